@@ -72,7 +72,10 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 		work func() error
 		want string
 	}{
-		{"a tenant", func() error { return nil }, `tenant.create team -> {"weight":1,` + unlimited},
+		{
+			"a tenant", func() error { return nil },
+			`tenant.create team -> {"weight":1,` + unlimited + "\n" + `signing_secret.create -> {"expires_at":null}`,
+		},
 		{"a key", create, "api_key.create ci -> " + shown},
 		{"a limit", edit, `tenant.update team {"weight":1,` + unlimited + ` -> {"weight":1,` + limited},
 		{"the same limit again", edit, ""},

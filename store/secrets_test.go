@@ -17,6 +17,7 @@ import (
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/secrets"
+	"punctual/store/tenants"
 	"punctual/store/vault"
 )
 
@@ -326,6 +327,31 @@ func TestTheVaultOpensWithItsOwnMasterKeyOnly(t *testing.T) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 		s.Close()
+	}
+}
+
+// A new tenant has its signing secret, so that its first callbacks wait for no commit. A first secret is nothing that a
+// replica could have to forget.
+func TestANewTenantHasItsSigningSecret(t *testing.T) {
+	c := newCRUD(t)
+	changed := func() int { return c.count(`SELECT secrets_changed::int FROM punctual.deployment`) }
+	before := changed()
+	team, err := c.CreateTenant(t.Context(), "team", tenants.TenantSettings{Weight: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := func() int { return c.count(`SELECT count(*) FROM punctual.signing_secrets WHERE tenant = $1`, team.ID) }
+	if n := live(); n != 1 {
+		t.Errorf("%d secrets before the first callback", n)
+	}
+	if keys, err := c.SigningKeys(t.Context(), team.ID); err != nil || len(keys) != 1 || live() != 1 {
+		t.Errorf("%d keys, %v", len(keys), err)
+	}
+	if _, err := c.SigningKeys(t.Context(), c.tenant); err != nil { // the first of a tenant that came with the schema
+		t.Error(err)
+	}
+	if n := changed(); n != before {
+		t.Errorf("replicas forgot their secrets %d times", n-before)
 	}
 }
 

@@ -63,10 +63,22 @@ func (s *Secrets) MakeSigningSecret(ctx context.Context, tenant int32) (r Signin
 		if live >= mostSigningSecrets {
 			return fmt.Errorf("there are %d live signing secrets; delete one first: %w", live, pg.ErrState)
 		}
-		r, secret, err = s.insertSigningSecret(ctx, tx, tenant)
-		return err
+		if r, secret, err = s.insertSigningSecret(ctx, tx, tenant); err != nil {
+			return err
+		}
+		return noteSecretsChanged(ctx, tx)
 	})
 	return r, secret, err
+}
+
+// MakeFirstSigningSecret creates the signing secret of a new tenant, so that no callback waits for it. A process that
+// cannot encrypt leaves it to the first callback.
+func (s *Secrets) MakeFirstSigningSecret(ctx context.Context, tx *pg.Tx, tenant int32) error {
+	if s.options.Master == nil {
+		return nil
+	}
+	_, _, err := s.insertSigningSecret(ctx, tx, tenant)
+	return err
 }
 
 func (s *Secrets) insertSigningSecret(
@@ -99,7 +111,7 @@ func (s *Secrets) insertSigningSecret(
 	}); err != nil {
 		return r, "", err
 	}
-	return r, secret, noteSecretsChanged(ctx, tx)
+	return r, secret, nil
 }
 
 // ListSigningSecrets returns a tenant's live signing secrets, oldest first.
@@ -184,8 +196,10 @@ func (s *Secrets) readSigningKeys(ctx context.Context, tenant int32) ([]schedule
 		if err != nil || there {
 			return err
 		}
-		_, _, err = s.insertSigningSecret(ctx, tx, tenant)
-		return err
+		if _, _, err = s.insertSigningSecret(ctx, tx, tenant); err != nil || len(keys) == 0 {
+			return err // no replica has keys of the tenant that it would have to forget
+		}
+		return noteSecretsChanged(ctx, tx)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making a signing secret of tenant %d: %w", tenant, err)

@@ -133,7 +133,11 @@ func (s *Tenants) CreateTenant(ctx context.Context, name string, settings Tenant
 		if err != nil {
 			return err
 		}
-		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantCreate, Name: name, After: t.shot()})
+		created := audit.Change{Action: audit.TenantCreate, Name: name, After: t.shot()}
+		if err := audit.Write(ctx, tx, t.ID, created); err != nil {
+			return err
+		}
+		return s.secrets.MakeFirstSigningSecret(ctx, tx, t.ID)
 	})
 	return t, err
 }
