@@ -240,7 +240,7 @@ func TestRecentSlotsAndTheBacklogTakeTurns(t *testing.T) {
 				n++
 			}
 		}
-		if n < 333 || n > 667 {
+		if n < 100 || n > 900 { // claims take turns, and are as large as there are slots free just then
 			t.Errorf("%d of 1000 runs were of recent slots", n)
 		}
 	})
