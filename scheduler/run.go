@@ -134,9 +134,9 @@ type Lease struct {
 
 // Batch is the result of one claim.
 type Batch struct {
-	Runs    []Assignment
-	Settled int     // slots and runs that were due and no longer are, skips included
-	Full    []int16 // queues whose quota was used up, so that more may be due there
+	Runs    []Assignment // all under one lease
+	Settled int          // slots and runs that were due and no longer are, skips included
+	Full    []int16      // queues whose quota was used up, so that more may be due there
 
 	Halted bool    // the deployment is frozen: nothing was claimed
 	Frozen []int32 // tenants whose due work was left alone because they are frozen

@@ -36,7 +36,7 @@ SELECT unnest($2::uuid[]), unnest($3::uuid[]), $1, unnest($4::timestamptz[]), un
 const insertLease = `INSERT INTO punctual.claims (id, replica, run_ids) VALUES ($1, $2, $3::uuid[])`
 
 // insertGuarded inserts runs whose fencing tokens are given under the locks of their gates, several runs of one job,
-// and runs that may be there already.
+// and runs that may be there already. Their lease is that of the other runs ($12), too: a claim has one lease.
 const insertGuarded = `
 WITH made AS (
     INSERT INTO punctual.runs (
@@ -51,7 +51,7 @@ WITH made AS (
     RETURNING id, fence),
 lease AS (
     INSERT INTO punctual.claims (id, replica, run_ids)
-    SELECT $2, $1, array_agg(id) FROM made HAVING count(*) > 0)
+    SELECT $2, $1, $12::uuid[] || array_agg(id) FROM made HAVING count(*) > 0 OR cardinality($12::uuid[]) > 0)
 SELECT id, fence FROM made`
 
 // advanceSchedules moves each schedule to its next slot. After the last slot the job is completed. Only completed_at
@@ -86,21 +86,15 @@ type dueClaim struct {
 	rows      []dueRow
 	found     definitions.Found
 	gates     map[uuid.UUID]Gate
-	free      started // runs that nothing keeps from overlapping
-	guarded   started // the other runs that start
-	waiting   runRows // runs that start when their job's active run has ended
+	free      runRows             // runs that nothing keeps from overlapping
+	guarded   runRows             // the other runs that start
+	fences    map[uuid.UUID]int64 // fencing tokens, by run
+	waiting   runRows             // runs that start when their job's active run has ended
 	cancel    []uuid.UUID
 	expired   []uuid.UUID // runs that have expired while they waited at their gate
 	skips     SkipRows
 	next      nextRows
 	batch     scheduler.Batch
-}
-
-// started collects runs that start.
-type started struct {
-	runRows
-	fences map[uuid.UUID]int64
-	runs   []scheduler.Assignment
 }
 
 // nextRows collects the next slots, column by column, for one UPDATE; a nil slot ends the schedule.
@@ -136,11 +130,15 @@ func (s *Claims) claimDue(
 	}
 	var c dueClaim
 	err = s.wary.due.try(func(wary bool) error {
-		c = dueClaim{claims: s, claim: claim, following: following, wary: wary}
-		err := s.onConn(ctx, c.work(ctx))
+		begin := func(careful bool) error {
+			c = dueClaim{
+				claims: s, claim: claim, following: following, wary: wary, careful: careful, fences: map[uuid.UUID]int64{},
+			}
+			return s.onConn(ctx, c.work(ctx))
+		}
+		err := begin(false)
 		if isThere(err) {
-			c = dueClaim{claims: s, claim: claim, following: following, wary: wary, careful: true}
-			err = s.onConn(ctx, c.work(ctx))
+			err = begin(true)
 		}
 		return err
 	})
@@ -297,19 +295,14 @@ func (c *dueClaim) decide() {
 // lock of the schedule alone may be lower than that of a run which took the gate since.
 func (c *dueClaim) start(job *scheduler.Job, r dueRow, p scheduler.PlannedRun, only bool) {
 	gated := job.ConcurrencyPolicy != scheduler.PolicyAllow
-	to, free := &c.guarded, only && !gated && !c.careful
-	if free {
-		to = &c.free
+	run := scheduler.SlotRunID(job.ID, p.ScheduledFor)
+	if only && !gated && !c.careful {
+		c.free.add(job, r.lane, p)
+		c.fences[run] = r.fence
+	} else {
+		c.guarded.add(job, r.lane, p)
 	}
-	to.add(job, r.lane, p)
-	run := to.ids[len(to.ids)-1]
-	if to.fences == nil {
-		to.fences = map[uuid.UUID]int64{}
-	}
-	if free {
-		to.fences[run] = r.fence
-	}
-	to.runs = append(to.runs, scheduler.Assignment{
+	c.batch.Runs = append(c.batch.Runs, scheduler.Assignment{
 		RunID: run, Job: job, Lane: r.lane, Trigger: p.Trigger,
 		ScheduledFor: p.ScheduledFor, DueAt: p.DueAt, Late: p.Late, Attempt: 1, Gated: gated,
 	})
@@ -347,7 +340,7 @@ func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
 	n.slots, n.dueAt = append(n.slots, &plan.Next), append(n.dueAt, &plan.NextRunAt)
 }
 
-// write inserts the runs, their leases and the skips, advances the schedules and commits, in one round trip. Of guarded
+// write inserts the runs, their lease and the skips, advances the schedules and commits, in one round trip. Of guarded
 // runs this replica sends only those that the insert returned: a run that it did not return was there already.
 func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.cancel) > 0 {
@@ -360,21 +353,22 @@ func (c *dueClaim) write(ctx context.Context) error {
 			return err
 		}
 	}
-	ofFree := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
-	ofGuarded := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
+	lease := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
 	var b pgx.Batch
 	if r := &c.free; len(r.ids) > 0 {
 		fences := make([]int64, len(r.ids))
 		for i, id := range r.ids {
-			fences[i] = r.fences[id]
+			fences[i] = c.fences[id]
 		}
 		b.Queue(insertClaimed, pg.Prepared{}, c.claim.Replica, r.ids, r.jobs, r.scheduledFor, r.dueAt, fences, r.tenants,
 			r.versions, r.lanes, r.late, r.triggers)
-		b.Queue(insertLease, pg.Prepared{}, ofFree.ID, c.claim.Replica, r.ids)
+		if len(c.guarded.ids) == 0 {
+			b.Queue(insertLease, pg.Prepared{}, lease.ID, c.claim.Replica, r.ids)
+		}
 	}
 	if r := &c.guarded; len(r.ids) > 0 {
-		queueFences(b.Queue(insertGuarded, pg.Prepared{}, c.claim.Replica, ofGuarded.ID,
-			r.ids, r.jobs, r.scheduledFor, r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers), r.fences)
+		queueFences(b.Queue(insertGuarded, pg.Prepared{}, c.claim.Replica, lease.ID, r.ids, r.jobs, r.scheduledFor,
+			r.dueAt, r.tenants, r.versions, r.lanes, r.late, r.triggers, append([]uuid.UUID{}, c.free.ids...)), c.fences)
 	}
 	if len(c.skips.IDs) > 0 {
 		c.skips.Queue(&b)
@@ -395,8 +389,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 		return err
 	}
 	failpoint.At(failpoint.ClaimCommitted)
-	c.batch.Runs = append(c.claims.withFences(c.free.runs, c.free.fences, ofFree),
-		c.claims.withFences(c.guarded.runs, c.guarded.fences, ofGuarded)...)
+	c.batch.Runs = c.claims.withFences(c.batch.Runs, c.fences, lease)
 	c.batch.Settled = len(c.next.jobs)
 	return nil
 }

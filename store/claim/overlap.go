@@ -128,13 +128,13 @@ func mayCancel(ctx context.Context, tx *pg.Tx, tenant int32, g Gate, runs []uuid
 	return slices.DeleteFunc(slices.Clone(runs), inFlight), nil
 }
 
-// LockGate locks the gate of a tenant's job (0: any tenant), if it has one. In the order of locks, a gate comes after
-// the job's schedule and before its runs, its rows in ready and its row in jobs.
+// LockGate locks the gate of a tenant's job, if it has one. In the order of locks, a gate comes after the job's schedule
+// and before its runs, its rows in ready and its row in jobs.
 func LockGate(ctx context.Context, tx *pg.Tx, tenant int32, job uuid.UUID) error {
 	err := pg.Exec(ctx, tx, `
 		SELECT
 		FROM punctual.exclusive x
-		WHERE x.job_id = $1 AND EXISTS (SELECT FROM punctual.jobs j WHERE j.id = $1 AND (j.tenant = $2 OR $2 = 0))
+		WHERE x.job_id = $1 AND EXISTS (SELECT FROM punctual.jobs j WHERE j.id = $1 AND j.tenant = $2)
 		FOR NO KEY UPDATE OF x`, job, tenant)
 	return pg.Wrap("locking the gate of job "+job.String(), err)
 }
