@@ -11,6 +11,10 @@ const (
 	// peekShare makes that time at least so many times as long as a look took: with thousands of tenants a look takes
 	// milliseconds.
 	peekShare = 10
+	// mostAtOnce is the most slots that a tenant gets before the next one's turn, where more tenants wait than there are
+	// slots. To look for one run of each of a hundred tenants costs four times as much as to look for eight runs of each
+	// of thirteen.
+	mostAtOnce = 8
 )
 
 // Contender is a tenant with due work in a queue.
@@ -28,7 +32,15 @@ type fairness struct {
 	crowded    bool // the last claim took all it could, so there may be more
 	recent     bool // the last claim was of recent slots, so the next one is of the whole backlog
 	contenders []Contender
-	until      time.Time // when to look again who waits
+	until      time.Time    // when to look again who waits
+	dealt      map[turn]int // slots that tenants got since the last look
+	atOnce     int          // slots that a tenant gets before the next one's turn; at most mostAtOnce
+}
+
+// turn is a tenant that waits in a queue.
+type turn struct {
+	queue  int16
+	tenant int32
 }
 
 // who returns the waiting tenants, while more is due than a claim can take; else nil.
@@ -45,8 +57,35 @@ func (f *fairness) who(ctx context.Context, slots *workerSlots) ([]Contender, er
 			return nil, err
 		}
 		f.contenders, f.until = waiting, began.Add(max(peekEvery, peekShare*time.Since(began)))
+		f.dealt = map[turn]int{}
 	}
 	return f.contenders, nil
+}
+
+// share shares out quotas among the waiting tenants.
+func (f *fairness) share(quotas []Quota, waiting []Contender, slots *workerSlots) []Quota {
+	shares := share(quotas, waiting, max(1, f.atOnce), func(c Contender) claimant {
+		return claimant{
+			Contender: c, holds: slots.held(c.Queue, c.Tenant), dealt: f.dealt[turn{c.Queue, c.Tenant}],
+		}
+	})
+	for _, q := range shares {
+		if q.Tenant != 0 {
+			f.dealt[turn{q.Queue, q.Tenant}] += q.Slots
+		}
+	}
+	return shares
+}
+
+// learn takes how many runs a claim brought of those that were asked for. While tenants have as much due as they are
+// given at once, they are given more.
+func (f *fairness) learn(asked, got int) {
+	switch {
+	case got*10 >= asked*9:
+		f.atOnce = min(max(1, f.atOnce)*2, mostAtOnce)
+	case got*2 < asked:
+		f.atOnce /= 2
+	}
 }
 
 // inBatches splits quotas into claims of at most BatchSize each. In one claim all quotas name a tenant or none does.
@@ -76,28 +115,36 @@ func inBatches(quotas []Quota) (claims [][]Quota) {
 //
 // The free slots of a queue are dealt out one by one, each to the tenant that holds the fewest of the queue's slots
 // for its weight. So tenants with enough to do come to hold slots in proportion to their weights, and a tenant that
-// has been away is served first. Among equals, the tenant that has waited longest goes first.
-func share(quotas []Quota, contenders []Contender, held func(queue int16, tenant int32) int) []Quota {
+// has been away is served first. Among equals, such as tenants whose requests end at once, the one goes first that got
+// the fewest slots since the last look, and then the one that has waited longest. Where more tenants wait than there
+// are slots, each gets atOnce slots in its turn.
+func share(quotas []Quota, contenders []Contender, atOnce int, as func(Contender) claimant) []Quota {
 	var anybodys, shares []Quota
 	for _, q := range quotas {
 		var waiting []claimant
 		for _, c := range contenders {
 			if c.Queue == q.Queue {
-				waiting = append(waiting, claimant{Contender: c, holds: held(q.Queue, c.Tenant), room: q.Slots})
+				w := as(c)
+				w.room = q.Slots
+				waiting = append(waiting, w)
 			}
 		}
 		if len(waiting) < 2 {
 			anybodys = append(anybodys, q)
 			continue
 		}
-		shares = append(shares, among(waiting, q)...)
+		if len(waiting) <= q.Slots {
+			shares = append(shares, among(waiting, q, 1)...)
+		} else {
+			shares = append(shares, among(waiting, q, atOnce)...)
+		}
 	}
 	return append(anybodys, shares...)
 }
 
-// among shares out one queue's quota among the waiting tenants.
-func among(waiting []claimant, q Quota) (shares []Quota) {
-	for range q.Slots {
+// among shares out one queue's quota among the waiting tenants, atOnce slots at a time.
+func among(waiting []claimant, q Quota, atOnce int) (shares []Quota) {
+	for left := q.Slots; left > 0; {
 		next := -1
 		for i, c := range waiting {
 			if c.gets < c.room && (next < 0 || c.before(waiting[next])) {
@@ -107,8 +154,10 @@ func among(waiting []claimant, q Quota) (shares []Quota) {
 		if next < 0 {
 			break
 		}
-		waiting[next].holds++
-		waiting[next].gets++
+		n := min(atOnce, left, waiting[next].room-waiting[next].gets)
+		waiting[next].holds += n
+		waiting[next].gets += n
+		left -= n
 	}
 	for _, c := range waiting {
 		if c.gets > 0 {
@@ -122,13 +171,17 @@ func among(waiting []claimant, q Quota) (shares []Quota) {
 type claimant struct {
 	Contender
 	holds int // slots of the queue that it holds, including what it gets
+	dealt int // slots that it got since the last look
 	gets  int
 	room  int // the most that it may get
 }
 
-// before orders by held slots relative to weight, then by age.
+// before orders by held slots and then by dealt ones, both relative to weight, then by age.
 func (c claimant) before(d claimant) bool {
 	if a, b := c.holds*d.Weight, d.holds*c.Weight; a != b {
+		return a < b
+	}
+	if a, b := c.dealt*d.Weight, d.dealt*c.Weight; a != b {
 		return a < b
 	}
 	return c.Oldest.Before(d.Oldest)

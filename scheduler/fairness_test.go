@@ -72,7 +72,9 @@ func TestShare(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := share(test.quotas, test.contenders, func(_ int16, tenant int32) int { return test.held[tenant] })
+			got := share(test.quotas, test.contenders, 1, func(c Contender) claimant {
+				return claimant{Contender: c, holds: test.held[c.Tenant]}
+			})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -171,4 +173,63 @@ func lastOf(store *fakeStore, tenant int32) int {
 		}
 	}
 	return last
+}
+
+// Where more tenants wait than there are slots, a tenant gets up to eight slots in its turn. Over ten claims it gets as
+// many as its weight says, to within one turn, also while its requests end faster than claims follow each other.
+func TestSharesOverTenClaims(t *testing.T) {
+	t.Parallel()
+	for weighted, claims := range map[bool]int{false: 10, true: 30} { // every tenant has its turn in them
+		slots := newWorkerSlots(map[string]int{"default": 1000}, map[string]int16{"default": 1})
+		f := fairness{dealt: map[turn]int{}, atOnce: mostAtOnce}
+		var waiting []Contender
+		weights := 0
+		for i := range int32(150) {
+			weight := 1
+			if weighted && i%3 == 0 {
+				weight = 4
+			}
+			weights += weight
+			waiting = append(waiting, Contender{Queue: 1, Tenant: 1 + i, Weight: weight, Oldest: time.Unix(int64(i), 0)})
+		}
+		got := map[int32]int{}
+		for claim := range claims {
+			tenants := map[int32]bool{}
+			for _, q := range f.share([]Quota{{Queue: 1, Slots: 100}}, waiting, slots) {
+				got[q.Tenant] += q.Slots
+				tenants[q.Tenant] = true
+			}
+			if len(tenants) > 100/mostAtOnce+1 {
+				t.Errorf("claim %d looks for the runs of %d tenants", claim, len(tenants))
+			}
+		}
+		for _, c := range waiting {
+			fair := 100 * claims * c.Weight / weights
+			if n := got[c.Tenant]; n < fair-mostAtOnce || n > fair+mostAtOnce {
+				t.Errorf("a tenant with weight %d got %d slots of %d, want %d", c.Weight, n, 100*claims, fair)
+			}
+		}
+	}
+}
+
+// Tenants with little due get no more slots than they use.
+func TestATurnIsAsLongAsTenantsHaveWork(t *testing.T) {
+	t.Parallel()
+	var f fairness
+	for _, step := range []struct{ asked, got, want int }{
+		{100, 100, 2},
+		{100, 95, 4},
+		{100, 100, 8},
+		{100, 100, 8},
+		{100, 70, 8},
+		{100, 20, 4},
+		{100, 30, 2},
+		{100, 10, 1},
+		{100, 0, 0},
+		{100, 100, 2},
+	} {
+		if f.learn(step.asked, step.got); f.atOnce != step.want {
+			t.Fatalf("after %d of %d it is %d, want %d", step.got, step.asked, f.atOnce, step.want)
+		}
+	}
 }

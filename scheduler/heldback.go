@@ -194,7 +194,7 @@ func shareAround(
 				waiting = append(waiting, claimant{Contender: c, holds: held(q.Queue, c.Tenant), room: room})
 			}
 		}
-		for _, s := range among(waiting, q) {
+		for _, s := range among(waiting, q, 1) {
 			shares = append(shares, s)
 			given[s.Tenant] += s.Slots
 		}

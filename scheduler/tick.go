@@ -204,10 +204,13 @@ func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
 	var full []int16
 	for recent := fair.recent; ; recent = false {
 		offered = t.s.slots.quotas(of, t.atATime(fair)*BatchSize, waiting)
-		full, err = t.claimAll(ctx, of, share(offered, waiting, t.s.slots.held), Claim{Recent: recent}, sum)
+		shares := fair.share(offered, waiting, t.s.slots)
+		settled := sum.settled
+		full, err = t.claimAll(ctx, of, shares, Claim{Recent: recent}, sum)
 		if err != nil {
 			return err
 		}
+		fair.learn(total(shares), sum.settled-settled)
 		if !recent {
 			looked := make([]int16, len(offered))
 			for i, q := range offered {
@@ -227,6 +230,14 @@ func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
 	// Nothing was claimed from queues without a free slot for this kind, and more may be due there.
 	fair.crowded = len(full) > 0 || fair.crowded && len(free) < len(t.s.slots.numbers())
 	return nil
+}
+
+// total is how many slots quotas have together.
+func total(quotas []Quota) (slots int) {
+	for _, q := range quotas {
+		slots += q.Slots
+	}
+	return slots
 }
 
 // claimAll claims all the quotas in claims of at most BatchSize, side by side. full lists the queues whose quota was
