@@ -128,8 +128,8 @@ func mayCancel(ctx context.Context, tx *pg.Tx, tenant int32, g Gate, runs []uuid
 	return slices.DeleteFunc(slices.Clone(runs), inFlight), nil
 }
 
-// LockGate locks the gate of a tenant's job, if it has one. In the order of locks, a gate comes after the job's schedule
-// and before its runs, its rows in ready and its row in jobs.
+// LockGate locks the gate of a tenant's job, if it has one. In the order of locks, a gate comes after the job's
+// schedule and before its runs, its rows in ready and its row in jobs.
 func LockGate(ctx context.Context, tx *pg.Tx, tenant int32, job uuid.UUID) error {
 	err := pg.Exec(ctx, tx, `
 		SELECT
