@@ -117,7 +117,7 @@ type instantStore struct {
 	done       chan struct{} // closed when all runs are finished
 }
 
-func (f *instantStore) NextDue(context.Context, LookInto) (Upcoming, error) {
+func (f *instantStore) NextDue(context.Context, LookInto, bool) (Upcoming, error) {
 	u := Upcoming{Now: time.Now()}
 	if f.left > 0 {
 		u.Schedule = u.Now

@@ -42,7 +42,7 @@
 // The limits of a tenant are shared out among the replicas (limits). Each replica starts as many runs as its allowance
 // permits, and draws more when that is not enough. Usage.Answer decides how much it gets. A claim takes as many of the
 // tenant's runs as it may start (Grant) and leaves the others as they are. The tenant is then held back: the tick loop
-// claims around it (tickAround), so that its backlog is not scanned tick after tick. Its backlog is claimed by quotas
+// claims around it (claimAround), so that its backlog is not scanned tick after tick. Its backlog is claimed by quotas
 // as soon as some of it may start.
 //
 // # The states of a run

@@ -32,7 +32,8 @@ type fairness struct {
 	crowded    bool // the last claim took all it could, so there may be more
 	recent     bool // the last claim was of recent slots, so the next one is of the whole backlog
 	contenders []Contender
-	until      time.Time    // when to look again who waits
+	looked     time.Time    // when the last look at the waiting tenants began
+	until      time.Time    // when to look again
 	dealt      map[turn]int // slots that tenants got since the last look
 	atOnce     int          // slots that a tenant gets before the next one's turn; at most mostAtOnce
 }
@@ -48,19 +49,32 @@ func (f *fairness) who(ctx context.Context, slots *workerSlots) ([]Contender, er
 	if !f.crowded {
 		return nil, nil
 	}
-	if began := time.Now(); began.After(f.until) {
-		limited, cancel := context.WithTimeout(ctx, tickTimeout)
-		defer cancel()
-		waiting, err := f.peek(limited, slots.numbers())
-		if err != nil {
-			f.crowded = false // a failed look does not delay due work
-			return nil, err
-		}
-		f.contenders, f.until = waiting, began.Add(max(peekEvery, peekShare*time.Since(began)))
-		f.dealt = map[turn]int{}
+	if _, err := f.look(ctx, slots, peekEvery); err != nil {
+		f.crowded = false // a failed look does not delay due work
+		return nil, err
 	}
 	return f.contenders, nil
 }
+
+// look looks up the waiting tenants, unless it has done so a moment ago. It reports whether it has looked now.
+func (f *fairness) look(ctx context.Context, slots *workerSlots, soonest time.Duration) (looked bool, err error) {
+	began := time.Now()
+	if !began.After(f.until) {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
+	defer cancel()
+	waiting, err := f.peek(ctx, slots.numbers())
+	if err != nil {
+		return false, err
+	}
+	f.contenders, f.looked, f.until = waiting, began, began.Add(max(soonest, peekShare*time.Since(began)))
+	f.dealt = map[turn]int{}
+	return true, nil
+}
+
+// forget has the next look made anew.
+func (f *fairness) forget() { f.contenders, f.until = nil, time.Time{} }
 
 // share shares out quotas among the waiting tenants.
 func (f *fairness) share(quotas []Quota, waiting []Contender, slots *workerSlots) []Quota {

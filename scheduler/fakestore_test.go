@@ -125,7 +125,7 @@ func (f *fakeStore) wait(n int, job *Job, since time.Duration, lane int16) {
 	}
 }
 
-func (f *fakeStore) NextDue(_ context.Context, queues LookInto) (Upcoming, error) {
+func (f *fakeStore) NextDue(_ context.Context, queues LookInto, ahead bool) (Upcoming, error) {
 	time.Sleep(f.roundTrip)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,16 +136,19 @@ func (f *fakeStore) NextDue(_ context.Context, queues LookInto) (Upcoming, error
 			return Upcoming{}, err
 		}
 	}
+	passed := func(at time.Time) bool { return ahead && !at.After(u.Now) }
 	for _, s := range f.due {
-		if s.due.Before(u.Now.Add(-OlderThan)) {
+		switch {
+		case passed(s.due):
+		case s.due.Before(u.Now.Add(-OlderThan)):
 			u.Older = u.Older || slices.Contains(queues[WorkLate], s.lane/4)
-		} else if slices.Contains(queues[WorkDue], s.lane/4) {
+		case slices.Contains(queues[WorkDue], s.lane/4):
 			sooner(&u.Schedule, s.due)
 		}
 	}
 	for _, s := range f.ready {
 		switch of := s.waits(); {
-		case !slices.Contains(queues[of], s.lane/4):
+		case passed(s.due) || !slices.Contains(queues[of], s.lane/4):
 		case of == WorkOrdered:
 			sooner(&u.Ordered, s.due)
 		default:
@@ -313,18 +316,6 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 		f.lease = lease.ID
 	}
 	return b, f.claiming
-}
-
-func (f *fakeStore) NextFresh(_ context.Context, _ []int16) (Upcoming, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	u := Upcoming{Now: f.now()}
-	for _, s := range f.due {
-		if s.due.After(u.Now) && (u.Schedule.IsZero() || s.due.Before(u.Schedule)) {
-			u.Schedule = s.due
-		}
-	}
-	return u, nil
 }
 
 // Draw grants as much as the limits allow, because no other replica wants a share.

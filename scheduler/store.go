@@ -20,10 +20,8 @@ type Store interface {
 	ClaimReady(ctx context.Context, c Claim) (Batch, error)
 	// Contenders returns the tenants whose work of a kind a claim could take in the queues now.
 	Contenders(ctx context.Context, of Work, queues []int16) ([]Contender, error)
-	// NextDue returns when there will be something to claim in the queues.
-	NextDue(ctx context.Context, queues LookInto) (Upcoming, error)
-	// NextFresh is NextDue while tenants are held back: it ignores what is due already.
-	NextFresh(ctx context.Context, queues []int16) (Upcoming, error)
+	// NextDue returns when there will be something to claim in the queues. With ahead it ignores what is due already.
+	NextDue(ctx context.Context, queues LookInto, ahead bool) (Upcoming, error)
 	// Draw grants a replica its part of tenants' limits. The sum over all replicas never exceeds a limit, except by runs
 	// that were in flight before it was lowered.
 	Draw(ctx context.Context, replica uuid.UUID, wishes []Wish) ([]Allowance, error)

@@ -2,10 +2,7 @@ package scheduler
 
 import (
 	"context"
-	"errors"
-	"math"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -22,22 +19,9 @@ const (
 	longestPause  = 100 * time.Millisecond
 	// slowLook is how long a look takes when the network to the database, or this machine, is slow.
 	slowLook = 100 * time.Millisecond
-	// yielding is how long a slow replica leaves a due slot to the others. That is enough for them: they look at least
-	// every longestPause for a slot that they know to be due.
-	yielding = 250 * time.Millisecond
-	// claimGrace is how long a claim may go on after its replica was told to stop.
-	claimGrace = 2 * time.Second
 	// tickTimeout bounds a look or a claim, which take milliseconds. A server that vanished without closing its
 	// connections would otherwise block the loop until TCP gives up, after a quarter of an hour.
 	tickTimeout = 8 * time.Second
-)
-
-// Answers to claims that came so late that other replicas may have the runs.
-var (
-	errLateClaim = errors.New(
-		"a claim was answered after this replica had had no heartbeat for too long: its runs are given back unsent")
-	errGivenBack = errors.New(
-		"a claim was answered after this replica had given it back because its commit was in doubt: its runs are not sent")
 )
 
 // ticker is the tick loop: it claims due work and hands it to the executor. Ticks are serial. After a full batch the
@@ -52,9 +36,9 @@ type ticker struct {
 	pause     time.Duration // grows while claims settle nothing
 	wantsLook bool
 	fair      [works]fairness
-	order     []Work // order in which kinds of work are claimed: starved kinds first
-	others    bool   // the last look left out queues without a free slot for some kind of work
-	around    around
+	order     []Work  // order in which kinds of work are claimed: starved kinds first
+	others    bool    // the last look left out queues without a free slot for some kind of work
+	held      []int32 // tenants that are held back, sorted; see heedLimits
 }
 
 func newTicker(s *Scheduler) *ticker {
@@ -93,11 +77,8 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		return spread(longestSleep), nil, nil
 	}
 	t.draw(ctx)
-	if held := t.s.limits.heldBack(); len(held) > 0 {
-		return t.tickAround(ctx, held)
-	}
-	t.leaveAround()
-	if t.wantsLook || time.Now().After(t.lookAt) {
+	t.heedLimits()
+	if t.wantsLook || len(t.held) > 0 || time.Now().After(t.lookAt) {
 		if err := t.look(ctx); err != nil {
 			return 0, nil, err
 		}
@@ -108,18 +89,10 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 	if err := t.fetchHeld(ctx); err != nil {
 		return 0, nil, err
 	}
-	now := t.s.clock.now()
-	due := t.due(now)
+	due := t.due(t.s.clock.now())
 	if due == [works]bool{} {
-		wait := t.untilFetch(t.untilNext(now))
-		if t.others {
-			t.wantsLook = true
-			return wait, t.s.slots.released, nil
-		}
-		if t.s.holds.any() {
-			return wait, t.s.slots.released, nil
-		}
-		return wait, nil, nil
+		wait, wake = t.idle()
+		return wait, wake, nil
 	}
 	var sum claimed
 	for _, of := range t.order {
@@ -129,9 +102,31 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 			}
 		}
 	}
-	t.takeTurns()
-	if !sum.offered {
-		return t.untilFetch(t.untilNext(now)), t.s.slots.released, nil
+	t.takeTurns(sum)
+	wait, wake = t.rest(sum)
+	return wait, wake, nil
+}
+
+// idle returns how long to sleep when nothing is due.
+func (t *ticker) idle() (wait time.Duration, wake <-chan struct{}) {
+	wait = t.untilFetch(t.untilNext(t.s.clock.now()))
+	if t.others {
+		t.wantsLook = true
+		return wait, t.s.slots.released
+	}
+	if t.s.holds.any() {
+		return wait, t.s.slots.released
+	}
+	return wait, nil
+}
+
+// rest returns how long to sleep after the claims of a tick.
+func (t *ticker) rest(sum claimed) (wait time.Duration, wake <-chan struct{}) {
+	switch {
+	case len(t.held) > 0:
+		return t.restAround(sum)
+	case !sum.offered:
+		return t.untilFetch(t.untilNext(t.s.clock.now())), t.s.slots.released
 	}
 	t.wantsLook = !sum.full
 	if sum.full {
@@ -139,15 +134,19 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 	}
 	if sum.settled > 0 || len(t.s.limits.heldBack()) > 0 {
 		t.pause = 0
-		return 0, nil, nil
+		return 0, nil
 	}
 	// Others have locked what is due, or it waits for slots of its queue: asking again at full speed is no use.
 	t.pause = min(max(2*t.pause, shortestPause), longestPause)
-	return t.pause, t.s.slots.released, nil
+	return t.pause, t.s.slots.released
 }
 
-// due returns the kinds of work that have something to claim by now, according to the last look.
+// due returns the kinds of work that have something to claim by now, according to the last look. While tenants are
+// held back, that may be any: the look ignores what is due already.
 func (t *ticker) due(now time.Time) [works]bool {
+	if len(t.held) > 0 {
+		return [works]bool{true, true, true, true}
+	}
 	u := t.upcoming
 	return [works]bool{
 		WorkDue:     reached(u.Schedule, now),
@@ -158,8 +157,15 @@ func (t *ticker) due(now time.Time) [works]bool {
 }
 
 // takeTurns orders the kinds of work for the next tick: first the kinds that wait without a worker slot, in rotation,
-// then the others in their fixed order.
-func (t *ticker) takeTurns() {
+// then the others in their fixed order. While tenants are held back, the kind comes first that follows the one which
+// brought runs first. So no kind starves another within a tenant.
+func (t *ticker) takeTurns(sum claimed) {
+	if len(t.held) > 0 {
+		for i := range works {
+			t.order[i] = (sum.next + i) % works
+		}
+		return
+	}
 	starved := slices.DeleteFunc(slices.Clone(t.order), func(of Work) bool { return !t.s.slots.starved(of) })
 	t.order = append(t.order[:0], starved...)
 	for of := range works {
@@ -180,156 +186,26 @@ func (t *ticker) draw(ctx context.Context) {
 	}
 }
 
-// claimed adds up the claims of one tick.
-type claimed struct {
-	offered bool // there was a slot for some kind of work that was due
-	settled int
-	full    bool
-}
-
-// claim claims one kind of work within its quotas, if it has any, and hands the runs to the executor.
-func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) error {
-	free := t.s.slots.quotas(of, math.MaxInt, nil)
-	if len(free) == 0 {
-		t.s.slots.found(of, nil, nil)
-		return nil
-	}
-	fair, before := &t.fair[of], sum.settled
-	waiting, err := fair.who(ctx, t.s.slots)
-	if err != nil {
-		return err
-	}
-	fair.recent = of == WorkLate && fair.crowded && !fair.recent
-	var offered []Quota
-	var full []int16
-	for recent := fair.recent; ; recent = false {
-		offered = t.s.slots.quotas(of, t.atATime(fair)*BatchSize, waiting)
-		shares := fair.share(offered, waiting, t.s.slots)
-		settled := sum.settled
-		full, err = t.claimAll(ctx, of, shares, Claim{Recent: recent}, sum)
-		if err != nil {
-			return err
-		}
-		fair.learn(total(shares), sum.settled-settled)
-		if !recent {
-			looked := make([]int16, len(offered))
-			for i, q := range offered {
-				looked[i] = q.Queue
-			}
-			t.s.slots.found(of, looked, full)
-			break
-		}
-		if len(full) > 0 {
-			break // it is the recent slots' turn, and they say nothing about the rest
-		}
-	}
-	sum.offered = true
-	if of == WorkLate {
-		t.upcoming.Older = sum.settled > before
-	}
-	// Nothing was claimed from queues without a free slot for this kind, and more may be due there.
-	fair.crowded = len(full) > 0 || fair.crowded && len(free) < len(t.s.slots.numbers())
-	return nil
-}
-
-// total is how many slots quotas have together.
-func total(quotas []Quota) (slots int) {
-	for _, q := range quotas {
-		slots += q.Slots
-	}
-	return slots
-}
-
-// claimAll claims all the quotas in claims of at most BatchSize, side by side. full lists the queues whose quota was
-// used up.
-func (t *ticker) claimAll(
-	ctx context.Context, of Work, quotas []Quota, what Claim, sum *claimed,
-) (full []int16, err error) {
-	claims := inBatches(quotas)
-	batches, errs := make([]Batch, len(claims)), make([]error, len(claims))
-	var claiming sync.WaitGroup
-	for i := range claims {
-		claiming.Go(func() {
-			own := what
-			own.Quotas = claims[i]
-			batches[i], errs[i] = t.claimBatch(ctx, of, own)
-		})
-	}
-	claiming.Wait()
-	for _, b := range batches {
-		sum.settled += b.Settled
-		full = append(full, b.Full...)
-	}
-	sum.full = sum.full || len(full) > 0
-	return full, errors.Join(errs...)
-}
-
-// atATime is how many full claims run at a time. With a backlog and one claim at a time, a replica's workers would
-// wait for each claim in turn. With two, one waits for its commit while the other locks the next rows. Where there
-// are several replicas each runs one, because a claim has to step over each row that another claim has locked.
-func (t *ticker) atATime(fair *fairness) int {
-	if fair.crowded && t.s.heart.watch.alone() {
-		return 2
-	}
-	return 1
-}
-
-func (t *ticker) claimBatch(ctx context.Context, of Work, c Claim) (batch Batch, err error) {
-	from := t.s.store.ClaimDue
-	if of == WorkReady || of == WorkOrdered {
-		from = t.s.store.ClaimReady
-	}
-	c.Replica, c.Work, c.Grant = t.s.replica.ID, of, t.s.limits.grant(of)
-	if of == WorkDue && t.took > slowLook && !t.s.heart.watch.alone() {
-		c.Behind = yielding // a claim takes several round trips, and locks its slots meanwhile
-	}
-	defer func() { c.Grant.end(batch.Runs) }()
-	// A claim under way is not cut off when the replica is stopped: it may have been committed.
-	ctx, cancel := outlast(ctx, claimGrace)
-	defer cancel()
-	ctx, stop := context.WithTimeout(ctx, tickTimeout)
-	defer stop()
-	lapses := t.s.heart.watch.lapsed()
-	batch, err = from(ctx, c)
-	if err != nil {
-		return Batch{}, err
-	}
-	t.heedFreeze(of, batch)
-	if t.s.heart.watch.lapsed() != lapses || t.s.heart.watch.expired(time.Now()) {
-		return Batch{}, errLateClaim
-	}
-	if !t.s.dispatch(batch) {
-		return Batch{}, errGivenBack
-	}
-	return batch, nil
-}
-
-// heedFreeze heeds what a claim found frozen before a heartbeat has told of it.
-func (t *ticker) heedFreeze(of Work, b Batch) {
-	if b.Halted {
-		t.s.freezing.halt()
-	}
-	for _, tenant := range b.Frozen {
-		t.s.limits.freeze(tenant, of)
-	}
-}
-
-// look asks the database what is due next.
+// look asks the database what is due next. While tenants are held back, it asks what becomes due next: what is due
+// already may be theirs.
 func (t *ticker) look(ctx context.Context) error {
-	var queues LookInto
+	into, ahead := LookInto{}, len(t.held) > 0
 	others := false
 	for of := range works {
 		open, left := t.s.slots.open(of)
-		queues[of], others = open, others || left
+		into[of], others = open, others || left
+		if ahead {
+			into[of], others = t.s.slots.numbers(), false
+		}
 	}
-	older := time.Now().After(t.olderAt)
+	older := !ahead && time.Now().After(t.olderAt)
 	if !older {
-		queues[WorkLate] = nil
+		into[WorkLate] = nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
 	asked := time.Now()
-	upcoming, err := t.s.store.NextDue(ctx, queues)
+	upcoming, err := t.s.store.NextDue(ctx, into, ahead)
 	if err != nil {
 		return err
 	}
@@ -343,7 +219,7 @@ func (t *ticker) look(ctx context.Context) error {
 	t.upcoming, t.wantsLook, t.others = upcoming, false, others
 	for of, due := range t.due(upcoming.Now) {
 		if !due {
-			t.s.slots.foundNone(Work(of), queues[of])
+			t.s.slots.foundNone(Work(of), into[of])
 		}
 	}
 	t.lookAt = time.Now().Add(lookEvery)

@@ -251,7 +251,7 @@ func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 		}
 		c.exec(`ANALYZE punctual.schedules, punctual.ready`)
 	}
-	if next, err := c.NextFresh(t.Context(), []int16{c.queue}); err != nil || !next.Schedule.After(next.Now) ||
+	if next, err := c.NextDue(t.Context(), scheduler.LookInto{{c.queue}, {c.queue}, nil, {c.queue}}, true); err != nil || !next.Schedule.After(next.Now) ||
 		!next.Ready.IsZero() {
 		t.Errorf("%+v, error %v", next, err)
 	}

@@ -819,7 +819,7 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 		if older {
 			into[scheduler.WorkLate] = queues
 		}
-		u, err := c.NextDue(t.Context(), into)
+		u, err := c.NextDue(t.Context(), into, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -844,9 +844,14 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 	if u := ask(false); u.Ready.IsZero() || u.Ready.After(u.Now) {
 		t.Errorf("%+v", u)
 	}
+	queues := []int16{c.queue}
+	if u, err := c.NextDue(t.Context(), scheduler.LookInto{queues, queues, nil, queues}, true); err != nil ||
+		!u.Schedule.After(u.Now) || !u.Ready.IsZero() || u.Older {
+		t.Errorf("what is ahead: %+v, %v", u, err)
+	}
 	if u, err := c.NextDue(t.Context(), scheduler.LookInto{
 		{c.queue + 1}, {c.queue + 1}, {c.queue + 1}, {c.queue + 1},
-	}); err != nil || !u.Schedule.IsZero() || !u.Ready.IsZero() || u.Older {
+	}, false); err != nil || !u.Schedule.IsZero() || !u.Ready.IsZero() || u.Older {
 		t.Errorf("another queue: %+v, %v", u, err)
 	}
 }

@@ -134,7 +134,7 @@ func (c claimer) day() {
 		job := c.create("job-" + uuid.NewString())
 		c.get(job.Definition.Name)
 		c.trigger(job.Definition.Name)
-		_, err := c.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}})
+		_, err := c.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
 		check(err)
 		var outcomes []scheduler.Outcome
 		for _, b := range []scheduler.Batch{c.claim(10, false), c.claim(10, true), c.claimReady(10)} {

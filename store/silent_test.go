@@ -75,7 +75,7 @@ func TestDeadlinesTakeNoPlaceInAnyLine(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("works")
 	next := func() scheduler.Upcoming {
-		u, err := c.NextDue(t.Context(), scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}})
+		u, err := c.NextDue(t.Context(), scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,55 +45,34 @@ func (s *Claims) onConn(ctx context.Context, work func(conn *pgx.Conn) error) er
 }
 
 // selectNextDue finds the next due time of each kind of work, in that kind's queues: slots ($1), runs in ready ($2) and
-// ordered runs ($4). It also reports whether there are late slots ($3).
+// ordered runs ($4). It also reports whether there are late slots ($3). With $5 it ignores what is due already.
 const selectNextDue = `
 SELECT now(),
     (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
         SELECT next_run_at AS due FROM punctual.schedules
-        WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at > now() - interval '5 s'
+        WHERE lane = (q * 4 + p)::smallint AND enabled
+          AND next_run_at > now() - CASE WHEN $5 THEN interval '0' ELSE interval '5 s' END
         ORDER BY next_run_at LIMIT 1) n),
     (SELECT min(n.due) FROM unnest($2::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
         SELECT due_at AS due FROM punctual.ready
-        WHERE lane = (q * 4 + p)::smallint ORDER BY due_at LIMIT 1) n),
+        WHERE lane = (q * 4 + p)::smallint AND due_at > CASE WHEN $5 THEN now() ELSE '-infinity' END
+        ORDER BY due_at LIMIT 1) n),
     (SELECT min(n.due) FROM unnest($4::smallint[]) q CROSS JOIN LATERAL (
         SELECT due_at AS due FROM punctual.ready
-        WHERE lane = (q * 4 + 3)::smallint ORDER BY due_at LIMIT 1) n),
+        WHERE lane = (q * 4 + 3)::smallint AND due_at > CASE WHEN $5 THEN now() ELSE '-infinity' END
+        ORDER BY due_at LIMIT 1) n),
     (SELECT min(n.due) FROM unnest($3::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
         SELECT next_run_at AS due FROM punctual.schedules
         WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at <= now() - interval '5 s'
         ORDER BY next_run_at LIMIT 1) n) IS NOT NULL`
 
-// selectNextFresh finds the next due time that is still ahead, in the lanes of some queues ($1): of slots, of runs in
-// ready and of ordered runs.
-const selectNextFresh = `
-SELECT now(),
-    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
-        SELECT next_run_at AS due FROM punctual.schedules
-        WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at > now() ORDER BY next_run_at LIMIT 1) n),
-    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
-        SELECT due_at AS due FROM punctual.ready
-        WHERE lane = (q * 4 + p)::smallint AND due_at > now() ORDER BY due_at LIMIT 1) n),
-    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN LATERAL (
-        SELECT due_at AS due FROM punctual.ready
-        WHERE lane = (q * 4 + 3)::smallint AND due_at > now() ORDER BY due_at LIMIT 1) n),
-    false`
-
 // NextDue implements scheduler.Store.
-func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto) (scheduler.Upcoming, error) {
-	return s.upcoming(ctx, selectNextDue,
-		queues[scheduler.WorkDue], queues[scheduler.WorkReady], queues[scheduler.WorkLate], queues[scheduler.WorkOrdered])
-}
-
-// NextFresh implements scheduler.Store.
-func (s *Claims) NextFresh(ctx context.Context, queues []int16) (scheduler.Upcoming, error) {
-	return s.upcoming(ctx, selectNextFresh, queues)
-}
-
-func (s *Claims) upcoming(ctx context.Context, sql string, queues ...any) (scheduler.Upcoming, error) {
+func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead bool) (scheduler.Upcoming, error) {
 	ctx = pg.Runs.In(ctx)
 	var u scheduler.Upcoming
 	var schedule, ready, ordered *time.Time
-	if err := s.db.Conns(ctx).QueryRow(ctx, sql, queues...).
+	if err := s.db.Conns(ctx).QueryRow(ctx, selectNextDue, queues[scheduler.WorkDue], queues[scheduler.WorkReady],
+		queues[scheduler.WorkLate], queues[scheduler.WorkOrdered], ahead).
 		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older); err != nil {
 		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
 	}
