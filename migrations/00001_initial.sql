@@ -1350,6 +1350,14 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION punctual.is_served(text) IS 'Whether a live replica serves the queue of this name.';
 
+-- Six seconds are three heartbeats. A replica that renewed in the future did so before the clock was stepped back.
+CREATE FUNCTION punctual.all_away() RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT NOT EXISTS (SELECT FROM punctual.replicas WHERE renewed_at > now() - interval '6 s' AND renewed_at <= now())
+$$;
+COMMENT ON FUNCTION punctual.all_away() IS
+    'Whether no replica has renewed for three heartbeats: all of them, or the database, were away.';
+
 CREATE FUNCTION punctual.waits_for(served boolean, queue text, held text, active uuid, limit_of_tenant text,
                                    due timestamptz) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$

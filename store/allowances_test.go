@@ -251,8 +251,9 @@ func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 		}
 		c.exec(`ANALYZE punctual.schedules, punctual.ready`)
 	}
-	if next, err := c.NextDue(t.Context(), scheduler.LookInto{{c.queue}, {c.queue}, nil, {c.queue}}, true); err != nil || !next.Schedule.After(next.Now) ||
-		!next.Ready.IsZero() {
+	queues := []int16{c.queue}
+	next, err := c.NextDue(t.Context(), scheduler.LookInto{queues, queues, nil, queues}, true)
+	if err != nil || !next.Schedule.After(next.Now) || !next.Ready.IsZero() {
 		t.Errorf("%+v, error %v", next, err)
 	}
 }

@@ -29,7 +29,7 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		"tenants":       {"freeze/freeze.go"}, // whether a tenant is frozen
 		"job_secrets":   {"jobs/versions.go"}, // no version refers to them any more
 		// One row has what every replica must know of the deployment.
-		"deployment": {"claim/fences.go", "claim/presence.go", "freeze/identity.go", "secrets/datakeys.go", "jobs/zones.go"},
+		"deployment": {"claim/fences.go", "claim/replica.go", "freeze/identity.go", "secrets/datakeys.go", "jobs/zones.go"},
 	}
 	tables := map[string]map[string][]string{} // the files that write a table, by package
 	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {

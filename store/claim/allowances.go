@@ -62,15 +62,21 @@ FOR NO KEY UPDATE`
 // A lost replica may have left runs that, as far as the database knows, are still being sent. Its allowances are free
 // again only when those runs have been taken over.
 const (
-	dropLost = `DELETE FROM punctual.allowances a WHERE a.tenant = ANY($1::int[]) AND a.replica <> $2 AND ` + isLost
-	isLost   = `NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = a.replica)
-	AND NOT EXISTS (SELECT FROM punctual.claims c WHERE c.replica = a.replica)`
+	dropLost = `
+DELETE FROM punctual.allowances a
+WHERE a.tenant = ANY($1::int[]) AND a.replica <> $2
+  AND NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = a.replica)
+  AND NOT EXISTS (SELECT FROM punctual.claims c WHERE c.replica = a.replica)`
+	dropAllLost = `
+DELETE FROM punctual.allowances a
+WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = a.replica)
+  AND NOT EXISTS (SELECT FROM punctual.claims c WHERE c.replica = a.replica)`
 )
 
 // ForgetAllowances removes the allowances of lost replicas. It is for tenants for which no replica draws: a draw
 // removes those of its tenants itself.
 func (s *Claims) ForgetAllowances(ctx context.Context) error {
-	_, err := s.db.Conns(ctx).Exec(ctx, `DELETE FROM punctual.allowances a WHERE `+isLost)
+	_, err := s.db.Conns(ctx).Exec(ctx, dropAllLost)
 	return pg.Wrap("forgetting the allowances of lost replicas", err)
 }
 

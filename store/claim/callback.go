@@ -98,7 +98,10 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 	b.Queue(`
 		SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0),
 		       status, coalesce(reason, ''), accepted_at IS NOT NULL, coalesce(started_at, now()),
-		       coalesce(http_status, 0), clock_timestamp(), `+KeptColumns+`
+		       coalesce(http_status, 0), clock_timestamp(),
+		       coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
+		       CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
+		       coalesce(d.response_fence = r.fence AND d.response_truncated, false)
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
 		WHERE r.id = $1

@@ -80,12 +80,7 @@ type KeptResponse struct {
 	Truncated bool
 }
 
-// KeptColumns are the kept response of the present attempt of a run r, whose run_data is d.
-const KeptColumns = `coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
-	CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
-	coalesce(d.response_fence = r.fence AND d.response_truncated, false)`
-
-// Into returns where to scan KeptColumns to.
+// Into returns where to scan the part and the headers of the present attempt's answer, and whether it is truncated.
 func (k *KeptResponse) Into() []any { return []any{&k.Response, &k.Headers, &k.Truncated} }
 
 // Of adds the kept answer to the outcome of an attempt that its target had accepted. The answer moves to the attempt

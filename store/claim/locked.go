@@ -1,15 +1,12 @@
 package claim
 
 import (
-	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -61,109 +58,58 @@ func (w *wariness) try(work func(wary bool) error) error {
 // wariest holds the wariness of each kind of work. They are apart because each kind meets other rows.
 type wariest struct{ finish, due, ready, draw wariness }
 
+// lockFree holds, by table, the statement that locks the rows with the given ids, except those that another transaction
+// has locked. It returns these.
+var lockFree = map[string]string{
+	"exclusive": `
+WITH free AS MATERIALIZED (
+    SELECT job_id FROM punctual.exclusive WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED)
+SELECT job_id FROM punctual.exclusive WHERE job_id = ANY($1::uuid[]) AND job_id NOT IN (SELECT job_id FROM free)`,
+	"ready": `
+WITH free AS MATERIALIZED (
+    SELECT run_id FROM punctual.ready WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE SKIP LOCKED)
+SELECT run_id FROM punctual.ready WHERE run_id = ANY($1::uuid[]) AND run_id NOT IN (SELECT run_id FROM free)`,
+	"runs": `
+WITH free AS MATERIALIZED (
+    SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
+SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id NOT IN (SELECT id FROM free)`,
+	"run_data": `
+WITH free AS MATERIALIZED (
+    SELECT run_id FROM punctual.run_data WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR NO KEY UPDATE SKIP LOCKED)
+SELECT run_id FROM punctual.run_data WHERE run_id = ANY($1::uuid[]) AND run_id NOT IN (SELECT run_id FROM free)`,
+	"claims": `
+WITH free AS MATERIALIZED (
+    SELECT id FROM punctual.claims WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE SKIP LOCKED)
+SELECT id FROM punctual.claims WHERE id = ANY($1::uuid[]) AND id NOT IN (SELECT id FROM free)`,
+	"jobs": `
+WITH free AS MATERIALIZED (
+    SELECT id FROM punctual.jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR KEY SHARE SKIP LOCKED)
+SELECT id FROM punctual.jobs WHERE id = ANY($1::uuid[]) AND id NOT IN (SELECT id FROM free)`,
+	"notified": `
+WITH free AS MATERIALIZED (
+    SELECT job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED)
+SELECT job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) AND job_id NOT IN (SELECT job_id FROM free)`,
+}
+
 // lockedRows are rows that other transactions have locked: their tables by id.
 type lockedRows map[uuid.UUID]string
 
-// queue queues a statement that locks the rows of a table with the given ids, except those that another transaction has
-// locked. It adds these to l. At times it adds a row that has just been deleted.
-func (l lockedRows) queue(b *pgx.Batch, table, column, how string, ids []uuid.UUID) {
+// queue queues a statement of lockFree, for the rows of its table with the given ids. It adds to l the rows that it
+// could not lock. At times it adds a row that has just been deleted.
+func (l lockedRows) queue(b *pgx.Batch, table string, ids []uuid.UUID) {
 	if len(ids) == 0 {
 		return
 	}
-	b.Queue(fmt.Sprintf(`
-		WITH free AS MATERIALIZED (
-			SELECT %[2]s AS id FROM punctual.%[1]s
-			WHERE %[2]s = ANY($1::uuid[]) ORDER BY %[2]s FOR %[3]s SKIP LOCKED)
-		SELECT %[2]s FROM punctual.%[1]s
-		WHERE %[2]s = ANY($1::uuid[]) AND %[2]s NOT IN (SELECT id FROM free)`, table, column, how), ids).
-		Query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				var id uuid.UUID
-				if err := rows.Scan(&id); err != nil {
-					return err
-				}
-				l[id] = table
+	b.Queue(lockFree[table], ids).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var id uuid.UUID
+			if err := rows.Scan(&id); err != nil {
+				return err
 			}
-			return rows.Err()
-		})
-}
-
-// waryFinish writes outcomes and ends leases, except those with a row that another transaction has locked.
-type waryFinish struct {
-	outcomes  []scheduler.Outcome
-	released  []uuid.UUID
-	following Following
-
-	written map[uuid.UUID]bool
-	locked  lockedRows  // outcomes that are not written, by run
-	kept    []uuid.UUID // leases that are not ended
-}
-
-// run is one transaction of two round trips. It first locks the rows that it will write, in the same order as all
-// others.
-func (f *waryFinish) run(ctx context.Context, s *Claims) error {
-	return s.onConn(ctx, func(conn *pgx.Conn) error {
-		if err := f.look(ctx, s, conn); err != nil {
-			return err
+			l[id] = table
 		}
-		var b pgx.Batch
-		f.written = QueueFinish(&b, f.outcomes, f.released, AnyDay, f.following)
-		b.Queue(`COMMIT`)
-		return conn.SendBatch(ctx, &b).Close()
+		return rows.Err()
 	})
-}
-
-// look locks the rows, and sets aside the outcomes and leases of which a row is locked already.
-func (f *waryFinish) look(ctx context.Context, s *Claims, conn pg.Batcher) error {
-	var runs, told []uuid.UUID
-	for _, o := range f.outcomes {
-		runs = append(runs, o.RunID)
-		if f.following.Concerns(o.Job) {
-			told = append(told, o.Job.ID)
-		}
-	}
-	gated, _ := gatedJobs(f.outcomes)
-	ofJobs, ofRuns, ofLeases := lockedRows{}, lockedRows{}, lockedRows{}
-	var b pgx.Batch
-	s.queueBegin(&b, true)
-	ofJobs.queue(&b, "exclusive", "job_id", "NO KEY UPDATE", gated)
-	ofJobs.queueBehind(&b, gated)
-	ofRuns.queue(&b, "runs", "id", "NO KEY UPDATE", runs)
-	ofRuns.queue(&b, "run_data", "run_id", "NO KEY UPDATE", runs)
-	ofLeases.queue(&b, "claims", "id", "UPDATE", f.released)
-	ofJobs.queue(&b, "jobs", "id", "KEY SHARE", told) // for the row that is inserted in notified
-	ofJobs.queue(&b, "notified", "job_id", "NO KEY UPDATE", told)
-	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
-		return err
-	}
-	f.locked = lockedRows{}
-	leases := map[uuid.UUID]bool{}
-	free := make([]scheduler.Outcome, 0, len(f.outcomes)) // a new array: the caller's outcomes stay as they are
-	for _, o := range f.outcomes {
-		table, is := ofRuns[o.RunID]
-		if !is {
-			table, is = ofJobs[o.Job.ID]
-		}
-		if !is {
-			free = append(free, o)
-			continue
-		}
-		f.locked[o.RunID] = table
-		if o.Lease != nil {
-			leases[o.Lease.ID] = true
-		}
-	}
-	f.outcomes = free
-	var released []uuid.UUID
-	for _, id := range f.released {
-		if _, is := ofLeases[id]; is || leases[id] {
-			f.kept = append(f.kept, id)
-			continue
-		}
-		released = append(released, id)
-	}
-	f.released = released
-	return nil
 }
 
 // queueBehind does the same for the rows in ready of the runs that wait at the gates, and records them by job. Each of

@@ -12,24 +12,8 @@ import (
 )
 
 // absence is how long no replica may have renewed before the replicas, or the database, count as having been away:
-// three heartbeats.
+// three heartbeats, as punctual.all_away has it.
 const absence = 6 * time.Second
-
-// nobody is true if no replica has renewed for a while. (A replica that renewed in the future did so before the clock
-// was stepped back.)
-const nobody = `NOT EXISTS (
-	SELECT FROM punctual.replicas WHERE renewed_at > now() - interval '6 s' AND renewed_at <= now())`
-
-// noteAbsence is the CTE back of the statement by which a replica registers or renews. It notes that no replica had
-// renewed for a while, so that targets could not be heard. If another transaction has locked the row, no heartbeat
-// waits for it. Until the absence is noted, heartbeats write that they renewed long ago (renewedAt), so that no replica
-// counts as back.
-const (
-	noteAbsence = `UPDATE punctual.deployment d SET back_at = now()
-		FROM (SELECT singleton FROM punctual.deployment WHERE ` + nobody + ` FOR NO KEY UPDATE SKIP LOCKED) free
-		WHERE d.singleton = free.singleton RETURNING true`
-	renewedAt = `CASE WHEN ` + nobody + ` AND NOT EXISTS (SELECT FROM back) THEN now() - interval '6 s' ELSE now() END`
-)
 
 // presence says since when targets could be heard without a break.
 type presence struct {
@@ -43,7 +27,8 @@ func (c *readyClaim) readPresence(ctx context.Context) error {
 		return nil
 	}
 	err := c.conn.QueryRow(ctx, `
-		SELECT greatest(back_at, 'epoch'), `+nobody+` FROM punctual.deployment`).Scan(&c.present.since, &c.present.away)
+		SELECT greatest(back_at, 'epoch'), punctual.all_away()
+		FROM punctual.deployment`).Scan(&c.present.since, &c.present.away)
 	if err != nil {
 		return fmt.Errorf("reading since when targets can be heard: %w", err)
 	}

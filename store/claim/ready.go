@@ -34,7 +34,10 @@ SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_
            WHERE last.outcome = 'lost' AND last.reason = 'silent') ELSE 0 END,
        CASE WHEN r.claimed_at IS NOT NULL AND r.status <> 'running' AND r.trigger <> 'notify'
             THEN (SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id)
-            ELSE false END, ` + KeptColumns + `
+            ELSE false END,
+       coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
+       CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
+       coalesce(d.response_fence = r.fence AND d.response_truncated, false)
 FROM punctual.runs r
 LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
 WHERE r.id = ANY($1::uuid[])

@@ -11,9 +11,9 @@ import (
 // transactions have locked. They come after the statement that locks the gates.
 func (c *readyClaim) lookForLocked(b *pgx.Batch) {
 	c.busy = lockedRows{}
-	c.busy.queue(b, "runs", "id", "NO KEY UPDATE", c.ids)
-	c.busy.queue(b, "jobs", "id", "KEY SHARE", c.gatable)
-	c.busy.queue(b, "notified", "job_id", "NO KEY UPDATE", c.gatable)
+	c.busy.queue(b, "runs", c.ids)
+	c.busy.queue(b, "jobs", c.gatable)
+	c.busy.queue(b, "notified", c.gatable)
 }
 
 // leaveLocked puts a run off if another transaction has locked its row. It also puts off a run whose attempt has to be
@@ -42,8 +42,8 @@ func (c *dueClaim) leaveLocked(ctx context.Context) error {
 	}
 	busy := lockedRows{}
 	var b pgx.Batch
-	busy.queue(&b, "ready", "run_id", "UPDATE", named)
-	busy.queue(&b, "runs", "id", "NO KEY UPDATE", named)
+	busy.queue(&b, "ready", named)
+	busy.queue(&b, "runs", named)
 	if b.Len() == 0 {
 		return nil
 	}

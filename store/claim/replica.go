@@ -16,6 +16,20 @@ import (
 	"punctual/store/pg"
 )
 
+// insertReplica notes first that no replica had renewed for a while (back), so that targets could not be heard. If
+// another transaction has locked the row of deployment, no heartbeat waits for it. Until the absence is noted,
+// heartbeats write that they renewed long ago, so that no replica counts as back.
+const insertReplica = `
+WITH back AS (
+    UPDATE punctual.deployment d SET back_at = now()
+    FROM (SELECT singleton FROM punctual.deployment WHERE punctual.all_away() FOR NO KEY UPDATE SKIP LOCKED) free
+    WHERE d.singleton = free.singleton RETURNING true)
+INSERT INTO punctual.replicas (id, host, version, zone_data, queues, renewed_at)
+VALUES ($1, $2, $3, $4, $5::jsonb,
+        now() - CASE WHEN punctual.all_away() AND NOT EXISTS (SELECT FROM back)
+                     THEN interval '6 s' ELSE interval '0' END)
+ON CONFLICT (id) DO NOTHING`
+
 // Register implements scheduler.Store.
 func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]int16, error) {
 	ctx = pg.Runs.In(ctx)
@@ -34,10 +48,7 @@ func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}
-	_, err = s.db.Conns(ctx).Exec(ctx, `WITH back AS (`+noteAbsence+`)
-		INSERT INTO punctual.replicas (id, host, version, zone_data, queues, renewed_at)
-		VALUES ($1, $2, $3, $4, $5::jsonb, `+renewedAt+`)
-		ON CONFLICT (id) DO NOTHING`, r.ID, r.Host, r.Version, cron.ZoneDataVersion(), string(slots))
+	_, err = s.db.Conns(ctx).Exec(ctx, insertReplica, r.ID, r.Host, r.Version, cron.ZoneDataVersion(), string(slots))
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}
@@ -61,9 +72,15 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (s
 		line.queue(&b)
 	}
 	b.Queue(`
-		WITH back AS (`+noteAbsence+`),
+		WITH back AS (
+		    UPDATE punctual.deployment d SET back_at = now()
+		    FROM (SELECT singleton FROM punctual.deployment WHERE punctual.all_away() FOR NO KEY UPDATE SKIP LOCKED) free
+		    WHERE d.singleton = free.singleton RETURNING true),
 		renewed AS (
-		    UPDATE punctual.replicas SET beat = beat + 1, renewed_at = `+renewedAt+`, draining = $2
+		    UPDATE punctual.replicas
+		    SET beat = beat + 1, draining = $2,
+		        renewed_at = now() - CASE WHEN punctual.all_away() AND NOT EXISTS (SELECT FROM back)
+		                                  THEN interval '6 s' ELSE interval '0' END
 		    WHERE id = $1 RETURNING id)
 		SELECT EXISTS (SELECT FROM renewed),
 		       (SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM punctual.replicas WHERE id <> $1),
