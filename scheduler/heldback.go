@@ -50,7 +50,8 @@ func (t *ticker) claimAround(ctx context.Context, of Work, sum *claimed) error {
 		return err
 	}
 	more := t.able(fair)
-	if anybodys := t.s.slots.quotas(of, BatchSize, nil); len(anybodys) > 0 && !looked && of != WorkLate && !t.othersWait(fair) {
+	anybodys := t.s.slots.quotas(of, BatchSize, nil)
+	if len(anybodys) > 0 && !looked && of != WorkLate && !t.othersWait(fair) {
 		// The last look did not see what has become due since. Of tenants that are not held back, it is claimed here.
 		batch, err := t.claimBatch(ctx, of, Claim{
 			Quotas: anybodys, Except: t.held, Since: time.Since(fair.looked) + overlap,

@@ -19,6 +19,7 @@ import (
 	"punctual/internal/server"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery/guard"
+	"punctual/store"
 	"punctual/store/pg"
 )
 
@@ -40,10 +41,12 @@ func newSeedbed(t *testing.T) seedbed {
 	url, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		ended <- server.Run(ctx, server.Config{
-			DatabaseURL: dsn, Listen: "127.0.0.1:0", Queues: map[string]int{"default": 10},
-			DefaultJitter: scheduler.DefaultJitter,
-			DrainTimeout:  time.Second, MaxConns: pg.LeastConns, Version: "test", Log: slog.New(slog.DiscardHandler),
-			NoAuth: true, AllowTargets: guard.Loopback, Master: pgtest.Master(t), Ready: func(at string) { url <- at },
+			Store: store.Options{
+				DatabaseURL: dsn, DefaultJitter: scheduler.DefaultJitter, MaxConns: pg.LeastConns, Master: pgtest.Master(t),
+			},
+			Listen: "127.0.0.1:0", Queues: map[string]int{"default": 10}, DrainTimeout: time.Second, Version: "test",
+			Log: slog.New(slog.DiscardHandler), NoAuth: true, AllowTargets: guard.Loopback,
+			Ready: func(at string) { url <- at },
 		})
 	}()
 	t.Cleanup(func() {

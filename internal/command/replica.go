@@ -92,9 +92,12 @@ func (r replica) config(log *slog.Logger, version Version) server.Config {
 		proxy, _ = delivery.CheckProxy(r.EgressProxy) // Validate has checked it
 	}
 	return server.Config{
-		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues, DefaultJitter: r.DefaultJitter,
-		DrainTimeout: r.DrainTimeout, MaxConns: r.MaxConns, Version: string(version), Log: log,
-		Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
+		Store: store.Options{
+			DefaultJitter: r.DefaultJitter, MaxConns: r.MaxConns,
+			Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
+		},
+		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues,
+		DrainTimeout: r.DrainTimeout, Version: string(version), Log: log,
 		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
 		MetricsListen: r.MetricsListen, JobMetrics: store.JobMetricsConfig{Selectors: selectors, Max: r.JobMetricsMax},
 	}

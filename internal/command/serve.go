@@ -61,10 +61,10 @@ func (c *Serve) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version 
 	}
 	config := c.config(log, version)
 	config.NoAuth, config.OIDC = c.noAuth(), c.oidc()
-	config.Master = master
-	config.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
+	config.Store.Master = master
+	config.Store.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
 	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth
-	config.Frozen, config.AdoptDatabase = c.Frozen, c.AdoptDatabase
+	config.Frozen, config.Store.Adopt = c.Frozen, c.AdoptDatabase
 	config.ShutdownGrace, config.Hurry = c.grace(), hurry
 	if c.Dispatch == "off" {
 		config.Queues = nil

@@ -36,14 +36,14 @@ func RunDev(ctx context.Context, c DevConfig) error {
 		return err
 	}
 	defer func() { _ = pg.Stop() }()
-	c.DatabaseURL, c.Migrate, c.NoAuth = pg.DSN("postgres"), true, true
+	c.Store.DatabaseURL, c.Migrate, c.NoAuth = pg.DSN("postgres"), true, true
 	// The database is private: it may be copied, moved and created again.
-	c.AdoptDatabase = true
+	c.Store.Adopt = true
 	// Sample jobs call the user's own machine and office.
 	c.AllowTargets = slices.Concat(c.AllowTargets, guard.Loopback, guard.Private)
 	// The echo target is served beside the API.
 	c.OnlyLocal, c.CallsItself = true, true
-	if c.Master, err = devMaster(c.Dir); err != nil {
+	if c.Store.Master, err = devMaster(c.Dir); err != nil {
 		return err
 	}
 	c.Wrap = withEcho
@@ -54,7 +54,7 @@ func RunDev(ctx context.Context, c DevConfig) error {
 		if err != nil {
 			c.Log.Error("the sample jobs could not be registered", "error", err)
 		}
-		banner(c.Out, url, c.DatabaseURL, c.Dir, registered)
+		banner(c.Out, url, c.Store.DatabaseURL, c.Dir, registered)
 	}
 	return Run(ctx, c.Config)
 }

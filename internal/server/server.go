@@ -28,12 +28,12 @@ import (
 	"punctual/scheduler/delivery/guard"
 	"punctual/store"
 	"punctual/store/freeze"
-	"punctual/store/vault"
 )
 
 // Config says how a replica runs.
 type Config struct {
-	DatabaseURL   string
+	// Store is the database, and what its rooms are told. Run adds what only a replica knows.
+	Store         store.Options
 	Listen        string
 	MetricsListen string // a separate address for the metrics, without authentication; empty: none
 	JobMetrics    store.JobMetricsConfig
@@ -43,26 +43,18 @@ type Config struct {
 	Migrate       bool           // migrate the schema first
 	Queues        map[string]int // worker slots by queue; none: the replica serves the API only
 	Frozen        bool           // freeze the deployment before anything is claimed
-	AdoptDatabase bool           // dispatch even though the database has another name or system identifier than before
-	DefaultJitter time.Duration
-	Retention     time.Duration // how long runs are kept; 0: the store's default
-	// FailureRetention is how long runs that did not succeed are kept; 0: three times Retention.
-	FailureRetention time.Duration
-	AuditRetention   time.Duration // how long the audit log is kept; 0: the store's default
-	DrainTimeout     time.Duration
-	ShutdownGrace    time.Duration   // how long a stopping replica answers, so that load balancers notice; see departure
-	Hurry            context.Context // ends when a stop must wait for nothing any more; nil: never
-	DatabaseWait     time.Duration   // how long to wait at the start for a database that does not answer
-	MaxConns         int32
-	AllowTargets     []netip.Prefix // networks that all jobs may call although they are not public
-	EgressProxy      *url.URL       // the proxy for callbacks; nil: none
+	DrainTimeout  time.Duration
+	ShutdownGrace time.Duration   // how long a stopping replica answers, so that load balancers notice; see departure
+	Hurry         context.Context // ends when a stop must wait for nothing any more; nil: never
+	DatabaseWait  time.Duration   // how long to wait at the start for a database that does not answer
+	AllowTargets  []netip.Prefix  // networks that all jobs may call although they are not public
+	EgressProxy   *url.URL        // the proxy for callbacks; nil: none
 	// TargetCAFile is a PEM file of certificate authorities that targets may use beside the system's.
 	TargetCAFile string
 	CallsItself  bool // jobs may call the address at which the API listens
 	// OnlyLocal makes the API answer only requests that name this machine or PublicURL as their host, because callers do
 	// not authenticate.
 	OnlyLocal bool
-	Master    *vault.Master // encrypts the keys of secrets
 	Version   string
 	Log       *slog.Logger
 
@@ -71,8 +63,6 @@ type Config struct {
 	Wrap     func(http.Handler) http.Handler
 	Ready    func(url string)
 	Finished func([]scheduler.Outcome)
-
-	links string // prefix of the links in notices
 }
 
 // Run serves until ctx ends, then drains the scheduler, stops the API and returns. A draining replica is not ready, but
@@ -95,13 +85,14 @@ func Run(ctx context.Context, c Config) error {
 	defer paceCollections()()
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
-	c.links = linkBase(c, listener.Addr())
-	db, err := openStore(ctx, c, func(outcomes []scheduler.Outcome) {
+	c.Store.Replica, c.Store.Log, c.Store.PublicURL = true, c.Log, linkBase(c, listener.Addr())
+	c.Store.Ended = func(outcomes []scheduler.Outcome) {
 		metrics.Ended(outcomes)
 		if c.Finished != nil {
 			c.Finished(outcomes)
 		}
-	})
+	}
+	db, err := openStore(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -190,7 +181,8 @@ func newAPI(
 	courier *scheduler.Courier, leaving *departure,
 ) (http.Handler, error) {
 	api, err := httpapi.New(httpapi.Config{
-		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry, DefaultJitter: c.DefaultJitter,
+		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry,
+		DefaultJitter: c.Store.DefaultJitter,
 		NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian, OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
 		PublicURL: public, Courier: courier, Ready: leaving.ready,
 	})
@@ -250,13 +242,13 @@ func listen(flag, address string) (net.Listener, error) {
 }
 
 // openStore connects, migrates if asked to, and checks that the schema fits.
-func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
-	db, err := connect(ctx, c, ended)
+func openStore(ctx context.Context, c Config) (*store.Store, error) {
+	db, err := connect(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if c.Migrate {
-		applied, err := migrations.Up(ctx, c.DatabaseURL)
+		applied, err := migrations.Up(ctx, c.Store.DatabaseURL)
 		if err != nil {
 			db.Close()
 			return nil, err
@@ -290,15 +282,10 @@ func openStore(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (
 
 // connect opens the store. It fails at once if the database refuses the user or does not exist. It waits for one that
 // does not answer, which may still be starting.
-func connect(ctx context.Context, c Config, ended func([]scheduler.Outcome)) (*store.Store, error) {
-	options := store.Options{
-		DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: c.MaxConns, Replica: true, Log: c.Log,
-		Retention: c.Retention, FailureRetention: c.FailureRetention, AuditRetention: c.AuditRetention, Ended: ended,
-		Master: c.Master, Adopt: c.AdoptDatabase, PublicURL: c.links,
-	}
+func connect(ctx context.Context, c Config) (*store.Store, error) {
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {
-		db, err := store.Open(ctx, options)
+		db, err := store.Open(ctx, c.Store)
 		var parse *pgconn.ParseConfigError
 		var refused *pgconn.PgError
 		starting := errors.As(err, &refused) && refused.Code == "57P03" // cannot_connect_now

@@ -11,6 +11,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler/delivery/guard"
+	"punctual/store"
 	"punctual/store/pg"
 )
 
@@ -32,9 +33,10 @@ func serveUntilStopped(t *testing.T, grace time.Duration) *stopping {
 	dsn := pgtest.DSN(t)
 	go func() {
 		s.ended <- Run(ctx, Config{
-			DatabaseURL: dsn, Listen: "127.0.0.1:0", DrainTimeout: time.Hour, ShutdownGrace: grace, Hurry: hurry,
-			MaxConns: pg.LeastConns, Version: "test", Log: slog.New(slog.DiscardHandler), NoAuth: true,
-			AllowTargets: guard.Loopback, Master: pgtest.Master(t), Ready: func(at string) { url <- at },
+			Store:  store.Options{DatabaseURL: dsn, MaxConns: pg.LeastConns, Master: pgtest.Master(t)},
+			Listen: "127.0.0.1:0", DrainTimeout: time.Hour, ShutdownGrace: grace, Hurry: hurry,
+			Version: "test", Log: slog.New(slog.DiscardHandler), NoAuth: true,
+			AllowTargets: guard.Loopback, Ready: func(at string) { url <- at },
 		})
 	}()
 	select {
