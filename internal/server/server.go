@@ -183,7 +183,7 @@ func newAPI(
 	api, err := httpapi.New(httpapi.Config{
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry,
 		DefaultJitter: c.Store.DefaultJitter,
-		NoAuth: c.NoAuth, OIDC: c.OIDC, Guard: guardian, OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
+		NoAuth:        c.NoAuth, OIDC: c.OIDC, Guard: guardian, OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
 		PublicURL: public, Courier: courier, Ready: leaving.ready,
 	})
 	if err != nil {
