@@ -95,22 +95,38 @@ func (m *Metrics) finished(outcomes []Outcome, superseded int, d time.Duration) 
 	m.Ended(outcomes)
 }
 
-// Ended counts attempts that have ended, and runs that have ended.
+// Ended counts attempts that have ended, and runs that have ended. To look up a counter costs more than to count, so
+// outcomes are counted first.
 func (m *Metrics) Ended(outcomes []Outcome) {
-	for _, o := range outcomes {
+	type ending struct {
+		status Status
+		reason Reason
+	}
+	runs, attempts, notices := map[ending]int{}, map[AttemptOutcome]int{}, map[string]int{}
+	for i := range outcomes {
+		o := &outcomes[i]
 		end := o.End()
 		if o.Trigger == TriggerNotify { // a notice is not a run of its job
-			if result := noticeResult(end); result != "" {
-				m.notices.WithLabelValues(result).Inc()
-			}
+			notices[noticeResult(end)]++
 			continue
 		}
-		if end.Attempt != "" {
-			m.attempts.WithLabelValues(string(end.Attempt)).Inc()
-		}
+		attempts[end.Attempt]++
 		if end.Status.Final() {
-			m.runs.WithLabelValues(string(end.Status), string(o.Reason)).Inc()
+			runs[ending{end.Status, o.Reason}]++
 		}
+	}
+	for result, n := range notices {
+		if result != "" { // nothing was tried
+			m.notices.WithLabelValues(result).Add(float64(n))
+		}
+	}
+	for outcome, n := range attempts {
+		if outcome != "" { // nothing was sent
+			m.attempts.WithLabelValues(string(outcome)).Add(float64(n))
+		}
+	}
+	for e, n := range runs {
+		m.runs.WithLabelValues(string(e.status), string(e.reason)).Add(float64(n))
 	}
 }
 
