@@ -16,7 +16,7 @@ func runTenants(ctx context.Context, l *lab) error {
 		return err
 	}
 	defer f.close()
-	tenants, err := f.tenants(ctx, "tenant", l.Sizes.TenantsMost)
+	tenants, err := l.tenants(ctx, f.replica, l.Sizes.TenantsMost)
 	if err != nil {
 		return err
 	}
@@ -32,6 +32,17 @@ func runTenants(ctx context.Context, l *lab) error {
 		}
 	}
 	return l.grown(g)
+}
+
+// tenants creates n tenants as callers do, so that each has what a tenant has from the start: its signing secret, too.
+func (l *lab) tenants(ctx context.Context, replica *process.Replica, n int) ([]int32, error) {
+	for i := range n {
+		if _, err := replica.API.Do(ctx, "POST", "/v1/tenants", map[string]any{"name": fmt.Sprint("tenant-", i)}, nil); err != nil {
+			return nil, fmt.Errorf("creating tenants: %w", err)
+		}
+	}
+	return query[[]int32](ctx, l, `
+		SELECT array_agg(id ORDER BY id) FROM punctual.tenants WHERE name LIKE 'tenant-%'`)
 }
 
 // shared measures a burst whose jobs are dealt out to the tenants in turn.

@@ -127,21 +127,6 @@ func (j seed) template() (string, error) {
 	return string(bytes.TrimSpace(b.Bytes())), err
 }
 
-// tenants creates n tenants, and returns their ids.
-func (s *seeder) tenants(ctx context.Context, prefix string, n int) (ids []int32, err error) {
-	err = s.pool.QueryRow(ctx, `
-		WITH made AS (
-		    INSERT INTO punctual.tenants (name)
-		    SELECT $1::text || '-' || i
-		    FROM generate_series(1, $2::int) i
-		    RETURNING id)
-		SELECT array_agg(id ORDER BY id) FROM made`, prefix, n).Scan(&ids)
-	if err != nil {
-		return nil, fmt.Errorf("seeding tenants: %w", err)
-	}
-	return ids, nil
-}
-
 // seedBatch is the number of rows in one transaction: large enough to be fast, small enough for memory.
 const seedBatch = 20_000
 

@@ -183,10 +183,10 @@ func TestSeededJobsAreSpread(t *testing.T) {
 	t.Parallel()
 	s := newSeedbed(t)
 	ctx := t.Context()
-	ids, err := s.tenants(ctx, "tenant", 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var ids []int32
+	s.read(&ids, `
+		WITH made AS (INSERT INTO punctual.tenants (name) SELECT 'tenant-' || i FROM generate_series(1, 10) i RETURNING id)
+		SELECT array_agg(id) FROM made`)
 	const n = 2*seedBatch + 10
 	if err := s.jobs(ctx, seed{prefix: "rest", first: 1, last: n, tenants: ids, url: "https://example.com/"}); err != nil {
 		t.Fatal(err)
