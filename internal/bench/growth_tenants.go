@@ -37,7 +37,8 @@ func runTenants(ctx context.Context, l *lab) error {
 // tenants creates n tenants as callers do, so that each has what a tenant has from the start: its signing secret, too.
 func (l *lab) tenants(ctx context.Context, replica *process.Replica, n int) ([]int32, error) {
 	for i := range n {
-		if _, err := replica.API.Do(ctx, "POST", "/v1/tenants", map[string]any{"name": fmt.Sprint("tenant-", i)}, nil); err != nil {
+		tenant := map[string]any{"name": fmt.Sprint("tenant-", i)}
+		if _, err := replica.API.Do(ctx, "POST", "/v1/tenants", tenant, nil); err != nil {
 			return nil, fmt.Errorf("creating tenants: %w", err)
 		}
 	}
