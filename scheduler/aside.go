@@ -56,7 +56,7 @@ func (a *aside) take() []Outcome {
 	a.timer = nil
 	n, kept := 0, 0
 	for n < len(a.outcomes) && n < maxOutcomes && kept < maxKept {
-		kept += a.outcomes[n].kept()
+		kept += a.outcomes[n].Kept()
 		n++
 	}
 	some := slices.Clone(a.outcomes[:n])

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"punctual/scheduler/delivery"
@@ -78,7 +80,7 @@ func (s *Scheduler) authorize(ctx context.Context, t *transmission, a Assignment
 	if err != nil {
 		return err
 	}
-	signature, err := sign(keys, a.webhookID(), now, t.Body)
+	signature, err := sign(keys, a.MessageID(), now, t.Body)
 	if err != nil {
 		return err
 	}
@@ -94,7 +96,7 @@ func (s *Scheduler) authorize(ctx context.Context, t *transmission, a Assignment
 // addSecrets adds the credentials that a job's target asks for.
 func (s *Scheduler) addSecrets(ctx context.Context, t *transmission, a Assignment) (err error) {
 	target := a.Job.Target
-	for _, name := range sortedNames(target.SecretHeaders) {
+	for _, name := range slices.Sorted(maps.Keys(target.SecretHeaders)) {
 		value, err := s.hidden(ctx, a.Job, target.SecretHeaders[name])
 		if err != nil {
 			return err

@@ -126,7 +126,7 @@ func TestHowLongARunWaitsForItsHost(t *testing.T) {
 		{"of a host that hangs the timeouts too", 1, hangs, (10 + 30 + 80 + 4*7) * time.Second},
 		{"so that its last attempt may wait", 4, hangs, 7 * time.Second},
 	} {
-		if got := (Assignment{Job: job, Attempt: c.attempt}).patience(c.wait); got != c.want {
+		if got := patience(Assignment{Job: job, Attempt: c.attempt}, c.wait); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -179,9 +179,8 @@ func TestWhatItMeansForARunToBeHeldBack(t *testing.T) {
 			Outcome{Verdict: Abandon, Reason: ReasonTimeout, Error: "2 of 3 attempts made, 1 not made; waited 1s: a:80 hangs"},
 		},
 	} {
-		got := Assignment{
-			Job: compiled(t, c.job), Attempt: c.attempt, DueAt: due, Held: c.held,
-		}.holdBack(c.wait, due.Add(c.after))
+		run := Assignment{Job: compiled(t, c.job), Attempt: c.attempt, DueAt: due, Held: c.held}
+		got := holdBack(run, c.wait, due.Add(c.after))
 		if got.Verdict != c.want.Verdict || got.RetryIn != c.want.RetryIn || got.Reason != c.want.Reason ||
 			got.Error != c.want.Error {
 			t.Errorf("%s: %d after %s, %s, %q", c.name, got.Verdict, got.RetryIn, got.Reason, got.Error)
@@ -207,7 +206,7 @@ func TestWhatIsFirstSentLaterThanItsToleranceIsLate(t *testing.T) {
 		{"a notice", TriggerNotify, 1, time.Hour, false},
 	} {
 		a := Assignment{Job: compiled(t, `{}`), Trigger: c.trigger, Attempt: c.attempt, DueAt: due}
-		if got := a.turnsLate(due.Add(c.after)); got != c.want {
+		if got := a.TurnsLate(due.Add(c.after)); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
 	}

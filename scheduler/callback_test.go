@@ -65,7 +65,9 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 		return Judge(a, delivery.Result{Reason: delivery.ReasonConnect}, started, soon)
 	}
 	lost := func(a Assignment) Outcome { return JudgeLost(a, 0, started, soon) }
-	interrupted := func(a Assignment) Outcome { return JudgeInterrupted(a, started, soon, errDraining) }
+	interrupted := func(a Assignment) Outcome {
+		return JudgeInterrupted(a, started, soon, errors.New("the replica is stopping"))
+	}
 	silent := func(a Assignment) Outcome { return JudgeSilent(a, 0, started, soon) }
 	endless := func(a Assignment) Outcome { return JudgeSilent(a, 0, started, late) }
 	for _, c := range []struct {

@@ -3,10 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
-
-	"github.com/google/uuid"
 
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/failpoint"
@@ -20,7 +17,7 @@ func (s *Scheduler) dispatch(b Batch) bool {
 	}
 	now := time.Now()
 	for _, a := range b.Runs {
-		queue, work := a.Lane/4, a.work()
+		queue, work := a.Lane/4, workOf(a)
 		s.slots.take(queue, a.Job.Tenant, work)
 		s.running.Go(func() {
 			outcome, lent := s.execute(a)
@@ -30,10 +27,10 @@ func (s *Scheduler) dispatch(b Batch) bool {
 			release := func() { s.slots.release(queue, a.Job.Tenant, work, lent) }
 			if outcome.Verdict == Cancel {
 				// A replaced run leaves its worker slot to its successor. That may start only once the cancel is written.
-				outcome.release = release
+				outcome.Release = release
 			}
 			s.finisher.put(outcome)
-			if outcome.release == nil {
+			if outcome.Release == nil {
 				release() // not before: outcomes that cannot be written occupy slots, so claims stop
 			}
 		})
@@ -56,15 +53,15 @@ func (s *Scheduler) execute(a Assignment) (o Outcome, lent bool) {
 		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}, false
 	}
 	request := a.Request(s.config.PublicURL)
-	flight, wait := s.holds.admit(a, a.Job.url) // by the job's URL: placeholders would make each path another one
+	flight, wait := s.holds.admit(a, a.Job.URL()) // by the job's URL: placeholders would make each path another one
 	if wait != nil {
-		o = a.holdBack(wait, started)
+		o = holdBack(a, wait, started)
 		if o.Verdict == Hold {
 			s.metrics.deferred.Inc()
 		}
 		return o, false
 	}
-	turned := a.turnsLate(started)
+	turned := a.TurnsLate(started)
 	if turned {
 		a.Late = true
 		request = a.Request(s.config.PublicURL)
@@ -122,18 +119,6 @@ func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Ti
 // silence is the result of a request that revealed nothing about its host.
 var silence = delivery.Result{Cancelled: true}
 
-// turnsLate reports whether a run whose first request goes out now is late, whatever it waited for. Replays and
-// backfills never are: somebody asked for them long after the slot was due. Notices never are either: they are about
-// another run.
-func (a Assignment) turnsLate(now time.Time) bool {
-	switch a.Trigger {
-	case TriggerReplay, TriggerBackfill, TriggerNotify:
-		return false
-	case TriggerSchedule, TriggerCatchup, TriggerManual:
-	}
-	return !a.Late && a.Attempt == 1 && now.Sub(a.DueAt) > a.Job.Missed.Tolerance.Value()
-}
-
 // secretsRetry is how long a run waits when it was not sent because its secrets could not be read.
 const secretsRetry = time.Second
 
@@ -144,67 +129,4 @@ func (s *Scheduler) now(a Assignment) time.Time {
 		return a.Lease.ClaimedAt
 	}
 	return now
-}
-
-// Request is what an attempt sends: the job's request, with the run's own body and headers in place of the job's
-// where it has any. Placeholders are filled in. The headers that every attempt carries are added, and win over the
-// job's. Request depends on the assignment alone; authorize adds the credentials right before the request goes out.
-func (a Assignment) Request(publicURL string) delivery.Request {
-	r := delivery.Request{
-		Tenant: a.Job.Tenant, Method: a.Job.Target.Method, URL: a.Job.url, Header: a.Job.header, Body: a.Job.body,
-		Timeout: a.Job.Timeout.Value(), Extra: a.headers(publicURL),
-	}
-	if a.Body != nil || a.Headers != nil {
-		raw, headers := a.Job.Target.Body, a.Job.Target.Headers
-		if a.Body != nil {
-			raw = a.Body
-		}
-		if a.Headers != nil {
-			headers = a.Headers
-		}
-		var isJSON bool
-		r.Body, isJSON = requestBody(raw)
-		r.Header = requestHeader(headers, isJSON)
-	}
-	if f := a.Job.fills.of(a); f != nil {
-		f.fill(&r, a.values())
-	}
-	return r
-}
-
-// webhookID is the id by which receivers know the run: for a replay, the id of the run that died first.
-func (a Assignment) webhookID() string {
-	if a.WebhookID != uuid.Nil {
-		return a.WebhookID.String()
-	}
-	return a.RunID.String()
-}
-
-// headers are the headers of semantics, "Delivery", without the signature.
-func (a Assignment) headers(publicURL string) []delivery.Header {
-	id, key := a.RunID.String(), a.IdempotencyKey
-	if key == "" {
-		key = IdempotencyKey(a.Trigger, a.RunID, a.Job.ID, a.ScheduledFor)
-	}
-	const most = 15 // with a signature and a header of credentials
-	headers := append(make([]delivery.Header, 0, most),
-		delivery.Header{Name: "Webhook-Id", Value: a.webhookID()},
-		delivery.Header{Name: "Idempotency-Key", Value: key},
-		delivery.Header{Name: "Punctual-Job", Value: a.Job.Name},
-		delivery.Header{Name: "Punctual-Run", Value: id},
-		delivery.Header{Name: "Punctual-Attempt", Value: strconv.Itoa(a.Attempt)},
-		delivery.Header{Name: "Punctual-Trigger", Value: string(a.Trigger)},
-		delivery.Header{Name: "Punctual-Scheduled-For", Value: a.ScheduledFor.UTC().Format(time.RFC3339Nano)},
-		delivery.Header{Name: "Punctual-Fencing-Token", Value: strconv.FormatInt(a.Fence, 10)},
-		delivery.Header{Name: "Traceparent", Value: a.traceparent()},
-	)
-	if a.Late {
-		headers = append(headers, delivery.Header{Name: "Punctual-Late", Value: "true"})
-	}
-	if a.Job.Completion == CompleteAsync {
-		headers = append(headers,
-			delivery.Header{Name: "Punctual-Callback-Url", Value: publicURL + "/v1/runs/" + id},
-			delivery.Header{Name: "Punctual-Run-Token", Value: a.RunToken})
-	}
-	return headers
 }

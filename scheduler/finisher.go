@@ -100,7 +100,7 @@ func (f *finisher) collect(outcomes []Outcome, wait time.Duration) (_ []Outcome,
 	defer timer.Stop()
 	kept := 0
 	for _, o := range outcomes {
-		kept += o.kept()
+		kept += o.Kept()
 	}
 	for len(outcomes) < maxOutcomes && kept < maxKept {
 		select {
@@ -109,7 +109,7 @@ func (f *finisher) collect(outcomes []Outcome, wait time.Duration) (_ []Outcome,
 				return outcomes, false
 			}
 			outcomes = append(outcomes, o)
-			kept += o.kept()
+			kept += o.Kept()
 		case <-timer.C:
 			return outcomes, true
 		}
@@ -156,8 +156,8 @@ func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
 // giveBack gives back the worker slots that outcomes have kept.
 func giveBack(outcomes []Outcome) {
 	for i := range outcomes {
-		if release := outcomes[i].release; release != nil {
-			outcomes[i].release = nil
+		if release := outcomes[i].Release; release != nil {
+			outcomes[i].Release = nil
 			release()
 		}
 	}

@@ -45,7 +45,7 @@ func (h *holds) admit(a Assignment, to *url.URL) (f flight, wait *breaker.Wait) 
 	}
 	queue := a.Lane / 4
 	f.hang, wait = h.hangs.Admit(breaker.Request{
-		Queue: queue, Slots: h.sizes[queue], Work: int(a.work()),
+		Queue: queue, Slots: h.sizes[queue], Work: int(workOf(a)),
 		To: breaker.Place{Key: key, Path: to.EscapedPath()}, Turn: byHand,
 	})
 	if wait != nil {
@@ -65,8 +65,8 @@ func (h *holds) done(f flight, r delivery.Result) (lent bool) {
 }
 
 // holdBack is the outcome of a run that must not be sent now: it waits, unless it has waited for as long as it may.
-func (a Assignment) holdBack(wait *breaker.Wait, now time.Time) Outcome {
-	held := Held{By: wait.By, Since: now, Until: now.Add(a.patience(wait))}
+func holdBack(a Assignment, wait *breaker.Wait, now time.Time) Outcome {
+	held := Held{By: wait.By, Since: now, Until: now.Add(patience(a, wait))}
 	if a.Held != nil {
 		held.Since, held.Until = a.Held.Since, a.Held.Until
 	}
@@ -83,7 +83,7 @@ func (a Assignment) holdBack(wait *breaker.Wait, now time.Time) Outcome {
 		return o
 	}
 	until := held.Until
-	if expiry := a.DueAt.Add(a.Job.ExpiresAfter.Value()); a.expires() && expiry.Before(until) {
+	if expiry := a.DueAt.Add(a.Job.ExpiresAfter.Value()); a.Expires() && expiry.Before(until) {
 		until = expiry
 	}
 	o.Verdict, o.Held, o.Error, o.RetryIn = Hold, &held, wait.Why, max(until.Sub(now), time.Millisecond)
@@ -93,7 +93,7 @@ func (a Assignment) holdBack(wait *breaker.Wait, now time.Time) Outcome {
 // patience is how long a run may wait for its host before this attempt. For an unreachable host that is as long as
 // its remaining backoffs could take; for a hanging one, the timeouts of its remaining attempts are added. So the run
 // dies at the time at which it would have died had it been sent.
-func (a Assignment) patience(wait *breaker.Wait) time.Duration {
+func patience(a Assignment, wait *breaker.Wait) time.Duration {
 	d := a.Job.Retry.Remaining(a.Attempt)
 	if wait.Hanging {
 		d += time.Duration(max(1, a.Job.Retry.MaxAttempts-a.Attempt+1)) * a.Job.Timeout.Value()

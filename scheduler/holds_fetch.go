@@ -63,7 +63,7 @@ func (w *workerSlots) forHeld(queue int16) (lanes []int16, most int) {
 	for _, of := range []Work{WorkReady, WorkOrdered} {
 		for _, q := range w.quotas(of, math.MaxInt, nil) {
 			if queue == 0 || q.Queue == queue {
-				lanes = append(lanes, of.lanes(q.Queue)...)
+				lanes = append(lanes, of.Lanes(q.Queue)...)
 				most = max(most, q.Slots)
 			}
 		}

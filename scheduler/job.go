@@ -50,6 +50,12 @@ func Compile(id uuid.UUID, tenant, version int32, d Definition, defaultJitter ti
 	}, nil
 }
 
+// URL returns where the job's requests go. A placeholder in it is not filled in.
+func (j *Job) URL() *url.URL { return j.url }
+
+// RoutingSecret returns, for a notice, the name of the secret to add to its body; empty: none.
+func (j *Job) RoutingSecret() string { return j.routing }
+
 // expired reports whether an attempt starting now would be later than expires_after allows.
 func (j *Job) expired(due, now time.Time) bool {
 	return !j.ExpiresAfter.IsZero() && now.Sub(due) > j.ExpiresAfter.Value()

@@ -58,12 +58,12 @@ type limited struct {
 	starts int       // starts drawn and not used
 	until  time.Time // when these starts lapse
 
-	waits  [works]bool // kinds of work that are due but may not start yet
-	left   time.Time   // when a claim last left due work because of the limits
-	since  time.Time   // since when the tenant is held back
-	by     Limit       // the limit that it waits for, as of the last draw
-	told   time.Time   // when the database was last told of it
-	drawAt time.Time   // a draw before this time is of no use
+	waits  [WorkKinds]bool // kinds of work that are due but may not start yet
+	left   time.Time       // when a claim last left due work because of the limits
+	since  time.Time       // since when the tenant is held back
+	by     Limit           // the limit that it waits for, as of the last draw
+	told   time.Time       // when the database was last told of it
+	drawAt time.Time       // a draw before this time is of no use
 }
 
 func newLimits(slots *workerSlots) *limits {
@@ -82,7 +82,7 @@ func (l *limits) set(now []TenantLimits) {
 		if named[id] {
 			continue
 		}
-		t.Concurrent, t.PerSecond, t.Frozen, t.waits = 0, 0, false, [works]bool{}
+		t.Concurrent, t.PerSecond, t.Frozen, t.waits = 0, 0, false, [WorkKinds]bool{}
 		if t.noted == 0 && t.reserved == 0 {
 			delete(l.tenants, id)
 		}
@@ -138,7 +138,7 @@ func (t *limited) lapsing() bool {
 	return t.starts > 0 && time.Until(t.until) < min(100*time.Millisecond, kept/4)
 }
 
-func (t *limited) held() bool { return t.waits != [works]bool{} }
+func (t *limited) held() bool { return t.waits != [WorkKinds]bool{} }
 
 // available is room by tenant id; a tenant without limits has no bound.
 func (l *limits) available(tenant int32) int {
@@ -160,7 +160,7 @@ func (l *limits) heldBack() (tenants []int32) {
 			continue
 		}
 		if l.room(t) >= min(2*BatchSize, l.slots.all()) {
-			t.waits = [works]bool{}
+			t.waits = [WorkKinds]bool{}
 			continue
 		}
 		tenants = append(tenants, id)

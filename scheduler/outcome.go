@@ -40,12 +40,12 @@ type Outcome struct {
 	// RetryIn is the delay before the next attempt, or before the same attempt is tried again. After a 202 it is how long
 	// the target may be silent.
 	RetryIn time.Duration
-	// release gives the worker slot back once the outcome is written; nil: it was given back before.
-	release func()
+	// Release gives the worker slot back once the outcome is written; nil: it was given back before.
+	Release func()
 }
 
-// kept is how many bytes of responses and results the outcome has.
-func (o *Outcome) kept() int { return len(o.Response) + len(o.Result) }
+// Kept is how many bytes of responses and results the outcome has.
+func (o *Outcome) Kept() int { return len(o.Response) + len(o.Result) }
 
 // End is what an outcome means for its run and its attempt.
 type End struct {

@@ -23,9 +23,22 @@ func IdempotencyKey(trigger Trigger, run, job uuid.UUID, scheduledFor time.Time)
 // late. It does not apply to a replay: somebody asked for it knowing its age, and its run has left the dead-letter
 // list, so nothing would be left of a replay that expires. It does not apply to a backfill either, for the same reason.
 func (a Assignment) Expired(at time.Time) bool {
-	return a.expires() && a.Job.expired(a.DueAt, at)
+	return a.Expires() && a.Job.expired(a.DueAt, at)
 }
 
-func (a Assignment) expires() bool {
+// Expires reports whether the run is useless after a time.
+func (a Assignment) Expires() bool {
 	return a.Trigger != TriggerReplay && a.Trigger != TriggerBackfill && !a.Job.ExpiresAfter.IsZero()
+}
+
+// TurnsLate reports whether a run whose first request goes out now is late, whatever it waited for. Replays and
+// backfills never are: somebody asked for them long after the slot was due. Notices never are either: they are about
+// another run.
+func (a Assignment) TurnsLate(now time.Time) bool {
+	switch a.Trigger {
+	case TriggerReplay, TriggerBackfill, TriggerNotify:
+		return false
+	case TriggerSchedule, TriggerCatchup, TriggerManual:
+	}
+	return !a.Late && a.Attempt == 1 && now.Sub(a.DueAt) > a.Job.Missed.Tolerance.Value()
 }

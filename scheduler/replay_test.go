@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler/delivery"
 )
@@ -62,26 +61,4 @@ func TestOnlyTheRunOfASlotCarriesTheKeyOfTheSlot(t *testing.T) {
 			t.Errorf("%s of run %s: %q, want %q", c.trigger, c.run, got, c.want)
 		}
 	}
-}
-
-func TestABackfilledSlotIsNoLateness(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry)
-	for _, trigger := range []Trigger{TriggerSchedule, TriggerBackfill} {
-		m.late(Assignment{Attempt: 1, Trigger: trigger, DueAt: instant(t, "03:00")}, instant(t, "04:00"))
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != "punctual_lateness_seconds" {
-			continue
-		}
-		if n := f.GetMetric()[0].GetHistogram().GetSampleCount(); n != 1 {
-			t.Errorf("%d observed, want the scheduled one alone", n)
-		}
-		return
-	}
-	t.Error("there is no such metric")
 }

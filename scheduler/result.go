@@ -12,13 +12,14 @@ const MaxResult = 64 << 10
 // maxResultDepth bounds how deep a result nests, as the API bounds bodies: Postgres parses JSON by recursion.
 const maxResultDepth = 64
 
-var resultMember = []byte(`"result"`)
+// MayHaveResult reports whether the body of an answer may have a member "result".
+func MayHaveResult(body []byte) bool { return bytes.Contains(body, []byte(`"result"`)) }
 
 // resultOf returns the result in the body of a 2xx JSON answer: the first member "result" of an object; nil when
 // there is none, or it is null. note says why a result cannot be kept: the answer remains a success all the same. cut
 // means that the body may go on.
 func resultOf(body []byte, cut bool) (result json.RawMessage, note string) {
-	if !bytes.Contains(body, resultMember) {
+	if !MayHaveResult(body) {
 		return nil, ""
 	}
 	if !cut && !json.Valid(body) {

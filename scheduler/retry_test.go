@@ -176,7 +176,7 @@ func TestJudge(t *testing.T) {
 			a := Assignment{Job: compiled(t, "{"+c.job+"}"), DueAt: due, Attempt: c.attempt}
 			c.want.Assignment, c.want.StartedAt, c.want.FinishedAt = a, due.Add(time.Second), due.Add(2*time.Second)
 			got := Judge(a, c.result, due.Add(time.Second), due.Add(2*time.Second))
-			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Outcome{}, "RetryIn", "Assignment", "release")); diff != "" {
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Outcome{}, "RetryIn", "Assignment", "Release")); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			longest := a.Job.Retry.Backoff(c.attempt, 0, 1)

@@ -17,7 +17,7 @@ const leastTail = 4
 // scrub removes the secrets that a request contained from what is kept of the answer, because targets echo requests.
 // It finds them as they were sent, and as JSON and URLs write them.
 func scrub(r *delivery.Result, secrets []string) {
-	if !bytes.Contains(r.JSON, resultMember) {
+	if !MayHaveResult(r.JSON) {
 		r.JSON = nil // there is nothing in it to keep
 	}
 	if len(secrets) == 0 || len(r.Body) == 0 && r.Error == "" && len(r.JSON) == 0 && len(r.Header) == 0 {

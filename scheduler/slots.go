@@ -18,9 +18,9 @@ type queueSlots struct {
 	queue    int16
 	name     string
 	size     int
-	inFlight [works]int  // requests that occupy a slot
-	lent     int         // further requests in flight: they took so long that their slots were lent to others
-	wanted   [works]bool // more is due than was claimed
+	inFlight [WorkKinds]int  // requests that occupy a slot
+	lent     int             // further requests in flight: they took so long that their slots were lent to others
+	wanted   [WorkKinds]bool // more is due than was claimed
 	tenants  map[int32]int
 }
 

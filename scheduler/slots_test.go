@@ -8,8 +8,8 @@ import (
 
 // inFlight holds how many runs of each kind of work a queue has in flight, and which kinds want more.
 type inFlight struct {
-	runs   [works]int
-	wanted [works]bool
+	runs   [WorkKinds]int
+	wanted [WorkKinds]bool
 }
 
 // occupied returns the worker slots of queues 1, 2, … with the given sizes, some of them taken.
@@ -54,18 +54,18 @@ func TestQuotas(t *testing.T) {
 		{name: "one queue gets a batch", sizes: []int{500}, want: map[int16]int{1: 100}},
 		{name: "a small queue gets what it has, but for the reserves of others", sizes: []int{10}, want: map[int16]int{1: 7}},
 		{
-			name: "what is in flight is not free", sizes: []int{50}, taken: []inFlight{{runs: [works]int{45}}},
+			name: "what is in flight is not free", sizes: []int{50}, taken: []inFlight{{runs: [WorkKinds]int{45}}},
 			want: map[int16]int{1: 2},
 		},
 		{
-			name: "a full queue gets nothing", sizes: []int{50}, taken: []inFlight{{runs: [works]int{47}}},
+			name: "a full queue gets nothing", sizes: []int{50}, taken: []inFlight{{runs: [WorkKinds]int{47}}},
 			want: map[int16]int{},
 		},
-		{name: "an overfull one neither", sizes: []int{50}, taken: []inFlight{{runs: [works]int{60}}}, want: map[int16]int{}},
+		{name: "an overfull one neither", sizes: []int{50}, taken: []inFlight{{runs: [WorkKinds]int{60}}}, want: map[int16]int{}},
 		{name: "two queues share a batch", sizes: []int{500, 500}, want: map[int16]int{1: 50, 2: 50}},
 		{name: "what a small queue leaves goes to the large", sizes: []int{500, 10}, want: map[int16]int{1: 93, 2: 7}},
 		{
-			name: "a full queue leaves all to the other", sizes: []int{500, 10}, taken: []inFlight{{}, {runs: [works]int{10}}},
+			name: "a full queue leaves all to the other", sizes: []int{500, 10}, taken: []inFlight{{}, {runs: [WorkKinds]int{10}}},
 			want: map[int16]int{1: 100},
 		},
 		{name: "four share", sizes: []int{500, 500, 30, 10}, want: map[int16]int{1: 33, 2: 33, 3: 27, 4: 7}},
@@ -80,51 +80,51 @@ func TestQuotas(t *testing.T) {
 }
 
 func TestRoomOfTheKindsOfWork(t *testing.T) {
-	none, all := [works]bool{}, [works]bool{true, true, true, true}
+	none, all := [WorkKinds]bool{}, [WorkKinds]bool{true, true, true, true}
 	for _, c := range []struct {
 		name   string
 		size   int
-		runs   [works]int // due now, ready, late, ordered
-		wanted [works]bool
-		want   [works]int
+		runs   [WorkKinds]int // due now, ready, late, ordered
+		wanted [WorkKinds]bool
+		want   [WorkKinds]int
 	}{
-		{"an idle queue is anybody's but for the reserves", 64, [works]int{}, none, [works]int{61, 54, 54, 54}},
-		{"each has its share when all are wanted", 64, [works]int{}, all, [works]int{24, 16, 16, 8}},
+		{"an idle queue is anybody's but for the reserves", 64, [WorkKinds]int{}, none, [WorkKinds]int{61, 54, 54, 54}},
+		{"each has its share when all are wanted", 64, [WorkKinds]int{}, all, [WorkKinds]int{24, 16, 16, 8}},
 		{
 			"whoever has more than its share gets none while others want theirs",
 			64,
-			[works]int{40, 3, 3, 3},
+			[WorkKinds]int{40, 3, 3, 3},
 			all,
-			[works]int{0, 13, 13, 5},
+			[WorkKinds]int{0, 13, 13, 5},
 		},
-		{"and what is free when they do not", 64, [works]int{40, 3, 3, 3}, none, [works]int{15, 15, 15, 15}},
-		{"the first of a kind finds a slot", 64, [works]int{0, 0, 0, 54}, none, [works]int{8, 1, 1, 0}},
-		{"also in a small queue", 10, [works]int{0, 0, 0, 7}, none, [works]int{1, 1, 1, 0}},
+		{"and what is free when they do not", 64, [WorkKinds]int{40, 3, 3, 3}, none, [WorkKinds]int{15, 15, 15, 15}},
+		{"the first of a kind finds a slot", 64, [WorkKinds]int{0, 0, 0, 54}, none, [WorkKinds]int{8, 1, 1, 0}},
+		{"also in a small queue", 10, [WorkKinds]int{0, 0, 0, 7}, none, [WorkKinds]int{1, 1, 1, 0}},
 		{
 			"a released slot goes to who has less than its share",
 			10,
-			[works]int{1, 1, 1, 6},
-			[works]bool{true},
-			[works]int{1, 1, 1, 0},
+			[WorkKinds]int{1, 1, 1, 6},
+			[WorkKinds]bool{true},
+			[WorkKinds]int{1, 1, 1, 0},
 		},
 		{
 			"late slots go on beside retries that hang",
 			10,
-			[works]int{0, 5, 0, 0},
-			[works]bool{false, true, true, false},
-			[works]int{3, 1, 3, 2},
+			[WorkKinds]int{0, 5, 0, 0},
+			[WorkKinds]bool{false, true, true, false},
+			[WorkKinds]int{3, 1, 3, 2},
 		},
-		{"a queue of eight has a slot for each", 8, [works]int{5, 0, 0, 0}, none, [works]int{0, 1, 1, 1}},
-		{"a smaller one only for what is due now", 7, [works]int{}, none, [works]int{7, 6, 6, 6}},
-		{"of one: for nobody", 1, [works]int{}, all, [works]int{1, 1, 1, 1}},
-		{"a full one has none", 10, [works]int{4, 3, 2, 1}, all, [works]int{}},
-		{"an overfull one neither", 10, [works]int{20, 0, 0, 0}, all, [works]int{}},
+		{"a queue of eight has a slot for each", 8, [WorkKinds]int{5, 0, 0, 0}, none, [WorkKinds]int{0, 1, 1, 1}},
+		{"a smaller one only for what is due now", 7, [WorkKinds]int{}, none, [WorkKinds]int{7, 6, 6, 6}},
+		{"of one: for nobody", 1, [WorkKinds]int{}, all, [WorkKinds]int{1, 1, 1, 1}},
+		{"a full one has none", 10, [WorkKinds]int{4, 3, 2, 1}, all, [WorkKinds]int{}},
+		{"an overfull one neither", 10, [WorkKinds]int{20, 0, 0, 0}, all, [WorkKinds]int{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := occupied([]int{c.size}, inFlight{c.runs, c.wanted})
-			var got [works]int
-			for of := range works {
+			var got [WorkKinds]int
+			for of := range WorkKinds {
 				got[of] = w.queues[0].room(of)
 			}
 			if got != c.want {
@@ -139,20 +139,20 @@ func TestRoomOfTheKindsOfWork(t *testing.T) {
 func TestRoomNeverTakesReserves(t *testing.T) {
 	for size := 1; size <= 130; size++ {
 		shared, kept := 0, 0
-		for of := range works {
-			shared += of.share(size)
-			kept += of.reserve(size)
+		for of := range WorkKinds {
+			shared += shareOf(of, size)
+			kept += reserve(of, size)
 		}
 		if shared > max(size, 1) && size >= 8 || kept > (size+1)/2 {
 			t.Fatalf("of %d slots %d are shared out and %d reserved", size, shared, kept)
 		}
-		for seed := range works { // each kind in turn takes all it can
+		for seed := range WorkKinds { // each kind in turn takes all it can
 			w := occupied([]int{size})
-			for i := range works {
-				of := (seed + i) % works
+			for i := range WorkKinds {
+				of := (seed + i) % WorkKinds
 				q := &w.queues[0]
-				for other := range works {
-					if n := q.room(other); q.inFlight[other] == 0 && n < min(1, other.reserve(size)) {
+				for other := range WorkKinds {
+					if n := q.room(other); q.inFlight[other] == 0 && n < min(1, reserve(other, size)) {
 						t.Errorf("of %d slots with %v in flight there is none for %d", size, q.inFlight, other)
 					}
 				}
@@ -173,7 +173,7 @@ func TestRoomNeverTakesReserves(t *testing.T) {
 
 func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 	t.Parallel()
-	w := occupied([]int{2}, inFlight{runs: [works]int{1, 0, 1, 0}})
+	w := occupied([]int{2}, inFlight{runs: [WorkKinds]int{1, 0, 1, 0}})
 	w.release(1, 1, WorkLate, false)
 	w.release(1, 1, WorkDue, false)
 	select {
@@ -188,7 +188,7 @@ func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 
 func TestALentSlotIsFreeUntilItsRequestEnds(t *testing.T) {
 	t.Parallel()
-	w := occupied([]int{10}, inFlight{runs: [works]int{0, 0, 0, 7}})
+	w := occupied([]int{10}, inFlight{runs: [WorkKinds]int{0, 0, 0, 7}})
 	w.lend(1, WorkOrdered, 4)
 	if n := w.queues[0].room(WorkOrdered); n != 4 {
 		t.Errorf("room for %d of 4 that were lent", n)
@@ -196,7 +196,7 @@ func TestALentSlotIsFreeUntilItsRequestEnds(t *testing.T) {
 	for i := range 7 {
 		w.release(1, 1, WorkOrdered, i < 4)
 	}
-	if q := w.queues[0]; q.inFlight != [works]int{} || q.lent != 0 {
+	if q := w.queues[0]; q.inFlight != [WorkKinds]int{} || q.lent != 0 {
 		t.Errorf("%+v", q)
 	}
 }

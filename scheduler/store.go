@@ -127,7 +127,7 @@ const OlderThan = 5 * time.Second
 const RecentlyDue = time.Minute
 
 // LookInto names the queues to look into for each kind of work. A kind without queues is not looked for.
-type LookInto [works][]int16
+type LookInto [WorkKinds][]int16
 
 // Upcoming says when there is something to claim, by the database's clock. A zero time: nothing.
 type Upcoming struct {

@@ -35,7 +35,7 @@ type ticker struct {
 	olderAt   time.Time     // when to look for late slots again
 	pause     time.Duration // grows while claims settle nothing
 	wantsLook bool
-	fair      [works]fairness
+	fair      [WorkKinds]fairness
 	order     []Work  // order in which kinds of work are claimed: starved kinds first
 	others    bool    // the last look left out queues without a free slot for some kind of work
 	held      []int32 // tenants that are held back, sorted; see heedLimits
@@ -43,7 +43,7 @@ type ticker struct {
 
 func newTicker(s *Scheduler) *ticker {
 	t := &ticker{s: s}
-	for of := range works {
+	for of := range WorkKinds {
 		t.fair[of].peek = func(ctx context.Context, queues []int16) ([]Contender, error) {
 			return s.store.Contenders(ctx, of, queues)
 		}
@@ -90,7 +90,7 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		return 0, nil, err
 	}
 	due := t.due(t.s.clock.now())
-	if due == [works]bool{} {
+	if due == [WorkKinds]bool{} {
 		wait, wake = t.idle()
 		return wait, wake, nil
 	}
@@ -143,12 +143,12 @@ func (t *ticker) rest(sum claimed) (wait time.Duration, wake <-chan struct{}) {
 
 // due returns the kinds of work that have something to claim by now, according to the last look. While tenants are
 // held back, that may be any: the look ignores what is due already.
-func (t *ticker) due(now time.Time) [works]bool {
+func (t *ticker) due(now time.Time) [WorkKinds]bool {
 	if len(t.held) > 0 {
-		return [works]bool{true, true, true, true}
+		return [WorkKinds]bool{true, true, true, true}
 	}
 	u := t.upcoming
-	return [works]bool{
+	return [WorkKinds]bool{
 		WorkDue:     reached(u.Schedule, now),
 		WorkReady:   reached(u.Ready, now),
 		WorkLate:    u.Older,
@@ -161,14 +161,14 @@ func (t *ticker) due(now time.Time) [works]bool {
 // brought runs first. So no kind starves another within a tenant.
 func (t *ticker) takeTurns(sum claimed) {
 	if len(t.held) > 0 {
-		for i := range works {
-			t.order[i] = (sum.next + i) % works
+		for i := range WorkKinds {
+			t.order[i] = (sum.next + i) % WorkKinds
 		}
 		return
 	}
 	starved := slices.DeleteFunc(slices.Clone(t.order), func(of Work) bool { return !t.s.slots.starved(of) })
 	t.order = append(t.order[:0], starved...)
-	for of := range works {
+	for of := range WorkKinds {
 		if !slices.Contains(starved, of) {
 			t.order = append(t.order, of)
 		}
@@ -191,7 +191,7 @@ func (t *ticker) draw(ctx context.Context) {
 func (t *ticker) look(ctx context.Context) error {
 	into, ahead := LookInto{}, len(t.held) > 0
 	others := false
-	for of := range works {
+	for of := range WorkKinds {
 		open, left := t.s.slots.open(of)
 		into[of], others = open, others || left
 		if ahead {

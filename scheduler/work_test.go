@@ -25,7 +25,7 @@ func stuckDials(t *testing.T) *gatedDials {
 func (f *fakeStore) finished() (n int) {
 	return read(f, func() int {
 		for _, o := range f.outcomes {
-			if o.Job.url.Port() == "9" {
+			if o.Job.URL().Port() == "9" {
 				n++
 			}
 		}

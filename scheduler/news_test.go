@@ -34,7 +34,7 @@ func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
 func TestANoticeIsSentAsItself(t *testing.T) {
 	got := send(t, `{"name":"job","concurrency_policy":"forbid","expires_after":"1s","timeout":"1h","retry":{"max_attempts":1},"completion":"async","delivery":"at_most_once",
 		"target":{"url":"$URL/target","method":"PUT","headers":{"Authorization":"secret"},"body":"job's own"},`+pager+`}`, func(a *Assignment) {
-		notice, err := a.Job.Notice(a.Job.url.Scheme+"://"+a.Job.url.Host+"/pager?x=1", "")
+		notice, err := a.Job.Notice(a.Job.URL().Scheme+"://"+a.Job.URL().Host+"/pager?x=1", "")
 		if err != nil {
 			t.Fatal(err)
 		}
