@@ -77,11 +77,6 @@ bench: build ## Measure throughput, lateness and cost on a private Postgres (ARG
 	@.ci/install postgresql
 	./bin/punctual bench --json testdata/bench/latest.json $(ARGS)
 
-.PHONY: bench-river
-bench-river: ## As bench, with River working the same burst (a module of its own in testdata/river)
-	cd testdata/river && CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o ../../bin/river-bench .
-	@$(MAKE) bench ARGS='--river=bin/river-bench $(ARGS)'
-
 .PHONY: microbench
 microbench: ## Run the benchmarks of single functions (BENCH=regexp picks some)
 	@.ci/install postgresql

@@ -146,7 +146,7 @@ func TestHelpTeaches(t *testing.T) {
 
 func TestBenchIsReachableAndNotShown(t *testing.T) {
 	t.Parallel()
-	if _, out := punctual(t, nil, "--help"); strings.Contains(out, "bench") || strings.Contains(out, "River") {
+	if _, out := punctual(t, nil, "--help"); strings.Contains(out, "bench") {
 		t.Errorf("bench is listed:\n%s", out)
 	}
 	code, out := punctual(t, nil, "bench", "--only=burst,speed")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -23,11 +24,12 @@ import (
 
 const burstBody = `{"range":"yesterday","kind":"invoices"}`
 
-// BareConfig says how many requests the bare loop posts, how many at a time, and where to.
+// BareConfig says how many requests the bare loop posts, how many at a time, where to, and with which client.
 type BareConfig struct {
 	URL      string `required:"" help:"Where to post to."`
 	Requests int    `required:"" help:"How many."`
 	Slots    int    `required:"" help:"How many at a time."`
+	Own      bool   `help:"Post with the client of a replica, in place of net/http."`
 	Version  string `kong:"-"`
 }
 
@@ -37,33 +39,30 @@ type bareResult struct {
 	CPU     float64 `json:"cpu"` // processor time of the loop's process, in seconds
 }
 
-// Bare posts the same requests as a replica, with the client of a replica, but without a database. It runs in a process
-// of its own, and writes how long that took.
+// A poster posts the i-th request of the bare loop. The loop began at a time.
+type poster func(ctx context.Context, i int, began time.Time) error
+
+// Bare posts the same requests as a replica, but without a database. It runs in a process of its own, and writes how
+// long that took.
 func Bare(ctx context.Context, c BareConfig) error {
 	where, err := url.Parse(c.URL)
 	if err != nil {
 		return err
 	}
-	client := delivery.New(delivery.Config{UserAgent: "punctual/" + c.Version, Guard: guard.New(guard.Loopback)})
-	defer client.Close()
-	header := http.Header{"Content-Type": {"application/json"}}
+	post, done := plain(where, c.Version)
+	if c.Own {
+		post, done = own(where, c.Version)
+	}
+	defer done()
 	numbers := make(chan int, c.Slots)
-	var failure atomic.Pointer[string]
+	var failure atomic.Pointer[error]
 	var working sync.WaitGroup
 	began, used := time.Now(), ownCPU()
 	for range c.Slots {
 		working.Go(func() {
 			for i := range numbers {
-				r := client.Send(ctx, delivery.Request{
-					Method:  "POST",
-					URL:     where,
-					Header:  header,
-					Body:    []byte(burstBody),
-					Timeout: 30 * time.Second,
-					Extra:   attemptHeaders(i, began),
-				})
-				if !r.OK() {
-					failure.Store(&r.Error)
+				if err := post(ctx, i, began); err != nil {
+					failure.Store(&err)
 				}
 			}
 		})
@@ -75,9 +74,60 @@ func Bare(ctx context.Context, c BareConfig) error {
 	working.Wait()
 	result := bareResult{Seconds: time.Since(began).Seconds(), CPU: (ownCPU() - used).Seconds()}
 	if failed := failure.Load(); failed != nil {
-		return errors.New("a bare request failed: " + *failed)
+		return fmt.Errorf("a bare request failed: %w", *failed)
 	}
 	return json.NewEncoder(os.Stdout).Encode(result)
+}
+
+// plain posts with net/http, as the peer of River does (testdata/peers/river): keep-alive, HTTP/1.1, no proxy, no
+// compression. It is what figures are compared with over the years, so it stays as it is.
+func plain(where *url.URL, version string) (post poster, done func()) {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: 1 << 15, Protocols: &protocols, DisableCompression: true, IdleConnTimeout: time.Minute,
+	}
+	return func(ctx context.Context, i int, began time.Time) error {
+		header := http.Header{"Content-Type": {"application/json"}, "User-Agent": {"punctual/" + version}}
+		for _, h := range attemptHeaders(i, began) {
+			header[h.Name] = []string{h.Value}
+		}
+		response, err := transport.RoundTrip((&http.Request{
+			Method: http.MethodPost, URL: where, Header: header,
+			Body: io.NopCloser(strings.NewReader(burstBody)), ContentLength: int64(len(burstBody)),
+		}).WithContext(ctx))
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			return err
+		}
+		if response.StatusCode/100 != 2 {
+			return errors.New("the target answered " + response.Status)
+		}
+		return nil
+	}, transport.CloseIdleConnections
+}
+
+// own posts with the client of a replica.
+func own(where *url.URL, version string) (post poster, done func()) {
+	client := delivery.New(delivery.Config{UserAgent: "punctual/" + version, Guard: guard.New(guard.Loopback)})
+	header := http.Header{"Content-Type": {"application/json"}}
+	return func(ctx context.Context, i int, began time.Time) error {
+		r := client.Send(ctx, delivery.Request{
+			Method:  "POST",
+			URL:     where,
+			Header:  header,
+			Body:    []byte(burstBody),
+			Timeout: 30 * time.Second,
+			Extra:   attemptHeaders(i, began),
+		})
+		if !r.OK() {
+			return errors.New(r.Error)
+		}
+		return nil
+	}, client.Close
 }
 
 // attemptHeaders are headers like those of every attempt.
@@ -104,33 +154,25 @@ func ownCPU() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// bare runs the bare loop against a path of the target, and checks that every request arrived.
-func (l *lab) bare(ctx context.Context, to *target, path string) (result bareResult, err error) {
-	p, err := l.launch("bench-bare", "--url="+to.url(path), fmt.Sprintf("--requests=%d", l.Sizes.BurstJobs),
-		fmt.Sprintf("--slots=%d", l.Sizes.Slots))
+// bare runs the bare loop against a path of the target, and checks that every request arrived. Flags choose its client.
+func (l *lab) bare(ctx context.Context, to *target, path string, flags ...string) (result bareResult, err error) {
+	p, err := l.launch(append([]string{
+		"bench-bare", "--url=" + to.url(path), fmt.Sprintf("--requests=%d", l.Sizes.BurstJobs),
+		fmt.Sprintf("--slots=%d", l.Sizes.Slots),
+	}, flags...)...)
 	if err != nil {
 		return result, err
 	}
-	return l.timed(ctx, p.Wait, p.Output, to, path)
-}
-
-// timed waits for a program that sends the burst by itself, reads the program's result, and counts the requests at the
-// target.
-func (l *lab) timed(
-	ctx context.Context, wait func(context.Context) (int, error), output func() string, to *target, path string,
-) (result bareResult, err error) {
-	code, err := wait(ctx)
+	code, err := p.Wait(ctx)
 	if err != nil {
 		return result, err
 	}
-	lines := strings.Split(strings.TrimSpace(output()), "\n")
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &result); code != 0 || err != nil || result.Seconds <= 0 {
-		return result, fmt.Errorf("exit code %d; the last line must be JSON, as {\"seconds\":6.1}; it said:\n%s", code,
-			output())
+	if err := json.Unmarshal([]byte(p.Output()), &result); code != 0 || err != nil {
+		return result, fmt.Errorf("the bare loop: exit code %d; it said:\n%s", code, p.Output())
 	}
 	a, err := to.of(ctx, path)
 	if err == nil && a.Count != l.Sizes.BurstJobs {
-		err = fmt.Errorf("%d requests arrived, want %d", a.Count, l.Sizes.BurstJobs)
+		err = fmt.Errorf("the bare loop: %d requests arrived, want %d", a.Count, l.Sizes.BurstJobs)
 	}
 	return result, err
 }

@@ -23,7 +23,6 @@ type Config struct {
 	For         time.Duration // length of the benchmark flat; 0: an hour
 	JSON        string        // file for all figures; "": no file
 	Plots       string        // directory for plots; "": no plots
-	River       string        // program that runs the burst's jobs with River; "": none
 
 	Binary  string // binary of the replicas, the target and the bare loop; "": this one
 	Version string

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -63,18 +62,6 @@ func empty(t *testing.T, server *privatepg.Server) string {
 	return u.String()
 }
 
-// fakeRiver writes a program that stands in for one that runs the burst with River.
-func fakeRiver(t *testing.T, binary string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "river")
-	script := fmt.Sprintf("#!/bin/sh\nexec %s bench-bare --slots=4 --requests=\"${3#--jobs=}\" --url=\"${2#--target=}\"\n",
-		binary)
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // long lists the benchmarks that measure several sizes one after the other. Only `make prove` runs them.
 var long = []string{"limits", "inflight", "history", "replicas", "flat", "rest", "tenants"}
 
@@ -83,7 +70,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 	server := pgtest.NewServer(t, privatepg.Config{})
 	// For each benchmark the figure that shows that it measured what it should.
 	figures := map[string]string{
-		"burst":    "one-shots, ratio to River",
+		"burst":    "recurring, ratio to it with our own client",
 		"steady":   "50 fires/s for 2 s, p99",
 		"replicas": "4 replicas, ratio to 1",
 		"inflight": "10 in flight, errors",
@@ -108,7 +95,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 				t.Parallel()
 				dsn := empty(t, server)
 				c := tinyConfig(t, dsn, name)
-				c.River, c.Plots = fakeRiver(t, c.Binary), filepath.Join(t.TempDir(), "plots")
+				c.Plots = filepath.Join(t.TempDir(), "plots")
 				if err := Run(t.Context(), c); err != nil {
 					t.Fatalf("%v\n%s", err, c.Out)
 				}
@@ -189,30 +176,5 @@ func read(t *testing.T, path string, into any) {
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestAProgramThatWorksWithRiverIsAskedToStop(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	c := tinyConfig(t, empty(t, pgtest.NewServer(t, privatepg.Config{})), "burst")
-	c.River = filepath.Join(dir, "river")
-	script := fmt.Sprintf("#!/bin/sh\ntrap 'touch %[1]s/asked; exit 1' TERM\ntouch %[1]s/started\n"+
-		"while :; do sleep 0.02; done\n", dir)
-	if err := os.WriteFile(c.River, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, c) }()
-	there := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
-	eventually(t, "the program", func() bool { return there("started") })
-	interrupt()
-	if err := <-ended; err == nil {
-		t.Error("a bench that was interrupted ended without an error")
-	}
-	if !there("asked") {
-		t.Error("the program was not asked to stop, and could not remove its tables")
 	}
 }

@@ -16,8 +16,8 @@ type burst struct {
 	wal                       float64 // bytes per run
 }
 
-// runBurst measures jobs that are all due at one instant. It compares them with a bare loop that posts the same number
-// of requests, and with River.
+// runBurst measures jobs that are all due at one instant. It compares them with bare loops that post the same number of
+// requests: one with a fixed client, one with the client of a replica.
 func runBurst(ctx context.Context, l *lab) error {
 	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
 	if err != nil {
@@ -28,7 +28,7 @@ func runBurst(ctx context.Context, l *lab) error {
 		return err
 	}
 	var once, recurring []burst
-	var bare, bareCPU, river, riverCPU []float64
+	var bare, own bareRounds
 	for round := range l.Rounds {
 		l.say("round %d of %d: %d jobs", round+1, l.Rounds, l.Sizes.BurstJobs)
 		b, err := l.burst(ctx, oneShot, fmt.Sprint("once-", round), []*process.Replica{replica}, to)
@@ -36,40 +36,43 @@ func runBurst(ctx context.Context, l *lab) error {
 			return err
 		}
 		once = append(once, b)
-		result, err := l.bare(ctx, to, fmt.Sprint("/bare/", round))
-		if err != nil {
-			return fmt.Errorf("the bare loop: %w", err)
+		if err := bare.measure(ctx, l, to, fmt.Sprint("/bare/", round)); err != nil {
+			return err
 		}
-		bare, bareCPU = append(bare, float64(l.Sizes.BurstJobs)/result.Seconds),
-			append(bareCPU, 1e6*result.CPU/float64(l.Sizes.BurstJobs))
-		if l.River != "" {
-			result, err := l.river(ctx, to, fmt.Sprint("/river/", round))
-			if err != nil {
-				return fmt.Errorf("--river %s: %w", l.River, err)
-			}
-			river, riverCPU = append(river, float64(l.Sizes.BurstJobs)/result.Seconds),
-				append(riverCPU, 1e6*result.CPU/float64(l.Sizes.BurstJobs))
+		if err := own.measure(ctx, l, to, fmt.Sprint("/bare-own/", round), "--own"); err != nil {
+			return err
 		}
 		if b, err = l.burst(ctx, daily, fmt.Sprint("daily-", round), []*process.Replica{replica}, to); err != nil {
 			return err
 		}
 		recurring = append(recurring, b)
 	}
-	perSecond := func(b burst) float64 { return b.perSecond }
-	l.figure("one-shots", "runs/s", nil, column(once, perSecond)...)
-	l.figure("bare loop", "requests/s", nil, bare...)
-	l.figure("one-shots, ratio to the bare loop", "×", atLeast(0.5), ratios(column(once, perSecond), bare)...)
-	if l.River != "" {
-		l.figure("River", "jobs/s", nil, river...)
-		l.figure("River, CPU", "µs/job", nil, riverCPU...)
-		l.figure("one-shots, ratio to River", "×", atLeast(1.5), ratios(column(once, perSecond), river)...)
-	}
-	l.costs("one-shots", once)
-	l.figure("bare loop, CPU", "µs/request", nil, bareCPU...)
-	l.figure("recurring", "runs/s", nil, column(recurring, perSecond)...)
-	l.figure("recurring, ratio to the bare loop", "×", atLeast(0.5), ratios(column(recurring, perSecond), bare)...)
-	l.costs("recurring", recurring)
+	l.figure("bare loop", "requests/s", nil, bare.perSecond...)
+	l.figure("bare loop, CPU", "µs/request", nil, bare.cpu...)
+	l.figure("bare loop, own client", "requests/s", nil, own.perSecond...)
+	l.figure("bare loop, own client, CPU", "µs/request", nil, own.cpu...)
+	l.bursts("one-shots", once, bare, own)
+	l.bursts("recurring", recurring, bare, own)
 	return l.hot(ctx, replica)
+}
+
+// bareRounds are the rounds of one of the bare loops.
+type bareRounds struct{ perSecond, cpu []float64 }
+
+func (r *bareRounds) measure(ctx context.Context, l *lab, to *target, path string, flags ...string) error {
+	result, err := l.bare(ctx, to, path, flags...)
+	n := float64(l.Sizes.BurstJobs)
+	r.perSecond, r.cpu = append(r.perSecond, n/result.Seconds), append(r.cpu, 1e6*result.CPU/n)
+	return err
+}
+
+// bursts reports the throughput of bursts, and what a run of them costs.
+func (l *lab) bursts(of string, rounds []burst, bare, own bareRounds) {
+	perSecond := column(rounds, func(b burst) float64 { return b.perSecond })
+	l.figure(of, "runs/s", nil, perSecond...)
+	l.figure(of+", ratio to the bare loop", "×", atLeast(0.55), ratios(perSecond, bare.perSecond)...)
+	l.figure(of+", ratio to it with our own client", "×", nil, ratios(perSecond, own.perSecond)...)
+	l.costs(of, rounds)
 }
 
 // costs reports what one run of a burst costs.

@@ -18,7 +18,6 @@ type Bench struct {
 	For         time.Duration `default:"1h" help:"How long the benchmark flat runs. It runs only if it is named."`
 	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the environment."`
 	Plots       string        `type:"path" placeholder:"DIR" help:"Also write plots to a directory."`
-	River       string        `type:"path" placeholder:"PROGRAM" help:"Compare with River: a program that runs as many jobs with River, such as the one that make bench-river builds."`
 }
 
 // Validate is called by the flag parser.
@@ -36,7 +35,7 @@ func (c *Bench) Validate() error {
 func (c *Bench) Run(ctx context.Context, version Version) error {
 	return bench.Run(ctx, bench.Config{
 		DatabaseURL: c.DatabaseURL, Only: c.Only, Full: c.Full, Rounds: c.Rounds, For: c.For, JSON: c.JSON, Plots: c.Plots,
-		River: c.River, Version: string(version), Out: os.Stdout, Notes: os.Stderr,
+		Version: string(version), Out: os.Stdout, Notes: os.Stderr,
 	})
 }
 
