@@ -77,6 +77,22 @@ bench: build ## Measure throughput, lateness and cost on a private Postgres (ARG
 	@.ci/install postgresql
 	./bin/punctual bench --json testdata/bench/latest.json $(ARGS)
 
+# Programs of peers, each in a directory of its own. npm installs packages by their lock file.
+PEERS      := testdata/peers
+PEERS_NODE := $(PEERS)/graphile $(PEERS)/pgboss
+
+.PHONY: bench-peers
+bench-peers: build $(PEERS_NODE:%=%/node_modules/.package-lock.json) ## Measure beside River, graphile-worker and pg-boss (three quarters of an hour)
+	@.ci/install postgresql
+	cd $(PEERS)/river && CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o peer .
+	./bin/punctual bench --only=peers --json testdata/bench/peers.json $(ARGS) \
+		--peers=$(PEERS)/river/peer,$(PEERS)/graphile/peer,$(PEERS)/pgboss/peer
+
+$(PEERS)/%/node_modules/.package-lock.json: $(PEERS)/%/package-lock.json
+	@.ci/install nodejs npm
+	cd $(<D) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
 .PHONY: microbench
 microbench: ## Run the benchmarks of single functions (BENCH=regexp picks some)
 	@.ci/install postgresql

@@ -23,6 +23,7 @@ type Config struct {
 	For         time.Duration // length of the benchmark flat; 0: an hour
 	JSON        string        // file for all figures; "": no file
 	Plots       string        // directory for plots; "": no plots
+	Peers       []string      // programs of the benchmark peers
 
 	Binary  string // binary of the replicas, the target and the bare loop; "": this one
 	Version string
@@ -54,6 +55,7 @@ var benchmarks = []benchmark{
 	{name: "history", run: runHistory},
 	{name: "tenants", run: runTenants},
 	{name: "flat", run: runFlat, onlyNamed: true},
+	{name: "peers", run: runPeers, onlyNamed: true},
 }
 
 // Names returns the names of all benchmarks.
@@ -85,6 +87,9 @@ func choose(only []string) (chosen []benchmark, err error) {
 func Run(ctx context.Context, c Config) (err error) {
 	chosen, err := choose(c.Only)
 	if err != nil {
+		return err
+	}
+	if err := c.checkPeers(chosen); err != nil {
 		return err
 	}
 	if c.Binary == "" {

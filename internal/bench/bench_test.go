@@ -18,7 +18,15 @@ import (
 	"punctual/internal/prove"
 )
 
+// TestMain runs the tests, or is the program of a peer if that is its name.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == fakeName {
+		if err := actAsFakePeer(os.Args[1], os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	prove.RemoveBinaries()
 	os.Exit(code)
@@ -30,6 +38,8 @@ var tiny = Sizes{
 	NoisyJobs: 300, UrgentJobs: 3, LimitedJobs: 200, IdleFor: time.Second,
 	GrowthJobs: 500, RestLeast: 50, RestMost: 1000, HistoryLeast: 1000, HistoryMost: 1000, TenantsMost: 10,
 	DeadRows: 1000, Claims: 2, APIFor: 300 * time.Millisecond, APIClients: 4, RegisterAll: 2500,
+	PeerRate: 20, PeerSeconds: 2, PeerKilled: 60, PeerSlots: 10, PeerKillAfter: time.Second,
+	PeerKillFor: 20 * time.Second, PeerCrons: 30,
 	FlatRate: 5, FlatEvery: 2 * time.Second,
 }
 
@@ -62,8 +72,9 @@ func empty(t *testing.T, server *privatepg.Server) string {
 	return u.String()
 }
 
-// long lists the benchmarks that measure several sizes one after the other. Only `make prove` runs them.
-var long = []string{"limits", "inflight", "history", "replicas", "flat", "rest", "tenants"}
+// long lists the benchmarks that measure several sizes one after the other, or wait for whole minutes. Only `make
+// prove` runs them.
+var long = []string{"limits", "inflight", "history", "replicas", "flat", "rest", "tenants", "peers"}
 
 func TestEveryBenchmarkMeasures(t *testing.T) {
 	t.Parallel()
@@ -84,17 +95,19 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 		"tenants":  "CPU of Postgres, ratio of 10 to 1",
 		"register": "2500 jobs, 1,000 in a batch, 4 clients",
 		"flat":     "goroutines, last quarter over first",
+		"peers":    "burst, Punctual's ratio to it: fake",
 	}
 	drawn := []string{"rest", "history", "tenants", "replicas", "inflight"}
 	t.Run("all", func(t *testing.T) {
 		for _, name := range Names() {
 			t.Run(name, func(t *testing.T) {
 				if testing.Short() && slices.Contains(long, name) {
-					t.Skip("runs in `make prove` only: it measures several sizes")
+					t.Skip("runs in `make prove` only: it measures several sizes, or waits for whole minutes")
 				}
 				t.Parallel()
 				dsn := empty(t, server)
 				c := tinyConfig(t, dsn, name)
+				c.Peers = []string{fakePeer(t)}
 				c.Plots = filepath.Join(t.TempDir(), "plots")
 				if err := Run(t.Context(), c); err != nil {
 					t.Fatalf("%v\n%s", err, c.Out)

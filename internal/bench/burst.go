@@ -137,7 +137,7 @@ func (l *lab) measured(
 	if err := l.until(ctx, due.Add(-100*time.Millisecond)); err != nil {
 		return b, err
 	}
-	before := l.meter(ctx, replicas, to)
+	before := l.meter(ctx, processes(replicas), to)
 	err = await(ctx, "all requests", 20*time.Millisecond, func() (bool, error) {
 		a, err := to.of(ctx, path)
 		return a.Count >= n, err
@@ -152,7 +152,7 @@ func (l *lab) measured(
 		return b, err
 	}
 	took := l.now().Sub(due)
-	after := l.meter(ctx, replicas, to)
+	after := l.meter(ctx, processes(replicas), to)
 	if err := l.succeeded(ctx, due, due, to, path, n); err != nil {
 		return b, err
 	}
@@ -184,7 +184,14 @@ func (l *lab) noteSeconds(ctx context.Context, due time.Time) error {
 // meter is what has been used so far: seconds of processor time, and bytes of WAL.
 type meter struct{ postgres, replicas, target, wal float64 }
 
-func (l *lab) meter(ctx context.Context, replicas []*process.Replica, to *target) (m meter) {
+func processes(replicas []*process.Replica) (all []*process.Process) {
+	for _, r := range replicas {
+		all = append(all, r.Process)
+	}
+	return all
+}
+
+func (l *lab) meter(ctx context.Context, replicas []*process.Process, to *target) (m meter) {
 	m.postgres, m.target = cpu(l.db.postmaster), cpu(to.PID())
 	for _, r := range replicas {
 		m.replicas += cpu(r.PID())

@@ -18,6 +18,7 @@ type Figure struct {
 	Value     float64   `json:"-"` // the median of the rounds; NaN: could not be measured
 	Rounds    []float64 `json:"-"` // in the order in which they were measured
 	Target    *Goal     `json:"target,omitempty"`
+	Cap       float64   `json:"cap,omitempty"`    // no longer was waited: a round of this value means "more"
 	Absent    string    `json:"absent,omitempty"` // why it could not be measured
 }
 
@@ -66,11 +67,16 @@ func (f Figure) reached() bool {
 	}
 }
 
+// capped reports whether the median is of a round in which no longer was waited.
+func (f Figure) capped() bool { return f.Cap != 0 && f.Value >= f.Cap }
+
 // verdict says whether the target was reached and, if not, by how much it was missed.
 func (f Figure) verdict() string {
 	switch {
 	case f.Absent != "":
 		return f.Absent
+	case f.capped():
+		return "or more: no longer was waited"
 	case f.Target == nil:
 		return ""
 	case f.reached():

@@ -18,6 +18,8 @@ func TestAFigureSaysByHowMuchItMissesItsTarget(t *testing.T) {
 		{"at the upper bound", Figure{Value: 60, Target: atMost(60)}, "reached"},
 		{"above it", Figure{Value: 66, Target: atMost(60)}, "missed by 10 %"},
 		{"far above it", Figure{Value: 150, Target: atMost(60)}, "missed, 2.50 times as much"},
+		{"no longer was waited", Figure{Value: 300, Cap: 300, Target: atMost(20)}, "or more: no longer was waited"},
+		{"within the time that was waited", Figure{Value: 12, Cap: 300, Target: atMost(20)}, "reached"},
 		{"none allowed", Figure{Value: 1, Target: atMost(0)}, "missed"},
 		{
 			"out of sight",

@@ -16,7 +16,7 @@ func (l *lab) herd(
 ) (due time.Time, try int, err error) {
 	const tries = 4
 	for try := range tries {
-		lead := time.Duration(float64(l.perJob)*float64(n)*math.Pow(1.5, float64(try+1))) + 2*time.Second
+		lead := time.Duration(float64(l.perJob)*float64(n)*math.Pow(1.5, float64(try+1))) + 2*time.Second + l.spare
 		due = l.nextSecond(lead)
 		jobs := make([]process.JobSpec, n)
 		for i := range jobs {
@@ -29,7 +29,7 @@ func (l *lab) herd(
 		if n >= 100 { // too few to extrapolate from
 			l.perJob = time.Since(began) / time.Duration(n)
 		}
-		if due.Sub(l.now()) > time.Second {
+		if due.Sub(l.now()) > time.Second+l.spare {
 			return due, try, nil
 		}
 		l.say("%d jobs took %s to create, and the first were due by then; trying again", n,

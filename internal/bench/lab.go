@@ -21,6 +21,7 @@ type lab struct {
 	conn   *pgx.Conn     // for queries between measurements
 	offset time.Duration // how far the database's clock is ahead of this machine's
 	perJob time.Duration // how long creating one job took last time
+	spare  time.Duration // the least that a herd still has to wait when its jobs are there, besides a second
 
 	processes []*process.Process
 }

@@ -21,6 +21,7 @@ type report struct {
 	Go       string            `json:"go"`
 	Machine  machine           `json:"machine"`
 	Postgres postgres          `json:"postgres"`
+	Peers    []version         `json:"peers,omitempty"`
 	Figures  []Figure          `json:"figures"`
 	Failed   map[string]string `json:"failed,omitempty"` // benchmarks that could not measure, with the reason
 

@@ -31,6 +31,13 @@ type Sizes struct {
 	APIClients  int
 	RegisterAll int // register: jobs to create
 
+	PeerRate, PeerSeconds int           // peers: fires a second, and for how long
+	PeerKilled            int           // peers: jobs of a second while a worker is killed
+	PeerSlots             int           // peers: slots of each of the two workers then
+	PeerKillAfter         time.Duration // peers: from the first request to the kill
+	PeerKillFor           time.Duration // peers: how long to wait for lost jobs
+	PeerCrons             int           // peers: recurring jobs of one second
+
 	FlatRate  int           // flat: fires a second
 	FlatEvery time.Duration // flat: time between two readings
 }
@@ -48,7 +55,10 @@ func DefaultSizes(full bool) Sizes {
 		DeadRows: 200_000, Claims: 30,
 		APIFor: 5 * time.Second, APIClients: 32,
 		RegisterAll: 100_000,
-		FlatRate:    100, FlatEvery: time.Minute,
+		PeerRate:    200, PeerSeconds: 10,
+		PeerKilled: 2000, PeerSlots: 100, PeerKillAfter: 4 * time.Second, PeerKillFor: 5 * time.Minute,
+		PeerCrons: 5000,
+		FlatRate:  100, FlatEvery: time.Minute,
 	}
 	if full {
 		s.RegisterAll, s.RestMost, s.HistoryMost = 1_000_000, 10_000_000, 20_000_000

@@ -20,7 +20,8 @@ import (
 // Target runs the target of the benchmarks, in a process of its own, until ctx ends. It answers every POST with an
 // empty 200 and counts the requests of each path. Below /late/ it also records how long after Punctual-Scheduled-For
 // they came. /hold/N/… answers when N requests have arrived, and /slow/DURATION/… after that time; for these, most
-// is the largest number open at once. A GET of the same path returns the count, and with ?late the recorded times.
+// is the largest number open at once. /log/DURATION/… does as well, and records each visit. A GET of the same path
+// returns the count, with ?late the recorded times, and with ?visits the visits.
 func Target(ctx context.Context) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,6 +47,9 @@ type ledger struct {
 	full  chan struct{} // closed when the N requests of /hold/N/ have arrived
 	mu    sync.Mutex
 	late  []time.Duration
+	first time.Time // when the first request arrived
+
+	visits []visit
 }
 
 // account is a ledger as a client reads it.
@@ -53,6 +57,17 @@ type account struct {
 	Count int             `json:"count"`
 	Most  int             `json:"most,omitempty"`
 	Late  []time.Duration `json:"late,omitempty"`
+	First time.Time       `json:"first"`
+
+	Visits []visit `json:"visits,omitempty"`
+}
+
+// A visit is one request, by the target's clock.
+type visit struct {
+	Job      string    `json:"job"` // its Punctual-Job header
+	Arrived  time.Time `json:"arrived"`
+	Answered bool      `json:"answered"` // whether the client was still there when the answer was due
+	Ended    bool      `json:"ended"`    // whether it was answered, or its client has gone
 }
 
 func (t *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -64,21 +79,32 @@ func (t *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	of := found.(*ledger)
 	if r.Method == http.MethodGet {
 		read := account{Count: int(of.count.Load()), Most: int(of.most.Load())}
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		read.First = of.first
 		if r.URL.Query().Has("late") { // only when asked for: there are many
-			of.mu.Lock()
-			defer of.mu.Unlock()
 			read.Late = of.late
+		}
+		if r.URL.Query().Has("visits") {
+			read.Visits = of.visits
 		}
 		_ = json.NewEncoder(w).Encode(read)
 		return
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
 	n := of.count.Add(1)
+	if n == 1 {
+		of.mu.Lock()
+		of.first = arrived
+		of.mu.Unlock()
+	}
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/late/"):
 		of.note(r.Header.Get("Punctual-Scheduled-For"), arrived)
 	case strings.HasPrefix(r.URL.Path, "/slow/"):
 		of.takeTime(r)
+	case strings.HasPrefix(r.URL.Path, "/log/"):
+		of.record(r, arrived)
 	case strings.HasPrefix(r.URL.Path, "/hold/"):
 		all, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/hold/"), "/")
 		if all == strconv.FormatInt(n, 10) {
@@ -91,14 +117,13 @@ func (t *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takeTime waits for the time that the path names.
+// takeTime waits for the time that the path names, or until the client has gone.
 func (of *ledger) takeTime(r *http.Request) {
 	open := of.open.Add(1)
 	defer of.open.Add(-1)
 	for most := of.most.Load(); open > most && !of.most.CompareAndSwap(most, open); most = of.most.Load() {
 	}
-	text, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/slow/"), "/")
-	d, err := time.ParseDuration(text)
+	d, err := time.ParseDuration(strings.Split(r.URL.Path, "/")[2])
 	if err != nil {
 		return
 	}
@@ -106,6 +131,18 @@ func (of *ledger) takeTime(r *http.Request) {
 	case <-time.After(d):
 	case <-r.Context().Done():
 	}
+}
+
+// record takes the time that the path names, and records the visit.
+func (of *ledger) record(r *http.Request, arrived time.Time) {
+	of.mu.Lock()
+	i := len(of.visits)
+	of.visits = append(of.visits, visit{Job: r.Header.Get("Punctual-Job"), Arrived: arrived})
+	of.mu.Unlock()
+	of.takeTime(r)
+	of.mu.Lock()
+	of.visits[i].Ended, of.visits[i].Answered = true, r.Context().Err() == nil
+	of.mu.Unlock()
 }
 
 func (of *ledger) note(scheduled string, arrived time.Time) {

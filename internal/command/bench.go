@@ -18,6 +18,7 @@ type Bench struct {
 	For         time.Duration `default:"1h" help:"How long the benchmark flat runs. It runs only if it is named."`
 	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the environment."`
 	Plots       string        `type:"path" placeholder:"DIR" help:"Also write plots to a directory."`
+	Peers       []string      `type:"path" placeholder:"PROGRAM,…" help:"Programs that work the jobs of the benchmark peers, such as those that make bench-peers builds. It runs only if it is named."`
 }
 
 // Validate is called by the flag parser.
@@ -35,7 +36,7 @@ func (c *Bench) Validate() error {
 func (c *Bench) Run(ctx context.Context, version Version) error {
 	return bench.Run(ctx, bench.Config{
 		DatabaseURL: c.DatabaseURL, Only: c.Only, Full: c.Full, Rounds: c.Rounds, For: c.For, JSON: c.JSON, Plots: c.Plots,
-		Version: string(version), Out: os.Stdout, Notes: os.Stderr,
+		Peers: c.Peers, Version: string(version), Out: os.Stdout, Notes: os.Stderr,
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -29,39 +28,19 @@ func (callback) Kind() string { return "callback" }
 type worker struct {
 	river.WorkerDefaults[callback]
 	transport *http.Transport
-	left      atomic.Int64
-	done      chan struct{} // closed when every job was answered
-	failed    chan error    // holds one of the failures, if there were any
 }
 
-// newWorker configures net/http as Punctual does: keep-alive, HTTP/1.1, no proxy, no compression.
-func newWorker(jobs int) *worker {
+// newWorker configures net/http as Punctual's bare loop does: keep-alive, HTTP/1.1, no proxy, no compression.
+func newWorker() *worker {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	w := &worker{done: make(chan struct{}), failed: make(chan error, 1), transport: &http.Transport{
+	return &worker{transport: &http.Transport{
 		MaxIdleConnsPerHost: 1 << 15, Protocols: &protocols, DisableCompression: true, IdleConnTimeout: time.Minute,
 	}}
-	w.left.Store(int64(jobs))
-	return w
 }
 
-// Work implements river.Worker. One failure ends the whole measurement, because a retry would change the load.
+// Work implements river.Worker: it sends the request and reads the answer to its end.
 func (w *worker) Work(ctx context.Context, job *river.Job[callback]) error {
-	err := w.post(ctx, job)
-	switch {
-	case err != nil:
-		select {
-		case w.failed <- err:
-		default:
-		}
-	case w.left.Add(-1) == 0:
-		close(w.done)
-	}
-	return err
-}
-
-// post sends the request and reads the answer to its end.
-func (w *worker) post(ctx context.Context, job *river.Job[callback]) error {
 	to, err := url.Parse(job.Args.URL)
 	if err != nil {
 		return err
@@ -98,7 +77,7 @@ func header(job *river.Job[callback]) http.Header {
 		"Punctual-Run":           {id},
 		"Punctual-Attempt":       {strconv.Itoa(job.Attempt)},
 		"Punctual-Trigger":       {"schedule"},
-		"Punctual-Scheduled-For": {job.ScheduledAt.UTC().Format(time.RFC3339)},
+		"Punctual-Scheduled-For": {job.ScheduledAt.UTC().Format(time.RFC3339Nano)},
 		"Punctual-Fencing-Token": {number},
 	}
 }

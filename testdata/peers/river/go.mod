@@ -1,4 +1,4 @@
-module river-bench
+module river-peer
 
 go 1.26.0
 

@@ -1,0 +1,123 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"punctual/internal/process"
+)
+
+// A contender works the same loads as others: Punctual, or a peer that a program runs.
+type contender interface {
+	fmt.Stringer
+	// prepare makes tables for a load, and its jobs if a worker may find them there.
+	prepare(ctx context.Context, of load) error
+	// start starts to work what was prepared. It returns when the first job is due, if that is at a time. The workers
+	// need not be ready yet.
+	start(ctx context.Context, of load) (workers []*process.Process, due time.Time, err error)
+	// ready waits until the workers work.
+	ready(ctx context.Context, workers []*process.Process) error
+	// finished reports whether nothing is left to do in the database.
+	finished(ctx context.Context) (bool, error)
+	// clear ends the workers and removes the tables, even if ctx has ended.
+	clear(ctx context.Context) error
+}
+
+// load is what contenders work.
+type load struct {
+	url     string        // where each job posts to
+	jobs    int           // jobs that are due once
+	every   time.Duration // from one of them to the next, beginning some seconds from now; 0: all are due at once
+	crons   int           // jobs that are due at every whole minute
+	workers int           // processes
+	slots   int           // of each process; 0: as many as it likes best
+}
+
+// peers is the setting of the benchmark of the same name.
+type peers struct {
+	*lab
+	to     *target
+	self   contender
+	tuned  []contender
+	plain  []contender // the same peers as they come
+	rounds map[string][]float64
+}
+
+// checkPeers checks before hours of work that the programs of the peers are there.
+func (c *Config) checkPeers(chosen []benchmark) error {
+	if !slices.ContainsFunc(chosen, func(b benchmark) bool { return b.name == "peers" }) {
+		return nil
+	}
+	if len(c.Peers) == 0 {
+		return errors.New("--peers: the benchmark peers needs their programs; in a checkout, make bench-peers builds them")
+	}
+	for _, program := range c.Peers {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("--peers: %w", err)
+		}
+	}
+	return nil
+}
+
+// runPeers measures Punctual and its peers with the same loads, in turns.
+func runPeers(ctx context.Context, l *lab) (err error) {
+	l.spare = 4 * time.Second
+	p := &peers{lab: l, rounds: map[string][]float64{}, self: &itself{lab: l}}
+	for i, path := range l.Peers {
+		schema := fmt.Sprint("punctual_bench_peer_", string(rune('a'+i)))
+		tuned, plain := newPeer(l, path, schema, "--tuned"), newPeer(l, path, schema+"_plain")
+		for _, peer := range []*peer{tuned, plain} {
+			if err := peer.describe(ctx); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, peer.clear(ctx)) }()
+		}
+		p.tuned, p.plain = append(p.tuned, tuned), append(p.plain, plain)
+		l.report.Peers = append(l.report.Peers, tuned.version)
+	}
+	if p.to, err = l.target(ctx); err != nil {
+		return err
+	}
+	for round := range l.Rounds {
+		for _, measure := range []func(context.Context, int) error{p.bursts, p.latenesses, p.kills, p.herds} {
+			if err := measure(ctx, round); err != nil {
+				return err
+			}
+		}
+	}
+	p.figures()
+	return nil
+}
+
+// turns returns contenders in the order of a round, in which another one is first each time.
+func turns(round int, all ...contender) []contender {
+	first := round % len(all)
+	return slices.Concat(all[first:], all[:first])
+}
+
+// all returns Punctual and every peer, tuned and as it comes.
+func (p *peers) all() []contender { return slices.Concat([]contender{p.self}, p.tuned, p.plain) }
+
+// route returns a path of the target that no other measurement uses.
+func route(prefix string, round int, c contender) string {
+	letters := func(r rune) rune {
+		if unicode.IsLetter(r) {
+			return r
+		}
+		return '-'
+	}
+	return fmt.Sprintf("%s%d/%s", prefix, round, strings.Map(letters, c.String()))
+}
+
+// settle vacuums and analyses now rather than when autovacuum gets to it, and makes a checkpoint if it may.
+func (l *lab) settle(ctx context.Context) error {
+	_, err := l.conn.Exec(ctx, `VACUUM (ANALYZE)`)
+	_, _ = l.conn.Exec(ctx, `CHECKPOINT`)
+	return errors.Join(err, ctx.Err())
+}

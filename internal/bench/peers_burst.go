@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// bursts measures how fast contenders work jobs that are all due, beside the bare loops.
+func (p *peers) bursts(ctx context.Context, round int) error {
+	p.say("round %d of %d: a burst of %d jobs", round+1, p.Rounds, p.Sizes.BurstJobs)
+	var bare, own bareRounds
+	if err := bare.measure(ctx, p.lab, p.to, fmt.Sprint("/bare/", round)); err != nil {
+		return err
+	}
+	if err := own.measure(ctx, p.lab, p.to, fmt.Sprint("/bare-own/", round), "--own"); err != nil {
+		return err
+	}
+	p.note("burst", bareLoop, bare.perSecond[0])
+	p.note("burst", ownLoop, own.perSecond[0])
+	p.note("burst, CPU of the worker", bareLoop, bare.cpu[0])
+	p.note("burst, CPU of the worker", ownLoop, own.cpu[0])
+	perSecond := map[contender]float64{}
+	for _, c := range turns(round, append([]contender{p.self}, p.tuned...)...) {
+		b, memory, err := p.burstOf(ctx, round, c)
+		if err != nil {
+			return fmt.Errorf("a burst of %s: %w", c, err)
+		}
+		perSecond[c] = b.perSecond
+		p.note("burst", c, b.perSecond)
+		p.note("burst, ratio to the bare loop", c, b.perSecond/bare.perSecond[0])
+		p.note("burst, CPU of Postgres", c, b.postgres)
+		p.note("burst, CPU of the worker", c, b.replica)
+		p.note("burst, WAL", c, b.wal)
+		p.note("burst, memory of the worker after it", c, memory)
+	}
+	for _, c := range p.tuned {
+		p.note("burst, Punctual's ratio to it", c, perSecond[p.self]/perSecond[c])
+	}
+	return nil
+}
+
+// burstOf measures from the first request until nothing is left to do in the database. Starting is not measured.
+func (p *peers) burstOf(ctx context.Context, round int, c contender) (b burst, megabytes float64, err error) {
+	defer func() { err = errors.Join(err, c.clear(ctx)) }()
+	n, path := p.Sizes.BurstJobs, route("/burst/", round, c)
+	workers, _, err := p.begin(ctx, c, load{url: p.to.url(path), jobs: n, workers: 1})
+	if err != nil {
+		return b, 0, err
+	}
+	if err := p.came(ctx, workers, path, 1, 2*time.Millisecond); err != nil {
+		return b, 0, err
+	}
+	before := p.meter(ctx, workers, p.to)
+	if err := p.came(ctx, workers, path, n, 20*time.Millisecond); err != nil {
+		return b, 0, err
+	}
+	err = await(ctx, "the end of the last job", 5*time.Millisecond, func() (bool, error) { return c.finished(ctx) })
+	if err != nil {
+		return b, 0, err
+	}
+	ended, after := time.Now(), p.meter(ctx, workers, p.to)
+	megabytes = math.NaN()
+	if now, _, ok := process.Resident(workers[0].PID()); ok {
+		megabytes = float64(now) / 1e6
+	}
+	a, err := p.to.of(ctx, path)
+	if err == nil && a.Count != n {
+		err = fmt.Errorf("%d requests came, want %d", a.Count, n)
+	}
+	each := 1 / float64(n)
+	return burst{
+		perSecond: float64(n) / ended.Sub(a.First).Seconds(),
+		postgres:  1e6 * (after.postgres - before.postgres) * each,
+		replica:   1e6 * (after.replicas - before.replicas) * each,
+		wal:       (after.wal - before.wal) * each,
+	}, megabytes, err
+}
+
+// begin prepares a load and starts to work it.
+func (p *peers) begin(ctx context.Context, c contender, of load) ([]*process.Process, time.Time, error) {
+	if err := c.prepare(ctx, of); err != nil {
+		return nil, time.Time{}, err
+	}
+	return c.start(ctx, of)
+}
+
+// came waits until n requests have come to a path. The workers must be alive for as long.
+func (p *peers) came(
+	ctx context.Context, workers []*process.Process, path string, n int, every time.Duration,
+) error {
+	return await(ctx, fmt.Sprintf("%d requests at %s", n, path), every, func() (bool, error) {
+		for _, w := range workers {
+			if err := alive(w); err != nil {
+				return false, err
+			}
+		}
+		a, err := p.to.of(ctx, path)
+		return a.Count >= n, err
+	})
+}
+
+// latenesses measures how long after their time jobs arrive that are due one after the other.
+func (p *peers) latenesses(ctx context.Context, round int) error {
+	p.say("round %d of %d: %d jobs a second for %d s", round+1, p.Rounds, p.Sizes.PeerRate, p.Sizes.PeerSeconds)
+	for _, c := range turns(round, p.all()...) {
+		late, err := p.latenessOf(ctx, round, c)
+		for tries := 1; errors.Is(err, errNotReady) && tries < 4; tries++ {
+			p.spare *= 2
+			p.say("%s: %v; trying again with more time", c, err)
+			late, err = p.latenessOf(ctx, round, c)
+		}
+		if err != nil {
+			return fmt.Errorf("lateness of %s: %w", c, err)
+		}
+		p.note("lateness, p50", c, quantile(late, 0.5))
+		p.note("lateness, p99", c, quantile(late, 0.99))
+		p.note("lateness, earliest", c, quantile(late, 0))
+	}
+	return nil
+}
+
+// errNotReady says that jobs were due before the worker was ready.
+var errNotReady = errors.New("the first job was due before the worker was ready")
+
+func (p *peers) latenessOf(ctx context.Context, round int, c contender) (late []float64, err error) {
+	defer func() { err = errors.Join(err, c.clear(ctx)) }()
+	n, path := p.Sizes.PeerRate*p.Sizes.PeerSeconds, route(fmt.Sprintf("/late/%s-", p.spare), round, c)
+	every := time.Second / time.Duration(p.Sizes.PeerRate)
+	workers, due, err := p.begin(ctx, c, load{url: p.to.url(path), jobs: n, every: every, workers: 1})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.ready(ctx, workers); err != nil {
+		return nil, err
+	}
+	if p.now().After(due) {
+		return nil, errNotReady
+	}
+	if err := p.came(ctx, workers, path, n, 20*time.Millisecond); err != nil {
+		return nil, err
+	}
+	return p.lateness(ctx, p.to, path, n)
+}

@@ -1,0 +1,74 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"punctual/internal/process"
+)
+
+// itself is Punctual as a contender.
+type itself struct {
+	*lab
+	replicas []*process.Replica
+}
+
+func (*itself) String() string { return "Punctual" }
+
+func (s *itself) prepare(ctx context.Context, _ load) error { return s.db.fresh(ctx) }
+
+// start starts the replicas first, because they create the jobs through their API. So all jobs are due at a time.
+func (s *itself) start(ctx context.Context, of load) (workers []*process.Process, due time.Time, err error) {
+	slots := of.slots
+	if slots == 0 {
+		slots = s.Sizes.Slots
+	}
+	for range of.workers {
+		replica, err := s.serveSlots(ctx, slots)
+		if err != nil {
+			return nil, due, err
+		}
+		s.replicas = append(s.replicas, replica)
+	}
+	calls := map[string]any{"url": of.url, "body": map[string]any{"range": "yesterday", "kind": "invoices"}}
+	var crons []process.JobSpec
+	for i := range of.crons {
+		crons = append(crons, process.JobSpec{
+			"name": fmt.Sprint("cron-", i), "schedule": map[string]any{"cron": "* * * * *"}, "jitter": "0s", "target": calls,
+		})
+	}
+	if err := s.replicas[0].API.Create(ctx, crons); err != nil {
+		return nil, due, err
+	}
+	if of.jobs > 0 {
+		due, _, err = s.herd(ctx, s.replicas[0], of.jobs, func(due time.Time, try, i int) process.JobSpec {
+			return process.JobSpec{
+				"name": fmt.Sprintf("job-%d-%d", try, i), "schedule": oneShot(due.Add(time.Duration(i) * of.every)),
+				"jitter": "0s", "target": calls,
+			}
+		})
+	}
+	if err == nil {
+		err = s.settle(ctx)
+	}
+	return processes(s.replicas), due, err
+}
+
+// ready does nothing: a replica is ready when it has started.
+func (*itself) ready(context.Context, []*process.Process) error { return nil }
+
+func (s *itself) finished(ctx context.Context) (bool, error) {
+	return query[bool](ctx, s.lab, `
+		SELECT NOT EXISTS (SELECT FROM punctual.claims)
+		    AND NOT EXISTS (SELECT FROM punctual.schedules WHERE enabled AND next_run_at <= now())`)
+}
+
+// clear ends the replicas. Their tables go when they start again, or with the bench.
+func (s *itself) clear(context.Context) error {
+	for _, r := range s.replicas {
+		r.Kill()
+	}
+	s.replicas = nil
+	return nil
+}
