@@ -87,6 +87,7 @@ bench-peers: build $(PEERS_NODE:%=%/node_modules/.package-lock.json) ## Measure 
 	cd $(PEERS)/river && CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o peer .
 	./bin/punctual bench --only=peers --json testdata/bench/peers.json $(ARGS) \
 		--peers=$(PEERS)/river/peer,$(PEERS)/graphile/peer,$(PEERS)/pgboss/peer
+	cd internal/bench/peertable && $(GO) run .
 
 $(PEERS)/%/node_modules/.package-lock.json: $(PEERS)/%/package-lock.json
 	@.ci/install nodejs npm

@@ -23,8 +23,8 @@
 // A growth measures the burst with ever more of something (growth.go). For it, a seeder fills the schema by SQL with
 // rows like those that the API and replicas write (seed.go), and a plot draws the result (plot.go).
 //
-// Peers are programs that describe themselves, load jobs and work them (testdata/peers); peers.go measures them and
-// Punctual as contenders.
+// Package peertable writes docs/performance.md's table of the benchmark peers. Peers are programs that describe
+// themselves, load jobs and work them (testdata/peers); peers.go measures them and Punctual as contenders.
 //
 // Sizes says how much is measured, so that the tests can run every benchmark in seconds.
 //
