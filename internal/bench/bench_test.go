@@ -93,7 +93,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 		"rest":     "CPU of Postgres, ratio of 1 k to 50",
 		"history":  "CPU of Postgres, ratio of 1 k to 0",
 		"tenants":  "CPU of Postgres, ratio of 10 to 1",
-		"register": "2500 jobs, 1,000 in a batch, 4 clients",
+		"register": "batch create, WAL",
 		"flat":     "goroutines, last quarter over first",
 		"peers":    "burst, Punctual's ratio to it: fake",
 	}

@@ -196,12 +196,17 @@ func (l *lab) meter(ctx context.Context, replicas []*process.Process, to *target
 	for _, r := range replicas {
 		m.replicas += cpu(r.PID())
 	}
-	var err error
-	if m.wal, err = query[float64](ctx, l, `
-		SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8`); err != nil {
-		m.wal = math.NaN() // some managed services do not report it
-	}
+	m.wal = l.wal(ctx)
 	return m
+}
+
+// wal returns how many bytes of WAL were ever written; NaN where Postgres does not tell, as some managed services.
+func (l *lab) wal(ctx context.Context) float64 {
+	written, err := query[float64](ctx, l, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8`)
+	if err != nil {
+		return math.NaN()
+	}
+	return written
 }
 
 // hot reports the share of updates of runs that wrote no index. It stops the replica first: a Postgres session reports
