@@ -88,11 +88,9 @@ func (r *Rows) Add(tenant int32, now time.Time, c Change) error {
 const insertEntries = `
 INSERT INTO punctual.audit_entries (
     id, resource_id, job_id, tenant, at, action, name, before, after, actor_kind, actor, address, request_id)
-SELECT u.id, u.resource, u.job, u.tenant, u.at, u.action, u.name, u.before::json, u.after::json,
-       $10::text, $11::text, $12::text::inet, $13::text
-FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::timestamptz[],
-            $6::text[], $7::text[], $8::text[], $9::text[])
-     AS u(id, resource, job, tenant, at, action, name, before, after)`
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::int[]), unnest($5::timestamptz[]),
+       unnest($6::text[]), unnest($7::text[]), unnest($8::json[]), unnest($9::json[]),
+       $10::text, $11::text, $12::text::inet, $13::text`
 
 // Queue queues the entries. The context names the author.
 func (r *Rows) Queue(ctx context.Context, b *pgx.Batch) {
@@ -100,7 +98,7 @@ func (r *Rows) Queue(ctx context.Context, b *pgx.Batch) {
 		return
 	}
 	b.Queue(insertEntries, append([]any{
-		r.ids, r.resources, r.jobs, r.tenants, r.at, r.actions, r.names, r.before, r.after,
+		pg.Prepared{}, r.ids, r.resources, r.jobs, r.tenants, r.at, r.actions, r.names, r.before, r.after,
 	}, ActorOf(ctx).Columns()...)...)
 }
 
