@@ -62,6 +62,34 @@ func TestCreateJobs(t *testing.T) {
 			t.Errorf("%d jobs", n)
 		}
 	})
+	t.Run("takes the names that completed jobs still have", func(t *testing.T) {
+		c := newCRUD(t)
+		c.complete(c.create("b", at(past)).ID)
+		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a"), definition("b"), definition("c")), jobs.ConflictError)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, name := range []string{"a", "b", "c"} {
+			if got := c.get(name); got.ID != results[i].ID || got.State != scheduler.JobActive {
+				t.Errorf("%s is %+v, not %+v", name, got, results[i])
+			}
+		}
+		for _, written := range []string{"jobs", "job_versions", "schedules", "audit_log"} { // b twice
+			if n := c.count(`SELECT count(*) FROM punctual.` + written); n != 4 {
+				t.Errorf("%d rows in %s", n, written)
+			}
+		}
+	})
+	t.Run("says that names are taken before it says that a limit is reached", func(t *testing.T) {
+		c := newCRUD(t)
+		c.create("taken")
+		c.limit("max_jobs", 2)
+		_, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a"), definition("taken")), jobs.ConflictError)
+		var bad *jobs.BatchError
+		if !errors.As(err, &bad) || !slices.Equal(slices.Sorted(maps.Keys(bad.Errors)), []int{1}) {
+			t.Errorf("%v", err)
+		}
+	})
 	t.Run("skips what is there", func(t *testing.T) {
 		c := newCRUD(t)
 		old := c.create("a")

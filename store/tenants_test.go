@@ -35,6 +35,9 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	if _, err := c.For(made.ID).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition("n")}}, jobs.ConflictError); err == nil {
 		t.Error("a deleted tenant got a batch")
 	}
+	if _, err := c.For(made.ID).CreateJobs(t.Context(), batch(definition("n"), definition("m")), jobs.ConflictError); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a batch of two for a deleted tenant: %v", err)
+	}
 	if _, _, err := c.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer"}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a key: %v", err)
 	}

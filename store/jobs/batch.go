@@ -60,16 +60,18 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 	b.secrets = f.secrets
 	left := b.prepare(f)
 	// A name that another transaction takes between the look and the insert is looked up again.
-	for range rounds {
+	for round := range rounds {
 		if len(b.errs) > 0 {
 			return nil, &BatchError{Errors: b.errs}
 		}
 		if len(left) == 0 {
 			return b.results, nil
 		}
-		found, err := names.FindAll(ctx, b.tx, b.tenant, jobNames(left))
-		if err != nil {
-			return nil, err
+		var found map[string]names.Job
+		if round > 0 || !b.hopeful(f) {
+			if found, err = names.FindAll(ctx, b.tx, b.tenant, jobNames(left)); err != nil {
+				return nil, err
+			}
 		}
 		var again []*fresh
 		if left, again, err = b.resolve(ctx, left, found); err != nil {
@@ -79,7 +81,7 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 			continue
 		}
 		var due bool
-		if left, due, err = b.store.insert(ctx, b.tx, b.tenant, left, f); err != nil {
+		if left, due, err = b.store.insertMany(ctx, b.tx, b.tenant, left, f); err != nil {
 			return nil, err
 		}
 		if due {
@@ -92,6 +94,11 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 	}
 	return nil, &BatchError{Errors: b.errs}
 }
+
+// hopeful reports whether the jobs are written before their names are looked up. If jobs that exist are not to be
+// touched, a name matters only if it turns out to be taken. But a job that has its name is a better reason to refuse a
+// batch than the tenant's limit, which would come first.
+func (b *batchWrite) hopeful(f facts) bool { return b.on == ConflictError && f.maxJobs == 0 }
 
 // readSecretFacts reads what the jobs with secrets need.
 func (b *batchWrite) readSecretFacts(ctx context.Context) (secrets.Facts, error) {

@@ -217,7 +217,7 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 	case claim.Gated(h.Definition):
 		claim.QueueGate(&b.Batch, h.ID)
 	}
-	b.wakes = b.wakes || h.enabled && h.nextRunAt.Before(now.Add(pg.Soon))
+	b.wakes = b.wakes || h.dueSoon(now)
 	return b.audited.Add(h.tenant, now, h.change(note))
 }
 

@@ -25,7 +25,8 @@ import (
 // fresh is a job that is about to be written for the first time.
 type fresh struct {
 	held
-	index int // in its batch
+	index  int    // in its batch
+	labels string // as the job's row holds them
 }
 
 // prepare makes a new job's rows without writing anything. A job that cannot be written is refused here.
@@ -38,6 +39,9 @@ func (s *Jobs) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
 	n.ID, n.Version, n.CreatedAt, n.UpdatedAt = id, 1, f.now, f.now
 	if err := n.define(s, job.Definition, f); err != nil {
 		return nil, err
+	}
+	if n.labels, err = names.EncodeLabels(n.Definition.Labels); err != nil {
+		return nil, fmt.Errorf("encoding labels: %w", err)
 	}
 	if err := s.checkFirst(n.job, f); err != nil {
 		return nil, err
@@ -102,7 +106,7 @@ func (h *held) stateFor(paused bool) scheduler.JobState {
 	return scheduler.JobActive
 }
 
-// One statement writes the jobs of a whole batch. A job whose name is taken is left out; the statement waits for a
+// One statement writes everything of new jobs. A job whose name is taken is left out; the statement waits for a
 // transaction that is writing the same name. It waits for the deletion of the tenant too, whose key still works for a
 // moment after that: the lock is the one that the foreign key takes, but before the look and not after it.
 const insertJobs = `
@@ -142,6 +146,15 @@ audited AS (
 	FROM new n JOIN made ON made.id = n.id)
 SELECT made.id, owner.name FROM made CROSS JOIN owner`
 
+// The rows of a batch that stand in tables of package claim: see insertMany.
+const (
+	insertScheduleRows = `
+		INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled, completed_at)
+		SELECT unnest($2::uuid[]), unnest($3::timestamptz[]), unnest($4::timestamptz[]), $1::integer, 1,
+			unnest($5::smallint[]), unnest($6::boolean[]), unnest($7::timestamptz[])`
+	insertGateRows = `INSERT INTO punctual.exclusive (job_id) SELECT unnest($1::uuid[])`
+)
+
 // insert writes new jobs in one statement, which is atomic even outside a transaction. It returns the jobs that it
 // could not write because another job has their name, and whether a job that it wrote is due very soon.
 func (s *Jobs) insert(
@@ -150,7 +163,14 @@ func (s *Jobs) insert(
 	if err := countIn(ctx, q, tenant, unfinished(jobs), f); err != nil {
 		return nil, false, err
 	}
-	taken, due, err = insertFree(ctx, q, tenant, jobs, f.now)
+	return insertReleasing(ctx, q, tenant, jobs, f.now)
+}
+
+// insertReleasing writes the new jobs whose names are free, or are completed jobs' by now, and returns the others.
+func insertReleasing(
+	ctx context.Context, q pg.Querier, tenant int32, jobs []*fresh, now time.Time,
+) (taken []*fresh, due bool, err error) {
+	taken, due, err = insertFree(ctx, q, tenant, jobs, now)
 	if err != nil || len(taken) == 0 {
 		return taken, due, err
 	}
@@ -158,7 +178,7 @@ func (s *Jobs) insert(
 	if err != nil || !released {
 		return taken, due, err
 	}
-	taken, more, err := insertFree(ctx, q, tenant, taken, f.now)
+	taken, more, err := insertFree(ctx, q, tenant, taken, now)
 	return taken, due || more, err
 }
 
@@ -209,12 +229,8 @@ func insertFree(
 	var entries []uuid.UUID
 	var masked []*string
 	for _, j := range jobs {
-		text, err := names.EncodeLabels(j.Definition.Labels)
-		if err != nil {
-			return nil, false, fmt.Errorf("encoding labels: %w", err)
-		}
 		ids, called, states = append(ids, j.ID), append(called, j.Definition.Name), append(states, string(j.State))
-		kinds, labels = append(kinds, string(j.Definition.Schedule.Kind())), append(labels, text)
+		kinds, labels = append(kinds, string(j.Definition.Schedule.Kind())), append(labels, j.labels)
 		definitions, slots, dueAt = append(definitions, j.definition), append(slots, j.scheduledFor),
 			append(dueAt, j.nextRunAt)
 		lanes, enabled, gates = append(lanes, j.lane), append(enabled, j.enabled), append(gates, claim.Gated(j.Definition))
@@ -242,7 +258,7 @@ func insertFree(
 		}
 		j.Tenant = owner
 		j.hidden.Queue(&secrets)
-		due = due || j.enabled && j.nextRunAt.Before(now.Add(pg.Soon))
+		due = due || j.dueSoon(now)
 	}
 	if secrets.Len() > 0 { // then q is a transaction
 		if err := q.SendBatch(ctx, &secrets).Close(); err != nil {
@@ -251,6 +267,9 @@ func insertFree(
 	}
 	return taken, due, nil
 }
+
+// dueSoon reports whether the loops must be woken for the job's first slot.
+func (h *held) dueSoon(now time.Time) bool { return h.enabled && h.nextRunAt.Before(now.Add(pg.Soon)) }
 
 // queryOwners runs insertJobs and returns the tenant's name for each job that it wrote.
 func queryOwners(ctx context.Context, q pg.Querier, args []any) (map[uuid.UUID]string, error) {

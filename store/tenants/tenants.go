@@ -261,12 +261,21 @@ func (s *Tenants) DeleteTenant(ctx context.Context, name string) error {
 // KeepTenant keeps a tenant from being deleted until the transaction ends. The error is ErrNotFound if the tenant was
 // deleted already, and its keys still work for a moment.
 func KeepTenant(ctx context.Context, tx *pg.Tx, id int32) error {
-	err := tx.QueryRow(ctx, `
-		SELECT id FROM punctual.tenants WHERE id = $1 AND deleted_at IS NULL FOR KEY SHARE`, id).Scan(&id)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("tenant %d: %w", id, pg.ErrNotFound)
-	}
-	return pg.Wrap("looking for the tenant", err)
+	var b pgx.Batch
+	QueueKeep(&b, id)
+	return tx.SendBatch(ctx, &b).Close()
+}
+
+// QueueKeep queues what KeepTenant does. Its error is the batch's.
+func QueueKeep(b *pgx.Batch, id int32) {
+	b.Queue(`SELECT id FROM punctual.tenants WHERE id = $1 AND deleted_at IS NULL FOR KEY SHARE`, pg.Prepared{}, id).
+		QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&id)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return fmt.Errorf("tenant %d: %w", id, pg.ErrNotFound)
+			}
+			return pg.Wrap("looking for the tenant", err)
+		})
 }
 
 func deleteTenant(ctx context.Context, tx *pg.Tx, id int32) error {
