@@ -178,8 +178,9 @@ CREATE TABLE punctual.jobs (
     CONSTRAINT deleted_job_has_no_name CHECK (NOT named OR state <> 'deleted')
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
     autovacuum_analyze_scale_factor = 0.05);
-CREATE UNIQUE INDEX job_name_is_unique ON punctual.jobs (tenant, name) WHERE named;
-CREATE INDEX jobs_by_name ON punctual.jobs (tenant, name text_pattern_ops, id);
+-- Names are looked up by prefix, too. Each job is in one of these two indexes, a new one in the first.
+CREATE UNIQUE INDEX job_name_is_unique ON punctual.jobs (tenant, name text_pattern_ops) WHERE named;
+CREATE INDEX jobs_by_former_name ON punctual.jobs (tenant, name text_pattern_ops, id) WHERE NOT named;
 CREATE INDEX jobs_by_id ON punctual.jobs (tenant, id) WHERE state <> 'deleted';
 CREATE INDEX jobs_by_label ON punctual.jobs USING gin (labels jsonb_path_ops);
 CREATE INDEX jobs_to_resume ON punctual.jobs (paused_until) WHERE paused_until IS NOT NULL;

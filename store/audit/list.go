@@ -128,7 +128,10 @@ func of(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant int32, job s
 		c.Add(`a.job_id = ?`, id)
 		return nil
 	}
-	rows, err := q.Query(ctx, `SELECT id FROM punctual.jobs WHERE tenant = $1 AND name = $2`, tenant, job)
+	rows, err := q.Query(ctx, `
+		SELECT id FROM punctual.jobs WHERE tenant = $1 AND name = $2 AND named
+		UNION ALL
+		SELECT id FROM punctual.jobs WHERE tenant = $1 AND name = $2 AND NOT named`, tenant, job)
 	if err != nil {
 		return fmt.Errorf("looking for jobs by name: %w", err)
 	}

@@ -50,9 +50,10 @@ func (s *Jobs) ListJobs(
 		return nil, "", err
 	}
 	if f.NamePrefix != "" {
-		// These operators use the index, and row-level security lets them run before its own condition. LIKE is not
-		// one of them.
-		c.Add(`j.name ~>=~ ? AND j.name ~<~ ?`, f.NamePrefix, after(f.NamePrefix))
+		// These operators use the indexes, and row-level security lets them run before its own condition. LIKE is not
+		// one of them. Jobs that hold their names are in one index, and the others in another.
+		c.Add(`(j.named AND j.name ~>=~ ? AND j.name ~<~ ? OR NOT j.named AND j.name ~>=~ ? AND j.name ~<~ ?)`,
+			f.NamePrefix, after(f.NamePrefix), f.NamePrefix, after(f.NamePrefix))
 	}
 	if f.Query != "" {
 		c.Add(`(j.name ILIKE ? OR v.definition ->> 'description' ILIKE ?)`,
