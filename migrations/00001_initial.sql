@@ -151,14 +151,18 @@ INSERT INTO punctual.queues (name) VALUES ('default');
 -- Autovacuum goes by the share of dead rows, because most deployments change few of their jobs. The share is smaller
 -- than the default, because one-shots come and go: a fifth of ten million jobs would be two million dead rows in each
 -- of the indexes.
+--
+-- A foreign key would be checked for each row by a statement of its own, which costs more than the row. So jobs have
+-- none to tenants and queues, whose rows are never deleted, and job_versions and schedules have none to jobs: they are
+-- written in the transaction that writes the job, and deleted with it.
 CREATE TABLE punctual.jobs (
     id            uuid PRIMARY KEY,
-    tenant        integer NOT NULL REFERENCES punctual.tenants,
+    tenant        integer NOT NULL,
     version       integer NOT NULL,
     name          text NOT NULL,
     state         text NOT NULL,
     kind          text NOT NULL,
-    queue         smallint NOT NULL REFERENCES punctual.queues,
+    queue         smallint NOT NULL,
     labels        jsonb NOT NULL DEFAULT '{}',
     created_at    timestamptz NOT NULL DEFAULT now(),
     updated_at    timestamptz NOT NULL DEFAULT now(),
@@ -210,7 +214,7 @@ COMMENT ON COLUMN punctual.jobs.deleted_at IS
     'When it was deleted. A one-shot is forgotten a week after it was completed; then this is when it was completed.';
 
 CREATE TABLE punctual.job_versions (
-    job_id      uuid NOT NULL REFERENCES punctual.jobs ON DELETE CASCADE,
+    job_id      uuid NOT NULL,
     version     integer NOT NULL,
     valid_from  timestamptz NOT NULL DEFAULT now(),
     state       text NOT NULL,
@@ -240,7 +244,7 @@ COMMENT ON COLUMN punctual.job_versions.note IS 'Why the job was changed, if the
 -- completed_at is in this table because the claim of a job's last slot writes this row anyway. Writing the job as well,
 -- with its state in the predicates of its indexes, took as much of Postgres's time as all the rest of a one-shot.
 CREATE TABLE punctual.schedules (
-    job_id         uuid PRIMARY KEY REFERENCES punctual.jobs ON DELETE CASCADE,
+    job_id         uuid PRIMARY KEY,
     scheduled_for  timestamptz,
     next_run_at    timestamptz,
     tenant         integer NOT NULL,
@@ -274,6 +278,37 @@ COMMENT ON COLUMN punctual.schedules.completed_at IS
 -- would then search a second tenant's few due rows in the index without the tenant, among all due rows of the first
 -- tenant.
 ALTER TABLE punctual.schedules ALTER COLUMN tenant SET (n_distinct = 1000);
+
+-- Looked up by id, however large the tables are: the planner does not know how many jobs there are in the array.
+CREATE FUNCTION punctual.delete_with_job() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    ids constant uuid[] := array(SELECT id FROM gone);
+BEGIN
+    DELETE FROM punctual.schedules WHERE job_id = ANY (ids);
+    DELETE FROM punctual.job_versions WHERE job_id = ANY (ids);
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION punctual.delete_with_job() IS 'Deletes the schedules and versions of deleted jobs.';
+
+CREATE TRIGGER delete_with_job AFTER DELETE ON punctual.jobs REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION punctual.delete_with_job();
+
+CREATE FUNCTION punctual.refuse_removal() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of %.% are never removed: other tables name them', TG_TABLE_SCHEMA, TG_TABLE_NAME
+        USING ERRCODE = 'restrict_violation';
+END
+$$;
+COMMENT ON FUNCTION punctual.refuse_removal() IS
+    'Refuses to remove tenants and queues, whose numbers stand in jobs without a foreign key.';
+
+CREATE TRIGGER tenants_stay BEFORE DELETE OR TRUNCATE ON punctual.tenants
+    FOR EACH STATEMENT EXECUTE FUNCTION punctual.refuse_removal();
+CREATE TRIGGER queues_stay BEFORE DELETE OR TRUNCATE ON punctual.queues
+    FOR EACH STATEMENT EXECUTE FUNCTION punctual.refuse_removal();
 
 -- A run of a gated job updates its gate twice. Half of each page is free, so that these updates are HOT and the next
 -- one on the page prunes the dead rows. Vacuum removes the rows that an old snapshot has kept.

@@ -13,7 +13,6 @@ func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
 	c := newClaimer(t)
 	c.exec(`INSERT INTO punctual.tenants (name) SELECT 'tenant-' || i FROM generate_series(1, 5000) i`)
 	c.exec(`INSERT INTO punctual.queues (name) SELECT 'queue-' || i FROM generate_series(1, 99) i`)
-	c.exec(`ALTER TABLE punctual.schedules DROP CONSTRAINT IF EXISTS schedules_job_id_fkey`)
 	c.exec(`ALTER TABLE punctual.ready DROP CONSTRAINT IF EXISTS ready_job_id_fkey`)
 	// Every tenant has a job in one queue. Five tenants have a slot due now, six have a slot due since a minute ago, and
 	// five have runs that wait.

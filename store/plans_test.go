@@ -71,7 +71,6 @@ func (c claimer) explainContenders(of scheduler.Work) plan {
 // seconds.
 func (c claimer) fill(n int) {
 	c.t.Helper()
-	c.exec(`ALTER TABLE punctual.schedules DROP CONSTRAINT IF EXISTS schedules_job_id_fkey`)
 	c.exec(`ALTER TABLE punctual.schedules SET (autovacuum_enabled = false)`)
 	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 		SELECT gen_random_uuid(), at, at, 1, 1, $2::smallint * 4 + 1, true

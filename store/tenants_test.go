@@ -78,6 +78,19 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 	}
 }
 
+// Jobs name them without a foreign key.
+func TestTenantsAndQueuesCannotBeRemoved(t *testing.T) {
+	c := newCRUD(t)
+	for _, statement := range []string{
+		`DELETE FROM punctual.tenants`, `DELETE FROM punctual.queues`,
+		`TRUNCATE punctual.queues`, `TRUNCATE punctual.tenants CASCADE`,
+	} {
+		if _, err := c.db.Pool().Exec(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "never removed") {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+}
+
 // An API key that a replica has cached works for a moment after its tenant was deleted.
 func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	c := newCRUD(t)

@@ -108,7 +108,7 @@ func (h *held) stateFor(paused bool) scheduler.JobState {
 
 // One statement writes everything of new jobs. A job whose name is taken is left out; the statement waits for a
 // transaction that is writing the same name. It waits for the deletion of the tenant too, whose key still works for a
-// moment after that: the lock is the one that the foreign key takes, but before the look and not after it.
+// moment after that.
 const insertJobs = `
 WITH owner AS MATERIALIZED (
 	SELECT id, name FROM punctual.tenants WHERE id = $1::integer AND deleted_at IS NULL FOR KEY SHARE),
