@@ -153,7 +153,7 @@ const selectMeasured = `
 WITH chosen AS MATERIALIZED (
 	SELECT j.id, j.tenant, j.name
 	FROM unnest($1::text[]) w(labels)
-	JOIN punctual.jobs j ON j.labels @> w.labels::jsonb
+	JOIN punctual.jobs j ON j.labels <> '{}' AND j.labels @> w.labels::jsonb
 	WHERE j.state <> 'deleted' AND j.kind NOT IN ('at', 'delay')
 	  AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id AND s.completed_at IS NOT NULL)
 	LIMIT $2)

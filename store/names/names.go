@@ -84,7 +84,7 @@ func SelectLabels(c *pg.Conditions, labels map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("encoding labels: %w", err)
 	}
-	c.Add(`j.labels @> ?::jsonb`, text)
+	c.Add(`j.labels <> '{}' AND j.labels @> ?::jsonb`, text) // the first condition is the index's
 	return nil
 }
 
