@@ -142,7 +142,7 @@ func TestTriggerJob(t *testing.T) {
 		for _, name := range []string{"active", "paused", "completed"} {
 			run := c.trigger(name)
 			if run.Job != name || run.Status != scheduler.StatusPending || run.Trigger != scheduler.TriggerManual ||
-				run.MaxAttempts != 5 || run.Queue != "default" || c.ready(run.JobID) != 1 {
+				run.MaxAttempts != 5 || c.ready(run.JobID) != 1 {
 				t.Errorf("%s: %+v", name, run)
 			}
 		}

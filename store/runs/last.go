@@ -24,7 +24,6 @@ CROSS JOIN LATERAL (
 	SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND n.trigger <> 'notify' ORDER BY n.id DESC LIMIT 1) r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.jobs j ON j.id = w.id
-LEFT JOIN punctual.queues q ON q.id = r.lane / 4
 LEFT JOIN punctual.job_versions v ON v.job_id = r.job_id AND v.version = r.job_version`
 }
 

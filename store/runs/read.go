@@ -14,7 +14,7 @@ import (
 )
 
 const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status,
-	coalesce(r.reason, ''), r.late, r.attempt, coalesce(q.name, ''), r.lane, r.replica, r.job_version, r.due_at,
+	coalesce(r.reason, ''), r.late, r.attempt, r.replica, r.job_version, r.due_at,
 	r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at, r.next_attempt_at,
 	coalesce(r.http_status, 0), coalesce(r.error, ''), r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
 	r.replay_of, r.rerun_of, r.parent_run, coalesce(r.step, ''), coalesce(r.fence, 0)`
@@ -24,18 +24,16 @@ const runColumns = runFields + `, ` + claim.IsNotice + `, 0`
 
 const runTables = `punctual.runs r
 	JOIN punctual.tenants t ON t.id = r.tenant
-	LEFT JOIN punctual.jobs j ON j.id = r.job_id
-	LEFT JOIN punctual.queues q ON q.id = r.lane / 4`
+	LEFT JOIN punctual.jobs j ON j.id = r.job_id`
 
 const selectRuns = `SELECT ` + runColumns + ` FROM ` + runTables
 
 func scanRun(row pgx.CollectableRow) (Record, error) {
 	var r Record
-	var lane int16
 	var skipped SkippedRange
 	var first, last *time.Time
 	err := row.Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Trigger, &r.ScheduledFor, &r.Status, &r.Reason, &r.Late,
-		&r.Attempt, &r.Queue, &lane, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt,
+		&r.Attempt, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt,
 		&r.AcceptedAt, &r.FinishedAt,
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
 		&r.ReplayOf, &r.RerunOf, &r.ParentRun, &r.Step, &r.fence, &r.Notice, &r.MaxAttempts)
@@ -48,15 +46,7 @@ func scanRun(row pgx.CollectableRow) (Record, error) {
 		skipped.First, skipped.Last = *first, *last
 		r.Skipped = &skipped
 	}
-	r.Priority = priorityOf(lane)
 	return r, nil
-}
-
-// priorityOf is the inverse of scheduler.Priority.Lane.
-func priorityOf(lane int16) scheduler.Priority {
-	return [...]scheduler.Priority{
-		scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow, scheduler.PriorityLow,
-	}[lane&3]
 }
 
 // Read returns a run with its attempts and its result. The error is pg.ErrNotFound if the tenant has no run with this

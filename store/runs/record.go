@@ -23,8 +23,6 @@ type Record struct {
 	Late          bool
 	Attempt       int // number of the latest attempt; 0 before the first
 	MaxAttempts   int
-	Queue         string
-	Priority      scheduler.Priority
 	Replica       *uuid.UUID
 	JobVersion    int32
 	DueAt         time.Time
