@@ -184,11 +184,11 @@ func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*runAn
 	return answerCalled(s.Store.FailRun(ctx, run, in.Token, failure.Error, failure.Retry == nil || *failure.Retry))
 }
 
-func answerCalled(record runs.Record, err error) (*runAnswer, error) {
+func answerCalled(record runs.Run, err error) (*runAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &runAnswer{showRunWithAttempts(record)}, nil
+	return &runAnswer{record}, nil
 }
 
 // Progress is the last progress that targets reported of a run.

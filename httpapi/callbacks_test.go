@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/runs"
 )
 
 // working creates a run whose target has its token. It returns the path of the run and the header with the token.
@@ -49,7 +50,7 @@ func TestCallbacks(t *testing.T) {
 		t.Error("the cancel is not told")
 	}
 	for range 2 {
-		if ended := into[Run](s.do("POST", run+"/complete", "", token).want(200)); ended.Status != scheduler.StatusCancelled {
+		if ended := into[runs.Run](s.do("POST", run+"/complete", "", token).want(200)); ended.Status != scheduler.StatusCancelled {
 			t.Errorf("completed after a cancel: %s", ended.Status)
 		}
 	}
@@ -57,13 +58,13 @@ func TestCallbacks(t *testing.T) {
 	s.do("POST", run+"/fail", "", token).code(CodeSuperseded)
 
 	run, token = s.working("b")
-	if failed := into[Run](s.do("POST", run+"/fail", `{"error":"out of ink","retry":false}`,
+	if failed := into[runs.Run](s.do("POST", run+"/fail", `{"error":"out of ink","retry":false}`,
 		token).want(200)); failed.Status != scheduler.StatusDead || *failed.Error != "out of ink" ||
 		*failed.Reason != scheduler.ReasonFailed {
 		t.Errorf("failed: %+v", failed)
 	}
 	run, token = s.working("c")
-	if failed := into[Run](s.do("POST", run+"/fail", "", token).want(200)); failed.Status != scheduler.StatusRetrying ||
+	if failed := into[runs.Run](s.do("POST", run+"/fail", "", token).want(200)); failed.Status != scheduler.StatusRetrying ||
 		*failed.Error == "" {
 		t.Errorf("failed: %+v", failed)
 	}

@@ -12,6 +12,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/letters"
+	"punctual/store/runs"
 )
 
 func (s *server) deadLetterRoutes() {
@@ -34,7 +35,7 @@ func (s *server) deadLetterRoutes() {
 			"until no run of the job is active. It replaces no run and is never skipped. The replay resolves the dead letter. " +
 			"The response is 409 if the dead letter is resolved already, unless its replay was cancelled, and also if the job " +
 			"is deleted. A replay that dies has its own dead letter.",
-		Responses: s.rendered(http.StatusAccepted, Run{}, exampleReplay),
+		Responses: s.rendered(http.StatusAccepted, runs.Run{}, exampleReplay),
 		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.replayDeadLetter)
 	describeBody[NoteInput](s, op, false, exampleReplayNote, mediaJSON)
@@ -120,7 +121,7 @@ func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayD
 		if err != nil {
 			return store.Answer{}, err
 		}
-		body, err := render(showRun(record))
+		body, err := render(record)
 		return store.Answer{Status: http.StatusAccepted, Body: body}, err
 	})
 	if err != nil {

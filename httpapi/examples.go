@@ -32,9 +32,8 @@ var (
 
 	exampleJob         = showJob(exampleRecord(), scheduler.DefaultJitter)
 	examplePausedJob   = showJob(examplePausedRecord(), scheduler.DefaultJitter)
-	exampleRun         = showWholeRun()
-	exampleRuns        = List[ListedRun]{Data: []ListedRun{{Run: showRun(exampleRunRecord())}}}
-	examplePendingRun  = showRun(examplePendingRecord())
+	exampleRun         = exampleWholeRun()
+	exampleRuns        = List[ListedRun]{Data: []ListedRun{{Run: exampleListedRun()}}}
 	exampleBatchAnswer = BatchAnswer{
 		Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711", Result: jobs.BatchCreated}},
 	}
@@ -79,7 +78,7 @@ var (
 func exampleRecord() jobs.Record {
 	var input JobInput
 	decode(exampleJobInput, &input, false)
-	slot, due, run := at("2026-12-02T11:00:00Z"), at("2026-12-02T11:00:00.421Z"), exampleRunRecord()
+	slot, due, run := at("2026-12-02T11:00:00Z"), at("2026-12-02T11:00:00.421Z"), exampleListedRun()
 	return jobs.Record{
 		ID: exampleJobID, Tenant: "default", Version: 7, State: scheduler.JobActive, Definition: input.Definition,
 		NextScheduledFor: &slot, NextRunAt: &due, LastRun: &run,
@@ -95,40 +94,15 @@ func examplePausedRecord() jobs.Record {
 	return job
 }
 
-func exampleRunRecord() runs.Record {
-	claimed, started, finished := at("2026-12-01T11:00:08.671Z"), at("2026-12-01T11:00:08.673Z"),
-		at("2026-12-01T11:00:10.044Z")
-	return runs.Record{
-		ID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Tenant: "default",
-		Trigger: scheduler.TriggerSchedule, ScheduledFor: at("2026-12-01T11:00:00Z"), Status: scheduler.StatusSucceeded,
-		Attempt: 2, MaxAttempts: 3, JobVersion: 7,
-		Replica: &exampleReplicaID, DueAt: at("2026-12-01T11:00:00.421Z"), CreatedAt: at("2026-12-01T11:00:00.423Z"),
-		ClaimedAt: &claimed, StartedAt: &started, FinishedAt: &finished, HTTPStatus: 200,
-		Attempts: []runs.Attempt{
-			{
-				Number: 1, StartedAt: at("2026-12-01T11:00:00.425Z"), FinishedAt: new(at("2026-12-01T11:00:00.508Z")),
-				Outcome: scheduler.AttemptFailed, Reason: new(scheduler.ReasonHTTP5xx), HTTPStatus: new(503),
-				Error: new("the target answered 503"), Response: new("try again later"), Replica: &exampleReplicaID,
-				Headers: map[string]string{
-					"content-type": "text/plain", "date": "Tue, 01 Dec 2026 11:00:04 GMT", "retry-after": "30",
-				},
-			},
-			{
-				Number: 2, StartedAt: started, FinishedAt: &finished, Outcome: scheduler.AttemptSucceeded, HTTPStatus: new(200),
-				Replica: &exampleReplicaID,
-			},
-		},
-	}
-}
-
 func exampleExplanationRecord() history.Explanation {
-	run, first, last := exampleRunRecord(), at("2026-11-29T11:00:00Z"), at("2026-11-30T11:00:00Z")
+	run, first, last := exampleListedRun(), at("2026-11-29T11:00:00Z"), at("2026-11-30T11:00:00Z")
 	ended, previous, next, two := at("2026-12-01T09:00:00.2Z"), at("2026-11-28T11:00:00Z"), last, 2
 	run.ID, run.Status, run.Reason, run.ScheduledFor = uuid.MustParse("019ad8f2-4dc8-7e19-b0a6-3f7d215c9e80"),
-		scheduler.StatusSkipped, scheduler.ReasonPaused, last
+		scheduler.StatusSkipped, new(scheduler.ReasonPaused), last
 	run.Skipped = &runs.SkippedRange{First: first, Last: last, Count: &two}
 	run.DueAt, run.CreatedAt, run.FinishedAt = last, ended, &ended
-	run.Attempt, run.HTTPStatus, run.Attempts, run.Replica, run.ClaimedAt, run.StartedAt = 0, 0, nil, nil, nil, nil
+	run.Attempt, run.HTTPStatus, run.Replica, run.ClaimedAt, run.StartedAt = 0, nil, nil, nil, nil
+	run.Attempts = []runs.Attempt{}
 	return history.Explanation{
 		At: first, Slot: &first, Version: 7, Outcome: history.OutcomeSkipped, Run: &run, PreviousSlot: &previous,
 		NextSlot: &next,
@@ -136,21 +110,6 @@ func exampleExplanationRecord() history.Explanation {
 			"2026-12-01T09:00:00.2Z (the warehouse moves). It is one of 2 from 2026-11-29T11:00:00Z to 2026-11-30T11:00:00Z.",
 		Pause: &history.Pause{Since: at("2026-11-28T18:00:00.5Z"), Ended: &ended, Note: "the warehouse moves"},
 	}
-}
-
-func examplePendingRecord() runs.Record {
-	now := at("2026-12-01T15:20:11.803Z")
-	return runs.Record{
-		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), JobID: exampleJobID, Job: "daily-invoice-gen",
-		Tenant: "default", Trigger: scheduler.TriggerManual, ScheduledFor: now, Status: scheduler.StatusPending,
-		MaxAttempts: 3, JobVersion: 7, DueAt: now, CreatedAt: now,
-	}
-}
-
-func exampleCancelledRecord() runs.Record {
-	run, asked := examplePendingRecord(), at("2026-12-01T15:20:31.114Z")
-	run.Status, run.Reason, run.FinishedAt = scheduler.StatusCancelled, scheduler.ReasonCancelled, &asked
-	return run
 }
 
 func at(text string) time.Time {

@@ -17,14 +17,14 @@ var (
 	exampleProgress = Progress{
 		Attempt: 2, Progress: json.RawMessage(`{"rows":41200}`), RecordedAt: new(at("2026-12-01T11:04:12.004Z")),
 	}
-	exampleFailedRun = showRunWithAttempts(exampleFailedRecord())
+	exampleFailedRun = exampleRetryingRun()
 )
 
-func exampleFailedRecord() runs.Record {
-	run, claimed, started, accepted, next := exampleRunRecord(), at("2026-12-01T11:00:04.217Z"),
+func exampleRetryingRun() runs.Run {
+	run, claimed, started, accepted, next := exampleListedRun(), at("2026-12-01T11:00:04.217Z"),
 		at("2026-12-01T11:00:04.219Z"), at("2026-12-01T11:00:04.302Z"), at("2026-12-01T11:08:03.551Z")
-	run.Status, run.Reason, run.Attempt, run.HTTPStatus, run.Error = scheduler.StatusRetrying, scheduler.ReasonFailed,
-		1, 0, "the ledger is locked"
+	run.Status, run.Reason, run.Attempt, run.HTTPStatus, run.Error = scheduler.StatusRetrying,
+		new(scheduler.ReasonFailed), 1, nil, new("the ledger is locked")
 	run.ClaimedAt, run.StartedAt, run.AcceptedAt, run.FinishedAt, run.NextAttemptAt = &claimed, &started, &accepted,
 		nil, &next
 	run.Attempts = []runs.Attempt{

@@ -22,7 +22,7 @@ var (
 
 	exampleDeadLetters        = List[letters.DeadLetter]{Data: []letters.DeadLetter{exampleDeadLetter()}}
 	exampleResolved           = exampleResolvedLetter()
-	exampleReplay             = showRun(exampleReplayRecord())
+	exampleReplay             = exampleReplayingRun()
 	exampleOperation          = exampleRunningOperation()
 	exampleCancelledOperation = exampleEndedOperation()
 	exampleBackfillOperation  = exampleRunningBackfill()
@@ -42,9 +42,9 @@ func exampleResolvedLetter() letters.DeadLetter {
 	return d
 }
 
-func exampleReplayRecord() runs.Record {
-	run, of := examplePendingRecord(), exampleRunID
-	run.Trigger, run.ScheduledFor, run.ReplayOf = scheduler.TriggerReplay, at("2026-12-01T11:00:00Z"), &of
+func exampleReplayingRun() runs.Run {
+	run := exampleRunOf(scheduler.TriggerReplay, at("2026-12-01T11:00:00Z"))
+	run.ReplayOf = &exampleRunID
 	return run
 }
 

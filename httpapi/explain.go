@@ -10,6 +10,7 @@ import (
 
 	"punctual/store/history"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // Explanation says what happened to a job at an instant.
@@ -19,7 +20,7 @@ type Explanation struct {
 	Version      *int32          `json:"version" doc:"The job's version at that instant." example:"7"`
 	Outcome      history.Outcome `json:"outcome" enum:"succeeded,dead,cancelled,in_progress,skipped,waiting,paused,upcoming,no_slot,before_created,completed,deleted,unknown,unaccounted" doc:"What happened to the slot. succeeded, dead, cancelled, in_progress: the state of its run. skipped: a recorded skip covers it, or its run was never sent. waiting: due and not claimed yet. paused: it did not run, because the job is paused now. upcoming: in the future. no_slot, before_created, completed, deleted: why there is no slot at that instant. unknown: the history does not show it, or is no longer kept. unaccounted: there is neither a run nor a skip, which is a defect." example:"succeeded"`
 	Text         string          `json:"explanation" doc:"The outcome in a sentence."`
-	Run          *Run            `json:"run" doc:"The run of the slot, or the recorded skip that covers it."`
+	Run          *runs.Run       `json:"run" doc:"The run of the slot, or the recorded skip that covers it."`
 	Pause        *Pause          `json:"pause" doc:"The pause in force at that instant."`
 	PreviousSlot *time.Time      `json:"previous_slot" doc:"The job's last slot before that instant."`
 	NextSlot     *time.Time      `json:"next_slot" doc:"The job's first slot after that instant, computed from the definitions known now."`
@@ -63,11 +64,7 @@ func (s *server) explain(ctx context.Context, tenant int32, in *explainInput) (*
 func showExplanation(e history.Explanation) Explanation {
 	out := Explanation{
 		At: e.At.UTC(), Slot: utc(e.Slot), Version: pg.OrNull(e.Version), Outcome: e.Outcome, Text: e.Text,
-		PreviousSlot: utc(e.PreviousSlot), NextSlot: utc(e.NextSlot),
-	}
-	if e.Run != nil {
-		run := showRunWithAttempts(*e.Run)
-		out.Run = &run
+		Run: e.Run, PreviousSlot: utc(e.PreviousSlot), NextSlot: utc(e.NextSlot),
 	}
 	if p := e.Pause; p != nil {
 		out.Pause = &Pause{Since: p.Since.UTC(), Ended: utc(p.Ended), Until: utc(p.Until), Note: p.Note, By: pg.OrNull(p.By)}

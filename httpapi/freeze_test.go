@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/scheduler"
+	"punctual/store/runs"
 )
 
 const (
@@ -75,7 +76,7 @@ func TestTheDeploymentIsFrozenByOperatorsAndSeenByAll(t *testing.T) {
 		got["frozen_reason"] != "asked" {
 		t.Errorf("%v", got)
 	}
-	run := into[Run](triggered)
+	run := into[runs.Run](triggered)
 	e := into[Explanation](viewer.do("GET",
 		"/v1/jobs/n/explain?at="+frozen.Since.AddDate(0, 0, 2).Format(time.DateOnly)+"T03:00:00Z", "").want(200))
 	if !strings.Contains(e.Text, "the deployment is frozen since") || strings.Contains(e.Text, "operator") {

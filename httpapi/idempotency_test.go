@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/store/runs"
 )
 
 func TestIdempotencyKey(t *testing.T) {
@@ -58,7 +60,7 @@ func TestConcurrentRequestsOfOneKeyWriteOnce(t *testing.T) {
 	for i := range ids {
 		group.Go(func() {
 			r := s.do("POST", "/v1/jobs/n/trigger", `{"body":1}`, "Idempotency-Key: k")
-			ids[i] = fmt.Sprint(r.status, into[Run](r).ID)
+			ids[i] = fmt.Sprint(r.status, into[runs.Run](r).ID)
 		})
 	}
 	group.Wait()

@@ -13,6 +13,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/jobs"
+	"punctual/store/runs"
 )
 
 func (s *server) jobActionRoutes() {
@@ -37,7 +38,7 @@ func (s *server) jobActionRoutes() {
 		Description: "Creates a run in addition to the schedule, even if the job is paused. Under concurrency_policy " +
 			"replace, the run cancels the active run; under wait, it waits for the active run. The response is 409 and names " +
 			"the run that is in the way: under forbid, if a run is active; under wait, if another run already waits.",
-		Responses: s.rendered(http.StatusAccepted, Run{}, examplePendingRun),
+		Responses: s.rendered(http.StatusAccepted, runs.Run{}, examplePendingRun),
 		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.triggerJob)
 	describeBody[TriggerInput](s, op, false, exampleTrigger, mediaJSON)
@@ -117,7 +118,7 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 		if err != nil {
 			return store.Answer{}, err
 		}
-		body, err := render(showRun(record))
+		body, err := render(record)
 		return store.Answer{Status: http.StatusAccepted, Body: body}, err
 	})
 	if err != nil {

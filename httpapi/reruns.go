@@ -10,6 +10,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/jobs"
+	"punctual/store/runs"
 )
 
 func (s *server) rerunRoute() {
@@ -20,7 +21,7 @@ func (s *server) rerunRoute() {
 			"and the same slot, and uses the job's current definition. If the original run sent its own body or headers in " +
 			"place of the job's, the new run sends them too, unless the body here replaces them. The target treats it as a " +
 			"new run, unless same_key is set. The concurrency_policy applies as it does to a manual trigger.",
-		Responses: s.rendered(http.StatusAccepted, Run{}, exampleRerun),
+		Responses: s.rendered(http.StatusAccepted, runs.Run{}, exampleRerun),
 		Errors:    []int{400, 404, 409, 413, 415, 422},
 	}, s.rerunRun)
 	describeBody[RerunInput](s, op, false, exampleRerunInput, mediaJSON)
@@ -57,7 +58,7 @@ func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*a
 		if err != nil {
 			return store.Answer{}, err
 		}
-		body, err := render(showRun(record))
+		body, err := render(record)
 		return store.Answer{Status: http.StatusAccepted, Body: body}, err
 	})
 	if err != nil {

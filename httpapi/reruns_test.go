@@ -9,13 +9,14 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/runs"
 )
 
 // over creates a job and a run of it that has ended.
 func (s *service) over(name, more string) string {
 	s.t.Helper()
 	s.create(`{"name":"` + name + `"` + more + `,"target":{"url":"http://example.com/hook"}}`)
-	run := into[Run](s.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202))
+	run := into[runs.Run](s.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202))
 	s.do("POST", runPath(run.ID)+"/cancel", "").want(202)
 	return runPath(run.ID)
 }
@@ -24,9 +25,9 @@ func TestRerun(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	first := s.over("a", "")
-	original := into[Run](s.do("GET", first, "").want(200))
+	original := into[runs.Run](s.do("GET", first, "").want(200))
 	got := s.do("POST", first+"/rerun", `{"body":{"n":1},"headers":{"x-y":"z"}}`, "Idempotency-Key: k").want(202)
-	run := into[Run](got)
+	run := into[runs.Run](got)
 	if run.RerunOf == nil || *run.RerunOf != original.ID || run.Status != scheduler.StatusPending ||
 		run.Trigger != scheduler.TriggerManual || !run.ScheduledFor.Equal(original.ScheduledFor) ||
 		!run.DueAt.After(original.DueAt) {
@@ -35,11 +36,11 @@ func TestRerun(t *testing.T) {
 	if got.header.Get("Location") != runPath(run.ID) {
 		t.Errorf("it is at %q", got.header.Get("Location"))
 	}
-	if again := into[Run](s.do("POST", first+"/rerun", `{"body":{"n":1},"headers":{"x-y":"z"}}`,
+	if again := into[runs.Run](s.do("POST", first+"/rerun", `{"body":{"n":1},"headers":{"x-y":"z"}}`,
 		"Idempotency-Key: k").want(202)); again.ID != run.ID {
 		t.Error("the same Idempotency-Key made another run")
 	}
-	shown := into[Run](s.do("GET", runPath(run.ID), "").want(200))
+	shown := into[runs.Run](s.do("GET", runPath(run.ID), "").want(200))
 	if shown.Request == nil || string(shown.Request.Body) != `{"n":1}` || shown.Request.Headers["X-Y"] != "z" ||
 		shown.Request.Headers["Webhook-Id"] != run.ID.String() || *shown.RerunOf != original.ID {
 		t.Errorf("it sends %+v", shown.Request)
@@ -48,8 +49,8 @@ func TestRerun(t *testing.T) {
 	s.do("POST", runPath(run.ID)+"/cancel", "").want(202)
 	s.do("PATCH", "/v1/jobs/a", `{"target":{"url":"http://example.com/other"}}`,
 		"Content-Type: application/merge-patch+json").want(200)
-	second := into[Run](s.do("POST", runPath(run.ID)+"/rerun", `{"same_key":true}`).want(202))
-	shown = into[Run](s.do("GET", runPath(second.ID), "").want(200))
+	second := into[runs.Run](s.do("POST", runPath(run.ID)+"/rerun", `{"same_key":true}`).want(202))
+	shown = into[runs.Run](s.do("GET", runPath(second.ID), "").want(200))
 	if string(shown.Request.Body) != `{"n":1}` || shown.Request.URL != "http://example.com/other" ||
 		shown.Request.Headers["Webhook-Id"] != run.ID.String() ||
 		shown.Request.Headers["Idempotency-Key"] != run.ID.String() {
@@ -66,12 +67,12 @@ func TestRerunsThatAreRefused(t *testing.T) {
 	s := serve(t)
 	running, _ := s.working("running")
 	s.create(`{"name":"pending","target":{"url":"http://example.com/hook"}}`)
-	pending := runPath(into[Run](s.do("POST", "/v1/jobs/pending/trigger", "").want(202)).ID)
+	pending := runPath(into[runs.Run](s.do("POST", "/v1/jobs/pending/trigger", "").want(202)).ID)
 	ended := s.over("ended", "")
 	deleted := s.over("deleted", "")
 	s.do("DELETE", "/v1/jobs/deleted", "").want(204)
 	forbidding := s.over("forbidding", `,"concurrency_policy":"forbid"`)
-	active := into[Run](s.do("POST", "/v1/jobs/forbidding/trigger", "").want(202))
+	active := into[runs.Run](s.do("POST", "/v1/jobs/forbidding/trigger", "").want(202))
 	for _, c := range []struct {
 		name, run, body string
 		code            Code
@@ -124,7 +125,7 @@ func TestARecordedSkipIsMadeUpFor(t *testing.T) {
 	if shown := s.do("GET", one, "").want(200).fields(); shown["request"] != nil {
 		t.Errorf("a skip has the request %v", shown["request"])
 	}
-	if run := into[Run](s.do("POST", one+"/rerun", "").
+	if run := into[runs.Run](s.do("POST", one+"/rerun", "").
 		want(202)); run.ScheduledFor.Format("2006-01-02T15:04") != "2026-11-01T03:00" {
 		t.Errorf("made up for at %s", run.ScheduledFor)
 	}
@@ -168,14 +169,14 @@ func TestCompletionBringsAResult(t *testing.T) {
 	}
 	const result = `{"b":[1, 2.50],"a":"ü"}`
 	for _, body := range []string{`{"result":` + result + `}`, `{"result":"another"}`, ""} { // the first result stays
-		ended := into[Run](s.do("POST", run+"/complete", body, token).want(200))
+		ended := into[runs.Run](s.do("POST", run+"/complete", body, token).want(200))
 		if ended.Status != scheduler.StatusSucceeded || compact(t, ended.Result) != compact(t, []byte(result)) {
 			t.Errorf("completed with %q: %s, result %s", body, ended.Status, ended.Result)
 		}
 	}
 	run, token = s.working("b")
 	exact := `"` + long[1:] + `"`
-	if ended := into[Run](s.do("POST", run+"/complete", `{"result":`+exact+`}`,
+	if ended := into[runs.Run](s.do("POST", run+"/complete", `{"result":`+exact+`}`,
 		token).want(200)); string(ended.Result) != exact {
 		t.Errorf("of 64 KiB %d bytes are kept", len(ended.Result))
 	}
@@ -232,7 +233,7 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 	}
 	claim := scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}}
 	for n := range 3 { // the target accepts, then stays silent
-		shown := into[Run](s.do("GET", run, "").want(200))
+		shown := into[runs.Run](s.do("GET", run, "").want(200))
 		job, err := scheduler.Compile(shown.JobID, 1, 1,
 			scheduler.Definition{Name: "a", Completion: scheduler.CompleteAsync, Target: scheduler.Target{URL: "http://x"}}, 0)
 		if err != nil {
@@ -268,7 +269,7 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	shown := into[Run](s.do("GET", run, "").want(200))
+	shown := into[runs.Run](s.do("GET", run, "").want(200))
 	if shown.Status != scheduler.StatusDead || *shown.Reason != scheduler.ReasonSilent || len(shown.Attempts) != 3 {
 		t.Fatalf("the run is %+v", shown)
 	}

@@ -40,13 +40,13 @@ func (s *server) runRoutes() {
 		Description: "A waiting run ends at once. A run in flight is cut off within two seconds, on any replica, and ends " +
 			"as cancelled, even if its target responds. Until then, its status is running and its reason cancelled_by_user. " +
 			"Repeating the request changes nothing.",
-		Responses: s.rendered(http.StatusAccepted, Run{}, showRunWithAttempts(exampleCancelledRecord())),
+		Responses: s.rendered(http.StatusAccepted, runs.Run{}, exampleCancelledRun()),
 		Errors:    []int{404, 409},
 	}, s.cancelRun)
 	s.rerunRoute()
 }
 
-type runAnswer struct{ Body Run }
+type runAnswer struct{ Body runs.Run }
 
 type getRunInput struct {
 	Run string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
@@ -57,27 +57,17 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *getRunInput) (*ru
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.Store.GetRun(ctx, tenant, id)
+	run, err := s.Store.GetRun(ctx, tenant, id)
 	if err != nil {
 		return nil, err
 	}
-	run := showRunWithAttempts(record)
-	run.Request = showRequest(record, s.PublicURL)
-	if !record.Status.Final() {
-		waits, err := s.Store.RunWaitsFor(ctx, tenant, id)
-		if err != nil {
+	run.Request = showRequest(run, s.PublicURL)
+	if !run.Status.Final() {
+		if run.WaitingFor, err = s.Store.RunWaitsFor(ctx, tenant, id); err != nil {
 			return nil, err
 		}
-		run.WaitingFor = showWaiting(waits)
 	}
 	return &runAnswer{run}, nil
-}
-
-func showWaiting(w *runs.Waiting) *WaitingFor {
-	if w == nil {
-		return nil
-	}
-	return &WaitingFor{What: w.For, Since: w.Since, Until: w.Until}
 }
 
 func (s *server) cancelRun(ctx context.Context, tenant int32, in *getRunInput) (*runAnswer, error) {
@@ -89,7 +79,7 @@ func (s *server) cancelRun(ctx context.Context, tenant int32, in *getRunInput) (
 	if err != nil {
 		return nil, err
 	}
-	return &runAnswer{showRunWithAttempts(record)}, nil
+	return &runAnswer{record}, nil
 }
 
 // parseID returns ErrNotFound for a malformed id.
@@ -185,7 +175,7 @@ func (s *server) answerRuns(
 	if err != nil {
 		return nil, err
 	}
-	return listOf(records, next, func(r runs.Record) ListedRun { return ListedRun{showRun(r), short} }), nil
+	return listOf(records, next, func(r runs.Run) ListedRun { return ListedRun{r, short} }), nil
 }
 
 // instantParam is an optional instant in a query. An unescaped plus sign arrives as a space.

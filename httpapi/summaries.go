@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/runs"
 )
 
 // View is the input of lists that can show their items in short.
@@ -55,7 +56,7 @@ func (j ListedJob) MarshalJSON() ([]byte, error) {
 
 // ListedRun is a run in a list, in full or in short.
 type ListedRun struct {
-	Run
+	runs.Run
 	short bool
 }
 
@@ -75,7 +76,7 @@ type RunSummary struct {
 	HTTPStatus   *int              `json:"http_status"`
 }
 
-func summaryOf(r Run) RunSummary {
+func summaryOf(r runs.Run) RunSummary {
 	return RunSummary{
 		ID: r.ID, JobID: r.JobID, Job: r.Job, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor, Status: r.Status,
 		Reason: r.Reason, Late: r.Late, Attempt: r.Attempt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,

@@ -11,11 +11,10 @@ import (
 // SentRequest is what an attempt sends, as it may be shown: with the mask in place of secrets, and without what the
 // HTTP client adds.
 type SentRequest struct {
-	Method  string
-	URL     string
-	Headers map[string]string // by canonical name
-	// Body has the form of target.body: a string is sent as plain text, any other value as JSON; nil: none.
-	Body json.RawMessage
+	Method  string            `json:"method" doc:"HTTP method." example:"POST"`
+	URL     string            `json:"url" doc:"Where it goes." example:"https://billing.internal/invoices"`
+	Headers map[string]string `json:"headers" doc:"Its headers, without those that every HTTP client adds. Secrets and signatures are shown as ***."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Its body, in the form of target.body: a string is sent as it is, any other value as JSON. Absent: no body."`
 }
 
 // Sent returns what the attempt sends. It is not stored: it follows from the run and its version of the job. at is

@@ -40,7 +40,7 @@ func (c crud) entries(since *uuid.UUID) []audit.Entry {
 }
 
 // orEmpty returns the text that p points to; empty for nil.
-func orEmpty(p *string) string {
+func orEmpty[T ~string](p *T) T {
 	if p == nil {
 		return ""
 	}

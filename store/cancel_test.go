@@ -54,9 +54,9 @@ func TestCancelRun(t *testing.T) {
 		run := c.trigger("a")
 		for range 2 {
 			got, err := c.CancelRun(t.Context(), c.tenant, run.ID)
-			if err != nil || got.Status != scheduler.StatusCancelled || got.Reason != scheduler.ReasonCancelled ||
+			if err != nil || got.Status != scheduler.StatusCancelled || orEmpty(got.Reason) != scheduler.ReasonCancelled ||
 				got.FinishedAt == nil {
-				t.Fatalf("got %s %s, error %v", got.Status, got.Reason, err)
+				t.Fatalf("got %s %s, error %v", got.Status, orEmpty(got.Reason), err)
 			}
 		}
 		if runs := c.claimAll(uuid.New()); len(runs) != 0 {
@@ -75,8 +75,8 @@ func TestCancelRun(t *testing.T) {
 			replica := uuid.New()
 			a := c.claimAll(replica)[0]
 			got, err := c.CancelRun(t.Context(), c.tenant, a.RunID)
-			if err != nil || got.Status != scheduler.StatusRunning || got.Reason != scheduler.ReasonCancelled {
-				t.Fatalf("got %s %s, error %v", got.Status, got.Reason, err)
+			if err != nil || got.Status != scheduler.StatusRunning || orEmpty(got.Reason) != scheduler.ReasonCancelled {
+				t.Fatalf("got %s %s, error %v", got.Status, orEmpty(got.Reason), err)
 			}
 			pulse, err := c.Renew(t.Context(), replica, false)
 			if err != nil || len(pulse.Cancels) != 1 || pulse.Cancels[0] != a.RunID {
@@ -84,8 +84,8 @@ func TestCancelRun(t *testing.T) {
 			}
 			c.finish(a, verdict, scheduler.ReasonHTTP5xx)
 			if got, err = c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || got.Status != scheduler.StatusCancelled ||
-				got.Reason != scheduler.ReasonCancelled {
-				t.Errorf("verdict %d: the run is %s %s, error %v", verdict, got.Status, got.Reason, err)
+				orEmpty(got.Reason) != scheduler.ReasonCancelled {
+				t.Errorf("verdict %d: the run is %s %s, error %v", verdict, got.Status, orEmpty(got.Reason), err)
 			}
 			if verdict != scheduler.GiveBack && (len(got.Attempts) != 1 ||
 				verdict == scheduler.Succeed && got.Attempts[0].Outcome != scheduler.AttemptCancelled) {
@@ -131,8 +131,8 @@ func TestOverlap(t *testing.T) {
 		}
 		c.finish(first, scheduler.Cancel, scheduler.ReasonCancelled)
 		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled ||
-			got.Reason != scheduler.ReasonReplaced {
-			t.Errorf("the old run is %s %s", got.Status, got.Reason)
+			orEmpty(got.Reason) != scheduler.ReasonReplaced {
+			t.Errorf("the old run is %s %s", got.Status, orEmpty(got.Reason))
 		}
 		if started := c.claimAll(replica); len(started) != 1 || started[0].RunID == first.RunID {
 			t.Errorf("the new run did not start at once: %v", started)
@@ -150,8 +150,8 @@ func TestOverlap(t *testing.T) {
 			t.Fatalf("started %v", started)
 		}
 		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled ||
-			got.Reason != scheduler.ReasonReplaced {
-			t.Errorf("the old run is %s %s", got.Status, got.Reason)
+			orEmpty(got.Reason) != scheduler.ReasonReplaced {
+			t.Errorf("the old run is %s %s", got.Status, orEmpty(got.Reason))
 		}
 	})
 	t.Run("wait keeps one run waiting and records further slots", func(t *testing.T) {

@@ -199,8 +199,8 @@ func (c crud) history(job uuid.UUID) []string {
 	var lines []string
 	for _, r := range runs {
 		line := fmt.Sprintf("%s %s", r.Trigger, r.Status)
-		if r.Reason != "" {
-			line += " " + string(r.Reason)
+		if r.Reason != nil {
+			line += " " + string(*r.Reason)
 		}
 		if r.Late {
 			line += " late"

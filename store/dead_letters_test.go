@@ -32,7 +32,7 @@ func (c crud) die(job string, n int) []uuid.UUID {
 	return dead
 }
 
-func (c crud) replay(dead uuid.UUID) runs.Record {
+func (c crud) replay(dead uuid.UUID) runs.Run {
 	c.t.Helper()
 	run, err := c.For(c.tenant).ReplayDeadLetter(c.t.Context(), dead, "")
 	if err != nil {

@@ -376,8 +376,8 @@ func TestFinishStoresWhateverTheTargetSaid(t *testing.T) {
 	if got, want := orEmpty(run.Attempts[0].Response), "a\uFFFDb\uFFFD\u00e9\uFFFD"; got != want {
 		t.Errorf("response %q, want %q", got, want)
 	}
-	if strings.ContainsAny(run.Error, "\x00") || !strings.HasPrefix(run.Error, "bad ") {
-		t.Errorf("error %q", run.Error)
+	if strings.ContainsAny(orEmpty(run.Error), "\x00") || !strings.HasPrefix(orEmpty(run.Error), "bad ") {
+		t.Errorf("error %q", orEmpty(run.Error))
 	}
 }
 

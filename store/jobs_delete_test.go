@@ -14,7 +14,7 @@ import (
 	"punctual/store/runs"
 )
 
-func (c crud) trigger(ref string) runs.Record {
+func (c crud) trigger(ref string) runs.Run {
 	c.t.Helper()
 	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), ref, jobs.TriggerRequest{})
 	if err != nil {
@@ -24,7 +24,7 @@ func (c crud) trigger(ref string) runs.Record {
 }
 
 // claimed writes what a claim writes to a waiting run.
-func (c crud) claimed(run runs.Record) {
+func (c crud) claimed(run runs.Run) {
 	c.t.Helper()
 	c.exec(`DELETE FROM punctual.ready WHERE run_id = $1`, run.ID)
 	c.exec(`UPDATE punctual.runs
@@ -99,7 +99,7 @@ func TestDeleteJob(t *testing.T) {
 }
 
 // trigger2 makes a second waiting run of a job that forbids overlap, as catching up does.
-func (c crud) trigger2(job jobs.Record) runs.Record {
+func (c crud) trigger2(job jobs.Record) runs.Run {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.job_versions SET definition = (definition::jsonb - 'concurrency_policy')::json
 		WHERE job_id = $1`, job.ID)

@@ -434,7 +434,7 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 }
 
 // claimOnly claims the run, and fails the test if a claim finds any other run.
-func (c crud) claimOnly(run runs.Record) scheduler.Assignment {
+func (c crud) claimOnly(run runs.Run) scheduler.Assignment {
 	c.t.Helper()
 	runs := c.claimAll(uuid.New())
 	if len(runs) != 1 || runs[0].RunID != run.ID {

@@ -207,8 +207,8 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 						t.Fatal(err)
 					}
 					got = string(run.Status)
-					if run.Reason != "" {
-						got += " " + string(run.Reason)
+					if run.Reason != nil {
+						got += " " + string(*run.Reason)
 					}
 				}
 				if got != k.want[i] {
@@ -293,8 +293,8 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if run.Status != scheduler.StatusSkipped || run.Reason != scheduler.ReasonExpired || run.FinishedAt == nil {
-				t.Errorf("the run that has expired is %s %s", run.Status, run.Reason)
+			if run.Status != scheduler.StatusSkipped || orEmpty(run.Reason) != scheduler.ReasonExpired || run.FinishedAt == nil {
+				t.Errorf("the run that has expired is %s %s", run.Status, orEmpty(run.Reason))
 			}
 			c.claimReady(10)
 			c.finish(succeeded(active))

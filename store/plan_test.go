@@ -36,8 +36,8 @@ func TestASkipRowSaysWhatItStandsFor(t *testing.T) {
 			t.Fatalf("%s: %d rows, %v", k.name, len(runs), err)
 		}
 		r := runs[0]
-		if r.Status != scheduler.StatusSkipped || r.Reason != k.skip.Reason || r.Attempt != 0 || r.FinishedAt == nil ||
-			!r.ScheduledFor.Equal(k.skip.Last) || r.JobVersion != 1 {
+		if r.Status != scheduler.StatusSkipped || orEmpty(r.Reason) != k.skip.Reason || r.Attempt != 0 ||
+			r.FinishedAt == nil || !r.ScheduledFor.Equal(k.skip.Last) || r.JobVersion != 1 {
 			t.Errorf("%s: %+v", k.name, r)
 		}
 		if r.Skipped == nil || !r.Skipped.First.Equal(k.skip.First) || !r.Skipped.Last.Equal(k.skip.Last) ||

@@ -105,7 +105,7 @@ func TestRecover(t *testing.T) {
 			c.recover()
 		}
 		got, err := c.GetRun(t.Context(), c.tenant, run.ID)
-		if err != nil || got.Status != scheduler.StatusDead || got.Reason != scheduler.ReasonPoison ||
+		if err != nil || got.Status != scheduler.StatusDead || orEmpty(got.Reason) != scheduler.ReasonPoison ||
 			len(got.Attempts) != 3 {
 			t.Errorf("run %+v, error %v", got, err)
 		}

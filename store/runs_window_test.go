@@ -78,7 +78,7 @@ func TestAListBetweenTwoInstantsIsComplete(t *testing.T) {
 		var got []uuid.UUID
 		f := runs.Filter{From: &from, To: &to, Page: pg.Page{Limit: 1 + random.IntN(20)}}
 		for more := true; more; more = f.Cursor != "" {
-			var page []runs.Record
+			var page []runs.Run
 			if page, f.Cursor, err = c.ListRuns(t.Context(), c.tenant, f); err != nil {
 				t.Fatal(err)
 			}

@@ -46,9 +46,9 @@ type Explanation struct {
 	Slot         *time.Time // the slot at that instant, if there is one
 	Version      int32      // in force then; 0: none
 	Outcome      Outcome
-	Text         string       // one sentence
-	Run          *runs.Record // the run of the slot, or the skip that covers it
-	Pause        *Pause       // in force then
+	Text         string    // one sentence
+	Run          *runs.Run // the run of the slot, or the skip that covers it
+	Pause        *Pause    // in force then
 	PreviousSlot *time.Time
 	NextSlot     *time.Time
 }
@@ -92,16 +92,16 @@ type explaining struct {
 	kept     time.Time // runs of slots before this are not kept
 	job      uuid.UUID
 	state    scheduler.JobState
-	until    *time.Time      // end of the present pause
-	over     *time.Time      // end of a pause that has run out, if no replica has ended it yet
-	ended    *time.Time      // when the job was completed or deleted
-	held     *fleet.HeldBack // the limit that the tenant's due work waits for
-	waiting  *runs.Waiting   // what the run waits for
-	unserved string          // the job's queue, if no live replica serves it
-	frozen   string          // why nothing of the tenant is sent; empty: the tenant is not frozen
+	until    *time.Time       // end of the present pause
+	over     *time.Time       // end of a pause that has run out, if no replica has ended it yet
+	ended    *time.Time       // when the job was completed or deleted
+	held     *fleet.HeldBack  // the limit that the tenant's due work waits for
+	waiting  *runs.WaitingFor // what the run waits for
+	unserved string           // the job's queue, if no live replica serves it
+	frozen   string           // why nothing of the tenant is sent; empty: the tenant is not frozen
 	zone     *time.Location
 	history  scheduler.History
-	skip     *runs.Record     // the earlier skip of a slot whose run a backfill made
+	skip     *runs.Run        // the earlier skip of a slot whose run a backfill made
 	pausers  map[int64]string // actors who paused the job, by the microsecond at which a version began
 }
 
@@ -244,7 +244,7 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 	found, err := runs.Query(ctx, e.q, ` WHERE r.id = $1 AND r.job_id = $2`, scheduler.SlotRunID(e.job, e.At), e.job)
 	backfilled := err == nil && len(found) > 0 && found[0].Trigger == scheduler.TriggerBackfill
 	if err == nil && slot && (len(found) == 0 || backfilled) {
-		var skips []runs.Record
+		var skips []runs.Run
 		skips, err = runs.Query(ctx, e.q, `
 			WHERE r.job_id = $1 AND r.id >= $2
 			  AND r.skipped_first <= $3

@@ -53,8 +53,8 @@ func (e *explaining) progress() string {
 		if w := e.waiting; w != nil && e.frozen == "" {
 			return ": " + waitText(w, r)
 		}
-		if r.Error != "" && r.NextAttemptAt != nil {
-			return fmt.Sprintf(", %s; it is tried again at %s", r.Error, instantOf(r.NextAttemptAt)) + e.unlessFrozen()
+		if r.Error != nil && r.NextAttemptAt != nil {
+			return fmt.Sprintf(", %s; it is tried again at %s", *r.Error, instantOf(r.NextAttemptAt)) + e.unlessFrozen()
 		}
 		return e.waitsFor(" and starts when a worker slot is free or the job's active run has ended")
 	case scheduler.StatusRetrying:
@@ -93,19 +93,19 @@ func (e *explaining) waitsFor(otherwise string) string {
 }
 
 // waitText says in a sentence what a run waits for.
-func waitText(w *runs.Waiting, r *runs.Record) string {
+func waitText(w *runs.WaitingFor, r *runs.Run) string {
 	text := "it has waited since " + pg.Stamp(w.Since) + " for "
 	switch {
-	case w.For == "gate":
+	case w.What == "gate":
 		return text + "the job's active run to end"
-	case w.For == "slots":
+	case w.What == "slots":
 		return text + "a free worker slot"
 	case w.Until == nil: // a limit, or a queue that no replica serves
-		return "it has waited since " + pg.Stamp(w.Since) + ": " + w.For
+		return "it has waited since " + pg.Stamp(w.Since) + ": " + w.What
 	}
-	text += w.For
-	if r.Error != "" {
-		text += " (" + r.Error + ")"
+	text += w.What
+	if r.Error != nil {
+		text += " (" + *r.Error + ")"
 	}
 	return fmt.Sprintf("%s, after %s; if its host cannot be reached before %s, the run is dead",
 		text, counted(r.Attempt, "attempt"), pg.Stamp(*w.Until))
@@ -123,7 +123,7 @@ func (e *explaining) skipped() {
 		among = fmt.Sprintf(" It is one of %s from %s to %s.", number, pg.Stamp(s.First), pg.Stamp(s.Last))
 	}
 	reason := "was skipped: " + why(r)
-	switch r.Reason {
+	switch reasonOf(r) {
 	case scheduler.ReasonMissed:
 		reason = fmt.Sprintf(
 			"was missed: when a replica found it at %s, its tolerance had passed, and the policy for missed slots skipped it",
@@ -283,11 +283,18 @@ func describe(s scheduler.Schedule) string {
 }
 
 // why returns a run's reason, with its error.
-func why(r *runs.Record) string {
-	if r.Error != "" {
-		return fmt.Sprintf("%s (%s)", r.Reason, r.Error)
+func why(r *runs.Run) string {
+	if r.Error != nil {
+		return fmt.Sprintf("%s (%s)", reasonOf(r), *r.Error)
 	}
-	return string(r.Reason)
+	return string(reasonOf(r))
+}
+
+func reasonOf(r *runs.Run) scheduler.Reason {
+	if r.Reason == nil {
+		return ""
+	}
+	return *r.Reason
 }
 
 func attempts(n int) string {

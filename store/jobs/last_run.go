@@ -20,7 +20,7 @@ func fillLastRuns(ctx context.Context, q pg.Querier, jobs []Record) error {
 	for i, job := range jobs {
 		ids[i] = job.ID
 	}
-	var last []runs.Record
+	var last []runs.Run
 	var b pgx.Batch
 	runs.QueueLast(&b, &last, runs.SelectLast, ids)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
@@ -31,8 +31,8 @@ func fillLastRuns(ctx context.Context, q pg.Querier, jobs []Record) error {
 }
 
 // placeLastRuns assigns the runs that were found to their jobs.
-func placeLastRuns(jobs []Record, found []runs.Record) {
-	last := make(map[uuid.UUID]runs.Record, len(found))
+func placeLastRuns(jobs []Record, found []runs.Run) {
+	last := make(map[uuid.UUID]runs.Run, len(found))
 	for _, r := range found {
 		last[r.JobID] = r
 	}

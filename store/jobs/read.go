@@ -98,7 +98,7 @@ var (
 // readWithLastRun reads the one job that jobSQL selects, and its last run with runsSQL, in one round trip.
 func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, runsSQL string, args ...any) (Record, error) {
 	var job *jobRow
-	var last []runs.Record
+	var last []runs.Run
 	var b pgx.Batch
 	b.Queue(jobSQL, append([]any{pg.Prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
 		job, err = pgx.CollectExactlyOneRow(rows, scanJob)

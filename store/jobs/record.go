@@ -19,9 +19,9 @@ type Record struct {
 	Version          int32
 	State            scheduler.JobState
 	Definition       scheduler.Definition
-	NextScheduledFor *time.Time   // next slot; nil if there is none or the job is paused
-	NextRunAt        *time.Time   // when the next slot is due
-	LastRun          *runs.Record // newest run or skip by slot, without attempts; nil if there is none
+	NextScheduledFor *time.Time // next slot; nil if there is none or the job is paused
+	NextRunAt        *time.Time // when the next slot is due
+	LastRun          *runs.Run  // newest run or skip by slot, without attempts; nil if there is none
 	PausedAt         *time.Time
 	PausedUntil      *time.Time
 	PauseNote        string

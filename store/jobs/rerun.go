@@ -16,8 +16,8 @@ import (
 // RerunRun repeats a run that has ended, or the slot of a recorded skip: it makes a manual run for the same slot, under
 // the job's current definition and its concurrency policy, as TriggerJob does. The error is ErrState if the run has not
 // ended, stands for several slots, is a notice, or if its job was deleted. It is *ActiveRunError as with TriggerJob.
-func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (runs.Record, error) {
-	var run runs.Record
+func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (runs.Run, error) {
+	var run runs.Run
 	err := w.InTx(ctx, func(tx *pg.Tx) error {
 		original, own, err := readRerun(ctx, tx, w.Tenant, id)
 		if err != nil {
@@ -35,7 +35,7 @@ func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (run
 		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
 			return err
 		}
-		run, err = runs.Read(ctx, tx, w.Tenant, m.id)
+		run, err = runs.ReadRow(ctx, tx, w.Tenant, m.id)
 		return err
 	})
 	return run, err
@@ -45,7 +45,7 @@ func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (run
 // never changes, so nothing of it need be locked.
 func readRerun(
 	ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID,
-) (run runs.Record, own runs.Data, err error) {
+) (run runs.Run, own runs.Data, err error) {
 	run, own, err = runs.ReadData(ctx, q, tenant, id)
 	if err != nil {
 		return run, own, err
@@ -64,7 +64,7 @@ func readRerun(
 }
 
 // again is the run that repeats run r: for the same slot, and with the same data of its own unless edit replaces it.
-func again(r runs.Record, own runs.Data, edit RerunRequest) manualRun {
+func again(r runs.Run, own runs.Data, edit RerunRequest) manualRun {
 	m := manualRun{scheduledFor: r.ScheduledFor, rerunOf: &r.ID, TriggerRequest: edit.TriggerRequest}
 	if m.Body == nil {
 		m.Body = own.Body

@@ -25,8 +25,8 @@ type ActiveRunError = claim.ActiveRunError
 // paused and completed jobs too. Under replace it cancels the active run; under wait the new run waits for the active
 // one. The error is *ActiveRunError under forbid while a run is active, and under wait while another run waits. The
 // error is ErrNotForSubmitters if a submitter asks and the job does not let submitters trigger it.
-func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (runs.Record, error) {
-	var run runs.Record
+func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (runs.Run, error) {
+	var run runs.Run
 	err := w.InTx(ctx, func(tx *pg.Tx) error {
 		job, now, err := w.store.lockToTrigger(ctx, tx, w.Tenant, ref)
 		if err != nil {
@@ -39,7 +39,7 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (r
 		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
 			return err
 		}
-		run, err = runs.Read(ctx, tx, w.Tenant, m.id)
+		run, err = runs.ReadRow(ctx, tx, w.Tenant, m.id)
 		return err
 	})
 	return run, err

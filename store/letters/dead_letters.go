@@ -148,8 +148,8 @@ func (l *Letters) Operator(w pg.Writes) Operator { return Operator{w, l} }
 // webhook-id, the Idempotency-Key, the slot and the dead run's own body and headers, and uses the job's current
 // definition. The replay resolves the dead letter. ReplayDeadLetter returns ErrState when the job was deleted, or when
 // the dead letter is resolved already, unless by a replay that was cancelled.
-func (w Operator) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string) (runs.Record, error) {
-	var run runs.Record
+func (w Operator) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note string) (runs.Run, error) {
+	var run runs.Run
 	err := w.InTx(ctx, func(tx *pg.Tx) error {
 		d, err := lockDeadLetter(ctx, tx, w.Tenant, id)
 		if err != nil {
@@ -175,7 +175,7 @@ func (w Operator) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note strin
 			audit.DeadLetterReplay, letterShot{ReplayedAs: &r.run, Note: pg.OrNull(note)})); err != nil {
 			return err
 		}
-		run, err = runs.Read(ctx, tx, w.Tenant, r.run)
+		run, err = runs.ReadRow(ctx, tx, w.Tenant, r.run)
 		return err
 	})
 	return run, err

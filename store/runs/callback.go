@@ -16,23 +16,23 @@ type SupersededError = claim.SupersededError
 // CompleteRun ends a run for its target, which works on after its answer: see claim.Claims.CompleteCalled.
 func (s *Runs) CompleteRun(
 	ctx context.Context, run uuid.UUID, token string, result json.RawMessage,
-) (record Record, err error) {
-	err = s.claims.CompleteCalled(ctx, run, token, result, into(ctx, &record, run))
-	return record, err
+) (ended Run, err error) {
+	err = s.claims.CompleteCalled(ctx, run, token, result, into(ctx, &ended, run))
+	return ended, err
 }
 
 // FailRun ends an attempt as failed for its target, which works on after its answer: see claim.Claims.FailCalled.
 func (s *Runs) FailRun(
 	ctx context.Context, run uuid.UUID, token, message string, retry bool,
-) (record Record, err error) {
-	err = s.claims.FailCalled(ctx, run, token, message, retry, into(ctx, &record, run))
-	return record, err
+) (ended Run, err error) {
+	err = s.claims.FailCalled(ctx, run, token, message, retry, into(ctx, &ended, run))
+	return ended, err
 }
 
 // into reads a run within a transaction.
-func into(ctx context.Context, record *Record, run uuid.UUID) func(*pg.Tx, int32) error {
+func into(ctx context.Context, read *Run, run uuid.UUID) func(*pg.Tx, int32) error {
 	return func(tx *pg.Tx, tenant int32) (err error) {
-		*record, err = Read(ctx, tx, tenant, run)
+		*read, err = Read(ctx, tx, tenant, run)
 		return err
 	}
 }

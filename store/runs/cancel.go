@@ -14,8 +14,8 @@ import (
 
 // CancelRun cancels a run: at once while it waits, and within two seconds while a replica sends it. To cancel a run
 // again changes nothing. CancelRun returns ErrState when the run has ended in another way.
-func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Record, error) {
-	var run Record
+func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, error) {
+	var run Run
 	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		before, err := Read(ctx, tx, tenant, id)
 		if err != nil {
@@ -50,6 +50,6 @@ func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Recor
 
 // runShot is the part of a run that a cancel changes, as the audit log shows it.
 type runShot struct {
-	Status scheduler.Status `json:"status"`
-	Reason scheduler.Reason `json:"reason,omitempty"`
+	Status scheduler.Status  `json:"status"`
+	Reason *scheduler.Reason `json:"reason,omitempty"`
 }

@@ -17,7 +17,7 @@ import (
 
 // GetRun returns a run with its attempts, its result and what it sends. The error is ErrNotFound if the tenant has no
 // run with this id.
-func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Record, error) {
+func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, error) {
 	q := s.db.Reader(ctx, tenant)
 	run, data, err := ReadData(ctx, q, tenant, id)
 	if err != nil || run.Status == scheduler.StatusSkipped {
@@ -40,7 +40,7 @@ type Data struct {
 
 // ReadDetails completes a run with its attempts, oldest first, and its result. Failed attempts have rows of their own.
 // The attempt that succeeded or is in flight is part of the run's row; the kept part of its response is in run_data.
-func ReadDetails(ctx context.Context, q pg.Querier, run *Record) (data Data, err error) {
+func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err error) {
 	var b pgx.Batch
 	b.Queue(`
 		SELECT number, fence, started_at, finished_at, outcome, reason, http_status, error, replica,
@@ -52,7 +52,7 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Record) (data Data, err
 	var result *string
 	b.Queue(`
 		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body, coalesce(notify_url, ''),
-			result::text, coalesce(result_note, ''),
+			result::text, result_note,
 			coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
@@ -93,7 +93,7 @@ func scanAttempt(row pgx.CollectableRow) (Attempt, error) {
 
 // presentAttempt derives the attempt that is in flight or has succeeded from the run's row. ok is false if there is
 // none.
-func (r Record) presentAttempt() (a Attempt, ok bool) {
+func (r Run) presentAttempt() (a Attempt, ok bool) {
 	started := r.StartedAt
 	if started == nil {
 		started = r.ClaimedAt
@@ -106,10 +106,10 @@ func (r Record) presentAttempt() (a Attempt, ok bool) {
 	case r.Status == scheduler.StatusRunning:
 		a.Outcome = scheduler.AttemptInFlight
 		if r.AcceptedAt != nil {
-			a.HTTPStatus = pg.OrNull(r.HTTPStatus)
+			a.HTTPStatus = r.HTTPStatus
 		}
 	case r.Status == scheduler.StatusSucceeded && r.FinishedAt != nil:
-		a.Outcome, a.FinishedAt, a.HTTPStatus = scheduler.AttemptSucceeded, r.FinishedAt, pg.OrNull(r.HTTPStatus)
+		a.Outcome, a.FinishedAt, a.HTTPStatus = scheduler.AttemptSucceeded, r.FinishedAt, r.HTTPStatus
 	default:
 		return a, false
 	}
@@ -119,7 +119,7 @@ func (r Record) presentAttempt() (a Attempt, ok bool) {
 // sentBy returns what the latest attempt of a run sent, or what the first one will send. That is not stored: it follows
 // from the run, its own data and its version of the job. It is nil if this binary cannot read that version.
 func (s *Runs) sentBy(
-	ctx context.Context, q pg.Batcher, tenant int32, run Record, data Data,
+	ctx context.Context, q pg.Batcher, tenant int32, run Run, data Data,
 ) (*scheduler.Assignment, error) {
 	key := definitions.Version{Job: run.JobID, Version: run.JobVersion}
 	found, err := s.definitions.Read(ctx, q, definitions.One(key, tenant))

@@ -28,7 +28,7 @@ LEFT JOIN punctual.job_versions v ON v.job_id = r.job_id AND v.version = r.job_v
 }
 
 // QueueLast queues the query for the last runs of jobs.
-func QueueLast(b *pgx.Batch, runs *[]Record, sql string, args ...any) {
+func QueueLast(b *pgx.Batch, runs *[]Run, sql string, args ...any) {
 	b.Queue(sql, append([]any{pg.Prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
 		*runs, err = pgx.CollectRows(rows, scanRun)
 		return err

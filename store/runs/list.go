@@ -29,7 +29,7 @@ const runCursor byte = 'r'
 // second kind has the higher ids, so a page shows it first.
 func (s *Runs) ListRuns(
 	ctx context.Context, tenant int32, f Filter,
-) (runs []Record, nextCursor string, err error) {
+) (runs []Run, nextCursor string, err error) {
 	q := s.db.Reader(ctx, tenant)
 	if f.Job != "" {
 		id, err := names.Find(ctx, q, tenant, f.Job)
@@ -51,14 +51,14 @@ func (s *Runs) ListRuns(
 			break
 		}
 	}
-	runs, nextCursor = pg.Cut(runs, f.Page, runCursor, func(r Record) uuid.UUID { return r.ID })
+	runs, nextCursor = pg.Cut(runs, f.Page, runCursor, func(r Run) uuid.UUID { return r.ID })
 	return runs, nextCursor, nil
 }
 
 // listPart returns the first runs of a page: of those that were made later than the filter's end, or of the others.
 func (s *Runs) listPart(
 	ctx context.Context, q pg.Querier, tenant int32, f Filter, later bool, limit int,
-) ([]Record, error) {
+) ([]Run, error) {
 	var c pg.Conditions
 	if err := f.conditions(&c, tenant); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 // queryInOrder is Query for conditions that an index can serve in the order of ids. It makes Postgres read rows in that
 // order, which ends with the page. Of a day without statistics Postgres expects few rows that match, and would read and
 // sort all of them.
-func queryInOrder(ctx context.Context, q pg.Querier, rest string, args ...any) (runs []Record, err error) {
+func queryInOrder(ctx context.Context, q pg.Querier, rest string, args ...any) (runs []Run, err error) {
 	var b pgx.Batch
 	b.Queue(`SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true)`)
 	b.Queue(selectRuns+rest, args...).Query(func(rows pgx.Rows) (err error) {

@@ -14,10 +14,10 @@ import (
 )
 
 const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status,
-	coalesce(r.reason, ''), r.late, r.attempt, r.replica, r.job_version, r.due_at,
+	r.reason, r.late, r.attempt, r.replica, r.job_version, r.due_at,
 	r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at, r.next_attempt_at,
-	coalesce(r.http_status, 0), coalesce(r.error, ''), r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
-	r.replay_of, r.rerun_of, r.parent_run, coalesce(r.step, ''), coalesce(r.fence, 0)`
+	r.http_status, r.error, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
+	r.replay_of, r.rerun_of, r.parent_run, r.step, coalesce(r.fence, 0)`
 
 // runColumns leaves it to fillMaxAttempts to find how many attempts a run may have.
 const runColumns = runFields + `, ` + claim.IsNotice + `, 0`
@@ -28,8 +28,8 @@ const runTables = `punctual.runs r
 
 const selectRuns = `SELECT ` + runColumns + ` FROM ` + runTables
 
-func scanRun(row pgx.CollectableRow) (Record, error) {
-	var r Record
+func scanRun(row pgx.CollectableRow) (Run, error) {
+	var r Run
 	var skipped SkippedRange
 	var first, last *time.Time
 	err := row.Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Trigger, &r.ScheduledFor, &r.Status, &r.Reason, &r.Late,
@@ -38,7 +38,7 @@ func scanRun(row pgx.CollectableRow) (Record, error) {
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
 		&r.ReplayOf, &r.RerunOf, &r.ParentRun, &r.Step, &r.fence, &r.Notice, &r.MaxAttempts)
 	if err != nil {
-		return Record{}, err
+		return Run{}, err
 	}
 	pg.UTC(&r.ScheduledFor, &r.DueAt, &r.CreatedAt, r.ClaimedAt, r.StartedAt, r.AcceptedAt, r.FinishedAt, r.NextAttemptAt,
 		first, last)
@@ -51,27 +51,34 @@ func scanRun(row pgx.CollectableRow) (Record, error) {
 
 // Read returns a run with its attempts and its result. The error is pg.ErrNotFound if the tenant has no run with this
 // id.
-func Read(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Record, error) {
+func Read(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Run, error) {
 	run, _, err := ReadData(ctx, q, tenant, id)
 	return run, err
 }
 
-// ReadData is Read, and returns the run's own data too.
-func ReadData(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (run Record, own Data, err error) {
+// ReadRow is Read without the attempts and the result, as for a run that was only just made.
+func ReadRow(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Run, error) {
 	found, err := Query(ctx, q, ` WHERE r.id = $1 AND r.tenant = $2`, id, tenant)
 	if err != nil {
-		return run, own, err
+		return Run{}, err
 	}
 	if len(found) == 0 {
-		return run, own, fmt.Errorf("run %s: %w", id, pg.ErrNotFound)
+		return Run{}, fmt.Errorf("run %s: %w", id, pg.ErrNotFound)
 	}
-	run = found[0]
+	return found[0], nil
+}
+
+// ReadData is Read, and returns the run's own data too.
+func ReadData(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (run Run, own Data, err error) {
+	if run, err = ReadRow(ctx, q, tenant, id); err != nil {
+		return run, own, err
+	}
 	own, err = ReadDetails(ctx, q, &run)
 	return run, own, err
 }
 
 // Query returns the runs that rest, the rest of the statement, selects. It leaves out their attempts.
-func Query(ctx context.Context, q pg.Querier, rest string, args ...any) ([]Record, error) {
+func Query(ctx context.Context, q pg.Querier, rest string, args ...any) ([]Run, error) {
 	rows, err := q.Query(ctx, selectRuns+rest, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading runs: %w", err)
@@ -85,7 +92,7 @@ func Query(ctx context.Context, q pg.Querier, rest string, args ...any) ([]Recor
 
 // fillMaxAttempts reads how many attempts the runs' versions allow. It reads once per version and not per run, because
 // a definition may be large.
-func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Record) error {
+func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
 	type version struct {
 		job    uuid.UUID
 		number int32

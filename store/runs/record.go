@@ -10,46 +10,47 @@ import (
 	"punctual/store/pg"
 )
 
-// Record is a run or a recorded skip.
-type Record struct {
-	ID            uuid.UUID
-	JobID         uuid.UUID
-	Job           string // current name of the job
-	Tenant        string
-	Trigger       scheduler.Trigger
-	ScheduledFor  time.Time
-	Status        scheduler.Status
-	Reason        scheduler.Reason // empty on a plain success
-	Late          bool
-	Attempt       int // number of the latest attempt; 0 before the first
-	MaxAttempts   int
-	Replica       *uuid.UUID
-	JobVersion    int32
-	DueAt         time.Time
-	CreatedAt     time.Time
-	ClaimedAt     *time.Time
-	StartedAt     *time.Time
-	AcceptedAt    *time.Time // with completion async: when the target answered with 202
-	FinishedAt    *time.Time
-	NextAttemptAt *time.Time
-	HTTPStatus    int // 0: no response
-	Error         string
-	BlockedBy     *uuid.UUID
-	Skipped       *SkippedRange
-	ReplayOf      *uuid.UUID
-	RerunOf       *uuid.UUID
-	ParentRun     *uuid.UUID
-	Step          string
+// Run is a run, or a recorded skip. Lists leave WaitingFor, Result, ResultNote, Request and Attempts empty.
+type Run struct {
+	ID            uuid.UUID              `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, except for a replay, or a rerun with same_key: they carry the webhook-id of the run that they repeat." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	JobID         uuid.UUID              `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Job           string                 `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
+	Tenant        string                 `json:"tenant" doc:"Its owner." example:"default"`
+	Trigger       scheduler.Trigger      `json:"trigger" doc:"What created it." example:"schedule"`
+	ScheduledFor  time.Time              `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested; for a replay or rerun, the slot of the run that it repeats."`
+	Status        scheduler.Status       `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
+	Reason        *scheduler.Reason      `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
+	Late          bool                   `json:"late" doc:"Whether it was created after the job's tolerance for missed slots." example:"false"`
+	Attempt       int                    `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
+	MaxAttempts   int                    `json:"max_attempts" doc:"How many attempts it may have." example:"5"`
+	Replica       *uuid.UUID             `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made the latest attempt."`
+	JobVersion    int32                  `json:"job_version" doc:"Version of the definition it uses on every attempt." example:"7"`
+	DueAt         time.Time              `json:"due_at" doc:"When it was due: the slot plus the job's jitter."`
+	CreatedAt     time.Time              `json:"created_at" doc:"When it was recorded."`
+	ClaimedAt     *time.Time             `json:"claimed_at" doc:"When the latest attempt was claimed."`
+	StartedAt     *time.Time             `json:"started_at" doc:"When the latest attempt was sent."`
+	AcceptedAt    *time.Time             `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202. It goes on working."`
+	FinishedAt    *time.Time             `json:"finished_at" doc:"When it reached its final status."`
+	NextAttemptAt *time.Time             `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
+	WaitingFor    *WaitingFor            `json:"waiting_for,omitempty" doc:"What it waits for, although it is due. Only when a single run is read."`
+	HTTPStatus    *int                   `json:"http_status" doc:"Status of the latest response." example:"200"`
+	Error         *string                `json:"error" doc:"The latest error, for people."`
+	BlockedBy     *uuid.UUID             `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run that was active."`
+	Skipped       *SkippedRange          `json:"skipped" doc:"On a skip: the slots that it covers."`
+	ReplayOf      *uuid.UUID             `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
+	RerunOf       *uuid.UUID             `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
+	ParentRun     *uuid.UUID             `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow. Otherwise absent."`
+	Step          *string                `json:"step,omitempty" doc:"On a step: its name. Otherwise absent."`
+	Result        json.RawMessage        `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
+	ResultNote    *string                `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
+	Request       *scheduler.SentRequest `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
+	Attempts      []Attempt              `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
 
-	// Lists leave these empty.
-	Attempts   []Attempt
-	Result     json.RawMessage // nil: no result is kept
-	ResultNote string          // why no result is kept
-	// Sent is what the latest attempt sent, or what the first one will send. Nil: the run is a recorded skip, or the
-	// record is not from GetRun.
-	Sent *scheduler.Assignment
+	// Sent is what Request is made of, where the public URL of the deployment is known. Nil: the run is a recorded skip,
+	// or is not from GetRun.
+	Sent *scheduler.Assignment `json:"-"`
 
-	Notice bool  // the run is a notice about its job
+	Notice bool  `json:"-"` // the run is a notice about its job
 	fence  int64 // fencing token of the latest attempt; 0 before the first
 }
 

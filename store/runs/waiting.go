@@ -12,21 +12,21 @@ import (
 	"punctual/store/pg"
 )
 
-// Waiting is what a due run waits for.
-type Waiting struct {
-	For   string     // such as "frozen", "breaker billing.internal:443", "gate", "limit max_concurrent_runs", "slots"
-	Since time.Time  // since when the run could have been sent otherwise
-	Until *time.Time // only if the run waits for its host: until when at most
+// WaitingFor says what a due run waits for.
+type WaitingFor struct {
+	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit. slots: all worker slots are taken. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
+	Since time.Time  `json:"since" doc:"Since when it has waited for this."`
+	Until *time.Time `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Null: it waits without a bound."`
 }
 
 // RunWaitsFor returns what a tenant's run waits for. It is nil if the run waits for nothing: it is being sent, it has
 // ended, or it is not due yet.
-func (s *Runs) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*Waiting, error) {
+func (s *Runs) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*WaitingFor, error) {
 	return WaitsFor(ctx, s.db.Conns(ctx), tenant, run)
 }
 
 // WaitsFor is RunWaitsFor on a given connection.
-func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*Waiting, error) {
+func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*WaitingFor, error) {
 	rows, err := q.Query(ctx, `
 		SELECT w.held_by, w.since, w.until FROM (
 		    SELECT CASE WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
@@ -47,7 +47,7 @@ func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*
 	if err != nil {
 		return nil, fmt.Errorf("reading what run %s waits for: %w", run, err)
 	}
-	w, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Waiting])
+	w, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[WaitingFor])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // it waits for nothing
 	}
