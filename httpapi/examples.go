@@ -51,7 +51,7 @@ var (
 		},
 	}}
 
-	exampleExplanation = showExplanation(exampleExplanationRecord())
+	exampleExplanation = exampleSkippedSlot()
 
 	// By status, for answers that are the same for all operations. problemExample has the others.
 	problemExamples = map[string]*Problem{
@@ -94,7 +94,7 @@ func examplePausedRecord() jobs.Record {
 	return job
 }
 
-func exampleExplanationRecord() history.Explanation {
+func exampleSkippedSlot() history.Explanation {
 	run, first, last := exampleListedRun(), at("2026-11-29T11:00:00Z"), at("2026-11-30T11:00:00Z")
 	ended, previous, next, two := at("2026-12-01T09:00:00.2Z"), at("2026-11-28T11:00:00Z"), last, 2
 	run.ID, run.Status, run.Reason, run.ScheduledFor = uuid.MustParse("019ad8f2-4dc8-7e19-b0a6-3f7d215c9e80"),
@@ -104,7 +104,7 @@ func exampleExplanationRecord() history.Explanation {
 	run.Attempt, run.HTTPStatus, run.Replica, run.ClaimedAt, run.StartedAt = 0, nil, nil, nil, nil
 	run.Attempts = []runs.Attempt{}
 	return history.Explanation{
-		At: first, Slot: &first, Version: 7, Outcome: history.OutcomeSkipped, Run: &run, PreviousSlot: &previous,
+		At: first, Slot: &first, Version: new(int32(7)), Outcome: history.OutcomeSkipped, Run: &run, PreviousSlot: &previous,
 		NextSlot: &next,
 		Text: "The slot was skipped because it passed while the job was paused from 2026-11-28T18:00:00.5Z to " +
 			"2026-12-01T09:00:00.2Z (the warehouse moves). It is one of 2 from 2026-11-29T11:00:00Z to 2026-11-30T11:00:00Z.",

@@ -9,31 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/store/history"
-	"punctual/store/pg"
-	"punctual/store/runs"
 )
-
-// Explanation says what happened to a job at an instant.
-type Explanation struct {
-	At           time.Time       `json:"at" doc:"The instant asked about."`
-	Slot         *time.Time      `json:"slot" doc:"The slot at that instant. Null: there is none."`
-	Version      *int32          `json:"version" doc:"The job's version at that instant." example:"7"`
-	Outcome      history.Outcome `json:"outcome" enum:"succeeded,dead,cancelled,in_progress,skipped,waiting,paused,upcoming,no_slot,before_created,completed,deleted,unknown,unaccounted" doc:"What happened to the slot. succeeded, dead, cancelled, in_progress: the state of its run. skipped: a recorded skip covers it, or its run was never sent. waiting: due and not claimed yet. paused: it did not run, because the job is paused now. upcoming: in the future. no_slot, before_created, completed, deleted: why there is no slot at that instant. unknown: the history does not show it, or is no longer kept. unaccounted: there is neither a run nor a skip, which is a defect." example:"succeeded"`
-	Text         string          `json:"explanation" doc:"The outcome in a sentence."`
-	Run          *runs.Run       `json:"run" doc:"The run of the slot, or the recorded skip that covers it."`
-	Pause        *Pause          `json:"pause" doc:"The pause in force at that instant."`
-	PreviousSlot *time.Time      `json:"previous_slot" doc:"The job's last slot before that instant."`
-	NextSlot     *time.Time      `json:"next_slot" doc:"The job's first slot after that instant, computed from the definitions known now."`
-}
-
-// Pause is a period during which a job was paused.
-type Pause struct {
-	Since time.Time  `json:"since" doc:"When it began."`
-	Ended *time.Time `json:"ended" doc:"When it ended. Null: the job is still paused."`
-	Until *time.Time `json:"until" doc:"When it will end by itself, if it has not ended."`
-	Note  string     `json:"note" doc:"Why, if the caller gave a note." example:"the warehouse moves"`
-	By    *string    `json:"by" doc:"Who paused it, according to the audit log. Null: unknown." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
-}
 
 func (s *server) explainRoutes() {
 	register(s, huma.Operation{
@@ -48,7 +24,7 @@ type explainInput struct {
 	At localParam `query:"at" required:"true" doc:"The instant, in RFC 3339. Without an offset, it is in the time zone of the job's schedule." example:"2026-12-01T03:00:00"`
 }
 
-type explainAnswer struct{ Body Explanation }
+type explainAnswer struct{ Body history.Explanation }
 
 func (s *server) explain(ctx context.Context, tenant int32, in *explainInput) (*explainAnswer, error) {
 	if err := in.exists(); err != nil {
@@ -58,18 +34,7 @@ func (s *server) explain(ctx context.Context, tenant int32, in *explainInput) (*
 	if err != nil {
 		return nil, err
 	}
-	return &explainAnswer{showExplanation(e)}, nil
-}
-
-func showExplanation(e history.Explanation) Explanation {
-	out := Explanation{
-		At: e.At.UTC(), Slot: utc(e.Slot), Version: pg.OrNull(e.Version), Outcome: e.Outcome, Text: e.Text,
-		Run: e.Run, PreviousSlot: utc(e.PreviousSlot), NextSlot: utc(e.NextSlot),
-	}
-	if p := e.Pause; p != nil {
-		out.Pause = &Pause{Since: p.Since.UTC(), Ended: utc(p.Ended), Until: utc(p.Until), Note: p.Note, By: pg.OrNull(p.By)}
-	}
-	return out
+	return &explainAnswer{e}, nil
 }
 
 // localParam is an instant in a query, with or without an offset.

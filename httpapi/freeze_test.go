@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/scheduler"
+	"punctual/store/history"
 	"punctual/store/runs"
 )
 
@@ -77,7 +78,7 @@ func TestTheDeploymentIsFrozenByOperatorsAndSeenByAll(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	run := into[runs.Run](triggered)
-	e := into[Explanation](viewer.do("GET",
+	e := into[history.Explanation](viewer.do("GET",
 		"/v1/jobs/n/explain?at="+frozen.Since.AddDate(0, 0, 2).Format(time.DateOnly)+"T03:00:00Z", "").want(200))
 	if !strings.Contains(e.Text, "the deployment is frozen since") || strings.Contains(e.Text, "operator") {
 		t.Errorf("%s", e.Text)

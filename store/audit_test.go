@@ -240,7 +240,7 @@ func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, err := c.ExplainJob(t.Context(), c.tenant, "job", func(*time.Location) (time.Time, error) { return slot, nil })
-	if err != nil || e.Pause == nil || e.Pause.By != "command bob" ||
+	if err != nil || e.Pause == nil || orEmpty(e.Pause.By) != "command bob" ||
 		!strings.Contains(e.Text, ", by command bob (moving)") {
 		t.Errorf("%+v, %v", e, err)
 	}

@@ -192,7 +192,7 @@ func TestExplainNamesTheSlotsAroundAndThePauseInForce(t *testing.T) {
 	c := newClaimer(t)
 	job, slots := c.lived("a")
 	e := c.explained("a", slots[2])
-	if e.Version != 1 || e.Pause != nil || !e.PreviousSlot.Equal(slots[1]) || !e.NextSlot.Equal(slots[3]) {
+	if *e.Version != 1 || e.Pause != nil || !e.PreviousSlot.Equal(slots[1]) || !e.NextSlot.Equal(slots[3]) {
 		t.Errorf("%+v", e)
 	}
 	if e := c.explained("a", slots[0]); e.PreviousSlot != nil {

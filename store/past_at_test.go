@@ -59,7 +59,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 			if !job.NextScheduledFor.Equal(nominal) || !job.NextRunAt.Equal(nominal) || !c.woken() {
 				t.Fatalf("next slot %v, due %v, want %s, and the loop woken", job.NextScheduledFor, job.NextRunAt, nominal)
 			}
-			if e := c.explained("j", nominal); e.Outcome != history.OutcomeWaiting || e.Version != 1 || e.Slot == nil {
+			if e := c.explained("j", nominal); e.Outcome != history.OutcomeWaiting || e.Slot == nil || *e.Version != 1 {
 				t.Errorf("before it is claimed: %s: %s", e.Outcome, e.Text)
 			}
 			batch := c.claim(10, true)
@@ -72,7 +72,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 				t.Errorf("%+v", run)
 			}
 			if e := c.explained("j", nominal); e.Outcome != test.outcome || !strings.Contains(e.Text, test.says) ||
-				e.Slot == nil || !e.Slot.Equal(nominal) || e.Version != 1 {
+				e.Slot == nil || !e.Slot.Equal(nominal) || *e.Version != 1 {
 				t.Errorf("%s: %s (%+v)", e.Outcome, e.Text, e)
 			}
 			if e := c.explained("j", nominal.Add(time.Hour*24*365)); e.PreviousSlot == nil || !e.PreviousSlot.Equal(nominal) {

@@ -7,7 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler"
 	"punctual/store/audit"
+	"punctual/store/pg"
 )
 
 // readPausers reads the actors who paused the job, by the instant of the pause. A job has about as many entries as
@@ -32,4 +34,9 @@ func (e *explaining) readPausers(ctx context.Context) error {
 		return fmt.Errorf("reading who paused job %s: %w", e.job, err)
 	}
 	return nil
+}
+
+// pauser returns the actor who paused the job by a version of it, for people. Nil: that is not known.
+func (e *explaining) pauser(v scheduler.Version) *string {
+	return pg.OrNull(e.pausers[v.From.UnixMicro()])
 }

@@ -42,24 +42,24 @@ const (
 
 // Explanation says what happened to a job at an instant.
 type Explanation struct {
-	At           time.Time
-	Slot         *time.Time // the slot at that instant, if there is one
-	Version      int32      // in force then; 0: none
-	Outcome      Outcome
-	Text         string    // one sentence
-	Run          *runs.Run // the run of the slot, or the skip that covers it
-	Pause        *Pause    // in force then
-	PreviousSlot *time.Time
-	NextSlot     *time.Time
+	At           time.Time  `json:"at" doc:"The instant asked about."`
+	Slot         *time.Time `json:"slot" doc:"The slot at that instant. Null: there is none."`
+	Version      *int32     `json:"version" doc:"The job's version at that instant." example:"7"`
+	Outcome      Outcome    `json:"outcome" enum:"succeeded,dead,cancelled,in_progress,skipped,waiting,paused,upcoming,no_slot,before_created,completed,deleted,unknown,unaccounted" doc:"What happened to the slot. succeeded, dead, cancelled, in_progress: the state of its run. skipped: a recorded skip covers it, or its run was never sent. waiting: due and not claimed yet. paused: it did not run, because the job is paused now. upcoming: in the future. no_slot, before_created, completed, deleted: why there is no slot at that instant. unknown: the history does not show it, or is no longer kept. unaccounted: there is neither a run nor a skip, which is a defect." example:"succeeded"`
+	Text         string     `json:"explanation" doc:"The outcome in a sentence."`
+	Run          *runs.Run  `json:"run" doc:"The run of the slot, or the recorded skip that covers it."`
+	Pause        *Pause     `json:"pause" doc:"The pause in force at that instant."`
+	PreviousSlot *time.Time `json:"previous_slot" doc:"The job's last slot before that instant."`
+	NextSlot     *time.Time `json:"next_slot" doc:"The job's first slot after that instant, computed from the definitions known now."`
 }
 
-// Pause is a time during which a job was paused.
+// Pause is a period during which a job was paused.
 type Pause struct {
-	Since time.Time
-	Ended *time.Time // nil: it has not ended
-	Until *time.Time // when it ends by itself, if that is known
-	Note  string
-	By    string // the actor who paused the job, for people; empty where that is not known
+	Since time.Time  `json:"since" doc:"When it began."`
+	Ended *time.Time `json:"ended" doc:"When it ended. Null: the job is still paused."`
+	Until *time.Time `json:"until" doc:"When it will end by itself, if it has not ended."`
+	Note  string     `json:"note" doc:"Why, if the caller gave a note." example:"the warehouse moves"`
+	By    *string    `json:"by" doc:"Who paused it, according to the audit log. Null: unknown." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 }
 
 // ExplainJob says what happened to a job at an instant. when computes the instant once the job's zone is known. A ref
@@ -80,6 +80,10 @@ func (h *History) ExplainJob(
 		e.At = at.UTC()
 		return e.explain(ctx)
 	})
+	pg.UTC(e.Slot, e.PreviousSlot, e.NextSlot)
+	if p := e.Pause; p != nil {
+		pg.UTC(&p.Since, p.Ended, p.Until)
+	}
 	return e.Explanation, err
 }
 
@@ -188,11 +192,11 @@ func (e *explaining) explain(ctx context.Context) error {
 	}
 	version, ok := e.history.At(e.At)
 	if ok {
-		e.Version = version.Number
+		e.Version = &version.Number
 		e.Pause = e.pauseAt(e.At)
 	}
 	if found {
-		e.Slot, e.Version = &slot.At, slot.Version
+		e.Slot, e.Version = &slot.At, &slot.Version
 	}
 	if err := e.findRow(ctx, found); err != nil {
 		return err
@@ -216,9 +220,9 @@ func (e *explaining) pauseAt(at time.Time) *Pause {
 		paused := v.State == scheduler.JobPaused
 		switch {
 		case paused && p == nil:
-			p = &Pause{Since: v.From, Note: v.Note, By: e.pausers[v.From.UnixMicro()]}
+			p = &Pause{Since: v.From, Note: v.Note, By: e.pauser(v)}
 		case paused && !v.From.After(at):
-			p.Note, p.By = v.Note, e.pausers[v.From.UnixMicro()] // the job was paused again, with another note
+			p.Note, p.By = v.Note, e.pauser(v) // the job was paused again, with another note
 		case !paused && p != nil:
 			if v.From.After(at) {
 				ended := v.From

@@ -255,8 +255,8 @@ func (p *Pause) describe() string {
 	} else if p.Until != nil {
 		text += " until " + pg.Stamp(*p.Until)
 	}
-	if p.By != "" {
-		text += ", by " + p.By
+	if p.By != nil {
+		text += ", by " + *p.By
 	}
 	if p.Note != "" {
 		text += fmt.Sprintf(" (%s)", p.Note)
