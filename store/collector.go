@@ -104,7 +104,7 @@ const mostHoldsShown = 100
 func (c Collector) collectQueues(
 	ctx context.Context, gauge func(desc *prometheus.Desc, value float64, labels ...string),
 ) error {
-	depths, _, err := c.Store.QueueDepths(ctx, 0)
+	queues, _, err := c.Store.QueueDepths(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -112,18 +112,18 @@ func (c Collector) collectQueues(
 	if err != nil {
 		return err
 	}
-	for _, d := range depths {
+	for _, q := range queues {
 		served, oldest := 0.0, 0.0
-		if d.Served {
+		if q.WaitsFor == nil {
 			served = 1
 		}
-		if d.OldestDue != nil {
-			oldest = max(0, now.Sub(*d.OldestDue).Seconds())
+		if q.OldestDue != nil {
+			oldest = max(0, now.Sub(*q.OldestDue).Seconds())
 		}
-		gauge(depthDesc, float64(d.DueSlots+d.DueRuns), d.Name)
-		gauge(oldestDesc, oldest, d.Name)
-		gauge(servedDesc, served, d.Name)
-		gauge(heldDesc, float64(d.HeldRuns), d.Name)
+		gauge(depthDesc, float64(q.DueSlots+q.DueRuns), q.Name)
+		gauge(oldestDesc, oldest, q.Name)
+		gauge(servedDesc, served, q.Name)
+		gauge(heldDesc, float64(q.HeldRuns), q.Name)
 	}
 	holds, err := c.Store.Holds(ctx, 0)
 	if err != nil {

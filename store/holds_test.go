@@ -275,7 +275,7 @@ func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range depths {
-		if d.Served != (d.Name == "default") || d.Name == "default" && d.HeldRuns != 1 {
+		if (d.WaitsFor == nil) != (d.Name == "default") || d.Name == "default" && d.HeldRuns != 1 {
 			t.Errorf("%+v", d)
 		}
 	}

@@ -14,28 +14,25 @@ import (
 	"punctual/store/pg"
 )
 
-// QueueDepth is the waiting and the running work of a queue. Counts stop at pg.DepthCap.
-type QueueDepth struct {
-	Name      string
-	DueSlots  int        // due, and not claimed yet
-	DueRuns   int        // ready to be sent: triggered by hand, replayed, or due for a retry
-	LaterRuns int        // waiting for a retry's time, or for the deadline of a target that works on
-	HeldRuns  int        // waiting for a host that cannot be reached or hangs
-	InFlight  int        // being sent by replicas
-	OldestDue *time.Time // due time of the oldest due slot or run, or start of the oldest hold if that is earlier
-	Served    bool       // a live replica serves the queue
+// Queue is a lane of work, with the work that a tenant has in it. Counts stop at pg.DepthCap.
+type Queue struct {
+	Name      string     `json:"name" doc:"Its name." example:"default"`
+	DueSlots  int        `json:"due_slots" maximum:"10000" doc:"Slots that are due and not claimed yet. 10000: 10,000 or more." example:"12"`
+	DueRuns   int        `json:"due_runs" maximum:"10000" doc:"Runs that are ready to be sent now: manual runs, replays and retries." example:"3"`
+	LaterRuns int        `json:"later_runs" maximum:"10000" doc:"Runs that wait for a later instant: that of a retry, or the deadline of an async target that is still working." example:"40"`
+	HeldRuns  int        `json:"held_runs" maximum:"10000" doc:"Runs that wait for a host that cannot be reached or hangs. GET /v1/breakers counts them by host." example:"0"`
+	InFlight  int        `json:"in_flight" maximum:"10000" doc:"Runs that are being sent." example:"100"`
+	OldestDue *time.Time `json:"oldest_due" doc:"When the oldest due slot or run became due, or when the oldest hold began, if that is earlier. Null: nothing is due or held."`
+	WaitsFor  *string    `json:"waits_for" doc:"Why nothing in this queue is sent. Null: the queue is served." example:"no live replica serves the queue \"critical\""`
 }
 
-// HeldBack is the limit that a tenant's due work waits for.
+// HeldBack says why due work waits although worker slots may be free.
 type HeldBack struct {
-	Tenant string
-	Limit  scheduler.Limit
-	Most   int // its value
-	Since  time.Time
+	Limit  scheduler.Limit `json:"limit" enum:"max_concurrent_runs,max_runs_per_second" doc:"The tenant's limit that holds back its due work." example:"max_concurrent_runs"`
+	Most   int             `json:"most" doc:"The value of the limit." example:"100"`
+	Since  time.Time       `json:"since" doc:"Since when more work has been due than the limit allows."`
+	Reason string          `db:"-" json:"reason" doc:"The limit in words." example:"the tenant is at max_concurrent_runs (100)"`
 }
-
-// Reason states the limit in words.
-func (h HeldBack) Reason() string { return fmt.Sprintf("the tenant is at %s (%d)", h.Limit, h.Most) }
 
 // selectDepths counts a queue's work. of(s) stands for a condition on the tenant, which is $1. Each count ends at the
 // cap, $2, and reads the same index as the claims.
@@ -90,7 +87,7 @@ SELECT q.name,
                   ORDER BY s.due_at LIMIT 1) o
               WHERE l.queue = q.id),
              (SELECT min(held.held_since) FROM held WHERE held.queue = q.id)),
-       punctual.is_served(q.name)
+       CASE WHEN NOT punctual.is_served(q.name) THEN punctual.waits_for(false, q.name, NULL, NULL, NULL, NULL) END
 FROM punctual.queues q
 ORDER BY q.name`
 
@@ -122,9 +119,9 @@ var (
 	SelectDepthsOfAll    = depthsOf("$1 = 0")
 )
 
-// QueueDepths returns every queue, by name, with a tenant's work in it, and the limit that holds the tenant back. For
-// tenant 0 it returns the work of all tenants together, and all tenants that are held back.
-func (f *Fleet) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDepth, held []HeldBack, err error) {
+// QueueDepths returns every queue, by name, with a tenant's work in it, and the limit that holds the tenant back, or
+// nil if none does. For tenant 0 it returns the work of all tenants together.
+func (f *Fleet) QueueDepths(ctx context.Context, tenant int32) (queues []Queue, held *HeldBack, err error) {
 	sql := SelectDepthsOfTenant
 	if tenant == 0 {
 		sql = SelectDepthsOfAll
@@ -132,47 +129,48 @@ func (f *Fleet) QueueDepths(ctx context.Context, tenant int32) (depths []QueueDe
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
 	b.Queue(sql, tenant, pg.DepthCap, pg.MostInFlight).Query(func(rows pgx.Rows) (err error) {
-		depths, err = pgx.CollectRows(rows, pgx.RowToStructByPos[QueueDepth])
+		queues, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Queue])
 		return err
 	})
-	b.Queue(selectHeldBack+`
-		WHERE ($1 = 0 OR u.tenant = $1) AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL
-		ORDER BY t.name LIMIT $2`, tenant, pg.DepthCap).
-		Query(func(rows pgx.Rows) (err error) {
-			held, err = pgx.CollectRows(rows, pgx.RowToStructByPos[HeldBack])
-			return err
-		})
+	b.Queue(selectHeldBack, tenant).Query(func(rows pgx.Rows) (err error) {
+		held, err = collectHeldBack(rows)
+		return err
+	})
 	if err := f.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return nil, nil, fmt.Errorf("reading the queues' depths: %w", err)
 	}
-	for i := range depths {
-		pg.UTC(depths[i].OldestDue)
+	for _, q := range queues {
+		pg.UTC(q.OldestDue)
 	}
-	for i := range held {
-		pg.UTC(&held[i].Since)
-	}
-	return depths, held, nil
+	return queues, held, nil
 }
 
 const selectHeldBack = `
-SELECT t.name, u.held_by,
+SELECT u.held_by,
        coalesce(CASE u.held_by WHEN 'max_concurrent_runs' THEN t.max_concurrent_runs ELSE t.max_runs_per_second END, 0),
        u.held_since
 FROM punctual.tenant_usage u
-JOIN punctual.tenants t ON t.id = u.tenant`
+JOIN punctual.tenants t ON t.id = u.tenant
+WHERE u.tenant = $1 AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL`
 
 // ReadHeldBack returns the limit that holds a tenant back, or nil if none does.
-func ReadHeldBack(ctx context.Context, q pg.Querier, tenant int32) (*HeldBack, error) {
-	rows, err := q.Query(ctx, selectHeldBack+`
-		WHERE u.tenant = $1 AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL`, tenant)
-	if err != nil {
-		return nil, fmt.Errorf("reading what tenant %d is held back by: %w", tenant, err)
+func ReadHeldBack(ctx context.Context, q pg.Querier, tenant int32) (held *HeldBack, err error) {
+	rows, err := q.Query(ctx, selectHeldBack, tenant)
+	if err == nil {
+		held, err = collectHeldBack(rows)
 	}
+	return held, pg.Wrap(fmt.Sprintf("reading what tenant %d is held back by", tenant), err)
+}
+
+func collectHeldBack(rows pgx.Rows) (*HeldBack, error) {
 	held, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[HeldBack])
 	if err != nil || len(held) == 0 {
-		return nil, pg.Wrap(fmt.Sprintf("reading what tenant %d is held back by", tenant), err)
+		return nil, err
 	}
-	return held[0], nil
+	h := held[0]
+	pg.UTC(&h.Since)
+	h.Reason = fmt.Sprintf("the tenant is at %s (%d)", h.Limit, h.Most)
+	return h, nil
 }
 
 // Replica is a process that serves queues, or only the API.

@@ -87,7 +87,7 @@ func (e *explaining) waitsFor(otherwise string) string {
 		return fmt.Sprintf(": no live replica serves the queue %q", e.unserved)
 	}
 	if e.held != nil {
-		return ": " + e.held.Reason()
+		return ": " + e.held.Reason
 	}
 	return otherwise
 }
