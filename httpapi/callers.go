@@ -22,8 +22,8 @@ const headerTenant = "Punctual-Tenant"
 // caller is the authenticated sender of a request, and the tenant that it acts for.
 type caller struct {
 	role   Role
-	home   tenants.Tenant // owner of the key or token; its rate limit counts the request
-	tenant tenants.Tenant // tenant that the request acts for
+	home   tenants.Brief // owner of the key or token; its rate limit counts the request
+	tenant tenants.Brief // tenant that the request acts for
 	actor  audit.Actor
 }
 

@@ -16,7 +16,7 @@ func BenchmarkAdmit(b *testing.B) {
 	limit := 1_000_000
 	s := guarded(b)
 	s.tenant("alpha")
-	s.tenant("limited", tenants.TenantSettings{Weight: 1, MaxRequestsPerSecond: &limit})
+	s.tenant("limited", tenants.Tenant{Weight: 1, MaxRequestsPerSecond: &limit})
 	for _, c := range []struct {
 		name, token string
 		noAuth      bool

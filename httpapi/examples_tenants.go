@@ -33,21 +33,15 @@ var (
 		Prefix: "punctual_5f0e8b110c6d9a44", Role: string(RoleEditor), State: "active", CreatedBy: "command:alice",
 		CreatedAt: at("2026-12-01T15:20:11.803Z"), ExpiresAt: new(at("2026-12-31T15:20:11.803Z")),
 	}
-	exampleNewKey   = NewKey{exampleKey, "punctual_5f0e8b110c6d9a44_wXb7…"}
-	exampleKeys     = List[tenants.Key]{Data: []tenants.Key{exampleKey}}
-	exampleTenant   = showTenant(exampleTenantRecord())
+	exampleNewKey = NewKey{exampleKey, "punctual_5f0e8b110c6d9a44_wXb7…"}
+	exampleKeys   = List[tenants.Key]{Data: []tenants.Key{exampleKey}}
+	exampleTenant = tenants.Tenant{
+		Name: "billing", Weight: 1, MaxJobs: new(10000), MaxRequestsPerSecond: new(200),
+		MinInterval:    new(scheduler.DurationOf(time.Minute)),
+		AllowedTargets: []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}, Notify: []scheduler.Notify{},
+		CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
+	}
 	exampleOwn      = TenantWithUsage{exampleTenant, TenantUsage{Jobs: 812}}
-	exampleTenants  = List[Tenant]{Data: []Tenant{exampleTenant}}
+	exampleTenants  = List[tenants.Tenant]{Data: []tenants.Tenant{exampleTenant}}
 	exampleNoTenant = `There is no tenant "biling", which the header Punctual-Tenant names.`
 )
-
-func exampleTenantRecord() tenants.TenantRecord {
-	jobs, requests, interval := 10000, 200, time.Minute
-	return tenants.TenantRecord{
-		ID: 2, Name: "billing", CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
-		TenantSettings: tenants.TenantSettings{
-			Weight: 1, MaxJobs: &jobs, MaxRequestsPerSecond: &requests, MinInterval: &interval,
-			AllowedTargets: []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")},
-		},
-	}
-}

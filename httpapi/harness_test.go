@@ -67,13 +67,15 @@ func guarded(t testing.TB, change ...func(*Config)) *service {
 }
 
 // tenant creates a tenant and returns its id.
-func (s *service) tenant(name string, settings ...tenants.TenantSettings) int32 {
+func (s *service) tenant(name string, settings ...tenants.Tenant) int32 {
 	s.t.Helper()
-	record, err := s.store.CreateTenant(s.t.Context(), name, append(settings, tenants.TenantSettings{Weight: 1})[0])
+	asked := append(settings, tenants.Tenant{Weight: 1})[0]
+	asked.Name = name
+	made, err := s.store.CreateTenant(s.t.Context(), asked)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return record.ID
+	return made.ID
 }
 
 // key creates a key of a tenant and returns it.

@@ -138,7 +138,7 @@ type tenantBook struct {
 }
 
 type knownTenant struct {
-	tenants.Tenant
+	tenants.Brief
 	until time.Time
 }
 
@@ -148,9 +148,9 @@ func newTenantBook(s *store.Store) *tenantBook {
 }
 
 // find returns the tenant with a name, or store.ErrNotFound when there is none.
-func (b *tenantBook) find(ctx context.Context, name string) (tenants.Tenant, error) {
+func (b *tenantBook) find(ctx context.Context, name string) (tenants.Brief, error) {
 	if known, ok := b.known.Get(name); ok && time.Now().Before(known.until) {
-		return known.Tenant, nil
+		return known.Brief, nil
 	}
 	found, err, _ := b.looks.Do(name, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
@@ -162,5 +162,5 @@ func (b *tenantBook) find(ctx context.Context, name string) (tenants.Tenant, err
 		}
 		return t, err
 	})
-	return found.(tenants.Tenant), err
+	return found.(tenants.Brief), err
 }

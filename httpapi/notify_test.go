@@ -209,8 +209,10 @@ func TestATenantsDefaultIsItsAdminsAndSaidByItsJobs(t *testing.T) {
 
 func TestTheCommandLineSetsADefault(t *testing.T) {
 	t.Parallel()
-	set := func(text string) (tenants.TenantSettings, error) {
-		return TenantSettingsOf(tenants.TenantSettings{Weight: 1}, map[string]string{"notify": text})
+	set := func(text string) (tenants.Tenant, error) {
+		got := tenants.Tenant{Weight: 1}
+		err := SetTenant(&got, map[string]string{"notify": text})
+		return got, err
 	}
 	if got, err := set(`[{"on":["dead"],"url":"https://x.example/"}]`); err != nil || len(got.Notify) != 1 ||
 		got.Notify[0].URL != "https://x.example/" {

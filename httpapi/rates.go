@@ -40,7 +40,7 @@ type allowance struct {
 
 // spend counts a request of a tenant, and writes how many remain into the header. It returns a *Problem when none
 // remain. While the database does not answer, it refuses no request.
-func (r *rates) spend(ctx context.Context, t tenants.Tenant, header http.Header) error {
+func (r *rates) spend(ctx context.Context, t tenants.Brief, header http.Header) error {
 	if t.MaxRequestsPerSecond == 0 {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (r *rates) spend(ctx context.Context, t tenants.Tenant, header http.Header)
 }
 
 // draw asks the database for requests, unless it is known to have none.
-func (r *rates) draw(ctx context.Context, t tenants.Tenant, a *allowance, now time.Time) error {
+func (r *rates) draw(ctx context.Context, t tenants.Brief, a *allowance, now time.Time) error {
 	a.drawn = 0
 	if now.Before(a.none) {
 		return nil

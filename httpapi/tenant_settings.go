@@ -31,7 +31,7 @@ func (t TenantNotify) validate() []FieldError {
 	return within("body", scheduler.ValidateNotify("notify", t.Notify))
 }
 
-// readOnly returns the fields of Tenant that admins may not set.
+// readOnly returns the fields of tenants.Tenant that admins may not set.
 func (TenantNotify) readOnly() []string {
 	return []string{
 		"name", "weight", "max_jobs", "max_concurrent_runs", "max_runs_per_second", "max_requests_per_second", "min_interval",
@@ -92,37 +92,18 @@ func badNetwork(text string) string {
 	return ""
 }
 
-// settings returns valid settings in the store's form.
-func (t TenantSettings) settings() tenants.TenantSettings {
-	settings := tenants.TenantSettings{
-		Weight: 1, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
-		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond, Notify: t.Notify,
-	}
+// apply gives a tenant these settings, which must be valid.
+func (t TenantSettings) apply(to *tenants.Tenant) {
+	to.Weight, to.MinInterval, to.AllowedTargets, to.Notify = 1, nil, nil, t.Notify
+	to.MaxJobs, to.MaxConcurrentRuns = t.MaxJobs, t.MaxConcurrentRuns
+	to.MaxRunsPerSecond, to.MaxRequestsPerSecond = t.MaxRunsPerSecond, t.MaxRequestsPerSecond
 	if t.Weight != nil {
-		settings.Weight = *t.Weight
+		to.Weight = *t.Weight
 	}
 	if !t.MinInterval.IsZero() {
-		interval := t.MinInterval.Value()
-		settings.MinInterval = &interval
+		to.MinInterval = new(scheduler.DurationOf(t.MinInterval.Value()))
 	}
 	for _, network := range t.AllowedTargets {
-		settings.AllowedTargets = append(settings.AllowedTargets, netip.MustParsePrefix(network))
+		to.AllowedTargets = append(to.AllowedTargets, netip.MustParsePrefix(network))
 	}
-	return settings
-}
-
-// settingsOf returns the store's settings in the API's form; it is the inverse of settings.
-func settingsOf(t tenants.TenantSettings) TenantSettings {
-	settings := TenantSettings{
-		Weight: &t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
-		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,
-		TenantNotify: TenantNotify{Notify: t.Notify},
-	}
-	if t.MinInterval != nil {
-		settings.MinInterval = scheduler.DurationOf(*t.MinInterval)
-	}
-	for _, network := range t.AllowedTargets {
-		settings.AllowedTargets = append(settings.AllowedTargets, network.String())
-	}
-	return settings
 }

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/pg"
 	"punctual/store/tenants"
@@ -70,8 +68,15 @@ type TenantInput struct {
 	TenantSettings
 }
 
-// readOnly returns the fields of Tenant that a request may not set.
+// readOnly returns the fields of tenants.Tenant that a request may not set.
 func (TenantSettings) readOnly() []string { return []string{"created_at", "updated_at", "usage"} }
+
+// tenant returns the tenant to create.
+func (t TenantInput) tenant() tenants.Tenant {
+	made := tenants.Tenant{Name: t.Name}
+	t.apply(&made)
+	return made
+}
 
 func (t TenantInput) validate() []FieldError {
 	errors := t.TenantSettings.validate()
@@ -85,23 +90,6 @@ func (t TenantInput) validate() []FieldError {
 	return errors
 }
 
-// Tenant is an owner of jobs. Null means no limit.
-type Tenant struct {
-	Name                 string   `json:"name" doc:"Its name." example:"billing"`
-	Weight               int      `json:"weight" doc:"Its relative share of the worker slots while several tenants wait for them." example:"1"`
-	MaxJobs              *int     `json:"max_jobs" doc:"The most active and paused jobs that it may have." example:"10000"`
-	MaxConcurrentRuns    *int     `json:"max_concurrent_runs" doc:"The most runs of this tenant that all replicas together may send at once." example:"100"`
-	MaxRunsPerSecond     *int     `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`
-	MaxRequestsPerSecond *int     `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
-	MinInterval          *string  `json:"min_interval" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
-	AllowedTargets       []string `json:"allowed_targets" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
-
-	Notify []scheduler.Notify `json:"notify" doc:"Recipients of notices about jobs that have no notify of their own."`
-
-	CreatedAt time.Time `json:"created_at" doc:"When it was created."`
-	UpdatedAt time.Time `json:"updated_at" doc:"When its settings were last changed."`
-}
-
 // TenantUsage is how much a tenant uses of its limits.
 type TenantUsage struct {
 	Jobs int `json:"jobs" doc:"How many active and paused jobs it has now." example:"812"`
@@ -109,30 +97,13 @@ type TenantUsage struct {
 
 // TenantWithUsage is a tenant, and how much it uses of its limits.
 type TenantWithUsage struct {
-	Tenant
+	tenants.Tenant
 	Usage TenantUsage `json:"usage" doc:"How much of its limits it uses."`
-}
-
-func showTenant(t tenants.TenantRecord) Tenant {
-	settings := settingsOf(t.TenantSettings)
-	shown := Tenant{
-		Name: t.Name, Weight: t.Weight, MaxJobs: t.MaxJobs, MaxConcurrentRuns: t.MaxConcurrentRuns,
-		MaxRunsPerSecond: t.MaxRunsPerSecond, MaxRequestsPerSecond: t.MaxRequestsPerSecond,
-		MinInterval: pg.OrNull(settings.MinInterval.String()), AllowedTargets: settings.AllowedTargets,
-		Notify: settings.Notify, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
-	}
-	if shown.AllowedTargets == nil {
-		shown.AllowedTargets = []string{}
-	}
-	if shown.Notify == nil {
-		shown.Notify = []scheduler.Notify{}
-	}
-	return shown
 }
 
 type tenantAnswer struct {
 	Location string `header:"Location" doc:"Path of the tenant, when it was created."`
-	Body     Tenant
+	Body     tenants.Tenant
 }
 
 type tenantUsageAnswer struct{ Body TenantWithUsage }
@@ -144,7 +115,7 @@ func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInpu
 	if err := in.Request.check(asked.validate()...); err != nil {
 		return nil, err
 	}
-	t, err := s.Store.CreateTenant(ctx, asked.Name, asked.settings())
+	t, err := s.Store.CreateTenant(ctx, asked.tenant())
 	if errors.Is(err, tenants.ErrTenantExists) {
 		return nil, newProblem(CodeNameTaken, sentence(tenants.ErrTenantExists),
 			FieldError{"body.name", "is taken by another tenant"})
@@ -152,7 +123,7 @@ func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInpu
 	if err != nil {
 		return nil, err
 	}
-	return &tenantAnswer{tenantPath(t.Name), showTenant(t)}, nil
+	return &tenantAnswer{tenantPath(t.Name), t}, nil
 }
 
 // TenantRef is the input of operations on one tenant.
@@ -181,8 +152,8 @@ func (s *server) getOwnTenant(ctx context.Context, tenant int32, _ *struct{}) (*
 	return s.withUsage(ctx)(s.Store.GetTenantByID(ctx, tenant))
 }
 
-func (s *server) withUsage(ctx context.Context) func(tenants.TenantRecord, error) (*tenantUsageAnswer, error) {
-	return func(t tenants.TenantRecord, err error) (*tenantUsageAnswer, error) {
+func (s *server) withUsage(ctx context.Context) func(tenants.Tenant, error) (*tenantUsageAnswer, error) {
+	return func(t tenants.Tenant, err error) (*tenantUsageAnswer, error) {
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +161,7 @@ func (s *server) withUsage(ctx context.Context) func(tenants.TenantRecord, error
 		if err != nil {
 			return nil, err
 		}
-		return &tenantUsageAnswer{TenantWithUsage{showTenant(t), TenantUsage{Jobs: jobs}}}, nil
+		return &tenantUsageAnswer{TenantWithUsage{t, TenantUsage{Jobs: jobs}}}, nil
 	}
 }
 
@@ -200,19 +171,19 @@ type listTenantsInput struct {
 }
 
 // listTenants uses names as cursors: a caller who may list tenants may know their names.
-func (s *server) listTenants(ctx context.Context, _ int32, in *listTenantsInput) (*listAnswer[Tenant], error) {
+func (s *server) listTenants(ctx context.Context, _ int32, in *listTenantsInput) (*listAnswer[tenants.Tenant], error) {
 	if in.Cursor != "" && !nameForm.MatchString(in.Cursor) {
 		return nil, &pg.CursorError{Cursor: in.Cursor}
 	}
-	tenants, more, err := s.Store.ListTenants(ctx, in.Cursor, in.Limit)
+	page, more, err := s.Store.ListTenants(ctx, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
 	next := ""
 	if more {
-		next = tenants[len(tenants)-1].Name
+		next = page[len(page)-1].Name
 	}
-	return listOf(tenants, next, showTenant), nil
+	return pageOf(page, next), nil
 }
 
 type patchTenantInput struct {
@@ -224,13 +195,13 @@ func (s *server) patchTenant(ctx context.Context, _ int32, in *patchTenantInput)
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
-	t, err := s.Store.EditTenant(ctx, in.Tenant, func(now tenants.TenantRecord) (tenants.TenantSettings, error) {
-		return patchedSettings(&in.Request, now.TenantSettings)
+	t, err := s.Store.EditTenant(ctx, in.Tenant, func(t *tenants.Tenant) error {
+		return patchSettings(&in.Request, t)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &tenantAnswer{Body: showTenant(t)}, nil
+	return &tenantAnswer{Body: t}, nil
 }
 
 type patchOwnTenantInput struct{ Request body[TenantNotify] }
@@ -248,38 +219,38 @@ func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnT
 	if err := json.Unmarshal(in.Request.raw, &given); err != nil {
 		return nil, fmt.Errorf("reading the patch: %w", err)
 	}
-	t, err := s.Store.EditTenant(ctx, own.Name, func(now tenants.TenantRecord) (tenants.TenantSettings, error) {
-		settings := now.TenantSettings
+	t, err := s.Store.EditTenant(ctx, own.Name, func(t *tenants.Tenant) error {
 		if _, ok := given["notify"]; ok {
-			settings.Notify = asked.Notify
+			t.Notify = asked.Notify
 		}
-		return settings, nil
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &tenantAnswer{Body: showTenant(t)}, nil
+	return &tenantAnswer{Body: t}, nil
 }
 
-// patchedSettings returns the settings that result from a patch, or everything that is wrong with it.
-func patchedSettings(patch *body[TenantSettings], now tenants.TenantSettings) (tenants.TenantSettings, error) {
+// patchSettings applies a patch to the settings of a tenant, or returns everything that is wrong with it.
+func patchSettings(patch *body[TenantSettings], t *tenants.Tenant) error {
 	if covered(patch.errors, "body") { // not an object
-		return tenants.TenantSettings{}, patch.check()
+		return patch.check()
 	}
-	current, err := render(settingsOf(now))
+	current, err := render(t.Settings())
 	if err != nil {
-		return tenants.TenantSettings{}, err
+		return err
 	}
 	result, err := jsonpatch.MergePatch(current, patch.raw)
 	if err != nil {
-		return tenants.TenantSettings{}, fmt.Errorf("merging the patch: %w", err)
+		return fmt.Errorf("merging the patch: %w", err)
 	}
-	var t TenantSettings
-	read := merged(patch.errors, decode(result, &t, false)...)
-	if all := merged(read, t.validate()...); len(all) > 0 {
-		return tenants.TenantSettings{}, invalid(all)
+	var settings TenantSettings
+	read := merged(patch.errors, decode(result, &settings, false)...)
+	if all := merged(read, settings.validate()...); len(all) > 0 {
+		return invalid(all)
 	}
-	return t.settings(), nil
+	settings.apply(t)
+	return nil
 }
 
 func (s *server) deleteTenant(ctx context.Context, _ int32, in *oneTenantInput) (*struct{}, error) {

@@ -13,9 +13,9 @@ import (
 	"punctual/store/tenants"
 )
 
-// TenantSettingsOf applies the flags of a command to a tenant's settings. An empty flag changes nothing, and none
-// lifts a limit. The settings are validated like those of a request.
-func TenantSettingsOf(now tenants.TenantSettings, given map[string]string) (tenants.TenantSettings, error) {
+// SetTenant applies the flags of a command to a tenant's settings. An empty flag changes nothing, and none lifts a
+// limit. The settings are validated like those of a request.
+func SetTenant(t *tenants.Tenant, given map[string]string) error {
 	patch := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		text := given[name]
@@ -28,30 +28,30 @@ func TenantSettingsOf(now tenants.TenantSettings, given map[string]string) (tena
 			patch[name] = strings.Split(text, ",")
 		case name == "notify":
 			if !json.Valid([]byte(text)) {
-				return now, fmt.Errorf(`--notify: %q is not JSON; write a list such as `+
+				return fmt.Errorf(`--notify: %q is not JSON; write a list such as `+
 					`'[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, clip(text))
 			}
 			patch[name] = json.RawMessage(text)
 		case name == "min_interval":
 			patch[name] = text
 		case err != nil:
-			return now, fmt.Errorf("--%s: %q is not a number", strings.ReplaceAll(name, "_", "-"), text)
+			return fmt.Errorf("--%s: %q is not a number", strings.ReplaceAll(name, "_", "-"), text)
 		default:
 			patch[name] = number
 		}
 	}
 	raw, err := render(patch)
 	if err != nil {
-		return now, err
+		return err
 	}
 	b := body[TenantSettings]{raw: raw}
 	b.errors = decode(raw, &b.value, true)
-	settings, err := patchedSettings(&b, now)
+	err = patchSettings(&b, t)
 	var p *Problem
 	if errors.As(err, &p) {
-		return now, flagErrors(p)
+		return flagErrors(p)
 	}
-	return settings, err
+	return err
 }
 
 // flagErrors reports the errors by flag instead of by field.

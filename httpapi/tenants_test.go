@@ -81,7 +81,7 @@ func TestTenantsAreListedByName(t *testing.T) {
 	}
 	var names []string
 	for cursor := ""; ; {
-		page := into[List[Tenant]](s.do("GET", "/v1/tenants?limit=2&cursor="+cursor, "").want(200))
+		page := into[List[tenants.Tenant]](s.do("GET", "/v1/tenants?limit=2&cursor="+cursor, "").want(200))
 		for _, tenant := range page.Data {
 			names = append(names, tenant.Name)
 		}
@@ -151,7 +151,7 @@ func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 	s := guarded(t)
 	const rate = 20
 	limit := rate
-	s.tenant("alpha", tenants.TenantSettings{Weight: 1, MaxRequestsPerSecond: &limit})
+	s.tenant("alpha", tenants.Tenant{Weight: 1, MaxRequestsPerSecond: &limit})
 	s.tenant("beta")
 	key := s.key("alpha", RoleViewer)
 	replicas := []*service{s.with(key), s.second(Config{}).with(key)}
@@ -186,10 +186,10 @@ func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 	if beta.header.Get("RateLimit-Limit") != "" {
 		t.Errorf("no limit, and headers %v", beta.header)
 	}
-	if _, err := s.store.EditTenant(t.Context(), "alpha",
-		func(tenants.TenantRecord) (tenants.TenantSettings, error) {
-			return tenants.TenantSettings{Weight: 1}, nil
-		}); err != nil {
+	if _, err := s.store.EditTenant(t.Context(), "alpha", func(t *tenants.Tenant) error {
+		t.MaxRequestsPerSecond = nil
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the limit to be lifted",
@@ -201,11 +201,11 @@ func TestRequestsAreDrawnInChunks(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	limit := 1000
-	id := s.tenant("alpha", tenants.TenantSettings{Weight: 1, MaxRequestsPerSecond: &limit})
+	id := s.tenant("alpha", tenants.Tenant{Weight: 1, MaxRequestsPerSecond: &limit})
 	r := newRates(s.store)
 	began, before := time.Now(), s.store.Pool().Stat().AcquireCount()
 	for range 200 {
-		tenant := tenants.Tenant{ID: id, MaxRequestsPerSecond: limit}
+		tenant := tenants.Brief{ID: id, MaxRequestsPerSecond: limit}
 		if err := r.spend(t.Context(), tenant, map[string][]string{}); err != nil {
 			t.Fatal(err)
 		}
@@ -214,13 +214,13 @@ func TestRequestsAreDrawnInChunks(t *testing.T) {
 		t.Errorf("%d draws", n)
 	}
 	for range 200 {
-		if err := r.spend(t.Context(), tenants.Tenant{ID: id}, nil); err != nil {
+		if err := r.spend(t.Context(), tenants.Brief{ID: id}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.store.Close()
 	for range 200 { // without a database no request is refused
-		tenant := tenants.Tenant{ID: id, MaxRequestsPerSecond: limit}
+		tenant := tenants.Brief{ID: id, MaxRequestsPerSecond: limit}
 		if err := r.spend(t.Context(), tenant, map[string][]string{}); err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +232,7 @@ func TestARefusedTenantDoesNotAskAgainAtOnce(t *testing.T) {
 	s := guarded(t)
 	id := s.tenant("alpha")
 	r := newRates(s.store)
-	limited := tenants.Tenant{ID: id, Name: "alpha", MaxRequestsPerSecond: 1}
+	limited := tenants.Brief{ID: id, Name: "alpha", MaxRequestsPerSecond: 1}
 	if err := r.spend(t.Context(), limited, map[string][]string{}); err != nil {
 		t.Fatal(err)
 	}

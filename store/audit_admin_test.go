@@ -37,15 +37,15 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	team, err := c.CreateTenant(ctx, "team", tenants.TenantSettings{Weight: 1})
+	team, err := c.CreateTenant(ctx, tenants.Tenant{Name: "team", Weight: 1})
 	must(err)
 	const limited = `"max_jobs":7,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,` +
 		`"min_interval":null,"allowed_targets":[],"notify":[]}`
 	unlimited := strings.Replace(limited, "7", "null", 1)
 	edit := func() error {
-		_, err := c.EditTenant(ctx, "team", func(t tenants.TenantRecord) (tenants.TenantSettings, error) {
+		_, err := c.EditTenant(ctx, "team", func(t *tenants.Tenant) error {
 			t.MaxJobs = new(7)
-			return t.TenantSettings, nil
+			return nil
 		})
 		return err
 	}

@@ -52,7 +52,7 @@ func (c claimer) renewed() scheduler.Pulse {
 // theirs makes another tenant with a job that is due, and returns the tenant's id.
 func (c claimer) theirs(name string) int32 {
 	c.t.Helper()
-	made, err := c.CreateTenant(c.t.Context(), name, tenants.TenantSettings{Weight: 1})
+	made, err := c.CreateTenant(c.t.Context(), tenants.Tenant{Name: name, Weight: 1})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func TestVerifyKnowsWhatIsFrozen(t *testing.T) {
 
 func TestTheMetricTellsWhatIsFrozen(t *testing.T) {
 	c := newClaimer(t)
-	if _, err := c.CreateTenant(t.Context(), "other", tenants.TenantSettings{Weight: 1}); err != nil {
+	if _, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "other", Weight: 1}); err != nil {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()

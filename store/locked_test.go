@@ -221,7 +221,7 @@ func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
 	} {
 		t.Run(rows, func(t *testing.T) {
 			c := newClaimer(t)
-			other, err := c.CreateTenant(t.Context(), "other", tenants.TenantSettings{Weight: 1})
+			other, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "other", Weight: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

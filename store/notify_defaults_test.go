@@ -14,9 +14,9 @@ import (
 // byDefault makes a list of notices the tenant's default.
 func (c crud) byDefault(list ...scheduler.Notify) {
 	c.t.Helper()
-	_, err := c.EditTenant(c.t.Context(), "default", func(now tenants.TenantRecord) (tenants.TenantSettings, error) {
+	_, err := c.EditTenant(c.t.Context(), "default", func(now *tenants.Tenant) error {
 		now.Notify = list
-		return now.TenantSettings, nil
+		return nil
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -79,9 +79,9 @@ func (c claimer) hearsOf(job, want string) {
 
 func TestADefaultNamesASecretThatIsThere(t *testing.T) {
 	c := newClaimer(t)
-	_, err := c.EditTenant(t.Context(), "default", func(now tenants.TenantRecord) (tenants.TenantSettings, error) {
+	_, err := c.EditTenant(t.Context(), "default", func(now *tenants.Tenant) error {
 		now.Notify = []scheduler.Notify{{On: scheduler.Events, Format: scheduler.FormatPagerDuty, Secret: "pagerduty-key"}}
-		return now.TenantSettings, nil
+		return nil
 	})
 	var unknown *secrets.UnknownSecretError
 	if !errors.As(err, &unknown) || unknown.Field != "notify[0].secret" {

@@ -336,7 +336,7 @@ func TestANewTenantHasItsSigningSecret(t *testing.T) {
 	c := newCRUD(t)
 	changed := func() int { return c.count(`SELECT secrets_changed::int FROM punctual.deployment`) }
 	before := changed()
-	team, err := c.CreateTenant(t.Context(), "team", tenants.TenantSettings{Weight: 1})
+	team, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "team", Weight: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"math"
 	"net/netip"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/tenants"
@@ -19,11 +20,11 @@ import (
 
 func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	c := newCRUD(t)
-	made, err := c.CreateTenant(t.Context(), "alpha", tenants.TenantSettings{Weight: 1})
+	made, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTenant(t.Context(), "alpha", tenants.TenantSettings{Weight: 1}); !errors.Is(err, tenants.ErrTenantExists) {
+	if _, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1}); !errors.Is(err, tenants.ErrTenantExists) {
 		t.Errorf("error %v", err)
 	}
 	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
@@ -41,7 +42,7 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	if _, _, err := c.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer"}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a key: %v", err)
 	}
-	again, err := c.CreateTenant(t.Context(), "alpha", tenants.TenantSettings{Weight: 1})
+	again, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1})
 	if err != nil || again.ID == made.ID {
 		t.Errorf("the name again: %+v, %v", again, err)
 	}
@@ -52,7 +53,7 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 	c := newCRUD(t)
 	for range 30 {
-		made, err := c.CreateTenant(t.Context(), "alpha", tenants.TenantSettings{Weight: 1})
+		made, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +95,7 @@ func TestTenantsAndQueuesCannotBeRemoved(t *testing.T) {
 // An API key that a replica has cached works for a moment after its tenant was deleted.
 func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	c := newCRUD(t)
-	made, err := c.CreateTenant(t.Context(), "alpha", tenants.TenantSettings{Weight: 1})
+	made, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,21 +227,22 @@ func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
 	for _, mode := range []string{"cache_describe", "exec", "cache_statement"} {
 		t.Run(mode, func(t *testing.T) {
 			c := newCRUDIn(t, mode)
-			n, interval := 7, 90*time.Second
-			settings := tenants.TenantSettings{
-				Weight: 2, MaxJobs: &n, MinInterval: &interval, AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"),
+			asked := tenants.Tenant{
+				Name: "alpha", Weight: 2, MaxJobs: new(7), MinInterval: new(scheduler.DurationOf(90 * time.Second)),
+				AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"), Notify: []scheduler.Notify{},
 			}
-			made, err := c.CreateTenant(t.Context(), "alpha", settings)
+			made, err := c.CreateTenant(t.Context(), asked)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(settings, made.TenantSettings, comparePrefixes); diff != "" {
-				t.Error(diff)
+			asked.ID, asked.CreatedAt, asked.UpdatedAt = made.ID, made.CreatedAt, made.UpdatedAt
+			if !reflect.DeepEqual(made, asked) {
+				t.Errorf("made %+v of %+v", made, asked)
 			}
-			changed, err := c.EditTenant(t.Context(), "alpha",
-				func(tenants.TenantRecord) (tenants.TenantSettings, error) {
-					return tenants.TenantSettings{Weight: 1}, nil
-				})
+			changed, err := c.EditTenant(t.Context(), "alpha", func(t *tenants.Tenant) error {
+				t.MaxJobs, t.MinInterval, t.AllowedTargets = nil, nil, nil
+				return nil
+			})
 			if err != nil || changed.MaxJobs != nil || changed.MinInterval != nil || len(changed.AllowedTargets) != 0 {
 				t.Errorf("%+v, %v", changed, err)
 			}
@@ -278,5 +280,3 @@ func prefixes(texts ...string) []netip.Prefix {
 	}
 	return list
 }
-
-var comparePrefixes = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })

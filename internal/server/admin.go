@@ -151,12 +151,12 @@ func CreateTenant(ctx context.Context, c AdminConfig, name string, limits map[st
 	if err := httpapi.CheckTenantName(name); err != nil {
 		return err
 	}
-	settings, err := httpapi.TenantSettingsOf(tenants.TenantSettings{Weight: 1}, limits)
-	if err != nil {
+	asked := tenants.Tenant{Name: name, Weight: 1}
+	if err := httpapi.SetTenant(&asked, limits); err != nil {
 		return err
 	}
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
-		t, err := db.CreateTenant(ctx, name, settings)
+		t, err := db.CreateTenant(ctx, asked)
 		if err != nil {
 			return err
 		}
@@ -167,8 +167,8 @@ func CreateTenant(ctx context.Context, c AdminConfig, name string, limits map[st
 // SetTenant changes the given limits of a tenant.
 func SetTenant(ctx context.Context, c AdminConfig, name string, limits map[string]string) error {
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
-		t, err := db.EditTenant(ctx, name, func(now tenants.TenantRecord) (tenants.TenantSettings, error) {
-			return httpapi.TenantSettingsOf(now.TenantSettings, limits)
+		t, err := db.EditTenant(ctx, name, func(t *tenants.Tenant) error {
+			return httpapi.SetTenant(t, limits)
 		})
 		if err != nil {
 			return err
@@ -180,7 +180,7 @@ func SetTenant(ctx context.Context, c AdminConfig, name string, limits map[strin
 // ListTenants prints all tenants.
 func ListTenants(ctx context.Context, c AdminConfig) error {
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
-		var all []tenants.TenantRecord
+		var all []tenants.Tenant
 		after := ""
 		for {
 			tenants, more, err := db.ListTenants(ctx, after, 500)
@@ -196,7 +196,7 @@ func ListTenants(ctx context.Context, c AdminConfig) error {
 	})
 }
 
-func printTenants(out io.Writer, tenants ...tenants.TenantRecord) error {
+func printTenants(out io.Writer, tenants ...tenants.Tenant) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tALLOWED TARGETS\tNOTIFY")
 	for _, t := range tenants {

@@ -1,11 +1,9 @@
 package tenants
 
 import (
-	"net/netip"
 	"strings"
 	"time"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 )
 
@@ -25,32 +23,13 @@ func (k Key) change(action audit.Action) audit.Change {
 	return audit.Change{Action: action, ID: k.ID, Name: k.Name, After: shot}
 }
 
+// tenantShot is a tenant without what is not a setting: its own fields hide those of the tenant.
 type tenantShot struct {
-	Weight               int            `json:"weight"`
-	MaxJobs              *int           `json:"max_jobs"`
-	MaxConcurrentRuns    *int           `json:"max_concurrent_runs"`
-	MaxRunsPerSecond     *int           `json:"max_runs_per_second"`
-	MaxRequestsPerSecond *int           `json:"max_requests_per_second"`
-	MinInterval          *string        `json:"min_interval"`
-	AllowedTargets       []netip.Prefix `json:"allowed_targets"`
-
-	Notify []scheduler.Notify `json:"notify"`
+	Tenant
+	Name      *string    `json:"name,omitempty"`
+	CreatedAt *time.Time `json:"created_at,omitempty"`
+	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 }
 
-func (t TenantRecord) shot() tenantShot {
-	shot := tenantShot{
-		Weight: t.Weight, MaxJobs: t.MaxJobs,
-		MaxConcurrentRuns: t.MaxConcurrentRuns, MaxRunsPerSecond: t.MaxRunsPerSecond,
-		MaxRequestsPerSecond: t.MaxRequestsPerSecond, AllowedTargets: t.AllowedTargets, Notify: t.Notify,
-	}
-	if shot.Notify == nil {
-		shot.Notify = []scheduler.Notify{}
-	}
-	if shot.AllowedTargets == nil {
-		shot.AllowedTargets = []netip.Prefix{}
-	}
-	if t.MinInterval != nil {
-		shot.MinInterval = new(t.MinInterval.String())
-	}
-	return shot
-}
+// Settings returns the settings alone, for JSON: as the audit log shows them, and as a merge patch changes them.
+func (t Tenant) Settings() any { return tenantShot{Tenant: t} }

@@ -236,7 +236,7 @@ func (s *Tenants) HasKeys(ctx context.Context) (bool, error) {
 type Credential struct {
 	Key       uuid.UUID
 	Role      string
-	Tenant    Tenant
+	Tenant    Brief
 	ExpiresIn time.Duration // only of a key that expires within the hour; 0: not so soon
 }
 

@@ -19,32 +19,29 @@ import (
 	"punctual/store/secrets"
 )
 
-// Tenant is what every request needs to know about the tenant that it acts for.
-type Tenant struct {
+// Brief is what every request needs to know about the tenant that it acts for.
+type Brief struct {
 	ID                   int32
 	Name                 string
 	MaxRequestsPerSecond int // 0: no limit
 }
 
-// TenantSettings is what operators decide about a tenant. Nil means no limit.
-type TenantSettings struct {
-	Weight               int // share of the worker slots, 1 to 1000
-	MaxJobs              *int
-	MaxConcurrentRuns    *int
-	MaxRunsPerSecond     *int
-	MaxRequestsPerSecond *int
-	MinInterval          *time.Duration // at least 1s
-	AllowedTargets       []netip.Prefix // with no bits set after the prefix length
-	// Notify lists the recipients for jobs that have no list of their own. Nil and empty mean the same: nobody is told.
-	Notify []scheduler.Notify
-}
+// Tenant is an owner of jobs. Null means no limit.
+type Tenant struct {
+	ID                   int32               `json:"-"`
+	Name                 string              `json:"name" doc:"Its name." example:"billing"`
+	Weight               int                 `json:"weight" doc:"Its relative share of the worker slots while several tenants wait for them." example:"1"`
+	MaxJobs              *int                `json:"max_jobs" doc:"The most active and paused jobs that it may have." example:"10000"`
+	MaxConcurrentRuns    *int                `json:"max_concurrent_runs" doc:"The most runs of this tenant that all replicas together may send at once." example:"100"`
+	MaxRunsPerSecond     *int                `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`
+	MaxRequestsPerSecond *int                `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
+	MinInterval          *scheduler.Duration `json:"min_interval" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
+	AllowedTargets       []netip.Prefix      `json:"allowed_targets" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
 
-// TenantRecord is a tenant with its settings.
-type TenantRecord struct {
-	ID   int32
-	Name string
-	TenantSettings
-	CreatedAt, UpdatedAt time.Time
+	Notify []scheduler.Notify `json:"notify" doc:"Recipients of notices about jobs that have no notify of their own."`
+
+	CreatedAt time.Time `json:"created_at" doc:"When it was created."`
+	UpdatedAt time.Time `json:"updated_at" doc:"When its settings were last changed."`
 }
 
 // DefaultTenant is the name of the tenant that always exists.
@@ -57,24 +54,40 @@ const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_concurrent_runs
 	t.max_requests_per_second,
 	t.min_interval, t.allowed_targets, t.notify, t.created_at, t.updated_at`
 
-func scanTenant(row pgx.CollectableRow) (TenantRecord, error) {
-	var t TenantRecord
+func scanTenant(row pgx.CollectableRow) (Tenant, error) {
+	var t Tenant
+	var interval *time.Duration
 	var notify []byte
 	err := row.Scan(&t.ID, &t.Name, &t.Weight, &t.MaxJobs, &t.MaxConcurrentRuns, &t.MaxRunsPerSecond,
 		&t.MaxRequestsPerSecond,
-		&t.MinInterval, &t.AllowedTargets, &notify, &t.CreatedAt, &t.UpdatedAt)
+		&interval, &t.AllowedTargets, &notify, &t.CreatedAt, &t.UpdatedAt)
 	if err != nil {
 		return t, err
 	}
 	pg.UTC(&t.CreatedAt, &t.UpdatedAt)
+	if interval != nil {
+		t.MinInterval = new(scheduler.DurationOf(*interval))
+	}
 	t.Notify, err = notices.ReadList(notify)
+	t.fillLists()
 	return t, err
 }
 
-func (t TenantSettings) args(before ...any) []any {
-	networks := t.AllowedTargets
-	if networks == nil {
-		networks = []netip.Prefix{}
+// fillLists makes empty lists of absent ones, so that JSON shows them as lists.
+func (t *Tenant) fillLists() {
+	if t.AllowedTargets == nil {
+		t.AllowedTargets = []netip.Prefix{}
+	}
+	if t.Notify == nil {
+		t.Notify = []scheduler.Notify{}
+	}
+}
+
+// args returns the settings of a tenant with filled lists, as arguments of a statement that writes them.
+func (t Tenant) args(before ...any) []any {
+	var interval *time.Duration
+	if t.MinInterval != nil {
+		interval = new(t.MinInterval.Value())
 	}
 	var notify *string
 	if len(t.Notify) > 0 {
@@ -82,75 +95,77 @@ func (t TenantSettings) args(before ...any) []any {
 		notify = new(string(text))
 	}
 	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond,
-		t.MinInterval, networks, notify)
+		interval, t.AllowedTargets, notify)
 }
 
 // oneTenant returns the only tenant of a query. The error is ErrNotFound if there is none.
-func oneTenant(rows pgx.Rows, err error, name string) (TenantRecord, error) {
-	var t TenantRecord
+func oneTenant(rows pgx.Rows, err error, name string) (Tenant, error) {
+	var t Tenant
 	if err == nil {
 		t, err = pgx.CollectExactlyOneRow(rows, scanTenant)
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		return TenantRecord{}, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
+		return Tenant{}, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
 	}
 	if err != nil {
-		return TenantRecord{}, fmt.Errorf("tenant %q: %w", name, err)
+		return Tenant{}, fmt.Errorf("tenant %q: %w", name, err)
 	}
 	return t, nil
 }
 
 // FindTenant returns the tenant with a name. The error is ErrNotFound if there is none.
-func (s *Tenants) FindTenant(ctx context.Context, name string) (Tenant, error) {
-	t := Tenant{Name: name}
+func (s *Tenants) FindTenant(ctx context.Context, name string) (Brief, error) {
+	t := Brief{Name: name}
 	err := s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT id, coalesce(max_requests_per_second, 0) FROM punctual.tenants
 		WHERE name = $1 AND deleted_at IS NULL`, pg.Prepared{}, name).
 		Scan(&t.ID, &t.MaxRequestsPerSecond)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Tenant{}, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
+		return Brief{}, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
 	}
 	if err != nil {
-		return Tenant{}, fmt.Errorf("looking for tenant %q: %w", name, err)
+		return Brief{}, fmt.Errorf("looking for tenant %q: %w", name, err)
 	}
 	return t, nil
 }
 
-// CreateTenant creates a tenant. The error is ErrTenantExists if another tenant has the name.
-func (s *Tenants) CreateTenant(ctx context.Context, name string, settings TenantSettings) (TenantRecord, error) {
-	var t TenantRecord
+// CreateTenant creates a tenant with the name and the settings of t. The error is ErrTenantExists if another tenant has
+// the name.
+func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
+	t.fillLists()
+	var made Tenant
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 		rows, err := tx.Query(ctx, `
 			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second,
 				max_requests_per_second, min_interval, allowed_targets, notify)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[], $9::text::json)
-			RETURNING `+tenantColumns, settings.args(name)...)
-		t, err = oneTenant(rows, err, name)
+			RETURNING `+tenantColumns, t.args(t.Name)...)
+		made, err = oneTenant(rows, err, t.Name)
 		var dbErr *pgconn.PgError
 		if errors.As(err, &dbErr) && dbErr.ConstraintName == "tenant_name_is_unique" {
-			return fmt.Errorf("tenant %q: %w", name, ErrTenantExists)
+			return fmt.Errorf("tenant %q: %w", t.Name, ErrTenantExists)
 		}
 		if err != nil {
 			return err
 		}
-		created := audit.Change{Action: audit.TenantCreate, Name: name, After: t.shot()}
-		if err := audit.Write(ctx, tx, t.ID, created); err != nil {
+		created := audit.Change{Action: audit.TenantCreate, Name: made.Name, After: made.Settings()}
+		if err := audit.Write(ctx, tx, made.ID, created); err != nil {
 			return err
 		}
-		return s.secrets.MakeFirstSigningSecret(ctx, tx, t.ID)
+		return s.secrets.MakeFirstSigningSecret(ctx, tx, made.ID)
 	})
-	return t, err
+	return made, err
 }
 
 // GetTenant returns the tenant with a name.
-func (s *Tenants) GetTenant(ctx context.Context, name string) (TenantRecord, error) {
+func (s *Tenants) GetTenant(ctx context.Context, name string) (Tenant, error) {
 	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
 	return oneTenant(rows, err, name)
 }
 
 // GetTenantByID returns the tenant with an id.
-func (s *Tenants) GetTenantByID(ctx context.Context, id int32) (TenantRecord, error) {
+func (s *Tenants) GetTenantByID(ctx context.Context, id int32) (Tenant, error) {
 	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
 	return oneTenant(rows, err, fmt.Sprint(id))
@@ -159,7 +174,7 @@ func (s *Tenants) GetTenantByID(ctx context.Context, id int32) (TenantRecord, er
 // ListTenants returns up to limit tenants, sorted by name, from the first one after a given name.
 func (s *Tenants) ListTenants(
 	ctx context.Context, after string, limit int,
-) (tenants []TenantRecord, more bool, err error) {
+) (tenants []Tenant, more bool, err error) {
 	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t
 		WHERE t.deleted_at IS NULL AND t.name COLLATE "C" > $1
@@ -176,11 +191,9 @@ func (s *Tenants) ListTenants(
 	return tenants, false, nil
 }
 
-// EditTenant changes the settings of a tenant to those that edit returns.
-func (s *Tenants) EditTenant(
-	ctx context.Context, name string, edit func(TenantRecord) (TenantSettings, error),
-) (TenantRecord, error) {
-	var t TenantRecord
+// EditTenant changes the settings of a tenant as edit does.
+func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant) error) (Tenant, error) {
+	var t Tenant
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 		rows, err := tx.Query(ctx, `
 			SELECT `+tenantColumns+` FROM punctual.tenants t
@@ -188,15 +201,15 @@ func (s *Tenants) EditTenant(
 		if t, err = oneTenant(rows, err, name); err != nil {
 			return err
 		}
-		settings, err := edit(t)
-		if err != nil {
+		before := t
+		if err := edit(&t); err != nil {
 			return err
 		}
-		if err := s.secrets.KnowsSecrets(ctx, tx, t.ID, settings.Notify); err != nil {
+		if err := s.secrets.KnowsSecrets(ctx, tx, t.ID, t.Notify); err != nil {
 			return err
 		}
-		before, after := t.shot(), TenantRecord{TenantSettings: settings}.shot()
-		if reflect.DeepEqual(before, after) {
+		t.fillLists()
+		if reflect.DeepEqual(before, t) {
 			return nil
 		}
 		rows, err = tx.Query(ctx, `
@@ -205,11 +218,13 @@ func (s *Tenants) EditTenant(
 				max_requests_per_second = $6, min_interval = $7, allowed_targets = $8::cidr[],
 				notify = $9::text::json, updated_at = now()
 			WHERE t.id = $1
-			RETURNING `+tenantColumns, settings.args(t.ID)...)
+			RETURNING `+tenantColumns, t.args(before.ID)...)
 		if t, err = oneTenant(rows, err, name); err != nil {
 			return err
 		}
-		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantUpdate, Name: name, Before: before, After: after})
+		return audit.Write(ctx, tx, t.ID, audit.Change{
+			Action: audit.TenantUpdate, Name: name, Before: before.Settings(), After: t.Settings(),
+		})
 	})
 	s.defaults.Forget()
 	return t, err
@@ -254,7 +269,7 @@ func (s *Tenants) DeleteTenant(ctx context.Context, name string) error {
 		if err := deleteTenant(ctx, tx, t.ID); err != nil {
 			return err
 		}
-		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantDelete, Name: name, Before: t.shot()})
+		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantDelete, Name: name, Before: t.Settings()})
 	})
 }
 
