@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"net"
 	"net/http"
@@ -51,7 +52,8 @@ func benchmarkPlain(b *testing.B, target string) {
 	b.SetParallelism(64)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			req := (&attempt{traced: b.Context()}).request(&r, r.Header.Clone())
+			req, _ := http.NewRequestWithContext(b.Context(), r.Method, target, bytes.NewReader(r.Body))
+			req.Header = r.Header.Clone()
 			for _, e := range r.Extra {
 				req.Header.Set(e.Name, e.Value)
 			}

@@ -9,6 +9,7 @@ var scratch = sync.Pool{New: func() any { return new([8 << 10]byte) }}
 
 // readBody reads body to its end or to limit, whichever comes first, and returns its first keep bytes. It reads on
 // past what is kept so that the connection can be used again. truncated means that there may be more than was kept.
+// The error at the end of the body is io.EOF, and at the limit nil.
 func readBody(body io.Reader, limit, keep int64) (kept []byte, truncated bool, err error) {
 	buf := scratch.Get().(*[8 << 10]byte)
 	defer scratch.Put(buf)
@@ -20,11 +21,8 @@ func readBody(body io.Reader, limit, keep int64) (kept []byte, truncated bool, e
 			n -= int(room)
 		}
 		truncated = truncated || n > 0
-		if err == io.EOF {
-			return kept, truncated, nil
-		}
 		if err != nil {
-			return kept, true, err
+			return kept, truncated || err != io.EOF, err
 		}
 	}
 	return kept, true, nil

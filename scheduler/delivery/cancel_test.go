@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -41,7 +42,9 @@ func TestCancellingEndsTheExchange(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			results := make(chan Result)
-			go func() { results <- newClient(t, Config{}).Send(ctx, post(u)) }()
+			r := post(u)
+			r.Timeout = time.Hour // so that it is not the timeout that ends it
+			go func() { results <- newClient(t, Config{}).Send(ctx, r) }()
 			<-reached
 			cancel()
 			res := <-results
@@ -75,7 +78,6 @@ func TestTheCallersDeadlineIsNotTheJobsTimeout(t *testing.T) {
 	}
 }
 
-// Left to itself, net/http would let the handshake go on after the timeout.
 func TestADialDoesNotOutliveItsAttempt(t *testing.T) {
 	closed := make(chan struct{}, 1)
 	u := listen(t, func(nc net.Conn, _ int) {
@@ -89,4 +91,28 @@ func TestADialDoesNotOutliveItsAttempt(t *testing.T) {
 		t.Errorf("got %+v; want a timeout", res)
 	}
 	<-closed
+}
+
+// An attempt ends in time even if something that is asked before a connection does not.
+func TestAnAttemptDoesNotWaitForADialThatCannotBeInterrupted(t *testing.T) {
+	u := listen(t, answering(okAnswer))
+	goOn, asked := make(chan struct{}), make(chan struct{}, 2)
+	c := newClient(t, Config{Control: func(string, string, syscall.RawConn) error {
+		asked <- struct{}{}
+		<-goOn
+		return nil
+	}})
+	r := post(u)
+	r.Timeout = short
+	if res := c.Send(t.Context(), r); res.Reason != ReasonTimeout || res.Sent {
+		t.Errorf("got %+v; want a timeout, not sent", res)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r.Timeout = time.Hour
+	<-asked
+	go func() { <-asked; cancel() }()
+	if res := c.Send(ctx, r); !res.Cancelled || res.Sent {
+		t.Errorf("got %+v; want cancelled, not sent", res)
+	}
+	close(goOn) // what is connected then is closed, or nothing is
 }

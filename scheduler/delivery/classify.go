@@ -36,14 +36,9 @@ func (x *attempt) failed(err error) Result {
 	case x.caller.Err() != nil:
 		res.Cancelled, res.Error = true, "cancelled before the answer was complete"
 		return res
-	case x.over():
+	case x.over(), x.conn != nil && isDeadline(err):
 		res.Reason, res.Error = ReasonTimeout, x.timeoutText()
 		return res
-	}
-	if x.conn != nil {
-		if e := x.conn.failure(); e != nil {
-			err = e // net/http saw only the stand-in for it
-		}
 	}
 	res.Reason, res.Error = classify(err, res.Sent)
 	return res
@@ -51,11 +46,10 @@ func (x *attempt) failed(err error) Result {
 
 func (x *attempt) timeoutText() string {
 	within := " within " + rounded(x.timeout)
-	if x.conn == nil {
+	switch {
+	case x.conn == nil:
 		return "no connection" + within
-	}
-	switch x.conn.state.Load() {
-	case answered, over:
+	case x.conn.heard:
 		return "the answer was not complete" + within
 	}
 	return "no answer" + within
@@ -112,8 +106,6 @@ func classify(err error, sent bool) (Reason, string) {
 		return ReasonConnect, "the host's name does not resolve"
 	case errors.As(err, &dns):
 		return ReasonConnect, "the host's name cannot be resolved right now"
-	case errors.Is(err, errEnded), errors.Is(err, errUnasked):
-		return ReasonConnect, err.Error()
 	case errors.As(err, &errno):
 		errors.As(err, &op)
 		return ReasonConnect, byWhom(errno, op)

@@ -23,10 +23,6 @@ const (
 	// a connection that is just being closed, which would cost an attempt.
 	defaultIdleTimeout = 4 * time.Second
 
-	// Idle connections are bounded by the requests recently in flight and by the idle timeout. A lower limit per host
-	// (net/http's own is 2) closes and dials connections all through a burst.
-	maxIdlePerHost = 1 << 15
-
 	// A job's timeout may be hours, but a connection that takes longer than this will not come.
 	connectTimeout = 30 * time.Second
 )
@@ -66,8 +62,9 @@ type Client struct {
 	guard     *guard.Guard
 	everybody *pool                           // connections of tenants without rules of their own
 	others    *lru.Cache[*guard.Rules, *pool] // connections of tenants with rules of their own
-	userAgent []string                        // shared by all requests, never written to
+	userAgent string
 	maxBytes  int64
+	maxHeader int64
 	keepBytes int
 }
 
@@ -76,8 +73,9 @@ func New(cfg Config) *Client {
 	c := &Client{
 		config:    cfg,
 		guard:     cfg.Guard,
-		userAgent: []string{cmp.Or(cfg.UserAgent, "punctual")},
+		userAgent: cmp.Or(cfg.UserAgent, "punctual"),
 		maxBytes:  cmp.Or(cfg.MaxResponseBytes, defaultMaxResponseBytes),
+		maxHeader: cmp.Or(cfg.MaxHeaderBytes, defaultMaxHeaderBytes),
 		keepBytes: max(cmp.Or(cfg.KeepBytes, defaultKeepBytes), 0),
 	}
 	if c.guard == nil {
@@ -104,6 +102,6 @@ func (c *Client) WithTLS(certificates []tls.Certificate, roots *x509.CertPool) *
 
 // Close closes the connections that no attempt is using. Call it when no more attempts will be sent.
 func (c *Client) Close() {
-	c.everybody.transport.CloseIdleConnections()
+	c.everybody.closeIdle(0)
 	c.others.Purge()
 }

@@ -1,113 +1,136 @@
 package delivery
 
 import (
+	"bufio"
+	"context"
 	"errors"
-	"io"
+	"math"
 	"net"
-	"sync/atomic"
-
-	"punctual/scheduler/failpoint"
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+	"time"
 )
 
-// A conn makes sure that a request that may have reached its target is never sent a second time.
+// A conn is a connection to a target. It carries one exchange at a time, in the goroutine of its attempt:
 //
-//	   ┌──────────────── begin ────────────────┐
-//	   ▼        Write           Read data      │       Read error         begin
-//	waiting ───────────► asked ───────────► answered ────────────► over ────────► ended
-//	   │                   │ Read error                                             ▲
-//	   │                   ▼                                                        │
-//	   │                 broken                                                     │
-//	   └───────────────────────────── Read error ───────────────────────────────────┘
+//	begin ──► start, which writes ──► answer ──► its body is read ──► end ──► idle, or closed
 //
-// In ended nothing of the request has been written, and Write refuses to write, so trying another connection is right.
-//
-// In broken something may have been written. net/http would take an error there for a connection that was closed while
-// idle, and would send the request again on another one. So the error is handed over as an answer that is not HTTP.
-//
-// net/http reads and writes in two goroutines; every transition is one compare-and-swap.
+// An exchange has one call of write, and nothing writes again what it has written. A request moves to another
+// connection only if this call was not able to hand over a single byte (see [Client.Send]).
 type conn struct {
-	net.Conn // for https the *tls.Conn, so that handshake bytes do not count as the request's
-	state    atomic.Uint32
-	err      error // why reading ended; written by the reader before the state says so
+	net.Conn                 // for https the *tls.Conn
+	socket   net.Conn        // what leads to the target
+	raw      syscall.RawConn // of the socket, to look at it
+	idle     time.Time       // since when it has been unused; zero before the first exchange
+
+	// Of the exchange that goes on:
+	unhook  func() bool   // keeps the end of the caller's context from ending the exchange
+	reader  *bufio.Reader // reads through conn.Read
+	left    int64         // how many bytes may still be read
+	heard   bool          // some of the answer has come
+	writing chan struct{} // closed when the request is written, if another goroutine writes it
+	wrote   int64         // how much of the request was taken
+	failure error         // why the request was not written, or not all of it
 }
 
-const (
-	waiting  uint32 = iota // handed out, or fresh: nothing of the request is written
-	asked                  // some of the request may be written; no answer yet
-	answered               // the answer has begun; it may be complete
-	over                   // reading ended after an answer had begun
-	ended                  // reading ended with nothing of the request written
-	broken                 // reading ended with the request unanswered
-)
+// past is a deadline that ends what a connection is doing, and all that it would do.
+var past = time.Unix(1, 0)
 
-var (
-	errEnded   = errors.New("the target closed the connection before the request was written")
-	errUnasked = errors.New("the target sent data before the request was written")
-)
+var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
 
-// begin is called when the connection is handed to an attempt.
-func (c *conn) begin() {
-	if !c.state.CompareAndSwap(answered, waiting) {
-		c.state.CompareAndSwap(over, ended)
+// begin prepares an exchange. Reads and writes fail from the deadline on, or as soon as the caller's context ends.
+func (c *conn) begin(caller context.Context, deadline time.Time) {
+	_ = c.SetDeadline(deadline)
+	c.unhook = context.AfterFunc(caller, func() { _ = c.SetDeadline(past) })
+	c.reader = readers.Get().(*bufio.Reader)
+	c.reader.Reset(c)
+	c.heard, c.writing, c.wrote, c.failure = false, nil, 0, nil
+}
+
+// answer reads the head of the answer, with at most limit bytes. It passes over interim answers.
+func (c *conn) answer(method string, limit int64) (*http.Response, error) {
+	var request *http.Request // which stands for GET
+	if method == http.MethodHead {
+		request = &http.Request{Method: method}
 	}
-}
-
-// sent reports whether any of the current request may have been written.
-func (c *conn) sent() bool {
-	s := c.state.Load()
-	return s != waiting && s != ended
-}
-
-// failure is why the connection ended without an answer. It is nil if it did not, or was just closed while unused.
-func (c *conn) failure() error {
-	if s := c.state.Load(); s == broken || s == ended && !errors.Is(c.err, io.EOF) {
-		return c.err
-	}
-	return nil
-}
-
-func (c *conn) Write(p []byte) (int, error) {
-	if !c.state.CompareAndSwap(waiting, asked) {
-		if s := c.state.Load(); s == ended || s == over {
-			return 0, errEnded
+	c.left = limit // for interim answers too: they may be endless
+	for {
+		response, err := http.ReadResponse(c.reader, request)
+		if err != nil {
+			return nil, err
+		}
+		if s := response.StatusCode; s < 100 || s > 199 || s == http.StatusSwitchingProtocols {
+			c.left = math.MaxInt64
+			return response, nil
 		}
 	}
-	failpoint.At(failpoint.SendWriting)
-	n, err := c.Conn.Write(p)
-	failpoint.At(failpoint.SendWritten)
+}
+
+var errTooLong = errors.New("the headers of the answer are too large")
+
+func (c *conn) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := c.Conn.Read(p[:min(int64(len(p)), c.left)])
+	c.left -= int64(n)
+	c.heard = c.heard || n > 0
 	return n, err
 }
 
-func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if n == 0 && err == nil {
-		return 0, nil
+// afterAnswer is how long a request that another goroutine writes may take after its answer has come. The goroutine may
+// have written all, and only not have been scheduled since.
+const afterAnswer = 50 * time.Millisecond
+
+// end ends the exchange, whatever it is doing. The connection is kept for another one if keep says that the answer was
+// read to its end, if the target has taken all of the request, and if it sent nothing after its answer. Otherwise it is
+// closed.
+func (c *conn) end(keep bool) (kept bool) {
+	if !keep {
+		c.abort()
 	}
-	for {
-		s := c.state.Load()
-		if n > 0 && s != waiting {
-			c.state.CompareAndSwap(asked, answered)
-			return n, err
-		}
-		if n > 0 { // it cannot be an answer
-			n, err = 0, errUnasked
-		}
-		next := afterReadError[s]
-		if next == s {
-			return 0, err
-		}
-		c.err = err
-		switch {
-		case !c.state.CompareAndSwap(s, next):
-			continue
-		case next == broken:
-			p[0] = 0
-			return 1, nil
-		}
-		return 0, err
+	if c.writing != nil {
+		_ = c.SetWriteDeadline(time.Now().Add(afterAnswer))
+		<-c.writing
 	}
+	keep = keep && c.failure == nil && c.reader.Buffered() == 0
+	c.reader.Reset(nil)
+	readers.Put(c.reader)
+	c.reader = nil
+	if !c.unhook() || !keep { // where it was too late to unhook, a deadline in the past may yet be set
+		c.abort()
+		return false
+	}
+	return true
 }
 
-var afterReadError = [...]uint32{
-	waiting: ended, asked: broken, answered: over, over: over, ended: ended, broken: broken,
+// abort closes a connection that is in use. It does not say goodbye in TLS, which might have to wait for the target.
+func (c *conn) abort() { _ = c.socket.Close() }
+
+// reused reports whether the connection has carried an exchange before.
+func (c *conn) reused() bool { return !c.idle.IsZero() }
+
+// usable reports whether an idle connection may carry an exchange: neither has it ended nor has the target spoken since
+// its last answer. Nothing waits for that while it is idle.
+func (c *conn) usable() bool {
+	if c.Conn != c.socket || c.raw == nil {
+		// crypto/tls may hold the notice of the end already. With a deadline in the past it reads nothing else.
+		_ = c.SetReadDeadline(past)
+		if n, err := c.Conn.Read(make([]byte, 1)); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return false
+		}
+	}
+	return c.raw == nil || silent(c.raw)
+}
+
+// silent reports whether a socket is open and has nothing to be read.
+func silent(socket syscall.RawConn) bool {
+	var failure error
+	err := socket.Control(func(fd uintptr) {
+		var next [1]byte
+		_, _, failure = syscall.Recvfrom(int(fd), next[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	})
+	return err == nil && errors.Is(failure, syscall.EAGAIN)
 }

@@ -1,99 +1,211 @@
 package delivery
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
 
-// A scriptedConn returns the data and error of its fields from Read, and counts the bytes written.
-type scriptedConn struct {
+// A faulty is a connection whose n-th write hands over only so many bytes, and breaks it.
+type faulty struct {
 	net.Conn
-	data    []byte
-	err     error
-	written int
-	before  func() // called by Read before it returns
+	n     int // counts down
+	takes int
 }
 
-func (s *scriptedConn) Write(p []byte) (int, error) { s.written += len(p); return len(p), nil }
-
-func (s *scriptedConn) Read(p []byte) (int, error) {
-	if s.before != nil {
-		s.before()
+func (f *faulty) Write(p []byte) (int, error) {
+	if f.n--; f.n != 0 {
+		return f.Conn.Write(p)
 	}
-	return copy(p, s.data), s.err
+	n, _ := f.Conn.Write(p[:min(f.takes, len(p))])
+	_ = f.Close()
+	return n, &net.OpError{Op: "write", Net: "tcp", Addr: f.RemoteAddr(), Err: syscall.EPIPE}
 }
 
-func TestConnStates(t *testing.T) {
-	const (
-		begin = iota
-		write
-		data // Read returns data
-		eof  // Read returns io.EOF
-	)
+// connecting has each new connection of the client changed by wrap, which gets the connection's number.
+func connecting(c *Client, wrap func(nc net.Conn, number int) net.Conn) (count *atomic.Int32) {
+	count = new(atomic.Int32)
+	connect := c.everybody.connect
+	c.everybody.connect = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := connect(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(nc, int(count.Add(1))), nil
+	}
+	return count
+}
+
+// That is the one moment at which a request may move to another connection: after a connection was found to be open,
+// and before anything of the request was written to it.
+func TestARequestMovesOnlyIfNothingOfItWasWritten(t *testing.T) {
 	tests := []struct {
-		name  string
-		steps []int
-		state uint32
-		sent  bool
+		name         string
+		write, takes int // the write of the first connection that fails, and what it takes
+		moves, sent  bool
 	}{
-		{"an exchange", []int{begin, write, data}, answered, true},
-		{"an exchange in parts", []int{begin, write, data, write, data}, answered, true},
-		{"the next exchange", []int{begin, write, data, begin}, waiting, false},
-		{"closed before the first request", []int{eof, begin}, ended, false},
-		{"closed while handed out", []int{begin, eof, write}, ended, false},
-		{"closed while idle", []int{begin, write, data, eof, begin, write}, ended, false},
-		{"closed within or after the answer", []int{begin, write, data, eof}, over, true},
-		{"not written to after its end", []int{begin, write, data, eof, write}, over, true},
-		{"closed unanswered", []int{begin, write, eof}, broken, true},
-		{"reused and closed unanswered", []int{begin, write, data, begin, write, eof}, broken, true},
-		{"reused and read on after that", []int{begin, write, data, begin, write, eof, eof}, broken, true},
-		{"spoke unasked", []int{begin, data, write}, ended, false},
+		{"reused, nothing is taken", 2, 0, true, true},
+		{"reused, one byte is taken", 2, 1, false, true},
+		{"reused, all is taken", 2, 1 << 30, false, true},
+		{"fresh, nothing is taken", 1, 0, false, false},
+		{"fresh, one byte is taken", 1, 1, false, true},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			inner := &scriptedConn{}
-			c := &conn{Conn: inner}
-			buf := make([]byte, 10)
-			for _, step := range test.steps {
-				switch step {
-				case begin:
-					c.begin()
-				case write:
-					before := inner.written
-					_, err := c.Write([]byte("x"))
-					if refused := inner.written == before; refused != (err != nil) {
-						t.Errorf("refused %t, error %v", refused, err)
+		for _, method := range append(methods, "TRACE") {
+			for size, body := range map[string][]byte{"none": nil, "small": []byte("body"), "large": make([]byte, 2*maxAtOnce)} {
+				t.Run(fmt.Sprintf("%s, %s, body %s", test.name, method, size), func(t *testing.T) {
+					t.Parallel()
+					w := new(witness)
+					u := listen(t, func(nc net.Conn, _ int) { w.closesUnanswered(nil)(nc, 0) })
+					c := newClient(t, Config{})
+					count := connecting(c, func(nc net.Conn, number int) net.Conn {
+						if number == 1 {
+							return &faulty{Conn: nc, n: test.write, takes: test.takes}
+						}
+						return nc
+					})
+					if test.write == 2 {
+						if res := c.Send(t.Context(), attemptRequest(u, method, "first", nil)); !res.OK() {
+							t.Fatalf("first: %+v", res)
+						}
 					}
-				case data:
-					inner.data, inner.err = []byte("data"), nil
-					_, _ = c.Read(buf)
-				case eof:
-					inner.data, inner.err = nil, io.EOF
-					first := c.state.Load() == asked
-					if n, _ := c.Read(buf); (n == 1) != first {
-						t.Errorf("read %d bytes; the stand-in must come once, for an unanswered request", n)
+					res := c.Send(t.Context(), attemptRequest(u, method, "second", body))
+					if res.OK() != test.moves || res.Sent != test.sent || !test.moves && res.Reason != ReasonConnect {
+						t.Errorf("got %+v; want moved %t, sent %t", res, test.moves, test.sent)
 					}
-				}
+					if moved := count.Load() == 2; moved != test.moves {
+						t.Errorf("%d connections", count.Load())
+					}
+					if n := w.count("second"); n > 1 || test.moves && n != 1 {
+						t.Errorf("the target saw the attempt %d times", n)
+					}
+				})
 			}
-			if got := c.state.Load(); got != test.state || c.sent() != test.sent {
-				t.Errorf("state %d, sent %t; want %d, %t", got, c.sent(), test.state, test.sent)
-			}
-		})
+		}
 	}
 }
 
-// A read error at the very moment when the request is written must not look like a connection closed while idle.
-func TestConnReadErrorRacingAWrite(t *testing.T) {
-	inner := &scriptedConn{err: syscall.ECONNRESET}
-	c := &conn{Conn: inner}
-	inner.before = func() { _, _ = c.Write([]byte("request")) }
-	if n, err := c.Read(make([]byte, 1)); n != 1 || err != nil {
-		t.Errorf("read %d, %v; want the stand-in", n, err)
+// A recorder counts and keeps what is written.
+type recorder struct {
+	net.Conn
+	writes []string
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.writes = append(r.writes, string(p))
+	return r.Conn.Write(p)
+}
+
+func TestARequestIsOneWrite(t *testing.T) {
+	u := listen(t, answering(okAnswer))
+	c := newClient(t, Config{})
+	var wire *recorder
+	connecting(c, func(nc net.Conn, _ int) net.Conn { wire = &recorder{Conn: nc}; return wire })
+	for i, body := range [][]byte{nil, []byte("body"), bytes.Repeat([]byte("x"), maxAtOnce-200)} {
+		r := post(u)
+		r.Body = body
+		if res := c.Send(t.Context(), r); !res.OK() {
+			t.Fatalf("%+v", res)
+		}
+		if len(wire.writes) != i+1 {
+			t.Fatalf("%d writes for %d requests", len(wire.writes), i+1)
+		}
+		want := fmt.Sprintf("POST /hook HTTP/1.1\r\nHost: %s\r\nUser-Agent: punctual\r\nContent-Length: %d\r\n\r\n%s",
+			u.Host, len(body), body)
+		if wire.writes[i] != want {
+			t.Errorf("wrote %q, want %q", wire.writes[i], want)
+		}
 	}
-	if !errors.Is(c.failure(), syscall.ECONNRESET) {
-		t.Errorf("failure %v", c.failure())
+}
+
+// A reset is told from an end, wherever in the answer it comes.
+func TestAResetIsReportedAsOne(t *testing.T) {
+	for _, part := range []string{"", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok"} {
+		u := listen(t, answering("%s", part))
+		c := newClient(t, Config{})
+		connecting(c, func(nc net.Conn, _ int) net.Conn { return &endingIn{nc, len(part), syscall.ECONNRESET} })
+		if res := c.Send(t.Context(), post(u)); res.Reason != ReasonConnect || res.Error != "connection reset by "+u.Host {
+			t.Errorf("after %q: %+v", part, res)
+		}
 	}
+}
+
+// An endingIn is a connection that ends in an error after so many bytes.
+type endingIn struct {
+	net.Conn
+	left int
+	err  error
+}
+
+func (e *endingIn) Read(p []byte) (int, error) {
+	if e.left == 0 {
+		return 0, &net.OpError{Op: "read", Net: "tcp", Addr: e.RemoteAddr(), Err: e.err}
+	}
+	n, err := e.Conn.Read(p[:min(e.left, len(p))])
+	e.left -= n
+	return n, err
+}
+
+// A caller that goes just when the answer has come does not spoil the connection for the next attempt: either it stays
+// as it is or it is closed.
+func TestACancelThatComesLateReachesNoOtherAttempt(t *testing.T) {
+	u := listen(t, answering(okAnswer))
+	c := newClient(t, Config{})
+	for range 500 {
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan struct{})
+		go func() { cancel(); close(gone) }()
+		if res := c.Send(ctx, post(u)); !res.OK() && !res.Cancelled {
+			t.Fatalf("%+v", res)
+		}
+		if res := c.Send(t.Context(), post(u)); !res.OK() {
+			t.Fatalf("the next attempt: %+v", res)
+		}
+		<-gone
+	}
+}
+
+// The bytes that a target has sent before it is cut off count as an answer only if they are one.
+func TestAnswersWithinTheHeaderLimit(t *testing.T) {
+	head := func(size int) string {
+		rest := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: \r\n\r\n"
+		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: %s\r\n\r\n", bytes.Repeat([]byte("x"), size-len(rest)))
+	}
+	for size, want := range map[int]bool{200: true, 1000: true, 1001: false, 5000: false} {
+		u := listen(t, answering("%sok", head(size)))
+		if res := newClient(t, Config{MaxHeaderBytes: 1000}).Send(t.Context(), post(u)); res.OK() != want {
+			t.Errorf("headers of %d bytes: %+v", size, res)
+		}
+	}
+	long := Request{Method: "POST", URL: listen(t, answering("HTTP/1.1 103 Hint\r\nX: %0900d\r\n\r\n%s", 1, head(200)))}
+	res := newClient(t, Config{MaxHeaderBytes: 1000}).Send(t.Context(), long)
+	if res.Reason != ReasonConnect || res.Status != 0 {
+		t.Errorf("interim answers count towards the limit: %+v", res)
+	}
+}
+
+func TestReadBodySaysWhereItEnded(t *testing.T) {
+	for limit, want := range map[int64]error{9: nil, 10: io.EOF, 11: io.EOF} {
+		whole := io.NopCloser(&lastWithEOF{data: []byte("0123456789")})
+		if _, _, err := readBody(whole, limit, 20); !errors.Is(err, want) {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+}
+
+// A lastWithEOF returns io.EOF with its last byte, as net/http's bodies of a known length do.
+type lastWithEOF struct{ data []byte }
+
+func (l *lastWithEOF) Read(p []byte) (int, error) {
+	n := copy(p, l.data)
+	if l.data = l.data[n:]; len(l.data) == 0 {
+		return n, io.EOF
+	}
+	return n, nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"time"
+	"syscall"
 )
 
 // A handshakeError is any failure to establish TLS.
@@ -13,58 +13,56 @@ type handshakeError struct{ err error }
 func (e *handshakeError) Error() string { return "TLS handshake: " + e.err.Error() }
 func (e *handshakeError) Unwrap() error { return e.err }
 
-func (p *pool) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	ctx, stop := dialContext(ctx)
-	defer stop()
-	nc, err := p.connect(ctx, network, addr)
+// dial makes a connection for an attempt. It returns when the attempt ends, even if a resolver or a [Config.Control]
+// does not.
+func (p *pool) dial(x *attempt, to address) (*conn, error) {
+	ctx, cancel := context.WithDeadline(x.caller, x.deadline)
+	defer cancel()
+	var c *conn
+	made := make(chan error)
+	go func() {
+		var err error
+		c, err = p.open(ctx, to)
+		select {
+		case made <- err:
+		case <-ctx.Done():
+			if c != nil {
+				c.abort()
+			}
+		}
+	}()
+	select {
+	case err := <-made:
+		return c, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// open connects to a target, and has it prove its name where the URL says https.
+func (p *pool) open(ctx context.Context, to address) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	socket, err := p.connect(ctx, "tcp", net.JoinHostPort(to.name, to.port))
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: nc}, nil
-}
-
-func (p *pool) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	ctx, stop := dialContext(ctx)
-	defer stop()
-	host, _, err := net.SplitHostPort(addr)
+	c := &conn{Conn: socket, socket: socket}
+	if s, ok := socket.(syscall.Conn); ok {
+		c.raw, err = s.SyscallConn()
+	}
+	if err == nil && to.scheme == "https" {
+		cfg := p.tls.Clone()
+		cfg.ServerName = to.name
+		secure := tls.Client(socket, cfg)
+		if err = secure.HandshakeContext(ctx); err != nil {
+			err = &handshakeError{err}
+		}
+		c.Conn = secure
+	}
 	if err != nil {
+		c.abort()
 		return nil, err
 	}
-	nc, err := p.connect(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	cfg := p.tls.Clone()
-	cfg.ServerName = host
-	tc := tls.Client(nc, cfg)
-	if err := tc.HandshakeContext(ctx); err != nil {
-		_ = nc.Close()
-		return nil, &handshakeError{err}
-	}
-	return &conn{Conn: tc}, nil
-}
-
-// connect reaches a target, directly or through the proxy.
-func (p *pool) connect(ctx context.Context, network, addr string) (net.Conn, error) {
-	if p.proxy != nil {
-		return p.proxy.tunnel(ctx, p.rules, addr)
-	}
-	return p.dialer.DialContext(ctx, network, addr)
-}
-
-// dialContext bounds ctx by the attempt that asked for the connection. net/http detaches the dial from its request,
-// so that another request may use the connection. It would otherwise leave the dial hanging after the attempt has
-// timed out or was cancelled. The dial may outlive an attempt that found another connection.
-func dialContext(ctx context.Context) (_ context.Context, stop func()) {
-	deadline := time.Now().Add(connectTimeout)
-	x, ok := ctx.Value(attemptKey{}).(*attempt)
-	if !ok {
-		return context.WithDeadline(ctx, deadline)
-	}
-	if x.deadline.Before(deadline) {
-		deadline = x.deadline
-	}
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	unhook := context.AfterFunc(x.caller, cancel)
-	return ctx, func() { unhook(); cancel() }
+	return c, nil
 }

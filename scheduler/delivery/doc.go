@@ -12,12 +12,25 @@
 //
 // # One request on the wire
 //
-// An attempt is exactly one request, whatever the method, the headers and the connection do. net/http by itself keeps
-// no such promise. When a reused connection ends unanswered, it sends a GET again, and also anything with an
-// Idempotency-Key and a body it can rewind. So bodies here cannot be rewound, and every connection is wrapped (see
-// conn). An exchange is then in one of two states. Either nothing of the request has been written, and it moves
-// silently to another connection. Or something may have been written, and then it is over and [Result.Sent] is true.
-// HTTP/2 is not offered, because its client repeats streams that the peer has already seen.
+// An attempt is exactly one request, whatever the method, the headers and the connection do. [net/http.Transport] keeps
+// no such promise: when a reused connection ends unanswered, it sends a GET again, and also anything with an
+// Idempotency-Key and a body that it can rewind. So the client here writes requests by itself, and leaves to net/http
+// and crypto/tls what they are best at: every answer is read by [net/http.ReadResponse].
+//
+// An attempt is one goroutine. It takes an idle connection or makes one, has the request written by one call, and reads
+// the answer. (A large body is written by a second goroutine meanwhile, so that a target that refuses it unread is
+// heard.) Nothing else writes to the connection, and nothing writes a request again:
+//
+//	connection ──► write ──┬─ some was taken ────────────► the answer, or a failure: the attempt is over
+//	     ▲                 │
+//	     └─────────────────┴─ nothing was taken, and the connection was a reused one
+//
+// When an attempt is over, [Result.Sent] is true unless nothing of the request was written.
+//
+// An idle connection is looked at right before it is used, and dropped if it has ended or the target has said anything.
+// A connection becomes idle only if the answer was read to its end, nothing came after it, all of the request was
+// written, and neither side asked for an end. HTTP/2 is not offered, because its client repeats streams that the peer
+// has already seen.
 //
 // # Forbidden addresses
 //
@@ -31,7 +44,7 @@
 // The timeout covers dialling, the TLS handshake, writing, waiting and reading. Response headers, body and kept
 // excerpt are capped. Nothing is decompressed, redirects are not followed, there are no cookies, and the
 // environment's proxy settings are ignored. An attempt that ends leaves no goroutine and no descriptor behind, except
-// connections that may be reused, for a few seconds.
+// connections that may be reused, for a few seconds. What would end a line in a header or URL is never written.
 //
 // The functions [CheckMethod], [CheckURL] and [CheckHeader] are for the time when a job is written; their errors tell
 // its author what would be right.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -12,47 +13,34 @@ import (
 	"testing"
 )
 
-// errDialled ends a request when net/http dials its connection. By then net/http has checked the headers.
 var errDialled = errors.New("dialled")
 
-type addrKey struct{}
-
-// recording is a transport that does not dial, but reports the address that it would dial.
-var recording = func() *http.Transport {
-	dial := func(ctx context.Context, _, to string) (net.Conn, error) {
-		ctx.Value(addrKey{}).(chan string) <- to
+// dialled returns the address that the client dials for a request.
+func dialled(r *Request) (addr string) {
+	c := New(Config{})
+	defer c.Close()
+	c.everybody.connect = func(_ context.Context, _, to string) (net.Conn, error) {
+		addr = to
 		return nil, errDialled
 	}
-	return &http.Transport{DialContext: dial, DialTLSContext: dial}
-}()
-
-// dialled returns the address that net/http dials for a request, or the error that keeps it from dialling.
-func dialled(r *http.Request) (addr string, err error) {
-	noted := make(chan string, 1)
-	response, err := recording.RoundTrip(r.WithContext(context.WithValue(context.Background(), addrKey{}, noted)))
-	if err == nil {
-		_ = response.Body.Close()
-	}
-	select {
-	case addr = <-noted:
-	default:
-	}
-	return addr, err
+	c.Send(context.Background(), *r)
+	return addr
 }
 
 // sent writes a request and reads it back as a server does.
-func sent(t *testing.T, r *http.Request) *http.Request {
+func sent(t *testing.T, r *Request) *http.Request {
 	t.Helper()
-	var wire bytes.Buffer
-	if err := r.Write(&wire); err != nil {
-		t.Fatal(err)
+	wire, err := appendHead(nil, r, "punctual")
+	if err != nil {
+		t.Fatalf("it cannot be sent: %v", err)
 	}
-	reader := bufio.NewReader(&wire)
+	reader := bufio.NewReader(bytes.NewReader(append(wire, r.Body...)))
 	got, err := http.ReadRequest(reader)
 	if err != nil {
 		t.Fatalf("a server does not read it: %v", err)
 	}
-	if rest := reader.Buffered() + wire.Len(); rest > 0 {
+	_, _ = io.Copy(io.Discard, got.Body)
+	if rest := reader.Buffered(); rest > 0 {
 		t.Fatalf("%d bytes come after the request", rest)
 	}
 	return got
@@ -82,10 +70,9 @@ func FuzzCheckURL(f *testing.F) {
 		if port == "" {
 			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 		}
-		r := &http.Request{Method: "POST", URL: u, Header: http.Header{}}
-		addr, err := dialled(r)
-		if want := net.JoinHostPort(u.Hostname(), port); !errors.Is(err, errDialled) || addr != want {
-			t.Fatalf("%q: dialled %q, want %q (%v)", raw, addr, want, err)
+		r := &Request{Method: "POST", URL: u, Body: []byte("body")}
+		if addr, want := dialled(r), net.JoinHostPort(u.Hostname(), port); addr != want {
+			t.Fatalf("%q: dialled %q, want %q", raw, addr, want)
 		}
 		rest := raw[len(u.Scheme)+len("://"):]
 		if end := strings.IndexAny(rest, "/?"); end >= 0 {
@@ -140,13 +127,9 @@ func FuzzCheckHeader(f *testing.F) {
 			return
 		}
 		// Build and send the header as for a job.
-		r := &http.Request{
+		r := &Request{
 			Method: "GET", URL: &url.URL{Scheme: "http", Host: "example.com", Path: "/"},
-			Header: http.Header{"User-Agent": {"punctual"}, "Punctual-Run": {"1"}},
-		}
-		r.Header.Set(name, value)
-		if _, err := dialled(r); !errors.Is(err, errDialled) {
-			t.Fatalf("%q: %q: net/http refuses it: %v", name, value, err)
+			Header: http.Header{http.CanonicalHeaderKey(name): {value}}, Extra: []Header{{"Punctual-Run", "1"}},
 		}
 		got := sent(t, r)
 		key, want := http.CanonicalHeaderKey(name), 3
@@ -155,7 +138,7 @@ func FuzzCheckHeader(f *testing.F) {
 		}
 		if len(got.Header) != want || got.Host != "example.com" || len(got.Header[key]) != 1 ||
 			got.Header.Get(key) != value || got.Header.Get("Punctual-Run") != "1" {
-			if value != "" || key != "User-Agent" { // net/http leaves out an empty User-Agent
+			if value != "" || key != "User-Agent" { // an empty User-Agent is left out
 				t.Fatalf("%q: %q was sent as %v", name, value, got.Header)
 			}
 		}

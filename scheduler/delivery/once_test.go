@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"sync"
@@ -154,62 +153,8 @@ func TestTheWitnessSeesNetHTTPRepeatARequest(t *testing.T) {
 		_ = resp.Body.Close()
 	}
 	if n := w.count("second"); n != 2 {
-		t.Errorf("seen %d times; if net/http no longer repeats, conn may be needed no more", n)
+		t.Errorf("seen %d times; if net/http no longer repeats, its client may do", n)
 	}
-}
-
-// The connection ends after it was picked and before it is written to. That is the one moment at which net/http fails a
-// request with a body although it sent nothing of it.
-func TestAConnectionThatEndsBeforeTheRequestIsWrittenCostsNothing(t *testing.T) {
-	for _, method := range methods {
-		for _, body := range []string{"", "body"} {
-			t.Run(method+" "+body, func(t *testing.T) {
-				w, hangUp := new(witness), make(chan struct{})
-				u := listen(t, func(nc net.Conn, number int) {
-					w.closesUnanswered(nil)(&endedBy{Conn: nc, first: number == 1, end: hangUp}, 2)
-				})
-				c := newClient(t, Config{})
-				r := attemptRequest(u, method, "first", []byte(body))
-				r.Extra = r.Extra[:1]
-				if res := c.Send(t.Context(), r); !res.OK() {
-					t.Fatalf("first: %+v", res)
-				}
-
-				picked := 0
-				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-					if picked++; picked == 1 {
-						close(hangUp)
-						until(t, "the end to be noticed", func() bool { return info.Conn.(*conn).state.Load() == ended })
-					}
-				}})
-				r = attemptRequest(u, method, "second", []byte(body))
-				r.Extra = r.Extra[:1]
-				if res := c.Send(ctx, r); !res.OK() {
-					t.Errorf("second: %+v", res)
-				}
-				if picked != 2 || w.count("second") != 1 {
-					t.Errorf("%d connections tried, %d requests seen; want 2 and 1", picked, w.count("second"))
-				}
-			})
-		}
-	}
-}
-
-// An endedBy is a connection that closes itself when the channel end is closed, if it is the first connection.
-type endedBy struct {
-	net.Conn
-	first bool
-	end   chan struct{}
-	once  sync.Once
-}
-
-func (e *endedBy) Read(p []byte) (int, error) {
-	if e.first {
-		e.once.Do(func() {
-			go func() { <-e.end; _ = e.Close() }()
-		})
-	}
-	return e.Conn.Read(p)
 }
 
 // While targets hang up at random moments, none sees an attempt twice, and no attempt fails without having been sent.

@@ -2,24 +2,31 @@ package delivery
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"net"
-	"net/http"
+	"sync"
 	"syscall"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"punctual/scheduler/delivery/guard"
 )
 
-// A pool holds the connections of tenants that may call the same addresses. net/http hands a connection to any request
-// for the same host. So one pool for all would let a tenant use a connection to an address that only another may call.
+// A pool holds the connections of tenants that may call the same addresses. A connection serves any attempt at the same
+// host. So one pool for all would let a tenant use a connection to an address that only another may call.
 type pool struct {
-	transport *http.Transport
-	rules     *guard.Rules
-	dialer    net.Dialer
-	proxy     *proxy // nil: targets are dialled directly
-	tls       *tls.Config
+	dialer      net.Dialer
+	connect     func(ctx context.Context, network, addr string) (net.Conn, error) // directly or through the proxy
+	tls         *tls.Config
+	idleTimeout time.Duration
+	maxConns    int // for each host; 0: any number
+
+	mu       sync.Mutex
+	hosts    map[address]*host
+	sweeper  *time.Timer
+	sweeping bool // the timer runs
 }
 
 // maxPools bounds the pools of tenants with rules of their own. A pool that is pushed out loses its idle connections
@@ -27,7 +34,7 @@ type pool struct {
 const maxPools = 256
 
 func newPools() *lru.Cache[*guard.Rules, *pool] {
-	pools, err := lru.NewWithEvict(maxPools, func(_ *guard.Rules, p *pool) { p.transport.CloseIdleConnections() })
+	pools, err := lru.NewWithEvict(maxPools, func(_ *guard.Rules, p *pool) { p.closeIdle(0) })
 	if err != nil { // for a size that is not positive
 		panic(err)
 	}
@@ -66,8 +73,6 @@ func (c *Client) control(rules *guard.Rules) func(network, address string, conn 
 
 func (c *Client) newPool(rules *guard.Rules) *pool {
 	p := &pool{
-		rules:  rules,
-		proxy:  newProxy(c.config.Proxy),
 		dialer: net.Dialer{Control: c.control(rules)},
 		tls: &tls.Config{
 			MinVersion:         tls.VersionTLS12,
@@ -76,19 +81,15 @@ func (c *Client) newPool(rules *guard.Rules) *pool {
 			Certificates:       c.config.Certificates,
 			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
 		},
+		idleTimeout: cmp.Or(c.config.IdleTimeout, defaultIdleTimeout),
+		maxConns:    c.config.MaxConnsPerHost,
+		hosts:       map[address]*host{},
 	}
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	p.transport = &http.Transport{
-		Proxy:                  nil, // the environment's proxy must not be used
-		DialContext:            p.dial,
-		DialTLSContext:         p.dialTLS,
-		Protocols:              &protocols,
-		DisableCompression:     true,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
-		MaxConnsPerHost:        c.config.MaxConnsPerHost,
-		IdleConnTimeout:        cmp.Or(c.config.IdleTimeout, defaultIdleTimeout),
-		MaxResponseHeaderBytes: cmp.Or(c.config.MaxHeaderBytes, defaultMaxHeaderBytes),
+	p.connect = p.dialer.DialContext
+	if through := newProxy(c.config.Proxy); through != nil {
+		p.connect = func(ctx context.Context, _, addr string) (net.Conn, error) { return through.tunnel(ctx, rules, addr) }
 	}
+	p.sweeper = time.AfterFunc(time.Hour, p.sweep)
+	p.sweeper.Stop()
 	return p
 }

@@ -2,7 +2,8 @@ package delivery
 
 import (
 	"context"
-	"maps"
+	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -37,45 +38,45 @@ type Header struct{ Name, Value string }
 // Send performs one attempt and returns when it is over. At most one request is written, whatever happens.
 func (c *Client) Send(ctx context.Context, r Request) Result {
 	x := newAttempt(ctx, r.Timeout)
-	defer x.cancel()
-	header, transport := c.header(&r), c.pool(r.Tenant).transport
+	if x.over() {
+		return x.failed(ctx.Err())
+	}
+	h, err := c.pool(r.Tenant).enter(x, addressOf(r.URL))
+	if err != nil {
+		return x.failed(err)
+	}
+	var kept *conn
+	defer func() { h.leave(kept) }()
 	for {
-		resp, err := transport.RoundTrip(x.request(&r, header))
+		if x.conn, err = h.conn(x); err != nil {
+			return x.failed(err)
+		}
+		// Closing the body would read it to its end.
+		//nolint:bodyclose // the connection is closed instead
+		resp, untouched, err := x.ask(&r, c.userAgent, c.maxHeader)
 		switch {
 		case err == nil:
-			return c.receive(x, &r, resp)
-		case x.reused && !x.sent() && !x.over():
-			// The connection ended while idle. net/http itself moves on only if there is no body.
-			continue
+			res, whole := c.receive(x, &r, resp)
+			if x.conn.end(whole && !resp.Close) {
+				kept = x.conn
+			}
+			return res
+		case untouched && !x.over():
+			continue // the connection ended while it was idle
 		}
 		return x.failed(err)
 	}
 }
 
-// header merges the headers of an attempt. The values of the template are shared; all values of Extra live in one
-// slice.
-func (c *Client) header(r *Request) http.Header {
-	h := make(http.Header, len(r.Header)+len(r.Extra)+1)
-	h["User-Agent"] = c.userAgent
-	maps.Copy(h, r.Header)
-	values := make([]string, len(r.Extra))
-	for i, e := range r.Extra {
-		values[i] = e.Value
-		h[e.Name] = values[i : i+1 : i+1]
-	}
-	return h
-}
-
-// receive reads and classifies the answer.
-func (c *Client) receive(x *attempt, r *Request, resp *http.Response) Result {
-	defer resp.Body.Close()
-	res := Result{Status: resp.StatusCode, Sent: true}
+// receive reads and classifies the answer. whole means that it was read to its end.
+func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Result, whole bool) {
+	res = Result{Status: resp.StatusCode, Sent: true}
 	res.Reason, res.Error = classifyStatus(resp.StatusCode)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		res.RetryAfter = retryAfter(resp.Header, time.Now())
 	}
 	if resp.StatusCode < 200 { // 101: what follows is not a body
-		return res
+		return res, false
 	}
 
 	keep := c.keeps(r, res.Reason == "")
@@ -86,18 +87,21 @@ func (c *Client) receive(x *attempt, r *Request, resp *http.Response) Result {
 	if r.KeepBytes != nil {
 		limit = max(limit, keep+1) // one more byte tells whether that is all
 	}
-	whole := r.WantJSON && res.Reason == "" && isJSON(resp.Header)
-	if whole {
+	asJSON := r.WantJSON && res.Reason == "" && isJSON(resp.Header)
+	if asJSON {
 		limit += envelope
 		take = limit
 	}
 	body, truncated, err := readBody(resp.Body, limit, take)
-	if whole {
+	if whole = errors.Is(err, io.EOF); whole {
+		err = nil
+	}
+	if asJSON {
 		res.JSON, res.JSONCut = body, truncated
 	}
 	res.Body, res.Truncated = body[:min(keep, int64(len(body)))], truncated || int64(len(body)) > keep
 	if err == nil {
-		return res
+		return res, whole
 	}
 	res.Truncated = true
 	cut := x.failed(err)
@@ -110,5 +114,5 @@ func (c *Client) receive(x *attempt, r *Request, resp *http.Response) Result {
 			res.Body = nil
 		}
 	}
-	return res
+	return res, false
 }

@@ -27,7 +27,7 @@ const (
 
 func hostileTargets() []hostileTarget {
 	return []hostileTarget{
-		{name: "never answers", handle: answering(""), reason: ReasonTimeout, text: "no answer within 60ms", timeout: short},
+		{name: "never answers", handle: answering(""), reason: ReasonTimeout, text: "no answer within 2s", timeout: enough},
 		{name: "reads too slowly", handle: readingSlowly, reason: ReasonTimeout, timeout: short},
 		{
 			name:   "drips its headers",

@@ -1,0 +1,351 @@
+package delivery
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestWhichConnectionsAreUsedAgain(t *testing.T) {
+	const body64k = 64 << 10
+	tests := []struct {
+		name, method, answer string
+		status               int
+		again                bool
+	}{
+		{"a length", "POST", okAnswer, 200, true},
+		{"no body", "POST", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, true},
+		{"chunks", "POST", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 200, true},
+		{
+			"chunks and trailers", "POST",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", 200, true,
+		},
+		{"HEAD", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", 200, true},
+		{"HEAD, chunks", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 200, true},
+		{"204", "POST", "HTTP/1.1 204 No Content\r\n\r\n", 204, true},
+		{"204 with a length", "POST", "HTTP/1.1 204 No Content\r\nContent-Length: 9\r\n\r\n", 204, true},
+		{"304", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n", 304, true},
+		{"a failure", "POST", "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno", 500, true},
+		{"hints", "POST", "HTTP/1.1 103 Early Hints\r\n\r\n" + okAnswer, 200, true},
+		{"HTTP/1.0, kept", "POST", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", 200, true},
+		{
+			"as much as is read", "POST",
+			"HTTP/1.1 200 OK\r\nContent-Length: 65536\r\n\r\n" + strings.Repeat("x", body64k), 200, true,
+		},
+		{
+			"more than is read", "POST",
+			"HTTP/1.1 200 OK\r\nContent-Length: 65537\r\n\r\n" + strings.Repeat("x", body64k+1), 200, false,
+		},
+		{"HTTP/1.0", "POST", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, false},
+		{"close", "POST", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, false},
+		{"101", "POST", "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", 101, false},
+		{"more than the answer", "POST", okAnswer + "HTTP/1.1 200 OK\r\n", 200, false},
+		{"two answers", "POST", okAnswer + okAnswer, 200, false},
+		{"204 with a body", "POST", "HTTP/1.1 204 No Content\r\n\r\nok", 204, false},
+		{"HEAD with a body", "HEAD", okAnswer, 200, false},
+		{"broken chunks", "POST", "HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 500, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w, conns := new(witness), new(atomic.Int32)
+			u := listen(t, func(nc net.Conn, number int) {
+				conns.Store(int32(number))
+				for br := bufio.NewReader(nc); ; {
+					req := readRequest(br)
+					if req == nil {
+						return
+					}
+					w.note(req)
+					_, _ = io.WriteString(nc, test.answer)
+				}
+			})
+			c := newClient(t, Config{})
+			for _, id := range []string{"first", "second"} {
+				res := c.Send(t.Context(), attemptRequest(u, test.method, id, nil))
+				if res.Status != test.status || w.count(id) != 1 {
+					t.Errorf("%s: seen %d times, %+v", id, w.count(id), res)
+				}
+			}
+			if again := conns.Load() == 1; again != test.again {
+				t.Errorf("%d connections; want the first one used again: %t", conns.Load(), test.again)
+			}
+		})
+	}
+}
+
+// idleConn returns the only idle connection of the client.
+func idleConn(t *testing.T, c *Client) *conn {
+	t.Helper()
+	c.everybody.mu.Lock()
+	defer c.everybody.mu.Unlock()
+	for _, h := range c.everybody.hosts {
+		if len(h.idle) == 1 {
+			return h.idle[0]
+		}
+	}
+	t.Fatal("no connection is idle")
+	return nil
+}
+
+// Whatever a target does to a connection while it is idle, the next attempt is sent once, on another one.
+func TestAConnectionThatEndedOrSpokeWhileIdleIsNotUsed(t *testing.T) {
+	for name, act := range map[string]func(net.Conn){
+		"closed":      func(nc net.Conn) { _ = nc.Close() },
+		"half closed": func(nc net.Conn) { _ = nc.(interface{ CloseWrite() error }).CloseWrite() },
+		"cut off": func(nc net.Conn) {
+			if tc, ok := nc.(*tls.Conn); ok {
+				nc = tc.NetConn()
+			}
+			_ = nc.Close()
+		},
+		"reset": func(nc net.Conn) {
+			if tc, ok := nc.(*tls.Conn); ok {
+				nc = tc.NetConn()
+			}
+			_ = nc.(*net.TCPConn).SetLinger(0)
+			_ = nc.Close()
+		},
+		"answered again": func(nc net.Conn) { _, _ = io.WriteString(nc, okAnswer) },
+		"timed out": func(nc net.Conn) {
+			_, _ = io.WriteString(nc, "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+			_ = nc.Close()
+		},
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(name+" "+scheme, func(t *testing.T) {
+				t.Parallel()
+				pair, roots := certificate(t, valid)
+				w, now := new(witness), make(chan struct{})
+				u := listen(t, func(nc net.Conn, number int) {
+					if scheme == "https" {
+						nc = tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{pair}})
+					}
+					br := bufio.NewReader(nc)
+					for n := 1; ; n++ {
+						req := readRequest(br)
+						if req == nil {
+							return
+						}
+						w.note(req)
+						_, _ = io.WriteString(nc, okAnswer)
+						if number == 1 && n == 1 {
+							<-now
+							act(nc)
+						}
+					}
+				})
+				u.Scheme = scheme
+				c := newClient(t, Config{RootCAs: roots})
+				count := connecting(c, func(nc net.Conn, _ int) net.Conn { return nc })
+				if res := c.Send(t.Context(), attemptRequest(u, "POST", "first", nil)); !res.OK() {
+					t.Fatalf("first: %+v", res)
+				}
+				idle := idleConn(t, c)
+				if !idle.usable() {
+					t.Fatal("the connection cannot be used at once")
+				}
+				close(now)
+				until(t, "the connection to be unusable", func() bool { return !idle.usable() })
+				res := c.Send(t.Context(), attemptRequest(u, "POST", "second", []byte("body")))
+				if !res.OK() || w.count("second") != 1 || count.Load() != 2 {
+					t.Errorf("seen %d times, %d connections, %+v", w.count("second"), count.Load(), res)
+				}
+			})
+		}
+	}
+}
+
+// A batch is a connection that hands over what is written to it since the handshake when it is closed, in one piece.
+type batch struct {
+	net.Conn
+	begun bool
+	held  bytes.Buffer
+}
+
+func (b *batch) Write(p []byte) (int, error) {
+	if b.begun {
+		return b.held.Write(p)
+	}
+	return b.Conn.Write(p)
+}
+
+func (b *batch) Close() error {
+	_ = b.SetWriteDeadline(time.Time{}) // crypto/tls has set one that is over
+	_, _ = b.Conn.Write(b.held.Bytes())
+	return nil // the socket stays open
+}
+
+// The notice of the end comes with the answer, so crypto/tls holds it already and nothing of it is left on the socket.
+func TestATLSConnectionThatHasSaidGoodbyeIsNotUsed(t *testing.T) {
+	pair, roots := certificate(t, valid)
+	w, end := new(witness), make(chan struct{})
+	defer close(end)
+	u := listen(t, func(nc net.Conn, number int) {
+		b := &batch{Conn: nc}
+		sc := tls.Server(b, &tls.Config{Certificates: []tls.Certificate{pair}})
+		br := bufio.NewReader(sc)
+		for req := readRequest(br); req != nil; req = readRequest(br) {
+			w.note(req)
+			b.begun = number == 1
+			_, _ = io.WriteString(sc, okAnswer)
+			if number == 1 {
+				_ = sc.Close()
+				<-end
+				return
+			}
+		}
+	})
+	u.Scheme = "https"
+	c := newClient(t, Config{RootCAs: roots})
+	for _, id := range []string{"first", "second", "third"} {
+		if res := c.Send(t.Context(), attemptRequest(u, "POST", id, []byte("body"))); !res.OK() || w.count(id) != 1 {
+			t.Errorf("%s: seen %d times, %+v", id, w.count(id), res)
+		}
+	}
+}
+
+// Idle connections are closed without anybody asking, and then nothing is remembered of their hosts.
+func TestIdleConnectionsAreClosedInTime(t *testing.T) {
+	var open atomic.Int32
+	handle := func(nc net.Conn, number int) {
+		open.Add(1)
+		answering(okAnswer)(nc, number)
+		open.Add(-1)
+	}
+	c := newClient(t, Config{IdleTimeout: 50 * time.Millisecond})
+	var group sync.WaitGroup
+	for range 5 {
+		u := listen(t, handle)
+		for range 4 {
+			group.Go(func() {
+				if res := c.Send(t.Context(), post(u)); !res.OK() {
+					t.Errorf("%+v", res)
+				}
+			})
+		}
+	}
+	group.Wait()
+	until(t, "all connections to be closed", func() bool { return open.Load() == 0 })
+	until(t, "nothing to be remembered, and the timer to rest", func() bool {
+		c.everybody.mu.Lock()
+		defer c.everybody.mu.Unlock()
+		return len(c.everybody.hosts) == 0 && !c.everybody.sweeping
+	})
+	if res := c.Send(t.Context(), post(listen(t, handle))); !res.OK() {
+		t.Errorf("and then: %+v", res)
+	}
+	until(t, "that connection to be closed too", func() bool { return open.Load() == 0 })
+}
+
+// The timer may come late. A connection is not used after its time all the same.
+func TestAConnectionThatWasIdleForTooLongIsNotUsed(t *testing.T) {
+	u := listen(t, answering(okAnswer))
+	c := newClient(t, Config{IdleTimeout: time.Hour})
+	count := connecting(c, func(nc net.Conn, _ int) net.Conn { return nc })
+	for _, idle := range []time.Duration{0, 59 * time.Minute, 61 * time.Minute} {
+		if res := c.Send(t.Context(), post(u)); !res.OK() {
+			t.Fatalf("%+v", res)
+		}
+		idleConn(t, c).idle = time.Now().Add(-idle)
+	}
+	if res := c.Send(t.Context(), post(u)); !res.OK() || count.Load() != 2 {
+		t.Errorf("%d connections, %+v", count.Load(), res)
+	}
+}
+
+func TestTheLastConnectionUsedIsTheFirstUsedAgain(t *testing.T) {
+	h := &host{pool: newClient(t, Config{}).everybody}
+	first, second := &conn{}, &conn{}
+	h.pool.mu.Lock()
+	h.put(first)
+	h.put(second)
+	h.pool.mu.Unlock()
+	if a, b, c := h.take(), h.take(), h.take(); a != second || b != first || c != nil {
+		t.Errorf("took %p, %p, %p; want %p, %p and none", a, b, c, second, first)
+	}
+}
+
+func TestConnectionsToAHostAreBounded(t *testing.T) {
+	var open, most atomic.Int32
+	u := listen(t, func(nc net.Conn, number int) {
+		n := open.Add(1)
+		for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+		}
+		answering(okAnswer)(nc, number)
+		open.Add(-1)
+	})
+	c := newClient(t, Config{MaxConnsPerHost: 2})
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 20 {
+				if res := c.Send(t.Context(), post(u)); !res.OK() {
+					t.Errorf("%+v", res)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := most.Load(); n > 2 {
+		t.Errorf("%d connections at a time", n)
+	}
+}
+
+func TestAnAttemptWaitsForItsConnectionWithinItsTimeout(t *testing.T) {
+	reached := make(chan struct{}, 1)
+	u := listen(t, func(nc net.Conn, _ int) {
+		readRequest(bufio.NewReader(nc))
+		reached <- struct{}{}
+		_, _ = io.Copy(io.Discard, nc)
+	})
+	c := newClient(t, Config{MaxConnsPerHost: 1})
+	ctx, release := context.WithCancel(t.Context())
+	first := make(chan Result)
+	go func() { first <- c.Send(ctx, post(u)) }()
+	<-reached
+	r := post(u)
+	r.Timeout = short
+	if res := c.Send(t.Context(), r); res.Reason != ReasonTimeout || res.Sent || !strings.Contains(res.Error, "no connection") {
+		t.Errorf("got %+v; want a timeout, not sent", res)
+	}
+	gone, cancel := context.WithTimeout(t.Context(), short)
+	defer cancel()
+	if res := c.Send(gone, post(u)); !res.Cancelled || res.Sent {
+		t.Errorf("got %+v; want cancelled, not sent", res)
+	}
+	other := listen(t, answering(okAnswer))
+	if res := c.Send(t.Context(), post(other)); !res.OK() { // the bound is for each host
+		t.Errorf("%+v", res)
+	}
+	release()
+	<-first
+}
+
+func TestAddresses(t *testing.T) {
+	for raw, want := range map[string]address{
+		"http://example.com/a":      {"http", "example.com", "80"},
+		"http://example.com:80/b?c": {"http", "example.com", "80"},
+		"https://example.com":       {"https", "example.com", "443"},
+		"https://[::1]:8443/":       {"https", "::1", "8443"},
+	} {
+		u, err := url.Parse(raw)
+		if got := addressOf(u); err != nil || got != want {
+			t.Errorf("%s: %v, %v", raw, got, err)
+		}
+	}
+	res := New(Config{}).Send(t.Context(), Request{Method: http.MethodGet, URL: &url.URL{Scheme: "ftp", Host: "127.0.0.1"}})
+	if res.Reason == "" || res.Sent {
+		t.Errorf("%+v", res)
+	}
+}
