@@ -242,7 +242,7 @@ func TestWhyARunIsPutOffShowsForAsLongAsItIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprint(run.Status, " ", run.Error, run.NextAttemptAt != nil)
+		return fmt.Sprint(run.Status, " ", orEmpty(run.Error), run.NextAttemptAt != nil)
 	}
 	if got, want := shown(), "pending "+o.Error+"true"; got != want {
 		t.Errorf("put off it is %s, want %s", got, want)
