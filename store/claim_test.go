@@ -872,8 +872,9 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 		_, err := freezes.ClaimDue(t.Context(), freezes.asks(100, false))
 		thawed <- err
 	}()
-	c.until("the claim to be frozen with the job locked", `
-		SELECT count(*) FROM pg_stat_activity
+	const ended = `SELECT sessions_fatal FROM pg_stat_database WHERE datname = current_database()`
+	c.until("the claim to be frozen with the job locked, or to have ended for it", `
+		SELECT count(*) + (`+ended+`) FROM pg_stat_activity
 		WHERE state = 'idle in transaction' AND datname = current_database()`)
 	for ctx := bounded(t); c.count(`SELECT count(*) FROM punctual.runs`) == 0; { // until Postgres ends the frozen claim
 		if ctx.Err() != nil {
@@ -888,6 +889,7 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	if n := c.count(`SELECT count(*) FROM punctual.runs`); n != 1 {
 		t.Errorf("%d runs, want one", n)
 	}
+	c.until("Postgres to count the frozen claim among those it ended", ended)
 }
 
 func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
