@@ -9,9 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 
-	"punctual/scheduler"
 	"punctual/store/tenants"
 )
 
@@ -47,10 +48,10 @@ func (s *server) keyRoutes() {
 
 // KeyInput is the body that creates an API key.
 type KeyInput struct {
-	Name      string             `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for, in words for people." example:"ci"`
-	Role      Role               `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
-	ExpiresAt scheduler.Instant  `json:"expires_at,omitzero" doc:"When it stops working. Absent: never." example:"2027-12-01T00:00:00Z"`
-	ExpiresIn scheduler.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works, counted from now." example:"720h"`
+	Name      string          `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for, in words for people." example:"ci"`
+	Role      Role            `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
+	ExpiresAt domain.Instant  `json:"expires_at,omitzero" doc:"When it stops working. Absent: never." example:"2027-12-01T00:00:00Z"`
+	ExpiresIn domain.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works, counted from now." example:"720h"`
 }
 
 // mostKeyName is the longest name of a key, in characters. The database has the same constraint.
@@ -82,11 +83,11 @@ func (k KeyInput) validate() []FieldError {
 }
 
 // span returns what is wrong with a duration that must lie between least and most.
-func span(at string, d scheduler.Duration, least, most time.Duration) []FieldError {
+func span(at string, d domain.Duration, least, most time.Duration) []FieldError {
 	v, err := time.ParseDuration(d.String())
 	switch {
 	case err != nil:
-		return []FieldError{{at, scheduler.NotADuration(d.String())}}
+		return []FieldError{{at, domain.NotADuration(d.String())}}
 	case v < least || v > most:
 		return []FieldError{{at, fmt.Sprintf("%s is outside %s to %s", d, least, most)}}
 	}

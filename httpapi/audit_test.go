@@ -5,9 +5,10 @@ import (
 	"net/netip"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 )
@@ -19,8 +20,8 @@ func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 	}
 	ctx := audit.WithActor(t.Context(), who)
 	s := serve(t)
-	d := scheduler.Definition{
-		Name: "n", Target: scheduler.Target{URL: "http://example.com/hook"}, Schedule: scheduler.Schedule{Cron: "0 3 * * *"},
+	d := domain.Definition{
+		Name: "n", Target: domain.Target{URL: "http://example.com/hook"}, Schedule: domain.Schedule{Cron: "0 3 * * *"},
 	}
 	if _, err := s.store.For(1).CreateJob(ctx, jobs.NewJob{Definition: d}); err != nil {
 		t.Fatal(err)

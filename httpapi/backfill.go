@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"net/http"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/letters"
 )
@@ -33,12 +34,12 @@ func (s *server) backfillRoutes() {
 
 // BackfillInput is the body that asks for runs of past slots.
 type BackfillInput struct {
-	From         scheduler.Instant `json:"from" doc:"Slots at or after this instant, no further back than runs are kept." example:"2026-11-01T00:00:00Z"`
-	To           scheduler.Instant `json:"to" doc:"Slots before this instant, which is not in the future." example:"2026-12-01T00:00:00Z"`
-	Rerun        bool              `json:"rerun,omitempty" doc:"Slots that have a run get another run, with its own Idempotency-Key." example:"false"`
-	MaxPerSecond *int              `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"The most runs that it creates in a second." example:"10"`
-	DryRun       bool              `json:"dry_run,omitempty" doc:"Only count the slots; create nothing." example:"false"`
-	Note         string            `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with the operation." example:"invoices of November with the new template"`
+	From         domain.Instant `json:"from" doc:"Slots at or after this instant, no further back than runs are kept." example:"2026-11-01T00:00:00Z"`
+	To           domain.Instant `json:"to" doc:"Slots before this instant, which is not in the future." example:"2026-12-01T00:00:00Z"`
+	Rerun        bool           `json:"rerun,omitempty" doc:"Slots that have a run get another run, with its own Idempotency-Key." example:"false"`
+	MaxPerSecond *int           `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"The most runs that it creates in a second." example:"10"`
+	DryRun       bool           `json:"dry_run,omitempty" doc:"Only count the slots; create nothing." example:"false"`
+	Note         string         `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with the operation." example:"invoices of November with the new template"`
 }
 
 func (b BackfillInput) validate() []FieldError {
@@ -54,7 +55,7 @@ func (b BackfillInput) validate() []FieldError {
 func (b BackfillInput) bounds() (errors []FieldError) {
 	for _, bound := range []struct {
 		at    string
-		value scheduler.Instant
+		value domain.Instant
 	}{{"body.from", b.From}, {"body.to", b.To}} {
 		if bound.value.IsZero() {
 			errors = append(errors, FieldError{bound.at, "is required"})

@@ -7,10 +7,11 @@ import (
 	"net/http"
 	"strings"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/letters"
 )
@@ -84,10 +85,10 @@ type BulkInput struct {
 type DeadLetterSelection struct {
 	Job     string            `json:"job,omitempty" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted." example:"daily-invoice-gen"`
 	JobID   string            `json:"job_id,omitempty" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
-	Trigger scheduler.Trigger `json:"trigger,omitempty" enum:"notify" doc:"notify: only notices that could not be delivered. Absent: all dead letters except these."`
+	Trigger domain.Trigger    `json:"trigger,omitempty" enum:"notify" doc:"notify: only notices that could not be delivered. Absent: all dead letters except these."`
 	Reason  DeathReason       `json:"reason,omitempty" doc:"Only dead letters whose last attempt failed for this reason." example:"http_5xx"`
-	From    scheduler.Instant `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
-	To      scheduler.Instant `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
+	From    domain.Instant    `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
+	To      domain.Instant    `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
 	Label   map[string]string `json:"label,omitempty" doc:"Only dead letters of jobs with all of these labels."`
 }
 
@@ -116,7 +117,7 @@ func (b BulkInput) validate() []FieldError {
 	if f.JobID != "" && !uuidForm.MatchString(f.JobID) {
 		errors = append(errors, FieldError{"body.filter.job_id", "must be the id of a job"})
 	}
-	if f.Trigger != "" && f.Trigger != scheduler.TriggerNotify {
+	if f.Trigger != "" && f.Trigger != domain.TriggerNotify {
 		errors = append(errors, FieldError{
 			"body.filter.trigger", fmt.Sprintf("%q is not valid; the only value is notify", clip(string(f.Trigger))),
 		})
@@ -124,7 +125,7 @@ func (b BulkInput) validate() []FieldError {
 	if f.Reason != "" && !f.Reason.known() {
 		errors = append(errors, FieldError{
 			"body.filter.reason",
-			notOneOf(string(f.Reason), enum(scheduler.ReasonsOf(scheduler.StatusDead))) + "; runs die for these reasons",
+			notOneOf(string(f.Reason), enum(domain.ReasonsOf(domain.StatusDead))) + "; runs die for these reasons",
 		})
 	}
 	for name, value := range f.Label {
@@ -146,7 +147,7 @@ func (b BulkInput) request(kind letters.OperationKind) (letters.BulkRequest, err
 	}
 	f := b.Filter
 	r.Filter = letters.DeadLetterFilter{
-		Job: f.Job, Notices: f.Trigger != "", Reason: scheduler.Reason(f.Reason), Labels: f.Label,
+		Job: f.Job, Notices: f.Trigger != "", Reason: domain.Reason(f.Reason), Labels: f.Label,
 	}
 	if !f.From.IsZero() {
 		from := f.From.Value()

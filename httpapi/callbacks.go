@@ -8,17 +8,18 @@ import (
 	"strings"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/runs"
 )
 
 // Bounds on what targets report, in bytes.
 const (
 	maxProgress     = 64 << 10
-	maxCallbackBody = max(maxProgress, scheduler.MaxResult) + 1<<10
+	maxCallbackBody = max(maxProgress, domain.MaxResult) + 1<<10
 	maxFailure      = 4096
 )
 
@@ -80,7 +81,7 @@ type CallbackRef struct {
 func (c CallbackRef) ref() (uuid.UUID, error) {
 	id, err := parseID(c.Run)
 	if err != nil {
-		return uuid.Nil, scheduler.ErrRunToken
+		return uuid.Nil, domain.ErrRunToken
 	}
 	return id, nil
 }
@@ -138,7 +139,7 @@ func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput)
 		return nil, err
 	}
 	var problems []FieldError
-	result, problem := scheduler.CheckResult(in.Request.value.Result)
+	result, problem := domain.CheckResult(in.Request.value.Result)
 	if problem != "" {
 		problems = append(problems, FieldError{"body.result", problem})
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
@@ -50,7 +52,7 @@ func TestCallbacks(t *testing.T) {
 		t.Error("the cancel is not told")
 	}
 	for range 2 {
-		if ended := into[runs.Run](s.do("POST", run+"/complete", "", token).want(200)); ended.Status != scheduler.StatusCancelled {
+		if ended := into[runs.Run](s.do("POST", run+"/complete", "", token).want(200)); ended.Status != domain.StatusCancelled {
 			t.Errorf("completed after a cancel: %s", ended.Status)
 		}
 	}
@@ -59,12 +61,12 @@ func TestCallbacks(t *testing.T) {
 
 	run, token = s.working("b")
 	if failed := into[runs.Run](s.do("POST", run+"/fail", `{"error":"out of ink","retry":false}`,
-		token).want(200)); failed.Status != scheduler.StatusDead || *failed.Error != "out of ink" ||
-		*failed.Reason != scheduler.ReasonFailed {
+		token).want(200)); failed.Status != domain.StatusDead || *failed.Error != "out of ink" ||
+		*failed.Reason != domain.ReasonFailed {
 		t.Errorf("failed: %+v", failed)
 	}
 	run, token = s.working("c")
-	if failed := into[runs.Run](s.do("POST", run+"/fail", "", token).want(200)); failed.Status != scheduler.StatusRetrying ||
+	if failed := into[runs.Run](s.do("POST", run+"/fail", "", token).want(200)); failed.Status != domain.StatusRetrying ||
 		*failed.Error == "" {
 		t.Errorf("failed: %+v", failed)
 	}

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"net/http"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/letters"
 	"punctual/store/runs"
@@ -76,7 +77,7 @@ func (s *server) listDeadLetters(
 		return nil, err
 	}
 	filter := letters.DeadLetterFilter{
-		Job: in.Job, Notices: in.Trigger != "", Reason: scheduler.Reason(in.Reason), Labels: labels, From: in.From.at,
+		Job: in.Job, Notices: in.Trigger != "", Reason: domain.Reason(in.Reason), Labels: labels, From: in.From.at,
 		To: in.To.at, Page: in.page(),
 	}
 	if in.Resolved != "any" {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -32,12 +34,12 @@ type dispatched struct {
 	target   string
 	healthy  atomic.Bool
 	requests chan delivered
-	ended    chan scheduler.Outcome // outcomes, once they are written
+	ended    chan domain.Outcome // outcomes, once they are written
 }
 
 func newDispatched(t *testing.T) *dispatched {
 	t.Parallel()
-	f := &dispatched{service: serve(t), requests: make(chan delivered, 100), ended: make(chan scheduler.Outcome, 100)}
+	f := &dispatched{service: serve(t), requests: make(chan delivered, 100), ended: make(chan domain.Outcome, 100)}
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		h := r.Header
@@ -59,7 +61,7 @@ func newDispatched(t *testing.T) *dispatched {
 			Queues: map[string]int{"default": 20}, DrainTimeout: time.Second, Client: client,
 			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
 			Credentials: f.store, Chores: f.store.Chores(),
-			Finished: func(outcomes []scheduler.Outcome) {
+			Finished: func(outcomes []domain.Outcome) {
 				for _, o := range outcomes {
 					f.ended <- o
 				}

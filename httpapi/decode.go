@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxItems bounds the lists and maps of a body, so that nothing after decode has to judge a million entries.
@@ -92,22 +92,22 @@ const placeholder = "?" // not a valid value of any field
 
 var (
 	rawMessage = reflect.TypeFor[json.RawMessage]()
-	hiddenType = reflect.TypeFor[scheduler.Hidden]()
+	hiddenType = reflect.TypeFor[domain.Hidden]()
 
-	scheduleType = reflect.TypeFor[scheduler.Schedule]()
+	scheduleType = reflect.TypeFor[domain.Schedule]()
 )
 
 // value reads one value. With absent set, "" and 0 mean absence, and writing them is an error.
 func (d *decoder) value(v reflect.Value, at string, absent bool) {
 	if v.Type() == rawMessage {
 		raw := []byte(d.raw())
-		if !scheduler.StorableJSON(raw) {
+		if !domain.StorableJSON(raw) {
 			d.add(at, `must not hold the character \u0000 or half of a surrogate pair: the database cannot store them`)
 		}
 		v.SetBytes(raw)
 		return
 	}
-	if secret, ok := v.Addr().Interface().(*scheduler.Hidden); ok {
+	if secret, ok := v.Addr().Interface().(*domain.Hidden); ok {
 		d.hidden(secret, at)
 		return
 	}
@@ -148,13 +148,13 @@ func (d *decoder) text(into encoding.TextUnmarshaler, at string) {
 // suchAs suggests the string to write in place of a number, for a Duration or an Instant.
 func suchAs(into encoding.TextUnmarshaler, number string) string {
 	switch into.(type) {
-	case *scheduler.Duration:
+	case *domain.Duration:
 		if n, err := strconv.ParseInt(number, 10, 32); err == nil && n >= 0 {
 			return fmt.Sprintf(" such as %q", number+"s")
 		}
 		return ` such as "90s"`
-	case *scheduler.Instant:
-		if at, ok := scheduler.InstantMeant(number); ok {
+	case *domain.Instant:
+		if at, ok := domain.InstantMeant(number); ok {
 			return fmt.Sprintf(" such as %q", at)
 		}
 		return ` such as "2026-12-01T09:00:00Z"`
@@ -163,8 +163,8 @@ func suchAs(into encoding.TextUnmarshaler, number string) string {
 }
 
 // hidden reads a secret. Its errors do not repeat the value.
-func (d *decoder) hidden(into *scheduler.Hidden, at string) {
-	*into = scheduler.HiddenOf(placeholder)
+func (d *decoder) hidden(into *domain.Hidden, at string) {
+	*into = domain.HiddenOf(placeholder)
 	switch kind := d.in.PeekKind(); {
 	case kind == '{' && d.stored:
 		if err := json.Unmarshal([]byte(d.raw()), into); err != nil {
@@ -178,10 +178,10 @@ func (d *decoder) hidden(into *scheduler.Hidden, at string) {
 	switch text := d.token(); {
 	case text == "":
 		d.add(at, "must not be empty; leave it out")
-	case d.replaces && text == scheduler.Mask:
-		*into = scheduler.KeptSecret()
+	case d.replaces && text == domain.Mask:
+		*into = domain.KeptSecret()
 	default:
-		*into = scheduler.HiddenOf(text)
+		*into = domain.HiddenOf(text)
 	}
 }
 
@@ -280,7 +280,7 @@ func (d *decoder) stringMap(v reflect.Value, at string) {
 		case kind == 'n' && d.patch:
 			d.skip()
 		case v.Type().Elem() == hiddenType:
-			var secret scheduler.Hidden
+			var secret domain.Hidden
 			d.hidden(&secret, entry)
 			v.SetMapIndex(key, reflect.ValueOf(secret))
 		case kind != '"':
@@ -296,7 +296,7 @@ func (d *decoder) object(v reflect.Value, at string) {
 	case kind == '{':
 	case kind == '"' && v.Type() == scheduleType:
 		want := "an object"
-		if meant, ok := scheduler.ScheduleMeant(d.token()); ok {
+		if meant, ok := domain.ScheduleMeant(d.token()); ok {
 			want += " such as " + meant
 		}
 		d.add(at, "must be %s, not a string", want)
@@ -364,7 +364,7 @@ func covered(list []FieldError, location string) bool {
 }
 
 // within returns the domain's problems as errors at a location of the body.
-func within(at string, problems []scheduler.Problem) []FieldError {
+func within(at string, problems []domain.Problem) []FieldError {
 	fields := make([]FieldError, len(problems))
 	for i, p := range problems {
 		fields[i] = FieldError{at + "." + p.Field, p.Message}

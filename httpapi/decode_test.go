@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 func record(t testing.TB, handler http.Handler, method, path, body string) *reply {
@@ -66,7 +66,7 @@ func FuzzCreateJob(f *testing.F) {
 		if errA != nil || errB != nil || string(a) != string(b) {
 			t.Fatalf("read as %s, by encoding/json as %s (%v, %v)", a, b, errA, errB)
 		}
-		if _, err := scheduler.Compile([16]byte{}, 1, 1, job.Definition, 0); err != nil {
+		if _, err := domain.Compile([16]byte{}, 1, 1, job.Definition, 0); err != nil {
 			t.Fatalf("a valid job does not compile: %v", err)
 		}
 	})

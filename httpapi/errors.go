@@ -11,9 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/claim"
 	"punctual/store/definitions"
@@ -73,7 +74,7 @@ func problemOf(ctx context.Context, err error) *Problem {
 		return newProblem(CodeLimit, sentence(limit))
 	case errors.As(err, &over):
 		return newProblem(CodeSuperseded, sentence(over))
-	case errors.Is(err, scheduler.ErrRunToken):
+	case errors.Is(err, domain.ErrRunToken):
 		p := newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
 		p.header = http.Header{"Www-Authenticate": {"Punctual-Run-Token"}} // RFC 9110 demands it with 401
 		return p

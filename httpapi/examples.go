@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -30,8 +31,8 @@ var (
 	examplePreview = json.RawMessage(`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},` +
 		`"from":"2026-03-28T00:00:00Z","n":2}`)
 
-	exampleJob         = showJob(exampleRecord(), scheduler.DefaultJitter)
-	examplePausedJob   = showJob(examplePausedRecord(), scheduler.DefaultJitter)
+	exampleJob         = showJob(exampleRecord(), domain.DefaultJitter)
+	examplePausedJob   = showJob(examplePausedRecord(), domain.DefaultJitter)
 	exampleRun         = exampleWholeRun()
 	exampleRuns        = List[ListedRun]{Data: []ListedRun{{Run: exampleListedRun()}}}
 	exampleBatchAnswer = BatchAnswer{
@@ -80,7 +81,7 @@ func exampleRecord() jobs.Record {
 	decode(exampleJobInput, &input, false)
 	slot, due, run := at("2026-12-02T11:00:00Z"), at("2026-12-02T11:00:00.421Z"), exampleListedRun()
 	return jobs.Record{
-		ID: exampleJobID, Tenant: "default", Version: 7, State: scheduler.JobActive, Definition: input.Definition,
+		ID: exampleJobID, Tenant: "default", Version: 7, State: domain.JobActive, Definition: input.Definition,
 		NextScheduledFor: &slot, NextRunAt: &due, LastRun: &run,
 		CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
 	}
@@ -89,7 +90,7 @@ func exampleRecord() jobs.Record {
 func examplePausedRecord() jobs.Record {
 	job := exampleRecord()
 	paused, until := at("2026-11-28T18:00:00.5Z"), at("2026-12-01T09:00:00Z")
-	job.State, job.PausedAt, job.PausedUntil, job.PauseNote = scheduler.JobPaused, &paused, &until, "the warehouse moves"
+	job.State, job.PausedAt, job.PausedUntil, job.PauseNote = domain.JobPaused, &paused, &until, "the warehouse moves"
 	job.NextScheduledFor, job.NextRunAt, job.LastRun = nil, nil, nil
 	return job
 }
@@ -98,7 +99,7 @@ func exampleSkippedSlot() history.Explanation {
 	run, first, last := exampleListedRun(), at("2026-11-29T11:00:00Z"), at("2026-11-30T11:00:00Z")
 	ended, previous, next, two := at("2026-12-01T09:00:00.2Z"), at("2026-11-28T11:00:00Z"), last, 2
 	run.ID, run.Status, run.Reason, run.ScheduledFor = uuid.MustParse("019ad8f2-4dc8-7e19-b0a6-3f7d215c9e80"),
-		scheduler.StatusSkipped, new(scheduler.ReasonPaused), last
+		domain.StatusSkipped, new(domain.ReasonPaused), last
 	run.Skipped = &runs.SkippedRange{First: first, Last: last, Count: &two}
 	run.DueAt, run.CreatedAt, run.FinishedAt = last, ended, &ended
 	run.Attempt, run.HTTPStatus, run.Replica, run.ClaimedAt, run.StartedAt = 0, nil, nil, nil, nil

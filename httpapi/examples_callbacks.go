@@ -3,7 +3,8 @@ package httpapi
 import (
 	"encoding/json"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/runs"
 )
 
@@ -23,13 +24,13 @@ var (
 func exampleRetryingRun() runs.Run {
 	run, claimed, started, accepted, next := exampleListedRun(), at("2026-12-01T11:00:04.217Z"),
 		at("2026-12-01T11:00:04.219Z"), at("2026-12-01T11:00:04.302Z"), at("2026-12-01T11:08:03.551Z")
-	run.Status, run.Reason, run.Attempt, run.HTTPStatus, run.Error = scheduler.StatusRetrying,
-		new(scheduler.ReasonFailed), 1, nil, new("the ledger is locked")
+	run.Status, run.Reason, run.Attempt, run.HTTPStatus, run.Error = domain.StatusRetrying,
+		new(domain.ReasonFailed), 1, nil, new("the ledger is locked")
 	run.ClaimedAt, run.StartedAt, run.AcceptedAt, run.FinishedAt, run.NextAttemptAt = &claimed, &started, &accepted,
 		nil, &next
 	run.Attempts = []runs.Attempt{
 		{
-			Number: 1, StartedAt: started, FinishedAt: new(at("2026-12-01T11:07:33.551Z")), Outcome: scheduler.AttemptFailed,
+			Number: 1, StartedAt: started, FinishedAt: new(at("2026-12-01T11:07:33.551Z")), Outcome: domain.AttemptFailed,
 			Error: new("the ledger is locked"),
 		},
 	}

@@ -3,9 +3,10 @@ package httpapi
 import (
 	"encoding/json"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/letters"
 	"punctual/store/runs"
 )
@@ -30,9 +31,9 @@ var (
 
 func exampleDeadLetter() letters.DeadLetter {
 	return letters.DeadLetter{
-		RunID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Trigger: scheduler.TriggerSchedule, JobVersion: 7,
+		RunID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Trigger: domain.TriggerSchedule, JobVersion: 7,
 		ScheduledFor: at("2026-12-01T11:00:00Z"), DiedAt: at("2026-12-01T11:03:02.774Z"),
-		Reason: new(scheduler.ReasonHTTP5xx), Attempts: 3, HTTPStatus: new(503), Error: new("the target answered 503"),
+		Reason: new(domain.ReasonHTTP5xx), Attempts: 3, HTTPStatus: new(503), Error: new("the target answered 503"),
 	}
 }
 
@@ -43,7 +44,7 @@ func exampleResolvedLetter() letters.DeadLetter {
 }
 
 func exampleReplayingRun() runs.Run {
-	run := exampleRunOf(scheduler.TriggerReplay, at("2026-12-01T11:00:00Z"))
+	run := exampleRunOf(domain.TriggerReplay, at("2026-12-01T11:00:00Z"))
 	run.ReplayOf = &exampleRunID
 	return run
 }

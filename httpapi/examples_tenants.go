@@ -5,9 +5,10 @@ import (
 	"net/netip"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 	"punctual/store/tenants"
 )
@@ -24,7 +25,7 @@ var (
 	exampleNotifyTest = json.RawMessage(`{"entry":{"on":["failing","recovered"],"format":"slack",` +
 		`"url":"https://hooks.slack.com/services/T000/B000/XXXX"}}`)
 	exampleTested = NotifyResults{Data: []NotifyResult{{
-		Format: scheduler.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX", Delivered: true,
+		Format: domain.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX", Delivered: true,
 		HTTPStatus: pg.OrNull(200),
 	}}}
 
@@ -37,8 +38,8 @@ var (
 	exampleKeys   = List[tenants.Key]{Data: []tenants.Key{exampleKey}}
 	exampleTenant = tenants.Tenant{
 		Name: "billing", Weight: 1, MaxJobs: new(10000), MaxRequestsPerSecond: new(200),
-		MinInterval:    new(scheduler.DurationOf(time.Minute)),
-		AllowedTargets: []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}, Notify: []scheduler.Notify{},
+		MinInterval:    new(domain.DurationOf(time.Minute)),
+		AllowedTargets: []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}, Notify: []domain.Notify{},
 		CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
 	}
 	exampleOwn      = TenantWithUsage{exampleTenant, TenantUsage{Jobs: 812}}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // fields are the JSON fields of a struct, including those of embedded structs.
@@ -84,5 +84,5 @@ func (f *fields) hint(name string) string {
 	for i, known := range f.list {
 		names[i] = known.name
 	}
-	return scheduler.DidYouMean(name, names...)
+	return domain.DidYouMean(name, names...)
 }

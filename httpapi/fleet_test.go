@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
@@ -71,10 +73,10 @@ func TestAPayloadIsNoLargerThanItMayBe(t *testing.T) {
 	job := func(name string, bytes int) string {
 		return `{"name":"` + name + `","target":{"url":"http://example.com/","body":` + body(bytes) + `}}`
 	}
-	s.create(job("a", scheduler.MaxPayload))
+	s.create(job("a", domain.MaxPayload))
 	for path, request := range map[string]string{
-		"/v1/jobs":           job("b", scheduler.MaxPayload+1),
-		"/v1/jobs/a/trigger": `{"body":` + body(scheduler.MaxPayload+1) + `}`,
+		"/v1/jobs":           job("b", domain.MaxPayload+1),
+		"/v1/jobs/a/trigger": `{"body":` + body(domain.MaxPayload+1) + `}`,
 	} {
 		p := s.do("POST", path, request).code(CodeInvalid)
 		if len(p.Errors) != 1 || !strings.HasSuffix(p.Errors[0].Location, "body") ||

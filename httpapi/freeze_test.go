@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/scheduler"
@@ -83,7 +85,7 @@ func TestTheDeploymentIsFrozenByOperatorsAndSeenByAll(t *testing.T) {
 	if !strings.Contains(e.Text, "the deployment is frozen since") || strings.Contains(e.Text, "operator") {
 		t.Errorf("%s", e.Text)
 	}
-	if run.Status != scheduler.StatusPending {
+	if run.Status != domain.StatusPending {
 		t.Errorf("%s", run.Status)
 	}
 	admin.do("PUT", "/v1/jobs/n", string(viewer.do("GET", "/v1/jobs/n", "").body)).want(200) // the field frozen is ignored

@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
-	"punctual/scheduler"
 	"punctual/store/jobs"
 )
 
@@ -53,7 +54,7 @@ func FuzzPatch(f *testing.F) {
 		if problems := job.Definition.Validate(); len(problems) > 0 {
 			t.Fatalf("%s makes a job that is not valid: %v", data, problems)
 		}
-		if _, err := scheduler.Compile([16]byte{}, 1, 1, job.Definition, 0); err != nil {
+		if _, err := domain.Compile([16]byte{}, 1, 1, job.Definition, 0); err != nil {
 			t.Fatalf("%s makes a job that does not compile: %v", data, err)
 		}
 		from := start.Definition

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler"
@@ -219,7 +221,7 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 	g := guard.New(nil)
 	s := serve(t, func(c *Config) { c.Guard = g })
 	before := serveSame(t, s)
-	ended := make(chan scheduler.Outcome, len(forbiddenHosts))
+	ended := make(chan domain.Outcome, len(forbiddenHosts))
 	runScheduler(t, s, g, ended)
 
 	tried := 0
@@ -258,9 +260,9 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 	for range forbiddenHosts {
 		o := <-ended
 		// Not every resolver knows these names; without an address there is nothing to block.
-		unresolved := o.Reason == scheduler.ReasonConnect &&
+		unresolved := o.Reason == domain.ReasonConnect &&
 			(strings.Contains(o.Job.Target.URL, "foo.localhost:") || strings.Contains(o.Job.Target.URL, "localhost.:"))
-		if o.Verdict != scheduler.Bury || o.Reason != scheduler.ReasonBlockedAddress && !unresolved {
+		if o.Verdict != domain.Bury || o.Reason != domain.ReasonBlockedAddress && !unresolved {
 			t.Errorf("%s: %v %s %s", o.Job.Target.URL, o.Verdict, o.Reason, o.Error)
 		}
 	}
@@ -283,7 +285,7 @@ func serveSame(t *testing.T, s *service) *service {
 }
 
 // runScheduler runs a replica on the service's database, and sends every outcome to ended.
-func runScheduler(t *testing.T, s *service, g *guard.Guard, ended chan<- scheduler.Outcome) {
+func runScheduler(t *testing.T, s *service, g *guard.Guard, ended chan<- domain.Outcome) {
 	client := delivery.New(delivery.Config{Guard: g})
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error)
@@ -292,7 +294,7 @@ func runScheduler(t *testing.T, s *service, g *guard.Guard, ended chan<- schedul
 			Queues: map[string]int{"default": 20}, DrainTimeout: time.Second, Client: client,
 			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
 			Credentials: s.store, Chores: s.store.Chores(),
-			Finished: func(outcomes []scheduler.Outcome) {
+			Finished: func(outcomes []domain.Outcome) {
 				for _, o := range outcomes {
 					ended <- o
 				}
@@ -373,10 +375,10 @@ func TestPermissionsAreKnownBeforeAnythingIsSent(t *testing.T) {
 		s.create(fmt.Sprintf(`{"name":"j-%d","schedule":{"delay":"0s"},"target":{"url":%q},"retry":{"max_attempts":1}}`, i,
 			target.URL))
 	}
-	ended := make(chan scheduler.Outcome, jobs)
+	ended := make(chan domain.Outcome, jobs)
 	runScheduler(t, s, guard.New(nil), ended)
 	for range jobs {
-		if o := <-ended; o.Verdict != scheduler.Succeed {
+		if o := <-ended; o.Verdict != domain.Succeed {
 			t.Errorf("%v %s %s", o.Verdict, o.Reason, o.Error)
 		}
 	}

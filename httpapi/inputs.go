@@ -6,13 +6,14 @@ import (
 	"reflect"
 	"strings"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/jobs"
 )
 
 // JobInput is the body that creates or replaces a job: a definition, and whether the job starts paused.
 type JobInput struct {
-	scheduler.Definition
+	domain.Definition
 	Paused *bool `json:"paused,omitempty" doc:"Whether it is paused. Absent: active when new, unchanged when replaced." example:"false"`
 }
 
@@ -71,8 +72,8 @@ func (b BatchInput) validate() []FieldError {
 
 // PauseInput is the optional body of a pause.
 type PauseInput struct {
-	Note  string            `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read." example:"the warehouse moves"`
-	Until scheduler.Instant `json:"until,omitzero" doc:"When it resumes by itself. Slots from that instant on are ordinary slots, even if no replica was alive then. Absent: it stays paused until a caller resumes it." example:"2026-12-01T09:00:00Z"`
+	Note  string         `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read." example:"the warehouse moves"`
+	Until domain.Instant `json:"until,omitzero" doc:"When it resumes by itself. Slots from that instant on are ordinary slots, even if no replica was alive then. Absent: it stays paused until a caller resumes it." example:"2026-12-01T09:00:00Z"`
 }
 
 func (p PauseInput) validate() []FieldError {
@@ -105,9 +106,9 @@ type TriggerInput struct {
 
 // PreviewInput is the body of a preview.
 type PreviewInput struct {
-	Schedule scheduler.Schedule `json:"schedule" doc:"As in a job."`
-	From     scheduler.Instant  `json:"from,omitzero" doc:"Only slots after this instant. Absent: now." example:"2026-10-24T00:00:00Z"`
-	N        *int               `json:"n,omitempty" minimum:"1" maximum:"100" default:"5" doc:"How many slots."`
+	Schedule domain.Schedule `json:"schedule" doc:"As in a job."`
+	From     domain.Instant  `json:"from,omitzero" doc:"Only slots after this instant. Absent: now." example:"2026-10-24T00:00:00Z"`
+	N        *int            `json:"n,omitempty" minimum:"1" maximum:"100" default:"5" doc:"How many slots."`
 }
 
 const (
@@ -139,9 +140,9 @@ func (p PreviewInput) validate() []FieldError {
 }
 
 // instant returns what is wrong with an instant, by the rules for instants in definitions.
-func instant(at string, i scheduler.Instant) []FieldError {
+func instant(at string, i domain.Instant) []FieldError {
 	var errors []FieldError
-	for _, problem := range (scheduler.Schedule{At: i}).Validate() {
+	for _, problem := range (domain.Schedule{At: i}).Validate() {
 		errors = append(errors, FieldError{at, problem.Message})
 	}
 	return errors

@@ -7,10 +7,11 @@ import (
 	"net/http"
 	"strings"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -170,7 +171,7 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 		return nil, err
 	}
 	records, next, err := s.Store.ListJobs(ctx, tenant, jobs.Filter{
-		State: scheduler.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q,
+		State: domain.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q,
 		Page: in.page(),
 	})
 	if err != nil {

@@ -7,10 +7,11 @@ import (
 	"net/http"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/runs"
@@ -110,7 +111,7 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 		Body: in.Request.value.Body, Headers: in.Request.value.Headers, Submitter: isSubmitter(ctx),
 	}
 	if err := in.Request.check(within("body",
-		scheduler.ValidateRequest("", request.Headers, request.Body))...); err != nil {
+		domain.ValidateRequest("", request.Headers, request.Body))...); err != nil {
 		return nil, err
 	}
 	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {

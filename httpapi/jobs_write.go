@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"net/http"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/jobs"
 )
@@ -144,7 +145,7 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 }
 
 // applyPatch returns the job that results from a patch on a definition, or everything that is wrong with it.
-func applyPatch(patch *body[JobPatch], now scheduler.Definition) (jobs.NewJob, error) {
+func applyPatch(patch *body[JobPatch], now domain.Definition) (jobs.NewJob, error) {
 	if covered(patch.errors, "body") { // not an object
 		return jobs.NewJob{}, patch.check()
 	}

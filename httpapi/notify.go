@@ -8,10 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/scheduler/notice"
 	"punctual/store/pg"
 )
@@ -35,8 +36,8 @@ func (s *server) notifyRoutes() {
 
 // NotifyTest is the optional body that asks for a test notice.
 type NotifyTest struct {
-	Job   string            `json:"job,omitempty" maxLength:"128" doc:"Id or name of a job. The test is sent to all recipients of the job's notices." example:"daily-invoice-gen"`
-	Entry *scheduler.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify. Its events (on) are ignored here."`
+	Job   string         `json:"job,omitempty" maxLength:"128" doc:"Id or name of a job. The test is sent to all recipients of the job's notices." example:"daily-invoice-gen"`
+	Entry *domain.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify. Its events (on) are ignored here."`
 }
 
 func (t NotifyTest) validate() []FieldError {
@@ -51,30 +52,30 @@ func (t NotifyTest) validate() []FieldError {
 	if t.Entry == nil {
 		return fields
 	}
-	for _, p := range scheduler.ValidateNotify("entry", []scheduler.Notify{t.entry()}) {
+	for _, p := range domain.ValidateNotify("entry", []domain.Notify{t.entry()}) {
 		fields = append(fields, FieldError{"body.entry" + p.Field[len("entry[0]"):], p.Message})
 	}
 	return fields
 }
 
 // entry returns the given entry, with all events if it names none.
-func (t NotifyTest) entry() scheduler.Notify {
+func (t NotifyTest) entry() domain.Notify {
 	entry := *t.Entry
 	if len(entry.On) == 0 {
-		entry.On = scheduler.Events
+		entry.On = domain.Events
 	}
 	return entry
 }
 
 // NotifyResult is the result of a test notice for one recipient.
 type NotifyResult struct {
-	Format     scheduler.Format `json:"format" enum:"json,slack,pagerduty,alertmanager" doc:"The form it was sent in." example:"slack"`
-	URL        string           `json:"url" doc:"Where it was sent." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
-	Delivered  bool             `json:"delivered" doc:"Whether it was answered with a 2xx." example:"true"`
-	HTTPStatus *int             `json:"http_status" doc:"Status of the response, if there was one." example:"200"`
-	Reason     *string          `json:"reason" doc:"Why it was not delivered: one of the reasons that runs have."`
-	Error      *string          `json:"error" doc:"The same, for people."`
-	Response   *string          `json:"response" doc:"The first 200 bytes of the response, if the notice was not delivered."`
+	Format     domain.Format `json:"format" enum:"json,slack,pagerduty,alertmanager" doc:"The form it was sent in." example:"slack"`
+	URL        string        `json:"url" doc:"Where it was sent." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
+	Delivered  bool          `json:"delivered" doc:"Whether it was answered with a 2xx." example:"true"`
+	HTTPStatus *int          `json:"http_status" doc:"Status of the response, if there was one." example:"200"`
+	Reason     *string       `json:"reason" doc:"Why it was not delivered: one of the reasons that runs have."`
+	Error      *string       `json:"error" doc:"The same, for people."`
+	Response   *string       `json:"response" doc:"The first 200 bytes of the response, if the notice was not delivered."`
 }
 
 // NotifyResults are the results of a test notice, one per recipient.
@@ -90,7 +91,7 @@ func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInp
 	asked := in.Request.value
 	problems := asked.validate()
 	if asked.Entry != nil {
-		for _, e := range s.forbiddenNotify(tenant, "body", []scheduler.Notify{*asked.Entry}) {
+		for _, e := range s.forbiddenNotify(tenant, "body", []domain.Notify{*asked.Entry}) {
 			problems = append(problems, FieldError{"body.entry.url", e.Message})
 		}
 	}
@@ -104,7 +105,7 @@ func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInp
 	list, job := own.Notify, "notify-test"
 	switch {
 	case asked.Entry != nil:
-		list = []scheduler.Notify{asked.entry()}
+		list = []domain.Notify{asked.entry()}
 	case asked.Job != "":
 		record, err := s.Store.GetJob(ctx, tenant, asked.Job)
 		if err != nil {
@@ -115,7 +116,7 @@ func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInp
 			list = record.Definition.Notify
 		}
 	}
-	results, err := s.sendTests(ctx, tenant, own.Name, job, scheduler.Recipients(list))
+	results, err := s.sendTests(ctx, tenant, own.Name, job, domain.Recipients(list))
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInp
 
 // sendTests tests all recipients at the same time.
 func (s *server) sendTests(
-	ctx context.Context, tenant int32, name, job string, to []scheduler.Recipient,
+	ctx context.Context, tenant int32, name, job string, to []domain.Recipient,
 ) ([]NotifyResult, error) {
 	results, failed := make([]NotifyResult, len(to)), make([]error, len(to))
 	var sending sync.WaitGroup
@@ -142,15 +143,15 @@ func (s *server) sendTests(
 
 // sendTest tests one recipient. The notice is about a random job id, so it resolves no open incident.
 func (s *server) sendTest(
-	ctx context.Context, tenant int32, name, job string, to scheduler.Recipient,
+	ctx context.Context, tenant int32, name, job string, to domain.Recipient,
 ) (NotifyResult, error) {
 	result := NotifyResult{Format: to.Format, URL: to.URL}
 	if s.Courier == nil {
 		return result, errors.New("testing a recipient: this server has nothing to send by")
 	}
 	now := time.Now().UTC()
-	news := scheduler.News{Job: job, JobID: uuid.New(), Tenant: name, Events: []scheduler.NewsEvent{
-		{Event: scheduler.EventTest, Count: 1, FirstAt: now, LastAt: now, Runs: []scheduler.NewsRun{}},
+	news := domain.News{Job: job, JobID: uuid.New(), Tenant: name, Events: []domain.NewsEvent{
+		{Event: domain.EventTest, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.NewsRun{}},
 	}}
 	bodies, err := notice.Test(news, to, now)
 	if err != nil {

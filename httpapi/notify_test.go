@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
@@ -79,7 +81,7 @@ func TestATestNoticeIsSentAtOnceAndAnsweredFor(t *testing.T) {
 	}
 	s.do("PATCH", "/v1/tenant", `{"notify":[{"on":["dead"],"url":"`+h.url+`/default"}]}`).want(200)
 	if got := test(""); len(got) != 1 || !got[0].Delivered || *got[0].HTTPStatus != 200 ||
-		got[0].Format != scheduler.FormatJSON || got[0].Error != nil {
+		got[0].Format != domain.FormatJSON || got[0].Error != nil {
 		t.Errorf("%+v", got)
 	}
 	s.create(`{"name":"own","target":{"url":"` + h.url + `"},` +

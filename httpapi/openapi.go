@@ -9,9 +9,10 @@ import (
 	"slices"
 	"strconv"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 
-	"punctual/scheduler"
 	"punctual/store/letters"
 	"punctual/store/secrets"
 )
@@ -130,22 +131,22 @@ func (s *server) describe() {
 	for _, name := range []string{"Job", "ListedJob", "JobInput", "JobPatch", "JobReplacement"} {
 		p := schemas[name].Properties
 		p["concurrency_policy"].Enum = []any{
-			scheduler.PolicyAllow, scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait,
+			domain.PolicyAllow, domain.PolicyForbid, domain.PolicyReplace, domain.PolicyWait,
 		}
-		p["priority"].Enum = []any{scheduler.PriorityHigh, scheduler.PriorityNormal, scheduler.PriorityLow}
-		p["delivery"].Enum = []any{scheduler.DeliverAtLeastOnce, scheduler.DeliverAtMostOnce}
-		p["completion"].Enum = []any{scheduler.CompleteOnResponse, scheduler.CompleteAsync}
+		p["priority"].Enum = []any{domain.PriorityHigh, domain.PriorityNormal, domain.PriorityLow}
+		p["delivery"].Enum = []any{domain.DeliverAtLeastOnce, domain.DeliverAtMostOnce}
+		p["completion"].Enum = []any{domain.CompleteOnResponse, domain.CompleteAsync}
 		p["name"].Pattern = nameForm.String()
 	}
 	schemas["Auth"].Properties["type"].Enum = []any{
-		scheduler.AuthNone, scheduler.AuthBearer, scheduler.AuthBasic, scheduler.AuthHeader, scheduler.AuthOAuth2,
-		scheduler.AuthOIDC,
+		domain.AuthNone, domain.AuthBearer, domain.AuthBasic, domain.AuthHeader, domain.AuthOAuth2,
+		domain.AuthOIDC,
 	}
 	schemas["Missed"].Properties["policy"].Enum = []any{
-		scheduler.MissedSkip, scheduler.MissedFireOnce, scheduler.MissedFireAll,
+		domain.MissedSkip, domain.MissedFireOnce, domain.MissedFireAll,
 	}
-	schemas["Notify"].Properties["on"].Items.Enum = enum(scheduler.Events)
-	schemas["Notify"].Properties["format"].Enum = enum(scheduler.Formats)
+	schemas["Notify"].Properties["on"].Items.Enum = enum(domain.Events)
+	schemas["Notify"].Properties["format"].Enum = enum(domain.Formats)
 	schemas["Retry"].Required = nil
 	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
 	for name, limit := range schemas["TenantSettings"].Properties { // in a patch, null lifts a limit

@@ -6,9 +6,10 @@ import (
 	"strconv"
 	"strings"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 
-	"punctual/scheduler"
 	"punctual/store/jobs"
 	"punctual/store/runs"
 	"punctual/store/tenants"
@@ -127,13 +128,13 @@ func conflictExample(op *huma.Operation) *Problem {
 		return newProblem(CodeNameTaken, "The name is taken by another job.",
 			FieldError{"body.name", "is taken by another job"})
 	case CodeActiveRun:
-		active := &jobs.ActiveRunError{Run: exampleRunID, Policy: scheduler.PolicyForbid}
+		active := &jobs.ActiveRunError{Run: exampleRunID, Policy: domain.PolicyForbid}
 		p := newProblem(CodeActiveRun, sentence(active))
 		p.ActiveRun = &active.Run
 		return p
 	case CodeSuperseded:
 		return newProblem(CodeSuperseded,
-			sentence(&runs.SupersededError{Run: exampleRunID, Status: scheduler.StatusRetrying}))
+			sentence(&runs.SupersededError{Run: exampleRunID, Status: domain.StatusRetrying}))
 	}
 	return newProblem(CodeState, stateExamples[op.OperationID])
 }

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // parameterMessage says what is wrong with a query parameter. For one with an enum it lists the words and suggests
@@ -32,7 +32,7 @@ func parameterMessage(op *huma.Operation, detail *huma.ErrorDetail) string {
 		return "unknown parameter; this operation takes no query parameters"
 	}
 	return fmt.Sprintf("unknown parameter; there are: %s%s", strings.Join(names, ", "),
-		scheduler.DidYouMean(name, names...))
+		domain.DidYouMean(name, names...))
 }
 
 // notOneOf says which words are allowed, and suggests the nearest.
@@ -43,5 +43,5 @@ func notOneOf(value any, choices []any) string {
 	}
 	written, _ := value.(string)
 	return fmt.Sprintf("%q is not one of %s%s", clip(written), strings.Join(words, ", "),
-		scheduler.DidYouMean(written, words...))
+		domain.DidYouMean(written, words...))
 }

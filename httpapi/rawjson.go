@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxDepth bounds how deep arrays and objects of a body nest.
@@ -23,7 +23,7 @@ func wellFormed(data []byte) *Problem {
 	if at := invalidUTF8(data); at >= 0 {
 		return newProblem(CodeMalformed, fmt.Sprintf("The body is not UTF-8 at byte %d.", at))
 	}
-	if scheduler.Nesting(data) > maxDepth {
+	if domain.Nesting(data) > maxDepth {
 		return newProblem(CodeMalformed, fmt.Sprintf("The body nests deeper than %d levels.", maxDepth))
 	}
 	if json.Valid(data) {

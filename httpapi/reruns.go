@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/runs"
@@ -50,7 +51,7 @@ func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*a
 	request := jobs.RerunRequest{
 		TriggerRequest: jobs.TriggerRequest{Body: v.Body, Headers: v.Headers}, SameKey: v.SameKey,
 	}
-	if err := in.Request.check(within("body", scheduler.ValidateRequest("", v.Headers, v.Body))...); err != nil {
+	if err := in.Request.check(within("body", domain.ValidateRequest("", v.Headers, v.Body))...); err != nil {
 		return nil, err
 	}
 	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
@@ -28,8 +30,8 @@ func TestRerun(t *testing.T) {
 	original := into[runs.Run](s.do("GET", first, "").want(200))
 	got := s.do("POST", first+"/rerun", `{"body":{"n":1},"headers":{"x-y":"z"}}`, "Idempotency-Key: k").want(202)
 	run := into[runs.Run](got)
-	if run.RerunOf == nil || *run.RerunOf != original.ID || run.Status != scheduler.StatusPending ||
-		run.Trigger != scheduler.TriggerManual || !run.ScheduledFor.Equal(original.ScheduledFor) ||
+	if run.RerunOf == nil || *run.RerunOf != original.ID || run.Status != domain.StatusPending ||
+		run.Trigger != domain.TriggerManual || !run.ScheduledFor.Equal(original.ScheduledFor) ||
 		!run.DueAt.After(original.DueAt) {
 		t.Errorf("the rerun is %s", got.body)
 	}
@@ -86,7 +88,7 @@ func TestRerunsThatAreRefused(t *testing.T) {
 		{"of what cannot be a run", "/v1/runs/x", "", CodeNotFound, ""},
 		{"with an unknown field", ended, `{"bodi":1}`, CodeInvalid, ""},
 		{"with a header that cannot be sent", ended, `{"headers":{"Host":"x"}}`, CodeInvalid, ""},
-		{"with too large a body", ended, `{"body":"` + strings.Repeat("x", scheduler.MaxPayload) + `"}`, CodeInvalid, ""},
+		{"with too large a body", ended, `{"body":"` + strings.Repeat("x", domain.MaxPayload) + `"}`, CodeInvalid, ""},
 		{"with what is not JSON", ended, `{`, CodeMalformed, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,7 +149,7 @@ func TestCompletionBringsAResult(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	run, token := s.working("a")
-	long := strings.Repeat("x", scheduler.MaxResult-1) // one byte too many with its quotes
+	long := strings.Repeat("x", domain.MaxResult-1) // one byte too many with its quotes
 	for _, c := range []struct {
 		name, body string
 		code       Code
@@ -170,7 +172,7 @@ func TestCompletionBringsAResult(t *testing.T) {
 	const result = `{"b":[1, 2.50],"a":"ü"}`
 	for _, body := range []string{`{"result":` + result + `}`, `{"result":"another"}`, ""} { // the first result stays
 		ended := into[runs.Run](s.do("POST", run+"/complete", body, token).want(200))
-		if ended.Status != scheduler.StatusSucceeded || compact(t, ended.Result) != compact(t, []byte(result)) {
+		if ended.Status != domain.StatusSucceeded || compact(t, ended.Result) != compact(t, []byte(result)) {
 			t.Errorf("completed with %q: %s, result %s", body, ended.Status, ended.Result)
 		}
 	}
@@ -234,21 +236,21 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 	claim := scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}}
 	for n := range 3 { // the target accepts, then stays silent
 		shown := into[runs.Run](s.do("GET", run, "").want(200))
-		job, err := scheduler.Compile(shown.JobID, 1, 1,
-			scheduler.Definition{Name: "a", Completion: scheduler.CompleteAsync, Target: scheduler.Target{URL: "http://x"}}, 0)
+		job, err := domain.Compile(shown.JobID, 1, 1,
+			domain.Definition{Name: "a", Completion: domain.CompleteAsync, Target: domain.Target{URL: "http://x"}}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := scheduler.Assignment{RunID: shown.ID, Job: job, Attempt: n + 1, Lease: &scheduler.Lease{ID: uuid.New()}}
+		a := domain.Assignment{RunID: shown.ID, Job: job, Attempt: n + 1, Lease: &domain.Lease{ID: uuid.New()}}
 		if err := s.store.Pool().QueryRow(t.Context(), `SELECT fence FROM punctual.runs WHERE id = $1`,
 			shown.ID).Scan(&a.Fence); err != nil {
 			t.Fatal(err)
 		}
-		o := scheduler.Outcome{
-			Assignment: a, Verdict: scheduler.Await, StartedAt: *shown.StartedAt, FinishedAt: *shown.StartedAt, HTTPStatus: 202,
+		o := domain.Outcome{
+			Assignment: a, Verdict: domain.Await, StartedAt: *shown.StartedAt, FinishedAt: *shown.StartedAt, HTTPStatus: 202,
 			RetryIn: -1,
 		}
-		if _, err := s.store.Finish(t.Context(), []scheduler.Outcome{o}, nil); err != nil {
+		if _, err := s.store.Finish(t.Context(), []domain.Outcome{o}, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, sql := range []string{
@@ -270,11 +272,11 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 		}
 	}
 	shown := into[runs.Run](s.do("GET", run, "").want(200))
-	if shown.Status != scheduler.StatusDead || *shown.Reason != scheduler.ReasonSilent || len(shown.Attempts) != 3 {
+	if shown.Status != domain.StatusDead || *shown.Reason != domain.ReasonSilent || len(shown.Attempts) != 3 {
 		t.Fatalf("the run is %+v", shown)
 	}
 	for _, a := range shown.Attempts {
-		if a.Outcome != scheduler.AttemptLost || *a.Reason != scheduler.ReasonSilent {
+		if a.Outcome != domain.AttemptLost || *a.Reason != domain.ReasonSilent {
 			t.Errorf("attempt %d is %s, %s", a.Number, a.Outcome, *a.Reason)
 		}
 	}

@@ -6,10 +6,11 @@ import (
 	"net/http"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
@@ -71,8 +72,8 @@ func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*previ
 			return nil, err
 		}
 	}
-	definition := scheduler.Definition{Schedule: asked.Schedule}.WithDefaults()
-	timetable, err := scheduler.NewTimetable(uuid.Nil, definition, 0)
+	definition := domain.Definition{Schedule: asked.Schedule}.WithDefaults()
+	timetable, err := domain.NewTimetable(uuid.Nil, definition, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -116,11 +117,11 @@ func upcomingSlots(r jobs.Record, defaultJitter time.Duration, n int) ([]Upcomin
 		return slots, nil
 	}
 	definition := r.Definition.WithDefaults()
-	timetable, err := scheduler.NewTimetable(r.ID, definition, defaultJitter)
+	timetable, err := domain.NewTimetable(r.ID, definition, defaultJitter)
 	if err != nil {
 		return nil, err
 	}
-	next := scheduler.Slot{At: *r.NextScheduledFor}
+	next := domain.Slot{At: *r.NextScheduledFor}
 	if same, ok := timetable.Next(next.At.Add(-1), nil); ok && same.At.Equal(next.At) {
 		next = same // with its note
 	}

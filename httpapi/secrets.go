@@ -6,9 +6,10 @@ import (
 	"net/http"
 	"strings"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/secrets"
 )
@@ -46,8 +47,8 @@ func (s *server) secretRoutes() {
 
 // SecretInput is the body that creates or replaces a secret.
 type SecretInput struct {
-	Value       scheduler.Hidden `json:"value" minLength:"1" maxLength:"65536" doc:"The secret: at most 64 KiB of UTF-8. It is never shown." example:"s3cr3t"`
-	Description string           `json:"description,omitempty" maxLength:"1024" doc:"For people." example:"of the billing team"`
+	Value       domain.Hidden `json:"value" minLength:"1" maxLength:"65536" doc:"The secret: at most 64 KiB of UTF-8. It is never shown." example:"s3cr3t"`
+	Description string        `json:"description,omitempty" maxLength:"1024" doc:"For people." example:"of the billing team"`
 }
 
 // maxSecret bounds the value of a secret, in bytes. A chain of certificates and its key fit.
@@ -58,7 +59,7 @@ func (in SecretInput) validate() []FieldError {
 	switch value := in.Value.Value(); {
 	case in.Value.IsZero():
 		errors = append(errors, FieldError{"body.value", "is required"})
-	case value == scheduler.Mask:
+	case value == domain.Mask:
 		errors = append(errors, FieldError{"body.value", `"***" is the mask, not the value: write the value`})
 	case len(value) > maxSecret:
 		errors = append(errors, FieldError{"body.value", fmt.Sprintf("%d bytes; at most %d (64 KiB)", len(value), maxSecret)})
@@ -80,7 +81,7 @@ type SecretRef struct {
 
 // exists returns ErrNotFound for a malformed name.
 func (r SecretRef) exists() error {
-	if !scheduler.SecretNameForm.MatchString(r.Name) {
+	if !domain.SecretNameForm.MatchString(r.Name) {
 		return store.ErrNotFound
 	}
 	return nil

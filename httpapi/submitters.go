@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/jobs"
 )
 
@@ -41,7 +42,7 @@ func oneShots(role Role, jobs []JobInput, at func(i int) string) error {
 	}
 	var fields []FieldError
 	for i, job := range jobs {
-		if kind := job.Schedule.Kind(); kind != scheduler.KindAt && kind != scheduler.KindDelay {
+		if kind := job.Schedule.Kind(); kind != domain.KindAt && kind != domain.KindDelay {
 			fields = append(fields, FieldError{at(i), "must have at or delay"})
 		}
 	}

@@ -4,10 +4,11 @@ import (
 	"reflect"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/runs"
 )
 
@@ -26,17 +27,17 @@ type ListedJob struct {
 
 // JobSummary is a job in short: without its target and its policies.
 type JobSummary struct {
-	ID               uuid.UUID          `json:"id"`
-	Tenant           string             `json:"tenant"`
-	Name             string             `json:"name"`
-	Version          int32              `json:"version"`
-	State            scheduler.JobState `json:"state"`
-	Labels           map[string]string  `json:"labels,omitempty"`
-	Schedule         scheduler.Schedule `json:"schedule,omitzero"`
-	Queue            string             `json:"queue"`
-	NextRunAt        *time.Time         `json:"next_run_at"`
-	NextScheduledFor *time.Time         `json:"next_scheduled_for"`
-	LastRun          *RunSummary        `json:"last_run"`
+	ID               uuid.UUID         `json:"id"`
+	Tenant           string            `json:"tenant"`
+	Name             string            `json:"name"`
+	Version          int32             `json:"version"`
+	State            domain.JobState   `json:"state"`
+	Labels           map[string]string `json:"labels,omitempty"`
+	Schedule         domain.Schedule   `json:"schedule,omitzero"`
+	Queue            string            `json:"queue"`
+	NextRunAt        *time.Time        `json:"next_run_at"`
+	NextScheduledFor *time.Time        `json:"next_scheduled_for"`
+	LastRun          *RunSummary       `json:"last_run"`
 }
 
 // MarshalJSON writes the job in full or in short, as the list's view says.
@@ -62,18 +63,18 @@ type ListedRun struct {
 
 // RunSummary is a run in short.
 type RunSummary struct {
-	ID           uuid.UUID         `json:"id"`
-	JobID        uuid.UUID         `json:"job_id"`
-	Job          string            `json:"job"`
-	Trigger      scheduler.Trigger `json:"trigger"`
-	ScheduledFor time.Time         `json:"scheduled_for"`
-	Status       scheduler.Status  `json:"status"`
-	Reason       *scheduler.Reason `json:"reason"`
-	Late         bool              `json:"late"`
-	Attempt      int               `json:"attempt"`
-	StartedAt    *time.Time        `json:"started_at"`
-	FinishedAt   *time.Time        `json:"finished_at"`
-	HTTPStatus   *int              `json:"http_status"`
+	ID           uuid.UUID      `json:"id"`
+	JobID        uuid.UUID      `json:"job_id"`
+	Job          string         `json:"job"`
+	Trigger      domain.Trigger `json:"trigger"`
+	ScheduledFor time.Time      `json:"scheduled_for"`
+	Status       domain.Status  `json:"status"`
+	Reason       *domain.Reason `json:"reason"`
+	Late         bool           `json:"late"`
+	Attempt      int            `json:"attempt"`
+	StartedAt    *time.Time     `json:"started_at"`
+	FinishedAt   *time.Time     `json:"finished_at"`
+	HTTPStatus   *int           `json:"http_status"`
 }
 
 func summaryOf(r runs.Run) RunSummary {

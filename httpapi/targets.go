@@ -3,20 +3,21 @@ package httpapi
 import (
 	"fmt"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler/delivery"
 )
 
 // forbidden returns an error for each URL of a definition that names an address which jobs may not call. So the
 // author knows at once, not only with the first run. The guard checks every connection again when it is made.
 // Malformed URLs are left to the definition's own validation.
-func (s *server) forbidden(tenant int32, at string, d scheduler.Definition) []FieldError {
+func (s *server) forbidden(tenant int32, at string, d domain.Definition) []FieldError {
 	if s.Guard == nil {
 		return nil
 	}
 	var fields []FieldError
 	judge := func(field, raw string) {
-		u, err := scheduler.ParseTarget(raw)
+		u, err := domain.ParseTarget(raw)
 		if err != nil {
 			return
 		}
@@ -29,7 +30,7 @@ func (s *server) forbidden(tenant int32, at string, d scheduler.Definition) []Fi
 }
 
 // forbiddenNotify is forbidden for the recipients of notices.
-func (s *server) forbiddenNotify(tenant int32, at string, list []scheduler.Notify) []FieldError {
+func (s *server) forbiddenNotify(tenant int32, at string, list []domain.Notify) []FieldError {
 	if s.Guard == nil {
 		return nil
 	}

@@ -6,29 +6,30 @@ import (
 	"net/netip"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/tenants"
 )
 
 // TenantSettings are the settings of a tenant that operators decide.
 type TenantSettings struct {
-	Weight               *int               `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its relative share of the worker slots while several tenants wait for them: a tenant with twice the weight gets twice as many. Absent: 1." example:"1"`
-	MaxJobs              *int               `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most active and paused jobs that it may have." example:"10000"`
-	MaxConcurrentRuns    *int               `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most runs of this tenant that all replicas together may send at once; others wait." example:"100"`
-	MaxRunsPerSecond     *int               `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most attempts of this tenant that all replicas together may start in a second; others wait." example:"50"`
-	MaxRequestsPerSecond *int               `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most API requests of this tenant that all replicas together answer in a second; others get 429." example:"200"`
-	MinInterval          scheduler.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs." example:"1m"`
-	AllowedTargets       []string           `json:"allowed_targets,omitempty" maxItems:"100" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
+	Weight               *int            `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its relative share of the worker slots while several tenants wait for them: a tenant with twice the weight gets twice as many. Absent: 1." example:"1"`
+	MaxJobs              *int            `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most active and paused jobs that it may have." example:"10000"`
+	MaxConcurrentRuns    *int            `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most runs of this tenant that all replicas together may send at once; others wait." example:"100"`
+	MaxRunsPerSecond     *int            `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most attempts of this tenant that all replicas together may start in a second; others wait." example:"50"`
+	MaxRequestsPerSecond *int            `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most API requests of this tenant that all replicas together answer in a second; others get 429." example:"200"`
+	MinInterval          domain.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs." example:"1m"`
+	AllowedTargets       []string        `json:"allowed_targets,omitempty" maxItems:"100" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
 	TenantNotify
 }
 
 // TenantNotify are the settings that a tenant's own admins may change too.
 type TenantNotify struct {
-	Notify []scheduler.Notify `json:"notify,omitempty" doc:"Recipients of notices about jobs that have no notify of their own. Absent: no recipients." maxItems:"10"`
+	Notify []domain.Notify `json:"notify,omitempty" doc:"Recipients of notices about jobs that have no notify of their own. Absent: no recipients." maxItems:"10"`
 }
 
 func (t TenantNotify) validate() []FieldError {
-	return within("body", scheduler.ValidateNotify("notify", t.Notify))
+	return within("body", domain.ValidateNotify("notify", t.Notify))
 }
 
 // readOnly returns the fields of tenants.Tenant that admins may not set.
@@ -101,7 +102,7 @@ func (t TenantSettings) apply(to *tenants.Tenant) {
 		to.Weight = *t.Weight
 	}
 	if !t.MinInterval.IsZero() {
-		to.MinInterval = new(scheduler.DurationOf(t.MinInterval.Value()))
+		to.MinInterval = new(domain.DurationOf(t.MinInterval.Value()))
 	}
 	for _, network := range t.AllowedTargets {
 		to.AllowedTargets = append(to.AllowedTargets, netip.MustParsePrefix(network))

@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/tenants"
 )
 
@@ -72,7 +73,7 @@ func CheckTenantName(name string) error {
 }
 
 // CheckNewKey returns an error when no key can be created with these values.
-func CheckNewKey(name string, role Role, expires scheduler.Duration) error {
+func CheckNewKey(name string, role Role, expires domain.Duration) error {
 	for _, e := range (KeyInput{Name: name, Role: role, ExpiresIn: expires}).validate() {
 		return fmt.Errorf("--%s: %s", strings.TrimPrefix(strings.ReplaceAll(e.Location, "expires_in", "expires"), "body."),
 			e.Message)

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/scheduler/cron"
 	"punctual/store/jobs"
 	"punctual/store/runs"
@@ -16,11 +17,11 @@ import (
 
 // Job is a job as the API shows it: its definition with every default filled in, and its state.
 type Job struct {
-	ID      uuid.UUID          `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Tenant  string             `json:"tenant" doc:"Its owner." example:"default"`
-	Version int32              `json:"version" doc:"Number of the current version: one more with each change. Part of the ETag." example:"7"`
-	State   scheduler.JobState `json:"state" enum:"active,paused,completed" doc:"completed: no slot is left." example:"active"`
-	scheduler.Definition
+	ID      uuid.UUID       `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Tenant  string          `json:"tenant" doc:"Its owner." example:"default"`
+	Version int32           `json:"version" doc:"Number of the current version: one more with each change. Part of the ETag." example:"7"`
+	State   domain.JobState `json:"state" enum:"active,paused,completed" doc:"completed: no slot is left." example:"active"`
+	domain.Definition
 	NotifyFrom       string     `json:"notify_from" enum:"job,tenant" doc:"Where the recipients of the job's notices are set. job: in its own notify, which may be an empty list; tenant: in the tenant's default, shown by GET /v1/tenant." example:"job"`
 	Paused           bool       `json:"paused" doc:"Whether it is paused." example:"false"`
 	PausedAt         *time.Time `json:"paused_at,omitempty" doc:"When it was paused."`
@@ -40,7 +41,7 @@ type Job struct {
 func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 	job := Job{
 		ID: r.ID, Tenant: r.Tenant, Version: r.Version, State: r.State, Definition: r.Definition.Masked().WithDefaults(),
-		Paused: r.State == scheduler.JobPaused, NextRunAt: utc(r.NextRunAt), NextScheduledFor: utc(r.NextScheduledFor),
+		Paused: r.State == domain.JobPaused, NextRunAt: utc(r.NextRunAt), NextScheduledFor: utc(r.NextScheduledFor),
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), CompletedAt: utc(r.CompletedAt), LastRun: r.LastRun,
 	}
 	job.NotifyFrom = "tenant"
@@ -51,7 +52,7 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 	if job.Paused {
 		job.PausedAt, job.PausedUntil, job.PauseNote = utc(r.PausedAt), utc(r.PausedUntil), r.PauseNote
 	}
-	if r.NextScheduledFor != nil && r.Definition.Schedule.Kind() == scheduler.KindCron {
+	if r.NextScheduledFor != nil && r.Definition.Schedule.Kind() == domain.KindCron {
 		local := inZone(*r.NextScheduledFor, r.Definition.Schedule)
 		job.NextLocal = &local
 	}
@@ -59,7 +60,7 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 }
 
 // showRequest shows the request that the attempts of a run send; nil where it is not known.
-func showRequest(r runs.Run, publicURL string) *scheduler.SentRequest {
+func showRequest(r runs.Run, publicURL string) *domain.SentRequest {
 	if r.Sent == nil {
 		return nil
 	}
@@ -71,7 +72,7 @@ func showRequest(r runs.Run, publicURL string) *scheduler.SentRequest {
 }
 
 // inZone formats an instant as local time in a schedule's zone.
-func inZone(t time.Time, s scheduler.Schedule) string {
+func inZone(t time.Time, s domain.Schedule) string {
 	zone, err := cron.LoadZone(s.Timezone)
 	if s.Timezone == "" || err != nil { // this binary may lack a zone that was known when the job was written
 		zone = time.UTC

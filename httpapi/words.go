@@ -4,9 +4,9 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/danielgtaylor/huma/v2"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // The closed lists of the scheduler, as types that describe themselves. Wherever the API uses one of them, its
@@ -18,22 +18,22 @@ type (
 	attemptOutcome string
 )
 
-func (runStatus) Schema(huma.Registry) *huma.Schema      { return oneOf(scheduler.Statuses()) }
-func (runTrigger) Schema(huma.Registry) *huma.Schema     { return oneOf(scheduler.Triggers()) }
-func (runReason) Schema(huma.Registry) *huma.Schema      { return oneOf(scheduler.Reasons()) }
-func (attemptOutcome) Schema(huma.Registry) *huma.Schema { return oneOf(scheduler.AttemptOutcomes()) }
+func (runStatus) Schema(huma.Registry) *huma.Schema      { return oneOf(domain.Statuses()) }
+func (runTrigger) Schema(huma.Registry) *huma.Schema     { return oneOf(domain.Triggers()) }
+func (runReason) Schema(huma.Registry) *huma.Schema      { return oneOf(domain.Reasons()) }
+func (attemptOutcome) Schema(huma.Registry) *huma.Schema { return oneOf(domain.AttemptOutcomes()) }
 
 // DeathReason is a reason for which runs die.
-type DeathReason scheduler.Reason
+type DeathReason domain.Reason
 
 // Schema lists the reasons for which runs die.
 func (DeathReason) Schema(huma.Registry) *huma.Schema {
-	return oneOf(scheduler.ReasonsOf(scheduler.StatusDead))
+	return oneOf(domain.ReasonsOf(domain.StatusDead))
 }
 
 // known reports whether runs die for this reason.
 func (r DeathReason) known() bool {
-	return slices.Contains(scheduler.ReasonsOf(scheduler.StatusDead), scheduler.Reason(r))
+	return slices.Contains(domain.ReasonsOf(domain.StatusDead), domain.Reason(r))
 }
 
 // oneOf returns the schema of a string out of a list. huma compares it with plain strings.
@@ -47,10 +47,10 @@ func oneOf[T ~string](values []T) *huma.Schema {
 
 // describeWords makes a registry describe the scheduler's types by those above.
 func describeWords(registry huma.Registry) huma.Registry {
-	registry.RegisterTypeAlias(reflect.TypeFor[scheduler.Status](), reflect.TypeFor[runStatus]())
-	registry.RegisterTypeAlias(reflect.TypeFor[scheduler.Trigger](), reflect.TypeFor[runTrigger]())
-	registry.RegisterTypeAlias(reflect.TypeFor[scheduler.Reason](), reflect.TypeFor[runReason]())
-	registry.RegisterTypeAlias(reflect.TypeFor[scheduler.AttemptOutcome](), reflect.TypeFor[attemptOutcome]())
+	registry.RegisterTypeAlias(reflect.TypeFor[domain.Status](), reflect.TypeFor[runStatus]())
+	registry.RegisterTypeAlias(reflect.TypeFor[domain.Trigger](), reflect.TypeFor[runTrigger]())
+	registry.RegisterTypeAlias(reflect.TypeFor[domain.Reason](), reflect.TypeFor[runReason]())
+	registry.RegisterTypeAlias(reflect.TypeFor[domain.AttemptOutcome](), reflect.TypeFor[attemptOutcome]())
 	return registry
 }
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/google/go-cmp/cmp"
 )
 
 // Generated clients get their types from the enums.
@@ -28,20 +28,20 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 		}
 		return nil
 	}
-	reasons, deaths := words(scheduler.Reasons()), words(scheduler.ReasonsOf(scheduler.StatusDead))
+	reasons, deaths := words(domain.Reasons()), words(domain.ReasonsOf(domain.StatusDead))
 	for _, c := range []struct {
 		of        string
 		got, want any
 	}{
-		{"Run.status", property("Run", "status"), words(scheduler.Statuses())},
-		{"Run.trigger", property("Run", "trigger"), words(scheduler.Triggers())},
+		{"Run.status", property("Run", "status"), words(domain.Statuses())},
+		{"Run.trigger", property("Run", "trigger"), words(domain.Triggers())},
 		{"Run.reason", property("Run", "reason"), append(reasons, nil)},
-		{"Attempt.outcome", property("Attempt", "outcome"), words(scheduler.AttemptOutcomes())},
-		{"DeadLetter.trigger", property("DeadLetter", "trigger"), words(scheduler.Triggers())},
+		{"Attempt.outcome", property("Attempt", "outcome"), words(domain.AttemptOutcomes())},
+		{"DeadLetter.trigger", property("DeadLetter", "trigger"), words(domain.Triggers())},
 		{"DeadLetter.reason", property("DeadLetter", "reason"), append(reasons, nil)},
 		{"DeadLetterSelection.reason", property("DeadLetterSelection", "reason"), deaths},
-		{"the status of runs", parameter("/v1/runs", "status"), words(scheduler.Statuses())},
-		{"the trigger of a job's runs", parameter("/v1/jobs/{job}/runs", "trigger"), words(scheduler.Triggers())},
+		{"the status of runs", parameter("/v1/runs", "status"), words(domain.Statuses())},
+		{"the trigger of a job's runs", parameter("/v1/jobs/{job}/runs", "trigger"), words(domain.Triggers())},
 		{"the reason of runs", parameter("/v1/runs", "reason"), reasons},
 		{"the reason of dead letters", parameter("/v1/dead-letters", "reason"), deaths},
 	} {
@@ -56,8 +56,8 @@ func TestNoFieldOfAWordIsWithoutItsEnum(t *testing.T) {
 	t.Parallel()
 	registry := describeWords(humaConfig().Components.Schemas)
 	for _, kind := range []reflect.Type{
-		reflect.TypeFor[scheduler.Status](), reflect.TypeFor[scheduler.Trigger](), reflect.TypeFor[scheduler.Reason](),
-		reflect.TypeFor[scheduler.AttemptOutcome](),
+		reflect.TypeFor[domain.Status](), reflect.TypeFor[domain.Trigger](), reflect.TypeFor[domain.Reason](),
+		reflect.TypeFor[domain.AttemptOutcome](),
 	} {
 		if schema := registry.Schema(kind, true, ""); schema.Type != "string" || len(schema.Enum) < 3 {
 			t.Errorf("%s is described as %s %v", kind, schema.Type, schema.Enum)
@@ -78,7 +78,7 @@ func TestAWordThatIsNoneIsRefused(t *testing.T) {
 		}
 	}
 	s.do("GET", "/v1/runs?status=dead&reason=http_5xx&trigger=manual", "").want(200)
-	for _, reason := range scheduler.ReasonsOf(scheduler.StatusDead) {
+	for _, reason := range domain.ReasonsOf(domain.StatusDead) {
 		s.do("GET", "/v1/dead-letters?reason="+string(reason), "").want(200)
 		s.do("POST", "/v1/dead-letters/resolve", fmt.Sprintf(`{"filter":{"reason":%q},"dry_run":true}`, reason)).want(200)
 	}

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"testing"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 // limitedTenants returns limits of n tenants, none of which holds an allowance yet.
@@ -19,7 +21,7 @@ func limitedTenants(n int) *limits {
 func TestADrawIsOfAFewTenantsAtATime(t *testing.T) {
 	l := limitedTenants(3 * mostWishes)
 	for _, id := range l.all() {
-		l.holdBack(id, WorkDue, true)
+		l.holdBack(id, domain.WorkDue, true)
 	}
 	for draws := 1; ; draws++ {
 		wishes := l.short()
@@ -49,11 +51,11 @@ func TestADrawIsOfAFewTenantsAtATime(t *testing.T) {
 // nothing is due any more.
 func TestSlotsWhoseDrawWasNotAnsweredAreGivenBack(t *testing.T) {
 	l := limitedTenants(1)
-	l.holdBack(1, WorkDue, true)
+	l.holdBack(1, domain.WorkDue, true)
 	if wishes := l.short(); len(wishes) != 1 || wishes[0].Slots != 5 {
 		t.Fatalf("wishes %+v", wishes)
 	}
-	l.gotAll(1, WorkDue, time.Now()) // other replicas have claimed the due slots
+	l.gotAll(1, domain.WorkDue, time.Now()) // other replicas have claimed the due slots
 	wishes := l.idle(false, l.all())
 	if len(wishes) != 1 || wishes[0].Slots != 0 || wishes[0].Keep != 0 {
 		t.Fatalf("wishes %+v, want to keep none", wishes)

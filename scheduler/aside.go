@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 )
 
@@ -22,7 +24,7 @@ const (
 // aside holds outcomes that could not be written because somebody else had locked rows that they change. They are
 // tried again in batches of their own, so that no other outcome waits for them. Owned by the finisher.
 type aside struct {
-	outcomes []Outcome
+	outcomes []domain.Outcome
 	tables   map[uuid.UUID]string // the tables whose rows they wait for, by run
 	leases   []uuid.UUID          // leases with no run left whose own rows are locked
 	since    time.Time            // since when there are any
@@ -35,7 +37,7 @@ type aside struct {
 func (a *aside) any() bool { return len(a.outcomes)+len(a.leases) > 0 }
 
 // orNot returns the queue, unless it was closed or too many outcomes wait already.
-func (a *aside) orNot(queue chan Outcome, open bool) chan Outcome {
+func (a *aside) orNot(queue chan domain.Outcome, open bool) chan domain.Outcome {
 	if !open || len(a.outcomes) >= mostAside {
 		return nil
 	}
@@ -52,7 +54,7 @@ func (a *aside) due() <-chan time.Time {
 
 // take returns the outcomes that have waited longest, as many as one write takes. Those that are still locked come
 // back.
-func (a *aside) take() []Outcome {
+func (a *aside) take() []domain.Outcome {
 	a.timer = nil
 	n, kept := 0, 0
 	for n < len(a.outcomes) && n < maxOutcomes && kept < maxKept {
@@ -75,11 +77,11 @@ func (a *aside) takeLeases() []uuid.UUID {
 
 // putAside puts the left outcomes aside. It returns the outcomes that were written and the leases that were ended.
 func (f *finisher) putAside(
-	left *LockedOutcomesError, outcomes []Outcome, released []uuid.UUID,
-) ([]Outcome, []uuid.UUID) {
+	left *LockedOutcomesError, outcomes []domain.Outcome, released []uuid.UUID,
+) ([]domain.Outcome, []uuid.UUID) {
 	a := &f.aside
 	unfinished := map[uuid.UUID]bool{}
-	var written []Outcome
+	var written []domain.Outcome
 	for _, o := range outcomes {
 		if _, locked := left.Runs[o.RunID]; !locked {
 			written = append(written, o)

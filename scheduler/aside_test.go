@@ -7,19 +7,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 )
 
 // strangers is a store in which another transaction locks rows of runs.
 type strangers struct {
 	*fakeStore
-	holds func(Outcome) bool // whether the row is locked; guarded by fakeStore.mu
+	holds func(domain.Outcome) bool // whether the row is locked; guarded by fakeStore.mu
 }
 
-func (s *strangers) Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (int, error) {
+func (s *strangers) Finish(ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID) (int, error) {
 	left := &LockedOutcomesError{Runs: map[uuid.UUID]string{}}
-	var free []Outcome
-	holds := read(s.fakeStore, func() func(Outcome) bool { return s.holds })
+	var free []domain.Outcome
+	holds := read(s.fakeStore, func() func(domain.Outcome) bool { return s.holds })
 	for _, o := range outcomes {
 		if holds == nil || !holds(o) {
 			free = append(free, o)
@@ -41,7 +43,7 @@ func TestOutcomesWhoseRowsAreLockedWaitAndOthersDoNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &strangers{fakeStore: newFakeStore()}
 		victim := compiled(t, brief)
-		store.holds = func(o Outcome) bool { return o.Job == victim }
+		store.holds = func(o domain.Outcome) bool { return o.Job == victim }
 		store.add(3, victim, 0)
 		store.add(47, compiled(t, brief), 0)
 		start(t, store, newGatedDials(t, false).client, 100)
@@ -74,7 +76,7 @@ func TestOutcomesWhoseRowsAreLockedWaitAndOthersDoNot(t *testing.T) {
 
 func TestClaimsStopWhenTooManyOutcomesWaitForLockedRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &strangers{fakeStore: newFakeStore(), holds: func(Outcome) bool { return true }}
+		store := &strangers{fakeStore: newFakeStore(), holds: func(domain.Outcome) bool { return true }}
 		store.add(6_000, compiled(t, brief), 0)
 		start(t, store, newGatedDials(t, false).client, 100)
 		time.Sleep(30 * time.Second)
@@ -92,7 +94,7 @@ func TestClaimsStopWhenTooManyOutcomesWaitForLockedRows(t *testing.T) {
 
 func TestLockedRowsDoNotKeepAReplicaFromStopping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &strangers{fakeStore: newFakeStore(), holds: func(Outcome) bool { return true }}
+		store := &strangers{fakeStore: newFakeStore(), holds: func(domain.Outcome) bool { return true }}
 		store.add(5, compiled(t, brief), 0)
 		r := start(t, store, newGatedDials(t, false).client, 100)
 		time.Sleep(time.Second)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler/delivery"
 )
 
@@ -30,7 +32,7 @@ var errExpired = errors.New("expired before the secrets were read")
 // transmit adds credentials to an attempt's request, and sends it. Without credentials nothing is sent: the result has
 // reason auth. An error means that the database could not be asked, or is errExpired; nothing was sent then either.
 func (s *Scheduler) transmit(
-	ctx context.Context, a Assignment, r delivery.Request, now time.Time,
+	ctx context.Context, a domain.Assignment, r delivery.Request, now time.Time,
 ) (delivery.Result, error) {
 	t := transmission{Request: r, client: s.config.Client}
 	t.KeepBytes, t.WantJSON = a.Job.KeepResponse, true
@@ -66,13 +68,13 @@ func unsent(ctx context.Context, why error) (delivery.Result, error) {
 			Cancelled: true, Error: "cancelled before anything was sent",
 		}, nil
 	case errors.As(why, &refused):
-		return delivery.Result{Reason: delivery.Reason(ReasonAuth), Error: refused.Why}, nil
+		return delivery.Result{Reason: delivery.Reason(domain.ReasonAuth), Error: refused.Why}, nil
 	}
 	return delivery.Result{}, why
 }
 
 // authorize adds the signature and credentials to a request. The signature covers the body alone.
-func (s *Scheduler) authorize(ctx context.Context, t *transmission, a Assignment, now time.Time) error {
+func (s *Scheduler) authorize(ctx context.Context, t *transmission, a domain.Assignment, now time.Time) error {
 	if err := s.addRouting(ctx, t, a.Job); err != nil { // before the body is signed
 		return err
 	}
@@ -94,7 +96,7 @@ func (s *Scheduler) authorize(ctx context.Context, t *transmission, a Assignment
 }
 
 // addSecrets adds the credentials that a job's target asks for.
-func (s *Scheduler) addSecrets(ctx context.Context, t *transmission, a Assignment) (err error) {
+func (s *Scheduler) addSecrets(ctx context.Context, t *transmission, a domain.Assignment) (err error) {
 	target := a.Job.Target
 	for _, name := range slices.Sorted(maps.Keys(target.SecretHeaders)) {
 		value, err := s.hidden(ctx, a.Job, target.SecretHeaders[name])
@@ -105,7 +107,7 @@ func (s *Scheduler) addSecrets(ctx context.Context, t *transmission, a Assignmen
 			return err
 		}
 	}
-	if target.Auth != nil && target.Auth.Type != AuthNone {
+	if target.Auth != nil && target.Auth.Type != domain.AuthNone {
 		if err := s.authenticate(ctx, t, a.Job, *target.Auth); err != nil {
 			return err
 		}
@@ -123,7 +125,7 @@ func (t *transmission) secretHeader(name, value string, secrets ...string) error
 	if delivery.CheckHeader(name, value) != nil {
 		return authErrorf(
 			"a secret does not fit into header %s: it must be one line without control characters or spaces at its ends, of at most %d bytes",
-			name, MaxInlineSecret)
+			name, domain.MaxInlineSecret)
 	}
 	t.Extra = append(t.Extra, delivery.Header{Name: http.CanonicalHeaderKey(name), Value: value})
 	t.secrets = append(t.secrets, secrets...)
@@ -131,32 +133,32 @@ func (t *transmission) secretHeader(name, value string, secrets ...string) error
 }
 
 // authenticate adds the header that the type of authentication asks for.
-func (s *Scheduler) authenticate(ctx context.Context, t *transmission, job *Job, auth Auth) error {
+func (s *Scheduler) authenticate(ctx context.Context, t *transmission, job *domain.Job, auth domain.Auth) error {
 	secret, err := s.secretOf(ctx, job, auth)
 	if err != nil {
 		return err
 	}
 	switch auth.Type {
-	case AuthBearer:
+	case domain.AuthBearer:
 		return t.secretHeader("Authorization", "Bearer "+secret.Value, secret.Value)
-	case AuthBasic:
+	case domain.AuthBasic:
 		pair := base64.StdEncoding.EncodeToString([]byte(auth.Username + ":" + secret.Value))
 		return t.secretHeader("Authorization", "Basic "+pair, pair, secret.Value)
-	case AuthHeader:
+	case domain.AuthHeader:
 		return t.secretHeader(auth.Header, secret.Value, secret.Value)
-	case AuthOAuth2, AuthOIDC:
+	case domain.AuthOAuth2, domain.AuthOIDC:
 		t.token = s.tokens.of(job.Tenant, auth, secret)
 		if t.carried, err = t.token.get(ctx, s.config.Client); err != nil {
 			return err
 		}
 		return t.secretHeader("Authorization", "Bearer "+t.carried, t.carried, secret.Value)
-	case AuthNone:
+	case domain.AuthNone:
 	}
 	return authErrorf("this version of Punctual does not know authentication of type %s", auth.Type)
 }
 
 // secretOf returns the secret of a job's authentication.
-func (s *Scheduler) secretOf(ctx context.Context, job *Job, auth Auth) (Secret, error) {
+func (s *Scheduler) secretOf(ctx context.Context, job *domain.Job, auth domain.Auth) (Secret, error) {
 	if auth.Secret != "" {
 		return s.config.Credentials.NamedSecret(ctx, job.Tenant, auth.Secret)
 	}
@@ -164,7 +166,7 @@ func (s *Scheduler) secretOf(ctx context.Context, job *Job, auth Auth) (Secret, 
 }
 
 // hidden returns a secret of a job's definition.
-func (s *Scheduler) hidden(ctx context.Context, job *Job, h Hidden) (Secret, error) {
+func (s *Scheduler) hidden(ctx context.Context, job *domain.Job, h domain.Hidden) (Secret, error) {
 	id, ok := h.Sealed()
 	if !ok {
 		return Secret{}, authErrorf("the definition holds a secret that was not stored")

@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"golang.org/x/time/rate"
@@ -39,16 +41,16 @@ func sender(t *testing.T, secrets map[string]Secret) (*Scheduler, *fakeStore) {
 }
 
 // with returns an attempt of a job whose target has the given part, in JSON, beside its URL and body.
-func with(t *testing.T, url, part string) Assignment {
+func with(t *testing.T, url, part string) domain.Assignment {
 	t.Helper()
-	return Assignment{
+	return domain.Assignment{
 		RunID:   uuid.New(),
 		Job:     compiled(t, `{"name":"job","timeout":"20s","target":{"url":"`+url+`","body":{"n":1},`+part+`}}`),
-		Trigger: TriggerManual, Attempt: 1,
+		Trigger: domain.TriggerManual, Attempt: 1,
 	}
 }
 
-func (s *Scheduler) try(t *testing.T, a Assignment) delivery.Result {
+func (s *Scheduler) try(t *testing.T, a domain.Assignment) delivery.Result {
 	t.Helper()
 	result, err := s.transmit(t.Context(), a, a.Request(""), time.Now())
 	if err != nil {
@@ -125,7 +127,8 @@ func TestWithoutItsSecretNothingIsSent(t *testing.T) {
 			strings.Contains(result.Error, "s3cr3t") || strings.Contains(result.Error, "two") {
 			t.Errorf("%s: %+v", c.part, result)
 		}
-		if o := Judge(a, result, time.Now(), time.Now()); o.Verdict != RetryRun || o.Reason != ReasonAuth {
+		o := domain.Judge(a, result, time.Now(), time.Now())
+		if o.Verdict != domain.RetryRun || o.Reason != domain.ReasonAuth {
 			t.Errorf("%s: verdict %v, reason %s", c.part, o.Verdict, o.Reason)
 		}
 		if hostAnswer(result) != breaker.Unknown {
@@ -167,7 +170,7 @@ func TestThatSecretsCannotBeReadIsLoggedOnceASecond(t *testing.T) {
 		a := with(t, "http://127.0.0.1:9/", `"method":"POST"`)
 		for range 2 {
 			for range 100 {
-				if o, _ := s.send(a, a.Request(""), time.Now()); o.Verdict != GiveBack || o.Error == "" {
+				if o, _ := s.send(a, a.Request(""), time.Now()); o.Verdict != domain.GiveBack || o.Error == "" {
 					t.Fatalf("verdict %v, error %q", o.Verdict, o.Error)
 				}
 			}
@@ -191,7 +194,8 @@ func TestACancelBeforeAnythingIsSentLeavesNoAttempt(t *testing.T) {
 	}
 	o, _ := s.send(a, a.Request(""), time.Now())
 	end := o.End()
-	if o.Verdict != Cancel || !o.StartedAt.IsZero() || end != (End{Status: StatusCancelled, Number: a.Attempt - 1}) {
+	want := domain.End{Status: domain.StatusCancelled, Number: a.Attempt - 1}
+	if o.Verdict != domain.Cancel || !o.StartedAt.IsZero() || end != want {
 		t.Errorf("verdict %v, started at %s, %+v", o.Verdict, o.StartedAt, end)
 	}
 	select {
@@ -208,7 +212,7 @@ func TestAnAttemptThatExpiresWhileItsSecretsAreReadIsNotSent(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent.Add(1) }))
 	defer target.Close()
 	a := with(t, target.URL, `"auth":{"type":"bearer","secret":"token"}},"expires_after":"1m","retry":{"max_attempts":1`)
-	a.Trigger, a.DueAt = TriggerSchedule, time.Now()
+	a.Trigger, a.DueAt = domain.TriggerSchedule, time.Now()
 	last := a.DueAt.Add(time.Minute) // the last instant at which it may start
 	if result, err := s.transmit(t.Context(), a, a.Request(""), last); !errors.Is(err, errExpired) || sent.Load() > 0 {
 		t.Errorf("result %+v, error %v, sent %d times", result, err, sent.Load())
@@ -431,7 +435,7 @@ func TestSecretsWithinOthersAreScrubbedWhole(t *testing.T) {
 
 func TestSecretsOfDefinitionsAreNotWritten(t *testing.T) {
 	t.Parallel()
-	h := HiddenOf("s3cr3t")
+	h := domain.HiddenOf("s3cr3t")
 	text, _ := json.Marshal(map[string]any{"a": h, "b": &h})
 	for _, got := range []string{
 		string(text), fmt.Sprint(h), fmt.Sprintf("%v %+v %#v %s %q", h, h, h, h, h),
@@ -442,9 +446,9 @@ func TestSecretsOfDefinitionsAreNotWritten(t *testing.T) {
 		}
 	}
 	id := uuid.New()
-	stored, _ := json.Marshal(SealedAs(id))
-	var back Hidden
-	if err := json.Unmarshal(stored, &back); err != nil || back != SealedAs(id) {
+	stored, _ := json.Marshal(domain.SealedAs(id))
+	var back domain.Hidden
+	if err := json.Unmarshal(stored, &back); err != nil || back != domain.SealedAs(id) {
 		t.Errorf("%s comes back as %v: %v", stored, back, err)
 	}
 	if err := json.Unmarshal([]byte(`{"sealed":"s3cr3t"}`), &back); err == nil || strings.Contains(err.Error(), "s3cr3t") {

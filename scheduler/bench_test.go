@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -37,7 +39,7 @@ func BenchmarkRun(b *testing.B) {
 	b.Run("client", func(b *testing.B) { benchmarkClient(b, job) })
 }
 
-func benchmarkLoops(b *testing.B, job *Job) {
+func benchmarkLoops(b *testing.B, job *domain.Job) {
 	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
 	defer client.Close()
 	store := &instantStore{job: job, left: b.N, done: make(chan struct{})}
@@ -65,10 +67,10 @@ func benchmarkLoops(b *testing.B, job *Job) {
 	}
 }
 
-func benchmarkClient(b *testing.B, job *Job) {
+func benchmarkClient(b *testing.B, job *domain.Job) {
 	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
 	defer client.Close()
-	lease := &Lease{ID: uuid.New(), ClaimedAt: time.Now()}
+	lease := &domain.Lease{ID: uuid.New(), ClaimedAt: time.Now()}
 	var sent atomic.Int64
 	b.ReportAllocs()
 	reportCPU(b, func() {
@@ -86,10 +88,11 @@ func benchmarkClient(b *testing.B, job *Job) {
 	})
 }
 
-func benchAssignment(job *Job, lease *Lease, n int64) Assignment {
+func benchAssignment(job *domain.Job, lease *domain.Lease, n int64) domain.Assignment {
 	at := lease.ClaimedAt
-	return Assignment{
-		RunID: SlotRunID(job.ID, at.Add(time.Duration(n)*time.Millisecond)), Job: job, Lane: 5, Trigger: TriggerSchedule,
+	return domain.Assignment{
+		RunID: domain.SlotRunID(job.ID, at.Add(time.Duration(n)*time.Millisecond)), Job: job, Lane: 5,
+		Trigger:      domain.TriggerSchedule,
 		ScheduledFor: at, DueAt: at, Attempt: 1, Fence: n, Lease: lease,
 	}
 }
@@ -110,7 +113,7 @@ func reportCPU(b *testing.B, work func()) {
 type instantStore struct {
 	Store // the methods that the loops do not call here
 
-	job        *Job
+	job        *domain.Job
 	left       int // runs to be claimed; only the tick loop uses it
 	unfinished atomic.Int64
 	failed     atomic.Int64
@@ -125,8 +128,8 @@ func (f *instantStore) NextDue(context.Context, LookInto, bool) (Upcoming, error
 	return u, nil
 }
 
-func (f *instantStore) ClaimDue(_ context.Context, c Claim) (b Batch, _ error) {
-	lease := &Lease{ID: uuid.New(), ClaimedAt: time.Now()}
+func (f *instantStore) ClaimDue(_ context.Context, c Claim) (b domain.Batch, _ error) {
+	lease := &domain.Lease{ID: uuid.New(), ClaimedAt: time.Now()}
 	asked := 0
 	for _, q := range c.Quotas {
 		asked += q.Slots
@@ -141,9 +144,9 @@ func (f *instantStore) ClaimDue(_ context.Context, c Claim) (b Batch, _ error) {
 	return b, nil
 }
 
-func (f *instantStore) Finish(_ context.Context, outcomes []Outcome, _ []uuid.UUID) (int, error) {
+func (f *instantStore) Finish(_ context.Context, outcomes []domain.Outcome, _ []uuid.UUID) (int, error) {
 	for _, o := range outcomes {
-		if o.Verdict != Succeed {
+		if o.Verdict != domain.Succeed {
 			f.failed.Add(1)
 		}
 	}

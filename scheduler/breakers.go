@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
 )
@@ -30,7 +32,7 @@ func hostAnswer(r delivery.Result) breaker.Answer {
 	switch {
 	case r.Status != 0:
 		return breaker.Answered
-	case r.Cancelled, r.Reason == delivery.ReasonBlockedAddress, r.Reason == delivery.Reason(ReasonAuth):
+	case r.Cancelled, r.Reason == delivery.ReasonBlockedAddress, r.Reason == delivery.Reason(domain.ReasonAuth):
 		return breaker.Unknown
 	case r.Reason == delivery.ReasonTLS, !r.Sent:
 		return breaker.Unreachable

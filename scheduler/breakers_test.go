@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
 )
@@ -24,11 +26,11 @@ func TestADeadHostTakesNeitherAttemptsNorWorkerSlots(t *testing.T) {
 		if sent < 10 || sent >= 10+slots {
 			t.Errorf("%d attempts; 10 open the breaker, and %d more may be in flight then", sent, slots-1)
 		}
-		if got := store.verdicts(); got[RetryRun] != sent || got[Hold] != runs-sent {
+		if got := store.verdicts(); got[domain.RetryRun] != sent || got[domain.Hold] != runs-sent {
 			t.Errorf("verdicts %v after %d attempts of %d runs", got, sent, runs)
 		}
 		for _, o := range store.outcomes {
-			if o.Verdict != Hold {
+			if o.Verdict != domain.Hold {
 				continue
 			}
 			if o.Held.By != "breaker 127.0.0.1:9" || o.Held.Until.Sub(o.Held.Since) != o.Job.Retry.Remaining(1) ||
@@ -83,13 +85,13 @@ func TestWhoseBreakerIsOpen(t *testing.T) {
 	for _, c := range []struct {
 		name, job string
 		late      time.Duration
-		want      Verdict
+		want      domain.Verdict
 	}{
-		{"another job of the host waits", `{"target":{"url":"http://127.0.0.1:9/other"}}`, 0, Hold},
-		{"a job with a single attempt is sent", `{"retry":{"max_attempts":1}}`, 0, Bury},
-		{"another port does not wait", `{"target":{"url":"http://127.0.0.1:8/hook"}}`, 0, RetryRun},
-		{"nor does another host", `{"target":{"url":"http://127.0.0.2:9/hook"}}`, 0, RetryRun},
-		{"what has expired does not wait", `{"expires_after":"1s"}`, 2 * time.Second, Expire},
+		{"another job of the host waits", `{"target":{"url":"http://127.0.0.1:9/other"}}`, 0, domain.Hold},
+		{"a job with a single attempt is sent", `{"retry":{"max_attempts":1}}`, 0, domain.Bury},
+		{"another port does not wait", `{"target":{"url":"http://127.0.0.1:8/hook"}}`, 0, domain.RetryRun},
+		{"nor does another host", `{"target":{"url":"http://127.0.0.2:9/hook"}}`, 0, domain.RetryRun},
+		{"what has expired does not wait", `{"expires_after":"1s"}`, 2 * time.Second, domain.Expire},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -126,7 +128,7 @@ func TestHowLongARunWaitsForItsHost(t *testing.T) {
 		{"of a host that hangs the timeouts too", 1, hangs, (10 + 30 + 80 + 4*7) * time.Second},
 		{"so that its last attempt may wait", 4, hangs, 7 * time.Second},
 	} {
-		if got := patience(Assignment{Job: job, Attempt: c.attempt}, c.wait); got != c.want {
+		if got := patience(domain.Assignment{Job: job, Attempt: c.attempt}, c.wait); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -142,44 +144,44 @@ func TestWhatItMeansForARunToBeHeldBack(t *testing.T) {
 		job     string
 		wait    *breaker.Wait
 		attempt int
-		held    *Held
+		held    *domain.Held
 		after   time.Duration
-		want    Outcome
+		want    domain.Outcome
 	}{
 		{
 			"it waits for as long as its backoffs", `{` + retry + `}`, host, 1, nil, 0,
-			Outcome{Verdict: Hold, RetryIn: 30 * time.Second, Error: host.Why},
+			domain.Outcome{Verdict: domain.Hold, RetryIn: 30 * time.Second, Error: host.Why},
 		},
 		{
-			"from when it first had to", `{` + retry + `}`, host, 1, &Held{Since: due, Until: due.Add(30 * time.Second)},
+			"from when it first had to", `{` + retry + `}`, host, 1, &domain.Held{Since: due, Until: due.Add(30 * time.Second)},
 			20 * time.Second,
-			Outcome{Verdict: Hold, RetryIn: 10 * time.Second, Error: host.Why},
+			domain.Outcome{Verdict: domain.Hold, RetryIn: 10 * time.Second, Error: host.Why},
 		},
 		{
 			"not beyond its expiry", `{"expires_after":"15s",` + retry + `}`, host, 1, nil, 0,
-			Outcome{Verdict: Hold, RetryIn: 15 * time.Second, Error: host.Why},
+			domain.Outcome{Verdict: domain.Hold, RetryIn: 15 * time.Second, Error: host.Why},
 		},
 		{
-			"then it is dead", `{` + retry + `}`, host, 2, &Held{Since: due, Until: due.Add(20 * time.Second)}, 20 * time.Second,
-			Outcome{
-				Verdict: Abandon, Reason: ReasonUnreachable,
+			"then it is dead", `{` + retry + `}`, host, 2, &domain.Held{Since: due, Until: due.Add(20 * time.Second)}, 20 * time.Second,
+			domain.Outcome{
+				Verdict: domain.Abandon, Reason: domain.ReasonUnreachable,
 				Error: "1 of 3 attempts made, 2 not made; waited 20s: the circuit breaker of a:80 is open",
 			},
 		},
 		{
 			"at once where no backoff is left", `{` + retry + `}`, host, 3, nil, 0,
-			Outcome{
-				Verdict: Abandon, Reason: ReasonUnreachable,
+			domain.Outcome{
+				Verdict: domain.Abandon, Reason: domain.ReasonUnreachable,
 				Error: "2 of 3 attempts made, 1 not made; waited 0s: the circuit breaker of a:80 is open",
 			},
 		},
 		{
-			"of a host that hangs it is a timeout", `{` + retry + `}`, hangs, 3, &Held{Since: due, Until: due.Add(time.Second)},
+			"of a host that hangs it is a timeout", `{` + retry + `}`, hangs, 3, &domain.Held{Since: due, Until: due.Add(time.Second)},
 			time.Second,
-			Outcome{Verdict: Abandon, Reason: ReasonTimeout, Error: "2 of 3 attempts made, 1 not made; waited 1s: a:80 hangs"},
+			domain.Outcome{Verdict: domain.Abandon, Reason: domain.ReasonTimeout, Error: "2 of 3 attempts made, 1 not made; waited 1s: a:80 hangs"},
 		},
 	} {
-		run := Assignment{Job: compiled(t, c.job), Attempt: c.attempt, DueAt: due, Held: c.held}
+		run := domain.Assignment{Job: compiled(t, c.job), Attempt: c.attempt, DueAt: due, Held: c.held}
 		got := holdBack(run, c.wait, due.Add(c.after))
 		if got.Verdict != c.want.Verdict || got.RetryIn != c.want.RetryIn || got.Reason != c.want.Reason ||
 			got.Error != c.want.Error {
@@ -192,20 +194,20 @@ func TestWhatIsFirstSentLaterThanItsToleranceIsLate(t *testing.T) {
 	due := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		name    string
-		trigger Trigger
+		trigger domain.Trigger
 		attempt int
 		after   time.Duration
 		want    bool
 	}{
-		{"a slot within its tolerance", TriggerSchedule, 1, 60 * time.Second, false},
-		{"a slot beyond it", TriggerSchedule, 1, 61 * time.Second, true},
-		{"a run by hand", TriggerManual, 1, 61 * time.Second, true},
-		{"a retry is not first sent", TriggerSchedule, 2, time.Hour, false},
-		{"somebody asked for a backfill", TriggerBackfill, 1, time.Hour, false},
-		{"or a replay", TriggerReplay, 1, time.Hour, false},
-		{"a notice", TriggerNotify, 1, time.Hour, false},
+		{"a slot within its tolerance", domain.TriggerSchedule, 1, 60 * time.Second, false},
+		{"a slot beyond it", domain.TriggerSchedule, 1, 61 * time.Second, true},
+		{"a run by hand", domain.TriggerManual, 1, 61 * time.Second, true},
+		{"a retry is not first sent", domain.TriggerSchedule, 2, time.Hour, false},
+		{"somebody asked for a backfill", domain.TriggerBackfill, 1, time.Hour, false},
+		{"or a replay", domain.TriggerReplay, 1, time.Hour, false},
+		{"a notice", domain.TriggerNotify, 1, time.Hour, false},
 	} {
-		a := Assignment{Job: compiled(t, `{}`), Trigger: c.trigger, Attempt: c.attempt, DueAt: due}
+		a := domain.Assignment{Job: compiled(t, `{}`), Trigger: c.trigger, Attempt: c.attempt, DueAt: due}
 		if got := a.TurnsLate(due.Add(c.after)); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
@@ -219,7 +221,7 @@ func TestBlockedAddressesOpenNoBreaker(t *testing.T) {
 		store.add(100, compiled(t, `{}`), 0)
 		r := start(t, store, dials.client, 10)
 		time.Sleep(time.Second)
-		if got := store.verdicts(); got[RetryRun] != 100 || r.metric("punctual_breakers_open") != 0 {
+		if got := store.verdicts(); got[domain.RetryRun] != 100 || r.metric("punctual_breakers_open") != 0 {
 			t.Errorf("verdicts %v", got)
 		}
 	})
@@ -262,7 +264,7 @@ func TestWhatAnAnswerSaysAboutItsHost(t *testing.T) {
 		{delivery.Result{Reason: delivery.ReasonTLS}, breaker.Unreachable},
 		{delivery.Result{Sent: true, Reason: delivery.ReasonTLS}, breaker.Unreachable},
 		{delivery.Result{Reason: delivery.ReasonBlockedAddress}, breaker.Unknown},
-		{delivery.Result{Reason: delivery.Reason(ReasonAuth)}, breaker.Unknown},
+		{delivery.Result{Reason: delivery.Reason(domain.ReasonAuth)}, breaker.Unknown},
 		{delivery.Result{Cancelled: true}, breaker.Unknown},
 		{delivery.Result{Status: 500, Cancelled: true}, breaker.Answered},
 	} {

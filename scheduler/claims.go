@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 // Answers to claims that came so late that other replicas may have the runs.
@@ -29,11 +31,11 @@ type claimed struct {
 	offered bool // there was a slot for some kind of work that was due
 	settled int
 	full    bool
-	next    Work // the kind after the one that brought runs first
+	next    domain.Work // the kind after the one that brought runs first
 }
 
 // claim claims one kind of work and hands the runs to the executor.
-func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) (err error) {
+func (t *ticker) claim(ctx context.Context, of domain.Work, sum *claimed) (err error) {
 	before := sum.settled
 	if len(t.held) > 0 {
 		err = t.claimAround(ctx, of, sum)
@@ -47,7 +49,7 @@ func (t *ticker) claim(ctx context.Context, of Work, sum *claimed) (err error) {
 }
 
 // claimInOrder claims one kind of work in order of due time within its quotas, if it has any.
-func (t *ticker) claimInOrder(ctx context.Context, of Work, sum *claimed) error {
+func (t *ticker) claimInOrder(ctx context.Context, of domain.Work, sum *claimed) error {
 	free := t.s.slots.quotas(of, math.MaxInt, nil)
 	if len(free) == 0 {
 		t.s.slots.found(of, nil, nil)
@@ -58,7 +60,7 @@ func (t *ticker) claimInOrder(ctx context.Context, of Work, sum *claimed) error 
 	if err != nil {
 		return err
 	}
-	fair.recent = of == WorkLate && fair.crowded && !fair.recent
+	fair.recent = of == domain.WorkLate && fair.crowded && !fair.recent
 	var offered []Quota
 	var full []int16
 	for recent := fair.recent; ; recent = false {
@@ -83,7 +85,7 @@ func (t *ticker) claimInOrder(ctx context.Context, of Work, sum *claimed) error 
 		}
 	}
 	sum.offered = true
-	if of == WorkLate {
+	if of == domain.WorkLate {
 		t.upcoming.Older = sum.settled > before
 	}
 	// Nothing was claimed from queues without a free slot for this kind, and more may be due there.
@@ -102,10 +104,10 @@ func total(quotas []Quota) (slots int) {
 // claimAll claims all the quotas in claims of at most BatchSize, side by side. full lists the queues whose quota was
 // used up.
 func (t *ticker) claimAll(
-	ctx context.Context, of Work, quotas []Quota, what Claim, sum *claimed,
+	ctx context.Context, of domain.Work, quotas []Quota, what Claim, sum *claimed,
 ) (full []int16, err error) {
 	claims := inBatches(quotas)
-	batches, errs := make([]Batch, len(claims)), make([]error, len(claims))
+	batches, errs := make([]domain.Batch, len(claims)), make([]error, len(claims))
 	var claiming sync.WaitGroup
 	for i := range claims {
 		claiming.Go(func() {
@@ -133,13 +135,13 @@ func (t *ticker) atATime(fair *fairness) int {
 	return 1
 }
 
-func (t *ticker) claimBatch(ctx context.Context, of Work, c Claim) (batch Batch, err error) {
+func (t *ticker) claimBatch(ctx context.Context, of domain.Work, c Claim) (batch domain.Batch, err error) {
 	from := t.s.store.ClaimDue
-	if of == WorkReady || of == WorkOrdered {
+	if of == domain.WorkReady || of == domain.WorkOrdered {
 		from = t.s.store.ClaimReady
 	}
 	c.Replica, c.Work, c.Grant = t.s.replica.ID, of, t.s.limits.grant(of)
-	if of == WorkDue && t.took > slowLook && !t.s.heart.watch.alone() {
+	if of == domain.WorkDue && t.took > slowLook && !t.s.heart.watch.alone() {
 		c.Behind = yielding // a claim takes several round trips, and locks its slots meanwhile
 	}
 	defer func() { c.Grant.end(batch.Runs) }()
@@ -151,20 +153,20 @@ func (t *ticker) claimBatch(ctx context.Context, of Work, c Claim) (batch Batch,
 	lapses := t.s.heart.watch.lapsed()
 	batch, err = from(ctx, c)
 	if err != nil {
-		return Batch{}, err
+		return domain.Batch{}, err
 	}
 	t.heedFreeze(of, batch)
 	if t.s.heart.watch.lapsed() != lapses || t.s.heart.watch.expired(time.Now()) {
-		return Batch{}, errLateClaim
+		return domain.Batch{}, errLateClaim
 	}
 	if !t.s.dispatch(batch) {
-		return Batch{}, errGivenBack
+		return domain.Batch{}, errGivenBack
 	}
 	return batch, nil
 }
 
 // heedFreeze heeds what a claim found frozen before a heartbeat has told of it.
-func (t *ticker) heedFreeze(of Work, b Batch) {
+func (t *ticker) heedFreeze(of domain.Work, b domain.Batch) {
 	if b.Halted {
 		t.s.freezing.halt()
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 )
 
@@ -32,10 +34,10 @@ type Revision struct {
 }
 
 // String returns the mask.
-func (s Secret) String() string { return Mask }
+func (s Secret) String() string { return domain.Mask }
 
 // GoString returns the mask.
-func (s Secret) GoString() string { return Mask }
+func (s Secret) GoString() string { return domain.Mask }
 
 // AuthError is why an attempt fails with reason auth. Its text is for people and contains no secret.
 type AuthError struct{ Why string }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 // queuesOfAHundred returns the worker slots of queues that are numbered from 1 and have 100 slots each.
@@ -29,7 +31,7 @@ func TestNoQueueIsLeftOutForGood(t *testing.T) {
 					t.Fatalf("%s: %d of %d queues are never offered anything", name, queues-len(offered), queues)
 				}
 				sum := 0
-				for _, q := range w.quotas(WorkDue, BatchSize, waiting) {
+				for _, q := range w.quotas(domain.WorkDue, BatchSize, waiting) {
 					offered[q.Queue] = true
 					sum += q.Slots
 				}
@@ -56,7 +58,7 @@ func TestAQueueInWhichSomebodyWaitsHasHalfOfAClaim(t *testing.T) {
 		{2, []Contender{{Queue: 1}, {Queue: 2}}, BatchSize / 2},
 	} {
 		got := 0
-		for _, q := range queuesOfAHundred(c.queues).quotas(WorkDue, BatchSize, c.waiting) {
+		for _, q := range queuesOfAHundred(c.queues).quotas(domain.WorkDue, BatchSize, c.waiting) {
 			if q.Queue == 1 {
 				got = q.Slots
 			}

@@ -1,4 +1,5 @@
-// Package scheduler is the domain of Punctual and the loops that drive it. It knows no SQL and no API.
+// Package scheduler is what a replica does: it claims due work, sends its requests and writes their outcomes. Package
+// domain decides what becomes of each slot, run and attempt. Neither knows SQL or the API.
 //
 // # Words
 //
@@ -19,12 +20,12 @@
 //	finisher ──────────────────── outcomes, in batches ──► runs, attempts, ready, dead_letters
 //
 // The tick loop (ticker) asks the Store to claim. A claim is one transaction. It locks due rows and skips rows that
-// others have locked (SKIP LOCKED), lets Decide make a Plan for each due job, writes the runs and the next slots, and
-// commits. Only then are requests sent. So a replica that dies before the commit has done nothing, and one that
-// dies after it has left a run and a lease that say so.
+// others have locked (SKIP LOCKED), lets [domain.Decide] make a plan for each due job, writes the runs and the next
+// slots, and commits. Only then are requests sent. So a replica that dies before the commit has done nothing, and one
+// that dies after it has left a run and a lease that say so.
 //
-// A run's id is derived from its slot (SlotRunID). So the primary key alone makes a slot fire at most once, however
-// many replicas there are and whatever they believe.
+// A run's id is derived from its slot ([domain.SlotRunID]). So the primary key alone makes a slot fire at most once,
+// however many replicas there are and whatever they believe.
 //
 // There are four kinds of due work (Work, in work.go): slots that are due now, runs that wait in ready, slots that are
 // late, and runs ordered in bulk (backfills and replays). Each kind is claimed separately, and a run's lease names the

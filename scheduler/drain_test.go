@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -37,7 +39,7 @@ func TestAStopClaimsNoMoreAndWaitsForWhatIsInFlight(t *testing.T) {
 		if n := store.claimsAfter(asked, anyClaim); n != 0 {
 			t.Errorf("%d claims after it was asked to stop", n)
 		}
-		if got := store.verdicts(); got[Bury] != 4 || len(got) != 1 {
+		if got := store.verdicts(); got[domain.Bury] != 4 || len(got) != 1 {
 			t.Errorf("verdicts %v, want 4 attempts that ended by themselves", got)
 		}
 		store.once(t)
@@ -53,7 +55,7 @@ func TestAfterTheDrainTimeoutUnsentRunsAreGivenBack(t *testing.T) {
 		if took := r.stopWithin(time.Minute); took < 25*time.Second || took > 26*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		if got := store.verdicts(); got[GiveBack] != 4 || len(got) != 1 {
+		if got := store.verdicts(); got[domain.GiveBack] != 4 || len(got) != 1 {
 			t.Errorf("verdicts %v, want 4 given back", got)
 		}
 		store.once(t)
@@ -90,7 +92,7 @@ func TestAHurriedStopWaitsForNothingInFlight(t *testing.T) {
 		if took := time.Since(asked); took > flushTimeout {
 			t.Errorf("it took %s", took)
 		}
-		if got := store.verdicts(); got[GiveBack] != 4 || len(got) != 1 {
+		if got := store.verdicts(); got[domain.GiveBack] != 4 || len(got) != 1 {
 			t.Errorf("verdicts %v, want 4 given back", got)
 		}
 		store.once(t)
@@ -208,7 +210,7 @@ func TestAfterTheDrainTimeoutWhatWasSentIsInterrupted(t *testing.T) {
 	for range 3 {
 		<-gone
 	}
-	if got := store.verdicts(); got[Interrupt] != 3 || len(got) != 1 {
+	if got := store.verdicts(); got[domain.Interrupt] != 3 || len(got) != 1 {
 		t.Errorf("verdicts %v, want 3 interrupted", got)
 	}
 	for _, o := range store.outcomes {
@@ -221,7 +223,7 @@ func TestAfterTheDrainTimeoutWhatWasSentIsInterrupted(t *testing.T) {
 
 func TestAttemptsEndAsTheirTargetsAnswer(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]Verdict{200: Succeed, 500: RetryRun, 410: Bury} {
+	for status, want := range map[int]domain.Verdict{200: domain.Succeed, 500: domain.RetryRun, 410: domain.Bury} {
 		url, requests := target(t, status)
 		store := newFakeStore()
 		store.add(1, compiled(t, `{"target":{"url":"`+url+`"}}`), 0)

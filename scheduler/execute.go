@@ -5,13 +5,15 @@ import (
 	"errors"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/failpoint"
 )
 
 // dispatch starts the attempts of a claimed batch, each in a worker slot of its queue. It returns false, and starts
 // none, when the claim has been given back.
-func (s *Scheduler) dispatch(b Batch) bool {
+func (s *Scheduler) dispatch(b domain.Batch) bool {
 	if len(b.Runs) > 0 && !s.heart.hold(b.Runs[0].Lease.ID) {
 		return false
 	}
@@ -25,7 +27,7 @@ func (s *Scheduler) dispatch(b Batch) bool {
 				s.limits.sentNothing(a.Job.Tenant, now)
 			}
 			release := func() { s.slots.release(queue, a.Job.Tenant, work, lent) }
-			if outcome.Verdict == Cancel {
+			if outcome.Verdict == domain.Cancel {
 				// A replaced run leaves its worker slot to its successor. That may start only once the cancel is written.
 				outcome.Release = release
 			}
@@ -40,23 +42,23 @@ func (s *Scheduler) dispatch(b Batch) bool {
 
 // execute makes one attempt and decides what it means for its run. It checks expiry right before the request goes
 // out, whatever delayed it. lent is true when the worker slot was lent to other runs meanwhile.
-func (s *Scheduler) execute(a Assignment) (o Outcome, lent bool) {
+func (s *Scheduler) execute(a domain.Assignment) (o domain.Outcome, lent bool) {
 	failpoint.At(failpoint.SendBegun)
 	started := s.now(a)
 	switch {
 	case s.workCtx.Err() != nil:
-		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}, false
+		return domain.Outcome{Assignment: a, Verdict: domain.GiveBack, FinishedAt: started}, false
 	case s.heart.watch.expired(time.Now()):
 		// Other replicas may have taken over.
-		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: started}, false
+		return domain.Outcome{Assignment: a, Verdict: domain.GiveBack, FinishedAt: started}, false
 	case a.Expired(started):
-		return Outcome{Assignment: a, Verdict: Expire, FinishedAt: started, Reason: ReasonExpired}, false
+		return domain.Outcome{Assignment: a, Verdict: domain.Expire, FinishedAt: started, Reason: domain.ReasonExpired}, false
 	}
 	request := a.Request(s.config.PublicURL)
 	flight, wait := s.holds.admit(a, a.Job.URL()) // by the job's URL: placeholders would make each path another one
 	if wait != nil {
 		o = holdBack(a, wait, started)
-		if o.Verdict == Hold {
+		if o.Verdict == domain.Hold {
 			s.metrics.deferred.Inc()
 		}
 		return o, false
@@ -73,7 +75,9 @@ func (s *Scheduler) execute(a Assignment) (o Outcome, lent bool) {
 }
 
 // send sends the request of an attempt that may go out.
-func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Time) (Outcome, delivery.Result) {
+func (s *Scheduler) send(
+	a domain.Assignment, request delivery.Request, started time.Time,
+) (domain.Outcome, delivery.Result) {
 	parent := s.workCtx
 	if a.Gated {
 		parent = s.heart.exclusive()
@@ -84,16 +88,16 @@ func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Ti
 	result, err := s.transmit(ctx, a, request, started)
 	switch {
 	case errors.Is(err, errExpired):
-		return Outcome{
-			Assignment: a, Verdict: Expire, FinishedAt: started.Add(time.Since(sent)), Reason: ReasonExpired,
+		return domain.Outcome{
+			Assignment: a, Verdict: domain.Expire, FinishedAt: started.Add(time.Since(sent)), Reason: domain.ReasonExpired,
 		}, silence
 	case err != nil:
 		// One failed read concerns all runs that waited for it, which may be hundreds. Each of them says so in its row.
 		s.unread.Do(func() {
 			s.log.Warn("secrets cannot be read; runs wait for them", "run", a.RunID, "error", err)
 		})
-		return Outcome{
-			Assignment: a, Verdict: GiveBack, FinishedAt: started, RetryIn: secretsRetry,
+		return domain.Outcome{
+			Assignment: a, Verdict: domain.GiveBack, FinishedAt: started, RetryIn: secretsRetry,
 			Error: "the secrets cannot be read from the database right now",
 		}, silence
 	}
@@ -101,19 +105,20 @@ func (s *Scheduler) send(a Assignment, request delivery.Request, started time.Ti
 	finished := started.Add(time.Since(sent))
 	switch {
 	case result.Cancelled && errors.Is(context.Cause(ctx), errCancelled):
-		o := Outcome{
-			Assignment: a, Verdict: Cancel, FinishedAt: finished, Reason: ReasonCancelled, Error: errCancelled.Error(),
+		o := domain.Outcome{
+			Assignment: a, Verdict: domain.Cancel, FinishedAt: finished, Reason: domain.ReasonCancelled,
+			Error: errCancelled.Error(),
 		}
 		if result.Sent {
 			o.StartedAt = started
 		}
 		return o, result
 	case result.Cancelled && !result.Sent:
-		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: finished}, result
+		return domain.Outcome{Assignment: a, Verdict: domain.GiveBack, FinishedAt: finished}, result
 	case result.Cancelled:
-		return JudgeInterrupted(a, started, finished, context.Cause(ctx)), result
+		return domain.JudgeInterrupted(a, started, finished, context.Cause(ctx)), result
 	}
-	return Judge(a, result, started, finished), result
+	return domain.Judge(a, result, started, finished), result
 }
 
 // silence is the result of a request that revealed nothing about its host.
@@ -123,7 +128,7 @@ var silence = delivery.Result{Cancelled: true}
 const secretsRetry = time.Second
 
 // now estimates the database's clock, and is never before the claim.
-func (s *Scheduler) now(a Assignment) time.Time {
+func (s *Scheduler) now(a domain.Assignment) time.Time {
 	now := s.clock.now()
 	if now.Before(a.Lease.ClaimedAt) {
 		return a.Lease.ClaimedAt

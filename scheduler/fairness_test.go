@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -95,7 +97,7 @@ func TestABacklogOfOneTenantDoesNotHoldUpAnother(t *testing.T) {
 		if last := lastOf(store, 2); last < 0 || last > 100 {
 			t.Errorf("the last of its 10 slots was number %d of 2010", last)
 		}
-		if n := len(read(store, func() []Outcome { return store.outcomes })); n != 2010 {
+		if n := len(read(store, func() []domain.Outcome { return store.outcomes })); n != 2010 {
 			t.Errorf("%d slots were run", n)
 		}
 	})
@@ -158,7 +160,7 @@ func TestALookAtWhoWaitsThatHangsHoldsUpNobody(t *testing.T) {
 		store.add(50, compiled(t, brief), 0)
 		start(t, store, newGatedDials(t, false).client, 10)
 		time.Sleep(5 * time.Minute)
-		if n := len(read(store, func() []Outcome { return store.outcomes })); n != 50 {
+		if n := len(read(store, func() []domain.Outcome { return store.outcomes })); n != 50 {
 			t.Errorf("%d of 50 slots were run", n)
 		}
 	})
@@ -167,7 +169,7 @@ func TestALookAtWhoWaitsThatHangsHoldsUpNobody(t *testing.T) {
 // lastOf returns the index of a tenant's last outcome, or -1.
 func lastOf(store *fakeStore, tenant int32) int {
 	last := -1
-	for i, o := range read(store, func() []Outcome { return store.outcomes }) {
+	for i, o := range read(store, func() []domain.Outcome { return store.outcomes }) {
 		if o.Job.Tenant == tenant {
 			last = i
 		}

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,7 +29,7 @@ type fakeStore struct {
 	roundTrip time.Duration // how long NextDue takes; set before the loops start
 	others    []Heartbeat   // the heartbeats of other replicas
 	ready     []fakeSlot
-	held      []Outcome                              // runs that are parked for their hosts, longest wait first
+	held      []domain.Outcome                       // runs that are parked for their hosts, longest wait first
 	states    []HoldState                            // what the replica last reported to hold back
 	orders    []HoldOrder                            // orders for the replica's next report
 	locked    bool                                   // other transactions lock everything that is due
@@ -54,7 +56,7 @@ type fakeStore struct {
 	draws     int
 	finishes  []int // the number of outcomes in each write
 	writes    int
-	outcomes  []Outcome
+	outcomes  []domain.Outcome
 	released  []uuid.UUID
 	leases    int
 	fetched   int         // parked runs that were claimed again
@@ -67,7 +69,7 @@ type fakeStore struct {
 
 type fakeSlot struct {
 	due  time.Time
-	job  *Job
+	job  *domain.Job
 	lane int16
 }
 
@@ -108,7 +110,7 @@ func (f *fakeStore) JobSecret(_ context.Context, _ int32, _, id uuid.UUID) (Secr
 func (f *fakeStore) now() time.Time { return time.Now().Add(ahead) }
 
 // add makes n slots of a job due after the given time, or that long ago if it is negative.
-func (f *fakeStore) add(n int, job *Job, in time.Duration) {
+func (f *fakeStore) add(n int, job *domain.Job, in time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for range n {
@@ -117,7 +119,7 @@ func (f *fakeStore) add(n int, job *Job, in time.Duration) {
 }
 
 // wait makes n runs of a job wait in ready, due since the given time ago.
-func (f *fakeStore) wait(n int, job *Job, since time.Duration, lane int16) {
+func (f *fakeStore) wait(n int, job *domain.Job, since time.Duration, lane int16) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for range n {
@@ -141,15 +143,15 @@ func (f *fakeStore) NextDue(_ context.Context, queues LookInto, ahead bool) (Upc
 		switch {
 		case passed(s.due):
 		case s.due.Before(u.Now.Add(-OlderThan)):
-			u.Older = u.Older || slices.Contains(queues[WorkLate], s.lane/4)
-		case slices.Contains(queues[WorkDue], s.lane/4):
+			u.Older = u.Older || slices.Contains(queues[domain.WorkLate], s.lane/4)
+		case slices.Contains(queues[domain.WorkDue], s.lane/4):
 			sooner(&u.Schedule, s.due)
 		}
 	}
 	for _, s := range f.ready {
 		switch of := s.waits(); {
 		case passed(s.due) || !slices.Contains(queues[of], s.lane/4):
-		case of == WorkOrdered:
+		case of == domain.WorkOrdered:
 			sooner(&u.Ordered, s.due)
 		default:
 			sooner(&u.Ready, s.due)
@@ -165,14 +167,14 @@ func sooner(of *time.Time, at time.Time) {
 }
 
 // waits returns the kind of work of a run in ready.
-func (s fakeSlot) waits() Work {
-	if s.lane == OrderLane(s.lane/4) {
-		return WorkOrdered
+func (s fakeSlot) waits() domain.Work {
+	if s.lane == domain.OrderLane(s.lane/4) {
+		return domain.WorkOrdered
 	}
-	return WorkReady
+	return domain.WorkReady
 }
 
-func (f *fakeStore) Contenders(ctx context.Context, of Work, queues []int16) ([]Contender, error) {
+func (f *fakeStore) Contenders(ctx context.Context, of domain.Work, queues []int16) ([]Contender, error) {
 	if f.peeking != nil {
 		if err := f.peeking(ctx); err != nil {
 			return nil, err
@@ -184,7 +186,7 @@ func (f *fakeStore) Contenders(ctx context.Context, of Work, queues []int16) ([]
 	now := f.now()
 	oldest := map[Contender]time.Time{}
 	from := f.due
-	if of == WorkReady || of == WorkOrdered {
+	if of == domain.WorkReady || of == domain.WorkOrdered {
 		from = f.ready
 	}
 	for _, s := range from {
@@ -205,54 +207,54 @@ func (f *fakeStore) Contenders(ctx context.Context, of Work, queues []int16) ([]
 }
 
 // is reports whether a slot or a waiting run is due and of the given kind of work.
-func (s fakeSlot) is(of Work, now time.Time) bool {
+func (s fakeSlot) is(of domain.Work, now time.Time) bool {
 	if s.due.After(now) {
 		return false
 	}
-	if of == WorkReady || of == WorkOrdered {
+	if of == domain.WorkReady || of == domain.WorkOrdered {
 		return s.waits() == of
 	}
-	return s.due.Before(now.Add(-OlderThan)) == (of == WorkLate)
+	return s.due.Before(now.Add(-OlderThan)) == (of == domain.WorkLate)
 }
 
-func (f *fakeStore) ClaimDue(ctx context.Context, c Claim) (Batch, error) {
+func (f *fakeStore) ClaimDue(ctx context.Context, c Claim) (domain.Batch, error) {
 	return f.claim(ctx, c, &f.due, false)
 }
 
-func (f *fakeStore) ClaimReady(ctx context.Context, c Claim) (Batch, error) {
+func (f *fakeStore) ClaimReady(ctx context.Context, c Claim) (domain.Batch, error) {
 	if c.Held != nil {
 		return f.takeHeld(c), nil
 	}
 	return f.claim(ctx, c, &f.ready, true)
 }
 
-func (f *fakeStore) claim(ctx context.Context, c Claim, from *[]fakeSlot, ready bool) (Batch, error) {
+func (f *fakeStore) claim(ctx context.Context, c Claim, from *[]fakeSlot, ready bool) (domain.Batch, error) {
 	if read(f, func() bool { return f.halted || f.frozen != nil }) {
 		f.set(func() { f.claims = append(f.claims, fakeClaim{at: f.now(), ready: ready}) })
-		return Batch{Halted: true}, nil
+		return domain.Batch{Halted: true}, nil
 	}
 	batch, committed := f.take(c, from, ready)
 	if committed != nil {
 		if err := committed(ctx); err != nil {
-			return Batch{}, err
+			return domain.Batch{}, err
 		}
 	}
 	return batch, nil
 }
 
 // takeHeld claims runs that are parked for one host.
-func (f *fakeStore) takeHeld(c Claim) Batch {
+func (f *fakeStore) takeHeld(c Claim) domain.Batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	lease := &Lease{ID: uuid.New(), Work: c.Work, ClaimedAt: f.now()}
-	var b Batch
-	f.held = slices.DeleteFunc(f.held, func(o Outcome) bool {
+	lease := &domain.Lease{ID: uuid.New(), Work: c.Work, ClaimedAt: f.now()}
+	var b domain.Batch
+	f.held = slices.DeleteFunc(f.held, func(o domain.Outcome) bool {
 		wanted := o.Held.By == c.Held.By && o.Job.Tenant == c.Held.Tenant && slices.Contains(c.Held.Lanes, o.Lane)
 		if !wanted || len(b.Runs) == c.Held.Most || slices.Contains(c.Held.Not, o.Job.ID) {
 			return false
 		}
 		a := o.Assignment
-		a.Lease, a.Held = lease, &Held{Since: o.Held.Since, Until: o.Held.Until, Fetched: true}
+		a.Lease, a.Held = lease, &domain.Held{Since: o.Held.Since, Until: o.Held.Until, Fetched: true}
 		b.Runs = append(b.Runs, a)
 		return true
 	})
@@ -274,13 +276,13 @@ func (f *fakeStore) ReportHolds(_ context.Context, _ uuid.UUID, states []HoldSta
 	return orders, nil
 }
 
-func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(context.Context) error) {
+func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (domain.Batch, func(context.Context) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.now()
-	call := fakeClaim{at: now, older: c.Work == WorkLate, ready: ready}
-	lease := &Lease{ID: uuid.New(), Work: c.Work, ClaimedAt: now}
-	var b Batch
+	call := fakeClaim{at: now, older: c.Work == domain.WorkLate, ready: ready}
+	lease := &domain.Lease{ID: uuid.New(), Work: c.Work, ClaimedAt: now}
+	var b domain.Batch
 	for _, q := range c.Quotas {
 		call.asked += q.Slots
 		slices.SortStableFunc(*from, func(a, b fakeSlot) int { return a.due.Compare(b.due) })
@@ -302,7 +304,7 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (Batch, func(con
 				left = append(left, s)
 				continue
 			}
-			b.Runs = append(b.Runs, Assignment{
+			b.Runs = append(b.Runs, domain.Assignment{
 				RunID: uuid.New(), Job: s.job, Lane: s.lane, ScheduledFor: s.due, DueAt: s.due, Attempt: 1, Lease: lease,
 			})
 		}
@@ -358,7 +360,7 @@ func (f *fakeStore) start(wanted int, each time.Duration) (starts int, wait time
 	return starts, max(0, each-now.Sub(f.drawn))
 }
 
-func (f *fakeStore) Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (int, error) {
+func (f *fakeStore) Finish(ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID) (int, error) {
 	f.mu.Lock()
 	f.writes++
 	n, finish := f.writes, f.finish
@@ -373,7 +375,7 @@ func (f *fakeStore) Finish(ctx context.Context, outcomes []Outcome, released []u
 	f.finishes = append(f.finishes, len(outcomes))
 	f.outcomes = append(f.outcomes, outcomes...)
 	for _, o := range outcomes {
-		if o.Verdict == Hold {
+		if o.Verdict == domain.Hold {
 			f.held = append(f.held, o)
 		}
 	}
@@ -622,9 +624,9 @@ func (r *replica) stopWithin(longest time.Duration) time.Duration {
 }
 
 // verdicts counts the written outcomes by verdict.
-func (f *fakeStore) verdicts() map[Verdict]int {
-	return read(f, func() map[Verdict]int {
-		n := map[Verdict]int{}
+func (f *fakeStore) verdicts() map[domain.Verdict]int {
+	return read(f, func() map[domain.Verdict]int {
+		n := map[domain.Verdict]int{}
 		for _, o := range f.outcomes {
 			n[o.Verdict]++
 		}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 )
 
@@ -33,9 +35,9 @@ type finisher struct {
 	store    Store
 	log      *slog.Logger
 	metrics  *Metrics
-	finished func([]Outcome)   // may be nil
-	released func([]uuid.UUID) // is told of leases whose end has been written
-	queue    chan Outcome
+	finished func([]domain.Outcome) // may be nil
+	released func([]uuid.UUID)      // is told of leases whose end has been written
+	queue    chan domain.Outcome
 	gone     chan struct{} // closed when nothing is written any more
 	aside    aside
 }
@@ -43,12 +45,12 @@ type finisher struct {
 func newFinisher(store Store, log *slog.Logger, c Config, released func([]uuid.UUID)) *finisher {
 	return &finisher{
 		store: store, log: log, metrics: c.Metrics, finished: c.Finished, released: released,
-		queue: make(chan Outcome, finisherQueue), gone: make(chan struct{}),
+		queue: make(chan domain.Outcome, finisherQueue), gone: make(chan struct{}),
 	}
 }
 
 // put hands an outcome over. It waits while the queue is full, unless nothing will be written any more.
-func (f *finisher) put(o Outcome) {
+func (f *finisher) put(o domain.Outcome) {
 	select {
 	case f.queue <- o:
 	case <-f.gone:
@@ -59,9 +61,9 @@ func (f *finisher) put(o Outcome) {
 // other replicas to recover.
 func (f *finisher) run(ctx context.Context) {
 	defer close(f.gone)
-	var outcomes []Outcome // its memory serves all batches
+	var outcomes []domain.Outcome // its memory serves all batches
 	for open := true; open || f.aside.any(); {
-		var first Outcome
+		var first domain.Outcome
 		var over <-chan struct{} // nothing can be written any more
 		if !open {
 			over = ctx.Done()
@@ -95,7 +97,7 @@ func (f *finisher) run(ctx context.Context) {
 }
 
 // collect adds what arrives within wait, a few milliseconds. open is false when the queue was closed.
-func (f *finisher) collect(outcomes []Outcome, wait time.Duration) (_ []Outcome, open bool) {
+func (f *finisher) collect(outcomes []domain.Outcome, wait time.Duration) (_ []domain.Outcome, open bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	kept := 0
@@ -118,7 +120,7 @@ func (f *finisher) collect(outcomes []Outcome, wait time.Duration) (_ []Outcome,
 }
 
 // write tries until it succeeds. It returns false when ctx ended first.
-func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
+func (f *finisher) write(ctx context.Context, outcomes []domain.Outcome) bool {
 	released := append(leave(outcomes), f.aside.takeLeases()...)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, longestRetry) {
 		started := time.Now()
@@ -154,7 +156,7 @@ func (f *finisher) write(ctx context.Context, outcomes []Outcome) bool {
 }
 
 // giveBack gives back the worker slots that outcomes have kept.
-func giveBack(outcomes []Outcome) {
+func giveBack(outcomes []domain.Outcome) {
 	for i := range outcomes {
 		if release := outcomes[i].Release; release != nil {
 			outcomes[i].Release = nil
@@ -163,14 +165,16 @@ func giveBack(outcomes []Outcome) {
 	}
 }
 
-func (f *finisher) finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (superseded int, err error) {
+func (f *finisher) finish(
+	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID,
+) (superseded int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
 	return f.store.Finish(ctx, outcomes, released)
 }
 
 // leave counts the outcomes down on their leases, and returns the leases that have no run left.
-func leave(outcomes []Outcome) []uuid.UUID {
+func leave(outcomes []domain.Outcome) []uuid.UUID {
 	var released []uuid.UUID
 	for _, o := range outcomes {
 		if o.Lease.Remaining--; o.Lease.Remaining == 0 {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 )
 
@@ -21,7 +23,7 @@ type flights struct {
 // sending is one attempt on its way.
 type sending struct {
 	cut context.CancelCauseFunc
-	job *Job
+	job *domain.Job
 }
 
 // attemptKey names one attempt of a run.
@@ -31,7 +33,7 @@ type attemptKey struct {
 }
 
 // begin returns the context of an attempt; done must be called when it is over.
-func (f *flights) begin(parent context.Context, a Assignment) (ctx context.Context, done func()) {
+func (f *flights) begin(parent context.Context, a domain.Assignment) (ctx context.Context, done func()) {
 	ctx, cut := context.WithCancelCause(parent)
 	attempt := attemptKey{a.RunID, a.Fence}
 	f.mu.Lock()
@@ -71,7 +73,7 @@ func (f *flights) replaceable() (jobs []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, flight := range f.all {
-		if flight.job.ConcurrencyPolicy == PolicyReplace {
+		if flight.job.ConcurrencyPolicy == domain.PolicyReplace {
 			jobs = append(jobs, flight.job.ID)
 		}
 	}

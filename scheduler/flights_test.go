@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 )
 
@@ -14,9 +16,9 @@ func TestACancelReachesEveryAttemptOfItsRunThatIsInFlight(t *testing.T) {
 	t.Parallel()
 	var f flights
 	run, other := uuid.New(), uuid.New()
-	first, firstDone := f.begin(t.Context(), Assignment{RunID: run, Fence: 1, Job: &Job{}})
-	second, secondDone := f.begin(t.Context(), Assignment{RunID: run, Fence: 2, Job: &Job{}})
-	third, thirdDone := f.begin(t.Context(), Assignment{RunID: other, Fence: 3, Job: &Job{}})
+	first, firstDone := f.begin(t.Context(), domain.Assignment{RunID: run, Fence: 1, Job: &domain.Job{}})
+	second, secondDone := f.begin(t.Context(), domain.Assignment{RunID: run, Fence: 2, Job: &domain.Job{}})
+	third, thirdDone := f.begin(t.Context(), domain.Assignment{RunID: other, Fence: 3, Job: &domain.Job{}})
 	defer thirdDone()
 
 	firstDone() // the first attempt gets its answer
@@ -28,7 +30,7 @@ func TestACancelReachesEveryAttemptOfItsRunThatIsInFlight(t *testing.T) {
 		t.Errorf("an attempt that was over ends with %v, one of another run with %v", context.Cause(first),
 			context.Cause(third))
 	}
-	fourth, fourthDone := f.begin(t.Context(), Assignment{RunID: run, Fence: 4, Job: &Job{}})
+	fourth, fourthDone := f.begin(t.Context(), domain.Assignment{RunID: run, Fence: 4, Job: &domain.Job{}})
 	defer fourthDone()
 	secondDone()
 	if fourth.Err() != nil {
@@ -44,9 +46,9 @@ func TestACancelCutsOffBothAttemptsOfARun(t *testing.T) {
 	t.Parallel()
 	var f flights
 	run := uuid.New()
-	first, firstDone := f.begin(t.Context(), Assignment{RunID: run, Fence: 1, Job: &Job{}})
+	first, firstDone := f.begin(t.Context(), domain.Assignment{RunID: run, Fence: 1, Job: &domain.Job{}})
 	defer firstDone()
-	second, secondDone := f.begin(t.Context(), Assignment{RunID: run, Fence: 2, Job: &Job{}})
+	second, secondDone := f.begin(t.Context(), domain.Assignment{RunID: run, Fence: 2, Job: &domain.Job{}})
 	defer secondDone()
 	f.cancel([]uuid.UUID{run})
 	for i, ctx := range []context.Context{first, second} {

@@ -3,18 +3,20 @@ package scheduler
 import (
 	"math"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 // Grant is what one claim may start of tenants with limits; nil where no tenant has any. Not for concurrent use.
 type Grant struct {
 	limits *limits
-	work   Work
+	work   domain.Work
 	took   map[int32]int
 	left   map[int32]int // what the claim found and could not take
 }
 
 // grant returns what a claim of a kind of work may start.
-func (l *limits) grant(of Work) *Grant {
+func (l *limits) grant(of domain.Work) *Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.tenants) == 0 {
@@ -73,7 +75,7 @@ func (g *Grant) Reset() {
 }
 
 // end ends a grant. By now its dispatched runs occupy worker slots, and the others never will.
-func (g *Grant) end(dispatched []Assignment) {
+func (g *Grant) end(dispatched []domain.Assignment) {
 	if g == nil {
 		return
 	}

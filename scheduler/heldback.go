@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 const (
@@ -33,9 +35,9 @@ func (t *ticker) heedLimits() {
 }
 
 // claimAround claims one kind of work while tenants are held back.
-func (t *ticker) claimAround(ctx context.Context, of Work, sum *claimed) error {
+func (t *ticker) claimAround(ctx context.Context, of domain.Work, sum *claimed) error {
 	soonest := aroundSoonest
-	if of == WorkLate {
+	if of == domain.WorkLate {
 		soonest = olderAroundSoonest
 	}
 	fair := &t.fair[of]
@@ -51,7 +53,7 @@ func (t *ticker) claimAround(ctx context.Context, of Work, sum *claimed) error {
 	}
 	more := t.able(fair)
 	anybodys := t.s.slots.quotas(of, BatchSize, nil)
-	if len(anybodys) > 0 && !looked && of != WorkLate && !t.othersWait(fair) {
+	if len(anybodys) > 0 && !looked && of != domain.WorkLate && !t.othersWait(fair) {
 		// The last look did not see what has become due since. Of tenants that are not held back, it is claimed here.
 		batch, err := t.claimBatch(ctx, of, Claim{
 			Quotas: anybodys, Except: t.held, Since: time.Since(fair.looked) + overlap,
@@ -68,7 +70,7 @@ func (t *ticker) claimAround(ctx context.Context, of Work, sum *claimed) error {
 }
 
 // claimOfWaiters claims what the waiting tenants may start. A tenant that had less due than that waits no more.
-func (t *ticker) claimOfWaiters(ctx context.Context, of Work, sum *claimed) error {
+func (t *ticker) claimOfWaiters(ctx context.Context, of domain.Work, sum *claimed) error {
 	fair := &t.fair[of]
 	quotas := t.s.slots.quotas(of, BatchSize, fair.contenders)
 	shares := shareAround(quotas, fair.contenders, t.s.slots.held, t.s.limits.available)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
 )
@@ -26,14 +28,14 @@ type flight struct {
 }
 
 // admit asks whether an attempt may be sent now.
-func (h *holds) admit(a Assignment, to *url.URL) (f flight, wait *breaker.Wait) {
+func (h *holds) admit(a domain.Assignment, to *url.URL) (f flight, wait *breaker.Wait) {
 	key := breakerKey(a.Job.Tenant, to)
 	turn := breaker.Fresh
 	if a.Held != nil && a.Held.Fetched {
 		turn = breaker.Waited
 	}
 	byHand := turn
-	if a.Trigger == TriggerManual {
+	if a.Trigger == domain.TriggerManual {
 		byHand = breaker.Always
 	}
 	reach := byHand
@@ -65,16 +67,16 @@ func (h *holds) done(f flight, r delivery.Result) (lent bool) {
 }
 
 // holdBack is the outcome of a run that must not be sent now: it waits, unless it has waited for as long as it may.
-func holdBack(a Assignment, wait *breaker.Wait, now time.Time) Outcome {
-	held := Held{By: wait.By, Since: now, Until: now.Add(patience(a, wait))}
+func holdBack(a domain.Assignment, wait *breaker.Wait, now time.Time) domain.Outcome {
+	held := domain.Held{By: wait.By, Since: now, Until: now.Add(patience(a, wait))}
 	if a.Held != nil {
 		held.Since, held.Until = a.Held.Since, a.Held.Until
 	}
-	o := Outcome{Assignment: a, FinishedAt: now}
+	o := domain.Outcome{Assignment: a, FinishedAt: now}
 	if !now.Before(held.Until) {
-		o.Verdict, o.Reason = Abandon, ReasonUnreachable
+		o.Verdict, o.Reason = domain.Abandon, domain.ReasonUnreachable
 		if wait.Hanging {
-			o.Reason = ReasonTimeout
+			o.Reason = domain.ReasonTimeout
 		}
 		most := a.Job.Retry.MaxAttempts
 		o.Error = fmt.Sprintf("%d of %d attempts made, %d not made; waited %s: %s",
@@ -86,14 +88,14 @@ func holdBack(a Assignment, wait *breaker.Wait, now time.Time) Outcome {
 	if expiry := a.DueAt.Add(a.Job.ExpiresAfter.Value()); a.Expires() && expiry.Before(until) {
 		until = expiry
 	}
-	o.Verdict, o.Held, o.Error, o.RetryIn = Hold, &held, wait.Why, max(until.Sub(now), time.Millisecond)
+	o.Verdict, o.Held, o.Error, o.RetryIn = domain.Hold, &held, wait.Why, max(until.Sub(now), time.Millisecond)
 	return o
 }
 
 // patience is how long a run may wait for its host before this attempt. For an unreachable host that is as long as
 // its remaining backoffs could take; for a hanging one, the timeouts of its remaining attempts are added. So the run
 // dies at the time at which it would have died had it been sent.
-func patience(a Assignment, wait *breaker.Wait) time.Duration {
+func patience(a domain.Assignment, wait *breaker.Wait) time.Duration {
 	d := a.Job.Retry.Remaining(a.Attempt)
 	if wait.Hanging {
 		d += time.Duration(max(1, a.Job.Retry.MaxAttempts-a.Attempt+1)) * a.Job.Timeout.Value()

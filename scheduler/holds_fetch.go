@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 )
 
@@ -31,7 +33,7 @@ func (t *ticker) fetchHeld(ctx context.Context) error {
 			return nil
 		}
 		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Lanes: lanes, Most: min(w.Most, most, BatchSize), Not: w.Not}
-		batch, err := t.claimBatch(ctx, WorkReady, Claim{Held: &claim})
+		batch, err := t.claimBatch(ctx, domain.WorkReady, Claim{Held: &claim})
 		if err != nil {
 			return err
 		}
@@ -48,7 +50,7 @@ func (t *ticker) fetchHeld(ctx context.Context) error {
 		lanes, most := t.s.slots.forHeld(w.Queue)
 		w.Most = min(w.Most, most, BatchSize)
 		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Lanes: lanes, Most: w.Most}
-		batch, err := t.claimBatch(ctx, WorkReady, Claim{Held: &claim})
+		batch, err := t.claimBatch(ctx, domain.WorkReady, Claim{Held: &claim})
 		if err != nil {
 			return err
 		}
@@ -60,7 +62,7 @@ func (t *ticker) fetchHeld(ctx context.Context) error {
 // forHeld returns the lanes from which runs that wait for their hosts may be claimed, and the most runs that a queue
 // can take. queue 0 stands for all queues.
 func (w *workerSlots) forHeld(queue int16) (lanes []int16, most int) {
-	for _, of := range []Work{WorkReady, WorkOrdered} {
+	for _, of := range []domain.Work{domain.WorkReady, domain.WorkOrdered} {
 		for _, q := range w.quotas(of, math.MaxInt, nil) {
 			if queue == 0 || q.Queue == queue {
 				lanes = append(lanes, of.Lanes(q.Queue)...)
@@ -71,7 +73,7 @@ func (w *workerSlots) forHeld(queue int16) (lanes []int16, most int) {
 	return lanes, most
 }
 
-func jobsOf(runs []Assignment) []uuid.UUID {
+func jobsOf(runs []domain.Assignment) []uuid.UUID {
 	jobs := make([]uuid.UUID, len(runs))
 	for i, a := range runs {
 		jobs[i] = a.Job.ID

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler/breaker"
 )
 
@@ -86,7 +88,7 @@ func (s *Scheduler) tellHolds(ctx context.Context) (wait time.Duration, left boo
 func (s *Scheduler) lendSlots(context.Context) {
 	lent := s.holds.hangs.Long()
 	for _, l := range lent {
-		s.slots.lend(l.Queue, Work(l.Work), 1)
+		s.slots.lend(l.Queue, domain.Work(l.Work), 1)
 	}
 	if len(lent) > 0 {
 		s.slots.wake()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 // A Limit is a limit that a tenant's due work can wait for.
@@ -58,12 +60,12 @@ type limited struct {
 	starts int       // starts drawn and not used
 	until  time.Time // when these starts lapse
 
-	waits  [WorkKinds]bool // kinds of work that are due but may not start yet
-	left   time.Time       // when a claim last left due work because of the limits
-	since  time.Time       // since when the tenant is held back
-	by     Limit           // the limit that it waits for, as of the last draw
-	told   time.Time       // when the database was last told of it
-	drawAt time.Time       // a draw before this time is of no use
+	waits  [domain.WorkKinds]bool // kinds of work that are due but may not start yet
+	left   time.Time              // when a claim last left due work because of the limits
+	since  time.Time              // since when the tenant is held back
+	by     Limit                  // the limit that it waits for, as of the last draw
+	told   time.Time              // when the database was last told of it
+	drawAt time.Time              // a draw before this time is of no use
 }
 
 func newLimits(slots *workerSlots) *limits {
@@ -82,7 +84,7 @@ func (l *limits) set(now []TenantLimits) {
 		if named[id] {
 			continue
 		}
-		t.Concurrent, t.PerSecond, t.Frozen, t.waits = 0, 0, false, [WorkKinds]bool{}
+		t.Concurrent, t.PerSecond, t.Frozen, t.waits = 0, 0, false, [domain.WorkKinds]bool{}
 		if t.noted == 0 && t.reserved == 0 {
 			delete(l.tenants, id)
 		}
@@ -138,7 +140,7 @@ func (t *limited) lapsing() bool {
 	return t.starts > 0 && time.Until(t.until) < min(100*time.Millisecond, kept/4)
 }
 
-func (t *limited) held() bool { return t.waits != [WorkKinds]bool{} }
+func (t *limited) held() bool { return t.waits != [domain.WorkKinds]bool{} }
 
 // available is room by tenant id; a tenant without limits has no bound.
 func (l *limits) available(tenant int32) int {
@@ -160,7 +162,7 @@ func (l *limits) heldBack() (tenants []int32) {
 			continue
 		}
 		if l.room(t) >= min(2*BatchSize, l.slots.all()) {
-			t.waits = [WorkKinds]bool{}
+			t.waits = [domain.WorkKinds]bool{}
 			continue
 		}
 		tenants = append(tenants, id)
@@ -170,7 +172,7 @@ func (l *limits) heldBack() (tenants []int32) {
 }
 
 // holdBack records whether a tenant has due work of a kind that may not start yet.
-func (l *limits) holdBack(tenant int32, of Work, waits bool) {
+func (l *limits) holdBack(tenant int32, of domain.Work, waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.tenants[tenant]
@@ -188,7 +190,7 @@ func (l *limits) holdBack(tenant int32, of Work, waits bool) {
 
 // freeze records that a claim found a tenant frozen. The tenant is held back until a heartbeat says that it is not
 // frozen any more.
-func (l *limits) freeze(tenant int32, of Work) {
+func (l *limits) freeze(tenant int32, of domain.Work) {
 	l.mu.Lock()
 	if l.tenants[tenant] == nil {
 		l.tenants[tenant] = &limited{TenantLimits: TenantLimits{Tenant: tenant}}
@@ -200,7 +202,7 @@ func (l *limits) freeze(tenant int32, of Work) {
 
 // saw takes the tenants that were found waiting for a kind of claim. Held-back tenants that are not among them wait
 // for it no more.
-func (l *limits) saw(of Work, waiting []Contender) {
+func (l *limits) saw(of domain.Work, waiting []Contender) {
 	listed := make(map[int32]bool, len(waiting))
 	for _, c := range waiting {
 		listed[c.Tenant] = true
@@ -226,7 +228,7 @@ func (l *limits) saw(of Work, waiting []Contender) {
 
 // gotAll records that a claim found less due work of a tenant than it might have started. It does not count when a
 // claim left some work of it since: a slot that catches up makes many runs.
-func (l *limits) gotAll(tenant int32, of Work, began time.Time) {
+func (l *limits) gotAll(tenant int32, of domain.Work, began time.Time) {
 	l.mu.Lock()
 	t := l.tenants[tenant]
 	left := t != nil && t.left.After(began)

@@ -6,11 +6,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 // tenants returns a job of tenant 1 and a job of tenant 2.
-func tenants(t *testing.T) (noisy, modest *Job) {
+func tenants(t *testing.T) (noisy, modest *domain.Job) {
 	noisy, modest = compiled(t, brief), compiled(t, brief)
 	noisy.Tenant, modest.Tenant = 1, 2
 	return noisy, modest
@@ -133,14 +135,14 @@ func TestTenantsWithoutLimitsCostNothing(t *testing.T) {
 
 func TestAGrantTakesAllOrNothing(t *testing.T) {
 	l := newLimits(newWorkerSlots(map[string]int{"default": 10}, map[string]int16{"default": 1}))
-	if l.grant(WorkDue) != nil {
+	if l.grant(domain.WorkDue) != nil {
 		t.Error("a grant where nobody has limits")
 	}
 	l.set([]TenantLimits{{Tenant: 1, Concurrent: 5}})
 	l.take([]Wish{{Tenant: 1, Slots: 5}}, []Allowance{
 		{TenantLimits: TenantLimits{Tenant: 1, Concurrent: 5}, Slots: 5, Noted: 5},
 	})
-	g := l.grant(WorkDue)
+	g := l.grant(domain.WorkDue)
 	if !g.Take(1, 5) || g.Take(1, 1) {
 		t.Error("not what it may at first")
 	}
@@ -156,7 +158,7 @@ func TestAGrantTakesAllOrNothing(t *testing.T) {
 	if held := l.heldBack(); len(held) != 1 || held[0] != 1 || l.available(1) != 5 {
 		t.Errorf("held back %v, %d available", held, l.available(1))
 	}
-	l.gotAll(1, WorkDue, time.Now())
+	l.gotAll(1, domain.WorkDue, time.Now())
 	if len(l.heldBack()) != 0 {
 		t.Error("held back with nothing due")
 	}

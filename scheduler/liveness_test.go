@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 )
 
@@ -140,22 +142,22 @@ func TestClaimsNobodyKnowsOfAreGivenBackAtTheSecondBeat(t *testing.T) {
 }
 
 func TestJudgeLost(t *testing.T) {
-	job := &Job{Definition: Definition{Retry: Retry{MaxAttempts: 3}}.WithDefaults()}
+	job := &domain.Job{Definition: domain.Definition{Retry: domain.Retry{MaxAttempts: 3}}.WithDefaults()}
 	for _, test := range []struct {
 		name            string
 		attempt, losses int
-		verdict         Verdict
-		reason          Reason
+		verdict         domain.Verdict
+		reason          domain.Reason
 	}{
-		{"a lost attempt is retried at once", 1, 0, RetryRun, ReasonLost},
-		{"it counts, so the last one is the end", 3, 0, Bury, ReasonLost},
-		{"three losses in a row are poison", 3, 2, Bury, ReasonPoison},
-		{"also when attempts are left", 2, 2, Bury, ReasonPoison},
-		{"two are not", 2, 1, RetryRun, ReasonLost},
+		{"a lost attempt is retried at once", 1, 0, domain.RetryRun, domain.ReasonLost},
+		{"it counts, so the last one is the end", 3, 0, domain.Bury, domain.ReasonLost},
+		{"three losses in a row are poison", 3, 2, domain.Bury, domain.ReasonPoison},
+		{"also when attempts are left", 2, 2, domain.Bury, domain.ReasonPoison},
+		{"two are not", 2, 1, domain.RetryRun, domain.ReasonLost},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := JudgeLost(Assignment{Job: job, Attempt: test.attempt}, test.losses, time.Now(), time.Now())
-			if o.Verdict != test.verdict || o.Reason != test.reason || o.RetryIn != 0 || o.End().Attempt != AttemptLost ||
+			o := domain.JudgeLost(domain.Assignment{Job: job, Attempt: test.attempt}, test.losses, time.Now(), time.Now())
+			if o.Verdict != test.verdict || o.Reason != test.reason || o.RetryIn != 0 || o.End().Attempt != domain.AttemptLost ||
 				!o.End().Counts {
 				t.Errorf("got verdict %d, reason %s, retry in %s, %+v", o.Verdict, o.Reason, o.RetryIn, o.End())
 			}

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 )
 
@@ -332,7 +334,7 @@ func TestNothingIsSentAfterItExpired(t *testing.T) {
 		}
 		start(t, store, dials.client, 1)
 		time.Sleep(time.Second)
-		if dials.dials != 0 || store.verdicts()[Expire] != 1 {
+		if dials.dials != 0 || store.verdicts()[domain.Expire] != 1 {
 			t.Errorf("%d attempts, verdicts %v", dials.dials, store.verdicts())
 		}
 		store.once(t)
@@ -383,17 +385,17 @@ func monotonic(t time.Time) bool { return strings.Contains(t.String(), " m=") }
 
 func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {
 	w := newWorkerSlots(map[string]int{"a": 1, "b": 1}, map[string]int16{"a": 1, "b": 2})
-	w.take(1, 1, WorkDue)
-	if queues, others := w.open(WorkDue); !slices.Equal(queues, []int16{2}) || !others {
+	w.take(1, 1, domain.WorkDue)
+	if queues, others := w.open(domain.WorkDue); !slices.Equal(queues, []int16{2}) || !others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
 	}
-	w.release(1, 1, WorkDue, false)
-	if queues, others := w.open(WorkDue); !slices.Equal(queues, []int16{1, 2}) || others {
+	w.release(1, 1, domain.WorkDue, false)
+	if queues, others := w.open(domain.WorkDue); !slices.Equal(queues, []int16{1, 2}) || others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
 	}
 	single := newWorkerSlots(map[string]int{"a": 1}, map[string]int16{"a": 1})
-	single.take(1, 1, WorkDue)
-	if queues, others := single.open(WorkDue); !slices.Equal(queues, []int16{1}) || others {
+	single.take(1, 1, domain.WorkDue)
+	if queues, others := single.open(domain.WorkDue); !slices.Equal(queues, []int16{1}) || others {
 		t.Errorf("a single queue: looks into %v, left out others: %t", queues, others)
 	}
 }

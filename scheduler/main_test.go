@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
 )
@@ -15,9 +17,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var jobID = uuid.MustParse("0199c9a2-7b3c-7d10-9c3e-2f6f3f1d5a01")
 
 // definition returns a definition from JSON, with a default name and target.
-func definition(t testing.TB, text string) Definition {
+func definition(t testing.TB, text string) domain.Definition {
 	t.Helper()
-	d := Definition{Name: "job", Target: Target{URL: "http://127.0.0.1:9/hook"}}
+	d := domain.Definition{Name: "job", Target: domain.Target{URL: "http://127.0.0.1:9/hook"}}
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -25,27 +27,17 @@ func definition(t testing.TB, text string) Definition {
 }
 
 // compiled returns a job from the JSON of a definition, which it validates as the API does.
-func compiled(t testing.TB, text string) *Job {
+func compiled(t testing.TB, text string) *domain.Job {
 	t.Helper()
 	d := definition(t, text)
 	if problems := d.Validate(); problems != nil {
 		t.Fatalf("%s: %v", text, problems)
 	}
-	job, err := Compile(jobID, 1, 1, d, 0)
+	job, err := domain.Compile(jobID, 1, 1, d, 0)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return job
-}
-
-// timetable returns the timetable of a job with the given id and the deployment's default jitter.
-func timetable(t testing.TB, id uuid.UUID, text string, defaultJitter time.Duration) *Timetable {
-	t.Helper()
-	table, err := NewTimetable(id, definition(t, text).WithDefaults(), defaultJitter)
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return table
 }
 
 // instant parses an instant such as "2026-10-11T03:00:00Z". Parts that are left out on the left are those of

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -81,15 +83,15 @@ func (m *Metrics) watch(slots *workerSlots, holds *holds, limits *limits) {
 
 // late records how late a run's first request is. A backfilled slot does not count: it was due before somebody asked
 // for it.
-func (m *Metrics) late(a Assignment, started time.Time) {
-	if a.Attempt == 1 && a.Trigger != TriggerBackfill {
+func (m *Metrics) late(a domain.Assignment, started time.Time) {
+	if a.Attempt == 1 && a.Trigger != domain.TriggerBackfill {
 		m.lateness.Observe(started.Sub(a.DueAt).Seconds())
 	}
 }
 
 func (m *Metrics) ticked(d time.Duration) { m.tick.Observe(d.Seconds()) }
 
-func (m *Metrics) finished(outcomes []Outcome, superseded int, d time.Duration) {
+func (m *Metrics) finished(outcomes []domain.Outcome, superseded int, d time.Duration) {
 	m.finish.Observe(d.Seconds())
 	m.superseded.Add(float64(superseded))
 	m.Ended(outcomes)
@@ -97,16 +99,16 @@ func (m *Metrics) finished(outcomes []Outcome, superseded int, d time.Duration) 
 
 // Ended counts attempts that have ended, and runs that have ended. To look up a counter costs more than to count, so
 // outcomes are counted first.
-func (m *Metrics) Ended(outcomes []Outcome) {
+func (m *Metrics) Ended(outcomes []domain.Outcome) {
 	type ending struct {
-		status Status
-		reason Reason
+		status domain.Status
+		reason domain.Reason
 	}
-	runs, attempts, notices := map[ending]int{}, map[AttemptOutcome]int{}, map[string]int{}
+	runs, attempts, notices := map[ending]int{}, map[domain.AttemptOutcome]int{}, map[string]int{}
 	for i := range outcomes {
 		o := &outcomes[i]
 		end := o.End()
-		if o.Trigger == TriggerNotify { // a notice is not a run of its job
+		if o.Trigger == domain.TriggerNotify { // a notice is not a run of its job
 			notices[noticeResult(end)]++
 			continue
 		}
@@ -131,13 +133,13 @@ func (m *Metrics) Ended(outcomes []Outcome) {
 }
 
 // noticeResult is what an attempt's end means for a notice; empty: nothing was tried.
-func noticeResult(e End) string {
+func noticeResult(e domain.End) string {
 	switch {
-	case e.Status == StatusSucceeded:
+	case e.Status == domain.StatusSucceeded:
 		return "delivered"
-	case e.Status == StatusDead:
+	case e.Status == domain.StatusDead:
 		return "dead"
-	case e.Attempt == AttemptFailed, e.Attempt == AttemptTimedOut, e.Attempt == AttemptLost:
+	case e.Attempt == domain.AttemptFailed, e.Attempt == domain.AttemptTimedOut, e.Attempt == domain.AttemptLost:
 		return "failed"
 	}
 	return ""

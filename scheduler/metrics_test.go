@@ -3,14 +3,16 @@ package scheduler
 import (
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestABackfilledSlotIsNoLateness(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
-	for _, trigger := range []Trigger{TriggerSchedule, TriggerBackfill} {
-		m.late(Assignment{Attempt: 1, Trigger: trigger, DueAt: instant(t, "03:00")}, instant(t, "04:00"))
+	for _, trigger := range []domain.Trigger{domain.TriggerSchedule, domain.TriggerBackfill} {
+		m.late(domain.Assignment{Attempt: 1, Trigger: trigger, DueAt: instant(t, "03:00")}, instant(t, "04:00"))
 	}
 	families, err := registry.Gather()
 	if err != nil {

@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler/delivery"
 )
 
 // addRouting adds the routing key that a notice names to its body, a PagerDuty event.
-func (s *Scheduler) addRouting(ctx context.Context, t *transmission, job *Job) error {
+func (s *Scheduler) addRouting(ctx context.Context, t *transmission, job *domain.Job) error {
 	if job.RoutingSecret() == "" {
 		return nil
 	}
@@ -33,9 +35,9 @@ func (s *Scheduler) addRouting(ctx context.Context, t *transmission, job *Job) e
 }
 
 // logDeadNotices logs the notices that were given up: no notice tells of them.
-func logDeadNotices(log *slog.Logger, outcomes []Outcome) {
+func logDeadNotices(log *slog.Logger, outcomes []domain.Outcome) {
 	for _, o := range outcomes {
-		if o.Trigger == TriggerNotify && o.End().Status == StatusDead {
+		if o.Trigger == domain.TriggerNotify && o.End().Status == domain.StatusDead {
 			log.Error("a notice could not be delivered and is now a dead letter; GET /v1/dead-letters?trigger=notify lists it",
 				"run", o.RunID, "job", o.Job.Name, "host", o.Job.URL().Host,
 				"attempts", o.Attempt, "reason", o.Reason, "error", o.Error)
@@ -56,16 +58,17 @@ func NewCourier(credentials Credentials, client *delivery.Client, log *slog.Logg
 // Send sends a notice of a tenant to a recipient, signed as all requests are. An error means that the keys and
 // secrets for it could not be read from the database.
 func (c *Courier) Send(
-	ctx context.Context, tenant int32, to Recipient, job string, body []byte, timeout time.Duration,
+	ctx context.Context, tenant int32, to domain.Recipient, job string, body []byte, timeout time.Duration,
 ) (delivery.Result, error) {
-	about := Job{Tenant: tenant, Definition: Definition{Name: job}}
+	about := domain.Job{Tenant: tenant, Definition: domain.Definition{Name: job}}
 	notice, err := about.Notice(to.URL, to.Secret)
 	if err != nil {
 		return delivery.Result{}, err
 	}
 	now := time.Now()
-	a := Assignment{
-		RunID: NewRunID(now), Job: notice, Trigger: TriggerNotify, ScheduledFor: now, DueAt: now, Attempt: 1, Body: body,
+	a := domain.Assignment{
+		RunID: domain.NewRunID(now), Job: notice, Trigger: domain.TriggerNotify, ScheduledFor: now, DueAt: now,
+		Attempt: 1, Body: body,
 	}
 	r := a.Request("")
 	r.Timeout = timeout

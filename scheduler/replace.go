@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 // replace claims the due slots of jobs whose runs in flight here they are to replace. The tick loop claims nothing
@@ -15,6 +17,6 @@ func (s *Scheduler) replace(ctx context.Context) (wait time.Duration, left bool,
 	}
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
-	batch, err := s.store.ClaimDue(ctx, Claim{Replica: s.replica.ID, Work: WorkDue, Replacing: jobs})
+	batch, err := s.store.ClaimDue(ctx, Claim{Replica: s.replica.ID, Work: domain.WorkDue, Replacing: jobs})
 	return 0, batch.Settled > 0, err
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"golang.org/x/time/rate"
 
@@ -27,8 +29,9 @@ type Config struct {
 	Log          *slog.Logger
 	Metrics      *Metrics
 	Credentials  Credentials
-	Chores       []Chore         // what the replica does beside its claims
-	Finished     func([]Outcome) // if set, gets every batch of outcomes that was written; it must not keep the slice
+	Chores       []Chore // what the replica does beside its claims
+	// Finished, if set, gets every batch of outcomes that was written. It must not keep the slice.
+	Finished func([]domain.Outcome)
 }
 
 const (

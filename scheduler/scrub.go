@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler/delivery"
 )
 
@@ -17,7 +19,7 @@ const leastTail = 4
 // scrub removes the secrets that a request contained from what is kept of the answer, because targets echo requests.
 // It finds them as they were sent, and as JSON and URLs write them.
 func scrub(r *delivery.Result, secrets []string) {
-	if !MayHaveResult(r.JSON) {
+	if !domain.MayHaveResult(r.JSON) {
 		r.JSON = nil // there is nothing in it to keep
 	}
 	if len(secrets) == 0 || len(r.Body) == 0 && r.Error == "" && len(r.JSON) == 0 && len(r.Header) == 0 {
@@ -25,11 +27,11 @@ func scrub(r *delivery.Result, secrets []string) {
 	}
 	body := string(r.Body)
 	for _, form := range formsOf(secrets) {
-		body = strings.ReplaceAll(body, form, Mask)
-		r.Error = strings.ReplaceAll(r.Error, form, Mask)
-		r.JSON = bytes.ReplaceAll(r.JSON, []byte(form), []byte(Mask))
+		body = strings.ReplaceAll(body, form, domain.Mask)
+		r.Error = strings.ReplaceAll(r.Error, form, domain.Mask)
+		r.JSON = bytes.ReplaceAll(r.JSON, []byte(form), []byte(domain.Mask))
 		for name, value := range r.Header {
-			r.Header[name] = strings.ReplaceAll(value, form, Mask)
+			r.Header[name] = strings.ReplaceAll(value, form, domain.Mask)
 			if len(value) == delivery.MaxKeptHeader { // it may have been cut
 				r.Header[name] = scrubTail(r.Header[name], form)
 			}
@@ -65,7 +67,7 @@ func formsOf(secrets []string) []string {
 func scrubTail(body, secret string) string {
 	for n := min(len(secret)-1, len(body)); n >= leastTail; n-- {
 		if strings.HasSuffix(body, secret[:n]) {
-			return body[:len(body)-n] + Mask
+			return body[:len(body)-n] + domain.Mask
 		}
 	}
 	return body

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+
+	"punctual/scheduler/domain"
 )
 
 // workerSlots counts what each queue of this replica may still take on. A replica claims only as much as it has free
@@ -18,9 +20,9 @@ type queueSlots struct {
 	queue    int16
 	name     string
 	size     int
-	inFlight [WorkKinds]int  // requests that occupy a slot
-	lent     int             // further requests in flight: they took so long that their slots were lent to others
-	wanted   [WorkKinds]bool // more is due than was claimed
+	inFlight [domain.WorkKinds]int  // requests that occupy a slot
+	lent     int                    // further requests in flight: they took so long that their slots were lent to others
+	wanted   [domain.WorkKinds]bool // more is due than was claimed
 	tenants  map[int32]int
 }
 
@@ -34,7 +36,7 @@ func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots
 }
 
 // quotas returns how many runs of a kind of work each queue can take now, at most most in all; see deal.
-func (w *workerSlots) quotas(of Work, most int, waiting []Contender) []Quota {
+func (w *workerSlots) quotas(of domain.Work, most int, waiting []Contender) []Quota {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var quotas []Quota
@@ -51,7 +53,7 @@ func (w *workerSlots) quotas(of Work, most int, waiting []Contender) []Quota {
 
 // found records in which queues more of a kind of work is due than was claimed. Those are the queues in more. They
 // also include, as far as can be told, the queues that were not looked into and had no slot for the work.
-func (w *workerSlots) found(of Work, looked, more []int16) {
+func (w *workerSlots) found(of domain.Work, looked, more []int16) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
@@ -61,7 +63,7 @@ func (w *workerSlots) found(of Work, looked, more []int16) {
 }
 
 // foundNone records that nothing of a kind of work was due in some queues.
-func (w *workerSlots) foundNone(of Work, queues []int16) {
+func (w *workerSlots) foundNone(of domain.Work, queues []int16) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
@@ -72,17 +74,17 @@ func (w *workerSlots) foundNone(of Work, queues []int16) {
 }
 
 // starved reports whether a kind of work waits in some queue without a slot there.
-func (w *workerSlots) starved(of Work) bool {
+func (w *workerSlots) starved(of domain.Work) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.queues, func(q queueSlots) bool { return q.starved(of) })
 }
 
 // take occupies a slot. There may be more runs than slots when a claim brought several catch-up runs of one job.
-func (w *workerSlots) take(queue int16, tenant int32, of Work) { w.change(queue, tenant, of, 1) }
+func (w *workerSlots) take(queue int16, tenant int32, of domain.Work) { w.change(queue, tenant, of, 1) }
 
 // release gives a slot back and wakes a loop that waits for one. lent says that the slot had been lent to others.
-func (w *workerSlots) release(queue int16, tenant int32, of Work, lent bool) {
+func (w *workerSlots) release(queue int16, tenant int32, of domain.Work, lent bool) {
 	w.change(queue, tenant, of, -1)
 	if lent {
 		w.lend(queue, of, -1)
@@ -91,7 +93,7 @@ func (w *workerSlots) release(queue int16, tenant int32, of Work, lent bool) {
 }
 
 // lend lends the slots of some requests in flight to others; a negative number takes slots back.
-func (w *workerSlots) lend(queue int16, of Work, by int) {
+func (w *workerSlots) lend(queue int16, of domain.Work, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
@@ -121,7 +123,7 @@ func (w *workerSlots) sizes() map[int16]int {
 	return sizes
 }
 
-func (w *workerSlots) change(queue int16, tenant int32, of Work, by int) {
+func (w *workerSlots) change(queue int16, tenant int32, of domain.Work, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
@@ -179,7 +181,7 @@ func (w *workerSlots) numbers() []int16 {
 
 // open returns the numbers of the queues to look into for a kind of work. others says that queues without a slot for
 // it were left out: what is due there must not delay the rest. A single queue is never left out.
-func (w *workerSlots) open(of Work) (numbers []int16, others bool) {
+func (w *workerSlots) open(of domain.Work) (numbers []int16, others bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {

@@ -3,13 +3,15 @@ package scheduler
 import (
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 // inFlight holds how many runs of each kind of work a queue has in flight, and which kinds want more.
 type inFlight struct {
-	runs   [WorkKinds]int
-	wanted [WorkKinds]bool
+	runs   [domain.WorkKinds]int
+	wanted [domain.WorkKinds]bool
 }
 
 // occupied returns the worker slots of queues 1, 2, … with the given sizes, some of them taken.
@@ -23,7 +25,7 @@ func occupied(sizes []int, taken ...inFlight) *workerSlots {
 	for i, q := range taken {
 		for of, n := range q.runs {
 			for range n {
-				w.take(int16(i+1), 1, Work(of))
+				w.take(int16(i+1), 1, domain.Work(of))
 			}
 		}
 		w.queues[i].wanted = q.wanted
@@ -32,7 +34,7 @@ func occupied(sizes []int, taken ...inFlight) *workerSlots {
 }
 
 // offered returns how many runs of a kind each queue can take.
-func (w *workerSlots) offered(t *testing.T, of Work) map[int16]int {
+func (w *workerSlots) offered(t *testing.T, of domain.Work) map[int16]int {
 	got, sum := map[int16]int{}, 0
 	for _, q := range w.quotas(of, BatchSize, nil) {
 		got[q.Queue] = q.Slots
@@ -54,25 +56,25 @@ func TestQuotas(t *testing.T) {
 		{name: "one queue gets a batch", sizes: []int{500}, want: map[int16]int{1: 100}},
 		{name: "a small queue gets what it has, but for the reserves of others", sizes: []int{10}, want: map[int16]int{1: 7}},
 		{
-			name: "what is in flight is not free", sizes: []int{50}, taken: []inFlight{{runs: [WorkKinds]int{45}}},
+			name: "what is in flight is not free", sizes: []int{50}, taken: []inFlight{{runs: [domain.WorkKinds]int{45}}},
 			want: map[int16]int{1: 2},
 		},
 		{
-			name: "a full queue gets nothing", sizes: []int{50}, taken: []inFlight{{runs: [WorkKinds]int{47}}},
+			name: "a full queue gets nothing", sizes: []int{50}, taken: []inFlight{{runs: [domain.WorkKinds]int{47}}},
 			want: map[int16]int{},
 		},
-		{name: "an overfull one neither", sizes: []int{50}, taken: []inFlight{{runs: [WorkKinds]int{60}}}, want: map[int16]int{}},
+		{name: "an overfull one neither", sizes: []int{50}, taken: []inFlight{{runs: [domain.WorkKinds]int{60}}}, want: map[int16]int{}},
 		{name: "two queues share a batch", sizes: []int{500, 500}, want: map[int16]int{1: 50, 2: 50}},
 		{name: "what a small queue leaves goes to the large", sizes: []int{500, 10}, want: map[int16]int{1: 93, 2: 7}},
 		{
-			name: "a full queue leaves all to the other", sizes: []int{500, 10}, taken: []inFlight{{}, {runs: [WorkKinds]int{10}}},
+			name: "a full queue leaves all to the other", sizes: []int{500, 10}, taken: []inFlight{{}, {runs: [domain.WorkKinds]int{10}}},
 			want: map[int16]int{1: 100},
 		},
 		{name: "four share", sizes: []int{500, 500, 30, 10}, want: map[int16]int{1: 33, 2: 33, 3: 27, 4: 7}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(c.want, occupied(c.sizes, c.taken...).offered(t, WorkDue)); diff != "" {
+			if diff := cmp.Diff(c.want, occupied(c.sizes, c.taken...).offered(t, domain.WorkDue)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -80,51 +82,51 @@ func TestQuotas(t *testing.T) {
 }
 
 func TestRoomOfTheKindsOfWork(t *testing.T) {
-	none, all := [WorkKinds]bool{}, [WorkKinds]bool{true, true, true, true}
+	none, all := [domain.WorkKinds]bool{}, [domain.WorkKinds]bool{true, true, true, true}
 	for _, c := range []struct {
 		name   string
 		size   int
-		runs   [WorkKinds]int // due now, ready, late, ordered
-		wanted [WorkKinds]bool
-		want   [WorkKinds]int
+		runs   [domain.WorkKinds]int // due now, ready, late, ordered
+		wanted [domain.WorkKinds]bool
+		want   [domain.WorkKinds]int
 	}{
-		{"an idle queue is anybody's but for the reserves", 64, [WorkKinds]int{}, none, [WorkKinds]int{61, 54, 54, 54}},
-		{"each has its share when all are wanted", 64, [WorkKinds]int{}, all, [WorkKinds]int{24, 16, 16, 8}},
+		{"an idle queue is anybody's but for the reserves", 64, [domain.WorkKinds]int{}, none, [domain.WorkKinds]int{61, 54, 54, 54}},
+		{"each has its share when all are wanted", 64, [domain.WorkKinds]int{}, all, [domain.WorkKinds]int{24, 16, 16, 8}},
 		{
 			"whoever has more than its share gets none while others want theirs",
 			64,
-			[WorkKinds]int{40, 3, 3, 3},
+			[domain.WorkKinds]int{40, 3, 3, 3},
 			all,
-			[WorkKinds]int{0, 13, 13, 5},
+			[domain.WorkKinds]int{0, 13, 13, 5},
 		},
-		{"and what is free when they do not", 64, [WorkKinds]int{40, 3, 3, 3}, none, [WorkKinds]int{15, 15, 15, 15}},
-		{"the first of a kind finds a slot", 64, [WorkKinds]int{0, 0, 0, 54}, none, [WorkKinds]int{8, 1, 1, 0}},
-		{"also in a small queue", 10, [WorkKinds]int{0, 0, 0, 7}, none, [WorkKinds]int{1, 1, 1, 0}},
+		{"and what is free when they do not", 64, [domain.WorkKinds]int{40, 3, 3, 3}, none, [domain.WorkKinds]int{15, 15, 15, 15}},
+		{"the first of a kind finds a slot", 64, [domain.WorkKinds]int{0, 0, 0, 54}, none, [domain.WorkKinds]int{8, 1, 1, 0}},
+		{"also in a small queue", 10, [domain.WorkKinds]int{0, 0, 0, 7}, none, [domain.WorkKinds]int{1, 1, 1, 0}},
 		{
 			"a released slot goes to who has less than its share",
 			10,
-			[WorkKinds]int{1, 1, 1, 6},
-			[WorkKinds]bool{true},
-			[WorkKinds]int{1, 1, 1, 0},
+			[domain.WorkKinds]int{1, 1, 1, 6},
+			[domain.WorkKinds]bool{true},
+			[domain.WorkKinds]int{1, 1, 1, 0},
 		},
 		{
 			"late slots go on beside retries that hang",
 			10,
-			[WorkKinds]int{0, 5, 0, 0},
-			[WorkKinds]bool{false, true, true, false},
-			[WorkKinds]int{3, 1, 3, 2},
+			[domain.WorkKinds]int{0, 5, 0, 0},
+			[domain.WorkKinds]bool{false, true, true, false},
+			[domain.WorkKinds]int{3, 1, 3, 2},
 		},
-		{"a queue of eight has a slot for each", 8, [WorkKinds]int{5, 0, 0, 0}, none, [WorkKinds]int{0, 1, 1, 1}},
-		{"a smaller one only for what is due now", 7, [WorkKinds]int{}, none, [WorkKinds]int{7, 6, 6, 6}},
-		{"of one: for nobody", 1, [WorkKinds]int{}, all, [WorkKinds]int{1, 1, 1, 1}},
-		{"a full one has none", 10, [WorkKinds]int{4, 3, 2, 1}, all, [WorkKinds]int{}},
-		{"an overfull one neither", 10, [WorkKinds]int{20, 0, 0, 0}, all, [WorkKinds]int{}},
+		{"a queue of eight has a slot for each", 8, [domain.WorkKinds]int{5, 0, 0, 0}, none, [domain.WorkKinds]int{0, 1, 1, 1}},
+		{"a smaller one only for what is due now", 7, [domain.WorkKinds]int{}, none, [domain.WorkKinds]int{7, 6, 6, 6}},
+		{"of one: for nobody", 1, [domain.WorkKinds]int{}, all, [domain.WorkKinds]int{1, 1, 1, 1}},
+		{"a full one has none", 10, [domain.WorkKinds]int{4, 3, 2, 1}, all, [domain.WorkKinds]int{}},
+		{"an overfull one neither", 10, [domain.WorkKinds]int{20, 0, 0, 0}, all, [domain.WorkKinds]int{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := occupied([]int{c.size}, inFlight{c.runs, c.wanted})
-			var got [WorkKinds]int
-			for of := range WorkKinds {
+			var got [domain.WorkKinds]int
+			for of := range domain.WorkKinds {
 				got[of] = w.queues[0].room(of)
 			}
 			if got != c.want {
@@ -139,19 +141,19 @@ func TestRoomOfTheKindsOfWork(t *testing.T) {
 func TestRoomNeverTakesReserves(t *testing.T) {
 	for size := 1; size <= 130; size++ {
 		shared, kept := 0, 0
-		for of := range WorkKinds {
+		for of := range domain.WorkKinds {
 			shared += shareOf(of, size)
 			kept += reserve(of, size)
 		}
 		if shared > max(size, 1) && size >= 8 || kept > (size+1)/2 {
 			t.Fatalf("of %d slots %d are shared out and %d reserved", size, shared, kept)
 		}
-		for seed := range WorkKinds { // each kind in turn takes all it can
+		for seed := range domain.WorkKinds { // each kind in turn takes all it can
 			w := occupied([]int{size})
-			for i := range WorkKinds {
-				of := (seed + i) % WorkKinds
+			for i := range domain.WorkKinds {
+				of := (seed + i) % domain.WorkKinds
 				q := &w.queues[0]
-				for other := range WorkKinds {
+				for other := range domain.WorkKinds {
 					if n := q.room(other); q.inFlight[other] == 0 && n < min(1, reserve(other, size)) {
 						t.Errorf("of %d slots with %v in flight there is none for %d", size, q.inFlight, other)
 					}
@@ -173,30 +175,30 @@ func TestRoomNeverTakesReserves(t *testing.T) {
 
 func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 	t.Parallel()
-	w := occupied([]int{2}, inFlight{runs: [WorkKinds]int{1, 0, 1, 0}})
-	w.release(1, 1, WorkLate, false)
-	w.release(1, 1, WorkDue, false)
+	w := occupied([]int{2}, inFlight{runs: [domain.WorkKinds]int{1, 0, 1, 0}})
+	w.release(1, 1, domain.WorkLate, false)
+	w.release(1, 1, domain.WorkDue, false)
 	select {
 	case <-w.released:
 	default:
 		t.Error("nobody is told")
 	}
-	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 2}}, w.quotas(WorkDue, BatchSize, nil)); diff != "" {
+	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 2}}, w.quotas(domain.WorkDue, BatchSize, nil)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
 func TestALentSlotIsFreeUntilItsRequestEnds(t *testing.T) {
 	t.Parallel()
-	w := occupied([]int{10}, inFlight{runs: [WorkKinds]int{0, 0, 0, 7}})
-	w.lend(1, WorkOrdered, 4)
-	if n := w.queues[0].room(WorkOrdered); n != 4 {
+	w := occupied([]int{10}, inFlight{runs: [domain.WorkKinds]int{0, 0, 0, 7}})
+	w.lend(1, domain.WorkOrdered, 4)
+	if n := w.queues[0].room(domain.WorkOrdered); n != 4 {
 		t.Errorf("room for %d of 4 that were lent", n)
 	}
 	for i := range 7 {
-		w.release(1, 1, WorkOrdered, i < 4)
+		w.release(1, 1, domain.WorkOrdered, i < 4)
 	}
-	if q := w.queues[0]; q.inFlight != [WorkKinds]int{} || q.lent != 0 {
+	if q := w.queues[0]; q.inFlight != [domain.WorkKinds]int{} || q.lent != 0 {
 		t.Errorf("%+v", q)
 	}
 }

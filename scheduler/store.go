@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 )
 
@@ -15,11 +17,11 @@ type Store interface {
 	// ClaimDue claims due slots within the quotas. It locks them, lets Decide settle them, and commits the runs and the
 	// next slots in one transaction. Runs may be sent once it has returned. It claims nothing that is frozen at the
 	// moment it has its locks.
-	ClaimDue(ctx context.Context, c Claim) (Batch, error)
+	ClaimDue(ctx context.Context, c Claim) (domain.Batch, error)
 	// ClaimReady claims runs that wait for any replica: retries, manual runs, runs given back, and ordered ones.
-	ClaimReady(ctx context.Context, c Claim) (Batch, error)
+	ClaimReady(ctx context.Context, c Claim) (domain.Batch, error)
 	// Contenders returns the tenants whose work of a kind a claim could take in the queues now.
-	Contenders(ctx context.Context, of Work, queues []int16) ([]Contender, error)
+	Contenders(ctx context.Context, of domain.Work, queues []int16) ([]Contender, error)
 	// NextDue returns when there will be something to claim in the queues. With ahead it ignores what is due already.
 	NextDue(ctx context.Context, queues LookInto, ahead bool) (Upcoming, error)
 	// Draw grants a replica its part of tenants' limits. The sum over all replicas never exceeds a limit, except by runs
@@ -29,7 +31,7 @@ type Store interface {
 	// runs left. An outcome whose attempt was superseded changes nothing; superseded counts them. With a
 	// *LockedOutcomesError some outcomes were left out, and all others were written. Finish must not keep the slice of
 	// outcomes: the caller uses it again.
-	Finish(ctx context.Context, outcomes []Outcome, released []uuid.UUID) (superseded int, err error)
+	Finish(ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID) (superseded int, err error)
 	// Register makes this replica known, and returns the number of each of its queues.
 	Register(ctx context.Context, r Replica) (map[string]int16, error)
 	// Renew renews the replica's heartbeat, and returns what it has to know and do.
@@ -89,7 +91,7 @@ type Claim struct {
 	Quotas  []Quota // their slots sum to at most BatchSize
 	// Work is the kind of work to claim. Late slots and slots due now are claimed apart, so that late ones never delay
 	// the others.
-	Work Work
+	Work domain.Work
 	// Behind leaves slots alone that became due less than this long ago: a slow replica leaves them to others first.
 	Behind time.Duration
 	// Recent narrows a claim of late slots down to those that have been due for less than RecentlyDue.
@@ -127,7 +129,7 @@ const OlderThan = 5 * time.Second
 const RecentlyDue = time.Minute
 
 // LookInto names the queues to look into for each kind of work. A kind without queues is not looked for.
-type LookInto [WorkKinds][]int16
+type LookInto [domain.WorkKinds][]int16
 
 // Upcoming says when there is something to claim, by the database's clock. A zero time: nothing.
 type Upcoming struct {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 const (
@@ -35,15 +37,15 @@ type ticker struct {
 	olderAt   time.Time     // when to look for late slots again
 	pause     time.Duration // grows while claims settle nothing
 	wantsLook bool
-	fair      [WorkKinds]fairness
-	order     []Work  // order in which kinds of work are claimed: starved kinds first
-	others    bool    // the last look left out queues without a free slot for some kind of work
-	held      []int32 // tenants that are held back, sorted; see heedLimits
+	fair      [domain.WorkKinds]fairness
+	order     []domain.Work // order in which kinds of work are claimed: starved kinds first
+	others    bool          // the last look left out queues without a free slot for some kind of work
+	held      []int32       // tenants that are held back, sorted; see heedLimits
 }
 
 func newTicker(s *Scheduler) *ticker {
 	t := &ticker{s: s}
-	for of := range WorkKinds {
+	for of := range domain.WorkKinds {
 		t.fair[of].peek = func(ctx context.Context, queues []int16) ([]Contender, error) {
 			return s.store.Contenders(ctx, of, queues)
 		}
@@ -90,7 +92,7 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		return 0, nil, err
 	}
 	due := t.due(t.s.clock.now())
-	if due == [WorkKinds]bool{} {
+	if due == [domain.WorkKinds]bool{} {
 		wait, wake = t.idle()
 		return wait, wake, nil
 	}
@@ -143,16 +145,16 @@ func (t *ticker) rest(sum claimed) (wait time.Duration, wake <-chan struct{}) {
 
 // due returns the kinds of work that have something to claim by now, according to the last look. While tenants are
 // held back, that may be any: the look ignores what is due already.
-func (t *ticker) due(now time.Time) [WorkKinds]bool {
+func (t *ticker) due(now time.Time) [domain.WorkKinds]bool {
 	if len(t.held) > 0 {
-		return [WorkKinds]bool{true, true, true, true}
+		return [domain.WorkKinds]bool{true, true, true, true}
 	}
 	u := t.upcoming
-	return [WorkKinds]bool{
-		WorkDue:     reached(u.Schedule, now),
-		WorkReady:   reached(u.Ready, now),
-		WorkLate:    u.Older,
-		WorkOrdered: reached(u.Ordered, now),
+	return [domain.WorkKinds]bool{
+		domain.WorkDue:     reached(u.Schedule, now),
+		domain.WorkReady:   reached(u.Ready, now),
+		domain.WorkLate:    u.Older,
+		domain.WorkOrdered: reached(u.Ordered, now),
 	}
 }
 
@@ -161,14 +163,14 @@ func (t *ticker) due(now time.Time) [WorkKinds]bool {
 // brought runs first. So no kind starves another within a tenant.
 func (t *ticker) takeTurns(sum claimed) {
 	if len(t.held) > 0 {
-		for i := range WorkKinds {
-			t.order[i] = (sum.next + i) % WorkKinds
+		for i := range domain.WorkKinds {
+			t.order[i] = (sum.next + i) % domain.WorkKinds
 		}
 		return
 	}
-	starved := slices.DeleteFunc(slices.Clone(t.order), func(of Work) bool { return !t.s.slots.starved(of) })
+	starved := slices.DeleteFunc(slices.Clone(t.order), func(of domain.Work) bool { return !t.s.slots.starved(of) })
 	t.order = append(t.order[:0], starved...)
-	for of := range WorkKinds {
+	for of := range domain.WorkKinds {
 		if !slices.Contains(starved, of) {
 			t.order = append(t.order, of)
 		}
@@ -191,7 +193,7 @@ func (t *ticker) draw(ctx context.Context) {
 func (t *ticker) look(ctx context.Context) error {
 	into, ahead := LookInto{}, len(t.held) > 0
 	others := false
-	for of := range WorkKinds {
+	for of := range domain.WorkKinds {
 		open, left := t.s.slots.open(of)
 		into[of], others = open, others || left
 		if ahead {
@@ -200,7 +202,7 @@ func (t *ticker) look(ctx context.Context) error {
 	}
 	older := !ahead && time.Now().After(t.olderAt)
 	if !older {
-		into[WorkLate] = nil
+		into[domain.WorkLate] = nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
@@ -219,7 +221,7 @@ func (t *ticker) look(ctx context.Context) error {
 	t.upcoming, t.wantsLook, t.others = upcoming, false, others
 	for of, due := range t.due(upcoming.Now) {
 		if !due {
-			t.s.slots.foundNone(Work(of), into[of])
+			t.s.slots.foundNone(domain.Work(of), into[of])
 		}
 	}
 	t.lookAt = time.Now().Add(lookEvery)

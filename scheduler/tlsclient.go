@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"sync"
 
+	"punctual/scheduler/domain"
+
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"punctual/scheduler/delivery"
@@ -40,7 +42,7 @@ func (c *tlsClients) close() {
 }
 
 // tlsClient returns the client that connects as t says.
-func (s *Scheduler) tlsClient(ctx context.Context, tenant int32, t TLS) (*delivery.Client, error) {
+func (s *Scheduler) tlsClient(ctx context.Context, tenant int32, t domain.TLS) (*delivery.Client, error) {
 	certificate, err := s.named(ctx, tenant, t.ClientCertificate)
 	if err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func (s *Scheduler) named(ctx context.Context, tenant int32, name string) (Secre
 }
 
 // readTLS reads the PEM of a target's secrets. Its errors repeat nothing of it.
-func readTLS(t TLS, certificate, ca string) (certificates []tls.Certificate, roots *x509.CertPool, err error) {
+func readTLS(t domain.TLS, certificate, ca string) (certificates []tls.Certificate, roots *x509.CertPool, err error) {
 	if t.ClientCertificate != "" {
 		pair, err := tls.X509KeyPair([]byte(certificate), []byte(certificate))
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"punctual/scheduler/delivery"
@@ -43,7 +45,7 @@ func newTokens() *tokens {
 }
 
 // of returns the token for a job's authentication.
-func (t *tokens) of(tenant int32, auth Auth, secret Secret) *token {
+func (t *tokens) of(tenant int32, auth domain.Auth, secret Secret) *token {
 	scopes := slices.Clone(auth.Scopes)
 	slices.Sort(scopes)
 	key := tokenKey{

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 const (
@@ -48,10 +50,10 @@ func TestRetriesInFlightDoNotStopBacklog(t *testing.T) {
 }
 
 func TestOrderedRunsDoNotTakeTheSlotsOfAllOthers(t *testing.T) {
-	for name, others := range map[string]func(store *fakeStore, job *Job){
-		"what is due now": func(store *fakeStore, job *Job) { store.add(20, job, 0) },
-		"what is late":    func(store *fakeStore, job *Job) { store.add(20, job, -time.Minute) },
-		"retries":         func(store *fakeStore, job *Job) { store.wait(20, job, 0, normalLane) },
+	for name, others := range map[string]func(store *fakeStore, job *domain.Job){
+		"what is due now": func(store *fakeStore, job *domain.Job) { store.add(20, job, 0) },
+		"what is late":    func(store *fakeStore, job *domain.Job) { store.add(20, job, -time.Minute) },
+		"retries":         func(store *fakeStore, job *domain.Job) { store.wait(20, job, 0, normalLane) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

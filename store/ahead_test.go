@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/letters"
 )
 
@@ -22,7 +23,7 @@ func (c crud) ordered() int {
 func (c crud) hours(name string, n, perSecond int) (job uuid.UUID, o letters.Operation) {
 	c.t.Helper()
 	job = c.create(name, every(time.Hour),
-		func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyAllow }).ID
+		func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyAllow }).ID
 	to := time.Now().Truncate(time.Hour)
 	return job, c.backfill(letters.BackfillRequest{
 		Job: name, From: to.Add(-time.Duration(n-1) * time.Hour), To: to, MaxPerSecond: perSecond,
@@ -109,11 +110,11 @@ func TestRetriesAndTriggersAreNotBehindWhatIsOrdered(t *testing.T) {
 	}
 	by := c.create("by-hand", never)
 	c.trigger("by-hand")
-	if a := c.one(c.claimWaiting(scheduler.WorkReady, 100)); a.Job.ID != by.ID || a.Lease.Work != scheduler.WorkReady {
+	if a := c.one(c.claimWaiting(domain.WorkReady, 100)); a.Job.ID != by.ID || a.Lease.Work != domain.WorkReady {
 		t.Errorf("claimed before the trigger: %+v", a)
 	}
-	orders := c.claimWaiting(scheduler.WorkOrdered, 100)
-	if len(orders.Runs) != 100 || orders.Runs[0].Job.ID != job || orders.Runs[0].Lease.Work != scheduler.WorkOrdered ||
+	orders := c.claimWaiting(domain.WorkOrdered, 100)
+	if len(orders.Runs) != 100 || orders.Runs[0].Job.ID != job || orders.Runs[0].Lease.Work != domain.WorkOrdered ||
 		len(orders.Full) != 1 {
 		t.Errorf("%d of the backfill, full: %v", len(orders.Runs), orders.Full)
 	}
@@ -121,8 +122,8 @@ func TestRetriesAndTriggersAreNotBehindWhatIsOrdered(t *testing.T) {
 	c.finish(failed(orders.Runs[0]))
 	c.exec(`DELETE FROM punctual.ready WHERE run_id <> $1`, orders.Runs[0].RunID)
 	c.exec(`UPDATE punctual.ready SET due_at = now()`)
-	if b := c.claimWaiting(scheduler.WorkReady, 100); len(b.Runs) != 0 {
+	if b := c.claimWaiting(domain.WorkReady, 100); len(b.Runs) != 0 {
 		t.Error("the retry of an ordered run waits among those of others")
 	}
-	c.one(c.claimWaiting(scheduler.WorkOrdered, 100))
+	c.one(c.claimWaiting(domain.WorkOrdered, 100))
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
@@ -238,9 +240,9 @@ func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 	}
 	for _, state := range []string{"never analysed", "analysed"} {
 		for name, test := range map[string]struct {
-			work     scheduler.Work
+			work     domain.Work
 			relation string
-		}{"slots": {scheduler.WorkDue, "schedules"}, "runs": {scheduler.WorkReady, "ready"}} {
+		}{"slots": {domain.WorkDue, "schedules"}, "runs": {domain.WorkReady, "ready"}} {
 			claim.Work = test.work
 			p := c.explainClaim(claim)
 			scans := p.scans(test.relation)

@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -214,7 +215,7 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 	}
 }
 
-func called(d scheduler.Definition, name string) scheduler.Definition {
+func called(d domain.Definition, name string) domain.Definition {
 	d.Name = name
 	return d
 }
@@ -222,7 +223,7 @@ func called(d scheduler.Definition, name string) scheduler.Definition {
 // deadLetter writes an open dead letter of a job.
 func (c crud) deadLetter(job string) uuid.UUID {
 	c.t.Helper()
-	id := scheduler.NewRunID(time.Now())
+	id := domain.NewRunID(time.Now())
 	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
 			attempts)
 		SELECT $1, id, tenant, name, 1, now(), 'schedule', 1
@@ -260,7 +261,7 @@ func TestListAuditSelects(t *testing.T) {
 	before := time.Now().Add(-time.Minute)
 	job := c.create("a")
 	c.create("b")
-	c.edit("b", func(d *scheduler.Definition) { d.Name = "c" })
+	c.edit("b", func(d *domain.Definition) { d.Name = "c" })
 	alice := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Token, Name: "alice"})
 	if err := c.DeleteJob(alice, c.tenant, "c", nil); err != nil {
 		t.Fatal(err)
@@ -324,9 +325,9 @@ func TestListAuditSelects(t *testing.T) {
 func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	c := newCRUDWithout(t)
-	secret := func(d *scheduler.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
+	secret := func(d *domain.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
 	c.create("a", secret)
-	c.edit("a", func(d *scheduler.Definition) { d.Description = "x" })
+	c.edit("a", func(d *domain.Definition) { d.Description = "x" })
 	if _, err := c.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition("b", secret)}}, jobs.ConflictError); err != nil {
 		t.Fatal(err)
 	}

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/letters"
 	"punctual/store/pg"
 )
@@ -67,7 +68,7 @@ func (c crud) slotRuns(job uuid.UUID, slots []time.Time) string {
 	for _, at := range slots {
 		var trigger string
 		err := c.db.Pool().QueryRow(c.t.Context(), `SELECT coalesce((SELECT trigger FROM punctual.runs WHERE id = $1), '-')`,
-			scheduler.SlotRunID(job, at)).Scan(&trigger)
+			domain.SlotRunID(job, at)).Scan(&trigger)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -82,9 +83,9 @@ func (c crud) backfilled(job uuid.UUID) int {
 
 func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 	c := newClaimer(t)
-	job, slots := c.lived("a", func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Second) })
+	job, slots := c.lived("a", func(d *domain.Definition) { d.ExpiresAfter = domain.DurationOf(time.Second) })
 	c.exec(`DELETE FROM punctual.runs WHERE id = ANY($1::uuid[])`,
-		[]uuid.UUID{scheduler.SlotRunID(job, slots[1]), scheduler.SlotRunID(job, slots[2])})
+		[]uuid.UUID{domain.SlotRunID(job, slots[1]), domain.SlotRunID(job, slots[2])})
 	c.skippedAt(job, slots[1], slots[2], 2)
 	c.edit("a", described("another"))
 	past := slots[0].Add(-2 * time.Hour) // two slots from before the job existed
@@ -117,7 +118,7 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 	for i, at := range []time.Time{past, past.Add(time.Hour), slots[1], slots[2]} {
 		a := claimed[i]
 		if !a.ScheduledFor.Equal(at) || !a.DueAt.Equal(at) || a.Late || a.Job.Version != 2 ||
-			a.Trigger != scheduler.TriggerBackfill {
+			a.Trigger != domain.TriggerBackfill {
 			t.Errorf("run %d: %+v", i, a)
 		}
 	}
@@ -138,9 +139,9 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 	}
 }
 
-func (c claimer) finishAll(runs []scheduler.Assignment) {
+func (c claimer) finishAll(runs []domain.Assignment) {
 	c.t.Helper()
-	var outcomes []scheduler.Outcome
+	var outcomes []domain.Outcome
 	for _, a := range runs {
 		outcomes = append(outcomes, succeeded(a))
 	}
@@ -150,7 +151,7 @@ func (c claimer) finishAll(runs []scheduler.Assignment) {
 func TestBackfillThatRepeatsMakesNewRunsOfSlotsThatHaveOne(t *testing.T) {
 	c := newClaimer(t)
 	job, slots := c.lived("a")
-	c.exec(`DELETE FROM punctual.runs WHERE id = $1`, scheduler.SlotRunID(job, slots[1]))
+	c.exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(job, slots[1]))
 	r := letters.BackfillRequest{Job: "a", From: slots[0], To: slots[3], Rerun: true}
 	for n := range 2 { // each of the two requests repeats the runs
 		if n := c.fills(r); n != 3 {
@@ -167,9 +168,9 @@ func TestBackfillThatRepeatsMakesNewRunsOfSlotsThatHaveOne(t *testing.T) {
 		if len(runs) != 3 {
 			t.Fatalf("%d runs", len(runs))
 		}
-		slices.SortFunc(runs, func(a, b scheduler.Assignment) int { return a.ScheduledFor.Compare(b.ScheduledFor) })
+		slices.SortFunc(runs, func(a, b domain.Assignment) int { return a.ScheduledFor.Compare(b.ScheduledFor) })
 		for i, a := range runs {
-			own := a.RunID == scheduler.SlotRunID(job, slots[i])
+			own := a.RunID == domain.SlotRunID(job, slots[i])
 			if !a.ScheduledFor.Equal(slots[i]) || own != (n == 0 && i == 1) {
 				t.Errorf("round %d, run %d: %s of %s", n, i, a.RunID, a.ScheduledFor)
 			}
@@ -269,7 +270,7 @@ func TestBackfillReachesNoFurtherThanTheHistoryOfAnOldJob(t *testing.T) {
 func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 	t.Run("slots that wait to be caught up with after an outage", func(t *testing.T) {
 		c := newClaimer(t)
-		job, slots := c.lived("a", missed(scheduler.MissedFireAll))
+		job, slots := c.lived("a", missed(domain.MissedFireAll))
 		c.exec(`DELETE FROM punctual.runs WHERE job_id = $1`, job)
 		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[2])
 		o := c.backfill(letters.BackfillRequest{Job: "a", From: slots[0], To: time.Now()})
@@ -289,15 +290,15 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 	})
 	t.Run("a slot that jitter still holds back", func(t *testing.T) {
 		c := newClaimer(t)
-		since := func(start time.Time) func(*scheduler.Definition) {
-			return func(d *scheduler.Definition) {
+		since := func(start time.Time) func(*domain.Definition) {
+			return func(d *domain.Definition) {
 				every(48 * time.Hour)(d)
-				d.Schedule.StartsAt, d.Jitter = scheduler.InstantOf(start), scheduler.DurationOf(23*time.Hour)
+				d.Schedule.StartsAt, d.Jitter = domain.InstantOf(start), domain.DurationOf(23*time.Hour)
 			}
 		}
 		now := time.Now().Truncate(time.Second)
 		job := c.create("a", since(now))
-		timetable, err := scheduler.NewTimetable(job.ID, job.Definition.WithDefaults(), 0)
+		timetable, err := domain.NewTimetable(job.ID, job.Definition.WithDefaults(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -332,14 +333,14 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 }
 
 func TestBackfillOfAJobThatMustNotOverlapGoesOneAtATimeOldestFirst(t *testing.T) {
-	for _, policy := range []scheduler.ConcurrencyPolicy{
-		scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait,
+	for _, policy := range []domain.ConcurrencyPolicy{
+		domain.PolicyForbid, domain.PolicyReplace, domain.PolicyWait,
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := newClaimer(t)
-			job, slots := c.lived("a", func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
+			job, slots := c.lived("a", func(d *domain.Definition) { d.ConcurrencyPolicy = policy })
 			for _, i := range []int{0, 2, 3} {
-				c.exec(`DELETE FROM punctual.runs WHERE id = $1`, scheduler.SlotRunID(job, slots[i]))
+				c.exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(job, slots[i]))
 			}
 			c.trigger("a")
 			active := c.one(c.claimReady(100))
@@ -350,18 +351,18 @@ func TestBackfillOfAJobThatMustNotOverlapGoesOneAtATimeOldestFirst(t *testing.T)
 				if n := c.backfilled(job); n != i || c.ready(job) != 0 {
 					t.Fatalf("%d runs were made beside the active one, %d wait", n, c.ready(job))
 				}
-				c.finishAll([]scheduler.Assignment{active})
+				c.finishAll([]domain.Assignment{active})
 				c.nextBatch()
 				c.nextBatch() // while a run waits
 				if n := c.ready(job); n != 1 {
 					t.Fatalf("%d wait", n)
 				}
 				if active = c.one(c.claimReady(100)); !active.ScheduledFor.Equal(at) ||
-					active.RunID != scheduler.SlotRunID(job, at) {
+					active.RunID != domain.SlotRunID(job, at) {
 					t.Fatalf("claimed %s of %s, want %s", active.RunID, active.ScheduledFor, at)
 				}
 			}
-			c.finishAll([]scheduler.Assignment{active})
+			c.finishAll([]domain.Assignment{active})
 			c.nextBatch()
 			c.wantProgress(o.ID, letters.OperationDone, 4, 4, 0)
 			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status IN ('skipped', 'cancelled')`); n != 0 {
@@ -590,7 +591,7 @@ func TestBackfillWorksInEveryExecMode(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			c := newCRUDIn(t, mode)
 			first := began.Add(-2*time.Hour - 30*time.Minute) // one of the hourly slots: see definition
-			for i, options := range [][]func(*scheduler.Definition){{}, {forbid}} {
+			for i, options := range [][]func(*domain.Definition){{}, {forbid}} {
 				name := fmt.Sprint("a", i)
 				job := c.create(name, options...)
 				r := letters.BackfillRequest{

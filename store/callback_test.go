@@ -8,33 +8,34 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/jobs"
 	"punctual/store/runs"
 )
 
 // byCallback gives a job asynchronous completion: its target works on after a 202.
-func byCallback(d *scheduler.Definition) {
-	d.Completion = scheduler.CompleteAsync
-	d.HeartbeatTimeout, d.MaxDuration = scheduler.DurationOf(time.Minute), scheduler.DurationOf(time.Hour)
+func byCallback(d *domain.Definition) {
+	d.Completion = domain.CompleteAsync
+	d.HeartbeatTimeout, d.MaxDuration = domain.DurationOf(time.Minute), domain.DurationOf(time.Hour)
 }
 
 // accepted makes a run of a new job whose target has answered 202.
-func (c claimer) accepted(name string, options ...func(*scheduler.Definition)) scheduler.Assignment {
+func (c claimer) accepted(name string, options ...func(*domain.Definition)) domain.Assignment {
 	c.t.Helper()
-	a := c.manual(name, append([]func(*scheduler.Definition){byCallback}, options...)...)
+	a := c.manual(name, append([]func(*domain.Definition){byCallback}, options...)...)
 	c.accept(a)
 	return a
 }
 
-func (c claimer) accept(a scheduler.Assignment) {
+func (c claimer) accept(a domain.Assignment) {
 	c.t.Helper()
-	o := ended(a, scheduler.Await)
+	o := ended(a, domain.Await)
 	o.HTTPStatus, o.RetryIn = 202, time.Minute
-	if _, err := c.Finish(c.t.Context(), []scheduler.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil {
+	if _, err := c.Finish(c.t.Context(), []domain.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -65,7 +66,7 @@ func (c claimer) listen() {
 	}
 }
 
-func (c claimer) beat(a scheduler.Assignment, progress string) (claim.Beat, error) {
+func (c claimer) beat(a domain.Assignment, progress string) (claim.Beat, error) {
 	var raw json.RawMessage
 	if progress != "" {
 		raw = json.RawMessage(progress)
@@ -73,7 +74,7 @@ func (c claimer) beat(a scheduler.Assignment, progress string) (claim.Beat, erro
 	return c.HeartbeatRun(c.t.Context(), a.RunID, a.RunToken, raw)
 }
 
-func (c claimer) mustBeat(a scheduler.Assignment, progress string) claim.Beat {
+func (c claimer) mustBeat(a domain.Assignment, progress string) claim.Beat {
 	c.t.Helper()
 	b, err := c.beat(a, progress)
 	if err != nil {
@@ -125,7 +126,7 @@ func TestWorkThatGoesOnIsHeldByNoReplica(t *testing.T) {
 		t.Error("it does not count as active")
 	}
 	run, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
-	if err != nil || run.Status != scheduler.StatusSucceeded || run.Attempt != 1 || run.AcceptedAt == nil ||
+	if err != nil || run.Status != domain.StatusSucceeded || run.Attempt != 1 || run.AcceptedAt == nil ||
 		run.FinishedAt.Before(*run.StartedAt) {
 		t.Errorf("completed: %+v, error %v", run, err)
 	}
@@ -176,8 +177,8 @@ func TestHeartbeatsPutTheDeadlineOff(t *testing.T) {
 	}
 	c.exec(`UPDATE punctual.runs SET started_at = now() - interval '61 minutes'`)
 	c.overdue(a.RunID)
-	if run, err := c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || run.Status != scheduler.StatusRetrying ||
-		run.Attempts[0].Outcome != scheduler.AttemptTimedOut {
+	if run, err := c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || run.Status != domain.StatusRetrying ||
+		run.Attempts[0].Outcome != domain.AttemptTimedOut {
 		t.Errorf("after max_duration: %+v, error %v", run, err)
 	}
 }
@@ -253,7 +254,7 @@ func TestATargetReportsFailure(t *testing.T) {
 	a := c.accepted("a", forbid)
 	for range 2 { // the target calls again if the answer to its first call was lost
 		run, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true)
-		if err != nil || run.Status != scheduler.StatusRetrying || orEmpty(run.Reason) != scheduler.ReasonFailed ||
+		if err != nil || run.Status != domain.StatusRetrying || orEmpty(run.Reason) != domain.ReasonFailed ||
 			orEmpty(run.Error) != "the ledger is locked" || len(run.Attempts) != 1 {
 			t.Fatalf("%+v, error %v", run, err)
 		}
@@ -262,7 +263,7 @@ func TestATargetReportsFailure(t *testing.T) {
 	b := c.one(c.claimReady(10))
 	c.accept(b)
 	run, err := c.FailRun(t.Context(), b.RunID, b.RunToken, "there is no such account", false)
-	if err != nil || run.Status != scheduler.StatusDead || orEmpty(run.Reason) != scheduler.ReasonFailed {
+	if err != nil || run.Status != domain.StatusDead || orEmpty(run.Reason) != domain.ReasonFailed {
 		t.Errorf("without retry: %+v, error %v", run, err)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE reason = 'failed' AND attempts = 2`); n != 1 {
@@ -273,12 +274,12 @@ func TestATargetReportsFailure(t *testing.T) {
 
 func TestAFailureThatNothingCanFollowIsReportedTwice(t *testing.T) {
 	c := newClaimer(t)
-	a := c.accepted("a", func(d *scheduler.Definition) {
-		d.ExpiresAfter, d.Retry.InitialBackoff = scheduler.DurationOf(time.Minute), scheduler.DurationOf(time.Hour)
+	a := c.accepted("a", func(d *domain.Definition) {
+		d.ExpiresAfter, d.Retry.InitialBackoff = domain.DurationOf(time.Minute), domain.DurationOf(time.Hour)
 	})
 	for range 2 {
 		if run, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true); err != nil ||
-			run.Status != scheduler.StatusDead || orEmpty(run.Reason) != scheduler.ReasonExpired {
+			run.Status != domain.StatusDead || orEmpty(run.Reason) != domain.ReasonExpired {
 			t.Fatalf("%+v, error %v", run, err)
 		}
 	}
@@ -297,11 +298,11 @@ func TestATokenOfAnAttemptThatAFailoverHasUndone(t *testing.T) {
 }
 
 func TestCancelOfWorkThatGoesOn(t *testing.T) {
-	cancelled := func(t *testing.T) (claimer, scheduler.Assignment) {
+	cancelled := func(t *testing.T) (claimer, domain.Assignment) {
 		c := newClaimer(t)
 		a := c.accepted("a", forbid)
 		run, err := c.CancelRun(t.Context(), c.tenant, a.RunID)
-		if err != nil || run.Status != scheduler.StatusRunning || orEmpty(run.Reason) != scheduler.ReasonCancelled {
+		if err != nil || run.Status != domain.StatusRunning || orEmpty(run.Reason) != domain.ReasonCancelled {
 			t.Fatalf("%+v, error %v", run, err)
 		}
 		if n := c.count(`SELECT count(*) FROM punctual.cancels`); n != 0 {
@@ -317,16 +318,16 @@ func TestCancelOfWorkThatGoesOn(t *testing.T) {
 		}
 		c.wantState(a.RunID, "running cancelled_by_user 202 attempt 1 ready in 20")
 	})
-	for name, end := range map[string]func(claimer, scheduler.Assignment) error{
-		"completes": func(c claimer, a scheduler.Assignment) error {
+	for name, end := range map[string]func(claimer, domain.Assignment) error{
+		"completes": func(c claimer, a domain.Assignment) error {
 			_, err := c.CompleteRun(c.t.Context(), a.RunID, a.RunToken, nil)
 			return err
 		},
-		"fails": func(c claimer, a scheduler.Assignment) error {
+		"fails": func(c claimer, a domain.Assignment) error {
 			_, err := c.FailRun(c.t.Context(), a.RunID, a.RunToken, "stopped", true)
 			return err
 		},
-		"says nothing": func(c claimer, a scheduler.Assignment) error { c.overdue(a.RunID); return nil },
+		"says nothing": func(c claimer, a domain.Assignment) error { c.overdue(a.RunID); return nil },
 	} {
 		t.Run("ends the run when the target "+name, func(t *testing.T) {
 			c, a := cancelled(t)
@@ -334,7 +335,7 @@ func TestCancelOfWorkThatGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-			if err != nil || run.Status != scheduler.StatusCancelled || orEmpty(run.Reason) != scheduler.ReasonCancelled {
+			if err != nil || run.Status != domain.StatusCancelled || orEmpty(run.Reason) != domain.ReasonCancelled {
 				t.Errorf("%+v, error %v", run, err)
 			}
 			c.nothingLeft()
@@ -344,7 +345,7 @@ func TestCancelOfWorkThatGoesOn(t *testing.T) {
 
 func TestANewRunWaitsForWorkThatItReplaces(t *testing.T) {
 	c := newClaimer(t)
-	a := c.accepted("a", func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyReplace })
+	a := c.accepted("a", func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyReplace })
 	next := c.trigger("a")
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Fatal("it started while the old one was at work")
@@ -381,7 +382,7 @@ func TestRunTokensOpenOneAttemptOfOneRun(t *testing.T) {
 	for _, token := range []string{
 		"", "prt_", other.RunToken, a.RunToken[:len(a.RunToken)-1], a.RunToken + "A", fmt.Sprintf("prt_%064d", 0),
 	} {
-		if _, err := c.HeartbeatRun(t.Context(), a.RunID, token, nil); !errors.Is(err, scheduler.ErrRunToken) {
+		if _, err := c.HeartbeatRun(t.Context(), a.RunID, token, nil); !errors.Is(err, domain.ErrRunToken) {
 			t.Errorf("%q: error %v", token, err)
 		}
 	}
@@ -394,7 +395,7 @@ func TestRunTokensOpenOneAttemptOfOneRun(t *testing.T) {
 		t.Errorf("at another replica: %v", err)
 	}
 	second.Close()
-	if _, err := second.HeartbeatRun(t.Context(), a.RunID, other.RunToken, nil); !errors.Is(err, scheduler.ErrRunToken) {
+	if _, err := second.HeartbeatRun(t.Context(), a.RunID, other.RunToken, nil); !errors.Is(err, domain.ErrRunToken) {
 		t.Errorf("a wrong token is no matter for the database: error %v", err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
@@ -13,7 +15,7 @@ import (
 )
 
 // claimAll registers a replica and claims what is due and ready in the default queue.
-func (c crud) claimAll(replica uuid.UUID) []scheduler.Assignment {
+func (c crud) claimAll(replica uuid.UUID) []domain.Assignment {
 	c.t.Helper()
 	if _, err := c.Register(c.t.Context(),
 		scheduler.Replica{ID: replica, Host: "test", Version: "test", Queues: map[string]int{"default": 10}}); err != nil {
@@ -25,7 +27,7 @@ func (c crud) claimAll(replica uuid.UUID) []scheduler.Assignment {
 		c.t.Fatal(err)
 	}
 	runs := due.Runs
-	for _, claim.Work = range []scheduler.Work{scheduler.WorkReady, scheduler.WorkOrdered} {
+	for _, claim.Work = range []domain.Work{domain.WorkReady, domain.WorkOrdered} {
 		ready, err := c.ClaimReady(c.t.Context(), claim)
 		if err != nil {
 			c.t.Fatal(err)
@@ -35,13 +37,13 @@ func (c crud) claimAll(replica uuid.UUID) []scheduler.Assignment {
 	return runs
 }
 
-func (c crud) finish(a scheduler.Assignment, verdict scheduler.Verdict, reason scheduler.Reason) {
+func (c crud) finish(a domain.Assignment, verdict domain.Verdict, reason domain.Reason) {
 	c.t.Helper()
-	o := scheduler.Outcome{
+	o := domain.Outcome{
 		Assignment: a, Verdict: verdict, Reason: reason, StartedAt: a.Lease.ClaimedAt,
 		FinishedAt: a.Lease.ClaimedAt, HTTPStatus: 200, RetryIn: time.Hour,
 	}
-	if n, err := c.Finish(c.t.Context(), []scheduler.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil || n != 0 {
+	if n, err := c.Finish(c.t.Context(), []domain.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil || n != 0 {
 		c.t.Fatalf("finish: superseded %d, error %v", n, err)
 	}
 }
@@ -54,7 +56,7 @@ func TestCancelRun(t *testing.T) {
 		run := c.trigger("a")
 		for range 2 {
 			got, err := c.CancelRun(t.Context(), c.tenant, run.ID)
-			if err != nil || got.Status != scheduler.StatusCancelled || orEmpty(got.Reason) != scheduler.ReasonCancelled ||
+			if err != nil || got.Status != domain.StatusCancelled || orEmpty(got.Reason) != domain.ReasonCancelled ||
 				got.FinishedAt == nil {
 				t.Fatalf("got %s %s, error %v", got.Status, orEmpty(got.Reason), err)
 			}
@@ -63,8 +65,8 @@ func TestCancelRun(t *testing.T) {
 			t.Errorf("a cancelled run was claimed")
 		}
 	})
-	for _, verdict := range []scheduler.Verdict{
-		scheduler.Succeed, scheduler.RetryRun, scheduler.Bury, scheduler.GiveBack, scheduler.Interrupt, scheduler.Cancel,
+	for _, verdict := range []domain.Verdict{
+		domain.Succeed, domain.RetryRun, domain.Bury, domain.GiveBack, domain.Interrupt, domain.Cancel,
 	} {
 		t.Run(fmt.Sprintf(
 			"wins over outcome %d of a run that is being sent, and tells its replica", verdict,
@@ -75,20 +77,20 @@ func TestCancelRun(t *testing.T) {
 			replica := uuid.New()
 			a := c.claimAll(replica)[0]
 			got, err := c.CancelRun(t.Context(), c.tenant, a.RunID)
-			if err != nil || got.Status != scheduler.StatusRunning || orEmpty(got.Reason) != scheduler.ReasonCancelled {
+			if err != nil || got.Status != domain.StatusRunning || orEmpty(got.Reason) != domain.ReasonCancelled {
 				t.Fatalf("got %s %s, error %v", got.Status, orEmpty(got.Reason), err)
 			}
 			pulse, err := c.Renew(t.Context(), replica, false)
 			if err != nil || len(pulse.Cancels) != 1 || pulse.Cancels[0] != a.RunID {
 				t.Fatalf("pulse %+v, error %v", pulse, err)
 			}
-			c.finish(a, verdict, scheduler.ReasonHTTP5xx)
-			if got, err = c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || got.Status != scheduler.StatusCancelled ||
-				orEmpty(got.Reason) != scheduler.ReasonCancelled {
+			c.finish(a, verdict, domain.ReasonHTTP5xx)
+			if got, err = c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || got.Status != domain.StatusCancelled ||
+				orEmpty(got.Reason) != domain.ReasonCancelled {
 				t.Errorf("verdict %d: the run is %s %s, error %v", verdict, got.Status, orEmpty(got.Reason), err)
 			}
-			if verdict != scheduler.GiveBack && (len(got.Attempts) != 1 ||
-				verdict == scheduler.Succeed && got.Attempts[0].Outcome != scheduler.AttemptCancelled) {
+			if verdict != domain.GiveBack && (len(got.Attempts) != 1 ||
+				verdict == domain.Succeed && got.Attempts[0].Outcome != domain.AttemptCancelled) {
 				t.Errorf("verdict %d: what was sent is not on record: %+v", verdict, got.Attempts)
 			}
 			if n := c.count(`SELECT (SELECT count(*) FROM punctual.ready)
@@ -104,7 +106,7 @@ func TestCancelRun(t *testing.T) {
 		c.create("a")
 		c.trigger("a")
 		a := c.claimAll(uuid.New())[0]
-		c.finish(a, scheduler.Succeed, "")
+		c.finish(a, domain.Succeed, "")
 		if _, err := c.CancelRun(t.Context(), c.tenant, a.RunID); !errors.Is(err, ErrState) {
 			t.Errorf("error %v", err)
 		}
@@ -116,12 +118,12 @@ func TestCancelRun(t *testing.T) {
 
 func TestOverlap(t *testing.T) {
 	t.Parallel()
-	policy := func(p scheduler.ConcurrencyPolicy) func(*scheduler.Definition) {
-		return func(d *scheduler.Definition) { d.ConcurrencyPolicy = p }
+	policy := func(p domain.ConcurrencyPolicy) func(*domain.Definition) {
+		return func(d *domain.Definition) { d.ConcurrencyPolicy = p }
 	}
 	t.Run("replace cancels the active run, and the new one starts when it has ended", func(t *testing.T) {
 		c := newCRUD(t)
-		job := c.create("a", policy(scheduler.PolicyReplace))
+		job := c.create("a", policy(domain.PolicyReplace))
 		replica := uuid.New()
 		c.slotAgo(job.ID, 2*time.Second)
 		first := c.claimAll(replica)[0]
@@ -129,9 +131,9 @@ func TestOverlap(t *testing.T) {
 		if started := c.claimAll(replica); len(started) != 0 {
 			t.Fatalf("the new run started while the old one was active")
 		}
-		c.finish(first, scheduler.Cancel, scheduler.ReasonCancelled)
-		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled ||
-			orEmpty(got.Reason) != scheduler.ReasonReplaced {
+		c.finish(first, domain.Cancel, domain.ReasonCancelled)
+		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != domain.StatusCancelled ||
+			orEmpty(got.Reason) != domain.ReasonReplaced {
 			t.Errorf("the old run is %s %s", got.Status, orEmpty(got.Reason))
 		}
 		if started := c.claimAll(replica); len(started) != 1 || started[0].RunID == first.RunID {
@@ -140,23 +142,23 @@ func TestOverlap(t *testing.T) {
 	})
 	t.Run("replace cancels a run that waits for its retry, and starts at once", func(t *testing.T) {
 		c := newCRUD(t)
-		job := c.create("a", policy(scheduler.PolicyReplace))
+		job := c.create("a", policy(domain.PolicyReplace))
 		c.slotAgo(job.ID, 2*time.Second)
 		first := c.claimAll(uuid.New())[0]
-		c.finish(first, scheduler.RetryRun, scheduler.ReasonHTTP5xx)
+		c.finish(first, domain.RetryRun, domain.ReasonHTTP5xx)
 		c.slotAgo(job.ID, time.Second)
 		started := c.claimAll(uuid.New())
 		if len(started) != 1 || started[0].RunID == first.RunID {
 			t.Fatalf("started %v", started)
 		}
-		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled ||
-			orEmpty(got.Reason) != scheduler.ReasonReplaced {
+		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != domain.StatusCancelled ||
+			orEmpty(got.Reason) != domain.ReasonReplaced {
 			t.Errorf("the old run is %s %s", got.Status, orEmpty(got.Reason))
 		}
 	})
 	t.Run("wait keeps one run waiting and records further slots", func(t *testing.T) {
 		c := newCRUD(t)
-		job := c.create("a", policy(scheduler.PolicyWait))
+		job := c.create("a", policy(domain.PolicyWait))
 		replica := uuid.New()
 		c.slotAgo(job.ID, 3*time.Second)
 		first := c.claimAll(replica)[0]
@@ -173,25 +175,25 @@ func TestOverlap(t *testing.T) {
 		if _, err := c.For(c.tenant).TriggerJob(t.Context(), "a", jobs.TriggerRequest{}); !errors.As(err, &active) {
 			t.Errorf("a trigger beside a waiting run: error %v", err)
 		}
-		c.finish(first, scheduler.Succeed, "")
+		c.finish(first, domain.Succeed, "")
 		second := c.claimAll(replica)
 		if len(second) != 1 {
 			t.Fatalf("the waiting run did not start at once: %v", second)
 		}
-		c.finish(second[0], scheduler.Succeed, "")
+		c.finish(second[0], domain.Succeed, "")
 		if n := c.count(`SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive`); n != 0 {
 			t.Errorf("the gate is not free")
 		}
 	})
 	t.Run("a trigger under replace takes the place of the active run", func(t *testing.T) {
 		c := newCRUD(t)
-		c.create("a", policy(scheduler.PolicyReplace))
+		c.create("a", policy(domain.PolicyReplace))
 		c.trigger("a")
 		replica := uuid.New()
 		first := c.claimAll(replica)[0]
 		second := c.trigger("a")
-		c.finish(first, scheduler.Succeed, "")
-		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != scheduler.StatusCancelled {
+		c.finish(first, domain.Succeed, "")
+		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != domain.StatusCancelled {
 			t.Errorf("the old run is %s", got.Status)
 		}
 		if started := c.claimAll(replica); len(started) != 1 || started[0].RunID != second.ID {

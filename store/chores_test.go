@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
@@ -64,7 +66,7 @@ func TestAPauseThatIsAboutToEndIsWaitedFor(t *testing.T) {
 		}
 		<-time.After(wait)
 	}
-	if job, err := c.GetJob(t.Context(), c.tenant, "a"); err != nil || job.State != scheduler.JobActive || !wanted {
+	if job, err := c.GetJob(t.Context(), c.tenant, "a"); err != nil || job.State != domain.JobActive || !wanted {
 		t.Errorf("a heartbeat asked for it: %t; then the job is %s (%v)", wanted, job.State, err)
 	}
 	if c.wants(chorePauses) {

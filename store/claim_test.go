@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
@@ -39,7 +41,7 @@ func asClaimer(c crud) claimer {
 }
 
 // many writes n jobs with the same definition, whose slots were due the given time ago.
-func (c claimer) many(n int, prefix string, ago time.Duration, options ...func(*scheduler.Definition)) {
+func (c claimer) many(n int, prefix string, ago time.Duration, options ...func(*domain.Definition)) {
 	c.t.Helper()
 	d := definition(prefix, options...)
 	text, err := jobs.Encode(d)
@@ -62,7 +64,7 @@ func (c claimer) many(n int, prefix string, ago time.Duration, options ...func(*
 		n, c.tenant, prefix, string(d.Schedule.Kind()), c.queue, text, ago, d.WithDefaults().Priority.Lane(c.queue))
 }
 
-func (c claimer) claim(slots int, older bool) scheduler.Batch {
+func (c claimer) claim(slots int, older bool) domain.Batch {
 	c.t.Helper()
 	b, err := c.ClaimDue(c.t.Context(), c.asks(slots, older))
 	if err != nil {
@@ -72,26 +74,26 @@ func (c claimer) claim(slots int, older bool) scheduler.Batch {
 }
 
 func (c claimer) asks(slots int, older bool) scheduler.Claim {
-	work := scheduler.WorkDue
+	work := domain.WorkDue
 	if older {
-		work = scheduler.WorkLate
+		work = domain.WorkLate
 	}
 	return scheduler.Claim{Replica: c.replica, Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}}
 }
 
 // claimReady claims the runs that wait in ready, ordered runs last.
-func (c claimer) claimReady(slots int) scheduler.Batch {
+func (c claimer) claimReady(slots int) domain.Batch {
 	c.t.Helper()
-	b := c.claimWaiting(scheduler.WorkReady, slots)
+	b := c.claimWaiting(domain.WorkReady, slots)
 	if slots -= len(b.Runs); slots == 0 {
 		return b
 	}
-	ordered := c.claimWaiting(scheduler.WorkOrdered, slots)
+	ordered := c.claimWaiting(domain.WorkOrdered, slots)
 	b.Runs, b.Settled, b.Full = append(b.Runs, ordered.Runs...), b.Settled+ordered.Settled, append(b.Full, ordered.Full...)
 	return b
 }
 
-func (c claimer) claimWaiting(of scheduler.Work, slots int) scheduler.Batch {
+func (c claimer) claimWaiting(of domain.Work, slots int) domain.Batch {
 	c.t.Helper()
 	b, err := c.ClaimReady(c.t.Context(),
 		scheduler.Claim{Replica: c.replica, Work: of, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}})
@@ -102,7 +104,7 @@ func (c claimer) claimWaiting(of scheduler.Work, slots int) scheduler.Batch {
 }
 
 // one returns the only run of a claim, and fails the test if there is not exactly one.
-func (c claimer) one(b scheduler.Batch) scheduler.Assignment {
+func (c claimer) one(b domain.Batch) domain.Assignment {
 	c.t.Helper()
 	if len(b.Runs) != 1 {
 		c.t.Fatalf("%d runs were claimed, want 1", len(b.Runs))
@@ -112,19 +114,19 @@ func (c claimer) one(b scheduler.Batch) scheduler.Assignment {
 
 // dueNow creates a job, by default with a slot every hour, and makes the slot of this second its next one. A claim of
 // that slot is in time.
-func (c claimer) dueNow(name string, options ...func(*scheduler.Definition)) (jobs.Record, time.Time) {
+func (c claimer) dueNow(name string, options ...func(*domain.Definition)) (jobs.Record, time.Time) {
 	c.t.Helper()
 	now, err := c.Now(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	slot := now.Truncate(time.Second)
-	hourly := func(d *scheduler.Definition) {
-		d.Schedule = scheduler.Schedule{
-			Every: scheduler.DurationOf(time.Hour), StartsAt: scheduler.InstantOf(slot.Add(-time.Hour)),
+	hourly := func(d *domain.Definition) {
+		d.Schedule = domain.Schedule{
+			Every: domain.DurationOf(time.Hour), StartsAt: domain.InstantOf(slot.Add(-time.Hour)),
 		}
 	}
-	job := c.create(name, append([]func(*scheduler.Definition){hourly}, options...)...)
+	job := c.create(name, append([]func(*domain.Definition){hourly}, options...)...)
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
 	return job, slot
 }
@@ -139,12 +141,12 @@ func (c claimer) next(job uuid.UUID) (slot, due time.Time) {
 	return slot.UTC(), due.UTC()
 }
 
-func prioritised(p scheduler.Priority) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) { d.Priority = p }
+func prioritised(p domain.Priority) func(*domain.Definition) {
+	return func(d *domain.Definition) { d.Priority = p }
 }
 
-func missed(policy scheduler.MissedPolicy) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) { d.Missed.Policy = policy }
+func missed(policy domain.MissedPolicy) func(*domain.Definition) {
+	return func(d *domain.Definition) { d.Missed.Policy = policy }
 }
 
 // A one-shot that fires must write neither its row in jobs nor the indexes of jobs: that took half of Postgres's time
@@ -160,17 +162,17 @@ func TestTheClaimOfTheLastSlotCompletesTheJobAndLeavesItsRowAlone(t *testing.T) 
 		t.Error("the row of the job was written")
 	}
 	got := c.get("job")
-	if got.State != scheduler.JobCompleted || got.CompletedAt == nil || got.NextRunAt != nil {
+	if got.State != domain.JobCompleted || got.CompletedAt == nil || got.NextRunAt != nil {
 		t.Errorf("the job is %s since %v, next at %v", got.State, got.CompletedAt, got.NextRunAt)
 	}
-	if names := c.jobNames(jobs.Filter{State: scheduler.JobCompleted}); !slices.Equal(names, []string{"job"}) {
+	if names := c.jobNames(jobs.Filter{State: domain.JobCompleted}); !slices.Equal(names, []string{"job"}) {
 		t.Errorf("completed are %q", names)
 	}
-	if names := c.jobNames(jobs.Filter{State: scheduler.JobActive}); len(names) != 0 {
+	if names := c.jobNames(jobs.Filter{State: domain.JobActive}); len(names) != 0 {
 		t.Errorf("active are %q", names)
 	}
 	again := c.create("job", delay(time.Hour)) // a completed job does not keep its name
-	if c.get("job").ID != again.ID || c.get(job.ID.String()).State != scheduler.JobCompleted {
+	if c.get("job").ID != again.ID || c.get(job.ID.String()).State != domain.JobCompleted {
 		t.Error("the name means another than the active job")
 	}
 }
@@ -180,11 +182,11 @@ func TestClaimDueMakesARunOfASlot(t *testing.T) {
 	job, slot := c.dueNow("job")
 	batch := c.claim(100, false)
 	a := c.one(batch)
-	want := scheduler.Assignment{
-		RunID: scheduler.SlotRunID(job.ID, slot), Lane: c.queue*4 + 1, Trigger: scheduler.TriggerSchedule,
+	want := domain.Assignment{
+		RunID: domain.SlotRunID(job.ID, slot), Lane: c.queue*4 + 1, Trigger: domain.TriggerSchedule,
 		ScheduledFor: slot, DueAt: slot, Attempt: 1, Fence: a.Fence, Job: a.Job, Lease: a.Lease,
 	}
-	if diff := cmp.Diff(want, a, cmp.Comparer(func(a, b *scheduler.Job) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, a, cmp.Comparer(func(a, b *domain.Job) bool { return a == b })); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if a.Job.ID != job.ID || a.Job.Name != "job" || a.Fence == 0 || len(batch.Full) != 0 || batch.Settled != 1 ||
@@ -195,7 +197,7 @@ func TestClaimDueMakesARunOfASlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run.Status != scheduler.StatusRunning || run.Attempt != 1 || run.JobVersion != 1 || run.Replica == nil ||
+	if run.Status != domain.StatusRunning || run.Attempt != 1 || run.JobVersion != 1 || run.Replica == nil ||
 		*run.Replica != c.replica {
 		t.Errorf("run %+v", run)
 	}
@@ -351,10 +353,10 @@ func TestAClaimWithARunThatIsThereAlreadyTakesTheOthers(t *testing.T) {
 func TestPrioritiesThenDueTimesDecideWhoComesFirst(t *testing.T) {
 	c := newClaimer(t)
 	// The job with the earlier slot is created first: a second that passes in between makes its slot earlier still.
-	c.many(1, "low", 2*time.Second, rarely, prioritised(scheduler.PriorityLow), tolerant)
+	c.many(1, "low", 2*time.Second, rarely, prioritised(domain.PriorityLow), tolerant)
 	c.many(1, "normal-early", time.Second, rarely, tolerant)
 	c.many(1, "normal-late", 0, rarely, tolerant)
-	c.many(1, "high", 0, rarely, prioritised(scheduler.PriorityHigh), tolerant)
+	c.many(1, "high", 0, rarely, prioritised(domain.PriorityHigh), tolerant)
 	for _, want := range []string{"high-1", "normal-early-1", "normal-late-1", "low-1"} {
 		a := c.one(c.claim(1, false))
 		var name string
@@ -372,22 +374,22 @@ func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		quota int
-		jobs  map[scheduler.Priority]int
+		jobs  map[domain.Priority]int
 		want  int
 		full  bool
 	}{
-		{"of one priority", 3, map[scheduler.Priority]int{scheduler.PriorityNormal: 10}, 3, true},
+		{"of one priority", 3, map[domain.Priority]int{domain.PriorityNormal: 10}, 3, true},
 		{
 			"of all priorities", 12,
-			map[scheduler.Priority]int{scheduler.PriorityHigh: 5, scheduler.PriorityNormal: 5, scheduler.PriorityLow: 5},
+			map[domain.Priority]int{domain.PriorityHigh: 5, domain.PriorityNormal: 5, domain.PriorityLow: 5},
 			12, true,
 		},
 		{
 			"of the highest", 2,
-			map[scheduler.Priority]int{scheduler.PriorityHigh: 5, scheduler.PriorityNormal: 5, scheduler.PriorityLow: 5},
+			map[domain.Priority]int{domain.PriorityHigh: 5, domain.PriorityNormal: 5, domain.PriorityLow: 5},
 			2, true,
 		},
-		{"of what there is", 20, map[scheduler.Priority]int{scheduler.PriorityHigh: 5, scheduler.PriorityLow: 5}, 10, false},
+		{"of what there is", 20, map[domain.Priority]int{domain.PriorityHigh: 5, domain.PriorityLow: 5}, 10, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
@@ -405,8 +407,8 @@ func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
 // Catching up is paced: runs of a backlog need worker slots like other runs.
 func TestCatchingUpKeepsToTheQuotaToo(t *testing.T) {
 	c := newClaimer(t)
-	c.many(3, "job", 30*time.Second, every(time.Second), missed(scheduler.MissedFireAll),
-		func(d *scheduler.Definition) { d.Missed.Tolerance = scheduler.DurationOf(time.Second) })
+	c.many(3, "job", 30*time.Second, every(time.Second), missed(domain.MissedFireAll),
+		func(d *domain.Definition) { d.Missed.Tolerance = domain.DurationOf(time.Second) })
 	b := c.claim(4, true)
 	if len(b.Runs) != 4 || b.Settled != 3 {
 		t.Errorf("%d runs of %d jobs with 4 slots, want 4 of 3", len(b.Runs), b.Settled)
@@ -459,62 +461,62 @@ func TestForeignKeyChecksDoNotHideADueJob(t *testing.T) {
 func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		options []func(*scheduler.Definition)
+		options []func(*domain.Definition)
 		ago     time.Duration
 		want    []string
-		state   scheduler.JobState
+		state   domain.JobState
 	}{
 		{
 			"a one-shot completes its job",
-			[]func(*scheduler.Definition){delay(time.Hour)},
+			[]func(*domain.Definition){delay(time.Hour)},
 			0,
 			[]string{"schedule running"},
-			scheduler.JobCompleted,
+			domain.JobCompleted,
 		},
 		{
 			"a late one-shot too",
-			[]func(*scheduler.Definition){delay(time.Hour)},
+			[]func(*domain.Definition){delay(time.Hour)},
 			3 * time.Hour,
 			[]string{"catchup running late"},
-			scheduler.JobCompleted,
+			domain.JobCompleted,
 		},
 		{
 			"a one-shot that is skipped too",
-			[]func(*scheduler.Definition){delay(time.Hour), missed(scheduler.MissedSkip)},
+			[]func(*domain.Definition){delay(time.Hour), missed(domain.MissedSkip)},
 			3 * time.Hour,
 			[]string{"schedule skipped missed x1"},
-			scheduler.JobCompleted,
+			domain.JobCompleted,
 		},
 		{
 			"missed slots become one skip",
-			[]func(*scheduler.Definition){halfPast, missed(scheduler.MissedSkip)},
+			[]func(*domain.Definition){halfPast, missed(domain.MissedSkip)},
 			3 * time.Hour,
 			[]string{"schedule skipped missed x4"},
-			scheduler.JobActive,
+			domain.JobActive,
 		},
 		{
 			"and the newest runs late",
-			[]func(*scheduler.Definition){halfPast},
+			[]func(*domain.Definition){halfPast},
 			3 * time.Hour,
 			[]string{"catchup running late", "schedule skipped missed x3"},
-			scheduler.JobActive,
+			domain.JobActive,
 		},
 		{
 			"or all of them",
-			[]func(*scheduler.Definition){halfPast, missed(scheduler.MissedFireAll)},
+			[]func(*domain.Definition){halfPast, missed(domain.MissedFireAll)},
 			2 * time.Hour,
 			[]string{"catchup running late", "catchup running late", "catchup running late"},
-			scheduler.JobActive,
+			domain.JobActive,
 		},
-		{"an expired slot is recorded", []func(*scheduler.Definition){halfPast, func(d *scheduler.Definition) {
-			d.ExpiresAfter = scheduler.DurationOf(time.Millisecond)
-		}}, time.Hour, []string{"schedule skipped expired x1", "schedule skipped missed x1"}, scheduler.JobActive},
+		{"an expired slot is recorded", []func(*domain.Definition){halfPast, func(d *domain.Definition) {
+			d.ExpiresAfter = domain.DurationOf(time.Millisecond)
+		}}, time.Hour, []string{"schedule skipped expired x1", "schedule skipped missed x1"}, domain.JobActive},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
-			job := r.create("job", append(slices.Clone(c.options), func(d *scheduler.Definition) {
+			job := r.create("job", append(slices.Clone(c.options), func(d *domain.Definition) {
 				if c.ago > 0 {
-					d.Missed.Tolerance = scheduler.DurationOf(time.Second)
+					d.Missed.Tolerance = domain.DurationOf(time.Second)
 				}
 			})...)
 			r.slotAgo(job.ID, c.ago)
@@ -531,7 +533,7 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 			if state := r.get(job.ID.String()).State; state != c.state {
 				t.Errorf("the job is %s, want %s", state, c.state)
 			}
-			if c.state == scheduler.JobCompleted && r.count(`SELECT count(*)
+			if c.state == domain.JobCompleted && r.count(`SELECT count(*)
 				FROM punctual.schedules
 				WHERE job_id = $1 AND NOT enabled AND scheduled_for IS NULL
 					AND next_run_at IS NULL`, job.ID) != 1 {
@@ -590,8 +592,8 @@ func TestAClaimMakesThePartitionItNeeds(t *testing.T) {
 // the schedule's slot.
 func TestAClaimMakesThePartitionsOfAllItsRuns(t *testing.T) {
 	c := newClaimer(t)
-	job := c.create("job", every(24*time.Hour), missed(scheduler.MissedFireAll),
-		func(d *scheduler.Definition) { d.Missed.Window = scheduler.DurationOf(30 * 24 * time.Hour) })
+	job := c.create("job", every(24*time.Hour), missed(domain.MissedFireAll),
+		func(d *domain.Definition) { d.Missed.Window = domain.DurationOf(30 * 24 * time.Hour) })
 	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -25)
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
 	if b := c.claim(100, true); len(b.Runs) != 10 {
@@ -601,7 +603,7 @@ func TestAClaimMakesThePartitionsOfAllItsRuns(t *testing.T) {
 
 func TestForbidNeverRunsTwice(t *testing.T) {
 	c := newClaimer(t)
-	job, _ := c.dueNow("job", forbid, func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedSkip })
+	job, _ := c.dueNow("job", forbid, func(d *domain.Definition) { d.Missed.Policy = domain.MissedSkip })
 	first := c.one(c.claim(100, false))
 	c.slotAgo(job.ID, 0)
 	c.exec(`UPDATE punctual.schedules
@@ -664,7 +666,7 @@ func TestClaimReadyStartsWhatWaits(t *testing.T) {
 	}
 	batch := c.claimReady(10)
 	a := c.one(batch)
-	if a.RunID != triggered.ID || a.Job.ID != job.ID || a.Attempt != 1 || a.Trigger != scheduler.TriggerManual ||
+	if a.RunID != triggered.ID || a.Job.ID != job.ID || a.Attempt != 1 || a.Trigger != domain.TriggerManual ||
 		a.Fence == 0 || a.Lease.Remaining != 1 || batch.Settled != 1 || len(batch.Full) != 0 {
 		t.Errorf("%+v", a)
 	}
@@ -685,7 +687,7 @@ func TestClaimReadyStartsWhatWaits(t *testing.T) {
 
 func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 	c := newClaimer(t)
-	for _, p := range []scheduler.Priority{scheduler.PriorityLow, scheduler.PriorityNormal, scheduler.PriorityHigh} {
+	for _, p := range []domain.Priority{domain.PriorityLow, domain.PriorityNormal, domain.PriorityHigh} {
 		for i := range 3 {
 			name := fmt.Sprintf("%s-%d", p, i)
 			c.create(name, never, prioritised(p))
@@ -695,12 +697,12 @@ func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 		}
 	}
 	first := c.claimReady(5)
-	got := map[scheduler.Priority]int{}
+	got := map[domain.Priority]int{}
 	for _, a := range first.Runs {
 		got[a.Job.Priority]++
 	}
 	if diff := cmp.Diff(
-		map[scheduler.Priority]int{scheduler.PriorityHigh: 3, scheduler.PriorityNormal: 2}, got,
+		map[domain.Priority]int{domain.PriorityHigh: 3, domain.PriorityNormal: 2}, got,
 	); diff != "" || len(first.Full) == 0 {
 		t.Errorf("full: %v, -want +got:\n%s", first.Full, diff)
 	}
@@ -771,7 +773,7 @@ func TestClaimReadyStartsTheOldestOfAGate(t *testing.T) {
 			var oldest uuid.UUID
 			for i := range 5 { // the newest run is written first
 				slot := hour.Add(time.Duration(-i) * time.Hour)
-				oldest = scheduler.SlotRunID(job.ID, slot)
+				oldest = domain.SlotRunID(job.ID, slot)
 				c.exec(`WITH made AS (
 						INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
 						VALUES ($1, $2, $3, $3, $4, 1, $5, 'pending', 'catchup')
@@ -815,9 +817,9 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 	ask := func(older bool) scheduler.Upcoming {
 		t.Helper()
 		queues := []int16{c.queue}
-		into := scheduler.LookInto{scheduler.WorkDue: queues, scheduler.WorkReady: queues, scheduler.WorkOrdered: queues}
+		into := scheduler.LookInto{domain.WorkDue: queues, domain.WorkReady: queues, domain.WorkOrdered: queues}
 		if older {
-			into[scheduler.WorkLate] = queues
+			into[domain.WorkLate] = queues
 		}
 		u, err := c.NextDue(t.Context(), into, false)
 		if err != nil {
@@ -939,7 +941,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	for range 4 {
 		racers.Go(func() {
 			for settled := 1; settled > 0; {
-				var outcomes []scheduler.Outcome
+				var outcomes []domain.Outcome
 				for _, older := range []bool{false, true} {
 					b, err := c.ClaimDue(t.Context(), c.asks(20, older))
 					if err != nil {
@@ -965,7 +967,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		for b := c.claim(100, older); len(b.Runs) > 0; b = c.claim(100, older) {
 			for _, a := range b.Runs {
-				if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(a)}, nil); err != nil {
+				if _, err := c.Finish(t.Context(), []domain.Outcome{succeeded(a)}, nil); err != nil {
 					t.Fatal(err)
 				}
 			}

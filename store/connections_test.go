@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
@@ -63,11 +65,11 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 	}
 	_, err = c.ClaimReady(ctx, c.asks(10, false))
 	must("claim of runs", err)
-	_, err = c.Contenders(ctx, scheduler.WorkLate, []int16{c.queue})
+	_, err = c.Contenders(ctx, domain.WorkLate, []int16{c.queue})
 	must("due tenants", err)
 	_, err = c.SigningKeys(ctx, c.tenant)
 	must("signing keys", err)
-	_, err = c.Finish(ctx, []scheduler.Outcome{succeeded(batch.Runs[0]), failed(signal)}, nil)
+	_, err = c.Finish(ctx, []domain.Outcome{succeeded(batch.Runs[0]), failed(signal)}, nil)
 	must("finish", err)
 	_, err = c.Draw(ctx, c.replica, []scheduler.Wish{{Tenant: c.tenant, Slots: 1}})
 	must("draw", err)

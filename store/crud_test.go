@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
-	"punctual/scheduler"
 	"punctual/store/jobs"
 	"punctual/store/runs"
 )
@@ -62,12 +63,12 @@ var began = time.Now().Truncate(time.Second)
 
 // definition returns the definition of an hourly job. Its slots are half an hour away from the beginning of the tests,
 // so no slot becomes due during a test, whatever the time of day. The options change the definition.
-func definition(name string, options ...func(*scheduler.Definition)) scheduler.Definition {
-	d := scheduler.Definition{
-		Name: name, Target: scheduler.Target{URL: "https://example.com/hook"}, Jitter: scheduler.Duration{},
+func definition(name string, options ...func(*domain.Definition)) domain.Definition {
+	d := domain.Definition{
+		Name: name, Target: domain.Target{URL: "https://example.com/hook"}, Jitter: domain.Duration{},
 	}
-	d.Schedule.Every = scheduler.DurationOf(time.Hour)
-	d.Schedule.StartsAt = scheduler.InstantOf(began.Add(-1000*time.Hour - 30*time.Minute))
+	d.Schedule.Every = domain.DurationOf(time.Hour)
+	d.Schedule.StartsAt = domain.InstantOf(began.Add(-1000*time.Hour - 30*time.Minute))
 	for _, o := range options {
 		o(&d)
 	}
@@ -75,43 +76,43 @@ func definition(name string, options ...func(*scheduler.Definition)) scheduler.D
 }
 
 // halfPast gives a job an hourly schedule whose nearest slots are half an hour from now, whatever the time of day.
-func halfPast(d *scheduler.Definition) {
+func halfPast(d *domain.Definition) {
 	every(time.Hour)(d)
-	d.Schedule.StartsAt = scheduler.InstantOf(time.Now().Truncate(time.Second).Add(-1000*time.Hour - 30*time.Minute))
+	d.Schedule.StartsAt = domain.InstantOf(time.Now().Truncate(time.Second).Add(-1000*time.Hour - 30*time.Minute))
 }
 
 // rarely gives a job a slot every 366 days, so that no slot comes between the slots that a test sets.
-func rarely(d *scheduler.Definition) { every(366 * 24 * time.Hour)(d) }
+func rarely(d *domain.Definition) { every(366 * 24 * time.Hour)(d) }
 
-func every(period time.Duration) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) {
-		d.Schedule = scheduler.Schedule{Every: scheduler.DurationOf(period)}
+func every(period time.Duration) func(*domain.Definition) {
+	return func(d *domain.Definition) {
+		d.Schedule = domain.Schedule{Every: domain.DurationOf(period)}
 	}
 }
 
-func at(t time.Time) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) { d.Schedule = scheduler.Schedule{At: scheduler.InstantOf(t)} }
+func at(t time.Time) func(*domain.Definition) {
+	return func(d *domain.Definition) { d.Schedule = domain.Schedule{At: domain.InstantOf(t)} }
 }
 
-func delay(span time.Duration) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) {
-		d.Schedule = scheduler.Schedule{Delay: scheduler.DurationOf(span)}
+func delay(span time.Duration) func(*domain.Definition) {
+	return func(d *domain.Definition) {
+		d.Schedule = domain.Schedule{Delay: domain.DurationOf(span)}
 	}
 }
 
-func never(d *scheduler.Definition) { d.Schedule = scheduler.Schedule{} }
+func never(d *domain.Definition) { d.Schedule = domain.Schedule{} }
 
-func forbid(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyForbid }
+func forbid(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyForbid }
 
-func described(text string) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) { d.Description = text }
+func described(text string) func(*domain.Definition) {
+	return func(d *domain.Definition) { d.Description = text }
 }
 
-func labelled(key, value string) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) { d.Labels = map[string]string{key: value} }
+func labelled(key, value string) func(*domain.Definition) {
+	return func(d *domain.Definition) { d.Labels = map[string]string{key: value} }
 }
 
-func (c crud) create(name string, options ...func(*scheduler.Definition)) jobs.Record {
+func (c crud) create(name string, options ...func(*domain.Definition)) jobs.Record {
 	c.t.Helper()
 	job, err := c.For(c.tenant).CreateJob(c.t.Context(), jobs.NewJob{Definition: definition(name, options...)})
 	if err != nil {
@@ -129,7 +130,7 @@ func (c crud) get(ref string) jobs.Record {
 	return job
 }
 
-func (c crud) put(d scheduler.Definition) (jobs.Record, bool) {
+func (c crud) put(d domain.Definition) (jobs.Record, bool) {
 	c.t.Helper()
 	job, created, err := c.PutJob(c.t.Context(), c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
 	if err != nil {
@@ -138,7 +139,7 @@ func (c crud) put(d scheduler.Definition) (jobs.Record, bool) {
 	return job, created
 }
 
-func (c crud) edit(ref string, change func(*scheduler.Definition)) jobs.Record {
+func (c crud) edit(ref string, change func(*domain.Definition)) jobs.Record {
 	c.t.Helper()
 	job, err := c.EditJob(c.t.Context(), c.tenant, ref, nil, func(j jobs.Record) (jobs.NewJob, error) {
 		change(&j.Definition)

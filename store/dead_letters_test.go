@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/letters"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -22,7 +23,7 @@ func (c crud) die(job string, n int) []uuid.UUID {
 	for range n {
 		c.trigger(job)
 		for _, a := range c.claimAll(uuid.New()) {
-			c.finish(a, scheduler.Bury, scheduler.ReasonHTTP5xx)
+			c.finish(a, domain.Bury, domain.ReasonHTTP5xx)
 			dead = append(dead, a.RunID)
 		}
 	}
@@ -65,11 +66,11 @@ func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 	job := c.create("a")
 	c.slotAgo(job.ID, 0)
 	a := c.claimAll(uuid.New())[0]
-	c.finish(a, scheduler.Bury, scheduler.ReasonHTTP5xx)
-	c.edit("a", func(d *scheduler.Definition) { d.Target.URL = "https://example.com/fixed" })
+	c.finish(a, domain.Bury, domain.ReasonHTTP5xx)
+	c.edit("a", func(d *domain.Definition) { d.Target.URL = "https://example.com/fixed" })
 	run := c.replay(a.RunID)
-	if run.ID == a.RunID || run.ReplayOf == nil || *run.ReplayOf != a.RunID || run.Trigger != scheduler.TriggerReplay ||
-		run.Status != scheduler.StatusPending {
+	if run.ID == a.RunID || run.ReplayOf == nil || *run.ReplayOf != a.RunID || run.Trigger != domain.TriggerReplay ||
+		run.Status != domain.StatusPending {
 		t.Errorf("the replay is %+v", run)
 	}
 	if !run.ScheduledFor.Equal(a.ScheduledFor) || run.JobVersion != 2 || run.DueAt.Before(a.Lease.ClaimedAt) {
@@ -80,11 +81,11 @@ func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 	}
 	again := c.claimAll(uuid.New())
 	if len(again) != 1 || again[0].WebhookID != a.RunID ||
-		again[0].IdempotencyKey != scheduler.IdempotencyKey(scheduler.TriggerSchedule, a.RunID, job.ID, a.ScheduledFor) {
+		again[0].IdempotencyKey != domain.IdempotencyKey(domain.TriggerSchedule, a.RunID, job.ID, a.ScheduledFor) {
 		t.Fatalf("claimed %+v", again)
 	}
 	original, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-	if err != nil || original.Status != scheduler.StatusDead {
+	if err != nil || original.Status != domain.StatusDead {
 		t.Errorf("what was final is %s (%v)", original.Status, err)
 	}
 	found, _, err := c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Resolved: resolved})
@@ -117,7 +118,7 @@ func TestReplayIsRefused(t *testing.T) {
 		c.create("a")
 		dead := c.die("a", 1)[0]
 		first := c.replay(dead)
-		c.finish(c.claimAll(uuid.New())[0], scheduler.Bury, scheduler.ReasonTimeout)
+		c.finish(c.claimAll(uuid.New())[0], domain.Bury, domain.ReasonTimeout)
 		state(c, dead, "run "+first.ID.String()+", which is dead as well")
 		second := c.replay(first.ID)
 		a := c.claimAll(uuid.New())
@@ -195,12 +196,12 @@ func TestReplaysAtOnceMakeOneRun(t *testing.T) {
 }
 
 func TestReplaysOfAJobThatMustNotOverlap(t *testing.T) {
-	for _, policy := range []scheduler.ConcurrencyPolicy{
-		scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait,
+	for _, policy := range []domain.ConcurrencyPolicy{
+		domain.PolicyForbid, domain.PolicyReplace, domain.PolicyWait,
 	} {
 		t.Run(string(policy)+": run one at a time, are not skipped and replace nothing", func(t *testing.T) {
 			c := newCRUD(t)
-			c.create("a", func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
+			c.create("a", func(d *domain.Definition) { d.ConcurrencyPolicy = policy })
 			dead := c.die("a", 2)
 			c.trigger("a")
 			active := c.claimAll(uuid.New())[0]
@@ -209,7 +210,7 @@ func TestReplaysOfAJobThatMustNotOverlap(t *testing.T) {
 				if got := c.claimAll(uuid.New()); len(got) != 0 {
 					t.Fatalf("run %s started beside the active one", got[0].RunID)
 				}
-				c.finish(active, scheduler.Succeed, "")
+				c.finish(active, domain.Succeed, "")
 				c.exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1`, next) // when it next looks at the gate
 				got := c.claimAll(uuid.New())
 				if len(got) != 1 || got[0].RunID != next {
@@ -217,7 +218,7 @@ func TestReplaysOfAJobThatMustNotOverlap(t *testing.T) {
 				}
 				active = got[0]
 			}
-			c.finish(active, scheduler.Succeed, "")
+			c.finish(active, domain.Succeed, "")
 			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status IN ('skipped', 'cancelled')`); n != 0 {
 				t.Errorf("%d were skipped or cancelled", n)
 			}
@@ -249,7 +250,7 @@ func TestListDeadLettersSelects(t *testing.T) {
 		"by a job's id":                {letters.DeadLetterFilter{Job: a.ID.String()}, inA},
 		"a deleted job only by job_id": {letters.DeadLetterFilter{Job: b.ID.String()}, nil},
 		"by the id of a deleted job":   {letters.DeadLetterFilter{JobID: &b.ID}, inB},
-		"by reason":                    {letters.DeadLetterFilter{Reason: scheduler.ReasonGone}, inA[:1]},
+		"by reason":                    {letters.DeadLetterFilter{Reason: domain.ReasonGone}, inA[:1]},
 		"by label":                     {letters.DeadLetterFilter{Labels: map[string]string{"team": "x"}}, inA},
 		"from a slot on, inclusive":    {letters.DeadLetterFilter{From: &day, To: new(day.Add(time.Second))}, inA[:1]},
 		"up to a slot, exclusive":      {letters.DeadLetterFilter{To: &day}, nil},

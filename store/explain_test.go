@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/history"
 )
 
@@ -29,14 +30,14 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 	set := func(columns string, args ...any) planted {
 		return func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			c.exec(`UPDATE punctual.runs SET `+columns+` WHERE id = $1`,
-				append([]any{scheduler.SlotRunID(job, slots[1])}, args...)...)
+				append([]any{domain.SlotRunID(job, slots[1])}, args...)...)
 			return slots[1]
 		}
 	}
 	instead := func(plant func(c claimer, job uuid.UUID, slots []time.Time)) planted {
 		return func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			c.exec(`DELETE FROM punctual.runs WHERE id = ANY($1::uuid[])`,
-				[]uuid.UUID{scheduler.SlotRunID(job, slots[1]), scheduler.SlotRunID(job, slots[2])})
+				[]uuid.UUID{domain.SlotRunID(job, slots[1]), domain.SlotRunID(job, slots[2])})
 			plant(c, job, slots)
 			return slots[1]
 		}
@@ -150,7 +151,7 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			return slots[4].Add(time.Hour)
 		}, history.OutcomeCompleted, false, []string{"had completed at"}},
 		{"a skipped slot that was backfilled", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
-			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, slots[2]))
+			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, domain.SlotRunID(job, slots[2]))
 			c.skippedAt(job, slots[2], slots[2], 1)
 			return slots[2]
 		}, history.OutcomeSucceeded, true, []string{
@@ -158,8 +159,8 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 		}},
 		{"a backfilled slot from before the job", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			at := slots[0].Add(-2 * time.Hour)
-			c.ranAt(job, scheduler.SlotRunID(job, at), at)
-			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
+			c.ranAt(job, domain.SlotRunID(job, at), at)
+			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, domain.SlotRunID(job, at))
 			return at
 		}, history.OutcomeSucceeded, true, []string{"ran in a backfill of 20"}},
 		{"before what is kept", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {

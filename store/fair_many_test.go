@@ -3,7 +3,8 @@ package store
 import (
 	"testing"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/claim"
 )
 
@@ -42,8 +43,8 @@ func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
 	}
 	rows.Close()
 	for _, state := range []string{"never analysed", "analysed"} {
-		found, slots := map[scheduler.Work]int{}, map[int32]bool{}
-		for of := scheduler.WorkDue; of <= scheduler.WorkOrdered; of++ {
+		found, slots := map[domain.Work]int{}, map[int32]bool{}
+		for of := domain.WorkDue; of <= domain.WorkOrdered; of++ {
 			sql, arguments := claim.Contending(of, queues)
 			if p := c.explain(sql, arguments[1:]...); p.Hit+p.Read > 100_000 {
 				t.Errorf("%s, work %v: %d pages", state, of, p.Hit+p.Read)
@@ -54,12 +55,12 @@ func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
 			}
 			found[of] = len(waiting)
 			for _, c := range waiting {
-				if of == scheduler.WorkDue || of == scheduler.WorkLate {
+				if of == domain.WorkDue || of == domain.WorkLate {
 					slots[c.Tenant] = true // a slot that is due now is late some seconds later
 				}
 			}
 		}
-		if len(slots) != 11 || found[scheduler.WorkReady] != 5 || found[scheduler.WorkOrdered] != 5 {
+		if len(slots) != 11 || found[domain.WorkReady] != 5 || found[domain.WorkOrdered] != 5 {
 			t.Errorf("%s: %d tenants with slots, who waits: %v", state, len(slots), found)
 		}
 		c.exec(`ANALYZE punctual.schedules, punctual.ready, punctual.tenants`)

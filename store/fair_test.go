@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
@@ -23,7 +25,7 @@ func (c claimer) neighbour(weight int) claimer {
 }
 
 // byTenant counts a claim's runs by tenant.
-func byTenant(b scheduler.Batch) map[int32]int {
+func byTenant(b domain.Batch) map[int32]int {
 	n := map[int32]int{}
 	for _, a := range b.Runs {
 		n[a.Job.Tenant]++
@@ -41,7 +43,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 				ago = 3 * time.Minute
 			}
 			c.many(20, "early", ago+2*time.Minute, rarely, tolerant)
-			c.many(1, "high", ago, rarely, tolerant, prioritised(scheduler.PriorityHigh))
+			c.many(1, "high", ago, rarely, tolerant, prioritised(domain.PriorityHigh))
 			other.many(6, "other", ago, rarely, tolerant)
 			if !older {
 				c.exec(`UPDATE punctual.schedules
@@ -64,8 +66,8 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 			if got := byTenant(first); err != nil || got[c.tenant] != 4 || got[other.tenant] != 6 || len(first.Full) == 0 {
 				t.Errorf("%v, full: %v, error %v", got, first.Full, err)
 			}
-			if !slices.ContainsFunc(first.Runs, func(a scheduler.Assignment) bool {
-				return a.Job.Priority == scheduler.PriorityHigh
+			if !slices.ContainsFunc(first.Runs, func(a domain.Assignment) bool {
+				return a.Job.Priority == domain.PriorityHigh
 			}) {
 				t.Error("of a tenant's own work the urgent does not come first")
 			}
@@ -87,7 +89,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 				tenant.trigger(job.Definition.Name)
 			}
 		}
-		if waiting, err := c.Contenders(t.Context(), scheduler.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 2 {
+		if waiting, err := c.Contenders(t.Context(), domain.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 2 {
 			t.Fatalf("%+v, error %v", waiting, err)
 		}
 		claim := scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{
@@ -109,7 +111,7 @@ func TestNobodyWaits(t *testing.T) {
 			t.Errorf("%+v, error %v", waiting, err)
 		}
 	}
-	if waiting, err := c.Contenders(t.Context(), scheduler.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 0 {
+	if waiting, err := c.Contenders(t.Context(), domain.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 0 {
 		t.Errorf("%+v, error %v", waiting, err)
 	}
 }
@@ -123,20 +125,20 @@ func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
 		SELECT gen_random_uuid(), now() - ago * interval '1 s', now() - ago * interval '1 s',
 			$1, 1, $2::smallint * 4 + 1, true
 		FROM unnest(ARRAY[1, 1, 1, 60]) ago`, other.tenant, c.queue)
-	claim := func(work scheduler.Work, tenant int32) scheduler.Claim {
+	claim := func(work domain.Work, tenant int32) scheduler.Claim {
 		return scheduler.Claim{Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 50, Tenant: tenant}}}
 	}
 	for _, state := range []string{"never analysed", "analysed"} {
 		for name, p := range map[string]plan{
-			"a claim of what is due now":  c.explainClaim(claim(scheduler.WorkDue, other.tenant)),
-			"a claim of backlog":          c.explainClaim(claim(scheduler.WorkLate, other.tenant)),
-			"who waits":                   c.explainContenders(scheduler.WorkDue),
-			"who waits for backlog":       c.explainContenders(scheduler.WorkLate),
-			"a claim of anybody's":        c.explainClaim(claim(scheduler.WorkDue, 0)),
-			"who waits among runs":        c.explainContenders(scheduler.WorkReady),
-			"who waits among ordered":     c.explainContenders(scheduler.WorkOrdered),
-			"a claim of a tenant's order": c.explainClaim(claim(scheduler.WorkOrdered, other.tenant)),
-			"a claim of a tenant's ready": c.explainClaim(claim(scheduler.WorkReady, other.tenant)),
+			"a claim of what is due now":  c.explainClaim(claim(domain.WorkDue, other.tenant)),
+			"a claim of backlog":          c.explainClaim(claim(domain.WorkLate, other.tenant)),
+			"who waits":                   c.explainContenders(domain.WorkDue),
+			"who waits for backlog":       c.explainContenders(domain.WorkLate),
+			"a claim of anybody's":        c.explainClaim(claim(domain.WorkDue, 0)),
+			"who waits among runs":        c.explainContenders(domain.WorkReady),
+			"who waits among ordered":     c.explainContenders(domain.WorkOrdered),
+			"a claim of a tenant's order": c.explainClaim(claim(domain.WorkOrdered, other.tenant)),
+			"a claim of a tenant's ready": c.explainClaim(claim(domain.WorkReady, other.tenant)),
 		} {
 			if pages := p.Hit + p.Read; pages > 1000 || slices.Contains(p.scans("schedules"), "Seq Scan") {
 				t.Errorf("%s, %s: %d pages, read by %v", state, name, pages, p.scans("schedules"))

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/uuid"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/google/uuid"
 )
 
 // answered is the outcome of an attempt with a response, headers and a result to keep.
-func answered(a scheduler.Assignment, verdict scheduler.Verdict, response string) scheduler.Outcome {
+func answered(a domain.Assignment, verdict domain.Verdict, response string) domain.Outcome {
 	o := ended(a, verdict)
 	o.HTTPStatus, o.Response, o.Headers, o.Truncated = 200, response, map[string]string{"server": "s\x00"}, true
 	o.Result = json.RawMessage(`{"of":"` + response + `"}`)
@@ -20,7 +20,7 @@ func answered(a scheduler.Assignment, verdict scheduler.Verdict, response string
 func TestAPlainSuccessWritesNothingBesideItsRun(t *testing.T) {
 	c := newClaimer(t)
 	plain, kept := c.manual("plain"), c.manual("kept")
-	outcomes := []scheduler.Outcome{ended(plain, scheduler.Succeed), answered(kept, scheduler.Succeed, "all\x00 is well")}
+	outcomes := []domain.Outcome{ended(plain, domain.Succeed), answered(kept, domain.Succeed, "all\x00 is well")}
 	outcomes[1].Result = nil
 	c.exec(`DELETE FROM punctual.run_data`) // the headers and bodies of the triggers
 	for range 2 {                           // the second time as after a commit whose answer was lost
@@ -49,7 +49,7 @@ func TestWhatASupersededAttemptAnsweredIsNotKept(t *testing.T) {
 	c.recover()
 	late := func() {
 		t.Helper()
-		if _, err := c.Finish(t.Context(), []scheduler.Outcome{answered(first, scheduler.Succeed, "late")}, nil); err != nil {
+		if _, err := c.Finish(t.Context(), []domain.Outcome{answered(first, domain.Succeed, "late")}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if n := c.count(`SELECT count(*) FROM punctual.run_data WHERE result IS NOT NULL OR response IS NOT NULL`); n != 0 {
@@ -60,7 +60,7 @@ func TestWhatASupersededAttemptAnsweredIsNotKept(t *testing.T) {
 	next := asClaimer(c.crud)
 	second := next.one(next.claimReady(10))
 	late()
-	if _, err := next.Finish(t.Context(), []scheduler.Outcome{answered(second, scheduler.Succeed, "in time")},
+	if _, err := next.Finish(t.Context(), []domain.Outcome{answered(second, domain.Succeed, "in time")},
 		[]uuid.UUID{second.Lease.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestTheFirstResultStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The target has also answered the request, with a response to keep.
-	if _, err := c.Finish(t.Context(), []scheduler.Outcome{answered(a, scheduler.Succeed, "answered")},
+	if _, err := c.Finish(t.Context(), []domain.Outcome{answered(a, domain.Succeed, "answered")},
 		[]uuid.UUID{a.Lease.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -92,11 +92,11 @@ func TestTheFirstResultStays(t *testing.T) {
 func TestASilentTargetsAnswerStaysWithItsAttempt(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("a", byCallback)
-	accept := func(a scheduler.Assignment, response string) {
+	accept := func(a domain.Assignment, response string) {
 		t.Helper()
-		o := answered(a, scheduler.Await, response)
+		o := answered(a, domain.Await, response)
 		o.Result, o.HTTPStatus, o.RetryIn = nil, 202, 0
-		if _, err := c.Finish(t.Context(), []scheduler.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil {
+		if _, err := c.Finish(t.Context(), []domain.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,8 +110,8 @@ func TestASilentTargetsAnswerStaysWithItsAttempt(t *testing.T) {
 		t.Fatalf("%+v, error %v", run, err)
 	}
 	silent, present := run.Attempts[0], run.Attempts[1]
-	if orEmpty(silent.Response) != "first" || *silent.Reason != scheduler.ReasonSilent ||
-		orEmpty(present.Response) != "second" || present.Outcome != scheduler.AttemptInFlight ||
+	if orEmpty(silent.Response) != "first" || *silent.Reason != domain.ReasonSilent ||
+		orEmpty(present.Response) != "second" || present.Outcome != domain.AttemptInFlight ||
 		*present.HTTPStatus != 202 || present.FinishedAt != nil {
 		t.Errorf("attempts %+v", run.Attempts)
 	}

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/notices"
 	"punctual/store/pg"
@@ -52,12 +53,12 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcomes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o scheduler.Outcome, err error) {
-		o = scheduler.Outcome{
-			Assignment: scheduler.Assignment{Attempt: 1, Job: &scheduler.Job{}},
+	outcomes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o domain.Outcome, err error) {
+		o = domain.Outcome{
+			Assignment: domain.Assignment{Attempt: 1, Job: &domain.Job{}},
 			StartedAt:  time.Now(), FinishedAt: time.Now(), HTTPStatus: 500,
 		}
-		o.Reason, o.RetryIn = scheduler.ReasonHTTP5xx, time.Hour
+		o.Reason, o.RetryIn = domain.ReasonHTTP5xx, time.Hour
 		return o, row.Scan(&o.RunID, &o.Fence)
 	})
 	if err != nil || len(outcomes) != 300 {
@@ -69,14 +70,14 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 	} {
 		c.exec(state)
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-			for _, verdict := range []scheduler.Verdict{scheduler.Succeed, scheduler.Await, scheduler.RetryRun} {
+			for _, verdict := range []domain.Verdict{domain.Succeed, domain.Await, domain.RetryRun} {
 				for i := range outcomes {
 					outcomes[i].Verdict = verdict
 				}
 				c.looksOnlyAt(outcomes, claim.DayOf(outcomes), mode)
 			}
 			for i := range outcomes {
-				outcomes[i].Verdict = scheduler.Succeed
+				outcomes[i].Verdict = domain.Succeed
 			}
 			if mode == "force_custom_plan" { // such batches always get custom plans
 				c.looksOnlyAt(outcomes, claim.AnyDay, mode)
@@ -90,7 +91,7 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 
 // looksOnlyAt explains the statement of Finish in a transaction that it rolls back, and fails the test if the statement
 // reads other rows.
-func (c claimer) looksOnlyAt(outcomes []scheduler.Outcome, on claim.Day, mode string) {
+func (c claimer) looksOnlyAt(outcomes []domain.Outcome, on claim.Day, mode string) {
 	c.t.Helper()
 	tx, err := c.db.Pool().Begin(c.t.Context())
 	if err != nil {
@@ -156,15 +157,15 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		c.manual(name)
 	}
-	var outcomes []scheduler.Outcome
+	var outcomes []domain.Outcome
 	c.exec(`UPDATE punctual.runs SET status = 'running', claimed_at = now()`)
 	rows, err := c.db.Pool().Query(t.Context(), `SELECT id, fence FROM punctual.runs ORDER BY id`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcomes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (o scheduler.Outcome, err error) {
-		o = scheduler.Outcome{
-			Assignment: scheduler.Assignment{Attempt: 1, Job: &scheduler.Job{}},
+	outcomes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (o domain.Outcome, err error) {
+		o = domain.Outcome{
+			Assignment: domain.Assignment{Attempt: 1, Job: &domain.Job{}},
 			StartedAt:  time.Now(), FinishedAt: time.Now(), HTTPStatus: 200,
 		}
 		return o, row.Scan(&o.RunID, &o.Fence)
@@ -172,16 +173,16 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 	if err != nil || len(outcomes) != 3 {
 		t.Fatal(len(outcomes), err)
 	}
-	today := claim.Day(scheduler.IDTime(outcomes[0].RunID).Format("20060102"))
+	today := claim.Day(domain.IDTime(outcomes[0].RunID).Format("20060102"))
 	if got := claim.DayOf(outcomes[:1]); got != today {
 		t.Errorf("day %q, want %q", got, today)
 	}
 	gone := outcomes[0]
-	gone.RunID = scheduler.NewRunID(time.Now().AddDate(-1, 0, 0))
-	if got := claim.DayOf([]scheduler.Outcome{gone, outcomes[1]}); got != claim.AnyDay {
+	gone.RunID = domain.NewRunID(time.Now().AddDate(-1, 0, 0))
+	if got := claim.DayOf([]domain.Outcome{gone, outcomes[1]}); got != claim.AnyDay {
 		t.Errorf("two days are %q", got)
 	}
-	for name, batch := range map[string][]scheduler.Outcome{
+	for name, batch := range map[string][]domain.Outcome{
 		"one day": outcomes[:1], "two days": {gone, outcomes[1]}, "a day without a table": {gone}, "nothing": nil,
 	} {
 		superseded, err := c.Finish(t.Context(), batch, nil)

@@ -7,44 +7,45 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/jobs"
 )
 
-func ended(a scheduler.Assignment, v scheduler.Verdict) scheduler.Outcome {
-	return scheduler.Outcome{
+func ended(a domain.Assignment, v domain.Verdict) domain.Outcome {
+	return domain.Outcome{
 		Assignment: a, Verdict: v, StartedAt: a.Lease.ClaimedAt, FinishedAt: a.Lease.ClaimedAt.Add(time.Millisecond),
 	}
 }
 
-func succeeded(a scheduler.Assignment) scheduler.Outcome {
-	o := ended(a, scheduler.Succeed)
+func succeeded(a domain.Assignment) domain.Outcome {
+	o := ended(a, domain.Succeed)
 	o.HTTPStatus = 200
 	return o
 }
 
-func failed(a scheduler.Assignment) scheduler.Outcome {
-	o := ended(a, scheduler.RetryRun)
-	o.HTTPStatus, o.Reason, o.Error, o.Response, o.RetryIn = 503, scheduler.ReasonHTTP5xx,
+func failed(a domain.Assignment) domain.Outcome {
+	o := ended(a, domain.RetryRun)
+	o.HTTPStatus, o.Reason, o.Error, o.Response, o.RetryIn = 503, domain.ReasonHTTP5xx,
 		"503 Service Unavailable", "busy", time.Minute
 	return o
 }
 
-func buried(a scheduler.Assignment) scheduler.Outcome {
+func buried(a domain.Assignment) domain.Outcome {
 	o := failed(a)
-	o.Verdict, o.RetryIn = scheduler.Bury, 0
+	o.Verdict, o.RetryIn = domain.Bury, 0
 	return o
 }
 
-func unsent(a scheduler.Assignment, v scheduler.Verdict) scheduler.Outcome {
-	return scheduler.Outcome{Assignment: a, Verdict: v, FinishedAt: a.Lease.ClaimedAt}
+func unsent(a domain.Assignment, v domain.Verdict) domain.Outcome {
+	return domain.Outcome{Assignment: a, Verdict: v, FinishedAt: a.Lease.ClaimedAt}
 }
 
-func (c claimer) finish(outcomes ...scheduler.Outcome) (superseded int) {
+func (c claimer) finish(outcomes ...domain.Outcome) (superseded int) {
 	c.t.Helper()
 	superseded, err := c.Finish(c.t.Context(), outcomes, nil)
 	if err != nil {
@@ -54,9 +55,9 @@ func (c claimer) finish(outcomes ...scheduler.Outcome) (superseded int) {
 }
 
 // manual triggers a run of a new job and claims it.
-func (c claimer) manual(name string, options ...func(*scheduler.Definition)) scheduler.Assignment {
+func (c claimer) manual(name string, options ...func(*domain.Definition)) domain.Assignment {
 	c.t.Helper()
-	c.create(name, append([]func(*scheduler.Definition){never}, options...)...)
+	c.create(name, append([]func(*domain.Definition){never}, options...)...)
 	if _, err := c.For(c.tenant).TriggerJob(c.t.Context(), name,
 		jobs.TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-A": "b"}}); err != nil {
 		c.t.Fatal(err)
@@ -94,117 +95,117 @@ func (c claimer) state(run uuid.UUID) string {
 }
 
 func TestFinish(t *testing.T) {
-	timedOut := func(a scheduler.Assignment) scheduler.Outcome {
+	timedOut := func(a domain.Assignment) domain.Outcome {
 		o := failed(a)
-		o.HTTPStatus, o.Reason = 0, scheduler.ReasonTimeout
+		o.HTTPStatus, o.Reason = 0, domain.ReasonTimeout
 		return o
 	}
-	give := func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) }
-	putOff := func(a scheduler.Assignment) scheduler.Outcome {
-		o := unsent(a, scheduler.GiveBack)
+	give := func(a domain.Assignment) domain.Outcome { return unsent(a, domain.GiveBack) }
+	putOff := func(a domain.Assignment) domain.Outcome {
+		o := unsent(a, domain.GiveBack)
 		o.RetryIn, o.Error = 12*time.Second, "waiting: the circuit breaker is open"
 		return o
 	}
-	expire := func(a scheduler.Assignment) scheduler.Outcome {
-		o := unsent(a, scheduler.Expire)
-		o.Reason = scheduler.ReasonExpired
+	expire := func(a domain.Assignment) domain.Outcome {
+		o := unsent(a, domain.Expire)
+		o.Reason = domain.ReasonExpired
 		return o
 	}
-	cancel := func(a scheduler.Assignment) scheduler.Outcome {
-		o := unsent(a, scheduler.Cancel)
-		o.Reason = scheduler.ReasonCancelled
+	cancel := func(a domain.Assignment) domain.Outcome {
+		o := unsent(a, domain.Cancel)
+		o.Reason = domain.ReasonCancelled
 		return o
 	}
-	interrupt := func(a scheduler.Assignment) scheduler.Outcome {
-		o := ended(a, scheduler.Interrupt)
+	interrupt := func(a domain.Assignment) domain.Outcome {
+		o := ended(a, domain.Interrupt)
 		o.Error = "the replica is stopping"
 		return o
 	}
 	for _, c := range []struct {
 		name string
-		ends []func(scheduler.Assignment) scheduler.Outcome // the outcomes of successive attempts
+		ends []func(domain.Assignment) domain.Outcome // the outcomes of successive attempts
 		want string
 	}{
-		{"a success", []func(scheduler.Assignment) scheduler.Outcome{succeeded}, "succeeded 200 attempt 1 finished"},
+		{"a success", []func(domain.Assignment) domain.Outcome{succeeded}, "succeeded 200 attempt 1 finished"},
 		{
 			"a failure waits for its next attempt",
-			[]func(scheduler.Assignment) scheduler.Outcome{failed},
+			[]func(domain.Assignment) domain.Outcome{failed},
 			"retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx",
 		},
 		{
 			"a success at last leaves no reason",
-			[]func(scheduler.Assignment) scheduler.Outcome{failed, timedOut, succeeded},
+			[]func(domain.Assignment) domain.Outcome{failed, timedOut, succeeded},
 			"succeeded 200 attempt 3 finished attempts: 1 failed http_5xx, 2 timed_out timeout",
 		},
 		{
 			"an exhausted run is dead",
-			[]func(scheduler.Assignment) scheduler.Outcome{failed, buried},
+			[]func(domain.Assignment) domain.Outcome{failed, buried},
 			"dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 failed http_5xx, 2 failed http_5xx",
 		},
 		{
 			"one given back is pending and has not been tried",
-			[]func(scheduler.Assignment) scheduler.Outcome{give},
+			[]func(domain.Assignment) domain.Outcome{give},
 			"pending attempt 0 ready in 0",
 		},
 		{
 			"given back after a failure it keeps its number",
-			[]func(scheduler.Assignment) scheduler.Outcome{failed, give},
+			[]func(domain.Assignment) domain.Outcome{failed, give},
 			"pending attempt 1 ready in 0 attempts: 1 failed http_5xx",
 		},
 		{
 			"given back and sent again it is the same attempt",
-			[]func(scheduler.Assignment) scheduler.Outcome{give, succeeded},
+			[]func(domain.Assignment) domain.Outcome{give, succeeded},
 			"succeeded 200 attempt 1 finished",
 		},
 		{
 			"put off it is pending for as long, and has not been tried",
-			[]func(scheduler.Assignment) scheduler.Outcome{putOff},
+			[]func(domain.Assignment) domain.Outcome{putOff},
 			"pending attempt 0 next in 12 ready in 12",
 		},
 		{
 			"put off after a failure it keeps its number",
-			[]func(scheduler.Assignment) scheduler.Outcome{failed, putOff},
+			[]func(domain.Assignment) domain.Outcome{failed, putOff},
 			"pending attempt 1 next in 12 ready in 12 attempts: 1 failed http_5xx",
 		},
 		{
 			"put off again and again and then sent it is the same attempt",
-			[]func(scheduler.Assignment) scheduler.Outcome{putOff, putOff, succeeded},
+			[]func(domain.Assignment) domain.Outcome{putOff, putOff, succeeded},
 			"succeeded 200 attempt 1 finished",
 		},
 		{
 			"an interrupted attempt is recorded and does not count",
-			[]func(scheduler.Assignment) scheduler.Outcome{interrupt},
+			[]func(domain.Assignment) domain.Outcome{interrupt},
 			"retrying attempt 0 next in 0 ready in 0 attempts: 1 interrupted",
 		},
 		{
 			"after an interruption the number comes again",
-			[]func(scheduler.Assignment) scheduler.Outcome{interrupt, failed, buried},
+			[]func(domain.Assignment) domain.Outcome{interrupt, failed, buried},
 			"dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 interrupted, 1 failed http_5xx, " +
 				"2 failed http_5xx",
 		},
 		{
 			"expired after an interruption it was sent, and is dead",
-			[]func(scheduler.Assignment) scheduler.Outcome{interrupt, expire},
+			[]func(domain.Assignment) domain.Outcome{interrupt, expire},
 			"dead expired attempt 0 finished dead letter of 0 expired attempts: 1 interrupted",
 		},
 		{
 			"expired and never sent it is skipped",
-			[]func(scheduler.Assignment) scheduler.Outcome{expire},
+			[]func(domain.Assignment) domain.Outcome{expire},
 			"skipped expired attempt 0 finished",
 		},
 		{
 			"cancelled before it was sent it has no attempt",
-			[]func(scheduler.Assignment) scheduler.Outcome{cancel},
+			[]func(domain.Assignment) domain.Outcome{cancel},
 			"cancelled cancelled_by_user attempt 0 finished",
 		},
 		{
 			"cancelled before it was sent again it keeps the attempt before",
-			[]func(scheduler.Assignment) scheduler.Outcome{failed, cancel},
+			[]func(domain.Assignment) domain.Outcome{failed, cancel},
 			"cancelled cancelled_by_user attempt 1 finished attempts: 1 failed http_5xx",
 		},
 		{
 			"expired and sent before it is dead",
-			[]func(scheduler.Assignment) scheduler.Outcome{failed, expire},
+			[]func(domain.Assignment) domain.Outcome{failed, expire},
 			"dead expired attempt 1 finished dead letter of 1 expired attempts: 1 failed http_5xx",
 		},
 	} {
@@ -233,7 +234,7 @@ func TestFinish(t *testing.T) {
 func TestWhyARunIsPutOffShowsForAsLongAsItIs(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("job", forbid)
-	o := unsent(a, scheduler.GiveBack)
+	o := unsent(a, domain.GiveBack)
 	o.RetryIn, o.Error = 12*time.Second, "waiting: the circuit breaker is open"
 	c.finish(o)
 	shown := func() string {
@@ -287,19 +288,19 @@ func TestADeadLetterHasWhatAReplayNeeds(t *testing.T) {
 }
 
 func TestASupersededOutcomeChangesNothing(t *testing.T) {
-	for name, end := range map[string]func(scheduler.Assignment) scheduler.Outcome{
+	for name, end := range map[string]func(domain.Assignment) domain.Outcome{
 		"a success": succeeded, "a failure": failed, "a burial": buried,
-		"one given back": func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) },
-		"an expiry": func(a scheduler.Assignment) scheduler.Outcome {
-			o := unsent(a, scheduler.Expire)
-			o.Reason = scheduler.ReasonExpired
+		"one given back": func(a domain.Assignment) domain.Outcome { return unsent(a, domain.GiveBack) },
+		"an expiry": func(a domain.Assignment) domain.Outcome {
+			o := unsent(a, domain.Expire)
+			o.Reason = domain.ReasonExpired
 			return o
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClaimer(t)
 			old := c.manual("job", forbid)
-			c.finish(unsent(old, scheduler.GiveBack))
+			c.finish(unsent(old, domain.GiveBack))
 			current := c.one(c.claimReady(10))
 			before := c.state(old.RunID)
 			if n := c.finish(end(old)); n != 1 {
@@ -322,7 +323,7 @@ func TestASupersededOutcomeChangesNothing(t *testing.T) {
 func TestFinishIsIdempotent(t *testing.T) {
 	c := newClaimer(t)
 	ok, retried, dead := c.manual("a"), c.manual("b"), c.manual("c")
-	outcomes := []scheduler.Outcome{succeeded(ok), failed(retried), buried(dead)}
+	outcomes := []domain.Outcome{succeeded(ok), failed(retried), buried(dead)}
 	c.finish(outcomes...)
 	var before []string
 	for _, o := range outcomes {
@@ -340,17 +341,17 @@ func TestFinishIsIdempotent(t *testing.T) {
 
 func TestFinishSpansDays(t *testing.T) {
 	c := newClaimer(t)
-	job := c.create("job", every(24*time.Hour), missed(scheduler.MissedFireAll),
-		func(d *scheduler.Definition) { d.Missed.Window = scheduler.DurationOf(30 * 24 * time.Hour) })
+	job := c.create("job", every(24*time.Hour), missed(domain.MissedFireAll),
+		func(d *domain.Definition) { d.Missed.Window = domain.DurationOf(30 * 24 * time.Hour) })
 	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -9)
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
 	batch := c.claim(100, true)
 	if len(batch.Runs) < 9 {
 		t.Fatalf("%d runs", len(batch.Runs))
 	}
-	outcomes := make([]scheduler.Outcome, 0, len(batch.Runs))
+	outcomes := make([]domain.Outcome, 0, len(batch.Runs))
 	for i, a := range batch.Runs {
-		outcomes = append(outcomes, []scheduler.Outcome{succeeded(a), failed(a), buried(a)}[i%3])
+		outcomes = append(outcomes, []domain.Outcome{succeeded(a), failed(a), buried(a)}[i%3])
 	}
 	outcomes[0], outcomes[5] = outcomes[5], outcomes[0]
 	if n := c.finish(outcomes...); n != 0 {
@@ -384,24 +385,24 @@ func TestFinishStoresWhateverTheTargetSaid(t *testing.T) {
 func TestAGateIsFreedExactlyWhenItsRunIsOver(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(scheduler.Assignment) scheduler.Outcome
+		end  func(domain.Assignment) domain.Outcome
 		free bool
 	}{
 		{"by a success", succeeded, true},
 		{"by a burial", buried, true},
-		{"by an expiry", func(a scheduler.Assignment) scheduler.Outcome {
-			o := unsent(a, scheduler.Expire)
-			o.Reason = scheduler.ReasonExpired
+		{"by an expiry", func(a domain.Assignment) domain.Outcome {
+			o := unsent(a, domain.Expire)
+			o.Reason = domain.ReasonExpired
 			return o
 		}, true},
 		{"not by a failure that is tried again", failed, false},
 		{
 			"not by one given back",
-			func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) }, false,
+			func(a domain.Assignment) domain.Outcome { return unsent(a, domain.GiveBack) }, false,
 		},
 		{
 			"not by an interruption",
-			func(a scheduler.Assignment) scheduler.Outcome { return ended(a, scheduler.Interrupt) }, false,
+			func(a domain.Assignment) domain.Outcome { return ended(a, domain.Interrupt) }, false,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -439,13 +440,13 @@ func TestALeaseGoesWithItsLastOutcome(t *testing.T) {
 	}
 	lease := batch.Runs[0].Lease
 	if _, err := c.Finish(t.Context(),
-		[]scheduler.Outcome{succeeded(batch.Runs[0]), failed(batch.Runs[1])}, nil); err != nil {
+		[]domain.Outcome{succeeded(batch.Runs[0]), failed(batch.Runs[1])}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1`, lease.ID) != 1 {
 		t.Error("it is gone before the last one")
 	}
-	if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(batch.Runs[2])}, []uuid.UUID{lease.ID}); err != nil {
+	if _, err := c.Finish(t.Context(), []domain.Outcome{succeeded(batch.Runs[2])}, []uuid.UUID{lease.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if c.count(`SELECT count(*) FROM punctual.claims`) != 0 {
@@ -459,7 +460,7 @@ func TestFinishIsOneTransaction(t *testing.T) {
 	ok, bad := c.manual("a"), c.manual("b")
 	outcome := buried(bad)
 	outcome.Reason = "no such reason"
-	if _, err := c.Finish(t.Context(), []scheduler.Outcome{succeeded(ok), outcome},
+	if _, err := c.Finish(t.Context(), []domain.Outcome{succeeded(ok), outcome},
 		[]uuid.UUID{ok.Lease.ID, bad.Lease.ID}); err == nil {
 		t.Fatal("it was written")
 	}
@@ -481,7 +482,7 @@ func TestFinishingIsHOT(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	var waiting []scheduler.Outcome
+	var waiting []domain.Outcome
 	for done := 0; done < jobs; {
 		for _, older := range []bool{false, true} {
 			batch := c.claim(100, older)
@@ -519,7 +520,7 @@ func TestNothingIsReadyBeforeItIsDue(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("a")
 	c.exec(`UPDATE punctual.runs SET due_at = now() + interval '5 minutes' WHERE id = $1`, a.RunID)
-	c.finish(unsent(a, scheduler.GiveBack))
+	c.finish(unsent(a, domain.GiveBack))
 	if got := c.state(a.RunID); got != "pending attempt 0 ready in 300" {
 		t.Errorf("the run is %s", got)
 	}
@@ -527,12 +528,12 @@ func TestNothingIsReadyBeforeItIsDue(t *testing.T) {
 
 func TestARunThatExpiresAfterAnInterruptionIsTold(t *testing.T) {
 	c := newClaimer(t)
-	a := c.manual("a", func(d *scheduler.Definition) {
-		d.Notify = []scheduler.Notify{{On: []scheduler.Event{scheduler.EventDead}, URL: "https://pager.internal/hook"}}
+	a := c.manual("a", func(d *domain.Definition) {
+		d.Notify = []domain.Notify{{On: []domain.Event{domain.EventDead}, URL: "https://pager.internal/hook"}}
 	})
-	c.finish(ended(a, scheduler.Interrupt))
-	o := unsent(c.one(c.claimReady(10)), scheduler.Expire)
-	o.Reason = scheduler.ReasonExpired
+	c.finish(ended(a, domain.Interrupt))
+	o := unsent(c.one(c.claimReady(10)), domain.Expire)
+	o.Reason = domain.ReasonExpired
 	c.finish(o)
 	if n := c.count(`SELECT count(*) FROM punctual.notices WHERE event = 'dead' AND run_id = $1`, a.RunID); n != 1 {
 		t.Errorf("%d notices", n)
@@ -541,11 +542,11 @@ func TestARunThatExpiresAfterAnInterruptionIsTold(t *testing.T) {
 
 func TestARunThatWaitedForAGateIsNotReadyBeforeItIsDue(t *testing.T) {
 	c := newClaimer(t)
-	wait := func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyWait }
-	for name, end := range map[string]func(scheduler.Assignment){
-		"finished": func(a scheduler.Assignment) { c.finish(succeeded(a)) },
-		"cancelled": func(a scheduler.Assignment) {
-			c.finish(unsent(a, scheduler.GiveBack))
+	wait := func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyWait }
+	for name, end := range map[string]func(domain.Assignment){
+		"finished": func(a domain.Assignment) { c.finish(succeeded(a)) },
+		"cancelled": func(a domain.Assignment) {
+			c.finish(unsent(a, domain.GiveBack))
 			if _, err := c.CancelRun(t.Context(), c.tenant, a.RunID); err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -85,7 +87,7 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 	if pulse := c.renewed(); pulse.Frozen == nil || *pulse.Frozen != *first.Deployment {
 		t.Errorf("the heartbeat tells %+v", pulse.Frozen)
 	}
-	for what, b := range map[string]scheduler.Batch{
+	for what, b := range map[string]domain.Batch{
 		"slots": c.claim(100, false), "backlog": c.claim(100, true), "ready": c.claimReady(100),
 	} {
 		if len(b.Runs) != 0 || b.Settled != 0 || len(b.Full) != 0 || !b.Halted {
@@ -178,7 +180,7 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock(1)`); err != nil {
 		t.Fatal(err)
 	}
-	claimed := make(chan scheduler.Batch, 1)
+	claimed := make(chan domain.Batch, 1)
 	go func() {
 		b, err := c.ClaimDue(context.WithoutCancel(t.Context()), c.asks(100, false))
 		if err != nil {

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/jobs"
 )
 
@@ -38,7 +39,7 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", patient)
 	first, second := c.one(c.slot(job.ID, 9)), c.one(c.slot(job.ID, 8))
-	c.edit("job", overlapping(scheduler.PolicyWait))
+	c.edit("job", overlapping(domain.PolicyWait))
 	if !c.wants(choreGates) {
 		t.Error("no replica is told that runs of before hold a gate")
 	}
@@ -70,7 +71,7 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 func TestWhatWaitsAtAFreeGateIsFound(t *testing.T) {
 	c := newClaimer(t)
 	for _, name := range []string{"free", "taken"} {
-		c.create(name, never, overlapping(scheduler.PolicyWait))
+		c.create(name, never, overlapping(domain.PolicyWait))
 		c.trigger(name)
 		c.claimReady(10)
 		c.trigger(name)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
@@ -18,9 +20,9 @@ import (
 const down = "breaker a.test:443"
 
 // hold is the outcome that parks a run for a while.
-func hold(a scheduler.Assignment, by string, since time.Time, patience time.Duration) scheduler.Outcome {
-	o := unsent(a, scheduler.Hold)
-	o.Held = &scheduler.Held{By: by, Since: since, Until: since.Add(patience)}
+func hold(a domain.Assignment, by string, since time.Time, patience time.Duration) domain.Outcome {
+	o := unsent(a, domain.Hold)
+	o.Held = &domain.Held{By: by, Since: since, Until: since.Add(patience)}
 	o.RetryIn, o.Error = patience, "waiting: the circuit breaker of a.test:443 is open"
 	return o
 }
@@ -33,7 +35,7 @@ func (c claimer) parked(n int, by string) (runs, jobs []uuid.UUID) {
 	if len(batch.Runs) != n {
 		c.t.Fatalf("%d of %d runs claimed", len(batch.Runs), n)
 	}
-	outcomes := make([]scheduler.Outcome, n)
+	outcomes := make([]domain.Outcome, n)
 	for i, a := range batch.Runs {
 		outcomes[i] = hold(a, by, a.Lease.ClaimedAt.Add(time.Duration(i-n)*time.Second), time.Hour)
 		runs, jobs = append(runs, a.RunID), append(jobs, a.Job.ID)
@@ -42,7 +44,7 @@ func (c claimer) parked(n int, by string) (runs, jobs []uuid.UUID) {
 	return runs, jobs
 }
 
-func (c claimer) fetch(held scheduler.HeldClaim) scheduler.Batch {
+func (c claimer) fetch(held scheduler.HeldClaim) domain.Batch {
 	c.t.Helper()
 	held.Tenant, held.Lanes = c.tenant, []int16{c.queue * 4, c.queue*4 + 1, c.queue*4 + 2}
 	b, err := c.ClaimReady(c.t.Context(), scheduler.Claim{Replica: c.replica, Held: &held})
@@ -103,7 +105,7 @@ func TestTheLongestUnsentIsFetchedFirst(t *testing.T) {
 	c := newClaimer(t)
 	runs, jobs := c.parked(5, down)
 	others, _ := c.parked(2, "breaker b.test:443")
-	fetched := func(b scheduler.Batch) (ids []uuid.UUID) {
+	fetched := func(b domain.Batch) (ids []uuid.UUID) {
 		for _, a := range b.Runs {
 			if a.Held == nil || !a.Held.Fetched || a.Held.Until.Sub(a.Held.Since) != time.Hour {
 				t.Errorf("fetched with %+v", a.Held)
@@ -328,8 +330,8 @@ func TestARunThatTurnedLateSaysSo(t *testing.T) {
 func TestARunThatGaveUpWaitingIsADeadLetter(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("never-sent")
-	o := unsent(a, scheduler.Abandon)
-	o.Reason, o.Error = scheduler.ReasonUnreachable, "0 of 5 attempts made"
+	o := unsent(a, domain.Abandon)
+	o.Reason, o.Error = domain.ReasonUnreachable, "0 of 5 attempts made"
 	c.finish(o)
 	if got := c.state(a.RunID); got != "dead unreachable attempt 0 finished dead letter of 0 unreachable" {
 		t.Errorf("it is %s", got)
@@ -339,8 +341,8 @@ func TestARunThatGaveUpWaitingIsADeadLetter(t *testing.T) {
 // A job whose host is down counts as failing, although its run has made no attempt.
 func TestARunThatIsHeldBackIsToldAsFailing(t *testing.T) {
 	c := newClaimer(t)
-	notified := func(d *scheduler.Definition) {
-		d.Notify = []scheduler.Notify{{On: []scheduler.Event{scheduler.EventFailing}, URL: "http://127.0.0.1:9/pager"}}
+	notified := func(d *domain.Definition) {
+		d.Notify = []domain.Notify{{On: []domain.Event{domain.EventFailing}, URL: "http://127.0.0.1:9/pager"}}
 	}
 	told := func() int { return c.count(`SELECT count(*) FROM punctual.notices WHERE event = 'failing'`) }
 	a := c.manual("held", notified)

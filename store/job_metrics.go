@@ -8,11 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 )
 
@@ -196,9 +197,9 @@ CROSS JOIN LATERAL (
 // measuredRun is what the metrics need to know about a run.
 type measuredRun struct {
 	job, id             uuid.UUID
-	status              scheduler.Status
+	status              domain.Status
 	attempt             int
-	reason              scheduler.Reason
+	reason              domain.Reason
 	startedAt, finished *time.Time
 }
 
@@ -206,11 +207,11 @@ type measuredRun struct {
 // attempts made so far; while it is sent, attempt includes the one in flight.
 func (r measuredRun) failing() bool {
 	switch r.status {
-	case scheduler.StatusDead:
+	case domain.StatusDead:
 		return true
-	case scheduler.StatusPending, scheduler.StatusRetrying:
+	case domain.StatusPending, domain.StatusRetrying:
 		return r.attempt > 0
-	case scheduler.StatusRunning:
+	case domain.StatusRunning:
 		return r.attempt > 1
 	}
 	return false
@@ -218,8 +219,8 @@ func (r measuredRun) failing() bool {
 
 // took returns how long the last attempt of an ended run took. It returns false for a run that ended while it waited.
 func (r measuredRun) took() (time.Duration, bool) {
-	ended := r.status == scheduler.StatusSucceeded ||
-		r.status == scheduler.StatusDead && r.reason != scheduler.ReasonExpired && r.reason != scheduler.ReasonUnreachable
+	ended := r.status == domain.StatusSucceeded ||
+		r.status == domain.StatusDead && r.reason != domain.ReasonExpired && r.reason != domain.ReasonUnreachable
 	if !ended || r.startedAt == nil || r.finished == nil {
 		return 0, false
 	}
@@ -244,7 +245,7 @@ func (l *lookback) note(runs []measuredRun, most int) (failures int) {
 		if took, ok := r.took(); ok && !timed {
 			l.took, l.timed, timed = took, true, true
 		}
-		if r.status == scheduler.StatusSucceeded && r.finished != nil {
+		if r.status == domain.StatusSucceeded && r.finished != nil {
 			*l = lookback{success: r.id, ended: *r.finished, took: l.took, timed: l.timed, whole: true}
 			return failures
 		}

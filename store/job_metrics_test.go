@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/internal/pgtest"
-	"punctual/scheduler"
 )
 
 // measured returns a collector for the jobs of team billing.
@@ -96,7 +97,7 @@ func TestTheMetricsOfAJobAreThoseOfAllReplicas(t *testing.T) {
 	c.wantSeries(m, "consecutive_failures 0 default j", "metrics_left_out 0", "no last_success", "no last_duration",
 		"no consecutive_failures 0 default o")
 
-	run := func(end func(scheduler.Assignment) scheduler.Outcome) uuid.UUID { // as another replica would do it
+	run := func(end func(domain.Assignment) domain.Outcome) uuid.UUID { // as another replica would do it
 		c.trigger("j")
 		a := c.one(c.claimReady(10))
 		c.finish(end(a))
@@ -128,7 +129,7 @@ func TestTheMetricsOfAJobAreThoseOfAllReplicas(t *testing.T) {
 		c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane,
 				status, trigger, attempt)
 			VALUES ($1, $2, now(), now(), now() + interval '1 hour', $3, 1, 5, $4, 'notify', 1)`,
-			scheduler.NewRunID(time.Now()), job.ID, c.tenant, status)
+			domain.NewRunID(time.Now()), job.ID, c.tenant, status)
 	}
 	c.wantSeries(m, "consecutive_failures 0 default j", successAt(ended(a.RunID), "j"))
 }
@@ -180,7 +181,7 @@ func TestJobMetricsAreBoundedInNumberAndSaySo(t *testing.T) {
 	t.Cleanup(s.Close)
 	c := crud{Store: s, t: t, tenant: 1}
 	for i := range 5 {
-		c.create(fmt.Sprint("j", i), never, func(d *scheduler.Definition) {
+		c.create(fmt.Sprint("j", i), never, func(d *domain.Definition) {
 			d.Labels = map[string]string{"team": "billing", "tier": "gold"} // matches both selectors
 		})
 	}
@@ -261,7 +262,7 @@ func TestJobMetricsAreReadByIndex(t *testing.T) {
 			}
 			// Once the last success is known, the pages that a look reads are in proportion to the runs that it reads.
 			for sql, most := range map[string]int{selectNewest: 4 * newestRuns, selectMeasured: 200} {
-				args := []any{[]uuid.UUID{job.ID}, []uuid.UUID{scheduler.FirstRunID(watch.midnight().Add(time.Minute))}, newestRuns}
+				args := []any{[]uuid.UUID{job.ID}, []uuid.UUID{domain.FirstRunID(watch.midnight().Add(time.Minute))}, newestRuns}
 				if sql == selectMeasured {
 					args = []any{[]string{`{"team":"billing"}`}, 2000}
 				}

@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/jobs"
 )
 
-func batch(definitions ...scheduler.Definition) []jobs.NewJob {
+func batch(definitions ...domain.Definition) []jobs.NewJob {
 	jobs := make([]jobs.NewJob, len(definitions))
 	for i, d := range definitions {
 		jobs[i].Definition = d
@@ -43,7 +44,7 @@ func TestCreateJobs(t *testing.T) {
 		c.create("taken")
 		for name, list := range map[string][]jobs.NewJob{
 			"invalid": batch(definition("a"),
-				definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" }), definition("a")),
+				definition("b", func(d *domain.Definition) { d.Queue = "nowhere" }), definition("a")),
 			"taken": batch(definition("a"), definition("taken"), definition("taken")),
 		} {
 			_, err := c.For(c.tenant).CreateJobs(t.Context(), list, jobs.ConflictError)
@@ -70,7 +71,7 @@ func TestCreateJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, name := range []string{"a", "b", "c"} {
-			if got := c.get(name); got.ID != results[i].ID || got.State != scheduler.JobActive {
+			if got := c.get(name); got.ID != results[i].ID || got.State != domain.JobActive {
 				t.Errorf("%s is %+v, not %+v", name, got, results[i])
 			}
 		}
@@ -105,7 +106,7 @@ func TestCreateJobs(t *testing.T) {
 				old := c.create("a", at(past))
 				c.complete(old.ID)
 				results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a", at(past))), on)
-				if err != nil || results[0].ID != old.ID || c.get("a").State != scheduler.JobCompleted {
+				if err != nil || results[0].ID != old.ID || c.get("a").State != domain.JobCompleted {
 					t.Errorf("%+v, %v", results, err)
 				}
 			})
@@ -167,8 +168,8 @@ func BenchmarkCreateJobs(b *testing.B) {
 		list := make([]jobs.NewJob, 1000)
 		for i := range list {
 			n++
-			list[i].Definition = definition(fmt.Sprintf("job-%d", n), func(d *scheduler.Definition) {
-				d.Schedule = scheduler.Schedule{Cron: fmt.Sprintf("%d %d * * *", n%60, n/60%24), Timezone: "Europe/Berlin"}
+			list[i].Definition = definition(fmt.Sprintf("job-%d", n), func(d *domain.Definition) {
+				d.Schedule = domain.Schedule{Cron: fmt.Sprintf("%d %d * * *", n%60, n/60%24), Timezone: "Europe/Berlin"}
 			})
 		}
 		if _, err := s.For(tenant).CreateJobs(b.Context(), list, jobs.ConflictError); err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -72,7 +73,7 @@ func TestDeleteJob(t *testing.T) {
 	})
 	for _, test := range []struct {
 		name   string
-		job    func(*scheduler.Definition)
+		job    func(*domain.Definition)
 		paused bool
 		want   string
 	}{
@@ -141,7 +142,7 @@ func TestTriggerJob(t *testing.T) {
 		c.complete(c.create("completed", delay(time.Hour)).ID)
 		for _, name := range []string{"active", "paused", "completed"} {
 			run := c.trigger(name)
-			if run.Job != name || run.Status != scheduler.StatusPending || run.Trigger != scheduler.TriggerManual ||
+			if run.Job != name || run.Status != domain.StatusPending || run.Trigger != domain.TriggerManual ||
 				run.MaxAttempts != 5 || c.ready(run.JobID) != 1 {
 				t.Errorf("%s: %+v", name, run)
 			}

@@ -4,29 +4,30 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/notices"
 )
 
 // The request in flight may end in any way, and it is the last request of its run.
 func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
-	held := func(a scheduler.Assignment) scheduler.Outcome {
-		o := unsent(a, scheduler.Hold)
-		o.RetryIn, o.Held = time.Minute, &scheduler.Held{
+	held := func(a domain.Assignment) domain.Outcome {
+		o := unsent(a, domain.Hold)
+		o.RetryIn, o.Held = time.Minute, &domain.Held{
 			By: "http://a:1", Since: o.FinishedAt, Until: o.FinishedAt.Add(time.Minute),
 		}
 		return o
 	}
-	unsent := func(a scheduler.Assignment) scheduler.Outcome { return unsent(a, scheduler.GiveBack) }
-	interrupted := func(a scheduler.Assignment) scheduler.Outcome { return ended(a, scheduler.Interrupt) }
+	unsent := func(a domain.Assignment) domain.Outcome { return unsent(a, domain.GiveBack) }
+	interrupted := func(a domain.Assignment) domain.Outcome { return ended(a, domain.Interrupt) }
 	for _, c := range []struct {
 		name string
-		end  func(scheduler.Assignment) scheduler.Outcome
+		end  func(domain.Assignment) domain.Outcome
 		want string
 	}{
 		{
@@ -101,7 +102,7 @@ func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b pgx.Batch
-	claim.QueueFinish(&b, []scheduler.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, claim.AnyDay, notices.Defaults{})
+	claim.QueueFinish(&b, []domain.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, claim.AnyDay, notices.Defaults{})
 	if err := tx.SendBatch(t.Context(), &b).Close(); err != nil {
 		t.Fatal(err)
 	}

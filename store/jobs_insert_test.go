@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/jobs"
 )
 
@@ -18,30 +19,30 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 	for _, k := range []struct {
 		name   string
 		paused *bool
-		change func(*scheduler.Definition)
+		change func(*domain.Definition)
 	}{
-		{"plain", nil, func(*scheduler.Definition) {}},
-		{"paused", &paused, func(*scheduler.Definition) {}},
+		{"plain", nil, func(*domain.Definition) {}},
+		{"paused", &paused, func(*domain.Definition) {}},
 		{"without a schedule", nil, never},
 		{"of one shot, to the nanosecond", nil, at(soon.Add(123_456_789 * time.Nanosecond))},
 		{"of one shot that is paused", &paused, at(soon)},
-		{"delayed", nil, func(d *scheduler.Definition) {
-			d.Schedule = scheduler.Schedule{Delay: scheduler.DurationOf(1234567891 * time.Nanosecond)}
+		{"delayed", nil, func(d *domain.Definition) {
+			d.Schedule = domain.Schedule{Delay: domain.DurationOf(1234567891 * time.Nanosecond)}
 		}},
 		{
 			"over before it began", nil,
-			func(d *scheduler.Definition) { d.Schedule.EndsAt = scheduler.InstantOf(soon.Add(-2 * time.Hour)) },
+			func(d *domain.Definition) { d.Schedule.EndsAt = domain.InstantOf(soon.Add(-2 * time.Hour)) },
 		},
-		{"with jitter", nil, func(d *scheduler.Definition) {
-			d.Schedule = scheduler.Schedule{Cron: "0 3 * * *", Timezone: "America/Los_Angeles"}
-			d.Jitter = scheduler.DurationOf(time.Minute + 7*time.Nanosecond)
+		{"with jitter", nil, func(d *domain.Definition) {
+			d.Schedule = domain.Schedule{Cron: "0 3 * * *", Timezone: "America/Los_Angeles"}
+			d.Jitter = domain.DurationOf(time.Minute + 7*time.Nanosecond)
 		}},
-		{"with everything else", nil, func(d *scheduler.Definition) {
+		{"with everything else", nil, func(d *domain.Definition) {
 			d.Labels = map[string]string{"team": "billing"}
 			d.Target.Headers = map[string]string{"x-a": "<&>"}
 			d.Target.Body = json.RawMessage(`{"b": 1.0,  "a":"<x> & \u0007"}`)
-			d.ConcurrencyPolicy, d.Retry.GiveUpOn = scheduler.PolicyForbid, []int{}
-			d.Notify = []scheduler.Notify{{On: []scheduler.Event{scheduler.EventDead}, URL: "https://example.com/pager"}}
+			d.ConcurrencyPolicy, d.Retry.GiveUpOn = domain.PolicyForbid, []int{}
+			d.Notify = []domain.Notify{{On: []domain.Event{domain.EventDead}, URL: "https://example.com/pager"}}
 		}},
 	} {
 		t.Run(k.name, func(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -16,7 +17,7 @@ import (
 func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 	c := newCRUD(t)
 	const size = 200 << 10
-	large := func(d *scheduler.Definition) {
+	large := func(d *domain.Definition) {
 		d.Target.Body = json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
 	}
 	for i := range 45 {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
@@ -41,8 +43,8 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 			errors.Is(err, pg.ErrState) ||
 			errors.As(err, &active)
 	}
-	kinds := []func(*scheduler.Definition){every(time.Second), every(time.Hour), delay(0), never, at(time.Now())}
-	random := func() scheduler.Definition {
+	kinds := []func(*domain.Definition){every(time.Second), every(time.Hour), delay(0), never, at(time.Now())}
+	random := func() domain.Definition {
 		d := definition(fmt.Sprintf("j%d", rand.IntN(3)), kinds[rand.IntN(len(kinds))], described(uuid.NewString()))
 		if rand.IntN(2) == 0 {
 			forbid(&d)
@@ -50,32 +52,32 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 		return d
 	}
 	yes := true
-	writes := map[string]func(d scheduler.Definition) error{
-		"put": func(d scheduler.Definition) error {
+	writes := map[string]func(d domain.Definition) error{
+		"put": func(d domain.Definition) error {
 			_, _, err := c.PutJob(ctx, c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
 			return err
 		},
-		"put paused": func(d scheduler.Definition) error {
+		"put paused": func(d domain.Definition) error {
 			_, _, err := c.PutJob(ctx, c.tenant, d.Name, jobs.NewJob{Definition: d, Paused: &yes}, nil, false)
 			return err
 		},
-		"delete": func(d scheduler.Definition) error { return c.DeleteJob(ctx, c.tenant, d.Name, nil) },
-		"trigger": func(d scheduler.Definition) error {
+		"delete": func(d domain.Definition) error { return c.DeleteJob(ctx, c.tenant, d.Name, nil) },
+		"trigger": func(d domain.Definition) error {
 			_, err := c.For(c.tenant).TriggerJob(ctx, d.Name, jobs.TriggerRequest{})
 			return err
 		},
-		"pause":  func(d scheduler.Definition) error { _, err := c.PauseJob(ctx, c.tenant, d.Name, "", nil); return err },
-		"resume": func(d scheduler.Definition) error { _, err := c.ResumeJob(ctx, c.tenant, d.Name, ""); return err },
-		"batch": func(scheduler.Definition) error {
+		"pause":  func(d domain.Definition) error { _, err := c.PauseJob(ctx, c.tenant, d.Name, "", nil); return err },
+		"resume": func(d domain.Definition) error { _, err := c.ResumeJob(ctx, c.tenant, d.Name, ""); return err },
+		"batch": func(domain.Definition) error {
 			_, err := c.For(c.tenant).CreateJobs(ctx, batch(definition("j2", every(time.Second)), definition("j0", forbid), definition("j1")), jobs.ConflictReplace)
 			return err
 		},
-		"claim due": func(scheduler.Definition) error {
+		"claim due": func(domain.Definition) error {
 			_, err := c.ClaimDue(ctx,
 				scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
 			return err
 		},
-		"claim ready": func(scheduler.Definition) error {
+		"claim ready": func(domain.Definition) error {
 			_, err := c.ClaimReady(ctx,
 				scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
 			return err
@@ -132,13 +134,13 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 
 func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
 	c := newCRUD(t)
-	job := c.create("a", every(time.Second), func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedFireAll })
+	job := c.create("a", every(time.Second), func(d *domain.Definition) { d.Missed.Policy = domain.MissedFireAll })
 	first := c.slotAgo(job.ID, 2*time.Hour)
 	c.edit("a", every(time.Hour))
 	if n := c.ready(job.ID); n != 1000 {
 		t.Errorf("%d runs wait", n)
 	}
-	skips, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Job: "a", Reason: scheduler.ReasonMissed})
+	skips, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Job: "a", Reason: domain.ReasonMissed})
 	if err != nil || len(skips) != 1 {
 		t.Fatalf("%d skips, %v", len(skips), err)
 	}
@@ -152,7 +154,7 @@ func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
 func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
-	job := c.create("a", every(time.Second), missed(scheduler.MissedFireAll))
+	job := c.create("a", every(time.Second), missed(domain.MissedFireAll))
 	c.slotAgo(job.ID, 2*time.Hour) // so many slots that the last ones become a skip
 	tx, err := c.db.Pool().Begin(ctx)
 	if err != nil {
@@ -180,7 +182,7 @@ func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) 
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	skips, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Job: "a", Reason: scheduler.ReasonMissed})
+	skips, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Job: "a", Reason: domain.ReasonMissed})
 	if err != nil || len(skips) != 1 {
 		t.Fatalf("%d skips, %v", len(skips), err)
 	}

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/jobs"
@@ -21,10 +22,10 @@ import (
 func TestCreateJob(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
-	job := c.create("a", labelled("team", "billing"), described("<&> ü"), func(d *scheduler.Definition) {
+	job := c.create("a", labelled("team", "billing"), described("<&> ü"), func(d *domain.Definition) {
 		d.Target.Body = json.RawMessage(`{"b":1.0,"a":"<x> & \u0007"}`)
 	})
-	if job.Version != 1 || job.State != scheduler.JobActive || job.NextRunAt == nil ||
+	if job.Version != 1 || job.State != domain.JobActive || job.NextRunAt == nil ||
 		job.Tenant != "default" || job.LastRun != nil {
 		t.Errorf("a new job is %+v", job)
 	}
@@ -40,14 +41,14 @@ func TestCreateJob(t *testing.T) {
 
 	var unknown *claim.UnknownQueueError
 	_, err = c.For(c.tenant).CreateJob(ctx,
-		jobs.NewJob{Definition: definition("b", func(d *scheduler.Definition) { d.Queue = "nowhere" })})
+		jobs.NewJob{Definition: definition("b", func(d *domain.Definition) { d.Queue = "nowhere" })})
 	if !errors.As(err, &unknown) || unknown.Name != "nowhere" || !slices.Equal(unknown.Known, []string{"default"}) {
 		t.Errorf("an unknown queue: %v", err)
 	}
 
 	paused := true
 	p, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition("paused"), Paused: &paused})
-	if err != nil || p.State != scheduler.JobPaused || p.NextRunAt != nil || p.PausedAt == nil {
+	if err != nil || p.State != domain.JobPaused || p.NextRunAt != nil || p.PausedAt == nil {
 		t.Errorf("a job created paused is %+v, %v", p, err)
 	}
 	if p, err = c.ResumeJob(ctx, c.tenant, "paused", ""); err != nil || p.NextRunAt == nil {
@@ -55,11 +56,11 @@ func TestCreateJob(t *testing.T) {
 	}
 
 	over := c.create("over",
-		func(d *scheduler.Definition) { d.Schedule.EndsAt = scheduler.InstantOf(time.Now().Add(-time.Hour)) })
-	if over.State != scheduler.JobCompleted || over.CompletedAt == nil {
+		func(d *domain.Definition) { d.Schedule.EndsAt = domain.InstantOf(time.Now().Add(-time.Hour)) })
+	if over.State != domain.JobCompleted || over.CompletedAt == nil {
 		t.Errorf("a job with no slot left is %s", over.State)
 	}
-	if none := c.create("none", never); none.State != scheduler.JobActive || none.NextRunAt != nil {
+	if none := c.create("none", never); none.State != domain.JobActive || none.NextRunAt != nil {
 		t.Errorf("a job without a schedule is %+v", none)
 	}
 	if _, err := c.GetJob(ctx, c.tenant+1, "a"); !errors.Is(err, pg.ErrNotFound) {
@@ -132,79 +133,79 @@ func TestPutJob(t *testing.T) {
 	past := time.Now().Add(-time.Minute)
 	for _, test := range []struct {
 		name     string
-		before   scheduler.Definition
+		before   domain.Definition
 		complete bool
-		put      scheduler.Definition
+		put      domain.Definition
 		version  int32
-		state    scheduler.JobState
+		state    domain.JobState
 		moved    bool // the next slot must change
 	}{
 		{
 			name: "without a change it writes nothing", before: definition("j"), put: definition("j"),
-			version: 1, state: scheduler.JobActive,
+			version: 1, state: domain.JobActive,
 		},
 		{
 			name: "a default written out is no change", before: definition("j"),
-			put:     definition("j", func(d *scheduler.Definition) { d.Priority = scheduler.PriorityNormal }),
-			version: 1, state: scheduler.JobActive,
+			put:     definition("j", func(d *domain.Definition) { d.Priority = domain.PriorityNormal }),
+			version: 1, state: domain.JobActive,
 		},
 		{
 			name: "a description does not move the next slot", before: definition("j"), put: definition("j", described("x")),
-			version: 2, state: scheduler.JobActive,
+			version: 2, state: domain.JobActive,
 		},
 		{
 			name: "the same period written otherwise is a change that does not move the next slot", before: definition("j"),
-			put:     definition("j", func(d *scheduler.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }),
-			version: 2, state: scheduler.JobActive,
+			put:     definition("j", func(d *domain.Definition) { _ = d.Schedule.Every.UnmarshalText([]byte("60m")) }),
+			version: 2, state: domain.JobActive,
 		},
 		{
 			name: "another period moves the next slot", before: definition("j"),
-			put: definition("j", every(7*time.Hour+time.Second)), version: 2, state: scheduler.JobActive, moved: true,
+			put: definition("j", every(7*time.Hour+time.Second)), version: 2, state: domain.JobActive, moved: true,
 		},
 		{
 			name: "a delay that is written again is not armed again", before: definition("j", delay(time.Hour)),
-			put: definition("j", delay(time.Hour)), version: 1, state: scheduler.JobActive,
+			put: definition("j", delay(time.Hour)), version: 1, state: domain.JobActive,
 		},
 		{
 			name: "nor with a default written out", before: definition("j", delay(time.Hour)),
-			put: definition("j", delay(time.Hour), allDefaults), version: 1, state: scheduler.JobActive,
+			put: definition("j", delay(time.Hour), allDefaults), version: 1, state: domain.JobActive,
 		},
 		{
 			name: "a delay is armed again by any change", before: definition("j", delay(time.Hour)),
-			put: definition("j", delay(time.Hour), described("x")), version: 2, state: scheduler.JobActive, moved: true,
+			put: definition("j", delay(time.Hour), described("x")), version: 2, state: domain.JobActive, moved: true,
 		},
 		{
 			name: "a jitter of none written out is no change", before: definition("j"), put: definition("j", allDefaults),
-			version: 1, state: scheduler.JobActive,
+			version: 1, state: domain.JobActive,
 		},
 		{
 			name: "an instant that has fired does not fire again", before: definition("j", at(past)), complete: true,
-			put: definition("j", at(past)), version: 1, state: scheduler.JobCompleted,
+			put: definition("j", at(past)), version: 1, state: domain.JobCompleted,
 		},
 		{
 			name: "nor with another description", before: definition("j", at(past)), complete: true,
-			put: definition("j", at(past), described("x")), version: 2, state: scheduler.JobCompleted,
+			put: definition("j", at(past), described("x")), version: 2, state: domain.JobCompleted,
 		},
 		{
 			name: "another instant does", before: definition("j", at(past)), complete: true,
-			put: definition("j", at(past.Add(time.Second))), version: 2, state: scheduler.JobActive, moved: true,
+			put: definition("j", at(past.Add(time.Second))), version: 2, state: domain.JobActive, moved: true,
 		},
 		{
 			name: "a delay that has fired does not fire again", before: definition("j", delay(time.Hour)), complete: true,
-			put: definition("j", delay(time.Hour)), version: 1, state: scheduler.JobCompleted,
+			put: definition("j", delay(time.Hour)), version: 1, state: domain.JobCompleted,
 		},
 		{
 			name: "but by any change", before: definition("j", delay(time.Hour)), complete: true,
-			put: definition("j", delay(time.Hour), described("x")), version: 2, state: scheduler.JobActive, moved: true,
+			put: definition("j", delay(time.Hour), described("x")), version: 2, state: domain.JobActive, moved: true,
 		},
 		{
 			name: "a schedule can be taken away", before: definition("j"), put: definition("j", never), version: 2,
-			state: scheduler.JobActive, moved: true,
+			state: domain.JobActive, moved: true,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCRUD(t)
-			before := c.create("j", func(d *scheduler.Definition) { *d = test.before })
+			before := c.create("j", func(d *domain.Definition) { *d = test.before })
 			if test.complete {
 				c.complete(before.ID)
 				before = c.get("j")
@@ -230,7 +231,7 @@ func TestPutJob(t *testing.T) {
 }
 
 // allDefaults writes out the defaults that the API shows with a job.
-func allDefaults(d *scheduler.Definition) {
+func allDefaults(d *domain.Definition) {
 	*d = d.WithDefaults()
 	d.Jitter = d.EffectiveJitter(0)
 }
@@ -245,7 +246,7 @@ func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if paused != (after.State == scheduler.JobPaused) {
+		if paused != (after.State == domain.JobPaused) {
 			t.Errorf("paused %t: it is %s", paused, after.State)
 		}
 	}
@@ -260,8 +261,8 @@ func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
 
 func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 	c := newCRUD(t)
-	old := scheduler.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
-	ancient := func(d *scheduler.Definition) { d.Schedule = scheduler.Schedule{At: old} }
+	old := domain.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
+	ancient := func(d *domain.Definition) { d.Schedule = domain.Schedule{At: old} }
 	var age *definitions.AgeError
 	if _, err := c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition("j", ancient)}); !errors.As(err, &age) ||
 		age.At != old.String() {
@@ -284,7 +285,7 @@ func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 		jobs.NewJob{Definition: definition("j", ancient, described("x"))}, nil, false); err != nil {
 		t.Errorf("a put of the same instant: %v", err)
 	}
-	if after := c.get("j"); after.State != scheduler.JobCompleted || after.Version != before.Version+1 {
+	if after := c.get("j"); after.State != domain.JobCompleted || after.Version != before.Version+1 {
 		t.Errorf("it is %s at version %d", after.State, after.Version)
 	}
 }
@@ -316,13 +317,13 @@ func TestPutJobPausesAndResumesOnlyWhenItSaysSo(t *testing.T) {
 	yes, no := true, false
 	for _, step := range []struct {
 		paused *bool
-		state  scheduler.JobState
+		state  domain.JobState
 	}{
-		{nil, scheduler.JobActive},
-		{&yes, scheduler.JobPaused},
-		{nil, scheduler.JobPaused},
-		{&yes, scheduler.JobPaused},
-		{&no, scheduler.JobActive},
+		{nil, domain.JobActive},
+		{&yes, domain.JobPaused},
+		{nil, domain.JobPaused},
+		{&yes, domain.JobPaused},
+		{&no, domain.JobActive},
 	} {
 		job, _, err := c.PutJob(t.Context(), c.tenant, "a",
 			jobs.NewJob{Definition: definition("a"), Paused: step.paused}, nil, false)
@@ -390,7 +391,7 @@ func TestEditJob(t *testing.T) {
 	t.Run("a job can be renamed", func(t *testing.T) {
 		c := newCRUD(t)
 		job := c.create("a")
-		c.edit("a", func(d *scheduler.Definition) { d.Name = "b" })
+		c.edit("a", func(d *domain.Definition) { d.Name = "b" })
 		if c.get("b").ID != job.ID {
 			t.Error("the new name does not mean it")
 		}
@@ -401,11 +402,11 @@ func TestEditJob(t *testing.T) {
 		old := c.create("b", delay(time.Hour))
 		c.complete(old.ID)
 		job := c.create("a")
-		c.edit("a", func(d *scheduler.Definition) { d.Name = "b" })
+		c.edit("a", func(d *domain.Definition) { d.Name = "b" })
 		if c.get("b").ID != job.ID {
 			t.Error("the new name does not mean it")
 		}
-		if got := c.get(old.ID.String()); got.State != scheduler.JobCompleted || got.CompletedAt == nil {
+		if got := c.get(old.ID.String()); got.State != domain.JobCompleted || got.CompletedAt == nil {
 			t.Errorf("the old one is %s since %v", got.State, got.CompletedAt)
 		}
 	})
@@ -416,7 +417,7 @@ func TestEditJob(t *testing.T) {
 			t.Fatal(queues, err)
 		}
 		job := c.create("a")
-		c.edit("a", func(d *scheduler.Definition) { d.Queue, d.Priority = "slow", scheduler.PriorityLow })
+		c.edit("a", func(d *domain.Definition) { d.Queue, d.Priority = "slow", domain.PriorityLow })
 		if lane := c.count(`SELECT lane FROM punctual.schedules WHERE job_id = $1`, job.ID); lane != int(queues["slow"])*4+2 {
 			t.Errorf("lane %d", lane)
 		}
@@ -432,7 +433,7 @@ func TestEditJob(t *testing.T) {
 	t.Run("jitter moves when the next slot is due but not the slot", func(t *testing.T) {
 		c := newCRUD(t)
 		before := c.create("a")
-		after := c.edit("a", func(d *scheduler.Definition) { d.Jitter = scheduler.DurationOf(20 * time.Minute) })
+		after := c.edit("a", func(d *domain.Definition) { d.Jitter = domain.DurationOf(20 * time.Minute) })
 		if !sameInstant(before.NextScheduledFor, after.NextScheduledFor) || sameInstant(before.NextRunAt, after.NextRunAt) {
 			t.Errorf("slot %v due %v became slot %v due %v",
 				before.NextScheduledFor, before.NextRunAt, after.NextScheduledFor, after.NextRunAt)
@@ -442,10 +443,10 @@ func TestEditJob(t *testing.T) {
 		c := newCRUD(t)
 		job := c.create("a", delay(time.Hour))
 		c.complete(job.ID)
-		if got := c.edit("a", described("x")); got.State != scheduler.JobCompleted || got.Version != 2 {
+		if got := c.edit("a", described("x")); got.State != domain.JobCompleted || got.Version != 2 {
 			t.Errorf("described anew it is %s", got.State)
 		}
-		if got := c.edit(job.ID.String(), delay(2*time.Hour)); got.State != scheduler.JobActive || got.CompletedAt != nil ||
+		if got := c.edit(job.ID.String(), delay(2*time.Hour)); got.State != domain.JobActive || got.CompletedAt != nil ||
 			got.NextRunAt == nil {
 			t.Errorf("rescheduled it is %+v", got)
 		}
@@ -466,64 +467,64 @@ func TestEditJob(t *testing.T) {
 func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		job     []func(*scheduler.Definition)
+		job     []func(*domain.Definition)
 		ago     time.Duration
 		jitter  time.Duration // from the slot to its due time
-		change  func(*scheduler.Definition)
+		change  func(*domain.Definition)
 		history []string
-		state   scheduler.JobState
+		state   domain.JobState
 	}{
 		{
-			name: "a slot due now becomes a run", job: []func(*scheduler.Definition){rarely}, ago: time.Second,
-			change: every(2 * time.Hour), history: []string{"schedule pending"}, state: scheduler.JobActive,
+			name: "a slot due now becomes a run", job: []func(*domain.Definition){rarely}, ago: time.Second,
+			change: every(2 * time.Hour), history: []string{"schedule pending"}, state: domain.JobActive,
 		},
 		{
-			name: "also when only the description changes", job: []func(*scheduler.Definition){rarely}, ago: time.Second,
-			change: described("x"), history: []string{"schedule pending"}, state: scheduler.JobActive,
+			name: "also when only the description changes", job: []func(*domain.Definition){rarely}, ago: time.Second,
+			change: described("x"), history: []string{"schedule pending"}, state: domain.JobActive,
 		},
 		{
 			name: "of missed slots the newest runs and the others are recorded",
-			job:  []func(*scheduler.Definition){halfPast, tolerant}, ago: 10 * time.Hour, change: every(2 * time.Hour),
-			history: []string{"catchup pending late", "schedule pending", "schedule skipped missed x9"}, state: scheduler.JobActive,
+			job:  []func(*domain.Definition){halfPast, tolerant}, ago: 10 * time.Hour, change: every(2 * time.Hour),
+			history: []string{"catchup pending late", "schedule pending", "schedule skipped missed x9"}, state: domain.JobActive,
 		},
 		{
 			name: "missed slots that are skipped are recorded",
-			job: []func(*scheduler.Definition){rarely, func(d *scheduler.Definition) {
-				d.Missed.Policy = scheduler.MissedSkip
+			job: []func(*domain.Definition){rarely, func(d *domain.Definition) {
+				d.Missed.Policy = domain.MissedSkip
 			}},
 			ago: 5 * time.Minute, change: every(2 * time.Hour),
-			history: []string{"schedule skipped missed x1"}, state: scheduler.JobActive,
+			history: []string{"schedule skipped missed x1"}, state: domain.JobActive,
 		},
 		{
 			name: "each missed slot runs that the policy wants to run, though no run may overlap another",
-			job: []func(*scheduler.Definition){halfPast, tolerant, forbid, func(d *scheduler.Definition) {
-				d.Missed.Policy = scheduler.MissedFireAll
+			job: []func(*domain.Definition){halfPast, tolerant, forbid, func(d *domain.Definition) {
+				d.Missed.Policy = domain.MissedFireAll
 			}},
 			ago: 3 * time.Hour, change: every(2 * time.Hour),
 			history: []string{
 				"catchup pending late", "catchup pending late", "catchup pending late", "schedule skipped overlap x1",
-			}, state: scheduler.JobActive,
+			}, state: domain.JobActive,
 		},
 		{
 			name: "a slot that jitter holds back becomes a run when the schedule changes", ago: time.Second, jitter: time.Minute,
-			job: []func(*scheduler.Definition){rarely, jittered}, change: every(2 * time.Hour),
-			history: []string{"schedule pending"}, state: scheduler.JobActive,
+			job: []func(*domain.Definition){rarely, jittered}, change: every(2 * time.Hour),
+			history: []string{"schedule pending"}, state: domain.JobActive,
 		},
 		{
 			name: "but is left alone by other changes", ago: time.Second, jitter: time.Minute,
-			job: []func(*scheduler.Definition){rarely, jittered}, change: described("x"), state: scheduler.JobActive,
+			job: []func(*domain.Definition){rarely, jittered}, change: described("x"), state: domain.JobActive,
 		},
 		{
 			name: "a one-shot that is due fires, and its job is completed",
-			job:  []func(*scheduler.Definition){delay(time.Hour)}, ago: time.Second,
-			change: func(d *scheduler.Definition) {
+			job:  []func(*domain.Definition){delay(time.Hour)}, ago: time.Second,
+			change: func(d *domain.Definition) {
 				*d = definition("a", at(time.Now().Add(-time.Second)), described("x"))
 			},
-			history: []string{"schedule pending"}, state: scheduler.JobActive,
+			history: []string{"schedule pending"}, state: domain.JobActive,
 		},
 		{
-			name: "a one-shot of days ago fires too", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: 72 * time.Hour,
-			change: never, history: []string{"catchup pending late"}, state: scheduler.JobActive,
+			name: "a one-shot of days ago fires too", job: []func(*domain.Definition){delay(time.Hour)}, ago: 72 * time.Hour,
+			change: never, history: []string{"catchup pending late"}, state: domain.JobActive,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -542,7 +543,7 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 			if after.State != test.state {
 				t.Errorf("the job is %s", after.State)
 			}
-			past := after.Definition.Schedule.Kind() == scheduler.KindAt // the schedule keeps its instant
+			past := after.Definition.Schedule.Kind() == domain.KindAt // the schedule keeps its instant
 			if after.NextRunAt != nil && test.jitter == 0 && !past && after.NextRunAt.Before(after.UpdatedAt) {
 				t.Errorf("the next slot is due at %v, in the past", after.NextRunAt)
 			}
@@ -557,11 +558,11 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 }
 
 // tolerant makes every slot of an hourly job count as missed, except the newest.
-func tolerant(d *scheduler.Definition) { d.Missed.Tolerance = scheduler.DurationOf(time.Hour) }
+func tolerant(d *domain.Definition) { d.Missed.Tolerance = domain.DurationOf(time.Hour) }
 
 // jittered gives a job a jitter whose offset exceeds a few seconds for nearly all ids. The tests set next_run_at
 // themselves.
-func jittered(d *scheduler.Definition) { d.Jitter = scheduler.DurationOf(20 * time.Minute) }
+func jittered(d *domain.Definition) { d.Jitter = domain.DurationOf(20 * time.Minute) }
 
 func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
 	c := newCRUD(t)
@@ -573,7 +574,7 @@ func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
 	c.exec(`UPDATE punctual.exclusive SET active_run = $2 WHERE job_id = $1`, job.ID, run.ID)
 	c.slotAgo(job.ID, time.Second)
 	c.edit("a", described("x"))
-	runs, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Job: "a", Reason: scheduler.ReasonOverlap})
+	runs, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Job: "a", Reason: domain.ReasonOverlap})
 	if err != nil || len(runs) != 1 || runs[0].BlockedBy == nil || *runs[0].BlockedBy != run.ID {
 		t.Errorf("%+v, %v", runs, err)
 	}
@@ -587,7 +588,7 @@ func TestACompletedJobStartsAgainThoughAnotherCompletedOneHasItsName(t *testing.
 	second := c.create("job", delay(time.Hour))
 	c.complete(second.ID)
 	again := c.edit(first.ID.String(), every(time.Hour))
-	if again.State != scheduler.JobActive || c.get("job").ID != first.ID || c.get(second.ID.String()).State != scheduler.JobCompleted {
+	if again.State != domain.JobActive || c.get("job").ID != first.ID || c.get(second.ID.String()).State != domain.JobCompleted {
 		t.Errorf("it is %s; the other is %s", again.State, c.get(second.ID.String()).State)
 	}
 }

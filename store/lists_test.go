@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -36,7 +37,7 @@ func TestListJobsSelects(t *testing.T) {
 	}
 	c.create("a_1", labelled("team", "x"))
 	c.create("ab1", labelled("team", "y"), described("Invoices 100% done"))
-	c.create("b", func(d *scheduler.Definition) { d.Queue = "slow" })
+	c.create("b", func(d *domain.Definition) { d.Queue = "slow" })
 	c.pause("b")
 	c.complete(c.create("c", delay(time.Hour)).ID)
 	c.create("gone")
@@ -49,8 +50,8 @@ func TestListJobsSelects(t *testing.T) {
 		want   []string
 	}{
 		{"all that are not deleted", jobs.Filter{}, []string{"a_1", "ab1", "b", "c"}},
-		{"by state", jobs.Filter{State: scheduler.JobPaused}, []string{"b"}},
-		{"but never deleted ones", jobs.Filter{State: scheduler.JobDeleted}, nil},
+		{"by state", jobs.Filter{State: domain.JobPaused}, []string{"b"}},
+		{"but never deleted ones", jobs.Filter{State: domain.JobDeleted}, nil},
 		{"by queue", jobs.Filter{Queue: "slow"}, []string{"b"}},
 		{"by a queue that is not there", jobs.Filter{Queue: "x"}, nil},
 		{"by label", jobs.Filter{Labels: map[string]string{"team": "x"}}, []string{"a_1"}},
@@ -152,9 +153,9 @@ func TestListRunsSelects(t *testing.T) {
 		{"of a job by id", runs.Filter{Job: b.ID.String()}, []string{"b pending", "b pending"}},
 		{"of a deleted job only by job_id", runs.Filter{Job: gone.ID.String()}, nil},
 		{"of a deleted job by job_id", runs.Filter{JobID: &gone.ID}, []string{"gone cancelled"}},
-		{"by status", runs.Filter{Status: scheduler.StatusSkipped}, []string{"a skipped"}},
-		{"by reason", runs.Filter{Reason: scheduler.ReasonJobDeleted}, []string{"gone cancelled"}},
-		{"by trigger", runs.Filter{Trigger: scheduler.TriggerManual}, []string{"b pending", "gone cancelled"}},
+		{"by status", runs.Filter{Status: domain.StatusSkipped}, []string{"a skipped"}},
+		{"by reason", runs.Filter{Reason: domain.ReasonJobDeleted}, []string{"gone cancelled"}},
+		{"by trigger", runs.Filter{Trigger: domain.TriggerManual}, []string{"b pending", "gone cancelled"}},
 		{"late ones", runs.Filter{Late: &yes}, []string{"b pending"}},
 		{"by label", runs.Filter{Labels: map[string]string{"team": "x"}}, []string{"a skipped"}},
 		{"before the first", runs.Filter{To: &before}, nil},
@@ -199,11 +200,11 @@ func TestGetRunListsItsAttemptsTheSuccessfulOneToo(t *testing.T) {
 	if err != nil || len(got.Attempts) != 2 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if a := got.Attempts[0]; a.Number != 1 || a.Outcome != scheduler.AttemptFailed || *a.HTTPStatus != 503 ||
+	if a := got.Attempts[0]; a.Number != 1 || a.Outcome != domain.AttemptFailed || *a.HTTPStatus != 503 ||
 		orEmpty(a.Response) != "later" {
 		t.Errorf("the first is %+v", a)
 	}
-	if a := got.Attempts[1]; a.Number != 2 || a.Outcome != scheduler.AttemptSucceeded || *a.HTTPStatus != 204 ||
+	if a := got.Attempts[1]; a.Number != 2 || a.Outcome != domain.AttemptSucceeded || *a.HTTPStatus != 204 ||
 		a.StartedAt.IsZero() {
 		t.Errorf("the second is %+v", a)
 	}
@@ -233,7 +234,7 @@ func TestForgetCompletedJobs(t *testing.T) {
 	if got := c.jobNames(jobs.Filter{}); !slices.Equal(got, []string{"busy", "recent"}) {
 		t.Errorf("left are %q", got)
 	}
-	runs, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Status: scheduler.StatusSucceeded})
+	runs, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Status: domain.StatusSucceeded})
 	if err != nil || len(runs) != 2 || runs[1].Job != "old" {
 		t.Errorf("its history: %+v, %v", runs, err)
 	}
@@ -274,7 +275,7 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 			}
 			yes := false
 			runs, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{
-				Status: scheduler.StatusPending, Trigger: scheduler.TriggerManual, Late: &yes, JobID: nil, Job: "b",
+				Status: domain.StatusPending, Trigger: domain.TriggerManual, Late: &yes, JobID: nil, Job: "b",
 				From: &time.Time{}, To: new(now.Add(time.Hour)),
 			})
 			if err != nil || len(runs) != 1 {
@@ -284,7 +285,7 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 				t.Error(err)
 			}
 			c.jobNames(jobs.Filter{
-				State: scheduler.JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
+				State: domain.JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
 				Page: pg.Page{Limit: 1},
 			})
 			if err := c.DeleteJob(ctx, c.tenant, "a", nil); err != nil {

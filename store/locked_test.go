@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -50,7 +52,7 @@ func bounded(t *testing.T) context.Context {
 
 // finishWhatItCan writes outcomes and ends their leases. It returns the runs and the leases that were left because of
 // locked rows.
-func (c claimer) finishWhatItCan(outcomes ...scheduler.Outcome) (runs []uuid.UUID, leases []uuid.UUID) {
+func (c claimer) finishWhatItCan(outcomes ...domain.Outcome) (runs []uuid.UUID, leases []uuid.UUID) {
 	c.t.Helper()
 	var released []uuid.UUID
 	for _, o := range outcomes {
@@ -94,12 +96,12 @@ func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 	} {
 		t.Run(test.rows, func(t *testing.T) {
 			c := newClaimer(t)
-			policy := scheduler.PolicyForbid
+			policy := domain.PolicyForbid
 			if test.wait {
-				policy = scheduler.PolicyWait
+				policy = domain.PolicyWait
 			}
-			victim := c.manual("victim", notify(hook, scheduler.EventFailing),
-				func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
+			victim := c.manual("victim", notify(hook, domain.EventFailing),
+				func(d *domain.Definition) { d.ConcurrencyPolicy = policy })
 			if test.twice {
 				c.finishWhatItCan(failed(victim))
 				c.exec(`UPDATE punctual.ready SET due_at = now()`)
@@ -198,7 +200,7 @@ func TestALockedRunHoldsUpNoClaimOfOthers(t *testing.T) {
 
 func TestALockedRunThatASlotWouldReplaceHoldsUpThatSlotOnly(t *testing.T) {
 	c := newClaimer(t)
-	replaces := func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyReplace }
+	replaces := func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyReplace }
 	victim, _ := c.dueNow("victim", replaces)
 	active := c.one(c.claim(10, false))
 	c.slotAgo(victim.ID, 0)

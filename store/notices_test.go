@@ -5,19 +5,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/google/uuid"
 )
 
 const hook = "https://pager.example/hook"
 
 // notify makes a job send notices of the events to a URL.
-func notify(url string, events ...scheduler.Event) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) { d.Notify = append(d.Notify, scheduler.Notify{On: events, URL: url}) }
+func notify(url string, events ...domain.Event) func(*domain.Definition) {
+	return func(d *domain.Definition) { d.Notify = append(d.Notify, domain.Notify{On: events, URL: url}) }
 }
 
-var everything = notify(hook, scheduler.Events...)
+var everything = notify(hook, domain.Events...)
 
 // notices describes the notices that are still to be sent, in the order of writing.
 func (c crud) notices() []string {
@@ -65,9 +65,9 @@ func TestWhatHappensIsNoted(t *testing.T) {
 		c := newClaimer(t)
 		a := c.manual("job", everything)
 		b := c.manual("other", everything)
-		expired := func(a scheduler.Assignment) scheduler.Outcome {
-			o := unsent(a, scheduler.Expire)
-			o.Reason = scheduler.ReasonExpired
+		expired := func(a domain.Assignment) domain.Outcome {
+			o := unsent(a, domain.Expire)
+			o.Reason = domain.ReasonExpired
 			return o
 		}
 		c.finish(failed(a), expired(b))
@@ -100,7 +100,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 	t.Run("the first success after deaths", func(t *testing.T) {
 		c := newClaimer(t)
 		a := c.manual("job", everything)
-		run := func() scheduler.Assignment { c.trigger("job"); return c.one(c.claimReady(10)) }
+		run := func() domain.Assignment { c.trigger("job"); return c.one(c.claimReady(10)) }
 		c.finish(succeeded(a))
 		c.finish(buried(run()))
 		c.finish(buried(run()))
@@ -114,7 +114,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 	t.Run("deaths and successes that are written together, by when they ended", func(t *testing.T) {
 		c := newClaimer(t)
 		c.create("job", never, everything)
-		run := func(end func(scheduler.Assignment) scheduler.Outcome, after time.Duration) scheduler.Outcome {
+		run := func(end func(domain.Assignment) domain.Outcome, after time.Duration) domain.Outcome {
 			c.trigger("job")
 			o := end(c.one(c.claimReady(10)))
 			o.FinishedAt = o.FinishedAt.Add(after)
@@ -132,7 +132,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 	})
 	t.Run("slots that are missed", func(t *testing.T) {
 		c := newClaimer(t)
-		job := c.create("job", halfPast, missed(scheduler.MissedSkip), everything)
+		job := c.create("job", halfPast, missed(domain.MissedSkip), everything)
 		c.slotAgo(job.ID, 5*time.Hour)
 		c.claim(10, true)
 		c.wantNotices("missed 6 missed")
@@ -168,17 +168,17 @@ func TestWhatHappensIsNoted(t *testing.T) {
 		job := c.create("job", halfPast, everything)
 		slot := c.slotAgo(job.ID, 5*time.Hour)
 		c.exec(`SELECT punctual.create_partitions(current_date - 1, current_date)`)
-		c.ranAt(job.ID, scheduler.SlotRunID(job.ID, slot.Add(5*time.Hour)), slot.Add(5*time.Hour))
+		c.ranAt(job.ID, domain.SlotRunID(job.ID, slot.Add(5*time.Hour)), slot.Add(5*time.Hour))
 		c.claim(10, true)
 		c.wantNotices("missed 5 missed")
 	})
 	t.Run("nothing for a job that does not ask for it", func(t *testing.T) {
 		c := newClaimer(t)
-		for name, option := range map[string]func(*scheduler.Definition){
+		for name, option := range map[string]func(*domain.Definition){
 			"silent": every(time.Hour),
-			"late":   notify(hook, scheduler.EventLate), "dead": notify(hook, scheduler.EventDead),
+			"late":   notify(hook, domain.EventLate), "dead": notify(hook, domain.EventDead),
 		} {
-			job := c.create(name, halfPast, missed(scheduler.MissedSkip), option)
+			job := c.create(name, halfPast, missed(domain.MissedSkip), option)
 			c.slotAgo(job.ID, 5*time.Hour)
 			c.claim(10, true)
 			if name != "dead" {

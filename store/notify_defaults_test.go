@@ -5,14 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/runs"
 	"punctual/store/secrets"
 	"punctual/store/tenants"
 )
 
 // byDefault makes a list of notices the tenant's default.
-func (c crud) byDefault(list ...scheduler.Notify) {
+func (c crud) byDefault(list ...domain.Notify) {
 	c.t.Helper()
 	_, err := c.EditTenant(c.t.Context(), "default", func(now *tenants.Tenant) error {
 		now.Notify = list
@@ -23,16 +24,16 @@ func (c crud) byDefault(list ...scheduler.Notify) {
 	}
 }
 
-func tellsNobody(d *scheduler.Definition) { d.Notify = []scheduler.Notify{} }
+func tellsNobody(d *domain.Definition) { d.Notify = []domain.Notify{} }
 
 func TestTheTenantsDefaultTellsOfJobsThatDoNotSayWhoIsTold(t *testing.T) {
 	c := newClaimer(t)
 	c.create("silent", never, tellsNobody)
-	c.create("own", never, notify("https://own.example/", scheduler.EventDead))
+	c.create("own", never, notify("https://own.example/", domain.EventDead))
 	c.create("job", never)
 	c.dies("job")
 	c.wantHeard("")
-	c.byDefault(scheduler.Notify{On: []scheduler.Event{scheduler.EventFailing, scheduler.EventRecovered}, URL: hook})
+	c.byDefault(domain.Notify{On: []domain.Event{domain.EventFailing, domain.EventRecovered}, URL: hook})
 	c.dies("silent")
 	c.wantHeard("")
 	c.dies("own")
@@ -45,7 +46,7 @@ func TestTheTenantsDefaultTellsOfJobsThatDoNotSayWhoIsTold(t *testing.T) {
 	c.wellAgain("job")
 	c.wantHeard("recovered 1")
 	// Notices of late and missed slots, which a claim and an edit settle.
-	c.byDefault(scheduler.Notify{On: []scheduler.Event{scheduler.EventLate, scheduler.EventMissed}, URL: hook})
+	c.byDefault(domain.Notify{On: []domain.Event{domain.EventLate, domain.EventMissed}, URL: hook})
 	late := c.create("late", halfPast)
 	c.slotAgo(late.ID, 5*time.Hour)
 	c.one(c.claim(10, true))
@@ -67,7 +68,7 @@ func (c claimer) hearsOf(job, want string) {
 	c.t.Helper()
 	c.tell()
 	for _, a := range c.claimReady(100).Runs {
-		if a.Trigger == scheduler.TriggerNotify && a.Job.Name == job {
+		if a.Trigger == domain.TriggerNotify && a.Job.Name == job {
 			if got := summary(c.t, a); got != want {
 				c.t.Errorf("of %s is told %s, want %s", job, got, want)
 			}
@@ -80,7 +81,7 @@ func (c claimer) hearsOf(job, want string) {
 func TestADefaultNamesASecretThatIsThere(t *testing.T) {
 	c := newClaimer(t)
 	_, err := c.EditTenant(t.Context(), "default", func(now *tenants.Tenant) error {
-		now.Notify = []scheduler.Notify{{On: scheduler.Events, Format: scheduler.FormatPagerDuty, Secret: "pagerduty-key"}}
+		now.Notify = []domain.Notify{{On: domain.Events, Format: domain.FormatPagerDuty, Secret: "pagerduty-key"}}
 		return nil
 	})
 	var unknown *secrets.UnknownSecretError
@@ -94,7 +95,7 @@ func TestNoticesAreNoRunsOfTheirJobs(t *testing.T) {
 	c.create("job", never, everything)
 	c.dies("job")
 	notice := c.wantHeard("failing 1, dead 1")
-	for _, f := range []runs.Filter{{}, {Job: "job"}, {Status: scheduler.StatusRunning}} {
+	for _, f := range []runs.Filter{{}, {Job: "job"}, {Status: domain.StatusRunning}} {
 		runs, _, err := c.ListRuns(t.Context(), c.tenant, f)
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +106,7 @@ func TestNoticesAreNoRunsOfTheirJobs(t *testing.T) {
 			}
 		}
 	}
-	runs, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Trigger: scheduler.TriggerNotify})
+	runs, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Trigger: domain.TriggerNotify})
 	if err != nil || len(runs) != 1 || runs[0].ID != notice.RunID {
 		t.Errorf("asked for notices: %v (%v)", runs, err)
 	}

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -47,12 +48,12 @@ func (c crud) pass(span string) {
 }
 
 // hears sends the notices that are due, and returns their requests by URL.
-func (c claimer) hears() map[string]scheduler.Assignment {
+func (c claimer) hears() map[string]domain.Assignment {
 	c.t.Helper()
 	c.tell()
-	heard := map[string]scheduler.Assignment{}
+	heard := map[string]domain.Assignment{}
 	for _, a := range c.claimReady(100).Runs {
-		if a.Job.Notify == nil || len(a.Job.Notify) > 0 || a.Job.ConcurrencyPolicy != scheduler.PolicyAllow ||
+		if a.Job.Notify == nil || len(a.Job.Notify) > 0 || a.Job.ConcurrencyPolicy != domain.PolicyAllow ||
 			a.Job.Target.Method != "POST" || a.Job.Target.Headers != nil {
 			c.t.Errorf("a notice is sent by %+v", a.Job.Definition)
 		}
@@ -64,7 +65,7 @@ func (c claimer) hears() map[string]scheduler.Assignment {
 	return heard
 }
 
-func news(t *testing.T, a scheduler.Assignment) (n scheduler.News) {
+func news(t *testing.T, a domain.Assignment) (n domain.News) {
 	t.Helper()
 	if err := json.Unmarshal(a.Body, &n); err != nil {
 		t.Fatalf("%s: %v", a.Body, err)
@@ -73,7 +74,7 @@ func news(t *testing.T, a scheduler.Assignment) (n scheduler.News) {
 }
 
 // summary returns the events of a notice, each with its count.
-func summary(t *testing.T, a scheduler.Assignment) string {
+func summary(t *testing.T, a domain.Assignment) string {
 	t.Helper()
 	var parts []string
 	for _, e := range news(t, a).Events {
@@ -84,7 +85,7 @@ func summary(t *testing.T, a scheduler.Assignment) string {
 
 // wantHeard fails the test unless exactly this notice goes out now, to the hook only. If want is empty, no notice may
 // go out.
-func (c claimer) wantHeard(want string) scheduler.Assignment {
+func (c claimer) wantHeard(want string) domain.Assignment {
 	c.t.Helper()
 	heard := c.hears()
 	a, told := heard[hook]
@@ -129,9 +130,9 @@ func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 	if !c.woken() {
 		t.Error("the tick loop was not told")
 	}
-	if run, err := c.GetRun(t.Context(), c.tenant, first.RunID); err != nil || run.Trigger != scheduler.TriggerNotify ||
+	if run, err := c.GetRun(t.Context(), c.tenant, first.RunID); err != nil || run.Trigger != domain.TriggerNotify ||
 		run.JobID != job.ID || run.MaxAttempts != 5 || !run.ScheduledFor.Equal(run.DueAt) || run.Late ||
-		first.Trigger != scheduler.TriggerNotify || first.WebhookID != uuid.Nil {
+		first.Trigger != domain.TriggerNotify || first.WebhookID != uuid.Nil {
 		t.Errorf("the run is %+v (%v)", run, err)
 	}
 	c.finish(succeeded(first))
@@ -189,8 +190,8 @@ func TestANoticeThatComesDuringATellingWaits(t *testing.T) {
 func TestANoticeSaysWhatHappened(t *testing.T) {
 	c := newClaimer(t)
 	slow, pager := "https://slow.example/", "https://pager.example/other"
-	job := c.create("job", never, everything, notify(pager, scheduler.EventRecovered), notify(slow, scheduler.EventMissed),
-		notify(hook, scheduler.EventDead), notify(pager, scheduler.EventLate))
+	job := c.create("job", never, everything, notify(pager, domain.EventRecovered), notify(slow, domain.EventMissed),
+		notify(hook, domain.EventDead), notify(pager, domain.EventLate))
 	var dead []uuid.UUID
 	for range 3 {
 		c.trigger("job")
@@ -213,13 +214,13 @@ func TestANoticeSaysWhatHappened(t *testing.T) {
 		t.Errorf("the notice is about %q (%s) of %q", n.Job, n.JobID, n.Tenant)
 	}
 	late := n.Events[0]
-	if len(late.Runs) != scheduler.NewsRuns || late.LastAt.Sub(late.FirstAt) != 999*time.Second ||
+	if len(late.Runs) != domain.NewsRuns || late.LastAt.Sub(late.FirstAt) != 999*time.Second ||
 		!late.Runs[0].HappenedAt.Equal(late.LastAt) ||
-		!slices.IsSortedFunc(late.Runs, func(a, b scheduler.NewsRun) int { return b.HappenedAt.Compare(a.HappenedAt) }) {
+		!slices.IsSortedFunc(late.Runs, func(a, b domain.NewsRun) int { return b.HappenedAt.Compare(a.HappenedAt) }) {
 		t.Errorf("of the late runs it says %+v", late)
 	}
 	for i, r := range n.Events[2].Runs {
-		if r.ID != dead[2-i] || r.Reason != scheduler.ReasonHTTP5xx || r.Error != strings.Repeat("é", 1000) ||
+		if r.ID != dead[2-i] || r.Reason != domain.ReasonHTTP5xx || r.Error != strings.Repeat("é", 1000) ||
 			r.ScheduledFor.IsZero() || r.Slots != nil {
 			t.Errorf("dead run %d: %+v", i, r)
 		}
@@ -232,9 +233,9 @@ func TestANoticeSaysWhatHappened(t *testing.T) {
 func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 	t.Run("of what happened before it was changed", func(t *testing.T) {
 		c := newClaimer(t)
-		c.create("job", never, notify("https://old.example/", scheduler.Events...))
+		c.create("job", never, notify("https://old.example/", domain.Events...))
 		c.dies("job")
-		c.edit("job", func(d *scheduler.Definition) { d.Notify = nil; everything(d) })
+		c.edit("job", func(d *domain.Definition) { d.Notify = nil; everything(d) })
 		a := c.wantHeard("failing 1, dead 1")
 		if a.Job.Version != 2 {
 			t.Errorf("version %d", a.Job.Version)
@@ -244,7 +245,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		c := newClaimer(t)
 		c.create("job", never, everything)
 		c.dies("job")
-		c.edit("job", func(d *scheduler.Definition) { d.Notify = nil })
+		c.edit("job", func(d *domain.Definition) { d.Notify = nil })
 		c.wantHeard("")
 		c.edit("job", everything)
 		c.dies("job")
@@ -315,17 +316,17 @@ func TestADeadNotice(t *testing.T) {
 	c.finish(buried(dead))
 	c.later()
 	c.wantHeard("") // a dead notice makes no notice about itself
-	c.edit("job", func(d *scheduler.Definition) { d.Notify[0].URL = "https://elsewhere.example/" })
+	c.edit("job", func(d *domain.Definition) { d.Notify[0].URL = "https://elsewhere.example/" })
 	found, _, err := c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Resolved: open, Notices: true})
 	if err != nil || len(found) != 1 || found[0].RunID != dead.RunID || orEmpty(found[0].NotifyURL) != hook {
 		t.Fatalf("dead notices %+v (%v)", found, err)
 	}
 	found, _, err = c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Resolved: open})
-	if err != nil || len(found) != 1 || found[0].Trigger != scheduler.TriggerManual {
+	if err != nil || len(found) != 1 || found[0].Trigger != domain.TriggerManual {
 		t.Fatalf("dead letters %+v (%v)", found, err)
 	}
 	run := c.replay(dead.RunID)
-	if run.Trigger != scheduler.TriggerNotify || run.ReplayOf == nil || run.MaxAttempts != 5 {
+	if run.Trigger != domain.TriggerNotify || run.ReplayOf == nil || run.MaxAttempts != 5 {
 		t.Errorf("the replay is %+v", run)
 	}
 	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{}); err != nil {
@@ -335,7 +336,7 @@ func TestADeadNotice(t *testing.T) {
 	if len(active.Runs) != 2 {
 		t.Fatalf("%d runs were claimed", len(active.Runs))
 	}
-	again := active.Runs[slices.IndexFunc(active.Runs, func(a scheduler.Assignment) bool { return a.RunID == run.ID })]
+	again := active.Runs[slices.IndexFunc(active.Runs, func(a domain.Assignment) bool { return a.RunID == run.ID })]
 	if again.Job.Target.URL != hook || again.WebhookID != dead.RunID || again.IdempotencyKey != dead.RunID.String() ||
 		string(again.Body) != string(dead.Body) {
 		t.Errorf("the replay is sent as %+v", again)
@@ -348,7 +349,7 @@ func TestADeadNotice(t *testing.T) {
 	again = c.wantHeardAgain(again.RunID)
 	c.finish(succeeded(again))
 	c.wantNotices()
-	if last := c.get("job").LastRun; last == nil || last.Trigger != scheduler.TriggerManual {
+	if last := c.get("job").LastRun; last == nil || last.Trigger != domain.TriggerManual {
 		t.Errorf("the job's last run is %+v", last)
 	}
 	if n := c.count(`SELECT count(*)
@@ -360,7 +361,7 @@ func TestADeadNotice(t *testing.T) {
 }
 
 // wantHeardAgain replays a dead notice, and fails the test unless it goes to the hook again.
-func (c claimer) wantHeardAgain(dead uuid.UUID) scheduler.Assignment {
+func (c claimer) wantHeardAgain(dead uuid.UUID) domain.Assignment {
 	c.t.Helper()
 	c.replay(dead)
 	a := c.one(c.claimReady(10))
@@ -371,12 +372,12 @@ func (c claimer) wantHeardAgain(dead uuid.UUID) scheduler.Assignment {
 }
 
 func TestANoticeTakesNoGate(t *testing.T) {
-	for _, policy := range []scheduler.ConcurrencyPolicy{
-		scheduler.PolicyForbid, scheduler.PolicyReplace, scheduler.PolicyWait,
+	for _, policy := range []domain.ConcurrencyPolicy{
+		domain.PolicyForbid, domain.PolicyReplace, domain.PolicyWait,
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := newClaimer(t)
-			job := c.create("job", never, everything, func(d *scheduler.Definition) { d.ConcurrencyPolicy = policy })
+			job := c.create("job", never, everything, func(d *domain.Definition) { d.ConcurrencyPolicy = policy })
 			c.dies("job")
 			c.tell()
 			run := c.trigger("job") // the notice still waits
@@ -388,7 +389,7 @@ func TestANoticeTakesNoGate(t *testing.T) {
 				job.ID, run.ID); n != 1 {
 				t.Error("the gate is not held by the run")
 			}
-			i := slices.IndexFunc(both, func(a scheduler.Assignment) bool { return a.Trigger == scheduler.TriggerNotify })
+			i := slices.IndexFunc(both, func(a domain.Assignment) bool { return a.Trigger == domain.TriggerNotify })
 			c.finish(succeeded(both[i]))
 			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`,
 				job.ID, run.ID); n != 1 {
@@ -404,7 +405,7 @@ func TestANoticeTakesNoGate(t *testing.T) {
 // Replays of a job that must not overlap wait for each other. The job's notices do not take part in that.
 func TestNoticesAndBulkReplays(t *testing.T) {
 	c := newClaimer(t)
-	c.create("job", never, forbid, everything, notify("https://b.example/", scheduler.Events...))
+	c.create("job", never, forbid, everything, notify("https://b.example/", domain.Events...))
 	c.dies("job")
 	for _, a := range c.hears() {
 		c.finish(buried(a))
@@ -442,7 +443,7 @@ func TestALostNoticeGoesOut(t *testing.T) {
 	c.create("job", never, forbid, everything)
 	c.dies("job")
 	c.tell()
-	lose := func(attempt int) scheduler.Assignment {
+	lose := func(attempt int) domain.Assignment {
 		t.Helper()
 		replica := uuid.New()
 		a := c.claimAll(replica)
@@ -462,7 +463,7 @@ func TestALostNoticeGoesOut(t *testing.T) {
 		t.Fatalf("%d runs were claimed beside each other", len(both))
 	}
 	for _, a := range both {
-		c.finish(unsent(a, scheduler.GiveBack))
+		c.finish(unsent(a, domain.GiveBack))
 	}
 	c.exec(`DELETE FROM punctual.ready WHERE run_id <> $1`, notice.RunID)
 	lose(2)
@@ -500,7 +501,7 @@ func TestANoticeIsNoSlotsRun(t *testing.T) {
 func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	c := newClaimer(t)
 	const jobs, deaths, tellers = 5, 8, 4 // with an odd number of jobs, each job has runs that die and runs that succeed
-	var all []scheduler.Assignment
+	var all []domain.Assignment
 	for i := range jobs {
 		c.create(fmt.Sprint("job-", i), never, everything)
 	}
@@ -527,7 +528,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	for part := range 4 { // each part writes outcomes of all jobs, interleaved with the other parts
 		dying.Go(func() {
 			for i := part * 2; i < len(all); i += 8 {
-				if _, err := c.Finish(t.Context(), []scheduler.Outcome{buried(all[i]), succeeded(all[i+1])}, nil); err != nil {
+				if _, err := c.Finish(t.Context(), []domain.Outcome{buried(all[i]), succeeded(all[i+1])}, nil); err != nil {
 					t.Error(err)
 				}
 			}
@@ -538,14 +539,14 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	telling.Wait()
 	c.later()
 	c.tell()
-	told := map[scheduler.Event]int{}
+	told := map[domain.Event]int{}
 	for _, a := range c.claimReady(100).Runs {
 		for _, e := range news(t, a).Events {
 			told[e.Event] += e.Count
 		}
 	}
-	if told[scheduler.EventDead] != jobs*deaths/2 {
-		t.Errorf("told of %d deaths, want %d", told[scheduler.EventDead], jobs*deaths/2)
+	if told[domain.EventDead] != jobs*deaths/2 {
+		t.Errorf("told of %d deaths, want %d", told[domain.EventDead], jobs*deaths/2)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE trigger = 'notify'`); n > 5*jobs {
 		t.Errorf("%d notices for %d jobs within five minutes and after", n, jobs)

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/letters"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -169,12 +170,12 @@ func TestBulkReplay(t *testing.T) {
 		for i, dead := range inA {
 			state := map[bool]letters.OperationState{true: letters.OperationDone, false: letters.OperationRunning}[i == 2]
 			c.wantProgress(o.ID, state, 5, 3+i, 0)
-			runs := slices.DeleteFunc(c.claimAll(uuid.New()), func(a scheduler.Assignment) bool { return a.Job.Name == "b" })
+			runs := slices.DeleteFunc(c.claimAll(uuid.New()), func(a domain.Assignment) bool { return a.Job.Name == "b" })
 			if len(runs) != 1 || runs[0].WebhookID != dead {
 				t.Fatalf("replay %d: claimed %+v", i, runs)
 			}
 			next() // while the replay is active
-			c.finish(runs[0], scheduler.Succeed, "")
+			c.finish(runs[0], domain.Succeed, "")
 			next()
 		}
 		c.wantReplays(5)
@@ -398,9 +399,9 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 			ctx := t.Context()
 			job := c.create("a", forbid, labelled("x", "y"))
 			dead := c.die("a", 4)
-			c.finish(c.claimOnly(c.replay(dead[0])), scheduler.Bury, scheduler.ReasonTimeout)
+			c.finish(c.claimOnly(c.replay(dead[0])), domain.Bury, domain.ReasonTimeout)
 			filter := letters.DeadLetterFilter{
-				Job: "a", JobID: &job.ID, Reason: scheduler.ReasonHTTP5xx,
+				Job: "a", JobID: &job.ID, Reason: domain.ReasonHTTP5xx,
 				From: new(time.Unix(0, 0)), To: new(time.Now().Add(time.Hour)),
 				Labels: map[string]string{"x": "y"}, Resolved: open, Page: pg.Page{Limit: 2},
 			}
@@ -434,7 +435,7 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 }
 
 // claimOnly claims the run, and fails the test if a claim finds any other run.
-func (c crud) claimOnly(run runs.Run) scheduler.Assignment {
+func (c crud) claimOnly(run runs.Run) domain.Assignment {
 	c.t.Helper()
 	runs := c.claimAll(uuid.New())
 	if len(runs) != 1 || runs[0].RunID != run.ID {

@@ -7,20 +7,21 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 )
 
-func overlapping(p scheduler.ConcurrencyPolicy) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) { d.ConcurrencyPolicy = p }
+func overlapping(p domain.ConcurrencyPolicy) func(*domain.Definition) {
+	return func(d *domain.Definition) { d.ConcurrencyPolicy = p }
 }
 
 // slot makes one slot of an hourly job due and claims it, and it alone. The job's next slot is not due afterwards.
-func (c claimer) slot(job uuid.UUID, hoursAgo int) scheduler.Batch {
+func (c claimer) slot(job uuid.UUID, hoursAgo int) domain.Batch {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.schedules
 		SET scheduled_for = date_trunc('hour', now()) - $2 * interval '1 h', next_run_at = now()
@@ -34,9 +35,9 @@ func (c claimer) slot(job uuid.UUID, hoursAgo int) scheduler.Batch {
 }
 
 // patient gives a job an hourly schedule and a tolerance with which even old slots are in time.
-func patient(d *scheduler.Definition) {
+func patient(d *domain.Definition) {
 	every(time.Hour)(d)
-	d.Missed.Tolerance = scheduler.DurationOf(1000 * time.Hour)
+	d.Missed.Tolerance = domain.DurationOf(1000 * time.Hour)
 }
 
 // wantHistory compares the runs and skips of a job, in any order.
@@ -97,7 +98,7 @@ func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
 	})
 	t.Run("so does one that its target works on", func(t *testing.T) {
 		c := newClaimer(t)
-		a := c.accepted("job", patient, overlapping(scheduler.PolicyAllow))
+		a := c.accepted("job", patient, overlapping(domain.PolicyAllow))
 		c.edit("job", forbid)
 		if b := c.slot(a.Job.ID, 8); len(b.Runs) != 0 {
 			t.Error("a slot runs beside a run that its target works on")
@@ -122,7 +123,7 @@ func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
 		c := newClaimer(t)
 		job := c.create("job", patient)
 		first, second := c.one(c.slot(job.ID, 9)), c.one(c.slot(job.ID, 8))
-		c.edit("job", overlapping(scheduler.PolicyReplace))
+		c.edit("job", overlapping(domain.PolicyReplace))
 		if b := c.slot(job.ID, 7); len(b.Runs) != 0 {
 			t.Error("the slot does not wait until those that it replaces have ended")
 		}
@@ -132,13 +133,13 @@ func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
 	})
 	t.Run("allow", func(t *testing.T) {
 		c := newClaimer(t)
-		job := c.create("job", patient, overlapping(scheduler.PolicyWait))
+		job := c.create("job", patient, overlapping(domain.PolicyWait))
 		first := c.one(c.slot(job.ID, 9))
 		if b := c.slot(job.ID, 8); len(b.Runs) != 0 {
 			t.Error("the second slot does not wait")
 		}
 		c.claimReady(10)
-		c.edit("job", overlapping(scheduler.PolicyAllow))
+		c.edit("job", overlapping(domain.PolicyAllow))
 		c.one(c.claimReady(10))
 		c.finish(failed(first))
 		c.exec(`UPDATE punctual.ready SET due_at = now()`)
@@ -151,7 +152,7 @@ func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
 		c := newClaimer(t)
 		job := c.create("job", patient, forbid)
 		c.one(c.slot(job.ID, 9))
-		c.edit("job", overlapping(scheduler.PolicyAllow))
+		c.edit("job", overlapping(domain.PolicyAllow))
 		c.one(c.slot(job.ID, 8))
 		c.edit("job", forbid)
 		if b := c.slot(job.ID, 7); len(b.Runs) != 0 {
@@ -165,7 +166,7 @@ func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
 	job := c.create("job", patient, forbid)
 	dead := c.die("job", 3)
 	c.one(c.slot(job.ID, 1))
-	c.edit("job", overlapping(scheduler.PolicyAllow))
+	c.edit("job", overlapping(domain.PolicyAllow))
 	c.backfill(letters.BackfillRequest{Job: "job", From: began.Add(-20 * time.Hour), To: began.Add(-5 * time.Hour)})
 	c.nextBatch()
 	if n := c.backfilled(job.ID); n < 15 {
@@ -180,13 +181,13 @@ func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
 
 func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 	for _, k := range []struct {
-		policy scheduler.ConcurrencyPolicy
+		policy domain.ConcurrencyPolicy
 		want   []string
 	}{
-		{scheduler.PolicyAllow, []string{"pending", "pending", "pending", "pending"}},
-		{scheduler.PolicyForbid, []string{"pending", "409", "409", "409"}},
-		{scheduler.PolicyWait, []string{"pending", "pending", "409", "409"}},
-		{scheduler.PolicyReplace, []string{"cancelled replaced", "cancelled replaced", "cancelled replaced", "pending"}},
+		{domain.PolicyAllow, []string{"pending", "pending", "pending", "pending"}},
+		{domain.PolicyForbid, []string{"pending", "409", "409", "409"}},
+		{domain.PolicyWait, []string{"pending", "pending", "409", "409"}},
+		{domain.PolicyReplace, []string{"cancelled replaced", "cancelled replaced", "cancelled replaced", "pending"}},
 	} {
 		t.Run(string(k.policy), func(t *testing.T) {
 			c := newClaimer(t)
@@ -215,14 +216,14 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 					t.Errorf("trigger %d is %s, want %s", i+1, got, k.want[i])
 				}
 			}
-			for k.policy != scheduler.PolicyAllow {
+			for k.policy != domain.PolicyAllow {
 				b := c.claimReady(10)
 				if len(b.Runs) == 0 {
 					break
 				}
 				c.finish(succeeded(c.one(b)))
 			}
-			if n := c.count(`SELECT count(*) FROM punctual.ready`); k.policy != scheduler.PolicyAllow && n != 0 {
+			if n := c.count(`SELECT count(*) FROM punctual.ready`); k.policy != domain.PolicyAllow && n != 0 {
 				t.Errorf("%d runs still wait", n)
 			}
 		})
@@ -231,15 +232,15 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 
 // Every kind of edit settles the slots that are due.
 func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
-	for policy, want := range map[scheduler.ConcurrencyPolicy][]string{
-		scheduler.PolicyAllow: {"schedule pending", "schedule pending", "schedule pending", "schedule pending"},
-		scheduler.PolicyForbid: {
+	for policy, want := range map[domain.ConcurrencyPolicy][]string{
+		domain.PolicyAllow: {"schedule pending", "schedule pending", "schedule pending", "schedule pending"},
+		domain.PolicyForbid: {
 			"schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1", "schedule skipped overlap x1",
 		},
-		scheduler.PolicyWait: {
+		domain.PolicyWait: {
 			"schedule pending", "schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1",
 		},
-		scheduler.PolicyReplace: {
+		domain.PolicyReplace: {
 			"schedule cancelled replaced", "schedule cancelled replaced", "schedule cancelled replaced", "schedule pending",
 		},
 	} {
@@ -252,14 +253,14 @@ func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
 				WHERE job_id = $1`, job.ID)
 			c.edit("job", every(90*time.Minute))
 			c.wantHistory(job.ID, want...)
-			for policy != scheduler.PolicyAllow {
+			for policy != domain.PolicyAllow {
 				b := c.claimReady(10)
 				if len(b.Runs) == 0 {
 					break
 				}
 				c.finish(succeeded(c.one(b)))
 			}
-			if n := c.ready(job.ID); policy != scheduler.PolicyAllow && n != 0 {
+			if n := c.ready(job.ID); policy != domain.PolicyAllow && n != 0 {
 				t.Errorf("%d runs still wait", n)
 			}
 		})
@@ -270,13 +271,13 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 	for _, how := range []string{"a slot", "a trigger", "an edit"} {
 		t.Run(how, func(t *testing.T) {
 			c := newClaimer(t)
-			job := c.create("job", patient, overlapping(scheduler.PolicyWait),
-				func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(100 * time.Hour) })
+			job := c.create("job", patient, overlapping(domain.PolicyWait),
+				func(d *domain.Definition) { d.ExpiresAfter = domain.DurationOf(100 * time.Hour) })
 			active := c.one(c.slot(job.ID, 9))
 			if b := c.slot(job.ID, 8); len(b.Runs) != 0 {
 				t.Fatal("the second slot does not wait")
 			}
-			waiting := scheduler.SlotRunID(job.ID, time.Now().UTC().Truncate(time.Hour).Add(-8*time.Hour))
+			waiting := domain.SlotRunID(job.ID, time.Now().UTC().Truncate(time.Hour).Add(-8*time.Hour))
 			c.exec(`UPDATE punctual.runs SET due_at = due_at - interval '100 h' WHERE id = $1`, waiting)
 			switch how {
 			case "a slot":
@@ -293,7 +294,7 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if run.Status != scheduler.StatusSkipped || orEmpty(run.Reason) != scheduler.ReasonExpired || run.FinishedAt == nil {
+			if run.Status != domain.StatusSkipped || orEmpty(run.Reason) != domain.ReasonExpired || run.FinishedAt == nil {
 				t.Errorf("the run that has expired is %s %s", run.Status, orEmpty(run.Reason))
 			}
 			c.claimReady(10)
@@ -312,10 +313,10 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 func TestWaitingAtAGateCostsNothing(t *testing.T) {
 	c := newClaimer(t)
 	const n = 20
-	running := make([]scheduler.Assignment, n)
+	running := make([]domain.Assignment, n)
 	for i := range n {
 		name := fmt.Sprintf("job-%d", i)
-		c.create(name, never, overlapping(scheduler.PolicyWait))
+		c.create(name, never, overlapping(domain.PolicyWait))
 		c.trigger(name)
 		running[i] = c.one(c.claimReady(10))
 		c.trigger(name)

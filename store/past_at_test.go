@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/history"
 	"punctual/store/pg"
 )
@@ -16,42 +17,42 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		ago     time.Duration
-		policy  func(*scheduler.Definition)
-		trigger scheduler.Trigger
+		policy  func(*domain.Definition)
+		trigger domain.Trigger
 		late    bool
 		says    string // the text of explain after the claim
 		outcome history.Outcome
 	}{
 		{
-			name: "within the tolerance it is not late", ago: 20 * time.Second, trigger: scheduler.TriggerSchedule,
+			name: "within the tolerance it is not late", ago: 20 * time.Second, trigger: domain.TriggerSchedule,
 			says: "has a run under version 1", outcome: history.OutcomeInProgress,
 		},
 		{
-			name: "beyond it it is", ago: 2 * time.Hour, trigger: scheduler.TriggerCatchup, late: true,
+			name: "beyond it it is", ago: 2 * time.Hour, trigger: domain.TriggerCatchup, late: true,
 			says: "has a run under version 1", outcome: history.OutcomeInProgress,
 		},
 		{
-			name: "a day of which there is no partition is made", ago: 20 * 24 * time.Hour, trigger: scheduler.TriggerCatchup,
+			name: "a day of which there is no partition is made", ago: 20 * 24 * time.Hour, trigger: domain.TriggerCatchup,
 			late: true, says: "has a run under version 1", outcome: history.OutcomeInProgress,
 		},
 		{
 			name: "a policy that skips what is missed skips it", ago: 2 * time.Hour, says: "was missed", outcome: history.OutcomeSkipped,
-			policy: func(d *scheduler.Definition) { d.Missed.Policy = scheduler.MissedSkip },
+			policy: func(d *domain.Definition) { d.Missed.Policy = domain.MissedSkip },
 		},
 		{
 			name: "so does a window that it lies beyond", ago: 2 * time.Hour, says: "was missed", outcome: history.OutcomeSkipped,
-			policy: func(d *scheduler.Definition) { d.Missed.Window = scheduler.DurationOf(time.Hour) },
+			policy: func(d *domain.Definition) { d.Missed.Window = domain.DurationOf(time.Hour) },
 		},
 		{
 			name: "it expires by its nominal time", ago: 2 * time.Hour, says: "expires_after", outcome: history.OutcomeSkipped,
-			policy: func(d *scheduler.Definition) { d.ExpiresAfter = scheduler.DurationOf(time.Hour) },
+			policy: func(d *domain.Definition) { d.ExpiresAfter = domain.DurationOf(time.Hour) },
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClaimer(t)
 			c.partitionsBack(1)
 			nominal := time.Now().Add(-test.ago).UTC().Truncate(time.Millisecond)
-			policy := func(*scheduler.Definition) {}
+			policy := func(*domain.Definition) {}
 			if test.policy != nil {
 				policy = test.policy
 			}
@@ -67,7 +68,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 				if len(batch.Runs) != 0 {
 					t.Errorf("%d runs", len(batch.Runs))
 				}
-			} else if run := c.one(batch); run.RunID != scheduler.SlotRunID(job.ID, nominal) ||
+			} else if run := c.one(batch); run.RunID != domain.SlotRunID(job.ID, nominal) ||
 				!run.ScheduledFor.Equal(nominal) || run.Late != test.late || run.Trigger != test.trigger {
 				t.Errorf("%+v", run)
 			}
@@ -81,7 +82,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 			if found, _ := c.verified(func(o *history.VerifyOptions) { o.From = nominal.Add(-time.Hour) }); len(found) != 0 {
 				t.Errorf("verify: %q", found)
 			}
-			if c.get("j").State != scheduler.JobCompleted {
+			if c.get("j").State != domain.JobCompleted {
 				t.Error("it has not completed")
 			}
 		})
@@ -110,7 +111,7 @@ func TestAnInstantThatComesBackDoesNotFireTwice(t *testing.T) {
 	c.one(c.claim(1, true))
 	c.put(definition("j", at(nominal.Add(time.Minute))))
 	c.one(c.claim(1, true))
-	if again, _ := c.put(definition("j", at(nominal))); again.State != scheduler.JobActive {
+	if again, _ := c.put(definition("j", at(nominal))); again.State != domain.JobActive {
 		t.Fatalf("it is %s", again.State)
 	}
 	if batch := c.claim(1, true); len(batch.Runs) != 0 || batch.Settled != 1 {

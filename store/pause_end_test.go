@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -31,7 +32,7 @@ func (c crud) pausedUntil(job uuid.UUID, until, next time.Time) {
 
 // outage makes an hourly job whose pause of 10 hours ended at its slot of two and a half hours ago, while no replica
 // was alive.
-func (c crud) outage(options ...func(*scheduler.Definition)) (job uuid.UUID, until time.Time) {
+func (c crud) outage(options ...func(*domain.Definition)) (job uuid.UUID, until time.Time) {
 	c.t.Helper()
 	job = c.create("a", options...).ID
 	c.pause("a")
@@ -75,8 +76,8 @@ func (c crud) saysOf(ref string, at time.Time) string {
 	return fmt.Sprintf("%s: %s", e.Outcome, e.Text)
 }
 
-func policy(p scheduler.MissedPolicy) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) { d.Missed.Policy = p }
+func policy(p domain.MissedPolicy) func(*domain.Definition) {
+	return func(d *domain.Definition) { d.Missed.Policy = p }
 }
 
 // Slots before paused_until count as paused, however late a replica comes. Slots from then on are treated as after any
@@ -84,7 +85,7 @@ func policy(p scheduler.MissedPolicy) func(*scheduler.Definition) {
 func TestAPauseEndsWhenItSays(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		job     []func(*scheduler.Definition)
+		job     []func(*domain.Definition)
 		history []string // after the resume and a claim
 	}{
 		{
@@ -93,18 +94,18 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 		},
 		{
 			"missed slots are let go",
-			[]func(*scheduler.Definition){policy(scheduler.MissedSkip)},
+			[]func(*domain.Definition){policy(domain.MissedSkip)},
 			[]string{"schedule skipped paused x3", "schedule skipped missed x3"},
 		},
 		{
 			"each missed slot runs",
-			[]func(*scheduler.Definition){policy(scheduler.MissedFireAll)},
+			[]func(*domain.Definition){policy(domain.MissedFireAll)},
 			[]string{"schedule skipped paused x3", "catchup running late", "catchup running late", "catchup running late"},
 		},
 		{
 			"a tolerance of hours lets the slots from the end on run as if nothing had been",
-			[]func(*scheduler.Definition){func(d *scheduler.Definition) {
-				d.Missed.Tolerance = scheduler.DurationOf(5 * time.Hour)
+			[]func(*domain.Definition){func(d *domain.Definition) {
+				d.Missed.Tolerance = domain.DurationOf(5 * time.Hour)
 			}},
 			[]string{"schedule skipped paused x3", "schedule running", "schedule running", "schedule running"},
 		},
@@ -116,7 +117,7 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 				t.Fatalf("%d jobs were resumed", n)
 			}
 			after := c.get("a")
-			if after.State != scheduler.JobActive || after.PausedUntil != nil || after.NextScheduledFor == nil ||
+			if after.State != domain.JobActive || after.PausedUntil != nil || after.NextScheduledFor == nil ||
 				!after.NextScheduledFor.Equal(until) {
 				t.Errorf("resumed it is %+v", after)
 			}
@@ -154,7 +155,7 @@ func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
 			if got := c.history(job); !slices.Equal(got, tt.history) {
 				t.Errorf("history %q, want %q", got, tt.history)
 			}
-			if tt.history == nil && (c.get("a").State != scheduler.JobActive || c.get("a").NextRunAt == nil) {
+			if tt.history == nil && (c.get("a").State != domain.JobActive || c.get("a").NextRunAt == nil) {
 				t.Errorf("it is %+v", c.get("a"))
 			}
 		})

@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/jobs"
 )
 
@@ -31,43 +32,43 @@ func (c crud) resumed(ref string) jobs.Record {
 func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		job     []func(*scheduler.Definition)
+		job     []func(*domain.Definition)
 		ago     time.Duration // since the next slot was due at the resume; 0: the slot is still to come
 		history []string
-		state   scheduler.JobState
+		state   domain.JobState
 	}{
-		{name: "none has passed", state: scheduler.JobActive},
+		{name: "none has passed", state: domain.JobActive},
 		{
 			name: "those of a recurring job are one skip", ago: 5 * time.Hour,
-			history: []string{"schedule skipped paused x6"}, state: scheduler.JobActive,
+			history: []string{"schedule skipped paused x6"}, state: domain.JobActive,
 		},
 		{
 			name: "also when the policy wants to run each of them",
-			job: []func(*scheduler.Definition){func(d *scheduler.Definition) {
-				d.Missed.Policy = scheduler.MissedFireAll
+			job: []func(*domain.Definition){func(d *domain.Definition) {
+				d.Missed.Policy = domain.MissedFireAll
 			}},
-			ago: 5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: scheduler.JobActive,
+			ago: 5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: domain.JobActive,
 		},
 		{
-			name: "a one-shot fires late", job: []func(*scheduler.Definition){delay(time.Hour)}, ago: time.Second,
-			history: []string{"catchup pending late"}, state: scheduler.JobCompleted,
+			name: "a one-shot fires late", job: []func(*domain.Definition){delay(time.Hour)}, ago: time.Second,
+			history: []string{"catchup pending late"}, state: domain.JobCompleted,
 		},
 		{
 			name: "a one-shot of days ago fires whatever the policy for missed slots",
-			job: []func(*scheduler.Definition){delay(time.Hour), func(d *scheduler.Definition) {
-				d.Missed.Policy, d.Missed.Window = scheduler.MissedSkip, scheduler.DurationOf(time.Hour)
-			}}, ago: 240 * time.Hour, history: []string{"catchup pending late"}, state: scheduler.JobCompleted,
+			job: []func(*domain.Definition){delay(time.Hour), func(d *domain.Definition) {
+				d.Missed.Policy, d.Missed.Window = domain.MissedSkip, domain.DurationOf(time.Hour)
+			}}, ago: 240 * time.Hour, history: []string{"catchup pending late"}, state: domain.JobCompleted,
 		},
-		{name: "the last slot of a bounded job", job: []func(*scheduler.Definition){func(d *scheduler.Definition) {
-			d.Schedule.EndsAt = scheduler.InstantOf(time.Now().Add(time.Hour))
-		}}, ago: 2 * time.Hour, history: []string{"schedule skipped paused x3"}, state: scheduler.JobActive},
-		{name: "a job without a schedule has none", job: []func(*scheduler.Definition){never}, state: scheduler.JobActive},
+		{name: "the last slot of a bounded job", job: []func(*domain.Definition){func(d *domain.Definition) {
+			d.Schedule.EndsAt = domain.InstantOf(time.Now().Add(time.Hour))
+		}}, ago: 2 * time.Hour, history: []string{"schedule skipped paused x3"}, state: domain.JobActive},
+		{name: "a job without a schedule has none", job: []func(*domain.Definition){never}, state: domain.JobActive},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCRUD(t)
 			job := c.create("a", test.job...)
 			paused := c.pause("a")
-			if paused.State != scheduler.JobPaused || paused.NextRunAt != nil || paused.PausedAt == nil || paused.Version != 2 {
+			if paused.State != domain.JobPaused || paused.NextRunAt != nil || paused.PausedAt == nil || paused.Version != 2 {
 				t.Fatalf("paused it is %+v", paused)
 			}
 			if test.ago != 0 {
@@ -96,7 +97,7 @@ func TestAOneShotDueWhilePausedKeepsTheIDOfItsSlot(t *testing.T) {
 	c.pause("a")
 	slot := c.slotAgo(job.ID, time.Minute)
 	after := c.resumed("a")
-	if after.LastRun == nil || after.LastRun.ID != scheduler.SlotRunID(job.ID, slot) ||
+	if after.LastRun == nil || after.LastRun.ID != domain.SlotRunID(job.ID, slot) ||
 		!after.LastRun.ScheduledFor.Equal(slot) {
 		t.Errorf("its run is %+v", after.LastRun)
 	}
@@ -106,7 +107,7 @@ func TestAOneShotDueWhilePausedKeepsTheIDOfItsSlot(t *testing.T) {
 }
 
 func TestAPausedJobThatIsMovedRecordsWhatPassed(t *testing.T) {
-	for name, kind := range map[string]func(*scheduler.Definition){
+	for name, kind := range map[string]func(*domain.Definition){
 		"recurring": every(time.Hour),
 		"one-shot":  delay(time.Hour),
 	} {
@@ -116,7 +117,7 @@ func TestAPausedJobThatIsMovedRecordsWhatPassed(t *testing.T) {
 			c.pause("a")
 			c.slotAgo(job.ID, time.Second)
 			after := c.edit("a", at(time.Now().Add(time.Hour)))
-			if got := c.history(job.ID); !slices.Equal(got, []string{"schedule skipped paused x1"}) || after.State != scheduler.JobPaused {
+			if got := c.history(job.ID); !slices.Equal(got, []string{"schedule skipped paused x1"}) || after.State != domain.JobPaused {
 				t.Errorf("history %q, state %s", got, after.State)
 			}
 		})
@@ -168,7 +169,7 @@ func TestPauseJob(t *testing.T) {
 		c.slotAgo(job.ID, time.Second)
 		_, err := c.PauseJob(t.Context(), c.tenant, "a", "", nil)
 		wantError(t, err, ErrState)
-		if got := c.get("a"); got.State != scheduler.JobActive || got.NextRunAt == nil {
+		if got := c.get("a"); got.State != domain.JobActive || got.NextRunAt == nil {
 			t.Errorf("it is %+v", got)
 		}
 	})
@@ -203,7 +204,7 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 	if err != nil || total+n != 2 {
 		t.Errorf("%d were resumed (%v)", total+n, err)
 	}
-	active, _, err := c.ListJobs(ctx, c.tenant, jobs.Filter{State: scheduler.JobActive})
+	active, _, err := c.ListJobs(ctx, c.tenant, jobs.Filter{State: domain.JobActive})
 	if err != nil || len(active) != 2 {
 		t.Errorf("%d are active (%v)", len(active), err)
 	}

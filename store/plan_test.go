@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/jobs"
@@ -20,23 +21,23 @@ func TestASkipRowSaysWhatItStandsFor(t *testing.T) {
 	last := first.Add(48 * time.Hour)
 	for _, k := range []struct {
 		name string
-		skip scheduler.Skip
+		skip domain.Skip
 		want *int
 	}{
-		{"counted", scheduler.Skip{Reason: scheduler.ReasonMissed, First: first, Last: last, Count: 49}, new(49)},
-		{"too many to count", scheduler.Skip{Reason: scheduler.ReasonPaused, First: first, Last: last}, nil},
-		{"an overlap", scheduler.Skip{
-			Reason: scheduler.ReasonOverlap, First: first, Last: first, Count: 1, BlockedBy: blocker,
+		{"counted", domain.Skip{Reason: domain.ReasonMissed, First: first, Last: last, Count: 49}, new(49)},
+		{"too many to count", domain.Skip{Reason: domain.ReasonPaused, First: first, Last: last}, nil},
+		{"an overlap", domain.Skip{
+			Reason: domain.ReasonOverlap, First: first, Last: first, Count: 1, BlockedBy: blocker,
 		}, new(1)},
 	} {
 		job := c.create("job-"+string(k.skip.Reason), never)
-		c.settles(job, scheduler.Plan{Skips: []scheduler.Skip{k.skip}})
+		c.settles(job, domain.Plan{Skips: []domain.Skip{k.skip}})
 		runs, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{JobID: &job.ID})
 		if err != nil || len(runs) != 1 {
 			t.Fatalf("%s: %d rows, %v", k.name, len(runs), err)
 		}
 		r := runs[0]
-		if r.Status != scheduler.StatusSkipped || orEmpty(r.Reason) != k.skip.Reason || r.Attempt != 0 ||
+		if r.Status != domain.StatusSkipped || orEmpty(r.Reason) != k.skip.Reason || r.Attempt != 0 ||
 			r.FinishedAt == nil || !r.ScheduledFor.Equal(k.skip.Last) || r.JobVersion != 1 {
 			t.Errorf("%s: %+v", k.name, r)
 		}
@@ -48,16 +49,16 @@ func TestASkipRowSaysWhatItStandsFor(t *testing.T) {
 			t.Errorf("%s: blocked by %v", k.name, r.BlockedBy)
 		}
 		// A skipped slot can be backfilled, because the skip does not take the slot's run id.
-		if r.ID.Version() != 7 || r.ID == scheduler.SlotRunID(job.ID, k.skip.Last) {
+		if r.ID.Version() != 7 || r.ID == domain.SlotRunID(job.ID, k.skip.Last) {
 			t.Errorf("%s: id %s", k.name, r.ID)
 		}
 	}
 }
 
 // settles writes a plan without a claim.
-func (c claimer) settles(job jobs.Record, plan scheduler.Plan) {
+func (c claimer) settles(job jobs.Record, plan domain.Plan) {
 	c.t.Helper()
-	compiled, err := scheduler.Compile(job.ID, c.tenant, job.Version, job.Definition, 0)
+	compiled, err := domain.Compile(job.ID, c.tenant, job.Version, job.Definition, 0)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -73,8 +74,8 @@ func TestSettledSlotsWaitInReadyOnce(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never)
 	slot := time.Now().UTC().Truncate(time.Second)
-	plan := scheduler.Plan{Runs: []scheduler.PlannedRun{{
-		ScheduledFor: slot, DueAt: slot, Trigger: scheduler.TriggerCatchup, Late: true,
+	plan := domain.Plan{Runs: []domain.PlannedRun{{
+		ScheduledFor: slot, DueAt: slot, Trigger: domain.TriggerCatchup, Late: true,
 	}}}
 	c.settles(job, plan)
 	c.settles(job, plan) // the slot already has its run
@@ -82,7 +83,7 @@ func TestSettledSlotsWaitInReadyOnce(t *testing.T) {
 		t.Errorf("%d wait", n)
 	}
 	a := c.one(c.claimReady(10))
-	if a.RunID != scheduler.SlotRunID(job.ID, slot) || a.Trigger != scheduler.TriggerCatchup || !a.Late ||
+	if a.RunID != domain.SlotRunID(job.ID, slot) || a.Trigger != domain.TriggerCatchup || !a.Late ||
 		a.Attempt != 1 || !a.ScheduledFor.Equal(slot) {
 		t.Errorf("%+v", a)
 	}
@@ -92,10 +93,10 @@ func TestSettledSlotsWaitInReadyOnce(t *testing.T) {
 // missed because another run is active or waiting.
 func TestAnEditKeepsWhatIsToBeCaughtUp(t *testing.T) {
 	c := newClaimer(t)
-	job := c.create("job", every(time.Hour), missed(scheduler.MissedFireAll), func(d *scheduler.Definition) {
-		d.ConcurrencyPolicy, d.Missed.Tolerance = scheduler.PolicyWait, scheduler.DurationOf(time.Second)
+	job := c.create("job", every(time.Hour), missed(domain.MissedFireAll), func(d *domain.Definition) {
+		d.ConcurrencyPolicy, d.Missed.Tolerance = domain.PolicyWait, domain.DurationOf(time.Second)
 	})
-	active, waiting := scheduler.NewRunID(time.Now()), scheduler.NewRunID(time.Now())
+	active, waiting := domain.NewRunID(time.Now()), domain.NewRunID(time.Now())
 	for _, id := range []uuid.UUID{active, waiting} {
 		c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
 			VALUES ($1, $2, now(), now(), $3, 1, $4, 'pending', 'manual')`, id, job.ID, c.tenant, c.queue*4+1)
@@ -126,10 +127,10 @@ func TestWhatIsMadeOfASlotIsNotMadeBeforeItWasDue(t *testing.T) {
 	}
 	due := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
 	if err := c.db.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
-		return c.Settle(t.Context(), tx, compiled, 1, scheduler.Plan{
-			Runs: []scheduler.PlannedRun{{ScheduledFor: due, DueAt: due, Trigger: scheduler.TriggerSchedule}},
-			Skips: []scheduler.Skip{{
-				Reason: scheduler.ReasonOverlap, First: due.Add(-time.Second), Last: due.Add(-time.Second), Count: 1,
+		return c.Settle(t.Context(), tx, compiled, 1, domain.Plan{
+			Runs: []domain.PlannedRun{{ScheduledFor: due, DueAt: due, Trigger: domain.TriggerSchedule}},
+			Skips: []domain.Skip{{
+				Reason: domain.ReasonOverlap, First: due.Add(-time.Second), Last: due.Add(-time.Second), Count: 1,
 			}},
 		}, claim.Gate{}, nil, due)
 	}); err != nil {

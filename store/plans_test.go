@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
@@ -61,7 +63,7 @@ func (c claimer) explainClaim(of scheduler.Claim) plan {
 }
 
 // explainContenders runs the statement that finds the waiting tenants.
-func (c claimer) explainContenders(of scheduler.Work) plan {
+func (c claimer) explainContenders(of domain.Work) plan {
 	c.t.Helper()
 	sql, arguments := claim.Contending(of, []int16{c.queue})
 	return c.explain(sql, arguments[1:]...)
@@ -83,17 +85,17 @@ func (c claimer) fill(n int) {
 func TestTheHotStatementsStayIndexScans(t *testing.T) {
 	c := newClaimer(t)
 	ctx := t.Context()
-	of := func(work scheduler.Work) scheduler.Claim {
+	of := func(work domain.Work) scheduler.Claim {
 		return scheduler.Claim{Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 100}}}
 	}
 	check := func(state string, most int) {
 		t.Helper()
 		for name, statement := range map[string]struct {
-			work     scheduler.Work
+			work     domain.Work
 			relation string
 		}{
-			"due slots": {scheduler.WorkDue, "schedules"}, "backlog": {scheduler.WorkLate, "schedules"},
-			"ready runs": {scheduler.WorkReady, "ready"}, "ordered runs": {scheduler.WorkOrdered, "ready"},
+			"due slots": {domain.WorkDue, "schedules"}, "backlog": {domain.WorkLate, "schedules"},
+			"ready runs": {domain.WorkReady, "ready"}, "ordered runs": {domain.WorkOrdered, "ready"},
 		} {
 			p := c.explainClaim(of(statement.work))
 			scans := p.scans(statement.relation)
@@ -125,12 +127,12 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 		SET next_run_at = next_run_at - interval '1 minute', scheduled_for = scheduled_for - interval '1 minute'
 		WHERE next_run_at <= now()`)
 	c.exec(`UPDATE punctual.schedules SET next_run_at = next_run_at + interval '1 day' WHERE next_run_at <= now()`)
-	if p := c.explainClaim(of(scheduler.WorkDue)); p.Hit+p.Read > 3000 {
+	if p := c.explainClaim(of(domain.WorkDue)); p.Hit+p.Read > 3000 {
 		t.Errorf("under an old snapshot: %d pages for what is due now", p.Hit+p.Read)
 	}
 
 	c.exec(`UPDATE punctual.schedules SET enabled = false`)
-	if p := c.explainClaim(of(scheduler.WorkDue)); p.Hit+p.Read > 3000 ||
+	if p := c.explainClaim(of(domain.WorkDue)); p.Hit+p.Read > 3000 ||
 		slices.Contains(p.scans("schedules"), "Seq Scan") {
 		t.Errorf("a table just drained, under an old snapshot: %d pages, read by %v", p.Hit+p.Read, p.scans("schedules"))
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -136,8 +138,8 @@ func (c claimer) day() {
 		c.trigger(job.Definition.Name)
 		_, err := c.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
 		check(err)
-		var outcomes []scheduler.Outcome
-		for _, b := range []scheduler.Batch{c.claim(10, false), c.claim(10, true), c.claimReady(10)} {
+		var outcomes []domain.Outcome
+		for _, b := range []domain.Batch{c.claim(10, false), c.claim(10, true), c.claimReady(10)} {
 			for n, a := range b.Runs {
 				if n == 0 {
 					outcomes = append(outcomes, failed(a))

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/jobs"
 )
 
@@ -52,7 +53,7 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 		jobs.NewJob{Definition: definition("done", every(time.Hour))}, nil, false); !full(err) {
 		t.Errorf("PUT that starts a completed job again: error %v", err)
 	}
-	if got := c.get("done"); got.State != scheduler.JobCompleted {
+	if got := c.get("done"); got.State != domain.JobCompleted {
 		t.Errorf("then it is %s", got.State)
 	}
 	if _, _, err := c.PutJob(ctx, c.tenant, "second",
@@ -112,11 +113,11 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 	ctx := t.Context()
 	c.create("before", every(time.Minute))
 	c.limit("min_interval", 5*time.Minute)
-	cron := func(expression string) func(*scheduler.Definition) {
-		return func(d *scheduler.Definition) { d.Schedule = scheduler.Schedule{Cron: expression} }
+	cron := func(expression string) func(*domain.Definition) {
+		return func(d *domain.Definition) { d.Schedule = domain.Schedule{Cron: expression} }
 	}
 	for name, test := range map[string]struct {
-		schedule func(*scheduler.Definition)
+		schedule func(*domain.Definition)
 		refused  string
 	}{
 		"every five minutes":      {every(5 * time.Minute), ""},
@@ -134,14 +135,14 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	edit := func(change func(*scheduler.Definition)) error {
+	edit := func(change func(*domain.Definition)) error {
 		_, err := c.EditJob(ctx, c.tenant, "before", nil, func(r jobs.Record) (jobs.NewJob, error) {
 			change(&r.Definition)
 			return jobs.NewJob{Definition: r.Definition}, nil
 		})
 		return err
 	}
-	if err := edit(func(d *scheduler.Definition) { d.Description = "as it was" }); err != nil {
+	if err := edit(func(d *domain.Definition) { d.Description = "as it was" }); err != nil {
 		t.Errorf("an edit of something else: %v", err)
 	}
 	if err := edit(every(2 * time.Minute)); err == nil {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
@@ -49,16 +51,16 @@ func TestRecover(t *testing.T) {
 		if len(again) != 1 || again[0].RunID != a.RunID || again[0].Attempt != 2 || again[0].Fence <= a.Fence {
 			t.Fatalf("claimed again: %+v", again)
 		}
-		o := scheduler.Outcome{
-			Assignment: a, Verdict: scheduler.Bury, Reason: scheduler.ReasonHTTP5xx, StartedAt: a.DueAt, FinishedAt: a.DueAt,
+		o := domain.Outcome{
+			Assignment: a, Verdict: domain.Bury, Reason: domain.ReasonHTTP5xx, StartedAt: a.DueAt, FinishedAt: a.DueAt,
 		}
-		if n, err := c.Finish(t.Context(), []scheduler.Outcome{o}, []uuid.UUID{a.Lease.ID}); n != 1 || err != nil {
+		if n, err := c.Finish(t.Context(), []domain.Outcome{o}, []uuid.UUID{a.Lease.ID}); n != 1 || err != nil {
 			t.Errorf("superseded %d, error %v", n, err)
 		}
-		c.finish(again[0], scheduler.Succeed, "")
+		c.finish(again[0], domain.Succeed, "")
 		run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-		if err != nil || run.Status != scheduler.StatusSucceeded || len(run.Attempts) != 2 ||
-			run.Attempts[0].Outcome != scheduler.AttemptLost {
+		if err != nil || run.Status != domain.StatusSucceeded || len(run.Attempts) != 2 ||
+			run.Attempts[0].Outcome != domain.AttemptLost {
 			t.Errorf("run %+v, error %v", run, err)
 		}
 		if n := c.count(`SELECT (SELECT count(*) FROM punctual.dead_letters)
@@ -105,7 +107,7 @@ func TestRecover(t *testing.T) {
 			c.recover()
 		}
 		got, err := c.GetRun(t.Context(), c.tenant, run.ID)
-		if err != nil || got.Status != scheduler.StatusDead || orEmpty(got.Reason) != scheduler.ReasonPoison ||
+		if err != nil || got.Status != domain.StatusDead || orEmpty(got.Reason) != domain.ReasonPoison ||
 			len(got.Attempts) != 3 {
 			t.Errorf("run %+v, error %v", got, err)
 		}

@@ -4,17 +4,19 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
 )
 
-func replacing(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyReplace }
+func replacing(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyReplace }
 
 // replace claims, without a worker slot, the slots that replace the runs in flight of these jobs.
-func (c claimer) replace(jobs ...uuid.UUID) scheduler.Batch {
+func (c claimer) replace(jobs ...uuid.UUID) domain.Batch {
 	c.t.Helper()
-	b, err := c.ClaimDue(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: scheduler.WorkDue, Replacing: jobs})
+	b, err := c.ClaimDue(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: domain.WorkDue, Replacing: jobs})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -50,8 +52,8 @@ func TestADueSlotReplacesTheRunInFlightThoughNoWorkerSlotIsFree(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Errorf("%d runs started before the one that they replace had ended", len(b.Runs))
 	}
-	o := ended(ours, scheduler.Cancel)
-	o.Reason = scheduler.ReasonCancelled
+	o := ended(ours, domain.Cancel)
+	o.Reason = domain.ReasonCancelled
 	c.finish(o)
 	if a := c.one(c.claimReady(10)); a.Job.ID != job.ID {
 		t.Errorf("job %s starts, want %s", a.Job.ID, job.ID)
@@ -75,13 +77,13 @@ func TestASlotThatReplacesNothingIsNotStartedWithoutAWorkerSlot(t *testing.T) {
 func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("job", replacing)
-	b := c.manual("waits", func(d *scheduler.Definition) { d.ConcurrencyPolicy = scheduler.PolicyWait })
+	b := c.manual("waits", func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyWait })
 	c.create("other", never)
 	c.trigger("other")
 	c.exec(`UPDATE punctual.ready SET due_at = now() - interval '1 hour'`)
 	c.trigger("job")
-	o := ended(a, scheduler.Cancel)
-	o.Reason = scheduler.ReasonCancelled
+	o := ended(a, domain.Cancel)
+	o.Reason = domain.ReasonCancelled
 	c.finish(o)
 	if next := c.one(c.claimReady(1)); next.Job.ID != a.Job.ID {
 		t.Error("the run of another job has the place")
@@ -108,7 +110,7 @@ func TestWhileFrozenNoRunInFlightIsReplaced(t *testing.T) {
 				c.trigger("job")
 			}
 			c.slotAgo(a.Job.ID, time.Second)
-			c.edit("job", func(d *scheduler.Definition) { d.Description = "settles the slot" })
+			c.edit("job", func(d *domain.Definition) { d.Description = "settles the slot" })
 			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND reason IS NULL`,
 				a.RunID); n != 1 {
 				t.Errorf("the run in flight is %s", c.state(a.RunID))

@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/internal/pgtest"
-	"punctual/scheduler"
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/jobs"
@@ -37,9 +38,9 @@ func (c crud) freshDays() {
 
 // ran writes a run whose slot is at the given instant, with an attempt and a body, and makes its partition. If the
 // status is final, the run ended at its slot.
-func (c crud) ran(job uuid.UUID, slot time.Time, status scheduler.Status) uuid.UUID {
+func (c crud) ran(job uuid.UUID, slot time.Time, status domain.Status) uuid.UUID {
 	c.t.Helper()
-	id := scheduler.SlotRunID(job, slot)
+	id := domain.SlotRunID(job, slot)
 	c.exec(`SELECT punctual.create_partitions($1::date, $1::date)`, slot)
 	var finished *time.Time
 	if status.Final() {
@@ -109,11 +110,11 @@ func TestFailuresOutliveSuccesses(t *testing.T) {
 	job := c.create("job", never).ID
 	runs := map[string]uuid.UUID{}
 	for name, days := range map[string]int{"recent": 29, "old": 40, "ancient": 100} {
-		for i, status := range []scheduler.Status{scheduler.StatusSucceeded, scheduler.StatusDead, scheduler.StatusSkipped} {
+		for i, status := range []domain.Status{domain.StatusSucceeded, domain.StatusDead, domain.StatusSkipped} {
 			runs[name+" "+string(status)] = c.ran(job, c.ago(days).Add(time.Duration(i)*time.Second), status)
 		}
 	}
-	succeeded := c.ran(job, c.ago(50), scheduler.StatusSucceeded)
+	succeeded := c.ran(job, c.ago(50), domain.StatusSucceeded)
 
 	c.retireRuns()
 	if got, want := c.kept(runs), "old dead, old skipped, recent dead, recent skipped, recent succeeded"; got != want {
@@ -152,7 +153,7 @@ func TestDayThatIsStillNeededStays(t *testing.T) {
 		{
 			"a run of it is running",
 			func(c crud, slot time.Time) {
-				c.ran(c.create("job", never).ID, slot.Add(time.Second), scheduler.StatusRunning)
+				c.ran(c.create("job", never).ID, slot.Add(time.Second), domain.StatusRunning)
 			},
 			func(c crud) {
 				c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = scheduled_for WHERE status = 'running'`)
@@ -161,7 +162,7 @@ func TestDayThatIsStillNeededStays(t *testing.T) {
 		{
 			"a run of it ended today",
 			func(c crud, slot time.Time) {
-				c.ran(c.create("job", never).ID, slot.Add(time.Second), scheduler.StatusSucceeded)
+				c.ran(c.create("job", never).ID, slot.Add(time.Second), domain.StatusSucceeded)
 				c.exec(`UPDATE punctual.runs SET finished_at = now()`)
 			},
 			func(c crud) { c.exec(`UPDATE punctual.runs SET finished_at = scheduled_for`) },
@@ -180,7 +181,7 @@ func TestDayThatIsStillNeededStays(t *testing.T) {
 			c := newCRUD(t)
 			for _, ago := range []int{40, 100} {
 				slot := c.ago(ago)
-				runs := map[string]uuid.UUID{"it": c.ran(c.create("other", never).ID, slot, scheduler.StatusSucceeded)}
+				runs := map[string]uuid.UUID{"it": c.ran(c.create("other", never).ID, slot, domain.StatusSucceeded)}
 				tt.need(c, slot)
 				c.retireRuns()
 				if got := c.kept(runs); got != "it" {
@@ -208,8 +209,8 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 	ctx := t.Context()
 	job := c.create("job", never).ID
 	runs := map[string]uuid.UUID{
-		"dead":      c.ran(job, c.ago(40), scheduler.StatusDead),
-		"succeeded": c.ran(job, c.ago(40).Add(time.Second), scheduler.StatusSucceeded),
+		"dead":      c.ran(job, c.ago(40), domain.StatusDead),
+		"succeeded": c.ran(job, c.ago(40).Add(time.Second), domain.StatusSucceeded),
 	}
 	c.exec(`DROP TABLE punctual.runs_` + c.ago(-7).Format("20060102"))
 	reader, err := c.db.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
@@ -244,7 +245,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 			}
 			_, err = tx.Exec(ctx, `INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane,
 					status, trigger)
-				VALUES ($1, $2, now(), now(), $3, 1, 5, 'pending', 'manual')`, scheduler.NewRunID(time.Now()), job, c.tenant)
+				VALUES ($1, $2, now(), now(), $3, 1, 5, 'pending', 'manual')`, domain.NewRunID(time.Now()), job, c.tenant)
 			return err
 		})
 		if err != nil {
@@ -325,8 +326,8 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 				job := c.create("job", never).ID
 				day := c.ago(tt.days)
 				runs := map[string]uuid.UUID{
-					"dead":      c.ran(job, day, scheduler.StatusDead),
-					"succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded),
+					"dead":      c.ran(job, day, domain.StatusDead),
+					"succeeded": c.ran(job, day.Add(time.Second), domain.StatusSucceeded),
 				}
 				interrupt(c, day.Format("20060102"))
 				if got := c.tables(day); !strings.Contains(got, "detached") && !strings.Contains(got, "pending") {
@@ -370,13 +371,13 @@ func TestDayThatWasDetachedIsAttachedAgainWhenItIsNeeded(t *testing.T) {
 	job := c.create("job", never).ID
 	day := c.ago(40)
 	runs := map[string]uuid.UUID{
-		"dead":      c.ran(job, day, scheduler.StatusDead),
-		"succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded),
+		"dead":      c.ran(job, day, domain.StatusDead),
+		"succeeded": c.ran(job, day.Add(time.Second), domain.StatusSucceeded),
 	}
 	for _, parent := range []string{"runs", "attempts", "run_data"} {
 		c.exec(`ALTER TABLE punctual.` + parent + ` DETACH PARTITION punctual.` + parent + `_` + day.Format("20060102"))
 	}
-	c.ran(job, day.Add(time.Minute), scheduler.StatusPending)
+	c.ran(job, day.Add(time.Minute), domain.StatusPending)
 	c.retireRuns()
 	if got := c.kept(runs); got != "dead, succeeded" {
 		t.Errorf("there is %q", got)
@@ -389,8 +390,8 @@ func TestManyReplicasRemoveOldRunsAtOnce(t *testing.T) {
 	runs := map[string]uuid.UUID{}
 	for _, days := range []int{40, 41, 42} {
 		day := c.ago(days)
-		runs["dead "+day.Format(time.DateOnly)] = c.ran(job, day, scheduler.StatusDead)
-		runs["succeeded "+day.Format(time.DateOnly)] = c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded)
+		runs["dead "+day.Format(time.DateOnly)] = c.ran(job, day, domain.StatusDead)
+		runs["succeeded "+day.Format(time.DateOnly)] = c.ran(job, day.Add(time.Second), domain.StatusSucceeded)
 	}
 	before := c.count(`SELECT count(*) FROM punctual.runs`)
 	var replicas sync.WaitGroup
@@ -414,7 +415,7 @@ func TestManyReplicasRemoveOldRunsAtOnce(t *testing.T) {
 
 func TestOneReplicaTidiesEachMinute(t *testing.T) {
 	c := newCRUD(t)
-	run := map[string]uuid.UUID{"it": c.ran(c.create("job", never).ID, c.ago(40), scheduler.StatusSucceeded)}
+	run := map[string]uuid.UUID{"it": c.ran(c.create("job", never).ID, c.ago(40), domain.StatusSucceeded)}
 	tidy := func() {
 		t.Helper()
 		if left, err := c.Store.tidyUp(t.Context()); err != nil || left {
@@ -440,8 +441,8 @@ func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
 	job := c.create("job", never).ID
 	day := c.ago(40)
 	runs := map[string]uuid.UUID{
-		"dead":      c.ran(job, day, scheduler.StatusDead),
-		"succeeded": c.ran(job, day.Add(time.Second), scheduler.StatusSucceeded),
+		"dead":      c.ran(job, day, domain.StatusDead),
+		"succeeded": c.ran(job, day.Add(time.Second), domain.StatusSucceeded),
 	}
 	reader, err := c.db.Pool().Begin(t.Context())
 	if err != nil {
@@ -501,7 +502,7 @@ func TestMissingPartitionIsNoticedAndMadeBeforeAnythingNeedsIt(t *testing.T) {
 	}
 	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
 		VALUES ($1, $2, $3, $3, $4, 1, 5, 'pending', 'schedule')`,
-		scheduler.SlotRunID(uuid.New(), tomorrow), uuid.New(), tomorrow, c.tenant)
+		domain.SlotRunID(uuid.New(), tomorrow), uuid.New(), tomorrow, c.tenant)
 }
 
 func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
@@ -519,7 +520,7 @@ func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
 			c.exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '31 days' WHERE id = $1`, ids[name])
 		}
 	}
-	c.ran(ids["failed"], c.ago(40), scheduler.StatusDead)
+	c.ran(ids["failed"], c.ago(40), domain.StatusDead)
 	purge := func() (left []string) {
 		t.Helper()
 		// As if hours had passed, or on another replica.
@@ -553,8 +554,8 @@ func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
 
 func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 	c := newCRUD(t)
-	window := func(d time.Duration) func(*scheduler.Definition) {
-		return func(def *scheduler.Definition) { def.Missed.Window = scheduler.DurationOf(d) }
+	window := func(d time.Duration) func(*domain.Definition) {
+		return func(def *domain.Definition) { def.Missed.Window = domain.DurationOf(d) }
 	}
 	month := c.create("month", every(time.Hour), window(DefaultRetention))
 	_, err := c.For(c.tenant).CreateJob(t.Context(),
@@ -573,7 +574,7 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := c.ago(0)
-	plan := scheduler.Decide(scheduler.Situation{Job: job, ScheduledFor: slot, Now: now})
+	plan := domain.Decide(domain.Situation{Job: job, ScheduledFor: slot, Now: now})
 	if len(plan.Skips) != 1 || !plan.Skips[0].First.Equal(slot) {
 		t.Errorf("the old slots became %+v", plan)
 	}

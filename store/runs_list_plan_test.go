@@ -4,10 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
-	"punctual/scheduler"
 	"punctual/store/runs"
 )
 
@@ -104,32 +105,32 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 				runs   int // how many runs the first tenant sees
 			}{
 				{"no filter", runs.Filter{}, 20},
-				{"status succeeded", runs.Filter{Status: scheduler.StatusSucceeded}, 20},
-				{"status dead", runs.Filter{Status: scheduler.StatusDead}, 1},
-				{"status skipped", runs.Filter{Status: scheduler.StatusSkipped}, 2},
-				{"status cancelled", runs.Filter{Status: scheduler.StatusCancelled}, 1},
-				{"status pending", runs.Filter{Status: scheduler.StatusPending}, 1},
-				{"status running", runs.Filter{Status: scheduler.StatusRunning}, 1},
-				{"status retrying", runs.Filter{Status: scheduler.StatusRetrying}, 1},
-				{"a reason", runs.Filter{Reason: scheduler.ReasonPoison}, 1},
-				{"a reason that there is none of", runs.Filter{Reason: scheduler.ReasonGone}, 0},
-				{"a reason and a status", runs.Filter{Reason: scheduler.ReasonPoison, Status: scheduler.StatusDead}, 1},
-				{"a trigger", runs.Filter{Trigger: scheduler.TriggerBackfill}, 1},
+				{"status succeeded", runs.Filter{Status: domain.StatusSucceeded}, 20},
+				{"status dead", runs.Filter{Status: domain.StatusDead}, 1},
+				{"status skipped", runs.Filter{Status: domain.StatusSkipped}, 2},
+				{"status cancelled", runs.Filter{Status: domain.StatusCancelled}, 1},
+				{"status pending", runs.Filter{Status: domain.StatusPending}, 1},
+				{"status running", runs.Filter{Status: domain.StatusRunning}, 1},
+				{"status retrying", runs.Filter{Status: domain.StatusRetrying}, 1},
+				{"a reason", runs.Filter{Reason: domain.ReasonPoison}, 1},
+				{"a reason that there is none of", runs.Filter{Reason: domain.ReasonGone}, 0},
+				{"a reason and a status", runs.Filter{Reason: domain.ReasonPoison, Status: domain.StatusDead}, 1},
+				{"a trigger", runs.Filter{Trigger: domain.TriggerBackfill}, 1},
 				{"late", runs.Filter{Late: &yes}, 1},
-				{"a job, dead", runs.Filter{JobID: &job, Status: scheduler.StatusDead}, 1},
-				{"a job, skipped", runs.Filter{JobID: &job, Status: scheduler.StatusSkipped}, 2},
-				{"a job, pending", runs.Filter{JobID: &job, Status: scheduler.StatusPending}, 1},
-				{"a job, running", runs.Filter{JobID: &job, Status: scheduler.StatusRunning}, 1},
-				{"a job, a reason that there is none of", runs.Filter{JobID: &job, Reason: scheduler.ReasonGone}, 0},
+				{"a job, dead", runs.Filter{JobID: &job, Status: domain.StatusDead}, 1},
+				{"a job, skipped", runs.Filter{JobID: &job, Status: domain.StatusSkipped}, 2},
+				{"a job, pending", runs.Filter{JobID: &job, Status: domain.StatusPending}, 1},
+				{"a job, running", runs.Filter{JobID: &job, Status: domain.StatusRunning}, 1},
+				{"a job, a reason that there is none of", runs.Filter{JobID: &job, Reason: domain.ReasonGone}, 0},
 				{"before all", runs.Filter{To: &yesterday}, 0},
 				{"yesterday", runs.Filter{From: &yesterday, To: &afternoon}, 20},
 				{"a morning without slots", runs.Filter{From: &morning, To: &afternoon}, 2},
 				{"a job, a morning without slots", runs.Filter{JobID: &job, From: &morning, To: &afternoon}, 2},
-				{"paused, a morning", runs.Filter{Reason: scheduler.ReasonPaused, From: &morning, To: &afternoon}, 1},
-				{"skipped, a morning", runs.Filter{Status: scheduler.StatusSkipped, From: &morning, To: &afternoon}, 1},
-				{"running, a morning", runs.Filter{Status: scheduler.StatusRunning, From: &morning, To: &afternoon}, 0},
+				{"paused, a morning", runs.Filter{Reason: domain.ReasonPaused, From: &morning, To: &afternoon}, 1},
+				{"skipped, a morning", runs.Filter{Status: domain.StatusSkipped, From: &morning, To: &afternoon}, 1},
+				{"running, a morning", runs.Filter{Status: domain.StatusRunning, From: &morning, To: &afternoon}, 0},
 				{"a job", runs.Filter{JobID: &job}, 20},
-				{"a job, succeeded", runs.Filter{JobID: &job, Status: scheduler.StatusSucceeded}, 20},
+				{"a job, succeeded", runs.Filter{JobID: &job, Status: domain.StatusSucceeded}, 20},
 			} {
 				for tenant, want := range map[int32]int{1: tt.runs, 2: 0} {
 					before := watch.pages()

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -33,7 +34,7 @@ func TestAListBetweenTwoInstantsIsComplete(t *testing.T) {
 	oldest := now.Add(-20 * time.Hour)
 	near := func(at time.Time) time.Time { return at.Add(time.Duration(random.IntN(100)) * time.Second) }
 	var slots []time.Time
-	add := func(id uuid.UUID, slot, made time.Time, first, last *time.Time, trigger scheduler.Trigger) {
+	add := func(id uuid.UUID, slot, made time.Time, first, last *time.Time, trigger domain.Trigger) {
 		c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, finished_at, skipped_first,
 				skipped_last, tenant, job_version, lane, status, reason, trigger)
 			VALUES ($1, $2, $3, $3, $4, $4, $5, $6, $7, 1, $8, CASE WHEN $5::timestamptz IS NULL THEN 'succeeded'
@@ -51,17 +52,17 @@ func TestAListBetweenTwoInstantsIsComplete(t *testing.T) {
 		}
 		switch random.IntN(5) {
 		case 0:
-			add(scheduler.SlotRunID(job.ID, slot), slot, made, nil, nil, scheduler.TriggerCatchup)
+			add(domain.SlotRunID(job.ID, slot), slot, made, nil, nil, domain.TriggerCatchup)
 		case 1:
-			add(scheduler.NewRunID(slot), slot, slot, nil, nil, scheduler.TriggerManual)
+			add(domain.NewRunID(slot), slot, slot, nil, nil, domain.TriggerManual)
 		case 2:
-			add(scheduler.NewRunID(made), slot, made, nil, nil, scheduler.TriggerReplay)
+			add(domain.NewRunID(made), slot, made, nil, nil, domain.TriggerReplay)
 		case 3:
-			add(scheduler.NewRunID(made), slot, made, &slot, &slot, scheduler.TriggerSchedule)
+			add(domain.NewRunID(made), slot, made, &slot, &slot, domain.TriggerSchedule)
 		case 4:
 			last := instant(slot)
 			made = instant(last)
-			add(scheduler.NewRunID(made), last, made, &slot, &last, scheduler.TriggerSchedule)
+			add(domain.NewRunID(made), last, made, &slot, &last, domain.TriggerSchedule)
 		}
 	}
 	for range 150 {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
@@ -22,21 +24,21 @@ import (
 )
 
 // authBy refers to a stored secret, authValue contains a value.
-func authBy(secret string) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) {
-		d.Target.Auth = &scheduler.Auth{Type: scheduler.AuthBearer, Secret: secret}
+func authBy(secret string) func(*domain.Definition) {
+	return func(d *domain.Definition) {
+		d.Target.Auth = &domain.Auth{Type: domain.AuthBearer, Secret: secret}
 	}
 }
 
-func authValue(value string) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) {
-		d.Target.Auth = &scheduler.Auth{Type: scheduler.AuthBearer, Value: scheduler.HiddenOf(value)}
+func authValue(value string) func(*domain.Definition) {
+	return func(d *domain.Definition) {
+		d.Target.Auth = &domain.Auth{Type: domain.AuthBearer, Value: domain.HiddenOf(value)}
 	}
 }
 
-func secretHeader(name, value string) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) {
-		d.Target.SecretHeaders = map[string]scheduler.Hidden{name: scheduler.HiddenOf(value)}
+func secretHeader(name, value string) func(*domain.Definition) {
+	return func(d *domain.Definition) {
+		d.Target.SecretHeaders = map[string]domain.Hidden{name: domain.HiddenOf(value)}
 	}
 }
 
@@ -58,7 +60,7 @@ func (c crud) reads(name, want string) {
 	}
 }
 
-func (c crud) jobSecret(job uuid.UUID, h scheduler.Hidden) string {
+func (c crud) jobSecret(job uuid.UUID, h domain.Hidden) string {
 	c.t.Helper()
 	id, ok := h.Sealed()
 	if !ok {
@@ -213,7 +215,7 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 	c := newCRUD(t)
 	c.secret("there", "one")
-	d := definition("job", authBy("there"), func(d *scheduler.Definition) { d.Target.TLS = &scheduler.TLS{CA: "missing"} })
+	d := definition("job", authBy("there"), func(d *domain.Definition) { d.Target.TLS = &domain.TLS{CA: "missing"} })
 	for what, write := range map[string]func() error{
 		"create": func() error { _, err := c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: d}); return err },
 		"put": func() error {
@@ -255,7 +257,7 @@ func TestValuesOfADefinitionAreSealed(t *testing.T) {
 
 func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 	c := newCRUD(t)
-	put := func(options ...func(*scheduler.Definition)) jobs.Record {
+	put := func(options ...func(*domain.Definition)) jobs.Record {
 		t.Helper()
 		r, _, err := c.PutJob(t.Context(), c.tenant, "job", jobs.NewJob{Definition: definition("job", options...)}, nil, false)
 		if err != nil {
@@ -287,7 +289,7 @@ func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 	other := c.create("other", authValue("theirs"))
 	_, _, err = c.PutJob(t.Context(), c.tenant, "job", jobs.NewJob{
 		Definition: definition("job",
-			func(d *scheduler.Definition) { d.Target.Auth = other.Definition.Target.Auth }),
+			func(d *domain.Definition) { d.Target.Auth = other.Definition.Target.Auth }),
 	}, nil, false)
 	if err == nil {
 		t.Error("a job refers to another's stored value")

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler"
@@ -50,12 +52,12 @@ func TestASilentTargetIsNoticedWhateverIsInFlight(t *testing.T) {
 	}))
 	t.Cleanup(target.Close)
 	t.Cleanup(func() { close(over) })
-	at := func(path string) func(*scheduler.Definition) {
-		return func(d *scheduler.Definition) { d.Target.URL = target.URL + path }
+	at := func(path string) func(*domain.Definition) {
+		return func(d *domain.Definition) { d.Target.URL = target.URL + path }
 	}
 	c.limit("max_concurrent_runs", 1)
 	c.create("silent", never, byCallback, at("/accept"))
-	c.create("slow", never, at("/slow"), func(d *scheduler.Definition) { d.Timeout = scheduler.DurationOf(time.Hour) })
+	c.create("slow", never, at("/slow"), func(d *domain.Definition) { d.Timeout = domain.DurationOf(time.Hour) })
 	c.replicate("default", 1)
 	silent := c.trigger("silent")
 	c.until("the target has accepted", `SELECT count(*)

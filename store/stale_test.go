@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // within makes a job expect a success within the given time.
-func within(span string) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) {
+func within(span string) func(*domain.Definition) {
+	return func(d *domain.Definition) {
 		if err := d.ExpectSuccessWithin.UnmarshalText([]byte(span)); err != nil {
 			panic(err)
 		}
@@ -106,7 +106,7 @@ func TestWhenAJobIsNotStale(t *testing.T) {
 		},
 		"when nothing is expected any more": func(c claimer) {
 			c.create("job", never, within("26h"), everything)
-			c.edit("job", func(d *scheduler.Definition) { d.ExpectSuccessWithin = scheduler.Duration{} })
+			c.edit("job", func(d *domain.Definition) { d.ExpectSuccessWithin = domain.Duration{} })
 			c.age("60 h")
 		},
 	} {

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"punctual/migrations"
@@ -59,7 +61,7 @@ type Options struct {
 
 	// Ended, if set, is told of attempts that another replica than their own has ended: those of lost replicas, and those
 	// that their targets worked on.
-	Ended func([]scheduler.Outcome)
+	Ended func([]domain.Outcome)
 }
 
 // Store wires the rooms that work on one database. Safe for concurrent use.

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/tenants"
@@ -228,8 +229,8 @@ func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			c := newCRUDIn(t, mode)
 			asked := tenants.Tenant{
-				Name: "alpha", Weight: 2, MaxJobs: new(7), MinInterval: new(scheduler.DurationOf(90 * time.Second)),
-				AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"), Notify: []scheduler.Notify{},
+				Name: "alpha", Weight: 2, MaxJobs: new(7), MinInterval: new(domain.DurationOf(90 * time.Second)),
+				AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"), Notify: []domain.Notify{},
 			}
 			made, err := c.CreateTenant(t.Context(), asked)
 			if err != nil {

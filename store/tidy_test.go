@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/google/uuid"
 )
 
 // tidyUp does the tidying of one minute.
@@ -130,11 +130,11 @@ func TestVersionsThatMatterStay(t *testing.T) {
 	}{
 		{"the last one of long ago, which still held", func(crud, uuid.UUID) {}, []int{6}},
 		{"one that a run names which did not succeed", func(c crud, job uuid.UUID) {
-			run := c.ran(job, c.ago(39), scheduler.StatusDead)
+			run := c.ran(job, c.ago(39), domain.StatusDead)
 			c.exec(`UPDATE punctual.runs SET job_version = 4 WHERE id = $1`, run)
 		}, []int{4, 6}},
 		{"one that a run names which is not over", func(c crud, job uuid.UUID) {
-			run := c.ran(job, c.ago(39), scheduler.StatusPending)
+			run := c.ran(job, c.ago(39), domain.StatusPending)
 			c.exec(`UPDATE punctual.runs SET job_version = 3 WHERE id = $1`, run)
 		}, []int{3, 6}},
 		{"all of a job that has a backfill under way", func(c crud, job uuid.UUID) {

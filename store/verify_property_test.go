@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/history"
 	"punctual/store/jobs"
 )
@@ -54,9 +55,9 @@ func (c claimer) moveRuns(by time.Duration) {
 		if err := rows.Scan(&id, &job, &slot, &derived); err != nil {
 			c.t.Fatal(err)
 		}
-		fresh := scheduler.NewRunID(scheduler.IDTime(id).Add(-by))
+		fresh := domain.NewRunID(domain.IDTime(id).Add(-by))
 		if derived {
-			fresh = scheduler.SlotRunID(job, slot.Add(-by))
+			fresh = domain.SlotRunID(job, slot.Add(-by))
 		}
 		old, moved = append(old, id), append(moved, fresh)
 	}
@@ -100,43 +101,43 @@ func (l *life) note(format string, args ...any) {
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-func (l *life) schedule(d *scheduler.Definition) {
+func (l *life) schedule(d *domain.Definition) {
 	now := time.Now()
-	d.Schedule = scheduler.Schedule{}
+	d.Schedule = domain.Schedule{}
 	switch l.rand.IntN(7) {
 	case 0, 1:
-		d.Schedule.Every = scheduler.DurationOf(pick(l.rand, 10*time.Second, time.Minute, 30*time.Second))
+		d.Schedule.Every = domain.DurationOf(pick(l.rand, 10*time.Second, time.Minute, 30*time.Second))
 	case 2, 3:
 		d.Schedule.Cron = pick(l.rand, "* * * * *", "*/10 * * * * *")
 		d.Schedule.Timezone = pick(l.rand, "", "Europe/Berlin", "America/St_Johns")
 	case 4:
-		d.Schedule.At = scheduler.InstantOf(now.Add(time.Duration(l.rand.IntN(1200)-100) * time.Second))
+		d.Schedule.At = domain.InstantOf(now.Add(time.Duration(l.rand.IntN(1200)-100) * time.Second))
 	case 5:
-		d.Schedule.Delay = scheduler.DurationOf(time.Duration(1+l.rand.IntN(600)) * time.Second)
+		d.Schedule.Delay = domain.DurationOf(time.Duration(1+l.rand.IntN(600)) * time.Second)
 	case 6:
-		d.Schedule.Every = scheduler.DurationOf(time.Minute)
+		d.Schedule.Every = domain.DurationOf(time.Minute)
 		if l.rand.IntN(2) == 0 {
-			d.Schedule.StartsAt = scheduler.InstantOf(now.Add(time.Duration(l.rand.IntN(600)) * time.Second))
+			d.Schedule.StartsAt = domain.InstantOf(now.Add(time.Duration(l.rand.IntN(600)) * time.Second))
 		}
-		d.Schedule.EndsAt = scheduler.InstantOf(now.Add(time.Duration(600+l.rand.IntN(1200)) * time.Second))
+		d.Schedule.EndsAt = domain.InstantOf(now.Add(time.Duration(600+l.rand.IntN(1200)) * time.Second))
 	}
 }
 
-func (l *life) jitter(d *scheduler.Definition) {
-	d.Jitter = scheduler.Duration{}
+func (l *life) jitter(d *domain.Definition) {
+	d.Jitter = domain.Duration{}
 	if l.rand.IntN(2) == 0 {
-		d.Jitter = scheduler.DurationOf(time.Duration(l.rand.IntN(40)) * time.Second)
+		d.Jitter = domain.DurationOf(time.Duration(l.rand.IntN(40)) * time.Second)
 	}
 }
 
-func (l *life) definition(name string) scheduler.Definition {
-	return definition(name, l.schedule, l.jitter, func(d *scheduler.Definition) {
-		d.Missed.Policy = pick(l.rand, scheduler.MissedSkip, scheduler.MissedFireOnce, scheduler.MissedFireAll)
-		d.Missed.Window = scheduler.DurationOf(pick(l.rand, time.Minute, 5*time.Minute, time.Hour))
-		d.ConcurrencyPolicy = pick(l.rand, scheduler.PolicyAllow, scheduler.PolicyForbid,
-			scheduler.PolicyReplace, scheduler.PolicyWait)
+func (l *life) definition(name string) domain.Definition {
+	return definition(name, l.schedule, l.jitter, func(d *domain.Definition) {
+		d.Missed.Policy = pick(l.rand, domain.MissedSkip, domain.MissedFireOnce, domain.MissedFireAll)
+		d.Missed.Window = domain.DurationOf(pick(l.rand, time.Minute, 5*time.Minute, time.Hour))
+		d.ConcurrencyPolicy = pick(l.rand, domain.PolicyAllow, domain.PolicyForbid,
+			domain.PolicyReplace, domain.PolicyWait)
 		if l.rand.IntN(4) == 0 {
-			d.ExpiresAfter = scheduler.DurationOf(time.Duration(1+l.rand.IntN(300)) * time.Second)
+			d.ExpiresAfter = domain.DurationOf(time.Duration(1+l.rand.IntN(300)) * time.Second)
 		}
 	})
 }
@@ -153,7 +154,7 @@ func (l *life) step() {
 			jobs.NewJob{Definition: d, Paused: pick(l.rand, nil, new(bool), new(true))}, nil, false)
 	case 1, 2:
 		change := pick(l.rand, l.schedule, l.jitter,
-			func(d *scheduler.Definition) { d.Description += "." }, func(*scheduler.Definition) {})
+			func(d *domain.Definition) { d.Description += "." }, func(*domain.Definition) {})
 		put := l.rand.IntN(2) == 0
 		l.note("edit %s, put %t", name, put)
 		if put {

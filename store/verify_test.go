@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/history"
 )
 
@@ -48,14 +49,14 @@ func (c crud) partitionsBack(days int) {
 }
 
 // lived writes an hourly job of five hours ago and returns its five slots, whose runs all succeeded.
-func (c claimer) lived(name string, options ...func(*scheduler.Definition)) (job uuid.UUID, slots []time.Time) {
+func (c claimer) lived(name string, options ...func(*domain.Definition)) (job uuid.UUID, slots []time.Time) {
 	c.t.Helper()
 	c.partitionsBack(2)
-	made := c.create(name, append([]func(*scheduler.Definition){halfPast}, options...)...)
+	made := c.create(name, append([]func(*domain.Definition){halfPast}, options...)...)
 	for n := range 5 {
 		at := made.NextScheduledFor.Add(time.Duration(n-5) * time.Hour)
 		slots = append(slots, at)
-		c.ranAt(made.ID, scheduler.SlotRunID(made.ID, at), at)
+		c.ranAt(made.ID, domain.SlotRunID(made.ID, at), at)
 	}
 	c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1`, made.ID, slots[0].Add(-59*time.Minute))
 	return made.ID, slots
@@ -73,13 +74,13 @@ func (c crud) skippedAt(job uuid.UUID, first, last time.Time, count any) {
 	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, skipped_first, skipped_last,
 			skipped_count, tenant, job_version, lane, status, reason, trigger)
 		VALUES ($1, $2, $4, $4, now(), $3, $4, $5, $6, 1, 5, 'skipped', 'missed', 'schedule')`,
-		scheduler.NewRunID(time.Now()), job, first, last, count, c.tenant)
+		domain.NewRunID(time.Now()), job, first, last, count, c.tenant)
 }
 
 func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 	remove := func(c claimer, job uuid.UUID, slots ...time.Time) {
 		for _, at := range slots {
-			c.exec(`DELETE FROM punctual.runs WHERE id = $1`, scheduler.SlotRunID(job, at))
+			c.exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(job, at))
 		}
 	}
 	for _, test := range []struct {
@@ -101,7 +102,7 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 			slices.Repeat([]string{"missing a"}, 5),
 		},
 		{"a slot ran under two ids", func(c claimer, job uuid.UUID, slots []time.Time) {
-			c.ranAt(job, scheduler.NewRunID(time.Now()), slots[1])
+			c.ranAt(job, domain.NewRunID(time.Now()), slots[1])
 		}, []string{"double a x2"}},
 		{
 			"a slot ran and was skipped",
@@ -128,18 +129,18 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 		}, []string{"count a x0"}},
 		{"a run of no slot", func(c claimer, job uuid.UUID, slots []time.Time) {
 			at := slots[1].Add(time.Minute)
-			c.ranAt(job, scheduler.SlotRunID(job, at), at)
+			c.ranAt(job, domain.SlotRunID(job, at), at)
 		}, []string{"phantom a"}},
 		{"a run of a slot before the job", func(c claimer, job uuid.UUID, slots []time.Time) {
 			at := slots[0].Add(-time.Hour)
-			c.ranAt(job, scheduler.SlotRunID(job, at), at)
+			c.ranAt(job, domain.SlotRunID(job, at), at)
 		}, []string{"phantom a"}},
 		{"a skip of no slot", func(c claimer, job uuid.UUID, slots []time.Time) {
 			c.skippedAt(job, slots[1].Add(time.Minute), slots[1].Add(2*time.Minute), 2)
 		}, []string{"phantom a"}},
 		{"a run of no job", func(c claimer, _ uuid.UUID, slots []time.Time) {
-			c.ranAt(uuid.Max, scheduler.SlotRunID(uuid.Max, slots[1]), slots[1])
-			c.ranAt(uuid.UUID{15: 1}, scheduler.SlotRunID(uuid.UUID{15: 1}, slots[1]), slots[1])
+			c.ranAt(uuid.Max, domain.SlotRunID(uuid.Max, slots[1]), slots[1])
+			c.ranAt(uuid.UUID{15: 1}, domain.SlotRunID(uuid.UUID{15: 1}, slots[1]), slots[1])
 		}, []string{"phantom ", "phantom "}},
 		{
 			"a run that nobody holds", func(c claimer, job uuid.UUID, slots []time.Time) { c.unend(job, slots[1], "running") },
@@ -159,18 +160,18 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 			c.unend(job, slots[1], "running")
 			c.exec(`INSERT INTO punctual.claims (id, replica, claimed_at, run_ids)
 				VALUES (gen_random_uuid(), gen_random_uuid(), now() - interval '1 hour', ARRAY[$1::uuid])`,
-				scheduler.SlotRunID(job, slots[1]))
+				domain.SlotRunID(job, slots[1]))
 		}, []string{"unended a"}},
 		{"a run under the claim of a replica that lives", func(c claimer, job uuid.UUID, slots []time.Time) {
 			c.unend(job, slots[1], "running")
 			c.exec(`INSERT INTO punctual.claims (id, replica, claimed_at, run_ids)
 				VALUES (gen_random_uuid(), $2, now() - interval '1 hour', ARRAY[$1::uuid])`,
-				scheduler.SlotRunID(job, slots[1]), c.replica)
+				domain.SlotRunID(job, slots[1]), c.replica)
 		}, []string{}},
 		{"a run that waits in ready", func(c claimer, job uuid.UUID, slots []time.Time) {
 			c.unend(job, slots[1], "retrying")
 			c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-				VALUES ($1, $2, now() - interval '1 hour', $3, 5)`, scheduler.SlotRunID(job, slots[1]), job, c.tenant)
+				VALUES ($1, $2, now() - interval '1 hour', $3, 5)`, domain.SlotRunID(job, slots[1]), job, c.tenant)
 		}, []string{}},
 		{"slots are due and nobody claims them", func(c claimer, job uuid.UUID, slots []time.Time) {
 			remove(c, job, slots[3:]...)
@@ -182,13 +183,13 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 			slices.Repeat([]string{"missing a"}, 2),
 		},
 		{"a skipped slot was backfilled", func(c claimer, job uuid.UUID, slots []time.Time) {
-			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, slots[1]))
+			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, domain.SlotRunID(job, slots[1]))
 			c.skippedAt(job, slots[1], slots[1], 1)
 		}, []string{}},
 		{"a slot from before the job was backfilled", func(c claimer, job uuid.UUID, slots []time.Time) {
 			at := slots[0].Add(-3 * time.Hour)
-			c.ranAt(job, scheduler.SlotRunID(job, at), at)
-			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
+			c.ranAt(job, domain.SlotRunID(job, at), at)
+			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, domain.SlotRunID(job, at))
 		}, []string{}},
 		{
 			"a slot of the schedule before it was edited was backfilled by the new one",
@@ -196,15 +197,15 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 				at := slots[0].Add(-time.Hour + 5*time.Minute)
 				c.edit("a", every(5*time.Minute))
 				at = at.Truncate(5 * time.Minute)
-				c.ranAt(job, scheduler.SlotRunID(job, at), at)
-				c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
+				c.ranAt(job, domain.SlotRunID(job, at), at)
+				c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, domain.SlotRunID(job, at))
 			},
 			[]string{},
 		},
 		{"what is no slot of any version was backfilled", func(c claimer, job uuid.UUID, slots []time.Time) {
 			at := slots[1].Add(time.Minute)
-			c.ranAt(job, scheduler.SlotRunID(job, at), at)
-			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, scheduler.SlotRunID(job, at))
+			c.ranAt(job, domain.SlotRunID(job, at), at)
+			c.exec(`UPDATE punctual.runs SET trigger = 'backfill' WHERE id = $1`, domain.SlotRunID(job, at))
 		}, []string{"phantom a"}},
 		{"a definition that cannot be read", func(c claimer, job uuid.UUID, _ []time.Time) {
 			c.exec(`UPDATE punctual.job_versions SET definition = '{"schedule":{"cron":"rubbish"}}' WHERE job_id = $1`, job)
@@ -226,18 +227,18 @@ func (c crud) unend(job uuid.UUID, slot time.Time, status string) {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.runs
 		SET status = $2, finished_at = NULL, fence = 1, created_at = now() - interval '1 hour'
-		WHERE id = $1`, scheduler.SlotRunID(job, slot), status)
+		WHERE id = $1`, domain.SlotRunID(job, slot), status)
 }
 
 func TestVerifyLooksAtWhatItIsToldTo(t *testing.T) {
 	c := newClaimer(t)
-	var same scheduler.Definition
+	var same domain.Definition
 	halfPast(&same)
-	slotsOf := func(d *scheduler.Definition) { d.Schedule = same.Schedule }
+	slotsOf := func(d *domain.Definition) { d.Schedule = same.Schedule }
 	job, slots := c.lived("a", slotsOf)
 	other, _ := c.lived("b", slotsOf)
 	for _, id := range []uuid.UUID{job, other} {
-		c.exec(`DELETE FROM punctual.runs WHERE id = $1`, scheduler.SlotRunID(id, slots[1]))
+		c.exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(id, slots[1]))
 	}
 	if err := c.DeleteJob(t.Context(), c.tenant, "b", nil); err != nil {
 		t.Fatal(err)

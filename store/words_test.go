@@ -6,11 +6,12 @@ import (
 	"slices"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
-	"punctual/scheduler"
 )
 
 // reserved lists words that the schema already accepts and no code writes yet, because a migration comes before its
@@ -25,13 +26,13 @@ func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	// An attempt that succeeded, or has not ended, has no row: the run's own row stands for it.
-	outcomes := slices.DeleteFunc(scheduler.AttemptOutcomes(), func(o scheduler.AttemptOutcome) bool {
-		return o == scheduler.AttemptSucceeded || o == scheduler.AttemptInFlight
+	outcomes := slices.DeleteFunc(domain.AttemptOutcomes(), func(o domain.AttemptOutcome) bool {
+		return o == domain.AttemptSucceeded || o == domain.AttemptInFlight
 	})
 	for constraint, want := range map[string][]string{
-		"run_status_is_known":      sorted(scheduler.Statuses()),
-		"run_trigger_is_known":     sorted(scheduler.Triggers()),
-		"run_reason_is_known":      sorted(scheduler.Reasons()),
+		"run_status_is_known":      sorted(domain.Statuses()),
+		"run_trigger_is_known":     sorted(domain.Triggers()),
+		"run_reason_is_known":      sorted(domain.Reasons()),
 		"attempt_outcome_is_known": sorted(outcomes),
 	} {
 		rows, _ := conn.Query(t.Context(), `SELECT pg_get_constraintdef(oid)

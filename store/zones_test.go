@@ -4,16 +4,17 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/scheduler/cron"
 )
 
-func daily(zone string) func(*scheduler.Definition) {
-	return func(d *scheduler.Definition) {
-		d.Schedule = scheduler.Schedule{Cron: "0 3 * * *", Timezone: zone}
-		d.Jitter = scheduler.DurationOf(0)
+func daily(zone string) func(*domain.Definition) {
+	return func(d *domain.Definition) {
+		d.Schedule = domain.Schedule{Cron: "0 3 * * *", Timezone: zone}
+		d.Jitter = domain.DurationOf(0)
 	}
 }
 
@@ -39,7 +40,7 @@ func TestRezone(t *testing.T) {
 	stay := map[string]time.Time{}
 	for _, job := range []struct {
 		name      string
-		option    func(*scheduler.Definition)
+		option    func(*domain.Definition)
 		slot, due time.Duration
 	}{
 		{"a slot that is due", daily("Europe/Berlin"), -time.Second, -time.Second},

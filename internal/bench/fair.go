@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"punctual/internal/process"
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/jobs"
 )
@@ -99,7 +100,7 @@ func (l *lab) createFor(ctx context.Context, tenant int32, specs []process.JobSp
 }
 
 // definition parses a job as the API does.
-func definition(job process.JobSpec) (d scheduler.Definition, err error) {
+func definition(job process.JobSpec) (d domain.Definition, err error) {
 	raw, err := json.Marshal(job)
 	if err != nil {
 		return d, err

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A seeder fills the scratch schema with the rows that Punctual itself would write, but faster: minutes instead of
@@ -92,10 +92,10 @@ func (s *seeder) jobs(ctx context.Context, j seed) error {
 	if err := s.pool.QueryRow(ctx, `
 		SELECT now(), id
 		FROM punctual.queues
-		WHERE name = $1`, scheduler.DefaultQueue).Scan(&now, &queue); err != nil {
+		WHERE name = $1`, domain.DefaultQueue).Scan(&now, &queue); err != nil {
 		return fmt.Errorf("seeding jobs: %w", err)
 	}
-	full := scheduler.Definition{}.WithDefaults()
+	full := domain.Definition{}.WithDefaults()
 	return s.inBatches(ctx, "jobs", j.first, j.last, func(ctx context.Context, first, last int) error {
 		_, err := s.pool.Exec(ctx, insertJobs, first, last, j.prefix, j.tenants, at, now, string(j.schedule().Kind()),
 			full.Priority.Lane(queue), definition)
@@ -103,13 +103,13 @@ func (s *seeder) jobs(ctx context.Context, j seed) error {
 	})
 }
 
-func (j seed) schedule() (s scheduler.Schedule) {
-	var slot scheduler.Instant
+func (j seed) schedule() (s domain.Schedule) {
+	var slot domain.Instant
 	_ = slot.UnmarshalText([]byte("@slot@")) // cannot fail
 	if j.at.IsZero() {
-		return scheduler.Schedule{Every: scheduler.DurationOf(24 * time.Hour), StartsAt: slot}
+		return domain.Schedule{Every: domain.DurationOf(24 * time.Hour), StartsAt: slot}
 	}
-	return scheduler.Schedule{At: slot}
+	return domain.Schedule{At: slot}
 }
 
 // template returns a definition as the store writes it, with placeholders that each job replaces.
@@ -117,12 +117,12 @@ func (j seed) template() (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	err := e.Encode(scheduler.Definition{
+	err := e.Encode(domain.Definition{
 		Name:        "@name@",
 		Description: "Yesterday's invoices of @team@",
 		Labels:      map[string]string{"team": "@team@"},
 		Schedule:    j.schedule(),
-		Target:      scheduler.Target{URL: j.url, Body: json.RawMessage(`{"range":"yesterday","kind":"invoices"}`)},
+		Target:      domain.Target{URL: j.url, Body: json.RawMessage(`{"range":"yesterday","kind":"invoices"}`)},
 	})
 	return string(bytes.TrimSpace(b.Bytes())), err
 }

@@ -13,11 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/internal/pgtest"
 	"punctual/internal/server"
-	"punctual/scheduler"
 	"punctual/scheduler/delivery/guard"
 	"punctual/store"
 	"punctual/store/pg"
@@ -42,7 +43,7 @@ func newSeedbed(t *testing.T) seedbed {
 	go func() {
 		ended <- server.Run(ctx, server.Config{
 			Store: store.Options{
-				DatabaseURL: dsn, DefaultJitter: scheduler.DefaultJitter, MaxConns: pg.LeastConns, Master: pgtest.Master(t),
+				DatabaseURL: dsn, DefaultJitter: domain.DefaultJitter, MaxConns: pg.LeastConns, Master: pgtest.Master(t),
 			},
 			Listen: "127.0.0.1:0", Queues: map[string]int{"default": 10}, DrainTimeout: time.Second, Version: "test",
 			Log: slog.New(slog.DiscardHandler), NoAuth: true, AllowTargets: guard.Loopback,

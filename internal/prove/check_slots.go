@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/google/uuid"
 )
 
 // slots compares the slots of each job with its runs and skips.
@@ -99,7 +99,7 @@ func (k *check) backfillOf(j *Job, r *Run) {
 			clock(r.ScheduledFor))
 		return
 	}
-	if !r.ofItsSlot() && (r.ID.Version() != 7 || k.runs[scheduler.SlotRunID(j.ID, r.ScheduledFor)] == nil) {
+	if !r.ofItsSlot() && (r.ID.Version() != 7 || k.runs[domain.SlotRunID(j.ID, r.ScheduledFor)] == nil) {
 		k.fail(OneRunPerSlot, "job %s: backfilled run %s neither has the id of its slot %s nor repeats a run that has",
 			j.Name, r.ID, clock(r.ScheduledFor))
 	}

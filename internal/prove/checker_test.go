@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/google/uuid"
 )
 
 // facts is a small world in which everything went well. It has a cron job with three slots, a one-shot that failed
@@ -25,14 +25,14 @@ func at(seconds float64) time.Time {
 
 func goodWorld() *facts {
 	f := &facts{Facts: Facts{Now: at(60)}}
-	until := scheduler.InstantOf(at(3))
-	f.cron = f.job("cron", scheduler.Definition{Schedule: scheduler.Schedule{Cron: "* * * * * *", EndsAt: until}})
-	f.once = f.job("once", scheduler.Definition{Schedule: scheduler.Schedule{At: scheduler.InstantOf(at(1))}})
-	f.forbid = f.job("forbid", scheduler.Definition{
-		Schedule:          scheduler.Schedule{Every: scheduler.DurationOf(time.Second), EndsAt: until},
-		ConcurrencyPolicy: scheduler.PolicyForbid,
+	until := domain.InstantOf(at(3))
+	f.cron = f.job("cron", domain.Definition{Schedule: domain.Schedule{Cron: "* * * * * *", EndsAt: until}})
+	f.once = f.job("once", domain.Definition{Schedule: domain.Schedule{At: domain.InstantOf(at(1))}})
+	f.forbid = f.job("forbid", domain.Definition{
+		Schedule:          domain.Schedule{Every: domain.DurationOf(time.Second), EndsAt: until},
+		ConcurrencyPolicy: domain.PolicyForbid,
 	})
-	f.dying = f.job("dying", scheduler.Definition{Schedule: scheduler.Schedule{At: scheduler.InstantOf(at(1))}})
+	f.dying = f.job("dying", domain.Definition{Schedule: domain.Schedule{At: domain.InstantOf(at(1))}})
 	for s := range 3 {
 		f.run(f.cron, at(float64(s+1)), "succeeded")
 	}
@@ -42,15 +42,15 @@ func goodWorld() *facts {
 	f.run(f.forbid, at(3), "succeeded")
 	f.run(f.dying, at(1), "dead")
 	// Backfills of three slots: one that was skipped, one from before the job, and one that already ran.
-	f.backfill(f.forbid, at(2), scheduler.SlotRunID(f.forbid, at(2)))
-	f.backfill(f.cron, at(-60), scheduler.SlotRunID(f.cron, at(-60)))
-	f.backfill(f.cron, at(3), scheduler.NewRunID(at(20)))
+	f.backfill(f.forbid, at(2), domain.SlotRunID(f.forbid, at(2)))
+	f.backfill(f.cron, at(-60), domain.SlotRunID(f.cron, at(-60)))
+	f.backfill(f.cron, at(3), domain.NewRunID(at(20)))
 	f.notice(f.forbid, at(3))
 	return f
 }
 
 // job adds a job that was created at t0 + 0.25 s.
-func (f *facts) job(name string, d scheduler.Definition) uuid.UUID {
+func (f *facts) job(name string, d domain.Definition) uuid.UUID {
 	id := uuid.NewSHA1(uuid.Nil, []byte(name))
 	d.Name, d.Target.URL = name, "http://127.0.0.1/"
 	f.Jobs = append(f.Jobs, Job{
@@ -78,7 +78,7 @@ func (f *facts) send(r Run, attempt int, after time.Duration, status int) (fence
 func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
 	claimed := slot.Add(time.Millisecond)
 	r := Run{
-		ID: scheduler.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: slot,
+		ID: domain.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: slot,
 		Status: "succeeded", Trigger: "schedule",
 		ClaimedAt: &claimed, Attempt: 1,
 	}
@@ -115,7 +115,7 @@ func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) *Run {
 		Attempt: 1,
 	}
 	fence := f.send(r, 1, at(20).Sub(slot), 200)
-	if id != scheduler.SlotRunID(job, slot) {
+	if id != domain.SlotRunID(job, slot) {
 		f.Requests[len(f.Requests)-1].Key = id.String()
 	}
 	r.Fence = &fence
@@ -228,25 +228,25 @@ func TestCheckNotices(t *testing.T) {
 		}},
 		{"a run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) { f.run(f.cron, at(4), "succeeded") }},
 		{"a backfilled run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) {
-			f.backfill(f.cron, at(2.5), scheduler.SlotRunID(f.cron, at(2.5)))
+			f.backfill(f.cron, at(2.5), domain.SlotRunID(f.cron, at(2.5)))
 		}},
 		{"a backfilled run after the job's last slot", NoPhantoms, Conditions{}, func(f *facts) {
-			f.backfill(f.cron, at(4), scheduler.SlotRunID(f.cron, at(4)))
+			f.backfill(f.cron, at(4), domain.SlotRunID(f.cron, at(4)))
 		}},
 		{"a backfilled one-shot", NoPhantoms, Conditions{}, func(f *facts) {
-			f.backfill(f.once, at(1), scheduler.NewRunID(at(20)))
+			f.backfill(f.once, at(1), domain.NewRunID(at(20)))
 		}},
 		{"a backfilled run under another slot's id", OneRunPerSlot, Conditions{}, func(f *facts) {
-			f.backfill(f.cron, at(-10), scheduler.SlotRunID(f.cron, at(-11)))
+			f.backfill(f.cron, at(-10), domain.SlotRunID(f.cron, at(-11)))
 		}},
 		{"a slot run once more that never ran", OneRunPerSlot, Conditions{}, func(f *facts) {
-			f.backfill(f.cron, at(-10), scheduler.NewRunID(at(20)))
+			f.backfill(f.cron, at(-10), domain.NewRunID(at(20)))
 		}},
 		{"a backfilled slot that had neither run nor skip", OneRunPerSlot, Conditions{}, func(f *facts) {
 			f.theRun(f.cron).Trigger = "backfill"
 		}},
 		{"a slot run once more under the slot's key", RequestsHeader, Conditions{}, func(f *facts) {
-			f.backfill(f.cron, at(1), scheduler.NewRunID(at(20)))
+			f.backfill(f.cron, at(1), domain.NewRunID(at(20)))
 			f.Requests[len(f.Requests)-1].Key = f.cron.String() + ":" + itoa(at(1).Unix())
 		}},
 		{"a run of no job", NoPhantoms, Conditions{}, func(f *facts) { f.run(uuid.New(), at(4), "succeeded") }},
@@ -283,12 +283,12 @@ func TestCheckNotices(t *testing.T) {
 		}},
 		{"an overlap", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = at(3.5) }},
 		{"an overlap with work that goes on after its 202", NoOverlap, Conditions{}, func(f *facts) {
-			f.theJob(f.forbid).Versions[0].Definition.Completion = scheduler.CompleteAsync
+			f.theJob(f.forbid).Versions[0].Definition.Completion = domain.CompleteAsync
 			end := at(3.5)
 			f.theRun(f.forbid).FinishedAt, f.theRequest(f.forbid, 0).Status = &end, 202
 		}},
 		{"an overlap with work that goes on until it is lost", NoOverlap, Conditions{}, func(f *facts) {
-			f.theJob(f.forbid).Versions[0].Definition.Completion = scheduler.CompleteAsync
+			f.theJob(f.forbid).Versions[0].Definition.Completion = domain.CompleteAsync
 			q := f.theRequest(f.forbid, 0)
 			q.Status = 202
 			f.Attempts = append(f.Attempts, Attempt{Run: q.Run, Fence: q.Fence, Number: 1, Outcome: "lost", Finished: at(3.5)})
@@ -325,7 +325,7 @@ func TestCheckNotices(t *testing.T) {
 			f.Attempts = append(f.Attempts, Attempt{Run: f.theRun(f.once).ID, Fence: 1, Number: 2, Outcome: "failed"})
 		}},
 		{"a request of at_most_once sent twice", AtMostOnce, Conditions{}, func(f *facts) {
-			f.Jobs[0].Versions[0].Definition.Delivery = scheduler.DeliverAtMostOnce
+			f.Jobs[0].Versions[0].Definition.Delivery = domain.DeliverAtMostOnce
 			f.send(*f.theRun(f.cron), 2, time.Second, 200)
 		}},
 		{"a run under another tenant than its job", TenantsAddUp, Conditions{}, func(f *facts) {

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"punctual/scheduler"
 )
 
 // Facts holds what a database and a witness recorded about the same jobs. It is read when nothing is going on any more.
@@ -40,21 +40,21 @@ type Job struct {
 // atMostOnce reports whether every version of the job had delivery at_most_once.
 func (j Job) atMostOnce() bool {
 	return !slices.ContainsFunc(j.Versions, func(v Version) bool {
-		return v.Definition.Delivery != scheduler.DeliverAtMostOnce
+		return v.Definition.Delivery != domain.DeliverAtMostOnce
 	})
 }
 
 // exclusive reports whether any version of the job forbade overlap.
 func (j Job) exclusive() bool {
 	return slices.ContainsFunc(j.Versions, func(v Version) bool {
-		return v.Definition.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow
+		return v.Definition.WithDefaults().ConcurrencyPolicy != domain.PolicyAllow
 	})
 }
 
 // callsBack reports whether any version of the job had completion async.
 func (j Job) callsBack() bool {
 	return slices.ContainsFunc(j.Versions, func(v Version) bool {
-		return v.Definition.Completion == scheduler.CompleteAsync
+		return v.Definition.Completion == domain.CompleteAsync
 	})
 }
 
@@ -74,7 +74,7 @@ func (j Job) pausedAt(at time.Time) bool {
 type Version struct {
 	From       time.Time
 	State      string
-	Definition scheduler.Definition
+	Definition domain.Definition
 	Until      *time.Time // when a pause was to end by itself
 }
 
@@ -109,7 +109,7 @@ type Attempt struct {
 type Gate struct{ Job, Run uuid.UUID }
 
 // final reports whether r can no longer change.
-func (r Run) final() bool { return scheduler.Status(r.Status).Final() }
+func (r Run) final() bool { return domain.Status(r.Status).Final() }
 
 // isRange reports whether r is a record of skipped slots rather than a run.
 func (r Run) isRange() bool { return r.SkippedFirst != nil }
@@ -121,7 +121,7 @@ func (r Run) ofSlot() bool { return r.Trigger == "schedule" || r.Trigger == "cat
 func (r Run) backfilled() bool { return r.Trigger == "backfill" }
 
 // ofItsSlot reports whether r has the id of its slot, and so carries the slot's idempotency key.
-func (r Run) ofItsSlot() bool { return r.ID == scheduler.SlotRunID(r.Job, r.ScheduledFor) }
+func (r Run) ofItsSlot() bool { return r.ID == domain.SlotRunID(r.Job, r.ScheduledFor) }
 
 // ReadFacts reads a database in one snapshot and adds the witness's log. The caller must take the log after everything
 // has come to rest.
@@ -185,7 +185,7 @@ func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 	_, err = pgx.ForEachRow(rows, []any{
 		&job.ID, &job.Name, &job.State, &job.Enabled, &job.NextRun, &v.From, &v.State, &raw, &job.Tenant, &v.Until,
 	}, func() error {
-		v.Definition = scheduler.Definition{}
+		v.Definition = domain.Definition{}
 		if err := json.Unmarshal(raw, &v.Definition); err != nil {
 			return fmt.Errorf("the definition of job %s: %w", job.ID, err)
 		}

@@ -6,9 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"punctual/scheduler/domain"
+
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
-	"punctual/scheduler"
 )
 
 // A job dies and recovers under two replicas. Its hook is told of each event once, and of nothing else.
@@ -66,7 +67,7 @@ func told(t *testing.T, dsn string, f Facts, path string) (all []string) {
 			continue
 		}
 		body := query[[]byte](t, conn, `SELECT body FROM punctual.run_data WHERE run_id = $1`, q.Run)
-		var n scheduler.News
+		var n domain.News
 		if err := json.Unmarshal(body, &n); err != nil || HashBody(body) != q.Body || q.Trigger != "notify" ||
 			n.Job != "fragile" || q.Job != "fragile" {
 			t.Errorf("%s of trigger %s: %s (%v)", q.Job, q.Trigger, body, err)

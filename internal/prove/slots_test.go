@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-
-	"punctual/scheduler"
 )
 
 func TestPlainCronAgreesWithTheProduct(t *testing.T) {
@@ -17,13 +17,13 @@ func TestPlainCronAgreesWithTheProduct(t *testing.T) {
 		"* * * * * *", "*/7 * * * * *", "5,10-20/5 * * * * *", "* * * * *", "*/15 9-17 * * 1-5", "0 0 29 2 *",
 		"30 4 1,15 * 5", "0 0 */2 * 1", "59 23 31 12 *", "3/20 * * * *",
 	} {
-		d := scheduler.Definition{Schedule: scheduler.Schedule{Cron: expression}}.WithDefaults()
+		d := domain.Definition{Schedule: domain.Schedule{Cron: expression}}.WithDefaults()
 		plain, ok := parsePlainCron(d.Schedule)
 		if !ok {
 			t.Errorf("%s is not plain", expression)
 			continue
 		}
-		timetable, err := scheduler.NewTimetable(uuid.New(), d, 0)
+		timetable, err := domain.NewTimetable(uuid.New(), d, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestPlainCronAgreesWithTheProduct(t *testing.T) {
 
 func TestPlainCronLeavesTheRest(t *testing.T) {
 	t.Parallel()
-	for _, s := range []scheduler.Schedule{
+	for _, s := range []domain.Schedule{
 		{Cron: "0 0 L * *"},
 		{Cron: "0 0 * * mon"},
 		{Cron: "0 0 * * 1#2"},
@@ -69,13 +69,13 @@ func TestPlainCronLeavesTheRest(t *testing.T) {
 
 func TestSlotsAreThoseOfTheDefinitions(t *testing.T) {
 	t.Parallel()
-	every := func(d time.Duration) scheduler.Definition {
-		return scheduler.Definition{Schedule: scheduler.Schedule{Every: scheduler.DurationOf(d)}}
+	every := func(d time.Duration) domain.Definition {
+		return domain.Definition{Schedule: domain.Schedule{Every: domain.DurationOf(d)}}
 	}
 	aligned := every(2 * time.Second)
-	aligned.Schedule.StartsAt, aligned.Schedule.EndsAt = scheduler.InstantOf(at(1)), scheduler.InstantOf(at(5))
-	one := scheduler.Definition{Schedule: scheduler.Schedule{At: scheduler.InstantOf(at(3))}}
-	delay := scheduler.Definition{Schedule: scheduler.Schedule{Delay: scheduler.DurationOf(2 * time.Second)}}
+	aligned.Schedule.StartsAt, aligned.Schedule.EndsAt = domain.InstantOf(at(1)), domain.InstantOf(at(5))
+	one := domain.Definition{Schedule: domain.Schedule{At: domain.InstantOf(at(3))}}
+	delay := domain.Definition{Schedule: domain.Schedule{Delay: domain.DurationOf(2 * time.Second)}}
 	note := delay
 	note.Description = "rewritten"
 	for _, test := range []struct {
@@ -115,7 +115,7 @@ func TestSlotsAreThoseOfTheDefinitions(t *testing.T) {
 			[]Version{{at(-0.5), "active", every(2 * time.Second), nil}, {at(2.5), "deleted", every(2 * time.Second), nil}},
 			[]float64{0, 2},
 		},
-		{"no schedule", []Version{{at(0), "active", scheduler.Definition{}, nil}}, nil},
+		{"no schedule", []Version{{at(0), "active", domain.Definition{}, nil}}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

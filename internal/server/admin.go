@@ -12,8 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"punctual/httpapi"
-	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/pg"
@@ -55,9 +56,9 @@ func login() string {
 
 // CreateKey creates an API key and prints it.
 func CreateKey(ctx context.Context, c AdminConfig, n NewKey) error {
-	expires := scheduler.Duration{}
+	expires := domain.Duration{}
 	if n.Expires != 0 {
-		expires = scheduler.DurationOf(n.Expires)
+		expires = domain.DurationOf(n.Expires)
 	}
 	if err := httpapi.CheckNewKey(n.Name, httpapi.Role(n.Role), expires); err != nil {
 		return err
@@ -218,7 +219,7 @@ func printTenants(out io.Writer, tenants ...tenants.Tenant) error {
 }
 
 // told lists the formats of a tenant's notices without the URLs, some of which are secrets.
-func told(list []scheduler.Notify) string {
+func told(list []domain.Notify) string {
 	if len(list) == 0 {
 		return "-"
 	}

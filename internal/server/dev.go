@@ -12,8 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"punctual/internal/privatepg"
-	"punctual/scheduler"
 	"punctual/scheduler/delivery/guard"
 )
 
@@ -73,7 +74,7 @@ func banner(out io.Writer, url, dsn, dir string, jobs []string) {
 func registerSample(ctx context.Context, url string, sample []byte) (names []string, err error) {
 	body := bytes.ReplaceAll(sample, []byte(sampleTarget), []byte(url))
 	var batch struct {
-		Jobs []scheduler.Definition `json:"jobs"`
+		Jobs []domain.Definition `json:"jobs"`
 	}
 	if err := json.Unmarshal(body, &batch); err != nil {
 		return nil, err
@@ -119,10 +120,10 @@ func send(ctx context.Context, method, url string, body []byte) error {
 // runPrinter prints one line for each attempt that ended.
 type runPrinter struct{ out io.Writer }
 
-func (p *runPrinter) print(outcomes []scheduler.Outcome) {
+func (p *runPrinter) print(outcomes []domain.Outcome) {
 	for _, o := range outcomes {
 		end := o.End()
-		if o.Verdict == scheduler.Await {
+		if o.Verdict == domain.Await {
 			end.Status = "accepted"
 		}
 		line := fmt.Sprintf("%s  %-9s %-24s attempt %d", o.FinishedAt.Local().Format(time.TimeOnly), end.Status, o.Job.Name,

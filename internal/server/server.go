@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -62,7 +64,7 @@ type Config struct {
 	// is called for every attempt whose outcome has been written, from any goroutine. `punctual dev` uses all three.
 	Wrap     func(http.Handler) http.Handler
 	Ready    func(url string)
-	Finished func([]scheduler.Outcome)
+	Finished func([]domain.Outcome)
 }
 
 // Run serves until ctx ends, then drains the scheduler, stops the API and returns. A draining replica is not ready, but
@@ -86,7 +88,7 @@ func Run(ctx context.Context, c Config) error {
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
 	c.Store.Replica, c.Store.Log, c.Store.PublicURL = true, c.Log, linkBase(c, listener.Addr())
-	c.Store.Ended = func(outcomes []scheduler.Outcome) {
+	c.Store.Ended = func(outcomes []domain.Outcome) {
 		metrics.Ended(outcomes)
 		if c.Finished != nil {
 			c.Finished(outcomes)

@@ -3,7 +3,7 @@ package notice
 import (
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // How long alerts last unless something ends them earlier. Without an end, Alertmanager would end them after five
@@ -25,25 +25,25 @@ type alert struct {
 }
 
 // alertNames are the names of the alerts, by event.
-var alertNames = map[scheduler.Event]string{
-	scheduler.EventFailing: "PunctualJobFailing",
-	scheduler.EventDead:    "PunctualRunDead",
-	scheduler.EventStale:   "PunctualJobStale",
-	scheduler.EventMissed:  "PunctualSlotsMissed",
-	scheduler.EventLate:    "PunctualRunLate",
-	scheduler.EventTest:    "PunctualTest",
+var alertNames = map[domain.Event]string{
+	domain.EventFailing: "PunctualJobFailing",
+	domain.EventDead:    "PunctualRunDead",
+	domain.EventStale:   "PunctualJobStale",
+	domain.EventMissed:  "PunctualSlotsMissed",
+	domain.EventLate:    "PunctualRunLate",
+	domain.EventTest:    "PunctualTest",
 }
 
 // alertmanager writes news as alerts, one for each kind of trouble, because the labels say how bad it is. A recovery
 // ends the alerts of whatever happened before it, also of what earlier notices told.
-func alertmanager(news scheduler.News, resolves bool, now time.Time) []alert {
+func alertmanager(news domain.News, resolves bool, now time.Time) []alert {
 	var alerts []alert
 	for _, e := range news.Events {
-		if e.Event != scheduler.EventRecovered {
+		if e.Event != domain.EventRecovered {
 			alerts = replace(alerts, fired(news, e, resolves, now))
 			continue
 		}
-		for _, trouble := range []scheduler.Event{scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale} {
+		for _, trouble := range []domain.Event{domain.EventFailing, domain.EventDead, domain.EventStale} {
 			alerts = replace(alerts, resolved(news, trouble, e))
 		}
 	}
@@ -61,7 +61,7 @@ func replace(alerts []alert, a alert) []alert {
 	return append(alerts, a)
 }
 
-func labelled(news scheduler.News, e scheduler.Event) alert {
+func labelled(news domain.News, e domain.Event) alert {
 	return alert{
 		Labels: map[string]string{
 			"alertname": alertNames[e], "job": news.Job, "tenant": news.Tenant, "severity": severity(e),
@@ -70,7 +70,7 @@ func labelled(news scheduler.News, e scheduler.Event) alert {
 	}
 }
 
-func fired(news scheduler.News, e scheduler.NewsEvent, resolves bool, now time.Time) alert {
+func fired(news domain.News, e domain.NewsEvent, resolves bool, now time.Time) alert {
 	a := labelled(news, e.Event)
 	a.Annotations = map[string]string{"summary": headline(news), "description": describe(e)}
 	if len(e.Runs) > 0 {
@@ -90,21 +90,21 @@ func fired(news scheduler.News, e scheduler.NewsEvent, resolves bool, now time.T
 	return a
 }
 
-func lasts(e scheduler.Event, resolves bool) time.Duration {
+func lasts(e domain.Event, resolves bool) time.Duration {
 	switch e {
-	case scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale:
+	case domain.EventFailing, domain.EventDead, domain.EventStale:
 		if resolves {
 			return untilResolved
 		}
 		return unresolved
-	case scheduler.EventTest:
+	case domain.EventTest:
 		return ofATest
-	case scheduler.EventMissed, scheduler.EventLate, scheduler.EventRecovered:
+	case domain.EventMissed, domain.EventLate, domain.EventRecovered:
 	}
 	return passing
 }
 
-func resolved(news scheduler.News, trouble scheduler.Event, recovery scheduler.NewsEvent) alert {
+func resolved(news domain.News, trouble domain.Event, recovery domain.NewsEvent) alert {
 	a := labelled(news, trouble)
 	a.Annotations = map[string]string{"summary": headline(news), "description": describe(recovery)}
 	a.StartsAt, a.EndsAt = recovery.FirstAt.UTC(), recovery.LastAt.UTC()

@@ -10,19 +10,19 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // Body returns the notice that tells a recipient of some news, and the events in it; nothing when the recipient asked
 // for none of the events. list is the list of entries with the recipient; now is the database's clock.
 func Body(
-	news scheduler.News, r scheduler.Recipient, list []scheduler.Notify, now time.Time,
-) ([]byte, []scheduler.Event, error) {
+	news domain.News, r domain.Recipient, list []domain.Notify, now time.Time,
+) ([]byte, []domain.Event, error) {
 	news = news.For(r, list)
 	if len(news.Events) == 0 {
 		return nil, nil, nil
 	}
-	told := make([]scheduler.Event, len(news.Events))
+	told := make([]domain.Event, len(news.Events))
 	for i, e := range news.Events {
 		told[i] = e.Event
 	}
@@ -31,22 +31,22 @@ func Body(
 }
 
 // resolves reports whether the recipient will hear that trouble is over.
-func resolves(r scheduler.Recipient, list []scheduler.Notify) bool {
-	return slices.ContainsFunc(list, func(n scheduler.Notify) bool {
-		return n.Recipient() == r && slices.Contains(n.On, scheduler.EventRecovered)
+func resolves(r domain.Recipient, list []domain.Notify) bool {
+	return slices.ContainsFunc(list, func(n domain.Notify) bool {
+		return n.Recipient() == r && slices.Contains(n.On, domain.EventRecovered)
 	})
 }
 
-func write(news scheduler.News, r scheduler.Recipient, resolves bool, now time.Time) ([]byte, error) {
+func write(news domain.News, r domain.Recipient, resolves bool, now time.Time) ([]byte, error) {
 	var form any = news
 	switch r.Format {
-	case scheduler.FormatSlack:
+	case domain.FormatSlack:
 		form = slack(news)
-	case scheduler.FormatPagerDuty:
+	case domain.FormatPagerDuty:
 		form = pagerDuty(news)
-	case scheduler.FormatAlertmanager:
+	case domain.FormatAlertmanager:
 		form = alertmanager(news, resolves, now)
-	case scheduler.FormatJSON:
+	case domain.FormatJSON:
 	default:
 		return nil, fmt.Errorf("this version of Punctual does not know notices of format %q", r.Format)
 	}
@@ -58,12 +58,12 @@ func write(news scheduler.News, r scheduler.Recipient, resolves bool, now time.T
 }
 
 // headline says in a line what happened last.
-func headline(news scheduler.News) string {
+func headline(news domain.News) string {
 	last := news.Events[len(news.Events)-1].Event
-	what := map[scheduler.Event]string{
-		scheduler.EventFailing: "is failing", scheduler.EventDead: "has dead runs", scheduler.EventMissed: "missed slots",
-		scheduler.EventLate: "runs late", scheduler.EventStale: "is stale", scheduler.EventRecovered: "recovered",
-		scheduler.EventTest: "sends a test notice",
+	what := map[domain.Event]string{
+		domain.EventFailing: "is failing", domain.EventDead: "has dead runs", domain.EventMissed: "missed slots",
+		domain.EventLate: "runs late", domain.EventStale: "is stale", domain.EventRecovered: "recovered",
+		domain.EventTest: "sends a test notice",
 	}[last]
 	if what == "" {
 		what = string(last)
@@ -72,34 +72,34 @@ func headline(news scheduler.News) string {
 }
 
 // describe says in a sentence what an event is, since when and how often.
-func describe(e scheduler.NewsEvent) string {
+func describe(e domain.NewsEvent) string {
 	switch e.Event {
-	case scheduler.EventFailing:
+	case domain.EventFailing:
 		return "an attempt failed, the first since the job was well, at " + at(e.FirstAt)
-	case scheduler.EventDead:
+	case domain.EventDead:
 		return fmt.Sprintf("%s died, the last at %s%s", times(e.Count, "run"), at(e.LastAt), failing(e))
-	case scheduler.EventMissed:
+	case domain.EventMissed:
 		return fmt.Sprintf("slots were missed and will not run: %s, the last at %s",
 			times(e.Count, "recorded skip"), at(e.LastAt))
-	case scheduler.EventLate:
+	case domain.EventLate:
 		return fmt.Sprintf("%s made after the job's tolerance, the last at %s", times(e.Count, "run"), at(e.LastAt))
-	case scheduler.EventStale:
+	case domain.EventStale:
 		if e.Since == nil {
 			return "no success within expect_success_within"
 		}
 		return "no success since " + at(*e.Since)
-	case scheduler.EventRecovered:
+	case domain.EventRecovered:
 		if e.Since == nil {
 			return "a run succeeded at " + at(e.LastAt)
 		}
 		return fmt.Sprintf("a run succeeded at %s, the first since %s%s", at(e.LastAt), at(*e.Since), inARow(e.Failures))
-	case scheduler.EventTest:
+	case domain.EventTest:
 		return "a test: nothing happened to any job"
 	}
 	return fmt.Sprintf("%s, %s", e.Event, times(e.Count, "time"))
 }
 
-func failing(e scheduler.NewsEvent) string {
+func failing(e domain.NewsEvent) string {
 	if e.Since == nil {
 		return ""
 	}
@@ -123,15 +123,15 @@ func times(n int, what string) string {
 func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // severity is how bad an event is, in words that PagerDuty knows, as do most rules for Alertmanager.
-func severity(e scheduler.Event) string {
+func severity(e domain.Event) string {
 	switch e {
-	case scheduler.EventDead, scheduler.EventStale:
+	case domain.EventDead, domain.EventStale:
 		return "critical"
-	case scheduler.EventFailing:
+	case domain.EventFailing:
 		return "error"
-	case scheduler.EventMissed, scheduler.EventLate:
+	case domain.EventMissed, domain.EventLate:
 		return "warning"
-	case scheduler.EventRecovered, scheduler.EventTest:
+	case domain.EventRecovered, domain.EventTest:
 	}
 	return "info"
 }
@@ -151,13 +151,13 @@ func cut(s string, most int) string {
 
 // Test returns the requests that test a recipient, one after the other: a notice with the event test, and, if that
 // opens something, a notice that closes it.
-func Test(news scheduler.News, r scheduler.Recipient, now time.Time) ([][]byte, error) {
+func Test(news domain.News, r domain.Recipient, now time.Time) ([][]byte, error) {
 	body, err := write(news, r, true, now)
-	if err != nil || r.Format != scheduler.FormatPagerDuty {
+	if err != nil || r.Format != domain.FormatPagerDuty {
 		return [][]byte{body}, err
 	}
-	news.Events = []scheduler.NewsEvent{{
-		Event: scheduler.EventRecovered, Count: 1, FirstAt: now, LastAt: now, Runs: []scheduler.NewsRun{},
+	news.Events = []domain.NewsEvent{{
+		Event: domain.EventRecovered, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.NewsRun{},
 	}}
 	over, err := write(news, r, true, now)
 	return [][]byte{body, over}, err
@@ -166,10 +166,10 @@ func Test(news scheduler.News, r scheduler.Recipient, now time.Time) ([][]byte, 
 // Excerpt returns as much of a response as notices quote: its first bytes, in whole characters that JSON can hold.
 func Excerpt(response string) string {
 	response = strings.ReplaceAll(strings.ToValidUTF8(response, "\uFFFD"), "\x00", "\uFFFD")
-	if len(response) <= scheduler.NewsResponse {
+	if len(response) <= domain.NewsResponse {
 		return response
 	}
-	most := scheduler.NewsResponse
+	most := domain.NewsResponse
 	for !utf8.RuneStart(response[most]) {
 		most--
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/google/uuid"
 )
 
 var (
@@ -18,38 +18,38 @@ var (
 	jobID = uuid.MustParse("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11")
 )
 
-func event(e scheduler.Event, count int, runs ...scheduler.NewsRun) scheduler.NewsEvent {
-	news := scheduler.NewsEvent{Event: e, Count: count, FirstAt: began, LastAt: now, Runs: runs}
+func event(e domain.Event, count int, runs ...domain.NewsRun) domain.NewsEvent {
+	news := domain.NewsEvent{Event: e, Count: count, FirstAt: began, LastAt: now, Runs: runs}
 	switch e {
-	case scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale, scheduler.EventRecovered:
+	case domain.EventFailing, domain.EventDead, domain.EventStale, domain.EventRecovered:
 		news.Since, news.Failures = &began, 7
 	}
 	return news
 }
 
-func failedRun() scheduler.NewsRun {
-	return scheduler.NewsRun{
-		ID: uuid.New(), ScheduledFor: began, HappenedAt: now, Reason: scheduler.ReasonHTTP5xx, HTTPStatus: 503,
+func failedRun() domain.NewsRun {
+	return domain.NewsRun{
+		ID: uuid.New(), ScheduledFor: began, HappenedAt: now, Reason: domain.ReasonHTTP5xx, HTTPStatus: 503,
 		Error: "503 Service Unavailable", Response: `<!channel> & <b>busy</b>`,
 		Link: "https://punctual.internal/v1/runs/019ad98a-2a60-8d07-9c52-7b0f1e3d4a86",
 	}
 }
 
-func news(events ...scheduler.NewsEvent) scheduler.News {
-	return scheduler.News{
+func news(events ...domain.NewsEvent) domain.News {
+	return domain.News{
 		Job: "daily-invoice-gen", JobID: jobID, Tenant: "billing",
 		Link: "https://punctual.internal/v1/jobs/daily-invoice-gen/runs", Events: events,
 	}
 }
 
 // body returns the body for a notify entry that asks for the given events, or for all events if none are given.
-func body(t *testing.T, format scheduler.Format, n scheduler.News, on ...scheduler.Event) []byte {
+func body(t *testing.T, format domain.Format, n domain.News, on ...domain.Event) []byte {
 	t.Helper()
 	if on == nil {
-		on = scheduler.Events
+		on = domain.Events
 	}
-	entry := scheduler.Notify{On: on, Format: format, URL: "https://pager.internal/", Secret: "key"}
-	body, told, err := Body(n, entry.Recipient(), []scheduler.Notify{entry}, now)
+	entry := domain.Notify{On: on, Format: format, URL: "https://pager.internal/", Secret: "key"}
+	body, told, err := Body(n, entry.Recipient(), []domain.Notify{entry}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,17 +61,17 @@ func body(t *testing.T, format scheduler.Format, n scheduler.News, on ...schedul
 	return body
 }
 
-var everyEvent = []scheduler.NewsEvent{
-	event(scheduler.EventFailing, 1, failedRun()), event(scheduler.EventMissed, 2), event(scheduler.EventLate, 1),
-	event(scheduler.EventDead, 3, failedRun(), failedRun(), failedRun(), failedRun()),
-	event(scheduler.EventStale, 1), event(scheduler.EventRecovered, 1),
+var everyEvent = []domain.NewsEvent{
+	event(domain.EventFailing, 1, failedRun()), event(domain.EventMissed, 2), event(domain.EventLate, 1),
+	event(domain.EventDead, 3, failedRun(), failedRun(), failedRun(), failedRun()),
+	event(domain.EventStale, 1), event(domain.EventRecovered, 1),
 }
 
 func TestSlack(t *testing.T) {
-	for _, e := range append(everyEvent, scheduler.NewsEvent{Event: "newer", Count: 1}) {
-		checkSlack(t, body(t, scheduler.FormatSlack, news(e), e.Event))
+	for _, e := range append(everyEvent, domain.NewsEvent{Event: "newer", Count: 1}) {
+		checkSlack(t, body(t, domain.FormatSlack, news(e), e.Event))
 	}
-	text := checkSlack(t, body(t, scheduler.FormatSlack, news(everyEvent...)))
+	text := checkSlack(t, body(t, domain.FormatSlack, news(everyEvent...)))
 	for _, want := range []string{
 		"daily-invoice-gen", "billing", "3 runs died", "2026-12-01T11:50:00Z", "7 failed attempts", "http_5xx",
 		"503 Service Unavailable",
@@ -84,47 +84,47 @@ func TestSlack(t *testing.T) {
 	}
 	// Any response of a target stays within its code fence, and the message within Slack's limits.
 	r := failedRun()
-	r.Error, r.Response = strings.Repeat("<&>é", 250), strings.Repeat("`", scheduler.NewsResponse)
-	many := event(scheduler.EventDead, 1000, slices.Repeat([]scheduler.NewsRun{r}, 20)...)
-	text = checkSlack(t, body(t, scheduler.FormatSlack, news(many, event(scheduler.EventLate, 1000, many.Runs...))))
+	r.Error, r.Response = strings.Repeat("<&>é", 250), strings.Repeat("`", domain.NewsResponse)
+	many := event(domain.EventDead, 1000, slices.Repeat([]domain.NewsRun{r}, 20)...)
+	text = checkSlack(t, body(t, domain.FormatSlack, news(many, event(domain.EventLate, 1000, many.Runs...))))
 	if strings.Count(text, "```")%2 != 0 || strings.Contains(text, "````") {
 		t.Error("a response ends the code that it is in")
 	}
 }
 
 func TestPagerDutyOpensAndResolvesOneIncidentForEachJob(t *testing.T) {
-	opened := checkPagerDuty(t, body(t, scheduler.FormatPagerDuty,
-		news(event(scheduler.EventFailing, 1, failedRun()), event(scheduler.EventDead, 1, failedRun()))))
+	opened := checkPagerDuty(t, body(t, domain.FormatPagerDuty,
+		news(event(domain.EventFailing, 1, failedRun()), event(domain.EventDead, 1, failedRun()))))
 	if opened.EventAction != "trigger" || opened.Payload.Severity != "critical" || opened.Payload.Class != "dead" ||
 		opened.Payload.Source != "punctual.internal" || opened.Client != "Punctual" || len(opened.Links) != 2 {
 		t.Errorf("%+v", opened)
 	}
 	resolved := checkPagerDuty(t,
-		body(t, scheduler.FormatPagerDuty, news(event(scheduler.EventDead, 1), event(scheduler.EventRecovered, 1))))
+		body(t, domain.FormatPagerDuty, news(event(domain.EventDead, 1), event(domain.EventRecovered, 1))))
 	if resolved.EventAction != "resolve" || resolved.DedupKey != opened.DedupKey {
 		t.Errorf("%+v", resolved)
 	}
-	again := checkPagerDuty(t, body(t, scheduler.FormatPagerDuty,
-		news(event(scheduler.EventDead, 1), event(scheduler.EventRecovered, 1), event(scheduler.EventFailing, 1))))
+	again := checkPagerDuty(t, body(t, domain.FormatPagerDuty,
+		news(event(domain.EventDead, 1), event(domain.EventRecovered, 1), event(domain.EventFailing, 1))))
 	if again.EventAction != "trigger" || again.Payload.Severity != "error" {
 		t.Errorf("%+v", again)
 	}
 	r := failedRun()
 	r.Error = strings.Repeat("é", 1000)
-	checkPagerDuty(t, body(t, scheduler.FormatPagerDuty,
-		news(event(scheduler.EventDead, 1000, slices.Repeat([]scheduler.NewsRun{r}, 20)...))))
-	for e, want := range map[scheduler.Event]string{
-		scheduler.EventMissed: "warning", scheduler.EventLate: "warning", scheduler.EventStale: "critical",
-		scheduler.EventFailing: "error",
+	checkPagerDuty(t, body(t, domain.FormatPagerDuty,
+		news(event(domain.EventDead, 1000, slices.Repeat([]domain.NewsRun{r}, 20)...))))
+	for e, want := range map[domain.Event]string{
+		domain.EventMissed: "warning", domain.EventLate: "warning", domain.EventStale: "critical",
+		domain.EventFailing: "error",
 	} {
-		if got := checkPagerDuty(t, body(t, scheduler.FormatPagerDuty, news(event(e, 1)), e)); got.Payload.Severity != want {
+		if got := checkPagerDuty(t, body(t, domain.FormatPagerDuty, news(event(e, 1)), e)); got.Payload.Severity != want {
 			t.Errorf("%s: %s", e, got.Payload.Severity)
 		}
 	}
 }
 
 func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
-	fired := checkAlerts(t, body(t, scheduler.FormatAlertmanager, news(everyEvent[:5]...)))
+	fired := checkAlerts(t, body(t, domain.FormatAlertmanager, news(everyEvent[:5]...)))
 	for name, ends := range map[string]time.Time{
 		"PunctualJobFailing":  now.Add(untilResolved),
 		"PunctualRunDead":     now.Add(untilResolved),
@@ -141,7 +141,7 @@ func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	over := checkAlerts(t,
-		body(t, scheduler.FormatAlertmanager, news(event(scheduler.EventDead, 1), event(scheduler.EventRecovered, 1))))
+		body(t, domain.FormatAlertmanager, news(event(domain.EventDead, 1), event(domain.EventRecovered, 1))))
 	for _, name := range []string{"PunctualJobFailing", "PunctualRunDead", "PunctualJobStale"} {
 		a, ok := over[name]
 		if !ok || !a.EndsAt.Equal(now) || !a.StartsAt.Equal(began) {
@@ -154,15 +154,15 @@ func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
 		}
 	}
 	alone := checkAlerts(t,
-		body(t, scheduler.FormatAlertmanager, news(event(scheduler.EventDead, 1)), scheduler.EventDead))
+		body(t, domain.FormatAlertmanager, news(event(domain.EventDead, 1)), domain.EventDead))
 	if !alone["PunctualRunDead"].EndsAt.Equal(now.Add(unresolved)) {
 		t.Error("an alert whose end is not told lasts longer than a day")
 	}
 }
 
 func TestJSONIsAllThereIsToSay(t *testing.T) {
-	var got scheduler.News
-	strict(t, body(t, scheduler.FormatJSON, news(everyEvent...)), &got)
+	var got domain.News
+	strict(t, body(t, domain.FormatJSON, news(everyEvent...)), &got)
 	if len(got.Events) != 6 || got.Link == "" || got.Events[3].Failures != 7 || !got.Events[3].Since.Equal(began) ||
 		got.Events[3].Runs[0].Response == "" || got.Events[3].Runs[0].HTTPStatus != 503 {
 		t.Errorf("%+v", got)
@@ -170,37 +170,37 @@ func TestJSONIsAllThereIsToSay(t *testing.T) {
 }
 
 func TestNothingIsSentToWhoAskedForNothingOfIt(t *testing.T) {
-	if b := body(t, scheduler.FormatSlack, news(event(scheduler.EventLate, 1)), scheduler.EventDead); b != nil {
+	if b := body(t, domain.FormatSlack, news(event(domain.EventLate, 1)), domain.EventDead); b != nil {
 		t.Errorf("%s", b)
 	}
 }
 
 func TestATestIsMadeOfWhatRecipientsTake(t *testing.T) {
-	n := news(event(scheduler.EventTest, 1))
-	for _, format := range scheduler.Formats {
-		bodies, err := Test(n, scheduler.Recipient{Format: format}, now)
+	n := news(event(domain.EventTest, 1))
+	for _, format := range domain.Formats {
+		bodies, err := Test(n, domain.Recipient{Format: format}, now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		switch format {
-		case scheduler.FormatSlack:
+		case domain.FormatSlack:
 			checkSlack(t, bodies[0])
-		case scheduler.FormatPagerDuty:
+		case domain.FormatPagerDuty:
 			if a, b := checkPagerDuty(t, bodies[0]), checkPagerDuty(t, bodies[1]); a.EventAction != "trigger" ||
 				b.EventAction != "resolve" || a.DedupKey != b.DedupKey || a.Payload.Severity != "info" {
 				t.Errorf("%+v, then %+v", a, b)
 			}
-		case scheduler.FormatAlertmanager:
+		case domain.FormatAlertmanager:
 			if a := checkAlerts(t, bodies[0])["PunctualTest"]; !a.EndsAt.Equal(now.Add(ofATest)) {
 				t.Errorf("%+v", a)
 			}
-		case scheduler.FormatJSON:
+		case domain.FormatJSON:
 			if !json.Valid(bodies[0]) {
 				t.Errorf("%s", bodies[0])
 			}
 		}
 	}
-	if _, err := Test(n, scheduler.Recipient{Format: "newer"}, now); err == nil {
+	if _, err := Test(n, domain.Recipient{Format: "newer"}, now); err == nil {
 		t.Error("a format that nobody knows is written")
 	}
 }

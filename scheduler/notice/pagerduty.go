@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // pagerDutySummary is how many characters of a summary PagerDuty keeps.
@@ -26,21 +26,21 @@ type pagerDutyLink struct {
 }
 
 type pagerDutyPayload struct {
-	Summary   string         `json:"summary"`
-	Source    string         `json:"source"`
-	Severity  string         `json:"severity"`
-	Timestamp time.Time      `json:"timestamp"`
-	Component string         `json:"component"`
-	Group     string         `json:"group"`
-	Class     string         `json:"class"`
-	Details   scheduler.News `json:"custom_details"`
+	Summary   string      `json:"summary"`
+	Source    string      `json:"source"`
+	Severity  string      `json:"severity"`
+	Timestamp time.Time   `json:"timestamp"`
+	Component string      `json:"component"`
+	Group     string      `json:"group"`
+	Class     string      `json:"class"`
+	Details   domain.News `json:"custom_details"`
 }
 
 // pagerDuty writes news as one event. What happened last decides whether the job's incident is opened or resolved.
-func pagerDuty(news scheduler.News) pagerDutyEvent {
+func pagerDuty(news domain.News) pagerDutyEvent {
 	event := pagerDutyEvent{Action: "resolve", DedupKey: "punctual:" + news.JobID.String()}
 	last := news.Events[len(news.Events)-1]
-	if last.Event == scheduler.EventRecovered {
+	if last.Event == domain.EventRecovered {
 		return event
 	}
 	event.Action, event.Client, event.ClientURL = "trigger", "Punctual", news.Link
@@ -62,7 +62,7 @@ func pagerDuty(news scheduler.News) pagerDutyEvent {
 }
 
 // source is the host that the link leads to.
-func source(news scheduler.News) string {
+func source(news domain.News) string {
 	if u, err := url.Parse(news.Link); err == nil && u.Hostname() != "" {
 		return u.Hostname()
 	}
@@ -70,11 +70,11 @@ func source(news scheduler.News) string {
 }
 
 // worst is the worst severity since the job last recovered.
-func worst(news scheduler.News) string {
+func worst(news domain.News) string {
 	ranks := map[string]int{"info": 0, "warning": 1, "error": 2, "critical": 3}
 	found := "info"
 	for _, e := range news.Events {
-		if e.Event == scheduler.EventRecovered {
+		if e.Event == domain.EventRecovered {
 			found = "info"
 		} else if s := severity(e.Event); ranks[s] > ranks[found] {
 			found = s

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // Slack's limits: characters of a header and of a section. Both are counted in bytes here, which is stricter.
@@ -33,7 +33,7 @@ type slackTextPart struct {
 }
 
 // slack writes news for an incoming webhook: a header, a section for each event and a link.
-func slack(news scheduler.News) slackMessage {
+func slack(news domain.News) slackMessage {
 	m := slackMessage{Blocks: []slackBlock{{
 		Type: "header", Text: &slackTextPart{"plain_text", cut(headline(news), slackHeader)},
 	}}}
@@ -53,7 +53,7 @@ func slack(news scheduler.News) slackMessage {
 
 // section describes an event and its newest runs. It adds whole pieces until it is full, because cutting it off
 // anywhere might cut markup in two.
-func section(e scheduler.NewsEvent) string {
+func section(e domain.NewsEvent) string {
 	text := fmt.Sprintf("*%s*: %s", e.Event, escape(describe(e)))
 	for i, r := range e.Runs {
 		piece := run(r)
@@ -66,7 +66,7 @@ func section(e scheduler.NewsEvent) string {
 }
 
 // run describes a run, its error and what the target answered.
-func run(r scheduler.NewsRun) string {
+func run(r domain.NewsRun) string {
 	text := "\n• "
 	if r.Link != "" {
 		text += slackLink(r.Link, "run of "+at(r.ScheduledFor))

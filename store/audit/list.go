@@ -7,10 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -166,10 +167,10 @@ func by(c *pg.Conditions, f Filter) {
 	}
 	// An id begins with the time, to the millisecond, so the index on ids serves these conditions.
 	if !f.From.IsZero() {
-		c.Add(`a.id >= ? AND a.at >= ?`, scheduler.FirstRunID(f.From), f.From)
+		c.Add(`a.id >= ? AND a.at >= ?`, domain.FirstRunID(f.From), f.From)
 	}
 	if !f.To.IsZero() {
-		c.Add(`a.id < ? AND a.at < ?`, scheduler.FirstRunID(f.To.Add(time.Millisecond)), f.To)
+		c.Add(`a.id < ? AND a.at < ?`, domain.FirstRunID(f.To.Add(time.Millisecond)), f.To)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // masked replaces a value that the audit log does not keep.
@@ -57,7 +57,7 @@ func maskIn(v any) (changed bool) {
 			case "secret_headers":
 				changed = maskMembers(member, func(string) bool { return true }) || changed
 			case "headers":
-				changed = maskMembers(member, scheduler.SecretName.MatchString) || changed
+				changed = maskMembers(member, domain.SecretName.MatchString) || changed
 			default:
 				changed = maskIn(member) || changed
 			}
@@ -84,7 +84,7 @@ func maskMembers(v any, choose func(name string) bool) (changed bool) {
 func MaskHeaders(headers map[string]string) map[string]string {
 	out := make(map[string]string, len(headers))
 	for name, value := range headers {
-		if scheduler.SecretName.MatchString(name) {
+		if domain.SecretName.MatchString(name) {
 			value = masked
 		}
 		out[name] = value

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -77,7 +78,7 @@ func (r *Rows) Add(tenant int32, now time.Time, c Change) error {
 	if err != nil {
 		return fmt.Errorf("encoding a change: %w", err)
 	}
-	r.ids = append(r.ids, scheduler.NewRunID(now))
+	r.ids = append(r.ids, domain.NewRunID(now))
 	r.resources, r.jobs = append(r.resources, idOrNull(c.ID)), append(r.jobs, idOrNull(c.Job))
 	r.tenants, r.at = append(r.tenants, tenant), append(r.at, now)
 	r.actions, r.names = append(r.actions, string(c.Action)), append(r.names, pg.OrNull(c.Name))

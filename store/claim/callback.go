@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/scheduler/failpoint"
 	"punctual/store/definitions"
 	"punctual/store/pg"
@@ -19,7 +20,7 @@ import (
 // SupersededError means that a target called about an attempt that is over.
 type SupersededError struct {
 	Run    uuid.UUID
-	Status scheduler.Status // of the run now
+	Status domain.Status // of the run now
 }
 
 func (e *SupersededError) Error() string {
@@ -41,10 +42,10 @@ type Progress struct {
 
 // calledRun is a run whose target calls. Its rows are locked and read.
 type calledRun struct {
-	scheduler.Assignment
+	domain.Assignment
 	tenant   int32
-	status   scheduler.Status
-	reason   scheduler.Reason
+	status   domain.Status
+	reason   domain.Reason
 	accepted bool // the target's 202 is recorded: the run's row in ready is the deadline
 	started  time.Time
 	http     int
@@ -53,7 +54,7 @@ type calledRun struct {
 }
 
 func (c calledRun) cancelRequested() bool {
-	return c.reason == scheduler.ReasonCancelled || c.reason == scheduler.ReasonReplaced
+	return c.reason == domain.ReasonCancelled || c.reason == domain.ReasonReplaced
 }
 
 // calledBy returns the fencing token of the attempt whose target calls, or scheduler.ErrRunToken when the token was not
@@ -63,7 +64,7 @@ func (s *Claims) calledBy(ctx context.Context, run uuid.UUID, token string) (fen
 	if err != nil {
 		return 0, err
 	}
-	return scheduler.ReadRunToken(key, run, token)
+	return domain.ReadRunToken(key, run, token)
 }
 
 // call runs work for a target that has shown a token. It first locks the gate of the job, the run's row in ready and
@@ -136,7 +137,7 @@ func (s *Claims) HeartbeatRun(
 ) (Beat, error) {
 	var beat Beat
 	err := s.call(ctx, run, token, func(ctx context.Context, tx *pg.Tx, fence int64, c calledRun) error {
-		if fence != c.Fence || c.status != scheduler.StatusRunning {
+		if fence != c.Fence || c.status != domain.StatusRunning {
 			return &SupersededError{run, c.status}
 		}
 		beat = Beat{CancelRequested: c.cancelRequested(), Deadline: c.Job.CallbackDeadline(c.started, c.now).UTC()}
@@ -174,14 +175,14 @@ func (s *Claims) HeartbeatRun(
 func (s *Claims) CompleteCalled(
 	ctx context.Context, run uuid.UUID, token string, result json.RawMessage, then func(tx *pg.Tx, tenant int32) error,
 ) error {
-	return s.endCalled(ctx, run, token, then, func(c calledRun) scheduler.Outcome {
-		return scheduler.Outcome{
-			Assignment: c.Assignment, Verdict: scheduler.Succeed, StartedAt: c.started, FinishedAt: c.now,
+	return s.endCalled(ctx, run, token, then, func(c calledRun) domain.Outcome {
+		return domain.Outcome{
+			Assignment: c.Assignment, Verdict: domain.Succeed, StartedAt: c.started, FinishedAt: c.now,
 			HTTPStatus: c.http, Result: result,
 		}
 	}, func(ctx context.Context, q pg.Querier, fence int64, c calledRun) (bool, error) {
 		return fence == c.Fence &&
-			(c.status == scheduler.StatusSucceeded || c.status == scheduler.StatusCancelled && c.cancelRequested()), nil
+			(c.status == domain.StatusSucceeded || c.status == domain.StatusCancelled && c.cancelRequested()), nil
 	})
 }
 
@@ -191,8 +192,8 @@ func (s *Claims) CompleteCalled(
 func (s *Claims) FailCalled(
 	ctx context.Context, run uuid.UUID, token, message string, retry bool, then func(tx *pg.Tx, tenant int32) error,
 ) error {
-	return s.endCalled(ctx, run, token, then, func(c calledRun) scheduler.Outcome {
-		return c.kept.Of(scheduler.JudgeReported(c.Assignment, message, retry, c.started, c.now))
+	return s.endCalled(ctx, run, token, then, func(c calledRun) domain.Outcome {
+		return c.kept.Of(domain.JudgeReported(c.Assignment, message, retry, c.started, c.now))
 	}, func(ctx context.Context, q pg.Querier, fence int64, _ calledRun) (already bool, err error) {
 		// A reported failure is on record as expired if the next attempt would have come too late.
 		err = q.QueryRow(ctx, `
@@ -209,17 +210,17 @@ func (s *Claims) FailCalled(
 // ended it.
 func (s *Claims) endCalled(
 	ctx context.Context, run uuid.UUID, token string, then func(*pg.Tx, int32) error,
-	judge func(calledRun) scheduler.Outcome,
+	judge func(calledRun) domain.Outcome,
 	already func(context.Context, pg.Querier, int64, calledRun) (bool, error),
 ) error {
-	var outcomes []scheduler.Outcome
+	var outcomes []domain.Outcome
 	var written map[uuid.UUID]bool
 	following, err := s.follower.Follow(ctx)
 	if err != nil {
 		return err
 	}
 	err = s.call(ctx, run, token, func(ctx context.Context, tx *pg.Tx, fence int64, c calledRun) error {
-		if fence != c.Fence || c.status != scheduler.StatusRunning {
+		if fence != c.Fence || c.status != domain.StatusRunning {
 			same, err := already(ctx, tx, fence, c)
 			if err != nil {
 				return fmt.Errorf("reading how run %s ended: %w", run, err)
@@ -228,7 +229,7 @@ func (s *Claims) endCalled(
 				return &SupersededError{run, c.status}
 			}
 		} else {
-			outcomes = []scheduler.Outcome{judge(c)}
+			outcomes = []domain.Outcome{judge(c)}
 			var b pgx.Batch
 			b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
 			b.Queue(pg.ByIndex)
@@ -256,7 +257,7 @@ func (s *Claims) RunProgress(ctx context.Context, run uuid.UUID, token string) (
 	}
 	var p Progress
 	var present int64
-	var status scheduler.Status
+	var status domain.Status
 	var text *string
 	err = s.db.Reader(ctx, pg.Everybody).QueryRow(ctx, `
 		SELECT coalesce(r.fence, 0), r.status, r.attempt, d.progress::text, d.progress_at

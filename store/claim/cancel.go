@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -15,7 +16,7 @@ import (
 // reason: the statement that writes the attempt's outcome, whatever it is, finds the reason and ends the run as
 // cancelled. Its replica learns of the cancel with its next heartbeat. A target that works on learns of it with its own
 // next heartbeat.
-func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason scheduler.Reason) (changed int, err error) {
+func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason domain.Reason) (changed int, err error) {
 	// Rows of ready are locked before rows of runs, in statements of their own. A row of ready may appear after the
 	// first statement, when the attempt in flight ends, and a claim that is about to lock its run may hold that row:
 	// the third statement skips such a row. The claim then finds the run ended and drops the row, or finds the gate

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -71,8 +73,8 @@ func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead b
 	ctx = pg.Runs.In(ctx)
 	var u scheduler.Upcoming
 	var schedule, ready, ordered *time.Time
-	if err := s.db.Conns(ctx).QueryRow(ctx, selectNextDue, queues[scheduler.WorkDue], queues[scheduler.WorkReady],
-		queues[scheduler.WorkLate], queues[scheduler.WorkOrdered], ahead).
+	if err := s.db.Conns(ctx).QueryRow(ctx, selectNextDue, queues[domain.WorkDue], queues[domain.WorkReady],
+		queues[domain.WorkLate], queues[domain.WorkOrdered], ahead).
 		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older); err != nil {
 		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
 	}
@@ -101,8 +103,8 @@ func queueFences(q *pgx.QueuedQuery, fences map[uuid.UUID]int64) {
 
 // withFences keeps the runs that this replica won, and gives each its fencing token, its run token and its lease.
 func (s *Claims) withFences(
-	runs []scheduler.Assignment, fences map[uuid.UUID]int64, lease *scheduler.Lease,
-) []scheduler.Assignment {
+	runs []domain.Assignment, fences map[uuid.UUID]int64, lease *domain.Lease,
+) []domain.Assignment {
 	won := runs[:0]
 	for _, a := range runs {
 		fence, ok := fences[a.RunID]
@@ -110,8 +112,8 @@ func (s *Claims) withFences(
 			continue
 		}
 		a.Fence, a.Lease = fence, lease
-		if a.Job.Completion == scheduler.CompleteAsync {
-			a.RunToken = scheduler.RunToken(*s.tokenKey.Load(), a.RunID, fence)
+		if a.Job.Completion == domain.CompleteAsync {
+			a.RunToken = domain.RunToken(*s.tokenKey.Load(), a.RunID, fence)
 		}
 		won = append(won, a)
 	}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler"
 	"punctual/store/days"
 	"punctual/store/definitions"
@@ -21,7 +23,7 @@ type Options struct {
 	ChoresDue string
 
 	// Ended, if set, is told of attempts that another replica than their own has ended.
-	Ended func([]scheduler.Outcome)
+	Ended func([]domain.Outcome)
 }
 
 // Claims is what the loops need of the database. Safe for concurrent use.

@@ -5,7 +5,7 @@
 //
 // The life of a slot is four transactions. Start reading with the first:
 //
-//   - due.go locks due rows of schedules, lets scheduler.Decide settle them, and writes the runs, the skips and the
+//   - due.go locks due rows of schedules, lets domain.Decide settle them, and writes the runs, the skips and the
 //     next slots. Which rows it locks is in select.go, with what is shared out among tenants in fair.go.
 //   - ready.go does the same for runs that wait in ready: retries, triggers, replays.
 //   - finish.go writes outcomes: the end of an attempt, what follows from it, and the end of the lease.

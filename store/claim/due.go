@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -94,7 +96,7 @@ type dueClaim struct {
 	expired   []uuid.UUID // runs that have expired while they waited at their gate
 	skips     SkipRows
 	next      nextRows
-	batch     scheduler.Batch
+	batch     domain.Batch
 }
 
 // nextRows collects the next slots, column by column, for one UPDATE; a nil slot ends the schedule.
@@ -106,14 +108,14 @@ type nextRows struct {
 }
 
 // ClaimDue implements scheduler.Store.
-func (s *Claims) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+func (s *Claims) ClaimDue(ctx context.Context, claim scheduler.Claim) (domain.Batch, error) {
 	ctx = pg.Runs.In(ctx)
 	batch, slots, err := s.claimDue(ctx, claim)
 	if days.IsMissing(err) {
 		// A slot's day has no partition: the slot was due long ago, such as a one-shot that was paused for weeks, or
 		// maintenance has failed to prepare its day.
 		if err := s.days.EnsureFor(ctx, slots); err != nil {
-			return scheduler.Batch{}, err
+			return domain.Batch{}, err
 		}
 		batch, _, err = s.claimDue(ctx, claim)
 	}
@@ -123,10 +125,10 @@ func (s *Claims) ClaimDue(ctx context.Context, claim scheduler.Claim) (scheduler
 // claimDue tries once to claim. If the claim fails, slots holds an instant of each day whose partition it needed.
 func (s *Claims) claimDue(
 	ctx context.Context, claim scheduler.Claim,
-) (batch scheduler.Batch, slots []time.Time, err error) {
+) (batch domain.Batch, slots []time.Time, err error) {
 	following, err := s.follower.Follow(ctx)
 	if err != nil {
-		return scheduler.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
+		return domain.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
 	}
 	var c dueClaim
 	err = s.wary.due.try(func(wary bool) error {
@@ -145,7 +147,7 @@ func (s *Claims) claimDue(
 	if err != nil {
 		slots = slices.Concat(
 			c.free.scheduledFor, c.guarded.scheduledFor, c.waiting.scheduledFor, []time.Time{c.now})
-		return scheduler.Batch{}, slots, fmt.Errorf("claiming due slots: %w", err)
+		return domain.Batch{}, slots, fmt.Errorf("claiming due slots: %w", err)
 	}
 	return c.batch, nil, nil
 }
@@ -220,7 +222,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	var gated []uuid.UUID
 	for _, r := range c.rows {
 		// A job whose policy is not known yet may have a gate.
-		if job, known := c.found.Jobs[r.key]; !known || job.ConcurrencyPolicy != scheduler.PolicyAllow {
+		if job, known := c.found.Jobs[r.key]; !known || job.ConcurrencyPolicy != domain.PolicyAllow {
 			gated = append(gated, r.key.Job)
 		}
 	}
@@ -247,7 +249,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	return c.claims.freeEndedGates(ctx, c.conn, c.gates, c.now)
 }
 
-// decide lets scheduler.Decide settle each row, and collects the plans.
+// decide lets domain.Decide settle each row, and collects the plans.
 func (c *dueClaim) decide() {
 	var memo cron.Memo
 	room := c.room()
@@ -258,17 +260,17 @@ func (c *dueClaim) decide() {
 			continue
 		}
 		mayStart := min(1+room[r.lane/4], max(1, c.claim.Grant.Room(r.tenant)))
-		situation := scheduler.Situation{
+		situation := domain.Situation{
 			Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Room: mayStart, Memo: &memo,
 		}
-		if job.ConcurrencyPolicy != scheduler.PolicyAllow {
+		if job.ConcurrencyPolicy != domain.PolicyAllow {
 			gate, ok := c.gates[job.ID]
 			if !ok {
 				continue // another transaction holds the gate: the slot stays due and is claimed a moment later
 			}
 			situation.Gate = gate.Facts()
 		}
-		plan := scheduler.Decide(situation)
+		plan := domain.Decide(situation)
 		if len(c.claim.Replacing) > 0 && plan.Starts() > 0 {
 			continue // the run to replace has ended: the slot is claimed like any other
 		}
@@ -293,16 +295,16 @@ func (c *dueClaim) decide() {
 
 // start adds a run that starts: the job's only one of this claim, or one of several. A token that was given under the
 // lock of the schedule alone may be lower than that of a run which took the gate since.
-func (c *dueClaim) start(job *scheduler.Job, r dueRow, p scheduler.PlannedRun, only bool) {
-	gated := job.ConcurrencyPolicy != scheduler.PolicyAllow
-	run := scheduler.SlotRunID(job.ID, p.ScheduledFor)
+func (c *dueClaim) start(job *domain.Job, r dueRow, p domain.PlannedRun, only bool) {
+	gated := job.ConcurrencyPolicy != domain.PolicyAllow
+	run := domain.SlotRunID(job.ID, p.ScheduledFor)
 	if only && !gated && !c.careful {
 		c.free.add(job, r.lane, p)
 		c.fences[run] = r.fence
 	} else {
 		c.guarded.add(job, r.lane, p)
 	}
-	c.batch.Runs = append(c.batch.Runs, scheduler.Assignment{
+	c.batch.Runs = append(c.batch.Runs, domain.Assignment{
 		RunID: run, Job: job, Lane: r.lane, Trigger: p.Trigger,
 		ScheduledFor: p.ScheduledFor, DueAt: p.DueAt, Late: p.Late, Attempt: 1, Gated: gated,
 	})
@@ -327,10 +329,10 @@ func (c *dueClaim) room() map[int16]int {
 func (c *dueClaim) putOff(r dueRow) {
 	c.claims.options.Log.Error("a job cannot be scheduled by this version of Punctual; it is tried again in a minute",
 		"job", r.key.Job, "version", r.key.Version, "error", c.found.Broken[r.key])
-	c.next.add(r, scheduler.Plan{Next: r.scheduledFor, NextRunAt: c.now.Add(definitions.RetryIn)})
+	c.next.add(r, domain.Plan{Next: r.scheduledFor, NextRunAt: c.now.Add(definitions.RetryIn)})
 }
 
-func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
+func (n *nextRows) add(r dueRow, plan domain.Plan) {
 	n.jobs = append(n.jobs, r.key.Job)
 	n.was = append(n.was, r.scheduledFor)
 	if plan.Done {
@@ -344,7 +346,7 @@ func (n *nextRows) add(r dueRow, plan scheduler.Plan) {
 // runs this replica sends only those that the insert returned: a run that it did not return was there already.
 func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.cancel) > 0 {
-		if _, err := CancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonReplaced); err != nil {
+		if _, err := CancelRuns(ctx, c.conn, c.cancel, domain.ReasonReplaced); err != nil {
 			return err
 		}
 	}
@@ -353,7 +355,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 			return err
 		}
 	}
-	lease := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
+	lease := &domain.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
 	var b pgx.Batch
 	if r := &c.free; len(r.ids) > 0 {
 		fences := make([]int64, len(r.ids))

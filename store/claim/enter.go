@@ -3,10 +3,11 @@ package claim
 import (
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -14,7 +15,7 @@ import (
 // another run.
 type Entry struct {
 	ID, Job      uuid.UUID
-	Trigger      scheduler.Trigger
+	Trigger      domain.Trigger
 	ScheduledFor time.Time
 	DueAt        time.Time // when its slot was due, or when it was asked for
 	Ordered      bool      // part of ordered work, which leaves room for all other work

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
@@ -92,19 +94,19 @@ JOIN punctual.tenants t ON t.id = p.tenant
 GROUP BY 1, 2, 3`
 
 // Contending returns the statement that finds the tenants that wait for a kind of work, and its arguments.
-func Contending(of scheduler.Work, queues []int16) (sql string, arguments []any) {
+func Contending(of domain.Work, queues []int16) (sql string, arguments []any) {
 	from, until := window(scheduler.Claim{Work: of})
 	switch of {
-	case scheduler.WorkReady:
+	case domain.WorkReady:
 		return readyContenders, []any{pg.Prepared{}, queues, 0, 2, from, until}
-	case scheduler.WorkOrdered:
+	case domain.WorkOrdered:
 		return readyContenders, []any{pg.Prepared{}, queues, 3, 3, from, until}
 	}
 	return slotContenders, []any{pg.Prepared{}, queues, 0, 2, from, until}
 }
 
 // Contenders implements scheduler.Store.
-func (s *Claims) Contenders(ctx context.Context, of scheduler.Work, queues []int16) ([]scheduler.Contender, error) {
+func (s *Claims) Contenders(ctx context.Context, of domain.Work, queues []int16) ([]scheduler.Contender, error) {
 	ctx = pg.Runs.In(ctx)
 	var found []scheduler.Contender
 	var b pgx.Batch

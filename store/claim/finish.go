@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -168,7 +170,7 @@ WHERE y.run_id = coalesce(e.successor, (
 
 // Finish implements scheduler.Store. It is idempotent: an outcome that was written before counts as superseded.
 func (s *Claims) Finish(
-	ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID,
+	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID,
 ) (superseded int, err error) {
 	ctx = pg.Runs.In(ctx)
 	following, err := s.follower.Follow(ctx)
@@ -195,7 +197,7 @@ func (s *Claims) Finish(
 		s.db.Wake()
 	}
 	for _, o := range f.outcomes {
-		if !f.written[o.RunID] && o.Verdict != scheduler.Await {
+		if !f.written[o.RunID] && o.Verdict != domain.Await {
 			superseded++
 		}
 	}
@@ -208,7 +210,7 @@ func (s *Claims) Finish(
 
 // finish writes outcomes in one transaction and one round trip: a batch without BEGIN is both.
 func (s *Claims) finish(
-	ctx context.Context, outcomes []scheduler.Outcome, released []uuid.UUID, on Day, following Following,
+	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, on Day, following Following,
 ) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
 	b.Queue(longer)
@@ -218,16 +220,16 @@ func (s *Claims) finish(
 }
 
 // dueSoon reports whether the run is ready again before the tick loop would look by itself.
-func dueSoon(o scheduler.Outcome) bool {
+func dueSoon(o domain.Outcome) bool {
 	status := o.End().Status
-	return (status == scheduler.StatusRetrying || status == scheduler.StatusPending) && o.RetryIn < pg.Soon
+	return (status == domain.StatusRetrying || status == domain.StatusPending) && o.RetryIn < pg.Soon
 }
 
 // QueueFinish queues the statements that end attempts: the gates' locks, the outcomes, the gates' release, the end of
 // leases. They come after pg.ByIndex. Once the batch is read, the returned set holds the runs that the fence let
 // through.
 func QueueFinish(
-	b *pgx.Batch, outcomes []scheduler.Outcome, released []uuid.UUID, on Day, following Following,
+	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, on Day, following Following,
 ) (written map[uuid.UUID]bool) {
 	written = make(map[uuid.UUID]bool, len(outcomes))
 	gated, runs := gatedJobs(outcomes)
@@ -252,7 +254,7 @@ func QueueFinish(
 
 // queueTurnedLate marks runs that were first sent later than their tolerance, whatever they waited for. It is a
 // statement of its own, so that runs in time cost nothing.
-func queueTurnedLate(b *pgx.Batch, outcomes []scheduler.Outcome) {
+func queueTurnedLate(b *pgx.Batch, outcomes []domain.Outcome) {
 	var ids []uuid.UUID
 	var fences []int64
 	for _, o := range outcomes {
@@ -272,7 +274,7 @@ func queueTurnedLate(b *pgx.Batch, outcomes []scheduler.Outcome) {
 }
 
 // gatedJobs returns, sorted, the jobs whose gates may be held by runs among the outcomes. It also returns these runs.
-func gatedJobs(outcomes []scheduler.Outcome) (jobs, runs []uuid.UUID) {
+func gatedJobs(outcomes []domain.Outcome) (jobs, runs []uuid.UUID) {
 	for _, o := range outcomes {
 		if o.Gated {
 			jobs, runs = append(jobs, o.Job.ID), append(runs, o.RunID)
@@ -283,20 +285,20 @@ func gatedJobs(outcomes []scheduler.Outcome) (jobs, runs []uuid.UUID) {
 }
 
 // queueOutcomes queues one statement for the successes, one for accepted work and one for the rest, each sorted by id.
-func queueOutcomes(b *pgx.Batch, outcomes []scheduler.Outcome, on Day, written map[uuid.UUID]bool) {
-	var ok, accepted, not []*scheduler.Outcome
+func queueOutcomes(b *pgx.Batch, outcomes []domain.Outcome, on Day, written map[uuid.UUID]bool) {
+	var ok, accepted, not []*domain.Outcome
 	for i := range outcomes {
 		switch o := &outcomes[i]; o.Verdict {
-		case scheduler.Succeed:
+		case domain.Succeed:
 			ok = append(ok, o)
-		case scheduler.Await:
+		case domain.Await:
 			accepted = append(accepted, o)
 		default:
 			not = append(not, o)
 		}
 	}
-	for _, kind := range [][]*scheduler.Outcome{ok, accepted, not} {
-		slices.SortFunc(kind, func(a, b *scheduler.Outcome) int { return pg.CompareIDs(a.RunID, b.RunID) })
+	for _, kind := range [][]*domain.Outcome{ok, accepted, not} {
+		slices.SortFunc(kind, func(a, b *domain.Outcome) int { return pg.CompareIDs(a.RunID, b.RunID) })
 	}
 	if len(ok) > 0 {
 		queueSucceeded(b, ok, on, written)
@@ -310,7 +312,7 @@ func queueOutcomes(b *pgx.Batch, outcomes []scheduler.Outcome, on Day, written m
 	queueKept(b, ok, accepted)
 }
 
-func queueAccepted(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.UUID]bool) {
+func queueAccepted(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID]bool) {
 	n := len(outcomes)
 	ids, fences, started, statuses, silence :=
 		make([]uuid.UUID, n), make([]int64, n), make([]time.Time, n), make([]int16, n), make([]time.Duration, n)
@@ -320,7 +322,7 @@ func queueAccepted(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid
 	b.Queue(finishAccepted, ids, fences, started, statuses, silence).Query(collectIDs(written))
 }
 
-func queueSucceeded(b *pgx.Batch, outcomes []*scheduler.Outcome, on Day, written map[uuid.UUID]bool) {
+func queueSucceeded(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written map[uuid.UUID]bool) {
 	n := len(outcomes)
 	ids, fences := make([]uuid.UUID, n), make([]int64, n)
 	started, finished, statuses := make([]time.Time, n), make([]time.Time, n), make([]int16, n)
@@ -338,7 +340,7 @@ func queueSucceeded(b *pgx.Batch, outcomes []*scheduler.Outcome, on Day, written
 	b.Queue(sql, pg.Prepared{}, ids, fences, started, finished, statuses).Query(collectIDs(written))
 }
 
-func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.UUID]bool) {
+func queueOthers(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID]bool) {
 	n := len(outcomes)
 	ids, fences, numbers := make([]uuid.UUID, n), make([]int64, n), make([]int16, n)
 	started, finished, statuses := make([]*time.Time, n), make([]time.Time, n), make([]*int16, n)
@@ -358,10 +360,10 @@ func queueOthers(b *pgx.Batch, outcomes []*scheduler.Outcome, written map[uuid.U
 			code := int16(o.HTTPStatus)
 			statuses[i] = &code
 		}
-		if o.Verdict == scheduler.Hold {
+		if o.Verdict == domain.Hold {
 			heldBy[i], heldSince[i], heldUntil[i] = &o.Held.By, &o.Held.Since, &o.Held.Until
 		}
-		if !e.Status.Final() && o.Trigger != scheduler.TriggerNotify { // a notice of a deleted job is still sent
+		if !e.Status.Final() && o.Trigger != domain.TriggerNotify { // a notice of a deleted job is still sent
 			jobs[i] = &o.Job.ID
 		}
 		status[i], final[i], counts[i] = string(e.Status), e.Status.Final(), e.Counts

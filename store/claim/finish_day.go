@@ -1,7 +1,7 @@
 package claim
 
 import (
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // Day is a day of runs, as in the names of their tables.
@@ -11,12 +11,12 @@ type Day string
 const AnyDay Day = ""
 
 // DayOf returns the day of the runs that succeeded, if they all have the same one.
-func DayOf(outcomes []scheduler.Outcome) (common Day) {
+func DayOf(outcomes []domain.Outcome) (common Day) {
 	for _, o := range outcomes {
-		if o.Verdict != scheduler.Succeed {
+		if o.Verdict != domain.Succeed {
 			continue
 		}
-		at := Day(scheduler.IDTime(o.RunID).Format("20060102"))
+		at := Day(domain.IDTime(o.RunID).Format("20060102"))
 		if common != AnyDay && at != common {
 			return AnyDay
 		}

@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"maps"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -35,7 +36,7 @@ ON CONFLICT (run_id) DO UPDATE SET
     response_fence = coalesce(excluded.response_fence, d.response_fence)`
 
 // queueKept queues keepResponses for the responses of successes and of accepted work, each kind sorted by id.
-func queueKept(b *pgx.Batch, kinds ...[]*scheduler.Outcome) {
+func queueKept(b *pgx.Batch, kinds ...[]*domain.Outcome) {
 	for _, outcomes := range kinds {
 		var ids []uuid.UUID
 		var fences []int64
@@ -85,7 +86,7 @@ func (k *KeptResponse) Into() []any { return []any{&k.Response, &k.Headers, &k.T
 
 // Of adds the kept answer to the outcome of an attempt that its target had accepted. The answer moves to the attempt
 // because the next attempt's answer takes its place beside the run.
-func (k KeptResponse) Of(o scheduler.Outcome) scheduler.Outcome {
+func (k KeptResponse) Of(o domain.Outcome) domain.Outcome {
 	o.Response, o.Headers, o.Truncated = k.Response, HeadersOf(k.Headers), k.Truncated
 	return o
 }

@@ -3,16 +3,17 @@ package claim
 import (
 	"context"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
 // waryFinish writes outcomes and ends leases, except those with a row that another transaction has locked.
 type waryFinish struct {
-	outcomes  []scheduler.Outcome
+	outcomes  []domain.Outcome
 	released  []uuid.UUID
 	following Following
 
@@ -60,7 +61,7 @@ func (f *waryFinish) look(ctx context.Context, s *Claims, conn pg.Batcher) error
 	}
 	f.locked = lockedRows{}
 	leases := map[uuid.UUID]bool{}
-	free := make([]scheduler.Outcome, 0, len(f.outcomes)) // a new array: the caller's outcomes stay as they are
+	free := make([]domain.Outcome, 0, len(f.outcomes)) // a new array: the caller's outcomes stay as they are
 	for _, o := range f.outcomes {
 		table, is := ofRuns[o.RunID]
 		if !is {

@@ -3,10 +3,11 @@ package claim
 import (
 	"context"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -29,15 +30,15 @@ type Follower interface {
 type Following interface {
 	// Concerns reports whether anything may follow from what becomes of a job's runs. Then the transaction locks the
 	// job's row FOR KEY SHARE.
-	Concerns(job *scheduler.Job) bool
+	Concerns(job *domain.Job) bool
 	QueueEvents(b *pgx.Batch, events []RunEvent)
-	QueueEnds(b *pgx.Batch, outcomes []scheduler.Outcome)
+	QueueEnds(b *pgx.Batch, outcomes []domain.Outcome)
 }
 
 // RunEvent says that a run was written late, or that it records missed slots.
 type RunEvent struct {
-	Job   *scheduler.Job
-	Event scheduler.Event
+	Job   *domain.Job
+	Event domain.Event
 	Run   uuid.UUID
 }
 

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -36,14 +37,14 @@ type Gate struct {
 type waitingFacts struct {
 	version int32
 	tenant  int32
-	trigger scheduler.Trigger
+	trigger domain.Trigger
 	due     time.Time
 	expired bool
 }
 
 // Gated reports whether the job's runs must not overlap, so that it has a row in exclusive.
-func Gated(d scheduler.Definition) bool {
-	return d.WithDefaults().ConcurrencyPolicy != scheduler.PolicyAllow
+func Gated(d domain.Definition) bool {
+	return d.WithDefaults().ConcurrencyPolicy != domain.PolicyAllow
 }
 
 // Holders are the runs that have the gate; it is free when there are none.
@@ -61,8 +62,8 @@ func (g Gate) Holders() []uuid.UUID {
 }
 
 // Facts returns the part of a gate that a decision needs.
-func (g Gate) Facts() scheduler.Gate {
-	return scheduler.Gate{Active: g.Holders(), Waiting: g.Waiting, WaitingExpired: g.waitsFor.expired}
+func (g Gate) Facts() domain.Gate {
+	return domain.Gate{Active: g.Holders(), Waiting: g.Waiting, WaitingExpired: g.waitsFor.expired}
 }
 
 // waitsAs is the version of a job's definition that the waiting run of its gate sends.
@@ -124,11 +125,11 @@ func collectGates(into map[uuid.UUID]Gate) func(pgx.Rows) error {
 // restore or by hand, does not stay due for ever. It must not insert gates that are only locked: such an insert would
 // wait for the transaction that updates the gate, against the lock order.
 func mendGates(
-	ctx context.Context, conn pg.Batcher, jobs map[definitions.Version]*scheduler.Job, found map[uuid.UUID]Gate,
+	ctx context.Context, conn pg.Batcher, jobs map[definitions.Version]*domain.Job, found map[uuid.UUID]Gate,
 ) error {
 	var missing []uuid.UUID
 	for _, job := range jobs {
-		if _, ok := found[job.ID]; !ok && job.ConcurrencyPolicy != scheduler.PolicyAllow {
+		if _, ok := found[job.ID]; !ok && job.ConcurrencyPolicy != domain.PolicyAllow {
 			missing = append(missing, job.ID)
 		}
 	}
@@ -217,7 +218,7 @@ func (s *Claims) findExpired(ctx context.Context, conn pg.Batcher, gates map[uui
 		if g.Waiting == uuid.Nil || job == nil {
 			continue
 		}
-		a := scheduler.Assignment{Job: job, Trigger: g.waitsFor.trigger, DueAt: g.waitsFor.due}
+		a := domain.Assignment{Job: job, Trigger: g.waitsFor.trigger, DueAt: g.waitsFor.due}
 		g.waitsFor.expired = a.Expired(now)
 		gates[id] = g
 	}

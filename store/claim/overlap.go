@@ -7,10 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/freeze"
 	"punctual/store/pg"
 )
@@ -18,21 +19,21 @@ import (
 // ActiveRunError says that the job's concurrency policy does not allow another run now.
 type ActiveRunError struct {
 	Run    uuid.UUID // the run that prevents it
-	Policy scheduler.ConcurrencyPolicy
+	Policy domain.ConcurrencyPolicy
 }
 
 func (e *ActiveRunError) Error() string {
 	return fmt.Sprintf("run %s of this job has not ended, and its concurrency_policy is %s", e.Run, e.Policy)
 }
 
-// Admit does for a run by hand what scheduler.Decide does for a slot: according to the job's policy the run takes the
+// Admit does for a run by hand what domain.Decide does for a slot: according to the job's policy the run takes the
 // gate, waits, replaces the active run, or is refused with *ActiveRunError. The caller has locked the gate with
 // LockGate, and enters the run.
 func (s *Claims) Admit(
-	ctx context.Context, tx *pg.Tx, job uuid.UUID, tenant int32, policy scheduler.ConcurrencyPolicy, run uuid.UUID,
+	ctx context.Context, tx *pg.Tx, job uuid.UUID, tenant int32, policy domain.ConcurrencyPolicy, run uuid.UUID,
 	now time.Time,
 ) error {
-	if policy == scheduler.PolicyAllow {
+	if policy == domain.PolicyAllow {
 		return nil
 	}
 	// The gate is locked already, unless the job got it since. Then this transaction must not wait for the gate, because
@@ -45,7 +46,7 @@ func (s *Claims) Admit(
 		return fmt.Errorf("job %s is being changed by another transaction; try again: %w", job, pg.ErrState)
 	}
 	o := g.Facts().Overlap(policy)
-	if policy == scheduler.PolicyForbid && o.Blocker == uuid.Nil { // a replay, for example, has no gate before it starts
+	if policy == domain.PolicyForbid && o.Blocker == uuid.Nil { // a replay, for example, has no gate before it starts
 		if o.Blocker, err = runInReady(ctx, tx, job); err != nil {
 			return err
 		}
@@ -76,7 +77,7 @@ func runInReady(ctx context.Context, tx *pg.Tx, job uuid.UUID) (uuid.UUID, error
 // that are replaced. The first of the new runs takes the gate if the gate is free by then. The next one waits for the
 // gate unless another run waits. The caller has locked the gate.
 func (s *Claims) makeWay(
-	ctx context.Context, tx *pg.Tx, job uuid.UUID, tenant int32, g Gate, o scheduler.Overlap, runs []uuid.UUID,
+	ctx context.Context, tx *pg.Tx, job uuid.UUID, tenant int32, g Gate, o domain.Overlap, runs []uuid.UUID,
 	now time.Time,
 ) error {
 	if len(o.Expired) > 0 {
@@ -90,7 +91,7 @@ func (s *Claims) makeWay(
 		return err
 	}
 	if len(cancel) > 0 {
-		if _, err := CancelRuns(ctx, tx, cancel, scheduler.ReasonReplaced); err != nil {
+		if _, err := CancelRuns(ctx, tx, cancel, domain.ReasonReplaced); err != nil {
 			return err
 		}
 		if g, _, err = s.readGate(ctx, tx, job, PassOver, now); err != nil {
@@ -141,8 +142,8 @@ func LockGate(ctx context.Context, tx *pg.Tx, tenant int32, job uuid.UUID) error
 
 // ReadGate locks and returns the gate of a job whose runs must not overlap, without runs that have ended. The gate of a
 // job that allows overlap is free.
-func (s *Claims) ReadGate(ctx context.Context, tx *pg.Tx, job *scheduler.Job, now time.Time) (Gate, error) {
-	if job.ConcurrencyPolicy == scheduler.PolicyAllow {
+func (s *Claims) ReadGate(ctx context.Context, tx *pg.Tx, job *domain.Job, now time.Time) (Gate, error) {
+	if job.ConcurrencyPolicy == domain.PolicyAllow {
 		return Gate{}, nil
 	}
 	g, _, err := s.readGate(ctx, tx, job.ID, Wait, now)

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -23,8 +24,8 @@ type runRows struct {
 	events              []RunEvent
 }
 
-func (r *runRows) add(job *scheduler.Job, lane int16, p scheduler.PlannedRun) {
-	r.ids = append(r.ids, scheduler.SlotRunID(job.ID, p.ScheduledFor))
+func (r *runRows) add(job *domain.Job, lane int16, p domain.PlannedRun) {
+	r.ids = append(r.ids, domain.SlotRunID(job.ID, p.ScheduledFor))
 	r.jobs = append(r.jobs, job.ID)
 	r.scheduledFor = append(r.scheduledFor, p.ScheduledFor)
 	r.dueAt = append(r.dueAt, p.DueAt)
@@ -34,7 +35,7 @@ func (r *runRows) add(job *scheduler.Job, lane int16, p scheduler.PlannedRun) {
 	r.late = append(r.late, p.Late)
 	r.triggers = append(r.triggers, string(p.Trigger))
 	if p.Late {
-		r.events = append(r.events, RunEvent{job, scheduler.EventLate, r.ids[len(r.ids)-1]})
+		r.events = append(r.events, RunEvent{job, domain.EventLate, r.ids[len(r.ids)-1]})
 	}
 }
 
@@ -51,8 +52,8 @@ type SkipRows struct {
 }
 
 // Add adds a skip of a job.
-func (r *SkipRows) Add(job *scheduler.Job, lane int16, s scheduler.Skip, now time.Time) {
-	r.IDs = append(r.IDs, scheduler.NewRunID(now))
+func (r *SkipRows) Add(job *domain.Job, lane int16, s domain.Skip, now time.Time) {
+	r.IDs = append(r.IDs, domain.NewRunID(now))
 	r.jobs = append(r.jobs, job.ID)
 	r.first = append(r.first, s.First)
 	r.last = append(r.last, s.Last)
@@ -71,8 +72,8 @@ func (r *SkipRows) Add(job *scheduler.Job, lane int16, s scheduler.Skip, now tim
 		blocker = &s.BlockedBy
 	}
 	r.blockedBy = append(r.blockedBy, blocker)
-	if s.Reason == scheduler.ReasonMissed {
-		r.events = append(r.events, RunEvent{job, scheduler.EventMissed, r.IDs[len(r.IDs)-1]})
+	if s.Reason == domain.ReasonMissed {
+		r.events = append(r.events, RunEvent{job, domain.EventMissed, r.IDs[len(r.IDs)-1]})
 	}
 }
 
@@ -119,7 +120,7 @@ func (r *runRows) queuePending(b *pgx.Batch) {
 // them at once. The runs of through go through the job's gate, which the caller has read with ReadGate. The caller has
 // locked the job's row in schedules and writes the next slot.
 func (s *Claims) Settle(
-	ctx context.Context, tx *pg.Tx, job *scheduler.Job, lane int16, plan scheduler.Plan, g Gate, through []uuid.UUID,
+	ctx context.Context, tx *pg.Tx, job *domain.Job, lane int16, plan domain.Plan, g Gate, through []uuid.UUID,
 	now time.Time,
 ) error {
 	for _, run := range plan.Runs {
@@ -137,12 +138,12 @@ func (s *Claims) Settle(
 	if err := s.writePlan(ctx, tx, job, lane, plan, now); err != nil {
 		return err
 	}
-	o := scheduler.Overlap{Cancel: plan.Cancel, Expired: plan.Expired}
+	o := domain.Overlap{Cancel: plan.Cancel, Expired: plan.Expired}
 	return s.makeWay(ctx, tx, job.ID, job.Tenant, g, o, through, now)
 }
 
 func (s *Claims) writePlan(
-	ctx context.Context, tx *pg.Tx, job *scheduler.Job, lane int16, plan scheduler.Plan, now time.Time,
+	ctx context.Context, tx *pg.Tx, job *domain.Job, lane int16, plan domain.Plan, now time.Time,
 ) error {
 	if len(plan.Runs)+len(plan.Skips) == 0 {
 		return nil

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/google/uuid"
 )
 
 // absence is how long no replica may have renewed before the replicas, or the database, count as having been away:
@@ -36,7 +36,7 @@ func (c *readyClaim) readPresence(ctx context.Context) error {
 }
 
 // overdue ends the attempt of a target that has missed its deadline, unless no replica could hear it.
-func (c *readyClaim) overdue(w waitingRun, job *scheduler.Job, waits map[uuid.UUID]bool) {
+func (c *readyClaim) overdue(w waitingRun, job *domain.Job, waits map[uuid.UUID]bool) {
 	if c.present.away {
 		c.putOff(w.RunID, absence, waits)
 		return
@@ -46,5 +46,5 @@ func (c *readyClaim) overdue(w waitingRun, job *scheduler.Job, waits map[uuid.UU
 		return
 	}
 	w.Job = job
-	c.ended = append(c.ended, w.kept.Of(scheduler.JudgeSilent(w.Assignment, w.losses, w.started, c.now)))
+	c.ended = append(c.ended, w.kept.Of(domain.JudgeSilent(w.Assignment, w.losses, w.started, c.now)))
 }

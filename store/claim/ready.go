@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -72,11 +74,11 @@ type readyClaim struct {
 	conn      *pgx.Conn
 	now       time.Time
 	locked    []readyRow
-	ids       []uuid.UUID                   // runs of the locked rows of ready, but for those of frozen tenants
-	held      map[uuid.UUID]*scheduler.Held // why a run was held back, by run
-	tenants   map[uuid.UUID]int32           // by run
-	gatable   []uuid.UUID                   // the jobs of the runs
-	waiting   []waitingRun                  // the runs that can still be sent
+	ids       []uuid.UUID                // runs of the locked rows of ready, but for those of frozen tenants
+	held      map[uuid.UUID]*domain.Held // why a run was held back, by run
+	tenants   map[uuid.UUID]int32        // by run
+	gatable   []uuid.UUID                // the jobs of the runs
+	waiting   []waitingRun               // the runs that can still be sent
 	found     definitions.Found
 	gates     map[uuid.UUID]Gate
 	leave     []uuid.UUID // rows of ready to delete
@@ -88,8 +90,8 @@ type readyClaim struct {
 	taken     []uuid.UUID // jobs whose gates are taken, each by the run in takers
 	takers    []uuid.UUID
 	present   presence
-	ended     []scheduler.Outcome // attempts of overdue targets
-	batch     scheduler.Batch
+	ended     []domain.Outcome // attempts of overdue targets
+	batch     domain.Batch
 }
 
 // readyRow is a locked row of ready.
@@ -101,7 +103,7 @@ type readyRow struct {
 // waitingRun is a run in ready.
 type waitingRun struct {
 	key definitions.Version
-	scheduler.Assignment
+	domain.Assignment
 
 	notifyURL, notifySecret string // for a notice: its destination, and the secret that is added to its body
 
@@ -113,10 +115,10 @@ type waitingRun struct {
 }
 
 // ClaimReady implements scheduler.Store.
-func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (scheduler.Batch, error) {
+func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (domain.Batch, error) {
 	c, err := s.claimReady(pg.Runs.In(ctx), readyClaim{claim: claim})
 	if err != nil {
-		return scheduler.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
+		return domain.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
 	}
 	return c.batch, nil
 }
@@ -130,7 +132,7 @@ func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim,
 	err = s.wary.ready.try(func(wary bool) error {
 		c = what
 		c.claims, c.following, c.wary, c.tenants, c.held =
-			s, following, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*scheduler.Held{}
+			s, following, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*domain.Held{}
 		return s.onConn(ctx, func(conn *pgx.Conn) error {
 			c.conn = conn
 			c.claim.Grant.Reset()
@@ -168,7 +170,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 			places = append(places, place{lane / 4, tenant})
 			c.locked = append(c.locked, readyRow{run, job, tenant})
 			if since != nil && until != nil {
-				c.held[run] = &scheduler.Held{Since: *since, Until: *until, Fetched: c.claim.Held != nil}
+				c.held[run] = &domain.Held{Since: *since, Until: *until, Fetched: c.claim.Held != nil}
 			}
 		}
 		return rows.Err()
@@ -208,7 +210,7 @@ func (c *readyClaim) selection() (sql string, arguments []any) {
 		return selectSilent, []any{silentBatch}
 	case held != nil:
 		return lockHeld, []any{held.Tenant, held.By, held.Lanes, append([]uuid.UUID{}, held.Not...), held.Most}
-	case c.claim.Work == scheduler.WorkOrdered:
+	case c.claim.Work == domain.WorkOrdered:
 		return ofOrdered.statement(c.claim)
 	}
 	return ofReady.statement(c.claim)
@@ -291,9 +293,9 @@ func (c *readyClaim) decide() {
 			continue
 		}
 		g, there := c.gates[job.ID]
-		w.Gated = g.gated && w.Trigger != scheduler.TriggerNotify // a notice is not one of the job's own runs
+		w.Gated = g.gated && w.Trigger != domain.TriggerNotify // a notice is not one of the job's own runs
 		switch holders := g.Holders(); {
-		case w.Gated && g.busy, !there && job.ConcurrencyPolicy != scheduler.PolicyAllow: // or mendGates has just made it
+		case w.Gated && g.busy, !there && job.ConcurrencyPolicy != domain.PolicyAllow: // or mendGates has just made it
 			c.putOff(w.RunID, gateRetry, waits)
 			continue
 		case w.Gated && !w.overdue && len(holders) > 0 && !slices.Contains(holders, w.RunID):
@@ -335,10 +337,10 @@ func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration, waits map[uuid.U
 }
 
 func (c *readyClaim) write(ctx context.Context) error {
-	lease := &scheduler.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
+	lease := &domain.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
 	fences := make(map[uuid.UUID]int64, len(c.start))
 	if len(c.cancel) > 0 {
-		if _, err := CancelRuns(ctx, c.conn, c.cancel, scheduler.ReasonJobDeleted); err != nil {
+		if _, err := CancelRuns(ctx, c.conn, c.cancel, domain.ReasonJobDeleted); err != nil {
 			return err
 		}
 	}

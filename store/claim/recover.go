@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
@@ -42,7 +44,7 @@ WHERE `
 
 // claimedRun is a run that is running under a claim.
 type claimedRun struct {
-	scheduler.Assignment
+	domain.Assignment
 	claim   uuid.UUID
 	key     definitions.Version
 	tenant  int32
@@ -68,8 +70,8 @@ func (s *Claims) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, 
 	}
 	others := []uuid.UUID{} // claims that this binary cannot end
 	for {
-		n, left, err := s.endClaims(ctx, orphaned, others, func(r claimedRun, now time.Time) scheduler.Outcome {
-			return scheduler.JudgeLost(r.Assignment, r.losses, r.started, now)
+		n, left, err := s.endClaims(ctx, orphaned, others, func(r claimedRun, now time.Time) domain.Outcome {
+			return domain.JudgeLost(r.Assignment, r.losses, r.started, now)
 		})
 		if err != nil {
 			return 0, fmt.Errorf("recovering the runs of lost replicas: %w", err)
@@ -84,8 +86,8 @@ func (s *Claims) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, 
 // GiveBack implements scheduler.Store.
 func (s *Claims) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) {
 	ctx = pg.Runs.In(ctx)
-	n, _, err := s.endClaims(ctx, named, claims, func(r claimedRun, now time.Time) scheduler.Outcome {
-		return scheduler.Outcome{Assignment: r.Assignment, Verdict: scheduler.GiveBack, FinishedAt: now}
+	n, _, err := s.endClaims(ctx, named, claims, func(r claimedRun, now time.Time) domain.Outcome {
+		return domain.Outcome{Assignment: r.Assignment, Verdict: domain.GiveBack, FinishedAt: now}
 	})
 	if err != nil {
 		return 0, fmt.Errorf("giving back runs: %w", err)
@@ -96,7 +98,7 @@ func (s *Claims) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) 
 // endClaims ends claims, with an outcome for each run that is still running under them, and returns how many outcomes
 // it wrote. If this binary cannot read a run's definition, it leaves the run and its claim for a binary that can.
 func (s *Claims) endClaims(
-	ctx context.Context, where string, ids []uuid.UUID, judge func(claimedRun, time.Time) scheduler.Outcome,
+	ctx context.Context, where string, ids []uuid.UUID, judge func(claimedRun, time.Time) domain.Outcome,
 ) (n int, left []uuid.UUID, err error) {
 	held, err := s.readClaimed(ctx, where, ids)
 	if err != nil || len(held.claims) == 0 {
@@ -107,7 +109,7 @@ func (s *Claims) endClaims(
 	if err != nil {
 		return 0, nil, err
 	}
-	outcomes := make([]scheduler.Outcome, 0, len(held.runs))
+	outcomes := make([]domain.Outcome, 0, len(held.runs))
 	for _, r := range held.runs {
 		if r.Job, err = SentBy(found.Jobs[r.key], r.notifyURL, r.notifySecret); r.Job == nil {
 			if len(left) == 0 { // one message for all: there may be thousands, and every retry comes after two seconds
@@ -154,7 +156,7 @@ func (s *Claims) readClaimed(ctx context.Context, where string, ids []uuid.UUID)
 		var run, job *uuid.UUID
 		var version, tenant *int32
 		var lane, attempt *int16
-		var trigger *scheduler.Trigger
+		var trigger *domain.Trigger
 		var slot, due, started *time.Time
 		var late *bool
 		var fence *int64
@@ -171,8 +173,8 @@ func (s *Claims) readClaimed(ctx context.Context, where string, ids []uuid.UUID)
 		}
 		r.claim, r.key = claim, definitions.Version{Job: *job, Version: *version}
 		r.tenant, r.started = *tenant, *started
-		r.Assignment = scheduler.Assignment{
-			RunID: *run, Lease: &scheduler.Lease{ID: claim}, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot,
+		r.Assignment = domain.Assignment{
+			RunID: *run, Lease: &domain.Lease{ID: claim}, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot,
 			DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence,
 			Gated: true, // not known here, so assumed
 		}
@@ -182,7 +184,7 @@ func (s *Claims) readClaimed(ctx context.Context, where string, ids []uuid.UUID)
 }
 
 // SentBy returns the job to send a run with: its own, which may be nil, or for a notice one with the notice's URL.
-func SentBy(job *scheduler.Job, notifyURL, secret string) (*scheduler.Job, error) {
+func SentBy(job *domain.Job, notifyURL, secret string) (*domain.Job, error) {
 	if job == nil || notifyURL == "" {
 		return job, nil
 	}
@@ -190,11 +192,11 @@ func SentBy(job *scheduler.Job, notifyURL, secret string) (*scheduler.Job, error
 }
 
 // Ended counts, in the metrics, attempts that this replica ended for their targets.
-func (s *Claims) Ended(outcomes []scheduler.Outcome, written map[uuid.UUID]bool) {
+func (s *Claims) Ended(outcomes []domain.Outcome, written map[uuid.UUID]bool) {
 	if s.options.Ended == nil {
 		return
 	}
-	var ours []scheduler.Outcome
+	var ours []domain.Outcome
 	for _, o := range outcomes {
 		if written[o.RunID] {
 			ours = append(ours, o)

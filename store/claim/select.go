@@ -3,6 +3,8 @@ package claim
 import (
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"punctual/scheduler"
 	"punctual/store/pg"
 )
@@ -272,11 +274,11 @@ func window(c scheduler.Claim) (from *time.Duration, until time.Duration) {
 	switch {
 	case len(c.Except) > 0:
 		return &c.Since, c.Behind
-	case c.Work == scheduler.WorkDue:
+	case c.Work == domain.WorkDue:
 		return new(scheduler.OlderThan), c.Behind
-	case c.Work == scheduler.WorkLate && c.Recent:
+	case c.Work == domain.WorkLate && c.Recent:
 		return new(scheduler.RecentlyDue), scheduler.OlderThan
-	case c.Work == scheduler.WorkLate:
+	case c.Work == domain.WorkLate:
 		return nil, scheduler.OlderThan
 	}
 	return nil, 0
@@ -304,9 +306,9 @@ func (s selection) statement(c scheduler.Claim) (sql string, arguments []any) {
 // arguments.
 func Locking(c scheduler.Claim) (sql string, arguments []any) {
 	switch c.Work {
-	case scheduler.WorkReady:
+	case domain.WorkReady:
 		return ofReady.statement(c)
-	case scheduler.WorkOrdered:
+	case domain.WorkOrdered:
 		return ofOrdered.statement(c)
 	}
 	return ofSlots.statement(c)

@@ -5,17 +5,18 @@ import (
 	"fmt"
 	"iter"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/pg"
 )
 
 // loadTokenKey reads the key of run tokens before the first claim of an asynchronous job commits.
-func (s *Claims) loadTokenKey(ctx context.Context, q pg.Querier, jobs iter.Seq[*scheduler.Job]) error {
+func (s *Claims) loadTokenKey(ctx context.Context, q pg.Querier, jobs iter.Seq[*domain.Job]) error {
 	if s.tokenKey.Load() != nil {
 		return nil
 	}
 	for job := range jobs {
-		if job.Completion == scheduler.CompleteAsync {
+		if job.Completion == domain.CompleteAsync {
 			_, err := s.ReadTokenKey(ctx, q)
 			return err
 		}

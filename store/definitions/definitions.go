@@ -9,12 +9,13 @@ import (
 	"iter"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/cache"
 	"punctual/store/pg"
 )
@@ -42,20 +43,20 @@ type Version struct {
 type Definitions struct {
 	jitter    time.Duration // of cron slots a minute or more apart whose definition sets none
 	retention time.Duration // how long runs are kept
-	compiled  *cache.Cache[Version, *scheduler.Job]
+	compiled  *cache.Cache[Version, *domain.Job]
 }
 
 // New returns Definitions for a deployment with a default jitter, which keeps runs for a time.
 func New(jitter, retention time.Duration) *Definitions {
 	return &Definitions{
 		jitter: jitter, retention: retention,
-		compiled: cache.New[Version, *scheduler.Job](mostCompiled, compiledBytes),
+		compiled: cache.New[Version, *domain.Job](mostCompiled, compiledBytes),
 	}
 }
 
 // Found are compiled definitions.
 type Found struct {
-	Jobs   map[Version]*scheduler.Job
+	Jobs   map[Version]*domain.Job
 	Broken map[Version]error // why this binary cannot compile the others
 }
 
@@ -63,7 +64,7 @@ type Found struct {
 // compiled yet; they are there once the batch is read. A definition that this binary cannot compile is in Broken: its
 // job is reported and put off, and the other jobs of its batch go on.
 func (d *Definitions) Queue(b *pgx.Batch, versions iter.Seq2[Version, int32]) Found {
-	f := Found{Jobs: map[Version]*scheduler.Job{}, Broken: map[Version]error{}}
+	f := Found{Jobs: map[Version]*domain.Job{}, Broken: map[Version]error{}}
 	missing := map[Version]int32{}
 	for key, tenant := range versions {
 		if job, ok := d.compiled.Get(key); ok {
@@ -102,7 +103,7 @@ func (d *Definitions) read(b *pgx.Batch, missing map[Version]int32, f Found) {
 					continue
 				}
 				f.Jobs[key] = job
-				if kind := job.Schedule.Kind(); kind != scheduler.KindAt && kind != scheduler.KindDelay { // these run once
+				if kind := job.Schedule.Kind(); kind != domain.KindAt && kind != domain.KindDelay { // these run once
 					d.compiled.Add(key, job, compiledSize(len(raw)))
 				}
 			}
@@ -150,18 +151,18 @@ func One(key Version, tenant int32) iter.Seq2[Version, int32] {
 func (d *Definitions) Forget() { d.compiled.Purge() }
 
 // Compiled returns a definition that is compiled already.
-func (d *Definitions) Compiled(key Version) (*scheduler.Job, bool) { return d.compiled.Get(key) }
+func (d *Definitions) Compiled(key Version) (*domain.Job, bool) { return d.compiled.Get(key) }
 
 // unmarshal reads the text of a definition. A field that this binary does not know may change the request: some replica
 // with a newer binary wrote it and can send it. A body may repeat names.
-func unmarshal(text []byte, d *scheduler.Definition) error {
+func unmarshal(text []byte, d *domain.Definition) error {
 	return json.Unmarshal(text, d, //nolint:wrapcheck // the caller says of which job
 		json.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 // CompileText compiles the text of a definition and does not keep the result.
-func (d *Definitions) CompileText(key Version, tenant int32, text []byte) (*scheduler.Job, error) {
-	var def scheduler.Definition
+func (d *Definitions) CompileText(key Version, tenant int32, text []byte) (*domain.Job, error) {
+	var def domain.Definition
 	if err := unmarshal(text, &def); err != nil {
 		return nil, fmt.Errorf("reading the definition of job %s version %d: %w", key.Job, key.Version, err)
 	}
@@ -170,10 +171,10 @@ func (d *Definitions) CompileText(key Version, tenant int32, text []byte) (*sche
 
 // Compile compiles a definition and does not keep the result. A window that was written when runs were kept for longer
 // is cut to the retention: an older slot can only become a skip. One-shots are never dropped, however old.
-func (d *Definitions) Compile(key Version, tenant int32, def scheduler.Definition) (*scheduler.Job, error) {
-	job, err := scheduler.Compile(key.Job, tenant, key.Version, def, d.jitter)
+func (d *Definitions) Compile(key Version, tenant int32, def domain.Definition) (*domain.Job, error) {
+	job, err := domain.Compile(key.Job, tenant, key.Version, def, d.jitter)
 	if err == nil && job.Schedule.Kind().Recurring() && job.Missed.Window.Value() > d.retention {
-		job.Missed.Window = scheduler.DurationOf(d.retention)
+		job.Missed.Window = domain.DurationOf(d.retention)
 	}
 	return job, err
 }

@@ -7,28 +7,28 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
+	"punctual/scheduler/domain"
 
-	"punctual/scheduler"
+	"github.com/google/uuid"
 )
 
 // A definition in which every field is set is read as encoding/json reads it.
 func TestADefinitionIsReadWhole(t *testing.T) {
 	t.Parallel()
-	var want scheduler.Definition
+	var want domain.Definition
 	fill(t, reflect.ValueOf(&want).Elem())
 	text, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(how func(into *scheduler.Definition) error) (d scheduler.Definition) {
+	read := func(how func(into *domain.Definition) error) (d domain.Definition) {
 		if err := how(&d); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
 		return d
 	}
-	got := read(func(d *scheduler.Definition) error { return unmarshal(text, d) })
-	by := read(func(d *scheduler.Definition) error {
+	got := read(func(d *domain.Definition) error { return unmarshal(text, d) })
+	by := read(func(d *domain.Definition) error {
 		strict := json.NewDecoder(bytes.NewReader(text))
 		strict.DisallowUnknownFields()
 		return strict.Decode(d)
@@ -41,7 +41,7 @@ func TestADefinitionIsReadWhole(t *testing.T) {
 		t.Errorf("%s is read as %s (%v)", text, again, err)
 	}
 	for _, broken := range []string{`{"name":"a","newer":1}`, `{"name":1}`, `{"target":{"body":{}`, `[]`, ``} {
-		if err := unmarshal([]byte(broken), new(scheduler.Definition)); err == nil {
+		if err := unmarshal([]byte(broken), new(domain.Definition)); err == nil {
 			t.Errorf("%s is read", broken)
 		}
 	}
@@ -54,14 +54,14 @@ func fill(t *testing.T, v reflect.Value) {
 	case *json.RawMessage:
 		*into = json.RawMessage(`{"a":[1e400,{"b":null,"b":"\ud83d\ude00"}]}`)
 		return
-	case *scheduler.Duration:
-		*into = scheduler.DurationOf(90 * time.Second)
+	case *domain.Duration:
+		*into = domain.DurationOf(90 * time.Second)
 		return
-	case *scheduler.Instant:
-		*into = scheduler.InstantOf(time.Unix(1e9, 0))
+	case *domain.Instant:
+		*into = domain.InstantOf(time.Unix(1e9, 0))
 		return
-	case *scheduler.Hidden:
-		*into = scheduler.SealedAs(uuid.MustParse("019ad964-3b80-8b21-8f6e-1d2c3b4a5968"))
+	case *domain.Hidden:
+		*into = domain.SealedAs(uuid.MustParse("019ad964-3b80-8b21-8f6e-1d2c3b4a5968"))
 		return
 	}
 	switch v.Kind() {

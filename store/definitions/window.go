@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // WindowError says that a job's missed.window reaches further back than runs are kept.
@@ -19,7 +19,7 @@ func (e *WindowError) Error() string {
 }
 
 // CheckWindow returns a *WindowError if a missed slot that is older than the retention might still run.
-func (d *Definitions) CheckWindow(def scheduler.Definition) error {
+func (d *Definitions) CheckWindow(def domain.Definition) error {
 	if def.Missed.Window.Value() > d.retention {
 		return &WindowError{Window: def.Missed.Window.String(), Retention: d.retention}
 	}
@@ -38,9 +38,9 @@ func (e *AgeError) Error() string {
 
 // CheckAge returns an *AgeError for a one-shot that is older than the retention. Its run would need the partition of a
 // day that is gone, and a client could make the database create a partition for any day in the past.
-func (d *Definitions) CheckAge(job *scheduler.Job, now time.Time) error {
+func (d *Definitions) CheckAge(job *domain.Job, now time.Time) error {
 	at := job.Schedule.At
-	if job.Schedule.Kind() == scheduler.KindAt && now.Sub(at.Value()) > d.retention {
+	if job.Schedule.Kind() == domain.KindAt && now.Sub(at.Value()) > d.retention {
 		return &AgeError{At: at.String(), Retention: d.retention}
 	}
 	return nil

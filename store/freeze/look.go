@@ -3,9 +3,10 @@ package freeze
 import (
 	"slices"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -29,7 +30,7 @@ func (f *Look) Queue(b *pgx.Batch) {
 }
 
 // Leave reports whether a tenant is frozen, and notes it in the batch.
-func (f *Look) Leave(batch *scheduler.Batch, tenant int32) bool {
+func (f *Look) Leave(batch *domain.Batch, tenant int32) bool {
 	if _, is := slices.BinarySearch(f.tenants, tenant); !is {
 		return false
 	}

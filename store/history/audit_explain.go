@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/pg"
 )
@@ -37,6 +38,6 @@ func (e *explaining) readPausers(ctx context.Context) error {
 }
 
 // pauser returns the actor who paused the job by a version of it, for people. Nil: that is not known.
-func (e *explaining) pauser(v scheduler.Version) *string {
+func (e *explaining) pauser(v domain.Version) *string {
 	return pg.OrNull(e.pausers[v.From.UnixMicro()])
 }

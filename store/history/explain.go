@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/scheduler/cron"
 	"punctual/store/days"
 	"punctual/store/fleet"
@@ -95,7 +96,7 @@ type explaining struct {
 	now      time.Time
 	kept     time.Time // runs of slots before this are not kept
 	job      uuid.UUID
-	state    scheduler.JobState
+	state    domain.JobState
 	until    *time.Time       // end of the present pause
 	over     *time.Time       // end of a pause that has run out, if no replica has ended it yet
 	ended    *time.Time       // when the job was completed or deleted
@@ -104,7 +105,7 @@ type explaining struct {
 	unserved string           // the job's queue, if no live replica serves it
 	frozen   string           // why nothing of the tenant is sent; empty: the tenant is not frozen
 	zone     *time.Location
-	history  scheduler.History
+	history  domain.History
 	skip     *runs.Run        // the earlier skip of a slot whose run a backfill made
 	pausers  map[int64]string // actors who paused the job, by the microsecond at which a version began
 }
@@ -114,7 +115,7 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	if err != nil {
 		return err
 	}
-	e.job, e.history = id, scheduler.History{Job: id, DefaultJitter: defaultJitter}
+	e.job, e.history = id, domain.History{Job: id, DefaultJitter: defaultJitter}
 	var next, kept *time.Time
 	err = e.q.QueryRow(ctx, `
 		SELECT `+names.JobState+`, j.paused_until, coalesce(s.completed_at, j.deleted_at), s.scheduled_for, now(),
@@ -150,7 +151,7 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 		e.kept = *kept
 	}
 	var broken error
-	err = eachVersion(ctx, e.q, []uuid.UUID{id}, func(_ uuid.UUID, v scheduler.Version, err error) {
+	err = eachVersion(ctx, e.q, []uuid.UUID{id}, func(_ uuid.UUID, v domain.Version, err error) {
 		e.history.Versions = append(e.history.Versions, v)
 		broken = errors.Join(broken, err)
 	})
@@ -170,13 +171,13 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 // endPause treats a pause that has run out as ended at its end, though no replica has written that yet.
 func (e *explaining) endPause() {
 	n := len(e.history.Versions)
-	if n == 0 || e.state != scheduler.JobPaused || e.until == nil || e.until.After(e.now) {
+	if n == 0 || e.state != domain.JobPaused || e.until == nil || e.until.After(e.now) {
 		return
 	}
 	last := e.history.Versions[n-1]
-	last.State, last.From, last.Note = scheduler.JobActive, *e.until, ""
+	last.State, last.From, last.Note = domain.JobActive, *e.until, ""
 	e.history.Versions = append(e.history.Versions, last)
-	e.state, e.over, e.until = scheduler.JobActive, e.until, nil
+	e.state, e.over, e.until = domain.JobActive, e.until, nil
 }
 
 func (e *explaining) explain(ctx context.Context) error {
@@ -217,7 +218,7 @@ func (e *explaining) explain(ctx context.Context) error {
 func (e *explaining) pauseAt(at time.Time) *Pause {
 	var p *Pause
 	for _, v := range e.history.Versions {
-		paused := v.State == scheduler.JobPaused
+		paused := v.State == domain.JobPaused
 		switch {
 		case paused && p == nil:
 			p = &Pause{Since: v.From, Note: v.Note, By: e.pauser(v)}
@@ -245,15 +246,15 @@ func (e *explaining) pauseAt(at time.Time) *Pause {
 // findRow reads the run of the slot, or the skip that covers it. It looks the run up by the slot's id, so it finds the
 // run whatever the history says. Skips are written soon after their slots, and ids are in order of time.
 func (e *explaining) findRow(ctx context.Context, slot bool) error {
-	found, err := runs.Query(ctx, e.q, ` WHERE r.id = $1 AND r.job_id = $2`, scheduler.SlotRunID(e.job, e.At), e.job)
-	backfilled := err == nil && len(found) > 0 && found[0].Trigger == scheduler.TriggerBackfill
+	found, err := runs.Query(ctx, e.q, ` WHERE r.id = $1 AND r.job_id = $2`, domain.SlotRunID(e.job, e.At), e.job)
+	backfilled := err == nil && len(found) > 0 && found[0].Trigger == domain.TriggerBackfill
 	if err == nil && slot && (len(found) == 0 || backfilled) {
 		var skips []runs.Run
 		skips, err = runs.Query(ctx, e.q, `
 			WHERE r.job_id = $1 AND r.id >= $2
 			  AND r.skipped_first <= $3
 			  AND r.skipped_last >= $3
-			ORDER BY r.id LIMIT 1`, e.job, scheduler.FirstRunID(e.At.Add(-runs.ClockSlack)), e.At)
+			ORDER BY r.id LIMIT 1`, e.job, domain.FirstRunID(e.At.Add(-runs.ClockSlack)), e.At)
 		if backfilled && len(skips) > 0 {
 			e.skip = &skips[0]
 		}

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -19,20 +20,20 @@ func (e *explaining) ran() {
 			late = fmt.Sprintf(" late, as the job was written only at %s,", pg.Stamp(written))
 		}
 	}
-	if r.Trigger == scheduler.TriggerBackfill {
+	if r.Trigger == domain.TriggerBackfill {
 		late = " in a backfill of " + pg.Stamp(r.CreatedAt)
 		defer e.skippedFirst()
 	}
 	switch r.Status {
-	case scheduler.StatusSucceeded:
+	case domain.StatusSucceeded:
 		e.say(OutcomeSucceeded, "The slot ran%s under version %d and succeeded%s at %s.",
 			late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt))
-	case scheduler.StatusDead:
+	case domain.StatusDead:
 		e.say(OutcomeDead, "The slot ran%s under version %d and failed for good%s at %s: %s.",
 			late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt), why(r))
-	case scheduler.StatusCancelled:
+	case domain.StatusCancelled:
 		e.say(OutcomeCancelled, "The slot's run was cancelled at %s: %s.", instantOf(r.FinishedAt), why(r))
-	case scheduler.StatusSkipped:
+	case domain.StatusSkipped:
 		e.skipped()
 	default:
 		e.say(OutcomeInProgress, "The slot has a run under version %d, which is %s%s.",
@@ -49,7 +50,7 @@ func (e *explaining) skippedFirst() {
 
 func (e *explaining) progress() string {
 	switch r := e.Run; r.Status {
-	case scheduler.StatusPending:
+	case domain.StatusPending:
 		if w := e.waiting; w != nil && e.frozen == "" {
 			return ": " + waitText(w, r)
 		}
@@ -57,10 +58,10 @@ func (e *explaining) progress() string {
 			return fmt.Sprintf(", %s; it is tried again at %s", *r.Error, instantOf(r.NextAttemptAt)) + e.unlessFrozen()
 		}
 		return e.waitsFor(" and starts when a worker slot is free or the job's active run has ended")
-	case scheduler.StatusRetrying:
+	case domain.StatusRetrying:
 		return fmt.Sprintf(" after %s; the next attempt is at %s",
 			counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt)) + e.unlessFrozen()
-	case scheduler.StatusRunning:
+	case domain.StatusRunning:
 		if r.AcceptedAt != nil {
 			return fmt.Sprintf(": its target accepted attempt %d at %s and is still working", r.Attempt, instantOf(r.AcceptedAt))
 		}
@@ -124,62 +125,62 @@ func (e *explaining) skipped() {
 	}
 	reason := "was skipped: " + why(r)
 	switch reasonOf(r) {
-	case scheduler.ReasonMissed:
+	case domain.ReasonMissed:
 		reason = fmt.Sprintf(
 			"was missed: when a replica found it at %s, its tolerance had passed, and the policy for missed slots skipped it",
 			pg.Stamp(r.CreatedAt))
-	case scheduler.ReasonPaused:
+	case domain.ReasonPaused:
 		reason = "was skipped because it passed while the job was paused"
 		if p := e.pauseAt(*e.Slot); p != nil {
 			reason += p.describe()
 		}
-	case scheduler.ReasonOverlap:
+	case domain.ReasonOverlap:
 		reason = "was skipped because another run of the job had not ended"
 		if r.BlockedBy != nil {
 			reason = fmt.Sprintf("was skipped because run %s of the job had not ended", r.BlockedBy)
 		}
-	case scheduler.ReasonExpired:
+	case domain.ReasonExpired:
 		reason = "was never sent: its expires_after had passed"
-	case scheduler.ReasonJobDeleted:
+	case domain.ReasonJobDeleted:
 		reason = "was skipped because the job was deleted"
 	}
 	e.say(OutcomeSkipped, "The slot %s.%s", reason, among)
 }
 
 // slotWithout explains a slot that no row covers.
-func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
+func (e *explaining) slotWithout(slot domain.ExpectedSlot) {
 	due := e.history.Due(slot.At)
 	paused := e.pauseAt(e.now)
 	if e.until != nil && !slot.At.Before(*e.until) {
 		paused = nil // the pause will have ended by then
 	}
 	switch {
-	case slot.Duty == scheduler.Waiting && e.over != nil && slot.At.Before(*e.over) && e.history.OneShot(slot.At):
+	case slot.Duty == domain.Waiting && e.over != nil && slot.At.Before(*e.over) && e.history.OneShot(slot.At):
 		e.say(OutcomeWaiting, "The job was paused until %s; its one slot fires as soon as a replica has resumed it.",
 			pg.Stamp(*e.over))
-	case slot.Duty == scheduler.Waiting && e.over != nil && slot.At.Before(*e.over):
+	case slot.Duty == domain.Waiting && e.over != nil && slot.At.Before(*e.over):
 		e.say(OutcomePaused,
 			"The slot passed while the job was paused%s; the skip is recorded as soon as a replica has resumed it.",
 			e.pauseAt(slot.At).describe())
-	case slot.Duty == scheduler.Waiting && e.state == scheduler.JobPaused && paused != nil && e.history.OneShot(slot.At):
+	case slot.Duty == domain.Waiting && e.state == domain.JobPaused && paused != nil && e.history.OneShot(slot.At):
 		e.say(OutcomePaused, "The job is paused%s; its one slot fires when it is resumed, not before %s.",
 			paused.describe(), pg.Stamp(due))
-	case slot.Duty == scheduler.Waiting && e.state == scheduler.JobPaused && paused != nil && slot.At.After(e.now):
+	case slot.Duty == domain.Waiting && e.state == domain.JobPaused && paused != nil && slot.At.After(e.now):
 		e.say(OutcomePaused,
 			"The slot is still to come, and the job is paused%s: unless it is resumed before, the slot will be skipped.",
 			paused.describe())
-	case slot.Duty == scheduler.Waiting && e.state == scheduler.JobPaused && paused != nil:
+	case slot.Duty == domain.Waiting && e.state == domain.JobPaused && paused != nil:
 		e.say(OutcomePaused, "The slot passed while the job is paused%s; the skip is recorded when it is resumed.",
 			paused.describe())
-	case due.After(e.now) && slot.Duty != scheduler.Unsure:
+	case due.After(e.now) && slot.Duty != domain.Unsure:
 		e.say(OutcomeUpcoming, "The slot is still to come: it is due at %s%s.", pg.Stamp(due), e.unlessFrozen())
-	case slot.Duty == scheduler.Waiting:
+	case slot.Duty == domain.Waiting:
 		e.say(OutcomeWaiting, "The slot has been due since %s and waits%s.",
 			pg.Stamp(due), e.waitsFor(" for a replica to claim it"))
 	case slot.At.Before(e.kept):
 		e.say(OutcomeUnknown, "The job had a slot then, but the history before %s is no longer kept.",
 			pg.Stamp(e.kept))
-	case slot.Duty == scheduler.Unsure:
+	case slot.Duty == domain.Unsure:
 		e.say(OutcomeUnknown,
 			"The job was changed or ended at about that instant; its history does not show whether the slot was due before.")
 	default:
@@ -189,7 +190,7 @@ func (e *explaining) slotWithout(slot scheduler.ExpectedSlot) {
 }
 
 // noSlot explains an instant at which the job has no slot.
-func (e *explaining) noSlot(version scheduler.Version, exists bool) {
+func (e *explaining) noSlot(version domain.Version, exists bool) {
 	if e.forgotten() {
 		e.say(OutcomeUnknown,
 			"The version of the job at that instant is no longer kept, so it is unknown whether the job had a slot.")
@@ -203,16 +204,16 @@ func (e *explaining) noSlot(version scheduler.Version, exists bool) {
 		e.say(OutcomeBeforeCreated, "The job did not exist yet%s.", created)
 		return
 	}
-	ended := e.state == scheduler.JobCompleted && e.ended != nil && !e.At.Before(*e.ended)
+	ended := e.state == domain.JobCompleted && e.ended != nil && !e.At.Before(*e.ended)
 	switch {
-	case version.State == scheduler.JobDeleted:
+	case version.State == domain.JobDeleted:
 		e.say(OutcomeDeleted, "The job had been deleted at %s.", pg.Stamp(version.From))
-	case e.state == scheduler.JobDeleted && e.ended != nil && !e.At.Before(*e.ended):
+	case e.state == domain.JobDeleted && e.ended != nil && !e.At.Before(*e.ended):
 		e.say(OutcomeDeleted, "The job had completed, and left the list of jobs by %s.",
 			pg.Stamp(*e.ended))
 	case ended:
 		e.say(OutcomeCompleted, "The job had completed at %s: no slot was left.", pg.Stamp(*e.ended))
-	case version.State == scheduler.JobCompleted:
+	case version.State == domain.JobCompleted:
 		e.say(OutcomeCompleted, "The job had completed by %s: no slot was left.", pg.Stamp(version.From))
 	default:
 		e.say(OutcomeNoSlot, "There is no slot at that instant under version %d (%s)%s.",
@@ -264,20 +265,20 @@ func (p *Pause) describe() string {
 	return text
 }
 
-func describe(s scheduler.Schedule) string {
+func describe(s domain.Schedule) string {
 	switch s.Kind() {
-	case scheduler.KindCron:
+	case domain.KindCron:
 		if s.Timezone != "" {
 			return fmt.Sprintf("cron %s in %s", s.Cron, s.Timezone)
 		}
 		return "cron " + s.Cron
-	case scheduler.KindEvery:
+	case domain.KindEvery:
 		return "every " + s.Every.String()
-	case scheduler.KindAt:
+	case domain.KindAt:
 		return "once at " + s.At.String()
-	case scheduler.KindDelay:
+	case domain.KindDelay:
 		return "once after " + s.Delay.String()
-	case scheduler.KindNone:
+	case domain.KindNone:
 	}
 	return "only when triggered"
 }
@@ -290,7 +291,7 @@ func why(r *runs.Run) string {
 	return string(reasonOf(r))
 }
 
-func reasonOf(r *runs.Run) scheduler.Reason {
+func reasonOf(r *runs.Run) domain.Reason {
 	if r.Reason == nil {
 		return ""
 	}

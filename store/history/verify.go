@@ -8,10 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/scheduler/cron"
 	"punctual/store/days"
 	"punctual/store/freeze"
@@ -286,7 +287,7 @@ type verifyJob struct {
 	enabled      bool
 	frozen       bool      // its due slots rightly wait
 	over         time.Time // when a pause ended that no replica has ended yet; zero: there is none
-	history      scheduler.History
+	history      domain.History
 	broken       error // why its versions cannot be read
 }
 
@@ -308,7 +309,7 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 		if over != nil {
 			j.enabled, j.over = true, over.UTC()
 		}
-		j.history = scheduler.History{Job: j.id, DefaultJitter: v.history.defaultJitter}
+		j.history = domain.History{Job: j.id, DefaultJitter: v.history.defaultJitter}
 		if next != nil {
 			j.history.Next = next.UTC()
 		}
@@ -327,7 +328,7 @@ func (v *verification) readVersions(ctx context.Context, tx pgx.Tx, jobs []*veri
 		ids[i] = j.id
 	}
 	i := 0
-	return eachVersion(ctx, tx, ids, func(id uuid.UUID, version scheduler.Version, broken error) {
+	return eachVersion(ctx, tx, ids, func(id uuid.UUID, version domain.Version, broken error) {
 		for jobs[i].id != id {
 			i++
 		}

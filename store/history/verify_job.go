@@ -6,9 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -18,16 +19,16 @@ type jobCheck struct {
 	*verification
 	job     *verifyJob
 	now     time.Time
-	slot    scheduler.ExpectedSlot // the next one to settle
+	slot    domain.ExpectedSlot // the next one to settle
 	more    bool
-	pull    func() (scheduler.ExpectedSlot, error, bool)
+	pull    func() (domain.ExpectedSlot, error, bool)
 	stop    func()
 	skips   []verifyRow // skips that may cover the next slot
 	runs    []verifyRow // runs of the latest instant
 	matched bool        // whether that instant is a slot
 	overdue Violation
 
-	timetables []*scheduler.Timetable // of all versions, computed when needed
+	timetables []*domain.Timetable // of all versions, computed when needed
 }
 
 func newJobCheck(v *verification, j *verifyJob, now time.Time) *jobCheck {
@@ -101,7 +102,7 @@ func (c *jobCheck) unmatched() error {
 		return nil
 	}
 	for _, r := range c.runs {
-		if r.trigger == scheduler.TriggerBackfill && c.ever(r.at) {
+		if r.trigger == domain.TriggerBackfill && c.ever(r.at) {
 			continue
 		}
 		if err := c.report(Violation{
@@ -119,7 +120,7 @@ func (c *jobCheck) ever(at time.Time) bool {
 	if c.timetables == nil {
 		c.timetables = c.job.history.Timetables()
 	}
-	return slices.ContainsFunc(c.timetables, func(t *scheduler.Timetable) bool { return t.Has(at) })
+	return slices.ContainsFunc(c.timetables, func(t *domain.Timetable) bool { return t.Has(at) })
 }
 
 // settle compares one slot with the rows that cover it.
@@ -131,7 +132,7 @@ func (c *jobCheck) settle() error {
 	if len(c.runs) > 0 && c.runs[0].at.Equal(at) {
 		c.matched = true
 		for _, r := range c.runs {
-			if r.trigger == scheduler.TriggerBackfill { // the slot was skipped before, or is repeated
+			if r.trigger == domain.TriggerBackfill { // the slot was skipped before, or is repeated
 				backfilled = true
 				continue
 			}
@@ -155,9 +156,9 @@ func (c *jobCheck) settle() error {
 		return nil
 	}
 	switch c.slot.Duty {
-	case scheduler.Unsure:
+	case domain.Unsure:
 		c.summary.NotCheckable++
-	case scheduler.Waiting:
+	case domain.Waiting:
 		return c.waiting()
 	default:
 		c.summary.Slots++
@@ -230,7 +231,7 @@ func (c *jobCheck) count(r verifyRow) error {
 			break
 		}
 		most++
-		if slot.Duty != scheduler.Unsure {
+		if slot.Duty != domain.Unsure {
 			least++
 		}
 	}

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -17,8 +18,8 @@ import (
 // verifyRow is a run or a recorded skip.
 type verifyRow struct {
 	id, job     uuid.UUID
-	trigger     scheduler.Trigger
-	status      scheduler.Status
+	trigger     domain.Trigger
+	status      domain.Status
 	at          time.Time  // the slot of a run
 	first, last *time.Time // the range of a skip
 	count       *int
@@ -30,8 +31,8 @@ func (r verifyRow) isSkip() bool { return r.first != nil && r.last != nil }
 
 // ofSlot reports whether the schedule made the row, and not a user or another run.
 func (r verifyRow) ofSlot() bool {
-	return r.isSkip() || r.trigger == scheduler.TriggerSchedule || r.trigger == scheduler.TriggerCatchup ||
-		r.trigger == scheduler.TriggerBackfill
+	return r.isSkip() || r.trigger == domain.TriggerSchedule || r.trigger == domain.TriggerCatchup ||
+		r.trigger == domain.TriggerBackfill
 }
 
 // start returns the instant that a job's rows are sorted by.
@@ -77,7 +78,7 @@ func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob
 		until = only[len(only)-1]
 	}
 	rows, err := tx.Query(ctx, selectVerifyRows, after, until, only,
-		scheduler.FirstRunID(v.summary.From.Add(-runs.ClockSlack)), v.summary.From, v.summary.To, v.options.Grace)
+		domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack)), v.summary.From, v.summary.To, v.options.Grace)
 	if err != nil {
 		return fmt.Errorf("reading runs: %w", err)
 	}

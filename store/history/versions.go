@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -25,20 +26,20 @@ ORDER BY v.job_id, v.version`
 
 // eachVersion visits the versions of jobs, sorted by job and version. broken says why a version cannot be read.
 func eachVersion(
-	ctx context.Context, q pg.Querier, jobs []uuid.UUID, visit func(id uuid.UUID, v scheduler.Version, broken error),
+	ctx context.Context, q pg.Querier, jobs []uuid.UUID, visit func(id uuid.UUID, v domain.Version, broken error),
 ) error {
 	rows, err := q.Query(ctx, selectVersions, jobs)
 	if err != nil {
 		return fmt.Errorf("reading the versions of jobs: %w", err)
 	}
 	var id uuid.UUID
-	var v scheduler.Version
+	var v domain.Version
 	var schedule, jitter string
 	_, err = pgx.ForEachRow(rows, []any{
 		&id, &v.Number, &v.From, &v.State, &schedule, &jitter, &v.Digest, &v.Note,
 	}, func() error {
 		pg.UTC(&v.From)
-		v.Schedule, v.Jitter = scheduler.Schedule{}, scheduler.Duration{}
+		v.Schedule, v.Jitter = domain.Schedule{}, domain.Duration{}
 		broken := json.Unmarshal([]byte(schedule), &v.Schedule)
 		if broken != nil {
 			broken = fmt.Errorf("version %d: its schedule: %w", v.Number, broken)

@@ -4,17 +4,18 @@ import (
 	"encoding/json"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/audit"
 )
 
 // jobShot is a job as the audit log shows it: with its definition if the definition changed.
 type jobShot struct {
-	Version     int32              `json:"version"`
-	State       scheduler.JobState `json:"state"`
-	PausedUntil *time.Time         `json:"paused_until,omitempty"`
-	Note        string             `json:"note,omitempty"`
-	Definition  json.RawMessage    `json:"definition,omitempty"`
+	Version     int32           `json:"version"`
+	State       domain.JobState `json:"state"`
+	PausedUntil *time.Time      `json:"paused_until,omitempty"`
+	Note        string          `json:"note,omitempty"`
+	Definition  json.RawMessage `json:"definition,omitempty"`
 }
 
 // shot returns the job as it stands.
@@ -46,15 +47,15 @@ func (h *held) change(note string) audit.Change {
 		after.Note = note
 	}
 	switch {
-	case h.State == scheduler.JobDeleted:
+	case h.State == domain.JobDeleted:
 		c.Action, c.Before = audit.JobDelete, before.masked()
 		return c
 	case string(before.Definition) != h.definition:
 		c.Before, c.After = before.masked(), after.masked()
 		return c
-	case h.State == scheduler.JobPaused:
+	case h.State == domain.JobPaused:
 		c.Action = audit.JobPause
-	case before.State == scheduler.JobPaused:
+	case before.State == domain.JobPaused:
 		c.Action = audit.JobResume
 	}
 	c.Before, c.After = before.without(), after.without()

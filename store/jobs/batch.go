@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -102,7 +103,7 @@ func (b *batchWrite) hopeful(f facts) bool { return b.on == ConflictError && f.m
 
 // readSecretFacts reads what the jobs with secrets need.
 func (b *batchWrite) readSecretFacts(ctx context.Context) (secrets.Facts, error) {
-	var definitions []scheduler.Definition
+	var definitions []domain.Definition
 	for _, job := range b.jobs {
 		if secrets.Has(job.Definition) {
 			definitions = append(definitions, job.Definition)
@@ -166,8 +167,8 @@ func (b *batchWrite) resolve(
 }
 
 // fired reports whether the completed job is the same one-shot as the new one.
-func fired(old names.Job, d scheduler.Definition) bool {
-	return d.Schedule.Kind() == scheduler.KindAt && sameSchedule(scheduler.Definition{Schedule: old.Schedule}, d)
+func fired(old names.Job, d domain.Definition) bool {
+	return d.Schedule.Kind() == domain.KindAt && sameSchedule(domain.Definition{Schedule: old.Schedule}, d)
 }
 
 // replace rewrites the jobs that exist, and returns those that exist no more.

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/pg"
 )
@@ -33,7 +34,7 @@ func (s *Jobs) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch 
 			return fmt.Errorf("locking the gate of job %s: %w", h.ID, err)
 		}
 		h.moveTo(time.Time{}, time.Time{}, false)
-		h.enter(scheduler.JobDeleted, f.now)
+		h.enter(domain.JobDeleted, f.now)
 		if err := h.saveNow(ctx, tx, f.now, ""); err != nil {
 			return err
 		}
@@ -44,14 +45,14 @@ func (s *Jobs) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch 
 
 // skipRest records the slots whose time has come as skipped. The reason is paused if that is why they did not run.
 func (s *Jobs) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time) error {
-	if h.job == nil || h.State == scheduler.JobCompleted || !h.due(now, true) {
+	if h.job == nil || h.State == domain.JobCompleted || !h.due(now, true) {
 		return nil
 	}
-	reason := scheduler.ReasonJobDeleted
-	if h.State == scheduler.JobPaused && h.job.Schedule.Kind().Recurring() {
-		reason = scheduler.ReasonPaused
+	reason := domain.ReasonJobDeleted
+	if h.State == domain.JobPaused && h.job.Schedule.Kind().Recurring() {
+		reason = domain.ReasonPaused
 	}
-	plan := scheduler.SkipPassed(scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: h.atDue(now)}, reason)
+	plan := domain.SkipPassed(domain.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: h.atDue(now)}, reason)
 	return s.claims.Settle(ctx, tx, h.job, h.lane, plan, claim.Gate{}, nil, now)
 }
 
@@ -71,6 +72,6 @@ func cancelWaiting(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	_, err = claim.CancelRuns(ctx, tx, runs, scheduler.ReasonJobDeleted)
+	_, err = claim.CancelRuns(ctx, tx, runs, domain.ReasonJobDeleted)
 	return err
 }

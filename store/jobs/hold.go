@@ -6,10 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/definitions"
@@ -41,10 +42,10 @@ func readFacts(ctx context.Context, q pg.Batcher, b *pgx.Batch, tenant int32) (f
 // held is a job whose row in schedules this transaction has locked, with what was read of the job after that.
 type held struct {
 	*jobRow
-	before jobShot        // the job as it was when it was locked
-	job    *scheduler.Job // nil if this binary cannot compile the definition; then none of its slots is settled
-	hidden secrets.OfJob  // of a new definition, to be written with it
-	gate   gateChange     // what a new definition does to the job's gate
+	before jobShot       // the job as it was when it was locked
+	job    *domain.Job   // nil if this binary cannot compile the definition; then none of its slots is settled
+	hidden secrets.OfJob // of a new definition, to be written with it
+	gate   gateChange    // what a new definition does to the job's gate
 }
 
 // gateChange is what an edit of a job's concurrency policy does to its gate.
@@ -127,7 +128,7 @@ const rounds = 5
 
 // compiled returns the job's current version, compiled. It does not keep what it compiles: the version may be this
 // transaction's own and never be committed.
-func (s *Jobs) compiled(j *jobRow) *scheduler.Job {
+func (s *Jobs) compiled(j *jobRow) *domain.Job {
 	key := definitions.Version{Job: j.ID, Version: j.Version}
 	if job, ok := s.definitions.Compiled(key); ok {
 		return job
@@ -159,22 +160,22 @@ func (h *held) moveTo(slot time.Time, due time.Time, ok bool) {
 
 // ended reports whether the job has had its last slot.
 func (h *held) ended() bool {
-	return h.scheduledFor == nil && h.Definition.Schedule.Kind() != scheduler.KindNone
+	return h.scheduledFor == nil && h.Definition.Schedule.Kind() != domain.KindNone
 }
 
 // enter changes the job's state and the columns that belong to the state.
-func (h *held) enter(state scheduler.JobState, now time.Time) {
+func (h *held) enter(state domain.JobState, now time.Time) {
 	if state != h.State {
 		h.PausedAt, h.PausedUntil, h.PauseNote, h.CompletedAt = nil, nil, "", nil
 		switch state {
-		case scheduler.JobPaused:
+		case domain.JobPaused:
 			h.PausedAt = &now
-		case scheduler.JobCompleted:
+		case domain.JobCompleted:
 			h.CompletedAt = &now
 		}
 	}
 	h.State = state
-	h.enabled = state == scheduler.JobActive && h.scheduledFor != nil
+	h.enabled = state == domain.JobActive && h.scheduledFor != nil
 }
 
 // saves are statements that write changed jobs, with their audit entries.
@@ -193,7 +194,7 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 	}
 	h.Version++
 	var deletedAt *time.Time
-	if h.State == scheduler.JobDeleted {
+	if h.State == domain.JobDeleted {
 		deletedAt = &now
 	}
 	b.Queue(`

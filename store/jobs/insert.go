@@ -9,11 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/definitions"
@@ -52,7 +53,7 @@ func (s *Jobs) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
 }
 
 // define gives the job a definition, with all that follows from it except the next slot.
-func (h *held) define(s *Jobs, d scheduler.Definition, f facts) error {
+func (h *held) define(s *Jobs, d domain.Definition, f facts) error {
 	full := d.WithDefaults()
 	queue, err := f.queues.ID(full.Queue)
 	if err != nil {
@@ -78,7 +79,7 @@ func (h *held) define(s *Jobs, d scheduler.Definition, f facts) error {
 }
 
 // checkFirst checks what matters only when a job gets a schedule that is new to it.
-func (s *Jobs) checkFirst(job *scheduler.Job, f facts) error {
+func (s *Jobs) checkFirst(job *domain.Job, f facts) error {
 	if err := s.definitions.CheckAge(job, f.now); err != nil {
 		return err
 	}
@@ -96,14 +97,14 @@ func (h *held) placeFirst(now time.Time) {
 }
 
 // stateFor returns the state of a job, which depends on whether slots are left.
-func (h *held) stateFor(paused bool) scheduler.JobState {
+func (h *held) stateFor(paused bool) domain.JobState {
 	switch {
 	case h.ended():
-		return scheduler.JobCompleted
+		return domain.JobCompleted
 	case paused:
-		return scheduler.JobPaused
+		return domain.JobPaused
 	}
-	return scheduler.JobActive
+	return domain.JobActive
 }
 
 // One statement writes everything of new jobs. A job whose name is taken is left out; the statement waits for a
@@ -185,7 +186,7 @@ func insertReleasing(
 // unfinished counts the jobs that have slots left.
 func unfinished(jobs []*fresh) (n int) {
 	for _, j := range jobs {
-		if j.State != scheduler.JobCompleted {
+		if j.State != domain.JobCompleted {
 			n++
 		}
 	}
@@ -234,7 +235,7 @@ func insertFree(
 		definitions, slots, dueAt = append(definitions, j.definition), append(slots, j.scheduledFor),
 			append(dueAt, j.nextRunAt)
 		lanes, enabled, gates = append(lanes, j.lane), append(enabled, j.enabled), append(gates, claim.Gated(j.Definition))
-		entries = append(entries, scheduler.NewRunID(now))
+		entries = append(entries, domain.NewRunID(now))
 		masked = append(masked, audit.MaskedOf(j.definition))
 	}
 	args := []any{
@@ -291,7 +292,7 @@ func queryOwners(ctx context.Context, q pg.Querier, args []any) (map[uuid.UUID]s
 // in. A new job has no last run.
 func (n *fresh) record() (Record, error) {
 	r := n.Record
-	r.Definition = scheduler.Definition{}
+	r.Definition = domain.Definition{}
 	if err := json.Unmarshal([]byte(n.definition), &r.Definition); err != nil {
 		return Record{}, fmt.Errorf("job %s version %d: its definition: %w", n.ID, n.Version, err)
 	}

@@ -8,10 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/pg"
@@ -81,7 +82,7 @@ func queueRows(ctx context.Context, b *pgx.Batch, tenant int32, jobs []*fresh, n
 		column(jobs, func(j *fresh) string { return string(j.Definition.Schedule.Kind()) }),
 		column(jobs, func(j *fresh) int16 { return j.lane / 4 }),
 		column(jobs, func(j *fresh) string { return j.labels }),
-		column(jobs, func(j *fresh) bool { return j.State != scheduler.JobCompleted }),
+		column(jobs, func(j *fresh) bool { return j.State != domain.JobCompleted }),
 		column(jobs, func(j *fresh) *time.Time { return j.PausedAt }))
 	b.Queue(insertVersionRows, pg.Prepared{}, now, ids,
 		column(jobs, func(j *fresh) string { return string(j.State) }),

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/pg"
 )
 
@@ -17,9 +18,9 @@ func (s *Jobs) PauseJob(ctx context.Context, tenant int32, ref, note string, unt
 		ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 	) (changed bool, err error) {
 		switch h.State {
-		case scheduler.JobCompleted:
+		case domain.JobCompleted:
 			return false, fmt.Errorf("job %q is completed and has no slot to pause: %w", h.Definition.Name, pg.ErrState)
-		case scheduler.JobPaused:
+		case domain.JobPaused:
 			if h.PauseNote == note && sameInstant(h.PausedUntil, until) {
 				return false, nil
 			}
@@ -31,7 +32,7 @@ func (s *Jobs) PauseJob(ctx context.Context, tenant int32, ref, note string, unt
 				return false, fmt.Errorf("job %q: its last slot is due already and cannot be paused: %w",
 					h.Definition.Name, pg.ErrState)
 			}
-			h.enter(scheduler.JobPaused, now)
+			h.enter(domain.JobPaused, now)
 		}
 		h.PauseNote, h.PausedUntil = note, until
 		return true, nil
@@ -46,9 +47,9 @@ func (s *Jobs) ResumeJob(ctx context.Context, tenant int32, ref, note string) (R
 		ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 	) (changed bool, err error) {
 		switch h.State {
-		case scheduler.JobCompleted:
+		case domain.JobCompleted:
 			return false, fmt.Errorf("job %q is completed and cannot be resumed: %w", h.Definition.Name, pg.ErrState)
-		case scheduler.JobActive:
+		case domain.JobActive:
 			return false, nil
 		}
 		return true, s.resume(ctx, tx, h, now)

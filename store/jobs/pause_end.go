@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/pg"
@@ -19,7 +20,7 @@ const endNote = "the pause was over"
 
 // pauseOver reports whether the job is paused until an instant that has passed.
 func (h *held) pauseOver(now time.Time) bool {
-	return h.State == scheduler.JobPaused && h.PausedUntil != nil && !h.PausedUntil.After(now)
+	return h.State == domain.JobPaused && h.PausedUntil != nil && !h.PausedUntil.After(now)
 }
 
 // endPauses ends pauses that are over, as of the instant at which they ended: slots after that are those of an active
@@ -74,9 +75,9 @@ func (s *Jobs) settlePause(
 	if !h.job.Schedule.Kind().Recurring() {
 		return s.settlePassed(ctx, tx, h, now, false)
 	}
-	plan := scheduler.SkipBefore(scheduler.Situation{
+	plan := domain.SkipBefore(domain.Situation{
 		Job: h.job, ScheduledFor: *h.scheduledFor, Now: now,
-	}, until, scheduler.ReasonPaused)
+	}, until, domain.ReasonPaused)
 	for _, p := range plan.Skips {
 		skips.Add(h.job, h.lane, p, now)
 	}

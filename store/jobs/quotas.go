@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 	"punctual/store/tenants"
 )
@@ -42,9 +43,9 @@ func (e *LimitError) Error() string {
 
 // IntervalError says that slots of a schedule are closer to each other than the tenant's may be.
 type IntervalError struct {
-	Kind  scheduler.Kind // cron or every, the name of the field
-	Gap   time.Duration  // the shortest gap that was found
-	At    time.Time      // the first of the two slots
+	Kind  domain.Kind   // cron or every, the name of the field
+	Gap   time.Duration // the shortest gap that was found
+	At    time.Time     // the first of the two slots
 	Least time.Duration
 }
 
@@ -60,7 +61,7 @@ func (e *IntervalError) Reason() string {
 }
 
 // checkInterval returns an *IntervalError if the job's slots are too close to each other.
-func (f facts) checkInterval(job *scheduler.Job) error {
+func (f facts) checkInterval(job *domain.Job) error {
 	if f.minInterval == 0 {
 		return nil
 	}

@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -62,7 +63,7 @@ func (s *Jobs) GetJob(ctx context.Context, tenant int32, ref string) (Record, er
 	if _, byID := pg.ParseID(ref); !byID {
 		// Usually there is an active or paused job, and reading it takes one round trip.
 		job, err := readWithLastRun(ctx, q, selectHolder, selectHolderRuns, ref, tenant)
-		if err == nil && job.State != scheduler.JobCompleted || err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		if err == nil && job.State != domain.JobCompleted || err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return job, err
 		}
 	}

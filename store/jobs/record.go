@@ -5,9 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -17,8 +18,8 @@ type Record struct {
 	ID               uuid.UUID
 	Tenant           string
 	Version          int32
-	State            scheduler.JobState
-	Definition       scheduler.Definition
+	State            domain.JobState
+	Definition       domain.Definition
 	NextScheduledFor *time.Time // next slot; nil if there is none or the job is paused
 	NextRunAt        *time.Time // when the next slot is due
 	LastRun          *runs.Run  // newest run or skip by slot, without attempts; nil if there is none
@@ -32,13 +33,13 @@ type Record struct {
 
 // NewJob is what CreateJob and PutJob write.
 type NewJob struct {
-	Definition scheduler.Definition
+	Definition domain.Definition
 	Paused     *bool // nil: a new job is active, a replaced one stays as it is
 }
 
 // Filter selects jobs; empty fields select all. Deleted jobs are never listed.
 type Filter struct {
-	State      scheduler.JobState
+	State      domain.JobState
 	Queue      string
 	Labels     map[string]string // all of them
 	NamePrefix string

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -31,7 +32,7 @@ func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (run
 			return err
 		}
 		m := again(original, own, r)
-		m.id = scheduler.NewRunID(now)
+		m.id = domain.NewRunID(now)
 		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
 			return err
 		}
@@ -80,7 +81,7 @@ func again(r runs.Run, own runs.Data, edit RerunRequest) manualRun {
 		m.webhookID = &r.ID
 	}
 	if m.key == "" {
-		m.key = scheduler.IdempotencyKey(r.Trigger, r.ID, r.JobID, r.ScheduledFor)
+		m.key = domain.IdempotencyKey(r.Trigger, r.ID, r.JobID, r.ScheduledFor)
 	}
 	return m
 }

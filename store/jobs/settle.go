@@ -5,9 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/scheduler/cron"
 	"punctual/store/claim"
 	"punctual/store/pg"
@@ -31,23 +32,23 @@ func (s *Jobs) settleDue(ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 	gate := g.Facts()
 	var through []uuid.UUID
 	var memo cron.Memo
-	var all scheduler.Plan
+	var all domain.Plan
 	for round := 0; h.due(now, passed); round++ {
-		situation := scheduler.Situation{
+		situation := domain.Situation{
 			Job: h.job, ScheduledFor: *h.scheduledFor, Gate: gate, Now: h.atDue(now), Memo: &memo,
 		}
-		var plan scheduler.Plan
+		var plan domain.Plan
 		if round < settleRounds {
-			plan = scheduler.Decide(situation)
+			plan = domain.Decide(situation)
 			if len(plan.Runs)+len(plan.Skips) == 0 && !plan.Done {
 				// A catch-up run that waits for other runs to end: it can wait in ready as well.
-				situation.Gate = scheduler.Gate{}
-				plan = scheduler.Decide(situation)
+				situation.Gate = domain.Gate{}
+				plan = domain.Decide(situation)
 			} else {
 				through = pass(&gate, through, h.job, plan)
 			}
 		} else {
-			plan = scheduler.SkipPassed(situation, scheduler.ReasonMissed)
+			plan = domain.SkipPassed(situation, domain.ReasonMissed)
 		}
 		all.Runs, all.Skips = append(all.Runs, plan.Runs...), append(all.Skips, plan.Skips...)
 		all.Cancel, all.Expired = append(all.Cancel, plan.Cancel...), append(all.Expired, plan.Expired...)
@@ -61,8 +62,8 @@ func (s *Jobs) settleDue(ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 
 // pass lets the runs of a plan through a gate, so that the rounds that follow find the gate changed. It returns the
 // runs that have passed the gate, in order, without those that a later run replaces.
-func pass(gate *scheduler.Gate, through []uuid.UUID, job *scheduler.Job, plan scheduler.Plan) []uuid.UUID {
-	if job.ConcurrencyPolicy == scheduler.PolicyAllow {
+func pass(gate *domain.Gate, through []uuid.UUID, job *domain.Job, plan domain.Plan) []uuid.UUID {
+	if job.ConcurrencyPolicy == domain.PolicyAllow {
 		return nil
 	}
 	if len(plan.Expired) > 0 {
@@ -70,7 +71,7 @@ func pass(gate *scheduler.Gate, through []uuid.UUID, job *scheduler.Job, plan sc
 	}
 	through = slices.DeleteFunc(through, func(run uuid.UUID) bool { return slices.Contains(plan.Cancel, run) })
 	for _, r := range plan.Runs {
-		run := scheduler.SlotRunID(job.ID, r.ScheduledFor)
+		run := domain.SlotRunID(job.ID, r.ScheduledFor)
 		if r.Waits {
 			gate.Waiting = run
 		} else {
@@ -87,22 +88,22 @@ func (s *Jobs) settlePassed(ctx context.Context, tx *pg.Tx, h *held, now time.Ti
 	if h.job == nil || !h.due(now, false) {
 		return nil
 	}
-	situation := scheduler.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: now}
-	var plan scheduler.Plan
+	situation := domain.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: now}
+	var plan domain.Plan
 	var g claim.Gate
 	var through []uuid.UUID
 	if moved || h.job.Schedule.Kind().Recurring() {
-		plan = scheduler.SkipPassed(situation, scheduler.ReasonPaused)
+		plan = domain.SkipPassed(situation, domain.ReasonPaused)
 	} else {
 		plan.Done = true
-		plan.Runs = []scheduler.PlannedRun{{
-			ScheduledFor: *h.scheduledFor, DueAt: *h.nextRunAt, Trigger: scheduler.TriggerCatchup, Late: true,
+		plan.Runs = []domain.PlannedRun{{
+			ScheduledFor: *h.scheduledFor, DueAt: *h.nextRunAt, Trigger: domain.TriggerCatchup, Late: true,
 		}}
 		var err error
 		if g, err = s.claims.ReadGate(ctx, tx, h.job, now); err != nil {
 			return err
 		}
-		through = pass(new(scheduler.Gate), nil, h.job, plan)
+		through = pass(new(domain.Gate), nil, h.job, plan)
 	}
 	h.moveTo(plan.Next, plan.NextRunAt, !plan.Done)
 	return s.claims.Settle(ctx, tx, h.job, h.lane, plan, g, through, now)

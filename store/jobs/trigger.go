@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/names"
@@ -35,7 +36,7 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (r
 		if allowed := job.Definition.SubmittersMayTrigger; r.Submitter && (allowed == nil || !*allowed) {
 			return fmt.Errorf("job %q: %w", job.Definition.Name, ErrNotForSubmitters)
 		}
-		m := manualRun{id: scheduler.NewRunID(now), scheduledFor: now, TriggerRequest: r}
+		m := manualRun{id: domain.NewRunID(now), scheduledFor: now, TriggerRequest: r}
 		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manual
 		return err
 	}
 	e := claim.Entry{
-		ID: r.id, Job: job.ID, Trigger: scheduler.TriggerManual, ScheduledFor: r.scheduledFor, DueAt: now, RerunOf: r.rerunOf,
+		ID: r.id, Job: job.ID, Trigger: domain.TriggerManual, ScheduledFor: r.scheduledFor, DueAt: now, RerunOf: r.rerunOf,
 	}
 	if r.Body != nil || r.Headers != nil || r.webhookID != nil {
 		e.Sends = &claim.Sends{WebhookID: r.webhookID, Key: r.key, Body: r.Body}

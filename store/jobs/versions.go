@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -112,7 +113,7 @@ func (s *Jobs) forgetVersions(ctx context.Context, w *walk, before time.Time) (f
 		var jobs, sealed []uuid.UUID
 		var versions []int32
 		row := tx.QueryRow(ctx, forgetVersions, w.at, w.id, pg.ForgetBatch, before,
-			scheduler.FirstRunID(before.Add(runs.ClockSlack)))
+			domain.FirstRunID(before.Add(runs.ClockSlack)))
 		if err := row.Scan(&found, &gone, &at, &id, &jobs, &versions, &sealed); err != nil {
 			return err
 		}

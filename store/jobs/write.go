@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -216,20 +217,20 @@ func (s *Jobs) rewrite(
 		}
 	}
 	old, state, now := h.Definition, h.State, f.now
-	paused := h.State == scheduler.JobPaused
-	if job.Paused != nil && h.State != scheduler.JobCompleted {
+	paused := h.State == domain.JobPaused
+	if job.Paused != nil && h.State != domain.JobCompleted {
 		paused = *job.Paused
 	}
 	same := s.sameDefinition(old, job.Definition)
-	if same && paused == (h.State == scheduler.JobPaused) {
+	if same && paused == (h.State == domain.JobPaused) {
 		return false, nil
 	}
 	if same {
 		job.Definition = old // word for word, so that the history shows that only the state changed
 	}
-	rearm := !same && job.Definition.Schedule.Kind() == scheduler.KindDelay && (put || h.State != scheduler.JobCompleted)
+	rearm := !same && job.Definition.Schedule.Kind() == domain.KindDelay && (put || h.State != domain.JobCompleted)
 	moved := rearm || !sameSchedule(old, job.Definition)
-	if moved && h.State == scheduler.JobCompleted {
+	if moved && h.State == domain.JobCompleted {
 		paused = job.Paused != nil && *job.Paused
 	}
 	jitter := !moved && !s.sameJitter(old, job.Definition)
@@ -246,9 +247,9 @@ func (s *Jobs) rewrite(
 		}
 	}
 	switch {
-	case h.State == scheduler.JobActive:
+	case h.State == domain.JobActive:
 		err = s.settleDue(ctx, tx, h, now, moved || jitter)
-	case h.State == scheduler.JobPaused && (moved || !paused):
+	case h.State == domain.JobPaused && (moved || !paused):
 		err = s.settlePassed(ctx, tx, h, now, moved)
 	}
 	if err != nil {
@@ -274,7 +275,7 @@ func (s *Jobs) rewrite(
 		h.moveTo(*h.scheduledFor, h.job.Timetable.Due(*h.scheduledFor, nil), true)
 	}
 	h.enter(h.stateFor(paused), now)
-	if state == scheduler.JobCompleted && h.State != scheduler.JobCompleted {
+	if state == domain.JobCompleted && h.State != domain.JobCompleted {
 		if err := tenants.KeepTenant(ctx, tx, h.tenant); err != nil {
 			return false, err
 		}
@@ -282,7 +283,7 @@ func (s *Jobs) rewrite(
 			return false, err
 		}
 	}
-	if old.Name != h.Definition.Name || state == scheduler.JobCompleted && h.State != scheduler.JobCompleted {
+	if old.Name != h.Definition.Name || state == domain.JobCompleted && h.State != domain.JobCompleted {
 		_, err = releaseNames(ctx, tx, h.tenant, []string{h.Definition.Name}, claim.PassOver)
 	}
 	return true, err

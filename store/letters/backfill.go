@@ -7,10 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/jobs"
@@ -43,7 +44,7 @@ type BackfillPlan struct {
 func (p BackfillPlan) Matched() int { return len(p.slots) }
 
 // BackfillError is a refused backfill, with every problem of the request. The problems' fields are job, from and to.
-type BackfillError struct{ Problems []scheduler.Problem }
+type BackfillError struct{ Problems []domain.Problem }
 
 func (e *BackfillError) Error() string {
 	texts := make([]string, len(e.Problems))
@@ -102,10 +103,10 @@ func (l *Letters) reach(ctx context.Context, q pg.Querier, created time.Time) (n
 	return now.UTC(), earliest.UTC(), nil
 }
 
-func (r BackfillRequest) problems(kind scheduler.Kind, now, earliest time.Time) []scheduler.Problem {
-	var problems []scheduler.Problem
+func (r BackfillRequest) problems(kind domain.Kind, now, earliest time.Time) []domain.Problem {
+	var problems []domain.Problem
 	add := func(field, format string, args ...any) {
-		problems = append(problems, scheduler.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+		problems = append(problems, domain.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
 	if !kind.Recurring() {
 		add("job", "%q has no past slots, as its schedule is neither cron nor every; trigger the job instead", r.Job)
@@ -124,8 +125,8 @@ func (r BackfillRequest) problems(kind scheduler.Kind, now, earliest time.Time) 
 // walk collects the slots, up to the schedule's next slot.
 func (p *BackfillPlan) walk(
 	ctx context.Context, job jobs.Record, defaultJitter time.Duration, now time.Time,
-) ([]scheduler.Problem, error) {
-	timetable, err := scheduler.NewTimetable(job.ID, job.Definition.WithDefaults(), defaultJitter)
+) ([]domain.Problem, error) {
+	timetable, err := domain.NewTimetable(job.ID, job.Definition.WithDefaults(), defaultJitter)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: %w", job.ID, job.Version, err)
 	}
@@ -140,7 +141,7 @@ func (p *BackfillPlan) walk(
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case len(p.slots) == MostBackfilled:
-			return []scheduler.Problem{{Field: "to", Message: fmt.Sprintf(
+			return []domain.Problem{{Field: "to", Message: fmt.Sprintf(
 				"%s is too far from from: there are more than %d slots between; the latest end that fits is %s",
 				pg.Stamp(p.To), MostBackfilled, pg.Stamp(at))}}, nil
 		}
@@ -158,7 +159,7 @@ func (l *Letters) CountBackfill(ctx context.Context, p BackfillPlan) (int, error
 	rows, err := l.db.Reader(ctx, p.tenant).Query(ctx, `
 		SELECT id FROM punctual.runs
 		WHERE job_id = $1 AND id >= $2 AND id < $3`,
-		p.job.Job, scheduler.FirstRunID(p.slots[0]), scheduler.FirstRunID(p.slots[n-1].Add(time.Millisecond)))
+		p.job.Job, domain.FirstRunID(p.slots[0]), domain.FirstRunID(p.slots[n-1].Add(time.Millisecond)))
 	if err != nil {
 		return 0, fmt.Errorf("counting the runs of slots: %w", err)
 	}
@@ -167,7 +168,7 @@ func (l *Letters) CountBackfill(ctx context.Context, p BackfillPlan) (int, error
 		return 0, fmt.Errorf("counting the runs of slots: %w", err)
 	}
 	for _, at := range p.slots {
-		if ran[scheduler.SlotRunID(p.job.Job, at)] {
+		if ran[domain.SlotRunID(p.job.Job, at)] {
 			n--
 		}
 	}
@@ -200,7 +201,7 @@ func (w Operator) StartBackfill(ctx context.Context, p BackfillPlan) (Operation,
 		}
 		n := newOperation{
 			Operation: Operation{
-				ID: scheduler.NewRunID(now), Kind: OperationBackfill, JobID: &p.job.Job,
+				ID: domain.NewRunID(now), Kind: OperationBackfill, JobID: &p.job.Job,
 				MaxPerSecond: pg.OrNull(p.MaxPerSecond), Note: pg.OrNull(p.Note), Matched: len(p.slots), CreatedAt: now,
 			},
 			request: string(request), job: p.name, rerun: p.Rerun, lastSlot: &p.From,

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/names"
@@ -19,28 +20,28 @@ import (
 
 // DeadLetter is a run that exhausted its attempts. It stays after it was resolved.
 type DeadLetter struct {
-	RunID        uuid.UUID         `json:"run" format:"uuid" doc:"The dead run." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
-	JobID        uuid.UUID         `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Job          string            `json:"job" doc:"The job's name when the run died." example:"daily-invoice-gen"`
-	JobVersion   int32             `json:"job_version" doc:"Version of the definition it used." example:"7"`
-	Trigger      scheduler.Trigger `json:"trigger" doc:"What created it." example:"schedule"`
-	ScheduledFor time.Time         `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested."`
-	DiedAt       time.Time         `json:"died_at" doc:"When it became dead."`
-	Reason       *scheduler.Reason `json:"reason" nullable:"true" doc:"Why its last attempt failed." example:"http_5xx"`
-	Attempts     int               `json:"attempts" doc:"How many attempts it had." example:"5"`
-	HTTPStatus   *int              `json:"http_status" doc:"Status of the last response, if there was one." example:"503"`
-	Error        *string           `json:"error" doc:"The last error, for people."`
-	ResolvedAt   *time.Time        `json:"resolved_at" doc:"When it was resolved or replayed. Null: it is open."`
-	Note         *string           `json:"note" doc:"The note given when it was resolved or replayed."`
-	ReplayedAs   *uuid.UUID        `json:"replayed_as" format:"uuid" nullable:"true" doc:"The run that replays it."`
-	NotifyURL    *string           `json:"notify_url" doc:"For a notice: its URL, to which its replays go too, in place of the job's target. Null: it is a run of the job itself."`
+	RunID        uuid.UUID      `json:"run" format:"uuid" doc:"The dead run." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
+	JobID        uuid.UUID      `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Job          string         `json:"job" doc:"The job's name when the run died." example:"daily-invoice-gen"`
+	JobVersion   int32          `json:"job_version" doc:"Version of the definition it used." example:"7"`
+	Trigger      domain.Trigger `json:"trigger" doc:"What created it." example:"schedule"`
+	ScheduledFor time.Time      `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested."`
+	DiedAt       time.Time      `json:"died_at" doc:"When it became dead."`
+	Reason       *domain.Reason `json:"reason" nullable:"true" doc:"Why its last attempt failed." example:"http_5xx"`
+	Attempts     int            `json:"attempts" doc:"How many attempts it had." example:"5"`
+	HTTPStatus   *int           `json:"http_status" doc:"Status of the last response, if there was one." example:"503"`
+	Error        *string        `json:"error" doc:"The last error, for people."`
+	ResolvedAt   *time.Time     `json:"resolved_at" doc:"When it was resolved or replayed. Null: it is open."`
+	Note         *string        `json:"note" doc:"The note given when it was resolved or replayed."`
+	ReplayedAs   *uuid.UUID     `json:"replayed_as" format:"uuid" nullable:"true" doc:"The run that replays it."`
+	NotifyURL    *string        `json:"notify_url" doc:"For a notice: its URL, to which its replays go too, in place of the job's target. Null: it is a run of the job itself."`
 }
 
 // DeadLetterFilter selects dead letters; empty fields select all.
 type DeadLetterFilter struct {
 	Job      string     // name or id of a job that is not deleted
 	JobID    *uuid.UUID // deleted jobs too
-	Reason   scheduler.Reason
+	Reason   domain.Reason
 	Notices  bool       // true: only dead letters of notices; false: none of them
 	From     *time.Time // on scheduled_for, inclusive
 	To       *time.Time // exclusive
@@ -164,7 +165,7 @@ func (w Operator) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note strin
 		if err != nil {
 			return err
 		}
-		if state == scheduler.JobDeleted {
+		if state == domain.JobDeleted {
 			return fmt.Errorf("%s: %w", gone(d.Job), pg.ErrState)
 		}
 		r := newReplay(d, now)
@@ -216,16 +217,16 @@ func mayReplay(ctx context.Context, tx *pg.Tx, tenant int32, d DeadLetter) error
 	case d.ReplayedAs == nil:
 		return fmt.Errorf("dead letter %s was resolved at %s: %w", d.RunID, d.ResolvedAt.Format(time.RFC3339), pg.ErrState)
 	}
-	var status scheduler.Status
+	var status domain.Status
 	err := tx.QueryRow(ctx, `
 		SELECT status FROM punctual.runs
 		WHERE id = $1 AND tenant = $2`, *d.ReplayedAs, tenant).Scan(&status)
 	switch {
 	case err != nil && !errors.Is(err, pgx.ErrNoRows):
 		return fmt.Errorf("reading the replay of dead letter %s: %w", d.RunID, err)
-	case status == scheduler.StatusCancelled:
+	case status == domain.StatusCancelled:
 		return nil
-	case status == scheduler.StatusDead:
+	case status == domain.StatusDead:
 		return fmt.Errorf("dead letter %s was replayed as run %s, which is dead as well: replay that one: %w",
 			d.RunID, *d.ReplayedAs, pg.ErrState)
 	}
@@ -234,7 +235,7 @@ func mayReplay(ctx context.Context, tx *pg.Tx, tenant int32, d DeadLetter) error
 
 // shareJob keeps a job from being deleted until the transaction ends. After that it reads the job's state and the
 // database's clock.
-func shareJob(ctx context.Context, tx *pg.Tx, job uuid.UUID) (state scheduler.JobState, now time.Time, err error) {
+func shareJob(ctx context.Context, tx *pg.Tx, job uuid.UUID) (state domain.JobState, now time.Time, err error) {
 	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.jobs WHERE id = $1 FOR SHARE`, job); err != nil {
 		return "", now, fmt.Errorf("locking job %s: %w", job, err)
 	}
@@ -289,19 +290,19 @@ type replay struct {
 	run uuid.UUID
 }
 
-func newReplay(d DeadLetter, now time.Time) replay { return replay{d, scheduler.NewRunID(now)} }
+func newReplay(d DeadLetter, now time.Time) replay { return replay{d, domain.NewRunID(now)} }
 
 // entry is the new run. Like triggers, replays only enter ready: if the job has a gate, the claim of ready runs starts
 // them one at a time.
 func (r replay) entry(now time.Time) claim.Entry {
-	trigger := scheduler.TriggerReplay
+	trigger := domain.TriggerReplay
 	if r.NotifyURL != nil {
-		trigger = scheduler.TriggerNotify
+		trigger = domain.TriggerNotify
 	}
 	return claim.Entry{
 		ID: r.run, Job: r.JobID, Trigger: trigger, ScheduledFor: r.ScheduledFor, DueAt: now, Ordered: true,
 		ReplayOf: &r.RunID,
-		Sends:    &claim.Sends{Key: scheduler.IdempotencyKey(r.Trigger, r.RunID, r.JobID, r.ScheduledFor)},
+		Sends:    &claim.Sends{Key: domain.IdempotencyKey(r.Trigger, r.RunID, r.JobID, r.ScheduledFor)},
 	}
 }
 

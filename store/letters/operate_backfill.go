@@ -7,10 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
@@ -102,7 +103,7 @@ func (b *backfill) share(ctx context.Context, tx *pg.Tx) (held bool, err error) 
 		return false, err
 	}
 	state, held := states[b.job.Job]
-	if state == scheduler.JobDeleted {
+	if state == domain.JobDeleted {
 		return false, hopeless("the job was deleted")
 	}
 	b.now, b.earliest, err = b.letters.reach(ctx, tx, b.created)
@@ -132,7 +133,7 @@ func (b *backfill) room(ctx context.Context, tx *pg.Tx) (int, error) {
 }
 
 // ahead returns the next slots, and one more that says where the next batch begins.
-func (b *backfill) ahead(t *scheduler.Timetable) []time.Time {
+func (b *backfill) ahead(t *domain.Timetable) []time.Time {
 	slots := make([]time.Time, 0, slotsAhead+1)
 	for at := range t.Between(b.next, b.last.Add(1)) {
 		if slots = append(slots, at); len(slots) > slotsAhead {
@@ -149,11 +150,11 @@ func (b *backfill) ran(ctx context.Context, tx *pg.Tx, slots []time.Time) (map[u
 	}
 	ids := make([]uuid.UUID, len(slots))
 	for i, at := range slots {
-		ids[i] = scheduler.SlotRunID(b.job.Job, at)
+		ids[i] = domain.SlotRunID(b.job.Job, at)
 	}
 	// The bounds exclude the partitions of other days.
 	rows, err := tx.Query(ctx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
-		ids, scheduler.FirstRunID(slots[0]), scheduler.FirstRunID(slots[len(slots)-1].Add(time.Millisecond)))
+		ids, domain.FirstRunID(slots[0]), domain.FirstRunID(slots[len(slots)-1].Add(time.Millisecond)))
 	if err != nil {
 		return nil, fmt.Errorf("looking for the runs of slots: %w", err)
 	}
@@ -165,9 +166,9 @@ func (b *backfill) ran(ctx context.Context, tx *pg.Tx, slots []time.Time) (map[u
 }
 
 // choose settles the slots one after the other. It returns the first slot that is left for another batch, or nil.
-func (b *backfill) choose(t *scheduler.Timetable, ahead []time.Time, ran map[uuid.UUID]bool, room int) *time.Time {
+func (b *backfill) choose(t *domain.Timetable, ahead []time.Time, ran map[uuid.UUID]bool, room int) *time.Time {
 	for i, at := range ahead {
-		id := scheduler.SlotRunID(b.job.Job, at)
+		id := domain.SlotRunID(b.job.Job, at)
 		switch {
 		case i == slotsAhead:
 			return &ahead[i]
@@ -181,10 +182,10 @@ func (b *backfill) choose(t *scheduler.Timetable, ahead []time.Time, ran map[uui
 		case b.made == room:
 			return &ahead[i]
 		case ran[id]:
-			id = scheduler.NewRunID(b.now)
+			id = domain.NewRunID(b.now)
 		}
 		b.runs = append(b.runs, claim.Entry{
-			ID: id, Job: b.job.Job, Trigger: scheduler.TriggerBackfill, ScheduledFor: at, DueAt: t.Due(at, nil), Ordered: true,
+			ID: id, Job: b.job.Job, Trigger: domain.TriggerBackfill, ScheduledFor: at, DueAt: t.Due(at, nil), Ordered: true,
 		})
 		b.done++
 		b.made++

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/pg"
 )
@@ -130,7 +131,7 @@ func (o *bulk) replay(ctx context.Context, tx *pg.Tx, letters []marked) (over []
 			o.fail(m, gone(m.Job))
 		case !held || m.gated && entered[m.JobID]:
 			continue // another transaction is changing the job, or another replay of the job goes first
-		case state == scheduler.JobDeleted:
+		case state == domain.JobDeleted:
 			o.fail(m, gone(m.Job))
 		default:
 			entered[m.JobID] = true
@@ -152,7 +153,7 @@ func (o *bulk) fail(m marked, why string) {
 
 // shareJobs keeps jobs from being deleted, and returns the state of each. It leaves out jobs that another transaction
 // is changing.
-func shareJobs(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (map[uuid.UUID]scheduler.JobState, time.Time, error) {
+func shareJobs(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (map[uuid.UUID]domain.JobState, time.Time, error) {
 	slices.SortFunc(jobs, pg.CompareIDs)
 	rows, err := tx.Query(ctx, `
 		SELECT id, state FROM punctual.jobs
@@ -160,9 +161,9 @@ func shareJobs(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (map[uuid.UUID]
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("locking jobs: %w", err)
 	}
-	states := map[uuid.UUID]scheduler.JobState{}
+	states := map[uuid.UUID]domain.JobState{}
 	var id uuid.UUID
-	var state scheduler.JobState
+	var state domain.JobState
 	if _, err := pgx.ForEachRow(rows, []any{&id, &state}, func() error {
 		states[id] = state
 		return nil

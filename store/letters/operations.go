@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/pg"
 )
@@ -112,7 +113,7 @@ func (w Operator) StartOperation(ctx context.Context, r BulkRequest) (Operation,
 		if err != nil {
 			return err
 		}
-		id := scheduler.NewRunID(now)
+		id := domain.NewRunID(now)
 		matched, err := markLetters(ctx, tx, w.Tenant, r, id)
 		if err != nil {
 			return err
@@ -215,7 +216,7 @@ func (r BulkRequest) text() (string, error) {
 	raw, err := json.Marshal(struct {
 		Job          string            `json:"job,omitempty"`
 		JobID        *uuid.UUID        `json:"job_id,omitempty"`
-		Reason       scheduler.Reason  `json:"reason,omitempty"`
+		Reason       domain.Reason     `json:"reason,omitempty"`
 		From         *time.Time        `json:"from,omitempty"`
 		To           *time.Time        `json:"to,omitempty"`
 		Label        map[string]string `json:"label,omitempty"`

@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -34,8 +35,8 @@ func Find(ctx context.Context, q pg.Querier, tenant int32, ref string) (uuid.UUI
 // Job is the job that a name means.
 type Job struct {
 	ID       uuid.UUID
-	State    scheduler.JobState
-	Schedule scheduler.Schedule
+	State    domain.JobState
+	Schedule domain.Schedule
 }
 
 // FindAll returns the jobs that the names mean: the active or paused job, or else the newest completed one.
@@ -62,7 +63,7 @@ func FindAll(ctx context.Context, q pg.Querier, tenant int32, names []string) (m
 	var name, schedule string
 	var job Job
 	_, err = pgx.ForEachRow(rows, []any{&name, &job.ID, &job.State, &schedule}, func() error {
-		job.Schedule = scheduler.Schedule{}
+		job.Schedule = domain.Schedule{}
 		if err := json.Unmarshal([]byte(schedule), &job.Schedule); err != nil {
 			return fmt.Errorf("job %s: its schedule: %w", job.ID, err)
 		}

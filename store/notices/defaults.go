@@ -7,16 +7,17 @@ import (
 	"sync"
 	"time"
 
-	"punctual/scheduler"
+	"punctual/scheduler/domain"
+
 	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
 // Defaults are the default recipients of the tenants that have some.
-type Defaults map[int32][]scheduler.Notify
+type Defaults map[int32][]domain.Notify
 
 // Of returns the recipients for a job: its own list, even an empty one, or the tenant's.
-func (d Defaults) Of(job *scheduler.Job) []scheduler.Notify {
+func (d Defaults) Of(job *domain.Job) []domain.Notify {
 	if job.Notify != nil {
 		return job.Notify
 	}
@@ -24,7 +25,7 @@ func (d Defaults) Of(job *scheduler.Job) []scheduler.Notify {
 }
 
 // Concerns implements claim.Following.
-func (d Defaults) Concerns(job *scheduler.Job) bool { return len(d.Of(job)) > 0 }
+func (d Defaults) Concerns(job *domain.Job) bool { return len(d.Of(job)) > 0 }
 
 // defaultsBelieved is how long the defaults count as current after they were read. A replica's heartbeat reads them
 // more often than that, so no write has to wait for them.
@@ -108,7 +109,7 @@ func (b *Book) FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (cl
 }
 
 // ReadList decodes a stored list; nil if there is none.
-func ReadList(raw []byte) (list []scheduler.Notify, err error) {
+func ReadList(raw []byte) (list []domain.Notify, err error) {
 	if raw == nil {
 		return nil, nil
 	}

@@ -3,10 +3,11 @@ package notices
 import (
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/scheduler/notice"
 	"punctual/store/claim"
 	"punctual/store/pg"
@@ -104,7 +105,7 @@ type rows struct {
 	responses []*string
 }
 
-func (n *rows) add(run uuid.UUID, e scheduler.Event, response string) {
+func (n *rows) add(run uuid.UUID, e domain.Event, response string) {
 	n.runs, n.events = append(n.runs, run), append(n.events, string(e))
 	n.responses = append(n.responses, excerpt(response))
 }
@@ -120,7 +121,7 @@ func (n *rows) queue(b *pgx.Batch) {
 func (d Defaults) QueueEvents(b *pgx.Batch, events []claim.RunEvent) {
 	var told rows
 	for _, e := range events {
-		if scheduler.Asks(d.Of(e.Job), e.Event) {
+		if domain.Asks(d.Of(e.Job), e.Event) {
 			told.add(e.Run, e.Event, "")
 		}
 	}
@@ -140,42 +141,42 @@ type endedAttempts struct {
 	told       []bool // whether the attempt's event has a recipient
 }
 
-func (e *endedAttempts) add(o scheduler.Outcome, told bool) {
+func (e *endedAttempts) add(o domain.Outcome, told bool) {
 	e.jobs, e.runs, e.at = append(e.jobs, o.Job.ID), append(e.runs, o.RunID), append(e.at, o.FinishedAt)
 	e.responses, e.told = append(e.responses, excerpt(o.Response)), append(e.told, told)
 }
 
 // QueueEnds implements claim.Following: it queues the notices about ended attempts. A job's health is kept only if the
 // job has recipients for it, and a success of a healthy job writes nothing.
-func (d Defaults) QueueEnds(b *pgx.Batch, outcomes []scheduler.Outcome) {
+func (d Defaults) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome) {
 	var dead, late rows
 	var failed, all endedAttempts
 	succeeded := false
 	for _, o := range outcomes {
 		list := d.Of(o.Job)
-		if o.TurnedLate && scheduler.Asks(list, scheduler.EventLate) {
-			late.add(o.RunID, scheduler.EventLate, "")
+		if o.TurnedLate && domain.Asks(list, domain.EventLate) {
+			late.add(o.RunID, domain.EventLate, "")
 		}
-		if !scheduler.Asks(list,
-			scheduler.EventFailing, scheduler.EventDead, scheduler.EventStale, scheduler.EventRecovered) {
+		if !domain.Asks(list,
+			domain.EventFailing, domain.EventDead, domain.EventStale, domain.EventRecovered) {
 			continue
 		}
 		switch end := o.End(); {
-		case end.Status == scheduler.StatusSucceeded:
-			all.add(o, scheduler.Asks(list, scheduler.EventRecovered))
+		case end.Status == domain.StatusSucceeded:
+			all.add(o, domain.Asks(list, domain.EventRecovered))
 			succeeded = true
-		case end.Status == scheduler.StatusDead, o.Verdict == scheduler.Expire: // the row says whether an expired run is dead
-			if scheduler.Asks(list, scheduler.EventDead) {
-				dead.add(o.RunID, scheduler.EventDead, o.Response)
+		case end.Status == domain.StatusDead, o.Verdict == domain.Expire: // the row says whether an expired run is dead
+			if domain.Asks(list, domain.EventDead) {
+				dead.add(o.RunID, domain.EventDead, o.Response)
 			}
 			fallthrough
-		case end.Attempt == scheduler.AttemptFailed,
-			end.Attempt == scheduler.AttemptTimedOut,
-			end.Attempt == scheduler.AttemptLost:
-			failed.add(o, scheduler.Asks(list, scheduler.EventFailing))
+		case end.Attempt == domain.AttemptFailed,
+			end.Attempt == domain.AttemptTimedOut,
+			end.Attempt == domain.AttemptLost:
+			failed.add(o, domain.Asks(list, domain.EventFailing))
 			all.add(o, false)
-		case o.Verdict == scheduler.Hold && o.Held.Since.Equal(o.FinishedAt): // its host is down: counts as a failed attempt
-			failed.add(o, scheduler.Asks(list, scheduler.EventFailing))
+		case o.Verdict == domain.Hold && o.Held.Since.Equal(o.FinishedAt): // its host is down: counts as a failed attempt
+			failed.add(o, domain.Asks(list, domain.EventFailing))
 		}
 	}
 	late.queue(b)

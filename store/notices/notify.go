@@ -8,10 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/scheduler/notice"
 	"punctual/store/claim"
 	"punctual/store/definitions"
@@ -35,9 +36,9 @@ type telling struct {
 type toldJob struct {
 	key    definitions.Version // the current version
 	tenant int32
-	job    *scheduler.Job
-	list   []scheduler.Notify // the recipients: the job's own list, or the tenant's
-	news   scheduler.News
+	job    *domain.Job
+	list   []domain.Notify // the recipients: the job's own list, or the tenant's
+	news   domain.News
 }
 
 // Notify creates the runs that send notices to the notify URLs of jobs, as far as they may be sent by now. Jobs that
@@ -195,17 +196,17 @@ FROM counted WHERE age <= $2 ORDER BY job_id, last_at, last_id, event, age`
 
 // take deletes the notices, and collects them as the news of each job.
 func (t *telling) take(ctx context.Context) error {
-	rows, err := t.tx.Query(ctx, takeNotices, t.ids(), scheduler.NewsRuns)
+	rows, err := t.tx.Query(ctx, takeNotices, t.ids(), domain.NewsRuns)
 	if err != nil {
 		return err
 	}
-	news := make(map[uuid.UUID]*scheduler.News, len(t.jobs))
+	news := make(map[uuid.UUID]*domain.News, len(t.jobs))
 	for _, j := range t.jobs {
 		news[j.key.Job] = &j.news
 	}
 	var job uuid.UUID
-	var e scheduler.NewsEvent
-	var r scheduler.NewsRun
+	var e domain.NewsEvent
+	var r domain.NewsRun
 	var run *uuid.UUID
 	_, err = pgx.ForEachRow(rows, []any{
 		&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor, &r.HappenedAt,
@@ -214,7 +215,7 @@ func (t *telling) take(ctx context.Context) error {
 		pg.UTC(&e.FirstAt, &e.LastAt, e.Since, &r.ScheduledFor, &r.HappenedAt)
 		n := news[job]
 		if k := len(n.Events); k == 0 || n.Events[k-1].Event != e.Event {
-			e.Runs = []scheduler.NewsRun{}
+			e.Runs = []domain.NewsRun{}
 			n.Events = append(n.Events, e)
 			e.Since = nil // the event in the list owns it now
 		}
@@ -277,8 +278,8 @@ type noticeRuns struct {
 
 // add makes a run for each recipient that asked for any of the news.
 func (r *noticeRuns) add(j *toldJob, now time.Time) error {
-	var told []scheduler.Event
-	for _, to := range scheduler.Recipients(j.list) {
+	var told []domain.Event
+	for _, to := range domain.Recipients(j.list) {
 		body, events, err := notice.Body(j.news, to, j.list, now)
 		if err != nil {
 			return fmt.Errorf("job %s: %w", j.key.Job, err)
@@ -288,14 +289,14 @@ func (r *noticeRuns) add(j *toldJob, now time.Time) error {
 		}
 		told = append(told, events...)
 		r.runs = append(r.runs, claim.Entry{
-			ID: scheduler.NewRunID(now), Job: j.key.Job, Trigger: scheduler.TriggerNotify, ScheduledFor: now, DueAt: now,
+			ID: domain.NewRunID(now), Job: j.key.Job, Trigger: domain.TriggerNotify, ScheduledFor: now, DueAt: now,
 			Sends: &claim.Sends{NotifyURL: to.URL, NotifySecret: to.Secret, Body: body},
 		})
 	}
 	if len(told) == 0 {
 		return nil
 	}
-	sent := map[scheduler.Event]time.Time{}
+	sent := map[domain.Event]time.Time{}
 	for _, e := range told {
 		sent[e] = now
 	}

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -24,7 +25,7 @@ const lookOnceMore = time.Minute
 type watched struct {
 	key    definitions.Version
 	tenant int32
-	watch  scheduler.Watch
+	watch  domain.Watch
 	stale  *time.Time // since when it is stale, if it was found stale before
 	list   []byte     // the tenant's default notify
 	succAt *time.Time
@@ -133,7 +134,7 @@ func (l *look) add(job uuid.UUID, stale *time.Time, at time.Time) {
 
 // writeWatched judges the jobs and writes the results. A job with a definition that this binary cannot read is left to
 // a binary that can.
-func writeWatched(ctx context.Context, tx *pg.Tx, jobs []watched, found map[definitions.Version]*scheduler.Job) error {
+func writeWatched(ctx context.Context, tx *pg.Tx, jobs []watched, found map[definitions.Version]*domain.Job) error {
 	var l look
 	var b pgx.Batch
 	for _, w := range jobs {
@@ -170,7 +171,7 @@ const staleMayBeTold = `greatest(now(), (n.sent ->> 'stale')::timestamptz + ` + 
 
 // judge decides about one job. It marks a job as stale only if the job has a recipient for that. So a recipient that is
 // added later is still told.
-func (w watched) judge(job *scheduler.Job, list []scheduler.Notify, l *look, b *pgx.Batch) {
+func (w watched) judge(job *domain.Job, list []domain.Notify, l *look, b *pgx.Batch) {
 	w.watch.Expect, w.watch.Kind = job.ExpectSuccessWithin.Value(), job.Schedule.Kind()
 	if !job.Schedule.StartsAt.IsZero() {
 		w.watch.StartsAt = job.Schedule.StartsAt.Value()
@@ -180,13 +181,13 @@ func (w watched) judge(job *scheduler.Job, list []scheduler.Notify, l *look, b *
 	case !stale && w.stale == nil, !stale && w.watch.Paused:
 		l.add(w.key.Job, w.stale, again)
 	case !stale && w.succAt != nil && w.succAt.After(*w.stale): // a success that was being committed meanwhile
-		if scheduler.Asks(list, scheduler.EventRecovered) {
+		if domain.Asks(list, domain.EventRecovered) {
 			b.Queue(insertRecoveredLate, w.key.Job, *w.succAt, *w.stale)
 		}
 		l.add(w.key.Job, nil, again)
 	case w.stale != nil:
 		l.add(w.key.Job, w.stale, time.Time{}) // it was told; after that only a success makes it be looked at again
-	case !scheduler.Asks(list, scheduler.EventStale):
+	case !domain.Asks(list, domain.EventStale):
 		l.add(w.key.Job, nil, w.watch.Now.Add(max(min(w.watch.Expect, time.Hour), lookOnceMore)))
 	default:
 		b.Queue(insertStale, w.key.Job, w.tenant, w.key.Version, since)

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/pg"
@@ -24,14 +25,14 @@ func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, 
 		if err := claim.LockGate(ctx, tx, tenant, before.JobID); err != nil {
 			return err
 		}
-		changed, err := claim.CancelRuns(ctx, tx, []uuid.UUID{id}, scheduler.ReasonCancelled)
+		changed, err := claim.CancelRuns(ctx, tx, []uuid.UUID{id}, domain.ReasonCancelled)
 		if err != nil {
 			return err
 		}
 		if run, err = Read(ctx, tx, tenant, id); err != nil {
 			return err
 		}
-		if run.Status.Final() && run.Status != scheduler.StatusCancelled {
+		if run.Status.Final() && run.Status != domain.StatusCancelled {
 			return fmt.Errorf("run %s has ended as %s: %w", id, run.Status, pg.ErrState)
 		}
 		if changed == 0 {
@@ -50,6 +51,6 @@ func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, 
 
 // runShot is the part of a run that a cancel changes, as the audit log shows it.
 type runShot struct {
-	Status scheduler.Status  `json:"status"`
-	Reason *scheduler.Reason `json:"reason,omitempty"`
+	Status domain.Status  `json:"status"`
+	Reason *domain.Reason `json:"reason,omitempty"`
 }

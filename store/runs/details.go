@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
@@ -20,7 +21,7 @@ import (
 func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, error) {
 	q := s.db.Reader(ctx, tenant)
 	run, data, err := ReadData(ctx, q, tenant, id)
-	if err != nil || run.Status == scheduler.StatusSkipped {
+	if err != nil || run.Status == domain.StatusSkipped {
 		return run, err
 	}
 	run.Sent, err = s.sentBy(ctx, q, tenant, run, data)
@@ -103,13 +104,13 @@ func (r Run) presentAttempt() (a Attempt, ok bool) {
 	}
 	a = Attempt{Number: r.Attempt, StartedAt: *started, Replica: r.Replica, fence: r.fence}
 	switch {
-	case r.Status == scheduler.StatusRunning:
-		a.Outcome = scheduler.AttemptInFlight
+	case r.Status == domain.StatusRunning:
+		a.Outcome = domain.AttemptInFlight
 		if r.AcceptedAt != nil {
 			a.HTTPStatus = r.HTTPStatus
 		}
-	case r.Status == scheduler.StatusSucceeded && r.FinishedAt != nil:
-		a.Outcome, a.FinishedAt, a.HTTPStatus = scheduler.AttemptSucceeded, r.FinishedAt, r.HTTPStatus
+	case r.Status == domain.StatusSucceeded && r.FinishedAt != nil:
+		a.Outcome, a.FinishedAt, a.HTTPStatus = domain.AttemptSucceeded, r.FinishedAt, r.HTTPStatus
 	default:
 		return a, false
 	}
@@ -120,7 +121,7 @@ func (r Run) presentAttempt() (a Attempt, ok bool) {
 // from the run, its own data and its version of the job. It is nil if this binary cannot read that version.
 func (s *Runs) sentBy(
 	ctx context.Context, q pg.Batcher, tenant int32, run Run, data Data,
-) (*scheduler.Assignment, error) {
+) (*domain.Assignment, error) {
 	key := definitions.Version{Job: run.JobID, Version: run.JobVersion}
 	found, err := s.definitions.Read(ctx, q, definitions.One(key, tenant))
 	if err != nil {
@@ -130,7 +131,7 @@ func (s *Runs) sentBy(
 	if job == nil || err != nil {
 		return nil, nil //nolint:nilerr,nilnil // there is nothing to show then, and everything else is
 	}
-	a := scheduler.Assignment{
+	a := domain.Assignment{
 		RunID: run.ID, Job: job, Trigger: run.Trigger, ScheduledFor: run.ScheduledFor, DueAt: run.DueAt, Late: run.Late,
 		Attempt: max(1, run.Attempt), Fence: run.fence, Body: data.Body, IdempotencyKey: data.Key,
 	}

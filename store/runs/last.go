@@ -3,9 +3,10 @@ package runs
 import (
 	"fmt"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -18,7 +19,7 @@ func LastOf(jobs string) string {
 	return `
 SELECT ` + runFields + `, false,
        ` + fmt.Sprintf(`coalesce(nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), %d)`,
-		scheduler.DefaultMaxAttempts) + `
+		domain.DefaultMaxAttempts) + `
 FROM unnest(` + jobs + `) w(id)
 CROSS JOIN LATERAL (
 	SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND n.trigger <> 'notify' ORDER BY n.id DESC LIMIT 1) r

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
@@ -51,5 +52,5 @@ func (f Filter) laterRows(c *pg.Conditions, tenant int32) string {
 
 // firstAfter returns an id that is higher than the ids of all slots before an instant. Ids have milliseconds.
 func firstAfter(to time.Time) uuid.UUID {
-	return scheduler.FirstRunID(to.Add(time.Millisecond - 1))
+	return domain.FirstRunID(to.Add(time.Millisecond - 1))
 }

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -98,10 +99,10 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 	}
 	switch f.Status {
 	case "":
-	case scheduler.StatusSucceeded:
+	case domain.StatusSucceeded:
 		// Most runs have succeeded. With this condition the planner expects so too, even for a day without statistics.
 		c.Add(`r.status <> ALL(?::text[])`,
-			texts(slices.DeleteFunc(scheduler.Statuses(), func(s scheduler.Status) bool { return s == f.Status })))
+			texts(slices.DeleteFunc(domain.Statuses(), func(s domain.Status) bool { return s == f.Status })))
 	default:
 		c.Add(`r.status = ?`, f.Status)
 	}
@@ -121,7 +122,7 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 	}
 	if f.From != nil {
 		// No id lies long before its slot. The lower bound prunes partitions.
-		c.Add(`r.id >= ?`, scheduler.FirstRunID(f.From.Add(-ClockSlack)))
+		c.Add(`r.id >= ?`, domain.FirstRunID(f.From.Add(-ClockSlack)))
 		c.Add(`coalesce(r.skipped_last, r.scheduled_for) >= ?`, *f.From)
 	}
 	if f.To != nil {
@@ -154,7 +155,7 @@ const withJobs = ` LEFT JOIN punctual.jobs j ON j.id = r.job_id`
 // because the status of each run changes: runs of most states are found by their reasons, or by their rows in ready.
 func (f Filter) candidates(c *pg.Conditions, tenant int32, limit int) string {
 	switch {
-	case f.Status == scheduler.StatusRunning:
+	case f.Status == domain.StatusRunning:
 		// Replicas send few runs at a time. Runs that targets work on wait in ready for their deadline. OFFSET 0 has the runs
 		// looked up one by one.
 		c.Args = append(c.Args, tenant)
@@ -166,8 +167,8 @@ func (f Filter) candidates(c *pg.Conditions, tenant int32, limit int) string {
 	case f.Status != "" && !f.Status.Final():
 		c.Add(`y.tenant = ?`, tenant)
 		return `punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.job_id = y.job_id` + withJobs
-	case f.Status != "" && f.Status != scheduler.StatusSucceeded && f.Reason == "":
-		c.Args = append(c.Args, texts(scheduler.ReasonsOf(f.Status)))
+	case f.Status != "" && f.Status != domain.StatusSucceeded && f.Reason == "":
+		c.Args = append(c.Args, texts(domain.ReasonsOf(f.Status)))
 		inner := fmt.Sprintf(`unnest($%d::text[]) v(reason)
 			CROSS JOIN LATERAL (
 				SELECT r.* FROM punctual.runs r`+withJobs+c.Where()+` AND r.reason = v.reason

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/pg"
 )
@@ -114,7 +115,7 @@ func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
 		SELECT v.job_id, v.version, coalesce(nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), $3::integer)
 		FROM unnest($1::uuid[], $2::integer[]) w(job_id, version)
 		JOIN punctual.job_versions v ON v.job_id = w.job_id AND v.version = w.version`,
-		jobs, numbers, scheduler.DefaultMaxAttempts)
+		jobs, numbers, domain.DefaultMaxAttempts)
 	if err != nil {
 		return fmt.Errorf("reading the versions of runs: %w", err)
 	}
@@ -130,7 +131,7 @@ func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
 	for i, r := range runs {
 		runs[i].MaxAttempts = most[version{r.JobID, r.JobVersion}]
 		if r.Notice {
-			runs[i].MaxAttempts = scheduler.DefaultMaxAttempts
+			runs[i].MaxAttempts = domain.DefaultMaxAttempts
 		}
 	}
 	return nil

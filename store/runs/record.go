@@ -4,51 +4,52 @@ import (
 	"encoding/json"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 )
 
 // Run is a run, or a recorded skip. Lists leave WaitingFor, Result, ResultNote, Request and Attempts empty.
 type Run struct {
-	ID            uuid.UUID              `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, except for a replay, or a rerun with same_key: they carry the webhook-id of the run that they repeat." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
-	JobID         uuid.UUID              `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
-	Job           string                 `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
-	Tenant        string                 `json:"tenant" doc:"Its owner." example:"default"`
-	Trigger       scheduler.Trigger      `json:"trigger" doc:"What created it." example:"schedule"`
-	ScheduledFor  time.Time              `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested; for a replay or rerun, the slot of the run that it repeats."`
-	Status        scheduler.Status       `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
-	Reason        *scheduler.Reason      `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
-	Late          bool                   `json:"late" doc:"Whether it was created after the job's tolerance for missed slots." example:"false"`
-	Attempt       int                    `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
-	MaxAttempts   int                    `json:"max_attempts" doc:"How many attempts it may have." example:"5"`
-	Replica       *uuid.UUID             `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made the latest attempt."`
-	JobVersion    int32                  `json:"job_version" doc:"Version of the definition it uses on every attempt." example:"7"`
-	DueAt         time.Time              `json:"due_at" doc:"When it was due: the slot plus the job's jitter."`
-	CreatedAt     time.Time              `json:"created_at" doc:"When it was recorded."`
-	ClaimedAt     *time.Time             `json:"claimed_at" doc:"When the latest attempt was claimed."`
-	StartedAt     *time.Time             `json:"started_at" doc:"When the latest attempt was sent."`
-	AcceptedAt    *time.Time             `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202. It goes on working."`
-	FinishedAt    *time.Time             `json:"finished_at" doc:"When it reached its final status."`
-	NextAttemptAt *time.Time             `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
-	WaitingFor    *WaitingFor            `json:"waiting_for,omitempty" doc:"What it waits for, although it is due. Only when a single run is read."`
-	HTTPStatus    *int                   `json:"http_status" doc:"Status of the latest response." example:"200"`
-	Error         *string                `json:"error" doc:"The latest error, for people."`
-	BlockedBy     *uuid.UUID             `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run that was active."`
-	Skipped       *SkippedRange          `json:"skipped" doc:"On a skip: the slots that it covers."`
-	ReplayOf      *uuid.UUID             `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
-	RerunOf       *uuid.UUID             `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
-	ParentRun     *uuid.UUID             `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow. Otherwise absent."`
-	Step          *string                `json:"step,omitempty" doc:"On a step: its name. Otherwise absent."`
-	Result        json.RawMessage        `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
-	ResultNote    *string                `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
-	Request       *scheduler.SentRequest `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
-	Attempts      []Attempt              `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
+	ID            uuid.UUID           `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, except for a replay, or a rerun with same_key: they carry the webhook-id of the run that they repeat." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	JobID         uuid.UUID           `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	Job           string              `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
+	Tenant        string              `json:"tenant" doc:"Its owner." example:"default"`
+	Trigger       domain.Trigger      `json:"trigger" doc:"What created it." example:"schedule"`
+	ScheduledFor  time.Time           `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested; for a replay or rerun, the slot of the run that it repeats."`
+	Status        domain.Status       `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
+	Reason        *domain.Reason      `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
+	Late          bool                `json:"late" doc:"Whether it was created after the job's tolerance for missed slots." example:"false"`
+	Attempt       int                 `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
+	MaxAttempts   int                 `json:"max_attempts" doc:"How many attempts it may have." example:"5"`
+	Replica       *uuid.UUID          `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made the latest attempt."`
+	JobVersion    int32               `json:"job_version" doc:"Version of the definition it uses on every attempt." example:"7"`
+	DueAt         time.Time           `json:"due_at" doc:"When it was due: the slot plus the job's jitter."`
+	CreatedAt     time.Time           `json:"created_at" doc:"When it was recorded."`
+	ClaimedAt     *time.Time          `json:"claimed_at" doc:"When the latest attempt was claimed."`
+	StartedAt     *time.Time          `json:"started_at" doc:"When the latest attempt was sent."`
+	AcceptedAt    *time.Time          `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202. It goes on working."`
+	FinishedAt    *time.Time          `json:"finished_at" doc:"When it reached its final status."`
+	NextAttemptAt *time.Time          `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
+	WaitingFor    *WaitingFor         `json:"waiting_for,omitempty" doc:"What it waits for, although it is due. Only when a single run is read."`
+	HTTPStatus    *int                `json:"http_status" doc:"Status of the latest response." example:"200"`
+	Error         *string             `json:"error" doc:"The latest error, for people."`
+	BlockedBy     *uuid.UUID          `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run that was active."`
+	Skipped       *SkippedRange       `json:"skipped" doc:"On a skip: the slots that it covers."`
+	ReplayOf      *uuid.UUID          `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
+	RerunOf       *uuid.UUID          `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
+	ParentRun     *uuid.UUID          `json:"parent_run,omitempty" format:"uuid" doc:"On a step: the run of its workflow. Otherwise absent."`
+	Step          *string             `json:"step,omitempty" doc:"On a step: its name. Otherwise absent."`
+	Result        json.RawMessage     `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
+	ResultNote    *string             `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
+	Request       *domain.SentRequest `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
+	Attempts      []Attempt           `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
 
 	// Sent is what Request is made of, where the public URL of the deployment is known. Nil: the run is a recorded skip,
 	// or is not from GetRun.
-	Sent *scheduler.Assignment `json:"-"`
+	Sent *domain.Assignment `json:"-"`
 
 	Notice bool  `json:"-"` // the run is a notice about its job
 	fence  int64 // fencing token of the latest attempt; 0 before the first
@@ -63,26 +64,26 @@ type SkippedRange struct {
 
 // Attempt is one request of a run. The successful one and the one in flight are derived from the run's own row.
 type Attempt struct {
-	Number     int                      `json:"number" doc:"Number of the attempt, from 1." example:"1"`
-	StartedAt  time.Time                `json:"started_at" doc:"When it was sent."`
-	FinishedAt *time.Time               `json:"finished_at" doc:"When it ended. Null: it is in flight."`
-	Outcome    scheduler.AttemptOutcome `json:"outcome" doc:"How it ended: succeeded, failed, timed_out, lost, interrupted or cancelled; in_flight if it has not ended." example:"failed"`
-	Reason     *scheduler.Reason        `json:"reason" nullable:"true" doc:"Why it did not succeed."`
-	Replica    *uuid.UUID               `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made it."`
-	HTTPStatus *int                     `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
-	Error      *string                  `json:"error" doc:"What went wrong, for people."`
-	Headers    map[string]string        `json:"headers,omitempty" doc:"These headers of the response, if it has them, by name in lower case: content-type, date, location, retry-after, server, via, www-authenticate, x-correlation-id and x-request-id. Secrets that were sent are shown as ***."`
-	Response   *string                  `json:"response" doc:"Start of the response body: as many bytes as the job's keep_response says; by default the first 1 KiB, for failures only. Secrets that were sent are shown as ***."`
-	Truncated  bool                     `json:"truncated" doc:"Whether the response body was longer than the part that is kept." example:"false"`
+	Number     int                   `json:"number" doc:"Number of the attempt, from 1." example:"1"`
+	StartedAt  time.Time             `json:"started_at" doc:"When it was sent."`
+	FinishedAt *time.Time            `json:"finished_at" doc:"When it ended. Null: it is in flight."`
+	Outcome    domain.AttemptOutcome `json:"outcome" doc:"How it ended: succeeded, failed, timed_out, lost, interrupted or cancelled; in_flight if it has not ended." example:"failed"`
+	Reason     *domain.Reason        `json:"reason" nullable:"true" doc:"Why it did not succeed."`
+	Replica    *uuid.UUID            `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made it."`
+	HTTPStatus *int                  `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
+	Error      *string               `json:"error" doc:"What went wrong, for people."`
+	Headers    map[string]string     `json:"headers,omitempty" doc:"These headers of the response, if it has them, by name in lower case: content-type, date, location, retry-after, server, via, www-authenticate, x-correlation-id and x-request-id. Secrets that were sent are shown as ***."`
+	Response   *string               `json:"response" doc:"Start of the response body: as many bytes as the job's keep_response says; by default the first 1 KiB, for failures only. Secrets that were sent are shown as ***."`
+	Truncated  bool                  `json:"truncated" doc:"Whether the response body was longer than the part that is kept." example:"false"`
 
 	fence int64
 }
 
 // Filter selects runs; empty fields select all.
 type Filter struct {
-	Status  scheduler.Status
-	Reason  scheduler.Reason
-	Trigger scheduler.Trigger
+	Status  domain.Status
+	Reason  domain.Reason
+	Trigger domain.Trigger
 	Late    *bool
 	Job     string     // name or id of a job that is not deleted
 	JobID   *uuid.UUID // deleted jobs too

@@ -8,10 +8,11 @@ import (
 	"maps"
 	"slices"
 
+	"punctual/scheduler/domain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
@@ -40,14 +41,14 @@ type Facts struct {
 func (f Facts) Read() bool { return f.names != nil }
 
 // Has reports whether a definition holds secrets or refers to some.
-func Has(d scheduler.Definition) bool {
+func Has(d domain.Definition) bool {
 	return d.Target.Auth != nil || len(d.Target.SecretHeaders) > 0 || d.Target.TLS != nil ||
-		slices.ContainsFunc(d.Notify, func(n scheduler.Notify) bool { return n.Secret != "" })
+		slices.ContainsFunc(d.Notify, func(n domain.Notify) bool { return n.Secret != "" })
 }
 
 // ReadFacts reads secretFacts if any of the definitions has secrets.
 func (s *Secrets) ReadFacts(
-	ctx context.Context, tx *pg.Tx, tenant int32, definitions ...scheduler.Definition,
+	ctx context.Context, tx *pg.Tx, tenant int32, definitions ...domain.Definition,
 ) (Facts, error) {
 	f := Facts{names: map[string]bool{}}
 	asked, values := map[string]bool{}, false
@@ -55,7 +56,7 @@ func (s *Secrets) ReadFacts(
 		for _, name := range d.SecretNames() {
 			asked[name] = true
 		}
-		d.EachHidden(func(_ string, v *scheduler.Hidden) {
+		d.EachHidden(func(_ string, v *domain.Hidden) {
 			_, sealed := v.Sealed()
 			values = values || !sealed && !v.Kept()
 		})
@@ -86,12 +87,12 @@ func (s *Secrets) ReadFacts(
 }
 
 // KnowsSecrets returns an *UnknownSecretError if a list names a secret that its tenant does not have.
-func (s *Secrets) KnowsSecrets(ctx context.Context, tx *pg.Tx, tenant int32, list []scheduler.Notify) error {
-	f, err := s.ReadFacts(ctx, tx, tenant, scheduler.Definition{Notify: list})
+func (s *Secrets) KnowsSecrets(ctx context.Context, tx *pg.Tx, tenant int32, list []domain.Notify) error {
+	f, err := s.ReadFacts(ctx, tx, tenant, domain.Definition{Notify: list})
 	if err != nil {
 		return err
 	}
-	for field, name := range (scheduler.Definition{Notify: list}).SecretNames() {
+	for field, name := range (domain.Definition{Notify: list}).SecretNames() {
 		if !f.names[name] {
 			return &UnknownSecretError{Field: field, Name: name}
 		}
@@ -123,7 +124,7 @@ func Of(tenant int32, job uuid.UUID) OfJob { return OfJob{tenant: tenant, job: j
 
 // Seal returns a definition with an id in the place of every secret value. The encrypted values are kept, to be written
 // by queue.
-func (j *OfJob) Seal(d scheduler.Definition, f Facts) (scheduler.Definition, error) {
+func (j *OfJob) Seal(d domain.Definition, f Facts) (domain.Definition, error) {
 	if !Has(d) {
 		return d, nil
 	}
@@ -134,7 +135,7 @@ func (j *OfJob) Seal(d scheduler.Definition, f Facts) (scheduler.Definition, err
 		j.uses = append(j.uses, name)
 	}
 	var failed error
-	d.EachHidden(func(field string, v *scheduler.Hidden) {
+	d.EachHidden(func(field string, v *domain.Hidden) {
 		if _, already := v.Sealed(); already || failed != nil {
 			return
 		}
@@ -147,17 +148,17 @@ func (j *OfJob) Seal(d scheduler.Definition, f Facts) (scheduler.Definition, err
 	return d, failed
 }
 
-func (j *OfJob) sealValue(value string, key *vault.DataKey) (scheduler.Hidden, error) {
+func (j *OfJob) sealValue(value string, key *vault.DataKey) (domain.Hidden, error) {
 	if key == nil {
-		return scheduler.Hidden{}, errors.New("encrypting a job's secret: no data key was read")
+		return domain.Hidden{}, errors.New("encrypting a job's secret: no data key was read")
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return scheduler.Hidden{}, fmt.Errorf("making a secret's id: %w", err)
+		return domain.Hidden{}, fmt.Errorf("making a secret's id: %w", err)
 	}
 	ciphertext, err := key.Seal([]byte(value), jobSecretPlace(j.tenant, j.job, id))
 	j.sealed = append(j.sealed, sealedValue{id, key.ID, ciphertext})
-	return scheduler.SealedAs(id), err
+	return domain.SealedAs(id), err
 }
 
 // Queue queues the statements that write the definition's secrets. The job's row must exist by then.
@@ -178,10 +179,10 @@ func (j *OfJob) Queue(b *pgx.Batch) {
 // that the definition asks to keep. So writing a job again changes nothing. A stored value that is not in the job's old
 // definition is refused.
 func (s *Secrets) KeepSecrets(
-	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, old, d scheduler.Definition,
-) (scheduler.Definition, error) {
+	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, old, d domain.Definition,
+) (domain.Definition, error) {
 	own := map[string]uuid.UUID{}
-	old.EachHidden(func(field string, v *scheduler.Hidden) {
+	old.EachHidden(func(field string, v *domain.Hidden) {
 		if id, ok := v.Sealed(); ok {
 			own[field] = id
 		}
@@ -190,17 +191,17 @@ func (s *Secrets) KeepSecrets(
 	if err != nil {
 		return d, err
 	}
-	d.EachHidden(func(field string, v *scheduler.Hidden) {
+	d.EachHidden(func(field string, v *domain.Hidden) {
 		id, sealed := v.Sealed()
 		switch stored, known := values[field]; {
 		case v.Kept() && own[field] != uuid.Nil:
-			*v = scheduler.SealedAs(own[field])
+			*v = domain.SealedAs(own[field])
 		case v.Kept():
 			err = &NoStoredSecretError{Field: field}
 		case sealed && id != own[field]:
 			err = fmt.Errorf("job %s: %s names a stored value that is not its own", job, field)
 		case !sealed && known && subtle.ConstantTimeCompare([]byte(stored), []byte(v.Value())) == 1:
-			*v = scheduler.SealedAs(own[field])
+			*v = domain.SealedAs(own[field])
 		}
 	})
 	return d, err
@@ -209,10 +210,10 @@ func (s *Secrets) KeepSecrets(
 // storedValues decrypts the stored values of the fields in which a new definition has a value too. A value that cannot
 // be decrypted is left out, and so replaced.
 func (s *Secrets) storedValues(
-	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, d scheduler.Definition, own map[string]uuid.UUID,
+	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, d domain.Definition, own map[string]uuid.UUID,
 ) (map[string]string, error) {
 	fields := map[uuid.UUID]string{}
-	d.EachHidden(func(field string, v *scheduler.Hidden) {
+	d.EachHidden(func(field string, v *domain.Hidden) {
 		if _, sealed := v.Sealed(); !sealed && !v.Kept() && own[field] != uuid.Nil {
 			fields[own[field]] = field
 		}

@@ -9,10 +9,11 @@ import (
 	"reflect"
 	"time"
 
+	"punctual/scheduler/domain"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/notices"
 	"punctual/store/pg"
@@ -28,17 +29,17 @@ type Brief struct {
 
 // Tenant is an owner of jobs. Null means no limit.
 type Tenant struct {
-	ID                   int32               `json:"-"`
-	Name                 string              `json:"name" doc:"Its name." example:"billing"`
-	Weight               int                 `json:"weight" doc:"Its relative share of the worker slots while several tenants wait for them." example:"1"`
-	MaxJobs              *int                `json:"max_jobs" doc:"The most active and paused jobs that it may have." example:"10000"`
-	MaxConcurrentRuns    *int                `json:"max_concurrent_runs" doc:"The most runs of this tenant that all replicas together may send at once." example:"100"`
-	MaxRunsPerSecond     *int                `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`
-	MaxRequestsPerSecond *int                `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
-	MinInterval          *scheduler.Duration `json:"min_interval" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
-	AllowedTargets       []netip.Prefix      `json:"allowed_targets" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
+	ID                   int32            `json:"-"`
+	Name                 string           `json:"name" doc:"Its name." example:"billing"`
+	Weight               int              `json:"weight" doc:"Its relative share of the worker slots while several tenants wait for them." example:"1"`
+	MaxJobs              *int             `json:"max_jobs" doc:"The most active and paused jobs that it may have." example:"10000"`
+	MaxConcurrentRuns    *int             `json:"max_concurrent_runs" doc:"The most runs of this tenant that all replicas together may send at once." example:"100"`
+	MaxRunsPerSecond     *int             `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`
+	MaxRequestsPerSecond *int             `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
+	MinInterval          *domain.Duration `json:"min_interval" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
+	AllowedTargets       []netip.Prefix   `json:"allowed_targets" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
 
-	Notify []scheduler.Notify `json:"notify" doc:"Recipients of notices about jobs that have no notify of their own."`
+	Notify []domain.Notify `json:"notify" doc:"Recipients of notices about jobs that have no notify of their own."`
 
 	CreatedAt time.Time `json:"created_at" doc:"When it was created."`
 	UpdatedAt time.Time `json:"updated_at" doc:"When its settings were last changed."`
@@ -66,7 +67,7 @@ func scanTenant(row pgx.CollectableRow) (Tenant, error) {
 	}
 	pg.UTC(&t.CreatedAt, &t.UpdatedAt)
 	if interval != nil {
-		t.MinInterval = new(scheduler.DurationOf(*interval))
+		t.MinInterval = new(domain.DurationOf(*interval))
 	}
 	t.Notify, err = notices.ReadList(notify)
 	t.fillLists()
@@ -79,7 +80,7 @@ func (t *Tenant) fillLists() {
 		t.AllowedTargets = []netip.Prefix{}
 	}
 	if t.Notify == nil {
-		t.Notify = []scheduler.Notify{}
+		t.Notify = []domain.Notify{}
 	}
 }
 

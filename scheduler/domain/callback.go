@@ -1,0 +1,90 @@
+package domain
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// runTokenPrefix tells people, and scanners for leaked secrets, that this is a run token.
+const runTokenPrefix = "prt_"
+
+// RunToken returns the token that lets a target speak for one attempt of a run: the attempt's fencing token, and an
+// HMAC that binds it to the run. So no token is stored, and a token dies with its attempt.
+func RunToken(key []byte, run uuid.UUID, fence int64) string {
+	raw := binary.BigEndian.AppendUint64(make([]byte, 0, 8+sha256.Size), uint64(fence))
+	return runTokenPrefix + base64.RawURLEncoding.EncodeToString(append(raw, runTokenMAC(key, run, raw)...))
+}
+
+// ErrRunToken means that a token was not made for the run.
+var ErrRunToken = errors.New("not a run token of this run")
+
+// ReadRunToken returns the fencing token of the attempt that a run token was made for. It returns ErrRunToken when
+// the token was not made for this run with this key.
+func ReadRunToken(key []byte, run uuid.UUID, token string) (fence int64, err error) {
+	text, ok := strings.CutPrefix(token, runTokenPrefix)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if !ok || err != nil || len(raw) != 8+sha256.Size || !hmac.Equal(raw[8:], runTokenMAC(key, run, raw[:8])) {
+		return 0, ErrRunToken
+	}
+	return int64(binary.BigEndian.Uint64(raw)), nil
+}
+
+func runTokenMAC(key []byte, run uuid.UUID, fence []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("punctual run token\n")) // never fails
+	mac.Write(run[:])
+	mac.Write(fence)
+	return mac.Sum(nil)
+}
+
+// silence is how long a target that answered 202 may be silent.
+func (j *Job) silence() time.Duration {
+	return min(j.HeartbeatTimeout.Value(), j.MaxDuration.Value())
+}
+
+// CallbackDeadline is when an attempt ends unless its target reports again: a heartbeat timeout from now, but never
+// later than max_duration after its start.
+func (j *Job) CallbackDeadline(started, now time.Time) time.Time {
+	last := started.Add(j.MaxDuration.Value())
+	if next := now.Add(j.HeartbeatTimeout.Value()); next.Before(last) {
+		return next
+	}
+	return last
+}
+
+// JudgeSilent decides what a passed deadline of the target means for its run. Beyond max_duration the attempt has
+// timed out; before that the target was silent for too long, and the attempt is lost. losses is how many attempts in
+// a row the run had lost to silence just before.
+func JudgeSilent(a Assignment, losses int, started, now time.Time) Outcome {
+	if longest := a.Job.MaxDuration; !now.Before(started.Add(longest.Value())) {
+		o := Outcome{
+			Assignment: a, StartedAt: started, FinishedAt: now, Reason: ReasonTimeout,
+			Error: fmt.Sprintf("the target has not completed the attempt within its max_duration of %s", longest),
+		}
+		o.fail(true, 0)
+		return o
+	}
+	o := lose(a, losses, started, now,
+		fmt.Sprintf("the target was silent for longer than its heartbeat_timeout of %s", a.Job.HeartbeatTimeout))
+	o.Reason = ReasonSilent // also after the last loss: no replica is to blame
+	return o
+}
+
+// JudgeReported decides what it means for a run that its target reports that the attempt failed.
+func JudgeReported(a Assignment, message string, retry bool, started, now time.Time) Outcome {
+	o := Outcome{Assignment: a, StartedAt: started, FinishedAt: now, Reason: ReasonFailed, Error: message}
+	if !retry {
+		o.Verdict = Bury
+		return o
+	}
+	o.fail(true, 0)
+	return o
+}

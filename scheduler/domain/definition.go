@@ -1,0 +1,268 @@
+package domain
+
+import (
+	"encoding/json"
+	"time"
+
+	"punctual/scheduler/cron"
+)
+
+// Definition is what a job does and when, in the form of the API, of manifests and of job_versions.definition.
+// WithDefaults fills in the defaults of absent fields.
+type Definition struct {
+	Name              string            `json:"name" doc:"Unique within the tenant." example:"daily-invoice-gen"`
+	Description       string            `json:"description,omitempty" doc:"For people."`
+	Labels            map[string]string `json:"labels,omitempty" doc:"Names and values to filter jobs and runs by."`
+	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at and delay. With none of them, it runs only when triggered."`
+	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
+	Missed            Missed            `json:"missed,omitzero" doc:"What happens to slots that could not be claimed in time."`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" doc:"What happens when a slot is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits. Absent: allow; with completion async, forbid."`
+	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: a run never expires." example:"1h"`
+	Target            Target            `json:"target" doc:"The HTTP request to send."`
+	Timeout           Duration          `json:"timeout,omitzero" doc:"Time limit for one whole exchange with the target: 1ms to 24h." example:"30s"`
+	Retry             Retry             `json:"retry,omitzero" doc:"What happens after a failed attempt."`
+	Queue             string            `json:"queue,omitempty" doc:"Queue whose worker slots it uses." example:"default"`
+	Priority          Priority          `json:"priority,omitempty" doc:"Order within the queue."`
+	Delivery          Delivery          `json:"delivery,omitempty" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
+	Completion        Completion        `json:"completion,omitempty" doc:"When an attempt is done: with its response, or, with async, when the target reports the end. An async target answers 202 and reports later."`
+	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion async: the attempt is lost when the target is silent for longer than this. Absent: 5m." example:"5m"`
+	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest that an attempt may take, even while it sends heartbeats. Absent: 24h." example:"24h"`
+	KeepResponse      *int              `json:"keep_response,omitempty" doc:"How many bytes of each response body are kept, also for successes: at most 65536 (64 KiB); 0 keeps nothing. Absent: the first 1024 bytes, for failures only." minimum:"0" maximum:"65536" example:"4096"`
+	// SubmittersMayTrigger is a pointer because absence means something else in a job that a submitter creates.
+	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; for a job that a submitter creates: true." example:"false"`
+
+	ExpectSuccessWithin Duration `json:"expect_success_within,omitzero" doc:"The job is stale when it has had no success for this long: 1s to 366 days. Counted from the last success, or else from the job's creation or resume; for a one-shot, from when it is due. A paused job is never stale. Absent: never stale." example:"26h"`
+	Notify              []Notify `json:"notify,omitzero" doc:"Recipients of notices when something goes wrong with the job, and when it recovers. Absent: the tenant's default; an empty list: no recipients. The first event of a kind is sent at once; further events of the same kind within five minutes are sent together."`
+}
+
+// Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; a job with none of them fires only
+// when triggered.
+type Schedule struct {
+	Cron     string   `json:"cron,omitempty" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, W, # and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
+	Timezone string   `json:"timezone,omitempty" doc:"IANA time zone of the cron expression. Absent: UTC." example:"America/Los_Angeles"`
+	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at." example:"90s"`
+	At       Instant  `json:"at,omitzero" doc:"One shot at this instant. An instant in the past fires at once, with this nominal time; it is late if it is further back than the tolerance, and may be at most as far back as runs are kept." example:"2026-12-01T09:00:00+01:00"`
+	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written. Writing the same definition again changes nothing; any change starts the delay again." example:"5m"`
+	StartsAt Instant  `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every)."`
+	EndsAt   Instant  `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every)."`
+}
+
+// Kind names the kind of a schedule.
+type Kind string
+
+// The kinds of schedules.
+const (
+	KindCron  Kind = "cron"
+	KindEvery Kind = "every"
+	KindAt    Kind = "at"
+	KindDelay Kind = "delay"
+	KindNone  Kind = "none"
+)
+
+// Kind returns the kind of s. If several are set, which Validate refuses, it returns the first of them.
+func (s Schedule) Kind() Kind {
+	switch {
+	case s.Cron != "":
+		return KindCron
+	case !s.Every.IsZero():
+		return KindEvery
+	case !s.At.IsZero():
+		return KindAt
+	case !s.Delay.IsZero():
+		return KindDelay
+	}
+	return KindNone
+}
+
+// Onto returns what a patch keeps of s when the patch sets exactly one kind. If that is another kind than that of s,
+// s loses its kind and the fields that only schedules of its kind have. A patch that sets no kind, or several, leaves
+// s as it is.
+func (s Schedule) Onto(patch Schedule) Schedule {
+	kind := patch.Kind()
+	if kind == KindNone || kind == s.Kind() || len(patch.kindsSet()) > 1 {
+		return s
+	}
+	s.Cron, s.Every, s.At, s.Delay, s.Timezone = "", Duration{}, Instant{}, Duration{}, ""
+	if !kind.Recurring() {
+		s.StartsAt, s.EndsAt = Instant{}, Instant{}
+	}
+	return s
+}
+
+// Recurring reports whether the kind has more than one slot.
+func (k Kind) Recurring() bool { return k == KindCron || k == KindEvery }
+
+// OneShot reports whether the kind has exactly one slot.
+func (k Kind) OneShot() bool { return k == KindAt || k == KindDelay }
+
+// Target is the HTTP request a run sends.
+type Target struct {
+	URL     string            `json:"url" doc:"Absolute http or https URL. It must lead to a public address, or to one that the deployment or the tenant is allowed to call. Path and query may hold placeholders such as {{scheduled_for|date}}." example:"https://billing.internal/invoices"`
+	Method  string            `json:"method,omitempty" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS." example:"POST"`
+	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request. Values may hold placeholders: {{scheduled_for}}, {{scheduled_for_local}}, {{run}}, {{attempt}}, {{job}}. The first two may have a form, as in {{scheduled_for|date}}."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is. Strings in it, at any depth, may hold placeholders such as {{scheduled_for|date}}; {{{{ stands for two literal braces."`
+
+	Auth          *Auth             `json:"auth,omitempty" doc:"How the request authenticates to the target. If a secret is missing or a token cannot be fetched, the attempt fails with reason auth, and nothing is sent."`
+	SecretHeaders map[string]Hidden `json:"secret_headers,omitempty" doc:"Headers with secret values: stored encrypted, and shown as ***. Absent in a patch: they stay."`
+	TLS           *TLS              `json:"tls,omitempty" doc:"The client certificate to present, and the certificate authorities that verify the target."`
+}
+
+// ConcurrencyPolicy decides what happens when a slot is due while a run of the job is active.
+type ConcurrencyPolicy string
+
+// The concurrency policies.
+const (
+	PolicyAllow   ConcurrencyPolicy = "allow"   // both run
+	PolicyForbid  ConcurrencyPolicy = "forbid"  // the slot is recorded as a skip
+	PolicyReplace ConcurrencyPolicy = "replace" // the active run is cancelled, and the new one starts when it has ended
+	PolicyWait    ConcurrencyPolicy = "wait"    // one run waits for the active one to end; further slots become skips
+)
+
+// Delivery says how often a request may be sent.
+type Delivery string
+
+// The delivery modes.
+const (
+	DeliverAtLeastOnce Delivery = "at_least_once" // a request whose outcome is unknown is sent again
+	DeliverAtMostOnce  Delivery = "at_most_once"  // an attempt that may have been sent is the last
+)
+
+// Completion says when an attempt is done.
+type Completion string
+
+// The ways of completion.
+const (
+	CompleteOnResponse Completion = "response" // with any 2xx
+	CompleteAsync      Completion = "async"    // after 202 when the target says so; after any other 2xx at once
+)
+
+// Missed says what happens to slots claimed later than Tolerance after they were due.
+type Missed struct {
+	Policy    MissedPolicy `json:"policy,omitempty" doc:"skip: no missed slot runs; fire_once: the newest missed slot runs; fire_all: each missed slot runs, oldest first."`
+	Tolerance Duration     `json:"tolerance,omitzero" doc:"A slot claimed later than this after it was due is missed." example:"60s"`
+	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. One-shots: unlimited." example:"24h"`
+}
+
+// MissedPolicy names what happens to missed slots.
+type MissedPolicy string
+
+// The policies for missed slots.
+const (
+	MissedSkip     MissedPolicy = "skip"
+	MissedFireOnce MissedPolicy = "fire_once"
+	MissedFireAll  MissedPolicy = "fire_all"
+)
+
+// Retry says what happens after a failed attempt.
+type Retry struct {
+	MaxAttempts    int      `json:"max_attempts,omitempty" doc:"Number of attempts in all, the first included: 1 to 100." example:"5"`
+	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"10s"`
+	Multiplier     float64  `json:"multiplier,omitempty" doc:"Factor by which the delay grows with each failure: 1 to 100." example:"3"`
+	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay." example:"1h"`
+	GiveUpOn       []int    `json:"give_up_on,omitzero" doc:"HTTP statuses that end the run at once." example:"[410]"`
+}
+
+// Priority orders runs within a queue.
+type Priority string
+
+// The priorities.
+const (
+	PriorityHigh   Priority = "high"
+	PriorityNormal Priority = "normal"
+	PriorityLow    Priority = "low"
+)
+
+// Lane returns the number under which a queue's runs of priority p wait: queue id x 4 + 0 for high,
+// 1 for normal, 2 for low.
+func (p Priority) Lane(queue int16) int16 {
+	offset := int16(1)
+	switch p {
+	case PriorityHigh:
+		offset = 0
+	case PriorityLow:
+		offset = 2
+	}
+	return queue*4 + offset
+}
+
+// DefaultQueue is the queue of a definition that names none; it always exists.
+const DefaultQueue = "default"
+
+// Defaults of a definition. Source: semantics, on missed slots and delivery.
+var (
+	DefaultTolerance      = mustDuration("60s")
+	DefaultWindow         = mustDuration("24h")
+	DefaultTimeout        = mustDuration("30s")
+	DefaultMaxAttempts    = 5
+	DefaultInitialBackoff = mustDuration("10s")
+	DefaultMultiplier     = 3.0
+	DefaultMaxBackoff     = mustDuration("1h")
+
+	DefaultHeartbeatTimeout = mustDuration("5m")
+	DefaultMaxDuration      = mustDuration("24h")
+)
+
+// DefaultJitter is the default jitter of a deployment that sets none.
+const DefaultJitter = time.Second
+
+// EffectiveJitter is the jitter that a definition has under the deployment's default. The default applies to cron
+// slots a minute or more apart. One-shots and jobs without a schedule have no jitter.
+func (d Definition) EffectiveJitter(byDefault time.Duration) Duration {
+	kind := d.Schedule.Kind()
+	switch {
+	case kind.Recurring() && !d.Jitter.IsZero():
+		return d.Jitter
+	case kind != KindCron:
+		return DurationOf(0)
+	}
+	if expr, err := cron.Parse(d.Schedule.Cron); err != nil || expr.SubMinute() {
+		return DurationOf(0)
+	}
+	return DurationOf(byDefault)
+}
+
+// WithDefaults returns d with every default filled in except Jitter. The deployment decides that one: see
+// EffectiveJitter.
+func (d Definition) WithDefaults() Definition {
+	if d.Completion == CompleteAsync {
+		fill(&d.ConcurrencyPolicy, PolicyForbid) // long work seldom may overlap itself
+	}
+	fill(&d.ConcurrencyPolicy, PolicyAllow)
+	fill(&d.Priority, PriorityNormal)
+	fill(&d.Queue, DefaultQueue)
+	fill(&d.Timeout, DefaultTimeout)
+	fill(&d.Target.Method, "POST")
+	fill(&d.Delivery, DeliverAtLeastOnce)
+	fill(&d.Completion, CompleteOnResponse)
+	if d.Completion == CompleteAsync {
+		fill(&d.HeartbeatTimeout, DefaultHeartbeatTimeout)
+		fill(&d.MaxDuration, DefaultMaxDuration)
+	}
+	fill(&d.Missed.Policy, MissedFireOnce)
+	fill(&d.Missed.Tolerance, DefaultTolerance)
+	if !d.Schedule.Kind().OneShot() {
+		fill(&d.Missed.Window, DefaultWindow)
+	}
+	fill(&d.Retry.MaxAttempts, DefaultMaxAttempts)
+	fill(&d.Retry.InitialBackoff, DefaultInitialBackoff)
+	fill(&d.Retry.Multiplier, DefaultMultiplier)
+	fill(&d.Retry.MaxBackoff, DefaultMaxBackoff)
+	if d.Retry.GiveUpOn == nil {
+		d.Retry.GiveUpOn = []int{410}
+	}
+	if d.Schedule.Kind() == KindCron {
+		fill(&d.Schedule.Timezone, "UTC")
+	}
+	if d.SubmittersMayTrigger == nil {
+		d.SubmittersMayTrigger = new(false)
+	}
+	return d
+}
+
+// fill sets a field that is absent.
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,198 @@
+package domain
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"punctual/scheduler/delivery"
+	"punctual/scheduler/placeholder"
+)
+
+// fills are the parts of a request that contain placeholders, compiled. Most jobs have none, and pay nothing for them.
+type fills struct {
+	inURL       bool
+	path, query placeholder.Template
+	headers     map[string]placeholder.Template
+	body        placeholder.Template
+	isJSON      bool // the body is JSON
+}
+
+// newFills returns nil for a request without placeholders.
+func newFills(target Target, u targetURL) (*fills, error) {
+	headers, err := headerFills(target.Headers)
+	if err != nil {
+		return nil, fmt.Errorf("target.headers: %w", err)
+	}
+	body, isJSON, err := bodyFills(target.Body)
+	if err != nil {
+		return nil, fmt.Errorf("target.body: %w", err)
+	}
+	if !u.filled && headers == nil && body.IsZero() {
+		return nil, nil
+	}
+	return &fills{inURL: u.filled, path: u.path, query: u.query, headers: headers, body: body, isJSON: isJSON}, nil
+}
+
+// of returns the fills of an attempt. A body or headers of the run's own replace those of the job. A notice has none:
+// Punctual writes its text, so braces in it are no placeholders.
+func (f *fills) of(a Assignment) *fills {
+	if a.Trigger == TriggerNotify {
+		return nil
+	}
+	if a.Body == nil && a.Headers == nil {
+		return f
+	}
+	var own fills
+	if f != nil {
+		own = *f
+	}
+	// These were checked when they were written. What cannot be parsed all the same is sent as it is.
+	if a.Body != nil {
+		own.body, own.isJSON, _ = bodyFills(a.Body)
+	}
+	if a.Headers != nil {
+		own.headers, _ = headerFills(a.Headers)
+	}
+	if !own.inURL && own.headers == nil && own.body.IsZero() {
+		return nil
+	}
+	return &own
+}
+
+// fill fills in the values of an attempt. It copies what the request shares with other attempts' requests.
+func (f *fills) fill(r *delivery.Request, v *placeholder.Values) {
+	if f.inURL {
+		u := *r.URL
+		u.RawPath = string(f.path.Append(nil, v, placeholder.InURL))
+		u.Path, _ = url.PathUnescape(u.RawPath) // cannot fail: the path was checked, and values are escaped
+		u.RawQuery = string(f.query.Append(nil, v, placeholder.InURL))
+		r.URL = &u
+	}
+	if len(f.headers) > 0 {
+		r.Header = r.Header.Clone()
+		for name, t := range f.headers {
+			r.Header.Set(name, string(t.Append(nil, v, placeholder.InText)))
+		}
+	}
+	if f.body.IsZero() {
+		return
+	}
+	place := placeholder.InText
+	switch {
+	case f.isJSON:
+		place = placeholder.InJSON
+	case strings.HasPrefix(strings.ToLower(r.Header.Get("Content-Type")), "application/x-www-form-urlencoded"):
+		place = placeholder.InURL
+	}
+	r.Body = f.body.Append(make([]byte, 0, f.body.Longest(len(v.Job))), v, place)
+}
+
+// values are the values of an attempt's placeholders.
+func (a Assignment) values() *placeholder.Values {
+	v := placeholder.Values{ScheduledFor: a.ScheduledFor, Run: a.RunID, Attempt: a.Attempt, Job: a.Job.Name}
+	if a.Job.Timetable != nil {
+		v.Zone = a.Job.Timetable.zone
+	}
+	return &v
+}
+
+// headerFills returns the headers that contain placeholders, by canonical name; nil when there are none.
+func headerFills(headers map[string]string) (filled map[string]placeholder.Template, err error) {
+	for name, value := range headers {
+		t, err := placeholder.Parse(value)
+		if err != nil {
+			return nil, err
+		}
+		if t.IsZero() {
+			continue
+		}
+		if filled == nil {
+			filled = map[string]placeholder.Template{}
+		}
+		filled[http.CanonicalHeaderKey(name)] = t
+	}
+	return filled, nil
+}
+
+// bodyFills finds the placeholders of a body. A JSON string is sent as plain text, so its text is what is searched.
+func bodyFills(raw []byte) (t placeholder.Template, isJSON bool, err error) {
+	if !bytes.Contains(raw, []byte("{{")) && !bytes.Contains(raw, []byte(`\u007`)) {
+		return t, false, nil // as most bodies have none; \u007 is for escaped braces
+	}
+	text, isJSON := requestBody(raw)
+	if isJSON {
+		t, err = placeholder.ParseJSON(text)
+	} else {
+		t, err = placeholder.Parse(string(text))
+	}
+	return t, isJSON, err
+}
+
+// targetURL is the URL of a target, with the placeholders of its path and query apart.
+type targetURL struct {
+	*url.URL    // with sample values filled in
+	filled      bool
+	path, query placeholder.Template
+}
+
+// ParseTarget parses the URL of a job's target, which may contain placeholders in its path and query. Filling them in
+// cannot change the host.
+func ParseTarget(raw string) (*url.URL, error) {
+	u, err := parseTarget(raw)
+	return u.URL, err
+}
+
+func parseTarget(raw string) (u targetURL, err error) {
+	if !strings.Contains(raw, "{{") {
+		u.URL, err = delivery.CheckURL(raw)
+		return u, err
+	}
+	_, rest, _ := strings.Cut(raw, "://")
+	begin := len(raw)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		begin = len(raw) - len(rest) + i
+	}
+	if strings.Contains(raw[:begin], "{{") {
+		return u, errors.New(
+			"a placeholder can stand in the path and the query only, never in the scheme, the host or the port")
+	}
+	t, err := placeholder.Parse(raw[begin:])
+	if err != nil {
+		return u, err
+	}
+	if longest := begin + t.Longest(maxNameLength); longest > delivery.MaxURL {
+		return u, fmt.Errorf("can become %d bytes long with placeholders filled in; at most %d", longest, delivery.MaxURL)
+	}
+	sample := placeholder.Values{Job: "job"}
+	u.URL, err = delivery.CheckURL(string(t.Append([]byte(raw[:begin]), &sample, placeholder.InURL)))
+	u.filled = true
+	u.path, u.query, _ = t.Cut("?")
+	return u, err
+}
+
+// maxNameLength is the longest name of a job, in bytes.
+const maxNameLength = 128
+
+// placeholders checks the placeholders of headers and body.
+func (c *checker) placeholders(prefix string, headers map[string]string, body []byte) {
+	for _, name := range sortedNames(headers) {
+		t, err := placeholder.Parse(headers[name])
+		if err != nil {
+			c.add(prefix+"headers."+clip(name), "%v", err)
+		} else if longest := t.Longest(maxNameLength); longest > delivery.MaxHeaderValue {
+			c.add(prefix+"headers."+clip(name), "can become %d bytes long with placeholders filled in; at most %d",
+				longest, delivery.MaxHeaderValue)
+		}
+	}
+	t, _, err := bodyFills(body)
+	if err != nil {
+		c.add(prefix+"body", "%v", err)
+	} else if longest := t.Longest(maxNameLength); longest > MaxPayload {
+		c.add(prefix+"body", "can become %d bytes long with placeholders filled in; at most %d (256 KiB)",
+			longest, MaxPayload)
+	}
+}

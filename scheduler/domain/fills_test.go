@@ -1,0 +1,242 @@
+package domain
+
+import (
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/delivery"
+)
+
+// filled returns the request of an attempt of a job whose zone is Europe/Berlin.
+func filled(t testing.TB, target string, change func(*Assignment)) delivery.Request {
+	t.Helper()
+	d := definition(t, `{"name":"nightly","schedule":{"cron":"0 3 * * *","timezone":"Europe/Berlin"},"target":`+target+`}`)
+	if problems := d.Validate(); problems != nil {
+		t.Fatalf("%s: %v", target, problems)
+	}
+	job, err := Compile(jobID, 1, 1, d, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := Assignment{
+		RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cb"), Job: job, Trigger: TriggerSchedule,
+		Attempt: 2, Fence: 9,
+		ScheduledFor: time.Date(2026, 10, 11, 1, 0, 0, 0, time.UTC),
+	}
+	if change != nil {
+		change(&a)
+	}
+	return a.Request("")
+}
+
+func TestPlaceholdersOfARequestAreFilledIn(t *testing.T) {
+	const whole = `{"url":"http://host.example:8080/{{job}}/{{scheduled_for_local|date}}/a%2Fb?at={{scheduled_for_local}}&n={{attempt}}&x=%7B%7B",` +
+		`"headers":{"X-Slot":"{{scheduled_for|unix}};{{run}}"},"body":{"day":"{{scheduled_for|date}}","run":["{{run}}"],"{{job}}":1}}`
+	const path = "http://host.example:8080/nightly/2026-10-11/a%2Fb?at=2026-10-11T03:00:00%2B02:00&n=2&x=%7B%7B"
+	const run = "01a128e7-2780-8804-a169-8fb691c134cb"
+	for _, c := range []struct {
+		name, target, url, body string
+		change                  func(*Assignment)
+		headers                 map[string]string
+	}{
+		{
+			name: "in the URL, header values and the strings of the body", target: whole, url: path,
+			body:    `{"day":"2026-10-11","run":["` + run + `"],"{{job}}":1}`,
+			headers: map[string]string{"X-Slot": "1791680400;" + run, "Content-Type": "application/json"},
+		},
+		{
+			name:   "in a body that is a text",
+			target: `{"url":"http://host.example","headers":{"Content-Type":"text/csv"},"body":"{{job}},{{scheduled_for_local}}\n"}`,
+			url:    "http://host.example", body: "nightly,2026-10-11T03:00:00+02:00\n",
+			headers: map[string]string{"Content-Type": "text/csv"},
+		},
+		{
+			name:   "in a form, percent-encoded",
+			target: `{"url":"http://host.example","headers":{"content-type":"application/x-www-form-urlencoded; charset=utf-8"},"body":"at={{scheduled_for_local}}"}`,
+			url:    "http://host.example", body: "at=2026-10-11T03:00:00%2B02:00",
+		},
+		{
+			name:   "in the body and headers of a trigger",
+			target: whole, url: path, body: `["2","{{"]`, headers: map[string]string{"X-Own": "nightly", "X-Slot": ""},
+			change: func(a *Assignment) {
+				a.Body, a.Headers = []byte(`["{{attempt}}","{{{{"]`), map[string]string{"X-Own": "{{job}}"}
+			},
+		},
+		{
+			name:   "in the job's headers beside a body of a trigger",
+			target: whole, url: path, body: `[1]`, headers: map[string]string{"X-Slot": "1791680400;" + run},
+			change: func(a *Assignment) { a.Body = []byte(`[1]`) },
+		},
+		{
+			name:   "of a job without any in what a trigger gives",
+			target: `{"url":"http://host.example/","body":{"job":1}}`, url: "http://host.example/", body: `{"a":"nightly"}`,
+			change: func(a *Assignment) { a.Body = []byte(`{"a":"{{job}}"}`) },
+		},
+		{
+			name:   "a replay has the slot of the run that died",
+			target: `{"url":"http://host.example/{{scheduled_for|unix}}"}`, url: "http://host.example/1791680400",
+			change: func(a *Assignment) { a.Trigger, a.IdempotencyKey = TriggerReplay, "key" },
+		},
+		{
+			name:   "not in a notice, which quotes others",
+			target: `{"url":"http://host.example/"}`, url: "http://host.example/", body: `{"error":"{{job}} {{rubbish"}`,
+			change: func(a *Assignment) { a.Trigger, a.Body = TriggerNotify, []byte(`{"error":"{{job}} {{rubbish"}`) },
+		},
+		{
+			name: "only a query", target: `{"url":"http://host.example?run={{run}}"}`, url: "http://host.example?run=" + run,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := filled(t, c.target, c.change)
+			if r.URL.String() != c.url ||
+				r.URL.Scheme+"://"+r.URL.Host+r.URL.RequestURI() != strings.Replace(c.url, "example?", "example/?", 1) &&
+					r.URL.Path != "" {
+				t.Errorf("URL %s, want %s", r.URL, c.url)
+			}
+			if string(r.Body) != c.body {
+				t.Errorf("body %s, want %s", r.Body, c.body)
+			}
+			for name, want := range c.headers {
+				if got := r.Header.Get(name); got != want {
+					t.Errorf("%s: %q, want %q", name, got, want)
+				}
+			}
+		})
+	}
+}
+
+// All runs of a job share its prepared request, so filling in placeholders must not write to it.
+func TestFillingInLeavesTheJobAlone(t *testing.T) {
+	t.Parallel()
+	job := compiled(t, `{"name":"j","target":{"url":"http://127.0.0.1/{{attempt}}","headers":{"X-Key":"{{attempt}}"},"body":["{{attempt}}"]}}`)
+	for attempt, want := range []string{"0", "1", "2", "0"} {
+		r := Assignment{Job: job, Attempt: attempt % 3}.Request("")
+		if r.URL.Path != "/"+want || r.Header.Get("X-Key") != want || string(r.Body) != `["`+want+`"]` {
+			t.Errorf("attempt %s: %s %v %s", want, r.URL, r.Header, r.Body)
+		}
+	}
+}
+
+func TestPlaceholdersAreCheckedWhenTheyAreWritten(t *testing.T) {
+	for _, c := range []struct{ name, target, field, says string }{
+		{"a misspelt one in the URL", `{"url":"http://h.example/{{slot}}"}`, "target.url", `"{{slot}}" is not a placeholder`},
+		{"an unknown form", `{"url":"http://h.example/?{{scheduled_for|iso}}"}`, "target.url", `no form "iso"`},
+		{"as the host", `{"url":"http://{{job}}/"}`, "target.url", "path and the query only"},
+		{"in the host", `{"url":"http://{{job}}.h.example/"}`, "target.url", "path and the query only"},
+		{"after a host without a path", `{"url":"http://h.example{{job}}"}`, "target.url", "path and the query only"},
+		{"as the port", `{"url":"http://h.example:{{attempt}}/"}`, "target.url", "path and the query only"},
+		{"as the user", `{"url":"http://{{job}}@h.example/"}`, "target.url", "path and the query only"},
+		{"as the scheme", `{"url":"{{job}}://h.example/"}`, "target.url", "path and the query only"},
+		{"as the whole", `{"url":"{{job}}"}`, "target.url", "path and the query only"},
+		{"a user before it", `{"url":"http://u@h.example/{{job}}"}`, "target.url", "user"},
+		{"in a fragment", `{"url":"http://h.example/#{{job}}"}`, "target.url", "fragment"},
+		{"literal braces in a URL", `{"url":"http://h.example/{{{{{{job}}"}`, "target.url", "percent-encoded"},
+		{
+			"a URL that becomes too long",
+			`{"url":"http://h.example/` + strings.Repeat("{{job}}", 20) + `"}`, "target.url", "can become",
+		},
+		{
+			"in a header",
+			`{"url":"http://h.example/","headers":{"X-Slot":"{{ run }}"}}`, "target.headers.X-Slot", "did you mean {{run}}",
+		},
+		{
+			"a header that becomes too long",
+			`{"url":"http://h.example/","headers":{"X-Slot":"` + strings.Repeat("{{job}}", 100) + `"}}`, "target.headers.X-Slot",
+			"can become",
+		},
+		{"deep in the body", `{"url":"http://h.example/","body":{"a":[{"b":"{{run|date}}"}]}}`, "target.body", "have forms"},
+		{"escaped in the body", `{"url":"http://h.example/","body":["\u007B\u007Brum}}"]}`, "target.body", "{{rum}}"},
+		{"in a text", `{"url":"http://h.example/","body":"hello {{name}}"}`, "target.body", "{{name}}"},
+		{
+			"a body that becomes too large",
+			`{"url":"http://h.example/","body":"` + strings.Repeat("{{job}}", 3000) + `"}`, "target.body", "can become",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			problems := definition(t, `{"name":"j","target":`+c.target+`}`).Validate()
+			if len(problems) != 1 || problems[0].Field != c.field || !strings.Contains(problems[0].Message, c.says) {
+				t.Errorf("%v, want %s: … %s …", problems, c.field, c.says)
+			}
+		})
+	}
+	if problems := ValidateRequest(
+		"", map[string]string{"X-A": "{{nope}}"}, json.RawMessage(`["{{nope}}"]`),
+	); len(problems) != 2 {
+		t.Errorf("of a trigger: %v", problems)
+	}
+}
+
+// FuzzTargetURL checks that a URL keeps its scheme and host, and stays a URL that may be called, whatever its
+// placeholders are filled with.
+func FuzzTargetURL(f *testing.F) {
+	for _, seed := range []string{
+		"http://h.example/{{job}}", "https://h.example:8443/a/{{run}}?x={{scheduled_for_local}}&y={{job}}",
+		"http://h.example?{{job}}", "http://h.example/%2F{{job}}/..//{{attempt}}", "http://{{job}}/",
+		"http://[::1]/{{job}}", "http://h.example/{{job}}?{{job}}?{{job}}", "http:///{{job}}", "http://h.example/{{{{{{job}}",
+	} {
+		f.Add(seed, "nightly")
+	}
+	f.Add("http://h.example/{{job}}", "../@evil.example:1/?#%")
+	f.Fuzz(func(t *testing.T, raw, name string) {
+		u, err := parseTarget(raw)
+		if err != nil {
+			return
+		}
+		parts, err := newFills(Target{URL: raw}, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := delivery.Request{URL: u.URL}
+		if parts != nil {
+			parts.fill(&r, Assignment{Job: &Job{Definition: Definition{Name: name}}}.values())
+		}
+		again, err := url.Parse(r.URL.String())
+		if err != nil || again.Host != u.Host || again.Scheme != u.Scheme || again.User != nil || again.Fragment != "" {
+			t.Fatalf("%q with %q became %q (%v)", raw, name, r.URL, err)
+		}
+		head, _, _ := strings.Cut(raw, "{{")
+		if parts != nil && !strings.HasPrefix(strings.ToLower(r.URL.String()), strings.ToLower(u.Scheme+"://"+u.Host)) {
+			t.Fatalf("%q became %q", head, r.URL)
+		}
+		if len(name) <= maxNameLength && nameForm.MatchString(name) {
+			if _, err := delivery.CheckURL(r.URL.String()); err != nil {
+				t.Fatalf("%q with %q became %q: %v", raw, name, r.URL, err)
+			}
+		}
+	})
+}
+
+func TestTraceparentNamesTheRunAndTheAttempt(t *testing.T) {
+	t.Parallel()
+	form := regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-01$`)
+	parents := map[string]bool{}
+	for fence := range int64(100) {
+		a := Assignment{RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cb"), Job: compiled(t, `{}`), Fence: fence}
+		header := ""
+		for _, h := range a.Request("").Extra {
+			if h.Name == "Traceparent" {
+				header = h.Value
+			}
+		}
+		match := form.FindStringSubmatch(header)
+		if match == nil || match[1] != "01a128e727808804a1698fb691c134cb" || match[2] == strings.Repeat("0", 16) ||
+			parents[match[2]] {
+			t.Fatalf("attempt %d: %q", fence, header)
+		}
+		if parents[match[2]] = true; a.traceparent() != header {
+			t.Errorf("attempt %d: made again it is %q, was %q", fence, a.traceparent(), header)
+		}
+	}
+	a := Assignment{RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cc")}
+	if parents[a.traceparent()[36:52]] {
+		t.Error("attempts of two runs have one parent")
+	}
+}

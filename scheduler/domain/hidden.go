@@ -1,0 +1,144 @@
+package domain
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"regexp"
+
+	"github.com/google/uuid"
+)
+
+// Mask stands for a secret wherever a definition is shown.
+const Mask = "***"
+
+// SecretName matches names of headers whose values are not for everybody who may see the rest. It rather matches one
+// too many.
+var SecretName = regexp.MustCompile(
+	`(?i)auth|cookie|token|secret|passw|credential|session|signature|(^|[-_])(api)?key([-_]|$)`)
+
+// Hidden is a secret text of a definition. It is the value that somebody wrote, or the wish to keep the stored value,
+// or, once stored, the id under which the store keeps the value. Whatever prints a Hidden gets the id or the mask,
+// never the value; only Value returns that.
+type Hidden struct {
+	value  string
+	sealed uuid.UUID
+	kept   bool
+}
+
+// HiddenOf returns a value as somebody wrote it.
+func HiddenOf(value string) Hidden { return Hidden{value: value} }
+
+// SealedAs returns a value that the store keeps under an id.
+func SealedAs(id uuid.UUID) Hidden { return Hidden{sealed: id} }
+
+// KeptSecret stands for the value that is stored in its place already.
+func KeptSecret() Hidden { return Hidden{kept: true} }
+
+// Kept reports whether h stands for the value that is stored in its place already.
+func (h Hidden) Kept() bool { return h.kept }
+
+// Value returns the value that was written; empty once it is stored.
+func (h Hidden) Value() string { return h.value }
+
+// Sealed returns the id under which the store keeps the value; ok is false for a value that was just written.
+func (h Hidden) Sealed() (id uuid.UUID, ok bool) { return h.sealed, h.sealed != uuid.Nil }
+
+// IsZero reports whether the field was absent.
+func (h Hidden) IsZero() bool { return h == Hidden{} }
+
+// String returns the mask.
+func (h Hidden) String() string { return Mask }
+
+// GoString returns the mask.
+func (h Hidden) GoString() string { return Mask }
+
+// LogValue returns the mask.
+func (h Hidden) LogValue() slog.Value { return slog.StringValue(Mask) }
+
+// UnmarshalText keeps a value as somebody wrote it.
+func (h *Hidden) UnmarshalText(text []byte) error {
+	*h = HiddenOf(string(text))
+	return nil
+}
+
+// sealedForm is how stored definitions name a secret. A value that somebody writes is a string, so neither passes for
+// the other.
+type sealedForm struct {
+	Sealed uuid.UUID `json:"sealed"`
+}
+
+// MarshalJSON writes the id of a stored value, and the mask for any other.
+func (h Hidden) MarshalJSON() ([]byte, error) {
+	if id, ok := h.Sealed(); ok {
+		return json.Marshal(sealedForm{id})
+	}
+	return []byte(`"` + Mask + `"`), nil
+}
+
+// UnmarshalJSON reads a value, or the id of a stored one.
+func (h *Hidden) UnmarshalJSON(raw []byte) error {
+	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '"' {
+		var value string
+		err := json.Unmarshal(raw, &value)
+		*h = HiddenOf(value)
+		return err
+	}
+	var form sealedForm
+	strict := json.NewDecoder(bytes.NewReader(raw))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&form); err != nil || form.Sealed == uuid.Nil {
+		return fmt.Errorf("a secret must be a string, or an object that names the stored value")
+	}
+	*h = SealedAs(form.Sealed)
+	return nil
+}
+
+// Masked returns d as it may be shown: with the mask in place of every secret.
+func (d Definition) Masked() Definition {
+	d.EachHidden(func(_ string, h *Hidden) { *h = HiddenOf(Mask) })
+	return d
+}
+
+// EachHidden visits the secrets of a definition in order of their fields, and lets visit change them. It copies what
+// the definition shares with others before.
+func (d *Definition) EachHidden(visit func(field string, h *Hidden)) {
+	if d.Target.Auth != nil && !d.Target.Auth.Value.IsZero() {
+		auth := *d.Target.Auth
+		visit("target.auth.value", &auth.Value)
+		d.Target.Auth = &auth
+	}
+	if len(d.Target.SecretHeaders) == 0 {
+		return
+	}
+	headers := make(map[string]Hidden, len(d.Target.SecretHeaders))
+	for _, name := range sortedNames(d.Target.SecretHeaders) {
+		h := d.Target.SecretHeaders[name]
+		visit("target.secret_headers."+name, &h)
+		headers[name] = h
+	}
+	d.Target.SecretHeaders = headers
+}
+
+// SecretNames returns the named secrets that a definition refers to, by the fields that name them.
+func (d Definition) SecretNames() map[string]string {
+	names := map[string]string{}
+	if a := d.Target.Auth; a != nil && a.Secret != "" {
+		names["target.auth.secret"] = a.Secret
+	}
+	if t := d.Target.TLS; t != nil {
+		if t.ClientCertificate != "" {
+			names["target.tls.client_certificate"] = t.ClientCertificate
+		}
+		if t.CA != "" {
+			names["target.tls.ca"] = t.CA
+		}
+	}
+	for i, entry := range d.Notify {
+		if entry.Secret != "" {
+			names[fmt.Sprintf("notify[%d].secret", i)] = entry.Secret
+		}
+	}
+	return names
+}

@@ -1,0 +1,95 @@
+package domain
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Job is one version of a definition made ready to use: defaults filled in, schedule compiled, request prepared. It
+// is immutable, and shared by all runs of the version on a replica.
+type Job struct {
+	ID      uuid.UUID
+	Tenant  int32
+	Version int32
+	Definition
+	Timetable *Timetable
+
+	url    *url.URL
+	header http.Header
+	body   []byte
+	fills  *fills // nil: no placeholders
+
+	routing string // of a notice: name of the secret that holds the routing key for its body
+}
+
+// Compile makes a stored definition ready to use. defaultJitter is the deployment's --default-jitter.
+func Compile(id uuid.UUID, tenant, version int32, d Definition, defaultJitter time.Duration) (*Job, error) {
+	d = d.WithDefaults()
+	timetable, err := NewTimetable(id, d, defaultJitter)
+	if err != nil {
+		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)
+	}
+	target, err := parseTarget(d.Target.URL)
+	if err != nil {
+		return nil, fmt.Errorf("job %s version %d: target.url: %w", id, version, err)
+	}
+	fills, err := newFills(d.Target, target)
+	if err != nil {
+		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)
+	}
+	body, isJSON := requestBody(d.Target.Body)
+	return &Job{
+		ID: id, Tenant: tenant, Version: version, Definition: d, Timetable: timetable,
+		url: target.URL, header: requestHeader(d.Target.Headers, isJSON), body: body, fills: fills,
+	}, nil
+}
+
+// URL returns where the job's requests go. A placeholder in it is not filled in.
+func (j *Job) URL() *url.URL { return j.url }
+
+// RoutingSecret returns, for a notice, the name of the secret to add to its body; empty: none.
+func (j *Job) RoutingSecret() string { return j.routing }
+
+// expired reports whether an attempt starting now would be later than expires_after allows.
+func (j *Job) expired(due, now time.Time) bool {
+	return !j.ExpiresAfter.IsZero() && now.Sub(due) > j.ExpiresAfter.Value()
+}
+
+// requestBody returns the bytes to send: a JSON string is sent as plain text, any other value as JSON.
+func requestBody(raw json.RawMessage) (body []byte, isJSON bool) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		return nil, false
+	}
+	var text string
+	if raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+		return []byte(text), false
+	}
+	return raw, true
+}
+
+// jsonHeader is what most jobs send beside the headers of every attempt. They all share it, and nothing writes to it.
+var jsonHeader = http.Header{"Content-Type": {"application/json"}}
+
+func requestHeader(headers map[string]string, isJSON bool) http.Header {
+	if len(headers) == 0 {
+		if isJSON {
+			return jsonHeader
+		}
+		return nil
+	}
+	h := make(http.Header, len(headers)+1)
+	for name, value := range headers {
+		h.Set(name, value)
+	}
+	if isJSON && h.Get("Content-Type") == "" {
+		h.Set("Content-Type", "application/json")
+	}
+	return h
+}

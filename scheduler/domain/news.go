@@ -1,0 +1,90 @@
+package domain
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/delivery"
+)
+
+// Notice returns the job by which a notice about j is sent. It carries j's identity and none of j's settings for its
+// own runs: the notice is not a run of j. So it takes no gate, does not expire, and no notice is sent about it in
+// turn. secret names the secret to add to its body; empty: none.
+func (j *Job) Notice(url, secret string) (*Job, error) {
+	target, err := delivery.CheckURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("job %s version %d: the URL of a notice: %w", j.ID, j.Version, err)
+	}
+	d := Definition{Name: j.Name, Queue: j.Queue, Priority: j.Priority, Target: Target{URL: url}, Notify: []Notify{}}
+	return &Job{
+		ID: j.ID, Tenant: j.Tenant, Version: j.Version, Definition: d.WithDefaults(), Timetable: j.Timetable,
+		url: target, header: http.Header{}, routing: secret,
+	}, nil
+}
+
+// News is what happened to a job since its last notice: the body of a notice of format json.
+type News struct {
+	Job    string      `json:"job"` // name
+	JobID  uuid.UUID   `json:"job_id"`
+	Tenant string      `json:"tenant"`         // name
+	Link   string      `json:"link,omitempty"` // to the job's runs
+	Events []NewsEvent `json:"events"`         // the events that were asked for; the latest comes last
+}
+
+// NewsEvent is an event and how often it happened.
+type NewsEvent struct {
+	Event   Event     `json:"event"`
+	Count   int       `json:"count"` // of runs; for missed, of recorded skips
+	FirstAt time.Time `json:"first_at"`
+	LastAt  time.Time `json:"last_at"`
+	// Since is, for failing and dead, the time of the first failed attempt; for stale, of the last success; for recovered,
+	// the start of the trouble that is over.
+	Since    *time.Time `json:"since,omitempty"`
+	Failures int        `json:"failures,omitempty"` // failed attempts in a row since then
+	Runs     []NewsRun  `json:"runs"`               // the newest ones, newest first: at most NewsRuns
+}
+
+// NewsRuns is how many runs of an event a notice describes, so that a thousand dead runs make a request no larger
+// than twenty do.
+const NewsRuns = 20
+
+// NewsResponse is how many bytes of a response a notice quotes.
+const NewsResponse = 200
+
+// NewsRun is a run that an event is about; for missed, the recorded skip.
+type NewsRun struct {
+	ID           uuid.UUID `json:"id"`
+	ScheduledFor time.Time `json:"scheduled_for"` // for missed, the last of the slots
+	HappenedAt   time.Time `json:"happened_at"`
+	Slots        *int      `json:"slots,omitempty"` // for missed: how many slots; absent above 1,000
+	Reason       Reason    `json:"reason,omitempty"`
+	HTTPStatus   int       `json:"http_status,omitempty"`
+	Error        string    `json:"error,omitempty"`    // its start
+	Response     string    `json:"response,omitempty"` // its first NewsResponse bytes
+	Link         string    `json:"link,omitempty"`     // to the run
+}
+
+// For returns the part of the news that a recipient asked for, in any of its entries.
+func (n News) For(r Recipient, list []Notify) News {
+	n.Events = slices.DeleteFunc(slices.Clone(n.Events), func(e NewsEvent) bool {
+		return !slices.ContainsFunc(list, func(entry Notify) bool {
+			return entry.Recipient() == r && slices.Contains(entry.On, e.Event)
+		})
+	})
+	return n
+}
+
+// Recipients returns the recipients of a list, each once, in the order of the entries.
+func Recipients(list []Notify) []Recipient {
+	var all []Recipient
+	for _, entry := range list {
+		if r := entry.Recipient(); !slices.Contains(all, r) {
+			all = append(all, r)
+		}
+	}
+	return all
+}

@@ -1,0 +1,64 @@
+package domain
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const pager = `"notify":[{"on":["dead","recovered"],"url":"http://127.0.0.1:9/a"},{"on":["late"],"url":"http://127.0.0.1:9/b"},{"on":["late"],"url":"http://127.0.0.1:9/a"}]`
+
+func TestAJobNotifiesOfWhatItsURLsAskFor(t *testing.T) {
+	job := compiled(t, `{`+pager+`}`)
+	for event, want := range map[Event]bool{EventDead: true, EventRecovered: true, EventLate: true, EventMissed: false} {
+		if got := Asks(job.Notify, event); got != want {
+			t.Errorf("%s: %t", event, got)
+		}
+	}
+	n := News{Events: []NewsEvent{{Event: EventMissed}, {Event: EventLate}, {Event: EventDead}}}
+	for url, want := range map[string][]NewsEvent{
+		"http://127.0.0.1:9/a": {{Event: EventLate}, {Event: EventDead}}, "http://127.0.0.1:9/b": {{Event: EventLate}},
+		"http://127.0.0.1:9/c": {},
+	} {
+		if diff := cmp.Diff(want, n.For(Recipient{Format: FormatJSON, URL: url}, job.Notify).Events); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", url, diff)
+		}
+	}
+	if len(n.Events) != 3 || n.Events[0].Event != EventMissed {
+		t.Errorf("the news themselves are now %v", n.Events)
+	}
+}
+
+// A notice takes only its identity from its job: not the headers, which may be secret, nor the gate, nor the time at
+// which a run expires.
+func TestANoticeIsSentAsItself(t *testing.T) {
+	got := send(t, `{"name":"job","concurrency_policy":"forbid","expires_after":"1s","timeout":"1h","retry":{"max_attempts":1},"completion":"async","delivery":"at_most_once",
+		"target":{"url":"$URL/target","method":"PUT","headers":{"Authorization":"secret"},"body":"job's own"},`+pager+`}`, func(a *Assignment) {
+		notice, err := a.Job.Notice(a.Job.URL().Scheme+"://"+a.Job.URL().Host+"/pager?x=1", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := Definition{Name: "job", Target: Target{URL: notice.Target.URL}, Notify: []Notify{}}.WithDefaults()
+		if diff := cmp.Diff(want, notice.Definition, cmp.AllowUnexported(Duration{}, Instant{})); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		if notice.ID != a.Job.ID || notice.Tenant != a.Job.Tenant || notice.Version != a.Job.Version {
+			t.Errorf("it is of job %s version %d", notice.ID, notice.Version)
+		}
+		a.Job, a.Trigger, a.Body = notice, TriggerNotify, []byte(`{"job":"job"}`)
+	})
+	if got.Method != "POST" || got.Path != "/pager?x=1" || got.Body != `{"job":"job"}` {
+		t.Errorf("%s %s %s", got.Method, got.Path, got.Body)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "Authorization": "", "Punctual-Trigger": "notify", "Punctual-Job": "job",
+		"Webhook-Id": "01a128e7-2780-8804-a169-8fb691c134cb", "Idempotency-Key": "01a128e7-2780-8804-a169-8fb691c134cb",
+	} {
+		if value := got.Header.Get(name); value != want {
+			t.Errorf("%s: %q, want %q", name, value, want)
+		}
+	}
+	if _, err := compiled(t, `{}`).Notice("ftp://example.com", ""); err == nil {
+		t.Error("an address that is none is taken")
+	}
+}

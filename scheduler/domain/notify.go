@@ -1,0 +1,142 @@
+package domain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"punctual/scheduler/delivery"
+)
+
+// Notify says who gets a notice of which events of a job, and in which form.
+type Notify struct {
+	On     []Event `json:"on" doc:"The events to send notices about. failing: the first failed attempt of a healthy job; dead: a run died; missed: slots were missed and will not run; late: a run was created after the job's tolerance; stale: no success within expect_success_within; recovered: the first success of a job that was failing, dead or stale."`
+	Format Format  `json:"format,omitempty" doc:"Form of the request. json: all details; slack: an incoming webhook; pagerduty: Events API v2, with one dedup_key for each job; alertmanager: its API v2, with one alert for each kind of trouble of a job." example:"slack"`
+	URL    string  `json:"url,omitempty" doc:"Absolute http or https URL that receives a POST. For alertmanager, its base URL or /api/v2/alerts. Absent with pagerduty: https://events.pagerduty.com/v2/enqueue." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
+	Secret string  `json:"secret,omitempty" doc:"With pagerduty: name of the secret (PUT /v1/secrets/{secret}) that holds the routing key." example:"pagerduty-key"`
+}
+
+// Format is the form of a notice.
+type Format string
+
+// The formats of notices.
+const (
+	FormatJSON         Format = "json" // the default
+	FormatSlack        Format = "slack"
+	FormatPagerDuty    Format = "pagerduty"
+	FormatAlertmanager Format = "alertmanager"
+)
+
+// Formats are all formats of notices.
+var Formats = []Format{FormatJSON, FormatSlack, FormatPagerDuty, FormatAlertmanager}
+
+const (
+	pagerDutyURL     = "https://events.pagerduty.com/v2/enqueue"
+	alertmanagerPath = "/api/v2/alerts"
+)
+
+// Event is something about a job that a notice can tell of.
+type Event string
+
+// The events.
+const (
+	EventFailing   Event = "failing"   // an attempt failed, the first one since the job was well
+	EventDead      Event = "dead"      // a run died: it is in the dead-letter list
+	EventMissed    Event = "missed"    // slots were missed and will not run
+	EventLate      Event = "late"      // a run was made after the job's tolerance
+	EventStale     Event = "stale"     // no success within expect_success_within
+	EventRecovered Event = "recovered" // a run succeeded, the first since the job was failing, dead or stale
+)
+
+// Events are all events that a notice can be asked for.
+var Events = []Event{EventFailing, EventDead, EventMissed, EventLate, EventStale, EventRecovered}
+
+// EventTest is the event of a test notice. No entry can ask for it.
+const EventTest Event = "test"
+
+// Asks reports whether one of the entries asks for one of the events.
+func Asks(list []Notify, events ...Event) bool {
+	return slices.ContainsFunc(list, func(n Notify) bool {
+		return slices.ContainsFunc(events, func(e Event) bool { return slices.Contains(n.On, e) })
+	})
+}
+
+// Recipient is who gets a notice, without the events. Entries with the same recipient share one notice.
+type Recipient struct {
+	Format Format
+	URL    string
+	Secret string
+}
+
+// Recipient returns the recipient of an entry, with defaults filled in.
+func (n Notify) Recipient() Recipient {
+	r := Recipient{Format: n.Format, URL: n.URL, Secret: n.Secret}
+	switch {
+	case r.Format == "":
+		r.Format = FormatJSON
+	case r.Format == FormatPagerDuty && r.URL == "":
+		r.URL = pagerDutyURL
+	case r.Format == FormatAlertmanager && !strings.HasSuffix(strings.TrimRight(r.URL, "/"), alertmanagerPath):
+		r.URL = strings.TrimRight(r.URL, "/") + alertmanagerPath
+	}
+	return r
+}
+
+// ValidateNotify returns what is wrong with a list of entries; field is its name.
+func ValidateNotify(field string, list []Notify) []Problem {
+	var c checker
+	c.notify(field, list)
+	return c.problems
+}
+
+func (c *checker) notify(field string, list []Notify) {
+	if len(list) > MaxNotify {
+		c.add(field, "%d entries; at most %d", len(list), MaxNotify)
+		return
+	}
+	for i, n := range list {
+		c.notifyEntry(fmt.Sprintf("%s[%d]", field, i), n)
+	}
+}
+
+func (c *checker) notifyEntry(at string, n Notify) {
+	if len(n.On) == 0 {
+		c.add(at+".on", "is required: some of %s", strings.Join(eventNames(), ", "))
+	}
+	for k, event := range n.On {
+		field := fmt.Sprintf("%s.on[%d]", at, k)
+		if !slices.Contains(Events, event) {
+			names := eventNames()
+			c.add(field, "%q is not one of %s%s",
+				clip(string(event)), strings.Join(names, ", "), DidYouMean(string(event), names...))
+		} else if slices.Index(n.On, event) < k {
+			c.add(field, "%q appears twice", event)
+		}
+	}
+	oneOf(c, at+".format", n.Format, Formats...)
+	switch {
+	case n.URL != "":
+		if u, err := delivery.CheckURL(n.URL); err != nil {
+			c.add(at+".url", "%v", err)
+		} else if n.Format == FormatAlertmanager && u.RawQuery != "" {
+			c.add(at+".url", "must not have a query, as %s is added to it", alertmanagerPath)
+		}
+	case n.Format != FormatPagerDuty:
+		c.add(at+".url", "is required: an absolute http or https URL")
+	}
+	c.secretName(at+".secret", n.Secret)
+	if n.Format == FormatPagerDuty && n.Secret == "" {
+		c.add(at+".secret", "is required with format pagerduty: the name of the secret that holds the routing key")
+	}
+	if n.Format != FormatPagerDuty && n.Secret != "" {
+		c.add(at+".secret", "only format pagerduty has it; leave it out")
+	}
+}
+
+func eventNames() []string {
+	names := make([]string, len(Events))
+	for i, e := range Events {
+		names[i] = string(e)
+	}
+	return names
+}

@@ -1,0 +1,206 @@
+package domain
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+)
+
+// send sends an attempt of the job with the given JSON, changed by change, and returns the request that arrives.
+func send(t *testing.T, text string, change func(*Assignment)) seen {
+	t.Helper()
+	url, requests := target(t, http.StatusOK)
+	job := compiled(t, strings.ReplaceAll(text, "$URL", url))
+	a := Assignment{
+		RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cb"), Job: job, Trigger: TriggerSchedule,
+		Attempt: 3, Fence: 1234567,
+		ScheduledFor: instant(t, "03:00").In(time.FixedZone("", 7200)),
+	}
+	if change != nil {
+		change(&a)
+	}
+	if result := client(t).Send(t.Context(), a.Request("")); !result.OK() {
+		t.Fatalf("sending: %+v", result)
+	}
+	return <-requests
+}
+
+func TestRequestCarriesItsIdentity(t *testing.T) {
+	const run = "01a128e7-2780-8804-a169-8fb691c134cb"
+	headers := func(h map[string]string) map[string]string {
+		all := map[string]string{
+			"Webhook-Id": run, "Idempotency-Key": jobID.String() + ":1791687600", "Punctual-Job": "job",
+			"Punctual-Run": run, "Punctual-Attempt": "3", "Punctual-Trigger": "schedule",
+			"Punctual-Scheduled-For": "2026-10-11T03:00:00Z", "Punctual-Late": "",
+			"Punctual-Fencing-Token": "1234567", "Traceparent": "00-01a128e727808804a1698fb691c134cb-80c02993801033dd-01",
+		}
+		for name, value := range h {
+			all[name] = value
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name, headers string
+		change        func(*Assignment)
+		want          map[string]string
+	}{
+		{"a slot in time", ``, nil, headers(nil)},
+		{
+			"a slot made late",
+			``, func(a *Assignment) { a.Trigger, a.Late = TriggerCatchup, true },
+			headers(map[string]string{"Punctual-Trigger": "catchup", "Punctual-Late": "true"}),
+		},
+		{
+			"a manual run",
+			``, func(a *Assignment) { a.Trigger = TriggerManual },
+			headers(map[string]string{"Punctual-Trigger": "manual", "Idempotency-Key": run}),
+		},
+		{
+			"a slot between seconds",
+			``, func(a *Assignment) { a.ScheduledFor = instant(t, "03:00:00.25") },
+			headers(map[string]string{"Punctual-Scheduled-For": "2026-10-11T03:00:00.25Z"}),
+		},
+		{"headers of the job do not replace them", `"headers":{"webhook-id":"x","PUNCTUAL-RUN":"x"},`, nil, headers(nil)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := definition(t, `{"target":{`+c.headers+`"url":"http://127.0.0.1"}}`)
+			if refused := d.Validate() != nil; refused != (c.headers != "") {
+				t.Errorf("refused: %v", d.Validate())
+			}
+			// If such headers were stored all the same, they must not win.
+			got := send(t, `{"target":{"url":"$URL/hook?x=1"}}`, func(a *Assignment) {
+				a.Job.header = requestHeader(d.Target.Headers, false)
+				if c.change != nil {
+					c.change(a)
+				}
+			})
+			if got.Method != "POST" || got.Path != "/hook?x=1" {
+				t.Errorf("%s %s", got.Method, got.Path)
+			}
+			for name, want := range c.want {
+				if value := strings.Join(got.Header.Values(name), ", "); value != want {
+					t.Errorf("%s: %q, want %q", name, value, want)
+				}
+			}
+		})
+	}
+}
+
+func TestRequestBodyAndContentType(t *testing.T) {
+	for _, c := range []struct {
+		name, target  string
+		body          string
+		headers       map[string]string
+		wantBody      string
+		wantType      string
+		wantKey, want string // a header and the value it must have
+	}{
+		{name: "no body has no type"},
+		{name: "null is no body", target: `"body":null`},
+		{
+			name:   "an object is sent as JSON, as it was written",
+			target: `"body":{"b": 1.50, "a":"<é>"}`, wantBody: `{"b": 1.50, "a":"<é>"}`, wantType: "application/json",
+		},
+		{name: "so is an array", target: `"body":[1, 2]`, wantBody: `[1, 2]`, wantType: "application/json"},
+		{name: "so is a number", target: `"body":0`, wantBody: `0`, wantType: "application/json"},
+		{name: "so is false", target: `"body":false`, wantBody: `false`, wantType: "application/json"},
+		{
+			name:   "a string is sent as it is, and claims no type",
+			target: `"body":"a=1\u0026b=\"2\"\n"`, wantBody: "a=1&b=\"2\"\n",
+		},
+		{name: "an empty string is no body", target: `"body":""`},
+		{
+			name:     "the job's own type wins",
+			target:   `"body":{},"headers":{"content-type":"application/cloudevents+json"}`,
+			wantBody: `{}`, wantType: "application/cloudevents+json",
+		},
+		{
+			name:   "a string has the job's type",
+			target: `"body":"<a/>","headers":{"Content-Type":"text/xml"}`, wantBody: `<a/>`, wantType: "text/xml",
+		},
+		{name: "the job's headers are sent", target: `"headers":{"x-key":"1"}`, wantKey: "X-Key", want: "1"},
+		{
+			name:   "a run's body replaces the job's",
+			target: `"body":{"job":1},"headers":{"X-Key":"1"}`, body: `{"run":1}`,
+			wantBody: `{"run":1}`, wantType: "application/json", wantKey: "X-Key", want: "1",
+		},
+		{
+			name:   "a run's body replaces none",
+			target: `"headers":{"X-Key":"1"}`, body: `[]`,
+			wantBody: `[]`, wantType: "application/json", wantKey: "X-Key", want: "1",
+		},
+		{
+			name:   "a run's text keeps the job's type",
+			target: `"body":"a","headers":{"Content-Type":"text/csv"}`, body: `"b"`, wantBody: `b`, wantType: "text/csv",
+		},
+		{name: "a run's null leaves out the job's body", target: `"body":{"job":1}`, body: `null`},
+		{
+			name:   "a run's headers replace the job's",
+			target: `"body":{"job":1},"headers":{"X-Key":"1","Content-Type":"x/y"}`, headers: map[string]string{"x-other": "2"},
+			wantBody: `{"job":1}`, wantType: "application/json", wantKey: "X-Other", want: "2",
+		},
+		{
+			name:   "a run's lack of headers too",
+			target: `"headers":{"X-Key":"1"}`, headers: map[string]string{}, wantKey: "X-Key", want: "",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			text := `{"target":{"url":"$URL/"`
+			if c.target != "" {
+				text += "," + c.target
+			}
+			got := send(t, text+`}}`, func(a *Assignment) {
+				a.Headers = c.headers
+				if c.body != "" {
+					a.Body = []byte(c.body)
+				}
+			})
+			if got.Body != c.wantBody {
+				t.Errorf("body %q, want %q", got.Body, c.wantBody)
+			}
+			if value := got.Header.Get("Content-Type"); value != c.wantType {
+				t.Errorf("Content-Type %q, want %q", value, c.wantType)
+			}
+			if c.wantKey != "" && got.Header.Get(c.wantKey) != c.want {
+				t.Errorf("%s: %q, want %q", c.wantKey, got.Header.Get(c.wantKey), c.want)
+			}
+			if got.Header.Get("Webhook-Id") == "" {
+				t.Error("no Webhook-Id")
+			}
+		})
+	}
+}
+
+func TestRequestHasTheJobsMethodAndTimeout(t *testing.T) {
+	t.Parallel()
+	a := Assignment{Job: compiled(t, `{"timeout":"7s","target":{"url":"http://127.0.0.1/a","method":"DELETE"}}`)}
+	r := a.Request("")
+	if r.Method != "DELETE" || r.Timeout != 7*time.Second || r.URL.String() != "http://127.0.0.1/a" {
+		t.Errorf("%s %s within %s", r.Method, r.URL, r.Timeout)
+	}
+}
+
+// All runs of a job share its prepared request, so an override must not write to it.
+func TestOverridesLeaveTheJobAlone(t *testing.T) {
+	t.Parallel()
+	job := compiled(t, `{"target":{"url":"http://127.0.0.1/a","headers":{"X-Key":"1"},"body":{"job":1}}}`)
+	before, err := json.Marshal(Assignment{Job: job}.Request(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = Assignment{Job: job, Body: []byte(`{"run":1}`), Headers: map[string]string{"X-Key": "2"}}.Request("")
+	after, err := json.Marshal(Assignment{Job: job}.Request(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(before), string(after)); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}

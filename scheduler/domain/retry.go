@@ -1,0 +1,118 @@
+package domain
+
+import (
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	"punctual/scheduler/delivery"
+)
+
+// Backoff returns the delay after the given failed attempt, counted from 1. It grows exponentially up to max_backoff,
+// with equal jitter: between half and the whole of it. random is in [0, 1).
+//
+// A server's Retry-After replaces it, up to max_backoff. Up to a tenth is added to that, so that runs that were all
+// given the same Retry-After do not come back together. A Retry-After beyond max_backoff is spread over the last
+// tenth of max_backoff.
+func (r Retry) Backoff(attempt int, retryAfter time.Duration, random float64) time.Duration {
+	longest := r.MaxBackoff.Value()
+	if retryAfter > 0 {
+		if retryAfter > longest {
+			return longest - time.Duration(float64(longest)/10*random)
+		}
+		return min(retryAfter+time.Duration(float64(retryAfter)/10*random), longest)
+	}
+	delay := r.delay(attempt)
+	return time.Duration(delay/2 + delay/2*random)
+}
+
+// delay is the longest backoff after an attempt, in nanoseconds.
+func (r Retry) delay(attempt int) float64 {
+	delay := float64(r.InitialBackoff.Value()) * math.Pow(r.Multiplier, float64(attempt-1))
+	return min(delay, float64(r.MaxBackoff.Value()))
+}
+
+// Remaining is how long the backoffs after this attempt and all later ones could take. A run whose host cannot be
+// reached may wait for that long.
+func (r Retry) Remaining(attempt int) time.Duration {
+	var sum float64
+	for n := attempt; n < r.MaxAttempts; n++ {
+		sum += r.delay(n)
+	}
+	return time.Duration(min(sum, float64(longestWait)))
+}
+
+// longestWait bounds Remaining: a year.
+const longestWait = 365 * 24 * time.Hour
+
+// Judge decides what the result of an attempt means for its run.
+func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome {
+	o := Outcome{
+		Assignment: a, StartedAt: started, FinishedAt: finished, HTTPStatus: r.Status,
+		Response: string(r.Body), Headers: r.Header, Truncated: r.Truncated && len(r.Body) > 0,
+	}
+	switch {
+	case r.Reason == "" && r.Status == http.StatusAccepted && a.Job.Completion == CompleteAsync:
+		o.Verdict, o.RetryIn = Await, a.Job.silence()
+		return o
+	case r.Reason == "":
+		o.Verdict = Succeed
+		o.Result, o.ResultNote = resultOf(r.JSON, r.JSONCut)
+		return o
+	}
+	o.Reason, o.Error = Reason(r.Reason), r.Error
+	if r.Status != 0 && slices.Contains(a.Job.Retry.GiveUpOn, r.Status) {
+		o.Verdict, o.Reason = Bury, ReasonGone
+		return o
+	}
+	o.fail(r.Sent, r.RetryAfter)
+	return o
+}
+
+// fail lets another attempt follow a failed one, unless it was the last: when the attempts are used up, or when the
+// request may have been sent and must not be sent twice.
+func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
+	o.Verdict = RetryRun
+	if o.Attempt >= o.Job.Retry.MaxAttempts || sent && o.Job.Delivery == DeliverAtMostOnce {
+		o.Verdict = Bury
+		return
+	}
+	o.RetryIn = o.Job.Retry.Backoff(o.Attempt, retryAfter, rand.Float64()) //nolint:gosec // spreads load, guards nothing
+	if o.Expired(o.FinishedAt.Add(o.RetryIn)) {
+		o.Verdict, o.Reason = Bury, ReasonExpired
+	}
+}
+
+// maxLosses is how many attempts in a row a run may lose. A run that kills its replicas must not be given to one
+// after the other until none is left.
+const maxLosses = 3
+
+// JudgeLost decides what the loss of an attempt's replica means for its run. losses is how many attempts in a row the
+// run had lost just before.
+func JudgeLost(a Assignment, losses int, started, now time.Time) Outcome {
+	return lose(a, losses, started, now,
+		"the replica that made this attempt vanished; whether the target got the request is not known")
+}
+
+// lose ends an attempt whose end nobody will ever report. It counts as an attempt, and another follows at once.
+func lose(a Assignment, losses int, started, now time.Time, why string) Outcome {
+	o := Outcome{Assignment: a, Verdict: RetryRun, StartedAt: started, FinishedAt: now, Reason: ReasonLost, Error: why}
+	switch {
+	case losses+1 >= maxLosses:
+		o.Verdict, o.Reason = Bury, ReasonPoison
+	case a.Attempt >= a.Job.Retry.MaxAttempts, a.Job.Delivery == DeliverAtMostOnce:
+		o.Verdict = Bury
+	}
+	return o
+}
+
+// JudgeInterrupted decides what it means that a stopping replica cut an attempt off. The attempt does not count and
+// is made again at once, except for a job with at_most_once delivery.
+func JudgeInterrupted(a Assignment, started, finished time.Time, cause error) Outcome {
+	if a.Job.Delivery == DeliverAtMostOnce {
+		return lose(a, 0, started, finished, "cut off: "+cause.Error()+"; whether the target got the request is not known")
+	}
+	return Outcome{Assignment: a, Verdict: Interrupt, StartedAt: started, FinishedAt: finished, Error: cause.Error()}
+}

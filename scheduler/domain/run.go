@@ -1,0 +1,143 @@
+package domain
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Status is the state of a run.
+//
+//	blocked ─► pending ─► running ─► succeeded
+//	                       │   ▲  └─► dead
+//	                       ▼   │
+//	                     retrying          skipped, cancelled: final from anywhere before
+type Status string
+
+// The statuses of a run; the last four are final.
+const (
+	StatusBlocked   Status = "blocked"
+	StatusPending   Status = "pending"
+	StatusRunning   Status = "running"
+	StatusRetrying  Status = "retrying"
+	StatusSucceeded Status = "succeeded"
+	StatusDead      Status = "dead"
+	StatusSkipped   Status = "skipped"
+	StatusCancelled Status = "cancelled"
+)
+
+// Final reports whether a run in this status never changes again.
+func (s Status) Final() bool {
+	switch s {
+	case StatusSucceeded, StatusDead, StatusSkipped, StatusCancelled:
+		return true
+	}
+	return false
+}
+
+// Trigger is what created a run.
+type Trigger string
+
+// The triggers.
+const (
+	TriggerSchedule Trigger = "schedule"
+	TriggerCatchup  Trigger = "catchup"
+	TriggerManual   Trigger = "manual"
+	TriggerReplay   Trigger = "replay"   // of a dead letter
+	TriggerBackfill Trigger = "backfill" // of slots that have passed
+	TriggerNotify   Trigger = "notify"   // tells one of the job's notify URLs what happened
+)
+
+// Reason says why a run is not a plain success; empty on a plain success. The list is closed.
+type Reason string
+
+// The reasons and the status each leads to.
+const (
+	ReasonMissed         Reason = "missed"            // skipped: claimed later than its tolerance
+	ReasonPaused         Reason = "paused"            // skipped: passed while the job was paused
+	ReasonOverlap        Reason = "overlap"           // skipped: another run of the job was active
+	ReasonReplaced       Reason = "replaced"          // cancelled: a newer run of the job took its place
+	ReasonCancelled      Reason = "cancelled_by_user" // cancelled: somebody asked for it
+	ReasonExpired        Reason = "expired"           // skipped when never sent, else dead
+	ReasonAuth           Reason = "auth"              // dead: no secret or token was to be had; nothing was sent
+	ReasonUnreachable    Reason = "unreachable"       // dead: its host was unreachable for as long as the run may wait
+	ReasonTimeout        Reason = "timeout"           // dead: the exchange took longer than the timeout
+	ReasonConnect        Reason = "connect"           // dead: no connection, or it broke
+	ReasonTLS            Reason = "tls"               // dead: the server's certificate or handshake was refused
+	ReasonBlockedAddress Reason = "blocked_address"   // dead: the target resolves to a forbidden address
+	ReasonHTTP4xx        Reason = "http_4xx"          // dead: client error status
+	ReasonHTTP5xx        Reason = "http_5xx"          // dead: server error status
+	ReasonRedirect       Reason = "redirect"          // dead: redirects are not followed
+	ReasonGone           Reason = "gone"              // dead: a status of give_up_on
+	ReasonFailed         Reason = "failed"            // dead: the target called back that it failed
+	ReasonLost           Reason = "lost"              // dead: the replica of its last attempt vanished
+	ReasonPoison         Reason = "poison"            // dead: three attempts in a row lost their replica
+	ReasonSilent         Reason = "silent"            // dead: the target accepted the last attempt and fell silent
+	ReasonJobDeleted     Reason = "job_deleted"       // skipped or cancelled: the job was deleted
+)
+
+// AttemptOutcome is how an attempt ended.
+type AttemptOutcome string
+
+// The outcomes of attempts.
+const (
+	AttemptSucceeded   AttemptOutcome = "succeeded"
+	AttemptFailed      AttemptOutcome = "failed"
+	AttemptTimedOut    AttemptOutcome = "timed_out"
+	AttemptLost        AttemptOutcome = "lost"        // its replica vanished, or its target fell silent
+	AttemptCancelled   AttemptOutcome = "cancelled"   // its run was cancelled
+	AttemptInterrupted AttemptOutcome = "interrupted" // its replica was asked to stop; the attempt does not count
+
+	// AttemptInFlight is shown for an attempt that has not ended, and never stored.
+	AttemptInFlight AttemptOutcome = "in_flight"
+)
+
+// Assignment is one attempt that a replica has claimed and will send.
+type Assignment struct {
+	RunID        uuid.UUID
+	Job          *Job
+	Lane         int16
+	Trigger      Trigger
+	ScheduledFor time.Time
+	DueAt        time.Time
+	Late         bool
+	Attempt      int               // number of this attempt, from 1
+	Fence        int64             // fencing token of this attempt
+	Body         []byte            // replaces the job's body when not nil
+	Headers      map[string]string // replaces the job's headers when not nil
+	Lease        *Lease
+	Gated        bool   // its job's runs must not overlap: the run has the job's gate, or may have it
+	Held         *Held  // what held the run back since its last attempt; nil: nothing did
+	RunToken     string // with completion async: lets the target speak for this attempt
+
+	// For a replay: what the run that died first carried, so that the receiver recognises it. Zero: derived from this run.
+	WebhookID      uuid.UUID
+	IdempotencyKey string
+}
+
+// Held says what holds an unsent run back, and how long it may wait.
+type Held struct {
+	By    string    // such as "breaker billing.internal:443" or "hanging billing.internal:443/invoices"
+	Since time.Time // since when it has waited without an attempt, for one reason or another
+	Until time.Time // when it is given up as dead
+	// Fetched says that the run was claimed because it may be sent now, and not because it became due.
+	Fetched bool
+}
+
+// Lease ties the runs of one claimed batch together. Its row in claims is deleted when the last run has left.
+type Lease struct {
+	ID        uuid.UUID
+	Work      Work
+	ClaimedAt time.Time // by the database's clock
+	Remaining int       // runs that have not left the replica; owned by the finisher
+}
+
+// Batch is the result of one claim.
+type Batch struct {
+	Runs    []Assignment // all under one lease
+	Settled int          // slots and runs that were due and no longer are, skips included
+	Full    []int16      // queues whose quota was used up, so that more may be due there
+
+	Halted bool    // the deployment is frozen: nothing was claimed
+	Frozen []int32 // tenants whose due work was left alone because they are frozen
+}

@@ -1,0 +1,325 @@
+package domain
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"punctual/scheduler/cron"
+	"punctual/scheduler/delivery"
+)
+
+// Problem is one thing that is wrong with a definition. Field is the path of the field in its JSON, and Message says
+// what would be right.
+type Problem struct {
+	Field   string
+	Message string
+}
+
+func (p Problem) Error() string { return p.Field + ": " + p.Message }
+
+// Limits on definitions.
+const (
+	MaxPayload     = 256 << 10 // bytes of a body
+	MaxTimeout     = 24 * time.Hour
+	MaxDescription = 4096 // bytes
+	MaxLabels      = 32
+	MaxHeaders     = 64
+	MaxAttempts    = 100
+	MaxNotify      = 10
+
+	MaxKeepResponse = 64 << 10 // bytes of a response
+)
+
+var (
+	nameForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	queueForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	labelForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$`)
+	uuidForm  = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
+)
+
+// reservedNames are words that the API's paths use in place of a job's name.
+var reservedNames = []string{"batch", "bulk", "apply"}
+
+// Validate returns everything that is wrong with a definition, by field; nothing when it may be written.
+func (d Definition) Validate() []Problem {
+	var c checker
+	c.name(d.Name)
+	if len(d.Description) > MaxDescription {
+		c.add("description", "%d bytes; at most %d", len(d.Description), MaxDescription)
+	}
+	c.text("description", d.Description)
+	c.labels(d.Labels)
+	c.schedule(d.Schedule)
+	c.duration("jitter", d.Jitter, 0, 24*time.Hour)
+	if !d.Jitter.IsZero() && d.Jitter.Value() > 0 && !d.Schedule.Kind().Recurring() {
+		c.add("jitter", "%q: only cron and every schedules have jitter; leave it out", d.Jitter)
+	}
+	oneOf(&c, "missed.policy", d.Missed.Policy, MissedSkip, MissedFireOnce, MissedFireAll)
+	c.duration("missed.tolerance", d.Missed.Tolerance, time.Second, 24*time.Hour)
+	c.duration("missed.window", d.Missed.Window, time.Second, 366*24*time.Hour)
+	oneOf(&c, "concurrency_policy", d.ConcurrencyPolicy, PolicyAllow, PolicyForbid, PolicyReplace, PolicyWait)
+	c.duration("expires_after", d.ExpiresAfter, time.Millisecond, 366*24*time.Hour)
+	c.target(d.Target)
+	c.duration("timeout", d.Timeout, time.Millisecond, MaxTimeout)
+	c.retry(d.Retry)
+	if d.Queue != "" && !queueForm.MatchString(d.Queue) {
+		c.add("queue", "%q: 1 to 64 letters, digits, dots, underscores and dashes, the first a letter or digit",
+			clip(d.Queue))
+	}
+	oneOf(&c, "priority", d.Priority, PriorityHigh, PriorityNormal, PriorityLow)
+	oneOf(&c, "delivery", d.Delivery, DeliverAtLeastOnce, DeliverAtMostOnce)
+	c.completion(d)
+	if n := d.KeepResponse; n != nil && (*n < 0 || *n > MaxKeepResponse) {
+		c.add("keep_response", "%d is outside 0 to %d (64 KiB)", *n, MaxKeepResponse)
+	}
+	c.duration("expect_success_within", d.ExpectSuccessWithin, time.Second, 366*24*time.Hour)
+	c.notify("notify", d.Notify)
+	return c.problems
+}
+
+// Validate returns everything that is wrong with a schedule on its own; fields are relative to it.
+func (s Schedule) Validate() []Problem {
+	var c checker
+	c.schedule(s)
+	for i := range c.problems {
+		c.problems[i].Field = strings.TrimPrefix(c.problems[i].Field, "schedule.")
+	}
+	return c.problems
+}
+
+type checker struct{ problems []Problem }
+
+func (c *checker) add(field, format string, args ...any) {
+	c.problems = append(c.problems, Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) name(name string) {
+	switch {
+	case name == "":
+		c.add("name", "is required: 1 to 128 letters, digits and . _ : -")
+	case !nameForm.MatchString(name):
+		c.add("name", "%q: 1 to 128 letters, digits and . _ : -, the first a letter or digit", clip(name))
+	case uuidForm.MatchString(name):
+		c.add("name", "%q looks like a UUID, so it could not be told from a job's id", name)
+	case slices.Contains(reservedNames, name):
+		c.add("name", "%q is reserved, as the API's own paths use it; choose another", name)
+	}
+}
+
+// text refuses what Postgres cannot store in a text.
+func (c *checker) text(field, value string) {
+	if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
+		c.add(field, "must be valid UTF-8 without NUL characters")
+	}
+}
+
+func (c *checker) labels(labels map[string]string) {
+	if len(labels) > MaxLabels {
+		c.add("labels", "%d labels; at most %d", len(labels), MaxLabels)
+	}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		field := "labels." + clip(key)
+		if !labelForm.MatchString(key) {
+			c.add(field, "a label's name is 1 to 63 letters, digits and . _ / -, with a letter or digit at both ends")
+		}
+		if len(labels[key]) > 256 {
+			c.add(field, "%d bytes; at most 256", len(labels[key]))
+		}
+		c.text(field, labels[key])
+	}
+}
+
+// earliest and latest bound every instant of a definition. Within them all arithmetic on nanoseconds is safe.
+var (
+	earliest = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+func (c *checker) schedule(s Schedule) {
+	kinds := s.kindsSet()
+	if len(kinds) > 1 {
+		c.add("schedule", "%s are set; at most one of cron, every, at and delay may be", strings.Join(kinds, " and "))
+	}
+	kind := s.Kind()
+	if s.Cron != "" {
+		if _, err := cron.Parse(s.Cron); err != nil {
+			c.add("schedule.cron", "%v%s", err, cronHint(s.Cron))
+		}
+	}
+	if s.Timezone != "" {
+		if _, err := cron.LoadZone(s.Timezone); err != nil {
+			c.add("schedule.timezone", "%v", err)
+		}
+		if kind != KindCron {
+			c.add("schedule.timezone", "%q: only cron schedules have a zone; leave it out", clip(s.Timezone))
+		}
+	}
+	c.duration("schedule.every", s.Every, time.Second, 366*24*time.Hour)
+	if s.Every.Value()%time.Second != 0 {
+		c.add("schedule.every", "%q: must be whole seconds", s.Every)
+	}
+	c.duration("schedule.delay", s.Delay, 0, 10*366*24*time.Hour)
+	c.instant("schedule.at", s.At)
+	c.instant("schedule.starts_at", s.StartsAt)
+	c.instant("schedule.ends_at", s.EndsAt)
+	if !kind.Recurring() && (!s.StartsAt.IsZero() || !s.EndsAt.IsZero()) {
+		c.add("schedule", "starts_at and ends_at bound cron and every schedules only; leave them out")
+	}
+	if !s.StartsAt.IsZero() && !s.EndsAt.IsZero() && s.EndsAt.Value().Before(s.StartsAt.Value()) {
+		c.add("schedule.ends_at", "%q is before starts_at %q", s.EndsAt, s.StartsAt)
+	}
+}
+
+// kindsSet names the kinds that are set.
+func (s Schedule) kindsSet() []string {
+	var kinds []string
+	for _, k := range []struct {
+		kind Kind
+		set  bool
+	}{
+		{KindCron, s.Cron != ""},
+		{KindEvery, !s.Every.IsZero()},
+		{KindAt, !s.At.IsZero()},
+		{KindDelay, !s.Delay.IsZero()},
+	} {
+		if k.set {
+			kinds = append(kinds, string(k.kind))
+		}
+	}
+	return kinds
+}
+
+func (c *checker) duration(field string, d Duration, shortest, longest time.Duration) {
+	switch {
+	case d.IsZero():
+	case d.bad:
+		c.add(field, "%s", NotADuration(d.text))
+	case field == "timeout" && d.value > longest:
+		c.add(field,
+			"%q is outside %s to %s; a target that works for longer answers 202 and calls back: see completion",
+			d.text, Short(shortest), Short(longest))
+	case d.value < shortest || d.value > longest:
+		c.add(field, "%q is outside %s to %s", d.text, Short(shortest), Short(longest))
+	}
+}
+
+func (c *checker) instant(field string, i Instant) {
+	switch {
+	case i.IsZero():
+	case i.bad:
+		c.add(field,
+			`%q is not an RFC 3339 instant; write one such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`,
+			clip(i.text))
+	case i.value.Before(earliest) || !i.value.Before(latest):
+		c.add(field, "%q is outside the years 1970 to 2199", i.text)
+	}
+}
+
+func (c *checker) target(t Target) {
+	if t.URL == "" {
+		c.add("target.url", "is required: an absolute http or https URL")
+	} else if _, err := parseTarget(t.URL); err != nil {
+		c.add("target.url", "%v", err)
+	}
+	if t.Method != "" {
+		if err := delivery.CheckMethod(t.Method); err != nil {
+			c.add("target.method", "%v", err)
+		}
+	}
+	c.problems = append(c.problems, ValidateRequest("target.", t.Headers, t.Body)...)
+	c.secrets(t)
+	if !StorableJSON(t.Body) {
+		c.add("target.body",
+			`must be valid UTF-8, without \u0000 and without halves of surrogate pairs: the database cannot read them`)
+	}
+}
+
+// ValidateRequest returns what is wrong with the headers and body of a request. prefix is put before the field names.
+func ValidateRequest(prefix string, headers map[string]string, body json.RawMessage) []Problem {
+	var c checker
+	if len(headers) > MaxHeaders {
+		c.add(prefix+"headers", "%d headers; at most %d", len(headers), MaxHeaders)
+	}
+	written := make(map[string]string, len(headers))
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		if err := delivery.CheckHeader(name, headers[name]); err != nil {
+			c.add(prefix+"headers."+clip(name), "%v", err)
+		}
+		// Names must differ by more than upper and lower case: otherwise chance decides which header is sent.
+		if other, twice := written[http.CanonicalHeaderKey(name)]; twice {
+			c.add(prefix+"headers."+clip(name), "is the same header as %q; give it once", clip(other))
+		}
+		written[http.CanonicalHeaderKey(name)] = name
+	}
+	if len(body) > MaxPayload {
+		c.add(prefix+"body", "%d bytes; at most %d (256 KiB)", len(body), MaxPayload)
+	}
+	c.placeholders(prefix, headers, body)
+	return c.problems
+}
+
+func (c *checker) completion(d Definition) {
+	if d.Completion == "callback" {
+		c.add("completion", `"callback" is not one of response, async: for work whose end the target reports, use "async"`)
+	} else {
+		oneOf(c, "completion", d.Completion, CompleteOnResponse, CompleteAsync)
+	}
+	for _, bound := range []struct {
+		field    string
+		value    Duration
+		shortest time.Duration
+		longest  time.Duration
+	}{
+		{"heartbeat_timeout", d.HeartbeatTimeout, time.Second, 24 * time.Hour},
+		{"max_duration", d.MaxDuration, time.Second, 30 * 24 * time.Hour},
+	} {
+		c.duration(bound.field, bound.value, bound.shortest, bound.longest)
+		if !bound.value.IsZero() && d.Completion != CompleteAsync {
+			c.add(bound.field, "%q: only jobs with completion async have it; leave it out", bound.value)
+		}
+	}
+}
+
+func (c *checker) retry(r Retry) {
+	if r.MaxAttempts < 0 || r.MaxAttempts > MaxAttempts {
+		c.add("retry.max_attempts", "%d is outside 1 to %d", r.MaxAttempts, MaxAttempts)
+	}
+	c.duration("retry.initial_backoff", r.InitialBackoff, 0, 24*time.Hour)
+	c.duration("retry.max_backoff", r.MaxBackoff, 0, 7*24*time.Hour)
+	if r.Multiplier != 0 && !(r.Multiplier >= 1 && r.Multiplier <= 100) {
+		c.add("retry.multiplier", "%v is outside 1 to 100", r.Multiplier)
+	}
+	for i, status := range r.GiveUpOn {
+		if status < 300 || status > 599 {
+			c.add(fmt.Sprintf("retry.give_up_on[%d]", i), "%d is not an HTTP status of a failure (300 to 599)", status)
+		}
+	}
+}
+
+func oneOf[T ~string](c *checker, field string, value T, choices ...T) {
+	if value == "" || slices.Contains(choices, value) {
+		return
+	}
+	words := make([]string, len(choices))
+	for i, choice := range choices {
+		words[i] = string(choice)
+	}
+	c.add(field, "%q is not one of %s%s",
+		clip(string(value)), strings.Join(words, ", "), DidYouMean(string(value), words...))
+}
+
+// clip shortens a text from outside for an error message.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

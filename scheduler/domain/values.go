@@ -1,0 +1,83 @@
+package domain
+
+import (
+	"regexp"
+	"time"
+)
+
+// Duration is a span of time as a definition writes it: a Go duration string such as "90s" or "24h". It keeps the
+// text, so that a definition is echoed as it was written. It also keeps text that is not a duration, so that
+// Definition.Validate can report it together with everything else that is wrong.
+type Duration struct {
+	text  string
+	value time.Duration
+	bad   bool
+}
+
+// DurationOf returns d as a definition would write it.
+func DurationOf(d time.Duration) Duration { return Duration{text: d.String(), value: d} }
+
+// mustDuration is for constants.
+func mustDuration(text string) Duration {
+	var d Duration
+	if _ = d.UnmarshalText([]byte(text)); d.bad {
+		panic("not a duration: " + text)
+	}
+	return d
+}
+
+// Value returns the span; 0 when it was absent or malformed.
+func (d Duration) Value() time.Duration { return d.value }
+
+// IsZero reports whether the field was absent. "0s" is present.
+func (d Duration) IsZero() bool { return d.text == "" && !d.bad }
+
+// String returns the text as it was written.
+func (d Duration) String() string { return d.text }
+
+// MarshalText returns the text as it was written.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.text), nil }
+
+// UnmarshalText keeps any text, and never fails.
+func (d *Duration) UnmarshalText(text []byte) error {
+	value, err := time.ParseDuration(string(text))
+	*d = Duration{text: string(text), value: value, bad: err != nil}
+	return nil
+}
+
+// Instant is a point in time as a definition writes it: RFC 3339. Like Duration it keeps its text.
+type Instant struct {
+	text  string
+	value time.Time
+	bad   bool
+}
+
+// InstantOf returns t as a definition would write it, in UTC.
+func InstantOf(t time.Time) Instant {
+	t = t.UTC()
+	return Instant{text: t.Format(time.RFC3339Nano), value: t}
+}
+
+// Value returns the instant in UTC; the zero time when it was absent or malformed.
+func (i Instant) Value() time.Time { return i.value }
+
+// IsZero reports whether the field was absent.
+func (i Instant) IsZero() bool { return i.text == "" && !i.bad }
+
+// String returns the text as it was written.
+func (i Instant) String() string { return i.text }
+
+// MarshalText returns the text as it was written.
+func (i Instant) MarshalText() ([]byte, error) { return []byte(i.text), nil }
+
+// instantForm is RFC 3339. time.Parse also accepts hours of one digit, decimal commas and offsets of a day.
+var instantForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
+// UnmarshalText keeps any text, and never fails.
+func (i *Instant) UnmarshalText(text []byte) error {
+	*i = Instant{text: string(text), bad: true}
+	if value, err := time.Parse(time.RFC3339Nano, string(text)); err == nil && instantForm.Match(text) {
+		i.value, i.bad = value.UTC(), false
+	}
+	return nil
+}
