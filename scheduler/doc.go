@@ -27,7 +27,7 @@
 // A run's id is derived from its slot ([domain.SlotRunID]). So the primary key alone makes a slot fire at most once,
 // however many replicas there are and whatever they believe.
 //
-// There are four kinds of due work (Work, in work.go): slots that are due now, runs that wait in ready, slots that are
+// There are four kinds of due work ([domain.Work]): slots that are due now, runs that wait in ready, slots that are
 // late, and runs ordered in bulk (backfills and replays). Each kind is claimed separately, and a run's lease names the
 // kind it was claimed as. Each kind has a share of a queue's worker slots: it gets its share before another kind gets
 // more than its own. Each kind also has a reserve: the other kinds leave it free even while the kind has nothing to do.
@@ -107,17 +107,17 @@
 //
 // # Where to read on
 //
-// Decide, in decide.go, is the heart: missed slots, overlap, expiry. Timetable computes the slots of a job. Run, in
-// scheduler.go, starts the loops and drains them. Judge, in retry.go, decides what a response means.
+// Package domain is the heart: Decide, in decide.go, for missed slots, overlap and expiry; Timetable for the slots of a
+// job; Judge, in retry.go, for what a response means; Assignment.Request for what an attempt sends. Run, in
+// scheduler.go, starts the loops and drains them.
 //
-// Assignment.Request builds what an attempt sends. Package placeholder finds the placeholders to fill in,
-// authorize.go adds the credentials, and signature.go signs the request. Package guard (in delivery) keeps requests
-// away from forbidden addresses; holds.go and package breaker keep them away from hosts that are down. callback.go
-// handles work that goes on after a 202.
+// Package placeholder finds the placeholders to fill in, authorize.go adds the credentials, and signature.go signs the
+// request. Package guard (in delivery) keeps requests away from forbidden addresses; holds.go and package breaker keep
+// them away from hosts that are down. callback.go, in domain, handles work that goes on after a 202.
 //
 // The heartbeat, in heartbeat.go and liveness.go, notices lost replicas, takes over their runs, and brings cancels to
-// the replica that is sending. notify.go and notice.go decide who is told of what, stale.go decides when a job
-// without success is stale, and package notice writes the texts. Freezes are in freeze.go.
+// the replica that is sending. notify.go and stale.go, in domain, decide who is told of what, and when a job without
+// success is stale. notice.go sends it, and package notice writes the texts. Freezes are in freeze.go.
 //
 // Store, in store.go, is everything that the loops ask of the database; package store implements it.
 package scheduler

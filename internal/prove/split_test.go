@@ -12,18 +12,18 @@ import (
 // mayLeaveOut lists the only files that may skip or shorten tests, with the reason why no promise goes untested by
 // that.
 var mayLeaveOut = map[string]string{
-	"internal/prove/prove_test.go":       "exhaustive: `make prove` runs it",
-	"internal/bench/bench_test.go":       "benchmarks of several sizes: `make prove` runs them",
-	"internal/prove/soak_test.go":        "soak: `make soak` runs it",
-	"internal/prove/balancer_test.go":    "fewer restarts in `make test`",
-	"internal/prove/replicas_test.go":    "a smaller load in `make test`",
-	"internal/prove/split_test.go":       "this test",
-	"scheduler/bench_test.go":            "the target of a benchmark, no test",
-	"scheduler/delivery/bench_test.go":   "the target of a benchmark, no test",
-	"scheduler/delivery/hostile_test.go": "counts open files where /proc tells them",
-	"scheduler/cron/zone_test.go":        "compares with the toolchain's zones where they are of the same release",
-	"scheduler/cron/property_test.go":    "inputs of a fuzzer that say nothing",
-	"scheduler/decide_property_test.go":  "inputs of a fuzzer that say nothing",
+	"internal/prove/prove_test.go":             "exhaustive: `make prove` runs it",
+	"internal/bench/bench_test.go":             "benchmarks of several sizes: `make prove` runs them",
+	"internal/prove/soak_test.go":              "soak: `make soak` runs it",
+	"internal/prove/balancer_test.go":          "fewer restarts in `make test`",
+	"internal/prove/replicas_test.go":          "a smaller load in `make test`",
+	"internal/prove/split_test.go":             "this test",
+	"scheduler/bench_test.go":                  "the target of a benchmark, no test",
+	"scheduler/delivery/bench_test.go":         "the target of a benchmark, no test",
+	"scheduler/delivery/hostile_test.go":       "counts open files where /proc tells them",
+	"scheduler/cron/zone_test.go":              "compares with the toolchain's zones where they are of the same release",
+	"scheduler/cron/property_test.go":          "inputs of a fuzzer that say nothing",
+	"scheduler/domain/decide_property_test.go": "inputs of a fuzzer that say nothing",
 }
 
 var skips = regexp.MustCompile(`\.Skip(f|Now)?\(|testing\.Short\(\)`)

@@ -80,7 +80,7 @@ func TestEveryReasonEndsInAFinalStatus(t *testing.T) {
 
 func TestEveryWordIsDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/reasons.md")
+	page, err := os.ReadFile("../../docs/reasons.md")
 	if err != nil {
 		t.Fatal(err)
 	}
