@@ -129,7 +129,7 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 			},
 		})
 	}
-	if err := fleet[0].API.Create(t.Context(), jobs); err != nil {
+	if err := process.Create(t.Context(), fleet[0].API, jobs); err != nil {
 		t.Fatal(err)
 	}
 	ctx := bounded(t)

@@ -45,7 +45,7 @@ func TestASecondSignalStopsAReplicaAtOnce(t *testing.T) {
 			}))
 			t.Cleanup(target.Close)
 			hang := process.JobSpec{"name": "hang", "target": map[string]any{"url": target.URL}, "timeout": "2h"}
-			if err := r.API.Create(ctx, []process.JobSpec{hang}); err != nil {
+			if err := process.Create(ctx, r.API, []process.JobSpec{hang}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := r.API.Do(ctx, "POST", "/v1/jobs/hang/trigger", nil, nil); err != nil {

@@ -663,7 +663,7 @@ func TestDevRunsTheSampleJobsAndLeavesNothingBehind(t *testing.T) {
 		"target":     map[string]any{"url": second.API.URL + "/echo?status=202"},
 		"completion": "async", "heartbeat_timeout": "1s", "retry": map[string]any{"max_attempts": 1},
 	}
-	if err := second.API.Create(ctx, []process.JobSpec{silent}); err != nil {
+	if err := process.Create(ctx, second.API, []process.JobSpec{silent}); err != nil {
 		t.Error(err)
 	}
 	await(ctx, t, "the end of work that no replica held", func() bool {

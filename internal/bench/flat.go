@@ -50,7 +50,7 @@ func runFlat(ctx context.Context, l *lab) error {
 	last := first.Add(total - time.Second)
 	jobs := flatJobs(l.Sizes.FlatRate, first, last, to.url(flatPath))
 	l.say("%d fires/s for %s", l.Sizes.FlatRate, total)
-	if err := replica.API.Create(ctx, jobs); err != nil {
+	if err := process.Create(ctx, replica.API, jobs); err != nil {
 		return err
 	}
 	if l.now().After(first) {

@@ -23,7 +23,7 @@ func (l *lab) herd(
 			jobs[i] = define(due, try, i)
 		}
 		began := time.Now()
-		if err := replica.API.Create(ctx, jobs); err != nil {
+		if err := process.Create(ctx, replica.API, jobs); err != nil {
 			return due, try, err
 		}
 		if n >= 100 { // too few to extrapolate from

@@ -24,7 +24,7 @@ func runIdle(ctx context.Context, l *lab) error {
 		"schedule": oneShot(tomorrow),
 		"target":   map[string]any{"url": "http://127.0.0.1:9/"},
 	}
-	if err := replica.API.Create(ctx, []process.JobSpec{job}); err != nil {
+	if err := process.Create(ctx, replica.API, []process.JobSpec{job}); err != nil {
 		return err
 	}
 	// By then the work that follows a start is done.

@@ -38,7 +38,7 @@ func (s *itself) start(ctx context.Context, of load) (workers []*process.Process
 			"name": fmt.Sprint("cron-", i), "schedule": map[string]any{"cron": "* * * * *"}, "jitter": "0s", "target": calls,
 		})
 	}
-	if err := s.replicas[0].API.Create(ctx, crons); err != nil {
+	if err := process.Create(ctx, s.replicas[0].API, crons); err != nil {
 		return nil, due, err
 	}
 	if of.jobs > 0 {

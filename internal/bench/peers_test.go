@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/client"
+
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
-	"punctual/internal/process"
 )
 
 func TestLostJobsAreThoseWhoseClientHasGone(t *testing.T) {
@@ -92,7 +93,7 @@ func TestTheTargetRecordsWhetherAClientWasAnswered(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(&serving{})
 	t.Cleanup(s.Close)
-	to := &target{api: process.NewAPI(s.URL)}
+	to := &target{api: client.New(s.URL)}
 	visits := func(path string) []visit {
 		a, err := to.of(t.Context(), path+"?visits")
 		if err != nil {

@@ -28,7 +28,7 @@ func runRegister(ctx context.Context, l *lab) error {
 	for range registerClients {
 		working.Go(func() {
 			for first := range batches {
-				if err := replica.API.Create(ctx, l.registered(first, min(first+1000, n))); err != nil {
+				if err := process.Create(ctx, replica.API, l.registered(first, min(first+1000, n))); err != nil {
 					cancel(err)
 				}
 			}

@@ -65,7 +65,7 @@ func (l *lab) lone(ctx context.Context, replica *process.Replica, to *target) ([
 			"schedule": oneShot(due),
 			"target":   map[string]any{"url": to.url(path)},
 		}
-		if err := replica.API.Create(ctx, []process.JobSpec{job}); err != nil {
+		if err := process.Create(ctx, replica.API, []process.JobSpec{job}); err != nil {
 			return nil, err
 		}
 		if err := l.until(ctx, due); err != nil {

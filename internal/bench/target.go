@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"punctual/httpapi/client"
+
 	"punctual/internal/process"
 )
 
@@ -158,7 +160,7 @@ func (of *ledger) note(scheduled string, arrived time.Time) {
 // target is a running Target.
 type target struct {
 	*process.Process
-	api *process.API
+	api *client.Client
 }
 
 func (l *lab) target(ctx context.Context) (*target, error) {
@@ -174,7 +176,7 @@ func (l *lab) target(ctx context.Context) (*target, error) {
 			return strings.HasSuffix(p.Output(), "\n"), nil
 		}
 	})
-	return &target{p, process.NewAPI(strings.TrimSpace(p.Output()))}, err
+	return &target{p, client.New(strings.TrimSpace(p.Output()))}, err
 }
 
 // url returns the URL of a path that jobs call.

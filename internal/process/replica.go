@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"punctual/httpapi/client"
 )
 
 // Replica is a running `punctual serve` or `punctual dev`.
 type Replica struct {
 	*Process
-	API *API
+	API *client.Client
 }
 
 // CallLoopback is an environment setting that lets a replica's jobs call loopback, where the targets of tests and
@@ -56,7 +58,7 @@ func (r *Replica) awaitReady(ctx context.Context) error {
 	for {
 		if r.API == nil {
 			if url := apiURL(r.Output()); url != "" {
-				r.API = NewAPI(url)
+				r.API = client.New(url)
 			}
 		} else if status, err := r.API.Do(ctx, http.MethodGet, "/readyz", nil, nil); err == nil && status == http.StatusOK {
 			return nil

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"punctual/internal/process"
+	"punctual/httpapi/client"
 )
 
 // deadPort is a port on loopback that refuses connections until the test opens it, and that no other process can take.
@@ -63,7 +63,7 @@ func (p *deadPort) open() *Witness {
 }
 
 // metric reads the value of a metric without labels from /metrics.
-func metric(t *testing.T, a *process.API, name string) (value float64) {
+func metric(t *testing.T, a *client.Client, name string) (value float64) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+"/metrics", nil)
 	if err != nil {

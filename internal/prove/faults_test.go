@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/client"
+
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/process"
@@ -20,7 +22,7 @@ type siege struct {
 }
 
 // besiege creates a load that starts in two seconds and lasts the given seconds.
-func besiege(t testing.TB, api *process.API, w *Witness, seconds int) siege {
+func besiege(t testing.TB, api *client.Client, w *Witness, seconds int) siege {
 	t.Helper()
 	s := siege{
 		herd: herd{

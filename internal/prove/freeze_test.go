@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/client"
+
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -18,7 +20,7 @@ type frozenState struct {
 	InFlight           int `json:"in_flight"`
 }
 
-func freezes(t testing.TB, a *process.API) frozenState {
+func freezes(t testing.TB, a *client.Client) frozenState {
 	t.Helper()
 	return do[frozenState](t, a, "GET", "/v1/freeze?scope=deployment", nil)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/client"
+
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
@@ -18,7 +20,7 @@ import (
 )
 
 // lastRun triggers a job and returns its run once it is final.
-func lastRun(t testing.TB, a *process.API, job string) (run struct{ Status, Reason, Error string }) {
+func lastRun(t testing.TB, a *client.Client, job string) (run struct{ Status, Reason, Error string }) {
 	t.Helper()
 	made := do[struct{ ID string }](t, a, http.MethodPost, "/v1/jobs/"+job+"/trigger", nil)
 	await(t, "the end of a run of "+job, func() bool {
@@ -40,7 +42,7 @@ func once(name, url string) process.JobSpec {
 }
 
 // refused creates a job that must be refused because of its URL, and returns the reason.
-func refused(t testing.TB, a *process.API, url string) string {
+func refused(t testing.TB, a *client.Client, url string) string {
 	t.Helper()
 	status, err := a.Do(t.Context(), http.MethodPost, "/v1/jobs", once("refused", url), nil)
 	if status != http.StatusUnprocessableEntity || !strings.Contains(err.Error(), "body.target.url") {

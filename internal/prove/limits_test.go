@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/client"
+
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
@@ -58,7 +60,7 @@ func mostBeyond(starts []time.Time, perSecond float64) (beyond float64) {
 }
 
 // busywork creates due work of all kinds: slots, retries and runs that were triggered by hand.
-func busywork(t testing.TB, a *process.API, url string, n int) (requests int) {
+func busywork(t testing.TB, a *client.Client, url string, n int) (requests int) {
 	t.Helper()
 	var jobs []process.JobSpec
 	soon := time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/client"
+
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -84,7 +86,7 @@ func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
 }
 
 // meddle triggers, cancels and replays at random. A conflict is a correct answer; a server error is not.
-func meddle(ctx context.Context, t *testing.T, api *process.API, rng *rand.Rand, jobs int) {
+func meddle(ctx context.Context, t *testing.T, api *client.Client, rng *rand.Rand, jobs int) {
 	type list struct{ Data []struct{ ID, Run string } }
 	for ctx.Err() == nil {
 		path := fmt.Sprint("/v1/jobs/racer-", rng.IntN(jobs))

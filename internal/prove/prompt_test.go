@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/client"
+
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -26,7 +28,7 @@ func TestWhatIsDueFiresAtOnceWhicheverReplicaWasTold(t *testing.T) {
 			t.Errorf("it arrived %s after it was due", late)
 		}
 	}
-	for i, a := range []*process.API{told.API, other.API, told.API} {
+	for i, a := range []*client.Client{told.API, other.API, told.API} {
 		t.Run(fmt.Sprint("triggered-", i), func(t *testing.T) {
 			path := fmt.Sprint("/triggered-", i)
 			create(t, a, job(path[1:], w.URL+path, nil))

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/client"
+
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/process"
@@ -155,7 +157,7 @@ func tail(s string, n int) string {
 }
 
 // do calls the API, and the call must succeed.
-func do[T any](t testing.TB, a *process.API, method, path string, in any) T {
+func do[T any](t testing.TB, a *client.Client, method, path string, in any) T {
 	t.Helper()
 	var out T
 	if _, err := a.Do(t.Context(), method, path, in, &out); err != nil {
@@ -166,10 +168,10 @@ func do[T any](t testing.TB, a *process.API, method, path string, in any) T {
 
 // create creates jobs in batches small enough that even a slow machine finishes each before the API gives up on its
 // database.
-func create(t testing.TB, a *process.API, jobs ...process.JobSpec) {
+func create(t testing.TB, a *client.Client, jobs ...process.JobSpec) {
 	t.Helper()
 	for some := range slices.Chunk(jobs, 250) {
-		if err := a.Create(t.Context(), some); err != nil {
+		if err := process.Create(t.Context(), a, some); err != nil {
 			t.Fatal(err)
 		}
 	}

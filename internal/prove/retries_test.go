@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/client"
+
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -28,7 +30,7 @@ type runView struct {
 }
 
 // finalRun waits until a job has a final run, and returns it with its attempts.
-func finalRun(t *testing.T, a *process.API, name string) runView {
+func finalRun(t *testing.T, a *client.Client, name string) runView {
 	t.Helper()
 	type list struct{ Data []runView }
 	var run runView

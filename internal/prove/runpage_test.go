@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"punctual/httpapi/client"
+
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -112,7 +114,7 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // triggered creates a job and triggers a run of it.
-func (m *mirror) triggered(t *testing.T, a *process.API, name, query string, target, more process.JobSpec) string {
+func (m *mirror) triggered(t *testing.T, a *client.Client, name, query string, target, more process.JobSpec) string {
 	t.Helper()
 	spec := process.JobSpec{"url": m.URL + "/hook?" + query}
 	for field, value := range target {
@@ -127,13 +129,13 @@ func (m *mirror) triggered(t *testing.T, a *process.API, name, query string, tar
 }
 
 // text returns the body of the API's answer at a path.
-func text(t *testing.T, a *process.API, path string) string {
+func text(t *testing.T, a *client.Client, path string) string {
 	t.Helper()
 	return string(do[json.RawMessage](t, a, "GET", path, nil))
 }
 
 // endedPage waits for the end of a run, and returns its page.
-func endedPage(t *testing.T, a *process.API, id string) page {
+func endedPage(t *testing.T, a *client.Client, id string) page {
 	t.Helper()
 	var p page
 	await(t, "the end of run "+id, func() bool {

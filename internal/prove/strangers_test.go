@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/client"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -41,7 +43,7 @@ func locks(t testing.TB, tx pgx.Tx, from string, args ...any) {
 }
 
 // neighbours creates two jobs with a slot each second, whose rows are not locked.
-func neighbours(t testing.TB, api *process.API, w *Witness) {
+func neighbours(t testing.TB, api *client.Client, w *Witness) {
 	t.Helper()
 	w.Script("/neighbours", Answer{})
 	for _, policy := range []string{"allow", "forbid"} {

@@ -1,0 +1,141 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"punctual/httpapi"
+)
+
+// Client calls the API of one replica, or of a load balancer in front of several. Safe for concurrent use.
+type Client struct {
+	URL    string // base URL, without a trailing slash
+	http   *http.Client
+	header http.Header // sent with every request
+}
+
+// timeout bounds a whole call.
+const timeout = time.Minute
+
+// New returns a client of the API at a base URL, with connections of its own.
+func New(base string) *Client {
+	return Through(base, &http.Transport{})
+}
+
+// Through returns a client whose requests go through a transport.
+func Through(base string, transport http.RoundTripper) *Client {
+	return &Client{URL: base, http: &http.Client{Timeout: timeout, Transport: transport}}
+}
+
+// WithHeader returns a client that sends one more header with every request.
+func (c *Client) WithHeader(name, value string) *Client {
+	own := *c
+	own.header = c.header.Clone()
+	if own.header == nil {
+		own.header = http.Header{}
+	}
+	own.header.Set(name, value)
+	return &own
+}
+
+// WithKey returns a client that authenticates with an API key or a token.
+func (c *Client) WithKey(key string) *Client { return c.WithHeader("Authorization", "Bearer "+key) }
+
+// Error is an answer that is not 2xx.
+type Error struct {
+	Method, Path string
+	Status       int
+	Body         []byte
+	Problem      *httpapi.Problem // what the API said; nil: somebody else answered
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.Body)
+}
+
+// Is reports whether an error is an answer of the API with a code.
+func Is(err error, code httpapi.Code) bool {
+	var answer *Error
+	return errors.As(err, &answer) && answer.Problem != nil && answer.Problem.Code == code
+}
+
+// Do sends in as JSON unless it is nil, and reads a 2xx answer into out unless out is nil. Any other answer is an
+// *Error. Do returns the answer's status in each case; 0 means that there was no answer.
+func (c *Client) Do(ctx context.Context, method, path string, in, out any) (status int, err error) {
+	var body io.Reader
+	if in != nil {
+		raw, err := json.Marshal(in)
+		if err != nil {
+			return 0, err
+		}
+		body = bytes.NewReader(raw)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.URL+path, body)
+	if err != nil {
+		return 0, err
+	}
+	for name, values := range c.header {
+		request.Header[name] = values
+	}
+	if in != nil && request.Header.Get("Content-Type") == "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return response.StatusCode, fmt.Errorf("%s %s: read the answer: %w", method, path, err)
+	}
+	if response.StatusCode/100 != 2 {
+		return response.StatusCode, refusal(method, path, response, answer)
+	}
+	if out != nil {
+		if err := json.Unmarshal(answer, out); err != nil {
+			return response.StatusCode, fmt.Errorf("%s %s: %w", method, path, err)
+		}
+	}
+	return response.StatusCode, nil
+}
+
+func refusal(method, path string, response *http.Response, answer []byte) *Error {
+	e := &Error{Method: method, Path: path, Status: response.StatusCode, Body: answer}
+	var problem httpapi.Problem
+	if json.Unmarshal(answer, &problem) == nil && problem.Code != "" {
+		e.Problem = &problem
+	}
+	return e
+}
+
+// get reads what is at a path.
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (out T, err error) {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	_, err = c.Do(ctx, http.MethodGet, path, nil, &out)
+	return out, err
+}
+
+// send calls an operation that changes something.
+func send[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
+	_, err = c.Do(ctx, method, path, in, &out)
+	return out, err
+}
+
+// remove calls an operation that answers nothing.
+func (c *Client) remove(ctx context.Context, path string) error {
+	_, err := c.Do(ctx, http.MethodDelete, path, nil, nil)
+	return err
+}
+
+// at returns a path with a name or an id in place of %s.
+func at(path, name string) string { return fmt.Sprintf(path, url.PathEscape(name)) }

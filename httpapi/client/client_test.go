@@ -1,0 +1,266 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"punctual/httpapi"
+	"punctual/internal/pgtest"
+	"punctual/scheduler/domain"
+	"punctual/store"
+	"punctual/store/runs"
+	"punctual/store/secrets"
+	"punctual/store/tenants"
+)
+
+// recorder remembers what was called and what was answered.
+type recorder struct {
+	http.RoundTripper
+	mu      sync.Mutex
+	called  []string // method and path
+	answers map[string][]byte
+}
+
+func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := r.RoundTripper.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	call := request.Method + " " + request.URL.EscapedPath()
+	r.called = append(r.called, call)
+	r.answers[call] = body
+	return response, err
+}
+
+// serve returns a client of the API on a database of its own, and what records its calls.
+func serve(t *testing.T) (*Client, *recorder) {
+	t.Helper()
+	s, err := store.Open(t.Context(),
+		store.Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), Replica: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	api, err := httpapi.New(httpapi.Config{Store: s, NoAuth: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	calls := &recorder{RoundTripper: server.Client().Transport, answers: map[string][]byte{}}
+	return Through(server.URL, calls), calls
+}
+
+// definition is a job whose schedule, lengths and labels must survive the way to the API.
+func definition(t *testing.T, name string) httpapi.JobInput {
+	t.Helper()
+	var job httpapi.JobInput
+	if err := json.Unmarshal([]byte(`{"schedule":{"cron":"0 3 * * 1-5","timezone":"Europe/Berlin"},
+		"target":{"url":"http://example.com/","body":{"a":1}},"labels":{"team":"billing"},"timeout":"20s",
+		"retry":{"max_attempts":3}}`), &job); err != nil {
+		t.Fatal(err)
+	}
+	job.Name = name
+	return job
+}
+
+// must fails the test when a call fails.
+func must[T any](t *testing.T) func(T, error) T {
+	return func(value T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// A method exists for every operation, and reaches it.
+func TestEveryOperationHasAMethod(t *testing.T) {
+	t.Parallel()
+	c, calls := serve(t)
+	ctx := t.Context()
+	const none = "019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11" // an id of nothing
+	var bulk httpapi.BulkInput
+	must[httpapi.Job](t)(c.CreateJob(ctx, definition(t, "n")))
+	must[httpapi.BatchAnswer](t)(c.CreateJobs(ctx, httpapi.BatchInput{Jobs: []httpapi.JobInput{definition(t, "m")}}))
+	must[httpapi.Job](t)(c.PutJob(ctx, "n", definition(t, "n")))
+	must[httpapi.Job](t)(c.PatchJob(ctx, "n", map[string]any{"description": "patched"}))
+	must[httpapi.Job](t)(c.PauseJob(ctx, "n", httpapi.PauseInput{Note: "why"}))
+	must[httpapi.Job](t)(c.ResumeJob(ctx, "n", httpapi.ResumeInput{}))
+	run := must[runs.Run](t)(c.TriggerJob(ctx, "n", httpapi.TriggerInput{})).ID.String()
+	must[httpapi.Preview](t)(c.PreviewSchedule(ctx, httpapi.PreviewInput{
+		Schedule: domain.Schedule{Every: domain.DurationOf(time.Hour)},
+	}))
+	month := httpapi.BackfillInput{
+		From: domain.InstantOf(time.Now().Add(-time.Hour)), To: domain.InstantOf(time.Now().Add(-time.Minute)),
+	}
+	must[httpapi.BackfillCount](t)(c.CountBackfill(ctx, "n", month))
+	must[httpapi.NewKey](t)(c.CreateAPIKey(ctx, httpapi.KeyInput{Name: "k", Role: httpapi.RoleViewer}))
+	must[tenants.Tenant](t)(c.CreateTenant(ctx, httpapi.TenantInput{Name: "beta"}))
+	must[tenants.Tenant](t)(c.PatchTenant(ctx, "beta", map[string]any{"weight": 2}))
+	must[tenants.Tenant](t)(c.PatchOwnTenant(ctx, map[string]any{"notify": []any{}}))
+	must[secrets.Secret](t)(c.PutSecret(ctx, "s", "value", "for people"))
+	signing := must[httpapi.NewSigningSecret](t)(c.CreateSigningSecret(ctx))
+	must[httpapi.FreezeState](t)(c.Freeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
+	must[httpapi.FreezeState](t)(c.Unfreeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
+	must[httpapi.Matched](t)(c.CountReplays(ctx, httpapi.BulkInput{Filter: &httpapi.DeadLetterSelection{}}))
+	must[httpapi.Matched](t)(c.CountResolves(ctx, httpapi.BulkInput{Filter: &httpapi.DeadLetterSelection{}}))
+	must[httpapi.BreakersReset](t)(c.ResetBreakers(ctx, "example.com:80"))
+	must[httpapi.NotifyResults](t)(c.TestNotify(ctx, httpapi.NotifyTest{}))
+
+	lossless(t, c, calls, run)
+
+	for _, err := range []error{ // what these ask for is not there, or not so
+		failed(c.BackfillJob(ctx, "none", month)), failed(c.RerunRun(ctx, none, httpapi.RerunInput{})),
+		failed(c.ReplayDeadLetter(ctx, none, httpapi.NoteInput{})),
+		failed(c.ResolveDeadLetter(ctx, none, httpapi.NoteInput{})),
+		failed(c.ReplayDeadLetters(ctx, bulk)), failed(c.ResolveDeadLetters(ctx, bulk)),
+		failed(c.Operation(ctx, none)), failed(c.CancelOperation(ctx, none)),
+		failed(c.HeartbeatRun(ctx, run, httpapi.HeartbeatInput{})),
+		failed(c.CompleteRun(ctx, run, httpapi.CompletionInput{})),
+		failed(c.FailRun(ctx, run, httpapi.FailureInput{})), failed(c.WithRunToken("wrong").RunProgress(ctx, run)),
+		c.RevokeAPIKey(ctx, none), c.DeleteSigningSecret(ctx, signing.ID.String(), "24 moons"),
+		failed(c.APIKey(ctx, none)), c.DeleteJob(ctx, "none"),
+	} {
+		var answer *Error
+		if !errors.As(err, &answer) || answer.Problem == nil || answer.Problem.Code == httpapi.CodeNoRoute {
+			t.Errorf("%v", err)
+		}
+	}
+	must[runs.Run](t)(c.CancelRun(ctx, run))
+	for _, err := range []error{c.DeleteJob(ctx, "m"), c.DeleteSecret(ctx, "s"), c.DeleteTenant(ctx, "beta")} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for id, form := range operations(t, c) {
+		if !slices.ContainsFunc(calls.called, form.MatchString) {
+			t.Errorf("no method has called %s", id)
+		}
+	}
+}
+
+func failed[T any](_ T, err error) error { return err }
+
+// lossless reads what there is. What the types make of an answer, written again, is the answer.
+func lossless(t *testing.T, c *Client, calls *recorder, run string) {
+	t.Helper()
+	ctx := t.Context()
+	for path, read := range map[string]func() (any, error){
+		"/v1/jobs/n":          func() (any, error) { return c.Job(ctx, "n") },
+		"/v1/jobs":            func() (any, error) { return c.Jobs(ctx, url.Values{"label": {"team=billing"}}) },
+		"/v1/jobs/n/runs":     func() (any, error) { return c.JobRuns(ctx, "n", nil) },
+		"/v1/jobs/n/upcoming": func() (any, error) { return c.Upcoming(ctx, "n", nil) },
+		"/v1/jobs/n/explain":  func() (any, error) { return c.ExplainJob(ctx, "n", Instant(time.Now())) },
+		"/v1/runs":            func() (any, error) { return c.Runs(ctx, nil) },
+		"/v1/runs/" + run:     func() (any, error) { return c.Run(ctx, run) },
+		"/v1/dead-letters":    func() (any, error) { return c.DeadLetters(ctx, nil) },
+		"/v1/operations":      func() (any, error) { return c.Operations(ctx, nil) },
+		"/v1/queues":          func() (any, error) { return c.Queues(ctx) },
+		"/v1/replicas":        func() (any, error) { return c.Replicas(ctx) },
+		"/v1/breakers":        func() (any, error) { return c.Breakers(ctx) },
+		"/v1/freeze":          func() (any, error) { return c.Frozen(ctx, nil) },
+		"/v1/tenant":          func() (any, error) { return c.OwnTenant(ctx) },
+		"/v1/tenants":         func() (any, error) { return c.Tenants(ctx, nil) },
+		"/v1/tenants/beta":    func() (any, error) { return c.Tenant(ctx, "beta") },
+		"/v1/api-keys":        func() (any, error) { return c.APIKeys(ctx, nil) },
+		"/v1/secrets":         func() (any, error) { return c.Secrets(ctx, nil) },
+		"/v1/secrets/s":       func() (any, error) { return c.Secret(ctx, "s") },
+		"/v1/signing-secrets": func() (any, error) { return c.SigningSecrets(ctx) },
+		"/v1/audit-log":       func() (any, error) { return c.AuditLog(ctx, nil) },
+	} {
+		value, err := read()
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		again, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(parsed(t, calls.answers["GET "+path]), parsed(t, again)); diff != "" {
+			t.Errorf("%s is lost (-) or made up (+):\n%s", path, diff)
+		}
+	}
+}
+
+func parsed(t *testing.T, raw []byte) (value any) {
+	t.Helper()
+	if err := json.Unmarshal(raw, &value); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	return value
+}
+
+func TestARefusalNamesTheFields(t *testing.T) {
+	t.Parallel()
+	c, _ := serve(t)
+	job := definition(t, "n")
+	job.Schedule.Cron = "61 * * * *"
+	_, err := c.CreateJob(t.Context(), job)
+	if !Is(err, httpapi.CodeInvalid) || !strings.Contains(err.Error(), "body.schedule.cron") {
+		t.Errorf("%v", err)
+	}
+	var answer *Error
+	if errors.As(err, &answer); answer.Status != 422 || len(answer.Problem.Errors) != 1 {
+		t.Errorf("%+v", answer)
+	}
+}
+
+func TestAnAnswerOfSomebodyElseIsAnError(t *testing.T) {
+	t.Parallel()
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "<html>bad gateway</html>", http.StatusBadGateway)
+	}))
+	defer proxy.Close()
+	_, err := New(proxy.URL).Job(t.Context(), "n")
+	var answer *Error
+	if !errors.As(err, &answer) || answer.Problem != nil || !strings.Contains(err.Error(), "502 Bad Gateway") {
+		t.Errorf("%v", err)
+	}
+}
+
+var parameter = regexp.MustCompile(`\{[^}]*\}`)
+
+// operations returns the operations of the API's own description: their ids, by method and path.
+func operations(t *testing.T, c *Client) map[string]*regexp.Regexp {
+	t.Helper()
+	var described struct {
+		Paths map[string]map[string]struct {
+			ID string `json:"operationId"`
+		} `json:"paths"`
+	}
+	if _, err := c.Do(t.Context(), http.MethodGet, "/openapi.json", nil, &described); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*regexp.Regexp{}
+	for path, methods := range described.Paths {
+		form := parameter.ReplaceAllString(path, `[^/]+`)
+		for method, op := range methods {
+			if op.ID != "" {
+				all[op.ID] = regexp.MustCompile("^" + strings.ToUpper(method) + " " + form + "$")
+			}
+		}
+	}
+	return all
+}

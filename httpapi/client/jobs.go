@@ -1,0 +1,105 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"punctual/httpapi"
+	"punctual/store/audit"
+	"punctual/store/history"
+	"punctual/store/letters"
+	"punctual/store/runs"
+)
+
+// Jobs lists jobs. The query holds the filters and the page, such as state, label and cursor.
+func (c *Client) Jobs(ctx context.Context, query url.Values) (httpapi.List[httpapi.Job], error) {
+	return get[httpapi.List[httpapi.Job]](ctx, c, "/v1/jobs", query)
+}
+
+// Job returns the job with an id or a name.
+func (c *Client) Job(ctx context.Context, job string) (httpapi.Job, error) {
+	return get[httpapi.Job](ctx, c, at("/v1/jobs/%s", job), nil)
+}
+
+// CreateJob creates a job.
+func (c *Client) CreateJob(ctx context.Context, job httpapi.JobInput) (httpapi.Job, error) {
+	return send[httpapi.Job](ctx, c, http.MethodPost, "/v1/jobs", job)
+}
+
+// CreateJobs writes up to 1,000 jobs at once.
+func (c *Client) CreateJobs(ctx context.Context, batch httpapi.BatchInput) (httpapi.BatchAnswer, error) {
+	return send[httpapi.BatchAnswer](ctx, c, http.MethodPost, "/v1/jobs/batch", batch)
+}
+
+// PutJob creates the job with a name, or replaces it.
+func (c *Client) PutJob(ctx context.Context, name string, job httpapi.JobInput) (httpapi.Job, error) {
+	return send[httpapi.Job](ctx, c, http.MethodPut, at("/v1/jobs/%s", name), job)
+}
+
+// PatchJob changes the fields of a job that the patch names (JSON Merge Patch).
+func (c *Client) PatchJob(ctx context.Context, job string, patch any) (httpapi.Job, error) {
+	patching := c.WithHeader("Content-Type", "application/merge-patch+json")
+	return send[httpapi.Job](ctx, patching, http.MethodPatch, at("/v1/jobs/%s", job), patch)
+}
+
+// DeleteJob deletes a job. Its history stays.
+func (c *Client) DeleteJob(ctx context.Context, job string) error {
+	return c.remove(ctx, at("/v1/jobs/%s", job))
+}
+
+// PauseJob pauses a job.
+func (c *Client) PauseJob(ctx context.Context, job string, pause httpapi.PauseInput) (httpapi.Job, error) {
+	return send[httpapi.Job](ctx, c, http.MethodPost, at("/v1/jobs/%s/pause", job), pause)
+}
+
+// ResumeJob ends the pause of a job.
+func (c *Client) ResumeJob(ctx context.Context, job string, resume httpapi.ResumeInput) (httpapi.Job, error) {
+	return send[httpapi.Job](ctx, c, http.MethodPost, at("/v1/jobs/%s/resume", job), resume)
+}
+
+// TriggerJob starts a run of a job by hand.
+func (c *Client) TriggerJob(ctx context.Context, job string, with httpapi.TriggerInput) (runs.Run, error) {
+	return send[runs.Run](ctx, c, http.MethodPost, at("/v1/jobs/%s/trigger", job), with)
+}
+
+// BackfillJob starts runs of past slots.
+func (c *Client) BackfillJob(
+	ctx context.Context, job string, backfill httpapi.BackfillInput,
+) (letters.Operation, error) {
+	backfill.DryRun = false
+	return send[letters.Operation](ctx, c, http.MethodPost, at("/v1/jobs/%s/backfill", job), backfill)
+}
+
+// CountBackfill counts the slots that a backfill would cover, and creates nothing.
+func (c *Client) CountBackfill(
+	ctx context.Context, job string, backfill httpapi.BackfillInput,
+) (httpapi.BackfillCount, error) {
+	backfill.DryRun = true
+	return send[httpapi.BackfillCount](ctx, c, http.MethodPost, at("/v1/jobs/%s/backfill", job), backfill)
+}
+
+// ExplainJob says what happened to a job at an instant. Without an offset, the instant is in the time zone of the job's
+// schedule.
+func (c *Client) ExplainJob(ctx context.Context, job, instant string) (history.Explanation, error) {
+	return get[history.Explanation](ctx, c, at("/v1/jobs/%s/explain", job), url.Values{"at": {instant}})
+}
+
+// Upcoming returns the next slots of a job.
+func (c *Client) Upcoming(ctx context.Context, job string, query url.Values) (httpapi.Upcoming, error) {
+	return get[httpapi.Upcoming](ctx, c, at("/v1/jobs/%s/upcoming", job), query)
+}
+
+// PreviewSchedule returns the slots of a schedule that belongs to no job yet.
+func (c *Client) PreviewSchedule(ctx context.Context, preview httpapi.PreviewInput) (httpapi.Preview, error) {
+	return send[httpapi.Preview](ctx, c, http.MethodPost, "/v1/schedules/preview", preview)
+}
+
+// AuditLog lists changes, the newest first.
+func (c *Client) AuditLog(ctx context.Context, query url.Values) (httpapi.List[audit.Entry], error) {
+	return get[httpapi.List[audit.Entry]](ctx, c, "/v1/audit-log", query)
+}
+
+// Instant returns an instant in the form of queries.
+func Instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
