@@ -1,0 +1,259 @@
+package cron
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// Words says when an expression fires, for people: "Mon–Fri 03:00", "every 15 min", "on the last day of the month
+// 00:00". Times of day are in the schedule's zone, which the words leave to the caller. The error is that of [Parse].
+func Words(expr string) (string, error) {
+	if _, err := Parse(expr); err != nil {
+		return "", err
+	}
+	texts, err := split(expr)
+	if err != nil {
+		return "", err
+	}
+	var fields [6]values
+	for i := range fields {
+		fields[i], _ = parseField(&specs[i], texts[i]) // Parse has found no error
+	}
+	days, times := dayWords(&fields), timeWords(&fields)
+	switch {
+	case days == "" && strings.HasPrefix(times, "every"):
+		return times, nil
+	case days == "":
+		return "daily " + times, nil
+	case strings.HasPrefix(times, "every"):
+		return times + ", " + days, nil
+	}
+	return days + " " + times, nil
+}
+
+// mostTimes bounds how many times of a day are listed one by one.
+const mostTimes = 6
+
+// timeWords says at which times of a day the expression fires.
+func timeWords(f *[6]values) string {
+	h, m, s := f[hour].plain, f[minute].plain, f[second].plain
+	allHours, allMinutes := f[hour].full(&specs[hour]), f[minute].full(&specs[minute])
+	onTheMinute := s == 1
+	switch {
+	case bits.OnesCount64(h)*bits.OnesCount64(m)*bits.OnesCount64(s) <= mostTimes:
+		return listTimes(h, m, s)
+	case allHours && allMinutes && !onTheMinute:
+		return rhythm(second, s, "s", "every minute at second ")
+	case allHours && onTheMinute && allMinutes:
+		return "every minute"
+	case allHours && onTheMinute:
+		return rhythm(minute, m, "min", "every hour at minute ")
+	case onTheMinute && bits.OnesCount64(m) == 1:
+		if step, ok := wholeCycle(hour, h); ok {
+			return fmt.Sprintf("every %d h at minute %d", step, bits.TrailingZeros64(m))
+		}
+		return listTimes(h, m, s)
+	}
+	var within []string
+	if !onTheMinute {
+		within = append(within, rhythm(second, s, "s", "second "))
+	}
+	within = append(within, strings.TrimPrefix(rhythm(minute, m, "min", "minute "), "every "))
+	text := "every " + strings.TrimPrefix(strings.Join(within, " of "), "every ")
+	if !allHours {
+		text += ", " + hourSpans(h)
+	}
+	return text
+}
+
+// rhythm says that a field repeats all through its cycle, or lists its values after a prefix.
+func rhythm(field int, mask uint64, unit, prefix string) string {
+	if specs[field].cycle == bits.OnesCount64(mask) {
+		return "every " + map[string]string{"s": "second", "min": "minute"}[unit]
+	}
+	if step, ok := wholeCycle(field, mask); ok {
+		return fmt.Sprintf("every %d %s", step, unit)
+	}
+	return prefix + numbers(mask)
+}
+
+// wholeCycle reports whether the values are equally far apart all around the field's cycle, from 0 on.
+func wholeCycle(field int, mask uint64) (step int, ok bool) {
+	var lo, hi int
+	if bits.OnesCount64(mask) == 2 {
+		lo, hi = bits.TrailingZeros64(mask), bits.Len64(mask)-1
+		step, ok = hi-lo, true
+	} else {
+		lo, hi, step, ok = progression(mask)
+	}
+	return step, ok && lo == 0 && hi+step == specs[field].cycle
+}
+
+// listTimes lists times of a day.
+func listTimes(hours, minutes, seconds uint64) string {
+	var times []string
+	for h := range each(hours) {
+		for m := range each(minutes) {
+			for s := range each(seconds) {
+				text := fmt.Sprintf("%02d:%02d", h, m)
+				if seconds != 1 {
+					text += fmt.Sprintf(":%02d", s)
+				}
+				times = append(times, text)
+			}
+		}
+	}
+	return strings.Join(times, ", ")
+}
+
+// hourSpans lists ranges of hours as times: the hours 8 to 17 are 08:00–17:59.
+func hourSpans(mask uint64) string {
+	var items []string
+	for lo, hi := range runsOf(mask) {
+		items = append(items, fmt.Sprintf("%02d:00–%02d:59", lo, hi))
+	}
+	return strings.Join(items, ", ")
+}
+
+// dayWords says on which days the expression fires; empty: on every day.
+func dayWords(f *[6]values) string {
+	dom, dow := &f[dayOfMonth], &f[dayOfWeek]
+	days, weekdays := monthDayWords(dom), weekdayWords(dow)
+	if !dom.star && !dow.star && (dom.full(&specs[dayOfMonth]) || dow.full(&specs[dayOfWeek])) {
+		days, weekdays = "", "" // either may match, and one always does
+	}
+	text := days + weekdays
+	switch {
+	case days != "" && weekdays != "" && (dom.star || dow.star):
+		text = days + " if " + strings.TrimPrefix(weekdays, "on ")
+	case days != "" && weekdays != "":
+		text = days + " or " + weekdays
+	}
+	if f[month].full(&specs[month]) {
+		return text
+	}
+	months := "in " + names(&specs[month], f[month].plain, specs[month].min)
+	if text == "" {
+		return months
+	}
+	return text + " " + months
+}
+
+func monthDayWords(v *values) string {
+	if v.full(&specs[dayOfMonth]) {
+		return ""
+	}
+	var items []string
+	for lo, hi := range runsOf(v.plain) {
+		if strings.Contains(spans(&specs[dayOfMonth], v.plain), "/") { // too many to name each with its article
+			items = append(items, "days "+numbers(v.plain))
+			break
+		}
+		item := "the " + ordinal(lo)
+		if hi > lo {
+			item += "–" + ordinal(hi)
+		}
+		items = append(items, item)
+	}
+	for day := range each(v.nearest) {
+		items = append(items, "the weekday nearest the "+ordinal(day))
+	}
+	if v.last {
+		items = append(items, "the last day of the month")
+	}
+	return "on " + strings.Join(items, ", ")
+}
+
+func weekdayWords(v *values) string {
+	if v.full(&specs[dayOfWeek]) {
+		return ""
+	}
+	var items []string
+	if v.plain != 0 {
+		fromMonday := v.plain>>1 | v.plain&1<<6 // the week of people: Monday is bit 0
+		items = append(items, names(&fieldSpec{names: append(specs[dayOfWeek].names[1:7:7], "SUN")}, fromMonday, 0))
+	}
+	for k, mask := range v.nth {
+		for day := range each(uint64(mask)) {
+			items = append(items, "the "+ordinal(k)+" "+named(&specs[dayOfWeek], day))
+		}
+	}
+	for day := range each(v.lastOf) {
+		items = append(items, "the last "+named(&specs[dayOfWeek], day))
+	}
+	text := strings.Join(items, ", ")
+	if v.plain == 0 {
+		return "on " + text
+	}
+	return text
+}
+
+// names lists the names of a field's values, with ranges of three and more: "Mon–Fri, Sun".
+func names(spec *fieldSpec, mask uint64, first int) string {
+	var items []string
+	for lo, hi := range runsOf(mask) {
+		switch {
+		case hi-lo > 1:
+			items = append(items, named(spec, lo-first)+"–"+named(spec, hi-first))
+		case hi > lo:
+			items = append(items, named(spec, lo-first), named(spec, hi-first))
+		default:
+			items = append(items, named(spec, lo-first))
+		}
+	}
+	return strings.Join(items, ", ")
+}
+
+func named(spec *fieldSpec, i int) string {
+	return spec.names[i][:1] + strings.ToLower(spec.names[i][1:])
+}
+
+func numbers(mask uint64) string {
+	var items []string
+	for n := range each(mask) {
+		items = append(items, strconv.Itoa(n))
+	}
+	return strings.Join(items, ", ")
+}
+
+func ordinal(n int) string {
+	suffix := "th"
+	if n/10 != 1 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return strconv.Itoa(n) + suffix
+}
+
+// each yields the values of a mask.
+func each(mask uint64) func(yield func(int) bool) {
+	return func(yield func(int) bool) {
+		for ; mask != 0; mask &= mask - 1 {
+			if !yield(bits.TrailingZeros64(mask)) {
+				return
+			}
+		}
+	}
+}
+
+// runsOf yields the first and last value of every run of neighbours in a mask.
+func runsOf(mask uint64) func(yield func(lo, hi int) bool) {
+	return func(yield func(lo, hi int) bool) {
+		for mask != 0 {
+			lo := bits.TrailingZeros64(mask)
+			hi := lo + bits.TrailingZeros64(^(mask >> lo)) - 1
+			mask &^= 1<<(hi+1) - 1<<lo
+			if !yield(lo, hi) {
+				return
+			}
+		}
+	}
+}
