@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -33,7 +35,7 @@ func TestPauseAndResume(t *testing.T) {
 		`{"note":5}`: "body.note", `{"note":"` + strings.Repeat("x", 1025) + `"}`: "body.note",
 		`{"note":"\u0000"}`: "body.note", `{"why":"x"}`: "body.why",
 	} {
-		if diff := cmp.Diff([]string{at}, locations(s.do("POST", "/v1/jobs/n/pause", body).code(CodeInvalid))); diff != "" {
+		if diff := cmp.Diff([]string{at}, locations(s.do("POST", "/v1/jobs/n/pause", body).code(problem.CodeInvalid))); diff != "" {
 			t.Errorf("%.40s: %s", body, diff)
 		}
 	}
@@ -51,12 +53,12 @@ func TestTrigger(t *testing.T) {
 	if run["status"] != "pending" || run["trigger"] != "manual" || run["job"] != "n" || run["max_attempts"] != 5. {
 		t.Errorf("%s", r.body)
 	}
-	p := s.do("POST", "/v1/jobs/n/trigger", "").code(CodeActiveRun)
+	p := s.do("POST", "/v1/jobs/n/trigger", "").code(problem.CodeActiveRun)
 	if p.ActiveRun == nil || p.ActiveRun.String() != run["id"] {
 		t.Errorf("the active run is %v, want %v", p.ActiveRun, run["id"])
 	}
 	p = s.do("POST", "/v1/jobs/n/trigger",
-		`{"headers":{"Host":"x","X-B":1},"body":"`+strings.Repeat("x", 256<<10)+`"}`).code(CodeInvalid)
+		`{"headers":{"Host":"x","X-B":1},"body":"`+strings.Repeat("x", 256<<10)+`"}`).code(problem.CodeInvalid)
 	if diff := cmp.Diff([]string{"body.headers.X-B", "body.headers.Host", "body.body"}, locations(p)); diff != "" {
 		t.Error(diff)
 	}

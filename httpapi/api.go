@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/httpapi/auth"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery/guard"
 	"punctual/store"
@@ -32,7 +33,7 @@ type Config struct {
 	DefaultJitter time.Duration                   // of the deployment: says when upcoming slots are due
 	NoAuth        bool                            // no authentication: every caller is an operator
 	Tenant        string                          // of requests with NoAuth that name none; empty: "default"
-	OIDC          OIDC                            // whose tokens are accepted beside keys
+	OIDC          auth.OIDC                       // whose tokens are accepted beside keys
 	Guard         *guard.Guard                    // which addresses jobs may call, to check URLs
 	OnlyLocal     bool                            // answer only requests to localhost, an address or PublicHost
 	PublicHost    string                          // host under which targets reach the API; may be empty
@@ -47,10 +48,7 @@ const requestTimeout = 30 * time.Second
 type server struct {
 	Config
 	api     huma.API
-	keys    *keyring
-	tokens  *tokens
-	tenants *tenantBook
-	rates   *rates
+	callers *auth.Callers
 	freezes *freezeBook
 	missing []string     // operations without a role
 	unready atomic.Value // string: the last probe's reason; empty: ready
@@ -68,8 +66,8 @@ func New(c Config) (http.Handler, error) {
 		c.Tenant = tenants.DefaultTenant
 	}
 	s := &server{
-		Config: c, keys: newKeyring(c.Store), tokens: newTokens(c.OIDC, c.Log), tenants: newTenantBook(c.Store),
-		rates: newRates(c.Store), freezes: &freezeBook{store: c.Store},
+		Config: c, freezes: &freezeBook{store: c.Store},
+		callers: auth.New(auth.Config{Store: c.Store, Log: c.Log, NoAuth: c.NoAuth, Tenant: c.Tenant, OIDC: c.OIDC}),
 	}
 	observe, err := newObserver(c.Log, c.Registerer)
 	if err != nil {
@@ -121,14 +119,14 @@ func register[I, O any](
 	switch {
 	case !known:
 		s.missing = append(s.missing, op.OperationID)
-	case role != RoleNone:
+	case role != auth.RoleNone:
 		op.Middlewares = append(op.Middlewares, s.authorize(role))
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 			http.StatusTooManyRequests)
 	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
-		tenant := callerOf(ctx).tenant.ID
-		if role != RoleNone && tenant == 0 { // the store would take 0 as every tenant
+		tenant := auth.CallerOf(ctx).Tenant.ID
+		if role != auth.RoleNone && tenant == 0 { // the store would take 0 as every tenant
 			return nil, s.problem(ctx, errors.New("a request without a tenant"))
 		}
 		out, err := handle(ctx, tenant, in)
@@ -138,7 +136,7 @@ func register[I, O any](
 		return out, nil
 	})
 	described := operation(s.api.OpenAPI(), op.Method, op.Path)
-	if role != RoleNone {
+	if role != auth.RoleNone {
 		describeRole(described, role)
 	}
 	return described

@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -49,7 +51,7 @@ func (s *server) keyRoutes() {
 // KeyInput is the body that creates an API key.
 type KeyInput struct {
 	Name      string          `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for, in words for people." example:"ci"`
-	Role      Role            `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
+	Role      auth.Role       `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
 	ExpiresAt domain.Instant  `json:"expires_at,omitzero" doc:"When it stops working. Absent: never." example:"2027-12-01T00:00:00Z"`
 	ExpiresIn domain.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works, counted from now." example:"720h"`
 }
@@ -60,36 +62,36 @@ const mostKeyName = 128
 // longestKey is the longest lifetime of a key: 100 years. More would be a slip of the pen.
 const longestKey = 100 * 366 * 24 * time.Hour
 
-func (k KeyInput) validate() []FieldError {
-	var errors []FieldError
+func (k KeyInput) validate() []problem.FieldError {
+	var errors []problem.FieldError
 	if n := utf8.RuneCountInString(k.Name); n < 1 || n > mostKeyName {
-		errors = append(errors, FieldError{"body.name", fmt.Sprintf("%d characters; must be 1 to %d", n, mostKeyName)})
+		errors = append(errors, problem.At("body.name", fmt.Sprintf("%d characters; must be 1 to %d", n, mostKeyName)))
 	}
 	if strings.ContainsRune(k.Name, 0) {
-		errors = append(errors, FieldError{"body.name", "must not hold NUL characters"})
+		errors = append(errors, problem.At("body.name", "must not hold NUL characters"))
 	}
-	if _, known := greatest([]string{string(k.Role)}); !known {
-		errors = append(errors, FieldError{"body.role", notOneOf(string(k.Role), enum(Roles))})
+	if _, known := auth.Greatest([]string{string(k.Role)}); !known {
+		errors = append(errors, problem.At("body.role", notOneOf(string(k.Role), enum(auth.Roles))))
 	}
 	errors = append(errors, instant("body.expires_at", k.ExpiresAt)...)
 	if !k.ExpiresIn.IsZero() {
 		errors = append(errors, span("body.expires_in", k.ExpiresIn, time.Second, longestKey)...)
 		if !k.ExpiresAt.IsZero() {
 			errors = append(errors,
-				FieldError{"body.expires_in", "must not be given together with expires_at; give one of them"})
+				problem.At("body.expires_in", "must not be given together with expires_at; give one of them"))
 		}
 	}
 	return errors
 }
 
 // span returns what is wrong with a duration that must lie between least and most.
-func span(at string, d domain.Duration, least, most time.Duration) []FieldError {
+func span(at string, d domain.Duration, least, most time.Duration) []problem.FieldError {
 	v, err := time.ParseDuration(d.String())
 	switch {
 	case err != nil:
-		return []FieldError{{at, domain.NotADuration(d.String())}}
+		return []problem.FieldError{problem.At(at, domain.NotADuration(d.String()))}
 	case v < least || v > most:
-		return []FieldError{{at, fmt.Sprintf("%s is outside %s to %s", d, least, most)}}
+		return []problem.FieldError{problem.At(at, fmt.Sprintf("%s is outside %s to %s", d, least, most))}
 	}
 	return nil
 }
@@ -121,14 +123,15 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 	if err := in.Request.check(asked.validate()...); err != nil {
 		return nil, err
 	}
-	if c := callerOf(ctx); !c.role.includes(asked.Role) {
-		return nil, newProblem(CodeForbidden, fmt.Sprintf("Creating a key of the role %s needs that role%s; your role is %s.",
-			asked.Role, orOperator(asked.Role), c.role))
+	if c := auth.CallerOf(ctx); !c.Role.Includes(asked.Role) {
+		return nil, problem.New(problem.CodeForbidden, fmt.Sprintf(
+			"Creating a key of the role %s needs that role%s; your role is %s.",
+			asked.Role, auth.OrOperator(asked.Role), c.Role))
 	}
 	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
 	var past *tenants.KeyExpiryError
 	if errors.As(err, &past) {
-		return nil, invalid([]FieldError{{"body.expires_at", "is in the past"}})
+		return nil, problem.Invalid(problem.At("body.expires_at", "is in the past"))
 	}
 	if err != nil {
 		return nil, err
@@ -173,9 +176,9 @@ func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (
 	if err != nil {
 		return nil, err
 	}
-	if c := callerOf(ctx); !c.role.includes(Role(record.Role)) {
-		return nil, newProblem(CodeForbidden,
-			fmt.Sprintf("Revoking a key of the role %s needs that role; your role is %s.", record.Role, c.role))
+	if c := auth.CallerOf(ctx); !c.Role.Includes(auth.Role(record.Role)) {
+		return nil, problem.New(problem.CodeForbidden,
+			fmt.Sprintf("Revoking a key of the role %s needs that role; your role is %s.", record.Role, c.Role))
 	}
 	return nil, s.Store.RevokeKey(ctx, tenant, id)
 }

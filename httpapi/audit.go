@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/problem"
 	"punctual/store/audit"
 )
 
@@ -46,7 +47,7 @@ func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput
 	if in.ResourceID != "" {
 		id, err := uuid.Parse(in.ResourceID)
 		if err != nil {
-			return nil, invalid([]FieldError{{"query.resource_id", "must be an id"}})
+			return nil, problem.Invalid(problem.At("query.resource_id", "must be an id"))
 		}
 		filter.ResourceID = &id
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,7 +55,7 @@ func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 		"?action=job.paint": "query.action", "?resource_id=x": "query.resource_id", "?cursor=x": "query.cursor",
 		"?from=yesterday": "query.from",
 	} {
-		if diff := cmp.Diff([]string{at}, locations(s.do("GET", "/v1/audit-log"+path, "").code(CodeInvalid))); diff != "" {
+		if diff := cmp.Diff([]string{at}, locations(s.do("GET", "/v1/audit-log"+path, "").code(problem.CodeInvalid))); diff != "" {
 			t.Errorf("%s: %s", path, diff)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -42,23 +43,23 @@ type BackfillInput struct {
 	Note         string         `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with the operation." example:"invoices of November with the new template"`
 }
 
-func (b BackfillInput) validate() []FieldError {
+func (b BackfillInput) validate() []problem.FieldError {
 	errors := append(note(b.Note), rate(b.MaxPerSecond)...)
 	bounds := b.bounds()
 	if len(bounds) == 0 && !b.From.Value().Before(b.To.Value()) {
-		bounds = []FieldError{{"body.to", fmt.Sprintf("%s is not after from", b.To)}}
+		bounds = []problem.FieldError{problem.At("body.to", fmt.Sprintf("%s is not after from", b.To))}
 	}
 	return append(errors, bounds...)
 }
 
 // bounds returns what is wrong with each of the two bounds by itself.
-func (b BackfillInput) bounds() (errors []FieldError) {
+func (b BackfillInput) bounds() (errors []problem.FieldError) {
 	for _, bound := range []struct {
 		at    string
 		value domain.Instant
 	}{{"body.from", b.From}, {"body.to", b.To}} {
 		if bound.value.IsZero() {
-			errors = append(errors, FieldError{bound.at, "is required"})
+			errors = append(errors, problem.At(bound.at, "is required"))
 		}
 		errors = append(errors, instant(bound.at, bound.value)...)
 	}
@@ -126,7 +127,7 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 }
 
 // backfillErrors returns the fields for which the store refuses a backfill.
-func backfillErrors(err error) []FieldError {
+func backfillErrors(err error) []problem.FieldError {
 	var refused *letters.BackfillError
 	if !errors.As(err, &refused) {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/problem"
 	"punctual/store/letters"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,7 +69,7 @@ func TestBackfillIsWorkedOnByTheReplicas(t *testing.T) {
 	if again.header.Get("Idempotent-Replayed") != "true" || into[letters.Operation](again).ID != o.ID {
 		t.Errorf("%s", again.body)
 	}
-	f.do("POST", path, body, "Idempotency-Key: another").code(CodeNotFound)
+	f.do("POST", path, body, "Idempotency-Key: another").code(problem.CodeNotFound)
 }
 
 func TestABackfillOnceMoreCarriesItsOwnKey(t *testing.T) {
@@ -111,12 +112,12 @@ func TestBackfillRequestsAreChecked(t *testing.T) {
 		{"a", between(time.Hour, time.Minute, `,"until":"now"`), []string{"body.until"}},
 	} {
 		if diff := cmp.Diff(c.at,
-			locations(s.do("POST", "/v1/jobs/"+c.job+"/backfill", c.body).code(CodeInvalid))); diff != "" {
+			locations(s.do("POST", "/v1/jobs/"+c.job+"/backfill", c.body).code(problem.CodeInvalid))); diff != "" {
 			t.Errorf("%s %.90s: %s", c.job, c.body, diff)
 		}
 	}
 	p := s.do("POST", "/v1/jobs/a/backfill",
-		`{"from":"2020-01-01T00:00:00Z","to":"2020-01-02T00:00:00Z","dry_run":true}`).code(CodeInvalid)
+		`{"from":"2020-01-01T00:00:00Z","to":"2020-01-02T00:00:00Z","dry_run":true}`).code(problem.CodeInvalid)
 	if m := p.Errors[0].Message; !strings.HasPrefix(m,
 		"2020-01-01T00:00:00Z is further back than runs are kept: at the earliest 20") {
 		t.Error(m)
@@ -124,14 +125,14 @@ func TestBackfillRequestsAreChecked(t *testing.T) {
 	for _, bounds := range []string{
 		`"from":"yesterday","to":"` + ago(0) + `"`, `"from":"` + ago(0) + `","to":"tomorrow"`,
 	} {
-		p := s.do("POST", "/v1/jobs/a/backfill", "{"+bounds+"}").code(CodeInvalid)
+		p := s.do("POST", "/v1/jobs/a/backfill", "{"+bounds+"}").code(problem.CodeInvalid)
 		if m := p.Errors[0].Message; len(p.Errors) != 1 ||
 			!strings.HasSuffix(m, `such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`) {
 			t.Errorf("%s: %+v", bounds, p.Errors)
 		}
 	}
 	for _, ref := range []string{"nobody", "019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42", "a%20b"} {
-		if p := s.do("POST", "/v1/jobs/"+ref+"/backfill", hour).code(CodeNotFound); !strings.Contains(p.Detail, "no job") {
+		if p := s.do("POST", "/v1/jobs/"+ref+"/backfill", hour).code(problem.CodeNotFound); !strings.Contains(p.Detail, "no job") {
 			t.Errorf("%s: %s", ref, p.Detail)
 		}
 	}

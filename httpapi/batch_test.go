@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -19,18 +21,18 @@ func TestBatch(t *testing.T) {
 	if len(data) != 2 || data[1].(map[string]any)["name"] != "b" {
 		t.Fatalf("%v", data)
 	}
-	p := s.do("POST", "/v1/jobs/batch", batch("error", minimal("c"), minimal("a"), minimal("b"))).code(CodeNameTaken)
+	p := s.do("POST", "/v1/jobs/batch", batch("error", minimal("c"), minimal("a"), minimal("b"))).code(problem.CodeNameTaken)
 	if diff := cmp.Diff([]string{"body.jobs[1].name", "body.jobs[2].name"}, locations(p)); diff != "" {
 		t.Error(diff)
 	}
 	s.do("GET", "/v1/jobs/c", "").want(404)
 	slow := strings.Replace(minimal("d"), `{"name"`, `{"queue":"slow","name"`, 1)
-	p = s.do("POST", "/v1/jobs/batch", batch("error", minimal("c"), slow)).code(CodeInvalid)
+	p = s.do("POST", "/v1/jobs/batch", batch("error", minimal("c"), slow)).code(problem.CodeInvalid)
 	if diff := cmp.Diff([]string{"body.jobs[1].queue"}, locations(p)); diff != "" {
 		t.Error(diff)
 	}
 	p = s.do("POST", "/v1/jobs/batch", `{"on_conflict":"maybe","jobs":[{"name":5},`+minimal("x")+`,`+minimal("x")+`,`+
-		`{"name":"y","target":{"url":"x"},"nme":1}]}`).code(CodeInvalid)
+		`{"name":"y","target":{"url":"x"},"nme":1}]}`).code(problem.CodeInvalid)
 	want := []string{
 		"body.jobs[0].name", "body.jobs[3].nme", "body.on_conflict", "body.jobs[0].target.url", "body.jobs[2].name",
 		"body.jobs[3].target.url",
@@ -48,13 +50,13 @@ func TestBatch(t *testing.T) {
 		s.do("GET", "/v1/jobs/new-"+on, "").want(200)
 	}
 	for _, body := range []string{`{}`, `{"jobs":[]}`, `{"jobs":null}`, `{"jobs":{}}`} {
-		s.do("POST", "/v1/jobs/batch", body).code(CodeInvalid)
+		s.do("POST", "/v1/jobs/batch", body).code(problem.CodeInvalid)
 	}
 	many := make([]string, 1001)
 	for i := range many {
 		many[i] = minimal(fmt.Sprint("m", i))
 	}
-	p = s.do("POST", "/v1/jobs/batch", batch("error", many...)).code(CodeInvalid)
+	p = s.do("POST", "/v1/jobs/batch", batch("error", many...)).code(problem.CodeInvalid)
 	if diff := cmp.Diff([]string{"body.jobs"}, locations(p)); diff != "" {
 		t.Error(diff)
 	}
@@ -67,8 +69,8 @@ func TestErrorsHaveABound(t *testing.T) {
 	for i := range 5000 {
 		fmt.Fprintf(&body, `"f%d":1,`, i)
 	}
-	p := serve(t).do("POST", "/v1/jobs", "{"+body.String()+`"x":1}`).code(CodeInvalid)
-	if len(p.Errors) != mostFieldErrors+1 {
+	p := serve(t).do("POST", "/v1/jobs", "{"+body.String()+`"x":1}`).code(problem.CodeInvalid)
+	if len(p.Errors) != problem.MostErrors+1 {
 		t.Errorf("%d errors", len(p.Errors))
 	}
 }

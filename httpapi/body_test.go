@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -89,7 +91,7 @@ func TestEveryBadFieldIsNamedAtOnce(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := locations(s.in(t).do("POST", "/v1/jobs", c.body).code(CodeInvalid))
+			got := locations(s.in(t).do("POST", "/v1/jobs", c.body).code(problem.CodeInvalid))
 			slices.Sort(got)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -110,8 +112,8 @@ func TestUnknownFieldsSayWhatWasMeant(t *testing.T) {
 		"something": "unknown field",
 	} {
 		body := fmt.Sprintf(`{%q:1,"name":"n","target":{"url":"http://example.com/"}}`, field)
-		if diff := cmp.Diff([]FieldError{{"body." + field, want}},
-			s.do("POST", "/v1/jobs", body).code(CodeInvalid).Errors); diff != "" {
+		if diff := cmp.Diff([]problem.FieldError{problem.At("body."+field, want)},
+			s.do("POST", "/v1/jobs", body).code(problem.CodeInvalid).Errors); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -136,31 +138,31 @@ func TestWhatCannotBeRead(t *testing.T) {
 	const path = "/v1/jobs"
 	for _, c := range []struct {
 		name, body, header, detail string
-		code                       Code
+		code                       problem.Code
 	}{
-		{"no body", "", "", "empty", CodeMalformed},
-		{"white space", " \n", "", "empty", CodeMalformed},
-		{"cut off", `{"name":`, "", "byte", CodeMalformed},
-		{"a comma too many", "{\n \"name\":\"n\",}", "", "line 2, column 13", CodeMalformed},
-		{"two values", `{}{}`, "", "byte 2", CodeMalformed},
-		{"bytes that are not UTF-8", "{\"name\":\"\xff\"}", "", "UTF-8 at byte 9", CodeMalformed},
-		{"a NaN", `{"retry":{"multiplier":NaN}}`, "", "", CodeMalformed},
+		{"no body", "", "", "empty", problem.CodeMalformed},
+		{"white space", " \n", "", "empty", problem.CodeMalformed},
+		{"cut off", `{"name":`, "", "byte", problem.CodeMalformed},
+		{"a comma too many", "{\n \"name\":\"n\",}", "", "line 2, column 13", problem.CodeMalformed},
+		{"two values", `{}{}`, "", "byte 2", problem.CodeMalformed},
+		{"bytes that are not UTF-8", "{\"name\":\"\xff\"}", "", "UTF-8 at byte 9", problem.CodeMalformed},
+		{"a NaN", `{"retry":{"multiplier":NaN}}`, "", "", problem.CodeMalformed},
 		{
 			"nests deep", `{"target":{"body":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}}`, "", "64 levels",
-			CodeMalformed,
+			problem.CodeMalformed,
 		},
-		{"nests very deep", strings.Repeat("[", 500_000), "", "64 levels", CodeMalformed},
-		{"a list", `[]`, "", "", CodeInvalid},
-		{"a string", `"x"`, "", "", CodeInvalid},
-		{"null", `null`, "", "", CodeInvalid},
-		{"a form", `name=n`, "Content-Type: application/x-www-form-urlencoded", "application/json", CodeMediaType},
-		{"plain text", minimal("n"), "Content-Type: text/plain", "", CodeMediaType},
-		{"a merge patch where none is taken", minimal("n"), "Content-Type: application/merge-patch+json", "", CodeMediaType},
-		{"no type", minimal("n"), "Content-Type: ", "", CodeMediaType},
-		{"rubbish for a type", minimal("n"), "Content-Type: ;;", "", CodeMediaType},
-		{"another charset", minimal("n"), "Content-Type: application/json; charset=latin1", "", CodeMediaType},
-		{"compressed", minimal("n"), "Content-Encoding: gzip", "", CodeMediaType},
-		{"a byte too many", `{"description":"` + strings.Repeat("x", maxBody) + `"}`, "", "1048576", CodeTooLarge},
+		{"nests very deep", strings.Repeat("[", 500_000), "", "64 levels", problem.CodeMalformed},
+		{"a list", `[]`, "", "", problem.CodeInvalid},
+		{"a string", `"x"`, "", "", problem.CodeInvalid},
+		{"null", `null`, "", "", problem.CodeInvalid},
+		{"a form", `name=n`, "Content-Type: application/x-www-form-urlencoded", "application/json", problem.CodeMediaType},
+		{"plain text", minimal("n"), "Content-Type: text/plain", "", problem.CodeMediaType},
+		{"a merge patch where none is taken", minimal("n"), "Content-Type: application/merge-patch+json", "", problem.CodeMediaType},
+		{"no type", minimal("n"), "Content-Type: ", "", problem.CodeMediaType},
+		{"rubbish for a type", minimal("n"), "Content-Type: ;;", "", problem.CodeMediaType},
+		{"another charset", minimal("n"), "Content-Type: application/json; charset=latin1", "", problem.CodeMediaType},
+		{"compressed", minimal("n"), "Content-Encoding: gzip", "", problem.CodeMediaType},
+		{"a byte too many", `{"description":"` + strings.Repeat("x", maxBody) + `"}`, "", "1048576", problem.CodeTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var headers []string
@@ -176,7 +178,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	s.do("POST", path, minimal("n"), "Content-Type: application/json; charset=UTF-8").want(201)
 	s.do("POST", path, strings.Repeat(" ", maxBody-len(minimal("m")))+minimal("m")).want(201)
 	s.do("POST", "/v1/jobs/batch",
-		`{"jobs":[`+minimal("b1")+`],"x":"`+strings.Repeat("x", 2*maxBody)+`"}`).code(CodeInvalid)
-	s.do("POST", "/v1/jobs/batch", `{"x":"`+strings.Repeat("x", maxBatchBody)+`"}`).code(CodeTooLarge)
-	s.do("POST", "/v1/jobs/n/trigger", "x", "Content-Type: text/plain").code(CodeMediaType)
+		`{"jobs":[`+minimal("b1")+`],"x":"`+strings.Repeat("x", 2*maxBody)+`"}`).code(problem.CodeInvalid)
+	s.do("POST", "/v1/jobs/batch", `{"x":"`+strings.Repeat("x", maxBatchBody)+`"}`).code(problem.CodeTooLarge)
+	s.do("POST", "/v1/jobs/n/trigger", "x", "Content-Type: text/plain").code(problem.CodeMediaType)
 }

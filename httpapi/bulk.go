@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -98,39 +99,38 @@ const mostPerSecond = 1000
 // the same line.
 const defaultRate = 50
 
-func rate(perSecond *int) []FieldError {
+func rate(perSecond *int) []problem.FieldError {
 	if perSecond != nil && (*perSecond < 1 || *perSecond > mostPerSecond) {
-		return []FieldError{{"body.max_per_second", fmt.Sprintf("%d is outside 1 to %d", *perSecond, mostPerSecond)}}
+		return []problem.FieldError{problem.At("body.max_per_second",
+			fmt.Sprintf("%d is outside 1 to %d", *perSecond, mostPerSecond))}
 	}
 	return nil
 }
 
-func (b BulkInput) validate() []FieldError {
+func (b BulkInput) validate() []problem.FieldError {
 	errors := append(note(b.Note), rate(b.MaxPerSecond)...)
 	f := b.Filter
 	if f == nil {
-		return append(errors, FieldError{"body.filter", "is required; {} selects all open dead letters"})
+		return append(errors, problem.At("body.filter", "is required; {} selects all open dead letters"))
 	}
-	if f.Job != "" && !nameForm.MatchString(f.Job) {
-		errors = append(errors, FieldError{"body.filter.job", "is neither the id nor the name of a job"})
+	if f.Job != "" && !domain.NameForm.MatchString(f.Job) {
+		errors = append(errors, problem.At("body.filter.job", "is neither the id nor the name of a job"))
 	}
 	if f.JobID != "" && !uuidForm.MatchString(f.JobID) {
-		errors = append(errors, FieldError{"body.filter.job_id", "must be the id of a job"})
+		errors = append(errors, problem.At("body.filter.job_id", "must be the id of a job"))
 	}
 	if f.Trigger != "" && f.Trigger != domain.TriggerNotify {
-		errors = append(errors, FieldError{
-			"body.filter.trigger", fmt.Sprintf("%q is not valid; the only value is notify", clip(string(f.Trigger))),
-		})
+		errors = append(errors, problem.At(
+			"body.filter.trigger", fmt.Sprintf("%q is not valid; the only value is notify", problem.Clip(string(f.Trigger)))))
 	}
 	if f.Reason != "" && !f.Reason.known() {
-		errors = append(errors, FieldError{
+		errors = append(errors, problem.At(
 			"body.filter.reason",
-			notOneOf(string(f.Reason), enum(domain.ReasonsOf(domain.StatusDead))) + "; runs die for these reasons",
-		})
+			notOneOf(string(f.Reason), enum(domain.ReasonsOf(domain.StatusDead)))+"; runs die for these reasons"))
 	}
 	for name, value := range f.Label {
 		if strings.ContainsRune(name+value, 0) {
-			errors = append(errors, FieldError{"body.filter.label", "must not hold NUL characters"})
+			errors = append(errors, problem.At("body.filter.label", "must not hold NUL characters"))
 		}
 	}
 	return append(append(errors, instant("body.filter.from", f.From)...), instant("body.filter.to", f.To)...)

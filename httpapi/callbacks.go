@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -109,9 +110,9 @@ func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) 
 	if err != nil {
 		return nil, err
 	}
-	var problems []FieldError
+	var problems []problem.FieldError
 	if n := len(in.Request.value.Progress); n > maxProgress {
-		problems = append(problems, FieldError{"body.progress", fmt.Sprintf("%d bytes; at most %d (64 KiB)", n, maxProgress)})
+		problems = append(problems, problem.At("body.progress", fmt.Sprintf("%d bytes; at most %d (64 KiB)", n, maxProgress)))
 	}
 	if err := in.Request.check(problems...); err != nil {
 		return nil, err
@@ -138,10 +139,10 @@ func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput)
 	if err != nil {
 		return nil, err
 	}
-	var problems []FieldError
-	result, problem := domain.CheckResult(in.Request.value.Result)
-	if problem != "" {
-		problems = append(problems, FieldError{"body.result", problem})
+	var problems []problem.FieldError
+	result, wrong := domain.CheckResult(in.Request.value.Result)
+	if wrong != "" {
+		problems = append(problems, problem.At("body.result", wrong))
 	}
 	if err := in.Request.check(problems...); err != nil {
 		return nil, err
@@ -155,12 +156,12 @@ type FailureInput struct {
 	Retry *bool  `json:"retry,omitempty" doc:"false: another attempt would fail too, so the run is dead at once. Absent: the run is retried under the job's retry policy." example:"true"`
 }
 
-func (f FailureInput) validate() []FieldError {
+func (f FailureInput) validate() []problem.FieldError {
 	switch {
 	case len(f.Error) > maxFailure:
-		return []FieldError{{"body.error", fmt.Sprintf("%d bytes; at most %d", len(f.Error), maxFailure)}}
+		return []problem.FieldError{problem.At("body.error", fmt.Sprintf("%d bytes; at most %d", len(f.Error), maxFailure))}
 	case strings.ContainsRune(f.Error, 0):
-		return []FieldError{{"body.error", "must not hold NUL characters"}}
+		return []problem.FieldError{problem.At("body.error", "must not hold NUL characters")}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/google/uuid"
@@ -56,8 +57,8 @@ func TestCallbacks(t *testing.T) {
 			t.Errorf("completed after a cancel: %s", ended.Status)
 		}
 	}
-	s.do("POST", run+"/heartbeat", "", token).code(CodeSuperseded)
-	s.do("POST", run+"/fail", "", token).code(CodeSuperseded)
+	s.do("POST", run+"/heartbeat", "", token).code(problem.CodeSuperseded)
+	s.do("POST", run+"/fail", "", token).code(problem.CodeSuperseded)
 
 	run, token = s.working("b")
 	if failed := into[runs.Run](s.do("POST", run+"/fail", `{"error":"out of ink","retry":false}`,
@@ -79,28 +80,28 @@ func TestCallbacksThatAreRefused(t *testing.T) {
 	other, _ := s.working("b")
 	for _, c := range []struct {
 		name, method, path, body, token string
-		code                            Code
+		code                            problem.Code
 	}{
-		{"without a token", "POST", run + "/heartbeat", "", "X: y", CodeRunToken},
-		{"with rubbish for a token", "POST", run + "/complete", "", "Punctual-Run-Token: rubbish", CodeRunToken},
+		{"without a token", "POST", run + "/heartbeat", "", "X: y", problem.CodeRunToken},
+		{"with rubbish for a token", "POST", run + "/complete", "", "Punctual-Run-Token: rubbish", problem.CodeRunToken},
 		{
 			"with far too much for a token", "POST", run + "/complete", "", "Punctual-Run-Token: " + strings.Repeat("x", 300),
-			CodeRunToken,
+			problem.CodeRunToken,
 		},
-		{"with the token of another run", "POST", other + "/complete", "", token, CodeRunToken},
-		{"of no run", "POST", "/v1/runs/" + uuid.NewString() + "/complete", "", token, CodeRunToken},
-		{"of what cannot be a run", "GET", "/v1/runs/x/progress", "", token, CodeRunToken},
+		{"with the token of another run", "POST", other + "/complete", "", token, problem.CodeRunToken},
+		{"of no run", "POST", "/v1/runs/" + uuid.NewString() + "/complete", "", token, problem.CodeRunToken},
+		{"of what cannot be a run", "GET", "/v1/runs/x/progress", "", token, problem.CodeRunToken},
 		{
 			"with too much progress", "POST", run + "/heartbeat", `{"progress":"` + strings.Repeat("x", maxProgress) + `"}`,
-			token, CodeInvalid,
+			token, problem.CodeInvalid,
 		},
 		{
 			"with far too much progress", "POST", run + "/heartbeat",
-			`{"progress":"` + strings.Repeat("x", maxCallbackBody) + `"}`, token, CodeTooLarge,
+			`{"progress":"` + strings.Repeat("x", maxCallbackBody) + `"}`, token, problem.CodeTooLarge,
 		},
-		{"with an unknown field", "POST", run + "/fail", `{"eror":"x"}`, token, CodeInvalid},
-		{"with an error that cannot be stored", "POST", run + "/fail", `{"error":"\u0000"}`, token, CodeInvalid},
-		{"with what is not JSON", "POST", run + "/heartbeat", `{`, token, CodeMalformed},
+		{"with an unknown field", "POST", run + "/fail", `{"eror":"x"}`, token, problem.CodeInvalid},
+		{"with an error that cannot be stored", "POST", run + "/fail", `{"error":"\u0000"}`, token, problem.CodeInvalid},
+		{"with what is not JSON", "POST", run + "/heartbeat", `{`, token, problem.CodeMalformed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s.in(t).do(c.method, c.path, c.body, c.token).code(c.code)

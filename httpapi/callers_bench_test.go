@@ -6,13 +6,15 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"punctual/httpapi/auth"
+	"punctual/internal/oidctest"
 	"punctual/store/tenants"
 )
 
 // BenchmarkAdmit measures authentication of a known caller, to compare with the hundreds of microseconds that a
 // request takes.
 func BenchmarkAdmit(b *testing.B) {
-	i := newIssuer(b)
+	i := oidctest.New(b)
 	limit := 1_000_000
 	s := guarded(b)
 	s.tenant("alpha")
@@ -22,25 +24,21 @@ func BenchmarkAdmit(b *testing.B) {
 		noAuth      bool
 	}{
 		{"none", "", true},
-		{"key", s.key("alpha", RoleEditor), false},
-		{"key of a limited tenant", s.key("limited", RoleEditor), false},
-		{"token", i.token(nil), false},
+		{"key", s.key("alpha", auth.RoleEditor), false},
+		{"key of a limited tenant", s.key("limited", auth.RoleEditor), false},
+		{"token", i.Token(nil), false},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			config := Config{
-				Store: s.store, NoAuth: c.noAuth, Tenant: tenants.DefaultTenant, OIDC: i.config(),
+			server := &server{freezes: &freezeBook{store: s.store}, callers: auth.New(auth.Config{
+				Store: s.store, NoAuth: c.noAuth, Tenant: tenants.DefaultTenant, OIDC: configOf(i),
 				Log: slog.New(slog.DiscardHandler),
-			}
-			server := &server{
-				Config: config, keys: newKeyring(s.store), tokens: newTokens(config.OIDC, config.Log),
-				tenants: newTenantBook(s.store), rates: newRates(s.store),
-			}
+			})}
 			r := httptest.NewRequest(http.MethodGet, "/v1/jobs", nil)
 			r.Header.Set("Authorization", "Bearer "+c.token)
 			w := httptest.NewRecorder()
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := server.admit(b.Context(), w, r, RoleViewer); err != nil {
+				if _, err := server.admit(b.Context(), w, r, auth.RoleViewer); err != nil {
 					b.Fatal(err)
 				}
 			}

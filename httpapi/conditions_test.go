@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -53,15 +55,15 @@ func TestAReadThatWouldTellNothingNewIs304(t *testing.T) {
 		t.Errorf("PATCH answers the ETag %s, GET %s", changed.header.Get("ETag"), tag)
 	}
 	for _, stale := range []string{before, `"1"`, `"1.0"`} {
-		s.do("PATCH", "/v1/jobs/n", `{"timeout":"6s"}`, "If-Match: "+stale).code(CodeVersion)
+		s.do("PATCH", "/v1/jobs/n", `{"timeout":"6s"}`, "If-Match: "+stale).code(problem.CodeVersion)
 	}
 	for _, now := range []string{tag, `"2"`} {
 		s.do("PATCH", "/v1/jobs/n", `{"timeout":"5s"}`, "If-Match: "+now).want(200)
 	}
 	for _, rubbish := range []string{`"2`, `".2"`, `2.x`, `W/"2"`} {
-		s.do("PATCH", "/v1/jobs/n", `{}`, "If-Match: "+rubbish).code(CodeVersion)
+		s.do("PATCH", "/v1/jobs/n", `{}`, "If-Match: "+rubbish).code(problem.CodeVersion)
 	}
-	s.do("GET", "/v1/jobs/nobody", "", "If-None-Match: *").code(CodeNotFound)
+	s.do("GET", "/v1/jobs/nobody", "", "If-None-Match: *").code(problem.CodeNotFound)
 }
 
 func TestListsInShort(t *testing.T) {

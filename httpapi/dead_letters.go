@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -87,7 +88,7 @@ func (s *server) listDeadLetters(
 	if in.JobID != "" {
 		id, err := uuid.Parse(in.JobID)
 		if err != nil {
-			return nil, invalid([]FieldError{{"query.job_id", "must be the id of a job"}})
+			return nil, problem.Invalid(problem.At("query.job_id", "must be the id of a job"))
 		}
 		filter.JobID = &id
 	}

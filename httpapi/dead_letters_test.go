@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/google/go-cmp/cmp"
@@ -115,10 +116,10 @@ func TestReplayCarriesWhatTheFirstRunCarried(t *testing.T) {
 		if diff := cmp.Diff(want, f.next(), cmp.AllowUnexported(delivered{})); diff != "" {
 			t.Error(diff)
 		}
-		f.do("POST", "/v1/dead-letters/"+dead+"/replay", "").code(CodeState)
+		f.do("POST", "/v1/dead-letters/"+dead+"/replay", "").code(problem.CodeState)
 		dead = want.run
 	}
-	f.do("POST", "/v1/dead-letters/"+dead+"/replay", "").code(CodeNotFound) // a run that succeeded has no dead letter
+	f.do("POST", "/v1/dead-letters/"+dead+"/replay", "").code(problem.CodeNotFound) // a run that succeeded has no dead letter
 	if open := f.do("GET", "/v1/dead-letters", "").want(200).fields()["data"].([]any); len(open) != 0 {
 		t.Errorf("open: %v", open)
 	}
@@ -182,7 +183,7 @@ func TestBulkReplayIsWorkedOnByTheReplicas(t *testing.T) {
 		o.FinishedAt == nil {
 		t.Errorf("%+v", o)
 	}
-	f.do("POST", path+"/cancel", "").code(CodeState)
+	f.do("POST", path+"/cancel", "").code(problem.CodeState)
 	if list := into[List[letters.Operation]](f.do("GET", "/v1/operations?state=done", "").want(200)); len(list.Data) != 1 ||
 		operationPath(list.Data[0].ID) != path {
 		t.Errorf("%+v", list)
@@ -209,7 +210,7 @@ func TestDeadLetterRequestsAreChecked(t *testing.T) {
 	} {
 		for _, kind := range []string{"replay", "resolve"} {
 			if diff := cmp.Diff([]string{at},
-				locations(s.do("POST", "/v1/dead-letters/"+kind, body).code(CodeInvalid))); diff != "" {
+				locations(s.do("POST", "/v1/dead-letters/"+kind, body).code(problem.CodeInvalid))); diff != "" {
 				t.Errorf("%s %.60s: %s", kind, body, diff)
 			}
 		}
@@ -220,7 +221,7 @@ func TestDeadLetterRequestsAreChecked(t *testing.T) {
 		"/v1/dead-letters?job_id=x": "query.job_id", "/v1/dead-letters?label=x": "query.label[0]",
 		"/v1/operations?state=x": "query.state", "/v1/operations?cursor=x": "query.cursor",
 	} {
-		if diff := cmp.Diff([]string{at}, locations(s.do("GET", path, "").code(CodeInvalid))); diff != "" {
+		if diff := cmp.Diff([]string{at}, locations(s.do("GET", path, "").code(problem.CodeInvalid))); diff != "" {
 			t.Errorf("%s: %s", path, diff)
 		}
 	}
@@ -231,13 +232,13 @@ func TestDeadLetterRequestsAreChecked(t *testing.T) {
 		"GET /v1/dead-letters?job=none": "job",
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		if p := s.do(method, path, "").code(CodeNotFound); !strings.Contains(p.Detail, "There is no "+detail+" ") {
+		if p := s.do(method, path, "").code(problem.CodeNotFound); !strings.Contains(p.Detail, "There is no "+detail+" ") {
 			t.Errorf("%s: %s", request, p.Detail)
 		}
 	}
-	s.do("POST", "/v1/dead-letters/"+id+"/resolve", `{"note":5}`).code(CodeInvalid)
+	s.do("POST", "/v1/dead-letters/"+id+"/resolve", `{"note":5}`).code(problem.CodeInvalid)
 	s.do("POST", "/v1/dead-letters/resolve", `{"filter":{},"dry_run":true}`).want(200)
-	s.do("POST", "/v1/dead-letters/resolve", `{"filter":{"job":"none"}}`).code(CodeNotFound)
+	s.do("POST", "/v1/dead-letters/resolve", `{"filter":{"job":"none"}}`).code(problem.CodeNotFound)
 	s.do("GET",
 		"/v1/dead-letters?resolved=any&reason=gone&from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z&label=a=b", "").want(200)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,7 +23,7 @@ const maxItems = 1000
 // present.
 //
 // A merge patch is read with patch set: there, null also removes the entries of maps.
-func decode(data []byte, into any, patch bool) []FieldError {
+func decode(data []byte, into any, patch bool) []problem.FieldError {
 	d := decoder{in: read(data), patch: patch}
 	_, d.replaces = into.(*JobReplacement)
 	d.value(reflect.ValueOf(into).Elem(), "body", false)
@@ -34,18 +35,18 @@ type decoder struct {
 	patch    bool
 	replaces bool // the mask of a secret keeps the stored one
 	stored   bool // secrets may be ids, as in stored definitions
-	errors   []FieldError
+	errors   []problem.FieldError
 }
 
 // decodeStored is decode for JSON that was made from a stored definition.
-func decodeStored(data []byte, into any) []FieldError {
+func decodeStored(data []byte, into any) []problem.FieldError {
 	d := decoder{in: read(data), stored: true}
 	d.value(reflect.ValueOf(into).Elem(), "body", false)
 	return d.errors
 }
 
 func (d *decoder) add(at, format string, args ...any) {
-	d.errors = append(d.errors, FieldError{at, fmt.Sprintf(format, args...)})
+	d.errors = append(d.errors, problem.At(at, fmt.Sprintf(format, args...)))
 }
 
 // mismatch passes over a value of the wrong kind.
@@ -138,7 +139,7 @@ func (d *decoder) text(into encoding.TextUnmarshaler, at string) {
 		text = d.token()
 	case '0':
 		number := d.raw()
-		d.add(at, "must be a string%s, not the number %s", suchAs(into, number), clip(number))
+		d.add(at, "must be a string%s, not the number %s", suchAs(into, number), problem.Clip(number))
 	default:
 		d.mismatch(at, "a string")
 	}
@@ -272,7 +273,7 @@ func (d *decoder) stringMap(v reflect.Value, at string) {
 			return
 		}
 		name := d.token()
-		key, entry := reflect.ValueOf(name), at+"."+clip(name)
+		key, entry := reflect.ValueOf(name), at+"."+problem.Clip(name)
 		switch kind := d.in.PeekKind(); {
 		case v.MapIndex(key).IsValid():
 			d.add(entry, "appears twice")
@@ -314,8 +315,8 @@ func (d *decoder) object(v reflect.Value, at string) {
 		i, ok := known.byName[name]
 		switch {
 		case !ok:
-			if unknown++; !known.ignores(name) && unknown <= mostFieldErrors {
-				d.add(at+"."+clip(name), "unknown field%s", known.hint(name))
+			if unknown++; !known.ignores(name) && unknown <= problem.MostErrors {
+				d.add(at+"."+problem.Clip(name), "unknown field%s", known.hint(name))
 			}
 			d.skip()
 		case seen[i]:
@@ -334,8 +335,8 @@ func (d *decoder) object(v reflect.Value, at string) {
 
 // merged returns the errors of reading and those of the domain as one list, with one entry per field. For a field
 // that could not be read the domain judged the placeholder, so its errors are left out.
-func merged(read []FieldError, domain ...FieldError) []FieldError {
-	var all []FieldError
+func merged(read []problem.FieldError, domain ...problem.FieldError) []problem.FieldError {
+	var all []problem.FieldError
 	at := map[string]int{}
 	for i, e := range append(read[:len(read):len(read)], domain...) {
 		if i >= len(read) && covered(read, e.Location) {
@@ -354,7 +355,7 @@ func merged(read []FieldError, domain ...FieldError) []FieldError {
 }
 
 // covered reports whether a location is in the list, or lies within a location of the list.
-func covered(list []FieldError, location string) bool {
+func covered(list []problem.FieldError, location string) bool {
 	for _, e := range list {
 		if rest, ok := strings.CutPrefix(location, e.Location); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
 			return true
@@ -364,19 +365,10 @@ func covered(list []FieldError, location string) bool {
 }
 
 // within returns the domain's problems as errors at a location of the body.
-func within(at string, problems []domain.Problem) []FieldError {
-	fields := make([]FieldError, len(problems))
+func within(at string, problems []domain.Problem) []problem.FieldError {
+	fields := make([]problem.FieldError, len(problems))
 	for i, p := range problems {
-		fields[i] = FieldError{at + "." + p.Field, p.Message}
+		fields[i] = problem.At(at+"."+p.Field, p.Message)
 	}
 	return fields
-}
-
-// clip shortens submitted text for an error message.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

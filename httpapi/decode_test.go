@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 )
 
@@ -25,7 +26,7 @@ func record(t testing.TB, handler http.Handler, method, path, body string) *repl
 }
 
 // judge decodes and validates like the handlers, and returns the job and what is wrong with the body.
-func judge(data []byte) (JobInput, *Problem) {
+func judge(data []byte) (JobInput, *problem.Problem) {
 	if p := wellFormed(data); p != nil {
 		return JobInput{}, p
 	}
@@ -96,7 +97,7 @@ func TestReadingGoesOnAfterWhatDoesNotFit(t *testing.T) {
 		`"target":{"auth":{"token":{"a":[]}}}`, `"target":{"body":{"\ud800":[{}]}}`,
 	} {
 		_, p := judge([]byte(`{` + unfit + `,"very_last":1}`))
-		found := slices.ContainsFunc(p.Errors, func(e FieldError) bool { return e.Location == "body.very_last" })
+		found := slices.ContainsFunc(p.Errors, func(e problem.FieldError) bool { return e.Location == "body.very_last" })
 		if !found || len(p.Errors) < 2 {
 			t.Errorf("%.60s: %+v", unfit, p.Errors)
 		}

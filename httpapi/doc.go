@@ -6,11 +6,11 @@
 // the wrong type together with everything the domain finds wrong with the others. It never repeats what was
 // submitted. It takes a definition's text as it was written.
 //
-// Before huma reads a request, authorize finds its caller: by keyring, which remembers working keys for two seconds,
-// or by tokens. It counts the request (rates), and compares the caller's role with the operation's role in roleOf.
+// Before huma reads a request, authorize asks package auth for its caller: by an API key or a token. Package auth
+// counts the request, and compares the caller's role with the operation's role in roleOf.
 // The handler gets the id of the tenant that the caller acts for. What it writes to the store is recorded as the
 // caller's.
 //
 // Handlers return errors; only errors.go knows which status an error has. Every error is answered as
-// application/problem+json with the request's id and a code of the closed list in codes.
+// application/problem+json with the request's id and a code of the closed list in package problem.
 package httpapi

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"punctual/httpapi/problem"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 )
@@ -107,7 +109,7 @@ type (
 	}
 	docsType struct{ Before, Ref string } // such as "list of " and "Job"
 	docsCode struct {
-		Code   Code
+		Code   problem.Code
 		Status int
 		Title  string
 	}
@@ -134,7 +136,7 @@ func renderDocs(api *huma.OpenAPI, noAuth bool) ([]byte, error) {
 		model.Schemas = append(model.Schemas, docsSchema{name, docsFieldsOf(schemas[name])})
 	}
 	for _, code := range sortedCodes() {
-		model.Codes = append(model.Codes, docsCode{code, codes[code].status, codes[code].title})
+		model.Codes = append(model.Codes, docsCode{code, problem.Codes[code].Status, problem.Codes[code].Title})
 	}
 	page, err := template.New("docs").
 		Funcs(template.FuncMap{"type": docsTypeOf, "lower": strings.ToLower, "slug": slug}).

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 
+	"punctual/httpapi/auth"
+
 	"github.com/danielgtaylor/huma/v2"
 )
 
@@ -25,7 +27,7 @@ func curlOf(op *huma.Operation, noAuth bool) (string, error) {
 		words[0] += " -X " + op.Method
 	}
 	words[0] += " " + shellWord(servedFrom+target)
-	if roleOf[op.OperationID] == RoleNone {
+	if roleOf[op.OperationID] == auth.RoleNone {
 		words = append(words, `-H "Punctual-Run-Token: $PUNCTUAL_RUN_TOKEN"`)
 	} else if !noAuth {
 		words = append(words, `-H "Authorization: Bearer $PUNCTUAL_KEY"`)
@@ -82,22 +84,22 @@ func baseURL(r *http.Request) string {
 
 // docsRole is a line of the page's table of roles.
 type docsRole struct {
-	Role Role
+	Role auth.Role
 	May  string
 }
 
 // rolesMay says what each role may do beyond the role before it.
-var rolesMay = map[Role]string{
-	RoleMetrics:   "reads /metrics, and nothing else",
-	RoleViewer:    "reads jobs, runs, dead letters and queues",
-	RoleSubmitter: "creates one-shots and triggers jobs",
-	RoleEditor:    "creates, changes and deletes jobs; cancels runs; replays dead letters",
-	RoleAdmin:     "administers the keys and secrets of its tenant, and reads the audit log",
-	RoleOperator:  "administers all tenants, and acts for any of them with the header Punctual-Tenant",
+var rolesMay = map[auth.Role]string{
+	auth.RoleMetrics:   "reads /metrics, and nothing else",
+	auth.RoleViewer:    "reads jobs, runs, dead letters and queues",
+	auth.RoleSubmitter: "creates one-shots and triggers jobs",
+	auth.RoleEditor:    "creates, changes and deletes jobs; cancels runs; replays dead letters",
+	auth.RoleAdmin:     "administers the keys and secrets of its tenant, and reads the audit log",
+	auth.RoleOperator:  "administers all tenants, and acts for any of them with the header Punctual-Tenant",
 }
 
 func docsRoles() (list []docsRole) {
-	for _, r := range Roles {
+	for _, r := range auth.Roles {
 		list = append(list, docsRole{r, rolesMay[r]})
 	}
 	return list

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/httpapi/auth"
 	"punctual/store"
 )
 
@@ -99,7 +100,7 @@ func TestEveryOperationHasItsCurl(t *testing.T) {
 			t.Errorf("%s sends another body: %s", id, diff)
 		}
 		want := "Authorization: Bearer the key"
-		if roleOf[id] == RoleNone {
+		if roleOf[id] == auth.RoleNone {
 			want = "Punctual-Run-Token: the token"
 		}
 		if !slices.Contains(headers, want) {
@@ -150,7 +151,7 @@ func TestThePageSaysHowToAuthenticate(t *testing.T) {
 		return whole, section
 	}
 	_, asking := section(Config{})
-	for _, r := range Roles {
+	for _, r := range auth.Roles {
 		if rolesMay[r] == "" || !strings.Contains(asking, "<code>"+string(r)+"</code><td>"+rolesMay[r]) {
 			t.Errorf("the page does not say what the role %s may do", r)
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -28,21 +29,21 @@ import (
 // here.
 var sentinels = []struct {
 	err    error
-	code   Code
+	code   problem.Code
 	detail string // in place of the error's own text
 }{
-	{jobs.ErrNameTaken, CodeNameTaken, ""},
-	{jobs.ErrVersion, CodeVersion, ""},
-	{store.ErrState, CodeState, ""},
-	{store.ErrKeyReused, CodeKeyReused, ""},
-	{jobs.ErrNotForSubmitters, CodeForbidden, ""},
-	{context.Canceled, codeClientCancelled, ""},
-	{context.DeadlineExceeded, CodeDatabase, "The database did not answer in time."},
+	{jobs.ErrNameTaken, problem.CodeNameTaken, ""},
+	{jobs.ErrVersion, problem.CodeVersion, ""},
+	{store.ErrState, problem.CodeState, ""},
+	{store.ErrKeyReused, problem.CodeKeyReused, ""},
+	{jobs.ErrNotForSubmitters, problem.CodeForbidden, ""},
+	{context.Canceled, problem.CodeClientCancelled, ""},
+	{context.DeadlineExceeded, problem.CodeDatabase, "The database did not answer in time."},
 }
 
 // problem turns an error of a handler into the problem that the client sees. Details for operators only go to the
 // log.
-func (s *server) problem(ctx context.Context, err error) *Problem {
+func (s *server) problem(ctx context.Context, err error) *problem.Problem {
 	p := problemOf(ctx, err)
 	if p.Status >= http.StatusInternalServerError {
 		s.Log.LogAttrs(ctx, levelOf(p), "request failed", errorAttrs(ctx, err)...)
@@ -50,52 +51,52 @@ func (s *server) problem(ctx context.Context, err error) *Problem {
 	return p
 }
 
-func problemOf(ctx context.Context, err error) *Problem {
+func problemOf(ctx context.Context, err error) *problem.Problem {
 	var (
-		problem *Problem
-		active  *jobs.ActiveRunError
-		batch   *jobs.BatchError
-		over    *runs.SupersededError
-		inUse   *secrets.SecretInUseError
-		limit   *jobs.LimitError
+		told   *problem.Problem
+		active *jobs.ActiveRunError
+		batch  *jobs.BatchError
+		over   *runs.SupersededError
+		inUse  *secrets.SecretInUseError
+		limit  *jobs.LimitError
 	)
 	switch {
-	case errors.As(err, &problem):
-		return problem
+	case errors.As(err, &told):
+		return told
 	case errors.As(err, &active):
-		p := newProblem(CodeActiveRun, sentence(active))
+		p := problem.New(problem.CodeActiveRun, sentence(active))
 		p.ActiveRun = &active.Run
 		return p
 	case errors.As(err, &batch):
 		return batchProblem(batch)
 	case errors.As(err, &inUse):
-		return newProblem(CodeState, sentence(inUse))
+		return problem.New(problem.CodeState, sentence(inUse))
 	case errors.As(err, &limit):
-		return newProblem(CodeLimit, sentence(limit))
+		return problem.New(problem.CodeLimit, sentence(limit))
 	case errors.As(err, &over):
-		return newProblem(CodeSuperseded, sentence(over))
+		return problem.New(problem.CodeSuperseded, sentence(over))
 	case errors.Is(err, domain.ErrRunToken):
-		p := newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
-		p.header = http.Header{"Www-Authenticate": {"Punctual-Run-Token"}} // RFC 9110 demands it with 401
+		p := problem.New(problem.CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
+		p.Header = http.Header{"Www-Authenticate": {"Punctual-Run-Token"}} // RFC 9110 demands it with 401
 		return p
 	}
 	var locked *pg.LockedError
 	if limit := pg.OutOfTime(err); errors.As(limit, &locked) {
-		return again(newProblem(CodeLocked, sentence(limit)+" Nothing was written; try again."))
+		return again(problem.New(problem.CodeLocked, sentence(limit)+" Nothing was written; try again."))
 	} else if limit != nil {
-		return again(newProblem(CodeDatabase, sentence(limit)+" Nothing was written; try again."))
+		return again(problem.New(problem.CodeDatabase, sentence(limit)+" Nothing was written; try again."))
 	}
 	if fields := backfillErrors(err); len(fields) > 0 {
-		return invalid(fields)
+		return problem.Invalid(fields...)
 	}
 	if field, ok := fieldError("body", err); ok {
 		if errors.Is(err, jobs.ErrNameTaken) {
-			return newProblem(CodeNameTaken, sentence(jobs.ErrNameTaken), field)
+			return problem.New(problem.CodeNameTaken, sentence(jobs.ErrNameTaken), field)
 		}
-		return invalid([]FieldError{field})
+		return problem.Invalid(field)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return newProblem(CodeNotFound, notFound(resource(ctx)))
+		return problem.New(problem.CodeNotFound, notFound(resource(ctx)))
 	}
 	for _, known := range sentinels {
 		if errors.Is(err, known.err) {
@@ -103,22 +104,22 @@ func problemOf(ctx context.Context, err error) *Problem {
 			if known.detail != "" {
 				detail = known.detail
 			}
-			p := newProblem(known.code, detail)
-			if known.code == CodeDatabase {
+			p := problem.New(known.code, detail)
+			if known.code == problem.CodeDatabase {
 				return again(p)
 			}
 			return p
 		}
 	}
 	if databaseAway(err) {
-		return again(newProblem(CodeDatabase, "The database cannot be used right now; try again."))
+		return again(problem.New(problem.CodeDatabase, "The database cannot be used right now; try again."))
 	}
-	return newProblem(CodeInternal, internalDetail(requestID(ctx)))
+	return problem.New(problem.CodeInternal, internalDetail(requestID(ctx)))
 }
 
 // again tells the client that the same request may succeed a second later.
-func again(p *Problem) *Problem {
-	p.header = http.Header{"Retry-After": {"1"}}
+func again(p *problem.Problem) *problem.Problem {
+	p.Header = http.Header{"Retry-After": {"1"}}
 	return p
 }
 
@@ -127,7 +128,7 @@ func internalDetail(request string) string {
 }
 
 // fieldError returns an error of the store as the error of one field of a job, where one field is at fault.
-func fieldError(prefix string, err error) (FieldError, bool) {
+func fieldError(prefix string, err error) (problem.FieldError, bool) {
 	var (
 		queue  *claim.UnknownQueueError
 		window *definitions.WindowError
@@ -139,43 +140,49 @@ func fieldError(prefix string, err error) (FieldError, bool) {
 	)
 	switch {
 	case errors.As(err, &queue):
-		return FieldError{
-			prefix + ".queue",
-			fmt.Sprintf("there is no queue %q; there are: %s", clip(queue.Name), strings.Join(queue.Known, ", ")),
-		}, true
+		return problem.At(
+				prefix+".queue",
+				fmt.Sprintf("there is no queue %q; there are: %s", problem.Clip(queue.Name), strings.Join(queue.Known, ", "))),
+
+			true
 	case errors.As(err, &window):
-		return FieldError{
-			prefix + ".missed.window",
-			fmt.Sprintf("%q reaches further back than runs are kept: at most %s", clip(window.Window), window.Retention),
-		}, true
+		return problem.At(
+				prefix+".missed.window",
+				fmt.Sprintf("%q reaches further back than runs are kept: at most %s",
+					problem.Clip(window.Window), window.Retention)),
+
+			true
 	case errors.As(err, &age):
-		return FieldError{
-			prefix + ".schedule.at",
-			fmt.Sprintf(`%q is further back than runs are kept (%s); to run now, write "delay": "0s"`,
-				clip(age.At), age.Retention),
-		}, true
+		return problem.At(
+				prefix+".schedule.at",
+				fmt.Sprintf(`%q is further back than runs are kept (%s); to run now, write "delay": "0s"`,
+					problem.Clip(age.At), age.Retention)),
+
+			true
 	case errors.As(err, &secret):
-		return FieldError{
-			prefix + "." + secret.Field,
-			fmt.Sprintf("there is no secret %q; create it with PUT /v1/secrets/%s", secret.Name, secret.Name),
-		}, true
+		return problem.At(
+				prefix+"."+secret.Field,
+				fmt.Sprintf("there is no secret %q; create it with PUT /v1/secrets/%s", secret.Name, secret.Name)),
+
+			true
 	case errors.As(err, &kept):
-		return FieldError{
-			prefix + "." + kept.Field,
-			`"***" keeps the stored value, but no value is stored here; write the value`,
-		}, true
+		return problem.At(
+				prefix+"."+kept.Field,
+				`"***" keeps the stored value, but no value is stored here; write the value`),
+
+			true
 	case errors.As(err, &gap):
-		return FieldError{prefix + ".schedule." + string(gap.Kind), gap.Reason()}, true
+		return problem.At(prefix+".schedule."+string(gap.Kind), gap.Reason()), true
 	case errors.As(err, &cursor):
-		return FieldError{"query.cursor", "is not a cursor that this list returned"}, true
+		return problem.At("query.cursor", "is not a cursor that this list returned"), true
 	case errors.Is(err, jobs.ErrNameTaken):
-		return FieldError{prefix + ".name", "is taken by another job"}, true
+		return problem.At(prefix+".name", "is taken by another job"), true
 	}
-	return FieldError{}, false
+	return problem.FieldError{}, false
 }
 
-func batchProblem(batch *jobs.BatchError) *Problem {
-	var fields []FieldError
+func batchProblem(batch *jobs.BatchError) *problem.Problem {
+	var fields []problem.FieldError
 	taken := true
 	for _, i := range slices.Sorted(maps.Keys(batch.Errors)) {
 		err := batch.Errors[i]
@@ -183,16 +190,16 @@ func batchProblem(batch *jobs.BatchError) *Problem {
 		at := fmt.Sprintf("body.jobs[%d]", i)
 		field, ok := fieldError(at, err)
 		if !ok {
-			field = FieldError{at, err.Error()}
+			field = problem.At(at, err.Error())
 		}
 		fields = append(fields, field)
 	}
 	if taken {
-		return newProblem(CodeNameTaken,
-			fmt.Sprintf("%s taken by other jobs; nothing was written.", count(len(fields), "name is", "names are")),
-			capped(fields)...)
+		return problem.New(problem.CodeNameTaken,
+			fmt.Sprintf("%s taken by other jobs; nothing was written.", problem.Count(len(fields), "name is", "names are")),
+			problem.Capped(fields)...)
 	}
-	return invalid(fields)
+	return problem.Invalid(fields...)
 }
 
 // databaseAway reports whether an error means that the database cannot be used for a while, whatever the statement.

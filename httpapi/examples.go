@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/google/uuid"
@@ -55,16 +56,16 @@ var (
 	exampleExplanation = exampleSkippedSlot()
 
 	// By status, for answers that are the same for all operations. problemExample has the others.
-	problemExamples = map[string]*Problem{
-		"400": newProblem(CodeMalformed,
+	problemExamples = map[string]*problem.Problem{
+		"400": problem.New(problem.CodeMalformed,
 			"The body is not JSON at byte 17 (line 2, column 5): invalid character '}' looking for beginning of value."),
-		"401": newProblem(CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run."),
-		"429": newProblem(CodeRateLimited, "Your tenant may send 200 requests a second, on all replicas together."),
-		"412": newProblem(CodeVersion, "The job has been changed since."),
-		"422": newProblem(CodeInvalid, "2 fields are not valid.",
-			FieldError{"body.shedule", "unknown field; did you mean schedule?"},
-			FieldError{"body.timeout", `"soon" is not a duration; write one such as "90s", "5m" or "24h"`}),
-		"500": newProblem(CodeInternal, internalDetail(exampleRequestID)),
+		"401": problem.New(problem.CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run."),
+		"429": problem.New(problem.CodeRateLimited, "Your tenant may send 200 requests a second, on all replicas together."),
+		"412": problem.New(problem.CodeVersion, "The job has been changed since."),
+		"422": problem.New(problem.CodeInvalid, "2 fields are not valid.",
+			problem.At("body.shedule", "unknown field; did you mean schedule?"),
+			problem.At("body.timeout", `"soon" is not a duration; write one such as "90s", "5m" or "24h"`)),
+		"500": problem.New(problem.CodeInternal, internalDetail(exampleRequestID)),
 	}
 )
 

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 
+	"punctual/httpapi/auth"
 	"punctual/scheduler"
 	"punctual/store/freeze"
 )
@@ -16,6 +17,6 @@ var (
 			Since: at("2026-12-01T11:00:00.204Z"), By: "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)",
 			Note: "the warehouse moves", Reason: scheduler.FrozenAsked,
 		}, InFlight: 12,
-	}, RoleAdmin)
+	}, auth.RoleAdmin)
 	exampleUnfrozen = FreezeState{}
 )

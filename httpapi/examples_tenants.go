@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"punctual/httpapi/auth"
 	"punctual/scheduler/domain"
 
 	"github.com/google/uuid"
@@ -31,7 +32,7 @@ var (
 
 	exampleKey = tenants.Key{
 		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), Tenant: "billing", Name: "ci",
-		Prefix: "punctual_5f0e8b110c6d9a44", Role: string(RoleEditor), State: "active", CreatedBy: "command:alice",
+		Prefix: "punctual_5f0e8b110c6d9a44", Role: string(auth.RoleEditor), State: "active", CreatedBy: "command:alice",
 		CreatedAt: at("2026-12-01T15:20:11.803Z"), ExpiresAt: new(at("2026-12-31T15:20:11.803Z")),
 	}
 	exampleNewKey = NewKey{exampleKey, "punctual_5f0e8b110c6d9a44_wXb7…"}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/cron"
 )
 
@@ -30,11 +31,11 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"", "?at=", "?at=yesterday", "?at=2199-01-02", "?when=2199-01-01T18:00:00Z"} {
-		if p := s.do("GET", "/v1/jobs/a/explain"+query, "").code(CodeInvalid); len(p.Errors) == 0 {
+		if p := s.do("GET", "/v1/jobs/a/explain"+query, "").code(problem.CodeInvalid); len(p.Errors) == 0 {
 			t.Errorf("%q: %+v", query, p)
 		}
 	}
-	s.do("GET", "/v1/jobs/nobody/explain?at=2199-01-01T18:00:00Z", "").code(CodeNotFound)
+	s.do("GET", "/v1/jobs/nobody/explain?at=2199-01-01T18:00:00Z", "").code(problem.CodeNotFound)
 }
 
 func TestExplainTellsOfADeletedJobByItsID(t *testing.T) {
@@ -46,7 +47,7 @@ func TestExplainTellsOfADeletedJobByItsID(t *testing.T) {
 		"").want(200).fields(); got["outcome"] != "deleted" {
 		t.Errorf("%v", got)
 	}
-	s.do("GET", "/v1/jobs/a/explain?at=2199-01-01T03:00:00Z", "").code(CodeNotFound)
+	s.do("GET", "/v1/jobs/a/explain?at=2199-01-01T03:00:00Z", "").code(problem.CodeNotFound)
 }
 
 func TestAnInstantWithoutAnOffsetFollowsTheRuleForSlots(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/auth"
 	"punctual/store/fleet"
 )
 
@@ -38,7 +39,7 @@ func (s *server) listQueues(ctx context.Context, tenant int32, _ *struct{}) (*qu
 	if err != nil {
 		return nil, err
 	}
-	frozen := s.freezes.of(ctx, tenant, callerOf(ctx).role)
+	frozen := s.freezes.of(ctx, tenant, auth.CallerOf(ctx).Role)
 	return &queueListAnswer{QueueList{Data: queues, Frozen: frozen, HeldBack: held}}, nil
 }
 
@@ -60,6 +61,6 @@ func (s *server) listReplicas(ctx context.Context, _ int32, _ *struct{}) (*repli
 	if err != nil {
 		return nil, err
 	}
-	list.Frozen = showFrozen(all.Deployment, ScopeDeployment, callerOf(ctx).role)
+	list.Frozen = showFrozen(all.Deployment, ScopeDeployment, auth.CallerOf(ctx).Role)
 	return &replicaListAnswer{list}, nil
 }

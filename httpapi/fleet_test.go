@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/google/uuid"
@@ -46,20 +47,20 @@ func TestAJobBeyondALimitIsRefused(t *testing.T) {
 	}
 	limit("max_jobs", "1")
 	s.create(minimal("a"))
-	if p := s.do("POST", "/v1/jobs", minimal("b")).code(CodeLimit); !strings.HasPrefix(p.Detail, "The tenant has 1 ") {
+	if p := s.do("POST", "/v1/jobs", minimal("b")).code(problem.CodeLimit); !strings.HasPrefix(p.Detail, "The tenant has 1 ") {
 		t.Errorf("detail %q", p.Detail)
 	}
-	s.do("PUT", "/v1/jobs/b", minimal("b")).code(CodeLimit)
-	s.do("POST", "/v1/jobs/batch", `{"jobs":[`+minimal("b")+`]}`).code(CodeLimit)
+	s.do("PUT", "/v1/jobs/b", minimal("b")).code(problem.CodeLimit)
+	s.do("POST", "/v1/jobs/batch", `{"jobs":[`+minimal("b")+`]}`).code(problem.CodeLimit)
 	limit("max_jobs", "NULL")
 	limit("min_interval", "'1 h'")
 	often := strings.Replace(minimal("b"), "0 3 * * *", "0,30 3 * * *", 1)
-	p := s.do("POST", "/v1/jobs", often).code(CodeInvalid)
+	p := s.do("POST", "/v1/jobs", often).code(problem.CodeInvalid)
 	if at := locations(p); len(at) != 1 || at[0] != "body.schedule.cron" ||
 		!strings.Contains(p.Errors[0].Message, "30m0s") {
 		t.Errorf("%+v", p.Errors)
 	}
-	if at := locations(s.do("POST", "/v1/jobs/batch", `{"jobs":[`+often+`]}`).code(CodeInvalid)); len(at) != 1 ||
+	if at := locations(s.do("POST", "/v1/jobs/batch", `{"jobs":[`+often+`]}`).code(problem.CodeInvalid)); len(at) != 1 ||
 		at[0] != "body.jobs[0].schedule.cron" {
 		t.Errorf("in a batch: %q", at)
 	}
@@ -78,7 +79,7 @@ func TestAPayloadIsNoLargerThanItMayBe(t *testing.T) {
 		"/v1/jobs":           job("b", domain.MaxPayload+1),
 		"/v1/jobs/a/trigger": `{"body":` + body(domain.MaxPayload+1) + `}`,
 	} {
-		p := s.do("POST", path, request).code(CodeInvalid)
+		p := s.do("POST", path, request).code(problem.CodeInvalid)
 		if len(p.Errors) != 1 || !strings.HasSuffix(p.Errors[0].Location, "body") ||
 			p.Errors[0].Message != "262145 bytes; at most 262144 (256 KiB)" {
 			t.Errorf("%s: %+v", path, p.Errors)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler"
 	"punctual/store/freeze"
 	"punctual/store/pg"
@@ -52,18 +54,18 @@ type FreezeInput struct {
 	Note  string      `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. The note of a frozen deployment is shown to all tenants." example:"the warehouse moves"`
 }
 
-func (f FreezeInput) validate() []FieldError {
+func (f FreezeInput) validate() []problem.FieldError {
 	return append(f.Scope.validate("body.scope"), note(f.Note)...)
 }
 
-func (f FreezeScope) validate(at string) []FieldError {
+func (f FreezeScope) validate(at string) []problem.FieldError {
 	switch f {
 	case ScopeDeployment, ScopeTenant:
 		return nil
 	case "":
-		return []FieldError{{at, "is missing; write deployment or tenant"}}
+		return []problem.FieldError{problem.At(at, "is missing; write deployment or tenant")}
 	}
-	return []FieldError{{at, clip(string(f)) + " is not one of deployment, tenant"}}
+	return []problem.FieldError{problem.At(at, problem.Clip(string(f))+" is not one of deployment, tenant")}
 }
 
 // Frozen says since when nothing is claimed, and why.
@@ -131,8 +133,8 @@ func (f FreezeScope) of(ctx context.Context, tenant int32) (int32, error) {
 	if f != ScopeDeployment {
 		return tenant, nil
 	}
-	if c := callerOf(ctx); !c.role.includes(RoleOperator) {
-		return 0, forbidden(RoleOperator, c.role)
+	if c := auth.CallerOf(ctx); !c.Role.Includes(auth.RoleOperator) {
+		return 0, auth.Forbidden(auth.RoleOperator, c.Role)
 	}
 	return freeze.Deployment, nil
 }
@@ -150,10 +152,10 @@ func (s *server) freezeState(ctx context.Context, tenant, scope int32) (*freezeA
 		}
 		state.InFlight = all.InFlight
 	}
-	return &freezeAnswer{showFreezeState(state, callerOf(ctx).role)}, nil
+	return &freezeAnswer{showFreezeState(state, auth.CallerOf(ctx).Role)}, nil
 }
 
-func showFreezeState(state freeze.State, role Role) FreezeState {
+func showFreezeState(state freeze.State, role auth.Role) FreezeState {
 	return FreezeState{
 		Deployment: showFrozen(state.Deployment, ScopeDeployment, role), Tenant: showFrozen(state.Tenant, ScopeTenant, role),
 		InFlight: state.InFlight,
@@ -161,12 +163,12 @@ func showFreezeState(state freeze.State, role Role) FreezeState {
 }
 
 // showFrozen shows a freeze. Which operator froze the deployment is shown to operators only.
-func showFrozen(f *scheduler.Freeze, scope FreezeScope, role Role) *Frozen {
+func showFrozen(f *scheduler.Freeze, scope FreezeScope, role auth.Role) *Frozen {
 	if f == nil {
 		return nil
 	}
 	shown := Frozen{Scope: scope, Since: f.Since.UTC(), By: pg.OrNull(f.By), Note: pg.OrNull(f.Note), Reason: f.Reason}
-	if scope == ScopeDeployment && !role.includes(RoleOperator) {
+	if scope == ScopeDeployment && !role.Includes(auth.RoleOperator) {
 		shown.By = nil
 	}
 	return &shown

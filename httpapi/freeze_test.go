@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,16 +25,16 @@ func TestTheDeploymentIsFrozenByOperatorsAndSeenByAll(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	s.tenant("alpha")
-	operator, admin, viewer := s.as("default", RoleOperator), s.as("alpha", RoleAdmin), s.as("alpha", RoleViewer)
+	operator, admin, viewer := s.as("default", auth.RoleOperator), s.as("alpha", auth.RoleAdmin), s.as("alpha", auth.RoleViewer)
 	for _, path := range []string{"/v1/freeze", "/v1/unfreeze"} {
 		if p := admin.do("POST", path,
-			wholeDeployment).code(CodeForbidden); !strings.Contains(p.Detail, "the role operator") {
+			wholeDeployment).code(problem.CodeForbidden); !strings.Contains(p.Detail, "the role operator") {
 			t.Errorf("%s: %s", path, p.Detail)
 		}
-		viewer.do("POST", path, wholeDeployment).code(CodeForbidden)
-		viewer.do("POST", path, ownTenant).code(CodeForbidden)
+		viewer.do("POST", path, wholeDeployment).code(problem.CodeForbidden)
+		viewer.do("POST", path, ownTenant).code(problem.CodeForbidden)
 	}
-	admin.do("GET", "/v1/freeze?scope=deployment", "").code(CodeForbidden)
+	admin.do("GET", "/v1/freeze?scope=deployment", "").code(problem.CodeForbidden)
 	if got := into[FreezeState](viewer.do("GET", "/v1/freeze", "").want(200)); got.Deployment != nil || got.Tenant != nil {
 		t.Errorf("%+v", got)
 	}
@@ -107,7 +109,7 @@ func TestATenantIsFrozenByItsAdmins(t *testing.T) {
 	s := guarded(t)
 	s.tenant("alpha")
 	s.tenant("beta")
-	operator, alpha, beta := s.as("default", RoleOperator), s.as("alpha", RoleAdmin), s.as("beta", RoleAdmin)
+	operator, alpha, beta := s.as("default", auth.RoleOperator), s.as("alpha", auth.RoleAdmin), s.as("beta", auth.RoleAdmin)
 	state := into[FreezeState](alpha.do("POST", "/v1/freeze", ownTenant).want(200))
 	if f := state.Tenant; state.Deployment != nil || f == nil || f.Scope != ScopeTenant || *f.Note != "a bad deploy" ||
 		f.By == nil {
@@ -158,12 +160,12 @@ func TestFreezesAreChecked(t *testing.T) {
 		`{"scope":"Tenant","note":"\u0000"}`: "body.scope body.note",
 	} {
 		for _, path := range []string{"/v1/freeze", "/v1/unfreeze"} {
-			if diff := cmp.Diff(strings.Fields(at), locations(s.do("POST", path, body).code(CodeInvalid))); diff != "" {
+			if diff := cmp.Diff(strings.Fields(at), locations(s.do("POST", path, body).code(problem.CodeInvalid))); diff != "" {
 				t.Errorf("%s %s: %s", path, body, diff)
 			}
 		}
 	}
-	s.do("GET", "/v1/freeze?scope=all", "").code(CodeInvalid)
+	s.do("GET", "/v1/freeze?scope=all", "").code(problem.CodeInvalid)
 	if got := into[FreezeState](s.do("GET", "/v1/freeze?scope=deployment", "").want(200)); got.Deployment != nil ||
 		got.Tenant != nil {
 		t.Errorf("%+v", got)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"punctual/httpapi/auth"
 	"punctual/store"
 	"punctual/store/freeze"
 )
@@ -39,7 +40,7 @@ func (b *freezeBook) all(ctx context.Context) (freeze.Freezes, error) {
 	if time.Now().Before(b.until) {
 		return b.known, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auth.LookupTimeout)
 	defer cancel()
 	known, err := b.store.Freezes(ctx)
 	if err != nil {
@@ -50,7 +51,7 @@ func (b *freezeBook) all(ctx context.Context) (freeze.Freezes, error) {
 }
 
 // of returns the freeze that covers a tenant. It returns nil when there is none, or when the freezes cannot be read.
-func (b *freezeBook) of(ctx context.Context, tenant int32, role Role) *Frozen {
+func (b *freezeBook) of(ctx context.Context, tenant int32, role auth.Role) *Frozen {
 	all, err := b.all(ctx)
 	if err != nil {
 		return nil
@@ -60,8 +61,8 @@ func (b *freezeBook) of(ctx context.Context, tenant int32, role Role) *Frozen {
 }
 
 // tell sets the header of an answer to the caller. When the freezes cannot be read, the answer goes out without it.
-func (b *freezeBook) tell(ctx context.Context, c caller, header http.Header) {
-	if f := b.of(ctx, c.tenant.ID, c.role); f != nil {
+func (b *freezeBook) tell(ctx context.Context, c auth.Caller, header http.Header) {
+	if f := b.of(ctx, c.Tenant.ID, c.Role); f != nil {
 		header.Set(headerFrozen, string(f.Scope)+"; since="+f.Since.Format(time.RFC3339)+"; reason="+string(f.Reason))
 	}
 }

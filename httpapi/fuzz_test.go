@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -14,7 +15,7 @@ import (
 )
 
 // patchOf reads the body of a PATCH like the handler.
-func patchOf(data []byte) (*body[JobPatch], *Problem) {
+func patchOf(data []byte) (*body[JobPatch], *problem.Problem) {
 	if p := wellFormed(data); p != nil {
 		return nil, p
 	}

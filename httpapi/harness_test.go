@@ -15,6 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/internal/pgtest"
 	"punctual/store"
 	"punctual/store/tenants"
@@ -79,7 +81,7 @@ func (s *service) tenant(name string, settings ...tenants.Tenant) int32 {
 }
 
 // key creates a key of a tenant and returns it.
-func (s *service) key(tenant string, role Role) string {
+func (s *service) key(tenant string, role auth.Role) string {
 	s.t.Helper()
 	id, err := s.store.TenantID(s.t.Context(), tenant)
 	if err != nil {
@@ -100,7 +102,7 @@ func (s *service) with(key string) *service {
 }
 
 // as returns s for a caller with a role in a tenant.
-func (s *service) as(tenant string, role Role) *service {
+func (s *service) as(tenant string, role auth.Role) *service {
 	s.t.Helper()
 	return s.with(s.key(tenant, role))
 }
@@ -108,7 +110,7 @@ func (s *service) as(tenant string, role Role) *service {
 // acting returns s for an operator who acts for a tenant.
 func (s *service) acting(tenant string) *service {
 	sub := *s
-	sub.headers = append(slices.Clip(s.headers), headerTenant+": "+tenant)
+	sub.headers = append(slices.Clip(s.headers), auth.HeaderTenant+": "+tenant)
 	return &sub
 }
 
@@ -161,8 +163,8 @@ func (r *reply) want(status int) *reply {
 			r.t.Errorf("an error of type %q", media)
 		}
 		p := r.problem()
-		known, ok := codes[p.Code]
-		if !ok || known.status != status || p.Status != status || p.Title != known.title ||
+		known, ok := problem.Codes[p.Code]
+		if !ok || known.Status != status || p.Status != status || p.Title != known.Title ||
 			p.Type != "/docs#"+string(p.Code) || p.Detail == "" {
 			r.t.Errorf("not a whole problem: %s", r.body)
 		}
@@ -170,15 +172,15 @@ func (r *reply) want(status int) *reply {
 	return r
 }
 
-func (r *reply) problem() Problem {
+func (r *reply) problem() problem.Problem {
 	r.t.Helper()
-	return into[Problem](r)
+	return into[problem.Problem](r)
 }
 
 // code fails the test unless the answer is a problem with the code and its status.
-func (r *reply) code(code Code) Problem {
+func (r *reply) code(code problem.Code) problem.Problem {
 	r.t.Helper()
-	r.want(codes[code].status)
+	r.want(problem.Codes[code].Status)
 	p := r.problem()
 	if p.Code != code {
 		r.t.Errorf("code %s, want %s: %s", p.Code, code, r.body)
@@ -198,7 +200,7 @@ func into[T any](r *reply) T {
 func (r *reply) fields() map[string]any { r.t.Helper(); return into[map[string]any](r) }
 
 // locations returns the fields at fault, in order.
-func locations(p Problem) []string {
+func locations(p problem.Problem) []string {
 	var list []string
 	for _, e := range p.Errors {
 		list = append(list, e.Location)

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler"
 	"punctual/store"
 	"punctual/store/pg"
@@ -25,7 +27,7 @@ func (s *server) operationsRoutes(mux chi.Router) {
 	mux.Get("/healthz", alive)
 	mux.Get("/readyz", s.ready)
 	if s.Gatherer != nil {
-		mux.Method(http.MethodGet, "/metrics", s.only(RoleMetrics, scrapes(s.Gatherer)))
+		mux.Method(http.MethodGet, "/metrics", s.only(auth.RoleMetrics, scrapes(s.Gatherer)))
 	}
 }
 
@@ -66,7 +68,7 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 		if s.unready.Swap(detail) != detail {
 			s.Log.WarnContext(ctx, "not ready", "error", err)
 		}
-		newProblem(CodeNotReady, detail).write(w)
+		problem.New(problem.CodeNotReady, detail).Write(w)
 		return
 	}
 	if was, _ := s.unready.Swap("").(string); was != "" {
@@ -120,7 +122,7 @@ func notReadyDetail(err error) string {
 func writeJSON(w http.ResponseWriter, v any) {
 	body, err := render(v)
 	if err != nil {
-		newProblem(CodeInternal, "The response cannot be rendered.").write(w)
+		problem.New(problem.CodeInternal, "The response cannot be rendered.").Write(w)
 		return
 	}
 	w.Header().Set("Content-Type", mediaJSON)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/internal/pgtest"
 	"punctual/store"
 )
@@ -23,12 +25,12 @@ func TestHealthAndReadiness(t *testing.T) {
 	s.do("GET", "/healthz", "").want(200)
 	s.do("GET", "/readyz", "").want(200)
 	draining = errors.New("draining")
-	if p := s.do("GET", "/readyz", "").code(CodeNotReady); p.Detail != "Draining." {
+	if p := s.do("GET", "/readyz", "").code(problem.CodeNotReady); p.Detail != "Draining." {
 		t.Errorf("detail %q", p.Detail)
 	}
 	draining = nil
 	s.store.Close()
-	p := s.do("GET", "/readyz", "").code(CodeNotReady)
+	p := s.do("GET", "/readyz", "").code(problem.CodeNotReady)
 	if p.Detail != "The database cannot be reached." {
 		t.Errorf("detail %q", p.Detail)
 	}
@@ -117,27 +119,27 @@ func TestMetricsTellRoutesNotPaths(t *testing.T) {
 func TestTheRoleMetricsReadsMetricsAndNothingElse(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
-	metrics := s.as("default", RoleMetrics)
+	metrics := s.as("default", auth.RoleMetrics)
 	metrics.do("GET", "/metrics", "").want(200)
 	if body := string(metrics.do("GET", "/metrics", "").want(200).body); !strings.Contains(body, `route="/metrics"`) {
 		t.Error(body)
 	}
 	for _, path := range []string{"/v1/jobs", "/v1/queues", "/v1/tenant", "/v1/replicas", "/v1/runs"} {
-		metrics.do("GET", path, "").code(CodeForbidden)
+		metrics.do("GET", path, "").code(problem.CodeForbidden)
 	}
 	s.tenant("alpha")
-	metrics.acting("alpha").do("GET", "/metrics", "").code(CodeForbidden)
+	metrics.acting("alpha").do("GET", "/metrics", "").code(problem.CodeForbidden)
 	// The metrics name all tenants. So the admin of one tenant may neither read them, nor create or revoke a key that
 	// does.
-	admin, operator := s.as("alpha", RoleAdmin), s.as("default", RoleOperator)
-	for _, role := range []Role{RoleViewer, RoleSubmitter, RoleEditor, RoleAdmin} {
+	admin, operator := s.as("alpha", auth.RoleAdmin), s.as("default", auth.RoleOperator)
+	for _, role := range []auth.Role{auth.RoleViewer, auth.RoleSubmitter, auth.RoleEditor, auth.RoleAdmin} {
 		if p := s.as("alpha", role).
-			do("GET", "/metrics", "").code(CodeForbidden); !strings.Contains(p.Detail, "metrics or operator") {
+			do("GET", "/metrics", "").code(problem.CodeForbidden); !strings.Contains(p.Detail, "metrics or operator") {
 			t.Error(p.Detail)
 		}
 	}
 	const key = `{"name":"prometheus","role":"metrics"}`
-	admin.do("POST", "/v1/api-keys", key).code(CodeForbidden)
+	admin.do("POST", "/v1/api-keys", key).code(problem.CodeForbidden)
 	made := into[NewKey](operator.acting("alpha").do("POST", "/v1/api-keys", key).want(201))
 	s.with(made.Secret).do("GET", "/metrics", "").want(200)
 	operator.acting("alpha").do("DELETE", "/v1/api-keys/"+made.ID.String(), "").want(204)

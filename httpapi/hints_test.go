@@ -3,13 +3,15 @@ package httpapi
 import (
 	"strings"
 	"testing"
+
+	"punctual/httpapi/problem"
 )
 
 // wantMessage fails the test unless the answer finds fault with exactly one field, and its message contains all
 // texts.
 func (r *reply) wantMessage(at string, says ...string) {
 	r.t.Helper()
-	p := r.code(CodeInvalid)
+	p := r.code(problem.CodeInvalid)
 	if len(p.Errors) != 1 || p.Errors[0].Location != at {
 		r.t.Errorf("blamed are %v, want %s", p.Errors, at)
 		return
@@ -156,5 +158,5 @@ func TestAPatchChangesTheKindOfASchedule(t *testing.T) {
 	s.do("PATCH", "/v1/jobs/n", `{"schedule":{"every":"1h","delay":"1h"}}`).wantMessage("body.schedule", "at most one")
 	s.do("PATCH", "/v1/jobs/n", `{"schedule":{"every":"1h","timezone":"Europe/Paris"}}`).
 		wantMessage("body.schedule.timezone", "only cron")
-	s.do("PATCH", "/v1/jobs/n", `{"schedule":{"every":"1h","cron":"@daily"}}`).code(CodeInvalid)
+	s.do("PATCH", "/v1/jobs/n", `{"schedule":{"every":"1h","cron":"@daily"}}`).code(problem.CodeInvalid)
 }

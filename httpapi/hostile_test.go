@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -233,14 +234,14 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 			"PUT":  {"/v1/jobs/refused", `{"target":{"url":"` + url + `"}}`},
 		} {
 			r := s.do(method, request.path, request.body)
-			if p := r.code(CodeInvalid); len(p.Errors) != 1 || p.Errors[0].Location != "body.target.url" {
+			if p := r.code(problem.CodeInvalid); len(p.Errors) != 1 || p.Errors[0].Location != "body.target.url" {
 				t.Errorf("%s %s: %s", method, url, r.body)
 			}
 		}
 		s.do("POST", "/v1/jobs/batch",
-			`{"jobs":[`+minimal("fine")+`,{"name":"refused","target":{"url":"`+url+`"}}]}`).code(CodeInvalid)
+			`{"jobs":[`+minimal("fine")+`,{"name":"refused","target":{"url":"`+url+`"}}]}`).code(problem.CodeInvalid)
 		s.do("POST", "/v1/jobs", `{"name":"refused","target":{"url":"http://example.com/"},`+
-			`"notify":[{"on":["dead"],"url":"`+url+`"}]}`).code(CodeInvalid)
+			`"notify":[{"on":["dead"],"url":"`+url+`"}]}`).code(problem.CodeInvalid)
 	}
 	for _, host := range malformedHosts {
 		refuse("http://" + host + "/")
@@ -253,7 +254,7 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 		name := fmt.Sprint("job-", i)
 		before.create(`{"name":"` + name + `","target":{"url":"` + url + `"},"retry":{"max_attempts":1},"timeout":"5s"}`)
 		s.do("PATCH", "/v1/jobs/"+name, `{"description":"still may be changed"}`).want(200)
-		s.do("PATCH", "/v1/jobs/"+name, `{"target":{"url":"`+url+`"}}`).code(CodeInvalid)
+		s.do("PATCH", "/v1/jobs/"+name, `{"target":{"url":"`+url+`"}}`).code(problem.CodeInvalid)
 		s.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202)
 		tried++
 	}
@@ -321,7 +322,7 @@ func TestRunsMayNotCallTheAPI(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		s.do(method, path, "", "Punctual-Attempt: 1", "Punctual-Fencing-Token: 7",
-			"Punctual-Run: 019ad964-3b80-8b21-8f6e-1d2c3b4a5968").code(CodeCallback)
+			"Punctual-Run: 019ad964-3b80-8b21-8f6e-1d2c3b4a5968").code(problem.CodeCallback)
 	}
 	s.do("GET", "/v1/jobs/n", "").want(200)
 }

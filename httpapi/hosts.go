@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"punctual/httpapi/problem"
 )
 
 // notARun refuses requests that a run of a job sends. The guard keeps runs from the API of their own replica. It
@@ -13,7 +15,8 @@ import (
 func notARun(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Punctual-Fencing-Token") != "" && r.Header.Get("Punctual-Attempt") != "" {
-			newProblem(CodeCallback, "The request comes from a run of a job, and runs may not call Punctual's API.").write(w)
+			problem.New(problem.CodeCallback,
+				"The request comes from a run of a job, and runs may not call Punctual's API.").Write(w)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -27,8 +30,8 @@ func onlyHost(public string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if host := hostname(r.Host); !strings.EqualFold(host, public) && !standsForItself(host) {
-				newProblem(CodeHost, "Authentication is off, so the server answers only requests to localhost, "+
-					"to an IP address, or to the host of --public-url.").write(w)
+				problem.New(problem.CodeHost, "Authentication is off, so the server answers only requests to localhost, "+
+					"to an IP address, or to the host of --public-url.").Write(w)
 				return
 			}
 			next.ServeHTTP(w, r)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
+
 	"github.com/go-chi/chi/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -20,7 +22,7 @@ func TestPathsAndMethods(t *testing.T) {
 	for _, path := range []string{
 		"/v1", "/v1/", "/v1/jobs/", "/v2/jobs", "/nothing", "/v1/jobs/a/b/c", "/v1/jobs/n/pause/",
 	} {
-		s.do("GET", path, "").code(CodeNoRoute)
+		s.do("GET", path, "").code(problem.CodeNoRoute)
 	}
 	for request, allow := range map[string]string{
 		"DELETE /v1/jobs":           "GET, HEAD, POST",
@@ -34,7 +36,7 @@ func TestPathsAndMethods(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		r := s.do(method, path, "")
-		r.code(CodeWrongMethod)
+		r.code(problem.CodeWrongMethod)
 		if got := r.header.Get("Allow"); got != allow {
 			t.Errorf("%s: Allow %q, want %q", request, got, allow)
 		}
@@ -53,8 +55,8 @@ func TestEveryAnswerIsSafeForBrowsers(t *testing.T) {
 		}
 	}
 	s.create(minimal("n"))
-	s.do("POST", "/v1/jobs/n/trigger", "", "Origin: https://evil.example").code(CodeCrossOrigin)
-	s.do("DELETE", "/v1/jobs/n", "", "Sec-Fetch-Site: cross-site").code(CodeCrossOrigin)
+	s.do("POST", "/v1/jobs/n/trigger", "", "Origin: https://evil.example").code(problem.CodeCrossOrigin)
+	s.do("DELETE", "/v1/jobs/n", "", "Sec-Fetch-Site: cross-site").code(problem.CodeCrossOrigin)
 	s.do("POST", "/v1/jobs/n/trigger", "", "Sec-Fetch-Site: same-origin").want(202)
 }
 
@@ -84,9 +86,9 @@ func TestPanicsAndUnexpectedErrorsShowNothing(t *testing.T) {
 	mux.Use(identify, observe.middleware, s.recoverer)
 	mux.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("secret") })
 	mux.Get("/error",
-		func(w http.ResponseWriter, r *http.Request) { s.problem(r.Context(), errors.New("secret")).write(w) })
+		func(w http.ResponseWriter, r *http.Request) { s.problem(r.Context(), errors.New("secret")).Write(w) })
 	mux.Get("/gone", func(w http.ResponseWriter, r *http.Request) {
-		s.problem(r.Context(), fmt.Errorf("reading: %w", &pgconn.PgError{Code: "57P01", Message: "secret"})).write(w)
+		s.problem(r.Context(), fmt.Errorf("reading: %w", &pgconn.PgError{Code: "57P01", Message: "secret"})).Write(w)
 	})
 	for path, status := range map[string]int{"/panic": 500, "/error": 500, "/gone": 503} {
 		logs.Reset()

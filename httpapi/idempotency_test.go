@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/problem"
 	"punctual/store/runs"
 )
 
@@ -23,7 +24,7 @@ func TestIdempotencyKey(t *testing.T) {
 	} {
 		t.Run(c.path, func(t *testing.T) {
 			s, key := s.in(t), "Idempotency-Key: key of "+c.path
-			s.do("POST", c.path, c.body, key).code(CodeInvalid) // a space is not a visible character
+			s.do("POST", c.path, c.body, key).code(problem.CodeInvalid) // a space is not a visible character
 			key = strings.ReplaceAll(key, "key of ", "key-of-")
 			first := s.do("POST", c.path, c.body, key)
 			if first.status/100 != 2 || first.header.Get("Idempotent-Replayed") != "" {
@@ -41,12 +42,12 @@ func TestIdempotencyKey(t *testing.T) {
 			if diff := cmp.Diff(string(first.body), string(again.body)); diff != "" {
 				t.Error(diff)
 			}
-			s.do("POST", c.path, c.other, key).code(CodeKeyReused)
-			s.do("POST", c.path, c.other, "Idempotency-Key: "+strings.Repeat("x", 256)).code(CodeInvalid)
+			s.do("POST", c.path, c.other, key).code(problem.CodeKeyReused)
+			s.do("POST", c.path, c.other, "Idempotency-Key: "+strings.Repeat("x", 256)).code(problem.CodeInvalid)
 		})
 	}
-	s.do("POST", "/v1/jobs", minimal("a"), "Idempotency-Key: key-of-/v1/jobs/t/trigger").code(CodeKeyReused)
-	s.do("POST", "/v1/jobs", minimal("a"), "Idempotency-Key: failed").code(CodeNameTaken)
+	s.do("POST", "/v1/jobs", minimal("a"), "Idempotency-Key: key-of-/v1/jobs/t/trigger").code(problem.CodeKeyReused)
+	s.do("POST", "/v1/jobs", minimal("a"), "Idempotency-Key: failed").code(problem.CodeNameTaken)
 	s.do("DELETE", "/v1/jobs/a", "").want(204)
 	s.do("POST", "/v1/jobs", minimal("a"), "Idempotency-Key: failed").want(201) // a failure stores no answer
 }

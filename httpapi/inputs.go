@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"punctual/store/jobs"
@@ -43,26 +44,25 @@ type BatchInput struct {
 }
 
 // validate returns what is wrong with the jobs and with on_conflict.
-func (b BatchInput) validate() []FieldError {
-	var errors []FieldError
+func (b BatchInput) validate() []problem.FieldError {
+	var errors []problem.FieldError
 	if len(b.Jobs) == 0 {
-		errors = append(errors, FieldError{"body.jobs", "must hold 1 to 1000 jobs"})
+		errors = append(errors, problem.At("body.jobs", "must hold 1 to 1000 jobs"))
 	}
 	switch b.OnConflict {
 	case "", jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip:
 	default:
-		errors = append(errors, FieldError{
+		errors = append(errors, problem.At(
 			"body.on_conflict",
 			notOneOf(string(b.OnConflict),
-				enum([]jobs.OnConflict{jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip})),
-		})
+				enum([]jobs.OnConflict{jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip}))))
 	}
 	first := make(map[string]int, len(b.Jobs))
 	for i, job := range b.Jobs {
 		at := fmt.Sprintf("body.jobs[%d]", i)
 		errors = append(errors, within(at, job.Validate())...)
 		if other, ok := first[job.Name]; ok && job.Name != "" {
-			errors = append(errors, FieldError{at + ".name", fmt.Sprintf("is also the name of jobs[%d]", other)})
+			errors = append(errors, problem.At(at+".name", fmt.Sprintf("is also the name of jobs[%d]", other)))
 			continue
 		}
 		first[job.Name] = i
@@ -76,7 +76,7 @@ type PauseInput struct {
 	Until domain.Instant `json:"until,omitzero" doc:"When it resumes by itself. Slots from that instant on are ordinary slots, even if no replica was alive then. Absent: it stays paused until a caller resumes it." example:"2026-12-01T09:00:00Z"`
 }
 
-func (p PauseInput) validate() []FieldError {
+func (p PauseInput) validate() []problem.FieldError {
 	return append(instant("body.until", p.Until), note(p.Note)...)
 }
 
@@ -88,12 +88,12 @@ type ResumeInput struct {
 // maxNote bounds notes, in bytes.
 const maxNote = 1024
 
-func note(text string) []FieldError {
+func note(text string) []problem.FieldError {
 	switch {
 	case len(text) > maxNote:
-		return []FieldError{{"body.note", fmt.Sprintf("%d bytes; at most %d", len(text), maxNote)}}
+		return []problem.FieldError{problem.At("body.note", fmt.Sprintf("%d bytes; at most %d", len(text), maxNote))}
 	case strings.ContainsRune(text, 0):
-		return []FieldError{{"body.note", "must not hold NUL characters"}}
+		return []problem.FieldError{problem.At("body.note", "must not hold NUL characters")}
 	}
 	return nil
 }
@@ -123,27 +123,27 @@ func (p PreviewInput) slots() int {
 	return *p.N
 }
 
-func (p PreviewInput) validate() []FieldError {
-	var errors []FieldError
-	for _, problem := range p.Schedule.Validate() {
+func (p PreviewInput) validate() []problem.FieldError {
+	var errors []problem.FieldError
+	for _, wrong := range p.Schedule.Validate() {
 		at := "body.schedule"
-		if problem.Field != "schedule" { // "schedule" is the schedule as a whole
-			at += "." + problem.Field
+		if wrong.Field != "schedule" { // "schedule" is the schedule as a whole
+			at += "." + wrong.Field
 		}
-		errors = append(errors, FieldError{at, problem.Message})
+		errors = append(errors, problem.At(at, wrong.Message))
 	}
 	errors = append(errors, instant("body.from", p.From)...)
 	if n := p.slots(); n < 1 || n > mostSlots {
-		errors = append(errors, FieldError{"body.n", fmt.Sprintf("%d is outside 1 to %d", n, mostSlots)})
+		errors = append(errors, problem.At("body.n", fmt.Sprintf("%d is outside 1 to %d", n, mostSlots)))
 	}
 	return errors
 }
 
 // instant returns what is wrong with an instant, by the rules for instants in definitions.
-func instant(at string, i domain.Instant) []FieldError {
-	var errors []FieldError
-	for _, problem := range (domain.Schedule{At: i}).Validate() {
-		errors = append(errors, FieldError{at, problem.Message})
+func instant(at string, i domain.Instant) []problem.FieldError {
+	var errors []problem.FieldError
+	for _, p := range (domain.Schedule{At: i}).Validate() {
+		errors = append(errors, problem.At(at, p.Message))
 	}
 	return errors
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -123,7 +125,7 @@ func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jo
 		return nil, err
 	}
 	job := showJob(record, s.DefaultJitter)
-	job.Frozen = s.freezes.of(ctx, tenant, callerOf(ctx).role)
+	job.Frozen = s.freezes.of(ctx, tenant, auth.CallerOf(ctx).Role)
 	out, err := answerWith(record.Version, job)
 	if err == nil && in.matches(out.ETag) {
 		out.Status = http.StatusNotModified
@@ -189,10 +191,11 @@ func parseLabels(filters []string) (map[string]string, error) {
 		name, value, ok := strings.Cut(filter, "=")
 		at := fmt.Sprintf("query.label[%d]", i)
 		if !ok || name == "" {
-			return nil, invalid([]FieldError{{at, "must be of the form name=value"}})
+			return nil, problem.Invalid(problem.At(at, "must be of the form name=value"))
 		}
 		if other, ok := labels[name]; ok && other != value {
-			return nil, invalid([]FieldError{{at, "asks for a second value of the same label; a label of a job has one value"}})
+			return nil, problem.Invalid(problem.At(at,
+				"asks for a second value of the same label; a label of a job has one value"))
 		}
 		labels[name] = value
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -66,7 +67,7 @@ func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) 
 			return nil, err
 		}
 		if !pause.Until.Value().After(now) {
-			return nil, in.Request.check(FieldError{"body.until", "is in the past"})
+			return nil, in.Request.check(problem.At("body.until", "is in the past"))
 		}
 		at := pause.Until.Value()
 		until = &at

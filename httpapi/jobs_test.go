@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -95,7 +97,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		part := strings.SplitN(request, " ", 3)
 		t.Run(request, func(t *testing.T) {
 			s := s.in(t)
-			p := s.do(part[0], part[1], strings.Join(part[2:], "")).code(CodeNotFound)
+			p := s.do(part[0], part[1], strings.Join(part[2:], "")).code(problem.CodeNotFound)
 			what := "job"
 			if strings.HasPrefix(part[1], "/v1/runs/") {
 				what = "run"
@@ -113,7 +115,7 @@ func TestNameIsTakenByOneJobOnly(t *testing.T) {
 	s.create(minimal("one"))
 	s.create(minimal("two"))
 	for _, r := range []*reply{s.do("POST", "/v1/jobs", minimal("one")), s.do("PATCH", "/v1/jobs/two", `{"name":"one"}`)} {
-		if diff := cmp.Diff([]string{"body.name"}, locations(r.code(CodeNameTaken))); diff != "" {
+		if diff := cmp.Diff([]string{"body.name"}, locations(r.code(problem.CodeNameTaken))); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -125,8 +127,8 @@ func TestNameIsTakenByOneJobOnly(t *testing.T) {
 func TestUnknownQueueNamesThoseThereAre(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	p := s.do("POST", "/v1/jobs", strings.Replace(minimal("n"), `{"name"`, `{"queue":"slow","name"`, 1)).code(CodeInvalid)
-	if diff := cmp.Diff([]FieldError{{"body.queue", `there is no queue "slow"; there are: default`}},
+	p := s.do("POST", "/v1/jobs", strings.Replace(minimal("n"), `{"name"`, `{"queue":"slow","name"`, 1)).code(problem.CodeInvalid)
+	if diff := cmp.Diff([]problem.FieldError{problem.At("body.queue", `there is no queue "slow"; there are: default`)},
 		p.Errors); diff != "" {
 		t.Error(diff)
 	}
@@ -166,13 +168,13 @@ func TestPutNeedsOneName(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v1/jobs/other": "body.name", "/v1/jobs/a%20b": "body.name", "/v1/jobs/batch": "body.name",
 	} {
-		if diff := cmp.Diff([]string{want}, locations(s.do("PUT", path, minimal("n")).code(CodeInvalid))); diff != "" {
+		if diff := cmp.Diff([]string{want}, locations(s.do("PUT", path, minimal("n")).code(problem.CodeInvalid))); diff != "" {
 			t.Errorf("%s: %s", path, diff)
 		}
 	}
 	for _, path := range []string{"/v1/jobs/batch", "/v1/jobs/a%20b", "/v1/jobs/%00"} {
 		if diff := cmp.Diff([]string{"path.job"},
-			locations(s.do("PUT", path, `{"target":{"url":"http://example.com"}}`).code(CodeInvalid))); diff != "" {
+			locations(s.do("PUT", path, `{"target":{"url":"http://example.com"}}`).code(problem.CodeInvalid))); diff != "" {
 			t.Errorf("%s: %s", path, diff)
 		}
 	}

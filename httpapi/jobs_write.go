@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -50,7 +51,7 @@ type putJobInput struct {
 func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jobAnswer, error) {
 	job := in.Request.value.newJob()
 	named := job.Definition.Name != ""
-	var problems []FieldError
+	var problems []problem.FieldError
 	switch {
 	case in.isID() && !named:
 		job.Definition.Name = placeholderName
@@ -58,7 +59,7 @@ func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jo
 		job.Definition.Name = in.Job
 	case !in.isID() && job.Definition.Name != in.Job:
 		problems = append(problems,
-			FieldError{"body.name", "is not the name in the path; leave it out, or rename the job with PATCH"})
+			problem.At("body.name", "is not the name in the path; leave it out, or rename the job with PATCH"))
 	}
 	for _, e := range within("body", job.Definition.Validate()) {
 		if !named && e.Location == "body.name" {
@@ -98,7 +99,8 @@ func (s *server) replaceJob(
 ) (*jobAnswer, error) {
 	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now jobs.Record) (jobs.NewJob, error) {
 		if createOnly {
-			return jobs.NewJob{}, newProblem(CodeVersion, "The job exists, and If-None-Match requires that it does not.")
+			return jobs.NewJob{}, problem.New(problem.CodeVersion,
+				"The job exists, and If-None-Match requires that it does not.")
 		}
 		if !named {
 			job.Definition.Name = now.Definition.Name
@@ -106,7 +108,7 @@ func (s *server) replaceJob(
 		return job, nil
 	})
 	if errors.Is(err, store.ErrNotFound) && in.any() {
-		return nil, newProblem(CodeVersion, "The job does not exist, and If-Match requires that it does.")
+		return nil, problem.New(problem.CodeVersion, "The job does not exist, and If-Match requires that it does.")
 	}
 	if err != nil {
 		return nil, err
@@ -134,7 +136,7 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now jobs.Record) (jobs.NewJob, error) {
 		job, err := applyPatch(&in.Request, now.Definition)
 		if fields := s.forbidden(tenant, "body", in.Request.value.Definition); err == nil && len(fields) > 0 {
-			err = invalid(fields) // only for URLs that the patch sets: the rules may have changed since
+			err = problem.Invalid(fields...) // only for URLs that the patch sets: the rules may have changed since
 		}
 		return job, err
 	})
@@ -161,7 +163,7 @@ func applyPatch(patch *body[JobPatch], now domain.Definition) (jobs.NewJob, erro
 	var job JobInput
 	read := merged(patch.errors, decodeStored(result, &job)...)
 	if all := merged(read, within("body", job.Validate())...); len(all) > 0 {
-		return jobs.NewJob{}, invalid(all)
+		return jobs.NewJob{}, problem.Invalid(all...)
 	}
 	if patch.value.Target.Body == nil && job.Target.Body != nil {
 		job.Target.Body = now.Target.Body // merging reformatted it, and a body keeps its bytes

@@ -5,13 +5,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/store/tenants"
 )
 
@@ -34,10 +35,10 @@ func until(t testing.TB, what string, condition func() bool) {
 func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
-	admin := s.as("default", RoleAdmin)
+	admin := s.as("default", auth.RoleAdmin)
 	made := admin.do("POST", "/v1/api-keys", `{"name":"ci","role":"editor","expires_in":"720h"}`).want(201)
 	key := into[NewKey](made)
-	if !strings.HasPrefix(key.Secret, key.Prefix+"_") || key.Role != string(RoleEditor) || key.State != "active" ||
+	if !strings.HasPrefix(key.Secret, key.Prefix+"_") || key.Role != string(auth.RoleEditor) || key.State != "active" ||
 		!strings.HasPrefix(key.CreatedBy, "key:") {
 		t.Errorf("made %s", made.body)
 	}
@@ -47,7 +48,7 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 	path := made.header.Get("Location")
 	ci := s.with(key.Secret)
 	ci.create(minimal("n"))
-	ci.do("GET", path, "").code(CodeForbidden)
+	ci.do("GET", path, "").code(problem.CodeForbidden)
 	if err := s.store.NoteKeysUsed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 func TestAKnownKeyCostsNoQuery(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
-	viewer := s.as("default", RoleViewer)
+	viewer := s.as("default", auth.RoleViewer)
 	preview := func() {
 		viewer.do("POST", "/v1/schedules/preview", `{"schedule":{"every":"1h"},"from":"2026-12-01T00:00:00Z"}`).want(200)
 	}
@@ -87,10 +88,10 @@ func TestAKnownKeyCostsNoQuery(t *testing.T) {
 	for range 50 {
 		preview()
 	}
-	if n := s.store.Pool().Stat().AcquireCount() - before; n > 1 && time.Since(began) < remembered {
+	if n := s.store.Pool().Stat().AcquireCount() - before; n > 1 && time.Since(began) < auth.Remembered {
 		t.Errorf("%d queries", n)
 	}
-	if remembered > 2*time.Second {
+	if auth.Remembered > 2*time.Second {
 		t.Error("a revoked key works for longer than is documented")
 	}
 }
@@ -99,15 +100,15 @@ func TestWhateverIsWrongWithAKeyTheAnswerIsTheSame(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	s.tenant("alpha")
-	good := s.key("alpha", RoleAdmin)
-	revoked, expired := s.key("alpha", RoleAdmin), s.key("alpha", RoleAdmin)
+	good := s.key("alpha", auth.RoleAdmin)
+	revoked, expired := s.key("alpha", auth.RoleAdmin), s.key("alpha", auth.RoleAdmin)
 	s.exec(`UPDATE punctual.api_keys SET revoked_at = now() WHERE prefix = $1`, strings.Split(revoked, "_")[1])
 	s.exec(`
 		UPDATE punctual.api_keys
 		SET created_at = now() - interval '2 hours', expires_at = now() - interval '1 second'
 		WHERE prefix = $1`, strings.Split(expired, "_")[1])
 	s.tenant("gone")
-	orphan := s.key("gone", RoleAdmin)
+	orphan := s.key("gone", auth.RoleAdmin)
 	if err := s.store.DeleteTenant(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestWhateverIsWrongWithAKeyTheAnswerIsTheSame(t *testing.T) {
 	} {
 		before := s.store.Pool().Stat().AcquireCount()
 		r := s.do("GET", "/v1/jobs", "", header, "X-Request-Id: same")
-		r.code(CodeUnauthenticated)
+		r.code(problem.CodeUnauthenticated)
 		if n := s.store.Pool().Stat().AcquireCount() - before; n != 1 {
 			t.Errorf("%s: %d queries", name, n)
 		}
@@ -161,7 +162,7 @@ func (s *service) exec(sql string, args ...any) {
 func TestKeysAreCheckedBeforeTheyAreMade(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
-	admin := s.as("default", RoleAdmin)
+	admin := s.as("default", auth.RoleAdmin)
 	for body, at := range map[string]string{
 		`{"role":"viewer"}`:          "body.name",
 		`{"name":"k"}`:               "body.role",
@@ -173,22 +174,22 @@ func TestKeysAreCheckedBeforeTheyAreMade(t *testing.T) {
 		`{"name":"k","role":"viewer","expires_in":"tomorrow"}`:                               "body.expires_in",
 		`{"name":"k","role":"viewer","expires_in":"1h","expires_at":"2099-01-01T00:00:00Z"}`: "body.expires_in",
 	} {
-		p := admin.do("POST", "/v1/api-keys", body).code(CodeInvalid)
+		p := admin.do("POST", "/v1/api-keys", body).code(problem.CodeInvalid)
 		if diff := cmp.Diff([]string{at}, locations(p)); diff != "" {
 			t.Errorf("%s: %s", body, diff)
 		}
 	}
 	admin.do("POST", "/v1/api-keys", `{"name":"`+strings.Repeat("ä", 128)+`","role":"viewer"}`).want(201)
-	admin.do("POST", "/v1/api-keys", `{"name":"k","role":"operator"}`).code(CodeForbidden)
+	admin.do("POST", "/v1/api-keys", `{"name":"k","role":"operator"}`).code(problem.CodeForbidden)
 	admin.do("POST", "/v1/api-keys", `{"name":"k","role":"viewer"}`, "Idempotency-Key: x").want(201)
 	var kept int
 	if err := s.store.Pool().QueryRow(t.Context(),
 		`SELECT count(*) FROM punctual.idempotency_keys`).Scan(&kept); err != nil || kept != 0 {
 		t.Errorf("%d answers are kept, error %v", kept, err)
 	}
-	operators := s.key("default", RoleOperator)
+	operators := s.key("default", auth.RoleOperator)
 	id := s.idOf(operators)
-	admin.do("DELETE", "/v1/api-keys/"+id, "").code(CodeForbidden)
+	admin.do("DELETE", "/v1/api-keys/"+id, "").code(problem.CodeForbidden)
 	s.with(operators).do("DELETE", "/v1/api-keys/"+id, "").want(204)
 }
 
@@ -208,7 +209,7 @@ func TestKeysAreNeverLogged(t *testing.T) {
 	s := guarded(t, func(c *Config) {
 		c.Log = slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	key := s.key("default", RoleEditor)
+	key := s.key("default", auth.RoleEditor)
 	editor := s.with(key)
 	editor.create(minimal("n"))
 	editor.do("GET", "/v1/jobs/other", "").want(404)
@@ -227,70 +228,30 @@ func TestKeysAreNeverLogged(t *testing.T) {
 func TestAFloodOfWrongKeysLocksNobodyOut(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
-	viewer := s.as("default", RoleViewer)
+	viewer := s.as("default", auth.RoleViewer)
 	viewer.do("GET", "/v1/jobs", "").want(200)
 	before := s.store.Pool().Stat().AcquireCount()
 	began, refused := time.Now(), 0
-	const flood = 3 * burstOfAddress
+	const flood = 3 * auth.BurstOfAddress
 	for i := range flood {
 		r := s.do("GET", "/v1/jobs", "", fmt.Sprintf("Authorization: Bearer punctual_%016x_%043d", i, i))
 		if r.status == 429 {
-			r.code(CodeRateLimited)
+			r.code(problem.CodeRateLimited)
 			refused++
 			if r.header.Get("Retry-After") == "" {
 				t.Fatal("no Retry-After")
 			}
 			continue
 		}
-		r.code(CodeUnauthenticated)
+		r.code(problem.CodeUnauthenticated)
 	}
 	looked := s.store.Pool().Stat().AcquireCount() - before
-	if most := int64(burstOfAddress + unknownOfAddress*(time.Since(began).Seconds()+1)); looked > most {
+	if most := int64(auth.BurstOfAddress + auth.UnknownOfAddress*(time.Since(began).Seconds()+1)); looked > most {
 		t.Errorf("%d of %d wrong keys were looked for, at most %d", looked, flood, most)
 	}
 	if time.Since(began) < 5*time.Second && refused == 0 {
 		t.Error("none were refused")
 	}
 	until(t, "what is known of the key to lapse",
-		func() bool { viewer.do("GET", "/v1/jobs", "").want(200); return time.Since(began) > remembered })
-}
-
-func TestTheFloodgateCountsByAddressAndAll(t *testing.T) {
-	t.Parallel()
-	var f *floodgate
-	admitted := func(n int, from func(i int) netip.Addr) (yes int, took time.Duration) {
-		began := time.Now()
-		for i := range n {
-			if f.admits(from(i)) {
-				yes++
-			}
-		}
-		return yes, time.Since(began)
-	}
-	one := func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }
-	network := func(i int) netip.Addr { return netip.AddrFrom16([16]byte{0x20, 1, 15: byte(i)}) }
-	many := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
-	for name, c := range map[string]struct {
-		from        func(int) netip.Addr
-		rate, burst float64
-	}{
-		"one address":         {one, unknownOfAddress, burstOfAddress},
-		"one network of IPv6": {network, unknownOfAddress, burstOfAddress},
-		"many addresses":      {many, unknownOfAll, burstOfAll},
-	} {
-		f = newFloodgate()
-		yes, took := admitted(3*burstOfAll, c.from)
-		if most := c.burst + c.rate*took.Seconds() + 1; float64(yes) < c.burst || float64(yes) > most {
-			t.Errorf("%s: %d admitted, want %v to %v", name, yes, c.burst, most)
-		}
-	}
-	f = newFloodgate()
-	admitted(burstOfAddress+1, one)
-	if !f.admits(many(1)) {
-		t.Error("another address is kept out")
-	}
-	admitted(2*mostAddresses, many)
-	if f.of.Len() > mostAddresses {
-		t.Errorf("%d addresses are kept", f.of.Len())
-	}
+		func() bool { viewer.do("GET", "/v1/jobs", "").want(200); return time.Since(began) > auth.Remembered })
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -72,7 +74,7 @@ func TestQueriesAreChecked(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			s := s.in(t)
-			if diff := cmp.Diff([]string{at}, locations(s.do("GET", path, "").code(CodeInvalid))); diff != "" {
+			if diff := cmp.Diff([]string{at}, locations(s.do("GET", path, "").code(problem.CodeInvalid))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -81,12 +83,12 @@ func TestQueriesAreChecked(t *testing.T) {
 		"/v1/runs?job=nobody": "job with that id or name", "/v1/dead-letters?job=nobody": "job with that id or name",
 		"/v1/runs/nobody": "run with that id",
 	} {
-		if p := s.do("GET", path, "").code(CodeNotFound); p.Detail != "There is no "+of+"." {
+		if p := s.do("GET", path, "").code(problem.CodeNotFound); p.Detail != "There is no "+of+"." {
 			t.Errorf("%s: %s", path, p.Detail)
 		}
 	}
 	for _, path := range []string{"/v1/jobs?q=%zz", "/v1/jobs?a;b"} {
-		s.do("GET", path, "").code(CodeMalformed)
+		s.do("GET", path, "").code(problem.CodeMalformed)
 	}
 	for _, path := range []string{
 		"/v1/runs?from=2026-01-01T00:00:00+01:00&to=2026-01-02T00:00:00Z&late=true&job=n&status=dead" +

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"punctual/httpapi/problem"
 )
 
 // Somebody holds the lock of a row for long. Callers get an error soon, and nothing of theirs is written.
@@ -22,7 +24,7 @@ func TestACallerIsToldThatARowIsLocked(t *testing.T) {
 	answer := s.do("PATCH", "/v1/jobs/report", `{"description": "another"}`,
 		"Content-Type: application/merge-patch+json").want(http.StatusServiceUnavailable)
 	p := answer.problem()
-	if p.Code != CodeLocked ||
+	if p.Code != problem.CodeLocked ||
 		!strings.Contains(p.Detail,
 			"waited 3s for the job's schedule that another transaction has locked. Nothing was written") {
 		t.Errorf("%s: %s", p.Code, p.Detail)

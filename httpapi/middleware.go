@@ -13,11 +13,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"punctual/httpapi/problem"
+
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 )
-
-const headerRequestID = "X-Request-Id"
 
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
@@ -26,11 +26,11 @@ type requestIDKey struct{}
 // identify gives each request an id, and answers with it. An id that the request brings is used if it is well-formed.
 func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get(headerRequestID)
+		id := r.Header.Get(problem.HeaderRequestID)
 		if !requestIDForm.MatchString(id) {
 			id = rand.Text()
 		}
-		w.Header().Set(headerRequestID, id)
+		w.Header().Set(problem.HeaderRequestID, id)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
 	})
 }
@@ -74,8 +74,8 @@ var resources = []struct{ prefix, name string }{
 
 // levelOf returns the log level of a failed request. A database that is away or a lock that is held passes, so it is
 // a warning.
-func levelOf(p *Problem) slog.Level {
-	if p.Code == CodeDatabase || p.Code == CodeLocked {
+func levelOf(p *problem.Problem) slog.Level {
+	if p.Code == problem.CodeDatabase || p.Code == problem.CodeLocked {
 		return slog.LevelWarn
 	}
 	return slog.LevelError
@@ -104,7 +104,7 @@ func (s *server) recoverer(next http.Handler) http.Handler {
 			if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
 				panic(http.ErrAbortHandler) // a partial answer must not look complete
 			}
-			newProblem(CodeInternal, internalDetail(requestID(r.Context()))).write(w)
+			problem.New(problem.CodeInternal, internalDetail(requestID(r.Context()))).Write(w)
 		}()
 		next.ServeHTTP(w, r)
 	})
@@ -135,7 +135,7 @@ func secure(next http.Handler) http.Handler {
 func (s *server) sameOrigin(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		newProblem(CodeCrossOrigin, "The request comes from a page of another origin.").write(w)
+		problem.New(problem.CodeCrossOrigin, "The request comes from a page of another origin.").Write(w)
 	}))
 	return protection.Handler(next)
 }
@@ -156,16 +156,15 @@ func (s *server) checkQuery(next http.Handler) http.Handler {
 		if r.URL.RawQuery != "" {
 			query, err := url.ParseQuery(r.URL.RawQuery)
 			if err != nil {
-				newProblem(CodeMalformed, "The query cannot be read: a percent sign or a semicolon in it is not escaped.").write(w)
+				problem.New(problem.CodeMalformed,
+					"The query cannot be read: a percent sign or a semicolon in it is not escaped.").Write(w)
 				return
 			}
 			for name, values := range query {
 				for _, value := range append(values, name) {
 					if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
-						invalid([]FieldError{{
-							"query." + strings.ToValidUTF8(clip(name), "?"),
-							"must be UTF-8 without NUL characters",
-						}}).write(w)
+						at := "query." + strings.ToValidUTF8(problem.Clip(name), "?")
+						problem.Invalid(problem.At(at, "must be UTF-8 without NUL characters")).Write(w)
 						return
 					}
 				}
@@ -177,7 +176,7 @@ func (s *server) checkQuery(next http.Handler) http.Handler {
 }
 
 func (s *server) noRoute(w http.ResponseWriter, _ *http.Request) {
-	newProblem(CodeNoRoute, "No operation has this path; /docs lists all operations.").write(w)
+	problem.New(problem.CodeNoRoute, "No operation has this path; /docs lists all operations.").Write(w)
 }
 
 func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
@@ -196,7 +195,7 @@ func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
 			allowed = append(allowed, http.MethodHead)
 		}
 	}
-	p := newProblem(CodeWrongMethod, "The methods that this path allows are "+strings.Join(allowed, ", ")+".")
-	p.header = http.Header{"Allow": {strings.Join(allowed, ", ")}}
-	p.write(w)
+	p := problem.New(problem.CodeWrongMethod, "The methods that this path allows are "+strings.Join(allowed, ", ")+".")
+	p.Header = http.Header{"Allow": {strings.Join(allowed, ", ")}}
+	p.Write(w)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -40,20 +41,20 @@ type NotifyTest struct {
 	Entry *domain.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify. Its events (on) are ignored here."`
 }
 
-func (t NotifyTest) validate() []FieldError {
-	var fields []FieldError
+func (t NotifyTest) validate() []problem.FieldError {
+	var fields []problem.FieldError
 	if t.Job != "" && t.Entry != nil {
 		fields = append(fields,
-			FieldError{"body", "give a job or an entry, not both; give neither to test the tenant's default"})
+			problem.At("body", "give a job or an entry, not both; give neither to test the tenant's default"))
 	}
-	if t.Job != "" && !nameForm.MatchString(t.Job) && !uuidForm.MatchString(t.Job) {
-		fields = append(fields, FieldError{"body.job", "is neither the id nor the name of a job"})
+	if t.Job != "" && !domain.NameForm.MatchString(t.Job) && !uuidForm.MatchString(t.Job) {
+		fields = append(fields, problem.At("body.job", "is neither the id nor the name of a job"))
 	}
 	if t.Entry == nil {
 		return fields
 	}
 	for _, p := range domain.ValidateNotify("entry", []domain.Notify{t.entry()}) {
-		fields = append(fields, FieldError{"body.entry" + p.Field[len("entry[0]"):], p.Message})
+		fields = append(fields, problem.At("body.entry"+p.Field[len("entry[0]"):], p.Message))
 	}
 	return fields
 }
@@ -92,7 +93,7 @@ func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInp
 	problems := asked.validate()
 	if asked.Entry != nil {
 		for _, e := range s.forbiddenNotify(tenant, "body", []domain.Notify{*asked.Entry}) {
-			problems = append(problems, FieldError{"body.entry.url", e.Message})
+			problems = append(problems, problem.At("body.entry.url", e.Message))
 		}
 	}
 	if err := in.Request.check(problems...); err != nil {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"punctual/scheduler"
@@ -128,11 +130,11 @@ func TestATestNoticeGoesNowhereElse(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t)
 	s := serve(t, courier(t, nil))
-	p := s.do("POST", "/v1/notify/test", `{"entry":{"url":"`+h.url+`"}}`).code(CodeInvalid)
+	p := s.do("POST", "/v1/notify/test", `{"entry":{"url":"`+h.url+`"}}`).code(problem.CodeInvalid)
 	if len(p.Errors) != 1 || p.Errors[0].Location != "body.entry.url" {
 		t.Errorf("%+v", p)
 	}
-	p = s.do("PATCH", "/v1/tenant", `{"notify":[{"on":["dead"],"url":"`+h.url+`"}]}`).code(CodeInvalid)
+	p = s.do("PATCH", "/v1/tenant", `{"notify":[{"on":["dead"],"url":"`+h.url+`"}]}`).code(problem.CodeInvalid)
 	if len(p.Errors) != 1 || p.Errors[0].Location != "body.notify[0].url" {
 		t.Errorf("%+v", p)
 	}
@@ -164,7 +166,7 @@ func TestWhatIsWrongWithNotify(t *testing.T) {
 		`{"notify":[{"on":["dead"],"format":"pagerduty","secret":"missing"}]}`:      {"body.notify[0].secret"},
 		`{"notify":[{"on":["dead"],"url":"https://x.example/","unknown":1}]}`:       {"body.notify[0].unknown"},
 	} {
-		p := s.do("PATCH", "/v1/tenant", body).code(CodeInvalid)
+		p := s.do("PATCH", "/v1/tenant", body).code(problem.CodeInvalid)
 		var got []string
 		for _, e := range p.Errors {
 			got = append(got, e.Location)
@@ -175,17 +177,17 @@ func TestWhatIsWrongWithNotify(t *testing.T) {
 			t.Errorf("%s: %q, want %q", body, got, want)
 		}
 	}
-	s.do("POST", "/v1/notify/test", `{"job":"x","entry":{"url":"https://x.example/"}}`).code(CodeInvalid)
-	s.do("POST", "/v1/notify/test", `{"job":"missing"}`).code(CodeNotFound)
+	s.do("POST", "/v1/notify/test", `{"job":"x","entry":{"url":"https://x.example/"}}`).code(problem.CodeInvalid)
+	s.do("POST", "/v1/notify/test", `{"job":"missing"}`).code(problem.CodeNotFound)
 	s.do("POST", "/v1/jobs",
-		`{"name":"j","target":{"url":"https://x.example/"},"expect_success_within":"0s"}`).code(CodeInvalid)
+		`{"name":"j","target":{"url":"https://x.example/"},"expect_success_within":"0s"}`).code(problem.CodeInvalid)
 }
 
 func TestATenantsDefaultIsItsAdminsAndSaidByItsJobs(t *testing.T) {
 	t.Parallel()
 	s := guarded(t, courier(t, guard.Loopback))
 	s.tenant("alpha")
-	admin, editor := s.as("alpha", RoleAdmin), s.as("alpha", RoleEditor)
+	admin, editor := s.as("alpha", auth.RoleAdmin), s.as("alpha", auth.RoleEditor)
 	const list = `{"notify":[{"on":["failing","recovered"],"format":"slack","url":"https://hooks.example/x"}]}`
 	editor.do("PATCH", "/v1/tenant", list).want(403)
 	admin.do("PATCH", "/v1/tenant", list).want(200)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -136,7 +137,7 @@ func (s *server) describe() {
 		p["priority"].Enum = []any{domain.PriorityHigh, domain.PriorityNormal, domain.PriorityLow}
 		p["delivery"].Enum = []any{domain.DeliverAtLeastOnce, domain.DeliverAtMostOnce}
 		p["completion"].Enum = []any{domain.CompleteOnResponse, domain.CompleteAsync}
-		p["name"].Pattern = nameForm.String()
+		p["name"].Pattern = domain.NameForm.String()
 	}
 	schemas["Auth"].Properties["type"].Enum = []any{
 		domain.AuthNone, domain.AuthBearer, domain.AuthBasic, domain.AuthHeader, domain.AuthOAuth2,
@@ -250,16 +251,16 @@ func enum[T any](values []T) []any {
 	return list
 }
 
-// sortedCodes returns the codes by status and then by name, without codeClientCancelled, which no client ever reads.
-func sortedCodes() []Code {
-	var list []Code
-	for code := range codes {
-		if code != codeClientCancelled {
+// sortedCodes returns the codes by status and then by name, without CodeClientCancelled, which no client ever reads.
+func sortedCodes() []problem.Code {
+	var list []problem.Code
+	for code := range problem.Codes {
+		if code != problem.CodeClientCancelled {
 			list = append(list, code)
 		}
 	}
-	slices.SortFunc(list, func(a, b Code) int {
-		if d := codes[a].status - codes[b].status; d != 0 {
+	slices.SortFunc(list, func(a, b problem.Code) int {
+		if d := problem.Codes[a].Status - problem.Codes[b].Status; d != 0 {
 			return d
 		}
 		return bytes.Compare([]byte(a), []byte(b))

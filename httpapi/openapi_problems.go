@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -23,24 +25,25 @@ func describeProblem(op *huma.Operation, status string, response *huma.Response)
 	}
 	var titles []string
 	for _, code := range codesOf(op, status) {
-		titles = append(titles, fmt.Sprintf("%s: %s", code, codes[code].title))
+		titles = append(titles, fmt.Sprintf("%s: %s", code, problem.Codes[code].Title))
 	}
 	response.Description = strings.Join(titles, "; ")
-	content.Example = problemExample(op, status).of(exampleRequestID)
+	content.Example = problemExample(op, status).Of(exampleRequestID)
 }
 
 // codesOf returns the codes that an operation can answer with a status, in the order of sortedCodes.
-func codesOf(op *huma.Operation, status string) []Code {
+func codesOf(op *huma.Operation, status string) []problem.Code {
 	conflicts := conflictsOf(op)
-	var list []Code
+	var list []problem.Code
 	for _, code := range sortedCodes() {
 		switch {
-		case strconv.Itoa(codes[code].status) != status,
-			code == CodeNoRoute, code == CodeCrossOrigin, code == CodeCallback, code == CodeNotReady:
+		case strconv.Itoa(problem.Codes[code].Status) != status,
+			code == problem.CodeNoRoute, code == problem.CodeCrossOrigin, code == problem.CodeCallback,
+			code == problem.CodeNotReady:
 		case status == "409" && !slices.Contains(conflicts, code):
-		case code == CodeRunToken && roleOf[op.OperationID] != RoleNone,
-			code == CodeUnauthenticated && roleOf[op.OperationID] == RoleNone:
-		case code == CodeKeyReused && !slices.ContainsFunc(op.Parameters,
+		case code == problem.CodeRunToken && roleOf[op.OperationID] != auth.RoleNone,
+			code == problem.CodeUnauthenticated && roleOf[op.OperationID] == auth.RoleNone:
+		case code == problem.CodeKeyReused && !slices.ContainsFunc(op.Parameters,
 			func(p *huma.Param) bool { return p.Name == "Idempotency-Key" }):
 		default:
 			list = append(list, code)
@@ -50,18 +53,18 @@ func codesOf(op *huma.Operation, status string) []Code {
 }
 
 // conflictsOf returns the codes that an operation answers with 409.
-func conflictsOf(op *huma.Operation) []Code {
+func conflictsOf(op *huma.Operation) []problem.Code {
 	switch op.OperationID {
 	case "create-job", "create-jobs", "put-job", "patch-job":
-		return []Code{CodeNameTaken, CodeLimit}
+		return []problem.Code{problem.CodeNameTaken, problem.CodeLimit}
 	case "create-tenant":
-		return []Code{CodeNameTaken}
+		return []problem.Code{problem.CodeNameTaken}
 	case "trigger-job":
-		return []Code{CodeActiveRun, CodeState}
+		return []problem.Code{problem.CodeActiveRun, problem.CodeState}
 	case "heartbeat-run", "complete-run", "fail-run", "get-run-progress":
-		return []Code{CodeSuperseded}
+		return []problem.Code{problem.CodeSuperseded}
 	}
-	return []Code{CodeState}
+	return []problem.Code{problem.CodeState}
 }
 
 // stateExamples are the details of answers with 409 and the code state.
@@ -82,7 +85,7 @@ var stateExamples = map[string]string{
 		"the state does not allow it.",
 }
 
-func problemExample(op *huma.Operation, status string) *Problem {
+func problemExample(op *huma.Operation, status string) *problem.Problem {
 	switch status {
 	case "401":
 		return unauthenticatedExample(op)
@@ -91,50 +94,50 @@ func problemExample(op *huma.Operation, status string) *Problem {
 	case "404":
 		if !strings.Contains(op.Path, "{") &&
 			!slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "job" }) {
-			return newProblem(CodeNotFound, exampleNoTenant)
+			return problem.New(problem.CodeNotFound, exampleNoTenant)
 		}
-		return newProblem(CodeNotFound, notFound(resourceAt(op.Path)))
+		return problem.New(problem.CodeNotFound, notFound(resourceAt(op.Path)))
 	case "409":
 		return conflictExample(op)
 	case "413":
-		return newProblem(CodeTooLarge, tooLarge(op.MaxBodyBytes))
+		return problem.New(problem.CodeTooLarge, tooLarge(op.MaxBodyBytes))
 	case "415":
-		return newProblem(CodeMediaType, wrongMedia(op))
+		return problem.New(problem.CodeMediaType, wrongMedia(op))
 	}
 	return problemExamples[status]
 }
 
-func unauthenticatedExample(op *huma.Operation) *Problem {
-	if roleOf[op.OperationID] == RoleNone {
+func unauthenticatedExample(op *huma.Operation) *problem.Problem {
+	if roleOf[op.OperationID] == auth.RoleNone {
 		return problemExamples["401"]
 	}
-	return errUnauthenticated
+	return auth.ErrUnauthenticated
 }
 
-func forbiddenExample(role Role) *Problem {
-	if role == RoleViewer {
-		return forbiddenTenant(RoleViewer)
+func forbiddenExample(role auth.Role) *problem.Problem {
+	if role == auth.RoleViewer {
+		return auth.ForbiddenTenant(auth.RoleViewer)
 	}
-	return forbidden(role, Roles[slices.Index(Roles, role)-1])
+	return auth.Forbidden(role, auth.Roles[slices.Index(auth.Roles, role)-1])
 }
 
-func conflictExample(op *huma.Operation) *Problem {
+func conflictExample(op *huma.Operation) *problem.Problem {
 	switch conflictsOf(op)[0] {
-	case CodeNameTaken:
+	case problem.CodeNameTaken:
 		if op.OperationID == "create-tenant" {
-			return newProblem(CodeNameTaken, sentence(tenants.ErrTenantExists),
-				FieldError{"body.name", "is taken by another tenant"})
+			return problem.New(problem.CodeNameTaken, sentence(tenants.ErrTenantExists),
+				problem.At("body.name", "is taken by another tenant"))
 		}
-		return newProblem(CodeNameTaken, "The name is taken by another job.",
-			FieldError{"body.name", "is taken by another job"})
-	case CodeActiveRun:
+		return problem.New(problem.CodeNameTaken, "The name is taken by another job.",
+			problem.At("body.name", "is taken by another job"))
+	case problem.CodeActiveRun:
 		active := &jobs.ActiveRunError{Run: exampleRunID, Policy: domain.PolicyForbid}
-		p := newProblem(CodeActiveRun, sentence(active))
+		p := problem.New(problem.CodeActiveRun, sentence(active))
 		p.ActiveRun = &active.Run
 		return p
-	case CodeSuperseded:
-		return newProblem(CodeSuperseded,
+	case problem.CodeSuperseded:
+		return problem.New(problem.CodeSuperseded,
 			sentence(&runs.SupersededError{Run: exampleRunID, Status: domain.StatusRetrying}))
 	}
-	return newProblem(CodeState, stateExamples[op.OperationID])
+	return problem.New(problem.CodeState, stateExamples[op.OperationID])
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"punctual/httpapi/auth"
+
 	"github.com/danielgtaylor/huma/v2"
 )
 
@@ -20,13 +22,13 @@ func securitySchemes() map[string]*huma.SecurityScheme {
 }
 
 // describeRole says which role an operation needs, for people and for programs. It also describes the tenant header.
-func describeRole(op *huma.Operation, role Role) {
+func describeRole(op *huma.Operation, role auth.Role) {
 	needs := fmt.Sprintf("Needs the role %s.", role)
 	op.Description = strings.TrimPrefix(op.Description+" "+needs, " ")
 	op.Extensions = map[string]any{"x-punctual-role": role}
 	op.Security = []map[string][]string{{bearerScheme: {}}}
 	op.Parameters = append(op.Parameters, &huma.Param{
-		Name: headerTenant, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+		Name: auth.HeaderTenant, In: "header", Schema: &huma.Schema{Type: huma.TypeString},
 		Description: "The tenant to act for. Operators may name any tenant; other callers only their own. Absent: the " +
 			"tenant of the key or token.",
 		Example: "billing",

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/httpapi/problem"
 	"punctual/store"
 )
 
@@ -285,22 +286,22 @@ func TestExamplesOfBodiesAreValid(t *testing.T) {
 	for name, c := range map[string]struct {
 		example json.RawMessage
 		into    any
-		check   func(any) []FieldError
+		check   func(any) []problem.FieldError
 	}{
 		"job": {
 			exampleJobInput, new(JobInput),
-			func(v any) []FieldError { return within("body", v.(*JobInput).Validate()) },
+			func(v any) []problem.FieldError { return within("body", v.(*JobInput).Validate()) },
 		},
-		"batch":    {exampleBatch, new(BatchInput), func(v any) []FieldError { return v.(*BatchInput).validate() }},
-		"pause":    {examplePause, new(PauseInput), func(v any) []FieldError { return v.(*PauseInput).validate() }},
-		"preview":  {examplePreview, new(PreviewInput), func(v any) []FieldError { return v.(*PreviewInput).validate() }},
+		"batch":    {exampleBatch, new(BatchInput), func(v any) []problem.FieldError { return v.(*BatchInput).validate() }},
+		"pause":    {examplePause, new(PauseInput), func(v any) []problem.FieldError { return v.(*PauseInput).validate() }},
+		"preview":  {examplePreview, new(PreviewInput), func(v any) []problem.FieldError { return v.(*PreviewInput).validate() }},
 		"resume":   {exampleResume, new(ResumeInput), nil},
 		"note":     {exampleReplayNote, new(NoteInput), nil},
 		"resolve":  {exampleResolveNote, new(NoteInput), nil},
-		"bulk":     {exampleBulk, new(BulkInput), func(v any) []FieldError { return v.(*BulkInput).validate() }},
-		"backfill": {exampleBackfill, new(BackfillInput), func(v any) []FieldError { return v.(*BackfillInput).validate() }},
+		"bulk":     {exampleBulk, new(BulkInput), func(v any) []problem.FieldError { return v.(*BulkInput).validate() }},
+		"backfill": {exampleBackfill, new(BackfillInput), func(v any) []problem.FieldError { return v.(*BackfillInput).validate() }},
 		"trigger":  {exampleTrigger, new(TriggerInput), nil},
-		"secret":   {exampleSecretInput, new(SecretInput), func(v any) []FieldError { return v.(*SecretInput).validate() }},
+		"secret":   {exampleSecretInput, new(SecretInput), func(v any) []problem.FieldError { return v.(*SecretInput).validate() }},
 		"patch":    {examplePatch, new(JobPatch), nil},
 	} {
 		errs := decode(c.example, c.into, name == "patch")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -42,6 +43,6 @@ func notOneOf(value any, choices []any) string {
 		words[i] = fmt.Sprint(choice)
 	}
 	written, _ := value.(string)
-	return fmt.Sprintf("%q is not one of %s%s", clip(written), strings.Join(words, ", "),
+	return fmt.Sprintf("%q is not one of %s%s", problem.Clip(written), strings.Join(words, ", "),
 		domain.DidYouMean(written, words...))
 }

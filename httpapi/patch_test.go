@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -74,7 +76,7 @@ func TestPatchReportsEverythingAtOnce(t *testing.T) {
 	s := serve(t)
 	s.create(minimal("n"))
 	p := s.do("PATCH", "/v1/jobs/n", `{"shedule":null,"timeout":"soon","retry":{"max_attempts":"x","multiplier":0},`+
-		`"schedule":{"every":"60s","delay":"60s"},"id":null,"target":{"url":null}}`).code(CodeInvalid)
+		`"schedule":{"every":"60s","delay":"60s"},"id":null,"target":{"url":null}}`).code(problem.CodeInvalid)
 	got := locations(p)
 	slices.Sort(got)
 	want := []string{
@@ -85,6 +87,6 @@ func TestPatchReportsEverythingAtOnce(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, patch := range []string{`[]`, `"x"`, `1`, `null`} {
-		s.do("PATCH", "/v1/jobs/n", patch).code(CodeInvalid)
+		s.do("PATCH", "/v1/jobs/n", patch).code(problem.CodeInvalid)
 	}
 }

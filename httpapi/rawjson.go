@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,15 +17,15 @@ import (
 const maxDepth = 64
 
 // wellFormed returns the problem of a body that cannot be read at all; nil when it can.
-func wellFormed(data []byte) *Problem {
+func wellFormed(data []byte) *problem.Problem {
 	if len(bytes.TrimSpace(data)) == 0 {
-		return newProblem(CodeMalformed, "The body is empty; it must be a JSON object.")
+		return problem.New(problem.CodeMalformed, "The body is empty; it must be a JSON object.")
 	}
 	if at := invalidUTF8(data); at >= 0 {
-		return newProblem(CodeMalformed, fmt.Sprintf("The body is not UTF-8 at byte %d.", at))
+		return problem.New(problem.CodeMalformed, fmt.Sprintf("The body is not UTF-8 at byte %d.", at))
 	}
 	if domain.Nesting(data) > maxDepth {
-		return newProblem(CodeMalformed, fmt.Sprintf("The body nests deeper than %d levels.", maxDepth))
+		return problem.New(problem.CodeMalformed, fmt.Sprintf("The body nests deeper than %d levels.", maxDepth))
 	}
 	if json.Valid(data) {
 		return nil
@@ -33,12 +34,12 @@ func wellFormed(data []byte) *Problem {
 	err := json.Unmarshal(data, &raw)
 	var syntax *json.SyntaxError
 	if !errors.As(err, &syntax) {
-		return newProblem(CodeMalformed, "The body is not JSON.")
+		return problem.New(problem.CodeMalformed, "The body is not JSON.")
 	}
 	before := data[:min(max(syntax.Offset-1, 0), int64(len(data)))]
 	line := bytes.Count(before, []byte("\n")) + 1
 	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
-	return newProblem(CodeMalformed,
+	return problem.New(problem.CodeMalformed,
 		fmt.Sprintf("The body is not JSON at byte %d (line %d, column %d): %v.", len(before), line, column, syntax))
 }
 

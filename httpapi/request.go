@@ -16,6 +16,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store"
 )
 
@@ -35,7 +37,7 @@ const (
 type body[T any] struct {
 	value  T
 	raw    []byte
-	errors []FieldError
+	errors []problem.FieldError
 	hash   [sha256.Size]byte // of method, path and body
 }
 
@@ -60,30 +62,30 @@ func (b *body[T]) Resolve(ctx huma.Context) []error {
 }
 
 // check returns the problem of a body with errors: those of reading it and those of the domain.
-func (b *body[T]) check(domain ...FieldError) error {
+func (b *body[T]) check(domain ...problem.FieldError) error {
 	if all := merged(b.errors, domain...); len(all) > 0 {
-		return invalid(all)
+		return problem.Invalid(all...)
 	}
 	return nil
 }
 
-func readBody(w http.ResponseWriter, r *http.Request, op *huma.Operation) ([]byte, *Problem) {
+func readBody(w http.ResponseWriter, r *http.Request, op *huma.Operation) ([]byte, *problem.Problem) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, op.MaxBodyBytes))
 	var limit *http.MaxBytesError
 	switch {
 	case errors.As(err, &limit):
-		return nil, newProblem(CodeTooLarge, tooLarge(limit.Limit))
+		return nil, problem.New(problem.CodeTooLarge, tooLarge(limit.Limit))
 	case err != nil:
-		return nil, newProblem(CodeMalformed, "The body could not be read to its end.")
+		return nil, problem.New(problem.CodeMalformed, "The body could not be read to its end.")
 	case len(raw) == 0: // no Content-Type needed; Resolve judges whether it may be empty
 		return nil, nil
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, newProblem(CodeMediaType, "A body with a Content-Encoding is not accepted; send it without one.")
+		return nil, problem.New(problem.CodeMediaType, "A body with a Content-Encoding is not accepted; send it without one.")
 	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if _, ok := op.RequestBody.Content[media]; err != nil || !ok || !isUTF8(params["charset"]) {
-		return nil, newProblem(CodeMediaType, wrongMedia(op))
+		return nil, problem.New(problem.CodeMediaType, wrongMedia(op))
 	}
 	return raw, nil
 }
@@ -126,14 +128,11 @@ type JobRef struct {
 	Job string `path:"job" doc:"Id or name of the job." example:"daily-invoice-gen"`
 }
 
-var (
-	nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
-	uuidForm = regexp.MustCompile(`(?i)^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})$`)
-)
+var uuidForm = regexp.MustCompile(`(?i)^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})$`)
 
 // exists returns ErrNotFound for a malformed id or name, so that it never reaches the database.
 func (j JobRef) exists() error {
-	if !nameForm.MatchString(j.Job) {
+	if !domain.NameForm.MatchString(j.Job) {
 		return store.ErrNotFound
 	}
 	return nil
@@ -153,14 +152,14 @@ func (m IfMatch) version() (*int32, error) {
 		return nil, nil
 	}
 	if strings.Contains(m.Tag, ",") {
-		return nil, invalid([]FieldError{{"header.If-Match", "must be one ETag"}})
+		return nil, problem.Invalid(problem.At("header.If-Match", "must be one ETag"))
 	}
 	number, opened := strings.CutPrefix(m.Tag, `"`)
 	number, closed := strings.CutSuffix(number, `"`)
 	number, _, _ = strings.Cut(number, ".")
 	version, err := strconv.ParseInt(number, 10, 32)
 	if !opened || !closed || err != nil {
-		return nil, newProblem(CodeVersion, "The If-Match is not the ETag of any version of a job.")
+		return nil, problem.New(problem.CodeVersion, "The If-Match is not the ETag of any version of a job.")
 	}
 	v := int32(version)
 	return &v, nil

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/google/uuid"
@@ -77,19 +79,19 @@ func TestRerunsThatAreRefused(t *testing.T) {
 	active := into[runs.Run](s.do("POST", "/v1/jobs/forbidding/trigger", "").want(202))
 	for _, c := range []struct {
 		name, run, body string
-		code            Code
+		code            problem.Code
 		detail          string
 	}{
-		{"of a run that waits", pending, "", CodeState, "is pending"},
-		{"of a run that is sent", running, "", CodeState, "is running"},
-		{"of a job that was deleted", deleted, "", CodeState, "was deleted"},
-		{"beside an active run", forbidding, "", CodeActiveRun, active.ID.String()},
-		{"of no run", runPath(uuid.New()), "", CodeNotFound, ""},
-		{"of what cannot be a run", "/v1/runs/x", "", CodeNotFound, ""},
-		{"with an unknown field", ended, `{"bodi":1}`, CodeInvalid, ""},
-		{"with a header that cannot be sent", ended, `{"headers":{"Host":"x"}}`, CodeInvalid, ""},
-		{"with too large a body", ended, `{"body":"` + strings.Repeat("x", domain.MaxPayload) + `"}`, CodeInvalid, ""},
-		{"with what is not JSON", ended, `{`, CodeMalformed, ""},
+		{"of a run that waits", pending, "", problem.CodeState, "is pending"},
+		{"of a run that is sent", running, "", problem.CodeState, "is running"},
+		{"of a job that was deleted", deleted, "", problem.CodeState, "was deleted"},
+		{"beside an active run", forbidding, "", problem.CodeActiveRun, active.ID.String()},
+		{"of no run", runPath(uuid.New()), "", problem.CodeNotFound, ""},
+		{"of what cannot be a run", "/v1/runs/x", "", problem.CodeNotFound, ""},
+		{"with an unknown field", ended, `{"bodi":1}`, problem.CodeInvalid, ""},
+		{"with a header that cannot be sent", ended, `{"headers":{"Host":"x"}}`, problem.CodeInvalid, ""},
+		{"with too large a body", ended, `{"body":"` + strings.Repeat("x", domain.MaxPayload) + `"}`, problem.CodeInvalid, ""},
+		{"with what is not JSON", ended, `{`, problem.CodeMalformed, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if p := s.in(t).do("POST", c.run+"/rerun", c.body).code(c.code); !strings.Contains(p.Detail, c.detail) {
@@ -120,7 +122,7 @@ func TestARecordedSkipIsMadeUpFor(t *testing.T) {
 		return "/v1/runs/" + id
 	}
 	if p := s.do("POST", skip("2026-11-01T03:00:00Z", "2026-11-02T03:00:00Z", 2)+"/rerun", "").
-		code(CodeState); !strings.Contains(p.Detail, "backfill") {
+		code(problem.CodeState); !strings.Contains(p.Detail, "backfill") {
 		t.Errorf("detail %q", p.Detail)
 	}
 	one := skip("2026-11-01T03:00:00Z", "2026-11-01T03:00:00Z", 1)
@@ -137,12 +139,12 @@ func TestWhoMayRerun(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	s.tenant("alpha")
-	run := s.as("alpha", RoleEditor).over("a", "")
-	s.as("alpha", RoleViewer).do("POST", run+"/rerun", "").code(CodeForbidden)
-	s.as("alpha", RoleSubmitter).do("POST", run+"/rerun", "").code(CodeForbidden)
-	s.as("alpha", RoleEditor).do("POST", run+"/rerun", "").want(202)
+	run := s.as("alpha", auth.RoleEditor).over("a", "")
+	s.as("alpha", auth.RoleViewer).do("POST", run+"/rerun", "").code(problem.CodeForbidden)
+	s.as("alpha", auth.RoleSubmitter).do("POST", run+"/rerun", "").code(problem.CodeForbidden)
+	s.as("alpha", auth.RoleEditor).do("POST", run+"/rerun", "").want(202)
 	s.tenant("beta")
-	s.as("beta", RoleAdmin).do("POST", run+"/rerun", "").code(CodeNotFound)
+	s.as("beta", auth.RoleAdmin).do("POST", run+"/rerun", "").code(problem.CodeNotFound)
 }
 
 func TestCompletionBringsAResult(t *testing.T) {
@@ -152,15 +154,15 @@ func TestCompletionBringsAResult(t *testing.T) {
 	long := strings.Repeat("x", domain.MaxResult-1) // one byte too many with its quotes
 	for _, c := range []struct {
 		name, body string
-		code       Code
+		code       problem.Code
 		message    string
 	}{
-		{"too large", `{"result":"` + long + `"}`, CodeInvalid, "65537 bytes; at most 65536"},
-		{"far too large", `{"result":"` + long + long + `"}`, CodeTooLarge, ""},
-		{"not to be stored", `{"result":"\u0000"}`, CodeInvalid, "u0000"},
-		{"of an unknown field", `{"results":1}`, CodeInvalid, "did you mean result?"},
-		{"not JSON", `{"result":}`, CodeMalformed, ""},
-		{"not an object", `1`, CodeInvalid, "must be an object"},
+		{"too large", `{"result":"` + long + `"}`, problem.CodeInvalid, "65537 bytes; at most 65536"},
+		{"far too large", `{"result":"` + long + long + `"}`, problem.CodeTooLarge, ""},
+		{"not to be stored", `{"result":"\u0000"}`, problem.CodeInvalid, "u0000"},
+		{"of an unknown field", `{"results":1}`, problem.CodeInvalid, "did you mean result?"},
+		{"not JSON", `{"result":}`, problem.CodeMalformed, ""},
+		{"not an object", `1`, problem.CodeInvalid, "must be an object"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := s.in(t).do("POST", run+"/complete", c.body, token).code(c.code)
@@ -198,7 +200,7 @@ func TestKeepResponseAndCompletionAreJudged(t *testing.T) {
 		`"keep_response":"1KiB"`:  "body.keep_response",
 		`"completion":"callback"`: "body.completion",
 	} {
-		p := s.do("POST", "/v1/jobs", `{"name":"a",`+body+`,"target":{"url":"http://example.com"}}`).code(CodeInvalid)
+		p := s.do("POST", "/v1/jobs", `{"name":"a",`+body+`,"target":{"url":"http://example.com"}}`).code(problem.CodeInvalid)
 		if len(p.Errors) != 1 || p.Errors[0].Location != at {
 			t.Errorf("%s: %v", body, p.Errors)
 		}
@@ -221,7 +223,7 @@ func TestKeepResponseAndCompletionAreJudged(t *testing.T) {
 	}
 	// The second trigger is really refused; the policy is not only shown.
 	s.do("POST", "/v1/jobs/async/trigger", "").want(202)
-	s.do("POST", "/v1/jobs/async/trigger", "").code(CodeActiveRun)
+	s.do("POST", "/v1/jobs/async/trigger", "").code(problem.CodeActiveRun)
 }
 
 func TestASilentTargetIsCalledSilent(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -13,14 +15,14 @@ func TestWindowLongerThanTheRetentionNamesItsFieldAndTheLimit(t *testing.T) {
 	long := func(name string) string {
 		return strings.Replace(minimal(name), `{"name"`, `{"missed":{"window":"721h"},"name"`, 1)
 	}
-	problem := `"721h" reaches further back than runs are kept: at most 720h0m0s`
+	wrong := `"721h" reaches further back than runs are kept: at most 720h0m0s`
 	for _, c := range []struct{ method, path, body, field string }{
 		{"POST", "/v1/jobs", long("n"), "body.missed.window"},
 		{"PUT", "/v1/jobs/n", long("n"), "body.missed.window"},
 		{"POST", "/v1/jobs/batch", `{"jobs":[` + minimal("a") + `,` + long("b") + `]}`, "body.jobs[1].missed.window"},
 	} {
-		p := s.do(c.method, c.path, c.body).code(CodeInvalid)
-		if diff := cmp.Diff([]FieldError{{c.field, problem}}, p.Errors); diff != "" {
+		p := s.do(c.method, c.path, c.body).code(problem.CodeInvalid)
+		if diff := cmp.Diff([]problem.FieldError{problem.At(c.field, wrong)}, p.Errors); diff != "" {
 			t.Errorf("%s %s (-want +got):\n%s", c.method, c.path, diff)
 		}
 	}

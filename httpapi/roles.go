@@ -1,109 +1,78 @@
 package httpapi
 
-import "slices"
-
-// Role says what a caller may do. Each role includes the roles before it, except metrics, which stands apart.
-type Role string
-
-// The roles, from the least to the greatest.
-const (
-	RoleNone      Role = ""          // no key is needed: the operation is open, or asks for a run token instead
-	RoleMetrics   Role = "metrics"   // reads /metrics of the whole deployment, and nothing else
-	RoleViewer    Role = "viewer"    // reads
-	RoleSubmitter Role = "submitter" // creates one-shots and triggers
-	RoleEditor    Role = "editor"    // changes jobs and runs
-	RoleAdmin     Role = "admin"     // also keys and secrets of its tenant
-	RoleOperator  Role = "operator"  // administers all tenants
-)
-
-// Roles are all roles, from the least to the greatest.
-var Roles = []Role{RoleMetrics, RoleViewer, RoleSubmitter, RoleEditor, RoleAdmin, RoleOperator}
-
-// includes reports whether a caller of role r may do what other may. The metrics name all tenants and, with
-// --job-metrics, their jobs. So of the other roles only operators may read them, or create a key that does.
-func (r Role) includes(other Role) bool {
-	switch {
-	case other == RoleNone || r == other:
-		return true
-	case r == RoleMetrics:
-		return false
-	case other == RoleMetrics:
-		return r == RoleOperator
-	}
-	return slices.Index(Roles, r) >= slices.Index(Roles, other)
-}
+import "punctual/httpapi/auth"
 
 // roleOf is the least role of every operation of the API. An operation that is missing here keeps the server from
 // starting.
-var roleOf = map[string]Role{
-	"get-job":          RoleViewer,
-	"list-jobs":        RoleViewer,
-	"explain-job":      RoleViewer,
-	"list-upcoming":    RoleViewer,
-	"preview-schedule": RoleViewer,
+var roleOf = map[string]auth.Role{
+	"get-job":          auth.RoleViewer,
+	"list-jobs":        auth.RoleViewer,
+	"explain-job":      auth.RoleViewer,
+	"list-upcoming":    auth.RoleViewer,
+	"preview-schedule": auth.RoleViewer,
 
-	"create-job":   RoleSubmitter, // one-shots; other schedules need an editor
-	"create-jobs":  RoleSubmitter, // likewise
-	"trigger-job":  RoleSubmitter,
-	"put-job":      RoleEditor,
-	"patch-job":    RoleEditor,
-	"delete-job":   RoleEditor,
-	"pause-job":    RoleEditor,
-	"resume-job":   RoleEditor,
-	"backfill-job": RoleEditor,
+	"create-job":   auth.RoleSubmitter, // one-shots; other schedules need an editor
+	"create-jobs":  auth.RoleSubmitter, // likewise
+	"trigger-job":  auth.RoleSubmitter,
+	"put-job":      auth.RoleEditor,
+	"patch-job":    auth.RoleEditor,
+	"delete-job":   auth.RoleEditor,
+	"pause-job":    auth.RoleEditor,
+	"resume-job":   auth.RoleEditor,
+	"backfill-job": auth.RoleEditor,
 
-	"get-run":       RoleViewer,
-	"list-runs":     RoleViewer,
-	"list-job-runs": RoleViewer,
-	"cancel-run":    RoleEditor,
-	"rerun-run":     RoleEditor,
+	"get-run":       auth.RoleViewer,
+	"list-runs":     auth.RoleViewer,
+	"list-job-runs": auth.RoleViewer,
+	"cancel-run":    auth.RoleEditor,
+	"rerun-run":     auth.RoleEditor,
 
 	// These need the run token of the attempt instead.
-	"heartbeat-run":    RoleNone,
-	"complete-run":     RoleNone,
-	"fail-run":         RoleNone,
-	"get-run-progress": RoleNone,
+	"heartbeat-run":    auth.RoleNone,
+	"complete-run":     auth.RoleNone,
+	"fail-run":         auth.RoleNone,
+	"get-run-progress": auth.RoleNone,
 
-	"list-dead-letters":   RoleViewer,
-	"replay-dead-letter":  RoleEditor,
-	"replay-dead-letters": RoleEditor,
+	"list-dead-letters":   auth.RoleViewer,
+	"replay-dead-letter":  auth.RoleEditor,
+	"replay-dead-letters": auth.RoleEditor,
 
-	"resolve-dead-letter":  RoleEditor,
-	"resolve-dead-letters": RoleEditor,
+	"resolve-dead-letter":  auth.RoleEditor,
+	"resolve-dead-letters": auth.RoleEditor,
 
-	"list-operations":  RoleViewer,
-	"get-operation":    RoleViewer,
-	"cancel-operation": RoleEditor,
+	"list-operations":  auth.RoleViewer,
+	"get-operation":    auth.RoleViewer,
+	"cancel-operation": auth.RoleEditor,
 
-	"get-freeze":     RoleViewer, // the runs in flight of all tenants need an operator
-	"freeze":         RoleAdmin,  // of its tenant; the deployment needs an operator
-	"unfreeze":       RoleAdmin,  // likewise
-	"list-queues":    RoleViewer,
-	"list-replicas":  RoleOperator,
-	"list-breakers":  RoleViewer,
-	"reset-breakers": RoleEditor,
+	"get-freeze":     auth.RoleViewer, // the runs in flight of all tenants need an operator
+	"freeze":         auth.RoleAdmin,  // of its tenant; the deployment needs an operator
+	"unfreeze":       auth.RoleAdmin,  // likewise
+	"list-queues":    auth.RoleViewer,
+	"list-replicas":  auth.RoleOperator,
+	"list-breakers":  auth.RoleViewer,
+	"reset-breakers": auth.RoleEditor,
 
-	"create-api-key": RoleAdmin,
-	"list-api-keys":  RoleAdmin,
-	"get-api-key":    RoleAdmin,
-	"revoke-api-key": RoleAdmin,
+	"create-api-key": auth.RoleAdmin,
+	"list-api-keys":  auth.RoleAdmin,
+	"get-api-key":    auth.RoleAdmin,
+	"revoke-api-key": auth.RoleAdmin,
 
-	"get-own-tenant":   RoleViewer,
-	"patch-own-tenant": RoleAdmin,
-	"test-notify":      RoleEditor, // a caller who may write jobs can send anything anyway
-	"create-tenant":    RoleOperator,
-	"list-tenants":     RoleOperator,
-	"get-tenant":       RoleOperator,
-	"patch-tenant":     RoleOperator,
-	"delete-tenant":    RoleOperator,
+	"get-own-tenant":   auth.RoleViewer,
+	"patch-own-tenant": auth.RoleAdmin,
+	"test-notify":      auth.RoleEditor, // a caller who may write jobs can send anything anyway
+	"create-tenant":    auth.RoleOperator,
+	"list-tenants":     auth.RoleOperator,
+	"get-tenant":       auth.RoleOperator,
+	"patch-tenant":     auth.RoleOperator,
+	"delete-tenant":    auth.RoleOperator,
 
-	"list-audit-log": RoleAdmin,
+	"list-audit-log": auth.RoleAdmin,
 
-	"list-secrets":          RoleAdmin,
-	"get-secret":            RoleAdmin,
-	"put-secret":            RoleAdmin,
-	"delete-secret":         RoleAdmin,
-	"list-signing-secrets":  RoleAdmin,
-	"create-signing-secret": RoleAdmin,
-	"delete-signing-secret": RoleAdmin,
+	"list-secrets":          auth.RoleAdmin,
+	"get-secret":            auth.RoleAdmin,
+	"put-secret":            auth.RoleAdmin,
+	"delete-secret":         auth.RoleAdmin,
+	"list-signing-secrets":  auth.RoleAdmin,
+	"create-signing-secret": auth.RoleAdmin,
+	"delete-signing-secret": auth.RoleAdmin,
 }

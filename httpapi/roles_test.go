@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/store/audit"
 )
 
@@ -21,7 +23,7 @@ import (
 func TestEveryOperationNeedsItsRole(t *testing.T) {
 	t.Parallel()
 	s, all := guarded(t), routes(t)
-	for _, role := range Roles {
+	for _, role := range auth.Roles {
 		caller := s.as("default", role)
 		for _, r := range all {
 			needed := roleOf[r.id]
@@ -31,19 +33,19 @@ func TestEveryOperationNeedsItsRole(t *testing.T) {
 			}
 			got := caller.do(r.method, path, "")
 			if got.status == http.StatusForbidden {
-				p := got.code(CodeForbidden)
-				if role.includes(needed) || !strings.Contains(p.Detail, "the role "+string(needed)) ||
+				p := got.code(problem.CodeForbidden)
+				if role.Includes(needed) || !strings.Contains(p.Detail, "the role "+string(needed)) ||
 					!strings.Contains(p.Detail, "is "+string(role)) {
 					t.Errorf("%s as %s: %s", r.id, role, p.Detail)
 				}
-			} else if !role.includes(needed) {
+			} else if !role.Includes(needed) {
 				t.Errorf("%s as %s: %d", r.id, role, got.status)
 			}
-			if needed == RoleNone && got.status != http.StatusUnauthorized {
+			if needed == auth.RoleNone && got.status != http.StatusUnauthorized {
 				t.Errorf("%s without a run token: %d", r.id, got.status)
 			}
-			if needed != RoleNone {
-				s.do(r.method, path, "").code(CodeUnauthenticated)
+			if needed != auth.RoleNone {
+				s.do(r.method, path, "").code(problem.CodeUnauthenticated)
 			}
 		}
 	}
@@ -59,7 +61,7 @@ func TestRolesAreThoseOfOperations(t *testing.T) {
 		if !there[id] {
 			t.Errorf("roleOf has a line for %s, which is no operation", id)
 		}
-		if role != RoleNone && !slices.Contains(Roles, role) {
+		if role != auth.RoleNone && !slices.Contains(auth.Roles, role) {
 			t.Errorf("%s needs %q", id, role)
 		}
 	}
@@ -85,10 +87,10 @@ func TestTheRolesAreDocumented(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(text), "\n## Roles\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	documented := map[string]Role{}
+	documented := map[string]auth.Role{}
 	for _, line := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|.*$").FindAllStringSubmatch(section, -1) {
 		for _, id := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(strings.SplitN(line[0], "|", 3)[2], -1) {
-			documented[id[1]] = Role(strings.Replace(line[1], "none", "", 1))
+			documented[id[1]] = auth.Role(strings.Replace(line[1], "none", "", 1))
 		}
 	}
 	if diff := cmp.Diff(roleOf, documented); diff != "" {
@@ -102,10 +104,10 @@ func TestWhatIsOpenAndWhatIsNot(t *testing.T) {
 	for _, path := range []string{"/", "/healthz", "/readyz", "/docs", "/docs.css", "/openapi.json", "/openapi-3.0.json"} {
 		s.do("GET", path, "").want(200)
 	}
-	s.do("GET", "/metrics", "").code(CodeUnauthenticated)
-	s.as("default", RoleAdmin).do("GET", "/metrics", "").code(CodeForbidden)
-	s.as("default", RoleOperator).do("GET", "/metrics", "").want(200)
-	s.do("GET", "/nothing", "").code(CodeNoRoute)
+	s.do("GET", "/metrics", "").code(problem.CodeUnauthenticated)
+	s.as("default", auth.RoleAdmin).do("GET", "/metrics", "").code(problem.CodeForbidden)
+	s.as("default", auth.RoleOperator).do("GET", "/metrics", "").want(200)
+	s.do("GET", "/nothing", "").code(problem.CodeNoRoute)
 	serve(t).do("GET", "/metrics", "").want(200)
 }
 
@@ -113,17 +115,17 @@ func TestTargetsNeedNoKey(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	s.tenant("alpha")
-	path, token := s.as("alpha", RoleEditor).working("n")
+	path, token := s.as("alpha", auth.RoleEditor).working("n")
 	s.do("POST", path+"/heartbeat", `{"progress":1}`, token).want(200)
 	s.do("GET", path+"/progress", "", token).want(200)
-	s.do("POST", path+"/heartbeat", "").code(CodeRunToken)
+	s.do("POST", path+"/heartbeat", "").code(problem.CodeRunToken)
 	s.with("punctual_wrong").do("POST", path+"/complete", "", token).want(200)
 }
 
 func TestSubmittersCreateOneShotsOnly(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
-	submitter := s.as("default", RoleSubmitter)
+	submitter := s.as("default", auth.RoleSubmitter)
 	job := func(name, schedule string) string {
 		return `{"name":"` + name + `","target":{"url":"http://example.com"}` + schedule + `}`
 	}
@@ -132,7 +134,7 @@ func TestSubmittersCreateOneShotsOnly(t *testing.T) {
 	submitter.create(job("delay", in))
 	submitter.create(job("at", at))
 	for _, schedule := range []string{cron, every, ""} {
-		p := submitter.do("POST", "/v1/jobs", job("n", schedule)).code(CodeForbidden)
+		p := submitter.do("POST", "/v1/jobs", job("n", schedule)).code(problem.CodeForbidden)
 		if !strings.Contains(p.Detail, "one-shots") || !slices.Equal(locations(p), []string{"body.schedule"}) {
 			t.Errorf("%s: %+v", schedule, p)
 		}
@@ -143,27 +145,27 @@ func TestSubmittersCreateOneShotsOnly(t *testing.T) {
 	submitter.do("POST", "/v1/jobs/batch", batch("error", job("b1", in), job("b2", at))).want(201)
 	submitter.do("POST", "/v1/jobs/batch", batch("skip", job("b1", in), job("b3", at))).want(201)
 	if p := submitter.do("POST", "/v1/jobs/batch", batch("skip", job("b4", in), job("b5", cron))).
-		code(CodeForbidden); !slices.Equal(locations(p), []string{"body.jobs[1].schedule"}) {
+		code(problem.CodeForbidden); !slices.Equal(locations(p), []string{"body.jobs[1].schedule"}) {
 		t.Errorf("%+v", p)
 	}
 	if p := submitter.do("POST", "/v1/jobs/batch",
-		batch("replace", job("b1", in))).code(CodeForbidden); !slices.Equal(locations(p), []string{"body.on_conflict"}) {
+		batch("replace", job("b1", in))).code(problem.CodeForbidden); !slices.Equal(locations(p), []string{"body.on_conflict"}) {
 		t.Errorf("%+v", p)
 	}
 	submitter.do("POST", "/v1/jobs",
-		`{"name":"n","schedule":{"cron":"61 * * * *"},"target":{"url":"http://example.com"}}`).code(CodeInvalid)
+		`{"name":"n","schedule":{"cron":"61 * * * *"},"target":{"url":"http://example.com"}}`).code(problem.CodeInvalid)
 	submitter.do("POST", "/v1/jobs/at/trigger", "").want(202)
-	s.as("default", RoleEditor).create(job("cron", cron))
+	s.as("default", auth.RoleEditor).create(job("cron", cron))
 }
 
 func TestWritesAreTheCallers(t *testing.T) {
 	t.Parallel()
-	c := caller{actor: audit.Actor{Kind: audit.Key, Name: "k"}, role: RoleViewer}
-	if got := callerOf(c.within(t.Context())); got != c {
+	c := auth.Caller{Actor: audit.Actor{Kind: audit.Key, Name: "k"}, Role: auth.RoleViewer}
+	if got := auth.CallerOf(c.Within(t.Context())); got != c {
 		t.Errorf("%+v", got)
 	}
 	s := guarded(t)
-	key := into[NewKey](s.as("default", RoleAdmin).do("POST", "/v1/api-keys", `{"name":"first","role":"admin"}`).want(201))
+	key := into[NewKey](s.as("default", auth.RoleAdmin).do("POST", "/v1/api-keys", `{"name":"first","role":"admin"}`).want(201))
 	second := into[NewKey](s.with(key.Secret).do("POST", "/v1/api-keys", `{"name":"second","role":"viewer"}`).want(201))
 	if second.CreatedBy != "key:"+key.ID.String() {
 		t.Errorf("made by %s", second.CreatedBy)

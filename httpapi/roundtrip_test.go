@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/problem"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -108,14 +110,14 @@ func TestAPutOfWhatAGetGaveHasItsBounds(t *testing.T) {
 			[]string{"body.target.id"},
 		},
 	} {
-		p := s.in(t).do(c.method, c.path, c.body).code(CodeInvalid)
+		p := s.in(t).do(c.method, c.path, c.body).code(problem.CodeInvalid)
 		if at := locations(p); !slices.Equal(at, c.at) {
 			t.Errorf("%s: %v", c.name, p.Errors)
 		}
 	}
 	// A POST creates a job. Fields that the server sets are refused there, so that no caller believes they were
 	// accepted.
-	if at := locations(s.do("POST", "/v1/jobs", got).code(CodeInvalid)); !slices.Contains(at, "body.id") ||
+	if at := locations(s.do("POST", "/v1/jobs", got).code(problem.CodeInvalid)); !slices.Contains(at, "body.id") ||
 		!slices.Contains(at, "body.last_run") {
 		t.Errorf("a POST: %v", at)
 	}

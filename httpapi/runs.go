@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -132,7 +133,7 @@ func (s *server) listRuns(ctx context.Context, tenant int32, in *listRunsInput) 
 	if in.JobID != "" {
 		id, err := uuid.Parse(in.JobID)
 		if err != nil {
-			return nil, invalid([]FieldError{{"query.job_id", "must be the id of a job"}})
+			return nil, problem.Invalid(problem.At("query.job_id", "must be the id of a job"))
 		}
 		filter.JobID = &id
 	}

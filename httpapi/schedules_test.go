@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -61,7 +63,7 @@ func TestPreview(t *testing.T) {
 		`{"schedule":{"cron":"@daily","every":"60s"},"n":0}`:    {"body.schedule", "body.n"},
 		`{"schedule":{"crn":"@daily"},"from":"now","n":"five"}`: {"body.schedule.crn", "body.n", "body.from"},
 	} {
-		if diff := cmp.Diff(want, locations(s.do("POST", "/v1/schedules/preview", body).code(CodeInvalid))); diff != "" {
+		if diff := cmp.Diff(want, locations(s.do("POST", "/v1/schedules/preview", body).code(problem.CodeInvalid))); diff != "" {
 			t.Errorf("%s: %s", body, diff)
 		}
 	}

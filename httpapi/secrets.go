@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -54,22 +55,22 @@ type SecretInput struct {
 // maxSecret bounds the value of a secret, in bytes. A chain of certificates and its key fit.
 const maxSecret = 64 << 10
 
-func (in SecretInput) validate() []FieldError {
-	var errors []FieldError
+func (in SecretInput) validate() []problem.FieldError {
+	var errors []problem.FieldError
 	switch value := in.Value.Value(); {
 	case in.Value.IsZero():
-		errors = append(errors, FieldError{"body.value", "is required"})
+		errors = append(errors, problem.At("body.value", "is required"))
 	case value == domain.Mask:
-		errors = append(errors, FieldError{"body.value", `"***" is the mask, not the value: write the value`})
+		errors = append(errors, problem.At("body.value", `"***" is the mask, not the value: write the value`))
 	case len(value) > maxSecret:
-		errors = append(errors, FieldError{"body.value", fmt.Sprintf("%d bytes; at most %d (64 KiB)", len(value), maxSecret)})
+		errors = append(errors, problem.At("body.value", fmt.Sprintf("%d bytes; at most %d (64 KiB)", len(value), maxSecret)))
 	}
 	switch {
 	case len(in.Description) > maxNote:
 		errors = append(errors,
-			FieldError{"body.description", fmt.Sprintf("%d bytes; at most %d", len(in.Description), maxNote)})
+			problem.At("body.description", fmt.Sprintf("%d bytes; at most %d", len(in.Description), maxNote)))
 	case strings.ContainsRune(in.Description, 0):
-		errors = append(errors, FieldError{"body.description", "must not hold NUL characters"})
+		errors = append(errors, problem.At("body.description", "must not hold NUL characters"))
 	}
 	return errors
 }
@@ -126,7 +127,7 @@ func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput
 	problems := in.Request.value.validate()
 	if in.exists() != nil {
 		problems = append(problems,
-			FieldError{"path.secret", "must be 1 to 128 letters, digits and . _ : -, the first a letter or digit"})
+			problem.At("path.secret", "must be 1 to 128 letters, digits and . _ : -, the first a letter or digit"))
 	}
 	if err := in.Request.check(problems...); err != nil {
 		return nil, err

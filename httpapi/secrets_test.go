@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
 	"punctual/store/secrets"
 )
 
@@ -37,7 +38,7 @@ func TestASecretIsWrittenAndNeverShown(t *testing.T) {
 	}
 	s.do("DELETE", "/v1/secrets/second", "").want(204)
 	if p := s.do("GET", "/v1/secrets/second", "").
-		code(CodeNotFound); !strings.Contains(p.Detail, "no secret with that name") {
+		code(problem.CodeNotFound); !strings.Contains(p.Detail, "no secret with that name") {
 		t.Errorf("deleted: %s", p.Detail)
 	}
 	for _, r := range []*reply{made, again, changed, shown} {
@@ -61,7 +62,7 @@ func TestSecretsThatAreNone(t *testing.T) {
 		{"a name with a space", "a%20b", `{"value":"x"}`, "path.secret"},
 		{"an unknown field", "a", `{"value":"x","valeu":"y"}`, "body.valeu"},
 	} {
-		p := s.in(t).do("PUT", "/v1/secrets/"+c.path, c.body).code(CodeInvalid)
+		p := s.in(t).do("PUT", "/v1/secrets/"+c.path, c.body).code(problem.CodeInvalid)
 		if got := locations(p); !slices.Equal(got, []string{c.at}) {
 			t.Errorf("%s: %v", c.name, p.Errors)
 		}
@@ -143,7 +144,7 @@ func TestTheMaskIsNoValue(t *testing.T) {
 			"body.jobs[0].target.auth.value",
 		},
 	} {
-		p := s.in(t).do(c.method, c.path, c.body).code(CodeInvalid)
+		p := s.in(t).do(c.method, c.path, c.body).code(problem.CodeInvalid)
 		if got := locations(p); !slices.Equal(got, []string{c.at}) {
 			t.Errorf("%s %s: %v", c.method, c.body, p.Errors)
 		}
@@ -179,7 +180,7 @@ func TestAuthenticationThatCannotBe(t *testing.T) {
 		{`"tls":{}`, "body.target.tls"},
 	} {
 		r := s.in(t).do("POST", "/v1/jobs", withTarget("job", c.part))
-		if got := locations(r.code(CodeInvalid)); !slices.Equal(got, []string{c.at}) {
+		if got := locations(r.code(problem.CodeInvalid)); !slices.Equal(got, []string{c.at}) {
 			t.Errorf("%s: %s", c.part, r.body)
 		}
 		if strings.Contains(string(r.body), "planted") {
@@ -193,7 +194,7 @@ func TestASecretInUseIsKept(t *testing.T) {
 	s := serve(t)
 	s.do("PUT", "/v1/secrets/token", `{"value":"planted"}`).want(201)
 	s.create(withTarget("uses-it", `"auth":{"type":"bearer","secret":"token"}`))
-	if p := s.do("DELETE", "/v1/secrets/token", "").code(CodeState); !strings.Contains(p.Detail, "uses-it") {
+	if p := s.do("DELETE", "/v1/secrets/token", "").code(problem.CodeState); !strings.Contains(p.Detail, "uses-it") {
 		t.Errorf("deleting it: %s", p.Detail)
 	}
 	s.do("DELETE", "/v1/jobs/uses-it", "").want(204)
@@ -207,7 +208,7 @@ func TestSigningSecretsAreShownOnce(t *testing.T) {
 	if len(first.Data) != 1 {
 		t.Fatalf("a tenant begins with %v", first)
 	}
-	s.do("DELETE", "/v1/signing-secrets/"+first.Data[0].ID.String(), "").code(CodeState)
+	s.do("DELETE", "/v1/signing-secrets/"+first.Data[0].ID.String(), "").code(problem.CodeState)
 	made := into[NewSigningSecret](s.do("POST", "/v1/signing-secrets", "").want(201))
 	if !strings.HasPrefix(made.Secret, "whsec_") {
 		t.Errorf("made: %+v", made)
@@ -220,11 +221,11 @@ func TestSigningSecretsAreShownOnce(t *testing.T) {
 		t.Errorf("both: %s", list.body)
 	}
 	if p := s.do("DELETE", "/v1/signing-secrets/"+made.ID.String()+"?in=soon", "").
-		code(CodeInvalid); locations(p)[0] != "query.in" {
+		code(problem.CodeInvalid); locations(p)[0] != "query.in" {
 		t.Errorf("a grace that is none: %v", p.Errors)
 	}
 	if p := s.do("DELETE", "/v1/signing-secrets/019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11",
-		"").code(CodeNotFound); !strings.Contains(p.Detail, "signing secret") {
+		"").code(problem.CodeNotFound); !strings.Contains(p.Detail, "signing secret") {
 		t.Errorf("one that is not there: %s", p.Detail)
 	}
 }

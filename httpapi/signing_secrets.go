@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/problem"
 	"punctual/store/secrets"
 )
 
@@ -86,9 +87,8 @@ func (s *server) deleteSigningSecret(
 	var grace time.Duration
 	if in.In != "" {
 		if grace, err = time.ParseDuration(in.In); err != nil || grace < 0 || grace > longestGrace {
-			return nil, invalid([]FieldError{{
-				"query.in", fmt.Sprintf("%q is not a duration of 0s to %s, such as 24h", clip(in.In), longestGrace),
-			}})
+			return nil, problem.Invalid(problem.At("query.in",
+				fmt.Sprintf("%q is not a duration of 0s to %s, such as 24h", problem.Clip(in.In), longestGrace)))
 		}
 	}
 	return nil, s.Store.DeleteSigningSecret(ctx, tenant, id, grace)

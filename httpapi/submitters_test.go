@@ -3,12 +3,15 @@ package httpapi
 import (
 	"strings"
 	"testing"
+
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 )
 
 func TestSubmittersTriggerWhatAllowsIt(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
-	submitter, other, editor := s.as("default", RoleSubmitter), s.as("default", RoleSubmitter), s.as("default", RoleEditor)
+	submitter, other, editor := s.as("default", auth.RoleSubmitter), s.as("default", auth.RoleSubmitter), s.as("default", auth.RoleEditor)
 	job := func(name, rest string) string {
 		return `{"name":"` + name + `","target":{"url":"http://example.com/"}` + rest + `}`
 	}
@@ -16,7 +19,7 @@ func TestSubmittersTriggerWhatAllowsIt(t *testing.T) {
 		`,"schedule":{"delay":"100h"}`
 	refused := func(s *service, name string) {
 		t.Helper()
-		p := s.do("POST", "/v1/jobs/"+name+"/trigger", "").code(CodeForbidden)
+		p := s.do("POST", "/v1/jobs/"+name+"/trigger", "").code(problem.CodeForbidden)
 		if !strings.Contains(p.Detail, "submitters_may_trigger") || !strings.Contains(p.Detail, name) {
 			t.Errorf("%s", p.Detail)
 		}
@@ -42,7 +45,7 @@ func TestSubmittersTriggerWhatAllowsIt(t *testing.T) {
 	shows("open", true)
 	allowed(submitter, "open")
 	editor.do("PATCH", "/v1/jobs/open", `{"submitters_may_trigger":null,"name":"shut-again"}`).want(200)
-	refused2 := submitter.do("POST", "/v1/jobs/shut-again/trigger", "").code(CodeForbidden)
+	refused2 := submitter.do("POST", "/v1/jobs/shut-again/trigger", "").code(problem.CodeForbidden)
 	if refused2.Detail == "" {
 		t.Error("no detail")
 	}
@@ -59,5 +62,5 @@ func TestSubmittersTriggerWhatAllowsIt(t *testing.T) {
 	editor.create(job("reserved", once))
 	submitter.do("POST", "/v1/jobs/batch", `{"on_conflict":"skip","jobs":[`+job("reserved", once)+`]}`).want(201)
 	refused(submitter, "reserved")
-	s.as("default", RoleViewer).do("POST", "/v1/jobs/own/trigger", "").code(CodeForbidden)
+	s.as("default", auth.RoleViewer).do("POST", "/v1/jobs/own/trigger", "").code(problem.CodeForbidden)
 }

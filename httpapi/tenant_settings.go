@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"punctual/store/tenants"
@@ -28,7 +29,7 @@ type TenantNotify struct {
 	Notify []domain.Notify `json:"notify,omitempty" doc:"Recipients of notices about jobs that have no notify of their own. Absent: no recipients." maxItems:"10"`
 }
 
-func (t TenantNotify) validate() []FieldError {
+func (t TenantNotify) validate() []problem.FieldError {
 	return within("body", domain.ValidateNotify("notify", t.Notify))
 }
 
@@ -46,8 +47,8 @@ const (
 	longestMinimum = 366 * 24 * time.Hour
 )
 
-func (t TenantSettings) validate() []FieldError {
-	var errors []FieldError
+func (t TenantSettings) validate() []problem.FieldError {
+	var errors []problem.FieldError
 	for _, limit := range []struct {
 		name  string
 		value *int
@@ -61,7 +62,7 @@ func (t TenantSettings) validate() []FieldError {
 	} {
 		if limit.value != nil && (*limit.value < 1 || *limit.value > limit.most) {
 			errors = append(errors,
-				FieldError{"body." + limit.name, fmt.Sprintf("%d is outside 1 to %d", *limit.value, limit.most)})
+				problem.At("body."+limit.name, fmt.Sprintf("%d is outside 1 to %d", *limit.value, limit.most)))
 		}
 	}
 	if !t.MinInterval.IsZero() {
@@ -69,11 +70,11 @@ func (t TenantSettings) validate() []FieldError {
 	}
 	if len(t.AllowedTargets) > mostNetworks {
 		errors = append(errors,
-			FieldError{"body.allowed_targets", fmt.Sprintf("%d networks; at most %d", len(t.AllowedTargets), mostNetworks)})
+			problem.At("body.allowed_targets", fmt.Sprintf("%d networks; at most %d", len(t.AllowedTargets), mostNetworks)))
 	}
 	for i, network := range t.AllowedTargets {
-		if problem := badNetwork(network); problem != "" {
-			errors = append(errors, FieldError{fmt.Sprintf("body.allowed_targets[%d]", i), problem})
+		if wrong := badNetwork(network); wrong != "" {
+			errors = append(errors, problem.At(fmt.Sprintf("body.allowed_targets[%d]", i), wrong))
 		}
 	}
 	return append(errors, t.TenantNotify.validate()...)
@@ -84,7 +85,7 @@ func badNetwork(text string) string {
 	prefix, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("%q is not a network; write one such as 10.20.0.0/16 or fd00::/8", clip(text))
+		return fmt.Sprintf("%q is not a network; write one such as 10.20.0.0/16 or fd00::/8", problem.Clip(text))
 	case prefix != prefix.Masked():
 		return fmt.Sprintf("%s has bits set after its prefix length; did you mean %s?", prefix, prefix.Masked())
 	case prefix.Addr().Is4In6():

@@ -10,6 +10,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/pg"
 	"punctual/store/tenants"
@@ -78,14 +80,13 @@ func (t TenantInput) tenant() tenants.Tenant {
 	return made
 }
 
-func (t TenantInput) validate() []FieldError {
+func (t TenantInput) validate() []problem.FieldError {
 	errors := t.TenantSettings.validate()
-	if !nameForm.MatchString(t.Name) {
-		errors = append(errors, FieldError{
+	if !domain.NameForm.MatchString(t.Name) {
+		errors = append(errors, problem.At(
 			"body.name",
 			fmt.Sprintf("%q is not a valid name: write 1 to 128 letters, digits, dots, underscores, colons and dashes, "+
-				"beginning with a letter or digit", clip(t.Name)),
-		})
+				"beginning with a letter or digit", problem.Clip(t.Name))))
 	}
 	return errors
 }
@@ -117,8 +118,8 @@ func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInpu
 	}
 	t, err := s.Store.CreateTenant(ctx, asked.tenant())
 	if errors.Is(err, tenants.ErrTenantExists) {
-		return nil, newProblem(CodeNameTaken, sentence(tenants.ErrTenantExists),
-			FieldError{"body.name", "is taken by another tenant"})
+		return nil, problem.New(problem.CodeNameTaken, sentence(tenants.ErrTenantExists),
+			problem.At("body.name", "is taken by another tenant"))
 	}
 	if err != nil {
 		return nil, err
@@ -133,7 +134,7 @@ type TenantRef struct {
 
 // exists returns ErrNotFound for a malformed name.
 func (t TenantRef) exists() error {
-	if !nameForm.MatchString(t.Tenant) {
+	if !domain.NameForm.MatchString(t.Tenant) {
 		return store.ErrNotFound
 	}
 	return nil
@@ -172,7 +173,7 @@ type listTenantsInput struct {
 
 // listTenants uses names as cursors: a caller who may list tenants may know their names.
 func (s *server) listTenants(ctx context.Context, _ int32, in *listTenantsInput) (*listAnswer[tenants.Tenant], error) {
-	if in.Cursor != "" && !nameForm.MatchString(in.Cursor) {
+	if in.Cursor != "" && !domain.NameForm.MatchString(in.Cursor) {
 		return nil, &pg.CursorError{Cursor: in.Cursor}
 	}
 	page, more, err := s.Store.ListTenants(ctx, in.Cursor, in.Limit)
@@ -247,7 +248,7 @@ func patchSettings(patch *body[TenantSettings], t *tenants.Tenant) error {
 	var settings TenantSettings
 	read := merged(patch.errors, decode(result, &settings, false)...)
 	if all := merged(read, settings.validate()...); len(all) > 0 {
-		return invalid(all)
+		return problem.Invalid(all...)
 	}
 	settings.apply(t)
 	return nil

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"punctual/store/tenants"
@@ -30,7 +32,7 @@ func SetTenant(t *tenants.Tenant, given map[string]string) error {
 		case name == "notify":
 			if !json.Valid([]byte(text)) {
 				return fmt.Errorf(`--notify: %q is not JSON; write a list such as `+
-					`'[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, clip(text))
+					`'[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, problem.Clip(text))
 			}
 			patch[name] = json.RawMessage(text)
 		case name == "min_interval":
@@ -48,7 +50,7 @@ func SetTenant(t *tenants.Tenant, given map[string]string) error {
 	b := body[TenantSettings]{raw: raw}
 	b.errors = decode(raw, &b.value, true)
 	err = patchSettings(&b, t)
-	var p *Problem
+	var p *problem.Problem
 	if errors.As(err, &p) {
 		return flagErrors(p)
 	}
@@ -56,7 +58,7 @@ func SetTenant(t *tenants.Tenant, given map[string]string) error {
 }
 
 // flagErrors reports the errors by flag instead of by field.
-func flagErrors(p *Problem) error {
+func flagErrors(p *problem.Problem) error {
 	var list []string
 	for _, e := range p.Errors {
 		list = append(list, "--"+strings.ReplaceAll(strings.TrimPrefix(e.Location, "body."), "_", "-")+": "+e.Message)
@@ -73,7 +75,7 @@ func CheckTenantName(name string) error {
 }
 
 // CheckNewKey returns an error when no key can be created with these values.
-func CheckNewKey(name string, role Role, expires domain.Duration) error {
+func CheckNewKey(name string, role auth.Role, expires domain.Duration) error {
 	for _, e := range (KeyInput{Name: name, Role: role, ExpiresIn: expires}).validate() {
 		return fmt.Errorf("--%s: %s", strings.TrimPrefix(strings.ReplaceAll(e.Location, "expires_in", "expires"), "body."),
 			e.Message)

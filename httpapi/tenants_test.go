@@ -9,13 +9,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/store/tenants"
 )
 
 func TestTenantsAreMadeChangedAndDeleted(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
-	operator := s.as("default", RoleOperator)
+	operator := s.as("default", auth.RoleOperator)
 	made := operator.do("POST", "/v1/tenants",
 		`{"name":"alpha","max_jobs":3,"min_interval":"90s","allowed_targets":["10.20.0.0/16","fd00::/8"]}`).want(201)
 	if made.header.Get("Location") != "/v1/tenants/alpha" {
@@ -35,9 +37,9 @@ func TestTenantsAreMadeChangedAndDeleted(t *testing.T) {
 		}
 	}
 	check(made.fields())
-	operator.do("POST", "/v1/tenants", `{"name":"alpha"}`).code(CodeNameTaken)
+	operator.do("POST", "/v1/tenants", `{"name":"alpha"}`).code(problem.CodeNameTaken)
 
-	alpha := s.as("alpha", RoleAdmin)
+	alpha := s.as("alpha", auth.RoleAdmin)
 	alpha.create(minimal("n"))
 	alpha.create(minimal("paused"))
 	alpha.do("POST", "/v1/jobs/paused/pause", "").want(200)
@@ -56,21 +58,21 @@ func TestTenantsAreMadeChangedAndDeleted(t *testing.T) {
 		"Content-Type: application/merge-patch+json").want(200).fields())
 
 	if p := operator.do("DELETE", "/v1/tenants/alpha", "").
-		code(CodeState); !strings.Contains(p.Detail, "2 active or paused jobs") {
+		code(problem.CodeState); !strings.Contains(p.Detail, "2 active or paused jobs") {
 		t.Errorf("%s", p.Detail)
 	}
 	for _, job := range []string{"n", "paused"} {
 		alpha.do("DELETE", "/v1/jobs/"+job, "").want(204)
 	}
 	operator.do("DELETE", "/v1/tenants/alpha", "").want(204)
-	operator.do("DELETE", "/v1/tenants/alpha", "").code(CodeNotFound)
-	operator.do("GET", "/v1/tenants/alpha", "").code(CodeNotFound)
+	operator.do("DELETE", "/v1/tenants/alpha", "").code(problem.CodeNotFound)
+	operator.do("GET", "/v1/tenants/alpha", "").code(problem.CodeNotFound)
 	until(t, "the keys to cease to work", func() bool { return alpha.do("GET", "/v1/jobs", "").status == 401 })
 	operator.do("POST", "/v1/tenants", `{"name":"alpha"}`).want(201)
-	if jobs := into[List[ListedJob]](s.as("alpha", RoleViewer).do("GET", "/v1/jobs", "").want(200)); len(jobs.Data) != 0 {
+	if jobs := into[List[ListedJob]](s.as("alpha", auth.RoleViewer).do("GET", "/v1/jobs", "").want(200)); len(jobs.Data) != 0 {
 		t.Errorf("the new tenant has the old one's jobs: %+v", jobs)
 	}
-	operator.do("DELETE", "/v1/tenants/default", "").code(CodeState)
+	operator.do("DELETE", "/v1/tenants/default", "").code(problem.CodeState)
 }
 
 func TestTenantsAreListedByName(t *testing.T) {
@@ -93,7 +95,7 @@ func TestTenantsAreListedByName(t *testing.T) {
 	if diff := cmp.Diff([]string{"B", "a", "b", "c", "default"}, names); diff != "" {
 		t.Error(diff)
 	}
-	s.do("GET", "/v1/tenants?cursor=%20", "").code(CodeInvalid)
+	s.do("GET", "/v1/tenants?cursor=%20", "").code(problem.CodeInvalid)
 }
 
 func TestTenantsAreChecked(t *testing.T) {
@@ -115,7 +117,7 @@ func TestTenantsAreChecked(t *testing.T) {
 		`{"name":"n","usage":{}}`:                                    "body.usage",
 		`{"name":"n","max_job":1}`:                                   "body.max_job",
 	} {
-		if diff := cmp.Diff([]string{at}, locations(s.do("POST", "/v1/tenants", body).code(CodeInvalid))); diff != "" {
+		if diff := cmp.Diff([]string{at}, locations(s.do("POST", "/v1/tenants", body).code(problem.CodeInvalid))); diff != "" {
 			t.Errorf("%s: %s", body, diff)
 		}
 	}
@@ -124,11 +126,11 @@ func TestTenantsAreChecked(t *testing.T) {
 		`{"name":"beta"}`:            "body.name",
 		`[]`:                         "body",
 	} {
-		if got := strings.Join(locations(s.do("PATCH", "/v1/tenants/alpha", body).code(CodeInvalid)), " "); got != at {
+		if got := strings.Join(locations(s.do("PATCH", "/v1/tenants/alpha", body).code(problem.CodeInvalid)), " "); got != at {
 			t.Errorf("%s: %s, want %s", body, got, at)
 		}
 	}
-	s.do("PATCH", "/v1/tenants/nobody", `{"max_jobs":1}`).code(CodeNotFound)
+	s.do("PATCH", "/v1/tenants/nobody", `{"max_jobs":1}`).code(problem.CodeNotFound)
 }
 
 // second returns another replica on the database of s.
@@ -153,7 +155,7 @@ func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 	limit := rate
 	s.tenant("alpha", tenants.Tenant{Weight: 1, MaxRequestsPerSecond: &limit})
 	s.tenant("beta")
-	key := s.key("alpha", RoleViewer)
+	key := s.key("alpha", auth.RoleViewer)
 	replicas := []*service{s.with(key), s.second(Config{}).with(key)}
 	began, answered, refused := time.Now(), 0, 0
 	for i := range 10 * rate {
@@ -169,7 +171,7 @@ func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 		case 200:
 			answered++
 		default:
-			r.code(CodeRateLimited)
+			r.code(problem.CodeRateLimited)
 			refused++
 			if r.header.Get("Retry-After") != "1" {
 				t.Fatalf("headers %v", r.header)
@@ -182,7 +184,7 @@ func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 	if time.Since(began) < 5*time.Second && refused == 0 {
 		t.Error("none were refused")
 	}
-	beta := s.as("beta", RoleViewer).do("GET", "/v1/tenant", "").want(200)
+	beta := s.as("beta", auth.RoleViewer).do("GET", "/v1/tenant", "").want(200)
 	if beta.header.Get("RateLimit-Limit") != "" {
 		t.Errorf("no limit, and headers %v", beta.header)
 	}
@@ -194,59 +196,4 @@ func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 	}
 	until(t, "the limit to be lifted",
 		func() bool { return replicas[1].do("GET", "/v1/tenant", "").header.Get("RateLimit-Limit") == "" })
-}
-
-// With a large rate, one draw serves many requests.
-func TestRequestsAreDrawnInChunks(t *testing.T) {
-	t.Parallel()
-	s := guarded(t)
-	limit := 1000
-	id := s.tenant("alpha", tenants.Tenant{Weight: 1, MaxRequestsPerSecond: &limit})
-	r := newRates(s.store)
-	began, before := time.Now(), s.store.Pool().Stat().AcquireCount()
-	for range 200 {
-		tenant := tenants.Brief{ID: id, MaxRequestsPerSecond: limit}
-		if err := r.spend(t.Context(), tenant, map[string][]string{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := s.store.Pool().Stat().AcquireCount() - before; n > 2+int64(time.Since(began)/drawnFor) {
-		t.Errorf("%d draws", n)
-	}
-	for range 200 {
-		if err := r.spend(t.Context(), tenants.Brief{ID: id}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.store.Close()
-	for range 200 { // without a database no request is refused
-		tenant := tenants.Brief{ID: id, MaxRequestsPerSecond: limit}
-		if err := r.spend(t.Context(), tenant, map[string][]string{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestARefusedTenantDoesNotAskAgainAtOnce(t *testing.T) {
-	t.Parallel()
-	s := guarded(t)
-	id := s.tenant("alpha")
-	r := newRates(s.store)
-	limited := tenants.Brief{ID: id, Name: "alpha", MaxRequestsPerSecond: 1}
-	if err := r.spend(t.Context(), limited, map[string][]string{}); err != nil {
-		t.Fatal(err)
-	}
-	began, before, refused := time.Now(), s.store.Pool().Stat().AcquireCount(), 0
-	for range 500 {
-		if r.spend(t.Context(), limited, map[string][]string{}) != nil {
-			refused++
-		}
-	}
-	seconds := int(time.Since(began).Seconds()) + 1
-	if n := s.store.Pool().Stat().AcquireCount() - before; n > int64(2*seconds+1) {
-		t.Errorf("%d draws in %d seconds", n, seconds)
-	}
-	if refused < 500-seconds-1 {
-		t.Errorf("%d refused", refused)
-	}
 }

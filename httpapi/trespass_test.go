@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/store/tenants"
 )
 
@@ -125,14 +127,14 @@ func TestNobodyTrespasses(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	alpha := s.tenant("alpha")
-	theirs := s.as("alpha", RoleAdmin).settle()
+	theirs := s.as("alpha", auth.RoleAdmin).settle()
 	before := s.everything(alpha)
-	for _, role := range []Role{RoleViewer, RoleSubmitter, RoleEditor, RoleAdmin} {
+	for _, role := range []auth.Role{auth.RoleViewer, auth.RoleSubmitter, auth.RoleEditor, auth.RoleAdmin} {
 		t.Run(string(role), func(t *testing.T) {
 			own := "beta-" + string(role)
 			s.tenant(own)
 			beta := s.in(t).as(own, role)
-			beta.headers = append(beta.headers, headerRequestID+": the-same") // answers repeat it, and must be equal
+			beta.headers = append(beta.headers, problem.HeaderRequestID+": the-same") // answers repeat it, and must be equal
 			for _, path := range filters(theirs) {
 				got := beta.do("GET", path, "")
 				if got.status != 404 && (got.status != 200 || !bytes.Contains(got.body, []byte(`"data":[]`))) {
@@ -143,7 +145,7 @@ func TestNobodyTrespasses(t *testing.T) {
 				trespass(t, beta, own, role, r, theirs)
 			}
 			for _, tenant := range []string{"alpha", "default", "nobody"} {
-				beta.acting(tenant).do("GET", "/v1/jobs", "").code(CodeForbidden)
+				beta.acting(tenant).do("GET", "/v1/jobs", "").code(problem.CodeForbidden)
 			}
 			beta.acting(own).do("GET", "/v1/jobs", "").want(200)
 		})
@@ -154,12 +156,12 @@ func TestNobodyTrespasses(t *testing.T) {
 }
 
 // trespass asks for things of another tenant. The answer must be the same as for a thing that never existed.
-func trespass(t *testing.T, beta *service, own string, role Role, r route, theirs belongings) {
+func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, theirs belongings) {
 	t.Helper()
 	needed := roleOf[r.id]
 	if len(r.parameters) == 0 {
 		got := beta.do(r.method, r.path, bodies[r.id])
-		if forbidden := got.status == http.StatusForbidden; forbidden == role.includes(needed) {
+		if forbidden := got.status == http.StatusForbidden; forbidden == role.Includes(needed) {
 			t.Errorf("%s as %s: %d %s", r.id, role, got.status, got.body)
 		}
 		if bytes.Contains(got.body, []byte("alpha")) {
@@ -179,7 +181,7 @@ func trespass(t *testing.T, beta *service, own string, role Role, r route, their
 		got := beta.do(r.method, strings.Replace(r.path, parameter, theirThing, 1)+queries[r.id], bodies[r.id])
 		want := beta.do(r.method, strings.Replace(r.path, parameter, nothing, 1)+queries[r.id], bodies[r.id])
 		switch {
-		case slices.Contains(puts, r.id) && !anyID.MatchString(theirThing) && role.includes(needed):
+		case slices.Contains(puts, r.id) && !anyID.MatchString(theirThing) && role.Includes(needed):
 			if got.status != http.StatusCreated || r.id == "put-job" && into[Job](got).Tenant != own {
 				t.Errorf("%s %s: %d %s", r.id, theirThing, got.status, got.body)
 			}
@@ -192,9 +194,9 @@ func trespass(t *testing.T, beta *service, own string, role Role, r route, their
 		}
 		wanted := http.StatusNotFound
 		switch {
-		case needed == RoleNone:
+		case needed == auth.RoleNone:
 			wanted = http.StatusUnauthorized
-		case !role.includes(needed):
+		case !role.Includes(needed):
 			wanted = http.StatusForbidden
 		}
 		if got.status != wanted {
@@ -223,11 +225,11 @@ func TestACursorOfAnotherTenantShowsNothingOfIt(t *testing.T) {
 	s := guarded(t)
 	s.tenant("alpha")
 	s.tenant("beta")
-	alpha, beta := s.as("alpha", RoleAdmin), s.as("beta", RoleAdmin)
+	alpha, beta := s.as("alpha", auth.RoleAdmin), s.as("beta", auth.RoleAdmin)
 	for i := range 3 {
 		alpha.create(minimal(fmt.Sprintf("alpha-%d", i)))
 		alpha.do("POST", fmt.Sprintf("/v1/jobs/alpha-%d/trigger", i), "").want(202)
-		alpha.key("alpha", RoleViewer)
+		alpha.key("alpha", auth.RoleViewer)
 	}
 	for _, path := range []string{"/v1/jobs", "/v1/runs", "/v1/api-keys", "/v1/audit-log"} {
 		page := alpha.do("GET", path+"?limit=1", "").want(200).fields()
@@ -243,7 +245,7 @@ func TestAnIdempotencyKeyOfAnotherTenantRepeatsNothing(t *testing.T) {
 	s := guarded(t)
 	for _, tenant := range []string{"alpha", "beta"} {
 		s.tenant(tenant)
-		if r := s.as(tenant, RoleEditor).do("POST", "/v1/jobs", minimal("n"),
+		if r := s.as(tenant, auth.RoleEditor).do("POST", "/v1/jobs", minimal("n"),
 			"Idempotency-Key: k").want(201); into[Job](r).Tenant != tenant || r.header.Get("Idempotent-Replayed") != "" {
 			t.Errorf("%s: %s", tenant, r.body)
 		}
@@ -254,15 +256,15 @@ func TestOperatorsActForAnyTenant(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	s.tenant("alpha")
-	operator := s.as("default", RoleOperator)
+	operator := s.as("default", auth.RoleOperator)
 	operator.acting("alpha").create(minimal("n"))
-	if got := into[Job](s.as("alpha", RoleViewer).do("GET", "/v1/jobs/n", "").want(200)); got.Tenant != "alpha" {
+	if got := into[Job](s.as("alpha", auth.RoleViewer).do("GET", "/v1/jobs/n", "").want(200)); got.Tenant != "alpha" {
 		t.Errorf("the job is of %s", got.Tenant)
 	}
-	operator.do("GET", "/v1/jobs/n", "").code(CodeNotFound)
+	operator.do("GET", "/v1/jobs/n", "").code(problem.CodeNotFound)
 	for _, name := range []string{"nobody", "no body", strings.Repeat("n", 200)} {
 		if p := operator.acting(name).
-			do("GET", "/v1/jobs", "").code(CodeNotFound); !strings.Contains(p.Detail, headerTenant) {
+			do("GET", "/v1/jobs", "").code(problem.CodeNotFound); !strings.Contains(p.Detail, auth.HeaderTenant) {
 			t.Errorf("%s: %s", name, p.Detail)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,7 +73,7 @@ func TestAWordThatIsNoneIsRefused(t *testing.T) {
 		"/v1/runs?status=failed": "query.status", "/v1/runs?reason=limit": "query.reason",
 		"/v1/runs?trigger=step": "query.trigger", "/v1/dead-letters?reason=missed": "query.reason",
 	} {
-		p := s.do("GET", query, "").code(CodeInvalid)
+		p := s.do("GET", query, "").code(problem.CodeInvalid)
 		if len(p.Errors) != 1 || p.Errors[0].Location != field || !strings.Contains(p.Errors[0].Message, " is not one of ") {
 			t.Errorf("%s: %v", query, p.Errors)
 		}
@@ -82,7 +83,7 @@ func TestAWordThatIsNoneIsRefused(t *testing.T) {
 		s.do("GET", "/v1/dead-letters?reason="+string(reason), "").want(200)
 		s.do("POST", "/v1/dead-letters/resolve", fmt.Sprintf(`{"filter":{"reason":%q},"dry_run":true}`, reason)).want(200)
 	}
-	s.do("POST", "/v1/dead-letters/resolve", `{"filter":{"reason":"missed"},"dry_run":true}`).code(CodeInvalid)
+	s.do("POST", "/v1/dead-letters/resolve", `{"filter":{"reason":"missed"},"dry_run":true}`).code(problem.CodeInvalid)
 }
 
 // words returns a list in the form of a document.

@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"time"
 
-	"punctual/httpapi"
+	"punctual/httpapi/problem"
 )
 
 // Client calls the API of one replica, or of a load balancer in front of several. Safe for concurrent use.
@@ -53,7 +53,7 @@ type Error struct {
 	Method, Path string
 	Status       int
 	Body         []byte
-	Problem      *httpapi.Problem // what the API said; nil: somebody else answered
+	Problem      *problem.Problem // what the API said; nil: somebody else answered
 }
 
 func (e *Error) Error() string {
@@ -61,7 +61,7 @@ func (e *Error) Error() string {
 }
 
 // Is reports whether an error is an answer of the API with a code.
-func Is(err error, code httpapi.Code) bool {
+func Is(err error, code problem.Code) bool {
 	var answer *Error
 	return errors.As(err, &answer) && answer.Problem != nil && answer.Problem.Code == code
 }
@@ -109,9 +109,9 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) (stat
 
 func refusal(method, path string, response *http.Response, answer []byte) *Error {
 	e := &Error{Method: method, Path: path, Status: response.StatusCode, Body: answer}
-	var problem httpapi.Problem
-	if json.Unmarshal(answer, &problem) == nil && problem.Code != "" {
-		e.Problem = &problem
+	var said problem.Problem
+	if json.Unmarshal(answer, &said) == nil && said.Code != "" {
+		e.Problem = &said
 	}
 	return e
 }

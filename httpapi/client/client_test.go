@@ -19,6 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/httpapi"
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -115,7 +117,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 		From: domain.InstantOf(time.Now().Add(-time.Hour)), To: domain.InstantOf(time.Now().Add(-time.Minute)),
 	}
 	must[httpapi.BackfillCount](t)(c.CountBackfill(ctx, "n", month))
-	must[httpapi.NewKey](t)(c.CreateAPIKey(ctx, httpapi.KeyInput{Name: "k", Role: httpapi.RoleViewer}))
+	must[httpapi.NewKey](t)(c.CreateAPIKey(ctx, httpapi.KeyInput{Name: "k", Role: auth.RoleViewer}))
 	must[tenants.Tenant](t)(c.CreateTenant(ctx, httpapi.TenantInput{Name: "beta"}))
 	must[tenants.Tenant](t)(c.PatchTenant(ctx, "beta", map[string]any{"weight": 2}))
 	must[tenants.Tenant](t)(c.PatchOwnTenant(ctx, map[string]any{"notify": []any{}}))
@@ -143,7 +145,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 		failed(c.APIKey(ctx, none)), c.DeleteJob(ctx, "none"),
 	} {
 		var answer *Error
-		if !errors.As(err, &answer) || answer.Problem == nil || answer.Problem.Code == httpapi.CodeNoRoute {
+		if !errors.As(err, &answer) || answer.Problem == nil || answer.Problem.Code == problem.CodeNoRoute {
 			t.Errorf("%v", err)
 		}
 	}
@@ -218,7 +220,7 @@ func TestARefusalNamesTheFields(t *testing.T) {
 	job := definition(t, "n")
 	job.Schedule.Cron = "61 * * * *"
 	_, err := c.CreateJob(t.Context(), job)
-	if !Is(err, httpapi.CodeInvalid) || !strings.Contains(err.Error(), "body.schedule.cron") {
+	if !Is(err, problem.CodeInvalid) || !strings.Contains(err.Error(), "body.schedule.cron") {
 		t.Errorf("%v", err)
 	}
 	var answer *Error

@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/url"
 
-	"punctual/httpapi"
+	"punctual/httpapi/auth"
 )
 
 // authentication holds the flags that say how callers of the API authenticate.
@@ -22,8 +22,8 @@ type authentication struct {
 
 func (a authentication) noAuth() bool { return a.Auth == "none" }
 
-func (a authentication) oidc() httpapi.OIDC {
-	return httpapi.OIDC{
+func (a authentication) oidc() auth.OIDC {
+	return auth.OIDC{
 		Issuer:      a.OIDCIssuer,
 		Audience:    a.OIDCAudience,
 		JWKSURL:     a.OIDCJWKSURL,

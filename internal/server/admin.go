@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"punctual/httpapi/auth"
 	"punctual/scheduler/domain"
 
 	"punctual/httpapi"
@@ -60,7 +61,7 @@ func CreateKey(ctx context.Context, c AdminConfig, n NewKey) error {
 	if n.Expires != 0 {
 		expires = domain.DurationOf(n.Expires)
 	}
-	if err := httpapi.CheckNewKey(n.Name, httpapi.Role(n.Role), expires); err != nil {
+	if err := httpapi.CheckNewKey(n.Name, auth.Role(n.Role), expires); err != nil {
 		return err
 	}
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {

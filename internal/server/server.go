@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"punctual/httpapi/auth"
 	"punctual/scheduler/domain"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -41,7 +42,7 @@ type Config struct {
 	JobMetrics    store.JobMetricsConfig
 	PublicURL     string         // the address at which targets reach the API; empty: where it listens
 	NoAuth        bool           // callers of the API need not authenticate
-	OIDC          httpapi.OIDC   // the issuer whose tokens are accepted beside keys
+	OIDC          auth.OIDC      // the issuer whose tokens are accepted beside keys
 	Migrate       bool           // migrate the schema first
 	Queues        map[string]int // worker slots by queue; none: the replica serves the API only
 	Frozen        bool           // freeze the deployment before anything is claimed

@@ -38,7 +38,8 @@ const (
 )
 
 var (
-	nameForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	// NameForm is the form of the names of jobs, tenants and secrets.
+	NameForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 	queueForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	labelForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$`)
 	uuidForm  = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
@@ -104,7 +105,7 @@ func (c *checker) name(name string) {
 	switch {
 	case name == "":
 		c.add("name", "is required: 1 to 128 letters, digits and . _ : -")
-	case !nameForm.MatchString(name):
+	case !NameForm.MatchString(name):
 		c.add("name", "%q: 1 to 128 letters, digits and . _ : -, the first a letter or digit", clip(name))
 	case uuidForm.MatchString(name):
 		c.add("name", "%q looks like a UUID, so it could not be told from a job's id", name)

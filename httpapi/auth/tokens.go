@@ -1,4 +1,4 @@
-package httpapi
+package auth
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"punctual/httpapi/problem"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -92,7 +94,7 @@ func (t *tokens) verify(ctx context.Context, raw string) (claims, error) {
 	if err != nil {
 		return claims{}, err
 	}
-	until := now.Add(remembered)
+	until := now.Add(Remembered)
 	if ends := expiry.Add(leeway); ends.Before(until) {
 		until = ends
 	}
@@ -112,14 +114,14 @@ func (t *tokens) look(ctx context.Context, raw string, now time.Time) (c claims,
 	case failed != nil:
 		return c, expiry, t.away(ctx, failed)
 	case err != nil:
-		return c, expiry, errUnauthenticated
+		return c, expiry, ErrUnauthenticated
 	}
 	var said map[string]any
 	if err := token.Claims(&said); err != nil || !current(token.Expiry, said["nbf"], now) {
-		return c, expiry, errUnauthenticated
+		return c, expiry, ErrUnauthenticated
 	}
 	if strings.ContainsRune(token.Subject, 0) { // the database cannot record an actor with NUL
-		return c, expiry, errUnauthenticated
+		return c, expiry, ErrUnauthenticated
 	}
 	c = claims{subject: token.Subject, roles: texts(claimed(said, t.RoleClaim))}
 	c.tenant, _ = claimed(said, t.TenantClaim).(string)
@@ -197,8 +199,8 @@ func (t *tokens) away(ctx context.Context, err error) error {
 		t.log.WarnContext(ctx, "the issuer of tokens does not say what its keys are; asked again when the next token comes",
 			"issuer", t.Issuer, "error", err)
 	}
-	p := newProblem(CodeIssuer, "The keys of the token issuer cannot be fetched right now; try again.")
-	p.header = http.Header{"Retry-After": {fmt.Sprint(int(fetchAgain.Seconds()))}}
+	p := problem.New(problem.CodeIssuer, "The keys of the token issuer cannot be fetched right now; try again.")
+	p.Header = http.Header{"Retry-After": {fmt.Sprint(int(FetchAgain.Seconds()))}}
 	return p
 }
 

@@ -1,4 +1,4 @@
-package httpapi
+package auth
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// fetchAgain is how long an answer of the issuer, or a failed fetch, is reused. The library fetches the issuer's keys
+// FetchAgain is how long an answer of the issuer, or a failed fetch, is reused. The library fetches the issuer's keys
 // for every token that no known key has signed. Without this bound, anybody could make it fetch at will.
-const fetchAgain = 10 * time.Second
+const FetchAgain = 10 * time.Second
 
 const (
 	fetchTimeout = 5 * time.Second
@@ -53,7 +53,7 @@ func (f *fetches) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d := f.documents[r.URL.String()]
-	if d == nil || time.Since(d.at) >= fetchAgain {
+	if d == nil || time.Since(d.at) >= FetchAgain {
 		d = &document{at: time.Now()}
 		if body, err := f.fetch(r); err != nil {
 			d.err = &fetchError{err}
@@ -67,7 +67,7 @@ func (f *fetches) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
-		Header: http.Header{"Content-Type": {mediaJSON}}, Body: io.NopCloser(bytes.NewReader(d.body)),
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(d.body)),
 		ContentLength: int64(len(d.body)),
 	}, nil
 }

@@ -1,4 +1,4 @@
-package httpapi
+package auth
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"punctual/httpapi/problem"
 	"punctual/store"
 	"punctual/store/tenants"
 )
@@ -95,10 +96,10 @@ func (a *allowance) tell(header http.Header) {
 	header.Set("RateLimit-Reset", strconv.Itoa(int(math.Ceil(a.left.Full.Seconds()))))
 }
 
-func (a *allowance) refusal() *Problem {
-	p := newProblem(CodeRateLimited,
-		"Your tenant may send "+count(a.rate, "request", "requests")+" a second, on all replicas together.")
-	p.header = http.Header{"Retry-After": {"1"}}
-	a.tell(p.header)
+func (a *allowance) refusal() *problem.Problem {
+	p := problem.New(problem.CodeRateLimited,
+		"Your tenant may send "+problem.Count(a.rate, "request", "requests")+" a second, on all replicas together.")
+	p.Header = http.Header{"Retry-After": {"1"}}
+	a.tell(p.Header)
 	return p
 }

@@ -1,4 +1,4 @@
-package httpapi
+package auth
 
 import (
 	"context"
@@ -12,16 +12,17 @@ import (
 	"golang.org/x/sync/singleflight"
 	timerate "golang.org/x/time/rate"
 
+	"punctual/httpapi/problem"
 	"punctual/store"
 	"punctual/store/tenants"
 )
 
 const (
-	// remembered is how long the database's answer about a key or a tenant is reused. A revoked key works for that long
+	// Remembered is how long the database's answer about a key or a tenant is reused. A revoked key works for that long
 	// on replicas that know it.
-	remembered = 2 * time.Second
-	// lookupTimeout bounds a lookup that several requests wait for. It goes on when one of them goes away.
-	lookupTimeout = 5 * time.Second
+	Remembered = 2 * time.Second
+	// LookupTimeout bounds a lookup that several requests wait for. It goes on when one of them goes away.
+	LookupTimeout = 5 * time.Second
 
 	mostKeys      = 10_000 // keys that a replica remembers
 	mostTenants   = 10_000 // tenants that a replica remembers
@@ -32,14 +33,17 @@ const (
 // so a flood of wrong keys costs it a hundredth of a processor. Even so, after a start a replica knows the keys of
 // hundreds of clients behind one load balancer within a second.
 const (
-	unknownOfAddress, burstOfAddress = 100, 500
-	unknownOfAll, burstOfAll         = 200, 1000
+	UnknownOfAddress = 100 // a second
+	BurstOfAddress   = 500 // after a while without any
+	unknownOfAll     = 200
+	burstOfAll       = 1000
 )
 
-// errUnauthenticated is the only answer to an invalid key or token, whatever is wrong with it.
-var errUnauthenticated = func() *Problem {
-	p := newProblem(CodeUnauthenticated, "Send a valid API key or token in the header Authorization: Bearer <key>.")
-	p.header = http.Header{"Www-Authenticate": {"Bearer"}}
+// ErrUnauthenticated is the only answer to an invalid key or token, whatever is wrong with it.
+var ErrUnauthenticated = func() *problem.Problem {
+	p := problem.New(problem.CodeUnauthenticated,
+		"Send a valid API key or token in the header Authorization: Bearer <key>.")
+	p.Header = http.Header{"Www-Authenticate": {"Bearer"}}
 	return p
 }()
 
@@ -72,9 +76,9 @@ func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (tenant
 		k.store.KeyUsed(known.Key)
 		return known.Credential, nil
 	case !ok && !k.unknown.admits(from):
-		p := newProblem(CodeRateLimited,
+		p := problem.New(problem.CodeRateLimited,
 			"Too many unknown keys were sent from your address, or from all addresses; try again.")
-		p.header = http.Header{"Retry-After": {"1"}}
+		p.Header = http.Header{"Retry-After": {"1"}}
 		return tenants.Credential{}, p
 	}
 	found, err, _ := k.looks.Do(string(hash[:]), func() (any, error) { return k.look(ctx, hash, key) })
@@ -88,9 +92,9 @@ func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (tenant
 
 // look asks the database, and remembers the answer about a valid key.
 func (k *keyring) look(ctx context.Context, hash [sha256.Size]byte, key string) (tenants.Credential, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), LookupTimeout)
 	defer cancel()
-	until := time.Now().Add(remembered)
+	until := time.Now().Add(Remembered)
 	c, err := k.store.Authenticate(ctx, key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -100,7 +104,7 @@ func (k *keyring) look(ctx context.Context, hash [sha256.Size]byte, key string) 
 		return c, err
 	}
 	if c.ExpiresIn > 0 {
-		until = time.Now().Add(min(c.ExpiresIn, remembered))
+		until = time.Now().Add(min(c.ExpiresIn, Remembered))
 	}
 	k.known.Add(hash, knownKey{c, until})
 	return c, nil
@@ -122,7 +126,7 @@ func (f *floodgate) admits(from netip.Addr) bool {
 		network, _ := from.WithZone("").Prefix(64) // an IPv6 address has 128 bits, so this cannot fail
 		from = network.Addr()
 	}
-	own := timerate.NewLimiter(unknownOfAddress, burstOfAddress)
+	own := timerate.NewLimiter(UnknownOfAddress, BurstOfAddress)
 	if known, ok, _ := f.of.PeekOrAdd(from, own); ok {
 		f.of.Get(from) // marks it as used: addresses that come once must not evict it
 		own = known
@@ -153,9 +157,9 @@ func (b *tenantBook) find(ctx context.Context, name string) (tenants.Brief, erro
 		return known.Brief, nil
 	}
 	found, err, _ := b.looks.Do(name, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), LookupTimeout)
 		defer cancel()
-		until := time.Now().Add(remembered)
+		until := time.Now().Add(Remembered)
 		t, err := b.store.FindTenant(ctx, name)
 		if err == nil {
 			b.known.Add(name, knownTenant{t, until})

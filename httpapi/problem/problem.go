@@ -1,0 +1,185 @@
+// Package problem is the error of the API: RFC 9457, with a stable code from a closed list, and the fields at fault.
+// Handlers, authentication and clients share it.
+package problem
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Problem is the body of every error: RFC 9457, with a stable code and the fields at fault.
+type Problem struct {
+	Type      string       `json:"type" format:"uri-reference" doc:"Where the code is explained." example:"/docs#invalid"`
+	Title     string       `json:"title" doc:"What the code means." example:"The request is not valid"`
+	Status    int          `json:"status" doc:"HTTP status." example:"422"`
+	Detail    string       `json:"detail" doc:"What happened this time." example:"1 field is not valid"`
+	Code      Code         `json:"code" doc:"Stable name of the problem, from a closed list." example:"invalid"`
+	Errors    []FieldError `json:"errors,omitempty" doc:"Every field at fault."`
+	ActiveRun *uuid.UUID   `json:"active_run,omitempty" format:"uuid" doc:"With code active_run: the run that is in the way."`
+	RequestID string       `json:"request_id" doc:"Id of the request, also in the header X-Request-Id and in the server's log. A request may set its own id in that header: 1 to 64 letters, digits, dots, underscores and dashes." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
+
+	Header http.Header `json:"-"` // of the answer
+}
+
+// FieldError is one thing that is wrong with a request.
+type FieldError struct {
+	Location string `json:"location" doc:"Where the error is: body, query, path or header, then the name of the field." example:"body.schedule.cron"`
+	Message  string `json:"message" doc:"What is wrong, or what would be right." example:"field 1 (minute): 61 is outside 0 to 59"`
+}
+
+// At returns what is wrong at a location.
+func At(location, message string) FieldError { return FieldError{location, message} }
+
+// HeaderRequestID is the header with the id of a request, in requests and answers.
+const HeaderRequestID = "X-Request-Id"
+
+// Code names a problem. The list is closed: Codes lists it.
+type Code string
+
+// The codes of problems.
+const (
+	CodeMalformed       Code = "malformed"
+	CodeRunToken        Code = "run_token"
+	CodeUnauthenticated Code = "unauthenticated"
+	CodeCrossOrigin     Code = "cross_origin"
+	CodeForbidden       Code = "forbidden"
+	CodeCallback        Code = "callback"
+	CodeHost            Code = "wrong_host"
+	CodeNotFound        Code = "not_found"
+	CodeNoRoute         Code = "no_route"
+	CodeWrongMethod     Code = "method_not_allowed"
+	CodeNameTaken       Code = "name_taken"
+	CodeActiveRun       Code = "active_run"
+	CodeState           Code = "state"
+	CodeLimit           Code = "limit"
+	CodeSuperseded      Code = "superseded"
+	CodeVersion         Code = "version_mismatch"
+	CodeTooLarge        Code = "body_too_large"
+	CodeMediaType       Code = "unsupported_media_type"
+	CodeInvalid         Code = "invalid"
+	CodeKeyReused       Code = "idempotency_key_reused"
+	CodeRateLimited     Code = "rate_limited"
+	CodeInternal        Code = "internal"
+	CodeDatabase        Code = "database_unavailable"
+	CodeLocked          Code = "locked"
+	CodeIssuer          Code = "issuer_unavailable"
+	CodeNotReady        Code = "not_ready"
+	CodeClientCancelled Code = "cancelled" // the client is gone and never reads it
+)
+
+// Meaning is what a code stands for.
+type Meaning struct {
+	Status int // HTTP status
+	Title  string
+}
+
+// Codes gives each code its status and its meaning.
+var Codes = map[Code]Meaning{
+	CodeMalformed:       {http.StatusBadRequest, "Malformed request"},
+	CodeRunToken:        {http.StatusUnauthorized, "Invalid run token"},
+	CodeUnauthenticated: {http.StatusUnauthorized, "Not authenticated"},
+	CodeCrossOrigin:     {http.StatusForbidden, "Cross-origin request refused"},
+	CodeForbidden:       {http.StatusForbidden, "Forbidden"},
+	CodeCallback:        {http.StatusForbidden, "Runs may not call Punctual's API"},
+	CodeHost:            {http.StatusMisdirectedRequest, "Wrong host"},
+	CodeNotFound:        {http.StatusNotFound, "Not found"},
+	CodeNoRoute:         {http.StatusNotFound, "Path not found"},
+	CodeWrongMethod:     {http.StatusMethodNotAllowed, "Method not allowed"},
+	CodeNameTaken:       {http.StatusConflict, "The name is taken"},
+	CodeActiveRun: {
+		http.StatusConflict, "The job has an active run, and its concurrency policy does not allow another",
+	},
+	CodeState:           {http.StatusConflict, "Conflict with the current state"},
+	CodeLimit:           {http.StatusConflict, "The tenant has reached a limit"},
+	CodeSuperseded:      {http.StatusConflict, "The attempt is over"},
+	CodeVersion:         {http.StatusPreconditionFailed, "Precondition failed: the job has another version"},
+	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},
+	CodeMediaType:       {http.StatusUnsupportedMediaType, "Unsupported media type"},
+	CodeInvalid:         {http.StatusUnprocessableEntity, "The request is not valid"},
+	CodeKeyReused:       {http.StatusUnprocessableEntity, "The Idempotency-Key was used for another request"},
+	CodeRateLimited:     {http.StatusTooManyRequests, "Too many requests"},
+	CodeInternal:        {http.StatusInternalServerError, "Internal server error"},
+	CodeDatabase:        {http.StatusServiceUnavailable, "The database is unavailable"},
+	CodeLocked:          {http.StatusServiceUnavailable, "The resource is locked by another transaction"},
+	CodeIssuer:          {http.StatusServiceUnavailable, "The token issuer is unavailable"},
+	CodeNotReady:        {http.StatusServiceUnavailable, "Not ready"},
+	CodeClientCancelled: {499, "The client went away"},
+}
+
+// New returns a problem with a code.
+func New(code Code, detail string, fields ...FieldError) *Problem {
+	known := Codes[code]
+	return &Problem{
+		Type: "/docs#" + string(code), Title: known.Title, Status: known.Status,
+		Detail: detail, Code: code, Errors: fields,
+	}
+}
+
+// Invalid returns the problem of a request whose fields are at fault.
+func Invalid(fields ...FieldError) *Problem {
+	return New(CodeInvalid, Count(len(fields), "field is", "fields are")+" not valid.", Capped(fields)...)
+}
+
+// MostErrors bounds the errors that a problem lists.
+const MostErrors = 100
+
+// Capped returns the first fields at fault, and how many more there are.
+func Capped(fields []FieldError) []FieldError {
+	if len(fields) <= MostErrors {
+		return fields
+	}
+	more := fmt.Sprintf("and %d more", len(fields)-MostErrors)
+	return append(slices.Clip(fields[:MostErrors]), At("body", more))
+}
+
+// Count says how many there are of something.
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Error returns the detail.
+func (p *Problem) Error() string { return p.Detail }
+
+// GetStatus returns the HTTP status.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// GetHeaders returns the headers of the answer.
+func (p *Problem) GetHeaders() http.Header { return p.Header }
+
+// ContentType is the media type of problems.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// Of returns a copy of p as the answer to a request. It is a copy because some problems are shared.
+func (p *Problem) Of(request string) *Problem {
+	own := *p
+	own.RequestID = request
+	return &own
+}
+
+// Write answers with p.
+func (p *Problem) Write(w http.ResponseWriter) {
+	h := w.Header()
+	for name, values := range p.Header {
+		h[name] = values
+	}
+	h.Set("Content-Type", p.ContentType(""))
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p.Of(h.Get(HeaderRequestID))) // the client may be gone
+}
+
+// Clip shortens submitted text for an error message.
+func Clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
