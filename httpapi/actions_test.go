@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/httpapi/problem"
-
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/httpapi/problem"
 )
 
 func TestPauseAndResume(t *testing.T) {

@@ -9,12 +9,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-
-	"github.com/danielgtaylor/huma/v2"
-
 	"punctual/store/tenants"
 )
 

@@ -5,11 +5,10 @@ import (
 	"net/netip"
 	"testing"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 )

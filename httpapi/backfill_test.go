@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"punctual/httpapi/problem"
 	"punctual/store/letters"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // ago returns the instant d before now, as a request writes it.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/httpapi/problem"
-
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/httpapi/problem"
 )
 
 func TestBatch(t *testing.T) {

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"punctual/store/fleet"
-
 	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/store/fleet"
 )
 
 func (s *server) breakerRoutes() {

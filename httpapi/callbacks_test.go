@@ -4,12 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
 

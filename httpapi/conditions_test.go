@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/httpapi/problem"
-
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/httpapi/problem"
 )
 
 func TestAReadThatWouldTellNothingNewIs304(t *testing.T) {

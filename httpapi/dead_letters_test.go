@@ -12,15 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/domain"
 	"punctual/store/letters"
 )
 

@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxItems bounds the lists and maps of a body, so that nothing after decode has to judge a million entries.

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"sync"
 
-	"punctual/httpapi/problem"
-
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
+
+	"punctual/httpapi/problem"
 )
 
 var (

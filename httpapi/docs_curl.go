@@ -8,9 +8,9 @@ import (
 	"regexp"
 	"strings"
 
-	"punctual/httpapi/auth"
-
 	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/httpapi/auth"
 )
 
 // servedFrom stands in the rendered page for its base URL, which is known only when a request comes.

@@ -11,11 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/claim"
 	"punctual/store/definitions"

@@ -4,11 +4,10 @@ import (
 	"encoding/json"
 	"time"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/pg"

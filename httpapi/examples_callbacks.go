@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 
 	"punctual/scheduler/domain"
-
 	"punctual/store/runs"
 )
 

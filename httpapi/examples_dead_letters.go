@@ -3,10 +3,9 @@ package httpapi
 import (
 	"encoding/json"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/letters"
 	"punctual/store/runs"
 )

@@ -5,11 +5,10 @@ import (
 	"net/netip"
 	"time"
 
-	"punctual/httpapi/auth"
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/httpapi/auth"
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 	"punctual/store/tenants"
 )

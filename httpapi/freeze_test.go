@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"punctual/httpapi/auth"
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/history"
 	"punctual/store/runs"
 )

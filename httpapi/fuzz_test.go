@@ -6,11 +6,10 @@ import (
 	"encoding/json"
 	"testing"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 )
 

@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/httpapi/problem"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/domain"
 )
 
 // hostileBodies are refused by every operation that reads a body.

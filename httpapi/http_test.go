@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/httpapi/problem"
-
 	"github.com/go-chi/chi/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/httpapi/problem"
 )
 
 func TestPathsAndMethods(t *testing.T) {

@@ -7,13 +7,12 @@ import (
 	"net/http"
 	"strings"
 
-	"punctual/httpapi/auth"
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/pg"

@@ -7,12 +7,11 @@ import (
 	"net/http"
 	"time"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/runs"

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"net/http"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/danielgtaylor/huma/v2"
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
 )

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"punctual/httpapi/problem"
-
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+
+	"punctual/httpapi/problem"
 )
 
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)

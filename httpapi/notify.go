@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
 	"punctual/store/pg"
 )

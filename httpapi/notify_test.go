@@ -14,11 +14,10 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/domain"
 	"punctual/store/tenants"
 )
 

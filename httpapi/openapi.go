@@ -9,11 +9,10 @@ import (
 	"slices"
 	"strconv"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store/letters"
 	"punctual/store/secrets"
 )

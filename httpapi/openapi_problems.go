@@ -6,12 +6,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-
-	"github.com/danielgtaylor/huma/v2"
-
 	"punctual/store/jobs"
 	"punctual/store/runs"
 	"punctual/store/tenants"

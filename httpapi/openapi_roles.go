@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"punctual/httpapi/auth"
-
 	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/httpapi/auth"
 )
 
 // bearerScheme is the name of the security scheme in the description.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-
-	"github.com/danielgtaylor/huma/v2"
 )
 
 // parameterMessage says what is wrong with a query parameter. For one with an enum it lists the words and suggests

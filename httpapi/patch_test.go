@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/httpapi/problem"
-
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/httpapi/problem"
 )
 
 func TestMergePatch(t *testing.T) {

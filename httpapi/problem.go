@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"punctual/httpapi/problem"
-
 	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/httpapi/problem"
 )
 
 // nameRequest is a transformer of huma: it adds the request's id to the problems that huma writes.

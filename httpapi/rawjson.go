@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxDepth bounds how deep arrays and objects of a body nest.

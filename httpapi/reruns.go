@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"punctual/scheduler/domain"
-
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/runs"

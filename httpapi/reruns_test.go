@@ -6,13 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/httpapi/auth"
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
 

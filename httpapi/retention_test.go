@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/httpapi/problem"
-
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/httpapi/problem"
 )
 
 func TestWindowLongerThanTheRetentionNamesItsFieldAndTheLimit(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/httpapi/problem"
-
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/httpapi/problem"
 )
 
 // Writing back a job as it was read changes nothing. Writing it back with one edited field changes only that field.

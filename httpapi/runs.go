@@ -6,12 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/runs"
 )

@@ -6,11 +6,10 @@ import (
 	"net/http"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )

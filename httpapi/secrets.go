@@ -6,11 +6,10 @@ import (
 	"net/http"
 	"strings"
 
-	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/secrets"
 )

@@ -7,7 +7,6 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-
 	"punctual/store/jobs"
 )
 

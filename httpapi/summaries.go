@@ -4,11 +4,10 @@ import (
 	"reflect"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
 

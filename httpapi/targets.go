@@ -4,9 +4,8 @@ import (
 	"fmt"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 // forbidden returns an error for each URL of a definition that names an address which jobs may not call. So the

@@ -8,7 +8,6 @@ import (
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-
 	"punctual/store/tenants"
 )
 

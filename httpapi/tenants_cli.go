@@ -12,7 +12,6 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-
 	"punctual/store/tenants"
 )
 

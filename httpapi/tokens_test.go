@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/internal/oidctest"
-
-	"github.com/go-jose/go-jose/v4"
 )
 
 func TestTokensOfTheIssuer(t *testing.T) {

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
 	"punctual/scheduler/cron"
+	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/runs"
 )

@@ -4,9 +4,9 @@ import (
 	"reflect"
 	"slices"
 
-	"punctual/scheduler/domain"
-
 	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/scheduler/domain"
 )
 
 // The closed lists of the scheduler, as types that describe themselves. Wherever the API uses one of them, its

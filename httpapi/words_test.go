@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // Generated clients get their types from the enums.

@@ -4,10 +4,9 @@ import (
 	"database/sql"
 	"testing"
 
+	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
-
-	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"punctual/internal/pgtest"
 	"punctual/migrations"

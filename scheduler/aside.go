@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 const (

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 // authTimeout bounds how long an attempt waits for its credentials; the attempt's own timeout does so too.

@@ -18,14 +18,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"golang.org/x/time/rate"
 
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 // sender returns the part of a scheduler that sends requests, and its store.

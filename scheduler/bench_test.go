@@ -16,13 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/domain"
 )
 
 const (

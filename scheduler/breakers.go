@@ -5,10 +5,9 @@ import (
 	"net/url"
 	"strings"
 
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 // breakerKey names the circuit breaker of the host that a URL leads to. The scheme, the path and the spelling do not

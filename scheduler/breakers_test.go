@@ -7,10 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 // A host refuses the connections of 300 runs. Ten attempts open its breaker; after that, only probes are sent.

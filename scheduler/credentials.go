@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 // Credentials reads the secrets that attempts authenticate with. Package store implements it, and may answer from what

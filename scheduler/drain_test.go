@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler/domain"
 )
 
 const patient = `{"retry":{"max_attempts":1},"timeout":"1h"}`

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 )
 

@@ -6,9 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/scheduler/domain"
 )
 
 func TestShare(t *testing.T) {

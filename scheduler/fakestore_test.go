@@ -12,12 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 // fakeStore is a database that knows only slots and runs. Its clock is an hour ahead of this machine's.

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 const (

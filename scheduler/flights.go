@@ -5,9 +5,9 @@ import (
 	"errors"
 	"sync"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 // errCancelled is the cause when an attempt is cut off because its run was cancelled.

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 // One run can have two attempts in flight. A target may report a failure before it answers: then the next attempt

@@ -6,10 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 // holds keeps back runs whose host cannot be reached or whose requests hang, and says which of them may be sent. The

@@ -6,9 +6,9 @@ import (
 	"math"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 // HeldClaim asks for runs that wait for a host to which some may be sent now; the run that has waited longest goes

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler/breaker"
+	"punctual/scheduler/domain"
 )
 
 // HoldState is something that a replica holds runs back for, as other replicas see it.

@@ -6,9 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/scheduler/domain"
 )
 
 // tenants returns a job of tenant 1 and a job of tenant 2.

@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 // brief is a job with a single attempt, which fails at once when the address is blocked.

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
+
+	"punctual/scheduler/domain"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -3,9 +3,9 @@ package scheduler
 import (
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler/domain"
 )
 
 // Metrics are what a replica reports to Prometheus about its own work. Durations are in seconds.

@@ -3,9 +3,9 @@ package scheduler
 import (
 	"testing"
 
-	"punctual/scheduler/domain"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler/domain"
 )
 
 func TestABackfilledSlotIsNoLateness(t *testing.T) {

@@ -6,9 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 // addRouting adds the routing key that a notice names to its body, a PagerDuty event.

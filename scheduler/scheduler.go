@@ -8,13 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"golang.org/x/time/rate"
 
 	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 // Config says how one replica runs.

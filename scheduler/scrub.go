@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 // leastTail is the shortest part of a secret, in bytes, that is worth hiding where a body was cut off within it.

@@ -3,9 +3,9 @@ package scheduler
 import (
 	"testing"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/scheduler/domain"
 )
 
 // inFlight holds how many runs of each kind of work a queue has in flight, and which kinds want more.

@@ -6,9 +6,9 @@ import (
 	"net/netip"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 // Store is everything that the loops ask of the database: to claim, to finish, and to stay alive. Package store

@@ -6,11 +6,10 @@ import (
 	"crypto/x509"
 	"sync"
 
-	"punctual/scheduler/domain"
-
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 // mostTLSClients bounds how many clients with TLS settings of their own a replica keeps; each has its own connections.

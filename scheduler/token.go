@@ -8,11 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
 )
 
 const (

@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/letters"

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/jobs"
 	"punctual/store/runs"

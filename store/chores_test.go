@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // wants reports whether a heartbeat asks for a chore.

@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 )
 

@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/history"
 )
 

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"punctual/scheduler/domain"
-
 	"punctual/store/claim"
 )
 

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"testing"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 // answered is the outcome of an attempt with a response, headers and a result to keep.

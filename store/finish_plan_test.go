@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/notices"
 	"punctual/store/pg"

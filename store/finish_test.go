@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 )
 

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/freeze"
 	"punctual/store/history"

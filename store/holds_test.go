@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/fleet"
 	"punctual/store/history"
 	"punctual/store/jobs"

@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/scheduler/domain"
 	"punctual/store/claim"
 )
 

@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/internal/pgtest"
+	"punctual/scheduler/domain"
 )
 
 // measured returns a collector for the jobs of team billing.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-
 	"punctual/store/jobs"
 )
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"

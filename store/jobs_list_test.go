@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"punctual/scheduler/domain"
-
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/pg"

@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 const hook = "https://pager.example/hook"

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-
 	"punctual/store/runs"
 	"punctual/store/secrets"
 	"punctual/store/tenants"

@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 )

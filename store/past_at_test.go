@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-
 	"punctual/store/history"
 	"punctual/store/pg"
 )

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-
 	"punctual/store/jobs"
 )
 

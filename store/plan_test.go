@@ -4,10 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/jobs"

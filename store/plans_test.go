@@ -6,11 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/pg"
 )

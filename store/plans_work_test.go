@@ -4,13 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // selectScans counts the sequential scans of the tables that no statement of daily work may scan, once a table has more

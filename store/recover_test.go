@@ -5,11 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 // lose makes a replica look lost: its row in replicas is gone, and its claims are still there.

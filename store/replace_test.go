@@ -4,11 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 )
 
 func replacing(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyReplace }

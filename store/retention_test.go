@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/internal/pgtest"
+	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/jobs"

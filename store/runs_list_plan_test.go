@@ -4,11 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
+	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
 

@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/secrets"

@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/domain"
 )
 
 // replicate runs a replica that serves one queue until the test ends.

@@ -8,12 +8,11 @@ import (
 	"net/netip"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"punctual/migrations"
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/days"

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/tenants"

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 // tidyUp does the tidying of one minute.

@@ -6,12 +6,11 @@ import (
 	"slices"
 	"testing"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
+	"punctual/scheduler/domain"
 )
 
 // reserved lists words that the schema already accepts and no code writes yet, because a migration comes before its

@@ -4,11 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
 	"punctual/scheduler/cron"
+	"punctual/scheduler/domain"
 )
 
 func daily(zone string) func(*domain.Definition) {

@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"punctual/httpapi/problem"
-
 	"github.com/coreos/go-oidc/v3/oidc"
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"punctual/httpapi/problem"
 )
 
 // OIDC configures whose tokens are accepted beside keys. Without an issuer no tokens are accepted.

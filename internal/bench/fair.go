@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"punctual/internal/process"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
 )

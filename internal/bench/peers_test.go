@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/httpapi/client"
-
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/client"
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
 )

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"punctual/scheduler/domain"
 )
 
 // A seeder fills the scratch schema with the rows that Punctual itself would write, but faster: minutes instead of

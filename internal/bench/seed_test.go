@@ -13,13 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/internal/pgtest"
 	"punctual/internal/server"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/pg"
 )

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"punctual/httpapi/client"
-
 	"punctual/internal/process"
 )
 

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 // slots compares the slots of each job with its runs and skips.

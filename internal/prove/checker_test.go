@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 // facts is a small world in which everything went well. It has a cron job with three slots, a one-shot that failed

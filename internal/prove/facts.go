@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
 )
 
 // Facts holds what a database and a witness recorded about the same jobs. It is read when nothing is going on any more.

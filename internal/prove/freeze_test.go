@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"punctual/httpapi/client"
-
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"punctual/httpapi/client"
-
 	"github.com/jackc/pgx/v5"
 
+	"punctual/httpapi/client"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"punctual/httpapi/client"
-
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )

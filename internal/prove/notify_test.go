@@ -6,10 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"punctual/scheduler/domain"
-
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
+	"punctual/scheduler/domain"
 )
 
 // A job dies and recovers under two replicas. Its hook is told of each event once, and of nothing else.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"punctual/httpapi/client"
-
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"punctual/httpapi/client"
-
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 func TestPlainCronAgreesWithTheProduct(t *testing.T) {

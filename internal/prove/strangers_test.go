@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"punctual/httpapi/client"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/httpapi/client"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )

@@ -12,10 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"punctual/httpapi"
 	"punctual/httpapi/auth"
 	"punctual/scheduler/domain"
-
-	"punctual/httpapi"
 	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/pg"

@@ -12,10 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"punctual/internal/privatepg"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/domain"
 )
 
 // DevConfig says how `punctual dev` runs.

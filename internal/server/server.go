@@ -17,18 +17,17 @@ import (
 	"syscall"
 	"time"
 
-	"punctual/httpapi/auth"
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"punctual/httpapi"
+	"punctual/httpapi/auth"
 	"punctual/migrations"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/freeze"
 )

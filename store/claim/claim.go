@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 

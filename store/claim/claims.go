@@ -5,9 +5,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/freeze"

@@ -9,14 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler"
 	"punctual/scheduler/cron"
+	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 	"punctual/store/days"
 	"punctual/store/definitions"

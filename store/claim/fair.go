@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 

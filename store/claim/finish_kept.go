@@ -4,11 +4,10 @@ import (
 	"encoding/json"
 	"maps"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 

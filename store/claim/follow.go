@@ -3,11 +3,10 @@ package claim
 import (
 	"context"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
 )
 
 // absence is how long no replica may have renewed before the replicas, or the database, count as having been away:

@@ -8,12 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 	"punctual/store/definitions"
 	"punctual/store/freeze"

@@ -6,11 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 	"punctual/store/definitions"
 	"punctual/store/pg"

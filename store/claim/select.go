@@ -3,9 +3,8 @@ package claim
 import (
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 

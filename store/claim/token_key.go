@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"punctual/scheduler/domain"
-
 	"punctual/store/pg"
 )
 

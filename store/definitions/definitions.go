@@ -9,13 +9,12 @@ import (
 	"iter"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/cache"
 	"punctual/store/pg"
 )

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/pg"
 )

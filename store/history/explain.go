@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/cron"
+	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/fleet"
 	"punctual/store/freeze"

@@ -8,12 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/cron"
+	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/freeze"
 	"punctual/store/names"

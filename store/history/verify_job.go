@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 

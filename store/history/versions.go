@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-
 	"punctual/store/audit"
 )
 

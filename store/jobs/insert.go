@@ -9,12 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/definitions"

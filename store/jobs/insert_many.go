@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/pg"

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 	"punctual/store/tenants"
 )

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )

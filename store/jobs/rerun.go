@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )

@@ -5,11 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
 	"punctual/scheduler/cron"
+	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/pg"
 )

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/runs"

@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/names"
 	"punctual/store/pg"

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-
 	"punctual/store/claim"
 	"punctual/store/pg"
 )

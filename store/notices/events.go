@@ -3,11 +3,10 @@ package notices
 import (
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
 	"punctual/store/claim"
 	"punctual/store/pg"

@@ -8,11 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
 	"punctual/store/claim"
 	"punctual/store/definitions"

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/pg"

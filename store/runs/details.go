@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"

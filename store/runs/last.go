@@ -3,10 +3,9 @@ package runs
 import (
 	"fmt"
 
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 

@@ -4,10 +4,9 @@ import (
 	"encoding/json"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 

@@ -8,11 +8,10 @@ import (
 	"maps"
 	"slices"
 
-	"punctual/scheduler/domain"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )

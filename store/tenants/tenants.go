@@ -9,11 +9,10 @@ import (
 	"reflect"
 	"time"
 
-	"punctual/scheduler/domain"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/notices"
 	"punctual/store/pg"
