@@ -3,12 +3,18 @@
 # Built on the machine's own platform for whatever platform is asked for: Go cross-compiles, emulation would take minutes.
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=$(git describe --tags) -t punctual .
+FROM --platform=$BUILDPLATFORM node:22 AS assets
+WORKDIR /npm
+COPY httpapi/dashboard/npm ./
+RUN npm ci --ignore-scripts --no-audit --no-fund
+
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod \
     go mod download
 COPY . .
+COPY --from=assets /npm/node_modules/htmx.org/dist/htmx.min.js httpapi/dashboard/assets/vendor/
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=dev

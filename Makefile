@@ -31,8 +31,19 @@ run: build ## Build and start everything: a private Postgres, the scheduler, sam
 	@.ci/install postgresql
 	./bin/punctual dev $(ARGS)
 
+# What the pages load besides their own files. npm installs it by its lock file, which holds the checksum.
+PAGES := httpapi/dashboard
+HTMX  := $(PAGES)/assets/vendor/htmx.min.js
+
+$(HTMX): $(PAGES)/npm/package-lock.json
+	@.ci/install nodejs npm
+	cd $(PAGES)/npm && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@mkdir -p $(@D)
+	cp $(PAGES)/npm/node_modules/htmx.org/dist/htmx.min.js $@
+	cp $(PAGES)/npm/node_modules/htmx.org/LICENSE $(@D)/htmx.LICENSE
+
 .PHONY: build
-build: ## Build bin/punctual
+build: $(HTMX) ## Build bin/punctual
 	CGO_ENABLED=0 $(BUILD) -o bin/punctual .
 
 # Programs that tests need besides Go. A third-party library verifies signatures; npm installs it by its lock file.
@@ -51,11 +62,11 @@ $(VERIFIER): testdata/standardwebhooks/package-lock.json | needs
 # hangs says where. Without vet, because `make lint` vets. Without debug information, because the linker then takes a
 # quarter less time.
 .PHONY: test
-test: needs $(VERIFIER) ## Run the tests, but for faults that take long: race detector, real Postgres (six to seven minutes)
+test: needs $(VERIFIER) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (six to seven minutes)
 	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: prove
-prove: needs $(VERIFIER) ## Prove the guarantee: every fault that fits, and that every benchmark measures (ten minutes)
+prove: needs $(VERIFIER) $(HTMX) ## Prove the guarantee: every fault that fits, and that every benchmark measures (ten minutes)
 	CGO_ENABLED=1 $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m $(ARGS) ./internal/prove ./internal/bench
 
 .PHONY: lint

@@ -40,6 +40,15 @@ type Config struct {
 	PublicURL     string                          // URL of the API for targets, without a trailing slash
 	Courier       *scheduler.Courier              // sends test notices; nil: they fail
 	Ready         func(ctx context.Context) error // also needed to be ready; its error is shown
+	Pages         Pages                           // for people; nil: none
+}
+
+// Pages are the pages for people. They call the API as any client does.
+type Pages interface {
+	// Routes adds the pages to a router. api answers their calls.
+	Routes(mux chi.Router, api http.Handler)
+	// Home shows the first page.
+	Home(w http.ResponseWriter, r *http.Request)
 }
 
 // requestTimeout bounds what one request may wait for the database.
@@ -91,6 +100,7 @@ func New(c Config) (http.Handler, error) {
 	s.bulkRoutes()
 	s.scheduleRoutes()
 	s.explainRoutes()
+	s.callerRoutes()
 	s.keyRoutes()
 	s.tenantRoutes()
 	s.notifyRoutes()
@@ -106,6 +116,9 @@ func New(c Config) (http.Handler, error) {
 	s.describe()
 	s.documentRoutes(mux)
 	s.operationsRoutes(mux)
+	if s.Pages != nil {
+		s.Pages.Routes(mux, mux)
+	}
 	return mux, nil
 }
 

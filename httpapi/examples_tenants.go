@@ -9,6 +9,7 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/scheduler/domain"
+	"punctual/store/audit"
 	"punctual/store/pg"
 	"punctual/store/tenants"
 )
@@ -41,6 +42,10 @@ var (
 		MinInterval:    new(domain.DurationOf(time.Minute)),
 		AllowedTargets: []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}, Notify: []domain.Notify{},
 		CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
+	}
+	exampleCaller = Caller{
+		Role: auth.RoleEditor, Tenant: "billing", HomeTenant: "billing", Kind: audit.Key,
+		Name: pg.OrNull("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"),
 	}
 	exampleOwn      = TenantWithUsage{exampleTenant, TenantUsage{Jobs: 812}}
 	exampleTenants  = List[tenants.Tenant]{Data: []tenants.Tenant{exampleTenant}}

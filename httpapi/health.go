@@ -48,10 +48,14 @@ func MetricsOnly(from prometheus.Gatherer) http.Handler {
 
 func alive(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]string{"status": "ok"}) }
 
-// root redirects browsers to the documentation, and tells programs what this server is.
+// root shows browsers the first page, or the documentation, and tells programs what this server is.
 func (s *server) root(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
-		http.Redirect(w, r, "/docs", http.StatusSeeOther)
+		if s.Pages != nil {
+			s.Pages.Home(w, r)
+		} else {
+			http.Redirect(w, r, "/docs", http.StatusSeeOther)
+		}
 		return
 	}
 	writeJSON(w,

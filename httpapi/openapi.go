@@ -191,7 +191,7 @@ func (s *server) describe() {
 		"preview-schedule":      examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
 		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
 		"create-tenant": exampleTenant, "list-tenants": exampleTenants,
-		"get-tenant": exampleOwn, "get-own-tenant": exampleOwn,
+		"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,
 		"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
 		"list-audit-log": exampleAudit,
 		"list-queues":    exampleQueues, "list-replicas": exampleReplicas,

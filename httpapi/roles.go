@@ -57,6 +57,7 @@ var roleOf = map[string]auth.Role{
 	"get-api-key":    auth.RoleAdmin,
 	"revoke-api-key": auth.RoleAdmin,
 
+	"get-caller":       auth.RoleViewer,
 	"get-own-tenant":   auth.RoleViewer,
 	"patch-own-tenant": auth.RoleAdmin,
 	"test-notify":      auth.RoleEditor, // a caller who may write jobs can send anything anyway

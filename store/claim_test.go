@@ -451,7 +451,7 @@ func TestForeignKeyChecksDoNotHideADueJob(t *testing.T) {
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	if _, err := tx.Exec(t.Context(),
-		`SELECT FROM punctual.schedules WHERE job_id = $1 FOR KEY SHARE`, job.ID); err != nil {
+		`SELECT FROM punctual.jobs WHERE id = $1 FOR KEY SHARE`, job.ID); err != nil {
 		t.Fatal(err)
 	}
 	c.one(c.claim(1, false))

@@ -10,6 +10,11 @@ import (
 	"punctual/store/tenants"
 )
 
+// Caller says what the credentials of this client may do, and for which tenant.
+func (c *Client) Caller(ctx context.Context) (httpapi.Caller, error) {
+	return get[httpapi.Caller](ctx, c, "/v1/caller", nil)
+}
+
 // OwnTenant returns the tenant that requests act for.
 func (c *Client) OwnTenant(ctx context.Context) (httpapi.TenantWithUsage, error) {
 	return get[httpapi.TenantWithUsage](ctx, c, "/v1/tenant", nil)

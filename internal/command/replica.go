@@ -33,6 +33,7 @@ type replica struct {
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
+	NoDashboard      bool           `help:"Serve the API only, without the pages for people at /."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
 	MaxConns         int32          `default:"16" help:"Most connections to the database, at least 8. Half of them (5 to 8) serve heartbeats, claims and outcomes. A quarter of the rest serves chores. The API gets the others."`
 	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Non-public networks that jobs may call, such as 10.0.0.0/8,fd00:7::/64. Public addresses are always allowed; the replica's own API and database never are. A tenant may have further networks. dev also allows loopback and private networks."`
@@ -96,7 +97,7 @@ func (r replica) config(log *slog.Logger, version Version) server.Config {
 			DefaultJitter: r.DefaultJitter, MaxConns: r.MaxConns,
 			Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
 		},
-		Listen: r.Listen, PublicURL: r.PublicURL, Queues: r.Queues,
+		Listen: r.Listen, PublicURL: r.PublicURL, NoDashboard: r.NoDashboard, Queues: r.Queues,
 		DrainTimeout: r.DrainTimeout, Version: string(version), Log: log,
 		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
 		MetricsListen: r.MetricsListen, JobMetrics: store.JobMetricsConfig{Selectors: selectors, Max: r.JobMetricsMax},

@@ -23,6 +23,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/dashboard"
 	"punctual/migrations"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
@@ -41,6 +42,7 @@ type Config struct {
 	JobMetrics    store.JobMetricsConfig
 	PublicURL     string         // the address at which targets reach the API; empty: where it listens
 	NoAuth        bool           // callers of the API need not authenticate
+	NoDashboard   bool           // serve the API only, without the pages for people
 	OIDC          auth.OIDC      // the issuer whose tokens are accepted beside keys
 	Migrate       bool           // migrate the schema first
 	Queues        map[string]int // worker slots by queue; none: the replica serves the API only
@@ -182,11 +184,15 @@ func newAPI(
 	c Config, public string, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard,
 	courier *scheduler.Courier, leaving *departure,
 ) (http.Handler, error) {
+	pages, err := newPages(c, db)
+	if err != nil {
+		return nil, err
+	}
 	api, err := httpapi.New(httpapi.Config{
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry,
 		DefaultJitter: c.Store.DefaultJitter,
 		NoAuth:        c.NoAuth, OIDC: c.OIDC, Guard: guardian, OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
-		PublicURL: public, Courier: courier, Ready: leaving.ready,
+		PublicURL: public, Courier: courier, Ready: leaving.ready, Pages: pages,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the API: %w", err)
@@ -195,6 +201,20 @@ func newAPI(
 		return c.Wrap(api), nil
 	}
 	return api, nil
+}
+
+// newPages returns the pages for people; nil if there are none.
+func newPages(c Config, db *store.Store) (httpapi.Pages, error) {
+	if c.NoDashboard {
+		return nil, nil
+	}
+	pages, err := dashboard.New(dashboard.Config{
+		Log: c.Log, Version: c.Version, NoAuth: c.NoAuth, Sessions: db, Secure: strings.HasPrefix(c.PublicURL, "https://"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the pages: %w", err)
+	}
+	return pages, nil
 }
 
 // publicURL returns the address to which targets are told to call back. A replica that listens on all addresses cannot

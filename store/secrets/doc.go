@@ -3,10 +3,13 @@
 // signing_secrets and data_keys. Values are encrypted by package vault with a data key; data keys are encrypted with
 // the master key, which is not in the database.
 //
-// sealing.go is what writes of jobs need, credentials.go what attempts need, and rotate.go replaces the keys.
+// sealing.go is what writes of jobs need, credentials.go what attempts need, sessions.go what the pages need, and
+// rotate.go replaces the keys.
 package secrets
 
 import (
+	"golang.org/x/time/rate"
+
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
@@ -22,9 +25,10 @@ type Secrets struct {
 	options     Options
 	keyring     keyring
 	credentials *credentials
+	unknownKeys *rate.Limiter // how often OpenSession looks for data keys that it does not know
 }
 
 // New returns the secrets of a database.
 func New(db *pg.DB, o Options) *Secrets {
-	return &Secrets{db: db, options: o, credentials: newCredentials()}
+	return &Secrets{db: db, options: o, credentials: newCredentials(), unknownKeys: rate.NewLimiter(1, 1)}
 }

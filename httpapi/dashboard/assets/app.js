@@ -1,0 +1,80 @@
+// The pages work without this. It shows times in the visitor's zone, refreshes what is live, and adds keys.
+(() => {
+  'use strict';
+
+  const two = (n) => String(n).padStart(2, '0');
+  const clock = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` +
+    `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+
+  // Every instant in the visitor's zone; UTC and the job's zone on hover.
+  const times = (root) => {
+    for (const element of root.querySelectorAll('time[datetime]')) {
+      const at = new Date(element.dateTime);
+      if (Number.isNaN(at.getTime())) continue;
+      let title = `${at.toISOString().replace('T', ' ').slice(0, 19)} UTC`;
+      const zone = element.dataset.zone;
+      if (zone && zone !== 'UTC') {
+        try {
+          title += `\n${at.toLocaleString('sv-SE', { timeZone: zone })} ${zone}`;
+        } catch { /* a zone that the browser does not know */ }
+      }
+      element.title = title;
+      element.textContent = clock(at);
+    }
+  };
+  times(document);
+  document.addEventListener('htmx:afterSwap', (event) => times(event.target.parentElement || document));
+
+  // What is live is fetched again every two seconds, unless nobody sees it or somebody uses a menu or a field in it.
+  setInterval(() => {
+    const live = document.getElementById('live');
+    if (document.hidden || !live || !window.htmx) return;
+    if (live.contains(document.activeElement) || live.querySelector('details.menu[open]')) return;
+    window.htmx.trigger(live, 'tick');
+  }, 2000);
+
+  document.addEventListener('click', (event) => {
+    const button = event.target.closest('button.copy');
+    if (button) {
+      navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = 'Copied';
+      return;
+    }
+    for (const menu of document.querySelectorAll('details.menu[open]')) {
+      if (!menu.contains(event.target)) menu.open = false;
+    }
+  });
+
+  const places = { o: '/', j: '/jobs', r: '/runs', d: '/dead-letters', q: '/queues', a: '/audit', s: '/settings' };
+  let went = false;
+  let row = -1;
+  const move = (by) => {
+    const rows = [...document.querySelectorAll('.list tbody tr')];
+    if (rows.length === 0) return;
+    rows[row]?.classList.remove('here');
+    row = Math.min(Math.max(row + by, 0), rows.length - 1);
+    rows[row].classList.add('here');
+    rows[row].scrollIntoView({ block: 'nearest' });
+    rows[row].querySelector('a')?.focus();
+  };
+  document.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') {
+      for (const menu of document.querySelectorAll('details.menu[open]')) menu.open = false;
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest('input, textarea, select')) return;
+    if (went) {
+      went = false;
+      if (places[event.key]) location.href = places[event.key];
+      return;
+    }
+    switch (event.key) {
+      case '/': document.getElementById('search')?.focus(); event.preventDefault(); break;
+      case 'g': went = true; setTimeout(() => { went = false; }, 1500); break;
+      case 'j': move(1); break;
+      case 'k': move(-1); break;
+      case '?': document.querySelector('footer').scrollIntoView(); break;
+    }
+  });
+})();

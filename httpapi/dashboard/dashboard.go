@@ -1,0 +1,125 @@
+package dashboard
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+)
+
+// Config configures the pages. Sessions is required unless NoAuth is set.
+type Config struct {
+	Log      *slog.Logger
+	Version  string // of the binary
+	NoAuth   bool   // visitors need not sign in
+	Sessions Sealer
+	// Secure makes browsers send the session's cookie over HTTPS only.
+	Secure bool
+}
+
+// Sealer encrypts sessions, so that any replica can read what another has written, and nobody else can.
+type Sealer interface {
+	SealSession(ctx context.Context, session []byte) (string, error)
+	OpenSession(ctx context.Context, sealed string) ([]byte, error)
+}
+
+// Pages are the pages.
+type Pages struct {
+	Config
+	api       http.Handler
+	templates map[string]*page
+}
+
+//go:embed assets templates
+var files embed.FS
+
+// New returns the pages.
+func New(c Config) (*Pages, error) {
+	if c.Sessions == nil && !c.NoAuth {
+		return nil, errors.New("dashboard: Config.Sessions is required, unless visitors need not sign in")
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	templates, err := parse()
+	if err != nil {
+		return nil, err
+	}
+	return &Pages{Config: c, templates: templates}, nil
+}
+
+// Routes adds all pages to a router. api answers the calls of the pages.
+func (p *Pages) Routes(mux chi.Router, api http.Handler) {
+	p.api = api
+	assets, _ := fs.Sub(files, "assets") // the folder is embedded
+	mux.With(cached).Handle("/assets/*", http.StripPrefix("/assets/", http.FileServerFS(assets)))
+	pages := mux.With(middleware.Compress(5))
+	pages.Get("/login", p.askToSignIn)
+	pages.Post("/login", p.signIn)
+	pages.Post("/logout", p.signOut)
+	for path, show := range map[string]func(*visit) error{
+		"/jobs":                   (*visit).jobs,
+		"/jobs/{job}":             (*visit).job,
+		"/jobs/{job}/definition":  (*visit).definition,
+		"/jobs/{job}/changes":     (*visit).changes,
+		"/jobs/{job}/edit":        (*visit).editJob,
+		"/jobs/{job}/backfill":    (*visit).backfill,
+		"/new":                    (*visit).newJob,
+		"/preview":                (*visit).preview,
+		"/runs":                   (*visit).runs,
+		"/runs/{run}":             (*visit).run,
+		"/dead-letters":           (*visit).letters,
+		"/operations":             (*visit).operations,
+		"/operations/{operation}": (*visit).operation,
+		"/queues":                 (*visit).queues,
+		"/audit":                  (*visit).audit,
+		"/settings":               (*visit).settings,
+	} {
+		pages.Get(path, p.page(show))
+	}
+	for path, do := range map[string]func(*visit) error{
+		"/jobs/{job}/pause":              (*visit).pauseJob,
+		"/jobs/{job}/resume":             (*visit).resumeJob,
+		"/jobs/{job}/trigger":            (*visit).triggerJob,
+		"/jobs/{job}/delete":             (*visit).deleteJob,
+		"/jobs/{job}/edit":               (*visit).saveJob,
+		"/jobs/{job}/backfill":           (*visit).startBackfill,
+		"/new":                           (*visit).createJob,
+		"/runs/{run}/cancel":             (*visit).cancelRun,
+		"/runs/{run}/rerun":              (*visit).rerunRun,
+		"/dead-letters/replay":           (*visit).replayLetters,
+		"/dead-letters/resolve":          (*visit).resolveLetters,
+		"/operations/{operation}/cancel": (*visit).cancelOperation,
+		"/breakers/reset":                (*visit).resetBreakers,
+		"/settings/keys":                 (*visit).createKey,
+		"/settings/keys/{key}/revoke":    (*visit).revokeKey,
+		"/settings/notify/test":          (*visit).testNotify,
+		"/settings/freeze":               (*visit).freeze,
+		"/tenant":                        (*visit).actFor,
+	} {
+		pages.Post(path, p.page(do))
+	}
+}
+
+// Home shows the overview, at /.
+func (p *Pages) Home(w http.ResponseWriter, r *http.Request) {
+	middleware.Compress(5)(p.page((*visit).overview)).ServeHTTP(w, r)
+}
+
+// cached lets browsers keep assets for as long as the version that named them is served.
+func cached(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=3600")
+		if strings.HasSuffix(r.URL.Path, "/") {
+			http.NotFound(w, r) // no listing of the folder
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,453 @@
+package dashboard
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"punctual/httpapi"
+	"punctual/internal/pgtest"
+	"punctual/store"
+	"punctual/store/tenants"
+)
+
+// site is the pages and the API on a database of their own.
+type site struct {
+	t     *testing.T
+	url   string
+	store *store.Store
+}
+
+func serve(t *testing.T, noAuth bool) site {
+	t.Helper()
+	s, err := store.Open(t.Context(),
+		store.Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), Replica: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	if err := s.OpenVault(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	pages, err := New(Config{Log: log, Version: "test", NoAuth: noAuth, Sessions: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := httpapi.New(httpapi.Config{Store: s, Log: log, NoAuth: noAuth, Pages: pages})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	return site{t, server.URL, s}
+}
+
+// key creates a key of a tenant.
+func (s site) key(tenant, role string) string {
+	s.t.Helper()
+	id, err := s.store.TenantID(s.t.Context(), tenant)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	key, _, err := s.store.CreateKey(s.t.Context(), id, tenants.NewKey{Name: role, Role: role})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return key
+}
+
+func (s site) tenant(name string) {
+	s.t.Helper()
+	if _, err := s.store.CreateTenant(s.t.Context(), tenants.Tenant{Name: name, Weight: 1}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// browser is a visitor. It keeps cookies, and does not follow redirects.
+type browser struct {
+	site
+	client *http.Client
+}
+
+func (s site) browser() browser {
+	jar, _ := cookiejar.New(nil)
+	return browser{s, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}}
+}
+
+// as returns a visitor who has signed in.
+func (s site) as(tenant, role string) browser {
+	s.t.Helper()
+	b := s.browser()
+	b.post("/login", "key", s.key(tenant, role)).want(http.StatusSeeOther)
+	return b
+}
+
+type reply struct {
+	t      *testing.T
+	path   string
+	status int
+	header http.Header
+	body   string
+}
+
+func (b browser) do(request *http.Request) reply {
+	b.t.Helper()
+	request.Header.Set("Accept", "text/html")
+	response, err := b.client.Do(request)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return reply{b.t, request.Method + " " + request.URL.RequestURI(), response.StatusCode, response.Header, string(body)}
+}
+
+func (b browser) get(path string) reply {
+	b.t.Helper()
+	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+path, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return b.do(request)
+}
+
+// post sends a form of names and values.
+func (b browser) post(path string, pairs ...string) reply {
+	b.t.Helper()
+	form := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		form.Set(pairs[i], pairs[i+1])
+	}
+	body := strings.NewReader(form.Encode())
+	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.url+path, body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Sec-Fetch-Site", "same-origin")
+	return b.do(request)
+}
+
+func (p reply) want(status int) reply {
+	p.t.Helper()
+	if p.status != status {
+		p.t.Fatalf("%s: status %d, want %d: %s", p.path, p.status, status, p.body)
+	}
+	return p
+}
+
+func (p reply) shows(parts ...string) reply {
+	p.t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(p.body, part) {
+			p.t.Errorf("%s does not show %q: %s", p.path, part, p.body)
+		}
+	}
+	return p
+}
+
+func (p reply) hides(parts ...string) reply {
+	p.t.Helper()
+	for _, part := range parts {
+		if strings.Contains(p.body, part) {
+			p.t.Errorf("%s shows %q", p.path, part)
+		}
+	}
+	return p
+}
+
+func TestAVisitorSignsInWithAKey(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	b := s.browser()
+	if p := b.get("/jobs?search=x").want(303); p.header.Get("Location") != "/login?next=%2Fjobs%3Fsearch%3Dx" {
+		t.Errorf("sent to %s", p.header.Get("Location"))
+	}
+	b.get("/login?next=%2Fjobs%3Fsearch%3Dx").want(200).shows(`name="next" value="/jobs?search=x"`)
+	b.post("/login", "key", "punctual_wrong").want(401).shows("This key is not valid")
+	p := b.post("/login", "key", s.key("default", "viewer"), "next", "/jobs?search=x").want(303)
+	if p.header.Get("Location") != "/jobs?search=x" {
+		t.Errorf("sent to %s", p.header.Get("Location"))
+	}
+	cookie := p.header.Get("Set-Cookie")
+	for _, part := range []string{"HttpOnly", "SameSite=Strict", "Max-Age="} {
+		if !strings.Contains(cookie, part) {
+			t.Errorf("the cookie is not %s: %s", part, cookie)
+		}
+	}
+	if strings.Contains(cookie, "punctual_") {
+		t.Errorf("the cookie holds the key: %s", cookie)
+	}
+	b.get("/").want(200).shows("Overview")
+	b.post("/logout").want(303)
+	b.get("/").want(303)
+}
+
+func TestNobodySignsInToAnotherSite(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	for _, next := range []string{"//evil.example/", "https://evil.example/", `/\evil.example`, "javascript:alert(1)"} {
+		p := s.browser().post("/login", "key", s.key("default", "viewer"), "next", next).want(303)
+		if p.header.Get("Location") != "/" {
+			t.Errorf("%q leads to %s", next, p.header.Get("Location"))
+		}
+	}
+}
+
+func TestAKeyOfTheMetricsSeesNoPage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	s.browser().post("/login", "key", s.key("default", "metrics")).want(403)
+}
+
+// A session is worth what its key is worth.
+func TestARevokedKeyEndsItsSession(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	b := s.as("default", "viewer")
+	b.get("/jobs").want(200)
+	if _, err := s.store.Pool().Exec(t.Context(), `UPDATE punctual.api_keys SET revoked_at = now()`); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the session to end", func() bool { return b.get("/jobs").status == http.StatusSeeOther })
+}
+
+func TestAForgedSessionIsNone(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	for _, value := range []string{"", "x", "AAAAAAAAAAAAAAAAAAAAAAAA", strings.Repeat("A", 4000)} {
+		b := s.browser()
+		at, _ := url.Parse(s.url)
+		b.client.Jar.SetCookies(at, []*http.Cookie{{Name: sessionCookie, Value: value}})
+		b.get("/jobs").want(303)
+	}
+}
+
+// A page of another site can make a browser send a form, but without the session and not to a change.
+func TestAnotherSiteChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("n")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/jobs/n/delete", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Sec-Fetch-Site", "cross-site")
+	b.do(request).want(403)
+	b.get("/jobs/n").want(200)
+}
+
+// create creates a job by the form.
+func (b browser) create(name string, more ...string) {
+	b.t.Helper()
+	b.post("/new", append([]string{
+		"name", name, "kind", "cron", "cron", "0 3 * * mon-fri", "timezone", "Europe/Berlin",
+		"url", "http://example.com/", "method", "POST",
+	}, more...)...).want(303)
+}
+
+// paths are the pages that need no id.
+var paths = []string{
+	"/", "/jobs", "/runs", "/dead-letters", "/operations", "/queues", "/audit", "/settings", "/new", "/new?as=json",
+}
+
+func TestEveryPageWithNothing(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	b := s.as("default", "operator")
+	for _, path := range paths {
+		sound(b.get(path).want(200))
+	}
+	b.get("/").shows("Create the first job", "curl -X PUT")
+	b.get("/jobs/none").want(404).shows("Not found")
+	b.get("/runs/none").want(404)
+	b.get("/operations/none").want(404)
+}
+
+var inline = regexp.MustCompile(`(?i)<script(?: src="/assets/[a-z/.]+" defer)?>|\son\w+=|\sstyle=|<style`)
+
+// sound checks what every page must be.
+func sound(p reply) {
+	p.t.Helper()
+	if got := p.header.Get("Content-Security-Policy"); got != policy {
+		p.t.Errorf("%s: the policy is %q", p.path, got)
+	}
+	for _, found := range inline.FindAllString(p.body, -1) {
+		if !strings.Contains(found, `src="/assets/`) {
+			p.t.Errorf("%s: %q", p.path, found)
+		}
+	}
+	p.shows("<!doctype html>", `<html lang="en">`, `<main id="main"`, "</html>")
+	if len(p.body) > 100_000 {
+		p.t.Errorf("%s: %d bytes", p.path, len(p.body))
+	}
+}
+
+func TestTheWayOfAJob(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("daily", "labels", "team=billing\narea=eu", "description", "for people", "body", `{"a":1}`)
+	b.get("/jobs").want(200).shows("daily", "Mon–Fri 03:00 Europe/Berlin", "team=billing")
+	b.get("/jobs?search=team%3Dbilling+daily").want(200).shows("daily")
+	b.get("/jobs?search=state:paused").want(200).shows("No job matches")
+	sound(b.get("/jobs/daily").want(200).shows("Mon–Fri 03:00 Europe/Berlin", "next <strong>in", "Next slots"))
+	b.post("/jobs/daily/pause", "note", "the warehouse moves", "until", "2126-12-01T09:00").want(303)
+	b.get("/jobs/daily").want(200).shows("The job is paused.", "the warehouse moves", "Resume")
+	b.get("/jobs/daily").want(200).hides("The job is paused.")
+	b.get("/jobs").shows("paused", "the warehouse moves")
+	b.post("/jobs/daily/resume").want(303)
+	run := b.post("/jobs/daily/trigger", "body", `{"b":2}`).want(303).header.Get("Location")
+	sound(b.get(run).want(200).shows("no live replica serves the queue", "manual", "example.com"))
+	b.post(run + "/cancel").want(303)
+	b.get(run).want(200).shows("Cancelled.")
+	b.get("/runs?status=cancelled").want(200).shows("daily")
+	b.get("/jobs/daily/edit").want(200).shows(`value="0 3 * * mon-fri"`, "team=billing", "&#34;a&#34;: 1")
+	b.post("/jobs/daily/edit", "name", "daily", "kind", "every", "every", "1h", "url", "http://example.com/2").want(303)
+	b.get("/jobs/daily").want(200).shows("The job is saved as version", "every 1 h")
+	b.get("/jobs/daily/definition").want(200).shows("http://example.com/2", "curl -X PUT").hides("for people")
+	sound(b.get("/jobs/daily/changes").want(200).shows("job.update", "schedule.every"))
+	sound(b.get("/audit").want(200).shows("job.pause"))
+	b.post("/jobs/daily/delete").want(303)
+	b.get("/jobs/daily").want(404)
+}
+
+func TestWhyItDidNotRun(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("daily")
+	b.get("/jobs/daily?at=2020-01-01T03:00").want(200).shows("was created", "Explain")
+	b.get("/jobs/daily?at=tomorrow").want(200).shows(`aria-invalid="true"`)
+}
+
+func TestAMistakeIsShownBesideItsField(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	p := b.post("/new", "name", "n", "kind", "cron", "cron", "61 * * * *", "url", "ftp://x", "headers", "X-Kept: yes").want(422)
+	sound(p.shows(`value="61 * * * *"`, `aria-describedby="cron-fault"`, "61 is outside 0-59", `id="url-fault"`, "X-Kept: yes"))
+	p = b.post("/new", "as", "json", "json", "{\n\"name\": \n}").want(422)
+	sound(p.shows("line 3", "Not saved"))
+	b.post("/new", "as", "json", "json", `{"name":"n","schedule":{"every":"1h"},"target":{"url":"http://example.com"},"colour":1}`).
+		want(422).shows("body.colour")
+	b.get("/preview?kind=cron&cron=61+*+*+*+*").want(200).shows("61 is outside 0-59").hides("<html")
+	b.get("/preview?kind=cron&cron=0+3+*+*+*&timezone=Europe%2FBerlin").want(200).shows("daily 03:00 Europe/Berlin", "<li>")
+}
+
+func TestARoleSeesWhatItMayDo(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	editor, viewer := s.as("default", "editor"), s.as("default", "viewer")
+	editor.create("n")
+	editor.get("/jobs/n").want(200).shows("Pause", "Run now", "/jobs/n/delete").hides("/audit")
+	viewer.get("/jobs/n").want(200).hides("Run now", "/jobs/n/delete", "/jobs/n/pause", ">Edit<")
+	viewer.get("/jobs").want(200).hides("/new\"")
+	viewer.get("/settings").want(200).hides("API keys", "Freeze or thaw", "Send a test")
+	viewer.post("/jobs/n/pause").want(403).shows("needs the role editor")
+	viewer.post("/jobs/n/delete").want(403)
+	viewer.get("/audit").want(403)
+	s.as("default", "submitter").get("/jobs/n").want(200).shows("Run now").hides("/jobs/n/pause")
+	s.as("default", "admin").get("/settings").want(200).shows("API keys").hides(">operator<", "the deployment</option>")
+}
+
+func TestANewKeyIsShownOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	b := s.as("default", "admin")
+	p := b.post("/settings/keys", "name", "ci", "role", "viewer").want(200).shows("never shown again", "punctual_")
+	key := regexp.MustCompile(`<pre id="secret">([^<]+)</pre>`).FindStringSubmatch(p.body)
+	if key == nil {
+		t.Fatal("the key is not shown")
+	}
+	b.get("/settings").want(200).hides(key[1])
+	s.browser().post("/login", "key", key[1]).want(303)
+	b.post("/settings/keys", "name", "", "role", "viewer").want(422).shows(`aria-invalid="true"`)
+	id := regexp.MustCompile(`/settings/keys/([0-9a-f-]{36})/revoke`).FindStringSubmatch(b.get("/settings").body)
+	b.post("/settings/keys/" + id[1] + "/revoke").want(303)
+}
+
+// Whatever is in names, labels, bodies and errors, a page shows it as text.
+func TestHostileContentIsText(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	const evil = `</pre><script>alert(1)</script><img src=x onerror=alert(1)>"'`
+	b.create("n", "description", evil, "labels", "evil="+evil[:40], "body", evil)
+	run := b.post("/jobs/n/trigger", "body", evil).want(303).header.Get("Location")
+	b.post("/jobs/n/pause", "note", evil).want(303)
+	for _, path := range []string{
+		"/", "/jobs", "/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/edit", "/jobs/n/edit?as=json", run,
+		"/runs", "/audit", "/jobs?search=" + url.QueryEscape(evil), "/jobs/n?at=" + url.QueryEscape(evil),
+		"/preview?kind=cron&cron=" + url.QueryEscape(evil), "/runs?job=" + url.QueryEscape(evil),
+	} {
+		if p := b.get(path); strings.Contains(p.body, "<script>") || strings.Contains(p.body, "<img") {
+			t.Errorf("%s: %s", path, p.body)
+		}
+	}
+	b.post("/new", "name", evil, "kind", evil, "cron", evil, "url", evil).want(422).hides("<script>", "<img")
+}
+
+// The ids of one tenant are nothing to another.
+func TestAnotherTenantsPagesAreNotFound(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	s.tenant("alpha")
+	alpha, other := s.as("alpha", "admin"), s.as("default", "admin")
+	alpha.create("secret-name")
+	run := alpha.post("/jobs/secret-name/trigger").want(303).header.Get("Location")
+	for _, path := range []string{
+		"/jobs/secret-name", "/jobs/secret-name/definition", "/jobs/secret-name/changes", "/jobs/secret-name/edit",
+		"/jobs/secret-name/backfill", run,
+	} {
+		other.get(path).want(404)
+	}
+	for _, path := range []string{
+		"/jobs/secret-name/pause", "/jobs/secret-name/delete", "/jobs/secret-name/trigger", run + "/cancel", run + "/rerun",
+	} {
+		other.post(path).want(404)
+	}
+	for _, path := range paths {
+		other.get(path).want(200).hides("secret-name")
+	}
+	operator := s.as("default", "operator")
+	operator.post("/tenant", "tenant", "alpha").want(303)
+	operator.get("/jobs").want(200).shows("secret-name")
+	other.post("/tenant", "tenant", "alpha").want(403)
+}
+
+func TestTheBinaryHasItsScripts(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	for _, path := range []string{"/assets/vendor/htmx.min.js", "/assets/app.js", "/assets/style.css", "/assets/icon.svg"} {
+		s.browser().get(path).want(200) // make build brings htmx
+	}
+	s.browser().get("/assets/").want(404)
+}
+
+// await waits for a condition.
+func await(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for !met() {
+		if ctx.Err() != nil {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

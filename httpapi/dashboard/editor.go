@@ -1,0 +1,330 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"punctual/httpapi"
+	"punctual/httpapi/client"
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
+)
+
+// editorView is the page that creates or changes a job, as a form or as JSON.
+type editorView struct {
+	Job     *httpapi.Job // nil: it is new
+	Form    jobForm
+	JSON    string // the definition; used in place of the form if AsJSON
+	AsJSON  bool
+	Problem *problem.Problem
+	Preview previewView
+}
+
+// Fault returns what is wrong with a field of the definition, such as schedule.cron.
+func (e editorView) Fault(field string) string { return fault(e.Problem, "body."+field) }
+
+// Faults returns what is wrong and belongs to no field of the form.
+func (e editorView) Faults() (faults []problem.FieldError) {
+	if e.Problem == nil {
+		return nil
+	}
+	for _, f := range e.Problem.Errors {
+		if e.AsJSON || !slices.Contains(formFields, strings.TrimPrefix(f.Location, "body.")) {
+			faults = append(faults, f)
+		}
+	}
+	return faults
+}
+
+func fault(p *problem.Problem, location string) string {
+	if p == nil {
+		return ""
+	}
+	var all []string
+	for _, f := range p.Errors {
+		if f.Location == location {
+			all = append(all, f.Message)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// formFields are the fields beside which the form shows what is wrong.
+var formFields = []string{
+	"name", "description", "schedule.cron", "schedule.timezone", "schedule.every", "schedule.at", "schedule.delay",
+	"target.url", "target.method", "target.headers", "target.body", "timeout", "retry.max_attempts", "queue", "labels",
+	"concurrency_policy", "missed.policy",
+}
+
+// jobForm holds the fields of a definition as people write them.
+type jobForm struct {
+	Name, Description, Kind          string
+	Cron, Timezone, Every, At, Delay string
+	URL, Method, Headers, Body       string
+	Timeout, Attempts, Queue, Labels string
+	Concurrency, Missed              string
+}
+
+// formOf fills the form with a definition.
+func formOf(d domain.Definition) jobForm {
+	f := jobForm{
+		Name: d.Name, Description: d.Description, Kind: string(d.Schedule.Kind()),
+		Cron: d.Schedule.Cron, Timezone: d.Schedule.Timezone, Every: d.Schedule.Every.String(),
+		At: d.Schedule.At.String(), Delay: d.Schedule.Delay.String(),
+		URL: d.Target.URL, Method: d.Target.Method, Headers: lines(d.Target.Headers, ": "),
+		Timeout: d.Timeout.String(), Queue: d.Queue, Labels: lines(d.Labels, "="),
+		Concurrency: string(d.ConcurrencyPolicy), Missed: string(d.Missed.Policy),
+	}
+	if d.Retry.MaxAttempts != 0 {
+		f.Attempts = strconv.Itoa(d.Retry.MaxAttempts)
+	}
+	if len(d.Target.Body) > 0 {
+		var plain string
+		if json.Unmarshal(d.Target.Body, &plain) == nil {
+			f.Body = plain
+		} else {
+			f.Body = indented(d.Target.Body)
+		}
+	}
+	return f
+}
+
+func lines(values map[string]string, between string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		all = append(all, name+between+values[name])
+	}
+	return strings.Join(all, "\n")
+}
+
+// readForm reads the form of a request.
+func (v *visit) readForm() jobForm {
+	return jobForm{
+		Name: v.field("name"), Description: v.field("description"), Kind: v.field("kind"),
+		Cron: v.field("cron"), Timezone: v.field("timezone"), Every: v.field("every"), At: v.field("at"),
+		Delay: v.field("delay"), URL: v.field("url"), Method: v.field("method"), Headers: v.field("headers"),
+		Body: v.field("body"), Timeout: v.field("timeout"), Attempts: v.field("attempts"), Queue: v.field("queue"),
+		Labels: v.field("labels"), Concurrency: v.field("concurrency"), Missed: v.field("missed"),
+	}
+}
+
+// patch returns what the form says, as a JSON Merge Patch: an emptied field is null, which restores the default.
+func (f jobForm) patch() map[string]any {
+	orNull := func(value string) any {
+		if value == "" {
+			return nil
+		}
+		return value
+	}
+	target := map[string]any{"url": f.URL, "method": orNull(f.Method), "headers": pairs(f.Headers, ":"), "body": nil}
+	if f.Body != "" {
+		target["body"] = bodyOf(f.Body)
+	}
+	retry := map[string]any{"max_attempts": orNull(f.Attempts)}
+	if n, err := strconv.Atoi(f.Attempts); err == nil {
+		retry["max_attempts"] = n
+	}
+	return map[string]any{
+		"name": f.Name, "description": orNull(f.Description), "schedule": f.schedule(), "target": target,
+		"timeout": orNull(f.Timeout), "retry": retry, "queue": orNull(f.Queue), "labels": pairs(f.Labels, "="),
+		"concurrency_policy": orNull(f.Concurrency), "missed": map[string]any{"policy": orNull(f.Missed)},
+	}
+}
+
+// schedule returns the schedule of the chosen kind; the fields of other kinds are null.
+func (f jobForm) schedule() map[string]any {
+	s := map[string]any{"cron": nil, "timezone": nil, "every": nil, "at": nil, "delay": nil}
+	switch domain.Kind(f.Kind) {
+	case domain.KindCron:
+		s["cron"] = f.Cron
+		if f.Timezone != "" {
+			s["timezone"] = f.Timezone
+		}
+	case domain.KindEvery:
+		s["every"] = f.Every
+	case domain.KindAt:
+		s["at"] = instantOf(f.At)
+	case domain.KindDelay:
+		s["delay"] = f.Delay
+	}
+	return s
+}
+
+// pairs reads lines of names and values. A line without a value has an empty one, which the API judges.
+func pairs(text, between string) map[string]any {
+	all := map[string]any{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			name, value, _ := strings.Cut(line, between)
+			all[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+	}
+	return all
+}
+
+// withoutNulls drops what a new job leaves at its default.
+func withoutNulls(m map[string]any) map[string]any {
+	kept := map[string]any{}
+	for name, value := range m {
+		if inner, ok := value.(map[string]any); ok {
+			if inner = withoutNulls(inner); len(inner) > 0 || name == "target" {
+				kept[name] = inner
+			}
+		} else if value != nil {
+			kept[name] = value
+		}
+	}
+	return kept
+}
+
+const newJSON = `{
+  "name": "daily-invoice-gen",
+  "schedule": {"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin"},
+  "target": {"url": "https://billing.internal/invoices", "method": "POST", "body": {"date": "{{scheduled_for|date}}"}}
+}`
+
+func (v *visit) newJob() error {
+	view := editorView{AsJSON: v.r.URL.Query().Get("as") == "json", JSON: newJSON}
+	view.Form = jobForm{Kind: string(domain.KindCron), Cron: "0 3 * * mon-fri", Method: http.MethodPost}
+	if from := v.r.URL.Query().Get("like"); from != "" {
+		job, err := v.api.Job(v.ctx(), from)
+		if err != nil {
+			return err
+		}
+		job.Name += "-copy"
+		view.Form, view.JSON = formOf(job.Definition), indented(job.Definition)
+	}
+	view.Preview = v.previewOf(view.Form)
+	return v.show("editor", "New job", view)
+}
+
+func (v *visit) editJob() error {
+	job, err := v.api.Job(v.ctx(), v.part("job"))
+	if err != nil {
+		return err
+	}
+	view := editorView{
+		Job: &job, Form: formOf(job.Definition), JSON: indented(job.Definition),
+		AsJSON: v.r.URL.Query().Get("as") == "json",
+	}
+	view.Preview = v.previewOf(view.Form)
+	return v.show("editor", "Edit "+job.Name, view)
+}
+
+func (v *visit) createJob() error {
+	view, err := v.edited()
+	if err != nil {
+		return err
+	}
+	var body any = withoutNulls(view.Form.patch())
+	if view.AsJSON {
+		body = json.RawMessage(view.JSON)
+	}
+	return v.write(view, "New job", v.api, http.MethodPost, "/v1/jobs", body)
+}
+
+func (v *visit) saveJob() error {
+	view, err := v.edited()
+	if err != nil {
+		return err
+	}
+	job, err := v.api.Job(v.ctx(), v.part("job"))
+	if err != nil {
+		return err
+	}
+	view.Job = &job
+	path := "/v1/jobs/" + job.ID.String()
+	if view.AsJSON {
+		return v.write(view, "Edit "+job.Name, v.api, http.MethodPut, path, json.RawMessage(view.JSON))
+	}
+	patching := v.api.WithHeader("Content-Type", "application/merge-patch+json")
+	return v.write(view, "Edit "+job.Name, patching, http.MethodPatch, path, view.Form.patch())
+}
+
+// edited reads what the visitor wrote.
+func (v *visit) edited() (view editorView, err error) {
+	if err := v.form(); err != nil {
+		return view, err
+	}
+	view = editorView{Form: v.readForm(), JSON: v.field("json"), AsJSON: v.field("as") == "json"}
+	if view.AsJSON && !json.Valid([]byte(view.JSON)) {
+		view.JSON = strings.TrimSpace(view.JSON)
+	}
+	return view, nil
+}
+
+// write writes a job. What is wrong is shown beside the fields, which keep what was written.
+func (v *visit) write(view editorView, title string, api *client.Client, method, path string, body any) error {
+	if raw, ok := body.(json.RawMessage); ok && !json.Valid(raw) {
+		view.Problem = problem.Invalid(problem.At("body", syntaxOf(raw)))
+		return v.render(http.StatusUnprocessableEntity, "editor", title, view)
+	}
+	var job httpapi.Job
+	_, err := api.Do(v.ctx(), method, path, body, &job)
+	if err == nil {
+		return v.to("/jobs/"+url.PathEscape(job.Name), "The job is saved as version "+strconv.Itoa(int(job.Version))+".")
+	}
+	view.Problem = problemOf(err)
+	if view.Problem.Status >= http.StatusInternalServerError {
+		return err
+	}
+	view.Preview = v.previewOf(view.Form)
+	return v.render(view.Problem.Status, "editor", title, view)
+}
+
+// syntaxOf says where a text ceases to be JSON.
+func syntaxOf(raw []byte) string {
+	var value json.RawMessage
+	err := json.Unmarshal(raw, &value)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		before := raw[:min(int(syntax.Offset), len(raw))]
+		line := 1 + strings.Count(string(before), "\n")
+		return fmt.Sprintf("line %d: %s", line, syntax)
+	}
+	return fmt.Sprint(err)
+}
+
+// previewView shows the next slots of a schedule that is being written.
+type previewView struct {
+	Words   string
+	Slots   []httpapi.PreviewSlot
+	Zone    string
+	Problem *problem.Problem
+}
+
+// preview answers with the next slots of the schedule in the query, without the layout.
+func (v *visit) preview() error {
+	q := v.r.URL.Query()
+	form := jobForm{
+		Kind: q.Get("kind"), Cron: q.Get("cron"), Timezone: q.Get("timezone"), Every: q.Get("every"), At: q.Get("at"),
+		Delay: q.Get("delay"),
+	}
+	return v.fragment("editor", "preview", v.previewOf(form))
+}
+
+func (v *visit) previewOf(form jobForm) (view previewView) {
+	if form.Kind != string(domain.KindCron) && form.Kind != string(domain.KindEvery) {
+		return view
+	}
+	var preview httpapi.Preview
+	_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/schedules/preview",
+		map[string]any{"schedule": withoutNulls(form.schedule())}, &preview)
+	if err != nil {
+		view.Problem = problemOf(err)
+		return view
+	}
+	view.Slots, view.Zone = preview.Slots, form.Timezone
+	var s domain.Schedule
+	if raw, err := json.Marshal(withoutNulls(form.schedule())); err == nil && json.Unmarshal(raw, &s) == nil {
+		view.Words = scheduleWords(s)
+	}
+	return view
+}

@@ -1,0 +1,41 @@
+package dashboard
+
+import (
+	"punctual/httpapi"
+	"punctual/httpapi/auth"
+	"punctual/store/fleet"
+)
+
+// queuesView is the page of the queues, of the replicas and of what is held back.
+type queuesView struct {
+	Queues   httpapi.QueueList
+	Replicas []fleet.Replica // for operators only
+	Breakers []fleet.Breaker
+}
+
+func (v *visit) queues() (err error) {
+	var view queuesView
+	if view.Queues, err = v.api.Queues(v.ctx()); err != nil {
+		return err
+	}
+	breakers, err := v.api.Breakers(v.ctx())
+	if err != nil {
+		return err
+	}
+	view.Breakers = breakers.Data
+	if v.may(auth.RoleOperator) {
+		replicas, err := v.api.Replicas(v.ctx())
+		if err != nil {
+			return err
+		}
+		view.Replicas = replicas.Data
+	}
+	return v.show("queues", "Queues and replicas", view)
+}
+
+func (v *visit) resetBreakers() error {
+	if _, err := v.api.ResetBreakers(v.ctx(), v.field("host")); err != nil {
+		return err
+	}
+	return v.to("/queues", "The breakers are being reset.")
+}

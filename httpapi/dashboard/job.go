@@ -1,0 +1,272 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"punctual/httpapi"
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
+	"punctual/store/history"
+	"punctual/store/runs"
+)
+
+// mostForm bounds what a form may hold, in bytes: a definition fits.
+const mostForm = 1 << 20
+
+// jobView is the page of a job.
+type jobView struct {
+	Job       httpapi.Job
+	Upcoming  []httpapi.UpcomingSlot
+	Runs      []runs.Run // newest first
+	Next      string     // cursor of older runs
+	Explained *history.Explanation
+	At        string           // the instant that was asked about
+	Problem   *problem.Problem // with that instant
+}
+
+// Zone is the zone of the job's schedule.
+func (j jobView) Zone() string { return zoneOf(j.Job.Schedule) }
+
+// shownRuns is how many outcomes the strip of a job shows.
+const shownRuns = "100"
+
+func (v *visit) job() error {
+	job, err := v.api.Job(v.ctx(), v.part("job"))
+	if err != nil {
+		return err
+	}
+	view := jobView{Job: job, At: strings.TrimSpace(v.r.URL.Query().Get("at"))}
+	id := job.ID.String()
+	upcoming, err := v.api.Upcoming(v.ctx(), id, nil)
+	if err != nil {
+		return err
+	}
+	view.Upcoming = upcoming.Slots
+	query := url.Values{"limit": {shownRuns}, "view": {"summary"}}
+	for _, filter := range []string{"cursor", "status", "reason"} {
+		if value := v.r.URL.Query().Get(filter); value != "" {
+			query.Set(filter, value)
+		}
+	}
+	list, err := v.api.JobRuns(v.ctx(), id, query)
+	if err != nil {
+		return err
+	}
+	view.Runs, view.Next = list.Data, text(list.NextCursor)
+	if view.At != "" {
+		e, err := v.api.ExplainJob(v.ctx(), id, strings.Replace(view.At, " ", "T", 1))
+		if err == nil {
+			view.Explained = &e
+		} else if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {
+			return err
+		}
+	}
+	return v.show("job", job.Name, view)
+}
+
+// definitionView is the definition of a job, to read and to copy.
+type definitionView struct {
+	Job  httpapi.Job
+	Curl string
+}
+
+func (v *visit) definition() error {
+	job, err := v.api.Job(v.ctx(), v.part("job"))
+	if err != nil {
+		return err
+	}
+	return v.show("definition", job.Name, definitionView{job, v.curl(job)})
+}
+
+// curl returns the command that creates a job.
+func (v *visit) curl(job httpapi.Job) string {
+	scheme := "http"
+	if v.r.TLS != nil || v.Secure {
+		scheme = "https"
+	}
+	var b strings.Builder
+	b.WriteString("curl -X PUT '" + scheme + "://" + v.r.Host + "/v1/jobs/" + url.PathEscape(job.Name) + "' \\\n")
+	if !v.NoAuth {
+		b.WriteString("  -H \"Authorization: Bearer $PUNCTUAL_KEY\" \\\n")
+	}
+	b.WriteString("  -H 'Content-Type: application/json' \\\n  -d '")
+	b.WriteString(strings.ReplaceAll(indented(job.Definition), "'", `'\''`))
+	b.WriteString("'")
+	return b.String()
+}
+
+// changesView is what was changed in a job, and by whom.
+type changesView struct {
+	Job     httpapi.Job
+	Changes []change
+	Next    string
+}
+
+func (v *visit) changes() error {
+	job, err := v.api.Job(v.ctx(), v.part("job"))
+	if err != nil {
+		return err
+	}
+	view := changesView{Job: job}
+	if v.may(auth.RoleAdmin) {
+		query := url.Values{"job": {job.ID.String()}, "limit": {"50"}}
+		if cursor := v.r.URL.Query().Get("cursor"); cursor != "" {
+			query.Set("cursor", cursor)
+		}
+		list, err := v.api.AuditLog(v.ctx(), query)
+		if err != nil {
+			return err
+		}
+		view.Changes, view.Next = changesOf(list.Data), text(list.NextCursor)
+	}
+	return v.show("changes", job.Name, view)
+}
+
+// form reads the form of a request.
+func (v *visit) form() error {
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, mostForm)
+	if err := v.r.ParseForm(); err != nil {
+		return problem.New(problem.CodeTooLarge, "The form is larger than 1 MiB.")
+	}
+	return nil
+}
+
+func (v *visit) field(name string) string { return strings.TrimSpace(v.r.PostFormValue(name)) }
+
+// jobPath is the page of the job that a path is about.
+func (v *visit) jobPath() string { return "/jobs/" + url.PathEscape(v.part("job")) }
+
+func (v *visit) pauseJob() error {
+	if err := v.form(); err != nil {
+		return err
+	}
+	in := map[string]any{}
+	if note := v.field("note"); note != "" {
+		in["note"] = note
+	}
+	if until := v.field("until"); until != "" {
+		in["until"] = instantOf(until)
+	}
+	if err := v.post("/v1/jobs/"+url.PathEscape(v.part("job"))+"/pause", in); err != nil {
+		return err
+	}
+	return v.to(v.jobPath(), "The job is paused.")
+}
+
+// instantOf adds the zone to an instant from a form's field, which has none: such fields are in UTC.
+func instantOf(text string) string {
+	text = strings.Replace(text, " ", "T", 1)
+	if len(text) == len("2006-01-02T15:04") {
+		text += ":00"
+	}
+	if len(text) == len("2006-01-02T15:04:05") {
+		text += "Z"
+	}
+	return text
+}
+
+// post calls an operation of the API with the fields of a form, as they are. The API says what is wrong with them.
+func (v *visit) post(path string, in any) error {
+	_, err := v.api.Do(v.ctx(), http.MethodPost, path, in, nil)
+	return err
+}
+
+func (v *visit) resumeJob() error {
+	if _, err := v.api.ResumeJob(v.ctx(), v.part("job"), httpapi.ResumeInput{Note: v.field("note")}); err != nil {
+		return err
+	}
+	return v.to(v.jobPath(), "The job is active again.")
+}
+
+func (v *visit) triggerJob() error {
+	if err := v.form(); err != nil {
+		return err
+	}
+	var with httpapi.TriggerInput
+	if body := v.field("body"); body != "" {
+		with.Body = bodyOf(body)
+	}
+	run, err := v.api.TriggerJob(v.ctx(), v.part("job"), with)
+	if err != nil {
+		return err
+	}
+	return v.to("/runs/"+run.ID.String(), "The run was created.")
+}
+
+// bodyOf returns a body in the form of the API: JSON is sent as JSON, anything else as text.
+func bodyOf(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	quoted, _ := json.Marshal(text) // a string is always JSON
+	return quoted
+}
+
+func (v *visit) deleteJob() error {
+	if err := v.api.DeleteJob(v.ctx(), v.part("job")); err != nil {
+		return err
+	}
+	return v.to("/jobs", "The job is deleted. Its history stays.")
+}
+
+// backfillView asks for runs of past slots: first it counts them.
+type backfillView struct {
+	Job      httpapi.Job
+	From, To string
+	Rerun    bool
+	Count    *httpapi.BackfillCount
+	Problem  *problem.Problem
+}
+
+func (v *visit) backfill() error {
+	job, err := v.api.Job(v.ctx(), v.part("job"))
+	if err != nil {
+		return err
+	}
+	query := v.r.URL.Query()
+	view := backfillView{Job: job, From: query.Get("from"), To: query.Get("to"), Rerun: query.Get("rerun") != ""}
+	if view.From != "" || view.To != "" {
+		var n httpapi.BackfillCount
+		in := backfillOf(view)
+		in["dry_run"] = true
+		_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/jobs/"+job.ID.String()+"/backfill", in, &n)
+		switch {
+		case err == nil:
+			view.Count = &n
+		case problemOf(err).Status >= http.StatusInternalServerError:
+			return err
+		default:
+			view.Problem = problemOf(err)
+		}
+	}
+	return v.show("backfill", "Backfill "+job.Name, view)
+}
+
+func backfillOf(view backfillView) map[string]any {
+	in := map[string]any{"rerun": view.Rerun}
+	for name, value := range map[string]string{"from": view.From, "to": view.To} {
+		if value != "" {
+			in[name] = instantOf(value)
+		}
+	}
+	return in
+}
+
+func (v *visit) startBackfill() error {
+	if err := v.form(); err != nil {
+		return err
+	}
+	in := backfillOf(backfillView{From: v.field("from"), To: v.field("to"), Rerun: v.field("rerun") != ""})
+	if note := v.field("note"); note != "" {
+		in["note"] = note
+	}
+	var started struct{ ID string }
+	if _, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/jobs/"+url.PathEscape(v.part("job"))+"/backfill", in,
+		&started); err != nil {
+		return err
+	}
+	return v.to("/operations/"+started.ID, "The backfill has started.")
+}

@@ -1,0 +1,261 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"punctual/httpapi"
+	"punctual/httpapi/auth"
+	"punctual/scheduler/domain"
+)
+
+// policy lets a page load what this server serves, and nothing else. Scripts and styles inside a page do not run.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// page is the template of a page within the layout.
+type page struct{ *template.Template }
+
+// shown is what the layout shows.
+type shown struct {
+	Title   string
+	Name    string // of the template
+	Path    string // of the page, with its query
+	Version string
+	NoAuth  bool
+	Caller  httpapi.Caller
+	Said    string
+	Frozen  *httpapi.Frozen
+	Data    any
+}
+
+// May reports whether the visitor's role includes another. What a role may not do is not shown as a button.
+func (s shown) May(role string) bool { return s.Caller.Role.Includes(auth.Role(role)) }
+
+// Section reports which part of the navigation a page belongs to.
+func (s shown) Section() string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(s.Path, "/"), "/")
+	first, _, _ = strings.Cut(first, "?")
+	switch first {
+	case "new":
+		return "jobs"
+	case "operations":
+		return "dead-letters"
+	}
+	return first
+}
+
+// parse reads the templates.
+func parse() (map[string]*page, error) {
+	layout, err := template.New("layout.html").Funcs(functions).
+		ParseFS(files, "templates/layout.html", "templates/parts.html")
+	if err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*page{}
+	for _, name := range names {
+		own, err := layout.Clone()
+		if err != nil {
+			return nil, err
+		}
+		if own, err = own.ParseFS(files, name); err != nil {
+			return nil, err
+		}
+		all[strings.TrimSuffix(path.Base(name), ".html")] = &page{own}
+	}
+	return all, nil
+}
+
+// render answers with a page. Nothing is sent if the page cannot be rendered.
+func (v *visit) render(status int, name, title string, data any) error {
+	model := shown{
+		Title: title, Name: name, Path: v.r.URL.RequestURI(), Version: v.Version, NoAuth: v.NoAuth, Caller: v.caller,
+		Said: v.said(), Data: data,
+	}
+	if v.caller.Role != "" {
+		if state, err := v.api.Frozen(v.ctx(), nil); err == nil {
+			model.Frozen = state.Deployment
+			if model.Frozen == nil {
+				model.Frozen = state.Tenant
+			}
+		}
+	}
+	var out bytes.Buffer
+	if err := v.templates[name].ExecuteTemplate(&out, "layout.html", model); err != nil {
+		return fmt.Errorf("render the page %s: %w", name, err)
+	}
+	h := v.w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", policy)
+	v.w.WriteHeader(status)
+	_, _ = v.w.Write(out.Bytes()) // the browser may be gone
+	return nil
+}
+
+func (v *visit) show(name, title string, data any) error {
+	return v.render(http.StatusOK, name, title, data)
+}
+
+var functions = template.FuncMap{
+	"when":     when,
+	"ago":      ago,
+	"until":    until,
+	"lasted":   lasted,
+	"length":   length,
+	"schedule": scheduleWords,
+	"strip":    strip,
+	"plot":     plot,
+	"indented": indented,
+	"reason":   reasonWords,
+	"text":     text,
+	"query":    query,
+	"count":    count,
+	"join":     strings.Join,
+	"seg":      url.PathEscape,
+	"dict":     dict,
+	"words":    wordsOf,
+}
+
+// dict makes a map of names and values, for parts that need several.
+func dict(pairs ...any) map[string]any {
+	all := map[string]any{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		all[fmt.Sprint(pairs[i])] = pairs[i+1]
+	}
+	return all
+}
+
+// text returns what a pointer leads to, or nothing.
+func text(v any) string {
+	switch v := v.(type) {
+	case *string:
+		if v != nil {
+			return *v
+		}
+		return ""
+	case *int:
+		if v != nil {
+			return fmt.Sprint(*v)
+		}
+		return ""
+	case *domain.Reason:
+		if v != nil {
+			return string(*v)
+		}
+		return ""
+	case nil:
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+// query returns a page's path with a parameter of its query changed. Without a value, the parameter goes.
+func query(page string, name string, value any) string {
+	u, err := url.Parse(page)
+	if err != nil {
+		return page
+	}
+	values := u.Query()
+	if values.Del(name); fmt.Sprint(value) != "" {
+		values.Set(name, fmt.Sprint(value))
+	}
+	if name != "cursor" {
+		values.Del("cursor") // a page of another list
+	}
+	u.RawQuery = values.Encode()
+	return u.RequestURI()
+}
+
+// indented returns a value as JSON for people.
+func indented(v any) string {
+	var out []byte
+	var err error
+	if raw, ok := v.(json.RawMessage); ok {
+		var b bytes.Buffer
+		if json.Indent(&b, raw, "", "  ") != nil {
+			return string(raw)
+		}
+		return b.String()
+	}
+	if out, err = json.MarshalIndent(v, "", "  "); err != nil {
+		return err.Error()
+	}
+	return string(out)
+}
+
+// when shows an instant: in UTC, until a script shows it in the visitor's zone. zone is that of a job, shown on hover.
+func when(at any, zone ...string) template.HTML {
+	var t time.Time
+	switch at := at.(type) {
+	case time.Time:
+		t = at
+	case *time.Time:
+		if at != nil {
+			t = *at
+		}
+	case domain.Instant:
+		t = at.Value()
+	}
+	if t.IsZero() {
+		return `<span class="none">–</span>`
+	}
+	name := ""
+	if len(zone) > 0 {
+		name = zone[0]
+	}
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" data-zone="%s">%s UTC</time>`, //nolint:gosec // escaped below
+		t.UTC().Format(time.RFC3339Nano), template.HTMLEscapeString(name), t.UTC().Format("2006-01-02 15:04:05")))
+}
+
+// fragment answers with a part of a page, without the layout.
+func (v *visit) fragment(name, part string, data any) error {
+	var out bytes.Buffer
+	if err := v.templates[name].ExecuteTemplate(&out, part, data); err != nil {
+		return fmt.Errorf("render %s of the page %s: %w", part, name, err)
+	}
+	h := v.w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", policy)
+	_, _ = v.w.Write(out.Bytes()) // the browser may be gone
+	return nil
+}
+
+// wordsOf returns a closed list of the API, for the options of a form.
+func wordsOf(list string) (words []string) {
+	add := func(word any) { words = append(words, fmt.Sprint(word)) }
+	switch list {
+	case "status":
+		for _, s := range domain.Statuses() {
+			add(s)
+		}
+	case "reason":
+		for _, r := range domain.Reasons() {
+			add(r)
+		}
+	case "death":
+		for _, r := range domain.ReasonsOf(domain.StatusDead) {
+			add(r)
+		}
+	case "kind":
+		return []string{"cron", "every", "at", "delay", "none"}
+	case "method":
+		return []string{"POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
+	case "concurrency":
+		return []string{"allow", "forbid", "replace", "wait"}
+	case "missed":
+		return []string{"skip", "fire_once", "fire_all"}
+	}
+	return words
+}

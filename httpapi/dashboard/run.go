@@ -1,0 +1,137 @@
+package dashboard
+
+import (
+	"net/url"
+	"slices"
+	"time"
+
+	"punctual/httpapi"
+	"punctual/scheduler/domain"
+	"punctual/store/runs"
+)
+
+// runView is the page of a run.
+type runView struct {
+	Run      runs.Run
+	Sentence string
+	Steps    []step
+	Others   []runs.Run // of the same slot: replays, reruns and skips
+	Zone     string     // of the job's schedule; empty: the job is deleted
+}
+
+// step is a moment in the life of a run.
+type step struct {
+	At    time.Time
+	Label string
+	Text  string
+	After string // how long after the step before
+	Kind  string // good, bad or plain
+	Try   *runs.Attempt
+}
+
+func (v *visit) run() error {
+	run, err := v.api.Run(v.ctx(), v.part("run"))
+	if err != nil {
+		return err
+	}
+	view := runView{Run: run, Sentence: sentence(run), Steps: steps(run)}
+	if job, err := v.api.Job(v.ctx(), run.JobID.String()); err == nil {
+		view.Zone = zoneOf(job.Schedule)
+	}
+	list, err := v.api.Runs(v.ctx(), url.Values{
+		"job_id": {run.JobID.String()}, "view": {"summary"}, "limit": {"20"},
+		"from": {run.ScheduledFor.Format(time.RFC3339Nano)},
+		"to":   {run.ScheduledFor.Add(time.Microsecond).Format(time.RFC3339Nano)},
+	})
+	if err != nil {
+		return err
+	}
+	view.Others = slices.DeleteFunc(list.Data, func(r runs.Run) bool { return r.ID == run.ID })
+	return v.show("run", "Run of "+run.Job, view)
+}
+
+// steps lists what happened to a run, in order.
+func steps(r runs.Run) []step {
+	all := []step{{At: r.ScheduledFor, Label: "slot"}}
+	if !r.DueAt.Equal(r.ScheduledFor) {
+		all = append(all, step{At: r.DueAt, Label: "due", Text: "the slot plus the job's jitter"})
+	}
+	all = append(all, step{At: r.CreatedAt, Label: "recorded"})
+	for i := range r.Attempts {
+		a := &r.Attempts[i]
+		if a.Number == r.Attempt && r.ClaimedAt != nil && r.ClaimedAt.Before(a.StartedAt) {
+			all = append(all, step{At: *r.ClaimedAt, Label: "claimed"})
+		}
+		all = append(all, step{At: a.StartedAt, Label: "sent", Text: "attempt " + text(&a.Number)})
+		if a.FinishedAt != nil {
+			end := step{At: *a.FinishedAt, Label: string(a.Outcome), Text: text(a.Error), Kind: "bad", Try: a}
+			if a.Outcome == domain.AttemptSucceeded {
+				end.Kind = "good"
+			}
+			all = append(all, end)
+		}
+	}
+	if r.FinishedAt != nil && r.Status != domain.StatusSucceeded {
+		all = append(all, step{At: *r.FinishedAt, Label: string(r.Status), Text: reasonWords(r.Reason), Kind: "bad"})
+	}
+	slices.SortStableFunc(all, func(a, b step) int { return a.At.Compare(b.At) })
+	for i := range all[1:] {
+		all[i+1].After = "+" + length(all[i+1].At.Sub(all[i].At))
+	}
+	return all
+}
+
+// runsView is the list of runs.
+type runsView struct {
+	Runs   []runs.Run
+	Next   string
+	Filter url.Values
+}
+
+func (v *visit) runs() error {
+	query := filtered(v.r.URL.Query(),
+		"status", "reason", "trigger", "late", "label", "job", "job_id", "from", "to", "cursor")
+	query.Set("view", "summary")
+	query.Set("limit", shownRuns)
+	list, err := v.api.Runs(v.ctx(), query)
+	if err != nil {
+		return err
+	}
+	return v.show("runs", "Runs", runsView{list.Data, text(list.NextCursor), query})
+}
+
+// filtered keeps the named parameters of a query that have a value.
+func filtered(query url.Values, names ...string) url.Values {
+	kept := url.Values{}
+	for _, name := range names {
+		for _, value := range query[name] {
+			if value != "" {
+				kept.Add(name, value)
+			}
+		}
+	}
+	return kept
+}
+
+func (v *visit) cancelRun() error {
+	run, err := v.api.CancelRun(v.ctx(), v.part("run"))
+	if err != nil {
+		return err
+	}
+	return v.to("/runs/"+run.ID.String(), "The run is being cancelled.")
+}
+
+func (v *visit) rerunRun() error {
+	if err := v.form(); err != nil {
+		return err
+	}
+	var with httpapi.RerunInput
+	if body := v.field("body"); body != "" {
+		with.Body = bodyOf(body)
+	}
+	run, err := v.api.RerunRun(v.ctx(), v.part("run"), with)
+	if err != nil {
+		return err
+	}
+	return v.to("/runs/"+run.ID.String(), "The run was made again.")
+}

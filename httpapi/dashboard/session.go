@@ -1,0 +1,151 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"punctual/httpapi/client"
+	"punctual/httpapi/problem"
+)
+
+const (
+	// sessionLife is how long a visitor stays signed in. The credential may end earlier: the API checks it each time.
+	sessionLife = 12 * time.Hour
+
+	sessionCookie = "punctual-session"
+	saidCookie    = "punctual-said" // what was done just now, to say it on the next page
+)
+
+// session is what the cookie of a visitor holds, encrypted. No replica keeps anything of it.
+type session struct {
+	Credential string    `json:"credential"`       // API key or token
+	Tenant     string    `json:"tenant,omitempty"` // tenant that an operator acts for; empty: its own
+	Until      time.Time `json:"until"`
+}
+
+// sessionOf returns the session of a request.
+func (p *Pages) sessionOf(r *http.Request) (s session, ok bool) {
+	c, err := r.Cookie(sessionCookie)
+	if err != nil {
+		return s, false
+	}
+	if p.NoAuth { // such a session holds no secret
+		err = json.Unmarshal([]byte(decoded(c.Value)), &s)
+		s.Credential = ""
+		return s, err == nil
+	}
+	plain, err := p.Sessions.OpenSession(r.Context(), c.Value)
+	if err != nil || json.Unmarshal(plain, &s) != nil || time.Now().After(s.Until) {
+		return session{}, false
+	}
+	return s, true
+}
+
+// remember makes the browser keep a session.
+func (p *Pages) remember(w http.ResponseWriter, r *http.Request, s session) error {
+	plain, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	value := url.QueryEscape(string(plain))
+	if !p.NoAuth {
+		if value, err = p.Sessions.SealSession(r.Context(), plain); err != nil {
+			return err
+		}
+	}
+	http.SetCookie(w, p.cookie(sessionCookie, value, int(time.Until(s.Until).Seconds())))
+	return nil
+}
+
+func decoded(value string) string {
+	plain, _ := url.QueryUnescape(value)
+	return plain
+}
+
+func (p *Pages) forget(w http.ResponseWriter) { http.SetCookie(w, p.cookie(sessionCookie, "", -1)) }
+
+// cookie returns a cookie that no script reads and no other site's page can make a browser send.
+func (p *Pages) cookie(name, value string, maxAge int) *http.Cookie {
+	return &http.Cookie{ //nolint:gosec // Secure where the deployment is reached over HTTPS
+		Name: name, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: p.Secure,
+		SameSite: http.SameSiteStrictMode,
+	}
+}
+
+// toSignIn sends a visitor to the page that signs in, and from there back.
+func (p *Pages) toSignIn(w http.ResponseWriter, r *http.Request) {
+	path := "/login"
+	if r.Method == http.MethodGet && r.URL.RequestURI() != "/" {
+		path += "?" + url.Values{"next": {r.URL.RequestURI()}}.Encode()
+	}
+	http.Redirect(w, r, path, http.StatusSeeOther)
+}
+
+// signInForm is what the page that signs in shows.
+type signInForm struct {
+	Next  string
+	Error string
+}
+
+func (p *Pages) askToSignIn(w http.ResponseWriter, r *http.Request) {
+	if p.NoAuth {
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+		return
+	}
+	v := &visit{Pages: p, w: w, r: r}
+	p.showSignIn(v, http.StatusOK, signInForm{Next: local(r.URL.Query().Get("next"))})
+}
+
+func (p *Pages) showSignIn(v *visit, status int, form signInForm) {
+	if err := v.render(status, "login", "Sign in", form); err != nil {
+		v.fail(err)
+	}
+}
+
+// signIn checks an API key or token with the API, and remembers it for the session.
+func (p *Pages) signIn(w http.ResponseWriter, r *http.Request) {
+	v := &visit{Pages: p, w: w, r: r}
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	form := signInForm{Next: local(r.PostFormValue("next"))}
+	s := session{Credential: strings.TrimSpace(r.PostFormValue("key")), Until: time.Now().Add(sessionLife)}
+	_, err := p.calls(w, r, s).Caller(r.Context())
+	if err == nil {
+		err = p.remember(w, r, s)
+	}
+	switch {
+	case client.Is(err, problem.CodeUnauthenticated):
+		form.Error = "This key is not valid. It may be mistyped, revoked or expired."
+		p.showSignIn(v, http.StatusUnauthorized, form)
+	case client.Is(err, problem.CodeForbidden):
+		form.Error = problemOf(err).Detail
+		p.showSignIn(v, http.StatusForbidden, form)
+	case err != nil:
+		v.fail(err)
+	default:
+		http.Redirect(w, r, form.Next, http.StatusSeeOther)
+	}
+}
+
+func (p *Pages) signOut(w http.ResponseWriter, r *http.Request) {
+	p.forget(w)
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// actFor makes an operator's session act for a tenant.
+func (v *visit) actFor() error {
+	s, _ := v.sessionOf(v.r)
+	s.Tenant = strings.TrimSpace(v.r.PostFormValue("tenant"))
+	if s.Until.IsZero() {
+		s.Until = time.Now().Add(sessionLife)
+	}
+	if _, err := v.calls(v.w, v.r, s).Caller(v.ctx()); err != nil {
+		return err
+	}
+	if err := v.remember(v.w, v.r, s); err != nil {
+		return err
+	}
+	return v.to("/", "")
+}

@@ -1,0 +1,123 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+
+	"punctual/httpapi"
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
+	"punctual/store/secrets"
+	"punctual/store/tenants"
+)
+
+// settingsView is the page of a tenant's settings.
+type settingsView struct {
+	Tenant  httpapi.TenantWithUsage
+	Keys    []tenants.Key
+	Secrets []secrets.Secret
+	Signing []secrets.SigningSecret
+	Roles   []auth.Role // those a new key may have
+	NewKey  *httpapi.NewKey
+	Tests   []httpapi.NotifyResult
+	Tested  bool
+	Problem *problem.Problem
+}
+
+// Fault returns what is wrong with a field of the form for a key.
+func (s settingsView) Fault(field string) string { return fault(s.Problem, "body."+field) }
+
+func (v *visit) settings() error {
+	view, err := v.readSettings()
+	if err != nil {
+		return err
+	}
+	return v.show("settings", "Settings", view)
+}
+
+func (v *visit) readSettings() (view settingsView, err error) {
+	if view.Tenant, err = v.api.OwnTenant(v.ctx()); err != nil || !v.may(auth.RoleAdmin) {
+		return view, err
+	}
+	for _, role := range auth.Roles {
+		if v.may(role) {
+			view.Roles = append(view.Roles, role)
+		}
+	}
+	keys, err := v.api.APIKeys(v.ctx(), url.Values{"limit": {"100"}})
+	if err != nil {
+		return view, err
+	}
+	named, err := v.api.Secrets(v.ctx(), url.Values{"limit": {"100"}})
+	if err != nil {
+		return view, err
+	}
+	signing, err := v.api.SigningSecrets(v.ctx())
+	view.Keys, view.Secrets, view.Signing = keys.Data, named.Data, signing.Data
+	return view, err
+}
+
+// createKey shows the new key's secret on the page itself: it is never shown again.
+func (v *visit) createKey() error {
+	if err := v.form(); err != nil {
+		return err
+	}
+	in := map[string]any{"name": v.field("name"), "role": v.field("role")}
+	if expires := v.field("expires_at"); expires != "" {
+		in["expires_at"] = instantOf(expires)
+	}
+	var made httpapi.NewKey
+	_, failed := v.api.Do(v.ctx(), http.MethodPost, "/v1/api-keys", in, &made)
+	if failed != nil && problemOf(failed).Status >= http.StatusInternalServerError {
+		return failed
+	}
+	view, err := v.readSettings()
+	if err != nil {
+		return err
+	}
+	if failed != nil {
+		view.Problem = problemOf(failed)
+		return v.render(view.Problem.Status, "settings", "Settings", view)
+	}
+	view.NewKey = &made
+	return v.show("settings", "Settings", view)
+}
+
+func (v *visit) revokeKey() error {
+	if err := v.api.RevokeAPIKey(v.ctx(), v.part("key")); err != nil {
+		return err
+	}
+	return v.to("/settings", "The key is revoked.")
+}
+
+// testNotify sends a test to the recipients of the tenant's default, and shows how each answered.
+func (v *visit) testNotify() error {
+	results, err := v.api.TestNotify(v.ctx(), httpapi.NotifyTest{})
+	if err != nil {
+		return err
+	}
+	view, err := v.readSettings()
+	if err != nil {
+		return err
+	}
+	view.Tests, view.Tested = results.Data, true
+	return v.show("settings", "Settings", view)
+}
+
+// freeze stops or goes on with the claims of the tenant or of the deployment.
+func (v *visit) freeze() error {
+	if err := v.form(); err != nil {
+		return err
+	}
+	in := httpapi.FreezeInput{Scope: httpapi.FreezeScope(v.field("scope")), Note: v.field("note")}
+	if v.field("thaw") != "" {
+		if _, err := v.api.Unfreeze(v.ctx(), in); err != nil {
+			return err
+		}
+		return v.to("/settings", "Claims go on.")
+	}
+	if _, err := v.api.Freeze(v.ctx(), in); err != nil {
+		return err
+	}
+	return v.to("/settings", "Nothing is claimed any more. Runs in flight end by themselves.")
+}

@@ -1,0 +1,135 @@
+package dashboard
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"punctual/scheduler/domain"
+	"punctual/store/runs"
+)
+
+// Plots are drawn here, as SVG without styles of its own: the style sheet colours the classes.
+
+// strip draws the outcomes of runs, the oldest first, each a link to its run.
+func strip(list []runs.Run) template.HTML {
+	if len(list) == 0 {
+		return ""
+	}
+	const width, gap, height = 8, 2, 28
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="strip" role="img" aria-label="%s" viewBox="0 0 %d %d" width="%d" height="%d">`,
+		template.HTMLEscapeString(outcomes(list)), len(list)*(width+gap), height, len(list)*(width+gap), height)
+	for i, r := range slices.Backward(list) {
+		x := (len(list) - 1 - i) * (width + gap)
+		title := fmt.Sprintf("%s %s", r.ScheduledFor.UTC().Format("2006-01-02 15:04:05 UTC"), r.Status)
+		if r.Reason != nil {
+			title += ": " + reasonWords(r.Reason)
+		}
+		fmt.Fprintf(&b, `<a href="/runs/%s" tabindex="-1"><title>%s</title>`, r.ID, template.HTMLEscapeString(title))
+		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="0" width="%d" height="%d" rx="2"/></a>`, r.Status, x, width, height)
+	}
+	b.WriteString(`</svg>`)
+	return template.HTML(b.String()) //nolint:gosec // everything in it is escaped or a number
+}
+
+// outcomes says in words what a strip shows.
+func outcomes(list []runs.Run) string {
+	counts := map[domain.Status]int{}
+	for _, r := range list {
+		counts[r.Status]++
+	}
+	var parts []string
+	for _, status := range domain.Statuses() {
+		if n := counts[status]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, status))
+		}
+	}
+	return "The last " + plural(len(list), "run") + ": " + strings.Join(parts, ", ")
+}
+
+// plot draws a figure of the runs of a list over time: duration, or lateness.
+func plot(list []runs.Run, what string) template.HTML {
+	points := pointsOf(list, what)
+	if len(points) < 2 {
+		return ""
+	}
+	slices.SortFunc(points, func(a, b point) int { return a.at.Compare(b.at) })
+	const width, height, left, bottom = 640, 140, 56, 18
+	first, last := points[0].at, points[len(points)-1].at
+	top := 0.0
+	for _, p := range points {
+		top = max(top, p.seconds)
+	}
+	top = roundUp(top)
+	span := max(last.Sub(first).Seconds(), 1)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="plot" role="img" aria-label="%s" viewBox="0 0 %d %d" preserveAspectRatio="none">`,
+		template.HTMLEscapeString(summary(points, what)), width, height)
+	for _, share := range []float64{0, 0.5, 1} {
+		y := float64(height-bottom) - share*float64(height-bottom-8)
+		fmt.Fprintf(&b, `<line x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text x="%d" y="%.1f">%s</text>`,
+			left, width, y, y, left-6, y+4, length(time.Duration(share*top*float64(time.Second))))
+	}
+	for _, p := range points {
+		x := left + 4 + p.at.Sub(first).Seconds()/span*float64(width-left-10)
+		y := float64(height-bottom) - p.seconds/top*float64(height-bottom-8)
+		fmt.Fprintf(&b, `<circle class="%s" cx="%.1f" cy="%.1f" r="3"><title>%s: %s</title></circle>`,
+			p.class, x, y, p.at.UTC().Format("2006-01-02 15:04:05 UTC"), length(time.Duration(p.seconds*float64(time.Second))))
+	}
+	fmt.Fprintf(&b, `<text class="from" x="%d" y="%d">%s</text><text class="to" x="%d" y="%d">%s</text></svg>`,
+		left, height-4, first.UTC().Format("01-02 15:04"), width, height-4, last.UTC().Format("01-02 15:04 UTC"))
+	return template.HTML(b.String()) //nolint:gosec // everything in it is escaped or a number
+}
+
+type point struct {
+	at      time.Time
+	seconds float64
+	class   string
+}
+
+func pointsOf(list []runs.Run, what string) (points []point) {
+	for _, r := range list {
+		if r.StartedAt == nil {
+			continue
+		}
+		switch {
+		case what == "duration" && r.FinishedAt != nil:
+			points = append(points, point{r.ScheduledFor, r.FinishedAt.Sub(*r.StartedAt).Seconds(), string(r.Status)})
+		case what == "lateness" && r.Trigger == domain.TriggerSchedule && r.Attempt <= 1:
+			points = append(points, point{r.ScheduledFor, max(0, r.StartedAt.Sub(r.ScheduledFor).Seconds()), string(r.Status)})
+		}
+	}
+	return points
+}
+
+// summary says in words what a plot shows.
+func summary(points []point, what string) string {
+	values := make([]float64, len(points))
+	for i, p := range points {
+		values[i] = p.seconds
+	}
+	slices.Sort(values)
+	at := func(share float64) string {
+		return length(time.Duration(values[int(share*float64(len(values)-1))] * float64(time.Second)))
+	}
+	return fmt.Sprintf("%s of %s: median %s, 95th percentile %s, longest %s", what, plural(len(points), "run"), at(0.5),
+		at(0.95), at(1))
+}
+
+// roundUp returns the next 1, 2 or 5 times a power of ten.
+func roundUp(v float64) float64 {
+	if v <= 0 {
+		return 1
+	}
+	power := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, m := range []float64{1, 2, 5, 10} {
+		if v <= m*power {
+			return m * power
+		}
+	}
+	return v
+}

@@ -1,0 +1,174 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"punctual/httpapi"
+	"punctual/httpapi/auth"
+	"punctual/httpapi/client"
+	"punctual/httpapi/problem"
+)
+
+// visit is one request of a browser, with the API as the visitor may use it.
+type visit struct {
+	*Pages
+	w      http.ResponseWriter
+	r      *http.Request
+	api    *client.Client
+	caller httpapi.Caller
+}
+
+// page returns the handler of a page. It asks visitors to sign in who have no session.
+func (p *Pages) page(show func(*visit) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s, signedIn := p.sessionOf(r)
+		if !signedIn && !p.NoAuth {
+			p.toSignIn(w, r)
+			return
+		}
+		v := &visit{Pages: p, w: w, r: r, api: p.calls(w, r, s)}
+		var err error
+		if v.caller, err = v.api.Caller(r.Context()); client.Is(err, problem.CodeUnauthenticated) {
+			p.forget(w)
+			p.toSignIn(w, r)
+			return
+		}
+		if err == nil {
+			err = show(v)
+		}
+		if err != nil {
+			v.fail(err)
+		}
+	}
+}
+
+// calls returns the API as the visitor of a request may use it.
+func (p *Pages) calls(w http.ResponseWriter, r *http.Request, s session) *client.Client {
+	api := client.Through("http://"+r.Host, inside{p.api, r, w.Header().Get(problem.HeaderRequestID)})
+	if s.Credential != "" {
+		api = api.WithKey(s.Credential)
+	}
+	if s.Tenant != "" {
+		api = api.WithHeader(auth.HeaderTenant, s.Tenant)
+	}
+	return api
+}
+
+func (v *visit) ctx() context.Context { return v.r.Context() }
+
+// part returns a part of the path, such as the job of /jobs/{job}.
+func (v *visit) part(name string) string {
+	text := chi.URLParam(v.r, name)
+	if plain, err := url.PathUnescape(text); err == nil {
+		return plain
+	}
+	return text
+}
+
+// may reports whether the visitor's role includes another.
+func (v *visit) may(role auth.Role) bool { return v.caller.Role.Includes(role) }
+
+// to sends the browser on to a page after a change, which then says what was done.
+func (v *visit) to(path, said string) error {
+	if said != "" {
+		http.SetCookie(v.w, v.cookie(saidCookie, url.QueryEscape(said), 60))
+	}
+	http.Redirect(v.w, v.r, path, http.StatusSeeOther)
+	return nil
+}
+
+// said returns what was done just now, once.
+func (v *visit) said() string {
+	c, err := v.r.Cookie(saidCookie)
+	if err != nil {
+		return ""
+	}
+	http.SetCookie(v.w, v.cookie(saidCookie, "", -1))
+	text, _ := url.QueryUnescape(c.Value)
+	return text
+}
+
+// fail shows an error. One of the API keeps its status.
+func (v *visit) fail(err error) {
+	said := problemOf(err)
+	if said.Status >= http.StatusInternalServerError {
+		v.Log.ErrorContext(v.ctx(), "a page cannot be shown", "path", v.r.URL.Path, "error", err)
+	}
+	if err := v.render(said.Status, "error", said.Title, said); err != nil {
+		http.Error(v.w, said.Detail, said.Status)
+	}
+}
+
+// problemOf returns what the API said, or a problem of the page itself.
+func problemOf(err error) *problem.Problem {
+	var answer *client.Error
+	if errors.As(err, &answer) && answer.Problem != nil {
+		return answer.Problem
+	}
+	var own *problem.Problem
+	if errors.As(err, &own) {
+		return own
+	}
+	return problem.New(problem.CodeInternal, "The page cannot be shown; the log says why.")
+}
+
+// inside calls the API in this process, on behalf of a browser's request.
+type inside struct {
+	api http.Handler
+	of  *http.Request
+	id  string // of the browser's request
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t inside) RoundTrip(r *http.Request) (*http.Response, error) {
+	// The router takes a context that it knows for its own, and would not look at the path again.
+	inner := r.Clone(context.WithValue(r.Context(), chi.RouteCtxKey, nil))
+	inner.RemoteAddr, inner.Host, inner.TLS, inner.RequestURI = t.of.RemoteAddr, t.of.Host, t.of.TLS, r.URL.RequestURI()
+	inner.Header.Set(problem.HeaderRequestID, t.id)
+	if inner.Body == nil {
+		inner.Body = http.NoBody
+	}
+	a := &answer{header: http.Header{}, status: http.StatusOK}
+	t.api.ServeHTTP(a, inner)
+	return &http.Response{
+		Status: http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: a.header, Body: io.NopCloser(&a.body), ContentLength: int64(a.body.Len()), Request: r,
+	}, nil
+}
+
+// answer is an answer of the API in this process.
+type answer struct {
+	header http.Header
+	status int
+	wrote  bool
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	if !a.wrote {
+		a.status, a.wrote = status, true
+	}
+}
+
+func (a *answer) Write(part []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(part)
+}
+
+// local returns a path of this server; / if it leads anywhere else.
+func local(path string) string {
+	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n") {
+		return "/"
+	}
+	return path
+}

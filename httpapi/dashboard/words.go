@@ -1,0 +1,251 @@
+package dashboard
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"strings"
+	"time"
+
+	"punctual/scheduler/cron"
+	"punctual/scheduler/domain"
+	"punctual/store/runs"
+)
+
+// scheduleWords says when a job fires.
+func scheduleWords(s domain.Schedule) string {
+	var words string
+	switch s.Kind() {
+	case domain.KindCron:
+		var err error
+		if words, err = cron.Words(s.Cron); err != nil {
+			words = s.Cron
+		}
+		words += " " + zoneOf(s)
+	case domain.KindEvery:
+		words = "every " + length(s.Every.Value())
+	case domain.KindAt:
+		words = "once, at " + s.At.String()
+	case domain.KindDelay:
+		words = "once, " + length(s.Delay.Value()) + " after it was written"
+	default:
+		return "no schedule: by hand or by the API only"
+	}
+	if !s.StartsAt.IsZero() {
+		words += ", from " + s.StartsAt.String()
+	}
+	if !s.EndsAt.IsZero() {
+		words += ", until " + s.EndsAt.String()
+	}
+	return words
+}
+
+// zoneOf returns the zone of a schedule.
+func zoneOf(s domain.Schedule) string {
+	if s.Timezone == "" {
+		return "UTC"
+	}
+	return s.Timezone
+}
+
+// length says how long something is, in the two largest units.
+func length(d time.Duration) string {
+	if d < 0 {
+		d = -d
+	}
+	switch {
+	case d == 0:
+		return "0 s"
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + " s"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(math.Round(d.Seconds())))
+	}
+	d = d.Round(time.Second)
+	for _, unit := range []struct {
+		size, part    time.Duration
+		name, smaller string
+	}{
+		{24 * time.Hour, time.Hour, "d", "h"}, {time.Hour, time.Minute, "h", "min"}, {time.Minute, time.Second, "min", "s"},
+	} {
+		if d < unit.size {
+			continue
+		}
+		words := fmt.Sprintf("%d %s", d/unit.size, unit.name)
+		if rest := d % unit.size / unit.part; rest > 0 {
+			words += fmt.Sprintf(" %d %s", rest, unit.smaller)
+		}
+		return words
+	}
+	return d.String()
+}
+
+// ago says how long an instant lies in the past.
+func ago(at *time.Time) string {
+	if at == nil {
+		return "never"
+	}
+	d := time.Since(*at)
+	if d < 0 {
+		return "in " + length(-d)
+	}
+	return length(d) + " ago"
+}
+
+// until says how far in the future an instant lies.
+func until(at *time.Time) string {
+	switch {
+	case at == nil:
+		return ""
+	case time.Until(*at) < 0:
+		return "due for " + length(time.Since(*at))
+	}
+	return "in " + length(time.Until(*at))
+}
+
+// lasted says how long a run took from its first moment to its last.
+func lasted(r runs.Run) string {
+	if r.StartedAt == nil || r.FinishedAt == nil {
+		return ""
+	}
+	return length(r.FinishedAt.Sub(*r.StartedAt))
+}
+
+// count says how many there are. The API counts up to 10,000.
+func count(n int) string {
+	if n >= 10_000 {
+		return "10,000+"
+	}
+	if n >= 1000 {
+		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+	}
+	return fmt.Sprint(n)
+}
+
+// reasonWords says why a run is not a plain success.
+func reasonWords(r *domain.Reason) string {
+	if r == nil {
+		return ""
+	}
+	if words := reasons[*r]; words != "" {
+		return words
+	}
+	return strings.ReplaceAll(string(*r), "_", " ")
+}
+
+// sentence says what became of a run.
+func sentence(r runs.Run) string {
+	host := ""
+	if r.Request != nil {
+		host = hostOf(r.Request.URL)
+	}
+	what := reasonWords(r.Reason)
+	if r.HTTPStatus != nil {
+		what = fmt.Sprintf("%d from %s", *r.HTTPStatus, host)
+	} else if host != "" && what != "" {
+		what += " (" + host + ")"
+	}
+	switch r.Status {
+	case domain.StatusSucceeded:
+		words := "Succeeded"
+		if r.Attempt > 1 {
+			words += fmt.Sprintf(" at attempt %d", r.Attempt)
+		}
+		if took := lasted(r); took != "" {
+			words += " in " + took
+		}
+		return words + "."
+	case domain.StatusDead:
+		words := fmt.Sprintf("Died after %s", plural(r.Attempt, "attempt"))
+		if first := firstStart(r); !first.IsZero() && r.FinishedAt != nil {
+			words += " in " + length(r.FinishedAt.Sub(first))
+		}
+		return words + ": " + what + "."
+	case domain.StatusSkipped:
+		return "Skipped: " + what + "."
+	case domain.StatusCancelled:
+		return "Cancelled."
+	case domain.StatusRetrying:
+		return fmt.Sprintf("Attempt %d of %d failed: %s. The next attempt starts %s.", r.Attempt, r.MaxAttempts, what,
+			until(r.NextAttemptAt))
+	case domain.StatusRunning:
+		if r.AcceptedAt != nil {
+			return "The target answered 202 " + ago(r.AcceptedAt) + " and is still working."
+		}
+		return "Running since " + ago(r.StartedAt) + "."
+	}
+	if r.WaitingFor != nil {
+		return "Waiting since " + ago(&r.WaitingFor.Since) + ": " + waitsFor(r.WaitingFor.What) + "."
+	}
+	return "Waiting to be sent."
+}
+
+// waitsFor says what a run waits for, in the words of runs.WaitingFor.
+func waitsFor(what string) string {
+	kind, name, _ := strings.Cut(what, " ")
+	switch kind {
+	case "breaker":
+		return name + " cannot be reached"
+	case "hanging":
+		return "requests to " + name + " time out"
+	case "gate":
+		return "another run of the job is active"
+	case "limit":
+		return "the tenant is at its limit " + name
+	case "slots":
+		return "all worker slots are taken"
+	}
+	return what // a sentence
+}
+
+func firstStart(r runs.Run) time.Time {
+	for _, a := range r.Attempts {
+		return a.StartedAt
+	}
+	return time.Time{}
+}
+
+func plural(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
+}
+
+// reasons says in a few words what docs/reasons.md says in full.
+var reasons = map[domain.Reason]string{
+	domain.ReasonMissed:         "no replica claimed it in time",
+	domain.ReasonPaused:         "the job was paused",
+	domain.ReasonOverlap:        "another run of the job was active",
+	domain.ReasonReplaced:       "a newer run took its place",
+	domain.ReasonCancelled:      "somebody cancelled it",
+	domain.ReasonJobDeleted:     "the job was deleted",
+	domain.ReasonExpired:        "it expired before it could be sent",
+	domain.ReasonAuth:           "its credentials were not available",
+	domain.ReasonUnreachable:    "the host could not be reached for too long",
+	domain.ReasonTimeout:        "timeout",
+	domain.ReasonConnect:        "no connection",
+	domain.ReasonTLS:            "TLS failed",
+	domain.ReasonBlockedAddress: "the address is not allowed",
+	domain.ReasonHTTP4xx:        "refused with 4xx",
+	domain.ReasonHTTP5xx:        "answered with 5xx",
+	domain.ReasonRedirect:       "redirected elsewhere",
+	domain.ReasonGone:           "410 Gone",
+	domain.ReasonFailed:         "the target reported a failure",
+	domain.ReasonLost:           "its replica vanished",
+	domain.ReasonPoison:         "it killed its replicas",
+	domain.ReasonSilent:         "the target fell silent",
+}
+
+// hostOf returns the host of a URL.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}

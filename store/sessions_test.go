@@ -1,0 +1,84 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/store/secrets"
+)
+
+// Any replica opens what another has sealed. Nobody else can.
+func TestAnyReplicaOpensASession(t *testing.T) {
+	t.Parallel()
+	dsn, master := pgtest.DSN(t), pgtest.Master(t)
+	replica := func() *Store {
+		s, err := Open(t.Context(), Options{DatabaseURL: dsn, Master: master, Replica: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		if err := s.OpenVault(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first, second := replica(), replica()
+	sealed, err := first.SealSession(t.Context(), []byte("who"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(sealed, "who") {
+		t.Errorf("the session can be read: %s", sealed)
+	}
+	for _, s := range []*Store{first, second} {
+		if got, err := s.OpenSession(t.Context(), sealed); err != nil || string(got) != "who" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	for _, forged := range []string{
+		"", "!", sealed[:len(sealed)-2], "AAAAAAAAAAAAAAAA" + sealed[16:], sealed[:20] + "A" + sealed[21:],
+	} {
+		if got, err := first.OpenSession(t.Context(), forged); !errors.Is(err, secrets.ErrSession) {
+			t.Errorf("%q: %q, %v", forged, got, err)
+		}
+	}
+	if _, err := second.RotateSecrets(t.Context(), master); err != nil {
+		t.Fatal(err)
+	}
+	if sealed, err = second.SealSession(t.Context(), []byte("later")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for { // it looks for keys that it does not know once a second
+		if got, err := first.OpenSession(ctx, sealed); err == nil && string(got) == "later" {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal("waited in vain for the new data key to be known")
+		}
+	}
+}
+
+// A flood of forged sessions is no flood of queries.
+func TestForgedSessionsCostFewQueries(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), Replica: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	began, before := time.Now(), s.Pool().Stat().AcquireCount()
+	for range 500 {
+		if _, err := s.OpenSession(t.Context(), "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"); !errors.Is(err, secrets.ErrSession) {
+			t.Fatal(err)
+		}
+	}
+	if n := s.Pool().Stat().AcquireCount() - before; n > 2*(2+int64(time.Since(began).Seconds())) {
+		t.Errorf("%d queries", n)
+	}
+}
