@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler/domain"
 	"punctual/store/history"
@@ -188,7 +191,13 @@ func (l *life) step() {
 			l.claimAll()
 		}
 	}
-	_ = err // the state may not allow it
+	var dbErr *pgconn.PgError
+	if errors.As(err, &dbErr) || errors.Is(err, context.DeadlineExceeded) {
+		l.t.Fatalf("%s: %v", l.log[len(l.log)-1], err)
+	}
+	if err != nil { // the state does not allow it
+		l.note("    %v", err)
+	}
 }
 
 // claimAll claims the due slots. Half the time, it lets all unfinished runs succeed.

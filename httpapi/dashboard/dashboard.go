@@ -78,6 +78,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/operations":             (*visit).operations,
 		"/operations/{operation}": (*visit).operation,
 		"/queues":                 (*visit).queues,
+		"/timeline":               (*visit).timeline,
 		"/audit":                  (*visit).audit,
 		"/settings":               (*visit).settings,
 	} {

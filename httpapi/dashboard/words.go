@@ -56,6 +56,8 @@ func length(d time.Duration) string {
 	switch {
 	case d == 0:
 		return "0 s"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
 	case d < 10*time.Millisecond:
 		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
 	case d < time.Second:

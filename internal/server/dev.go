@@ -54,16 +54,19 @@ func RunDev(ctx context.Context, c DevConfig) error {
 		if err != nil {
 			c.Log.Error("the sample jobs could not be registered", "error", err)
 		}
-		banner(c.Out, url, c.Store.DatabaseURL, c.Dir, registered)
+		banner(c.Out, c, url, c.Store.DatabaseURL, registered)
 	}
 	return Run(ctx, c.Config)
 }
 
-func banner(out io.Writer, url, dsn, dir string, jobs []string) {
+func banner(out io.Writer, c DevConfig, url, dsn string, jobs []string) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\nPunctual is running.\n\n")
+	if !c.NoDashboard {
+		fmt.Fprintf(w, "  Pages\t%s/\n", url)
+	}
 	fmt.Fprintf(w, "  API\t%s/v1/jobs\n  Docs\t%s/docs\n  Metrics\t%s/metrics\n", url, url, url)
-	fmt.Fprintf(w, "  psql\tpsql '%s'\n  Data\t%s\n  Jobs\t%s\n\n", dsn, dir, strings.Join(jobs, ", "))
+	fmt.Fprintf(w, "  psql\tpsql '%s'\n  Data\t%s\n  Jobs\t%s\n\n", dsn, c.Dir, strings.Join(jobs, ", "))
 	fmt.Fprintf(w, "Runs, as they arrive (Ctrl-C stops everything):\n\n")
 	_ = w.Flush()
 }

@@ -1,0 +1,129 @@
+package dashboard
+
+import (
+	"fmt"
+	"html/template"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"punctual/httpapi/client"
+	"punctual/store/runs"
+)
+
+// timelineView is the runs of an hour or a day as bars, a line for each job.
+type timelineView struct {
+	From, To       time.Time
+	Span           string // 1h or 24h
+	Earlier, Later string // the addresses of the windows before and after
+	Bars           template.HTML
+	Shown          int
+	More           bool // there are more runs than are shown
+	Left           int  // jobs that have no line
+}
+
+// mostBars and mostLines bound what a timeline shows: the newest runs, of the jobs with the most runs.
+const (
+	mostBars  = 500
+	mostLines = 40
+)
+
+func (v *visit) timeline() error {
+	view := timelineView{Span: "1h"}
+	span := time.Hour
+	if v.r.URL.Query().Get("span") == "24h" {
+		view.Span, span = "24h", 24*time.Hour
+	}
+	view.To = time.Now().Add(time.Minute).Truncate(time.Minute)
+	if at, err := time.Parse(time.RFC3339, v.r.URL.Query().Get("to")); err == nil {
+		view.To = at
+	}
+	view.From = view.To.Add(-span)
+	address := func(to time.Time) string {
+		return "/timeline?" + url.Values{"span": {view.Span}, "to": {to.UTC().Format(time.RFC3339)}}.Encode()
+	}
+	view.Earlier = address(view.From)
+	if view.To.Before(time.Now()) {
+		view.Later = address(view.To.Add(span))
+	}
+	list, err := v.api.Runs(v.ctx(), url.Values{
+		"from": {client.Instant(view.From)}, "to": {client.Instant(view.To)}, "view": {"summary"}, "limit": {fmt.Sprint(mostBars)},
+	})
+	if err != nil {
+		return err
+	}
+	view.Shown, view.More = len(list.Data), list.NextCursor != nil
+	view.Bars, view.Left = timelineOf(list.Data, view.From, view.To)
+	return v.show("timeline", "Timeline", view)
+}
+
+// timelineOf draws runs as bars from their first moment to their last. It returns how many jobs have no line.
+func timelineOf(list []runs.Run, from, to time.Time) (svg template.HTML, left int) {
+	byJob := map[string][]runs.Run{}
+	for _, r := range list {
+		byJob[r.Job] = append(byJob[r.Job], r)
+	}
+	var jobs []string
+	for job := range byJob {
+		jobs = append(jobs, job)
+	}
+	slices.SortFunc(jobs, func(a, b string) int {
+		if d := len(byJob[b]) - len(byJob[a]); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	if len(jobs) > mostLines {
+		left = len(jobs) - mostLines
+		jobs = jobs[:mostLines]
+	}
+	if len(jobs) == 0 {
+		return "", 0
+	}
+	const width, label, line, top = 1200, 220, 22, 22
+	height := top + len(jobs)*line
+	at := func(t time.Time) float64 {
+		share := t.Sub(from).Seconds() / to.Sub(from).Seconds()
+		return float64(label) + min(max(share, 0), 1)*float64(width-label)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="plot bars timeline-plot" role="img" aria-label="%s of %s" viewBox="0 0 %d %d">`,
+		plural(len(list), "run"), plural(len(jobs), "job"), width, height)
+	for i := range 7 {
+		t := from.Add(to.Sub(from) * time.Duration(i) / 6)
+		fmt.Fprintf(&b, `<line x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`, at(t), at(t), top-4, height)
+		if i < 6 {
+			fmt.Fprintf(&b, `<text class="from" x="%.1f" y="12">%s</text>`, at(t)+3, t.UTC().Format("15:04"))
+		}
+	}
+	for i, job := range jobs {
+		y := top + i*line
+		fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text>`, label-8, y+15, template.HTMLEscapeString(shortened(job)))
+		for _, r := range byJob[job] {
+			begin, end := r.ScheduledFor, r.ScheduledFor
+			if r.StartedAt != nil {
+				begin, end = *r.StartedAt, time.Now()
+			}
+			if r.FinishedAt != nil {
+				end = *r.FinishedAt
+			}
+			x := at(begin)
+			fmt.Fprintf(&b, `<a href="/runs/%s" tabindex="-1"><title>%s %s %s</title>`, r.ID,
+				template.HTMLEscapeString(r.Job), r.ScheduledFor.UTC().Format("2006-01-02 15:04:05 UTC"), r.Status)
+			fmt.Fprintf(&b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d" rx="2"/></a>`,
+				r.Status, x, y+3, max(at(end)-x, 3), line-6)
+		}
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()), left //nolint:gosec // everything in it is escaped or a number
+}
+
+// shortened keeps the end of a name that is longer than a line's label.
+func shortened(name string) string {
+	const most = 28
+	if letters := []rune(name); len(letters) > most {
+		return "…" + string(letters[len(letters)-most:])
+	}
+	return name
+}
