@@ -48,7 +48,8 @@ func (v *visit) timeline() error {
 		view.Later = address(view.To.Add(span))
 	}
 	list, err := v.api.Runs(v.ctx(), url.Values{
-		"from": {client.Instant(view.From)}, "to": {client.Instant(view.To)}, "view": {"summary"}, "limit": {fmt.Sprint(mostBars)},
+		"from": {client.Instant(view.From)}, "to": {client.Instant(view.To)}, "view": {"summary"},
+		"limit": {fmt.Sprint(mostBars)},
 	})
 	if err != nil {
 		return err
