@@ -6,7 +6,7 @@
 FROM --platform=$BUILDPLATFORM node:22 AS assets
 WORKDIR /npm
 COPY httpapi/dashboard/npm ./
-RUN npm ci --ignore-scripts --no-audit --no-fund
+RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
 
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src

@@ -31,13 +31,19 @@ run: build ## Build and start everything: a private Postgres, the scheduler, sam
 	@.ci/install postgresql
 	./bin/punctual dev $(ARGS)
 
-# What the pages load besides their own files. npm installs it by its lock file, which holds the checksum.
+# What the pages load besides their own files, and what tests of the pages need. npm installs both by the lock file,
+# which holds their checksums.
 PAGES := httpapi/dashboard
 HTMX  := $(PAGES)/assets/vendor/htmx.min.js
 
-$(HTMX): $(PAGES)/npm/package-lock.json
+PAGES_NODE := $(PAGES)/npm/node_modules/.package-lock.json
+
+$(PAGES_NODE): $(PAGES)/npm/package-lock.json
 	@.ci/install nodejs npm
 	cd $(PAGES)/npm && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(HTMX): $(PAGES_NODE)
 	@mkdir -p $(@D)
 	cp $(PAGES)/npm/node_modules/htmx.org/dist/htmx.min.js $@
 	cp $(PAGES)/npm/node_modules/htmx.org/LICENSE $(@D)/htmx.LICENSE
@@ -51,7 +57,7 @@ VERIFIER := testdata/standardwebhooks/node_modules/.package-lock.json
 
 .PHONY: needs
 needs:
-	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs npm alertmanager
+	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs npm alertmanager chromium
 
 $(VERIFIER): testdata/standardwebhooks/package-lock.json | needs
 	cd testdata/standardwebhooks && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error

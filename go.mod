@@ -9,6 +9,8 @@ require (
 	github.com/Shopify/toxiproxy/v2 v2.12.0
 	github.com/adhocore/gronx v1.20.4
 	github.com/alecthomas/kong v1.17.0
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
 	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/danielgtaylor/huma/v2 v2.39.0
 	github.com/evanphx/json-patch/v5 v5.9.11

@@ -371,7 +371,7 @@ func TestANewKeyIsShownOnce(t *testing.T) {
 	s := serve(t, false)
 	b := s.as("default", "admin")
 	p := b.post("/settings/keys", "name", "ci", "role", "viewer").want(200).shows("never shown again", "punctual_")
-	key := regexp.MustCompile(`<pre id="secret">([^<]+)</pre>`).FindStringSubmatch(p.body)
+	key := regexp.MustCompile(`<pre tabindex="0" id="secret">([^<]+)</pre>`).FindStringSubmatch(p.body)
 	if key == nil {
 		t.Fatal("the key is not shown")
 	}

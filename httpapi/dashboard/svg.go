@@ -21,7 +21,7 @@ func strip(list []runs.Run) template.HTML {
 	}
 	const width, gap, height = 8, 2, 28
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="strip" role="img" aria-label="%s" viewBox="0 0 %d %d" width="%d" height="%d">`,
+	fmt.Fprintf(&b, `<svg class="strip" role="group" aria-label="%s" viewBox="0 0 %d %d" width="%d" height="%d">`,
 		template.HTMLEscapeString(outcomes(list)), len(list)*(width+gap), height, len(list)*(width+gap), height)
 	for i, r := range slices.Backward(list) {
 		x := (len(list) - 1 - i) * (width + gap)

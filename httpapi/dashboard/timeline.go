@@ -89,7 +89,7 @@ func timelineOf(list []runs.Run, from, to time.Time) (svg template.HTML, left in
 		return float64(label) + min(max(share, 0), 1)*float64(width-label)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="plot bars timeline-plot" role="img" aria-label="%s of %s" viewBox="0 0 %d %d">`,
+	fmt.Fprintf(&b, `<svg class="plot bars timeline-plot" role="group" aria-label="%s of %s" viewBox="0 0 %d %d">`,
 		plural(len(list), "run"), plural(len(jobs), "job"), width, height)
 	for i := range 7 {
 		t := from.Add(to.Sub(from) * time.Duration(i) / 6)

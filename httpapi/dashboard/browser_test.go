@@ -1,0 +1,229 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// tab is a page in a real browser.
+type tab struct {
+	site
+	ctx context.Context
+
+	mu       sync.Mutex
+	complain []string // what the browser has to say: refused scripts, errors, dialogs
+}
+
+// chromium returns a browser with an empty profile.
+func (s site) chromium(t *testing.T) *tab {
+	t.Helper()
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Fatal("chromium is not installed: .ci/install chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"),
+		chromedp.WindowSize(1280, 900))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	allocator, stop := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
+	t.Cleanup(stop)
+	ctx, closed := chromedp.NewContext(allocator)
+	t.Cleanup(closed)
+	b := &tab{site: s, ctx: ctx}
+	b.t = t
+	b.do(chromedp.Navigate("about:blank")) // starts the browser
+	var cancel context.CancelFunc
+	b.ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	t.Cleanup(cancel)
+	go func() {
+		for message, err := range chromedp.Console(b.ctx) {
+			if err != nil {
+				return
+			}
+			if message.Type == "error" || message.Type == chromedp.ConsoleException {
+				b.say(message.Text)
+			}
+		}
+	}()
+	if err := chromedp.Listen(b.ctx, func(event any) {
+		if e, ok := event.(*cdppage.EventJavascriptDialogOpening); ok {
+			b.say("a dialog: " + e.Message)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *tab) say(text string) {
+	if strings.Contains(text, "the server responded with a status of 4") { // what the test asked for
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.complain = append(b.complain, text)
+}
+
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, steps...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *tab) open(path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.url+path), chromedp.WaitVisible("#main"))
+}
+
+// write puts a text into a field as a person does.
+func (b *tab) write(field, text string) {
+	b.t.Helper()
+	b.do(chromedp.WaitVisible(field),
+		chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelector(%q).value = ''`, field)),
+		chromedp.SendKeys(field, text))
+}
+
+// waits waits until an element shows a text.
+func (b *tab) waits(selector, want string) {
+	b.t.Helper()
+	script := fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.innerText.includes(%q))`, selector, want)
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		found, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script))
+		if err == nil && found {
+			return
+		}
+		if time.Now().After(deadline) {
+			text, _ := chromedp.Run(b.ctx, chromedp.Text("body"))
+			b.t.Fatalf("waited in vain for %s to show %q: %v; the page: %s", selector, want, err, text)
+		}
+	}
+}
+
+// quiet checks that the browser has refused and missed nothing.
+func (b *tab) quiet() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.complain {
+		b.t.Errorf("the browser says: %s", c)
+	}
+}
+
+// A person asks why a job did not run, in two clicks from its page.
+func TestInABrowserWhyItDidNotRun(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	s.browser().create("daily")
+	b := s.chromium(t)
+	b.open("/jobs")
+	b.do(chromedp.Click(`//a[text()="daily"]`))
+	b.waits("h1", "daily")
+	b.do(chromedp.SendKeys("#at", "2020-01-01T03:00"), chromedp.Click(`//button[text()="Explain"]`))
+	b.waits(".answer", "was created")
+	b.quiet()
+}
+
+// A mistake in the cron is said while it is being written, and beside its field when it is saved.
+func TestInABrowserAMistakeInTheCron(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.chromium(t)
+	b.open("/new")
+	b.write("#cron", "61 * * * *")
+	b.waits("#preview", "61 is outside 0-59")
+	b.write("#cron", "0 3 * * mon-fri")
+	b.waits("#preview", "Mon–Fri 03:00")
+	b.write("#name", "n")
+	b.write("#url", "http://example.com/")
+	b.write("#cron", "99 * * * *")
+	b.do(chromedp.Click(`//button[text()="Save"]`))
+	b.waits("#cron-fault", "99 is outside 0-59")
+	b.write("#cron", "0 3 * * *")
+	b.do(chromedp.Click(`//button[text()="Save"]`))
+	b.waits("h1", "n")
+	b.quiet()
+}
+
+// What happens is seen without reloading.
+func TestInABrowserARunIsSeenLive(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	visitor := s.browser()
+	visitor.create("n")
+	b := s.chromium(t)
+	b.open("/jobs/n")
+	b.waits("#live", "It has not run yet.")
+	visitor.post("/jobs/n/trigger").want(303)
+	b.waits("#live .list", "manual")
+	b.quiet()
+}
+
+// Nothing that others wrote runs in a page.
+func TestInABrowserHostileContentDoesNotRun(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	visitor := s.browser()
+	const evil = `"></pre></script><script>alert(1)</script><img src=x onerror=alert(1)>`
+	visitor.create("n", "description", evil, "body", evil)
+	run := visitor.post("/jobs/n/trigger", "body", evil).want(303).header.Get("Location")
+	visitor.post("/jobs/n/pause", "note", evil).want(303)
+	b := s.chromium(t)
+	for _, path := range []string{"/", "/jobs", "/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/edit", run, "/audit"} {
+		b.open(path)
+	}
+	b.quiet()
+}
+
+// axe finds no serious fault, in light and in dark.
+func TestInABrowserThePagesAreAccessible(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("npm/node_modules/axe-core/axe.min.js")
+	if err != nil {
+		t.Fatalf("make test installs axe-core: %v", err)
+	}
+	s := serve(t, true)
+	visitor := s.browser()
+	visitor.create("n", "labels", "team=billing")
+	run := visitor.post("/jobs/n/trigger").want(303).header.Get("Location")
+	visitor.post("/jobs/n/pause", "note", "why").want(303)
+	b := s.chromium(t)
+	for _, scheme := range []string{"light", "dark"} {
+		if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range append([]string{"/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/edit", run}, paths...) {
+			b.open(path)
+			b.do(chromedp.Evaluate[chromedp.Void](string(script)))
+			raw, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]byte](`axe.run().then((r) =>
+				r.violations.filter((v) => ['serious', 'critical'].includes(v.impact)))`, chromedp.EvalAwaitPromise))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var found []struct {
+				ID, Impact, Help string
+				Nodes            []struct{ HTML string }
+			}
+			if err := json.Unmarshal(raw, &found); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range found {
+				t.Errorf("%s, %s: %s (%s): %v", path, scheme, f.Help, f.Impact, f.Nodes)
+			}
+		}
+	}
+	b.quiet()
+}
