@@ -59,6 +59,7 @@ type server struct {
 	api     huma.API
 	callers *auth.Callers
 	freezes *freezeBook
+	outlook *forecastBook
 	missing []string     // operations without a role
 	unready atomic.Value // string: the last probe's reason; empty: ready
 }
@@ -75,7 +76,7 @@ func New(c Config) (http.Handler, error) {
 		c.Tenant = tenants.DefaultTenant
 	}
 	s := &server{
-		Config: c, freezes: &freezeBook{store: c.Store},
+		Config: c, freezes: &freezeBook{store: c.Store}, outlook: newForecastBook(c.Store),
 		callers: auth.New(auth.Config{Store: c.Store, Log: c.Log, NoAuth: c.NoAuth, Tenant: c.Tenant, OIDC: c.OIDC}),
 	}
 	observe, err := newObserver(c.Log, c.Registerer)
@@ -99,6 +100,7 @@ func New(c Config) (http.Handler, error) {
 	s.backfillRoutes()
 	s.bulkRoutes()
 	s.scheduleRoutes()
+	s.forecastRoutes()
 	s.explainRoutes()
 	s.callerRoutes()
 	s.keyRoutes()

@@ -91,7 +91,7 @@ type docsRole struct {
 // rolesMay says what each role may do beyond the role before it.
 var rolesMay = map[auth.Role]string{
 	auth.RoleMetrics:   "reads /metrics, and nothing else",
-	auth.RoleViewer:    "reads jobs, runs, dead letters and queues",
+	auth.RoleViewer:    "reads jobs, runs, dead letters, queues and forecasts",
 	auth.RoleSubmitter: "creates one-shots and triggers jobs",
 	auth.RoleEditor:    "creates, changes and deletes jobs; cancels runs; replays dead letters",
 	auth.RoleAdmin:     "administers the keys and secrets of its tenant, and reads the audit log",

@@ -64,6 +64,8 @@ var (
 		"422": problem.New(problem.CodeInvalid, "2 fields are not valid.",
 			problem.At("body.shedule", "unknown field; did you mean schedule?"),
 			problem.At("body.timeout", `"soon" is not a duration; write one such as "90s", "5m" or "24h"`)),
+		"503": problem.New(problem.CodeBusy,
+			"This replica is computing another forecast, and this one has waited for 8s; try again."),
 		"500": problem.New(problem.CodeInternal, internalDetail(exampleRequestID)),
 	}
 )

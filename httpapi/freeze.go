@@ -38,10 +38,10 @@ func (s *server) freezeRoutes() {
 	}, s.getFreeze)
 }
 
-// FreezeScope says what a freeze covers: the deployment or one tenant.
+// FreezeScope says what a freeze or a forecast covers: the deployment or one tenant.
 type FreezeScope string
 
-// The scopes of a freeze.
+// The scopes.
 const (
 	ScopeDeployment FreezeScope = "deployment"
 	ScopeTenant     FreezeScope = "tenant"

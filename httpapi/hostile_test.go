@@ -110,7 +110,8 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 			"GET /v1/runs/%s/progress", "GET /v1/jobs?cursor=%s", "GET /v1/runs?cursor=%s", "GET /v1/dead-letters?cursor=%s",
 			"GET /v1/operations?cursor=%s", "GET /v1/jobs?limit=%s", "GET /v1/jobs/n/upcoming?n=%s", "GET /v1/jobs?state=%s",
 			"GET /v1/runs?status=%s", "GET /v1/runs?from=%s", "GET /v1/runs?job_id=%s", "GET /v1/jobs?nothing=%s",
-			"GET /v1/jobs/n/explain?at=%s",
+			"GET /v1/jobs/n/explain?at=%s", "GET /v1/forecast?from=%s", "GET /v1/forecast?to=%s", "GET /v1/forecast?step=%s",
+			"GET /v1/forecast?scope=%s",
 		} {
 			method, path, _ := strings.Cut(fmt.Sprintf(route, part), " ")
 			if strings.Contains(path, "job_id=00000000") || strings.Contains(path, "job_id=ffffffff") { // valid ids

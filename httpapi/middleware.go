@@ -72,10 +72,10 @@ var resources = []struct{ prefix, name string }{
 	{"/v1/unfreeze", "tenant"},
 }
 
-// levelOf returns the log level of a failed request. A database that is away or a lock that is held passes, so it is
-// a warning.
+// levelOf returns the log level of a failed request. A database that is away, a lock that is held or a replica that is
+// busy passes, so it is a warning.
 func levelOf(p *problem.Problem) slog.Level {
-	if p.Code == problem.CodeDatabase || p.Code == problem.CodeLocked {
+	if p.Code == problem.CodeDatabase || p.Code == problem.CodeLocked || p.Code == problem.CodeBusy {
 		return slog.LevelWarn
 	}
 	return slog.LevelError

@@ -189,6 +189,7 @@ func (s *server) describe() {
 		"list-signing-secrets":  SigningSecretList{Data: []secrets.SigningSecret{exampleSigningSecret}},
 		"create-signing-secret": exampleNewSigningSecret,
 		"preview-schedule":      examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleExplanation,
+		"get-forecast":   exampleForecast,
 		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
 		"create-tenant": exampleTenant, "list-tenants": exampleTenants,
 		"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,

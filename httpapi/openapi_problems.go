@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +42,7 @@ func codesOf(op *huma.Operation, status string) []problem.Code {
 			code == problem.CodeNotReady:
 		case status == "409" && !slices.Contains(conflicts, code):
 		case code == problem.CodeRunToken && roleOf[op.OperationID] != auth.RoleNone,
+			code == problem.CodeLocked && op.Method == http.MethodGet,
 			code == problem.CodeUnauthenticated && roleOf[op.OperationID] == auth.RoleNone:
 		case code == problem.CodeKeyReused && !slices.ContainsFunc(op.Parameters,
 			func(p *huma.Param) bool { return p.Name == "Idempotency-Key" }):

@@ -10,6 +10,7 @@ var roleOf = map[string]auth.Role{
 	"explain-job":      auth.RoleViewer,
 	"list-upcoming":    auth.RoleViewer,
 	"preview-schedule": auth.RoleViewer,
+	"get-forecast":     auth.RoleViewer, // of all tenants, it needs an operator
 
 	"create-job":   auth.RoleSubmitter, // one-shots; other schedules need an editor
 	"create-jobs":  auth.RoleSubmitter, // likewise

@@ -109,7 +109,8 @@
 //
 // Package domain is the heart: Decide, in decide.go, for missed slots, overlap and expiry; Timetable for the slots of a
 // job; Judge, in retry.go, for what a response means; Assignment.Request for what an attempt sends. Run, in
-// scheduler.go, starts the loops and drains them.
+// scheduler.go, starts the loops and drains them. Package forecast counts the
+// slots of all jobs that are to come.
 //
 // Package placeholder finds the placeholders to fill in, authorize.go adds the credentials, and signature.go signs the
 // request. Package guard (in delivery) keeps requests away from forbidden addresses; holds.go and package breaker keep

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
+	"punctual/scheduler/forecast"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -26,6 +27,9 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
 			attempts)
 		SELECT id, job_id, tenant, 'x', 1, now(), 'manual', 1 FROM punctual.runs`)
+	few := c
+	few.tenant = c.theirs("few")
+	few.create("often", every(time.Minute))
 	c.exec(`ANALYZE`)
 	var name string
 	var job, run uuid.UUID
@@ -72,6 +76,11 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 		"changes of a job": func() (int, error) {
 			l, _, err := reader.Audit.List(ctx, 1, audit.Filter{Job: name, Page: page})
 			return len(l), err
+		},
+		"a forecast of another tenant, who has few jobs": func() (int, error) {
+			now := time.Now()
+			f, err := reader.Forecast(ctx, few.tenant, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute})
+			return f.Jobs, err
 		},
 		"an explanation": func() (int, error) {
 			_, err := reader.ExplainJob(ctx, 1, name, func(*time.Location) (time.Time, error) { return time.Now(), nil })

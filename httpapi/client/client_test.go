@@ -183,6 +183,7 @@ func lossless(t *testing.T, c *Client, calls *recorder, run string) {
 		"/v1/breakers":        func() (any, error) { return c.Breakers(ctx) },
 		"/v1/freeze":          func() (any, error) { return c.Frozen(ctx, nil) },
 		"/v1/caller":          func() (any, error) { return c.Caller(ctx) },
+		"/v1/forecast":        func() (any, error) { return c.Forecast(ctx, nil) },
 		"/v1/tenant":          func() (any, error) { return c.OwnTenant(ctx) },
 		"/v1/tenants":         func() (any, error) { return c.Tenants(ctx, nil) },
 		"/v1/tenants/beta":    func() (any, error) { return c.Tenant(ctx, "beta") },

@@ -96,6 +96,11 @@ func (c *Client) PreviewSchedule(ctx context.Context, preview httpapi.PreviewInp
 	return send[httpapi.Preview](ctx, c, http.MethodPost, "/v1/schedules/preview", preview)
 }
 
+// Forecast says how much is to come, step by step.
+func (c *Client) Forecast(ctx context.Context, query url.Values) (httpapi.Forecast, error) {
+	return get[httpapi.Forecast](ctx, c, "/v1/forecast", query)
+}
+
 // AuditLog lists changes, the newest first.
 func (c *Client) AuditLog(ctx context.Context, query url.Values) (httpapi.List[audit.Entry], error) {
 	return get[httpapi.List[audit.Entry]](ctx, c, "/v1/audit-log", query)

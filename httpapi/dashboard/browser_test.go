@@ -44,7 +44,7 @@ func (s site) chromium(t *testing.T) *tab {
 	b.t = t
 	b.do(chromedp.Navigate("about:blank")) // starts the browser
 	var cancel context.CancelFunc
-	b.ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	b.ctx, cancel = context.WithTimeout(ctx, 10*time.Minute)
 	t.Cleanup(cancel)
 	go func() {
 		for message, err := range chromedp.Console(b.ctx) {
@@ -99,7 +99,7 @@ func (b *tab) write(field, text string) {
 func (b *tab) waits(selector, want string) {
 	b.t.Helper()
 	script := fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.innerText.includes(%q))`, selector, want)
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		found, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script))
 		if err == nil && found {
 			return

@@ -79,6 +79,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/operations/{operation}": (*visit).operation,
 		"/queues":                 (*visit).queues,
 		"/timeline":               (*visit).timeline,
+		"/forecast":               (*visit).forecast,
 		"/audit":                  (*visit).audit,
 		"/settings":               (*visit).settings,
 	} {

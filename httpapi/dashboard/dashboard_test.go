@@ -264,6 +264,7 @@ func (b browser) create(name string, more ...string) {
 // paths are the pages that need no id.
 var paths = []string{
 	"/", "/jobs", "/runs", "/dead-letters", "/operations", "/queues", "/audit", "/settings", "/new", "/new?as=json", "/timeline", "/timeline?span=24h",
+	"/forecast", "/forecast?hours=1", "/forecast?hours=168",
 }
 
 func TestEveryPageWithNothing(t *testing.T) {

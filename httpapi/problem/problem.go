@@ -69,6 +69,7 @@ const (
 	CodeLocked          Code = "locked"
 	CodeIssuer          Code = "issuer_unavailable"
 	CodeNotReady        Code = "not_ready"
+	CodeBusy            Code = "busy"
 	CodeClientCancelled Code = "cancelled" // the client is gone and never reads it
 )
 
@@ -108,6 +109,7 @@ var Codes = map[Code]Meaning{
 	CodeLocked:          {http.StatusServiceUnavailable, "The resource is locked by another transaction"},
 	CodeIssuer:          {http.StatusServiceUnavailable, "The token issuer is unavailable"},
 	CodeNotReady:        {http.StatusServiceUnavailable, "Not ready"},
+	CodeBusy:            {http.StatusServiceUnavailable, "The replica is busy"},
 	CodeClientCancelled: {499, "The client went away"},
 }
 

@@ -51,4 +51,7 @@
 // At what time by the wall clock? gronx answers that, given nothing but numbers and a clock that never changes
 // (canonical.go, wall.go). Which instant is that? The periods between the changes of a zone's clock answer that
 // (period.go, next.go).
+//
+// Between finds many slots at a time without gronx, by counting through the days, hours, minutes and seconds that match
+// (between.go). Near a change of the clock it asks Next.
 package cron

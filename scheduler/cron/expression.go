@@ -28,6 +28,8 @@ type Expression struct {
 	subMinute bool
 	firstTime int64 // first and last second of a day at which it can fire
 	lastTime  int64
+
+	hours, minutes, seconds uint64 // bit n stands for the value n
 }
 
 // Parse validates and compiles an expression of five fields (minute, hour, day of month, month, day of week), or six
@@ -122,6 +124,7 @@ func compile(expr string, texts []string, fields *[6]values) (*Expression, error
 		calendar:  newCalendar(&fields[dayOfMonth], &fields[month], &fields[dayOfWeek]),
 		interval:  fields[hour].full(&specs[hour]),
 		subMinute: bits.OnesCount64(fields[second].plain) > 1,
+		hours:     fields[hour].plain, minutes: fields[minute].plain, seconds: fields[second].plain,
 	}
 	for _, i := range []int{hour, minute, second} {
 		e.firstTime = e.firstTime*60 + int64(bits.TrailingZeros64(fields[i].plain))
@@ -147,6 +150,9 @@ func impossible(texts []string, fields *[6]values) *SyntaxError {
 
 // String is the expression as it was written.
 func (e *Expression) String() string { return e.source }
+
+// Canonical is the expression in its simplest form. Expressions with the same canonical form have the same slots.
+func (e *Expression) Canonical() string { return e.text }
 
 // Interval reports whether the hour field matches all 24 hours. The expression then fires at every real instant that
 // matches, rather than once at each wall-clock time. See the package documentation.

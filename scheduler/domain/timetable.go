@@ -113,12 +113,30 @@ func (t *Timetable) Next(after time.Time, memo *cron.Memo) (Slot, bool) {
 
 // Between yields, in order, the slots from one instant, included, to another, not included. One-shots have none.
 func (t *Timetable) Between(from, to time.Time) iter.Seq[time.Time] {
+	if t.kind == KindCron {
+		return t.expr.Between(later(from, t.starts), t.until(to), t.zone)
+	}
 	return func(yield func(time.Time) bool) {
 		slot, ok := t.Next(from.Add(-1), nil)
 		for ok && slot.At.Before(to) && yield(slot.At.UTC()) {
 			slot, ok = t.Next(slot.At, nil)
 		}
 	}
+}
+
+// until returns the end of a range that is cut at ends_at, which may be a slot.
+func (t *Timetable) until(to time.Time) time.Time {
+	if !t.ends.IsZero() && !to.Before(t.ends) {
+		return t.ends.Add(1)
+	}
+	return to
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // Has reports whether a recurring schedule has a slot at an instant.
@@ -162,13 +180,16 @@ func (t *Timetable) Due(slot time.Time, memo *cron.Memo) time.Time {
 	longest := t.jitter
 	if longest > t.shortestGap()/2 {
 		if next, ok := t.Next(slot, memo); ok {
-			longest = min(longest, next.At.Sub(slot)/2)
+			longest = Spread(t.jitter, next.At.Sub(slot))
 		}
 	}
 	offset, _ := bits.Mul64(t.hash, uint64(longest)) // hash / 2^64 is the fraction
 	// Whole microseconds, because that is what Postgres stores.
 	return slot.Add(time.Duration(offset).Truncate(time.Microsecond))
 }
+
+// Spread returns how long the time is over which jobs with a jitter are due after a slot, by the gap to the next slot.
+func Spread(jitter, gap time.Duration) time.Duration { return min(jitter, gap/2) }
 
 // shortestGap returns a lower bound of the time between two slots. It saves looking for the next slot.
 func (t *Timetable) shortestGap() time.Duration {

@@ -154,8 +154,11 @@ func (d *Definitions) Compiled(key Version) (*domain.Job, bool) { return d.compi
 
 // unmarshal reads the text of a definition. A field that this binary does not know may change the request: some replica
 // with a newer binary wrote it and can send it. A body may repeat names.
-func unmarshal(text []byte, d *domain.Definition) error {
-	return json.Unmarshal(text, d, //nolint:wrapcheck // the caller says of which job
+func unmarshal(text []byte, d *domain.Definition) error { return unmarshalPart(text, d) }
+
+// unmarshalPart reads the text of a part of a definition in the same way.
+func unmarshalPart(text []byte, part any) error {
+	return json.Unmarshal(text, part, //nolint:wrapcheck // the caller says of which job
 		json.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 

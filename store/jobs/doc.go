@@ -5,6 +5,8 @@
 // claimed meanwhile. Then it settles the slots that are due under the definition that was valid until now (settle.go),
 // and saves the new version. New jobs are written many at a time (insert.go).
 //
+// A forecast (forecast.go) reads the schedules of all jobs, and counts their slots to come.
+//
 // Chores end pauses (pause_end.go), compute next slots again when the time zone data has changed (zones.go), and forget
 // old jobs and versions (forget.go, purge.go, versions.go).
 package jobs

@@ -1,0 +1,101 @@
+package dashboard
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"punctual/httpapi"
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
+)
+
+// forecastView is the load of the next day.
+type forecastView struct {
+	Forecast httpapi.Forecast
+	Chart    template.HTML
+	Slots    int // worker slots of all replicas; 0: the visitor may not know
+	Problem  *problem.Problem
+	Hours    string
+}
+
+func (v *visit) forecast() error {
+	view := forecastView{Hours: v.r.URL.Query().Get("hours")}
+	query := filtered(v.r.URL.Query(), "scope")
+	switch view.Hours {
+	case "1":
+		query.Set("step", "10s")
+	case "168":
+		query.Set("step", "15m")
+	default:
+		view.Hours = "24"
+	}
+	var hours time.Duration
+	_, _ = fmt.Sscan(view.Hours, &hours) // one of three numbers
+	query.Set("to", time.Now().Add(hours*time.Hour).UTC().Truncate(time.Minute).Format(time.RFC3339))
+	var err error
+	if view.Forecast, err = v.api.Forecast(v.ctx(), query); err != nil {
+		if view.Problem = problemOf(err); view.Problem.Code == problem.CodeInternal {
+			return err
+		}
+		return v.render(view.Problem.Status, "forecast", "Forecast", view)
+	}
+	if v.may(auth.RoleOperator) {
+		replicas, err := v.api.Replicas(v.ctx())
+		if err != nil {
+			return err
+		}
+		for _, r := range replicas.Data {
+			for _, n := range r.Queues {
+				view.Slots += n
+			}
+		}
+	}
+	step, _ := time.ParseDuration(view.Forecast.Step)
+	view.Chart = bars(view.Forecast.Starts, view.Forecast.From, step, float64(view.Slots))
+	return v.show("forecast", "Forecast", view)
+}
+
+// bars draws how much there is in each step. What is above the limit is red; 0 is no limit.
+func bars(values []float64, from time.Time, step time.Duration, limit float64) template.HTML {
+	if len(values) == 0 {
+		return ""
+	}
+	const width, height, left, bottom = 1440, 180, 60, 20
+	var top float64
+	for _, v := range values {
+		top = max(top, v)
+	}
+	top = roundUp(top)
+	each := float64(width-left) / float64(len(values))
+	y := func(v float64) float64 { return float64(height-bottom) * (1 - v/top) }
+	var low, high strings.Builder
+	for i, v := range values {
+		if v == 0 {
+			continue
+		}
+		x := float64(left) + float64(i)*each
+		part := v
+		if limit > 0 && v > limit {
+			part = limit
+			fmt.Fprintf(&high, "M%.1f %.1fV%.1fh%.1fV%.1fz", x, y(limit), y(v), each, y(limit))
+		}
+		fmt.Fprintf(&low, "M%.1f %dV%.1fh%.1fV%dz", x, height-bottom, y(part), each, height-bottom)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="plot bars" role="img" aria-label="Starts in each step of %s; at most %.0f" viewBox="0 0 %d %d">`,
+		length(step), top, width, height)
+	for _, share := range []float64{0, 0.5, 1} {
+		fmt.Fprintf(&b, `<line x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text x="%d" y="%.1f">%.4g</text>`,
+			left, width, y(share*top), y(share*top), left-8, y(share*top)+4, share*top)
+	}
+	fmt.Fprintf(&b, `<path class="low" d="%s"/><path class="high" d="%s"/>`, low.String(), high.String())
+	for share := range 5 {
+		at := from.Add(time.Duration(share) * step * time.Duration(len(values)) / 4)
+		fmt.Fprintf(&b, `<text class="at" x="%d" y="%d">%s</text>`, left+(width-left-40)*share/4, height-4,
+			at.UTC().Format("01-02 15:04"))
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // everything in it is a number
+}

@@ -1,0 +1,142 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"punctual/scheduler/forecast"
+	"punctual/store/pg"
+)
+
+// Forecast is what is to come in a window, by the jobs as they were at one instant.
+type Forecast struct {
+	forecast.Forecast
+	AsOf   time.Time
+	Broken int // jobs whose schedules this binary cannot read: they are not counted
+	Names  map[uuid.UUID]JobName
+}
+
+// JobName names a job for people.
+type JobName struct{ Tenant, Name string }
+
+// The statements of Forecast read the next slot and the schedule of the jobs that may have slots before an instant, and
+// lock nothing. Jobs that are paused or have no slot left are not enabled. Most definitions set no jitter, and to look
+// for it in a definition costs as much as to read the schedule, so it is looked for only where there may be one.
+const selectForecast = `
+SELECT s.job_id, s.scheduled_for, v.definition -> 'schedule',
+       CASE WHEN v.definition::text LIKE '%"jitter"%' THEN v.definition ->> 'jitter' END
+FROM punctual.schedules s
+LEFT JOIN punctual.job_versions v ON v.job_id = s.job_id AND v.version = s.version
+WHERE s.enabled AND s.scheduled_for < $1`
+
+// The index of due slots by tenant begins with the lane, and every lane is here. So a tenant of few jobs costs little,
+// however many jobs there are.
+const selectForecastOfTenant = selectForecast + ` AND s.tenant = $2
+  AND s.lane = ANY (ARRAY(SELECT (q.id * 4 + p)::smallint FROM punctual.queues q, generate_series(0, 3) p))`
+
+// Forecast counts the slots of all enabled jobs of a tenant, or of pg.Everybody, in a window. It reads each job once,
+// while Postgres sends the jobs, and keeps none of them.
+func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f Forecast, err error) {
+	r := forecasting{jobs: s, builder: forecast.New(w, ctx.Err), plans: map[string]*forecast.Plan{}}
+	err = s.db.ReadOnly(ctx, tenant, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, beginForecast).Scan(&f.AsOf, nil, nil); err != nil {
+			return err
+		}
+		sql, args := selectForecast, []any{w.To}
+		if tenant != pg.Everybody {
+			sql, args = selectForecastOfTenant, append(args, tenant)
+		}
+		rows, err := tx.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		return r.read(rows)
+	})
+	if err != nil {
+		return Forecast{}, fmt.Errorf("reading the schedules: %w", err)
+	}
+	f.AsOf, f.Broken = f.AsOf.UTC(), r.broken
+	if f.Forecast, err = r.builder.Forecast(); err != nil {
+		return Forecast{}, fmt.Errorf("counting slots: %w", err)
+	}
+	f.Names, err = s.namesOf(ctx, tenant, f.Busiest)
+	return f, err
+}
+
+// beginForecast keeps the read to one process of Postgres, which leaves the processors to the claims, and ends it even
+// if this process cannot.
+const beginForecast = `
+SELECT now(), set_config('max_parallel_workers_per_gather', '0', true), set_config('statement_timeout', '30s', true)`
+
+// forecasting is one read of all schedules.
+type forecasting struct {
+	jobs    *Jobs
+	builder *forecast.Builder
+	plans   map[string]*forecast.Plan // by the text of schedule and jitter; nil: this binary cannot read it
+	broken  int
+	text    []byte
+}
+
+// mostPlans bounds the plans that are kept by their texts.
+const mostPlans = 50_000
+
+func (r *forecasting) read(rows pgx.Rows) error {
+	var id uuid.UUID
+	var next time.Time
+	var schedule, jitter pgtype.DriverBytes // valid until the next row
+	_, err := pgx.ForEachRow(rows, []any{&id, &next, &schedule, &jitter}, func() error {
+		if p := r.plan(schedule, jitter); p != nil {
+			r.builder.Add(id, p, next)
+		} else {
+			r.broken++
+		}
+		return nil
+	})
+	return err
+}
+
+// plan returns the plan of a schedule; nil if this binary cannot read it.
+func (r *forecasting) plan(schedule, jitter []byte) *forecast.Plan {
+	r.text = append(append(append(r.text[:0], schedule...), 0), jitter...)
+	p, known := r.plans[string(r.text)]
+	if known {
+		return p
+	}
+	if t, err := r.jobs.definitions.Timetable(schedule, jitter); err == nil {
+		p = r.builder.Plan(t)
+	}
+	if len(r.plans) >= mostPlans {
+		clear(r.plans)
+	}
+	r.plans[string(r.text)] = p
+	return p
+}
+
+// namesOf returns the names of the jobs that a forecast tells.
+func (s *Jobs) namesOf(ctx context.Context, tenant int32, busiest []forecast.Busy) (map[uuid.UUID]JobName, error) {
+	var ids []uuid.UUID
+	for _, busy := range busiest {
+		for _, most := range busy.Most {
+			ids = append(ids, most.Job)
+		}
+	}
+	names := map[uuid.UUID]JobName{}
+	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
+		SELECT j.id, j.name, t.name
+		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant
+		WHERE j.id = ANY ($1) AND (j.tenant = $2 OR $2 = $3::integer)`, ids, tenant, pg.Everybody)
+	if err == nil {
+		var id uuid.UUID
+		var name JobName
+		_, err = pgx.ForEachRow(rows, []any{&id, &name.Name, &name.Tenant}, func() error {
+			names[id] = name
+			return nil
+		})
+	}
+	return names, pg.Wrap("reading the names of jobs", err)
+}
