@@ -23,17 +23,18 @@ type forecastView struct {
 func (v *visit) forecast() error {
 	view := forecastView{Hours: v.r.URL.Query().Get("hours")}
 	query := filtered(v.r.URL.Query(), "scope")
+	far := 24 * time.Hour
 	switch view.Hours {
 	case "1":
+		far = time.Hour
 		query.Set("step", "10s")
 	case "168":
+		far = 7*24*time.Hour - time.Minute // a forecast reaches seven days from now
 		query.Set("step", "15m")
 	default:
 		view.Hours = "24"
 	}
-	var hours time.Duration
-	_, _ = fmt.Sscan(view.Hours, &hours) // one of three numbers
-	query.Set("to", time.Now().Add(hours*time.Hour).UTC().Truncate(time.Minute).Format(time.RFC3339))
+	query.Set("to", time.Now().Add(far).UTC().Truncate(time.Minute).Format(time.RFC3339))
 	var err error
 	if view.Forecast, err = v.api.Forecast(v.ctx(), query); err != nil {
 		if view.Problem = problemOf(err); view.Problem.Code == problem.CodeInternal {
@@ -84,8 +85,8 @@ func bars(values []float64, from time.Time, step time.Duration, limit float64) t
 		fmt.Fprintf(&low, "M%.1f %dV%.1fh%.1fV%dz", x, height-bottom, y(part), each, height-bottom)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="plot bars" role="img" aria-label="Starts in each step of %s; at most %.0f" viewBox="0 0 %d %d">`,
-		length(step), top, width, height)
+	fmt.Fprintf(&b, `<svg class="plot bars" role="img" viewBox="0 0 %d %d" aria-label="Starts in each %s; at most %.0f">`,
+		width, height, length(step), top)
 	for _, share := range []float64{0, 0.5, 1} {
 		fmt.Fprintf(&b, `<line x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text x="%d" y="%.1f">%.4g</text>`,
 			left, width, y(share*top), y(share*top), left-8, y(share*top)+4, share*top)

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Between yields the instants of the slots from one instant, included, to another, not included: those that repeated
-// calls of [Expression.Next] find. For many slots it is faster by far. Away from changes of the clock, every combination
-// of a day, an hour, a minute and a second that match is a slot, so nothing has to be searched for. Near a change it
-// asks Next.
+// Between yields the instants of the slots from one instant, included, to another, not included. They are the slots
+// that repeated calls of [Expression.Next] find, found much faster. Away from changes of the clock, every combination
+// of a day, an hour, a minute and a second that match is a slot, so there is nothing to search for. Near a change,
+// Between asks Next.
 func (e *Expression) Between(from, to time.Time, zone *time.Location) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		t, end := max(ceilSecond(from), earliest), min(ceilSecond(to), latest+1)

@@ -3,8 +3,8 @@ package domain
 import "time"
 
 // Pattern is all that tells the slots of one timetable from those of another. Recurring timetables with equal patterns
-// as of an instant have the same slots from that instant on, and the same jitter. So many jobs share the work of finding
-// slots.
+// as of an instant have the same slots from that instant on, and the same jitter. So many jobs share the work of
+// finding slots.
 type Pattern struct {
 	kind   Kind
 	cron   string // canonical; empty: no cron expression
