@@ -99,6 +99,7 @@ func New(c Config) (http.Handler, error) {
 	s.deadLetterRoutes()
 	s.backfillRoutes()
 	s.bulkRoutes()
+	s.bulkJobRoutes()
 	s.scheduleRoutes()
 	s.forecastRoutes()
 	s.explainRoutes()

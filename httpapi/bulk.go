@@ -59,7 +59,7 @@ func (s *server) bulkRoutes() {
 		Tags:    []string{tagOperations},
 		Summary: "Cancel an operation",
 		Description: "The operation stops where it is. What it did stays done. What it did not reach stays as it is: dead " +
-			"letters stay open, and slots stay without a run. Repeating the request changes nothing.",
+			"letters stay open, slots stay without a run, and jobs stay as they are. Repeating the request changes nothing.",
 		Errors: []int{404, 409},
 	}, s.cancelOperation)
 }
@@ -166,9 +166,9 @@ func (b BulkInput) request(kind letters.OperationKind) (letters.BulkRequest, err
 	return r, nil
 }
 
-// Matched is the answer to a dry run of a replay or resolve.
+// Matched is the answer to a dry run of an operation on many dead letters or jobs.
 type Matched struct {
-	Matched int `json:"matched" doc:"How many open dead letters were selected." example:"1204"`
+	Matched int `json:"matched" doc:"How many open dead letters or jobs were selected." example:"1204"`
 }
 
 type startOperationInput struct {

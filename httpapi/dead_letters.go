@@ -25,6 +25,15 @@ func (s *server) deadLetterRoutes() {
 		Errors: []int{404, 422},
 	}, s.listDeadLetters)
 
+	register(s, huma.Operation{
+		OperationID: "list-dead-letter-groups", Method: http.MethodGet, Path: "/v1/dead-letters/groups",
+		Tags: []string{tagDeadLetters}, Summary: "List dead letters by job and reason",
+		Description: "The open dead letters, counted by job and reason. The group with the newest dead run comes first, by " +
+			"the run's id. A group that gets a newer one while you read page after page moves to the front. All filters must " +
+			"match. A replay or resolve with the group's job_id and reason in its filter is about the whole group.",
+		Errors: []int{404, 422},
+	}, s.listDeadLetterGroups)
+
 	op := register(s, huma.Operation{
 		OperationID: "replay-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/replay",
 		Tags: []string{tagDeadLetters}, Summary: "Replay a dead letter", DefaultStatus: http.StatusAccepted,
@@ -57,45 +66,78 @@ type NoteInput struct {
 	Note string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read." example:"sent by hand"`
 }
 
+// DeadLetterQuery are the filters of lists of dead letters.
+type DeadLetterQuery struct {
+	Job     string       `query:"job" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted."`
+	JobID   string       `query:"job_id" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
+	Trigger string       `query:"trigger" enum:"notify" doc:"notify: only notices that could not be delivered. Absent: all dead letters except these."`
+	Reason  DeathReason  `query:"reason" doc:"Only dead letters whose last attempt failed for this reason."`
+	Label   []string     `query:"label,explode" maxItems:"32" doc:"Only dead letters of jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
+	From    instantParam `query:"from" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
+	To      instantParam `query:"to" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
+}
+
+func (q DeadLetterQuery) filter() (letters.DeadLetterFilter, error) {
+	labels, err := parseLabels(q.Label)
+	if err != nil {
+		return letters.DeadLetterFilter{}, err
+	}
+	f := letters.DeadLetterFilter{
+		Job: q.Job, Notices: q.Trigger != "", Reason: domain.Reason(q.Reason), Labels: labels, From: q.From.at, To: q.To.at,
+	}
+	if q.JobID != "" {
+		id, err := uuid.Parse(q.JobID)
+		if err != nil {
+			return f, problem.Invalid(problem.At("query.job_id", "must be the id of a job"))
+		}
+		f.JobID = &id
+	}
+	return f, nil
+}
+
 type listDeadLettersInput struct {
-	Job      string       `query:"job" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted."`
-	JobID    string       `query:"job_id" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
-	Trigger  string       `query:"trigger" enum:"notify" doc:"notify: only notices that could not be delivered. Absent: all dead letters except these."`
-	Reason   DeathReason  `query:"reason" doc:"Only dead letters whose last attempt failed for this reason."`
-	Label    []string     `query:"label,explode" maxItems:"32" doc:"Only dead letters of jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
-	From     instantParam `query:"from" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
-	To       instantParam `query:"to" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
-	Resolved string       `query:"resolved" enum:"false,true,any" default:"false" doc:"false: open dead letters; true: dead letters that were resolved or replayed; any: both."`
+	DeadLetterQuery
+	Resolved string `query:"resolved" enum:"false,true,any" default:"false" doc:"false: open dead letters; true: dead letters that were resolved or replayed; any: both."`
 	Paging
 }
 
 func (s *server) listDeadLetters(
 	ctx context.Context, tenant int32, in *listDeadLettersInput,
 ) (*listAnswer[letters.DeadLetter], error) {
-	labels, err := parseLabels(in.Label)
+	filter, err := in.filter()
 	if err != nil {
 		return nil, err
 	}
-	filter := letters.DeadLetterFilter{
-		Job: in.Job, Notices: in.Trigger != "", Reason: domain.Reason(in.Reason), Labels: labels, From: in.From.at,
-		To: in.To.at, Page: in.page(),
-	}
+	filter.Page = in.page()
 	if in.Resolved != "any" {
 		resolved := in.Resolved == "true"
 		filter.Resolved = &resolved
-	}
-	if in.JobID != "" {
-		id, err := uuid.Parse(in.JobID)
-		if err != nil {
-			return nil, problem.Invalid(problem.At("query.job_id", "must be the id of a job"))
-		}
-		filter.JobID = &id
 	}
 	records, next, err := s.Store.ListDeadLetters(ctx, tenant, filter)
 	if err != nil {
 		return nil, err
 	}
 	return pageOf(records, next), nil
+}
+
+type listDeadLetterGroupsInput struct {
+	DeadLetterQuery
+	Paging
+}
+
+func (s *server) listDeadLetterGroups(
+	ctx context.Context, tenant int32, in *listDeadLetterGroupsInput,
+) (*listAnswer[letters.DeadLetterGroup], error) {
+	filter, err := in.filter()
+	if err != nil {
+		return nil, err
+	}
+	filter.Page = in.page()
+	groups, next, err := s.Store.ListGroups(ctx, tenant, filter)
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(groups, next), nil
 }
 
 // DeadLetterRef is the input of operations on one dead letter.

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/runs"
 )
@@ -26,7 +27,30 @@ var (
 	exampleOperation          = exampleRunningOperation()
 	exampleCancelledOperation = exampleEndedOperation()
 	exampleBackfillOperation  = exampleRunningBackfill()
+
+	examplePauseJobs = json.RawMessage(`{"filter":{"state":"active","labels":{"team":"billing"}},` +
+		`"until":"2026-12-01T09:00:00Z","note":"the warehouse moves"}`)
+	exampleResumeJobs = json.RawMessage(`{"filter":{"state":"paused","labels":{"team":"billing"}},` +
+		`"note":"it has moved"}`)
+	exampleDeleteJobs = json.RawMessage(`{"filter":{"name":"reminder-2025-","state":"completed"},"max_per_second":50}`)
+
+	exampleGroups = List[letters.DeadLetterGroup]{Data: []letters.DeadLetterGroup{exampleGroup()}}
 )
+
+func exampleGroup() letters.DeadLetterGroup {
+	d := exampleDeadLetter()
+	return letters.DeadLetterGroup{
+		JobID: d.JobID, Job: d.Job, Reason: d.Reason, Count: 1204, OldestSlot: at("2026-11-30T11:00:00Z"),
+		NewestSlot: d.ScheduledFor, NewestRun: d.RunID, HTTPStatus: d.HTTPStatus, Error: d.Error,
+	}
+}
+
+func exampleJobsOperation(action jobs.Action) letters.Operation {
+	o := exampleRunningOperation()
+	o.Kind, o.Matched, o.Done, o.MaxPerSecond = letters.OperationKind(action), 500, 200, nil
+	o.Note = new("the warehouse moves")
+	return o
+}
 
 func exampleDeadLetter() letters.DeadLetter {
 	return letters.DeadLetter{

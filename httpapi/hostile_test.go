@@ -55,6 +55,7 @@ var bodyRoutes = []string{
 	"POST /v1/jobs", "PUT /v1/jobs/n", "PUT /v1/jobs/new", "PATCH /v1/jobs/n", "POST /v1/jobs/batch",
 	"POST /v1/jobs/n/trigger", "POST /v1/jobs/n/pause", "POST /v1/jobs/n/resume", "POST /v1/jobs/n/backfill",
 	"POST /v1/schedules/preview", "POST /v1/dead-letters/replay", "POST /v1/dead-letters/resolve",
+	"POST /v1/jobs/pause", "POST /v1/jobs/resume", "POST /v1/jobs/delete",
 	"POST /v1/runs/%s/heartbeat", "POST /v1/runs/%s/complete", "POST /v1/runs/%s/fail", "POST /v1/dead-letters/%s/resolve",
 }
 
@@ -111,7 +112,7 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 			"GET /v1/operations?cursor=%s", "GET /v1/jobs?limit=%s", "GET /v1/jobs/n/upcoming?n=%s", "GET /v1/jobs?state=%s",
 			"GET /v1/runs?status=%s", "GET /v1/runs?from=%s", "GET /v1/runs?job_id=%s", "GET /v1/jobs?nothing=%s",
 			"GET /v1/jobs/n/explain?at=%s", "GET /v1/forecast?from=%s", "GET /v1/forecast?to=%s", "GET /v1/forecast?step=%s",
-			"GET /v1/forecast?scope=%s",
+			"GET /v1/forecast?scope=%s", "GET /v1/dead-letters/groups?cursor=%s",
 		} {
 			method, path, _ := strings.Cut(fmt.Sprintf(route, part), " ")
 			if strings.Contains(path, "job_id=00000000") || strings.Contains(path, "job_id=ffffffff") { // valid ids

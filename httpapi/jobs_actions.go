@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
@@ -59,17 +57,9 @@ func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) 
 	if err := in.Request.check(pause.validate()...); err != nil {
 		return nil, err
 	}
-	var until *time.Time
-	if !pause.Until.IsZero() {
-		now, err := s.Store.Now(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if !pause.Until.Value().After(now) {
-			return nil, in.Request.check(problem.At("body.until", "is in the past"))
-		}
-		at := pause.Until.Value()
-		until = &at
+	until, err := s.future(ctx, pause.Until)
+	if err != nil {
+		return nil, err
 	}
 	record, err := s.Store.PauseJob(ctx, tenant, in.Job, pause.Note, until)
 	if err != nil {

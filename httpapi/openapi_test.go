@@ -110,7 +110,7 @@ func TestOpenAPIDocumentsAreSound(t *testing.T) {
 					checkOperation(t, method+" "+path, v.(map[string]any), ids)
 				}
 			}
-			if len(ids) != 60 {
+			if len(ids) != 64 {
 				t.Errorf("%d operations", len(ids))
 			}
 		})
@@ -292,13 +292,18 @@ func TestExamplesOfBodiesAreValid(t *testing.T) {
 			exampleJobInput, new(JobInput),
 			func(v any) []problem.FieldError { return within("body", v.(*JobInput).Validate()) },
 		},
-		"batch":    {exampleBatch, new(BatchInput), func(v any) []problem.FieldError { return v.(*BatchInput).validate() }},
-		"pause":    {examplePause, new(PauseInput), func(v any) []problem.FieldError { return v.(*PauseInput).validate() }},
-		"preview":  {examplePreview, new(PreviewInput), func(v any) []problem.FieldError { return v.(*PreviewInput).validate() }},
-		"resume":   {exampleResume, new(ResumeInput), nil},
-		"note":     {exampleReplayNote, new(NoteInput), nil},
-		"resolve":  {exampleResolveNote, new(NoteInput), nil},
-		"bulk":     {exampleBulk, new(BulkInput), func(v any) []problem.FieldError { return v.(*BulkInput).validate() }},
+		"batch":   {exampleBatch, new(BatchInput), func(v any) []problem.FieldError { return v.(*BatchInput).validate() }},
+		"pause":   {examplePause, new(PauseInput), func(v any) []problem.FieldError { return v.(*PauseInput).validate() }},
+		"preview": {examplePreview, new(PreviewInput), func(v any) []problem.FieldError { return v.(*PreviewInput).validate() }},
+		"resume":  {exampleResume, new(ResumeInput), nil},
+		"note":    {exampleReplayNote, new(NoteInput), nil},
+		"resolve": {exampleResolveNote, new(NoteInput), nil},
+		"bulk":    {exampleBulk, new(BulkInput), func(v any) []problem.FieldError { return v.(*BulkInput).validate() }},
+		"pauses": {
+			examplePauseJobs, new(PauseJobsInput), func(v any) []problem.FieldError { return v.(*PauseJobsInput).validate() },
+		},
+		"resumes":  {exampleResumeJobs, new(JobsInput), func(v any) []problem.FieldError { return v.(*JobsInput).validate() }},
+		"deletes":  {exampleDeleteJobs, new(JobsInput), func(v any) []problem.FieldError { return v.(*JobsInput).validate() }},
 		"backfill": {exampleBackfill, new(BackfillInput), func(v any) []problem.FieldError { return v.(*BackfillInput).validate() }},
 		"trigger":  {exampleTrigger, new(TriggerInput), nil},
 		"secret":   {exampleSecretInput, new(SecretInput), func(v any) []problem.FieldError { return v.(*SecretInput).validate() }},

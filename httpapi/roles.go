@@ -21,6 +21,9 @@ var roleOf = map[string]auth.Role{
 	"pause-job":    auth.RoleEditor,
 	"resume-job":   auth.RoleEditor,
 	"backfill-job": auth.RoleEditor,
+	"pause-jobs":   auth.RoleEditor,
+	"resume-jobs":  auth.RoleEditor,
+	"delete-jobs":  auth.RoleEditor,
 
 	"get-run":       auth.RoleViewer,
 	"list-runs":     auth.RoleViewer,
@@ -34,9 +37,10 @@ var roleOf = map[string]auth.Role{
 	"fail-run":         auth.RoleNone,
 	"get-run-progress": auth.RoleNone,
 
-	"list-dead-letters":   auth.RoleViewer,
-	"replay-dead-letter":  auth.RoleEditor,
-	"replay-dead-letters": auth.RoleEditor,
+	"list-dead-letters":       auth.RoleViewer,
+	"list-dead-letter-groups": auth.RoleViewer,
+	"replay-dead-letter":      auth.RoleEditor,
+	"replay-dead-letters":     auth.RoleEditor,
 
 	"resolve-dead-letter":  auth.RoleEditor,
 	"resolve-dead-letters": auth.RoleEditor,

@@ -58,6 +58,9 @@ var bodies = map[string]string{
 	"backfill-job":         between(5*60*60e9, 2*60*60e9, ""),
 	"replay-dead-letters":  `{"filter":{}}`,
 	"resolve-dead-letters": `{"filter":{}}`,
+	"pause-jobs":           `{"filter":{}}`,
+	"resume-jobs":          `{"filter":{}}`,
+	"delete-jobs":          `{"filter":{}}`,
 	"create-job":           `{"name":"own","schedule":{"delay":"1h"},"target":{"url":"http://beta.example"}}`,
 	"create-jobs": `{"jobs":[{"name":"own","schedule":{"delay":"1h"},"target":{"url":"http://beta.example"}}],` +
 		`"on_conflict":"skip"}`,
@@ -101,7 +104,7 @@ func (s *service) everything(tenant int32) string {
 	s.t.Helper()
 	var all strings.Builder
 	for _, table := range []string{
-		"jobs", "schedules", "runs", "ready", "dead_letters", "operations", "idempotency_keys", "api_keys", "tenants",
+		"jobs", "schedules", "runs", "ready", "dead_letters", "operations", "operation_jobs", "idempotency_keys", "api_keys", "tenants",
 		"notices", "secrets", "signing_secrets", "audit_log",
 	} {
 		of := "tenant"
@@ -209,12 +212,13 @@ func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, 
 func filters(theirs belongings) []string {
 	list := []string{
 		"/v1/runs?label=team=alpha", "/v1/jobs?label=team=alpha", "/v1/jobs?name=alpha", "/v1/jobs?q=alpha",
-		"/v1/dead-letters?resolved=any", "/v1/operations", "/v1/runs",
+		"/v1/dead-letters?resolved=any", "/v1/dead-letters/groups", "/v1/operations", "/v1/runs",
 	}
 	for _, job := range theirs["job"] {
-		list = append(list, "/v1/runs?job="+job, "/v1/dead-letters?resolved=any&job="+job)
+		list = append(list, "/v1/runs?job="+job, "/v1/dead-letters?resolved=any&job="+job, "/v1/dead-letters/groups?job="+job)
 		if anyID.MatchString(job) {
-			list = append(list, "/v1/runs?job_id="+job, "/v1/dead-letters?resolved=any&job_id="+job)
+			list = append(list, "/v1/runs?job_id="+job, "/v1/dead-letters?resolved=any&job_id="+job,
+				"/v1/dead-letters/groups?job_id="+job)
 		}
 	}
 	return list

@@ -774,7 +774,7 @@ COMMENT ON COLUMN punctual.holds.reset_at IS
     'When a caller asked for a reset that the replica has not carried out yet; null: no reset is pending.';
 -- +goose StatementEnd
 
--- Dead letters, and operations on many runs.
+-- Dead letters, and operations on many runs or jobs.
 
 -- +goose StatementBegin
 CREATE TABLE punctual.dead_letters (
@@ -803,6 +803,10 @@ CREATE TABLE punctual.dead_letters (
     CONSTRAINT replayed_dead_letter_is_resolved CHECK (replayed_as IS NULL OR resolved_at IS NOT NULL)
 );
 CREATE INDEX dead_letters_open ON punctual.dead_letters (tenant, run_id) WHERE resolved_at IS NULL;
+-- For groups by job and reason. Row-level security lets an expression with CASE use an index, and none with coalesce.
+CREATE INDEX dead_letters_groups ON punctual.dead_letters (tenant, job_id,
+    (CASE WHEN reason IS NULL THEN '' ELSE reason END), run_id) INCLUDE (reason, scheduled_for, trigger)
+    WHERE resolved_at IS NULL;
 CREATE INDEX dead_letters_by_job ON punctual.dead_letters (job_id, run_id);
 CREATE INDEX dead_letters_of_operation ON punctual.dead_letters (operation, run_id) WHERE operation IS NOT NULL;
 CREATE INDEX dead_letters_resolved ON punctual.dead_letters (resolved_at) WHERE resolved_at IS NOT NULL;
@@ -856,13 +860,17 @@ CREATE TABLE punctual.operations (
     rerun           boolean NOT NULL DEFAULT false,
     next_slot       timestamptz,
     last_slot       timestamptz,
+    actor_kind      text NOT NULL DEFAULT 'system',
+    actor           text,
+    address         inet,
+    request_id      text,
     CONSTRAINT operation_state_is_running_done_cancelled_or_failed CHECK (state IN ('running', 'done', 'cancelled',
         'failed')),
     CONSTRAINT ended_operation_has_finished_at CHECK ((state = 'running') = (finished_at IS NULL)),
     CONSTRAINT failed_operation_has_an_error CHECK (state <> 'failed' OR error IS NOT NULL),
     CONSTRAINT operation_does_no_more_than_it_matched CHECK (done >= 0 AND failed >= 0 AND done + failed <= matched),
     CONSTRAINT operation_rate_is_positive CHECK (max_per_second > 0),
-    CONSTRAINT operation_kind_is_replay_resolve_or_backfill CHECK (kind IN ('replay', 'resolve', 'backfill')),
+    CONSTRAINT operation_kind_is_known CHECK (kind IN ('replay', 'resolve', 'backfill', 'pause', 'resume', 'delete')),
     CONSTRAINT backfill_has_a_job_and_its_last_slot CHECK (kind <> 'backfill' OR (job_id IS NOT NULL
         AND last_slot IS NOT NULL))
 );
@@ -870,34 +878,56 @@ CREATE INDEX operations_by_tenant ON punctual.operations (tenant, id);
 CREATE INDEX operations_running ON punctual.operations (next_at) WHERE state = 'running';
 CREATE INDEX operations_ended ON punctual.operations (finished_at) WHERE finished_at IS NOT NULL;
 COMMENT ON TABLE  punctual.operations IS
-    'Work on many dead letters or past slots. Any replica does the next batch of a running operation, and records the '
-    'progress in the same transaction. An ended operation is kept as long as failures.';
+    'Work on many dead letters, past slots or jobs. Any replica does the next batch of a running operation, and '
+    'records the progress in the same transaction. An ended operation is kept as long as failures.';
 COMMENT ON COLUMN punctual.operations.id IS 'UUIDv7 of its creation.';
 COMMENT ON COLUMN punctual.operations.tenant IS 'Owner: tenants.id.';
-COMMENT ON COLUMN punctual.operations.kind IS 'replay, resolve or backfill.';
+COMMENT ON COLUMN punctual.operations.kind IS
+    'replay or resolve: dead letters. backfill: past slots of a job. pause, resume or delete: jobs.';
 COMMENT ON COLUMN punctual.operations.state IS 'running, done, cancelled or failed (it could not continue).';
 COMMENT ON COLUMN punctual.operations.request IS
     'What the caller requested: the filter, and whether only the latest of each job.';
 COMMENT ON COLUMN punctual.operations.note IS 'The caller''s note.';
 COMMENT ON COLUMN punctual.operations.max_per_second IS
-    'How many dead letters it handles in a second at most; null: no limit.';
+    'How many dead letters, slots or jobs it handles in a second at most; null: no limit.';
 COMMENT ON COLUMN punctual.operations.matched IS
-    'How many dead letters it selected when it was created; it marks these and touches no others. Of a backfill: how '
-    'many slots.';
+    'How many dead letters or jobs it selected when it was created; it remembers these and touches no others. Of a '
+    'backfill: how many slots.';
 COMMENT ON COLUMN punctual.operations.done IS
-    'How many of its dead letters were replayed or resolved. Of a backfill: how many slots became runs or already had '
-    'them.';
+    'How many of its dead letters were replayed or resolved, or how many of its jobs are as was asked for. Of a '
+    'backfill: how many slots became runs or already had them.';
 COMMENT ON COLUMN punctual.operations.failed IS 'How many of them could not be handled.';
 COMMENT ON COLUMN punctual.operations.next_at IS 'When its next batch may be done at its rate.';
 COMMENT ON COLUMN punctual.operations.created_at IS 'When it was requested.';
 COMMENT ON COLUMN punctual.operations.finished_at IS 'When it ended.';
 COMMENT ON COLUMN punctual.operations.error IS
-    'The latest dead letter that could not be handled and why, or why the operation could not continue.';
+    'The latest dead letter, slot or job that could not be handled and why, or why the operation could not continue.';
 COMMENT ON COLUMN punctual.operations.job_id IS 'Of a backfill: the job.';
 COMMENT ON COLUMN punctual.operations.rerun IS 'Of a backfill: true if slots that already have a run get another.';
 COMMENT ON COLUMN punctual.operations.next_slot IS
     'Of a backfill: the slot its next batch begins with; null when none is left.';
 COMMENT ON COLUMN punctual.operations.last_slot IS 'Of a backfill: the last slot in its range.';
+COMMENT ON COLUMN punctual.operations.actor_kind IS
+    'How the caller authenticated, as in audit_log. The changes of single jobs are recorded as this caller''s.';
+COMMENT ON COLUMN punctual.operations.actor IS 'The caller, as in audit_log.';
+COMMENT ON COLUMN punctual.operations.address IS 'The address that the request came from, as in audit_log.';
+COMMENT ON COLUMN punctual.operations.request_id IS 'The request''s id, as in audit_log.';
+
+CREATE TABLE punctual.operation_jobs (
+    operation  uuid NOT NULL,
+    part       integer NOT NULL,
+    tenant     integer NOT NULL,
+    jobs       uuid[] NOT NULL,
+    CONSTRAINT part_of_an_operation_has_jobs CHECK (cardinality(jobs) > 0),
+    PRIMARY KEY (operation, part)
+);
+COMMENT ON TABLE  punctual.operation_jobs IS
+    'The jobs that a running operation has yet to change, some in each row. Many jobs in one row take a fifth of the '
+    'space of a row for each.';
+COMMENT ON COLUMN punctual.operation_jobs.operation IS 'The operation: operations.id.';
+COMMENT ON COLUMN punctual.operation_jobs.part IS 'The order in which the operation takes its rows.';
+COMMENT ON COLUMN punctual.operation_jobs.tenant IS 'Owner of the operation and of the jobs: tenants.id.';
+COMMENT ON COLUMN punctual.operation_jobs.jobs IS 'Ids of the jobs.';
 
 -- Each key leaves two dead rows: one when it gets its answer, and one when it is forgotten a day later, together with
 -- the other keys of its minute. On a busy day, dead rows of a fifth of the table would be more than the keys of some
@@ -1833,6 +1863,7 @@ DECLARE
     -- Table, privileges, condition on visible rows, and condition on new rows if that differs.
     guarded constant text[] := ARRAY[
         ['operations',       'SELECT, INSERT, UPDATE',         own, NULL],
+        ['operation_jobs',   'SELECT, INSERT, DELETE',         own, NULL],
         ['dead_letters',     'SELECT, UPDATE',                 own, NULL],
         ['schedules',        'SELECT, INSERT, UPDATE',         own, NULL],
         ['exclusive',        'SELECT, INSERT, UPDATE',         by_job, 'punctual.acts_for_job(job_id)'],
@@ -1985,9 +2016,10 @@ DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.
 DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices, punctual.idempotency_keys,
-    punctual.operations, punctual.dead_letters, punctual.holds, punctual.replicas, punctual.cancels, punctual.claims,
-    punctual.ready, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules,
-    punctual.job_versions, punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
+    punctual.operation_jobs, punctual.operations, punctual.dead_letters, punctual.holds, punctual.replicas,
+    punctual.cancels, punctual.claims, punctual.ready, punctual.run_data, punctual.attempts, punctual.runs,
+    punctual.exclusive, punctual.schedules, punctual.job_versions, punctual.jobs, punctual.queues, punctual.tenants,
+    punctual.deployment;
 DROP SEQUENCE punctual.fences;
 DO $$
 DECLARE

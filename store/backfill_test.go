@@ -502,7 +502,7 @@ func TestBackfillLeavesOutWhatGrewTooOldMeanwhile(t *testing.T) {
 	job := c.create("a")
 	to := began.Add(-30 * time.Minute) // it is a slot of the job
 	o := c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to})
-	c.Letters = letters.New(c.db, c.Days, c.definitions, letters.Options{
+	c.Letters = letters.New(c.db, c.Days, c.definitions, c.Jobs, letters.Options{
 		Log: slog.Default(), Retention: time.Since(to) + 150*time.Minute,
 	})
 	c.work()
@@ -575,7 +575,7 @@ func TestBackfillOfNothingIsDoneAtOnce(t *testing.T) {
 func TestAKindOfOperationOfANewerVersionIsLeftAlone(t *testing.T) {
 	c := newClaimer(t)
 	c.create("a")
-	c.exec(`ALTER TABLE punctual.operations DROP CONSTRAINT operation_kind_is_replay_resolve_or_backfill`)
+	c.exec(`ALTER TABLE punctual.operations DROP CONSTRAINT operation_kind_is_known`)
 	to := time.Now().Truncate(time.Hour)
 	o := c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-2 * time.Hour), To: to})
 	c.exec(`UPDATE punctual.operations SET kind = 'rename'`)

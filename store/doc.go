@@ -13,9 +13,10 @@
 // Two transactions do not start at the top: the ready claim (ready before gates) and notices.Teller.Notify (notified
 // before runs). Both skip locked rows, so they cannot deadlock.
 //
-// Operations, then dead letters, come before all of these: a transaction that holds one of them may go on to a job's
-// row, and no transaction that holds anything else goes back to them. A batch of an operation locks many rows, so it
-// skips rows that are locked and waits for none.
+// Operations, then the jobs that they have yet to change, then dead letters, come before all of these: a transaction
+// that holds one of them may go on to a job's row, and no transaction that holds anything else goes back to them. A
+// batch of an operation locks many rows, so it skips rows that are locked. A batch that changes jobs waits briefly for
+// what it finds locked after that, and is put off.
 //
 // Work for a tenant goes through one of three doors, pg.DB.InTx, pg.DB.Reader and pg.DB.ReadOnly, which make the
 // database act as a role that sees only this tenant's rows. Work for all tenants names pg.Everybody in the tenant's

@@ -14,6 +14,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
+	"punctual/store/letters"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -71,6 +72,14 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 			_, err := c.For(c.tenant).CreateJobs(ctx, batch(definition("j2", every(time.Second)), definition("j0", forbid), definition("j1")), jobs.ConflictReplace)
 			return err
 		},
+		"change all": func(d domain.Definition) error {
+			actions := []jobs.Action{jobs.PauseMany, jobs.ResumeMany, jobs.DeleteMany}
+			_, err := c.For(c.tenant).StartJobs(ctx, letters.JobsRequest{Change: jobs.Change{
+				Action: actions[rand.IntN(3)], Filter: jobs.Filter{NamePrefix: d.Name[:1+rand.IntN(2)]},
+			}})
+			return err
+		},
+		"operate": func(domain.Definition) error { _, _, err := c.Operate(ctx); return err },
 		"claim due": func(domain.Definition) error {
 			_, err := c.ClaimDue(ctx,
 				scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
@@ -93,6 +102,8 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	for c.batch() {
+	}
 	for _, check := range []struct{ name, sql string }{
 		{"a schedule is at another version than its job", `SELECT count(*)
 			FROM punctual.jobs j
@@ -120,6 +131,8 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 			FROM punctual.runs r
 			WHERE status = 'pending'
 				AND NOT EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id)`},
+		{"an operation failed", `SELECT count(*) FROM punctual.operations WHERE state <> 'done'`},
+		{"a deadlock", `SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()`},
 		{"a run of a deleted job waits", `SELECT count(*)
 			FROM punctual.ready y
 			JOIN punctual.jobs j ON j.id = y.job_id

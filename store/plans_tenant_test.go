@@ -69,6 +69,10 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 			l, _, err := reader.ListDeadLetters(ctx, 1, letters.DeadLetterFilter{Page: page})
 			return len(l), err
 		},
+		"groups of dead letters": func() (int, error) {
+			l, _, err := reader.ListGroups(ctx, 1, letters.DeadLetterFilter{Page: page})
+			return len(l), err
+		},
 		"changes": func() (int, error) {
 			l, _, err := reader.Audit.List(ctx, 1, audit.Filter{Page: page})
 			return len(l), err

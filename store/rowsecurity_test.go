@@ -64,6 +64,10 @@ func (c crud) furnish() {
 	if _, err := c.For(c.tenant).StartOperation(c.t.Context(), resolve); err != nil {
 		c.t.Fatal(err)
 	}
+	pause := letters.JobsRequest{Change: jobs.Change{Action: jobs.PauseMany}}
+	if _, err := c.For(c.tenant).StartJobs(c.t.Context(), pause); err != nil {
+		c.t.Fatal(err)
+	}
 	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome)
 		VALUES ($1, 1, 1, now(), now(), 'failed')`, run.ID)
 	c.exec(`INSERT INTO punctual.cancels (run_id, replica) VALUES ($1, gen_random_uuid())`, run.ID)

@@ -129,7 +129,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Jobs = jobs.New(s.db, s.Claims, s.definitions, s.Secrets, jobs.Options{
 		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention,
 	})
-	s.Letters = letters.New(s.db, s.Days, s.definitions, letters.Options{
+	s.Letters = letters.New(s.db, s.Days, s.definitions, s.Jobs, letters.Options{
 		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention, FailureRetention: o.FailureRetention,
 	})
 	return s, nil

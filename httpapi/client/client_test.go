@@ -24,6 +24,8 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store"
+	"punctual/store/jobs"
+	"punctual/store/letters"
 	"punctual/store/runs"
 	"punctual/store/secrets"
 	"punctual/store/tenants"
@@ -103,6 +105,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 	ctx := t.Context()
 	const none = "019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11" // an id of nothing
 	var bulk httpapi.BulkInput
+	noJobs := httpapi.JobsInput{Filter: &httpapi.JobSelection{Name: "nothing-"}}
 	must[httpapi.Job](t)(c.CreateJob(ctx, definition(t, "n")))
 	must[httpapi.BatchAnswer](t)(c.CreateJobs(ctx, httpapi.BatchInput{Jobs: []httpapi.JobInput{definition(t, "m")}}))
 	must[httpapi.Job](t)(c.PutJob(ctx, "n", definition(t, "n")))
@@ -126,6 +129,10 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 	must[httpapi.FreezeState](t)(c.Freeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
 	must[httpapi.FreezeState](t)(c.Unfreeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
 	must[httpapi.Matched](t)(c.CountReplays(ctx, httpapi.BulkInput{Filter: &httpapi.DeadLetterSelection{}}))
+	must[letters.Operation](t)(c.PauseJobs(ctx, httpapi.PauseJobsInput{JobsInput: noJobs}))
+	must[letters.Operation](t)(c.ResumeJobs(ctx, noJobs))
+	must[letters.Operation](t)(c.DeleteJobs(ctx, noJobs))
+	must[httpapi.Matched](t)(c.CountJobs(ctx, jobs.DeleteMany, httpapi.JobSelection{}))
 	must[httpapi.Matched](t)(c.CountResolves(ctx, httpapi.BulkInput{Filter: &httpapi.DeadLetterSelection{}}))
 	must[httpapi.BreakersReset](t)(c.ResetBreakers(ctx, "example.com:80"))
 	must[httpapi.NotifyResults](t)(c.TestNotify(ctx, httpapi.NotifyTest{}))
@@ -177,21 +184,23 @@ func lossless(t *testing.T, c *Client, calls *recorder, run string) {
 		"/v1/runs":            func() (any, error) { return c.Runs(ctx, nil) },
 		"/v1/runs/" + run:     func() (any, error) { return c.Run(ctx, run) },
 		"/v1/dead-letters":    func() (any, error) { return c.DeadLetters(ctx, nil) },
-		"/v1/operations":      func() (any, error) { return c.Operations(ctx, nil) },
-		"/v1/queues":          func() (any, error) { return c.Queues(ctx) },
-		"/v1/replicas":        func() (any, error) { return c.Replicas(ctx) },
-		"/v1/breakers":        func() (any, error) { return c.Breakers(ctx) },
-		"/v1/freeze":          func() (any, error) { return c.Frozen(ctx, nil) },
-		"/v1/caller":          func() (any, error) { return c.Caller(ctx) },
-		"/v1/forecast":        func() (any, error) { return c.Forecast(ctx, nil) },
-		"/v1/tenant":          func() (any, error) { return c.OwnTenant(ctx) },
-		"/v1/tenants":         func() (any, error) { return c.Tenants(ctx, nil) },
-		"/v1/tenants/beta":    func() (any, error) { return c.Tenant(ctx, "beta") },
-		"/v1/api-keys":        func() (any, error) { return c.APIKeys(ctx, nil) },
-		"/v1/secrets":         func() (any, error) { return c.Secrets(ctx, nil) },
-		"/v1/secrets/s":       func() (any, error) { return c.Secret(ctx, "s") },
-		"/v1/signing-secrets": func() (any, error) { return c.SigningSecrets(ctx) },
-		"/v1/audit-log":       func() (any, error) { return c.AuditLog(ctx, nil) },
+
+		"/v1/dead-letters/groups": func() (any, error) { return c.DeadLetterGroups(ctx, nil) },
+		"/v1/operations":          func() (any, error) { return c.Operations(ctx, nil) },
+		"/v1/queues":              func() (any, error) { return c.Queues(ctx) },
+		"/v1/replicas":            func() (any, error) { return c.Replicas(ctx) },
+		"/v1/breakers":            func() (any, error) { return c.Breakers(ctx) },
+		"/v1/freeze":              func() (any, error) { return c.Frozen(ctx, nil) },
+		"/v1/caller":              func() (any, error) { return c.Caller(ctx) },
+		"/v1/forecast":            func() (any, error) { return c.Forecast(ctx, nil) },
+		"/v1/tenant":              func() (any, error) { return c.OwnTenant(ctx) },
+		"/v1/tenants":             func() (any, error) { return c.Tenants(ctx, nil) },
+		"/v1/tenants/beta":        func() (any, error) { return c.Tenant(ctx, "beta") },
+		"/v1/api-keys":            func() (any, error) { return c.APIKeys(ctx, nil) },
+		"/v1/secrets":             func() (any, error) { return c.Secrets(ctx, nil) },
+		"/v1/secrets/s":           func() (any, error) { return c.Secret(ctx, "s") },
+		"/v1/signing-secrets":     func() (any, error) { return c.SigningSecrets(ctx) },
+		"/v1/audit-log":           func() (any, error) { return c.AuditLog(ctx, nil) },
 	} {
 		value, err := read()
 		if err != nil {

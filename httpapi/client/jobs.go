@@ -9,6 +9,7 @@ import (
 	"punctual/httpapi"
 	"punctual/store/audit"
 	"punctual/store/history"
+	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/runs"
 )
@@ -57,6 +58,32 @@ func (c *Client) PauseJob(ctx context.Context, job string, pause httpapi.PauseIn
 // ResumeJob ends the pause of a job.
 func (c *Client) ResumeJob(ctx context.Context, job string, resume httpapi.ResumeInput) (httpapi.Job, error) {
 	return send[httpapi.Job](ctx, c, http.MethodPost, at("/v1/jobs/%s/resume", job), resume)
+}
+
+// PauseJobs starts an operation that pauses the selected jobs.
+func (c *Client) PauseJobs(ctx context.Context, pause httpapi.PauseJobsInput) (letters.Operation, error) {
+	pause.DryRun = false
+	return send[letters.Operation](ctx, c, http.MethodPost, "/v1/jobs/pause", pause)
+}
+
+// ResumeJobs starts an operation that resumes the selected jobs.
+func (c *Client) ResumeJobs(ctx context.Context, resume httpapi.JobsInput) (letters.Operation, error) {
+	resume.DryRun = false
+	return send[letters.Operation](ctx, c, http.MethodPost, "/v1/jobs/resume", resume)
+}
+
+// DeleteJobs starts an operation that deletes the selected jobs.
+func (c *Client) DeleteJobs(ctx context.Context, selected httpapi.JobsInput) (letters.Operation, error) {
+	selected.DryRun = false
+	return send[letters.Operation](ctx, c, http.MethodPost, "/v1/jobs/delete", selected)
+}
+
+// CountJobs counts the jobs that PauseJobs, ResumeJobs or DeleteJobs would work on.
+func (c *Client) CountJobs(
+	ctx context.Context, action jobs.Action, filter httpapi.JobSelection,
+) (httpapi.Matched, error) {
+	in := httpapi.JobsInput{Filter: &filter, DryRun: true}
+	return send[httpapi.Matched](ctx, c, http.MethodPost, at("/v1/jobs/%s", string(action)), in)
 }
 
 // TriggerJob starts a run of a job by hand.

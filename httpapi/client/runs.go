@@ -40,6 +40,13 @@ func (c *Client) DeadLetters(ctx context.Context, query url.Values) (httpapi.Lis
 	return get[httpapi.List[letters.DeadLetter]](ctx, c, "/v1/dead-letters", query)
 }
 
+// DeadLetterGroups lists the open dead letters by job and reason.
+func (c *Client) DeadLetterGroups(
+	ctx context.Context, query url.Values,
+) (httpapi.List[letters.DeadLetterGroup], error) {
+	return get[httpapi.List[letters.DeadLetterGroup]](ctx, c, "/v1/dead-letters/groups", query)
+}
+
 // ReplayDeadLetter runs the slot of a dead letter again.
 func (c *Client) ReplayDeadLetter(ctx context.Context, run string, note httpapi.NoteInput) (runs.Run, error) {
 	return send[runs.Run](ctx, c, http.MethodPost, at("/v1/dead-letters/%s/replay", run), note)
@@ -87,7 +94,7 @@ func countOf(ctx context.Context, c *Client, path string, bulk httpapi.BulkInput
 	return send[httpapi.Matched](ctx, c, http.MethodPost, path, bulk)
 }
 
-// Operations lists operations on many runs.
+// Operations lists operations on many runs or jobs.
 func (c *Client) Operations(ctx context.Context, query url.Values) (httpapi.List[letters.Operation], error) {
 	return get[httpapi.List[letters.Operation]](ctx, c, "/v1/operations", query)
 }

@@ -311,6 +311,7 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	})
 	for _, path := range []string{
 		"/v1/jobs?limit=500", "/v1/runs?limit=500", "/v1/dead-letters?limit=500", "/v1/secrets?limit=500",
+		"/v1/dead-letters/groups",
 		"/v1/signing-secrets", "/v1/operations", "/v1/audit-log?limit=500",
 		"/v1/api-keys", "/v1/tenants", "/v1/tenant",
 		"/", "/openapi.json", "/docs", "/readyz", "/healthz",

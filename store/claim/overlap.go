@@ -139,6 +139,17 @@ func LockGate(ctx context.Context, tx *pg.Tx, tenant int32, job uuid.UUID) error
 	return pg.Wrap("locking the gate of job "+job.String(), err)
 }
 
+// LockGates locks the gates of jobs that have one, and waits for none. It returns the jobs whose gate another
+// transaction has locked.
+func LockGates(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (busy []uuid.UUID, err error) {
+	rows, err := tx.Query(ctx, lockFree["exclusive"], jobs)
+	if err != nil {
+		return nil, fmt.Errorf("locking gates: %w", err)
+	}
+	busy, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	return busy, pg.Wrap("locking gates", err)
+}
+
 // ReadGate locks and returns the gate of a job whose runs must not overlap, without runs that have ended. The gate of a
 // job that allows overlap is free.
 func (s *Claims) ReadGate(ctx context.Context, tx *pg.Tx, job *domain.Job, now time.Time) (Gate, error) {

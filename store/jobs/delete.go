@@ -25,21 +25,29 @@ func (s *Jobs) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch 
 		if err := h.match(ifMatch); err != nil {
 			return err
 		}
-		if err := s.skipRest(ctx, tx, h, f.now); err != nil {
-			return err
-		}
 		if _, err := tx.Exec(ctx, `
 			SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID); err != nil {
 			return fmt.Errorf("locking the gate of job %s: %w", h.ID, err)
 		}
-		h.moveTo(time.Time{}, time.Time{}, false)
-		h.enter(domain.JobDeleted, f.now)
+		if err := s.end(ctx, tx, h, f.now); err != nil {
+			return err
+		}
 		if err := h.saveNow(ctx, tx, f.now, ""); err != nil {
 			return err
 		}
-		// After the job's own row: a trigger locks that row, so no trigger that saw the job alive comes later.
-		return cancelWaiting(ctx, tx, h.ID)
+		return cancelWaiting(ctx, tx, []uuid.UUID{h.ID})
 	})
+}
+
+// end deletes a held job, whose gate the caller has locked. The caller then saves the job, and cancels its waiting
+// runs.
+func (s *Jobs) end(ctx context.Context, tx *pg.Tx, h *held, now time.Time) error {
+	if err := s.skipRest(ctx, tx, h, now); err != nil {
+		return err
+	}
+	h.moveTo(time.Time{}, time.Time{}, false)
+	h.enter(domain.JobDeleted, now)
+	return nil
 }
 
 // skipRest records the slots whose time has come as skipped. The reason is paused if that is why they did not run.
@@ -55,12 +63,16 @@ func (s *Jobs) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time) 
 	return s.claims.Settle(ctx, tx, h.job, h.lane, plan, claim.Gate{}, nil, now)
 }
 
-// cancelWaiting cancels the runs of a job that wait in ready. A run that a claim takes at this moment goes on. So does
-// a run that its target works on. Notices about the job are still sent.
-func cancelWaiting(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
+// cancelWaiting cancels the runs of deleted jobs that wait in ready. A run that a claim takes at this moment goes on.
+// So does a run that its target works on. Notices about the jobs are still sent. The jobs are saved before: a trigger
+// locks its job's row, so no trigger that saw the job alive comes later.
+func cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) error {
+	if len(jobs) == 0 {
+		return nil
+	}
 	rows, err := tx.Query(ctx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.job_id = $1 AND r.status <> 'running' AND `+claim.IsNotice+` IS NOT TRUE
-		ORDER BY y.run_id FOR UPDATE OF y`, job)
+		WHERE y.job_id = ANY($1::uuid[]) AND r.status <> 'running' AND `+claim.IsNotice+` IS NOT TRUE
+		ORDER BY y.run_id FOR UPDATE OF y`, jobs)
 	if err != nil {
 		return fmt.Errorf("locking waiting runs: %w", err)
 	}

@@ -35,29 +35,11 @@ func (s *Jobs) ListJobs(
 	ctx context.Context, tenant int32, f Filter,
 ) (jobs []Record, nextCursor string, err error) {
 	var c pg.Conditions
-	c.Add(`j.tenant = ?`, tenant)
-	c.Add(`j.state <> 'deleted'`)
 	if err := c.Page(f.Page, jobCursor, `j.id < ?`); err != nil {
 		return nil, "", err
 	}
-	if f.State != "" {
-		c.Add(names.JobState+` = ?`, f.State)
-	}
-	if f.Queue != "" {
-		c.Add(`j.queue = (SELECT id FROM punctual.queues WHERE name = ?)`, f.Queue)
-	}
-	if err := names.SelectLabels(&c, f.Labels); err != nil {
+	if err := f.conditions(&c, tenant); err != nil {
 		return nil, "", err
-	}
-	if f.NamePrefix != "" {
-		// These operators use the indexes, and row-level security lets them run before its own condition. LIKE is not
-		// one of them. Jobs that hold their names are in one index, and the others in another.
-		c.Add(`(j.named AND j.name ~>=~ ? AND j.name ~<~ ? OR NOT j.named AND j.name ~>=~ ? AND j.name ~<~ ?)`,
-			f.NamePrefix, after(f.NamePrefix), f.NamePrefix, after(f.NamePrefix))
-	}
-	if f.Query != "" {
-		c.Add(`(j.name ILIKE ? OR v.definition ->> 'description' ILIKE ?)`,
-			"%"+likeText(f.Query)+"%", "%"+likeText(f.Query)+"%")
 	}
 	q := s.db.Reader(ctx, tenant)
 	if len(f.Labels) > 0 {
@@ -83,6 +65,41 @@ func (s *Jobs) ListJobs(
 	}
 	jobs, nextCursor = pg.Cut(jobs, page.Page, jobCursor, func(j Record) uuid.UUID { return j.ID })
 	return jobs, nextCursor, fillLastRuns(ctx, q, jobs)
+}
+
+// conditions adds the conditions of a filter on jobTables, except its page.
+func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
+	c.Add(`j.tenant = ?`, tenant)
+	c.Add(`j.state <> 'deleted'`)
+	if f.State != "" {
+		c.Add(names.JobState+` = ?`, f.State)
+	}
+	if f.Queue != "" {
+		c.Add(`j.queue = (SELECT id FROM punctual.queues WHERE name = ?)`, f.Queue)
+	}
+	if f.NamePrefix != "" {
+		// These operators use the indexes, and row-level security lets them run before its own condition. LIKE is not
+		// one of them. Jobs that hold their names are in one index, and the others in another.
+		c.Add(`(j.named AND j.name ~>=~ ? AND j.name ~<~ ? OR NOT j.named AND j.name ~>=~ ? AND j.name ~<~ ?)`,
+			f.NamePrefix, after(f.NamePrefix), f.NamePrefix, after(f.NamePrefix))
+	}
+	if f.Query != "" {
+		c.Add(`(j.name ILIKE ? OR v.definition ->> 'description' ILIKE ?)`,
+			"%"+likeText(f.Query)+"%", "%"+likeText(f.Query)+"%")
+	}
+	return names.SelectLabels(c, f.Labels)
+}
+
+// tables returns the part of jobTables that the conditions of a filter need, with or without the schedules.
+func (f Filter) tables(schedules bool) string {
+	tables := `punctual.jobs j`
+	if schedules || f.State != "" {
+		tables += ` JOIN punctual.schedules s ON s.job_id = j.id`
+	}
+	if f.Query != "" {
+		tables += ` JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version`
+	}
+	return tables
 }
 
 // after returns a text that sorts after all names that begin with a prefix. Names are ASCII.

@@ -16,43 +16,55 @@ func (s *Jobs) PauseJob(ctx context.Context, tenant int32, ref, note string, unt
 	return s.change(ctx, tenant, ref, note, func(
 		ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 	) (changed bool, err error) {
-		switch h.State {
-		case domain.JobCompleted:
-			return false, fmt.Errorf("job %q is completed and has no slot to pause: %w", h.Definition.Name, pg.ErrState)
-		case domain.JobPaused:
-			if h.PauseNote == note && sameInstant(h.PausedUntil, until) {
-				return false, nil
-			}
-		default:
-			if err := s.settleDue(ctx, tx, h, now, false); err != nil {
-				return false, err
-			}
-			if h.ended() {
-				return false, fmt.Errorf("job %q: its last slot is due already and cannot be paused: %w",
-					h.Definition.Name, pg.ErrState)
-			}
-			h.enter(domain.JobPaused, now)
-		}
-		h.PauseNote, h.PausedUntil = note, until
-		return true, nil
+		return s.pause(ctx, tx, h, now, note, until)
 	})
+}
+
+// pause pauses a held job.
+func (s *Jobs) pause(
+	ctx context.Context, tx *pg.Tx, h *held, now time.Time, note string, until *time.Time,
+) (changed bool, err error) {
+	switch h.State {
+	case domain.JobCompleted:
+		return false, fmt.Errorf("job %q is completed and has no slot to pause: %w", h.Definition.Name, pg.ErrState)
+	case domain.JobPaused:
+		if h.PauseNote == note && sameInstant(h.PausedUntil, until) {
+			return false, nil
+		}
+	default:
+		if err := s.settleDue(ctx, tx, h, now, false); err != nil {
+			return false, err
+		}
+		if h.ended() {
+			return false, fmt.Errorf("job %q: its last slot is due already and cannot be paused: %w",
+				h.Definition.Name, pg.ErrState)
+		}
+		h.enter(domain.JobPaused, now)
+	}
+	h.PauseNote, h.PausedUntil = note, until
+	return true, nil
 }
 
 // ResumeJob lets a paused job fire again. Slots of a recurring job that passed meanwhile become one recorded skip. A
 // one-shot whose time has come fires now, marked late. Resuming an active job does nothing. The error is ErrState if
 // the job is completed.
 func (s *Jobs) ResumeJob(ctx context.Context, tenant int32, ref, note string) (Record, error) {
-	return s.change(ctx, tenant, ref, note, func(
-		ctx context.Context, tx *pg.Tx, h *held, now time.Time,
-	) (changed bool, err error) {
-		switch h.State {
-		case domain.JobCompleted:
-			return false, fmt.Errorf("job %q is completed and cannot be resumed: %w", h.Definition.Name, pg.ErrState)
-		case domain.JobActive:
-			return false, nil
-		}
-		return true, s.resume(ctx, tx, h, now)
-	})
+	return s.change(ctx, tenant, ref, note, s.resume)
+}
+
+// resume lets a held job fire again.
+func (s *Jobs) resume(ctx context.Context, tx *pg.Tx, h *held, now time.Time) (changed bool, err error) {
+	switch h.State {
+	case domain.JobCompleted:
+		return false, fmt.Errorf("job %q is completed and cannot be resumed: %w", h.Definition.Name, pg.ErrState)
+	case domain.JobActive:
+		return false, nil
+	}
+	if err := s.settlePassed(ctx, tx, h, now, false); err != nil {
+		return false, err
+	}
+	h.enter(h.stateFor(false), now)
+	return true, nil
 }
 
 // change holds a job, lets work change it, and writes the job if work changed it.
@@ -79,14 +91,6 @@ func (s *Jobs) change(
 		return err
 	})
 	return rec, err
-}
-
-func (s *Jobs) resume(ctx context.Context, tx *pg.Tx, h *held, now time.Time) error {
-	if err := s.settlePassed(ctx, tx, h, now, false); err != nil {
-		return err
-	}
-	h.enter(h.stateFor(false), now)
-	return nil
 }
 
 func sameInstant(a, b *time.Time) bool {

@@ -47,6 +47,8 @@ type DeadLetterFilter struct {
 	Labels   map[string]string
 	Resolved *bool // nil: resolved or not
 	pg.Page
+
+	found uuid.UUID // the job that Job means
 }
 
 const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.trigger, d.job_version, d.scheduled_for, d.died_at,
@@ -103,14 +105,34 @@ func (l *Letters) ListDeadLetters(
 
 // selectLetters adds the conditions of a filter, except its page.
 func selectLetters(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant int32, f DeadLetterFilter) error {
+	if err := f.findJob(ctx, q, tenant); err != nil {
+		return err
+	}
+	f.onLetters(c, tenant)
+	return f.onJobs(c)
+}
+
+// findJob finds the job that Job means. onLetters and onJobs come after it.
+func (f *DeadLetterFilter) findJob(ctx context.Context, q pg.Querier, tenant int32) (err error) {
+	if f.Job != "" {
+		f.found, err = names.Find(ctx, q, tenant, f.Job)
+	}
+	return err
+}
+
+// onJobs adds the conditions of a filter on the jobs of dead letters.
+func (f *DeadLetterFilter) onJobs(c *pg.Conditions) error {
+	if f.Job != "" { // names.Find does not look up an id, and the Job filter is only for jobs that are not deleted
+		c.Add(`j.state <> 'deleted'`)
+	}
+	return names.SelectLabels(c, f.Labels)
+}
+
+// onLetters adds the conditions of a filter on the dead letters themselves, except its page.
+func (f *DeadLetterFilter) onLetters(c *pg.Conditions, tenant int32) {
 	c.Add(`d.tenant = ?`, tenant)
 	if f.Job != "" {
-		job, err := names.Find(ctx, q, tenant, f.Job)
-		if err != nil {
-			return err
-		}
-		// names.Find does not look up an id, and the Job filter is only for jobs that are not deleted.
-		c.Add(`d.job_id = ? AND j.state <> 'deleted'`, job)
+		c.Add(`d.job_id = ?`, f.found)
 	}
 	if f.JobID != nil {
 		c.Add(`d.job_id = ?`, *f.JobID)
@@ -132,7 +154,6 @@ func selectLetters(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant i
 	default:
 		c.Add(`d.resolved_at IS NULL`)
 	}
-	return names.SelectLabels(c, f.Labels)
 }
 
 // Operator makes replays and operations of one tenant.

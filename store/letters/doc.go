@@ -1,10 +1,16 @@
-// Package letters keeps dead letters, and does work on many runs at a time: it replays and resolves dead letters, and
-// backfills slots of the past. It owns the tables dead_letters and operations, but a dead letter is written with the
-// end of its run: see package claim.
+// Package letters keeps dead letters, and does work on many runs or jobs at a time: it replays and resolves dead
+// letters, backfills slots of the past, and pauses, resumes and deletes jobs. It owns the tables dead_letters,
+// operations and operation_jobs, but a dead letter is written with the end of its run: see package claim.
 //
 // A request for much work becomes an operation (operations.go). Any replica does it in the background, batch by batch
-// (operate.go): operate_letters.go for dead letters, operate_backfill.go for slots. dead_letters.go has what is done to
-// one dead letter.
+// (operate.go): operate_letters.go for dead letters, operate_backfill.go for slots, operate_jobs.go for jobs.
+// dead_letters.go has what is done to one dead letter, and groups.go counts dead letters by job and reason.
+//
+// An operation works on what its request selected when it was made, and on nothing that comes later. Dead letters are
+// marked as the operation's. Jobs are not: a mark would write each job's row and all its index entries once more, and a
+// job could be part of one operation only. So the operation keeps the ids of its jobs (jobs.go), which costs 16 bytes a
+// job. When a job's turn comes, it must still match the request's filter. A caller who has
+// taken the label away by which jobs are deleted wants to keep the job.
 package letters
 
 import (
@@ -14,6 +20,7 @@ import (
 
 	"punctual/store/days"
 	"punctual/store/definitions"
+	"punctual/store/jobs"
 	"punctual/store/pg"
 )
 
@@ -31,18 +38,22 @@ type Letters struct {
 	db          *pg.DB
 	days        *days.Days
 	definitions *definitions.Definitions
+	jobs        *jobs.Jobs
 	options     Options
 }
 
 // New returns the dead letters and operations of a database.
-func New(db *pg.DB, days *days.Days, definitions *definitions.Definitions, o Options) *Letters {
-	return &Letters{db: db, days: days, definitions: definitions, options: o}
+func New(
+	db *pg.DB, days *days.Days, definitions *definitions.Definitions, jobs *jobs.Jobs, o Options,
+) *Letters {
+	return &Letters{db: db, days: days, definitions: definitions, jobs: jobs, options: o}
 }
 
 // The lists that cursors belong to.
 const (
 	deadLetterCursor byte = 'd'
 	operationCursor  byte = 'o'
+	groupCursor      byte = 'g'
 )
 
 // ForgetDeadLetters deletes dead letters that were resolved before the failures' retention began.

@@ -20,7 +20,8 @@ const (
 	batchesPerSecond = 4
 	// lockedPause is how long to wait before looking again for an operation whose batch another replica is doing.
 	lockedPause = 250 * time.Millisecond
-	// gatePause is how long to wait before looking again for runs that wait for other runs of their jobs.
+	// gatePause is how long to wait before looking again for runs that wait for other runs of their jobs, and for rows
+	// that another transaction has locked.
 	gatePause = 500 * time.Millisecond
 	// linePause is how long to wait before looking again whether waiting ordered runs have been started.
 	linePause = 250 * time.Millisecond
@@ -53,6 +54,9 @@ var batches = map[OperationKind]func(o *bulk, ctx context.Context, tx *pg.Tx) er
 	OperationReplay:   (*bulk).workLetters,
 	OperationResolve:  (*bulk).workLetters,
 	OperationBackfill: (*bulk).workSlots,
+	OperationPause:    (*bulk).workJobs,
+	OperationResume:   (*bulk).workJobs,
+	OperationDelete:   (*bulk).workJobs,
 }
 
 // Operate does a batch of work on one of the unfinished operations. The operation's row is locked during a batch, and
@@ -81,6 +85,8 @@ func (l *Letters) Operate(ctx context.Context) (wait time.Duration, left bool, e
 	case err == nil || o == nil:
 	case days.IsMissing(err):
 		return 0, true, l.days.EnsureFor(ctx, o.days)
+	case lockedOut(err):
+		return 0, true, l.putOff(ctx, o.id, err)
 	case cannotSucceed(err):
 		return 0, true, l.failOperation(ctx, o.id, err)
 	}
@@ -206,6 +212,26 @@ func cannotSucceed(err error) bool {
 		return false
 	}
 	return slices.Contains([]string{"22", "23", "42"}, dbErr.Code[:2])
+}
+
+// lockedOut reports whether a batch was given up because another transaction has locked what it needs.
+func lockedOut(err error) bool {
+	if _, is := pg.LockedOut(err); is {
+		return true
+	}
+	var dbErr *pgconn.PgError
+	return errors.As(err, &dbErr) && dbErr.Code == "40P01" // deadlock_detected
+}
+
+// putOff lets other operations go first.
+func (l *Letters) putOff(ctx context.Context, id uuid.UUID, cause error) error {
+	l.options.Log.Warn("an operation waits for what another transaction has locked", "operation", id, "error", cause)
+	return l.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		_, err := tx.Exec(ctx, `
+			UPDATE punctual.operations SET next_at = clock_timestamp() + $2::interval
+			WHERE id = $1 AND state = 'running'`, id, gatePause)
+		return pg.Wrap("putting off operation "+id.String(), err)
+	})
 }
 
 // failOperation ends an operation that can never be carried on.

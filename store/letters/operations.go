@@ -23,6 +23,9 @@ const (
 	OperationReplay   OperationKind = "replay"   // of dead letters
 	OperationResolve  OperationKind = "resolve"  // of dead letters
 	OperationBackfill OperationKind = "backfill" // of a job's past slots
+	OperationPause    OperationKind = "pause"    // of jobs
+	OperationResume   OperationKind = "resume"   // of jobs
+	OperationDelete   OperationKind = "delete"   // of jobs
 )
 
 // OperationState is where an operation is in its life.
@@ -36,18 +39,18 @@ const (
 	OperationFailed    OperationState = "failed" // it can never be carried on
 )
 
-// Operation is work on many dead letters or past slots. Any replica does it in the background.
+// Operation is work on many dead letters, past slots or jobs. Any replica does it in the background.
 type Operation struct {
 	ID           uuid.UUID      `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
-	Kind         OperationKind  `json:"kind" enum:"replay,resolve,backfill" doc:"What it does." example:"replay"`
+	Kind         OperationKind  `json:"kind" enum:"replay,resolve,backfill,pause,resume,delete" doc:"What it does: replay and resolve dead letters, backfill past slots, and pause, resume and delete jobs." example:"replay"`
 	JobID        *uuid.UUID     `json:"job_id" format:"uuid" nullable:"true" doc:"For a backfill: the job."`
 	State        OperationState `json:"state" enum:"running,done,cancelled,failed" doc:"failed: the operation could not continue; error says why." example:"running"`
-	Matched      int            `json:"matched" doc:"How many dead letters it selected when it was created; for a backfill, how many slots." example:"1204"`
-	Done         int            `json:"done" doc:"How many dead letters were replayed or resolved; for a backfill, how many slots got a run or had one already." example:"350"`
-	Failed       int            `json:"failed" doc:"How many could not be processed: the job was deleted, another caller was faster, or the slot is now further back than runs are kept." example:"2"`
-	MaxPerSecond *int           `json:"max_per_second" doc:"The most dead letters or slots that it processes in a second. Null: no limit." example:"10"`
+	Matched      int            `json:"matched" doc:"How many dead letters or jobs it selected when it was created; for a backfill, how many slots." example:"1204"`
+	Done         int            `json:"done" doc:"How many dead letters were replayed or resolved; for a backfill, how many slots got a run or had one already; for work on jobs, how many jobs are paused, active or deleted now, including those that were so already." example:"350"`
+	Failed       int            `json:"failed" doc:"How many could not be processed: the job was deleted or no longer matches the filter, another caller was faster, or the slot is now further back than runs are kept." example:"2"`
+	MaxPerSecond *int           `json:"max_per_second" doc:"The most dead letters, slots or jobs that it processes in a second. Null: no limit." example:"10"`
 	Note         *string        `json:"note" doc:"The note given when it was requested."`
-	Error        *string        `json:"error" doc:"The latest dead letter or slot that could not be processed, and why; or why the operation failed."`
+	Error        *string        `json:"error" doc:"The latest dead letter, slot or job that could not be processed, and why; or why the operation failed."`
 	CreatedAt    time.Time      `json:"created_at" doc:"When it was requested."`
 	FinishedAt   *time.Time     `json:"finished_at" doc:"When it ended."`
 }
@@ -151,10 +154,12 @@ func (n newOperation) write(ctx context.Context, tx *pg.Tx, tenant int32) (Opera
 	}
 	_, err := tx.Exec(ctx, `
 		INSERT INTO punctual.operations (id, tenant, kind, state, request, note, max_per_second, matched, next_at,
-			created_at, finished_at, job_id, rerun, next_slot, last_slot)
-		VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14)`,
-		n.ID, tenant, string(n.Kind), string(n.State), n.request, n.Note, n.MaxPerSecond, n.Matched, n.CreatedAt,
-		n.FinishedAt, n.JobID, n.rerun, n.firstSlot, n.lastSlot)
+			created_at, finished_at, job_id, rerun, next_slot, last_slot, actor_kind, actor, address, request_id)
+		VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17::text::inet, $18)`,
+		append([]any{
+			n.ID, tenant, string(n.Kind), string(n.State), n.request, n.Note, n.MaxPerSecond, n.Matched, n.CreatedAt,
+			n.FinishedAt, n.JobID, n.rerun, n.firstSlot, n.lastSlot,
+		}, audit.ActorOf(ctx).Columns()...)...)
 	if err != nil {
 		return Operation{}, fmt.Errorf("writing an operation: %w", err)
 	}
@@ -327,8 +332,8 @@ func jobOf(o Operation) uuid.UUID {
 	return *o.JobID
 }
 
-// endOperation ends an operation early, and unmarks the dead letters that it did not reach. The caller has locked the
-// operation.
+// endOperation ends an operation early, unmarks the dead letters that it did not reach, and forgets the jobs. The
+// caller has locked the operation.
 func endOperation(ctx context.Context, tx *pg.Tx, id uuid.UUID, state OperationState, reason string) error {
 	var b pgx.Batch
 	b.Queue(`
@@ -336,6 +341,7 @@ func endOperation(ctx context.Context, tx *pg.Tx, id uuid.UUID, state OperationS
 		WHERE id = $1 AND state = 'running'`,
 		id, string(state), pg.OrNull(reason))
 	b.Queue(`UPDATE punctual.dead_letters SET operation = NULL WHERE operation = $1`, id)
+	b.Queue(`DELETE FROM punctual.operation_jobs WHERE operation = $1`, id)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("ending operation %s: %w", id, err)
 	}

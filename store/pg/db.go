@@ -140,6 +140,24 @@ func (db *DB) InTx(ctx context.Context, tenant int32, work func(tx *Tx) error) e
 	return nil
 }
 
+// Try runs work in a part of the transaction. If work returns an error, what the part wrote is undone, and the rest of
+// the transaction goes on.
+func (tx *Tx) Try(ctx context.Context, work func(tx *Tx) error) error {
+	begun, err := tx.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("beginning a part of a transaction: %w", err)
+	}
+	part := &Tx{Tx: begun}
+	if err := work(part); err != nil {
+		if undo := begun.Rollback(ctx); undo != nil {
+			return fmt.Errorf("undoing a part of a transaction: %w", undo)
+		}
+		return err
+	}
+	tx.wakes = tx.wakes || part.wakes
+	return Wrap("ending a part of a transaction", begun.Commit(ctx))
+}
+
 // Soon is how near something must be due for the loops to be woken: they look about once a second anyway.
 const Soon = 1500 * time.Millisecond
 

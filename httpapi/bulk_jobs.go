@@ -1,0 +1,201 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
+	"punctual/store"
+	"punctual/store/jobs"
+	"punctual/store/letters"
+)
+
+func (s *server) bulkJobRoutes() {
+	op := register(s, jobsOperation(s, jobs.PauseMany, "Pause many jobs",
+		"Jobs that are paused already stay as they are, with their own note and end. Completed jobs have no slot to pause, "+
+			"and are not selected."), s.pauseJobs)
+	describeBody[PauseJobsInput](s, op, true, examplePauseJobs, mediaJSON)
+	s.describeDryRun(op, Matched{}, Matched{Matched: 500})
+
+	op = register(s, jobsOperation(s, jobs.ResumeMany, "Resume many jobs",
+		"Slots that passed during a pause become one recorded skip, and a one-shot that was due fires now. Completed jobs "+
+			"are not selected."), s.resumeJobs)
+	describeBody[JobsInput](s, op, true, exampleResumeJobs, mediaJSON)
+	s.describeDryRun(op, Matched{}, Matched{Matched: 500})
+
+	op = register(s, jobsOperation(s, jobs.DeleteMany, "Delete many jobs",
+		"Each job's future slots stop and its pending runs are cancelled; the history stays."), s.deleteJobs)
+	describeBody[JobsInput](s, op, true, exampleDeleteJobs, mediaJSON)
+	s.describeDryRun(op, Matched{}, Matched{Matched: 500})
+}
+
+// jobsOperation is the description of an operation on many jobs.
+func jobsOperation(s *server, action jobs.Action, summary, does string) huma.Operation {
+	return huma.Operation{
+		OperationID: string(action) + "-jobs", Method: http.MethodPost, Path: "/v1/jobs/" + string(action),
+		Tags: []string{tagJobs}, Summary: summary, DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Description: "Selects the jobs that match at this moment, and starts an operation that works on them in the " +
+			"background, oldest jobs first, as fast as possible unless max_per_second sets a limit. " + does +
+			" A job that no longer matches when its turn comes stays as it is and counts as failed. The audit log has an entry for each job " +
+			"that was changed. With dry_run, the response is 200 with the number of jobs, and nothing is changed. A job may be " +
+			"named " + string(action) + ": with other methods than POST, this path is about that job.",
+		Responses: s.rendered(http.StatusAccepted, letters.Operation{}, exampleJobsOperation(action)),
+		Errors:    []int{400, 413, 415, 422},
+	}
+}
+
+// JobsInput is the body that asks for work on many jobs.
+type JobsInput struct {
+	Filter       *JobSelection `json:"filter" doc:"Selects jobs. An empty object selects all of them."`
+	MaxPerSecond *int          `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" doc:"The most jobs that it processes in a second. Absent: no limit." example:"50"`
+	DryRun       bool          `json:"dry_run,omitempty" doc:"Only count the jobs; change nothing." example:"false"`
+	Note         string        `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with each job's change." example:"the warehouse moves"`
+}
+
+// PauseJobsInput is the body that asks to pause many jobs.
+type PauseJobsInput struct {
+	JobsInput
+	Until domain.Instant `json:"until,omitzero" doc:"When they resume by themselves. Absent: they stay paused until a caller resumes them." example:"2026-12-01T09:00:00Z"`
+}
+
+// JobSelection selects jobs, as the query parameters of the list of jobs do. All conditions that are given must match.
+type JobSelection struct {
+	State  domain.JobState   `json:"state,omitempty" enum:"active,paused,completed" doc:"Only jobs in this state." example:"active"`
+	Queue  string            `json:"queue,omitempty" maxLength:"64" doc:"Only jobs of this queue." example:"default"`
+	Labels map[string]string `json:"labels,omitempty" doc:"Only jobs with all of these labels."`
+	Name   string            `json:"name,omitempty" maxLength:"128" doc:"Only jobs whose name begins with this text." example:"daily-"`
+	Q      string            `json:"q,omitempty" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same." example:"invoice"`
+}
+
+// jobStates are the states by which jobs are selected.
+var jobStates = []domain.JobState{domain.JobActive, domain.JobPaused, domain.JobCompleted}
+
+func (b JobsInput) validate() []problem.FieldError {
+	errors := append(note(b.Note), rate(b.MaxPerSecond)...)
+	f := b.Filter
+	if f == nil {
+		return append(errors, problem.At("body.filter", "is required; {} selects all jobs"))
+	}
+	if f.State != "" && !slices.Contains(jobStates, f.State) {
+		errors = append(errors, problem.At("body.filter.state", notOneOf(string(f.State), enum(jobStates))))
+	}
+	for _, text := range []struct {
+		field, value string
+		most         int
+	}{{"queue", f.Queue, 64}, {"name", f.Name, 128}, {"q", f.Q, 128}} {
+		errors = append(errors, searched("body.filter."+text.field, text.value, text.most)...)
+	}
+	for name, value := range f.Labels {
+		if strings.ContainsRune(name+value, 0) {
+			errors = append(errors, problem.At("body.filter.labels", "must not hold NUL characters"))
+		}
+	}
+	return errors
+}
+
+// searched returns what is wrong with a text that is searched for.
+func searched(at, text string, most int) []problem.FieldError {
+	switch n := utf8.RuneCountInString(text); {
+	case n > most:
+		return []problem.FieldError{problem.At(at, fmt.Sprintf("has %d characters; at most %d", n, most))}
+	case strings.ContainsRune(text, 0):
+		return []problem.FieldError{problem.At(at, "must not hold NUL characters")}
+	}
+	return nil
+}
+
+// request returns the store's request for a valid input.
+func (b JobsInput) request(action jobs.Action) letters.JobsRequest {
+	f := b.Filter
+	r := letters.JobsRequest{Change: jobs.Change{
+		Action: action, Note: b.Note,
+		Filter: jobs.Filter{State: f.State, Queue: f.Queue, Labels: f.Labels, NamePrefix: f.Name, Query: f.Q},
+	}}
+	if b.MaxPerSecond != nil {
+		r.MaxPerSecond = *b.MaxPerSecond
+	}
+	return r
+}
+
+type pauseJobsInput struct {
+	Idempotent
+	Request body[PauseJobsInput]
+}
+
+func (s *server) pauseJobs(ctx context.Context, tenant int32, in *pauseJobsInput) (*answered, error) {
+	asked := in.Request.value
+	if err := in.Request.check(append(asked.validate(), instant("body.until", asked.Until)...)...); err != nil {
+		return nil, err
+	}
+	until, err := s.future(ctx, asked.Until)
+	if err != nil {
+		return nil, err
+	}
+	r := asked.request(jobs.PauseMany)
+	r.Until = until
+	return s.changeJobs(ctx, tenant, in.Key, in.Request.hash, r, asked.DryRun)
+}
+
+// future returns the end of a pause; nil: it has none. An end that has passed is an error.
+func (s *server) future(ctx context.Context, until domain.Instant) (*time.Time, error) {
+	if until.IsZero() {
+		return nil, nil
+	}
+	now, err := s.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := until.Value()
+	if !at.After(now) {
+		return nil, problem.Invalid(problem.At("body.until", "is in the past"))
+	}
+	return &at, nil
+}
+
+type changeJobsInput struct {
+	Idempotent
+	Request body[JobsInput]
+}
+
+func (s *server) resumeJobs(ctx context.Context, tenant int32, in *changeJobsInput) (*answered, error) {
+	return s.changeOf(ctx, tenant, in, jobs.ResumeMany)
+}
+
+func (s *server) deleteJobs(ctx context.Context, tenant int32, in *changeJobsInput) (*answered, error) {
+	return s.changeOf(ctx, tenant, in, jobs.DeleteMany)
+}
+
+func (s *server) changeOf(
+	ctx context.Context, tenant int32, in *changeJobsInput, action jobs.Action,
+) (*answered, error) {
+	asked := in.Request.value
+	if err := in.Request.check(asked.validate()...); err != nil {
+		return nil, err
+	}
+	return s.changeJobs(ctx, tenant, in.Key, in.Request.hash, asked.request(action), asked.DryRun)
+}
+
+// changeJobs starts a change of many jobs, or counts the jobs.
+func (s *server) changeJobs(
+	ctx context.Context, tenant int32, key string, hash [sha256.Size]byte, r letters.JobsRequest, dryRun bool,
+) (*answered, error) {
+	if dryRun {
+		n, err := s.Store.CountSelectedJobs(ctx, tenant, r)
+		if err != nil {
+			return nil, err
+		}
+		return counted(Matched{n})
+	}
+	return s.begin(ctx, tenant, key, hash, func(w store.Writer) (letters.Operation, error) {
+		return w.StartJobs(ctx, r)
+	})
+}

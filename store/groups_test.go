@@ -1,0 +1,328 @@
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"punctual/internal/pgtest"
+	"punctual/scheduler/domain"
+	"punctual/store/letters"
+	"punctual/store/pg"
+)
+
+// dead is a dead letter to be written. A later one has a newer id.
+type dead struct {
+	job    string
+	reason domain.Reason
+	slot   time.Duration // after the first slot of the test
+	status int
+	error  string
+	notice bool
+}
+
+// firstSlot is the oldest slot of the dead letters that bury writes.
+var firstSlot = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+
+// bury writes open dead letters, and returns their ids.
+func (c crud) bury(all ...dead) (ids []uuid.UUID) {
+	c.t.Helper()
+	for i, d := range all {
+		id := domain.NewRunID(firstSlot.Add(time.Duration(c.count(`SELECT count(*) FROM punctual.dead_letters`)) * time.Second))
+		trigger := domain.TriggerSchedule
+		if d.notice {
+			trigger = domain.TriggerNotify
+		}
+		if d.status == 0 {
+			d.status = 500 + i
+		}
+		c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
+				reason, attempts, http_status, error)
+			SELECT $1, id, tenant, name, 1, $3, $4, nullif($5, ''), 1, $6, $7 FROM punctual.jobs
+			WHERE name = $2 AND tenant = $8`,
+			id, d.job, firstSlot.Add(d.slot), string(trigger), string(d.reason), d.status, d.error, c.tenant)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// groups reads all pages of groups, of the given size.
+func (c crud) groups(f letters.DeadLetterFilter, size int) (all []letters.DeadLetterGroup) {
+	c.t.Helper()
+	f.Page = pg.Page{Limit: size}
+	for {
+		found, next, err := c.ListGroups(c.t.Context(), c.tenant, f)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if len(found) > size || next != "" && len(found) != size {
+			c.t.Errorf("a page of %d groups, and the next is %q", len(found), next)
+		}
+		all = append(all, found...)
+		if f.Cursor = next; next == "" {
+			return all
+		}
+	}
+}
+
+// counted counts groups in the obvious way: from the list of the dead letters themselves.
+func (c crud) counted(f letters.DeadLetterFilter) (all []letters.DeadLetterGroup) {
+	c.t.Helper()
+	f.Resolved, f.Page = open, pg.Page{Limit: 500}
+	found, _, err := c.ListDeadLetters(c.t.Context(), c.tenant, f)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	at := map[string]int{}
+	for _, d := range found { // the newest first
+		key := d.JobID.String() + string(orEmpty(d.Reason))
+		i, known := at[key]
+		if !known {
+			i = len(all)
+			at[key] = i
+			all = append(all, letters.DeadLetterGroup{
+				JobID: d.JobID, Job: d.Job, Reason: d.Reason, OldestSlot: d.ScheduledFor, NewestSlot: d.ScheduledFor,
+				NewestRun: d.RunID, HTTPStatus: d.HTTPStatus, Error: d.Error,
+			})
+		}
+		g := &all[i]
+		g.Count++
+		if d.ScheduledFor.Before(g.OldestSlot) {
+			g.OldestSlot = d.ScheduledFor
+		}
+		if d.ScheduledFor.After(g.NewestSlot) {
+			g.NewestSlot = d.ScheduledFor
+		}
+	}
+	return all
+}
+
+func TestGroupsOfDeadLetters(t *testing.T) {
+	c := newCRUD(t)
+	a, b := c.create("a"), c.create("b")
+	ids := c.bury(
+		dead{job: "a", reason: domain.ReasonHTTP5xx, slot: 2 * time.Hour},
+		dead{job: "a", reason: domain.ReasonTimeout, slot: 3 * time.Hour, error: "too slow", status: 200},
+		dead{job: "b", slot: 4 * time.Hour},
+		dead{job: "a", reason: domain.ReasonHTTP5xx, slot: 5 * time.Hour},
+		dead{job: "b", reason: domain.ReasonHTTP5xx, notice: true},
+		dead{job: "b", reason: domain.ReasonGone}, // resolved
+		dead{job: "a", reason: domain.ReasonHTTP5xx, slot: time.Hour, error: "a replay of an old slot", status: 503},
+	)
+	c.exec(`UPDATE punctual.dead_letters SET resolved_at = now() WHERE reason = 'gone'`)
+	slot := func(hours int) time.Time { return firstSlot.Add(time.Duration(hours) * time.Hour) }
+	want := []letters.DeadLetterGroup{
+		{
+			JobID: a.ID, Job: "a", Reason: new(domain.ReasonHTTP5xx), Count: 3, OldestSlot: slot(1), NewestSlot: slot(5),
+			NewestRun: ids[6], HTTPStatus: new(503), Error: new("a replay of an old slot"),
+		},
+		{
+			JobID: b.ID, Job: "b", Count: 1, OldestSlot: slot(4), NewestSlot: slot(4), NewestRun: ids[2],
+			HTTPStatus: new(502), Error: new(""),
+		},
+		{
+			JobID: a.ID, Job: "a", Reason: new(domain.ReasonTimeout), Count: 1, OldestSlot: slot(3), NewestSlot: slot(3),
+			NewestRun: ids[1], HTTPStatus: new(200), Error: new("too slow"),
+		},
+	}
+	if diff := gocmp.Diff(want, c.groups(letters.DeadLetterFilter{}, 50)); diff != "" {
+		t.Error(diff)
+	}
+	if got := c.intruder().groups(letters.DeadLetterFilter{}, 50); len(got) != 0 {
+		t.Errorf("another tenant sees %+v", got)
+	}
+}
+
+// Page after page, groups are what the list of the dead letters says.
+func TestGroupsAreWhatTheListSays(t *testing.T) {
+	c := newCRUD(t)
+	for i := range 6 {
+		c.create(fmt.Sprintf("job-%d", i), labelled("odd", fmt.Sprint(i%2 == 1)))
+	}
+	reasons := []domain.Reason{domain.ReasonHTTP5xx, domain.ReasonTimeout, domain.ReasonGone, ""}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 120 {
+		c.bury(dead{
+			job: fmt.Sprintf("job-%d", rng.IntN(6)), reason: reasons[rng.IntN(4)], notice: rng.IntN(9) == 0,
+			slot: time.Duration(rng.IntN(100)) * time.Minute,
+		})
+	}
+	c.exec(`UPDATE punctual.dead_letters SET resolved_at = now() WHERE http_status = 500 AND attempts = 1
+		AND run_id IN (SELECT run_id FROM punctual.dead_letters ORDER BY run_id DESC OFFSET 20 LIMIT 15)`)
+	gone := c.get("job-3").ID
+	if err := c.DeleteJob(t.Context(), c.tenant, "job-3", nil); err != nil {
+		t.Fatal(err)
+	}
+	from, to := firstSlot.Add(20*time.Minute), firstSlot.Add(70*time.Minute)
+	for name, f := range map[string]letters.DeadLetterFilter{
+		"all": {}, "notices": {Notices: true}, "by reason": {Reason: domain.ReasonTimeout}, "by job": {Job: "job-1"},
+		"by the id of a deleted job": {JobID: &gone}, "a deleted job": {Job: gone.String()},
+		"by label": {Labels: map[string]string{"odd": "true"}}, "since": {From: &from}, "until": {To: &to},
+		"by everything": {
+			Job: "job-2", Reason: domain.ReasonHTTP5xx, From: &from, To: &to, Labels: map[string]string{"odd": "false"},
+		},
+	} {
+		want := c.counted(f)
+		if len(want) == 0 && name != "a deleted job" {
+			t.Errorf("%s: the test says nothing", name)
+		}
+		for _, size := range []int{1, 2, 5, 50} {
+			if diff := gocmp.Diff(want, c.groups(f, size)); diff != "" {
+				t.Errorf("%s, pages of %d: %s", name, size, diff)
+			}
+		}
+	}
+}
+
+// flood writes n open dead letters of a new tenant, of as many jobs as are given, in turn. Each is newer than the one
+// before.
+func (c crud) flood(n, jobs int) crud {
+	c.t.Helper()
+	err := c.db.Pool().QueryRow(c.t.Context(), `INSERT INTO punctual.tenants (name) VALUES ($1) RETURNING id`,
+		fmt.Sprintf("flood-%d-%d", n, jobs)).Scan(&c.tenant)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
+			reason, attempts, http_status, error)
+		SELECT (lpad(to_hex(i), 12, '0') || '8' || substr(gen_random_uuid()::text, 16, 4) || '8'
+				|| substr(gen_random_uuid()::text, 21, 3) || substr(gen_random_uuid()::text, 25))::uuid,
+			('00000000-0000-7000-8000-' || lpad(to_hex(i % $2::int), 12, '0'))::uuid, $3, 'job', 1,
+			to_timestamp(i), 'schedule', 'http_5xx', 1, 503, repeat('x', 100)
+		FROM generate_series(1, $1::int) i`, n, jobs, c.tenant)
+	return c
+}
+
+func TestAGroupIsCountedUpToTenThousand(t *testing.T) {
+	c := newCRUD(t)
+	for n, want := range map[int]int{9_999: 9_999, 10_000: 10_000, 10_002: 10_000} {
+		got := c.flood(n, 1).groups(letters.DeadLetterFilter{}, 50)
+		if len(got) != 1 || got[0].Count != want || got[0].OldestSlot.Unix() != 1 || got[0].NewestSlot.Unix() != int64(n) {
+			t.Errorf("of %d dead letters: %+v", n, got)
+		}
+	}
+}
+
+// The newest dead letters, among which a page is searched first, may all be of one job.
+func TestAGroupHidesNoOther(t *testing.T) {
+	c := newCRUD(t)
+	c = c.flood(5_000, 1)
+	const few = 7
+	c.exec(`UPDATE punctual.dead_letters
+		SET job_id = ('00000000-0000-7000-8000-0000000001' || lpad(n::text, 2, '0'))::uuid
+		FROM (SELECT run_id AS id, row_number() OVER (ORDER BY run_id) AS n FROM punctual.dead_letters
+			WHERE tenant = $1) o WHERE run_id = id AND n <= $2`, c.tenant, few)
+	for _, size := range []int{1, 3, 50} {
+		got := c.groups(letters.DeadLetterFilter{}, size)
+		newestFirst := func(a, b letters.DeadLetterGroup) int {
+			return cmp.Compare(b.NewestSlot.Unix(), a.NewestSlot.Unix())
+		}
+		if len(got) != 1+few || got[0].Count != 5_000-few || !slices.IsSortedFunc(got, newestFirst) {
+			t.Errorf("pages of %d: %+v", size, got)
+		}
+	}
+}
+
+func TestAGroupThatGetsANewerDeadLetterMovesToTheFront(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a")
+	c.create("b")
+	c.bury(dead{job: "a", reason: domain.ReasonGone}, dead{job: "b", reason: domain.ReasonGone})
+	first, next, err := c.ListGroups(t.Context(), c.tenant, letters.DeadLetterFilter{Page: pg.Page{Limit: 1}})
+	if err != nil || len(first) != 1 || first[0].Job != "b" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	newest := c.bury(dead{job: "a", reason: domain.ReasonGone})
+	rest, _, err := c.ListGroups(t.Context(), c.tenant, letters.DeadLetterFilter{Page: pg.Page{Cursor: next}})
+	if err != nil || len(rest) != 0 {
+		t.Errorf("the rest: %+v, %v", rest, err)
+	}
+	if again := c.groups(letters.DeadLetterFilter{}, 50); len(again) != 2 || again[0].NewestRun != newest[0] {
+		t.Errorf("from the beginning: %+v", again)
+	}
+	var bad *pg.CursorError
+	if _, _, err := c.ListDeadLetters(t.Context(), c.tenant,
+		letters.DeadLetterFilter{Page: pg.Page{Cursor: next}}); !errors.As(err, &bad) {
+		t.Errorf("the cursor of another list: %v", err)
+	}
+}
+
+// The cost of a page depends on the number of groups at most, and not on the number of dead letters. The test counts
+// pages of the database, not time.
+func TestAPageOfGroupsIsReadByIndex(t *testing.T) {
+	for _, state := range []string{"never analysed", "analysed"} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.DSN(t)
+			c := openClaimer(t, dsn)
+			c.exec(`ALTER TABLE punctual.dead_letters SET (autovacuum_enabled = false)`)
+			outage, one := c.flood(20_000, 2_000).tenant, c.flood(3_000, 1).tenant
+			if state == "analysed" {
+				c.exec(`ANALYZE punctual.dead_letters`)
+			}
+			c.Close()
+			watch := openClaimer(t, dsn)
+			for _, k := range []struct {
+				name   string
+				tenant int32
+				filter letters.DeadLetterFilter
+				groups int
+				most   int
+			}{
+				{"the first page after an outage", outage, letters.DeadLetterFilter{}, 20, 2_000},
+				// It looks at every group: four pages of the index, and the newest dead letter.
+				{"a reason that there is none of", outage, letters.DeadLetterFilter{Reason: domain.ReasonGone}, 0, 20_000},
+				{"a label", outage, letters.DeadLetterFilter{Labels: map[string]string{"a": "b"}}, 0, 20_000},
+				{"one job", one, letters.DeadLetterFilter{}, 1, 8_000},
+			} {
+				before := watch.letterPages()
+				reader := openClaimer(t, dsn)
+				k.filter.Limit = 20
+				found, _, err := reader.ListGroups(t.Context(), k.tenant, k.filter)
+				reader.Close()
+				if err != nil || len(found) != k.groups {
+					t.Errorf("%s: %d groups, %v", k.name, len(found), err)
+				}
+				if n := watch.letterPages() - before; n > k.most {
+					t.Errorf("%s: %d pages were read", k.name, n)
+				}
+			}
+		})
+	}
+}
+
+// letterPages returns how many pages of dead letters the sessions that have ended have read.
+func (c claimer) letterPages() int {
+	c.t.Helper()
+	c.scans() // it waits for these sessions to end
+	return c.count(`SELECT (heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::int
+		FROM pg_statio_user_tables WHERE schemaname = 'punctual' AND relname = 'dead_letters'`)
+}
+
+func TestGroupsWorkInEveryExecMode(t *testing.T) {
+	for _, mode := range []string{"exec", "cache_describe", "describe_exec", "cache_statement"} {
+		t.Run(mode, func(t *testing.T) {
+			c := newCRUDIn(t, mode)
+			job := c.create("a", labelled("x", "y"))
+			c.create("b", labelled("x", "y"))
+			c.bury(dead{job: "a", reason: domain.ReasonGone}, dead{job: "a", reason: domain.ReasonGone},
+				dead{job: "b", reason: domain.ReasonGone})
+			if got := c.groups(letters.DeadLetterFilter{}, 1); len(got) != 2 {
+				t.Errorf("%+v", got)
+			}
+			if got := c.groups(letters.DeadLetterFilter{
+				Job: "a", JobID: &job.ID, Reason: domain.ReasonGone, From: &firstSlot, To: new(time.Now().AddDate(9, 0, 0)),
+				Labels: map[string]string{"x": "y"},
+			}, 1); len(got) != 1 || got[0].Count != 2 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}

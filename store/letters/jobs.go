@@ -1,0 +1,94 @@
+package letters
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"punctual/scheduler/domain"
+	"punctual/store/jobs"
+	"punctual/store/pg"
+)
+
+// JobsRequest asks for an operation on the jobs that the change's filter selects.
+type JobsRequest struct {
+	jobs.Change
+	MaxPerSecond int // 0: no limit
+}
+
+// CountSelectedJobs returns how many jobs an operation would work on.
+func (l *Letters) CountSelectedJobs(ctx context.Context, tenant int32, r JobsRequest) (int, error) {
+	selected, args, err := r.Selected(tenant)
+	if err != nil {
+		return 0, err
+	}
+	var n int
+	err = l.db.Reader(ctx, tenant).QueryRow(ctx, `SELECT count(*) FROM (`+selected+`) chosen`, args...).Scan(&n)
+	return n, pg.Wrap("counting jobs", err)
+}
+
+// StartJobs remembers the jobs that a request selects now. The replicas then change them.
+func (w Operator) StartJobs(ctx context.Context, r JobsRequest) (Operation, error) {
+	request, err := r.text()
+	if err != nil {
+		return Operation{}, err
+	}
+	var o Operation
+	err = w.InTx(ctx, func(tx *pg.Tx) error {
+		now, err := pg.Clock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		n := newOperation{
+			Operation: Operation{
+				ID: domain.NewRunID(now), Kind: OperationKind(r.Action), MaxPerSecond: pg.OrNull(r.MaxPerSecond),
+				Note: pg.OrNull(r.Note), CreatedAt: now,
+			},
+			request: request,
+		}
+		if err := n.remember(ctx, tx, w.Tenant, r); err != nil {
+			return err
+		}
+		o, err = n.write(ctx, tx, w.Tenant)
+		return err
+	})
+	return o, err
+}
+
+// remember writes the selected jobs, as many in a row as are changed in a batch. It locks none of them.
+func (n *newOperation) remember(ctx context.Context, tx *pg.Tx, tenant int32, r JobsRequest) error {
+	selected, args, err := r.Selected(tenant)
+	if err != nil {
+		return err
+	}
+	err = tx.QueryRow(ctx, fmt.Sprintf(`
+		WITH chosen AS (SELECT id, (row_number() OVER (ORDER BY id) - 1) / %d AS part FROM (%s) chosen(id)),
+		kept AS (
+		    INSERT INTO punctual.operation_jobs (operation, part, tenant, jobs)
+		    SELECT $%d, part, $%d, array_agg(id ORDER BY id) FROM chosen GROUP BY part
+		    RETURNING cardinality(jobs) AS jobs)
+		SELECT coalesce(sum(jobs), 0) FROM kept`, jobsBatch, selected, len(args)+1, len(args)+2),
+		append(args, n.ID, tenant)...).Scan(&n.Matched)
+	return pg.Wrap("remembering the jobs of an operation", err)
+}
+
+// jobsText is a request as people find it in its row. The filter decides again when a job's turn comes.
+type jobsText struct {
+	State  domain.JobState   `json:"state,omitempty"`
+	Queue  string            `json:"queue,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Name   string            `json:"name,omitempty"`
+	Q      string            `json:"q,omitempty"`
+	Until  *time.Time        `json:"until,omitempty"` // of a pause
+}
+
+func (r JobsRequest) text() (string, error) {
+	f := r.Filter
+	raw, err := json.Marshal(jobsText{f.State, f.Queue, f.Labels, f.NamePrefix, f.Query, r.Until})
+	return string(raw), pg.Wrap("encoding the request of an operation", err)
+}
+
+func (t jobsText) filter() jobs.Filter {
+	return jobs.Filter{State: t.State, Queue: t.Queue, Labels: t.Labels, NamePrefix: t.Name, Query: t.Q}
+}
