@@ -111,6 +111,7 @@ func New(c Config) (http.Handler, error) {
 	s.secretRoutes()
 	s.signingSecretRoutes()
 	s.fleetRoutes()
+	s.overviewRoutes()
 	s.freezeRoutes()
 	s.breakerRoutes()
 	if len(s.missing) > 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -157,11 +158,14 @@ type Paging struct {
 func (p Paging) page() pg.Page { return pg.Page{Limit: p.Limit, Cursor: p.Cursor} }
 
 type listJobsInput struct {
-	State string   `query:"state" enum:"active,paused,completed" doc:"Only jobs in this state."`
-	Queue string   `query:"queue" maxLength:"64" doc:"Only jobs of this queue."`
-	Label []string `query:"label,explode" maxItems:"32" doc:"Only jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
-	Name  string   `query:"name" maxLength:"128" doc:"Only jobs whose name begins with this text."`
-	Q     string   `query:"q" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same."`
+	State   string   `query:"state" enum:"active,paused,completed" doc:"Only jobs in this state."`
+	Queue   string   `query:"queue" maxLength:"64" doc:"Only jobs of this queue."`
+	Label   []string `query:"label,explode" maxItems:"32" doc:"Only jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
+	Name    string   `query:"name" maxLength:"128" doc:"Only jobs whose name begins with this text."`
+	Q       string   `query:"q" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same."`
+	Failing string   `query:"failing" enum:"true" doc:"true: only jobs that fail, as GET /v1/overview counts them: an open dead letter, or a run that is retried, is newer than the last success. Of the 1,000 jobs with the newest failures."`
+	Overdue string   `query:"overdue" enum:"true" doc:"true: only jobs of which a slot or a run is overdue, as GET /v1/overview counts them; up to 1,000."`
+	Recent  int      `query:"recent" minimum:"0" maximum:"20" doc:"Shows the newest runs and skips of each job, this many at most, in the field recent." example:"20"`
 	View
 	Paging
 }
@@ -171,16 +175,37 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 	if err != nil {
 		return nil, err
 	}
+	among, err := s.troubled(ctx, tenant, in)
+	if err != nil {
+		return nil, err
+	}
 	records, next, err := s.Store.ListJobs(ctx, tenant, jobs.Filter{
 		State: domain.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q,
-		Page: in.page(),
+		Among: among, Recent: in.Recent, Page: in.page(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return listOf(records, next, func(r jobs.Record) ListedJob {
-		return ListedJob{showJob(r, s.DefaultJitter), in.short()}
+		return ListedJob{Job: showJob(r, s.DefaultJitter), Recent: r.Recent, short: in.short()}
 	}), nil
+}
+
+// troubled returns the jobs that are failing or overdue, as the list asks for; nil: it asks for neither.
+func (s *server) troubled(ctx context.Context, tenant int32, in *listJobsInput) (among []uuid.UUID, err error) {
+	if in.Failing != "" {
+		if among, err = s.Store.FailingJobs(ctx, tenant); err != nil {
+			return nil, err
+		}
+	}
+	if in.Overdue == "" {
+		return among, nil
+	}
+	overdue, err := s.Store.OverdueJobs(ctx, tenant)
+	if in.Failing == "" {
+		return overdue, err
+	}
+	return slices.DeleteFunc(among, func(id uuid.UUID) bool { return !slices.Contains(overdue, id) }), err
 }
 
 // parseLabels reads filters of the form name=value.

@@ -32,6 +32,7 @@ const (
 	tagAudit       = "audit"
 	tagSecrets     = "secrets"
 	tagFleet       = "queues and replicas"
+	tagOverview    = "overview"
 )
 
 // humaConfig leaves out everything that huma adds by itself: its documentation page loads from other hosts, and its
@@ -67,6 +68,7 @@ func humaConfig() huma.Config {
 					Name:        tagSecrets,
 					Description: "Secrets that authenticate and sign requests to targets. No value is ever shown again.",
 				},
+				{Name: tagOverview, Description: "What needs attention now, and how the runs of the last day went."},
 				{Name: tagFleet, Description: "What waits to be sent, and the replicas that send it."},
 			},
 			Components: &huma.Components{
@@ -162,6 +164,8 @@ func (s *server) describe() {
 	nullable(schemas, "QueueList", "held_back", "HeldBack")
 	nullable(schemas, "QueueList", "frozen", "Frozen")
 	nullable(schemas, "ReplicaList", "frozen", "Frozen")
+	nullable(schemas, "Overview", "frozen", "Frozen")
+	nullable(schemas, "Overdue", "oldest", "OldestDue")
 	nullable(schemas, "FreezeState", "deployment", "Frozen")
 	nullable(schemas, "FreezeState", "tenant", "Frozen")
 
@@ -177,7 +181,7 @@ func (s *server) describe() {
 
 	examples := map[string]any{
 		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob,
-		"resume-job": exampleJob, "list-jobs": List[ListedJob]{Data: []ListedJob{{Job: exampleJob}}},
+		"resume-job": exampleJob, "list-jobs": List[ListedJob]{Data: []ListedJob{{Job: exampleJob, Recent: exampleRecent}}},
 		"get-run": exampleRun, "complete-run": exampleCompletedRun, "fail-run": exampleFailedRun,
 		"heartbeat-run": exampleBeat, "get-run-progress": exampleProgress,
 		"list-runs": exampleRuns, "list-job-runs": exampleRuns,
@@ -196,7 +200,8 @@ func (s *server) describe() {
 		"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,
 		"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
 		"list-audit-log": exampleAudit,
-		"list-queues":    exampleQueues, "list-replicas": exampleReplicas,
+		"get-overview":   exampleOverview, "get-job-stats": exampleStats,
+		"list-queues": exampleQueues, "list-replicas": exampleReplicas,
 		"freeze": exampleFrozen, "unfreeze": exampleUnfrozen, "get-freeze": exampleFrozen,
 		"list-breakers": exampleBreakers, "reset-breakers": BreakersReset{Matched: 3},
 	}

@@ -10,6 +10,8 @@ var roleOf = map[string]auth.Role{
 	"explain-job":      auth.RoleViewer,
 	"list-upcoming":    auth.RoleViewer,
 	"preview-schedule": auth.RoleViewer,
+	"get-job-stats":    auth.RoleViewer,
+	"get-overview":     auth.RoleViewer,
 	"get-forecast":     auth.RoleViewer, // of all tenants, it needs an operator
 
 	"create-job":   auth.RoleSubmitter, // one-shots; other schedules need an editor

@@ -13,7 +13,7 @@ import (
 
 // View is the input of lists that can show their items in short.
 type View struct {
-	View string `query:"view" enum:"full,summary" default:"full" doc:"With summary, each item has only the fields that the list's schema requires, which identify it and give its state."`
+	View string `query:"view" enum:"full,summary" default:"full" doc:"With summary, each item has only the fields that the list's schema requires, which identify it and give its state; and those that another parameter asks for."`
 }
 
 func (v View) short() bool { return v.View == "summary" }
@@ -21,7 +21,8 @@ func (v View) short() bool { return v.View == "summary" }
 // ListedJob is a job in a list, in full or in short.
 type ListedJob struct {
 	Job
-	short bool
+	Recent *runs.RecentRuns `json:"recent,omitempty" doc:"How its newest runs went. Absent unless the list was asked for it with recent."`
+	short  bool
 }
 
 // JobSummary is a job in short: without its target and its policies.
@@ -37,16 +38,20 @@ type JobSummary struct {
 	NextRunAt        *time.Time        `json:"next_run_at"`
 	NextScheduledFor *time.Time        `json:"next_scheduled_for"`
 	LastRun          *RunSummary       `json:"last_run"`
+	Recent           *runs.RecentRuns  `json:"recent,omitempty"`
 }
 
 // MarshalJSON writes the job in full or in short, as the list's view says.
 func (j ListedJob) MarshalJSON() ([]byte, error) {
 	if !j.short {
-		return render(j.Job)
+		return render(struct {
+			Job
+			Recent *runs.RecentRuns `json:"recent,omitempty"`
+		}{j.Job, j.Recent})
 	}
 	s := JobSummary{
 		ID: j.ID, Tenant: j.Tenant, Name: j.Name, Version: j.Version, State: j.State, Labels: j.Labels, Schedule: j.Schedule,
-		Queue: j.Queue, NextRunAt: j.NextRunAt, NextScheduledFor: j.NextScheduledFor,
+		Queue: j.Queue, NextRunAt: j.NextRunAt, NextScheduledFor: j.NextScheduledFor, Recent: j.Recent,
 	}
 	if j.LastRun != nil {
 		s.LastRun = new(summaryOf(*j.LastRun))

@@ -212,6 +212,7 @@ func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, 
 func filters(theirs belongings) []string {
 	list := []string{
 		"/v1/runs?label=team=alpha", "/v1/jobs?label=team=alpha", "/v1/jobs?name=alpha", "/v1/jobs?q=alpha",
+		"/v1/jobs?failing=true", "/v1/jobs?overdue=true",
 		"/v1/dead-letters?resolved=any", "/v1/dead-letters/groups", "/v1/operations", "/v1/runs",
 	}
 	for _, job := range theirs["job"] {

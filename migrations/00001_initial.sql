@@ -1,7 +1,7 @@
 -- The data model of Punctual. Everything lies in one schema, so that it can share an application's database.
 --
 -- The order: the deployment and its tenants, jobs, runs, waiting and claimed runs, dead letters and operations,
--- notices, limits, keys and secrets, the audit log, functions, views, roles with row-level security.
+-- counted hours, notices, limits, keys and secrets, the audit log, functions, views, roles with row-level security.
 
 -- +goose Up
 
@@ -953,6 +953,64 @@ COMMENT ON COLUMN punctual.idempotency_keys.response IS 'Body of the first answe
 COMMENT ON COLUMN punctual.idempotency_keys.created_at IS 'When the first answer was given.';
 -- +goose StatementEnd
 
+-- The hours that the overview shows: what became of the runs of each hour, counted beforehand.
+
+-- +goose StatementBegin
+CREATE TABLE punctual.counted_hours (
+    hour        timestamptz PRIMARY KEY,
+    next_at     timestamptz NOT NULL DEFAULT now(),
+    counted_at  timestamptz,
+    through     uuid,
+    runs        bigint NOT NULL DEFAULT 0,
+    unended     bigint NOT NULL DEFAULT 0,
+    round       integer NOT NULL DEFAULT 0,
+    shown       integer NOT NULL DEFAULT 0,
+    CONSTRAINT counted_hour_shows_a_round_that_has_begun CHECK (shown <= round),
+    CONSTRAINT shown_hour_was_counted CHECK (shown = 0 OR counted_at IS NOT NULL)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE  punctual.counted_hours IS
+    'How far the runs of each hour are counted, and when to go on. Any replica does so; the count itself is in '
+    'hourly_runs. An hour belongs to the time in the ids of its runs: the slot, or when a run of no slot was made.';
+COMMENT ON COLUMN punctual.counted_hours.hour IS 'Beginning of the hour.';
+COMMENT ON COLUMN punctual.counted_hours.next_at IS 'When to count on, or anew; infinity: never again.';
+COMMENT ON COLUMN punctual.counted_hours.counted_at IS
+    'When the round that is shown was last brought up to date; null: none is shown yet.';
+COMMENT ON COLUMN punctual.counted_hours.through IS
+    'The round that is under way has counted the runs up to this id; null: none yet.';
+COMMENT ON COLUMN punctual.counted_hours.runs IS 'How many runs of all tenants that round has counted.';
+COMMENT ON COLUMN punctual.counted_hours.unended IS 'How many of these had not ended when they were counted.';
+COMMENT ON COLUMN punctual.counted_hours.round IS
+    'Number of the latest round. A round counts the hour from its beginning. The round before holds until this one is '
+    'complete.';
+COMMENT ON COLUMN punctual.counted_hours.shown IS 'The round that is shown; 0: none yet.';
+
+CREATE TABLE punctual.hourly_runs (
+    hour       timestamptz NOT NULL,
+    tenant     integer NOT NULL,
+    round      integer NOT NULL,
+    succeeded  integer NOT NULL,
+    dead       integer NOT NULL,
+    cancelled  integer NOT NULL,
+    skipped    integer NOT NULL,
+    unended    integer NOT NULL,
+    lateness   integer[] NOT NULL,
+    PRIMARY KEY (hour, tenant, round)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
+COMMENT ON TABLE  punctual.hourly_runs IS
+    'What became of the runs of each tenant in each hour, without notices. Kept for 8 days.';
+COMMENT ON COLUMN punctual.hourly_runs.hour IS 'Beginning of the hour.';
+COMMENT ON COLUMN punctual.hourly_runs.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.hourly_runs.round IS 'The round that counted it; counted_hours.shown is the one that holds.';
+COMMENT ON COLUMN punctual.hourly_runs.succeeded IS 'Runs that succeeded.';
+COMMENT ON COLUMN punctual.hourly_runs.dead IS 'Runs that died.';
+COMMENT ON COLUMN punctual.hourly_runs.cancelled IS 'Runs that were cancelled.';
+COMMENT ON COLUMN punctual.hourly_runs.skipped IS 'Recorded skips; one may stand for several slots.';
+COMMENT ON COLUMN punctual.hourly_runs.unended IS 'Runs that had not ended when they were counted.';
+COMMENT ON COLUMN punctual.hourly_runs.lateness IS
+    'From due_at to started_at, of runs whose latest attempt is the first, except backfills and replays. Element n '
+    'counts those of 2^((n-1)/4) ms up to 2^(n/4) ms; the first element counts all shorter ones too.';
+-- +goose StatementEnd
+
 -- Notices, and the key of run tokens.
 
 -- +goose StatementBegin
@@ -1877,6 +1935,7 @@ DECLARE
         ['cancels',          'SELECT, INSERT, UPDATE',         by_run, NULL],
         ['notified',         'SELECT',                         by_job, NULL],
         ['notices',          'SELECT, INSERT',                 own, NULL],
+        ['hourly_runs',      'SELECT',                         own, NULL],
         ['idempotency_keys', 'SELECT, INSERT, UPDATE',         own, NULL],
         -- Locking rows needs an UPDATE privilege, even if nothing is changed.
         ['tenants',          'SELECT, UPDATE (updated_at)',    'id = punctual.acting_tenant()', NULL]];
@@ -1890,6 +1949,7 @@ BEGIN
     GRANT SELECT ON punctual.queues TO punctual_tenant;
     GRANT SELECT, UPDATE (secrets_changed) ON punctual.deployment TO punctual_tenant;
     GRANT SELECT, UPDATE (created_at) ON punctual.data_keys TO punctual_tenant; -- encrypted keys, locked while in use
+    GRANT SELECT (hour, counted_at, shown) ON punctual.counted_hours TO punctual_tenant; -- the rest is of all tenants
     GRANT SELECT, INSERT ON punctual.audit_entries TO punctual_tenant;
     GRANT EXECUTE ON FUNCTION punctual.create_partition_of(timestamptz) TO punctual_tenant;
     FOREACH entry SLICE 1 IN ARRAY guarded LOOP
@@ -2015,11 +2075,11 @@ DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.
     punctual.replica_status, punctual.audit, punctual.audit_entries;
 DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
-    punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices, punctual.idempotency_keys,
-    punctual.operation_jobs, punctual.operations, punctual.dead_letters, punctual.holds, punctual.replicas,
-    punctual.cancels, punctual.claims, punctual.ready, punctual.run_data, punctual.attempts, punctual.runs,
-    punctual.exclusive, punctual.schedules, punctual.job_versions, punctual.jobs, punctual.queues, punctual.tenants,
-    punctual.deployment;
+    punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices, punctual.hourly_runs,
+    punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
+    punctual.dead_letters, punctual.holds, punctual.replicas, punctual.cancels, punctual.claims, punctual.ready,
+    punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
+    punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
 DROP SEQUENCE punctual.fences;
 DO $$
 DECLARE

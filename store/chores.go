@@ -40,6 +40,7 @@ func (s *Store) Chores() []scheduler.Chore {
 		{Name: choreNotices, Does: "creating notices of jobs", Batch: atOnce(s.Notify)},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.FreeGates)},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
+		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.CountHours},
 		{Name: "tidying", Does: "removing data past its retention", Every: time.Minute, Batch: atOnce(s.tidyUp)},
 	}
 }

@@ -22,8 +22,9 @@ import (
 )
 
 // forAll lists the tables that every tenant may read, because they hold no tenant's data. Data keys are sealed. In
-// deployment a tenant may also raise the count of changed secrets.
-var forAll = []string{"data_keys", "deployment", "queues"}
+// deployment a tenant may also raise the count of changed secrets. Of counted_hours a tenant may read when each hour
+// was counted.
+var forAll = []string{"counted_hours", "data_keys", "deployment", "queues"}
 
 // guardedTables returns all tables on which the tenants' role has any privilege, except forAll. It asks the database,
 // so that a new table without a policy is among them.
@@ -98,6 +99,8 @@ func (c crud) furnish() {
 	c.exec(`INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext)
 		VALUES (gen_random_uuid(), $1, $2, 1, 'theirs')`, c.tenant, job.ID)
 	c.exec(`INSERT INTO punctual.secret_uses (tenant, name, job_id) VALUES ($1, 'theirs', $2)`, c.tenant, job.ID)
+	c.exec(`INSERT INTO punctual.hourly_runs (hour, tenant, round, succeeded, dead, cancelled, skipped, unended, lateness)
+		VALUES (now(), $1, 1, 1, 0, 0, 0, 0, '{}')`, c.tenant)
 }
 
 // intruder makes another tenant in the same database.

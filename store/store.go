@@ -23,6 +23,7 @@ import (
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/notices"
+	"punctual/store/overview"
 	"punctual/store/pg"
 	"punctual/store/runs"
 	"punctual/store/secrets"
@@ -77,6 +78,7 @@ type Store struct {
 	*freeze.Switch
 	*fleet.Fleet
 	*history.History
+	*overview.Board
 
 	db          *pg.DB
 	options     Options
@@ -125,6 +127,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		claim.Options{Log: o.Log, ChoresDue: choresDue, Ended: o.Ended})
 	s.Fleet = fleet.New(s.db)
 	s.History = history.New(s.db, o.DefaultJitter)
+	s.Board = overview.New(s.db)
 	s.Runs = runs.New(s.db, s.Claims, s.definitions)
 	s.Jobs = jobs.New(s.db, s.Claims, s.definitions, s.Secrets, jobs.Options{
 		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention,

@@ -29,7 +29,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	failed := []error{zones}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.ForgetDeadLetters,
-		s.ForgetOperations, s.Audit.Forget,
+		s.ForgetOperations, s.ForgetHours, s.Audit.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)

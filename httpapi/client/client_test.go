@@ -177,7 +177,9 @@ func lossless(t *testing.T, c *Client, calls *recorder, run string) {
 	ctx := t.Context()
 	for path, read := range map[string]func() (any, error){
 		"/v1/jobs/n":          func() (any, error) { return c.Job(ctx, "n") },
-		"/v1/jobs":            func() (any, error) { return c.Jobs(ctx, url.Values{"label": {"team=billing"}}) },
+		"/v1/jobs":            func() (any, error) { return c.Jobs(ctx, url.Values{"label": {"team=billing"}, "recent": {"5"}}) },
+		"/v1/overview":        func() (any, error) { return c.Overview(ctx) },
+		"/v1/jobs/n/stats":    func() (any, error) { return c.JobStats(ctx, "n") },
 		"/v1/jobs/n/runs":     func() (any, error) { return c.JobRuns(ctx, "n", nil) },
 		"/v1/jobs/n/upcoming": func() (any, error) { return c.Upcoming(ctx, "n", nil) },
 		"/v1/jobs/n/explain":  func() (any, error) { return c.ExplainJob(ctx, "n", Instant(time.Now())) },

@@ -14,9 +14,9 @@ import (
 	"punctual/store/runs"
 )
 
-// Jobs lists jobs. The query holds the filters and the page, such as state, label and cursor.
-func (c *Client) Jobs(ctx context.Context, query url.Values) (httpapi.List[httpapi.Job], error) {
-	return get[httpapi.List[httpapi.Job]](ctx, c, "/v1/jobs", query)
+// Jobs lists jobs. The query holds the filters and the page, such as state, label, recent and cursor.
+func (c *Client) Jobs(ctx context.Context, query url.Values) (httpapi.List[httpapi.ListedJob], error) {
+	return get[httpapi.List[httpapi.ListedJob]](ctx, c, "/v1/jobs", query)
 }
 
 // Job returns the job with an id or a name.

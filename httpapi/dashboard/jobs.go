@@ -10,7 +10,7 @@ import (
 
 // jobsView is the list of jobs.
 type jobsView struct {
-	Jobs    []httpapi.Job
+	Jobs    []httpapi.ListedJob
 	Next    string
 	Search  string
 	Problem *problem.Problem

@@ -11,7 +11,7 @@ import (
 
 // overviewView is the first page: is anything wrong, and where.
 type overviewView struct {
-	Jobs     []httpapi.Job // at most one: is there any
+	Jobs     []httpapi.ListedJob // at most one: is there any
 	Queues   httpapi.QueueList
 	Breakers []fleet.Breaker
 	Letters  []letters.DeadLetter

@@ -11,8 +11,8 @@ import (
 	"punctual/store/runs"
 )
 
-// fillLastRuns gives each job its newest run or skip. Notices do not count.
-func fillLastRuns(ctx context.Context, q pg.Querier, jobs []Record) error {
+// fillRuns gives each job its newest run or skip, and its recent runs if there are to be any. Notices do not count.
+func fillRuns(ctx context.Context, q pg.Querier, jobs []Record, recent int) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -23,10 +23,17 @@ func fillLastRuns(ctx context.Context, q pg.Querier, jobs []Record) error {
 	var last []runs.Run
 	var b pgx.Batch
 	runs.QueueLast(&b, &last, runs.SelectLast, ids)
+	of := map[uuid.UUID]*runs.RecentRuns{}
+	if recent > 0 {
+		runs.QueueRecent(&b, of, ids, recent)
+	}
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("reading the last runs of jobs: %w", err)
 	}
 	placeLastRuns(jobs, last)
+	for i := range jobs {
+		jobs[i].Recent = of[jobs[i].ID]
+	}
 	return nil
 }
 

@@ -47,24 +47,34 @@ func (s *Jobs) ListJobs(
 			return nil, "", fmt.Errorf("listing jobs: %w", err)
 		}
 	}
-	rows, err := q.Query(ctx, fmt.Sprintf(selectJobs, c.Where(), f.Size()+1, pg.MostListed), c.Args...)
+	jobs, page, err := f.read(ctx, q, c)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing jobs: %w", err)
 	}
+	jobs, nextCursor = pg.Cut(jobs, page, jobCursor, func(j Record) uuid.UUID { return j.ID })
+	return jobs, nextCursor, fillRuns(ctx, q, jobs, f.Recent)
+}
+
+// read returns the jobs of a page, and the page, which may be shorter than the filter's.
+func (f Filter) read(ctx context.Context, q pg.Batcher, c pg.Conditions) (jobs []Record, _ pg.Page, err error) {
 	page := pg.LargePage{Page: f.Page}
-	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Record, error) {
-		job, err := scanJob(row)
-		if err != nil {
-			return Record{}, err
-		}
-		page.Add(len(job.definition))
-		return job.Record, nil
-	})
-	if err != nil {
-		return nil, "", fmt.Errorf("listing jobs: %w", err)
+	var b pgx.Batch
+	if f.Among != nil { // there may be many, and the table small: it is not read as a whole all the same
+		b.Queue(pg.ByIndex)
 	}
-	jobs, nextCursor = pg.Cut(jobs, page.Page, jobCursor, func(j Record) uuid.UUID { return j.ID })
-	return jobs, nextCursor, fillLastRuns(ctx, q, jobs)
+	b.Queue(fmt.Sprintf(selectJobs, c.Where(), f.Size()+1, pg.MostListed), c.Args...).Query(func(rows pgx.Rows) error {
+		jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Record, error) {
+			job, err := scanJob(row)
+			if err != nil {
+				return Record{}, err
+			}
+			page.Add(len(job.definition))
+			return job.Record, nil
+		})
+		return err
+	})
+	err = q.SendBatch(ctx, &b).Close()
+	return jobs, page.Page, err
 }
 
 // conditions adds the conditions of a filter on jobTables, except its page.
@@ -82,6 +92,9 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 		// one of them. Jobs that hold their names are in one index, and the others in another.
 		c.Add(`(j.named AND j.name ~>=~ ? AND j.name ~<~ ? OR NOT j.named AND j.name ~>=~ ? AND j.name ~<~ ?)`,
 			f.NamePrefix, after(f.NamePrefix), f.NamePrefix, after(f.NamePrefix))
+	}
+	if f.Among != nil {
+		c.Add(`j.id = ANY(?::uuid[])`, f.Among)
 	}
 	if f.Query != "" {
 		c.Add(`(j.name ILIKE ? OR v.definition ->> 'description' ILIKE ?)`,

@@ -19,9 +19,10 @@ type Record struct {
 	Version          int32
 	State            domain.JobState
 	Definition       domain.Definition
-	NextScheduledFor *time.Time // next slot; nil if there is none or the job is paused
-	NextRunAt        *time.Time // when the next slot is due
-	LastRun          *runs.Run  // newest run or skip by slot, without attempts; nil if there is none
+	NextScheduledFor *time.Time       // next slot; nil if there is none or the job is paused
+	NextRunAt        *time.Time       // when the next slot is due
+	LastRun          *runs.Run        // newest run or skip by slot, without attempts; nil if there is none
+	Recent           *runs.RecentRuns // its newest runs; nil unless a list was asked for them
 	PausedAt         *time.Time
 	PausedUntil      *time.Time
 	PauseNote        string
@@ -42,7 +43,9 @@ type Filter struct {
 	Queue      string
 	Labels     map[string]string // all of them
 	NamePrefix string
-	Query      string // part of the name or description, case-insensitive
+	Query      string      // part of the name or description, case-insensitive
+	Among      []uuid.UUID // only these jobs, such as those that are failing; nil: all
+	Recent     int         // how many of its newest runs each job is to show; 0: none
 	pg.Page
 }
 

@@ -3,6 +3,7 @@ package pg
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,18 +18,22 @@ const ForgetBatch = 1000
 func ForgetOld(
 	ctx context.Context, db *DB, table, instant string, key []string, age time.Duration,
 ) (int, bool, error) {
+	columns := key
+	if !slices.Contains(key, instant) {
+		columns = append(slices.Clip(key), instant)
+	}
 	same := make([]string, len(key))
 	for i, column := range key {
 		same[i] = fmt.Sprintf("d.%[1]s = old.%[1]s", column)
 	}
 	sql := fmt.Sprintf(`
 		WITH old AS (
-		    SELECT %[3]s, %[2]s FROM punctual.%[1]s
+		    SELECT %[3]s FROM punctual.%[1]s
 		    WHERE %[2]s < now() - $1::interval AND %[2]s >= $2
 		    ORDER BY %[2]s LIMIT $3 FOR UPDATE SKIP LOCKED),
 		gone AS (DELETE FROM punctual.%[1]s d USING old WHERE %[4]s RETURNING old.%[2]s)
 		SELECT count(*), coalesce(max(%[2]s), $2) FROM gone`,
-		table, instant, strings.Join(key, ", "), strings.Join(same, " AND "))
+		table, instant, strings.Join(columns, ", "), strings.Join(same, " AND "))
 	var after time.Time
 	n, left, err := Repeat(ctx, ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
 		var b pgx.Batch

@@ -1,0 +1,64 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/httpapi/auth"
+	"punctual/store/overview"
+	"punctual/store/runs"
+)
+
+func (s *server) overviewRoutes() {
+	register(s, huma.Operation{
+		OperationID: "get-overview", Method: http.MethodGet, Path: "/v1/overview", Tags: []string{tagOverview},
+		Summary: "Get the overview",
+		Description: "What needs attention now, and how the last 24 hours went, for the caller's tenant. What is overdue, " +
+			"the failing jobs and the open dead letters are read now, each up to a bound. The last 24 hours are counted " +
+			"beforehand: the present hour each minute, and each hour again after its end. An hour in which the deployment " +
+			"has more than 100,000 runs counts those that end later than a minute after their slot only once it is over; " +
+			"until then they are unended. No figure is a sample. Each figure says which list has what it counts; with from " +
+			"and to of an hour, that list is the hour's.",
+		Errors: []int{422},
+	}, s.getOverview)
+	register(s, huma.Operation{
+		OperationID: "get-job-stats", Method: http.MethodGet, Path: "/v1/jobs/{job}/stats", Tags: []string{tagOverview},
+		Summary: "Get the statistics of a job",
+		Description: "How its runs of the last 24 hours went, how long they took and how late they were sent. Its newest " +
+			"1,000 runs are read at most; the response says how many were read, and back to when.",
+		Errors: []int{404, 422},
+	}, s.getJobStats)
+}
+
+// Overview is what a first page shows.
+type Overview struct {
+	overview.Figures
+	Frozen *Frozen `json:"frozen" doc:"The freeze that stops all claims for this tenant. Null: neither the tenant nor the deployment is frozen."`
+}
+
+type overviewAnswer struct{ Body Overview }
+
+func (s *server) getOverview(ctx context.Context, tenant int32, _ *struct{}) (*overviewAnswer, error) {
+	figures, err := s.Store.Overview(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return &overviewAnswer{Overview{figures, s.freezes.of(ctx, tenant, auth.CallerOf(ctx).Role)}}, nil
+}
+
+type jobStatsInput struct{ JobRef }
+
+type jobStatsAnswer struct{ Body runs.JobStats }
+
+func (s *server) getJobStats(ctx context.Context, tenant int32, in *jobStatsInput) (*jobStatsAnswer, error) {
+	if err := in.exists(); err != nil {
+		return nil, err
+	}
+	stats, err := s.Store.JobStats(ctx, tenant, in.Job)
+	if err != nil {
+		return nil, err
+	}
+	return &jobStatsAnswer{stats}, nil
+}

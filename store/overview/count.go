@@ -1,0 +1,172 @@
+package overview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/claim"
+	"punctual/store/pg"
+	"punctual/store/runs"
+)
+
+// resting is how many times as long as a batch took the counting rests after it. So it takes at most a tenth of a
+// processor, however much there is to count.
+const resting = 9
+
+// shownHours is how many hours the overview shows, the present one included. An hour is counted for the last time when
+// it is older: countedHours is how far back its beginning lies then at most.
+const (
+	shownHours   = 24
+	countedHours = shownHours + 3
+)
+
+// CountHours counts a batch of the runs of one hour, so that nobody who looks at the overview has to. One replica does
+// so at a time. Each batch is a transaction, which writes its counts and how far they go. So when a replica dies, the
+// next one goes on where that one stopped. left is true if there may be more to count once wait has passed.
+//
+// It reads runs in the order of the primary key, all tenants at once: each run about three times, soon after it was
+// written. The claim and the finish of a run do nothing for it.
+func (b *Board) CountHours(ctx context.Context) (wait time.Duration, left bool, err error) {
+	ctx = pg.Chores.In(ctx)
+	begun := time.Now()
+	err = b.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		h, now, err := takeHour(ctx, tx)
+		if err != nil || h == nil {
+			return err
+		}
+		left, h.batch = true, b.batch
+		return countHour(ctx, tx, *h, now)
+	})
+	if err != nil || !left {
+		return 0, false, pg.Wrap("counting the runs of an hour", err)
+	}
+	return resting * time.Since(begun), true, nil
+}
+
+// inOrder makes Postgres read runs in the order of their ids, which ends with the batch. Of a day without statistics it
+// would otherwise read and sort all that there are.
+const inOrder = `
+SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true),
+       set_config('enable_bitmapscan', 'off', true)`
+
+// takeHour returns the newest hour that is to be counted now, and the database's clock. It returns nil if there is
+// none, or if another replica is counting. The lock ends with the transaction.
+func takeHour(ctx context.Context, tx *pg.Tx) (*hour, time.Time, error) {
+	var now time.Time
+	var mine bool
+	if err := tx.QueryRow(ctx, `
+		SELECT now(), pg_try_advisory_xact_lock(hashtext('punctual.counted_hours'))`).Scan(&now, &mine); err != nil || !mine {
+		return nil, now, err
+	}
+	var h hour
+	var b pgx.Batch
+	b.Queue(pg.ByIndex)
+	b.Queue(inOrder)
+	b.Queue(`
+		INSERT INTO punctual.counted_hours (hour)
+		SELECT generate_series(date_trunc('hour', now(), 'UTC') - $1 * interval '1 hour',
+		                       date_trunc('hour', now(), 'UTC'), interval '1 hour')
+		ON CONFLICT DO NOTHING`, shownHours-1)
+	b.Queue(`
+		SELECT hour, counted_at, through, runs, unended, round, shown
+		FROM punctual.counted_hours
+		WHERE hour > now() - $1 * interval '1 hour' AND hour <= now() AND (next_at <= now() OR counted_at > now())
+		ORDER BY hour DESC LIMIT 1`, countedHours).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&h.begin, &h.countedAt, &h.through, &h.runs, &h.unended, &h.round, &h.shown)
+	})
+	err := tx.SendBatch(ctx, &b).Close()
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, now, nil
+	}
+	return &h, now, err
+}
+
+// countHour does the next task of an hour.
+func countHour(ctx context.Context, tx *pg.Tx, h hour, now time.Time) error {
+	t := h.task(now)
+	tallies, c, err := readBatch(ctx, tx, t, h.batch)
+	if err != nil {
+		return err
+	}
+	oldest, err := oldestSlot(ctx, tx)
+	if err != nil {
+		return err
+	}
+	after := h.add(t, c, now, oldest)
+	if !t.anew {
+		if err := tallies.addWritten(ctx, tx, h.begin, h.round); err != nil {
+			return err
+		}
+	}
+	var b pgx.Batch
+	tallies.queueWrite(&b, h.begin, after.round)
+	if after.shown != h.shown {
+		b.Queue(`DELETE FROM punctual.hourly_runs WHERE hour = $1 AND round < $2`, h.begin, after.shown)
+	}
+	b.Queue(`
+		UPDATE punctual.counted_hours
+		SET counted_at = $2, through = $3, runs = $4, unended = $5, round = $6, shown = $7,
+		    next_at = coalesce($8::timestamptz, 'infinity')
+		WHERE hour = $1`,
+		h.begin, after.countedAt, after.through, after.runs, after.unended, after.round, after.shown, after.nextAt)
+	return tx.SendBatch(ctx, &b).Close()
+}
+
+// selectBatch counts the next runs after an id by tenant, by what became of them and by how late they were sent.
+var selectBatch = fmt.Sprintf(`
+SELECT r.tenant,
+       CASE WHEN %s THEN 'notice'
+            WHEN r.status IN ('succeeded', 'dead', 'cancelled', 'skipped') THEN r.status
+            ELSE 'unended' END AS became,
+       %s AS class,
+       count(*), max(r.id::text COLLATE "C")
+FROM (SELECT r.*, %s AS late_for
+      FROM (SELECT * FROM punctual.runs r WHERE r.id > $1 AND r.id < $2 ORDER BY r.id LIMIT $3) r) r
+GROUP BY 1, 2, 3`, claim.IsNotice, classOf(`r.late_for`), runs.LateFor)
+
+// readBatch counts the next runs of a task.
+func readBatch(ctx context.Context, tx *pg.Tx, t task, most int64) (tallies, counted, error) {
+	all := tallies{}
+	var c counted
+	rows, err := tx.Query(ctx, selectBatch, t.after, t.before, most)
+	if err != nil {
+		return nil, c, err
+	}
+	var tenant, n int32
+	var became string
+	var class *int
+	var last uuid.UUID
+	_, err = pgx.ForEachRow(rows, []any{&tenant, &became, &class, &n, &last}, func() error {
+		c.runs += int64(n)
+		if c.last == nil || pg.CompareIDs(*c.last, last) < 0 {
+			c.last = new(last)
+		}
+		if became == "unended" {
+			c.unended += int64(n)
+		}
+		if became != "notice" {
+			all.of(tenant).add(became, class, n)
+		}
+		return nil
+	})
+	return all, c, err
+}
+
+// oldestSlot returns the oldest slot that is due and not claimed; nil if there is none. Jitter may hide an older one.
+func oldestSlot(ctx context.Context, tx *pg.Tx) (oldest *time.Time, err error) {
+	err = tx.QueryRow(ctx, `
+		SELECT min(d.scheduled_for)
+		FROM punctual.queues q
+		CROSS JOIN generate_series(0, 2) p
+		CROSS JOIN LATERAL (
+		    SELECT s.scheduled_for
+		    FROM punctual.schedules s
+		    WHERE s.enabled AND s.lane = (q.id * 4 + p)::smallint AND s.next_run_at <= now()
+		    ORDER BY s.next_run_at LIMIT 1) d`).Scan(&oldest)
+	return oldest, err
+}

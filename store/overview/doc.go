@@ -1,0 +1,15 @@
+// Package overview answers what a first page shows: what is overdue, which jobs fail, how many dead letters are open,
+// and how the last 24 hours went. What must be right now is read by index, up to a bound. The last 24 hours are counted
+// beforehand by a chore: start with Board.CountHours. The package writes counted_hours and hourly_runs.
+package overview
+
+import "punctual/store/pg"
+
+// Board is the overview of a database. Safe for concurrent use.
+type Board struct {
+	db    *pg.DB
+	batch int64 // how many runs one transaction counts; tests count fewer
+}
+
+// New returns the overview of a database.
+func New(db *pg.DB) *Board { return &Board{db, batch} }

@@ -1,0 +1,117 @@
+package overview
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/claim"
+	"punctual/store/pg"
+)
+
+// retried says that a run r has failed and is retried, and failing that it is, or has died. While the run waits,
+// attempt counts the attempts made so far; while it is sent, attempt includes the one in flight.
+const (
+	retried = `(r.status IN ('pending', 'retrying') AND r.attempt > 0 OR r.status = 'running' AND r.attempt > 1)`
+	failing = `(r.status = 'dead' OR ` + retried + `)`
+)
+
+// How far failing jobs are searched.
+const (
+	mostLetters = pg.DepthCap // open dead letters, the newest first
+	mostUnended = 2000        // runs that wait, the newest first; and runs in flight
+	mostSince   = 1000        // runs of a job since its failure, in search of a success
+)
+
+// candidate is a failing job, and what is known of it before the job is read.
+type candidate struct {
+	job, run uuid.UUID // run is the newest failure that is open: a dead letter, or a run that is retried
+	letters  int       // open dead letters
+}
+
+// selectFailing reads the open dead letters and the failed runs that have not ended, and of their jobs those without a
+// newer success. It never searches the runs of a job that has neither. Runs are looked up one by one (OFFSET 0): a
+// lease names runs that have ended, too. Each row counts the letters, and there is one even if no job is failing.
+var selectFailing = fmt.Sprintf(`
+WITH letters AS MATERIALIZED (
+    SELECT d.run_id, d.job_id, d.trigger = 'notify' AS notice
+    FROM punctual.dead_letters d
+    WHERE d.tenant = $1 AND d.resolved_at IS NULL
+    ORDER BY d.run_id DESC LIMIT %[1]d),
+waiting AS MATERIALIZED (
+    SELECT y.run_id AS id FROM punctual.ready y WHERE y.tenant = $1 ORDER BY y.run_id DESC LIMIT %[2]d),
+unended AS MATERIALIZED (
+    SELECT id FROM waiting
+    UNION
+    SELECT c.id FROM (SELECT unnest(run_ids) AS id FROM punctual.claims LIMIT %[2]d) c),
+failures AS MATERIALIZED (
+    SELECT job_id, run_id AS id, 1 AS letter FROM letters WHERE NOT notice
+    UNION ALL
+    SELECT r.job_id, r.id, 0
+    FROM unended u CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = u.id OFFSET 0) r
+    WHERE r.tenant = $1 AND %[4]s AND NOT %[5]s),
+candidates AS MATERIALIZED (
+    SELECT f.job_id, (array_agg(f.id ORDER BY f.id DESC))[1] AS id, sum(f.letter) AS letters
+    FROM failures f
+    GROUP BY f.job_id
+    ORDER BY id DESC LIMIT %[3]d + 1),
+found AS (
+    SELECT c.*
+    FROM (SELECT * FROM candidates ORDER BY id DESC LIMIT %[3]d) c
+    JOIN punctual.jobs j ON j.id = c.job_id AND j.state <> 'deleted'
+    WHERE NOT EXISTS (
+        SELECT FROM (SELECT r.status FROM punctual.runs r
+                     WHERE r.job_id = c.job_id AND r.id > c.id AND NOT %[5]s
+                     ORDER BY r.id DESC LIMIT %[6]d) r
+        WHERE r.status = 'succeeded'))
+SELECT n.open, n.notices, n.more, f.job_id, f.id, coalesce(f.letters, 0)
+FROM (SELECT count(*) FILTER (WHERE NOT notice) AS open, count(*) FILTER (WHERE notice) AS notices,
+             count(*) = %[1]d OR (SELECT count(*) FROM waiting) = %[2]d
+                 OR (SELECT count(*) FROM candidates) > %[3]d AS more
+      FROM letters) n
+LEFT JOIN found f ON true
+ORDER BY f.id DESC`, mostLetters, mostUnended, mostJobs, retried, claim.IsNotice, mostSince)
+
+// OpenLetters are the open dead letters of a tenant.
+type OpenLetters struct {
+	Open    int  `json:"open" maximum:"10000" doc:"Open dead letters of jobs. GET /v1/dead-letters lists them." example:"12"`
+	Notices int  `json:"notices" maximum:"10000" doc:"Open dead letters of notices that could not be delivered. GET /v1/dead-letters?trigger=notify lists them." example:"0"`
+	More    bool `json:"more" doc:"Whether there are more: the newest 10,000 are counted." example:"false"`
+}
+
+// findFailing returns the failing jobs of a tenant, those with the newest failures first, and counts the open dead
+// letters. more is true if there may be further jobs. It reads without row-level security, by the filter alone: a
+// tenant may not read what replicas hold.
+func (b *Board) findFailing(
+	ctx context.Context, tenant int32,
+) (found []candidate, l OpenLetters, more bool, err error) {
+	var batch pgx.Batch
+	batch.Queue(pg.ByIndex)
+	batch.Queue(selectFailing, pg.Prepared{}, tenant).Query(func(rows pgx.Rows) error {
+		var job, run *uuid.UUID
+		var letters int
+		_, err := pgx.ForEachRow(rows, []any{&l.Open, &l.Notices, &more, &job, &run, &letters}, func() error {
+			if job != nil && run != nil {
+				found = append(found, candidate{*job, *run, letters})
+			}
+			return nil
+		})
+		return err
+	})
+	err = b.db.Conns(ctx).SendBatch(ctx, &batch).Close()
+	l.More = l.Open+l.Notices >= mostLetters
+	return found, l, more, pg.Wrap("looking for failing jobs", err)
+}
+
+// FailingJobs returns the failing jobs of a tenant: up to 1,000, those with the newest failures. A job is failing while
+// an open dead letter of it, or a run of it that is retried, is newer than its last success.
+func (b *Board) FailingJobs(ctx context.Context, tenant int32) ([]uuid.UUID, error) {
+	found, _, _, err := b.findFailing(ctx, tenant)
+	jobs := make([]uuid.UUID, len(found))
+	for i, f := range found {
+		jobs[i] = f.job
+	}
+	return jobs, err
+}

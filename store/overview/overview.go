@@ -1,0 +1,40 @@
+package overview
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/pg"
+)
+
+// Figures are what needs attention now, and how the last 24 hours went.
+type Figures struct {
+	AsOf        time.Time   `json:"as_of" doc:"When this was read, by the database's clock. The last 24 hours are as of their counted_at."`
+	Overdue     Overdue     `json:"overdue" doc:"What should have begun. GET /v1/jobs?overdue=true lists the jobs, GET /v1/queues says what they wait for."`
+	DeadLetters OpenLetters `json:"dead_letters" doc:"Runs that exhausted their attempts, until they are replayed or resolved."`
+	Failing     Failing     `json:"failing" doc:"Jobs that fail: an open dead letter, or a run that is retried, is newer than the last success."`
+	Day         DayOfRuns   `json:"last_24h" doc:"What became of the runs of the last 24 hours: of the present hour and the 23 before it."`
+}
+
+// Overview returns the overview of a tenant. What it reads is bounded, whatever the tenant has: index entries up to the
+// bounds of each figure, and counts that are made beforehand.
+func (b *Board) Overview(ctx context.Context, tenant int32) (f Figures, err error) {
+	found, letters, more, err := b.findFailing(ctx, tenant)
+	if err != nil {
+		return f, err
+	}
+	f.DeadLetters = letters
+	f.Failing.Count, f.Failing.More = len(found), more
+	var batch pgx.Batch
+	batch.Queue(`SELECT now()`).QueryRow(func(row pgx.Row) error { return row.Scan(&f.AsOf) })
+	queueOverdue(&batch, &f.Overdue, tenant)
+	queueFailing(&batch, &f.Failing, tenant, found)
+	queueDay(&batch, &f.Day, tenant)
+	if err := b.db.Reader(ctx, tenant).SendBatch(ctx, &batch).Close(); err != nil {
+		return f, pg.Wrap("reading the overview", err)
+	}
+	pg.UTC(&f.AsOf)
+	return f, nil
+}

@@ -1,0 +1,128 @@
+package overview
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/pg"
+	"punctual/store/runs"
+)
+
+// tally is what became of the runs of one tenant in one hour.
+type tally struct {
+	runs.Outcomes
+	lateness histogram
+}
+
+// add counts n runs. class is how late they were sent; nil: they have no lateness.
+func (t *tally) add(became string, class *int, n int32) {
+	switch became {
+	case "succeeded":
+		t.Succeeded += int64(n)
+	case "dead":
+		t.Dead += int64(n)
+	case "cancelled":
+		t.Cancelled += int64(n)
+	case "skipped":
+		t.Skipped += int64(n)
+	case "unended":
+		t.Unended += int64(n)
+	}
+	if class != nil {
+		t.lateness.add(*class, n)
+	}
+}
+
+// merge adds another tally.
+func (t *tally) merge(other tally) {
+	t.Succeeded += other.Succeeded
+	t.Dead += other.Dead
+	t.Cancelled += other.Cancelled
+	t.Skipped += other.Skipped
+	t.Unended += other.Unended
+	t.lateness.merge(other.lateness)
+}
+
+// into returns where to scan tallyColumns.
+func (t *tally) into() []any {
+	return []any{&t.Succeeded, &t.Dead, &t.Cancelled, &t.Skipped, &t.Unended, (*[]int32)(&t.lateness)}
+}
+
+const tallyColumns = `r.succeeded, r.dead, r.cancelled, r.skipped, r.unended, r.lateness`
+
+// tallies are the tallies of one hour, by tenant.
+type tallies map[int32]*tally
+
+// of returns the tally of a tenant.
+func (s tallies) of(tenant int32) *tally {
+	t := s[tenant]
+	if t == nil {
+		t = &tally{}
+		s[tenant] = t
+	}
+	return t
+}
+
+// addWritten adds what the round has written so far for these tenants.
+func (s tallies) addWritten(ctx context.Context, tx *pg.Tx, begin time.Time, round int32) error {
+	tenants := make([]int32, 0, len(s))
+	for tenant := range s {
+		tenants = append(tenants, tenant)
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT r.tenant, `+tallyColumns+`
+		FROM unnest((SELECT $3::integer[])) w(tenant)
+		JOIN punctual.hourly_runs r ON r.hour = $1 AND r.tenant = w.tenant AND r.round = $2`, begin, round, tenants)
+	if err != nil {
+		return err
+	}
+	var tenant int32
+	var written tally
+	_, err = pgx.ForEachRow(rows, append([]any{&tenant}, written.into()...), func() error {
+		s[tenant].merge(written)
+		written = tally{}
+		return nil
+	})
+	return err
+}
+
+// queueWrite queues the statement that writes the tallies of a round, in place of what was written before.
+func (s tallies) queueWrite(b *pgx.Batch, begin time.Time, round int32) {
+	if len(s) == 0 {
+		return
+	}
+	var tenants []int32
+	var figures [5][]int64
+	var lateness []string
+	for tenant, t := range s {
+		tenants, lateness = append(tenants, tenant), append(lateness, t.lateness.array())
+		for i, n := range []int64{t.Succeeded, t.Dead, t.Cancelled, t.Skipped, t.Unended} {
+			figures[i] = append(figures[i], n)
+		}
+	}
+	b.Queue(`
+		INSERT INTO punctual.hourly_runs AS r (
+		    hour, round, tenant, succeeded, dead, cancelled, skipped, unended, lateness)
+		SELECT $1, $2, u.tenant, u.succeeded, u.dead, u.cancelled, u.skipped, u.unended, u.lateness::integer[]
+		FROM unnest($3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[], $8::integer[], $9::text[])
+		     AS u(tenant, succeeded, dead, cancelled, skipped, unended, lateness)
+		ON CONFLICT (hour, tenant, round) DO UPDATE
+		SET succeeded = excluded.succeeded, dead = excluded.dead, cancelled = excluded.cancelled,
+		    skipped = excluded.skipped, unended = excluded.unended, lateness = excluded.lateness`,
+		begin, round, tenants, figures[0], figures[1], figures[2], figures[3], figures[4], lateness)
+}
+
+// retention is how long counted hours are kept.
+const retention = 8 * 24 * time.Hour
+
+// ForgetHours removes hours that are older than their retention.
+func (b *Board) ForgetHours(ctx context.Context) (forgotten int, left bool, err error) {
+	n, left, err := pg.ForgetOld(ctx, b.db, "hourly_runs", "hour", []string{"hour", "tenant", "round"}, retention)
+	if err != nil || left {
+		return n, left, err
+	}
+	hours, left, err := pg.ForgetOld(ctx, b.db, "counted_hours", "hour", []string{"hour"}, retention)
+	return n + hours, left, err
+}

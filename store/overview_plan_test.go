@@ -1,0 +1,98 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/internal/pgtest"
+	"punctual/store/jobs"
+	"punctual/store/pg"
+)
+
+// The overview, and what goes with it, reads by index, whatever the statistics are. So does the counting of hours.
+func TestTheOverviewScansNoLargeTable(t *testing.T) {
+	for _, analysed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("analysed %t", analysed), func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.DSN(t)
+			c := openClaimer(t, dsn)
+			c.grow()
+			c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
+					attempts, resolved_at)
+				SELECT id, job_id, tenant, 'x', 1, now(), 'manual', 1, CASE WHEN ascii(right(id::text, 1)) % 2 = 0 THEN now() END
+				FROM punctual.runs`)
+			c.exec(`INSERT INTO punctual.hourly_runs (hour, tenant, round, succeeded, dead, cancelled, skipped, unended, lateness)
+				SELECT date_trunc('hour', now(), 'UTC') - h * interval '1 hour', i, 1, 1, 0, 0, 0, 0, array_fill(1, ARRAY[60])
+				FROM generate_series(0, 30) h, generate_series(2, 300) i`)
+			if analysed {
+				c.exec(`ANALYZE`)
+			}
+			var job uuid.UUID
+			if err := c.db.Pool().QueryRow(t.Context(), `SELECT job_id FROM punctual.runs LIMIT 1`).Scan(&job); err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+			watch := openClaimer(t, dsn)
+			const rest = `SELECT coalesce(sum(seq_scan), 0)::int
+				FROM pg_stat_user_tables
+				WHERE relname IN ('dead_letters', 'hourly_runs')`
+			before, beforeRest := watch.scans(), watch.count(rest)
+			for _, plans := range planModes {
+				reader := openClaimer(t, dsn+"&plan_cache_mode="+plans)
+				for range 8 { // Postgres may choose a generic plan at the sixth execution
+					reader.lookAround(job)
+				}
+				reader.Close()
+			}
+			for table, n := range watch.scans() {
+				if n > before[table] {
+					t.Errorf("%s was scanned %d times", table, n-before[table])
+				}
+			}
+			if n := watch.count(rest) - beforeRest; n > 0 {
+				t.Errorf("dead letters or counted hours were scanned %d times", n)
+			}
+		})
+	}
+}
+
+// lookAround reads what a first page shows, and counts an hour.
+func (c claimer) lookAround(job uuid.UUID) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	check := func(n int, err error) {
+		c.t.Helper()
+		if err != nil || n == 0 {
+			c.t.Fatalf("%d, %v", n, err)
+		}
+	}
+	c.exec(`UPDATE punctual.counted_hours SET next_at = now() - interval '1 s'`)
+	batches := 0
+	for left := true; left && batches < 50; batches++ {
+		_, more, err := c.CountHours(ctx)
+		check(1, err)
+		left = more
+	}
+	check(batches/24, nil)
+	f, err := c.Overview(ctx, 1)
+	check(min(f.Overdue.Slots, len(f.Failing.Jobs), len(f.Day.Hours)), err)
+	failing, err := c.FailingJobs(ctx, 1)
+	check(len(failing), err)
+	overdue, err := c.OverdueJobs(ctx, 1)
+	check(len(overdue), err)
+	page := pg.Page{Limit: 50}
+	for _, among := range [][]uuid.UUID{nil, failing, overdue} {
+		list, _, err := c.ListJobs(ctx, 1, jobs.Filter{Among: among, Recent: 20, Page: page})
+		check(len(list), err)
+	}
+	stats, err := c.JobStats(ctx, 1, job.String())
+	check(1+stats.Runs, err)
+	_, _, err = c.ForgetHours(ctx)
+	check(1, err)
+	if time.Since(f.AsOf) > time.Hour {
+		c.t.Errorf("as of %s", f.AsOf)
+	}
+}
