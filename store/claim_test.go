@@ -864,8 +864,8 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	direct := pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))
 	proxy, through := pgtest.NewProxy(t, direct)
 	c := asClaimer(newCRUDOn(t, direct))
-	freezes := asClaimer(newCRUDOn(t, through))
-	freezes.claim(100, false) // prepares its statements
+	freezes := asClaimer(newCRUDOf(t, through, 1))
+	freezes.claim(100, false) // prepares its statements, so that the text comes within the transaction
 	proxy.StallAfter("SKIP LOCKED")
 	c.many(1, "job", 0, rarely, tolerant)
 	thawed := make(chan error, 1)

@@ -44,7 +44,13 @@ func newCRUDIn(t *testing.T, mode string) crud {
 // newCRUDOn opens the store on a database.
 func newCRUDOn(t *testing.T, dsn string) crud {
 	t.Helper()
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: pgtest.Master(t)})
+	return newCRUDOf(t, dsn, 8)
+}
+
+// newCRUDOf is newCRUDOn with as many connections as given. With one, a statement that was prepared stays prepared.
+func newCRUDOf(t *testing.T, dsn string, conns int32) crud {
+	t.Helper()
+	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: conns, Master: pgtest.Master(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
