@@ -41,6 +41,10 @@ func TestCallbacks(t *testing.T) {
 	if beat.CancelRequested || beat.Deadline.IsZero() {
 		t.Errorf("heartbeat %+v", beat)
 	}
+	if got := string(s.do("GET", run, "").want(200).body); !strings.Contains(got, `"progress":{"rows":[1,2]}`) ||
+		!strings.Contains(got, `"progress_at":"`) || !strings.Contains(got, `"queue":"`) {
+		t.Errorf("the run %s", got)
+	}
 	if got := string(s.do("GET", run+"/progress", "",
 		token).want(200).body); !strings.Contains(got, `"progress":{"rows":[1,2]}`) ||
 		!strings.Contains(got, `"attempt":1`) {

@@ -22,7 +22,7 @@ var (
 // exampleListedRun is a run as lists show it.
 func exampleListedRun() runs.Run {
 	return runs.Run{
-		ID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Tenant: "default",
+		ID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Tenant: "default", Queue: "default",
 		Trigger: domain.TriggerSchedule, ScheduledFor: at("2026-12-01T11:00:00Z"), Status: domain.StatusSucceeded,
 		Attempt: 2, MaxAttempts: 3, JobVersion: 7,
 		Replica: &exampleReplicaID, DueAt: at("2026-12-01T11:00:00.421Z"), CreatedAt: at("2026-12-01T11:00:00.423Z"),
@@ -73,7 +73,7 @@ func exampleRunOf(trigger domain.Trigger, slot time.Time) runs.Run {
 	made := at("2026-12-01T15:20:11.803Z")
 	return runs.Run{
 		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), JobID: exampleJobID, Job: "daily-invoice-gen",
-		Tenant: "default", Trigger: trigger, ScheduledFor: slot, Status: domain.StatusPending,
+		Tenant: "default", Queue: "default", Trigger: trigger, ScheduledFor: slot, Status: domain.StatusPending,
 		MaxAttempts: 3, JobVersion: 7, DueAt: made, CreatedAt: made,
 	}
 }

@@ -70,6 +70,7 @@ type RunSummary struct {
 	ID           uuid.UUID      `json:"id"`
 	JobID        uuid.UUID      `json:"job_id"`
 	Job          string         `json:"job"`
+	Queue        string         `json:"queue"`
 	Trigger      domain.Trigger `json:"trigger"`
 	ScheduledFor time.Time      `json:"scheduled_for"`
 	Status       domain.Status  `json:"status"`
@@ -83,9 +84,9 @@ type RunSummary struct {
 
 func summaryOf(r runs.Run) RunSummary {
 	return RunSummary{
-		ID: r.ID, JobID: r.JobID, Job: r.Job, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor, Status: r.Status,
-		Reason: r.Reason, Late: r.Late, Attempt: r.Attempt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
-		HTTPStatus: r.HTTPStatus,
+		ID: r.ID, JobID: r.JobID, Job: r.Job, Queue: r.Queue, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor,
+		Status: r.Status, Reason: r.Reason, Late: r.Late, Attempt: r.Attempt,
+		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, HTTPStatus: r.HTTPStatus,
 	}
 }
 

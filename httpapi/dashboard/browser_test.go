@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"punctual/scheduler/domain"
 )
 
 // tab is a page in a real browser.
@@ -167,6 +169,81 @@ func TestInABrowserARunIsSeenLive(t *testing.T) {
 	b.waits("#live", "It has not run yet.")
 	visitor.post("/jobs/n/trigger").want(303)
 	b.waits("#live .list", "manual")
+	b.quiet()
+}
+
+// A person pauses hundreds of jobs by their label, and sees how far that is.
+func TestInABrowserManyJobsArePausedByLabel(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	s.labelled("team=billing", 500)
+	s.labelled("team=other", 1)
+	b := s.chromium(t)
+	b.open("/jobs")
+	b.write("#filter", "team=billing")
+	b.do(chromedp.Click(`//main//button[text()="Search"]`))
+	b.waits("main", "All jobs that match:")
+	b.do(chromedp.Click(`//button[text()="Pause…"]`))
+	b.waits("h1", "Pause 500 jobs?")
+	b.write("#note", "the warehouse moves")
+	b.do(chromedp.Click(`//button[text()="Pause"]`))
+	b.waits(".answer", "running: 0 of 500")
+	s.operate()
+	b.waits(".answer", "done: 500 of 500") // without reloading
+	b.open("/jobs?search=state:paused")
+	b.waits("#live .list", "the warehouse moves")
+	if n := s.count("jobs", "pause_note = 'the warehouse moves'"); n != 500 {
+		t.Errorf("%d jobs are paused", n)
+	}
+	b.quiet()
+}
+
+// A person replays the victims of one cause.
+func TestInABrowserAGroupOfDeadLettersIsReplayed(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	s.browser().create("daily")
+	s.bury("daily", domain.ReasonHTTP5xx, 40)
+	s.bury("daily", domain.ReasonTimeout, 1)
+	b := s.chromium(t)
+	b.open("/dead-letters")
+	b.do(chromedp.Click(`//tr[contains(., "answered with 5xx")]//button[text()="Replay…"]`))
+	b.waits("h1", "Replay 40 dead letters?")
+	b.do(chromedp.Click(`//button[text()="Replay"]`))
+	b.waits(".answer", "0 of 40")
+	s.operate()
+	b.waits(".answer", "done: 40 of 40")
+	b.open("/dead-letters")
+	b.waits("#live .list", "timeout")
+	if n := s.count("runs", "trigger = 'replay'"); n != 40 {
+		t.Errorf("%d replays", n)
+	}
+	b.quiet()
+}
+
+// A viewer reads everything, and is offered nothing that the role may not do.
+func TestInABrowserAViewerMayNot(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	s.as("default", "editor").create("daily")
+	s.bury("daily", domain.ReasonHTTP5xx, 1)
+	b := s.chromium(t)
+	b.open("/login")
+	b.write("#key", s.key("default", "viewer"))
+	b.do(chromedp.Click(`//button[text()="Sign in"]`))
+	b.waits("h1", "Overview")
+	for _, path := range []string{"/", "/jobs", "/jobs/daily", "/dead-letters", "/settings"} {
+		b.open(path)
+		offered, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`[...document.querySelectorAll('main form')].
+			filter((f) => f.method === 'post').map((f) => f.action).join(' ')`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if offered != "" {
+			t.Errorf("%s offers %s", path, offered)
+		}
+	}
+	b.waits("h1", "Settings")
 	b.quiet()
 }
 

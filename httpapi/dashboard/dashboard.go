@@ -68,6 +68,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/jobs/{job}":             (*visit).job,
 		"/jobs/{job}/definition":  (*visit).definition,
 		"/jobs/{job}/changes":     (*visit).changes,
+		"/jobs/{job}/notices":     (*visit).notices,
 		"/jobs/{job}/edit":        (*visit).editJob,
 		"/jobs/{job}/backfill":    (*visit).backfill,
 		"/new":                    (*visit).newJob,
@@ -86,6 +87,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		pages.Get(path, p.page(show))
 	}
 	for path, do := range map[string]func(*visit) error{
+		"/jobs":                          (*visit).changeJobs,
 		"/jobs/{job}/pause":              (*visit).pauseJob,
 		"/jobs/{job}/resume":             (*visit).resumeJob,
 		"/jobs/{job}/trigger":            (*visit).triggerJob,

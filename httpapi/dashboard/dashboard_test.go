@@ -263,7 +263,8 @@ func (b browser) create(name string, more ...string) {
 
 // paths are the pages that need no id.
 var paths = []string{
-	"/", "/jobs", "/runs", "/dead-letters", "/operations", "/queues", "/audit", "/settings", "/new", "/new?as=json", "/timeline", "/timeline?span=24h",
+	"/", "/jobs", "/runs", "/dead-letters", "/operations", "/queues", "/audit", "/settings", "/new", "/new?as=json", "/timeline", "/timeline?span=24h&by=queue",
+	"/dead-letters?each=1", "/jobs?search=state:failing",
 	"/forecast", "/forecast?hours=1", "/forecast?hours=168",
 }
 
@@ -283,7 +284,7 @@ func TestEveryPageWithNothing(t *testing.T) {
 var inline = regexp.MustCompile(`(?i)<script(?: src="/assets/[a-z/.]+" defer)?>|\son\w+=|\sstyle=|<style`)
 
 // sound checks what every page must be.
-func sound(p reply) {
+func sound(p reply) reply {
 	p.t.Helper()
 	if got := p.header.Get("Content-Security-Policy"); got != policy {
 		p.t.Errorf("%s: the policy is %q", p.path, got)
@@ -297,6 +298,7 @@ func sound(p reply) {
 	if len(p.body) > 100_000 {
 		p.t.Errorf("%s: %d bytes", p.path, len(p.body))
 	}
+	return p
 }
 
 func TestTheWayOfAJob(t *testing.T) {
@@ -322,6 +324,7 @@ func TestTheWayOfAJob(t *testing.T) {
 	b.post("/jobs/daily/edit", "name", "daily", "kind", "every", "every", "1h", "url", "http://example.com/2").want(303)
 	b.get("/jobs/daily").want(200).shows("The job is saved as version", "every 1 h")
 	b.get("/jobs/daily/definition").want(200).shows("http://example.com/2", "curl -X PUT").hides("for people")
+	sound(b.get("/jobs/daily/notices").want(200).shows("No notice was sent"))
 	sound(b.get("/jobs/daily/changes").want(200).shows("job.update", "schedule.every"))
 	sound(b.get("/audit").want(200).shows("job.pause"))
 	b.post("/jobs/daily/delete").want(303)
@@ -414,6 +417,7 @@ func TestAnotherTenantsPagesAreNotFound(t *testing.T) {
 	run := alpha.post("/jobs/secret-name/trigger").want(303).header.Get("Location")
 	for _, path := range []string{
 		"/jobs/secret-name", "/jobs/secret-name/definition", "/jobs/secret-name/changes", "/jobs/secret-name/edit",
+		"/jobs/secret-name/notices",
 		"/jobs/secret-name/backfill", run,
 	} {
 		other.get(path).want(404)

@@ -63,14 +63,14 @@ func bars(values []float64, from time.Time, step time.Duration, limit float64) t
 	if len(values) == 0 {
 		return ""
 	}
-	const width, height, left, bottom = 1440, 180, 60, 20
+	const width, height, left, bottom, above = 1440, 190, 60, 20, 10
 	var top float64
 	for _, v := range values {
 		top = max(top, v)
 	}
 	top = roundUp(top)
 	each := float64(width-left) / float64(len(values))
-	y := func(v float64) float64 { return float64(height-bottom) * (1 - v/top) }
+	y := func(v float64) float64 { return above + float64(height-bottom-above)*(1-v/top) }
 	var low, high strings.Builder
 	for i, v := range values {
 		if v == 0 {
@@ -94,7 +94,11 @@ func bars(values []float64, from time.Time, step time.Duration, limit float64) t
 	fmt.Fprintf(&b, `<path class="low" d="%s"/><path class="high" d="%s"/>`, low.String(), high.String())
 	for share := range 5 {
 		at := from.Add(time.Duration(share) * step * time.Duration(len(values)) / 4)
-		fmt.Fprintf(&b, `<text class="at" x="%d" y="%d">%s</text>`, left+(width-left-40)*share/4, height-4,
+		class := "at"
+		if share == 4 {
+			class = "to" // it ends where the plot ends
+		}
+		fmt.Fprintf(&b, `<text class="%s" x="%d" y="%d">%s</text>`, class, left+(width-left)*share/4, height-4,
 			at.UTC().Format("01-02 15:04"))
 	}
 	b.WriteString("</svg>")

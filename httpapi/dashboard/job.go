@@ -20,6 +20,8 @@ const mostForm = 1 << 20
 type jobView struct {
 	Job       httpapi.Job
 	Upcoming  []httpapi.UpcomingSlot
+	Stats     runs.JobStats
+	Pauser    string     // who paused it, if the visitor may know
 	Runs      []runs.Run // newest first
 	Next      string     // cursor of older runs
 	Explained *history.Explanation
@@ -45,6 +47,12 @@ func (v *visit) job() error {
 		return err
 	}
 	view.Upcoming = upcoming.Slots
+	if view.Stats, err = v.api.JobStats(v.ctx(), id); err != nil {
+		return err
+	}
+	if view.Pauser, err = v.pauser(job); err != nil {
+		return err
+	}
 	query := url.Values{"limit": {shownRuns}, "view": {"summary"}}
 	for _, filter := range []string{"cursor", "status", "reason"} {
 		if value := v.r.URL.Query().Get(filter); value != "" {
@@ -65,6 +73,40 @@ func (v *visit) job() error {
 		}
 	}
 	return v.show("job", job.Name, view)
+}
+
+// pauser returns who paused a job that is paused.
+func (v *visit) pauser(job httpapi.Job) (string, error) {
+	if job.PausedAt == nil || !v.may(auth.RoleAdmin) {
+		return "", nil
+	}
+	log, err := v.api.AuditLog(v.ctx(), url.Values{"job": {job.ID.String()}, "action": {"job.pause"}, "limit": {"1"}})
+	if err != nil || len(log.Data) == 0 || log.Data[0].Actor == nil {
+		return "", err
+	}
+	return changesOf(log.Data)[0].Who(), nil
+}
+
+// noticesView is what was told about a job, and whether it arrived.
+type noticesView struct {
+	Job     httpapi.Job
+	Notices []runs.Run
+	Next    string
+}
+
+func (v *visit) notices() error {
+	job, err := v.api.Job(v.ctx(), v.part("job"))
+	if err != nil {
+		return err
+	}
+	query := filtered(v.r.URL.Query(), "cursor")
+	query.Set("trigger", "notify")
+	query.Set("limit", shownRuns)
+	list, err := v.api.JobRuns(v.ctx(), job.ID.String(), query)
+	if err != nil {
+		return err
+	}
+	return v.show("notices", job.Name, noticesView{job, list.Data, text(list.NextCursor)})
 }
 
 // definitionView is the definition of a job, to read and to copy.

@@ -1,11 +1,18 @@
 package dashboard
 
 import (
+	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"punctual/httpapi"
 	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
+	"punctual/store/jobs"
+	"punctual/store/letters"
+	"punctual/store/runs"
 )
 
 // jobsView is the list of jobs.
@@ -13,13 +20,16 @@ type jobsView struct {
 	Jobs    []httpapi.ListedJob
 	Next    string
 	Search  string
+	Whole   bool // an operation can select what the search selects
 	Problem *problem.Problem
 }
 
 func (v *visit) jobs() error {
 	view := jobsView{Search: strings.TrimSpace(v.r.URL.Query().Get("search"))}
 	query := searched(view.Search)
+	view.Whole = query.Get("failing")+query.Get("overdue") == ""
 	query.Set("limit", "50")
+	query.Set("recent", strconv.Itoa(runs.MostRecent))
 	if cursor := v.r.URL.Query().Get("cursor"); cursor != "" {
 		query.Set("cursor", cursor)
 	}
@@ -34,13 +44,16 @@ func (v *visit) jobs() error {
 }
 
 // searched returns the filters that a search means: name=value is a label, state:paused and queue:critical are what
-// they say, name:daily is the beginning of a name, and all else is text in the name or the description.
+// they say, name:daily is the beginning of a name, and all else is text in the name or the description. state:failing
+// and state:overdue are no states of a job, but people look for them.
 func searched(search string) url.Values {
 	query := url.Values{}
 	var words []string
 	for word := range strings.FieldsSeq(search) {
 		name, value, ok := strings.Cut(word, ":")
 		switch {
+		case ok && name == "state" && slices.Contains([]string{"failing", "overdue"}, value):
+			query.Set(value, "true")
 		case ok && (name == "state" || name == "queue" || name == "name"):
 			query.Set(name, value)
 		case strings.Contains(word, "="):
@@ -53,4 +66,108 @@ func searched(search string) url.Values {
 		query.Set("q", strings.Join(words, " "))
 	}
 	return query
+}
+
+// selected returns the jobs that a search selects, for an operation. An operation cannot select by what changes while
+// it works: its error is a problem.
+func selected(search string) (s httpapi.JobSelection, err error) {
+	query := searched(search)
+	if query.Get("failing")+query.Get("overdue") != "" {
+		return s, problem.Invalid(problem.At("body.filter.state", "failing and overdue select no jobs for an operation; "+
+			"search by label, name, queue or state"))
+	}
+	s = httpapi.JobSelection{
+		State: domain.JobState(query.Get("state")), Queue: query.Get("queue"), Name: query.Get("name"), Q: query.Get("q"),
+	}
+	for _, label := range query["label"] {
+		if s.Labels == nil {
+			s.Labels = map[string]string{}
+		}
+		name, value, _ := strings.Cut(label, "=")
+		s.Labels[name] = value
+	}
+	return s, nil
+}
+
+// changeJobs pauses, resumes or deletes all jobs that a search selects: it counts them, and starts the operation once
+// the visitor has seen the number.
+func (v *visit) changeJobs() error {
+	if err := v.form(); err != nil {
+		return err
+	}
+	search := v.field("search")
+	action := jobs.Action(v.field("action"))
+	filter, err := selected(search)
+	if err != nil {
+		return err
+	}
+	in := httpapi.JobsInput{Filter: &filter, Note: v.field("note")}
+	if v.field("sure") == "" {
+		n, err := v.api.CountJobs(v.ctx(), action, filter)
+		if err != nil {
+			return err
+		}
+		return v.ask(sureView{
+			Verb: string(action), Count: n.Matched, Thing: "job", Path: "/jobs", Pause: action == jobs.PauseMany,
+			Back: "/jobs?" + url.Values{"search": {search}}.Encode(), Danger: action == jobs.DeleteMany,
+		})
+	}
+	if in.MaxPerSecond, err = v.rate(); err != nil {
+		return err
+	}
+	operation, err := v.startJobs(action, in)
+	if err != nil {
+		return err
+	}
+	return v.to("/operations/"+operation.ID.String(), "The operation has started.")
+}
+
+func (v *visit) startJobs(action jobs.Action, in httpapi.JobsInput) (o letters.Operation, err error) {
+	switch action {
+	case jobs.PauseMany:
+		pause := httpapi.PauseJobsInput{JobsInput: in}
+		if until := v.field("until"); until != "" {
+			if err := pause.Until.UnmarshalText([]byte(instantOf(until))); err != nil {
+				return o, problem.Invalid(problem.At("body.until", err.Error()))
+			}
+		}
+		return v.api.PauseJobs(v.ctx(), pause)
+	case jobs.ResumeMany:
+		return v.api.ResumeJobs(v.ctx(), in)
+	case jobs.DeleteMany:
+		return v.api.DeleteJobs(v.ctx(), in)
+	}
+	return o, problem.New(problem.CodeMalformed, "The form does not say what is to be done with the jobs.")
+}
+
+// sureView asks before many things are changed at once.
+type sureView struct {
+	Verb   string // such as replay
+	Count  int
+	Thing  string // what there are Count of
+	Path   string // where the form is sent
+	Back   string
+	Form   url.Values // as it was sent
+	Pause  bool       // ask for its end, too
+	Latest bool       // ask whether only the newest of each job is meant
+	Danger bool
+}
+
+// ask shows what is about to be changed.
+func (v *visit) ask(view sureView) error {
+	view.Form = v.r.PostForm
+	return v.render(http.StatusOK, "sure", "Sure?", view)
+}
+
+// rate is how many things are to be changed in a second at most; nil: as many as can be.
+func (v *visit) rate() (*int, error) {
+	field := v.field("max_per_second")
+	if field == "" {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(field)
+	if err != nil {
+		return nil, problem.Invalid(problem.At("body.max_per_second", strconv.Quote(field)+" is not a number such as 50"))
+	}
+	return &n, nil
 }

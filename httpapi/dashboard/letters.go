@@ -1,35 +1,47 @@
 package dashboard
 
 import (
-	"net/http"
 	"net/url"
 
 	"punctual/httpapi"
+	"punctual/scheduler/domain"
 	"punctual/store/letters"
 )
 
-// lettersView is the list of dead letters.
+// lettersView is the list of dead letters: by job and reason, or each one.
 type lettersView struct {
+	Groups  []letters.DeadLetterGroup
 	Letters []letters.DeadLetter
+	Each    bool
 	Next    string
 	Filter  url.Values
 }
 
-func (v *visit) letters() error {
-	query := filtered(v.r.URL.Query(), "job", "job_id", "trigger", "reason", "label", "from", "to", "resolved", "cursor")
-	list, err := v.api.DeadLetters(v.ctx(), query)
-	if err != nil {
-		return err
-	}
-	return v.show("letters", "Dead letters", lettersView{list.Data, text(list.NextCursor), query})
+// Chosen are the parameters of the filter that say which dead letters are meant, without the page.
+func (l lettersView) Chosen() string {
+	query := filtered(l.Filter, letterFilters...)
+	return query.Encode()
 }
 
-// bulkView asks before many dead letters are replayed or resolved.
-type bulkView struct {
-	Verb  string // replay or resolve
-	Count int
-	Note  string
-	Form  url.Values
+var letterFilters = []string{"job", "job_id", "trigger", "reason", "label", "from", "to"}
+
+func (v *visit) letters() error {
+	query := filtered(v.r.URL.Query(), append([]string{"cursor"}, letterFilters...)...)
+	view := lettersView{Filter: query, Each: v.r.URL.Query().Get("each") != ""}
+	if view.Each {
+		list, err := v.api.DeadLetters(v.ctx(), query)
+		if err != nil {
+			return err
+		}
+		view.Letters, view.Next = list.Data, text(list.NextCursor)
+	} else {
+		list, err := v.api.DeadLetterGroups(v.ctx(), query)
+		if err != nil {
+			return err
+		}
+		view.Groups, view.Next = list.Data, text(list.NextCursor)
+	}
+	return v.show("letters", "Dead letters", view)
 }
 
 func (v *visit) replayLetters() error { return v.bulk("replay") }
@@ -46,19 +58,27 @@ func (v *visit) bulk(verb string) error {
 	}
 	in := httpapi.BulkInput{Filter: &httpapi.DeadLetterSelection{
 		Job: v.field("job"), JobID: v.field("job_id"), Reason: httpapi.DeathReason(v.field("reason")),
+		Trigger: domain.Trigger(v.field("trigger")),
 	}, Note: v.field("note"), LatestPerJob: v.field("latest_per_job") != ""}
-	calls := map[string]func() (letters.Operation, error){
-		"replay":  func() (letters.Operation, error) { return v.api.ReplayDeadLetters(v.ctx(), in) },
-		"resolve": func() (letters.Operation, error) { return v.api.ResolveDeadLetters(v.ctx(), in) },
-	}
 	if v.field("sure") == "" {
 		n, err := v.api.CountReplays(v.ctx(), in)
 		if err != nil {
 			return err
 		}
-		return v.render(http.StatusOK, "sure", "Dead letters", bulkView{verb, n.Matched, in.Note, v.r.PostForm})
+		return v.ask(sureView{
+			Verb: verb, Count: n.Matched, Thing: "dead letter", Path: "/dead-letters/" + verb, Back: "/dead-letters",
+			Latest: true,
+		})
 	}
-	operation, err := calls[verb]()
+	var err error
+	if in.MaxPerSecond, err = v.rate(); err != nil {
+		return err
+	}
+	start := v.api.ReplayDeadLetters
+	if verb == "resolve" {
+		start = v.api.ResolveDeadLetters
+	}
+	operation, err := start(v.ctx(), in)
 	if err != nil {
 		return err
 	}

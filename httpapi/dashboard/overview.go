@@ -1,56 +1,88 @@
 package dashboard
 
 import (
+	"html/template"
 	"net/url"
+	"time"
 
 	"punctual/httpapi"
+	"punctual/httpapi/auth"
 	"punctual/store/fleet"
-	"punctual/store/letters"
-	"punctual/store/runs"
+	"punctual/store/overview"
 )
 
 // overviewView is the first page: is anything wrong, and where.
 type overviewView struct {
-	Jobs     []httpapi.ListedJob // at most one: is there any
+	httpapi.Overview
 	Queues   httpapi.QueueList
 	Breakers []fleet.Breaker
-	Letters  []letters.DeadLetter
-	Failing  []runs.Run // that try again
-	Recent   []runs.Run
+	Replicas []fleet.Replica // for operators only
 	Host     string
+	Empty    bool // there is no job
 }
 
-// Due is how much is due now and not sent.
-func (o overviewView) Due() (n int) {
+// Late is how much should have begun.
+func (o overviewView) Late() int { return o.Overdue.Slots + o.Overdue.Runs }
+
+// Unserved are the queues of which nothing is sent.
+func (o overviewView) Unserved() (queues []fleet.Queue) {
 	for _, q := range o.Queues.Data {
-		n += q.DueSlots + q.DueRuns
+		if q.WaitsFor != nil && q.DueSlots+q.DueRuns > 0 {
+			queues = append(queues, q)
+		}
 	}
-	return n
+	return queues
 }
 
-// InFlight is how many runs are being sent.
-func (o overviewView) InFlight() (n int) {
-	for _, q := range o.Queues.Data {
-		n += q.InFlight
-	}
-	return n
+// HeldBack reports whether anything waits for more than its time.
+func (o overviewView) HeldBack() bool {
+	return len(o.Breakers) > 0 || len(o.Unserved()) > 0 || o.Queues.HeldBack != nil
 }
 
-// Held is how many runs wait for a host that does not answer.
-func (o overviewView) Held() (n int) {
-	for _, q := range o.Queues.Data {
-		n += q.HeldRuns
+// Spark draws a figure of each of the last 24 hours.
+func (o overviewView) Spark(figure string) template.HTML {
+	values := make([]float64, len(o.Day.Hours))
+	for i, h := range o.Day.Hours {
+		values[i] = sparked[figure].of(h)
 	}
-	return n
+	return spark(values, sparked[figure].words)
 }
+
+// sparked are the figures of an hour that are drawn.
+var sparked = map[string]struct {
+	words string
+	of    func(overview.HourOfRuns) float64
+}{
+	"unended": {"runs that have not ended, by hour", func(h overview.HourOfRuns) float64 { return float64(h.Unended) }},
+	"dead":    {"runs that died, by hour", func(h overview.HourOfRuns) float64 { return float64(h.Dead) }},
+	"failed": {"share of runs that died, by hour", func(h overview.HourOfRuns) float64 {
+		if h.SuccessRate == nil {
+			return 0
+		}
+		return 1 - *h.SuccessRate
+	}},
+	"succeeded": {"runs that succeeded, by hour", func(h overview.HourOfRuns) float64 { return float64(h.Succeeded) }},
+	"lateness": {"lateness of 99 % of the runs, by hour", func(h overview.HourOfRuns) float64 {
+		if h.Lateness.P99 == nil {
+			return 0
+		}
+		return *h.Lateness.P99
+	}},
+}
+
+// Since is the beginning of the first hour, for an address.
+func (o overviewView) Since() string { return o.Day.From.UTC().Format(time.RFC3339) }
 
 func (v *visit) overview() (err error) {
 	view := overviewView{Host: v.r.Host}
+	if view.Overview, err = v.api.Overview(v.ctx()); err != nil {
+		return err
+	}
 	jobs, err := v.api.Jobs(v.ctx(), url.Values{"limit": {"1"}, "view": {"summary"}})
 	if err != nil {
 		return err
 	}
-	view.Jobs = jobs.Data
+	view.Empty = len(jobs.Data) == 0
 	if view.Queues, err = v.api.Queues(v.ctx()); err != nil {
 		return err
 	}
@@ -59,20 +91,12 @@ func (v *visit) overview() (err error) {
 		return err
 	}
 	view.Breakers = breakers.Data
-	dead, err := v.api.DeadLetters(v.ctx(), url.Values{"limit": {"20"}})
-	if err != nil {
-		return err
+	if v.may(auth.RoleOperator) {
+		replicas, err := v.api.Replicas(v.ctx())
+		if err != nil {
+			return err
+		}
+		view.Replicas = replicas.Data
 	}
-	view.Letters = dead.Data
-	retrying, err := v.api.Runs(v.ctx(), url.Values{"limit": {"20"}, "status": {"retrying"}, "view": {"summary"}})
-	if err != nil {
-		return err
-	}
-	view.Failing = retrying.Data
-	recent, err := v.api.Runs(v.ctx(), url.Values{"limit": {shownRuns}, "view": {"summary"}})
-	if err != nil {
-		return err
-	}
-	view.Recent = recent.Data
 	return v.show("overview", "Overview", view)
 }

@@ -126,6 +126,11 @@ var functions = template.FuncMap{
 	"seg":      url.PathEscape,
 	"dict":     dict,
 	"words":    wordsOf,
+	"share":    share,
+	"title":    func(word string) string { return strings.ToUpper(word[:1]) + word[1:] },
+	"seconds":  seconds,
+	"brief":    brief,
+	"outcomes": recentStrip,
 }
 
 // dict makes a map of names and values, for parts that need several.

@@ -22,7 +22,7 @@ func strip(list []runs.Run) template.HTML {
 	const width, gap, height = 8, 2, 28
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="strip" role="group" aria-label="%s" viewBox="0 0 %d %d" width="%d" height="%d">`,
-		template.HTMLEscapeString(outcomes(list)), len(list)*(width+gap), height, len(list)*(width+gap), height)
+		template.HTMLEscapeString(outcomesOf(list)), len(list)*(width+gap), height, len(list)*(width+gap), height)
 	for i, r := range slices.Backward(list) {
 		x := (len(list) - 1 - i) * (width + gap)
 		title := fmt.Sprintf("%s %s", r.ScheduledFor.UTC().Format("2006-01-02 15:04:05 UTC"), r.Status)
@@ -36,19 +36,23 @@ func strip(list []runs.Run) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // everything in it is escaped or a number
 }
 
-// outcomes says in words what a strip shows.
-func outcomes(list []runs.Run) string {
+func outcomesOf(list []runs.Run) string {
 	counts := map[domain.Status]int{}
 	for _, r := range list {
 		counts[r.Status]++
 	}
+	return outcomes(counts, len(list))
+}
+
+// outcomes says in words what a strip shows.
+func outcomes(counts map[domain.Status]int, all int) string {
 	var parts []string
 	for _, status := range domain.Statuses() {
 		if n := counts[status]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, status))
 		}
 	}
-	return "The last " + plural(len(list), "run") + ": " + strings.Join(parts, ", ")
+	return "The last " + plural(all, "run") + ": " + strings.Join(parts, ", ")
 }
 
 // plot draws a figure of the runs of a list over time: duration, or lateness.
@@ -118,6 +122,53 @@ func summary(points []point, what string) string {
 	}
 	return fmt.Sprintf("%s of %s: median %s, 95th percentile %s, longest %s", what, plural(len(points), "run"), at(0.5),
 		at(0.95), at(1))
+}
+
+// recentStrip draws the outcomes of the newest runs of a job in a list, the oldest first.
+func recentStrip(recent *runs.RecentRuns) template.HTML {
+	if recent == nil || len(recent.Runs) == 0 {
+		return `<span class="none">never ran</span>`
+	}
+	const width, gap, height = 5, 1, 16
+	paths := map[domain.Status]string{}
+	counts := map[domain.Status]int{}
+	for i, r := range recent.Runs {
+		x := (runs.MostRecent - 1 - i) * (width + gap)
+		paths[r.Status] += fmt.Sprintf("M%d 0h%dv%dh-%dz", x, width, height, width)
+		counts[r.Status]++
+	}
+	const wide = runs.MostRecent * (width + gap)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="strip" role="img" aria-label="%s" viewBox="0 0 %d %d" width="%d" height="%d">`,
+		template.HTMLEscapeString(outcomes(counts, len(recent.Runs))), wide, height, wide, height)
+	for _, status := range domain.Statuses() {
+		if path := paths[status]; path != "" {
+			fmt.Fprintf(&b, `<path class="%s" d="%s"/>`, status, path)
+		}
+	}
+	b.WriteString(`</svg>`)
+	return template.HTML(b.String()) //nolint:gosec // everything in it is escaped or a number
+}
+
+// spark draws a small figure of each hour.
+func spark(values []float64, words string) template.HTML {
+	var top float64
+	for _, v := range values {
+		top = max(top, v)
+	}
+	const width, gap, height = 5, 1, 20
+	var path strings.Builder
+	for i, v := range values {
+		if v > 0 {
+			tall := max(1, v/top*height)
+			fmt.Fprintf(&path, "M%d %dv-%.1fh%dv%.1fz", i*(width+gap), height, tall, width, tall)
+		}
+	}
+	wide := len(values) * (width + gap)
+	return template.HTML(fmt.Sprintf( //nolint:gosec // numbers, and words of this package
+		`<svg class="spark" role="img" aria-label="%s" viewBox="0 0 %d %d" width="%d" height="%d"><title>%s</title>`+
+			`<path class="base" d="M0 %dh%dv1h-%dz"/><path d="%s"/></svg>`,
+		words, wide, height, wide, height, words, height-1, wide, wide, path.String()))
 }
 
 // roundUp returns the next 1, 2 or 5 times a power of ten.

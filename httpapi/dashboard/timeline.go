@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,25 +14,29 @@ import (
 	"punctual/store/runs"
 )
 
-// timelineView is the runs of an hour or a day as bars, a line for each job.
+// timelineView is the runs of an hour or a day as bars, a line for each job or queue.
 type timelineView struct {
 	From, To       time.Time
 	Span           string // 1h or 24h
+	By             string // job or queue
 	Earlier, Later string // the addresses of the windows before and after
 	Bars           template.HTML
 	Shown          int
 	More           bool // there are more runs than are shown
-	Left           int  // jobs that have no line
+	Left           int  // jobs or queues that have no line
 }
 
-// mostBars and mostLines bound what a timeline shows: the newest runs, of the jobs with the most runs.
+// mostBars and mostLines bound what a timeline shows: the newest runs, of the jobs or queues with the most runs.
 const (
 	mostBars  = 500
 	mostLines = 40
 )
 
 func (v *visit) timeline() error {
-	view := timelineView{Span: "1h"}
+	view := timelineView{Span: "1h", By: "job"}
+	if v.r.URL.Query().Get("by") == "queue" {
+		view.By = "queue"
+	}
 	span := time.Hour
 	if v.r.URL.Query().Get("span") == "24h" {
 		view.Span, span = "24h", 24*time.Hour
@@ -41,7 +47,7 @@ func (v *visit) timeline() error {
 	}
 	view.From = view.To.Add(-span)
 	address := func(to time.Time) string {
-		return "/timeline?" + url.Values{"span": {view.Span}, "to": {to.UTC().Format(time.RFC3339)}}.Encode()
+		return "/timeline?" + url.Values{"span": {view.Span}, "by": {view.By}, "to": {to.UTC().Format(time.RFC3339)}}.Encode()
 	}
 	view.Earlier = address(view.From)
 	if view.To.Before(time.Now()) {
@@ -55,42 +61,39 @@ func (v *visit) timeline() error {
 		return err
 	}
 	view.Shown, view.More = len(list.Data), list.NextCursor != nil
-	view.Bars, view.Left = timelineOf(list.Data, view.From, view.To)
+	view.Bars, view.Left = timelineOf(list.Data, view.By, view.From, view.To)
 	return v.show("timeline", "Timeline", view)
 }
 
-// timelineOf draws runs as bars from their first moment to their last. It returns how many jobs have no line.
-func timelineOf(list []runs.Run, from, to time.Time) (svg template.HTML, left int) {
-	byJob := map[string][]runs.Run{}
+// timelineOf draws runs as bars from their first moment to their last. It returns how many jobs or queues have no line.
+func timelineOf(list []runs.Run, by string, from, to time.Time) (svg template.HTML, left int) {
+	lines := map[string][]runs.Run{}
 	for _, r := range list {
-		byJob[r.Job] = append(byJob[r.Job], r)
-	}
-	var jobs []string
-	for job := range byJob {
-		jobs = append(jobs, job)
-	}
-	slices.SortFunc(jobs, func(a, b string) int {
-		if d := len(byJob[b]) - len(byJob[a]); d != 0 {
-			return d
+		name := r.Job
+		if by == "queue" {
+			name = r.Queue
 		}
-		return strings.Compare(a, b)
-	})
-	if len(jobs) > mostLines {
-		left = len(jobs) - mostLines
-		jobs = jobs[:mostLines]
+		lines[name] = append(lines[name], r)
 	}
-	if len(jobs) == 0 {
+	names := slices.SortedFunc(maps.Keys(lines), func(a, b string) int {
+		return cmp.Or(len(lines[b])-len(lines[a]), strings.Compare(a, b))
+	})
+	if len(names) > mostLines {
+		left = len(names) - mostLines
+		names = names[:mostLines]
+	}
+	if len(names) == 0 {
 		return "", 0
 	}
 	const width, label, line, top = 1200, 220, 22, 22
-	height := top + len(jobs)*line
+	height := top + len(names)*line
 	at := func(t time.Time) float64 {
 		share := t.Sub(from).Seconds() / to.Sub(from).Seconds()
 		return float64(label) + min(max(share, 0), 1)*float64(width-label)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="plot bars timeline-plot" role="group" aria-label="%s of %s" viewBox="0 0 %d %d">`,
-		plural(len(list), "run"), plural(len(jobs), "job"), width, height)
+		plural(len(list), "run"), plural(len(names), by), width, height)
 	for i := range 7 {
 		t := from.Add(to.Sub(from) * time.Duration(i) / 6)
 		fmt.Fprintf(&b, `<line x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`, at(t), at(t), top-4, height)
@@ -98,10 +101,10 @@ func timelineOf(list []runs.Run, from, to time.Time) (svg template.HTML, left in
 			fmt.Fprintf(&b, `<text class="from" x="%.1f" y="12">%s</text>`, at(t)+3, t.UTC().Format("15:04"))
 		}
 	}
-	for i, job := range jobs {
+	for i, name := range names {
 		y := top + i*line
-		fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text>`, label-8, y+15, template.HTMLEscapeString(shortened(job)))
-		for _, r := range byJob[job] {
+		fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text>`, label-8, y+15, template.HTMLEscapeString(shortened(name)))
+		for _, r := range lines[name] {
 			begin, end := r.ScheduledFor, r.ScheduledFor
 			if r.StartedAt != nil {
 				begin, end = *r.StartedAt, time.Now()

@@ -90,6 +90,7 @@ func Run(ctx context.Context, c Config) error {
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
 	c.Store.Replica, c.Store.Log, c.Store.PublicURL = true, c.Log, linkBase(c, listener.Addr())
+	c.Store.Pages = !c.NoDashboard
 	c.Store.Ended = func(outcomes []domain.Outcome) {
 		metrics.Ended(outcomes)
 		if c.Finished != nil {

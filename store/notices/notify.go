@@ -219,16 +219,30 @@ func (t *telling) take(ctx context.Context) error {
 			e.Since = nil // the event in the list owns it now
 		}
 		if run != nil {
-			r.ID, r.Link = *run, t.teller.link("/v1/runs/"+run.String())
+			r.ID, r.Link = *run, t.teller.linkToRun(run.String())
 			last := &n.Events[len(n.Events)-1]
 			last.Runs = append(last.Runs, r)
 		}
 		return nil
 	})
 	for _, n := range news {
-		n.Link = t.teller.link("/v1/jobs/" + url.PathEscape(n.Job) + "/runs")
+		n.Link = t.teller.linkToJob(n.Job)
 	}
 	return err
+}
+
+func (s *Teller) linkToRun(run string) string {
+	if s.options.Pages {
+		return s.link("/runs/" + run)
+	}
+	return s.link("/v1/runs/" + run)
+}
+
+func (s *Teller) linkToJob(name string) string {
+	if s.options.Pages {
+		return s.link("/jobs/" + url.PathEscape(name))
+	}
+	return s.link("/v1/jobs/" + url.PathEscape(name) + "/runs")
 }
 
 // link returns a URL where people can read more. It is empty if the API's public URL is not known.

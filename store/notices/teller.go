@@ -13,6 +13,7 @@ type Options struct {
 
 	// PublicURL is where people reach the API, without a trailing slash. Notices link to it. Empty: they have no links.
 	PublicURL string
+	Pages     bool // the links lead to the pages there, and not to the API
 }
 
 // Teller makes runs of the notices that may be told. Safe for concurrent use.

@@ -49,14 +49,15 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 		run.Attempts, err = pgx.CollectRows(rows, scanAttempt)
 		return err
 	})
-	var result *string
+	var result, progress *string
 	b.Queue(`
 		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body, coalesce(notify_url, ''),
-			result::text, result_note,
+			result::text, result_note, progress::text, progress_at,
 			coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
-			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &data.notifyURL, &result, &run.ResultNote, &data.keptFence,
+			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &data.notifyURL, &result, &run.ResultNote,
+			&progress, &run.ProgressAt, &data.keptFence,
 		}, data.kept.Into()...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // most runs have no such row
@@ -69,6 +70,10 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 	if result != nil {
 		run.Result = json.RawMessage(*result)
 	}
+	if progress != nil {
+		run.Progress = json.RawMessage(*progress)
+	}
+	pg.UTC(run.ProgressAt)
 	if a, ok := run.presentAttempt(); ok {
 		run.Attempts = append(run.Attempts, a)
 	}

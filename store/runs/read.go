@@ -13,7 +13,8 @@ import (
 	"punctual/store/pg"
 )
 
-const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name, r.trigger, r.scheduled_for, r.status,
+const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name,
+	coalesce((SELECT q.name FROM punctual.queues q WHERE q.id = r.lane / 4), ''), r.trigger, r.scheduled_for, r.status,
 	r.reason, r.late, r.attempt, r.replica, r.job_version, r.due_at,
 	r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at, r.next_attempt_at,
 	r.http_status, r.error, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
@@ -32,8 +33,8 @@ func scanRun(row pgx.CollectableRow) (Run, error) {
 	var r Run
 	var skipped SkippedRange
 	var first, last *time.Time
-	err := row.Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Trigger, &r.ScheduledFor, &r.Status, &r.Reason, &r.Late,
-		&r.Attempt, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt,
+	err := row.Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Queue, &r.Trigger, &r.ScheduledFor, &r.Status, &r.Reason,
+		&r.Late, &r.Attempt, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt,
 		&r.AcceptedAt, &r.FinishedAt,
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
 		&r.ReplayOf, &r.RerunOf, &r.ParentRun, &r.Step, &r.fence, &r.Notice, &r.MaxAttempts)

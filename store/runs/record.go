@@ -10,12 +10,14 @@ import (
 	"punctual/store/pg"
 )
 
-// Run is a run, or a recorded skip. Lists leave WaitingFor, Result, ResultNote, Request and Attempts empty.
+// Run is a run, or a recorded skip. Lists leave WaitingFor, Result, ResultNote, Progress, Request and
+// Attempts empty.
 type Run struct {
 	ID            uuid.UUID           `json:"id" format:"uuid" doc:"Also the webhook-id of its requests, except for a replay, or a rerun with same_key: they carry the webhook-id of the run that they repeat." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
 	JobID         uuid.UUID           `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Job           string              `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
 	Tenant        string              `json:"tenant" doc:"Its owner." example:"default"`
+	Queue         string              `json:"queue" doc:"The queue whose worker slots it uses." example:"default"`
 	Trigger       domain.Trigger      `json:"trigger" doc:"What created it." example:"schedule"`
 	ScheduledFor  time.Time           `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested; for a replay or rerun, the slot of the run that it repeats."`
 	Status        domain.Status       `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
@@ -43,6 +45,8 @@ type Run struct {
 	Step          *string             `json:"step,omitempty" doc:"On a step: its name. Otherwise absent."`
 	Result        json.RawMessage     `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
 	ResultNote    *string             `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
+	Progress      json.RawMessage     `json:"progress,omitempty" doc:"With completion async: the progress that the target reported last. Only when a single run is read; absent if it reported none."`
+	ProgressAt    *time.Time          `json:"progress_at,omitempty" doc:"When the target reported that progress."`
 	Request       *domain.SentRequest `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
 	Attempts      []Attempt           `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
 

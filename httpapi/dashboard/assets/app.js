@@ -22,8 +22,21 @@
       element.textContent = clock(at);
     }
   };
-  times(document);
-  document.addEventListener('htmx:afterSwap', (event) => times(event.target.parentElement || document));
+
+  // On narrow screens a table has no head, so each cell says what it is.
+  const labels = (root) => {
+    for (const table of root.querySelectorAll('table.list')) {
+      const heads = [...table.querySelectorAll('thead th')].map((head) => head.textContent);
+      for (const row of table.tBodies[0]?.rows || []) {
+        [...row.cells].forEach((cell, i) => {
+          if (i > 0 && heads[i] && cell.textContent.trim() && !cell.querySelector('button')) cell.dataset.label = heads[i];
+        });
+      }
+    }
+  };
+  const dress = (root) => { times(root); labels(root); };
+  dress(document);
+  document.addEventListener('htmx:afterSwap', (event) => dress(event.target.parentElement || document));
 
   // What is live is fetched again every two seconds, unless nobody sees it or somebody uses a menu or a field in it.
   setInterval(() => {

@@ -1,0 +1,204 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"punctual/httpapi"
+	"punctual/httpapi/client"
+	"punctual/scheduler/domain"
+)
+
+// bury makes open dead letters of a job, as its runs leave them.
+func (s site) bury(job string, reason domain.Reason, n int) {
+	s.t.Helper()
+	if _, err := s.store.Pool().Exec(s.t.Context(), `
+		INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason,
+			attempts, http_status, error)
+		SELECT gen_random_uuid(), id, tenant, name, version, now() - n * interval '1 h', 'schedule', $2, 5, 503,
+			'the target answered 503'
+		FROM punctual.jobs, generate_series(1, $3::integer) n
+		WHERE name = $1`, job, reason, n); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// labelled creates jobs with a label, all at once.
+func (s site) labelled(label string, n int) {
+	s.t.Helper()
+	name, value, _ := strings.Cut(label, "=")
+	api := client.New(s.url)
+	for made := 0; made < n; {
+		var batch httpapi.BatchInput
+		for range min(n-made, 100) {
+			var job httpapi.JobInput
+			job.Name = fmt.Sprintf("%s-%d", value, made)
+			job.Labels = map[string]string{name: value}
+			job.Schedule.Every = domain.DurationOf(24 * 60 * 60 * 1e9)
+			job.Target.URL = "http://example.com/"
+			batch.Jobs = append(batch.Jobs, job)
+			made++
+		}
+		if _, err := api.CreateJobs(s.t.Context(), batch); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// operate carries operations on until none is left, as replicas do.
+func (s site) operate() {
+	s.t.Helper()
+	for left := true; left; {
+		var err error
+		if _, left, err = s.store.Operate(s.t.Context()); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// count returns how many rows a condition on a table selects.
+func (s site) count(table, condition string, args ...any) (n int) {
+	s.t.Helper()
+	if err := s.store.Pool().QueryRow(s.t.Context(),
+		`SELECT count(*) FROM punctual.`+table+` WHERE `+condition, args...).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+func TestTheOverviewSaysWhatNeedsAttention(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	b := s.as("default", "editor")
+	b.create("healthy")
+	b.create("broken")
+	b.get("/").want(200).shows("No job fails.").hides("Needs attention")
+	s.bury("broken", domain.ReasonHTTP5xx, 3)
+	p := sound(b.get("/").want(200).shows("Needs attention", "<strong>1</strong> failing job ", "<strong>3</strong> open dead letters",
+		">broken</a>", "answered with 5xx 503", "/trigger", "/pause"))
+	p.hides(">healthy</a>")
+	b.get("/jobs?search=state:failing").want(200).shows("broken").hides("healthy")
+	b.get("/jobs?search=state:overdue").want(200).hides("broken", "healthy")
+	s.as("default", "viewer").get("/").want(200).shows("Needs attention").hides("/trigger", "/pause")
+	s.as("default", "submitter").get("/").want(200).shows("/trigger").hides("/pause")
+}
+
+// Paused never looks like running, and the page says who did it to those who may know.
+func TestAPausedJobSaysWho(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	editor := s.as("default", "editor")
+	editor.create("n")
+	editor.post("/jobs/n/pause", "note", "why").want(303)
+	editor.get("/jobs/n").want(200).shows("banner amber", "why").hides("Paused by")
+	s.as("default", "admin").get("/jobs/n").want(200).shows("Paused by key editor.")
+}
+
+// One cause with many victims is one line, and is dealt with as one.
+func TestAGroupOfDeadLettersIsReplayed(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("a")
+	b.create("b")
+	s.bury("a", domain.ReasonHTTP5xx, 30)
+	s.bury("a", domain.ReasonTimeout, 2)
+	s.bury("b", domain.ReasonHTTP5xx, 1)
+	p := sound(b.get("/dead-letters").want(200).shows(">30</a>", ">2</a>", ">1</a>"))
+	if n := strings.Count(p.body, "<tr><td>"); n != 3 {
+		t.Errorf("%d groups: %s", n, p.body)
+	}
+	b.get("/dead-letters?reason=timeout").want(200).shows(">2</a>").hides(">30</a>")
+	job := hiddenIn(t, p.body, "http_5xx", "job_id")
+	sound(b.get("/dead-letters?each=1&reason=http_5xx&job_id=" + job).want(200).shows("Each one"))
+	group := []string{"job_id", job, "reason", "http_5xx"}
+	sound(b.post("/dead-letters/resolve", group...).want(200).shows("Resolve 30 dead letters?", "newest of each job"))
+	if n := s.count("dead_letters", "resolved_at IS NOT NULL"); n != 0 {
+		t.Errorf("%d were resolved by asking", n)
+	}
+	sure := append(group, "sure", "1", "note", "it is mended")
+	b.post("/dead-letters/resolve", slices.Concat(sure, []string{"max_per_second", "many"})...).want(422).
+		shows("max_per_second")
+	operation := b.post("/dead-letters/resolve", sure...).want(303).header.Get("Location")
+	s.operate()
+	sound(b.get(operation).want(200).shows("30 of 30", "it is mended"))
+	if n := s.count("dead_letters", "resolved_at IS NOT NULL AND reason = 'http_5xx'"); n != 30 {
+		t.Errorf("%d were resolved", n)
+	}
+}
+
+// hiddenIn returns the value of a hidden field of the form in the first table row that has a text.
+func hiddenIn(t *testing.T, page, text, field string) string {
+	t.Helper()
+	for _, row := range strings.Split(page, "<tr>")[1:] {
+		if _, rest, ok := strings.Cut(row, `name="`+field+`" value="`); ok && strings.Contains(row, text) {
+			value, _, _ := strings.Cut(rest, `"`)
+			return value
+		}
+	}
+	t.Fatalf("no row with %q has a field %s", text, field)
+	return ""
+}
+
+func TestManyJobsArePausedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	s.labelled("team=billing", 120)
+	s.labelled("team=other", 3)
+	b.get("/jobs?search=team%3Dbilling").want(200).shows("All jobs that match:", "Pause…")
+	ask := []string{"search", "team=billing", "action", "pause"}
+	sound(b.post("/jobs", ask...).want(200).shows("Pause 120 jobs?", "Until"))
+	sure := append(ask, "sure", "1", "note", "the warehouse moves", "until", "2126-12-01T09:00")
+	operation := b.post("/jobs", sure...).want(303).header.Get("Location")
+	s.operate()
+	b.get(operation).want(200).shows("120 of 120")
+	if n := s.count("jobs", "paused_until = '2126-12-01T09:00:00Z' AND pause_note = 'the warehouse moves'"); n != 120 {
+		t.Errorf("%d jobs are paused", n)
+	}
+	b.get("/jobs?search=state:paused+team%3Dbilling").want(200).shows("paused", "the warehouse moves")
+	b.post("/jobs", "search", "state:paused", "action", "resume").want(200).shows("Resume 120 jobs?").hides("Until")
+	b.post("/jobs", "search", "nothing-like-this", "action", "delete").want(200).shows("Delete 0 jobs?", "Nothing is selected")
+}
+
+// What cannot be selected must not select all jobs.
+func TestAnOperationOnJobsIsNeverLargerThanAsked(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("n")
+	for _, search := range []string{"state:failing", "state:overdue n"} {
+		b.get("/jobs?search=" + url.QueryEscape(search)).want(200).hides("Delete…")
+		b.post("/jobs", "search", search, "action", "delete").want(422)
+		b.post("/jobs", "search", search, "action", "delete", "sure", "1").want(422)
+	}
+	for _, action := range []string{"", "remove", "n/trigger"} {
+		if p := b.post("/jobs", "search", "", "action", action, "sure", "1"); p.status/100 != 4 {
+			t.Errorf("%s: status %d", action, p.status)
+		}
+		if p := b.post("/jobs", "search", "", "action", action); p.status/100 != 4 {
+			t.Errorf("%s: status %d", action, p.status)
+		}
+	}
+	s.operate()
+	if n := s.count("jobs", "state = 'active'"); n != 1 {
+		t.Errorf("%d jobs are active", n)
+	}
+	if n := s.count("operations", "true"); n != 0 {
+		t.Errorf("%d operations", n)
+	}
+}
+
+func TestAViewerChangesNoManyJobs(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	s.as("default", "editor").create("n")
+	viewer := s.as("default", "viewer")
+	viewer.get("/jobs").want(200).hides("Delete…", "Pause…")
+	viewer.post("/jobs", "search", "", "action", "delete").want(403)
+	viewer.post("/jobs", "search", "", "action", "delete", "sure", "1").want(403)
+	viewer.post("/dead-letters/replay", "sure", "1").want(403)
+}
