@@ -200,7 +200,7 @@ func TestAVisitorSignsInWithAKey(t *testing.T) {
 func TestNobodySignsInToAnotherSite(t *testing.T) {
 	t.Parallel()
 	s := serve(t, false)
-	for _, next := range []string{"//evil.example/", "https://evil.example/", `/\evil.example`, "javascript:alert(1)"} {
+	for _, next := range []string{"//evil.example/", "https://evil.example/", `/\evil.example`, "javascript:alert(1)", "/\t/evil.example"} {
 		p := s.browser().post("/login", "key", s.key("default", "viewer"), "next", next).want(303)
 		if p.header.Get("Location") != "/" {
 			t.Errorf("%q leads to %s", next, p.header.Get("Location"))

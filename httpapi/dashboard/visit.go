@@ -165,9 +165,11 @@ func (a *answer) Write(part []byte) (int, error) {
 	return a.body.Write(part)
 }
 
-// local returns a path of this server; / if it leads anywhere else.
+// local returns a path of this server; / if it leads anywhere else. Browsers take a backslash for a slash, and overlook
+// tabs and line breaks: to them, a tab between two slashes is the address of another server.
 func local(path string) string {
-	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n") {
+	strange := func(c rune) bool { return c == '\\' || c < ' ' || c == 0x7f }
+	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsFunc(path, strange) {
 		return "/"
 	}
 	return path
