@@ -104,28 +104,37 @@ func (t *tokens) verify(ctx context.Context, raw string) (claims, error) {
 
 // look verifies a token and reads its claims.
 func (t *tokens) look(ctx context.Context, raw string, now time.Time) (c claims, expiry time.Time, err error) {
+	token, said, err := t.check(ctx, raw, now)
+	if err != nil {
+		return c, expiry, err
+	}
+	c = claims{subject: token.Subject, roles: texts(claimed(said, t.RoleClaim))}
+	c.tenant, _ = claimed(said, t.TenantClaim).(string)
+	return c, token.Expiry, nil
+}
+
+// check verifies a token. It returns all of its claims too.
+func (t *tokens) check(ctx context.Context, raw string, now time.Time) (*oidc.IDToken, map[string]any, error) {
 	verifier, err := t.ready(ctx)
 	if err != nil {
-		return c, expiry, t.away(ctx, err)
+		return nil, nil, t.away(ctx, err)
 	}
 	var failed error
 	token, err := verifier.Verify(context.WithValue(ctx, fetchFailedKey{}, &failed), raw)
 	switch {
 	case failed != nil:
-		return c, expiry, t.away(ctx, failed)
+		return nil, nil, t.away(ctx, failed)
 	case err != nil:
-		return c, expiry, ErrUnauthenticated
+		return nil, nil, ErrUnauthenticated
 	}
 	var said map[string]any
 	if err := token.Claims(&said); err != nil || !current(token.Expiry, said["nbf"], now) {
-		return c, expiry, ErrUnauthenticated
+		return nil, nil, ErrUnauthenticated
 	}
 	if strings.ContainsRune(token.Subject, 0) { // the database cannot record an actor with NUL
-		return c, expiry, ErrUnauthenticated
+		return nil, nil, ErrUnauthenticated
 	}
-	c = claims{subject: token.Subject, roles: texts(claimed(said, t.RoleClaim))}
-	c.tenant, _ = claimed(said, t.TenantClaim).(string)
-	return c, token.Expiry, nil
+	return token, said, nil
 }
 
 // current reports whether a token is valid at this time. A token that never expires is not accepted.

@@ -26,6 +26,7 @@ type Issuer struct {
 	t       testing.TB
 	mu      sync.Mutex
 	signers map[string]*ecdsa.PrivateKey // by kid
+	desk    desk
 }
 
 // New starts an issuer whose first key is k1.
@@ -53,16 +54,25 @@ func (i *Issuer) Rotate(kid string) {
 
 func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 	keys := r.URL.Path == "/keys"
-	if keys {
+	signIn := map[string]http.HandlerFunc{"/authorize": i.authorize, "/token": i.token}[r.URL.Path]
+	switch {
+	case keys:
 		i.Asked.Add(1)
-	} else {
+	case signIn == nil:
 		i.Found.Add(1)
 	}
 	if i.Away.Load() {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
-	var document any = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"}
+	if signIn != nil {
+		signIn(w, r)
+		return
+	}
+	var document any = map[string]any{
+		"issuer": i.URL, "jwks_uri": i.URL + "/keys", "authorization_endpoint": i.URL + "/authorize",
+		"token_endpoint": i.URL + "/token",
+	}
 	if keys {
 		var set jose.JSONWebKeySet
 		i.mu.Lock()
