@@ -15,6 +15,7 @@ import (
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
+	"punctual/internal/oidctest"
 	"punctual/scheduler/domain"
 )
 
@@ -266,41 +267,68 @@ func TestInABrowserHostileContentDoesNotRun(t *testing.T) {
 // axe finds no serious fault, in light and in dark.
 func TestInABrowserThePagesAreAccessible(t *testing.T) {
 	t.Parallel()
-	script, err := os.ReadFile("npm/node_modules/axe-core/axe.min.js")
-	if err != nil {
-		t.Fatalf("make test installs axe-core: %v", err)
-	}
 	s := serve(t, true)
 	visitor := s.browser()
 	visitor.create("n", "labels", "team=billing")
 	run := visitor.post("/jobs/n/trigger").want(303).header.Get("Location")
 	visitor.post("/jobs/n/pause", "note", "why").want(303)
 	b := s.chromium(t)
+	b.accessible(append([]string{"/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/edit", run}, paths...)...)
+	b.quiet()
+}
+
+// accessible checks that axe finds no serious fault in pages, in light and in dark.
+func (b *tab) accessible(paths ...string) {
+	b.t.Helper()
+	script, err := os.ReadFile("npm/node_modules/axe-core/axe.min.js")
+	if err != nil {
+		b.t.Fatalf("make test installs axe-core: %v", err)
+	}
 	for _, scheme := range []string{"light", "dark"} {
 		if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 		}); err != nil {
-			t.Fatal(err)
+			b.t.Fatal(err)
 		}
-		for _, path := range append([]string{"/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/edit", run}, paths...) {
+		for _, path := range paths {
 			b.open(path)
 			b.do(chromedp.Evaluate[chromedp.Void](string(script)))
 			raw, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]byte](`axe.run().then((r) =>
 				r.violations.filter((v) => ['serious', 'critical'].includes(v.impact)))`, chromedp.EvalAwaitPromise))
 			if err != nil {
-				t.Fatal(err)
+				b.t.Fatal(err)
 			}
 			var found []struct {
 				ID, Impact, Help string
 				Nodes            []struct{ HTML string }
 			}
 			if err := json.Unmarshal(raw, &found); err != nil {
-				t.Fatal(err)
+				b.t.Fatal(err)
 			}
 			for _, f := range found {
-				t.Errorf("%s, %s: %s (%s): %v", path, scheme, f.Help, f.Impact, f.Nodes)
+				b.t.Errorf("%s, %s: %s (%s): %v", path, scheme, f.Help, f.Impact, f.Nodes)
 			}
 		}
 	}
+}
+
+// Only a browser knows which cookies it sends: the pages and the issuer are two sites here, and the visitor comes back
+// from a form of the issuer.
+func TestInABrowserAVisitorSignsInAtTheIssuer(t *testing.T) {
+	t.Parallel()
+	h := welcoming(t, "localhost", "punctual", oidctest.SignIn{Asks: true})
+	b := h.chromium(t)
+	b.accessible("/login")
+	b.open("/jobs?search=x")
+	b.do(chromedp.Click(`//a[starts-with(text(), "Sign in with")]`), chromedp.WaitVisible(`//button[text()="I am alice"]`),
+		chromedp.Click(`//button[text()="I am alice"]`))
+	b.waits(".who", "alice · alpha")
+	b.waits("h1", "Jobs")
+	at, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("location.href"))
+	if err != nil || at != h.url+"/jobs?search=x" {
+		t.Errorf("the visitor is at %s: %v", at, err)
+	}
+	b.do(chromedp.Click(`//button[text()="Sign out"]`))
+	b.waits("h1", "Punctual")
 	b.quiet()
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+
+	"punctual/httpapi/auth"
 )
 
 // Config configures the pages. Sessions is required unless NoAuth is set.
@@ -21,6 +23,8 @@ type Config struct {
 	Sessions Sealer
 	// Secure makes browsers send the session's cookie over HTTPS only.
 	Secure bool
+	// SignIn signs visitors in at an issuer of tokens; nil: they sign in with keys only.
+	SignIn *auth.SignIn
 }
 
 // Sealer encrypts sessions, so that any replica can read what another has written, and nobody else can.
@@ -34,6 +38,7 @@ type Pages struct {
 	Config
 	api       http.Handler
 	templates map[string]*page
+	renewals  renewals
 }
 
 //go:embed assets templates
@@ -62,6 +67,10 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 	pages := mux.With(middleware.Compress(5))
 	pages.Get("/login", p.askToSignIn)
 	pages.Post("/login", p.signIn)
+	if p.SignIn != nil {
+		pages.Get("/login/oidc", p.toIssuer)
+		pages.Get(auth.RedirectPath, p.fromIssuer)
+	}
 	pages.Post("/logout", p.signOut)
 	for path, show := range map[string]func(*visit) error{
 		"/jobs":                   (*visit).jobs,

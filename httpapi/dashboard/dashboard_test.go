@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"punctual/httpapi"
+	"punctual/httpapi/auth"
 	"punctual/internal/pgtest"
 	"punctual/store"
 	"punctual/store/tenants"
@@ -28,6 +29,12 @@ type site struct {
 
 func serve(t *testing.T, noAuth bool) site {
 	t.Helper()
+	return serveWith(t, Config{NoAuth: noAuth}, auth.OIDC{}, httptest.NewUnstartedServer(nil))
+}
+
+// serveWith starts a server, whose address may already be in the config. The API also accepts the tokens of an issuer.
+func serveWith(t *testing.T, c Config, tokens auth.OIDC, server *httptest.Server) site {
+	t.Helper()
 	s, err := store.Open(t.Context(),
 		store.Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), Replica: true})
 	if err != nil {
@@ -37,16 +44,20 @@ func serve(t *testing.T, noAuth bool) site {
 	if err := s.OpenVault(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.DiscardHandler)
-	pages, err := New(Config{Log: log, Version: "test", NoAuth: noAuth, Sessions: s})
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Version, c.Sessions = "test", s
+	pages, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, err := httpapi.New(httpapi.Config{Store: s, Log: log, NoAuth: noAuth, Pages: pages})
+	api, err := httpapi.New(httpapi.Config{Store: s, Log: c.Log, NoAuth: c.NoAuth, OIDC: tokens, Pages: pages})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(api)
+	server.Config.Handler = api
+	server.Start()
 	t.Cleanup(server.Close)
 	return site{t, server.URL, s}
 }

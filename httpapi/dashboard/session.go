@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,15 +16,28 @@ const (
 	// sessionLife is how long a visitor stays signed in. The credential may end earlier: the API checks it each time.
 	sessionLife = 12 * time.Hour
 
+	// mostCookie bounds the value of a cookie. Browsers drop cookies of more than 4,096 bytes, name included, silently.
+	mostCookie = 4000
+
 	sessionCookie = "punctual-session"
 	saidCookie    = "punctual-said" // what was done just now, to say it on the next page
 )
 
 // session is what the cookie of a visitor holds, encrypted. No replica keeps anything of it.
 type session struct {
-	Credential string    `json:"credential"`       // API key or token
-	Tenant     string    `json:"tenant,omitempty"` // tenant that an operator acts for; empty: its own
+	Credential string    `json:"credential"`        // API key or token
+	Expires    time.Time `json:"expires,omitzero"`  // end of a token that the issuer gave; zero: only the API knows
+	Refresh    string    `json:"refresh,omitempty"` // gets the next token of the issuer
+	Tenant     string    `json:"tenant,omitempty"`  // tenant that an operator acts for; empty: its own
 	Until      time.Time `json:"until"`
+}
+
+// end returns when a session ends: with its token, if that cannot be renewed.
+func (s session) end() time.Time {
+	if s.Refresh == "" && !s.Expires.IsZero() && s.Expires.Before(s.Until) {
+		return s.Expires
+	}
+	return s.Until
 }
 
 // sessionOf returns the session of a request.
@@ -38,26 +52,43 @@ func (p *Pages) sessionOf(r *http.Request) (s session, ok bool) {
 		return s, err == nil
 	}
 	plain, err := p.Sessions.OpenSession(r.Context(), c.Value)
-	if err != nil || json.Unmarshal(plain, &s) != nil || time.Now().After(s.Until) {
+	if err != nil || json.Unmarshal(plain, &s) != nil || s.Credential == "" ||
+		time.Now().After(s.end()) {
 		return session{}, false
 	}
 	return s, true
 }
 
-// remember makes the browser keep a session.
+// errTooLarge says that no browser would keep a session.
+var errTooLarge = errors.New("the key or token is too large for a cookie")
+
+// remember makes the browser keep a session. One that is too large goes without its refresh token, and then ends with
+// its token.
 func (p *Pages) remember(w http.ResponseWriter, r *http.Request, s session) error {
+	value, err := p.sealed(r, s)
+	if err == nil && len(value) > mostCookie && s.Refresh != "" {
+		s.Refresh = ""
+		value, err = p.sealed(r, s)
+	}
+	if err == nil && len(value) > mostCookie {
+		err = errTooLarge
+	}
+	if err == nil {
+		http.SetCookie(w, p.cookie(sessionCookie, value, int(time.Until(s.end()).Seconds())))
+	}
+	return err
+}
+
+// sealed returns a session as the cookie holds it.
+func (p *Pages) sealed(r *http.Request, s session) (string, error) {
 	plain, err := json.Marshal(s)
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		return "", err
+	case p.NoAuth:
+		return url.QueryEscape(string(plain)), nil
 	}
-	value := url.QueryEscape(string(plain))
-	if !p.NoAuth {
-		if value, err = p.Sessions.SealSession(r.Context(), plain); err != nil {
-			return err
-		}
-	}
-	http.SetCookie(w, p.cookie(sessionCookie, value, int(time.Until(s.Until).Seconds())))
-	return nil
+	return p.Sessions.SealSession(r.Context(), plain)
 }
 
 func decoded(value string) string {
@@ -86,8 +117,10 @@ func (p *Pages) toSignIn(w http.ResponseWriter, r *http.Request) {
 
 // signInForm is what the page that signs in shows.
 type signInForm struct {
-	Next  string
-	Error string
+	Next     string
+	Error    string // what is wrong with the key
+	Issuer   string // host of the issuer at which visitors may sign in; empty: none
+	AtIssuer string // why they could not
 }
 
 func (p *Pages) askToSignIn(w http.ResponseWriter, r *http.Request) {
@@ -100,6 +133,9 @@ func (p *Pages) askToSignIn(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Pages) showSignIn(v *visit, status int, form signInForm) {
+	if p.SignIn != nil {
+		form.Issuer = p.SignIn.Host()
+	}
 	if err := v.render(status, "login", "Sign in", form); err != nil {
 		v.fail(err)
 	}
@@ -122,6 +158,9 @@ func (p *Pages) signIn(w http.ResponseWriter, r *http.Request) {
 	case client.Is(err, problem.CodeForbidden):
 		form.Error = problemOf(err).Detail
 		p.showSignIn(v, http.StatusForbidden, form)
+	case errors.Is(err, errTooLarge):
+		form.Error = "This token is too large for a browser's cookie."
+		p.showSignIn(v, http.StatusUnprocessableEntity, form)
 	case err != nil:
 		v.fail(err)
 	default:
@@ -136,7 +175,7 @@ func (p *Pages) signOut(w http.ResponseWriter, r *http.Request) {
 
 // actFor makes an operator's session act for a tenant.
 func (v *visit) actFor() error {
-	s, _ := v.sessionOf(v.r)
+	s := v.session
 	s.Tenant = strings.TrimSpace(v.r.PostFormValue("tenant"))
 	if s.Until.IsZero() {
 		s.Until = time.Now().Add(sessionLife)

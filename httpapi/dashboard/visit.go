@@ -20,10 +20,11 @@ import (
 // visit is one request of a browser, with the API as the visitor may use it.
 type visit struct {
 	*Pages
-	w      http.ResponseWriter
-	r      *http.Request
-	api    *client.Client
-	caller httpapi.Caller
+	w       http.ResponseWriter
+	r       *http.Request
+	session session
+	api     *client.Client
+	caller  httpapi.Caller
 }
 
 // page returns the handler of a page. It asks visitors to sign in who have no session.
@@ -34,8 +35,16 @@ func (p *Pages) page(show func(*visit) error) http.HandlerFunc {
 			p.toSignIn(w, r)
 			return
 		}
-		v := &visit{Pages: p, w: w, r: r, api: p.calls(w, r, s)}
+		v := &visit{Pages: p, w: w, r: r}
 		var err error
+		if v.session, err = p.renewed(w, r, s); errors.Is(err, errEnded) {
+			p.toSignIn(w, r)
+			return
+		} else if err != nil {
+			v.fail(err)
+			return
+		}
+		v.api = p.calls(w, r, v.session)
 		if v.caller, err = v.api.Caller(r.Context()); client.Is(err, problem.CodeUnauthenticated) {
 			p.forget(w)
 			p.toSignIn(w, r)

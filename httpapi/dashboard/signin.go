@@ -1,0 +1,180 @@
+package dashboard
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"punctual/httpapi/auth"
+	"punctual/httpapi/client"
+	"punctual/httpapi/problem"
+)
+
+// Visitors may also sign in at the issuer of tokens (OpenID Connect). The session then holds a token of the issuer in
+// place of a key. The API judges both, so what a token may do is decided there alone.
+
+const (
+	attemptCookie = "punctual-signin"
+	attemptPath   = "/login"
+	// attemptLife is how long a visitor may take at the issuer.
+	attemptLife = 10 * time.Minute
+	// longestNext bounds what the cookie of an attempt holds, as browsers drop large cookies without a word.
+	longestNext = 1000
+)
+
+// attempt is what the browser keeps, encrypted, while its visitor is at the issuer.
+type attempt struct {
+	auth.Attempt
+	Next  string    `json:"next"`
+	Until time.Time `json:"until"`
+}
+
+// toIssuer sends a visitor to the issuer.
+func (p *Pages) toIssuer(w http.ResponseWriter, r *http.Request) {
+	v := &visit{Pages: p, w: w, r: r}
+	a := attempt{auth.NewAttempt(), local(r.URL.Query().Get("next")), time.Now().Add(attemptLife)}
+	if len(a.Next) > longestNext {
+		a.Next = "/"
+	}
+	to, err := p.SignIn.Begin(r.Context(), a.Attempt)
+	if err == nil {
+		err = p.rememberAttempt(v, a)
+	}
+	if err != nil {
+		v.notSignedIn(a.Next, err)
+		return
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+func (p *Pages) rememberAttempt(v *visit, a attempt) error {
+	plain, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	sealed, err := p.Sessions.SealSession(v.ctx(), plain)
+	if err == nil {
+		http.SetCookie(v.w, p.attemptCookie(sealed, int(attemptLife.Seconds())))
+	}
+	return err
+}
+
+// attemptCookie returns a cookie that a browser also sends when another site leads back here, as the issuer does. With
+// SameSite=Strict it would not.
+func (p *Pages) attemptCookie(value string, maxAge int) *http.Cookie {
+	c := p.cookie(attemptCookie, value, maxAge)
+	c.Path, c.SameSite = attemptPath, http.SameSiteLaxMode
+	return c
+}
+
+// attemptOf returns the attempt of a visitor who comes back. Nobody else's is accepted: the cookie and the issuer's
+// answer must have the same state.
+func (p *Pages) attemptOf(r *http.Request) (a attempt, ok bool) {
+	c, err := r.Cookie(attemptCookie)
+	if err != nil {
+		return a, false
+	}
+	plain, err := p.Sessions.OpenSession(r.Context(), c.Value)
+	if err != nil || json.Unmarshal(plain, &a) != nil || a.State == "" || time.Now().After(a.Until) {
+		return attempt{}, false
+	}
+	state := r.URL.Query().Get("state")
+	return a, subtle.ConstantTimeCompare([]byte(state), []byte(a.State)) == 1
+}
+
+// fromIssuer signs in a visitor whom the issuer has sent back.
+func (p *Pages) fromIssuer(w http.ResponseWriter, r *http.Request) {
+	v := &visit{Pages: p, w: w, r: r}
+	a, ok := p.attemptOf(r)
+	if !ok {
+		p.showSignIn(v, http.StatusBadRequest, signInForm{Next: "/", AtIssuer: "This sign-in was not begun in this browser, " +
+			"has taken too long, or was begun again in another tab. Sign in again, at " + p.SignIn.Home() + "."})
+		return
+	}
+	http.SetCookie(w, p.attemptCookie("", -1)) // an attempt counts once
+	s, err := p.finish(v, a)
+	if err == nil {
+		err = p.remember(w, r, s)
+	}
+	if err != nil {
+		v.notSignedIn(a.Next, err)
+		return
+	}
+	// A redirect would go on with a navigation that another site began, and without the session's cookie, which is
+	// SameSite=Strict. A page that goes on by itself begins a navigation of its own.
+	if err := v.show("onward", "Signed in", local(a.Next)); err != nil {
+		v.fail(err)
+	}
+}
+
+// finish returns the session of a visitor whom the issuer has sent back.
+func (p *Pages) finish(v *visit, a attempt) (session, error) {
+	said := v.r.URL.Query()
+	if code := said.Get("error"); code != "" {
+		return session{}, &auth.RefusedError{Code: problem.Clip(code)}
+	}
+	grant, err := p.SignIn.Finish(v.ctx(), a.Attempt, said.Get("code"))
+	if err != nil {
+		return session{}, err
+	}
+	s, err := p.accepted(v.w, v.r, grant)
+	if err == nil && time.Now().After(s.end()) { // the API allows for clocks that differ a little
+		err = errEnded
+	}
+	return s, err
+}
+
+// errNoToken says that the issuer gave no JWT.
+var errNoToken = errors.New("no token that the API could accept")
+
+// accepted returns a session with the first token of a grant that the API accepts. Otherwise its error is the API's,
+// the one that says most.
+func (p *Pages) accepted(w http.ResponseWriter, r *http.Request, grant auth.Grant) (session, error) {
+	refusal := errNoToken
+	for _, token := range grant.Tokens {
+		s := session{
+			Credential: token.Raw, Expires: token.Expires, Refresh: grant.Refresh, Until: time.Now().Add(sessionLife),
+		}
+		_, err := p.calls(w, r, s).Caller(r.Context())
+		switch {
+		case err == nil:
+			return s, nil
+		case client.Is(err, problem.CodeForbidden): // a good token, which lacks something that the answer names
+			if !client.Is(refusal, problem.CodeForbidden) {
+				refusal = err
+			}
+		case !client.Is(err, problem.CodeUnauthenticated):
+			return session{}, err
+		}
+	}
+	return session{}, refusal
+}
+
+// notSignedIn shows the page that signs in, with why the issuer's way has failed.
+func (v *visit) notSignedIn(next string, err error) {
+	form, status := signInForm{Next: next}, http.StatusForbidden
+	var refused *auth.RefusedError
+	var away *problem.Problem
+	switch {
+	case errors.As(err, &refused):
+		form.AtIssuer = v.SignIn.Host() + " has not signed you in: " + refused.Code + "."
+	case errors.Is(err, errNoToken):
+		form.AtIssuer = "The API accepts none of the tokens that " + v.SignIn.Host() + " gives to these pages. It expects " +
+			v.SignIn.Expected() + "."
+	case errors.Is(err, errEnded):
+		form.AtIssuer = "The token that " + v.SignIn.Host() + " gives to these pages has ended already: do the clocks differ?"
+	case errors.Is(err, errTooLarge):
+		form.AtIssuer = "The token that " + v.SignIn.Host() + " gives to these pages is too large for a browser's cookie. " +
+			"Let the issuer leave out claims, such as long lists of groups."
+	case client.Is(err, problem.CodeForbidden):
+		form.AtIssuer = problemOf(err).Detail + " The API expects " + v.SignIn.Expected() + "."
+	case errors.As(err, &away) && away.Code == problem.CodeIssuer, client.Is(err, problem.CodeIssuer):
+		form.AtIssuer, status = problemOf(err).Detail, http.StatusServiceUnavailable
+	default:
+		v.fail(err)
+		return
+	}
+	v.showSignIn(v, status, form)
+}
