@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"slices"
+	"strings"
 
 	"punctual/httpapi/auth"
+	"punctual/internal/server"
 )
 
 // authentication holds the flags that say how callers of the API authenticate.
@@ -18,6 +22,34 @@ type authentication struct {
 	OIDCJWKSURL     string `name:"oidc-jwks-url" placeholder:"URL" help:"URL of the issuer's keys. Default: the one in its discovery document."`
 	OIDCTenantClaim string `name:"oidc-tenant-claim" default:"punctual_tenant" help:"Claim of a token that names its tenant; dots lead into objects, as in resource.tenant."`
 	OIDCRoleClaim   string `name:"oidc-role-claim" default:"punctual_role" help:"Claim of a token that names its role, or lists roles: the highest known role counts."`
+
+	OIDCClientID         string   `name:"oidc-client-id" placeholder:"ID" help:"Let people sign in to the pages at the issuer, which knows the pages as this client. Needs --oidc-issuer, and --public-url: the issuer sends people back to /login/callback there."`
+	OIDCClientSecretFile string   `name:"oidc-client-secret-file" type:"path" placeholder:"FILE" help:"File with the client's secret. Default: none; the client is a public one, which PKCE protects."`
+	OIDCScopes           []string `name:"oidc-scopes" placeholder:"openid,…" help:"Scopes to ask for when people sign in, openid among them. Default: openid. Some issuers renew a session only with offline_access."`
+}
+
+// defaultScopes is what every issuer takes. Some refuse scopes that they do not know, and offline_access often means a
+// session that outlives the one at the issuer.
+var defaultScopes = []string{"openid"}
+
+// client returns what the issuer knows the pages by. It reads the secret.
+func (a authentication) client() (server.OIDCClient, error) {
+	c := server.OIDCClient{ID: a.OIDCClientID, Scopes: a.OIDCScopes}
+	if len(c.Scopes) == 0 {
+		c.Scopes = defaultScopes
+	}
+	if a.OIDCClientSecretFile == "" {
+		return c, nil
+	}
+	raw, err := os.ReadFile(a.OIDCClientSecretFile)
+	if err != nil {
+		return c, fmt.Errorf("--oidc-client-secret-file: %w", err)
+	}
+	if c.Secret = strings.TrimSpace(string(raw)); c.Secret == "" {
+		return c, fmt.Errorf("--oidc-client-secret-file %s: the file is empty; write the client's secret into it, "+
+			"or leave out the flag for a public client", a.OIDCClientSecretFile)
+	}
+	return c, nil
 }
 
 func (a authentication) noAuth() bool { return a.Auth == "none" }
@@ -34,6 +66,9 @@ func (a authentication) oidc() auth.OIDC {
 
 // Validate returns an error if the flags are wrong.
 func (a authentication) Validate() error {
+	if err := a.checkClient(); err != nil {
+		return err
+	}
 	switch {
 	case a.OIDCIssuer == "" && a.OIDCAudience+a.OIDCJWKSURL != "":
 		return errors.New("--oidc-issuer: give the issuer too; --oidc-audience and --oidc-jwks-url need it")
@@ -54,6 +89,35 @@ func (a authentication) Validate() error {
 		if err := trusted(a.OIDCJWKSURL); err != nil {
 			return fmt.Errorf("--oidc-jwks-url: %w", err)
 		}
+	}
+	return nil
+}
+
+// checkClient returns an error if the flags of the sign-in are wrong.
+func (a authentication) checkClient() error {
+	given := len(a.OIDCScopes) > 0 || a.OIDCClientSecretFile != ""
+	switch {
+	case a.OIDCClientID == "" && given:
+		return errors.New("--oidc-client-id: give the client's id too; --oidc-client-secret-file and --oidc-scopes need it")
+	case a.OIDCClientID != "" && a.OIDCIssuer == "":
+		return errors.New("--oidc-issuer: give the issuer at which people are to sign in; --oidc-client-id needs it")
+	case len(a.OIDCScopes) > 0 && !slices.Contains(a.OIDCScopes, "openid"):
+		return errors.New("--oidc-scopes: openid must be among them, as in openid,offline_access; " +
+			"without it the issuer gives no ID token")
+	}
+	return nil
+}
+
+// checkPages returns an error if the flags of the sign-in do not fit those of the pages.
+func (a authentication) checkPages(r replica) error {
+	switch {
+	case a.OIDCClientID == "":
+		return nil
+	case r.NoDashboard:
+		return errors.New("--oidc-client-id: with --no-dashboard there are no pages to sign in to; leave out one of the two")
+	case r.PublicURL == "":
+		return errors.New("--public-url: give the address at which browsers reach the pages, such as " +
+			"https://punctual.example.com; with --oidc-client-id the issuer sends people back to /login/callback there")
 	}
 	return nil
 }

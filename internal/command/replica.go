@@ -27,7 +27,7 @@ type replica struct {
 	MetricsListen    string         `placeholder:"HOST:PORT" help:"Second address, which serves /metrics and /healthz without a key. Use one on loopback or in a private network. Default: none. On the API's address, /metrics needs a key with the role metrics."`
 	JobMetrics       []selector     `sep:"none" placeholder:"LABEL=VALUE,…" help:"Jobs that get their own series in /metrics: a job must have all of these labels. Repeat the flag to select further jobs. Default: none."`
 	JobMetricsMax    int            `default:"1000" help:"Most jobs with their own series. The oldest jobs come first; punctual_job_metrics_left_out counts the jobs left out."`
-	PublicURL        string         `placeholder:"URL" help:"URL at which targets of jobs with completion async reach the API, such as https://punctual.internal. Default: the address of --listen, which works only on the same machine."`
+	PublicURL        string         `placeholder:"URL" help:"URL at which targets of jobs with completion async reach the API, and people the pages, such as https://punctual.internal. Default: the address of --listen, which works only on the same machine."`
 	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
 	DefaultJitter    time.Duration  `default:"1s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`

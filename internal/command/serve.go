@@ -35,6 +35,9 @@ func (c *Serve) Validate() error {
 			return err
 		}
 	}
+	if err := c.checkPages(c.replica); err != nil {
+		return err
+	}
 	if grace := c.grace(); grace < 0 || grace > c.DrainTimeout {
 		return fmt.Errorf("--shutdown-grace: %s is outside 0s to --drain-timeout (%s)", grace, c.DrainTimeout)
 	}
@@ -59,8 +62,12 @@ func (c *Serve) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version 
 	if err != nil {
 		return err
 	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
 	config := c.config(log, version)
-	config.NoAuth, config.OIDC = c.noAuth(), c.oidc()
+	config.NoAuth, config.OIDC, config.OIDCClient = c.noAuth(), c.oidc(), client
 	config.Store.Master = master
 	config.Store.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
 	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth

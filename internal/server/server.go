@@ -44,6 +44,7 @@ type Config struct {
 	NoAuth        bool           // callers of the API need not authenticate
 	NoDashboard   bool           // serve the API only, without the pages for people
 	OIDC          auth.OIDC      // the issuer whose tokens are accepted beside keys
+	OIDCClient    OIDCClient     // how people sign in to the pages at that issuer
 	Migrate       bool           // migrate the schema first
 	Queues        map[string]int // worker slots by queue; none: the replica serves the API only
 	Frozen        bool           // freeze the deployment before anything is claimed
@@ -67,6 +68,13 @@ type Config struct {
 	Wrap     func(http.Handler) http.Handler
 	Ready    func(url string)
 	Finished func([]domain.Outcome)
+}
+
+// OIDCClient is what the issuer knows the pages by. Without an ID, people sign in with keys only.
+type OIDCClient struct {
+	ID     string
+	Secret string // empty: a public client
+	Scopes []string
 }
 
 // Run serves until ctx ends, then drains the scheduler, stops the API and returns. A draining replica is not ready, but
@@ -211,11 +219,23 @@ func newPages(c Config, db *store.Store) (httpapi.Pages, error) {
 	}
 	pages, err := dashboard.New(dashboard.Config{
 		Log: c.Log, Version: c.Version, NoAuth: c.NoAuth, Sessions: db, Secure: strings.HasPrefix(c.PublicURL, "https://"),
+		SignIn: newSignIn(c),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the pages: %w", err)
 	}
 	return pages, nil
+}
+
+// newSignIn returns what signs people in at the issuer; nil if that is off.
+func newSignIn(c Config) *auth.SignIn {
+	if c.OIDCClient.ID == "" {
+		return nil
+	}
+	return auth.NewSignIn(auth.SignInConfig{
+		OIDC: c.OIDC, ClientID: c.OIDCClient.ID, ClientSecret: c.OIDCClient.Secret, Scopes: c.OIDCClient.Scopes,
+		RedirectURL: strings.TrimRight(c.PublicURL, "/") + auth.RedirectPath, Log: c.Log,
+	})
 }
 
 // publicURL returns the address to which targets are told to call back. A replica that listens on all addresses cannot
