@@ -106,7 +106,7 @@ func TestHelpTeaches(t *testing.T) {
 			[]string{"serve", "--help"},
 			[]string{
 				"--database-url", "DATABASE_URL", "--listen", "127.0.0.1:8080", "--drain-timeout", "--shutdown-grace", "--migrate",
-				"--queues", "--auth", "--insecure-no-auth", "--oidc-issuer", "--allow-targets", "10.0.0.0/8", "--egress-proxy",
+				"--queues", "--auth", "--insecure-no-auth", "--oidc-issuer", "--oidc-client-id", "--allow-targets", "10.0.0.0/8", "--egress-proxy",
 				"--target-ca-file", "--metrics-listen", "--job-metrics", "--job-metrics-max", "--master-key-file",
 				"openssl rand -base64 32", "PUNCTUAL_MASTER_KEY",
 			},
@@ -287,6 +287,26 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 			"an issuer that nobody asks", dsn,
 			[]string{"serve", "--oidc-issuer=https://login.example.com", "--oidc-audience=punctual", "--auth=none"},
 			[]string{"--oidc-issuer", "--auth=none"},
+		},
+		{
+			"a sign-in at no issuer", dsn,
+			[]string{"serve", "--oidc-client-id=pages", "--public-url=https://punctual.example.com"},
+			[]string{"--oidc-issuer", "--oidc-client-id"},
+		},
+		{
+			"a sign-in from which nobody comes back", dsn,
+			[]string{
+				"serve", "--oidc-issuer=https://login.example.com", "--oidc-audience=punctual", "--oidc-client-id=pages",
+			},
+			[]string{"--public-url", "https://punctual.example.com", "/login/callback"},
+		},
+		{
+			"a client without its secret", dsn,
+			[]string{
+				"serve", "--oidc-issuer=https://login.example.com", "--oidc-audience=punctual", "--oidc-client-id=pages",
+				"--public-url=https://punctual.example.com", "--oidc-client-secret-file=/nowhere/secret",
+			},
+			[]string{"--oidc-client-secret-file", "/nowhere/secret"},
 		},
 		{"a key of no role", dsn, []string{"keys", "create", "--name=n"}, []string{"--role"}},
 		{

@@ -64,7 +64,7 @@ func (p *Pages) rememberAttempt(v *visit, a attempt) error {
 // attemptCookie returns a cookie that a browser also sends when another site leads back here, as the issuer does. With
 // SameSite=Strict it would not.
 func (p *Pages) attemptCookie(value string, maxAge int) *http.Cookie {
-	c := p.cookie(attemptCookie, value, maxAge)
+	c := p.cookie(attemptCookie, value, maxAge) //nolint:gosec // Secure where the deployment is reached over HTTPS
 	c.Path, c.SameSite = attemptPath, http.SameSiteLaxMode
 	return c
 }
@@ -89,8 +89,11 @@ func (p *Pages) fromIssuer(w http.ResponseWriter, r *http.Request) {
 	v := &visit{Pages: p, w: w, r: r}
 	a, ok := p.attemptOf(r)
 	if !ok {
-		p.showSignIn(v, http.StatusBadRequest, signInForm{Next: "/", AtIssuer: "This sign-in was not begun in this browser, " +
-			"has taken too long, or was begun again in another tab. Sign in again, at " + p.SignIn.Home() + "."})
+		p.showSignIn(v, http.StatusBadRequest, signInForm{
+			Next: "/",
+			AtIssuer: "This sign-in was not begun in this browser, has taken too long, or was begun again in another tab. " +
+				"Sign in again, at " + p.SignIn.Home() + ".",
+		})
 		return
 	}
 	http.SetCookie(w, p.attemptCookie("", -1)) // an attempt counts once

@@ -153,7 +153,7 @@ func TestAVisitorSignsInAtTheIssuer(t *testing.T) {
 			b := h.browser()
 			host := strings.TrimPrefix(h.issuer.URL, "http://")
 			const next = `/jobs?search=a'b+%22c%22%3Bd`
-			sound(b.get("/login?" + url.Values{"next": {next}}.Encode()).want(200).
+			sound(b.get("/login?"+url.Values{"next": {next}}.Encode()).want(200).
 				shows("Sign in with "+host, `/login/oidc?next=%2fjobs%3fsearch%3da%27b%2b%2522c%2522%253Bd"`, "API key"))
 			path := b.leave(next)
 			p := b.get(path).want(200).shows("Signed in").hides(`href="/settings"`)

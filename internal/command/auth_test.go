@@ -1,0 +1,94 @@
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// parse reads the flags of serve as the binary does.
+func parse(t *testing.T, flags ...string) (Serve, error) {
+	t.Helper()
+	var c struct {
+		Serve Serve `cmd:""`
+	}
+	parser, err := kong.New(&c, kong.Name("punctual"), kong.Exit(func(int) { t.Error("the parser exits") }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parser.Parse(append([]string{"serve", "--database-url=postgres://127.0.0.1/punctual"}, flags...))
+	return c.Serve, err
+}
+
+// A wrong flag of the sign-in is named, with what would be right.
+func TestTheFlagsOfTheSignIn(t *testing.T) {
+	t.Parallel()
+	issuer := []string{"--oidc-issuer=https://login.example.com", "--oidc-audience=punctual"}
+	client := append(slices.Clone(issuer), "--oidc-client-id=pages")
+	public := append(slices.Clone(client), "--public-url=https://punctual.example.com")
+	for name, test := range map[string]struct {
+		flags []string
+		want  []string // what the error says; none: the flags are right
+	}{
+		"nothing":                 {nil, nil},
+		"an issuer alone":         {issuer, nil},
+		"a sign-in":               {public, nil},
+		"with more scopes":        {append(slices.Clone(public), "--oidc-scopes=openid,offline_access"), nil},
+		"at no issuer":            {[]string{"--oidc-client-id=pages"}, []string{"--oidc-issuer", "--oidc-client-id needs it"}},
+		"without a way back":      {client, []string{"--public-url", "https://punctual.example.com", "/login/callback"}},
+		"without pages":           {append(slices.Clone(public), "--no-dashboard"), []string{"--oidc-client-id", "--no-dashboard"}},
+		"without authentication":  {append(slices.Clone(public), "--auth=none"), []string{"--oidc-issuer", "--auth=none"}},
+		"scopes without openid":   {append(slices.Clone(public), "--oidc-scopes=profile"), []string{"--oidc-scopes", "openid"}},
+		"scopes without a client": {append(slices.Clone(issuer), "--oidc-scopes=openid"), []string{"--oidc-client-id"}},
+		"a secret without a client": {
+			append(slices.Clone(issuer), "--oidc-client-secret-file=secret"), []string{"--oidc-client-id"},
+		},
+	} {
+		_, err := parse(t, test.flags...)
+		if (err != nil) != (len(test.want) > 0) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, want := range test.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error does not say %q: %v", name, want, err)
+			}
+		}
+	}
+}
+
+func TestTheSecretOfTheClientIsInAFile(t *testing.T) {
+	t.Parallel()
+	flags := []string{
+		"--oidc-issuer=https://login.example.com", "--oidc-audience=punctual", "--oidc-client-id=pages",
+		"--public-url=https://punctual.example.com",
+	}
+	c, err := parse(t, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := c.client()
+	if err != nil || client.ID != "pages" || client.Secret != "" || !slices.Equal(client.Scopes, []string{"openid"}) {
+		t.Errorf("%+v, %v", client, err)
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	for content, want := range map[string]string{"s3cret\n": "s3cret", "": "", " \n": ""} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c, err = parse(t, append(slices.Clone(flags), "--oidc-client-secret-file="+file)...); err != nil {
+			t.Fatal(err)
+		}
+		client, err := c.client()
+		if client.Secret != want || (err != nil) != (want == "") {
+			t.Errorf("%q: %q, %v", content, client.Secret, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "--oidc-client-secret-file") {
+			t.Errorf("the error does not name the flag: %v", err)
+		}
+	}
+}
