@@ -39,6 +39,10 @@ const (
 	burstOfAll       = 1000
 )
 
+var keyFloods = floodBounds{
+	ofAddress: UnknownOfAddress, burst: BurstOfAddress, ofAll: unknownOfAll, burstOfAll: burstOfAll,
+}
+
 // ErrUnauthenticated is the only answer to an invalid key or token, whatever is wrong with it.
 var ErrUnauthenticated = func() *problem.Problem {
 	p := problem.New(problem.CodeUnauthenticated,
@@ -63,7 +67,7 @@ type knownKey struct {
 
 func newKeyring(s *store.Store) *keyring {
 	known, _ := lru.New[[sha256.Size]byte, knownKey](mostKeys) // fails for sizes below 1 only
-	return &keyring{store: s, known: known, unknown: newFloodgate()}
+	return &keyring{store: s, known: known, unknown: newFloodgate(keyFloods)}
 }
 
 // find returns the credential of a key, or store.ErrNotFound when it is not valid. A key that has worked here before
@@ -110,15 +114,24 @@ func (k *keyring) look(ctx context.Context, hash [sha256.Size]byte, key string) 
 	return c, nil
 }
 
-// floodgate bounds the lookups per second, for one address and for all.
-type floodgate struct {
-	all *timerate.Limiter
-	of  *lru.Cache[netip.Addr, *timerate.Limiter]
+// floodBounds are numbers per second, and of a burst after a while without any.
+type floodBounds struct {
+	ofAddress  timerate.Limit
+	burst      int
+	ofAll      timerate.Limit
+	burstOfAll int
 }
 
-func newFloodgate() *floodgate {
+// floodgate bounds what strangers cost per second, for one address and for all.
+type floodgate struct {
+	bounds floodBounds
+	all    *timerate.Limiter
+	of     *lru.Cache[netip.Addr, *timerate.Limiter]
+}
+
+func newFloodgate(b floodBounds) *floodgate {
 	of, _ := lru.New[netip.Addr, *timerate.Limiter](mostAddresses) // fails for sizes below 1 only
-	return &floodgate{all: timerate.NewLimiter(unknownOfAll, burstOfAll), of: of}
+	return &floodgate{bounds: b, all: timerate.NewLimiter(b.ofAll, b.burstOfAll), of: of}
 }
 
 func (f *floodgate) admits(from netip.Addr) bool {
@@ -126,7 +139,7 @@ func (f *floodgate) admits(from netip.Addr) bool {
 		network, _ := from.WithZone("").Prefix(64) // an IPv6 address has 128 bits, so this cannot fail
 		from = network.Addr()
 	}
-	own := timerate.NewLimiter(UnknownOfAddress, BurstOfAddress)
+	own := timerate.NewLimiter(f.bounds.ofAddress, f.bounds.burst)
 	if known, ok, _ := f.of.PeekOrAdd(from, own); ok {
 		f.of.Get(from) // marks it as used: addresses that come once must not evict it
 		own = known

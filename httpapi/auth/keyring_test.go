@@ -29,13 +29,13 @@ func TestTheFloodgateCountsByAddressAndAll(t *testing.T) {
 		"one network of IPv6": {network, UnknownOfAddress, BurstOfAddress},
 		"many addresses":      {many, unknownOfAll, burstOfAll},
 	} {
-		f = newFloodgate()
+		f = newFloodgate(keyFloods)
 		yes, took := admitted(3*burstOfAll, c.from)
 		if most := c.burst + c.rate*took.Seconds() + 1; float64(yes) < c.burst || float64(yes) > most {
 			t.Errorf("%s: %d admitted, want %v to %v", name, yes, c.burst, most)
 		}
 	}
-	f = newFloodgate()
+	f = newFloodgate(keyFloods)
 	admitted(BurstOfAddress+1, one)
 	if !f.admits(many(1)) {
 		t.Error("another address is kept out")

@@ -15,6 +15,8 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"punctual/httpapi/problem"
 )
 
 // RedirectPath is where the pages expect people back from the issuer.
@@ -36,13 +38,18 @@ type SignIn struct {
 	SignInConfig
 	tokens *tokens // verifies ID tokens, which name the client as their audience
 	posts  *http.Client
+	floods *floodgate
 }
+
+// signInFloods bounds the requests by which strangers make this replica ask the database and the issuer. A sign-in
+// takes two. Many people may come through one load balancer.
+var signInFloods = floodBounds{ofAddress: 10, burst: 100, ofAll: 20, burstOfAll: 200}
 
 // NewSignIn does not contact the issuer, which may be away.
 func NewSignIn(c SignInConfig) *SignIn {
 	ids := c.OIDC
 	ids.Audience = c.ClientID
-	s := &SignIn{SignInConfig: c, tokens: newTokens(ids, c.Log)}
+	s := &SignIn{SignInConfig: c, tokens: newTokens(ids, c.Log), floods: newFloodgate(signInFloods)}
 	s.posts = &http.Client{
 		Transport: s.tokens.fetches.transport, Timeout: fetchTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // codes go nowhere else
@@ -79,6 +86,17 @@ func (s *SignIn) Home() string { return strings.TrimSuffix(s.RedirectURL, Redire
 func (s *SignIn) Expected() string {
 	return fmt.Sprintf("a JWT with the audience %s, the tenant in the claim %s and the role in the claim %s", s.Audience,
 		s.TenantClaim, s.RoleClaim)
+}
+
+// Admit returns a problem if too many requests of the sign-in come.
+func (s *SignIn) Admit(r *http.Request) error {
+	if s.floods.admits(remote(r)) {
+		return nil
+	}
+	p := problem.New(problem.CodeRateLimited,
+		"Too many people sign in from your address, or from all addresses; try again in a moment.")
+	p.Header = http.Header{"Retry-After": {"1"}}
+	return p
 }
 
 // Begin returns where to send somebody who wants to sign in.

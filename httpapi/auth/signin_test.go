@@ -15,7 +15,9 @@ import (
 )
 
 // stub is an issuer that answers as a test says.
-func stub(t *testing.T, secret string, discovery func(url string) string, token http.HandlerFunc) (*SignIn, *strings.Builder) {
+func stub(
+	t *testing.T, secret string, discovery func(url string) string, token http.HandlerFunc,
+) (*SignIn, *strings.Builder) {
 	t.Helper()
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
@@ -126,6 +128,29 @@ func TestAnIssuerThatSaysItIsAnotherIsNotUsed(t *testing.T) {
 }
 
 func neverAsked(http.ResponseWriter, *http.Request) {}
+
+// Strangers cannot make a replica ask the issuer at will.
+func TestAFloodOfSignIns(t *testing.T) {
+	t.Parallel()
+	s := NewSignIn(SignInConfig{Log: slog.New(slog.DiscardHandler)})
+	from := func(address string) error {
+		r := httptest.NewRequest(http.MethodGet, "/login/oidc", nil)
+		r.RemoteAddr = address
+		return s.Admit(r)
+	}
+	var p *problem.Problem
+	for n := 0; !errors.As(from("192.0.2.1:1234"), &p); n++ {
+		if n > 100_000 {
+			t.Fatal("a flood is not stopped")
+		}
+	}
+	if p.Code != problem.CodeRateLimited {
+		t.Error(p)
+	}
+	if err := from("192.0.2.2:1234"); err != nil {
+		t.Errorf("a flood stops others: %v", err)
+	}
+}
 
 func TestPeekingIntoTokens(t *testing.T) {
 	t.Parallel()

@@ -34,6 +34,10 @@ type attempt struct {
 // toIssuer sends a visitor to the issuer.
 func (p *Pages) toIssuer(w http.ResponseWriter, r *http.Request) {
 	v := &visit{Pages: p, w: w, r: r}
+	if err := p.SignIn.Admit(r); err != nil {
+		v.fail(err)
+		return
+	}
 	a := attempt{auth.NewAttempt(), local(r.URL.Query().Get("next")), time.Now().Add(attemptLife)}
 	if len(a.Next) > longestNext {
 		a.Next = "/"
@@ -94,6 +98,10 @@ func (p *Pages) fromIssuer(w http.ResponseWriter, r *http.Request) {
 			AtIssuer: "This sign-in was not begun in this browser, has taken too long, or was begun again in another tab. " +
 				"Sign in again, at " + p.SignIn.Home() + ".",
 		})
+		return
+	}
+	if err := p.SignIn.Admit(r); err != nil { // whoever has an attempt could send made-up codes at will
+		v.fail(err)
 		return
 	}
 	http.SetCookie(w, p.attemptCookie("", -1)) // an attempt counts once
