@@ -33,7 +33,7 @@ func TestATokenIsRenewed(t *testing.T) {
 	}
 	var until time.Time
 	b.post("/tenant", "tenant", "default").want(303)
-	for n, left := range []time.Duration{20 * time.Second, -time.Hour} { // ends soon, has ended
+	for n, left := range []time.Duration{29 * time.Second, -time.Hour} { // ends soon, has ended
 		alter(b, sessionCookie, "/", func(s *session) { s.Expires, until = time.Now().Add(left), s.Until })
 		b.get("/jobs").want(200).shows("alice · default")
 		b.get("/jobs").want(200)
@@ -88,7 +88,7 @@ func TestARefusedRenewalLeadsToTheSignIn(t *testing.T) {
 	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{Refresh: true})
 	b := h.welcomed()
 	h.issuer.Revoke()
-	b.ends(20 * time.Second)
+	b.ends(29 * time.Second)
 	b.get("/jobs").want(200) // the token is good for a while yet
 	b.ends(-time.Second)
 	if at := b.get("/jobs?search=x").want(303).header.Get("Location"); at != "/login?next=%2Fjobs%3Fsearch%3Dx" {
@@ -127,7 +127,7 @@ func TestTheIssuerIsAwayWhenATokenEnds(t *testing.T) {
 	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{Refresh: true})
 	b := h.welcomed()
 	h.issuer.Away.Store(true)
-	b.ends(20 * time.Second)
+	b.ends(29 * time.Second)
 	b.get("/jobs").want(200)
 	b.ends(-time.Second)
 	b.get("/jobs").want(503).shows("cannot be reached right now")
