@@ -5,7 +5,8 @@
 // can show and do what the visitor may show and do with curl.
 //
 // Start with [Pages.Routes], which lists the pages. A visit (visit.go) is one request of a browser. Sessions are in
-// session.go. Each page has a file with its handler and a template of the same name.
+// session.go; signin.go and renewal.go are about those with a token of an issuer. Each page has a file with its handler
+// and a template of the same name.
 //
 // The pages work without scripts. Scripts refresh them, show times in the visitor's zone, and add keys.
 package dashboard
