@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store/history"
 	"punctual/store/jobs"
@@ -226,6 +227,38 @@ func TestANoticeSaysWhatHappened(t *testing.T) {
 	}
 	if size := len(heard[hook].Body); size > 20<<10 {
 		t.Errorf("%d bytes", size)
+	}
+}
+
+// A notice leads to where people read: to the pages, or to the API if there are none.
+func TestANoticeLinksToWhatItIsAbout(t *testing.T) {
+	for pages, want := range map[bool][2]string{
+		true: {"/jobs/job", "/runs/"}, false: {"/v1/jobs/job/runs", "/v1/runs/"},
+	} {
+		t.Run(fmt.Sprintf("pages %t", pages), func(t *testing.T) {
+			t.Parallel()
+			const public = "https://punctual.example"
+			s, err := Open(t.Context(), Options{
+				DatabaseURL: pgtest.DSN(t), MaxConns: 8, Master: pgtest.Master(t), PublicURL: public, Pages: pages,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.Close)
+			tenant, err := s.TenantID(t.Context(), "default")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := asClaimer(crud{Store: s, t: t, tenant: tenant})
+			c.create("job", never, notify(hook, domain.EventDead))
+			c.trigger("job")
+			o := buried(c.one(c.claimReady(10)))
+			c.finish(o)
+			n := news(t, c.hears()[hook])
+			if got := n.Events[0].Runs[0].Link; n.Link != public+want[0] || got != public+want[1]+o.RunID.String() {
+				t.Errorf("it links to %q and %q", n.Link, got)
+			}
+		})
 	}
 }
 
