@@ -76,16 +76,26 @@ const gateColumns = `coalesce(active_run, '00000000-0000-0000-0000-000000000000'
 
 func (g *Gate) into() []any { return []any{&g.active, &g.earlier, &g.Waiting, &g.gated} }
 
-// queueGates locks the gates of jobs and reads them. With passOver it leaves out a gate that another transaction has
+// lockGates locks the gates of jobs and reads them. lockFreeGates leaves out those that another transaction has locked.
+const (
+	lockGates = `
+SELECT job_id, false, ` + gateColumns + `
+FROM punctual.exclusive
+WHERE job_id = ANY($1::uuid[])
+ORDER BY job_id
+FOR NO KEY UPDATE`
+	lockFreeGates = lockGates + PassOver
+)
+
+// queueGates locks the gates of jobs and reads them. With PassOver it leaves out a gate that another transaction has
 // locked. It must be a statement after the one that locked the jobs' schedules or ready rows: within that statement it
 // would read a stale snapshot, and two runs of a job would overlap against its policy.
 func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]Gate, locked string) {
-	b.Queue(`
-		SELECT job_id, false, `+gateColumns+`
-		FROM punctual.exclusive
-		WHERE job_id = ANY($1::uuid[])
-		ORDER BY job_id
-		FOR NO KEY UPDATE`+locked, pg.Prepared{}, jobs).Query(collectGates(gates))
+	sql := lockGates
+	if locked == PassOver {
+		sql = lockFreeGates
+	}
+	b.Queue(sql, pg.Prepared{}, jobs).Query(collectGates(gates))
 }
 
 // queueGatesOfAny is queueGates for jobs that may or may not have a gate. A gate that another transaction has locked is

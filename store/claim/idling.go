@@ -2,7 +2,6 @@ package claim
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -26,12 +25,19 @@ const (
 	manyWell      = 100
 )
 
+// limitIdling sets the timeout for a transaction, by the number of doublings.
+var limitIdling = [mostDoublings + 1]string{
+	`SET LOCAL idle_in_transaction_session_timeout = '500ms'`,
+	`SET LOCAL idle_in_transaction_session_timeout = '1s'`,
+	`SET LOCAL idle_in_transaction_session_timeout = '2s'`,
+	`SET LOCAL idle_in_transaction_session_timeout = '4s'`,
+	`SET LOCAL idle_in_transaction_session_timeout = '8s'`,
+}
+
 func (p *idling) now() time.Duration { return leastIdling << p.doublings.Load() }
 
 // begin is the statement that sets the timeout for a transaction.
-func (p *idling) begin() string {
-	return fmt.Sprintf(`SET LOCAL idle_in_transaction_session_timeout = %d`, p.now().Milliseconds())
-}
+func (p *idling) begin() string { return limitIdling[p.doublings.Load()] }
 
 // idledTooLong reports whether Postgres ended a transaction because of that timeout. Then nothing in it was done. A
 // replica that sends the next statement before it reads why only sees that the other side has closed the connection.

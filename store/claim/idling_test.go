@@ -20,7 +20,7 @@ func TestPostgresWaitsLongerForSlowNetworksOnly(t *testing.T) {
 	var p idling
 	want := func(d time.Duration) {
 		t.Helper()
-		if p.now() != d || !strings.HasSuffix(p.begin(), fmt.Sprint(" = ", d.Milliseconds())) {
+		if p.now() != d || !strings.HasSuffix(p.begin(), fmt.Sprintf(" = '%s'", d)) {
 			t.Errorf("it waits for %s (%s), want %s", p.now(), p.begin(), d)
 		}
 	}
