@@ -327,7 +327,8 @@ func TestTheWayOfAJob(t *testing.T) {
 	b.get("/jobs").shows("paused", "the warehouse moves")
 	b.post("/jobs/daily/resume").want(303)
 	run := b.post("/jobs/daily/trigger", "body", `{"b":2}`).want(303).header.Get("Location")
-	sound(b.get(run).want(200).shows("no live replica serves the queue", "manual", "example.com"))
+	sound(b.get(run).want(200).shows("no live replica serves the queue", "manual", "example.com",
+		"curl -X POST &#39;http://example.com/&#39;", "--data-binary &#39;{&#34;b&#34;:2}&#39;"))
 	b.post(run + "/cancel").want(303)
 	b.get(run).want(200).shows("Cancelled.")
 	b.get("/runs?status=cancelled").want(200).shows("daily")

@@ -129,16 +129,19 @@ func (v *visit) curl(job httpapi.Job) string {
 	if v.r.TLS != nil || v.Secure {
 		scheme = "https"
 	}
-	var b strings.Builder
-	b.WriteString("curl -X PUT '" + scheme + "://" + v.r.Host + "/v1/jobs/" + url.PathEscape(job.Name) + "' \\\n")
+	lines := []string{"curl -X PUT " + quoted(scheme+"://"+v.r.Host+"/v1/jobs/"+url.PathEscape(job.Name))}
 	if !v.NoAuth {
-		b.WriteString("  -H \"Authorization: Bearer $PUNCTUAL_KEY\" \\\n")
+		lines = append(lines, `-H "Authorization: Bearer $PUNCTUAL_KEY"`)
 	}
-	b.WriteString("  -H 'Content-Type: application/json' \\\n  -d '")
-	b.WriteString(strings.ReplaceAll(indented(job.Definition), "'", `'\''`))
-	b.WriteString("'")
-	return b.String()
+	lines = append(lines, "-H 'Content-Type: application/json'", "-d "+quoted(indented(job.Definition)))
+	return strings.Join(lines, nextLine)
 }
+
+// nextLine continues a command of the shell on its next line.
+const nextLine = " \\\n  "
+
+// quoted returns a text as the shell reads it in single quotes.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // changesView is what was changed in a job, and by whom.
 type changesView struct {

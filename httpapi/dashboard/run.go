@@ -1,8 +1,11 @@
 package dashboard
 
 import (
+	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"punctual/httpapi"
@@ -17,6 +20,24 @@ type runView struct {
 	Steps    []step
 	Others   []runs.Run // of the same slot: replays, reruns and skips
 	Zone     string     // of the job's schedule; empty: the job is deleted
+}
+
+// Curl returns the command that sends the request of the run once more, with what is masked left masked.
+func (r runView) Curl() string {
+	request := r.Run.Request
+	lines := []string{"curl -X " + request.Method + " " + quoted(request.URL)}
+	for _, name := range slices.Sorted(maps.Keys(request.Headers)) {
+		lines = append(lines, "-H "+quoted(name+": "+request.Headers[name]))
+	}
+	if len(request.Body) > 0 {
+		body := string(request.Body)
+		var text string
+		if json.Unmarshal(request.Body, &text) == nil { // a body that is no JSON is shown as a string
+			body = text
+		}
+		lines = append(lines, "--data-binary "+quoted(body))
+	}
+	return strings.Join(lines, nextLine)
 }
 
 // step is a moment in the life of a run.

@@ -55,6 +55,7 @@ var benchmarks = []benchmark{
 	{name: "history", run: runHistory},
 	{name: "tenants", run: runTenants},
 	{name: "flat", run: runFlat, onlyNamed: true},
+	{name: "pages", run: runPages, onlyNamed: true},
 	{name: "peers", run: runPeers, onlyNamed: true},
 }
 

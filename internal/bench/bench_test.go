@@ -40,6 +40,7 @@ var tiny = Sizes{
 	DeadRows: 1000, Claims: 2, APIFor: 300 * time.Millisecond, APIClients: 4, RegisterAll: 2500,
 	PeerRate: 20, PeerSeconds: 2, PeerKilled: 60, PeerSlots: 10, PeerKillAfter: time.Second,
 	PeerKillFor: 20 * time.Second, PeerCrons: 30,
+	PageJobs: 200, PageRuns: 2000, PageDeaths: 20, PageTimes: 2,
 	FlatRate: 5, FlatEvery: 2 * time.Second,
 }
 
@@ -74,7 +75,7 @@ func empty(t *testing.T, server *privatepg.Server) string {
 
 // long lists the benchmarks that measure several sizes one after the other, or wait for whole minutes. Only `make
 // prove` runs them.
-var long = []string{"limits", "inflight", "history", "replicas", "flat", "rest", "tenants", "peers"}
+var long = []string{"limits", "inflight", "history", "replicas", "flat", "rest", "tenants", "pages", "peers"}
 
 func TestEveryBenchmarkMeasures(t *testing.T) {
 	t.Parallel()
@@ -95,6 +96,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 		"tenants":  "CPU of Postgres, ratio of 10 to 1",
 		"register": "batch create, WAL",
 		"flat":     "goroutines, last quarter over first",
+		"pages":    "dead letters, p95",
 		"peers":    "burst, Punctual's ratio to it: fake",
 	}
 	drawn := []string{"rest", "history", "tenants", "replicas", "inflight"}

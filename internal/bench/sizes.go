@@ -38,6 +38,10 @@ type Sizes struct {
 	PeerKillFor           time.Duration // peers: how long to wait for lost jobs
 	PeerCrons             int           // peers: recurring jobs of one second
 
+	PageJobs, PageRuns int // pages: stored jobs, and finished runs
+	PageDeaths         int // pages: how many of these are dead
+	PageTimes          int // pages: how often each page is looked at
+
 	FlatRate  int           // flat: fires a second
 	FlatEvery time.Duration // flat: time between two readings
 }
@@ -58,7 +62,8 @@ func DefaultSizes(full bool) Sizes {
 		PeerRate:    200, PeerSeconds: 10,
 		PeerKilled: 2000, PeerSlots: 100, PeerKillAfter: 4 * time.Second, PeerKillFor: 5 * time.Minute,
 		PeerCrons: 5000,
-		FlatRate:  100, FlatEvery: time.Minute,
+		PageJobs:  1_000_000, PageRuns: 10_000_000, PageDeaths: 5000, PageTimes: 40,
+		FlatRate: 100, FlatEvery: time.Minute,
 	}
 	if full {
 		s.RegisterAll, s.RestMost, s.HistoryMost = 1_000_000, 10_000_000, 20_000_000
