@@ -78,8 +78,8 @@ func TestListsInShort(t *testing.T) {
 		"version",
 	}
 	run := []string{
-		"attempt", "finished_at", "http_status", "id", "job", "job_id", "late", "reason", "scheduled_for", "started_at",
-		"status", "trigger",
+		"attempt", "due_at", "finished_at", "http_status", "id", "job", "job_id", "late", "queue", "reason",
+		"scheduled_for", "started_at", "status", "trigger",
 	}
 	jobs := s.do("GET", "/v1/jobs?view=summary", "").want(200).fields()["data"].([]any)
 	if diff := cmp.Diff(job, names(jobs[0])); diff != "" {
@@ -94,7 +94,7 @@ func TestListsInShort(t *testing.T) {
 			t.Errorf("%s: %s", list, diff)
 		}
 		whole := s.do("GET", list+"?view=full", "").want(200)
-		if one := names(whole.fields()["data"].([]any)[0]); !slices.Contains(one, "due_at") || slices.Contains(one, "step") ||
+		if one := names(whole.fields()["data"].([]any)[0]); !slices.Contains(one, "created_at") || slices.Contains(one, "step") ||
 			slices.Contains(one, "parent_run") {
 			t.Errorf("%s: %s", list, one)
 		}

@@ -73,6 +73,7 @@ type RunSummary struct {
 	Queue        string         `json:"queue"`
 	Trigger      domain.Trigger `json:"trigger"`
 	ScheduledFor time.Time      `json:"scheduled_for"`
+	DueAt        time.Time      `json:"due_at"`
 	Status       domain.Status  `json:"status"`
 	Reason       *domain.Reason `json:"reason"`
 	Late         bool           `json:"late"`
@@ -85,7 +86,7 @@ type RunSummary struct {
 func summaryOf(r runs.Run) RunSummary {
 	return RunSummary{
 		ID: r.ID, JobID: r.JobID, Job: r.Job, Queue: r.Queue, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor,
-		Status: r.Status, Reason: r.Reason, Late: r.Late, Attempt: r.Attempt,
+		DueAt: r.DueAt, Status: r.Status, Reason: r.Reason, Late: r.Late, Attempt: r.Attempt,
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, HTTPStatus: r.HTTPStatus,
 	}
 }

@@ -104,7 +104,7 @@ func pointsOf(list []runs.Run, what string) (points []point) {
 		case what == "duration" && r.FinishedAt != nil:
 			points = append(points, point{r.ScheduledFor, r.FinishedAt.Sub(*r.StartedAt).Seconds(), string(r.Status)})
 		case what == "lateness" && r.Trigger == domain.TriggerSchedule && r.Attempt <= 1:
-			points = append(points, point{r.ScheduledFor, max(0, r.StartedAt.Sub(r.ScheduledFor).Seconds()), string(r.Status)})
+			points = append(points, point{r.ScheduledFor, max(0, r.StartedAt.Sub(r.DueAt).Seconds()), string(r.Status)})
 		}
 	}
 	return points
