@@ -35,9 +35,10 @@ dead AS (
 tried AS (
 	INSERT INTO punctual.attempts (run_id, number, fence, started_at, finished_at, outcome, reason, http_status, error)
 	SELECT id, 1, fence, started_at, finished_at, 'failed', reason, 503, error FROM dead)
-INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, died_at, trigger, reason,
-	attempts, http_status, error)
-SELECT d.id, d.job_id, d.tenant, j.name, d.job_version, d.scheduled_for, d.finished_at, d.trigger, d.reason, 1, 503, d.error
+INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, died_at, trigger,
+	reason, attempts, http_status, error)
+SELECT d.id, d.job_id, d.tenant, j.name, d.job_version, d.scheduled_for, d.finished_at, d.trigger,
+       d.reason, 1, 503, d.error
 FROM dead d JOIN punctual.jobs j ON j.id = d.job_id`
 
 // runPages measures how long the pages for people take, and how large they are, with many jobs and runs.
