@@ -170,6 +170,10 @@ func TestInABrowserARunIsSeenLive(t *testing.T) {
 	b.waits("#live", "It has not run yet.")
 	visitor.post("/jobs/n/trigger").want(303)
 	b.waits("#live .list", "manual")
+	b.open("/")
+	b.waits("#live", "No job fails.")
+	s.bury("n", domain.ReasonTimeout, 1)
+	b.waits("#live", "Needs attention")
 	b.quiet()
 }
 

@@ -38,6 +38,9 @@
   dress(document);
   document.addEventListener('htmx:afterSwap', (event) => dress(event.target.parentElement || document));
 
+  // At / the API answers whoever does not ask for a page.
+  document.addEventListener('htmx:configRequest', (event) => { event.detail.headers.Accept = 'text/html'; });
+
   // What is live is fetched again every two seconds, unless nobody sees it or somebody uses a menu or a field in it.
   setInterval(() => {
     const live = document.getElementById('live');
