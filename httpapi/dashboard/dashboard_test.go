@@ -335,12 +335,38 @@ func TestTheWayOfAJob(t *testing.T) {
 	b.get("/jobs/daily/edit").want(200).shows(`value="0 3 * * mon-fri"`, "team=billing", "&#34;a&#34;: 1")
 	b.post("/jobs/daily/edit", "name", "daily", "kind", "every", "every", "1h", "url", "http://example.com/2").want(303)
 	b.get("/jobs/daily").want(200).shows("The job is saved as version", "every 1 h")
-	b.get("/jobs/daily/definition").want(200).shows("http://example.com/2", "curl -X PUT").hides("for people")
+	b.get("/jobs/daily/definition").want(200).shows("http://example.com/2", "curl -X PUT",
+		"schedule:\n  every: 1h").hides("for people")
 	sound(b.get("/jobs/daily/notices").want(200).shows("No notice was sent"))
 	sound(b.get("/jobs/daily/changes").want(200).shows("job.update", "schedule.every"))
 	sound(b.get("/audit").want(200).shows("job.pause"))
 	b.post("/jobs/daily/delete").want(303)
 	b.get("/jobs/daily").want(404)
+}
+
+// A job of every kind has its pages.
+func TestAJobOfEveryKind(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	kinds := map[string][]string{
+		"cron":  {"cron", "0 3 * * mon-fri", "daily", "Mon–Fri 03:00"},
+		"every": {"every", "1h", "hourly", "every 1 h"},
+		"at":    {"at", "2126-12-01T09:00:00Z", "once", "once, at 2126-12-01T09:00:00Z"},
+		"delay": {"delay", "48h", "later", "once, 2 d after it was written"},
+		"none":  {"", "", "by-hand", "by hand or by the API only"},
+	}
+	for kind, k := range kinds {
+		b.post("/new", "name", k[2], "kind", kind, k[0], k[1], "url", "http://example.com/").want(303)
+		for _, page := range []string{"", "/definition", "/changes", "/notices", "/edit", "/backfill"} {
+			sound(b.get("/jobs/" + k[2] + page).want(200))
+		}
+		b.get("/jobs/" + k[2]).shows(k[3])
+		b.get("/jobs").want(200).shows(k[3])
+	}
+	for _, path := range paths {
+		sound(b.get(path).want(200))
+	}
 }
 
 func TestWhyItDidNotRun(t *testing.T) {
