@@ -188,6 +188,7 @@ CREATE INDEX jobs_by_former_name ON punctual.jobs (tenant, name text_pattern_ops
 CREATE INDEX jobs_by_id ON punctual.jobs (tenant, id) WHERE state <> 'deleted';
 -- A job without labels is found by none. In this index its entry would be the most expensive of all.
 CREATE INDEX jobs_by_label ON punctual.jobs USING gin (labels jsonb_path_ops) WHERE labels <> '{}';
+CREATE INDEX jobs_paused ON punctual.jobs (tenant, id) WHERE state = 'paused';
 CREATE INDEX jobs_to_resume ON punctual.jobs (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX jobs_deleted ON punctual.jobs (deleted_at, id) WHERE state = 'deleted';
 COMMENT ON TABLE  punctual.jobs IS

@@ -104,7 +104,7 @@ held AS MATERIALIZED (
 sent AS MATERIALIZED (
     SELECT s.lane / 4 AS queue
     FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
-    JOIN punctual.runs s ON s.id = c.id
+    CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = c.id OFFSET 0) s -- one by one
     WHERE s.status = 'running' AND s.accepted_at IS NULL AND of(s)
     LIMIT $2::bigint)`
 

@@ -93,11 +93,12 @@ func (s *Switch) Unfreeze(ctx context.Context, tenant int32, note string) (State
 	return s.FreezeState(ctx, tenant)
 }
 
-// selectInFlight counts, among the claims' runs, the runs in flight of a tenant or of all tenants.
+// selectInFlight counts, among the claims' runs, the runs in flight of a tenant or of all tenants. OFFSET 0 has the runs
+// looked up one by one: the planner does not know how few they are, and would read the history.
 const selectInFlight = `
 SELECT count(*) FROM (
     SELECT FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
-    JOIN punctual.runs r ON r.id = c.id
+    CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = c.id OFFSET 0) r
     WHERE r.status = 'running' AND r.accepted_at IS NULL AND ($1 = -1 OR r.tenant = $1)
     LIMIT $2::bigint) n`
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/names"
 	"punctual/store/pg"
 )
@@ -81,7 +82,15 @@ func (f Filter) read(ctx context.Context, q pg.Batcher, c pg.Conditions) (jobs [
 func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 	c.Add(`j.tenant = ?`, tenant)
 	c.Add(`j.state <> 'deleted'`)
-	if f.State != "" {
+	switch f.State { // as names.JobState says it, so that the planner knows how many there are
+	case domain.JobActive:
+		c.Add(`j.state = 'active' AND s.completed_at IS NULL`)
+	case domain.JobPaused:
+		c.Add(`j.state = 'paused'`)
+	case domain.JobCompleted:
+		c.Add(`j.state = 'active' AND s.completed_at IS NOT NULL`)
+	case "":
+	default:
 		c.Add(names.JobState+` = ?`, f.State)
 	}
 	if f.Queue != "" {

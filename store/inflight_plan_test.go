@@ -1,0 +1,100 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+
+	"punctual/internal/pgtest"
+	"punctual/scheduler/domain"
+	"punctual/store/jobs"
+	"punctual/store/pg"
+)
+
+// What is in flight is looked up run by run, however long the history is. The test counts pages of the database, not
+// time.
+func TestRunsInFlightAreCountedWithoutTheHistory(t *testing.T) {
+	for _, analysed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("analysed %t", analysed), func(t *testing.T) {
+			t.Parallel()
+			dsn := pgtest.DSN(t)
+			c := openClaimer(t, dsn)
+			c.many(100, "due", 0)
+			c.claim(100, false)
+			c.exec(`
+				INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, started_at, finished_at, tenant, job_version,
+					lane, attempt, status, trigger, fence)
+				SELECT (substr(ms, 1, 8) || '-' || substr(ms, 9) || '-7' || substr(gen_random_uuid()::text, 16))::uuid,
+				       gen_random_uuid(), now(), now(), now(), now(), $1, 1, 5, 1, 'succeeded', 'manual', 1
+				FROM (SELECT lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12, '0') AS ms) n,
+				     generate_series(1, 40000)`, c.tenant)
+			if analysed {
+				c.exec(`ANALYZE punctual.runs, punctual.claims`)
+			}
+			c.Close()
+			watch := openClaimer(t, dsn)
+			pages := func() int {
+				watch.scans() // it waits for the other sessions to end
+				return watch.count(`SELECT sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::int
+					FROM pg_statio_user_tables WHERE schemaname = 'punctual' AND relname LIKE 'runs%'`)
+			}
+			for name, count := range map[string]func(claimer) (int, error){
+				"the freeze": func(c claimer) (int, error) {
+					state, err := c.FreezeState(t.Context(), c.tenant)
+					return state.InFlight, err
+				},
+				"the queues of a tenant": func(c claimer) (int, error) {
+					queues, _, err := c.QueueDepths(t.Context(), c.tenant)
+					return queues[0].InFlight, err
+				},
+				"the queues": func(c claimer) (int, error) {
+					queues, _, err := c.QueueDepths(t.Context(), 0)
+					return queues[0].InFlight, err
+				},
+			} {
+				before := pages()
+				reader := openClaimer(t, dsn)
+				n, err := count(reader)
+				reader.Close()
+				if err != nil || n != 100 {
+					t.Errorf("%s: %d in flight, %v", name, n, err)
+				}
+				if read := pages() - before; read > 1500 {
+					t.Errorf("%s: %d pages were read", name, read)
+				}
+			}
+		})
+	}
+}
+
+// The few jobs in a state are found without reading the others.
+func TestJobsInAStateAreFoundByIndex(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	c := openClaimer(t, dsn)
+	c.many(20_000, "active", -1e15)
+	c.exec(`UPDATE punctual.jobs SET state = 'paused', paused_at = now() WHERE name IN ('active-7', 'active-9')`)
+	c.exec(`UPDATE punctual.schedules s SET completed_at = now(), enabled = false, scheduled_for = NULL, next_run_at = NULL
+		FROM punctual.jobs j WHERE j.id = s.job_id AND j.name IN ('active-8', 'active-10', 'active-12')`)
+	c.exec(`ANALYZE punctual.jobs, punctual.schedules, punctual.job_versions`)
+	c.Close()
+	watch := openClaimer(t, dsn)
+	pages := func() int {
+		watch.scans() // it waits for the other sessions to end
+		return watch.count(`SELECT sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::int
+			FROM pg_statio_user_tables WHERE schemaname = 'punctual' AND relname IN ('jobs', 'schedules', 'job_versions')`)
+	}
+	for state, want := range map[domain.JobState]int{
+		domain.JobPaused: 2, domain.JobCompleted: 3, domain.JobActive: 20,
+	} {
+		before := pages()
+		reader := openClaimer(t, dsn)
+		list, _, err := reader.ListJobs(t.Context(), reader.tenant, jobs.Filter{State: state, Page: pg.Page{Limit: 20}})
+		reader.Close()
+		if err != nil || len(list) != want {
+			t.Errorf("%s: %d jobs, %v", state, len(list), err)
+		}
+		if read := pages() - before; read > 1000 {
+			t.Errorf("%s: %d pages were read", state, read)
+		}
+	}
+}
