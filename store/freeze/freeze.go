@@ -93,8 +93,8 @@ func (s *Switch) Unfreeze(ctx context.Context, tenant int32, note string) (State
 	return s.FreezeState(ctx, tenant)
 }
 
-// selectInFlight counts, among the claims' runs, the runs in flight of a tenant or of all tenants. OFFSET 0 has the runs
-// looked up one by one: the planner does not know how few they are, and would read the history.
+// selectInFlight counts, among the claims' runs, the runs in flight of a tenant or of all tenants. OFFSET 0 has the
+// runs looked up one by one: the planner does not know how few they are, and would read the history.
 const selectInFlight = `
 SELECT count(*) FROM (
     SELECT FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
