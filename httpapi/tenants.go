@@ -93,7 +93,7 @@ func (t TenantInput) validate() []problem.FieldError {
 
 // TenantUsage is how much a tenant uses of its limits.
 type TenantUsage struct {
-	Jobs int `json:"jobs" doc:"How many active and paused jobs it has now." example:"812"`
+	Jobs int `json:"jobs" doc:"How many active and paused jobs it has now. Counted up to max_jobs, and to 10,000 at least: without max_jobs, 10000 means 10,000 or more." example:"812"`
 }
 
 // TenantWithUsage is a tenant, and how much it uses of its limits.
@@ -158,7 +158,7 @@ func (s *server) withUsage(ctx context.Context) func(tenants.Tenant, error) (*te
 		if err != nil {
 			return nil, err
 		}
-		jobs, err := s.Store.CountJobs(ctx, t.ID)
+		jobs, err := s.Store.CountJobs(ctx, t)
 		if err != nil {
 			return nil, err
 		}

@@ -262,7 +262,7 @@ func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
 			if _, _, err := c.ListTenants(t.Context(), "", 10); err != nil {
 				t.Error(err)
 			}
-			if n, err := c.CountJobs(t.Context(), made.ID); err != nil || n != 0 {
+			if n, err := c.CountJobs(t.Context(), made); err != nil || n != 0 {
 				t.Errorf("%d, %v", n, err)
 			}
 			c.KeyUsed(uuid.New())

@@ -235,11 +235,23 @@ const LiveJobs = `
 	SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 	WHERE j.tenant = $1 AND j.named AND s.completed_at IS NULL`
 
-// CountJobs returns how many active and paused jobs a tenant has.
-func (s *Tenants) CountJobs(ctx context.Context, tenant int32) (int, error) {
+// countJobs is LiveJobs up to a bound.
+const countJobs = `
+	SELECT count(*) FROM (
+	    SELECT FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
+	    WHERE j.tenant = $1 AND j.named AND s.completed_at IS NULL
+	    LIMIT $2) n`
+
+// CountJobs returns how many active and paused jobs a tenant has. It counts up to the tenant's max_jobs, and to 10,000
+// at least: a tenant may have a million.
+func (s *Tenants) CountJobs(ctx context.Context, t Tenant) (int, error) {
+	most := pg.DepthCap
+	if t.MaxJobs != nil {
+		most = max(most, *t.MaxJobs)
+	}
 	var n int
-	if err := s.db.Reader(ctx, tenant).QueryRow(ctx, LiveJobs, tenant).Scan(&n); err != nil {
-		return 0, fmt.Errorf("counting the jobs of tenant %d: %w", tenant, err)
+	if err := s.db.Reader(ctx, t.ID).QueryRow(ctx, countJobs, t.ID, most).Scan(&n); err != nil {
+		return 0, fmt.Errorf("counting the jobs of tenant %q: %w", t.Name, err)
 	}
 	return n, nil
 }
