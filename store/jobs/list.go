@@ -30,8 +30,12 @@ ORDER BY id DESC`
 // jobCursor is the list that a cursor of jobs belongs to.
 const jobCursor byte = 'j'
 
+// searchWindow is how many jobs a page looks into for a text, which no index finds. That takes about 0.1 s.
+const searchWindow = 20_000
+
 // ListJobs returns the jobs that the filter selects, newest first, and the cursor of the next page, which is empty on
-// the last page. A page ends before its limit if its definitions are large.
+// the last page. A page ends before its limit if its definitions are large, and where its search for a text has looked
+// into searchWindow jobs.
 func (s *Jobs) ListJobs(
 	ctx context.Context, tenant int32, f Filter,
 ) (jobs []Record, nextCursor string, err error) {
@@ -43,6 +47,13 @@ func (s *Jobs) ListJobs(
 		return nil, "", err
 	}
 	q := s.db.Reader(ctx, tenant)
+	oldest, err := f.oldestSearched(ctx, q, tenant)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing jobs: %w", err)
+	}
+	if oldest != nil {
+		c.Add(`j.id >= ?`, *oldest)
+	}
 	if len(f.Labels) > 0 {
 		if err := c.Candidates(ctx, s.db, `j.tenant`, tenant, `j.id`, jobTables, f.Size()+1); err != nil {
 			return nil, "", fmt.Errorf("listing jobs: %w", err)
@@ -53,7 +64,34 @@ func (s *Jobs) ListJobs(
 		return nil, "", fmt.Errorf("listing jobs: %w", err)
 	}
 	jobs, nextCursor = pg.Cut(jobs, page, jobCursor, func(j Record) uuid.UUID { return j.ID })
+	if nextCursor == "" && oldest != nil {
+		nextCursor = pg.Cursor(jobCursor, *oldest)
+	}
 	return jobs, nextCursor, fillRuns(ctx, q, jobs, f.Recent)
+}
+
+// oldestSearched returns the last job that a page looks into for a text. It returns nil if the page looks into all jobs
+// that are left: they are few, or an index finds those in question.
+func (f Filter) oldestSearched(ctx context.Context, q pg.Querier, tenant int32) (*uuid.UUID, error) {
+	if f.Query == "" || len(f.Labels) > 0 || f.NamePrefix != "" || f.Among != nil {
+		return nil, nil
+	}
+	var c pg.Conditions
+	if err := c.Page(f.Page, jobCursor, `j.id < ?`); err != nil {
+		return nil, err
+	}
+	c.Add(`j.tenant = ?`, tenant)
+	c.Add(`j.state <> 'deleted'`)
+	rows, err := q.Query(ctx, fmt.Sprintf(`
+		SELECT j.id FROM punctual.jobs j%s ORDER BY j.id DESC OFFSET %d LIMIT 2`, c.Where(), searchWindow-1), c.Args...)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil || len(ids) < 2 {
+		return nil, err
+	}
+	return &ids[0], nil
 }
 
 // read returns the jobs of a page, and the page, which may be shorter than the filter's.

@@ -74,8 +74,12 @@ func Cut[T any](items []T, p Page, list byte, id func(T) uuid.UUID) ([]T, string
 		return items, ""
 	}
 	items = items[:p.Size()]
-	last := id(items[len(items)-1])
-	return items, base64.RawURLEncoding.EncodeToString(append([]byte{list}, last[:]...))
+	return items, Cursor(list, id(items[len(items)-1]))
+}
+
+// Cursor returns the cursor of the page that follows an item of a list.
+func Cursor(list byte, last uuid.UUID) string {
+	return base64.RawURLEncoding.EncodeToString(append([]byte{list}, last[:]...))
 }
 
 // DepthCap is as far as work in queues is counted, so that a count takes no longer for a backlog of millions than for a

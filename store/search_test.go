@@ -1,0 +1,44 @@
+package store
+
+import (
+	"testing"
+
+	"punctual/store/jobs"
+	"punctual/store/pg"
+)
+
+// A search for a text goes on page by page, however many jobs there are, and finds all of them in the end.
+func TestASearchForATextGoesOn(t *testing.T) {
+	c := newClaimer(t)
+	c.many(20_000, "hay", -1e15)
+	c.exec(`UPDATE punctual.jobs SET name = 'needle' WHERE id = (SELECT id FROM punctual.jobs ORDER BY id LIMIT 1)`)
+	search := func(f jobs.Filter) (found []string, pages int) {
+		t.Helper()
+		for f.Page = (pg.Page{Limit: 50}); ; {
+			list, next, err := c.ListJobs(t.Context(), c.tenant, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range list {
+				found = append(found, j.Definition.Name)
+			}
+			if pages++; next == "" || pages > 10 {
+				return found, pages
+			}
+			f.Cursor = next
+		}
+	}
+	if found, pages := search(jobs.Filter{Query: "NEEDLE"}); len(found) != 1 || pages != 1 {
+		t.Errorf("of 20,000 jobs %v in %d pages", found, pages)
+	}
+	c.many(1, "hay-more", -1e15)
+	if found, pages := search(jobs.Filter{Query: "needle"}); len(found) != 1 || pages != 2 {
+		t.Errorf("of 20,001 jobs %v in %d pages", found, pages)
+	}
+	if found, pages := search(jobs.Filter{Query: "needle", NamePrefix: "needle"}); len(found) != 1 || pages != 1 {
+		t.Errorf("by the beginning of its name, too: %v in %d pages", found, pages)
+	}
+	if found, pages := search(jobs.Filter{Query: "hay"}); len(found) != 550 || pages != 11 {
+		t.Errorf("of many that match %d in %d pages", len(found), pages)
+	}
+}
