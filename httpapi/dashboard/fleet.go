@@ -13,24 +13,31 @@ type queuesView struct {
 	Breakers []fleet.Breaker
 }
 
-func (v *visit) queues() (err error) {
-	var view queuesView
-	if view.Queues, err = v.api.Queues(v.ctx()); err != nil {
+func (v *visit) queues() error {
+	view, err := v.readQueues()
+	if err != nil {
 		return err
+	}
+	return v.show("queues", "Queues and replicas", view)
+}
+
+func (v *visit) readQueues() (view queuesView, err error) {
+	if view.Queues, err = v.api.Queues(v.ctx()); err != nil {
+		return view, err
 	}
 	breakers, err := v.api.Breakers(v.ctx())
 	if err != nil {
-		return err
+		return view, err
 	}
 	view.Breakers = breakers.Data
 	if v.may(auth.RoleOperator) {
 		replicas, err := v.api.Replicas(v.ctx())
 		if err != nil {
-			return err
+			return view, err
 		}
 		view.Replicas = replicas.Data
 	}
-	return v.show("queues", "Queues and replicas", view)
+	return view, nil
 }
 
 func (v *visit) resetBreakers() error {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"punctual/httpapi"
-	"punctual/httpapi/auth"
 	"punctual/store/fleet"
 	"punctual/store/overview"
 )
@@ -14,11 +13,9 @@ import (
 // overviewView is the first page: is anything wrong, and where.
 type overviewView struct {
 	httpapi.Overview
-	Queues   httpapi.QueueList
-	Breakers []fleet.Breaker
-	Replicas []fleet.Replica // for operators only
-	Host     string
-	Empty    bool // there is no job
+	queuesView
+	Host  string
+	Empty bool // there is no job
 }
 
 // Late is how much should have begun.
@@ -83,20 +80,8 @@ func (v *visit) overview() (err error) {
 		return err
 	}
 	view.Empty = len(jobs.Data) == 0
-	if view.Queues, err = v.api.Queues(v.ctx()); err != nil {
+	if view.queuesView, err = v.readQueues(); err != nil {
 		return err
-	}
-	breakers, err := v.api.Breakers(v.ctx())
-	if err != nil {
-		return err
-	}
-	view.Breakers = breakers.Data
-	if v.may(auth.RoleOperator) {
-		replicas, err := v.api.Replicas(v.ctx())
-		if err != nil {
-			return err
-		}
-		view.Replicas = replicas.Data
 	}
 	return v.show("overview", "Overview", view)
 }
