@@ -112,7 +112,7 @@ func TestAGroupOfDeadLettersIsReplayed(t *testing.T) {
 		t.Errorf("%d groups: %s", n, p.body)
 	}
 	b.get("/dead-letters?reason=timeout").want(200).shows(">2</a>").hides(">30</a>")
-	job := hiddenIn(t, p.body, "http_5xx", "job_id")
+	job := hiddenIn(t, p.body, ">30</a>", "job_id")
 	sound(b.get("/dead-letters?each=1&reason=http_5xx&job_id=" + job).want(200).shows("Each one"))
 	group := []string{"job_id", job, "reason", "http_5xx"}
 	sound(b.post("/dead-letters/resolve", group...).want(200).shows("Resolve 30 dead letters?", "newest of each job"))
