@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"punctual/httpapi/client"
+	"punctual/httpapi/problem"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -93,7 +94,9 @@ func TestAllJobsArePausedAndResumedWhileEverybodyMeddles(t *testing.T) {
 	var clients sync.WaitGroup
 	for i := range 4 {
 		clients.Go(func() {
-			meddle(meddling, t, fleet[i%len(fleet)].API, rand.New(rand.NewPCG(rand.Uint64(), uint64(i))), jobs)
+			// A batch holds its jobs until it is committed, which a slow machine may take seconds for: then a caller is told.
+			rng := rand.New(rand.NewPCG(rand.Uint64(), uint64(i)))
+			meddle(meddling, t, fleet[i%len(fleet)].API, rng, jobs, problem.CodeLocked)
 		})
 	}
 	takeTurns(t, fleet[0].API, start.Add(10*time.Second))
