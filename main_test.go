@@ -388,7 +388,7 @@ func TestWrongUseIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 			[]string{"--failure-retention", "720h"},
 		},
 		{"too much jitter", dsn, []string{"serve", "--default-jitter=2h"}, []string{"--default-jitter", "0s to 1h"}},
-		{"too few connections", dsn, []string{"serve", "--max-conns=1"}, []string{"--max-conns", "8 to 1000"}},
+		{"too few connections", dsn, []string{"serve", "--max-conns=1"}, []string{"--max-conns", "10 to 1000"}},
 		{
 			"a network that is none", dsn,
 			[]string{"serve", "--allow-targets=10.0.0.0/8,internal"},

@@ -15,6 +15,16 @@ func every(ctx context.Context, period time.Duration, work func(context.Context)
 	}
 }
 
+// steadily calls work at once and then each period, until ctx ends. The period counts from the start of one call to the
+// start of the next, so a call that takes longer than the period is followed by the next one at once.
+func steadily(ctx context.Context, period time.Duration, work func(context.Context)) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		work(ctx)
+		sleep(ctx, spread(period)-time.Since(began))
+	}
+}
+
 // sleep waits for d or for the end of ctx, whichever comes first.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)

@@ -150,7 +150,9 @@ func (s *Scheduler) run(ctx context.Context) {
 	claiming.Go(func() { every(ctx, lendEvery, s.lendSlots) })
 	writing.Go(func() { s.finisher.run(flush) })
 	beating, stopBeating := context.WithCancel(flush)
-	writing.Go(func() { every(beating, heartbeatEvery, func(c context.Context) { s.heart.beat(c, ctx.Err() != nil) }) })
+	writing.Go(func() {
+		steadily(beating, heartbeatEvery, func(c context.Context) { s.heart.beat(c, ctx.Err() != nil) })
+	})
 	writing.Go(func() { every(beating, selfCheckEvery, s.heart.check) })
 
 	<-ctx.Done()

@@ -28,22 +28,40 @@ func newReplica(t *testing.T, conns int32) claimer {
 	return asClaimer(crud{Store: s, t: t, tenant: 1})
 }
 
+// occupy takes all connections of a part for the rest of the test.
+func (c claimer) occupy(p pg.Part) {
+	c.t.Helper()
+	conns := c.db.Conns(p.In(c.t.Context()))
+	for range conns.Config().MaxConns {
+		conn, err := conns.Acquire(c.t.Context())
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Cleanup(conn.Release)
+	}
+}
+
+// Claims and outcomes occupy all their connections, as they do when the network to the database is slow.
+func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
+	c := newReplica(t, pg.LeastConns)
+	_, err := c.Register(t.Context(), scheduler.Replica{ID: c.replica, Host: "here"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.occupy(pg.Runs)
+	if _, err := c.Renew(bounded(t), c.replica, false); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+}
+
 // API callers and chores occupy all their connections. Heartbeats, claims and finishes have connections of their own.
 func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) {
 	c := newReplica(t, pg.LeastConns)
 	c.create("job", every(time.Hour))
 	c.slotAgo(c.get("job").ID, 0)
 	signal := c.manual("signed")
-	for _, p := range []pg.Part{pg.Callers, pg.Chores} {
-		conns := c.db.Conns(p.In(t.Context()))
-		for range conns.Config().MaxConns {
-			conn, err := conns.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(conn.Release)
-		}
-	}
+	c.occupy(pg.Callers)
+	c.occupy(pg.Chores)
 	ctx := bounded(t)
 	must := func(what string, err error) {
 		t.Helper()
@@ -82,13 +100,7 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 
 func TestAChoreWaitsForNoCaller(t *testing.T) {
 	c := newReplica(t, pg.LeastConns)
-	for range c.db.Pool().Config().MaxConns {
-		conn, err := c.db.Pool().Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(conn.Release)
-	}
+	c.occupy(pg.Callers)
 	ctx := bounded(t)
 	_, _, resume := c.ResumeDue(ctx)
 	_, tidy := c.Store.tidyUp(ctx)

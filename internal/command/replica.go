@@ -35,7 +35,7 @@ type replica struct {
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
 	NoDashboard      bool           `help:"Serve the API only, without the pages for people at /."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
-	MaxConns         int32          `default:"16" help:"Most connections to the database, at least 8. Half of them (5 to 8) serve heartbeats, claims and outcomes. A quarter of the rest serves chores. The API gets the others."`
+	MaxConns         int32          `default:"16" help:"Most connections to the database, at least 10. Two serve heartbeats. Half of the others (4 to 8) serve claims and outcomes. A quarter of the rest serves chores. The API gets what is left."`
 	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Non-public networks that jobs may call, such as 10.0.0.0/8,fd00:7::/64. Public addresses are always allowed; the replica's own API and database never are. A tenant may have further networks. dev also allows loopback and private networks."`
 	EgressProxy      string         `placeholder:"URL" help:"HTTP proxy for callbacks: http://user:password@host:3128. It must allow CONNECT, for http targets also to port 80. The variable HTTP_PROXY is ignored."`
 	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"PEM file of certificate authorities to trust for targets, in addition to the system's."`

@@ -53,7 +53,7 @@ func restartBehindABalancer(t *testing.T, binary string, replicas, restarts int)
 				var err error
 				fleet[i], err = process.Start(t.Context(), binary,
 					[]string{"DATABASE_URL=" + dsn, process.CallLoopback, "PUNCTUAL_SHUTDOWN_GRACE=" + grace.String()},
-					[]string{"serve", "--log-format=json", "--listen=" + addresses[i], "--auth=none", "--max-conns=8"})
+					[]string{"serve", "--log-format=json", "--listen=" + addresses[i], "--auth=none", "--max-conns=10"})
 				started <- err
 			}()
 		}

@@ -19,9 +19,9 @@ func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	proxy, through := pgtest.NewProxy(t, pgtest.TCP(t, pgtest.Server(t), dsn))
-	const most = 8
+	const most = 10
 	fleet := []*process.Replica{
-		serve(t, named(through, "first"), "--max-conns=8"), serve(t, named(through, "second"), "--max-conns=8"),
+		serve(t, named(through, "first"), "--max-conns=10"), serve(t, named(through, "second"), "--max-conns=10"),
 	}
 	first, second := sample(t, dsn, connectionsOf, "first"), sample(t, dsn, connectionsOf, "second")
 	s := besiege(t, fleet[0].API, w, 10)

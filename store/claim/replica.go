@@ -55,9 +55,10 @@ func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]
 	return queues, nil
 }
 
-// Renew implements scheduler.Store. It takes one round trip, so that a slow network does not make a replica look lost.
+// Renew implements scheduler.Store. It takes one round trip on a connection of its own, so that neither a slow network
+// nor a slow claim makes a replica look lost.
 func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (scheduler.Pulse, error) {
-	ctx = pg.Runs.In(ctx)
+	ctx = pg.Heartbeats.In(ctx)
 	var p scheduler.Pulse
 	var ids []uuid.UUID
 	var beats []int64

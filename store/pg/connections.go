@@ -8,37 +8,43 @@ import (
 )
 
 // Part is a part of a replica's connections. No part waits for another: slow requests to the API do not delay chores,
-// and neither of them delays attempts, outcomes or heartbeats.
+// neither of them delays attempts and outcomes, and nothing delays a heartbeat.
 type Part int
 
 // The parts.
 const (
-	Callers Part = iota // requests to the API, and commands
-	Chores              // background work: operations, notices, partitions, the removal of old rows
-	Runs                // heartbeats, claims, outcomes, attempts' secrets, the readiness check, the replica's start
+	Callers    Part = iota // requests to the API, and commands
+	Chores                 // background work: operations, notices, partitions, the removal of old rows
+	Runs                   // claims, outcomes, attempts' secrets, the readiness check, the replica's start
+	Heartbeats             // the renewals of a replica's heartbeat
+	parts
 )
 
 // LeastConns is the smallest number of connections that leaves some for every part.
-const LeastConns = 8
+const LeastConns = 10
 
-// A heartbeat, two claims and a write of outcomes go on at once. The fifth connection is for a call that was given up
-// on: its connection stays counted for a while.
+// A call that was given up on keeps its connection for a while. So there are two connections for the one heartbeat,
+// and four for two claims and a write of outcomes.
 const (
-	fewestForRuns, mostForRuns = 5, 8
+	forHeartbeats              = 2
+	fewestForRuns, mostForRuns = 4, 8
 	mostForChores              = 4
 )
 
-// divide splits a number of connections among the parts. Runs get half of them, within bounds. Chores get a quarter of
-// the rest.
-func divide(most int32) (parts [3]int32) {
-	parts[Runs] = min(max(most/2, fewestForRuns), mostForRuns)
-	parts[Chores] = min(max((most-parts[Runs])/4, 1), mostForChores)
-	parts[Callers] = most - parts[Runs] - parts[Chores]
-	return parts
+// divide splits a number of connections among the parts. What heartbeats leave goes half to runs, within bounds.
+// Chores get a quarter of the rest.
+func divide(most int32) (sizes [parts]int32) {
+	rest := most - forHeartbeats
+	sizes[Heartbeats] = forHeartbeats
+	sizes[Runs] = min(max(rest/2, fewestForRuns), mostForRuns)
+	rest -= sizes[Runs]
+	sizes[Chores] = min((rest+3)/4, mostForChores)
+	sizes[Callers] = rest - sizes[Chores]
+	return sizes
 }
 
 // partNames are the names of the parts in the metrics.
-var partNames = [3]string{Callers: "api", Chores: "chores", Runs: "runs"}
+var partNames = [parts]string{Callers: "api", Chores: "chores", Runs: "runs", Heartbeats: "heartbeats"}
 
 type partKey struct{}
 

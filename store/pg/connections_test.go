@@ -3,10 +3,12 @@ package pg
 import "testing"
 
 func TestConnectionsAreDivided(t *testing.T) {
-	for most, want := range map[int32][3]int32{
-		8: {Runs: 5, Chores: 1, Callers: 2}, 9: {Runs: 5, Chores: 1, Callers: 3},
-		16: {Runs: 8, Chores: 2, Callers: 6},
-		24: {Runs: 8, Chores: 4, Callers: 12}, 1000: {Runs: 8, Chores: 4, Callers: 988},
+	for most, want := range map[int32][parts]int32{
+		LeastConns: {Heartbeats: 2, Runs: 4, Chores: 1, Callers: 3},
+		11:         {Heartbeats: 2, Runs: 4, Chores: 2, Callers: 3},
+		16:         {Heartbeats: 2, Runs: 7, Chores: 2, Callers: 5},
+		24:         {Heartbeats: 2, Runs: 8, Chores: 4, Callers: 10},
+		1000:       {Heartbeats: 2, Runs: 8, Chores: 4, Callers: 986},
 	} {
 		if got := divide(most); got != want {
 			t.Errorf("%d: %v, want %v", most, got, want)

@@ -22,8 +22,8 @@ type Config struct {
 // DB is a pool of connections to one database. Safe for concurrent use.
 type DB struct {
 	config Config
-	pool   *pgxpool.Pool    // for callers
-	parts  [3]*pgxpool.Pool // by part; all the same unless they are a replica's
+	pool   *pgxpool.Pool        // for callers
+	parts  [parts]*pgxpool.Pool // by part; all the same unless they are a replica's
 
 	refused   atomic.Pointer[refusal]
 	backstop  backstop // row-level security, which backs up the filters of statements for a tenant
