@@ -391,13 +391,38 @@ func TestAnOperationOnNoJobsIsDoneAtOnce(t *testing.T) {
 	c.wantProgress(o.ID, letters.OperationDone, 0, 0, 0)
 }
 
+// A batch holds its jobs until it is committed, and callers give up on a held job after 3 s.
+func TestBatchesOfAnOperationOnJobsGetSmallerWhileTheDatabaseIsSlow(t *testing.T) {
+	c := newCRUD(t)
+	c.crowd(60)
+	o := c.startJobs(changing(jobs.PauseMany, jobs.Filter{}))
+	c.exec(`CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_sleep(0.032); RETURN NEW; END $$`)
+	c.exec(`CREATE TRIGGER dawdle BEFORE UPDATE ON punctual.jobs FOR EACH ROW EXECUTE FUNCTION dawdle()`)
+	done := []int{0}
+	for range 3 {
+		c.batch()
+		done = append(done, c.operation(o.ID).Done)
+	}
+	for i, most := range []int{25, 12, 12} {
+		if n := done[i+1] - done[i]; n > most || n == 0 {
+			t.Errorf("batch %d changed %d jobs, want 1 to %d: %v", i+1, n, most, done)
+		}
+	}
+	c.exec(`DROP TRIGGER dawdle ON punctual.jobs`)
+	for c.batch() {
+	}
+	c.wantProgress(o.ID, letters.OperationDone, 60, 60, 0)
+	c.wantEachChangedOnce(60)
+}
+
 // A replica dies after it has written the changes of a batch and before it commits. Another replica goes on.
 func TestAnotherReplicaGoesOnWithAnOperationOnJobs(t *testing.T) {
 	c := newCRUD(t)
 	c.crowd(250)
 	o := c.startJobs(changing(jobs.PauseMany, jobs.Filter{}))
 	c.batch()
-	c.wantProgress(o.ID, letters.OperationRunning, 250, 100, 0)
+	c.wantProgress(o.ID, letters.OperationRunning, 250, 25, 0)
 
 	c.exec(`CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$`)
@@ -406,8 +431,8 @@ func TestAnotherReplicaGoesOnWithAnOperationOnJobs(t *testing.T) {
 		t.Fatal("the batch succeeded")
 	}
 	c.exec(`DROP TRIGGER die ON punctual.operations`)
-	c.wantProgress(o.ID, letters.OperationRunning, 250, 100, 0)
-	if n := c.count(`SELECT count(*) FROM punctual.jobs WHERE state = 'paused'`); n != 100 {
+	c.wantProgress(o.ID, letters.OperationRunning, 250, 25, 0)
+	if n := c.count(`SELECT count(*) FROM punctual.jobs WHERE state = 'paused'`); n != 25 {
 		t.Errorf("%d jobs are paused", n)
 	}
 

@@ -40,6 +40,7 @@ type Letters struct {
 	definitions *definitions.Definitions
 	jobs        *jobs.Jobs
 	options     Options
+	pace        pace
 }
 
 // New returns the dead letters and operations of a database.

@@ -68,7 +68,7 @@ func (n *newOperation) remember(ctx context.Context, tx *pg.Tx, tenant int32, r 
 		    INSERT INTO punctual.operation_jobs (operation, part, tenant, jobs)
 		    SELECT $%d, part, $%d, array_agg(id ORDER BY id) FROM chosen GROUP BY part
 		    RETURNING cardinality(jobs) AS jobs)
-		SELECT coalesce(sum(jobs), 0) FROM kept`, jobsBatch, selected, len(args)+1, len(args)+2),
+		SELECT coalesce(sum(jobs), 0) FROM kept`, mostBatch, selected, len(args)+1, len(args)+2),
 		append(args, n.ID, tenant)...).Scan(&n.Matched)
 	return pg.Wrap("remembering the jobs of an operation", err)
 }

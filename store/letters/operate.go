@@ -46,6 +46,9 @@ type bulk struct {
 	left         bool        // there is more to do
 	full         bool        // it waits until runs ordered before have been started
 	days         []time.Time // an instant in each day whose partition the batch needs
+
+	held  int       // how many jobs the batch holds until it is committed
+	since time.Time // when it began to hold them
 }
 
 // batches says what each kind of operation does in one batch: it locks the rows that it works on, does the work, and
@@ -81,6 +84,9 @@ func (l *Letters) Operate(ctx context.Context) (wait time.Duration, left bool, e
 		left = true
 		return o.save(ctx, tx)
 	})
+	if o != nil && o.held > 0 {
+		l.pace.note(o.held, time.Since(o.since))
+	}
 	switch {
 	case err == nil || o == nil:
 	case days.IsMissing(err):

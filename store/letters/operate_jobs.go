@@ -16,12 +16,8 @@ import (
 	"punctual/store/pg"
 )
 
-const (
-	// jobsBatch is how many jobs a batch changes at most. Their slots wait until the batch is committed.
-	jobsBatch = 100
-	// lockWait is how long a batch waits for a lock. It holds its jobs meanwhile.
-	lockWait = 500 * time.Millisecond
-)
+// lockWait is how long a batch waits for a lock. It holds its jobs meanwhile.
+const lockWait = 500 * time.Millisecond
 
 // jobsPart is the part of an operation's jobs whose turn it is.
 type jobsPart struct {
@@ -50,7 +46,8 @@ func (o *bulk) workJobs(ctx context.Context, tx *pg.Tx) error {
 		return err
 	}
 	o.days = []time.Time{now}
-	turn := p.jobs[:min(len(p.jobs), o.size(jobsBatch))]
+	turn := p.jobs[:min(len(p.jobs), o.size(o.letters.pace.next()))]
+	o.held, o.since = len(turn), time.Now()
 	results, err := o.letters.jobs.ChangeMany(audit.WithActor(ctx, p.actor), tx, p.tenant, turn, p.change)
 	if err != nil {
 		return err
