@@ -59,7 +59,7 @@ var sparked = map[string]struct {
 		return 1 - *h.SuccessRate
 	}},
 	"succeeded": {"runs that succeeded, by hour", func(h overview.HourOfRuns) float64 { return float64(h.Succeeded) }},
-	"lateness": {"lateness of 99 % of the runs, by hour", func(h overview.HourOfRuns) float64 {
+	"lateness": {"p99 lateness by hour", func(h overview.HourOfRuns) float64 {
 		if h.Lateness.P99 == nil {
 			return 0
 		}

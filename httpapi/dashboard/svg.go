@@ -95,6 +95,9 @@ type point struct {
 	class   string
 }
 
+// unhurried are the triggers of runs that have no lateness: see runs.LateFor.
+var unhurried = []domain.Trigger{domain.TriggerBackfill, domain.TriggerReplay, domain.TriggerNotify}
+
 func pointsOf(list []runs.Run, what string) (points []point) {
 	for _, r := range list {
 		if r.StartedAt == nil {
@@ -103,7 +106,7 @@ func pointsOf(list []runs.Run, what string) (points []point) {
 		switch {
 		case what == "duration" && r.FinishedAt != nil:
 			points = append(points, point{r.ScheduledFor, r.FinishedAt.Sub(*r.StartedAt).Seconds(), string(r.Status)})
-		case what == "lateness" && r.Trigger == domain.TriggerSchedule && r.Attempt <= 1:
+		case what == "lateness" && r.Attempt == 1 && !slices.Contains(unhurried, r.Trigger):
 			points = append(points, point{r.ScheduledFor, max(0, r.StartedAt.Sub(r.DueAt).Seconds()), string(r.Status)})
 		}
 	}

@@ -38,6 +38,9 @@
   dress(document);
   document.addEventListener('htmx:afterSwap', (event) => dress(event.target.parentElement || document));
 
+  // On narrow screens the pages' names are a line that scrolls.
+  document.querySelector('header nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+
   // At / the API answers whoever does not ask for a page.
   document.addEventListener('htmx:configRequest', (event) => { event.detail.headers.Accept = 'text/html'; });
 
