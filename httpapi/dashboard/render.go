@@ -12,10 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/manifest"
 	"punctual/scheduler/domain"
 )
 
@@ -120,7 +119,7 @@ var functions = template.FuncMap{
 	"strip":    strip,
 	"plot":     plot,
 	"indented": indented,
-	"yaml":     asYAML,
+	"yaml":     manifest.YAML,
 	"reason":   reasonWords,
 	"text":     text,
 	"query":    query,
@@ -201,34 +200,6 @@ func indented(v any) string {
 		return err.Error()
 	}
 	return string(out)
-}
-
-// asYAML returns a value as YAML for people, with its fields in the order of the JSON.
-func asYAML(v any) (string, error) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return "", err
-	}
-	var document yaml.Node // JSON is YAML, too
-	if err := yaml.Unmarshal(raw, &document); err != nil {
-		return "", err
-	}
-	plain(&document)
-	var out bytes.Buffer
-	e := yaml.NewEncoder(&out)
-	e.SetIndent(2)
-	if err := e.Encode(&document); err != nil {
-		return "", err
-	}
-	return out.String(), e.Close()
-}
-
-// plain lets the encoder choose how each value is written.
-func plain(n *yaml.Node) {
-	n.Style = 0
-	for _, part := range n.Content {
-		plain(part)
-	}
 }
 
 // when shows an instant: in UTC, until a script shows it in the visitor's zone. zone is that of a job, shown on hover.
