@@ -66,12 +66,12 @@ func Is(err error, code problem.Code) bool {
 	return errors.As(err, &answer) && answer.Problem != nil && answer.Problem.Code == code
 }
 
-// Do sends in as JSON unless it is nil, and reads a 2xx answer into out unless out is nil. Any other answer is an
-// *Error. Do returns the answer's status in each case; 0 means that there was no answer.
+// Do sends in as JSON unless it is nil, a json.RawMessage byte for byte. It reads a 2xx answer into out unless out is
+// nil. Any other answer is an *Error. Do returns the answer's status in each case; 0 means that there was no answer.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) (status int, err error) {
 	var body io.Reader
 	if in != nil {
-		raw, err := json.Marshal(in)
+		raw, err := encoded(in)
 		if err != nil {
 			return 0, err
 		}
@@ -105,6 +105,13 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) (stat
 		}
 	}
 	return response.StatusCode, nil
+}
+
+func encoded(in any) ([]byte, error) {
+	if raw, ok := in.(json.RawMessage); ok {
+		return raw, nil
+	}
+	return json.Marshal(in)
 }
 
 func refusal(method, path string, response *http.Response, answer []byte) *Error {

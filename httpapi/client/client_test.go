@@ -242,6 +242,23 @@ func TestARefusalNamesTheFields(t *testing.T) {
 	}
 }
 
+func TestRawJSONIsSentByteForByte(t *testing.T) {
+	t.Parallel()
+	sent := make(chan string, 1)
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		sent <- string(body)
+	}))
+	defer api.Close()
+	const raw = "{ \"a\": \"<b>\" }\n"
+	if _, err := New(api.URL).Do(t.Context(), http.MethodPut, "/", json.RawMessage(raw), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-sent; got != raw {
+		t.Errorf("%q was sent, want %q", got, raw)
+	}
+}
+
 func TestAnAnswerOfSomebodyElseIsAnError(t *testing.T) {
 	t.Parallel()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"time"
@@ -89,6 +90,15 @@ func (c *Client) CountJobs(
 // TriggerJob starts a run of a job by hand.
 func (c *Client) TriggerJob(ctx context.Context, job string, with httpapi.TriggerInput) (runs.Run, error) {
 	return send[runs.Run](ctx, c, http.MethodPost, at("/v1/jobs/%s/trigger", job), with)
+}
+
+// BodyOf returns a body in the form of the API: JSON is sent as JSON, anything else as text.
+func BodyOf(text []byte) json.RawMessage {
+	if json.Valid(text) {
+		return text
+	}
+	quoted, _ := json.Marshal(string(text)) // a string is always JSON
+	return quoted
 }
 
 // BackfillJob starts runs of past slots.
