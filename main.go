@@ -48,6 +48,7 @@ type cli struct {
 
 	Serve       command.Serve       `cmd:"" help:"Run a replica, scheduler and HTTP API, on your Postgres."`
 	Dev         command.Dev         `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
+	Jobs        command.Jobs        `cmd:"" help:"List, show, apply, pause, resume, run and delete jobs by the API of a replica."`
 	Freeze      command.Freeze      `cmd:"" help:"Stop all claims, for all tenants or for one. Requests in flight end; nothing else is sent until unfreeze."`
 	Unfreeze    command.Unfreeze    `cmd:"" help:"End a freeze, or dispatch from a database that was restored or upgraded."`
 	Migrate     command.Migrate     `cmd:"" help:"Bring the database's schema up to date. Safe to run from several places at once."`
@@ -79,7 +80,7 @@ func main() {
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	parsed.BindTo(hurry, (*command.Hurry)(nil))
 	if err := parsed.Run(log, command.Version(version), command.SampleJobs(sampleJobs)); err != nil {
-		fmt.Fprintf(os.Stderr, "punctual: %s\n", command.OneLine(err))
+		fmt.Fprintf(os.Stderr, "punctual: %s\n", command.Message(err))
 		os.Exit(exitCode(err))
 	}
 }

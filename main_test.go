@@ -111,6 +111,11 @@ func TestHelpTeaches(t *testing.T) {
 				"openssl rand -base64 32", "PUNCTUAL_MASTER_KEY",
 			},
 		},
+		{[]string{"jobs", "--help"}, []string{"list", "show", "apply", "pause", "resume", "run", "delete"}},
+		{
+			[]string{"jobs", "apply", "--help"},
+			[]string{"JSON", "YAML", "--api-url", "127.0.0.1:8080", "--api-key-file", "PUNCTUAL_API_KEY", "--tenant"},
+		},
 		{[]string{"keys", "--help"}, []string{"create", "list", "revoke"}},
 		{
 			[]string{"keys", "create", "--help"},

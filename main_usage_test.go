@@ -43,7 +43,7 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 		{
 			"nothing", "", "",
 			[]string{
-				"no command is given", "serve, dev, freeze, unfreeze, migrate, keys, tenants, secrets, verify",
+				"no command is given", "serve, dev, jobs, freeze, unfreeze, migrate, keys, tenants, secrets, verify",
 				"see punctual --help",
 			},
 		},
@@ -80,6 +80,9 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 		{"a queue without slots", dsn, "serve --queues=default=0", []string{"default=0", "1 to 100000"}},
 		{"an exposed API", dsn, "serve --auth=none --listen=0.0.0.0:1", []string{"--insecure-no-auth"}},
 		{"an exposed dev", "", "dev --listen=0.0.0.0:1", []string{"--listen"}},
+		{"an API at no URL", "", "jobs list --api-url=punctual", []string{"--api-url", "https://punctual.example.com"}},
+		{"no job", "", "jobs show", []string{"<name>", "see punctual jobs show --help"}},
+		{"a list of nothing", "", "jobs list --limit=0", []string{"--limit", "at least 1"}},
 		{"no rounds", "", "bench --rounds=0", []string{"--rounds"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

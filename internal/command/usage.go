@@ -51,3 +51,11 @@ func OneLine(err error) string {
 	}
 	return strings.Join(lines, "; ")
 }
+
+// Message returns the text of an error: in one line, unless it is the API's, which has a line for each field at fault.
+func Message(err error) string {
+	if known := (*apiError)(nil); errors.As(err, &known) {
+		return err.Error()
+	}
+	return OneLine(err)
+}

@@ -1,0 +1,135 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"punctual/httpapi/auth"
+	"punctual/httpapi/client"
+	"punctual/httpapi/problem"
+)
+
+// api holds the flags that say where the API is and who calls. No flag holds the key itself: other users could read it
+// in the list of processes.
+type api struct {
+	APIURL     string `name:"api-url" default:"http://127.0.0.1:8080" help:"Where the API is: a replica, or the load balancer in front of several."`
+	APIKeyFile string `name:"api-key-file" type:"path" placeholder:"FILE" help:"File with the API key, or a token of the issuer. Alternative: the key itself in PUNCTUAL_API_KEY. With serve --auth=none there is none."`
+	Tenant     string `placeholder:"NAME" help:"Tenant to act for, if not the key's own. Needs the role operator."`
+}
+
+// Validate is called by the flag parser.
+func (a api) Validate() error {
+	if u, err := url.Parse(a.APIURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("--api-url: %q is not a URL such as https://punctual.example.com", a.APIURL)
+	}
+	return nil
+}
+
+// keyVariable is the environment variable that may hold the API key.
+const keyVariable = "PUNCTUAL_API_KEY"
+
+// client returns a client of the API. It reads the key.
+func (a api) client() (*client.Client, error) {
+	c := client.Through(strings.TrimSuffix(a.APIURL, "/"), http.DefaultTransport) // as curl: by the environment's proxy
+	key, err := a.key()
+	if err != nil {
+		return nil, err
+	}
+	if key != "" {
+		c = c.WithKey(key)
+	}
+	if a.Tenant != "" {
+		c = c.WithHeader(auth.HeaderTenant, a.Tenant)
+	}
+	return c, nil
+}
+
+func (a api) key() (string, error) {
+	if a.APIKeyFile == "" {
+		return strings.TrimSpace(os.Getenv(keyVariable)), nil
+	}
+	raw, err := os.ReadFile(a.APIKeyFile)
+	if err != nil {
+		return "", fmt.Errorf("--api-key-file: %w", err)
+	}
+	key := strings.TrimSpace(string(raw))
+	if key == "" {
+		return "", fmt.Errorf("--api-key-file %s: the file is empty", a.APIKeyFile)
+	}
+	return key, nil
+}
+
+// call calls the API, and says for people what went wrong.
+func (a api) call(ctx context.Context, do func(*client.Client) error) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	return a.explain(ctx, do(c))
+}
+
+// apiError is what the API answered, or why it did not: one line, and one more for each field at fault.
+type apiError struct {
+	text string
+	err  error
+}
+
+func (e *apiError) Error() string { return e.text }
+func (e *apiError) Unwrap() error { return e.err }
+
+// explain says for people what went wrong with a call.
+func (a api) explain(ctx context.Context, err error) error {
+	var answer *client.Error
+	var known *apiError
+	var lost *url.Error
+	var noJSON *json.SyntaxError
+	switch {
+	case err == nil, errors.As(err, &known):
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &answer) && answer.Problem != nil:
+		return &apiError{a.words(answer.Problem), err}
+	case errors.As(err, &answer):
+		return &apiError{fmt.Sprintf("--api-url: %s answers %d %s, and is not Punctual's API: %.100q", a.APIURL,
+			answer.Status, http.StatusText(answer.Status), answer.Body), err}
+	case errors.As(err, &noJSON):
+		return &apiError{fmt.Sprintf("--api-url: %s answers no JSON, and is not Punctual's API", a.APIURL), err}
+	case errors.As(err, &lost):
+		return &apiError{fmt.Sprintf("--api-url: cannot reach %s: %s", a.APIURL, whyUnreachable(lost.Err)), err}
+	}
+	return err
+}
+
+// words is a problem for people.
+func (a api) words(p *problem.Problem) string {
+	text := fmt.Sprintf("%s: %s", p.Code, strings.TrimSuffix(p.Detail, "."))
+	switch {
+	case p.Code == problem.CodeUnauthenticated:
+		text += "; " + a.whichKey()
+	case p.Status >= http.StatusInternalServerError:
+		text += "; the request is " + p.RequestID + " in the server's log"
+	}
+	for _, field := range p.Errors {
+		at := strings.TrimPrefix(strings.TrimPrefix(field.Location, "body."), "query.")
+		text += fmt.Sprintf("\n  %s: %s", at, field.Message)
+	}
+	return text
+}
+
+// whichKey says where the key came from.
+func (a api) whichKey() string {
+	switch {
+	case a.APIKeyFile != "":
+		return "the key is that of --api-key-file " + a.APIKeyFile
+	case os.Getenv(keyVariable) != "":
+		return "the key is that of " + keyVariable
+	}
+	return "no key was given: set " + keyVariable + ", or give --api-key-file"
+}

@@ -1,0 +1,149 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+
+	"punctual/httpapi"
+	"punctual/httpapi/client"
+	"punctual/httpapi/manifest"
+	"punctual/scheduler/domain"
+)
+
+// Jobs works on jobs by the API.
+type Jobs struct {
+	List   listJobs  `cmd:"" help:"List jobs, newest first: state, schedule, next slot and last outcome."`
+	Show   showJob   `cmd:"" help:"Show a job as JSON or YAML. Secrets are shown as ***."`
+	Apply  applyJobs `cmd:"" help:"Create or replace jobs by name, from JSON or YAML. What is already so is not written again."`
+	Pause  pauseJob  `cmd:"" help:"Pause a job."`
+	Resume resumeJob `cmd:"" help:"Resume a job."`
+	Run    runJob    `cmd:"" help:"Run a job now, beside its schedule. The run's id goes to stdout."`
+	Delete deleteJob `cmd:"" help:"Delete a job. Its history stays."`
+}
+
+// oneJob holds the argument that names a job.
+type oneJob struct {
+	api
+	Job string `arg:"" name:"name" help:"Name or id of the job."`
+}
+
+type showJob struct {
+	oneJob
+	YAML bool `name:"yaml" help:"Show YAML."`
+}
+
+func (c *showJob) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		var job json.RawMessage
+		_, err := api.Do(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(c.Job), nil, &job)
+		switch {
+		case err != nil:
+			return err
+		case c.YAML:
+			text, err := manifest.YAML(job)
+			fmt.Print(text)
+			return err
+		}
+		return printJSON(job)
+	})
+}
+
+// printJSON prints JSON for people.
+func printJSON(raw []byte) error {
+	var out bytes.Buffer
+	if err := json.Indent(&out, raw, "", "  "); err != nil {
+		return err
+	}
+	_, err := fmt.Println(out.String())
+	return err
+}
+
+type pauseJob struct {
+	oneJob
+	Until domain.Instant `placeholder:"INSTANT" help:"When it resumes by itself, such as 2026-12-01T09:00:00Z. Default: only when it is resumed."`
+	Note  string         `placeholder:"TEXT" help:"Reason, for people to read."`
+}
+
+func (c *pauseJob) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		job, err := api.PauseJob(ctx, c.Job, httpapi.PauseInput{Until: c.Until, Note: c.Note})
+		if err != nil {
+			return err
+		}
+		said := "job " + job.Name + " is paused"
+		if job.PausedUntil != nil {
+			said += " until " + instant(job.PausedUntil)
+		}
+		return note(said)
+	})
+}
+
+// note tells what was done. It is no result, so it goes to stderr.
+func note(said string) error {
+	_, err := fmt.Fprintln(os.Stderr, said)
+	return err
+}
+
+type resumeJob struct {
+	oneJob
+	Note string `placeholder:"TEXT" help:"Reason, for people to read."`
+}
+
+func (c *resumeJob) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		job, err := api.ResumeJob(ctx, c.Job, httpapi.ResumeInput{Note: c.Note})
+		if err != nil {
+			return err
+		}
+		return note("job " + job.Name + " is " + string(job.State))
+	})
+}
+
+type deleteJob struct{ oneJob }
+
+func (c *deleteJob) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		if err := api.DeleteJob(ctx, c.Job); err != nil {
+			return err
+		}
+		return note("job " + c.Job + " is deleted")
+	})
+}
+
+type runJob struct {
+	oneJob
+	Body string `type:"path" placeholder:"FILE" help:"Body of this run's requests, in place of the job's; - reads standard input. JSON is sent as JSON, anything else as text."`
+}
+
+func (c *runJob) Run(ctx context.Context) error {
+	var with httpapi.TriggerInput
+	if c.Body != "" {
+		text, err := read(c.Body)
+		if err != nil {
+			return fmt.Errorf("--body: %w", err)
+		}
+		with.Body = client.BodyOf(text)
+	}
+	return c.call(ctx, func(api *client.Client) error {
+		run, err := api.TriggerJob(ctx, c.Job, with)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Println(run.ID)
+		return err
+	})
+}
+
+// read returns what is in a file; - is standard input.
+func read(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(file)
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+// terminal runs job commands against one replica, with a key of its own.
+type terminal struct {
+	*testing.T
+	dir string
+	key string
+	env []string
+}
+
+// terminals starts a replica that asks for keys.
+func terminals(ctx context.Context, t *testing.T) (open func(t *testing.T) terminal) {
+	t.Helper()
+	dsn := pgtest.DSN(t)
+	replica, err := process.Serve(ctx, binary(t), dsn, "--auth=keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(replica.Kill)
+	key := keysOf(t, dsn, "--role=operator", "--name=first")
+	return func(t *testing.T) terminal {
+		return terminal{t, t.TempDir(), key, []string{"PUNCTUAL_API_URL=" + replica.API.URL, "PUNCTUAL_API_KEY=" + key}}
+	}
+}
+
+// file writes a file, and returns its path.
+func (t terminal) file(name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// does runs a command that succeeds, and returns what it says.
+func (t terminal) does(args ...string) string {
+	t.Helper()
+	code, out, notes := apart(t.T, t.env, append([]string{"jobs"}, args...)...)
+	if code != 0 {
+		t.Fatalf("%q: exit code %d: %s", args, code, notes)
+	}
+	return out + notes
+}
+
+// fails runs a command that fails, and checks what it says on stderr.
+func (t terminal) fails(want string, args ...string) {
+	t.Helper()
+	code, _, notes := apart(t.T, t.env, append([]string{"jobs"}, args...)...)
+	if code != 1 || notes != want {
+		t.Errorf("%q: exit code %d, stderr:\n%s\nwant 1:\n%s", args, code, notes, want)
+	}
+}
+
+// has checks a part of what the API says of a job.
+func (t terminal) has(job, field string, want any) {
+	t.Helper()
+	var shown map[string]any
+	if err := json.Unmarshal([]byte(t.does("show", job)), &shown); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(shown[field]) != fmt.Sprint(want) {
+		t.Errorf("%s of %s is %v, want %v", field, job, shown[field], want)
+	}
+}
+
+func TestJobsByCommand(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	open := terminals(ctx, t)
+	for name, test := range map[string]func(terminal){
+		"apply":         applies,
+		"a mistake":     refuses,
+		"act":           func(t terminal) { acts(ctx, t) },
+		"list":          lists,
+		"the way there": reaches,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(open(t))
+		})
+	}
+}
+
+const noJob = "punctual: not_found: There is no job with that id or name\n"
+
+func applies(t terminal) {
+	yaml := t.file("jobs.yaml", `
+name: apply-a
+schedule: {cron: "*/5 * * * *", timezone: Europe/Berlin}
+target: {url: http://example.com/, body: {day: 2026-12-01}}
+---
+- name: apply-b
+  schedule: {at: 2126-12-01T09:00:00Z}
+  target: {url: http://example.com/}
+`)
+	for _, want := range []string{"created   apply-a\ncreated   apply-b\n", "unchanged apply-a\nunchanged apply-b\n"} {
+		if got := t.does("apply", yaml); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	shown := t.does("show", "apply-a", "--yaml")
+	says(t.T, shown, "timezone: Europe/Berlin", `day: "2026-12-01"`, "version: 1")
+	edited := t.file("shown.yaml", strings.Replace(shown, "*/5 * * * *", "*/10 * * * *", 1))
+	if got := t.does("apply", edited); got != "updated   apply-a\n" {
+		t.Errorf("%q", got)
+	}
+	t.has("apply-a", "version", 2)
+	t.fails("punctual: read "+t.dir+": is a directory\n", "apply", t.dir)
+}
+
+func refuses(t terminal) {
+	t.does("apply", t.file("right.json", `{"name":"wrong","schedule":{"every":"1h"},"target":{"url":"http://example.com/"}}`))
+	t.fails(`punctual: job "wrong": invalid: 2 fields are not valid
+  labls: unknown field; did you mean labels?
+  schedule.cron: minute: "61": 61 is outside 0-59
+`, "apply", t.file("wrong.json", `[
+		{"name":"wrong","schedule":{"cron":"61 * * * *"},"target":{"url":"http://example.com/"},"labls":{}},
+		{"name":"beside","target":{"url":"http://example.com/"}}]`))
+	t.has("wrong", "version", 1)
+	t.has("beside", "state", "active")
+	nothing := t.file("nothing.yaml", "name: first\ntarget: {url: http://example.com/}\n---\nschedule: {every: 1h}")
+	t.fails("punctual: "+nothing+": job 2 has no name, and jobs are applied by name\n", "apply", nothing)
+	t.fails(noJob, "show", "first")
+}
+
+func acts(ctx context.Context, t terminal) {
+	bodies := make(chan string, 2)
+	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies <- string(body)
+	}))
+	t.Cleanup(target.Close)
+	t.does("apply", t.file("job.json", `{"name":"act","target":{"url":"`+target.URL+`"}}`))
+	says(t.T, t.does("pause", "act", "--until=2126-12-01T09:00:00Z", "--note=the warehouse moves"),
+		"job act is paused until 2126-12-01T09:00:00Z")
+	t.has("act", "pause_note", "the warehouse moves")
+	t.fails("punctual: invalid: 1 field is not valid\n"+
+		`  until: "tomorrow" is not an RFC 3339 instant; write one such as "2026-12-01T09:00:00Z" `+
+		"or \"2026-12-01T09:00:00+01:00\"\n", "pause", "act", "--until=tomorrow")
+	says(t.T, t.does("resume", "act"), "job act is active")
+	t.has("act", "state", "active")
+	id := t.does("run", "act", "--body="+t.file("body", "plain text"))
+	if !regexp.MustCompile(`^[0-9a-f-]{36}\n$`).MatchString(id) {
+		t.Errorf("the run is %q", id)
+	}
+	select {
+	case got := <-bodies:
+		if got != "plain text" {
+			t.Errorf("the body is %q", got)
+		}
+	case <-ctx.Done():
+		t.Fatal("waited in vain for the run")
+	}
+	says(t.T, t.does("delete", "act"), "job act is deleted")
+	t.fails(noJob, "delete", "act")
+}
+
+func lists(t terminal) {
+	t.does("apply", t.file("jobs.json", `[
+		{"name":"list-a","labels":{"team":"lists"},"schedule":{"cron":"0 3 1 1 *"},"target":{"url":"http://example.com/"}},
+		{"name":"list-b","labels":{"team":"lists"},"paused":true,"schedule":{"every":"1h"},"target":{"url":"http://example.com/"}},
+		{"name":"list-c","labels":{"team":"lists"},"schedule":{"at":"2126-12-01T09:00:00Z"},"target":{"url":"http://example.com/"}}]`))
+	table := t.does("list", "--label=team=lists")
+	says(t.T, table, "NAME    STATE   SCHEDULE                 NEXT SLOT             LAST OUTCOME",
+		"list-a  active  0 3 1 1 * UTC ", "list-b  paused  every 1h ",
+		"list-c  active  at 2126-12-01T09:00:00Z  2126-12-01T09:00:00Z  -")
+	if got := t.does("list", "--label=team=lists", "--state=paused", "--search=LIST"); strings.Count(got, "\n") != 2 {
+		t.Errorf("more than one job is paused:\n%s", got)
+	}
+	says(t.T, t.does("list", "--label=team=lists", "--limit=2"), "list-c", "There are more")
+	var list struct {
+		Data []struct {
+			Name   string
+			Target struct{ URL string }
+		}
+	}
+	if err := json.Unmarshal([]byte(t.does("list", "--label=team=lists", "--json")), &list); err != nil ||
+		len(list.Data) != 3 || list.Data[0].Name != "list-c" || list.Data[0].Target.URL != "http://example.com/" {
+		t.Errorf("%v: %+v", err, list)
+	}
+	t.fails("punctual: invalid: 1 field is not valid\n"+
+		"  state: \"pausd\" is not one of active, paused, completed; did you mean paused?\n", "list", "--state=pausd")
+}
+
+func reaches(t terminal) {
+	key := t.file("key", t.key+"\n")
+	t.env = append(t.env, "PUNCTUAL_API_KEY=wrong")
+	t.fails("punctual: unauthenticated: Send a valid API key or token in the header Authorization: Bearer <key>; "+
+		"the key is that of PUNCTUAL_API_KEY\n", "list")
+	t.does("list", "--api-key-file="+key)
+	t.fails("punctual: not_found: There is no tenant \"nobody\", which the header Punctual-Tenant names\n",
+		"list", "--api-key-file="+key, "--tenant=nobody")
+	t.fails("punctual: --api-key-file "+os.DevNull+": the file is empty\n", "list", "--api-key-file="+os.DevNull)
+	t.fails("punctual: --api-url: cannot reach http://127.0.0.1:1: connection refused\n",
+		"list", "--api-url=http://127.0.0.1:1")
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			fmt.Fprint(w, "<html>welcome</html>")
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(other.Close)
+	t.fails("punctual: --api-url: "+other.URL+" answers no JSON, and is not Punctual's API\n", "list", "--api-url="+other.URL)
+	t.fails("punctual: --api-url: "+other.URL+" answers 404 Not Found, and is not Punctual's API: \"404 page not found\\n\"\n",
+		"delete", "a", "--api-url="+other.URL)
+}
