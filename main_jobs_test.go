@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -26,7 +30,7 @@ type terminal struct {
 }
 
 // terminals starts a replica that asks for keys.
-func terminals(ctx context.Context, t *testing.T) (open func(t *testing.T) terminal) {
+func terminals(ctx context.Context, t *testing.T) (replica *process.Replica, open func(t *testing.T) terminal) {
 	t.Helper()
 	dsn := pgtest.DSN(t)
 	replica, err := process.Serve(ctx, binary(t), dsn, "--auth=keys")
@@ -35,7 +39,7 @@ func terminals(ctx context.Context, t *testing.T) (open func(t *testing.T) termi
 	}
 	t.Cleanup(replica.Kill)
 	key := keysOf(t, dsn, "--role=operator", "--name=first")
-	return func(t *testing.T) terminal {
+	return replica, func(t *testing.T) terminal {
 		return terminal{t, t.TempDir(), key, []string{"PUNCTUAL_API_URL=" + replica.API.URL, "PUNCTUAL_API_KEY=" + key}}
 	}
 }
@@ -84,13 +88,14 @@ func (t terminal) has(job, field string, want any) {
 func TestJobsByCommand(t *testing.T) {
 	t.Parallel()
 	ctx := bounded(t)
-	open := terminals(ctx, t)
+	replica, open := terminals(ctx, t)
 	for name, test := range map[string]func(terminal){
-		"apply":         applies,
-		"a mistake":     refuses,
-		"act":           func(t terminal) { acts(ctx, t) },
-		"list":          lists,
-		"the way there": reaches,
+		"apply":           applies,
+		"a mistake":       refuses,
+		"act":             func(t terminal) { acts(ctx, t) },
+		"list":            lists,
+		"the way there":   reaches,
+		"the page's text": func(t terminal) { pastes(ctx, t, replica) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -222,4 +227,44 @@ func reaches(t terminal) {
 	t.fails("punctual: --api-url: "+other.URL+" answers no JSON, and is not Punctual's API\n", "list", "--api-url="+other.URL)
 	t.fails("punctual: --api-url: "+other.URL+" answers 404 Not Found, and is not Punctual's API: \"404 page not found\\n\"\n",
 		"delete", "a", "--api-url="+other.URL)
+}
+
+var applyText = regexp.MustCompile(`(?s)<pre tabindex="0" id="apply">(.*?)</pre>`)
+
+// pastes runs what the page of a definition shows.
+func pastes(ctx context.Context, t terminal, replica *process.Replica) {
+	t.does("apply", t.file("job.yaml", `
+name: paste
+description: "it's $HOME & EOF <b>\\n"
+target: {url: "http://example.com/", secret_headers: {x-key: secret}, body: "EOF\nEOFF\n"}
+`))
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	signedIn, err := browser.PostForm(replica.API.URL+"/login", url.Values{"key": {t.key}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = signedIn.Body.Close()
+	page, err := browser.Get(replica.API.URL + "/jobs/paste/definition")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = page.Body.Close() }()
+	text, err := io.ReadAll(page.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := applyText.FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("the page has no command:\n%s", text)
+	}
+	pasted := html.UnescapeString(string(found[1]))
+	shell := exec.CommandContext(ctx, "sh", "-c", pasted)
+	shell.Env = []string{"PATH=" + filepath.Dir(binary(t.T)) + ":" + os.Getenv("PATH"), "PUNCTUAL_API_KEY=" + t.key}
+	if out, err := shell.CombinedOutput(); err != nil || string(out) != "unchanged paste\n" {
+		t.Errorf("%v: %s\n%s", err, out, pasted)
+	}
 }

@@ -335,8 +335,9 @@ func TestTheWayOfAJob(t *testing.T) {
 	b.get("/jobs/daily/edit").want(200).shows(`value="0 3 * * mon-fri"`, "team=billing", "&#34;a&#34;: 1")
 	b.post("/jobs/daily/edit", "name", "daily", "kind", "every", "every", "1h", "url", "http://example.com/2").want(303)
 	b.get("/jobs/daily").want(200).shows("The job is saved as version", "every 1 h")
-	b.get("/jobs/daily/definition").want(200).shows("http://example.com/2", "curl -X PUT",
-		"schedule:\n  every: 1h").hides("for people")
+	b.get("/jobs/daily/definition").want(200).shows("http://example.com/2", "curl -X PUT", "schedule:\n  every: 1h",
+		"PUNCTUAL_API_URL=&#39;"+s.url+"&#39; punctual jobs apply - &lt;&lt;&#39;EOF&#39;\nname: daily\n").
+		hides("for people", "--tenant", "Punctual-Tenant")
 	sound(b.get("/jobs/daily/notices").want(200).shows("No notice was sent"))
 	sound(b.get("/jobs/daily/changes").want(200).shows("job.update", "schedule.every"))
 	sound(b.get("/audit").want(200).shows("job.pause"))
@@ -470,6 +471,8 @@ func TestAnotherTenantsPagesAreNotFound(t *testing.T) {
 	}
 	operator := s.as("default", "operator")
 	operator.post("/tenant", "tenant", "alpha").want(303)
+	operator.get("/jobs/secret-name/definition").want(200).shows("jobs apply --tenant=&#39;alpha&#39; - ",
+		"-H &#39;Punctual-Tenant: alpha&#39;")
 	operator.get("/jobs").want(200).shows("secret-name")
 	other.post("/tenant", "tenant", "alpha").want(403)
 }

@@ -125,7 +125,7 @@ func (f jobForm) patch() map[string]any {
 	}
 	target := map[string]any{"url": f.URL, "method": orNull(f.Method), "headers": pairs(f.Headers, ":"), "body": nil}
 	if f.Body != "" {
-		target["body"] = bodyOf(f.Body)
+		target["body"] = client.BodyOf([]byte(f.Body))
 	}
 	retry := map[string]any{"max_attempts": orNull(f.Attempts)}
 	if n, err := strconv.Atoi(f.Attempts); err == nil {

@@ -1,13 +1,13 @@
 package dashboard
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
 	"punctual/store/history"
 	"punctual/store/runs"
@@ -109,40 +109,6 @@ func (v *visit) notices() error {
 	return v.show("notices", job.Name, noticesView{job, list.Data, text(list.NextCursor)})
 }
 
-// definitionView is the definition of a job, to read and to copy.
-type definitionView struct {
-	Job  httpapi.Job
-	Curl string
-}
-
-func (v *visit) definition() error {
-	job, err := v.api.Job(v.ctx(), v.part("job"))
-	if err != nil {
-		return err
-	}
-	return v.show("definition", job.Name, definitionView{job, v.curl(job)})
-}
-
-// curl returns the command that creates a job.
-func (v *visit) curl(job httpapi.Job) string {
-	scheme := "http"
-	if v.r.TLS != nil || v.Secure {
-		scheme = "https"
-	}
-	lines := []string{"curl -X PUT " + quoted(scheme+"://"+v.r.Host+"/v1/jobs/"+url.PathEscape(job.Name))}
-	if !v.NoAuth {
-		lines = append(lines, `-H "Authorization: Bearer $PUNCTUAL_KEY"`)
-	}
-	lines = append(lines, "-H 'Content-Type: application/json'", "-d "+quoted(indented(job.Definition)))
-	return strings.Join(lines, nextLine)
-}
-
-// nextLine continues a command of the shell on its next line.
-const nextLine = " \\\n  "
-
-// quoted returns a text as the shell reads it in single quotes.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
-
 // changesView is what was changed in a job, and by whom.
 type changesView struct {
 	Job     httpapi.Job
@@ -232,22 +198,13 @@ func (v *visit) triggerJob() error {
 	}
 	var with httpapi.TriggerInput
 	if body := v.field("body"); body != "" {
-		with.Body = bodyOf(body)
+		with.Body = client.BodyOf([]byte(body))
 	}
 	run, err := v.api.TriggerJob(v.ctx(), v.part("job"), with)
 	if err != nil {
 		return err
 	}
 	return v.to("/runs/"+run.ID.String(), "The run was created.")
-}
-
-// bodyOf returns a body in the form of the API: JSON is sent as JSON, anything else as text.
-func bodyOf(text string) json.RawMessage {
-	if json.Valid([]byte(text)) {
-		return json.RawMessage(text)
-	}
-	quoted, _ := json.Marshal(text) // a string is always JSON
-	return quoted
 }
 
 func (v *visit) deleteJob() error {

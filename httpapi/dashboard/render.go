@@ -14,7 +14,6 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
-	"punctual/httpapi/manifest"
 	"punctual/scheduler/domain"
 )
 
@@ -119,7 +118,6 @@ var functions = template.FuncMap{
 	"strip":    strip,
 	"plot":     plot,
 	"indented": indented,
-	"yaml":     manifest.YAML,
 	"reason":   reasonWords,
 	"text":     text,
 	"query":    query,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"punctual/httpapi"
+	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -148,7 +149,7 @@ func (v *visit) rerunRun() error {
 	}
 	var with httpapi.RerunInput
 	if body := v.field("body"); body != "" {
-		with.Body = bodyOf(body)
+		with.Body = client.BodyOf([]byte(body))
 	}
 	run, err := v.api.RerunRun(v.ctx(), v.part("run"), with)
 	if err != nil {
