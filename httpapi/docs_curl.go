@@ -30,7 +30,7 @@ func curlOf(op *huma.Operation, noAuth bool) (string, error) {
 	if roleOf[op.OperationID] == auth.RoleNone {
 		words = append(words, `-H "Punctual-Run-Token: $PUNCTUAL_RUN_TOKEN"`)
 	} else if !noAuth {
-		words = append(words, `-H "Authorization: Bearer $PUNCTUAL_KEY"`)
+		words = append(words, `-H "Authorization: Bearer $PUNCTUAL_API_KEY"`)
 	}
 	if op.RequestBody != nil {
 		media := mediaTypes(op)[0]

@@ -113,7 +113,7 @@ func TestEveryOperationHasItsCurl(t *testing.T) {
 func shellWords(t *testing.T, command string) []string {
 	t.Helper()
 	shell := exec.CommandContext(t.Context(), "sh", "-euc", `curl() { printf '%s\0' "$@"; }; `+command)
-	shell.Env = []string{"PUNCTUAL_KEY=the key", "PUNCTUAL_RUN_TOKEN=the token"}
+	shell.Env = []string{"PUNCTUAL_API_KEY=the key", "PUNCTUAL_RUN_TOKEN=the token"}
 	out, err := shell.Output()
 	if err != nil {
 		t.Errorf("%v: %s", err, command)
@@ -157,7 +157,7 @@ func TestThePageSaysHowToAuthenticate(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"Authorization: Bearer $PUNCTUAL_KEY", "punctual keys create", "Punctual-Run-Token", "X-Request-Id",
+		"Authorization: Bearer $PUNCTUAL_API_KEY", "punctual keys create", "Punctual-Run-Token", "X-Request-Id",
 		"#unauthenticated",
 	} {
 		if !strings.Contains(html.UnescapeString(asking), want) {

@@ -33,7 +33,7 @@ func (v *visit) definition() error {
 func (v *visit) curl(job httpapi.Job) string {
 	lines := []string{"curl -X PUT " + quoted(v.base()+"/v1/jobs/"+url.PathEscape(job.Name))}
 	if !v.NoAuth {
-		lines = append(lines, `-H "Authorization: Bearer $PUNCTUAL_KEY"`)
+		lines = append(lines, `-H "Authorization: Bearer $PUNCTUAL_API_KEY"`)
 	}
 	if tenant := v.otherTenant(); tenant != "" {
 		lines = append(lines, "-H "+quoted(auth.HeaderTenant+": "+tenant))
