@@ -93,6 +93,7 @@ func examplePausedRecord() jobs.Record {
 	job := exampleRecord()
 	paused, until := at("2026-11-28T18:00:00.5Z"), at("2026-12-01T09:00:00Z")
 	job.State, job.PausedAt, job.PausedUntil, job.PauseNote = domain.JobPaused, &paused, &until, "the warehouse moves"
+	job.PausedBy = "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"
 	job.NextScheduledFor, job.NextRunAt, job.LastRun = nil, nil, nil
 	return job
 }

@@ -25,6 +25,7 @@ type Job struct {
 	Paused           bool       `json:"paused" doc:"Whether it is paused." example:"false"`
 	PausedAt         *time.Time `json:"paused_at,omitempty" doc:"When it was paused."`
 	PausedUntil      *time.Time `json:"paused_until,omitempty" doc:"When it resumes by itself."`
+	PausedBy         string     `json:"paused_by,omitempty" doc:"Who paused it." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 	PauseNote        string     `json:"pause_note,omitempty" doc:"Why it was paused."`
 	Frozen           *Frozen    `json:"frozen,omitempty" doc:"The freeze that stops the claims of its slots and runs now. Only when a single job is read."`
 	NextRunAt        *time.Time `json:"next_run_at" doc:"When the next slot is due: the slot plus the job's jitter. Null: there is none."`
@@ -49,7 +50,7 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 	}
 	job.Jitter = job.EffectiveJitter(defaultJitter)
 	if job.Paused {
-		job.PausedAt, job.PausedUntil, job.PauseNote = utc(r.PausedAt), utc(r.PausedUntil), r.PauseNote
+		job.PausedAt, job.PausedUntil, job.PausedBy, job.PauseNote = utc(r.PausedAt), utc(r.PausedUntil), r.PausedBy, r.PauseNote
 	}
 	if r.NextScheduledFor != nil && r.Definition.Schedule.Kind() == domain.KindCron {
 		local := inZone(*r.NextScheduledFor, r.Definition.Schedule)

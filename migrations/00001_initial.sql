@@ -169,6 +169,7 @@ CREATE TABLE punctual.jobs (
     named         boolean NOT NULL DEFAULT true,
     paused_at     timestamptz,
     paused_until  timestamptz,
+    paused_by     text,
     pause_note    text,
     deleted_at    timestamptz,
     -- A bound in the expression, as {0,127}, would make it several times as expensive.
@@ -211,6 +212,7 @@ COMMENT ON COLUMN punctual.jobs.named IS
     'Whether the job holds its name. False once it is deleted, or is completed and another job has taken the name.';
 COMMENT ON COLUMN punctual.jobs.paused_at IS 'When it was paused; null unless paused.';
 COMMENT ON COLUMN punctual.jobs.paused_until IS 'When it resumes by itself; null: only when a caller resumes it.';
+COMMENT ON COLUMN punctual.jobs.paused_by IS 'Who paused it, for people; null unless paused.';
 COMMENT ON COLUMN punctual.jobs.pause_note IS 'Why it was paused.';
 COMMENT ON COLUMN punctual.jobs.deleted_at IS
     'When it was deleted. A one-shot is forgotten a week after it was completed; then this is when it was completed.';
@@ -1568,7 +1570,7 @@ SELECT t.name AS tenant, j.name, j.id,
        CASE WHEN s.enabled THEN s.scheduled_for END AS next_scheduled_for,
        r.id AS last_run_id, r.status AS last_status, r.reason AS last_reason, r.scheduled_for AS last_scheduled_for,
        r.finished_at AS last_finished_at,
-       j.labels, j.paused_at, j.paused_until, j.pause_note, j.created_at, j.updated_at,
+       j.labels, j.paused_at, j.paused_until, j.paused_by, j.pause_note, j.created_at, j.updated_at,
        w.runs AS waiting_runs, CASE WHEN w.runs > 0 THEN w.held_by END AS waiting_for
 FROM punctual.jobs j
 JOIN punctual.tenants t ON t.id = j.tenant
@@ -1614,6 +1616,7 @@ COMMENT ON COLUMN punctual.job_status.last_finished_at IS 'When the newest run e
 COMMENT ON COLUMN punctual.job_status.labels IS 'Labels to filter by: a flat object of strings.';
 COMMENT ON COLUMN punctual.job_status.paused_at IS 'When it was paused; null unless paused.';
 COMMENT ON COLUMN punctual.job_status.paused_until IS 'When it resumes by itself; null: only when a caller resumes it.';
+COMMENT ON COLUMN punctual.job_status.paused_by IS 'Who paused it, for people.';
 COMMENT ON COLUMN punctual.job_status.pause_note IS 'Why it was paused.';
 COMMENT ON COLUMN punctual.job_status.created_at IS 'When the job was created.';
 COMMENT ON COLUMN punctual.job_status.updated_at IS 'When a caller last changed the job.';

@@ -2,12 +2,15 @@ package store
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"punctual/scheduler/domain"
+	"punctual/store/audit"
 	"punctual/store/jobs"
+	"punctual/store/tenants"
 )
 
 func (c crud) pause(ref string) jobs.Record {
@@ -206,5 +209,76 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 	active, _, err := c.ListJobs(ctx, c.tenant, jobs.Filter{State: domain.JobActive})
 	if err != nil || len(active) != 2 {
 		t.Errorf("%d are active (%v)", len(active), err)
+	}
+}
+
+func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
+	c := newCRUD(t)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, key, err := c.CreateKey(t.Context(), c.tenant, tenants.NewKey{Name: "bob", Role: "editor"})
+	must(err)
+	byBob := "key bob (" + key.ID.String() + ")"
+	bob := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Key, Name: key.ID.String(), KeyName: "bob"})
+	eve := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Token, Name: "eve"})
+	desk := c.For(c.tenant)
+	paused := true
+	ways := map[string]func(name string){
+		"by itself": func(name string) {
+			c.create(name)
+			_, err := c.PauseJob(bob, c.tenant, name, "", nil)
+			must(err)
+		},
+		"created": func(name string) {
+			_, err := desk.CreateJob(bob, jobs.NewJob{Definition: definition(name), Paused: &paused})
+			must(err)
+		},
+		"replaced": func(name string) {
+			c.create(name)
+			_, _, err := c.PutJob(bob, c.tenant, name, jobs.NewJob{Definition: definition(name), Paused: &paused}, nil, false)
+			must(err)
+		},
+		"in a batch": func(name string) {
+			_, err := desk.CreateJobs(bob, []jobs.NewJob{
+				{Definition: definition(name), Paused: &paused}, {Definition: definition(name + "-active")},
+			}, jobs.ConflictError)
+			must(err)
+		},
+		"with many": func(name string) {
+			c.create(name, labelled("team", "x"))
+			_, err := desk.StartJobs(bob, changing(jobs.PauseMany, jobs.Filter{NamePrefix: name}))
+			must(err)
+			for c.batch() {
+			}
+		},
+		"again": func(name string) {
+			c.create(name)
+			_, err := c.PauseJob(eve, c.tenant, name, "", nil)
+			must(err)
+			_, err = c.PauseJob(bob, c.tenant, name, "for longer", nil)
+			must(err)
+		},
+	}
+	for way, pause := range ways {
+		name := strings.ReplaceAll(way, " ", "-")
+		pause(name)
+		if job := c.get(name); job.State != domain.JobPaused || job.PausedBy != byBob {
+			t.Errorf("paused %s: %s by %q", way, job.State, job.PausedBy)
+		}
+		edited, _, err := c.PutJob(eve, c.tenant, name, jobs.NewJob{Definition: definition(name, described("new"))}, nil, false)
+		must(err)
+		if edited.PausedBy != byBob {
+			t.Errorf("paused %s, then edited: by %q", way, edited.PausedBy)
+		}
+		if job := c.resumed(name); job.PausedBy != "" {
+			t.Errorf("paused %s, then resumed: by %q", way, job.PausedBy)
+		}
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.jobs WHERE paused_by IS NOT NULL`); n != 0 {
+		t.Errorf("%d jobs that are not paused say who paused them", n)
 	}
 }

@@ -124,7 +124,7 @@ func (a *Callers) byKey(ctx context.Context, key string, c *Caller) error {
 		return ErrUnauthenticated
 	}
 	c.Role, c.Home = Role(known.Role), known.Tenant
-	c.Actor.Kind, c.Actor.Name = audit.Key, known.Key.String()
+	c.Actor.Kind, c.Actor.Name, c.Actor.KeyName = audit.Key, known.Key.String(), known.Name
 	return err
 }
 

@@ -93,8 +93,9 @@ func TestAPausedJobSaysWho(t *testing.T) {
 	editor := s.as("default", "editor")
 	editor.create("n")
 	editor.post("/jobs/n/pause", "note", "why").want(303)
-	editor.get("/jobs/n").want(200).shows("banner amber", "why").hides("Paused by")
-	s.as("default", "admin").get("/jobs/n").want(200).shows("Paused by key editor.")
+	viewer := s.as("default", "viewer")
+	viewer.get("/jobs/n").want(200).shows("banner amber", "by key editor (", "why")
+	viewer.get("/jobs").want(200).shows(`tr class="amber"`, "by key editor (", ": why")
 }
 
 // One cause with many victims is one line, and is dealt with as one.

@@ -158,8 +158,8 @@ func (f jobForm) schedule() map[string]any {
 }
 
 // pairs reads lines of names and values. A line without a value has an empty one, which the API judges.
-func pairs(text, between string) map[string]any {
-	all := map[string]any{}
+func pairs(text, between string) map[string]string {
+	all := map[string]string{}
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
 			name, value, _ := strings.Cut(line, between)

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,7 +22,6 @@ type jobView struct {
 	Job       httpapi.Job
 	Upcoming  []httpapi.UpcomingSlot
 	Stats     runs.JobStats
-	Pauser    string     // who paused it, if the visitor may know
 	Runs      []runs.Run // newest first
 	Next      string     // cursor of older runs
 	Explained *history.Explanation
@@ -50,9 +50,6 @@ func (v *visit) job() error {
 	if view.Stats, err = v.api.JobStats(v.ctx(), id); err != nil {
 		return err
 	}
-	if view.Pauser, err = v.pauser(job); err != nil {
-		return err
-	}
 	query := url.Values{"limit": {shownRuns}, "view": {"summary"}}
 	for _, filter := range []string{"cursor", "status", "reason"} {
 		if value := v.r.URL.Query().Get(filter); value != "" {
@@ -73,18 +70,6 @@ func (v *visit) job() error {
 		}
 	}
 	return v.show("job", job.Name, view)
-}
-
-// pauser returns who paused a job that is paused.
-func (v *visit) pauser(job httpapi.Job) (string, error) {
-	if job.PausedAt == nil || !v.may(auth.RoleAdmin) {
-		return "", nil
-	}
-	log, err := v.api.AuditLog(v.ctx(), url.Values{"job": {job.ID.String()}, "action": {"job.pause"}, "limit": {"1"}})
-	if err != nil || len(log.Data) == 0 || log.Data[0].Actor == nil {
-		return "", err
-	}
-	return changesOf(log.Data)[0].Who(), nil
 }
 
 // noticesView is what was told about a job, and whether it arrived.
@@ -196,15 +181,23 @@ func (v *visit) triggerJob() error {
 	if err := v.form(); err != nil {
 		return err
 	}
-	var with httpapi.TriggerInput
-	if body := v.field("body"); body != "" {
-		with.Body = client.BodyOf([]byte(body))
-	}
-	run, err := v.api.TriggerJob(v.ctx(), v.part("job"), with)
+	body, headers := v.replacements()
+	run, err := v.api.TriggerJob(v.ctx(), v.part("job"), httpapi.TriggerInput{Body: body, Headers: headers})
 	if err != nil {
 		return err
 	}
 	return v.to("/runs/"+run.ID.String(), "The run was created.")
+}
+
+// replacements returns the body and the headers that a run by hand sends in place of the job's; nil: the job's.
+func (v *visit) replacements() (body json.RawMessage, headers map[string]string) {
+	if text := v.field("body"); text != "" {
+		body = client.BodyOf([]byte(text))
+	}
+	if text := v.field("headers"); text != "" {
+		headers = pairs(text, ":")
+	}
+	return body, headers
 }
 
 func (v *visit) deleteJob() error {

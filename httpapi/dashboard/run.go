@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"punctual/httpapi"
-	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -147,11 +146,8 @@ func (v *visit) rerunRun() error {
 	if err := v.form(); err != nil {
 		return err
 	}
-	var with httpapi.RerunInput
-	if body := v.field("body"); body != "" {
-		with.Body = client.BodyOf([]byte(body))
-	}
-	run, err := v.api.RerunRun(v.ctx(), v.part("run"), with)
+	body, headers := v.replacements()
+	run, err := v.api.RerunRun(v.ctx(), v.part("run"), httpapi.RerunInput{Body: body, Headers: headers})
 	if err != nil {
 		return err
 	}

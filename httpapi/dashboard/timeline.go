@@ -22,8 +22,9 @@ type timelineView struct {
 	Earlier, Later string // the addresses of the windows before and after
 	Bars           template.HTML
 	Shown          int
-	More           bool // there are more runs than are shown
-	Left           int  // jobs or queues that have no line
+	Older          string    // the address of the window's runs that are not shown; empty: all are shown
+	Oldest         time.Time // the slot of the oldest run that is shown, if there are older ones
+	Left           int       // jobs or queues that have no line
 }
 
 // mostBars and mostLines bound what a timeline shows: the newest runs, of the jobs or queues with the most runs.
@@ -31,6 +32,9 @@ const (
 	mostBars  = 500
 	mostLines = 40
 )
+
+// scaleParts is how many parts the scale of a timeline has.
+const scaleParts = 6
 
 func (v *visit) timeline() error {
 	view := timelineView{Span: "1h", By: "job"}
@@ -47,7 +51,7 @@ func (v *visit) timeline() error {
 	}
 	view.From = view.To.Add(-span)
 	address := func(to time.Time) string {
-		return "/timeline?" + url.Values{"span": {view.Span}, "by": {view.By}, "to": {to.UTC().Format(time.RFC3339)}}.Encode()
+		return "/timeline?" + url.Values{"span": {view.Span}, "by": {view.By}, "to": {to.UTC().Format(time.RFC3339Nano)}}.Encode()
 	}
 	view.Earlier = address(view.From)
 	if view.To.Before(time.Now()) {
@@ -60,9 +64,32 @@ func (v *visit) timeline() error {
 	if err != nil {
 		return err
 	}
-	view.Shown, view.More = len(list.Data), list.NextCursor != nil
+	view.Shown = len(list.Data)
+	if list.NextCursor != nil {
+		var next time.Time
+		view.Oldest, next = oldest(list.Data)
+		view.Older = address(next)
+	}
 	view.Bars, view.Left = timelineOf(list.Data, view.By, view.From, view.To)
 	return v.show("timeline", "Timeline", view)
+}
+
+// oldest returns the slot of the oldest run, and where the window ends that goes on there. That window has the runs of
+// this instant again, unless they are all that is shown.
+func oldest(list []runs.Run) (slot, next time.Time) {
+	slot, newest := list[0].ScheduledFor, list[0].ScheduledFor
+	for _, r := range list {
+		if r.ScheduledFor.Before(slot) {
+			slot = r.ScheduledFor
+		}
+		if r.ScheduledFor.After(newest) {
+			newest = r.ScheduledFor
+		}
+	}
+	if slot.Equal(newest) {
+		return slot, slot
+	}
+	return slot, slot.Add(time.Microsecond)
 }
 
 // timelineOf draws runs as bars from their first moment to their last. It returns how many jobs or queues have no line.
@@ -85,25 +112,26 @@ func timelineOf(list []runs.Run, by string, from, to time.Time) (svg template.HT
 	if len(names) == 0 {
 		return "", 0
 	}
-	const width, label, line, top = 1200, 220, 22, 22
-	height := top + len(names)*line
+	const width, line = 1000, 22
+	height := len(names) * line
 	at := func(t time.Time) float64 {
-		share := t.Sub(from).Seconds() / to.Sub(from).Seconds()
-		return float64(label) + min(max(share, 0), 1)*float64(width-label)
+		return min(max(t.Sub(from).Seconds()/to.Sub(from).Seconds(), 0), 1) * width
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="plot bars timeline-plot" role="group" aria-label="%s of %s" viewBox="0 0 %d %d">`,
-		plural(len(list), "run"), plural(len(names), by), width, height)
-	for i := range 7 {
-		t := from.Add(to.Sub(from) * time.Duration(i) / 6)
-		fmt.Fprintf(&b, `<line x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`, at(t), at(t), top-4, height)
-		if i < 6 {
-			fmt.Fprintf(&b, `<text class="from" x="%.1f" y="12">%s</text>`, at(t)+3, t.UTC().Format("15:04"))
-		}
+	b.WriteString(`<div class="names">`)
+	for _, name := range names {
+		fmt.Fprintf(&b, `<span>%s</span>`, template.HTMLEscapeString(shortened(name)))
+	}
+	b.WriteString(`</div><div class="scale">`)
+	for i := range scaleParts {
+		fmt.Fprintf(&b, `<span>%s</span>`, from.Add(to.Sub(from)*time.Duration(i)/scaleParts).UTC().Format("15:04"))
+	}
+	fmt.Fprintf(&b, `</div><svg class="bars" role="group" aria-label="%s of %s" viewBox="0 0 %d %d" height="%[4]d" `+
+		`preserveAspectRatio="none">`, plural(len(list), "run"), plural(len(names), by), width, height)
+	for i := range scaleParts + 1 {
+		fmt.Fprintf(&b, `<line x1="%d" x2="%[1]d" y1="0" y2="%d"/>`, i*width/scaleParts, height)
 	}
 	for i, name := range names {
-		y := top + i*line
-		fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text>`, label-8, y+15, template.HTMLEscapeString(shortened(name)))
 		for _, r := range lines[name] {
 			begin, end := r.ScheduledFor, r.ScheduledFor
 			if r.StartedAt != nil {
@@ -115,8 +143,8 @@ func timelineOf(list []runs.Run, by string, from, to time.Time) (svg template.HT
 			x := at(begin)
 			fmt.Fprintf(&b, `<a href="/runs/%s" tabindex="-1"><title>%s %s %s</title>`, r.ID,
 				template.HTMLEscapeString(r.Job), r.ScheduledFor.UTC().Format("2006-01-02 15:04:05 UTC"), r.Status)
-			fmt.Fprintf(&b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d" rx="2"/></a>`,
-				r.Status, x, y+3, max(at(end)-x, 3), line-6)
+			fmt.Fprintf(&b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/></a>`,
+				r.Status, x, i*line+3, max(at(end)-x, 2.5), line-6)
 		}
 	}
 	b.WriteString("</svg>")

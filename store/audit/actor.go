@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 type Actor struct {
 	Kind      ActorKind
 	Name      string     // a key's id or a token's subject; on the command line, the user's login
+	KeyName   string     // the name of a key
 	Address   netip.Addr // the request's source; invalid where there is none, as on the command line
 	RequestID string
 }
@@ -50,6 +52,9 @@ func (a Actor) String() string {
 	}
 	return string(a.Kind) + ":" + a.Name
 }
+
+// Words names the actor for people.
+func (a Actor) Words() string { return cmp.Or(Text(a.Kind, a.Name, a.KeyName), string(a.Kind)) }
 
 // Columns returns the actor's columns in an entry: its kind, its name, its address and the request's id.
 func (a Actor) Columns() []any {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
@@ -52,10 +51,7 @@ func (f *Row) InForce() *scheduler.Freeze {
 // claims under way have ended, with the number of runs in flight, which go on. Freezing again changes nothing.
 func (s *Switch) Freeze(ctx context.Context, tenant int32, note string) (State, error) {
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		by, err := actorName(ctx, tx)
-		if err != nil {
-			return err
-		}
+		by := audit.ActorOf(ctx).Words()
 		if tenant == Deployment {
 			d, err := lockDeployment(ctx, tx)
 			if err != nil {
@@ -253,21 +249,6 @@ func lockTenantFreeze(ctx context.Context, tx *pg.Tx, id int32) (name string, wa
 		return "", nil, fmt.Errorf("tenant %d: %w", id, pg.ErrNotFound)
 	}
 	return name, row.InForce(), pg.Wrap("looking for the tenant", err)
-}
-
-// actorName names the author of the change for people.
-func actorName(ctx context.Context, q pg.Querier) (string, error) {
-	a := audit.ActorOf(ctx)
-	var key string
-	if id, err := uuid.Parse(a.Name); err == nil && a.Kind == audit.Key {
-		if err := q.QueryRow(ctx, `SELECT name FROM punctual.api_keys WHERE id = $1`, id).Scan(&key); err != nil {
-			return "", fmt.Errorf("reading the name of a key: %w", err)
-		}
-	}
-	if who := audit.Text(a.Kind, a.Name, key); who != "" {
-		return who, nil
-	}
-	return string(a.Kind), nil
 }
 
 // claimsEnd bounds the wait for claims under way. A claim takes milliseconds, and Postgres soon ends one that stays

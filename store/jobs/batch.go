@@ -58,7 +58,7 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 		return nil, err
 	}
 	b.secrets = f.secrets
-	left := b.prepare(f)
+	left := b.prepare(ctx, f)
 	// A name that another transaction takes between the look and the insert is looked up again.
 	for round := range rounds {
 		if len(b.errs) > 0 {
@@ -115,7 +115,7 @@ func (b *batchWrite) readSecretFacts(ctx context.Context) (secrets.Facts, error)
 }
 
 // prepare makes the rows of every job as if the job were new.
-func (b *batchWrite) prepare(f facts) []*fresh {
+func (b *batchWrite) prepare(ctx context.Context, f facts) []*fresh {
 	all := make([]*fresh, 0, len(b.jobs))
 	first := make(map[string]int, len(b.jobs))
 	for i, job := range b.jobs {
@@ -125,7 +125,7 @@ func (b *batchWrite) prepare(f facts) []*fresh {
 			continue
 		}
 		first[name] = i
-		n, err := b.store.prepare(b.tenant, job, f)
+		n, err := b.store.prepare(ctx, b.tenant, job, f)
 		if err != nil {
 			b.errs[i] = err
 			continue

@@ -46,7 +46,7 @@ func (s *Jobs) end(ctx context.Context, tx *pg.Tx, h *held, now time.Time) error
 		return err
 	}
 	h.moveTo(time.Time{}, time.Time{}, false)
-	h.enter(domain.JobDeleted, now)
+	h.enter(ctx, domain.JobDeleted, now)
 	return nil
 }
 

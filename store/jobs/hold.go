@@ -162,13 +162,13 @@ func (h *held) ended() bool {
 	return h.scheduledFor == nil && h.Definition.Schedule.Kind() != domain.KindNone
 }
 
-// enter changes the job's state and the columns that belong to the state.
-func (h *held) enter(state domain.JobState, now time.Time) {
+// enter changes the job's state and the columns that belong to the state. A pause is ascribed to the context's actor.
+func (h *held) enter(ctx context.Context, state domain.JobState, now time.Time) {
 	if state != h.State {
-		h.PausedAt, h.PausedUntil, h.PauseNote, h.CompletedAt = nil, nil, "", nil
+		h.PausedAt, h.PausedUntil, h.PausedBy, h.PauseNote, h.CompletedAt = nil, nil, "", "", nil
 		switch state {
 		case domain.JobPaused:
-			h.PausedAt = &now
+			h.PausedAt, h.PausedBy = &now, audit.ActorOf(ctx).Words()
 		case domain.JobCompleted:
 			h.CompletedAt = &now
 		}
@@ -198,10 +198,12 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 	}
 	b.Queue(`
 		UPDATE punctual.jobs SET version = $2, name = $3, state = $4, named = $5, kind = $6, queue = $7, labels = $8::jsonb,
-			updated_at = $9, paused_at = $10, paused_until = $11, pause_note = $12, deleted_at = $13
+			updated_at = $9, paused_at = $10, paused_until = $11, paused_by = $12, pause_note = $13,
+			deleted_at = $14
 		WHERE id = $1`,
 		h.ID, h.Version, h.Definition.Name, h.State.Stored(), h.State.HoldsName(), string(h.Definition.Schedule.Kind()),
-		h.lane/4, labels, now, h.PausedAt, h.PausedUntil, pg.OrNull(h.PauseNote), deletedAt)
+		h.lane/4, labels, now, h.PausedAt, h.PausedUntil, pg.OrNull(h.PausedBy),
+		pg.OrNull(h.PauseNote), deletedAt)
 	b.Queue(`
 		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)
 		VALUES ($1, $2, $3, $4, $5::json, $6)`,

@@ -30,7 +30,7 @@ type fresh struct {
 }
 
 // prepare makes a new job's rows without writing anything. A job that cannot be written is refused here.
-func (s *Jobs) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
+func (s *Jobs) prepare(ctx context.Context, tenant int32, job NewJob, f facts) (*fresh, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("making a job's id: %w", err)
@@ -47,7 +47,7 @@ func (s *Jobs) prepare(tenant int32, job NewJob, f facts) (*fresh, error) {
 		return nil, err
 	}
 	n.placeFirst(f.now)
-	n.enter(n.stateFor(job.Paused != nil && *job.Paused), f.now)
+	n.enter(ctx, n.stateFor(job.Paused != nil && *job.Paused), f.now)
 	return n, nil
 }
 
@@ -120,10 +120,10 @@ new AS (
 		AS n(id, name, state, kind, labels, definition, scheduled_for, next_run_at, lane, enabled, gated, entry, masked)),
 made AS (
 	INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue,
-		labels, named, created_at, updated_at, paused_at)
+		labels, named, created_at, updated_at, paused_at, paused_by)
 	SELECT n.id, $1::integer, $2::integer, n.name, CASE n.state WHEN 'completed' THEN 'active' ELSE n.state END, n.kind,
 		n.lane / 4, n.labels::jsonb, n.state <> 'completed', $3::timestamptz, $3::timestamptz,
-		CASE n.state WHEN 'paused' THEN $3::timestamptz END
+		CASE n.state WHEN 'paused' THEN $3::timestamptz END, CASE n.state WHEN 'paused' THEN $21::text END
 	FROM new n CROSS JOIN owner
 	ON CONFLICT (tenant, name) WHERE named DO NOTHING
 	RETURNING id),
@@ -241,7 +241,8 @@ func insertFree(
 		tenant, int32(1), now, ids, called, states, kinds, labels, definitions, slots, dueAt, lanes, enabled, gates,
 		entries, masked,
 	}
-	args = append(args, audit.ActorOf(ctx).Columns()...)
+	actor := audit.ActorOf(ctx)
+	args = append(append(args, actor.Columns()...), actor.Words())
 	if len(jobs) == 1 {
 		args = slices.Insert(args, 0, any(pg.Prepared{})) // a batch deserves a plan made for its number of jobs
 	}

@@ -63,10 +63,10 @@ func insertPlainly(
 const (
 	insertJobRows = `
 		INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue, labels, named,
-			created_at, updated_at, paused_at)
+			created_at, updated_at, paused_at, paused_by)
 		SELECT unnest($3::uuid[]), $1::integer, 1, unnest($4::text[]), unnest($5::text[]), unnest($6::text[]),
 			unnest($7::smallint[]), unnest($8::jsonb[]), unnest($9::boolean[]),
-			$2::timestamptz, $2::timestamptz, unnest($10::timestamptz[])`
+			$2::timestamptz, $2::timestamptz, unnest($10::timestamptz[]), unnest($11::text[])`
 	insertVersionRows = `
 		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
 		SELECT unnest($2::uuid[]), 1, $1::timestamptz, unnest($3::text[]), unnest($4::json[])`
@@ -82,7 +82,8 @@ func queueRows(ctx context.Context, b *pgx.Batch, tenant int32, jobs []*fresh, n
 		column(jobs, func(j *fresh) int16 { return j.lane / 4 }),
 		column(jobs, func(j *fresh) string { return j.labels }),
 		column(jobs, func(j *fresh) bool { return j.State != domain.JobCompleted }),
-		column(jobs, func(j *fresh) *time.Time { return j.PausedAt }))
+		column(jobs, func(j *fresh) *time.Time { return j.PausedAt }),
+		column(jobs, func(j *fresh) *string { return pg.OrNull(j.PausedBy) }))
 	b.Queue(insertVersionRows, pg.Prepared{}, now, ids,
 		column(jobs, func(j *fresh) string { return string(j.State) }),
 		column(jobs, func(j *fresh) string { return j.definition }))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
+	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
@@ -39,9 +40,9 @@ func (s *Jobs) pause(
 			return false, fmt.Errorf("job %q: its last slot is due already and cannot be paused: %w",
 				h.Definition.Name, pg.ErrState)
 		}
-		h.enter(domain.JobPaused, now)
+		h.enter(ctx, domain.JobPaused, now)
 	}
-	h.PauseNote, h.PausedUntil = note, until
+	h.PauseNote, h.PausedUntil, h.PausedBy = note, until, audit.ActorOf(ctx).Words()
 	return true, nil
 }
 
@@ -63,7 +64,7 @@ func (s *Jobs) resume(ctx context.Context, tx *pg.Tx, h *held, now time.Time) (c
 	if err := s.settlePassed(ctx, tx, h, now, false); err != nil {
 		return false, err
 	}
-	h.enter(h.stateFor(false), now)
+	h.enter(ctx, h.stateFor(false), now)
 	return true, nil
 }
 

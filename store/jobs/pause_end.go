@@ -37,7 +37,7 @@ func (s *Jobs) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.
 		if err := s.settlePause(ctx, tx, h, until, now, &skips); err != nil {
 			return err
 		}
-		h.enter(h.stateFor(false), now)
+		h.enter(ctx, h.stateFor(false), now)
 		h.Version++
 		if until.After(h.UpdatedAt) {
 			h.UpdatedAt = until // versions are in order of time, whenever the pauses end
@@ -102,7 +102,7 @@ func (r *resumedRows) add(h *held) {
 func (r *resumedRows) queue(b *pgx.Batch) {
 	b.Queue(`
 		UPDATE punctual.jobs j SET version = u.version, state = 'active', updated_at = u.since, paused_at = NULL,
-		       paused_until = NULL, pause_note = NULL
+		       paused_until = NULL, paused_by = NULL, pause_note = NULL
 		FROM unnest($1::uuid[], $2::int[], $3::timestamptz[]) AS u(job_id, version, since)
 		WHERE j.id = u.job_id`,
 		r.jobs, r.versions, r.from)

@@ -28,7 +28,7 @@ type jobRow struct {
 }
 
 const jobColumns = `j.id, t.name, j.version, ` + names.JobState + `,
-	j.paused_at, j.paused_until, coalesce(j.pause_note, ''),
+	j.paused_at, j.paused_until, coalesce(j.paused_by, ''), coalesce(j.pause_note, ''),
 	j.created_at, j.updated_at, s.completed_at, j.tenant, s.lane, s.enabled, s.scheduled_for, s.next_run_at,
 	v.definition::text`
 
@@ -39,7 +39,7 @@ const jobTables = `punctual.jobs j
 
 func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 	var j jobRow
-	err := row.Scan(&j.ID, &j.Tenant, &j.Version, &j.State, &j.PausedAt, &j.PausedUntil, &j.PauseNote,
+	err := row.Scan(&j.ID, &j.Tenant, &j.Version, &j.State, &j.PausedAt, &j.PausedUntil, &j.PausedBy, &j.PauseNote,
 		&j.CreatedAt, &j.UpdatedAt, &j.CompletedAt, &j.tenant, &j.lane, &j.enabled, &j.scheduledFor, &j.nextRunAt,
 		&j.definition)
 	if err != nil {

@@ -25,6 +25,7 @@ type Record struct {
 	Recent           *runs.RecentRuns // its newest runs; nil unless a list was asked for them
 	PausedAt         *time.Time
 	PausedUntil      *time.Time
+	PausedBy         string // for people
 	PauseNote        string
 	CreatedAt        time.Time
 	UpdatedAt        time.Time

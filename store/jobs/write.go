@@ -74,7 +74,7 @@ func (s *Jobs) createOne(
 			return rec, false, false, err
 		}
 	}
-	n, err := s.prepare(tenant, job, f)
+	n, err := s.prepare(ctx, tenant, job, f)
 	if err != nil {
 		return rec, false, false, err
 	}
@@ -273,7 +273,7 @@ func (s *Jobs) rewrite(
 	case jitter && h.scheduledFor != nil:
 		h.moveTo(*h.scheduledFor, h.job.Timetable.Due(*h.scheduledFor, nil), true)
 	}
-	h.enter(h.stateFor(paused), now)
+	h.enter(ctx, h.stateFor(paused), now)
 	if state == domain.JobCompleted && h.State != domain.JobCompleted {
 		if err := tenants.KeepTenant(ctx, tx, h.tenant); err != nil {
 			return false, err

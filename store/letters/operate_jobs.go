@@ -74,10 +74,12 @@ func (o *bulk) nextPart(ctx context.Context, tx *pg.Tx) (p jobsPart, err error) 
 	p.change.Action, p.change.Note = jobs.Action(o.kind), o.note
 	if err := tx.QueryRow(ctx, `
 		SELECT o.tenant, o.request, o.actor_kind, coalesce(o.actor, ''), coalesce(host(o.address), ''),
-		       coalesce(o.request_id, ''), p.part, p.jobs
+		       coalesce(o.request_id, ''), coalesce(k.name, ''), p.part, p.jobs
 		FROM punctual.operations o JOIN punctual.operation_jobs p ON p.operation = o.id
+		LEFT JOIN punctual.api_keys k ON o.actor_kind = 'key' AND k.id::text = o.actor
 		WHERE o.id = $1 ORDER BY p.part LIMIT 1`, o.id).
-		Scan(&p.tenant, &request, &p.actor.Kind, &p.actor.Name, &address, &p.actor.RequestID, &p.part, &p.jobs); err != nil {
+		Scan(&p.tenant, &request, &p.actor.Kind, &p.actor.Name, &address, &p.actor.RequestID, &p.actor.KeyName, &p.part,
+			&p.jobs); err != nil {
 		return p, err
 	}
 	if address != "" {

@@ -235,6 +235,7 @@ func (s *Tenants) HasKeys(ctx context.Context) (bool, error) {
 // Credential is a valid key, and what it gives access to.
 type Credential struct {
 	Key       uuid.UUID
+	Name      string // what the key is for
 	Role      string
 	Tenant    Brief
 	ExpiresIn time.Duration // only of a key that expires within the hour; 0: not so soon
@@ -249,12 +250,12 @@ func (s *Tenants) Authenticate(ctx context.Context, key string) (Credential, err
 	var works bool
 	var left *time.Duration
 	err := s.db.Conns(ctx).QueryRow(ctx, `
-		SELECT k.id, k.hash, k.role, least(k.expires_at - now(), interval '1 hour'),
+		SELECT k.id, k.name, k.hash, k.role, least(k.expires_at - now(), interval '1 hour'),
 		       k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL,
 		       t.id, t.name, coalesce(t.max_requests_per_second, 0)
 		FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant WHERE k.prefix = $1`,
 		pg.Prepared{}, keyPrefix(key)).
-		Scan(&c.Key, &stored, &c.Role, &left, &works, &c.Tenant.ID, &c.Tenant.Name, &c.Tenant.MaxRequestsPerSecond)
+		Scan(&c.Key, &c.Name, &stored, &c.Role, &left, &works, &c.Tenant.ID, &c.Tenant.Name, &c.Tenant.MaxRequestsPerSecond)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return Credential{}, fmt.Errorf("looking for a key: %w", err)
 	}

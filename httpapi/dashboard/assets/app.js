@@ -34,7 +34,13 @@
       }
     }
   };
-  const dress = (root) => { times(root); labels(root); };
+  // What goes on in time is wider than a narrow screen, and is first seen at its end.
+  let seen = null;
+  const ends = () => {
+    for (const part of document.querySelectorAll('.scroll.end')) part.scrollLeft = seen ?? part.scrollWidth;
+  };
+  document.addEventListener('htmx:beforeSwap', () => { seen = document.querySelector('.scroll.end')?.scrollLeft ?? null; });
+  const dress = (root) => { times(root); labels(root); ends(); };
   dress(document);
   document.addEventListener('htmx:afterSwap', (event) => dress(event.target.parentElement || document));
 
