@@ -50,7 +50,8 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 	}
 	job.Jitter = job.EffectiveJitter(defaultJitter)
 	if job.Paused {
-		job.PausedAt, job.PausedUntil, job.PausedBy, job.PauseNote = utc(r.PausedAt), utc(r.PausedUntil), r.PausedBy, r.PauseNote
+		job.PausedAt, job.PausedUntil, job.PausedBy = utc(r.PausedAt), utc(r.PausedUntil), r.PausedBy
+		job.PauseNote = r.PauseNote
 	}
 	if r.NextScheduledFor != nil && r.Definition.Schedule.Kind() == domain.KindCron {
 		local := inZone(*r.NextScheduledFor, r.Definition.Schedule)

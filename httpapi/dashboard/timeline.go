@@ -51,7 +51,8 @@ func (v *visit) timeline() error {
 	}
 	view.From = view.To.Add(-span)
 	address := func(to time.Time) string {
-		return "/timeline?" + url.Values{"span": {view.Span}, "by": {view.By}, "to": {to.UTC().Format(time.RFC3339Nano)}}.Encode()
+		until := to.UTC().Format(time.RFC3339Nano)
+		return "/timeline?" + url.Values{"span": {view.Span}, "by": {view.By}, "to": {until}}.Encode()
 	}
 	view.Earlier = address(view.From)
 	if view.To.Before(time.Now()) {
