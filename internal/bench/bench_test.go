@@ -73,9 +73,13 @@ func empty(t *testing.T, server *privatepg.Server) string {
 	return u.String()
 }
 
-// long lists the benchmarks that measure several sizes one after the other, or wait for whole minutes. Only `make
-// prove` runs them.
-var long = []string{"limits", "inflight", "history", "replicas", "flat", "rest", "tenants", "pages", "peers"}
+// thorough skips a test in `make test`, whose time is limited: `make prove` runs all tests of this package.
+func thorough(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs in `make prove` only")
+	}
+}
 
 func TestEveryBenchmarkMeasures(t *testing.T) {
 	t.Parallel()
@@ -103,8 +107,8 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		for _, name := range Names() {
 			t.Run(name, func(t *testing.T) {
-				if testing.Short() && slices.Contains(long, name) {
-					t.Skip("runs in `make prove` only: it measures several sizes, or waits for whole minutes")
+				if name != "burst" {
+					thorough(t)
 				}
 				t.Parallel()
 				dsn := empty(t, server)
@@ -147,6 +151,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 }
 
 func TestABenchOfItsOwnPostgresLeavesNothingBehind(t *testing.T) {
+	thorough(t)
 	t.Parallel()
 	c := tinyConfig(t, "", "idle")
 	c.Sizes.IdleFor = 100 * time.Millisecond

@@ -167,6 +167,7 @@ func TestTheBenchmarkOfPeersNeedsTheirPrograms(t *testing.T) {
 }
 
 func TestASchemaThatNoPeerMadeIsLeftAlone(t *testing.T) {
+	thorough(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	execute(t, dsn, `CREATE SCHEMA punctual_bench_peer_a`)
@@ -183,6 +184,7 @@ func TestASchemaThatNoPeerMadeIsLeftAlone(t *testing.T) {
 }
 
 func TestAnInterruptedBenchRemovesTheTablesOfPeers(t *testing.T) {
+	thorough(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	c := tinyConfig(t, dsn, "peers")

@@ -194,6 +194,7 @@ func TestABenchThatIsInterruptedRemovesItsSchema(t *testing.T) {
 }
 
 func TestABenchThatIsInterruptedWhileItBeginsRemovesItsSchema(t *testing.T) {
+	thorough(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -211,6 +212,7 @@ func TestABenchThatIsInterruptedWhileItBeginsRemovesItsSchema(t *testing.T) {
 
 // A statement goes on in the server after its client has gone.
 func TestABenchThatIsInterruptedWhileItCreatesItsSchemaRemovesIt(t *testing.T) {
+	thorough(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	other, err := pgx.Connect(t.Context(), dsn)
@@ -255,6 +257,7 @@ func TestABenchThatIsInterruptedWhileItCreatesItsSchemaRemovesIt(t *testing.T) {
 }
 
 func TestOfTwoBenchesTheSecondIsRefusedAndWhatAKilledOneLeftIsRemoved(t *testing.T) {
+	thorough(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{})
 	dsn := empty(t, server)
