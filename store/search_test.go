@@ -10,7 +10,7 @@ import (
 // A search for a text goes on page by page, however many jobs there are, and finds all of them in the end.
 func TestASearchForATextGoesOn(t *testing.T) {
 	c := newClaimer(t)
-	c.many(5_000, "hay", -1e15)
+	c.many(2_000, "hay", -1e15)
 	c.exec(`UPDATE punctual.jobs SET name = 'needle' WHERE id = (SELECT id FROM punctual.jobs ORDER BY id LIMIT 1)`)
 	search := func(f jobs.Filter) (found []string, pages int) {
 		t.Helper()
@@ -29,11 +29,11 @@ func TestASearchForATextGoesOn(t *testing.T) {
 		}
 	}
 	if found, pages := search(jobs.Filter{Query: "NEEDLE"}); len(found) != 1 || pages != 1 {
-		t.Errorf("of 5,000 jobs %v in %d pages", found, pages)
+		t.Errorf("of 2,000 jobs %v in %d pages", found, pages)
 	}
 	c.many(1, "hay-more", -1e15)
 	if found, pages := search(jobs.Filter{Query: "needle"}); len(found) != 1 || pages != 2 {
-		t.Errorf("of 5,001 jobs %v in %d pages", found, pages)
+		t.Errorf("of 2,001 jobs %v in %d pages", found, pages)
 	}
 	if found, pages := search(jobs.Filter{Query: "needle", NamePrefix: "needle"}); len(found) != 1 || pages != 1 {
 		t.Errorf("by the beginning of its name, too: %v in %d pages", found, pages)

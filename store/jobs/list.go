@@ -31,7 +31,7 @@ ORDER BY id DESC`
 const jobCursor byte = 'j'
 
 // searchWindow is how many jobs a page looks into for a text, which no index finds. That takes about 0.1 s.
-const searchWindow = 5_000
+const searchWindow = 2_000
 
 // ListJobs returns the jobs that the filter selects, newest first, and the cursor of the next page, which is empty on
 // the last page. A page ends before its limit if its definitions are large, and where its search for a text has looked
