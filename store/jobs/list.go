@@ -30,7 +30,7 @@ ORDER BY id DESC`
 // jobCursor is the list that a cursor of jobs belongs to.
 const jobCursor byte = 'j'
 
-// searchWindow is how many jobs a page looks into for a text, which no index finds. That takes about 0.1 s.
+// searchWindow is how many jobs a page looks into for a text, which no index finds.
 const searchWindow = 2_000
 
 // ListJobs returns the jobs that the filter selects, newest first, and the cursor of the next page, which is empty on
