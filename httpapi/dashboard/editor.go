@@ -31,26 +31,43 @@ type editorView struct {
 func (e editorView) Fault(field string) string { return fault(e.Problem, "body."+field) }
 
 // Faults returns what is wrong and belongs to no field of the form.
-func (e editorView) Faults() (faults []problem.FieldError) {
-	if e.Problem == nil {
+func (e editorView) Faults() []problem.FieldError {
+	if e.AsJSON {
+		return faultsBeside(e.Problem, nil)
+	}
+	return faultsBeside(e.Problem, formFields)
+}
+
+// faultsBeside returns what is wrong beside the fields of a form.
+func faultsBeside(p *problem.Problem, fields []string) (faults []problem.FieldError) {
+	if p == nil {
 		return nil
 	}
-	for _, f := range e.Problem.Errors {
-		if e.AsJSON || !slices.Contains(formFields, strings.TrimPrefix(f.Location, "body.")) {
+	for _, f := range p.Errors {
+		if !slices.ContainsFunc(fields, func(field string) bool { return within(f.Location, "body."+field) }) {
 			faults = append(faults, f)
 		}
 	}
 	return faults
 }
 
-func fault(p *problem.Problem, location string) string {
+// within reports whether a location is a field or a part of it, such as a header among the headers.
+func within(location, field string) bool {
+	return location == field || strings.HasPrefix(location, field+".")
+}
+
+// fault returns what is wrong with a field. What is wrong with a part of it begins with the name of the part.
+func fault(p *problem.Problem, field string) string {
 	if p == nil {
 		return ""
 	}
 	var all []string
 	for _, f := range p.Errors {
-		if f.Location == location {
+		switch {
+		case f.Location == field:
 			all = append(all, f.Message)
+		case within(f.Location, field):
+			all = append(all, strings.TrimPrefix(f.Location, field+".")+": "+f.Message)
 		}
 	}
 	return strings.Join(all, "; ")

@@ -3,12 +3,14 @@ package dashboard
 import (
 	"encoding/json"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"punctual/httpapi"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -20,7 +22,24 @@ type runView struct {
 	Steps    []step
 	Others   []runs.Run // of the same slot: replays, reruns and skips
 	Zone     string     // of the job's schedule; empty: the job is deleted
+	Again    rerunForm
+	Problem  *problem.Problem // why it was not made again
 }
+
+// rerunForm is what a run that is made again sends in place of what the run sent. Empty: the same.
+type rerunForm struct {
+	Headers, Body string
+	SameKey       bool
+}
+
+// rerunFields are the fields beside which the form shows what is wrong.
+var rerunFields = []string{"headers", "body"}
+
+// Fault returns what is wrong with a field of the form.
+func (r runView) Fault(field string) string { return fault(r.Problem, "body."+field) }
+
+// Faults returns what is wrong and belongs to no field of the form.
+func (r runView) Faults() []problem.FieldError { return faultsBeside(r.Problem, rerunFields) }
 
 // Curl returns the command that sends the request of the run once more, with what is masked left masked.
 func (r runView) Curl() string {
@@ -51,11 +70,20 @@ type step struct {
 }
 
 func (v *visit) run() error {
-	run, err := v.api.Run(v.ctx(), v.part("run"))
+	view, err := v.viewRun()
 	if err != nil {
 		return err
 	}
-	view := runView{Run: run, Sentence: sentence(run), Steps: steps(run)}
+	return v.show("run", "Run of "+view.Run.Job, view)
+}
+
+// viewRun reads the run that a path is about.
+func (v *visit) viewRun() (view runView, err error) {
+	run, err := v.api.Run(v.ctx(), v.part("run"))
+	if err != nil {
+		return view, err
+	}
+	view = runView{Run: run, Sentence: sentence(run), Steps: steps(run)}
 	if job, err := v.api.Job(v.ctx(), run.JobID.String()); err == nil {
 		view.Zone = zoneOf(job.Schedule)
 	}
@@ -65,10 +93,10 @@ func (v *visit) run() error {
 		"to":   {run.ScheduledFor.Add(time.Microsecond).Format(time.RFC3339Nano)},
 	})
 	if err != nil {
-		return err
+		return view, err
 	}
 	view.Others = slices.DeleteFunc(list.Data, func(r runs.Run) bool { return r.ID == run.ID })
-	return v.show("run", "Run of "+run.Job, view)
+	return view, nil
 }
 
 // steps lists what happened to a run, in order.
@@ -147,9 +175,20 @@ func (v *visit) rerunRun() error {
 		return err
 	}
 	body, headers := v.replacements()
-	run, err := v.api.RerunRun(v.ctx(), v.part("run"), httpapi.RerunInput{Body: body, Headers: headers})
+	form := rerunForm{Headers: v.field("headers"), Body: v.field("body"), SameKey: v.field("same_key") != ""}
+	run, err := v.api.RerunRun(v.ctx(), v.part("run"),
+		httpapi.RerunInput{Body: body, Headers: headers, SameKey: form.SameKey})
+	if err == nil {
+		return v.to("/runs/"+run.ID.String(), "The run was made again.")
+	}
+	said := problemOf(err)
+	if said.Status >= http.StatusInternalServerError {
+		return err
+	}
+	view, err := v.viewRun()
 	if err != nil {
 		return err
 	}
-	return v.to("/runs/"+run.ID.String(), "The run was made again.")
+	view.Again, view.Problem = form, said
+	return v.render(said.Status, "run", "Run of "+view.Run.Job, view)
 }

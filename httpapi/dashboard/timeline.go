@@ -22,8 +22,9 @@ type timelineView struct {
 	Earlier, Later string // the addresses of the windows before and after
 	Bars           template.HTML
 	Shown          int
-	Older          string    // the address of the window's runs that are not shown; empty: all are shown
-	Oldest         time.Time // the slot of the oldest run that is shown, if there are older ones
+	On             bool      // it goes on from newer runs of this window
+	Older          string    // the address of the older runs of this window; empty: there are none
+	Back           time.Time // the slot of the last run that is shown, if there are older ones
 	Left           int       // jobs or queues that have no line
 }
 
@@ -51,46 +52,31 @@ func (v *visit) timeline() error {
 	}
 	view.From = view.To.Add(-span)
 	address := func(to time.Time) string {
-		until := to.UTC().Format(time.RFC3339Nano)
-		return "/timeline?" + url.Values{"span": {view.Span}, "by": {view.By}, "to": {until}}.Encode()
+		return "/timeline?" + url.Values{"span": {view.Span}, "by": {view.By}, "to": {client.Instant(to)}}.Encode()
 	}
 	view.Earlier = address(view.From)
 	if view.To.Before(time.Now()) {
 		view.Later = address(view.To.Add(span))
 	}
-	list, err := v.api.Runs(v.ctx(), url.Values{
+	selection := url.Values{
 		"from": {client.Instant(view.From)}, "to": {client.Instant(view.To)}, "view": {"summary"},
 		"limit": {fmt.Sprint(mostBars)},
-	})
+	}
+	if cursor := v.r.URL.Query().Get("cursor"); cursor != "" {
+		view.On = true
+		selection.Set("cursor", cursor)
+	}
+	list, err := v.api.Runs(v.ctx(), selection)
 	if err != nil {
 		return err
 	}
 	view.Shown = len(list.Data)
-	if list.NextCursor != nil {
-		var next time.Time
-		view.Oldest, next = oldest(list.Data)
-		view.Older = address(next)
+	if list.NextCursor != nil { // not an instant: more runs than are shown may have the same slot
+		view.Older = query(address(view.To), "cursor", *list.NextCursor)
+		view.Back = list.Data[view.Shown-1].ScheduledFor
 	}
 	view.Bars, view.Left = timelineOf(list.Data, view.By, view.From, view.To)
 	return v.show("timeline", "Timeline", view)
-}
-
-// oldest returns the slot of the oldest run, and where the window ends that goes on there. That window has the runs of
-// this instant again, unless they are all that is shown.
-func oldest(list []runs.Run) (slot, next time.Time) {
-	slot, newest := list[0].ScheduledFor, list[0].ScheduledFor
-	for _, r := range list {
-		if r.ScheduledFor.Before(slot) {
-			slot = r.ScheduledFor
-		}
-		if r.ScheduledFor.After(newest) {
-			newest = r.ScheduledFor
-		}
-	}
-	if slot.Equal(newest) {
-		return slot, slot
-	}
-	return slot, slot.Add(time.Microsecond)
 }
 
 // timelineOf draws runs as bars from their first moment to their last. It returns how many jobs or queues have no line.

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"html"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,41 +11,61 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// A timeline draws 500 runs at a time and leads to the others.
-func TestATimelineLeadsToOlderRuns(t *testing.T) {
+// ran makes runs of a slot that succeeded.
+func (s site) ran(job string, slot time.Time, n int) {
+	s.t.Helper()
+	ids := make([]uuid.UUID, n)
+	for i := range ids {
+		ids[i] = domain.NewRunID(slot)
+	}
+	for _, sql := range []string{
+		`SELECT punctual.create_partition_of($3) WHERE $1::text IS NOT NULL AND $2::uuid[] IS NOT NULL`,
+		`INSERT INTO punctual.runs (id, job_id, tenant, job_version, lane, status, trigger, scheduled_for, due_at, finished_at)
+		 SELECT unnest($2::uuid[]), s.job_id, s.tenant, 1, s.lane, 'succeeded', 'schedule', $3::timestamptz, $3, $3
+		 FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id
+		 WHERE j.name = $1`,
+	} {
+		if _, err := s.store.Pool().Exec(s.t.Context(), sql, job, ids, slot); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+var (
+	barsOf  = regexp.MustCompile(`<a href="(/runs/[0-9a-f-]{36})"`)
+	olderOf = regexp.MustCompile(`<a class="button" rel="next" href="([^"]+)">Older runs of this window</a>`)
+)
+
+// Page by page the timeline shows every run of its window, also those of one instant that one drawing cannot hold.
+func TestATimelineGoesOnWithOlderRuns(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true)
 	b := s.browser()
-	b.create("a")
-	to := time.Now().UTC().Truncate(time.Minute)
-	var ids []uuid.UUID
-	var slots []time.Time
-	for i := range 600 {
-		slots = append(slots, to.Add(-time.Duration(i+1)*5*time.Second))
-		ids = append(ids, domain.NewRunID(slots[i]))
+	b.create("n")
+	late := time.Now().UTC().Truncate(time.Minute)
+	early := late.Add(-10 * time.Minute)
+	s.ran("n", late, 300)
+	b.get("/timeline").want(200).shows("300 runs.").hides("Older runs of this window", "back to")
+	s.ran("n", early, 900)
+	seen := map[string]bool{}
+	path := "/timeline?span=24h"
+	for _, says := range []string{"The newest 500 runs, back to <time", "500 older runs, back to <time", "200 older runs."} {
+		p := b.get(path).want(200).shows(says)
+		for _, bar := range barsOf.FindAllStringSubmatch(p.body, -1) {
+			if seen[bar[1]] {
+				t.Errorf("%s is shown twice", bar[1])
+			}
+			seen[bar[1]] = true
+		}
+		link := olderOf.FindStringSubmatch(p.body)
+		if link == nil {
+			path = ""
+			break
+		}
+		p.shows(`back to <time datetime="` + early.Format(time.RFC3339) + `"`)
+		path = html.UnescapeString(link[1])
 	}
-	if _, err := s.store.Pool().Exec(t.Context(), `
-		SELECT punctual.create_partitions($1::date - 1, $1::date)`, to); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.store.Pool().Exec(t.Context(), `
-		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, started_at, finished_at, attempt, tenant,
-			job_version, lane, status, trigger)
-		SELECT u.id, j.id, u.slot, u.slot, u.slot, u.slot, u.slot, 1, j.tenant, j.version, 1, 'succeeded', 'manual'
-		FROM punctual.jobs j, unnest($1::uuid[], $2::timestamptz[]) u(id, slot)`, ids, slots); err != nil {
-		t.Fatal(err)
-	}
-	p := sound(b.get("/timeline?to=" + to.Format(time.RFC3339)).want(200).shows("The newest 500 runs, back to"))
-	if n := strings.Count(p.body, "<rect"); n != 500 {
-		t.Errorf("%d runs are drawn", n)
-	}
-	link := regexp.MustCompile(`<a href="([^"]+)">Older runs</a>`).FindStringSubmatch(p.body)
-	if link == nil {
-		t.Fatal("no link to older runs")
-	}
-	// The oldest run of the first page is drawn again, so that none of its instant is missing.
-	older := b.get(html.UnescapeString(link[1])).want(200).shows("101 runs.").hides("Older runs", "The newest")
-	if n := strings.Count(older.body, "<rect"); n != 101 {
-		t.Errorf("%d older runs are drawn", n)
+	if len(seen) != 1200 || path != "" {
+		t.Errorf("%d runs are shown, and the last page leads to %q", len(seen), path)
 	}
 }
