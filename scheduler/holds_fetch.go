@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,7 +29,7 @@ const mostFetched = 16
 func (t *ticker) fetchHeld(ctx context.Context) error {
 	h := t.s.holds
 	for _, w := range h.breakers.Wanted(mostFetched) {
-		lanes, most := t.s.slots.forHeld(0)
+		lanes, most, all := t.s.slots.forHeld(0)
 		if most == 0 {
 			return nil
 		}
@@ -37,7 +38,7 @@ func (t *ticker) fetchHeld(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if h.breakers.Fetched(w, jobsOf(batch.Runs), len(batch.Full) > 0 || batch.Halted || len(batch.Frozen) > 0) {
+		if h.breakers.Fetched(w, jobsOf(batch.Runs), !all || moreWait(batch)) {
 			h.changed()
 		}
 	}
@@ -45,32 +46,44 @@ func (t *ticker) fetchHeld(ctx context.Context) error {
 		return nil
 	}
 	sizes := t.s.slots.sizes()
-	maps.DeleteFunc(sizes, func(queue int16, _ int) bool { _, most := t.s.slots.forHeld(queue); return most == 0 })
+	maps.DeleteFunc(sizes, func(queue int16, _ int) bool { _, most, _ := t.s.slots.forHeld(queue); return most == 0 })
 	for _, w := range h.hangs.Wanted(sizes, mostFetched) {
-		lanes, most := t.s.slots.forHeld(w.Queue)
+		lanes, most, all := t.s.slots.forHeld(w.Queue)
 		w.Most = min(w.Most, most, BatchSize)
 		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Lanes: lanes, Most: w.Most}
 		batch, err := t.claimBatch(ctx, domain.WorkReady, Claim{Held: &claim})
 		if err != nil {
 			return err
 		}
-		h.hangs.Fetched(w, len(batch.Runs))
+		h.hangs.Fetched(w, len(batch.Runs), !all || moreWait(batch))
 	}
 	return nil
 }
 
+// moreWait reports whether more runs may wait where a claim looked for runs that wait for their hosts.
+func moreWait(b domain.Batch) bool { return len(b.Full) > 0 || b.Halted || len(b.Frozen) > 0 }
+
 // forHeld returns the lanes from which runs that wait for their hosts may be claimed, and the most runs that a queue
-// can take. queue 0 stands for all queues.
-func (w *workerSlots) forHeld(queue int16) (lanes []int16, most int) {
-	for _, of := range []domain.Work{domain.WorkReady, domain.WorkOrdered} {
-		for _, q := range w.quotas(of, math.MaxInt, nil) {
-			if queue == 0 || q.Queue == queue {
-				lanes = append(lanes, of.Lanes(q.Queue)...)
-				most = max(most, q.Slots)
-			}
-		}
+// can take. queue 0 stands for all queues. all is false when lanes without a free worker slot were left out: more runs
+// may wait there.
+func (w *workerSlots) forHeld(queue int16) (lanes []int16, most int, all bool) {
+	queues := 1
+	if queue == 0 {
+		queues = len(w.numbers())
 	}
-	return lanes, most
+	all = true
+	for _, of := range []domain.Work{domain.WorkReady, domain.WorkOrdered} {
+		free := w.quotas(of, math.MaxInt, nil)
+		if queue != 0 {
+			free = slices.DeleteFunc(free, func(q Quota) bool { return q.Queue != queue })
+		}
+		for _, q := range free {
+			lanes = append(lanes, of.Lanes(q.Queue)...)
+			most = max(most, q.Slots)
+		}
+		all = all && len(free) == queues
+	}
+	return lanes, most, all
 }
 
 func jobsOf(runs []domain.Assignment) []uuid.UUID {
@@ -88,7 +101,7 @@ func (t *ticker) untilFetch(most time.Duration) time.Duration {
 	if wait == most {
 		return most
 	}
-	if _, free := t.s.slots.forHeld(0); free == 0 {
+	if _, free, _ := t.s.slots.forHeld(0); free == 0 {
 		return most
 	}
 	return max(wait, shortestPause)

@@ -233,15 +233,15 @@ func (h *Hangs) Wanted(slots map[int16]int, most int) (wanted []WantedAt) {
 	return wanted
 }
 
-// Fetched reports how many of the wanted runs a fetch found.
-func (h *Hangs) Fetched(w WantedAt, found int) {
+// Fetched reports how many of the wanted runs a fetch found, and whether more may wait.
+func (h *Hangs) Fetched(w WantedAt, found int, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.places[w.Place]
 	if p == nil {
 		return
 	}
-	p.waiting[w.Queue] = found == w.Most
+	p.waiting[w.Queue] = more
 	p.lookAt[w.Queue] = time.Now().Add(settleIn)
 	if found < w.Most {
 		p.lookAt[w.Queue] = time.Now().Add(lookAgain)

@@ -137,7 +137,7 @@ func TestWhatHangsHasAQuarterOfTheSlots(t *testing.T) {
 	if len(wanted) != 1 || wanted[0].Most != 1 || wanted[0].By() != w.By {
 		t.Fatalf("wanted: %+v", wanted)
 	}
-	h.Fetched(wanted[0], 1)
+	h.Fetched(wanted[0], 1, true)
 	h.send(1, "/a", Waited)
 	h.waits("/a")
 }
@@ -151,7 +151,7 @@ func TestWithoutRunsThatWaitTheNextOneGoesToWhatHangs(t *testing.T) {
 		h.End(out[0], false, true)
 		h.waits("/a")
 		for _, w := range h.Wanted(map[int16]int{1: slots}, 10) {
-			h.Fetched(w, 0)
+			h.Fetched(w, 0, false)
 		}
 		h.send(1, "/a", Fresh)
 		if n := len(h.Wanted(map[int16]int{1: slots}, 10)); n != 0 {
