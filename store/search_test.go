@@ -3,6 +3,7 @@ package store
 import (
 	"testing"
 
+	"punctual/internal/pgtest"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
@@ -40,5 +41,33 @@ func TestASearchForATextGoesOn(t *testing.T) {
 	}
 	if found, pages := search(jobs.Filter{Query: "hay"}); len(found) != 550 || pages != 11 {
 		t.Errorf("of many that match %d in %d pages", len(found), pages)
+	}
+}
+
+// A page of a search for a text reads the jobs that it looks into, and not the tables beside them as a whole.
+func TestASearchForATextReadsTheJobsOfAPageOnly(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	c := openClaimer(t, dsn)
+	c.many(30_000, "hay", -1e15)
+	c.exec(`ANALYZE punctual.jobs, punctual.schedules, punctual.job_versions`)
+	c.Close()
+	watch := openClaimer(t, dsn)
+	rows := func() int {
+		watch.scans() // it waits for the other sessions to end
+		return watch.count(`SELECT sum(seq_tup_read + idx_tup_fetch)::int FROM pg_stat_user_tables
+			WHERE schemaname = 'punctual' AND relname IN ('jobs', 'schedules', 'job_versions')`)
+	}
+	before := rows()
+	reader := openClaimer(t, dsn)
+	list, next, err := reader.ListJobs(t.Context(), reader.tenant, jobs.Filter{Query: "needle", Page: pg.Page{Limit: 50}})
+	reader.Close()
+	if err != nil || len(list) != 0 || next == "" {
+		t.Fatalf("%d jobs, next page %q, %v", len(list), next, err)
+	}
+	// Of each of 2,000 jobs: its row when the page is bounded, when it is read and by row security, its schedule and
+	// its version.
+	if n := rows() - before; n < 2_000 || n > 15_000 {
+		t.Errorf("%d rows were read, want about 10,000", n)
 	}
 }

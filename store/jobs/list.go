@@ -98,7 +98,7 @@ func (f Filter) oldestSearched(ctx context.Context, q pg.Querier, tenant int32) 
 func (f Filter) read(ctx context.Context, q pg.Batcher, c pg.Conditions) (jobs []Record, _ pg.Page, err error) {
 	page := pg.LargePage{Page: f.Page}
 	var b pgx.Batch
-	if f.Among != nil { // there may be many, and the table small: it is not read as a whole all the same
+	if f.Among != nil || f.Query != "" { // a few thousand jobs: no table is read as a whole for them
 		b.Queue(pg.ByIndex)
 	}
 	b.Queue(fmt.Sprintf(selectJobs, c.Where(), f.Size()+1, pg.MostListed), c.Args...).Query(func(rows pgx.Rows) error {
