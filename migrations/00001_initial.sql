@@ -179,6 +179,8 @@ CREATE TABLE punctual.jobs (
     CONSTRAINT job_kind_is_cron_every_at_delay_or_none CHECK (kind IN ('cron', 'every', 'at', 'delay', 'none')),
     CONSTRAINT job_version_is_positive CHECK (version > 0),
     CONSTRAINT paused_job_has_paused_at CHECK ((state <> 'paused') OR (paused_at IS NOT NULL)),
+    CONSTRAINT only_a_paused_job_has_a_pause CHECK (state = 'paused'
+        OR num_nonnulls(paused_at, paused_until, paused_by, pause_note) = 0),
     CONSTRAINT deleted_job_has_deleted_at CHECK ((state = 'deleted') = (deleted_at IS NOT NULL)),
     CONSTRAINT deleted_job_has_no_name CHECK (NOT named OR state <> 'deleted')
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
@@ -213,7 +215,7 @@ COMMENT ON COLUMN punctual.jobs.named IS
 COMMENT ON COLUMN punctual.jobs.paused_at IS 'When it was paused; null unless paused.';
 COMMENT ON COLUMN punctual.jobs.paused_until IS 'When it resumes by itself; null: only when a caller resumes it.';
 COMMENT ON COLUMN punctual.jobs.paused_by IS 'Who paused it, for people; null unless paused.';
-COMMENT ON COLUMN punctual.jobs.pause_note IS 'Why it was paused.';
+COMMENT ON COLUMN punctual.jobs.pause_note IS 'Why it was paused; null unless paused.';
 COMMENT ON COLUMN punctual.jobs.deleted_at IS
     'When it was deleted. A one-shot is forgotten a week after it was completed; then this is when it was completed.';
 
@@ -1617,7 +1619,7 @@ COMMENT ON COLUMN punctual.job_status.labels IS 'Labels to filter by: a flat obj
 COMMENT ON COLUMN punctual.job_status.paused_at IS 'When it was paused; null unless paused.';
 COMMENT ON COLUMN punctual.job_status.paused_until IS 'When it resumes by itself; null: only when a caller resumes it.';
 COMMENT ON COLUMN punctual.job_status.paused_by IS 'Who paused it, for people.';
-COMMENT ON COLUMN punctual.job_status.pause_note IS 'Why it was paused.';
+COMMENT ON COLUMN punctual.job_status.pause_note IS 'Why it was paused; null unless paused.';
 COMMENT ON COLUMN punctual.job_status.created_at IS 'When the job was created.';
 COMMENT ON COLUMN punctual.job_status.updated_at IS 'When a caller last changed the job.';
 COMMENT ON COLUMN punctual.job_status.waiting_runs IS 'Runs that are due and wait.';
