@@ -53,14 +53,46 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 	}
 }
 
+// A new run does not overtake the runs that wait for a place that hangs, although a fetch could not look where they
+// wait.
+func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.New(slog.DiscardHandler)
+		slots := occupied([]int{20}, inFlight{runs: [domain.WorkKinds]int{domain.WorkReady: 16}})
+		s := &Scheduler{store: newFakeStore(), slots: slots, limits: newLimits(slots)}
+		s.holds = &holds{
+			breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: slots.sizes(), changed: func() {},
+		}
+		to, a := hook(t), scheduled(compiled(t, `{}`))
+		for range 3 {
+			f, _ := s.holds.admit(a, to)
+			s.holds.done(f, delivery.Result{Reason: delivery.ReasonTimeout, Sent: true})
+		}
+		var out []flight
+		for range breaker.Quarter(20) {
+			f, _ := s.holds.admit(a, to)
+			out = append(out, f)
+		}
+		if _, wait := s.holds.admit(a, to); wait == nil || !wait.Hanging {
+			t.Fatalf("beside a quarter of the worker slots: %+v, want a wait for what hangs", wait)
+		}
+		for _, f := range out {
+			s.holds.done(f, delivery.Result{Cancelled: true})
+		}
+		s.heart = newHeartbeat(s)
+		if err := newTicker(s).fetchHeld(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, wait := s.holds.admit(a, to); wait == nil {
+			t.Error("a new run overtook the runs that wait")
+		}
+	})
+}
+
 // recovers makes the host of a job unreachable, and then reached again by a probe.
 func recovers(t *testing.T, h *holds, job *domain.Job) {
 	t.Helper()
-	to, err := url.Parse("http://127.0.0.1:9/hook")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := domain.Assignment{Job: job, Attempt: 1, Lane: domain.PriorityNormal.Lane(1), Lease: &domain.Lease{}}
+	to, a := hook(t), scheduled(job)
 	for range 10 {
 		f, wait := h.admit(a, to)
 		if wait != nil {
@@ -78,4 +110,19 @@ func recovers(t *testing.T, h *holds, job *domain.Job) {
 	if all := h.breakers.All(); len(all) != 1 || !all[0].Recovering {
 		t.Fatalf("the breakers are %+v, want one that recovers", all)
 	}
+}
+
+// hook returns where the jobs of these tests are sent.
+func hook(t *testing.T) *url.URL {
+	t.Helper()
+	to, err := url.Parse("http://127.0.0.1:9/hook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// scheduled returns the first attempt of a job's run that has just become due.
+func scheduled(job *domain.Job) domain.Assignment {
+	return domain.Assignment{Job: job, Attempt: 1, Lane: domain.PriorityNormal.Lane(1), Lease: &domain.Lease{}}
 }
