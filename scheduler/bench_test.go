@@ -113,13 +113,16 @@ type instantStore struct {
 	Store // the methods that the loops do not call here
 
 	job        *domain.Job
-	left       int // runs to be claimed; only the tick loop uses it
+	mu         sync.Mutex // guards left: claims are made side by side
+	left       int        // runs to be claimed
 	unfinished atomic.Int64
 	failed     atomic.Int64
 	done       chan struct{} // closed when all runs are finished
 }
 
 func (f *instantStore) NextDue(context.Context, LookInto, bool) (Upcoming, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	u := Upcoming{Now: time.Now()}
 	if f.left > 0 {
 		u.Schedule = u.Now
@@ -133,6 +136,8 @@ func (f *instantStore) ClaimDue(_ context.Context, c Claim) (b domain.Batch, _ e
 	for _, q := range c.Quotas {
 		asked += q.Slots
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for range min(asked, f.left) {
 		b.Runs = append(b.Runs, benchAssignment(f.job, lease, int64(f.left)))
 		f.left--
@@ -141,6 +146,10 @@ func (f *instantStore) ClaimDue(_ context.Context, c Claim) (b domain.Batch, _ e
 		b.Full = []int16{c.Quotas[0].Queue}
 	}
 	return b, nil
+}
+
+func (f *instantStore) Contenders(context.Context, domain.Work, []int16) ([]Contender, error) {
+	return nil, nil
 }
 
 func (f *instantStore) Finish(_ context.Context, outcomes []domain.Outcome, _ []uuid.UUID) (int, error) {
