@@ -155,9 +155,7 @@ func (s *Claims) lockUsage(
 	ctx context.Context, conn *pgx.Conn, replica uuid.UUID, tenants []int32,
 ) (usages map[int32]*scheduler.Usage, err error) {
 	var b pgx.Batch
-	b.Queue(`BEGIN`)
-	b.Queue(s.idling.begin())
-	b.Queue(shortly)
+	s.idling.queueBegin(&b, shortly)
 	b.Queue(makeUsage, tenants)
 	b.Queue(lockUsageRows, tenants)
 	usages = queueUsage(&b, replica, tenants)

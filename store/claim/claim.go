@@ -13,16 +13,13 @@ import (
 	"punctual/store/pg"
 )
 
-// queueBegin begins a transaction that takes several round trips. Should this process stop between two of them,
-// Postgres soon ends the transaction and frees the rows it has locked: see idling.
+// queueBegin begins the transaction of a claim.
 func (s *Claims) queueBegin(b *pgx.Batch, wary bool) {
-	b.Queue(`BEGIN`)
-	b.Queue(s.idling.begin())
+	settings := briefly
 	if wary {
-		b.Queue(warily)
-		return
+		settings = warily
 	}
-	b.Queue(briefly)
+	s.idling.queueBegin(b, settings)
 }
 
 // onConn runs work on a connection of its own. The work begins and commits its transaction itself, within the round
@@ -49,20 +46,20 @@ func (s *Claims) onConn(ctx context.Context, work func(conn *pgx.Conn) error) er
 // ordered runs ($4). It also reports whether there are late slots ($3). With $5 it ignores what is due already.
 const selectNextDue = `
 SELECT now(),
-    (SELECT min(n.due) FROM unnest($1::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+    (SELECT min(n.due) FROM unnest((SELECT $1::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
         SELECT next_run_at AS due FROM punctual.schedules
         WHERE lane = (q * 4 + p)::smallint AND enabled
           AND next_run_at > now() - CASE WHEN $5 THEN interval '0' ELSE interval '5 s' END
         ORDER BY next_run_at LIMIT 1) n),
-    (SELECT min(n.due) FROM unnest($2::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+    (SELECT min(n.due) FROM unnest((SELECT $2::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
         SELECT due_at AS due FROM punctual.ready
         WHERE lane = (q * 4 + p)::smallint AND due_at > CASE WHEN $5 THEN now() ELSE '-infinity' END
         ORDER BY due_at LIMIT 1) n),
-    (SELECT min(n.due) FROM unnest($4::smallint[]) q CROSS JOIN LATERAL (
+    (SELECT min(n.due) FROM unnest((SELECT $4::smallint[])) q CROSS JOIN LATERAL (
         SELECT due_at AS due FROM punctual.ready
         WHERE lane = (q * 4 + 3)::smallint AND due_at > CASE WHEN $5 THEN now() ELSE '-infinity' END
         ORDER BY due_at LIMIT 1) n),
-    (SELECT min(n.due) FROM unnest($3::smallint[]) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
+    (SELECT min(n.due) FROM unnest((SELECT $3::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
         SELECT next_run_at AS due FROM punctual.schedules
         WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at <= now() - interval '5 s'
         ORDER BY next_run_at LIMIT 1) n) IS NOT NULL`
@@ -72,8 +69,8 @@ func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead b
 	ctx = pg.Runs.In(ctx)
 	var u scheduler.Upcoming
 	var schedule, ready, ordered *time.Time
-	if err := s.db.Conns(ctx).QueryRow(ctx, selectNextDue, queues[domain.WorkDue], queues[domain.WorkReady],
-		queues[domain.WorkLate], queues[domain.WorkOrdered], ahead).
+	if err := s.db.Conns(ctx).QueryRow(ctx, selectNextDue, pg.Prepared{}, queues[domain.WorkDue],
+		queues[domain.WorkReady], queues[domain.WorkLate], queues[domain.WorkOrdered], ahead).
 		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older); err != nil {
 		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
 	}

@@ -167,6 +167,8 @@ WHERE y.run_id = coalesce(e.successor, (
     SELECT w.run_id FROM punctual.ready w
     WHERE w.job_id = e.job_id AND w.at_gate ORDER BY w.run_id LIMIT 1))`
 
+const deleteLeases = `DELETE FROM punctual.claims WHERE id = ANY((SELECT $1::uuid[])::uuid[])`
+
 // Finish implements scheduler.Store. It is idempotent: an outcome that was written before counts as superseded.
 func (s *Claims) Finish(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID,
@@ -212,7 +214,7 @@ func (s *Claims) finish(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, on Day, following Following,
 ) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
-	b.Queue(longer)
+	b.Queue(longer, pg.Prepared{})
 	written = QueueFinish(&b, outcomes, released, on, following)
 	failpoint.At(failpoint.FinishBegun)
 	return written, s.db.Conns(ctx).SendBatch(ctx, &b).Close()
@@ -245,7 +247,7 @@ func QueueFinish(
 		b.Queue(releaseGates, gated, runs)
 	}
 	if len(released) > 0 {
-		b.Queue(`DELETE FROM punctual.claims WHERE id = ANY($1::uuid[])`, released)
+		b.Queue(deleteLeases, pg.Prepared{}, released)
 	}
 	following.QueueEnds(b, outcomes)
 	return written

@@ -2,11 +2,15 @@ package claim
 
 import (
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/store/pg"
 )
 
 // idling is how long Postgres waits for the next statement of a claim. After that it ends the transaction, so that
@@ -25,19 +29,17 @@ const (
 	manyWell      = 100
 )
 
-// limitIdling sets the timeout for a transaction, by the number of doublings.
-var limitIdling = [mostDoublings + 1]string{
-	`SET LOCAL idle_in_transaction_session_timeout = '500ms'`,
-	`SET LOCAL idle_in_transaction_session_timeout = '1s'`,
-	`SET LOCAL idle_in_transaction_session_timeout = '2s'`,
-	`SET LOCAL idle_in_transaction_session_timeout = '4s'`,
-	`SET LOCAL idle_in_transaction_session_timeout = '8s'`,
-}
+// mayIdle sets the timeout for a transaction: $1, in milliseconds.
+const mayIdle = `, set_config('idle_in_transaction_session_timeout', $1, true)`
 
 func (p *idling) now() time.Duration { return leastIdling << p.doublings.Load() }
 
-// begin is the statement that sets the timeout for a transaction.
-func (p *idling) begin() string { return limitIdling[p.doublings.Load()] }
+// queueBegin begins a transaction that takes several round trips. Should this process stop between two of them,
+// Postgres soon ends the transaction and frees the rows it has locked.
+func (p *idling) queueBegin(b *pgx.Batch, settings string) {
+	b.Queue(`BEGIN`)
+	b.Queue(settings, pg.Prepared{}, strconv.FormatInt(p.now().Milliseconds(), 10))
+}
 
 // idledTooLong reports whether Postgres ended a transaction because of that timeout. Then nothing in it was done. A
 // replica that sends the next statement before it reads why only sees that the other side has closed the connection.
