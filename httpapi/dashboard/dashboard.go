@@ -36,9 +36,8 @@ type Sealer interface {
 // Pages are the pages.
 type Pages struct {
 	Config
-	api       http.Handler
-	templates map[string]*page
-	renewals  renewals
+	api      http.Handler
+	renewals renewals
 }
 
 //go:embed assets templates
@@ -52,11 +51,7 @@ func New(c Config) (*Pages, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	templates, err := parse()
-	if err != nil {
-		return nil, err
-	}
-	return &Pages{Config: c, templates: templates}, nil
+	return &Pages{Config: c}, nil
 }
 
 // Routes adds all pages to a router. api answers the calls of the pages.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"punctual/httpapi"
@@ -53,8 +54,9 @@ func (s shown) Section() string {
 	return first
 }
 
-// parse reads the templates.
-func parse() (map[string]*page, error) {
+// templates returns the templates of the pages by name. They are parsed at the first visit: an idle replica that nobody
+// visits would keep 3 MB for them.
+var templates = sync.OnceValues(func() (map[string]*page, error) {
 	layout, err := template.New("layout.html").Funcs(functions).
 		ParseFS(files, "templates/layout.html", "templates/parts.html")
 	if err != nil {
@@ -76,9 +78,9 @@ func parse() (map[string]*page, error) {
 		all[strings.TrimSuffix(path.Base(name), ".html")] = &page{own}
 	}
 	return all, nil
-}
+})
 
-// render answers with a page. Nothing is sent if the page cannot be rendered.
+// render answers with a page within the layout.
 func (v *visit) render(status int, name, title string, data any) error {
 	model := shown{
 		Title: title, Name: name, Path: v.r.URL.RequestURI(), Version: v.Version, NoAuth: v.NoAuth, Caller: v.caller,
@@ -92,16 +94,7 @@ func (v *visit) render(status int, name, title string, data any) error {
 			}
 		}
 	}
-	var out bytes.Buffer
-	if err := v.templates[name].ExecuteTemplate(&out, "layout.html", model); err != nil {
-		return fmt.Errorf("render the page %s: %w", name, err)
-	}
-	h := v.w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", policy)
-	v.w.WriteHeader(status)
-	_, _ = v.w.Write(out.Bytes()) // the browser may be gone
-	return nil
+	return v.answer(status, name, "layout.html", model)
 }
 
 func (v *visit) show(name, title string, data any) error {
@@ -226,13 +219,23 @@ func when(at any, zone ...string) template.HTML {
 
 // fragment answers with a part of a page, without the layout.
 func (v *visit) fragment(name, part string, data any) error {
+	return v.answer(http.StatusOK, name, part, data)
+}
+
+// answer answers with a part of a page. Nothing is sent if it cannot be rendered.
+func (v *visit) answer(status int, name, part string, data any) error {
+	pages, err := templates()
+	if err != nil {
+		return fmt.Errorf("parse the templates: %w", err)
+	}
 	var out bytes.Buffer
-	if err := v.templates[name].ExecuteTemplate(&out, part, data); err != nil {
+	if err := pages[name].ExecuteTemplate(&out, part, data); err != nil {
 		return fmt.Errorf("render %s of the page %s: %w", part, name, err)
 	}
 	h := v.w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
+	v.w.WriteHeader(status)
 	_, _ = v.w.Write(out.Bytes()) // the browser may be gone
 	return nil
 }
