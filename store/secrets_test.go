@@ -356,6 +356,35 @@ func TestANewTenantHasItsSigningSecret(t *testing.T) {
 	}
 }
 
+// The first callback of a tenant reads the signing secrets of its neighbours as well: jobs of many tenants are often due
+// together. A secret that cannot be opened fails its own tenant only.
+func TestSigningSecretsOfManyTenantsAreReadTogether(t *testing.T) {
+	c := newCRUD(t)
+	ids := map[string]int32{}
+	for _, name := range []string{"first", "neighbour", "broken"} {
+		made, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: name, Weight: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[name] = made.ID
+	}
+	c.exec(`UPDATE punctual.signing_secrets SET ciphertext = '\x00' WHERE tenant = $1`, ids["broken"])
+	replica := c.replica()
+	if keys, err := replica.SigningKeys(t.Context(), ids["first"]); err != nil || len(keys) != 1 {
+		t.Errorf("%d keys of the first, %v", len(keys), err)
+	}
+	c.exec(`DELETE FROM punctual.signing_secrets WHERE tenant = $1`, ids["neighbour"]) // so that it cannot be read again
+	if keys, err := replica.SigningKeys(t.Context(), ids["neighbour"]); err != nil || len(keys) != 1 {
+		t.Errorf("%d keys of the neighbour, %v", len(keys), err)
+	}
+	if n := c.count(`SELECT count(*) FROM punctual.signing_secrets WHERE tenant = $1`, ids["neighbour"]); n != 0 {
+		t.Error("the neighbour's secret was not read with the first one's: another was made")
+	}
+	if keys, err := replica.SigningKeys(t.Context(), ids["broken"]); err == nil {
+		t.Errorf("%d keys from a ciphertext that nothing opens", len(keys))
+	}
+}
+
 func TestReplicasMakeOneDataKeyAndOneSigningSecret(t *testing.T) {
 	c := newCRUD(t)
 	var all sync.WaitGroup

@@ -150,11 +150,7 @@ func opened[K comparable, V any](
 		if err != nil {
 			return v, err
 		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if round == c.round { // otherwise v may be older than the change
-			kept.Add(key, v, size(v))
-		}
+		c.keep(round, func() { kept.Add(key, v, size(v)) })
 		return v, nil
 	})
 }
@@ -163,6 +159,15 @@ func (c *credentials) now() (round int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.round
+}
+
+// keep adds what was read in a round, unless all secrets were forgotten since: it may be older than the change.
+func (c *credentials) keep(round int64, add func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if round == c.round {
+		add()
+	}
 }
 
 // believe makes sure that the cached secrets were current a few seconds ago: it forgets them all if any secret has

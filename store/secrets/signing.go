@@ -27,6 +27,9 @@ type SigningSecret struct {
 const (
 	// signingSecretSize is the number of random bytes in a signing secret: Standard Webhooks recommends 24 to 64.
 	signingSecretSize = 32
+	// signingBlock is how many tenants' signing secrets are read together. Many tenants' jobs are often due together, and
+	// a statement for each tenant would cost the database more than claiming them.
+	signingBlock = 128
 	// mostSigningSecrets bounds a tenant's live signing secrets: each adds a signature to every callback.
 	mostSigningSecrets = 10
 )
@@ -181,9 +184,13 @@ func (s *Secrets) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid
 
 // readSigningKeys reads the keys that sign a tenant's callbacks. If none of them lasts, it creates one.
 func (s *Secrets) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
-	keys, lasting, err := s.openSigningKeys(ctx, tenant)
-	if err != nil || lasting {
-		return keys, err
+	block, err := s.signersAround(ctx, tenant)
+	found := block[tenant]
+	if err != nil || found.lasting {
+		return found.keys, err
+	}
+	if found.err != nil {
+		return nil, found.err
 	}
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := lockSigning(ctx, tx, tenant); err != nil {
@@ -196,7 +203,7 @@ func (s *Secrets) readSigningKeys(ctx context.Context, tenant int32) ([]schedule
 		if err != nil || there {
 			return err
 		}
-		if _, _, err = s.insertSigningSecret(ctx, tx, tenant); err != nil || len(keys) == 0 {
+		if _, _, err = s.insertSigningSecret(ctx, tx, tenant); err != nil || len(found.keys) == 0 {
 			return err // no replica has keys of the tenant that it would have to forget
 		}
 		return noteSecretsChanged(ctx, tx)
@@ -204,46 +211,88 @@ func (s *Secrets) readSigningKeys(ctx context.Context, tenant int32) ([]schedule
 	if err != nil {
 		return nil, fmt.Errorf("making a signing secret of tenant %d: %w", tenant, err)
 	}
-	keys, _, err = s.openSigningKeys(ctx, tenant)
-	return keys, err
+	made, err := s.openSigningKeys(ctx, tenant, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return made[tenant].keys, made[tenant].err
 }
 
-// openSigningKeys returns a tenant's live signing keys. lasting says whether one of them does not expire.
-func (s *Secrets) openSigningKeys(
-	ctx context.Context, tenant int32,
-) (keys []scheduler.SigningKey, lasting bool, err error) {
+// signers are a tenant's live signing keys.
+type signers struct {
+	keys    []scheduler.SigningKey
+	lasting bool  // one of them does not expire
+	err     error // a key of this tenant cannot be opened
+}
+
+// signersAround reads the signing keys of a tenant and of others whose callbacks may follow, and keeps those that last.
+func (s *Secrets) signersAround(ctx context.Context, tenant int32) (map[int32]signers, error) {
+	c := s.credentials
+	first, round := tenant-tenant%signingBlock, c.now()
+	// The round is in the name, because a read that began before the secrets were forgotten may not have the change.
+	return share(ctx, &c.flights, fmt.Sprintf("signers from %d in round %d", first, round),
+		func(ctx context.Context) (map[int32]signers, error) {
+			block, err := s.openSigningKeys(ctx, first, first+signingBlock-1)
+			if err != nil {
+				return nil, err
+			}
+			c.keep(round, func() {
+				for tenant, found := range block {
+					if found.lasting {
+						c.signing.Add(tenant, found.keys, sizeOfSigning(found.keys))
+					}
+				}
+			})
+			return block, nil
+		})
+}
+
+// openSigningKeys returns the live signing keys of a range of tenants.
+func (s *Secrets) openSigningKeys(ctx context.Context, first, last int32) (map[int32]signers, error) {
 	rows, err := s.db.Conns(ctx).Query(ctx, `
-		SELECT id, data_key, ciphertext, expires_at FROM punctual.signing_secrets
-		WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
+		SELECT tenant, id, data_key, ciphertext, expires_at FROM punctual.signing_secrets
+		WHERE tenant BETWEEN $1 AND $2 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, first, last)
 	if err != nil {
-		return nil, false, fmt.Errorf("reading signing secrets: %w", err)
+		return nil, fmt.Errorf("reading signing secrets: %w", err)
 	}
 	type row struct {
+		tenant int32
 		sealedValue
 		expires *time.Time
 	}
 	list, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (v row, err error) {
-		return v, r.Scan(&v.id, &v.key, &v.ciphertext, &v.expires)
+		return v, r.Scan(&v.tenant, &v.id, &v.key, &v.ciphertext, &v.expires)
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("reading signing secrets: %w", err)
+		return nil, fmt.Errorf("reading signing secrets: %w", err)
 	}
+	found := map[int32]signers{}
 	for _, r := range list {
-		secret, err := s.open(ctx, s.db.Conns(ctx), r.key, r.ciphertext, signingPlace(tenant, r.id))
+		of := found[r.tenant]
+		key, err := s.openSigningKey(ctx, r.tenant, r.sealedValue, r.expires)
 		if err != nil {
-			return nil, false, fmt.Errorf("opening signing secret %s: %w", r.id, err)
+			of.err = fmt.Errorf("opening signing secret %s: %w", r.id, err)
+		} else {
+			of.keys = append(of.keys, key)
 		}
-		var expires time.Time
-		if r.expires != nil {
-			expires = *r.expires
-		}
-		key, err := scheduler.NewSigningKey(secret, expires)
-		if err != nil {
-			return nil, false, fmt.Errorf("opening signing secret %s: %w", r.id, err)
-		}
-		keys, lasting = append(keys, key), lasting || r.expires == nil
+		of.lasting = of.err == nil && (of.lasting || r.expires == nil)
+		found[r.tenant] = of
 	}
-	return keys, lasting, nil
+	return found, nil
+}
+
+func (s *Secrets) openSigningKey(
+	ctx context.Context, tenant int32, sealed sealedValue, expires *time.Time,
+) (scheduler.SigningKey, error) {
+	secret, err := s.open(ctx, s.db.Conns(ctx), sealed.key, sealed.ciphertext, signingPlace(tenant, sealed.id))
+	if err != nil {
+		return scheduler.SigningKey{}, err
+	}
+	var at time.Time
+	if expires != nil {
+		at = *expires
+	}
+	return scheduler.NewSigningKey(secret, at)
 }
 
 // signingSecretShot is a signing secret as the audit log shows it.
