@@ -11,10 +11,12 @@ const (
 	// peekShare makes that time at least so many times as long as a look took: with thousands of tenants a look takes
 	// milliseconds.
 	peekShare = 10
-	// mostAtOnce is the most slots that a tenant gets before the next one's turn, where more tenants wait than there are
-	// slots. To look for one run of each of a hundred tenants costs four times as much as to look for eight runs of each
-	// of thirteen.
+	// mostAtOnce is the most slots that a tenant gets before the next one's turn, where more tenants wait than fewTenants.
+	// To look for one run of each of a hundred tenants costs four times as much as to look for eight runs of each of
+	// thirteen.
 	mostAtOnce = 8
+	// fewTenants is how many tenants a claim may look into without costing much more than if it looked into one.
+	fewTenants = BatchSize / mostAtOnce
 )
 
 // Contender is a tenant with due work in a queue.
@@ -35,7 +37,7 @@ type fairness struct {
 	looked     time.Time    // when the last look at the waiting tenants began
 	until      time.Time    // when to look again
 	dealt      map[turn]int // slots that tenants got since the last look
-	atOnce     int          // slots that a tenant gets before the next one's turn; at most mostAtOnce
+	atOnce     int          // slots that a tenant has work for in its turn; at most mostAtOnce
 }
 
 // turn is a tenant that waits in a queue.
@@ -78,7 +80,9 @@ func (f *fairness) forget() { f.contenders, f.until = nil, time.Time{} }
 
 // share shares out quotas among the waiting tenants.
 func (f *fairness) share(quotas []Quota, waiting []Contender, slots *workerSlots) []Quota {
-	shares := share(quotas, waiting, max(1, f.atOnce), func(c Contender) claimant {
+	sizes := slots.sizes()
+	turns := func(queue int16, tenants int) int { return turnOf(tenants, sizes[queue], f.atOnce) }
+	shares := share(quotas, waiting, turns, func(c Contender) claimant {
 		return claimant{
 			Contender: c, holds: slots.held(c.Queue, c.Tenant), dealt: f.dealt[turn{c.Queue, c.Tenant}],
 		}
@@ -89,6 +93,17 @@ func (f *fairness) share(quotas []Quota, waiting []Contender, slots *workerSlots
 		}
 	}
 	return shares
+}
+
+// turnOf returns how many slots a tenant gets before the next one's turn, by how many tenants wait for a queue, the
+// queue's worker slots and the slots that a tenant has work for. Among few tenants slots are dealt out one by one. Among
+// more, a turn takes at most the part of the queue's slots that leaves turns to few others: in a small queue no tenant
+// occupies all slots with slow requests.
+func turnOf(tenants, size, atOnce int) int {
+	if tenants <= fewTenants {
+		return 1
+	}
+	return max(1, min(atOnce, size/fewTenants))
 }
 
 // learn takes how many runs a claim brought of those that were asked for. While tenants have as much due as they are
@@ -130,9 +145,11 @@ func inBatches(quotas []Quota) (claims [][]Quota) {
 // The free slots of a queue are dealt out one by one, each to the tenant that holds the fewest of the queue's slots
 // for its weight. So tenants with enough to do come to hold slots in proportion to their weights, and a tenant that
 // has been away is served first. Among equals, such as tenants whose requests end at once, the one goes first that got
-// the fewest slots since the last look, and then the one that has waited longest. Where more tenants wait than there
-// are slots, each gets atOnce slots in its turn.
-func share(quotas []Quota, contenders []Contender, atOnce int, as func(Contender) claimant) []Quota {
+// the fewest slots since the last look, and then the one that has waited longest. Where many tenants wait, each gets
+// several slots in its turn, as turns says for the queue and the number of tenants.
+func share(
+	quotas []Quota, contenders []Contender, turns func(queue int16, tenants int) int, as func(Contender) claimant,
+) []Quota {
 	var anybodys, shares []Quota
 	for _, q := range quotas {
 		var waiting []claimant
@@ -147,11 +164,7 @@ func share(quotas []Quota, contenders []Contender, atOnce int, as func(Contender
 			anybodys = append(anybodys, q)
 			continue
 		}
-		if len(waiting) <= q.Slots {
-			shares = append(shares, among(waiting, q, 1)...)
-		} else {
-			shares = append(shares, among(waiting, q, atOnce)...)
-		}
+		shares = append(shares, among(waiting, q, turns(q.Queue, len(waiting)))...)
 	}
 	return append(anybodys, shares...)
 }

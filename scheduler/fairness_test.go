@@ -74,7 +74,8 @@ func TestShare(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := share(test.quotas, test.contenders, 1, func(c Contender) claimant {
+			oneByOne := func(int16, int) int { return 1 }
+			got := share(test.quotas, test.contenders, oneByOne, func(c Contender) claimant {
 				return claimant{Contender: c, holds: test.held[c.Tenant]}
 			})
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -210,6 +211,28 @@ func TestSharesOverTenClaims(t *testing.T) {
 			if n := got[c.Tenant]; n < fair-mostAtOnce || n > fair+mostAtOnce {
 				t.Errorf("a tenant with weight %d got %d slots of %d, want %d", c.Weight, n, 100*claims, fair)
 			}
+		}
+	}
+}
+
+// A claim that looks for the work of many tenants costs more, so each of many gets several slots in its turn. In a small
+// queue a turn must not take slots for as long as slow requests last while others wait.
+func TestTurnsAreLongWhereManyTenantsWait(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name                        string
+		tenants, size, atOnce, want int
+	}{
+		{"few tenants", 12, 500, 8, 1},
+		{"a hundred tenants, whose slots fit", 100, 500, 8, 8},
+		{"a thousand tenants", 1000, 500, 8, 8},
+		{"a thousand tenants with little due", 1000, 500, 2, 2},
+		{"nothing was found last time", 1000, 500, 0, 1},
+		{"a small queue", 100, 50, 8, 4},
+		{"a queue with fewer slots than tenants in a claim", 100, 10, 8, 1},
+	} {
+		if got := turnOf(c.tenants, c.size, c.atOnce); got != c.want {
+			t.Errorf("%s: a turn has %d slots, want %d", c.name, got, c.want)
 		}
 	}
 }
