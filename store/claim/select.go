@@ -16,7 +16,8 @@ import (
 // and for at least so long. Of runs that were made ready together the oldest slot comes first, as run ids begin with
 // it.
 
-// lockSlots locks due slots of any tenant. NO KEY, so that a foreign-key check on a due job does not hide it. Each row
+// lockSlots locks due slots of any tenant but those of $5, which are at a limit. Of what these have due, only as much is
+// passed over as lies in the window. NO KEY, so that a foreign-key check on a due job does not hide it. Each row
 // comes with a fencing token, which was given under the row's lock.
 const lockSlots = `
 SELECT s.*, now(), nextval('punctual.fences')
@@ -25,7 +26,7 @@ CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
         SELECT job_id, lane, tenant, scheduled_for, version
         FROM punctual.schedules
-        WHERE enabled AND lane = (q.queue * 4)::smallint
+        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND next_run_at <= now() - (SELECT $4::interval)
         ORDER BY next_run_at LIMIT q.slots
@@ -33,7 +34,7 @@ CROSS JOIN LATERAL (
     normal AS MATERIALIZED (
         SELECT job_id, lane, tenant, scheduled_for, version
         FROM punctual.schedules
-        WHERE enabled AND lane = (q.queue * 4 + 1)::smallint
+        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 1)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND next_run_at <= now() - (SELECT $4::interval)
         ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high)
@@ -41,7 +42,7 @@ CROSS JOIN LATERAL (
     low AS MATERIALIZED (
         SELECT job_id, lane, tenant, scheduled_for, version
         FROM punctual.schedules
-        WHERE enabled AND lane = (q.queue * 4 + 2)::smallint
+        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 2)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND next_run_at <= now() - (SELECT $4::interval)
         ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
@@ -80,38 +81,6 @@ CROSS JOIN LATERAL (
         FOR NO KEY UPDATE SKIP LOCKED)
     SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
 
-// lockSlotsOfOthers locks due slots of all tenants but those of $5. Of what these have due, only as much is passed over
-// as lies in the window.
-const lockSlotsOfOthers = `
-SELECT s.*, now(), nextval('punctual.fences')
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
-CROSS JOIN LATERAL (
-    WITH high AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version
-        FROM punctual.schedules
-        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4)::smallint
-          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND next_run_at <= now() - (SELECT $4::interval)
-        ORDER BY next_run_at LIMIT q.slots
-        FOR NO KEY UPDATE SKIP LOCKED),
-    normal AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version
-        FROM punctual.schedules
-        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 1)::smallint
-          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND next_run_at <= now() - (SELECT $4::interval)
-        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high)
-        FOR NO KEY UPDATE SKIP LOCKED),
-    low AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version
-        FROM punctual.schedules
-        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 2)::smallint
-          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND next_run_at <= now() - (SELECT $4::interval)
-        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
-        FOR NO KEY UPDATE SKIP LOCKED)
-    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
-
 // lockReplacing locks the due slots of some jobs.
 const lockReplacing = `
 SELECT s.*, now(), nextval('punctual.fences')
@@ -122,7 +91,7 @@ FROM (
     ORDER BY next_run_at LIMIT $2
     FOR NO KEY UPDATE SKIP LOCKED) s`
 
-// lockReady, lockReadyOfTenants and lockReadyOfOthers lock runs that wait in ready.
+// lockReady and lockReadyOfTenants lock runs that wait in ready.
 const lockReady = `
 SELECT s.*, now()
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
@@ -130,7 +99,7 @@ CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
         SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
         FROM punctual.ready
-        WHERE lane = (q.queue * 4)::smallint
+        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4)::smallint
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
         ORDER BY due_at, run_id LIMIT q.slots
@@ -138,7 +107,7 @@ CROSS JOIN LATERAL (
     normal AS MATERIALIZED (
         SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
         FROM punctual.ready
-        WHERE lane = (q.queue * 4 + 1)::smallint
+        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 1)::smallint
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
         ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high)
@@ -146,7 +115,7 @@ CROSS JOIN LATERAL (
     low AS MATERIALIZED (
         SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
         FROM punctual.ready
-        WHERE lane = (q.queue * 4 + 2)::smallint
+        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 2)::smallint
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
         ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
@@ -183,45 +152,15 @@ CROSS JOIN LATERAL (
         FOR UPDATE SKIP LOCKED)
     SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
 
-const lockReadyOfOthers = `
-SELECT s.*, now()
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
-CROSS JOIN LATERAL (
-    WITH high AS MATERIALIZED (
-        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
-        FROM punctual.ready
-        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4)::smallint
-          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND due_at <= now() - (SELECT $4::interval)
-        ORDER BY due_at, run_id LIMIT q.slots
-        FOR UPDATE SKIP LOCKED),
-    normal AS MATERIALIZED (
-        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
-        FROM punctual.ready
-        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 1)::smallint
-          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND due_at <= now() - (SELECT $4::interval)
-        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high)
-        FOR UPDATE SKIP LOCKED),
-    low AS MATERIALIZED (
-        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
-        FROM punctual.ready
-        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 2)::smallint
-          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND due_at <= now() - (SELECT $4::interval)
-        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
-        FOR UPDATE SKIP LOCKED)
-    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
-
-// lockOrdered, lockOrderedOfTenants and lockOrderedOfOthers lock runs that somebody ordered: they wait in one lane of a
-// queue, whatever their priority.
+// lockOrdered and lockOrderedOfTenants lock runs that somebody ordered: they wait in one lane of a queue, whatever their
+// priority.
 const lockOrdered = `
 SELECT s.*, now()
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
 CROSS JOIN LATERAL (
     SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
     FROM punctual.ready
-    WHERE lane = (q.queue * 4 + 3)::smallint
+    WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 3)::smallint
       AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
       AND due_at <= now() - (SELECT $4::interval)
     ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`
@@ -237,17 +176,6 @@ CROSS JOIN LATERAL (
       AND due_at <= now() - (SELECT $4::interval)
     ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`
 
-const lockOrderedOfOthers = `
-SELECT s.*, now()
-FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
-CROSS JOIN LATERAL (
-    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
-    FROM punctual.ready
-    WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 3)::smallint
-      AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-      AND due_at <= now() - (SELECT $4::interval)
-    ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`
-
 // lockHeld locks runs that wait for one host, the longest unsent first, but for those of some jobs.
 const lockHeld = `
 SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, now()
@@ -256,14 +184,13 @@ WHERE tenant = $1 AND held_by = $2 AND lane = ANY($3::smallint[]) AND job_id <> 
 ORDER BY held_since, run_id LIMIT $5
 FOR UPDATE SKIP LOCKED`
 
-// selection is a statement that locks due rows, in three forms: for quotas of queues, for quotas of tenants, and around
-// tenants that are held back.
-type selection struct{ ofAny, ofTenants, ofOthers string }
+// selection is a statement that locks due rows, in two forms: for quotas of queues, and for quotas of tenants.
+type selection struct{ ofAny, ofTenants string }
 
 var (
-	ofSlots   = selection{lockSlots, lockSlotsOfTenants, lockSlotsOfOthers}
-	ofReady   = selection{lockReady, lockReadyOfTenants, lockReadyOfOthers}
-	ofOrdered = selection{lockOrdered, lockOrderedOfTenants, lockOrderedOfOthers}
+	ofSlots   = selection{lockSlots, lockSlotsOfTenants}
+	ofReady   = selection{lockReady, lockReadyOfTenants}
+	ofOrdered = selection{lockOrdered, lockOrderedOfTenants}
 )
 
 // window is for how long a claim's rows have been due: at most from (nil: for however long), and at least until. What
@@ -292,13 +219,10 @@ func (s selection) statement(c scheduler.Claim) (sql string, arguments []any) {
 	}
 	from, until := window(c)
 	arguments = []any{pg.Prepared{}, queues, slots, from, until}
-	switch {
-	case len(c.Except) > 0:
-		return s.ofOthers, append(arguments, c.Except)
-	case fairly(c.Quotas):
+	if fairly(c.Quotas) {
 		return s.ofTenants, append(arguments, tenants)
 	}
-	return s.ofAny, arguments
+	return s.ofAny, append(arguments, append([]int32{}, c.Except...)) // never null: no row is unlike null
 }
 
 // Locking returns the statement by which a claim of a kind of work locks its rows of schedules or of ready, and its
