@@ -37,7 +37,7 @@ type aside struct {
 func (a *aside) any() bool { return len(a.outcomes)+len(a.leases) > 0 }
 
 // orNot returns the queue, unless it was closed or too many outcomes wait already.
-func (a *aside) orNot(queue chan domain.Outcome, open bool) chan domain.Outcome {
+func (a *aside) orNot(queue chan *domain.Outcome, open bool) chan *domain.Outcome {
 	if !open || len(a.outcomes) >= mostAside {
 		return nil
 	}

@@ -169,7 +169,7 @@ func TestThatSecretsCannotBeReadIsLoggedOnceASecond(t *testing.T) {
 		a := with(t, "http://127.0.0.1:9/", `"method":"POST"`)
 		for range 2 {
 			for range 100 {
-				if o, _ := s.send(a, a.Request(""), time.Now()); o.Verdict != domain.GiveBack || o.Error == "" {
+				if o := sentBy(s, a); o.Verdict != domain.GiveBack || o.Error == "" {
 					t.Fatalf("verdict %v, error %q", o.Verdict, o.Error)
 				}
 			}
@@ -179,6 +179,13 @@ func TestThatSecretsCannotBeReadIsLoggedOnceASecond(t *testing.T) {
 			t.Errorf("%d lines, want one a second:\n%s", n, &lines)
 		}
 	})
+}
+
+// sentBy is the outcome of an attempt that may go out.
+func sentBy(s *Scheduler, a domain.Assignment) domain.Outcome {
+	o := domain.Outcome{Assignment: a}
+	s.send(&o, time.Now())
+	return o
 }
 
 func TestACancelBeforeAnythingIsSentLeavesNoAttempt(t *testing.T) {
@@ -191,7 +198,7 @@ func TestACancelBeforeAnythingIsSentLeavesNoAttempt(t *testing.T) {
 		s.flights.cancel([]uuid.UUID{a.RunID})
 		return nil, errors.New("the database is away")
 	}
-	o, _ := s.send(a, a.Request(""), time.Now())
+	o := sentBy(s, a)
 	end := o.End()
 	want := domain.End{Status: domain.StatusCancelled, Number: a.Attempt - 1}
 	if o.Verdict != domain.Cancel || !o.StartedAt.IsZero() || end != want {

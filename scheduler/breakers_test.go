@@ -181,7 +181,8 @@ func TestWhatItMeansForARunToBeHeldBack(t *testing.T) {
 		},
 	} {
 		run := domain.Assignment{Job: compiled(t, c.job), Attempt: c.attempt, DueAt: due, Held: c.held}
-		got := holdBack(run, c.wait, due.Add(c.after))
+		got := domain.Outcome{Assignment: run}
+		holdBack(&got, c.wait, due.Add(c.after))
 		if got.Verdict != c.want.Verdict || got.RetryIn != c.want.RetryIn || got.Reason != c.want.Reason ||
 			got.Error != c.want.Error {
 			t.Errorf("%s: %d after %s, %s, %q", c.name, got.Verdict, got.RetryIn, got.Reason, got.Error)

@@ -20,18 +20,20 @@ func (s *Scheduler) dispatch(b domain.Batch) bool {
 	for _, a := range b.Runs {
 		queue, work := a.Lane/4, workOf(a)
 		s.slots.take(queue, a.Job.Tenant, work)
+		o := &domain.Outcome{Assignment: a}
 		s.running.Go(func() {
-			outcome, lent := s.execute(a)
-			if outcome.StartedAt.IsZero() {
-				s.limits.sentNothing(a.Job.Tenant, now)
+			lent := s.execute(o)
+			if o.StartedAt.IsZero() {
+				s.limits.sentNothing(o.Job.Tenant, now)
 			}
-			release := func() { s.slots.release(queue, a.Job.Tenant, work, lent) }
-			if outcome.Verdict == domain.Cancel {
+			release := func() { s.slots.release(queue, o.Job.Tenant, work, lent) }
+			held := o.Verdict == domain.Cancel
+			if held {
 				// A replaced run leaves its worker slot to its successor. That may start only once the cancel is written.
-				outcome.Release = release
+				o.Release = release
 			}
-			s.finisher.put(outcome)
-			if outcome.Release == nil {
+			s.finisher.put(o)
+			if !held {
 				release() // not before: outcomes that cannot be written occupy slots, so claims stop
 			}
 		})
@@ -41,83 +43,87 @@ func (s *Scheduler) dispatch(b domain.Batch) bool {
 
 // execute makes one attempt and decides what it means for its run. It checks expiry right before the request goes
 // out, whatever delayed it. lent is true when the worker slot was lent to other runs meanwhile.
-func (s *Scheduler) execute(a domain.Assignment) (o domain.Outcome, lent bool) {
+//
+// execute and send fill in an outcome that is not on their stack: every request in flight has a stack, which is twice as
+// large with it.
+func (s *Scheduler) execute(o *domain.Outcome) (lent bool) {
 	failpoint.At(failpoint.SendBegun)
-	started := s.now(a)
+	started := s.now(o.Assignment)
+	o.FinishedAt = started
 	switch {
-	case s.workCtx.Err() != nil:
-		return domain.Outcome{Assignment: a, Verdict: domain.GiveBack, FinishedAt: started}, false
-	case s.heart.watch.expired(time.Now()):
-		// Other replicas may have taken over.
-		return domain.Outcome{Assignment: a, Verdict: domain.GiveBack, FinishedAt: started}, false
-	case a.Expired(started):
-		return domain.Outcome{Assignment: a, Verdict: domain.Expire, FinishedAt: started, Reason: domain.ReasonExpired}, false
+	case s.workCtx.Err() != nil, s.heart.watch.expired(time.Now()): // in the second case others may have taken over
+		o.Verdict = domain.GiveBack
+		return false
+	case o.Expired(started):
+		o.Verdict, o.Reason = domain.Expire, domain.ReasonExpired
+		return false
 	}
-	request := a.Request(s.config.PublicURL)
-	flight, wait := s.holds.admit(a, a.Job.URL()) // by the job's URL: placeholders would make each path another one
+	// By the job's URL: placeholders would make each path another one.
+	flight, wait := s.holds.admit(o.Assignment, o.Job.URL())
 	if wait != nil {
-		o = holdBack(a, wait, started)
+		holdBack(o, wait, started)
 		if o.Verdict == domain.Hold {
 			s.metrics.deferred.Inc()
 		}
-		return o, false
+		return false
 	}
-	turned := a.TurnsLate(started)
-	if turned {
-		a.Late = true
-		request = a.Request(s.config.PublicURL)
-	}
-	s.metrics.late(a, started)
-	o, result := s.send(a, request, started)
+	turned := o.TurnsLate(started)
+	o.Late = o.Late || turned
+	s.metrics.late(o.Assignment, started)
+	result := s.send(o, started)
 	o.TurnedLate = turned && !o.StartedAt.IsZero()
-	return o, s.holds.done(flight, result)
+	return s.holds.done(flight, result)
 }
 
 // send sends the request of an attempt that may go out.
-func (s *Scheduler) send(
-	a domain.Assignment, request delivery.Request, started time.Time,
-) (domain.Outcome, delivery.Result) {
+func (s *Scheduler) send(o *domain.Outcome, started time.Time) delivery.Result {
 	parent := s.workCtx
-	if a.Gated {
+	if o.Gated {
 		parent = s.heart.exclusive()
 	}
-	ctx, done := s.flights.begin(parent, a)
+	ctx, done := s.flights.begin(parent, o.Assignment)
 	defer done()
 	sent := time.Now()
-	result, err := s.transmit(ctx, a, request, started)
-	switch {
-	case errors.Is(err, errExpired):
-		return domain.Outcome{
-			Assignment: a, Verdict: domain.Expire, FinishedAt: started.Add(time.Since(sent)), Reason: domain.ReasonExpired,
-		}, silence
-	case err != nil:
-		// One failed read concerns all runs that waited for it, which may be hundreds. Each of them says so in its row.
-		s.unread.Do(func() {
-			s.log.Warn("secrets cannot be read; runs wait for them", "run", a.RunID, "error", err)
-		})
-		return domain.Outcome{
-			Assignment: a, Verdict: domain.GiveBack, FinishedAt: started, RetryIn: secretsRetry,
-			Error: "the secrets cannot be read from the database right now",
-		}, silence
+	result, err := s.transmit(ctx, o.Assignment, o.Request(s.config.PublicURL), started)
+	o.FinishedAt = started.Add(time.Since(sent))
+	if err != nil {
+		s.notSent(o, err)
+		return silence
 	}
 	failpoint.At(failpoint.SendAnswered)
-	finished := started.Add(time.Since(sent))
+	judge(o, result, started, context.Cause(ctx))
+	return result
+}
+
+// notSent decides what becomes of a run whose request was not sent because of an error.
+func (s *Scheduler) notSent(o *domain.Outcome, err error) {
+	if errors.Is(err, errExpired) {
+		o.Verdict, o.Reason = domain.Expire, domain.ReasonExpired
+		return
+	}
+	// One failed read concerns all runs that waited for it, which may be hundreds. Each of them says so in its row.
+	s.unread.Do(func() {
+		s.log.Warn("secrets cannot be read; runs wait for them", "run", o.RunID, "error", err)
+	})
+	o.Verdict, o.RetryIn = domain.GiveBack, secretsRetry
+	o.Error = "the secrets cannot be read from the database right now"
+}
+
+// judge decides what the result of a request means for its run. cause is why its context ended, if it did.
+func judge(o *domain.Outcome, result delivery.Result, started time.Time, cause error) {
 	switch {
-	case result.Cancelled && errors.Is(context.Cause(ctx), errCancelled):
-		o := domain.Outcome{
-			Assignment: a, Verdict: domain.Cancel, FinishedAt: finished, Reason: domain.ReasonCancelled,
-			Error: errCancelled.Error(),
-		}
+	case result.Cancelled && errors.Is(cause, errCancelled):
+		o.Verdict, o.Reason, o.Error = domain.Cancel, domain.ReasonCancelled, errCancelled.Error()
 		if result.Sent {
 			o.StartedAt = started
 		}
-		return o, result
 	case result.Cancelled && !result.Sent:
-		return domain.Outcome{Assignment: a, Verdict: domain.GiveBack, FinishedAt: finished}, result
+		o.Verdict = domain.GiveBack
 	case result.Cancelled:
-		return domain.JudgeInterrupted(a, started, finished, context.Cause(ctx)), result
+		*o = domain.JudgeInterrupted(o.Assignment, started, o.FinishedAt, cause)
+	default:
+		*o = domain.Judge(o.Assignment, result, started, o.FinishedAt)
 	}
-	return domain.Judge(a, result, started, finished), result
 }
 
 // silence is the result of a request that revealed nothing about its host.

@@ -37,7 +37,7 @@ type finisher struct {
 	metrics  *Metrics
 	finished func([]domain.Outcome) // may be nil
 	released func([]uuid.UUID)      // is told of leases whose end has been written
-	queue    chan domain.Outcome
+	queue    chan *domain.Outcome
 	gone     chan struct{} // closed when nothing is written any more
 	aside    aside
 }
@@ -45,12 +45,12 @@ type finisher struct {
 func newFinisher(store Store, log *slog.Logger, c Config, released func([]uuid.UUID)) *finisher {
 	return &finisher{
 		store: store, log: log, metrics: c.Metrics, finished: c.Finished, released: released,
-		queue: make(chan domain.Outcome, finisherQueue), gone: make(chan struct{}),
+		queue: make(chan *domain.Outcome, finisherQueue), gone: make(chan struct{}),
 	}
 }
 
 // put hands an outcome over. It waits while the queue is full, unless nothing will be written any more.
-func (f *finisher) put(o domain.Outcome) {
+func (f *finisher) put(o *domain.Outcome) {
 	select {
 	case f.queue <- o:
 	case <-f.gone:
@@ -63,7 +63,7 @@ func (f *finisher) run(ctx context.Context) {
 	defer close(f.gone)
 	var outcomes []domain.Outcome // its memory serves all batches
 	for open := true; open || f.aside.any(); {
-		var first domain.Outcome
+		var first *domain.Outcome
 		var over <-chan struct{} // nothing can be written any more
 		if !open {
 			over = ctx.Done()
@@ -88,7 +88,7 @@ func (f *finisher) run(ctx context.Context) {
 		if len(outcomes) >= busyOutcomes {
 			wait = gatherBusy
 		}
-		outcomes, open = f.collect(append(outcomes[:0], first), wait)
+		outcomes, open = f.collect(append(outcomes[:0], *first), wait)
 		if !f.write(ctx, outcomes) {
 			return
 		}
@@ -110,7 +110,7 @@ func (f *finisher) collect(outcomes []domain.Outcome, wait time.Duration) (_ []d
 			if !ok {
 				return outcomes, false
 			}
-			outcomes = append(outcomes, o)
+			outcomes = append(outcomes, *o)
 			kept += o.Kept()
 		case <-timer.C:
 			return outcomes, true

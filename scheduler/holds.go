@@ -65,30 +65,30 @@ func (h *holds) done(f flight, r delivery.Result) (lent bool) {
 	return lent
 }
 
-// holdBack is the outcome of a run that must not be sent now: it waits, unless it has waited for as long as it may.
-func holdBack(a domain.Assignment, wait *breaker.Wait, now time.Time) domain.Outcome {
-	held := domain.Held{By: wait.By, Since: now, Until: now.Add(patience(a, wait))}
-	if a.Held != nil {
-		held.Since, held.Until = a.Held.Since, a.Held.Until
+// holdBack decides what becomes of a run that must not be sent now: it waits, unless it has waited for as long as it
+// may.
+func holdBack(o *domain.Outcome, wait *breaker.Wait, now time.Time) {
+	held := domain.Held{By: wait.By, Since: now, Until: now.Add(patience(o.Assignment, wait))}
+	if o.Held != nil {
+		held.Since, held.Until = o.Held.Since, o.Held.Until
 	}
-	o := domain.Outcome{Assignment: a, FinishedAt: now}
+	o.FinishedAt = now
 	if !now.Before(held.Until) {
 		o.Verdict, o.Reason = domain.Abandon, domain.ReasonUnreachable
 		if wait.Hanging {
 			o.Reason = domain.ReasonTimeout
 		}
-		most := a.Job.Retry.MaxAttempts
+		most := o.Job.Retry.MaxAttempts
 		o.Error = fmt.Sprintf("%d of %d attempts made, %d not made; waited %s: %s",
-			a.Attempt-1, most, most-a.Attempt+1, now.Sub(held.Since).Round(time.Second),
+			o.Attempt-1, most, most-o.Attempt+1, now.Sub(held.Since).Round(time.Second),
 			strings.TrimPrefix(wait.Why, "waiting: "))
-		return o
+		return
 	}
 	until := held.Until
-	if expiry := a.DueAt.Add(a.Job.ExpiresAfter.Value()); a.Expires() && expiry.Before(until) {
+	if expiry := o.DueAt.Add(o.Job.ExpiresAfter.Value()); o.Expires() && expiry.Before(until) {
 		until = expiry
 	}
 	o.Verdict, o.Held, o.Error, o.RetryIn = domain.Hold, &held, wait.Why, max(until.Sub(now), time.Millisecond)
-	return o
 }
 
 // patience is how long a run may wait for its host before this attempt. For an unreachable host that is as long as
