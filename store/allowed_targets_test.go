@@ -13,11 +13,7 @@ import (
 
 func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := openStore(t, Options{DatabaseURL: pgtest.DSN(t)})
 	replica := scheduler.Replica{ID: uuid.New(), Queues: map[string]int{"default": 1}}
 	if _, err := s.Register(t.Context(), replica); err != nil {
 		t.Fatal(err)

@@ -323,7 +323,7 @@ func TestListAuditSelects(t *testing.T) {
 
 func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	t.Parallel()
-	c := newCRUDWithout(t)
+	c := openCRUD(t, Options{DatabaseURL: pgtest.DSN(t)})
 	secret := func(d *domain.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
 	c.create("a", secret)
 	c.edit("a", func(d *domain.Definition) { d.Description = "x" })
@@ -339,17 +339,6 @@ func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	if n := c.count(`SELECT count(*) FROM punctual.audit_log a WHERE a::text LIKE '%s3cret%'`); n != 0 {
 		t.Errorf("%d entries hold a secret", n)
 	}
-}
-
-// newCRUDWithout is newCRUD for a test that has already called t.Parallel.
-func newCRUDWithout(t *testing.T) crud {
-	t.Helper()
-	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return crud{Store: s, t: t, tenant: 1}
 }
 
 func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {

@@ -385,11 +385,7 @@ func TestRunTokensOpenOneAttemptOfOneRun(t *testing.T) {
 			t.Errorf("%q: error %v", token, err)
 		}
 	}
-	second, err := Open(t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
+	second := openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 4})
 	if _, err := second.HeartbeatRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
 		t.Errorf("at another replica: %v", err)
 	}

@@ -864,8 +864,8 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	direct := pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))
 	proxy, through := pgtest.NewProxy(t, direct)
 	c := asClaimer(newCRUDOn(t, direct))
-	freezes := asClaimer(newCRUDOf(t, through, 1))
-	freezes.claim(100, false) // prepares its statements, so that the text comes within the transaction
+	freezes := openClaimer(t, through) // with one connection, on which a statement that was prepared stays prepared
+	freezes.claim(100, false)          // prepares its statements, so that the text comes within the transaction
 	proxy.StallAfter("SKIP LOCKED")
 	c.many(1, "job", 0, rarely, tolerant)
 	thawed := make(chan error, 1)
@@ -923,17 +923,7 @@ func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
 
 func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2")
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: pgtest.Master(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	tenant, err := s.TenantID(t.Context(), "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := asClaimer(crud{Store: s, t: t, tenant: tenant})
+	c := asClaimer(newCRUDOn(t, pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2")))
 	const jobs = 400
 	c.many(jobs, "job", 0, rarely, tolerant)
 	var racers sync.WaitGroup

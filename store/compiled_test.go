@@ -18,7 +18,7 @@ func TestNoStatementIsCompiled(t *testing.T) {
 		"pgbouncer": pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := openCRUD(t, dsn)
+			c := newCRUDOn(t, dsn)
 			c.exec(`CREATE FUNCTION punctual.refuse_compiling() RETURNS trigger LANGUAGE plpgsql AS
 				$$ BEGIN IF current_setting('jit')::boolean THEN RAISE EXCEPTION 'with jit'; END IF; RETURN NULL; END $$`)
 			for _, table := range []string{"jobs", "schedules", "runs", "ready"} {

@@ -15,17 +15,12 @@ import (
 	"punctual/store/pg"
 )
 
-// newReplica opens a database as a replica does, with the given number of connections.
-func newReplica(t *testing.T, conns int32) claimer {
+// newReplica opens a database as a replica does that has as few connections as it may have.
+func newReplica(t *testing.T) claimer {
 	t.Helper()
 	t.Parallel()
-	s, err := Open(t.Context(),
-		Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), MaxConns: conns, Replica: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return asClaimer(crud{Store: s, t: t, tenant: 1})
+	return asClaimer(openCRUD(t,
+		Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), MaxConns: pg.LeastConns, Replica: true}))
 }
 
 // occupy takes all connections of a part for the rest of the test.
@@ -43,7 +38,7 @@ func (c claimer) occupy(p pg.Part) {
 
 // Claims and outcomes occupy all their connections, as they do when the network to the database is slow.
 func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
-	c := newReplica(t, pg.LeastConns)
+	c := newReplica(t)
 	_, err := c.Register(t.Context(), scheduler.Replica{ID: c.replica, Host: "here"})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +51,7 @@ func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
 
 // API callers and chores occupy all their connections. Heartbeats, claims and finishes have connections of their own.
 func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) {
-	c := newReplica(t, pg.LeastConns)
+	c := newReplica(t)
 	c.create("job", every(time.Hour))
 	c.slotAgo(c.get("job").ID, 0)
 	signal := c.manual("signed")
@@ -99,7 +94,7 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 }
 
 func TestAChoreWaitsForNoCaller(t *testing.T) {
-	c := newReplica(t, pg.LeastConns)
+	c := newReplica(t)
 	c.occupy(pg.Callers)
 	ctx := bounded(t)
 	_, _, resume := c.ResumeDue(ctx)
@@ -115,7 +110,7 @@ func TestAChoreWaitsForNoCaller(t *testing.T) {
 
 // A caller waits for a lock for a bounded time, which is set in its transaction alone, and the error names the lock.
 func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
-	c := newReplica(t, pg.LeastConns)
+	c := newReplica(t)
 	job := c.create("job", every(time.Hour))
 	free := c.stranger(`schedules WHERE job_id = $1`, job.ID)
 	_, err := c.PauseJob(bounded(t), c.tenant, "job", "", nil)
@@ -146,7 +141,7 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 }
 
 func TestAStatementOfACallerThatTakesTooLongIsEnded(t *testing.T) {
-	c := newReplica(t, pg.LeastConns)
+	c := newReplica(t)
 	job := c.create("job", every(time.Hour))
 	c.exec(`CREATE FUNCTION punctual.stall() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
@@ -160,7 +155,7 @@ func TestAStatementOfACallerThatTakesTooLongIsEnded(t *testing.T) {
 
 // A commit may wait for a standby. A commit that is cut off looks like a success, so commits have no time limit.
 func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
-	c := newReplica(t, pg.LeastConns)
+	c := newReplica(t)
 	c.exec(`CREATE TABLE punctual.limits_seen (at text, lock text, statement text);
 		CREATE FUNCTION punctual.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			INSERT INTO punctual.limits_seen
@@ -190,12 +185,7 @@ func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
 	}
 	// A command has no such limits.
 	c.exec(`TRUNCATE punctual.limits_seen`)
-	command, err := Open(t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: c.options.Master})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(command.Close)
-	two(command, "another")
+	two(openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: c.options.Master}), "another")
 	if n := c.count(`SELECT count(*) FROM punctual.limits_seen WHERE lock = '0' AND statement = '0'`); n != 4 {
 		t.Errorf("a command has limits")
 	}

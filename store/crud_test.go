@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,43 +23,41 @@ type crud struct {
 	tenant int32
 }
 
-func newCRUD(t *testing.T) crud { return newCRUDIn(t, "") }
+// newCRUD is for a test of its own, which runs beside others.
+func newCRUD(t *testing.T) crud {
+	t.Helper()
+	t.Parallel()
+	return newCRUDOn(t, pgtest.DSN(t))
+}
 
 // newCRUDIn opens the store in one of pgx's query exec modes.
 func newCRUDIn(t *testing.T, mode string) crud {
 	t.Helper()
 	t.Parallel()
-	dsn := pgtest.DSN(t)
-	if mode != "" {
-		separator := "?"
-		if strings.Contains(dsn, "?") {
-			separator = "&"
-		}
-		dsn += separator + "default_query_exec_mode=" + mode
-	}
-	return newCRUDOn(t, dsn)
+	return newCRUDOn(t, pgtest.DSN(t)+"&default_query_exec_mode="+mode)
 }
 
 // newCRUDOn opens the store on a database.
 func newCRUDOn(t *testing.T, dsn string) crud {
 	t.Helper()
-	return newCRUDOf(t, dsn, 8)
+	return openCRUD(t, Options{DatabaseURL: dsn, MaxConns: 8, Master: pgtest.Master(t)})
 }
 
-// newCRUDOf is newCRUDOn with as many connections as given. With one, a statement that was prepared stays prepared.
-func newCRUDOf(t *testing.T, dsn string, conns int32) crud {
+// openCRUD opens the store for the tenant that comes with the schema.
+func openCRUD(t *testing.T, o Options) crud {
 	t.Helper()
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: conns, Master: pgtest.Master(t)})
+	return crud{Store: openStore(t, o), t: t, tenant: 1}
+}
+
+// openStore opens the store until the end of the test.
+func openStore(tb testing.TB, o Options) *Store {
+	tb.Helper()
+	s, err := Open(tb.Context(), o)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(s.Close)
-	c := crud{Store: s, t: t}
-	c.tenant, err = s.TenantID(t.Context(), "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	tb.Cleanup(s.Close)
+	return s
 }
 
 // began is when the tests began.
@@ -297,12 +294,7 @@ func wantError(t *testing.T, err, want error) {
 
 func openBench(b *testing.B) *Store {
 	b.Helper()
-	s, err := Open(b.Context(), Options{DatabaseURL: pgtest.DSN(b), DefaultJitter: 10 * time.Second})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(s.Close)
-	return s
+	return openStore(b, Options{DatabaseURL: pgtest.DSN(b), DefaultJitter: 10 * time.Second})
 }
 
 // sameInstant compares instants as Postgres stores them, in microseconds.

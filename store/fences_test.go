@@ -12,12 +12,7 @@ import (
 func TestAHeartbeatTakesOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	proxy, through := pgtest.NewProxy(t, pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t)))
-	s, err := Open(t.Context(), Options{DatabaseURL: through, Master: pgtest.Master(t), Replica: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	c := asClaimer(crud{Store: s, t: t, tenant: 1})
+	c := asClaimer(openCRUD(t, Options{DatabaseURL: through, Master: pgtest.Master(t), Replica: true}))
 	least := math.MaxInt
 	for range 20 { // some of them on connections that have prepared their statements
 		before := proxy.Packets()

@@ -69,12 +69,7 @@ func TestAdopting(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	plain := asClaimer(newCRUDOn(t, dsn))
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, Adopt: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	c := asClaimer(crud{Store: s, t: t, tenant: plain.tenant}) // with --adopt-database
+	c := asClaimer(openCRUD(t, Options{DatabaseURL: dsn, Adopt: true})) // with --adopt-database
 	plain.begin(freeze.Start{Dispatches: true})
 	c.moved("database_name")
 	c.begin(freeze.Start{})

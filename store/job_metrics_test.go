@@ -172,13 +172,7 @@ func TestTheLastSuccessIsFoundBehindAnyNumberOfFailures(t *testing.T) {
 func TestJobMetricsAreBoundedInNumberAndSaySo(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	s, err := Open(t.Context(),
-		Options{DatabaseURL: pgtest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	c := crud{Store: s, t: t, tenant: 1}
+	c := openCRUD(t, Options{DatabaseURL: pgtest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for i := range 5 {
 		c.create(fmt.Sprint("j", i), never, func(d *domain.Definition) {
 			d.Labels = map[string]string{"team": "billing", "tier": "gold"} // matches both selectors

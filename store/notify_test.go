@@ -238,18 +238,9 @@ func TestANoticeLinksToWhatItIsAbout(t *testing.T) {
 		t.Run(fmt.Sprintf("pages %t", pages), func(t *testing.T) {
 			t.Parallel()
 			const public = "https://punctual.example"
-			s, err := Open(t.Context(), Options{
+			c := asClaimer(openCRUD(t, Options{
 				DatabaseURL: pgtest.DSN(t), MaxConns: 8, Master: pgtest.Master(t), PublicURL: public, Pages: pages,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(s.Close)
-			tenant, err := s.TenantID(t.Context(), "default")
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := asClaimer(crud{Store: s, t: t, tenant: tenant})
+			}))
 			c.create("job", never, notify(hook, domain.EventDead))
 			c.trigger("job")
 			o := buried(c.one(c.claimReady(10)))

@@ -61,14 +61,10 @@ func TestDailyWorkScansNoLargeTable(t *testing.T) {
 	}
 }
 
+// openClaimer opens a database with one connection.
 func openClaimer(t *testing.T, dsn string) claimer {
 	t.Helper()
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return asClaimer(crud{Store: s, t: t, tenant: 1})
+	return asClaimer(openCRUD(t, Options{DatabaseURL: dsn, MaxConns: 1}))
 }
 
 // scans returns how often sessions that have ended scanned each large table. A session reports its statistics when it

@@ -46,12 +46,8 @@ func TestReadingAJobIsPlannedOnce(t *testing.T) {
 
 func TestBehindAPoolerNoNamesAreKept(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(),
+	s := openStore(t,
 		Options{DatabaseURL: pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
 	for range 20 {
 		if _, err := jobs.Read(t.Context(), s.db.Pool(), 1, uuid.New()); err == nil {
 			t.Fatal("a job that nobody made was found")

@@ -14,19 +14,10 @@ import (
 func TestAReadOnlyDatabaseIsNoticedByWritesAlone(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.CheckWrites(); err != nil {
+	if err := openStore(t, Options{DatabaseURL: dsn}).CheckWrites(); err != nil {
 		t.Errorf("before any write: %v", err)
 	}
-	readOnly, err := Open(t.Context(), Options{DatabaseURL: dsn + "&default_transaction_read_only=on"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer readOnly.Close()
+	readOnly := openStore(t, Options{DatabaseURL: dsn + "&default_transaction_read_only=on"})
 	if _, err := readOnly.Renew(t.Context(), uuid.New(), false); err == nil {
 		t.Fatal("a read-only database took a heartbeat")
 	}

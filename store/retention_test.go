@@ -321,7 +321,7 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 				days int
 				kept string
 			}{{40, "dead"}, {100, ""}} {
-				c := newCRUDAgain(t)
+				c := newCRUDOn(t, pgtest.DSN(t))
 				job := c.create("job", never).ID
 				day := c.ago(tt.days)
 				runs := map[string]uuid.UUID{
@@ -342,26 +342,6 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 			}
 		})
 	}
-}
-
-// newCRUDAgain is newCRUD for a test that has already called t.Parallel, or does not call it.
-func newCRUDAgain(t *testing.T) crud {
-	t.Helper()
-	return openCRUD(t, pgtest.DSN(t))
-}
-
-func openCRUD(t *testing.T, dsn string) crud {
-	t.Helper()
-	s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 8, Master: pgtest.Master(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	c := crud{Store: s, t: t}
-	if c.tenant, err = s.TenantID(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // A day whose removal has begun is needed after all, by the run of a slot: the day comes back as it was.
@@ -395,7 +375,7 @@ func TestManyReplicasRemoveOldRunsAtOnce(t *testing.T) {
 	before := c.count(`SELECT count(*) FROM punctual.runs`)
 	var replicas sync.WaitGroup
 	for range 4 {
-		replica := openCRUD(t, c.options.DatabaseURL)
+		replica := newCRUDOn(t, c.options.DatabaseURL)
 		replicas.Go(func() {
 			if err := replica.Days.Retire(t.Context()); err != nil {
 				t.Error(err)
@@ -435,8 +415,7 @@ func TestOneReplicaTidiesEachMinute(t *testing.T) {
 
 func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Server(t)
-	c := openCRUD(t, pgtest.PgBouncer(t, server, pgtest.DSN(t), "default_pool_size = 3"))
+	c := newCRUDOn(t, pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 3"))
 	job := c.create("job", never).ID
 	day := c.ago(40)
 	runs := map[string]uuid.UUID{

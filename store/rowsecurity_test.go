@@ -117,23 +117,14 @@ func (c crud) intruder() crud {
 func TestAStatementWithoutItsTenantSeesAndWritesNothingOfAnother(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.DSN(t)
-	for _, way := range []struct{ name, dsn string }{
-		{"direct", direct}, {"pgbouncer", pgtest.PgBouncer(t, pgtest.Server(t), direct)},
+	owner := openCRUD(t, Options{DatabaseURL: direct, MaxConns: 4})
+	owner.furnish()
+	intruder := owner.intruder()
+	for name, dsn := range map[string]string{
+		"direct": direct, "pgbouncer": pgtest.PgBouncer(t, pgtest.Server(t), direct),
 	} {
-		name, dsn := way.name, way.dsn
-		s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		c := crud{Store: s, t: t, tenant: 1}
-		if name == "direct" {
-			c.furnish()
-			c.intruder()
-		}
-		if c.tenant, err = s.TenantID(t.Context(), "intruder"); err != nil {
-			t.Fatal(err)
-		}
+		c := openCRUD(t, Options{DatabaseURL: dsn, MaxConns: 4})
+		c.tenant = intruder.tenant
 		tables := c.guardedTables()
 		if len(tables) < 16 {
 			t.Fatalf("%d tables", len(tables))
@@ -237,12 +228,7 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 		"direct": direct, "pgbouncer": pgtest.PgBouncer(t, pgtest.Server(t), direct, "default_pool_size = 1"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Open(t.Context(), Options{DatabaseURL: dsn, MaxConns: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			c := crud{Store: s, t: t, tenant: 1}
+			c := openCRUD(t, Options{DatabaseURL: dsn, MaxConns: 1})
 			for end, work := range map[string]func(ctx context.Context){
 				"a commit": func(ctx context.Context) { _ = c.db.InTx(ctx, 1, func(*pg.Tx) error { return nil }) },
 				"a rollback": func(ctx context.Context) {
@@ -319,12 +305,7 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 	dsn := pgtest.Database(t, server)
 	open := func() (crud, *bytes.Buffer) {
 		var log bytes.Buffer
-		s, err := Open(t.Context(), Options{DatabaseURL: dsn, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		return crud{Store: s, t: t, tenant: 1}, &log
+		return openCRUD(t, Options{DatabaseURL: dsn, Log: slog.New(slog.NewTextHandler(&log, nil))}), &log
 	}
 	c, log := open()
 	if on, err := c.Backstop(t.Context()); !on || err != nil || log.Len() > 0 {

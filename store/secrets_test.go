@@ -117,12 +117,7 @@ func TestAnotherReplicaSeesAChangedSecret(t *testing.T) {
 // replica opens the same database again, with the same master key.
 func (c crud) replica() crud {
 	c.t.Helper()
-	s, err := Open(c.t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 4, Master: c.options.Master})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(s.Close)
-	return crud{Store: s, t: c.t, tenant: c.tenant}
+	return openCRUD(c.t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 4, Master: c.options.Master})
 }
 
 func TestWhatABurstNeedsIsReadOnce(t *testing.T) {
@@ -320,14 +315,10 @@ func TestTheVaultOpensWithItsOwnMasterKeyOnly(t *testing.T) {
 		master *vault.Master
 		want   error
 	}{{"none", nil, secrets.ErrNoMaster}, {"another", pgtest.Master(t), vault.ErrMaster}, {"its own", c.options.Master, nil}} {
-		s, err := Open(t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: test.master})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: test.master})
 		if err := s.OpenVault(t.Context()); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", test.name, err)
 		}
-		s.Close()
 	}
 }
 
@@ -522,10 +513,7 @@ func TestANewMasterKeyTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for master, want := range map[*vault.Master]error{young: nil, c.options.Master: vault.ErrMaster} {
-		s, err := Open(t.Context(), Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: master})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: master})
 		if err := s.OpenVault(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
@@ -533,7 +521,6 @@ func TestANewMasterKeyTakesOver(t *testing.T) {
 			(err != nil || secret.Value != "one") {
 			t.Errorf("the secret does not open: %v", err)
 		}
-		s.Close()
 	}
 }
 

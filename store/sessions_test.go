@@ -16,11 +16,7 @@ func TestAnyReplicaOpensASession(t *testing.T) {
 	t.Parallel()
 	dsn, master := pgtest.DSN(t), pgtest.Master(t)
 	replica := func() *Store {
-		s, err := Open(t.Context(), Options{DatabaseURL: dsn, Master: master, Replica: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
+		s := openStore(t, Options{DatabaseURL: dsn, Master: master, Replica: true})
 		if err := s.OpenVault(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -71,11 +67,7 @@ func TestAnyReplicaOpensASession(t *testing.T) {
 // A flood of forged sessions is no flood of queries.
 func TestForgedSessionsCostFewQueries(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), Replica: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s := openStore(t, Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), Replica: true})
 	began, before := time.Now(), s.Pool().Stat().AcquireCount()
 	for range 500 {
 		if _, err := s.OpenSession(t.Context(), "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"); !errors.Is(err, secrets.ErrSession) {

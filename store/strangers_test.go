@@ -21,17 +21,14 @@ func TestAnotherDeploymentInTheClusterIsKeptOut(t *testing.T) {
 	log := func() string {
 		t.Helper()
 		var log bytes.Buffer
-		s, err := Open(t.Context(), Options{DatabaseURL: dsn, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := openStore(t, Options{DatabaseURL: dsn, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		defer s.Close()
 		if on, err := s.Backstop(t.Context()); !on || err != nil {
 			t.Fatalf("%v, %v", on, err)
 		}
 		return log.String()
 	}
-	c := openCRUD(t, dsn)
+	c := newCRUDOn(t, dsn)
 	c.create("job")
 	config := c.db.Pool().Config().ConnConfig
 	super, err := pgx.Connect(t.Context(), server.DSN(config.Database))

@@ -49,11 +49,7 @@ func everySecond(ctx context.Context, tb testing.TB, s *Store, n int) {
 
 func TestVerifyHoldsNeitherSlotsNorRuns(t *testing.T) {
 	const n, bound = 100_000, 2 << 20
-	s, err := Open(t.Context(), Options{DatabaseURL: pgtest.DSN(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	s := openStore(t, Options{DatabaseURL: pgtest.DSN(t)})
 	everySecond(t.Context(), t, s, n)
 	live := func() uint64 {
 		var m runtime.MemStats
