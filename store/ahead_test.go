@@ -21,8 +21,7 @@ func (c crud) ordered() int {
 // hours orders a backfill of the last n hours of a new hourly job.
 func (c crud) hours(name string, n, perSecond int) (job uuid.UUID, o letters.Operation) {
 	c.t.Helper()
-	job = c.create(name, every(time.Hour),
-		func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyAllow }).ID
+	job = c.create(name, every(time.Hour), overlapping(domain.PolicyAllow)).ID
 	to := time.Now().Truncate(time.Hour)
 	return job, c.backfill(letters.BackfillRequest{
 		Job: name, From: to.Add(-time.Duration(n-1) * time.Hour), To: to, MaxPerSecond: perSecond,

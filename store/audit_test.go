@@ -239,10 +239,9 @@ func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
 	if _, err := c.PauseJob(ctx, c.tenant, "job", "moving", &until); err != nil {
 		t.Fatal(err)
 	}
-	e, err := c.ExplainJob(t.Context(), c.tenant, "job", func(*time.Location) (time.Time, error) { return slot, nil })
-	if err != nil || e.Pause == nil || orEmpty(e.Pause.By) != "command bob" ||
+	if e := c.explained("job", slot); e.Pause == nil || orEmpty(e.Pause.By) != "command bob" ||
 		!strings.Contains(e.Text, ", by command bob (moving)") {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("%+v", e)
 	}
 	c.exec(`UPDATE punctual.jobs SET paused_until = now() WHERE id = $1`, job.ID)
 	if n, _, err := c.ResumeDue(t.Context()); n != 1 || err != nil {
@@ -326,13 +325,11 @@ func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	c := openCRUD(t, Options{DatabaseURL: pgtest.DSN(t)})
 	secret := func(d *domain.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
 	c.create("a", secret)
-	c.edit("a", func(d *domain.Definition) { d.Description = "x" })
+	c.edit("a", described("x"))
 	if _, err := c.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition("b", secret)}}, jobs.ConflictError); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.deleteJob("a")
 	if n := c.count(`SELECT count(*) FROM punctual.audit_log a WHERE a::text LIKE '%***%'`); n != 4 {
 		t.Errorf("%d entries are masked, want 4", n)
 	}

@@ -46,20 +46,6 @@ func (c crud) backfill(r letters.BackfillRequest) letters.Operation {
 	return o
 }
 
-// work does batches until no operation has work left.
-func (c crud) work() {
-	c.t.Helper()
-	for c.batch() {
-	}
-}
-
-// nextBatch does the next batch without waiting for its time.
-func (c crud) nextBatch() {
-	c.t.Helper()
-	c.exec(`UPDATE punctual.operations SET next_at = now() WHERE state = 'running'`)
-	c.batch()
-}
-
 // slotRuns returns the trigger of each slot's own run, in the order of slots, and "-" for a slot without a run.
 func (c crud) slotRuns(job uuid.UUID, slots []time.Time) string {
 	c.t.Helper()
@@ -82,7 +68,7 @@ func (c crud) backfilled(job uuid.UUID) int {
 
 func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 	c := newClaimer(t)
-	job, slots := c.lived("a", func(d *domain.Definition) { d.ExpiresAfter = domain.DurationOf(time.Second) })
+	job, slots := c.lived("a", expiring(time.Second))
 	c.exec(`DELETE FROM punctual.runs WHERE id = ANY($1::uuid[])`,
 		[]uuid.UUID{domain.SlotRunID(job, slots[1]), domain.SlotRunID(job, slots[2])})
 	c.skippedAt(job, slots[1], slots[2], 2)
@@ -190,9 +176,7 @@ func TestBackfillIsRefused(t *testing.T) {
 	c.complete(c.create("often", every(time.Second)).ID) // so that no next slot bounds the backfill
 	c.create("once", at(time.Now().Add(time.Hour)))
 	c.create("gone")
-	if err := c.DeleteJob(t.Context(), c.tenant, "gone", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.deleteJob("gone")
 	now := time.Now()
 	for _, test := range []struct {
 		name     string
@@ -337,7 +321,7 @@ func TestBackfillOfAJobThatMustNotOverlapGoesOneAtATimeOldestFirst(t *testing.T)
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := newClaimer(t)
-			job, slots := c.lived("a", func(d *domain.Definition) { d.ConcurrencyPolicy = policy })
+			job, slots := c.lived("a", overlapping(policy))
 			for _, i := range []int{0, 2, 3} {
 				c.exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(job, slots[i]))
 			}
@@ -535,9 +519,7 @@ func TestBackfillOfAJobThatChangesMeanwhile(t *testing.T) {
 		c.create("a")
 		o := c.backfill(r)
 		c.nextBatch()
-		if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
-			t.Fatal(err)
-		}
+		c.deleteJob("a")
 		c.nextBatch()
 		if got := c.wantProgress(o.ID, letters.OperationFailed, 4, 1, 0); orEmpty(got.Error) != "the job was deleted" {
 			t.Errorf("it says %q", orEmpty(got.Error))

@@ -82,13 +82,6 @@ func (c claimer) mustBeat(a domain.Assignment, progress string) claim.Beat {
 	return b
 }
 
-func (c claimer) wantState(run uuid.UUID, want string) {
-	c.t.Helper()
-	if got := c.state(run); got != want {
-		c.t.Errorf("the run is\n %s\nwant\n %s", got, want)
-	}
-}
-
 // nothingLeft fails the test if a row remains in a table that has rows of unfinished runs only.
 func (c claimer) nothingLeft() {
 	c.t.Helper()
@@ -228,9 +221,7 @@ func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
 	c.listen()
 	c.wantState(a.RunID, "running 202 attempt 1 ready in 6")
 	away()
-	if _, err := c.Renew(t.Context(), c.replica, false); err != nil {
-		t.Fatal(err)
-	}
+	c.renewed()
 	c.listen()
 	c.wantState(a.RunID, "running 202 attempt 1 ready in 60")
 	// A replica that starts also gives the target its time anew.
@@ -241,9 +232,7 @@ func TestATargetIsNotBlamedForSilenceThatNobodyCouldHear(t *testing.T) {
 	other := asClaimer(c.crud)
 	away()
 	c.exec(`UPDATE punctual.replicas SET renewed_at = now() WHERE id = $1`, other.replica)
-	if _, err := c.Renew(t.Context(), c.replica, false); err != nil {
-		t.Fatal(err)
-	}
+	c.renewed()
 	c.listen()
 	c.wantState(a.RunID, "retrying silent attempt 1 next in 0 ready in 0 attempts: 1 lost silent")
 }
@@ -344,7 +333,7 @@ func TestCancelOfWorkThatGoesOn(t *testing.T) {
 
 func TestANewRunWaitsForWorkThatItReplaces(t *testing.T) {
 	c := newClaimer(t)
-	a := c.accepted("a", func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyReplace })
+	a := c.accepted("a", overlapping(domain.PolicyReplace))
 	next := c.trigger("a")
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Fatal("it started while the old one was at work")
@@ -363,9 +352,7 @@ func TestANewRunWaitsForWorkThatItReplaces(t *testing.T) {
 func TestDeletingAJobLeavesWorkThatGoesOn(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("a")
-	if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.deleteJob("a")
 	if b := c.mustBeat(a, ""); b.CancelRequested {
 		t.Error("a cancel is requested")
 	}

@@ -117,12 +117,9 @@ func TestCancelRun(t *testing.T) {
 
 func TestOverlap(t *testing.T) {
 	t.Parallel()
-	policy := func(p domain.ConcurrencyPolicy) func(*domain.Definition) {
-		return func(d *domain.Definition) { d.ConcurrencyPolicy = p }
-	}
 	t.Run("replace cancels the active run, and the new one starts when it has ended", func(t *testing.T) {
 		c := newCRUD(t)
-		job := c.create("a", policy(domain.PolicyReplace))
+		job := c.create("a", overlapping(domain.PolicyReplace))
 		replica := uuid.New()
 		c.slotAgo(job.ID, 2*time.Second)
 		first := c.claimAll(replica)[0]
@@ -141,7 +138,7 @@ func TestOverlap(t *testing.T) {
 	})
 	t.Run("replace cancels a run that waits for its retry, and starts at once", func(t *testing.T) {
 		c := newCRUD(t)
-		job := c.create("a", policy(domain.PolicyReplace))
+		job := c.create("a", overlapping(domain.PolicyReplace))
 		c.slotAgo(job.ID, 2*time.Second)
 		first := c.claimAll(uuid.New())[0]
 		c.finish(first, domain.RetryRun, domain.ReasonHTTP5xx)
@@ -157,7 +154,7 @@ func TestOverlap(t *testing.T) {
 	})
 	t.Run("wait keeps one run waiting and records further slots", func(t *testing.T) {
 		c := newCRUD(t)
-		job := c.create("a", policy(domain.PolicyWait))
+		job := c.create("a", overlapping(domain.PolicyWait))
 		replica := uuid.New()
 		c.slotAgo(job.ID, 3*time.Second)
 		first := c.claimAll(replica)[0]
@@ -186,7 +183,7 @@ func TestOverlap(t *testing.T) {
 	})
 	t.Run("a trigger under replace takes the place of the active run", func(t *testing.T) {
 		c := newCRUD(t)
-		c.create("a", policy(domain.PolicyReplace))
+		c.create("a", overlapping(domain.PolicyReplace))
 		c.trigger("a")
 		replica := uuid.New()
 		first := c.claimAll(replica)[0]

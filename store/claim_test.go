@@ -407,7 +407,7 @@ func TestClaimsNeverTakeMoreThanTheirQuota(t *testing.T) {
 func TestCatchingUpKeepsToTheQuotaToo(t *testing.T) {
 	c := newClaimer(t)
 	c.many(3, "job", 30*time.Second, every(time.Second), missed(domain.MissedFireAll),
-		func(d *domain.Definition) { d.Missed.Tolerance = domain.DurationOf(time.Second) })
+		tolerating(time.Second))
 	b := c.claim(4, true)
 	if len(b.Runs) != 4 || b.Settled != 3 {
 		t.Errorf("%d runs of %d jobs with 4 slots, want 4 of 3", len(b.Runs), b.Settled)
@@ -507,9 +507,13 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 			[]string{"catchup running late", "catchup running late", "catchup running late"},
 			domain.JobActive,
 		},
-		{"an expired slot is recorded", []func(*domain.Definition){halfPast, func(d *domain.Definition) {
-			d.ExpiresAfter = domain.DurationOf(time.Millisecond)
-		}}, time.Hour, []string{"schedule skipped expired x1", "schedule skipped missed x1"}, domain.JobActive},
+		{
+			"an expired slot is recorded",
+			[]func(*domain.Definition){halfPast, expiring(time.Millisecond)},
+			time.Hour,
+			[]string{"schedule skipped expired x1", "schedule skipped missed x1"},
+			domain.JobActive,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
@@ -520,12 +524,7 @@ func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 			})...)
 			r.slotAgo(job.ID, c.ago)
 			runs := len(r.claim(100, c.ago > 0).Runs)
-			got := r.history(job.ID)
-			slices.Sort(got)
-			want := slices.Sorted(slices.Values(c.want))
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			r.wantHistory(job.ID, c.want...)
 			if running := strings.Count(strings.Join(c.want, " "), "running"); runs != running {
 				t.Errorf("%d runs to send, want %d", runs, running)
 			}
@@ -591,8 +590,7 @@ func TestAClaimMakesThePartitionItNeeds(t *testing.T) {
 // the schedule's slot.
 func TestAClaimMakesThePartitionsOfAllItsRuns(t *testing.T) {
 	c := newClaimer(t)
-	job := c.create("job", every(24*time.Hour), missed(domain.MissedFireAll),
-		func(d *domain.Definition) { d.Missed.Window = domain.DurationOf(30 * 24 * time.Hour) })
+	job := c.create("job", every(24*time.Hour), missed(domain.MissedFireAll), window(30*24*time.Hour))
 	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -25)
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
 	if b := c.claim(100, true); len(b.Runs) != 10 {
@@ -602,7 +600,7 @@ func TestAClaimMakesThePartitionsOfAllItsRuns(t *testing.T) {
 
 func TestForbidNeverRunsTwice(t *testing.T) {
 	c := newClaimer(t)
-	job, _ := c.dueNow("job", forbid, func(d *domain.Definition) { d.Missed.Policy = domain.MissedSkip })
+	job, _ := c.dueNow("job", forbid, missed(domain.MissedSkip))
 	first := c.one(c.claim(100, false))
 	c.slotAgo(job.ID, 0)
 	c.exec(`UPDATE punctual.schedules
@@ -690,9 +688,7 @@ func TestClaimReadyTakesByPriorityAndWithinItsQuota(t *testing.T) {
 		for i := range 3 {
 			name := fmt.Sprintf("%s-%d", p, i)
 			c.create(name, never, prioritised(p))
-			if _, err := c.For(c.tenant).TriggerJob(t.Context(), name, jobs.TriggerRequest{}); err != nil {
-				t.Fatal(err)
-			}
+			c.trigger(name)
 		}
 	}
 	first := c.claimReady(5)
@@ -792,10 +788,7 @@ func TestClaimReadyStartsTheOldestOfAGate(t *testing.T) {
 func TestARunThatIsOverOnlyLosesItsPlaceInReady(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never)
-	run, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := c.trigger("job")
 	c.exec(`UPDATE punctual.runs SET status = 'cancelled', finished_at = now() WHERE id = $1`, run.ID)
 	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 		VALUES (gen_random_uuid(), $1, now(), $2, $3)`, job.ID, c.tenant, c.queue*4+1)
@@ -839,9 +832,7 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 		t.Error("it looked for backlog unasked")
 	}
 	c.create("job", never)
-	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	c.trigger("job")
 	if u := ask(false); u.Ready.IsZero() || u.Ready.After(u.Now) {
 		t.Errorf("%+v", u)
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -105,6 +107,18 @@ func delay(span time.Duration) func(*domain.Definition) {
 func never(d *domain.Definition) { d.Schedule = domain.Schedule{} }
 
 func forbid(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyForbid }
+
+func expiring(after time.Duration) func(*domain.Definition) {
+	return func(d *domain.Definition) { d.ExpiresAfter = domain.DurationOf(after) }
+}
+
+func window(span time.Duration) func(*domain.Definition) {
+	return func(d *domain.Definition) { d.Missed.Window = domain.DurationOf(span) }
+}
+
+func tolerating(span time.Duration) func(*domain.Definition) {
+	return func(d *domain.Definition) { d.Missed.Tolerance = domain.DurationOf(span) }
+}
 
 func described(text string) func(*domain.Definition) {
 	return func(d *domain.Definition) { d.Description = text }
@@ -214,6 +228,17 @@ func (c crud) history(job uuid.UUID) []string {
 		lines = append([]string{line}, lines...)
 	}
 	return lines
+}
+
+// wantHistory compares the runs and skips of a job, in any order.
+func (c crud) wantHistory(job uuid.UUID, want ...string) {
+	c.t.Helper()
+	got := c.history(job)
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		c.t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 func (c crud) count(sql string, args ...any) int {

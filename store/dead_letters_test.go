@@ -139,9 +139,7 @@ func TestReplayIsRefused(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
 		dead := c.die("a", 1)[0]
-		if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
-			t.Fatal(err)
-		}
+		c.deleteJob("a")
 		state(c, dead, `job "a" was deleted`)
 		if d, err := c.ResolveDeadLetter(t.Context(), c.tenant, dead, "n"); err != nil ||
 			d.ResolvedAt == nil || orEmpty(d.Note) != "n" {
@@ -200,7 +198,7 @@ func TestReplaysOfAJobThatMustNotOverlap(t *testing.T) {
 	} {
 		t.Run(string(policy)+": run one at a time, are not skipped and replace nothing", func(t *testing.T) {
 			c := newCRUD(t)
-			c.create("a", func(d *domain.Definition) { d.ConcurrencyPolicy = policy })
+			c.create("a", overlapping(policy))
 			dead := c.die("a", 2)
 			c.trigger("a")
 			active := c.claimAll(uuid.New())[0]
@@ -234,9 +232,7 @@ func TestListDeadLettersSelects(t *testing.T) {
 	if _, err := c.ResolveDeadLetter(t.Context(), c.tenant, inA[1], ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.DeleteJob(t.Context(), c.tenant, "b", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.deleteJob("b")
 	day := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		filter letters.DeadLetterFilter

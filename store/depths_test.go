@@ -79,12 +79,7 @@ func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 	slot, _ := c.next(job.ID)
 	explain := func() history.Explanation {
 		t.Helper()
-		e, err := c.ExplainJob(t.Context(), c.tenant, job.Definition.Name,
-			func(*time.Location) (time.Time, error) { return slot, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
+		return c.explained("job", slot)
 	}
 	if e := explain(); e.Outcome != history.OutcomeWaiting || strings.Contains(e.Text, "max_concurrent_runs") {
 		t.Fatalf("%s: %s", e.Outcome, e.Text)

@@ -137,9 +137,7 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			[]string{"did not exist yet", "created at"},
 		},
 		{"after the job", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
-			if err := c.DeleteJob(t.Context(), c.tenant, job.String(), nil); err != nil {
-				c.t.Fatal(err)
-			}
+			c.deleteJob(job.String())
 			return slots[4].Add(time.Hour)
 		}, history.OutcomeDeleted, false, []string{"deleted at"}},
 		{"after the last slot", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -91,6 +90,13 @@ func (c claimer) state(run uuid.UUID) string {
 		c.t.Fatal(err)
 	}
 	return s
+}
+
+func (c claimer) wantState(run uuid.UUID, want string) {
+	c.t.Helper()
+	if got := c.state(run); got != want {
+		c.t.Errorf("the run is\n %s\nwant\n %s", got, want)
+	}
 }
 
 func TestFinish(t *testing.T) {
@@ -223,9 +229,7 @@ func TestFinish(t *testing.T) {
 					t.Errorf("%d superseded", n)
 				}
 			}
-			if diff := cmp.Diff(c.want, r.state(a.RunID)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			r.wantState(a.RunID, c.want)
 		})
 	}
 }
@@ -305,9 +309,7 @@ func TestASupersededOutcomeChangesNothing(t *testing.T) {
 			if n := c.finish(end(old)); n != 1 {
 				t.Errorf("%d superseded, want 1", n)
 			}
-			if diff := cmp.Diff(before, c.state(old.RunID)); diff != "" {
-				t.Errorf("-before +after:\n%s", diff)
-			}
+			c.wantState(old.RunID, before)
 			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, old.RunID); n != 1 {
 				t.Error("the gate was freed")
 			}
@@ -332,16 +334,13 @@ func TestFinishIsIdempotent(t *testing.T) {
 		t.Errorf("%d superseded, want 3", n)
 	}
 	for i, o := range outcomes {
-		if diff := cmp.Diff(before[i], c.state(o.RunID)); diff != "" {
-			t.Errorf("-before +after:\n%s", diff)
-		}
+		c.wantState(o.RunID, before[i])
 	}
 }
 
 func TestFinishSpansDays(t *testing.T) {
 	c := newClaimer(t)
-	job := c.create("job", every(24*time.Hour), missed(domain.MissedFireAll),
-		func(d *domain.Definition) { d.Missed.Window = domain.DurationOf(30 * 24 * time.Hour) })
+	job := c.create("job", every(24*time.Hour), missed(domain.MissedFireAll), window(30*24*time.Hour))
 	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -9)
 	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
 	batch := c.claim(100, true)
@@ -463,9 +462,7 @@ func TestFinishIsOneTransaction(t *testing.T) {
 		[]uuid.UUID{ok.Lease.ID, bad.Lease.ID}); err == nil {
 		t.Fatal("it was written")
 	}
-	if got := c.state(ok.RunID); got != "running attempt 1" {
-		t.Errorf("%s", got)
-	}
+	c.wantState(ok.RunID, "running attempt 1")
 	if c.count(`SELECT count(*) FROM punctual.claims`) != 2 {
 		t.Error("the claims are gone")
 	}
@@ -520,16 +517,12 @@ func TestNothingIsReadyBeforeItIsDue(t *testing.T) {
 	a := c.manual("a")
 	c.exec(`UPDATE punctual.runs SET due_at = now() + interval '5 minutes' WHERE id = $1`, a.RunID)
 	c.finish(unsent(a, domain.GiveBack))
-	if got := c.state(a.RunID); got != "pending attempt 0 ready in 300" {
-		t.Errorf("the run is %s", got)
-	}
+	c.wantState(a.RunID, "pending attempt 0 ready in 300")
 }
 
 func TestARunThatExpiresAfterAnInterruptionIsTold(t *testing.T) {
 	c := newClaimer(t)
-	a := c.manual("a", func(d *domain.Definition) {
-		d.Notify = []domain.Notify{{On: []domain.Event{domain.EventDead}, URL: "https://pager.internal/hook"}}
-	})
+	a := c.manual("a", notify(hook, domain.EventDead))
 	c.finish(ended(a, domain.Interrupt))
 	o := unsent(c.one(c.claimReady(10)), domain.Expire)
 	o.Reason = domain.ReasonExpired
@@ -541,7 +534,6 @@ func TestARunThatExpiresAfterAnInterruptionIsTold(t *testing.T) {
 
 func TestARunThatWaitedForAGateIsNotReadyBeforeItIsDue(t *testing.T) {
 	c := newClaimer(t)
-	wait := func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyWait }
 	for name, end := range map[string]func(domain.Assignment){
 		"finished": func(a domain.Assignment) { c.finish(succeeded(a)) },
 		"cancelled": func(a domain.Assignment) {
@@ -551,13 +543,11 @@ func TestARunThatWaitedForAGateIsNotReadyBeforeItIsDue(t *testing.T) {
 			}
 		},
 	} {
-		active := c.manual(name, wait)
+		active := c.manual(name, overlapping(domain.PolicyWait))
 		next := c.trigger(name)
 		c.claimReady(10)
 		c.exec(`UPDATE punctual.runs SET due_at = now() + interval '5 minutes' WHERE id = $1`, next.ID)
 		end(active)
-		if got := c.state(next.ID); got != "pending attempt 0 ready in 300" {
-			t.Errorf("%s: the run is %s", name, got)
-		}
+		c.wantState(next.ID, "pending attempt 0 ready in 300")
 	}
 }

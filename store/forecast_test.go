@@ -66,13 +66,9 @@ func TestAForecastCountsTheSlotsOfActiveJobs(t *testing.T) {
 			}))
 			c.create("never", never)
 			c.create("paused", cronAt("0 3 * * *"))
-			if _, err := c.PauseJob(t.Context(), c.tenant, "paused", "", nil); err != nil {
-				t.Fatal(err)
-			}
+			c.pause("paused")
 			c.create("deleted", cronAt("0 3 * * *"))
-			if err := c.DeleteJob(t.Context(), c.tenant, "deleted", nil); err != nil {
-				t.Fatal(err)
-			}
+			c.deleteJob("deleted")
 			c.complete(c.create("completed", at(from.Add(3*time.Hour))).ID)
 			f := c.forecastOf(c.tenant)
 			want := map[int]int64{3: 3, 5: 1, 20: 2, 21: 1, 27: 2, 29: 1, 51: 2, 53: 1}

@@ -17,7 +17,6 @@ import (
 	"punctual/store/audit"
 	"punctual/store/freeze"
 	"punctual/store/history"
-	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/tenants"
 )
@@ -68,9 +67,7 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '1 h' WHERE job_id = $1`, job.ID)
 	c.many(3, "older", time.Minute)
 	c.create("manual", never)
-	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "manual", jobs.TriggerRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	c.trigger("manual")
 	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "alice"})
 	first, err := c.Freeze(ctx, freeze.Deployment, "the warehouse burns")
 	if err != nil {
@@ -127,9 +124,7 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 	c := newClaimer(t)
 	c.dueNow("mine", rarely)
 	c.create("manual", never)
-	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "manual", jobs.TriggerRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	c.trigger("manual")
 	other := c.theirs("other")
 	state := c.freeze(c.tenant, "")
 	if state.Deployment != nil || state.Tenant == nil || state.Tenant.By != "system" {

@@ -76,9 +76,7 @@ func TestARunThatIsHeldBackWaitsInReady(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("held")
 	c.finish(hold(a, down, a.Lease.ClaimedAt, 40*time.Second))
-	if got := c.state(a.RunID); got != "pending attempt 0 ready in 40" {
-		t.Errorf("it is %s", got)
-	}
+	c.wantState(a.RunID, "pending attempt 0 ready in 40")
 	if c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND started_at IS NULL`, a.RunID) != 1 {
 		t.Error("it was never sent, and says when it was started")
 	}
@@ -286,22 +284,13 @@ func TestARunThatWaitsBeyondItsBoundIsAViolation(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("held")
 	c.finish(hold(a, down, a.Lease.ClaimedAt, time.Hour))
-	violations := func() (kinds []history.ViolationKind) {
-		now, err := c.Now(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		summary, err := c.Verify(t.Context(), history.VerifyOptions{
-			From: now.Add(-24 * time.Hour), To: now, Grace: time.Second,
-			Report: func(v history.Violation) error { kinds = append(kinds, v.Kind); return nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	violations := func() []string {
+		t.Helper()
+		found, summary := c.verified(func(o *history.VerifyOptions) { o.Grace = time.Second })
 		if !slices.Contains(summary.Notes, "1 run waits for "+down+".") {
 			t.Errorf("notes: %q", summary.Notes)
 		}
-		return kinds
+		return found
 	}
 	if got := violations(); len(got) != 0 {
 		t.Errorf("while it may wait: %v", got)
@@ -309,7 +298,7 @@ func TestARunThatWaitsBeyondItsBoundIsAViolation(t *testing.T) {
 	c.exec(`DELETE FROM punctual.claims`) // as its replica does when it parks the run
 	c.exec(`UPDATE punctual.ready SET held_since = now() - interval '8 s', held_until = now() - interval '4 s'`)
 	c.exec(`UPDATE punctual.runs SET created_at = now() - interval '8 s'`)
-	if got := violations(); fmt.Sprint(got) != "[unended]" {
+	if got := violations(); !slices.Equal(got, []string{"unended held"}) {
 		t.Errorf("beyond its bound: %v", got)
 	}
 }
@@ -332,19 +321,14 @@ func TestARunThatGaveUpWaitingIsADeadLetter(t *testing.T) {
 	o := unsent(a, domain.Abandon)
 	o.Reason, o.Error = domain.ReasonUnreachable, "0 of 5 attempts made"
 	c.finish(o)
-	if got := c.state(a.RunID); got != "dead unreachable attempt 0 finished dead letter of 0 unreachable" {
-		t.Errorf("it is %s", got)
-	}
+	c.wantState(a.RunID, "dead unreachable attempt 0 finished dead letter of 0 unreachable")
 }
 
 // A job whose host is down counts as failing, although its run has made no attempt.
 func TestARunThatIsHeldBackIsToldAsFailing(t *testing.T) {
 	c := newClaimer(t)
-	notified := func(d *domain.Definition) {
-		d.Notify = []domain.Notify{{On: []domain.Event{domain.EventFailing}, URL: "http://127.0.0.1:9/pager"}}
-	}
 	told := func() int { return c.count(`SELECT count(*) FROM punctual.notices WHERE event = 'failing'`) }
-	a := c.manual("held", notified)
+	a := c.manual("held", notify(hook, domain.EventFailing))
 	c.finish(hold(a, down, a.Lease.ClaimedAt, time.Hour))
 	if n := told(); n != 1 {
 		t.Fatalf("%d notices that it is failing, want 1", n)

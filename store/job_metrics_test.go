@@ -186,9 +186,7 @@ func TestJobMetricsAreBoundedInNumberAndSaySo(t *testing.T) {
 	if n := strings.Count(log.String(), "left_out=2"); n != 1 {
 		t.Errorf("the log says so %d times: %s", n, &log)
 	}
-	if err := c.DeleteJob(t.Context(), c.tenant, "j0", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.deleteJob("j0")
 	c.wantSeries(m, "metrics_left_out 1", "no consecutive_failures 0 default j0", "consecutive_failures 0 default j3")
 	c.wantSeries(c.measured(10), "metrics_left_out 0")
 }

@@ -124,9 +124,7 @@ func TestCreateJobs(t *testing.T) {
 			c.get("other").Definition.Schedule.Every.Value() != 2*time.Hour {
 			t.Error("wrong versions")
 		}
-		if got := c.history(due.ID); !slices.Equal(got, []string{"schedule pending"}) {
-			t.Errorf("history %q", got)
-		}
+		c.wantHistory(due.ID, "schedule pending")
 	})
 	t.Run("concurrent batches with the same names write each once", func(t *testing.T) {
 		c := newCRUD(t)

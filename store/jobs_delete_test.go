@@ -40,9 +40,7 @@ func TestDeleteJob(t *testing.T) {
 		c.claimed(running)
 		waiting := c.trigger2(job)
 		c.exec(`UPDATE punctual.exclusive SET active_run = $2 WHERE job_id = $1`, job.ID, waiting.ID)
-		if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
-			t.Fatal(err)
-		}
+		c.deleteJob("a")
 		if got := c.history(job.ID); !slices.Equal(got, []string{"manual running", "manual cancelled job_deleted"}) {
 			t.Errorf("history %q", got)
 		}
@@ -55,9 +53,7 @@ func TestDeleteJob(t *testing.T) {
 		ctx := t.Context()
 		old := c.create("a")
 		run := c.trigger("a")
-		if err := c.DeleteJob(ctx, c.tenant, "a", nil); err != nil {
-			t.Fatal(err)
-		}
+		c.deleteJob("a")
 		_, err := c.GetJob(ctx, c.tenant, old.ID.String())
 		wantError(t, err, pg.ErrNotFound)
 		_, err = c.For(c.tenant).TriggerJob(ctx, old.ID.String(), jobs.TriggerRequest{})
@@ -88,12 +84,8 @@ func TestDeleteJob(t *testing.T) {
 				c.pause("a")
 			}
 			c.slotAgo(job.ID, 2*time.Hour)
-			if err := c.DeleteJob(t.Context(), c.tenant, "a", nil); err != nil {
-				t.Fatal(err)
-			}
-			if got := c.history(job.ID); !slices.Equal(got, []string{test.want}) {
-				t.Errorf("history %q", got)
-			}
+			c.deleteJob("a")
+			c.wantHistory(job.ID, test.want)
 		})
 	}
 }

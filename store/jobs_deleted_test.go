@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -12,6 +11,9 @@ import (
 	"punctual/store/claim"
 	"punctual/store/notices"
 )
+
+// retried is the state of a run whose first attempt has failed, and which waits for its next.
+const retried = "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"
 
 // The request in flight may end in any way, and it is the last request of its run.
 func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
@@ -49,19 +51,14 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 			if n := r.finish(c.end(a), failed(other)); n != 0 {
 				t.Errorf("%d superseded", n)
 			}
-			if diff := cmp.Diff(c.want, r.state(a.RunID)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			r.wantState(a.RunID, c.want)
 			if n := r.count(`SELECT count(*) FROM punctual.ready WHERE job_id = $1`, a.Job.ID); n != 0 {
 				t.Error("it waits for another attempt")
 			}
 			if n := r.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, a.RunID); n != 0 {
 				t.Error("it still holds its gate")
 			}
-			if got, want := r.state(other.RunID),
-				"retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
-				t.Errorf("the run of another job is %s, want %s", got, want)
-			}
+			r.wantState(other.RunID, retried)
 		})
 	}
 	t.Run("its replica is lost", func(t *testing.T) {
@@ -72,9 +69,7 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 		if n, err := c.Recover(t.Context(), nil); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
-		if got, want := c.state(a.RunID), "cancelled job_deleted attempt 1 finished attempts: 1 lost lost"; got != want {
-			t.Errorf("the run is %s, want %s", got, want)
-		}
+		c.wantState(a.RunID, "cancelled job_deleted attempt 1 finished attempts: 1 lost lost")
 	})
 	t.Run("what is to be told of it still is", func(t *testing.T) {
 		c := newClaimer(t)
@@ -84,10 +79,7 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 		a := c.one(c.claimReady(10))
 		c.deleteJob("job")
 		c.finish(failed(a))
-		if got, want := c.state(a.RunID),
-			"retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
-			t.Errorf("the notice is %s, want %s", got, want)
-		}
+		c.wantState(a.RunID, retried)
 	})
 }
 
@@ -109,10 +101,7 @@ func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.state(a.RunID),
-		"retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx"; got != want {
-		t.Fatalf("the run is %s, want %s", got, want)
-	}
+	c.wantState(a.RunID, retried)
 	c.exec(`UPDATE punctual.ready SET due_at = now()`)
 	batch := c.claimReady(10)
 	if len(batch.Runs) != 0 || batch.Settled != 1 {

@@ -53,9 +53,7 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(job, read) {
 				t.Errorf("error %v\ncreated %+v\nread    %+v", err, job, read)
 			}
-			if err := c.DeleteJob(t.Context(), c.tenant, job.ID.String(), nil); err != nil {
-				t.Fatal(err)
-			}
+			c.deleteJob(job.ID.String())
 		})
 	}
 }

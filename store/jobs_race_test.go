@@ -102,8 +102,7 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for c.batch() {
-	}
+	c.work()
 	for _, check := range []struct{ name, sql string }{
 		{"a schedule is at another version than its job", `SELECT count(*)
 			FROM punctual.jobs j
@@ -146,7 +145,7 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 
 func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
 	c := newCRUD(t)
-	job := c.create("a", every(time.Second), func(d *domain.Definition) { d.Missed.Policy = domain.MissedFireAll })
+	job := c.create("a", every(time.Second), missed(domain.MissedFireAll))
 	first := c.slotAgo(job.ID, 2*time.Hour)
 	c.edit("a", every(time.Hour))
 	if n := c.ready(job.ID); n != 1000 {

@@ -432,7 +432,7 @@ func TestEditJob(t *testing.T) {
 	t.Run("jitter moves when the next slot is due but not the slot", func(t *testing.T) {
 		c := newCRUD(t)
 		before := c.create("a")
-		after := c.edit("a", func(d *domain.Definition) { d.Jitter = domain.DurationOf(20 * time.Minute) })
+		after := c.edit("a", jittered)
 		if !sameInstant(before.NextScheduledFor, after.NextScheduledFor) || sameInstant(before.NextRunAt, after.NextRunAt) {
 			t.Errorf("slot %v due %v became slot %v due %v",
 				before.NextScheduledFor, before.NextRunAt, after.NextScheduledFor, after.NextRunAt)
@@ -488,18 +488,14 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		},
 		{
 			name: "missed slots that are skipped are recorded",
-			job: []func(*domain.Definition){rarely, func(d *domain.Definition) {
-				d.Missed.Policy = domain.MissedSkip
-			}},
-			ago: 5 * time.Minute, change: every(2 * time.Hour),
+			job:  []func(*domain.Definition){rarely, missed(domain.MissedSkip)},
+			ago:  5 * time.Minute, change: every(2 * time.Hour),
 			history: []string{"schedule skipped missed x1"}, state: domain.JobActive,
 		},
 		{
 			name: "each missed slot runs that the policy wants to run, though no run may overlap another",
-			job: []func(*domain.Definition){halfPast, tolerant, forbid, func(d *domain.Definition) {
-				d.Missed.Policy = domain.MissedFireAll
-			}},
-			ago: 3 * time.Hour, change: every(2 * time.Hour),
+			job:  []func(*domain.Definition){halfPast, tolerant, forbid, missed(domain.MissedFireAll)},
+			ago:  3 * time.Hour, change: every(2 * time.Hour),
 			history: []string{
 				"catchup pending late", "catchup pending late", "catchup pending late", "schedule skipped overlap x1",
 			}, state: domain.JobActive,
@@ -534,11 +530,7 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 				c.exec(`UPDATE punctual.schedules SET next_run_at = now() + '1 minute' WHERE job_id = $1`, job.ID)
 			}
 			after := c.edit("a", test.change)
-			got := c.history(job.ID)
-			slices.Sort(got)
-			if !slices.Equal(got, test.history) {
-				t.Errorf("history %q, want %q", got, test.history)
-			}
+			c.wantHistory(job.ID, test.history...)
 			if after.State != test.state {
 				t.Errorf("the job is %s", after.State)
 			}
@@ -557,7 +549,7 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 }
 
 // tolerant makes every slot of an hourly job count as missed, except the newest.
-func tolerant(d *domain.Definition) { d.Missed.Tolerance = domain.DurationOf(time.Hour) }
+func tolerant(d *domain.Definition) { tolerating(time.Hour)(d) }
 
 // jittered gives a job a jitter whose offset exceeds a few seconds for nearly all ids. The tests set next_run_at
 // themselves.
@@ -566,10 +558,7 @@ func jittered(d *domain.Definition) { d.Jitter = domain.DurationOf(20 * time.Min
 func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("a", forbid)
-	run, err := c.For(c.tenant).TriggerJob(t.Context(), "a", jobs.TriggerRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := c.trigger("a")
 	c.exec(`UPDATE punctual.exclusive SET active_run = $2 WHERE job_id = $1`, job.ID, run.ID)
 	c.slotAgo(job.ID, time.Second)
 	c.edit("a", described("x"))

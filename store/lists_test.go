@@ -40,9 +40,7 @@ func TestListJobsSelects(t *testing.T) {
 	c.pause("b")
 	c.complete(c.create("c", delay(time.Hour)).ID)
 	c.create("gone")
-	if err := c.DeleteJob(t.Context(), c.tenant, "gone", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.deleteJob("gone")
 	for _, test := range []struct {
 		name   string
 		filter jobs.Filter
@@ -135,9 +133,7 @@ func TestListRunsSelects(t *testing.T) {
 	c.trigger("b")
 	gone := c.create("gone")
 	c.trigger("gone")
-	if err := c.DeleteJob(ctx, c.tenant, "gone", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.deleteJob("gone")
 	yes := true
 	before, mid, inside, end := first.Add(-time.Minute), late.Add(time.Second),
 		first.Add(time.Minute), first.Add(2*time.Minute)

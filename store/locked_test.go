@@ -99,8 +99,7 @@ func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 			if test.wait {
 				policy = domain.PolicyWait
 			}
-			victim := c.manual("victim", notify(hook, domain.EventFailing),
-				func(d *domain.Definition) { d.ConcurrencyPolicy = policy })
+			victim := c.manual("victim", notify(hook, domain.EventFailing), overlapping(policy))
 			if test.twice {
 				c.finishWhatItCan(failed(victim))
 				c.exec(`UPDATE punctual.ready SET due_at = now()`)
@@ -199,11 +198,10 @@ func TestALockedRunHoldsUpNoClaimOfOthers(t *testing.T) {
 
 func TestALockedRunThatASlotWouldReplaceHoldsUpThatSlotOnly(t *testing.T) {
 	c := newClaimer(t)
-	replaces := func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyReplace }
-	victim, _ := c.dueNow("victim", replaces)
+	victim, _ := c.dueNow("victim", replacing)
 	active := c.one(c.claim(10, false))
 	c.slotAgo(victim.ID, 0)
-	other, _ := c.dueNow("other", replaces)
+	other, _ := c.dueNow("other", replacing)
 	free := c.stranger(`runs WHERE id = $1`, active.RunID)
 	batch, err := c.ClaimDue(bounded(t), c.asks(10, false))
 	if err != nil || len(batch.Runs) != 1 || batch.Runs[0].Job.ID != other.ID {
@@ -271,9 +269,7 @@ func TestALockedDeploymentHoldsUpNoHeartbeat(t *testing.T) {
 		t.Error("the absence is forgotten and was not noted")
 	}
 	free()
-	if _, err := c.Renew(t.Context(), c.replica, false); err != nil {
-		t.Fatal(err)
-	}
+	c.renewed()
 	if c.count(absent) != 0 || c.count(`SELECT count(*)
 		FROM punctual.deployment
 		WHERE back_at > now() - interval '1 min' AND timeline <> 'AAAAAAAA'`) != 1 {

@@ -285,9 +285,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		c := newClaimer(t)
 		c.create("job", never, everything)
 		c.dies("job")
-		if err := c.DeleteJob(t.Context(), c.tenant, "job", nil); err != nil {
-			t.Fatal(err)
-		}
+		c.deleteJob("job")
 		c.wantHeard("failing 1, dead 1")
 	})
 	t.Run("unless this binary cannot read it", func(t *testing.T) {
@@ -322,9 +320,7 @@ func TestADeletedJobIsStillToldOf(t *testing.T) {
 	if n := c.ready(job.ID); n != 2 {
 		t.Fatalf("%d runs wait", n)
 	}
-	if err := c.DeleteJob(t.Context(), c.tenant, "job", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.deleteJob("job")
 	c.wantHeard("failing 1, dead 1")
 	if got := c.history(job.ID); !slices.Contains(got, "manual cancelled job_deleted") {
 		t.Errorf("history %q", got)
@@ -400,7 +396,7 @@ func TestANoticeTakesNoGate(t *testing.T) {
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := newClaimer(t)
-			job := c.create("job", never, everything, func(d *domain.Definition) { d.ConcurrencyPolicy = policy })
+			job := c.create("job", never, everything, overlapping(policy))
 			c.dies("job")
 			c.tell()
 			run := c.trigger("job") // the notice still waits

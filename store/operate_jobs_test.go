@@ -112,8 +112,7 @@ func TestPauseOfManyJobs(t *testing.T) {
 	}
 	c.team("later")
 	c.slotAgo(due.ID, time.Second)
-	for c.batch() {
-	}
+	c.work()
 	c.wantProgress(o.ID, letters.OperationDone, 4, 4, 0)
 	c.wantStates(map[string]string{"active": "later other", "paused": "a b due rests", "completed": "done"})
 	stranger.wantStates(map[string]string{"active": "a b"})
@@ -123,9 +122,7 @@ func TestPauseOfManyJobs(t *testing.T) {
 	if job := c.get("rests"); job.PauseNote != "broken" || job.PausedUntil != nil || job.Version != 2 {
 		t.Errorf("what was paused before is now %+v", job)
 	}
-	if got := c.history(due.ID); !slices.Equal(got, []string{"schedule pending"}) {
-		t.Errorf("what was due before the pause: %q", got)
-	}
+	c.wantHistory(due.ID, "schedule pending") // it was due before the pause
 	if n := c.count(`SELECT count(*) FROM punctual.operation_jobs`); n != 0 || c.wants(choreOperations) {
 		t.Errorf("%d rows are left", n)
 	}
@@ -137,24 +134,17 @@ func TestResumeOfManyJobs(t *testing.T) {
 	c.create("once", labelled("team", "x"), at(time.Now().Add(time.Hour)))
 	c.create("other")
 	for _, name := range []string{"a", "once", "other"} {
-		if _, err := c.PauseJob(t.Context(), c.tenant, name, "", nil); err != nil {
-			t.Fatal(err)
-		}
+		c.pause(name)
 	}
 	c.complete(c.get("done").ID)
 	c.slotAgo(c.get("a").ID, 3*time.Hour)
 	c.slotAgo(c.get("once").ID, time.Second)
 	o := c.startJobs(changing(jobs.ResumeMany, ofTeam))
-	for c.batch() {
-	}
+	c.work()
 	c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0)
 	c.wantStates(map[string]string{"active": "a b", "paused": "other", "completed": "done once"})
-	if got := c.history(c.get("a").ID); !slices.Equal(got, []string{"schedule skipped paused x4"}) {
-		t.Errorf("slots of the pause: %q", got)
-	}
-	if got := c.history(c.get("once").ID); !slices.Equal(got, []string{"catchup pending late"}) {
-		t.Errorf("the one-shot: %q", got)
-	}
+	c.wantHistory(c.get("a").ID, "schedule skipped paused x4")
+	c.wantHistory(c.get("once").ID, "catchup pending late")
 	if job := c.get("b"); job.Version != 1 {
 		t.Errorf("what was active before has version %d", job.Version)
 	}
@@ -174,8 +164,7 @@ func TestDeleteOfManyJobs(t *testing.T) {
 		t.Errorf("a dry run counts %d", n)
 	}
 	o := c.startJobs(changing(jobs.DeleteMany, ofTeam))
-	for c.batch() {
-	}
+	c.work()
 	c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0)
 	c.wantStates(map[string]string{"active": "other", "deleted": "a done gated"})
 	if got := c.history(a); !slices.Contains(got, "schedule skipped job_deleted x1") ||
@@ -210,8 +199,7 @@ func TestChangesOfManyJobsAreTheirCallers(t *testing.T) {
 		{jobs.DeleteMany, "job.delete", `{"version":3,"state":"active","definition":{`, ``},
 	} {
 		o := c.startJobs(changing(k.action, ofTeam))
-		for c.batch() { // as a chore: its context names nobody
-		}
+		c.work() // as a chore: its context names nobody
 		log := c.entries(&since)
 		if len(log) != 2 || log[0].Action != audit.OperationCreate || log[0].ResourceID == nil ||
 			*log[0].ResourceID != o.ID ||
@@ -242,12 +230,8 @@ func TestChangesSelectWhatListsShow(t *testing.T) {
 	c.create("slow", func(d *domain.Definition) { d.Queue = "slow" }, described("Loads 100% of ETL"))
 	c.create("gone", labelled("team", "x"))
 	c.complete(c.get("etl_done").ID)
-	if _, err := c.PauseJob(t.Context(), c.tenant, "etl-2", "", nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.DeleteJob(t.Context(), c.tenant, "gone", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.pause("etl-2")
+	c.deleteJob("gone")
 	stranger := c.intruder()
 	stranger.team("etl-1")
 	for name, f := range map[string]jobs.Filter{
@@ -308,13 +292,10 @@ func TestJobsThatChangeBeforeTheirTurn(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.complete(c.get("c-done").ID)
-			if err := c.DeleteJob(ctx, c.tenant, "d-gone", nil); err != nil {
-				t.Fatal(err)
-			}
+			c.deleteJob("d-gone")
 			c.slotAgo(due.ID, 0) // a pause comes too late for its only slot
 			c.edit("z-unlabelled", func(d *domain.Definition) { d.Labels = nil })
-			for c.batch() {
-			}
+			c.work()
 			got := c.wantProgress(o.ID, letters.OperationDone, 6, want.done, want.failed)
 			if !strings.HasPrefix(orEmpty(got.Error), want.says) {
 				t.Errorf("it says %q", orEmpty(got.Error))
@@ -324,9 +305,7 @@ func TestJobsThatChangeBeforeTheirTurn(t *testing.T) {
 				if job := c.get("b-paused"); job.PauseNote != "mine" {
 					t.Errorf("%+v", job)
 				}
-				if got := c.history(due.ID); len(got) != 0 {
-					t.Errorf("the pause that was refused has left %q", got)
-				}
+				c.wantHistory(due.ID) // the pause that was refused has left nothing
 			}
 		})
 	}
@@ -338,8 +317,7 @@ func TestAPauseThatWouldBeOverPausesNothing(t *testing.T) {
 	r := changing(jobs.PauseMany, ofTeam)
 	r.Until = new(time.Now().Add(-time.Minute))
 	o := c.startJobs(r)
-	for c.batch() {
-	}
+	c.work()
 	c.wantProgress(o.ID, letters.OperationDone, 1, 0, 1)
 	c.wantStates(map[string]string{"active": "a"})
 }
@@ -374,8 +352,7 @@ func TestAnOperationOnJobsKeepsToItsRate(t *testing.T) {
 	r := changing(jobs.PauseMany, jobs.Filter{})
 	r.MaxPerSecond = 10
 	o := c.startJobs(r)
-	for c.batch() { // as fast as possible: the operation's row says when the next batch is too early
-	}
+	c.work() // as fast as possible: the operation's row says when the next batch is too early
 	c.wantProgress(o.ID, letters.OperationDone, 9, 9, 0)
 	// Batches hold two jobs each, so the last one comes after 0.8 s.
 	if n := c.count(`SELECT count(*)
@@ -410,8 +387,7 @@ func TestBatchesOfAnOperationOnJobsGetSmallerWhileTheDatabaseIsSlow(t *testing.T
 		}
 	}
 	c.exec(`DROP TRIGGER dawdle ON punctual.jobs`)
-	for c.batch() {
-	}
+	c.work()
 	c.wantProgress(o.ID, letters.OperationDone, 60, 60, 0)
 	c.wantEachChangedOnce(60)
 }
@@ -437,8 +413,7 @@ func TestAnotherReplicaGoesOnWithAnOperationOnJobs(t *testing.T) {
 	}
 
 	heir := newCRUDOn(t, c.options.DatabaseURL)
-	for heir.batch() {
-	}
+	heir.work()
 	c.wantProgress(o.ID, letters.OperationDone, 250, 250, 0)
 	c.wantEachChangedOnce(250)
 }
@@ -515,8 +490,7 @@ func TestALockedJobHoldsUpNoOther(t *testing.T) {
 			c.nextBatch()
 			c.wantProgress(o.ID, letters.OperationRunning, 3, 2, 0)
 			free()
-			for c.batch() {
-			}
+			c.work()
 			c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0)
 		})
 	}
@@ -548,8 +522,7 @@ func TestALockedOperationHoldsUpNoOther(t *testing.T) {
 	if _, err := blocker.Exec(ctx, `ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
-	for c.batch() {
-	}
+	c.work()
 	c.wantProgress(first.ID, letters.OperationDone, 1, 1, 0)
 }
 
@@ -570,8 +543,7 @@ func TestOperationsOnJobsWorkInEveryExecMode(t *testing.T) {
 					t.Errorf("%s: %d counted", action, n)
 				}
 				o := c.startJobs(r)
-				for c.batch() {
-				}
+				c.work()
 				c.wantProgress(o.ID, letters.OperationDone, 1, 1, 0)
 			}
 			started := c.startJobs(changing(jobs.PauseMany, jobs.Filter{}))

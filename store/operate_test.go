@@ -43,6 +43,20 @@ func (c crud) batch() bool {
 	return left
 }
 
+// work does batches until no operation has work left.
+func (c crud) work() {
+	c.t.Helper()
+	for c.batch() {
+	}
+}
+
+// nextBatch does the next batch without waiting for its time.
+func (c crud) nextBatch() {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.operations SET next_at = now() WHERE state = 'running'`)
+	c.batch()
+}
+
 // wantProgress fails the test unless the operation has this state and these counts.
 func (c crud) wantProgress(id uuid.UUID, state letters.OperationState, matched, done, failed int) letters.Operation {
 	c.t.Helper()
@@ -83,8 +97,7 @@ func TestBulkReplay(t *testing.T) {
 			t.Error("no heartbeat asks for it")
 		}
 		late := c.die("a", 1)
-		for c.batch() {
-		}
+		c.work()
 		c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0)
 		c.wantReplays(3)
 		if got := c.letters(letters.DeadLetterFilter{Job: "a", Resolved: open}); !slices.Equal(got, late) {
@@ -109,8 +122,7 @@ func TestBulkReplay(t *testing.T) {
 			t.Errorf("a dry run counts %d (%v)", n, err)
 		}
 		o := c.start(r)
-		for c.batch() {
-		}
+		c.work()
 		c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
 		got := c.letters(letters.DeadLetterFilter{Resolved: resolved})
 		slices.SortFunc(want, pg.CompareIDs)
@@ -123,8 +135,7 @@ func TestBulkReplay(t *testing.T) {
 		c.create("a")
 		c.die("a", 9)
 		o := c.start(letters.BulkRequest{Kind: letters.OperationReplay, MaxPerSecond: 10})
-		for c.batch() { // as fast as possible: the operation's row says when the next batch is too early
-		}
+		c.work() // as fast as possible: the operation's row says when the next batch is too early
 		c.wantProgress(o.ID, letters.OperationDone, 9, 9, 0)
 		// Batches hold two runs each, so the last one comes after 0.8 s.
 		if n := c.count(`SELECT count(*)
@@ -146,11 +157,8 @@ func TestBulkReplay(t *testing.T) {
 		c.die("gone", 1)
 		o := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
 		c.replay(dead[0])
-		if err := c.DeleteJob(t.Context(), c.tenant, "gone", nil); err != nil {
-			t.Fatal(err)
-		}
-		for c.batch() {
-		}
+		c.deleteJob("gone")
+		c.work()
 		if got := c.wantProgress(o.ID, letters.OperationDone, 3, 1, 2); got.Error == nil {
 			t.Error("it does not say what failed")
 		}
@@ -205,8 +213,7 @@ func TestBulkResolve(t *testing.T) {
 	o := c.start(letters.BulkRequest{
 		Kind: letters.OperationResolve, Filter: letters.DeadLetterFilter{Labels: map[string]string{"team": "x"}}, Note: "known",
 	})
-	for c.batch() {
-	}
+	c.work()
 	c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
 	if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE note = 'known' AND replayed_as IS NULL`); n != 2 {
 		t.Errorf("%d resolved", n)
@@ -223,8 +230,7 @@ func TestTwoOperationsNeverShareADeadLetter(t *testing.T) {
 	c.die("a", 2)
 	replay := letters.BulkRequest{Kind: letters.OperationReplay}
 	first, second := c.start(replay), c.start(replay)
-	for c.batch() {
-	}
+	c.work()
 	c.wantProgress(first.ID, letters.OperationDone, 2, 2, 0)
 	c.wantProgress(second.ID, letters.OperationDone, 0, 0, 0)
 	c.wantReplays(2)
@@ -247,8 +253,7 @@ func TestCancelOperation(t *testing.T) {
 	c.wantProgress(o.ID, letters.OperationCancelled, 5, 2, 0)
 	c.wantReplays(2)
 	again := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
-	for c.batch() {
-	}
+	c.work()
 	c.wantProgress(again.ID, letters.OperationDone, 3, 3, 0)
 	c.wantReplays(5)
 	_, err := c.CancelOperation(t.Context(), c.tenant, again.ID)
@@ -297,8 +302,7 @@ func TestOperationGoesOnWhenAWorkerDiesInABatch(t *testing.T) {
 	}
 	c.wantProgress(o.ID, letters.OperationRunning, 6, 2, 0)
 	c.wantReplays(2)
-	for c.batch() {
-	}
+	c.work()
 	c.wantProgress(o.ID, letters.OperationDone, 6, 6, 0)
 	c.wantReplays(6)
 }
@@ -412,12 +416,10 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 				t.Errorf("%d counted, %v", n, err)
 			}
 			o := c.start(r)
-			for c.batch() {
-			}
+			c.work()
 			c.wantProgress(o.ID, letters.OperationDone, 1, 1, 0)
 			o = c.start(letters.BulkRequest{Kind: letters.OperationResolve, Filter: filter})
-			for c.batch() {
-			}
+			c.work()
 			c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
 			if _, err := c.ResolveDeadLetter(ctx, c.tenant, dead[1], ""); err != nil {
 				t.Error(err)

@@ -3,11 +3,9 @@ package store
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
@@ -36,18 +34,7 @@ func (c claimer) slot(job uuid.UUID, hoursAgo int) domain.Batch {
 // patient gives a job an hourly schedule and a tolerance with which even old slots are in time.
 func patient(d *domain.Definition) {
 	every(time.Hour)(d)
-	d.Missed.Tolerance = domain.DurationOf(1000 * time.Hour)
-}
-
-// wantHistory compares the runs and skips of a job, in any order.
-func (c crud) wantHistory(job uuid.UUID, want ...string) {
-	c.t.Helper()
-	got := c.history(job)
-	slices.Sort(got)
-	slices.Sort(want)
-	if diff := cmp.Diff(want, got); diff != "" {
-		c.t.Errorf("-want +got:\n%s", diff)
-	}
+	tolerating(1000 * time.Hour)(d)
 }
 
 func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
@@ -270,8 +257,7 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 	for _, how := range []string{"a slot", "a trigger", "an edit"} {
 		t.Run(how, func(t *testing.T) {
 			c := newClaimer(t)
-			job := c.create("job", patient, overlapping(domain.PolicyWait),
-				func(d *domain.Definition) { d.ExpiresAfter = domain.DurationOf(100 * time.Hour) })
+			job := c.create("job", patient, overlapping(domain.PolicyWait), expiring(100*time.Hour))
 			active := c.one(c.slot(job.ID, 9))
 			if b := c.slot(job.ID, 8); len(b.Runs) != 0 {
 				t.Fatal("the second slot does not wait")

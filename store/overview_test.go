@@ -85,9 +85,7 @@ func TestWhatShouldHaveBegunIsOverdue(t *testing.T) {
 	set(`lane = -1 - lane / 4`)
 	c.wantOverdue("the deadline of a target", 1, 0, "slot", "slot")
 
-	if _, err := c.PauseJob(t.Context(), c.tenant, "slot", "", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.pause("slot")
 	c.wantOverdue("a job that is paused", 0, 0, "")
 	other.wantOverdue("another tenant", 0, 0, "")
 }
@@ -169,9 +167,7 @@ func TestAJobFailsUntilItSucceeds(t *testing.T) {
 	c.wantFailing("dead letters that are resolved", "newer failed 1 times, 0 letters")
 	c.exec(`UPDATE punctual.dead_letters SET resolved_at = NULL`)
 	for _, name := range []string{"j", "newer"} {
-		if err := c.DeleteJob(t.Context(), c.tenant, name, nil); err != nil {
-			t.Fatal(err)
-		}
+		c.deleteJob(name)
 	}
 	c.wantFailing("deleted jobs")
 }

@@ -36,15 +36,15 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 		},
 		{
 			name: "a policy that skips what is missed skips it", ago: 2 * time.Hour, says: "was missed", outcome: history.OutcomeSkipped,
-			policy: func(d *domain.Definition) { d.Missed.Policy = domain.MissedSkip },
+			policy: missed(domain.MissedSkip),
 		},
 		{
 			name: "so does a window that it lies beyond", ago: 2 * time.Hour, says: "was missed", outcome: history.OutcomeSkipped,
-			policy: func(d *domain.Definition) { d.Missed.Window = domain.DurationOf(time.Hour) },
+			policy: window(time.Hour),
 		},
 		{
 			name: "it expires by its nominal time", ago: 2 * time.Hour, says: "expires_after", outcome: history.OutcomeSkipped,
-			policy: func(d *domain.Definition) { d.ExpiresAfter = domain.DurationOf(time.Hour) },
+			policy: expiring(time.Hour),
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -68,15 +68,8 @@ func (c crud) wrong(from time.Time) (found []string) {
 
 func (c crud) saysOf(ref string, at time.Time) string {
 	c.t.Helper()
-	e, err := c.ExplainJob(c.t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return at, nil })
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	e := c.explained(ref, at)
 	return fmt.Sprintf("%s: %s", e.Outcome, e.Text)
-}
-
-func policy(p domain.MissedPolicy) func(*domain.Definition) {
-	return func(d *domain.Definition) { d.Missed.Policy = p }
 }
 
 // Slots before paused_until count as paused, however late a replica comes. Slots from then on are treated as after any
@@ -93,19 +86,17 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 		},
 		{
 			"missed slots are let go",
-			[]func(*domain.Definition){policy(domain.MissedSkip)},
+			[]func(*domain.Definition){missed(domain.MissedSkip)},
 			[]string{"schedule skipped paused x3", "schedule skipped missed x3"},
 		},
 		{
 			"each missed slot runs",
-			[]func(*domain.Definition){policy(domain.MissedFireAll)},
+			[]func(*domain.Definition){missed(domain.MissedFireAll)},
 			[]string{"schedule skipped paused x3", "catchup running late", "catchup running late", "catchup running late"},
 		},
 		{
 			"a tolerance of hours lets the slots from the end on run as if nothing had been",
-			[]func(*domain.Definition){func(d *domain.Definition) {
-				d.Missed.Tolerance = domain.DurationOf(5 * time.Hour)
-			}},
+			[]func(*domain.Definition){tolerating(5 * time.Hour)},
 			[]string{"schedule skipped paused x3", "schedule running", "schedule running", "schedule running"},
 		},
 	} {
@@ -126,12 +117,7 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 				t.Error("the version that ended the pause does not hold from its end on")
 			}
 			asClaimer(c).claim(10, true)
-			got := c.history(job)
-			slices.Sort(got)
-			slices.Sort(tt.history)
-			if !slices.Equal(got, tt.history) {
-				t.Errorf("history %q, want %q", got, tt.history)
-			}
+			c.wantHistory(job, tt.history...)
 		})
 	}
 }
@@ -151,9 +137,7 @@ func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
 			now, _ := c.Now(t.Context())
 			c.pausedUntil(job, now.Add(-time.Hour), now.Add(-tt.ago))
 			c.resumeDue()
-			if got := c.history(job); !slices.Equal(got, tt.history) {
-				t.Errorf("history %q, want %q", got, tt.history)
-			}
+			c.wantHistory(job, tt.history...)
 			if tt.history == nil && (c.get("a").State != domain.JobActive || c.get("a").NextRunAt == nil) {
 				t.Errorf("it is %+v", c.get("a"))
 			}
@@ -227,12 +211,7 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 			if err := tt.change(c); err != nil {
 				t.Fatal(err)
 			}
-			got := c.history(job)
-			slices.Sort(got)
-			slices.Sort(tt.history)
-			if !slices.Equal(got, tt.history) {
-				t.Errorf("history %q, want %q", got, tt.history)
-			}
+			c.wantHistory(job, tt.history...)
 			if n := c.count(`SELECT count(*)
 				FROM punctual.job_versions
 				WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until); n != 1 {

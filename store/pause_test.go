@@ -1,7 +1,6 @@
 package store
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,10 +45,8 @@ func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
 		},
 		{
 			name: "also when the policy wants to run each of them",
-			job: []func(*domain.Definition){func(d *domain.Definition) {
-				d.Missed.Policy = domain.MissedFireAll
-			}},
-			ago: 5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: domain.JobActive,
+			job:  []func(*domain.Definition){missed(domain.MissedFireAll)},
+			ago:  5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: domain.JobActive,
 		},
 		{
 			name: "a one-shot fires late", job: []func(*domain.Definition){delay(time.Hour)}, ago: time.Second,
@@ -57,9 +54,8 @@ func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
 		},
 		{
 			name: "a one-shot of days ago fires whatever the policy for missed slots",
-			job: []func(*domain.Definition){delay(time.Hour), func(d *domain.Definition) {
-				d.Missed.Policy, d.Missed.Window = domain.MissedSkip, domain.DurationOf(time.Hour)
-			}}, ago: 240 * time.Hour, history: []string{"catchup pending late"}, state: domain.JobCompleted,
+			job:  []func(*domain.Definition){delay(time.Hour), missed(domain.MissedSkip), window(time.Hour)},
+			ago:  240 * time.Hour, history: []string{"catchup pending late"}, state: domain.JobCompleted,
 		},
 		{name: "the last slot of a bounded job", job: []func(*domain.Definition){func(d *domain.Definition) {
 			d.Schedule.EndsAt = domain.InstantOf(time.Now().Add(time.Hour))
@@ -77,9 +73,7 @@ func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
 				c.slotAgo(job.ID, test.ago)
 			}
 			after := c.resumed("a")
-			if got := c.history(job.ID); !slices.Equal(got, test.history) {
-				t.Errorf("history %q, want %q", got, test.history)
-			}
+			c.wantHistory(job.ID, test.history...)
 			if after.State != test.state || after.Version != 3 || after.PausedAt != nil {
 				t.Errorf("resumed it is %+v", after)
 			}
@@ -119,8 +113,9 @@ func TestAPausedJobThatIsMovedRecordsWhatPassed(t *testing.T) {
 			c.pause("a")
 			c.slotAgo(job.ID, time.Second)
 			after := c.edit("a", at(time.Now().Add(time.Hour)))
-			if got := c.history(job.ID); !slices.Equal(got, []string{"schedule skipped paused x1"}) || after.State != domain.JobPaused {
-				t.Errorf("history %q, state %s", got, after.State)
+			c.wantHistory(job.ID, "schedule skipped paused x1")
+			if after.State != domain.JobPaused {
+				t.Errorf("it is %s", after.State)
 			}
 		})
 	}
@@ -132,9 +127,7 @@ func TestPauseJob(t *testing.T) {
 		job := c.create("a")
 		c.slotAgo(job.ID, time.Second)
 		c.pause("a")
-		if got := c.history(job.ID); !slices.Equal(got, []string{"schedule pending"}) {
-			t.Errorf("history %q", got)
-		}
+		c.wantHistory(job.ID, "schedule pending")
 	})
 	t.Run("pausing again changes note and until, and writes nothing when they are the same", func(t *testing.T) {
 		c := newCRUD(t)
@@ -252,8 +245,7 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 			c.create(name, labelled("team", "x"))
 			_, err := desk.StartJobs(bob, changing(jobs.PauseMany, jobs.Filter{NamePrefix: name}))
 			must(err)
-			for c.batch() {
-			}
+			c.work()
 		},
 		"again": func(name string) {
 			c.create(name)

@@ -92,9 +92,8 @@ func TestSettledSlotsWaitInReadyOnce(t *testing.T) {
 // missed because another run is active or waiting.
 func TestAnEditKeepsWhatIsToBeCaughtUp(t *testing.T) {
 	c := newClaimer(t)
-	job := c.create("job", every(time.Hour), missed(domain.MissedFireAll), func(d *domain.Definition) {
-		d.ConcurrencyPolicy, d.Missed.Tolerance = domain.PolicyWait, domain.DurationOf(time.Second)
-	})
+	job := c.create("job", every(time.Hour), missed(domain.MissedFireAll), overlapping(domain.PolicyWait),
+		tolerating(time.Second))
 	active, waiting := domain.NewRunID(time.Now()), domain.NewRunID(time.Now())
 	for _, id := range []uuid.UUID{active, waiting} {
 		c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)

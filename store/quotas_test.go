@@ -31,9 +31,7 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 	c.limit("max_jobs", 3)
 	c.create("second")
 	c.create("done", at(time.Now().Add(-time.Hour)))
-	c.exec(`UPDATE punctual.schedules
-		SET scheduled_for = NULL, next_run_at = NULL, enabled = false, completed_at = now()
-		WHERE job_id = $1`, c.get("done").ID)
+	c.complete(c.get("done").ID)
 	paused := true
 	if _, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition("third"), Paused: &paused}); err != nil {
 		t.Fatalf("a completed job counts: %v", err)
@@ -62,9 +60,7 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 	if _, err := c.For(c.tenant).CreateJobs(ctx, []jobs.NewJob{{Definition: definition("second", every(3*time.Hour))}}, jobs.ConflictReplace); err != nil {
 		t.Errorf("a batch that replaces one that is there: %v", err)
 	}
-	if err := c.DeleteJob(ctx, c.tenant, "before", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.deleteJob("before")
 	if _, _, err := c.PutJob(ctx, c.tenant, "done",
 		jobs.NewJob{Definition: definition("done", every(time.Hour))}, nil, false); err != nil {
 		t.Errorf("with room, PUT of a completed job: %v", err)
@@ -112,18 +108,15 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 	ctx := t.Context()
 	c.create("before", every(time.Minute))
 	c.limit("min_interval", 5*time.Minute)
-	cron := func(expression string) func(*domain.Definition) {
-		return func(d *domain.Definition) { d.Schedule = domain.Schedule{Cron: expression} }
-	}
 	for name, test := range map[string]struct {
 		schedule func(*domain.Definition)
 		refused  string
 	}{
 		"every five minutes":      {every(5 * time.Minute), ""},
 		"every minute":            {every(time.Minute), "schedule.every: "},
-		"cron, each five minutes": {cron("*/5 * * * *"), ""},
-		"cron, now and then less": {cron("0,57 3 * * *"), ""},
-		"cron, 3 minutes apart":   {cron("57,0 * * * *"), "schedule.cron: "},
+		"cron, each five minutes": {cronAt("*/5 * * * *"), ""},
+		"cron, now and then less": {cronAt("0,57 3 * * *"), ""},
+		"cron, 3 minutes apart":   {cronAt("57,0 * * * *"), "schedule.cron: "},
 		"once":                    {delay(time.Second), ""},
 	} {
 		_, err := c.For(c.tenant).CreateJob(ctx,
@@ -141,7 +134,7 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 		})
 		return err
 	}
-	if err := edit(func(d *domain.Definition) { d.Description = "as it was" }); err != nil {
+	if err := edit(described("as it was")); err != nil {
 		t.Errorf("an edit of something else: %v", err)
 	}
 	if err := edit(every(2 * time.Minute)); err == nil {

@@ -76,7 +76,7 @@ func TestASlotThatReplacesNothingIsNotStartedWithoutAWorkerSlot(t *testing.T) {
 func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("job", replacing)
-	b := c.manual("waits", func(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyWait })
+	b := c.manual("waits", overlapping(domain.PolicyWait))
 	c.create("other", never)
 	c.trigger("other")
 	c.exec(`UPDATE punctual.ready SET due_at = now() - interval '1 hour'`)
@@ -109,7 +109,7 @@ func TestWhileFrozenNoRunInFlightIsReplaced(t *testing.T) {
 				c.trigger("job")
 			}
 			c.slotAgo(a.Job.ID, time.Second)
-			c.edit("job", func(d *domain.Definition) { d.Description = "settles the slot" })
+			c.edit("job", described("settles the slot"))
 			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND reason IS NULL`,
 				a.RunID); n != 1 {
 				t.Errorf("the run in flight is %s", c.state(a.RunID))

@@ -491,9 +491,7 @@ func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
 		if name == "alive" {
 			continue
 		}
-		if err := c.DeleteJob(t.Context(), c.tenant, name, nil); err != nil {
-			t.Fatal(err)
-		}
+		c.deleteJob(name)
 		if name != "young" {
 			c.exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '31 days' WHERE id = $1`, ids[name])
 		}
@@ -532,9 +530,6 @@ func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
 
 func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 	c := newCRUD(t)
-	window := func(d time.Duration) func(*domain.Definition) {
-		return func(def *domain.Definition) { def.Missed.Window = domain.DurationOf(d) }
-	}
 	month := c.create("month", every(time.Hour), window(DefaultRetention))
 	_, err := c.For(c.tenant).CreateJob(t.Context(),
 		jobs.NewJob{Definition: definition("more", every(time.Hour), window(DefaultRetention+time.Second))})

@@ -88,9 +88,7 @@ func TestWhenAJobIsNotStale(t *testing.T) {
 			c.create("job", never, within("26h"), everything)
 			c.pause("job")
 			c.age("60 h")
-			if _, err := c.ResumeJob(c.t.Context(), c.tenant, "job", ""); err != nil {
-				c.t.Fatal(err)
-			}
+			c.resumed("job")
 			c.age("25 h")
 		},
 		"without anybody to be told": func(c claimer) {
@@ -99,9 +97,7 @@ func TestWhenAJobIsNotStale(t *testing.T) {
 		},
 		"once it was deleted": func(c claimer) {
 			c.create("job", never, within("26h"), everything)
-			if err := c.DeleteJob(c.t.Context(), c.tenant, "job", nil); err != nil {
-				c.t.Fatal(err)
-			}
+			c.deleteJob("job")
 			c.age("60 h")
 		},
 		"when nothing is expected any more": func(c claimer) {

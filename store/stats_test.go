@@ -70,9 +70,7 @@ func TestTheStatisticsOfAJobAreThoseOfADay(t *testing.T) {
 	}
 	_, err := c.JobStats(t.Context(), c.intruder().tenant, job.ID.String())
 	wantError(t, err, ErrNotFound)
-	if err := c.DeleteJob(t.Context(), c.tenant, "j", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.deleteJob("j")
 	_, err = c.JobStats(t.Context(), c.tenant, job.ID.String())
 	wantError(t, err, ErrNotFound)
 }

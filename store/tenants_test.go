@@ -103,9 +103,7 @@ func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.exec(`UPDATE punctual.schedules
-		SET enabled = false, scheduled_for = NULL, next_run_at = NULL, completed_at = now()
-		WHERE job_id = $1`, job.ID)
+	c.complete(job.ID)
 	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
 		t.Fatal(err)
 	}

@@ -239,9 +239,7 @@ func TestVerifyLooksAtWhatItIsToldTo(t *testing.T) {
 	for _, id := range []uuid.UUID{job, other} {
 		c.exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(id, slots[1]))
 	}
-	if err := c.DeleteJob(t.Context(), c.tenant, "b", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.deleteJob("b")
 	for name, test := range map[string]struct {
 		change func(*history.VerifyOptions)
 		want   []string

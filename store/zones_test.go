@@ -32,9 +32,7 @@ func TestRezone(t *testing.T) {
 	move(zoned.ID, time.Hour, time.Hour) // as if an older release of the zone data had computed it
 	paused := c.create("paused", daily("Asia/Tokyo"))
 	wantPaused, _ := c.next(paused.ID)
-	if _, err := c.PauseJob(t.Context(), c.tenant, "paused", "", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.pause("paused")
 	move(paused.ID, time.Hour, time.Hour)
 	stay := map[string]time.Time{}
 	for _, job := range []struct {
