@@ -51,13 +51,7 @@ func (c crud) slotRuns(job uuid.UUID, slots []time.Time) string {
 	c.t.Helper()
 	var found []string
 	for _, at := range slots {
-		var trigger string
-		err := c.db.Pool().QueryRow(c.t.Context(), `SELECT coalesce((SELECT trigger FROM punctual.runs WHERE id = $1), '-')`,
-			domain.SlotRunID(job, at)).Scan(&trigger)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		found = append(found, trigger)
+		found = append(found, c.text(`SELECT trigger FROM punctual.runs WHERE id = $1`, domain.SlotRunID(job, at)))
 	}
 	return strings.Join(found, " ")
 }
@@ -255,7 +249,7 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 		c := newClaimer(t)
 		job, slots := c.lived("a", missed(domain.MissedFireAll))
 		c.exec(`DELETE FROM punctual.runs WHERE job_id = $1`, job)
-		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[2])
+		c.setNext(job, slots[2])
 		o := c.backfill(letters.BackfillRequest{Job: "a", From: slots[0], To: time.Now()})
 		c.work()
 		c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
@@ -300,7 +294,7 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 		c.pause("a")
 		c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,
 			job, slots[0].Add(-time.Minute))
-		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[0])
+		c.setNext(job, slots[0])
 		o := c.backfill(letters.BackfillRequest{Job: "a", From: slots[0], To: slots[2]})
 		c.work()
 		c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)

@@ -115,29 +115,15 @@ func (c claimer) one(b domain.Batch) domain.Assignment {
 // that slot is in time.
 func (c claimer) dueNow(name string, options ...func(*domain.Definition)) (jobs.Record, time.Time) {
 	c.t.Helper()
-	now, err := c.Now(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	slot := now.Truncate(time.Second)
+	slot := c.now().Truncate(time.Second)
 	hourly := func(d *domain.Definition) {
 		d.Schedule = domain.Schedule{
 			Every: domain.DurationOf(time.Hour), StartsAt: domain.InstantOf(slot.Add(-time.Hour)),
 		}
 	}
 	job := c.create(name, append([]func(*domain.Definition){hourly}, options...)...)
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
+	c.setNext(job.ID, slot)
 	return job, slot
-}
-
-// next returns a job's next slot and the time at which it is due.
-func (c claimer) next(job uuid.UUID) (slot, due time.Time) {
-	c.t.Helper()
-	if err := c.db.Pool().QueryRow(c.t.Context(),
-		`SELECT scheduled_for, next_run_at FROM punctual.schedules WHERE job_id = $1`, job).Scan(&slot, &due); err != nil {
-		c.t.Fatal(err)
-	}
-	return slot.UTC(), due.UTC()
 }
 
 func prioritised(p domain.Priority) func(*domain.Definition) {
@@ -288,7 +274,7 @@ func TestASlotThatHasItsRunIsNotSentAgain(t *testing.T) {
 	c := newClaimer(t)
 	job, slot := c.dueNow("job")
 	first := c.one(c.claim(100, false))
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
+	c.setNext(job.ID, slot)
 	again := c.claim(100, false)
 	if len(again.Runs) != 0 || again.Settled != 1 {
 		t.Errorf("%d runs of a slot that has one; %d settled", len(again.Runs), again.Settled)
@@ -312,7 +298,7 @@ func TestAClaimWithARunThatIsThereAlreadyTakesTheOthers(t *testing.T) {
 	c := newClaimer(t)
 	there, slot := c.dueNow("there")
 	c.one(c.claim(100, false))
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, there.ID, slot)
+	c.setNext(there.ID, slot)
 	for _, again := range []bool{true, false} {
 		for i := range 3 {
 			c.dueNow(fmt.Sprintf("free-%d-%v", i, again))
@@ -358,12 +344,7 @@ func TestPrioritiesThenDueTimesDecideWhoComesFirst(t *testing.T) {
 	c.many(1, "high", 0, rarely, prioritised(domain.PriorityHigh), tolerant)
 	for _, want := range []string{"high-1", "normal-early-1", "normal-late-1", "low-1"} {
 		a := c.one(c.claim(1, false))
-		var name string
-		if err := c.db.Pool().QueryRow(t.Context(),
-			`SELECT name FROM punctual.jobs WHERE id = $1`, a.Job.ID).Scan(&name); err != nil {
-			t.Fatal(err)
-		}
-		if name != want {
+		if name := c.text(`SELECT name FROM punctual.jobs WHERE id = $1`, a.Job.ID); name != want {
 			t.Errorf("%s is claimed where %s comes first", name, want)
 		}
 	}
@@ -592,7 +573,7 @@ func TestAClaimMakesThePartitionsOfAllItsRuns(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", every(24*time.Hour), missed(domain.MissedFireAll), window(30*24*time.Hour))
 	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -25)
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
+	c.setNext(job.ID, slot)
 	if b := c.claim(100, true); len(b.Runs) != 10 {
 		t.Errorf("%d runs, want 10", len(b.Runs))
 	}
@@ -627,8 +608,7 @@ func TestFreshGatesCountAsFree(t *testing.T) {
 			job, slot := c.dueNow("job", forbid)
 			c.one(c.claim(100, false))
 			c.exec(sql, job.ID)
-			c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`,
-				job.ID, slot.Add(-time.Second))
+			c.setNext(job.ID, slot.Add(-time.Second))
 			c.one(c.claim(100, false))
 		})
 	}

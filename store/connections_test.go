@@ -177,10 +177,8 @@ func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
 	for at, want := range map[string]string{"at_once": "8s", "at_commit": "0"} {
 		if n := c.count(`SELECT count(*) FROM punctual.limits_seen WHERE at = $1 AND lock = '3s' AND statement = $2`,
 			at, want); n != 2 {
-			var seen string
-			_ = c.db.Pool().QueryRow(t.Context(),
-				`SELECT coalesce(string_agg(l::text, ' '), '') FROM punctual.limits_seen l`).Scan(&seen)
-			t.Errorf("%s: not a statement limit of %s: %s", at, want, seen)
+			t.Errorf("%s: not a statement limit of %s: %s",
+				at, want, c.text(`SELECT string_agg(l::text, ' ') FROM punctual.limits_seen l`))
 		}
 	}
 	// A command has no such limits.

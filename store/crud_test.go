@@ -177,23 +177,16 @@ func (c crud) exec(sql string, args ...any) {
 // slotAgo makes a slot that was due the given time ago the job's next slot, and returns it.
 func (c crud) slotAgo(job uuid.UUID, ago time.Duration) time.Time {
 	c.t.Helper()
-	now, err := c.Now(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	now := c.now()
 	slot := now.Add(-ago).Truncate(time.Second)
 	if ago >= time.Hour { // for an hourly job, one of its own slots
-		var next time.Time
-		if err := c.db.Pool().QueryRow(c.t.Context(),
-			`SELECT scheduled_for FROM punctual.schedules WHERE job_id = $1`, job).Scan(&next); err != nil {
-			c.t.Fatal(err)
-		}
+		next, _ := c.next(job)
 		slot = next.Add(-next.Sub(slot).Truncate(time.Hour))
 		if slot.After(now.Add(-ago)) {
 			slot = slot.Add(-time.Hour)
 		}
 	}
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slot)
+	c.setNext(job, slot)
 	return slot
 }
 
@@ -241,13 +234,66 @@ func (c crud) wantHistory(job uuid.UUID, want ...string) {
 	}
 }
 
-func (c crud) count(sql string, args ...any) int {
+// value returns what a query yields.
+func value[T any](c crud, sql string, args ...any) (v T) {
 	c.t.Helper()
-	var n int
-	if err := c.db.Pool().QueryRow(c.t.Context(), sql, args...).Scan(&n); err != nil {
+	if err := c.db.Pool().QueryRow(c.t.Context(), sql, args...).Scan(&v); err != nil {
 		c.t.Fatalf("%s: %v", sql, err)
 	}
-	return n
+	return v
+}
+
+// column returns what a query yields, row by row.
+func column[T any](c crud, sql string, args ...any) []T {
+	c.t.Helper()
+	rows, _ := c.db.Pool().Query(c.t.Context(), sql, args...)
+	values, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	if err != nil {
+		c.t.Fatalf("%s: %v", sql, err)
+	}
+	return values
+}
+
+func (c crud) count(sql string, args ...any) int {
+	c.t.Helper()
+	return value[int](c, sql, args...)
+}
+
+// text returns the text that a query yields, and "-" for no row or null.
+func (c crud) text(sql string, args ...any) string {
+	c.t.Helper()
+	for _, text := range column[*string](c, sql, args...) {
+		if text != nil {
+			return *text
+		}
+	}
+	return "-"
+}
+
+// now is the time by the database's clock.
+func (c crud) now() time.Time {
+	c.t.Helper()
+	now, err := c.Now(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return now
+}
+
+// next returns a job's next slot and the time at which it is due.
+func (c crud) next(job uuid.UUID) (slot, due time.Time) {
+	c.t.Helper()
+	if err := c.db.Pool().QueryRow(c.t.Context(),
+		`SELECT scheduled_for, next_run_at FROM punctual.schedules WHERE job_id = $1`, job).Scan(&slot, &due); err != nil {
+		c.t.Fatal(err)
+	}
+	return slot.UTC(), due.UTC()
+}
+
+// setNext makes a slot, which is due at its instant, a job's next one.
+func (c crud) setNext(job uuid.UUID, slot time.Time) {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slot)
 }
 
 func (c crud) ready(job uuid.UUID) int {

@@ -54,7 +54,7 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 		}
 		c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,
 			job, slots[1].Add(-time.Minute))
-		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[1])
+		c.setNext(job, slots[1])
 		c.exec(`DELETE FROM punctual.runs WHERE job_id = $1 AND scheduled_for >= $2`, job, slots[1])
 	}
 	for _, test := range []struct {
@@ -119,7 +119,7 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			return slots[4].Add(time.Hour)
 		}, history.OutcomePaused, true, []string{"unless it is resumed"}},
 		{"a slot nobody claims", instead(func(c claimer, job uuid.UUID, slots []time.Time) {
-			c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[1])
+			c.setNext(job, slots[1])
 		}), history.OutcomeWaiting, true, []string{"has been due since"}},
 		{
 			"a slot to come", func(_ claimer, _ uuid.UUID, slots []time.Time) time.Time { return slots[4].Add(time.Hour) },

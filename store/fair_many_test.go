@@ -27,20 +27,7 @@ func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
 			now() + CASE WHEN id % 1000 = 0 THEN interval '0' ELSE interval '1 hour' END,
 			id, $1::smallint * 4 + lane
 		FROM punctual.tenants, unnest(ARRAY[1, 3]) AS lane`, c.queue)
-	rows, err := c.db.Pool().Query(t.Context(), `SELECT id FROM punctual.queues`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	var queues []int16
-	for rows.Next() {
-		var id int16
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
-		queues = append(queues, id)
-	}
-	rows.Close()
+	queues := column[int16](c.crud, `SELECT id FROM punctual.queues`)
 	for _, state := range []string{"never analysed", "analysed"} {
 		found, slots := map[domain.Work]int{}, map[int32]bool{}
 		for of := domain.WorkDue; of <= domain.WorkOrdered; of++ {

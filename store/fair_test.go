@@ -14,12 +14,8 @@ import (
 // neighbour makes another tenant that uses the same queue.
 func (c claimer) neighbour(weight int) claimer {
 	c.t.Helper()
-	c.exec(`INSERT INTO punctual.tenants (name, weight) VALUES ('neighbour', $1)`, weight)
-	id, err := c.TenantID(c.t.Context(), "neighbour")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.tenant = id
+	c.tenant = value[int32](c.crud,
+		`INSERT INTO punctual.tenants (name, weight) VALUES ('neighbour', $1) RETURNING id`, weight)
 	return c
 }
 

@@ -73,8 +73,7 @@ func left(at string) string {
 // state describes a run with its row in ready, its dead letter and its attempts.
 func (c claimer) state(run uuid.UUID) string {
 	c.t.Helper()
-	var s string
-	err := c.db.Pool().QueryRow(c.t.Context(), `
+	return c.text(`
 		SELECT concat_ws(' ', r.status, r.reason, r.http_status, 'attempt ' || r.attempt,
 			CASE WHEN r.finished_at IS NOT NULL THEN 'finished' END,
 			CASE WHEN r.next_attempt_at IS NOT NULL THEN 'next in ' || `+left("r.next_attempt_at")+` END,
@@ -85,11 +84,7 @@ func (c claimer) state(run uuid.UUID) string {
 				FROM punctual.attempts a
 				WHERE a.run_id = r.id))
 		FROM punctual.runs r
-		WHERE r.id = $1`, run).Scan(&s)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return s
+		WHERE r.id = $1`, run)
 }
 
 func (c claimer) wantState(run uuid.UUID, want string) {
@@ -342,7 +337,7 @@ func TestFinishSpansDays(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", every(24*time.Hour), missed(domain.MissedFireAll), window(30*24*time.Hour))
 	slot := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -9)
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
+	c.setNext(job.ID, slot)
 	batch := c.claim(100, true)
 	if len(batch.Runs) < 9 {
 		t.Fatalf("%d runs", len(batch.Runs))

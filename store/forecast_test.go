@@ -99,7 +99,7 @@ func TestAForecastBeginsWithTheNextSlotOfEachJob(t *testing.T) {
 	late := c.create("late", func(d *domain.Definition) {
 		d.Schedule.StartsAt = domain.InstantOf(slot.Add(-1000 * time.Hour))
 	})
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, late.ID, slot)
+	c.setNext(late.ID, slot)
 	w := forecast.Window{From: slot.Add(-time.Minute), To: slot.Add(150 * time.Minute), Step: time.Hour}
 	for _, want := range [][]int64{{1, 1, 1}, {0, 1, 1}} {
 		if want[0] == 0 {

@@ -351,16 +351,3 @@ func TestTheMetricTellsWhatIsFrozen(t *testing.T) {
 		}
 	}
 }
-
-// text returns the text that a query yields, and "-" for no row or null.
-func (c crud) text(sql string, args ...any) string {
-	c.t.Helper()
-	var text *string
-	if err := c.db.Pool().QueryRow(c.t.Context(), sql, args...).Scan(&text); err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		c.t.Fatal(err)
-	}
-	if text == nil {
-		return "-"
-	}
-	return *text
-}

@@ -183,11 +183,8 @@ func TestGroupsAreWhatTheListSays(t *testing.T) {
 // before.
 func (c crud) flood(n, jobs int) crud {
 	c.t.Helper()
-	err := c.db.Pool().QueryRow(c.t.Context(), `INSERT INTO punctual.tenants (name) VALUES ($1) RETURNING id`,
-		fmt.Sprintf("flood-%d-%d", n, jobs)).Scan(&c.tenant)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.tenant = value[int32](c, `INSERT INTO punctual.tenants (name) VALUES ($1) RETURNING id`,
+		fmt.Sprintf("flood-%d-%d", n, jobs))
 	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
 			reason, attempts, http_status, error)
 		SELECT (lpad(to_hex(i), 12, '0') || '8' || substr(gen_random_uuid()::text, 16, 4) || '8'

@@ -233,15 +233,9 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
 	c := newClaimer(t)
 	heldBy := func(name string) string {
-		var text string
-		err := c.db.Pool().QueryRow(t.Context(),
-			`SELECT coalesce(string_agg(coalesce(held_by, '-'), ', ' ORDER BY due_at), 'not overdue')
+		return c.text(`SELECT coalesce(string_agg(coalesce(held_by, '-'), ', ' ORDER BY due_at), 'not overdue')
 			FROM punctual.overdue
-			WHERE job = $1`, name).Scan(&text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
+			WHERE job = $1`, name)
 	}
 	a := c.manual("host")
 	c.finish(hold(a, down, a.Lease.ClaimedAt, time.Hour))

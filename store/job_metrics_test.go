@@ -75,12 +75,7 @@ func (c crud) runsOf(job uuid.UUID, n int, after time.Duration, status string) {
 
 func (c crud) midnight() time.Time {
 	c.t.Helper()
-	var at time.Time
-	if err := c.db.Pool().QueryRow(c.t.Context(),
-		`SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'`).Scan(&at); err != nil {
-		c.t.Fatal(err)
-	}
-	return at
+	return value[time.Time](c, `SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'`)
 }
 
 func successAt(at time.Time, job string) string {
@@ -102,12 +97,8 @@ func TestTheMetricsOfAJobAreThoseOfAllReplicas(t *testing.T) {
 		c.finish(end(a))
 		return a.RunID
 	}
-	ended := func(id uuid.UUID) (at time.Time) {
-		if err := c.db.Pool().QueryRow(t.Context(),
-			`SELECT finished_at FROM punctual.runs WHERE id = $1`, id).Scan(&at); err != nil {
-			t.Fatal(err)
-		}
-		return at
+	ended := func(id uuid.UUID) time.Time {
+		return value[time.Time](c.crud, `SELECT finished_at FROM punctual.runs WHERE id = $1`, id)
 	}
 	well := run(succeeded)
 	c.wantSeries(m, "consecutive_failures 0 default j", successAt(ended(well), "j"))

@@ -22,25 +22,12 @@ var everything = notify(hook, domain.Events...)
 // notices describes the notices that are still to be sent, in the order of writing.
 func (c crud) notices() []string {
 	c.t.Helper()
-	rows, err := c.db.Pool().Query(c.t.Context(), `
+	return column[string](c, `
 		SELECT concat_ws(' ', n.event, n.slots, n.reason, n.error)
 		FROM punctual.notices n
 		LEFT JOIN punctual.runs r ON r.id = n.run_id AND r.job_id = n.job_id
 			AND r.scheduled_for = n.scheduled_for
 		ORDER BY n.id`)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer rows.Close()
-	lines := []string{}
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			c.t.Fatal(err)
-		}
-		lines = append(lines, line)
-	}
-	return lines
 }
 
 func (c crud) wantNotices(want ...string) {
@@ -155,8 +142,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 		c := newClaimer(t)
 		job, slot := c.dueNow("job", forbid, everything)
 		c.one(c.claim(10, false))
-		c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`,
-			job.ID, slot.Add(-time.Second))
+		c.setNext(job.ID, slot.Add(-time.Second))
 		c.claim(10, false)
 		if got := c.history(job.ID); len(got) != 2 {
 			t.Fatalf("history %q", got)

@@ -337,11 +337,7 @@ func TestRunsThatNoGateNamesComeOneAfterTheOther(t *testing.T) {
 		// The next replay is cancelled as it becomes due. The replay after it must not wait for another run to end.
 		if ran == 2 {
 			c.finish(succeeded(c.one(b)))
-			var next uuid.UUID
-			if err := c.db.Pool().QueryRow(t.Context(),
-				`SELECT run_id FROM punctual.ready WHERE due_at <= now()`).Scan(&next); err != nil {
-				t.Fatal(err)
-			}
+			next := value[uuid.UUID](c.crud, `SELECT run_id FROM punctual.ready WHERE due_at <= now()`)
 			if _, err := c.CancelRun(t.Context(), c.tenant, next); err != nil {
 				t.Fatal(err)
 			}

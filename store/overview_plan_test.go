@@ -30,10 +30,7 @@ func TestTheOverviewScansNoLargeTable(t *testing.T) {
 			if analysed {
 				c.exec(`ANALYZE`)
 			}
-			var job uuid.UUID
-			if err := c.db.Pool().QueryRow(t.Context(), `SELECT job_id FROM punctual.runs LIMIT 1`).Scan(&job); err != nil {
-				t.Fatal(err)
-			}
+			job := value[uuid.UUID](c.crud, `SELECT job_id FROM punctual.runs LIMIT 1`)
 			c.Close()
 			watch := openClaimer(t, dsn)
 			const rest = `SELECT coalesce(sum(seq_scan), 0)::int

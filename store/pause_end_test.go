@@ -26,7 +26,7 @@ func (c crud) pausedUntil(job uuid.UUID, until, next time.Time) {
 	c.exec(`UPDATE punctual.jobs
 		SET paused_at = now() - interval '10 hours', updated_at = now() - interval '10 hours', paused_until = $2
 		WHERE id = $1`, job, until)
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, next)
+	c.setNext(job, next)
 }
 
 // outage makes an hourly job whose pause of 10 hours ended at its slot of two and a half hours ago, while no replica
@@ -52,11 +52,7 @@ func (c crud) resumeDue() int {
 // wrong lists the violations that verify finds from an instant on.
 func (c crud) wrong(from time.Time) (found []string) {
 	c.t.Helper()
-	now, err := c.Now(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	_, err = c.Verify(c.t.Context(), history.VerifyOptions{From: from, To: now, Report: func(v history.Violation) error {
+	_, err := c.Verify(c.t.Context(), history.VerifyOptions{From: from, To: c.now(), Report: func(v history.Violation) error {
 		found = append(found, fmt.Sprintf("%s x%d", v.Kind, v.Count))
 		return nil
 	}})
@@ -134,7 +130,7 @@ func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
 			c := newCRUD(t)
 			job := c.create("a", delay(time.Hour)).ID
 			c.pause("a")
-			now, _ := c.Now(t.Context())
+			now := c.now()
 			c.pausedUntil(job, now.Add(-time.Hour), now.Add(-tt.ago))
 			c.resumeDue()
 			c.wantHistory(job, tt.history...)
@@ -156,11 +152,7 @@ func TestManyPausesEndAtOneInstant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var slot time.Time
-	if err := c.db.Pool().QueryRow(t.Context(),
-		`SELECT min(scheduled_for) - interval '3 hours' FROM punctual.schedules`).Scan(&slot); err != nil {
-		t.Fatal(err)
-	}
+	slot := value[time.Time](c, `SELECT min(scheduled_for) - interval '3 hours' FROM punctual.schedules`)
 	c.exec(`UPDATE punctual.jobs
 		SET state = 'paused', paused_at = now() - interval '10 hours',
 			created_at = now() - interval '20 hours', updated_at = now() - interval '10 hours', paused_until = $1`, slot)
@@ -269,12 +261,8 @@ func TestASlotAfterTheEndOfAPauseIsStillToCome(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("a").ID
 	c.pause("a")
-	var next time.Time
-	if err := c.db.Pool().QueryRow(t.Context(),
-		`SELECT scheduled_for FROM punctual.schedules WHERE job_id = $1`, job).Scan(&next); err != nil {
-		t.Fatal(err)
-	}
-	until := next.Add(time.Hour).UTC()
+	next, _ := c.next(job)
+	until := next.Add(time.Hour)
 	if _, err := c.PauseJob(t.Context(), c.tenant, "a", "", &until); err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func TestAnEditKeepsWhatIsToBeCaughtUp(t *testing.T) {
 	}
 	c.exec(`UPDATE punctual.exclusive SET active_run = $2, waiting_run = $3 WHERE job_id = $1`, job.ID, active, waiting)
 	slot := time.Now().UTC().Truncate(time.Hour).Add(-5 * time.Hour)
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job.ID, slot)
+	c.setNext(job.ID, slot)
 	c.edit("job", every(2*time.Hour))
 	if n := c.count(`SELECT count(*)
 		FROM punctual.ready y

@@ -23,11 +23,7 @@ import (
 // ago returns noon, in UTC, of the day the given number of days ago.
 func (c crud) ago(days int) time.Time {
 	c.t.Helper()
-	now, err := c.Now(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return now.Truncate(24*time.Hour).AddDate(0, 0, -days).Add(12 * time.Hour)
+	return c.now().Truncate(24*time.Hour).AddDate(0, 0, -days).Add(12 * time.Hour)
 }
 
 // freshDays makes the store forget which days it has looked at, as if an hour had passed.
@@ -79,8 +75,7 @@ func (c crud) kept(runs map[string]uuid.UUID) string {
 // tables lists the existing tables of a day, attached or not.
 func (c crud) tables(day time.Time) string {
 	c.t.Helper()
-	var names string
-	err := c.db.Pool().QueryRow(c.t.Context(), `
+	return c.text(`
 		SELECT coalesce(string_agg(
 			replace(c.relname, $1, 'DAY')
 				|| CASE WHEN i.inhrelid IS NULL THEN ' detached' WHEN i.inhdetachpending THEN ' pending' ELSE '' END,
@@ -88,11 +83,7 @@ func (c crud) tables(day time.Time) string {
 		FROM pg_class c
 		LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
 		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r'
-			AND c.relname LIKE '%' || $1 || '%'`, day.Format("20060102")).Scan(&names)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return names
+			AND c.relname LIKE '%' || $1 || '%'`, day.Format("20060102"))
 }
 
 const failuresOfDay = "runs_DAY_failures, run_data_DAY_failures, attempts_DAY_failures"
@@ -541,7 +532,7 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 	// The job was written when the retention was longer.
 	c.definitions = definitions.New(0, 24*time.Hour)
 	slot := c.ago(2)
-	c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, month.ID, slot)
+	c.setNext(month.ID, slot)
 	job, err := c.definitions.Compile(definitions.Version{Job: month.ID, Version: 1}, c.tenant, month.Definition)
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ var forAll = []string{"counted_hours", "data_keys", "deployment", "queues"}
 // so that a new table without a policy is among them.
 func (c crud) guardedTables() []string {
 	c.t.Helper()
-	rows, err := c.db.Pool().Query(c.t.Context(), `
+	tables := column[string](c, `
 		SELECT c.relname
 		FROM pg_catalog.pg_class c
 		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
@@ -39,13 +39,6 @@ func (c crud) guardedTables() []string {
 					'punctual_tenant', c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
 				OR has_any_column_privilege('punctual_tenant', c.oid, 'SELECT, INSERT, UPDATE, REFERENCES'))
 		ORDER BY c.relname`)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	return slices.DeleteFunc(tables, func(table string) bool { return slices.Contains(forAll, table) })
 }
 
@@ -106,11 +99,7 @@ func (c crud) furnish() {
 // intruder makes another tenant in the same database.
 func (c crud) intruder() crud {
 	c.t.Helper()
-	err := c.db.Pool().QueryRow(c.t.Context(),
-		`INSERT INTO punctual.tenants (name) VALUES ('intruder') RETURNING id`).Scan(&c.tenant)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.tenant = value[int32](c, `INSERT INTO punctual.tenants (name) VALUES ('intruder') RETURNING id`)
 	return c
 }
 
@@ -311,10 +300,7 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 	if on, err := c.Backstop(t.Context()); !on || err != nil || log.Len() > 0 {
 		t.Fatalf("%v, %v, %s", on, err, log)
 	}
-	var user string
-	if err := c.db.Pool().QueryRow(t.Context(), `SELECT current_user`).Scan(&user); err != nil {
-		t.Fatal(err)
-	}
+	user := c.text(`SELECT current_user`)
 	super, err := pgx.Connect(t.Context(), server.DSN(c.db.Pool().Config().ConnConfig.Database))
 	if err != nil {
 		t.Fatal(err)
@@ -375,17 +361,9 @@ func isCode(err error, code string) bool {
 // rows.
 func TestWhomPunctualConnectsAsCanCopyAllTables(t *testing.T) {
 	c := newCRUD(t)
-	rows, err := c.db.Pool().Query(t.Context(), `SELECT relname
+	for _, table := range column[string](c, `SELECT relname
 		FROM pg_catalog.pg_class
-		WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, table := range tables {
+		WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')`) {
 		err := c.db.InTx(t.Context(), pg.Everybody, func(tx *pg.Tx) error {
 			_, err := tx.Exec(t.Context(), `SET LOCAL row_security = off`)
 			return errors.Join(err, pg.Exec(t.Context(), tx, `SELECT FROM punctual.`+table+` LIMIT 1`))

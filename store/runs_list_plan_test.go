@@ -92,12 +92,9 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 			}
 			c.Close()
 			watch := openClaimer(t, dsn)
-			var job uuid.UUID // that of all the runs
+			job := value[uuid.UUID](watch.crud, `SELECT job_id FROM punctual.runs LIMIT 1`) // that of all the runs
 			yesterday := time.Now().UTC().Truncate(24 * time.Hour).Add(-24 * time.Hour)
 			morning, afternoon := yesterday.Add(3*time.Hour), yesterday.Add(15*time.Hour)
-			if err := watch.db.Pool().QueryRow(t.Context(), `SELECT job_id FROM punctual.runs LIMIT 1`).Scan(&job); err != nil {
-				t.Fatal(err)
-			}
 			for _, tt := range []struct {
 				name   string
 				filter runs.Filter

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
@@ -21,10 +20,7 @@ func TestAListBetweenTwoInstantsIsComplete(t *testing.T) {
 	job := c.create("a")
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
-	var now time.Time
-	if err := c.db.Pool().QueryRow(t.Context(), `SELECT date_trunc('minute', now())`).Scan(&now); err != nil {
-		t.Fatal(err)
-	}
+	now := c.now().Truncate(time.Minute)
 	// Instants within 20 hours before now, in steps that put some of them at the bounds.
 	instant := func(after time.Time) time.Time {
 		left := int(now.Sub(after) / (30 * time.Second))
@@ -67,18 +63,15 @@ func TestAListBetweenTwoInstantsIsComplete(t *testing.T) {
 	for range 150 {
 		to := near(slots[random.IntN(len(slots))])
 		from := to.Add(-time.Duration(random.IntN(600)) * time.Minute)
-		rows, _ := c.db.Pool().Query(t.Context(), `SELECT id
+		want := column[uuid.UUID](c.crud, `SELECT id
 			FROM punctual.runs
 			WHERE coalesce(skipped_last, scheduled_for) >= $1 AND coalesce(skipped_first, scheduled_for) < $2
 			ORDER BY id DESC`, from, to)
-		want, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-		if err != nil {
-			t.Fatal(err)
-		}
 		var got []uuid.UUID
 		f := runs.Filter{From: &from, To: &to, Page: pg.Page{Limit: 1 + random.IntN(20)}}
 		for more := true; more; more = f.Cursor != "" {
 			var page []runs.Run
+			var err error
 			if page, f.Cursor, err = c.ListRuns(t.Context(), c.tenant, f); err != nil {
 				t.Fatal(err)
 			}

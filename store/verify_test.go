@@ -174,7 +174,7 @@ func TestVerifyNoticesEveryKindOfViolation(t *testing.T) {
 		}, []string{}},
 		{"slots are due and nobody claims them", func(c claimer, job uuid.UUID, slots []time.Time) {
 			remove(c, job, slots[3:]...)
-			c.exec(`UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $2 WHERE job_id = $1`, job, slots[3])
+			c.setNext(job, slots[3])
 		}, []string{"overdue a x2"}},
 		{
 			"the next slot is beyond what is accounted for",
