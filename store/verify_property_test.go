@@ -104,7 +104,7 @@ func (l *life) note(format string, args ...any) {
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 func (l *life) schedule(d *domain.Definition) {
-	now := time.Now()
+	now := time.Now().Truncate(time.Microsecond) // elapse moves instants in whole microseconds
 	d.Schedule = domain.Schedule{}
 	switch l.rand.IntN(7) {
 	case 0, 1:
