@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/letters"
@@ -382,7 +380,6 @@ func TestBackfillKeepsToItsRateAndCanBeCancelled(t *testing.T) {
 
 func TestBackfillGoesOnWhereABatchWasCutOff(t *testing.T) {
 	c := newClaimer(t)
-	ctx := t.Context()
 	job := c.create("a", every(time.Minute))
 	to := time.Now().Truncate(time.Minute)
 	c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-6 * time.Minute), To: to})
@@ -390,36 +387,7 @@ func TestBackfillGoesOnWhereABatchWasCutOff(t *testing.T) {
 	o := c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-6 * time.Minute), To: to, Rerun: true, MaxPerSecond: 8})
 	c.batch()
 	c.wantProgress(o.ID, letters.OperationRunning, 6, 2, 0)
-	c.exec(`UPDATE punctual.operations SET next_at = now()`)
-
-	// Postgres ends the backend after it wrote the runs of its batch and before it commits.
-	blocker, err := pgx.ConnectConfig(ctx, c.db.Pool().Config().ConnConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer blocker.Close(context.WithoutCancel(ctx))
-	for _, sql := range []string{`BEGIN`, `LOCK TABLE punctual.ready IN SHARE MODE`} {
-		if _, err := blocker.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	died := make(chan error)
-	go func() {
-		_, _, err := c.Operate(ctx)
-		died <- err
-	}()
-	c.waiting(1)
-	if _, err := blocker.Exec(ctx, `SELECT pg_terminate_backend(pid)
-		FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event_type = 'Lock'`); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-died; err == nil {
-		t.Fatal("the batch succeeded")
-	}
-	if _, err := blocker.Exec(ctx, `ROLLBACK`); err != nil {
-		t.Fatal(err)
-	}
+	c.cutOffBatch("ready")
 	c.wantProgress(o.ID, letters.OperationRunning, 6, 2, 0)
 	c.work()
 	c.wantProgress(o.ID, letters.OperationDone, 6, 6, 0)
@@ -523,18 +491,10 @@ func TestBackfillOfAJobThatChangesMeanwhile(t *testing.T) {
 		c := newClaimer(t)
 		job := c.create("a")
 		o := c.backfill(r)
-		tx, err := c.db.Pool().Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.jobs WHERE id = $1 FOR UPDATE`, job.ID); err != nil {
-			t.Fatal(err)
-		}
+		free := c.stranger(`jobs WHERE id = $1`, job.ID)
 		c.batch()
 		c.wantProgress(o.ID, letters.OperationRunning, 4, 0, 0)
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		free()
 		c.nextBatch()
 		c.wantProgress(o.ID, letters.OperationRunning, 4, 1, 0)
 	})

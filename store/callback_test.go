@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -386,18 +385,8 @@ func TestReadingProgressWaitsForNobody(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("a", forbid)
 	c.mustBeat(a, `{"rows":7}`)
-	tx, err := c.db.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(),
-		`SELECT FROM punctual.exclusive, punctual.ready, punctual.runs FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the test holds the locks until its end
-	defer cancel()
-	if p, err := c.RunProgress(ctx, a.RunID, a.RunToken); err != nil || string(p.Progress) != `{"rows":7}` {
+	c.stranger(`exclusive, punctual.ready, punctual.runs`)
+	if p, err := c.RunProgress(bounded(t), a.RunID, a.RunToken); err != nil || string(p.Progress) != `{"rows":7}` {
 		t.Errorf("progress %+v, error %v", p, err)
 	}
 }
@@ -405,14 +394,7 @@ func TestReadingProgressWaitsForNobody(t *testing.T) {
 func TestADeadlineLeavesTheGateToWhoeverHoldsIt(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("a", forbid)
-	tx, err := c.db.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.exclusive FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	c.stranger(`exclusive`)
 	before := c.now()
 	c.overdue(a.RunID)
 	if n := c.count(`SELECT count(*) FROM punctual.runs r JOIN punctual.ready y ON y.run_id = r.id

@@ -402,20 +402,11 @@ func TestALockedRowIsPassedOver(t *testing.T) {
 	c := newClaimer(t)
 	locked, _ := c.dueNow("locked")
 	free, _ := c.dueNow("free")
-	tx, err := c.db.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(),
-		`SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, locked.ID); err != nil {
-		t.Fatal(err)
-	}
+	unlock := c.stranger(`schedules WHERE job_id = $1`, locked.ID)
 	if a := c.one(c.claim(1, false)); a.Job.ID != free.ID {
 		t.Error("not the one that is free")
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	unlock()
 	if a := c.one(c.claim(1, false)); a.Job.ID != locked.ID {
 		t.Error("not the one that was locked")
 	}
@@ -426,15 +417,7 @@ func TestALockedRowIsPassedOver(t *testing.T) {
 func TestForeignKeyChecksDoNotHideADueJob(t *testing.T) {
 	c := newClaimer(t)
 	job, _ := c.dueNow("job")
-	tx, err := c.db.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(),
-		`SELECT FROM punctual.jobs WHERE id = $1 FOR KEY SHARE`, job.ID); err != nil {
-		t.Fatal(err)
-	}
+	c.locks(`SELECT FROM punctual.jobs WHERE id = $1 FOR KEY SHARE`, job.ID)
 	c.one(c.claim(1, false))
 }
 
@@ -617,14 +600,7 @@ func TestFreshGatesCountAsFree(t *testing.T) {
 func TestABusyGateLeavesTheSlotDue(t *testing.T) {
 	c := newClaimer(t)
 	job, slot := c.dueNow("job", forbid)
-	tx, err := c.db.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR UPDATE`, job.ID); err != nil {
-		t.Fatal(err)
-	}
+	c.stranger(`exclusive WHERE job_id = $1`, job.ID)
 	if b := c.claim(100, false); len(b.Runs) != 0 || b.Settled != 0 {
 		t.Errorf("%d runs, %d settled while the gate is busy", len(b.Runs), b.Settled)
 	}
@@ -719,14 +695,7 @@ func TestClaimReadyPutsOffWhatStandsAtALockedGate(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never, forbid)
 	run := c.trigger("job")
-	tx, err := c.db.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR UPDATE`, job.ID); err != nil {
-		t.Fatal(err)
-	}
+	c.stranger(`exclusive WHERE job_id = $1`, job.ID)
 	if b := c.claimReady(10); len(b.Runs) != 0 || b.Settled != 0 {
 		t.Errorf("%d runs, %d settled while the gate is locked", len(b.Runs), b.Settled)
 	}
@@ -846,7 +815,7 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	}()
 	const ended = `SELECT sessions_fatal FROM pg_stat_database WHERE datname = current_database()`
 	c.until("the claim to be frozen with the job locked, or to have ended for it", `
-		SELECT count(*) + (`+ended+`) FROM pg_stat_activity
+		SELECT count(*) + (`+ended+`) = 1 FROM pg_stat_activity
 		WHERE state = 'idle in transaction' AND datname = current_database()`)
 	for ctx := bounded(t); c.count(`SELECT count(*) FROM punctual.runs`) == 0; { // until Postgres ends the frozen claim
 		if ctx.Err() != nil {
@@ -861,7 +830,7 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	if n := c.count(`SELECT count(*) FROM punctual.runs`); n != 1 {
 		t.Errorf("%d runs, want one", n)
 	}
-	c.until("Postgres to count the frozen claim among those it ended", ended)
+	c.until("Postgres to count the frozen claim among those it ended", `SELECT (`+ended+`) = 1`)
 }
 
 func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
@@ -876,17 +845,15 @@ func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
 		_, err := c.ClaimDue(ctx, c.asks(1, false))
 		ended <- err
 	}()
-	for c.count(`SELECT count(*)
+	c.until("the claim to stall", `SELECT count(*) = 1
 		FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event = 'PgSleep'`) == 0 {
-	}
+		WHERE datname = current_database() AND wait_event = 'PgSleep'`)
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("it did not end")
 	}
-	for c.count(`SELECT count(*) FROM (SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE SKIP LOCKED) s`,
-		job.ID) == 0 {
-	}
+	c.until("the claim to give back its lock",
+		`SELECT count(*) = 1 FROM (SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE SKIP LOCKED) s`, job.ID)
 	if n := c.count(`SELECT count(*) FROM punctual.runs`); n != 0 {
 		t.Errorf("%d runs of a claim that was cut off", n)
 	}

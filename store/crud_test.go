@@ -313,28 +313,16 @@ func (c crud) woken() bool {
 // inTurn locks the job's schedule, calls others, and unlocks the schedule once n statements wait for locks.
 func (c crud) inTurn(job uuid.UUID, n int, others func()) {
 	c.t.Helper()
-	ctx := c.t.Context()
-	tx, err := c.db.Pool().Begin(ctx)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if _, err := tx.Exec(ctx, `SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, job); err != nil {
-		c.t.Fatal(err)
-	}
+	free := c.stranger(`schedules WHERE job_id = $1`, job)
 	others()
 	c.waiting(n)
+	free()
 }
 
 // waiting returns once n statements wait for locks.
 func (c crud) waiting(n int) {
 	c.t.Helper()
-	conn, err := pgx.ConnectConfig(c.t.Context(), c.db.Pool().Config().ConnConfig)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(c.t.Context()))
-	until(c.t, conn, fmt.Sprintf("%d statements to wait for a lock", n),
+	until(c.t, c.connect(), fmt.Sprintf("%d statements to wait for a lock", n),
 		`SELECT count(*) >= $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, n)
 }
 
@@ -342,6 +330,11 @@ func (c crud) waiting(n int) {
 const patience = 2 * time.Minute
 
 // until repeats a query until its answer is true.
+func (c crud) until(what, sql string, args ...any) {
+	c.t.Helper()
+	until(c.t, c.db.Pool(), what, sql, args...)
+}
+
 func until(t testing.TB, db interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, what, sql string, args ...any,

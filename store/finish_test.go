@@ -1,14 +1,12 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
@@ -468,11 +466,7 @@ func TestFinishingIsHOT(t *testing.T) {
 	c := newClaimer(t)
 	const jobs = 5000
 	c.many(jobs, "job", 0, rarely, tolerant)
-	conn, err := pgx.ConnectConfig(t.Context(), c.db.Pool().Config().ConnConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
+	conn := c.connect()
 	var waiting []domain.Outcome
 	for done := 0; done < jobs; {
 		for _, older := range []bool{false, true} {

@@ -162,21 +162,14 @@ func TestAForecastIsATenantsOwn(t *testing.T) {
 func TestAForecastEndsWithItsCaller(t *testing.T) {
 	c := newCRUD(t)
 	c.create("job")
-	tx, err := c.db.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE punctual.job_versions IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	c.locks(`LOCK TABLE punctual.job_versions IN ACCESS EXCLUSIVE MODE`)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.Forecast(ctx, c.tenant, threeDays())
 		ended <- err
 	}()
-	until(t, c.db.Pool(), "the forecast to wait", `SELECT EXISTS (SELECT FROM pg_stat_activity
+	c.until("the forecast to wait", `SELECT EXISTS (SELECT FROM pg_stat_activity
 		WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%scheduled_for < %')`)
 	cancel()
 	select {
@@ -187,7 +180,7 @@ func TestAForecastEndsWithItsCaller(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("it goes on")
 	}
-	until(t, c.db.Pool(), "Postgres to end it, too", `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
+	c.until("Postgres to end it, too", `SELECT NOT EXISTS (SELECT FROM pg_stat_activity
 		WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%scheduled_for < %')`)
 }
 
@@ -195,14 +188,7 @@ func TestAForecastEndsWithItsCaller(t *testing.T) {
 func TestAForecastLocksNothing(t *testing.T) {
 	c := newClaimer(t)
 	c.dueNow("due")
-	tx, err := c.db.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.schedules FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	c.stranger(`schedules`)
 	if f := c.forecastOf(c.tenant); f.Jobs != 1 {
 		t.Errorf("%d jobs", f.Jobs)
 	}

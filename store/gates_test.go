@@ -1,12 +1,9 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
@@ -95,11 +92,7 @@ func TestARunThatStartsWhileItsJobGetsAGateHasIt(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", never)
 	run := c.trigger("job")
-	claim, err := c.db.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = claim.Rollback(context.WithoutCancel(t.Context())) }()
+	claim := c.transaction()
 	edited := make(chan struct{})
 	do := func(sql string, args ...any) {
 		t.Helper()
@@ -134,38 +127,23 @@ func TestARunThatStartsWhileItsJobGetsAGateHasIt(t *testing.T) {
 func TestATriggerDoesNotWaitForAGateThatAppeared(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("a", never)
-	begin := func() pgx.Tx {
+	edit := c.transaction()
+	do := func(sql string) {
 		t.Helper()
-		tx, err := c.db.Pool().Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
-		return tx
-	}
-	do := func(tx pgx.Tx, sql string) {
-		t.Helper()
-		if _, err := tx.Exec(t.Context(), sql, job.ID); err != nil {
+		if _, err := edit.Exec(t.Context(), sql, job.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	edit, deletion := begin(), begin()
-	do(edit, `SELECT FROM punctual.jobs WHERE id = $1 FOR NO KEY UPDATE`)
+	do(`SELECT FROM punctual.jobs WHERE id = $1 FOR NO KEY UPDATE`)
 	triggered := make(chan error, 1)
 	go func() {
 		_, err := c.For(c.tenant).TriggerJob(t.Context(), "a", jobs.TriggerRequest{})
 		triggered <- err
 	}()
-	for deadline := time.Now().Add(time.Minute); c.count(`SELECT count(*)
-		FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the trigger does not wait for the job")
-		}
-	}
+	c.waiting(1)
 	c.exec(`INSERT INTO punctual.exclusive (job_id) VALUES ($1)`, job.ID)
-	do(deletion, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`)
-	do(edit, `UPDATE punctual.job_versions
+	c.locks(`SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, job.ID) // as the deletion of the job does
+	do(`UPDATE punctual.job_versions
 		SET definition = (definition::jsonb || '{"concurrency_policy":"forbid"}')::json
 		WHERE job_id = $1`)
 	if err := edit.Commit(t.Context()); err != nil {

@@ -88,10 +88,7 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("job")
-	tx, err := c.db.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := c.transaction()
 	var b pgx.Batch
 	claim.QueueFinish(&b, []domain.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, claim.AnyDay, notices.Defaults{})
 	if err := tx.SendBatch(t.Context(), &b).Close(); err != nil {

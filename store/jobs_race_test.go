@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -167,16 +166,8 @@ func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) 
 	ctx := t.Context()
 	job := c.create("a", every(time.Second), missed(domain.MissedFireAll))
 	c.slotAgo(job.ID, 2*time.Hour) // so many slots that the last ones become a skip
-	tx, err := c.db.Pool().Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	var began time.Time
-	if err := tx.QueryRow(ctx,
-		`SELECT clock_timestamp() FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, job.ID).Scan(&began); err != nil {
-		t.Fatal(err)
-	}
+	free := c.stranger(`schedules WHERE job_id = $1`, job.ID)
+	began := c.now()
 	done := make(chan error, 1)
 	go func() {
 		_, err := c.EditJob(ctx, c.tenant, "a", nil, func(j jobs.Record) (jobs.NewJob, error) {
@@ -186,10 +177,8 @@ func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) 
 		done <- err
 	}()
 	c.waiting(1)
-	until(t, tx, "two slots to become due meanwhile", `SELECT clock_timestamp() > $1::timestamptz + interval '2 s'`, began)
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
+	c.until("two slots to become due meanwhile", `SELECT clock_timestamp() > $1::timestamptz + interval '2 s'`, began)
+	free()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -209,11 +198,7 @@ func TestARunThatAnEditMakesAfterAWaitIsNotMadeBeforeItWasDue(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
 	job := c.create("a", rarely)
-	tx, err := c.db.Pool().Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	tx := c.transaction()
 	if _, err := tx.Exec(ctx, `SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE`, job.ID); err != nil {
 		t.Fatal(err)
 	}

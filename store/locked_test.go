@@ -16,30 +16,46 @@ import (
 	"punctual/store/tenants"
 )
 
-// stranger locks rows until free is called, like a person who locks them in psql and then goes for lunch.
-func (c claimer) stranger(rows string, args ...any) (free func()) {
+// connect opens a connection beside those of the store.
+func (c crud) connect() *pgx.Conn {
 	c.t.Helper()
 	conn, err := pgx.Connect(c.t.Context(), c.options.DatabaseURL)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
-	if _, err = conn.Exec(c.t.Context(), `BEGIN`); err == nil {
-		var locked int
-		err = conn.QueryRow(c.t.Context(),
-			`WITH l AS MATERIALIZED (SELECT FROM punctual.`+rows+` FOR UPDATE) SELECT count(*) FROM l`, args...).Scan(&locked)
-		if locked == 0 && err == nil {
-			err = errors.New("there are none")
-		}
-	}
+	return conn
+}
+
+// transaction begins a transaction beside those of the store.
+func (c crud) transaction() pgx.Tx {
+	c.t.Helper()
+	tx, err := c.connect().Begin(c.t.Context())
 	if err != nil {
-		c.t.Fatalf("locking %s: %v", rows, err)
+		c.t.Fatal(err)
+	}
+	return tx
+}
+
+// locks runs a statement, which must find something to lock, in a transaction that ends when free is called.
+func (c crud) locks(sql string, args ...any) (free func()) {
+	c.t.Helper()
+	tx := c.transaction()
+	locked, err := tx.Exec(c.t.Context(), sql, args...)
+	if err != nil || locked.Select() && locked.RowsAffected() == 0 {
+		c.t.Fatalf("%s: %s, %v", sql, locked, err)
 	}
 	return func() {
-		if _, err := conn.Exec(c.t.Context(), `ROLLBACK`); err != nil {
+		if err := tx.Rollback(c.t.Context()); err != nil {
 			c.t.Fatal(err)
 		}
 	}
+}
+
+// stranger locks rows until free is called, like a person who locks them in psql and then goes for lunch.
+func (c crud) stranger(rows string, args ...any) (free func()) {
+	c.t.Helper()
+	return c.locks(`SELECT FROM punctual.`+rows+` FOR UPDATE`, args...)
 }
 
 // bounded returns a context that ends a wait for a lock after 30 s.

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -499,19 +498,11 @@ func TestALockedJobHoldsUpNoOther(t *testing.T) {
 // An operation that cannot get a lock lets others go first.
 func TestALockedOperationHoldsUpNoOther(t *testing.T) {
 	c := newCRUD(t)
-	ctx := t.Context()
 	c.team("a")
 	first := c.startJobs(changing(jobs.PauseMany, ofTeam))
 	dead := c.die("a", 1)
 	second := c.start(letters.BulkRequest{Kind: letters.OperationResolve})
-	blocker, err := pgx.ConnectConfig(ctx, c.db.Pool().Config().ConnConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer blocker.Close(context.WithoutCancel(ctx))
-	if _, err := blocker.Exec(ctx, `BEGIN; LOCK TABLE punctual.job_versions IN SHARE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	free := c.locks(`LOCK TABLE punctual.job_versions IN SHARE MODE`)
 	c.batch() // waits for the table, and is put off
 	c.wantProgress(first.ID, letters.OperationRunning, 1, 0, 0)
 	c.batch()
@@ -519,9 +510,7 @@ func TestALockedOperationHoldsUpNoOther(t *testing.T) {
 	if got := c.letters(letters.DeadLetterFilter{Resolved: resolved}); !slices.Equal(got, dead) {
 		t.Errorf("resolved are %v", got)
 	}
-	if _, err := blocker.Exec(ctx, `ROLLBACK`); err != nil {
-		t.Fatal(err)
-	}
+	free()
 	c.work()
 	c.wantProgress(first.ID, letters.OperationDone, 1, 1, 0)
 }

@@ -1,13 +1,11 @@
 package store
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/letters"
@@ -55,6 +53,26 @@ func (c crud) nextBatch() {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.operations SET next_at = now() WHERE state = 'running'`)
 	c.batch()
+}
+
+// cutOffBatch does a batch whose backend Postgres ends before it writes to a table, after it wrote to others.
+func (c crud) cutOffBatch(table string) {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.operations SET next_at = now()`)
+	free := c.locks(`LOCK TABLE punctual.` + table + ` IN SHARE MODE`)
+	died := make(chan error)
+	go func() {
+		_, _, err := c.Operate(c.t.Context())
+		died <- err
+	}()
+	c.waiting(1)
+	c.exec(`SELECT pg_terminate_backend(pid)
+		FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+	if err := <-died; err == nil {
+		c.t.Fatal("the batch succeeded")
+	}
+	free()
 }
 
 // wantProgress fails the test unless the operation has this state and these counts.
@@ -264,42 +282,12 @@ func TestCancelOperation(t *testing.T) {
 
 func TestOperationGoesOnWhenAWorkerDiesInABatch(t *testing.T) {
 	c := newCRUD(t)
-	ctx := t.Context()
 	c.create("a")
 	c.die("a", 6)
 	o := c.start(letters.BulkRequest{Kind: letters.OperationReplay, MaxPerSecond: 8})
 	c.batch()
 	c.wantProgress(o.ID, letters.OperationRunning, 6, 2, 0)
-	c.exec(`UPDATE punctual.operations SET next_at = now()`)
-
-	// Postgres ends the backend after it wrote the runs of its batch and before it commits.
-	blocker, err := pgx.ConnectConfig(ctx, c.db.Pool().Config().ConnConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer blocker.Close(context.WithoutCancel(ctx))
-	for _, sql := range []string{`BEGIN`, `LOCK TABLE punctual.run_data IN SHARE MODE`} {
-		if _, err := blocker.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	died := make(chan error)
-	go func() {
-		_, _, err := c.Operate(ctx)
-		died <- err
-	}()
-	c.waiting(1)
-	if _, err := blocker.Exec(ctx, `SELECT pg_terminate_backend(pid)
-		FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event_type = 'Lock'`); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-died; err == nil {
-		t.Fatal("the batch succeeded")
-	}
-	if _, err := blocker.Exec(ctx, `ROLLBACK`); err != nil {
-		t.Fatal(err)
-	}
+	c.cutOffBatch("run_data")
 	c.wantProgress(o.ID, letters.OperationRunning, 6, 2, 0)
 	c.wantReplays(2)
 	c.work()

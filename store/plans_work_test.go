@@ -71,7 +71,7 @@ func openClaimer(t *testing.T, dsn string) claimer {
 // ends.
 func (c claimer) scans() map[string]int64 {
 	c.t.Helper()
-	until(c.t, c.db.Pool(), "the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
+	c.until("the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
 	rows, err := c.db.Pool().Query(c.t.Context(), selectScans)
 	if err != nil {

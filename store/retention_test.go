@@ -278,15 +278,8 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 			}
 		},
 		"with a detach pending": func(c crud, suffix string) {
-			ctx := c.t.Context()
-			reader, err := c.db.Pool().Begin(ctx)
-			if err != nil {
-				c.t.Fatal(err)
-			}
-			if _, err := reader.Exec(ctx, `SELECT count(*) FROM punctual.attempts`); err != nil {
-				c.t.Fatal(err)
-			}
-			detach, cancel := context.WithCancel(ctx)
+			free := c.locks(`SELECT count(*) FROM punctual.attempts`)
+			detach, cancel := context.WithCancel(c.t.Context())
 			var detaching sync.WaitGroup
 			detaching.Go(func() {
 				_, _ = c.db.Pool().Exec(detach,
@@ -296,14 +289,10 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 			c.waiting(1)
 			cancel()
 			detaching.Wait()
-			for c.count(`SELECT count(*)
+			c.until("the cancel to arrive", `SELECT count(*) = 0
 				FROM pg_stat_activity
-				WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
-				continue // the cancel has not arrived yet
-			}
-			if err := reader.Rollback(ctx); err != nil {
-				c.t.Fatal(err)
-			}
+				WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+			free()
 		},
 	}
 	for name, interrupt := range interrupted {
@@ -413,20 +402,12 @@ func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
 		"dead":      c.ran(job, day, domain.StatusDead),
 		"succeeded": c.ran(job, day.Add(time.Second), domain.StatusSucceeded),
 	}
-	reader, err := c.db.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := reader.Exec(t.Context(), `SELECT count(*) FROM punctual.runs`); err != nil {
-		t.Fatal(err)
-	}
+	free := c.locks(`SELECT count(*) FROM punctual.runs`)
 	c.retireRuns()
 	if got := c.tables(day); !strings.Contains(got, "pending") {
 		t.Errorf("under a reader there are %s", got)
 	}
-	if err := reader.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	free()
 	for c.kept(runs) != "dead" { // the cancelled statement may take a moment to end
 		c.retireRuns()
 	}
