@@ -326,7 +326,7 @@ func TestTheAuditLogHasNoSecrets(t *testing.T) {
 	secret := func(d *domain.Definition) { d.Target.Headers = map[string]string{"Authorization": "Bearer s3cret"} }
 	c.create("a", secret)
 	c.edit("a", described("x"))
-	if _, err := c.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition("b", secret)}}, jobs.ConflictError); err != nil {
+	if _, err := c.createMany(jobs.ConflictError, definition("b", secret)); err != nil {
 		t.Fatal(err)
 	}
 	c.deleteJob("a")

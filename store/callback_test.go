@@ -11,7 +11,6 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
-	"punctual/store/jobs"
 	"punctual/store/runs"
 )
 
@@ -33,9 +32,7 @@ func (c claimer) accept(a domain.Assignment) {
 	c.t.Helper()
 	o := ended(a, domain.Await)
 	o.HTTPStatus, o.RetryIn = 202, time.Minute
-	if _, err := c.Finish(c.t.Context(), []domain.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil {
-		c.t.Fatal(err)
-	}
+	c.finishAndRelease(o)
 }
 
 // overdue lets the deadline of a run pass and then ends silent attempts as replicas do; replicas have renewed their
@@ -113,7 +110,7 @@ func TestWorkThatGoesOnIsHeldByNoReplica(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Error("it was claimed before its deadline")
 	}
-	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "a", jobs.TriggerRequest{}); err == nil {
+	if _, err := c.tryTrigger("a"); err == nil {
 		t.Error("it does not count as active")
 	}
 	run, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
@@ -246,8 +243,7 @@ func TestATargetReportsFailure(t *testing.T) {
 			t.Fatalf("%+v, error %v", run, err)
 		}
 	}
-	c.exec(`UPDATE punctual.ready SET due_at = now()`)
-	b := c.one(c.claimReady(10))
+	b := c.again()
 	c.accept(b)
 	run, err := c.FailRun(t.Context(), b.RunID, b.RunToken, "there is no such account", false)
 	if err != nil || run.Status != domain.StatusDead || orEmpty(run.Reason) != domain.ReasonFailed {

@@ -47,6 +47,13 @@ func (c crud) finish(a domain.Assignment, verdict domain.Verdict, reason domain.
 	}
 }
 
+func (c crud) cancel(run uuid.UUID) {
+	c.t.Helper()
+	if _, err := c.CancelRun(c.t.Context(), c.tenant, run); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 func TestCancelRun(t *testing.T) {
 	t.Parallel()
 	t.Run("ends a waiting run at once, and answers the same again", func(t *testing.T) {
@@ -168,7 +175,7 @@ func TestOverlap(t *testing.T) {
 			t.Errorf("%d skips for overlap", n)
 		}
 		var active *jobs.ActiveRunError
-		if _, err := c.For(c.tenant).TriggerJob(t.Context(), "a", jobs.TriggerRequest{}); !errors.As(err, &active) {
+		if _, err := c.tryTrigger("a"); !errors.As(err, &active) {
 			t.Errorf("a trigger beside a waiting run: error %v", err)
 		}
 		c.finish(first, domain.Succeed, "")

@@ -47,9 +47,7 @@ func TestAPauseThatIsAboutToEndIsWaitedFor(t *testing.T) {
 	c := newCRUD(t)
 	c.create("a")
 	later := time.Now().Add(time.Hour)
-	if _, err := c.PauseJob(t.Context(), c.tenant, "a", "", &later); err != nil {
-		t.Fatal(err)
-	}
+	c.pauseWith("a", "", &later)
 	if wait, left, err := c.EndDuePauses(t.Context()); wait != 0 || left || err != nil || c.wants(chorePauses) {
 		t.Errorf("an hour before: wait %s, left %t, error %v", wait, left, err)
 	}

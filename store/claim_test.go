@@ -111,6 +111,20 @@ func (c claimer) one(b domain.Batch) domain.Assignment {
 	return b.Runs[0]
 }
 
+// begun triggers a run of a job and claims it.
+func (c claimer) begun(job string) domain.Assignment {
+	c.t.Helper()
+	c.trigger(job)
+	return c.one(c.claimReady(10))
+}
+
+// again makes the run that waits for its next attempt due, and claims it.
+func (c claimer) again() domain.Assignment {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.ready SET due_at = now()`)
+	return c.one(c.claimReady(10))
+}
+
 // dueNow creates a job, by default with a slot every hour, and makes the slot of this second its next one. A claim of
 // that slot is in time.
 func (c claimer) dueNow(name string, options ...func(*domain.Definition)) (jobs.Record, time.Time) {
@@ -178,10 +192,7 @@ func TestClaimDueMakesARunOfASlot(t *testing.T) {
 		a.Lease.Remaining != 1 || a.Lease.ClaimedAt.Before(slot) {
 		t.Errorf("%+v, lease %+v", batch, a.Lease)
 	}
-	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := c.run(a.RunID)
 	if run.Status != domain.StatusRunning || run.Attempt != 1 || run.JobVersion != 1 || run.Replica == nil ||
 		*run.Replica != c.replica {
 		t.Errorf("run %+v", run)
@@ -684,8 +695,7 @@ func TestClaimReadyLeavesAloneWhatItsGateHoldsUp(t *testing.T) {
 	if a := c.one(c.claimReady(10)); a.RunID != again.ID {
 		t.Error("not the replay")
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`,
-		job.ID, again.ID); n != 1 {
+	if !c.hasGate(job.ID, again.ID) {
 		t.Error("it does not hold the gate")
 	}
 }

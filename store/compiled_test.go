@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"punctual/internal/pgtest"
-	"punctual/store/jobs"
 	"punctual/store/pg"
 )
 
@@ -27,7 +26,7 @@ func TestNoStatementIsCompiled(t *testing.T) {
 			}
 			c.create("job", every(time.Hour))
 			c.edit("job", every(time.Minute))
-			if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{}); err != nil {
+			if _, err := c.tryTrigger("job"); err != nil {
 				t.Error(err)
 			}
 			var jit string

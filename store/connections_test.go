@@ -168,8 +168,8 @@ func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
 		CREATE TRIGGER at_once AFTER INSERT ON punctual.jobs FOR EACH ROW EXECUTE FUNCTION punctual.see()`)
 	two := func(s *Store, name string) {
 		t.Helper()
-		_, err := s.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition(name + "-1")}, {Definition: definition(name + "-2")}}, jobs.ConflictError)
-		if err != nil {
+		if _, err := s.For(c.tenant).CreateJobs(t.Context(),
+			batch(definition(name+"-1"), definition(name+"-2")), jobs.ConflictError); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/runs"
+	"punctual/store/tenants"
 )
 
 // crud is a store with a database of its own, and with helpers for tests of jobs and runs.
@@ -130,11 +131,19 @@ func labelled(key, value string) func(*domain.Definition) {
 
 func (c crud) create(name string, options ...func(*domain.Definition)) jobs.Record {
 	c.t.Helper()
-	job, err := c.For(c.tenant).CreateJob(c.t.Context(), jobs.NewJob{Definition: definition(name, options...)})
+	job, err := c.tryCreate(name, options...)
 	if err != nil {
 		c.t.Fatalf("creating %s: %v", name, err)
 	}
 	return job
+}
+
+func (c crud) tryCreate(name string, options ...func(*domain.Definition)) (jobs.Record, error) {
+	return c.For(c.tenant).CreateJob(c.t.Context(), jobs.NewJob{Definition: definition(name, options...)})
+}
+
+func (c crud) createMany(on jobs.OnConflict, definitions ...domain.Definition) ([]jobs.BatchResult, error) {
+	return c.For(c.tenant).CreateJobs(c.t.Context(), batch(definitions...), on)
 }
 
 func (c crud) get(ref string) jobs.Record {
@@ -155,16 +164,44 @@ func (c crud) put(d domain.Definition) (jobs.Record, bool) {
 	return job, created
 }
 
+func (c crud) tryPut(d domain.Definition) (jobs.Record, error) {
+	job, _, err := c.PutJob(c.t.Context(), c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
+	return job, err
+}
+
 func (c crud) edit(ref string, change func(*domain.Definition)) jobs.Record {
 	c.t.Helper()
-	job, err := c.EditJob(c.t.Context(), c.tenant, ref, nil, func(j jobs.Record) (jobs.NewJob, error) {
-		change(&j.Definition)
-		return jobs.NewJob{Definition: j.Definition}, nil
-	})
+	job, err := c.tryEdit(ref, change)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return job
+}
+
+func (c crud) tryEdit(ref string, change func(*domain.Definition)) (jobs.Record, error) {
+	return c.EditJob(c.t.Context(), c.tenant, ref, nil, func(j jobs.Record) (jobs.NewJob, error) {
+		change(&j.Definition)
+		return jobs.NewJob{Definition: j.Definition}, nil
+	})
+}
+
+// run reads a run.
+func (c crud) run(id uuid.UUID) runs.Run {
+	c.t.Helper()
+	run, err := c.GetRun(c.t.Context(), c.tenant, id)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return run
+}
+
+func (c crud) newTenant(name string) tenants.Tenant {
+	c.t.Helper()
+	made, err := c.CreateTenant(c.t.Context(), tenants.Tenant{Name: name, Weight: 1})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return made
 }
 
 func (c crud) exec(sql string, args ...any) {

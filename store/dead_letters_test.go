@@ -130,9 +130,7 @@ func TestReplayIsRefused(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
 		dead := c.die("a", 1)[0]
-		if _, err := c.CancelRun(t.Context(), c.tenant, c.replay(dead).ID); err != nil {
-			t.Fatal(err)
-		}
+		c.cancel(c.replay(dead).ID)
 		c.replay(dead)
 	})
 	t.Run("of a deleted job", func(t *testing.T) {

@@ -49,9 +49,7 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 	}
 	// pausedBefore pauses the job from just before the second slot on.
 	pausedBefore := func(c claimer, job uuid.UUID, slots []time.Time) {
-		if _, err := c.PauseJob(t.Context(), c.tenant, job.String(), "the warehouse moves", nil); err != nil {
-			c.t.Fatal(err)
-		}
+		c.pauseWith(job.String(), "the warehouse moves", nil)
 		c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,
 			job, slots[1].Add(-time.Minute))
 		c.setNext(job, slots[1])
@@ -197,9 +195,7 @@ func TestExplainNamesTheSlotsAroundAndThePauseInForce(t *testing.T) {
 		t.Errorf("before the first slot: %v", e.PreviousSlot)
 	}
 	until := time.Now().Add(time.Hour)
-	if _, err := c.PauseJob(t.Context(), c.tenant, "a", "why", &until); err != nil {
-		t.Fatal(err)
-	}
+	c.pauseWith("a", "why", &until)
 	c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,
 		job, slots[3].Add(time.Minute))
 	if p := c.explained("a", slots[4]).Pause; p == nil || p.Note != "why" || p.Until == nil || p.Ended != nil ||

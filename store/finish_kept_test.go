@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/uuid"
-
 	"punctual/scheduler/domain"
 )
 
@@ -24,9 +22,7 @@ func TestAPlainSuccessWritesNothingBesideItsRun(t *testing.T) {
 	outcomes[1].Result = nil
 	c.exec(`DELETE FROM punctual.run_data`) // the headers and bodies of the triggers
 	for range 2 {                           // the second time as after a commit whose answer was lost
-		if _, err := c.Finish(t.Context(), outcomes, nil); err != nil {
-			t.Fatal(err)
-		}
+		c.finish(outcomes...)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.run_data`) -
 		c.count(`SELECT count(*) FROM punctual.run_data WHERE run_id = $1`, kept.RunID); n != 0 {
@@ -49,9 +45,7 @@ func TestWhatASupersededAttemptAnsweredIsNotKept(t *testing.T) {
 	c.recover()
 	late := func() {
 		t.Helper()
-		if _, err := c.Finish(t.Context(), []domain.Outcome{answered(first, domain.Succeed, "late")}, nil); err != nil {
-			t.Fatal(err)
-		}
+		c.finish(answered(first, domain.Succeed, "late"))
 		if n := c.count(`SELECT count(*) FROM punctual.run_data WHERE result IS NOT NULL OR response IS NOT NULL`); n != 0 {
 			t.Error("the lost attempt's answer is kept")
 		}
@@ -60,10 +54,7 @@ func TestWhatASupersededAttemptAnsweredIsNotKept(t *testing.T) {
 	next := asClaimer(c.crud)
 	second := next.one(next.claimReady(10))
 	late()
-	if _, err := next.Finish(t.Context(), []domain.Outcome{answered(second, domain.Succeed, "in time")},
-		[]uuid.UUID{second.Lease.ID}); err != nil {
-		t.Fatal(err)
-	}
+	next.finishAndRelease(answered(second, domain.Succeed, "in time"))
 	run, err := c.GetRun(t.Context(), c.tenant, first.RunID)
 	if err != nil || string(run.Result) != `{"of":"in time"}` || len(run.Attempts) != 2 ||
 		run.Attempts[0].Response != nil || orEmpty(run.Attempts[1].Response) != "in time" {
@@ -78,10 +69,7 @@ func TestTheFirstResultStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The target has also answered the request, with a response to keep.
-	if _, err := c.Finish(t.Context(), []domain.Outcome{answered(a, domain.Succeed, "answered")},
-		[]uuid.UUID{a.Lease.ID}); err != nil {
-		t.Fatal(err)
-	}
+	c.finishAndRelease(answered(a, domain.Succeed, "answered"))
 	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
 	if err != nil || string(run.Result) != `"reported"` || len(run.Attempts) != 1 ||
 		orEmpty(run.Attempts[0].Response) != "answered" {
@@ -96,9 +84,7 @@ func TestASilentTargetsAnswerStaysWithItsAttempt(t *testing.T) {
 		t.Helper()
 		o := answered(a, domain.Await, response)
 		o.Result, o.HTTPStatus, o.RetryIn = nil, 202, 0
-		if _, err := c.Finish(t.Context(), []domain.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil {
-			t.Fatal(err)
-		}
+		c.finishAndRelease(o)
 	}
 	accept(a, "first")
 	c.exec(`UPDATE punctual.runs SET started_at = now() - interval '2 minutes'`)

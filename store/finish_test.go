@@ -37,6 +37,22 @@ func buried(a domain.Assignment) domain.Outcome {
 	return o
 }
 
+func interrupted(a domain.Assignment) domain.Outcome { return ended(a, domain.Interrupt) }
+
+func cancelled(a domain.Assignment) domain.Outcome {
+	o := ended(a, domain.Cancel)
+	o.Reason = domain.ReasonCancelled
+	return o
+}
+
+func givenBack(a domain.Assignment) domain.Outcome { return unsent(a, domain.GiveBack) }
+
+func expired(a domain.Assignment) domain.Outcome {
+	o := unsent(a, domain.Expire)
+	o.Reason = domain.ReasonExpired
+	return o
+}
+
 func unsent(a domain.Assignment, v domain.Verdict) domain.Outcome {
 	return domain.Outcome{Assignment: a, Verdict: v, FinishedAt: a.Lease.ClaimedAt}
 }
@@ -48,6 +64,14 @@ func (c claimer) finish(outcomes ...domain.Outcome) (superseded int) {
 		c.t.Fatal(err)
 	}
 	return superseded
+}
+
+// finishAndRelease writes an outcome and ends its lease.
+func (c claimer) finishAndRelease(o domain.Outcome) {
+	c.t.Helper()
+	if _, err := c.Finish(c.t.Context(), []domain.Outcome{o}, []uuid.UUID{o.Lease.ID}); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // manual triggers a run of a new job and claims it.
@@ -98,15 +122,9 @@ func TestFinish(t *testing.T) {
 		o.HTTPStatus, o.Reason = 0, domain.ReasonTimeout
 		return o
 	}
-	give := func(a domain.Assignment) domain.Outcome { return unsent(a, domain.GiveBack) }
 	putOff := func(a domain.Assignment) domain.Outcome {
 		o := unsent(a, domain.GiveBack)
 		o.RetryIn, o.Error = 12*time.Second, "waiting: the circuit breaker is open"
-		return o
-	}
-	expire := func(a domain.Assignment) domain.Outcome {
-		o := unsent(a, domain.Expire)
-		o.Reason = domain.ReasonExpired
 		return o
 	}
 	cancel := func(a domain.Assignment) domain.Outcome {
@@ -142,17 +160,17 @@ func TestFinish(t *testing.T) {
 		},
 		{
 			"one given back is pending and has not been tried",
-			[]func(domain.Assignment) domain.Outcome{give},
+			[]func(domain.Assignment) domain.Outcome{givenBack},
 			"pending attempt 0 ready in 0",
 		},
 		{
 			"given back after a failure it keeps its number",
-			[]func(domain.Assignment) domain.Outcome{failed, give},
+			[]func(domain.Assignment) domain.Outcome{failed, givenBack},
 			"pending attempt 1 ready in 0 attempts: 1 failed http_5xx",
 		},
 		{
 			"given back and sent again it is the same attempt",
-			[]func(domain.Assignment) domain.Outcome{give, succeeded},
+			[]func(domain.Assignment) domain.Outcome{givenBack, succeeded},
 			"succeeded 200 attempt 1 finished",
 		},
 		{
@@ -183,12 +201,12 @@ func TestFinish(t *testing.T) {
 		},
 		{
 			"expired after an interruption it was sent, and is dead",
-			[]func(domain.Assignment) domain.Outcome{interrupt, expire},
+			[]func(domain.Assignment) domain.Outcome{interrupt, expired},
 			"dead expired attempt 0 finished dead letter of 0 expired attempts: 1 interrupted",
 		},
 		{
 			"expired and never sent it is skipped",
-			[]func(domain.Assignment) domain.Outcome{expire},
+			[]func(domain.Assignment) domain.Outcome{expired},
 			"skipped expired attempt 0 finished",
 		},
 		{
@@ -203,7 +221,7 @@ func TestFinish(t *testing.T) {
 		},
 		{
 			"expired and sent before it is dead",
-			[]func(domain.Assignment) domain.Outcome{failed, expire},
+			[]func(domain.Assignment) domain.Outcome{failed, expired},
 			"dead expired attempt 1 finished dead letter of 1 expired attempts: 1 failed http_5xx",
 		},
 	} {
@@ -212,9 +230,8 @@ func TestFinish(t *testing.T) {
 			a := r.manual("job")
 			for i, end := range c.ends {
 				if i > 0 {
-					r.exec(`UPDATE punctual.ready SET due_at = now()`)
 					fence := a.Fence
-					if a = r.one(r.claimReady(10)); a.Fence <= fence {
+					if a = r.again(); a.Fence <= fence {
 						t.Errorf("fence %d after %d", a.Fence, fence)
 					}
 				}
@@ -235,23 +252,19 @@ func TestWhyARunIsPutOffShowsForAsLongAsItIs(t *testing.T) {
 	c.finish(o)
 	shown := func() string {
 		t.Helper()
-		run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := c.run(a.RunID)
 		return fmt.Sprint(run.Status, " ", orEmpty(run.Error), run.NextAttemptAt != nil)
 	}
 	if got, want := shown(), "pending "+o.Error+"true"; got != want {
 		t.Errorf("put off it is %s, want %s", got, want)
 	}
-	if c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, a.RunID) != 1 {
+	if !c.hasGate(a.Job.ID, a.RunID) {
 		t.Error("it lost the gate of its job")
 	}
 	if batch := c.claimReady(10); len(batch.Runs) != 0 {
 		t.Error("it is claimed before its time")
 	}
-	c.exec(`UPDATE punctual.ready SET due_at = now()`)
-	a = c.one(c.claimReady(10))
+	a = c.again()
 	if got := shown(); got != "running false" {
 		t.Errorf("tried again it is %s", got)
 	}
@@ -286,24 +299,19 @@ func TestADeadLetterHasWhatAReplayNeeds(t *testing.T) {
 func TestASupersededOutcomeChangesNothing(t *testing.T) {
 	for name, end := range map[string]func(domain.Assignment) domain.Outcome{
 		"a success": succeeded, "a failure": failed, "a burial": buried,
-		"one given back": func(a domain.Assignment) domain.Outcome { return unsent(a, domain.GiveBack) },
-		"an expiry": func(a domain.Assignment) domain.Outcome {
-			o := unsent(a, domain.Expire)
-			o.Reason = domain.ReasonExpired
-			return o
-		},
+		"one given back": givenBack, "an expiry": expired,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClaimer(t)
 			old := c.manual("job", forbid)
-			c.finish(unsent(old, domain.GiveBack))
+			c.finish(givenBack(old))
 			current := c.one(c.claimReady(10))
 			before := c.state(old.RunID)
 			if n := c.finish(end(old)); n != 1 {
 				t.Errorf("%d superseded, want 1", n)
 			}
 			c.wantState(old.RunID, before)
-			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, old.RunID); n != 1 {
+			if !c.hasGate(old.Job.ID, old.RunID) {
 				t.Error("the gate was freed")
 			}
 			if n := c.finish(succeeded(current)); n != 0 {
@@ -361,10 +369,7 @@ func TestFinishStoresWhateverTheTargetSaid(t *testing.T) {
 	o := buried(a)
 	o.Response, o.Error = "a\x00b\xff\xfe\u00e9\xc3", "bad \x00 \xed\xa0\x80"
 	c.finish(o)
-	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := c.run(a.RunID)
 	if got, want := orEmpty(run.Attempts[0].Response), "a\uFFFDb\uFFFD\u00e9\uFFFD"; got != want {
 		t.Errorf("response %q, want %q", got, want)
 	}
@@ -381,25 +386,15 @@ func TestAGateIsFreedExactlyWhenItsRunIsOver(t *testing.T) {
 	}{
 		{"by a success", succeeded, true},
 		{"by a burial", buried, true},
-		{"by an expiry", func(a domain.Assignment) domain.Outcome {
-			o := unsent(a, domain.Expire)
-			o.Reason = domain.ReasonExpired
-			return o
-		}, true},
+		{"by an expiry", expired, true},
 		{"not by a failure that is tried again", failed, false},
-		{
-			"not by one given back",
-			func(a domain.Assignment) domain.Outcome { return unsent(a, domain.GiveBack) }, false,
-		},
-		{
-			"not by an interruption",
-			func(a domain.Assignment) domain.Outcome { return ended(a, domain.Interrupt) }, false,
-		},
+		{"not by one given back", givenBack, false},
+		{"not by an interruption", interrupted, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
 			a := r.manual("job", forbid)
-			if r.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, a.RunID) != 1 {
+			if !r.hasGate(a.Job.ID, a.RunID) {
 				t.Fatal("it does not hold the gate")
 			}
 			r.finish(c.end(a))
@@ -417,7 +412,7 @@ func TestFinishFreesOnlyItsOwnGate(t *testing.T) {
 	other := uuid.New()
 	c.exec(`UPDATE punctual.exclusive SET active_run = $1`, other)
 	c.finish(succeeded(a))
-	if c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, other) != 1 {
+	if !c.hasGate(a.Job.ID, other) {
 		t.Error("it freed another run's gate")
 	}
 }
@@ -430,16 +425,11 @@ func TestALeaseGoesWithItsLastOutcome(t *testing.T) {
 		t.Fatalf("%d runs", len(batch.Runs))
 	}
 	lease := batch.Runs[0].Lease
-	if _, err := c.Finish(t.Context(),
-		[]domain.Outcome{succeeded(batch.Runs[0]), failed(batch.Runs[1])}, nil); err != nil {
-		t.Fatal(err)
-	}
+	c.finish(succeeded(batch.Runs[0]), failed(batch.Runs[1]))
 	if c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1`, lease.ID) != 1 {
 		t.Error("it is gone before the last one")
 	}
-	if _, err := c.Finish(t.Context(), []domain.Outcome{succeeded(batch.Runs[2])}, []uuid.UUID{lease.ID}); err != nil {
-		t.Fatal(err)
-	}
+	c.finishAndRelease(succeeded(batch.Runs[2]))
 	if c.count(`SELECT count(*) FROM punctual.claims`) != 0 {
 		t.Error("it is still there")
 	}
@@ -505,17 +495,15 @@ func TestNothingIsReadyBeforeItIsDue(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("a")
 	c.exec(`UPDATE punctual.runs SET due_at = now() + interval '5 minutes' WHERE id = $1`, a.RunID)
-	c.finish(unsent(a, domain.GiveBack))
+	c.finish(givenBack(a))
 	c.wantState(a.RunID, "pending attempt 0 ready in 300")
 }
 
 func TestARunThatExpiresAfterAnInterruptionIsTold(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("a", notify(hook, domain.EventDead))
-	c.finish(ended(a, domain.Interrupt))
-	o := unsent(c.one(c.claimReady(10)), domain.Expire)
-	o.Reason = domain.ReasonExpired
-	c.finish(o)
+	c.finish(interrupted(a))
+	c.finish(expired(c.one(c.claimReady(10))))
 	if n := c.count(`SELECT count(*) FROM punctual.notices WHERE event = 'dead' AND run_id = $1`, a.RunID); n != 1 {
 		t.Errorf("%d notices", n)
 	}
@@ -526,10 +514,8 @@ func TestARunThatWaitedForAGateIsNotReadyBeforeItIsDue(t *testing.T) {
 	for name, end := range map[string]func(domain.Assignment){
 		"finished": func(a domain.Assignment) { c.finish(succeeded(a)) },
 		"cancelled": func(a domain.Assignment) {
-			c.finish(unsent(a, domain.GiveBack))
-			if _, err := c.CancelRun(t.Context(), c.tenant, a.RunID); err != nil {
-				t.Fatal(err)
-			}
+			c.finish(givenBack(a))
+			c.cancel(a.RunID)
 		},
 	} {
 		active := c.manual(name, overlapping(domain.PolicyWait))

@@ -13,7 +13,6 @@ import (
 	"punctual/scheduler/forecast"
 	"punctual/store/jobs"
 	"punctual/store/pg"
-	"punctual/store/tenants"
 )
 
 func cronAt(expression string, options ...func(*domain.Definition)) func(*domain.Definition) {
@@ -132,10 +131,7 @@ func TestAForecastSaysWhatItCannotRead(t *testing.T) {
 func TestAForecastIsATenantsOwn(t *testing.T) {
 	c := newCRUD(t)
 	mine := c.create("mine", cronAt("0 3 * * *"))
-	other, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "other", Weight: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := c.newTenant("other")
 	theirs := c
 	theirs.tenant = other.ID
 	their := theirs.create("theirs", cronAt("0 3 * * *"))

@@ -18,7 +18,6 @@ import (
 	"punctual/store/freeze"
 	"punctual/store/history"
 	"punctual/store/pg"
-	"punctual/store/tenants"
 )
 
 func (c crud) freeze(tenant int32, note string) freeze.State {
@@ -52,10 +51,7 @@ func (c claimer) renewed() scheduler.Pulse {
 // theirs makes another tenant with a job that is due, and returns the tenant's id.
 func (c claimer) theirs(name string) int32 {
 	c.t.Helper()
-	made, err := c.CreateTenant(c.t.Context(), tenants.Tenant{Name: name, Weight: 1})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	made := c.newTenant(name)
 	c.tenant = made.ID
 	c.dueNow("theirs", rarely)
 	return made.ID
@@ -306,9 +302,7 @@ func TestVerifyKnowsWhatIsFrozen(t *testing.T) {
 
 func TestTheMetricTellsWhatIsFrozen(t *testing.T) {
 	c := newClaimer(t)
-	if _, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "other", Weight: 1}); err != nil {
-		t.Fatal(err)
-	}
+	c.newTenant("other")
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(Collector{Store: c.Store})
 	shown := func() string {

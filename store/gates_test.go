@@ -5,9 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"punctual/scheduler/domain"
-	"punctual/store/jobs"
 )
+
+// hasGate reports whether a run holds the gate of its job.
+func (c crud) hasGate(job, run uuid.UUID) bool {
+	c.t.Helper()
+	return c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`, job, run) == 1
+}
 
 // A job whose gate was lost, in a restore or by hand, gets a new gate and does not stay due for ever.
 func TestALostGateIsMended(t *testing.T) {
@@ -23,8 +30,7 @@ func TestALostGateIsMended(t *testing.T) {
 		t.Errorf("claimed %s", a.Job.Name)
 	}
 	c.claimReady(10)
-	c.exec(`UPDATE punctual.ready SET due_at = now()`)
-	if a := c.one(c.claimReady(10)); a.Job.Name != "by-hand" {
+	if a := c.again(); a.Job.Name != "by-hand" {
 		t.Errorf("claimed %s", a.Job.Name)
 	}
 }
@@ -116,8 +122,7 @@ func TestARunThatStartsWhileItsJobGetsAGateHasIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-edited
-	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`,
-		job.ID, run.ID); n != 1 {
+	if !c.hasGate(job.ID, run.ID) {
 		t.Error("the run does not have the gate")
 	}
 }
@@ -137,12 +142,12 @@ func TestATriggerDoesNotWaitForAGateThatAppeared(t *testing.T) {
 	do(`SELECT FROM punctual.jobs WHERE id = $1 FOR NO KEY UPDATE`)
 	triggered := make(chan error, 1)
 	go func() {
-		_, err := c.For(c.tenant).TriggerJob(t.Context(), "a", jobs.TriggerRequest{})
+		_, err := c.tryTrigger("a")
 		triggered <- err
 	}()
 	c.waiting(1)
 	c.exec(`INSERT INTO punctual.exclusive (job_id) VALUES ($1)`, job.ID)
-	c.locks(`SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, job.ID) // as the deletion of the job does
+	c.locks(`SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, job.ID) // as a deletion does
 	do(`UPDATE punctual.job_versions
 		SET definition = (definition::jsonb || '{"concurrency_policy":"forbid"}')::json
 		WHERE job_id = $1`)

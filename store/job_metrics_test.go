@@ -92,8 +92,7 @@ func TestTheMetricsOfAJobAreThoseOfAllReplicas(t *testing.T) {
 		"no consecutive_failures 0 default o")
 
 	run := func(end func(domain.Assignment) domain.Outcome) uuid.UUID { // as another replica would do it
-		c.trigger("j")
-		a := c.one(c.claimReady(10))
+		a := c.begun("j")
 		c.finish(end(a))
 		return a.RunID
 	}

@@ -25,7 +25,8 @@ func TestCreateJobs(t *testing.T) {
 	past := time.Now().Add(-time.Minute)
 	t.Run("writes them in the order given", func(t *testing.T) {
 		c := newCRUD(t)
-		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("c", forbid), definition("a", at(past)), definition("b", never)), jobs.ConflictError)
+		results, err := c.createMany(jobs.ConflictError,
+			definition("c", forbid), definition("a", at(past)), definition("b", never))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +54,7 @@ func TestCreateJobs(t *testing.T) {
 				t.Errorf("%s: %v %v", name, err, bad)
 			}
 		}
-		_, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a"), definition("taken")), jobs.ConflictError)
+		_, err := c.createMany(jobs.ConflictError, definition("a"), definition("taken"))
 		var bad *jobs.BatchError
 		if !errors.As(err, &bad) || !errors.Is(bad.Errors[1], jobs.ErrNameTaken) || len(bad.Errors) != 1 {
 			t.Errorf("%v", err)
@@ -65,7 +66,7 @@ func TestCreateJobs(t *testing.T) {
 	t.Run("takes the names that completed jobs still have", func(t *testing.T) {
 		c := newCRUD(t)
 		c.complete(c.create("b", at(past)).ID)
-		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a"), definition("b"), definition("c")), jobs.ConflictError)
+		results, err := c.createMany(jobs.ConflictError, definition("a"), definition("b"), definition("c"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +85,7 @@ func TestCreateJobs(t *testing.T) {
 		c := newCRUD(t)
 		c.create("taken")
 		c.limit("max_jobs", 2)
-		_, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a"), definition("taken")), jobs.ConflictError)
+		_, err := c.createMany(jobs.ConflictError, definition("a"), definition("taken"))
 		var bad *jobs.BatchError
 		if !errors.As(err, &bad) || !slices.Equal(slices.Sorted(maps.Keys(bad.Errors)), []int{1}) {
 			t.Errorf("%v", err)
@@ -93,7 +94,7 @@ func TestCreateJobs(t *testing.T) {
 	t.Run("skips what is there", func(t *testing.T) {
 		c := newCRUD(t)
 		old := c.create("a")
-		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a", described("x")), definition("b")), jobs.ConflictSkip)
+		results, err := c.createMany(jobs.ConflictSkip, definition("a", described("x")), definition("b"))
 		if err != nil || results[0].ID != old.ID || c.get("a").Version != 1 || c.get("b").ID != results[1].ID {
 			t.Errorf("%+v, %v", results, err)
 		}
@@ -104,7 +105,7 @@ func TestCreateJobs(t *testing.T) {
 				c := newCRUD(t)
 				old := c.create("a", at(past))
 				c.complete(old.ID)
-				results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("a", at(past))), on)
+				results, err := c.createMany(on, definition("a", at(past)))
 				if err != nil || results[0].ID != old.ID || c.get("a").State != domain.JobCompleted {
 					t.Errorf("%+v, %v", results, err)
 				}
@@ -115,8 +116,8 @@ func TestCreateJobs(t *testing.T) {
 		c := newCRUD(t)
 		same, other, due := c.create("same"), c.create("other"), c.create("due")
 		c.slotAgo(due.ID, time.Second)
-		results, err := c.For(c.tenant).CreateJobs(t.Context(), batch(definition("new"), definition("other", every(2*time.Hour)), definition("same"),
-			definition("due", every(3*time.Hour))), jobs.ConflictReplace)
+		results, err := c.createMany(jobs.ConflictReplace,
+			definition("new"), definition("other", every(2*time.Hour)), definition("same"), definition("due", every(3*time.Hour)))
 		if err != nil || results[1].ID != other.ID || results[2].ID != same.ID {
 			t.Fatalf("%+v, %v", results, err)
 		}

@@ -16,11 +16,15 @@ import (
 
 func (c crud) trigger(ref string) runs.Run {
 	c.t.Helper()
-	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), ref, jobs.TriggerRequest{})
+	run, err := c.tryTrigger(ref)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return run
+}
+
+func (c crud) tryTrigger(ref string) (runs.Run, error) {
+	return c.For(c.tenant).TriggerJob(c.t.Context(), ref, jobs.TriggerRequest{})
 }
 
 // claimed writes what a claim writes to a waiting run.
@@ -56,7 +60,7 @@ func TestDeleteJob(t *testing.T) {
 		c.deleteJob("a")
 		_, err := c.GetJob(ctx, c.tenant, old.ID.String())
 		wantError(t, err, pg.ErrNotFound)
-		_, err = c.For(c.tenant).TriggerJob(ctx, old.ID.String(), jobs.TriggerRequest{})
+		_, err = c.tryTrigger(old.ID.String())
 		wantError(t, err, pg.ErrNotFound)
 		wantError(t, c.DeleteJob(ctx, c.tenant, "a", nil), pg.ErrNotFound)
 		if c.create("a").ID == old.ID {
@@ -106,7 +110,7 @@ func TestNoTriggerOutlivesTheDeleteOfItsJob(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if _, err := c.For(c.tenant).TriggerJob(ctx, job.ID.String(), jobs.TriggerRequest{}); err != nil &&
+				if _, err := c.tryTrigger(job.ID.String()); err != nil &&
 					!errors.Is(err, pg.ErrNotFound) {
 					t.Error(err)
 				}
@@ -156,7 +160,6 @@ func TestTriggerJob(t *testing.T) {
 	})
 	t.Run("names the run in the way where overlap is forbidden", func(t *testing.T) {
 		c := newCRUD(t)
-		ctx := t.Context()
 		job := c.create("a", forbid)
 		run := c.trigger("a")
 		for _, step := range []struct {
@@ -171,7 +174,7 @@ func TestTriggerJob(t *testing.T) {
 		} {
 			step.do()
 			var active *jobs.ActiveRunError
-			if _, err := c.For(c.tenant).TriggerJob(ctx, "a", jobs.TriggerRequest{}); !errors.As(err, &active) || active.Run != run.ID {
+			if _, err := c.tryTrigger("a"); !errors.As(err, &active) || active.Run != run.ID {
 				t.Errorf("%s: %v", step.name, err)
 			}
 		}

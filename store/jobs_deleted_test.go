@@ -17,15 +17,7 @@ const retried = "retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts
 
 // The request in flight may end in any way, and it is the last request of its run.
 func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
-	held := func(a domain.Assignment) domain.Outcome {
-		o := unsent(a, domain.Hold)
-		o.RetryIn, o.Held = time.Minute, &domain.Held{
-			By: "http://a:1", Since: o.FinishedAt, Until: o.FinishedAt.Add(time.Minute),
-		}
-		return o
-	}
-	unsent := func(a domain.Assignment) domain.Outcome { return unsent(a, domain.GiveBack) }
-	interrupted := func(a domain.Assignment) domain.Outcome { return ended(a, domain.Interrupt) }
+	held := func(a domain.Assignment) domain.Outcome { return hold(a, down, a.Lease.ClaimedAt, time.Minute) }
 	for _, c := range []struct {
 		name string
 		end  func(domain.Assignment) domain.Outcome
@@ -36,7 +28,7 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 			"cancelled job_deleted 503 attempt 1 finished attempts: 1 failed http_5xx",
 		},
 		{"an interruption", interrupted, "cancelled job_deleted attempt 0 finished attempts: 1 interrupted"},
-		{"given back", unsent, "cancelled job_deleted attempt 0 finished"},
+		{"given back", givenBack, "cancelled job_deleted attempt 0 finished"},
 		{"held back", held, "cancelled job_deleted attempt 0 finished"},
 		{"a success", succeeded, "succeeded 200 attempt 1 finished"},
 		{
@@ -52,10 +44,10 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 				t.Errorf("%d superseded", n)
 			}
 			r.wantState(a.RunID, c.want)
-			if n := r.count(`SELECT count(*) FROM punctual.ready WHERE job_id = $1`, a.Job.ID); n != 0 {
+			if r.ready(a.Job.ID) != 0 {
 				t.Error("it waits for another attempt")
 			}
-			if n := r.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, a.RunID); n != 0 {
+			if r.hasGate(a.Job.ID, a.RunID) {
 				t.Error("it still holds its gate")
 			}
 			r.wantState(other.RunID, retried)

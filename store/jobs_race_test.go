@@ -62,13 +62,14 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 		},
 		"delete": func(d domain.Definition) error { return c.DeleteJob(ctx, c.tenant, d.Name, nil) },
 		"trigger": func(d domain.Definition) error {
-			_, err := c.For(c.tenant).TriggerJob(ctx, d.Name, jobs.TriggerRequest{})
+			_, err := c.tryTrigger(d.Name)
 			return err
 		},
 		"pause":  func(d domain.Definition) error { _, err := c.PauseJob(ctx, c.tenant, d.Name, "", nil); return err },
 		"resume": func(d domain.Definition) error { _, err := c.ResumeJob(ctx, c.tenant, d.Name, ""); return err },
 		"batch": func(domain.Definition) error {
-			_, err := c.For(c.tenant).CreateJobs(ctx, batch(definition("j2", every(time.Second)), definition("j0", forbid), definition("j1")), jobs.ConflictReplace)
+			_, err := c.createMany(jobs.ConflictReplace,
+				definition("j2", every(time.Second)), definition("j0", forbid), definition("j1"))
 			return err
 		},
 		"change all": func(d domain.Definition) error {
@@ -170,10 +171,7 @@ func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) 
 	began := c.now()
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.EditJob(ctx, c.tenant, "a", nil, func(j jobs.Record) (jobs.NewJob, error) {
-			every(time.Hour)(&j.Definition)
-			return jobs.NewJob{Definition: j.Definition}, nil
-		})
+		_, err := c.tryEdit("a", every(time.Hour))
 		done <- err
 	}()
 	c.waiting(1)
@@ -204,10 +202,7 @@ func TestARunThatAnEditMakesAfterAWaitIsNotMadeBeforeItWasDue(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.EditJob(ctx, c.tenant, "a", nil, func(j jobs.Record) (jobs.NewJob, error) {
-			j.Definition.Description = "x"
-			return jobs.NewJob{Definition: j.Definition}, nil
-		})
+		_, err := c.tryEdit("a", described("x"))
 		done <- err
 	}()
 	c.waiting(1)

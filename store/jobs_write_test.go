@@ -35,12 +35,11 @@ func TestCreateJob(t *testing.T) {
 		t.Errorf("its description came back as %q", got)
 	}
 
-	_, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition("a")})
+	_, err := c.tryCreate("a")
 	wantError(t, err, jobs.ErrNameTaken)
 
 	var unknown *claim.UnknownQueueError
-	_, err = c.For(c.tenant).CreateJob(ctx,
-		jobs.NewJob{Definition: definition("b", func(d *domain.Definition) { d.Queue = "nowhere" })})
+	_, err = c.tryCreate("b", func(d *domain.Definition) { d.Queue = "nowhere" })
 	if !errors.As(err, &unknown) || unknown.Name != "nowhere" || !slices.Equal(unknown.Known, []string{"default"}) {
 		t.Errorf("an unknown queue: %v", err)
 	}
@@ -87,7 +86,7 @@ func TestOfConcurrentCreatesWithOneNameOneWins(t *testing.T) {
 	errs := make([]error, 6)
 	var wg sync.WaitGroup
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition("a")}) })
+		wg.Go(func() { _, errs[i] = c.tryCreate("a") })
 	}
 	wg.Wait()
 	won := 0
@@ -263,13 +262,12 @@ func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 	old := domain.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
 	ancient := func(d *domain.Definition) { d.Schedule = domain.Schedule{At: old} }
 	var age *definitions.AgeError
-	if _, err := c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition("j", ancient)}); !errors.As(err, &age) ||
+	if _, err := c.tryCreate("j", ancient); !errors.As(err, &age) ||
 		age.At != old.String() {
 		t.Errorf("a create: %v", err)
 	}
 	before := c.create("j")
-	if _, _, err := c.PutJob(t.Context(), c.tenant, "j",
-		jobs.NewJob{Definition: definition("j", ancient)}, nil, false); !errors.As(err, &age) {
+	if _, err := c.tryPut(definition("j", ancient)); !errors.As(err, &age) {
 		t.Errorf("a put: %v", err)
 	}
 	if after := c.get("j"); after.Version != before.Version {
@@ -280,8 +278,7 @@ func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 		SET definition = jsonb_set(definition::jsonb, '{schedule}', jsonb_build_object('at', $2::text))::json
 		WHERE job_id = $1`, before.ID, old.String())
 	c.complete(before.ID)
-	if _, _, err := c.PutJob(t.Context(), c.tenant, "j",
-		jobs.NewJob{Definition: definition("j", ancient, described("x"))}, nil, false); err != nil {
+	if _, err := c.tryPut(definition("j", ancient, described("x"))); err != nil {
 		t.Errorf("a put of the same instant: %v", err)
 	}
 	if after := c.get("j"); after.State != domain.JobCompleted || after.Version != before.Version+1 {
@@ -381,10 +378,7 @@ func TestEditJob(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
 		c.create("b")
-		_, err := c.EditJob(t.Context(), c.tenant, "a", nil, func(j jobs.Record) (jobs.NewJob, error) {
-			j.Definition.Name = "b"
-			return jobs.NewJob{Definition: j.Definition}, nil
-		})
+		_, err := c.tryEdit("a", func(d *domain.Definition) { d.Name = "b" })
 		wantError(t, err, jobs.ErrNameTaken)
 	})
 	t.Run("a job can be renamed", func(t *testing.T) {
@@ -455,10 +449,7 @@ func TestEditJob(t *testing.T) {
 		job := c.create("a", delay(time.Hour))
 		c.complete(job.ID)
 		c.create("a")
-		_, err := c.EditJob(t.Context(), c.tenant, job.ID.String(), nil, func(j jobs.Record) (jobs.NewJob, error) {
-			delay(2 * time.Hour)(&j.Definition)
-			return jobs.NewJob{Definition: j.Definition}, nil
-		})
+		_, err := c.tryEdit(job.ID.String(), delay(2*time.Hour))
 		wantError(t, err, jobs.ErrNameTaken)
 	})
 }

@@ -255,7 +255,8 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 			if n, _, err := c.ResumeDue(ctx); err != nil || n != 1 {
 				t.Errorf("%d resumed, %v", n, err)
 			}
-			if _, err := c.For(c.tenant).CreateJobs(ctx, batch(definition("b"), definition("a", every(time.Hour)), definition("n", never)), jobs.ConflictReplace); err != nil {
+			if _, err := c.createMany(jobs.ConflictReplace,
+				definition("b"), definition("a", every(time.Hour)), definition("n", never)); err != nil {
 				t.Error(err)
 			}
 			_, _, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, func(w Writer) (Answer, error) {

@@ -13,7 +13,6 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/store/tenants"
 )
 
 // connect opens a connection beside those of the store.
@@ -118,8 +117,7 @@ func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 			victim := c.manual("victim", notify(hook, domain.EventFailing), overlapping(policy))
 			if test.twice {
 				c.finishWhatItCan(failed(victim))
-				c.exec(`UPDATE punctual.ready SET due_at = now()`)
-				victim = c.one(c.claimReady(10))
+				victim = c.again()
 			}
 			if test.wait {
 				c.trigger("victim")
@@ -206,8 +204,7 @@ func TestALockedRunHoldsUpNoClaimOfOthers(t *testing.T) {
 		t.Errorf("the run whose row is locked is not put off")
 	}
 	free()
-	c.exec(`UPDATE punctual.ready SET due_at = now()`)
-	if got := c.one(c.claimReady(10)); got.RunID != run.ID {
+	if got := c.again(); got.RunID != run.ID {
 		t.Errorf("claimed %s", got.RunID)
 	}
 }
@@ -236,10 +233,7 @@ func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
 	} {
 		t.Run(rows, func(t *testing.T) {
 			c := newClaimer(t)
-			other, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "other", Weight: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			other := c.newTenant("other")
 			c.exec(`UPDATE punctual.tenants SET max_concurrent_runs = 7`)
 			wishes := []scheduler.Wish{{Tenant: c.tenant, Slots: 3}, {Tenant: other.ID, Slots: 5}}
 			if rows != `tenants WHERE id = $1` { // only a first draw locks the tenant's row, because its new row refers to it

@@ -44,22 +44,15 @@ func TestWhatHappensIsNoted(t *testing.T) {
 		a := c.manual("job", everything)
 		c.finish(failed(a))
 		c.wantNotices(first)
-		c.exec(`UPDATE punctual.ready SET due_at = now()`)
-		c.finish(buried(c.one(c.claimReady(10))))
+		c.finish(buried(c.again()))
 		c.wantNotices(first, death)
 	})
 	t.Run("a death after expiry, and nothing when a run expires unsent", func(t *testing.T) {
 		c := newClaimer(t)
 		a := c.manual("job", everything)
 		b := c.manual("other", everything)
-		expired := func(a domain.Assignment) domain.Outcome {
-			o := unsent(a, domain.Expire)
-			o.Reason = domain.ReasonExpired
-			return o
-		}
 		c.finish(failed(a), expired(b))
-		c.exec(`UPDATE punctual.ready SET due_at = now()`)
-		c.finish(expired(c.one(c.claimReady(10))))
+		c.finish(expired(c.again()))
 		c.wantNotices(first, "dead expired")
 	})
 	t.Run("a death by the loss of three replicas", func(t *testing.T) {
@@ -78,32 +71,28 @@ func TestWhatHappensIsNoted(t *testing.T) {
 	t.Run("no death of a run that was cancelled meanwhile", func(t *testing.T) {
 		c := newClaimer(t)
 		a := c.manual("job", everything)
-		if _, err := c.CancelRun(t.Context(), c.tenant, a.RunID); err != nil {
-			t.Fatal(err)
-		}
+		c.cancel(a.RunID)
 		c.finish(buried(a))
 		c.wantNotices()
 	})
 	t.Run("the first success after deaths", func(t *testing.T) {
 		c := newClaimer(t)
 		a := c.manual("job", everything)
-		run := func() domain.Assignment { c.trigger("job"); return c.one(c.claimReady(10)) }
 		c.finish(succeeded(a))
-		c.finish(buried(run()))
-		c.finish(buried(run()))
-		c.finish(succeeded(run()))
-		c.finish(succeeded(run()))
+		c.dies("job")
+		c.dies("job")
+		c.wellAgain("job")
+		c.wellAgain("job")
 		c.wantNotices(first, death, death, "recovered")
-		c.finish(buried(run()))
-		c.finish(succeeded(run()))
+		c.dies("job")
+		c.wellAgain("job")
 		c.wantNotices(first, death, death, "recovered", first, death, "recovered")
 	})
 	t.Run("deaths and successes that are written together, by when they ended", func(t *testing.T) {
 		c := newClaimer(t)
 		c.create("job", never, everything)
 		run := func(end func(domain.Assignment) domain.Outcome, after time.Duration) domain.Outcome {
-			c.trigger("job")
-			o := end(c.one(c.claimReady(10)))
+			o := end(c.begun("job"))
 			o.FinishedAt = o.FinishedAt.Add(after)
 			return o
 		}
@@ -168,11 +157,9 @@ func TestWhatHappensIsNoted(t *testing.T) {
 			c.slotAgo(job.ID, 5*time.Hour)
 			c.claim(10, true)
 			if name != "dead" {
-				c.trigger(name)
-				c.finish(buried(c.one(c.claimReady(10))))
+				c.dies(name)
 			}
-			c.trigger(name)
-			c.finish(succeeded(c.one(c.claimReady(10))))
+			c.wellAgain(name)
 		}
 		c.wantNotices()
 		if n := c.count(`SELECT count(*) FROM punctual.notified`); n != 0 {
@@ -191,11 +178,9 @@ func TestOutcomesWrittenTwiceAreNotedOnce(t *testing.T) {
 	}
 	const first, death = "failing http_5xx 503 Service Unavailable", "dead http_5xx 503 Service Unavailable"
 	c.wantNotices(first, death)
-	c.trigger("job")
-	ok := succeeded(c.one(c.claimReady(10)))
+	ok := succeeded(c.begun("job"))
 	c.finish(ok)
-	c.trigger("job")
-	again := buried(c.one(c.claimReady(10)))
+	again := buried(c.begun("job"))
 	c.finish(again)
 	c.finish(ok, dead, again)
 	c.wantNotices(first, death, "recovered", first, death)

@@ -14,7 +14,6 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store/history"
-	"punctual/store/jobs"
 	"punctual/store/letters"
 )
 
@@ -103,14 +102,12 @@ func (c claimer) wantHeard(want string) domain.Assignment {
 // dies makes a run of the job that dies, and wellAgain makes a run that succeeds.
 func (c claimer) dies(job string) {
 	c.t.Helper()
-	c.trigger(job)
-	c.finish(buried(c.one(c.claimReady(10))))
+	c.finish(buried(c.begun(job)))
 }
 
 func (c claimer) wellAgain(job string) {
 	c.t.Helper()
-	c.trigger(job)
-	c.finish(succeeded(c.one(c.claimReady(10))))
+	c.finish(succeeded(c.begun(job)))
 }
 
 func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
@@ -194,8 +191,7 @@ func TestANoticeSaysWhatHappened(t *testing.T) {
 		notify(hook, domain.EventDead), notify(pager, domain.EventLate))
 	var dead []uuid.UUID
 	for range 3 {
-		c.trigger("job")
-		o := buried(c.one(c.claimReady(10)))
+		o := buried(c.begun("job"))
 		o.Error = strings.Repeat("é", 2000)
 		c.finish(o)
 		dead = append(dead, o.RunID)
@@ -242,8 +238,7 @@ func TestANoticeLinksToWhatItIsAbout(t *testing.T) {
 				DatabaseURL: pgtest.DSN(t), MaxConns: 8, Master: pgtest.Master(t), PublicURL: public, Pages: pages,
 			}))
 			c.create("job", never, notify(hook, domain.EventDead))
-			c.trigger("job")
-			o := buried(c.one(c.claimReady(10)))
+			o := buried(c.begun("job"))
 			c.finish(o)
 			n := news(t, c.hears()[hook])
 			if got := n.Events[0].Runs[0].Link; n.Link != public+want[0] || got != public+want[1]+o.RunID.String() {
@@ -348,7 +343,7 @@ func TestADeadNotice(t *testing.T) {
 	if run.Trigger != domain.TriggerNotify || run.ReplayOf == nil || run.MaxAttempts != 5 {
 		t.Errorf("the replay is %+v", run)
 	}
-	if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{}); err != nil {
+	if _, err := c.tryTrigger("job"); err != nil {
 		t.Errorf("a replayed notice is in the way of the job's runs: %v", err)
 	}
 	active := c.claimReady(100)
@@ -404,14 +399,12 @@ func TestANoticeTakesNoGate(t *testing.T) {
 			if len(both) != 2 {
 				t.Fatalf("%d runs were claimed", len(both))
 			}
-			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`,
-				job.ID, run.ID); n != 1 {
+			if !c.hasGate(job.ID, run.ID) {
 				t.Error("the gate is not held by the run")
 			}
 			i := slices.IndexFunc(both, func(a domain.Assignment) bool { return a.Trigger == domain.TriggerNotify })
 			c.finish(succeeded(both[i]))
-			if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run = $2`,
-				job.ID, run.ID); n != 1 {
+			if !c.hasGate(job.ID, run.ID) {
 				t.Error("the end of the notice freed the gate")
 			}
 			if got := c.get("job").LastRun; got == nil || got.ID != run.ID {
@@ -482,7 +475,7 @@ func TestALostNoticeGoesOut(t *testing.T) {
 		t.Fatalf("%d runs were claimed beside each other", len(both))
 	}
 	for _, a := range both {
-		c.finish(unsent(a, domain.GiveBack))
+		c.finish(givenBack(a))
 	}
 	c.exec(`DELETE FROM punctual.ready WHERE run_id <> $1`, notice.RunID)
 	lose(2)
@@ -525,8 +518,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 		c.create(fmt.Sprint("job-", i), never, everything)
 	}
 	for i := range jobs * deaths {
-		c.trigger(fmt.Sprint("job-", i%jobs))
-		all = append(all, c.one(c.claimReady(10)))
+		all = append(all, c.begun(fmt.Sprint("job-", i%jobs)))
 	}
 	var telling, dying sync.WaitGroup
 	stop := make(chan struct{})

@@ -91,9 +91,7 @@ func TestPauseOfManyJobs(t *testing.T) {
 	due := c.create("due", labelled("team", "x"), halfPast)
 	c.complete(c.get("done").ID)
 	until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-	if _, err := c.PauseJob(t.Context(), c.tenant, "rests", "broken", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.pauseWith("rests", "broken", nil)
 	stranger := c.intruder()
 	stranger.team("a", "b")
 	r := changing(jobs.PauseMany, ofTeam)
@@ -282,14 +280,11 @@ func TestJobsThatChangeBeforeTheirTurn(t *testing.T) {
 	} {
 		t.Run(string(action), func(t *testing.T) {
 			c := newCRUD(t)
-			ctx := t.Context()
 			c.team("a-same", "b-paused", "c-done", "d-gone")
 			due := c.create("s-due", labelled("team", "x"), at(time.Now().Add(time.Hour)))
 			c.team("z-unlabelled")
 			o := c.startJobs(changing(action, ofTeam))
-			if _, err := c.PauseJob(ctx, c.tenant, "b-paused", "mine", nil); err != nil {
-				t.Fatal(err)
-			}
+			c.pauseWith("b-paused", "mine", nil)
 			c.complete(c.get("c-done").ID)
 			c.deleteJob("d-gone")
 			c.slotAgo(due.ID, 0) // a pause comes too late for its only slot
@@ -451,11 +446,11 @@ func TestReplicasAtOnceChangeEachJobOnce(t *testing.T) {
 // crowd creates n jobs.
 func (c crud) crowd(n int) {
 	c.t.Helper()
-	all := make([]jobs.NewJob, n)
+	all := make([]domain.Definition, n)
 	for i := range all {
-		all[i].Definition = definition(fmt.Sprintf("job-%03d", i))
+		all[i] = definition(fmt.Sprintf("job-%03d", i))
 	}
-	if _, err := c.For(c.tenant).CreateJobs(c.t.Context(), all, jobs.ConflictError); err != nil {
+	if _, err := c.createMany(jobs.ConflictError, all...); err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -47,7 +47,7 @@ func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
 			t.Error("a slot runs beside two runs of before")
 		}
 		var active *jobs.ActiveRunError
-		if _, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{}); !errors.As(err, &active) {
+		if _, err := c.tryTrigger("job"); !errors.As(err, &active) {
 			t.Errorf("a trigger beside them: error %v", err)
 		}
 		c.finish(succeeded(second))
@@ -74,8 +74,7 @@ func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
 		if b := c.slot(job.ID, 8); len(b.Runs) != 0 {
 			t.Error("a slot runs beside a run that is to be retried")
 		}
-		c.exec(`UPDATE punctual.ready SET due_at = now()`)
-		again := c.one(c.claimReady(10))
+		again := c.again()
 		if again.RunID != run.RunID {
 			t.Error("the retry is not the run")
 		}
@@ -180,7 +179,7 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 			c.create("job", never, overlapping(k.policy))
 			runs := make([]uuid.UUID, 4)
 			for i := range runs {
-				run, err := c.For(c.tenant).TriggerJob(t.Context(), "job", jobs.TriggerRequest{})
+				run, err := c.tryTrigger("job")
 				if active := (*jobs.ActiveRunError)(nil); err != nil && !errors.As(err, &active) {
 					t.Fatal(err)
 				}
@@ -189,10 +188,7 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 			for i, id := range runs {
 				got := "409"
 				if id != uuid.Nil {
-					run, err := c.GetRun(t.Context(), c.tenant, id)
-					if err != nil {
-						t.Fatal(err)
-					}
+					run := c.run(id)
 					got = string(run.Status)
 					if run.Reason != nil {
 						got += " " + string(*run.Reason)
@@ -275,10 +271,7 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 					WHERE job_id = $1`, job.ID)
 				c.edit("job", every(90*time.Minute))
 			}
-			run, err := c.GetRun(t.Context(), c.tenant, waiting)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := c.run(waiting)
 			if run.Status != domain.StatusSkipped || orEmpty(run.Reason) != domain.ReasonExpired || run.FinishedAt == nil {
 				t.Errorf("the run that has expired is %s %s", run.Status, orEmpty(run.Reason))
 			}
@@ -302,8 +295,7 @@ func TestWaitingAtAGateCostsNothing(t *testing.T) {
 	for i := range n {
 		name := fmt.Sprintf("job-%d", i)
 		c.create(name, never, overlapping(domain.PolicyWait))
-		c.trigger(name)
-		running[i] = c.one(c.claimReady(10))
+		running[i] = c.begun(name)
 		c.trigger(name)
 	}
 	c.claimReady(100)
@@ -338,9 +330,7 @@ func TestRunsThatNoGateNamesComeOneAfterTheOther(t *testing.T) {
 		if ran == 2 {
 			c.finish(succeeded(c.one(b)))
 			next := value[uuid.UUID](c.crud, `SELECT run_id FROM punctual.ready WHERE due_at <= now()`)
-			if _, err := c.CancelRun(t.Context(), c.tenant, next); err != nil {
-				t.Fatal(err)
-			}
+			c.cancel(next)
 			continue
 		}
 		c.finish(succeeded(c.one(b)))

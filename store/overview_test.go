@@ -126,34 +126,27 @@ func TestAJobFailsUntilItSucceeds(t *testing.T) {
 	other := c.intruder()
 	c.wantFailing("no runs")
 	c.create("well", never)
-	c.trigger("well")
-	c.finish(succeeded(c.one(c.claimReady(10))))
+	c.wellAgain("well")
 	first := c.manual("j")
 	c.wantFailing("a first attempt in flight")
 	c.finish(failed(first))
 	c.wantFailing("a run that is retried", "j failed 1 times, 0 letters, tried again")
-	again := func() domain.Assignment {
-		c.exec(`UPDATE punctual.ready SET due_at = now()`)
-		return c.one(c.claimReady(10))
-	}
-	retried := again()
+	retried := c.again()
 	c.wantFailing("the retry in flight", "j failed 1 times, 0 letters")
 	c.finish(buried(retried))
 	c.wantFailing("a dead letter", "j failed 1 times, 1 letters")
 	c.trigger("j")
 	c.wantFailing("a run that waits", "j failed 1 times, 1 letters")
-	c.finish(buried(again()))
+	c.finish(buried(c.again()))
 	c.wantFailing("a second dead letter", "j failed 2 times, 2 letters")
 	if f := c.overview(); f.DeadLetters != (overview.OpenLetters{Open: 2}) ||
 		!f.Failing.Jobs[0].Since.Equal(first.ScheduledFor) || f.Failing.Jobs[0].Run == first.RunID {
 		t.Errorf("%+v, since %s, the first failed at %s", f.DeadLetters, f.Failing.Jobs[0].Since, first.ScheduledFor)
 	}
 
-	c.trigger("j")
-	c.finish(succeeded(again()))
+	c.wellAgain("j")
 	c.wantFailing("a success, and two dead letters of before")
-	c.trigger("j")
-	c.finish(buried(again()))
+	c.dies("j")
 	c.manual("newer")
 	c.exec(`UPDATE punctual.runs SET status = 'retrying', reason = 'http_5xx', error = 'x', http_status = 503
 		WHERE status = 'running'`)

@@ -143,12 +143,12 @@ func TestAOneShotOfAPauseThatIsOver(t *testing.T) {
 
 func TestManyPausesEndAtOneInstant(t *testing.T) {
 	c := newCRUD(t)
-	var list []jobs.NewJob
+	var list []domain.Definition
 	for i := range 1500 {
-		list = append(list, jobs.NewJob{Definition: definition(fmt.Sprint("j", i))})
+		list = append(list, definition(fmt.Sprint("j", i)))
 	}
 	for chunk := range slices.Chunk(list, 500) {
-		if _, err := c.For(c.tenant).CreateJobs(t.Context(), chunk, jobs.ConflictSkip); err != nil {
+		if _, err := c.createMany(jobs.ConflictSkip, chunk...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -189,7 +189,7 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 			[]string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"},
 		},
 		"a batch": {func(c crud) error {
-			_, err := c.For(c.tenant).CreateJobs(c.t.Context(), batch(definition("a", every(2*time.Hour))), jobs.ConflictReplace)
+			_, err := c.createMany(jobs.ConflictReplace, definition("a", every(2*time.Hour)))
 			return err
 		}, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"}},
 		"its end": {
@@ -263,9 +263,7 @@ func TestASlotAfterTheEndOfAPauseIsStillToCome(t *testing.T) {
 	c.pause("a")
 	next, _ := c.next(job)
 	until := next.Add(time.Hour)
-	if _, err := c.PauseJob(t.Context(), c.tenant, "a", "", &until); err != nil {
-		t.Fatal(err)
-	}
+	c.pauseWith("a", "", &until)
 	if got := c.saysOf("a", until.Add(-time.Hour)); !strings.HasPrefix(got, "paused: The slot is still to come") {
 		t.Errorf("before: %q", got)
 	}

@@ -14,7 +14,12 @@ import (
 
 func (c crud) pause(ref string) jobs.Record {
 	c.t.Helper()
-	job, err := c.PauseJob(c.t.Context(), c.tenant, ref, "", nil)
+	return c.pauseWith(ref, "", nil)
+}
+
+func (c crud) pauseWith(ref, note string, until *time.Time) jobs.Record {
+	c.t.Helper()
+	job, err := c.PauseJob(c.t.Context(), c.tenant, ref, note, until)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -176,9 +181,7 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 	past, future := time.Now().Add(-time.Second), time.Now().Add(time.Hour)
 	for name, until := range map[string]*time.Time{"over": &past, "over-too": &past, "later": &future, "open": nil} {
 		c.create(name)
-		if _, err := c.PauseJob(ctx, c.tenant, name, "", until); err != nil {
-			t.Fatal(err)
-		}
+		c.pauseWith(name, "", until)
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -36,39 +36,36 @@ func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
 	if _, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition("third"), Paused: &paused}); err != nil {
 		t.Fatalf("a completed job counts: %v", err)
 	}
-	_, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition("fourth")})
+	_, err := c.tryCreate("fourth")
 	if !full(err) || !strings.Contains(err.Error(), "has 3 active and paused jobs of at most 3") {
 		t.Fatalf("error %v", err)
 	}
-	if _, _, err := c.PutJob(ctx, c.tenant, "fourth", jobs.NewJob{Definition: definition("fourth")}, nil, false); !full(err) {
+	if _, err := c.tryPut(definition("fourth")); !full(err) {
 		t.Errorf("PUT of another: error %v", err)
 	}
-	if _, err := c.For(c.tenant).CreateJobs(ctx, []jobs.NewJob{{Definition: definition("fourth")}}, jobs.ConflictSkip); !full(err) {
+	if _, err := c.createMany(jobs.ConflictSkip, definition("fourth")); !full(err) {
 		t.Errorf("a batch: error %v", err)
 	}
-	if _, _, err := c.PutJob(ctx, c.tenant, "done",
-		jobs.NewJob{Definition: definition("done", every(time.Hour))}, nil, false); !full(err) {
+	if _, err := c.tryPut(definition("done", every(time.Hour))); !full(err) {
 		t.Errorf("PUT that starts a completed job again: error %v", err)
 	}
 	if got := c.get("done"); got.State != domain.JobCompleted {
 		t.Errorf("then it is %s", got.State)
 	}
-	if _, _, err := c.PutJob(ctx, c.tenant, "second",
-		jobs.NewJob{Definition: definition("second", every(2*time.Hour))}, nil, false); err != nil {
+	if _, err := c.tryPut(definition("second", every(2*time.Hour))); err != nil {
 		t.Errorf("PUT of one that is there: %v", err)
 	}
-	if _, err := c.For(c.tenant).CreateJobs(ctx, []jobs.NewJob{{Definition: definition("second", every(3*time.Hour))}}, jobs.ConflictReplace); err != nil {
+	if _, err := c.createMany(jobs.ConflictReplace, definition("second", every(3*time.Hour))); err != nil {
 		t.Errorf("a batch that replaces one that is there: %v", err)
 	}
 	c.deleteJob("before")
-	if _, _, err := c.PutJob(ctx, c.tenant, "done",
-		jobs.NewJob{Definition: definition("done", every(time.Hour))}, nil, false); err != nil {
+	if _, err := c.tryPut(definition("done", every(time.Hour))); err != nil {
 		t.Errorf("with room, PUT of a completed job: %v", err)
 	}
 	c.limit("max_jobs", nil)
 	c.create("another")
 	c.limit("max_jobs", 4) // jobs that were written meanwhile count
-	if _, err := c.For(c.tenant).CreateJob(ctx, jobs.NewJob{Definition: definition("fifth")}); !full(err) {
+	if _, err := c.tryCreate("fifth"); !full(err) {
 		t.Errorf("after a time without a limit: error %v", err)
 	}
 }
@@ -83,9 +80,9 @@ func TestCreatesAtTheSameTimeFillALimitExactly(t *testing.T) {
 			name := fmt.Sprint("job-", i)
 			var err error
 			if i%2 == 0 {
-				_, err = c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition(name)})
+				_, err = c.tryCreate(name)
 			} else {
-				_, err = c.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition(name)}}, jobs.ConflictError)
+				_, err = c.createMany(jobs.ConflictError, definition(name))
 			}
 			switch {
 			case err == nil:
@@ -105,7 +102,6 @@ func TestCreatesAtTheSameTimeFillALimitExactly(t *testing.T) {
 
 func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 	c := newCRUD(t)
-	ctx := t.Context()
 	c.create("before", every(time.Minute))
 	c.limit("min_interval", 5*time.Minute)
 	for name, test := range map[string]struct {
@@ -119,25 +115,17 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 		"cron, 3 minutes apart":   {cronAt("57,0 * * * *"), "schedule.cron: "},
 		"once":                    {delay(time.Second), ""},
 	} {
-		_, err := c.For(c.tenant).CreateJob(ctx,
-			jobs.NewJob{Definition: definition(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)})
+		_, err := c.tryCreate(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)
 		var gap *jobs.IntervalError
 		if (test.refused == "") != (err == nil) ||
 			err != nil && (!errors.As(err, &gap) || !strings.HasPrefix(err.Error(), test.refused)) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	edit := func(change func(*domain.Definition)) error {
-		_, err := c.EditJob(ctx, c.tenant, "before", nil, func(r jobs.Record) (jobs.NewJob, error) {
-			change(&r.Definition)
-			return jobs.NewJob{Definition: r.Definition}, nil
-		})
-		return err
-	}
-	if err := edit(described("as it was")); err != nil {
+	if _, err := c.tryEdit("before", described("as it was")); err != nil {
 		t.Errorf("an edit of something else: %v", err)
 	}
-	if err := edit(every(2 * time.Minute)); err == nil {
+	if _, err := c.tryEdit("before", every(2*time.Minute)); err == nil {
 		t.Error("an edit of the schedule was not refused")
 	}
 }

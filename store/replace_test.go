@@ -51,9 +51,7 @@ func TestADueSlotReplacesTheRunInFlightThoughNoWorkerSlotIsFree(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Errorf("%d runs started before the one that they replace had ended", len(b.Runs))
 	}
-	o := ended(ours, domain.Cancel)
-	o.Reason = domain.ReasonCancelled
-	c.finish(o)
+	c.finish(cancelled(ours))
 	if a := c.one(c.claimReady(10)); a.Job.ID != job.ID {
 		t.Errorf("job %s starts, want %s", a.Job.ID, job.ID)
 	}
@@ -81,9 +79,7 @@ func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 	c.trigger("other")
 	c.exec(`UPDATE punctual.ready SET due_at = now() - interval '1 hour'`)
 	c.trigger("job")
-	o := ended(a, domain.Cancel)
-	o.Reason = domain.ReasonCancelled
-	c.finish(o)
+	c.finish(cancelled(a))
 	if next := c.one(c.claimReady(1)); next.Job.ID != a.Job.ID {
 		t.Error("the run of another job has the place")
 	}

@@ -18,7 +18,6 @@ import (
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/secrets"
-	"punctual/store/tenants"
 	"punctual/store/vault"
 )
 
@@ -166,9 +165,7 @@ func TestASecretInUseCannotBeDeleted(t *testing.T) {
 			c.deleteJob(name)
 			continue
 		}
-		if _, _, err := c.PutJob(t.Context(), c.tenant, name, jobs.NewJob{Definition: d}, nil, false); err != nil {
-			t.Fatal(err)
-		}
+		c.put(d)
 	}
 	if err := c.DeleteSecret(t.Context(), c.tenant, "token"); err != nil {
 		t.Fatal(err)
@@ -191,7 +188,7 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 		var both sync.WaitGroup
 		var created, deleted error
 		both.Go(func() {
-			_, created = c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition("job-"+name, authBy(name))})
+			_, created = c.tryCreate("job-"+name, authBy(name))
 		})
 		both.Go(func() { deleted = c.DeleteSecret(t.Context(), c.tenant, name) })
 		both.Wait()
@@ -211,7 +208,7 @@ func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 	for what, write := range map[string]func() error{
 		"create": func() error { _, err := c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: d}); return err },
 		"put": func() error {
-			_, _, err := c.PutJob(t.Context(), c.tenant, "job", jobs.NewJob{Definition: d}, nil, false)
+			_, err := c.tryPut(d)
 			return err
 		},
 	} {
@@ -222,7 +219,7 @@ func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 	}
 	var batch *jobs.BatchError
 	var unknown *secrets.UnknownSecretError
-	_, err := c.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition("good", authBy("there"))}, {Definition: d}}, jobs.ConflictError)
+	_, err := c.createMany(jobs.ConflictError, definition("good", authBy("there")), d)
 	if !errors.As(err, &batch) || len(batch.Errors) != 1 || !errors.As(batch.Errors[1], &unknown) {
 		t.Errorf("in a batch: %v", err)
 	}
@@ -251,10 +248,7 @@ func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 	c := newCRUD(t)
 	put := func(options ...func(*domain.Definition)) jobs.Record {
 		t.Helper()
-		r, _, err := c.PutJob(t.Context(), c.tenant, "job", jobs.NewJob{Definition: definition("job", options...)}, nil, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, _ := c.put(definition("job", options...))
 		return r
 	}
 	first := put(authValue("one"), secretHeader("X-Key", "h"))
@@ -273,17 +267,14 @@ func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 		t.Error("the value of the version before is gone: its runs still need it")
 	}
 	// A batch with the same values changes nothing either.
-	_, err := c.For(c.tenant).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition("job", authValue("two"), secretHeader("X-Key", "h"))}}, jobs.ConflictReplace)
+	_, err := c.createMany(jobs.ConflictReplace, definition("job", authValue("two"), secretHeader("X-Key", "h")))
 	if now, _ := c.GetJob(t.Context(), c.tenant, "job"); err != nil || now.Version != second.Version {
 		t.Errorf("the same in a batch: version %d, want %d: %v", now.Version, second.Version, err)
 	}
 	// A job cannot refer to the sealed values of another job.
 	other := c.create("other", authValue("theirs"))
-	_, _, err = c.PutJob(t.Context(), c.tenant, "job", jobs.NewJob{
-		Definition: definition("job",
-			func(d *domain.Definition) { d.Target.Auth = other.Definition.Target.Auth }),
-	}, nil, false)
-	if err == nil {
+	stolen := func(d *domain.Definition) { d.Target.Auth = other.Definition.Target.Auth }
+	if _, err := c.tryPut(definition("job", stolen)); err == nil {
 		t.Error("a job refers to another's stored value")
 	}
 }
@@ -326,10 +317,7 @@ func TestANewTenantHasItsSigningSecret(t *testing.T) {
 	c := newCRUD(t)
 	changed := func() int { return c.count(`SELECT secrets_changed::int FROM punctual.deployment`) }
 	before := changed()
-	team, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "team", Weight: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	team := c.newTenant("team")
 	live := func() int { return c.count(`SELECT count(*) FROM punctual.signing_secrets WHERE tenant = $1`, team.ID) }
 	if n := live(); n != 1 {
 		t.Errorf("%d secrets before the first callback", n)

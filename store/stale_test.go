@@ -119,8 +119,7 @@ func TestWhenAJobIsNotStale(t *testing.T) {
 func TestASuccessMeanwhileIsFound(t *testing.T) {
 	c := newClaimer(t)
 	c.create("job", never, within("26h"), everything)
-	c.trigger("job")
-	a := c.one(c.claimReady(10))
+	a := c.begun("job")
 	c.age("27 h")
 	c.wantHeard("stale 1")
 	c.finish(succeeded(a))

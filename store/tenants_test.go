@@ -20,23 +20,21 @@ import (
 
 func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	c := newCRUD(t)
-	made, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := c.newTenant("alpha")
 	if _, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1}); !errors.Is(err, tenants.ErrTenantExists) {
 		t.Errorf("error %v", err)
 	}
 	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.For(made.ID).CreateJob(t.Context(), jobs.NewJob{Definition: definition("n")}); err == nil {
+	c.tenant = made.ID
+	if _, err := c.tryCreate("n"); err == nil {
 		t.Error("a deleted tenant got a job")
 	}
-	if _, err := c.For(made.ID).CreateJobs(t.Context(), []jobs.NewJob{{Definition: definition("n")}}, jobs.ConflictError); err == nil {
+	if _, err := c.createMany(jobs.ConflictError, definition("n")); err == nil {
 		t.Error("a deleted tenant got a batch")
 	}
-	if _, err := c.For(made.ID).CreateJobs(t.Context(), batch(definition("n"), definition("m")), jobs.ConflictError); !errors.Is(err, ErrNotFound) {
+	if _, err := c.createMany(jobs.ConflictError, definition("n"), definition("m")); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a batch of two for a deleted tenant: %v", err)
 	}
 	if _, _, err := c.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer"}); !errors.Is(err, ErrNotFound) {
@@ -53,13 +51,11 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 	c := newCRUD(t)
 	for range 30 {
-		made, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := c.newTenant("alpha")
 		var wg sync.WaitGroup
 		var created, deleted error
-		wg.Go(func() { _, created = c.For(made.ID).CreateJob(t.Context(), jobs.NewJob{Definition: definition("n")}) })
+		c.tenant = made.ID
+		wg.Go(func() { _, created = c.tryCreate("n") })
 		wg.Go(func() { deleted = c.DeleteTenant(t.Context(), "alpha") })
 		wg.Wait()
 		if (created == nil) == (deleted == nil) {
@@ -69,9 +65,7 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 			if !errors.Is(deleted, ErrState) {
 				t.Fatal(deleted)
 			}
-			if err := c.DeleteJob(t.Context(), made.ID, "n", nil); err != nil {
-				t.Fatal(err)
-			}
+			c.deleteJob("n")
 			if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
 				t.Fatal(err)
 			}
@@ -95,20 +89,13 @@ func TestTenantsAndQueuesCannotBeRemoved(t *testing.T) {
 // An API key that a replica has cached works for a moment after its tenant was deleted.
 func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	c := newCRUD(t)
-	made, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	job, err := c.For(made.ID).CreateJob(t.Context(), jobs.NewJob{Definition: definition("n", at(time.Now().Add(time.Hour)))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.complete(job.ID)
+	made := c.newTenant("alpha")
+	c.tenant = made.ID
+	c.complete(c.create("n", at(time.Now().Add(time.Hour))).ID)
 	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
 		t.Fatal(err)
 	}
-	if rec, _, err := c.PutJob(t.Context(), made.ID, "n",
-		jobs.NewJob{Definition: definition("n")}, nil, false); !errors.Is(err, ErrNotFound) {
+	if rec, err := c.tryPut(definition("n")); !errors.Is(err, ErrNotFound) {
 		t.Errorf("state %q, error %v", rec.State, err)
 	}
 }

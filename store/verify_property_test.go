@@ -163,14 +163,11 @@ func (l *life) step() {
 			var job jobs.Record
 			if job, err = l.GetJob(ctx, l.tenant, name); err == nil {
 				change(&job.Definition)
-				_, _, err = l.PutJob(ctx, l.tenant, name, jobs.NewJob{Definition: job.Definition}, nil, false)
+				_, err = l.tryPut(job.Definition)
 			}
 			break
 		}
-		_, err = l.EditJob(ctx, l.tenant, name, nil, func(j jobs.Record) (jobs.NewJob, error) {
-			change(&j.Definition)
-			return jobs.NewJob{Definition: j.Definition}, nil
-		})
+		_, err = l.tryEdit(name, change)
 	case 3, 4:
 		l.note("pause %s", name)
 		_, err = l.PauseJob(ctx, l.tenant, name, pick(l.rand, "", "why"), nil)
