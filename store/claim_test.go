@@ -549,9 +549,8 @@ func TestAClaimMakesThePartitionItNeeds(t *testing.T) {
 			c := newClaimer(t)
 			job := c.create("job", delay(time.Hour), tolerant)
 			c.slotAgo(job.ID, ago)
-			today := time.Now().UTC().Format("20060102")
 			if ago == 0 {
-				c.exec(`DROP TABLE punctual.runs_` + today + `, punctual.attempts_` + today + `, punctual.run_data_` + today)
+				c.dropDays(0, 0)
 			}
 			a := c.one(c.claim(100, ago > 0))
 			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1`, a.RunID); n != 1 {

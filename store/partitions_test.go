@@ -30,7 +30,8 @@ func (c claimer) days() (have, from, to int) {
 	return have, from, to
 }
 
-func (c claimer) dropDays(from, to int) {
+// dropDays drops the tables of days, counted from today.
+func (c crud) dropDays(from, to int) {
 	c.t.Helper()
 	for day := from; day <= to; day++ {
 		suffix := time.Now().UTC().AddDate(0, 0, day).Format("20060102")

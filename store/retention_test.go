@@ -51,6 +51,23 @@ func (c crud) ran(job uuid.UUID, slot time.Time, status domain.Status) uuid.UUID
 	return id
 }
 
+// ranTwice writes a run that is dead and one that succeeded, of a day.
+func (c crud) ranTwice(job uuid.UUID, day time.Time) map[string]uuid.UUID {
+	c.t.Helper()
+	return map[string]uuid.UUID{
+		"dead":      c.ran(job, day, domain.StatusDead),
+		"succeeded": c.ran(job, day.Add(time.Second), domain.StatusSucceeded),
+	}
+}
+
+// detach detaches the tables of a day.
+func (c crud) detach(day time.Time) {
+	c.t.Helper()
+	for _, parent := range []string{"runs", "attempts", "run_data"} {
+		c.exec(`ALTER TABLE punctual.` + parent + ` DETACH PARTITION punctual.` + parent + `_` + day.Format("20060102"))
+	}
+}
+
 // kept lists the runs that still exist with their attempt and body. A run that exists in part is listed as "half of"
 // its name.
 func (c crud) kept(runs map[string]uuid.UUID) string {
@@ -198,10 +215,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 	c := newCRUD(t)
 	ctx := t.Context()
 	job := c.create("job", never).ID
-	runs := map[string]uuid.UUID{
-		"dead":      c.ran(job, c.ago(40), domain.StatusDead),
-		"succeeded": c.ran(job, c.ago(40).Add(time.Second), domain.StatusSucceeded),
-	}
+	runs := c.ranTwice(job, c.ago(40))
 	c.exec(`DROP TABLE punctual.runs_` + c.ago(-7).Format("20060102"))
 	reader, err := c.db.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
@@ -268,22 +282,18 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 }
 
 func TestInterruptedRemovalIsFinished(t *testing.T) {
-	interrupted := map[string]func(c crud, suffix string){
-		"with one table detached": func(c crud, suffix string) {
-			c.exec(`ALTER TABLE punctual.runs DETACH PARTITION punctual.runs_` + suffix)
+	interrupted := map[string]func(c crud, day time.Time){
+		"with one table detached": func(c crud, day time.Time) {
+			c.exec(`ALTER TABLE punctual.runs DETACH PARTITION punctual.runs_` + day.Format("20060102"))
 		},
-		"with all tables detached": func(c crud, suffix string) {
-			for _, parent := range []string{"runs", "attempts", "run_data"} {
-				c.exec(`ALTER TABLE punctual.` + parent + ` DETACH PARTITION punctual.` + parent + `_` + suffix)
-			}
-		},
-		"with a detach pending": func(c crud, suffix string) {
+		"with all tables detached": func(c crud, day time.Time) { c.detach(day) },
+		"with a detach pending": func(c crud, day time.Time) {
 			free := c.locks(`SELECT count(*) FROM punctual.attempts`)
 			detach, cancel := context.WithCancel(c.t.Context())
 			var detaching sync.WaitGroup
 			detaching.Go(func() {
 				_, _ = c.db.Pool().Exec(detach,
-					`ALTER TABLE punctual.attempts DETACH PARTITION punctual.attempts_`+suffix+` CONCURRENTLY`,
+					`ALTER TABLE punctual.attempts DETACH PARTITION punctual.attempts_`+day.Format("20060102")+` CONCURRENTLY`,
 					pgx.QueryExecModeSimpleProtocol)
 			})
 			c.waiting(1)
@@ -304,11 +314,8 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 				c := newCRUDOn(t, pgtest.DSN(t))
 				job := c.create("job", never).ID
 				day := c.ago(tt.days)
-				runs := map[string]uuid.UUID{
-					"dead":      c.ran(job, day, domain.StatusDead),
-					"succeeded": c.ran(job, day.Add(time.Second), domain.StatusSucceeded),
-				}
-				interrupt(c, day.Format("20060102"))
+				runs := c.ranTwice(job, day)
+				interrupt(c, day)
 				if got := c.tables(day); !strings.Contains(got, "detached") && !strings.Contains(got, "pending") {
 					t.Fatalf("it was not interrupted: %s", got)
 				}
@@ -329,13 +336,8 @@ func TestDayThatWasDetachedIsAttachedAgainWhenItIsNeeded(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("job", never).ID
 	day := c.ago(40)
-	runs := map[string]uuid.UUID{
-		"dead":      c.ran(job, day, domain.StatusDead),
-		"succeeded": c.ran(job, day.Add(time.Second), domain.StatusSucceeded),
-	}
-	for _, parent := range []string{"runs", "attempts", "run_data"} {
-		c.exec(`ALTER TABLE punctual.` + parent + ` DETACH PARTITION punctual.` + parent + `_` + day.Format("20060102"))
-	}
+	runs := c.ranTwice(job, day)
+	c.detach(day)
 	c.ran(job, day.Add(time.Minute), domain.StatusPending)
 	c.retireRuns()
 	if got := c.kept(runs); got != "dead, succeeded" {
@@ -398,10 +400,7 @@ func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
 	c := newCRUDOn(t, pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 3"))
 	job := c.create("job", never).ID
 	day := c.ago(40)
-	runs := map[string]uuid.UUID{
-		"dead":      c.ran(job, day, domain.StatusDead),
-		"succeeded": c.ran(job, day.Add(time.Second), domain.StatusSucceeded),
-	}
+	runs := c.ranTwice(job, day)
 	free := c.locks(`SELECT count(*) FROM punctual.runs`)
 	c.retireRuns()
 	if got := c.tables(day); !strings.Contains(got, "pending") {
@@ -438,9 +437,7 @@ func TestMissingPartitionIsNoticedAndMadeBeforeAnythingNeedsIt(t *testing.T) {
 		t.Errorf("%v days have partitions, want 7", n)
 	}
 	tomorrow := c.ago(-1)
-	for _, parent := range []string{"runs", "attempts", "run_data"} {
-		c.exec(`DROP TABLE punctual.` + parent + `_` + tomorrow.Format("20060102"))
-	}
+	c.dropDays(1, 1)
 	if n := ahead(); n != 0 {
 		t.Errorf("without tomorrow's %v days have partitions, want 0", n)
 	}
