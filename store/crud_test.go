@@ -33,11 +33,15 @@ func newCRUD(t *testing.T) crud {
 	return newCRUDOn(t, pgtest.DSN(t))
 }
 
-// newCRUDIn opens the store in one of pgx's query exec modes.
-func newCRUDIn(t *testing.T, mode string) crud {
-	t.Helper()
-	t.Parallel()
-	return newCRUDOn(t, pgtest.DSN(t)+"&default_query_exec_mode="+mode)
+// eachExecMode runs a test in each of pgx's query exec modes. Some poolers need modes in which the server does not tell
+// the types of parameters.
+func eachExecMode(t *testing.T, test func(t *testing.T, c crud)) {
+	for _, mode := range []string{"exec", "cache_describe", "describe_exec", "cache_statement"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			test(t, newCRUDOn(t, pgtest.DSN(t)+"&default_query_exec_mode="+mode))
+		})
+	}
 }
 
 // newCRUDOn opens the store on a database.

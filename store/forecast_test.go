@@ -44,51 +44,48 @@ func threeDays() forecast.Window {
 }
 
 func TestAForecastCountsTheSlotsOfActiveJobs(t *testing.T) {
-	for _, mode := range []string{"exec", "cache_describe", "describe_exec"} {
-		t.Run(mode, func(t *testing.T) {
-			c := newCRUDIn(t, mode)
-			from := threeDays().From
-			day := 24 * time.Hour
-			c.create("daily", cronAt("0 3 * * *"))
-			c.create("daily-too", cronAt("0 3 * * *", described("a body may say \"jitter\", too")))
-			c.create("with-jitter", cronAt("0 5 * * *", func(d *domain.Definition) {
-				d.Jitter = domain.DurationOf(4 * time.Hour)
-			}))
-			c.create("often", every(30*time.Minute), func(d *domain.Definition) {
-				d.Schedule.StartsAt = domain.InstantOf(from.Add(20 * time.Hour))
-				d.Schedule.EndsAt = domain.InstantOf(from.Add(21 * time.Hour))
-			})
-			c.create("once", at(from.Add(3*time.Hour+30*time.Minute)))
-			c.create("once-later", at(from.Add(3*day)))
-			c.create("ends-before", cronAt("0 3 * * *", func(d *domain.Definition) {
-				d.Schedule.EndsAt = domain.InstantOf(from)
-			}))
-			c.create("never", never)
-			c.create("paused", cronAt("0 3 * * *"))
-			c.pause("paused")
-			c.create("deleted", cronAt("0 3 * * *"))
-			c.deleteJob("deleted")
-			c.complete(c.create("completed", at(from.Add(3*time.Hour))).ID)
-			f := c.forecastOf(c.tenant)
-			want := map[int]int64{3: 3, 5: 1, 20: 2, 21: 1, 27: 2, 29: 1, 51: 2, 53: 1}
-			for hour, n := range f.Slots {
-				if n != want[hour] {
-					t.Errorf("hour %d has %d slots, want %d", hour, n, want[hour])
-				}
-			}
-			if f.Total != 13 || f.Jobs != 5 || f.Broken != 0 || len(f.Slots) != 72 {
-				t.Errorf("%d slots of %d jobs", f.Total, f.Jobs)
-			}
-			if !slices.Equal(f.Starts[3:10], []float64{3, 0, .25, .25, .25, .25, 0}) {
-				t.Errorf("the starts are %v", f.Starts)
-			}
-			busy := f.Busiest[0]
-			if !busy.At.Equal(from.Add(3*time.Hour)) || busy.Jobs != 3 || len(busy.Most) != 3 ||
-				f.Names[busy.Most[0].Job] != (jobs.JobName{Tenant: "default", Name: "daily"}) {
-				t.Errorf("the busiest hour is %+v", busy)
-			}
+	eachExecMode(t, func(t *testing.T, c crud) {
+		from := threeDays().From
+		day := 24 * time.Hour
+		c.create("daily", cronAt("0 3 * * *"))
+		c.create("daily-too", cronAt("0 3 * * *", described("a body may say \"jitter\", too")))
+		c.create("with-jitter", cronAt("0 5 * * *", func(d *domain.Definition) {
+			d.Jitter = domain.DurationOf(4 * time.Hour)
+		}))
+		c.create("often", every(30*time.Minute), func(d *domain.Definition) {
+			d.Schedule.StartsAt = domain.InstantOf(from.Add(20 * time.Hour))
+			d.Schedule.EndsAt = domain.InstantOf(from.Add(21 * time.Hour))
 		})
-	}
+		c.create("once", at(from.Add(3*time.Hour+30*time.Minute)))
+		c.create("once-later", at(from.Add(3*day)))
+		c.create("ends-before", cronAt("0 3 * * *", func(d *domain.Definition) {
+			d.Schedule.EndsAt = domain.InstantOf(from)
+		}))
+		c.create("never", never)
+		c.create("paused", cronAt("0 3 * * *"))
+		c.pause("paused")
+		c.create("deleted", cronAt("0 3 * * *"))
+		c.deleteJob("deleted")
+		c.complete(c.create("completed", at(from.Add(3*time.Hour))).ID)
+		f := c.forecastOf(c.tenant)
+		want := map[int]int64{3: 3, 5: 1, 20: 2, 21: 1, 27: 2, 29: 1, 51: 2, 53: 1}
+		for hour, n := range f.Slots {
+			if n != want[hour] {
+				t.Errorf("hour %d has %d slots, want %d", hour, n, want[hour])
+			}
+		}
+		if f.Total != 13 || f.Jobs != 5 || f.Broken != 0 || len(f.Slots) != 72 {
+			t.Errorf("%d slots of %d jobs", f.Total, f.Jobs)
+		}
+		if !slices.Equal(f.Starts[3:10], []float64{3, 0, .25, .25, .25, .25, 0}) {
+			t.Errorf("the starts are %v", f.Starts)
+		}
+		busy := f.Busiest[0]
+		if !busy.At.Equal(from.Add(3*time.Hour)) || busy.Jobs != 3 || len(busy.Most) != 3 ||
+			f.Names[busy.Most[0].Job] != (jobs.JobName{Tenant: "default", Name: "daily"}) {
+			t.Errorf("the busiest hour is %+v", busy)
+		}
+	})
 }
 
 // A slot that is due and not claimed yet is still to come, and one that is claimed is not.

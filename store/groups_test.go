@@ -302,22 +302,19 @@ func (c claimer) letterPages() int {
 }
 
 func TestGroupsWorkInEveryExecMode(t *testing.T) {
-	for _, mode := range []string{"exec", "cache_describe", "describe_exec", "cache_statement"} {
-		t.Run(mode, func(t *testing.T) {
-			c := newCRUDIn(t, mode)
-			job := c.create("a", labelled("x", "y"))
-			c.create("b", labelled("x", "y"))
-			c.bury(dead{job: "a", reason: domain.ReasonGone}, dead{job: "a", reason: domain.ReasonGone},
-				dead{job: "b", reason: domain.ReasonGone})
-			if got := c.groups(letters.DeadLetterFilter{}, 1); len(got) != 2 {
-				t.Errorf("%+v", got)
-			}
-			if got := c.groups(letters.DeadLetterFilter{
-				Job: "a", JobID: &job.ID, Reason: domain.ReasonGone, From: &firstSlot, To: new(time.Now().AddDate(9, 0, 0)),
-				Labels: map[string]string{"x": "y"},
-			}, 1); len(got) != 1 || got[0].Count != 2 {
-				t.Errorf("%+v", got)
-			}
-		})
-	}
+	eachExecMode(t, func(t *testing.T, c crud) {
+		job := c.create("a", labelled("x", "y"))
+		c.create("b", labelled("x", "y"))
+		c.bury(dead{job: "a", reason: domain.ReasonGone}, dead{job: "a", reason: domain.ReasonGone},
+			dead{job: "b", reason: domain.ReasonGone})
+		if got := c.groups(letters.DeadLetterFilter{}, 1); len(got) != 2 {
+			t.Errorf("%+v", got)
+		}
+		if got := c.groups(letters.DeadLetterFilter{
+			Job: "a", JobID: &job.ID, Reason: domain.ReasonGone, From: &firstSlot, To: new(time.Now().AddDate(9, 0, 0)),
+			Labels: map[string]string{"x": "y"},
+		}, 1); len(got) != 1 || got[0].Count != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
 }

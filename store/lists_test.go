@@ -236,63 +236,60 @@ func TestForgetCompletedJobs(t *testing.T) {
 }
 
 func TestEverythingWorksInEveryExecMode(t *testing.T) {
-	for _, mode := range []string{"exec", "cache_describe", "describe_exec"} {
-		t.Run(mode, func(t *testing.T) {
-			c := newCRUDIn(t, mode)
-			ctx := t.Context()
-			now := time.Now()
-			if _, err := c.EnsureQueues(ctx, []string{"q"}); err != nil {
-				t.Fatal(err)
-			}
-			job := c.create("a", forbid, labelled("x", "y"))
-			c.slotAgo(job.ID, time.Second)
-			c.edit("a", every(2*time.Hour))
-			c.put(definition("a", delay(time.Hour)))
-			if _, err := c.PauseJob(ctx, c.tenant, "a", "note", &now); err != nil {
-				t.Error(err)
-			}
-			c.slotAgo(job.ID, 50*time.Hour)
-			if n, _, err := c.ResumeDue(ctx); err != nil || n != 1 {
-				t.Errorf("%d resumed, %v", n, err)
-			}
-			if _, err := c.createMany(jobs.ConflictReplace,
-				definition("b"), definition("a", every(time.Hour)), definition("n", never)); err != nil {
-				t.Error(err)
-			}
-			_, _, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, func(w Writer) (Answer, error) {
-				_, err := w.TriggerJob(ctx, "b", jobs.TriggerRequest{Body: []byte(`{}`), Headers: map[string]string{"a": "b"}})
-				return Answer{Status: 202, Body: []byte(`{}`)}, err
-			})
-			if err != nil {
-				t.Error(err)
-			}
-			if _, replayed, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, nil); err != nil || !replayed {
-				t.Error(err)
-			}
-			yes := false
-			runs, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{
-				Status: domain.StatusPending, Trigger: domain.TriggerManual, Late: &yes, JobID: nil, Job: "b",
-				From: &time.Time{}, To: new(now.Add(time.Hour)),
-			})
-			if err != nil || len(runs) != 1 {
-				t.Errorf("%d runs, %v", len(runs), err)
-			}
-			if _, err := c.GetRun(ctx, c.tenant, runs[0].ID); err != nil {
-				t.Error(err)
-			}
-			c.jobNames(jobs.Filter{
-				State: domain.JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
-				Page: pg.Page{Limit: 1},
-			})
-			if err := c.DeleteJob(ctx, c.tenant, "a", nil); err != nil {
-				t.Error(err)
-			}
-			if _, _, err := c.ForgetCompletedJobs(ctx); err != nil {
-				t.Error(err)
-			}
-			if _, _, err := c.ForgetIdempotencyKeys(ctx); err != nil {
-				t.Error(err)
-			}
+	eachExecMode(t, func(t *testing.T, c crud) {
+		ctx := t.Context()
+		now := time.Now()
+		if _, err := c.EnsureQueues(ctx, []string{"q"}); err != nil {
+			t.Fatal(err)
+		}
+		job := c.create("a", forbid, labelled("x", "y"))
+		c.slotAgo(job.ID, time.Second)
+		c.edit("a", every(2*time.Hour))
+		c.put(definition("a", delay(time.Hour)))
+		if _, err := c.PauseJob(ctx, c.tenant, "a", "note", &now); err != nil {
+			t.Error(err)
+		}
+		c.slotAgo(job.ID, 50*time.Hour)
+		if n, _, err := c.ResumeDue(ctx); err != nil || n != 1 {
+			t.Errorf("%d resumed, %v", n, err)
+		}
+		if _, err := c.createMany(jobs.ConflictReplace,
+			definition("b"), definition("a", every(time.Hour)), definition("n", never)); err != nil {
+			t.Error(err)
+		}
+		_, _, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, func(w Writer) (Answer, error) {
+			_, err := w.TriggerJob(ctx, "b", jobs.TriggerRequest{Body: []byte(`{}`), Headers: map[string]string{"a": "b"}})
+			return Answer{Status: 202, Body: []byte(`{}`)}, err
 		})
-	}
+		if err != nil {
+			t.Error(err)
+		}
+		if _, replayed, err := c.Idempotent(ctx, c.tenant, Idempotency{Key: "k"}, nil); err != nil || !replayed {
+			t.Error(err)
+		}
+		yes := false
+		runs, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{
+			Status: domain.StatusPending, Trigger: domain.TriggerManual, Late: &yes, JobID: nil, Job: "b",
+			From: &time.Time{}, To: new(now.Add(time.Hour)),
+		})
+		if err != nil || len(runs) != 1 {
+			t.Errorf("%d runs, %v", len(runs), err)
+		}
+		if _, err := c.GetRun(ctx, c.tenant, runs[0].ID); err != nil {
+			t.Error(err)
+		}
+		c.jobNames(jobs.Filter{
+			State: domain.JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
+			Page: pg.Page{Limit: 1},
+		})
+		if err := c.DeleteJob(ctx, c.tenant, "a", nil); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := c.ForgetCompletedJobs(ctx); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := c.ForgetIdempotencyKeys(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 }

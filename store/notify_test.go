@@ -568,14 +568,12 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 }
 
 func TestNoticesWorkInEveryExecMode(t *testing.T) {
-	for _, mode := range []string{"exec", "cache_describe", "describe_exec", "cache_statement"} {
-		t.Run(mode, func(t *testing.T) {
-			c := asClaimer(newCRUDIn(t, mode))
-			c.create("job", never, everything)
-			c.dies("job")
-			c.finish(succeeded(c.wantHeard("failing 1, dead 1")))
-			c.wellAgain("job")
-			c.wantHeard("recovered 1")
-		})
-	}
+	eachExecMode(t, func(_ *testing.T, r crud) {
+		c := asClaimer(r)
+		c.create("job", never, everything)
+		c.dies("job")
+		c.finish(succeeded(c.wantHeard("failing 1, dead 1")))
+		c.wellAgain("job")
+		c.wantHeard("recovered 1")
+	})
 }

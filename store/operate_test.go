@@ -2,6 +2,7 @@ package store
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,6 +56,23 @@ func (c crud) nextBatch() {
 	c.batch()
 }
 
+// workAtOnce does batches as three replicas would, until no operation has work left. It returns at once.
+func (c crud) workAtOnce() (replicas *sync.WaitGroup) {
+	replicas = new(sync.WaitGroup)
+	for range 3 {
+		replicas.Go(func() {
+			for left := true; left; {
+				var err error
+				if _, left, err = c.Operate(c.t.Context()); err != nil {
+					c.t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	return replicas
+}
+
 // cutOffBatch does a batch whose backend Postgres ends before it writes to a table, after it wrote to others.
 func (c crud) cutOffBatch(table string) {
 	c.t.Helper()
@@ -84,6 +102,17 @@ func (c crud) wantProgress(id uuid.UUID, state letters.OperationState, matched, 
 		c.t.Errorf("operation %+v; want %s, %d matched, %d done, %d failed", o, state, matched, done, failed)
 	}
 	return o
+}
+
+// wantAtRate fails the test unless one operation, of nine things at ten a second, has kept to its rate: its batches
+// hold two each, so the last one comes after 0.8 s.
+func (c crud) wantAtRate() {
+	c.t.Helper()
+	if n := c.count(`SELECT count(*)
+		FROM punctual.operations
+		WHERE finished_at - created_at >= interval '0.8 s'`); n != 1 {
+		c.t.Error("it was faster than its rate")
+	}
 }
 
 // wantReplays fails the test unless n dead letters were replayed, each exactly once.
@@ -155,12 +184,7 @@ func TestBulkReplay(t *testing.T) {
 		o := c.start(letters.BulkRequest{Kind: letters.OperationReplay, MaxPerSecond: 10})
 		c.work() // as fast as possible: the operation's row says when the next batch is too early
 		c.wantProgress(o.ID, letters.OperationDone, 9, 9, 0)
-		// Batches hold two runs each, so the last one comes after 0.8 s.
-		if n := c.count(`SELECT count(*)
-			FROM punctual.operations
-			WHERE finished_at - created_at >= interval '0.8 s'`); n != 1 {
-			t.Errorf("it was faster than its rate")
-		}
+		c.wantAtRate()
 	})
 	t.Run("of nothing is done at once", func(t *testing.T) {
 		c := newCRUD(t)
@@ -212,8 +236,7 @@ func TestReplaysMakeThePartitionTheyNeed(t *testing.T) {
 	c.create("a")
 	c.die("a", 2)
 	o := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
-	today := time.Now().UTC().Format("20060102")
-	c.exec(`DROP TABLE punctual.runs_` + today + `, punctual.attempts_` + today + `, punctual.run_data_` + today)
+	c.dropDays(0, 0)
 	for n := 0; c.batch(); n++ {
 		if n == 10 {
 			t.Fatal("it is tried again and again")
@@ -302,27 +325,13 @@ func TestReplicasAtOnceReplayEachDeadLetterOnce(t *testing.T) {
 	dead := append(c.die("a", 10), c.die("b", 10)...)
 	first := c.start(letters.BulkRequest{Kind: letters.OperationReplay, Filter: letters.DeadLetterFilter{Job: "a"}, MaxPerSecond: 100})
 	second := c.start(letters.BulkRequest{Kind: letters.OperationReplay, MaxPerSecond: 100})
-	ended := make(chan error)
-	for range 3 {
-		go func() {
-			for {
-				if _, left, err := c.Operate(t.Context()); err != nil || !left {
-					ended <- err
-					return
-				}
-			}
-		}()
-	}
+	replicas := c.workAtOnce()
 	for _, id := range dead[:3] { // people replay dead letters at the same time
 		if _, err := c.For(c.tenant).ReplayDeadLetter(t.Context(), id, ""); err != nil {
 			wantError(t, err, ErrState)
 		}
 	}
-	for range 3 {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
+	replicas.Wait()
 	c.wantReplays(20)
 	for _, id := range []uuid.UUID{first.ID, second.ID} {
 		if o := c.operation(id); o.State != letters.OperationDone || o.Done+o.Failed != 10 {
@@ -384,43 +393,40 @@ func TestListOperationsPages(t *testing.T) {
 }
 
 func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
-	for _, mode := range []string{"exec", "cache_describe", "describe_exec", "cache_statement"} {
-		t.Run(mode, func(t *testing.T) {
-			c := newCRUDIn(t, mode)
-			ctx := t.Context()
-			job := c.create("a", forbid, labelled("x", "y"))
-			dead := c.die("a", 4)
-			c.finish(c.claimOnly(c.replay(dead[0])), domain.Bury, domain.ReasonTimeout)
-			filter := letters.DeadLetterFilter{
-				Job: "a", JobID: &job.ID, Reason: domain.ReasonHTTP5xx,
-				From: new(time.Unix(0, 0)), To: new(time.Now().Add(time.Hour)),
-				Labels: map[string]string{"x": "y"}, Resolved: open, Page: pg.Page{Limit: 2},
-			}
-			if found, next, err := c.ListDeadLetters(ctx, c.tenant, filter); err != nil || len(found) != 2 || next == "" {
-				t.Errorf("%d dead letters, %v", len(found), err)
-			}
-			r := letters.BulkRequest{Kind: letters.OperationReplay, Filter: filter, LatestPerJob: true, MaxPerSecond: 5, Note: "n"}
-			if n, err := c.CountDeadLetters(ctx, c.tenant, r); err != nil || n != 1 {
-				t.Errorf("%d counted, %v", n, err)
-			}
-			o := c.start(r)
-			c.work()
-			c.wantProgress(o.ID, letters.OperationDone, 1, 1, 0)
-			o = c.start(letters.BulkRequest{Kind: letters.OperationResolve, Filter: filter})
-			c.work()
-			c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
-			if _, err := c.ResolveDeadLetter(ctx, c.tenant, dead[1], ""); err != nil {
-				t.Error(err)
-			}
-			started := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
-			if _, err := c.CancelOperation(ctx, c.tenant, started.ID); err != nil {
-				t.Error(err)
-			}
-			if found, _, err := c.ListOperations(ctx, c.tenant, letters.OperationFilter{}); err != nil || len(found) != 3 {
-				t.Errorf("%d operations, %v", len(found), err)
-			}
-		})
-	}
+	eachExecMode(t, func(t *testing.T, c crud) {
+		ctx := t.Context()
+		job := c.create("a", forbid, labelled("x", "y"))
+		dead := c.die("a", 4)
+		c.finish(c.claimOnly(c.replay(dead[0])), domain.Bury, domain.ReasonTimeout)
+		filter := letters.DeadLetterFilter{
+			Job: "a", JobID: &job.ID, Reason: domain.ReasonHTTP5xx,
+			From: new(time.Unix(0, 0)), To: new(time.Now().Add(time.Hour)),
+			Labels: map[string]string{"x": "y"}, Resolved: open, Page: pg.Page{Limit: 2},
+		}
+		if found, next, err := c.ListDeadLetters(ctx, c.tenant, filter); err != nil || len(found) != 2 || next == "" {
+			t.Errorf("%d dead letters, %v", len(found), err)
+		}
+		r := letters.BulkRequest{Kind: letters.OperationReplay, Filter: filter, LatestPerJob: true, MaxPerSecond: 5, Note: "n"}
+		if n, err := c.CountDeadLetters(ctx, c.tenant, r); err != nil || n != 1 {
+			t.Errorf("%d counted, %v", n, err)
+		}
+		o := c.start(r)
+		c.work()
+		c.wantProgress(o.ID, letters.OperationDone, 1, 1, 0)
+		o = c.start(letters.BulkRequest{Kind: letters.OperationResolve, Filter: filter})
+		c.work()
+		c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
+		if _, err := c.ResolveDeadLetter(ctx, c.tenant, dead[1], ""); err != nil {
+			t.Error(err)
+		}
+		started := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
+		if _, err := c.CancelOperation(ctx, c.tenant, started.ID); err != nil {
+			t.Error(err)
+		}
+		if found, _, err := c.ListOperations(ctx, c.tenant, letters.OperationFilter{}); err != nil || len(found) != 3 {
+			t.Errorf("%d operations, %v", len(found), err)
+		}
+	})
 }
 
 // claimOnly claims the run, and fails the test if a claim finds any other run.

@@ -551,39 +551,35 @@ func TestARotationWaitsForThoseWhoWrite(t *testing.T) {
 	}
 }
 
-// Some poolers need query modes in which the server does not tell the types of parameters.
 func TestSecretsInEveryQueryMode(t *testing.T) {
-	for _, mode := range []string{"exec", "cache_describe"} {
-		t.Run(mode, func(t *testing.T) {
-			c := newCRUDIn(t, mode)
-			ctx := t.Context()
-			c.secret("token", "one")
-			c.secret("token", "two")
-			c.reads("token", "two")
-			job := c.create("job", authBy("token"), secretHeader("X-Key", "h"))
-			if got := c.jobSecret(job.ID, job.Definition.Target.SecretHeaders["X-Key"]); got != "h" {
-				t.Error("the header does not come back")
-			}
-			c.put(definition("job", secretHeader("X-Key", "h")))
-			first, err := c.ListSigningSecrets(ctx, c.tenant)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, _, err := c.MakeSigningSecret(ctx, c.tenant); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.DeleteSigningSecret(ctx, c.tenant, first[0].ID, time.Hour); err != nil {
-				t.Error(err)
-			}
-			if r, err := c.RotateSecrets(ctx, nil); err != nil || r.Dropped != 1 {
-				t.Errorf("%+v, %v", r, err)
-			}
-			if err := c.DeleteSecret(ctx, c.tenant, "token"); err != nil {
-				t.Error(err)
-			}
-			if list, _, err := c.ListSecrets(ctx, c.tenant, pg.Page{}); err != nil || len(list) != 0 {
-				t.Errorf("%v, %v", list, err)
-			}
-		})
-	}
+	eachExecMode(t, func(t *testing.T, c crud) {
+		ctx := t.Context()
+		c.secret("token", "one")
+		c.secret("token", "two")
+		c.reads("token", "two")
+		job := c.create("job", authBy("token"), secretHeader("X-Key", "h"))
+		if got := c.jobSecret(job.ID, job.Definition.Target.SecretHeaders["X-Key"]); got != "h" {
+			t.Error("the header does not come back")
+		}
+		c.put(definition("job", secretHeader("X-Key", "h")))
+		first, err := c.ListSigningSecrets(ctx, c.tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.MakeSigningSecret(ctx, c.tenant); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.DeleteSigningSecret(ctx, c.tenant, first[0].ID, time.Hour); err != nil {
+			t.Error(err)
+		}
+		if r, err := c.RotateSecrets(ctx, nil); err != nil || r.Dropped != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if err := c.DeleteSecret(ctx, c.tenant, "token"); err != nil {
+			t.Error(err)
+		}
+		if list, _, err := c.ListSecrets(ctx, c.tenant, pg.Page{}); err != nil || len(list) != 0 {
+			t.Errorf("%v, %v", list, err)
+		}
+	})
 }

@@ -203,55 +203,51 @@ func TestRequestsAreDrawnUntilNoneAreLeft(t *testing.T) {
 	}
 }
 
-// The test uses every query mode of pgx, because some poolers need a certain one.
 func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
-	for _, mode := range []string{"cache_describe", "exec", "cache_statement"} {
-		t.Run(mode, func(t *testing.T) {
-			c := newCRUDIn(t, mode)
-			asked := tenants.Tenant{
-				Name: "alpha", Weight: 2, MaxJobs: new(7), MinInterval: new(domain.DurationOf(90 * time.Second)),
-				AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"), Notify: []domain.Notify{},
-			}
-			made, err := c.CreateTenant(t.Context(), asked)
-			if err != nil {
-				t.Fatal(err)
-			}
-			asked.ID, asked.CreatedAt, asked.UpdatedAt = made.ID, made.CreatedAt, made.UpdatedAt
-			if !reflect.DeepEqual(made, asked) {
-				t.Errorf("made %+v of %+v", made, asked)
-			}
-			changed, err := c.EditTenant(t.Context(), "alpha", func(t *tenants.Tenant) error {
-				t.MaxJobs, t.MinInterval, t.AllowedTargets = nil, nil, nil
-				return nil
-			})
-			if err != nil || changed.MaxJobs != nil || changed.MinInterval != nil || len(changed.AllowedTargets) != 0 {
-				t.Errorf("%+v, %v", changed, err)
-			}
-			key, _, err := c.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer", Lifetime: 24 * time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, err := c.Authenticate(t.Context(), key); err != nil || got.ExpiresIn != 0 {
-				t.Errorf("%+v, %v", got, err)
-			}
-			if r, err := c.DrawRequests(t.Context(), made.ID, 10, 1); err != nil || r.Granted != 1 {
-				t.Errorf("%+v, %v", r, err)
-			}
-			if r, err := c.DrawRequests(t.Context(), made.ID, 10, 1); err != nil || r.Granted != 1 {
-				t.Errorf("%+v, %v", r, err)
-			}
-			if _, _, err := c.ListTenants(t.Context(), "", 10); err != nil {
-				t.Error(err)
-			}
-			if n, err := c.CountJobs(t.Context(), made); err != nil || n != 0 {
-				t.Errorf("%d, %v", n, err)
-			}
-			c.KeyUsed(uuid.New())
-			if err := c.NoteKeysUsed(t.Context()); err != nil {
-				t.Error(err)
-			}
+	eachExecMode(t, func(t *testing.T, c crud) {
+		asked := tenants.Tenant{
+			Name: "alpha", Weight: 2, MaxJobs: new(7), MinInterval: new(domain.DurationOf(90 * time.Second)),
+			AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"), Notify: []domain.Notify{},
+		}
+		made, err := c.CreateTenant(t.Context(), asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked.ID, asked.CreatedAt, asked.UpdatedAt = made.ID, made.CreatedAt, made.UpdatedAt
+		if !reflect.DeepEqual(made, asked) {
+			t.Errorf("made %+v of %+v", made, asked)
+		}
+		changed, err := c.EditTenant(t.Context(), "alpha", func(t *tenants.Tenant) error {
+			t.MaxJobs, t.MinInterval, t.AllowedTargets = nil, nil, nil
+			return nil
 		})
-	}
+		if err != nil || changed.MaxJobs != nil || changed.MinInterval != nil || len(changed.AllowedTargets) != 0 {
+			t.Errorf("%+v, %v", changed, err)
+		}
+		key, _, err := c.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer", Lifetime: 24 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.Authenticate(t.Context(), key); err != nil || got.ExpiresIn != 0 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if r, err := c.DrawRequests(t.Context(), made.ID, 10, 1); err != nil || r.Granted != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if r, err := c.DrawRequests(t.Context(), made.ID, 10, 1); err != nil || r.Granted != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if _, _, err := c.ListTenants(t.Context(), "", 10); err != nil {
+			t.Error(err)
+		}
+		if n, err := c.CountJobs(t.Context(), made); err != nil || n != 0 {
+			t.Errorf("%d, %v", n, err)
+		}
+		c.KeyUsed(uuid.New())
+		if err := c.NoteKeysUsed(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func prefixes(texts ...string) []netip.Prefix {
