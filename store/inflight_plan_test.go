@@ -32,11 +32,6 @@ func TestRunsInFlightAreCountedWithoutTheHistory(t *testing.T) {
 			}
 			c.Close()
 			watch := openClaimer(t, dsn)
-			pages := func() int {
-				watch.scans() // it waits for the other sessions to end
-				return watch.count(`SELECT sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::int
-					FROM pg_statio_user_tables WHERE schemaname = 'punctual' AND relname LIKE 'runs%'`)
-			}
 			for name, count := range map[string]func(claimer) (int, error){
 				"the freeze": func(c claimer) (int, error) {
 					state, err := c.FreezeState(t.Context(), c.tenant)
@@ -51,14 +46,12 @@ func TestRunsInFlightAreCountedWithoutTheHistory(t *testing.T) {
 					return queues[0].InFlight, err
 				},
 			} {
-				before := pages()
-				reader := openClaimer(t, dsn)
-				n, err := count(reader)
-				reader.Close()
-				if err != nil || n != 100 {
-					t.Errorf("%s: %d in flight, %v", name, n, err)
-				}
-				if read := pages() - before; read > 1500 {
+				read := watch.pagesRead(`^runs`, func(reader claimer) {
+					if n, err := count(reader); err != nil || n != 100 {
+						t.Errorf("%s: %d in flight, %v", name, n, err)
+					}
+				})
+				if read > 1500 {
 					t.Errorf("%s: %d pages were read", name, read)
 				}
 			}
@@ -78,22 +71,16 @@ func TestJobsInAStateAreFoundByIndex(t *testing.T) {
 	c.exec(`ANALYZE punctual.jobs, punctual.schedules, punctual.job_versions`)
 	c.Close()
 	watch := openClaimer(t, dsn)
-	pages := func() int {
-		watch.scans() // it waits for the other sessions to end
-		return watch.count(`SELECT sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::int
-			FROM pg_statio_user_tables WHERE schemaname = 'punctual' AND relname IN ('jobs', 'schedules', 'job_versions')`)
-	}
 	for state, want := range map[domain.JobState]int{
 		domain.JobPaused: 2, domain.JobCompleted: 3, domain.JobActive: 20,
 	} {
-		before := pages()
-		reader := openClaimer(t, dsn)
-		list, _, err := reader.ListJobs(t.Context(), reader.tenant, jobs.Filter{State: state, Page: pg.Page{Limit: 20}})
-		reader.Close()
-		if err != nil || len(list) != want {
-			t.Errorf("%s: %d jobs, %v", state, len(list), err)
-		}
-		if read := pages() - before; read > 1000 {
+		read := watch.pagesRead(`^(jobs|schedules|job_versions)$`, func(reader claimer) {
+			list, _, err := reader.ListJobs(t.Context(), reader.tenant, jobs.Filter{State: state, Page: pg.Page{Limit: 20}})
+			if err != nil || len(list) != want {
+				t.Errorf("%s: %d jobs, %v", state, len(list), err)
+			}
+		})
+		if read > 1000 {
 			t.Errorf("%s: %d pages were read", state, read)
 		}
 	}

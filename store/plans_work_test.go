@@ -47,15 +47,7 @@ func TestDailyWorkScansNoLargeTable(t *testing.T) {
 			c.Close()
 			watch := openClaimer(t, dsn)
 			for _, plans := range planModes {
-				before := watch.scans()
-				worker := openClaimer(t, dsn+"&plan_cache_mode="+plans)
-				worker.day()
-				worker.Close()
-				for table, n := range watch.scans() {
-					if n > before[table] {
-						t.Errorf("%s: %s was scanned %d times", plans, table, n-before[table])
-					}
-				}
+				watch.wantNoScans("&plan_cache_mode="+plans, claimer.day)
 			}
 		})
 	}
@@ -87,6 +79,37 @@ func (c claimer) scans() map[string]int64 {
 		c.t.Fatal(err)
 	}
 	return counts
+}
+
+// wantNoScans fails the test if work on a connection of its own, with the given settings, scans a large table.
+func (c claimer) wantNoScans(settings string, work func(worker claimer)) {
+	c.t.Helper()
+	before := c.scans()
+	worker := openClaimer(c.t, c.options.DatabaseURL+settings)
+	work(worker)
+	worker.Close()
+	for table, n := range c.scans() {
+		if n > before[table] {
+			c.t.Errorf("with %q, %s was scanned %d times", settings, table, n-before[table])
+		}
+	}
+}
+
+// pagesRead counts the pages of tables, whose names match a pattern, that are read on a connection of its own.
+func (c claimer) pagesRead(tables string, read func(reader claimer)) int {
+	c.t.Helper()
+	pages := func() int {
+		c.scans() // it waits for the other sessions to end
+		return c.count(`SELECT
+				coalesce(sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)), 0)::int
+			FROM pg_statio_user_tables
+			WHERE schemaname = 'punctual' AND relname ~ $1`, tables)
+	}
+	before := pages()
+	reader := openClaimer(c.t, c.options.DatabaseURL)
+	read(reader)
+	reader.Close()
+	return pages() - before
 }
 
 // grow adds jobs that are due in days, now and ten seconds ago, and runs that wait in ready.
