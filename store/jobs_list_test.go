@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/jobs"
@@ -77,5 +78,69 @@ func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 				t.Errorf("limit %d: %s comes before %s", limit, names[i], names[i+1])
 			}
 		}
+	}
+}
+
+// A search for a text goes on page by page, however many jobs there are, and finds all of them in the end.
+func TestASearchForATextGoesOn(t *testing.T) {
+	c := newClaimer(t)
+	c.many(2_000, "hay", -1e15)
+	c.exec(`UPDATE punctual.jobs SET name = 'needle' WHERE id = (SELECT id FROM punctual.jobs ORDER BY id LIMIT 1)`)
+	search := func(f jobs.Filter) (found []string, pages int) {
+		t.Helper()
+		for f.Page = (pg.Page{Limit: 50}); ; {
+			list, next, err := c.ListJobs(t.Context(), c.tenant, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range list {
+				found = append(found, j.Definition.Name)
+			}
+			if pages++; next == "" || pages > 10 {
+				return found, pages
+			}
+			f.Cursor = next
+		}
+	}
+	if found, pages := search(jobs.Filter{Query: "NEEDLE"}); len(found) != 1 || pages != 1 {
+		t.Errorf("of 2,000 jobs %v in %d pages", found, pages)
+	}
+	c.many(1, "hay-more", -1e15)
+	if found, pages := search(jobs.Filter{Query: "needle"}); len(found) != 1 || pages != 2 {
+		t.Errorf("of 2,001 jobs %v in %d pages", found, pages)
+	}
+	if found, pages := search(jobs.Filter{Query: "needle", NamePrefix: "needle"}); len(found) != 1 || pages != 1 {
+		t.Errorf("by the beginning of its name, too: %v in %d pages", found, pages)
+	}
+	if found, pages := search(jobs.Filter{Query: "hay"}); len(found) != 550 || pages != 11 {
+		t.Errorf("of many that match %d in %d pages", len(found), pages)
+	}
+}
+
+// A page of a search for a text reads the jobs that it looks into, and not the tables beside them as a whole.
+func TestASearchForATextReadsTheJobsOfAPageOnly(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	c := openClaimer(t, dsn)
+	c.many(30_000, "hay", -1e15)
+	c.exec(`ANALYZE punctual.jobs, punctual.schedules, punctual.job_versions`)
+	c.Close()
+	watch := openClaimer(t, dsn)
+	rows := func() int {
+		watch.scans() // it waits for the other sessions to end
+		return watch.count(`SELECT sum(seq_tup_read + idx_tup_fetch)::int FROM pg_stat_user_tables
+			WHERE schemaname = 'punctual' AND relname IN ('jobs', 'schedules', 'job_versions')`)
+	}
+	before := rows()
+	reader := openClaimer(t, dsn)
+	list, next, err := reader.ListJobs(t.Context(), reader.tenant, jobs.Filter{Query: "needle", Page: pg.Page{Limit: 50}})
+	reader.Close()
+	if err != nil || len(list) != 0 || next == "" {
+		t.Fatalf("%d jobs, next page %q, %v", len(list), next, err)
+	}
+	// Of each of 2,000 jobs: its row when the page is bounded, when it is read and by row security, its schedule and
+	// its version.
+	if n := rows() - before; n < 2_000 || n > 15_000 {
+		t.Errorf("%d rows were read, want about 10,000", n)
 	}
 }

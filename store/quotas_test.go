@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
+	"punctual/store/tenants"
 )
 
 func (c crud) limit(column string, most any) {
@@ -127,5 +128,22 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 	}
 	if _, err := c.tryEdit("before", every(2*time.Minute)); err == nil {
 		t.Error("an edit of the schedule was not refused")
+	}
+}
+
+// A tenant may have a million jobs. They are counted as far as its limit needs, and to 10,000 at least.
+func TestJobsAreCountedAsFarAsNeeded(t *testing.T) {
+	c := newClaimer(t)
+	c.many(10_050, "job", -1e15)
+	for most, want := range map[int]int{0: 10_000, 5: 10_000, 10_020: 10_020, 20_000: 10_050} {
+		t.Run(fmt.Sprint("max_jobs ", most), func(t *testing.T) {
+			tenant := tenants.Tenant{ID: c.tenant, Name: "default"}
+			if most > 0 {
+				tenant.MaxJobs = &most
+			}
+			if n, err := c.CountJobs(t.Context(), tenant); err != nil || n != want {
+				t.Errorf("%d jobs, want %d, %v", n, want, err)
+			}
+		})
 	}
 }
