@@ -7,34 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 )
 
-// drawer is a replica that calls Draw.
-type drawer struct {
-	claimer
-	id uuid.UUID
-}
-
-func (c claimer) drawer() drawer {
-	c.t.Helper()
-	d := drawer{c, uuid.New()}
-	if _, err := c.Register(c.t.Context(),
-		scheduler.Replica{ID: d.id, Host: "here", Queues: map[string]int{"default": 100}}); err != nil {
-		c.t.Fatal(err)
-	}
-	return d
-}
-
 // draws asks for slots and for starts, and returns the allowance.
-func (d drawer) draws(keep, slots, starts int) scheduler.Allowance {
-	d.t.Helper()
-	got, err := d.Draw(d.t.Context(), d.id, []scheduler.Wish{{Tenant: d.tenant, Keep: keep, Slots: slots, Starts: starts}})
+func (c claimer) draws(keep, slots, starts int) scheduler.Allowance {
+	c.t.Helper()
+	wish := scheduler.Wish{Tenant: c.tenant, Keep: keep, Slots: slots, Starts: starts}
+	got, err := c.Draw(c.t.Context(), c.replica, []scheduler.Wish{wish})
 	if err != nil || len(got) != 1 {
-		d.t.Fatalf("%+v, error %v", got, err)
+		c.t.Fatalf("%+v, error %v", got, err)
 	}
 	return got[0]
 }
@@ -47,7 +30,7 @@ func (c claimer) shared() int {
 func TestSlotsAreSharedOutAmongReplicas(t *testing.T) {
 	c := newClaimer(t)
 	c.limit("max_concurrent_runs", 7)
-	a, b := c.drawer(), c.drawer()
+	a, b := asClaimer(c.crud), asClaimer(c.crud)
 	if got := a.draws(0, 100, 0); got.Slots != 7 || got.Concurrent != 7 {
 		t.Fatalf("the first gets %+v", got)
 	}
@@ -89,7 +72,7 @@ func TestSlotsAreSharedOutAmongReplicas(t *testing.T) {
 func TestASlotIsHandedRound(t *testing.T) {
 	c := newClaimer(t)
 	c.limit("max_concurrent_runs", 1)
-	drawers, had, holder := []drawer{c.drawer(), c.drawer(), c.drawer()}, [3]int{}, -1
+	drawers, had, holder := []claimer{asClaimer(c.crud), asClaimer(c.crud), asClaimer(c.crud)}, [3]int{}, -1
 	for range 100 {
 		// A second passes. A holder gives its slot up after two seconds.
 		c.exec(`UPDATE punctual.allowances SET since = since - interval '1 s' WHERE slots > 0`)
@@ -121,7 +104,7 @@ func TestReplicasThatDrawAtTheSameTimeNeverExceedALimit(t *testing.T) {
 	holds := map[int32]int{} // how many slots of each tenant the replicas believe they hold
 	var drawing sync.WaitGroup
 	for range 4 {
-		d := c.drawer()
+		d := asClaimer(c.crud)
 		drawing.Go(func() {
 			mine := map[int32]int{}
 			for range 60 {
@@ -135,7 +118,7 @@ func TestReplicasThatDrawAtTheSameTimeNeverExceedALimit(t *testing.T) {
 					mu.Unlock()
 					wishes = append(wishes, scheduler.Wish{Tenant: tenant, Keep: mine[tenant], Slots: slots})
 				}
-				got, err := d.Draw(t.Context(), d.id, wishes)
+				got, err := d.Draw(t.Context(), d.replica, wishes)
 				if err != nil {
 					t.Error(err)
 					return
@@ -158,12 +141,11 @@ func TestReplicasThatDrawAtTheSameTimeNeverExceedALimit(t *testing.T) {
 func TestTheSlotsOfALostReplicaAreThereAgainOnceItsRunsAre(t *testing.T) {
 	c := newClaimer(t)
 	c.limit("max_concurrent_runs", 4)
-	lost, other := c.drawer(), c.drawer()
+	lost, other := asClaimer(c.crud), asClaimer(c.crud)
 	lost.draws(0, 4, 0)
 	c.create("job", at(time.Now().Add(-time.Second)))
-	lost.replica = lost.id
 	lost.one(lost.claim(10, false))
-	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, lost.id)
+	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, lost.replica)
 	if got := other.draws(0, 4, 0); got.Slots != 0 {
 		t.Errorf("before its runs were taken over: %+v", got)
 	}
@@ -173,7 +155,7 @@ func TestTheSlotsOfALostReplicaAreThereAgainOnceItsRunsAre(t *testing.T) {
 	if got := other.draws(0, 4, 0); got.Slots != 4 {
 		t.Errorf("afterwards: %+v", got)
 	}
-	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, other.id)
+	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, other.replica)
 	if _, err := c.maintain(t.Context()); err != nil || c.shared() != 0 {
 		t.Errorf("where nobody draws any more: %d, error %v", c.shared(), err)
 	}
@@ -182,7 +164,7 @@ func TestTheSlotsOfALostReplicaAreThereAgainOnceItsRunsAre(t *testing.T) {
 func TestStartsAreDrawnAtTheRate(t *testing.T) {
 	c := newClaimer(t)
 	c.limit("max_runs_per_second", 50)
-	a, b := c.drawer(), c.drawer()
+	a, b := asClaimer(c.crud), asClaimer(c.crud)
 	began := time.Now()
 	total := 0
 	first := a.draws(0, 0, 1000)
@@ -264,11 +246,8 @@ func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 func TestADrawIsNotCompiled(t *testing.T) {
 	c := newClaimer(t)
 	c.limit("max_concurrent_runs", 7)
-	c.exec(`CREATE FUNCTION punctual.refuse_compiling() RETURNS trigger LANGUAGE plpgsql AS
-		$$ BEGIN IF current_setting('jit')::boolean THEN RAISE EXCEPTION 'with jit'; END IF; RETURN NEW; END $$`)
-	c.exec(`CREATE TRIGGER refuse_compiling BEFORE INSERT ON punctual.allowances
-		FOR EACH ROW EXECUTE FUNCTION punctual.refuse_compiling()`)
-	if got := c.drawer().draws(0, 100, 0); got.Slots != 7 {
+	c.before("INSERT", "allowances", `IF current_setting('jit')::boolean THEN RAISE EXCEPTION 'with jit'; END IF;`)
+	if got := asClaimer(c.crud).draws(0, 100, 0); got.Slots != 7 {
 		t.Errorf("drawn: %+v", got)
 	}
 }

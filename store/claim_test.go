@@ -845,9 +845,7 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
 	c := newClaimer(t)
 	job, _ := c.dueNow("job")
-	c.exec(`CREATE FUNCTION punctual.stall() RETURNS trigger LANGUAGE plpgsql AS
-			$$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
-		CREATE TRIGGER stall BEFORE UPDATE ON punctual.schedules FOR EACH ROW EXECUTE FUNCTION punctual.stall()`)
+	c.before("UPDATE", "schedules", `PERFORM pg_sleep(60);`)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {

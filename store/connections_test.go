@@ -143,9 +143,7 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 func TestAStatementOfACallerThatTakesTooLongIsEnded(t *testing.T) {
 	c := newReplica(t)
 	job := c.create("job", every(time.Hour))
-	c.exec(`CREATE FUNCTION punctual.stall() RETURNS trigger LANGUAGE plpgsql AS
-			$$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
-		CREATE TRIGGER stall BEFORE UPDATE ON punctual.jobs FOR EACH ROW EXECUTE FUNCTION punctual.stall()`)
+	c.before("UPDATE", "jobs", `PERFORM pg_sleep(60);`)
 	_, err := c.PauseJob(bounded(t), c.tenant, job.ID.String(), "", nil)
 	var slow *pg.SlowError
 	if !errors.As(pg.OutOfTime(err), &slow) {

@@ -215,6 +215,14 @@ func (c crud) exec(sql string, args ...any) {
 	}
 }
 
+// before has Postgres do something before each write of a kind to a table, until undo is called.
+func (c crud) before(write, table, does string) (undo func()) {
+	c.t.Helper()
+	c.exec(`CREATE FUNCTION punctual.meddle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ` + does + ` RETURN NEW; END $$;
+		CREATE TRIGGER meddle BEFORE ` + write + ` ON punctual.` + table + ` FOR EACH ROW EXECUTE FUNCTION punctual.meddle()`)
+	return func() { c.exec(`DROP TRIGGER meddle ON punctual.` + table) }
+}
+
 // slotAgo makes a slot that was due the given time ago the job's next slot, and returns it.
 func (c crud) slotAgo(job uuid.UUID, ago time.Duration) time.Time {
 	c.t.Helper()

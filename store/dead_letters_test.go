@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -170,23 +171,15 @@ func TestReplaysAtOnceMakeOneRun(t *testing.T) {
 	c := newCRUD(t)
 	c.create("a")
 	dead := c.die("a", 1)[0]
-	results := make(chan error)
-	for range 5 {
-		go func() {
-			_, err := c.For(c.tenant).ReplayDeadLetter(t.Context(), dead, "")
-			results <- err
-		}()
+	errs := make([]error, 5)
+	var replays sync.WaitGroup
+	for i := range errs {
+		replays.Go(func() { _, errs[i] = c.For(c.tenant).ReplayDeadLetter(t.Context(), dead, "") })
 	}
-	made := 0
-	for range 5 {
-		if err := <-results; err == nil {
-			made++
-		} else if !errors.Is(err, ErrState) {
-			t.Error(err)
-		}
-	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE replay_of = $1`, dead); made != 1 || n != 1 {
-		t.Errorf("%d succeeded, %d runs", made, n)
+	replays.Wait()
+	wantOneWinner(t, errs, ErrState)
+	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE replay_of = $1`, dead); n != 1 {
+		t.Errorf("%d runs", n)
 	}
 }
 

@@ -159,17 +159,8 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	c := newClaimer(t)
 	c.dueNow("slot")
-	conn, err := c.db.Pool().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	c.exec(`CREATE FUNCTION punctual.dawdle() RETURNS trigger LANGUAGE plpgsql AS
-			$$ BEGIN WHILE NOT pg_try_advisory_xact_lock(1) LOOP PERFORM pg_sleep(0.001); END LOOP; RETURN NEW; END $$;
-		CREATE TRIGGER dawdle BEFORE INSERT ON punctual.claims FOR EACH ROW EXECUTE FUNCTION punctual.dawdle()`)
-	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock(1)`); err != nil {
-		t.Fatal(err)
-	}
+	c.before("INSERT", "claims", `WHILE NOT pg_try_advisory_xact_lock(1) LOOP PERFORM pg_sleep(0.001); END LOOP;`)
+	letGo := c.locks(`SELECT pg_advisory_xact_lock(1)`)
 	claimed := make(chan domain.Batch, 1)
 	go func() {
 		b, err := c.ClaimDue(context.WithoutCancel(t.Context()), c.asks(100, false))
@@ -198,9 +189,7 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	if _, err := c.Freeze(impatient, freeze.Deployment, ""); impatient.Err() == nil {
 		t.Errorf("a claim under way was not waited for: %v", err)
 	}
-	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_unlock(1)`); err != nil {
-		t.Fatal(err)
-	}
+	letGo()
 	if b := <-claimed; len(b.Runs) != 1 {
 		t.Errorf("the claim under way has claimed %d runs", len(b.Runs))
 	}
@@ -300,26 +289,33 @@ func TestVerifyKnowsWhatIsFrozen(t *testing.T) {
 	}
 }
 
+// metric returns the values of a metric of the store, each after its labels.
+func (c crud) metric(name string) string {
+	c.t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(Collector{Store: c.Store})
+	families, err := registry.Gather()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var lines []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			line := fmt.Sprint(m.GetGauge().GetValue())
+			for _, l := range m.GetLabel() {
+				line = fmt.Sprintf("%q %s", l.GetValue(), line)
+			}
+			if f.GetName() == name {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return strings.Join(lines, ", ")
+}
+
 func TestTheMetricTellsWhatIsFrozen(t *testing.T) {
 	c := newClaimer(t)
 	c.newTenant("other")
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(Collector{Store: c.Store})
-	shown := func() string {
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var lines []string
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				if f.GetName() == "punctual_frozen" {
-					lines = append(lines, fmt.Sprintf("%q %g", m.GetLabel()[0].GetValue(), m.GetGauge().GetValue()))
-				}
-			}
-		}
-		return strings.Join(lines, ", ")
-	}
 	for _, step := range []struct {
 		do   func()
 		want string
@@ -330,7 +326,7 @@ func TestTheMetricTellsWhatIsFrozen(t *testing.T) {
 		{func() { c.unfreeze(freeze.Deployment); c.unfreeze(c.tenant) }, `"" 0`},
 	} {
 		step.do()
-		if got := shown(); got != step.want {
+		if got := c.metric("punctual_frozen"); got != step.want {
 			t.Errorf("punctual_frozen is %s, want %s", got, step.want)
 		}
 	}

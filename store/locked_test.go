@@ -289,9 +289,9 @@ func TestALockedDeploymentHoldsUpNoHeartbeat(t *testing.T) {
 
 func TestALockedReplicaIsNotRemovedAndOthersAre(t *testing.T) {
 	c := newClaimer(t)
-	other := c.drawer()
+	other := asClaimer(c.crud)
 	free := c.stranger(`replicas WHERE id = $1`, c.replica)
-	lost := []scheduler.Heartbeat{{Replica: c.replica}, {Replica: other.id}}
+	lost := []scheduler.Heartbeat{{Replica: c.replica}, {Replica: other.replica}}
 	if _, err := c.Recover(bounded(t), lost); err != nil {
 		t.Fatal(err)
 	}
@@ -312,13 +312,9 @@ func TestALockedReplicaIsNotRemovedAndOthersAre(t *testing.T) {
 func TestAnOutcomeLeftOutIsReportedThoughTheWriteIsMadeAgain(t *testing.T) {
 	c := newClaimer(t)
 	locked, free := c.manual("locked"), c.manual("free")
-	c.exec(`CREATE SEQUENCE punctual.tries;
-		CREATE FUNCTION punctual.idle_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-			IF nextval('punctual.tries') = 1 THEN RAISE EXCEPTION 'idle for too long' USING ERRCODE = '25P03'; END IF;
-			RETURN NEW;
-		END $$;
-		CREATE TRIGGER idle_once BEFORE UPDATE ON punctual.runs FOR EACH ROW
-			WHEN (NEW.status = 'succeeded') EXECUTE FUNCTION punctual.idle_once()`)
+	c.exec(`CREATE SEQUENCE punctual.tries`)
+	c.before("UPDATE", "runs", `IF NEW.status = 'succeeded' AND nextval('punctual.tries') = 1 THEN
+		RAISE EXCEPTION 'idle for too long' USING ERRCODE = '25P03'; END IF;`)
 	c.stranger(`runs WHERE id = $1`, locked.RunID)
 	left, _ := c.finishWhatItCan(succeeded(locked), succeeded(free))
 	if len(left) != 1 || left[0] != locked.RunID {

@@ -362,9 +362,7 @@ func TestBatchesOfAnOperationOnJobsGetSmallerWhileTheDatabaseIsSlow(t *testing.T
 	c := newCRUD(t)
 	c.crowd(60)
 	o := c.startJobs(changing(jobs.PauseMany, jobs.Filter{}))
-	c.exec(`CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$
-		BEGIN PERFORM pg_sleep(0.032); RETURN NEW; END $$`)
-	c.exec(`CREATE TRIGGER dawdle BEFORE UPDATE ON punctual.jobs FOR EACH ROW EXECUTE FUNCTION dawdle()`)
+	hurry := c.before("UPDATE", "jobs", `PERFORM pg_sleep(0.032);`)
 	done := []int{0}
 	for range 3 {
 		c.batch()
@@ -375,7 +373,7 @@ func TestBatchesOfAnOperationOnJobsGetSmallerWhileTheDatabaseIsSlow(t *testing.T
 			t.Errorf("batch %d changed %d jobs, want 1 to %d: %v", i+1, n, most, done)
 		}
 	}
-	c.exec(`DROP TRIGGER dawdle ON punctual.jobs`)
+	hurry()
 	c.work()
 	c.wantProgress(o.ID, letters.OperationDone, 60, 60, 0)
 	c.wantEachChangedOnce(60)
@@ -389,13 +387,11 @@ func TestAnotherReplicaGoesOnWithAnOperationOnJobs(t *testing.T) {
 	c.batch()
 	c.wantProgress(o.ID, letters.OperationRunning, 250, 25, 0)
 
-	c.exec(`CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$
-		BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$`)
-	c.exec(`CREATE TRIGGER die BEFORE UPDATE ON punctual.operations FOR EACH ROW EXECUTE FUNCTION die()`)
+	spare := c.before("UPDATE", "operations", `PERFORM pg_terminate_backend(pg_backend_pid());`)
 	if _, _, err := c.Operate(t.Context()); err == nil {
 		t.Fatal("the batch succeeded")
 	}
-	c.exec(`DROP TRIGGER die ON punctual.operations`)
+	spare()
 	c.wantProgress(o.ID, letters.OperationRunning, 250, 25, 0)
 	if n := c.count(`SELECT count(*) FROM punctual.jobs WHERE state = 'paused'`); n != 25 {
 		t.Errorf("%d jobs are paused", n)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
@@ -417,35 +416,20 @@ func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
 
 func TestMissingPartitionIsNoticedAndMadeBeforeAnythingNeedsIt(t *testing.T) {
 	c := newCRUD(t)
-	ahead := func() float64 {
-		t.Helper()
-		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(Collector{Store: c.Store})
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			if f.GetName() == "punctual_partition_days_ahead" {
-				return f.GetMetric()[0].GetGauge().GetValue()
-			}
-		}
-		t.Fatal("the metric is missing")
-		return 0
-	}
-	if n := ahead(); n != 7 {
-		t.Errorf("%v days have partitions, want 7", n)
+	const ahead = "punctual_partition_days_ahead"
+	if n := c.metric(ahead); n != "7" {
+		t.Errorf("%q days have partitions, want 7", n)
 	}
 	tomorrow := c.ago(-1)
 	c.dropDays(1, 1)
-	if n := ahead(); n != 0 {
-		t.Errorf("without tomorrow's %v days have partitions, want 0", n)
+	if n := c.metric(ahead); n != "0" {
+		t.Errorf("without tomorrow's %q days have partitions, want 0", n)
 	}
 	if _, err := c.maintain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := ahead(); n != 7 {
-		t.Errorf("afterwards %v days have partitions, want 7", n)
+	if n := c.metric(ahead); n != "7" {
+		t.Errorf("afterwards %q days have partitions, want 7", n)
 	}
 	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger)
 		VALUES ($1, $2, $3, $3, $4, 1, 5, 'pending', 'schedule')`,

@@ -473,12 +473,11 @@ func TestRotationWhileReplicasWrite(t *testing.T) {
 func TestAnInterruptedRotationIsBegunAnew(t *testing.T) {
 	c := newCRUD(t)
 	c.secret("token", "one")
-	c.exec(`CREATE FUNCTION punctual.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'cut off'; END $$;
-		CREATE TRIGGER fail BEFORE UPDATE ON punctual.secrets FOR EACH ROW EXECUTE FUNCTION punctual.fail()`)
+	undo := c.before("UPDATE", "secrets", `RAISE 'cut off';`)
 	if _, err := c.RotateSecrets(t.Context(), nil); err == nil {
 		t.Fatal("the rotation was not cut off")
 	}
-	c.exec(`DROP TRIGGER fail ON punctual.secrets`)
+	undo()
 	c.secret("after", "two") // encrypted with the new key
 	if r, err := c.RotateSecrets(t.Context(), nil); err != nil || r.Values != 2 || r.Dropped != 2 {
 		t.Errorf("%+v, %v", r, err)
