@@ -265,7 +265,7 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 	})
 	t.Run("a slot that jitter still holds back", func(t *testing.T) {
 		c := newClaimer(t)
-		since := func(start time.Time) func(*domain.Definition) {
+		since := func(start time.Time) option {
 			return func(d *domain.Definition) {
 				every(48 * time.Hour)(d)
 				d.Schedule.StartsAt, d.Jitter = domain.InstantOf(start), domain.DurationOf(23*time.Hour)
@@ -519,7 +519,7 @@ func TestAKindOfOperationOfANewerVersionIsLeftAlone(t *testing.T) {
 func TestBackfillWorksInEveryExecMode(t *testing.T) {
 	eachExecMode(t, func(t *testing.T, c crud) {
 		first := began.Add(-2*time.Hour - 30*time.Minute) // one of the hourly slots: see definition
-		for i, options := range [][]func(*domain.Definition){{}, {forbid}} {
+		for i, options := range [][]option{{}, {forbid}} {
 			name := fmt.Sprint("a", i)
 			job := c.create(name, options...)
 			r := letters.BackfillRequest{

@@ -14,16 +14,10 @@ import (
 	"punctual/store/runs"
 )
 
-// byCallback gives a job asynchronous completion: its target works on after a 202.
-func byCallback(d *domain.Definition) {
-	d.Completion = domain.CompleteAsync
-	d.HeartbeatTimeout, d.MaxDuration = domain.DurationOf(time.Minute), domain.DurationOf(time.Hour)
-}
-
 // accepted makes a run of a new job whose target has answered 202.
-func (c claimer) accepted(name string, options ...func(*domain.Definition)) domain.Assignment {
+func (c claimer) accepted(name string, options ...option) domain.Assignment {
 	c.t.Helper()
-	a := c.manual(name, append([]func(*domain.Definition){byCallback}, options...)...)
+	a := c.manual(name, append([]option{byCallback}, options...)...)
 	c.accept(a)
 	return a
 }
@@ -167,7 +161,7 @@ func TestHeartbeatsPutTheDeadlineOff(t *testing.T) {
 	c.overdue(a.RunID)
 	if run, err := c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || run.Status != domain.StatusRetrying ||
 		run.Attempts[0].Outcome != domain.AttemptTimedOut {
-		t.Errorf("after max_duration: %+v, error %v", run, err)
+		t.Errorf("after max_duration: %+v", run)
 	}
 }
 

@@ -40,7 +40,7 @@ func asClaimer(c crud) claimer {
 }
 
 // many writes n jobs with the same definition, whose slots were due the given time ago.
-func (c claimer) many(n int, prefix string, ago time.Duration, options ...func(*domain.Definition)) {
+func (c claimer) many(n int, prefix string, ago time.Duration, options ...option) {
 	c.t.Helper()
 	d := definition(prefix, options...)
 	text, err := jobs.Encode(d)
@@ -127,7 +127,7 @@ func (c claimer) again() domain.Assignment {
 
 // dueNow creates a job, by default with a slot every hour, and makes the slot of this second its next one. A claim of
 // that slot is in time.
-func (c claimer) dueNow(name string, options ...func(*domain.Definition)) (jobs.Record, time.Time) {
+func (c claimer) dueNow(name string, options ...option) (jobs.Record, time.Time) {
 	c.t.Helper()
 	slot := c.now().Truncate(time.Second)
 	hourly := func(d *domain.Definition) {
@@ -135,17 +135,9 @@ func (c claimer) dueNow(name string, options ...func(*domain.Definition)) (jobs.
 			Every: domain.DurationOf(time.Hour), StartsAt: domain.InstantOf(slot.Add(-time.Hour)),
 		}
 	}
-	job := c.create(name, append([]func(*domain.Definition){hourly}, options...)...)
+	job := c.create(name, append([]option{hourly}, options...)...)
 	c.setNext(job.ID, slot)
 	return job, slot
-}
-
-func prioritised(p domain.Priority) func(*domain.Definition) {
-	return func(d *domain.Definition) { d.Priority = p }
-}
-
-func missed(policy domain.MissedPolicy) func(*domain.Definition) {
-	return func(d *domain.Definition) { d.Missed.Policy = policy }
 }
 
 // A one-shot that fires must write neither its row in jobs nor the indexes of jobs: that took half of Postgres's time
@@ -435,56 +427,56 @@ func TestForeignKeyChecksDoNotHideADueJob(t *testing.T) {
 func TestClaimsAdvanceOneShotsAndSkips(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		options []func(*domain.Definition)
+		options []option
 		ago     time.Duration
 		want    []string
 		state   domain.JobState
 	}{
 		{
 			"a one-shot completes its job",
-			[]func(*domain.Definition){delay(time.Hour)},
+			[]option{delay(time.Hour)},
 			0,
 			[]string{"schedule running"},
 			domain.JobCompleted,
 		},
 		{
 			"a late one-shot too",
-			[]func(*domain.Definition){delay(time.Hour)},
+			[]option{delay(time.Hour)},
 			3 * time.Hour,
 			[]string{"catchup running late"},
 			domain.JobCompleted,
 		},
 		{
 			"a one-shot that is skipped too",
-			[]func(*domain.Definition){delay(time.Hour), missed(domain.MissedSkip)},
+			[]option{delay(time.Hour), missed(domain.MissedSkip)},
 			3 * time.Hour,
 			[]string{"schedule skipped missed x1"},
 			domain.JobCompleted,
 		},
 		{
 			"missed slots become one skip",
-			[]func(*domain.Definition){halfPast, missed(domain.MissedSkip)},
+			[]option{halfPast, missed(domain.MissedSkip)},
 			3 * time.Hour,
 			[]string{"schedule skipped missed x4"},
 			domain.JobActive,
 		},
 		{
 			"and the newest runs late",
-			[]func(*domain.Definition){halfPast},
+			[]option{halfPast},
 			3 * time.Hour,
 			[]string{"catchup running late", "schedule skipped missed x3"},
 			domain.JobActive,
 		},
 		{
 			"or all of them",
-			[]func(*domain.Definition){halfPast, missed(domain.MissedFireAll)},
+			[]option{halfPast, missed(domain.MissedFireAll)},
 			2 * time.Hour,
 			[]string{"catchup running late", "catchup running late", "catchup running late"},
 			domain.JobActive,
 		},
 		{
 			"an expired slot is recorded",
-			[]func(*domain.Definition){halfPast, expiring(time.Millisecond)},
+			[]option{halfPast, expiring(time.Millisecond)},
 			time.Hour,
 			[]string{"schedule skipped expired x1", "schedule skipped missed x1"},
 			domain.JobActive,

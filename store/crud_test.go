@@ -67,73 +67,7 @@ func openStore(tb testing.TB, o Options) *Store {
 	return s
 }
 
-// began is when the tests began.
-var began = time.Now().Truncate(time.Second)
-
-// definition returns the definition of an hourly job. Its slots are half an hour away from the beginning of the tests,
-// so no slot becomes due during a test, whatever the time of day. The options change the definition.
-func definition(name string, options ...func(*domain.Definition)) domain.Definition {
-	d := domain.Definition{
-		Name: name, Target: domain.Target{URL: "https://example.com/hook"}, Jitter: domain.Duration{},
-	}
-	d.Schedule.Every = domain.DurationOf(time.Hour)
-	d.Schedule.StartsAt = domain.InstantOf(began.Add(-1000*time.Hour - 30*time.Minute))
-	for _, o := range options {
-		o(&d)
-	}
-	return d
-}
-
-// halfPast gives a job an hourly schedule whose nearest slots are half an hour from now, whatever the time of day.
-func halfPast(d *domain.Definition) {
-	every(time.Hour)(d)
-	d.Schedule.StartsAt = domain.InstantOf(time.Now().Truncate(time.Second).Add(-1000*time.Hour - 30*time.Minute))
-}
-
-// rarely gives a job a slot every 366 days, so that no slot comes between the slots that a test sets.
-func rarely(d *domain.Definition) { every(366 * 24 * time.Hour)(d) }
-
-func every(period time.Duration) func(*domain.Definition) {
-	return func(d *domain.Definition) {
-		d.Schedule = domain.Schedule{Every: domain.DurationOf(period)}
-	}
-}
-
-func at(t time.Time) func(*domain.Definition) {
-	return func(d *domain.Definition) { d.Schedule = domain.Schedule{At: domain.InstantOf(t)} }
-}
-
-func delay(span time.Duration) func(*domain.Definition) {
-	return func(d *domain.Definition) {
-		d.Schedule = domain.Schedule{Delay: domain.DurationOf(span)}
-	}
-}
-
-func never(d *domain.Definition) { d.Schedule = domain.Schedule{} }
-
-func forbid(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyForbid }
-
-func expiring(after time.Duration) func(*domain.Definition) {
-	return func(d *domain.Definition) { d.ExpiresAfter = domain.DurationOf(after) }
-}
-
-func window(span time.Duration) func(*domain.Definition) {
-	return func(d *domain.Definition) { d.Missed.Window = domain.DurationOf(span) }
-}
-
-func tolerating(span time.Duration) func(*domain.Definition) {
-	return func(d *domain.Definition) { d.Missed.Tolerance = domain.DurationOf(span) }
-}
-
-func described(text string) func(*domain.Definition) {
-	return func(d *domain.Definition) { d.Description = text }
-}
-
-func labelled(key, value string) func(*domain.Definition) {
-	return func(d *domain.Definition) { d.Labels = map[string]string{key: value} }
-}
-
-func (c crud) create(name string, options ...func(*domain.Definition)) jobs.Record {
+func (c crud) create(name string, options ...option) jobs.Record {
 	c.t.Helper()
 	job, err := c.tryCreate(name, options...)
 	if err != nil {
@@ -142,7 +76,7 @@ func (c crud) create(name string, options ...func(*domain.Definition)) jobs.Reco
 	return job
 }
 
-func (c crud) tryCreate(name string, options ...func(*domain.Definition)) (jobs.Record, error) {
+func (c crud) tryCreate(name string, options ...option) (jobs.Record, error) {
 	return c.For(c.tenant).CreateJob(c.t.Context(), jobs.NewJob{Definition: definition(name, options...)})
 }
 
@@ -173,7 +107,7 @@ func (c crud) tryPut(d domain.Definition) (jobs.Record, error) {
 	return job, err
 }
 
-func (c crud) edit(ref string, change func(*domain.Definition)) jobs.Record {
+func (c crud) edit(ref string, change option) jobs.Record {
 	c.t.Helper()
 	job, err := c.tryEdit(ref, change)
 	if err != nil {
@@ -182,7 +116,7 @@ func (c crud) edit(ref string, change func(*domain.Definition)) jobs.Record {
 	return job
 }
 
-func (c crud) tryEdit(ref string, change func(*domain.Definition)) (jobs.Record, error) {
+func (c crud) tryEdit(ref string, change option) (jobs.Record, error) {
 	return c.EditJob(c.t.Context(), c.tenant, ref, nil, func(j jobs.Record) (jobs.NewJob, error) {
 		change(&j.Definition)
 		return jobs.NewJob{Definition: j.Definition}, nil

@@ -58,7 +58,7 @@ func TestWhatASupersededAttemptAnsweredIsNotKept(t *testing.T) {
 	run, err := c.GetRun(t.Context(), c.tenant, first.RunID)
 	if err != nil || string(run.Result) != `{"of":"in time"}` || len(run.Attempts) != 2 ||
 		run.Attempts[0].Response != nil || orEmpty(run.Attempts[1].Response) != "in time" {
-		t.Errorf("%+v, error %v", run, err)
+		t.Errorf("%+v", run)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestTheFirstResultStays(t *testing.T) {
 	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
 	if err != nil || string(run.Result) != `"reported"` || len(run.Attempts) != 1 ||
 		orEmpty(run.Attempts[0].Response) != "answered" {
-		t.Errorf("%+v, error %v", run, err)
+		t.Errorf("%+v", run)
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 	"punctual/store/jobs"
 )
 
+// ending is how an attempt ends.
+type ending = func(domain.Assignment) domain.Outcome
+
 func ended(a domain.Assignment, v domain.Verdict) domain.Outcome {
 	return domain.Outcome{
 		Assignment: a, Verdict: v, StartedAt: a.Lease.ClaimedAt, FinishedAt: a.Lease.ClaimedAt.Add(time.Millisecond),
@@ -75,9 +78,9 @@ func (c claimer) finishAndRelease(o domain.Outcome) {
 }
 
 // manual triggers a run of a new job and claims it.
-func (c claimer) manual(name string, options ...func(*domain.Definition)) domain.Assignment {
+func (c claimer) manual(name string, options ...option) domain.Assignment {
 	c.t.Helper()
-	c.create(name, append([]func(*domain.Definition){never}, options...)...)
+	c.create(name, append([]option{never}, options...)...)
 	if _, err := c.For(c.tenant).TriggerJob(c.t.Context(), name,
 		jobs.TriggerRequest{Body: []byte(`"x"`), Headers: map[string]string{"X-A": "b"}}); err != nil {
 		c.t.Fatal(err)
@@ -139,89 +142,81 @@ func TestFinish(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		ends []func(domain.Assignment) domain.Outcome // the outcomes of successive attempts
+		ends []ending // the outcomes of successive attempts
 		want string
 	}{
-		{"a success", []func(domain.Assignment) domain.Outcome{succeeded}, "succeeded 200 attempt 1 finished"},
+		{"a success", []ending{succeeded}, "succeeded 200 attempt 1 finished"},
 		{
 			"a failure waits for its next attempt",
-			[]func(domain.Assignment) domain.Outcome{failed},
+			[]ending{failed},
 			"retrying http_5xx 503 attempt 1 next in 60 ready in 60 attempts: 1 failed http_5xx",
 		},
 		{
 			"a success at last leaves no reason",
-			[]func(domain.Assignment) domain.Outcome{failed, timedOut, succeeded},
+			[]ending{failed, timedOut, succeeded},
 			"succeeded 200 attempt 3 finished attempts: 1 failed http_5xx, 2 timed_out timeout",
 		},
 		{
 			"an exhausted run is dead",
-			[]func(domain.Assignment) domain.Outcome{failed, buried},
+			[]ending{failed, buried},
 			"dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 failed http_5xx, 2 failed http_5xx",
 		},
-		{
-			"one given back is pending and has not been tried",
-			[]func(domain.Assignment) domain.Outcome{givenBack},
-			"pending attempt 0 ready in 0",
-		},
+		{"one given back is pending and has not been tried", []ending{givenBack}, "pending attempt 0 ready in 0"},
 		{
 			"given back after a failure it keeps its number",
-			[]func(domain.Assignment) domain.Outcome{failed, givenBack},
+			[]ending{failed, givenBack},
 			"pending attempt 1 ready in 0 attempts: 1 failed http_5xx",
 		},
 		{
 			"given back and sent again it is the same attempt",
-			[]func(domain.Assignment) domain.Outcome{givenBack, succeeded},
+			[]ending{givenBack, succeeded},
 			"succeeded 200 attempt 1 finished",
 		},
 		{
 			"put off it is pending for as long, and has not been tried",
-			[]func(domain.Assignment) domain.Outcome{putOff},
+			[]ending{putOff},
 			"pending attempt 0 next in 12 ready in 12",
 		},
 		{
 			"put off after a failure it keeps its number",
-			[]func(domain.Assignment) domain.Outcome{failed, putOff},
+			[]ending{failed, putOff},
 			"pending attempt 1 next in 12 ready in 12 attempts: 1 failed http_5xx",
 		},
 		{
 			"put off again and again and then sent it is the same attempt",
-			[]func(domain.Assignment) domain.Outcome{putOff, putOff, succeeded},
+			[]ending{putOff, putOff, succeeded},
 			"succeeded 200 attempt 1 finished",
 		},
 		{
 			"an interrupted attempt is recorded and does not count",
-			[]func(domain.Assignment) domain.Outcome{interrupt},
+			[]ending{interrupt},
 			"retrying attempt 0 next in 0 ready in 0 attempts: 1 interrupted",
 		},
 		{
 			"after an interruption the number comes again",
-			[]func(domain.Assignment) domain.Outcome{interrupt, failed, buried},
+			[]ending{interrupt, failed, buried},
 			"dead http_5xx 503 attempt 2 finished dead letter of 2 http_5xx attempts: 1 interrupted, 1 failed http_5xx, " +
 				"2 failed http_5xx",
 		},
 		{
 			"expired after an interruption it was sent, and is dead",
-			[]func(domain.Assignment) domain.Outcome{interrupt, expired},
+			[]ending{interrupt, expired},
 			"dead expired attempt 0 finished dead letter of 0 expired attempts: 1 interrupted",
 		},
-		{
-			"expired and never sent it is skipped",
-			[]func(domain.Assignment) domain.Outcome{expired},
-			"skipped expired attempt 0 finished",
-		},
+		{"expired and never sent it is skipped", []ending{expired}, "skipped expired attempt 0 finished"},
 		{
 			"cancelled before it was sent it has no attempt",
-			[]func(domain.Assignment) domain.Outcome{cancel},
+			[]ending{cancel},
 			"cancelled cancelled_by_user attempt 0 finished",
 		},
 		{
 			"cancelled before it was sent again it keeps the attempt before",
-			[]func(domain.Assignment) domain.Outcome{failed, cancel},
+			[]ending{failed, cancel},
 			"cancelled cancelled_by_user attempt 1 finished attempts: 1 failed http_5xx",
 		},
 		{
 			"expired and sent before it is dead",
-			[]func(domain.Assignment) domain.Outcome{failed, expired},
+			[]ending{failed, expired},
 			"dead expired attempt 1 finished dead letter of 1 expired attempts: 1 failed http_5xx",
 		},
 	} {
@@ -297,7 +292,7 @@ func TestADeadLetterHasWhatAReplayNeeds(t *testing.T) {
 }
 
 func TestASupersededOutcomeChangesNothing(t *testing.T) {
-	for name, end := range map[string]func(domain.Assignment) domain.Outcome{
+	for name, end := range map[string]ending{
 		"a success": succeeded, "a failure": failed, "a burial": buried,
 		"one given back": givenBack, "an expiry": expired,
 	} {
@@ -381,7 +376,7 @@ func TestFinishStoresWhateverTheTargetSaid(t *testing.T) {
 func TestAGateIsFreedExactlyWhenItsRunIsOver(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		end  func(domain.Assignment) domain.Outcome
+		end  ending
 		free bool
 	}{
 		{"by a success", succeeded, true},

@@ -15,15 +15,6 @@ import (
 	"punctual/store/pg"
 )
 
-func cronAt(expression string, options ...func(*domain.Definition)) func(*domain.Definition) {
-	return func(d *domain.Definition) {
-		d.Schedule = domain.Schedule{Cron: expression}
-		for _, o := range options {
-			o(d)
-		}
-	}
-}
-
 // forecastOf returns the forecast of three days from the next midnight on, hour by hour. It has no slots that are due
 // before the test is over.
 func (c crud) forecastOf(tenant int32) jobs.Forecast {

@@ -91,7 +91,7 @@ func TestTheMetricsOfAJobAreThoseOfAllReplicas(t *testing.T) {
 	c.wantSeries(m, "consecutive_failures 0 default j", "metrics_left_out 0", "no last_success", "no last_duration",
 		"no consecutive_failures 0 default o")
 
-	run := func(end func(domain.Assignment) domain.Outcome) uuid.UUID { // as another replica would do it
+	run := func(end ending) uuid.UUID { // as another replica would do it
 		a := c.begun("j")
 		c.finish(end(a))
 		return a.RunID

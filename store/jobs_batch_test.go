@@ -117,7 +117,8 @@ func TestCreateJobs(t *testing.T) {
 		same, other, due := c.create("same"), c.create("other"), c.create("due")
 		c.slotAgo(due.ID, time.Second)
 		results, err := c.createMany(jobs.ConflictReplace,
-			definition("new"), definition("other", every(2*time.Hour)), definition("same"), definition("due", every(3*time.Hour)))
+			definition("new"), definition("other", every(2*time.Hour)), definition("same"),
+			definition("due", every(3*time.Hour)))
 		if err != nil || results[1].ID != other.ID || results[2].ID != same.ID {
 			t.Fatalf("%+v, %v", results, err)
 		}

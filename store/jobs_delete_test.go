@@ -72,7 +72,7 @@ func TestDeleteJob(t *testing.T) {
 	})
 	for _, test := range []struct {
 		name   string
-		job    func(*domain.Definition)
+		job    option
 		paused bool
 		want   string
 	}{

@@ -20,7 +20,7 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 	held := func(a domain.Assignment) domain.Outcome { return hold(a, down, a.Lease.ClaimedAt, time.Minute) }
 	for _, c := range []struct {
 		name string
-		end  func(domain.Assignment) domain.Outcome
+		end  ending
 		want string
 	}{
 		{

@@ -18,7 +18,7 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 	for _, k := range []struct {
 		name   string
 		paused *bool
-		change func(*domain.Definition)
+		change option
 	}{
 		{"plain", nil, func(*domain.Definition) {}},
 		{"paused", &paused, func(*domain.Definition) {}},

@@ -42,7 +42,7 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 			errors.Is(err, pg.ErrState) ||
 			errors.As(err, &active)
 	}
-	kinds := []func(*domain.Definition){every(time.Second), every(time.Hour), delay(0), never, at(time.Now())}
+	kinds := []option{every(time.Second), every(time.Hour), delay(0), never, at(time.Now())}
 	random := func() domain.Definition {
 		d := definition(fmt.Sprintf("j%d", rand.IntN(3)), kinds[rand.IntN(len(kinds))], described(uuid.NewString()))
 		if rand.IntN(2) == 0 {

@@ -459,35 +459,35 @@ func TestEditJob(t *testing.T) {
 func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		job     []func(*domain.Definition)
+		job     []option
 		ago     time.Duration
 		jitter  time.Duration // from the slot to its due time
-		change  func(*domain.Definition)
+		change  option
 		history []string
 		state   domain.JobState
 	}{
 		{
-			name: "a slot due now becomes a run", job: []func(*domain.Definition){rarely}, ago: time.Second,
+			name: "a slot due now becomes a run", job: []option{rarely}, ago: time.Second,
 			change: every(2 * time.Hour), history: []string{"schedule pending"}, state: domain.JobActive,
 		},
 		{
-			name: "also when only the description changes", job: []func(*domain.Definition){rarely}, ago: time.Second,
+			name: "also when only the description changes", job: []option{rarely}, ago: time.Second,
 			change: described("x"), history: []string{"schedule pending"}, state: domain.JobActive,
 		},
 		{
 			name: "of missed slots the newest runs and the others are recorded",
-			job:  []func(*domain.Definition){halfPast, tolerant}, ago: 10 * time.Hour, change: every(2 * time.Hour),
+			job:  []option{halfPast, tolerant}, ago: 10 * time.Hour, change: every(2 * time.Hour),
 			history: []string{"catchup pending late", "schedule pending", "schedule skipped missed x9"}, state: domain.JobActive,
 		},
 		{
 			name: "missed slots that are skipped are recorded",
-			job:  []func(*domain.Definition){rarely, missed(domain.MissedSkip)},
+			job:  []option{rarely, missed(domain.MissedSkip)},
 			ago:  5 * time.Minute, change: every(2 * time.Hour),
 			history: []string{"schedule skipped missed x1"}, state: domain.JobActive,
 		},
 		{
 			name: "each missed slot runs that the policy wants to run, though no run may overlap another",
-			job:  []func(*domain.Definition){halfPast, tolerant, forbid, missed(domain.MissedFireAll)},
+			job:  []option{halfPast, tolerant, forbid, missed(domain.MissedFireAll)},
 			ago:  3 * time.Hour, change: every(2 * time.Hour),
 			history: []string{
 				"catchup pending late", "catchup pending late", "catchup pending late", "schedule skipped overlap x1",
@@ -495,23 +495,23 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		},
 		{
 			name: "a slot that jitter holds back becomes a run when the schedule changes", ago: time.Second, jitter: time.Minute,
-			job: []func(*domain.Definition){rarely, jittered}, change: every(2 * time.Hour),
+			job: []option{rarely, jittered}, change: every(2 * time.Hour),
 			history: []string{"schedule pending"}, state: domain.JobActive,
 		},
 		{
 			name: "but is left alone by other changes", ago: time.Second, jitter: time.Minute,
-			job: []func(*domain.Definition){rarely, jittered}, change: described("x"), state: domain.JobActive,
+			job: []option{rarely, jittered}, change: described("x"), state: domain.JobActive,
 		},
 		{
 			name: "a one-shot that is due fires, and its job is completed",
-			job:  []func(*domain.Definition){delay(time.Hour)}, ago: time.Second,
+			job:  []option{delay(time.Hour)}, ago: time.Second,
 			change: func(d *domain.Definition) {
 				*d = definition("a", at(time.Now().Add(-time.Second)), described("x"))
 			},
 			history: []string{"schedule pending"}, state: domain.JobActive,
 		},
 		{
-			name: "a one-shot of days ago fires too", job: []func(*domain.Definition){delay(time.Hour)}, ago: 72 * time.Hour,
+			name: "a one-shot of days ago fires too", job: []option{delay(time.Hour)}, ago: 72 * time.Hour,
 			change: never, history: []string{"catchup pending late"}, state: domain.JobActive,
 		},
 	} {
@@ -540,13 +540,6 @@ func TestEditSettlesWhatIsDueUnderTheOldDefinition(t *testing.T) {
 		})
 	}
 }
-
-// tolerant makes every slot of an hourly job count as missed, except the newest.
-func tolerant(d *domain.Definition) { tolerating(time.Hour)(d) }
-
-// jittered gives a job a jitter whose offset exceeds a few seconds for nearly all ids. The tests set next_run_at
-// themselves.
-func jittered(d *domain.Definition) { d.Jitter = domain.DurationOf(20 * time.Minute) }
 
 func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
 	c := newCRUD(t)

@@ -12,11 +12,6 @@ import (
 
 const hook = "https://pager.example/hook"
 
-// notify makes a job send notices of the events to a URL.
-func notify(url string, events ...domain.Event) func(*domain.Definition) {
-	return func(d *domain.Definition) { d.Notify = append(d.Notify, domain.Notify{On: events, URL: url}) }
-}
-
 var everything = notify(hook, domain.Events...)
 
 // notices describes the notices that are still to be sent, in the order of writing.
@@ -91,7 +86,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 	t.Run("deaths and successes that are written together, by when they ended", func(t *testing.T) {
 		c := newClaimer(t)
 		c.create("job", never, everything)
-		run := func(end func(domain.Assignment) domain.Outcome, after time.Duration) domain.Outcome {
+		run := func(end ending, after time.Duration) domain.Outcome {
 			o := end(c.begun("job"))
 			o.FinishedAt = o.FinishedAt.Add(after)
 			return o
@@ -149,7 +144,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 	})
 	t.Run("nothing for a job that does not ask for it", func(t *testing.T) {
 		c := newClaimer(t)
-		for name, option := range map[string]func(*domain.Definition){
+		for name, option := range map[string]option{
 			"silent": every(time.Hour),
 			"late":   notify(hook, domain.EventLate), "dead": notify(hook, domain.EventDead),
 		} {

@@ -130,7 +130,7 @@ func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 	if run, err := c.GetRun(t.Context(), c.tenant, first.RunID); err != nil || run.Trigger != domain.TriggerNotify ||
 		run.JobID != job.ID || run.MaxAttempts != 5 || !run.ScheduledFor.Equal(run.DueAt) || run.Late ||
 		first.Trigger != domain.TriggerNotify || first.WebhookID != uuid.Nil {
-		t.Errorf("the run is %+v (%v)", run, err)
+		t.Errorf("the run is %+v", run)
 	}
 	c.finish(succeeded(first))
 	c.dies("job")

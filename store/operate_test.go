@@ -406,7 +406,9 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 		if found, next, err := c.ListDeadLetters(ctx, c.tenant, filter); err != nil || len(found) != 2 || next == "" {
 			t.Errorf("%d dead letters, %v", len(found), err)
 		}
-		r := letters.BulkRequest{Kind: letters.OperationReplay, Filter: filter, LatestPerJob: true, MaxPerSecond: 5, Note: "n"}
+		r := letters.BulkRequest{
+			Kind: letters.OperationReplay, Filter: filter, LatestPerJob: true, MaxPerSecond: 5, Note: "n",
+		}
 		if n, err := c.CountDeadLetters(ctx, c.tenant, r); err != nil || n != 1 {
 			t.Errorf("%d counted, %v", n, err)
 		}

@@ -13,10 +13,6 @@ import (
 	"punctual/store/letters"
 )
 
-func overlapping(p domain.ConcurrencyPolicy) func(*domain.Definition) {
-	return func(d *domain.Definition) { d.ConcurrencyPolicy = p }
-}
-
 // slot makes one slot of an hourly job due and claims it, and it alone. The job's next slot is not due afterwards.
 func (c claimer) slot(job uuid.UUID, hoursAgo int) domain.Batch {
 	c.t.Helper()
@@ -29,12 +25,6 @@ func (c claimer) slot(job uuid.UUID, hoursAgo int) domain.Batch {
 			next_run_at = date_trunc('hour', now()) + interval '3 h'
 		WHERE job_id = $1`, job)
 	return b
-}
-
-// patient gives a job an hourly schedule and a tolerance with which even old slots are in time.
-func patient(d *domain.Definition) {
-	every(time.Hour)(d)
-	tolerating(1000 * time.Hour)(d)
 }
 
 func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {

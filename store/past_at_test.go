@@ -16,7 +16,7 @@ func TestAnInstantOfThePastKeepsItsNominalTime(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		ago     time.Duration
-		policy  func(*domain.Definition)
+		policy  option
 		trigger domain.Trigger
 		late    bool
 		says    string // the text of explain after the claim

@@ -31,7 +31,7 @@ func (c crud) pausedUntil(job uuid.UUID, until, next time.Time) {
 
 // outage makes an hourly job whose pause of 10 hours ended at its slot of two and a half hours ago, while no replica
 // was alive.
-func (c crud) outage(options ...func(*domain.Definition)) (job uuid.UUID, until time.Time) {
+func (c crud) outage(options ...option) (job uuid.UUID, until time.Time) {
 	c.t.Helper()
 	job = c.create("a", options...).ID
 	c.pause("a")
@@ -52,11 +52,11 @@ func (c crud) resumeDue() int {
 // wrong lists the violations that verify finds from an instant on.
 func (c crud) wrong(from time.Time) (found []string) {
 	c.t.Helper()
-	_, err := c.Verify(c.t.Context(), history.VerifyOptions{From: from, To: c.now(), Report: func(v history.Violation) error {
+	report := func(v history.Violation) error {
 		found = append(found, fmt.Sprintf("%s x%d", v.Kind, v.Count))
 		return nil
-	}})
-	if err != nil {
+	}
+	if _, err := c.Verify(c.t.Context(), history.VerifyOptions{From: from, To: c.now(), Report: report}); err != nil {
 		c.t.Fatal(err)
 	}
 	return found
@@ -73,7 +73,7 @@ func (c crud) saysOf(ref string, at time.Time) string {
 func TestAPauseEndsWhenItSays(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		job     []func(*domain.Definition)
+		job     []option
 		history []string // after the resume and a claim
 	}{
 		{
@@ -82,17 +82,17 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 		},
 		{
 			"missed slots are let go",
-			[]func(*domain.Definition){missed(domain.MissedSkip)},
+			[]option{missed(domain.MissedSkip)},
 			[]string{"schedule skipped paused x3", "schedule skipped missed x3"},
 		},
 		{
 			"each missed slot runs",
-			[]func(*domain.Definition){missed(domain.MissedFireAll)},
+			[]option{missed(domain.MissedFireAll)},
 			[]string{"schedule skipped paused x3", "catchup running late", "catchup running late", "catchup running late"},
 		},
 		{
 			"a tolerance of hours lets the slots from the end on run as if nothing had been",
-			[]func(*domain.Definition){tolerating(5 * time.Hour)},
+			[]option{tolerating(5 * time.Hour)},
 			[]string{"schedule skipped paused x3", "schedule running", "schedule running", "schedule running"},
 		},
 	} {

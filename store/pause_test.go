@@ -38,7 +38,7 @@ func (c crud) resumed(ref string) jobs.Record {
 func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		job     []func(*domain.Definition)
+		job     []option
 		ago     time.Duration // since the next slot was due at the resume; 0: the slot is still to come
 		history []string
 		state   domain.JobState
@@ -50,22 +50,22 @@ func TestResumeAccountsForTheSlotsThatPassed(t *testing.T) {
 		},
 		{
 			name: "also when the policy wants to run each of them",
-			job:  []func(*domain.Definition){missed(domain.MissedFireAll)},
+			job:  []option{missed(domain.MissedFireAll)},
 			ago:  5 * time.Hour, history: []string{"schedule skipped paused x6"}, state: domain.JobActive,
 		},
 		{
-			name: "a one-shot fires late", job: []func(*domain.Definition){delay(time.Hour)}, ago: time.Second,
+			name: "a one-shot fires late", job: []option{delay(time.Hour)}, ago: time.Second,
 			history: []string{"catchup pending late"}, state: domain.JobCompleted,
 		},
 		{
 			name: "a one-shot of days ago fires whatever the policy for missed slots",
-			job:  []func(*domain.Definition){delay(time.Hour), missed(domain.MissedSkip), window(time.Hour)},
+			job:  []option{delay(time.Hour), missed(domain.MissedSkip), window(time.Hour)},
 			ago:  240 * time.Hour, history: []string{"catchup pending late"}, state: domain.JobCompleted,
 		},
-		{name: "the last slot of a bounded job", job: []func(*domain.Definition){func(d *domain.Definition) {
+		{name: "the last slot of a bounded job", job: []option{func(d *domain.Definition) {
 			d.Schedule.EndsAt = domain.InstantOf(time.Now().Add(time.Hour))
 		}}, ago: 2 * time.Hour, history: []string{"schedule skipped paused x3"}, state: domain.JobActive},
-		{name: "a job without a schedule has none", job: []func(*domain.Definition){never}, state: domain.JobActive},
+		{name: "a job without a schedule has none", job: []option{never}, state: domain.JobActive},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCRUD(t)
@@ -108,7 +108,7 @@ func TestAOneShotDueWhilePausedKeepsTheIDOfItsSlot(t *testing.T) {
 }
 
 func TestAPausedJobThatIsMovedRecordsWhatPassed(t *testing.T) {
-	for name, kind := range map[string]func(*domain.Definition){
+	for name, kind := range map[string]option{
 		"recurring": every(time.Hour),
 		"one-shot":  delay(time.Hour),
 	} {

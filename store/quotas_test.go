@@ -106,7 +106,7 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 	c.create("before", every(time.Minute))
 	c.limit("min_interval", 5*time.Minute)
 	for name, test := range map[string]struct {
-		schedule func(*domain.Definition)
+		schedule option
 		refused  string
 	}{
 		"every five minutes":      {every(5 * time.Minute), ""},

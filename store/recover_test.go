@@ -60,7 +60,7 @@ func TestRecover(t *testing.T) {
 		run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
 		if err != nil || run.Status != domain.StatusSucceeded || len(run.Attempts) != 2 ||
 			run.Attempts[0].Outcome != domain.AttemptLost {
-			t.Errorf("run %+v, error %v", run, err)
+			t.Errorf("run %+v", run)
 		}
 		if n := c.count(`SELECT (SELECT count(*) FROM punctual.dead_letters)
 			+ (SELECT count(*) FROM punctual.claims)
@@ -108,7 +108,7 @@ func TestRecover(t *testing.T) {
 		got, err := c.GetRun(t.Context(), c.tenant, run.ID)
 		if err != nil || got.Status != domain.StatusDead || orEmpty(got.Reason) != domain.ReasonPoison ||
 			len(got.Attempts) != 3 {
-			t.Errorf("run %+v, error %v", got, err)
+			t.Errorf("run %+v", got)
 		}
 		if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE reason = 'poison'`); n != 1 {
 			t.Errorf("%d dead letters", n)

@@ -10,8 +10,6 @@ import (
 	"punctual/scheduler/domain"
 )
 
-func replacing(d *domain.Definition) { d.ConcurrencyPolicy = domain.PolicyReplace }
-
 // replace claims, without a worker slot, the slots that replace the runs in flight of these jobs.
 func (c claimer) replace(jobs ...uuid.UUID) domain.Batch {
 	c.t.Helper()

@@ -22,19 +22,19 @@ import (
 )
 
 // authBy refers to a stored secret, authValue contains a value.
-func authBy(secret string) func(*domain.Definition) {
+func authBy(secret string) option {
 	return func(d *domain.Definition) {
 		d.Target.Auth = &domain.Auth{Type: domain.AuthBearer, Secret: secret}
 	}
 }
 
-func authValue(value string) func(*domain.Definition) {
+func authValue(value string) option {
 	return func(d *domain.Definition) {
 		d.Target.Auth = &domain.Auth{Type: domain.AuthBearer, Value: domain.HiddenOf(value)}
 	}
 }
 
-func secretHeader(name, value string) func(*domain.Definition) {
+func secretHeader(name, value string) option {
 	return func(d *domain.Definition) {
 		d.Target.SecretHeaders = map[string]domain.Hidden{name: domain.HiddenOf(value)}
 	}
@@ -246,7 +246,7 @@ func TestValuesOfADefinitionAreSealed(t *testing.T) {
 
 func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 	c := newCRUD(t)
-	put := func(options ...func(*domain.Definition)) jobs.Record {
+	put := func(options ...option) jobs.Record {
 		t.Helper()
 		r, _ := c.put(definition("job", options...))
 		return r

@@ -51,7 +51,7 @@ func TestASilentTargetIsNoticedWhateverIsInFlight(t *testing.T) {
 	}))
 	t.Cleanup(target.Close)
 	t.Cleanup(func() { close(over) })
-	at := func(path string) func(*domain.Definition) {
+	at := func(path string) option {
 		return func(d *domain.Definition) { d.Target.URL = target.URL + path }
 	}
 	c.limit("max_concurrent_runs", 1)

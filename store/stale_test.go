@@ -8,7 +8,7 @@ import (
 )
 
 // within makes a job expect a success within the given time.
-func within(span string) func(*domain.Definition) {
+func within(span string) option {
 	return func(d *domain.Definition) {
 		if err := d.ExpectSuccessWithin.UnmarshalText([]byte(span)); err != nil {
 			panic(err)

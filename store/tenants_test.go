@@ -275,10 +275,7 @@ func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 		{`SELECT`, map[int32][]netip.Prefix{}},
 		{
 			`UPDATE punctual.tenants SET allowed_targets = '{10.0.0.0/8,fd00:7::/64,127.0.0.1}' WHERE name = 'default'`,
-			map[int32][]netip.Prefix{1: {
-				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:7::/64"),
-				netip.MustParsePrefix("127.0.0.1/32"),
-			}},
+			map[int32][]netip.Prefix{1: prefixes("10.0.0.0/8", "fd00:7::/64", "127.0.0.1/32")},
 		},
 		{`UPDATE punctual.tenants SET deleted_at = now()`, map[int32][]netip.Prefix{}},
 	} {

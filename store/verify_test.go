@@ -48,10 +48,10 @@ func (c crud) partitionsBack(days int) {
 }
 
 // lived writes an hourly job of five hours ago and returns its five slots, whose runs all succeeded.
-func (c claimer) lived(name string, options ...func(*domain.Definition)) (job uuid.UUID, slots []time.Time) {
+func (c claimer) lived(name string, options ...option) (job uuid.UUID, slots []time.Time) {
 	c.t.Helper()
 	c.partitionsBack(2)
-	made := c.create(name, append([]func(*domain.Definition){halfPast}, options...)...)
+	made := c.create(name, append([]option{halfPast}, options...)...)
 	for n := range 5 {
 		at := made.NextScheduledFor.Add(time.Duration(n-5) * time.Hour)
 		slots = append(slots, at)

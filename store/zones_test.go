@@ -10,7 +10,7 @@ import (
 	"punctual/scheduler/domain"
 )
 
-func daily(zone string) func(*domain.Definition) {
+func daily(zone string) option {
 	return func(d *domain.Definition) {
 		d.Schedule = domain.Schedule{Cron: "0 3 * * *", Timezone: zone}
 		d.Jitter = domain.DurationOf(0)
@@ -37,7 +37,7 @@ func TestRezone(t *testing.T) {
 	stay := map[string]time.Time{}
 	for _, job := range []struct {
 		name      string
-		option    func(*domain.Definition)
+		option    option
 		slot, due time.Duration
 	}{
 		{"a slot that is due", daily("Europe/Berlin"), -time.Second, -time.Second},
