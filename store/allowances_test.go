@@ -149,8 +149,8 @@ func TestTheSlotsOfALostReplicaAreThereAgainOnceItsRunsAre(t *testing.T) {
 	if got := other.draws(0, 4, 0); got.Slots != 0 {
 		t.Errorf("before its runs were taken over: %+v", got)
 	}
-	if n, err := c.Recover(t.Context(), nil); n != 1 || err != nil {
-		t.Fatalf("%d recovered, error %v", n, err)
+	if n := c.recover(); n != 1 {
+		t.Fatalf("%d recovered", n)
 	}
 	if got := other.draws(0, 4, 0); got.Slots != 4 {
 		t.Errorf("afterwards: %+v", got)
@@ -195,14 +195,13 @@ func TestStartsAreDrawnAtTheRate(t *testing.T) {
 
 func TestLimitsAreReadWithTheHeartbeat(t *testing.T) {
 	c := newClaimer(t)
-	pulse, err := c.Renew(t.Context(), c.replica, false)
-	if err != nil || !pulse.Known || len(pulse.Limits) != 0 {
-		t.Fatalf("%+v, error %v", pulse, err)
+	if pulse := c.renewed(); !pulse.Known || len(pulse.Limits) != 0 {
+		t.Fatalf("%+v", pulse)
 	}
 	c.limit("max_runs_per_second", 5)
 	want := []scheduler.TenantLimits{{Tenant: c.tenant, Name: "default", PerSecond: 5}}
-	if pulse, err = c.Renew(t.Context(), c.replica, false); err != nil || !slices.Equal(pulse.Limits, want) {
-		t.Errorf("%+v, error %v", pulse.Limits, err)
+	if pulse := c.renewed(); !slices.Equal(pulse.Limits, want) {
+		t.Errorf("%+v", pulse.Limits)
 	}
 }
 

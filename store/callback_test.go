@@ -159,7 +159,7 @@ func TestHeartbeatsPutTheDeadlineOff(t *testing.T) {
 	}
 	c.exec(`UPDATE punctual.runs SET started_at = now() - interval '61 minutes'`)
 	c.overdue(a.RunID)
-	if run, err := c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || run.Status != domain.StatusRetrying ||
+	if run := c.run(a.RunID); run.Status != domain.StatusRetrying ||
 		run.Attempts[0].Outcome != domain.AttemptTimedOut {
 		t.Errorf("after max_duration: %+v", run)
 	}
@@ -311,9 +311,9 @@ func TestCancelOfWorkThatGoesOn(t *testing.T) {
 			if err := end(c, a); err != nil {
 				t.Fatal(err)
 			}
-			run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-			if err != nil || run.Status != domain.StatusCancelled || orEmpty(run.Reason) != domain.ReasonCancelled {
-				t.Errorf("%+v, error %v", run, err)
+			run := c.run(a.RunID)
+			if run.Status != domain.StatusCancelled || orEmpty(run.Reason) != domain.ReasonCancelled {
+				t.Errorf("%+v", run)
 			}
 			c.nothingLeft()
 		})

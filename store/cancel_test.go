@@ -135,7 +135,7 @@ func TestOverlap(t *testing.T) {
 			t.Fatalf("the new run started while the old one was active")
 		}
 		c.finish(first, domain.Cancel, domain.ReasonCancelled)
-		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != domain.StatusCancelled ||
+		if got := c.run(first.RunID); got.Status != domain.StatusCancelled ||
 			orEmpty(got.Reason) != domain.ReasonReplaced {
 			t.Errorf("the old run is %s %s", got.Status, orEmpty(got.Reason))
 		}
@@ -154,7 +154,7 @@ func TestOverlap(t *testing.T) {
 		if len(started) != 1 || started[0].RunID == first.RunID {
 			t.Fatalf("started %v", started)
 		}
-		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != domain.StatusCancelled ||
+		if got := c.run(first.RunID); got.Status != domain.StatusCancelled ||
 			orEmpty(got.Reason) != domain.ReasonReplaced {
 			t.Errorf("the old run is %s %s", got.Status, orEmpty(got.Reason))
 		}
@@ -196,7 +196,7 @@ func TestOverlap(t *testing.T) {
 		first := c.claimAll(replica)[0]
 		second := c.trigger("a")
 		c.finish(first, domain.Succeed, "")
-		if got, _ := c.GetRun(t.Context(), c.tenant, first.RunID); got.Status != domain.StatusCancelled {
+		if got := c.run(first.RunID); got.Status != domain.StatusCancelled {
 			t.Errorf("the old run is %s", got.Status)
 		}
 		if started := c.claimAll(replica); len(started) != 1 || started[0].RunID != second.ID {

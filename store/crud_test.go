@@ -142,6 +142,14 @@ func (c crud) newTenant(name string) tenants.Tenant {
 	return made
 }
 
+// must fails the test at once if there is an error.
+func (c crud) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 func (c crud) exec(sql string, args ...any) {
 	c.t.Helper()
 	if _, err := c.db.Pool().Exec(c.t.Context(), sql, args...); err != nil {

@@ -84,9 +84,9 @@ func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 		again[0].IdempotencyKey != domain.IdempotencyKey(domain.TriggerSchedule, a.RunID, job.ID, a.ScheduledFor) {
 		t.Fatalf("claimed %+v", again)
 	}
-	original, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-	if err != nil || original.Status != domain.StatusDead {
-		t.Errorf("what was final is %s (%v)", original.Status, err)
+	original := c.run(a.RunID)
+	if original.Status != domain.StatusDead {
+		t.Errorf("what was final is %s", original.Status)
 	}
 	found, _, err := c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Resolved: resolved})
 	if err != nil || len(found) != 1 || found[0].ReplayedAs == nil || *found[0].ReplayedAs != run.ID ||

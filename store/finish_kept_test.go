@@ -28,9 +28,9 @@ func TestAPlainSuccessWritesNothingBesideItsRun(t *testing.T) {
 		c.count(`SELECT count(*) FROM punctual.run_data WHERE run_id = $1`, kept.RunID); n != 0 {
 		t.Errorf("%d rows beside the plain one", n)
 	}
-	run, err := c.GetRun(t.Context(), c.tenant, kept.RunID)
-	if err != nil || len(run.Attempts) != 1 {
-		t.Fatalf("%+v, error %v", run, err)
+	run := c.run(kept.RunID)
+	if len(run.Attempts) != 1 {
+		t.Fatalf("%+v", run)
 	}
 	if a := run.Attempts[0]; orEmpty(a.Response) != "all\uFFFD is well" || a.Headers["server"] != "s\uFFFD" ||
 		!a.Truncated || run.Result != nil {
@@ -55,8 +55,8 @@ func TestWhatASupersededAttemptAnsweredIsNotKept(t *testing.T) {
 	second := next.one(next.claimReady(10))
 	late()
 	next.finishAndRelease(answered(second, domain.Succeed, "in time"))
-	run, err := c.GetRun(t.Context(), c.tenant, first.RunID)
-	if err != nil || string(run.Result) != `{"of":"in time"}` || len(run.Attempts) != 2 ||
+	run := c.run(first.RunID)
+	if string(run.Result) != `{"of":"in time"}` || len(run.Attempts) != 2 ||
 		run.Attempts[0].Response != nil || orEmpty(run.Attempts[1].Response) != "in time" {
 		t.Errorf("%+v", run)
 	}
@@ -70,8 +70,8 @@ func TestTheFirstResultStays(t *testing.T) {
 	}
 	// The target has also answered the request, with a response to keep.
 	c.finishAndRelease(answered(a, domain.Succeed, "answered"))
-	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-	if err != nil || string(run.Result) != `"reported"` || len(run.Attempts) != 1 ||
+	run := c.run(a.RunID)
+	if string(run.Result) != `"reported"` || len(run.Attempts) != 1 ||
 		orEmpty(run.Attempts[0].Response) != "answered" {
 		t.Errorf("%+v", run)
 	}
@@ -91,9 +91,9 @@ func TestASilentTargetsAnswerStaysWithItsAttempt(t *testing.T) {
 	c.overdue(a.RunID)
 	b := c.one(c.claimReady(10))
 	accept(b, "second")
-	run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-	if err != nil || len(run.Attempts) != 2 {
-		t.Fatalf("%+v, error %v", run, err)
+	run := c.run(a.RunID)
+	if len(run.Attempts) != 2 {
+		t.Fatalf("%+v", run)
 	}
 	silent, present := run.Attempts[0], run.Attempts[1]
 	if orEmpty(silent.Response) != "first" || *silent.Reason != domain.ReasonSilent ||

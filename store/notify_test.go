@@ -127,7 +127,7 @@ func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 	if !c.woken() {
 		t.Error("the tick loop was not told")
 	}
-	if run, err := c.GetRun(t.Context(), c.tenant, first.RunID); err != nil || run.Trigger != domain.TriggerNotify ||
+	if run := c.run(first.RunID); run.Trigger != domain.TriggerNotify ||
 		run.JobID != job.ID || run.MaxAttempts != 5 || !run.ScheduledFor.Equal(run.DueAt) || run.Late ||
 		first.Trigger != domain.TriggerNotify || first.WebhookID != uuid.Nil {
 		t.Errorf("the run is %+v", run)

@@ -198,9 +198,8 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	n, _, err := c.ResumeDue(ctx)
-	if err != nil || total+n != 2 {
-		t.Errorf("%d were resumed (%v)", total+n, err)
+	if total += c.resumeDue(); total != 2 {
+		t.Errorf("%d were resumed", total)
 	}
 	active, _, err := c.ListJobs(ctx, c.tenant, jobs.Filter{State: domain.JobActive})
 	if err != nil || len(active) != 2 {
@@ -210,14 +209,8 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 
 func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 	c := newCRUD(t)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	_, key, err := c.CreateKey(t.Context(), c.tenant, tenants.NewKey{Name: "bob", Role: "editor"})
-	must(err)
+	c.must(err)
 	byBob := "key bob (" + key.ID.String() + ")"
 	bob := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Key, Name: key.ID.String(), KeyName: "bob"})
 	eve := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Token, Name: "eve"})
@@ -227,35 +220,35 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 		"by itself": func(name string) {
 			c.create(name)
 			_, err := c.PauseJob(bob, c.tenant, name, "", nil)
-			must(err)
+			c.must(err)
 		},
 		"created": func(name string) {
 			_, err := desk.CreateJob(bob, jobs.NewJob{Definition: definition(name), Paused: &paused})
-			must(err)
+			c.must(err)
 		},
 		"replaced": func(name string) {
 			c.create(name)
 			_, _, err := c.PutJob(bob, c.tenant, name, jobs.NewJob{Definition: definition(name), Paused: &paused}, nil, false)
-			must(err)
+			c.must(err)
 		},
 		"in a batch": func(name string) {
 			_, err := desk.CreateJobs(bob, []jobs.NewJob{
 				{Definition: definition(name), Paused: &paused}, {Definition: definition(name + "-active")},
 			}, jobs.ConflictError)
-			must(err)
+			c.must(err)
 		},
 		"with many": func(name string) {
 			c.create(name, labelled("team", "x"))
 			_, err := desk.StartJobs(bob, changing(jobs.PauseMany, jobs.Filter{NamePrefix: name}))
-			must(err)
+			c.must(err)
 			c.work()
 		},
 		"again": func(name string) {
 			c.create(name)
 			_, err := c.PauseJob(eve, c.tenant, name, "", nil)
-			must(err)
+			c.must(err)
 			_, err = c.PauseJob(bob, c.tenant, name, "for longer", nil)
-			must(err)
+			c.must(err)
 		},
 	}
 	for way, pause := range ways {
@@ -265,7 +258,7 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 			t.Errorf("paused %s: %s by %q", way, job.State, job.PausedBy)
 		}
 		edited, _, err := c.PutJob(eve, c.tenant, name, jobs.NewJob{Definition: definition(name, described("new"))}, nil, false)
-		must(err)
+		c.must(err)
 		if edited.PausedBy != byBob {
 			t.Errorf("paused %s, then edited: by %q", way, edited.PausedBy)
 		}

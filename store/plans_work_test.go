@@ -144,18 +144,12 @@ func (c claimer) drain() {
 func (c claimer) day() {
 	c.t.Helper()
 	ctx := c.t.Context()
-	check := func(err error) {
-		c.t.Helper()
-		if err != nil {
-			c.t.Fatal(err)
-		}
-	}
 	for range 8 { // Postgres may choose a generic plan at the sixth execution
 		job := c.create("job-" + uuid.NewString())
 		c.get(job.Definition.Name)
 		c.trigger(job.Definition.Name)
 		_, err := c.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
-		check(err)
+		c.must(err)
 		var outcomes []domain.Outcome
 		for _, b := range []domain.Batch{c.claim(10, false), c.claim(10, true), c.claimReady(10)} {
 			for n, a := range b.Runs {
@@ -168,8 +162,8 @@ func (c claimer) day() {
 		}
 		c.finish(outcomes...)
 		_, err = c.Renew(ctx, c.replica, false)
-		check(err)
+		c.must(err)
 		_, err = c.Recover(ctx, nil)
-		check(err)
+		c.must(err)
 	}
 }

@@ -57,8 +57,8 @@ func TestRecover(t *testing.T) {
 			t.Errorf("superseded %d, error %v", n, err)
 		}
 		c.finish(again[0], domain.Succeed, "")
-		run, err := c.GetRun(t.Context(), c.tenant, a.RunID)
-		if err != nil || run.Status != domain.StatusSucceeded || len(run.Attempts) != 2 ||
+		run := c.run(a.RunID)
+		if run.Status != domain.StatusSucceeded || len(run.Attempts) != 2 ||
 			run.Attempts[0].Outcome != domain.AttemptLost {
 			t.Errorf("run %+v", run)
 		}
@@ -105,8 +105,8 @@ func TestRecover(t *testing.T) {
 			c.lose(replica)
 			c.recover()
 		}
-		got, err := c.GetRun(t.Context(), c.tenant, run.ID)
-		if err != nil || got.Status != domain.StatusDead || orEmpty(got.Reason) != domain.ReasonPoison ||
+		got := c.run(run.ID)
+		if got.Status != domain.StatusDead || orEmpty(got.Reason) != domain.ReasonPoison ||
 			len(got.Attempts) != 3 {
 			t.Errorf("run %+v", got)
 		}
