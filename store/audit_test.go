@@ -342,13 +342,9 @@ func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
 	c.create("a")
-	super, err := pgx.Connect(ctx, pgtest.Server(t).DSN(c.db.Pool().Config().ConnConfig.Database))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer super.Close(ctx)
 	for who, q := range map[string]pg.Querier{
-		"whom Punctual connects as": c.db.Pool(), "a tenant": c.db.Reader(ctx, c.tenant), "a superuser": super,
+		"whom Punctual connects as": c.db.Pool(), "a tenant": c.db.Reader(ctx, c.tenant),
+		"a superuser": c.superuser(pgtest.Server(t)),
 	} {
 		for _, sql := range []string{
 			`UPDATE punctual.audit_log SET actor = 'nobody'`, `DELETE FROM punctual.audit_log`, `TRUNCATE punctual.audit_log`,

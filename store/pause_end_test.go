@@ -40,6 +40,16 @@ func (c crud) outage(options ...option) (job uuid.UUID, until time.Time) {
 	return job, until
 }
 
+// wantEnd fails the test unless the version that ended the pause holds from the end of the pause on.
+func (c crud) wantEnd(job uuid.UUID, until time.Time) {
+	c.t.Helper()
+	if n := c.count(`SELECT count(*)
+		FROM punctual.job_versions
+		WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until); n != 1 {
+		c.t.Error("the version that ended the pause does not hold from its end on")
+	}
+}
+
 func (c crud) resumeDue() int {
 	c.t.Helper()
 	n, _, err := c.ResumeDue(c.t.Context())
@@ -107,11 +117,7 @@ func TestAPauseEndsWhenItSays(t *testing.T) {
 				!after.NextScheduledFor.Equal(until) {
 				t.Errorf("resumed it is %+v", after)
 			}
-			if n := c.count(`SELECT count(*)
-				FROM punctual.job_versions
-				WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until); n != 1 {
-				t.Error("the version that ended the pause does not hold from its end on")
-			}
+			c.wantEnd(job, until)
 			asClaimer(c).claim(10, true)
 			c.wantHistory(job, tt.history...)
 		})
@@ -204,11 +210,7 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.wantHistory(job, tt.history...)
-			if n := c.count(`SELECT count(*)
-				FROM punctual.job_versions
-				WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until); n != 1 {
-				t.Error("the version that ended the pause does not hold from its end on")
-			}
+			c.wantEnd(job, until)
 			if n := c.count(`SELECT count(*)
 				FROM punctual.audit_log
 				WHERE job_id = $1 AND action = 'job.resume' AND actor_kind = 'system'

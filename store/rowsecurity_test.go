@@ -103,6 +103,15 @@ func (c crud) intruder() crud {
 	return c
 }
 
+// superuser connects to the database of the store as one.
+func (c crud) superuser(server *privatepg.Server) *pgx.Conn {
+	c.t.Helper()
+	super, err := pgx.Connect(c.t.Context(), server.DSN(c.db.Pool().Config().ConnConfig.Database))
+	c.must(err)
+	c.t.Cleanup(func() { c.must(super.Close(context.WithoutCancel(c.t.Context()))) })
+	return super
+}
+
 func TestAStatementWithoutItsTenantSeesAndWritesNothingOfAnother(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.DSN(t)
@@ -301,11 +310,7 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 		t.Fatalf("%v, %v, %s", on, err, log)
 	}
 	user := c.text(`SELECT current_user`)
-	super, err := pgx.Connect(t.Context(), server.DSN(c.db.Pool().Config().ConnConfig.Database))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer super.Close(t.Context())
+	super := c.superuser(server)
 	change := func(sql string) {
 		if _, err := super.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)

@@ -31,11 +31,7 @@ func TestAnotherDeploymentInTheClusterIsKeptOut(t *testing.T) {
 	c := newCRUDOn(t, dsn)
 	c.create("job")
 	config := c.db.Pool().Config().ConnConfig
-	super, err := pgx.Connect(t.Context(), server.DSN(config.Database))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer super.Close(t.Context())
+	super := c.superuser(server)
 	change := func(sql string) {
 		t.Helper()
 		if _, err := super.Exec(t.Context(), sql); err != nil {
