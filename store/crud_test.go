@@ -26,7 +26,7 @@ type crud struct {
 	tenant int32
 }
 
-// newCRUD is for a test of its own, which runs beside others.
+// newCRUD opens the store on a new database, and lets the test run beside others.
 func newCRUD(t *testing.T) crud {
 	t.Helper()
 	t.Parallel()

@@ -98,7 +98,7 @@ func left(at string) string {
 // state describes a run with its row in ready, its dead letter and its attempts.
 func (c claimer) state(run uuid.UUID) string {
 	c.t.Helper()
-	return c.text(`
+	return value[string](c.crud, `
 		SELECT concat_ws(' ', r.status, r.reason, r.http_status, 'attempt ' || r.attempt,
 			CASE WHEN r.finished_at IS NOT NULL THEN 'finished' END,
 			CASE WHEN r.next_attempt_at IS NOT NULL THEN 'next in ' || `+left("r.next_attempt_at")+` END,

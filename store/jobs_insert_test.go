@@ -53,7 +53,9 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(job, read) {
 				t.Errorf("error %v\ncreated %+v\nread    %+v", err, job, read)
 			}
-			c.deleteJob(job.ID.String())
+			if err := c.DeleteJob(t.Context(), c.tenant, job.ID.String(), nil); err != nil {
+				t.Fatal(err)
+			}
 		})
 	}
 }
