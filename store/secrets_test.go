@@ -339,11 +339,7 @@ func TestSigningSecretsOfManyTenantsAreReadTogether(t *testing.T) {
 	c := newCRUD(t)
 	ids := map[string]int32{}
 	for _, name := range []string{"first", "neighbour", "broken"} {
-		made, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: name, Weight: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids[name] = made.ID
+		ids[name] = c.newTenant(name).ID
 	}
 	c.exec(`UPDATE punctual.signing_secrets SET ciphertext = '\x00' WHERE tenant = $1`, ids["broken"])
 	replica := c.replica()
