@@ -78,7 +78,5 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 		t.Errorf("%d slots passed while it was paused, want half of them", skips)
 	}
 	proven(t, dsn)
-	for _, r := range fleet {
-		stop(t, r)
-	}
+	stop(t, fleet...)
 }

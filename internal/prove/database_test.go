@@ -44,7 +44,5 @@ func TestADatabaseCrashLosesNothing(t *testing.T) {
 	h.outlast(t)
 	// Runs that were sent while the database was away keep their outcomes. A claim whose commit was in doubt was not sent.
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
-	for _, r := range fleet {
-		stop(t, r)
-	}
+	stop(t, fleet...)
 }

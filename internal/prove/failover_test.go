@@ -46,24 +46,19 @@ func TestASynchronousFailoverLosesNothing(t *testing.T) {
 	failOver(t, primary, standby)
 	w.Release("/slow") // its outcome goes to the new primary
 	s.outlast(t)
-	for _, r := range fleet {
-		ready(t, r)
-	}
-	f := atRest(t, pgtest.TCP(t, standby, dsn), w)
-	verify(t, f, Conditions{SentOnce: true})
-	s.harmless(t, f)
+	ready(t, fleet...)
+	promoted := pgtest.TCP(t, standby, dsn)
+	s.unharmed(t, promoted)
 	// A promoted standby is the same database, so the replicas must not have frozen it.
-	if !query[bool](t, connect(t, pgtest.TCP(t, standby, dsn)), `
+	if !query[bool](t, connect(t, promoted), `
 		SELECT frozen_at IS NULL
 		    AND system_identifier <> ''
 		    AND NOT EXISTS (SELECT FROM punctual.audit_log WHERE action LIKE 'deployment.%')
 		FROM punctual.deployment`) {
 		t.Error("the failover was taken for a restored database")
 	}
-	for _, r := range fleet {
-		calm(t, r, 200)
-		stop(t, r)
-	}
+	calm(t, 200, fleet...)
+	stop(t, fleet...)
 }
 
 func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
@@ -100,9 +95,7 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	promoted := time.Now()
 
 	h.outlast(t)
-	for _, r := range fleet {
-		ready(t, r)
-	}
+	ready(t, fleet...)
 	f := atRest(t, pgtest.TCP(t, standby, dsn), w)
 	repeated := repeats(t, f, lag, promoted)
 	if repeated == 0 {
@@ -121,10 +114,8 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 		return q.At.Before(promoted) && q.At.After(lag) && unrecorded(f, q)
 	})
 	verify(t, f, Conditions{})
-	for _, r := range fleet {
-		calm(t, r, 200)
-		stop(t, r)
-	}
+	calm(t, 200, fleet...)
+	stop(t, fleet...)
 }
 
 // An asynchronous failover loses the newest version of a job. The next edit gives its number to another definition, and

@@ -17,6 +17,7 @@ import (
 // while, and one-shots whose first attempt fails.
 type siege struct {
 	herd
+	witness        *Witness
 	gated, failing int
 }
 
@@ -31,6 +32,7 @@ func besiege(t testing.TB, api *client.Client, w *Witness, seconds int) siege {
 			cronJobs: 15,
 			seconds:  seconds,
 		},
+		witness: w,
 		gated:   10,
 		failing: 3 * seconds,
 	}
@@ -60,10 +62,13 @@ func besiege(t testing.TB, api *client.Client, w *Witness, seconds int) siege {
 	return s
 }
 
-// harmless checks that the fault harmed no run. Each one succeeded at its first attempt, or at its second if its first
-// was made to fail, or was skipped because its job must not overlap.
-func (s siege) harmless(t testing.TB, f Facts) {
+// unharmed waits for the end of the load, and checks that the fault harmed no run. Each one was sent once and succeeded
+// at its first attempt, or at its second if its first was made to fail, or was skipped because its job must not overlap.
+func (s siege) unharmed(t testing.TB, dsn string) Facts {
 	t.Helper()
+	s.outlast(t)
+	f := atRest(t, dsn, s.witness)
+	verify(t, f, Conditions{SentOnce: true})
 	for _, r := range f.Runs {
 		if r.Status != "succeeded" && (r.Reason == nil || *r.Reason != "overlap") {
 			t.Errorf("run %s of %s is %s", r.ID, r.ScheduledFor, r.Status)
@@ -77,23 +82,23 @@ func (s siege) harmless(t testing.TB, f Facts) {
 			t.Errorf("attempt %d of run %s: %s", a.Number, a.Run, a.Outcome)
 		}
 	}
+	return f
 }
 
-// calm checks that a replica still runs, was never taken for lost, and wrote at most the given number of lines to its
-// log.
-func calm(t testing.TB, r *process.Replica, lines int) {
+// calm checks that replicas still run, were never taken for lost, and wrote at most the given number of lines to their
+// logs.
+func calm(t testing.TB, lines int, replicas ...*process.Replica) {
 	t.Helper()
-	select {
-	case <-r.Done():
-		t.Errorf("replica %d has ended", r.PID())
-	default:
-	}
-	out := r.Output()
-	if strings.Contains(out, "declared this replica lost") {
-		t.Errorf("replica %d was declared lost", r.PID())
-	}
-	if n := strings.Count(out, "\n"); n > lines {
-		t.Errorf("replica %d wrote %d lines to its log, want at most %d", r.PID(), n, lines)
+	neverSaid(t, "declared this replica lost", replicas...)
+	for _, r := range replicas {
+		select {
+		case <-r.Done():
+			t.Errorf("replica %d has ended", r.PID())
+		default:
+		}
+		if n := strings.Count(r.Output(), "\n"); n > lines {
+			t.Errorf("replica %d wrote %d lines to its log, want at most %d", r.PID(), n, lines)
+		}
 	}
 }
 

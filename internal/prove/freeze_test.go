@@ -79,9 +79,7 @@ func TestAFreezeUnderLoadStopsEverythingAndLosesNothing(t *testing.T) {
 		t.Errorf("%d requests to /hang, want that of before and 3 triggered while frozen", len(w.At("/hang")))
 	}
 	proven(t, dsn)
-	for _, r := range fleet {
-		stop(t, r)
-	}
+	stop(t, fleet...)
 }
 
 func TestAFrozenTenantWaitsAndOthersDoNot(t *testing.T) {

@@ -27,17 +27,10 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 			fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
 			s := besiege(t, fleet[0].API, w, 10)
 			fill(t, server, disk, fleet)
-			for _, r := range fleet {
-				ready(t, r)
-			}
-			s.outlast(t)
-			f := atRest(t, dsn, w)
-			verify(t, f, Conditions{SentOnce: true})
-			s.harmless(t, f)
-			for _, r := range fleet {
-				calm(t, r, 200)
-				stop(t, r)
-			}
+			ready(t, fleet...)
+			s.unharmed(t, dsn)
+			calm(t, 200, fleet...)
+			stop(t, fleet...)
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -107,12 +106,9 @@ func TestAllJobsArePausedAndResumedWhileEverybodyMeddles(t *testing.T) {
 		SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); n != 0 {
 		t.Errorf("%d deadlocks", n)
 	}
-	for _, r := range fleet {
-		if out := r.Output(); strings.Contains(out, "a tick failed") || strings.Contains(out, "operations failed") {
-			t.Errorf("a claim or an operation failed: %s", tail(out, 2<<10))
-		}
-		stop(t, r)
-	}
+	neverSaid(t, "a tick failed", fleet...)
+	neverSaid(t, "operations failed", fleet...)
+	stop(t, fleet...)
 }
 
 // takeTurns pauses all jobs and resumes them, again and again, until the given time, and three times at least.

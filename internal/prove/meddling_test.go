@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -78,12 +77,8 @@ func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
 		made[r.Status]++
 	}
 	t.Logf("runs by trigger and by status: %v", made)
-	for _, r := range fleet {
-		if out := r.Output(); strings.Contains(out, "a tick failed") {
-			t.Errorf("a claim failed: %s", tail(out, 2<<10))
-		}
-		stop(t, r)
-	}
+	neverSaid(t, "a tick failed", fleet...)
+	stop(t, fleet...)
 }
 
 // meddle triggers, cancels and replays at random. A conflict is a correct answer; a server error is not, unless it has

@@ -30,10 +30,7 @@ func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 	s.outlast(t)
 	during := proxy.Accepted() - before
 	proxy.Heal()
-	f := atRest(t, dsn, w)
-	verify(t, f, Conditions{SentOnce: true})
-	s.harmless(t, f)
-	logLateness(t, f)
+	logLateness(t, s.unharmed(t, dsn))
 	if a, b := first(), second(); a > most || b > most {
 		t.Errorf("the replicas had %d and %d connections at once, want at most %d each", a, b, most)
 	} else {
@@ -42,10 +39,8 @@ func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 	if during > 2*most {
 		t.Errorf("%d connections were made while the network was slow, want at most %d", during, 2*most)
 	}
-	for _, r := range fleet {
-		calm(t, r, 50)
-		stop(t, r)
-	}
+	calm(t, 50, fleet...)
+	stop(t, fleet...)
 }
 
 func TestAReplicaThatIsCutOffStopsItselfAndIsTakenOver(t *testing.T) {
@@ -128,16 +123,12 @@ func TestCommitsWhoseAnswerIsLostAreResolved(t *testing.T) {
 	s.outlast(t)
 	cuts := proxy.Cuts()
 	proxy.Heal()
-	f := atRest(t, dsn, w)
 	// A claim whose commit is in doubt is never sent. An outcome is written again until its commit is certain.
-	verify(t, f, Conditions{SentOnce: true})
-	s.harmless(t, f)
+	s.unharmed(t, dsn)
 	t.Logf("%d answers were lost", cuts)
 	if cuts < 8 { // two of each kind; how many more depends on the machine
 		t.Errorf("only %d answers were lost", cuts)
 	}
-	for _, r := range fleet {
-		calm(t, r, 400)
-		stop(t, r)
-	}
+	calm(t, 400, fleet...)
+	stop(t, fleet...)
 }

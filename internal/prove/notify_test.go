@@ -51,9 +51,7 @@ func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 		       (SELECT count(*) FROM punctual.notified WHERE failures > 0)`); left != 0 {
 		t.Errorf("%d are left to be told, or fail still", left)
 	}
-	for _, r := range fleet {
-		stop(t, r)
-	}
+	stop(t, fleet...)
 }
 
 // told returns the events in the requests to a path. It reads them from the bodies on record, and checks that the

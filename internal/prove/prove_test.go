@@ -38,29 +38,19 @@ const patience = 2 * time.Minute
 // await polls until the condition holds.
 func await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	awaitIn(ctx, t, what, 5*time.Millisecond, condition)
+	poll(t, patience, 5*time.Millisecond, what, condition)
 }
 
 // awaitFor is await with another limit.
 func awaitFor(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
+	poll(t, limit, 50*time.Millisecond, what, condition)
+}
+
+func poll(t testing.TB, limit, every time.Duration, what string, condition func() bool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	awaitIn(ctx, t, what, 50*time.Millisecond, condition)
-}
-
-// pass lets time pass that the test is about, such as an outage.
-func pass(t testing.TB, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-t.Context().Done():
-	}
-}
-
-func awaitIn(ctx context.Context, t testing.TB, what string, every time.Duration, condition func() bool) {
-	t.Helper()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for !condition() {
@@ -69,6 +59,14 @@ func awaitIn(ctx context.Context, t testing.TB, what string, every time.Duration
 		case <-ctx.Done():
 			t.Fatalf("waited in vain for %s", what)
 		}
+	}
+}
+
+// pass lets time pass that the test is about, such as an outage.
+func pass(t testing.TB, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-t.Context().Done():
 	}
 }
 
@@ -139,12 +137,24 @@ func within[T any](t testing.TB, what string, from <-chan T) (v T) {
 	return v
 }
 
-func stop(t testing.TB, r *process.Replica) {
+func stop(t testing.TB, replicas ...*process.Replica) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-	defer cancel()
-	if err := r.Stop(ctx); err != nil {
-		t.Errorf("stopping replica %d: %v", r.PID(), err)
+	for _, r := range replicas {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		if err := r.Stop(ctx); err != nil {
+			t.Errorf("stopping replica %d: %v", r.PID(), err)
+		}
+		cancel()
+	}
+}
+
+// neverSaid checks that no replica has written a phrase to its log.
+func neverSaid(t testing.TB, phrase string, replicas ...*process.Replica) {
+	t.Helper()
+	for _, r := range replicas {
+		if out := r.Output(); strings.Contains(out, phrase) {
+			t.Errorf("replica %d says %q:\n%s", r.PID(), phrase, tail(out, 4<<10))
+		}
 	}
 }
 
@@ -216,7 +226,7 @@ func atRest(t testing.TB, dsn string, w *Witness) Facts {
 			t.Logf("left: %s", left)
 		}
 	}()
-	awaitIn(ctx, t, "everything to come to rest", 50*time.Millisecond, func() bool {
+	awaitFor(t, patience, "everything to come to rest", func() bool {
 		var busy bool
 		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.claims) OR EXISTS (SELECT FROM punctual.ready)
 			OR EXISTS (SELECT FROM punctual.overdue) OR EXISTS (SELECT FROM punctual.runs WHERE finished_at IS NULL)

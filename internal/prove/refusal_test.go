@@ -1,7 +1,6 @@
 package prove
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -31,15 +30,10 @@ func TestTerminatedBackendsLoseNothing(t *testing.T) {
 			FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'punctual'`)
 	}
-	s.outlast(t)
-	f := atRest(t, dsn, w)
-	verify(t, f, Conditions{SentOnce: true})
-	s.harmless(t, f)
+	s.unharmed(t, dsn)
 	t.Logf("%d connections were terminated", killed)
-	for _, r := range fleet {
-		calm(t, r, 400)
-		stop(t, r)
-	}
+	calm(t, 400, fleet...)
+	stop(t, fleet...)
 }
 
 // probeEvery is how often the tests probe readiness.
@@ -48,22 +42,20 @@ const probeEvery = 200 * time.Millisecond
 // notReady waits until a replica is not ready for the given reason.
 func notReady(t testing.TB, r *process.Replica, why string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	awaitIn(ctx, t, "/readyz to say "+why, probeEvery, func() bool {
+	poll(t, patience, probeEvery, "/readyz to say "+why, func() bool {
 		status, err := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
 		return status == 503 && strings.Contains(err.Error(), why)
 	})
 }
 
-func ready(t testing.TB, r *process.Replica) {
+func ready(t testing.TB, replicas ...*process.Replica) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	awaitIn(ctx, t, "/readyz to be content", probeEvery, func() bool {
-		status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
-		return status == 200
-	})
+	for _, r := range replicas {
+		poll(t, patience, probeEvery, "/readyz to be content", func() bool {
+			status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
+			return status == 200
+		})
+	}
 }
 
 // configure changes a setting of a server for all sessions, including open ones.
@@ -103,18 +95,13 @@ func TestAReadOnlyDatabaseLosesNothing(t *testing.T) {
 	w.Release("/slow") // the answer comes while its outcome cannot be written
 	await(t, "some seconds of it", func() bool { return time.Since(began) > 5*time.Second })
 	configure(t, server, `default_transaction_read_only = off`)
+	ready(t, fleet...)
 	for _, r := range fleet {
-		ready(t, r)
 		if !strings.Contains(r.Output(), "read-only transaction") {
 			t.Error("the log does not say why")
 		}
 	}
-	s.outlast(t)
-	f := atRest(t, dsn, w)
-	verify(t, f, Conditions{SentOnce: true})
-	s.harmless(t, f)
-	for _, r := range fleet {
-		calm(t, r, 200)
-		stop(t, r)
-	}
+	s.unharmed(t, dsn)
+	calm(t, 200, fleet...)
+	stop(t, fleet...)
 }

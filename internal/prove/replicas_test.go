@@ -82,9 +82,7 @@ func TestThreeReplicasRunEachSlotExactlyOnce(t *testing.T) {
 		t.Errorf("%d runs and %d requests, want %d of each", n, len(f.Requests), h.runs())
 	}
 	logLateness(t, f)
-	for _, r := range fleet {
-		stop(t, r)
-	}
+	stop(t, fleet...)
 }
 
 func TestRollingRestartLosesNothingAndSendsNothingTwice(t *testing.T) {

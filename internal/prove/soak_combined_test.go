@@ -102,9 +102,7 @@ func TestSoakAClockThatIsSteppedBehindPgBouncer(t *testing.T) {
 	verify(t, f, Conditions{ClockSteps: true})
 	t.Logf("%d steps of the clock", steps)
 	b.report(f)
-	for _, r := range b.live() {
-		stop(t, r)
-	}
+	stop(t, b.live()...)
 }
 
 // TestSoakAFailoverWhileCallersMeddle promotes the synchronous standby in the middle of the load.
@@ -122,7 +120,5 @@ func TestSoakAFailoverWhileCallersMeddle(t *testing.T) {
 		}, func() {})
 	verify(t, f, Conditions{})
 	b.report(f)
-	for _, r := range b.live() {
-		stop(t, r)
-	}
+	stop(t, b.live()...)
 }

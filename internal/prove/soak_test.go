@@ -91,7 +91,5 @@ func TestSoakUnderANemesis(t *testing.T) {
 	verify(t, f, Conditions{Frozen: b.frozen})
 	b.report(f)
 	proven(t, b.dsn)
-	for _, r := range b.live() {
-		stop(t, r)
-	}
+	stop(t, b.live()...)
 }

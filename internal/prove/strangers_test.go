@@ -119,10 +119,8 @@ func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	do[any](t, fleet[0].API, "PATCH", "/v1/jobs/locked", map[string]any{"description": "at last"})
-	for _, r := range fleet {
-		calm(t, r, 2000)
-		stop(t, r)
-	}
+	calm(t, 2000, fleet...)
+	stop(t, fleet...)
 }
 
 // A user locks the rows of a run in flight, of one that waits behind it, of one that is to be retried, and more. Only
@@ -195,6 +193,6 @@ func TestAStrangersLocksHoldUpTheirOwnRunsOnly(t *testing.T) {
 		do[any](t, r.API, "POST", "/v1/jobs/neighbour-"+policy+"/pause", nil)
 	}
 	verify(t, atRest(t, dsn, w), Conditions{Settle: time.Minute})
-	calm(t, r, 1000)
+	calm(t, 1000, r)
 	stop(t, r)
 }
