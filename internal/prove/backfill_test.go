@@ -17,12 +17,6 @@ WITH job AS (UPDATE punctual.jobs SET created_at = $2, paused_at = $2 WHERE name
      version AS (UPDATE punctual.job_versions v SET valid_from = $2 FROM job WHERE v.job_id = job.id)
 UPDATE punctual.schedules s SET scheduled_for = $3, next_run_at = $3 FROM job WHERE s.job_id = job.id`
 
-// operation holds the fields of an operation that the test reads.
-type operation struct {
-	ID, State             string
-	Matched, Done, Failed int
-}
-
 func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	exhaustive(t, "takes half a minute")
 	t.Parallel()
@@ -44,18 +38,12 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	if o.Matched != 15 {
 		t.Errorf("%d slots, want 15", o.Matched)
 	}
-	finished := func(id string) func() bool {
-		return func() bool {
-			o = do[operation](t, fleet[0].API, "GET", "/v1/operations/"+id, nil)
-			return o.State != "running"
-		}
-	}
-	await(t, "the end of the backfill", finished(o.ID))
+	o = finished(t, fleet[0].API, o.ID)
 	if o.State != "done" || o.Done != o.Matched || o.Failed != 0 {
 		t.Errorf("%+v", o)
 	}
-	await(t, "the end of a second one, which has nothing to do",
-		finished(do[operation](t, fleet[0].API, "POST", "/v1/jobs/a/backfill", asked).ID))
+	again := do[operation](t, fleet[0].API, "POST", "/v1/jobs/a/backfill", asked)
+	finished(t, fleet[0].API, again.ID) // with nothing to do
 
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{SentOnce: true})

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/httpapi/client"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -12,26 +13,19 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	direct, w := pgtest.EmptyDSN(t), newWitness(t)
 	dsn := pgtest.PgBouncer(t, pgtest.Server(t), direct, "default_pool_size = 6")
-	migrate, err := process.Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "migrate")
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch(t, migrate)
-	if code := ended(t, "punctual migrate", migrate); code != 0 {
-		t.Fatalf("punctual migrate: exit code %d:\n%s", code, migrate.Output())
-	}
+	migrate(t, binary(t), dsn)
 	first, second := serve(t, dsn), serve(t, dsn)
 
 	w.Script("/retried", Answer{Status: 500}, Answer{})
-	end := nextSecond(8 * time.Second).UTC().Format(time.RFC3339)
+	end := nextSecond(8 * time.Second)
 	create(t, first.API,
-		job("once", w.URL+"/once", process.JobSpec{"schedule": map[string]any{"delay": "300ms"}}),
+		job("once", w.URL+"/once", process.JobSpec{"schedule": delayed("300ms")}),
 		job("every", w.URL+"/every", process.JobSpec{
-			"schedule":           map[string]any{"every": "1s", "ends_at": end},
+			"schedule":           map[string]any{"every": "1s", "ends_at": client.Instant(end)},
 			"concurrency_policy": "forbid",
 		}),
 		job("retried", w.URL+"/retried", process.JobSpec{
-			"schedule": map[string]any{"delay": "10ms"},
+			"schedule": delayed("10ms"),
 			"retry":    map[string]any{"initial_backoff": "50ms"},
 		}),
 		job("by-hand", w.URL+"/by-hand", nil),
@@ -54,7 +48,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	seen := len(w.At("/paused"))
 	await(t, "the resumed job", func() bool { return len(w.At("/paused")) > seen })
 	do[any](t, second.API, "POST", "/v1/jobs/paused/pause", map[string]any{"note": "the end of the test"})
-	await(t, "the last slots", func() bool { return time.Now().UTC().Format(time.RFC3339) > end })
+	await(t, "the last slots", func() bool { return time.Now().After(end.Add(time.Second)) })
 
 	f := atRest(t, dsn+"&default_query_exec_mode=exec", w)
 	verify(t, f, Conditions{SentOnce: true})

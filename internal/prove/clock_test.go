@@ -19,23 +19,12 @@ func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	clock, w := pgtest.NewClock(t), newWitness(t)
 	dsn := pgtest.Database(t, pgtest.NewServer(t, privatepg.Config{Env: clock.Env}))
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
-	var jobs []process.JobSpec
-	for i := range 15 {
-		policy := []string{"allow", "forbid", "wait"}[i%3]
-		jobs = append(jobs,
-			job(fmt.Sprintf("cron-%d", i), w.URL+"/cron", process.JobSpec{
-				"concurrency_policy": policy,
-				"schedule":           map[string]any{"cron": "* * * * * *"},
-			}))
-	}
-	for i := range 200 {
-		due := time.Now().Add(2*time.Second + 50*time.Millisecond*time.Duration(i))
-		jobs = append(jobs,
-			job(fmt.Sprintf("once-%d", i), w.URL+"/once", process.JobSpec{
-				"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)},
-			}))
-	}
-	create(t, fleet[0].API, jobs...)
+	crons := inTurn(many(15, "cron", w.URL+"/cron", process.JobSpec{
+		"schedule": map[string]any{"cron": "* * * * * *"},
+	}), "allow", "forbid", "wait")
+	create(t, fleet[0].API, crons...)
+	h := herd{start: nextSecond(time.Second), oneShots: 200, within: 10 * time.Second}
+	create(t, fleet[0].API, h.jobs(w.URL)...)
 	newest := func() (at time.Time) { // the newest slot of a cron job that was sent
 		for _, q := range w.At("/cron") {
 			if q.ScheduledFor.After(at) {
@@ -52,9 +41,9 @@ func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	await(t, "three seconds of them", func() bool { return newest().After(passed.Add(3 * time.Second)) })
 
 	clock.Step(0)
-	create(t, fleet[1].API, job("delayed", w.URL+"/delayed", process.JobSpec{"schedule": map[string]any{"delay": "1s"}}),
+	create(t, fleet[1].API, job("delayed", w.URL+"/delayed", process.JobSpec{"schedule": delayed("1s")}),
 		job("by-hand", w.URL+"/by-hand", nil))
-	do[any](t, fleet[0].API, "POST", "/v1/jobs/by-hand/trigger", nil)
+	trigger(t, fleet[0].API, "by-hand")
 	await(t, "what is due by the clock that was set back", func() bool {
 		return len(w.At("/delayed")) == 1 && len(w.At("/by-hand")) == 1
 	})
@@ -67,7 +56,7 @@ func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 
 	clock.Step(step)
 	await(t, "the slots to go on", func() bool { return newest().After(passed.Add(3 * time.Second)) })
-	for _, j := range jobs[:15] {
+	for _, j := range crons {
 		do[any](t, fleet[0].API, "POST", fmt.Sprintf("/v1/jobs/%s/pause", j["name"]), map[string]any{
 			"note": "the end of the test",
 		})

@@ -20,7 +20,7 @@ func TestADatabaseCrashLosesNothing(t *testing.T) {
 	create(t, fleet[0].API, h.jobs(w.URL)...)
 	create(t, fleet[0].API, job("slow", w.URL+"/slow", process.JobSpec{
 		"concurrency_policy": "forbid", "timeout": "5m",
-		"schedule": map[string]any{"at": h.start.Add(3 * time.Second).UTC().Format(time.RFC3339)},
+		"schedule": oneShot(h.start.Add(3 * time.Second)),
 	}))
 
 	await(t, "the load, and a slow request in flight", func() bool {

@@ -17,16 +17,12 @@ func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
 	w.Script("/stuck", Answer{Hang: true})
 	const slow, drain = 10, 4 * time.Second
 	first := serve(t, dsn, "--drain-timeout="+drain.String())
-	jobs := []process.JobSpec{
-		job("stuck", w.URL+"/stuck", process.JobSpec{"timeout": "5m", "retry": map[string]any{"max_attempts": 1}}),
-	}
+	create(t, first.API,
+		job("stuck", w.URL+"/stuck", process.JobSpec{"timeout": "5m", "retry": map[string]any{"max_attempts": 1}}))
+	create(t, first.API, many(slow, "slow", w.URL+"/slow", process.JobSpec{"timeout": "5m"})...)
+	trigger(t, first.API, "stuck")
 	for i := range slow {
-		jobs = append(jobs, job(fmt.Sprint("slow-", i), w.URL+"/slow", process.JobSpec{"timeout": "5m"}))
-	}
-	create(t, first.API, jobs...)
-	do[any](t, first.API, "POST", "/v1/jobs/stuck/trigger", nil)
-	for i := range slow {
-		do[any](t, first.API, "POST", fmt.Sprintf("/v1/jobs/slow-%d/trigger", i), nil)
+		trigger(t, first.API, fmt.Sprint("slow-", i))
 	}
 	await(t, "all requests in flight", func() bool { return len(w.At("/stuck")) == 1 && len(w.At("/slow")) == slow })
 
@@ -69,7 +65,7 @@ func TestADrainingReplicaIsNotReadyButAnswers(t *testing.T) {
 	w.Script("/stuck", Answer{Hang: true})
 	r := serve(t, dsn)
 	create(t, r.API, job("stuck", w.URL+"/stuck", nil))
-	do[any](t, r.API, "POST", "/v1/jobs/stuck/trigger", nil)
+	trigger(t, r.API, "stuck")
 	await(t, "the request", func() bool { return w.Len() == 1 })
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.Stop(t.Context()) }()

@@ -34,7 +34,7 @@ func TestASynchronousFailoverLosesNothing(t *testing.T) {
 	fleet := []*process.Replica{serve(t, both), serve(t, both)}
 	w.Script("/slow", Answer{Hang: true})
 	create(t, fleet[0].API, job("slow", w.URL+"/slow", process.JobSpec{"concurrency_policy": "forbid", "timeout": "5m"}))
-	do[any](t, fleet[0].API, "POST", "/v1/jobs/slow/trigger", nil)
+	trigger(t, fleet[0].API, "slow")
 	s := besiege(t, fleet[0].API, w, 10)
 	await(t, "a request in flight", func() bool { return len(w.At("/slow")) == 1 })
 	if state := query[string](t, connect(t, primary.DSN("postgres")), `
@@ -72,7 +72,7 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	fleet := []*process.Replica{serve(t, both), serve(t, both)}
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 1000, within: 20 * time.Second, cronJobs: 20, seconds: 20}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
-	once := process.JobSpec{"schedule": map[string]any{"at": h.end().UTC().Format(time.RFC3339)}}
+	once := process.JobSpec{"schedule": oneShot(h.end())}
 	create(t, fleet[0].API, job("before-the-lag", w.URL+"/before", once))
 	await(t, "the load", func() bool { return w.Len() > h.runs()/10 })
 	ahead := connect(t, primary.DSN("postgres"))
@@ -138,14 +138,14 @@ func TestAfterAFailoverNoLostDefinitionIsSent(t *testing.T) {
 
 	proxy.Refuse()
 	do[any](t, r.API, "PUT", "/v1/jobs/edited", job("edited", w.URL+"/lost", nil))
-	do[any](t, r.API, "POST", "/v1/jobs/edited/trigger", nil)
+	trigger(t, r.API, "edited")
 	await(t, "a request that the standby knows nothing of", func() bool { return len(w.At("/lost")) == 1 })
 	failOver(t, primary, standby)
 	await(t, "an edit after the failover", func() bool {
 		status, _ := r.API.Do(t.Context(), "PUT", "/v1/jobs/edited", job("edited", w.URL+"/kept", nil), nil)
 		return status == 200
 	})
-	do[any](t, r.API, "POST", "/v1/jobs/edited/trigger", nil)
+	trigger(t, r.API, "edited")
 	await(t, "the request of the trigger", func() bool { return len(w.At("/kept"))+len(w.At("/lost")) == 2 })
 	if n := len(w.At("/kept")); n != 1 {
 		t.Errorf("the definition that was lost has been sent")

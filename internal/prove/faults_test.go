@@ -38,23 +38,15 @@ func besiege(t testing.TB, api *client.Client, w *Witness, seconds int) siege {
 	}
 	jobs := s.jobs(w.URL)
 	w.Script("/gated", Answer{Delay: 300 * time.Millisecond})
-	for i := range s.gated {
-		jobs = append(jobs, job(fmt.Sprintf("gated-%d", i), w.URL+"/gated", process.JobSpec{
-			"concurrency_policy": []string{"forbid", "wait"}[i%2],
-			"schedule": map[string]any{
-				"every":     "1s",
-				"starts_at": s.start.UTC().Format(time.RFC3339),
-				"ends_at":   s.end().UTC().Format(time.RFC3339),
-			},
-		}))
-	}
+	gated := many(s.gated, "gated", w.URL+"/gated", process.JobSpec{"schedule": everyUntil("1s", s.start, s.end())})
+	jobs = append(jobs, inTurn(gated, "forbid", "wait")...)
 	for i := range s.failing {
 		path := fmt.Sprintf("/fails-once/%d", i)
 		w.Script(path, Answer{Status: 500}, Answer{})
 		due := s.start.Add(s.within * time.Duration(i) / time.Duration(s.failing))
 		jobs = append(jobs, job(fmt.Sprintf("fails-once-%d", i), w.URL+path, process.JobSpec{
 			"retry":    map[string]any{"initial_backoff": "100ms"},
-			"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)},
+			"schedule": oneShot(due),
 		}))
 	}
 	create(t, api, jobs...)

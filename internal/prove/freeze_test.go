@@ -40,7 +40,7 @@ func TestAFreezeUnderLoadStopsEverythingAndLosesNothing(t *testing.T) {
 	w.Script("/hang", Answer{Hang: true})
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
 	create(t, fleet[0].API, job("hang", w.URL+"/hang", process.JobSpec{}))
-	do[any](t, fleet[0].API, "POST", "/v1/jobs/hang/trigger", nil)
+	trigger(t, fleet[0].API, "hang")
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 400, within: 12 * time.Second, cronJobs: 30, seconds: 12}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
 	await(t, "the load", func() bool { return w.Len() > 60 && len(w.At("/hang")) == 1 })
@@ -53,7 +53,7 @@ func TestAFreezeUnderLoadStopsEverythingAndLosesNothing(t *testing.T) {
 	await(t, "what was in flight to end", func() bool { return freezes(t, fleet[2].API).InFlight == 1 })
 	sent := w.Len()
 	for _, r := range fleet {
-		do[any](t, r.API, "POST", "/v1/jobs/hang/trigger", nil)
+		trigger(t, r.API, "hang")
 	}
 	overdueFor(t, dsn, 30, "the load")
 	if n := w.Len(); n != sent {
@@ -93,14 +93,9 @@ func TestAFrozenTenantWaitsAndOthersDoNot(t *testing.T) {
 	}); answer.Tenant == nil || answer.Deployment != nil {
 		t.Fatalf("the answer is %+v", answer)
 	}
-	var theirs []process.JobSpec
-	for i := range 1000 {
-		theirs = append(theirs,
-			job(fmt.Sprint("theirs-", i), w.URL+"/theirs", process.JobSpec{"schedule": map[string]any{"delay": "100ms"}}))
-	}
-	create(t, frozen, theirs...)
-	do[any](t, frozen, "POST", "/v1/jobs/theirs-0/trigger", nil)
-	create(t, r.API, job("ours", w.URL+"/ours", process.JobSpec{"schedule": map[string]any{"every": "1s"}}))
+	create(t, frozen, many(1000, "theirs", w.URL+"/theirs", process.JobSpec{"schedule": delayed("100ms")})...)
+	trigger(t, frozen, "theirs-0")
+	create(t, r.API, job("ours", w.URL+"/ours", process.JobSpec{"schedule": every("1s")}))
 	overdueFor(t, dsn, 1000, "the frozen tenant's")
 	before := len(w.At("/ours"))
 	await(t, "another tenant's slots", func() bool { return len(w.At("/ours")) > before+3 })
@@ -145,8 +140,8 @@ func TestAReplicaForTheAPIOnlySendsNothing(t *testing.T) {
 	stop(t, serve(t, dsn)) // registers the queue
 	api := serve(t, dsn, "--dispatch=off")
 	create(t, api.API, job("triggered", w.URL+"/triggered", process.JobSpec{}),
-		job("every", w.URL+"/every", process.JobSpec{"schedule": map[string]any{"every": "1s"}}))
-	do[any](t, api.API, "POST", "/v1/jobs/triggered/trigger", nil)
+		job("every", w.URL+"/every", process.JobSpec{"schedule": every("1s")}))
+	trigger(t, api.API, "triggered")
 	overdueFor(t, dsn, 2, "its jobs")
 	if n := w.Len(); n != 0 {
 		t.Errorf("it sent %d requests", n)
@@ -168,7 +163,7 @@ func TestServeFrozenFreezesAtItsStart(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	r := serve(t, dsn, "--frozen")
-	create(t, r.API, job("every", w.URL+"/every", process.JobSpec{"schedule": map[string]any{"every": "1s"}}))
+	create(t, r.API, job("every", w.URL+"/every", process.JobSpec{"schedule": every("1s")}))
 	overdueFor(t, dsn, 1, "its jobs")
 	if n := w.Len(); n != 0 {
 		t.Errorf("it sent %d requests", n)

@@ -19,21 +19,9 @@ import (
 )
 
 // lastRun triggers a job and returns its run once it is final.
-func lastRun(t testing.TB, a *client.Client, job string) (run struct{ Status, Reason, Error string }) {
+func lastRun(t testing.TB, a *client.Client, job string) runView {
 	t.Helper()
-	made := do[struct{ ID string }](t, a, http.MethodPost, "/v1/jobs/"+job+"/trigger", nil)
-	await(t, "the end of a run of "+job, func() bool {
-		read := do[struct {
-			Status, Reason string
-			Attempts       []struct{ Error string }
-		}](t, a, http.MethodGet, "/v1/runs/"+made.ID, nil)
-		run.Status, run.Reason, run.Error = read.Status, read.Reason, ""
-		for _, attempt := range read.Attempts {
-			run.Error = attempt.Error
-		}
-		return read.Status == "succeeded" || read.Status == "dead"
-	})
-	return run
+	return finalRun(t, a, trigger(t, a, job))
 }
 
 func once(name, url string) process.JobSpec {
@@ -61,18 +49,10 @@ func TestATenantMayCallWhatItIsAllowedAndNoLonger(t *testing.T) {
 	t.Cleanup(target.Close)
 	dsn := pgtest.DSN(t)
 	api := serve(t, dsn, "--allow-targets=192.168.7.0/24").API
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	conn := connect(t, dsn)
 	allow := func(networks string) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), `
-			UPDATE punctual.tenants
-			SET allowed_targets = $1::text::cidr[]`, networks); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, conn, `UPDATE punctual.tenants SET allowed_targets = $1::text::cidr[]`, networks)
 	}
 	for _, url := range []string{
 		target.URL, strings.Replace(target.URL, "127.0.0.1", "localhost", 1),
@@ -92,11 +72,12 @@ func TestATenantMayCallWhatItIsAllowedAndNoLonger(t *testing.T) {
 	}
 	allow("{}")
 	began = time.Now()
-	var run struct{ Status, Reason, Error string }
+	var run runView
 	await(t, "the permission to be gone", func() bool { run = lastRun(t, api, "allowed"); return run.Status == "dead" })
 	t.Logf("the permission was gone after %s", time.Since(began))
 	before := calls.Load()
-	if run.Reason != "blocked_address" || !strings.Contains(run.Error, "127.0.0.1 is a loopback address") {
+	last := run.Attempts[len(run.Attempts)-1]
+	if run.Reason != "blocked_address" || !strings.Contains(last.Error, "127.0.0.1 is a loopback address") {
 		t.Errorf("%+v", run)
 	}
 	if run = lastRun(t, api, "allowed"); run.Reason != "blocked_address" || calls.Load() != before {

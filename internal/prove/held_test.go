@@ -32,16 +32,10 @@ func newBeside(t *testing.T) *beside {
 	b := &beside{t: t, dsn: pgtest.DSN(t), w: newWitness(t)}
 	b.r = serve(t, b.dsn, "--queues=default=20")
 	b.conn = connect(t, b.dsn)
-	var jobs []process.JobSpec
-	for i := range wellJobs {
-		jobs = append(jobs, job(fmt.Sprint("well-", i), b.w.URL+"/well", process.JobSpec{"schedule": everySecond()}))
-	}
-	create(t, b.r.API, jobs...)
+	create(t, b.r.API, many(wellJobs, "well", b.w.URL+"/well", process.JobSpec{"schedule": every("1s")})...)
 	await(t, "the jobs that are well", func() bool { return len(b.w.At("/well")) >= 2*wellJobs })
 	return b
 }
-
-func everySecond() map[string]any { return map[string]any{"every": "1s"} }
 
 // goOn waits until the healthy jobs have fired the given number of times more.
 func (b *beside) goOn(times int) {
@@ -106,14 +100,11 @@ func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 	b.w.Cycle("/broken", Answer{Status: http.StatusServiceUnavailable})
 	retry := map[string]any{"max_attempts": 3, "initial_backoff": "500ms", "multiplier": 2}
 	notify := []any{map[string]any{"on": []string{"failing"}, "url": b.w.URL + "/pager"}}
-	for i := range 5 {
-		create(t, b.r.API,
-			job(fmt.Sprint("broken-", i), b.w.URL+"/broken", process.JobSpec{
-				"schedule": everySecond(),
-				"retry":    retry,
-				"notify":   notify,
-			}))
-	}
+	create(t, b.r.API, many(5, "broken", b.w.URL+"/broken", process.JobSpec{
+		"schedule": every("1s"),
+		"retry":    retry,
+		"notify":   notify,
+	})...)
 	await(t, "runs that died", func() bool {
 		return query[int](t, b.conn, `
 			SELECT count(*)
@@ -147,10 +138,10 @@ func TestRunsOfAHostThatCannotBeReachedDieInTime(t *testing.T) {
 			b, addr := newBeside(t), host(t)
 			const jobs, patience = 5, 1 + 2 + 4 // seconds of backoff
 			retry := map[string]any{"max_attempts": 4, "initial_backoff": "1s", "multiplier": 2}
-			for i := range jobs {
-				create(t, b.r.API,
-					job(fmt.Sprint("down-", i), "http://"+addr+"/hook", process.JobSpec{"schedule": everySecond(), "retry": retry}))
-			}
+			create(t, b.r.API, many(jobs, "down", "http://"+addr+"/hook", process.JobSpec{
+				"schedule": every("1s"),
+				"retry":    retry,
+			})...)
 			held := "breaker " + addr
 			await(t, "runs that wait", func() bool { return b.overdue("down-%") == held })
 			b.looksHeld("down-0", held)
@@ -252,12 +243,7 @@ func TestAHostThatComesBackIsNotKnockedDown(t *testing.T) {
 	t.Parallel()
 	const runs = 1000
 	b, dead := newBeside(t), newDeadPort(t)
-	var jobs []process.JobSpec
-	for i := range runs {
-		jobs = append(jobs,
-			job(fmt.Sprint("once-", i), "http://"+dead.addr+"/hook", process.JobSpec{"schedule": map[string]any{"delay": "2s"}}))
-	}
-	create(t, b.r.API, jobs...)
+	create(t, b.r.API, many(runs, "once", "http://"+dead.addr+"/hook", process.JobSpec{"schedule": delayed("2s")})...)
 	// Ten failures open the breaker, and the requests in flight at that moment fail too.
 	const waiting = `
 		SELECT coalesce(array_agg(y.run_id), '{}')
@@ -297,14 +283,11 @@ func TestAPathThatHangsTakesAQuarterOfTheSlots(t *testing.T) {
 	b := newBeside(t)
 	b.w.Cycle("/hangs", Answer{Hang: true})
 	retry := map[string]any{"max_attempts": 2, "initial_backoff": "1s"}
-	for i := range 10 {
-		create(t, b.r.API,
-			job(fmt.Sprint("hangs-", i), b.w.URL+"/hangs", process.JobSpec{
-				"schedule": everySecond(),
-				"retry":    retry,
-				"timeout":  "3s",
-			}))
-	}
+	create(t, b.r.API, many(10, "hangs", b.w.URL+"/hangs", process.JobSpec{
+		"schedule": every("1s"),
+		"retry":    retry,
+		"timeout":  "3s",
+	})...)
 	held := "hanging " + strings.TrimPrefix(b.w.URL, "http://") + "/hangs"
 	await(t, "runs that wait", func() bool { return strings.Contains(b.overdue("hangs-%"), held) })
 	await(t, "no more than a quarter of the slots to hang", func() bool { return openRequests(b.w, "/hangs") <= 5 })

@@ -19,33 +19,6 @@ func limit(t testing.TB, conn *pgx.Conn, column string, most any) {
 	execute(t, conn, `UPDATE punctual.tenants SET `+pgx.Identifier{column}.Sanitize()+` = $1 WHERE name = 'default'`, most)
 }
 
-// mostAtOnce returns the largest number of requests that were open at the same time.
-func mostAtOnce(requests []Request) (most int) {
-	type edge struct {
-		at   time.Time
-		open int
-	}
-	var edges []edge
-	for _, r := range requests {
-		edges = append(edges, edge{r.At, 1})
-		if !r.Ended.IsZero() {
-			edges = append(edges, edge{r.Ended, -1})
-		}
-	}
-	slices.SortFunc(edges, func(a, b edge) int {
-		if c := a.at.Compare(b.at); c != 0 {
-			return c
-		}
-		return a.open - b.open
-	})
-	open := 0
-	for _, e := range edges {
-		open += e.open
-		most = max(most, open)
-	}
-	return most
-}
-
 // mostBeyond compares the starts in every period with what perSecond and a burst of one second allow there. It returns
 // the largest excess.
 func mostBeyond(starts []time.Time, perSecond float64) (beyond float64) {
@@ -60,23 +33,18 @@ func mostBeyond(starts []time.Time, perSecond float64) (beyond float64) {
 // busywork creates due work of all kinds: slots, retries and runs that were triggered by hand.
 func busywork(t testing.TB, a *client.Client, url string, n int) (requests int) {
 	t.Helper()
-	var jobs []process.JobSpec
-	soon := time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)
-	for i := range n {
-		policy := []string{"allow", "forbid", "replace", "wait"}[i%4]
-		jobs = append(jobs, job(fmt.Sprint("slot-", i), url+"/works", process.JobSpec{
-			"schedule": map[string]any{"at": soon}, "concurrency_policy": policy, "timeout": "5m",
-		}))
-	}
+	soon := oneShot(time.Now().Add(time.Second))
+	jobs := inTurn(many(n, "slot", url+"/works", process.JobSpec{"schedule": soon, "timeout": "5m"}),
+		"allow", "forbid", "replace", "wait")
 	for i := range n / 10 {
 		jobs = append(jobs, job(fmt.Sprint("fails-", i), url+fmt.Sprint("/fails/", i), process.JobSpec{
-			"schedule": map[string]any{"at": soon}, "retry": map[string]any{"initial_backoff": "100ms", "max_attempts": 3},
+			"schedule": soon, "retry": map[string]any{"initial_backoff": "100ms", "max_attempts": 3},
 		}))
 	}
 	jobs = append(jobs, job("by-hand", url+"/works", process.JobSpec{"timeout": "5m"}))
 	create(t, a, jobs...)
 	for range n / 10 {
-		do[any](t, a, "POST", "/v1/jobs/by-hand/trigger", nil)
+		trigger(t, a, "by-hand")
 	}
 	return n + 2*(n/10) + n/10
 }
@@ -93,7 +61,7 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 		w.Script(fmt.Sprint("/fails/", i), Answer{Status: 500, Delay: 50 * time.Millisecond}, Answer{})
 	}
 	requests := busywork(t, fleet[0].API, w.URL, n)
-	await(t, "as many requests as the tenant may have", func() bool { return mostAtOnce(w.Requests()) >= most-1 })
+	await(t, "as many requests as the tenant may have", func() bool { return mostOpen(w.Requests()) >= most-1 })
 	await(t, "the tenant to be said to wait", func() bool {
 		return query[bool](t, conn, `
 			SELECT EXISTS (SELECT FROM punctual.overdue WHERE held_by = 'limit max_concurrent_runs')`)
@@ -112,7 +80,7 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 			before = append(before, r)
 		}
 	}
-	if got := mostAtOnce(before); got > most || got < most-1 {
+	if got := mostOpen(before); got > most || got < most-1 {
 		t.Errorf("%d requests were open at once, want %d", got, most)
 	}
 	await(t, "no replica to have a share of a limit that is no more", func() bool {
@@ -170,7 +138,7 @@ func TestATenantThatIsHeldBackDelaysNobodyElse(t *testing.T) {
 	quiet := lateOf(t, r, w, dsn, "/before")
 	w.Script("/noisy", Answer{Hang: true})
 	create(t, r.API,
-		job("noisy", w.URL+"/noisy", process.JobSpec{"schedule": map[string]any{"delay": "1h"}, "timeout": "5m"}))
+		job("noisy", w.URL+"/noisy", process.JobSpec{"schedule": delayed("1h"), "timeout": "5m"}))
 	// Creates many jobs of another tenant, with the definition that the API wrote.
 	execute(t, conn, `
 		WITH model AS (
@@ -216,11 +184,10 @@ func TestARunThatWaitsForALimitCanBeCancelled(t *testing.T) {
 	r := serve(t, dsn)
 	w.Script("/hangs", Answer{Hang: true})
 	create(t, r.API, job("hangs", w.URL+"/hangs", process.JobSpec{"timeout": "5m"}), job("waits", w.URL+"/waits", nil))
-	do[any](t, r.API, "POST", "/v1/jobs/hangs/trigger", nil)
+	trigger(t, r.API, "hangs")
 	await(t, "the first request", func() bool { return len(w.At("/hangs")) == 1 })
-	type run struct{ ID, Status string }
-	first := do[run](t, r.API, "POST", "/v1/jobs/waits/trigger", nil)
-	second := do[run](t, r.API, "POST", "/v1/jobs/waits/trigger", nil)
+	first := trigger(t, r.API, "waits")
+	second := trigger(t, r.API, "waits")
 	type queues struct {
 		HeldBack *struct{ Limit, Reason string } `json:"held_back"`
 	}
@@ -228,8 +195,8 @@ func TestARunThatWaitsForALimitCanBeCancelled(t *testing.T) {
 		held := do[queues](t, r.API, "GET", "/v1/queues", nil).HeldBack
 		return held != nil && held.Reason == "the tenant is at max_concurrent_runs (1)"
 	})
-	do[any](t, r.API, "POST", "/v1/runs/"+first.ID+"/cancel", nil)
-	if got := do[run](t, r.API, "GET", "/v1/runs/"+first.ID, nil); got.Status != "cancelled" {
+	do[any](t, r.API, "POST", "/v1/runs/"+first+"/cancel", nil)
+	if got := readRun(t, r.API, first); got.Status != "cancelled" {
 		t.Errorf("the run is %s", got.Status)
 	}
 	if n := len(w.At("/waits")); n != 0 {
@@ -237,7 +204,7 @@ func TestARunThatWaitsForALimitCanBeCancelled(t *testing.T) {
 	}
 	w.Release("/hangs")
 	await(t, "the other one", func() bool { return len(w.At("/waits")) == 1 })
-	if got := w.At("/waits")[0].Run.String(); got != second.ID {
+	if got := w.At("/waits")[0].Run.String(); got != second {
 		t.Errorf("run %s was sent", got)
 	}
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true})

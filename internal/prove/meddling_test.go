@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
 	"punctual/internal/pgtest"
@@ -23,54 +25,30 @@ func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
-	w.Script("/fails", Answer{Status: 404}) // any answer, so that no circuit breaker opens
-	w.Script("/slow", Answer{Delay: 300 * time.Millisecond})
 	const jobs = 1000
 	// If one of these never happened, the test raced nothing.
 	kinds := []string{"manual", "replay", "cancelled", "skipped", "dead", "succeeded"}
 	start := nextSecond(3 * time.Second)
-	var specs []process.JobSpec
-	for i := range jobs {
-		specs = append(specs, job(fmt.Sprint("racer-", i), w.URL+[]string{"/prompt", "/slow", "/fails"}[i%3], process.JobSpec{
-			"concurrency_policy": []string{"allow", "forbid", "replace", "wait"}[i%4],
-			"schedule": map[string]any{
-				"every":     "2s",
-				"starts_at": start.UTC().Format(time.RFC3339),
-				"ends_at":   start.Add(4 * time.Second).UTC().Format(time.RFC3339),
-			},
-			"retry": map[string]any{
-				"max_attempts":    2,
-				"initial_backoff": "50ms",
-				"multiplier":      1,
-				"max_backoff":     "1s",
-			},
-		}))
-	}
-	create(t, fleet[0].API, specs...)
+	create(t, fleet[0].API, racers(w, jobs, process.JobSpec{
+		"schedule": everyUntil("2s", start, start.Add(4*time.Second)),
+		"retry": map[string]any{
+			"max_attempts":    2,
+			"initial_backoff": "50ms",
+			"multiplier":      1,
+			"max_backoff":     "1s",
+		},
+	})...)
 
-	meddling, done := context.WithCancel(t.Context())
-	defer done()
-	var clients sync.WaitGroup
-	for i := range 8 {
-		clients.Go(func() {
-			meddle(meddling, t, fleet[i%len(fleet)].API, rand.New(rand.NewPCG(rand.Uint64(), uint64(i))), jobs)
-		})
-	}
+	done := meddlers(t, 8, fleet, jobs)
 	conn := connect(t, dsn)
 	const kindsMade = `SELECT count(DISTINCT k) FROM punctual.runs, unnest(ARRAY[trigger, status]) k WHERE k = ANY($1)`
 	await(t, "the last slots, and a run of each kind", func() bool {
 		return time.Now().After(start.Add(6*time.Second)) && query[int](t, conn, kindsMade, kinds) == len(kinds)
 	})
 	done()
-	clients.Wait()
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{SentOnce: true})
-	if n := query[int](t, conn, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); n != 0 {
-		t.Errorf("%d deadlocks", n)
-		if log, err := os.ReadFile(pgtest.Server(t).Log()); err == nil {
-			t.Logf("Postgres says:\n%s", tail(string(log), 8<<10))
-		}
-	}
+	noDeadlock(t, conn)
 	made := map[string]int{}
 	for _, r := range f.Runs {
 		made[r.Trigger]++
@@ -79,6 +57,43 @@ func TestAThousandSlotsAtOnceWhileEverybodyMeddles(t *testing.T) {
 	t.Logf("runs by trigger and by status: %v", made)
 	neverSaid(t, "a tick failed", fleet...)
 	stop(t, fleet...)
+}
+
+// racers returns jobs racer-0, racer-1, and so on, with every overlap policy and all kinds of answers.
+func racers(w *Witness, n int, more process.JobSpec) (jobs []process.JobSpec) {
+	w.Script("/fails", Answer{Status: 404}) // any answer, so that no circuit breaker opens
+	w.Script("/slow", Answer{Delay: 300 * time.Millisecond})
+	for i := range n {
+		path := []string{"/prompt", "/slow", "/fails"}[i%3]
+		jobs = append(jobs, job(fmt.Sprint("racer-", i), w.URL+path, more))
+	}
+	return inTurn(jobs, "allow", "forbid", "replace", "wait")
+}
+
+// meddlers lets clients meddle with racers through all replicas of a fleet, until done is called.
+func meddlers(t *testing.T, n int, fleet []*process.Replica, jobs int, fine ...problem.Code) (done func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for i := range n {
+		clients.Go(func() {
+			rng := rand.New(rand.NewPCG(rand.Uint64(), uint64(i)))
+			meddle(ctx, t, fleet[i%len(fleet)].API, rng, jobs, fine...)
+		})
+	}
+	done = func() { cancel(); clients.Wait() }
+	t.Cleanup(done)
+	return done
+}
+
+// noDeadlock checks that no deadlock happened in a database of the shared server.
+func noDeadlock(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	if n := query[int](t, conn, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); n != 0 {
+		t.Errorf("%d deadlocks", n)
+		if log, err := os.ReadFile(pgtest.Server(t).Log()); err == nil {
+			t.Logf("Postgres says:\n%s", tail(string(log), 8<<10))
+		}
+	}
 }
 
 // meddle triggers, cancels and replays at random. A conflict is a correct answer; a server error is not, unless it has

@@ -3,6 +3,7 @@ package prove
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -40,13 +41,9 @@ func scriptMix(w *Witness) {
 // everySecond returns the fields of a job that fires every second of the mix.
 func (m mix) everySecond() process.JobSpec {
 	return process.JobSpec{
-		"schedule": map[string]any{
-			"every":     "1s",
-			"starts_at": m.start.UTC().Format(time.RFC3339),
-			"ends_at":   m.end().UTC().Format(time.RFC3339),
-		},
-		"retry":  map[string]any{"max_attempts": 6, "initial_backoff": "200ms", "multiplier": 1, "max_backoff": "1s"},
-		"missed": map[string]any{"policy": "fire_all"},
+		"schedule": everyUntil("1s", m.start, m.end()),
+		"retry":    map[string]any{"max_attempts": 6, "initial_backoff": "200ms", "multiplier": 1, "max_backoff": "1s"},
+		"missed":   map[string]any{"policy": "fire_all"},
 	}
 }
 
@@ -54,9 +51,7 @@ func (m mix) jobs(url string) (jobs []process.JobSpec) {
 	for i := range m.copies {
 		add := func(name, path string, more process.JobSpec) {
 			spec := job(fmt.Sprint(name, "-", i), url+path, m.everySecond())
-			for field, value := range more {
-				spec[field] = value
-			}
+			maps.Copy(spec, more)
 			jobs = append(jobs, spec)
 		}
 		for _, policy := range []string{"allow", "forbid", "replace", "wait"} {
@@ -76,7 +71,7 @@ func (m mix) jobs(url string) (jobs []process.JobSpec) {
 		for s := range m.seconds {
 			due := m.start.Add(time.Duration(s)*time.Second + 370*time.Millisecond)
 			add(fmt.Sprint("shot-", s), promptPath, process.JobSpec{
-				"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)},
+				"schedule": oneShot(due),
 			})
 		}
 	}

@@ -26,13 +26,13 @@ func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
 		job("healthy", w.URL+"/healthy", process.JobSpec{
 			"schedule": map[string]any{"every": "1s", "starts_at": start.UTC().Format(time.RFC3339)},
 		}))
-	do[any](t, r.API, "POST", "/v1/jobs/poison/trigger", nil)
+	poison := trigger(t, r.API, "poison")
 	for victims := 1; victims <= 3; victims++ {
 		await(t, fmt.Sprint("victim ", victims), func() bool { return len(w.At("/poison")) == victims })
 		r.Kill()
 		r = serve(t, dsn)
 	}
-	run := finalRun(t, r.API, "poison")
+	run := finalRun(t, r.API, poison)
 	if run.Status != "dead" || run.Reason != "poison" || len(run.Attempts) != 3 || len(w.At("/poison")) != 3 {
 		t.Errorf("the run is %s (%s) after %d attempts and %d requests", run.Status, run.Reason, len(run.Attempts),
 			len(w.At("/poison")))
@@ -41,7 +41,7 @@ func TestARunThatKillsItsReplicasIsDeadAfterThree(t *testing.T) {
 	await(t, "the other job to go on", func() bool { return len(w.At("/healthy")) > seen+1 })
 	do[any](t, r.API, "POST", "/v1/jobs/healthy/pause", nil)
 	w.Release("/poison")
-	do[any](t, r.API, "POST", "/v1/jobs/poison/trigger", nil) // its gate is free
+	trigger(t, r.API, "poison") // its gate is free
 	await(t, "a new run of the job", func() bool { return len(w.At("/poison")) == 4 })
 	verify(t, atRest(t, dsn, w), Conditions{})
 	stop(t, r)
@@ -54,13 +54,7 @@ func TestHangingTargetsDelayNobodyElse(t *testing.T) {
 	r := serve(t, dsn)
 	w.Script("/hangs", Answer{Hang: true})
 	quiet := lateOf(t, r, w, dsn, "/before")
-	for i := range 100 {
-		create(t, r.API,
-			job(fmt.Sprint("hangs-", i), w.URL+"/hangs", process.JobSpec{
-				"schedule": map[string]any{"delay": "0s"},
-				"timeout":  "60s",
-			}))
-	}
+	create(t, r.API, many(100, "hangs", w.URL+"/hangs", process.JobSpec{"schedule": delayed("0s"), "timeout": "60s"})...)
 	await(t, "all of them to hang", func() bool { return len(w.At("/hangs")) == 100 })
 	loud := lateOf(t, r, w, dsn, "/beside")
 	t.Logf("p99 of lateness: %s alone, %s beside 100 hanging requests", quiet, loud)

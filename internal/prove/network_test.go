@@ -103,7 +103,7 @@ func cutOff(t *testing.T, fault func(*pgtest.Proxy)) {
 	t.Logf("%d requests before it was healed, %d in all", sent, len(f.Requests))
 	create(t, first.API, job("afterwards", w.URL+"/ok", nil))
 	stop(t, second)
-	do[any](t, first.API, "POST", "/v1/jobs/afterwards/trigger", nil)
+	trigger(t, first.API, "afterwards")
 	await(t, "a run of the replica that was cut off", func() bool { return len(w.At("/ok")) == 1 })
 	stop(t, first)
 }

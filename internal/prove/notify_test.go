@@ -25,22 +25,17 @@ func TestAHookIsToldOfADeathAndOfTheRecovery(t *testing.T) {
 	}))
 	create(t, fleet[0].API, job("silent", w.URL+"/silent", process.JobSpec{"retry": map[string]any{"max_attempts": 1}}))
 	w.Script("/silent", Answer{Status: 500})
-	run := func(r *process.Replica, name, want string) {
-		t.Helper()
-		id := do[runView](t, r.API, "POST", "/v1/jobs/"+name+"/trigger", nil).ID
-		await(t, "the end of a run", func() bool { return do[runView](t, r.API, "GET", "/v1/runs/"+id, nil).Status == want })
-	}
-	run(fleet[0], "silent", "dead")
-	run(fleet[0], "fragile", "dead")
+	triggerTo(t, fleet[0].API, "dead", "silent")
+	triggerTo(t, fleet[0].API, "dead", "fragile")
 	await(t, "the first notice", func() bool { return len(w.At("/hook")) == 1 })
 	// The test does not wait for the default backoff of half a minute.
 	await(t, "its second attempt", func() bool {
 		execute(t, conn, `UPDATE punctual.ready SET due_at = now() WHERE due_at > now()`)
 		return len(w.At("/hook")) == 2
 	})
-	run(fleet[1], "fragile", "succeeded")
+	triggerTo(t, fleet[1].API, "succeeded", "fragile")
 	await(t, "the second notice", func() bool { return len(w.At("/hook")) == 3 })
-	run(fleet[0], "fragile", "succeeded")
+	triggerTo(t, fleet[0].API, "succeeded", "fragile")
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{SentOnce: true})
 	if got, want := told(t, dsn, f, "/hook"), []string{"dead 1", "dead 1", "recovered 1"}; !slices.Equal(got, want) {

@@ -20,14 +20,7 @@ func TestSoakATargetIsDownForFiveMinutes(t *testing.T) {
 	dsn, w, dead := pgtest.DSN(t), newWitness(t), newDeadPort(t)
 	r := serve(t, dsn, fmt.Sprintf("--queues=default=%d", slots))
 	start := nextSecond(15 * time.Second)
-	var specs []process.JobSpec
-	for i := range jobs {
-		specs = append(specs,
-			job(fmt.Sprint("down-", i), "http://"+dead.addr+"/hook", process.JobSpec{
-				"schedule": map[string]any{"at": start.UTC().Format(time.RFC3339)},
-			}))
-	}
-	create(t, r.API, specs...)
+	create(t, r.API, many(jobs, "down", "http://"+dead.addr+"/hook", process.JobSpec{"schedule": oneShot(start)})...)
 	well := herd{start: start, cronJobs: 5, seconds: int(down.Seconds())}
 	create(t, r.API, well.jobs(w.URL)...)
 	await(t, "the instant", func() bool { return time.Now().After(start) })

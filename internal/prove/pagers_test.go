@@ -41,17 +41,12 @@ func TestAlertmanagerAndPagerDutyAreToldOfTroubleAndOfItsEnd(t *testing.T) {
 			},
 		},
 	}))
-	run := func(want string) {
-		t.Helper()
-		id := do[runView](t, r.API, "POST", "/v1/jobs/fragile/trigger", nil).ID
-		await(t, "the end of a run", func() bool { return do[runView](t, r.API, "GET", "/v1/runs/"+id, nil).Status == want })
-	}
-	run("dead")
+	triggerTo(t, r.API, "dead", "fragile")
 	await(t, "the alerts to be active", func() bool {
 		return slices.Equal(active(t, alerts), []string{"PunctualJobFailing", "PunctualRunDead"})
 	})
 	await(t, "the incident to be opened", func() bool { return len(pager.events()) == 1 })
-	run("succeeded")
+	triggerTo(t, r.API, "succeeded", "fragile")
 	await(t, "the alerts to be over", func() bool { return len(active(t, alerts)) == 0 })
 	await(t, "the incident to be resolved", func() bool { return len(pager.events()) == 2 })
 	for i, action := range []string{"trigger", "resolve"} {

@@ -38,13 +38,13 @@ func TestWhatIsDueFiresAtOnceWhicheverReplicaWasTold(t *testing.T) {
 		t.Run(fmt.Sprint("soon-", i), func(t *testing.T) {
 			path, due := fmt.Sprint("/soon-", i), time.Now().Add(300*time.Millisecond).Truncate(time.Millisecond)
 			create(t, a,
-				job(path[1:], w.URL+path, process.JobSpec{"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)}}))
+				job(path[1:], w.URL+path, process.JobSpec{"schedule": oneShot(due)}))
 			arrival(t, path, due)
 		})
 		t.Run(fmt.Sprint("past-", i), func(t *testing.T) {
 			path, asked := fmt.Sprint("/past-", i), time.Now()
 			create(t, a,
-				job(path[1:], w.URL+path, process.JobSpec{"schedule": map[string]any{"at": asked.UTC().Format(time.RFC3339Nano)}}))
+				job(path[1:], w.URL+path, process.JobSpec{"schedule": oneShot(asked)}))
 			arrival(t, path, asked)
 		})
 	}

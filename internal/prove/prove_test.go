@@ -3,7 +3,6 @@ package prove
 import (
 	"context"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -173,26 +172,6 @@ func do[T any](t testing.TB, a *client.Client, method, path string, in any) T {
 		t.Fatal(err)
 	}
 	return out
-}
-
-// create creates jobs in batches small enough that even a slow machine finishes each before the API gives up on its
-// database.
-func create(t testing.TB, a *client.Client, jobs ...process.JobSpec) {
-	t.Helper()
-	for some := range slices.Chunk(jobs, 250) {
-		if err := process.Create(t.Context(), a, some); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// job returns a definition with a name, a target URL and further fields.
-func job(name, url string, more process.JobSpec) process.JobSpec {
-	j := process.JobSpec{"name": name, "target": map[string]any{"url": url}}
-	for field, value := range more {
-		j[field] = value
-	}
-	return j
 }
 
 func connect(t testing.TB, dsn string) *pgx.Conn {

@@ -19,11 +19,9 @@ const takeover = 15 * time.Second
 func hanging(t *testing.T, r *process.Replica, w *Witness, jobs int) {
 	t.Helper()
 	w.Script("/stuck", Answer{Hang: true})
+	create(t, r.API, inTurn(many(jobs, "stuck", w.URL+"/stuck", process.JobSpec{"timeout": "5m"}), "allow", "forbid")...)
 	for i := range jobs {
-		policy := []string{"allow", "forbid"}[i%2]
-		create(t, r.API,
-			job(fmt.Sprint("stuck-", i), w.URL+"/stuck", process.JobSpec{"concurrency_policy": policy, "timeout": "5m"}))
-		do[any](t, r.API, "POST", fmt.Sprintf("/v1/jobs/stuck-%d/trigger", i), nil)
+		trigger(t, r.API, fmt.Sprint("stuck-", i))
 	}
 	await(t, "all requests in flight", func() bool { return len(w.At("/stuck")) == jobs })
 }
@@ -76,7 +74,7 @@ func TestAFrozenReplicaIsFencedOff(t *testing.T) {
 		return query[int](t, conn, `SELECT count(*) FROM punctual.replicas`) == 2
 	})
 	create(t, first.API, job("afterwards", w.URL+"/ok", nil))
-	do[any](t, first.API, "POST", "/v1/jobs/afterwards/trigger", nil)
+	trigger(t, first.API, "afterwards")
 	await(t, "a new run", func() bool { return len(w.At("/ok")) == 1 })
 	stop(t, first) // and writes the outcomes of what it had sent
 	stop(t, second)

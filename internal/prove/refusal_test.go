@@ -79,7 +79,7 @@ func TestAReadOnlyDatabaseLosesNothing(t *testing.T) {
 	w.Script("/slow", Answer{Hang: true})
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
 	create(t, fleet[0].API, job("slow", w.URL+"/slow", process.JobSpec{"concurrency_policy": "forbid", "timeout": "5m"}))
-	do[any](t, fleet[0].API, "POST", "/v1/jobs/slow/trigger", nil)
+	trigger(t, fleet[0].API, "slow")
 	s := besiege(t, fleet[0].API, w, 10)
 	await(t, "the slow request", func() bool { return len(w.At("/slow")) == 1 })
 

@@ -23,7 +23,7 @@ func TestARunThatHangsIsReplacedThoughItHoldsTheLastPlace(t *testing.T) {
 			r := serve(t, dsn, test.flags...)
 			w.Script("/hangs", Answer{Hang: true}, Answer{Hang: true}, Answer{})
 			create(t, r.API, job("hangs", w.URL+"/hangs", process.JobSpec{
-				"schedule": map[string]any{"every": "2s"}, "concurrency_policy": "replace", "timeout": "1h", "jitter": "0s",
+				"schedule": every("2s"), "concurrency_policy": "replace", "timeout": "1h", "jitter": "0s",
 			}))
 			await(t, "the runs that hang to be replaced", func() bool { return len(w.At("/hangs")) >= 3 })
 			do[any](t, r.API, "POST", "/v1/jobs/hangs/pause", nil)
@@ -43,10 +43,10 @@ func TestThePlaceOfAReplacedRunIsForItsSuccessor(t *testing.T) {
 	w.Script("/hangs", Answer{Hang: true}, Answer{})
 	create(t, r.API, job("hangs", w.URL+"/hangs", process.JobSpec{"concurrency_policy": "replace", "timeout": "1h"}),
 		job("waits", w.URL+"/waits", nil))
-	do[any](t, r.API, "POST", "/v1/jobs/hangs/trigger", nil)
+	trigger(t, r.API, "hangs")
 	await(t, "the request that hangs", func() bool { return len(w.At("/hangs")) == 1 })
-	do[any](t, r.API, "POST", "/v1/jobs/waits/trigger", nil)
-	do[any](t, r.API, "POST", "/v1/jobs/hangs/trigger", nil)
+	trigger(t, r.API, "waits")
+	trigger(t, r.API, "hangs")
 	await(t, "both runs that wait", func() bool { return len(w.At("/hangs")) == 2 && len(w.At("/waits")) == 1 })
 	if successor, other := w.At("/hangs")[1], w.At("/waits")[0]; successor.At.After(other.At) {
 		t.Errorf("the other job's run was sent %s before the successor", successor.At.Sub(other.At))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/httpapi/client"
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -21,22 +22,19 @@ type herd struct {
 	seconds  int // how long the cron jobs fire
 }
 
-// jobs returns the herd's jobs. The kinds are mixed, so that each batch has some of both.
+// jobs returns the herd's jobs, the one-shots first.
 func (h herd) jobs(url string) (jobs []process.JobSpec) {
 	for i := range h.oneShots {
 		due := h.start.Add(h.within * time.Duration(i) / time.Duration(h.oneShots))
 		jobs = append(jobs,
 			job(fmt.Sprintf("once-%d", i), url+"/once", process.JobSpec{
-				"schedule": map[string]any{"at": due.UTC().Format(time.RFC3339Nano)},
+				"schedule": oneShot(due),
 			}))
 	}
 	last := h.start.Add(time.Duration(h.seconds-1) * time.Second)
-	for i := range h.cronJobs {
-		jobs = append(jobs, job(fmt.Sprintf("cron-%d", i), url+"/cron", process.JobSpec{"schedule": map[string]any{
-			"cron": "* * * * * *", "starts_at": h.start.UTC().Format(time.RFC3339), "ends_at": last.UTC().Format(time.RFC3339),
-		}}))
-	}
-	return jobs
+	return append(jobs, many(h.cronJobs, "cron", url+"/cron", process.JobSpec{"schedule": map[string]any{
+		"cron": "* * * * * *", "starts_at": client.Instant(h.start), "ends_at": client.Instant(last),
+	}})...)
 }
 
 func (h herd) runs() int { return h.oneShots + h.cronJobs*h.seconds }
@@ -96,18 +94,9 @@ func TestRollingRestartLosesNothingAndSendsNothingTwice(t *testing.T) {
 	w.Cycle("/slow", slow...)
 	h := herd{start: nextSecond(3 * time.Second), oneShots: 1000, within: 10 * time.Second, cronJobs: 40, seconds: 14}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
-	var sluggish []process.JobSpec
-	last := h.start.Add(13 * time.Second).UTC().Format(time.RFC3339)
-	for i := range 30 {
-		sluggish = append(sluggish, job(fmt.Sprintf("slow-%d", i), w.URL+"/slow", process.JobSpec{
-			"schedule": map[string]any{
-				"every":     "1s",
-				"starts_at": h.start.UTC().Format(time.RFC3339),
-				"ends_at":   last,
-			},
-			"concurrency_policy": []string{"allow", "forbid"}[i%2],
-		}))
-	}
+	sluggish := inTurn(many(30, "slow", w.URL+"/slow", process.JobSpec{
+		"schedule": everyUntil("1s", h.start, h.start.Add(13*time.Second)),
+	}), "allow", "forbid")
 	create(t, fleet[1].API, sluggish...)
 
 	for i := range fleet { // one by one, while slow requests are in flight

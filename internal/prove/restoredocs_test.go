@@ -76,21 +76,20 @@ func TestRestoringADumpFiresNothing(t *testing.T) {
 func firing(t *testing.T, dsn string, w *Witness) *process.Replica {
 	t.Helper()
 	r := serve(t, dsn, "--drain-timeout=0s")
-	second := map[string]any{"every": "1s"}
 	create(t, r.API,
 		job("skips", w.URL+"/skips", process.JobSpec{
-			"schedule": second,
+			"schedule": every("1s"),
 			"missed":   map[string]any{"policy": "skip", "tolerance": "1s"},
 		}),
 		job("once", w.URL+"/once", process.JobSpec{
-			"schedule": second,
+			"schedule": every("1s"),
 			"missed":   map[string]any{"policy": "fire_once", "tolerance": "1s"},
 		}),
 		job("retries", w.URL+"/broken", process.JobSpec{"retry": map[string]any{"initial_backoff": "4s"}}),
 		job("stuck", w.URL+"/stuck", process.JobSpec{"timeout": "5m"}),
 	)
-	do[any](t, r.API, "POST", "/v1/jobs/stuck/trigger", nil)
-	do[any](t, r.API, "POST", "/v1/jobs/retries/trigger", nil)
+	trigger(t, r.API, "stuck")
+	trigger(t, r.API, "retries")
 	conn := connect(t, dsn)
 	await(t, "something of everything", func() bool {
 		return len(w.At("/skips")) > 1 && len(w.At("/once")) > 1 && len(w.At("/stuck")) == 1 &&

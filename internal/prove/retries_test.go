@@ -12,40 +12,15 @@ import (
 	"punctual/internal/process"
 )
 
-// runView holds the fields of a run in the API that these tests read.
-type runView struct {
-	ID       string
-	Status   string
-	Reason   string
-	Attempt  int
-	Error    string
-	Attempts []struct {
-		Number     int
-		Outcome    string
-		HTTPStatus int `json:"http_status"`
-		Error      string
-		Response   string
-	}
-}
-
-// finalRun waits until a job has a final run, and returns it with its attempts.
-func finalRun(t *testing.T, a *client.Client, name string) runView {
+// theRun waits until a job has a run and the run has ended, and returns it.
+func theRun(t *testing.T, a *client.Client, job string) runView {
 	t.Helper()
-	type list struct{ Data []runView }
-	var run runView
-	await(t, "the end of the run of "+name, func() bool {
-		runs := do[list](t, a, "GET", "/v1/jobs/"+name+"/runs", nil).Data
-		if len(runs) == 0 {
-			return false
-		}
-		run = runs[0]
-		switch run.Status {
-		case "succeeded", "dead", "skipped", "cancelled":
-			return true
-		}
-		return false
+	var runs []runView
+	await(t, "a run of "+job, func() bool {
+		runs = do[struct{ Data []runView }](t, a, "GET", "/v1/jobs/"+job+"/runs", nil).Data
+		return len(runs) > 0
 	})
-	return do[runView](t, a, "GET", "/v1/runs/"+run.ID, nil)
+	return finalRun(t, a, runs[0].ID)
 }
 
 func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
@@ -58,7 +33,7 @@ func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 			timeout = "2s"
 		}
 		return process.JobSpec{
-			"schedule": map[string]any{"delay": "100ms"}, "timeout": timeout,
+			"schedule": delayed("100ms"), "timeout": timeout,
 			"retry": map[string]any{"max_attempts": attempts, "initial_backoff": "10ms", "multiplier": 1, "max_backoff": "10s"},
 		}
 	}
@@ -91,7 +66,7 @@ func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w.Script("/"+test.name, test.answers...)
 			create(t, r.API, job(test.name, w.URL+"/"+test.name, quick(test.attempts, test.answers)))
-			run := finalRun(t, r.API, test.name)
+			run := theRun(t, r.API, test.name)
 			if run.Status != test.status || run.Reason != test.reason {
 				t.Errorf("the run is %s (%s), want %s (%s)", run.Status, run.Reason, test.status, test.reason)
 			}
@@ -117,7 +92,7 @@ func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 	if n := len(w.At("/elsewhere")); n != 0 {
 		t.Errorf("a redirect was followed %d times", n)
 	}
-	broken := finalRun(t, r.API, "broken").Attempts
+	broken := theRun(t, r.API, "broken").Attempts
 	if len(broken) == 0 || broken[0].HTTPStatus != 500 || broken[0].Response != "no luck" || broken[0].Error == "" {
 		t.Errorf("a failed attempt shows %+v", broken)
 	}

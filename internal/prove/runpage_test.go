@@ -3,6 +3,7 @@ package prove
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,30 +16,6 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
-
-// page is a run as the API shows it.
-type page struct {
-	ID, Status, Reason string
-	RerunOf            string `json:"rerun_of"`
-	Result             json.RawMessage
-	ResultNote         string `json:"result_note"`
-	Request            *struct {
-		Method, URL string
-		Headers     map[string]string
-		Body        json.RawMessage
-	}
-	Attempts []struct {
-		Number     int
-		Outcome    string
-		Replica    string
-		StartedAt  string `json:"started_at"`
-		FinishedAt string `json:"finished_at"`
-		HTTPStatus int    `json:"http_status"`
-		Headers    map[string]string
-		Response   string
-		Truncated  bool
-	}
-}
 
 // arrival is a request as its target got it.
 type arrival struct {
@@ -116,32 +93,17 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (m *mirror) triggered(t *testing.T, a *client.Client, name, query string, target, more process.JobSpec) string {
 	t.Helper()
 	spec := process.JobSpec{"url": m.URL + "/hook?" + query}
-	for field, value := range target {
-		spec[field] = value
-	}
+	maps.Copy(spec, target)
 	j := process.JobSpec{"name": name, "target": spec, "retry": map[string]any{"max_attempts": 1}}
-	for field, value := range more {
-		j[field] = value
-	}
+	maps.Copy(j, more)
 	create(t, a, j)
-	return do[page](t, a, "POST", "/v1/jobs/"+name+"/trigger", nil).ID
+	return trigger(t, a, name)
 }
 
 // text returns the body of the API's answer at a path.
 func text(t *testing.T, a *client.Client, path string) string {
 	t.Helper()
 	return string(do[json.RawMessage](t, a, "GET", path, nil))
-}
-
-// endedPage waits for the end of a run, and returns its page.
-func endedPage(t *testing.T, a *client.Client, id string) page {
-	t.Helper()
-	var p page
-	await(t, "the end of run "+id, func() bool {
-		p = do[page](t, a, "GET", "/v1/runs/"+id, nil)
-		return p.Status == "succeeded" || p.Status == "dead" || p.Status == "cancelled"
-	})
-	return p
 }
 
 func TestTheRequestIsShownAsItWasSentWithoutItsSecrets(t *testing.T) {
@@ -154,7 +116,7 @@ func TestTheRequestIsShownAsItWasSentWithoutItsSecrets(t *testing.T) {
 		"auth":           map[string]any{"type": "bearer", "value": planted},
 		"secret_headers": map[string]any{"X-Hidden": planted + "2"},
 	}, process.JobSpec{"keep_response": 65536})
-	p, got := endedPage(t, r.API, id), m.of(id)
+	p, got := finalRun(t, r.API, id), m.of(id)
 	if len(got) != 1 || p.Request == nil {
 		t.Fatalf("%d requests, shown %+v", len(got), p.Request)
 	}
@@ -195,13 +157,13 @@ func TestAnAttemptInFlightIsListed(t *testing.T) {
 	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
 	id := m.triggered(t, r.API, "a", "hang", nil, nil)
 	await(t, "the request", func() bool { return len(m.of(id)) == 1 })
-	p := do[page](t, r.API, "GET", "/v1/runs/"+id, nil)
+	p := readRun(t, r.API, id)
 	if len(p.Attempts) != 1 || p.Attempts[0].Outcome != "in_flight" || p.Attempts[0].Number != 1 ||
 		p.Attempts[0].Replica == "" || p.Attempts[0].StartedAt == "" || p.Attempts[0].FinishedAt != "" {
 		t.Errorf("in flight: %+v", p.Attempts)
 	}
 	m.open()
-	if p = endedPage(t, r.API, id); len(p.Attempts) != 1 || p.Attempts[0].Outcome != "succeeded" ||
+	if p = finalRun(t, r.API, id); len(p.Attempts) != 1 || p.Attempts[0].Outcome != "succeeded" ||
 		p.Attempts[0].FinishedAt == "" {
 		t.Errorf("ended: %+v", p.Attempts)
 	}
@@ -231,7 +193,7 @@ func TestAsMuchOfAResponseIsKeptAsTheJobSays(t *testing.T) {
 			if c.keep != nil {
 				more["keep_response"] = c.keep
 			}
-			p := endedPage(t, r.API, m.triggered(t, r.API, c.name, c.query, nil, more))
+			p := finalRun(t, r.API, m.triggered(t, r.API, c.name, c.query, nil, more))
 			a := p.Attempts[0]
 			if len(a.Response) != c.kept || a.Truncated != c.truncated || (a.Headers["date"] != "") != c.headers {
 				t.Errorf("kept %d bytes, truncated %t, headers %v", len(a.Response), a.Truncated, a.Headers)
@@ -266,7 +228,7 @@ func TestAnAnswerCarriesTheResultOfItsRun(t *testing.T) {
 		{"of-a-failure", json(`{"result":1}`) + "&status=500", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := endedPage(t, r.API, m.triggered(t, r.API, c.name, c.query, nil, nil))
+			p := finalRun(t, r.API, m.triggered(t, r.API, c.name, c.query, nil, nil))
 			if string(p.Result) != c.result || c.note == "" && p.ResultNote != "" || !strings.Contains(p.ResultNote, c.note) {
 				t.Errorf("result %.80q, note %q", p.Result, p.ResultNote)
 			}
@@ -286,9 +248,9 @@ func TestTheTokenOfWorkThatGoesOnIsNotShown(t *testing.T) {
 		"keep_response": 65536,
 		"retry":         map[string]any{"max_attempts": 2, "initial_backoff": "0s"},
 	})
-	accepted := func(n int) (p page) {
+	accepted := func(n int) (p runView) {
 		await(t, "the answer to attempt "+strconv.Itoa(n), func() bool {
-			p = do[page](t, r.API, "GET", "/v1/runs/"+id, nil)
+			p = readRun(t, r.API, id)
 			return len(p.Attempts) == n && p.Attempts[n-1].HTTPStatus == 202
 		})
 		return p
@@ -314,10 +276,10 @@ func TestTheTokenOfWorkThatGoesOnIsNotShown(t *testing.T) {
 		t.Errorf("the answers of both attempts are %+v", p.Attempts)
 	}
 	token = m.of(id)[1].header.Get("Punctual-Run-Token")
-	done := do[page](t, r.API.WithHeader("Punctual-Run-Token", token), "POST", "/v1/runs/"+id+"/complete", map[string]any{
+	done := do[runView](t, r.API.WithHeader("Punctual-Run-Token", token), "POST", "/v1/runs/"+id+"/complete", map[string]any{
 		"result": map[string]any{"pages": 3},
 	})
-	if again := do[page](t, r.API, "GET", "/v1/runs/"+id, nil); string(done.Result) != `{"pages":3}` ||
+	if again := readRun(t, r.API, id); string(done.Result) != `{"pages":3}` ||
 		string(again.Result) != `{"pages":3}` || !strings.Contains(again.Attempts[1].Response, `"Punctual-Attempt":["2"]`) {
 		t.Errorf("completed: %s, then %+v", done.Result, again)
 	}
@@ -327,11 +289,11 @@ func TestARerunIsSentAgainWithKeysOfItsOwnOrTheSame(t *testing.T) {
 	t.Parallel()
 	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
 	create(t, r.API, process.JobSpec{"name": "a", "target": map[string]any{"url": m.URL + "/hook", "body": "the job's"}})
-	first := do[page](t, r.API, "POST", "/v1/jobs/a/trigger", map[string]any{
+	first := do[runView](t, r.API, "POST", "/v1/jobs/a/trigger", map[string]any{
 		"body":    "its own",
 		"headers": map[string]any{"X-Own": "yes"},
 	}).ID
-	endedPage(t, r.API, first)
+	finalRun(t, r.API, first)
 	original := m.of(first)[0]
 	for _, c := range []struct {
 		name      string
@@ -345,11 +307,11 @@ func TestARerunIsSentAgainWithKeysOfItsOwnOrTheSame(t *testing.T) {
 		{"with the same keys", map[string]any{"same_key": true}, "its own", "yes", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			run := do[page](t, r.API, "POST", "/v1/runs/"+first+"/rerun", c.edit)
+			run := do[runView](t, r.API, "POST", "/v1/runs/"+first+"/rerun", c.edit)
 			if run.RerunOf != first || run.ID == first {
 				t.Fatalf("the rerun is %+v", run)
 			}
-			p := endedPage(t, r.API, run.ID)
+			p := finalRun(t, r.API, run.ID)
 			sent := m.of(run.ID)[0]
 			if sent.body != c.body || sent.header.Get("X-Own") != c.own || p.RerunOf != first ||
 				sent.header.Get("Punctual-Scheduled-For") != original.header.Get("Punctual-Scheduled-For") {

@@ -82,7 +82,7 @@ func TestAnotherLibraryVerifiesTheSignatures(t *testing.T) {
 			"target": map[string]any{"url": url + "/" + name, "body": body},
 			"retry":  map[string]any{"initial_backoff": "1ms"},
 		})
-		do[runView](t, r.API, "POST", "/v1/jobs/"+name+"/trigger", nil)
+		trigger(t, r.API, name)
 		all = append(all, within(t, "a callback", got))
 		if name == "retry" {
 			again := within(t, "a second attempt", got)
@@ -124,7 +124,7 @@ func TestAnotherLibraryVerifiesTheSignatures(t *testing.T) {
 	if _, err := r.API.Do(t.Context(), "DELETE", "/v1/signing-secrets/"+old.ID, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	do[runView](t, r.API, "POST", "/v1/jobs/json/trigger", nil)
+	trigger(t, r.API, "json")
 	last := within(t, "a callback", got)
 	byOld, byNext := last, last
 	byOld.Secret, byNext.Secret = old.Secret, next.Secret

@@ -61,26 +61,26 @@ func someHistory(t *testing.T) (dsn string) {
 	w.Script("/broken", Answer{Status: 500, Body: "out of order"})
 	w.Script("/stuck", Answer{Hang: true})
 	r := serve(t, dsn, "--drain-timeout=0s")
-	second := map[string]any{"every": "1s"}
+	second := every("1s")
 	create(t, r.API,
 		job("every-second", w.URL+"/ok", process.JobSpec{"schedule": second, "labels": map[string]string{"team": "billing"}}),
-		job("once", w.URL+"/ok", process.JobSpec{"schedule": map[string]any{"delay": "50ms"}}),
+		job("once", w.URL+"/ok", process.JobSpec{"schedule": delayed("50ms")}),
 		job("tomorrow", w.URL+"/ok", process.JobSpec{
 			"schedule": map[string]any{"cron": "0 3 * * *", "timezone": "Europe/Berlin"},
 		}),
 		job("dies", w.URL+"/broken", process.JobSpec{
-			"schedule": map[string]any{"delay": "50ms"},
+			"schedule": delayed("50ms"),
 			"retry":    map[string]any{"max_attempts": 1},
 		}),
 		job("retries", w.URL+"/broken", process.JobSpec{
-			"schedule": map[string]any{"delay": "50ms"},
+			"schedule": delayed("50ms"),
 			"retry":    map[string]any{"initial_backoff": "1h"},
 		}),
 		job("overlaps", w.URL+"/stuck", process.JobSpec{"schedule": second, "concurrency_policy": "forbid"}),
 		job("paused", w.URL+"/ok", process.JobSpec{"schedule": second}),
 	)
 	do[any](t, r.API, "POST", "/v1/jobs/paused/pause", map[string]any{"note": "for the test"})
-	do[any](t, r.API, "POST", "/v1/jobs/tomorrow/trigger", nil)
+	trigger(t, r.API, "tomorrow")
 	conn := connect(t, dsn)
 	await(t, "something of everything", func() bool {
 		var kinds int

@@ -20,15 +20,10 @@ import (
 // stranger begins a transaction, like a user in psql who then goes for lunch.
 func stranger(t testing.TB, dsn string) pgx.Tx {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
+	tx, err := connect(t, dsn).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	return tx
 }
 
@@ -45,13 +40,8 @@ func locks(t testing.TB, tx pgx.Tx, from string, args ...any) {
 func neighbours(t testing.TB, api *client.Client, w *Witness) {
 	t.Helper()
 	w.Script("/neighbours", Answer{})
-	for _, policy := range []string{"allow", "forbid"} {
-		create(t, api,
-			job("neighbour-"+policy, w.URL+"/neighbours", process.JobSpec{
-				"concurrency_policy": policy,
-				"schedule":           map[string]any{"every": "1s"},
-			}))
-	}
+	jobs := many(2, "neighbour", w.URL+"/neighbours", process.JobSpec{"schedule": every("1s")})
+	create(t, api, inTurn(jobs, "allow", "forbid")...)
 }
 
 // unhindered waits until new slots of both neighbours are sent and end, and until each replica's heartbeat has gone on.
@@ -76,7 +66,7 @@ func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
 	neighbours(t, fleet[0].API, w)
-	create(t, fleet[0].API, job("locked", w.URL+"/locked", process.JobSpec{"schedule": map[string]any{"every": "1h"}}))
+	create(t, fleet[0].API, job("locked", w.URL+"/locked", process.JobSpec{"schedule": every("1h")}))
 	tx, conn := stranger(t, dsn), connect(t, dsn)
 	locks(t, tx, `schedules WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'locked')`)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -135,13 +125,13 @@ func TestAStrangersLocksHoldUpTheirOwnRunsOnly(t *testing.T) {
 	for _, table := range []string{"exclusive", "runs", "claims", "ready"} {
 		create(t, r.API, job(table, w.URL+"/stuck", process.JobSpec{"concurrency_policy": "wait"}))
 		for range 2 {
-			do[any](t, r.API, "POST", "/v1/jobs/"+table+"/trigger", nil)
+			trigger(t, r.API, table)
 		}
 	}
 	w.Script("/fails-once", Answer{Status: 500}, Answer{})
 	create(t, r.API,
 		job("retried", w.URL+"/fails-once", process.JobSpec{"retry": map[string]any{"initial_backoff": "1h"}}))
-	do[any](t, r.API, "POST", "/v1/jobs/retried/trigger", nil)
+	trigger(t, r.API, "retried")
 	await(t, "runs in flight, and a retry", func() bool {
 		return len(w.At("/stuck")) == 4 && query[int](t, conn, `
 			SELECT count(*)
@@ -189,8 +179,8 @@ func TestAStrangersLocksHoldUpTheirOwnRunsOnly(t *testing.T) {
 			JOIN punctual.jobs j ON j.id = r.job_id
 			WHERE j.name NOT LIKE 'neighbour-%' AND r.status = 'succeeded'`) == 9
 	})
-	for _, policy := range []string{"allow", "forbid"} {
-		do[any](t, r.API, "POST", "/v1/jobs/neighbour-"+policy+"/pause", nil)
+	for _, name := range []string{"neighbour-0", "neighbour-1"} {
+		do[any](t, r.API, "POST", "/v1/jobs/"+name+"/pause", nil)
 	}
 	verify(t, atRest(t, dsn, w), Conditions{Settle: time.Minute})
 	calm(t, 1000, r)
