@@ -13,7 +13,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	direct, w := pgtest.EmptyDSN(t), newWitness(t)
 	dsn := pgtest.PgBouncer(t, pgtest.Server(t), direct, "default_pool_size = 6")
-	migrate(t, binary(t), dsn)
+	punctual(t, dsn, "migrate")
 	first, second := serve(t, dsn), serve(t, dsn)
 
 	w.Script("/retried", Answer{Status: 500}, Answer{})

@@ -2,7 +2,6 @@ package prove
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -65,20 +64,8 @@ func (p *deadPort) open() *Witness {
 // metric reads the value of a metric without labels from /metrics.
 func metric(t *testing.T, a *client.Client, name string) (value float64) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
+	_, text := ask(t, http.MethodGet, a.URL+"/metrics", "")
+	for line := range strings.Lines(text) {
 		if n, _ := fmt.Sscanf(line, name+" %g", &value); n == 1 {
 			return value
 		}

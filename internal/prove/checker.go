@@ -65,8 +65,10 @@ type Conditions struct {
 type Span struct{ From, To time.Time }
 
 // frozenAt reports whether a replica was frozen at t, or had just been.
-func (c Conditions) frozenAt(t time.Time) bool {
-	return slices.ContainsFunc(c.Frozen, func(s Span) bool { return !t.Before(s.From) && t.Before(s.To) })
+func (c Conditions) frozenAt(t time.Time) bool { return during(c.Frozen, t) }
+
+func during(spans []Span, t time.Time) bool {
+	return slices.ContainsFunc(spans, func(s Span) bool { return !t.Before(s.From) && t.Before(s.To) })
 }
 
 // perRule is how many violations of one rule Check lists. It only counts the rest.

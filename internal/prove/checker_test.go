@@ -1,6 +1,8 @@
 package prove
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,65 +64,61 @@ func (f *facts) job(name string, d domain.Definition) uuid.UUID {
 	return id
 }
 
-func (f *facts) fence() int64 { return int64(100 + len(f.Requests)) }
+// slotKey is the idempotency key of a slot.
+func slotKey(job uuid.UUID, slot time.Time) string { return fmt.Sprintf("%s:%d", job, slot.Unix()) }
 
+// send adds a request, and returns its token.
 func (f *facts) send(r Run, attempt int, after time.Duration, status int) (fence int64) {
-	fence = f.fence()
+	fence = int64(100 + len(f.Requests))
 	arrived := r.DueAt.Add(after)
 	f.Requests = append(f.Requests, Request{
 		At: arrived, Ended: arrived.Add(time.Millisecond), Method: "POST", Path: "/", Run: r.ID, Job: r.Job.String(),
 		Attempt: attempt, Fence: fence, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor,
-		Key: r.Job.String() + ":" + itoa(r.ScheduledFor.Unix()), Status: status,
+		Key: slotKey(r.Job, r.ScheduledFor), Status: status,
 	})
 	return fence
 }
 
 func (f *facts) run(job uuid.UUID, slot time.Time, how string) {
-	claimed := slot.Add(time.Millisecond)
 	r := Run{
 		ID: domain.SlotRunID(job, slot), Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: slot,
 		Status: "succeeded", Trigger: "schedule",
-		ClaimedAt: &claimed, Attempt: 1,
+		ClaimedAt: new(slot.Add(time.Millisecond)), Attempt: 1,
 	}
 	if how != "succeeded" {
-		fence := f.send(r, 1, 2*time.Millisecond, 500)
+		r.Fence = new(f.send(r, 1, 2*time.Millisecond, 500))
 		f.Attempts = append(f.Attempts, Attempt{
 			Run:       r.ID,
-			Fence:     fence,
+			Fence:     *r.Fence,
 			Number:    1,
 			Outcome:   "failed",
 			StartedAt: slot,
 			Finished:  slot.Add(3 * time.Millisecond),
 		})
-		r.Fence = &fence
 	}
 	switch how {
 	case "dead":
 		r.Status = "dead"
 		f.DeadLetters = append(f.DeadLetters, r.ID)
 	case "retried":
-		fence := f.send(r, 2, time.Second, 200)
-		r.Fence, r.Attempt = &fence, 2
+		r.Fence, r.Attempt = new(f.send(r, 2, time.Second, 200)), 2
 	default:
-		fence := f.send(r, 1, 2*time.Millisecond, 200)
-		r.Fence = &fence
+		r.Fence = new(f.send(r, 1, 2*time.Millisecond, 200))
 	}
 	f.Runs = append(f.Runs, r)
 }
 
-// backfill adds a run that was made twenty seconds after everything else, and returns it.
-func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) *Run {
+// backfill adds a run that was made twenty seconds after everything else.
+func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) {
 	r := Run{
 		ID: id, Job: job, ScheduledFor: slot, DueAt: slot, CreatedAt: at(20), Status: "succeeded", Trigger: "backfill",
 		Attempt: 1,
 	}
-	fence := f.send(r, 1, at(20).Sub(slot), 200)
+	r.Fence = new(f.send(r, 1, at(20).Sub(slot), 200))
 	if id != domain.SlotRunID(job, slot) {
 		f.Requests[len(f.Requests)-1].Key = id.String()
 	}
-	r.Fence = &fence
 	f.Runs = append(f.Runs, r)
-	return &f.Runs[len(f.Runs)-1]
 }
 
 // notice adds a notice about a job, sent while the job's run of that instant is in flight.
@@ -129,36 +127,25 @@ func (f *facts) notice(job uuid.UUID, when time.Time) {
 		ID: uuid.New(), Job: job, ScheduledFor: when, DueAt: when, CreatedAt: when, Status: "succeeded", Trigger: "notify",
 		Attempt: 1,
 	}
-	fence := f.send(r, 1, 2*time.Millisecond, 200)
-	f.Requests[len(f.Requests)-1].Key, r.Fence = r.ID.String(), &fence
+	r.Fence = new(f.send(r, 1, 2*time.Millisecond, 200))
+	f.Requests[len(f.Requests)-1].Key = r.ID.String()
 	f.Runs = append(f.Runs, r)
 }
 
 func (f *facts) skip(job uuid.UUID, first, last time.Time, count int) {
-	reason := "overlap"
 	f.Runs = append(f.Runs, Run{
-		ID: uuid.New(), Job: job, ScheduledFor: last, DueAt: last, Status: "skipped", Trigger: "schedule", Reason: &reason,
-		SkippedFirst: &first, SkippedLast: &last, SkippedCount: &count,
+		ID: uuid.New(), Job: job, ScheduledFor: last, DueAt: last, Status: "skipped", Trigger: "schedule",
+		Reason: new("overlap"), SkippedFirst: &first, SkippedLast: &last, SkippedCount: &count,
 	})
 }
 
 // theRun returns the first run of a job.
 func (f *facts) theRun(job uuid.UUID) *Run {
-	for i := range f.Runs {
-		if f.Runs[i].Job == job {
-			return &f.Runs[i]
-		}
-	}
-	return nil
+	return &f.Runs[slices.IndexFunc(f.Runs, func(r Run) bool { return r.Job == job })]
 }
 
 func (f *facts) theJob(id uuid.UUID) *Job {
-	for i := range f.Jobs {
-		if f.Jobs[i].ID == id {
-			return &f.Jobs[i]
-		}
-	}
-	return nil
+	return &f.Jobs[slices.IndexFunc(f.Jobs, func(j Job) bool { return j.ID == id })]
 }
 
 // theRequest returns the nth request of a job, from 0.
@@ -175,12 +162,7 @@ func (f *facts) theRequest(job uuid.UUID, n int) *Request {
 }
 
 func (f *facts) forget(run uuid.UUID) {
-	for i := range f.Runs {
-		if f.Runs[i].ID == run {
-			f.Runs = append(f.Runs[:i], f.Runs[i+1:]...)
-			return
-		}
-	}
+	f.Runs = slices.DeleteFunc(f.Runs, func(r Run) bool { return r.ID == run })
 }
 
 func TestCheckFindsNothingInAGoodWorld(t *testing.T) {
@@ -212,16 +194,15 @@ func TestCheckNotices(t *testing.T) {
 			f.skip(f.cron, at(1), at(1), 0)
 		}},
 		{"a slot skipped as paused whose pause was over", PausesEnd, Conditions{}, func(f *facts) {
-			until, reason := at(1), "paused"
 			f.theJob(f.cron).Versions = append(f.theJob(f.cron).Versions, Version{
 				From:       at(0.5),
 				State:      "paused",
 				Definition: f.theJob(f.cron).Versions[0].Definition,
-				Until:      &until,
+				Until:      new(at(1)),
 			})
 			f.forget(f.theRun(f.cron).ID)
 			f.skip(f.cron, at(1), at(1), 1)
-			f.Runs[len(f.Runs)-1].Reason = &reason
+			f.Runs[len(f.Runs)-1].Reason = new("paused")
 		}},
 		{"a run with another id than its slot's", OneRunPerSlot, Conditions{}, func(f *facts) {
 			f.theRun(f.cron).ID = uuid.New()
@@ -247,7 +228,7 @@ func TestCheckNotices(t *testing.T) {
 		}},
 		{"a slot run once more under the slot's key", RequestsHeader, Conditions{}, func(f *facts) {
 			f.backfill(f.cron, at(1), domain.NewRunID(at(20)))
-			f.Requests[len(f.Requests)-1].Key = f.cron.String() + ":" + itoa(at(1).Unix())
+			f.Requests[len(f.Requests)-1].Key = slotKey(f.cron, at(1))
 		}},
 		{"a run of no job", NoPhantoms, Conditions{}, func(f *facts) { f.run(uuid.New(), at(4), "succeeded") }},
 		{"a run left running", AllFinal, Conditions{}, func(f *facts) { f.theRun(f.cron).Status = "running" }},
@@ -269,8 +250,7 @@ func TestCheckNotices(t *testing.T) {
 			f.theRun(f.cron).CreatedAt = at(0.9)
 		}},
 		{"a claim before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) {
-			early := at(0.9)
-			f.theRun(f.cron).ClaimedAt = &early
+			f.theRun(f.cron).ClaimedAt = new(at(0.9))
 		}},
 		{"a due time beyond the jitter", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(1.5) }},
 		{"two first attempts", OneFirst, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Attempt = 1 }},
@@ -284,8 +264,7 @@ func TestCheckNotices(t *testing.T) {
 		{"an overlap", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = at(3.5) }},
 		{"an overlap with work that goes on after its 202", NoOverlap, Conditions{}, func(f *facts) {
 			f.theJob(f.forbid).Versions[0].Definition.Completion = domain.CompleteAsync
-			end := at(3.5)
-			f.theRun(f.forbid).FinishedAt, f.theRequest(f.forbid, 0).Status = &end, 202
+			f.theRun(f.forbid).FinishedAt, f.theRequest(f.forbid, 0).Status = new(at(3.5)), 202
 		}},
 		{"an overlap with work that goes on until it is lost", NoOverlap, Conditions{}, func(f *facts) {
 			f.theJob(f.forbid).Versions[0].Definition.Completion = domain.CompleteAsync
@@ -297,8 +276,7 @@ func TestCheckNotices(t *testing.T) {
 			f.theRequest(f.forbid, 0).Ended = time.Time{}
 		}},
 		{"a job that waits for ever", NoWedge, Conditions{}, func(f *facts) {
-			due := at(4)
-			f.Jobs[0].Enabled, f.Jobs[0].NextRun = true, &due
+			f.Jobs[0].Enabled, f.Jobs[0].NextRun = true, new(at(4))
 		}},
 		{"a row left in ready", NothingLeft, Conditions{}, func(f *facts) { f.Ready = append(f.Ready, f.theRun(f.once).ID) }},
 		{"a row left in claims", NothingLeft, Conditions{}, func(f *facts) {
@@ -341,12 +319,9 @@ func TestCheckNotices(t *testing.T) {
 			f := goodWorld()
 			test.spoil(f)
 			violations := Check(f.Facts, test.conditions)
-			for _, v := range violations {
-				if v.Rule == test.rule {
-					return
-				}
+			if !slices.ContainsFunc(violations, func(v Violation) bool { return v.Rule == test.rule }) {
+				t.Errorf("not noticed as %q; found %v", test.rule, violations)
 			}
-			t.Errorf("not noticed as %q; found %v", test.rule, violations)
 		})
 	}
 	for name, rule := range rules(t) {

@@ -147,19 +147,20 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 		if err := f.readJobs(ctx, tx); err != nil {
 			return err
 		}
-		f.Runs, err = collect[Run](ctx, tx, err, `
+		f.Runs, err = collect(ctx, tx, err, pgx.RowToStructByPos[Run], `
 			SELECT id, job_id, scheduled_for, due_at, status, trigger, reason, skipped_first, skipped_last, skipped_count,
 			    attempt, fence, late, tenant, replay_of, claimed_at, finished_at, created_at
 			FROM punctual.runs
 			ORDER BY id`)
-		f.Attempts, err = collect[Attempt](ctx, tx, err, `
+		f.Attempts, err = collect(ctx, tx, err, pgx.RowToStructByPos[Attempt], `
 			SELECT run_id, fence, number, outcome, started_at, finished_at
 			FROM punctual.attempts
 			ORDER BY run_id, fence`)
-		f.DeadLetters, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.dead_letters`)
-		f.Ready, err = collectIDs(ctx, tx, err, `SELECT run_id FROM punctual.ready`)
-		f.Claimed, err = collectIDs(ctx, tx, err, `SELECT unnest(run_ids) FROM punctual.claims`)
-		f.Gates, err = collect[Gate](ctx, tx, err, `
+		ids := pgx.RowTo[uuid.UUID]
+		f.DeadLetters, err = collect(ctx, tx, err, ids, `SELECT run_id FROM punctual.dead_letters`)
+		f.Ready, err = collect(ctx, tx, err, ids, `SELECT run_id FROM punctual.ready`)
+		f.Claimed, err = collect(ctx, tx, err, ids, `SELECT unnest(run_ids) FROM punctual.claims`)
+		f.Gates, err = collect(ctx, tx, err, pgx.RowToStructByPos[Gate], `
 			SELECT job_id, coalesce(active_run, waiting_run)
 			FROM punctual.exclusive
 			WHERE coalesce(active_run, waiting_run) IS NOT NULL`)
@@ -200,7 +201,7 @@ func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 }
 
 // collect reads all rows, unless an earlier query failed.
-func collect[T any](ctx context.Context, tx pgx.Tx, before error, sql string) ([]T, error) {
+func collect[T any](ctx context.Context, tx pgx.Tx, before error, to pgx.RowToFunc[T], sql string) ([]T, error) {
 	if before != nil {
 		return nil, before
 	}
@@ -208,16 +209,5 @@ func collect[T any](ctx context.Context, tx pgx.Tx, before error, sql string) ([
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
-}
-
-func collectIDs(ctx context.Context, tx pgx.Tx, before error, sql string) ([]uuid.UUID, error) {
-	if before != nil {
-		return nil, before
-	}
-	rows, err := tx.Query(ctx, sql)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	return pgx.CollectRows(rows, to)
 }

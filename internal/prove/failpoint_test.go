@@ -1,7 +1,6 @@
 package prove
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,17 +21,7 @@ func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	args := []string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"}
-	r, err := process.Start(ctx, path,
-		[]string{"DATABASE_URL=" + dsn, process.CallLoopback, fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)},
-		args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch(t, r.Process)
-	return r
+	return serveBinary(t, path, dsn, []string{fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)})
 }
 
 // A replica may die between any two steps. The test kills one at every step, early and when more is in flight, and not

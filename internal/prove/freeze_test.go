@@ -179,17 +179,3 @@ func TestServeFrozenFreezesAtItsStart(t *testing.T) {
 	}
 	stop(t, r)
 }
-
-// punctual runs the binary to its end, which must be a success, and returns its output.
-func punctual(t testing.TB, dsn string, args ...string) string {
-	t.Helper()
-	p, err := process.Launch(binary(t), []string{"DATABASE_URL=" + dsn}, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch(t, p)
-	if code, err := p.Wait(t.Context()); code != 0 || err != nil {
-		t.Fatalf("punctual %s: exit code %d, %v:\n%s", strings.Join(args, " "), code, err, p.Output())
-	}
-	return p.Output()
-}

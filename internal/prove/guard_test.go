@@ -1,7 +1,6 @@
 package prove
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -99,7 +98,7 @@ func TestNoRunReachesPunctualItself(t *testing.T) {
 			t.Parallel()
 			own, other := serve(t, dsn, "--allow-targets=0.0.0.0/0,::/0").API,
 				serve(t, dsn, "--allow-targets=0.0.0.0/0,::/0").API
-			_, databasePort, err := net.SplitHostPort(parseHost(t, server.TCP("postgres")))
+			database, err := pgx.ParseConfig(server.TCP("postgres"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +111,7 @@ func TestNoRunReachesPunctualItself(t *testing.T) {
 					t.Errorf("%s: %s", host, why)
 				}
 				if why := refused(t, own,
-					fmt.Sprintf("http://%s:%s/", host, databasePort)); !strings.Contains(why, "the database of this replica") {
+					fmt.Sprintf("http://%s:%d/", host, database.Port)); !strings.Contains(why, "the database of this replica") {
 					t.Errorf("%s: %s", host, why)
 				}
 			}
@@ -133,15 +132,6 @@ func TestNoRunReachesPunctualItself(t *testing.T) {
 	}
 }
 
-func parseHost(t testing.TB, dsn string) string {
-	t.Helper()
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return net.JoinHostPort(config.Host, fmt.Sprint(config.Port))
-}
-
 // A replica ignores the environment's proxy and uses the flag's, whose password stays out of the log.
 func TestOnlyTheProxyOfTheFlagIsUsed(t *testing.T) {
 	t.Parallel()
@@ -158,19 +148,11 @@ func TestOnlyTheProxyOfTheFlagIsUsed(t *testing.T) {
 	t.Cleanup(target.Close)
 	start := func(flags ...string) *process.Replica {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		env := []string{"DATABASE_URL=" + pgtest.DSN(t), process.CallLoopback}
+		var env []string
 		for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
 			env = append(env, name+"="+proxy.URL)
 		}
-		r, err := process.Start(ctx, binary(t), env,
-			append([]string{"serve", "--log-format=json", "--log-level=debug", "--listen=127.0.0.1:0", "--auth=none"}, flags...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		watch(t, r.Process)
-		return r
+		return serveBinary(t, binary(t), pgtest.DSN(t), env, append(flags, "--log-level=debug")...)
 	}
 	plain := start()
 	create(t, plain.API, once("j", target.URL))

@@ -34,7 +34,7 @@ func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 500, within: 8 * time.Second, cronJobs: 30, seconds: 8}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
 	await(t, "the load", func() bool { return w.Len() > h.runs()/4 })
-	migrate(t, binary(t), dsn)
+	punctual(t, dsn, "migrate")
 	conn := connect(t, dsn)
 	await(t, "the migration to get its locks", func() bool {
 		_, err := conn.Exec(t.Context(), `SET lock_timeout = '500ms';`+nextRelease)
@@ -52,18 +52,6 @@ func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {
 	stop(t, fleet...)
 }
 
-func migrate(t testing.TB, binary, dsn string) {
-	t.Helper()
-	p, err := process.Launch(binary, []string{"DATABASE_URL=" + dsn}, "migrate")
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch(t, p)
-	if code := ended(t, "punctual migrate", p); code != 0 {
-		t.Fatalf("punctual migrate: exit code %d:\n%s", code, p.Output())
-	}
-}
-
 // An upgrade from the first release: its schema is migrated under load, and then its replicas are replaced by today's,
 // one after the other.
 func TestSoakAnUpgradeFromTheFirstRelease(t *testing.T) {
@@ -71,12 +59,12 @@ func TestSoakAnUpgradeFromTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.EmptyDSN(t), newWitness(t)
 	old := firstRelease(t)
-	migrate(t, old, dsn)
-	before := []*process.Replica{serveBinary(t, old, dsn), serveBinary(t, old, dsn)}
+	succeed(t, old, []string{"DATABASE_URL=" + dsn}, "migrate")
+	before := []*process.Replica{serveBinary(t, old, dsn, nil), serveBinary(t, old, dsn, nil)}
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 2000, within: 20 * time.Second, cronJobs: 50, seconds: 20}
 	create(t, before[0].API, h.jobs(w.URL)...)
 	await(t, "the load", func() bool { return w.Len() > h.runs()/5 })
-	migrate(t, binary(t), dsn)
+	punctual(t, dsn, "migrate")
 	var after []*process.Replica
 	for _, r := range before {
 		ready(t, r) // on the newer schema

@@ -141,13 +141,3 @@ func TestTheMixIsWhatItSays(t *testing.T) {
 		t.Errorf("%d kinds of jobs: %v", len(kinds), kinds)
 	}
 }
-
-// recurring returns the names of the jobs that are no one-shots.
-func recurring(jobs []process.JobSpec) (names []string) {
-	for _, j := range jobs {
-		if name := j["name"].(string); !strings.HasPrefix(name, "shot-") {
-			names = append(names, name)
-		}
-	}
-	return names
-}

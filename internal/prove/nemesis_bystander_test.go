@@ -26,9 +26,9 @@ const (
 // stand lets the bystander's jobs fire every second of a mix.
 func (b *besieged) stand(m mix) {
 	b.t.Helper()
-	conn := connect(b.t, b.dsn)
-	defer func() { _ = conn.Close(b.t.Context()) }()
-	execute(b.t, conn, `INSERT INTO punctual.tenants (name) VALUES ($1)`, bystander)
+	if err := b.execute(`INSERT INTO punctual.tenants (name) VALUES ($1)`, bystander); err != nil {
+		b.t.Fatal(err)
+	}
 	api := b.members[0].replica.API.WithHeader("Punctual-Tenant", bystander)
 	for i := range bystanderJobs {
 		do[any](b.t, api, "POST", "/v1/jobs", job(fmt.Sprint("stands-", i), b.witness.URL+bystanderPath, m.everySecond()))
@@ -54,18 +54,15 @@ func (b *besieged) away(since time.Time) {
 	b.nobody = append(b.nobody, Span{since, time.Now().Add(recovery)})
 }
 
-// lasted records a fault from an instant until now.
-func (b *besieged) lasted(what string, since time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.faults == nil {
-		b.faults = map[string][]Span{}
+// fault counts a fault that begins now, and returns what records its end.
+func (b *besieged) fault(what string) (over func()) {
+	b.note(what)
+	since := time.Now()
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.faults[what] = append(b.faults[what], Span{since, time.Now()})
 	}
-	b.faults[what] = append(b.faults[what], Span{since, time.Now()})
-}
-
-func during(spans []Span, at time.Time) bool {
-	return slices.ContainsFunc(spans, func(s Span) bool { return !at.Before(s.From) && at.Before(s.To) })
 }
 
 // logBystander logs the lateness of those runs of the bystander that were due while a replica and the database were up,

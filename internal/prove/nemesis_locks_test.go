@@ -50,8 +50,7 @@ func (b *besieged) lock(rng *rand.Rand, rows, job string, work func(context.Cont
 // trespass locks rows of a job for some seconds, as a user in psql does.
 func (b *besieged) trespass(rng *rand.Rand, jobs []string) {
 	b.lock(rng, strangersLocks[rng.IntN(len(strangersLocks))], jobs[rng.IntN(len(jobs))], func(held context.Context) {
-		b.note("rows locked by a stranger")
-		defer b.lasted("rows locked by a stranger", time.Now())
+		defer b.fault("rows locked by a stranger")()
 		<-held.Done()
 	})
 }
@@ -64,8 +63,7 @@ func (b *besieged) crowd(rng *rand.Rand, jobs []string) {
 	}
 	api, name := replicas[rng.IntN(len(replicas))].API, jobs[rng.IntN(len(jobs))]
 	b.lock(rng, strangersLocks[0], name, func(held context.Context) {
-		b.note("forty slow requests")
-		defer b.lasted("forty slow requests", time.Now())
+		defer b.fault("forty slow requests")()
 		var calling sync.WaitGroup
 		for i := range 40 {
 			calling.Go(func() {

@@ -35,6 +35,11 @@ type besieged struct {
 	faults  map[string][]Span // when each other fault was going on
 }
 
+func newBesieged(t *testing.T, dsn string) *besieged {
+	t.Helper()
+	return &besieged{t: t, dsn: dsn, witness: newWitness(t), counts: map[string]int{}, faults: map[string][]Span{}}
+}
+
 // member is a place in the fleet: it has one replica after the other, and a way to the database.
 type member struct {
 	replica *process.Replica // nil while the place is empty
@@ -66,6 +71,27 @@ func (b *besieged) set(m *member, r *process.Replica) {
 	m.replica = r
 }
 
+// join adds a place to the fleet, and starts a replica in it.
+func (b *besieged) join(m *member) {
+	b.members = append(b.members, m)
+	b.start(m)
+}
+
+// burden gives a mix and further jobs to the fleet, and returns the names of those that recur.
+func (b *besieged) burden(m mix, more ...process.JobSpec) (recurring []string) {
+	b.t.Helper()
+	scriptMix(b.witness)
+	work(b.t, b.witness, b.live)
+	jobs := append(m.jobs(b.witness.URL), more...)
+	create(b.t, b.members[0].replica.API, jobs...)
+	for _, j := range jobs {
+		if name := j["name"].(string); !strings.HasPrefix(name, "shot-") {
+			recurring = append(recurring, name)
+		}
+	}
+	return recurring
+}
+
 // start starts a replica in a place. The database may be away; the replica waits for it, as long as it takes.
 func (b *besieged) start(m *member) {
 	for {
@@ -91,15 +117,13 @@ func (b *besieged) act(rng *rand.Rand, jobs []string) {
 		b.note("pauses that end while everybody is down")
 		b.downOverPauses(rng, jobs)
 	case n < 4:
-		b.note("kill -9")
-		defer b.lasted("kill -9", time.Now())
+		defer b.fault("kill -9")()
 		m.replica.Kill()
 		b.set(m, nil)
 		pause(b.t, rng, 0, 5*time.Second)
 		b.start(m)
 	case n < 7:
-		b.note("restart with SIGTERM")
-		defer b.lasted("restart with SIGTERM", time.Now())
+		defer b.fault("restart with SIGTERM")()
 		r := m.replica
 		if err := r.Signal(syscall.SIGTERM); err != nil {
 			b.t.Error(err)
@@ -113,8 +137,7 @@ func (b *besieged) act(rng *rand.Rand, jobs []string) {
 		b.set(m, nil)
 		b.start(m)
 	default:
-		b.note("freeze with SIGSTOP")
-		defer b.lasted("freeze with SIGSTOP", time.Now())
+		defer b.fault("freeze with SIGSTOP")()
 		began := time.Now()
 		if err := m.replica.Signal(syscall.SIGSTOP); err != nil {
 			b.t.Error(err)
@@ -168,44 +191,41 @@ func (b *besieged) attack(rng *rand.Rand) {
 	case n < 4:
 		b.note("termination of all backends")
 		defer b.away(time.Now())
-		b.terminate()
+		if err := b.execute(`
+			SELECT pg_terminate_backend(pid)
+			FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
+			b.t.Error(err)
+		}
 	case n < 6:
-		b.note("commit whose answer is lost")
-		defer b.lasted("commit whose answer is lost", time.Now())
+		defer b.fault("commit whose answer is lost")()
 		m.proxy.CutAfter("COMMIT")
 		pause(b.t, rng, time.Second, 3*time.Second)
 	case n < 8:
-		b.note("slow network")
-		defer b.lasted("slow network", time.Now())
+		defer b.fault("slow network")()
 		m.proxy.Slow(300*time.Millisecond, 200*time.Millisecond)
 		pause(b.t, rng, time.Second, 8*time.Second)
 	case n < 10:
-		b.note("network cut in silence")
-		defer b.lasted("network cut in silence", time.Now())
+		defer b.fault("network cut in silence")()
 		m.proxy.Cut()
 		pause(b.t, rng, time.Second, 20*time.Second)
 	default:
-		b.note("network cut by refusal")
-		defer b.lasted("network cut by refusal", time.Now())
+		defer b.fault("network cut by refusal")()
 		m.proxy.Refuse()
 		pause(b.t, rng, time.Second, 20*time.Second)
 	}
 	m.proxy.Heal()
 }
 
-func (b *besieged) terminate() {
-	conn, err := pgx.Connect(b.t.Context(), b.dsn)
+// execute runs a statement over a connection of its own. The database may be away.
+func (b *besieged) execute(sql string, args ...any) error {
+	conn, err := pgx.Connect(b.t.Context(), b.dsn+"&default_query_exec_mode=exec")
 	if err != nil {
-		b.t.Error(err)
-		return
+		return err
 	}
 	defer func() { _ = conn.Close(b.t.Context()) }()
-	if _, err := conn.Exec(b.t.Context(), `
-		SELECT pg_terminate_backend(pid)
-		FROM pg_stat_activity
-		WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
-		b.t.Error(err)
-	}
+	_, err = conn.Exec(b.t.Context(), sql, args...)
+	return err
 }
 
 // meddle uses the API as people do, through any replica. Calls may fail because the replica or the database is away.

@@ -142,19 +142,11 @@ func clientCertificate(t *testing.T) (text, key string) {
 // dump returns every row of every table, as text.
 func dump(t *testing.T, conn *pgx.Conn) string {
 	t.Helper()
-	rows, err := conn.Query(t.Context(), `
+	var all strings.Builder
+	for _, table := range queryAll[string](t, conn, `
 		SELECT c.relname
 		FROM pg_class c
-		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r'`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all strings.Builder
-	for _, table := range tables {
+		WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r'`) {
 		all.WriteString(query[string](t, conn, `
 			SELECT coalesce(string_agg(x::text, E'\n'), '')
 			FROM punctual.`+pgx.Identifier{table}.Sanitize()+` x`) + "\n")
@@ -204,25 +196,8 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	r := serve(t, dsn, "--log-level=debug")
 	call := func(method, path, body string, headers ...string) string {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, r.API.URL+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Content-Type", "application/json")
-		for _, h := range headers {
-			name, value, _ := strings.Cut(h, ": ")
-			request.Header.Set(name, value)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		answer, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fmt.Sprintf("%s %s: %s %s", method, path, response.Status, answer)
+		status, answer := ask(t, method, r.API.URL+path, body, append(headers, "Content-Type: application/json")...)
+		return fmt.Sprintf("%s %s: %s %s", method, path, status, answer)
 	}
 	api := func(method, path, body string, headers ...string) string {
 		t.Helper()
@@ -323,27 +298,12 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 		api("GET", "/v1/jobs/"+job+"/explain?at="+time.Now().UTC().Format(time.RFC3339), "")
 		api("GET", "/v1/jobs/"+job+"/runs", "")
 	}
-	ids, err := conn.Query(t.Context(), `SELECT id::text FROM punctual.runs`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	runs, err := pgx.CollectRows(ids, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, run := range runs {
+	for _, run := range queryAll[string](t, conn, `SELECT id::text FROM punctual.runs`) {
 		api("GET", "/v1/runs/"+run, "")
 	}
 	seen.add("the metrics", call("GET", "/metrics", ""))
 	seen.add("the database", dump(t, conn))
-	rotate, err := process.Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "secrets", "rotate", "--log-level=debug")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code := ended(t, "punctual secrets rotate", rotate); code != 0 {
-		t.Errorf("secrets rotate: exit code %d: %s", code, rotate.Output())
-	}
-	seen.add("the rotation", rotate.Output())
+	seen.add("the rotation", punctual(t, dsn, "secrets", "rotate", "--log-level=debug"))
 	seen.add("the database", dump(t, conn))
 	if arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.PID())); err == nil {
 		seen.add("the list of processes", string(arguments))

@@ -2,8 +2,10 @@ package prove
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"os"
-	"strconv"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,8 +30,6 @@ func exhaustive(t testing.TB, why string) {
 		t.Skip("runs in `make prove` only: " + why)
 	}
 }
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 // patience bounds every wait. It is long enough for a busy machine under the race detector.
 const patience = 2 * time.Minute
@@ -83,15 +83,23 @@ func binary(t testing.TB) string {
 // the test failed.
 func serve(t testing.TB, dsn string, flags ...string) *process.Replica {
 	t.Helper()
-	return serveBinary(t, binary(t), dsn, flags...)
+	return serveBinary(t, binary(t), dsn, nil, flags...)
 }
 
-// serveBinary is serve for another binary than today's.
-func serveBinary(t testing.TB, binary, dsn string, flags ...string) *process.Replica {
+// serveBinary is serve for another binary than today's, or with more in its environment.
+func serveBinary(t testing.TB, binary, dsn string, env []string, flags ...string) *process.Replica {
+	t.Helper()
+	env = append(env, "DATABASE_URL="+dsn, process.CallLoopback)
+	args := []string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"}
+	return launch(t, binary, env, append(args, flags...)...)
+}
+
+// launch starts a replica for the test, as serve does, with the given environment and arguments.
+func launch(t testing.TB, path string, env []string, args ...string) *process.Replica {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	r, err := process.Serve(ctx, binary, dsn, flags...)
+	r, err := process.Start(ctx, path, env, args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +131,27 @@ func ended(t testing.TB, what string, p *process.Process) int {
 		t.Fatalf("waited in vain for %s to end: %v; it said:\n%s", what, err, tail(p.Output(), 8<<10))
 	}
 	return code
+}
+
+// succeed runs a program to its end, which must be a success, and returns its output.
+func succeed(t testing.TB, path string, env []string, args ...string) string {
+	t.Helper()
+	p, err := process.Launch(path, env, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch(t, p)
+	what := filepath.Base(path) + " " + strings.Join(args, " ")
+	if code := ended(t, what, p); code != 0 {
+		t.Fatalf("%s: exit code %d:\n%s", what, code, p.Output())
+	}
+	return p.Output()
+}
+
+// punctual runs a command of the binary, which must succeed, and returns its output.
+func punctual(t testing.TB, dsn string, args ...string) string {
+	t.Helper()
+	return succeed(t, binary(t), []string{"DATABASE_URL=" + dsn}, args...)
 }
 
 // within returns the next value of a channel, or fails the test after patience.
@@ -172,6 +201,29 @@ func do[T any](t testing.TB, a *client.Client, method, path string, in any) T {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// ask sends a request with headers such as "Accept: text/plain", and returns the status and the body of the answer.
+func ask(t testing.TB, method, url, body string, headers ...string) (status, answer string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		request.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.Status, string(text)
 }
 
 func connect(t testing.TB, dsn string) *pgx.Conn {
@@ -237,14 +289,7 @@ func verify(t testing.TB, f Facts, c Conditions) {
 // proven checks that `punctual verify` finds no violation either.
 func proven(t testing.TB, dsn string) {
 	t.Helper()
-	p, err := process.Launch(binary(t), []string{"DATABASE_URL=" + dsn}, "verify", "--grace=5s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch(t, p)
-	if code := ended(t, "punctual verify", p); code != 0 {
-		t.Errorf("punctual verify: exit code %d:\n%s", code, p.Output())
-	}
+	punctual(t, dsn, "verify", "--grace=5s")
 }
 
 func execute(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
@@ -254,10 +299,25 @@ func execute(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
 	}
 }
 
+// query returns the value of a query for one row with one column.
 func query[T any](t testing.TB, conn *pgx.Conn, sql string, args ...any) (v T) {
 	t.Helper()
 	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	return v
+}
+
+// queryAll returns the values of a query for any number of such rows.
+func queryAll[T any](t testing.TB, conn *pgx.Conn, sql string) []T {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), sql)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	values, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return values
 }

@@ -141,29 +141,15 @@ func newShell(t *testing.T, production string) *shell {
 // run runs a block to its end.
 func (sh *shell) run(t *testing.T, block string) {
 	t.Helper()
-	p, err := process.Launch("/bin/sh", sh.env, "-euc", "cd "+sh.dir+"\n"+block)
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch(t, p)
-	if code, err := p.Wait(t.Context()); code != 0 || err != nil {
-		t.Fatalf("exit code %d, %v:\n%s\nsaid:\n%s", code, err, block, p.Output())
-	}
+	succeed(t, "/bin/sh", sh.env, "-euc", "cd "+sh.dir+"\n"+block)
 }
 
 // serve runs a block that starts a replica.
 func (sh *shell) serve(t *testing.T, block string) *process.Replica {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	env := append(sh.env, "PUNCTUAL_LISTEN=127.0.0.1:0", "PUNCTUAL_AUTH=none", "PUNCTUAL_LOG_FORMAT=json",
 		"PUNCTUAL_MASTER_KEY=", process.CallLoopback)
-	r, err := process.Start(ctx, "/bin/sh", env, []string{"-euc", "cd " + sh.dir + "\nexec " + block})
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch(t, r.Process)
-	return r
+	return launch(t, "/bin/sh", env, "-euc", "cd "+sh.dir+"\nexec "+block)
 }
 
 // settled returns the number of requests that have arrived, after the last request of a killed replica has arrived.

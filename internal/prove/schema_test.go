@@ -4,23 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"punctual/internal/pgtest"
 )
-
-func names(t *testing.T, conn *pgx.Conn, sql string) []string {
-	t.Helper()
-	rows, err := conn.Query(t.Context(), sql)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
 
 // ours selects the tables and views of the schema, without goose's own and without partitions, which are like their
 // parents.
@@ -30,7 +15,7 @@ const ours = `c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', '
 func TestSchemaExplainsItself(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, pgtest.DSN(t))
-	if n := len(names(t, conn, `SELECT relname::text FROM pg_class c WHERE `+ours)); n < 15 {
+	if n := len(queryAll[string](t, conn, `SELECT relname::text FROM pg_class c WHERE `+ours)); n < 15 {
 		t.Fatalf("only %d tables and views were looked at", n)
 	}
 	for what, sql := range map[string]string{
@@ -54,7 +39,7 @@ func TestSchemaExplainsItself(t *testing.T) {
 			JOIN pg_class c ON c.oid = k.conrelid
 			WHERE ` + ours + ` AND k.contype = 'c' AND (k.conname LIKE c.relname || '%' AND k.conname ~ '_check[0-9]*$')`,
 	} {
-		if found := names(t, conn, sql); len(found) > 0 {
+		if found := queryAll[string](t, conn, sql); len(found) > 0 {
 			t.Errorf("%s: %s", what, strings.Join(found, ", "))
 		}
 	}
@@ -63,7 +48,7 @@ func TestSchemaExplainsItself(t *testing.T) {
 func TestCommentsAreSentences(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, pgtest.DSN(t))
-	for _, comment := range names(t, conn, `
+	for _, comment := range queryAll[string](t, conn, `
 		SELECT d.description
 		FROM pg_description d
 		JOIN pg_class c ON c.oid = d.objoid AND d.classoid = 'pg_class'::regclass

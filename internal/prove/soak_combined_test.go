@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
 )
@@ -19,20 +17,12 @@ func meddled(
 	fault func(rng *rand.Rand, until time.Time), then func(),
 ) (*besieged, Facts) {
 	t.Helper()
-	w := newWitness(t)
-	b := &besieged{t: t, dsn: fleetDSN, witness: w, counts: map[string]int{}}
+	b := newBesieged(t, fleetDSN)
 	for range 3 {
-		m := &member{dsn: fleetDSN}
-		b.members = append(b.members, m)
-		b.start(m)
+		b.join(&member{dsn: fleetDSN})
 	}
-	scriptMix(w)
-	work(t, w, b.live)
 	m := mixed(int(length.Seconds()))
-	jobs := m.jobs(w.URL)
-	create(t, b.members[0].replica.API, jobs...)
-	names := recurring(jobs)
-	until := m.end()
+	names, until := b.burden(m), m.end()
 	var busy sync.WaitGroup
 	faults := rand.New(rand.NewPCG(rng.Uint64(), 2))
 	busy.Go(func() { fault(faults, until) })
@@ -49,7 +39,7 @@ func meddled(
 		return query[bool](t, conn, `
 			SELECT NOT EXISTS (SELECT FROM punctual.schedules WHERE enabled AND next_run_at <= now())`)
 	})
-	return b, atRest(t, dsn, w)
+	return b, atRest(t, dsn, b.witness)
 }
 
 // relimit changes the limits of the tenant. The database may be away.
@@ -58,7 +48,8 @@ func (b *besieged) relimit(rng *rand.Rand) {
 		"max_concurrent_runs = 3, max_runs_per_second = NULL", "max_concurrent_runs = NULL, max_runs_per_second = 20",
 		"max_concurrent_runs = NULL, max_runs_per_second = NULL",
 	}
-	if b.execute(`UPDATE punctual.tenants SET ` + limits[rng.IntN(len(limits))] + ` WHERE name = 'default'`) {
+	sql := `UPDATE punctual.tenants SET ` + limits[rng.IntN(len(limits))] + ` WHERE name = 'default'`
+	if err := b.execute(sql); err == nil {
 		b.note("change of limits")
 	}
 }
@@ -69,18 +60,8 @@ func (b *besieged) lift() {
 		return b.execute(`
 			UPDATE punctual.tenants
 			SET max_concurrent_runs = NULL, max_runs_per_second = NULL
-			WHERE name = 'default'`)
+			WHERE name = 'default'`) == nil
 	})
-}
-
-func (b *besieged) execute(sql string) bool {
-	conn, err := pgx.Connect(b.t.Context(), b.dsn+"&default_query_exec_mode=exec")
-	if err != nil {
-		return false
-	}
-	defer func() { _ = conn.Close(b.t.Context()) }()
-	_, err = conn.Exec(b.t.Context(), sql)
-	return err == nil
 }
 
 // TestSoakAClockThatIsSteppedBehindPgBouncer steps the database's clock back and forth while jobs are edited, paused,

@@ -59,23 +59,17 @@ func repeat(t testing.TB, seed uint64, until time.Time, least, most time.Duratio
 func TestSoakUnderANemesis(t *testing.T) {
 	length, rng := soak(t), seeded(t)
 	t.Parallel()
-	server, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
-	b := &besieged{t: t, server: server, dsn: pgtest.Database(t, server), witness: w, counts: map[string]int{}}
+	server := pgtest.NewServer(t, privatepg.Config{})
+	b := newBesieged(t, pgtest.Database(t, server))
+	b.server = server
 	for range 3 {
-		m := &member{}
-		m.proxy, m.dsn = pgtest.NewProxy(t, pgtest.TCP(t, server, b.dsn))
-		b.members = append(b.members, m)
-		b.start(m)
+		proxy, dsn := pgtest.NewProxy(t, pgtest.TCP(t, server, b.dsn))
+		b.join(&member{proxy: proxy, dsn: dsn})
 	}
-	scriptMix(w)
-	work(t, w, b.live)
 	m := mixed(int(length.Seconds()))
 	m.copies = 2
 	b.stand(m)
-	jobs := append(m.jobs(w.URL), b.hanging(m)...)
-	create(t, b.members[0].replica.API, jobs...)
-	names := recurring(jobs)
-	until := m.end()
+	names, until := b.burden(m, b.hanging(m)...), m.end()
 	var busy sync.WaitGroup
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, func(rng *rand.Rand) { b.act(rng, names) }))
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, b.attack))
@@ -87,7 +81,7 @@ func TestSoakUnderANemesis(t *testing.T) {
 	busy.Wait()
 	await(t, "the last slots", func() bool { return time.Now().After(until) })
 
-	f := atRest(t, b.dsn, w)
+	f := atRest(t, b.dsn, b.witness)
 	verify(t, f, Conditions{Frozen: b.frozen})
 	b.report(f)
 	proven(t, b.dsn)

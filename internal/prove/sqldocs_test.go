@@ -30,9 +30,7 @@ func TestSQLDocs(t *testing.T) {
 	// fail.
 	config := connect(t, dsn).Config()
 	conn := connect(t, pgtest.Server(t).DSN(config.Database))
-	if _, err := conn.Exec(t.Context(), `SET ROLE punctual_reader; SET default_transaction_read_only = on`); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, conn, `SET ROLE punctual_reader; SET default_transaction_read_only = on`)
 	empty := 0
 	for i, block := range blocks {
 		results, err := conn.PgConn().Exec(t.Context(), block[1]).ReadAll()
@@ -83,11 +81,7 @@ func someHistory(t *testing.T) (dsn string) {
 	trigger(t, r.API, "tomorrow")
 	conn := connect(t, dsn)
 	await(t, "something of everything", func() bool {
-		var kinds int
-		const sql = `SELECT count(DISTINCT (status, coalesce(reason, ''))) FROM punctual.runs`
-		if err := conn.QueryRow(t.Context(), sql).Scan(&kinds); err != nil {
-			t.Fatal(err)
-		}
+		kinds := query[int](t, conn, `SELECT count(DISTINCT (status, coalesce(reason, ''))) FROM punctual.runs`)
 		return kinds >= 5 // succeeded, dead, retrying, running, skipped
 	})
 	return dsn

@@ -64,7 +64,7 @@ func TestZoneDataThatChangesUnderLoad(t *testing.T) {
 	}
 
 	await(t, "the load", func() bool { return w.Len() > h.cronJobs })
-	fresh := serveBinary(t, newer, dsn, "--queues=default=100")
+	fresh := serveBinary(t, newer, dsn, nil, "--queues=default=100")
 	for _, name := range []string{"daily", "daily-in-old"} {
 		await(t, "the next slot by the newer data", func() bool { return next(name).Equal(slot.Add(-movedBy)) })
 	}
