@@ -26,8 +26,8 @@ func runAPI(ctx context.Context, l *lab) error {
 	var create, get []float64
 	for round := range l.Rounds {
 		l.say("round %d of %d: %d clients", round+1, l.Rounds, l.Sizes.APIClients)
-		job := func(i int) ([]byte, error) {
-			return json.Marshal(process.JobSpec{
+		made, perSecond, err := l.hammer(ctx, func(ctx context.Context, i int) error {
+			job, err := json.Marshal(process.JobSpec{
 				"name": fmt.Sprint("job-", first+i),
 				"schedule": map[string]any{
 					"cron":      "0 3 * * mon-fri",
@@ -36,9 +36,11 @@ func runAPI(ctx context.Context, l *lab) error {
 				},
 				"target": map[string]any{"url": "http://127.0.0.1:9/hook", "body": map[string]any{"n": i}},
 			})
-		}
-		made, perSecond, err := l.hammer(ctx, client, http.MethodPost, http.StatusCreated,
-			func(int) string { return replica.API.URL + "/v1/jobs" }, job)
+			if err != nil {
+				return err
+			}
+			return exchange(ctx, client, http.MethodPost, http.StatusCreated, replica.API.URL+"/v1/jobs", job)
+		})
 		if err != nil {
 			return err
 		}
@@ -50,8 +52,11 @@ func runAPI(ctx context.Context, l *lab) error {
 			return fmt.Errorf("there are %d jobs, want %d", n, total)
 		}
 		first = total
-		name := func(i int) string { return fmt.Sprintf("%s/v1/jobs/job-%d", replica.API.URL, i*7919%total) }
-		if _, perSecond, err = l.hammer(ctx, client, http.MethodGet, http.StatusOK, name, nil); err != nil {
+		_, perSecond, err = l.hammer(ctx, func(ctx context.Context, i int) error {
+			url := fmt.Sprintf("%s/v1/jobs/job-%d", replica.API.URL, i*7919%total)
+			return exchange(ctx, client, http.MethodGet, http.StatusOK, url, nil)
+		})
+		if err != nil {
 			return err
 		}
 		get = append(get, perSecond)
@@ -61,11 +66,9 @@ func runAPI(ctx context.Context, l *lab) error {
 	return nil
 }
 
-// hammer sends requests from all clients for a while, and returns how many were answered with the wanted status. The
-// first answer with another status is an error.
+// hammer lets all clients send requests for a while, and returns how many were answered. It ends at the first error.
 func (l *lab) hammer(
-	ctx context.Context, client *http.Client, method string, want int,
-	url func(i int) string, body func(i int) ([]byte, error),
+	ctx context.Context, send func(ctx context.Context, i int) error,
 ) (n int, perSecond float64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -76,7 +79,7 @@ func (l *lab) hammer(
 		working.Go(func() {
 			for time.Since(began) < l.Sizes.APIFor && ctx.Err() == nil {
 				i := int(numbers.Add(1)) - 1
-				if err := exchange(ctx, client, method, want, url(i), body, i); err != nil {
+				if err := send(ctx, i); err != nil {
 					cancel(err)
 					return
 				}
@@ -88,18 +91,9 @@ func (l *lab) hammer(
 	return int(done.Load()), float64(done.Load()) / time.Since(began).Seconds(), context.Cause(ctx)
 }
 
-func exchange(
-	ctx context.Context, client *http.Client, method string, want int,
-	url string, body func(i int) ([]byte, error), i int,
-) error {
-	var content []byte
-	if body != nil {
-		var err error
-		if content, err = body(i); err != nil {
-			return err
-		}
-	}
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(content))
+// exchange sends a request. An answer with another status than the wanted one is an error.
+func exchange(ctx context.Context, client *http.Client, method string, want int, url string, body []byte) error {
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

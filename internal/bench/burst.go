@@ -31,7 +31,7 @@ func runBurst(ctx context.Context, l *lab) error {
 	var bare, own bareRounds
 	for round := range l.Rounds {
 		l.say("round %d of %d: %d jobs", round+1, l.Rounds, l.Sizes.BurstJobs)
-		b, err := l.burst(ctx, oneShot, fmt.Sprint("once-", round), []*process.Replica{replica}, to)
+		b, err := l.burst(ctx, l.Sizes.BurstJobs, oneShot, fmt.Sprint("once-", round), to, replica)
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func runBurst(ctx context.Context, l *lab) error {
 		if err := own.measure(ctx, l, to, fmt.Sprint("/bare-own/", round), "--own"); err != nil {
 			return err
 		}
-		if b, err = l.burst(ctx, daily, fmt.Sprint("daily-", round), []*process.Replica{replica}, to); err != nil {
+		if b, err = l.burst(ctx, l.Sizes.BurstJobs, daily, fmt.Sprint("daily-", round), to, replica); err != nil {
 			return err
 		}
 		recurring = append(recurring, b)
@@ -68,21 +68,19 @@ func (r *bareRounds) measure(ctx context.Context, l *lab, to *target, path strin
 
 // bursts reports the throughput of bursts, and what a run of them costs.
 func (l *lab) bursts(of string, rounds []burst, bare, own bareRounds) {
-	perSecond := column(rounds, func(b burst) float64 { return b.perSecond })
+	perSecond := column(rounds, throughput)
 	l.figure(of, "runs/s", nil, perSecond...)
 	l.figure(of+", ratio to the bare loop", "×", atLeast(0.55), ratios(perSecond, bare.perSecond)...)
 	l.figure(of+", ratio to it with our own client", "×", nil, ratios(perSecond, own.perSecond)...)
-	l.costs(of, rounds)
-}
-
-// costs reports what one run of a burst costs.
-func (l *lab) costs(of string, rounds []burst) {
-	l.cpuFigure(of+", CPU of Postgres", "µs/run", atMost(60),
-		column(rounds, func(b burst) float64 { return b.postgres })...)
-	l.figure(of+", CPU of the replica", "µs/run", nil, column(rounds, func(b burst) float64 { return b.replica })...)
+	l.cpuFigure(of+", CPU of Postgres", "µs/run", atMost(60), column(rounds, postgresTime)...)
+	l.figure(of+", CPU of the replica", "µs/run", nil, column(rounds, replicaTime)...)
 	l.figure(of+", CPU of the target", "µs/run", nil, column(rounds, func(b burst) float64 { return b.target })...)
 	l.figure(of+", WAL", "bytes/run", nil, column(rounds, func(b burst) float64 { return b.wal })...)
 }
+
+func throughput(b burst) float64   { return b.perSecond }
+func postgresTime(b burst) float64 { return b.postgres }
+func replicaTime(b burst) float64  { return b.replica }
 
 func column(rounds []burst, of func(burst) float64) (values []float64) {
 	for _, b := range rounds {
@@ -111,12 +109,12 @@ func daily(due time.Time) map[string]any {
 	return map[string]any{"every": "24h", "starts_at": due.Format(time.RFC3339)}
 }
 
-// burst creates jobs that are due at one instant. It measures from that instant until every request is answered and
+// burst creates n jobs that are due at one instant. It measures from that instant until every request is answered and
 // every run's end is committed, which is when the last lease is gone.
 func (l *lab) burst(
-	ctx context.Context, schedule func(time.Time) map[string]any, name string, replicas []*process.Replica, to *target,
+	ctx context.Context, n int, schedule func(time.Time) map[string]any, name string, to *target,
+	replicas ...*process.Replica,
 ) (b burst, err error) {
-	n := l.Sizes.BurstJobs
 	path := func(try int) string { return fmt.Sprintf("/burst/%s-%d", name, try) }
 	due, try, err := l.herd(ctx, replicas[0], n, func(due time.Time, try, i int) process.JobSpec {
 		return process.JobSpec{
@@ -127,22 +125,18 @@ func (l *lab) burst(
 	if err != nil {
 		return b, err
 	}
-	return l.measured(ctx, due, path(try), n, replicas, to)
+	return l.measured(ctx, due, path(try), n, to, replicas...)
 }
 
 // measured measures n runs that are due at one instant and send to one path. The caller has created their jobs.
 func (l *lab) measured(
-	ctx context.Context, due time.Time, path string, n int, replicas []*process.Replica, to *target,
+	ctx context.Context, due time.Time, path string, n int, to *target, replicas ...*process.Replica,
 ) (b burst, err error) {
 	if err := l.until(ctx, due.Add(-100*time.Millisecond)); err != nil {
 		return b, err
 	}
 	before := l.meter(ctx, processes(replicas), to)
-	err = await(ctx, "all requests", 20*time.Millisecond, func() (bool, error) {
-		a, err := to.of(ctx, path)
-		return a.Count >= n, err
-	})
-	if err != nil {
+	if err := l.arrived(ctx, to, path, n); err != nil {
 		return b, err
 	}
 	err = await(ctx, "the last lease", 5*time.Millisecond, func() (bool, error) {
@@ -212,8 +206,8 @@ func (l *lab) wal(ctx context.Context) float64 {
 // hot reports the share of updates of runs that wrote no index. It stops the replica first: a Postgres session reports
 // its last statistics when it ends.
 func (l *lab) hot(ctx context.Context, replica *process.Replica) error {
-	if err := replica.Stop(ctx); err != nil {
-		return fmt.Errorf("stopping the replica: %w", err)
+	if err := stop(ctx, replica); err != nil {
+		return err
 	}
 	percent, err := query[*float64](ctx, l, `
 		SELECT 100 * sum(n_tup_hot_upd)::float8 / nullif(sum(n_tup_upd), 0)
@@ -223,8 +217,7 @@ func (l *lab) hot(ctx context.Context, replica *process.Replica) error {
 		return err
 	}
 	if percent == nil { // this server does not keep these statistics
-		percent = new(float64)
-		*percent = math.NaN()
+		percent = new(math.NaN())
 	}
 	l.figure("HOT updates of runs", "%", nil, *percent)
 	return nil

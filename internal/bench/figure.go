@@ -67,15 +67,12 @@ func (f Figure) reached() bool {
 	}
 }
 
-// capped reports whether the median is of a round in which no longer was waited.
-func (f Figure) capped() bool { return f.Cap != 0 && f.Value >= f.Cap }
-
 // verdict says whether the target was reached and, if not, by how much it was missed.
 func (f Figure) verdict() string {
 	switch {
 	case f.Absent != "":
 		return f.Absent
-	case f.capped():
+	case f.Cap != 0 && f.Value >= f.Cap:
 		return "or more: no longer was waited"
 	case f.Target == nil:
 		return ""

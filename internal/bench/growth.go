@@ -18,7 +18,7 @@ type stage struct {
 // growth measures how the cost of a burst grows with the number of something.
 type growth struct {
 	of     string // the things that grow in number, such as "jobs at rest"
-	stages []stage
+	stages []*stage
 	limit  *Goal // on the CPU of Postgres: the ratio of the largest stage to the smallest
 	linear bool  // use a linear axis, because one stage has none
 }
@@ -27,7 +27,7 @@ type growth struct {
 func newGrowth(of string, numbers []int) *growth {
 	g := &growth{of: of}
 	for _, n := range numbers {
-		g.stages = append(g.stages, stage{n: n})
+		g.stages = append(g.stages, &stage{n: n})
 	}
 	return g
 }
@@ -54,10 +54,6 @@ func (l *lab) grown(g *growth) error {
 	l.figure("runs/s, "+ratio, "×", nil, ratios(column(last.rounds, throughput), column(first.rounds, throughput))...)
 	return l.plot(g.picture())
 }
-
-func throughput(b burst) float64   { return b.perSecond }
-func postgresTime(b burst) float64 { return b.postgres }
-func replicaTime(b burst) float64  { return b.replica }
 
 // picture plots the cost of a run beside the runs per second.
 func (g *growth) picture() plot {
@@ -119,19 +115,38 @@ func (l *lab) field(ctx context.Context) (f field, err error) {
 	return f, err
 }
 
-// rounds measures a stage, as many rounds as configured.
-func (l *lab) rounds(ctx context.Context, s *stage, f field) error {
-	l.Sizes.BurstJobs = l.Sizes.GrowthJobs
-	for round := range l.Rounds {
-		if err := f.settle(ctx); err != nil {
+// rest seeds jobs that never fire.
+func (f field) rest(ctx context.Context, first, last int) error {
+	return f.jobs(ctx, seed{
+		prefix:  "rest",
+		first:   first,
+		last:    last,
+		tenants: defaultTenant,
+		url:     "https://example.com/hooks/reports",
+	})
+}
+
+// grow measures a growth, one stage after the other, and reports it. Before each stage, add adds to the n things that
+// are stored.
+func (l *lab) grow(ctx context.Context, g *growth, f field, add func(n, until int) error) error {
+	there := 0
+	for _, s := range g.stages {
+		if err := add(there, s.n); err != nil {
 			return err
 		}
-		l.say("round %d of %d with %s: %d jobs", round+1, l.Rounds, short(float64(s.n)), l.Sizes.BurstJobs)
-		b, err := l.burst(ctx, oneShot, fmt.Sprintf("%s-%d-%d", l.name, s.n, round), []*process.Replica{f.replica}, f.to)
-		if err != nil {
-			return err
+		there = s.n
+		for round := range l.Rounds {
+			if err := f.settle(ctx); err != nil {
+				return err
+			}
+			l.say("round %d of %d with %s: %d jobs", round+1, l.Rounds, short(float64(s.n)), l.Sizes.GrowthJobs)
+			name := fmt.Sprintf("%s-%d-%d", l.name, s.n, round)
+			b, err := l.burst(ctx, l.Sizes.GrowthJobs, oneShot, name, f.to, f.replica)
+			if err != nil {
+				return err
+			}
+			s.rounds = append(s.rounds, b)
 		}
-		s.rounds = append(s.rounds, b)
 	}
-	return nil
+	return l.grown(g)
 }

@@ -21,8 +21,7 @@ func runTenants(ctx context.Context, l *lab) error {
 		return err
 	}
 	for round := range l.Rounds {
-		for i := range g.stages {
-			s := &g.stages[i]
+		for _, s := range g.stages {
 			l.say("round %d of %d with %s: %d jobs", round+1, l.Rounds, short(float64(s.n)), l.Sizes.GrowthJobs)
 			b, err := l.shared(ctx, f, tenants[:s.n], round)
 			if err != nil {
@@ -68,5 +67,5 @@ func (l *lab) shared(ctx context.Context, f field, tenants []int32, round int) (
 		return b, fmt.Errorf("%d jobs were there %s after they should have been: this machine is too busy", n,
 			late.Round(time.Millisecond))
 	}
-	return l.measured(ctx, due, path, n, []*process.Replica{f.replica}, f.to)
+	return l.measured(ctx, due, path, n, f.to, f.replica)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,10 +48,7 @@ func runIdle(ctx context.Context, l *lab) error {
 		return err
 	}
 	seconds := time.Since(began).Seconds()
-	megabytes := math.NaN()
-	if now, _, ok := process.Resident(replica.PID()); ok {
-		megabytes = float64(now) / 1e6
-	}
+	megabytes, _ := resident(replica.PID())
 	l.figure(name, "1/s", atMost(3), (after-before-1)/seconds) // one is the count itself
 	l.figure("resident", "MB", atMost(60), megabytes)
 	l.figure("CPU of the replica", "ms/s", nil, 1000*(cpu(replica.PID())-used)/seconds)

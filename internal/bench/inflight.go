@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math"
 	"syscall"
 	"time"
 
@@ -54,7 +53,7 @@ func runInFlight(ctx context.Context, l *lab) error {
 // held measures one replica with n requests in flight, and then another with n worker slots and a longer backlog.
 func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
 	l.say("%d requests at a time", n)
-	h = held{n: n, megabytes: math.NaN()}
+	h.n = n
 	// Twice the worker slots: slots that a busy machine claims later than OlderThan may take no more than half of them.
 	replica, err := l.serveSlots(ctx, 2*n)
 	if err != nil {
@@ -63,10 +62,8 @@ func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
 	if err := l.hold(ctx, replica, to, &h); err != nil {
 		return h, err
 	}
-	if _, most, ok := process.Resident(replica.PID()); ok {
-		h.megabytes = float64(most) / 1e6
-	}
-	if err := replica.Stop(ctx); err != nil {
+	_, h.megabytes = resident(replica.PID())
+	if err := stop(ctx, replica); err != nil {
 		return h, err
 	}
 	if replica, err = l.serveSlots(ctx, n); err != nil {
@@ -74,11 +71,11 @@ func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
 	}
 	// The cost of a run shows only over many runs. So the burst takes a while, even if few requests are in flight at a
 	// time.
-	l.Sizes.BurstJobs = min(max(40*n, 400), l.Sizes.GrowthJobs)
-	if h.busy, err = l.burst(ctx, oneShot, fmt.Sprint("busy-", n), []*process.Replica{replica}, to); err != nil {
+	jobs := min(max(40*n, 400), l.Sizes.GrowthJobs)
+	if h.busy, err = l.burst(ctx, jobs, oneShot, fmt.Sprint("busy-", n), to, replica); err != nil {
 		return h, err
 	}
-	return h, replica.Stop(ctx)
+	return h, stop(ctx, replica)
 }
 
 // hold keeps n requests in flight together.

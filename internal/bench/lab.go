@@ -114,6 +114,16 @@ func (l *lab) serveSlots(ctx context.Context, n int) (*process.Replica, error) {
 	return l.serve(ctx, fmt.Sprintf("--queues=default=%d", n))
 }
 
+// stop stops replicas before the end of the benchmark.
+func stop(ctx context.Context, replicas ...*process.Replica) error {
+	for _, r := range replicas {
+		if err := r.Stop(ctx); err != nil {
+			return fmt.Errorf("stopping a replica: %w", err)
+		}
+	}
+	return nil
+}
+
 // launch starts another process of this binary. It too ends with the benchmark.
 func (l *lab) launch(args ...string) (*process.Process, error) {
 	p, err := process.Launch(l.Binary, nil, args...)
@@ -165,6 +175,15 @@ func (l *lab) until(ctx context.Context, at time.Time) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// resident returns how much memory a process occupies now, and the most that it ever did, in megabytes; NaN where it
+// cannot be read.
+func resident(pid int) (now, most float64) {
+	if now, most, ok := process.Resident(pid); ok {
+		return float64(now) / 1e6, float64(most) / 1e6
+	}
+	return math.NaN(), math.NaN()
 }
 
 // cpu returns the processor time, in seconds, that a process and its children have used; NaN where it cannot be read.

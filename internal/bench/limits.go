@@ -33,12 +33,10 @@ func runLimits(ctx context.Context, l *lab) error {
 	if err := l.limitThatBind(ctx, fleet, to); err != nil {
 		return err
 	}
-	for _, r := range fleet[1:] {
-		if err := r.Stop(ctx); err != nil {
-			return fmt.Errorf("stopping a replica: %w", err)
-		}
+	if err := stop(ctx, fleet[1:]...); err != nil {
+		return err
 	}
-	return l.limitThatDoNot(ctx, fleet[:1], to)
+	return l.limitThatDoNot(ctx, fleet[0], to)
 }
 
 // limit sets the limits of the API's tenant; 0 removes a limit. Replicas notice within two seconds, and a herd is due
@@ -51,7 +49,7 @@ func (l *lab) limit(ctx context.Context, concurrent, perSecond int) error {
 	return err
 }
 
-func (l *lab) limitThatDoNot(ctx context.Context, replica []*process.Replica, to *target) error {
+func (l *lab) limitThatDoNot(ctx context.Context, replica *process.Replica, to *target) error {
 	var free, limited []burst
 	for round := range l.Rounds {
 		turns := []int{0, highLimit}
@@ -63,7 +61,7 @@ func (l *lab) limitThatDoNot(ctx context.Context, replica []*process.Replica, to
 			if err := l.limit(ctx, most, most); err != nil {
 				return err
 			}
-			b, err := l.burst(ctx, oneShot, fmt.Sprintf("limits-%d-%d", most, round), replica, to)
+			b, err := l.burst(ctx, l.Sizes.BurstJobs, oneShot, fmt.Sprintf("limits-%d-%d", most, round), to, replica)
 			if err != nil {
 				return err
 			}
@@ -137,7 +135,7 @@ func (l *lab) limited(
 	if err != nil {
 		return 0, err
 	}
-	b, err := l.measured(ctx, due, path, n, fleet, to)
+	b, err := l.measured(ctx, due, path, n, to, fleet...)
 	if err != nil {
 		return 0, err
 	}

@@ -48,9 +48,7 @@ func runPages(ctx context.Context, l *lab) error {
 		return err
 	}
 	defer f.close()
-	if err := f.jobs(ctx, seed{
-		prefix: "rest", first: 1, last: l.Sizes.PageJobs, tenants: defaultTenant, url: nowhere,
-	}); err != nil {
+	if err := f.rest(ctx, 1, l.Sizes.PageJobs); err != nil {
 		return err
 	}
 	if err := f.history(ctx, l.Sizes.PageRuns); err != nil {

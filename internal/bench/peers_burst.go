@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"punctual/internal/process"
@@ -64,10 +63,7 @@ func (p *peers) burstOf(ctx context.Context, round int, c contender) (b burst, m
 		return b, 0, err
 	}
 	ended, after := time.Now(), p.meter(ctx, workers, p.to)
-	megabytes = math.NaN()
-	if now, _, ok := process.Resident(workers[0].PID()); ok {
-		megabytes = float64(now) / 1e6
-	}
+	megabytes, _ = resident(workers[0].PID())
 	a, err := p.to.of(ctx, path)
 	if err == nil && a.Count != n {
 		err = fmt.Errorf("%d requests came, want %d", a.Count, n)

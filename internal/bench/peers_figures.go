@@ -43,8 +43,12 @@ func (p *peers) note(name string, of fmt.Stringer, value float64) {
 // figures reports what was noted.
 func (p *peers) figures() {
 	absent := cmp.Or(p.db.noCPU, "could not be measured here")
+	measured := []fmt.Stringer{bareLoop, ownLoop}
+	for _, c := range p.all() {
+		measured = append(measured, c)
+	}
 	for _, f := range peerFigures {
-		for _, c := range append([]fmt.Stringer{bareLoop, ownLoop}, stringers(p.all())...) {
+		for _, c := range measured {
 			name := f.name + ": " + c.String()
 			if len(p.rounds[name]) == 0 {
 				continue
@@ -59,13 +63,6 @@ func (p *peers) figures() {
 			p.report.add(figure)
 		}
 	}
-}
-
-func stringers(all []contender) (names []fmt.Stringer) {
-	for _, c := range all {
-		names = append(names, c)
-	}
-	return names
 }
 
 // A loop is one of the bare loops, beside contenders.

@@ -128,16 +128,12 @@ func (p *peer) start(_ context.Context, of load) (workers []*process.Process, du
 func (p *peer) make(interrupted context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(interrupted), cleanup)
 	defer cancel()
-	var comment string
-	err := p.db.guard.QueryRow(ctx, `
-		SELECT coalesce(obj_description(oid, 'pg_namespace'), '')
-		FROM pg_namespace
-		WHERE nspname = $1`, p.schema).Scan(&comment)
-	switch {
-	case err == nil && comment != peerMark:
-		return &InUseError{p.db.guard.Config().Database, "has a schema " + p.schema + " that no bench has made"}
-	case err != nil && !errors.Is(err, pgx.ErrNoRows):
+	found, comment, err := lookAt(ctx, p.db.guard, p.schema)
+	if err != nil {
 		return err
+	}
+	if found && comment != peerMark {
+		return &InUseError{p.db.guard.Config().Database, "has a schema " + p.schema + " that no bench has made"}
 	}
 	p.made = true
 	if err := p.clear(ctx); err != nil {

@@ -3,8 +3,9 @@ package bench
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"punctual/internal/process"
 )
@@ -20,28 +21,18 @@ func runRegister(ctx context.Context, l *lab) error {
 	}
 	n := l.Sizes.RegisterAll
 	l.say("%d jobs by %d clients", n, registerClients)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	batches := make(chan int)
-	var working sync.WaitGroup
+	clients, going := errgroup.WithContext(ctx)
+	clients.SetLimit(registerClients)
 	began, used, written := time.Now(), cpu(l.db.postmaster), l.wal(ctx)
-	for range registerClients {
-		working.Go(func() {
-			for first := range batches {
-				if err := process.Create(ctx, replica.API, l.registered(first, min(first+1000, n))); err != nil {
-					cancel(err)
-				}
-			}
+	for first := 0; first < n && going.Err() == nil; first += 1000 {
+		clients.Go(func() error {
+			return process.Create(going, replica.API, l.registered(first, min(first+1000, n)))
 		})
 	}
-	for first := 0; first < n && ctx.Err() == nil; first += 1000 {
-		batches <- first
-	}
-	close(batches)
-	working.Wait()
+	err = clients.Wait()
 	took := time.Since(began)
 	used, written = cpu(l.db.postmaster)-used, l.wal(ctx)-written
-	if err := context.Cause(ctx); err != nil {
+	if err != nil {
 		return err
 	}
 	made, err := query[int](ctx, l, `

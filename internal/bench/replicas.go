@@ -16,8 +16,7 @@ func runReplicas(ctx context.Context, l *lab) error {
 	}
 	for round := range l.Rounds {
 		var replicas []*process.Replica
-		for i := range g.stages {
-			s := &g.stages[i]
+		for _, s := range g.stages {
 			for len(replicas) < s.n {
 				r, err := l.serveSlots(ctx, l.Sizes.Slots)
 				if err != nil {
@@ -26,16 +25,15 @@ func runReplicas(ctx context.Context, l *lab) error {
 				replicas = append(replicas, r)
 			}
 			l.say("round %d of %d: %d jobs, %s", round+1, l.Rounds, l.Sizes.BurstJobs, replicaCount(s.n))
-			b, err := l.burst(ctx, oneShot, fmt.Sprintf("replicas-%d-%d", s.n, round), replicas, to)
+			name := fmt.Sprintf("replicas-%d-%d", s.n, round)
+			b, err := l.burst(ctx, l.Sizes.BurstJobs, oneShot, name, to, replicas...)
 			if err != nil {
 				return err
 			}
 			s.rounds = append(s.rounds, b)
 		}
-		for _, r := range replicas {
-			if err := r.Stop(ctx); err != nil {
-				return fmt.Errorf("stopping a replica: %w", err)
-			}
+		if err := stop(ctx, replicas...); err != nil {
+			return err
 		}
 	}
 	one := g.stages[0].rounds

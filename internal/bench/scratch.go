@@ -160,14 +160,20 @@ func (s *scratch) look(ctx context.Context, conn *pgx.Conn) (locked, found bool,
 	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(guardKey)).Scan(&locked); err != nil {
 		return false, false, "", err
 	}
+	found, comment, err = lookAt(ctx, conn, "punctual")
+	return locked, found, comment, err
+}
+
+// lookAt reads whether a schema exists, and its comment.
+func lookAt(ctx context.Context, conn *pgx.Conn, schema string) (found bool, comment string, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT coalesce(obj_description(oid, 'pg_namespace'), '')
 		FROM pg_namespace
-		WHERE nspname = 'punctual'`).Scan(&comment)
+		WHERE nspname = $1`, schema).Scan(&comment)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return locked, false, "", nil
+		return false, "", nil
 	}
-	return locked, true, comment, err
+	return err == nil, comment, err
 }
 
 // contents describes a schema that is not the bench's.
@@ -192,10 +198,10 @@ func (s *scratch) create(interrupted context.Context) error {
 		s.ours = false
 		return &InUseError{s.guard.Config().Database, "has got a schema punctual in this very moment"}
 	}
-	if err != nil {
-		return fmt.Errorf("making the schema punctual: %w", err)
+	if err == nil {
+		_, err = migrations.Up(ctx, s.dsn)
 	}
-	if _, err := migrations.Up(ctx, s.dsn); err != nil {
+	if err != nil {
 		return fmt.Errorf("making the schema punctual: %w", err)
 	}
 	return interrupted.Err()
@@ -218,19 +224,13 @@ func (s *scratch) fresh(ctx context.Context) error {
 func (s *scratch) drop(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer cancel()
-	const partitions = `SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
+	const partitions = `SELECT 'DROP TABLE IF EXISTS ' || inhrelid::regclass::text
+		FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
 		WHERE c.relkind = 'r' AND c.relnamespace = 'punctual'::regnamespace`
-	rows, err := conn.Query(ctx, partitions)
+	rows, _ := conn.Query(ctx, partitions) // CollectRows returns the error
+	statements, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return fmt.Errorf("removing the schema punctual: %w", err)
-	}
-	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return fmt.Errorf("removing the schema punctual: %w", err)
-	}
-	statements := make([]string, 0, len(tables)+1)
-	for _, table := range tables {
-		statements = append(statements, `DROP TABLE IF EXISTS `+table)
 	}
 	for _, sql := range append(statements, `DROP SCHEMA IF EXISTS punctual CASCADE`) {
 		if _, err := conn.Exec(ctx, sql); err != nil {

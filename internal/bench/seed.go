@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"punctual/scheduler/domain"
 )
@@ -135,33 +135,20 @@ func (s *seeder) inBatches(
 	ctx context.Context, what string, first, last int,
 	write func(ctx context.Context, first, last int) error,
 ) error {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	batches := make(chan int)
-	var writing sync.WaitGroup
-	for range s.pool.Config().MaxConns {
-		writing.Go(func() {
-			for from := range batches {
-				if err := write(ctx, from, min(from+seedBatch-1, last)); err != nil {
-					fail(fmt.Errorf("seeding %s: %w", what, err))
-				}
-			}
-		})
-	}
+	writing, going := errgroup.WithContext(ctx)
+	writing.SetLimit(int(s.pool.Config().MaxConns))
 	told := time.Now()
-	for from := first; from <= last && ctx.Err() == nil; from += seedBatch {
+	for from := first; from <= last && going.Err() == nil; from += seedBatch {
 		if time.Since(told) > 10*time.Second {
 			s.say("seeding: %d of %d %s", from-first, last-first+1, what)
 			told = time.Now()
 		}
-		select {
-		case batches <- from:
-		case <-ctx.Done():
-		}
+		writing.Go(func() error { return write(going, from, min(from+seedBatch-1, last)) })
 	}
-	close(batches)
-	writing.Wait()
-	return context.Cause(ctx)
+	if err := writing.Wait(); err != nil {
+		return fmt.Errorf("seeding %s: %w", what, err)
+	}
+	return ctx.Err()
 }
 
 // settle runs VACUUM (ANALYZE) now rather than when autovacuum gets to it, and a checkpoint if it may. So neither
