@@ -118,13 +118,11 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 				if err := Run(t.Context(), c); err != nil {
 					t.Fatalf("%v\n%s", err, c.Out)
 				}
-				i := slices.IndexFunc(written(t, c.JSON), func(f figure) bool {
-					return f.Name == figures[name] && f.Benchmark == name
-				})
-				if i < 0 {
+				got := written(t, c.JSON)
+				if !slices.ContainsFunc(got, func(f figure) bool { return f.Name == figures[name] && f.Benchmark == name }) {
 					t.Fatalf("there is no figure %q:\n%s", figures[name], c.Out)
 				}
-				for _, f := range written(t, c.JSON) {
+				for _, f := range got {
 					if (f.Value == nil) != (f.Absent != "") || (f.Value != nil && f.Target != nil) != (f.Reached != nil) ||
 						f.Value != nil && len(f.Rounds) == 0 {
 						t.Errorf("%s: value %v, absent %q, target %v, reached %v, rounds %v", f.Name, f.Value, f.Absent, f.Target,
@@ -155,8 +153,6 @@ func TestABenchOfItsOwnPostgresLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	c := tinyConfig(t, "", "idle")
 	c.Sizes.IdleFor = 100 * time.Millisecond
-	var notes bytes.Buffer
-	c.Notes = &notes
 	if err := Run(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +162,7 @@ func TestABenchOfItsOwnPostgresLeavesNothingBehind(t *testing.T) {
 		r.Machine.CPUs == 0 || r.Punctual != prove.BinaryVersion {
 		t.Errorf("it ran on %+v, %+v, version %q", r.Postgres, r.Machine, r.Punctual)
 	}
-	i := slices.IndexFunc(r.Figures, func(f Figure) bool { return f.Name == "statements" })
-	if i < 0 {
+	if !slices.ContainsFunc(r.Figures, func(f Figure) bool { return f.Name == "statements" }) {
 		t.Errorf("statements were not counted:\n%s", c.Out)
 	}
 }

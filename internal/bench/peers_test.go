@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -173,10 +174,8 @@ func TestASchemaThatNoPeerMadeIsLeftAlone(t *testing.T) {
 	execute(t, dsn, `CREATE SCHEMA punctual_bench_peer_a`)
 	c := tinyConfig(t, dsn, "peers")
 	c.Peers = []string{fakePeer(t)}
-	var out bytes.Buffer
-	c.Out = &out
-	if err := Run(t.Context(), c); err == nil || !strings.Contains(out.String(), "punctual_bench_peer_a") {
-		t.Errorf("it ended with %v, and said:\n%s", err, &out)
+	if err := Run(t.Context(), c); err == nil || !strings.Contains(fmt.Sprint(c.Out), "punctual_bench_peer_a") {
+		t.Errorf("it ended with %v, and said:\n%s", err, c.Out)
 	}
 	if left := schemasOfPeers(t, dsn); left != 1 {
 		t.Errorf("%d schemas are there, want the one that was", left)
@@ -189,10 +188,7 @@ func TestAnInterruptedBenchRemovesTheTablesOfPeers(t *testing.T) {
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	c := tinyConfig(t, dsn, "peers")
 	c.Peers = []string{fakePeer(t)}
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, c) }()
+	interrupt, ended := begin(t, c)
 	eventually(t, "the tables of the peer", func() bool { return schemasOfPeers(t, dsn) > 0 })
 	interrupt()
 	if err := <-ended; err == nil {

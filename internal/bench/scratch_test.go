@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,27 +19,32 @@ import (
 
 func execute(t *testing.T, dsn, sql string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
+	session(t, dsn, func(conn *pgx.Conn) {
+		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	})
 }
 
 func one[T any](t *testing.T, dsn, sql string) (v T) {
+	t.Helper()
+	session(t, dsn, func(conn *pgx.Conn) {
+		if err := conn.QueryRow(t.Context(), sql).Scan(&v); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	})
+	return v
+}
+
+// session lends a connection, and closes it again.
+func session(t *testing.T, dsn string, use func(*pgx.Conn)) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	if err := conn.QueryRow(t.Context(), sql).Scan(&v); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return v
+	use(conn)
 }
 
 const (
@@ -53,15 +59,21 @@ const (
 // gone checks that a bench has left nothing in a database: no schema, no session.
 func gone(t *testing.T, dsn string) {
 	t.Helper()
+	sessionsEnd(t, dsn)
+	if one[bool](t, dsn, schemaExists) {
+		t.Error("the schema is still there")
+	}
+}
+
+// sessionsEnd waits until a database has no session of a bench or of its replicas.
+func sessionsEnd(t *testing.T, dsn string) {
+	t.Helper()
 	eventually(t, "the end of all sessions", func() bool {
 		return one[int](t, dsn, `
 			SELECT count(*)
 			FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name LIKE 'punctual%'`) == 0
 	})
-	if one[bool](t, dsn, schemaExists) {
-		t.Error("the schema is still there")
-	}
 }
 
 // bounded returns a context that ends when a wait has taken too long.
@@ -74,15 +86,20 @@ func bounded(t *testing.T) context.Context {
 
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-tick.C
+	err := await(bounded(t), what, 10*time.Millisecond, func() (bool, error) { return condition(), nil })
+	if err != nil {
+		t.Fatalf("waited in vain for %s: %v", what, err)
 	}
+}
+
+// begin runs a bench, which may be interrupted, until its end.
+func begin(t *testing.T, c Config) (interrupt func(), ended <-chan error) {
+	t.Helper()
+	ctx, interrupt := context.WithCancel(t.Context())
+	t.Cleanup(interrupt)
+	result := make(chan error, 1)
+	go func() { result <- Run(ctx, c) }()
+	return interrupt, result
 }
 
 // everything returns the whole content of an installation, and of the rest of its database.
@@ -146,7 +163,7 @@ func TestABenchThatFailsRemovesItsSchema(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "idle") {
 		t.Errorf("a replica that does not start: %v", err)
 	}
-	if !strings.Contains(c.Out.(*bytes.Buffer).String(), "could not measure") {
+	if !strings.Contains(fmt.Sprint(c.Out), "could not measure") {
 		t.Errorf("it does not say so:\n%s", c.Out)
 	}
 	gone(t, dsn)
@@ -197,13 +214,9 @@ func TestABenchThatIsInterruptedWhileItBeginsRemovesItsSchema(t *testing.T) {
 	thorough(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	c := tinyConfig(t, dsn, "idle")
-	ended := make(chan error)
-	go func() { ended <- Run(ctx, c) }()
+	interrupt, ended := begin(t, tinyConfig(t, dsn, "idle"))
 	eventually(t, "the schema", func() bool { return one[bool](t, dsn, schemaExists) })
-	cancel()
+	interrupt()
 	if err := <-ended; err == nil {
 		t.Error("it has measured all the same: nothing is tested")
 	}
@@ -227,24 +240,17 @@ func TestABenchThatIsInterruptedWhileItCreatesItsSchemaRemovesIt(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `CREATE SCHEMA punctual`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	c := tinyConfig(t, dsn, "idle")
-	ended := make(chan error, 1)
-	go func() {
-		defer close(ended)
-		ended <- Run(ctx, c)
-	}()
+	interrupt, ended := begin(t, tinyConfig(t, dsn, "idle"))
 	eventually(t, "the bench to wait for the schema's name", func() bool {
 		return one[bool](t, dsn, `
 			SELECT EXISTS (
 			    SELECT FROM pg_stat_activity
 			    WHERE datname = current_database() AND application_name = 'punctual bench' AND wait_event_type = 'Lock')`)
 	})
-	cancel()
+	interrupt()
 	select {
 	case err := <-ended:
-		t.Errorf("it has ended (%v), and its server is still creating the schema", err)
+		t.Fatalf("it has ended (%v), and its server is still creating the schema", err)
 	case <-time.After(time.Second): // it waits for the server
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -273,12 +279,7 @@ func TestOfTwoBenchesTheSecondIsRefusedAndWhatAKilledOneLeftIsRemoved(t *testing
 		t.Error("the second bench has disturbed the first")
 	}
 	p.Kill()
-	eventually(t, "the sessions of the killed one to end", func() bool {
-		return one[int](t, dsn, `
-			SELECT count(*)
-			FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name LIKE 'punctual%'`) == 0
-	})
+	sessionsEnd(t, dsn)
 	if !one[bool](t, dsn, schemaExists) {
 		t.Fatal("a killed bench has cleaned up: nothing is tested")
 	}

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,19 +13,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/client"
 	"punctual/internal/pgtest"
-	"punctual/internal/server"
-	"punctual/scheduler/delivery/guard"
-	"punctual/scheduler/domain"
-	"punctual/store"
-	"punctual/store/pg"
+	"punctual/internal/process"
 )
 
 // seedbed is a database with a replica in front of it.
 type seedbed struct {
 	*seeder
 	t   *testing.T
-	api string
+	api *client.Client
 }
 
 func newSeedbed(t *testing.T) seedbed {
@@ -37,57 +32,24 @@ func newSeedbed(t *testing.T) seedbed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	url, ended := make(chan string, 1), make(chan error, 1)
-	go func() {
-		ended <- server.Run(ctx, server.Config{
-			Store: store.Options{
-				DatabaseURL: dsn, DefaultJitter: domain.DefaultJitter, MaxConns: pg.LeastConns, Master: pgtest.Master(t),
-			},
-			Listen: "127.0.0.1:0", Queues: map[string]int{"default": 10}, DrainTimeout: time.Second, Version: "test",
-			Log: slog.New(slog.DiscardHandler), NoAuth: true, AllowTargets: guard.Loopback,
-			Ready: func(at string) { url <- at },
-		})
-	}()
+	t.Cleanup(s.close)
+	r, err := process.Serve(bounded(t), tinyConfig(t, dsn).Binary, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
+		if err := r.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
-		s.close()
 	})
-	select {
-	case at := <-url:
-		return seedbed{s, t, at}
-	case err := <-ended:
-		ended <- err
-		t.Fatal("the replica did not start")
-		return seedbed{}
-	}
+	return seedbed{s, t, r.API}
 }
 
 // call calls the API, and reads the answer into out unless out is nil.
-func (s seedbed) call(method, path string, body []byte, out any) {
+func (s seedbed) call(method, path string, in, out any) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), method, s.api+path, bytes.NewReader(body))
-	if err != nil {
+	if _, err := s.api.Do(s.t.Context(), method, path, in, out); err != nil {
 		s.t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode/100 != 2 {
-		s.t.Fatalf("%s %s: %s %s %v", method, path, response.Status, answer, err)
-	}
-	if out == nil {
-		return
-	}
-	if err := json.Unmarshal(answer, out); err != nil {
-		s.t.Fatalf("%s %s: %v", method, path, err)
 	}
 }
 
@@ -165,7 +127,7 @@ func TestSeededJobsAreAsThoseOfTheAPI(t *testing.T) {
 		}
 		job := j.prefix + "-00000007"
 		seeded := s.rows(job)
-		var definition []byte
+		var definition json.RawMessage
 		s.read(&definition, `
 			DELETE FROM punctual.job_versions v
 			USING punctual.jobs j
@@ -227,13 +189,10 @@ func TestSeededHistoryIsAsRunsAre(t *testing.T) {
 	var page struct {
 		Data []run `json:"data"`
 	}
-	err := await(ctx, "the run", 5*time.Millisecond, func() (bool, error) {
+	eventually(t, "the run", func() bool {
 		s.call(http.MethodGet, "/v1/jobs/rest-00000001/runs", nil, &page)
-		return len(page.Data) == 1 && page.Data[0].Status == "succeeded", nil
+		return len(page.Data) == 1 && page.Data[0].Status == "succeeded"
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	made := s.rows("rest-00000001")
 	s.exec(`DELETE FROM punctual.runs`)
 	if err := s.history(ctx, 3); err != nil {
