@@ -31,7 +31,7 @@ type Goal struct {
 func atLeast(bound float64) *Goal { return &Goal{AtLeast: &bound} }
 func atMost(bound float64) *Goal  { return &Goal{AtMost: &bound} }
 
-// MarshalJSON omits the value of a figure that could not be measured, because JSON has no NaN.
+// MarshalJSON omits the value and the rounds that could not be measured, because JSON has no NaN.
 func (f Figure) MarshalJSON() ([]byte, error) {
 	type plain Figure
 	out := struct {
@@ -44,7 +44,9 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 		value, reached := round3(f.Value), f.reached()
 		out.Value = &value
 		for _, r := range f.Rounds {
-			out.Rounds = append(out.Rounds, round3(r))
+			if !math.IsNaN(r) {
+				out.Rounds = append(out.Rounds, round3(r))
+			}
 		}
 		if f.Target != nil {
 			out.Reached = &reached

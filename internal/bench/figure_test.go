@@ -1,9 +1,31 @@
 package bench
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 )
+
+// JSON has no NaN. A figure that cannot be written would cost the file with all others.
+func TestAFigureIsWrittenWithoutTheRoundsThatWereNotMeasured(t *testing.T) {
+	t.Parallel()
+	nan := math.NaN()
+	for _, test := range []struct {
+		name   string
+		rounds []float64
+		want   string
+	}{
+		{"all were", []float64{1, 3}, `{"benchmark":"burst","name":"a","unit":"×","value":2,"rounds":[1,3]}`},
+		{"one was not", []float64{nan, 3}, `{"benchmark":"burst","name":"a","unit":"×","value":3,"rounds":[3]}`},
+		{"none was", []float64{nan}, `{"benchmark":"burst","name":"a","unit":"×","absent":"could not be measured here"}`},
+	} {
+		l := &lab{name: "burst", db: &scratch{postmaster: 1}, report: &report{out: t.Output()}}
+		l.cpuFigure("a", "×", nil, test.rounds...)
+		if got, err := json.Marshal(l.report.Figures[0]); err != nil || string(got) != test.want {
+			t.Errorf("%s: %s, %v, want %s", test.name, got, err, test.want)
+		}
+	}
+}
 
 func TestAFigureSaysByHowMuchItMissesItsTarget(t *testing.T) {
 	t.Parallel()

@@ -82,14 +82,7 @@ func (l *lab) say(format string, args ...any) {
 
 // figure reports the median of the rounds. A nil target means that the figure has no target.
 func (l *lab) figure(name, unit string, target *Goal, rounds ...float64) {
-	l.report.add(Figure{
-		Benchmark: l.name,
-		Name:      name,
-		Unit:      unit,
-		Target:    target,
-		Rounds:    rounds,
-		Absent:    "could not be measured here",
-	})
+	l.report.add(Figure{Benchmark: l.name, Name: name, Unit: unit, Target: target, Rounds: rounds})
 }
 
 // cpuFigure reports processor time of Postgres, which cannot be measured if Postgres runs elsewhere.

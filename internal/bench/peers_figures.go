@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 )
@@ -42,7 +41,6 @@ func (p *peers) note(name string, of fmt.Stringer, value float64) {
 
 // figures reports what was noted.
 func (p *peers) figures() {
-	absent := cmp.Or(p.db.noCPU, "could not be measured here")
 	measured := []fmt.Stringer{bareLoop, ownLoop}
 	for _, c := range p.all() {
 		measured = append(measured, c)
@@ -53,7 +51,7 @@ func (p *peers) figures() {
 			if len(p.rounds[name]) == 0 {
 				continue
 			}
-			figure := Figure{Benchmark: p.name, Name: name, Unit: f.unit, Rounds: p.rounds[name], Absent: absent}
+			figure := Figure{Benchmark: p.name, Name: name, Unit: f.unit, Rounds: p.rounds[name], Absent: p.db.noCPU}
 			if f.cap != nil {
 				figure.Cap = f.cap(p.Sizes).Seconds()
 			}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -73,10 +74,12 @@ func newReport(ctx context.Context, c Config, db *scratch) (*report, error) {
 	return r, nil
 }
 
-// add prints a figure and stores it.
+// add prints a figure and stores it. Its Absent counts only if it could not be measured, and may then be empty.
 func (r *report) add(f Figure) {
 	f.Value = median(f.Rounds)
-	if !math.IsNaN(f.Value) {
+	if math.IsNaN(f.Value) {
+		f.Absent = cmp.Or(f.Absent, "could not be measured here")
+	} else {
 		f.Absent = ""
 	}
 	r.Figures = append(r.Figures, f)
