@@ -11,11 +11,7 @@ import (
 // Without settings of its own, a table with constantly changing rows is vacuumed only when a fifth of it is dead.
 func TestEveryTableWithChurnSaysWhenItIsVacuumed(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
+	conn := connect(t, pgtest.DSN(t))
 	execute(t, conn, `
 		SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date + 8, (now() AT TIME ZONE 'UTC')::date + 8)`)
 	for _, table := range []string{
@@ -48,11 +44,7 @@ func TestEveryTableWithChurnSaysWhenItIsVacuumed(t *testing.T) {
 // want fails the test if the query returns true, which means that a table lacks its settings.
 func want(t *testing.T, conn *pgx.Conn, table, lacks string) {
 	t.Helper()
-	var missing bool
-	if err := conn.QueryRow(t.Context(), lacks, table).Scan(&missing); err != nil {
-		t.Fatalf("%s: %v", table, err)
-	}
-	if missing {
+	if read[bool](t, conn, lacks, table) {
 		t.Errorf("punctual.%s lacks its settings", table)
 	}
 }
