@@ -43,6 +43,8 @@ type ended struct {
 	took time.Duration
 }
 
+func longestFirst(a, b ended) int { return cmp.Compare(b.took, a.took) }
+
 type progress struct {
 	verbose                  bool
 	began, spoke             time.Time
@@ -203,13 +205,11 @@ func (p *progress) endPackage(t test, action string, took time.Duration) {
 func (p *progress) alive() string {
 	var running []ended
 	for t, since := range p.running {
-		if !slices.ContainsFunc(keys(p.running), func(sub test) bool {
-			return sub.pkg == t.pkg && strings.HasPrefix(sub.name, t.name+"/")
-		}) {
+		if !p.hasSubtests(t) {
 			running = append(running, ended{t, time.Since(since)})
 		}
 	}
-	slices.SortFunc(running, func(a, b ended) int { return cmp.Compare(b.took, a.took) })
+	slices.SortFunc(running, longestFirst)
 	var names []string
 	for _, r := range running[:min(len(running), 6)] {
 		names = append(names, fmt.Sprintf("%s (%.0f s)", r.test, r.took.Seconds()))
@@ -223,11 +223,14 @@ func (p *progress) alive() string {
 	return fmt.Sprintf("%s  %d passed so far; running: %s", p.clock(), p.passed, strings.Join(names, ", "))
 }
 
-func keys(m map[test]time.Time) (all []test) {
-	for t := range m {
-		all = append(all, t)
+// hasSubtests reports whether subtests of a test are running.
+func (p *progress) hasSubtests(t test) bool {
+	for sub := range p.running {
+		if sub.pkg == t.pkg && strings.HasPrefix(sub.name, t.name+"/") {
+			return true
+		}
 	}
-	return all
+	return false
 }
 
 func (p *progress) clock() string { return fmt.Sprintf("%4.0f s", time.Since(p.began).Seconds()) }
@@ -238,7 +241,7 @@ func (p *progress) say(line string) {
 }
 
 func (p *progress) summary() {
-	slices.SortStableFunc(p.long, func(a, b ended) int { return cmp.Compare(b.took, a.took) })
+	slices.SortStableFunc(p.long, longestFirst)
 	fmt.Println("\nthe slowest tests:")
 	for _, l := range p.long[:min(len(p.long), slowest)] {
 		fmt.Printf("%8.1f s  %s\n", l.took.Seconds(), l.test)
