@@ -47,9 +47,7 @@ var tiny = Sizes{
 func tinyConfig(t *testing.T, dsn string, only ...string) Config {
 	t.Helper()
 	binary, err := prove.Build(t.Context(), prove.Variant{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Config{
 		DatabaseURL: dsn, Only: only, Rounds: 1, For: 4 * time.Second, Binary: binary, Version: prove.BinaryVersion,
 		Sizes: tiny, JSON: filepath.Join(t.TempDir(), "made", "figures.json"), Out: &bytes.Buffer{}, Notes: t.Output(),
@@ -66,9 +64,7 @@ func empty(t *testing.T, server *privatepg.Server) string {
 	execute(t, server.DSN("postgres"), `CREATE ROLE `+name+` LOGIN CREATEROLE`)
 	execute(t, server.DSN("postgres"), `CREATE DATABASE `+name+` OWNER `+name)
 	u, err := url.Parse(server.DSN(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u.User = url.User(name)
 	return u.String()
 }
@@ -134,9 +130,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 				}
 				if slices.Contains(drawn, name) {
 					svg, err := os.ReadFile(filepath.Join(c.Plots, "growth-"+name+".svg"))
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if _, marks := parsed(t, svg); marks < 6 { // at least two sizes and three series
 						t.Errorf("%d marks in the plot:\n%s", marks, svg)
 					}
@@ -153,9 +147,7 @@ func TestABenchOfItsOwnPostgresLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	c := tinyConfig(t, "", "idle")
 	c.Sizes.IdleFor = 100 * time.Millisecond
-	if err := Run(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Run(t.Context(), c))
 	var r report
 	read(t, c.JSON, &r)
 	if !r.Postgres.Private || r.Postgres.Settings["synchronous_commit"] != "on" || r.Postgres.Settings["fsync"] != "on" ||
@@ -186,10 +178,6 @@ func written(t *testing.T, path string) []figure {
 func read(t *testing.T, path string, into any) {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, json.Unmarshal(raw, into))
 }

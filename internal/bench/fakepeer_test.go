@@ -27,13 +27,9 @@ const fakeName = "fakepeer"
 func fakePeer(t *testing.T) string {
 	t.Helper()
 	itself, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join(t.TempDir(), fakeName)
-	if err := os.Symlink(itself, path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(itself, path))
 	return path
 }
 

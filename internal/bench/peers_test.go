@@ -96,9 +96,7 @@ func TestTheTargetRecordsWhetherAClientWasAnswered(t *testing.T) {
 	to := &target{api: client.New(s.URL)}
 	visits := func(path string) []visit {
 		a, err := to.of(t.Context(), path+"?visits")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range a.Visits {
 			a.Visits[i].Arrived = time.Time{}
 		}

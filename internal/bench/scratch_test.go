@@ -17,6 +17,13 @@ import (
 	"punctual/internal/process"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func execute(t *testing.T, dsn, sql string) {
 	t.Helper()
 	session(t, dsn, func(conn *pgx.Conn) {
@@ -40,9 +47,7 @@ func one[T any](t *testing.T, dsn, sql string) (v T) {
 func session(t *testing.T, dsn string, use func(*pgx.Conn)) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	use(conn)
 }
@@ -173,9 +178,7 @@ func TestABenchThatFailsRemovesItsSchema(t *testing.T) {
 func launched(t *testing.T, binary, dsn string) *process.Process {
 	t.Helper()
 	p, err := process.Launch(binary, nil, "bench", "--only=idle", "--database-url="+dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.Kill)
 	eventually(t, "the bench to be at work", func() bool {
 		select {
@@ -197,9 +200,7 @@ func TestABenchThatIsInterruptedRemovesItsSchema(t *testing.T) {
 		if !one[bool](t, dsn, roleExists) {
 			t.Fatal("the role that goes with the schema was not made: nothing is tested of its end")
 		}
-		if err := p.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Signal(signal))
 		if code, err := p.Wait(bounded(t)); code == 0 || err != nil || !strings.Contains(p.Output(), "interrupted") {
 			t.Errorf("%s: exit code %d, %v:\n%s", signal, code, err, p.Output())
 		}
@@ -229,14 +230,10 @@ func TestABenchThatIsInterruptedWhileItCreatesItsSchemaRemovesIt(t *testing.T) {
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	other, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = other.Close(context.WithoutCancel(t.Context())) }()
 	tx, err := other.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := tx.Exec(t.Context(), `CREATE SCHEMA punctual`); err != nil {
 		t.Fatal(err)
 	}
@@ -253,9 +250,7 @@ func TestABenchThatIsInterruptedWhileItCreatesItsSchemaRemovesIt(t *testing.T) {
 		t.Fatalf("it has ended (%v), and its server is still creating the schema", err)
 	case <-time.After(time.Second): // it waits for the server
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Rollback(t.Context()))
 	if err := <-ended; err == nil {
 		t.Error("it has measured all the same: nothing is tested")
 	}
@@ -285,9 +280,7 @@ func TestOfTwoBenchesTheSecondIsRefusedAndWhatAKilledOneLeftIsRemoved(t *testing
 	}
 	var notes bytes.Buffer
 	c.Notes = &notes
-	if err := Run(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Run(t.Context(), c))
 	if !strings.Contains(notes.String(), "that a former bench left behind") {
 		t.Errorf("it does not say what it removed:\n%s", notes.String())
 	}

@@ -29,14 +29,10 @@ func newSeedbed(t *testing.T) seedbed {
 	t.Helper()
 	dsn := pgtest.DSN(t)
 	s, err := newSeeder(t.Context(), dsn, t.Logf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.close)
 	r, err := process.Serve(bounded(t), tinyConfig(t, dsn).Binary, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := r.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -48,24 +44,20 @@ func newSeedbed(t *testing.T) seedbed {
 // call calls the API, and reads the answer into out unless out is nil.
 func (s seedbed) call(method, path string, in, out any) {
 	s.t.Helper()
-	if _, err := s.api.Do(s.t.Context(), method, path, in, out); err != nil {
-		s.t.Fatal(err)
-	}
+	_, err := s.api.Do(s.t.Context(), method, path, in, out)
+	must(s.t, err)
 }
 
 func (s seedbed) exec(sql string, args ...any) {
 	s.t.Helper()
-	if _, err := s.pool.Exec(s.t.Context(), sql, args...); err != nil {
-		s.t.Fatal(err)
-	}
+	_, err := s.pool.Exec(s.t.Context(), sql, args...)
+	must(s.t, err)
 }
 
 // read reads one value into out.
 func (s seedbed) read(out any, sql string, args ...any) {
 	s.t.Helper()
-	if err := s.pool.QueryRow(s.t.Context(), sql, args...).Scan(out); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.pool.QueryRow(s.t.Context(), sql, args...).Scan(out))
 }
 
 // rows returns every table's rows about the first job with a name, as Postgres writes them. For ids and times of
@@ -122,9 +114,7 @@ func TestSeededJobsAreAsThoseOfTheAPI(t *testing.T) {
 			at:      time.Now().Add(time.Hour).Truncate(time.Second),
 		},
 	} {
-		if err := s.jobs(t.Context(), j); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.jobs(t.Context(), j))
 		job := j.prefix + "-00000007"
 		seeded := s.rows(job)
 		var definition json.RawMessage
@@ -150,12 +140,8 @@ func TestSeededJobsAreSpread(t *testing.T) {
 		WITH made AS (INSERT INTO punctual.tenants (name) SELECT 'tenant-' || i FROM generate_series(1, 10) i RETURNING id)
 		SELECT array_agg(id) FROM made`)
 	const n = 2*seedBatch + 10
-	if err := s.jobs(ctx, seed{prefix: "rest", first: 1, last: n, tenants: ids, url: "https://example.com/"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.settle(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.jobs(ctx, seed{prefix: "rest", first: 1, last: n, tenants: ids, url: "https://example.com/"}))
+	must(t, s.settle(ctx))
 	var got []int
 	s.read(&got, `
 		SELECT ARRAY[count(*), count(DISTINCT name), count(DISTINCT scheduled_for) / 1000, min(per), max(per),
@@ -176,9 +162,7 @@ func TestSeededHistoryIsAsRunsAre(t *testing.T) {
 	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(to.Close)
 	ctx := t.Context()
-	if err := s.jobs(ctx, seed{prefix: "rest", first: 1, last: 3, tenants: defaultTenant, url: to.URL}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.jobs(ctx, seed{prefix: "rest", first: 1, last: 3, tenants: defaultTenant, url: to.URL}))
 	s.call(http.MethodPost, "/v1/jobs/rest-00000001/trigger", nil, nil)
 	type run struct {
 		ID           string          `json:"id"`
@@ -195,15 +179,11 @@ func TestSeededHistoryIsAsRunsAre(t *testing.T) {
 	})
 	made := s.rows("rest-00000001")
 	s.exec(`DELETE FROM punctual.runs`)
-	if err := s.history(ctx, 3); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.history(ctx, 3))
 	if diff := cmp.Diff(made, s.rows("rest-00000001")); diff != "" || len(made) < 50 {
 		t.Errorf("a run (-) and a seeded one (+), %d columns:\n%s", len(made), diff)
 	}
-	if err := s.history(ctx, 297); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.history(ctx, 297))
 	var at []time.Time
 	for i := range 3 {
 		s.call(http.MethodGet, fmt.Sprintf("/v1/jobs/rest-%08d/runs?limit=500", i+1), nil, &page)

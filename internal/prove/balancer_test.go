@@ -32,9 +32,7 @@ func TestAHundredRestartsBehindALoadBalancerFailNoRequest(t *testing.T) {
 	exhaustive(t, "takes a minute")
 	t.Parallel()
 	quick, err := Build(t.Context(), Variant{}) // without the race detector a replica starts in a third of the time
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	restartBehindABalancer(t, quick, 8, 100)
 }
 
@@ -58,9 +56,7 @@ func restartBehindABalancer(t *testing.T, binary string, replicas, restarts int)
 			}()
 		}
 		for range some {
-			if err := within(t, "a replica to start", started); err != nil {
-				t.Fatal(err)
-			}
+			must(t, within(t, "a replica to start", started))
 		}
 		for _, i := range some {
 			watch(t, fleet[i].Process)
@@ -90,9 +86,7 @@ func restartBehindABalancer(t *testing.T, binary string, replicas, restarts int)
 		names := make([]string, 0, len(half))
 		for _, i := range half {
 			names = append(names, addresses[i])
-			if err := fleet[i].Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must(t, fleet[i].Signal(syscall.SIGTERM))
 		}
 		b.await(t, names, "DOWN")
 		noticed := time.Since(asked)
@@ -147,9 +141,7 @@ func newBalancer(t *testing.T, address string, replicas []string) *balancer {
 	t.Helper()
 	path := haproxy(t)
 	dir, err := os.MkdirTemp("", "punctual-haproxy-") // not below t.TempDir, whose path may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	b := &balancer{socket: filepath.Join(dir, "admin")}
 	var config strings.Builder
@@ -175,9 +167,7 @@ backend replicas
 		fmt.Fprintf(&config, "  server %s %s\n", replica, replica)
 	}
 	file := filepath.Join(dir, "haproxy.cfg")
-	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(config.String()), 0o600))
 	if b.Process, err = process.Launch(path, nil, "-db", "-f", file); err != nil {
 		t.Fatal(err)
 	}
@@ -214,9 +204,7 @@ func (b *balancer) states(t *testing.T) map[string]string {
 	rows := csv.NewReader(conn)
 	rows.FieldsPerRecord = -1
 	all, err := rows.ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, row := range all {
 		if len(row) > 17 && row[0] == "replicas" {
 			states[row[1]] = row[17]
@@ -353,19 +341,14 @@ func (c *caller) hangUp() {
 // HAProxy accepts the configuration in docs/operations.md.
 func TestTheDocumentedBalancerIsValid(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, config, found := strings.Cut(string(text), "```haproxy\n")
+	text := readFile(t, filepath.Join("..", "..", "docs", "operations.md"))
+	_, config, found := strings.Cut(text, "```haproxy\n")
 	config, _, ended := strings.Cut(config, "```\n")
 	if !found || !ended {
 		t.Fatal("docs/operations.md has no haproxy.cfg")
 	}
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(config), 0o600))
 	if out, err := exec.CommandContext(t.Context(), haproxy(t), "-c", "-f", file).CombinedOutput(); err != nil ||
 		strings.Contains(string(out), "[WARNING]") {
 		t.Errorf("%v:\n%s", err, out)

@@ -23,17 +23,11 @@ type deadPort struct {
 func newDeadPort(t *testing.T) *deadPort {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	syscall.CloseOnExec(fd)
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &deadPort{t: t, fd: fd, addr: fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)}
 	t.Cleanup(func() {
 		if p.fd >= 0 {
@@ -46,9 +40,7 @@ func newDeadPort(t *testing.T) *deadPort {
 // open starts a witness on the port.
 func (p *deadPort) open() *Witness {
 	p.t.Helper()
-	if err := syscall.Listen(p.fd, 128); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, syscall.Listen(p.fd, 128))
 	file := os.NewFile(uintptr(p.fd), p.addr)
 	p.fd = -1
 	listener, err := net.FileListener(file)

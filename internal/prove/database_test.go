@@ -26,9 +26,7 @@ func TestADatabaseCrashLosesNothing(t *testing.T) {
 	await(t, "the load, and a slow request in flight", func() bool {
 		return w.Len() > h.runs()/3 && len(w.At("/slow")) == 1
 	})
-	if err := server.Crash(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Crash())
 	w.Release("/slow")
 	await(t, "the slow request to be answered while the database is away", func() bool {
 		return w.At("/slow")[0].Status == 200
@@ -38,9 +36,7 @@ func TestADatabaseCrashLosesNothing(t *testing.T) {
 			t.Errorf("/readyz answers %d while the database is away", status)
 		}
 	}
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Restart(t.Context()))
 	h.outlast(t)
 	// Runs that were sent while the database was away keep their outcomes. A claim whose commit was in doubt was not sent.
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})

@@ -28,9 +28,7 @@ func TestAStoppingReplicaFinishesWhatFitsAndInterruptsTheRest(t *testing.T) {
 
 	second := serve(t, dsn)
 	asked := time.Now()
-	if err := first.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Signal(syscall.SIGTERM))
 	w.Release("/slow") // the answer comes within the drain
 	stop(t, first)
 	if took := time.Since(asked); took < drain-100*time.Millisecond || took > drain+takeover {
@@ -87,9 +85,7 @@ func TestAReplicaStoppedWhileItRegistersLeavesNothingBehind(t *testing.T) {
 	stop(t, serve(t, dsn)) // creates the schema
 	conn, other := connect(t, dsn), connect(t, dsn)
 	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := tx.Exec(t.Context(), `LOCK punctual.replicas`); err != nil {
 		t.Fatal(err)
 	}
@@ -102,16 +98,12 @@ func TestAReplicaStoppedWhileItRegistersLeavesNothingBehind(t *testing.T) {
 			      AND datname = current_database())`)
 	}
 	await(t, "the registration to wait for the table", waits)
-	if err := r.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Signal(syscall.SIGTERM))
 	await(t, "/readyz to say that it stops", func() bool {
 		status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
 		return status == 503
 	})
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Rollback(t.Context()))
 	if code := ended(t, "the replica", r.Process); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, r.Output())
 	}

@@ -15,12 +15,8 @@ import (
 // failOver crashes the primary and promotes the standby.
 func failOver(t *testing.T, primary, standby *privatepg.Server) {
 	t.Helper()
-	if err := primary.Crash(); err != nil {
-		t.Fatal(err)
-	}
-	if err := standby.Promote(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, primary.Crash())
+	must(t, standby.Promote(t.Context()))
 }
 
 func TestASynchronousFailoverLosesNothing(t *testing.T) {

@@ -18,9 +18,7 @@ import (
 func fatal(t testing.TB, dsn string, point failpoint.Point, nth int, how string) *process.Replica {
 	t.Helper()
 	path, err := Build(t.Context(), Variant{Race: raceDetector, Failpoints: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return serveBinary(t, path, dsn, []string{fmt.Sprintf("PUNCTUAL_FAILPOINT=%s:%d=%s", point, nth, how)})
 }
 

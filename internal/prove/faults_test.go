@@ -101,9 +101,7 @@ func named(dsn, name string) string { return dsn + "&application_name=" + name }
 func sample(t testing.TB, dsn, sql string, args ...any) (stop func() int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	largest := make(chan int, 1)
 	go func() {

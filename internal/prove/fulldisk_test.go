@@ -63,12 +63,8 @@ func fillWAL(t *testing.T, server *privatepg.Server, disk *pgtest.Disk, fleet []
 	disk.Clear()
 	// Postgres has panicked, and may panic again in its recovery. So the test crashes it instead of asking for an orderly
 	// shutdown.
-	if err := server.Crash(); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Crash())
+	must(t, server.Restart(t.Context()))
 }
 
 // switchWAL asks Postgres for a new file of the write-ahead log. It returns false if Postgres is down.

@@ -34,11 +34,8 @@ var testLink = regexp.MustCompile(`\[(\w+(?:\.go)?)\]\(((?:\.\./)?[\w/.]+\.go)\)
 // linked checks the links to tests in the chosen lines of a page, and returns the number of these lines.
 func linked(t *testing.T, page string, chosen func(line string) bool) (lines int) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../..", page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
+	text := readFile(t, filepath.Join("../..", page))
+	for line := range strings.Lines(text) {
 		if !chosen(line) {
 			continue
 		}
@@ -61,13 +58,10 @@ func linked(t *testing.T, page string, chosen func(line string) bool) (lines int
 // docs/reliability.md describes every rule of the checker, and each of the eleven things that must hold is a rule.
 func TestEveryRuleIsDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/reliability.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readFile(t, "../../docs/reliability.md")
 	name := regexp.MustCompile("`([A-Z]\\w+)`")
 	known, told, promises := rules(t), map[string]bool{}, 0
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(page) {
 		found := name.FindAllStringSubmatch(line, -1)
 		for _, m := range found {
 			told[m[1]] = true
@@ -98,12 +92,9 @@ func TestEveryRuleIsDocumented(t *testing.T) {
 // rules returns the constants of Rule by name.
 func rules(t *testing.T) map[string]Rule {
 	t.Helper()
-	source, err := os.ReadFile("checker.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := readFile(t, "checker.go")
 	all := map[string]Rule{}
-	for _, m := range regexp.MustCompile(`(?m)^\t(\w+) +Rule = "(.*)"$`).FindAllStringSubmatch(string(source), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\t(\w+) +Rule = "(.*)"$`).FindAllStringSubmatch(source, -1) {
 		all[m[1]] = Rule(m[2])
 	}
 	if len(all) < 11 {

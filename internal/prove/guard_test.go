@@ -99,9 +99,7 @@ func TestNoRunReachesPunctualItself(t *testing.T) {
 			own, other := serve(t, dsn, "--allow-targets=0.0.0.0/0,::/0").API,
 				serve(t, dsn, "--allow-targets=0.0.0.0/0,::/0").API
 			database, err := pgx.ParseConfig(server.TCP("postgres"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			_, apiPort, _ := net.SplitHostPort(strings.TrimPrefix(own.URL, "http://"))
 			for _, host := range []string{
 				"127.0.0.1", "127.1.2.3", "localhost", "[::1]", "0.0.0.0", "[::ffff:127.0.0.1]", "[::]",

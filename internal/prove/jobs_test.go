@@ -51,9 +51,7 @@ func everyUntil(period string, first, last time.Time) map[string]any {
 func create(t testing.TB, a *client.Client, jobs ...process.JobSpec) {
 	t.Helper()
 	for some := range slices.Chunk(jobs, 250) {
-		if err := process.Create(t.Context(), a, some); err != nil {
-			t.Fatal(err)
-		}
+		must(t, process.Create(t.Context(), a, some))
 	}
 }
 

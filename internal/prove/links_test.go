@@ -20,9 +20,7 @@ func TestLinksOfThePagesLeadSomewhere(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "testdata/*/README.md"} {
 		found, err := filepath.Glob(filepath.Join("../..", pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pages = append(pages, found...)
 	}
 	links := 0
@@ -65,9 +63,5 @@ func headings(t *testing.T, page string) map[string]bool {
 // withoutCode returns the text of a page without its blocks of code.
 func withoutCode(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fence.ReplaceAllString(string(text), "")
+	return fence.ReplaceAllString(readFile(t, page), "")
 }

@@ -95,9 +95,7 @@ func firstRelease(t testing.TB) (binary string) {
 	tags := strings.Fields(git("tag", "--list", "v*", "--sort=version:refname"))
 	if len(tags) == 0 {
 		path, err := Build(t.Context(), Variant{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return path
 	}
 	tree := filepath.Join(t.TempDir(), "first-release")

@@ -26,9 +26,7 @@ const (
 // stand lets the bystander's jobs fire every second of a mix.
 func (b *besieged) stand(m mix) {
 	b.t.Helper()
-	if err := b.execute(`INSERT INTO punctual.tenants (name) VALUES ($1)`, bystander); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, b.execute(`INSERT INTO punctual.tenants (name) VALUES ($1)`, bystander))
 	api := b.members[0].replica.API.WithHeader("Punctual-Tenant", bystander)
 	for i := range bystanderJobs {
 		do[any](b.t, api, "POST", "/v1/jobs", job(fmt.Sprint("stands-", i), b.witness.URL+bystanderPath, m.everySecond()))

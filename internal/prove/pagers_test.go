@@ -73,9 +73,7 @@ func active(t *testing.T, url string) (names []string) {
 		Labels map[string]string
 		Status struct{ State string }
 	}
-	if err := json.Unmarshal([]byte(answer), &alerts); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(answer), &alerts))
 	for _, a := range alerts {
 		if a.Status.State != "active" && a.Status.State != "unprocessed" {
 			t.Errorf("%s is %s", a.Labels["alertname"], a.Status.State)
@@ -100,9 +98,7 @@ func alertmanager(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	config := filepath.Join(dir, "alertmanager.yml")
-	if err := os.WriteFile(config, []byte("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, []byte("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"), 0o600))
 	p, err := process.Launch(path, nil, "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"),
 		"--web.listen-address=127.0.0.1:0", "--cluster.listen-address=")
 	if err != nil {

@@ -31,6 +31,20 @@ func exhaustive(t testing.TB, why string) {
 	}
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	return string(text)
+}
+
 // patience bounds every wait. It is long enough for a busy machine under the race detector.
 const patience = 2 * time.Minute
 
@@ -73,9 +87,7 @@ func pass(t testing.TB, d time.Duration) {
 func binary(t testing.TB) string {
 	t.Helper()
 	path, err := Build(t.Context(), Variant{Race: raceDetector})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path
 }
 
@@ -100,9 +112,7 @@ func launch(t testing.TB, path string, env []string, args ...string) *process.Re
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := process.Start(ctx, path, env, args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	watch(t, r.Process)
 	return r
 }
@@ -137,9 +147,7 @@ func ended(t testing.TB, what string, p *process.Process) int {
 func succeed(t testing.TB, path string, env []string, args ...string) string {
 	t.Helper()
 	p, err := process.Launch(path, env, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	watch(t, p)
 	what := filepath.Base(path) + " " + strings.Join(args, " ")
 	if code := ended(t, what, p); code != 0 {
@@ -207,31 +215,23 @@ func do[T any](t testing.TB, a *client.Client, method, path string, in any) T {
 func ask(t testing.TB, method, url, body string, headers ...string) (status, answer string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		request.Header.Set(name, value)
 	}
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return response.Status, string(text)
 }
 
 func connect(t testing.TB, dsn string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	return conn
 }
@@ -268,9 +268,7 @@ func atRest(t testing.TB, dsn string, w *Witness) Facts {
 		return !busy
 	})
 	f, err := ReadFacts(ctx, dsn, w.Requests())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f
 }
 

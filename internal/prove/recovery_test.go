@@ -58,17 +58,13 @@ func TestAFrozenReplicaIsFencedOff(t *testing.T) {
 	const jobs = 6
 	hanging(t, first, w, jobs)
 	second := serve(t, dsn)
-	if err := first.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Signal(syscall.SIGSTOP))
 	await(t, "the second attempts", func() bool { return len(w.At("/stuck")) == 2*jobs })
 	// The second replica's attempts succeed. The first replica's requests are answered too, but it is frozen and does not
 	// see that yet.
 	w.Release("/stuck")
 	f := atRest(t, dsn, w)
-	if err := first.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Signal(syscall.SIGCONT))
 	conn := connect(t, dsn)
 	await(t, "the frozen replica to join again", func() bool {
 		return query[int](t, conn, `SELECT count(*) FROM punctual.replicas`) == 2

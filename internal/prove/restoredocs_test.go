@@ -23,11 +23,8 @@ var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 // before the last block.
 func TestRestoringADumpFiresNothing(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/restore.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := shellBlock.FindAllStringSubmatch(string(text), -1)
+	text := readFile(t, "../../docs/restore.md")
+	blocks := shellBlock.FindAllStringSubmatch(text, -1)
 	if len(blocks) != 5 || !strings.HasPrefix(blocks[2][1], "punctual serve ") ||
 		!strings.HasPrefix(blocks[4][1], "punctual unfreeze ") {
 		t.Fatalf("docs/restore.md has %d blocks of commands, or others than this test knows", len(blocks))
@@ -108,18 +105,12 @@ func newShell(t *testing.T, production string) *shell {
 	t.Helper()
 	server := pgtest.Server(t)
 	u, err := url.Parse(production)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	owner := u.User.Username()
 	u.Path = "/punctual_restored"
 	sh := &shell{dir: t.TempDir(), restored: u.String()}
-	if err := os.Symlink(binary(t), filepath.Join(sh.dir, "punctual")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(sh.dir, "punctual.key"), []byte(process.MasterKey+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(binary(t), filepath.Join(sh.dir, "punctual")))
+	must(t, os.WriteFile(filepath.Join(sh.dir, "punctual.key"), []byte(process.MasterKey+"\n"), 0o600))
 	sh.env = []string{
 		"PATH=" + sh.dir + ":" + server.BinDir() + ":" + os.Getenv("PATH"), "PRODUCTION=" + production, "OWNER=" + owner,
 		"ADMIN=" + server.DSN("postgres"), "RESTORED_ADMIN=" + server.DSN("punctual_restored"), "RESTORED=" + sh.restored,

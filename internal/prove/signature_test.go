@@ -51,9 +51,7 @@ func judged(t *testing.T, all ...signed) []string {
 	var lines strings.Builder
 	for _, s := range all {
 		line, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lines.Write(append(line, '\n'))
 	}
 	cmd := exec.CommandContext(t.Context(), node, "../../testdata/standardwebhooks/verify.js")
@@ -121,9 +119,8 @@ func TestAnotherLibraryVerifiesTheSignatures(t *testing.T) {
 		}
 	}
 	// Once the old secret is deleted it signs no more.
-	if _, err := r.API.Do(t.Context(), "DELETE", "/v1/signing-secrets/"+old.ID, nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.API.Do(t.Context(), "DELETE", "/v1/signing-secrets/"+old.ID, nil, nil)
+	must(t, err)
 	trigger(t, r.API, "json")
 	last := within(t, "a callback", got)
 	byOld, byNext := last, last

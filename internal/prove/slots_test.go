@@ -24,9 +24,7 @@ func TestPlainCronAgreesWithTheProduct(t *testing.T) {
 			continue
 		}
 		timetable, err := domain.NewTimetable(uuid.New(), d, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var want, got []time.Time
 		to := from.Add(72 * time.Hour)
 		if plain.step == time.Second {
@@ -120,9 +118,7 @@ func TestSlotsAreThoseOfTheDefinitions(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			slots, err := dueSlots(Job{ID: uuid.New(), Versions: test.versions}, at(6.5), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var got []float64
 			for _, s := range slots {
 				got = append(got, s.At.Sub(t0).Seconds())

@@ -48,12 +48,9 @@ func TestEveryTestRunsSomewhere(t *testing.T) {
 		"Makefile": {"-race -short ", " ./internal/prove ./internal/bench\n", " -run '^TestSoak' "},
 		".ci/run":  {"\nrun make test\n", "\nrun make prove\n"},
 	} {
-		text, err := os.ReadFile("../../" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := readFile(t, "../../"+file)
 		for _, line := range lines {
-			if !strings.Contains(string(text), line) {
+			if !strings.Contains(text, line) {
 				t.Errorf("%s does not say %q", file, line)
 			}
 		}
@@ -64,16 +61,10 @@ func TestEveryTestRunsSomewhere(t *testing.T) {
 func TestASoakIsCalledSo(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	soaks := 0
 	for _, name := range files {
-		source, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range strings.Split(string(source), "\nfunc ")[1:] {
+		for _, f := range strings.Split(readFile(t, name), "\nfunc ")[1:] {
 			body, _, _ := strings.Cut(f, "\n}\n")
 			named, is := strings.HasPrefix(body, "TestSoak"), strings.Contains(body, "soak(t)") && name != "split_test.go"
 			if named != is {

@@ -1,7 +1,6 @@
 package prove
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,11 +15,7 @@ var sqlBlock = regexp.MustCompile("(?ms)^```sql\n(.*?)^```$")
 func TestSQLDocs(t *testing.T) {
 	t.Parallel()
 	const path, least = "../../docs/sql.md", 12
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("the audit queries: %v", err)
-	}
-	blocks := sqlBlock.FindAllStringSubmatch(string(text), -1)
+	blocks := sqlBlock.FindAllStringSubmatch(readFile(t, path), -1)
 	if len(blocks) < least {
 		t.Errorf("%s has %d queries, want at least %d", path, len(blocks), least)
 	}

@@ -21,9 +21,7 @@ import (
 func stranger(t testing.TB, dsn string) pgx.Tx {
 	t.Helper()
 	tx, err := connect(t, dsn).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tx
 }
 
@@ -105,9 +103,7 @@ func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 	if len(odd) > 0 {
 		t.Errorf("a request was answered %s", <-odd)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Rollback(t.Context()))
 	do[any](t, fleet[0].API, "PATCH", "/v1/jobs/locked", map[string]any{"description": "at last"})
 	calm(t, 2000, fleet...)
 	stop(t, fleet...)
@@ -169,9 +165,7 @@ func TestAStrangersLocksHoldUpTheirOwnRunsOnly(t *testing.T) {
 		WHERE j.name IN ('exclusive', 'runs') AND r.status = 'running'`); n != 2 {
 		t.Errorf("%d runs wait for their rows, want 2", n)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Rollback(t.Context()))
 	await(t, "the runs whose rows were locked, and those behind them", func() bool {
 		return query[int](t, conn, `
 			SELECT count(*)

@@ -11,9 +11,7 @@ import (
 func called(t *testing.T) (client, server net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	if client, err = net.Dial("tcp", l.Addr().String()); err != nil {
 		t.Fatal(err)
@@ -29,9 +27,7 @@ func called(t *testing.T) (client, server net.Conn) {
 func of(t *testing.T, job string, conn net.Conn) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(withConn(t.Context(), conn), http.MethodPost, "/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Punctual-Job", job)
 	return r
 }

@@ -12,9 +12,7 @@ import (
 func newWitness(t testing.TB) *Witness {
 	t.Helper()
 	w, err := NewWitness()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = w.Close() })
 	return w
 }
@@ -22,9 +20,7 @@ func newWitness(t testing.TB) *Witness {
 func post(t *testing.T, client *http.Client, url, body string, headers map[string]string) (*http.Response, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, value := range headers {
 		r.Header.Set(name, value)
 	}

@@ -96,42 +96,36 @@ func TestZoneDataThatChangesUnderLoad(t *testing.T) {
 // withOtherZoneData builds the binary with time zone data of a later release.
 func withOtherZoneData(t testing.TB) (binary string) {
 	t.Helper()
-	must := func(err error) {
-		if err != nil {
-			t.Helper()
-			t.Fatal(err)
-		}
-	}
 	own, err := filepath.Abs("../../scheduler/cron/zonedata")
-	must(err)
+	must(t, err)
 	today, err := zip.OpenReader(filepath.Join(own, "zoneinfo.zip"))
-	must(err)
+	must(t, err)
 	defer func() { _ = today.Close() }()
 	var archive bytes.Buffer
 	later := zip.NewWriter(&archive)
 	for _, f := range today.File {
 		if f.Name != movedZone {
-			must(later.Copy(f))
+			must(t, later.Copy(f))
 		}
 	}
 	from, err := today.Open(sameAs)
-	must(err)
+	must(t, err)
 	to, err := later.Create(movedZone)
-	must(err)
+	must(t, err)
 	_, err = io.Copy(to, from)
-	must(err)
-	must(later.Close())
+	must(t, err)
+	must(t, later.Close())
 
 	dir := t.TempDir()
 	replace := map[string]string{}
 	for name, content := range map[string][]byte{"zoneinfo.zip": archive.Bytes(), "version": []byte("9999a later\n")} {
 		replace[filepath.Join(own, name)] = filepath.Join(dir, name)
-		must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	must(err)
-	must(os.WriteFile(filepath.Join(dir, "zones.json"), overlay, 0o600))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "zones.json"), overlay, 0o600))
 	binary, err = Build(t.Context(), Variant{Race: raceDetector, Overlay: filepath.Join(dir, "zones.json")})
-	must(err)
+	must(t, err)
 	return binary
 }
