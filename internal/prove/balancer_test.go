@@ -341,14 +341,12 @@ func (c *caller) hangUp() {
 // HAProxy accepts the configuration in docs/operations.md.
 func TestTheDocumentedBalancerIsValid(t *testing.T) {
 	t.Parallel()
-	text := readFile(t, filepath.Join("..", "..", "docs", "operations.md"))
-	_, config, found := strings.Cut(text, "```haproxy\n")
-	config, _, ended := strings.Cut(config, "```\n")
-	if !found || !ended {
+	configs := codeBlocks(t, "../../docs/operations.md", "haproxy")
+	if len(configs) == 0 {
 		t.Fatal("docs/operations.md has no haproxy.cfg")
 	}
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	must(t, os.WriteFile(file, []byte(config), 0o600))
+	must(t, os.WriteFile(file, []byte(configs[0]), 0o600))
 	if out, err := exec.CommandContext(t.Context(), haproxy(t), "-c", "-f", file).CombinedOutput(); err != nil ||
 		strings.Contains(string(out), "[WARNING]") {
 		t.Errorf("%v:\n%s", err, out)

@@ -48,9 +48,7 @@ func (p *deadPort) open() *Witness {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	w := NewWitnessOn(listener)
-	p.t.Cleanup(func() { _ = w.Close() })
-	return w
+	return newWitnessOn(p.t, listener)
 }
 
 // metric reads the value of a metric without labels from /metrics.

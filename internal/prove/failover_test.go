@@ -19,6 +19,17 @@ func failOver(t *testing.T, primary, standby *privatepg.Server) {
 	must(t, standby.Promote(t.Context()))
 }
 
+// replicated waits until the standby has all that the primary has.
+func replicated(t *testing.T, primary *privatepg.Server) {
+	t.Helper()
+	conn := connect(t, primary.DSN("postgres"))
+	await(t, "the standby to have the job", func() bool {
+		return query[bool](t, conn, `
+			SELECT replay_lsn >= $1::text::pg_lsn
+			FROM pg_stat_replication`, query[string](t, conn, `SELECT pg_current_wal_lsn()::text`))
+	})
+}
+
 func TestASynchronousFailoverLosesNothing(t *testing.T) {
 	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
@@ -71,17 +82,12 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	once := process.JobSpec{"schedule": oneShot(h.end())}
 	create(t, fleet[0].API, job("before-the-lag", w.URL+"/before", once))
 	await(t, "the load", func() bool { return w.Len() > h.runs()/10 })
-	ahead := connect(t, primary.DSN("postgres"))
 	// A run in flight now may have its outcome inside the lag.
 	lag := query[time.Time](t, connect(t, dsn), `
 		SELECT least(clock_timestamp(), min(claimed_at))
 		FROM punctual.runs
 		WHERE status = 'running'`)
-	await(t, "the standby to have the job", func() bool {
-		return query[bool](t, ahead, `
-			SELECT replay_lsn >= $1::text::pg_lsn
-			FROM pg_stat_replication`, query[string](t, ahead, `SELECT pg_current_wal_lsn()::text`))
-	})
+	replicated(t, primary)
 
 	proxy.Refuse()
 	sent := w.Len()
@@ -125,12 +131,7 @@ func TestAfterAFailoverNoLostDefinitionIsSent(t *testing.T) {
 	standby := pgtest.NewStandby(t, primary, from)
 	r := serve(t, pgtest.Either(t, dsn, primary, standby))
 	create(t, r.API, job("edited", w.URL+"/first", nil))
-	ahead := connect(t, primary.DSN("postgres"))
-	await(t, "the standby to have the job", func() bool {
-		return query[bool](t, ahead, `
-			SELECT replay_lsn >= $1::text::pg_lsn
-			FROM pg_stat_replication`, query[string](t, ahead, `SELECT pg_current_wal_lsn()::text`))
-	})
+	replicated(t, primary)
 
 	proxy.Refuse()
 	do[any](t, r.API, "PUT", "/v1/jobs/edited", job("edited", w.URL+"/lost", nil))

@@ -34,6 +34,14 @@ func overdueFor(t testing.TB, dsn string, n int, what string) {
 	})
 }
 
+// nothingCame checks that no request has come after the first n.
+func nothingCame(t testing.TB, w *Witness, n int) {
+	t.Helper()
+	if more := w.Len() - n; more != 0 {
+		t.Errorf("%d requests arrived that should not", more)
+	}
+}
+
 func TestAFreezeUnderLoadStopsEverythingAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -56,14 +64,10 @@ func TestAFreezeUnderLoadStopsEverythingAndLosesNothing(t *testing.T) {
 		trigger(t, r.API, "hang")
 	}
 	overdueFor(t, dsn, 30, "the load")
-	if n := w.Len(); n != sent {
-		t.Errorf("%d requests arrived while frozen", n-sent)
-	}
+	nothingCame(t, w, sent)
 	w.Release("/hang") // the run in flight ends, and its outcome is written
 	await(t, "nothing to be in flight", func() bool { return freezes(t, fleet[0].API).InFlight == 0 })
-	if n := w.Len(); n != sent {
-		t.Errorf("%d requests arrived while frozen", n-sent)
-	}
+	nothingCame(t, w, sent)
 	proven(t, dsn) // waiting runs are no violation
 	for i, r := range fleet {
 		await(t, fmt.Sprintf("the log of replica %d", i), func() bool {
@@ -124,9 +128,7 @@ func TestAReplicaKilledWhileFrozenIsTakenOverAndNothingIsSent(t *testing.T) {
 			SELECT NOT EXISTS (SELECT FROM punctual.claims) AND EXISTS (SELECT FROM punctual.runs WHERE status = 'retrying')`)
 	})
 	overdueFor(t, dsn, 1, "the run")
-	if n := w.Len(); n != sent {
-		t.Errorf("%d requests arrived while frozen", n-sent)
-	}
+	nothingCame(t, w, sent)
 	do[any](t, other.API, "POST", "/v1/unfreeze", wholeDeployment)
 	await(t, "it to be sent again", func() bool { return w.Len() > sent })
 	w.Release("/stuck")
@@ -143,9 +145,7 @@ func TestAReplicaForTheAPIOnlySendsNothing(t *testing.T) {
 		job("every", w.URL+"/every", process.JobSpec{"schedule": every("1s")}))
 	trigger(t, api.API, "triggered")
 	overdueFor(t, dsn, 2, "its jobs")
-	if n := w.Len(); n != 0 {
-		t.Errorf("it sent %d requests", n)
-	}
+	nothingCame(t, w, 0)
 	type list struct {
 		Data []struct{ Queues map[string]int }
 	}
@@ -165,9 +165,7 @@ func TestServeFrozenFreezesAtItsStart(t *testing.T) {
 	r := serve(t, dsn, "--frozen")
 	create(t, r.API, job("every", w.URL+"/every", process.JobSpec{"schedule": every("1s")}))
 	overdueFor(t, dsn, 1, "its jobs")
-	if n := w.Len(); n != 0 {
-		t.Errorf("it sent %d requests", n)
-	}
+	nothingCame(t, w, 0)
 	out := punctual(t, dsn, "unfreeze", "--note=checked")
 	if !strings.Contains(out, "not frozen") {
 		t.Errorf("unfreeze said %s", out)

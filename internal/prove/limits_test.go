@@ -30,18 +30,21 @@ func mostBeyond(starts []time.Time, perSecond float64) (beyond float64) {
 	return beyond
 }
 
-// busywork creates due work of all kinds: slots, retries and runs that were triggered by hand.
-func busywork(t testing.TB, a *client.Client, url string, n int) (requests int) {
+// busywork creates due work of all kinds: slots, retries and runs that were triggered by hand. It returns how many
+// requests they make. The first of those that are tried again get the given answer.
+func busywork(t testing.TB, a *client.Client, w *Witness, n int, failure Answer) (requests int) {
 	t.Helper()
 	soon := oneShot(time.Now().Add(time.Second))
-	jobs := inTurn(many(n, "slot", url+"/works", process.JobSpec{"schedule": soon, "timeout": "5m"}),
+	jobs := inTurn(many(n, "slot", w.URL+"/works", process.JobSpec{"schedule": soon, "timeout": "5m"}),
 		"allow", "forbid", "replace", "wait")
 	for i := range n / 10 {
-		jobs = append(jobs, job(fmt.Sprint("fails-", i), url+fmt.Sprint("/fails/", i), process.JobSpec{
+		path := fmt.Sprint("/fails/", i)
+		w.Script(path, failure, Answer{})
+		jobs = append(jobs, job(fmt.Sprint("fails-", i), w.URL+path, process.JobSpec{
 			"schedule": soon, "retry": map[string]any{"initial_backoff": "100ms", "max_attempts": 3},
 		}))
 	}
-	jobs = append(jobs, job("by-hand", url+"/works", process.JobSpec{"timeout": "5m"}))
+	jobs = append(jobs, job("by-hand", w.URL+"/works", process.JobSpec{"timeout": "5m"}))
 	create(t, a, jobs...)
 	for range n / 10 {
 		trigger(t, a, "by-hand")
@@ -57,10 +60,7 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 	limit(t, conn, "max_concurrent_runs", most)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
 	w.Script("/works", Answer{Hang: true, Delay: 100 * time.Millisecond})
-	for i := range n / 10 {
-		w.Script(fmt.Sprint("/fails/", i), Answer{Status: 500, Delay: 50 * time.Millisecond}, Answer{})
-	}
-	requests := busywork(t, fleet[0].API, w.URL, n)
+	requests := busywork(t, fleet[0].API, w, n, Answer{Status: 500, Delay: 50 * time.Millisecond})
 	await(t, "as many requests as the tenant may have", func() bool { return mostOpen(w.Requests()) >= most-1 })
 	await(t, "the tenant to be said to wait", func() bool {
 		return query[bool](t, conn, `
@@ -74,12 +74,7 @@ func TestThreeReplicasNeverSendMoreAtOnceThanATenantMay(t *testing.T) {
 	lifted := time.Now()
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{})
-	var before []Request
-	for _, r := range f.Requests {
-		if r.At.Before(lifted) {
-			before = append(before, r)
-		}
-	}
+	before := slices.DeleteFunc(f.Requests, func(q Request) bool { return !q.At.Before(lifted) })
 	if got := mostOpen(before); got > most || got < most-1 {
 		t.Errorf("%d requests were open at once, want %d", got, most)
 	}
@@ -97,10 +92,7 @@ func TestThreeReplicasNeverStartMoreASecondThanATenantMay(t *testing.T) {
 	conn := connect(t, dsn)
 	limit(t, conn, "max_runs_per_second", perSecond)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
-	for i := range n / 10 {
-		w.Script(fmt.Sprint("/fails/", i), Answer{Status: 500}, Answer{})
-	}
-	requests := busywork(t, fleet[0].API, w.URL, n)
+	requests := busywork(t, fleet[0].API, w, n, Answer{Status: 500})
 	await(t, "a third of the work", func() bool { return w.Len() > requests/3 })
 	await(t, "the tenant to be said to wait", func() bool {
 		return query[bool](t, conn, `

@@ -65,3 +65,13 @@ func withoutCode(t *testing.T, page string) string {
 	t.Helper()
 	return fence.ReplaceAllString(readFile(t, page), "")
 }
+
+// codeBlocks returns the fenced blocks of a page that are in a language.
+func codeBlocks(t *testing.T, page, language string) (blocks []string) {
+	t.Helper()
+	block := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```$")
+	for _, found := range block.FindAllStringSubmatch(readFile(t, page), -1) {
+		blocks = append(blocks, found[1])
+	}
+	return blocks
+}

@@ -35,18 +35,13 @@ func TestWhatIsDueFiresAtOnceWhicheverReplicaWasTold(t *testing.T) {
 			do[any](t, a, "POST", "/v1/jobs"+path+"/trigger", nil)
 			arrival(t, path, asked)
 		})
-		t.Run(fmt.Sprint("soon-", i), func(t *testing.T) {
-			path, due := fmt.Sprint("/soon-", i), time.Now().Add(300*time.Millisecond).Truncate(time.Millisecond)
-			create(t, a,
-				job(path[1:], w.URL+path, process.JobSpec{"schedule": oneShot(due)}))
-			arrival(t, path, due)
-		})
-		t.Run(fmt.Sprint("past-", i), func(t *testing.T) {
-			path, asked := fmt.Sprint("/past-", i), time.Now()
-			create(t, a,
-				job(path[1:], w.URL+path, process.JobSpec{"schedule": oneShot(asked)}))
-			arrival(t, path, asked)
-		})
+		for name, lead := range map[string]time.Duration{"soon": 300 * time.Millisecond, "past": 0} {
+			t.Run(fmt.Sprint(name, "-", i), func(t *testing.T) {
+				path, due := fmt.Sprint("/", name, "-", i), time.Now().Add(lead).Truncate(time.Millisecond)
+				create(t, a, job(path[1:], w.URL+path, process.JobSpec{"schedule": oneShot(due)}))
+				arrival(t, path, due)
+			})
+		}
 	}
 	verify(t, atRest(t, dsn, w), Conditions{SentOnce: true, AllSucceed: true})
 }

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,17 +15,13 @@ import (
 	"punctual/internal/process"
 )
 
-// shellBlock matches a fenced block of commands in Markdown.
-var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
-
 // The test runs the commands of docs/restore.md block by block, on a database in which jobs fire. Nothing may be sent
 // before the last block.
 func TestRestoringADumpFiresNothing(t *testing.T) {
 	t.Parallel()
-	text := readFile(t, "../../docs/restore.md")
-	blocks := shellBlock.FindAllStringSubmatch(text, -1)
-	if len(blocks) != 5 || !strings.HasPrefix(blocks[2][1], "punctual serve ") ||
-		!strings.HasPrefix(blocks[4][1], "punctual unfreeze ") {
+	blocks := codeBlocks(t, "../../docs/restore.md", "sh")
+	if len(blocks) != 5 || !strings.HasPrefix(blocks[2], "punctual serve ") ||
+		!strings.HasPrefix(blocks[4], "punctual unfreeze ") {
 		t.Fatalf("docs/restore.md has %d blocks of commands, or others than this test knows", len(blocks))
 	}
 	production, w := pgtest.DSN(t), newWitness(t)
@@ -35,11 +30,11 @@ func TestRestoringADumpFiresNothing(t *testing.T) {
 	dumped := firing(t, production, w)
 	sh := newShell(t, production)
 
-	sh.run(t, blocks[0][1])
+	sh.run(t, blocks[0])
 	dumped.Kill()
 	sent := settled(t, w)
-	sh.run(t, blocks[1][1])
-	r := sh.serve(t, blocks[2][1])
+	sh.run(t, blocks[1])
+	r := sh.serve(t, blocks[2])
 	conn := connect(t, sh.restored)
 	await(t, "the attempt in flight to be taken back", func() bool {
 		return query[bool](t, conn, `
@@ -49,12 +44,10 @@ func TestRestoringADumpFiresNothing(t *testing.T) {
 	if !strings.Contains(r.Output(), "run `punctual unfreeze`, or start a replica with --adopt-database") {
 		t.Error("the log does not say how to go on")
 	}
-	sh.run(t, blocks[3][1])
-	if n := w.Len(); n != sent {
-		t.Errorf("%d requests came from the restored database", n-sent)
-	}
+	sh.run(t, blocks[3])
+	nothingCame(t, w, sent)
 	w.Release("/stuck")
-	sh.run(t, blocks[4][1])
+	sh.run(t, blocks[4])
 	await(t, "its jobs to fire", func() bool {
 		return query[int](t, conn, `
 			SELECT count(DISTINCT j.name)

@@ -1,7 +1,6 @@
 package prove
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 
@@ -9,13 +8,10 @@ import (
 	"punctual/internal/process"
 )
 
-// sqlBlock matches a fenced block of SQL in Markdown.
-var sqlBlock = regexp.MustCompile("(?ms)^```sql\n(.*?)^```$")
-
 func TestSQLDocs(t *testing.T) {
 	t.Parallel()
 	const path, least = "../../docs/sql.md", 12
-	blocks := sqlBlock.FindAllStringSubmatch(readFile(t, path), -1)
+	blocks := codeBlocks(t, path, "sql")
 	if len(blocks) < least {
 		t.Errorf("%s has %d queries, want at least %d", path, len(blocks), least)
 	}
@@ -28,9 +24,9 @@ func TestSQLDocs(t *testing.T) {
 	execute(t, conn, `SET ROLE punctual_reader; SET default_transaction_read_only = on`)
 	empty := 0
 	for i, block := range blocks {
-		results, err := conn.PgConn().Exec(t.Context(), block[1]).ReadAll()
+		results, err := conn.PgConn().Exec(t.Context(), block).ReadAll()
 		if err != nil {
-			t.Errorf("query %d: %v\n%s", i+1, err, block[1])
+			t.Errorf("query %d: %v\n%s", i+1, err, block)
 			continue
 		}
 		rows := 0
@@ -39,7 +35,7 @@ func TestSQLDocs(t *testing.T) {
 		}
 		if rows == 0 {
 			empty++
-			t.Logf("query %d found nothing:\n%s", i+1, strings.TrimSpace(block[1]))
+			t.Logf("query %d found nothing:\n%s", i+1, strings.TrimSpace(block))
 		}
 	}
 	if 2*empty > len(blocks) {

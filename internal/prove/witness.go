@@ -72,17 +72,8 @@ type script struct {
 	released chan struct{} // closed by Release
 }
 
-// NewWitness starts a witness on a free port.
-func NewWitness() (*Witness, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	return NewWitnessOn(listener), nil
-}
-
-// NewWitnessOn starts a witness on a listener, which Close closes.
-func NewWitnessOn(listener net.Listener) *Witness {
+// NewWitness starts a witness on a listener, which Close closes.
+func NewWitness(listener net.Listener) *Witness {
 	w := &Witness{
 		URL:     "http://" + listener.Addr().String(),
 		open:    map[string]map[*visit]bool{},
@@ -98,17 +89,15 @@ func (w *Witness) Close() error { return w.server.Close() }
 
 // Script sets the answers to the next requests of a path: the first answer, then the second, and so on. The last one
 // repeats.
-func (w *Witness) Script(path string, answers ...Answer) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.scripts[path] = &script{answers: answers, released: make(chan struct{})}
-}
+func (w *Witness) Script(path string, answers ...Answer) { w.script(path, answers, false) }
 
 // Cycle is Script, except that the first answer follows the last one.
-func (w *Witness) Cycle(path string, answers ...Answer) {
+func (w *Witness) Cycle(path string, answers ...Answer) { w.script(path, answers, true) }
+
+func (w *Witness) script(path string, answers []Answer, cycle bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.scripts[path] = &script{answers: answers, cycle: true, released: make(chan struct{})}
+	w.scripts[path] = &script{answers: answers, cycle: cycle, released: make(chan struct{})}
 }
 
 // Release lets the hanging requests of a path, and later ones, be answered.

@@ -1,6 +1,7 @@
 package prove
 
 import (
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,8 +12,13 @@ import (
 
 func newWitness(t testing.TB) *Witness {
 	t.Helper()
-	w, err := NewWitness()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
+	return newWitnessOn(t, listener)
+}
+
+func newWitnessOn(t testing.TB, listener net.Listener) *Witness {
+	w := NewWitness(listener)
 	t.Cleanup(func() { _ = w.Close() })
 	return w
 }
