@@ -19,11 +19,7 @@ type burst struct {
 // runBurst measures jobs that are all due at one instant. It compares them with bare loops that post the same number of
 // requests: one with a fixed client, one with the client of a replica.
 func runBurst(ctx context.Context, l *lab) error {
-	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
-	if err != nil {
-		return err
-	}
-	to, err := l.target(ctx)
+	replica, to, err := l.setting(ctx)
 	if err != nil {
 		return err
 	}

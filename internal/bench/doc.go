@@ -11,7 +11,7 @@
 // A benchmark is a function in a file of its own and a row of benchmarks. It gets a lab. It returns an error if it
 // could not measure or if a run went wrong; a figure that misses its target is no error. A lab has
 //
-//   - serve, target, launch: start processes that end with the benchmark;
+//   - setting, serve, target, launch: start processes that end with the benchmark;
 //   - herd: creates jobs that are due at one instant; burst: measures such jobs from then until the last lease is gone;
 //   - query and conn: run SQL; db.dsn: the database's DSN; db.postmaster: its process, for cpu;
 //   - now and until: use the database's clock;

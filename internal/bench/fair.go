@@ -14,11 +14,7 @@ import (
 
 // runFair measures how late a tenant's few urgent jobs are when another tenant's many jobs are due just before them.
 func runFair(ctx context.Context, l *lab) error {
-	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
-	if err != nil {
-		return err
-	}
-	to, err := l.target(ctx)
+	replica, to, err := l.setting(ctx)
 	if err != nil {
 		return err
 	}

@@ -106,10 +106,7 @@ type field struct {
 // field prepares the setting. It starts the replica first, so that work which a replica does once for all jobs at its
 // start meets no jobs.
 func (l *lab) field(ctx context.Context) (f field, err error) {
-	if f.replica, err = l.serveSlots(ctx, l.Sizes.Slots); err != nil {
-		return f, err
-	}
-	if f.to, err = l.target(ctx); err != nil {
+	if f.replica, f.to, err = l.setting(ctx); err != nil {
 		return f, err
 	}
 	f.seeder, err = newSeeder(ctx, l.db.dsn, l.say)
@@ -127,8 +124,8 @@ func (f field) rest(ctx context.Context, first, last int) error {
 	})
 }
 
-// grow measures a growth, one stage after the other, and reports it. Before each stage, add adds to the n things that
-// are stored.
+// grow measures a growth, one stage after the other, and reports it. Before each stage, add stores more things: there
+// are n, and until are to be there.
 func (l *lab) grow(ctx context.Context, g *growth, f field, add func(n, until int) error) error {
 	there := 0
 	for _, s := range g.stages {

@@ -107,6 +107,15 @@ func (l *lab) serveSlots(ctx context.Context, n int) (*process.Replica, error) {
 	return l.serve(ctx, fmt.Sprintf("--queues=default=%d", n))
 }
 
+// setting starts what most benchmarks need: a replica, and a target for its jobs.
+func (l *lab) setting(ctx context.Context) (replica *process.Replica, to *target, err error) {
+	if replica, err = l.serveSlots(ctx, l.Sizes.Slots); err != nil {
+		return nil, nil, err
+	}
+	to, err = l.target(ctx)
+	return replica, to, err
+}
+
 // stop stops replicas before the end of the benchmark.
 func stop(ctx context.Context, replicas ...*process.Replica) error {
 	for _, r := range replicas {

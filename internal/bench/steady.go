@@ -11,11 +11,7 @@ import (
 // runSteady measures the time from due to the request's arrival at the target: for a lone job on an idle replica, and
 // for one-shots that are due one after the other at a steady rate.
 func runSteady(ctx context.Context, l *lab) error {
-	replica, err := l.serveSlots(ctx, l.Sizes.Slots)
-	if err != nil {
-		return err
-	}
-	to, err := l.target(ctx)
+	replica, to, err := l.setting(ctx)
 	if err != nil {
 		return err
 	}
