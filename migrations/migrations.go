@@ -17,8 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,9 +49,8 @@ func Latest() int64 {
 	var latest int64
 	names, _ := fs.Glob(FS, "*.sql") // the pattern is constant and valid
 	for _, name := range names {
-		number, _, _ := strings.Cut(name, "_")
-		if v, err := strconv.ParseInt(number, 10, 64); err == nil {
-			latest = max(latest, v)
+		if version, err := goose.NumericComponent(name); err == nil {
+			latest = max(latest, version)
 		}
 	}
 	return latest
