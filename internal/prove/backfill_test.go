@@ -58,7 +58,7 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	}
 	skips := 0
 	for _, r := range f.Runs {
-		if r.isRange() && *r.Reason == "paused" {
+		if r.isRange() && r.Reason == "paused" {
 			skips += *r.SkippedCount
 		}
 	}

@@ -23,15 +23,13 @@ func (k *check) requests() {
 		}
 		k.firsts(r, requests)
 		if j := k.jobs[r.Job]; j != nil && len(requests) > 1 && j.atMostOnce() {
-			k.fail(AtMostOnce, "job %s: run %s of %s was sent %d times", k.name(r.Job), r.ID, clock(r.ScheduledFor),
-				len(requests))
+			k.failRun(AtMostOnce, r, "was sent %d times", len(requests))
 		}
 	}
 	for i := range k.Runs {
 		r := &k.Runs[i]
 		if r.Status == "succeeded" && !slices.ContainsFunc(k.seen[r.ID], func(q *Request) bool { return k.succeeds(r, q) }) {
-			k.fail(SuccessSeen, "job %s: run %s of %s succeeded under token %d, which was not seen or not answered so",
-				k.name(r.Job), r.ID, clock(r.ScheduledFor), deref(r.Fence))
+			k.failRun(SuccessSeen, r, "succeeded under token %d, which was not seen or not answered so", deref(r.Fence))
 		}
 		if k.SentOnce {
 			k.once(r)
@@ -52,21 +50,19 @@ func (k *check) succeeds(r *Run, q *Request) bool {
 // request checks one request against its run.
 func (k *check) request(r *Run, q *Request) {
 	if q.At.Before(r.DueAt) && !k.ClockSteps {
-		k.fail(NeverEarly, "job %s: run %s arrived at %s, %s before it was due", k.name(r.Job), r.ID, clock(q.At),
-			r.DueAt.Sub(q.At))
+		k.failRun(NeverEarly, r, "arrived at %s, %s before it was due", clock(q.At), r.DueAt.Sub(q.At))
 	}
 	for _, a := range k.attempts[r.ID] {
 		if a.Number < q.Attempt && a.Outcome != "interrupted" && q.At.Before(a.Finished.Add(-clockError)) && !k.ClockSteps {
-			k.fail(NeverEarly, "job %s: attempt %d of run %s arrived %s before attempt %d had ended", k.name(r.Job), q.Attempt,
-				r.ID, a.Finished.Sub(q.At), a.Number)
+			k.failRun(NeverEarly, r, "arrived for attempt %d %s before attempt %d had ended", q.Attempt, a.Finished.Sub(q.At),
+				a.Number)
 		}
 	}
 	recorded := r.Fence != nil && *r.Fence == q.Fence || slices.ContainsFunc(k.attempts[r.ID], func(a *Attempt) bool {
 		return a.Fence == q.Fence
 	})
 	if !recorded {
-		k.fail(RequestsKnown, "job %s: run %s was sent under token %d, which no attempt on record has", k.name(r.Job), r.ID,
-			q.Fence)
+		k.failRun(RequestsKnown, r, "was sent under token %d, which no attempt on record has", q.Fence)
 	}
 	origin := k.origin(r)
 	key := origin.ID.String()
@@ -74,8 +70,8 @@ func (k *check) request(r *Run, q *Request) {
 		key = origin.Job.String() + ":" + strconv.FormatInt(origin.ScheduledFor.Unix(), 10)
 	}
 	if q.Key != key || q.Trigger != r.Trigger || q.Late != r.Late || !q.ScheduledFor.Equal(r.ScheduledFor) {
-		k.fail(RequestsHeader, "job %s: run %s (%s, %s, late %t) was sent as %s, %s, late %t, key %q", k.name(r.Job), r.ID,
-			r.Trigger, clock(r.ScheduledFor), r.Late, q.Trigger, clock(q.ScheduledFor), q.Late, q.Key)
+		k.failRun(RequestsHeader, r, "(%s, late %t) was sent as of %s (%s, late %t), key %q", r.Trigger, r.Late,
+			clock(q.ScheduledFor), q.Trigger, q.Late, q.Key)
 	}
 }
 
@@ -91,37 +87,22 @@ func (k *check) origin(r *Run) *Run {
 // firsts checks the number of requests that claim to be attempt 1. An interrupted attempt does not count, so the next
 // attempt has the same number.
 func (k *check) firsts(r *Run, requests []*Request) {
-	allowed, n := 1, 0
-	for _, a := range k.attempts[r.ID] {
-		if a.Number == 1 && a.Outcome == "interrupted" {
-			allowed++
-		}
-	}
-	for _, q := range requests {
-		if q.Attempt == 1 {
-			n++
-		}
-	}
-	if n > allowed {
-		k.fail(OneFirst, "job %s: run %s of %s was sent %d times as attempt 1", k.name(r.Job), r.ID, clock(r.ScheduledFor), n)
+	allowed := 1 + count(k.attempts[r.ID], func(a *Attempt) bool { return a.Number == 1 && a.Outcome == "interrupted" })
+	if n := count(requests, func(q *Request) bool { return q.Attempt == 1 }); n > allowed {
+		k.failRun(OneFirst, r, "was sent %d times as attempt 1", n)
 	}
 }
 
 // once checks that a run has as many requests as attempts on record. The request of an attempt that was cancelled may
 // have been cut off before its target read it.
 func (k *check) once(r *Run) {
-	attempts, cut := len(k.attempts[r.ID]), 0
-	for _, a := range k.attempts[r.ID] {
-		if a.Outcome == "cancelled" {
-			cut++
-		}
-	}
+	attempts := len(k.attempts[r.ID])
+	cut := count(k.attempts[r.ID], func(a *Attempt) bool { return a.Outcome == "cancelled" })
 	if r.Status == "succeeded" {
 		attempts++
 	}
 	if n := len(k.seen[r.ID]); n > attempts || n < attempts-cut {
-		k.fail(ExactlyOnce, "job %s: run %s of %s, %s, has %d attempts on record and %d requests", k.name(r.Job), r.ID,
-			clock(r.ScheduledFor), r.Status, attempts, n)
+		k.failRun(ExactlyOnce, r, "(%s) has %d attempts on record and %d requests", r.Status, attempts, n)
 	}
 }
 
@@ -136,14 +117,13 @@ func (k *check) fences() {
 		}
 		holder[q.Fence] = q.Run
 	}
-	for job, runs := range k.byJob {
+	for _, runs := range k.byJob {
 		var last *Request // the first request of the previous slot
 		for _, r := range runs {
 			requests := k.inOrder(r.ID)
 			for i := 1; i < len(requests); i++ {
 				if requests[i].Fence <= requests[i-1].Fence && !k.frozenAt(requests[i].At) {
-					k.fail(FencesGrow, "job %s: run %s was sent under token %d after %d", k.name(job), r.ID, requests[i].Fence,
-						requests[i-1].Fence)
+					k.failRun(FencesGrow, r, "was sent under token %d after %d", requests[i].Fence, requests[i-1].Fence)
 				}
 			}
 			if len(requests) == 0 || !r.ofSlot() {
@@ -153,8 +133,7 @@ func (k *check) fences() {
 			// If two runs were claimed at the same time, either may arrive first.
 			after := last != nil && !last.Ended.IsZero() && k.claimed(r, requests[0]).After(last.Ended)
 			if after && requests[0].Attempt == 1 && requests[0].Fence < last.Fence && !k.frozenAt(requests[0].At) {
-				k.fail(FencesGrow, "job %s: slot %s has token %d and the one before %d", k.name(job), clock(r.ScheduledFor),
-					requests[0].Fence, last.Fence)
+				k.failRun(FencesGrow, r, "has token %d, and the slot before has %d", requests[0].Fence, last.Fence)
 			}
 			last = requests[0]
 		}

@@ -63,7 +63,7 @@ func (k *check) rangeOf(j *Job, r *Run, slots []dueSlot, got map[time.Time]int) 
 		if !s.At.Before(*r.SkippedFirst) && !s.At.After(*r.SkippedLast) {
 			got[s.At]++
 			n++
-			if r.Reason != nil && *r.Reason == "paused" && !j.pausedAt(s.At) &&
+			if r.Reason == "paused" && !j.pausedAt(s.At) &&
 				!j.pausedAt(s.At.Add(longestJitter(j.Versions[0].Definition, k.DefaultJitter))) {
 				k.fail(PausesEnd, "job %s: slot %s is skipped as paused", j.Name, clock(s.At))
 			}
@@ -73,7 +73,7 @@ func (k *check) rangeOf(j *Job, r *Run, slots []dueSlot, got map[time.Time]int) 
 		k.fail(OneRunPerSlot, "job %s: the skip from %s to %s counts %d slots, which are %d", j.Name, clock(*r.SkippedFirst),
 			clock(*r.SkippedLast), *r.SkippedCount, n)
 	}
-	if r.Status != "skipped" || r.Reason == nil {
+	if r.Status != "skipped" || r.Reason == "" {
 		k.fail(OneRunPerSlot, "job %s: the skip from %s is %s without a reason", j.Name, clock(*r.SkippedFirst), r.Status)
 	}
 }
@@ -81,11 +81,11 @@ func (k *check) rangeOf(j *Job, r *Run, slots []dueSlot, got map[time.Time]int) 
 // runOf checks that a run's slot exists, that the run has the id of its slot, and when it is due.
 func (k *check) runOf(j *Job, r *Run, expected map[time.Time]bool) {
 	if _, ok := expected[r.ScheduledFor.UTC()]; !ok {
-		k.fail(NoPhantoms, "job %s: run %s is for %s, which is no slot of it", j.Name, r.ID, clock(r.ScheduledFor))
+		k.failRun(NoPhantoms, r, "is for no slot of its job")
 		return
 	}
 	if !r.ofItsSlot() {
-		k.fail(OneRunPerSlot, "job %s: run %s does not have the id of its slot %s", j.Name, r.ID, clock(r.ScheduledFor))
+		k.failRun(OneRunPerSlot, r, "does not have the id of its slot")
 	}
 	k.dueOf(j, r)
 }
@@ -95,13 +95,11 @@ func (k *check) runOf(j *Job, r *Run, expected map[time.Time]bool) {
 // the schedule made of the slot, whether a run or a skip.
 func (k *check) backfillOf(j *Job, r *Run) {
 	if !slotOfAny(*j, r.ScheduledFor, k.DefaultJitter) {
-		k.fail(NoPhantoms, "job %s: backfilled run %s is for %s, which is no slot of any version", j.Name, r.ID,
-			clock(r.ScheduledFor))
+		k.failRun(NoPhantoms, r, "was backfilled, and is for no slot of any version of its job")
 		return
 	}
 	if !r.ofItsSlot() && (r.ID.Version() != 7 || k.runs[domain.SlotRunID(j.ID, r.ScheduledFor)] == nil) {
-		k.fail(OneRunPerSlot, "job %s: backfilled run %s neither has the id of its slot %s nor repeats a run that has",
-			j.Name, r.ID, clock(r.ScheduledFor))
+		k.failRun(OneRunPerSlot, r, "was backfilled, and neither has the id of its slot nor repeats a run that has")
 	}
 	k.dueOf(j, r)
 }
@@ -113,8 +111,7 @@ func (k *check) dueOf(j *Job, r *Run) {
 		longest = max(longest, longestJitter(v.Definition, k.DefaultJitter))
 	}
 	if late := r.DueAt.Sub(r.ScheduledFor); late < 0 || late > longest || (late == longest && late > 0) {
-		k.fail(NeverEarly, "job %s: slot %s is due %s later, outside its jitter of %s", j.Name, clock(r.ScheduledFor), late,
-			longest)
+		k.failRun(NeverEarly, r, "is due %s later, outside its jitter of %s", late, longest)
 	}
 }
 
@@ -130,25 +127,22 @@ func (k *check) ends() {
 	for i := range k.Runs {
 		r := &k.Runs[i]
 		if j := k.jobs[r.Job]; j != nil && j.Tenant != r.Tenant {
-			k.fail(TenantsAddUp, "job %s: run %s is of tenant %d, and its job of %d", j.Name, r.ID, r.Tenant, j.Tenant)
+			k.failRun(TenantsAddUp, r, "is of tenant %d, and its job of %d", r.Tenant, j.Tenant)
 		}
 		if !r.final() && !r.DueAt.After(k.Now.Add(-k.Settle)) {
-			k.fail(AllFinal, "job %s: run %s of %s is %s", k.name(r.Job), r.ID, clock(r.ScheduledFor), r.Status)
+			k.failRun(AllFinal, r, "is %s", r.Status)
 		}
 		if !r.isRange() && r.CreatedAt.Before(r.DueAt) {
-			k.fail(NeverEarly, "job %s: run %s of %s (%s) was made %s before it was due", k.name(r.Job), r.ID,
-				clock(r.ScheduledFor), r.Trigger, r.DueAt.Sub(r.CreatedAt))
+			k.failRun(NeverEarly, r, "(%s) was made %s before it was due", r.Trigger, r.DueAt.Sub(r.CreatedAt))
 		}
 		if r.ClaimedAt != nil && r.ClaimedAt.Before(r.DueAt) {
-			k.fail(NeverEarly, "job %s: run %s of %s was claimed %s before it was due", k.name(r.Job), r.ID,
-				clock(r.ScheduledFor), r.DueAt.Sub(*r.ClaimedAt))
+			k.failRun(NeverEarly, r, "was claimed %s before it was due", r.DueAt.Sub(*r.ClaimedAt))
 		}
 		if r.Status == "dead" && listed[r.ID] != 1 {
-			k.fail(DeadAreListed, "job %s: dead run %s has %d dead letters", k.name(r.Job), r.ID, listed[r.ID])
+			k.failRun(DeadAreListed, r, "is dead and has %d dead letters", listed[r.ID])
 		}
-		if k.AllSucceed && (r.Status != "succeeded" || r.Attempt != 1 || r.Reason != nil) {
-			k.fail(NothingFailed, "job %s: run %s of %s is %s after %d attempts", k.name(r.Job), r.ID, clock(r.ScheduledFor),
-				r.Status, r.Attempt)
+		if k.AllSucceed && (r.Status != "succeeded" || r.Attempt != 1 || r.Reason != "") {
+			k.failRun(NothingFailed, r, "is %s after %d attempts", r.Status, r.Attempt)
 		}
 	}
 }

@@ -1,9 +1,9 @@
 package prove
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -128,6 +128,12 @@ func (k *check) fail(rule Rule, format string, args ...any) {
 	k.found[rule] = append(k.found[rule], fmt.Sprintf(format, args...))
 }
 
+// failRun is fail for what a run has done.
+func (k *check) failRun(rule Rule, r *Run, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	k.fail(rule, "job %s: run %s of %s %s", k.name(r.Job), r.ID, clock(r.ScheduledFor), what)
+}
+
 func (k *check) violations() []Violation {
 	var all []Violation
 	for rule, details := range k.found {
@@ -138,8 +144,18 @@ func (k *check) violations() []Violation {
 			all = append(all, Violation{rule, fmt.Sprintf("… and %d more", more)})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Violation) int { return strings.Compare(string(a.Rule), string(b.Rule)) })
+	slices.SortStableFunc(all, func(a, b Violation) int { return cmp.Compare(a.Rule, b.Rule) })
 	return all
+}
+
+// count returns how many of all there are that are so.
+func count[T any](all []T, so func(T) bool) (n int) {
+	for _, one := range all {
+		if so(one) {
+			n++
+		}
+	}
+	return n
 }
 
 // name returns the name of a job.

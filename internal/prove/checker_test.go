@@ -16,6 +16,7 @@ import (
 // once, a forbid job with a skip and a notice that was sent beside one of its runs, and a dead run.
 type facts struct {
 	Facts
+	conditions                Conditions // of the check
 	cron, once, forbid, dying uuid.UUID
 }
 
@@ -135,7 +136,7 @@ func (f *facts) notice(job uuid.UUID, when time.Time) {
 func (f *facts) skip(job uuid.UUID, first, last time.Time, count int) {
 	f.Runs = append(f.Runs, Run{
 		ID: uuid.New(), Job: job, ScheduledFor: last, DueAt: last, Status: "skipped", Trigger: "schedule",
-		Reason: new("overlap"), SkippedFirst: &first, SkippedLast: &last, SkippedCount: &count,
+		Reason: "overlap", SkippedFirst: &first, SkippedLast: &last, SkippedCount: &count,
 	})
 }
 
@@ -174,26 +175,24 @@ func TestCheckFindsNothingInAGoodWorld(t *testing.T) {
 
 func TestCheckNotices(t *testing.T) {
 	t.Parallel()
-	all := Conditions{SentOnce: true}
 	tests := []struct {
-		name       string
-		rule       Rule
-		conditions Conditions
-		spoil      func(f *facts)
+		name  string
+		rule  Rule
+		spoil func(f *facts)
 	}{
-		{"a slot without a run", OneRunPerSlot, Conditions{}, func(f *facts) { f.forget(f.theRun(f.cron).ID) }},
-		{"a one-shot without a run", OneRunPerSlot, Conditions{}, func(f *facts) { f.forget(f.theRun(f.once).ID) }},
-		{"a slot with two runs", OneRunPerSlot, Conditions{}, func(f *facts) {
+		{"a slot without a run", OneRunPerSlot, func(f *facts) { f.forget(f.theRun(f.cron).ID) }},
+		{"a one-shot without a run", OneRunPerSlot, func(f *facts) { f.forget(f.theRun(f.once).ID) }},
+		{"a slot with two runs", OneRunPerSlot, func(f *facts) {
 			r := *f.theRun(f.cron)
 			r.ID = uuid.New()
 			f.Runs = append(f.Runs, r)
 		}},
-		{"a slot with a run and a skip", OneRunPerSlot, Conditions{}, func(f *facts) { f.skip(f.cron, at(1), at(1), 1) }},
-		{"a skip that counts too few", OneRunPerSlot, Conditions{}, func(f *facts) {
+		{"a slot with a run and a skip", OneRunPerSlot, func(f *facts) { f.skip(f.cron, at(1), at(1), 1) }},
+		{"a skip that counts too few", OneRunPerSlot, func(f *facts) {
 			f.forget(f.theRun(f.cron).ID)
 			f.skip(f.cron, at(1), at(1), 0)
 		}},
-		{"a slot skipped as paused whose pause was over", PausesEnd, Conditions{}, func(f *facts) {
+		{"a slot skipped as paused whose pause was over", PausesEnd, func(f *facts) {
 			f.theJob(f.cron).Versions = append(f.theJob(f.cron).Versions, Version{
 				From:       at(0.5),
 				State:      "paused",
@@ -202,114 +201,116 @@ func TestCheckNotices(t *testing.T) {
 			})
 			f.forget(f.theRun(f.cron).ID)
 			f.skip(f.cron, at(1), at(1), 1)
-			f.Runs[len(f.Runs)-1].Reason = new("paused")
+			f.Runs[len(f.Runs)-1].Reason = "paused"
 		}},
-		{"a run with another id than its slot's", OneRunPerSlot, Conditions{}, func(f *facts) {
+		{"a run with another id than its slot's", OneRunPerSlot, func(f *facts) {
 			f.theRun(f.cron).ID = uuid.New()
 		}},
-		{"a run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) { f.run(f.cron, at(4), "succeeded") }},
-		{"a backfilled run that no slot is behind", NoPhantoms, Conditions{}, func(f *facts) {
+		{"a run that no slot is behind", NoPhantoms, func(f *facts) { f.run(f.cron, at(4), "succeeded") }},
+		{"a backfilled run that no slot is behind", NoPhantoms, func(f *facts) {
 			f.backfill(f.cron, at(2.5), domain.SlotRunID(f.cron, at(2.5)))
 		}},
-		{"a backfilled run after the job's last slot", NoPhantoms, Conditions{}, func(f *facts) {
+		{"a backfilled run after the job's last slot", NoPhantoms, func(f *facts) {
 			f.backfill(f.cron, at(4), domain.SlotRunID(f.cron, at(4)))
 		}},
-		{"a backfilled one-shot", NoPhantoms, Conditions{}, func(f *facts) {
+		{"a backfilled one-shot", NoPhantoms, func(f *facts) {
 			f.backfill(f.once, at(1), domain.NewRunID(at(20)))
 		}},
-		{"a backfilled run under another slot's id", OneRunPerSlot, Conditions{}, func(f *facts) {
+		{"a backfilled run under another slot's id", OneRunPerSlot, func(f *facts) {
 			f.backfill(f.cron, at(-10), domain.SlotRunID(f.cron, at(-11)))
 		}},
-		{"a slot run once more that never ran", OneRunPerSlot, Conditions{}, func(f *facts) {
+		{"a slot run once more that never ran", OneRunPerSlot, func(f *facts) {
 			f.backfill(f.cron, at(-10), domain.NewRunID(at(20)))
 		}},
-		{"a backfilled slot that had neither run nor skip", OneRunPerSlot, Conditions{}, func(f *facts) {
+		{"a backfilled slot that had neither run nor skip", OneRunPerSlot, func(f *facts) {
 			f.theRun(f.cron).Trigger = "backfill"
 		}},
-		{"a slot run once more under the slot's key", RequestsHeader, Conditions{}, func(f *facts) {
+		{"a slot run once more under the slot's key", RequestsHeader, func(f *facts) {
 			f.backfill(f.cron, at(1), domain.NewRunID(at(20)))
 			f.Requests[len(f.Requests)-1].Key = slotKey(f.cron, at(1))
 		}},
-		{"a run of no job", NoPhantoms, Conditions{}, func(f *facts) { f.run(uuid.New(), at(4), "succeeded") }},
-		{"a run left running", AllFinal, Conditions{}, func(f *facts) { f.theRun(f.cron).Status = "running" }},
-		{"a success nobody saw", SuccessSeen, Conditions{}, func(f *facts) { f.theRequest(f.cron, 0).Run = uuid.New() }},
-		{"a success that was answered 500", SuccessSeen, Conditions{}, func(f *facts) {
-			f.theRequest(f.cron, 0).Status = 500
-		}},
-		{"a success under another token", SuccessSeen, Conditions{}, func(f *facts) { f.theRequest(f.cron, 0).Fence = 99 }},
-		{"a request before it was due", NeverEarly, Conditions{}, func(f *facts) {
+		{"a run of no job", NoPhantoms, func(f *facts) { f.run(uuid.New(), at(4), "succeeded") }},
+		{"a run left running", AllFinal, func(f *facts) { f.theRun(f.cron).Status = "running" }},
+		{"a success nobody saw", SuccessSeen, func(f *facts) { f.theRequest(f.cron, 0).Run = uuid.New() }},
+		{"a success that was answered 500", SuccessSeen, func(f *facts) { f.theRequest(f.cron, 0).Status = 500 }},
+		{"a success under another token", SuccessSeen, func(f *facts) { f.theRequest(f.cron, 0).Fence = 99 }},
+		{"a request before it was due", NeverEarly, func(f *facts) {
 			r := f.theRequest(f.cron, 0)
 			r.At = at(0.999)
 		}},
-		{"a retry before the failure", NeverEarly, Conditions{}, func(f *facts) {
+		{"a retry before the failure", NeverEarly, func(f *facts) {
 			f.theRequest(f.once, 1).At = at(1.0005)
 			f.Attempts[0].Finished = at(1.9)
 		}},
-		{"a due time before the slot", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(0.5) }},
-		{"a run that was made before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) {
+		{"a due time before the slot", NeverEarly, func(f *facts) { f.theRun(f.cron).DueAt = at(0.5) }},
+		{"a run that was made before it was due", NeverEarly, func(f *facts) {
+			f.conditions.ClockSteps = true
 			f.theRun(f.cron).CreatedAt = at(0.9)
 		}},
-		{"a claim before it was due", NeverEarly, Conditions{ClockSteps: true}, func(f *facts) {
+		{"a claim before it was due", NeverEarly, func(f *facts) {
+			f.conditions.ClockSteps = true
 			f.theRun(f.cron).ClaimedAt = new(at(0.9))
 		}},
-		{"a due time beyond the jitter", NeverEarly, Conditions{}, func(f *facts) { f.theRun(f.cron).DueAt = at(1.5) }},
-		{"two first attempts", OneFirst, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Attempt = 1 }},
-		{"a token given twice", FencesGrow, Conditions{}, func(f *facts) {
+		{"a due time beyond the jitter", NeverEarly, func(f *facts) { f.theRun(f.cron).DueAt = at(1.5) }},
+		{"two first attempts", OneFirst, func(f *facts) { f.theRequest(f.once, 1).Attempt = 1 }},
+		{"a token given twice", FencesGrow, func(f *facts) {
 			f.theRequest(f.cron, 1).Fence = f.theRequest(f.cron, 0).Fence
 		}},
-		{"a retry with a smaller token", FencesGrow, Conditions{}, func(f *facts) { f.theRequest(f.once, 1).Fence = 1 }},
-		{"a slot with a smaller token than the one before", FencesGrow, Conditions{}, func(f *facts) {
+		{"a retry with a smaller token", FencesGrow, func(f *facts) { f.theRequest(f.once, 1).Fence = 1 }},
+		{"a slot with a smaller token than the one before", FencesGrow, func(f *facts) {
 			f.theRequest(f.cron, 2).Fence = 1
 		}},
-		{"an overlap", NoOverlap, Conditions{}, func(f *facts) { f.theRequest(f.forbid, 0).Ended = at(3.5) }},
-		{"an overlap with work that goes on after its 202", NoOverlap, Conditions{}, func(f *facts) {
+		{"an overlap", NoOverlap, func(f *facts) { f.theRequest(f.forbid, 0).Ended = at(3.5) }},
+		{"an overlap with work that goes on after its 202", NoOverlap, func(f *facts) {
 			f.theJob(f.forbid).Versions[0].Definition.Completion = domain.CompleteAsync
 			f.theRun(f.forbid).FinishedAt, f.theRequest(f.forbid, 0).Status = new(at(3.5)), 202
 		}},
-		{"an overlap with work that goes on until it is lost", NoOverlap, Conditions{}, func(f *facts) {
+		{"an overlap with work that goes on until it is lost", NoOverlap, func(f *facts) {
 			f.theJob(f.forbid).Versions[0].Definition.Completion = domain.CompleteAsync
 			q := f.theRequest(f.forbid, 0)
 			q.Status = 202
 			f.Attempts = append(f.Attempts, Attempt{Run: q.Run, Fence: q.Fence, Number: 1, Outcome: "lost", Finished: at(3.5)})
 		}},
-		{"an overlap with a request that never ended", NoOverlap, Conditions{}, func(f *facts) {
+		{"an overlap with a request that never ended", NoOverlap, func(f *facts) {
 			f.theRequest(f.forbid, 0).Ended = time.Time{}
 		}},
-		{"a job that waits for ever", NoWedge, Conditions{}, func(f *facts) {
+		{"a job that waits for ever", NoWedge, func(f *facts) {
 			f.Jobs[0].Enabled, f.Jobs[0].NextRun = true, new(at(4))
 		}},
-		{"a row left in ready", NothingLeft, Conditions{}, func(f *facts) { f.Ready = append(f.Ready, f.theRun(f.once).ID) }},
-		{"a row left in claims", NothingLeft, Conditions{}, func(f *facts) {
+		{"a row left in ready", NothingLeft, func(f *facts) { f.Ready = append(f.Ready, f.theRun(f.once).ID) }},
+		{"a row left in claims", NothingLeft, func(f *facts) {
 			f.Claimed = append(f.Claimed, f.theRun(f.once).ID)
 		}},
-		{"a gate left closed", NothingLeft, Conditions{}, func(f *facts) {
+		{"a gate left closed", NothingLeft, func(f *facts) {
 			f.Gates = append(f.Gates, Gate{f.forbid, f.theRun(f.forbid).ID})
 		}},
-		{"a request for no run", RequestsKnown, Conditions{}, func(f *facts) {
+		{"a request for no run", RequestsKnown, func(f *facts) {
 			f.send(Run{ID: uuid.New(), DueAt: at(1)}, 1, 0, 200)
 		}},
-		{"a request no attempt is on record for", RequestsKnown, Conditions{}, func(f *facts) {
+		{"a request no attempt is on record for", RequestsKnown, func(f *facts) {
 			f.send(*f.theRun(f.cron), 2, 0, 200)
 		}},
-		{"a request with another slot's key", RequestsHeader, Conditions{}, func(f *facts) {
+		{"a request with another slot's key", RequestsHeader, func(f *facts) {
 			f.theRequest(f.cron, 0).Key = "x"
 		}},
-		{"a dead run without a dead letter", DeadAreListed, Conditions{}, func(f *facts) { f.DeadLetters = nil }},
-		{"a dead letter of a live run", DeadAreListed, Conditions{}, func(f *facts) {
+		{"a dead run without a dead letter", DeadAreListed, func(f *facts) { f.DeadLetters = nil }},
+		{"a dead letter of a live run", DeadAreListed, func(f *facts) {
 			f.DeadLetters = append(f.DeadLetters, f.theRun(f.once).ID)
 		}},
-		{"a request sent twice", ExactlyOnce, all, func(f *facts) { f.send(*f.theRun(f.cron), 1, time.Millisecond, 200) }},
-		{"an attempt never sent", ExactlyOnce, all, func(f *facts) {
+		{"a request sent twice", ExactlyOnce, func(f *facts) {
+			f.conditions.SentOnce = true
+			f.send(*f.theRun(f.cron), 1, time.Millisecond, 200)
+		}},
+		{"an attempt never sent", ExactlyOnce, func(f *facts) {
+			f.conditions.SentOnce = true
 			f.Attempts = append(f.Attempts, Attempt{Run: f.theRun(f.once).ID, Fence: 1, Number: 2, Outcome: "failed"})
 		}},
-		{"a request of at_most_once sent twice", AtMostOnce, Conditions{}, func(f *facts) {
+		{"a request of at_most_once sent twice", AtMostOnce, func(f *facts) {
 			f.Jobs[0].Versions[0].Definition.Delivery = domain.DeliverAtMostOnce
 			f.send(*f.theRun(f.cron), 2, time.Second, 200)
 		}},
-		{"a run under another tenant than its job", TenantsAddUp, Conditions{}, func(f *facts) {
-			f.theRun(f.cron).Tenant = 2
-		}},
-		{"a failure where all should succeed", NothingFailed, Conditions{AllSucceed: true}, func(*facts) {}},
+		{"a run under another tenant than its job", TenantsAddUp, func(f *facts) { f.theRun(f.cron).Tenant = 2 }},
+		{"a failure where all should succeed", NothingFailed, func(f *facts) { f.conditions.AllSucceed = true }},
 	}
 	planted := map[Rule]bool{}
 	for _, test := range tests {
@@ -318,7 +319,7 @@ func TestCheckNotices(t *testing.T) {
 			t.Parallel()
 			f := goodWorld()
 			test.spoil(f)
-			violations := Check(f.Facts, test.conditions)
+			violations := Check(f.Facts, f.conditions)
 			if !slices.ContainsFunc(violations, func(v Violation) bool { return v.Rule == test.rule }) {
 				t.Errorf("not noticed as %q; found %v", test.rule, violations)
 			}

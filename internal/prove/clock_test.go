@@ -67,7 +67,7 @@ func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	if len(f.Attempts) > 0 {
 		t.Errorf("%d attempts did not succeed, such as %+v", len(f.Attempts), f.Attempts[0])
 	}
-	if !slices.ContainsFunc(f.Runs, func(r Run) bool { return r.Reason != nil && *r.Reason == "missed" }) {
+	if !slices.ContainsFunc(f.Runs, func(r Run) bool { return r.Reason == "missed" }) {
 		t.Error("no slot was missed: the clock was not stepped")
 	}
 	calm(t, 50, fleet...)

@@ -83,7 +83,7 @@ type Run struct {
 	ID, Job                   uuid.UUID
 	ScheduledFor, DueAt       time.Time
 	Status, Trigger           string
-	Reason                    *string
+	Reason                    string // empty: none
 	SkippedFirst, SkippedLast *time.Time
 	SkippedCount              *int
 	Attempt                   int
@@ -148,7 +148,7 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 			return err
 		}
 		f.Runs, err = collect(ctx, tx, err, pgx.RowToStructByPos[Run], `
-			SELECT id, job_id, scheduled_for, due_at, status, trigger, reason, skipped_first, skipped_last, skipped_count,
+			SELECT id, job_id, scheduled_for, due_at, status, trigger, coalesce(reason, ''), skipped_first, skipped_last, skipped_count,
 			    attempt, fence, late, tenant, replay_of, claimed_at, finished_at, created_at
 			FROM punctual.runs
 			ORDER BY id`)

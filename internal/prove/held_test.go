@@ -270,7 +270,7 @@ func TestAHostThatComesBackIsNotKnockedDown(t *testing.T) {
 	f := b.end(up.Requests()...)
 	for _, run := range f.Runs {
 		if run.Status == "dead" {
-			t.Errorf("run %s is dead: %s", run.ID, *run.Reason)
+			t.Errorf("run %s is dead: %s", run.ID, run.Reason)
 		}
 	}
 }
@@ -308,11 +308,6 @@ func TestAPathThatHangsTakesAQuarterOfTheSlots(t *testing.T) {
 }
 
 // openRequests returns how many requests to a path have not ended.
-func openRequests(w *Witness, path string) (n int) {
-	for _, q := range w.At(path) {
-		if q.Ended.IsZero() {
-			n++
-		}
-	}
-	return n
+func openRequests(w *Witness, path string) int {
+	return count(w.At(path), func(q Request) bool { return q.Ended.IsZero() })
 }

@@ -31,7 +31,7 @@ func mostBeyond(starts []time.Time, perSecond float64) (beyond float64) {
 }
 
 // busywork creates due work of all kinds: slots, retries and runs that were triggered by hand. It returns how many
-// requests they make. The first of those that are tried again get the given answer.
+// requests they make. A first attempt that is to fail gets the given answer.
 func busywork(t testing.TB, a *client.Client, w *Witness, n int, failure Answer) (requests int) {
 	t.Helper()
 	soon := oneShot(time.Now().Add(time.Second))

@@ -75,12 +75,7 @@ func cutOff(t *testing.T, fault func(*pgtest.Proxy)) {
 	} else {
 		t.Logf("taken over %s after the cut", took.Round(time.Millisecond))
 	}
-	gone := 0
-	for _, q := range w.At("/stuck")[:jobs] {
-		if !q.Ended.IsZero() {
-			gone++
-		}
-	}
+	gone := count(w.At("/stuck")[:jobs], func(q Request) bool { return !q.Ended.IsZero() })
 	if gone != jobs/2 { // half of the jobs must not overlap: a replica cuts off their requests
 		t.Errorf("the replica cut off %d of its requests, want %d", gone, jobs/2)
 	}

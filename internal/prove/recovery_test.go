@@ -112,8 +112,8 @@ func TestACancelReachesTheReplicaThatSends(t *testing.T) {
 	}
 	f := atRest(t, dsn, w)
 	for _, r := range f.Runs {
-		if r.Status != "cancelled" || r.Reason == nil || *r.Reason != "cancelled_by_user" {
-			t.Errorf("run %s is %s, reason %v", r.ID, r.Status, r.Reason)
+		if r.Status != "cancelled" || r.Reason != "cancelled_by_user" {
+			t.Errorf("run %s is %s, reason %q", r.ID, r.Status, r.Reason)
 		}
 	}
 	verify(t, f, Conditions{})

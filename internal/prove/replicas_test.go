@@ -59,10 +59,7 @@ func nextSecond(d time.Duration) time.Time {
 func TestThreeReplicasRunEachSlotExactlyOnce(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
-	var fleet []*process.Replica
-	for range 3 {
-		fleet = append(fleet, serve(t, dsn))
-	}
+	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
 	h := herd{start: nextSecond(4 * time.Second), oneShots: 5000, within: 10 * time.Second, cronJobs: 200, seconds: 60}
 	if testing.Short() {
 		h.oneShots, h.cronJobs, h.seconds = 1000, 50, 12
@@ -108,11 +105,7 @@ func TestRollingRestartLosesNothingAndSendsNothingTwice(t *testing.T) {
 	h.outlast(t)
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{SentOnce: true})
-	for _, r := range f.Runs {
-		if r.Status != "succeeded" && (r.Reason == nil || *r.Reason != "overlap") {
-			t.Errorf("run %s of %s is %s", r.ID, r.ScheduledFor, r.Status)
-		}
-	}
+	succeeded(t, f)
 	if len(f.Attempts) > 0 {
 		t.Errorf("%d attempts did not succeed, such as %+v", len(f.Attempts), f.Attempts[0])
 	}
