@@ -205,9 +205,8 @@ func tail(s string, n int) string {
 func do[T any](t testing.TB, a *client.Client, method, path string, in any) T {
 	t.Helper()
 	var out T
-	if _, err := a.Do(t.Context(), method, path, in, &out); err != nil {
-		t.Fatal(err)
-	}
+	_, err := a.Do(t.Context(), method, path, in, &out)
+	must(t, err)
 	return out
 }
 
@@ -248,7 +247,7 @@ SELECT coalesce(string_agg(what, E'\n'), '') FROM (
 // atRest waits until no run is waiting or in flight and no operation has runs to order, and then reads the facts.
 func atRest(t testing.TB, dsn string, w *Witness) Facts {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // for the wait, and for reading
 	defer cancel()
 	conn := connect(t, dsn)
 	defer func() {
