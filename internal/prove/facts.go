@@ -148,8 +148,8 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 			return err
 		}
 		f.Runs, err = collect(ctx, tx, err, pgx.RowToStructByPos[Run], `
-			SELECT id, job_id, scheduled_for, due_at, status, trigger, coalesce(reason, ''), skipped_first, skipped_last, skipped_count,
-			    attempt, fence, late, tenant, replay_of, claimed_at, finished_at, created_at
+			SELECT id, job_id, scheduled_for, due_at, status, trigger, coalesce(reason, ''), skipped_first, skipped_last,
+			    skipped_count, attempt, fence, late, tenant, replay_of, claimed_at, finished_at, created_at
 			FROM punctual.runs
 			ORDER BY id`)
 		f.Attempts, err = collect(ctx, tx, err, pgx.RowToStructByPos[Attempt], `

@@ -55,7 +55,8 @@ func besiege(t testing.TB, api *client.Client, w *Witness, seconds int) siege {
 }
 
 // unharmed waits for the end of the load, and checks that the fault harmed no run. Each one was sent once and succeeded
-// at its first attempt, or at its second if its first was made to fail, or was skipped because its job must not overlap.
+// at its first attempt, or at its second if its first was made to fail, or was skipped because its job must not
+// overlap.
 func (s siege) unharmed(t testing.TB, dsn string) Facts {
 	t.Helper()
 	s.outlast(t)

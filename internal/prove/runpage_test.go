@@ -276,7 +276,8 @@ func TestTheTokenOfWorkThatGoesOnIsNotShown(t *testing.T) {
 		t.Errorf("the answers of both attempts are %+v", p.Attempts)
 	}
 	token = m.of(id)[1].header.Get("Punctual-Run-Token")
-	done := do[runView](t, r.API.WithHeader("Punctual-Run-Token", token), "POST", "/v1/runs/"+id+"/complete", map[string]any{
+	holder := r.API.WithHeader("Punctual-Run-Token", token)
+	done := do[runView](t, holder, "POST", "/v1/runs/"+id+"/complete", map[string]any{
 		"result": map[string]any{"pages": 3},
 	})
 	if again := readRun(t, r.API, id); string(done.Result) != `{"pages":3}` ||
