@@ -56,7 +56,7 @@ func courier(t *testing.T, allowed []netip.Prefix) func(*Config) {
 	t.Helper()
 	return func(c *Config) {
 		c.Guard = guard.New(allowed)
-		client := delivery.New(delivery.Config{Guard: c.Guard, KeepBytes: 1024})
+		client := delivery.New(delivery.Config{Guard: c.Guard})
 		t.Cleanup(client.Close)
 		c.Courier = scheduler.NewCourier(c.Store, client, slog.New(slog.DiscardHandler))
 	}

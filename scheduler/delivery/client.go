@@ -14,14 +14,17 @@ import (
 )
 
 const (
-	defaultTimeout          = 30 * time.Second
-	defaultMaxResponseBytes = 64 << 10
-	defaultKeepBytes        = 1 << 10
-	defaultMaxHeaderBytes   = 64 << 10
+	defaultTimeout = 30 * time.Second
+
+	// maxResponseBytes is how much of a body is read before the connection is closed, and maxHeaderBytes how much of the
+	// headers of a response. keptOfFailure is how much of a failure's body is kept in [Result.Body].
+	maxResponseBytes = 64 << 10
+	maxHeaderBytes   = 64 << 10
+	keptOfFailure    = 1 << 10
 
 	// Node, Apache and uvicorn close an idle connection after 5 s. Giving up sooner than the target avoids writing into
 	// a connection that is just being closed, which would cost an attempt.
-	defaultIdleTimeout = 4 * time.Second
+	idleTimeout = 4 * time.Second
 
 	// A job's timeout may be hours, but a connection that takes longer than this will not come.
 	connectTimeout = 30 * time.Second
@@ -29,17 +32,6 @@ const (
 
 // Config says how a [Client] behaves. The zero value is usable; zero fields mean their default.
 type Config struct {
-	// MaxResponseBytes is how much of a body is read before the connection is closed. Default 64 KiB.
-	MaxResponseBytes int64
-	// KeepBytes is how much of a failure's body is kept in [Result.Body]. Default 1 KiB; negative keeps none.
-	KeepBytes int
-	// MaxHeaderBytes caps the headers of a response. Default 64 KiB.
-	MaxHeaderBytes int64
-	// MaxConnsPerHost bounds the connections to one host; attempts beyond it wait, within their timeout. Default: no
-	// bound, because worker slots already bound it.
-	MaxConnsPerHost int
-	// IdleTimeout is how long an unused connection is kept. Default 4 s.
-	IdleTimeout time.Duration
 	// Guard decides which addresses may be called, by the tenant of a request. Default: a guard that allows public ones.
 	Guard *guard.Guard
 	// Control, if set, is asked before the guard, with every address that is about to be connected to, as by
@@ -59,41 +51,31 @@ type Config struct {
 // A Client sends attempts. It is safe for concurrent use; a replica needs one.
 type Client struct {
 	config    Config
-	guard     *guard.Guard
 	everybody *pool                           // connections of tenants without rules of their own
 	others    *lru.Cache[*guard.Rules, *pool] // connections of tenants with rules of their own
-	userAgent string
-	maxBytes  int64
-	maxHeader int64
-	keepBytes int
+	maxBytes  int64                           // of a body
+	maxHeader int64                           // of the headers of a response
 }
 
 // New returns a client.
 func New(cfg Config) *Client {
-	c := &Client{
-		config:    cfg,
-		guard:     cfg.Guard,
-		userAgent: cmp.Or(cfg.UserAgent, "punctual"),
-		maxBytes:  cmp.Or(cfg.MaxResponseBytes, defaultMaxResponseBytes),
-		maxHeader: cmp.Or(cfg.MaxHeaderBytes, defaultMaxHeaderBytes),
-		keepBytes: max(cmp.Or(cfg.KeepBytes, defaultKeepBytes), 0),
+	cfg.UserAgent = cmp.Or(cfg.UserAgent, "punctual")
+	if cfg.Guard == nil {
+		cfg.Guard = guard.New(nil)
 	}
-	if c.guard == nil {
-		c.guard = guard.New(nil)
-	}
-	c.everybody = c.newPool(c.guard.Everybody())
-	c.others = newPools()
+	c := &Client{config: cfg, others: newPools(), maxBytes: maxResponseBytes, maxHeader: maxHeaderBytes}
+	c.everybody = c.newPool(cfg.Guard.Everybody())
 	return c
 }
 
 // Guard returns the guard that decides which addresses may be called.
-func (c *Client) Guard() *guard.Guard { return c.guard }
+func (c *Client) Guard() *guard.Guard { return c.config.Guard }
 
 // WithTLS returns a client like c, with connections of its own, that presents certificates and verifies targets by
 // roots, unless roots is nil.
 func (c *Client) WithTLS(certificates []tls.Certificate, roots *x509.CertPool) *Client {
 	cfg := c.config
-	cfg.Guard, cfg.Certificates = c.guard, certificates
+	cfg.Certificates = certificates
 	if roots != nil {
 		cfg.RootCAs = roots
 	}

@@ -177,15 +177,15 @@ func TestAnswersWithinTheHeaderLimit(t *testing.T) {
 		rest := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: \r\n\r\n"
 		return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: %s\r\n\r\n", bytes.Repeat([]byte("x"), size-len(rest)))
 	}
+	c := newClient(t, Config{})
+	c.maxHeader = 1000
 	for size, want := range map[int]bool{200: true, 1000: true, 1001: false, 5000: false} {
-		u := listen(t, answering("%sok", head(size)))
-		if res := newClient(t, Config{MaxHeaderBytes: 1000}).Send(t.Context(), post(u)); res.OK() != want {
+		if res := c.Send(t.Context(), post(listen(t, answering("%sok", head(size))))); res.OK() != want {
 			t.Errorf("headers of %d bytes: %+v", size, res)
 		}
 	}
 	long := Request{Method: "POST", URL: listen(t, answering("HTTP/1.1 103 Hint\r\nX: %0900d\r\n\r\n%s", 1, head(200)))}
-	res := newClient(t, Config{MaxHeaderBytes: 1000}).Send(t.Context(), long)
-	if res.Reason != ReasonConnect || res.Status != 0 {
+	if res := c.Send(t.Context(), long); res.Reason != ReasonConnect || res.Status != 0 {
 		t.Errorf("interim answers count towards the limit: %+v", res)
 	}
 }

@@ -118,7 +118,8 @@ type pair struct {
 }
 
 func newPair() *pair {
-	p := &pair{client: New(Config{MaxHeaderBytes: headerLimit, MaxResponseBytes: bodyLimit})}
+	p := &pair{client: New(Config{})}
+	p.client.maxHeader, p.client.maxBytes = headerLimit, bodyLimit
 	p.client.everybody.connect = func(context.Context, string, string) (net.Conn, error) { return p.next, nil }
 	p.transport = &http.Transport{
 		DialContext:        func(context.Context, string, string) (net.Conn, error) { return p.next, nil },

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"cmp"
-	"context"
 	"net/url"
 	"slices"
 	"time"
@@ -21,48 +20,25 @@ func addressOf(u *url.URL) address {
 type host struct {
 	address
 	pool  *pool
-	idle  []*conn       // the one that was used last is the last
-	users int           // attempts that are under way
-	turns chan struct{} // holds one value for each of them, if their number is bounded; else nil
+	idle  []*conn // the one that was used last is the last
+	users int     // attempts that are under way
 }
 
-// enter returns the host of an address. Where connections are bounded it waits until the attempt may have one: all
-// that are idle or in use are no more than the turns that were taken at one time.
-func (p *pool) enter(x *attempt, to address) (*host, error) {
+// enter returns the host of an address.
+func (p *pool) enter(to address) *host {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	h := p.hosts[to]
 	if h == nil {
 		h = &host{address: to, pool: p}
-		if p.maxConns > 0 {
-			h.turns = make(chan struct{}, p.maxConns)
-		}
 		p.hosts[to] = h
 	}
 	h.users++
-	p.mu.Unlock()
-	if h.turns == nil {
-		return h, nil
-	}
-	ctx, cancel := context.WithDeadline(x.caller, x.deadline)
-	defer cancel()
-	select {
-	case h.turns <- struct{}{}:
-		return h, nil
-	case <-ctx.Done():
-		h.forget(nil)
-		return nil, ctx.Err()
-	}
+	return h
 }
 
 // leave is called by each attempt that has entered, with its connection if another attempt may use it.
 func (h *host) leave(kept *conn) {
-	h.forget(kept)
-	if h.turns != nil {
-		<-h.turns
-	}
-}
-
-func (h *host) forget(kept *conn) {
 	h.pool.mu.Lock()
 	defer h.pool.mu.Unlock()
 	if kept != nil {

@@ -26,7 +26,7 @@ func TestHostileTargets(t *testing.T) {
 			if res.Status != h.status || res.Reason != h.reason || !strings.Contains(res.Error, h.text) {
 				t.Errorf("got %+v; want status %d, reason %q, error … %s …", res, h.status, h.reason, h.text)
 			}
-			if len(res.Body) > defaultKeepBytes || (res.OK() && res.Body != nil) {
+			if len(res.Body) > keptOfFailure || (res.OK() && res.Body != nil) {
 				t.Errorf("kept %d bytes", len(res.Body))
 			}
 		})
@@ -88,7 +88,7 @@ func TestABodyIsReadUpToTheCap(t *testing.T) {
 	r.KeepBody = true
 	res := newClient(t, Config{}).Send(t.Context(), r)
 	<-closed
-	if !res.OK() || len(res.Body) != defaultMaxResponseBytes || !res.Truncated {
+	if !res.OK() || len(res.Body) != maxResponseBytes || !res.Truncated {
 		t.Errorf("got %d bytes, truncated %t, %s", len(res.Body), res.Truncated, res.Error)
 	}
 	if n := written.Load(); n > 32<<20 { // the two sockets may buffer this much

@@ -25,7 +25,7 @@ func (c *Client) keeps(r *Request, success bool) int64 {
 	case r.KeepBytes != nil:
 		return int64(*r.KeepBytes)
 	case !success:
-		return int64(c.keepBytes)
+		return keptOfFailure
 	case r.KeepBody:
 		return c.maxBytes
 	}

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -21,7 +20,6 @@ type pool struct {
 	connect     func(ctx context.Context, network, addr string) (net.Conn, error) // directly or through the proxy
 	tls         *tls.Config
 	idleTimeout time.Duration
-	maxConns    int // for each host; 0: any number
 
 	mu       sync.Mutex
 	hosts    map[address]*host
@@ -43,8 +41,8 @@ func newPools() *lru.Cache[*guard.Rules, *pool] {
 
 // pool returns the connections that a tenant may use.
 func (c *Client) pool(tenant int32) *pool {
-	rules := c.guard.For(tenant)
-	if rules == c.guard.Everybody() {
+	rules := c.config.Guard.For(tenant)
+	if rules == c.config.Guard.Everybody() {
 		return c.everybody
 	}
 	if p, ok := c.others.Get(rules); ok {
@@ -81,8 +79,7 @@ func (c *Client) newPool(rules *guard.Rules) *pool {
 			Certificates:       c.config.Certificates,
 			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
 		},
-		idleTimeout: cmp.Or(c.config.IdleTimeout, defaultIdleTimeout),
-		maxConns:    c.config.MaxConnsPerHost,
+		idleTimeout: idleTimeout,
 		hosts:       map[address]*host{},
 	}
 	p.connect = p.dialer.DialContext

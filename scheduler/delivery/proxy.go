@@ -82,7 +82,7 @@ func (p *proxy) ask(nc net.Conn, addr string) error {
 	if err := request.Write(nc); err != nil {
 		return &proxyError{"the egress proxy closed the connection"}
 	}
-	reader := bufio.NewReader(io.LimitReader(nc, defaultMaxHeaderBytes))
+	reader := bufio.NewReader(io.LimitReader(nc, maxHeaderBytes))
 	// Closing the body would read it to its end.
 	response, err := http.ReadResponse(reader, request) //nolint:bodyclose // the connection is closed instead
 	// A target does not speak before it is asked, so nothing may follow the headers.

@@ -35,8 +35,8 @@ type Result struct {
 	// Error is one line for people, empty on success. It names the host or its address at most: no user, path, query or
 	// header.
 	Error string
-	// Body holds the start of a failure's body ([Config.KeepBytes]), or of any body as [Request.KeepBytes] says, or the
-	// body of a success if [Request.KeepBody] asked for it. The bytes are the target's: any encoding, NULs included.
+	// Body holds the first KiB of a failure's body, or as much of any body as [Request.KeepBytes] says, or the body of a
+	// success if [Request.KeepBody] asked for it. The bytes are the target's: any encoding, NULs included.
 	Body []byte
 	// Truncated is true when Body may be incomplete.
 	Truncated bool

@@ -3,7 +3,6 @@ package delivery
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -223,7 +222,8 @@ func TestIdleConnectionsAreClosedInTime(t *testing.T) {
 		answering(okAnswer)(nc, number)
 		open.Add(-1)
 	}
-	c := newClient(t, Config{IdleTimeout: 50 * time.Millisecond})
+	c := newClient(t, Config{})
+	c.everybody.idleTimeout = 50 * time.Millisecond
 	var group sync.WaitGroup
 	for range 5 {
 		u := listen(t, handle)
@@ -251,7 +251,8 @@ func TestIdleConnectionsAreClosedInTime(t *testing.T) {
 // The timer may come late. A connection is not used after its time all the same.
 func TestAConnectionThatWasIdleForTooLongIsNotUsed(t *testing.T) {
 	u := listen(t, answering(okAnswer))
-	c := newClient(t, Config{IdleTimeout: time.Hour})
+	c := newClient(t, Config{})
+	c.everybody.idleTimeout = time.Hour
 	count := connecting(c, func(nc net.Conn, _ int) net.Conn { return nc })
 	for _, idle := range []time.Duration{0, 59 * time.Minute, 61 * time.Minute} {
 		if res := c.Send(t.Context(), post(u)); !res.OK() {
@@ -274,62 +275,6 @@ func TestTheLastConnectionUsedIsTheFirstUsedAgain(t *testing.T) {
 	if a, b, c := h.take(), h.take(), h.take(); a != second || b != first || c != nil {
 		t.Errorf("took %p, %p, %p; want %p, %p and none", a, b, c, second, first)
 	}
-}
-
-func TestConnectionsToAHostAreBounded(t *testing.T) {
-	var open, most atomic.Int32
-	u := listen(t, func(nc net.Conn, number int) {
-		n := open.Add(1)
-		for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
-		}
-		answering(okAnswer)(nc, number)
-		open.Add(-1)
-	})
-	c := newClient(t, Config{MaxConnsPerHost: 2})
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() {
-			for range 20 {
-				if res := c.Send(t.Context(), post(u)); !res.OK() {
-					t.Errorf("%+v", res)
-				}
-			}
-		})
-	}
-	group.Wait()
-	if n := most.Load(); n > 2 {
-		t.Errorf("%d connections at a time", n)
-	}
-}
-
-func TestAnAttemptWaitsForItsConnectionWithinItsTimeout(t *testing.T) {
-	reached := make(chan struct{}, 1)
-	u := listen(t, func(nc net.Conn, _ int) {
-		readRequest(bufio.NewReader(nc))
-		reached <- struct{}{}
-		_, _ = io.Copy(io.Discard, nc)
-	})
-	c := newClient(t, Config{MaxConnsPerHost: 1})
-	ctx, release := context.WithCancel(t.Context())
-	first := make(chan Result)
-	go func() { first <- c.Send(ctx, post(u)) }()
-	<-reached
-	r := post(u)
-	r.Timeout = short
-	if res := c.Send(t.Context(), r); res.Reason != ReasonTimeout || res.Sent || !strings.Contains(res.Error, "no connection") {
-		t.Errorf("got %+v; want a timeout, not sent", res)
-	}
-	gone, cancel := context.WithTimeout(t.Context(), short)
-	defer cancel()
-	if res := c.Send(gone, post(u)); !res.Cancelled || res.Sent {
-		t.Errorf("got %+v; want cancelled, not sent", res)
-	}
-	other := listen(t, answering(okAnswer))
-	if res := c.Send(t.Context(), post(other)); !res.OK() { // the bound is for each host
-		t.Errorf("%+v", res)
-	}
-	release()
-	<-first
 }
 
 func TestAddresses(t *testing.T) {

@@ -25,8 +25,8 @@ type Request struct {
 	Timeout time.Duration
 	// KeepBody asks for the body of a success in [Result.Body].
 	KeepBody bool
-	// KeepBytes, unless nil, is how much of any answer's body is kept in [Result.Body], in place of what
-	// [Config.KeepBytes] keeps of failures. With 0 nothing of the answer is kept, not even its headers.
+	// KeepBytes, unless nil, is how much of any answer's body is kept in [Result.Body], in place of the first KiB of
+	// failures. With 0 nothing of the answer is kept, not even its headers.
 	KeepBytes *int
 	// WantJSON asks for the body of a success that is JSON in [Result.JSON], whatever else is kept of it.
 	WantJSON bool
@@ -41,19 +41,17 @@ func (c *Client) Send(ctx context.Context, r Request) Result {
 	if x.over() {
 		return x.failed(ctx.Err())
 	}
-	h, err := c.pool(r.Tenant).enter(x, addressOf(r.URL))
-	if err != nil {
-		return x.failed(err)
-	}
+	h := c.pool(r.Tenant).enter(addressOf(r.URL))
 	var kept *conn
 	defer func() { h.leave(kept) }()
 	for {
+		var err error
 		if x.conn, err = h.conn(x); err != nil {
 			return x.failed(err)
 		}
 		// Closing the body would read it to its end.
 		//nolint:bodyclose // the connection is closed instead
-		resp, untouched, err := x.ask(&r, c.userAgent, c.maxHeader)
+		resp, untouched, err := x.ask(&r, c.config.UserAgent, c.maxHeader)
 		switch {
 		case err == nil:
 			res, whole := c.receive(x, &r, resp)

@@ -124,24 +124,26 @@ func TestStatuses(t *testing.T) {
 
 func TestHowMuchOfABodyIsKept(t *testing.T) {
 	const long = 5000
+	more, none := 2000, 0
 	tests := []struct {
 		name      string
-		cfg       Config
+		limit     int64
 		status    int
 		size      int
 		keepBody  bool
+		keepBytes *int
 		kept      int
 		truncated bool
 	}{
-		{"success, not wanted", Config{}, 200, 100, false, 0, true},
-		{"success, wanted", Config{}, 200, long, true, long, false},
-		{"success, empty", Config{}, 200, 0, true, 0, false},
-		{"success, longer than the cap", Config{MaxResponseBytes: 100}, 200, long, true, 100, true},
-		{"failure", Config{}, 500, 100, false, 100, false},
-		{"failure, wanted or not", Config{}, 500, long, true, defaultKeepBytes, true},
-		{"failure, more kept", Config{KeepBytes: 2000}, 500, long, false, 2000, true},
-		{"failure, kept up to the cap", Config{KeepBytes: 2000, MaxResponseBytes: 10}, 500, long, false, 10, true},
-		{"failure, nothing kept", Config{KeepBytes: -1}, 500, long, false, 0, true},
+		{"success, not wanted", maxResponseBytes, 200, 100, false, nil, 0, true},
+		{"success, wanted", maxResponseBytes, 200, long, true, nil, long, false},
+		{"success, empty", maxResponseBytes, 200, 0, true, nil, 0, false},
+		{"success, longer than the cap", 100, 200, long, true, nil, 100, true},
+		{"failure", maxResponseBytes, 500, 100, false, nil, 100, false},
+		{"failure, wanted or not", maxResponseBytes, 500, long, true, nil, keptOfFailure, true},
+		{"failure, more kept", maxResponseBytes, 500, long, false, &more, more, true},
+		{"failure, kept up to the cap", 10, 500, long, false, nil, 10, true},
+		{"failure, nothing kept", maxResponseBytes, 500, long, false, &none, 0, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -151,8 +153,10 @@ func TestHowMuchOfABodyIsKept(t *testing.T) {
 				_, _ = w.Write(body)
 			})
 			r := post(u)
-			r.KeepBody = test.keepBody
-			res := newClient(t, test.cfg).Send(t.Context(), r)
+			r.KeepBody, r.KeepBytes = test.keepBody, test.keepBytes
+			c := newClient(t, Config{})
+			c.maxBytes = test.limit
+			res := c.Send(t.Context(), r)
 			if res.Status != test.status || !bytes.Equal(res.Body, body[:test.kept]) || res.Truncated != test.truncated {
 				t.Errorf("status %d, kept %d, truncated %t; want %d, %d, %t",
 					res.Status, len(res.Body), res.Truncated, test.status, test.kept, test.truncated)
