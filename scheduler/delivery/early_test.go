@@ -3,7 +3,6 @@ package delivery
 import (
 	"bufio"
 	"bytes"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -34,14 +33,10 @@ func TestATargetThatAnswersBeforeItHasReadTheBody(t *testing.T) {
 }
 
 func testEarlyAnswer(t *testing.T, status, size int, scheme, then string) {
-	pair, roots := certificate(t, valid)
 	over := make(chan struct{})
 	defer close(over)
 	var seen atomic.Int32
-	u := listen(t, func(nc net.Conn, _ int) {
-		if scheme == "https" {
-			nc = tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{pair}})
-		}
+	u, roots := listenAs(t, scheme, func(nc net.Conn, _ int) {
 		for br := bufio.NewReader(nc); ; {
 			req, err := http.ReadRequest(br) // the head
 			if err != nil {
@@ -63,7 +58,6 @@ func testEarlyAnswer(t *testing.T, status, size int, scheme, then string) {
 			_, _ = io.Copy(io.Discard, req.Body)
 		}
 	})
-	u.Scheme = scheme
 	c := newClient(t, Config{RootCAs: roots})
 	count := connecting(c, func(nc net.Conn, _ int) net.Conn { return nc })
 	r := post(u)

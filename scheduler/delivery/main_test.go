@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"net/url"
@@ -83,10 +84,23 @@ func readRequest(br *bufio.Reader) *http.Request {
 	return req
 }
 
+// requests returns the requests of a connection, each read to its end, with their numbers, which count from 1.
+func requests(nc net.Conn) iter.Seq2[int, *http.Request] {
+	return func(yield func(int, *http.Request) bool) {
+		br := bufio.NewReader(nc)
+		for n := 1; ; n++ {
+			req := readRequest(br)
+			if req == nil || !yield(n, req) {
+				return
+			}
+		}
+	}
+}
+
 // answering returns a handler that gives every request the same answer and lets the client close the connection.
 func answering(format string, args ...any) func(net.Conn, int) {
 	return func(nc net.Conn, _ int) {
-		for br := bufio.NewReader(nc); readRequest(br) != nil; {
+		for range requests(nc) {
 			_, _ = fmt.Fprintf(nc, format, args...)
 		}
 	}

@@ -1,9 +1,7 @@
 package delivery
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -42,12 +40,7 @@ const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 // closesUnanswered answers all requests but the second of its first connection: that one makes it hang up.
 func (w *witness) closesUnanswered(hangUp func(net.Conn)) func(net.Conn, int) {
 	return func(nc net.Conn, number int) {
-		br := bufio.NewReader(nc)
-		for n := 1; ; n++ {
-			req := readRequest(br)
-			if req == nil {
-				return
-			}
+		for n, req := range requests(nc) {
 			w.note(req)
 			if number == 1 && n == 2 {
 				hangUp(nc)
@@ -75,19 +68,9 @@ func TestAReusedConnectionThatClosesUnansweredCarriesOneRequest(t *testing.T) {
 		"part of line": func(nc net.Conn) { _, _ = io.WriteString(nc, "HTTP/1.") },
 		"part of head": func(nc net.Conn) { _, _ = io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-") },
 		"interim only": func(nc net.Conn) { _, _ = io.WriteString(nc, "HTTP/1.1 103 Early Hints\r\n\r\n") },
-		"reset": func(nc net.Conn) {
-			if tc, ok := nc.(*tls.Conn); ok {
-				nc = tc.NetConn()
-			}
-			_ = nc.(*net.TCPConn).SetLinger(0)
-			_ = nc.Close()
-		},
+		"reset":        reset,
 		"half closed": func(nc net.Conn) {
-			if tc, ok := nc.(*tls.Conn); ok {
-				_ = tc.CloseWrite()
-			} else {
-				_ = nc.(*net.TCPConn).CloseWrite()
-			}
+			closeWrite(nc)
 			_, _ = io.Copy(io.Discard, nc)
 		},
 	}
@@ -97,22 +80,11 @@ func TestAReusedConnectionThatClosesUnansweredCarriesOneRequest(t *testing.T) {
 				for _, body := range []string{"", "body"} {
 					t.Run(fmt.Sprintf("%s %s %s %s", scheme, name, method, body), func(t *testing.T) {
 						w := new(witness)
-						cfg, wrap := Config{}, func(nc net.Conn) net.Conn { return nc }
-						if scheme == "https" {
-							pair, roots := certificate(t, valid)
-							cfg.RootCAs = roots
-							wrap = func(nc net.Conn) net.Conn {
-								return tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{pair}})
-							}
-						}
-						handle := w.closesUnanswered(hangUp)
-						u := listen(t, func(nc net.Conn, number int) {
-							sc := wrap(nc)
-							defer sc.Close()
-							handle(sc, number)
+						u, roots := listenAs(t, scheme, func(nc net.Conn, number int) {
+							defer nc.Close()
+							w.closesUnanswered(hangUp)(nc, number)
 						})
-						u.Scheme = scheme
-						c := newClient(t, cfg)
+						c := newClient(t, Config{RootCAs: roots})
 
 						if res := c.Send(t.Context(), attemptRequest(u, method, "first", []byte(body))); !res.OK() {
 							t.Fatalf("first: %+v", res)
@@ -161,12 +133,7 @@ func TestTheWitnessSeesNetHTTPRepeatARequest(t *testing.T) {
 func TestNoAttemptIsSeenTwiceWhileConnectionsKeepEnding(t *testing.T) {
 	w := new(witness)
 	u := listen(t, func(nc net.Conn, _ int) {
-		br := bufio.NewReader(nc)
-		for {
-			req := readRequest(br)
-			if req == nil {
-				return
-			}
+		for _, req := range requests(nc) {
 			w.note(req)
 			switch rand.IntN(8) {
 			case 0:

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"io"
@@ -57,27 +56,23 @@ func TestWhichConnectionsAreUsedAgain(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w, conns := new(witness), new(atomic.Int32)
-			u := listen(t, func(nc net.Conn, number int) {
-				conns.Store(int32(number))
-				for br := bufio.NewReader(nc); ; {
-					req := readRequest(br)
-					if req == nil {
-						return
-					}
+			w := new(witness)
+			u := listen(t, func(nc net.Conn, _ int) {
+				for _, req := range requests(nc) {
 					w.note(req)
 					_, _ = io.WriteString(nc, test.answer)
 				}
 			})
 			c := newClient(t, Config{})
+			count := connecting(c, func(nc net.Conn, _ int) net.Conn { return nc })
 			for _, id := range []string{"first", "second"} {
 				res := c.Send(t.Context(), attemptRequest(u, test.method, id, nil))
 				if res.Status != test.status || w.count(id) != 1 {
 					t.Errorf("%s: seen %d times, %+v", id, w.count(id), res)
 				}
 			}
-			if again := conns.Load() == 1; again != test.again {
-				t.Errorf("%d connections; want the first one used again: %t", conns.Load(), test.again)
+			if again := count.Load() == 1; again != test.again {
+				t.Errorf("%d connections; want the first one used again: %t", count.Load(), test.again)
 			}
 		})
 	}
@@ -100,21 +95,10 @@ func idleConn(t *testing.T, c *Client) *conn {
 // Whatever a target does to a connection while it is idle, the next attempt is sent once, on another one.
 func TestAConnectionThatEndedOrSpokeWhileIdleIsNotUsed(t *testing.T) {
 	for name, act := range map[string]func(net.Conn){
-		"closed":      func(nc net.Conn) { _ = nc.Close() },
-		"half closed": func(nc net.Conn) { _ = nc.(interface{ CloseWrite() error }).CloseWrite() },
-		"cut off": func(nc net.Conn) {
-			if tc, ok := nc.(*tls.Conn); ok {
-				nc = tc.NetConn()
-			}
-			_ = nc.Close()
-		},
-		"reset": func(nc net.Conn) {
-			if tc, ok := nc.(*tls.Conn); ok {
-				nc = tc.NetConn()
-			}
-			_ = nc.(*net.TCPConn).SetLinger(0)
-			_ = nc.Close()
-		},
+		"closed":         func(nc net.Conn) { _ = nc.Close() },
+		"half closed":    closeWrite,
+		"cut off":        func(nc net.Conn) { _ = socket(nc).Close() },
+		"reset":          reset,
 		"answered again": func(nc net.Conn) { _, _ = io.WriteString(nc, okAnswer) },
 		"timed out": func(nc net.Conn) {
 			_, _ = io.WriteString(nc, "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
@@ -124,18 +108,9 @@ func TestAConnectionThatEndedOrSpokeWhileIdleIsNotUsed(t *testing.T) {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(name+" "+scheme, func(t *testing.T) {
 				t.Parallel()
-				pair, roots := certificate(t, valid)
 				w, now := new(witness), make(chan struct{})
-				u := listen(t, func(nc net.Conn, number int) {
-					if scheme == "https" {
-						nc = tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{pair}})
-					}
-					br := bufio.NewReader(nc)
-					for n := 1; ; n++ {
-						req := readRequest(br)
-						if req == nil {
-							return
-						}
+				u, roots := listenAs(t, scheme, func(nc net.Conn, number int) {
+					for n, req := range requests(nc) {
 						w.note(req)
 						_, _ = io.WriteString(nc, okAnswer)
 						if number == 1 && n == 1 {
@@ -144,7 +119,6 @@ func TestAConnectionThatEndedOrSpokeWhileIdleIsNotUsed(t *testing.T) {
 						}
 					}
 				})
-				u.Scheme = scheme
 				c := newClient(t, Config{RootCAs: roots})
 				count := connecting(c, func(nc net.Conn, _ int) net.Conn { return nc })
 				if res := c.Send(t.Context(), attemptRequest(u, "POST", "first", nil)); !res.OK() {
@@ -193,8 +167,7 @@ func TestATLSConnectionThatHasSaidGoodbyeIsNotUsed(t *testing.T) {
 	u := listen(t, func(nc net.Conn, number int) {
 		b := &batch{Conn: nc}
 		sc := tls.Server(b, &tls.Config{Certificates: []tls.Certificate{pair}})
-		br := bufio.NewReader(sc)
-		for req := readRequest(br); req != nil; req = readRequest(br) {
+		for _, req := range requests(sc) {
 			w.note(req)
 			b.begun = number == 1
 			_, _ = io.WriteString(sc, okAnswer)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,39 @@ func certificate(t testing.TB, edit func(*x509.Certificate)) (tls.Certificate, *
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+// listenAs is listen for a target that speaks http or https. The client has to trust roots.
+func listenAs(
+	t testing.TB, scheme string, handle func(nc net.Conn, number int),
+) (u *url.URL, roots *x509.CertPool) {
+	t.Helper()
+	if scheme == "http" {
+		return listen(t, handle), nil
+	}
+	pair, roots := certificate(t, valid)
+	u = listen(t, func(nc net.Conn, number int) {
+		handle(tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{pair}}), number)
+	})
+	u.Scheme = scheme
+	return u, roots
+}
+
+// socket returns what carries a connection, with TLS or without.
+func socket(nc net.Conn) *net.TCPConn {
+	if secure, ok := nc.(*tls.Conn); ok {
+		nc = secure.NetConn()
+	}
+	return nc.(*net.TCPConn)
+}
+
+// closeWrite says that no more is to come, in TLS if the connection speaks it.
+func closeWrite(nc net.Conn) { _ = nc.(interface{ CloseWrite() error }).CloseWrite() }
+
+// reset breaks a connection off.
+func reset(nc net.Conn) {
+	_ = socket(nc).SetLinger(0)
+	_ = socket(nc).Close()
 }
 
 func TestTargetsWithoutASecureConnection(t *testing.T) {
