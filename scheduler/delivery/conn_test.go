@@ -3,9 +3,7 @@ package delivery
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -188,24 +186,4 @@ func TestAnswersWithinTheHeaderLimit(t *testing.T) {
 	if res := c.Send(t.Context(), long); res.Reason != ReasonConnect || res.Status != 0 {
 		t.Errorf("interim answers count towards the limit: %+v", res)
 	}
-}
-
-func TestReadBodySaysWhereItEnded(t *testing.T) {
-	for limit, want := range map[int64]error{9: nil, 10: io.EOF, 11: io.EOF} {
-		whole := io.NopCloser(&lastWithEOF{data: []byte("0123456789")})
-		if _, _, err := readBody(whole, limit, 20); !errors.Is(err, want) {
-			t.Errorf("limit %d: %v", limit, err)
-		}
-	}
-}
-
-// A lastWithEOF returns io.EOF with its last byte, as net/http's bodies of a known length do.
-type lastWithEOF struct{ data []byte }
-
-func (l *lastWithEOF) Read(p []byte) (int, error) {
-	n := copy(p, l.data)
-	if l.data = l.data[n:]; len(l.data) == 0 {
-		return n, io.EOF
-	}
-	return n, nil
 }

@@ -66,51 +66,48 @@ func (c *Client) Send(ctx context.Context, r Request) Result {
 	}
 }
 
-// receive reads and classifies the answer. whole means that it was read to its end.
-func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Result, whole bool) {
-	res = Result{Status: resp.StatusCode, Sent: true}
-	res.Reason, res.Error = classifyStatus(resp.StatusCode)
-	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		res.RetryAfter = retryAfter(resp.Header, time.Now())
-	}
-	if resp.StatusCode < 200 { // 101: what follows is not a body
-		return res, false
-	}
+// An attempt tracks the progress of one Send.
+type attempt struct {
+	caller   context.Context
+	timeout  time.Duration
+	deadline time.Time
+	conn     *conn // the connection that was used last; nil while there is none
+}
 
-	keep := c.keeps(r, res.Reason == "")
-	if keep > 0 && !r.KeepBody {
-		res.Header = keptHeaders(resp.Header)
+func newAttempt(ctx context.Context, timeout time.Duration) *attempt {
+	if timeout <= 0 {
+		timeout = defaultTimeout
 	}
-	limit, take := c.maxBytes, keep
-	if r.KeepBytes != nil {
-		limit = max(limit, keep+1) // one more byte tells whether that is all
+	return &attempt{caller: ctx, timeout: timeout, deadline: time.Now().Add(timeout)}
+}
+
+// over reports whether the attempt's time is up or its caller gone.
+func (x *attempt) over() bool {
+	return x.caller.Err() != nil || !time.Now().Before(x.deadline)
+}
+
+// sent reports whether any of the request may have reached the target. Unless an answer has come, the writing must have
+// ended.
+func (x *attempt) sent() bool { return x.conn != nil && (x.conn.heard || x.conn.wrote > 0) }
+
+// ask sends the request on the attempt's connection and returns the head of the answer. After an error the connection
+// is closed. untouched then tells that it was reused and took nothing of the request, so that another may.
+func (x *attempt) ask(r *Request, userAgent string, limit int64) (_ *http.Response, untouched bool, err error) {
+	c := x.conn
+	c.begin(x.caller, x.deadline)
+	c.start(r, userAgent)
+	if c.writing == nil && c.wrote == 0 && (c.reused() || errors.Is(c.failure, errUnfit)) {
+		c.end(false)
+		return nil, c.reused() && !errors.Is(c.failure, errUnfit), c.failure
 	}
-	asJSON := r.WantJSON && res.Reason == "" && isJSON(resp.Header)
-	if asJSON {
-		limit += envelope
-		take = limit
-	}
-	body, truncated, err := readBody(resp.Body, limit, take)
-	if whole = errors.Is(err, io.EOF); whole {
-		err = nil
-	}
-	if asJSON {
-		res.JSON, res.JSONCut = body, truncated
-	}
-	res.Body, res.Truncated = body[:min(keep, int64(len(body)))], truncated || int64(len(body)) > keep
+	// Also if not all could be written: a target that refuses a request may have said why before it hung up.
+	response, err := c.answer(r.Method, limit)
 	if err == nil {
-		return res, whole
+		return response, false, nil
 	}
-	res.Truncated = true
-	cut := x.failed(err)
-	switch {
-	case cut.Cancelled:
-		res.Reason, res.Cancelled, res.Error = "", true, cut.Error
-	case res.Reason == "": // a failure keeps the reason of its status
-		res.Reason, res.Error, res.JSON = cut.Reason, cut.Error, nil
-		if r.KeepBytes == nil {
-			res.Body = nil
-		}
+	c.end(false)
+	if c.failure != nil && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		err = c.failure // which says more
 	}
-	return res, false
+	return nil, c.reused() && c.wrote == 0 && !c.heard, err
 }

@@ -1,10 +1,32 @@
 package delivery
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"testing"
 	"time"
 )
+
+func TestReadBodySaysWhereItEnded(t *testing.T) {
+	for limit, want := range map[int64]error{9: nil, 10: io.EOF, 11: io.EOF} {
+		whole := io.NopCloser(&lastWithEOF{data: []byte("0123456789")})
+		if _, _, err := readBody(whole, limit, 20); !errors.Is(err, want) {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+}
+
+// A lastWithEOF returns io.EOF with its last byte, as net/http's bodies of a known length do.
+type lastWithEOF struct{ data []byte }
+
+func (l *lastWithEOF) Read(p []byte) (int, error) {
+	n := copy(p, l.data)
+	if l.data = l.data[n:]; len(l.data) == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
 
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -1,0 +1,153 @@
+package delivery
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// receive reads and classifies the answer. whole means that it was read to its end.
+func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Result, whole bool) {
+	res = Result{Status: resp.StatusCode, Sent: true}
+	res.Reason, res.Error = classifyStatus(resp.StatusCode)
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		res.RetryAfter = retryAfter(resp.Header, time.Now())
+	}
+	if resp.StatusCode < 200 { // 101: what follows is not a body
+		return res, false
+	}
+
+	keep := c.keeps(r, res.Reason == "")
+	if keep > 0 && !r.KeepBody {
+		res.Header = keptHeaders(resp.Header)
+	}
+	limit, take := c.maxBytes, keep
+	if r.KeepBytes != nil {
+		limit = max(limit, keep+1) // one more byte tells whether that is all
+	}
+	asJSON := r.WantJSON && res.Reason == "" && isJSON(resp.Header)
+	if asJSON {
+		limit += envelope
+		take = limit
+	}
+	body, truncated, err := readBody(resp.Body, limit, take)
+	if whole = errors.Is(err, io.EOF); whole {
+		err = nil
+	}
+	if asJSON {
+		res.JSON, res.JSONCut = body, truncated
+	}
+	res.Body, res.Truncated = body[:min(keep, int64(len(body)))], truncated || int64(len(body)) > keep
+	if err == nil {
+		return res, whole
+	}
+	res.Truncated = true
+	cut := x.failed(err)
+	switch {
+	case cut.Cancelled:
+		res.Reason, res.Cancelled, res.Error = "", true, cut.Error
+	case res.Reason == "": // a failure keeps the reason of its status
+		res.Reason, res.Error, res.JSON = cut.Reason, cut.Error, nil
+		if r.KeepBytes == nil {
+			res.Body = nil
+		}
+	}
+	return res, false
+}
+
+var scratch = sync.Pool{New: func() any { return new([8 << 10]byte) }}
+
+// readBody reads body to its end or to limit, whichever comes first, and returns its first keep bytes. It reads on
+// past what is kept so that the connection can be used again. truncated means that there may be more than was kept.
+// The error at the end of the body is io.EOF, and at the limit nil.
+func readBody(body io.Reader, limit, keep int64) (kept []byte, truncated bool, err error) {
+	buf := scratch.Get().(*[8 << 10]byte)
+	defer scratch.Put(buf)
+	for limit > 0 {
+		n, err := body.Read(buf[:min(limit, int64(len(buf)))])
+		limit -= int64(n)
+		if room := min(int64(n), keep-int64(len(kept))); room > 0 {
+			kept = append(kept, buf[:room]...)
+			n -= int(room)
+		}
+		truncated = truncated || n > 0
+		if err != nil {
+			return kept, truncated || err != io.EOF, err
+		}
+	}
+	return kept, true, nil
+}
+
+// KeptHeaders are the headers of an answer that are worth keeping with the record of an attempt: they say what
+// answered, when, and what it wants done next. The list is closed, so that no session of a target is kept.
+var KeptHeaders = []string{
+	"Content-Type", "Date", "Location", "Retry-After", "Server", "Via", "Www-Authenticate",
+	"X-Correlation-Id", "X-Request-Id",
+}
+
+// MaxKeptHeader is how many bytes of each kept header are kept.
+const MaxKeptHeader = 512
+
+// envelope is how much longer a body wanted as JSON may be than other bodies. The member that it is wanted for may be
+// as long as any body, and lies within an object.
+const envelope = 4 << 10
+
+// keeps is how many bytes of an answer's body are kept.
+func (c *Client) keeps(r *Request, success bool) int64 {
+	switch {
+	case r.KeepBytes != nil:
+		return int64(*r.KeepBytes)
+	case !success:
+		return keptOfFailure
+	case r.KeepBody:
+		return c.maxBytes
+	}
+	return 0
+}
+
+func keptHeaders(h http.Header) map[string]string {
+	kept := make(map[string]string, len(KeptHeaders))
+	for _, name := range KeptHeaders {
+		if value := h.Get(name); value != "" {
+			kept[strings.ToLower(name)] = value[:min(len(value), MaxKeptHeader)]
+		}
+	}
+	return kept
+}
+
+// isJSON reports whether the headers of an answer say that its body is JSON.
+func isJSON(h http.Header) bool {
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(media), "application/json")
+}
+
+// maxRetryAfter keeps absurd values representable; the job's max_backoff is the real limit.
+const maxRetryAfter = 365 * 24 * time.Hour
+
+// retryAfter reads Retry-After, RFC 9110 section 10.2.3: seconds, or a date. A date is measured against the answer's
+// own Date if it has one, so that a target whose clock is off still gets the pause it meant.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if value == "" {
+		return 0
+	}
+	if strings.Trim(value, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
+			return maxRetryAfter
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
+}
