@@ -22,6 +22,15 @@ func networks(t testing.TB, texts ...string) []netip.Prefix {
 	return list
 }
 
+// at returns where something of Punctual's own listens.
+func at(list ...string) func() []netip.AddrPort {
+	var own []netip.AddrPort
+	for _, text := range list {
+		own = append(own, netip.MustParseAddrPort(text))
+	}
+	return func() []netip.AddrPort { return own }
+}
+
 func TestOnlyPublicAddressesMayBeCalled(t *testing.T) {
 	rules := New(nil).Everybody()
 	for _, public := range []string{
@@ -114,13 +123,6 @@ func TestWhatIsAllowed(t *testing.T) {
 
 func TestPunctualsOwnAddressesAreNeverCalled(t *testing.T) {
 	everything := networks(t, "0.0.0.0/0", "::/0")
-	at := func(list ...string) func() []netip.AddrPort {
-		var own []netip.AddrPort
-		for _, text := range list {
-			own = append(own, netip.MustParseAddrPort(text))
-		}
-		return func() []netip.AddrPort { return own }
-	}
 	g := New(everything)
 	g.Protect("the API of this replica", at("0.0.0.0:8080"))
 	g.Protect("the database of this replica", at("127.0.0.1:5432", "203.0.113.7:6432", "[2001:db8::7]:6432"))
@@ -180,9 +182,7 @@ func TestNetworksAreReadStrictly(t *testing.T) {
 
 func TestURLsThatNameAnAddress(t *testing.T) {
 	g := New(networks(t, "127.0.0.0/8"))
-	g.Protect("the API of this replica", func() []netip.AddrPort {
-		return []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:443")}
-	})
+	g.Protect("the API of this replica", at("127.0.0.1:443"))
 	for raw, ok := range map[string]bool{
 		"http://example.com/": true, "http://10.1.2.3.example.com/": true, "http://localhost.example.com/": true,
 		"http://1.1.1.1/": true, "https://[2606:4700::1111]/": true,
@@ -210,9 +210,7 @@ func TestURLsThatNameAnAddress(t *testing.T) {
 
 func BenchmarkCheck(b *testing.B) {
 	g := New(Private)
-	g.Protect("the database of this replica", func() []netip.AddrPort {
-		return []netip.AddrPort{netip.MustParseAddrPort("10.0.0.5:5432")}
-	})
+	g.Protect("the database of this replica", at("10.0.0.5:5432"))
 	for name, address := range map[string]string{
 		"public": "93.184.216.34:443", "public IPv6": "[2606:4700::1111]:443", "allowed": "192.168.7.1:80",
 	} {
