@@ -122,10 +122,12 @@ func (l *limits) short() (wishes []Wish) {
 			break
 		}
 	}
-	return inTenantOrder(wishes)
+	// in the order in which rows are locked
+	slices.SortFunc(wishes, func(a, b Wish) int { return cmp.Compare(a.Tenant, b.Tenant) })
+	return wishes
 }
 
-// idle returns, at a heartbeat, the wishes of those of the tenants that have anything.
+// idle returns, at a heartbeat, the wishes of those of the tenants, which are sorted, that have anything.
 func (l *limits) idle(draining bool, tenants []int32) (wishes []Wish) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +150,7 @@ func (l *limits) idle(draining bool, tenants []int32) (wishes []Wish) {
 			wishes = append(wishes, t.wish(Wish{Slots: max(slots, min(busy, t.slots))}, busy, now))
 		}
 	}
-	return inTenantOrder(wishes)
+	return wishes
 }
 
 // bounded keeps a wish within the limit and within what this replica can use.
@@ -171,29 +173,29 @@ func (t *limited) wish(w Wish, busy int, now time.Time) Wish {
 	return w
 }
 
-// take takes the answers to wishes, which are sorted.
+// take takes the answers to wishes.
 func (l *limits) take(wishes []Wish, allowances []Allowance) {
+	answers := make(map[int32]Allowance, len(allowances))
+	for _, a := range allowances {
+		answers[a.Tenant] = a
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	answered := make(map[int32]bool, len(allowances))
-	for _, a := range allowances {
-		answered[a.Tenant] = true
-		t := l.tenants[a.Tenant]
-		i, asked := slices.BinarySearchFunc(wishes, a.Tenant,
-			func(w Wish, tenant int32) int { return cmp.Compare(w.Tenant, tenant) })
-		if t == nil || !asked {
+	for _, w := range wishes {
+		t := l.tenants[w.Tenant]
+		a, answered := answers[w.Tenant]
+		switch {
+		case t == nil:
+			continue
+		case !answered: // somebody else has locked its rows
+			t.drawAt = time.Now().Add(spread(askEvery))
 			continue
 		}
 		a.Name, a.Frozen = t.Name, t.Frozen
-		t.TenantLimits, t.slots, t.noted, t.wants = a.TenantLimits, a.Slots, a.Noted, wishes[i].Slots > a.Slots
-		t.draw(wishes[i], a)
+		t.TenantLimits, t.slots, t.noted, t.wants = a.TenantLimits, a.Slots, a.Noted, w.Slots > a.Slots
+		t.draw(w, a)
 		if t.held() && !t.Frozen {
 			t.waitsFor(l.busy(t))
-		}
-	}
-	for _, w := range wishes { // tenants without an answer: somebody else has locked their rows
-		if t := l.tenants[w.Tenant]; t != nil && !answered[w.Tenant] {
-			t.drawAt = time.Now().Add(spread(askEvery))
 		}
 	}
 }
@@ -233,10 +235,4 @@ func (l *limits) drawIn(longest time.Duration) time.Duration {
 		}
 	}
 	return longest
-}
-
-// inTenantOrder sorts wishes into the order in which rows are locked.
-func inTenantOrder(wishes []Wish) []Wish {
-	slices.SortFunc(wishes, func(a, b Wish) int { return cmp.Compare(a.Tenant, b.Tenant) })
-	return wishes
 }

@@ -20,8 +20,8 @@ func limitedTenants(n int) *limits {
 
 func TestADrawIsOfAFewTenantsAtATime(t *testing.T) {
 	l := limitedTenants(3 * mostWishes)
-	for _, id := range l.all() {
-		l.holdBack(id, domain.WorkDue, true)
+	for _, t := range l.tenants {
+		l.holdBack(t, domain.WorkDue, true)
 	}
 	for draws := 1; ; draws++ {
 		wishes := l.short()
@@ -51,7 +51,7 @@ func TestADrawIsOfAFewTenantsAtATime(t *testing.T) {
 // nothing is due any more.
 func TestSlotsWhoseDrawWasNotAnsweredAreGivenBack(t *testing.T) {
 	l := limitedTenants(1)
-	l.holdBack(1, domain.WorkDue, true)
+	l.holdBack(l.tenants[1], domain.WorkDue, true)
 	if wishes := l.short(); len(wishes) != 1 || wishes[0].Slots != 5 {
 		t.Fatalf("wishes %+v", wishes)
 	}

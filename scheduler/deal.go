@@ -24,10 +24,7 @@ func deal(free []Quota, most int, waiting []Contender) []Quota {
 		return evenly(idle, most)
 	}
 	idle = evenly(idle, most/2)
-	for _, q := range idle {
-		most -= q.Slots
-	}
-	return append(evenly(asked, most), idle...)
+	return append(evenly(asked, most-total(idle)), idle...)
 }
 
 // evenly shares out most slots evenly. The smallest quota goes first: what it leaves of its share goes to the others.

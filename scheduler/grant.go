@@ -9,11 +9,13 @@ import (
 
 // Grant is what one claim may start of tenants with limits; nil where no tenant has any. Not for concurrent use.
 type Grant struct {
-	limits *limits
-	work   domain.Work
-	took   map[int32]int
-	left   map[int32]int // what the claim found and could not take
+	limits  *limits
+	work    domain.Work
+	tenants map[int32]*granted
 }
+
+// granted is how many starts of a tenant a claim took, and how many of its runs it found and could not take.
+type granted struct{ took, left int }
 
 // grant returns what a claim of a kind of work may start.
 func (l *limits) grant(of domain.Work) *Grant {
@@ -22,7 +24,7 @@ func (l *limits) grant(of domain.Work) *Grant {
 	if len(l.tenants) == 0 {
 		return nil
 	}
-	return &Grant{limits: l, work: of, took: map[int32]int{}, left: map[int32]int{}}
+	return &Grant{limits: l, work: of, tenants: map[int32]*granted{}}
 }
 
 // Room is how many runs of a tenant may start.
@@ -45,11 +47,16 @@ func (g *Grant) Take(tenant int32, n int) bool {
 	if t == nil {
 		return true
 	}
+	got := g.tenants[tenant]
+	if got == nil {
+		got = &granted{}
+		g.tenants[tenant] = got
+	}
 	if l.room(t) < n {
-		g.left[tenant] += n
+		got.left += n
 		return false
 	}
-	g.took[tenant] += n
+	got.took += n
 	t.reserved += n
 	t.starts -= min(n, t.starts)
 	t.peak = max(t.peak, l.busy(t))
@@ -64,14 +71,13 @@ func (g *Grant) Reset() {
 	l := g.limits
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for tenant, n := range g.took {
+	for tenant, got := range g.tenants {
 		if t := l.tenants[tenant]; t != nil {
-			t.reserved -= n
-			t.starts += n
+			t.reserved -= got.took
+			t.starts += got.took
 		}
 	}
-	clear(g.took)
-	clear(g.left)
+	clear(g.tenants)
 }
 
 // end ends a grant. By now its dispatched runs occupy worker slots, and the others never will.
@@ -79,32 +85,25 @@ func (g *Grant) end(dispatched []domain.Assignment) {
 	if g == nil {
 		return
 	}
-	unused := g.took
-	paces := map[int32]int{}
-	for tenant, n := range g.left {
-		g.limits.holdBack(tenant, g.work, true)
-		paces[tenant] += n
+	sent := map[int32]int{}
+	for _, a := range dispatched {
+		sent[a.Job.Tenant]++
 	}
 	l := g.limits
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for tenant, n := range g.took {
-		paces[tenant] += n
-		if t := l.tenants[tenant]; t != nil {
-			t.reserved -= n
+	for tenant, got := range g.tenants {
+		t := l.tenants[tenant]
+		if t == nil {
+			continue
 		}
-	}
-	for _, a := range dispatched {
-		unused[a.Job.Tenant]--
-	}
-	for tenant, n := range paces {
-		if t := l.tenants[tenant]; t != nil {
-			if g.left[tenant] > 0 {
-				t.left = time.Now()
-			}
-			t.pace = max(n, t.pace*3/4) // smooths the alternation between few and many free slots
-			t.starts += max(0, unused[tenant])
+		if got.left > 0 {
+			l.holdBack(t, g.work, true)
+			t.left = time.Now()
 		}
+		t.reserved -= got.took
+		t.starts += max(0, got.took-sent[tenant])
+		t.pace = max(got.took+got.left, t.pace*3/4) // smooths the alternation between few and many free slots
 	}
 }
 

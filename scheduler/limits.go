@@ -171,12 +171,9 @@ func (l *limits) heldBack() (tenants []int32) {
 	return tenants
 }
 
-// holdBack records whether a tenant has due work of a kind that may not start yet.
-func (l *limits) holdBack(tenant int32, of domain.Work, waits bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := l.tenants[tenant]
-	if t == nil || t.Concurrent == 0 && t.PerSecond == 0 && !t.Frozen {
+// holdBack records whether a tenant has due work of a kind that may not start yet. l.mu is held.
+func (l *limits) holdBack(t *limited, of domain.Work, waits bool) {
+	if t.Concurrent == 0 && t.PerSecond == 0 && !t.Frozen {
 		return
 	}
 	if !t.held() && waits {
@@ -192,12 +189,14 @@ func (l *limits) holdBack(tenant int32, of domain.Work, waits bool) {
 // frozen any more.
 func (l *limits) freeze(tenant int32, of domain.Work) {
 	l.mu.Lock()
-	if l.tenants[tenant] == nil {
-		l.tenants[tenant] = &limited{TenantLimits: TenantLimits{Tenant: tenant}}
+	defer l.mu.Unlock()
+	t := l.tenants[tenant]
+	if t == nil {
+		t = &limited{TenantLimits: TenantLimits{Tenant: tenant}}
+		l.tenants[tenant] = t
 	}
-	l.tenants[tenant].Frozen = true
-	l.mu.Unlock()
-	l.holdBack(tenant, of, true)
+	t.Frozen = true
+	l.holdBack(t, of, true)
 }
 
 // saw takes the tenants that were found waiting for a kind of claim. Held-back tenants that are not among them wait
@@ -208,21 +207,14 @@ func (l *limits) saw(of domain.Work, waiting []Contender) {
 		listed[c.Tenant] = true
 	}
 	l.mu.Lock()
-	var waits, not []int32
+	defer l.mu.Unlock()
 	for id, t := range l.tenants {
 		switch {
 		case listed[id] && (t.held() || l.room(t) == 0):
-			waits = append(waits, id)
+			l.holdBack(t, of, true)
 		case !listed[id] && t.waits[of]:
-			not = append(not, id)
+			l.holdBack(t, of, false)
 		}
-	}
-	l.mu.Unlock()
-	for _, id := range waits {
-		l.holdBack(id, of, true)
-	}
-	for _, id := range not {
-		l.holdBack(id, of, false)
 	}
 }
 
@@ -230,11 +222,9 @@ func (l *limits) saw(of domain.Work, waiting []Contender) {
 // claim left some work of it since: a slot that catches up makes many runs.
 func (l *limits) gotAll(tenant int32, of domain.Work, began time.Time) {
 	l.mu.Lock()
-	t := l.tenants[tenant]
-	left := t != nil && t.left.After(began)
-	l.mu.Unlock()
-	if !left {
-		l.holdBack(tenant, of, false)
+	defer l.mu.Unlock()
+	if t := l.tenants[tenant]; t != nil && !t.left.After(began) {
+		l.holdBack(t, of, false)
 	}
 }
 
