@@ -146,7 +146,7 @@ func (s *Scheduler) authenticate(ctx context.Context, t *transmission, job *doma
 	case domain.AuthHeader:
 		return t.secretHeader(auth.Header, secret.Value, secret.Value)
 	case domain.AuthOAuth2, domain.AuthOIDC:
-		t.token = s.tokens.of(job.Tenant, auth, secret)
+		t.token = s.tokenOf(job.Tenant, auth, secret)
 		if t.carried, err = t.token.get(ctx, s.config.Client); err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func sender(t *testing.T, secrets map[string]Secret) (*Scheduler, *fakeStore) {
 	s := &Scheduler{
 		store: store, config: Config{Client: client(t), Credentials: store}, tokens: newTokens(), tls: newTLSClients(),
 	}
-	t.Cleanup(s.tls.close)
+	t.Cleanup(s.tls.Purge)
 	return s, store
 }
 
@@ -386,12 +386,12 @@ func TestClientsWithCertificatesAreKeptByRevision(t *testing.T) {
 			t.Fatalf("%+v", result)
 		}
 	}
-	if n := s.tls.clients.Len(); n != 1 {
+	if n := s.tls.Len(); n != 1 {
 		t.Errorf("%d clients for one revision", n)
 	}
 	store.secrets = map[string]Secret{"ca": secretOf(ca)}
 	s.try(t, with(t, server.URL, `"tls":{"ca":"ca"}`))
-	if n := s.tls.clients.Len(); n != 2 {
+	if n := s.tls.Len(); n != 2 {
 		t.Errorf("%d clients for two revisions", n)
 	}
 	if result := s.try(t, with(t, server.URL, `"method":"GET"`)); result.Reason != delivery.ReasonTLS {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
 	"punctual/scheduler/breaker"
@@ -63,8 +64,8 @@ type Scheduler struct {
 	chores   chores
 	flights  flights
 	holds    *holds
-	tokens   *tokens
-	tls      *tlsClients
+	tokens   *lru.Cache[tokenKey, *token]
+	tls      *lru.Cache[tlsKey, *delivery.Client]
 	freezing freezing
 	unread   rate.Sometimes  // says in the log that secrets cannot be read
 	running  sync.WaitGroup  // attempts in flight
@@ -178,6 +179,6 @@ func (s *Scheduler) run(ctx context.Context) {
 	if err := s.store.Deregister(flush, s.replica.ID); err != nil {
 		s.log.Warn("the replica's row could not be removed; other replicas will remove it", "error", err)
 	}
-	s.tls.close()
+	s.tls.Purge()
 	s.log.Info("scheduler stopped")
 }

@@ -4,9 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"sync"
 
-	lru "github.com/hashicorp/golang-lru/v2/simplelru"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/domain"
@@ -21,23 +20,12 @@ type tlsKey struct {
 	certificate, ca Revision
 }
 
-// tlsClients are the clients for targets with a client certificate or authorities of their own.
-type tlsClients struct {
-	mu      sync.Mutex
-	clients *lru.LRU[tlsKey, *delivery.Client]
-}
-
-func newTLSClients() *tlsClients {
-	// NewLRU fails only for sizes below 1.
-	clients, _ := lru.NewLRU(mostTLSClients, func(_ tlsKey, c *delivery.Client) { c.Close() })
-	return &tlsClients{clients: clients}
-}
-
-// close closes the connections that no attempt is using.
-func (c *tlsClients) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.clients.Purge()
+// newTLSClients returns room for the clients for targets with a client certificate or authorities of their own. What is
+// purged or pushed out loses the connections that no attempt is using.
+func newTLSClients() *lru.Cache[tlsKey, *delivery.Client] {
+	// NewWithEvict fails only for sizes below 1.
+	clients, _ := lru.NewWithEvict(mostTLSClients, func(_ tlsKey, c *delivery.Client) { c.Close() })
+	return clients
 }
 
 // tlsClient returns the client that connects as t says.
@@ -51,9 +39,7 @@ func (s *Scheduler) tlsClient(ctx context.Context, tenant int32, t domain.TLS) (
 		return nil, err
 	}
 	key := tlsKey{tenant, certificate.Revision, ca.Revision}
-	s.tls.mu.Lock()
-	defer s.tls.mu.Unlock()
-	if client, ok := s.tls.clients.Get(key); ok {
+	if client, ok := s.tls.Get(key); ok {
 		return client, nil
 	}
 	certificates, roots, err := readTLS(t, certificate.Value, ca.Value)
@@ -61,7 +47,9 @@ func (s *Scheduler) tlsClient(ctx context.Context, tenant int32, t domain.TLS) (
 		return nil, err
 	}
 	client := s.config.Client.WithTLS(certificates, roots)
-	s.tls.clients.Add(key, client)
+	if first, ok, _ := s.tls.PeekOrAdd(key, client); ok { // another attempt was faster
+		return first, nil
+	}
 	return client, nil
 }
 

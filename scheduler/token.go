@@ -32,32 +32,27 @@ type tokenKey struct {
 	secret                                   Revision
 }
 
-// tokens are the access tokens that a replica has fetched.
-type tokens struct {
-	mu    sync.Mutex
-	known *lru.Cache[tokenKey, *token]
+// newTokens returns room for the access tokens that a replica fetches.
+func newTokens() *lru.Cache[tokenKey, *token] {
+	tokens, _ := lru.New[tokenKey, *token](mostTokens) // fails only for sizes below 1
+	return tokens
 }
 
-func newTokens() *tokens {
-	known, _ := lru.New[tokenKey, *token](mostTokens) // fails only for sizes below 1
-	return &tokens{known: known}
-}
-
-// of returns the token for a job's authentication.
-func (t *tokens) of(tenant int32, auth domain.Auth, secret Secret) *token {
+// tokenOf returns the token for a job's authentication.
+func (s *Scheduler) tokenOf(tenant int32, auth domain.Auth, secret Secret) *token {
 	scopes := slices.Clone(auth.Scopes)
 	slices.Sort(scopes)
 	key := tokenKey{
 		tenant, auth.TokenURL, auth.Issuer, auth.ClientID, strings.Join(slices.Compact(scopes), " "), auth.Audience,
 		secret.Revision,
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if known, ok := t.known.Get(key); ok {
+	if known, ok := s.tokens.Get(key); ok {
 		return known
 	}
 	fresh := &token{key: key, secret: secret.Value, turn: make(chan struct{}, 1)}
-	t.known.Add(key, fresh)
+	if first, ok, _ := s.tokens.PeekOrAdd(key, fresh); ok { // another attempt was faster
+		return first
+	}
 	return fresh
 }
 
