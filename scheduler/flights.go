@@ -3,7 +3,9 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -52,17 +54,10 @@ func (f *flights) begin(parent context.Context, a domain.Assignment) (ctx contex
 
 // cancel cuts off the attempts of runs. It ignores runs that are not in flight here.
 func (f *flights) cancel(runs []uuid.UUID) {
-	if len(runs) == 0 {
-		return
-	}
-	cancelled := make(map[uuid.UUID]bool, len(runs))
-	for _, id := range runs {
-		cancelled[id] = true
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for attempt, flight := range f.all {
-		if cancelled[attempt.run] {
+		if slices.Contains(runs, attempt.run) {
 			flight.cut(errCancelled)
 		}
 	}
@@ -78,4 +73,18 @@ func (f *flights) replaceable() (jobs []uuid.UUID) {
 		}
 	}
 	return jobs
+}
+
+// replace claims the due slots of jobs whose runs in flight here they are to replace. The tick loop claims nothing
+// while no worker slot is free, or while a tenant has as many runs as it may have. So a run that hangs in the last of
+// them would block the very slot that is to end it.
+func (s *Scheduler) replace(ctx context.Context) (wait time.Duration, left bool, err error) {
+	jobs := s.flights.replaceable()
+	if len(jobs) == 0 || s.freezing.on() || s.heart.watch.expired(time.Now()) {
+		return 0, false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
+	defer cancel()
+	batch, err := s.store.ClaimDue(ctx, Claim{Replica: s.replica.ID, Work: domain.WorkDue, Replacing: jobs})
+	return 0, batch.Settled > 0, err
 }

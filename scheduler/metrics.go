@@ -72,7 +72,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 
 // watch exports the occupied worker slots, the held-back tenants and the state of the circuit breakers.
 func (m *Metrics) watch(slots *workerSlots, holds *holds, limits *limits) {
-	m.registry.MustRegister(slotsCollector{slots}, heldBackCollector{limits}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	m.registry.MustRegister(collector{slots, limits}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "punctual_breakers_open",
 		Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
 	}, func() float64 { return float64(len(holds.breakers.All())) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -88,8 +88,6 @@ func (m *Metrics) late(a domain.Assignment, started time.Time) {
 		m.lateness.Observe(started.Sub(a.DueAt).Seconds())
 	}
 }
-
-func (m *Metrics) ticked(d time.Duration) { m.tick.Observe(d.Seconds()) }
 
 func (m *Metrics) finished(outcomes []domain.Outcome, superseded int, d time.Duration) {
 	m.finish.Observe(d.Seconds())
@@ -145,35 +143,31 @@ func noticeResult(e domain.End) string {
 	return ""
 }
 
-// slotsCollector exports worker slots and runs in flight by queue.
-type slotsCollector struct{ slots *workerSlots }
+// collector exports worker slots and runs in flight by queue, and the tenants that this replica holds back. Other
+// tenants have no series.
+type collector struct {
+	slots  *workerSlots
+	limits *limits
+}
 
 var (
 	slotsDesc    = prometheus.NewDesc("punctual_worker_slots", "Worker slots of this replica.", []string{"queue"}, nil)
 	inFlightDesc = prometheus.NewDesc("punctual_in_flight", "Requests in flight on this replica.", []string{"queue"}, nil)
+	heldBackDesc = prometheus.NewDesc("punctual_held_back",
+		"1 for each tenant whose due work waits on this replica for a limit of the tenant.", []string{"tenant", "limit"}, nil)
 )
 
-func (c slotsCollector) Describe(ch chan<- *prometheus.Desc) {
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- slotsDesc
 	ch <- inFlightDesc
+	ch <- heldBackDesc
 }
 
-func (c slotsCollector) Collect(ch chan<- prometheus.Metric) {
+func (c collector) Collect(ch chan<- prometheus.Metric) {
 	c.slots.each(func(name string, size, inFlight int) {
 		ch <- prometheus.MustNewConstMetric(slotsDesc, prometheus.GaugeValue, float64(size), name)
 		ch <- prometheus.MustNewConstMetric(inFlightDesc, prometheus.GaugeValue, float64(inFlight), name)
 	})
-}
-
-// heldBackCollector exports the tenants that this replica holds back. Other tenants have no series.
-type heldBackCollector struct{ limits *limits }
-
-var heldBackDesc = prometheus.NewDesc("punctual_held_back",
-	"1 for each tenant whose due work waits on this replica for a limit of the tenant.", []string{"tenant", "limit"}, nil)
-
-func (c heldBackCollector) Describe(ch chan<- *prometheus.Desc) { ch <- heldBackDesc }
-
-func (c heldBackCollector) Collect(ch chan<- prometheus.Metric) {
 	c.limits.each(func(name string, by Limit) {
 		ch <- prometheus.MustNewConstMetric(heldBackDesc, prometheus.GaugeValue, 1, name, string(by))
 	})

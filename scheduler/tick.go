@@ -60,7 +60,7 @@ func (t *ticker) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		started := time.Now()
 		wait, wake, err := t.tick(ctx)
-		t.s.metrics.ticked(time.Since(started))
+		t.s.metrics.tick.Observe(time.Since(started).Seconds())
 		if err != nil && ctx.Err() == nil {
 			t.s.log.Warn("a tick failed; the next one tries again", "error", err)
 			t.wantsLook = true
