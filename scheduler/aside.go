@@ -110,7 +110,7 @@ func (f *finisher) again() {
 	now := time.Now()
 	if !a.any() {
 		if !a.told.IsZero() {
-			f.log.Info("the outcomes that waited for locked rows are written", "waited", now.Sub(a.since))
+			f.s.log.Info("the outcomes that waited for locked rows are written", "waited", now.Sub(a.since))
 		}
 		*a = aside{}
 		return
@@ -120,7 +120,7 @@ func (f *finisher) again() {
 	}
 	if now.Sub(a.since) > asideSoon && now.Sub(a.told) > asideTold {
 		a.told = now
-		f.log.Warn(
+		f.s.log.Warn(
 			"outcomes wait because another transaction has locked rows that they change; all other outcomes are written. Look for a transaction that was left open",
 			append([]any{"runs", len(a.outcomes), "claims", len(a.leases), "waited", now.Sub(a.since)}, a.first()...)...)
 	}

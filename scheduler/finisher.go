@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,21 +31,14 @@ const (
 
 // finisher writes outcomes in batches, and keeps those that it cannot write until it can.
 type finisher struct {
-	store    Store
-	log      *slog.Logger
-	metrics  *Metrics
-	finished func([]domain.Outcome) // may be nil
-	released func([]uuid.UUID)      // is told of leases whose end has been written
-	queue    chan *domain.Outcome
-	gone     chan struct{} // closed when nothing is written any more
-	aside    aside
+	s     *Scheduler
+	queue chan *domain.Outcome
+	gone  chan struct{} // closed when nothing is written any more
+	aside aside
 }
 
-func newFinisher(store Store, log *slog.Logger, c Config, released func([]uuid.UUID)) *finisher {
-	return &finisher{
-		store: store, log: log, metrics: c.Metrics, finished: c.Finished, released: released,
-		queue: make(chan *domain.Outcome, finisherQueue), gone: make(chan struct{}),
-	}
+func newFinisher(s *Scheduler) *finisher {
+	return &finisher{s: s, queue: make(chan *domain.Outcome, finisherQueue), gone: make(chan struct{})}
 }
 
 // put hands an outcome over. It waits while the queue is full, unless nothing will be written any more.
@@ -70,7 +62,7 @@ func (f *finisher) run(ctx context.Context) {
 		}
 		select {
 		case <-over:
-			f.log.Error(
+			f.s.log.Error(
 				"outcomes could not be written because another transaction has locked their rows; the runs will be recovered",
 				append([]any{"count", len(f.aside.outcomes)}, f.aside.first()...)...)
 			return
@@ -131,25 +123,25 @@ func (f *finisher) write(ctx context.Context, outcomes []domain.Outcome) bool {
 			err = nil
 		}
 		if err == nil {
-			f.metrics.finished(outcomes, superseded, time.Since(started))
-			logDeadNotices(f.log, outcomes)
-			f.released(released)
+			f.s.metrics.finished(outcomes, superseded, time.Since(started))
+			f.s.logDeadNotices(outcomes)
+			f.s.heart.release(released)
 			giveBack(outcomes)
-			if f.finished != nil {
-				f.finished(outcomes)
+			if f.s.config.Finished != nil {
+				f.s.config.Finished(outcomes)
 			}
 			f.again()
 			if superseded > 0 {
-				f.log.Warn("attempts had been superseded; their outcomes changed nothing", "count", superseded)
+				f.s.log.Warn("attempts had been superseded; their outcomes changed nothing", "count", superseded)
 			}
 			return true
 		}
 		if ctx.Err() != nil {
-			f.log.Error("outcomes could not be written; their runs will be recovered",
+			f.s.log.Error("outcomes could not be written; their runs will be recovered",
 				"count", len(outcomes)+len(f.aside.outcomes), "error", err)
 			return false
 		}
-		f.log.Warn("outcomes cannot be written; they are kept and tried again",
+		f.s.log.Warn("outcomes cannot be written; they are kept and tried again",
 			"count", len(outcomes), "again_in", pause, "error", err)
 		sleep(ctx, pause)
 	}
@@ -170,7 +162,7 @@ func (f *finisher) finish(
 ) (superseded int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
-	return f.store.Finish(ctx, outcomes, released)
+	return f.s.store.Finish(ctx, outcomes, released)
 }
 
 // leave counts the outcomes down on their leases, and returns the leases that have no run left.

@@ -31,22 +31,22 @@ type Freeze struct {
 
 // String describes the freeze in words, without saying whose it is.
 func (f Freeze) String() string {
-	text := "frozen since " + f.Since.UTC().Format(time.RFC3339) + " by " + f.By
-	if f.Note != "" {
-		text += " (" + f.Note + ")"
-	}
-	return text
+	return "frozen since " + f.Since.UTC().Format(time.RFC3339) + " by " + f.By + f.noted()
 }
 
 // Explain tells a tenant why due work waits. It does not name the operator who froze the deployment: tenants must not
 // know.
 func (f Freeze) Explain(whose string) string {
-	note := ""
-	if f.Note != "" {
-		note = " (" + f.Note + ")"
-	}
 	return fmt.Sprintf("the %s is frozen since %s%s, and nothing is sent until it is unfrozen",
-		whose, f.Since.UTC().Format(time.RFC3339), note)
+		whose, f.Since.UTC().Format(time.RFC3339), f.noted())
+}
+
+// noted is the note in brackets; empty if there is none.
+func (f Freeze) noted() string {
+	if f.Note == "" {
+		return ""
+	}
+	return " (" + f.Note + ")"
 }
 
 // remindEvery is how often the log repeats that something is frozen.

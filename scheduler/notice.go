@@ -34,10 +34,10 @@ func (s *Scheduler) addRouting(ctx context.Context, t *transmission, job *domain
 }
 
 // logDeadNotices logs the notices that were given up: no notice tells of them.
-func logDeadNotices(log *slog.Logger, outcomes []domain.Outcome) {
+func (s *Scheduler) logDeadNotices(outcomes []domain.Outcome) {
 	for _, o := range outcomes {
 		if o.Trigger == domain.TriggerNotify && o.End().Status == domain.StatusDead {
-			log.Error("a notice could not be delivered and is now a dead letter; GET /v1/dead-letters?trigger=notify lists it",
+			s.log.Error("a notice could not be delivered and is now a dead letter; GET /v1/dead-letters?trigger=notify lists it",
 				"run", o.RunID, "job", o.Job.Name, "host", o.Job.URL().Host,
 				"attempts", o.Attempt, "reason", o.Reason, "error", o.Error)
 		}

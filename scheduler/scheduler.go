@@ -108,7 +108,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 	}
 	s.limits = newLimits(s.slots)
 	s.heart = newHeartbeat(s)
-	s.finisher = newFinisher(store, log, config, s.heart.release)
+	s.finisher = newFinisher(s)
 	s.metrics.watch(s.slots, s.holds, s.limits)
 	if len(config.Queues) > 0 {
 		log.Info("scheduler started", "queues", config.Queues)
