@@ -4,9 +4,8 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,10 +16,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
-	"punctual/scheduler/delivery"
-	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
 )
 
@@ -39,27 +35,14 @@ func BenchmarkRun(b *testing.B) {
 }
 
 func benchmarkLoops(b *testing.B, job *domain.Job) {
-	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
-	defer client.Close()
-	store := &instantStore{job: job, left: b.N, done: make(chan struct{})}
+	store := &instantStore{Credentials: newFakeStore(), job: job, left: b.N, done: make(chan struct{})}
 	store.unfinished.Store(int64(b.N))
-	ctx, stop := context.WithCancel(b.Context())
-	defer stop()
-	config := Config{
-		Queues: map[string]int{"default": benchSlots}, DrainTimeout: time.Second, Client: client, Credentials: newFakeStore(),
-		Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
-	}
+	config := Config{Queues: map[string]int{"default": benchSlots}, DrainTimeout: time.Second, Client: client(b)}
 	b.ReportAllocs()
 	reportCPU(b, func() {
-		var running sync.WaitGroup
-		running.Go(func() {
-			if err := Run(ctx, store, config); err != nil {
-				b.Error(err)
-			}
-		})
+		r := startConfig(b, store, config)
 		<-store.done
-		stop()
-		running.Wait()
+		r.stopWithin(time.Minute)
 	})
 	if n := store.failed.Load(); n > 0 {
 		b.Errorf("%d of %d runs failed", n, b.N)
@@ -67,8 +50,7 @@ func benchmarkLoops(b *testing.B, job *domain.Job) {
 }
 
 func benchmarkClient(b *testing.B, job *domain.Job) {
-	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
-	defer client.Close()
+	bare := client(b)
 	lease := &domain.Lease{ID: uuid.New(), ClaimedAt: time.Now()}
 	var sent atomic.Int64
 	b.ReportAllocs()
@@ -77,7 +59,7 @@ func benchmarkClient(b *testing.B, job *domain.Job) {
 		for range benchSlots {
 			working.Go(func() {
 				for n := sent.Add(1); n <= int64(b.N); n = sent.Add(1) {
-					if r := client.Send(b.Context(), benchAssignment(job, lease, n).Request("")); !r.OK() {
+					if r := bare.Send(b.Context(), benchAssignment(job, lease, n).Request("")); !r.OK() {
 						b.Error(r.Error)
 					}
 				}
@@ -111,6 +93,7 @@ func reportCPU(b *testing.B, work func()) {
 // instantStore answers at once. All its runs belong to one job and are due.
 type instantStore struct {
 	Store // the methods that the loops do not call here
+	Credentials
 
 	job        *domain.Job
 	mu         sync.Mutex // guards left: claims are made side by side
@@ -132,10 +115,7 @@ func (f *instantStore) NextDue(context.Context, LookInto, bool) (Upcoming, error
 
 func (f *instantStore) ClaimDue(_ context.Context, c Claim) (b domain.Batch, _ error) {
 	lease := &domain.Lease{ID: uuid.New(), ClaimedAt: time.Now()}
-	asked := 0
-	for _, q := range c.Quotas {
-		asked += q.Slots
-	}
+	asked := total(c.Quotas)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for range min(asked, f.left) {
@@ -209,18 +189,10 @@ func TestTargetProcess(t *testing.T) {
 	if os.Getenv(targetEnv) == "" {
 		t.Skip("runs as the target of BenchmarkRun")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{
-		ReadHeaderTimeout: time.Minute,
-		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-		}),
-	}
-	go func() { _ = server.Serve(listener) }()
-	_, _ = os.Stdout.WriteString("http://" + listener.Addr().String() + "\n")
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	defer server.Close()
+	_, _ = os.Stdout.WriteString(server.URL + "\n")
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	_ = server.Close()
 }

@@ -30,12 +30,11 @@ func TestNoQueueIsLeftOutForGood(t *testing.T) {
 				if tries == 10_000 {
 					t.Fatalf("%s: %d of %d queues are never offered anything", name, queues-len(offered), queues)
 				}
-				sum := 0
-				for _, q := range w.quotas(domain.WorkDue, BatchSize, waiting) {
+				quotas := w.quotas(domain.WorkDue, BatchSize, waiting)
+				for _, q := range quotas {
 					offered[q.Queue] = true
-					sum += q.Slots
 				}
-				if sum != BatchSize {
+				if sum := total(quotas); sum != BatchSize {
 					t.Fatalf("%s: of %d queues %d runs are asked for, want %d", name, queues, sum, BatchSize)
 				}
 			}
@@ -81,8 +80,7 @@ func TestManyQueuesDoNotSlowDownTheOneThatIsBusy(t *testing.T) {
 		r := startQueues(t, store, dials.client, queues, 25*time.Second)
 		store.add(2000, compiled(t, brief), 0)
 		time.Sleep(4 * time.Second)
-		r.stop()
-		<-r.done
+		r.stopWithin(time.Minute)
 		runs, claims := store.runs(), len(store.claims)
 		if runs != 2000 || claims > 200 {
 			t.Errorf("%d of 2000 runs were claimed, by %d claims", runs, claims)

@@ -442,22 +442,28 @@ func (f *fakeStore) ended() int { return read(f, func() int { return len(f.outco
 
 func (f *fakeStore) runs() (n int) { return read(f, func() int { return sum(f.claims) }) }
 
-func (f *fakeStore) claimsAfter(at time.Time, want func(fakeClaim) bool) int {
-	return read(f, func() int { return count(f.claims, at, want) })
+// claimsAfter returns the claims that came later than at.
+func (f *fakeStore) claimsAfter(at time.Time) []fakeClaim {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(f.claims), func(c fakeClaim) bool { return !c.at.After(at) })
+}
+
+// endedOf returns how many outcomes of a job were written.
+func (f *fakeStore) endedOf(job *domain.Job) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, o := range f.outcomes {
+		if o.Job == job {
+			n++
+		}
+	}
+	return n
 }
 
 func sum(claims []fakeClaim) (n int) {
 	for _, c := range claims {
 		n += c.runs
-	}
-	return n
-}
-
-func count(claims []fakeClaim, after time.Time, want func(fakeClaim) bool) (n int) {
-	for _, c := range claims {
-		if c.at.After(after) && want(c) {
-			n++
-		}
 	}
 	return n
 }
@@ -534,7 +540,7 @@ func (g *gatedDials) letGo() {
 
 // replica is a running Scheduler.
 type replica struct {
-	t       *testing.T
+	t       testing.TB
 	stop    context.CancelFunc
 	done    chan struct{}
 	metrics *prometheus.Registry
@@ -549,16 +555,10 @@ type database interface {
 // start runs a replica with one queue of the given size.
 func start(t *testing.T, store database, client *delivery.Client, slots int) *replica {
 	t.Helper()
-	return startDraining(t, store, client, slots, 25*time.Second)
+	return startQueues(t, store, client, map[string]int{"default": slots}, 25*time.Second)
 }
 
-// startDraining is start with the given drain timeout.
-func startDraining(t *testing.T, store database, client *delivery.Client, slots int, drain time.Duration) *replica {
-	t.Helper()
-	return startQueues(t, store, client, map[string]int{"default": slots}, drain)
-}
-
-// startQueues is startDraining with several queues and the worker slots of each.
+// startQueues is start with several queues, the worker slots of each, and a drain timeout.
 func startQueues(
 	t *testing.T, store database, client *delivery.Client, queues map[string]int, drain time.Duration,
 ) *replica {
@@ -567,7 +567,7 @@ func startQueues(
 }
 
 // startConfig runs a replica. It completes the config.
-func startConfig(t *testing.T, store database, config Config) *replica {
+func startConfig(t testing.TB, store database, config Config) *replica {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &replica{t: t, stop: stop, done: make(chan struct{}), metrics: prometheus.NewRegistry()}
@@ -585,17 +585,25 @@ func startConfig(t *testing.T, store database, config Config) *replica {
 // metric returns the value of a counter or gauge that has no labels.
 func (r *replica) metric(name string) float64 {
 	r.t.Helper()
-	families, err := r.metrics.Gather()
+	value, _ := metric(r.t, r.metrics, name)
+	return value
+}
+
+// metric returns the value of a counter or gauge that has no labels, and how much a histogram has observed.
+func metric(t testing.TB, from prometheus.Gatherer, name string) (value float64, observed uint64) {
+	t.Helper()
+	families, err := from.Gather()
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, f := range families {
 		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
+			m := f.GetMetric()[0]
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue(), m.GetHistogram().GetSampleCount()
 		}
 	}
-	r.t.Fatalf("there is no metric %s", name)
-	return 0
+	t.Fatalf("there is no metric %s", name)
+	return 0, 0
 }
 
 // stopped reports whether the replica has returned.
@@ -624,13 +632,13 @@ func (r *replica) stopWithin(longest time.Duration) time.Duration {
 
 // verdicts counts the written outcomes by verdict.
 func (f *fakeStore) verdicts() map[domain.Verdict]int {
-	return read(f, func() map[domain.Verdict]int {
-		n := map[domain.Verdict]int{}
-		for _, o := range f.outcomes {
-			n[o.Verdict]++
-		}
-		return n
-	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := map[domain.Verdict]int{}
+	for _, o := range f.outcomes {
+		n[o.Verdict]++
+	}
+	return n
 }
 
 // once checks that every claimed run has exactly one outcome and that every lease was released exactly once.

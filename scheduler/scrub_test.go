@@ -23,3 +23,43 @@ func TestSecretsAreTakenOutOfHeadersAndResults(t *testing.T) {
 		t.Errorf("headers %v", r.Header)
 	}
 }
+
+func TestWhatWasSentIsScrubbed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		body, want string
+		truncated  bool
+	}{
+		{"you sent s3cr3t\"x!", "you sent ***!", false},
+		{`{"echo":"s3cr3t\"x"}`, `{"echo":"***"}`, false},
+		{"?q=s3cr3t%22x&", "?q=***&", false},
+		{"cut off: s3cr3", "cut off: ***", true},
+		{"cut off: s3", "cut off: s3", true},
+		{"whole: s3cr3", "whole: s3cr3", false},
+		{"", "", true},
+	} {
+		r := delivery.Result{Body: []byte(c.body), Truncated: c.truncated, Error: `what s3cr3t"x`}
+		scrub(&r, []string{`s3cr3t"x`, ""})
+		if string(r.Body) != c.want || r.Error != "what ***" {
+			t.Errorf("%q: %q, %q", c.body, r.Body, r.Error)
+		}
+	}
+}
+
+func TestSecretsWithinOthersAreScrubbedWhole(t *testing.T) {
+	t.Parallel()
+	for _, secrets := range [][]string{{"key", "key/of+all"}, {"key/of+all", "key"}} {
+		for body, want := range map[string]string{
+			"key key/of+all key": "*** *** ***",
+			`"key\/of+all"`:      `"***"`, // PHP escapes slashes in JSON
+			"key%2Fof%2Ball":     "***",
+			"cut off: key/of":    "cut off: ***",
+		} {
+			r := delivery.Result{Body: []byte(body), Error: body, Truncated: true}
+			scrub(&r, secrets)
+			if string(r.Body) != want {
+				t.Errorf("%q, without %q: %q", body, secrets, r.Body)
+			}
+		}
+	}
+}

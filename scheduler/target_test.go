@@ -29,7 +29,7 @@ func target(t *testing.T, status int) (url string, requests <-chan seen) {
 	return server.URL, got
 }
 
-func client(t *testing.T) *delivery.Client {
+func client(t testing.TB) *delivery.Client {
 	t.Helper()
 	c := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
 	t.Cleanup(c.Close)

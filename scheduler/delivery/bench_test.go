@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -123,16 +123,11 @@ func TestTargetProcess(t *testing.T) {
 	if os.Getenv("DELIVERY_TARGET") == "" {
 		t.Skip("runs as the target of BenchmarkSend")
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, `{"ok":true}`)
-	})}
-	go func() { _ = srv.Serve(ln) }()
-	_, _ = os.Stdout.WriteString("http://" + ln.Addr().String() + "\n")
+	}))
+	defer server.Close()
+	_, _ = os.Stdout.WriteString(server.URL + "\n")
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	_ = srv.Close()
 }
