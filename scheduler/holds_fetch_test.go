@@ -23,14 +23,9 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				job := compiled(t, `{}`)
-				store, log := newFakeStore(), slog.New(slog.DiscardHandler)
-				slots := occupied([]int{20, 20}, taken...)
-				s := &Scheduler{store: store, slots: slots, limits: newLimits(slots)}
-				told := false
-				s.holds = &holds{
-					breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: slots.sizes(), changed: func() { told = true },
-				}
+				job, store, told := compiled(t, `{}`), newFakeStore(), false
+				s := holding(store, occupied([]int{20, 20}, taken...))
+				s.holds.changed = func() { told = true }
 				recovers(t, s.holds, job)
 				for range 50 {
 					store.held = append(store.held, domain.Outcome{Assignment: domain.Assignment{
@@ -38,7 +33,7 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 						Held: &domain.Held{By: s.holds.breakers.All()[0].By()},
 					}})
 				}
-				told, s.heart = false, newHeartbeat(s)
+				told, s.heart = false, newHeartbeat(s) // the other one has not beaten for 10 s
 				if err := newTicker(s).fetchHeld(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -57,12 +52,7 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 // wait.
 func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := slog.New(slog.DiscardHandler)
-		slots := occupied([]int{20}, inFlight{runs: [domain.WorkKinds]int{domain.WorkReady: 16}})
-		s := &Scheduler{store: newFakeStore(), slots: slots, limits: newLimits(slots)}
-		s.holds = &holds{
-			breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: slots.sizes(), changed: func() {},
-		}
+		s := holding(newFakeStore(), occupied([]int{20}, inFlight{runs: [domain.WorkKinds]int{domain.WorkReady: 16}}))
 		to, a := hook(t), scheduled(compiled(t, `{}`))
 		for range 3 {
 			f, _ := s.holds.admit(a, to)
@@ -79,7 +69,6 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 		for _, f := range out {
 			s.holds.done(f, delivery.Result{Cancelled: true})
 		}
-		s.heart = newHeartbeat(s)
 		if err := newTicker(s).fetchHeld(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -87,6 +76,17 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 			t.Error("a new run overtook the runs that wait")
 		}
 	})
+}
+
+// holding returns the part of a replica that holds runs back and fetches them.
+func holding(store Store, slots *workerSlots) *Scheduler {
+	log := slog.New(slog.DiscardHandler)
+	s := &Scheduler{store: store, slots: slots, limits: newLimits(slots)}
+	s.holds = &holds{
+		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: slots.sizes(), changed: func() {},
+	}
+	s.heart = newHeartbeat(s)
+	return s
 }
 
 // recovers makes the host of a job unreachable, and then reached again by a probe.

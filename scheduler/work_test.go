@@ -23,48 +23,35 @@ func stuckDials(t *testing.T) *gatedDials {
 	return dials
 }
 
-// finished returns how many attempts at the address of prompt have ended.
-func (f *fakeStore) finished() (n int) {
-	return read(f, func() int {
-		for _, o := range f.outcomes {
-			if o.Job.URL().Port() == "9" {
-				n++
-			}
-		}
-		return n
-	})
-}
-
-func TestRetriesInFlightDoNotStopBacklog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, dials := newFakeStore(), stuckDials(t)
-		store.wait(5, compiled(t, hangs), 12*time.Second, normalLane)
-		start(t, store, dials.client, 10)
-		time.Sleep(time.Second)
-		store.add(20, compiled(t, prompt), -6*time.Second)
-		time.Sleep(10 * time.Second)
-		if n := store.finished(); n != 20 {
-			t.Errorf("%d of 20 late slots were claimed beside retries that hold 5 of 10 worker slots", n)
-		}
-	})
-}
-
-func TestOrderedRunsDoNotTakeTheSlotsOfAllOthers(t *testing.T) {
-	for name, others := range map[string]func(store *fakeStore, job *domain.Job){
-		"what is due now": func(store *fakeStore, job *domain.Job) { store.add(20, job, 0) },
-		"what is late":    func(store *fakeStore, job *domain.Job) { store.add(20, job, -time.Minute) },
-		"retries":         func(store *fakeStore, job *domain.Job) { store.wait(20, job, 0, normalLane) },
+func TestWhatHangsDoesNotTakeTheSlotsOfOtherWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		runs   int // that hang
+		lane   int16
+		others func(store *fakeStore, job *domain.Job)
+	}{
+		"late slots go on beside retries that hold 5 of 10 worker slots": {
+			5, normalLane, func(store *fakeStore, job *domain.Job) { store.add(20, job, -6*time.Second) },
+		},
+		"what is due now goes on beside a backfill": {
+			500, orderLane, func(store *fakeStore, job *domain.Job) { store.add(20, job, 0) },
+		},
+		"what is late goes on beside a backfill": {
+			500, orderLane, func(store *fakeStore, job *domain.Job) { store.add(20, job, -time.Minute) },
+		},
+		"retries go on beside a backfill": {
+			500, orderLane, func(store *fakeStore, job *domain.Job) { store.wait(20, job, 0, normalLane) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, dials := newFakeStore(), stuckDials(t)
-				store.wait(500, compiled(t, hangs), time.Minute, orderLane)
+				store, dials, job := newFakeStore(), stuckDials(t), compiled(t, prompt)
+				store.wait(c.runs, compiled(t, hangs), time.Minute, c.lane)
 				start(t, store, dials.client, 10)
 				time.Sleep(time.Second)
-				others(store, compiled(t, prompt))
+				c.others(store, job)
 				time.Sleep(10 * time.Second)
-				if n := store.finished(); n != 20 {
-					t.Errorf("%d of 20 were claimed beside a backfill that hangs", n)
+				if n := store.endedOf(job); n != 20 {
+					t.Errorf("%d of 20 were claimed beside what hangs", n)
 				}
 			})
 		})
@@ -83,9 +70,10 @@ func TestWhatIsHeldBackTakesNoStart(t *testing.T) {
 		store.add(30, dead, 0) // these open the breaker
 		time.Sleep(20 * time.Second)
 		store.add(400, dead, 0)
-		store.add(1, compiled(t, prompt), time.Second)
+		healthy := compiled(t, prompt)
+		store.add(1, healthy, time.Second)
 		time.Sleep(20 * time.Second)
-		if n := store.finished(); n != 1 {
+		if n := store.endedOf(healthy); n != 1 {
 			t.Error("a healthy run waits behind those that are held back")
 		}
 		if n := read(store, func() int { return len(store.due) }); n != 0 {
@@ -105,16 +93,8 @@ func TestATriggerWaitsForItsTurnAndNotForAllThatIsOrdered(t *testing.T) {
 		urgent := compiled(t, `{"retry":{"max_attempts":1},"target":{"url":"http://127.0.0.1:7/"}}`)
 		store.wait(3, urgent, 0, normalLane)
 		time.Sleep(6 * time.Second)
-		triggered := read(store, func() (n int) {
-			for _, o := range store.outcomes {
-				if o.Job == urgent {
-					n++
-				}
-			}
-			return n
-		})
-		if triggered != 3 {
-			t.Errorf("%d of 3 triggers were sent within 6 s", triggered)
+		if n := store.endedOf(urgent); n != 3 {
+			t.Errorf("%d of 3 triggers were sent within 6 s", n)
 		}
 		if n := store.ended(); n < 25 || n > 40 {
 			t.Errorf("%d sent in 16 s, of a tenant that may start two a second", n)
@@ -135,16 +115,8 @@ func TestKindsOfWorkTakeTurnsInAQueueOfOneSlot(t *testing.T) {
 		store.wait(3, others, 0, orderLane)
 		store.add(3, others, -time.Minute)
 		time.Sleep(6 * time.Second)
-		done := read(store, func() (n int) {
-			for _, o := range store.outcomes {
-				if o.Job == others {
-					n++
-				}
-			}
-			return n
-		})
-		if done != 9 {
-			t.Errorf("%d of 9 of other kinds were sent beside a hundred that are due", done)
+		if n := store.endedOf(others); n != 9 {
+			t.Errorf("%d of 9 of other kinds were sent beside a hundred that are due", n)
 		}
 	})
 }
