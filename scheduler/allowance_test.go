@@ -9,7 +9,7 @@ import (
 
 // limitedTenants returns limits of n tenants, none of which holds an allowance yet.
 func limitedTenants(n int) *limits {
-	l := newLimits(newWorkerSlots(map[string]int{"default": 10}, map[string]int16{"default": 1}))
+	l := newLimits(occupied([]int{10}))
 	now := make([]TenantLimits, n)
 	for i := range now {
 		now[i] = TenantLimits{Tenant: int32(i + 1), Concurrent: 5}

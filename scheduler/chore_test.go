@@ -27,13 +27,16 @@ func (l *choreLog) batch(
 
 func none(int) (time.Duration, bool, error) { return 0, false, nil }
 
+// startChores runs a replica that does chores and claims nothing.
+func startChores(t *testing.T, store *fakeStore, chores ...Chore) *replica {
+	t.Helper()
+	return startConfig(t, store, Config{Client: newGatedDials(t, false).client, Chores: chores})
+}
+
 func TestAChoreWithAPeriodIsDoneAtOnceAndEachPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var did choreLog
-		startConfig(t, newFakeStore(), Config{
-			Client: newGatedDials(t, false).client,
-			Chores: []Chore{{Name: "sweep", Every: time.Minute, Batch: did.batch(none)}},
-		})
+		startChores(t, newFakeStore(), Chore{Name: "sweep", Every: time.Minute, Batch: did.batch(none)})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		if len(did.at) < 5 || len(did.at) > 6 || did.at[0] != 0 {
@@ -46,12 +49,9 @@ func TestAChoreIsDoneWhenAHeartbeatAsksForItUntilNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var did choreLog
 		store := newFakeStore()
-		startConfig(t, store, Config{
-			Client: newGatedDials(t, false).client,
-			Chores: []Chore{{Name: "replay", Batch: did.batch(func(n int) (time.Duration, bool, error) {
-				return 300 * time.Millisecond, n%3 != 0, nil
-			})}},
-		})
+		startChores(t, store, Chore{Name: "replay", Batch: did.batch(func(n int) (time.Duration, bool, error) {
+			return 300 * time.Millisecond, n%3 != 0, nil
+		})})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(did.at) != 0 {
@@ -86,13 +86,9 @@ func TestAChoreThatFailsIsTriedAgain(t *testing.T) {
 			store.set(func() { store.asks = nil })
 			return 0, false, nil
 		}
-		r := startConfig(t, store, Config{
-			Client: newGatedDials(t, false).client,
-			Chores: []Chore{
-				{Name: "replay", Does: "replays", Batch: asked.batch(fails)},
-				{Name: "sweep", Does: "sweeping", Every: time.Minute, Batch: periodic.batch(fails)},
-			},
-		})
+		r := startChores(t, store,
+			Chore{Name: "replay", Does: "replays", Batch: asked.batch(fails)},
+			Chore{Name: "sweep", Does: "sweeping", Every: time.Minute, Batch: periodic.batch(fails)})
 		time.Sleep(200 * time.Second)
 		synctest.Wait()
 		want := []time.Duration{0, chorePause, 2 * chorePause, 3 * chorePause}
@@ -113,12 +109,9 @@ func TestAChoreWithMuchToDoDoesNotKeepAReplicaFromStopping(t *testing.T) {
 		store := newFakeStore()
 		store.asks = []string{"replay"}
 		var did choreLog
-		r := startConfig(t, store, Config{
-			Client: newGatedDials(t, false).client,
-			Chores: []Chore{{Name: "replay", Batch: did.batch(func(int) (time.Duration, bool, error) {
-				return 300 * time.Millisecond, true, nil
-			})}},
-		})
+		r := startChores(t, store, Chore{Name: "replay", Batch: did.batch(func(int) (time.Duration, bool, error) {
+			return 300 * time.Millisecond, true, nil
+		})})
 		time.Sleep(time.Minute)
 		r.stopWithin(time.Second)
 		if len(did.at) < 100 {

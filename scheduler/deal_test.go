@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,15 +10,8 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// queuesOfAHundred returns the worker slots of queues that are numbered from 1 and have 100 slots each.
-func queuesOfAHundred(queues int) *workerSlots {
-	sizes, numbers := map[string]int{}, map[string]int16{}
-	for i := range queues {
-		name := fmt.Sprint("q", i)
-		sizes[name], numbers[name] = 100, int16(i+1)
-	}
-	return newWorkerSlots(sizes, numbers)
-}
+// queuesOfAHundred returns the worker slots of queues that have 100 slots each.
+func queuesOfAHundred(queues int) *workerSlots { return occupied(slices.Repeat([]int{100}, queues)) }
 
 func TestNoQueueIsLeftOutForGood(t *testing.T) {
 	t.Parallel()

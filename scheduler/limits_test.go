@@ -134,7 +134,7 @@ func TestTenantsWithoutLimitsCostNothing(t *testing.T) {
 }
 
 func TestAGrantTakesAllOrNothing(t *testing.T) {
-	l := newLimits(newWorkerSlots(map[string]int{"default": 10}, map[string]int16{"default": 1}))
+	l := newLimits(occupied([]int{10}))
 	if l.grant(domain.WorkDue) != nil {
 		t.Error("a grant where nobody has limits")
 	}

@@ -383,7 +383,7 @@ func TestThisMachinesDatePlaysNoPart(t *testing.T) {
 func monotonic(t time.Time) bool { return strings.Contains(t.String(), " m=") }
 
 func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {
-	w := newWorkerSlots(map[string]int{"a": 1, "b": 1}, map[string]int16{"a": 1, "b": 2})
+	w := occupied([]int{1, 1})
 	w.take(1, 1, domain.WorkDue)
 	if queues, others := w.open(domain.WorkDue); !slices.Equal(queues, []int16{2}) || !others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
@@ -392,7 +392,7 @@ func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {
 	if queues, others := w.open(domain.WorkDue); !slices.Equal(queues, []int16{1, 2}) || others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
 	}
-	single := newWorkerSlots(map[string]int{"a": 1}, map[string]int16{"a": 1})
+	single := occupied([]int{1})
 	single.take(1, 1, domain.WorkDue)
 	if queues, others := single.open(domain.WorkDue); !slices.Equal(queues, []int16{1}) || others {
 		t.Errorf("a single queue: looks into %v, left out others: %t", queues, others)

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,10 +17,10 @@ type inFlight struct {
 
 // occupied returns the worker slots of queues 1, 2, … with the given sizes, some of them taken.
 func occupied(sizes []int, taken ...inFlight) *workerSlots {
-	names := []string{"a", "b", "c", "d"}
 	bySize, numbers := map[string]int{}, map[string]int16{}
 	for i, size := range sizes {
-		bySize[names[i]], numbers[names[i]] = size, int16(i+1)
+		name := fmt.Sprint("q", i)
+		bySize[name], numbers[name] = size, int16(i+1)
 	}
 	w := newWorkerSlots(bySize, numbers)
 	for i, q := range taken {
@@ -31,19 +32,6 @@ func occupied(sizes []int, taken ...inFlight) *workerSlots {
 		w.queues[i].wanted = q.wanted
 	}
 	return w
-}
-
-// offered returns how many runs of a kind each queue can take.
-func (w *workerSlots) offered(t *testing.T, of domain.Work) map[int16]int {
-	got, sum := map[int16]int{}, 0
-	for _, q := range w.quotas(of, BatchSize, nil) {
-		got[q.Queue] = q.Slots
-		sum += q.Slots
-	}
-	if sum > BatchSize {
-		t.Errorf("%d, more than a batch", sum)
-	}
-	return got
 }
 
 func TestQuotas(t *testing.T) {
@@ -74,8 +62,12 @@ func TestQuotas(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(c.want, occupied(c.sizes, c.taken...).offered(t, domain.WorkDue)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
+			quotas, got := occupied(c.sizes, c.taken...).quotas(domain.WorkDue, BatchSize, nil), map[int16]int{}
+			for _, q := range quotas {
+				got[q.Queue] = q.Slots
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" || total(quotas) > BatchSize {
+				t.Errorf("%d in all; -want +got:\n%s", total(quotas), diff)
 			}
 		})
 	}
