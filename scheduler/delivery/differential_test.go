@@ -141,8 +141,8 @@ func (p *pair) ours(method string, s *script) outcome {
 	all := bodyLimit
 	res := p.client.Send(context.Background(), Request{Method: method, URL: target, Timeout: time.Hour, KeepBytes: &all})
 	o := outcome{Status: res.Status, Header: res.Header, Body: string(res.Body), Cut: res.Truncated, Error: res.Error}
-	for _, h := range p.client.everybody.hosts {
-		o.Reused = len(h.idle) > 0 && h.idle[0].usable()
+	for _, idle := range p.client.everybody.idle {
+		o.Reused = len(idle) > 0 && idle[0].usable()
 	}
 	p.client.Close()
 	return o

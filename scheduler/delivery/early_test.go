@@ -74,8 +74,8 @@ func testEarlyAnswer(t *testing.T, status, size int, scheme, then string) {
 			until(t, "the end of the connection", func() bool {
 				c.everybody.mu.Lock()
 				defer c.everybody.mu.Unlock()
-				for _, h := range c.everybody.hosts {
-					return len(h.idle) == 0 || !h.idle[0].usable()
+				for _, idle := range c.everybody.idle {
+					return len(idle) == 0 || !idle[0].usable()
 				}
 				return true
 			})

@@ -22,7 +22,7 @@ type pool struct {
 	idleTimeout time.Duration
 
 	mu       sync.Mutex
-	hosts    map[address]*host
+	idle     map[address][]*conn // the one that was used last is the last
 	sweeper  *time.Timer
 	sweeping bool // the timer runs
 }
@@ -80,7 +80,7 @@ func (c *Client) newPool(rules *guard.Rules) *pool {
 			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
 		},
 		idleTimeout: idleTimeout,
-		hosts:       map[address]*host{},
+		idle:        map[address][]*conn{},
 	}
 	p.connect = p.dialer.DialContext
 	if through := newProxy(c.config.Proxy); through != nil {

@@ -83,9 +83,9 @@ func idleConn(t *testing.T, c *Client) *conn {
 	t.Helper()
 	c.everybody.mu.Lock()
 	defer c.everybody.mu.Unlock()
-	for _, h := range c.everybody.hosts {
-		if len(h.idle) == 1 {
-			return h.idle[0]
+	for _, idle := range c.everybody.idle {
+		if len(idle) == 1 {
+			return idle[0]
 		}
 	}
 	t.Fatal("no connection is idle")
@@ -213,7 +213,7 @@ func TestIdleConnectionsAreClosedInTime(t *testing.T) {
 	until(t, "nothing to be remembered, and the timer to rest", func() bool {
 		c.everybody.mu.Lock()
 		defer c.everybody.mu.Unlock()
-		return len(c.everybody.hosts) == 0 && !c.everybody.sweeping
+		return len(c.everybody.idle) == 0 && !c.everybody.sweeping
 	})
 	if res := c.Send(t.Context(), post(listen(t, handle))); !res.OK() {
 		t.Errorf("and then: %+v", res)
@@ -239,13 +239,11 @@ func TestAConnectionThatWasIdleForTooLongIsNotUsed(t *testing.T) {
 }
 
 func TestTheLastConnectionUsedIsTheFirstUsedAgain(t *testing.T) {
-	h := &host{pool: newClient(t, Config{}).everybody}
+	pool, to := newClient(t, Config{}).everybody, address{}
 	first, second := &conn{}, &conn{}
-	h.pool.mu.Lock()
-	h.put(first)
-	h.put(second)
-	h.pool.mu.Unlock()
-	if a, b, c := h.take(), h.take(), h.take(); a != second || b != first || c != nil {
+	pool.put(to, first)
+	pool.put(to, second)
+	if a, b, c := pool.take(to), pool.take(to), pool.take(to); a != second || b != first || c != nil {
 		t.Errorf("took %p, %p, %p; want %p, %p and none", a, b, c, second, first)
 	}
 }

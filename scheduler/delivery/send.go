@@ -41,12 +41,10 @@ func (c *Client) Send(ctx context.Context, r Request) Result {
 	if x.over() {
 		return x.failed(ctx.Err())
 	}
-	h := c.pool(r.Tenant).enter(addressOf(r.URL))
-	var kept *conn
-	defer func() { h.leave(kept) }()
+	pool, to := c.pool(r.Tenant), addressOf(r.URL)
 	for {
 		var err error
-		if x.conn, err = h.conn(x); err != nil {
+		if x.conn, err = pool.conn(x, to); err != nil {
 			return x.failed(err)
 		}
 		// Closing the body would read it to its end.
@@ -56,7 +54,7 @@ func (c *Client) Send(ctx context.Context, r Request) Result {
 		case err == nil:
 			res, whole := c.receive(x, &r, resp)
 			if x.conn.end(whole && !resp.Close) {
-				kept = x.conn
+				pool.put(to, x.conn)
 			}
 			return res
 		case untouched && !x.over():
