@@ -3,9 +3,9 @@ package delivery
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,6 +19,11 @@ import (
 
 	"punctual/scheduler/delivery/guard"
 )
+
+// allowing returns a guard that allows every tenant a network.
+func allowing(network string) *guard.Guard {
+	return guard.New([]netip.Prefix{netip.MustParsePrefix(network)})
+}
 
 func TestTheZeroConfigCallsPublicAddressesOnly(t *testing.T) {
 	u := listen(t, answering(okAnswer))
@@ -111,7 +116,7 @@ func TestANameThatRebindsIsJudgedAtEveryConnection(t *testing.T) {
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
 
 	var answer atomic.Pointer[[]string]
-	c := newClient(t, Config{Guard: guard.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})})
+	c := newClient(t, Config{Guard: allowing("127.0.0.1/32")})
 	c.everybody.dialer.Resolver = &net.Resolver{
 		PreferGo: true,
 		Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -211,20 +216,14 @@ func newFakeProxy(t *testing.T, target, answer string) *fakeProxy {
 }
 
 func TestTargetsBehindAProxy(t *testing.T) {
-	pair, roots := certificate(t, valid)
-	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, r.Host)
-	}))
-	t.Cleanup(plain.Close)
-	secure := httptest.NewUnstartedServer(plain.Config.Handler)
-	secure.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-	secure.StartTLS()
-	t.Cleanup(secure.Close)
-	for scheme, server := range map[string]*httptest.Server{"http": plain, "https": secure} {
-		p := newFakeProxy(t, server.Listener.Addr().String(), "")
-		c := newClient(t, Config{
-			Proxy: p.url, RootCAs: roots, Guard: guard.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}),
+	for _, scheme := range []string{"http", "https"} {
+		target, roots := listenAs(t, scheme, func(nc net.Conn, _ int) {
+			for _, req := range requests(nc) {
+				_, _ = fmt.Fprintf(nc, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(req.Host), req.Host)
+			}
 		})
+		p := newFakeProxy(t, target.Host, "")
+		c := newClient(t, Config{Proxy: p.url, RootCAs: roots, Guard: allowing("127.0.0.1/32")})
 		r := post(&url.URL{Scheme: scheme, Host: "127.0.0.1:7", Path: "/"})
 		r.KeepBody = true
 		for range 3 {
@@ -242,16 +241,14 @@ func TestTargetsBehindAProxy(t *testing.T) {
 				len(p.asked))
 		}
 		for _, host := range []string{"127.0.0.2:7", "[::1]:7", "[::ffff:127.0.0.2]:7", "169.254.169.254"} {
-			if res := c.Send(
-				t.Context(), post(&url.URL{Scheme: scheme, Host: host, Path: "/"}),
-			); res.Reason != ReasonBlockedAddress {
+			res := c.Send(t.Context(), post(&url.URL{Scheme: scheme, Host: host, Path: "/"}))
+			if res.Reason != ReasonBlockedAddress {
 				t.Errorf("%s: %+v", host, res)
 			}
 		}
 		// The proxy may know a name that this machine does not.
-		if res := c.Send(
-			t.Context(), post(&url.URL{Scheme: "http", Host: "no-such-host.invalid", Path: "/"}),
-		); scheme == "http" && !res.OK() {
+		res := c.Send(t.Context(), post(&url.URL{Scheme: "http", Host: "no-such-host.invalid", Path: "/"}))
+		if scheme == "http" && !res.OK() {
 			t.Errorf("%+v", res)
 		}
 		if asked := <-p.asked; asked.Host != "no-such-host.invalid:80" || len(p.asked) != 0 {
@@ -300,9 +297,7 @@ func TestProxiesThatRefuseOrFail(t *testing.T) {
 			if test.reason == ReasonTimeout {
 				r.Timeout = short
 			}
-			res := newClient(t, Config{
-				Proxy: p.url, Guard: guard.New([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}),
-			}).Send(t.Context(), r)
+			res := newClient(t, Config{Proxy: p.url, Guard: allowing("192.0.2.0/24")}).Send(t.Context(), r)
 			if res.Reason != test.reason || !strings.Contains(res.Error, test.text) || strings.Contains(res.Error, "hunter2") ||
 				res.Sent {
 				t.Errorf("got %+v, want %s: … %s …", res, test.reason, test.text)
@@ -360,9 +355,8 @@ func TestTimeoutsHoldWhileAProxyIsAsked(t *testing.T) {
 	p := newFakeProxy(t, "", " ")
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(short, cancel)
-	res := newClient(t, Config{
-		Proxy: p.url, Guard: guard.New([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}),
-	}).Send(ctx, post(&url.URL{Scheme: "https", Host: "192.0.2.1"}))
+	c := newClient(t, Config{Proxy: p.url, Guard: allowing("192.0.2.0/24")})
+	res := c.Send(ctx, post(&url.URL{Scheme: "https", Host: "192.0.2.1"}))
 	if !res.Cancelled || res.Sent || !errors.Is(ctx.Err(), context.Canceled) {
 		t.Errorf("%+v", res)
 	}

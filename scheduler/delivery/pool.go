@@ -32,10 +32,8 @@ type pool struct {
 const maxPools = 256
 
 func newPools() *lru.Cache[*guard.Rules, *pool] {
-	pools, err := lru.NewWithEvict(maxPools, func(_ *guard.Rules, p *pool) { p.closeIdle(0) })
-	if err != nil { // for a size that is not positive
-		panic(err)
-	}
+	// NewWithEvict fails only for sizes below 1.
+	pools, _ := lru.NewWithEvict(maxPools, func(_ *guard.Rules, p *pool) { p.closeIdle(0) })
 	return pools
 }
 
@@ -83,7 +81,8 @@ func (c *Client) newPool(rules *guard.Rules) *pool {
 		idle:        map[address][]*conn{},
 	}
 	p.connect = p.dialer.DialContext
-	if through := newProxy(c.config.Proxy); through != nil {
+	if c.config.Proxy != nil {
+		through := newProxy(c.config.Proxy)
 		p.connect = func(ctx context.Context, _, addr string) (net.Conn, error) { return through.tunnel(ctx, rules, addr) }
 	}
 	p.sweeper = time.AfterFunc(time.Hour, p.sweep)

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
-	"time"
 
 	"punctual/scheduler/delivery/guard"
 )
@@ -38,9 +37,6 @@ func CheckProxy(raw string) (*url.URL, error) {
 }
 
 func newProxy(u *url.URL) *proxy {
-	if u == nil {
-		return nil
-	}
 	p := &proxy{address: u.Host, header: http.Header{}}
 	if u.User != nil {
 		password, _ := u.User.Password()
@@ -64,7 +60,7 @@ func (p *proxy) tunnel(ctx context.Context, rules *guard.Rules, addr string) (ne
 	if err != nil {
 		return nil, &proxyError{"the egress proxy cannot be reached"}
 	}
-	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(past) })
 	err = p.ask(nc, addr)
 	if !stop() && err == nil {
 		err = ctx.Err()
