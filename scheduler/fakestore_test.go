@@ -24,10 +24,9 @@ type fakeStore struct {
 	Store // the methods that the loops do not call here
 
 	mu        sync.Mutex
-	due       []fakeSlot
-	roundTrip time.Duration // how long NextDue takes; set before the loops start
-	others    []Heartbeat   // the heartbeats of other replicas
-	ready     []fakeSlot
+	waiting   []fakeSlot                             // slots and runs that were not claimed yet
+	roundTrip time.Duration                          // how long NextDue takes; set before the loops start
+	others    []Heartbeat                            // the heartbeats of other replicas
 	held      []domain.Outcome                       // runs that are parked for their hosts, longest wait first
 	states    []HoldState                            // what the replica last reported to hold back
 	orders    []HoldOrder                            // orders for the replica's next report
@@ -61,21 +60,34 @@ type fakeStore struct {
 	fetched   int         // parked runs that were claimed again
 	lease     uuid.UUID   // the lease of the latest claim
 	givenBack []uuid.UUID // claims that were given back
-	beats     int
 	draining  bool
 	stoppedAt time.Time // when the replica deregistered
 }
 
+// fakeSlot is a slot, or a run that waits in ready.
 type fakeSlot struct {
-	due  time.Time
-	job  *domain.Job
-	lane int16
+	due   time.Time
+	job   *domain.Job
+	lane  int16
+	ready bool
+}
+
+// work returns the kind of work that it is now.
+func (s fakeSlot) work(now time.Time) domain.Work {
+	switch {
+	case s.ready && s.lane == domain.OrderLane(s.lane/4):
+		return domain.WorkOrdered
+	case s.ready:
+		return domain.WorkReady
+	case s.due.Before(now.Add(-OlderThan)):
+		return domain.WorkLate
+	}
+	return domain.WorkDue
 }
 
 type fakeClaim struct {
 	at    time.Time
-	older bool
-	ready bool
+	work  domain.Work
 	asked int
 	runs  int
 }
@@ -113,16 +125,16 @@ func (f *fakeStore) add(n int, job *domain.Job, in time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for range n {
-		f.due = append(f.due, fakeSlot{due: f.now().Add(in), job: job, lane: 5})
+		f.waiting = append(f.waiting, fakeSlot{due: f.now().Add(in), job: job, lane: normalLane})
 	}
 }
 
-// wait makes n runs of a job wait in ready, due since the given time ago.
+// wait makes n runs of a job wait in ready, due since the given time ago, or after that long if it is negative.
 func (f *fakeStore) wait(n int, job *domain.Job, since time.Duration, lane int16) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for range n {
-		f.ready = append(f.ready, fakeSlot{due: f.now().Add(-since), job: job, lane: lane})
+		f.waiting = append(f.waiting, fakeSlot{due: f.now().Add(-since), job: job, lane: lane, ready: true})
 	}
 }
 
@@ -137,23 +149,20 @@ func (f *fakeStore) NextDue(_ context.Context, queues LookInto, ahead bool) (Upc
 			return Upcoming{}, err
 		}
 	}
-	passed := func(at time.Time) bool { return ahead && !at.After(u.Now) }
-	for _, s := range f.due {
-		switch {
-		case passed(s.due):
-		case s.due.Before(u.Now.Add(-OlderThan)):
-			u.Older = u.Older || slices.Contains(queues[domain.WorkLate], s.lane/4)
-		case slices.Contains(queues[domain.WorkDue], s.lane/4):
-			sooner(&u.Schedule, s.due)
+	for _, s := range f.waiting {
+		of := s.work(u.Now)
+		if ahead && !s.due.After(u.Now) || !slices.Contains(queues[of], s.lane/4) {
+			continue
 		}
-	}
-	for _, s := range f.ready {
-		switch of := s.waits(); {
-		case passed(s.due) || !slices.Contains(queues[of], s.lane/4):
-		case of == domain.WorkOrdered:
-			sooner(&u.Ordered, s.due)
-		default:
+		switch of {
+		case domain.WorkDue:
+			sooner(&u.Schedule, s.due)
+		case domain.WorkReady:
 			sooner(&u.Ready, s.due)
+		case domain.WorkLate:
+			u.Older = true
+		case domain.WorkOrdered:
+			sooner(&u.Ordered, s.due)
 		}
 	}
 	return u, nil
@@ -163,14 +172,6 @@ func sooner(of *time.Time, at time.Time) {
 	if of.IsZero() || at.Before(*of) {
 		*of = at
 	}
-}
-
-// waits returns the kind of work of a run in ready.
-func (s fakeSlot) waits() domain.Work {
-	if s.lane == domain.OrderLane(s.lane/4) {
-		return domain.WorkOrdered
-	}
-	return domain.WorkReady
 }
 
 func (f *fakeStore) Contenders(ctx context.Context, of domain.Work, queues []int16) ([]Contender, error) {
@@ -184,12 +185,8 @@ func (f *fakeStore) Contenders(ctx context.Context, of domain.Work, queues []int
 	f.peeks++
 	now := f.now()
 	oldest := map[Contender]time.Time{}
-	from := f.due
-	if of == domain.WorkReady || of == domain.WorkOrdered {
-		from = f.ready
-	}
-	for _, s := range from {
-		if !s.is(of, now) || !slices.Contains(queues, s.lane/4) {
+	for _, s := range f.waiting {
+		if s.due.After(now) || s.work(now) != of || !slices.Contains(queues, s.lane/4) {
 			continue
 		}
 		who := Contender{Queue: s.lane / 4, Tenant: s.job.Tenant, Weight: 1}
@@ -205,34 +202,20 @@ func (f *fakeStore) Contenders(ctx context.Context, of domain.Work, queues []int
 	return found, nil
 }
 
-// is reports whether a slot or a waiting run is due and of the given kind of work.
-func (s fakeSlot) is(of domain.Work, now time.Time) bool {
-	if s.due.After(now) {
-		return false
-	}
-	if of == domain.WorkReady || of == domain.WorkOrdered {
-		return s.waits() == of
-	}
-	return s.due.Before(now.Add(-OlderThan)) == (of == domain.WorkLate)
-}
-
-func (f *fakeStore) ClaimDue(ctx context.Context, c Claim) (domain.Batch, error) {
-	return f.claim(ctx, c, &f.due, false)
-}
-
 func (f *fakeStore) ClaimReady(ctx context.Context, c Claim) (domain.Batch, error) {
 	if c.Held != nil {
 		return f.takeHeld(c), nil
 	}
-	return f.claim(ctx, c, &f.ready, true)
+	return f.ClaimDue(ctx, c)
 }
 
-func (f *fakeStore) claim(ctx context.Context, c Claim, from *[]fakeSlot, ready bool) (domain.Batch, error) {
+// ClaimDue claims whatever kind of work is asked for.
+func (f *fakeStore) ClaimDue(ctx context.Context, c Claim) (domain.Batch, error) {
 	if read(f, func() bool { return f.halted || f.frozen != nil }) {
-		f.set(func() { f.claims = append(f.claims, fakeClaim{at: f.now(), ready: ready}) })
+		f.set(func() { f.claims = append(f.claims, fakeClaim{at: f.now(), work: c.Work}) })
 		return domain.Batch{Halted: true}, nil
 	}
-	batch, committed := f.take(c, from, ready)
+	batch, committed := f.take(c)
 	if committed != nil {
 		if err := committed(ctx); err != nil {
 			return domain.Batch{}, err
@@ -275,19 +258,19 @@ func (f *fakeStore) ReportHolds(_ context.Context, _ uuid.UUID, states []HoldSta
 	return orders, nil
 }
 
-func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (domain.Batch, func(context.Context) error) {
+func (f *fakeStore) take(c Claim) (domain.Batch, func(context.Context) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.now()
-	call := fakeClaim{at: now, older: c.Work == domain.WorkLate, ready: ready}
+	call := fakeClaim{at: now, work: c.Work}
 	lease := &domain.Lease{ID: uuid.New(), Work: c.Work, ClaimedAt: now}
 	var b domain.Batch
 	for _, q := range c.Quotas {
 		call.asked += q.Slots
-		slices.SortStableFunc(*from, func(a, b fakeSlot) int { return a.due.Compare(b.due) })
-		left := (*from)[:0:0]
-		for _, s := range *from {
-			reached := s.is(c.Work, now) && !s.due.After(now.Add(-c.Behind)) &&
+		slices.SortStableFunc(f.waiting, func(a, b fakeSlot) int { return a.due.Compare(b.due) })
+		left := f.waiting[:0:0]
+		for _, s := range f.waiting {
+			reached := s.work(now) == c.Work && !s.due.After(now.Add(-c.Behind)) &&
 				(!c.Recent || !s.due.Before(now.Add(-RecentlyDue)))
 			fresh := len(c.Except) == 0 || !slices.Contains(c.Except, s.job.Tenant) && s.due.After(now.Add(-c.Since))
 			if f.locked || !reached || !fresh || s.lane/4 != q.Queue || q.Tenant != 0 && s.job.Tenant != q.Tenant ||
@@ -307,7 +290,7 @@ func (f *fakeStore) take(c Claim, from *[]fakeSlot, ready bool) (domain.Batch, f
 				RunID: uuid.New(), Job: s.job, Lane: s.lane, ScheduledFor: s.due, DueAt: s.due, Attempt: 1, Lease: lease,
 			})
 		}
-		*from = left
+		f.waiting = left
 	}
 	call.runs = len(b.Runs)
 	f.claims = append(f.claims, call)
@@ -392,7 +375,6 @@ func (f *fakeStore) Register(_ context.Context, r Replica) (map[string]int16, er
 
 func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Pulse, error) {
 	f.mu.Lock()
-	f.beats++
 	f.draining = f.draining || draining
 	renew, pulse := f.renew, Pulse{
 		Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits), Frozen: f.frozen,

@@ -84,11 +84,11 @@ func TestRunsThatAreReadyAreClaimedWhenTheyAreDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		due := store.now().Add(5500 * time.Millisecond)
-		store.ready = []fakeSlot{{due: due, job: compiled(t, brief), lane: 5}}
+		store.wait(1, compiled(t, brief), -5500*time.Millisecond, normalLane)
 		start(t, store, newGatedDials(t, false).client, 10)
 		time.Sleep(7 * time.Second)
 		claims := read(store, func() []fakeClaim { return store.claims })
-		if len(claims) == 0 || !claims[0].at.Equal(due) || !claims[0].ready {
+		if len(claims) == 0 || !claims[0].at.Equal(due) || claims[0].work != domain.WorkReady {
 			t.Fatalf("due %s, claims %+v", due, claims)
 		}
 		store.once(t)
@@ -185,7 +185,7 @@ func TestLateSlotsLeaveSlotsToWhatIsDueNow(t *testing.T) {
 		if n := store.runs(); n != 62 {
 			t.Errorf("%d runs; what is due now finds no slot", n)
 		}
-		found := func(c fakeClaim) bool { return !c.older && c.runs > 0 }
+		found := func(c fakeClaim) bool { return c.work != domain.WorkLate && c.runs > 0 }
 		if !slices.ContainsFunc(store.claimsAfter(due.Add(-1)), found) {
 			t.Error("no claim of what is due now")
 		}
@@ -328,9 +328,7 @@ func TestClaimsStopWhenOutcomesCannotBeWritten(t *testing.T) {
 func TestNothingIsSentAfterItExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
-		store.ready = []fakeSlot{
-			{due: store.now().Add(-2 * time.Second), job: compiled(t, `{"expires_after":"1s"}`), lane: 5},
-		}
+		store.wait(1, compiled(t, `{"expires_after":"1s"}`), 2*time.Second, normalLane)
 		start(t, store, dials.client, 1)
 		time.Sleep(time.Second)
 		if dials.dials != 0 || store.verdicts()[domain.Expire] != 1 {

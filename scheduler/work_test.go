@@ -76,7 +76,7 @@ func TestWhatIsHeldBackTakesNoStart(t *testing.T) {
 		if n := store.endedOf(healthy); n != 1 {
 			t.Error("a healthy run waits behind those that are held back")
 		}
-		if n := read(store, func() int { return len(store.due) }); n != 0 {
+		if n := read(store, func() int { return len(store.waiting) }); n != 0 {
 			t.Errorf("%d runs that are held back wait for a start", n)
 		}
 	})
