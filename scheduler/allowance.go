@@ -54,19 +54,16 @@ func (s *Scheduler) draw(ctx context.Context) error {
 // a draw under way: that does the same, except for returning idle slots.
 func (s *Scheduler) settle(ctx context.Context, draining bool) error {
 	for some := range slices.Chunk(s.limits.all(), mostWishes) {
-		if err := s.settleSome(ctx, draining, some); err != nil {
+		if !s.limits.drawing.TryLock() {
+			continue
+		}
+		err := s.ask(ctx, s.limits.idle(draining, some))
+		s.limits.drawing.Unlock()
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *Scheduler) settleSome(ctx context.Context, draining bool, tenants []int32) error {
-	if !s.limits.drawing.TryLock() {
-		return nil
-	}
-	defer s.limits.drawing.Unlock()
-	return s.ask(ctx, s.limits.idle(draining, tenants))
 }
 
 // all returns the tenants with limits, sorted.

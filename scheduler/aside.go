@@ -31,7 +31,7 @@ type aside struct {
 	left     int                  // how many were left after the last write
 	told     time.Time
 	pause    time.Duration
-	timer    *time.Timer
+	due      <-chan time.Time // delivers when they are to be tried again; nil while there are none
 }
 
 func (a *aside) any() bool { return len(a.outcomes)+len(a.leases) > 0 }
@@ -44,18 +44,10 @@ func (a *aside) orNot(queue chan *domain.Outcome, open bool) chan *domain.Outcom
 	return queue
 }
 
-// due delivers when the waiting outcomes are to be tried again; never while there are none.
-func (a *aside) due() <-chan time.Time {
-	if a.timer == nil {
-		return nil
-	}
-	return a.timer.C
-}
-
 // take returns the outcomes that have waited longest, as many as one write takes. Those that are still locked come
 // back.
 func (a *aside) take() []domain.Outcome {
-	a.timer = nil
+	a.due = nil
 	n, kept := 0, 0
 	for n < len(a.outcomes) && n < maxOutcomes && kept < maxKept {
 		kept += a.outcomes[n].Kept()
@@ -129,9 +121,9 @@ func (f *finisher) again() {
 	} else {
 		a.left = n
 	}
-	if a.timer == nil {
+	if a.due == nil {
 		a.pause = min(max(2*a.pause, soonestAside), longestRetry)
-		a.timer = time.NewTimer(a.pause)
+		a.due = time.After(a.pause)
 	}
 }
 

@@ -67,7 +67,7 @@ func (f *finisher) run(ctx context.Context) {
 				append([]any{"count", len(f.aside.outcomes)}, f.aside.first()...)...)
 			return
 		case first, open = <-f.aside.orNot(f.queue, open):
-		case <-f.aside.due():
+		case <-f.aside.due:
 			if !f.write(ctx, f.aside.take()) {
 				return
 			}
@@ -90,8 +90,7 @@ func (f *finisher) run(ctx context.Context) {
 
 // collect adds what arrives within wait, a few milliseconds. open is false when the queue was closed.
 func (f *finisher) collect(outcomes []domain.Outcome, wait time.Duration) (_ []domain.Outcome, open bool) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	over := time.After(wait)
 	kept := 0
 	for _, o := range outcomes {
 		kept += o.Kept()
@@ -104,7 +103,7 @@ func (f *finisher) collect(outcomes []domain.Outcome, wait time.Duration) (_ []d
 			}
 			outcomes = append(outcomes, *o)
 			kept += o.Kept()
-		case <-timer.C:
+		case <-over:
 			return outcomes, true
 		}
 	}

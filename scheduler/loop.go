@@ -27,10 +27,8 @@ func steadily(ctx context.Context, period time.Duration, work func(context.Conte
 
 // sleep waits for d or for the end of ctx, whichever comes first.
 func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

@@ -67,8 +67,19 @@ func (t *ticker) run(ctx context.Context) {
 			wait, wake = spread(longestSleep), nil
 		}
 		if wait > 0 {
-			sleepEither(ctx, wait, wake, t.s.store.Wake(), func() { t.wantsLook = true })
+			t.sleep(ctx, wait, wake)
 		}
+	}
+}
+
+// sleep sleeps until wait has passed, until wake delivers, or until something was written that may be due.
+func (t *ticker) sleep(ctx context.Context, wait time.Duration, wake <-chan struct{}) {
+	select {
+	case <-time.After(wait):
+	case <-wake:
+	case <-t.s.store.Wake():
+		t.wantsLook = true
+	case <-ctx.Done():
 	}
 }
 
@@ -246,17 +257,3 @@ func (t *ticker) untilNext(now time.Time) time.Duration {
 }
 
 func reached(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
-
-// sleepEither sleeps until d has passed, ctx has ended, or one of two channels delivers. It calls woken when the
-// second one does.
-func sleepEither(ctx context.Context, d time.Duration, first, second <-chan struct{}, woken func()) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-first:
-	case <-second:
-		woken()
-	case <-ctx.Done():
-	}
-}
