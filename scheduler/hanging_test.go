@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,7 +56,7 @@ func TestAClaimThatIsAnsweredAfterATakeoverIsNotSent(t *testing.T) {
 				store.claiming = func(context.Context) error { time.Sleep(14 * time.Second); return nil }
 				store.renew = func(context.Context) error {
 					if since := time.Since(began); since > time.Second && since < outage {
-						return errors.New("away")
+						return errAway
 					}
 					return nil
 				}

@@ -16,13 +16,6 @@ const (
 	prompt = `{"retry":{"max_attempts":1},"target":{"url":"http://127.0.0.1:9/"}}`
 )
 
-// stuckDials returns a client with which only the attempts of the job hangs hang.
-func stuckDials(t *testing.T) *gatedDials {
-	dials := newGatedDials(t, true)
-	dials.stuck = "127.0.0.1:8"
-	return dials
-}
-
 func TestWhatHangsDoesNotTakeTheSlotsOfOtherWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		runs   int // that hang
@@ -44,7 +37,8 @@ func TestWhatHangsDoesNotTakeTheSlotsOfOtherWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, dials, job := newFakeStore(), stuckDials(t), compiled(t, prompt)
+				store, dials, job := newFakeStore(), newGatedDials(t, true), compiled(t, prompt)
+				dials.stuck = "127.0.0.1:8"
 				store.wait(c.runs, compiled(t, hangs), time.Minute, c.lane)
 				start(t, store, dials.client, 10)
 				time.Sleep(time.Second)
