@@ -55,15 +55,12 @@ func (t *ticker) claimAround(ctx context.Context, of domain.Work, sum *claimed) 
 	anybodys := t.s.slots.quotas(of, BatchSize, nil)
 	if len(anybodys) > 0 && !looked && of != domain.WorkLate && !t.othersWait(fair) {
 		// The last look did not see what has become due since. Of tenants that are not held back, it is claimed here.
-		batch, err := t.claimBatch(ctx, of, Claim{
-			Quotas: anybodys, Except: t.held, Since: time.Since(fair.looked) + overlap,
-		})
+		fresh := Claim{Except: t.held, Since: time.Since(fair.looked) + overlap}
+		full, err := t.claimAll(ctx, of, anybodys, fresh, sum)
 		if err != nil {
 			return err
 		}
-		sum.settled += batch.Settled
-		sum.full = sum.full || len(batch.Full) > 0
-		more = append(more, batch.Full...)
+		more = append(more, full...)
 	}
 	t.s.slots.found(of, t.s.slots.numbers(), more)
 	return nil

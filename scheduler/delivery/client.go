@@ -44,8 +44,8 @@ type Config struct {
 	UserAgent string
 	// RootCAs verify targets. Default: the system's.
 	RootCAs *x509.CertPool
-	// Certificates are presented to targets that ask for one. Default: none.
-	Certificates []tls.Certificate
+
+	certificates []tls.Certificate // are presented to targets that ask for one; see [Client.WithTLS]
 }
 
 // A Client sends attempts. It is safe for concurrent use; a replica needs one.
@@ -75,7 +75,7 @@ func (c *Client) Guard() *guard.Guard { return c.config.Guard }
 // roots, unless roots is nil.
 func (c *Client) WithTLS(certificates []tls.Certificate, roots *x509.CertPool) *Client {
 	cfg := c.config
-	cfg.Certificates = certificates
+	cfg.certificates = certificates
 	if roots != nil {
 		cfg.RootCAs = roots
 	}

@@ -74,7 +74,7 @@ func (c *Client) newPool(rules *guard.Rules) *pool {
 			MinVersion:         tls.VersionTLS12,
 			NextProtos:         []string{"http/1.1"},
 			RootCAs:            c.config.RootCAs,
-			Certificates:       c.config.Certificates,
+			Certificates:       c.config.certificates,
 			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
 		},
 		idleTimeout: idleTimeout,

@@ -33,7 +33,7 @@ type Guard struct {
 
 // New returns a guard that allows every tenant the given networks, besides public addresses.
 func New(allowed []netip.Prefix) *Guard {
-	g := &Guard{allowed: slices.Clone(allowed)}
+	g := &Guard{allowed: normal(allowed)}
 	g.base = newRules(g, nil)
 	g.tenants.Store(&map[int32]*Rules{})
 	return g

@@ -25,7 +25,7 @@ type Rules struct {
 
 func newRules(g *Guard, networks []netip.Prefix) *Rules {
 	return &Rules{
-		guard: g, key: fmt.Sprint(networks), allowed: slices.Concat(normal(g.allowed), networks),
+		guard: g, key: fmt.Sprint(networks), allowed: slices.Concat(g.allowed, networks),
 		public: ssrf.New(ssrf.WithAnyPort()),
 	}
 }
