@@ -126,7 +126,7 @@ func TestAClaimUnderWayIsNotCutOff(t *testing.T) {
 func TestAClaimThatHangsDoesNotKeepAReplicaFromStopping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
-		store.claiming = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		store.claiming = hang
 		store.add(4, compiled(t, brief), 0)
 		r := start(t, store, newGatedDials(t, false).client, 4)
 		time.Sleep(100 * time.Millisecond)
@@ -135,29 +135,17 @@ func TestAClaimThatHangsDoesNotKeepAReplicaFromStopping(t *testing.T) {
 }
 
 func TestADatabaseThatIsAwayDoesNotKeepAReplicaFromStopping(t *testing.T) {
-	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for _, c := range []struct {
 		name    string
 		jobs    int
 		hanging bool // the attempts hang
 		break_  func(*fakeStore)
 	}{
-		{
-			"outcomes cannot be written",
-			4, false, func(f *fakeStore) { f.finish = func(context.Context, int) error { return errAway } },
-		},
-		{
-			"writes hang",
-			4, false, func(f *fakeStore) { f.finish = func(ctx context.Context, _ int) error { return hang(ctx) } },
-		},
-		{
-			"more outcomes than can wait",
-			5000, false, func(f *fakeStore) { f.finish = func(context.Context, int) error { return errAway } },
-		},
+		{"outcomes cannot be written", 4, false, func(f *fakeStore) { f.finish = away }},
+		{"writes hang", 4, false, func(f *fakeStore) { f.finish = hang }},
+		{"more outcomes than can wait", 5000, false, func(f *fakeStore) { f.finish = away }},
 		{"the heartbeat hangs", 4, true, func(f *fakeStore) { f.renew = hang }},
-		{"everything hangs", 4, true, func(f *fakeStore) {
-			f.renew, f.claiming, f.finish = hang, hang, func(ctx context.Context, _ int) error { return hang(ctx) }
-		}},
+		{"everything hangs", 4, true, func(f *fakeStore) { f.renew, f.claiming, f.finish = hang, hang, hang }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

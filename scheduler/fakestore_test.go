@@ -24,15 +24,15 @@ type fakeStore struct {
 	Store // the methods that the loops do not call here
 
 	mu        sync.Mutex
-	waiting   []fakeSlot                             // slots and runs that were not claimed yet
-	roundTrip time.Duration                          // how long NextDue takes; set before the loops start
-	others    []Heartbeat                            // the heartbeats of other replicas
-	held      []domain.Outcome                       // runs that are parked for their hosts, longest wait first
-	states    []HoldState                            // what the replica last reported to hold back
-	orders    []HoldOrder                            // orders for the replica's next report
-	locked    bool                                   // other transactions lock everything that is due
-	claiming  func(ctx context.Context) error        // called when a claim has committed, before it returns
-	finish    func(ctx context.Context, n int) error // decides the result of the n-th write, counted from 1
+	waiting   []fakeSlot                      // slots and runs that were not claimed yet
+	roundTrip time.Duration                   // how long NextDue takes; set before the loops start
+	others    []Heartbeat                     // the heartbeats of other replicas
+	held      []domain.Outcome                // runs that are parked for their hosts, longest wait first
+	states    []HoldState                     // what the replica last reported to hold back
+	orders    []HoldOrder                     // orders for the replica's next report
+	locked    bool                            // other transactions lock everything that is due
+	claiming  func(ctx context.Context) error // called when a claim has committed, before it returns
+	finish    func(ctx context.Context) error // decides the result of a write
 	renew     func(ctx context.Context) error
 	holding   []uuid.UUID                     // claims that a renewal finds under the replica's id
 	peeking   func(ctx context.Context) error // called before Contenders looks who waits
@@ -345,10 +345,10 @@ func (f *fakeStore) start(wanted int, each time.Duration) (starts int, wait time
 func (f *fakeStore) Finish(ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID) (int, error) {
 	f.mu.Lock()
 	f.writes++
-	n, finish := f.writes, f.finish
+	finish := f.finish
 	f.mu.Unlock()
 	if finish != nil {
-		if err := finish(ctx, n); err != nil {
+		if err := finish(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -643,3 +643,11 @@ func (f *fakeStore) once(t *testing.T) {
 }
 
 var errAway = errors.New("the database is away")
+
+// away and hang are what a call to the database does that fails: it ends at once, or not before its caller gives up.
+func away(context.Context) error { return errAway }
+
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}

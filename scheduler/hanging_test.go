@@ -15,8 +15,7 @@ func hangOnce() func(context.Context) error {
 			return nil
 		}
 		hung = true
-		<-ctx.Done()
-		return ctx.Err()
+		return hang(ctx)
 	}
 }
 
@@ -24,9 +23,7 @@ func hangOnce() func(context.Context) error {
 func TestAConnectionThatHangsHoldsNoLoopForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
-		claim, finish := hangOnce(), hangOnce()
-		store.claiming = claim
-		store.finish = func(ctx context.Context, _ int) error { return finish(ctx) }
+		store.claiming, store.finish = hangOnce(), hangOnce()
 		start(t, store, dials.client, 10)
 		time.Sleep(time.Second)
 		store.add(1, compiled(t, brief), 0) // its run is lost with the claim that hangs

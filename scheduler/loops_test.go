@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -250,7 +249,7 @@ func TestRecentSlotsAndTheBacklogTakeTurns(t *testing.T) {
 func TestAFailingDatabaseIsAskedOnceASecond(t *testing.T) {
 	for name, breakIt := range map[string]func(*fakeStore){
 		"when it is asked what is due": func(f *fakeStore) { f.look = func() error { return errAway } },
-		"when something is claimed":    func(f *fakeStore) { f.claiming = func(context.Context) error { return errAway } },
+		"when something is claimed":    func(f *fakeStore) { f.claiming = away },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -289,7 +288,7 @@ func TestOutcomesAreWrittenTogether(t *testing.T) {
 func TestOutcomesAreKeptWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
-		store.finish = func(context.Context, int) error { return errAway }
+		store.finish = away
 		store.add(50, compiled(t, brief), 0)
 		start(t, store, newGatedDials(t, false).client, 100)
 		time.Sleep(time.Minute)
@@ -309,7 +308,7 @@ func TestOutcomesAreKeptWhileTheDatabaseIsAway(t *testing.T) {
 func TestClaimsStopWhenOutcomesCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
-		store.finish = func(context.Context, int) error { return errAway }
+		store.finish = away
 		store.add(10_000, compiled(t, brief), 0)
 		start(t, store, newGatedDials(t, false).client, 100)
 		time.Sleep(4 * time.Second)
@@ -401,20 +400,14 @@ func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {
 func TestNothingIsClaimedBeforeTheFirstHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
-		away := true
-		store.renew = func(context.Context) error {
-			if read(store, func() bool { return away }) {
-				return errAway
-			}
-			return nil
-		}
+		store.renew = away
 		store.add(1, compiled(t, brief), 0)
 		start(t, store, newGatedDials(t, false).client, 10)
 		time.Sleep(time.Minute)
 		if n := store.runs(); n != 0 {
 			t.Errorf("%d runs claimed without a heartbeat", n)
 		}
-		store.set(func() { away = false })
+		store.set(func() { store.renew = nil })
 		time.Sleep(5 * time.Second)
 		if n := store.runs(); n != 1 {
 			t.Errorf("%d runs claimed after the first heartbeat, want 1", n)
