@@ -152,7 +152,7 @@ func (l *limits) idle(draining bool, tenants []int32) (wishes []Wish) {
 
 // bounded keeps a wish within the limit and within what this replica can use.
 func (l *limits) bounded(t *limited, slots int) int {
-	return min(slots, t.Concurrent, l.slots.all()+2*BatchSize)
+	return min(slots, t.Concurrent, l.slots.total+2*BatchSize)
 }
 
 // wish completes a wish. This replica stops using what the wish gives up, and assumes that what it asks for is put

@@ -80,8 +80,7 @@ func (f *fairness) forget() { f.contenders, f.until = nil, time.Time{} }
 
 // share shares out quotas among the waiting tenants.
 func (f *fairness) share(quotas []Quota, waiting []Contender, slots *workerSlots) []Quota {
-	sizes := slots.sizes()
-	turns := func(queue int16, tenants int) int { return turnOf(tenants, sizes[queue], f.atOnce) }
+	turns := func(queue int16, tenants int) int { return turnOf(tenants, slots.sizes[queue], f.atOnce) }
 	shares := share(quotas, waiting, turns, func(c Contender) claimant {
 		return claimant{
 			Contender: c, holds: slots.held(c.Queue, c.Tenant), dealt: f.dealt[turn{c.Queue, c.Tenant}],

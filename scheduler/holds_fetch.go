@@ -45,7 +45,7 @@ func (t *ticker) fetchHeld(ctx context.Context) error {
 	if !h.hangs.Any() {
 		return nil
 	}
-	sizes := t.s.slots.sizes()
+	sizes := maps.Clone(t.s.slots.sizes)
 	maps.DeleteFunc(sizes, func(queue int16, _ int) bool { _, most, _ := t.s.slots.forHeld(queue); return most == 0 })
 	for _, w := range h.hangs.Wanted(sizes, mostFetched) {
 		lanes, most, all := t.s.slots.forHeld(w.Queue)

@@ -83,7 +83,7 @@ func holding(store Store, slots *workerSlots) *Scheduler {
 	log := slog.New(slog.DiscardHandler)
 	s := &Scheduler{store: store, slots: slots, limits: newLimits(slots)}
 	s.holds = &holds{
-		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: slots.sizes(), changed: func() {},
+		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: slots.sizes, changed: func() {},
 	}
 	s.heart = newHeartbeat(s)
 	return s

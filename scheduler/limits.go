@@ -161,7 +161,7 @@ func (l *limits) heldBack() (tenants []int32) {
 		if !t.held() {
 			continue
 		}
-		if l.room(t) >= min(2*BatchSize, l.slots.all()) {
+		if l.room(t) >= min(2*BatchSize, l.slots.total) {
 			t.waits = [domain.WorkKinds]bool{}
 			continue
 		}

@@ -103,7 +103,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		{Name: choreReplace, Does: "claiming slots that replace runs in flight", Batch: s.replace},
 	}, config.Chores...)...)
 	s.holds = &holds{
-		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes(),
+		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes,
 		changed: func() { s.chores.ask(ChoreHolds) },
 	}
 	s.limits = newLimits(s.slots)

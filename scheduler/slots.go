@@ -14,6 +14,9 @@ type workerSlots struct {
 	mu       sync.Mutex
 	queues   []queueSlots // sorted by number
 	released chan struct{}
+
+	sizes map[int16]int // worker slots by the number of their queue
+	total int           // worker slots of all queues
 }
 
 type queueSlots struct {
@@ -27,8 +30,10 @@ type queueSlots struct {
 }
 
 func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots {
-	w := &workerSlots{released: make(chan struct{}, 1)}
+	w := &workerSlots{released: make(chan struct{}, 1), sizes: map[int16]int{}}
 	for name, size := range sizes {
+		w.sizes[numbers[name]] = size
+		w.total += size
 		w.queues = append(w.queues, queueSlots{queue: numbers[name], name: name, size: size, tenants: map[int32]int{}})
 	}
 	slices.SortFunc(w.queues, func(a, b queueSlots) int { return int(a.queue) - int(b.queue) })
@@ -112,17 +117,6 @@ func (w *workerSlots) wake() {
 	}
 }
 
-// sizes returns how many worker slots each queue has, by its number.
-func (w *workerSlots) sizes() map[int16]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	sizes := make(map[int16]int, len(w.queues))
-	for _, q := range w.queues {
-		sizes[q.queue] = q.size
-	}
-	return sizes
-}
-
 func (w *workerSlots) change(queue int16, tenant int32, of domain.Work, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,16 +148,6 @@ func (w *workerSlots) ofTenant(tenant int32) (n int) {
 	defer w.mu.Unlock()
 	for _, q := range w.queues {
 		n += q.tenants[tenant]
-	}
-	return n
-}
-
-// all is how many worker slots the replica has.
-func (w *workerSlots) all() (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, q := range w.queues {
-		n += q.size
 	}
 	return n
 }
