@@ -18,8 +18,8 @@ import (
 // must not close it, because the runs that wait there would all hit the host at once.
 func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 	for name, taken := range map[string][]inFlight{
-		"the runs' queue has slots only for ordered runs": {{runs: [domain.WorkKinds]int{domain.WorkReady: 16}}, {}},
-		"the runs' queue has no slot, another one has":    {{runs: [domain.WorkKinds]int{domain.WorkReady: 20}}, {}},
+		"the runs' queue has slots only for ordered runs": {{runs: perKind{domain.WorkReady: 16}}, {}},
+		"the runs' queue has no slot, another one has":    {{runs: perKind{domain.WorkReady: 20}}, {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 // wait.
 func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := holding(newFakeStore(), occupied([]int{20}, inFlight{runs: [domain.WorkKinds]int{domain.WorkReady: 16}}))
+		s := holding(newFakeStore(), occupied([]int{20}, inFlight{runs: perKind{domain.WorkReady: 16}}))
 		to, a := hook(t), scheduled(compiled(t, `{}`))
 		for range 3 {
 			f, _ := s.holds.admit(a, to)

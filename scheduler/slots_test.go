@@ -9,9 +9,12 @@ import (
 	"punctual/scheduler/domain"
 )
 
+// perKind is a number for each kind of work: due now, ready, late, ordered.
+type perKind = [domain.WorkKinds]int
+
 // inFlight holds how many runs of each kind of work a queue has in flight, and which kinds want more.
 type inFlight struct {
-	runs   [domain.WorkKinds]int
+	runs   perKind
 	wanted [domain.WorkKinds]bool
 }
 
@@ -44,18 +47,21 @@ func TestQuotas(t *testing.T) {
 		{name: "one queue gets a batch", sizes: []int{500}, want: map[int16]int{1: 100}},
 		{name: "a small queue gets what it has, but for the reserves of others", sizes: []int{10}, want: map[int16]int{1: 7}},
 		{
-			name: "what is in flight is not free", sizes: []int{50}, taken: []inFlight{{runs: [domain.WorkKinds]int{45}}},
-			want: map[int16]int{1: 2},
+			name:  "what is in flight is not free",
+			sizes: []int{50}, taken: []inFlight{{runs: perKind{45}}}, want: map[int16]int{1: 2},
 		},
 		{
-			name: "a full queue gets nothing", sizes: []int{50}, taken: []inFlight{{runs: [domain.WorkKinds]int{47}}},
-			want: map[int16]int{},
+			name:  "a full queue gets nothing",
+			sizes: []int{50}, taken: []inFlight{{runs: perKind{47}}}, want: map[int16]int{},
 		},
-		{name: "an overfull one neither", sizes: []int{50}, taken: []inFlight{{runs: [domain.WorkKinds]int{60}}}, want: map[int16]int{}},
+		{
+			name:  "an overfull one neither",
+			sizes: []int{50}, taken: []inFlight{{runs: perKind{60}}}, want: map[int16]int{},
+		},
 		{name: "two queues share a batch", sizes: []int{500, 500}, want: map[int16]int{1: 50, 2: 50}},
 		{name: "what a small queue leaves goes to the large", sizes: []int{500, 10}, want: map[int16]int{1: 93, 2: 7}},
 		{
-			name: "a full queue leaves all to the other", sizes: []int{500, 10}, taken: []inFlight{{}, {runs: [domain.WorkKinds]int{10}}},
+			name: "a full queue leaves all to the other", sizes: []int{500, 10}, taken: []inFlight{{}, {runs: perKind{10}}},
 			want: map[int16]int{1: 100},
 		},
 		{name: "four share", sizes: []int{500, 500, 30, 10}, want: map[int16]int{1: 33, 2: 33, 3: 27, 4: 7}},
@@ -78,46 +84,37 @@ func TestRoomOfTheKindsOfWork(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		size   int
-		runs   [domain.WorkKinds]int // due now, ready, late, ordered
+		runs   perKind
 		wanted [domain.WorkKinds]bool
-		want   [domain.WorkKinds]int
+		want   perKind
 	}{
-		{"an idle queue is anybody's but for the reserves", 64, [domain.WorkKinds]int{}, none, [domain.WorkKinds]int{61, 54, 54, 54}},
-		{"each has its share when all are wanted", 64, [domain.WorkKinds]int{}, all, [domain.WorkKinds]int{24, 16, 16, 8}},
+		{"an idle queue is anybody's but for the reserves", 64, perKind{}, none, perKind{61, 54, 54, 54}},
+		{"each has its share when all are wanted", 64, perKind{}, all, perKind{24, 16, 16, 8}},
 		{
 			"whoever has more than its share gets none while others want theirs",
-			64,
-			[domain.WorkKinds]int{40, 3, 3, 3},
-			all,
-			[domain.WorkKinds]int{0, 13, 13, 5},
+			64, perKind{40, 3, 3, 3}, all, perKind{0, 13, 13, 5},
 		},
-		{"and what is free when they do not", 64, [domain.WorkKinds]int{40, 3, 3, 3}, none, [domain.WorkKinds]int{15, 15, 15, 15}},
-		{"the first of a kind finds a slot", 64, [domain.WorkKinds]int{0, 0, 0, 54}, none, [domain.WorkKinds]int{8, 1, 1, 0}},
-		{"also in a small queue", 10, [domain.WorkKinds]int{0, 0, 0, 7}, none, [domain.WorkKinds]int{1, 1, 1, 0}},
+		{"and what is free when they do not", 64, perKind{40, 3, 3, 3}, none, perKind{15, 15, 15, 15}},
+		{"the first of a kind finds a slot", 64, perKind{0, 0, 0, 54}, none, perKind{8, 1, 1, 0}},
+		{"also in a small queue", 10, perKind{0, 0, 0, 7}, none, perKind{1, 1, 1, 0}},
 		{
 			"a released slot goes to who has less than its share",
-			10,
-			[domain.WorkKinds]int{1, 1, 1, 6},
-			[domain.WorkKinds]bool{true},
-			[domain.WorkKinds]int{1, 1, 1, 0},
+			10, perKind{1, 1, 1, 6}, [domain.WorkKinds]bool{true}, perKind{1, 1, 1, 0},
 		},
 		{
 			"late slots go on beside retries that hang",
-			10,
-			[domain.WorkKinds]int{0, 5, 0, 0},
-			[domain.WorkKinds]bool{false, true, true, false},
-			[domain.WorkKinds]int{3, 1, 3, 2},
+			10, perKind{0, 5, 0, 0}, [domain.WorkKinds]bool{false, true, true, false}, perKind{3, 1, 3, 2},
 		},
-		{"a queue of eight has a slot for each", 8, [domain.WorkKinds]int{5, 0, 0, 0}, none, [domain.WorkKinds]int{0, 1, 1, 1}},
-		{"a smaller one only for what is due now", 7, [domain.WorkKinds]int{}, none, [domain.WorkKinds]int{7, 6, 6, 6}},
-		{"of one: for nobody", 1, [domain.WorkKinds]int{}, all, [domain.WorkKinds]int{1, 1, 1, 1}},
-		{"a full one has none", 10, [domain.WorkKinds]int{4, 3, 2, 1}, all, [domain.WorkKinds]int{}},
-		{"an overfull one neither", 10, [domain.WorkKinds]int{20, 0, 0, 0}, all, [domain.WorkKinds]int{}},
+		{"a queue of eight has a slot for each", 8, perKind{5, 0, 0, 0}, none, perKind{0, 1, 1, 1}},
+		{"a smaller one only for what is due now", 7, perKind{}, none, perKind{7, 6, 6, 6}},
+		{"of one: for nobody", 1, perKind{}, all, perKind{1, 1, 1, 1}},
+		{"a full one has none", 10, perKind{4, 3, 2, 1}, all, perKind{}},
+		{"an overfull one neither", 10, perKind{20, 0, 0, 0}, all, perKind{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := occupied([]int{c.size}, inFlight{c.runs, c.wanted})
-			var got [domain.WorkKinds]int
+			var got perKind
 			for of := range domain.WorkKinds {
 				got[of] = w.queues[0].room(of)
 			}
@@ -167,7 +164,7 @@ func TestRoomNeverTakesReserves(t *testing.T) {
 
 func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 	t.Parallel()
-	w := occupied([]int{2}, inFlight{runs: [domain.WorkKinds]int{1, 0, 1, 0}})
+	w := occupied([]int{2}, inFlight{runs: perKind{1, 0, 1, 0}})
 	w.release(1, 1, domain.WorkLate, false)
 	w.release(1, 1, domain.WorkDue, false)
 	select {
@@ -182,7 +179,7 @@ func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 
 func TestALentSlotIsFreeUntilItsRequestEnds(t *testing.T) {
 	t.Parallel()
-	w := occupied([]int{10}, inFlight{runs: [domain.WorkKinds]int{0, 0, 0, 7}})
+	w := occupied([]int{10}, inFlight{runs: perKind{0, 0, 0, 7}})
 	w.lend(1, domain.WorkOrdered, 4)
 	if n := w.queues[0].room(domain.WorkOrdered); n != 4 {
 		t.Errorf("room for %d of 4 that were lent", n)
@@ -190,7 +187,7 @@ func TestALentSlotIsFreeUntilItsRequestEnds(t *testing.T) {
 	for i := range 7 {
 		w.release(1, 1, domain.WorkOrdered, i < 4)
 	}
-	if q := w.queues[0]; q.inFlight != [domain.WorkKinds]int{} || q.lent != 0 {
+	if q := w.queues[0]; q.inFlight != (perKind{}) || q.lent != 0 {
 		t.Errorf("%+v", q)
 	}
 }
