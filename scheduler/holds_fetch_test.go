@@ -17,9 +17,9 @@ import (
 // The breaker of a recovering host closes once no run waits for the host. A fetch that could not look into every lane
 // must not close it, because the runs that wait there would all hit the host at once.
 func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
-	for name, taken := range map[string][]inFlight{
-		"the runs' queue has slots only for ordered runs": {{runs: perKind{domain.WorkReady: 16}}, {}},
-		"the runs' queue has no slot, another one has":    {{runs: perKind{domain.WorkReady: 20}}, {}},
+	for name, taken := range map[string][]perKind{
+		"the runs' queue has slots only for ordered runs": {{domain.WorkReady: 16}, {}},
+		"the runs' queue has no slot, another one has":    {{domain.WorkReady: 20}, {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 // wait.
 func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := holding(newFakeStore(), occupied([]int{20}, inFlight{runs: perKind{domain.WorkReady: 16}}))
+		s := holding(newFakeStore(), occupied([]int{20}, perKind{domain.WorkReady: 16}))
 		to, a := hook(t), scheduled(compiled(t, `{}`))
 		for range 3 {
 			f, _ := s.holds.admit(a, to)

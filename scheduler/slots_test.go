@@ -12,27 +12,20 @@ import (
 // perKind is a number for each kind of work: due now, ready, late, ordered.
 type perKind = [domain.WorkKinds]int
 
-// inFlight holds how many runs of each kind of work a queue has in flight, and which kinds want more.
-type inFlight struct {
-	runs   perKind
-	wanted [domain.WorkKinds]bool
-}
-
-// occupied returns the worker slots of queues 1, 2, … with the given sizes, some of them taken.
-func occupied(sizes []int, taken ...inFlight) *workerSlots {
+// occupied returns the worker slots of queues 1, 2, … with the given sizes, some of them taken by runs.
+func occupied(sizes []int, taken ...perKind) *workerSlots {
 	bySize, numbers := map[string]int{}, map[string]int16{}
 	for i, size := range sizes {
 		name := fmt.Sprint("q", i)
 		bySize[name], numbers[name] = size, int16(i+1)
 	}
 	w := newWorkerSlots(bySize, numbers)
-	for i, q := range taken {
-		for of, n := range q.runs {
+	for i, runs := range taken {
+		for of, n := range runs {
 			for range n {
 				w.take(int16(i+1), 1, domain.Work(of))
 			}
 		}
-		w.queues[i].wanted = q.wanted
 	}
 	return w
 }
@@ -41,28 +34,19 @@ func TestQuotas(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		sizes []int
-		taken []inFlight
+		taken []perKind
 		want  map[int16]int // the quotas for slots that are due now
 	}{
 		{name: "one queue gets a batch", sizes: []int{500}, want: map[int16]int{1: 100}},
 		{name: "a small queue gets what it has, but for the reserves of others", sizes: []int{10}, want: map[int16]int{1: 7}},
-		{
-			name:  "what is in flight is not free",
-			sizes: []int{50}, taken: []inFlight{{runs: perKind{45}}}, want: map[int16]int{1: 2},
-		},
-		{
-			name:  "a full queue gets nothing",
-			sizes: []int{50}, taken: []inFlight{{runs: perKind{47}}}, want: map[int16]int{},
-		},
-		{
-			name:  "an overfull one neither",
-			sizes: []int{50}, taken: []inFlight{{runs: perKind{60}}}, want: map[int16]int{},
-		},
+		{name: "what is in flight is not free", sizes: []int{50}, taken: []perKind{{45}}, want: map[int16]int{1: 2}},
+		{name: "a full queue gets nothing", sizes: []int{50}, taken: []perKind{{47}}, want: map[int16]int{}},
+		{name: "an overfull one neither", sizes: []int{50}, taken: []perKind{{60}}, want: map[int16]int{}},
 		{name: "two queues share a batch", sizes: []int{500, 500}, want: map[int16]int{1: 50, 2: 50}},
 		{name: "what a small queue leaves goes to the large", sizes: []int{500, 10}, want: map[int16]int{1: 93, 2: 7}},
 		{
-			name: "a full queue leaves all to the other", sizes: []int{500, 10}, taken: []inFlight{{}, {runs: perKind{10}}},
-			want: map[int16]int{1: 100},
+			name:  "a full queue leaves all to the other",
+			sizes: []int{500, 10}, taken: []perKind{{}, {10}}, want: map[int16]int{1: 100},
 		},
 		{name: "four share", sizes: []int{500, 500, 30, 10}, want: map[int16]int{1: 33, 2: 33, 3: 27, 4: 7}},
 	} {
@@ -113,7 +97,8 @@ func TestRoomOfTheKindsOfWork(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := occupied([]int{c.size}, inFlight{c.runs, c.wanted})
+			w := occupied([]int{c.size}, c.runs)
+			w.queues[0].wanted = c.wanted
 			var got perKind
 			for of := range domain.WorkKinds {
 				got[of] = w.queues[0].room(of)
@@ -164,7 +149,7 @@ func TestRoomNeverTakesReserves(t *testing.T) {
 
 func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 	t.Parallel()
-	w := occupied([]int{2}, inFlight{runs: perKind{1, 0, 1, 0}})
+	w := occupied([]int{2}, perKind{1, 0, 1, 0})
 	w.release(1, 1, domain.WorkLate, false)
 	w.release(1, 1, domain.WorkDue, false)
 	select {
@@ -179,7 +164,7 @@ func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 
 func TestALentSlotIsFreeUntilItsRequestEnds(t *testing.T) {
 	t.Parallel()
-	w := occupied([]int{10}, inFlight{runs: perKind{0, 0, 0, 7}})
+	w := occupied([]int{10}, perKind{0, 0, 0, 7})
 	w.lend(1, domain.WorkOrdered, 4)
 	if n := w.queues[0].room(domain.WorkOrdered); n != 4 {
 		t.Errorf("room for %d of 4 that were lent", n)
