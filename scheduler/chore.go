@@ -2,10 +2,7 @@ package scheduler
 
 import (
 	"context"
-	"log/slog"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // chorePause is how long a replica waits after a chore fails, and the longest pause between two batches.
@@ -29,15 +26,14 @@ type chores map[string]*duty
 // duty is a chore that a replica does.
 type duty struct {
 	Chore
-	log    *slog.Logger
-	failed prometheus.Counter // counts failures of a chore that has a period
-	asked  chan struct{}
+	s     *Scheduler
+	asked chan struct{}
 }
 
-func newChores(log *slog.Logger, failed prometheus.Counter, all ...Chore) chores {
+func newChores(s *Scheduler, all ...Chore) chores {
 	c := make(chores, len(all))
 	for _, chore := range all {
-		c[chore.Name] = &duty{Chore: chore, log: log, failed: failed, asked: make(chan struct{}, 1)}
+		c[chore.Name] = &duty{Chore: chore, s: s, asked: make(chan struct{}, 1)}
 	}
 	return c
 }
@@ -87,11 +83,11 @@ func (d *duty) work(ctx context.Context) {
 		case err != nil && ctx.Err() != nil:
 			return
 		case err != nil && d.Every > 0:
-			d.failed.Inc()
-			d.log.Error(d.Does+" failed; tried again later", "in", d.Every, "error", err)
+			d.s.metrics.chores.Inc()
+			d.s.log.Error(d.Does+" failed; tried again later", "in", d.Every, "error", err)
 			return
 		case err != nil:
-			d.log.Warn(d.Does+" failed; tried again", "in", chorePause, "error", err)
+			d.s.log.Warn(d.Does+" failed; tried again", "in", chorePause, "error", err)
 			wait = chorePause
 		case !left:
 			return

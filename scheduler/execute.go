@@ -51,7 +51,8 @@ func (s *Scheduler) execute(o *domain.Outcome) (lent bool) {
 	started := s.now(o.Assignment)
 	o.FinishedAt = started
 	switch {
-	case s.workCtx.Err() != nil, s.heart.watch.expired(time.Now()): // in the second case others may have taken over
+	case s.workCtx.Err() != nil, s.heart.watch.expired(time.Now()):
+		// This replica stops, or other replicas may have taken over.
 		o.Verdict = domain.GiveBack
 		return false
 	case o.Expired(started):

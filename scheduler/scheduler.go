@@ -98,7 +98,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		unread: rate.Sometimes{Interval: secretsRetry},
 	}
 	s.freezing.log = log
-	s.chores = newChores(log, s.metrics.chores, append([]Chore{
+	s.chores = newChores(s, append([]Chore{
 		{Name: ChoreHolds, Does: "reporting what holds runs back", Batch: s.tellHolds},
 		{Name: choreReplace, Does: "claiming slots that replace runs in flight", Batch: s.replace},
 	}, config.Chores...)...)
