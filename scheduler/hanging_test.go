@@ -46,24 +46,22 @@ func TestAClaimThatIsAnsweredAfterATakeoverIsNotSent(t *testing.T) {
 	for name, outage := range map[string]time.Duration{
 		"the heartbeat still fails": time.Hour, "the heartbeat is back": 11 * time.Second,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store, dials := newFakeStore(), newGatedDials(t, false)
-				began := time.Now()
-				store.claiming = func(context.Context) error { time.Sleep(14 * time.Second); return nil }
-				store.renew = func(context.Context) error {
-					if since := time.Since(began); since > time.Second && since < outage {
-						return errAway
-					}
-					return nil
+		virtually(t, name, func(t *testing.T) {
+			store, dials := newFakeStore(), newGatedDials(t, false)
+			began := time.Now()
+			store.claiming = func(context.Context) error { time.Sleep(14 * time.Second); return nil }
+			store.renew = func(context.Context) error {
+				if since := time.Since(began); since > time.Second && since < outage {
+					return errAway
 				}
-				store.add(1, compiled(t, brief), 0)
-				start(t, store, dials.client, 10)
-				time.Sleep(20 * time.Second)
-				if n := store.runs(); n != 1 || dials.dials != 0 {
-					t.Errorf("%d runs claimed and %d requests sent, want 1 and none", n, dials.dials)
-				}
-			})
+				return nil
+			}
+			store.add(1, compiled(t, brief), 0)
+			start(t, store, dials.client, 10)
+			time.Sleep(20 * time.Second)
+			if n := store.runs(); n != 1 || dials.dials != 0 {
+				t.Errorf("%d runs claimed and %d requests sent, want 1 and none", n, dials.dials)
+			}
 		})
 	}
 }

@@ -21,29 +21,27 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 		"the runs' queue has slots only for ordered runs": {{domain.WorkReady: 16}, {}},
 		"the runs' queue has no slot, another one has":    {{domain.WorkReady: 20}, {}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				job, store, told := compiled(t, `{}`), newFakeStore(), false
-				s := holding(store, occupied([]int{20, 20}, taken...))
-				s.holds.changed = func() { told = true }
-				recovers(t, s.holds, job)
-				for range 50 {
-					store.held = append(store.held, domain.Outcome{Assignment: domain.Assignment{
-						RunID: uuid.New(), Job: job, Lane: domain.PriorityNormal.Lane(1),
-						Held: &domain.Held{By: s.holds.breakers.All()[0].By()},
-					}})
-				}
-				told, s.heart = false, newHeartbeat(s) // the other one has not beaten for 10 s
-				if err := newTicker(s).fetchHeld(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if len(store.held) != 50 {
-					t.Fatalf("%d runs wait, want 50: there was a slot for some", len(store.held))
-				}
-				if all := s.holds.breakers.All(); len(all) != 1 || told {
-					t.Errorf("the breakers are %+v, want one: 50 runs wait", all)
-				}
-			})
+		virtually(t, name, func(t *testing.T) {
+			job, store, told := compiled(t, `{}`), newFakeStore(), false
+			s := holding(store, occupied([]int{20, 20}, taken...))
+			s.holds.changed = func() { told = true }
+			recovers(t, s.holds, job)
+			for range 50 {
+				store.held = append(store.held, domain.Outcome{Assignment: domain.Assignment{
+					RunID: uuid.New(), Job: job, Lane: domain.PriorityNormal.Lane(1),
+					Held: &domain.Held{By: s.holds.breakers.All()[0].By()},
+				}})
+			}
+			told, s.heart = false, newHeartbeat(s) // the other one has not beaten for 10 s
+			if err := newTicker(s).fetchHeld(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if len(store.held) != 50 {
+				t.Fatalf("%d runs wait, want 50: there was a slot for some", len(store.held))
+			}
+			if all := s.holds.breakers.All(); len(all) != 1 || told {
+				t.Errorf("the breakers are %+v, want one: 50 runs wait", all)
+			}
 		})
 	}
 }

@@ -92,20 +92,18 @@ func TestWhoseBreakerIsOpen(t *testing.T) {
 		{"nor does another host", `{"target":{"url":"http://127.0.0.2:9/hook"}}`, 0, domain.RetryRun},
 		{"what has expired does not wait", `{"expires_after":"1s"}`, 2 * time.Second, domain.Expire},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store, dials := newFakeStore(), newGatedDials(t, false)
-				dials.refused = "127.0.0.1:9"
-				store.add(10, compiled(t, `{}`), 0)
-				start(t, store, dials.client, 10)
-				time.Sleep(time.Second)
-				before := store.verdicts()[c.want]
-				store.add(1, compiled(t, c.job), -c.late)
-				time.Sleep(2 * time.Second)
-				if n := store.verdicts()[c.want] - before; n != 1 {
-					t.Errorf("verdicts %v", store.verdicts())
-				}
-			})
+		virtually(t, c.name, func(t *testing.T) {
+			store, dials := newFakeStore(), newGatedDials(t, false)
+			dials.refused = "127.0.0.1:9"
+			store.add(10, compiled(t, `{}`), 0)
+			start(t, store, dials.client, 10)
+			time.Sleep(time.Second)
+			before := store.verdicts()[c.want]
+			store.add(1, compiled(t, c.job), -c.late)
+			time.Sleep(2 * time.Second)
+			if n := store.verdicts()[c.want] - before; n != 1 {
+				t.Errorf("verdicts %v", store.verdicts())
+			}
 		})
 	}
 }

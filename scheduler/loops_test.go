@@ -59,22 +59,20 @@ func TestASlowReplicaLeavesSlotsToOthersFirst(t *testing.T) {
 		"fast, with others": {time.Millisecond, []Heartbeat{{Replica: uuid.New()}}, 0},
 		"slow, and alone":   {2 * slowLook, nil, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newFakeStore()
-				store.roundTrip, store.others = c.roundTrip, c.others
-				store.add(1, compiled(t, brief), 10250*time.Millisecond)
-				due := store.now().Add(10250 * time.Millisecond)
-				start(t, store, newGatedDials(t, false).client, 10)
-				time.Sleep(12 * time.Second)
-				for _, claim := range read(store, func() []fakeClaim { return store.claims }) {
-					late := claim.at.Sub(due)
-					if claim.runs > 0 && (late < c.late || late > c.late+longestPause+c.roundTrip) {
-						t.Errorf("claimed %s after it was due, want %s", late, c.late)
-					}
+		virtually(t, name, func(t *testing.T) {
+			store := newFakeStore()
+			store.roundTrip, store.others = c.roundTrip, c.others
+			store.add(1, compiled(t, brief), 10250*time.Millisecond)
+			due := store.now().Add(10250 * time.Millisecond)
+			start(t, store, newGatedDials(t, false).client, 10)
+			time.Sleep(12 * time.Second)
+			for _, claim := range read(store, func() []fakeClaim { return store.claims }) {
+				late := claim.at.Sub(due)
+				if claim.runs > 0 && (late < c.late || late > c.late+longestPause+c.roundTrip) {
+					t.Errorf("claimed %s after it was due, want %s", late, c.late)
 				}
-				store.once(t)
-			})
+			}
+			store.once(t)
 		})
 	}
 }
@@ -251,22 +249,20 @@ func TestAFailingDatabaseIsAskedOnceASecond(t *testing.T) {
 		"when it is asked what is due": func(f *fakeStore) { f.look = func() error { return errAway } },
 		"when something is claimed":    func(f *fakeStore) { f.claiming = away },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newFakeStore()
-				breakIt(store)
-				store.add(1000, compiled(t, brief), 0)
-				start(t, store, newGatedDials(t, false).client, 1)
-				time.Sleep(30 * time.Second)
-				if n := read(store, func() int { return len(store.looks) }); n < 25 || n > 36 {
-					t.Errorf("%d looks in 30 s", n)
-				}
-				store.set(func() { store.look, store.claiming = nil, nil })
-				time.Sleep(3 * time.Second)
-				if store.runs() == 0 {
-					t.Error("nothing is claimed when it is back")
-				}
-			})
+		virtually(t, name, func(t *testing.T) {
+			store := newFakeStore()
+			breakIt(store)
+			store.add(1000, compiled(t, brief), 0)
+			start(t, store, newGatedDials(t, false).client, 1)
+			time.Sleep(30 * time.Second)
+			if n := read(store, func() int { return len(store.looks) }); n < 25 || n > 36 {
+				t.Errorf("%d looks in 30 s", n)
+			}
+			store.set(func() { store.look, store.claiming = nil, nil })
+			time.Sleep(3 * time.Second)
+			if store.runs() == 0 {
+				t.Error("nothing is claimed when it is back")
+			}
 		})
 	}
 }

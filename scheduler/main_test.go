@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
@@ -16,6 +17,12 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// virtually runs a subtest in virtual time.
+func virtually(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
 
 // compiled returns a job from the JSON of a definition, with a default name and target. The definition is validated as
 // the API does it.

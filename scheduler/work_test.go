@@ -35,19 +35,17 @@ func TestWhatHangsDoesNotTakeTheSlotsOfOtherWork(t *testing.T) {
 			500, orderLane, func(store *fakeStore, job *domain.Job) { store.wait(20, job, 0, normalLane) },
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store, dials, job := newFakeStore(), newGatedDials(t, true), compiled(t, prompt)
-				dials.stuck = "127.0.0.1:8"
-				store.wait(c.runs, compiled(t, hangs), time.Minute, c.lane)
-				start(t, store, dials.client, 10)
-				time.Sleep(time.Second)
-				c.others(store, job)
-				time.Sleep(10 * time.Second)
-				if n := store.endedOf(job); n != 20 {
-					t.Errorf("%d of 20 were claimed beside what hangs", n)
-				}
-			})
+		virtually(t, name, func(t *testing.T) {
+			store, dials, job := newFakeStore(), newGatedDials(t, true), compiled(t, prompt)
+			dials.stuck = "127.0.0.1:8"
+			store.wait(c.runs, compiled(t, hangs), time.Minute, c.lane)
+			start(t, store, dials.client, 10)
+			time.Sleep(time.Second)
+			c.others(store, job)
+			time.Sleep(10 * time.Second)
+			if n := store.endedOf(job); n != 20 {
+				t.Errorf("%d of 20 were claimed beside what hangs", n)
+			}
 		})
 	}
 }
