@@ -86,8 +86,11 @@ func CheckHeader(name, value string) error {
 
 // notToken reports whether r cannot stand in a token of RFC 9110 section 5.6.2.
 func notToken(r rune) bool {
-	return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') &&
-		!strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	return !alphanumeric(r) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+}
+
+func alphanumeric(r rune) bool {
+	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
@@ -166,6 +169,4 @@ func endsInNumber(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-func notInLabel(r rune) bool {
-	return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' && r != '_'
-}
+func notInLabel(r rune) bool { return !alphanumeric(r) && r != '-' && r != '_' }
