@@ -4,18 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
-	"punctual/scheduler/delivery"
 	"punctual/scheduler/domain"
 )
 
@@ -448,168 +443,6 @@ func sum(claims []fakeClaim) (n int) {
 		n += c.runs
 	}
 	return n
-}
-
-// gatedDials is a client whose attempts never get a connection: they fail at once, or hang until letGo. So attempts can
-// be in flight in virtual time, which would stand still while real sockets wait.
-type gatedDials struct {
-	client  *delivery.Client
-	mu      sync.Mutex
-	hang    chan struct{} // nil: attempts fail at once
-	refused string        // the address that refuses connections; all others are blocked addresses
-	stuck   string        // the only address whose attempts hang; empty: all do
-	slow    time.Duration // how long an attempt takes before it fails
-	dials   int
-	open    int
-	most    int // the most that were open at once
-}
-
-func newGatedDials(t *testing.T, hang bool) *gatedDials {
-	g := &gatedDials{}
-	if hang {
-		g.hang = make(chan struct{})
-		t.Cleanup(g.letGo)
-	}
-	g.client = delivery.New(delivery.Config{Control: func(_, address string, _ syscall.RawConn) error {
-		g.mu.Lock()
-		g.dials++
-		g.open++
-		g.most = max(g.most, g.open)
-		defer func() { g.mu.Lock(); g.open--; g.mu.Unlock() }()
-		hang, refused := g.hang, address == g.refused
-		if g.stuck != "" && address != g.stuck {
-			hang = nil
-		}
-		g.mu.Unlock()
-		if hang != nil {
-			<-hang
-		}
-		time.Sleep(g.slow)
-		if refused {
-			return syscall.ECONNREFUSED
-		}
-		return delivery.ErrBlockedAddress
-	}})
-	t.Cleanup(g.client.Close)
-	return g
-}
-
-// mostOpen returns the most attempts that were open at once since the last call.
-func (g *gatedDials) mostOpen() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	most := g.most
-	g.most = g.open
-	return most
-}
-
-// tried returns the number of attempts so far.
-func (g *gatedDials) tried() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.dials
-}
-
-// letGo makes the attempts that hang fail, and all later ones.
-func (g *gatedDials) letGo() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.hang != nil {
-		close(g.hang)
-		g.hang = nil
-	}
-}
-
-// replica is a running Scheduler.
-type replica struct {
-	t       testing.TB
-	stop    context.CancelFunc
-	done    chan struct{}
-	metrics *prometheus.Registry
-}
-
-// database is what a replica needs of a database.
-type database interface {
-	Store
-	Credentials
-}
-
-// start runs a replica with one queue of the given size.
-func start(t *testing.T, store database, client *delivery.Client, slots int) *replica {
-	t.Helper()
-	return startQueues(t, store, client, map[string]int{"default": slots}, 25*time.Second)
-}
-
-// startQueues is start with several queues, the worker slots of each, and a drain timeout.
-func startQueues(
-	t *testing.T, store database, client *delivery.Client, queues map[string]int, drain time.Duration,
-) *replica {
-	t.Helper()
-	return startConfig(t, store, Config{Queues: queues, DrainTimeout: drain, Client: client})
-}
-
-// startConfig runs a replica. It completes the config.
-func startConfig(t testing.TB, store database, config Config) *replica {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	r := &replica{t: t, stop: stop, done: make(chan struct{}), metrics: prometheus.NewRegistry()}
-	go func() {
-		defer close(r.done)
-		config.Log, config.Metrics, config.Credentials = slog.New(slog.DiscardHandler), NewMetrics(r.metrics), store
-		if err := Run(ctx, store, config); err != nil {
-			t.Error(err)
-		}
-	}()
-	t.Cleanup(func() { stop(); <-r.done })
-	return r
-}
-
-// metric returns the value of a counter or gauge that has no labels.
-func (r *replica) metric(name string) float64 {
-	r.t.Helper()
-	value, _ := metric(r.t, r.metrics, name)
-	return value
-}
-
-// metric returns the value of a counter or gauge that has no labels, and how much a histogram has observed.
-func metric(t testing.TB, from prometheus.Gatherer, name string) (value float64, observed uint64) {
-	t.Helper()
-	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			m := f.GetMetric()[0]
-			return m.GetCounter().GetValue() + m.GetGauge().GetValue(), m.GetHistogram().GetSampleCount()
-		}
-	}
-	t.Fatalf("there is no metric %s", name)
-	return 0, 0
-}
-
-// stopped reports whether the replica has returned.
-func (r *replica) stopped() bool {
-	synctest.Wait()
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// stopWithin stops the replica and returns how long it took. It reports an error if it took longer than longest.
-func (r *replica) stopWithin(longest time.Duration) time.Duration {
-	r.t.Helper()
-	asked := time.Now()
-	r.stop()
-	select {
-	case <-r.done:
-	case <-time.After(longest):
-		r.t.Errorf("the replica is still there %s after it was asked to stop", longest)
-	}
-	return time.Since(asked)
 }
 
 // verdicts counts the written outcomes by verdict.
