@@ -68,6 +68,14 @@ func gotNothing(t *testing.T, requests <-chan seen) {
 	}
 }
 
+// authorizedBy checks what the next request to a target is authorized by.
+func authorizedBy(t *testing.T, requests <-chan seen, want string) {
+	t.Helper()
+	if got := (<-requests).Header.Get("Authorization"); got != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
 func secretOf(value string) Secret {
 	return Secret{Value: value, Revision: Revision{ID: uuid.New(), Version: 1}}
 }
@@ -258,12 +266,11 @@ type issuer struct {
 	mu      sync.Mutex
 	asked   []string
 	inBody  bool // it accepts the client's secret only in the body
-	expires any
 }
 
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
-	i := &issuer{expires: 3600}
+	i := &issuer{}
 	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration") {
 			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "token_endpoint": i.URL + "/token"})
@@ -279,7 +286,7 @@ func newIssuer(t *testing.T) *issuer {
 			return
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{
-			"access_token": fmt.Sprintf("token-%d", i.fetches.Add(1)), "token_type": "bearer", "expires_in": i.expires,
+			"access_token": fmt.Sprintf("token-%d", i.fetches.Add(1)), "token_type": "bearer", "expires_in": 3600,
 		})
 	}))
 	t.Cleanup(i.Close)
@@ -304,9 +311,7 @@ func TestATokenIsFetchedOnceAndKept(t *testing.T) {
 	}
 	all.Wait()
 	for range 20 {
-		if got := (<-requests).Header.Get("Authorization"); got != "Bearer token-1" {
-			t.Errorf("sent %q", got)
-		}
+		authorizedBy(t, requests, "Bearer token-1")
 	}
 	if want := "punct+ual:s3cr3t%26 audience=billing&grant_type=client_credentials&scope=a+b"; i.fetches.Load() != 1 ||
 		i.asked[0] != want {
@@ -315,9 +320,7 @@ func TestATokenIsFetchedOnceAndKept(t *testing.T) {
 	// A new value of the secret needs a new token.
 	store.secrets = map[string]Secret{"client": secretOf("other")}
 	s.try(t, with(t, url, part))
-	if got := (<-requests).Header.Get("Authorization"); got != "Bearer token-2" {
-		t.Errorf("with another secret: %q", got)
-	}
+	authorizedBy(t, requests, "Bearer token-2")
 }
 
 func TestATokenThatIsRefusedIsDropped(t *testing.T) {
@@ -330,9 +333,7 @@ func TestATokenThatIsRefusedIsDropped(t *testing.T) {
 		if result := s.try(t, with(t, url, part)); result.Status != http.StatusUnauthorized {
 			t.Errorf("%+v", result)
 		}
-		if got, want := (<-requests).Header.Get("Authorization"), fmt.Sprintf("Bearer token-%d", n); got != want {
-			t.Errorf("sent %q, want %q", got, want)
-		}
+		authorizedBy(t, requests, fmt.Sprintf("Bearer token-%d", n))
 	}
 }
 
@@ -343,9 +344,9 @@ func TestAClientMayHaveToSayItInTheBody(t *testing.T) {
 	url, requests := target(t, http.StatusOK)
 	s, _ := sender(t, map[string]Secret{"client": secretOf("s3cr3t")})
 	s.try(t, with(t, url, `"auth":{"type":"oauth2","secret":"client","client_id":"c","token_url":"`+i.URL+`/token"}`))
-	if got := (<-requests).Header.Get("Authorization"); got != "Bearer token-1" || len(i.asked) != 2 ||
-		i.asked[1] != ": client_id=c&client_secret=s3cr3t&grant_type=client_credentials" {
-		t.Errorf("sent %q after %q", got, i.asked)
+	authorizedBy(t, requests, "Bearer token-1")
+	if len(i.asked) != 2 || i.asked[1] != ": client_id=c&client_secret=s3cr3t&grant_type=client_credentials" {
+		t.Errorf("the issuer was asked %q", i.asked)
 	}
 }
 
