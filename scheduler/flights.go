@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -54,10 +53,17 @@ func (f *flights) begin(parent context.Context, a domain.Assignment) (ctx contex
 
 // cancel cuts off the attempts of runs. It ignores runs that are not in flight here.
 func (f *flights) cancel(runs []uuid.UUID) {
+	if len(runs) == 0 {
+		return
+	}
+	cancelled := make(map[uuid.UUID]bool, len(runs))
+	for _, id := range runs {
+		cancelled[id] = true
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for attempt, flight := range f.all {
-		if slices.Contains(runs, attempt.run) {
+		if cancelled[attempt.run] {
 			flight.cut(errCancelled)
 		}
 	}
