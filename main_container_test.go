@@ -7,10 +7,10 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"punctual/internal/pgtest"
-	"punctual/internal/process"
 )
 
 // composed returns the words of a command in compose.yaml.
@@ -33,12 +33,7 @@ func composed(t *testing.T, first string) []string {
 
 func TestHealthcheckAsksTheReplica(t *testing.T) {
 	t.Parallel()
-	ctx := bounded(t)
-	r, err := process.Serve(ctx, binary(t), pgtest.DSN(t), append([]string{"--auth=keys"}, composed(t, "serve")[1:]...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Kill)
+	r := serve(t, pgtest.DSN(t), append([]string{"--auth=keys"}, composed(t, "serve")[1:]...)...)
 	address := strings.TrimPrefix(r.API.URL, "http://")
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -50,12 +45,10 @@ func TestHealthcheckAsksTheReplica(t *testing.T) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", listen, code, out, notes)
 		}
 	}
-	if err := r.Stop(ctx); err != nil {
-		t.Error(err)
-	}
-	code, out, notes := apart(t, nil, "healthcheck", "--listen="+address)
-	if code != 1 || out != "" || notes != "punctual: not ready: cannot connect to "+address+": connection refused\n" {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, notes)
+	stop(t, r)
+	line := refused(t, 1, nil, "healthcheck", "--listen="+address)
+	if line != "punctual: not ready: cannot connect to "+address+": connection refused\n" {
+		t.Errorf("it says %q", line)
 	}
 }
 
@@ -80,36 +73,30 @@ func TestHealthcheckSaysWhyAReplicaIsNotReady(t *testing.T) {
 			if name == "nothing" {
 				t.Cleanup(func() { close(stay) })
 			}
-			code, out, notes := apart(t, nil, "healthcheck", "--timeout="+c.timeout,
+			line := refused(t, 1, nil, "healthcheck", "--timeout="+c.timeout,
 				"--listen="+strings.TrimPrefix(server.URL, "http://"))
-			if code != 1 || out != "" || strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "punctual: not ready: ") ||
-				!strings.Contains(notes, c.want) {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, notes)
-			}
+			says(t, line, "punctual: not ready: ", c.want)
 		})
 	}
 }
 
 func TestEchoShowsWhatArrives(t *testing.T) {
 	t.Parallel()
-	ctx := bounded(t)
 	p := launch(t, []string{"PUNCTUAL_LISTEN=127.0.0.1:0"}, composed(t, "echo")...)
 	ready := regexp.MustCompile(`echo ready.* url=http://(\S+)`)
-	await(ctx, t, "the echo target", func() bool { return ready.MatchString(p.Output()) })
+	await(t, "the echo target", func() bool { return ready.MatchString(p.Output()) })
 	address := ready.FindStringSubmatch(p.Output())[1]
 	response, err := http.Post("http://"+address+"/greet", "application/json", strings.NewReader(`{"hello":"world"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	await(ctx, t, "the line of the request", func() bool { return strings.Contains(p.Output(), "path=/greet") })
+	await(t, "the line of the request", func() bool { return strings.Contains(p.Output(), "path=/greet") })
 	if code, out, notes := apart(t, nil, "healthcheck", "--listen="+address); code != 0 ||
 		strings.Contains(p.Output(), "readyz") {
 		t.Errorf("exit code %d: %s%s\nthe log: %s", code, out, notes, p.Output())
 	}
-	if err := p.Signal(15); err != nil {
-		t.Fatal(err)
-	}
+	signal(t, p, syscall.SIGTERM)
 	if code, out := wait(t, p); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -18,30 +17,15 @@ import (
 	"testing"
 
 	"punctual/internal/pgtest"
-	"punctual/internal/process"
 )
 
 // terminal runs job commands against one replica, with a key of its own.
 type terminal struct {
 	*testing.T
 	dir string
+	url string // of the replica
 	key string
 	env []string
-}
-
-// terminals starts a replica that asks for keys.
-func terminals(ctx context.Context, t *testing.T) (replica *process.Replica, open func(t *testing.T) terminal) {
-	t.Helper()
-	dsn := pgtest.DSN(t)
-	replica, err := process.Serve(ctx, binary(t), dsn, "--auth=keys")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(replica.Kill)
-	key := keysOf(t, dsn, "--role=operator", "--name=first")
-	return replica, func(t *testing.T) terminal {
-		return terminal{t, t.TempDir(), key, []string{"PUNCTUAL_API_URL=" + replica.API.URL, "PUNCTUAL_API_KEY=" + key}}
-	}
 }
 
 // file writes a file, and returns its path.
@@ -87,19 +71,20 @@ func (t terminal) has(job, field string, want any) {
 
 func TestJobsByCommand(t *testing.T) {
 	t.Parallel()
-	ctx := bounded(t)
-	replica, open := terminals(ctx, t)
+	dsn := pgtest.DSN(t)
+	url := serve(t, dsn, "--auth=keys").API.URL
+	key := keysOf(t, dsn, "--role=operator", "--name=first")
 	for name, test := range map[string]func(terminal){
 		"apply":           applies,
 		"a mistake":       refuses,
-		"act":             func(t terminal) { acts(ctx, t) },
+		"act":             acts,
 		"list":            lists,
 		"the way there":   reaches,
-		"the page's text": func(t terminal) { pastes(ctx, t, replica) },
+		"the page's text": pastes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(open(t))
+			test(terminal{t, t.TempDir(), url, key, []string{"PUNCTUAL_API_URL=" + url, "PUNCTUAL_API_KEY=" + key}})
 		})
 	}
 }
@@ -146,7 +131,7 @@ func refuses(t terminal) {
 	t.fails(noJob, "show", "first")
 }
 
-func acts(ctx context.Context, t terminal) {
+func acts(t terminal) {
 	bodies := make(chan string, 2)
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -171,7 +156,7 @@ func acts(ctx context.Context, t terminal) {
 		if got != "plain text" {
 			t.Errorf("the body is %q", got)
 		}
-	case <-ctx.Done():
+	case <-bounded(t.T).Done():
 		t.Fatal("waited in vain for the run")
 	}
 	says(t.T, t.does("delete", "act"), "job act is deleted")
@@ -232,7 +217,7 @@ func reaches(t terminal) {
 var applyText = regexp.MustCompile(`(?s)<pre tabindex="0" id="apply">(.*?)</pre>`)
 
 // pastes runs what the page of a definition shows.
-func pastes(ctx context.Context, t terminal, replica *process.Replica) {
+func pastes(t terminal) {
 	t.does("apply", t.file("job.yaml", `
 name: paste
 description: "it's $HOME & EOF <b>\\n"
@@ -243,12 +228,12 @@ target: {url: "http://example.com/", secret_headers: {x-key: secret}, body: "EOF
 		t.Fatal(err)
 	}
 	browser := &http.Client{Jar: jar}
-	signedIn, err := browser.PostForm(replica.API.URL+"/login", url.Values{"key": {t.key}})
+	signedIn, err := browser.PostForm(t.url+"/login", url.Values{"key": {t.key}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = signedIn.Body.Close()
-	page, err := browser.Get(replica.API.URL + "/jobs/paste/definition")
+	page, err := browser.Get(t.url + "/jobs/paste/definition")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +247,7 @@ target: {url: "http://example.com/", secret_headers: {x-key: secret}, body: "EOF
 		t.Fatalf("the page has no command:\n%s", text)
 	}
 	pasted := html.UnescapeString(string(found[1]))
-	shell := exec.CommandContext(ctx, "sh", "-c", pasted)
+	shell := exec.CommandContext(t.Context(), "sh", "-c", pasted)
 	shell.Env = []string{"PATH=" + filepath.Dir(binary(t.T)) + ":" + os.Getenv("PATH"), "PUNCTUAL_API_KEY=" + t.key}
 	if out, err := shell.CombinedOutput(); err != nil || string(out) != "unchanged paste\n" {
 		t.Errorf("%v: %s\n%s", err, out, pasted)

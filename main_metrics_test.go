@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"regexp"
@@ -9,13 +8,12 @@ import (
 	"testing"
 
 	"punctual/internal/pgtest"
-	"punctual/internal/process"
 )
 
 // scrape returns the status and the text of an address that Prometheus may scrape.
-func scrape(ctx context.Context, t *testing.T, url, key string) (status int, text string) {
+func scrape(t *testing.T, url, key string) (status int, text string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,16 +36,12 @@ func scrape(ctx context.Context, t *testing.T, url, key string) (status int, tex
 // neither.
 func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 	t.Parallel()
-	ctx := bounded(t)
+	ctx := t.Context()
 	dsn := pgtest.DSN(t)
-	r, err := process.Serve(ctx, binary(t), dsn, "--auth=keys", "--metrics-listen=127.0.0.1:0",
+	r := serve(t, dsn, "--auth=keys", "--metrics-listen=127.0.0.1:0",
 		"--job-metrics=team=billing", "--job-metrics=team=ops,tier=gold")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Kill)
 	var open string
-	await(ctx, t, "the address of the metrics", func() bool {
+	await(t, "the address of the metrics", func() bool {
 		at := regexp.MustCompile(`"url":"(http://[^"]+)/metrics"`).FindStringSubmatch(r.Output())
 		if at != nil {
 			open = at[1]
@@ -77,8 +71,8 @@ func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 	}
 	const failing = `punctual_job_consecutive_failures{job="a",tenant="default"} 1`
 	var text string
-	await(ctx, t, "the failure of a job", func() bool {
-		_, text = scrape(ctx, t, open+"/metrics", "")
+	await(t, "the failure of a job", func() bool {
+		_, text = scrape(t, open+"/metrics", "")
 		// This metric counts the run a moment later.
 		return strings.Contains(text, failing) && strings.Contains(text, "punctual_runs_total")
 	})
@@ -86,7 +80,7 @@ func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 	if strings.Contains(text, `job="b"`) {
 		t.Error("a job that is not selected has series")
 	}
-	if status, withKey := scrape(ctx, t, r.API.URL+"/metrics", key); status != http.StatusOK ||
+	if status, withKey := scrape(t, r.API.URL+"/metrics", key); status != http.StatusOK ||
 		!strings.Contains(withKey, failing) {
 		t.Errorf("with a key: %d", status)
 	}
@@ -94,7 +88,7 @@ func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 		r.API.URL + "/metrics": http.StatusUnauthorized, open + "/healthz": http.StatusOK,
 		open + "/v1/jobs": http.StatusNotFound,
 	} {
-		if status, _ := scrape(ctx, t, url, ""); status != want {
+		if status, _ := scrape(t, url, ""); status != want {
 			t.Errorf("%s without a key: %d, want %d", url, status, want)
 		}
 	}
@@ -103,7 +97,5 @@ func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 		!strings.Contains(err.Error(), "the metrics of this replica") {
 		t.Errorf("a job that calls the metrics: %d %v", status, err)
 	}
-	if err := r.Stop(ctx); err != nil {
-		t.Error(err)
-	}
+	stop(t, r)
 }

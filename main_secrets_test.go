@@ -31,47 +31,26 @@ func TestServeNeedsItsMasterKey(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	first := vault.NewMasterKey()
-	r := replicaWith(t, dsn, keyFile(t, first))
-	stopReplica(t, r)
-	for _, c := range []struct {
-		name string
-		env  []string
-		args []string
-		want []string
-	}{
-		{"none", []string{withoutMaster}, nil, []string{"--master-key-file", "openssl rand -base64 32 > punctual.key"}},
+	stop(t, replicaWith(t, dsn, keyFile(t, first)))
+	const serving = "serve --listen=127.0.0.1:0 --auth=none "
+	for _, test := range []wrongUse{
+		{"none", serving, "--master-key-file … openssl rand -base64 32 > punctual.key"},
 		{
-			"no key",
-			[]string{"PUNCTUAL_MASTER_KEY=s3cr3t"},
-			nil,
-			[]string{"PUNCTUAL_MASTER_KEY", "line 1", "openssl rand -base64 32"},
+			"no file", serving + "--master-key-file=/nowhere/punctual.key",
+			"--master-key-file … /nowhere/punctual.key",
 		},
+		{"an empty file", serving + "--master-key-file=" + keyFile(t), "--master-key-file … openssl rand"},
 		{
-			"no file", nil,
-			[]string{"--master-key-file=/nowhere/punctual.key"},
-			[]string{"--master-key-file", "/nowhere/punctual.key"},
-		},
-		{"an empty file", nil, []string{"--master-key-file=" + keyFile(t)}, []string{"--master-key-file", "openssl rand"}},
-		{
-			"another one", nil,
-			[]string{"--master-key-file=" + keyFile(t, vault.NewMasterKey())},
-			[]string{"--master-key-file", "no given key is the master key that encrypts the secrets in this database"},
+			"another one", serving + "--master-key-file=" + keyFile(t, vault.NewMasterKey()),
+			"--master-key-file … no given key is the master key that encrypts the secrets in this database",
 		},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			code, out := punctual(t, append(c.env, "DATABASE_URL="+dsn),
-				append([]string{"serve", "--listen=127.0.0.1:0", "--auth=none"}, c.args...)...)
-			if code != 1 || strings.Contains(out, "s3cr3t") {
-				t.Errorf("exit code %d: %s", code, out)
-			}
-			says(t, out, c.want...)
-		})
+		test.check(t, 1, "DATABASE_URL="+dsn)
 	}
+	noKey := wrongUse{"no key", serving, "PUNCTUAL_MASTER_KEY … line 1 … openssl rand -base64 32"}
+	noKey.check(t, 1, "DATABASE_URL="+dsn, "PUNCTUAL_MASTER_KEY=s3cr3t")
 	for _, command := range []string{"migrate", "verify"} {
-		if code, out := punctual(t, []string{withoutMaster, "DATABASE_URL=" + dsn}, command); code != 0 {
-			t.Errorf("%s without a master key: exit code %d: %s", command, code, out)
-		}
+		succeeds(t, []string{withoutMaster, "DATABASE_URL=" + dsn}, command)
 	}
 }
 
@@ -85,13 +64,6 @@ func replicaWith(t *testing.T, dsn, file string) *process.Replica {
 	}
 	t.Cleanup(r.Kill)
 	return r
-}
-
-func stopReplica(t *testing.T, r *process.Replica) {
-	t.Helper()
-	if err := r.Stop(bounded(t)); err != nil {
-		t.Error(err)
-	}
 }
 
 // A new master key is introduced without a pause: first both keys on every replica, then rotate, then the new key
@@ -112,13 +84,7 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 	}))
 	t.Cleanup(target.Close)
 	fleet := []*process.Replica{replicaWith(t, dsn, both), replicaWith(t, dsn, both)}
-	call := func(method, path string, in any) {
-		t.Helper()
-		if _, err := fleet[0].API.Do(t.Context(), method, path, in, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	call("PUT", "/v1/secrets/token", map[string]any{"value": "s3cr3t"})
+	calls(t, fleet[0], "PUT", "/v1/secrets/token", map[string]any{"value": "s3cr3t"}, nil)
 	var jobs []process.JobSpec
 	for i := range 20 {
 		jobs = append(jobs, process.JobSpec{
@@ -132,30 +98,25 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 	if err := process.Create(t.Context(), fleet[0].API, jobs); err != nil {
 		t.Fatal(err)
 	}
-	ctx := bounded(t)
 	callbacks := func(more int32) {
 		t.Helper()
 		want := good.Load() + more
-		await(ctx, t, fmt.Sprintf("%d good callbacks", want), func() bool { return good.Load() >= want })
+		await(t, fmt.Sprintf("%d good callbacks", want), func() bool { return good.Load() >= want })
 	}
 	callbacks(20)
-	code, out := punctual(t, []string{"DATABASE_URL=" + dsn, withoutMaster}, "secrets", "rotate",
-		"--master-key-file="+both, "--new-master-key-file="+keyFile(t, young))
-	if code != 0 {
-		t.Fatalf("exit code %d: %s", code, out)
-	}
-	says(t, out, "secrets rotated", "keys_dropped")
+	says(t, succeeds(t, []string{"DATABASE_URL=" + dsn, withoutMaster}, "secrets", "rotate",
+		"--master-key-file="+both, "--new-master-key-file="+keyFile(t, young)), "secrets rotated", "keys_dropped")
 	callbacks(20)
 	// New secrets are encrypted with the new data key, which the replicas have not seen before.
-	call("PUT", "/v1/secrets/other", map[string]any{"value": "x"})
+	calls(t, fleet[0], "PUT", "/v1/secrets/other", map[string]any{"value": "x"}, nil)
 	for i := range fleet {
 		next := replicaWith(t, dsn, keyFile(t, young))
-		stopReplica(t, fleet[i])
+		stop(t, fleet[i])
 		fleet[i] = next
 	}
 	callbacks(20)
 	for _, r := range fleet {
-		stopReplica(t, r)
+		stop(t, r)
 	}
 	if bad.Load() > 0 {
 		t.Errorf("%d callbacks without their secrets", bad.Load())

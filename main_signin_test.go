@@ -11,7 +11,6 @@ import (
 
 	"punctual/internal/oidctest"
 	"punctual/internal/pgtest"
-	"punctual/internal/process"
 )
 
 // A person signs in at an issuer to the pages of a replica, which knows both by its flags.
@@ -27,13 +26,9 @@ func TestAPersonSignsInAtTheIssuer(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx := bounded(t)
-	r, err := process.Serve(ctx, binary(t), pgtest.DSN(t), "--auth=keys", "--oidc-issuer="+issuer.URL,
-		"--oidc-audience=punctual", "--oidc-client-id=pages", "--oidc-client-secret-file="+secret, "--public-url="+public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Kill)
+	ctx := t.Context()
+	r := serve(t, pgtest.DSN(t), "--auth=keys", "--oidc-issuer="+issuer.URL, "--oidc-audience=punctual",
+		"--oidc-client-id=pages", "--oidc-client-secret-file="+secret, "--public-url="+public)
 	jar, _ := cookiejar.New(nil)
 	browser := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
@@ -63,9 +58,7 @@ func TestAPersonSignsInAtTheIssuer(t *testing.T) {
 	get(back, 200)
 	_, page = get(public+"/jobs", 200)
 	says(t, page, "alice · default")
-	if err := r.Stop(ctx); err != nil {
-		t.Error(err)
-	}
+	stop(t, r)
 	for _, given := range append(issuer.Given(), "s3cret") {
 		if strings.Contains(r.Output(), given) {
 			t.Errorf("%s is logged", given)

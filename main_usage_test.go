@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -9,6 +11,8 @@ import (
 	"testing"
 
 	"punctual/internal/pgtest"
+	"punctual/internal/process"
+	"punctual/internal/server"
 )
 
 // apart runs the binary to its end, and returns stdout and stderr separately. Only env can name a database.
@@ -30,79 +34,208 @@ func apart(t *testing.T, env []string, args ...string) (code int, out, notes str
 	return command.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// Scripts read stdout: KEY=$(punctual keys create …) must not get the help instead of a key.
+// refused checks that a command ends with an exit code, and says why in one line on stderr: scripts read stdout, and
+// KEY=$(punctual keys create …) must not get the help instead of a key. It returns the line.
+func refused(t *testing.T, exit int, env []string, args ...string) (line string) {
+	t.Helper()
+	code, out, notes := apart(t, env, args...)
+	if code != exit || out != "" || strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "punctual: ") {
+		t.Errorf("exit code %d, want %d, stdout %q, stderr:\n%s", code, exit, out, notes)
+	}
+	for _, never := range []string{"not-the-password", "s3cr3t", "goroutine ", "panic:"} {
+		if strings.Contains(notes, never) {
+			t.Errorf("it says %q:\n%s", never, notes)
+		}
+	}
+	return notes
+}
+
+// wrongUse is a command that is refused, and what must be said then: parts that are separated by " … ".
+type wrongUse struct{ name, command, says string }
+
+func (u wrongUse) check(t *testing.T, exit int, env ...string) {
+	t.Helper()
+	t.Run(u.name, func(t *testing.T) {
+		t.Parallel()
+		says(t, refused(t, exit, env, strings.Fields(u.command)...), strings.Split(u.says, " … ")...)
+	})
+}
+
 func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 	t.Parallel()
-	const dsn = "DATABASE_URL=postgres://127.0.0.1:1/x"
-	for _, test := range []struct {
-		name string
-		env  string
-		args string
-		want []string
-	}{
+	const oidc = "serve --oidc-issuer=https://login.example.com --oidc-audience=punctual "
+	for _, test := range []wrongUse{
 		{
-			"nothing", "", "",
-			[]string{
-				"no command is given", "serve, dev, jobs, freeze, unfreeze, migrate, keys, tenants, secrets, verify",
-				"see punctual --help",
-			},
+			"nothing", "", "no command is given … serve, dev, jobs, freeze, unfreeze, migrate, keys, tenants, secrets, verify" +
+				" … see punctual --help",
 		},
-		{"an unknown command", "", "frobnicate", []string{"frobnicate", "serve, dev", "see punctual --help"}},
-		{"no subcommand", "", "keys", []string{"create, list, revoke", "see punctual keys --help"}},
-		{"an unknown flag", dsn, "serve --frobnicate", []string{"--frobnicate", "see punctual serve --help"}},
+		{"an unknown command", "frobnicate", "frobnicate … serve, dev … see punctual --help"},
+		{"no subcommand", "keys", "create, list, revoke … see punctual keys --help"},
+		{"an unknown flag", "serve --frobnicate", "--frobnicate … see punctual serve --help"},
+		{"a flag that is nearly right", "serve --drain-timout=1s", `did you mean "--drain-timeout" … see punctual serve --help`},
+		{"no role", "keys create --name n", "--role … see punctual keys create --help"},
 		{
-			"a flag that is nearly right", dsn, "serve --drain-timout=1s",
-			[]string{`did you mean "--drain-timeout"`, "see punctual serve --help"},
+			"an unknown role", "keys create --role nope --name n",
+			"--role … viewer … operator … nope … see punctual keys create --help",
 		},
+		{"an unknown authentication", "serve --auth=magic", "--auth … none"},
+		{"an unknown log level", "serve --log-level=loud", "--log-level … loud"},
+		{"an unknown log format", "serve --log-format=xml", "--log-format … text … json"},
+		{"an address without a port", "serve --listen=localhost", "--listen … 127.0.0.1:8080"},
 		{
-			"an unknown role", dsn, "keys create --role nope --name n",
-			[]string{"--role", "viewer", "nope", "see punctual keys create --help"},
+			"an exposed API", "serve --auth=none --listen=0.0.0.0:1",
+			"--listen … --insecure-no-auth … 127.0.0.1:8080 … " + server.FirstKey,
 		},
-		{"no role", dsn, "keys create --name n", []string{"--role", "see punctual keys create --help"}},
-		{"no database", "", "serve", []string{"DATABASE_URL", "--database-url=postgres://", "see punctual serve --help"}},
+		{"an API exposed by no host", "serve --auth=none --listen=:0", "--listen … --insecure-no-auth"},
+		{"an exposed dev", "dev --listen=0.0.0.0:1", "--listen … 127.0.0.1:8080"},
+		{"an audience of nobody", "serve --oidc-audience=punctual", "--oidc-issuer"},
+		{"an issuer for everybody", "serve --oidc-issuer=https://login.example.com", "--oidc-audience"},
 		{
-			"no database to create a key in", "", "keys create --role viewer --name n",
-			[]string{"DATABASE_URL", "see punctual keys create --help"},
-		},
-		{"no database to migrate", "", "migrate", []string{"DATABASE_URL"}},
-		{"no database to verify", "", "verify", []string{"DATABASE_URL"}},
-		{"no database for secrets", "", "secrets rotate", []string{"DATABASE_URL"}},
-		{"no database for tenants", "", "tenants list", []string{"DATABASE_URL"}},
-		{"an empty database", "DATABASE_URL=", "serve", []string{"DATABASE_URL"}},
-		{
-			"a duration without a unit", dsn, "serve --drain-timeout=10",
-			[]string{"--drain-timeout", "see punctual serve --help"},
+			"an issuer over plain HTTP", "serve --oidc-issuer=http://login.example.com --oidc-audience=punctual",
+			"--oidc-issuer … https",
 		},
 		{
-			"an environment variable that is wrong", dsn + ",PUNCTUAL_DRAIN_TIMEOUT=10", "serve",
-			[]string{"drain-timeout", "see punctual serve --help"},
+			"keys of an issuer over plain HTTP", oidc + "--oidc-jwks-url=http://login.example.com",
+			"--oidc-jwks-url … https",
 		},
-		{"a queue without slots", dsn, "serve --queues=default=0", []string{"default=0", "1 to 100000"}},
-		{"an exposed API", dsn, "serve --auth=none --listen=0.0.0.0:1", []string{"--insecure-no-auth"}},
-		{"an exposed dev", "", "dev --listen=0.0.0.0:1", []string{"--listen"}},
-		{"an API at no URL", "", "jobs list --api-url=punctual", []string{"--api-url", "https://punctual.example.com"}},
-		{"no job", "", "jobs show", []string{"<name>", "see punctual jobs show --help"}},
-		{"a list of nothing", "", "jobs list --limit=0", []string{"--limit", "at least 1"}},
-		{"no rounds", "", "bench --rounds=0", []string{"--rounds"}},
+		{"an issuer that nobody asks", oidc + "--auth=none", "--oidc-issuer … --auth=none"},
+		{
+			"a sign-in at no issuer", "serve --oidc-client-id=pages --public-url=https://punctual.example.com",
+			"--oidc-issuer … --oidc-client-id",
+		},
+		{
+			"a sign-in from which nobody comes back", oidc + "--oidc-client-id=pages",
+			"--public-url … https://punctual.example.com … /login/callback",
+		},
+		{"no worker slots", "serve --queues=default=0", "--queues … default=0 … 1 to 100000"},
+		{"worker slots that are no number", "serve --queues=default=many", "--queues … many"},
+		{"a queue without slots", "serve --queues=default", "--queues"},
+		{"a queue of a bad name", "serve --queues=a/b=1", "--queues … a/b"},
+		{
+			"a duration without a unit", "serve --drain-timeout=10",
+			`--drain-timeout … "10" … see punctual serve --help`,
+		},
+		{"a drain that goes backwards", "serve --drain-timeout=-1s", "--drain-timeout … 0s to 1h"},
+		{"a grace without a unit", "serve --shutdown-grace=10", "--shutdown-grace … 10"},
+		{"a grace that goes backwards", "serve --shutdown-grace=-1s", "--shutdown-grace … 0s to --drain-timeout (25s)"},
+		{
+			"a grace longer than the drain", "serve --shutdown-grace=10s --drain-timeout=5s",
+			"--shutdown-grace: 10s … --drain-timeout (5s)",
+		},
+		{"a public URL without a scheme", "serve --public-url=punctual.internal", "--public-url … http"},
+		{"a public URL with a query", "serve --public-url=http://punctual.internal/?a=b", "--public-url … query"},
+		{"runs kept for less than a day", "serve --retention=23h", "--retention … 24h"},
+		{
+			"an audit log kept for less than the database keeps it", "serve --audit-retention=100h",
+			"--audit-retention … 720h",
+		},
+		{"failures kept for less than successes", "serve --failure-retention=48h", "--failure-retention … 720h"},
+		{"too much jitter", "serve --default-jitter=2h", "--default-jitter … 0s to 1h"},
+		{"too few connections", "serve --max-conns=1", "--max-conns … 10 to 1000"},
+		{
+			"a network that is none", "serve --allow-targets=10.0.0.0/8,internal",
+			`--allow-targets … "internal" … 10.0.0.0/8`,
+		},
+		{
+			"a network with bits behind its length", "serve --allow-targets=10.1.2.3/8",
+			`--allow-targets … "10.1.2.3/8" … 10.0.0.0/8 … 10.1.2.3/32`,
+		},
+		{
+			"a proxy without a port", "serve --egress-proxy=http://u:not-the-password@proxy",
+			"--egress-proxy … http://user:password@host:port",
+		},
+		{
+			"a proxy that is none", "serve --egress-proxy=socks5://u:not-the-password@proxy:1080",
+			"--egress-proxy … http://host:port",
+		},
+		{"metrics at no port", "serve --metrics-listen=localhost", "--metrics-listen … 127.0.0.1:9464"},
+		{"metrics of no jobs", "serve --job-metrics-max=0", "--job-metrics-max … 1 to 10000"},
+		{"jobs selected by no label", "serve --job-metrics=billing", `--job-metrics … "billing" … team=billing`},
+		{"jobs selected by two values", "serve --job-metrics=team=a,team=b", "--job-metrics … team … repeat the flag"},
+		{"an API at no URL", "jobs list --api-url=punctual", "--api-url … https://punctual.example.com"},
+		{"no job", "jobs show", "<name> … see punctual jobs show --help"},
+		{"a list of nothing", "jobs list --limit=0", "--limit … at least 1"},
+		{"no rounds", "bench --rounds=0", "--rounds"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			var env []string
-			if test.env != "" {
-				env = strings.Split(test.env, ",")
-			}
-			code, out, notes := apart(t, env, strings.Fields(test.args)...)
-			if code != 2 || out != "" || strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "punctual: ") {
-				t.Errorf("exit code %d, stdout %q, stderr:\n%s", code, out, notes)
-			}
-			says(t, notes, test.want...)
-		})
+		test.check(t, 2, "DATABASE_URL=postgres://127.0.0.1:1/x")
+	}
+	variable := wrongUse{"a variable that is wrong", "serve", "drain-timeout … see punctual serve --help"}
+	variable.check(t, 2, "DATABASE_URL=postgres://127.0.0.1:1/x", "PUNCTUAL_DRAIN_TIMEOUT=10")
+}
+
+func TestACommandWithoutADatabaseSaysHowToNameOne(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{
+		"serve", "keys create --role viewer --name n", "migrate", "verify", "secrets rotate", "tenants list",
+	} {
+		use := wrongUse{command, command, "DATABASE_URL … --database-url=postgres:// … --help"}
+		use.check(t, 2)
+	}
+	empty := wrongUse{"an empty name", "serve", "DATABASE_URL"}
+	empty.check(t, 2, "DATABASE_URL=")
+}
+
+func TestWhatCannotBeDoneIsOneLineOnStderr(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	address := taken.Addr().String()
+	dsn := pgtest.DSN(t)
+	for _, test := range []wrongUse{
+		{"a taken port", "serve --listen=" + address, "--listen … " + address + " … taken"},
+		{"a port out of range", "serve --listen=127.0.0.1:99999", "--listen"},
+		{
+			"an address of another machine", "serve --listen=192.0.2.1:80 --insecure-no-auth",
+			"--listen … 192.0.2.1:80",
+		},
+		{
+			"metrics on a taken port", "serve --metrics-listen=" + address,
+			"--metrics-listen … " + address + " … taken",
+		},
+		{
+			"a client without its secret", "serve --oidc-issuer=https://login.example.com --oidc-audience=punctual" +
+				" --oidc-client-id=pages --public-url=https://punctual.example.com --oidc-client-secret-file=/nowhere/secret",
+			"--oidc-client-secret-file … /nowhere/secret",
+		},
+		{"authorities that are not there", "serve --target-ca-file=nowhere.pem", "--target-ca-file … nowhere.pem"},
+		{
+			"authorities that are none", "serve --target-ca-file=main.go",
+			"--target-ca-file … main.go … BEGIN CERTIFICATE",
+		},
+		{"a data directory that is a file", "dev --dir=main.go", "main.go"},
+		{"a key of no name", "keys create --name= --role=viewer", "--name"},
+		{"a key that has expired", "keys create --name=n --role=viewer --expires=-1h", "--expires … -1h"},
+		{"a key of nobody", "keys create --name=n --role=viewer --tenant=nobody", "--tenant … nobody"},
+		{"no such key", "keys revoke 0123456789abcdef", "punctual keys list"},
+		{"a tenant that is there", "tenants create default", "default … taken"},
+		{"a tenant of a bad name", "tenants create a/b", "a/b … letters"},
+		{"a limit of nothing", "tenants set default --max-jobs=0", "--max-jobs … 1 to"},
+		{"a limit that is no number", "tenants set default --max-jobs=many", "--max-jobs … many"},
+		{
+			"a network that is none", "tenants set default --allowed-targets=10.0.0.1",
+			"--allowed-targets … 10.0.0.1",
+		},
+		{"no such tenant", "tenants delete nobody", "nobody"},
+		{"the tenant that always is", "tenants delete default", "default … cannot be deleted"},
+	} {
+		test.check(t, 1, "DATABASE_URL="+dsn, "PUNCTUAL_LISTEN=127.0.0.1:0", "PUNCTUAL_MASTER_KEY="+process.MasterKey)
 	}
 }
 
 func TestADatabaseThatCannotBeUsedIsOneLineOnStderr(t *testing.T) {
 	t.Parallel()
-	noDatabase := pgtest.Server(t).DSN("nowhere")
+	postgres := pgtest.Server(t)
+	wrongPassword, err := url.Parse(postgres.TCP("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrongPassword.User = url.UserPassword(wrongPassword.User.Username(), "not-the-password")
+	env := func(dsn string) []string {
+		return []string{"DATABASE_URL=" + dsn, "PUNCTUAL_LISTEN=127.0.0.1:0", "PUNCTUAL_MASTER_KEY=" + process.MasterKey}
+	}
 	for _, test := range []struct {
 		name string
 		dsn  string
@@ -125,21 +258,33 @@ func TestADatabaseThatCannotBeUsedIsOneLineOnStderr(t *testing.T) {
 			`at /nowhere/\.s\.PGSQL\.5432 as user "alice": no such file or directory\n$`,
 		},
 		{"no URL", "not a url", `^punctual: --database-url: .*write postgres://user:password@host:5432/database\n$`},
-		{"a database that is not there", noDatabase, `database "nowhere" does not exist\n$`},
-		{"no schema", pgtest.EmptyDSN(t), "run `punctual migrate`"},
+		{
+			"a malformed URL", "postgres://u:not-the-password@host:port/db",
+			`^punctual: --database-url: .*write postgres://user:password@host:5432/database\n$`,
+		},
+		{"a wrong password", wrongPassword.String(), `^punctual: --database-url: .*password`},
+		{
+			"a database that is not there", postgres.DSN("nowhere"),
+			`^punctual: --database-url: .*database "nowhere" does not exist\n$`,
+		},
+		{"no schema", pgtest.EmptyDSN(t), "schema.*run `punctual migrate`, or start with --migrate"},
 	} {
-		for _, command := range []string{"keys list", "migrate"} {
+		for _, command := range []string{"keys list", "migrate", "serve --database-wait=0s"} {
 			if test.name == "no schema" && command == "migrate" {
 				continue // migrate creates the schema
 			}
 			t.Run(command+" in "+test.name, func(t *testing.T) {
 				t.Parallel()
-				code, out, notes := apart(t, []string{"DATABASE_URL=" + test.dsn}, strings.Fields(command)...)
-				if code != 1 || out != "" || strings.Count(notes, "\n") != 1 || !regexp.MustCompile(test.want).MatchString(notes) ||
-					strings.Contains(notes, "not-the-password") {
-					t.Errorf("exit code %d, stdout %q, stderr %q", code, out, notes)
+				line := refused(t, 1, env(test.dsn), strings.Fields(command)...)
+				if !regexp.MustCompile(test.want).MatchString(line) {
+					t.Errorf("it says %q", line)
 				}
 			})
 		}
 	}
+	code, _, notes := apart(t, env("postgres://127.0.0.1:1/x"), "serve", "--database-wait=100ms")
+	if code != 1 {
+		t.Errorf("exit code %d after a wait, want 1", code)
+	}
+	says(t, notes, "trying again", "--database-url", "127.0.0.1:1", "refused")
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
-	"punctual/internal/process"
 )
 
 // An hourly job that is 25 hours old, in SQL. All its slots since then have runs that succeeded.
@@ -55,22 +54,14 @@ func TestVerifyProvesACleanDatabaseAndNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	env := []string{"DATABASE_URL=" + dsn}
-	code, out := punctual(t, env, "verify")
-	if code != 0 {
-		t.Errorf("exit code %d of an empty database", code)
-	}
-	says(t, out, "0 jobs", "No violation")
+	says(t, succeeds(t, env, "verify"), "0 jobs", "No violation")
 
 	execute(t, dsn, plantHistory)
-	code, out = punctual(t, env, "verify")
-	if code != 0 {
-		t.Errorf("exit code %d of a clean history", code)
-	}
-	says(t, out, "1 job, 24 slots, 24 runs, 0 recorded skips", "No violation")
+	says(t, succeeds(t, env, "verify"), "1 job, 24 slots, 24 runs, 0 recorded skips", "No violation")
 
 	execute(t, dsn, removeOne)
 	missing := time.Now().UTC().Truncate(time.Hour).Add(-2 * time.Hour).Format(time.RFC3339)
-	code, out = punctual(t, env, "verify")
+	code, out := punctual(t, env, "verify")
 	if code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
@@ -93,10 +84,7 @@ func TestVerifyProvesACleanDatabaseAndNamesWhatIsMissing(t *testing.T) {
 		last.Summary.Violations != 1 {
 		t.Errorf("%v: %s", err, lines[1])
 	}
-	code, _ = punctual(t, env, "verify", "--to="+time.Now().Add(-3*time.Hour).Format(time.RFC3339))
-	if code != 0 {
-		t.Errorf("exit code %d of a window without the violation", code)
-	}
+	succeeds(t, env, "verify", "--to="+time.Now().Add(-3*time.Hour).Format(time.RFC3339)) // without the violation
 }
 
 func TestVerifyNeedsNoMoreThanTheReadOnlyRole(t *testing.T) {
@@ -111,75 +99,53 @@ func TestVerifyNeedsNoMoreThanTheReadOnlyRole(t *testing.T) {
 	q.Set("role", "punctual_reader")
 	q.Set("default_transaction_read_only", "on")
 	u.RawQuery = q.Encode()
-	code, out := punctual(t, []string{"DATABASE_URL=" + u.String()}, "verify")
-	if code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	says(t, out, "24 slots", "No violation")
+	says(t, succeeds(t, []string{"DATABASE_URL=" + u.String()}, "verify"), "24 slots", "No violation")
 }
 
 func TestVerifyProvesWhatARealReplicaDid(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	ctx := bounded(t)
-	r, err := process.Serve(ctx, binary(t), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Kill)
+	r := serve(t, dsn)
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(target.Close)
 	for _, job := range []string{
 		`{"name":"every","schedule":{"every":"1s"},"target":{"url":"` + target.URL + `"}}`,
 		`{"name":"once","schedule":{"delay":"0s"},"target":{"url":"` + target.URL + `"}}`,
 	} {
-		if _, err := r.API.Do(ctx, "POST", "/v1/jobs", json.RawMessage(job), nil); err != nil {
-			t.Fatal(err)
-		}
+		calls(t, r, "POST", "/v1/jobs", json.RawMessage(job), nil)
 	}
-	await(ctx, t, "three runs", func() bool {
+	await(t, "three runs", func() bool {
 		var list struct{ Data []struct{ Status string } }
-		_, err := r.API.Do(ctx, "GET", "/v1/runs?status=succeeded", nil, &list)
+		_, err := r.API.Do(t.Context(), "GET", "/v1/runs?status=succeeded", nil, &list)
 		return err == nil && len(list.Data) >= 3
 	})
-	code, out := punctual(t, []string{"DATABASE_URL=" + dsn}, "verify")
-	if code != 0 {
-		t.Errorf("exit code %d beside a replica at work", code)
-	}
-	says(t, out, "2 jobs", "No violation")
+	says(t, succeeds(t, []string{"DATABASE_URL=" + dsn}, "verify"), "2 jobs", "No violation")
 }
 
 func TestVerifySaysWhyItCouldNotRun(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	for _, test := range []struct {
-		dsn  string
-		args []string
-		want []string
-	}{
-		{dsn, []string{"--from=yesterday"}, []string{"--from", "yesterday", "2026-12-01T09:00:00Z"}},
-		{dsn, []string{"--to=2026-12-01"}, []string{"--to", "2026-12-01"}},
-		{dsn, []string{"--from=2026-11-02T00:00:00Z", "--to=2026-11-01T00:00:00Z"}, []string{"--from", "not before", "--to"}},
-		{dsn, []string{"--from=2199-01-01T00:00:00Z", "--to=2199-01-02T00:00:00Z"}, []string{"nothing to verify"}},
-		{dsn, []string{"--job=nobody"}, []string{`job "nobody"`, "not found"}},
-		{dsn, []string{"--tenant=nobody"}, []string{`tenant "nobody"`, "not found"}},
-		{dsn, []string{"--grace=-1s"}, []string{"--grace"}},
-		{dsn, []string{"--default-jitter=2h"}, []string{"--default-jitter"}},
-		{"postgres://127.0.0.1:1/x", nil, []string{"--database-url", "refused"}},
-		{pgtest.EmptyDSN(t), nil, []string{"punctual migrate"}},
+	for _, test := range []wrongUse{
+		{"a word in place of an instant", "verify --from=yesterday", "--from … yesterday … 2026-12-01T09:00:00Z"},
+		{"a day in place of an instant", "verify --to=2026-12-01", "--to … 2026-12-01"},
+		{
+			"a window that goes backwards", "verify --from=2026-11-02T00:00:00Z --to=2026-11-01T00:00:00Z",
+			"--from … not before … --to",
+		},
+		{
+			"a window in the future", "verify --from=2199-01-01T00:00:00Z --to=2199-01-02T00:00:00Z",
+			"nothing to verify",
+		},
+		{"no such job", "verify --job=nobody", `job "nobody" … not found`},
+		{"no such tenant", "verify --tenant=nobody", `tenant "nobody" … not found`},
+		{"a grace that goes backwards", "verify --grace=-1s", "--grace"},
+		{"too much jitter", "verify --default-jitter=2h", "--default-jitter"},
+		{"an unknown format", "verify --format=xml", "--format … text … json"},
 	} {
-		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
-			t.Parallel()
-			code, out := punctual(t, []string{"DATABASE_URL=" + test.dsn}, append([]string{"verify"}, test.args...)...)
-			if code != 2 {
-				t.Errorf("exit code %d, want 2", code)
-			}
-			says(t, out, test.want...)
-		})
+		test.check(t, 2, "DATABASE_URL="+dsn)
 	}
-	code, out := punctual(t, []string{"DATABASE_URL=" + dsn}, "verify", "--format=xml")
-	if code == 0 {
-		t.Error("exit code 0 of a bad flag")
-	}
-	says(t, out, "--format", "text", "json")
+	unreachable := wrongUse{"an unreachable database", "verify", "--database-url … refused"}
+	unreachable.check(t, 2, "DATABASE_URL=postgres://127.0.0.1:1/x")
+	empty := wrongUse{"no schema", "verify", "punctual migrate"}
+	empty.check(t, 2, "DATABASE_URL="+pgtest.EmptyDSN(t))
 }
