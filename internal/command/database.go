@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/migrations"
 	"punctual/store/vault"
 )
 
@@ -96,4 +99,20 @@ func whyUnreachable(err error) string {
 		return "it did not answer in time"
 	}
 	return OneLine(err)
+}
+
+// Migrate brings the schema up to date.
+type Migrate struct{ database }
+
+// Run applies the migrations.
+func (c *Migrate) Run(ctx context.Context, log *slog.Logger) error {
+	applied, err := migrations.Up(ctx, c.DatabaseURL)
+	for _, m := range applied {
+		log.Info("migrated", "version", m.Version, "took", m.Duration.Round(time.Millisecond))
+	}
+	if err != nil {
+		return naming(err)
+	}
+	log.Info("the schema is up to date", "version", migrations.Latest())
+	return nil
 }

@@ -58,10 +58,7 @@ func (c *Healthcheck) Run(ctx context.Context) error {
 
 // reachable returns an address to connect to for a listen address. If that is all addresses, it returns loopback.
 func reachable(listen string) string {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return listen
-	}
+	host, port, _ := net.SplitHostPort(listen) // Validate has checked it
 	ip, err := netip.ParseAddr(host)
 	switch {
 	case host == "", err == nil && ip.IsUnspecified() && ip.Is4():

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"punctual/internal/server"
+	"punctual/store/tenants"
 )
 
 // Keys administers API keys directly in the database.
@@ -24,12 +25,8 @@ type createKey struct {
 }
 
 func (c *createKey) Run(ctx context.Context) error {
-	return naming(server.CreateKey(ctx, c.admin(), server.NewKey{
-		Tenant:  c.Tenant,
-		Role:    c.Role,
-		Name:    c.Name,
-		Expires: c.Expires,
-	}))
+	key := tenants.NewKey{Name: c.Name, Role: c.Role, Lifetime: c.Expires}
+	return naming(server.CreateKey(ctx, c.admin(), c.Tenant, key))
 }
 
 // admin returns the database and the writers for results and notes.

@@ -19,6 +19,7 @@ import (
 	"punctual/store/audit"
 	"punctual/store/pg"
 	"punctual/store/tenants"
+	"punctual/store/vault"
 )
 
 // AdminConfig is the configuration of the commands that administer keys and tenants directly in the database.
@@ -27,15 +28,17 @@ type AdminConfig struct {
 	Out, Notes  io.Writer // the results, and remarks beside them
 }
 
-// NewKey describes the key that `punctual keys create` makes.
-type NewKey struct {
-	Tenant, Role, Name string
-	Expires            time.Duration // 0: never
-}
-
 // administer runs work on the database, on behalf of the logged-in user.
 func administer(ctx context.Context, c AdminConfig, work func(context.Context, *store.Store) error) error {
-	db, err := store.Open(ctx, store.Options{DatabaseURL: c.DatabaseURL, MaxConns: 2, Log: slog.New(slog.DiscardHandler)})
+	options := store.Options{DatabaseURL: c.DatabaseURL, MaxConns: 2, Log: slog.New(slog.DiscardHandler)}
+	return onDatabase(ctx, options, func(db *store.Store) error {
+		return work(audit.WithActor(ctx, audit.Actor{Kind: audit.Command, Name: login()}), db)
+	})
+}
+
+// onDatabase runs work on a database whose schema fits.
+func onDatabase(ctx context.Context, options store.Options, work func(*store.Store) error) error {
+	db, err := store.Open(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -43,7 +46,7 @@ func administer(ctx context.Context, c AdminConfig, work func(context.Context, *
 	if err := db.CheckSchema(ctx); err != nil {
 		return err
 	}
-	return work(audit.WithActor(ctx, audit.Actor{Kind: audit.Command, Name: login()}), db)
+	return work(db)
 }
 
 // login returns the name of the operating system's user.
@@ -54,21 +57,21 @@ func login() string {
 	return "unknown"
 }
 
-// CreateKey creates an API key and prints it.
-func CreateKey(ctx context.Context, c AdminConfig, n NewKey) error {
+// CreateKey creates an API key of a tenant and prints it.
+func CreateKey(ctx context.Context, c AdminConfig, tenant string, n tenants.NewKey) error {
 	expires := domain.Duration{}
-	if n.Expires != 0 {
-		expires = domain.DurationOf(n.Expires)
+	if n.Lifetime != 0 {
+		expires = domain.DurationOf(n.Lifetime)
 	}
 	if err := httpapi.CheckNewKey(n.Name, auth.Role(n.Role), expires); err != nil {
 		return err
 	}
 	return administer(ctx, c, func(ctx context.Context, db *store.Store) error {
-		tenant, err := tenantNamed(ctx, db, n.Tenant)
+		id, err := tenantNamed(ctx, db, tenant)
 		if err != nil {
 			return err
 		}
-		key, made, err := db.CreateKey(ctx, tenant, tenants.NewKey{Name: n.Name, Role: n.Role, Lifetime: n.Expires})
+		key, made, err := db.CreateKey(ctx, id, n)
 		if err != nil {
 			return err
 		}
@@ -235,6 +238,20 @@ func limit(n *int) string {
 		return "-"
 	}
 	return strconv.Itoa(*n)
+}
+
+// Rotate encrypts all secrets with a new data key. The master key decrypts the data keys; next encrypts them from now
+// on, or the master key if next is nil.
+func Rotate(ctx context.Context, log *slog.Logger, databaseURL string, master, next *vault.Master) error {
+	options := store.Options{DatabaseURL: databaseURL, MaxConns: 4, Log: log, Master: master}
+	return onDatabase(ctx, options, func(db *store.Store) error {
+		done, err := db.RotateSecrets(ctx, next)
+		if err != nil {
+			return fmt.Errorf("secrets rotate: %w", err)
+		}
+		log.Info("secrets rotated", "data_key", done.Key, "encrypted_anew", done.Values, "keys_dropped", done.Dropped)
+		return nil
+	})
 }
 
 // DeleteTenant deletes a tenant that has no jobs left.

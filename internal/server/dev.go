@@ -4,17 +4,23 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"punctual/httpapi/client"
 	"punctual/internal/privatepg"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
+	"punctual/store/vault"
 )
 
 // DevConfig says how `punctual dev` runs.
@@ -47,26 +53,43 @@ func RunDev(ctx context.Context, c DevConfig) error {
 		return err
 	}
 	c.Wrap = withEcho
-	out := &runPrinter{out: c.Out}
-	c.Finished = out.print
+	c.Finished = func(outcomes []domain.Outcome) { printRuns(c.Out, outcomes) }
 	c.Ready = func(url string) {
 		registered, err := registerSample(ctx, url, c.Sample)
 		if err != nil {
 			c.Log.Error("the sample jobs could not be registered", "error", err)
 		}
-		banner(c.Out, c, url, c.Store.DatabaseURL, registered)
+		banner(c, url, registered)
 	}
 	return Run(ctx, c.Config)
 }
 
-func banner(out io.Writer, c DevConfig, url, dsn string, jobs []string) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+// devMaster returns the master key in a directory of `punctual dev`. The first start creates the key.
+func devMaster(dir string) (*vault.Master, error) {
+	path := filepath.Join(dir, "master.key")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		text = []byte(vault.NewMasterKey() + "\n")
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--dir: the master key: %w", err)
+	}
+	master, err := vault.ParseMaster(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("--dir: %s: %w", path, err)
+	}
+	return master, nil
+}
+
+func banner(c DevConfig, url string, jobs []string) {
+	w := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\nPunctual is running.\n\n")
 	if !c.NoDashboard {
 		fmt.Fprintf(w, "  Pages\t%s/\n", url)
 	}
 	fmt.Fprintf(w, "  API\t%s/v1/jobs\n  Docs\t%s/docs\n  Metrics\t%s/metrics\n", url, url, url)
-	fmt.Fprintf(w, "  psql\tpsql '%s'\n  Data\t%s\n  Jobs\t%s\n\n", dsn, c.Dir, strings.Join(jobs, ", "))
+	fmt.Fprintf(w, "  psql\tpsql '%s'\n  Data\t%s\n  Jobs\t%s\n\n", c.Store.DatabaseURL, c.Dir, strings.Join(jobs, ", "))
 	fmt.Fprintf(w, "Runs, as they arrive (Ctrl-C stops everything):\n\n")
 	_ = w.Flush()
 }
@@ -81,15 +104,13 @@ func registerSample(ctx context.Context, url string, sample []byte) (names []str
 	if err := json.Unmarshal(body, &batch); err != nil {
 		return nil, err
 	}
-	if err := send(ctx, http.MethodPost, url+"/v1/jobs/batch", body); err != nil {
+	api := client.New(url)
+	if _, err := api.Do(ctx, http.MethodPost, "/v1/jobs/batch", json.RawMessage(body), nil); err != nil {
 		return nil, err
 	}
 	for _, job := range batch.Jobs {
-		patch, err := json.Marshal(map[string]any{"target": map[string]string{"url": job.Target.URL}})
-		if err != nil {
-			return nil, err
-		}
-		if err := send(ctx, http.MethodPatch, url+"/v1/jobs/"+job.Name, patch); err != nil {
+		target := map[string]any{"target": map[string]string{"url": job.Target.URL}}
+		if _, err := api.PatchJob(ctx, job.Name, target); err != nil {
 			return nil, err
 		}
 		names = append(names, job.Name)
@@ -97,32 +118,8 @@ func registerSample(ctx context.Context, url string, sample []byte) (names []str
 	return names, nil
 }
 
-// send sends a request to the API. Any answer but success is an error.
-func send(ctx context.Context, method, url string, body []byte) error {
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode >= 300 {
-		return fmt.Errorf("%s %s: %s: %s", method, url, response.Status, answer)
-	}
-	return nil
-}
-
-// runPrinter prints one line for each attempt that ended.
-type runPrinter struct{ out io.Writer }
-
-func (p *runPrinter) print(outcomes []domain.Outcome) {
+// printRuns prints one line for each attempt that ended.
+func printRuns(out io.Writer, outcomes []domain.Outcome) {
 	for _, o := range outcomes {
 		end := o.End()
 		if o.Verdict == domain.Await {
@@ -137,7 +134,7 @@ func (p *runPrinter) print(outcomes []domain.Outcome) {
 		if o.Error != "" {
 			line += "  " + o.Error
 		}
-		_, _ = io.WriteString(p.out, line+"\n") // in one write, because others write too
+		_, _ = io.WriteString(out, line+"\n") // in one write, because others write too
 	}
 }
 

@@ -17,12 +17,19 @@ import (
 // sample jobs' target.
 func newGuard(c Config, db *store.Store, listens net.Addr) *guard.Guard {
 	g := guard.New(c.AllowTargets)
-	if tcp, ok := listens.(*net.TCPAddr); ok && !c.CallsItself {
-		at := []netip.AddrPort{tcp.AddrPort()}
-		g.Protect("the API of this replica", func() []netip.AddrPort { return at })
+	if !c.CallsItself {
+		protect(g, "the API of this replica", listens)
 	}
 	g.Protect("the database of this replica", db.Endpoints)
 	return g
+}
+
+// protect forbids jobs to call the address of a listener.
+func protect(g *guard.Guard, what string, listens net.Addr) {
+	if tcp, ok := listens.(*net.TCPAddr); ok {
+		at := []netip.AddrPort{tcp.AddrPort()}
+		g.Protect(what, func() []netip.AddrPort { return at })
+	}
 }
 
 // readCAs returns the system's certificate authorities and those in a file. Without a file it returns nil, which means

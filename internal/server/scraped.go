@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -36,12 +35,8 @@ func listenForScrapes(c Config) (*scraped, error) {
 
 // guard forbids jobs to call this address: a user who may create jobs must not read the metrics of all tenants.
 func (s *scraped) guard(g *guard.Guard) {
-	if s == nil {
-		return
-	}
-	if tcp, ok := s.listener.Addr().(*net.TCPAddr); ok {
-		at := []netip.AddrPort{tcp.AddrPort()}
-		g.Protect("the metrics of this replica", func() []netip.AddrPort { return at })
+	if s != nil {
+		protect(g, "the metrics of this replica", s.listener.Addr())
 	}
 }
 

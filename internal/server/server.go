@@ -97,8 +97,11 @@ func Run(ctx context.Context, c Config) error {
 	defer paceCollections()()
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
-	c.Store.Replica, c.Store.Log, c.Store.PublicURL = true, c.Log, linkBase(c, listener.Addr())
-	c.Store.Pages = !c.NoDashboard
+	public, reachable := publicURL(c, listener.Addr())
+	c.Store.Replica, c.Store.Log, c.Store.Pages = true, c.Log, !c.NoDashboard
+	if reachable {
+		c.Store.PublicURL = public
+	}
 	c.Store.Ended = func(outcomes []domain.Outcome) {
 		metrics.Ended(outcomes)
 		if c.Finished != nil {
@@ -129,7 +132,10 @@ func Run(ctx context.Context, c Config) error {
 		c.Hurry = context.WithoutCancel(ctx)
 	}
 	leaving := newDeparture()
-	public := publicURL(c, listener.Addr())
+	if !reachable {
+		c.Log.Warn("targets of jobs with completion async get a callback URL that they cannot reach; give --public-url",
+			"address", public)
+	}
 	handler, err := newAPI(c, public, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), leaving)
 	if err != nil {
 		return err
@@ -238,30 +244,14 @@ func newSignIn(c Config) *auth.SignIn {
 	})
 }
 
-// publicURL returns the address to which targets are told to call back. A replica that listens on all addresses cannot
-// know at which of them targets reach it, so --public-url must say so.
-func publicURL(c Config, listens net.Addr) string {
+// publicURL returns the address to which targets are told to call back, and to which notices link. A replica that
+// listens on all addresses cannot know at which of them it is reached, so --public-url must say so.
+func publicURL(c Config, listens net.Addr) (address string, reachable bool) {
 	if c.PublicURL != "" {
-		return strings.TrimRight(c.PublicURL, "/")
+		return strings.TrimRight(c.PublicURL, "/"), true
 	}
-	address := "http://" + listens.String()
-	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		c.Log.Warn("targets of jobs with completion async get a callback URL that they cannot reach; give --public-url",
-			"address", address)
-	}
-	return address
-}
-
-// linkBase returns the prefix of the links in notices. It is empty if the address at which people reach the API is
-// unknown.
-func linkBase(c Config, listens net.Addr) string {
-	if c.PublicURL != "" {
-		return strings.TrimRight(c.PublicURL, "/")
-	}
-	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		return ""
-	}
-	return "http://" + listens.String()
+	tcp, ok := listens.(*net.TCPAddr)
+	return "http://" + listens.String(), !ok || !tcp.IP.IsUnspecified()
 }
 
 // publicHost returns the host of a public URL; empty without one.
@@ -290,37 +280,36 @@ func openStore(ctx context.Context, c Config) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := prepare(ctx, c, db); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+func prepare(ctx context.Context, c Config, db *store.Store) error {
 	if c.Migrate {
 		applied, err := migrations.Up(ctx, c.Store.DatabaseURL)
 		if err != nil {
-			db.Close()
-			return nil, err
+			return err
 		}
 		for _, m := range applied {
 			c.Log.Info("schema migrated", "version", m.Version, "took", m.Duration)
 		}
 	}
 	if err := db.CheckSchema(ctx); err != nil {
-		db.Close()
-		return nil, err
+		return err
 	}
 	if _, err := db.Backstop(ctx); err != nil {
-		db.Close()
-		return nil, err
+		return err
 	}
 	if err := db.OpenVault(ctx); err != nil {
-		db.Close()
-		return nil, err
+		return err
 	}
 	if _, err := db.Days.Ensure(ctx); err != nil {
-		db.Close()
-		return nil, err
+		return err
 	}
-	if err := db.Begin(ctx, freeze.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen}); err != nil {
-		db.Close()
-		return nil, err
-	}
-	return db, nil
+	return db.Begin(ctx, freeze.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen})
 }
 
 // connect opens the store. It fails at once if the database refuses the user or does not exist. It waits for one that

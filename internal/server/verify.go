@@ -1,7 +1,7 @@
 package server
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -61,38 +61,32 @@ const defaultWindow = 24 * time.Hour
 // Verify compares a database's runs and skips with the slots of the jobs' definitions, and writes every difference. It
 // returns a *VerifyError if it finds one, or if it could not check.
 func Verify(ctx context.Context, c VerifyConfig) error {
-	from, to, err := window(c.From, c.To, time.Now())
-	if err != nil {
-		return &VerifyError{Err: err}
-	}
-	db, err := store.Open(ctx, store.Options{
-		DatabaseURL:   c.DatabaseURL,
-		DefaultJitter: c.DefaultJitter,
-		MaxConns:      2,
-		Log:           c.Log,
-	})
-	if err != nil {
-		return &VerifyError{Err: err}
-	}
-	defer db.Close()
-	if err := db.CheckSchema(ctx); err != nil {
-		return &VerifyError{Err: err}
-	}
-	r := verifyReport{VerifyConfig: c}
-	summary, err := db.Verify(ctx, history.VerifyOptions{
-		From: from, To: to, Tenant: c.Tenant, Job: c.Job, Grace: c.Grace, Report: r.violation, Progress: r.progress,
-	})
-	r.clear()
-	if err != nil {
-		return &VerifyError{Err: err}
-	}
-	if err := r.summary(summary); err != nil {
-		return &VerifyError{Err: err}
-	}
-	if summary.Violations > 0 {
-		return &VerifyError{Violations: summary.Violations}
+	violations, err := verify(ctx, c)
+	if violations > 0 || err != nil {
+		return &VerifyError{violations, err}
 	}
 	return nil
+}
+
+func verify(ctx context.Context, c VerifyConfig) (violations int, err error) {
+	from, to, err := window(c.From, c.To, time.Now())
+	if err != nil {
+		return 0, err
+	}
+	options := store.Options{DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: 2, Log: c.Log}
+	err = onDatabase(ctx, options, func(db *store.Store) error {
+		r := verifyReport{VerifyConfig: c}
+		summary, err := db.Verify(ctx, history.VerifyOptions{
+			From: from, To: to, Tenant: c.Tenant, Job: c.Job, Grace: c.Grace, Report: r.violation, Progress: r.progress,
+		})
+		r.clear()
+		if err != nil {
+			return err
+		}
+		violations = summary.Violations
+		return r.summary(summary)
+	})
+	return violations, err
 }
 
 // window parses the bounds. now is this machine's time. It matters only where a bound is missing, and the store cuts
@@ -138,7 +132,7 @@ func (r *verifyReport) violation(v history.Violation) error {
 		return r.object(v)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-12s  %s", v.Kind, orUnknown(v.Job, v.JobID.String()))
+	fmt.Fprintf(&b, "%-12s  %s", v.Kind, cmp.Or(v.Job, v.JobID.String()))
 	if v.Tenant != "" && v.Tenant != "default" {
 		fmt.Fprintf(&b, " of %s", v.Tenant)
 	}
@@ -165,14 +159,9 @@ func (r *verifyReport) violation(v history.Violation) error {
 
 // object writes one line of JSON.
 func (r *verifyReport) object(v any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+	e := json.NewEncoder(r.Out)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
-	}
-	_, err := r.Out.Write(b.Bytes())
-	return err
+	return e.Encode(v)
 }
 
 func (r *verifyReport) summary(s history.VerifySummary) error {
@@ -226,11 +215,4 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func orUnknown(name, id string) string {
-	if name == "" {
-		return id
-	}
-	return name
 }

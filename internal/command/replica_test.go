@@ -1,6 +1,7 @@
 package command
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -23,5 +24,17 @@ func TestTheDefaultGraceIsWithinTheDrain(t *testing.T) {
 		if got := c.grace(); got != test.want {
 			t.Errorf("with a drain of %s and %v given the grace is %s, want %s", test.drain, test.given, got, test.want)
 		}
+	}
+}
+
+func TestDevKeepsItsDataWhereItsPostgresMayGo(t *testing.T) {
+	if dir, err := devDir(0); err != nil || dir != "/var/lib/punctual-dev" {
+		t.Errorf("root's is %q, error %v", dir, err)
+	}
+	t.Setenv("HOME", "/home/alice")
+	t.Setenv("XDG_CACHE_HOME", "")
+	if dir, err := devDir(1000); err != nil || !strings.HasPrefix(dir, "/home/alice/") ||
+		!strings.HasSuffix(dir, "punctual-dev") {
+		t.Errorf("a user's is %q, error %v", dir, err)
 	}
 }
