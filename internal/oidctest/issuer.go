@@ -32,10 +32,17 @@ type Issuer struct {
 // New starts an issuer whose first key is k1.
 func New(t testing.TB) *Issuer {
 	t.Helper()
-	i := &Issuer{t: t, signers: map[string]*ecdsa.PrivateKey{}}
+	i := Silent(t, "")
 	server := httptest.NewServer(http.HandlerFunc(i.serve))
 	t.Cleanup(server.Close)
 	i.URL = server.URL
+	return i
+}
+
+// Silent returns an issuer that nobody can ask: tests give its keys to who verifies its tokens.
+func Silent(t testing.TB, url string) *Issuer {
+	t.Helper()
+	i := &Issuer{t: t, URL: url, signers: map[string]*ecdsa.PrivateKey{}}
 	i.Rotate("k1")
 	return i
 }
@@ -82,8 +89,13 @@ func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 		i.mu.Unlock()
 		document = set
 	}
+	answer(w, http.StatusOK, document)
+}
+
+func answer(w http.ResponseWriter, status int, document any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(document)
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(document) // the client may be gone
 }
 
 // Claims returns the claims of a valid token. Those in more are added, or removed when nil.
@@ -92,22 +104,24 @@ func (i *Issuer) Claims(more map[string]any) map[string]any {
 		"iss": i.URL, "aud": "punctual", "sub": "alice", "exp": time.Now().Add(time.Hour).Unix(), "punctual_tenant": "alpha",
 		"punctual_role": "editor",
 	}
+	alter(all, more)
+	return all
+}
+
+// alter adds claims, or removes those that are nil.
+func alter(claims, more map[string]any) {
 	for name, value := range more {
-		all[name] = value
+		claims[name] = value
 		if value == nil {
-			delete(all, name)
+			delete(claims, name)
 		}
 	}
-	return all
 }
 
 // Token returns a valid token, with other claims as in Claims.
 func (i *Issuer) Token(more map[string]any) string {
 	i.t.Helper()
-	i.mu.Lock()
-	key := i.signers["k1"]
-	i.mu.Unlock()
-	return Sign(i.t, jose.ES256, key, "k1", i.Claims(more))
+	return Sign(i.t, jose.ES256, i.Key("k1"), "k1", i.Claims(more))
 }
 
 // Sign signs the claims of a token.
@@ -131,13 +145,6 @@ func Sign(t testing.TB, algorithm jose.SignatureAlgorithm, key any, kid string, 
 		t.Fatal(err)
 	}
 	return token
-}
-
-// Silent returns an issuer that nobody can ask: tests give its keys to who verifies its tokens.
-func Silent(t testing.TB, url string) *Issuer {
-	i := &Issuer{t: t, URL: url, signers: map[string]*ecdsa.PrivateKey{}}
-	i.Rotate("k1")
-	return i
 }
 
 // Key returns the key with an id.

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -129,19 +128,13 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 		}
 		delete(i.desk.refreshes, given)
 	}
-	_ = json.NewEncoder(w).Encode(i.grant(w.Header(), nonce))
+	answer(w, http.StatusOK, i.grant(nonce))
 }
 
 // grant returns the tokens of alice.
-func (i *Issuer) grant(header http.Header, nonce any) map[string]any {
-	header.Set("Content-Type", "application/json")
-	sign := func(claims map[string]any, more map[string]any) string {
-		for name, value := range more {
-			claims[name] = value
-			if value == nil {
-				delete(claims, name)
-			}
-		}
+func (i *Issuer) grant(nonce any) map[string]any {
+	sign := func(claims, more map[string]any) string {
+		alter(claims, more)
 		return Sign(i.t, jose.ES256, i.signers["k1"], "k1", claims)
 	}
 	given := map[string]any{
@@ -165,7 +158,5 @@ func (i *Issuer) grant(header http.Header, nonce any) map[string]any {
 }
 
 func refuse(w http.ResponseWriter, status int, code string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": code})
+	answer(w, status, map[string]any{"error": code})
 }

@@ -12,6 +12,7 @@ import (
 
 	"punctual/internal/privatepg"
 	"punctual/migrations"
+	"punctual/store/vault"
 )
 
 // DSN returns a fresh, migrated database on the shared server. At the end of the test the database is dropped, even if
@@ -109,4 +110,14 @@ func execute(t testing.TB, server *privatepg.Server, sql string) {
 	if _, err := conn.Exec(ctx, sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
+}
+
+// Master returns a new master key, as every deployment has one of its own.
+func Master(t testing.TB) *vault.Master {
+	t.Helper()
+	m, err := vault.ParseMaster(vault.NewMasterKey())
+	if err != nil {
+		t.Fatalf("make a master key: %v", err)
+	}
+	return m
 }

@@ -13,6 +13,7 @@ package pgtest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"sync"
@@ -44,9 +45,15 @@ func NewServer(t testing.TB, cfg privatepg.Config) *privatepg.Server {
 	if err != nil {
 		t.Fatalf("start Postgres for the test: %v", err)
 	}
+	return stopped(t, s)
+}
+
+// stopped stops a server at the end of the test.
+func stopped(t testing.TB, s *privatepg.Server) *privatepg.Server {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
-			t.Errorf("stop Postgres: %v", err)
+			t.Errorf("stop Postgres in %s: %v", s.Dir(), err)
 		}
 	})
 	return s
@@ -64,12 +71,7 @@ func NewStandby(t testing.TB, primary *privatepg.Server, from string) *privatepg
 	if err != nil {
 		t.Fatalf("start a standby for the test: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Errorf("stop the standby: %v", err)
-		}
-	})
-	return s
+	return stopped(t, s)
 }
 
 // Either returns dsn with the TCP addresses of two servers in place of its own. Clients connect to the server that
@@ -106,9 +108,7 @@ func forTests(cfg privatepg.Config) (privatepg.Config, error) {
 		cfg.Port = privatepg.AnyPort
 	}
 	settings := map[string]string{"max_connections": "300"}
-	for k, v := range cfg.Settings {
-		settings[k] = v
-	}
+	maps.Copy(settings, cfg.Settings)
 	cfg.Settings = settings
 	return cfg, nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,14 +22,13 @@ type Proxy struct {
 	listener net.Listener
 	toxic    *toxiproxy.Proxy // between the listener and the server
 
+	accepted, packets, cuts atomic.Int64
+
 	mu       sync.Mutex
-	accepted int
 	refusing bool
 	cutAfter []string
 	stall    string // see StallAfter
 	open     map[net.Conn]bool
-	cuts     int
-	packets  int
 }
 
 // NewProxy starts a proxy for this test in front of the TCP address in dsn, and returns it with dsn as seen through it.
@@ -108,25 +108,13 @@ func (p *Proxy) Heal() {
 }
 
 // Accepted returns how many connections clients have made so far, refused ones included.
-func (p *Proxy) Accepted() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.accepted
-}
+func (p *Proxy) Accepted() int { return int(p.accepted.Load()) }
 
 // Packets returns how many packets clients have sent so far.
-func (p *Proxy) Packets() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.packets
-}
+func (p *Proxy) Packets() int { return int(p.packets.Load()) }
 
 // Cuts returns how often CutAfter has closed a connection.
-func (p *Proxy) Cuts() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cuts
-}
+func (p *Proxy) Cuts() int { return int(p.cuts.Load()) }
 
 func (p *Proxy) poison(kind string, attributes map[string]int64) {
 	p.t.Helper()
@@ -157,9 +145,9 @@ func (p *Proxy) accept() {
 
 // admit counts a connection. It returns false if the connection must be closed at once.
 func (p *Proxy) admit(client net.Conn) bool {
+	p.accepted.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.accepted++
 	if p.refusing {
 		return false
 	}
@@ -206,14 +194,14 @@ func (p *Proxy) forward(server io.Writer, client net.Conn) {
 }
 
 func (p *Proxy) cutsNow(packet []byte) bool {
+	p.packets.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.packets++
 	if len(p.cutAfter) == 0 || !bytes.Contains(packet, []byte(p.cutAfter[0])) {
 		return false
 	}
 	p.cutAfter = p.cutAfter[1:]
-	p.cuts++
+	p.cuts.Add(1)
 	return true
 }
 

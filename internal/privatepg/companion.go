@@ -48,9 +48,6 @@ func (c *Companion) Done() <-chan struct{} { return c.p.done }
 // Output returns the end of the program's output.
 func (c *Companion) Output() string { return tail(c.log) }
 
-// PID returns the program's process id.
-func (c *Companion) PID() int { return c.p.pid() }
-
 // Stop sends the program SIGTERM, and kills it if it does not end.
 func (c *Companion) Stop() error {
 	err := c.p.end(syscall.SIGTERM, 10*time.Second)

@@ -37,7 +37,7 @@ type installation struct {
 	version int // major
 }
 
-// NotFoundError says that the machine has no usable Postgres server, where Find looked, and what to install.
+// NotFoundError says that the machine has no usable Postgres server, where Start looked, and what to install.
 type NotFoundError struct {
 	Version int      // the only major version that fits; 0: any from MinVersion
 	Dir     string   // the data directory that needs Version
@@ -64,54 +64,37 @@ func (e *NotFoundError) Error() string {
 	return b.String()
 }
 
-// Find returns the directory of the newest Postgres server of at least MinVersion, and its major version. It looks on
-// PATH and where the packages of Debian, RPM, SUSE and Alpine distributions, Homebrew, MacPorts and Postgres.app
-// install. It fails with a *NotFoundError.
-func Find() (bindir string, version int, err error) {
-	found := installations()
-	for _, in := range found { // newest first
-		if in.version >= MinVersion {
-			return in.dir, in.version, nil
-		}
-	}
-	return "", 0, notFound(found, 0, "")
-}
-
 // chooseBinaries returns the binaries for pgdata: those in bindir if it is given, else those of the version that made
-// pgdata, or the newest if there is no pgdata yet.
+// pgdata, or the newest if there is no pgdata yet. It fails with a *NotFoundError.
 func chooseBinaries(bindir, pgdata string) (installation, error) {
 	madeBy, err := dataVersion(pgdata)
 	if err != nil {
 		return installation{}, err
 	}
-	if bindir != "" {
+	var found []installation
+	if bindir == "" {
+		found = installations()
+	} else {
 		in, err := inspect(bindir)
 		if err != nil {
 			return in, err
 		}
-		if in.version < MinVersion || madeBy != 0 && in.version != madeBy {
-			return in, notFound([]installation{in}, madeBy, pgdata)
-		}
-		return in, nil
+		found = append(found, in)
 	}
-	found := installations()
 	for _, in := range found {
 		if in.version >= MinVersion && (madeBy == 0 || in.version == madeBy) {
 			return in, nil
 		}
 	}
-	return installation{}, notFound(found, madeBy, pgdata)
-}
-
-func notFound(found []installation, version int, pgdata string) *NotFoundError {
-	e := &NotFoundError{Version: version, Dir: pgdata, Looked: append([]string{"PATH"}, places...)}
+	e := &NotFoundError{Version: madeBy, Dir: pgdata, Looked: append([]string{"PATH"}, places...)}
 	for _, in := range found {
 		e.Found = append(e.Found, fmt.Sprintf("%s (%d)", in.dir, in.version))
 	}
-	return e
+	return installation{}, e
 }
 
-// installations lists the servers of the machine, newest first. In a tie, PATH wins.
+// installations lists the servers of the machine, newest first, that are on PATH or where the packages of Debian, RPM,
+// SUSE and Alpine distributions, Homebrew, MacPorts and Postgres.app install. In a tie, PATH wins.
 func installations() []installation {
 	dirs := filepath.SplitList(os.Getenv("PATH"))
 	for _, pattern := range places {

@@ -42,7 +42,7 @@ type Config struct {
 	// empty or come from an earlier Start.
 	Dir string
 
-	// BinDir holds postgres and initdb. Empty means the binaries that Find finds, or, for an existing Dir, those of the
+	// BinDir holds postgres and initdb. Empty means the newest of the machine, or, for an existing Dir, those of the
 	// version that made it.
 	BinDir string
 
@@ -184,9 +184,6 @@ func (s *Server) Dir() string { return s.dir }
 
 // BinDir returns the directory of the binaries in use.
 func (s *Server) BinDir() string { return s.bin.dir }
-
-// Version returns the major version of Postgres, 15 or more.
-func (s *Server) Version() int { return s.bin.version }
 
 // Log returns the path of the server's log.
 func (s *Server) Log() string { return filepath.Join(s.dir, "postgres.log") }

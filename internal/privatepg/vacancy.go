@@ -22,15 +22,15 @@ func (s *Server) awaitVacancy(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		pids := occupants(s.pgdata())
-		if len(pids) == 0 {
+		pid := occupant(s.pgdata())
+		if pid == 0 {
 			return s.removeReusedPID()
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(&InUseError{Dir: s.dir, PID: pids[0]}, ctx.Err())
+			return errors.Join(&InUseError{Dir: s.dir, PID: pid}, ctx.Err())
 		case <-giveUp:
-			return &InUseError{Dir: s.dir, PID: pids[0]}
+			return &InUseError{Dir: s.dir, PID: pid}
 		case <-tick.C:
 		}
 	}

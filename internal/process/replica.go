@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,4 +83,17 @@ func apiURL(log string) string {
 		}
 	}
 	return ""
+}
+
+// JobSpec is a job in the API's own words.
+type JobSpec map[string]any
+
+// Create creates jobs through the batch route, a thousand at a time.
+func Create(ctx context.Context, api *client.Client, jobs []JobSpec) error {
+	for some := range slices.Chunk(jobs, 1000) {
+		if _, err := api.Do(ctx, http.MethodPost, "/v1/jobs/batch", map[string]any{"jobs": some}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -4,14 +4,21 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 )
 
-// occupants lists the processes of Postgres that use pgdata. The postmaster and its children all have pgdata as their
-// working directory. The postmaster comes first if it is among them.
-func occupants(pgdata string) []int {
+// tieToOwner asks the kernel to signal the child when the thread that forks it ends. Go sets this after dropping
+// privileges, which would clear it.
+func tieToOwner(attr *syscall.SysProcAttr, signal syscall.Signal) bool {
+	attr.Pdeathsig = signal
+	return true
+}
+
+// occupant returns a process of Postgres that uses pgdata; 0 if there is none. The postmaster and its children all have
+// pgdata as their working directory. If the postmaster is among them, it is returned.
+func occupant(pgdata string) (pid int) {
 	links, _ := filepath.Glob("/proc/[0-9]*/cwd") // fails only for a bad pattern
 	postmaster := postmasterPID(pgdata)
-	var pids []int
 	for _, link := range links {
 		// An unreadable link belongs to another user's process, or to one that just ended: not ours.
 		if cwd, err := os.Readlink(link); err != nil || cwd != pgdata {
@@ -21,12 +28,10 @@ func occupants(pgdata string) []int {
 		if err != nil || filepath.Base(exe) != "postgres" {
 			continue // such as a shell whose working directory this is
 		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+		pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(link)))
 		if pid == postmaster {
-			pids = append([]int{pid}, pids...)
-		} else {
-			pids = append(pids, pid)
+			return pid
 		}
 	}
-	return pids
+	return pid
 }
