@@ -62,11 +62,7 @@ func flatten(into map[string]string, path string, raw json.RawMessage) {
 		return
 	}
 	if json.Unmarshal(raw, &object) != nil {
-		var plain string
-		if json.Unmarshal(raw, &plain) != nil {
-			plain = string(raw)
-		}
-		into[path] = plain
+		into[path] = unquoted(raw)
 		return
 	}
 	for name, value := range object {

@@ -69,12 +69,12 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 	pages.Post("/logout", p.signOut)
 	for path, show := range map[string]func(*visit) error{
 		"/jobs":                   (*visit).jobs,
-		"/jobs/{job}":             (*visit).job,
-		"/jobs/{job}/definition":  (*visit).definition,
-		"/jobs/{job}/changes":     (*visit).changes,
-		"/jobs/{job}/notices":     (*visit).notices,
-		"/jobs/{job}/edit":        (*visit).editJob,
-		"/jobs/{job}/backfill":    (*visit).backfill,
+		"/jobs/{job}":             ofJob((*visit).job),
+		"/jobs/{job}/definition":  ofJob((*visit).definition),
+		"/jobs/{job}/changes":     ofJob((*visit).changes),
+		"/jobs/{job}/notices":     ofJob((*visit).notices),
+		"/jobs/{job}/edit":        ofJob((*visit).editJob),
+		"/jobs/{job}/backfill":    ofJob((*visit).backfill),
 		"/new":                    (*visit).newJob,
 		"/preview":                (*visit).preview,
 		"/runs":                   (*visit).runs,
@@ -96,7 +96,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/jobs/{job}/resume":             (*visit).resumeJob,
 		"/jobs/{job}/trigger":            (*visit).triggerJob,
 		"/jobs/{job}/delete":             (*visit).deleteJob,
-		"/jobs/{job}/edit":               (*visit).saveJob,
+		"/jobs/{job}/edit":               ofJob((*visit).saveJob),
 		"/jobs/{job}/backfill":           (*visit).startBackfill,
 		"/new":                           (*visit).createJob,
 		"/runs/{run}/cancel":             (*visit).cancelRun,
@@ -111,7 +111,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/settings/freeze":               (*visit).freeze,
 		"/tenant":                        (*visit).actFor,
 	} {
-		pages.Post(path, p.page(do))
+		pages.Post(path, p.page(withForm(do)))
 	}
 }
 

@@ -17,11 +17,7 @@ type definitionView struct {
 	Apply string // as a command of this program
 }
 
-func (v *visit) definition() error {
-	job, err := v.api.Job(v.ctx(), v.part("job"))
-	if err != nil {
-		return err
-	}
+func (v *visit) definition(job httpapi.Job) error {
 	text, err := manifest.YAML(job.Definition)
 	if err != nil {
 		return err

@@ -23,54 +23,45 @@ type editorView struct {
 	Form    jobForm
 	JSON    string // the definition; used in place of the form if AsJSON
 	AsJSON  bool
-	Problem *problem.Problem
 	Preview previewView
+	mistakes
 }
 
-// Fault returns what is wrong with a field of the definition, such as schedule.cron.
-func (e editorView) Fault(field string) string { return fault(e.Problem, "body."+field) }
+// mistakes are what is wrong with what the visitor wrote.
+type mistakes struct {
+	Problem *problem.Problem // nil: nothing is
+	fields  []string         // of the body, beside which the form shows what is wrong
+}
+
+// Fault returns what is wrong with a field of the body, such as schedule.cron. What is wrong with a part of it, such as
+// a header among the headers, begins with the name of the part.
+func (m mistakes) Fault(field string) string {
+	if m.Problem == nil {
+		return ""
+	}
+	var all []string
+	for _, f := range m.Problem.Errors {
+		if f.Location == "body."+field {
+			all = append(all, f.Message)
+		} else if part, found := strings.CutPrefix(f.Location, "body."+field+"."); found {
+			all = append(all, part+": "+f.Message)
+		}
+	}
+	return strings.Join(all, "; ")
+}
 
 // Faults returns what is wrong and belongs to no field of the form.
-func (e editorView) Faults() []problem.FieldError {
-	if e.AsJSON {
-		return faultsBeside(e.Problem, nil)
-	}
-	return faultsBeside(e.Problem, formFields)
-}
-
-// faultsBeside returns what is wrong beside the fields of a form.
-func faultsBeside(p *problem.Problem, fields []string) (faults []problem.FieldError) {
-	if p == nil {
+func (m mistakes) Faults() (faults []problem.FieldError) {
+	if m.Problem == nil {
 		return nil
 	}
-	for _, f := range p.Errors {
-		if !slices.ContainsFunc(fields, func(field string) bool { return within(f.Location, "body."+field) }) {
+	for _, f := range m.Problem.Errors {
+		beside := func(field string) bool { return strings.HasPrefix(f.Location+".", "body."+field+".") }
+		if !slices.ContainsFunc(m.fields, beside) {
 			faults = append(faults, f)
 		}
 	}
 	return faults
-}
-
-// within reports whether a location is a field or a part of it, such as a header among the headers.
-func within(location, field string) bool {
-	return location == field || strings.HasPrefix(location, field+".")
-}
-
-// fault returns what is wrong with a field. What is wrong with a part of it begins with the name of the part.
-func fault(p *problem.Problem, field string) string {
-	if p == nil {
-		return ""
-	}
-	var all []string
-	for _, f := range p.Errors {
-		switch {
-		case f.Location == field:
-			all = append(all, f.Message)
-		case within(f.Location, field):
-			all = append(all, strings.TrimPrefix(f.Location, field+".")+": "+f.Message)
-		}
-	}
-	return strings.Join(all, "; ")
 }
 
 // formFields are the fields beside which the form shows what is wrong.
@@ -103,12 +94,7 @@ func formOf(d domain.Definition) jobForm {
 		f.Attempts = strconv.Itoa(d.Retry.MaxAttempts)
 	}
 	if len(d.Target.Body) > 0 {
-		var plain string
-		if json.Unmarshal(d.Target.Body, &plain) == nil {
-			f.Body = plain
-		} else {
-			f.Body = indented(d.Target.Body)
-		}
+		f.Body = unquoted(json.RawMessage(indented(d.Target.Body)))
 	}
 	return f
 }
@@ -121,14 +107,14 @@ func lines(values map[string]string, between string) string {
 	return strings.Join(all, "\n")
 }
 
-// readForm reads the form of a request.
-func (v *visit) readForm() jobForm {
+// readForm reads the form, field by field.
+func readForm(field func(name string) string) jobForm {
 	return jobForm{
-		Name: v.field("name"), Description: v.field("description"), Kind: v.field("kind"),
-		Cron: v.field("cron"), Timezone: v.field("timezone"), Every: v.field("every"), At: v.field("at"),
-		Delay: v.field("delay"), URL: v.field("url"), Method: v.field("method"), Headers: v.field("headers"),
-		Body: v.field("body"), Timeout: v.field("timeout"), Attempts: v.field("attempts"), Queue: v.field("queue"),
-		Labels: v.field("labels"), Concurrency: v.field("concurrency"), Missed: v.field("missed"),
+		Name: field("name"), Description: field("description"), Kind: field("kind"),
+		Cron: field("cron"), Timezone: field("timezone"), Every: field("every"), At: field("at"), Delay: field("delay"),
+		URL: field("url"), Method: field("method"), Headers: field("headers"), Body: field("body"),
+		Timeout: field("timeout"), Attempts: field("attempts"), Queue: field("queue"), Labels: field("labels"),
+		Concurrency: field("concurrency"), Missed: field("missed"),
 	}
 }
 
@@ -208,9 +194,9 @@ const newJSON = `{
 }`
 
 func (v *visit) newJob() error {
-	view := editorView{AsJSON: v.r.URL.Query().Get("as") == "json", JSON: newJSON}
+	view := editorView{AsJSON: v.param("as") == "json", JSON: newJSON}
 	view.Form = jobForm{Kind: string(domain.KindCron), Cron: "0 3 * * mon-fri", Method: http.MethodPost}
-	if from := v.r.URL.Query().Get("like"); from != "" {
+	if from := v.param("like"); from != "" {
 		job, err := v.api.Job(v.ctx(), from)
 		if err != nil {
 			return err
@@ -222,24 +208,16 @@ func (v *visit) newJob() error {
 	return v.show("editor", "New job", view)
 }
 
-func (v *visit) editJob() error {
-	job, err := v.api.Job(v.ctx(), v.part("job"))
-	if err != nil {
-		return err
-	}
+func (v *visit) editJob(job httpapi.Job) error {
 	view := editorView{
-		Job: &job, Form: formOf(job.Definition), JSON: indented(job.Definition),
-		AsJSON: v.r.URL.Query().Get("as") == "json",
+		Job: &job, Form: formOf(job.Definition), JSON: indented(job.Definition), AsJSON: v.param("as") == "json",
 	}
 	view.Preview = v.previewOf(view.Form)
 	return v.show("editor", "Edit "+job.Name, view)
 }
 
 func (v *visit) createJob() error {
-	view, err := v.edited()
-	if err != nil {
-		return err
-	}
+	view := v.edited()
 	var body any = withoutNulls(view.Form.patch())
 	if view.AsJSON {
 		body = json.RawMessage(view.JSON)
@@ -247,15 +225,8 @@ func (v *visit) createJob() error {
 	return v.write(view, "New job", v.api, http.MethodPost, "/v1/jobs", body)
 }
 
-func (v *visit) saveJob() error {
-	view, err := v.edited()
-	if err != nil {
-		return err
-	}
-	job, err := v.api.Job(v.ctx(), v.part("job"))
-	if err != nil {
-		return err
-	}
+func (v *visit) saveJob(job httpapi.Job) error {
+	view := v.edited()
 	view.Job = &job
 	path := "/v1/jobs/" + job.ID.String()
 	if view.AsJSON {
@@ -266,15 +237,12 @@ func (v *visit) saveJob() error {
 }
 
 // edited reads what the visitor wrote.
-func (v *visit) edited() (view editorView, err error) {
-	if err := v.form(); err != nil {
-		return view, err
+func (v *visit) edited() editorView {
+	view := editorView{Form: readForm(v.field), JSON: v.field("json"), AsJSON: v.field("as") == "json"}
+	if !view.AsJSON {
+		view.fields = formFields
 	}
-	view = editorView{Form: v.readForm(), JSON: v.field("json"), AsJSON: v.field("as") == "json"}
-	if view.AsJSON && !json.Valid([]byte(view.JSON)) {
-		view.JSON = strings.TrimSpace(view.JSON)
-	}
-	return view, nil
+	return view
 }
 
 // write writes a job. What is wrong is shown beside the fields, which keep what was written.
@@ -319,28 +287,23 @@ type previewView struct {
 
 // preview answers with the next slots of the schedule in the query, without the layout.
 func (v *visit) preview() error {
-	q := v.r.URL.Query()
-	form := jobForm{
-		Kind: q.Get("kind"), Cron: q.Get("cron"), Timezone: q.Get("timezone"), Every: q.Get("every"), At: q.Get("at"),
-		Delay: q.Get("delay"),
-	}
-	return v.fragment("editor", "preview", v.previewOf(form))
+	return v.fragment("editor", "preview", v.previewOf(readForm(v.param)))
 }
 
 func (v *visit) previewOf(form jobForm) (view previewView) {
 	if form.Kind != string(domain.KindCron) && form.Kind != string(domain.KindEvery) {
 		return view
 	}
+	schedule := withoutNulls(form.schedule())
 	var preview httpapi.Preview
-	_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/schedules/preview",
-		map[string]any{"schedule": withoutNulls(form.schedule())}, &preview)
+	_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/schedules/preview", map[string]any{"schedule": schedule}, &preview)
 	if err != nil {
 		view.Problem = problemOf(err)
 		return view
 	}
 	view.Slots, view.Zone = preview.Slots, form.Timezone
 	var s domain.Schedule
-	if raw, err := json.Marshal(withoutNulls(form.schedule())); err == nil && json.Unmarshal(raw, &s) == nil {
+	if raw, err := json.Marshal(schedule); err == nil && json.Unmarshal(raw, &s) == nil {
 		view.Words = scheduleWords(s)
 	}
 	return view

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ type forecastView struct {
 }
 
 func (v *visit) forecast() error {
-	view := forecastView{Hours: v.r.URL.Query().Get("hours")}
+	view := forecastView{Hours: v.param("hours")}
 	query := filtered(v.r.URL.Query(), "scope")
 	far := 24 * time.Hour
 	switch view.Hours {
@@ -64,11 +65,7 @@ func bars(values []float64, from time.Time, step time.Duration, limit float64) t
 		return ""
 	}
 	const width, height, left, bottom, above = 1440, 190, 60, 20, 10
-	var top float64
-	for _, v := range values {
-		top = max(top, v)
-	}
-	top = roundUp(top)
+	top := roundUp(slices.Max(values))
 	each := float64(width-left) / float64(len(values))
 	y := func(v float64) float64 { return above + float64(height-bottom-above)*(1-v/top) }
 	var low, high strings.Builder

@@ -14,9 +14,6 @@ import (
 	"punctual/store/runs"
 )
 
-// mostForm bounds what a form may hold, in bytes: a definition fits.
-const mostForm = 1 << 20
-
 // jobView is the page of a job.
 type jobView struct {
 	Job       httpapi.Job
@@ -35,12 +32,8 @@ func (j jobView) Zone() string { return zoneOf(j.Job.Schedule) }
 // shownRuns is how many outcomes the strip of a job shows.
 const shownRuns = "100"
 
-func (v *visit) job() error {
-	job, err := v.api.Job(v.ctx(), v.part("job"))
-	if err != nil {
-		return err
-	}
-	view := jobView{Job: job, At: strings.TrimSpace(v.r.URL.Query().Get("at"))}
+func (v *visit) job(job httpapi.Job) error {
+	view := jobView{Job: job, At: strings.TrimSpace(v.param("at"))}
 	id := job.ID.String()
 	upcoming, err := v.api.Upcoming(v.ctx(), id, nil)
 	if err != nil {
@@ -50,12 +43,9 @@ func (v *visit) job() error {
 	if view.Stats, err = v.api.JobStats(v.ctx(), id); err != nil {
 		return err
 	}
-	query := url.Values{"limit": {shownRuns}, "view": {"summary"}}
-	for _, filter := range []string{"cursor", "status", "reason"} {
-		if value := v.r.URL.Query().Get(filter); value != "" {
-			query.Set(filter, value)
-		}
-	}
+	query := filtered(v.r.URL.Query(), "cursor", "status", "reason")
+	query.Set("limit", shownRuns)
+	query.Set("view", "summary")
 	list, err := v.api.JobRuns(v.ctx(), id, query)
 	if err != nil {
 		return err
@@ -79,11 +69,7 @@ type noticesView struct {
 	Next    string
 }
 
-func (v *visit) notices() error {
-	job, err := v.api.Job(v.ctx(), v.part("job"))
-	if err != nil {
-		return err
-	}
+func (v *visit) notices(job httpapi.Job) error {
 	query := filtered(v.r.URL.Query(), "cursor")
 	query.Set("trigger", "notify")
 	query.Set("limit", shownRuns)
@@ -101,17 +87,12 @@ type changesView struct {
 	Next    string
 }
 
-func (v *visit) changes() error {
-	job, err := v.api.Job(v.ctx(), v.part("job"))
-	if err != nil {
-		return err
-	}
+func (v *visit) changes(job httpapi.Job) error {
 	view := changesView{Job: job}
 	if v.may(auth.RoleAdmin) {
-		query := url.Values{"job": {job.ID.String()}, "limit": {"50"}}
-		if cursor := v.r.URL.Query().Get("cursor"); cursor != "" {
-			query.Set("cursor", cursor)
-		}
+		query := filtered(v.r.URL.Query(), "cursor")
+		query.Set("job", job.ID.String())
+		query.Set("limit", "50")
 		list, err := v.api.AuditLog(v.ctx(), query)
 		if err != nil {
 			return err
@@ -121,35 +102,26 @@ func (v *visit) changes() error {
 	return v.show("changes", job.Name, view)
 }
 
-// form reads the form of a request.
-func (v *visit) form() error {
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, mostForm)
-	if err := v.r.ParseForm(); err != nil {
-		return problem.New(problem.CodeTooLarge, "The form is larger than 1 MiB.")
-	}
-	return nil
-}
-
-func (v *visit) field(name string) string { return strings.TrimSpace(v.r.PostFormValue(name)) }
-
 // jobPath is the page of the job that a path is about.
 func (v *visit) jobPath() string { return "/jobs/" + url.PathEscape(v.part("job")) }
 
+// Forms go to the API as they are, and the API says what is wrong with them.
+
 func (v *visit) pauseJob() error {
-	if err := v.form(); err != nil {
-		return err
-	}
 	in := map[string]any{}
-	if note := v.field("note"); note != "" {
-		in["note"] = note
-	}
-	if until := v.field("until"); until != "" {
-		in["until"] = instantOf(until)
-	}
-	if err := v.post("/v1/jobs/"+url.PathEscape(v.part("job"))+"/pause", in); err != nil {
+	setGiven(in, "note", v.field("note"))
+	setGiven(in, "until", instantOf(v.field("until")))
+	if _, err := v.api.Do(v.ctx(), http.MethodPost, "/v1"+v.jobPath()+"/pause", in, nil); err != nil {
 		return err
 	}
 	return v.to(v.jobPath(), "The job is paused.")
+}
+
+// setGiven sets a field of a request, unless the visitor has left it empty.
+func setGiven(in map[string]any, name, value string) {
+	if value != "" {
+		in[name] = value
+	}
 }
 
 // instantOf adds the zone to an instant from a form's field, which has none: such fields are in UTC.
@@ -164,12 +136,6 @@ func instantOf(text string) string {
 	return text
 }
 
-// post calls an operation of the API with the fields of a form, as they are. The API says what is wrong with them.
-func (v *visit) post(path string, in any) error {
-	_, err := v.api.Do(v.ctx(), http.MethodPost, path, in, nil)
-	return err
-}
-
 func (v *visit) resumeJob() error {
 	if _, err := v.api.ResumeJob(v.ctx(), v.part("job"), httpapi.ResumeInput{Note: v.field("note")}); err != nil {
 		return err
@@ -178,9 +144,6 @@ func (v *visit) resumeJob() error {
 }
 
 func (v *visit) triggerJob() error {
-	if err := v.form(); err != nil {
-		return err
-	}
 	body, headers := v.replacements()
 	run, err := v.api.TriggerJob(v.ctx(), v.part("job"), httpapi.TriggerInput{Body: body, Headers: headers})
 	if err != nil {
@@ -216,25 +179,17 @@ type backfillView struct {
 	Problem  *problem.Problem
 }
 
-func (v *visit) backfill() error {
-	job, err := v.api.Job(v.ctx(), v.part("job"))
-	if err != nil {
-		return err
-	}
-	query := v.r.URL.Query()
-	view := backfillView{Job: job, From: query.Get("from"), To: query.Get("to"), Rerun: query.Get("rerun") != ""}
+func (v *visit) backfill(job httpapi.Job) error {
+	view := backfillView{Job: job, From: v.param("from"), To: v.param("to"), Rerun: v.param("rerun") != ""}
 	if view.From != "" || view.To != "" {
 		var n httpapi.BackfillCount
 		in := backfillOf(view)
 		in["dry_run"] = true
 		_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/jobs/"+job.ID.String()+"/backfill", in, &n)
-		switch {
-		case err == nil:
+		if err == nil {
 			view.Count = &n
-		case problemOf(err).Status >= http.StatusInternalServerError:
+		} else if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {
 			return err
-		default:
-			view.Problem = problemOf(err)
 		}
 	}
 	return v.show("backfill", "Backfill "+job.Name, view)
@@ -242,25 +197,16 @@ func (v *visit) backfill() error {
 
 func backfillOf(view backfillView) map[string]any {
 	in := map[string]any{"rerun": view.Rerun}
-	for name, value := range map[string]string{"from": view.From, "to": view.To} {
-		if value != "" {
-			in[name] = instantOf(value)
-		}
-	}
+	setGiven(in, "from", instantOf(view.From))
+	setGiven(in, "to", instantOf(view.To))
 	return in
 }
 
 func (v *visit) startBackfill() error {
-	if err := v.form(); err != nil {
-		return err
-	}
 	in := backfillOf(backfillView{From: v.field("from"), To: v.field("to"), Rerun: v.field("rerun") != ""})
-	if note := v.field("note"); note != "" {
-		in["note"] = note
-	}
+	setGiven(in, "note", v.field("note"))
 	var started struct{ ID string }
-	if _, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/jobs/"+url.PathEscape(v.part("job"))+"/backfill", in,
-		&started); err != nil {
+	if _, err := v.api.Do(v.ctx(), http.MethodPost, "/v1"+v.jobPath()+"/backfill", in, &started); err != nil {
 		return err
 	}
 	return v.to("/operations/"+started.ID, "The backfill has started.")

@@ -25,12 +25,12 @@ type jobsView struct {
 }
 
 func (v *visit) jobs() error {
-	view := jobsView{Search: strings.TrimSpace(v.r.URL.Query().Get("search"))}
+	view := jobsView{Search: strings.TrimSpace(v.param("search"))}
 	query := searched(view.Search)
 	view.Whole = query.Get("failing")+query.Get("overdue") == ""
 	query.Set("limit", "50")
 	query.Set("recent", strconv.Itoa(runs.MostRecent))
-	if cursor := v.r.URL.Query().Get("cursor"); cursor != "" {
+	if cursor := v.param("cursor"); cursor != "" {
 		query.Set("cursor", cursor)
 	}
 	list, err := v.api.Jobs(v.ctx(), query)
@@ -92,9 +92,6 @@ func selected(search string) (s httpapi.JobSelection, err error) {
 // changeJobs pauses, resumes or deletes all jobs that a search selects: it counts them, and starts the operation once
 // the visitor has seen the number.
 func (v *visit) changeJobs() error {
-	if err := v.form(); err != nil {
-		return err
-	}
 	search := v.field("search")
 	action := jobs.Action(v.field("action"))
 	filter, err := selected(search)

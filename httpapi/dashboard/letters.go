@@ -27,7 +27,7 @@ var letterFilters = []string{"job", "job_id", "trigger", "reason", "label", "fro
 
 func (v *visit) letters() error {
 	query := filtered(v.r.URL.Query(), append([]string{"cursor"}, letterFilters...)...)
-	view := lettersView{Filter: query, Each: v.r.URL.Query().Get("each") != ""}
+	view := lettersView{Filter: query, Each: v.param("each") != ""}
 	if view.Each {
 		list, err := v.api.DeadLetters(v.ctx(), query)
 		if err != nil {
@@ -50,9 +50,6 @@ func (v *visit) resolveLetters() error { return v.bulk("resolve") }
 
 // bulk counts the selected dead letters, and starts the operation once the visitor has seen the number.
 func (v *visit) bulk(verb string) error {
-	if err := v.form(); err != nil {
-		return err
-	}
 	if run := v.field("run"); run != "" {
 		return v.one(verb, run)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -21,9 +22,6 @@ import (
 // policy lets a page load what this server serves, and nothing else. Scripts and styles inside a page do not run.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-
-// page is the template of a page within the layout.
-type page struct{ *template.Template }
 
 // shown is what the layout shows.
 type shown struct {
@@ -56,7 +54,7 @@ func (s shown) Section() string {
 
 // templates returns the templates of the pages by name. They are parsed at the first visit: an idle replica that nobody
 // visits would keep 3 MB for them.
-var templates = sync.OnceValues(func() (map[string]*page, error) {
+var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 	layout, err := template.New("layout.html").Funcs(functions).
 		ParseFS(files, "templates/layout.html", "templates/parts.html")
 	if err != nil {
@@ -66,7 +64,7 @@ var templates = sync.OnceValues(func() (map[string]*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]*page{}
+	all := map[string]*template.Template{}
 	for _, name := range names {
 		own, err := layout.Clone()
 		if err != nil {
@@ -75,7 +73,7 @@ var templates = sync.OnceValues(func() (map[string]*page, error) {
 		if own, err = own.ParseFS(files, name); err != nil {
 			return nil, err
 		}
-		all[strings.TrimSuffix(path.Base(name), ".html")] = &page{own}
+		all[strings.TrimSuffix(path.Base(name), ".html")] = own
 	}
 	return all, nil
 })
@@ -118,7 +116,7 @@ var functions = template.FuncMap{
 	"join":     strings.Join,
 	"seg":      url.PathEscape,
 	"dict":     dict,
-	"words":    wordsOf,
+	"words":    func(list string) any { return closedLists[list] },
 	"share":    share,
 	"title":    func(word string) string { return strings.ToUpper(word[:1]) + word[1:] },
 	"seconds":  seconds,
@@ -137,26 +135,14 @@ func dict(pairs ...any) map[string]any {
 
 // text returns what a pointer leads to, or nothing.
 func text(v any) string {
-	switch v := v.(type) {
-	case *string:
-		if v != nil {
-			return *v
-		}
-		return ""
-	case *int:
-		if v != nil {
-			return fmt.Sprint(*v)
-		}
-		return ""
-	case *domain.Reason:
-		if v != nil {
-			return string(*v)
-		}
-		return ""
-	case nil:
+	value := reflect.ValueOf(v)
+	if value.Kind() == reflect.Pointer {
+		value = value.Elem()
+	}
+	if !value.IsValid() { // nil
 		return ""
 	}
-	return fmt.Sprint(v)
+	return fmt.Sprint(value.Interface())
 }
 
 // query returns a page's path with a parameter of its query changed. Without a value, the parameter goes.
@@ -178,8 +164,6 @@ func query(page string, name string, value any) string {
 
 // indented returns a value as JSON for people.
 func indented(v any) string {
-	var out []byte
-	var err error
 	if raw, ok := v.(json.RawMessage); ok {
 		var b bytes.Buffer
 		if json.Indent(&b, raw, "", "  ") != nil {
@@ -187,7 +171,8 @@ func indented(v any) string {
 		}
 		return b.String()
 	}
-	if out, err = json.MarshalIndent(v, "", "  "); err != nil {
+	out, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
 		return err.Error()
 	}
 	return string(out)
@@ -195,17 +180,7 @@ func indented(v any) string {
 
 // when shows an instant: in UTC, until a script shows it in the visitor's zone. zone is that of a job, shown on hover.
 func when(at any, zone ...string) template.HTML {
-	var t time.Time
-	switch at := at.(type) {
-	case time.Time:
-		t = at
-	case *time.Time:
-		if at != nil {
-			t = *at
-		}
-	case domain.Instant:
-		t = at.Value()
-	}
+	t := moment(at)
 	if t.IsZero() {
 		return `<span class="none">–</span>`
 	}
@@ -240,30 +215,28 @@ func (v *visit) answer(status int, name, part string, data any) error {
 	return nil
 }
 
-// wordsOf returns a closed list of the API, for the options of a form.
-func wordsOf(list string) (words []string) {
-	add := func(word any) { words = append(words, fmt.Sprint(word)) }
-	switch list {
-	case "status":
-		for _, s := range domain.Statuses() {
-			add(s)
+// moment returns an instant as a time; the zero time if there is none.
+func moment(at any) time.Time {
+	switch at := at.(type) {
+	case time.Time:
+		return at
+	case *time.Time:
+		if at != nil {
+			return *at
 		}
-	case "reason":
-		for _, r := range domain.Reasons() {
-			add(r)
-		}
-	case "death":
-		for _, r := range domain.ReasonsOf(domain.StatusDead) {
-			add(r)
-		}
-	case "kind":
-		return []string{"cron", "every", "at", "delay", "none"}
-	case "method":
-		return []string{"POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
-	case "concurrency":
-		return []string{"allow", "forbid", "replace", "wait"}
-	case "missed":
-		return []string{"skip", "fire_once", "fire_all"}
+	case domain.Instant:
+		return at.Value()
 	}
-	return words
+	return time.Time{}
+}
+
+// closedLists are the closed lists of the API, for the options of a form.
+var closedLists = map[string]any{
+	"status":      domain.Statuses(),
+	"reason":      domain.Reasons(),
+	"death":       domain.ReasonsOf(domain.StatusDead),
+	"kind":        []string{"cron", "every", "at", "delay", "none"},
+	"method":      []string{"POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
+	"concurrency": []string{"allow", "forbid", "replace", "wait"},
+	"missed":      []string{"skip", "fire_once", "fire_all"},
 }

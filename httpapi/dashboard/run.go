@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"punctual/httpapi"
-	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -23,7 +23,7 @@ type runView struct {
 	Others   []runs.Run // of the same slot: replays, reruns and skips
 	Zone     string     // of the job's schedule; empty: the job is deleted
 	Again    rerunForm
-	Problem  *problem.Problem // why it was not made again
+	mistakes // why it was not made again
 }
 
 // rerunForm is what a run that is made again sends in place of what the run sent. Empty: the same.
@@ -35,12 +35,6 @@ type rerunForm struct {
 // rerunFields are the fields beside which the form shows what is wrong.
 var rerunFields = []string{"headers", "body"}
 
-// Fault returns what is wrong with a field of the form.
-func (r runView) Fault(field string) string { return fault(r.Problem, "body."+field) }
-
-// Faults returns what is wrong and belongs to no field of the form.
-func (r runView) Faults() []problem.FieldError { return faultsBeside(r.Problem, rerunFields) }
-
 // Curl returns the command that sends the request of the run once more, with what is masked left masked.
 func (r runView) Curl() string {
 	request := r.Run.Request
@@ -49,14 +43,18 @@ func (r runView) Curl() string {
 		lines = append(lines, "-H "+quoted(name+": "+request.Headers[name]))
 	}
 	if len(request.Body) > 0 {
-		body := string(request.Body)
-		var text string
-		if json.Unmarshal(request.Body, &text) == nil { // a body that is no JSON is shown as a string
-			body = text
-		}
-		lines = append(lines, "--data-binary "+quoted(body))
+		lines = append(lines, "--data-binary "+quoted(unquoted(request.Body)))
 	}
 	return strings.Join(lines, nextLine)
+}
+
+// unquoted returns a value of JSON, and a string as its text: a body that is no JSON is a string in the API.
+func unquoted(raw json.RawMessage) string {
+	var plain string
+	if json.Unmarshal(raw, &plain) == nil {
+		return plain
+	}
+	return string(raw)
 }
 
 // step is a moment in the life of a run.
@@ -111,7 +109,7 @@ func steps(r runs.Run) []step {
 		if a.Number == r.Attempt && r.ClaimedAt != nil && r.ClaimedAt.Before(a.StartedAt) {
 			all = append(all, step{At: *r.ClaimedAt, Label: "claimed"})
 		}
-		all = append(all, step{At: a.StartedAt, Label: "sent", Text: "attempt " + text(&a.Number)})
+		all = append(all, step{At: a.StartedAt, Label: "sent", Text: fmt.Sprintf("attempt %d", a.Number)})
 		if a.FinishedAt != nil {
 			end := step{At: *a.FinishedAt, Label: string(a.Outcome), Text: text(a.Error), Kind: "bad", Try: a}
 			if a.Outcome == domain.AttemptSucceeded {
@@ -171,9 +169,6 @@ func (v *visit) cancelRun() error {
 }
 
 func (v *visit) rerunRun() error {
-	if err := v.form(); err != nil {
-		return err
-	}
 	body, headers := v.replacements()
 	form := rerunForm{Headers: v.field("headers"), Body: v.field("body"), SameKey: v.field("same_key") != ""}
 	run, err := v.api.RerunRun(v.ctx(), v.part("run"),
@@ -189,6 +184,6 @@ func (v *visit) rerunRun() error {
 	if err != nil {
 		return err
 	}
-	view.Again, view.Problem = form, said
+	view.Again, view.mistakes = form, mistakes{said, rerunFields}
 	return v.render(said.Status, "run", "Run of "+view.Run.Job, view)
 }

@@ -42,21 +42,32 @@ func (s session) end() time.Time {
 
 // sessionOf returns the session of a request.
 func (p *Pages) sessionOf(r *http.Request) (s session, ok bool) {
-	c, err := r.Cookie(sessionCookie)
-	if err != nil {
-		return s, false
-	}
-	if p.NoAuth { // such a session holds no secret
-		err = json.Unmarshal([]byte(decoded(c.Value)), &s)
+	switch {
+	case !p.unsealed(r, sessionCookie, &s):
+		return session{}, false
+	case p.NoAuth:
 		s.Credential = ""
-		return s, err == nil
-	}
-	plain, err := p.Sessions.OpenSession(r.Context(), c.Value)
-	if err != nil || json.Unmarshal(plain, &s) != nil || s.Credential == "" ||
-		time.Now().After(s.end()) {
+		return s, true
+	case s.Credential == "" || time.Now().After(s.end()):
 		return session{}, false
 	}
 	return s, true
+}
+
+// unsealed reads what a cookie of a request holds into a value. It returns false if there is none that was sealed here.
+func (p *Pages) unsealed(r *http.Request, cookie string, into any) bool {
+	c, err := r.Cookie(cookie)
+	if err != nil {
+		return false
+	}
+	var plain []byte
+	if p.NoAuth {
+		text, _ := url.QueryUnescape(c.Value)
+		plain = []byte(text)
+	} else if plain, err = p.Sessions.OpenSession(r.Context(), c.Value); err != nil {
+		return false
+	}
+	return json.Unmarshal(plain, into) == nil
 }
 
 // errTooLarge says that no browser would keep a session.
@@ -79,9 +90,9 @@ func (p *Pages) remember(w http.ResponseWriter, r *http.Request, s session) erro
 	return err
 }
 
-// sealed returns a session as the cookie holds it.
-func (p *Pages) sealed(r *http.Request, s session) (string, error) {
-	plain, err := json.Marshal(s)
+// sealed returns a value as a cookie holds it: encrypted, unless visitors need not sign in. It holds no secret then.
+func (p *Pages) sealed(r *http.Request, v any) (string, error) {
+	plain, err := json.Marshal(v)
 	switch {
 	case err != nil:
 		return "", err
@@ -89,11 +100,6 @@ func (p *Pages) sealed(r *http.Request, s session) (string, error) {
 		return url.QueryEscape(string(plain)), nil
 	}
 	return p.Sessions.SealSession(r.Context(), plain)
-}
-
-func decoded(value string) string {
-	plain, _ := url.QueryUnescape(value)
-	return plain
 }
 
 func (p *Pages) forget(w http.ResponseWriter) { http.SetCookie(w, p.cookie(sessionCookie, "", -1)) }
@@ -176,7 +182,7 @@ func (p *Pages) signOut(w http.ResponseWriter, r *http.Request) {
 // actFor makes an operator's session act for a tenant.
 func (v *visit) actFor() error {
 	s := v.session
-	s.Tenant = strings.TrimSpace(v.r.PostFormValue("tenant"))
+	s.Tenant = v.field("tenant")
 	if s.Until.IsZero() {
 		s.Until = time.Now().Add(sessionLife)
 	}

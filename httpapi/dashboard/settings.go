@@ -6,7 +6,6 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
-	"punctual/httpapi/problem"
 	"punctual/store/secrets"
 	"punctual/store/tenants"
 )
@@ -21,11 +20,8 @@ type settingsView struct {
 	NewKey  *httpapi.NewKey
 	Tests   []httpapi.NotifyResult
 	Tested  bool
-	Problem *problem.Problem
+	mistakes
 }
-
-// Fault returns what is wrong with a field of the form for a key.
-func (s settingsView) Fault(field string) string { return fault(s.Problem, "body."+field) }
 
 func (v *visit) settings() error {
 	view, err := v.readSettings()
@@ -59,13 +55,8 @@ func (v *visit) readSettings() (view settingsView, err error) {
 
 // createKey shows the new key's secret on the page itself: it is never shown again.
 func (v *visit) createKey() error {
-	if err := v.form(); err != nil {
-		return err
-	}
 	in := map[string]any{"name": v.field("name"), "role": v.field("role")}
-	if expires := v.field("expires_at"); expires != "" {
-		in["expires_at"] = instantOf(expires)
-	}
+	setGiven(in, "expires_at", instantOf(v.field("expires_at")))
 	var made httpapi.NewKey
 	_, failed := v.api.Do(v.ctx(), http.MethodPost, "/v1/api-keys", in, &made)
 	if failed != nil && problemOf(failed).Status >= http.StatusInternalServerError {
@@ -106,9 +97,6 @@ func (v *visit) testNotify() error {
 
 // freeze stops or goes on with the claims of the tenant or of the deployment.
 func (v *visit) freeze() error {
-	if err := v.form(); err != nil {
-		return err
-	}
 	in := httpapi.FreezeInput{Scope: httpapi.FreezeScope(v.field("scope")), Note: v.field("note")}
 	if v.field("thaw") != "" {
 		if _, err := v.api.Unfreeze(v.ctx(), in); err != nil {

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -43,26 +42,16 @@ func (p *Pages) toIssuer(w http.ResponseWriter, r *http.Request) {
 		a.Next = "/"
 	}
 	to, err := p.SignIn.Begin(r.Context(), a.Attempt)
+	var sealed string
 	if err == nil {
-		err = p.rememberAttempt(v, a)
+		sealed, err = p.sealed(r, a)
 	}
 	if err != nil {
 		v.notSignedIn(a.Next, err)
 		return
 	}
+	http.SetCookie(w, p.attemptCookie(sealed, int(attemptLife.Seconds())))
 	http.Redirect(w, r, to, http.StatusSeeOther)
-}
-
-func (p *Pages) rememberAttempt(v *visit, a attempt) error {
-	plain, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
-	sealed, err := p.Sessions.SealSession(v.ctx(), plain)
-	if err == nil {
-		http.SetCookie(v.w, p.attemptCookie(sealed, int(attemptLife.Seconds())))
-	}
-	return err
 }
 
 // attemptCookie returns a cookie that a browser also sends when another site leads back here, as the issuer does. With
@@ -76,12 +65,7 @@ func (p *Pages) attemptCookie(value string, maxAge int) *http.Cookie {
 // attemptOf returns the attempt of a visitor who comes back. Nobody else's is accepted: the cookie and the issuer's
 // answer must have the same state.
 func (p *Pages) attemptOf(r *http.Request) (a attempt, ok bool) {
-	c, err := r.Cookie(attemptCookie)
-	if err != nil {
-		return a, false
-	}
-	plain, err := p.Sessions.OpenSession(r.Context(), c.Value)
-	if err != nil || json.Unmarshal(plain, &a) != nil || a.State == "" || time.Now().After(a.Until) {
+	if !p.unsealed(r, attemptCookie, &a) || a.State == "" || time.Now().After(a.Until) {
 		return attempt{}, false
 	}
 	state := r.URL.Query().Get("state")

@@ -76,13 +76,13 @@ func plot(list []runs.Run, what string) template.HTML {
 	for _, share := range []float64{0, 0.5, 1} {
 		y := float64(height-bottom) - share*float64(height-bottom-8)
 		fmt.Fprintf(&b, `<line x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text x="%d" y="%.1f">%s</text>`,
-			left, width, y, y, left-6, y+4, length(time.Duration(share*top*float64(time.Second))))
+			left, width, y, y, left-6, y+4, seconds(share*top))
 	}
 	for _, p := range points {
 		x := left + 4 + p.at.Sub(first).Seconds()/span*float64(width-left-10)
 		y := float64(height-bottom) - p.seconds/top*float64(height-bottom-8)
 		fmt.Fprintf(&b, `<circle class="%s" cx="%.1f" cy="%.1f" r="3"><title>%s: %s</title></circle>`,
-			p.class, x, y, p.at.UTC().Format("2006-01-02 15:04:05 UTC"), length(time.Duration(p.seconds*float64(time.Second))))
+			p.class, x, y, p.at.UTC().Format("2006-01-02 15:04:05 UTC"), seconds(p.seconds))
 	}
 	fmt.Fprintf(&b, `<text class="from" x="%d" y="%d">%s</text><text class="to" x="%d" y="%d">%s</text></svg>`,
 		left, height-4, first.UTC().Format("01-02 15:04"), width, height-4, last.UTC().Format("01-02 15:04 UTC"))
@@ -121,7 +121,7 @@ func summary(points []point, what string) string {
 	}
 	slices.Sort(values)
 	at := func(share float64) string {
-		return length(time.Duration(values[int(share*float64(len(values)-1))] * float64(time.Second)))
+		return seconds(values[int(share*float64(len(values)-1))])
 	}
 	return fmt.Sprintf("%s of %s: median %s, 95th percentile %s, longest %s", what, plural(len(points), "run"), at(0.5),
 		at(0.95), at(1))

@@ -39,15 +39,15 @@ const scaleParts = 6
 
 func (v *visit) timeline() error {
 	view := timelineView{Span: "1h", By: "job"}
-	if v.r.URL.Query().Get("by") == "queue" {
+	if v.param("by") == "queue" {
 		view.By = "queue"
 	}
 	span := time.Hour
-	if v.r.URL.Query().Get("span") == "24h" {
+	if v.param("span") == "24h" {
 		view.Span, span = "24h", 24*time.Hour
 	}
 	view.To = time.Now().Add(time.Minute).Truncate(time.Minute)
-	if at, err := time.Parse(time.RFC3339, v.r.URL.Query().Get("to")); err == nil {
+	if at, err := time.Parse(time.RFC3339, v.param("to")); err == nil {
 		view.To = at
 	}
 	view.From = view.To.Add(-span)
@@ -62,7 +62,7 @@ func (v *visit) timeline() error {
 		"from": {client.Instant(view.From)}, "to": {client.Instant(view.To)}, "view": {"summary"},
 		"limit": {fmt.Sprint(mostBars)},
 	}
-	if cursor := v.r.URL.Query().Get("cursor"); cursor != "" {
+	if cursor := v.param("cursor"); cursor != "" {
 		view.On = true
 		selection.Set("cursor", cursor)
 	}

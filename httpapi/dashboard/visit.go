@@ -82,6 +82,37 @@ func (v *visit) part(name string) string {
 	return text
 }
 
+// param returns a parameter of the query.
+func (v *visit) param(name string) string { return v.r.URL.Query().Get(name) }
+
+// mostForm bounds what a form may hold, in bytes: a definition fits.
+const mostForm = 1 << 20
+
+// withForm reads the form of a request first.
+func withForm(do func(*visit) error) func(*visit) error {
+	return func(v *visit) error {
+		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, mostForm)
+		if err := v.r.ParseForm(); err != nil {
+			return problem.New(problem.CodeTooLarge, "The form is larger than 1 MiB.")
+		}
+		return do(v)
+	}
+}
+
+// field returns a field of the form.
+func (v *visit) field(name string) string { return strings.TrimSpace(v.r.PostFormValue(name)) }
+
+// ofJob reads the job that the path is about first.
+func ofJob(show func(*visit, httpapi.Job) error) func(*visit) error {
+	return func(v *visit) error {
+		job, err := v.api.Job(v.ctx(), v.part("job"))
+		if err != nil {
+			return err
+		}
+		return show(v, job)
+	}
+}
+
 // may reports whether the visitor's role includes another.
 func (v *visit) may(role auth.Role) bool { return v.caller.Role.Includes(role) }
 

@@ -88,15 +88,7 @@ func length(d time.Duration) string {
 
 // ago says how long an instant lies in the past.
 func ago(instant any) string {
-	var at time.Time
-	switch instant := instant.(type) {
-	case time.Time:
-		at = instant
-	case *time.Time:
-		if instant != nil {
-			at = *instant
-		}
-	}
+	at := moment(instant)
 	if at.IsZero() {
 		return "never"
 	}
@@ -127,8 +119,8 @@ func lasted(r runs.Run) string {
 }
 
 // share says a share in percent. What is not whole does not look whole.
-func share(of *float64) string {
-	percent := *of * 100
+func share(of float64) string {
+	percent := of * 100
 	text := strings.TrimSuffix(fmt.Sprintf("%.1f", math.Floor(percent*10)/10), ".0")
 	if percent > 99.9 && percent < 100 {
 		text = "> 99.9"
@@ -137,16 +129,16 @@ func share(of *float64) string {
 }
 
 // seconds says how long a number of seconds is.
-func seconds(n *float64) string { return length(time.Duration(*n * float64(time.Second))) }
+func seconds(n float64) string { return length(time.Duration(n * float64(time.Second))) }
 
 // brief returns the beginning of an error, which may be long.
-func brief(text *string) string {
+func brief(text string) string {
 	const most = 120
-	letters := []rune(*text)
+	letters := []rune(text)
 	if len(letters) > most {
 		return string(letters[:most]) + "…"
 	}
-	return *text
+	return text
 }
 
 // count says how many there are. The API counts up to 10,000.
