@@ -15,15 +15,13 @@ import (
 // bury makes open dead letters of a job, as its runs leave them.
 func (s site) bury(job string, reason domain.Reason, n int) {
 	s.t.Helper()
-	if _, err := s.store.Pool().Exec(s.t.Context(), `
+	s.execute(`
 		INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason,
 			attempts, http_status, error)
 		SELECT gen_random_uuid(), id, tenant, name, version, now() - n * interval '1 h', 'schedule', $2, 5, 503,
 			'the target answered 503'
 		FROM punctual.jobs, generate_series(1, $3::integer) n
-		WHERE name = $1`, job, reason, n); err != nil {
-		s.t.Fatal(err)
-	}
+		WHERE name = $1`, job, reason, n)
 }
 
 // labelled creates jobs with a label, all at once.
@@ -59,14 +57,17 @@ func (s site) operate() {
 	}
 }
 
-// count returns how many rows a condition on a table selects.
-func (s site) count(table, condition string, args ...any) (n int) {
+// counts checks how many rows a condition on a table selects.
+func (s site) counts(want int, table, condition string) {
 	s.t.Helper()
+	var n int
 	if err := s.store.Pool().QueryRow(s.t.Context(),
-		`SELECT count(*) FROM punctual.`+table+` WHERE `+condition, args...).Scan(&n); err != nil {
+		`SELECT count(*) FROM punctual.`+table+` WHERE `+condition).Scan(&n); err != nil {
 		s.t.Fatal(err)
 	}
-	return n
+	if n != want {
+		s.t.Errorf("%d %s are such that %s, want %d", n, table, condition, want)
+	}
 }
 
 func TestTheOverviewSaysWhatNeedsAttention(t *testing.T) {
@@ -117,18 +118,14 @@ func TestAGroupOfDeadLettersIsReplayed(t *testing.T) {
 	sound(b.get("/dead-letters?each=1&reason=http_5xx&job_id=" + job).want(200).shows("Each one"))
 	group := []string{"job_id", job, "reason", "http_5xx"}
 	sound(b.post("/dead-letters/resolve", group...).want(200).shows("Resolve 30 dead letters?", "newest of each job"))
-	if n := s.count("dead_letters", "resolved_at IS NOT NULL"); n != 0 {
-		t.Errorf("%d were resolved by asking", n)
-	}
+	s.counts(0, "dead_letters", "resolved_at IS NOT NULL")
 	sure := append(group, "sure", "1", "note", "it is mended")
 	b.post("/dead-letters/resolve", slices.Concat(sure, []string{"max_per_second", "many"})...).want(422).
 		shows("max_per_second")
-	operation := b.post("/dead-letters/resolve", sure...).want(303).header.Get("Location")
+	operation := b.post("/dead-letters/resolve", sure...).want(303).to()
 	s.operate()
 	sound(b.get(operation).want(200).shows("30 of 30", "it is mended"))
-	if n := s.count("dead_letters", "resolved_at IS NOT NULL AND reason = 'http_5xx'"); n != 30 {
-		t.Errorf("%d were resolved", n)
-	}
+	s.counts(30, "dead_letters", "resolved_at IS NOT NULL AND reason = 'http_5xx'")
 }
 
 // hiddenIn returns the value of a hidden field of the form in the first table row that has a text.
@@ -154,12 +151,10 @@ func TestManyJobsArePausedAtOnce(t *testing.T) {
 	ask := []string{"search", "team=billing", "action", "pause"}
 	sound(b.post("/jobs", ask...).want(200).shows("Pause 120 jobs?", "Until"))
 	sure := append(ask, "sure", "1", "note", "the warehouse moves", "until", "2126-12-01T09:00")
-	operation := b.post("/jobs", sure...).want(303).header.Get("Location")
+	operation := b.post("/jobs", sure...).want(303).to()
 	s.operate()
 	b.get(operation).want(200).shows("120 of 120")
-	if n := s.count("jobs", "paused_until = '2126-12-01T09:00:00Z' AND pause_note = 'the warehouse moves'"); n != 120 {
-		t.Errorf("%d jobs are paused", n)
-	}
+	s.counts(120, "jobs", "paused_until = '2126-12-01T09:00:00Z' AND pause_note = 'the warehouse moves'")
 	b.get("/jobs?search=state:paused+team%3Dbilling").want(200).shows("paused", "the warehouse moves")
 	b.post("/jobs", "search", "state:paused", "action", "resume").want(200).shows("Resume 120 jobs?").hides("Until")
 	b.post("/jobs", "search", "nothing-like-this", "action", "delete").want(200).shows("Delete 0 jobs?", "Nothing is selected")
@@ -185,12 +180,8 @@ func TestAnOperationOnJobsIsNeverLargerThanAsked(t *testing.T) {
 		}
 	}
 	s.operate()
-	if n := s.count("jobs", "state = 'active'"); n != 1 {
-		t.Errorf("%d jobs are active", n)
-	}
-	if n := s.count("operations", "true"); n != 0 {
-		t.Errorf("%d operations", n)
-	}
+	s.counts(1, "jobs", "state = 'active'")
+	s.counts(0, "operations", "true")
 }
 
 func TestAViewerChangesNoManyJobs(t *testing.T) {

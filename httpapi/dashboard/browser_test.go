@@ -66,6 +66,7 @@ func (s site) chromium(t *testing.T) *tab {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(b.quiet)
 	return b
 }
 
@@ -98,6 +99,12 @@ func (b *tab) write(field, text string) {
 		chromedp.SendKeys(field, text))
 }
 
+// press clicks a button.
+func (b *tab) press(button string) {
+	b.t.Helper()
+	b.do(chromedp.Click(fmt.Sprintf(`//button[text()=%q]`, button)))
+}
+
 // waits waits until an element shows a text.
 func (b *tab) waits(selector, want string) {
 	b.t.Helper()
@@ -116,7 +123,6 @@ func (b *tab) waits(selector, want string) {
 
 // quiet checks that the browser has refused and missed nothing.
 func (b *tab) quiet() {
-	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.complain {
@@ -135,7 +141,6 @@ func TestInABrowserWhyItDidNotRun(t *testing.T) {
 	b.waits("h1", "daily")
 	b.do(chromedp.SendKeys("#at", "2020-01-01T03:00"), chromedp.Click(`//button[text()="Explain"]`))
 	b.waits(".answer", "was created")
-	b.quiet()
 }
 
 // A mistake in the cron is said while it is being written, and beside its field when it is saved.
@@ -151,12 +156,11 @@ func TestInABrowserAMistakeInTheCron(t *testing.T) {
 	b.write("#name", "n")
 	b.write("#url", "http://example.com/")
 	b.write("#cron", "99 * * * *")
-	b.do(chromedp.Click(`//button[text()="Save"]`))
+	b.press("Save")
 	b.waits("#cron-fault", "99 is outside 0-59")
 	b.write("#cron", "0 3 * * *")
-	b.do(chromedp.Click(`//button[text()="Save"]`))
+	b.press("Save")
 	b.waits("h1", "n")
-	b.quiet()
 }
 
 // What happens is seen without reloading.
@@ -174,7 +178,6 @@ func TestInABrowserARunIsSeenLive(t *testing.T) {
 	b.waits("#live", "No job fails.")
 	s.bury("n", domain.ReasonTimeout, 1)
 	b.waits("#live", "Needs attention")
-	b.quiet()
 }
 
 // A person pauses hundreds of jobs by their label, and sees how far that is.
@@ -188,19 +191,16 @@ func TestInABrowserManyJobsArePausedByLabel(t *testing.T) {
 	b.write("#filter", "team=billing")
 	b.do(chromedp.Click(`//main//button[text()="Search"]`))
 	b.waits("main", "All jobs that match:")
-	b.do(chromedp.Click(`//button[text()="Pause…"]`))
+	b.press("Pause…")
 	b.waits("h1", "Pause 500 jobs?")
 	b.write("#note", "the warehouse moves")
-	b.do(chromedp.Click(`//button[text()="Pause"]`))
+	b.press("Pause")
 	b.waits(".answer", "running: 0 of 500")
 	s.operate()
 	b.waits(".answer", "done: 500 of 500") // without reloading
 	b.open("/jobs?search=state:paused")
 	b.waits("#live .list", "the warehouse moves")
-	if n := s.count("jobs", "pause_note = 'the warehouse moves'"); n != 500 {
-		t.Errorf("%d jobs are paused", n)
-	}
-	b.quiet()
+	s.counts(500, "jobs", "pause_note = 'the warehouse moves'")
 }
 
 // A person replays the victims of one cause.
@@ -214,16 +214,13 @@ func TestInABrowserAGroupOfDeadLettersIsReplayed(t *testing.T) {
 	b.open("/dead-letters")
 	b.do(chromedp.Click(`//tr[contains(., "answered with 5xx")]//button[text()="Replay…"]`))
 	b.waits("h1", "Replay 40 dead letters?")
-	b.do(chromedp.Click(`//button[text()="Replay"]`))
+	b.press("Replay")
 	b.waits(".answer", "0 of 40")
 	s.operate()
 	b.waits(".answer", "done: 40 of 40")
 	b.open("/dead-letters")
 	b.waits("#live .list", "timeout")
-	if n := s.count("runs", "trigger = 'replay'"); n != 40 {
-		t.Errorf("%d replays", n)
-	}
-	b.quiet()
+	s.counts(40, "runs", "trigger = 'replay'")
 }
 
 // A viewer reads everything, and is offered nothing that the role may not do.
@@ -235,7 +232,7 @@ func TestInABrowserAViewerMayNot(t *testing.T) {
 	b := s.chromium(t)
 	b.open("/login")
 	b.write("#key", s.key("default", "viewer"))
-	b.do(chromedp.Click(`//button[text()="Sign in"]`))
+	b.press("Sign in")
 	b.waits("h1", "Overview")
 	for _, path := range []string{"/", "/jobs", "/jobs/daily", "/dead-letters", "/settings"} {
 		b.open(path)
@@ -249,7 +246,6 @@ func TestInABrowserAViewerMayNot(t *testing.T) {
 		}
 	}
 	b.waits("h1", "Settings")
-	b.quiet()
 }
 
 // Nothing that others wrote runs in a page.
@@ -259,13 +255,12 @@ func TestInABrowserHostileContentDoesNotRun(t *testing.T) {
 	visitor := s.browser()
 	const evil = `"></pre></script><script>alert(1)</script><img src=x onerror=alert(1)>`
 	visitor.create("n", "description", evil, "body", evil)
-	run := visitor.post("/jobs/n/trigger", "body", evil).want(303).header.Get("Location")
+	run := visitor.post("/jobs/n/trigger", "body", evil).want(303).to()
 	visitor.post("/jobs/n/pause", "note", evil).want(303)
 	b := s.chromium(t)
 	for _, path := range []string{"/", "/jobs", "/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/edit", run, "/audit"} {
 		b.open(path)
 	}
-	b.quiet()
 }
 
 // axe finds no serious fault, in light and in dark.
@@ -274,11 +269,10 @@ func TestInABrowserThePagesAreAccessible(t *testing.T) {
 	s := serve(t, true)
 	visitor := s.browser()
 	visitor.create("n", "labels", "team=billing")
-	run := visitor.post("/jobs/n/trigger").want(303).header.Get("Location")
+	run := visitor.post("/jobs/n/trigger").want(303).to()
 	visitor.post("/jobs/n/pause", "note", "why").want(303)
 	b := s.chromium(t)
 	b.accessible(append([]string{"/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/edit", run}, paths...)...)
-	b.quiet()
 }
 
 // accessible checks that axe finds no serious fault in pages, in light and in dark.
@@ -320,7 +314,7 @@ func (b *tab) accessible(paths ...string) {
 // from a form of the issuer.
 func TestInABrowserAVisitorSignsInAtTheIssuer(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "localhost", "punctual", oidctest.SignIn{Asks: true})
+	h := welcomingAt(t, "localhost", "punctual", oidctest.SignIn{Asks: true})
 	b := h.chromium(t)
 	b.accessible("/login")
 	b.open("/jobs?search=x")
@@ -332,7 +326,6 @@ func TestInABrowserAVisitorSignsInAtTheIssuer(t *testing.T) {
 	if err != nil || at != h.url+"/jobs?search=x" {
 		t.Errorf("the visitor is at %s: %v", at, err)
 	}
-	b.do(chromedp.Click(`//button[text()="Sign out"]`))
+	b.press("Sign out")
 	b.waits("h1", "Punctual")
-	b.quiet()
 }

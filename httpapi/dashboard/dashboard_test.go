@@ -76,6 +76,14 @@ func (s site) key(tenant, role string) string {
 	return key
 }
 
+// execute changes the database directly.
+func (s site) execute(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.store.Pool().Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func (s site) tenant(name string) {
 	s.t.Helper()
 	if _, err := s.store.CreateTenant(s.t.Context(), tenants.Tenant{Name: name, Weight: 1}); err != nil {
@@ -112,9 +120,18 @@ type reply struct {
 	body   string
 }
 
-func (b browser) do(request *http.Request) reply {
+// visit sends a request with a form, or with none, to an address.
+func (b browser) visit(method, address, site string, form url.Values) reply {
 	b.t.Helper()
+	request, err := http.NewRequestWithContext(b.t.Context(), method, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	request.Header.Set("Accept", "text/html")
+	if method == http.MethodPost {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Sec-Fetch-Site", site)
+	}
 	response, err := b.client.Do(request)
 	if err != nil {
 		b.t.Fatal(err)
@@ -129,11 +146,7 @@ func (b browser) do(request *http.Request) reply {
 
 func (b browser) get(path string) reply {
 	b.t.Helper()
-	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+path, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return b.do(request)
+	return b.visit(http.MethodGet, b.url+path, "", nil)
 }
 
 // post sends a form of names and values.
@@ -143,14 +156,7 @@ func (b browser) post(path string, pairs ...string) reply {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		form.Set(pairs[i], pairs[i+1])
 	}
-	body := strings.NewReader(form.Encode())
-	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.url+path, body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	request.Header.Set("Sec-Fetch-Site", "same-origin")
-	return b.do(request)
+	return b.visit(http.MethodPost, b.url+path, "same-origin", form)
 }
 
 func (p reply) want(status int) reply {
@@ -160,6 +166,9 @@ func (p reply) want(status int) reply {
 	}
 	return p
 }
+
+// to returns where a reply sends the browser.
+func (p reply) to() string { return p.header.Get("Location") }
 
 func (p reply) shows(parts ...string) reply {
 	p.t.Helper()
@@ -185,14 +194,14 @@ func TestAVisitorSignsInWithAKey(t *testing.T) {
 	t.Parallel()
 	s := serve(t, false)
 	b := s.browser()
-	if p := b.get("/jobs?search=x").want(303); p.header.Get("Location") != "/login?next=%2Fjobs%3Fsearch%3Dx" {
-		t.Errorf("sent to %s", p.header.Get("Location"))
+	if at := b.get("/jobs?search=x").want(303).to(); at != "/login?next=%2Fjobs%3Fsearch%3Dx" {
+		t.Errorf("sent to %s", at)
 	}
 	b.get("/login?next=%2Fjobs%3Fsearch%3Dx").want(200).shows(`name="next" value="/jobs?search=x"`)
 	b.post("/login", "key", "punctual_wrong").want(401).shows("This key is not valid")
 	p := b.post("/login", "key", s.key("default", "viewer"), "next", "/jobs?search=x").want(303)
-	if p.header.Get("Location") != "/jobs?search=x" {
-		t.Errorf("sent to %s", p.header.Get("Location"))
+	if p.to() != "/jobs?search=x" {
+		t.Errorf("sent to %s", p.to())
 	}
 	cookie := p.header.Get("Set-Cookie")
 	for _, part := range []string{"HttpOnly", "SameSite=Strict", "Max-Age="} {
@@ -212,9 +221,9 @@ func TestNobodySignsInToAnotherSite(t *testing.T) {
 	t.Parallel()
 	s := serve(t, false)
 	for _, next := range []string{"//evil.example/", "https://evil.example/", `/\evil.example`, "javascript:alert(1)", "/\t/evil.example"} {
-		p := s.browser().post("/login", "key", s.key("default", "viewer"), "next", next).want(303)
-		if p.header.Get("Location") != "/" {
-			t.Errorf("%q leads to %s", next, p.header.Get("Location"))
+		at := s.browser().post("/login", "key", s.key("default", "viewer"), "next", next).want(303).to()
+		if at != "/" {
+			t.Errorf("%q leads to %s", next, at)
 		}
 	}
 }
@@ -231,9 +240,7 @@ func TestARevokedKeyEndsItsSession(t *testing.T) {
 	s := serve(t, false)
 	b := s.as("default", "viewer")
 	b.get("/jobs").want(200)
-	if _, err := s.store.Pool().Exec(t.Context(), `UPDATE punctual.api_keys SET revoked_at = now()`); err != nil {
-		t.Fatal(err)
-	}
+	s.execute(`UPDATE punctual.api_keys SET revoked_at = now()`)
 	await(t, "the session to end", func() bool { return b.get("/jobs").status == http.StatusSeeOther })
 }
 
@@ -242,8 +249,7 @@ func TestAForgedSessionIsNone(t *testing.T) {
 	s := serve(t, false)
 	for _, value := range []string{"", "x", "AAAAAAAAAAAAAAAAAAAAAAAA", strings.Repeat("A", 4000)} {
 		b := s.browser()
-		at, _ := url.Parse(s.url)
-		b.client.Jar.SetCookies(at, []*http.Cookie{{Name: sessionCookie, Value: value}})
+		b.keep(sessionCookie, "/", value)
 		b.get("/jobs").want(303)
 	}
 }
@@ -254,13 +260,18 @@ func TestAnotherSiteChangesNothing(t *testing.T) {
 	s := serve(t, true)
 	b := s.browser()
 	b.create("n")
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/jobs/n/delete", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Sec-Fetch-Site", "cross-site")
-	b.do(request).want(403)
+	b.visit(http.MethodPost, s.url+"/jobs/n/delete", "cross-site", nil).want(403)
 	b.get("/jobs/n").want(200)
+}
+
+// keep makes the browser keep a cookie.
+func (b browser) keep(name, path, value string) {
+	b.t.Helper()
+	at, err := url.Parse(b.url + path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.client.Jar.SetCookies(at, []*http.Cookie{{Name: name, Value: value, Path: path}})
 }
 
 // create creates a job by the form.
@@ -326,7 +337,7 @@ func TestTheWayOfAJob(t *testing.T) {
 	b.get("/jobs/daily").want(200).hides("The job is paused.")
 	b.get("/jobs").shows("paused", "the warehouse moves")
 	b.post("/jobs/daily/resume").want(303)
-	run := b.post("/jobs/daily/trigger", "body", `{"b":2}`, "headers", "X-Mine: yes").want(303).header.Get("Location")
+	run := b.post("/jobs/daily/trigger", "body", `{"b":2}`, "headers", "X-Mine: yes").want(303).to()
 	sound(b.get(run).want(200).shows("no live replica serves the queue", "manual", "example.com",
 		"curl -X POST &#39;http://example.com/&#39;", "-H &#39;X-Mine: yes&#39;", "--data-binary &#39;{&#34;b&#34;:2}&#39;"))
 	b.post(run + "/cancel").want(303)
@@ -402,14 +413,14 @@ func TestARunIsMadeAgainWithChanges(t *testing.T) {
 	s := serve(t, true)
 	b := s.browser()
 	b.create("n", "body", `{"a":1}`)
-	run := b.post("/jobs/n/trigger").want(303).header.Get("Location")
+	run := b.post("/jobs/n/trigger").want(303).to()
 	b.post(run + "/cancel").want(303)
 	sound(b.get(run).want(200).shows(`name="headers"`, `name="body"`, `name="same_key"`)).hides("<details class=\"menu\" open>")
 	p := b.post(run+"/rerun", "headers", "X-Kept: yes\nX-Wrong: {{nothing}}\nHost: x", "body", "{{nobody}}", "same_key", "1").want(422)
 	sound(p).shows("Not made again.", `<details class="menu" open>`, `id="headers-fault">Host: `, "; X-Wrong: ",
 		`id="body-fault">`, "X-Kept: yes\nX-Wrong: {{nothing}}", ">{{nobody}}</textarea>", `value="1" checked`,
 		`hx-get="`+run+`"`)
-	again := b.post(run+"/rerun", "headers", "X-Kept: yes", "body", `{"b":2}`, "same_key", "1").want(303).header.Get("Location")
+	again := b.post(run+"/rerun", "headers", "X-Kept: yes", "body", `{"b":2}`, "same_key", "1").want(303).to()
 	b.get(again).want(200).shows("The run was made again.", `<tr><th scope="row">X-Kept</th><td>yes</td></tr>`,
 		"--data-binary &#39;{&#34;b&#34;:2}&#39;", "<td>"+strings.TrimPrefix(run, "/runs/")+"</td>")
 	b.post(again + "/cancel").want(303)
@@ -457,7 +468,7 @@ func TestHostileContentIsText(t *testing.T) {
 	b := s.browser()
 	const evil = `</pre><script>alert(1)</script><img src=x onerror=alert(1)>"'`
 	b.create("n", "description", evil, "labels", "evil="+evil[:40], "body", evil)
-	run := b.post("/jobs/n/trigger", "body", evil).want(303).header.Get("Location")
+	run := b.post("/jobs/n/trigger", "body", evil).want(303).to()
 	b.post("/jobs/n/pause", "note", evil).want(303)
 	for _, path := range []string{
 		"/", "/jobs", "/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/edit", "/jobs/n/edit?as=json", run,
@@ -478,7 +489,7 @@ func TestAnotherTenantsPagesAreNotFound(t *testing.T) {
 	s.tenant("alpha")
 	alpha, other := s.as("alpha", "admin"), s.as("default", "admin")
 	alpha.create("secret-name")
-	run := alpha.post("/jobs/secret-name/trigger").want(303).header.Get("Location")
+	run := alpha.post("/jobs/secret-name/trigger").want(303).to()
 	for _, path := range []string{
 		"/jobs/secret-name", "/jobs/secret-name/definition", "/jobs/secret-name/changes", "/jobs/secret-name/edit",
 		"/jobs/secret-name/notices",

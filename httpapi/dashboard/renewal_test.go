@@ -12,18 +12,18 @@ import (
 
 func TestASessionEndsWithItsToken(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{})
+	h := welcoming(t, oidctest.SignIn{})
 	b := h.welcomed()
 	b.get("/jobs").want(200)
 	b.ends(-time.Second)
-	if at := b.get("/jobs?search=x").want(303).header.Get("Location"); at != "/login?next=%2Fjobs%3Fsearch%3Dx" {
+	if at := b.get("/jobs?search=x").want(303).to(); at != "/login?next=%2Fjobs%3Fsearch%3Dx" {
 		t.Errorf("sent to %s", at)
 	}
 }
 
 func TestATokenIsRenewed(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{
+	h := welcoming(t, oidctest.SignIn{
 		Refresh: true, Access: map[string]any{"punctual_role": "operator"},
 	})
 	b := h.welcomed()
@@ -53,7 +53,7 @@ func TestATokenIsRenewed(t *testing.T) {
 // The issuer takes a refresh token once. Requests that come together still all succeed.
 func TestRequestsAtOnceRenewOnce(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{Refresh: true})
+	h := welcoming(t, oidctest.SignIn{Refresh: true})
 	b := h.welcomed()
 	b.ends(-time.Hour)
 	old := b.jar(sessionCookie, "/")
@@ -85,13 +85,13 @@ func TestRequestsAtOnceRenewOnce(t *testing.T) {
 
 func TestARefusedRenewalLeadsToTheSignIn(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{Refresh: true})
+	h := welcoming(t, oidctest.SignIn{Refresh: true})
 	b := h.welcomed()
 	h.issuer.Revoke()
 	b.ends(29 * time.Second)
 	b.get("/jobs").want(200) // the token is good for a while yet
 	b.ends(-time.Second)
-	if at := b.get("/jobs?search=x").want(303).header.Get("Location"); at != "/login?next=%2Fjobs%3Fsearch%3Dx" {
+	if at := b.get("/jobs?search=x").want(303).to(); at != "/login?next=%2Fjobs%3Fsearch%3Dx" {
 		t.Errorf("sent to %s", at)
 	}
 	b.get("/jobs").want(303)
@@ -104,7 +104,7 @@ func TestARefusedRenewalLeadsToTheSignIn(t *testing.T) {
 
 func TestARenewedTokenIsAnotherPersons(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{Refresh: true})
+	h := welcoming(t, oidctest.SignIn{Refresh: true})
 	b := h.welcomed()
 	h.signsIn(func(how *oidctest.SignIn) {
 		how.Access, how.ID = map[string]any{"sub": "mallory"}, map[string]any{"sub": "mallory"}
@@ -115,7 +115,7 @@ func TestARenewedTokenIsAnotherPersons(t *testing.T) {
 
 func TestARenewedTokenHasLostItsRole(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{Refresh: true})
+	h := welcoming(t, oidctest.SignIn{Refresh: true})
 	b := h.welcomed()
 	h.signsIn(func(how *oidctest.SignIn) { how.Access = map[string]any{"punctual_role": nil} })
 	b.ends(-time.Second)
@@ -124,7 +124,7 @@ func TestARenewedTokenHasLostItsRole(t *testing.T) {
 
 func TestTheIssuerIsAwayWhenATokenEnds(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{Refresh: true})
+	h := welcoming(t, oidctest.SignIn{Refresh: true})
 	b := h.welcomed()
 	h.issuer.Away.Store(true)
 	b.ends(29 * time.Second)
@@ -138,7 +138,7 @@ func TestTheIssuerIsAwayWhenATokenEnds(t *testing.T) {
 // Browsers drop large cookies without a word. The refresh token goes first, and the session then ends with its token.
 func TestALargeSessionGoesWithoutItsRefreshToken(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{
+	h := welcoming(t, oidctest.SignIn{
 		Refresh: true, Access: map[string]any{"groups": strings.Repeat("g", 1800)},
 	})
 	b := h.welcomed()

@@ -25,8 +25,14 @@ type house struct {
 	logs   *logs
 }
 
-// welcoming returns a house whose API accepts tokens for an audience. People come to it at a host.
-func welcoming(t *testing.T, host, audience string, how oidctest.SignIn) house {
+// welcoming returns a house whose API accepts tokens for punctual.
+func welcoming(t *testing.T, how oidctest.SignIn) house {
+	t.Helper()
+	return welcomingAt(t, "127.0.0.1", "punctual", how)
+}
+
+// welcomingAt returns a house whose API accepts tokens for an audience. People come to it at a host.
+func welcomingAt(t *testing.T, host, audience string, how oidctest.SignIn) house {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
 	at := "http://" + strings.Replace(server.Listener.Addr().String(), "127.0.0.1", host, 1)
@@ -72,12 +78,8 @@ func (l *logs) text() string {
 // leave begins to sign in, and returns the path at which the issuer sends the visitor back.
 func (b browser) leave(next string) string {
 	b.t.Helper()
-	to := b.get("/login/oidc?" + url.Values{"next": {next}}.Encode()).want(303).header.Get("Location")
-	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, to, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	back := b.do(request).want(302).header.Get("Location")
+	to := b.get("/login/oidc?" + url.Values{"next": {next}}.Encode()).want(303).to()
+	back := b.visit(http.MethodGet, to, "", nil).want(302).to()
 	path, ours := strings.CutPrefix(back, b.url)
 	if !ours {
 		b.t.Fatalf("sent back to %s", back)
@@ -125,8 +127,7 @@ func alter[T any](b browser, name, path string, change func(*T)) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	at, _ := url.Parse(b.url + path)
-	b.client.Jar.SetCookies(at, []*http.Cookie{{Name: name, Value: sealed, Path: path}})
+	b.keep(name, path, sealed)
 }
 
 // ends makes the token of a visitor's session end.
@@ -149,15 +150,14 @@ func TestAVisitorSignsInAtTheIssuer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := welcoming(t, "127.0.0.1", c.audience, c.how)
+			h := welcomingAt(t, "127.0.0.1", c.audience, c.how)
 			b := h.browser()
 			host := strings.TrimPrefix(h.issuer.URL, "http://")
 			const next = `/jobs?search=a'b+%22c%22%3Bd`
 			sound(b.get("/login?"+url.Values{"next": {next}}.Encode()).want(200).
 				shows("Sign in with "+host, `/login/oidc?next=%2fjobs%3fsearch%3da%27b%2b%2522c%2522%253Bd"`, "API key"))
 			path := b.leave(next)
-			p := b.get(path).want(200).shows("Signed in").hides(`href="/settings"`)
-			sound(p)
+			p := sound(b.get(path).want(200).shows("Signed in").hides(`href="/settings"`))
 			if at := onward(p); at != next {
 				t.Errorf("goes on to %q", at)
 			}
@@ -167,12 +167,18 @@ func TestAVisitorSignsInAtTheIssuer(t *testing.T) {
 			b.post("/logout").want(303)
 			b.get("/").want(303)
 			sealed, _ := url.ParseQuery(path)
-			for _, secret := range append(h.issuer.Given(), sealed.Get("state")) {
-				if strings.Contains(h.logs.text()+p.body, secret) {
-					t.Errorf("%s is logged or shown", secret)
-				}
-			}
+			h.tellsNobody(t, p, sealed.Get("state"))
 		})
+	}
+}
+
+// tellsNobody checks that no code, token or other secret of a sign-in is logged or shown.
+func (h house) tellsNobody(t *testing.T, p reply, others ...string) {
+	t.Helper()
+	for _, secret := range append(h.issuer.Given(), others...) {
+		if strings.Contains(h.logs.text()+p.body, secret) {
+			t.Errorf("%s is logged or shown", secret)
+		}
 	}
 }
 
@@ -189,7 +195,7 @@ func onward(p reply) string {
 
 func TestTheCookiesOfASignIn(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{})
+	h := welcoming(t, oidctest.SignIn{})
 	b := h.browser()
 	begun := b.get("/login/oidc").want(303)
 	want := func(p reply, name string, parts ...string) {
@@ -206,7 +212,7 @@ func TestTheCookiesOfASignIn(t *testing.T) {
 		}
 	}
 	want(begun, attemptCookie, "; HttpOnly", "; SameSite=Lax", "; Path=/login", "; Max-Age=600")
-	to, err := url.Parse(begun.header.Get("Location"))
+	to, err := url.Parse(begun.to())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +238,7 @@ func TestTheCookiesOfASignIn(t *testing.T) {
 // Only the browser that went to the issuer comes back signed in, and only once.
 func TestNobodyElseComesBack(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{})
+	h := welcoming(t, oidctest.SignIn{})
 	b := h.browser()
 	b.get("/login/callback").want(400).shows("was not begun in this browser", "at "+h.url+".")
 	back := b.leave("/")
@@ -247,8 +253,7 @@ func TestNobodyElseComesBack(t *testing.T) {
 	b.get(back).want(200)
 	b.get("/").want(200)
 	b.get(back).want(400) // the attempt is over
-	at, _ := url.Parse(h.url + "/login")
-	b.client.Jar.SetCookies(at, []*http.Cookie{{Name: attemptCookie, Value: used, Path: "/login"}})
+	b.keep(attemptCookie, "/login", used)
 	b.get(back).want(403).shows("has not signed you in: invalid_grant") // and so is the code
 	late := h.browser()
 	back = late.leave("/")
@@ -256,10 +261,9 @@ func TestNobodyElseComesBack(t *testing.T) {
 	late.get(back).want(400).shows("taken too long")
 	late.get("/").want(303)
 	// A session is no attempt, and an attempt is no session.
-	late.client.Jar.SetCookies(at, []*http.Cookie{{Name: attemptCookie, Value: b.jar(sessionCookie, "/"), Path: "/login"}})
+	late.keep(attemptCookie, "/login", b.jar(sessionCookie, "/"))
 	late.get("/login/callback?state=").want(400)
-	root, _ := url.Parse(h.url)
-	late.client.Jar.SetCookies(root, []*http.Cookie{{Name: sessionCookie, Value: used, Path: "/"}})
+	late.keep(sessionCookie, "/", used)
 	late.get("/").want(303)
 }
 
@@ -294,7 +298,7 @@ func TestASignInThatFailsSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := welcoming(t, "127.0.0.1", "punctual", c.how)
+			h := welcoming(t, c.how)
 			b := h.browser()
 			back := b.leave("/jobs?search=x")
 			if c.change != nil {
@@ -304,11 +308,7 @@ func TestASignInThatFailsSaysWhy(t *testing.T) {
 			sound(p)
 			b.get("/").want(303)
 			b.post("/login", "key", h.key("default", "viewer"), "next", "/jobs").want(303)
-			for _, secret := range h.issuer.Given() {
-				if strings.Contains(h.logs.text()+p.body, secret) {
-					t.Errorf("%s is logged or shown", secret)
-				}
-			}
+			h.tellsNobody(t, p)
 		})
 	}
 }
@@ -316,7 +316,7 @@ func TestASignInThatFailsSaysWhy(t *testing.T) {
 // The API allows for clocks that differ by 30 s, and a session does not.
 func TestATokenThatIsOverMakesNoSession(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{})
+	h := welcoming(t, oidctest.SignIn{})
 	b := h.browser()
 	back := b.leave("/")
 	h.signsIn(func(how *oidctest.SignIn) { how.Access = map[string]any{"exp": time.Now().Unix()} })
@@ -330,7 +330,7 @@ func withAccess(claim string, value any) oidctest.SignIn {
 
 func TestNobodySignsInAtTheIssuerToAnotherSite(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{})
+	h := welcoming(t, oidctest.SignIn{})
 	for _, next := range []string{
 		"//evil.example/", "https://evil.example/", `/\evil.example`, "/\t/evil.example", "javascript:alert(1)",
 		"/" + strings.Repeat("long", 1000),
@@ -352,12 +352,12 @@ func TestWithoutAnIssuerNobodyIsSentThere(t *testing.T) {
 
 func TestTheIssuerIsAway(t *testing.T) {
 	t.Parallel()
-	h := welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{})
+	h := welcoming(t, oidctest.SignIn{})
 	gone := h.browser()
 	back := gone.leave("/")
 	h.issuer.Away.Store(true)
 	gone.get(back).want(503).shows("cannot be reached right now", "sign in with an API key")
-	h = welcoming(t, "127.0.0.1", "punctual", oidctest.SignIn{})
+	h = welcoming(t, oidctest.SignIn{})
 	h.issuer.Away.Store(true)
 	b := h.browser()
 	b.get("/login").want(200).shows("Sign in with", "API key")

@@ -18,17 +18,12 @@ func (s site) ran(job string, slot time.Time, n int) {
 	for i := range ids {
 		ids[i] = domain.NewRunID(slot)
 	}
-	for _, sql := range []string{
-		`SELECT punctual.create_partition_of($3) WHERE $1::text IS NOT NULL AND $2::uuid[] IS NOT NULL`,
-		`INSERT INTO punctual.runs (id, job_id, tenant, job_version, lane, status, trigger, scheduled_for, due_at, finished_at)
-		 SELECT unnest($2::uuid[]), s.job_id, s.tenant, 1, s.lane, 'succeeded', 'schedule', $3::timestamptz, $3, $3
-		 FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id
-		 WHERE j.name = $1`,
-	} {
-		if _, err := s.store.Pool().Exec(s.t.Context(), sql, job, ids, slot); err != nil {
-			s.t.Fatal(err)
-		}
-	}
+	s.execute(`SELECT punctual.create_partition_of($1)`, slot)
+	s.execute(`
+		INSERT INTO punctual.runs (id, job_id, tenant, job_version, lane, status, trigger, scheduled_for, due_at, finished_at)
+		SELECT unnest($2::uuid[]), s.job_id, s.tenant, 1, s.lane, 'succeeded', 'schedule', $3::timestamptz, $3, $3
+		FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id
+		WHERE j.name = $1`, job, ids, slot)
 }
 
 var (

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/url"
@@ -42,10 +43,7 @@ func scheduleWords(s domain.Schedule) string {
 
 // zoneOf returns the zone of a schedule.
 func zoneOf(s domain.Schedule) string {
-	if s.Timezone == "" {
-		return "UTC"
-	}
-	return s.Timezone
+	return cmp.Or(s.Timezone, "UTC")
 }
 
 // length says how long something is, in the two largest units.
@@ -187,8 +185,8 @@ func sentence(r runs.Run) string {
 		return words + "."
 	case domain.StatusDead:
 		words := fmt.Sprintf("Died after %s", plural(r.Attempt, "attempt"))
-		if first := firstStart(r); !first.IsZero() && r.FinishedAt != nil {
-			words += " in " + length(r.FinishedAt.Sub(first))
+		if len(r.Attempts) > 0 && r.FinishedAt != nil {
+			words += " in " + length(r.FinishedAt.Sub(r.Attempts[0].StartedAt))
 		}
 		return words + ": " + what + "."
 	case domain.StatusSkipped:
@@ -226,13 +224,6 @@ func waitsFor(what string) string {
 		return "all worker slots are taken"
 	}
 	return what // a sentence
-}
-
-func firstStart(r runs.Run) time.Time {
-	for _, a := range r.Attempts {
-		return a.StartedAt
-	}
-	return time.Time{}
 }
 
 func plural(n int, of string) string {
