@@ -268,8 +268,7 @@ func (v *visit) write(view editorView, title string, api *client.Client, method,
 func syntaxOf(raw []byte) string {
 	var value json.RawMessage
 	err := json.Unmarshal(raw, &value)
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		before := raw[:min(int(syntax.Offset), len(raw))]
 		line := 1 + strings.Count(string(before), "\n")
 		return fmt.Sprintf("line %d: %s", line, syntax)

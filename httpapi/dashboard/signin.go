@@ -151,7 +151,6 @@ func (p *Pages) accepted(w http.ResponseWriter, r *http.Request, grant auth.Gran
 func (v *visit) notSignedIn(next string, err error) {
 	form, status := signInForm{Next: next}, http.StatusForbidden
 	var refused *auth.RefusedError
-	var away *problem.Problem
 	switch {
 	case errors.As(err, &refused):
 		form.AtIssuer = v.SignIn.Host() + " has not signed you in: " + refused.Code + "."
@@ -165,7 +164,7 @@ func (v *visit) notSignedIn(next string, err error) {
 			"Let the issuer leave out claims, such as long lists of groups."
 	case client.Is(err, problem.CodeForbidden):
 		form.AtIssuer = problemOf(err).Detail + " The API expects " + v.SignIn.Expected() + "."
-	case errors.As(err, &away) && away.Code == problem.CodeIssuer, client.Is(err, problem.CodeIssuer):
+	case problemOf(err).Code == problem.CodeIssuer:
 		form.AtIssuer, status = problemOf(err).Detail, http.StatusServiceUnavailable
 	default:
 		v.fail(err)

@@ -149,12 +149,10 @@ func (v *visit) fail(err error) {
 
 // problemOf returns what the API said, or a problem of the page itself.
 func problemOf(err error) *problem.Problem {
-	var answer *client.Error
-	if errors.As(err, &answer) && answer.Problem != nil {
+	if answer, ok := errors.AsType[*client.Error](err); ok && answer.Problem != nil {
 		return answer.Problem
 	}
-	var own *problem.Problem
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*problem.Problem](err); ok {
 		return own
 	}
 	return problem.New(problem.CodeInternal, "The page cannot be shown; the log says why.")

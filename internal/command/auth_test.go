@@ -11,7 +11,7 @@ import (
 )
 
 // parse reads the flags of serve as the binary does.
-func parse(t *testing.T, flags ...string) (Serve, error) {
+func parse(t *testing.T, flags string) (Serve, error) {
 	t.Helper()
 	var c struct {
 		Serve Serve `cmd:""`
@@ -20,35 +20,36 @@ func parse(t *testing.T, flags ...string) (Serve, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = parser.Parse(append([]string{"serve", "--database-url=postgres://127.0.0.1/punctual"}, flags...))
+	_, err = parser.Parse(strings.Fields("serve --database-url=postgres://127.0.0.1/punctual " + flags))
 	return c.Serve, err
 }
+
+const (
+	issuer  = "--oidc-issuer=https://login.example.com --oidc-audience=punctual"
+	atPages = issuer + " --oidc-client-id=pages"
+	public  = atPages + " --public-url=https://punctual.example.com"
+)
 
 // A wrong flag of the sign-in is named, with what would be right.
 func TestTheFlagsOfTheSignIn(t *testing.T) {
 	t.Parallel()
-	issuer := []string{"--oidc-issuer=https://login.example.com", "--oidc-audience=punctual"}
-	client := append(slices.Clone(issuer), "--oidc-client-id=pages")
-	public := append(slices.Clone(client), "--public-url=https://punctual.example.com")
 	for name, test := range map[string]struct {
-		flags []string
+		flags string
 		want  []string // what the error says; none: the flags are right
 	}{
-		"nothing":                 {nil, nil},
-		"an issuer alone":         {issuer, nil},
-		"a sign-in":               {public, nil},
-		"with more scopes":        {append(slices.Clone(public), "--oidc-scopes=openid,offline_access"), nil},
-		"at no issuer":            {[]string{"--oidc-client-id=pages"}, []string{"--oidc-issuer", "--oidc-client-id needs it"}},
-		"without a way back":      {client, []string{"--public-url", "https://punctual.example.com", "/login/callback"}},
-		"without pages":           {append(slices.Clone(public), "--no-dashboard"), []string{"--oidc-client-id", "--no-dashboard"}},
-		"without authentication":  {append(slices.Clone(public), "--auth=none"), []string{"--oidc-issuer", "--auth=none"}},
-		"scopes without openid":   {append(slices.Clone(public), "--oidc-scopes=profile"), []string{"--oidc-scopes", "openid"}},
-		"scopes without a client": {append(slices.Clone(issuer), "--oidc-scopes=openid"), []string{"--oidc-client-id"}},
-		"a secret without a client": {
-			append(slices.Clone(issuer), "--oidc-client-secret-file=secret"), []string{"--oidc-client-id"},
-		},
+		"nothing":                   {"", nil},
+		"an issuer alone":           {issuer, nil},
+		"a sign-in":                 {public, nil},
+		"with more scopes":          {public + " --oidc-scopes=openid,offline_access", nil},
+		"at no issuer":              {"--oidc-client-id=pages", []string{"--oidc-issuer", "--oidc-client-id needs it"}},
+		"without a way back":        {atPages, []string{"--public-url", "https://punctual.example.com", "/login/callback"}},
+		"without pages":             {public + " --no-dashboard", []string{"--oidc-client-id", "--no-dashboard"}},
+		"without authentication":    {public + " --auth=none", []string{"--oidc-issuer", "--auth=none"}},
+		"scopes without openid":     {public + " --oidc-scopes=profile", []string{"--oidc-scopes", "openid"}},
+		"scopes without a client":   {issuer + " --oidc-scopes=openid", []string{"--oidc-client-id"}},
+		"a secret without a client": {issuer + " --oidc-client-secret-file=secret", []string{"--oidc-client-id"}},
 	} {
-		_, err := parse(t, test.flags...)
+		_, err := parse(t, test.flags)
 		if (err != nil) != (len(test.want) > 0) {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -63,11 +64,7 @@ func TestTheFlagsOfTheSignIn(t *testing.T) {
 
 func TestTheSecretOfTheClientIsInAFile(t *testing.T) {
 	t.Parallel()
-	flags := []string{
-		"--oidc-issuer=https://login.example.com", "--oidc-audience=punctual", "--oidc-client-id=pages",
-		"--public-url=https://punctual.example.com",
-	}
-	c, err := parse(t, flags...)
+	c, err := parse(t, public)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +77,7 @@ func TestTheSecretOfTheClientIsInAFile(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if c, err = parse(t, append(slices.Clone(flags), "--oidc-client-secret-file="+file)...); err != nil {
+		if c, err = parse(t, public+" --oidc-client-secret-file="+file); err != nil {
 			t.Fatal(err)
 		}
 		client, err := c.client()

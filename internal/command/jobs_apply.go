@@ -74,8 +74,8 @@ func apply(ctx context.Context, api *client.Client, job manifest.Job) (string, e
 
 // isRefusal reports whether the API refused this one job, and may take the next one.
 func isRefusal(err error) bool {
-	var answer *client.Error
-	if !errors.As(err, &answer) || answer.Problem == nil {
+	answer, ok := errors.AsType[*client.Error](err)
+	if !ok || answer.Problem == nil {
 		return false
 	}
 	switch answer.Status {

@@ -15,8 +15,7 @@ const ExitUsage = 2
 // print the help: that would bury the error, and would confuse programs that read the output.
 func Usage(err error) string {
 	text, command := OneLine(err), "punctual"
-	var parse *kong.ParseError
-	if errors.As(err, &parse) && parse.Context != nil {
+	if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context != nil {
 		node := parse.Context.Selected()
 		if node == nil {
 			node = parse.Context.Model.Node
@@ -54,7 +53,7 @@ func OneLine(err error) string {
 
 // Message returns the text of an error: in one line, unless it is the API's, which has a line for each field at fault.
 func Message(err error) string {
-	if known := (*apiError)(nil); errors.As(err, &known) {
+	if _, ok := errors.AsType[*apiError](err); ok {
 		return err.Error()
 	}
 	return OneLine(err)

@@ -22,10 +22,7 @@ const bouncerPort = "6432" // appears only in the socket's name
 // has no pgbouncer.
 func PgBouncer(t testing.TB, server *privatepg.Server, dsn string, settings ...string) string {
 	t.Helper()
-	path, err := findPgBouncer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := findPgBouncer(t)
 	dir, err := server.MakeDir("pgbouncer-")
 	if err != nil {
 		t.Fatalf("configure pgbouncer: %v", err)
@@ -41,24 +38,23 @@ func PgBouncer(t testing.TB, server *privatepg.Server, dsn string, settings ...s
 		}
 	})
 	through := throughSocket(t, dsn, dir, bouncerPort)
-	if err := awaitPgBouncer(t.Context(), bouncer, through); err != nil {
-		t.Fatal(err)
-	}
+	awaitPgBouncer(t, bouncer, through)
 	return through
 }
 
 // findPgBouncer looks on PATH, and in a directory that packages use but that is often missing from a user's PATH.
-func findPgBouncer() (string, error) {
+func findPgBouncer(t testing.TB) string {
+	t.Helper()
 	for _, name := range []string{
 		"pgbouncer", "/usr/sbin/pgbouncer", "/usr/local/sbin/pgbouncer",
 		"/opt/homebrew/bin/pgbouncer",
 	} {
 		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
+			return path
 		}
 	}
-	return "", fmt.Errorf("this test needs pgbouncer: apt-get install pgbouncer, dnf install pgbouncer, " +
-		"or brew install pgbouncer")
+	t.Fatal("this test needs pgbouncer: apt-get install pgbouncer, dnf install pgbouncer, or brew install pgbouncer")
+	return ""
 }
 
 // configurePgBouncer writes the configuration into dir. It trusts every client, because only this test can reach the
@@ -92,21 +88,23 @@ max_client_conn = 1000
 }
 
 // awaitPgBouncer tries to connect until it succeeds.
-func awaitPgBouncer(ctx context.Context, bouncer *privatepg.Companion, dsn string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+func awaitPgBouncer(t testing.TB, bouncer *privatepg.Companion, dsn string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		conn, err := pgconn.Connect(ctx, dsn)
 		if err == nil {
-			return conn.Close(ctx)
+			_ = conn.Close(ctx)
+			return
 		}
 		select {
 		case <-bouncer.Done():
-			return fmt.Errorf("pgbouncer ended at once:\n%s", bouncer.Output())
+			t.Fatalf("pgbouncer ended at once:\n%s", bouncer.Output())
 		case <-ctx.Done():
-			return fmt.Errorf("pgbouncer does not accept connections: %w\n%s", err, bouncer.Output())
+			t.Fatalf("pgbouncer does not accept connections: %v\n%s", err, bouncer.Output())
 		case <-tick.C:
 		}
 	}

@@ -51,7 +51,13 @@ func harden(t *testing.T, most int32, change func(*http.Server)) *hardened {
 
 func (h *hardened) dial(t *testing.T) net.Conn {
 	t.Helper()
-	nc, err := net.Dial("tcp", h.address)
+	return dial(t, h.address)
+}
+
+// dial returns a connection, on which no wait is longer than patience.
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,12 +74,7 @@ type kept struct {
 
 func (s *stopping) keep() *kept {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.host)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	conn := dial(s.t, s.host)
 	return &kept{s.t, conn, bufio.NewReader(conn)}
 }
 
