@@ -166,7 +166,8 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 func TestACommandWithoutADatabaseSaysHowToNameOne(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
-		"serve", "keys create --role viewer --name n", "migrate", "verify", "secrets rotate", "tenants list",
+		"serve", "keys create --role viewer --name n", "migrate", "verify", "secrets rotate", "tenants list", "freeze",
+		"unfreeze",
 	} {
 		use := wrongUse{command, command, "DATABASE_URL … --database-url=postgres:// … --help"}
 		use.check(t, 2)

@@ -19,7 +19,7 @@ func (f *freezing) Validate() error {
 	if len(f.Note) > 1024 {
 		return fmt.Errorf("--note: %d bytes; at most 1024", len(f.Note))
 	}
-	return nil
+	return f.database.Validate()
 }
 
 // Freeze stops all claims, of the deployment or of one tenant.
