@@ -144,8 +144,16 @@ func Run(ctx context.Context, c Config) error {
 		warnOfNoKeys(ctx, db, c.Log)
 	}
 	server := newServer(leaving.closing(handler), c.Log)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(bounded(listener, mostConnections, c.Log)) }()
+	// The scheduler stops when ctx ends, or when the API has failed.
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	failed := make(chan error, 1)
+	go func() {
+		if err := server.Serve(bounded(listener, mostConnections, c.Log)); !errors.Is(err, http.ErrServerClosed) {
+			failed <- fmt.Errorf("serving the API: %w", err)
+			stop()
+		}
+	}()
 	address := "http://" + listener.Addr().String()
 	c.Log.Info("API ready", "url", address)
 	scraped.serve(registry, c.Log)
@@ -155,27 +163,16 @@ func Run(ctx context.Context, c Config) error {
 		c.Ready(address)
 	}
 
-	// The scheduler stops when ctx ends, or when the API has failed.
-	running, stop := context.WithCancel(ctx)
-	defer stop()
 	context.AfterFunc(running, func() {
 		leaving.begin()
 		if grace := c.grace(ctx); grace > 0 {
 			c.Log.Info("stopping: not ready; requests are answered until load balancers have noticed", "shutdown_grace", grace)
 		}
 	})
-	failed := make(chan error, 1)
-	go func() {
-		err := <-served
-		if !errors.Is(err, http.ErrServerClosed) {
-			failed <- fmt.Errorf("serving the API: %w", err)
-			stop()
-		}
-	}()
 	drained, closed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(closed)
-		leaving.end(c.Hurry, server, drained, func() time.Duration { return c.grace(ctx) }, c.DrainTimeout)
+		leaving.end(ctx, c, server, drained)
 	}()
 	host, _ := os.Hostname() // shown to people only
 	err = scheduler.Run(running, db, scheduler.Config{

@@ -60,21 +60,19 @@ func (d *departure) closing(next http.Handler) http.Handler {
 }
 
 // end closes the API when the grace is over and the runs in flight have ended or used up the drain time. API requests
-// in flight then get the rest of the drain time too. If hurry ends, it waits for nothing.
-func (d *departure) end(
-	hurry context.Context, server *http.Server, drained <-chan struct{}, grace func() time.Duration, drain time.Duration,
-) {
+// in flight then get the rest of the drain time too. If c.Hurry ends, it waits for nothing. ctx is that of the replica.
+func (d *departure) end(ctx context.Context, c Config, server *http.Server, drained <-chan struct{}) {
 	asked := <-d.asked
 	select {
-	case <-time.After(time.Until(asked.Add(grace()))):
-	case <-hurry.Done():
+	case <-time.After(time.Until(asked.Add(c.grace(ctx)))):
+	case <-c.Hurry.Done():
 	}
 	select {
 	case <-drained:
-	case <-time.After(time.Until(asked.Add(drain))):
-	case <-hurry.Done():
+	case <-time.After(time.Until(asked.Add(c.DrainTimeout))):
+	case <-c.Hurry.Done():
 	}
-	shutDown(hurry, server, max(apiShutdown, time.Until(asked.Add(drain))))
+	shutDown(c.Hurry, server, max(apiShutdown, time.Until(asked.Add(c.DrainTimeout))))
 }
 
 // shutDown lets requests in flight finish for at most longest, or until ctx ends. Then it cuts off the rest.
