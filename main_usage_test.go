@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"net/url"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -21,12 +20,7 @@ func apart(t *testing.T, env []string, args ...string) (code int, out, notes str
 	command := exec.CommandContext(t.Context(), binary(t), args...)
 	var stdout, stderr strings.Builder
 	command.Stdout, command.Stderr = &stdout, &stderr
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "DATABASE_URL=") && !strings.HasPrefix(variable, "PUNCTUAL_") {
-			command.Env = append(command.Env, variable)
-		}
-	}
-	command.Env = append(command.Env, env...)
+	command.Env = append(process.Environment(), env...)
 	var exit *exec.ExitError
 	if err := command.Run(); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)

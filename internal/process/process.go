@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,7 +40,7 @@ const noGrace = "PUNCTUAL_SHUTDOWN_GRACE=0s"
 // env or args set one.
 func Launch(path string, env []string, args ...string) (*Process, error) {
 	p := &Process{cmd: exec.Command(path, args...), done: make(chan struct{})}
-	p.cmd.Env = append(append(cleanEnv(), "PUNCTUAL_MASTER_KEY="+MasterKey, noGrace), env...)
+	p.cmd.Env = append(append(Environment(), "PUNCTUAL_MASTER_KEY="+MasterKey, noGrace), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = tied()
 	p.cmd.WaitDelay = 5 * time.Second // for grandchildren that keep the output open
@@ -64,16 +65,12 @@ func (p *Process) run(started chan<- error) {
 	close(p.done)
 }
 
-// cleanEnv returns the environment without the variables that Punctual or libpq read.
-func cleanEnv() []string {
-	var env []string
-	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "PUNCTUAL_") && !strings.HasPrefix(entry, "PG") &&
-			!strings.HasPrefix(entry, "DATABASE_URL=") {
-			env = append(env, entry)
-		}
-	}
-	return env
+// Environment returns the environment without the variables that Punctual or libpq read.
+func Environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, "PUNCTUAL_") || strings.HasPrefix(entry, "PG") ||
+			strings.HasPrefix(entry, "DATABASE_URL=")
+	})
 }
 
 // PID returns the process id.
