@@ -60,13 +60,13 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 	assets, _ := fs.Sub(files, "assets") // the folder is embedded
 	mux.With(cached).Handle("/assets/*", http.StripPrefix("/assets/", http.FileServerFS(assets)))
 	pages := mux.With(middleware.Compress(5))
-	pages.Get("/login", p.askToSignIn)
-	pages.Post("/login", p.signIn)
+	pages.Get("/login", p.open((*visit).askToSignIn))
+	pages.Post("/login", p.open((*visit).signIn))
 	if p.SignIn != nil {
-		pages.Get("/login/oidc", p.toIssuer)
-		pages.Get(auth.RedirectPath, p.fromIssuer)
+		pages.Get("/login/oidc", p.open((*visit).toIssuer))
+		pages.Get(auth.RedirectPath, p.open((*visit).fromIssuer))
 	}
-	pages.Post("/logout", p.signOut)
+	pages.Post("/logout", p.open((*visit).signOut))
 	for path, show := range map[string]func(*visit) error{
 		"/jobs":                   (*visit).jobs,
 		"/jobs/{job}":             ofJob((*visit).job),

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"maps"
-	"net/http"
 	"sync"
 	"time"
 
@@ -26,21 +25,21 @@ const (
 var errEnded = errors.New("the session has ended")
 
 // renewed returns a session whose token is good for a while yet. If it got a new token, the browser keeps that.
-func (p *Pages) renewed(w http.ResponseWriter, r *http.Request, s session) (session, error) {
-	if s.Refresh == "" || p.SignIn == nil || time.Until(s.Expires) > renewEarly {
+func (v *visit) renewed(s session) (session, error) {
+	if s.Refresh == "" || v.SignIn == nil || time.Until(s.Expires) > renewEarly {
 		return s, nil
 	}
-	fresh, err := p.renewals.of(s.Credential, func() (session, error) {
-		r := r.WithContext(context.WithoutCancel(r.Context())) // other requests wait for it too
-		grant, err := p.SignIn.Renew(r.Context(), s.Refresh, s.Credential)
+	fresh, err := v.renewals.of(s.Credential, func() (session, error) {
+		v := &visit{Pages: v.Pages, w: v.w, r: v.r.WithContext(context.WithoutCancel(v.ctx()))} // others wait for it too
+		grant, err := v.SignIn.Renew(v.ctx(), s.Refresh, s.Credential)
 		if err != nil {
 			return session{}, err
 		}
-		return p.accepted(w, r, grant)
+		return v.accepted(grant)
 	})
 	if err == nil {
 		fresh.Tenant, fresh.Until = s.Tenant, s.Until
-		if err = p.remember(w, r, fresh); err == nil {
+		if err = v.remember(fresh); err == nil {
 			return fresh, nil
 		}
 	}

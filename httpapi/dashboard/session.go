@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"punctual/httpapi/client"
@@ -40,12 +39,12 @@ func (s session) end() time.Time {
 	return s.Until
 }
 
-// sessionOf returns the session of a request.
-func (p *Pages) sessionOf(r *http.Request) (s session, ok bool) {
+// kept returns the session that the browser has kept.
+func (v *visit) kept() (s session, ok bool) {
 	switch {
-	case !p.unsealed(r, sessionCookie, &s):
+	case !v.unsealed(sessionCookie, &s):
 		return session{}, false
-	case p.NoAuth:
+	case v.NoAuth:
 		s.Credential = ""
 		return s, true
 	case s.Credential == "" || time.Now().After(s.end()):
@@ -54,17 +53,17 @@ func (p *Pages) sessionOf(r *http.Request) (s session, ok bool) {
 	return s, true
 }
 
-// unsealed reads what a cookie of a request holds into a value. It returns false if there is none that was sealed here.
-func (p *Pages) unsealed(r *http.Request, cookie string, into any) bool {
-	c, err := r.Cookie(cookie)
+// unsealed reads what a cookie of the request holds into a value. It returns false if none was sealed here.
+func (v *visit) unsealed(cookie string, into any) bool {
+	c, err := v.r.Cookie(cookie)
 	if err != nil {
 		return false
 	}
 	var plain []byte
-	if p.NoAuth {
+	if v.NoAuth {
 		text, _ := url.QueryUnescape(c.Value)
 		plain = []byte(text)
-	} else if plain, err = p.Sessions.OpenSession(r.Context(), c.Value); err != nil {
+	} else if plain, err = v.Sessions.OpenSession(v.ctx(), c.Value); err != nil {
 		return false
 	}
 	return json.Unmarshal(plain, into) == nil
@@ -75,34 +74,34 @@ var errTooLarge = errors.New("the key or token is too large for a cookie")
 
 // remember makes the browser keep a session. One that is too large goes without its refresh token, and then ends with
 // its token.
-func (p *Pages) remember(w http.ResponseWriter, r *http.Request, s session) error {
-	value, err := p.sealed(r, s)
+func (v *visit) remember(s session) error {
+	value, err := v.sealed(s)
 	if err == nil && len(value) > mostCookie && s.Refresh != "" {
 		s.Refresh = ""
-		value, err = p.sealed(r, s)
+		value, err = v.sealed(s)
 	}
 	if err == nil && len(value) > mostCookie {
 		err = errTooLarge
 	}
 	if err == nil {
-		http.SetCookie(w, p.cookie(sessionCookie, value, int(time.Until(s.end()).Seconds())))
+		http.SetCookie(v.w, v.cookie(sessionCookie, value, int(time.Until(s.end()).Seconds())))
 	}
 	return err
 }
 
 // sealed returns a value as a cookie holds it: encrypted, unless visitors need not sign in. It holds no secret then.
-func (p *Pages) sealed(r *http.Request, v any) (string, error) {
-	plain, err := json.Marshal(v)
+func (v *visit) sealed(value any) (string, error) {
+	plain, err := json.Marshal(value)
 	switch {
 	case err != nil:
 		return "", err
-	case p.NoAuth:
+	case v.NoAuth:
 		return url.QueryEscape(string(plain)), nil
 	}
-	return p.Sessions.SealSession(r.Context(), plain)
+	return v.Sessions.SealSession(v.ctx(), plain)
 }
 
-func (p *Pages) forget(w http.ResponseWriter) { http.SetCookie(w, p.cookie(sessionCookie, "", -1)) }
+func (v *visit) forget() { http.SetCookie(v.w, v.cookie(sessionCookie, "", -1)) }
 
 // cookie returns a cookie that no script reads and no other site's page can make a browser send.
 func (p *Pages) cookie(name, value string, maxAge int) *http.Cookie {
@@ -113,12 +112,12 @@ func (p *Pages) cookie(name, value string, maxAge int) *http.Cookie {
 }
 
 // toSignIn sends a visitor to the page that signs in, and from there back.
-func (p *Pages) toSignIn(w http.ResponseWriter, r *http.Request) {
+func (v *visit) toSignIn() error {
 	path := "/login"
-	if r.Method == http.MethodGet && r.URL.RequestURI() != "/" {
-		path += "?" + url.Values{"next": {r.URL.RequestURI()}}.Encode()
+	if v.r.Method == http.MethodGet && v.r.URL.RequestURI() != "/" {
+		path += "?" + url.Values{"next": {v.r.URL.RequestURI()}}.Encode()
 	}
-	http.Redirect(w, r, path, http.StatusSeeOther)
+	return v.to(path, "")
 }
 
 // signInForm is what the page that signs in shows.
@@ -129,54 +128,48 @@ type signInForm struct {
 	AtIssuer string // why they could not
 }
 
-func (p *Pages) askToSignIn(w http.ResponseWriter, r *http.Request) {
-	if p.NoAuth {
-		http.Redirect(w, r, "/", http.StatusSeeOther)
-		return
+func (v *visit) askToSignIn() error {
+	if v.NoAuth {
+		return v.to("/", "")
 	}
-	v := &visit{Pages: p, w: w, r: r}
-	p.showSignIn(v, http.StatusOK, signInForm{Next: local(r.URL.Query().Get("next"))})
+	return v.showSignIn(http.StatusOK, signInForm{Next: local(v.param("next"))})
 }
 
-func (p *Pages) showSignIn(v *visit, status int, form signInForm) {
-	if p.SignIn != nil {
-		form.Issuer = p.SignIn.Host()
+func (v *visit) showSignIn(status int, form signInForm) error {
+	if v.SignIn != nil {
+		form.Issuer = v.SignIn.Host()
 	}
-	if err := v.render(status, "login", "Sign in", form); err != nil {
-		v.fail(err)
-	}
+	return v.render(status, "login", "Sign in", form)
 }
 
 // signIn checks an API key or token with the API, and remembers it for the session.
-func (p *Pages) signIn(w http.ResponseWriter, r *http.Request) {
-	v := &visit{Pages: p, w: w, r: r}
-	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
-	form := signInForm{Next: local(r.PostFormValue("next"))}
-	s := session{Credential: strings.TrimSpace(r.PostFormValue("key")), Until: time.Now().Add(sessionLife)}
-	_, err := p.calls(w, r, s).Caller(r.Context())
+func (v *visit) signIn() error {
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, mostForm)
+	form := signInForm{Next: local(v.r.PostFormValue("next"))}
+	s := session{Credential: v.field("key"), Until: time.Now().Add(sessionLife)}
+	_, err := v.calls(s).Caller(v.ctx())
 	if err == nil {
-		err = p.remember(w, r, s)
+		err = v.remember(s)
 	}
 	switch {
 	case client.Is(err, problem.CodeUnauthenticated):
 		form.Error = "This key is not valid. It may be mistyped, revoked or expired."
-		p.showSignIn(v, http.StatusUnauthorized, form)
+		return v.showSignIn(http.StatusUnauthorized, form)
 	case client.Is(err, problem.CodeForbidden):
 		form.Error = problemOf(err).Detail
-		p.showSignIn(v, http.StatusForbidden, form)
+		return v.showSignIn(http.StatusForbidden, form)
 	case errors.Is(err, errTooLarge):
 		form.Error = "This token is too large for a browser's cookie."
-		p.showSignIn(v, http.StatusUnprocessableEntity, form)
+		return v.showSignIn(http.StatusUnprocessableEntity, form)
 	case err != nil:
-		v.fail(err)
-	default:
-		http.Redirect(w, r, form.Next, http.StatusSeeOther)
+		return err
 	}
+	return v.to(form.Next, "")
 }
 
-func (p *Pages) signOut(w http.ResponseWriter, r *http.Request) {
-	p.forget(w)
-	http.Redirect(w, r, "/login", http.StatusSeeOther)
+func (v *visit) signOut() error {
+	v.forget()
+	return v.to("/login", "")
 }
 
 // actFor makes an operator's session act for a tenant.
@@ -186,10 +179,10 @@ func (v *visit) actFor() error {
 	if s.Until.IsZero() {
 		s.Until = time.Now().Add(sessionLife)
 	}
-	if _, err := v.calls(v.w, v.r, s).Caller(v.ctx()); err != nil {
+	if _, err := v.calls(s).Caller(v.ctx()); err != nil {
 		return err
 	}
-	if err := v.remember(v.w, v.r, s); err != nil {
+	if err := v.remember(s); err != nil {
 		return err
 	}
 	return v.to("/", "")

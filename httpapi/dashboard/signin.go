@@ -31,27 +31,24 @@ type attempt struct {
 }
 
 // toIssuer sends a visitor to the issuer.
-func (p *Pages) toIssuer(w http.ResponseWriter, r *http.Request) {
-	v := &visit{Pages: p, w: w, r: r}
-	if err := p.SignIn.Admit(r); err != nil {
-		v.fail(err)
-		return
+func (v *visit) toIssuer() error {
+	if err := v.SignIn.Admit(v.r); err != nil {
+		return err
 	}
-	a := attempt{auth.NewAttempt(), local(r.URL.Query().Get("next")), time.Now().Add(attemptLife)}
+	a := attempt{auth.NewAttempt(), local(v.param("next")), time.Now().Add(attemptLife)}
 	if len(a.Next) > longestNext {
 		a.Next = "/"
 	}
-	to, err := p.SignIn.Begin(r.Context(), a.Attempt)
+	to, err := v.SignIn.Begin(v.ctx(), a.Attempt)
 	var sealed string
 	if err == nil {
-		sealed, err = p.sealed(r, a)
+		sealed, err = v.sealed(a)
 	}
 	if err != nil {
-		v.notSignedIn(a.Next, err)
-		return
+		return v.notSignedIn(a.Next, err)
 	}
-	http.SetCookie(w, p.attemptCookie(sealed, int(attemptLife.Seconds())))
-	http.Redirect(w, r, to, http.StatusSeeOther)
+	http.SetCookie(v.w, v.attemptCookie(sealed, int(attemptLife.Seconds())))
+	return v.to(to, "")
 }
 
 // attemptCookie returns a cookie that a browser also sends when another site leads back here, as the issuer does. With
@@ -62,59 +59,51 @@ func (p *Pages) attemptCookie(value string, maxAge int) *http.Cookie {
 	return c
 }
 
-// attemptOf returns the attempt of a visitor who comes back. Nobody else's is accepted: the cookie and the issuer's
+// attempted returns the attempt of a visitor who comes back. Nobody else's is accepted: the cookie and the issuer's
 // answer must have the same state.
-func (p *Pages) attemptOf(r *http.Request) (a attempt, ok bool) {
-	if !p.unsealed(r, attemptCookie, &a) || a.State == "" || time.Now().After(a.Until) {
+func (v *visit) attempted() (a attempt, ok bool) {
+	if !v.unsealed(attemptCookie, &a) || a.State == "" || time.Now().After(a.Until) {
 		return attempt{}, false
 	}
-	state := r.URL.Query().Get("state")
-	return a, subtle.ConstantTimeCompare([]byte(state), []byte(a.State)) == 1
+	return a, subtle.ConstantTimeCompare([]byte(v.param("state")), []byte(a.State)) == 1
 }
 
 // fromIssuer signs in a visitor whom the issuer has sent back.
-func (p *Pages) fromIssuer(w http.ResponseWriter, r *http.Request) {
-	v := &visit{Pages: p, w: w, r: r}
-	a, ok := p.attemptOf(r)
+func (v *visit) fromIssuer() error {
+	a, ok := v.attempted()
 	if !ok {
-		p.showSignIn(v, http.StatusBadRequest, signInForm{
+		return v.showSignIn(http.StatusBadRequest, signInForm{
 			Next: "/",
 			AtIssuer: "This sign-in was not begun in this browser, has taken too long, or was begun again in another tab. " +
-				"Sign in again, at " + p.SignIn.Home() + ".",
+				"Sign in again, at " + v.SignIn.Home() + ".",
 		})
-		return
 	}
-	if err := p.SignIn.Admit(r); err != nil { // whoever has an attempt could send made-up codes at will
-		v.fail(err)
-		return
+	if err := v.SignIn.Admit(v.r); err != nil { // whoever has an attempt could send made-up codes at will
+		return err
 	}
-	http.SetCookie(w, p.attemptCookie("", -1)) // an attempt counts once
-	s, err := p.finish(v, a)
+	http.SetCookie(v.w, v.attemptCookie("", -1)) // an attempt counts once
+	s, err := v.finish(a)
 	if err == nil {
-		err = p.remember(w, r, s)
+		err = v.remember(s)
 	}
 	if err != nil {
-		v.notSignedIn(a.Next, err)
-		return
+		return v.notSignedIn(a.Next, err)
 	}
 	// A redirect would go on with a navigation that another site began, and without the session's cookie, which is
 	// SameSite=Strict. A page that goes on by itself begins a navigation of its own.
-	if err := v.show("onward", "Signed in", local(a.Next)); err != nil {
-		v.fail(err)
-	}
+	return v.show("onward", "Signed in", local(a.Next))
 }
 
 // finish returns the session of a visitor whom the issuer has sent back.
-func (p *Pages) finish(v *visit, a attempt) (session, error) {
-	said := v.r.URL.Query()
-	if code := said.Get("error"); code != "" {
+func (v *visit) finish(a attempt) (session, error) {
+	if code := v.param("error"); code != "" {
 		return session{}, &auth.RefusedError{Code: problem.Clip(code)}
 	}
-	grant, err := p.SignIn.Finish(v.ctx(), a.Attempt, said.Get("code"))
+	grant, err := v.SignIn.Finish(v.ctx(), a.Attempt, v.param("code"))
 	if err != nil {
 		return session{}, err
 	}
-	s, err := p.accepted(v.w, v.r, grant)
+	s, err := v.accepted(grant)
 	if err == nil && time.Now().After(s.end()) { // the API allows for clocks that differ a little
 		err = errEnded
 	}
@@ -126,13 +115,13 @@ var errNoToken = errors.New("no token that the API could accept")
 
 // accepted returns a session with the first token of a grant that the API accepts. Otherwise its error is the API's,
 // the one that says most.
-func (p *Pages) accepted(w http.ResponseWriter, r *http.Request, grant auth.Grant) (session, error) {
+func (v *visit) accepted(grant auth.Grant) (session, error) {
 	refusal := errNoToken
 	for _, token := range grant.Tokens {
 		s := session{
 			Credential: token.Raw, Expires: token.Expires, Refresh: grant.Refresh, Until: time.Now().Add(sessionLife),
 		}
-		_, err := p.calls(w, r, s).Caller(r.Context())
+		_, err := v.calls(s).Caller(v.ctx())
 		switch {
 		case err == nil:
 			return s, nil
@@ -148,7 +137,7 @@ func (p *Pages) accepted(w http.ResponseWriter, r *http.Request, grant auth.Gran
 }
 
 // notSignedIn shows the page that signs in, with why the issuer's way has failed.
-func (v *visit) notSignedIn(next string, err error) {
+func (v *visit) notSignedIn(next string, err error) error {
 	form, status := signInForm{Next: next}, http.StatusForbidden
 	var refused *auth.RefusedError
 	switch {
@@ -167,8 +156,7 @@ func (v *visit) notSignedIn(next string, err error) {
 	case problemOf(err).Code == problem.CodeIssuer:
 		form.AtIssuer, status = problemOf(err).Detail, http.StatusServiceUnavailable
 	default:
-		v.fail(err)
-		return
+		return err
 	}
-	v.showSignIn(v, status, form)
+	return v.showSignIn(status, form)
 }

@@ -27,41 +27,43 @@ type visit struct {
 	caller  httpapi.Caller
 }
 
-// page returns the handler of a page. It asks visitors to sign in who have no session.
-func (p *Pages) page(show func(*visit) error) http.HandlerFunc {
+// open returns the handler of a page that needs no session.
+func (p *Pages) open(show func(*visit) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		s, signedIn := p.sessionOf(r)
-		if !signedIn && !p.NoAuth {
-			p.toSignIn(w, r)
-			return
-		}
 		v := &visit{Pages: p, w: w, r: r}
-		var err error
-		if v.session, err = p.renewed(w, r, s); errors.Is(err, errEnded) {
-			p.toSignIn(w, r)
-			return
-		} else if err != nil {
-			v.fail(err)
-			return
-		}
-		v.api = p.calls(w, r, v.session)
-		if v.caller, err = v.api.Caller(r.Context()); client.Is(err, problem.CodeUnauthenticated) {
-			p.forget(w)
-			p.toSignIn(w, r)
-			return
-		}
-		if err == nil {
-			err = show(v)
-		}
-		if err != nil {
+		if err := show(v); err != nil {
 			v.fail(err)
 		}
 	}
 }
 
-// calls returns the API as the visitor of a request may use it.
-func (p *Pages) calls(w http.ResponseWriter, r *http.Request, s session) *client.Client {
-	api := client.Through("http://"+r.Host, inside{p.api, r, w.Header().Get(problem.HeaderRequestID)})
+// page returns the handler of a page. It asks visitors to sign in who have no session.
+func (p *Pages) page(show func(*visit) error) http.HandlerFunc {
+	return p.open(func(v *visit) error {
+		s, signedIn := v.kept()
+		if !signedIn && !p.NoAuth {
+			return v.toSignIn()
+		}
+		var err error
+		if v.session, err = v.renewed(s); errors.Is(err, errEnded) {
+			return v.toSignIn()
+		} else if err != nil {
+			return err
+		}
+		v.api = v.calls(v.session)
+		if v.caller, err = v.api.Caller(v.ctx()); client.Is(err, problem.CodeUnauthenticated) {
+			v.forget()
+			return v.toSignIn()
+		} else if err != nil {
+			return err
+		}
+		return show(v)
+	})
+}
+
+// calls returns the API as the visitor of a request may use it with a session.
+func (v *visit) calls(s session) *client.Client {
+	api := client.Through("http://"+v.r.Host, inside{v.Pages.api, v.r, v.w.Header().Get(problem.HeaderRequestID)})
 	if s.Credential != "" {
 		api = api.WithKey(s.Credential)
 	}
