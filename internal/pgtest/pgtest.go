@@ -13,7 +13,6 @@ package pgtest
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/url"
 	"os"
 	"sync"
@@ -38,7 +37,7 @@ func Server(t testing.TB) *privatepg.Server {
 }
 
 // NewServer starts a server for this test alone, which the test may crash and restart. It is as durable as in
-// production unless cfg.Fast is set. NewServer chooses cfg.Dir and the port unless they are given.
+// production unless cfg.Fast is set. NewServer sets all of cfg but Fast and Env.
 func NewServer(t testing.TB, cfg privatepg.Config) *privatepg.Server {
 	t.Helper()
 	s, err := start(t.Context(), cfg)
@@ -90,26 +89,19 @@ func start(ctx context.Context, cfg privatepg.Config) (*privatepg.Server, error)
 	return privatepg.Start(ctx, cfg)
 }
 
-// forTests fills in the settings that a test leaves out.
+// forTests fills in what is the same for all tests.
 func forTests(cfg privatepg.Config) (privatepg.Config, error) {
-	if cfg.Dir == "" {
-		// Not t.TempDir: only this user may enter its parents, and for root, Postgres runs as another user.
-		parent := ""
-		if cfg.Fast {
-			parent = inMemory()
-		}
-		dir, err := os.MkdirTemp(parent, "punctual-test-")
-		if err != nil {
-			return cfg, fmt.Errorf("make a directory: %w", err)
-		}
-		cfg.Dir, cfg.Ephemeral = dir, true
+	// Not t.TempDir: only this user may enter its parents, and for root, Postgres runs as another user.
+	parent := ""
+	if cfg.Fast {
+		parent = inMemory()
 	}
-	if cfg.Port == 0 {
-		cfg.Port = privatepg.AnyPort
+	dir, err := os.MkdirTemp(parent, "punctual-test-")
+	if err != nil {
+		return cfg, fmt.Errorf("make a directory: %w", err)
 	}
-	settings := map[string]string{"max_connections": "300"}
-	maps.Copy(settings, cfg.Settings)
-	cfg.Settings = settings
+	cfg.Dir, cfg.Ephemeral, cfg.TCP = dir, true, true
+	cfg.Settings = map[string]string{"max_connections": "300"}
 	return cfg, nil
 }
 

@@ -64,23 +64,14 @@ func (e *NotFoundError) Error() string {
 	return b.String()
 }
 
-// chooseBinaries returns the binaries for pgdata: those in bindir if it is given, else those of the version that made
-// pgdata, or the newest if there is no pgdata yet. It fails with a *NotFoundError.
-func chooseBinaries(bindir, pgdata string) (installation, error) {
+// chooseBinaries returns the binaries of the version that made pgdata, or the newest if there is no pgdata yet. It fails
+// with a *NotFoundError.
+func chooseBinaries(pgdata string) (installation, error) {
 	madeBy, err := dataVersion(pgdata)
 	if err != nil {
 		return installation{}, err
 	}
-	var found []installation
-	if bindir == "" {
-		found = installations()
-	} else {
-		in, err := inspect(bindir)
-		if err != nil {
-			return in, err
-		}
-		found = append(found, in)
-	}
+	found := installations()
 	for _, in := range found {
 		if in.version >= MinVersion && (madeBy == 0 || in.version == madeBy) {
 			return in, nil

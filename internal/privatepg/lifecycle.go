@@ -41,7 +41,7 @@ func (s *Server) launch(ctx context.Context) error {
 		return err
 	}
 	attempts := 1
-	if s.cfg.Port == AnyPort && s.port == 0 { // a Restart keeps the port
+	if s.cfg.TCP && s.port == 0 { // a Restart keeps the port
 		attempts = portAttempts
 	}
 	for {
@@ -67,10 +67,8 @@ func (s *Server) choosePort() (int, error) {
 	switch {
 	case s.port != 0:
 		return s.port, nil
-	case s.cfg.Port == 0:
+	case !s.cfg.TCP:
 		return socketPort, nil
-	case s.cfg.Port != AnyPort:
-		return s.cfg.Port, nil
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

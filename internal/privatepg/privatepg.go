@@ -42,13 +42,8 @@ type Config struct {
 	// empty or come from an earlier Start.
 	Dir string
 
-	// BinDir holds postgres and initdb. Empty means the newest of the machine, or, for an existing Dir, those of the
-	// version that made it.
-	BinDir string
-
-	// Port is the TCP port on 127.0.0.1: 0 means none (Unix socket only),
-	// AnyPort means a free one.
-	Port int
+	// TCP makes the server also listen on a free port of 127.0.0.1, and not only on its Unix socket.
+	TCP bool
 
 	// Fast trades durability for speed: fsync off and the like. For tests.
 	Fast bool
@@ -62,9 +57,6 @@ type Config struct {
 	// Env is added to the environment of Postgres, as in exec.Cmd.Env.
 	Env []string
 }
-
-// AnyPort asks for a free TCP port: a value of Config.Port.
-const AnyPort = -1
 
 // Server is a running private Postgres. Its methods may be called from several
 // goroutines.
@@ -119,7 +111,7 @@ func open(cfg Config) (s *Server, err error) {
 	if s.user, err = chooseAccount(s.pgdata()); err != nil {
 		return nil, err
 	}
-	if s.bin, err = chooseBinaries(cfg.BinDir, s.pgdata()); err != nil {
+	if s.bin, err = chooseBinaries(s.pgdata()); err != nil {
 		return nil, err
 	}
 	if err := checkDir(dir, existed); err != nil {
@@ -158,7 +150,7 @@ func (s *Server) DSN(database string) string {
 func (s *Server) TCP(database string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cfg.Port == 0 {
+	if !s.cfg.TCP {
 		return ""
 	}
 	u := url.URL{

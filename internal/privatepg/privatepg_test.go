@@ -78,7 +78,7 @@ func TestSecondStartFindsTheDataOfTheFirst(t *testing.T) {
 
 func TestRestartAfterCrashKeepsAddressAndData(t *testing.T) {
 	t.Parallel()
-	s := start(t, Config{Dir: newDir(t), Port: AnyPort})
+	s := start(t, Config{Dir: newDir(t), TCP: true})
 	socket, tcp := s.DSN("postgres"), s.TCP("postgres")
 	query(t, tcp, "CREATE TABLE kept AS SELECT 'kept' AS v")
 	done := s.Done()
@@ -127,7 +127,7 @@ func TestDefaultsAreDurableAndClosedToOthers(t *testing.T) {
 
 func TestTCPNeedsThePassword(t *testing.T) {
 	t.Parallel()
-	s := start(t, Config{Dir: newDir(t), Port: AnyPort, Fast: true})
+	s := start(t, Config{Dir: newDir(t), TCP: true, Fast: true})
 	wrong := strings.Replace(s.TCP("postgres"), s.password, "wrong", 1)
 	if conn, err := pgx.Connect(t.Context(), wrong); err == nil {
 		_ = conn.Close(t.Context())

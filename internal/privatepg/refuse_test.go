@@ -117,7 +117,7 @@ func TestBinariesFollowTheDataAndNothingOlderThanTheMinimum(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := chooseBinaries("", pgdata)
+		got, err := chooseBinaries(pgdata)
 		if got.version != tc.want || (err == nil) != (tc.want != 0) {
 			t.Errorf("%s: version %d, error %v", tc.name, got.version, err)
 		}

@@ -33,7 +33,7 @@ func (s *Server) arguments(socket string, port int) []string {
 	settings["unix_socket_directories"] = socket
 	settings["port"] = strconv.Itoa(port)
 	settings["listen_addresses"] = ""
-	if s.cfg.Port != 0 {
+	if s.cfg.TCP {
 		settings["listen_addresses"] = "127.0.0.1"
 	}
 	if s.has("pg_stat_statements") {

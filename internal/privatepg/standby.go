@@ -22,11 +22,11 @@ func (s *Server) Standby(ctx context.Context, cfg Config, from string) (*Server,
 	if from == "" {
 		from = s.DSN("postgres")
 	}
-	cfg.BinDir = s.BinDir()
 	standby, err := open(cfg)
 	if err != nil {
 		return nil, err
 	}
+	standby.bin = s.bin
 	if err := standby.follow(ctx, s, from); err != nil {
 		return nil, errors.Join(err, standby.close())
 	}
