@@ -94,7 +94,7 @@ func formOf(d domain.Definition) jobForm {
 		f.Attempts = strconv.Itoa(d.Retry.MaxAttempts)
 	}
 	if len(d.Target.Body) > 0 {
-		f.Body = unquoted(json.RawMessage(indented(d.Target.Body)))
+		f.Body = unquoted(json.RawMessage(indented(d.Target.Body))) // a text without its quotes
 	}
 	return f
 }
