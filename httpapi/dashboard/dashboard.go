@@ -15,7 +15,7 @@ import (
 	"punctual/httpapi/auth"
 )
 
-// Config configures the pages. Sessions is required unless NoAuth is set.
+// Config configures the pages. Log is required, and Sessions is unless NoAuth is set.
 type Config struct {
 	Log      *slog.Logger
 	Version  string // of the binary
@@ -47,9 +47,6 @@ var files embed.FS
 func New(c Config) (*Pages, error) {
 	if c.Sessions == nil && !c.NoAuth {
 		return nil, errors.New("dashboard: Config.Sessions is required, unless visitors need not sign in")
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
 	}
 	return &Pages{Config: c}, nil
 }

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"cmp"
 	_ "embed"
 	"os"
 	"os/exec"
@@ -28,10 +29,7 @@ const (
 func NewDisk(t testing.TB) *Disk {
 	t.Helper()
 	dir := openDir(t)
-	compiler := os.Getenv("CC")
-	if compiler == "" {
-		compiler = "gcc"
-	}
+	compiler := cmp.Or(os.Getenv("CC"), "gcc")
 	library := filepath.Join(dir, "fulldisk.so")
 	source := filepath.Join(dir, "fulldisk.c")
 	if err := os.WriteFile(source, fullDiskSource, 0o600); err != nil {
