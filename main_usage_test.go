@@ -66,7 +66,10 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 		{"an unknown command", "frobnicate", "frobnicate … serve, dev … see punctual --help"},
 		{"no subcommand", "keys", "create, list, revoke … see punctual keys --help"},
 		{"an unknown flag", "serve --frobnicate", "--frobnicate … see punctual serve --help"},
-		{"a flag that is nearly right", "serve --drain-timout=1s", `did you mean "--drain-timeout" … see punctual serve --help`},
+		{
+			"a flag that is nearly right", "serve --drain-timout=1s",
+			`did you mean "--drain-timeout" … see punctual serve --help`,
+		},
 		{"no role", "keys create --name n", "--role … see punctual keys create --help"},
 		{
 			"an unknown role", "keys create --role nope --name n",

@@ -10,6 +10,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store/history"
 	"punctual/store/runs"
 )
@@ -105,23 +106,20 @@ func (v *visit) changes(job httpapi.Job) error {
 // jobPath is the page of the job that a path is about.
 func (v *visit) jobPath() string { return "/jobs/" + url.PathEscape(v.part("job")) }
 
-// Forms go to the API as they are, and the API says what is wrong with them.
-
 func (v *visit) pauseJob() error {
-	in := map[string]any{}
-	setGiven(in, "note", v.field("note"))
-	setGiven(in, "until", instantOf(v.field("until")))
-	if _, err := v.api.Do(v.ctx(), http.MethodPost, "/v1"+v.jobPath()+"/pause", in, nil); err != nil {
+	in := httpapi.PauseInput{Note: v.field("note"), Until: v.instant("until")}
+	if _, err := v.api.PauseJob(v.ctx(), v.part("job"), in); err != nil {
 		return err
 	}
 	return v.to(v.jobPath(), "The job is paused.")
 }
 
-// setGiven sets a field of a request, unless the visitor has left it empty.
-func setGiven(in map[string]any, name, value string) {
-	if value != "" {
-		in[name] = value
+// instant returns an instant of the form as it was written: the API says what is wrong with it.
+func (v *visit) instant(field string) (at domain.Instant) {
+	if text := v.field(field); text != "" {
+		_ = at.UnmarshalText([]byte(instantOf(text))) // it never fails
 	}
+	return at
 }
 
 // instantOf adds the zone to an instant from a form's field, which has none: such fields are in UTC.
@@ -197,14 +195,19 @@ func (v *visit) backfill(job httpapi.Job) error {
 
 func backfillOf(view backfillView) map[string]any {
 	in := map[string]any{"rerun": view.Rerun}
-	setGiven(in, "from", instantOf(view.From))
-	setGiven(in, "to", instantOf(view.To))
+	for name, value := range map[string]string{"from": view.From, "to": view.To} {
+		if value != "" {
+			in[name] = instantOf(value)
+		}
+	}
 	return in
 }
 
 func (v *visit) startBackfill() error {
 	in := backfillOf(backfillView{From: v.field("from"), To: v.field("to"), Rerun: v.field("rerun") != ""})
-	setGiven(in, "note", v.field("note"))
+	if note := v.field("note"); note != "" {
+		in["note"] = note
+	}
 	var started struct{ ID string }
 	if _, err := v.api.Do(v.ctx(), http.MethodPost, "/v1"+v.jobPath()+"/backfill", in, &started); err != nil {
 		return err

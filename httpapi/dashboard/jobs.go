@@ -122,13 +122,7 @@ func (v *visit) changeJobs() error {
 func (v *visit) startJobs(action jobs.Action, in httpapi.JobsInput) (o letters.Operation, err error) {
 	switch action {
 	case jobs.PauseMany:
-		pause := httpapi.PauseJobsInput{JobsInput: in}
-		if until := v.field("until"); until != "" {
-			if err := pause.Until.UnmarshalText([]byte(instantOf(until))); err != nil {
-				return o, problem.Invalid(problem.At("body.until", err.Error()))
-			}
-		}
-		return v.api.PauseJobs(v.ctx(), pause)
+		return v.api.PauseJobs(v.ctx(), httpapi.PauseJobsInput{JobsInput: in, Until: v.instant("until")})
 	case jobs.ResumeMany:
 		return v.api.ResumeJobs(v.ctx(), in)
 	case jobs.DeleteMany:

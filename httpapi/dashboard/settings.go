@@ -55,10 +55,9 @@ func (v *visit) readSettings() (view settingsView, err error) {
 
 // createKey shows the new key's secret on the page itself: it is never shown again.
 func (v *visit) createKey() error {
-	in := map[string]any{"name": v.field("name"), "role": v.field("role")}
-	setGiven(in, "expires_at", instantOf(v.field("expires_at")))
-	var made httpapi.NewKey
-	_, failed := v.api.Do(v.ctx(), http.MethodPost, "/v1/api-keys", in, &made)
+	made, failed := v.api.CreateAPIKey(v.ctx(), httpapi.KeyInput{
+		Name: v.field("name"), Role: auth.Role(v.field("role")), ExpiresAt: v.instant("expires_at"),
+	})
 	if failed != nil && problemOf(failed).Status >= http.StatusInternalServerError {
 		return failed
 	}

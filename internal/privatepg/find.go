@@ -64,8 +64,8 @@ func (e *NotFoundError) Error() string {
 	return b.String()
 }
 
-// chooseBinaries returns the binaries of the version that made pgdata, or the newest if there is no pgdata yet. It fails
-// with a *NotFoundError.
+// chooseBinaries returns the binaries of the version that made pgdata, or the newest if there is no pgdata yet. Without
+// any, its error is a *NotFoundError.
 func chooseBinaries(pgdata string) (installation, error) {
 	madeBy, err := dataVersion(pgdata)
 	if err != nil {
