@@ -2,10 +2,13 @@ package dashboard
 
 import (
 	"fmt"
+	"html"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
@@ -126,6 +129,34 @@ func TestAGroupOfDeadLettersIsReplayed(t *testing.T) {
 	s.operate()
 	sound(b.get(operation).want(200).shows("30 of 30", "it is mended"))
 	s.counts(30, "dead_letters", "resolved_at IS NOT NULL AND reason = 'http_5xx'")
+}
+
+// What is replayed or resolved is what is listed, whatever the list was narrowed by.
+func TestAllOfTheseAreThoseThatAreListed(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("a", "labels", "team=billing")
+	b.create("b")
+	s.bury("a", domain.ReasonHTTP5xx, 3)
+	s.bury("b", domain.ReasonTimeout, 2)
+	recent := url.QueryEscape(time.Now().UTC().Add(-90 * time.Minute).Format(time.RFC3339))
+	all := regexp.MustCompile(`(?s)<form method="post" action="/dead-letters/replay" class="actions">(.*?)</form>`)
+	hidden := regexp.MustCompile(`name="([^"]*)" value="([^"]*)"`)
+	for query, want := range map[string]int{
+		"": 5, "job=a": 3, "reason=timeout": 2, "label=team%3Dbilling": 3, "from=" + recent: 2, "to=" + recent: 3,
+	} {
+		p := b.get("/dead-letters?each=1&" + query).want(200)
+		if n := strings.Count(p.body, `href="/runs/`); n != want {
+			t.Errorf("%q: %d are listed, want %d", query, n, want)
+		}
+		var form []string
+		for _, field := range hidden.FindAllStringSubmatch(all.FindString(p.body), -1) {
+			form = append(form, field[1], html.UnescapeString(field[2]))
+		}
+		b.post("/dead-letters/resolve", form...).want(200).shows(fmt.Sprintf("Resolve %d dead letters?", want))
+	}
+	b.post("/dead-letters/resolve", "from", "yesterday").want(422).shows("yesterday")
 }
 
 // hiddenIn returns the value of a hidden field of the form in the first table row that has a text.

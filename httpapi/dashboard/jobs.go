@@ -76,17 +76,20 @@ func selected(search string) (s httpapi.JobSelection, err error) {
 		return s, problem.Invalid(problem.At("body.filter.state", "failing and overdue select no jobs for an operation; "+
 			"search by label, name, queue or state"))
 	}
-	s = httpapi.JobSelection{
+	return httpapi.JobSelection{
 		State: domain.JobState(query.Get("state")), Queue: query.Get("queue"), Name: query.Get("name"), Q: query.Get("q"),
-	}
-	for _, label := range query["label"] {
-		if s.Labels == nil {
-			s.Labels = map[string]string{}
-		}
+		Labels: labelsOf(query["label"]),
+	}, nil
+}
+
+// labelsOf reads labels that are written as name=value.
+func labelsOf(list []string) map[string]string {
+	labels := map[string]string{}
+	for _, label := range list {
 		name, value, _ := strings.Cut(label, "=")
-		s.Labels[name] = value
+		labels[name] = value
 	}
-	return s, nil
+	return labels
 }
 
 // changeJobs pauses, resumes or deletes all jobs that a search selects: it counts them, and starts the operation once

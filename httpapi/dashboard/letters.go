@@ -55,7 +55,8 @@ func (v *visit) bulk(verb string) error {
 	}
 	in := httpapi.BulkInput{Filter: &httpapi.DeadLetterSelection{
 		Job: v.field("job"), JobID: v.field("job_id"), Reason: httpapi.DeathReason(v.field("reason")),
-		Trigger: domain.Trigger(v.field("trigger")),
+		Trigger: domain.Trigger(v.field("trigger")), From: v.instant("from"), To: v.instant("to"),
+		Label: labelsOf(v.r.PostForm["label"]),
 	}, Note: v.field("note"), LatestPerJob: v.field("latest_per_job") != ""}
 	if v.field("sure") == "" {
 		n, err := v.api.CountReplays(v.ctx(), in)
