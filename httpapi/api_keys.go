@@ -138,32 +138,20 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 	return &newKeyAnswer{"/v1/api-keys/" + record.ID.String(), NewKey{record, secret}}, nil
 }
 
-type listKeysInput struct{ Paging }
-
-func (s *server) listKeys(ctx context.Context, tenant int32, in *listKeysInput) (*listAnswer[tenants.Key], error) {
-	records, next, err := s.Store.ListKeys(ctx, tenant, in.page())
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(records, next), nil
+func (s *server) listKeys(ctx context.Context, tenant int32, in *Paging) (*answer[List[tenants.Key]], error) {
+	return pageOf(s.Store.ListKeys(ctx, tenant, in.page()))
 }
 
 type oneKeyInput struct {
 	Key string `path:"key" doc:"Id of the key." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 }
 
-type keyAnswer struct{ Body tenants.Key }
-
-func (s *server) getKey(ctx context.Context, tenant int32, in *oneKeyInput) (*keyAnswer, error) {
+func (s *server) getKey(ctx context.Context, tenant int32, in *oneKeyInput) (*answer[tenants.Key], error) {
 	id, err := parseID(in.Key)
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.Store.GetKey(ctx, tenant, id)
-	if err != nil {
-		return nil, err
-	}
-	return &keyAnswer{record}, nil
+	return show(s.Store.GetKey(ctx, tenant, id))
 }
 
 func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (*struct{}, error) {

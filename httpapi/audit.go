@@ -34,7 +34,7 @@ type listAuditInput struct {
 	Paging
 }
 
-func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput) (*listAnswer[audit.Entry], error) {
+func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput) (*answer[List[audit.Entry]], error) {
 	filter := audit.Filter{
 		Action: audit.Action(in.Action), Actor: in.Actor, Resource: in.Resource, Name: in.Name, Job: in.Job, Page: in.page(),
 	}
@@ -51,9 +51,5 @@ func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput
 		}
 		filter.ResourceID = &id
 	}
-	entries, next, err := s.Store.Audit.List(ctx, tenant, filter)
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(entries, next), nil
+	return pageOf(s.Store.Audit.List(ctx, tenant, filter))
 }

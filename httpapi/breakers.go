@@ -34,14 +34,9 @@ type BreakerList struct {
 	Data []fleet.Breaker `json:"data" doc:"What holds runs back, by name; at most 1,000."`
 }
 
-type breakerListAnswer struct{ Body BreakerList }
-
-func (s *server) listBreakers(ctx context.Context, tenant int32, _ *struct{}) (*breakerListAnswer, error) {
+func (s *server) listBreakers(ctx context.Context, tenant int32, _ *struct{}) (*answer[BreakerList], error) {
 	holds, err := s.Store.Holds(ctx, tenant)
-	if err != nil {
-		return nil, err
-	}
-	return &breakerListAnswer{BreakerList{Data: holds}}, nil
+	return show(BreakerList{Data: holds}, err)
 }
 
 type resetBreakersInput struct {
@@ -55,14 +50,9 @@ type BreakersReset struct {
 	Matched int `json:"matched" doc:"How many breakers are reset, on all replicas together. 0: no runs are held back for the host." example:"3"`
 }
 
-type resetBreakersAnswer struct{ Body BreakersReset }
-
 func (s *server) resetBreakers(
 	ctx context.Context, tenant int32, in *resetBreakersInput,
-) (*resetBreakersAnswer, error) {
+) (*answer[BreakersReset], error) {
 	n, err := s.Store.ResetHolds(ctx, tenant, in.Body.Host)
-	if err != nil {
-		return nil, err
-	}
-	return &resetBreakersAnswer{BreakersReset{Matched: n}}, nil
+	return show(BreakersReset{Matched: n}, err)
 }

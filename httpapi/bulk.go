@@ -238,41 +238,29 @@ type listOperationsInput struct {
 
 func (s *server) listOperations(
 	ctx context.Context, tenant int32, in *listOperationsInput,
-) (*listAnswer[letters.Operation], error) {
-	records, next, err := s.Store.ListOperations(ctx, tenant,
-		letters.OperationFilter{State: letters.OperationState(in.State), Page: in.page()})
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(records, next), nil
+) (*answer[List[letters.Operation]], error) {
+	return pageOf(s.Store.ListOperations(ctx, tenant,
+		letters.OperationFilter{State: letters.OperationState(in.State), Page: in.page()}))
 }
 
 type operationRef struct {
 	Operation string `path:"operation" doc:"Id of the operation." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
 }
 
-type operationAnswer struct{ Body letters.Operation }
-
-func (s *server) getOperation(ctx context.Context, tenant int32, in *operationRef) (*operationAnswer, error) {
+func (s *server) getOperation(ctx context.Context, tenant int32, in *operationRef) (*answer[letters.Operation], error) {
 	id, err := parseID(in.Operation)
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.Store.GetOperation(ctx, tenant, id)
-	if err != nil {
-		return nil, err
-	}
-	return &operationAnswer{record}, nil
+	return show(s.Store.GetOperation(ctx, tenant, id))
 }
 
-func (s *server) cancelOperation(ctx context.Context, tenant int32, in *operationRef) (*operationAnswer, error) {
+func (s *server) cancelOperation(
+	ctx context.Context, tenant int32, in *operationRef,
+) (*answer[letters.Operation], error) {
 	id, err := parseID(in.Operation)
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.Store.CancelOperation(ctx, tenant, id)
-	if err != nil {
-		return nil, err
-	}
-	return &operationAnswer{record}, nil
+	return show(s.Store.CancelOperation(ctx, tenant, id))
 }

@@ -102,9 +102,7 @@ type heartbeatInput struct {
 	Request body[HeartbeatInput]
 }
 
-type heartbeatAnswer struct{ Body Heartbeat }
-
-func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) (*heartbeatAnswer, error) {
+func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) (*answer[Heartbeat], error) {
 	run, err := in.ref()
 	if err != nil {
 		return nil, err
@@ -117,10 +115,7 @@ func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) 
 		return nil, err
 	}
 	beat, err := s.Store.HeartbeatRun(ctx, run, in.Token, in.Request.value.Progress)
-	if err != nil {
-		return nil, err
-	}
-	return &heartbeatAnswer{Heartbeat{CancelRequested: beat.CancelRequested, Deadline: beat.Deadline}}, nil
+	return show(Heartbeat{CancelRequested: beat.CancelRequested, Deadline: beat.Deadline}, err)
 }
 
 // CompletionInput is the optional body that reports completion.
@@ -133,7 +128,7 @@ type completeRunInput struct {
 	Request body[CompletionInput]
 }
 
-func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput) (*runAnswer, error) {
+func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput) (*answer[runs.Run], error) {
 	run, err := in.ref()
 	if err != nil {
 		return nil, err
@@ -146,7 +141,7 @@ func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput)
 	if err := in.Request.check(problems...); err != nil {
 		return nil, err
 	}
-	return answerCalled(s.Store.CompleteRun(ctx, run, in.Token, result))
+	return show(s.Store.CompleteRun(ctx, run, in.Token, result))
 }
 
 // FailureInput is the optional body that reports a failure.
@@ -170,7 +165,7 @@ type failRunInput struct {
 	Request body[FailureInput]
 }
 
-func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*runAnswer, error) {
+func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*answer[runs.Run], error) {
 	run, err := in.ref()
 	if err != nil {
 		return nil, err
@@ -182,14 +177,7 @@ func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*runAn
 	if failure.Error == "" {
 		failure.Error = "the target reported that it failed"
 	}
-	return answerCalled(s.Store.FailRun(ctx, run, in.Token, failure.Error, failure.Retry == nil || *failure.Retry))
-}
-
-func answerCalled(record runs.Run, err error) (*runAnswer, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &runAnswer{record}, nil
+	return show(s.Store.FailRun(ctx, run, in.Token, failure.Error, failure.Retry == nil || *failure.Retry))
 }
 
 // Progress is the last progress that targets reported of a run.
@@ -199,19 +187,14 @@ type Progress struct {
 	RecordedAt *time.Time      `json:"recorded_at" doc:"When it was reported."`
 }
 
-type progressAnswer struct{ Body Progress }
-
-func (s *server) getProgress(ctx context.Context, _ int32, in *CallbackRef) (*progressAnswer, error) {
+func (s *server) getProgress(ctx context.Context, _ int32, in *CallbackRef) (*answer[Progress], error) {
 	run, err := in.ref()
 	if err != nil {
 		return nil, err
 	}
 	p, err := s.Store.RunProgress(ctx, run, in.Token)
-	if err != nil {
-		return nil, err
-	}
 	if p.Progress == nil {
 		p.Progress = json.RawMessage("null")
 	}
-	return &progressAnswer{Progress{Attempt: p.Attempt, Progress: p.Progress, RecordedAt: p.RecordedAt}}, nil
+	return show(Progress{Attempt: p.Attempt, Progress: p.Progress, RecordedAt: p.RecordedAt}, err)
 }

@@ -28,11 +28,9 @@ type Caller struct {
 	Name       *string         `json:"name" doc:"The id of the key, or the subject of the token. Null: authentication is off." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 }
 
-type callerAnswer struct{ Body Caller }
-
-func (s *server) getCaller(ctx context.Context, _ int32, _ *struct{}) (*callerAnswer, error) {
+func (s *server) getCaller(ctx context.Context, _ int32, _ *struct{}) (*answer[Caller], error) {
 	c := auth.CallerOf(ctx)
-	return &callerAnswer{Caller{
+	return &answer[Caller]{Caller{
 		Role: c.Role, Tenant: c.Tenant.Name, HomeTenant: c.Home.Name, Kind: c.Actor.Kind, Name: pg.OrNull(c.Actor.Name),
 	}}, nil
 }

@@ -103,7 +103,7 @@ type listDeadLettersInput struct {
 
 func (s *server) listDeadLetters(
 	ctx context.Context, tenant int32, in *listDeadLettersInput,
-) (*listAnswer[letters.DeadLetter], error) {
+) (*answer[List[letters.DeadLetter]], error) {
 	filter, err := in.filter()
 	if err != nil {
 		return nil, err
@@ -113,11 +113,7 @@ func (s *server) listDeadLetters(
 		resolved := in.Resolved == "true"
 		filter.Resolved = &resolved
 	}
-	records, next, err := s.Store.ListDeadLetters(ctx, tenant, filter)
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(records, next), nil
+	return pageOf(s.Store.ListDeadLetters(ctx, tenant, filter))
 }
 
 type listDeadLetterGroupsInput struct {
@@ -127,17 +123,13 @@ type listDeadLetterGroupsInput struct {
 
 func (s *server) listDeadLetterGroups(
 	ctx context.Context, tenant int32, in *listDeadLetterGroupsInput,
-) (*listAnswer[letters.DeadLetterGroup], error) {
+) (*answer[List[letters.DeadLetterGroup]], error) {
 	filter, err := in.filter()
 	if err != nil {
 		return nil, err
 	}
 	filter.Page = in.page()
-	groups, next, err := s.Store.ListGroups(ctx, tenant, filter)
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(groups, next), nil
+	return pageOf(s.Store.ListGroups(ctx, tenant, filter))
 }
 
 // DeadLetterRef is the input of operations on one dead letter.
@@ -187,8 +179,6 @@ func idOf(out *answered) (uuid.UUID, error) {
 	return made.ID, nil
 }
 
-type deadLetterAnswer struct{ Body letters.DeadLetter }
-
 type resolveDeadLetterInput struct {
 	DeadLetterRef
 	Request body[NoteInput]
@@ -196,7 +186,7 @@ type resolveDeadLetterInput struct {
 
 func (s *server) resolveDeadLetter(
 	ctx context.Context, tenant int32, in *resolveDeadLetterInput,
-) (*deadLetterAnswer, error) {
+) (*answer[letters.DeadLetter], error) {
 	id, err := parseID(in.Run)
 	if err != nil {
 		return nil, err
@@ -204,9 +194,5 @@ func (s *server) resolveDeadLetter(
 	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
 		return nil, err
 	}
-	record, err := s.Store.ResolveDeadLetter(ctx, tenant, id, in.Request.value.Note)
-	if err != nil {
-		return nil, err
-	}
-	return &deadLetterAnswer{record}, nil
+	return show(s.Store.ResolveDeadLetter(ctx, tenant, id, in.Request.value.Note))
 }

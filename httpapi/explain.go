@@ -24,17 +24,11 @@ type explainInput struct {
 	At localParam `query:"at" required:"true" doc:"The instant, in RFC 3339. Without an offset, it is in the time zone of the job's schedule." example:"2026-12-01T03:00:00"`
 }
 
-type explainAnswer struct{ Body history.Explanation }
-
-func (s *server) explain(ctx context.Context, tenant int32, in *explainInput) (*explainAnswer, error) {
+func (s *server) explain(ctx context.Context, tenant int32, in *explainInput) (*answer[history.Explanation], error) {
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
-	e, err := s.Store.ExplainJob(ctx, tenant, in.Job, in.At.in)
-	if err != nil {
-		return nil, err
-	}
-	return &explainAnswer{e}, nil
+	return show(s.Store.ExplainJob(ctx, tenant, in.Job, in.At.in))
 }
 
 // localParam is an instant in a query, with or without an offset.

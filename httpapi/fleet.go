@@ -32,15 +32,13 @@ type QueueList struct {
 	HeldBack *fleet.HeldBack `json:"held_back" doc:"The limit that makes due work of this tenant wait, in all queues. Null: it waits for worker slots only."`
 }
 
-type queueListAnswer struct{ Body QueueList }
-
-func (s *server) listQueues(ctx context.Context, tenant int32, _ *struct{}) (*queueListAnswer, error) {
+func (s *server) listQueues(ctx context.Context, tenant int32, _ *struct{}) (*answer[QueueList], error) {
 	queues, held, err := s.Store.QueueDepths(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	frozen := s.freezes.of(ctx, tenant, auth.CallerOf(ctx).Role)
-	return &queueListAnswer{QueueList{Data: queues, Frozen: frozen, HeldBack: held}}, nil
+	return &answer[QueueList]{QueueList{Data: queues, Frozen: frozen, HeldBack: held}}, nil
 }
 
 // ReplicaList lists all replicas.
@@ -49,18 +47,12 @@ type ReplicaList struct {
 	Frozen *Frozen         `json:"frozen" doc:"The freeze that stops all claims of all replicas, for all tenants. Null: the deployment is not frozen."`
 }
 
-type replicaListAnswer struct{ Body ReplicaList }
-
-func (s *server) listReplicas(ctx context.Context, _ int32, _ *struct{}) (*replicaListAnswer, error) {
+func (s *server) listReplicas(ctx context.Context, _ int32, _ *struct{}) (*answer[ReplicaList], error) {
 	records, err := s.Store.Replicas(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list := ReplicaList{Data: records}
 	all, err := s.freezes.all(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list.Frozen = showFrozen(all.Deployment, ScopeDeployment, auth.CallerOf(ctx).Role)
-	return &replicaListAnswer{list}, nil
+	frozen := showFrozen(all.Deployment, ScopeDeployment, auth.CallerOf(ctx).Role)
+	return show(ReplicaList{Data: records, Frozen: frozen}, err)
 }

@@ -73,9 +73,7 @@ type forecastInput struct {
 	Step  string      `query:"step" maxLength:"64" default:"1m" doc:"Length of a step: whole seconds, 1s to 24h. The window has at most 10,080 steps." example:"1h"`
 }
 
-type forecastAnswer struct{ Body Forecast }
-
-func (s *server) getForecast(ctx context.Context, tenant int32, in *forecastInput) (*forecastAnswer, error) {
+func (s *server) getForecast(ctx context.Context, tenant int32, in *forecastInput) (*answer[Forecast], error) {
 	scope, err := in.Scope.of(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -97,7 +95,7 @@ func (s *server) getForecast(ctx context.Context, tenant int32, in *forecastInpu
 	if err != nil {
 		return nil, err
 	}
-	return &forecastAnswer{showForecast(known, in.Scope)}, nil
+	return &answer[Forecast]{showForecast(known, in.Scope)}, nil
 }
 
 func showForecast(known *knownForecast, scope FreezeScope) Forecast {

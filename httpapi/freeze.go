@@ -86,24 +86,22 @@ type FreezeState struct {
 
 type freezeInput struct{ Request body[FreezeInput] }
 
-type freezeAnswer struct{ Body FreezeState }
-
 type getFreezeInput struct {
 	Scope FreezeScope `query:"scope" enum:"deployment,tenant" default:"tenant" doc:"Which runs in flight are counted. deployment: those of all tenants, which needs an operator. tenant: those of the tenant." example:"tenant"`
 }
 
-func (s *server) freeze(ctx context.Context, tenant int32, in *freezeInput) (*freezeAnswer, error) {
+func (s *server) freeze(ctx context.Context, tenant int32, in *freezeInput) (*answer[FreezeState], error) {
 	return s.setFreeze(ctx, tenant, in, s.Store.Freeze)
 }
 
-func (s *server) unfreeze(ctx context.Context, tenant int32, in *freezeInput) (*freezeAnswer, error) {
+func (s *server) unfreeze(ctx context.Context, tenant int32, in *freezeInput) (*answer[FreezeState], error) {
 	return s.setFreeze(ctx, tenant, in, s.Store.Unfreeze)
 }
 
 func (s *server) setFreeze(
 	ctx context.Context, tenant int32, in *freezeInput,
 	set func(context.Context, int32, string) (freeze.State, error),
-) (*freezeAnswer, error) {
+) (*answer[FreezeState], error) {
 	asked := in.Request.value
 	if err := in.Request.check(asked.validate()...); err != nil {
 		return nil, err
@@ -120,7 +118,7 @@ func (s *server) setFreeze(
 	return s.freezeState(ctx, tenant, scope)
 }
 
-func (s *server) getFreeze(ctx context.Context, tenant int32, in *getFreezeInput) (*freezeAnswer, error) {
+func (s *server) getFreeze(ctx context.Context, tenant int32, in *getFreezeInput) (*answer[FreezeState], error) {
 	scope, err := in.Scope.of(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -140,7 +138,7 @@ func (f FreezeScope) of(ctx context.Context, tenant int32) (int32, error) {
 }
 
 // freezeState reads what is frozen for a tenant, and counts the runs in flight of the scope.
-func (s *server) freezeState(ctx context.Context, tenant, scope int32) (*freezeAnswer, error) {
+func (s *server) freezeState(ctx context.Context, tenant, scope int32) (*answer[FreezeState], error) {
 	state, err := s.Store.FreezeState(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -152,7 +150,7 @@ func (s *server) freezeState(ctx context.Context, tenant, scope int32) (*freezeA
 		}
 		state.InFlight = all.InFlight
 	}
-	return &freezeAnswer{showFreezeState(state, auth.CallerOf(ctx).Role)}, nil
+	return &answer[FreezeState]{showFreezeState(state, auth.CallerOf(ctx).Role)}, nil
 }
 
 func showFreezeState(state freeze.State, role auth.Role) FreezeState {

@@ -27,7 +27,11 @@ type jobAnswer struct {
 	Body     Job
 }
 
-func (s *server) answerJob(r jobs.Record) (*jobAnswer, error) {
+// answerJob returns the answer that shows a job, unless writing it failed.
+func (s *server) answerJob(r jobs.Record, err error) (*jobAnswer, error) {
+	if err != nil {
+		return nil, err
+	}
 	return answerWith(r.Version, showJob(r, s.DefaultJitter))
 }
 
@@ -170,7 +174,7 @@ type listJobsInput struct {
 	Paging
 }
 
-func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) (*listAnswer[ListedJob], error) {
+func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) (*answer[List[ListedJob]], error) {
 	labels, err := parseLabels(in.Label)
 	if err != nil {
 		return nil, err
@@ -188,7 +192,7 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 	}
 	return listOf(records, next, func(r jobs.Record) ListedJob {
 		return ListedJob{Job: showJob(r, s.DefaultJitter), Recent: r.Recent, short: in.short()}
-	}), nil
+	})
 }
 
 // troubled returns the jobs that are failing or overdue, as the list asks for; nil: it asks for neither.

@@ -61,11 +61,7 @@ func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) 
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.Store.PauseJob(ctx, tenant, in.Job, pause.Note, until)
-	if err != nil {
-		return nil, err
-	}
-	return s.answerJob(record)
+	return s.answerJob(s.Store.PauseJob(ctx, tenant, in.Job, pause.Note, until))
 }
 
 type resumeJobInput struct {
@@ -80,11 +76,7 @@ func (s *server) resumeJob(ctx context.Context, tenant int32, in *resumeJobInput
 	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
 		return nil, err
 	}
-	record, err := s.Store.ResumeJob(ctx, tenant, in.Job, in.Request.value.Note)
-	if err != nil {
-		return nil, err
-	}
-	return s.answerJob(record)
+	return s.answerJob(s.Store.ResumeJob(ctx, tenant, in.Job, in.Request.value.Note))
 }
 
 type triggerJobInput struct {

@@ -79,11 +79,8 @@ func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jo
 		return s.replaceJob(ctx, tenant, in, job, named, version, createOnly)
 	}
 	record, created, err := s.Store.PutJob(ctx, tenant, in.Job, job, version, createOnly)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.answerJob(record)
-	if created {
+	out, err := s.answerJob(record, err)
+	if err == nil && created {
 		out.Status, out.Location = http.StatusCreated, jobPath(record.ID)
 	}
 	return out, err
@@ -109,10 +106,7 @@ func (s *server) replaceJob(
 	if errors.Is(err, store.ErrNotFound) && in.any() {
 		return nil, problem.New(problem.CodeVersion, "The job does not exist, and If-Match requires that it does.")
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s.answerJob(record)
+	return s.answerJob(record, err)
 }
 
 // JobPatch is a merge patch on a job: any part of JobInput.
@@ -132,17 +126,13 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now jobs.Record) (jobs.NewJob, error) {
+	return s.answerJob(s.Store.EditJob(ctx, tenant, in.Job, version, func(now jobs.Record) (jobs.NewJob, error) {
 		job, err := applyPatch(&in.Request, now.Definition)
 		if fields := s.forbidden(tenant, "body", in.Request.value.Definition); err == nil && len(fields) > 0 {
 			err = problem.Invalid(fields...) // only for URLs that the patch sets: the rules may have changed since
 		}
 		return job, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s.answerJob(record)
+	}))
 }
 
 // applyPatch returns the job that results from a patch on a definition, or everything that is wrong with it.

@@ -85,9 +85,7 @@ type NotifyResults struct {
 
 type testNotifyInput struct{ Request body[NotifyTest] }
 
-type testNotifyAnswer struct{ Body NotifyResults }
-
-func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInput) (*testNotifyAnswer, error) {
+func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInput) (*answer[NotifyResults], error) {
 	asked := in.Request.value
 	problems := asked.validate()
 	if asked.Entry != nil {
@@ -117,10 +115,7 @@ func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInp
 		}
 	}
 	results, err := s.sendTests(ctx, tenant, own.Name, job, domain.Recipients(list))
-	if err != nil {
-		return nil, err
-	}
-	return &testNotifyAnswer{NotifyResults{results}}, nil
+	return show(NotifyResults{results}, err)
 }
 
 // sendTests tests all recipients at the same time.

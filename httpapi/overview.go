@@ -38,27 +38,17 @@ type Overview struct {
 	Frozen *Frozen `json:"frozen" doc:"The freeze that stops all claims for this tenant. Null: neither the tenant nor the deployment is frozen."`
 }
 
-type overviewAnswer struct{ Body Overview }
-
-func (s *server) getOverview(ctx context.Context, tenant int32, _ *struct{}) (*overviewAnswer, error) {
+func (s *server) getOverview(ctx context.Context, tenant int32, _ *struct{}) (*answer[Overview], error) {
 	figures, err := s.Store.Overview(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	return &overviewAnswer{Overview{figures, s.freezes.of(ctx, tenant, auth.CallerOf(ctx).Role)}}, nil
+	return &answer[Overview]{Overview{figures, s.freezes.of(ctx, tenant, auth.CallerOf(ctx).Role)}}, nil
 }
 
-type jobStatsInput struct{ JobRef }
-
-type jobStatsAnswer struct{ Body runs.JobStats }
-
-func (s *server) getJobStats(ctx context.Context, tenant int32, in *jobStatsInput) (*jobStatsAnswer, error) {
+func (s *server) getJobStats(ctx context.Context, tenant int32, in *JobRef) (*answer[runs.JobStats], error) {
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
-	stats, err := s.Store.JobStats(ctx, tenant, in.Job)
-	if err != nil {
-		return nil, err
-	}
-	return &jobStatsAnswer{stats}, nil
+	return show(s.Store.JobStats(ctx, tenant, in.Job))
 }

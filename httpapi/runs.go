@@ -47,13 +47,11 @@ func (s *server) runRoutes() {
 	s.rerunRoute()
 }
 
-type runAnswer struct{ Body runs.Run }
-
 type getRunInput struct {
 	Run string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
 }
 
-func (s *server) getRun(ctx context.Context, tenant int32, in *getRunInput) (*runAnswer, error) {
+func (s *server) getRun(ctx context.Context, tenant int32, in *getRunInput) (*answer[runs.Run], error) {
 	id, err := parseID(in.Run)
 	if err != nil {
 		return nil, err
@@ -64,23 +62,17 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *getRunInput) (*ru
 	}
 	run.Request = showRequest(run, s.PublicURL)
 	if !run.Status.Final() {
-		if run.WaitingFor, err = s.Store.RunWaitsFor(ctx, tenant, id); err != nil {
-			return nil, err
-		}
+		run.WaitingFor, err = s.Store.RunWaitsFor(ctx, tenant, id)
 	}
-	return &runAnswer{run}, nil
+	return show(run, err)
 }
 
-func (s *server) cancelRun(ctx context.Context, tenant int32, in *getRunInput) (*runAnswer, error) {
+func (s *server) cancelRun(ctx context.Context, tenant int32, in *getRunInput) (*answer[runs.Run], error) {
 	id, err := parseID(in.Run)
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.Store.CancelRun(ctx, tenant, id)
-	if err != nil {
-		return nil, err
-	}
-	return &runAnswer{record}, nil
+	return show(s.Store.CancelRun(ctx, tenant, id))
 }
 
 // parseID returns ErrNotFound for a malformed id.
@@ -123,7 +115,7 @@ type listRunsInput struct {
 	RunFilters
 }
 
-func (s *server) listRuns(ctx context.Context, tenant int32, in *listRunsInput) (*listAnswer[ListedRun], error) {
+func (s *server) listRuns(ctx context.Context, tenant int32, in *listRunsInput) (*answer[List[ListedRun]], error) {
 	filter, err := in.filter()
 	if err != nil {
 		return nil, err
@@ -144,7 +136,7 @@ type listJobRunsInput struct {
 	RunFilters
 }
 
-func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsInput) (*listAnswer[ListedRun], error) {
+func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsInput) (*answer[List[ListedRun]], error) {
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
@@ -171,12 +163,12 @@ func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsI
 
 func (s *server) answerRuns(
 	ctx context.Context, tenant int32, filter runs.Filter, short bool,
-) (*listAnswer[ListedRun], error) {
+) (*answer[List[ListedRun]], error) {
 	records, next, err := s.Store.ListRuns(ctx, tenant, filter)
 	if err != nil {
 		return nil, err
 	}
-	return listOf(records, next, func(r runs.Run) ListedRun { return ListedRun{r, short} }), nil
+	return listOf(records, next, func(r runs.Run) ListedRun { return ListedRun{r, short} })
 }
 
 // instantParam is an optional instant in a query. An unescaped plus sign arrives as a space.

@@ -57,9 +57,7 @@ func (s *server) scheduleRoutes() {
 
 type previewInput struct{ Request body[PreviewInput] }
 
-type previewAnswer struct{ Body Preview }
-
-func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*previewAnswer, error) {
+func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*answer[Preview], error) {
 	asked := in.Request.value
 	if err := in.Request.check(asked.validate()...); err != nil {
 		return nil, err
@@ -84,7 +82,7 @@ func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*previ
 		})
 		slot, ok = timetable.Next(slot.At, nil)
 	}
-	return &previewAnswer{out}, nil
+	return &answer[Preview]{out}, nil
 }
 
 type upcomingInput struct {
@@ -92,9 +90,7 @@ type upcomingInput struct {
 	N int `query:"n" default:"5" minimum:"1" maximum:"100" doc:"How many slots."`
 }
 
-type upcomingAnswer struct{ Body Upcoming }
-
-func (s *server) upcoming(ctx context.Context, tenant int32, in *upcomingInput) (*upcomingAnswer, error) {
+func (s *server) upcoming(ctx context.Context, tenant int32, in *upcomingInput) (*answer[Upcoming], error) {
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
@@ -103,10 +99,7 @@ func (s *server) upcoming(ctx context.Context, tenant int32, in *upcomingInput) 
 		return nil, err
 	}
 	slots, err := upcomingSlots(record, s.DefaultJitter, in.N)
-	if err != nil {
-		return nil, err
-	}
-	return &upcomingAnswer{Upcoming{slots}}, nil
+	return show(Upcoming{slots}, err)
 }
 
 // upcomingSlots returns the next slots of a job, starting with the next one that is stored.

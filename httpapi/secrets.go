@@ -87,34 +87,20 @@ func (r SecretRef) exists() error {
 	return nil
 }
 
-type listSecretsInput struct{ Paging }
+func (s *server) listSecrets(ctx context.Context, tenant int32, in *Paging) (*answer[List[secrets.Secret]], error) {
+	return pageOf(s.Store.ListSecrets(ctx, tenant, in.page()))
+}
 
-func (s *server) listSecrets(
-	ctx context.Context, tenant int32, in *listSecretsInput,
-) (*listAnswer[secrets.Secret], error) {
-	records, next, err := s.Store.ListSecrets(ctx, tenant, in.page())
-	if err != nil {
+func (s *server) getSecret(ctx context.Context, tenant int32, in *SecretRef) (*answer[secrets.Secret], error) {
+	if err := in.exists(); err != nil {
 		return nil, err
 	}
-	return pageOf(records, next), nil
+	return show(s.Store.GetSecret(ctx, tenant, in.Name))
 }
 
 type secretAnswer struct {
 	Status int
 	Body   secrets.Secret
-}
-
-type oneSecretInput struct{ SecretRef }
-
-func (s *server) getSecret(ctx context.Context, tenant int32, in *oneSecretInput) (*secretAnswer, error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
-	record, err := s.Store.GetSecret(ctx, tenant, in.Name)
-	if err != nil {
-		return nil, err
-	}
-	return &secretAnswer{http.StatusOK, record}, nil
 }
 
 type putSecretInput struct {
@@ -143,7 +129,7 @@ func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput
 	return out, nil
 }
 
-func (s *server) deleteSecret(ctx context.Context, tenant int32, in *oneSecretInput) (*struct{}, error) {
+func (s *server) deleteSecret(ctx context.Context, tenant int32, in *SecretRef) (*struct{}, error) {
 	if err := in.exists(); err != nil {
 		return nil, err
 	}

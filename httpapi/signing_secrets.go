@@ -49,24 +49,18 @@ type SigningSecretList struct {
 	Data []secrets.SigningSecret `json:"data" doc:"The live signing secrets, oldest first."`
 }
 
-type signingSecretListAnswer struct{ Body SigningSecretList }
-
-func (s *server) listSigningSecrets(ctx context.Context, tenant int32, _ *struct{}) (*signingSecretListAnswer, error) {
+func (s *server) listSigningSecrets(
+	ctx context.Context, tenant int32, _ *struct{},
+) (*answer[SigningSecretList], error) {
 	records, err := s.Store.ListSigningSecrets(ctx, tenant)
-	if err != nil {
-		return nil, err
-	}
-	return &signingSecretListAnswer{SigningSecretList{Data: records}}, nil
+	return show(SigningSecretList{Data: records}, err)
 }
 
-type newSigningSecretAnswer struct{ Body NewSigningSecret }
-
-func (s *server) createSigningSecret(ctx context.Context, tenant int32, _ *struct{}) (*newSigningSecretAnswer, error) {
+func (s *server) createSigningSecret(
+	ctx context.Context, tenant int32, _ *struct{},
+) (*answer[NewSigningSecret], error) {
 	record, secret, err := s.Store.MakeSigningSecret(ctx, tenant)
-	if err != nil {
-		return nil, err
-	}
-	return &newSigningSecretAnswer{NewSigningSecret{record, secret}}, nil
+	return show(NewSigningSecret{record, secret}, err)
 }
 
 type deleteSigningSecretInput struct {

@@ -107,8 +107,6 @@ type tenantAnswer struct {
 	Body     tenants.Tenant
 }
 
-type tenantUsageAnswer struct{ Body TenantWithUsage }
-
 type createTenantInput struct{ Request body[TenantInput] }
 
 func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInput) (*tenantAnswer, error) {
@@ -140,39 +138,29 @@ func (t TenantRef) exists() error {
 	return nil
 }
 
-type oneTenantInput struct{ TenantRef }
-
-func (s *server) getTenant(ctx context.Context, _ int32, in *oneTenantInput) (*tenantUsageAnswer, error) {
+func (s *server) getTenant(ctx context.Context, _ int32, in *TenantRef) (*answer[TenantWithUsage], error) {
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
 	return s.withUsage(ctx)(s.Store.GetTenant(ctx, in.Tenant))
 }
 
-func (s *server) getOwnTenant(ctx context.Context, tenant int32, _ *struct{}) (*tenantUsageAnswer, error) {
+func (s *server) getOwnTenant(ctx context.Context, tenant int32, _ *struct{}) (*answer[TenantWithUsage], error) {
 	return s.withUsage(ctx)(s.Store.GetTenantByID(ctx, tenant))
 }
 
-func (s *server) withUsage(ctx context.Context) func(tenants.Tenant, error) (*tenantUsageAnswer, error) {
-	return func(t tenants.Tenant, err error) (*tenantUsageAnswer, error) {
+func (s *server) withUsage(ctx context.Context) func(tenants.Tenant, error) (*answer[TenantWithUsage], error) {
+	return func(t tenants.Tenant, err error) (*answer[TenantWithUsage], error) {
 		if err != nil {
 			return nil, err
 		}
 		jobs, err := s.Store.CountJobs(ctx, t)
-		if err != nil {
-			return nil, err
-		}
-		return &tenantUsageAnswer{TenantWithUsage{t, TenantUsage{Jobs: jobs}}}, nil
+		return show(TenantWithUsage{t, TenantUsage{Jobs: jobs}}, err)
 	}
 }
 
-type listTenantsInput struct {
-	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"The most items on a page."`
-	Cursor string `query:"cursor" maxLength:"256" doc:"The next_cursor of the previous page. It stays valid while items are added."`
-}
-
 // listTenants uses names as cursors: a caller who may list tenants may know their names.
-func (s *server) listTenants(ctx context.Context, _ int32, in *listTenantsInput) (*listAnswer[tenants.Tenant], error) {
+func (s *server) listTenants(ctx context.Context, _ int32, in *Paging) (*answer[List[tenants.Tenant]], error) {
 	if in.Cursor != "" && !domain.NameForm.MatchString(in.Cursor) {
 		return nil, &pg.CursorError{Cursor: in.Cursor}
 	}
@@ -184,7 +172,7 @@ func (s *server) listTenants(ctx context.Context, _ int32, in *listTenantsInput)
 	if more {
 		next = page[len(page)-1].Name
 	}
-	return pageOf(page, next), nil
+	return pageOf(page, next, nil)
 }
 
 type patchTenantInput struct {
@@ -254,7 +242,7 @@ func patchSettings(patch *body[TenantSettings], t *tenants.Tenant) error {
 	return nil
 }
 
-func (s *server) deleteTenant(ctx context.Context, _ int32, in *oneTenantInput) (*struct{}, error) {
+func (s *server) deleteTenant(ctx context.Context, _ int32, in *TenantRef) (*struct{}, error) {
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
