@@ -117,7 +117,8 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 		}
 		return counted(BackfillCount{Matched: plan.Matched(), NewRuns: n})
 	}
-	return s.begin(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (letters.Operation, error) {
+	by := in.Request.under(in.Key)
+	return accept(ctx, s, tenant, by, operationPath, func(w store.Writer) (letters.Operation, error) {
 		if cannot != nil {
 			return letters.Operation{}, cannot
 		}

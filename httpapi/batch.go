@@ -63,16 +63,13 @@ func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInp
 	for i, job := range batch.Jobs {
 		jobs[i] = submitted(ctx, job).newJob()
 	}
-	return s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {
+	by := in.Request.under(in.Key)
+	return once(ctx, s, tenant, by, http.StatusCreated, func(w store.Writer) (BatchAnswer, error) {
 		results, err := w.CreateJobs(ctx, jobs, batch.OnConflict)
-		if err != nil {
-			return store.Answer{}, err
-		}
-		answer := BatchAnswer{Data: make([]BatchItem, len(results))}
+		written := BatchAnswer{Data: make([]BatchItem, len(results))}
 		for i, r := range results {
-			answer.Data[i] = BatchItem(r)
+			written.Data[i] = BatchItem(r)
 		}
-		body, err := render(answer)
-		return store.Answer{Status: http.StatusCreated, Body: body}, err
+		return written, err
 	})
 }

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
@@ -195,7 +194,8 @@ func (s *server) startOperation(
 			}
 			return counted(Matched{n})
 		}
-		return s.begin(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (letters.Operation, error) {
+		by := in.Request.under(in.Key)
+		return accept(ctx, s, tenant, by, operationPath, func(w store.Writer) (letters.Operation, error) {
 			return w.StartOperation(ctx, request)
 		})
 	}
@@ -205,30 +205,6 @@ func (s *server) startOperation(
 func counted(v any) (*answered, error) {
 	body, err := render(v)
 	return &answered{Status: http.StatusOK, ContentType: mediaJSON, Body: body}, err
-}
-
-// begin starts an operation once per Idempotency-Key.
-func (s *server) begin(
-	ctx context.Context, tenant int32, key string, hash [sha256.Size]byte,
-	start func(store.Writer) (letters.Operation, error),
-) (*answered, error) {
-	out, err := s.once(ctx, tenant, key, hash, func(w store.Writer) (store.Answer, error) {
-		record, err := start(w)
-		if err != nil {
-			return store.Answer{}, err
-		}
-		body, err := render(record)
-		return store.Answer{Status: http.StatusAccepted, Body: body}, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	made, err := idOf(out)
-	if err != nil {
-		return nil, err
-	}
-	out.Location = operationPath(made)
-	return out, nil
 }
 
 type listOperationsInput struct {

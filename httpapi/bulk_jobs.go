@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"slices"
@@ -142,7 +141,7 @@ func (s *server) pauseJobs(ctx context.Context, tenant int32, in *pauseJobsInput
 	}
 	r := asked.request(jobs.PauseMany)
 	r.Until = until
-	return s.changeJobs(ctx, tenant, in.Key, in.Request.hash, r, asked.DryRun)
+	return s.changeJobs(ctx, tenant, in.Request.under(in.Key), r, asked.DryRun)
 }
 
 // future returns the end of a pause; nil: it has none. An end that has passed is an error.
@@ -181,12 +180,12 @@ func (s *server) changeOf(
 	if err := in.Request.check(asked.validate()...); err != nil {
 		return nil, err
 	}
-	return s.changeJobs(ctx, tenant, in.Key, in.Request.hash, asked.request(action), asked.DryRun)
+	return s.changeJobs(ctx, tenant, in.Request.under(in.Key), asked.request(action), asked.DryRun)
 }
 
 // changeJobs starts a change of many jobs, or counts the jobs.
 func (s *server) changeJobs(
-	ctx context.Context, tenant int32, key string, hash [sha256.Size]byte, r letters.JobsRequest, dryRun bool,
+	ctx context.Context, tenant int32, by store.Idempotency, r letters.JobsRequest, dryRun bool,
 ) (*answered, error) {
 	if dryRun {
 		n, err := s.Store.CountSelectedJobs(ctx, tenant, r)
@@ -195,7 +194,7 @@ func (s *server) changeJobs(
 		}
 		return counted(Matched{n})
 	}
-	return s.begin(ctx, tenant, key, hash, func(w store.Writer) (letters.Operation, error) {
+	return accept(ctx, s, tenant, by, operationPath, func(w store.Writer) (letters.Operation, error) {
 		return w.StartJobs(ctx, r)
 	})
 }

@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -151,32 +149,9 @@ func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayD
 	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
 		return nil, err
 	}
-	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {
-		record, err := w.ReplayDeadLetter(ctx, id, in.Request.value.Note)
-		if err != nil {
-			return store.Answer{}, err
-		}
-		body, err := render(record)
-		return store.Answer{Status: http.StatusAccepted, Body: body}, err
+	return accept(ctx, s, tenant, in.Request.under(in.Key), runPath, func(w store.Writer) (runs.Run, error) {
+		return w.ReplayDeadLetter(ctx, id, in.Request.value.Note)
 	})
-	if err != nil {
-		return nil, err
-	}
-	made, err := idOf(out)
-	if err != nil {
-		return nil, err
-	}
-	out.Location = runPath(made)
-	return out, nil
-}
-
-// idOf returns the id of the resource that an answer says was created. The answer may be a repeated one.
-func idOf(out *answered) (uuid.UUID, error) {
-	var made struct{ ID uuid.UUID }
-	if err := json.Unmarshal(out.Body, &made); err != nil {
-		return uuid.Nil, fmt.Errorf("reading the response to repeat: %w", err)
-	}
-	return made.ID, nil
 }
 
 type resolveDeadLetterInput struct {

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -92,27 +91,19 @@ func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput
 		return nil, err
 	}
 	job = submitted(ctx, job)
-	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {
+	out, err := once(ctx, s, tenant, in.Request.under(in.Key), http.StatusCreated, func(w store.Writer) (Job, error) {
 		record, err := w.CreateJob(ctx, job.newJob())
 		if err != nil {
-			return store.Answer{}, err
+			return Job{}, err
 		}
-		body, err := render(showJob(record, s.DefaultJitter))
-		return store.Answer{Status: http.StatusCreated, Body: body}, err
+		return showJob(record, s.DefaultJitter), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	// Taken from the answer, so that a repeated answer has the same headers.
-	var created struct {
-		ID      uuid.UUID
-		Version int32
-	}
-	if err := json.Unmarshal(out.Body, &created); err != nil {
-		return nil, fmt.Errorf("reading the response to repeat: %w", err)
-	}
+	created, err := out.shows()
 	out.Location, out.ETag = jobPath(created.ID), etag(created.Version, out.Body)
-	return out, nil
+	return out, err
 }
 
 type oneJobInput struct {

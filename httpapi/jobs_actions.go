@@ -2,12 +2,9 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -96,26 +93,7 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 		domain.ValidateRequest("", request.Headers, request.Body))...); err != nil {
 		return nil, err
 	}
-	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {
-		record, err := w.TriggerJob(ctx, in.Job, request)
-		if err != nil {
-			return store.Answer{}, err
-		}
-		body, err := render(record)
-		return store.Answer{Status: http.StatusAccepted, Body: body}, err
+	return accept(ctx, s, tenant, in.Request.under(in.Key), runPath, func(w store.Writer) (runs.Run, error) {
+		return w.TriggerJob(ctx, in.Job, request)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, out.locateRun()
-}
-
-// locateRun sets the Location of the answer to the run that it shows.
-func (a *answered) locateRun() error {
-	var made struct{ ID uuid.UUID }
-	if err := json.Unmarshal(a.Body, &made); err != nil {
-		return fmt.Errorf("reading the response to repeat: %w", err)
-	}
-	a.Location = runPath(made.ID)
-	return nil
 }

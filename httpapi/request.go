@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/google/uuid"
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -67,6 +69,11 @@ func (b *body[T]) check(domain ...problem.FieldError) error {
 		return problem.Invalid(all...)
 	}
 	return nil
+}
+
+// under returns the Idempotency-Key of a request, with what it asks for: by both, a repeated request is known.
+func (b *body[T]) under(key string) store.Idempotency {
+	return store.Idempotency{Key: key, Hash: b.hash}
 }
 
 func readBody(w http.ResponseWriter, r *http.Request, op *huma.Operation) ([]byte, *problem.Problem) {
@@ -178,25 +185,60 @@ type answered struct {
 	Body        []byte
 }
 
-// once runs a write under its Idempotency-Key, if it has one.
-func (s *server) once(
-	ctx context.Context, tenant int32, key string, hash [sha256.Size]byte,
-	write func(store.Writer) (store.Answer, error),
+// once runs a write under its Idempotency-Key, if it has one. The answer shows what the write returns.
+func once[T any](
+	ctx context.Context, s *server, tenant int32, by store.Idempotency, status int, write func(store.Writer) (T, error),
 ) (*answered, error) {
-	var answer store.Answer
+	rendered := func(w store.Writer) (store.Answer, error) {
+		made, err := write(w)
+		if err != nil {
+			return store.Answer{}, err
+		}
+		body, err := render(made)
+		return store.Answer{Status: status, Body: body}, err
+	}
+	var out store.Answer
 	var replayed bool
 	var err error
-	if key == "" {
-		answer, err = write(s.Store.For(tenant))
+	if by.Key == "" {
+		out, err = rendered(s.Store.For(tenant))
 	} else {
-		answer, replayed, err = s.Store.Idempotent(ctx, tenant, store.Idempotency{Key: key, Hash: hash}, write)
+		out, replayed, err = s.Store.Idempotent(ctx, tenant, by, rendered)
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := &answered{Status: answer.Status, ContentType: mediaJSON, Body: answer.Body}
+	shown := &answered{Status: out.Status, ContentType: mediaJSON, Body: out.Body}
 	if replayed {
-		out.Replayed = "true"
+		shown.Replayed = "true"
 	}
-	return out, nil
+	return shown, nil
+}
+
+// accept is once for what is done later: a run or an operation. at returns where the caller finds it.
+func accept[T any](
+	ctx context.Context, s *server, tenant int32, by store.Idempotency, at func(uuid.UUID) string,
+	start func(store.Writer) (T, error),
+) (*answered, error) {
+	out, err := once(ctx, s, tenant, by, http.StatusAccepted, start)
+	if err != nil {
+		return nil, err
+	}
+	started, err := out.shows()
+	out.Location = at(started.ID)
+	return out, err
+}
+
+// made is what the answer to a write says of the thing that was made.
+type made struct {
+	ID      uuid.UUID
+	Version int32 // of a job
+}
+
+// shows reads the answer, so that an answer that is repeated has the same headers.
+func (a *answered) shows() (m made, err error) {
+	if err := json.Unmarshal(a.Body, &m); err != nil {
+		return m, fmt.Errorf("reading the response to repeat: %w", err)
+	}
+	return m, nil
 }

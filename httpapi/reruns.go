@@ -53,16 +53,7 @@ func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*a
 	if err := in.Request.check(within("body", domain.ValidateRequest("", v.Headers, v.Body))...); err != nil {
 		return nil, err
 	}
-	out, err := s.once(ctx, tenant, in.Key, in.Request.hash, func(w store.Writer) (store.Answer, error) {
-		record, err := w.RerunRun(ctx, id, request)
-		if err != nil {
-			return store.Answer{}, err
-		}
-		body, err := render(record)
-		return store.Answer{Status: http.StatusAccepted, Body: body}, err
+	return accept(ctx, s, tenant, in.Request.under(in.Key), runPath, func(w store.Writer) (runs.Run, error) {
+		return w.RerunRun(ctx, id, request)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, out.locateRun()
 }
