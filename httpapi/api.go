@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -127,10 +129,9 @@ func New(c Config) (http.Handler, error) {
 }
 
 // register adds an operation. Callers need the role that roleOf gives it. An error of its handler is answered as a
-// problem.
-func register[I, O any](
-	s *server, op huma.Operation, handle func(context.Context, int32, *I) (*O, error),
-) *huma.Operation {
+// problem. The errors of op are those that it has besides what every caller may get, and besides 422 if it has
+// parameters.
+func register[I, O any](s *server, op huma.Operation, handle func(context.Context, int32, *I) (*O, error)) {
 	op.RejectUnknownQueryParameters = true
 	role, known := roleOf[op.OperationID]
 	switch {
@@ -152,9 +153,28 @@ func register[I, O any](
 		}
 		return out, nil
 	})
-	described := operation(s.api.OpenAPI(), op.Method, op.Path)
-	if role != auth.RoleNone {
-		describeRole(described, role)
+}
+
+// Whether an operation needs its body.
+const (
+	required = true
+	optional = false
+)
+
+// registerBody adds an operation with a body, which its handler reads as a body[B]. The errors of op are those that it
+// has besides what is said of every body.
+func registerBody[B, I, O any](
+	s *server, op huma.Operation, need bool, example any, handle func(context.Context, int32, *I) (*O, error),
+) {
+	op.MaxBodyBytes = cmp.Or(op.MaxBodyBytes, maxBody)
+	op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
+	op.RequestBody = &huma.RequestBody{Required: need}
+	register(s, op, handle)
+	// Described only now: huma would read a body that it knows the schema of. body.Resolve goes by this too.
+	media := &huma.MediaType{Schema: s.schema(reflect.TypeFor[B]()), Example: example}
+	op.RequestBody.Content = map[string]*huma.MediaType{mediaJSON: media}
+	if op.Method == http.MethodPatch {
+		op.RequestBody.Content[mediaPatch] = media
 	}
-	return described
 }

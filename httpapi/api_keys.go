@@ -18,32 +18,28 @@ import (
 )
 
 func (s *server) keyRoutes() {
-	op := register(s, huma.Operation{
+	registerBody[KeyInput](s, huma.Operation{
 		OperationID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tags: []string{tagTenants},
-		Summary: "Create an API key", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
+		Summary: "Create an API key", DefaultStatus: http.StatusCreated,
 		Description: "The response holds the key. It is not stored and cannot be read again. Callers cannot create a key " +
 			"with a higher role than their own. Only operators create keys with the role metrics. There is no Idempotency-Key " +
 			"here, because storing the response would store the key. If the response was lost, revoke the key and create " +
 			"another.",
-		Errors: []int{400, 413, 415, 422},
-	}, s.createKey)
-	describeBody[KeyInput](s, op, true, exampleKeyInput, mediaJSON)
+	}, required, exampleKeyInput, s.createKey)
 
 	register(s, huma.Operation{
 		OperationID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tags: []string{tagTenants},
 		Summary: "List API keys", Description: "Newest first, including revoked and expired keys.",
-		Errors: []int{422},
 	}, s.listKeys)
 	register(s, huma.Operation{
 		OperationID: "get-api-key", Method: http.MethodGet, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
-		Summary: "Get an API key", Description: "Without the key itself.", Errors: []int{404},
+		Summary: "Get an API key", Description: "Without the key itself.",
 	}, s.getKey)
 	register(s, huma.Operation{
 		OperationID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
 		Summary: "Revoke an API key",
 		Description: "The key stops working for good, on every replica within two seconds. It stays listed, for its " +
 			"history. Repeating the request changes nothing.",
-		Errors: []int{404},
 	}, s.revokeKey)
 }
 

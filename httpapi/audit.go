@@ -14,7 +14,7 @@ import (
 func (s *server) auditRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-audit-log", Method: http.MethodGet, Path: "/v1/audit-log", Tags: []string{tagAudit},
-		Summary: "List the audit log", Errors: []int{422},
+		Summary: "List the audit log",
 		Description: "Who changed what and when, and its state before and after. Newest first. All filters must match. " +
 			"Each change is written together with its entry or not at all, and entries are never changed. Runs that schedules " +
 			"start are not listed here: see the runs. Secrets are shown as ***. A page of large definitions ends before " +

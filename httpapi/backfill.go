@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -15,9 +16,9 @@ import (
 )
 
 func (s *server) backfillRoutes() {
-	op := register(s, huma.Operation{
+	registerBody[BackfillInput](s, huma.Operation{
 		OperationID: "backfill-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/backfill", Tags: []string{tagJobs},
-		Summary: "Backfill a job's past slots", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Summary: "Backfill a job's past slots", DefaultStatus: http.StatusAccepted,
 		Description: "Starts an operation that creates a run for each slot in a range of time that has no run. It works in " +
 			"the background, oldest slots first. It covers slots that were skipped, and slots from before the job was " +
 			"created. The slots are those of the job's current schedule: at most 100,000, and no further back than runs are " +
@@ -25,11 +26,8 @@ func (s *server) backfillRoutes() {
 			"be claimed, for example after an outage, are left to the schedule. The runs have the trigger backfill and never " +
 			"expire. They run one at a time, unless the job's concurrency_policy is allow. Repeating a backfill without rerun " +
 			"creates nothing new. With dry_run, the response is 200 with the numbers, and nothing is created.",
-		Responses: s.rendered(http.StatusAccepted, letters.Operation{}, exampleBackfillOperation),
-		Errors:    []int{400, 404, 413, 415, 422},
-	}, s.backfillJob)
-	describeBody[BackfillInput](s, op, true, exampleBackfill, mediaJSON)
-	s.describeDryRun(op, BackfillCount{}, BackfillCount{Matched: 31, NewRuns: 4})
+		Responses: s.started(exampleBackfillOperation, BackfillCount{Matched: 31, NewRuns: 4}),
+	}, required, exampleBackfill, s.backfillJob)
 }
 
 // BackfillInput is the body that asks for runs of past slots.
@@ -43,15 +41,10 @@ type BackfillInput struct {
 }
 
 func (b BackfillInput) validate() []problem.FieldError {
-	errors := append(note(b.Note), rate(b.MaxPerSecond)...)
-	bounds := b.bounds()
-	if len(bounds) == 0 && !b.From.Value().Before(b.To.Value()) {
-		bounds = []problem.FieldError{problem.At("body.to", fmt.Sprintf("%s is not after from", b.To))}
-	}
-	return append(errors, bounds...)
+	return slices.Concat(note(b.Note), rate(b.MaxPerSecond), b.bounds())
 }
 
-// bounds returns what is wrong with each of the two bounds by itself.
+// bounds returns what is wrong with each of the two bounds by itself or, if nothing is, with both together.
 func (b BackfillInput) bounds() (errors []problem.FieldError) {
 	for _, bound := range []struct {
 		at    string
@@ -62,12 +55,10 @@ func (b BackfillInput) bounds() (errors []problem.FieldError) {
 		}
 		errors = append(errors, instant(bound.at, bound.value)...)
 	}
+	if len(errors) == 0 && !b.From.Value().Before(b.To.Value()) {
+		errors = append(errors, problem.At("body.to", fmt.Sprintf("%s is not after from", b.To)))
+	}
 	return errors
-}
-
-// spans reports whether both bounds are valid and enclose a range of time.
-func (b BackfillInput) spans() bool {
-	return len(b.bounds()) == 0 && b.From.Value().Before(b.To.Value())
 }
 
 func (b BackfillInput) request(job string) letters.BackfillRequest {
@@ -101,7 +92,7 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 	asked := in.Request.value
 	var plan letters.BackfillPlan
 	var cannot error
-	if asked.spans() {
+	if len(asked.bounds()) == 0 {
 		plan, cannot = s.Store.PlanBackfill(ctx, tenant, asked.request(in.Job))
 	}
 	if problems := asked.validate(); len(problems) > 0 || len(in.Request.errors) > 0 {
@@ -112,10 +103,7 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 			return nil, cannot
 		}
 		n, err := s.Store.CountBackfill(ctx, plan)
-		if err != nil {
-			return nil, err
-		}
-		return counted(BackfillCount{Matched: plan.Matched(), NewRuns: n})
+		return counted(BackfillCount{Matched: plan.Matched(), NewRuns: n}, err)
 	}
 	by := in.Request.under(in.Key)
 	return accept(ctx, s, tenant, by, operationPath, func(w store.Writer) (letters.Operation, error) {

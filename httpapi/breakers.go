@@ -17,14 +17,14 @@ func (s *server) breakerRoutes() {
 		Description: "Lists hosts that cannot be reached, and hosts and paths whose requests time out, with the number of " +
 			"runs that wait for each. Empty: no run waits for its host.",
 	}, s.listBreakers)
-	op := register(s, huma.Operation{
+	register(s, huma.Operation{
 		OperationID: "reset-breakers", Method: http.MethodPost, Path: "/v1/breakers/reset", Tags: []string{tagFleet},
-		Summary: "Reset breakers", DefaultStatus: http.StatusAccepted, Errors: []int{422},
+		Summary: "Reset breakers", DefaultStatus: http.StatusAccepted,
 		Description: "Within two seconds, every replica forgets that the host could not be reached or hung, and the runs " +
 			"that wait for it are sent. If the host is still down, they soon wait again, for as long as they could have " +
 			"waited before.",
+		RequestBody: &huma.RequestBody{Content: map[string]*huma.MediaType{mediaJSON: {Example: exampleBreakersReset}}},
 	}, s.resetBreakers)
-	op.RequestBody.Content[mediaJSON].Example = exampleBreakersReset
 }
 
 var exampleBreakersReset = json.RawMessage(`{"host":"billing.internal:443"}`)

@@ -31,27 +31,24 @@ func (s *server) bulkRoutes() {
 			"as fast as possible unless max_per_second sets a limit",
 		},
 	} {
-		op := register(s, huma.Operation{
+		registerBody[BulkInput](s, huma.Operation{
 			OperationID: string(kind.of) + "-dead-letters", Method: http.MethodPost, Path: "/v1/dead-letters/" + string(kind.of),
-			Tags: []string{tagDeadLetters}, Summary: kind.summary, DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+			Tags: []string{tagDeadLetters}, Summary: kind.summary, DefaultStatus: http.StatusAccepted,
 			Description: "Selects the open dead letters that match at this moment, and starts an operation that " +
 				kind.does + " in the background, " + kind.max + ". " +
 				"It leaves out dead letters that another running operation has selected. For a job whose concurrency_policy is " +
 				"not allow, each replay starts when the one before has ended. With dry_run, the response is 200 with the number " +
 				"of dead letters, and nothing is changed.",
-			Responses: s.rendered(http.StatusAccepted, letters.Operation{}, exampleOperation),
-			Errors:    []int{400, 404, 413, 415, 422},
-		}, s.startOperation(kind.of))
-		describeBody[BulkInput](s, op, true, exampleBulk, mediaJSON)
-		s.describeDryRun(op, Matched{}, Matched{Matched: 1204})
+			Responses: s.started(exampleOperation, Matched{Matched: 1204}),
+		}, required, exampleBulk, s.startOperation(kind.of))
 	}
 	register(s, huma.Operation{
 		OperationID: "list-operations", Method: http.MethodGet, Path: "/v1/operations", Tags: []string{tagOperations},
-		Summary: "List operations", Description: "Newest first.", Errors: []int{422},
+		Summary: "List operations", Description: "Newest first.",
 	}, s.listOperations)
 	register(s, huma.Operation{
 		OperationID: "get-operation", Method: http.MethodGet, Path: "/v1/operations/{operation}",
-		Tags: []string{tagOperations}, Summary: "Get an operation", Description: "With its progress.", Errors: []int{404},
+		Tags: []string{tagOperations}, Summary: "Get an operation", Description: "With its progress.",
 	}, s.getOperation)
 	register(s, huma.Operation{
 		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel",
@@ -59,16 +56,8 @@ func (s *server) bulkRoutes() {
 		Summary: "Cancel an operation",
 		Description: "The operation stops where it is. What it did stays done. What it did not reach stays as it is: dead " +
 			"letters stay open, slots stay without a run, and jobs stay as they are. Repeating the request changes nothing.",
-		Errors: []int{404, 409},
+		Errors: []int{409},
 	}, s.cancelOperation)
-}
-
-// describeDryRun describes the answer to a dry run, beside the answer that starts an operation.
-func (s *server) describeDryRun(op *huma.Operation, v, example any) {
-	number := s.rendered(http.StatusOK, v, example)["200"]
-	number.Description = "The number that a dry run found"
-	op.Responses["200"] = number
-	without(op, "202", "ETag")
 }
 
 // BulkInput is the body that asks for work on many dead letters.
@@ -189,10 +178,7 @@ func (s *server) startOperation(
 		}
 		if bulk.DryRun {
 			n, err := s.Store.CountDeadLetters(ctx, tenant, request)
-			if err != nil {
-				return nil, err
-			}
-			return counted(Matched{n})
+			return counted(Matched{n}, err)
 		}
 		by := in.Request.under(in.Key)
 		return accept(ctx, s, tenant, by, operationPath, func(w store.Writer) (letters.Operation, error) {
@@ -201,8 +187,11 @@ func (s *server) startOperation(
 	}
 }
 
-// counted is the answer to a dry run.
-func counted(v any) (*answered, error) {
+// counted is the answer to a dry run, unless counting failed.
+func counted(v any, err error) (*answered, error) {
+	if err != nil {
+		return nil, err
+	}
 	body, err := render(v)
 	return &answered{Status: http.StatusOK, ContentType: mediaJSON, Body: body}, err
 }

@@ -19,37 +19,34 @@ import (
 )
 
 func (s *server) bulkJobRoutes() {
-	op := register(s, jobsOperation(s, jobs.PauseMany, "Pause many jobs",
+	registerMany[PauseJobsInput](s, jobs.PauseMany, "Pause many jobs",
 		"Jobs that are paused already stay as they are, with their own note and end. Completed jobs have no slot to pause, "+
-			"and are not selected."), s.pauseJobs)
-	describeBody[PauseJobsInput](s, op, true, examplePauseJobs, mediaJSON)
-	s.describeDryRun(op, Matched{}, Matched{Matched: 500})
-
-	op = register(s, jobsOperation(s, jobs.ResumeMany, "Resume many jobs",
+			"and are not selected.",
+		examplePauseJobs, s.pauseJobs)
+	registerMany[JobsInput](s, jobs.ResumeMany, "Resume many jobs",
 		"Slots that passed during a pause become one recorded skip, and a one-shot that was due fires now. Completed jobs "+
-			"are not selected."), s.resumeJobs)
-	describeBody[JobsInput](s, op, true, exampleResumeJobs, mediaJSON)
-	s.describeDryRun(op, Matched{}, Matched{Matched: 500})
-
-	op = register(s, jobsOperation(s, jobs.DeleteMany, "Delete many jobs",
-		"Each job's future slots stop and its pending runs are cancelled; the history stays."), s.deleteJobs)
-	describeBody[JobsInput](s, op, true, exampleDeleteJobs, mediaJSON)
-	s.describeDryRun(op, Matched{}, Matched{Matched: 500})
+			"are not selected.",
+		exampleResumeJobs, s.changeJobs(jobs.ResumeMany))
+	registerMany[JobsInput](s, jobs.DeleteMany, "Delete many jobs",
+		"Each job's future slots stop and its pending runs are cancelled; the history stays.",
+		exampleDeleteJobs, s.changeJobs(jobs.DeleteMany))
 }
 
-// jobsOperation is the description of an operation on many jobs.
-func jobsOperation(s *server, action jobs.Action, summary, does string) huma.Operation {
-	return huma.Operation{
+// registerMany adds an operation on many jobs. does is the part of its description that is not the same for all.
+func registerMany[B, I any](
+	s *server, action jobs.Action, summary, does string, example any,
+	handle func(context.Context, int32, *I) (*answered, error),
+) {
+	registerBody[B](s, huma.Operation{
 		OperationID: string(action) + "-jobs", Method: http.MethodPost, Path: "/v1/jobs/" + string(action),
-		Tags: []string{tagJobs}, Summary: summary, DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Tags: []string{tagJobs}, Summary: summary, DefaultStatus: http.StatusAccepted,
 		Description: "Selects the jobs that match at this moment, and starts an operation that works on them in the " +
 			"background, oldest jobs first, as fast as possible unless max_per_second sets a limit. " + does +
 			" A job that no longer matches when its turn comes stays as it is and counts as failed. The audit log has an entry for each job " +
 			"that was changed. With dry_run, the response is 200 with the number of jobs, and nothing is changed. A job may be " +
 			"named " + string(action) + ": with other methods than POST, this path is about that job.",
-		Responses: s.rendered(http.StatusAccepted, letters.Operation{}, exampleJobsOperation(action)),
-		Errors:    []int{400, 413, 415, 422},
-	}
+		Responses: s.started(exampleJobsOperation(action), Matched{Matched: 500}),
+	}, required, example, handle)
 }
 
 // JobsInput is the body that asks for work on many jobs.
@@ -141,7 +138,7 @@ func (s *server) pauseJobs(ctx context.Context, tenant int32, in *pauseJobsInput
 	}
 	r := asked.request(jobs.PauseMany)
 	r.Until = until
-	return s.changeJobs(ctx, tenant, in.Request.under(in.Key), r, asked.DryRun)
+	return s.startJobs(ctx, tenant, in.Request.under(in.Key), r, asked.DryRun)
 }
 
 // future returns the end of a pause; nil: it has none. An end that has passed is an error.
@@ -165,34 +162,26 @@ type changeJobsInput struct {
 	Request body[JobsInput]
 }
 
-func (s *server) resumeJobs(ctx context.Context, tenant int32, in *changeJobsInput) (*answered, error) {
-	return s.changeOf(ctx, tenant, in, jobs.ResumeMany)
-}
-
-func (s *server) deleteJobs(ctx context.Context, tenant int32, in *changeJobsInput) (*answered, error) {
-	return s.changeOf(ctx, tenant, in, jobs.DeleteMany)
-}
-
-func (s *server) changeOf(
-	ctx context.Context, tenant int32, in *changeJobsInput, action jobs.Action,
-) (*answered, error) {
-	asked := in.Request.value
-	if err := in.Request.check(asked.validate()...); err != nil {
-		return nil, err
-	}
-	return s.changeJobs(ctx, tenant, in.Request.under(in.Key), asked.request(action), asked.DryRun)
-}
-
-// changeJobs starts a change of many jobs, or counts the jobs.
+// changeJobs handles the changes that need nothing but a selection.
 func (s *server) changeJobs(
+	action jobs.Action,
+) func(context.Context, int32, *changeJobsInput) (*answered, error) {
+	return func(ctx context.Context, tenant int32, in *changeJobsInput) (*answered, error) {
+		asked := in.Request.value
+		if err := in.Request.check(asked.validate()...); err != nil {
+			return nil, err
+		}
+		return s.startJobs(ctx, tenant, in.Request.under(in.Key), asked.request(action), asked.DryRun)
+	}
+}
+
+// startJobs starts a change of many jobs, or counts the jobs.
+func (s *server) startJobs(
 	ctx context.Context, tenant int32, by store.Idempotency, r letters.JobsRequest, dryRun bool,
 ) (*answered, error) {
 	if dryRun {
 		n, err := s.Store.CountSelectedJobs(ctx, tenant, r)
-		if err != nil {
-			return nil, err
-		}
-		return counted(Matched{n})
+		return counted(Matched{n}, err)
 	}
 	return accept(ctx, s, tenant, by, operationPath, func(w store.Writer) (letters.Operation, error) {
 		return w.StartJobs(ctx, r)

@@ -26,49 +26,35 @@ const (
 // callbackRoutes adds the operations for targets of jobs with completion async. They are authenticated by the run
 // token of the request that the target answered, and by nothing else.
 func (s *server) callbackRoutes() {
-	op := registerCallback(s, huma.Operation{
+	registerBody[HeartbeatInput](s, huma.Operation{
 		OperationID: "heartbeat-run", Method: http.MethodPost, Path: "/v1/runs/{run}/heartbeat", Tags: []string{tagCallbacks},
 		Summary: "Send a heartbeat", MaxBodyBytes: maxCallbackBody,
 		Description: "Postpones the deadline by the job's heartbeat_timeout, and keeps the progress, if any is sent, for " +
 			"the next attempt. The response says whether a cancel was requested. From then on, heartbeats do not move the " +
 			"deadline.",
-		Errors: []int{400, 401, 404, 409, 413, 415, 422},
-	}, s.heartbeatRun)
-	describeBody[HeartbeatInput](s, op, false, exampleHeartbeat, mediaJSON)
-	op = registerCallback(s, huma.Operation{
+		Errors: []int{401, 404, 409},
+	}, optional, exampleHeartbeat, s.heartbeatRun)
+	registerBody[CompletionInput](s, huma.Operation{
 		OperationID: "complete-run", Method: http.MethodPost, Path: "/v1/runs/{run}/complete", Tags: []string{tagCallbacks},
 		Summary: "Complete a run", MaxBodyBytes: maxCallbackBody,
 		Description: "The run succeeds, or ends as cancelled if a cancel was requested. The result is kept with the run " +
 			"and shown with it. This request may come before the response to the attempt's request has arrived. Repeating it " +
 			"changes nothing, not even the result.",
-		Errors: []int{400, 401, 404, 409, 413, 415, 422},
-	}, s.completeRun)
-	describeBody[CompletionInput](s, op, false, exampleCompletion, mediaJSON)
-	op = registerCallback(s, huma.Operation{
+		Errors: []int{401, 404, 409},
+	}, optional, exampleCompletion, s.completeRun)
+	registerBody[FailureInput](s, huma.Operation{
 		OperationID: "fail-run", Method: http.MethodPost, Path: "/v1/runs/{run}/fail", Tags: []string{tagCallbacks},
 		Summary: "Fail a run", MaxBodyBytes: maxCallbackBody,
 		Description: "The attempt fails with the reason failed, and the run is retried under the job's retry policy. " +
 			"Repeating the request changes nothing.",
-		Errors: []int{400, 401, 404, 409, 413, 415, 422},
-	}, s.failRun)
-	describeBody[FailureInput](s, op, false, exampleFailure, mediaJSON)
-	registerCallback(s, huma.Operation{
+		Errors: []int{401, 404, 409},
+	}, optional, exampleFailure, s.failRun)
+	register(s, huma.Operation{
 		OperationID: "get-run-progress", Method: http.MethodGet, Path: "/v1/runs/{run}/progress",
 		Tags: []string{tagCallbacks}, Summary: "Get the last progress",
 		Description: "The progress that an attempt of the run reported last. The current attempt can continue from it.",
 		Errors:      []int{401, 404, 409},
 	}, s.getProgress)
-}
-
-// registerCallback describes the token as required. huma does not check that: the handlers do, and answer 401.
-func registerCallback[I, O any](
-	s *server, op huma.Operation, handle func(context.Context, int32, *I) (*O, error),
-) *huma.Operation {
-	described := register(s, op, handle)
-	for _, p := range described.Parameters {
-		p.Required = true
-	}
-	return described
 }
 
 // CallbackRef is the input of every report of a target: the run, and the token of an attempt.

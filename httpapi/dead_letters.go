@@ -20,7 +20,6 @@ func (s *server) deadLetterRoutes() {
 		Summary: "List dead letters",
 		Description: "Runs that exhausted their attempts, newest first by id. Only open dead letters are listed, unless " +
 			"resolved says otherwise. All filters must match.",
-		Errors: []int{404, 422},
 	}, s.listDeadLetters)
 
 	register(s, huma.Operation{
@@ -29,13 +28,11 @@ func (s *server) deadLetterRoutes() {
 		Description: "The open dead letters, counted by job and reason. The group with the newest dead run comes first, by " +
 			"the run's id. A group that gets a newer one while you read page after page moves to the front. All filters must " +
 			"match. A replay or resolve with the group's job_id and reason in its filter is about the whole group.",
-		Errors: []int{404, 422},
 	}, s.listDeadLetterGroups)
 
-	op := register(s, huma.Operation{
+	registerBody[NoteInput](s, huma.Operation{
 		OperationID: "replay-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/replay",
 		Tags: []string{tagDeadLetters}, Summary: "Replay a dead letter", DefaultStatus: http.StatusAccepted,
-		MaxBodyBytes: maxBody,
 		Description: "Creates a new run, due at once, with the trigger replay and with replay_of set to the dead run, " +
 			"which stays dead. Its requests carry the webhook-id, Idempotency-Key and Punctual-Scheduled-For of the run that " +
 			"died first, and the body and headers that were given to that run alone. Everything else follows the job's " +
@@ -43,20 +40,16 @@ func (s *server) deadLetterRoutes() {
 			"until no run of the job is active. It replaces no run and is never skipped. The replay resolves the dead letter. " +
 			"The response is 409 if the dead letter is resolved already, unless its replay was cancelled, and also if the job " +
 			"is deleted. A replay that dies has its own dead letter.",
-		Responses: s.rendered(http.StatusAccepted, runs.Run{}, exampleReplay),
-		Errors:    []int{400, 404, 409, 413, 415, 422},
-	}, s.replayDeadLetter)
-	describeBody[NoteInput](s, op, false, exampleReplayNote, mediaJSON)
-	without(op, "202", "ETag")
+		Responses: s.rendered(http.StatusAccepted, exampleReplay),
+		Errors:    []int{409},
+	}, optional, exampleReplayNote, s.replayDeadLetter)
 
-	op = register(s, huma.Operation{
+	registerBody[NoteInput](s, huma.Operation{
 		OperationID: "resolve-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/resolve",
-		Tags: []string{tagDeadLetters}, Summary: "Resolve a dead letter", MaxBodyBytes: maxBody,
+		Tags: []string{tagDeadLetters}, Summary: "Resolve a dead letter",
 		Description: "Removes the dead letter from the list of open ones, with a note. A dead letter that is already " +
 			"resolved or replayed stays as it is.",
-		Errors: []int{400, 404, 413, 415, 422},
-	}, s.resolveDeadLetter)
-	describeBody[NoteInput](s, op, false, exampleResolveNote, mediaJSON)
+	}, optional, exampleResolveNote, s.resolveDeadLetter)
 }
 
 // NoteInput is the optional body of a replay and of a resolve.

@@ -13,13 +13,13 @@ import (
 func (s *server) fleetRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-queues", Method: http.MethodGet, Path: "/v1/queues", Tags: []string{tagFleet},
-		Summary: "List queues", Errors: []int{404, 422},
+		Summary: "List queues", Errors: []int{422},
 		Description: "Every queue: how much work is due in it, how much is being sent, and since when the oldest has been " +
 			"due. The counts cover the caller's tenant and stop at 10,000.",
 	}, s.listQueues)
 	register(s, huma.Operation{
 		OperationID: "list-replicas", Method: http.MethodGet, Path: "/v1/replicas", Tags: []string{tagFleet},
-		Summary: "List replicas", Errors: []int{404, 422},
+		Summary: "List replicas", Errors: []int{422},
 		Description: "Every process, the oldest first. A process that vanished is listed until another process notices, " +
 			"which takes about ten seconds.",
 	}, s.listReplicas)

@@ -56,7 +56,7 @@ type Spread struct {
 func (s *server) forecastRoutes() {
 	register(s, huma.Operation{
 		OperationID: "get-forecast", Method: http.MethodGet, Path: "/v1/forecast", Tags: []string{tagSchedules},
-		Summary: "Forecast the load", Errors: []int{422, 503},
+		Summary: "Forecast the load", Errors: []int{503},
 		Description: "How many slots are to come, step by step, which steps are the busiest, which jobs make them so, and " +
 			"what more jitter would do. It counts the slots of all active jobs that are still to be claimed, one-shots " +
 			"included. It counts no retries, triggers, replays and backfills, and no slots of jobs that are paused now. A " +

@@ -15,25 +15,23 @@ import (
 )
 
 func (s *server) freezeRoutes() {
-	op := register(s, huma.Operation{
+	registerBody[FreezeInput](s, huma.Operation{
 		OperationID: "freeze", Method: http.MethodPost, Path: "/v1/freeze", Tags: []string{tagFleet},
-		Summary: "Freeze the deployment or a tenant", MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
+		Summary: "Freeze the deployment or a tenant",
 		Description: "From the response on, no replica claims anything: no slots, retries, triggers, replays or notices. " +
 			"Runs in flight continue, and the response counts them. Jobs can still be written and triggered. Only operators " +
 			"freeze the deployment. A deployment or tenant that is frozen already stays as it is.",
-	}, s.freeze)
-	describeBody[FreezeInput](s, op, true, exampleFreeze, mediaJSON)
-	op = register(s, huma.Operation{
+	}, required, exampleFreeze, s.freeze)
+	registerBody[FreezeInput](s, huma.Operation{
 		OperationID: "unfreeze", Method: http.MethodPost, Path: "/v1/unfreeze", Tags: []string{tagFleet},
-		Summary: "Unfreeze the deployment or a tenant", MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
+		Summary: "Unfreeze the deployment or a tenant",
 		Description: "Replicas claim again within three seconds. Slots that passed during the freeze are late or missed, " +
 			"by the policy of each job, as after an outage. Only operators unfreeze the deployment. That also makes this " +
 			"database the one that runs are dispatched from. A tenant stays frozen while the deployment is frozen.",
-	}, s.unfreeze)
-	describeBody[FreezeInput](s, op, true, exampleUnfreeze, mediaJSON)
+	}, required, exampleUnfreeze, s.unfreeze)
 	register(s, huma.Operation{
 		OperationID: "get-freeze", Method: http.MethodGet, Path: "/v1/freeze", Tags: []string{tagFleet},
-		Summary: "Get what is frozen", Errors: []int{422},
+		Summary:     "Get what is frozen",
 		Description: "Says whether the deployment or the caller's tenant is frozen, and how many runs are in flight.",
 	}, s.getFreeze)
 }

@@ -43,33 +43,31 @@ func answerWith(version int32, job Job) (*jobAnswer, error) {
 func jobPath(id uuid.UUID) string { return "/v1/jobs/" + id.String() }
 
 func (s *server) jobRoutes() {
-	op := register(s, huma.Operation{
+	registerBody[JobInput](s, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/jobs", Tags: []string{tagJobs},
-		Summary: "Create a job", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
+		Summary: "Create a job", DefaultStatus: http.StatusCreated,
 		Description: "A name, a schedule and a target's URL make a complete job; everything else has a default. All errors " +
 			"in the body are reported at once. A submitter creates one-shots only (at, delay).",
-		Responses: s.rendered(http.StatusCreated, Job{}, exampleJob),
-		Errors:    []int{400, 409, 413, 415, 422},
-	}, s.createJob)
-	describeBody[JobInput](s, op, true, exampleJobInput, mediaJSON)
+		Responses: s.rendered(http.StatusCreated, exampleJob),
+		Errors:    []int{409},
+	}, required, exampleJobInput, s.createJob)
 
 	register(s, huma.Operation{
 		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/jobs", Tags: []string{tagJobs},
 		Summary:     "List jobs",
 		Description: "Newest first. All filters must match. A page of large definitions ends before `limit`, after 4 MiB.",
-		Errors:      []int{422},
 	}, s.listJobs)
 
 	register(s, huma.Operation{
 		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
-		Summary: "Get a job", Description: "With its last run and its next slot.", Errors: []int{404},
+		Summary: "Get a job", Description: "With its last run and its next slot.",
 		Responses: map[string]*huma.Response{"304": {Description: "The response has an ETag that If-None-Match names"}},
 	}, s.getJob)
 
 	register(s, huma.Operation{
 		OperationID: "delete-job", Method: http.MethodDelete, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Delete a job", Description: "Stops future slots and cancels pending runs; the history stays.",
-		Errors: []int{404, 412},
+		Errors: []int{412},
 	}, s.deleteJob)
 	s.jobWriteRoutes()
 	s.jobActionRoutes()

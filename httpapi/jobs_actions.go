@@ -13,32 +13,28 @@ import (
 )
 
 func (s *server) jobActionRoutes() {
-	op := register(s, huma.Operation{
+	registerBody[PauseInput](s, huma.Operation{
 		OperationID: "pause-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/pause", Tags: []string{tagJobs},
-		Summary: "Pause a job", MaxBodyBytes: maxBody,
+		Summary: "Pause a job",
 		Description: "Slots that pass during the pause become one recorded skip. A one-shot that is due during the pause " +
 			"fires on resume. Runs in flight continue, and the job can be triggered.",
-		Errors: []int{400, 404, 409, 413, 415, 422},
-	}, s.pauseJob)
-	describeBody[PauseInput](s, op, false, examplePause, mediaJSON)
+		Errors: []int{409},
+	}, optional, examplePause, s.pauseJob)
 
-	op = register(s, huma.Operation{
+	registerBody[ResumeInput](s, huma.Operation{
 		OperationID: "resume-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/resume", Tags: []string{tagJobs},
-		Summary: "Resume a job", MaxBodyBytes: maxBody, Errors: []int{400, 404, 409, 413, 415, 422},
-	}, s.resumeJob)
-	describeBody[ResumeInput](s, op, false, exampleResume, mediaJSON)
+		Summary: "Resume a job", Errors: []int{409},
+	}, optional, exampleResume, s.resumeJob)
 
-	op = register(s, huma.Operation{
+	registerBody[TriggerInput](s, huma.Operation{
 		OperationID: "trigger-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger", Tags: []string{tagJobs},
-		Summary: "Trigger a job now", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Summary: "Trigger a job now", DefaultStatus: http.StatusAccepted,
 		Description: "Creates a run in addition to the schedule, even if the job is paused. Under concurrency_policy " +
 			"replace, the run cancels the active run; under wait, it waits for the active run. The response is 409 and names " +
 			"the run that is in the way: under forbid, if a run is active; under wait, if another run already waits.",
-		Responses: s.rendered(http.StatusAccepted, runs.Run{}, examplePendingRun),
-		Errors:    []int{400, 404, 409, 413, 415, 422},
-	}, s.triggerJob)
-	describeBody[TriggerInput](s, op, false, exampleTrigger, mediaJSON)
-	without(op, "202", "ETag")
+		Responses: s.rendered(http.StatusAccepted, examplePendingRun),
+		Errors:    []int{409},
+	}, optional, exampleTrigger, s.triggerJob)
 }
 
 type pauseJobInput struct {

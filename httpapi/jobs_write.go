@@ -16,28 +16,23 @@ import (
 )
 
 func (s *server) jobWriteRoutes() {
-	op := register(s, huma.Operation{
+	registerBody[JobReplacement](s, huma.Operation{
 		OperationID: "put-job", Method: http.MethodPut, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
-		Summary: "Create or replace a job", MaxBodyBytes: maxBody,
+		Summary: "Create or replace a job",
 		Description: "By name, creates the job or replaces its definition; by id, replaces it. If nothing changes, nothing " +
 			"is written. Without paused, a paused job stays paused. The response of a GET can be sent back: fields that the " +
 			"server sets are ignored, and *** keeps the stored secret. To write only if no other caller has changed the job " +
 			"since, send If-Match.",
-		Errors: []int{400, 404, 409, 412, 413, 415, 422},
-	}, s.putJob)
-	describeBody[JobReplacement](s, op, true, exampleJobInput, mediaJSON)
-	created := *op.Responses["200"]
-	created.Description = "Created"
-	op.Responses["201"] = &created
+		Errors: []int{409, 412},
+	}, required, exampleJobInput, s.putJob)
 
-	op = register(s, huma.Operation{
+	registerBody[JobPatch](s, huma.Operation{
 		OperationID: "patch-job", Method: http.MethodPatch, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
-		Summary: "Change a job", MaxBodyBytes: maxBody,
+		Summary: "Change a job",
 		Description: "A JSON merge patch (RFC 7396) on the definition as it was written: absent fields stay, and null " +
 			"restores a default. A schedule of another kind replaces the current schedule. A new name renames the job.",
-		Errors: []int{400, 404, 409, 412, 413, 415, 422},
-	}, s.patchJob)
-	describeBody[JobPatch](s, op, true, examplePatch, mediaPatch, mediaJSON)
+		Errors: []int{409, 412},
+	}, required, examplePatch, s.patchJob)
 }
 
 type putJobInput struct {

@@ -21,17 +21,15 @@ import (
 const testTimeout = 10 * time.Second
 
 func (s *server) notifyRoutes() {
-	op := register(s, huma.Operation{
+	registerBody[NotifyTest](s, huma.Operation{
 		OperationID: "test-notify", Method: http.MethodPost, Path: "/v1/notify/test", Tags: []string{tagTenants},
-		Summary: "Send a test notice", MaxBodyBytes: maxBody,
+		Summary: "Send a test notice",
 		Description: "Sends the test to the given entry, to all recipients of the given job, or, without either, to the " +
 			"tenant's default recipients. The replica that gets this request sends the test at once and tries once. It " +
 			"creates no run, and it does not call addresses that jobs may not call. The response gives the result for each " +
 			"recipient. A test of pagerduty opens its own incident and resolves it. A test of alertmanager ends after five " +
 			"minutes.",
-		Errors: []int{400, 404, 413, 415, 422},
-	}, s.testNotify)
-	describeBody[NotifyTest](s, op, false, exampleNotifyTest, mediaJSON)
+	}, optional, exampleNotifyTest, s.testNotify)
 }
 
 // NotifyTest is the optional body that asks for a test notice.

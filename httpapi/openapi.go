@@ -82,41 +82,24 @@ func humaConfig() huma.Config {
 	}
 }
 
-// operation returns the description of a registered operation.
-func operation(api *huma.OpenAPI, method, path string) *huma.Operation {
-	item := api.Paths[path]
-	switch method {
-	case http.MethodGet:
-		return item.Get
-	case http.MethodPost:
-		return item.Post
-	case http.MethodPut:
-		return item.Put
-	case http.MethodPatch:
-		return item.Patch
-	}
-	return item.Delete
-}
-
-func (s *server) schema(v any) *huma.Schema {
-	return s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(v), true, "")
-}
-
-// describeBody describes a body that the operation reads itself. body.Resolve goes by this description too.
-func describeBody[T any](s *server, op *huma.Operation, required bool, example any, media ...string) {
-	var v T
-	op.RequestBody = &huma.RequestBody{Required: required, Content: map[string]*huma.MediaType{}}
-	for _, m := range media {
-		op.RequestBody.Content[m] = &huma.MediaType{Schema: s.schema(v), Example: example}
-	}
+func (s *server) schema(of reflect.Type) *huma.Schema {
+	return s.api.OpenAPI().Components.Schemas.Schema(of, true, "")
 }
 
 // rendered describes an answer that the handler renders itself.
-func (s *server) rendered(status int, v, example any) map[string]*huma.Response {
+func (s *server) rendered(status int, example any) map[string]*huma.Response {
+	media := &huma.MediaType{Schema: s.schema(reflect.TypeOf(example)), Example: example}
 	return map[string]*huma.Response{strconv.Itoa(status): {
-		Description: http.StatusText(status),
-		Content:     map[string]*huma.MediaType{mediaJSON: {Schema: s.schema(v), Example: example}},
+		Description: http.StatusText(status), Content: map[string]*huma.MediaType{mediaJSON: media},
 	}}
+}
+
+// started describes the answer that starts an operation, and the answer to a dry run in its place.
+func (s *server) started(example letters.Operation, counted any) map[string]*huma.Response {
+	responses := s.rendered(http.StatusOK, counted)
+	responses["200"].Description = "The number that a dry run found"
+	maps.Copy(responses, s.rendered(http.StatusAccepted, example))
+	return responses
 }
 
 // describe completes the description with what the types cannot say.
@@ -206,6 +189,8 @@ func (s *server) describe() {
 		"list-breakers": exampleBreakers, "reset-breakers": BreakersReset{Matched: 3},
 	}
 	for op := range operations(api) {
+		describeRole(op, roleOf[op.OperationID])
+		describeAnswers(op)
 		for _, p := range op.Parameters {
 			p.Schema.Nullable = false
 		}
@@ -215,6 +200,22 @@ func (s *server) describe() {
 			}
 			describeProblem(op, status, response)
 		}
+	}
+}
+
+// describeAnswers tells apart answers that have one type.
+func describeAnswers(op *huma.Operation) {
+	if op.Method == http.MethodPut {
+		created := *op.Responses["200"]
+		created.Description = "Created"
+		op.Responses["201"] = &created
+	}
+	if accepted := op.Responses["202"]; accepted != nil {
+		delete(accepted.Headers, "ETag") // it shows a run or an operation, not a job
+	}
+	if op.OperationID == "create-jobs" { // each of the jobs has its own
+		delete(op.Responses["201"].Headers, "Location")
+		delete(op.Responses["201"].Headers, "ETag")
 	}
 }
 
@@ -230,13 +231,6 @@ func describeReplacement(schemas map[string]*huma.Schema) {
 			}
 		}
 		schemas["JobReplacement"].Properties[name] = &field
-	}
-}
-
-// without removes headers from the description of an answer that never has them.
-func without(op *huma.Operation, status string, headers ...string) {
-	for _, h := range headers {
-		delete(op.Responses[status].Headers, h)
 	}
 }
 

@@ -22,7 +22,14 @@ func securitySchemes() map[string]*huma.SecurityScheme {
 }
 
 // describeRole says which role an operation needs, for people and for programs. It also describes the tenant header.
+// An operation without a role needs a run token. huma does not check that: the handlers do, and answer 401.
 func describeRole(op *huma.Operation, role auth.Role) {
+	if role == auth.RoleNone {
+		for _, p := range op.Parameters {
+			p.Required = true
+		}
+		return
+	}
 	needs := fmt.Sprintf("Needs the role %s.", role)
 	op.Description = strings.TrimPrefix(op.Description+" "+needs, " ")
 	op.Extensions = map[string]any{"x-punctual-role": role}

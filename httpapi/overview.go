@@ -28,7 +28,6 @@ func (s *server) overviewRoutes() {
 		Summary: "Get the statistics of a job",
 		Description: "How its runs of the last 24 hours went, how long they took and how late they were sent. Its newest " +
 			"1,000 runs are read at most; the response says how many were read, and back to when.",
-		Errors: []int{404, 422},
 	}, s.getJobStats)
 }
 

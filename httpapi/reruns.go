@@ -14,18 +14,16 @@ import (
 )
 
 func (s *server) rerunRoute() {
-	op := register(s, huma.Operation{
+	registerBody[RerunInput](s, huma.Operation{
 		OperationID: "rerun-run", Method: http.MethodPost, Path: "/v1/runs/{run}/rerun", Tags: []string{tagRuns},
-		Summary: "Rerun a run", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBody,
+		Summary: "Rerun a run", DefaultStatus: http.StatusAccepted,
 		Description: "Creates a new run from a run that has ended, with any outcome. The new run has the trigger manual " +
 			"and the same slot, and uses the job's current definition. If the original run sent its own body or headers in " +
 			"place of the job's, the new run sends them too, unless the body here replaces them. The target treats it as a " +
 			"new run, unless same_key is set. The concurrency_policy applies as it does to a manual trigger.",
-		Responses: s.rendered(http.StatusAccepted, runs.Run{}, exampleRerun),
-		Errors:    []int{400, 404, 409, 413, 415, 422},
-	}, s.rerunRun)
-	describeBody[RerunInput](s, op, false, exampleRerunInput, mediaJSON)
-	without(op, "202", "ETag")
+		Responses: s.rendered(http.StatusAccepted, exampleRerun),
+		Errors:    []int{409},
+	}, optional, exampleRerunInput, s.rerunRun)
 }
 
 // RerunInput is the optional body of a rerun.

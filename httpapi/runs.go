@@ -21,17 +21,15 @@ func (s *server) runRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Tags: []string{tagRuns},
 		Summary: "List runs", Description: "Runs and recorded skips, newest first. All filters must match.",
-		Errors: []int{404, 422},
 	}, s.listRuns)
 	register(s, huma.Operation{
 		OperationID: "list-job-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/runs", Tags: []string{tagRuns},
 		Summary:     "List the runs of a job",
 		Description: "By id, this also works for a deleted job. Newest first. All filters must match.",
-		Errors:      []int{404, 422},
 	}, s.listJobRuns)
 	register(s, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
-		Summary: "Get a run", Errors: []int{404},
+		Summary: "Get a run",
 		Description: "With its attempts, including the one in flight, the request that they send, and its result. The " +
 			"request is not stored: it is built from the run and its version of the job.",
 	}, s.getRun)
@@ -41,8 +39,8 @@ func (s *server) runRoutes() {
 		Description: "A waiting run ends at once. A run in flight is cut off within two seconds, on any replica, and ends " +
 			"as cancelled, even if its target responds. Until then, its status is running and its reason cancelled_by_user. " +
 			"Repeating the request changes nothing.",
-		Responses: s.rendered(http.StatusAccepted, runs.Run{}, exampleCancelledRun()),
-		Errors:    []int{404, 409},
+		Responses: s.rendered(http.StatusAccepted, exampleCancelledRun()),
+		Errors:    []int{409},
 	}, s.cancelRun)
 	s.rerunRoute()
 }

@@ -42,16 +42,15 @@ type Upcoming struct {
 }
 
 func (s *server) scheduleRoutes() {
-	op := register(s, huma.Operation{
+	registerBody[PreviewInput](s, huma.Operation{
 		OperationID: "preview-schedule", Method: http.MethodPost, Path: "/v1/schedules/preview", Tags: []string{tagSchedules},
 		Summary:      "Preview a schedule",
 		Description:  "Checks the schedule in the same way as a job's schedule, and stores nothing.",
-		MaxBodyBytes: maxBody, Errors: []int{400, 413, 415, 422},
-	}, s.preview)
-	describeBody[PreviewInput](s, op, true, examplePreview, mediaJSON)
+		MaxBodyBytes: maxBody,
+	}, required, examplePreview, s.preview)
 	register(s, huma.Operation{
 		OperationID: "list-upcoming", Method: http.MethodGet, Path: "/v1/jobs/{job}/upcoming", Tags: []string{tagSchedules},
-		Summary: "List a job's upcoming slots", Errors: []int{404, 422},
+		Summary: "List a job's upcoming slots",
 	}, s.upcoming)
 }
 

@@ -17,31 +17,26 @@ import (
 func (s *server) secretRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-secrets", Method: http.MethodGet, Path: "/v1/secrets", Tags: []string{tagSecrets},
-		Summary: "List secrets", Description: "Newest first, with their names but never their values.", Errors: []int{422},
+		Summary: "List secrets", Description: "Newest first, with their names but never their values.",
 	}, s.listSecrets)
 
 	register(s, huma.Operation{
 		OperationID: "get-secret", Method: http.MethodGet, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
-		Summary: "Get a secret", Description: "Everything about the secret except its value.", Errors: []int{404},
+		Summary: "Get a secret", Description: "Everything about the secret except its value.",
 	}, s.getSecret)
 
-	op := register(s, huma.Operation{
+	registerBody[SecretInput](s, huma.Operation{
 		OperationID: "put-secret", Method: http.MethodPut, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
-		Summary: "Create or replace a secret", MaxBodyBytes: maxBody,
+		Summary: "Create or replace a secret",
 		Description: "The value is stored encrypted and never shown again. All jobs that refer to the secret use a new " +
 			"value within 10 seconds. The same value and description change nothing.",
-		Errors: []int{400, 413, 415, 422},
-	}, s.putSecret)
-	describeBody[SecretInput](s, op, true, exampleSecretInput, mediaJSON)
-	created := *op.Responses["200"]
-	created.Description = "Created"
-	op.Responses["201"] = &created
+	}, required, exampleSecretInput, s.putSecret)
 
 	register(s, huma.Operation{
 		OperationID: "delete-secret", Method: http.MethodDelete, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
 		Summary:     "Delete a secret",
 		Description: "The response is 409 while active or paused jobs refer to the secret. It names up to ten of them.",
-		Errors:      []int{404, 409},
+		Errors:      []int{409},
 	}, s.deleteSecret)
 }
 

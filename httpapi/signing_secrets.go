@@ -34,7 +34,7 @@ func (s *server) signingSecretRoutes() {
 		Tags: []string{tagSecrets}, Summary: "Delete a signing secret",
 		Description: "At once, or with ?in= after a delay. The last signing secret that does not expire cannot be deleted: " +
 			"409.",
-		Errors: []int{404, 409, 422},
+		Errors: []int{409},
 	}, s.deleteSigningSecret)
 }
 

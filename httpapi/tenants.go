@@ -24,43 +24,38 @@ func (s *server) tenantRoutes() {
 		OperationID: "get-own-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tags: []string{tagTenants},
 		Summary: "Get the tenant of the caller", Description: "With its limits and how much of them it uses.",
 	}, s.getOwnTenant)
-	op := register(s, huma.Operation{
+	registerBody[TenantNotify](s, huma.Operation{
 		OperationID: "patch-own-tenant", Method: http.MethodPatch, Path: "/v1/tenant", Tags: []string{tagTenants},
-		Summary: "Change the tenant of the caller", MaxBodyBytes: maxBody,
+		Summary: "Change the tenant of the caller",
 		Description: "A JSON merge patch (RFC 7396) on the settings that the tenant's admins control: the recipients of " +
 			"notices about jobs that have no notify of their own. Null: no recipients. Replicas use the change within two " +
 			"seconds.",
-		Errors: []int{400, 404, 413, 415, 422},
-	}, s.patchOwnTenant)
-	describeBody[TenantNotify](s, op, true, exampleTenantNotify, mediaPatch, mediaJSON)
+	}, required, exampleTenantNotify, s.patchOwnTenant)
 	register(s, huma.Operation{
 		OperationID: "list-tenants", Method: http.MethodGet, Path: "/v1/tenants", Tags: []string{tagTenants},
-		Summary: "List tenants", Description: "By name, in byte order.", Errors: []int{422},
+		Summary: "List tenants", Description: "By name, in byte order.",
 	}, s.listTenants)
-	op = register(s, huma.Operation{
+	registerBody[TenantInput](s, huma.Operation{
 		OperationID: "create-tenant", Method: http.MethodPost, Path: "/v1/tenants", Tags: []string{tagTenants},
-		Summary: "Create a tenant", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBody,
-		Description: "An absent limit means no limit.", Errors: []int{400, 409, 413, 415, 422},
-	}, s.createTenant)
-	describeBody[TenantInput](s, op, true, exampleTenantInput, mediaJSON)
+		Summary: "Create a tenant", DefaultStatus: http.StatusCreated,
+		Description: "An absent limit means no limit.", Errors: []int{409},
+	}, required, exampleTenantInput, s.createTenant)
 	register(s, huma.Operation{
 		OperationID: "get-tenant", Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
-		Summary: "Get a tenant", Description: "With how much of its limits it uses.", Errors: []int{404},
+		Summary: "Get a tenant", Description: "With how much of its limits it uses.",
 	}, s.getTenant)
-	op = register(s, huma.Operation{
+	registerBody[TenantSettings](s, huma.Operation{
 		OperationID: "patch-tenant", Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
-		Summary: "Change a tenant", MaxBodyBytes: maxBody,
+		Summary: "Change a tenant",
 		Description: "A JSON merge patch (RFC 7396): absent fields stay, and null removes a limit. Replicas use the change " +
 			"within two seconds.",
-		Errors: []int{400, 404, 413, 415, 422},
-	}, s.patchTenant)
-	describeBody[TenantSettings](s, op, true, exampleTenantPatch, mediaPatch, mediaJSON)
+	}, required, exampleTenantPatch, s.patchTenant)
 	register(s, huma.Operation{
 		OperationID: "delete-tenant", Method: http.MethodDelete, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
 		Summary: "Delete a tenant",
 		Description: "Revokes the tenant's keys. The response is 409 if the tenant has active or paused jobs, and for the " +
 			"tenant default. The tenant's history stays until retention deletes it. Its name can be used again.",
-		Errors: []int{404, 409},
+		Errors: []int{409},
 	}, s.deleteTenant)
 }
 
