@@ -2,10 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -60,11 +58,9 @@ const longestKey = 100 * 366 * 24 * time.Hour
 func (k KeyInput) validate() []problem.FieldError {
 	var errors []problem.FieldError
 	if n := utf8.RuneCountInString(k.Name); n < 1 || n > mostKeyName {
-		errors = append(errors, problem.At("body.name", fmt.Sprintf("%d characters; must be 1 to %d", n, mostKeyName)))
+		errors = append(errors, problem.Atf("body.name", "%d characters; must be 1 to %d", n, mostKeyName))
 	}
-	if strings.ContainsRune(k.Name, 0) {
-		errors = append(errors, problem.At("body.name", "must not hold NUL characters"))
-	}
+	errors = append(errors, noNUL("body.name", k.Name)...)
 	if _, known := auth.Greatest([]string{string(k.Role)}); !known {
 		errors = append(errors, problem.At("body.role", notOneOf(string(k.Role), enum(auth.Roles))))
 	}
@@ -86,18 +82,9 @@ func span(at string, d domain.Duration, least, most time.Duration) []problem.Fie
 	case err != nil:
 		return []problem.FieldError{problem.At(at, domain.NotADuration(d.String()))}
 	case v < least || v > most:
-		return []problem.FieldError{problem.At(at, fmt.Sprintf("%s is outside %s to %s", d, least, most))}
+		return []problem.FieldError{problem.Atf(at, "%s is outside %s to %s", d, least, most)}
 	}
 	return nil
-}
-
-func (k KeyInput) newKey() tenants.NewKey {
-	n := tenants.NewKey{Name: k.Name, Role: string(k.Role), Lifetime: k.ExpiresIn.Value()}
-	if !k.ExpiresAt.IsZero() {
-		at := k.ExpiresAt.Value()
-		n.ExpiresAt = &at
-	}
-	return n
 }
 
 // NewKey is an API key that was just created.
@@ -123,11 +110,9 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 			"Creating a key of the role %s needs that role%s; your role is %s.",
 			asked.Role, auth.OrOperator(asked.Role), c.Role))
 	}
-	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
-	var past *tenants.KeyExpiryError
-	if errors.As(err, &past) {
-		return nil, problem.Invalid(problem.At("body.expires_at", "is in the past"))
-	}
+	secret, record, err := s.Store.CreateKey(ctx, tenant, tenants.NewKey{
+		Name: asked.Name, Role: string(asked.Role), Lifetime: asked.ExpiresIn.Value(), ExpiresAt: orNil(asked.ExpiresAt),
+	})
 	if err != nil {
 		return nil, err
 	}

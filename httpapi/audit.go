@@ -5,9 +5,7 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 
-	"punctual/httpapi/problem"
 	"punctual/store/audit"
 )
 
@@ -44,12 +42,9 @@ func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput
 	if in.To.at != nil {
 		filter.To = *in.To.at
 	}
-	if in.ResourceID != "" {
-		id, err := uuid.Parse(in.ResourceID)
-		if err != nil {
-			return nil, problem.Invalid(problem.At("query.resource_id", "must be an id"))
-		}
-		filter.ResourceID = &id
+	var err error
+	if filter.ResourceID, err = optionalID("query.resource_id", in.ResourceID, "must be an id"); err != nil {
+		return nil, err
 	}
 	return pageOf(s.Store.Audit.List(ctx, tenant, filter))
 }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -41,7 +40,7 @@ type BackfillInput struct {
 }
 
 func (b BackfillInput) validate() []problem.FieldError {
-	return slices.Concat(note(b.Note), rate(b.MaxPerSecond), b.bounds())
+	return slices.Concat(note(b.Note), upTo("body.max_per_second", b.MaxPerSecond, mostPerSecond), b.bounds())
 }
 
 // bounds returns what is wrong with each of the two bounds by itself or, if nothing is, with both together.
@@ -56,19 +55,16 @@ func (b BackfillInput) bounds() (errors []problem.FieldError) {
 		errors = append(errors, instant(bound.at, bound.value)...)
 	}
 	if len(errors) == 0 && !b.From.Value().Before(b.To.Value()) {
-		errors = append(errors, problem.At("body.to", fmt.Sprintf("%s is not after from", b.To)))
+		errors = append(errors, problem.Atf("body.to", "%s is not after from", b.To))
 	}
 	return errors
 }
 
 func (b BackfillInput) request(job string) letters.BackfillRequest {
-	r := letters.BackfillRequest{
-		Job: job, From: b.From.Value(), To: b.To.Value(), Rerun: b.Rerun, MaxPerSecond: defaultRate, Note: b.Note,
+	return letters.BackfillRequest{
+		Job: job, From: b.From.Value(), To: b.To.Value(), Rerun: b.Rerun, MaxPerSecond: or(b.MaxPerSecond, defaultRate),
+		Note: b.Note,
 	}
-	if b.MaxPerSecond != nil {
-		r.MaxPerSecond = *b.MaxPerSecond
-	}
-	return r
 }
 
 // BackfillCount is the answer to a dry run of a backfill.

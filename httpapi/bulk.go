@@ -2,9 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"strings"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -86,16 +85,8 @@ const mostPerSecond = 1000
 // the same line.
 const defaultRate = 50
 
-func rate(perSecond *int) []problem.FieldError {
-	if perSecond != nil && (*perSecond < 1 || *perSecond > mostPerSecond) {
-		return []problem.FieldError{problem.At("body.max_per_second",
-			fmt.Sprintf("%d is outside 1 to %d", *perSecond, mostPerSecond))}
-	}
-	return nil
-}
-
 func (b BulkInput) validate() []problem.FieldError {
-	errors := append(note(b.Note), rate(b.MaxPerSecond)...)
+	errors := append(note(b.Note), upTo("body.max_per_second", b.MaxPerSecond, mostPerSecond)...)
 	f := b.Filter
 	if f == nil {
 		return append(errors, problem.At("body.filter", "is required; {} selects all open dead letters"))
@@ -107,51 +98,35 @@ func (b BulkInput) validate() []problem.FieldError {
 		errors = append(errors, problem.At("body.filter.job_id", "must be the id of a job"))
 	}
 	if f.Trigger != "" && f.Trigger != domain.TriggerNotify {
-		errors = append(errors, problem.At(
-			"body.filter.trigger", fmt.Sprintf("%q is not valid; the only value is notify", problem.Clip(string(f.Trigger)))))
+		errors = append(errors, problem.Atf("body.filter.trigger", "%q is not valid; the only value is notify",
+			problem.Clip(string(f.Trigger))))
 	}
 	if f.Reason != "" && !f.Reason.known() {
-		errors = append(errors, problem.At(
-			"body.filter.reason",
+		errors = append(errors, problem.At("body.filter.reason",
 			notOneOf(string(f.Reason), enum(domain.ReasonsOf(domain.StatusDead)))+"; runs die for these reasons"))
 	}
-	for name, value := range f.Label {
-		if strings.ContainsRune(name+value, 0) {
-			errors = append(errors, problem.At("body.filter.label", "must not hold NUL characters"))
-		}
-	}
-	return append(append(errors, instant("body.filter.from", f.From)...), instant("body.filter.to", f.To)...)
+	return slices.Concat(errors, soughtLabels("body.filter.label", f.Label),
+		instant("body.filter.from", f.From), instant("body.filter.to", f.To))
 }
 
 // request returns the store's request for a valid input.
-func (b BulkInput) request(kind letters.OperationKind) (letters.BulkRequest, error) {
-	r := letters.BulkRequest{Kind: kind, LatestPerJob: b.LatestPerJob, Note: b.Note}
-	switch {
-	case b.MaxPerSecond != nil:
-		r.MaxPerSecond = *b.MaxPerSecond
-	case kind == letters.OperationReplay:
-		r.MaxPerSecond = defaultRate
+func (b BulkInput) request(kind letters.OperationKind) letters.BulkRequest {
+	perSecond := 0 // without a limit
+	if kind == letters.OperationReplay {
+		perSecond = defaultRate
 	}
 	f := b.Filter
-	r.Filter = letters.DeadLetterFilter{
-		Job: f.Job, Notices: f.Trigger != "", Reason: domain.Reason(f.Reason), Labels: f.Label,
-	}
-	if !f.From.IsZero() {
-		from := f.From.Value()
-		r.Filter.From = &from
-	}
-	if !f.To.IsZero() {
-		to := f.To.Value()
-		r.Filter.To = &to
+	r := letters.BulkRequest{
+		Kind: kind, LatestPerJob: b.LatestPerJob, Note: b.Note, MaxPerSecond: or(b.MaxPerSecond, perSecond),
+		Filter: letters.DeadLetterFilter{
+			Job: f.Job, Notices: f.Trigger != "", Reason: domain.Reason(f.Reason), Labels: f.Label, From: orNil(f.From),
+			To: orNil(f.To),
+		},
 	}
 	if f.JobID != "" {
-		id, err := uuid.Parse(f.JobID)
-		if err != nil {
-			return r, fmt.Errorf("reading a job's id: %w", err)
-		}
-		r.Filter.JobID = &id
+		r.Filter.JobID = new(uuid.MustParse(f.JobID))
 	}
-	return r, nil
+	return r
 }
 
 // Matched is the answer to a dry run of an operation on many dead letters or jobs.
@@ -172,10 +147,7 @@ func (s *server) startOperation(
 		if err := in.Request.check(bulk.validate()...); err != nil {
 			return nil, err
 		}
-		request, err := bulk.request(kind)
-		if err != nil {
-			return nil, err
-		}
+		request := bulk.request(kind)
 		if bulk.DryRun {
 			n, err := s.Store.CountDeadLetters(ctx, tenant, request)
 			return counted(Matched{n}, err)

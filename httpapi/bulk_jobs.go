@@ -2,10 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -76,7 +74,7 @@ type JobSelection struct {
 var jobStates = []domain.JobState{domain.JobActive, domain.JobPaused, domain.JobCompleted}
 
 func (b JobsInput) validate() []problem.FieldError {
-	errors := append(note(b.Note), rate(b.MaxPerSecond)...)
+	errors := append(note(b.Note), upTo("body.max_per_second", b.MaxPerSecond, mostPerSecond)...)
 	f := b.Filter
 	if f == nil {
 		return append(errors, problem.At("body.filter", "is required; {} selects all jobs"))
@@ -90,36 +88,24 @@ func (b JobsInput) validate() []problem.FieldError {
 	}{{"queue", f.Queue, 64}, {"name", f.Name, 128}, {"q", f.Q, 128}} {
 		errors = append(errors, searched("body.filter."+text.field, text.value, text.most)...)
 	}
-	for name, value := range f.Labels {
-		if strings.ContainsRune(name+value, 0) {
-			errors = append(errors, problem.At("body.filter.labels", "must not hold NUL characters"))
-		}
-	}
-	return errors
+	return append(errors, soughtLabels("body.filter.labels", f.Labels)...)
 }
 
 // searched returns what is wrong with a text that is searched for.
 func searched(at, text string, most int) []problem.FieldError {
-	switch n := utf8.RuneCountInString(text); {
-	case n > most:
-		return []problem.FieldError{problem.At(at, fmt.Sprintf("has %d characters; at most %d", n, most))}
-	case strings.ContainsRune(text, 0):
-		return []problem.FieldError{problem.At(at, "must not hold NUL characters")}
+	if n := utf8.RuneCountInString(text); n > most {
+		return []problem.FieldError{problem.Atf(at, "has %d characters; at most %d", n, most)}
 	}
-	return nil
+	return noNUL(at, text)
 }
 
 // request returns the store's request for a valid input.
 func (b JobsInput) request(action jobs.Action) letters.JobsRequest {
 	f := b.Filter
-	r := letters.JobsRequest{Change: jobs.Change{
+	return letters.JobsRequest{MaxPerSecond: or(b.MaxPerSecond, 0), Change: jobs.Change{
 		Action: action, Note: b.Note,
 		Filter: jobs.Filter{State: f.State, Queue: f.Queue, Labels: f.Labels, NamePrefix: f.Name, Query: f.Q},
 	}}
-	if b.MaxPerSecond != nil {
-		r.MaxPerSecond = *b.MaxPerSecond
-	}
-	return r
 }
 
 type pauseJobsInput struct {
@@ -150,11 +136,10 @@ func (s *server) future(ctx context.Context, until domain.Instant) (*time.Time, 
 	if err != nil {
 		return nil, err
 	}
-	at := until.Value()
-	if !at.After(now) {
+	if !until.Value().After(now) {
 		return nil, problem.Invalid(problem.At("body.until", "is in the past"))
 	}
-	return &at, nil
+	return orNil(until), nil
 }
 
 type changeJobsInput struct {

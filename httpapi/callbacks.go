@@ -1,11 +1,10 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -95,7 +94,7 @@ func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) 
 	}
 	var problems []problem.FieldError
 	if n := len(in.Request.value.Progress); n > maxProgress {
-		problems = append(problems, problem.At("body.progress", fmt.Sprintf("%d bytes; at most %d (64 KiB)", n, maxProgress)))
+		problems = append(problems, problem.Atf("body.progress", "%d bytes; at most %d (64 KiB)", n, maxProgress))
 	}
 	if err := in.Request.check(problems...); err != nil {
 		return nil, err
@@ -136,16 +135,6 @@ type FailureInput struct {
 	Retry *bool  `json:"retry,omitempty" doc:"false: another attempt would fail too, so the run is dead at once. Absent: the run is retried under the job's retry policy." example:"true"`
 }
 
-func (f FailureInput) validate() []problem.FieldError {
-	switch {
-	case len(f.Error) > maxFailure:
-		return []problem.FieldError{problem.At("body.error", fmt.Sprintf("%d bytes; at most %d", len(f.Error), maxFailure))}
-	case strings.ContainsRune(f.Error, 0):
-		return []problem.FieldError{problem.At("body.error", "must not hold NUL characters")}
-	}
-	return nil
-}
-
 type failRunInput struct {
 	CallbackRef
 	Request body[FailureInput]
@@ -157,13 +146,11 @@ func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*answe
 		return nil, err
 	}
 	failure := in.Request.value
-	if err := in.Request.check(failure.validate()...); err != nil {
+	if err := in.Request.check(prose("body.error", failure.Error, maxFailure)...); err != nil {
 		return nil, err
 	}
-	if failure.Error == "" {
-		failure.Error = "the target reported that it failed"
-	}
-	return show(s.Store.FailRun(ctx, run, in.Token, failure.Error, failure.Retry == nil || *failure.Retry))
+	why := cmp.Or(failure.Error, "the target reported that it failed")
+	return show(s.Store.FailRun(ctx, run, in.Token, why, or(failure.Retry, true)))
 }
 
 // Progress is the last progress that targets reported of a run.

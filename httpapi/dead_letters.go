@@ -5,9 +5,7 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 
-	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/letters"
@@ -73,17 +71,11 @@ func (q DeadLetterQuery) filter() (letters.DeadLetterFilter, error) {
 	if err != nil {
 		return letters.DeadLetterFilter{}, err
 	}
-	f := letters.DeadLetterFilter{
-		Job: q.Job, Notices: q.Trigger != "", Reason: domain.Reason(q.Reason), Labels: labels, From: q.From.at, To: q.To.at,
-	}
-	if q.JobID != "" {
-		id, err := uuid.Parse(q.JobID)
-		if err != nil {
-			return f, problem.Invalid(problem.At("query.job_id", "must be the id of a job"))
-		}
-		f.JobID = &id
-	}
-	return f, nil
+	id, err := optionalID("query.job_id", q.JobID, "must be the id of a job")
+	return letters.DeadLetterFilter{
+		Job: q.Job, JobID: id, Notices: q.Trigger != "", Reason: domain.Reason(q.Reason), Labels: labels, From: q.From.at,
+		To: q.To.at,
+	}, err
 }
 
 type listDeadLettersInput struct {

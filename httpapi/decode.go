@@ -46,7 +46,7 @@ func decodeStored(data []byte, into any) []problem.FieldError {
 }
 
 func (d *decoder) add(at, format string, args ...any) {
-	d.errors = append(d.errors, problem.At(at, fmt.Sprintf(format, args...)))
+	d.errors = append(d.errors, problem.Atf(at, format, args...))
 }
 
 // mismatch passes over a value of the wrong kind.

@@ -22,22 +22,19 @@ import (
 	"punctual/store/pg"
 	"punctual/store/runs"
 	"punctual/store/secrets"
+	"punctual/store/tenants"
 )
 
-// sentinels maps the store's errors to codes. The detail of a problem is the error's own text, unless one is given
-// here.
+// sentinels maps the store's errors to codes. The detail of a problem is the error's own text.
 var sentinels = []struct {
-	err    error
-	code   problem.Code
-	detail string // in place of the error's own text
+	err  error
+	code problem.Code
 }{
-	{jobs.ErrNameTaken, problem.CodeNameTaken, ""},
-	{jobs.ErrVersion, problem.CodeVersion, ""},
-	{store.ErrState, problem.CodeState, ""},
-	{store.ErrKeyReused, problem.CodeKeyReused, ""},
-	{jobs.ErrNotForSubmitters, problem.CodeForbidden, ""},
-	{context.Canceled, problem.CodeClientCancelled, ""},
-	{context.DeadlineExceeded, problem.CodeDatabase, "The database did not answer in time."},
+	{jobs.ErrVersion, problem.CodeVersion},
+	{store.ErrState, problem.CodeState},
+	{store.ErrKeyReused, problem.CodeKeyReused},
+	{jobs.ErrNotForSubmitters, problem.CodeForbidden},
+	{context.Canceled, problem.CodeClientCancelled},
 }
 
 // problem turns an error of a handler into the problem that the client sees. Details for operators only go to the
@@ -75,9 +72,11 @@ func problemOf(ctx context.Context, err error) *problem.Problem {
 	case errors.As(err, &over):
 		return problem.New(problem.CodeSuperseded, sentence(over))
 	case errors.Is(err, domain.ErrRunToken):
-		p := problem.New(problem.CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.")
-		p.Header = http.Header{"Www-Authenticate": {"Punctual-Run-Token"}} // RFC 9110 demands it with 401
-		return p
+		return problem.New(problem.CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run.").
+			With("WWW-Authenticate", "Punctual-Run-Token") // RFC 9110 demands it with 401
+	case errors.Is(err, tenants.ErrTenantExists):
+		return problem.New(problem.CodeNameTaken, sentence(tenants.ErrTenantExists),
+			problem.At("body.name", "is taken by another tenant"))
 	}
 	var locked *pg.LockedError
 	if limit := pg.OutOfTime(err); errors.As(limit, &locked) {
@@ -99,16 +98,11 @@ func problemOf(ctx context.Context, err error) *problem.Problem {
 	}
 	for _, known := range sentinels {
 		if errors.Is(err, known.err) {
-			detail := sentence(err)
-			if known.detail != "" {
-				detail = known.detail
-			}
-			p := problem.New(known.code, detail)
-			if known.code == problem.CodeDatabase {
-				return again(p)
-			}
-			return p
+			return problem.New(known.code, sentence(err))
 		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return again(problem.New(problem.CodeDatabase, "The database did not answer in time."))
 	}
 	if databaseAway(err) {
 		return again(problem.New(problem.CodeDatabase, "The database cannot be used right now; try again."))
@@ -117,16 +111,13 @@ func problemOf(ctx context.Context, err error) *problem.Problem {
 }
 
 // again tells the client that the same request may succeed a second later.
-func again(p *problem.Problem) *problem.Problem {
-	p.Header = http.Header{"Retry-After": {"1"}}
-	return p
-}
+func again(p *problem.Problem) *problem.Problem { return p.With("Retry-After", "1") }
 
 func internalDetail(request string) string {
 	return fmt.Sprintf("The server's log has the details of request %s.", request)
 }
 
-// fieldError returns an error of the store as the error of one field of a job, where one field is at fault.
+// fieldError returns an error of the store as the error of one field, where one field is at fault.
 func fieldError(prefix string, err error) (problem.FieldError, bool) {
 	var (
 		queue  *claim.UnknownQueueError
@@ -136,46 +127,33 @@ func fieldError(prefix string, err error) (problem.FieldError, bool) {
 		secret *secrets.UnknownSecretError
 		kept   *secrets.NoStoredSecretError
 		gap    *jobs.IntervalError
+		past   *tenants.KeyExpiryError
 	)
+	blame := func(field, format string, args ...any) (problem.FieldError, bool) {
+		return problem.Atf(prefix+"."+field, format, args...), true
+	}
 	switch {
 	case errors.As(err, &queue):
-		return problem.At(
-				prefix+".queue",
-				fmt.Sprintf("there is no queue %q; there are: %s", problem.Clip(queue.Name), strings.Join(queue.Known, ", "))),
-
-			true
+		return blame("queue", "there is no queue %q; there are: %s",
+			problem.Clip(queue.Name), strings.Join(queue.Known, ", "))
 	case errors.As(err, &window):
-		return problem.At(
-				prefix+".missed.window",
-				fmt.Sprintf("%q reaches further back than runs are kept: at most %s",
-					problem.Clip(window.Window), window.Retention)),
-
-			true
+		return blame("missed.window", "%q reaches further back than runs are kept: at most %s",
+			problem.Clip(window.Window), window.Retention)
 	case errors.As(err, &age):
-		return problem.At(
-				prefix+".schedule.at",
-				fmt.Sprintf(`%q is further back than runs are kept (%s); to run now, write "delay": "0s"`,
-					problem.Clip(age.At), age.Retention)),
-
-			true
+		return blame("schedule.at", `%q is further back than runs are kept (%s); to run now, write "delay": "0s"`,
+			problem.Clip(age.At), age.Retention)
 	case errors.As(err, &secret):
-		return problem.At(
-				prefix+"."+secret.Field,
-				fmt.Sprintf("there is no secret %q; create it with PUT /v1/secrets/%s", secret.Name, secret.Name)),
-
-			true
+		return blame(secret.Field, "there is no secret %q; create it with PUT /v1/secrets/%s", secret.Name, secret.Name)
 	case errors.As(err, &kept):
-		return problem.At(
-				prefix+"."+kept.Field,
-				`"***" keeps the stored value, but no value is stored here; write the value`),
-
-			true
+		return blame(kept.Field, `"***" keeps the stored value, but no value is stored here; write the value`)
 	case errors.As(err, &gap):
-		return problem.At(prefix+".schedule."+string(gap.Kind), gap.Reason()), true
+		return blame("schedule."+string(gap.Kind), "%s", gap.Reason())
+	case errors.As(err, &past):
+		return blame("expires_at", "is in the past")
 	case errors.As(err, &cursor):
 		return problem.At("query.cursor", "is not a cursor that this list returned"), true
 	case errors.Is(err, jobs.ErrNameTaken):
-		return problem.At(prefix+".name", "is taken by another job"), true
+		return blame("name", "is taken by another job")
 	}
 	return problem.FieldError{}, false
 }

@@ -58,7 +58,7 @@ var (
 	problemExamples = map[string]*problem.Problem{
 		"400": problem.New(problem.CodeMalformed,
 			"The body is not JSON at byte 17 (line 2, column 5): invalid character '}' looking for beginning of value."),
-		"401": problem.New(problem.CodeRunToken, "Send back the Punctual-Run-Token that came with the request of this run."),
+		"401": exampleOf(domain.ErrRunToken),
 		"429": problem.New(problem.CodeRateLimited, "Your tenant may send 200 requests a second, on all replicas together."),
 		"412": problem.New(problem.CodeVersion, "The job has been changed since."),
 		"422": problem.New(problem.CodeInvalid, "2 fields are not valid.",

@@ -10,7 +10,6 @@ import (
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/store/jobs"
 )
 
 // Forecast is what is to come in a window, step by step.
@@ -110,7 +109,8 @@ func showForecast(known *knownForecast, scope FreezeScope) Forecast {
 	for _, b := range f.Busiest {
 		busy := BusyStep{At: b.At, Slots: int(b.Slots), Starts: b.Starts, Jobs: int(b.Jobs), Most: []BusyJob{}}
 		for _, m := range b.Most {
-			busy.Most = append(busy.Most, showBusyJob(f, m.Job, m.Starts))
+			name := f.Names[m.Job]
+			busy.Most = append(busy.Most, BusyJob{ID: m.Job, Name: name.Name, Tenant: name.Tenant, Starts: m.Starts})
 		}
 		shown.Busiest = append(shown.Busiest, busy)
 	}
@@ -122,9 +122,4 @@ func showForecast(known *knownForecast, scope FreezeScope) Forecast {
 		shown.Spread = append(shown.Spread, s)
 	}
 	return shown
-}
-
-func showBusyJob(f jobs.Forecast, id uuid.UUID, starts float64) BusyJob {
-	name := f.Names[id]
-	return BusyJob{ID: id, Name: name.Name, Tenant: name.Tenant, Starts: starts}
 }

@@ -85,7 +85,7 @@ func (w askedWindow) check(now time.Time) (problems []problem.FieldError) {
 	earliest := now.Add(-max(w.step, leastBehind)).Truncate(time.Second)
 	latest := now.Add(furthestAhead).Truncate(time.Second)
 	blame := func(at, format string, args ...any) {
-		problems = append(problems, problem.At(at, fmt.Sprintf(format, args...)))
+		problems = append(problems, problem.Atf(at, format, args...))
 	}
 	last := "query.to"
 	if w.to.IsZero() {

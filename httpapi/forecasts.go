@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -173,7 +172,5 @@ func (b *forecastBook) inTurn(ctx context.Context, key forecastOf) (known *known
 }
 
 func busy(format string, args ...any) *problem.Problem {
-	p := problem.New(problem.CodeBusy, fmt.Sprintf(format, args...))
-	p.Header = http.Header{"Retry-After": {"5"}}
-	return p
+	return problem.New(problem.CodeBusy, fmt.Sprintf(format, args...)).With("Retry-After", "5")
 }

@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -51,17 +55,15 @@ func (b BatchInput) validate() []problem.FieldError {
 	switch b.OnConflict {
 	case "", jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip:
 	default:
-		errors = append(errors, problem.At(
-			"body.on_conflict",
-			notOneOf(string(b.OnConflict),
-				enum([]jobs.OnConflict{jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip}))))
+		known := []jobs.OnConflict{jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip}
+		errors = append(errors, problem.At("body.on_conflict", notOneOf(string(b.OnConflict), enum(known))))
 	}
 	first := make(map[string]int, len(b.Jobs))
 	for i, job := range b.Jobs {
 		at := fmt.Sprintf("body.jobs[%d]", i)
 		errors = append(errors, within(at, job.Validate())...)
 		if other, ok := first[job.Name]; ok && job.Name != "" {
-			errors = append(errors, problem.At(at+".name", fmt.Sprintf("is also the name of jobs[%d]", other)))
+			errors = append(errors, problem.Atf(at+".name", "is also the name of jobs[%d]", other))
 			continue
 		}
 		first[job.Name] = i
@@ -87,14 +89,66 @@ type ResumeInput struct {
 // maxNote bounds notes, in bytes.
 const maxNote = 1024
 
-func note(text string) []problem.FieldError {
-	switch {
-	case len(text) > maxNote:
-		return []problem.FieldError{problem.At("body.note", fmt.Sprintf("%d bytes; at most %d", len(text), maxNote))}
-	case strings.ContainsRune(text, 0):
-		return []problem.FieldError{problem.At("body.note", "must not hold NUL characters")}
+func note(text string) []problem.FieldError { return prose("body.note", text, maxNote) }
+
+// prose returns what is wrong with a text for people, of which the database keeps so many bytes at most.
+func prose(at, text string, most int) []problem.FieldError {
+	if len(text) > most {
+		return []problem.FieldError{problem.Atf(at, "%d bytes; at most %d", len(text), most)}
+	}
+	return noNUL(at, text)
+}
+
+// noNUL returns what is wrong with a text that the database cannot take.
+func noNUL(at, text string) []problem.FieldError {
+	if strings.ContainsRune(text, 0) {
+		return []problem.FieldError{problem.At(at, "must not hold NUL characters")}
 	}
 	return nil
+}
+
+// soughtLabels returns what is wrong with labels that are searched for.
+func soughtLabels(at string, labels map[string]string) (errors []problem.FieldError) {
+	for name, value := range labels {
+		errors = append(errors, noNUL(at, name+value)...)
+	}
+	return errors
+}
+
+// upTo returns what is wrong with a number that must be 1 to most, if there is one.
+func upTo(at string, n *int, most int) []problem.FieldError {
+	if n != nil && (*n < 1 || *n > most) {
+		return []problem.FieldError{problem.Atf(at, "%d is outside 1 to %d", *n, most)}
+	}
+	return nil
+}
+
+// or returns a value, or its default if it is absent.
+func or[T any](value *T, absent T) T {
+	if value == nil {
+		return absent
+	}
+	return *value
+}
+
+// orNil returns an instant; nil: it is absent.
+func orNil(i domain.Instant) *time.Time {
+	if i.IsZero() {
+		return nil
+	}
+	return new(i.Value())
+}
+
+// optionalID reads an id of the query; nil: it is absent.
+func optionalID(at, text, want string) (*uuid.UUID, error) {
+	if text == "" {
+		return nil, nil
+	}
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return nil, problem.Invalid(problem.At(at, want))
+	}
+	return &id, nil
 }
 
 // TriggerInput is the optional body of a trigger.
@@ -115,13 +169,6 @@ const (
 	mostSlots    = 100
 )
 
-func (p PreviewInput) slots() int {
-	if p.N == nil {
-		return defaultSlots
-	}
-	return *p.N
-}
-
 func (p PreviewInput) validate() []problem.FieldError {
 	var errors []problem.FieldError
 	for _, wrong := range p.Schedule.Validate() {
@@ -131,11 +178,7 @@ func (p PreviewInput) validate() []problem.FieldError {
 		}
 		errors = append(errors, problem.At(at, wrong.Message))
 	}
-	errors = append(errors, instant("body.from", p.From)...)
-	if n := p.slots(); n < 1 || n > mostSlots {
-		errors = append(errors, problem.At("body.n", fmt.Sprintf("%d is outside 1 to %d", n, mostSlots)))
-	}
-	return errors
+	return slices.Concat(errors, instant("body.from", p.From), upTo("body.n", p.N, mostSlots))
 }
 
 // instant returns what is wrong with an instant, by the rules for instants in definitions.

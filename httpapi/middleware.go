@@ -195,7 +195,6 @@ func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
 			allowed = append(allowed, http.MethodHead)
 		}
 	}
-	p := problem.New(problem.CodeWrongMethod, "The methods that this path allows are "+strings.Join(allowed, ", ")+".")
-	p.Header = http.Header{"Allow": {strings.Join(allowed, ", ")}}
-	p.Write(w)
+	list := strings.Join(allowed, ", ")
+	problem.New(problem.CodeWrongMethod, "The methods that this path allows are "+list+".").With("Allow", list).Write(w)
 }

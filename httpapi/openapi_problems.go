@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -89,7 +90,9 @@ var stateExamples = map[string]string{
 func problemExample(op *huma.Operation, status string) *problem.Problem {
 	switch status {
 	case "401":
-		return unauthenticatedExample(op)
+		if roleOf[op.OperationID] != auth.RoleNone {
+			return auth.ErrUnauthenticated
+		}
 	case "403":
 		return forbiddenExample(roleOf[op.OperationID])
 	case "404":
@@ -108,13 +111,6 @@ func problemExample(op *huma.Operation, status string) *problem.Problem {
 	return problemExamples[status]
 }
 
-func unauthenticatedExample(op *huma.Operation) *problem.Problem {
-	if roleOf[op.OperationID] == auth.RoleNone {
-		return problemExamples["401"]
-	}
-	return auth.ErrUnauthenticated
-}
-
 func forbiddenExample(role auth.Role) *problem.Problem {
 	if role == auth.RoleViewer {
 		return auth.ForbiddenTenant(auth.RoleViewer)
@@ -126,19 +122,16 @@ func conflictExample(op *huma.Operation) *problem.Problem {
 	switch conflictsOf(op)[0] {
 	case problem.CodeNameTaken:
 		if op.OperationID == "create-tenant" {
-			return problem.New(problem.CodeNameTaken, sentence(tenants.ErrTenantExists),
-				problem.At("body.name", "is taken by another tenant"))
+			return exampleOf(tenants.ErrTenantExists)
 		}
-		return problem.New(problem.CodeNameTaken, "The name is taken by another job.",
-			problem.At("body.name", "is taken by another job"))
+		return exampleOf(jobs.ErrNameTaken)
 	case problem.CodeActiveRun:
-		active := &jobs.ActiveRunError{Run: exampleRunID, Policy: domain.PolicyForbid}
-		p := problem.New(problem.CodeActiveRun, sentence(active))
-		p.ActiveRun = &active.Run
-		return p
+		return exampleOf(&jobs.ActiveRunError{Run: exampleRunID, Policy: domain.PolicyForbid})
 	case problem.CodeSuperseded:
-		return problem.New(problem.CodeSuperseded,
-			sentence(&runs.SupersededError{Run: exampleRunID, Status: domain.StatusRetrying}))
+		return exampleOf(&runs.SupersededError{Run: exampleRunID, Status: domain.StatusRetrying})
 	}
 	return problem.New(problem.CodeState, stateExamples[op.OperationID])
 }
+
+// exampleOf returns the answer to an error.
+func exampleOf(err error) *problem.Problem { return problemOf(context.Background(), err) }

@@ -9,7 +9,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/runs"
@@ -119,12 +118,8 @@ func (s *server) listRuns(ctx context.Context, tenant int32, in *listRunsInput) 
 		return nil, err
 	}
 	filter.Job = in.Job
-	if in.JobID != "" {
-		id, err := uuid.Parse(in.JobID)
-		if err != nil {
-			return nil, problem.Invalid(problem.At("query.job_id", "must be the id of a job"))
-		}
-		filter.JobID = &id
+	if filter.JobID, err = optionalID("query.job_id", in.JobID, "must be the id of a job"); err != nil {
+		return nil, err
 	}
 	return s.answerRuns(ctx, tenant, filter, in.short())
 }
@@ -134,7 +129,9 @@ type listJobRunsInput struct {
 	RunFilters
 }
 
-func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsInput) (*answer[List[ListedRun]], error) {
+func (s *server) listJobRuns(
+	ctx context.Context, tenant int32, in *listJobRunsInput,
+) (*answer[List[ListedRun]], error) {
 	if err := in.exists(); err != nil {
 		return nil, err
 	}
@@ -142,11 +139,7 @@ func (s *server) listJobRuns(ctx context.Context, tenant int32, in *listJobRunsI
 	if err != nil {
 		return nil, err
 	}
-	if in.isID() {
-		id, err := parseID(in.Job)
-		if err != nil {
-			return nil, err
-		}
+	if id, err := parseID(in.Job); err == nil {
 		filter.JobID = &id
 	} else {
 		filter.Job = in.Job

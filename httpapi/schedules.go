@@ -75,7 +75,7 @@ func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*answe
 	}
 	out := Preview{Slots: []PreviewSlot{}}
 	slot, ok := timetable.First(from)
-	for ok && len(out.Slots) < asked.slots() {
+	for ok && len(out.Slots) < or(asked.N, defaultSlots) {
 		out.Slots = append(out.Slots, PreviewSlot{
 			ScheduledFor: slot.At.UTC(), Local: inZone(slot.At, definition.Schedule), Note: pg.OrNull(slot.Note),
 		})

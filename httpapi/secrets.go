@@ -2,9 +2,7 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -57,16 +55,9 @@ func (in SecretInput) validate() []problem.FieldError {
 	case value == domain.Mask:
 		errors = append(errors, problem.At("body.value", `"***" is the mask, not the value: write the value`))
 	case len(value) > maxSecret:
-		errors = append(errors, problem.At("body.value", fmt.Sprintf("%d bytes; at most %d (64 KiB)", len(value), maxSecret)))
+		errors = append(errors, problem.Atf("body.value", "%d bytes; at most %d (64 KiB)", len(value), maxSecret))
 	}
-	switch {
-	case len(in.Description) > maxNote:
-		errors = append(errors,
-			problem.At("body.description", fmt.Sprintf("%d bytes; at most %d", len(in.Description), maxNote)))
-	case strings.ContainsRune(in.Description, 0):
-		errors = append(errors, problem.At("body.description", "must not hold NUL characters"))
-	}
-	return errors
+	return append(errors, prose("body.description", in.Description, maxNote)...)
 }
 
 // SecretRef is the input of operations on one secret.

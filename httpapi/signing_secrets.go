@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -81,8 +80,8 @@ func (s *server) deleteSigningSecret(
 	var grace time.Duration
 	if in.In != "" {
 		if grace, err = time.ParseDuration(in.In); err != nil || grace < 0 || grace > longestGrace {
-			return nil, problem.Invalid(problem.At("query.in",
-				fmt.Sprintf("%q is not a duration of 0s to %s, such as 24h", problem.Clip(in.In), longestGrace)))
+			return nil, problem.Invalid(problem.Atf("query.in", "%q is not a duration of 0s to %s, such as 24h",
+				problem.Clip(in.In), longestGrace))
 		}
 	}
 	return nil, s.Store.DeleteSigningSecret(ctx, tenant, id, grace)

@@ -59,17 +59,14 @@ func (t TenantSettings) validate() []problem.FieldError {
 		{"max_runs_per_second", t.MaxRunsPerSecond, math.MaxInt32},
 		{"max_requests_per_second", t.MaxRequestsPerSecond, math.MaxInt32},
 	} {
-		if limit.value != nil && (*limit.value < 1 || *limit.value > limit.most) {
-			errors = append(errors,
-				problem.At("body."+limit.name, fmt.Sprintf("%d is outside 1 to %d", *limit.value, limit.most)))
-		}
+		errors = append(errors, upTo("body."+limit.name, limit.value, limit.most)...)
 	}
 	if !t.MinInterval.IsZero() {
 		errors = append(errors, span("body.min_interval", t.MinInterval, time.Second, longestMinimum)...)
 	}
 	if len(t.AllowedTargets) > mostNetworks {
 		errors = append(errors,
-			problem.At("body.allowed_targets", fmt.Sprintf("%d networks; at most %d", len(t.AllowedTargets), mostNetworks)))
+			problem.Atf("body.allowed_targets", "%d networks; at most %d", len(t.AllowedTargets), mostNetworks))
 	}
 	for i, network := range t.AllowedTargets {
 		if wrong := badNetwork(network); wrong != "" {
@@ -95,12 +92,9 @@ func badNetwork(text string) string {
 
 // apply gives a tenant these settings, which must be valid.
 func (t TenantSettings) apply(to *tenants.Tenant) {
-	to.Weight, to.MinInterval, to.AllowedTargets, to.Notify = 1, nil, nil, t.Notify
+	to.Weight, to.MinInterval, to.AllowedTargets, to.Notify = or(t.Weight, 1), nil, nil, t.Notify
 	to.MaxJobs, to.MaxConcurrentRuns = t.MaxJobs, t.MaxConcurrentRuns
 	to.MaxRunsPerSecond, to.MaxRequestsPerSecond = t.MaxRunsPerSecond, t.MaxRequestsPerSecond
-	if t.Weight != nil {
-		to.Weight = *t.Weight
-	}
 	if !t.MinInterval.IsZero() {
 		to.MinInterval = new(domain.DurationOf(t.MinInterval.Value()))
 	}

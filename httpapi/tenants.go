@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -78,10 +77,8 @@ func (t TenantInput) tenant() tenants.Tenant {
 func (t TenantInput) validate() []problem.FieldError {
 	errors := t.TenantSettings.validate()
 	if !domain.NameForm.MatchString(t.Name) {
-		errors = append(errors, problem.At(
-			"body.name",
-			fmt.Sprintf("%q is not a valid name: write 1 to 128 letters, digits, dots, underscores, colons and dashes, "+
-				"beginning with a letter or digit", problem.Clip(t.Name))))
+		errors = append(errors, problem.Atf("body.name", "%q is not a valid name: write 1 to 128 letters, digits, dots, "+
+			"underscores, colons and dashes, beginning with a letter or digit", problem.Clip(t.Name)))
 	}
 	return errors
 }
@@ -110,10 +107,6 @@ func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInpu
 		return nil, err
 	}
 	t, err := s.Store.CreateTenant(ctx, asked.tenant())
-	if errors.Is(err, tenants.ErrTenantExists) {
-		return nil, problem.New(problem.CodeNameTaken, sentence(tenants.ErrTenantExists),
-			problem.At("body.name", "is taken by another tenant"))
-	}
 	if err != nil {
 		return nil, err
 	}

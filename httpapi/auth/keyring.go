@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"net/http"
 	"net/netip"
 	"time"
 
@@ -44,12 +43,8 @@ var keyFloods = floodBounds{
 }
 
 // ErrUnauthenticated is the only answer to an invalid key or token, whatever is wrong with it.
-var ErrUnauthenticated = func() *problem.Problem {
-	p := problem.New(problem.CodeUnauthenticated,
-		"Send a valid API key or token in the header Authorization: Bearer <key>.")
-	p.Header = http.Header{"Www-Authenticate": {"Bearer"}}
-	return p
-}()
+var ErrUnauthenticated = problem.New(problem.CodeUnauthenticated,
+	"Send a valid API key or token in the header Authorization: Bearer <key>.").With("WWW-Authenticate", "Bearer")
 
 // keyring remembers the keys that worked lately. It holds their hashes only, and no invalid keys: a flood of those
 // does not fill it.
@@ -80,10 +75,8 @@ func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (tenant
 		k.store.KeyUsed(known.Key)
 		return known.Credential, nil
 	case !ok && !k.unknown.admits(from):
-		p := problem.New(problem.CodeRateLimited,
-			"Too many unknown keys were sent from your address, or from all addresses; try again.")
-		p.Header = http.Header{"Retry-After": {"1"}}
-		return tenants.Credential{}, p
+		return tenants.Credential{}, problem.New(problem.CodeRateLimited,
+			"Too many unknown keys were sent from your address, or from all addresses; try again.").With("Retry-After", "1")
 	}
 	found, err, _ := k.looks.Do(string(hash[:]), func() (any, error) { return k.look(ctx, hash, key) })
 	if err != nil {

@@ -98,8 +98,8 @@ func (a *allowance) tell(header http.Header) {
 
 func (a *allowance) refusal() *problem.Problem {
 	p := problem.New(problem.CodeRateLimited,
-		"Your tenant may send "+problem.Count(a.rate, "request", "requests")+" a second, on all replicas together.")
-	p.Header = http.Header{"Retry-After": {"1"}}
+		"Your tenant may send "+problem.Count(a.rate, "request", "requests")+" a second, on all replicas together.").
+		With("Retry-After", "1")
 	a.tell(p.Header)
 	return p
 }

@@ -93,10 +93,8 @@ func (s *SignIn) Admit(r *http.Request) error {
 	if s.floods.admits(remote(r)) {
 		return nil
 	}
-	p := problem.New(problem.CodeRateLimited,
-		"Too many people sign in from your address, or from all addresses; try again in a moment.")
-	p.Header = http.Header{"Retry-After": {"1"}}
-	return p
+	return problem.New(problem.CodeRateLimited,
+		"Too many people sign in from your address, or from all addresses; try again in a moment.").With("Retry-After", "1")
 }
 
 // Begin returns where to send somebody who wants to sign in.

@@ -208,9 +208,8 @@ func (t *tokens) away(ctx context.Context, err error) error {
 		t.log.WarnContext(ctx, "the issuer of tokens does not say what its keys are; asked again when the next token comes",
 			"issuer", t.Issuer, "error", err)
 	}
-	p := problem.New(problem.CodeIssuer, "The keys of the token issuer cannot be fetched right now; try again.")
-	p.Header = http.Header{"Retry-After": {fmt.Sprint(int(FetchAgain.Seconds()))}}
-	return p
+	return problem.New(problem.CodeIssuer, "The keys of the token issuer cannot be fetched right now; try again.").
+		With("Retry-After", fmt.Sprint(int(FetchAgain.Seconds())))
 }
 
 // keys returns a key set that tells a wrong signature from keys that could not be fetched. The verifier itself does

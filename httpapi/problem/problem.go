@@ -35,6 +35,11 @@ type FieldError struct {
 // At returns what is wrong at a location.
 func At(location, message string) FieldError { return FieldError{location, message} }
 
+// Atf is At with a message that is formatted.
+func Atf(location, format string, args ...any) FieldError {
+	return At(location, fmt.Sprintf(format, args...))
+}
+
 // HeaderRequestID is the header with the id of a request, in requests and answers.
 const HeaderRequestID = "X-Request-Id"
 
@@ -158,6 +163,15 @@ func (p *Problem) GetHeaders() http.Header { return p.Header }
 
 // ContentType is the media type of problems.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// With adds a header to the answer.
+func (p *Problem) With(header, value string) *Problem {
+	if p.Header == nil {
+		p.Header = http.Header{}
+	}
+	p.Header.Set(header, value)
+	return p
+}
 
 // Of returns a copy of p as the answer to a request. It is a copy because some problems are shared.
 func (p *Problem) Of(request string) *Problem {
