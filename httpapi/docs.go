@@ -4,8 +4,8 @@ import (
 	"bytes"
 	_ "embed" // the page's template and style
 	"encoding/json"
-	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -132,7 +132,7 @@ func renderDocs(api *huma.OpenAPI, noAuth bool) ([]byte, error) {
 		model.Groups = append(model.Groups, group)
 	}
 	schemas := api.Components.Schemas.Map()
-	for _, name := range sortedKeys(schemas) {
+	for _, name := range slices.Sorted(maps.Keys(schemas)) {
 		model.Schemas = append(model.Schemas, docsSchema{name, docsFieldsOf(schemas[name])})
 	}
 	for _, code := range sortedCodes() {
@@ -165,9 +165,11 @@ func docsBodyOf(op *huma.Operation) *docsBody {
 
 func docsResponsesOf(op *huma.Operation) []docsResponse {
 	var list []docsResponse
-	for _, status := range sortedKeys(op.Responses) {
+	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
 		response := op.Responses[status]
-		shown := docsResponse{Status: status, Description: response.Description, Headers: sortedKeys(response.Headers)}
+		shown := docsResponse{
+			Status: status, Description: response.Description, Headers: slices.Sorted(maps.Keys(response.Headers)),
+		}
 		for _, content := range response.Content {
 			shown.Type, shown.Example = docsTypeOf(content.Schema), pretty(content.Example)
 		}
@@ -177,33 +179,23 @@ func docsResponsesOf(op *huma.Operation) []docsResponse {
 }
 
 func docsFieldsOf(schema *huma.Schema) []docsField {
-	var list []docsField
-	for _, name := range sortedKeys(schema.Properties) {
+	var required, optional []docsField
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		p := schema.Properties[name]
 		f := docsField{
 			Name: name, Description: p.Description, Required: slices.Contains(schema.Required, name), Type: docsTypeOf(p),
+			Choices: strings.Join(texts(p.Enum), ", "),
 		}
 		if len(p.Examples) > 0 {
 			f.Example = pretty(p.Examples[0])
 		}
-		var choices []string
-		for _, choice := range p.Enum {
-			choices = append(choices, fmt.Sprint(choice))
+		if f.Required {
+			required = append(required, f)
+		} else {
+			optional = append(optional, f)
 		}
-		f.Choices = strings.Join(choices, ", ")
-		list = append(list, f)
 	}
-	// Required fields come first.
-	slices.SortStableFunc(list, func(a, b docsField) int {
-		switch {
-		case a.Required == b.Required:
-			return 0
-		case a.Required:
-			return -1
-		}
-		return 1
-	})
-	return list
+	return append(required, optional...)
 }
 
 // docsTypeOf names the type of a schema.
@@ -245,13 +237,4 @@ func pretty(v any) string {
 		return string(compact)
 	}
 	return b.String()
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

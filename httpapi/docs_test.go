@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"html"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -50,7 +51,7 @@ func TestEveryOperationHasItsCurl(t *testing.T) {
 			var body any
 			if request, ok := op["requestBody"].(map[string]any); ok {
 				content := request["content"].(map[string]any)
-				media := sortedKeys(content)[0]
+				media := slices.Sorted(maps.Keys(content))[0]
 				body = content[media].(map[string]any)["example"]
 			}
 			operations[op["operationId"].(string)] = struct {

@@ -130,19 +130,28 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 	}))
 }
 
+// onto merges a patch into the JSON of what it changes.
+func (b *body[T]) onto(current any) ([]byte, error) {
+	if covered(b.errors, "body") { // not an object
+		return nil, b.check()
+	}
+	text, err := render(current)
+	if err != nil {
+		return nil, err
+	}
+	result, err := jsonpatch.MergePatch(text, b.raw)
+	if err != nil {
+		return nil, fmt.Errorf("merging the patch: %w", err)
+	}
+	return result, nil
+}
+
 // applyPatch returns the job that results from a patch on a definition, or everything that is wrong with it.
 func applyPatch(patch *body[JobPatch], now domain.Definition) (jobs.NewJob, error) {
-	if covered(patch.errors, "body") { // not an object
-		return jobs.NewJob{}, patch.check()
-	}
 	now.Schedule = now.Schedule.Onto(patch.value.Schedule)
-	current, err := render(now)
+	result, err := patch.onto(now)
 	if err != nil {
 		return jobs.NewJob{}, err
-	}
-	result, err := jsonpatch.MergePatch(current, patch.raw)
-	if err != nil {
-		return jobs.NewJob{}, fmt.Errorf("merging the patch: %w", err)
 	}
 	var job JobInput
 	read := merged(patch.errors, decodeStored(result, &job)...)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -120,18 +120,15 @@ func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInp
 func (s *server) sendTests(
 	ctx context.Context, tenant int32, name, job string, to []domain.Recipient,
 ) ([]NotifyResult, error) {
-	results, failed := make([]NotifyResult, len(to)), make([]error, len(to))
-	var sending sync.WaitGroup
+	results := make([]NotifyResult, len(to))
+	var sending errgroup.Group
 	for i, r := range to {
-		sending.Go(func() { results[i], failed[i] = s.sendTest(ctx, tenant, name, job, r) })
+		sending.Go(func() (err error) {
+			results[i], err = s.sendTest(ctx, tenant, name, job, r)
+			return err
+		})
 	}
-	sending.Wait()
-	for _, err := range failed {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return results, nil
+	return results, sending.Wait()
 }
 
 // sendTest tests one recipient. The notice is about a random job id, so it resolves no open incident.

@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"iter"
 	"maps"
 	"net/http"
 	"reflect"
@@ -260,23 +262,15 @@ func sortedCodes() []problem.Code {
 		}
 	}
 	slices.SortFunc(list, func(a, b problem.Code) int {
-		if d := problem.Codes[a].Status - problem.Codes[b].Status; d != 0 {
-			return d
-		}
-		return bytes.Compare([]byte(a), []byte(b))
+		return cmp.Or(problem.Codes[a].Status-problem.Codes[b].Status, cmp.Compare(a, b))
 	})
 	return list
 }
 
 // operations yields all operations, by path and method.
-func operations(api *huma.OpenAPI) func(yield func(*huma.Operation) bool) {
+func operations(api *huma.OpenAPI) iter.Seq[*huma.Operation] {
 	return func(yield func(*huma.Operation) bool) {
-		var paths []string
-		for path := range api.Paths {
-			paths = append(paths, path)
-		}
-		slices.Sort(paths)
-		for _, path := range paths {
+		for _, path := range slices.Sorted(maps.Keys(api.Paths)) {
 			item := api.Paths[path]
 			for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
 				if op != nil && !yield(op) {

@@ -38,11 +38,17 @@ func parameterMessage(op *huma.Operation, detail *huma.ErrorDetail) string {
 
 // notOneOf says which words are allowed, and suggests the nearest.
 func notOneOf(value any, choices []any) string {
+	words := texts(choices)
+	written, _ := value.(string)
+	return fmt.Sprintf("%q is not one of %s%s", problem.Clip(written), strings.Join(words, ", "),
+		domain.DidYouMean(written, words...))
+}
+
+// texts returns the choices of an enum as they are shown.
+func texts(choices []any) []string {
 	words := make([]string, len(choices))
 	for i, choice := range choices {
 		words[i] = fmt.Sprint(choice)
 	}
-	written, _ := value.(string)
-	return fmt.Sprintf("%q is not one of %s%s", problem.Clip(written), strings.Join(words, ", "),
-		domain.DidYouMean(written, words...))
+	return words
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"regexp"
@@ -108,12 +109,7 @@ func isUTF8(charset string) bool {
 }
 
 func mediaTypes(op *huma.Operation) []string {
-	var types []string
-	for media := range op.RequestBody.Content {
-		types = append(types, media)
-	}
-	slices.Sort(types)
-	return types
+	return slices.Sorted(maps.Keys(op.RequestBody.Content))
 }
 
 func requestHash(r *http.Request, raw []byte) [sha256.Size]byte {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -210,16 +209,9 @@ func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnT
 
 // patchSettings applies a patch to the settings of a tenant, or returns everything that is wrong with it.
 func patchSettings(patch *body[TenantSettings], t *tenants.Tenant) error {
-	if covered(patch.errors, "body") { // not an object
-		return patch.check()
-	}
-	current, err := render(t.Settings())
+	result, err := patch.onto(t.Settings())
 	if err != nil {
 		return err
-	}
-	result, err := jsonpatch.MergePatch(current, patch.raw)
-	if err != nil {
-		return fmt.Errorf("merging the patch: %w", err)
 	}
 	var settings TenantSettings
 	read := merged(patch.errors, decode(result, &settings, false)...)
