@@ -27,19 +27,27 @@ type List[T any] struct {
 	NextCursor *string `json:"next_cursor" doc:"The cursor of the next page; null on the last one."`
 }
 
+// Paging is the input of every list.
+type Paging struct {
+	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"The most items on a page."`
+	Cursor string `query:"cursor" maxLength:"256" doc:"The next_cursor of the previous page. It stays valid while items are added."`
+}
+
+func (p Paging) page() pg.Page { return pg.Page{Limit: p.Limit, Cursor: p.Cursor} }
+
 // pageOf returns a page of items, unless reading them failed. next is the cursor of the next page; empty: there is
 // none.
 func pageOf[T any](items []T, next string, err error) (*answer[List[T]], error) {
 	return show(List[T]{Data: items, NextCursor: pg.OrNull(next)}, err)
 }
 
-// listOf returns a page of records, each as form shows it.
-func listOf[R, T any](records []R, next string, form func(R) T) (*answer[List[T]], error) {
+// listOf is pageOf for records, each of them as form shows it.
+func listOf[R, T any](records []R, next string, err error, form func(R) T) (*answer[List[T]], error) {
 	items := make([]T, len(records))
 	for i, r := range records {
 		items[i] = form(r)
 	}
-	return pageOf(items, next, nil)
+	return pageOf(items, next, err)
 }
 
 // schemaName returns the name of a type in the API's description. A list is named after its items: JobList for

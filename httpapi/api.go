@@ -111,11 +111,9 @@ func New(c Config) (http.Handler, error) {
 	s.notifyRoutes()
 	s.auditRoutes()
 	s.secretRoutes()
-	s.signingSecretRoutes()
 	s.fleetRoutes()
 	s.overviewRoutes()
 	s.freezeRoutes()
-	s.breakerRoutes()
 	if len(s.missing) > 0 {
 		return nil, fmt.Errorf("httpapi: roleOf has no line for %s", strings.Join(s.missing, ", "))
 	}

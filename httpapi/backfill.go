@@ -25,7 +25,7 @@ func (s *server) backfillRoutes() {
 			"be claimed, for example after an outage, are left to the schedule. The runs have the trigger backfill and never " +
 			"expire. They run one at a time, unless the job's concurrency_policy is allow. Repeating a backfill without rerun " +
 			"creates nothing new. With dry_run, the response is 200 with the numbers, and nothing is created.",
-		Responses: s.started(exampleBackfillOperation, BackfillCount{Matched: 31, NewRuns: 4}),
+		Responses: s.started(exampleRunningBackfill(), BackfillCount{Matched: 31, NewRuns: 4}),
 	}, required, exampleBackfill, s.backfillJob)
 }
 

@@ -58,7 +58,7 @@ func (s *server) callbackRoutes() {
 
 // CallbackRef is the input of every report of a target: the run, and the token of an attempt.
 type CallbackRef struct {
-	Run   string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	RunRef
 	Token string `header:"Punctual-Run-Token" doc:"The token that came with the request of the attempt." example:"prt_AAAAAAAAAAc0kqJ7o3tZ8Vn3mWv9yQpEwq1c1yq3iUO0m2l9Yg4D5Q"`
 }
 

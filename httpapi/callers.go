@@ -8,6 +8,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
 	"punctual/httpapi/auth"
+	"punctual/store/audit"
+	"punctual/store/pg"
 )
 
 // authorize admits callers whose role suffices for an operation. It runs before anything else of the request is read.
@@ -45,4 +47,28 @@ func (s *server) admit(
 		s.freezes.tell(ctx, c, w.Header())
 	}
 	return c, err
+}
+
+func (s *server) callerRoutes() {
+	register(s, huma.Operation{
+		OperationID: "get-caller", Method: http.MethodGet, Path: "/v1/caller", Tags: []string{tagTenants},
+		Summary:     "Get the caller",
+		Description: "Says what the key or token of the request may do, and for which tenant.",
+	}, s.getCaller)
+}
+
+// Caller is the sender of a request.
+type Caller struct {
+	Role       auth.Role       `json:"role" enum:"viewer,submitter,editor,admin,operator" doc:"What the caller may do." example:"editor"`
+	Tenant     string          `json:"tenant" doc:"The tenant that the request acts for." example:"billing"`
+	HomeTenant string          `json:"home_tenant" doc:"The tenant of the key or token. Operators may act for other tenants." example:"billing"`
+	Kind       audit.ActorKind `json:"kind" enum:"anybody,key,token" doc:"How the caller authenticated. anybody: authentication is off." example:"key"`
+	Name       *string         `json:"name" doc:"The id of the key, or the subject of the token. Null: authentication is off." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+}
+
+func (s *server) getCaller(ctx context.Context, _ int32, _ *struct{}) (*answer[Caller], error) {
+	c := auth.CallerOf(ctx)
+	return &answer[Caller]{Caller{
+		Role: c.Role, Tenant: c.Tenant.Name, HomeTenant: c.Home.Name, Kind: c.Actor.Kind, Name: pg.OrNull(c.Actor.Name),
+	}}, nil
 }

@@ -38,7 +38,7 @@ func (s *server) deadLetterRoutes() {
 			"until no run of the job is active. It replaces no run and is never skipped. The replay resolves the dead letter. " +
 			"The response is 409 if the dead letter is resolved already, unless its replay was cancelled, and also if the job " +
 			"is deleted. A replay that dies has its own dead letter.",
-		Responses: s.rendered(http.StatusAccepted, exampleReplay),
+		Responses: s.rendered(http.StatusAccepted, exampleReplayingRun()),
 		Errors:    []int{409},
 	}, optional, exampleReplayNote, s.replayDeadLetter)
 

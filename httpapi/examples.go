@@ -33,7 +33,6 @@ var (
 
 	exampleJob         = showJob(exampleRecord(), domain.DefaultJitter)
 	examplePausedJob   = showJob(examplePausedRecord(), domain.DefaultJitter)
-	exampleRun         = exampleWholeRun()
 	exampleRuns        = List[ListedRun]{Data: []ListedRun{{Run: exampleListedRun()}}}
 	exampleBatchAnswer = BatchAnswer{
 		Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711", Result: jobs.BatchCreated}},
@@ -51,8 +50,6 @@ var (
 			Local: "2026-12-02T03:00:00-08:00",
 		},
 	}}
-
-	exampleExplanation = exampleSkippedSlot()
 
 	// By status, for answers that are the same for all operations. problemExample has the others.
 	problemExamples = map[string]*problem.Problem{

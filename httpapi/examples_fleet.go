@@ -1,10 +1,18 @@
 package httpapi
 
 import (
+	"encoding/json"
+	"time"
+
 	"github.com/google/uuid"
 
+	"punctual/httpapi/auth"
 	"punctual/scheduler"
+	"punctual/scheduler/domain"
 	"punctual/store/fleet"
+	"punctual/store/freeze"
+	"punctual/store/overview"
+	"punctual/store/runs"
 )
 
 // Examples of the documentation: queues and replicas.
@@ -29,6 +37,8 @@ var (
 	}}}
 )
 
+var exampleBreakersReset = json.RawMessage(`{"host":"billing.internal:443"}`)
+
 var exampleBreakers = BreakerList{Data: []fleet.Breaker{{
 	HeldBy: "breaker billing.internal:443", State: scheduler.HoldOpen, Host: "billing.internal:443",
 	Since: at("2026-12-01T11:00:41.310Z"), Failures: 14, LastError: "connection refused",
@@ -38,3 +48,92 @@ var exampleBreakers = BreakerList{Data: []fleet.Breaker{{
 	HeldBy: "hanging reports.internal:443/yearly", State: scheduler.HoldHanging, Host: "reports.internal:443",
 	Path: "/yearly", Since: at("2026-12-01T10:52:00.550Z"), Failures: 9, LastError: "9 timeouts in a row", Replicas: 1,
 }}}
+
+// Examples of the documentation: freezes.
+var (
+	exampleFreeze   = json.RawMessage(`{"scope":"tenant","note":"the warehouse moves"}`)
+	exampleUnfreeze = json.RawMessage(`{"scope":"tenant"}`)
+	exampleFrozen   = showFreezeState(freeze.State{
+		Tenant: &scheduler.Freeze{
+			Since: at("2026-12-01T11:00:00.204Z"), By: "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)",
+			Note: "the warehouse moves", Reason: scheduler.FrozenAsked,
+		}, InFlight: 12,
+	}, auth.RoleAdmin)
+)
+
+// Example of the documentation: a forecast.
+var exampleForecast = Forecast{
+	AsOf: at("2026-12-01T10:59:41.207Z"), Scope: ScopeTenant, From: at("2026-12-01T11:00:00Z"),
+	To: at("2026-12-01T15:00:00Z"), Step: "1h", Jobs: 60201, Total: 61044,
+	Slots: []int{60180, 288, 288, 288}, Starts: []float64{60180, 288, 288, 288},
+	Busiest: []BusyStep{{
+		At: at("2026-12-01T11:00:00Z"), Slots: 60180, Starts: 60180, Jobs: 60113,
+		Most: []BusyJob{
+			{ID: exampleJobID, Name: "daily-invoice-gen", Tenant: "default", Starts: 1},
+		},
+	}},
+	Spread: []Spread{
+		{At: at("2026-12-01T11:00:00Z"), Starts: 60180},
+		{Jitter: new("1m"), At: at("2026-12-01T11:00:00Z"), Starts: 60180},
+	},
+}
+
+// Examples of the documentation: the overview, and the statistics of a job.
+var (
+	exampleOverview = Overview{Figures: overview.Figures{
+		AsOf: at("2026-12-01T11:04:31.902Z"),
+		Overdue: overview.Overdue{Slots: 1, Oldest: &overview.OldestDue{
+			DueAt: at("2026-12-01T11:04:11.318Z"), JobID: exampleJobID, Job: "daily-invoice-gen",
+		}},
+		DeadLetters: overview.OpenLetters{Open: 2},
+		Failing: overview.Failing{Count: 1, Jobs: []overview.FailingJob{{
+			JobID: exampleJobID, Job: "daily-invoice-gen", State: domain.JobActive, Since: at("2026-11-30T11:00:00Z"),
+			Failures: 2, Run: exampleRunID, Reason: new(domain.ReasonHTTP5xx), HTTPStatus: new(503),
+			Error: new("the target answered 503"), Letters: 2, NextTryAt: new(at("2026-12-02T11:00:00.421Z")),
+		}}},
+		Day: exampleDay(),
+	}}
+	exampleStats = runs.JobStats{
+		JobID: exampleJobID, Job: "daily-invoice-gen", From: at("2026-11-30T11:04:31.902Z"), Runs: 25, Complete: true,
+		Outcomes: exampleOutcomes(24, 1, 0),
+		Duration: runs.Percentiles{Runs: 25, P50: new(1.371), P95: new(4.208), Max: new(9.114)},
+		Lateness: runs.Percentiles{Runs: 24, P50: new(0.002), P95: new(0.011), Max: new(0.024)},
+	}
+	exampleRecent = &runs.RecentRuns{
+		Runs: []runs.RecentRun{
+			{ID: exampleRunID, Status: domain.StatusSucceeded, ScheduledFor: at("2026-12-01T11:00:00Z")},
+			{
+				ID: uuid.MustParse("019ad43e-7e00-8c02-9b1f-70d1a3c2e5f6"), Status: domain.StatusDead,
+				ScheduledFor: at("2026-11-30T11:00:00Z"),
+			},
+		},
+		DurationP95: new(4.208),
+	}
+)
+
+func exampleOutcomes(succeeded, dead, unended int64) runs.Outcomes {
+	o := runs.Outcomes{Succeeded: succeeded, Dead: dead, Unended: unended}
+	o.Rate()
+	return o
+}
+
+// exampleDay is a day of even hours, but for the last one, which has just begun.
+func exampleDay() overview.DayOfRuns {
+	const hours = 24
+	late := overview.Lateness{Runs: 600, P50: new(0.00218), P99: new(0.0247)}
+	last := at("2026-12-01T11:00:00Z")
+	day := overview.DayOfRuns{From: last.Add((1 - hours) * time.Hour), CountedAt: new(at("2026-12-01T11:04:02.117Z"))}
+	for n := range hours {
+		hour := overview.HourOfRuns{
+			Hour: day.From.Add(time.Duration(n) * time.Hour), CountedAt: new(day.From.Add(time.Duration(n+2) * time.Hour)),
+			Outcomes: exampleOutcomes(600, 0, 0), Lateness: late,
+		}
+		if n == hours-1 {
+			hour.CountedAt, hour.Outcomes, hour.Lateness.Runs = day.CountedAt, exampleOutcomes(30, 2, 1), 33
+		}
+		day.Hours = append(day.Hours, hour)
+	}
+	day.Outcomes = exampleOutcomes(23*600+30, 2, 1)
+	day.Lateness = overview.Lateness{Runs: 23*600 + 33, P50: late.P50, P99: late.P99}
+	return day
+}

@@ -7,6 +7,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/store/jobs"
+	"punctual/store/letters"
 	"punctual/store/runs"
 )
 
@@ -14,7 +16,6 @@ import (
 var (
 	exampleRerunInput = json.RawMessage(`{"body":{"range":"2026-11-30"},"same_key":false}`)
 	examplePendingRun = exampleRunOf(domain.TriggerManual, at("2026-12-01T15:20:11.803Z"))
-	exampleRerun      = exampleManualRerun()
 
 	exampleCompletedRun = exampleEndedRun(`{"documents":41877}`)
 )
@@ -89,4 +90,110 @@ func exampleCancelledRun() runs.Run {
 	run.Status, run.Reason = domain.StatusCancelled, new(domain.ReasonCancelled)
 	run.FinishedAt, run.Attempts = new(at("2026-12-01T15:20:31.114Z")), []runs.Attempt{}
 	return run
+}
+
+// Examples of the documentation: what targets report.
+var (
+	exampleHeartbeat  = json.RawMessage(`{"progress":{"rows":41200}}`)
+	exampleCompletion = json.RawMessage(`{"result":{"documents":41877}}`)
+	exampleFailure    = json.RawMessage(`{"error":"the ledger is locked","retry":true}`)
+
+	exampleBeat     = Heartbeat{Deadline: at("2026-12-01T11:09:12.004Z")}
+	exampleProgress = Progress{
+		Attempt: 2, Progress: json.RawMessage(`{"rows":41200}`), RecordedAt: new(at("2026-12-01T11:04:12.004Z")),
+	}
+)
+
+func exampleRetryingRun() runs.Run {
+	run, claimed, started, accepted, next := exampleListedRun(), at("2026-12-01T11:00:04.217Z"),
+		at("2026-12-01T11:00:04.219Z"), at("2026-12-01T11:00:04.302Z"), at("2026-12-01T11:08:03.551Z")
+	run.Status, run.Reason, run.Attempt, run.HTTPStatus, run.Error = domain.StatusRetrying,
+		new(domain.ReasonFailed), 1, nil, new("the ledger is locked")
+	run.ClaimedAt, run.StartedAt, run.AcceptedAt, run.FinishedAt, run.NextAttemptAt = &claimed, &started, &accepted,
+		nil, &next
+	run.Attempts = []runs.Attempt{
+		{
+			Number: 1, StartedAt: started, FinishedAt: new(at("2026-12-01T11:07:33.551Z")), Outcome: domain.AttemptFailed,
+			Error: new("the ledger is locked"),
+		},
+	}
+	return run
+}
+
+// Examples of the documentation: dead letters and operations.
+var (
+	exampleReplayNote  = json.RawMessage(`{"note":"the invoice service is back"}`)
+	exampleResolveNote = json.RawMessage(`{"note":"sent by hand"}`)
+	exampleBulk        = json.RawMessage(`{"filter":{"reason":"http_5xx","from":"2026-12-01T00:00:00Z",` +
+		`"label":{"team":"billing"}},"latest_per_job":true,"max_per_second":10,"note":"the invoice service was down"}`)
+
+	exampleBackfill = json.RawMessage(`{"from":"2026-11-01T00:00:00Z","to":"2026-12-01T00:00:00Z","max_per_second":10,` +
+		`"note":"invoices of November with the new template"}`)
+
+	exampleDeadLetters = List[letters.DeadLetter]{Data: []letters.DeadLetter{exampleDeadLetter()}}
+	exampleOperation   = exampleRunningOperation()
+
+	examplePauseJobs = json.RawMessage(`{"filter":{"state":"active","labels":{"team":"billing"}},` +
+		`"until":"2026-12-01T09:00:00Z","note":"the warehouse moves"}`)
+	exampleResumeJobs = json.RawMessage(`{"filter":{"state":"paused","labels":{"team":"billing"}},` +
+		`"note":"it has moved"}`)
+	exampleDeleteJobs = json.RawMessage(`{"filter":{"name":"reminder-2025-","state":"completed"},"max_per_second":50}`)
+
+	exampleGroups = List[letters.DeadLetterGroup]{Data: []letters.DeadLetterGroup{exampleGroup()}}
+)
+
+func exampleGroup() letters.DeadLetterGroup {
+	d := exampleDeadLetter()
+	return letters.DeadLetterGroup{
+		JobID: d.JobID, Job: d.Job, Reason: d.Reason, Count: 1204, OldestSlot: at("2026-11-30T11:00:00Z"),
+		NewestSlot: d.ScheduledFor, NewestRun: d.RunID, HTTPStatus: d.HTTPStatus, Error: d.Error,
+	}
+}
+
+func exampleJobsOperation(action jobs.Action) letters.Operation {
+	o := exampleRunningOperation()
+	o.Kind, o.Matched, o.Done, o.MaxPerSecond = letters.OperationKind(action), 500, 200, nil
+	o.Note = new("the warehouse moves")
+	return o
+}
+
+func exampleDeadLetter() letters.DeadLetter {
+	return letters.DeadLetter{
+		RunID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Trigger: domain.TriggerSchedule, JobVersion: 7,
+		ScheduledFor: at("2026-12-01T11:00:00Z"), DiedAt: at("2026-12-01T11:03:02.774Z"),
+		Reason: new(domain.ReasonHTTP5xx), Attempts: 3, HTTPStatus: new(503), Error: new("the target answered 503"),
+	}
+}
+
+func exampleResolvedLetter() letters.DeadLetter {
+	d, resolved := exampleDeadLetter(), at("2026-12-01T15:20:11.803Z")
+	d.ResolvedAt, d.Note = &resolved, new("sent by hand")
+	return d
+}
+
+func exampleReplayingRun() runs.Run {
+	run := exampleRunOf(domain.TriggerReplay, at("2026-12-01T11:00:00Z"))
+	run.ReplayOf = &exampleRunID
+	return run
+}
+
+func exampleRunningOperation() letters.Operation {
+	return letters.Operation{
+		ID: uuid.MustParse("019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"), Kind: letters.OperationReplay,
+		State: letters.OperationRunning, MaxPerSecond: new(10), Note: new("the invoice service was down"),
+		Matched: 1204, Done: 350, CreatedAt: at("2026-12-01T15:22:56.196Z"),
+	}
+}
+
+func exampleEndedOperation() letters.Operation {
+	o, finished := exampleRunningOperation(), at("2026-12-01T15:23:31.02Z")
+	o.State, o.FinishedAt = letters.OperationCancelled, &finished
+	return o
+}
+
+func exampleRunningBackfill() letters.Operation {
+	o := exampleRunningOperation()
+	o.Kind, o.JobID, o.Matched, o.Done, o.Note = letters.OperationBackfill, &exampleJobID, 31, 0,
+		new("invoices of November with the new template")
+	return o
 }

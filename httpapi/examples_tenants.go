@@ -11,6 +11,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/pg"
+	"punctual/store/secrets"
 	"punctual/store/tenants"
 )
 
@@ -51,3 +52,29 @@ var (
 	exampleTenants  = List[tenants.Tenant]{Data: []tenants.Tenant{exampleTenant}}
 	exampleNoTenant = `There is no tenant "biling", which the header Punctual-Tenant names.`
 )
+
+var (
+	exampleSecretInput = json.RawMessage(`{"value": "s3cr3t", "description": "of the billing team"}`)
+
+	exampleSecret = secrets.Secret{
+		Name: "billing-token", Description: "of the billing team", Version: 2,
+		CreatedAt: time.Date(2026, 11, 2, 9, 30, 0, 0, time.UTC), UpdatedAt: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC),
+	}
+
+	exampleSigningSecret = secrets.SigningSecret{
+		ID: uuid.MustParse("019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"), CreatedAt: time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC),
+	}
+
+	exampleNewSigningSecret = NewSigningSecret{exampleSigningSecret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbdbMUDWDBH0="}
+)
+
+var exampleAudit = List[audit.Entry]{Data: []audit.Entry{{
+	ID: uuid.MustParse("019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"), At: at("2026-11-28T18:00:00.5Z"),
+	ActorKind: audit.Key, Actor: new("019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11"), ActorName: new("deploy"),
+	Address: new("203.0.113.7"), RequestID: new("7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"),
+	Action: audit.JobPause, Resource: "job", ResourceID: &exampleJobID, JobID: &exampleJobID,
+	Name:   new("daily-invoice-gen"),
+	Before: json.RawMessage(`{"version":7,"state":"active"}`),
+	After: json.RawMessage(`{"version":8,"state":"paused","paused_until":"2026-12-01T09:00:00Z",` +
+		`"note":"the warehouse moves"}`),
+}}}

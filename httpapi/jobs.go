@@ -15,7 +15,6 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
-	"punctual/store/pg"
 )
 
 // jobAnswer is one job with its ETag.
@@ -142,14 +141,6 @@ func (s *server) deleteJob(ctx context.Context, tenant int32, in *deleteJobInput
 	return nil, s.Store.DeleteJob(ctx, tenant, in.Job, version)
 }
 
-// Paging is the input of every list.
-type Paging struct {
-	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"The most items on a page."`
-	Cursor string `query:"cursor" maxLength:"256" doc:"The next_cursor of the previous page. It stays valid while items are added."`
-}
-
-func (p Paging) page() pg.Page { return pg.Page{Limit: p.Limit, Cursor: p.Cursor} }
-
 type listJobsInput struct {
 	State   string   `query:"state" enum:"active,paused,completed" doc:"Only jobs in this state."`
 	Queue   string   `query:"queue" maxLength:"64" doc:"Only jobs of this queue."`
@@ -176,10 +167,7 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 		State: domain.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q,
 		Among: among, Recent: in.Recent, Page: in.page(),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return listOf(records, next, func(r jobs.Record) ListedJob {
+	return listOf(records, next, err, func(r jobs.Record) ListedJob {
 		return ListedJob{Job: showJob(r, s.DefaultJitter), Recent: r.Recent, short: in.short()}
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -142,34 +141,6 @@ func (j JobRef) exists() error {
 }
 
 func (j JobRef) isID() bool { return uuidForm.MatchString(j.Job) }
-
-// IfMatch is the condition of writes that must not overwrite somebody else's change.
-type IfMatch struct {
-	Tag string `header:"If-Match" doc:"The job's ETag, or its version in quotes. The operation fails with 412 if the job has been changed since. Runs do not change the version. * means any version of an existing job." example:"\"7\""`
-}
-
-// version returns the version that the condition names, or nil for none or *. A tag that is no ETag of a job gets
-// 412.
-func (m IfMatch) version() (*int32, error) {
-	if m.Tag == "" || m.any() {
-		return nil, nil
-	}
-	if strings.Contains(m.Tag, ",") {
-		return nil, problem.Invalid(problem.At("header.If-Match", "must be one ETag"))
-	}
-	number, opened := strings.CutPrefix(m.Tag, `"`)
-	number, closed := strings.CutSuffix(number, `"`)
-	number, _, _ = strings.Cut(number, ".")
-	version, err := strconv.ParseInt(number, 10, 32)
-	if !opened || !closed || err != nil {
-		return nil, problem.New(problem.CodeVersion, "The If-Match is not the ETag of any version of a job.")
-	}
-	v := int32(version)
-	return &v, nil
-}
-
-// any reports whether the condition is only that the job exists, in any version.
-func (m IfMatch) any() bool { return strings.TrimSpace(m.Tag) == "*" }
 
 // answered is the rendered answer of an operation. It may repeat an earlier answer.
 type answered struct {
