@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/jobs"
@@ -30,8 +29,7 @@ func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, entry := range s.do("GET", "/v1/audit-log?job=n", "").want(200).fields()["data"].([]any) {
-		e := entry.(map[string]any)
+	for _, e := range s.items("/v1/audit-log?job=n") {
 		got = append(got, fmt.Sprintln(e["action"], e["name"], e["actor_kind"], e["actor"], e["address"], e["request_id"],
 			e["resource"], e["before"] != nil, e["after"] != nil))
 	}
@@ -46,7 +44,7 @@ func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 		"?action=job.create": 1, "?actor=alice": 2, "?actor=bob": 0, "?resource=run": 0, "?name=n&resource=job": 2,
 		"?limit=1": 1, "?from=2000-01-01T00:00:00Z&to=2001-01-01T00:00:00Z": 0, "?job=nobody": 0,
 	} {
-		if data := s.do("GET", "/v1/audit-log"+path, "").want(200).fields()["data"].([]any); len(data) != n {
+		if data := s.items("/v1/audit-log" + path); len(data) != n {
 			t.Errorf("%s: %d entries, want %d", path, len(data), n)
 		}
 	}
@@ -54,9 +52,7 @@ func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 		"?action=job.paint": "query.action", "?resource_id=x": "query.resource_id", "?cursor=x": "query.cursor",
 		"?from=yesterday": "query.from",
 	} {
-		if diff := cmp.Diff([]string{at}, locations(s.do("GET", "/v1/audit-log"+path, "").code(problem.CodeInvalid))); diff != "" {
-			t.Errorf("%s: %s", path, diff)
-		}
+		s.do("GET", "/v1/audit-log"+path, "").blames(at)
 	}
 	e := s.do("GET", "/v1/jobs/n/explain?at=2099-01-01T03:00:00Z", "").want(200).fields()
 	if pause, _ := e["pause"].(map[string]any); pause["by"] != "token alice" {

@@ -72,7 +72,7 @@ func TestListsInShort(t *testing.T) {
 	s.create(`{"name":"n","labels":{"team":"billing"},"schedule":{"every":"1h"},` +
 		`"target":{"url":"http://example.com/","body":"a large body","headers":{"X-A":"1"}}}`)
 	s.do("POST", "/v1/jobs/n/trigger", "").want(202)
-	names := func(item any) []string { return slices.Sorted(maps.Keys(item.(map[string]any))) }
+	names := func(item map[string]any) []string { return slices.Sorted(maps.Keys(item)) }
 	job := []string{
 		"id", "labels", "last_run", "name", "next_run_at", "next_scheduled_for", "queue", "schedule", "state", "tenant",
 		"version",
@@ -81,20 +81,19 @@ func TestListsInShort(t *testing.T) {
 		"attempt", "due_at", "finished_at", "http_status", "id", "job", "job_id", "late", "queue", "reason",
 		"scheduled_for", "started_at", "status", "trigger",
 	}
-	jobs := s.do("GET", "/v1/jobs?view=summary", "").want(200).fields()["data"].([]any)
+	jobs := s.items("/v1/jobs?view=summary")
 	if diff := cmp.Diff(job, names(jobs[0])); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(run, names(jobs[0].(map[string]any)["last_run"])); diff != "" {
+	if diff := cmp.Diff(run, names(jobs[0]["last_run"].(map[string]any))); diff != "" {
 		t.Error(diff)
 	}
 	for _, list := range []string{"/v1/runs", "/v1/jobs/n/runs"} {
-		data := s.do("GET", list+"?view=summary", "").want(200).fields()["data"].([]any)
+		data := s.items(list + "?view=summary")
 		if diff := cmp.Diff(run, names(data[0])); diff != "" {
 			t.Errorf("%s: %s", list, diff)
 		}
-		whole := s.do("GET", list+"?view=full", "").want(200)
-		if one := names(whole.fields()["data"].([]any)[0]); !slices.Contains(one, "created_at") || slices.Contains(one, "step") ||
+		if one := names(s.items(list + "?view=full")[0]); !slices.Contains(one, "created_at") || slices.Contains(one, "step") ||
 			slices.Contains(one, "parent_run") {
 			t.Errorf("%s: %s", list, one)
 		}
@@ -119,13 +118,13 @@ func TestABatchSaysWhatBecameOfEachJob(t *testing.T) {
 			fmt.Sprintf(`{"on_conflict":%q,"jobs":[%s]}`, on, strings.Join(jobs, ","))).want(201))
 		for i, item := range answer.Data {
 			results = append(results, fmt.Sprint(item.Name, " ", item.Result))
-			if got := into[Job](s.do("GET", "/v1/jobs/"+item.Name, "").want(200)); got.ID != item.ID {
+			if got := get[Job](s, "/v1/jobs/"+item.Name); got.ID != item.ID {
 				t.Errorf("item %d has the id %s, the job %s", i, item.ID, got.ID)
 			}
 		}
 		return results
 	}
-	changed := strings.Replace(minimal("b"), `{"name"`, `{"timeout":"5s","name"`, 1)
+	changed := with(`"timeout":"5s"`, minimal("b"))
 	for _, c := range []struct {
 		on   string
 		jobs []string

@@ -22,7 +22,7 @@ func record(t testing.TB, handler http.Handler, method, path, body string) *repl
 		r.Header.Set("Content-Type", "application/json")
 	}
 	handler.ServeHTTP(w, r)
-	return &reply{t, w.Code, w.Header(), w.Body.Bytes()}
+	return &reply{t, method + " " + path, w.Code, w.Header(), w.Body.Bytes()}
 }
 
 // judge decodes and validates like the handlers, and returns the job and what is wrong with the body.

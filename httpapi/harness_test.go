@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/httpapi/auth"
@@ -116,10 +119,11 @@ func (s *service) acting(tenant string) *service {
 
 // reply is an answer read to its end.
 type reply struct {
-	t      testing.TB
-	status int
-	header http.Header
-	body   []byte
+	t       testing.TB
+	request string // as messages name it
+	status  int
+	header  http.Header
+	body    []byte
 }
 
 // do sends a request. Headers are "Name: value"; a body without a Content-Type is application/json.
@@ -149,14 +153,14 @@ func (s *service) do(method, path, body string, headers ...string) *reply {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &reply{s.t, response.StatusCode, response.Header, text}
+	return &reply{s.t, fmt.Sprintf("%s %s %.90s", method, path, body), response.StatusCode, response.Header, text}
 }
 
 // want fails the test unless the answer has the status. It also checks that a problem is whole.
 func (r *reply) want(status int) *reply {
 	r.t.Helper()
 	if r.status != status {
-		r.t.Fatalf("status %d, want %d: %s", r.status, status, r.body)
+		r.t.Fatalf("%s: status %d, want %d: %s", r.request, r.status, status, r.body)
 	}
 	if status >= 400 {
 		if media := r.header.Get("Content-Type"); media != "application/problem+json" {
@@ -177,15 +181,47 @@ func (r *reply) problem() problem.Problem {
 	return into[problem.Problem](r)
 }
 
-// code fails the test unless the answer is a problem with the code and its status.
-func (r *reply) code(code problem.Code) problem.Problem {
+// code fails the test unless the answer is a problem with the code and its status, and its detail has all texts.
+func (r *reply) code(code problem.Code, says ...string) problem.Problem {
 	r.t.Helper()
 	r.want(problem.Codes[code].Status)
 	p := r.problem()
 	if p.Code != code {
-		r.t.Errorf("code %s, want %s: %s", p.Code, code, r.body)
+		r.t.Errorf("%s: code %s, want %s: %s", r.request, p.Code, code, r.body)
+	}
+	for _, text := range says {
+		if !strings.Contains(p.Detail, text) {
+			r.t.Errorf("%s: the detail %q does not say %q", r.request, p.Detail, text)
+		}
 	}
 	return p
+}
+
+// blames fails the test unless the answer finds fault with exactly these fields, in this order.
+func (r *reply) blames(fields ...string) problem.Problem {
+	r.t.Helper()
+	return r.blamesAs(problem.CodeInvalid, fields...)
+}
+
+// blamesAs is blames for a problem with another code.
+func (r *reply) blamesAs(code problem.Code, fields ...string) problem.Problem {
+	r.t.Helper()
+	p := r.code(code)
+	if diff := cmp.Diff(fields, locations(p)); diff != "" {
+		r.t.Errorf("%s: the fields at fault (-want +got):\n%s", r.request, diff)
+	}
+	return p
+}
+
+// wantMessage fails the test unless the answer finds fault with exactly one field, and its message has all texts.
+func (r *reply) wantMessage(field string, says ...string) {
+	r.t.Helper()
+	p := r.blames(field)
+	for _, text := range says {
+		if !slices.ContainsFunc(p.Errors, func(e problem.FieldError) bool { return strings.Contains(e.Message, text) }) {
+			r.t.Errorf("%s: %v does not say %q", r.request, p.Errors, text)
+		}
+	}
 }
 
 func into[T any](r *reply) T {
@@ -198,6 +234,22 @@ func into[T any](r *reply) T {
 }
 
 func (r *reply) fields() map[string]any { r.t.Helper(); return into[map[string]any](r) }
+
+// get returns what is at a path.
+func get[T any](s *service, path string) T {
+	s.t.Helper()
+	return into[T](s.do("GET", path, "").want(200))
+}
+
+// items returns the items of a list.
+func (s *service) items(path string) []map[string]any {
+	s.t.Helper()
+	list := get[List[map[string]any]](s, path).Data
+	if list == nil {
+		s.t.Errorf("GET %s: there is no list", path)
+	}
+	return list
+}
 
 // locations returns the fields at fault, in order.
 func locations(p problem.Problem) []string {
@@ -213,9 +265,36 @@ func minimal(name string) string {
 	return `{"name":"` + name + `","schedule":{"cron":"0 3 * * *"},"target":{"url":"http://example.com/hook"}}`
 }
 
+// with returns a job with one more field.
+func with(field, job string) string { return "{" + field + "," + job[1:] }
+
 func (s *service) create(body string) map[string]any {
 	s.t.Helper()
 	return s.do("POST", "/v1/jobs", body).want(201).fields()
+}
+
+// exec changes the database directly.
+func (s *service) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.store.Pool().Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// until waits for a condition.
+func until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
 }
 
 // lockedBuffer is a log that several goroutines may write.

@@ -7,22 +7,6 @@ import (
 	"punctual/httpapi/problem"
 )
 
-// wantMessage fails the test unless the answer finds fault with exactly one field, and its message contains all
-// texts.
-func (r *reply) wantMessage(at string, says ...string) {
-	r.t.Helper()
-	p := r.code(problem.CodeInvalid)
-	if len(p.Errors) != 1 || p.Errors[0].Location != at {
-		r.t.Errorf("blamed are %v, want %s", p.Errors, at)
-		return
-	}
-	for _, text := range says {
-		if !strings.Contains(p.Errors[0].Message, text) {
-			r.t.Errorf("%q does not say %q", p.Errors[0].Message, text)
-		}
-	}
-}
-
 func TestFiltersNameTheirValuesAndTheNearest(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -172,8 +172,8 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 		})
 	}
 	t.Logf("%d hostile inputs, each refused with a reason", tried)
-	if jobs := into[struct{ Data []any }](s.do("GET", "/v1/jobs", "").want(200)); len(jobs.Data) != 1 {
-		t.Errorf("%d jobs, want the one of before", len(jobs.Data))
+	if jobs := s.items("/v1/jobs"); len(jobs) != 1 {
+		t.Errorf("%d jobs, want the one of before", len(jobs))
 	}
 	if job := s.do("GET", "/v1/jobs/n", "").want(200).fields(); job["version"] != 1.0 || job["state"] != "active" {
 		t.Errorf("the job was changed: %v", job)
@@ -234,10 +234,7 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 			"POST": {"/v1/jobs", `{"name":"refused","target":{"url":"` + url + `"}}`},
 			"PUT":  {"/v1/jobs/refused", `{"target":{"url":"` + url + `"}}`},
 		} {
-			r := s.do(method, request.path, request.body)
-			if p := r.code(problem.CodeInvalid); len(p.Errors) != 1 || p.Errors[0].Location != "body.target.url" {
-				t.Errorf("%s %s: %s", method, url, r.body)
-			}
+			s.do(method, request.path, request.body).blames("body.target.url")
 		}
 		s.do("POST", "/v1/jobs/batch",
 			`{"jobs":[`+minimal("fine")+`,{"name":"refused","target":{"url":"`+url+`"}}]}`).code(problem.CodeInvalid)
@@ -368,10 +365,7 @@ func TestPermissionsAreKnownBeforeAnythingIsSent(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(target.Close)
 	s := serve(t)
-	if _, err := s.store.Pool().Exec(t.Context(),
-		`UPDATE punctual.tenants SET allowed_targets = '{127.0.0.0/8}'`); err != nil {
-		t.Fatal(err)
-	}
+	s.exec(`UPDATE punctual.tenants SET allowed_targets = '{127.0.0.0/8}'`)
 	const jobs = 20
 	for i := range jobs {
 		s.create(fmt.Sprintf(`{"name":"j-%d","schedule":{"delay":"0s"},"target":{"url":%q},"retry":{"max_attempts":1}}`, i,

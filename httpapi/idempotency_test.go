@@ -69,7 +69,7 @@ func TestConcurrentRequestsOfOneKeyWriteOnce(t *testing.T) {
 	if ids = slices.Compact(ids); len(ids) != 1 || !strings.HasPrefix(ids[0], "202") {
 		t.Errorf("%v", ids)
 	}
-	if data := s.do("GET", "/v1/runs", "").want(200).fields()["data"].([]any); len(data) != 1 {
+	if data := s.items("/v1/runs"); len(data) != 1 {
 		t.Errorf("%d runs", len(data))
 	}
 }

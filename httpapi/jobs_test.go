@@ -114,11 +114,8 @@ func TestNameIsTakenByOneJobOnly(t *testing.T) {
 	s := serve(t)
 	s.create(minimal("one"))
 	s.create(minimal("two"))
-	for _, r := range []*reply{s.do("POST", "/v1/jobs", minimal("one")), s.do("PATCH", "/v1/jobs/two", `{"name":"one"}`)} {
-		if diff := cmp.Diff([]string{"body.name"}, locations(r.code(problem.CodeNameTaken))); diff != "" {
-			t.Error(diff)
-		}
-	}
+	s.do("POST", "/v1/jobs", minimal("one")).blamesAs(problem.CodeNameTaken, "body.name")
+	s.do("PATCH", "/v1/jobs/two", `{"name":"one"}`).blamesAs(problem.CodeNameTaken, "body.name")
 	s.do("PATCH", "/v1/jobs/two", `{"name":"three"}`).want(200)
 	s.do("GET", "/v1/jobs/two", "").want(404)
 	s.do("GET", "/v1/jobs/three", "").want(200)
@@ -127,7 +124,7 @@ func TestNameIsTakenByOneJobOnly(t *testing.T) {
 func TestUnknownQueueNamesThoseThereAre(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	p := s.do("POST", "/v1/jobs", strings.Replace(minimal("n"), `{"name"`, `{"queue":"slow","name"`, 1)).code(problem.CodeInvalid)
+	p := s.do("POST", "/v1/jobs", with(`"queue":"slow"`, minimal("n"))).code(problem.CodeInvalid)
 	if diff := cmp.Diff([]problem.FieldError{problem.At("body.queue", `there is no queue "slow"; there are: default`)},
 		p.Errors); diff != "" {
 		t.Error(diff)
@@ -165,25 +162,18 @@ func TestPutCreatesThenReplaces(t *testing.T) {
 func TestPutNeedsOneName(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	for path, want := range map[string]string{
-		"/v1/jobs/other": "body.name", "/v1/jobs/a%20b": "body.name", "/v1/jobs/batch": "body.name",
-	} {
-		if diff := cmp.Diff([]string{want}, locations(s.do("PUT", path, minimal("n")).code(problem.CodeInvalid))); diff != "" {
-			t.Errorf("%s: %s", path, diff)
-		}
+	for _, path := range []string{"/v1/jobs/other", "/v1/jobs/a%20b", "/v1/jobs/batch"} {
+		s.do("PUT", path, minimal("n")).blames("body.name")
 	}
 	for _, path := range []string{"/v1/jobs/batch", "/v1/jobs/a%20b", "/v1/jobs/%00"} {
-		if diff := cmp.Diff([]string{"path.job"},
-			locations(s.do("PUT", path, `{"target":{"url":"http://example.com"}}`).code(problem.CodeInvalid))); diff != "" {
-			t.Errorf("%s: %s", path, diff)
-		}
+		s.do("PUT", path, `{"target":{"url":"http://example.com"}}`).blames("path.job")
 	}
 }
 
 func TestPutWithoutPausedNeverResumes(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.create(strings.Replace(minimal("n"), `{"name"`, `{"paused":true,"name"`, 1))
+	s.create(with(`"paused":true`, minimal("n")))
 	for _, step := range []struct {
 		body   string
 		paused bool

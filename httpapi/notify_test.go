@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -71,11 +70,7 @@ func TestATestNoticeIsSentAtOnceAndAnsweredFor(t *testing.T) {
 	}
 	test := func(body string) []NotifyResult {
 		t.Helper()
-		var results NotifyResults
-		if err := json.Unmarshal(s.do("POST", "/v1/notify/test", body).want(200).body, &results); err != nil {
-			t.Fatal(err)
-		}
-		return results.Data
+		return into[NotifyResults](s.do("POST", "/v1/notify/test", body).want(200)).Data
 	}
 	if got := test(""); len(got) != 0 {
 		t.Errorf("nobody is told by default, and got %+v", got)
@@ -120,7 +115,7 @@ func TestATestNoticeIsSentAtOnceAndAnsweredFor(t *testing.T) {
 	if opened != 1 || resolved != 1 {
 		t.Errorf("PagerDuty gets %q", h.requests())
 	}
-	if runs := s.do("GET", "/v1/runs?trigger=notify", "").want(200).fields()["data"].([]any); len(runs) != 0 {
+	if runs := s.items("/v1/runs?trigger=notify"); len(runs) != 0 {
 		t.Error("a test leaves a run")
 	}
 }
@@ -129,14 +124,8 @@ func TestATestNoticeGoesNowhereElse(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t)
 	s := serve(t, courier(t, nil))
-	p := s.do("POST", "/v1/notify/test", `{"entry":{"url":"`+h.url+`"}}`).code(problem.CodeInvalid)
-	if len(p.Errors) != 1 || p.Errors[0].Location != "body.entry.url" {
-		t.Errorf("%+v", p)
-	}
-	p = s.do("PATCH", "/v1/tenant", `{"notify":[{"on":["dead"],"url":"`+h.url+`"}]}`).code(problem.CodeInvalid)
-	if len(p.Errors) != 1 || p.Errors[0].Location != "body.notify[0].url" {
-		t.Errorf("%+v", p)
-	}
+	s.do("POST", "/v1/notify/test", `{"entry":{"url":"`+h.url+`"}}`).blames("body.entry.url")
+	s.do("PATCH", "/v1/tenant", `{"notify":[{"on":["dead"],"url":"`+h.url+`"}]}`).blames("body.notify[0].url")
 	// A name that resolves to this machine is refused when the connection is made.
 	_, port, _ := strings.Cut(strings.TrimPrefix(h.url, "http://"), ":")
 	got := s.do("POST", "/v1/notify/test", `{"entry":{"url":"http://localhost:`+port+`"}}`)
@@ -165,11 +154,7 @@ func TestWhatIsWrongWithNotify(t *testing.T) {
 		`{"notify":[{"on":["dead"],"format":"pagerduty","secret":"missing"}]}`:      {"body.notify[0].secret"},
 		`{"notify":[{"on":["dead"],"url":"https://x.example/","unknown":1}]}`:       {"body.notify[0].unknown"},
 	} {
-		p := s.do("PATCH", "/v1/tenant", body).code(problem.CodeInvalid)
-		var got []string
-		for _, e := range p.Errors {
-			got = append(got, e.Location)
-		}
+		got := locations(s.do("PATCH", "/v1/tenant", body).code(problem.CodeInvalid))
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {

@@ -11,7 +11,7 @@ import (
 func TestTheOverviewOfATenantThatHasNothing(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	o := into[Overview](s.do("GET", "/v1/overview", "").want(200))
+	o := get[Overview](s, "/v1/overview")
 	if o.Overdue.Slots+o.Overdue.Runs != 0 || o.Overdue.Oldest != nil || o.DeadLetters.Open != 0 || o.Failing.Count != 0 ||
 		o.Failing.Jobs == nil || o.Frozen != nil || o.AsOf.IsZero() {
 		t.Errorf("%+v", o)
@@ -21,7 +21,7 @@ func TestTheOverviewOfATenantThatHasNothing(t *testing.T) {
 		t.Errorf("%+v", o.Day)
 	}
 	s.do("POST", "/v1/freeze", `{"scope":"tenant","note":"why"}`).want(200)
-	if o := into[Overview](s.do("GET", "/v1/overview", "").want(200)); o.Frozen == nil || *o.Frozen.Note != "why" {
+	if o := get[Overview](s, "/v1/overview"); o.Frozen == nil || *o.Frozen.Note != "why" {
 		t.Errorf("frozen: %+v", o.Frozen)
 	}
 }
@@ -33,12 +33,10 @@ func TestWhatTheOverviewCountsIsListed(t *testing.T) {
 	run, token := s.working("dead")
 	s.do("POST", run+"/fail", `{"error":"it died","retry":false}`, token).want(200)
 	s.create(minimal("late"))
-	if _, err := s.store.Pool().Exec(t.Context(), `UPDATE punctual.schedules
+	s.exec(`UPDATE punctual.schedules
 		SET scheduled_for = now() - interval '1 minute', next_run_at = now() - interval '1 minute'
-		WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'late')`); err != nil {
-		t.Fatal(err)
-	}
-	o := into[Overview](s.do("GET", "/v1/overview", "").want(200))
+		WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'late')`)
+	o := get[Overview](s, "/v1/overview")
 	if o.Overdue.Slots != 1 || o.Overdue.Oldest == nil || o.Overdue.Oldest.Job != "late" || o.DeadLetters.Open != 1 ||
 		len(o.Failing.Jobs) != 1 {
 		t.Fatalf("%+v", o)
@@ -48,24 +46,24 @@ func TestWhatTheOverviewCountsIsListed(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	for query, want := range map[string]string{"failing=true": "dead", "overdue=true": "late"} {
-		if list := into[List[ListedJob]](s.do("GET", "/v1/jobs?"+query, "").want(200)); len(list.Data) != 1 ||
+		if list := get[List[ListedJob]](s, "/v1/jobs?"+query); len(list.Data) != 1 ||
 			list.Data[0].Name != want || list.Data[0].Recent != nil {
 			t.Errorf("%s: %+v", query, list.Data)
 		}
 	}
 	for _, query := range []string{"failing=true&overdue=true", "failing=true&name=well", "failing=true&state=paused"} {
-		if list := into[List[ListedJob]](s.do("GET", "/v1/jobs?"+query, "").want(200)); len(list.Data) != 0 {
+		if list := get[List[ListedJob]](s, "/v1/jobs?"+query); len(list.Data) != 0 {
 			t.Errorf("%s: %+v", query, list.Data)
 		}
 	}
 	for _, view := range []string{"full", "summary"} {
-		list := into[List[ListedJob]](s.do("GET", "/v1/jobs?recent=5&view="+view, "").want(200)).Data
+		list := get[List[ListedJob]](s, "/v1/jobs?recent=5&view="+view).Data
 		if len(list) != 3 || list[0].Recent == nil || len(list[0].Recent.Runs) != 0 || len(list[1].Recent.Runs) != 1 ||
 			list[1].Recent.Runs[0].Status != domain.StatusDead || list[1].Recent.DurationP95 == nil {
 			t.Errorf("%s: %+v", view, list)
 		}
 	}
-	stats := into[runs.JobStats](s.do("GET", "/v1/jobs/dead/stats", "").want(200))
+	stats := get[runs.JobStats](s, "/v1/jobs/dead/stats")
 	if stats.Runs != 1 || stats.Dead != 1 || !stats.Complete || *stats.SuccessRate != 0 || stats.Job != "dead" {
 		t.Errorf("%+v", stats)
 	}

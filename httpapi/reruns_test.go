@@ -28,7 +28,7 @@ func TestRerun(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	first := s.over("a", "")
-	original := into[runs.Run](s.do("GET", first, "").want(200))
+	original := get[runs.Run](s, first)
 	got := s.do("POST", first+"/rerun", `{"body":{"n":1},"headers":{"x-y":"z"}}`, "Idempotency-Key: k").want(202)
 	run := into[runs.Run](got)
 	if run.RerunOf == nil || *run.RerunOf != original.ID || run.Status != domain.StatusPending ||
@@ -43,7 +43,7 @@ func TestRerun(t *testing.T) {
 		"Idempotency-Key: k").want(202)); again.ID != run.ID {
 		t.Error("the same Idempotency-Key made another run")
 	}
-	shown := into[runs.Run](s.do("GET", runPath(run.ID), "").want(200))
+	shown := get[runs.Run](s, runPath(run.ID))
 	if shown.Request == nil || string(shown.Request.Body) != `{"n":1}` || shown.Request.Headers["X-Y"] != "z" ||
 		shown.Request.Headers["Webhook-Id"] != run.ID.String() || *shown.RerunOf != original.ID {
 		t.Errorf("it sends %+v", shown.Request)
@@ -53,7 +53,7 @@ func TestRerun(t *testing.T) {
 	s.do("PATCH", "/v1/jobs/a", `{"target":{"url":"http://example.com/other"}}`,
 		"Content-Type: application/merge-patch+json").want(200)
 	second := into[runs.Run](s.do("POST", runPath(run.ID)+"/rerun", `{"same_key":true}`).want(202))
-	shown = into[runs.Run](s.do("GET", runPath(second.ID), "").want(200))
+	shown = get[runs.Run](s, runPath(second.ID))
 	if string(shown.Request.Body) != `{"n":1}` || shown.Request.URL != "http://example.com/other" ||
 		shown.Request.Headers["Webhook-Id"] != run.ID.String() ||
 		shown.Request.Headers["Idempotency-Key"] != run.ID.String() {
@@ -93,9 +93,7 @@ func TestRerunsThatAreRefused(t *testing.T) {
 		{"with what is not JSON", ended, `{`, problem.CodeMalformed, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if p := s.in(t).do("POST", c.run+"/rerun", c.body).code(c.code); !strings.Contains(p.Detail, c.detail) {
-				t.Errorf("detail %q", p.Detail)
-			}
+			s.in(t).do("POST", c.run+"/rerun", c.body).code(c.code, c.detail)
 		})
 	}
 	s.do("POST", ended+"/rerun", "").want(202) // none of the refused requests prevents it
@@ -108,22 +106,16 @@ func TestARecordedSkipIsMadeUpFor(t *testing.T) {
 	skip := func(first, last string, count int) string {
 		t.Helper()
 		id := uuid.Must(uuid.NewV7()).String()
-		_, err := s.store.Pool().Exec(t.Context(), `
+		s.exec(`
 			INSERT INTO punctual.runs (id, job_id, tenant, job_version, lane, status, trigger, reason,
 				scheduled_for, due_at, finished_at, skipped_first, skipped_last, skipped_count)
 			SELECT $1, $2::uuid, tenant, 1, lane, 'skipped', 'schedule', 'overlap',
 				$4::timestamptz, $4, now(), $3::timestamptz, $4, $5
 			FROM punctual.schedules
 			WHERE job_id = $2`, id, job, first, last, count)
-		if err != nil {
-			t.Fatal(err)
-		}
 		return "/v1/runs/" + id
 	}
-	if p := s.do("POST", skip("2026-11-01T03:00:00Z", "2026-11-02T03:00:00Z", 2)+"/rerun", "").
-		code(problem.CodeState); !strings.Contains(p.Detail, "backfill") {
-		t.Errorf("detail %q", p.Detail)
-	}
+	s.do("POST", skip("2026-11-01T03:00:00Z", "2026-11-02T03:00:00Z", 2)+"/rerun", "").code(problem.CodeState, "backfill")
 	one := skip("2026-11-01T03:00:00Z", "2026-11-01T03:00:00Z", 1)
 	if shown := s.do("GET", one, "").want(200).fields(); shown["request"] != nil {
 		t.Errorf("a skip has the request %v", shown["request"])
@@ -199,10 +191,7 @@ func TestKeepResponseAndCompletionAreJudged(t *testing.T) {
 		`"keep_response":"1KiB"`:  "body.keep_response",
 		`"completion":"callback"`: "body.completion",
 	} {
-		p := s.do("POST", "/v1/jobs", `{"name":"a",`+body+`,"target":{"url":"http://example.com"}}`).code(problem.CodeInvalid)
-		if len(p.Errors) != 1 || p.Errors[0].Location != at {
-			t.Errorf("%s: %v", body, p.Errors)
-		}
+		p := s.do("POST", "/v1/jobs", `{"name":"a",`+body+`,"target":{"url":"http://example.com"}}`).blames(at)
 		if at == "body.completion" && !strings.Contains(p.Errors[0].Message, `"async"`) {
 			t.Errorf("the message does not name async: %s", p.Errors[0].Message)
 		}
@@ -236,7 +225,7 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 	}
 	claim := scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}}
 	for n := range 3 { // the target accepts, then stays silent
-		shown := into[runs.Run](s.do("GET", run, "").want(200))
+		shown := get[runs.Run](s, run)
 		job, err := domain.Compile(shown.JobID, 1, 1,
 			domain.Definition{Name: "a", Completion: domain.CompleteAsync, Target: domain.Target{URL: "http://x"}}, 0)
 		if err != nil {
@@ -259,9 +248,7 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 			`UPDATE punctual.runs SET started_at = started_at - interval '2 minutes' WHERE status = 'running'`,
 			`UPDATE punctual.ready SET due_at = now() - interval '1 s'`,
 		} {
-			if _, err := s.store.Pool().Exec(t.Context(), sql); err != nil {
-				t.Fatal(err)
-			}
+			s.exec(sql)
 		}
 		for _, chore := range s.store.Chores() {
 			if _, _, err := chore.Batch(t.Context()); err != nil {
@@ -272,7 +259,7 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	shown := into[runs.Run](s.do("GET", run, "").want(200))
+	shown := get[runs.Run](s, run)
 	if shown.Status != domain.StatusDead || *shown.Reason != domain.ReasonSilent || len(shown.Attempts) != 3 {
 		t.Fatalf("the run is %+v", shown)
 	}

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,7 +12,7 @@ func TestWindowLongerThanTheRetentionNamesItsFieldAndTheLimit(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	long := func(name string) string {
-		return strings.Replace(minimal(name), `{"name"`, `{"missed":{"window":"721h"},"name"`, 1)
+		return with(`"missed":{"window":"721h"}`, minimal(name))
 	}
 	wrong := `"721h" reaches further back than runs are kept: at most 720h0m0s`
 	for _, c := range []struct{ method, path, body, field string }{

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"strings"
 	"testing"
 
 	"punctual/httpapi/auth"
@@ -19,11 +18,8 @@ func TestSubmittersTriggerWhatAllowsIt(t *testing.T) {
 		`,"schedule":{"delay":"100h"}`
 	refused := func(s *service, name string) {
 		t.Helper()
-		p := s.do("POST", "/v1/jobs/"+name+"/trigger", "").code(problem.CodeForbidden)
-		if !strings.Contains(p.Detail, "submitters_may_trigger") || !strings.Contains(p.Detail, name) {
-			t.Errorf("%s", p.Detail)
-		}
-		if runs := into[List[ListedRun]](editor.do("GET", "/v1/jobs/"+name+"/runs", "").want(200)); len(runs.Data) != 0 {
+		s.do("POST", "/v1/jobs/"+name+"/trigger", "").code(problem.CodeForbidden, "submitters_may_trigger", name)
+		if runs := get[List[ListedRun]](editor, "/v1/jobs/"+name+"/runs"); len(runs.Data) != 0 {
 			t.Errorf("%s has run", name)
 		}
 		editor.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202)
@@ -45,10 +41,7 @@ func TestSubmittersTriggerWhatAllowsIt(t *testing.T) {
 	shows("open", true)
 	allowed(submitter, "open")
 	editor.do("PATCH", "/v1/jobs/open", `{"submitters_may_trigger":null,"name":"shut-again"}`).want(200)
-	refused2 := submitter.do("POST", "/v1/jobs/shut-again/trigger", "").code(problem.CodeForbidden)
-	if refused2.Detail == "" {
-		t.Error("no detail")
-	}
+	submitter.do("POST", "/v1/jobs/shut-again/trigger", "").code(problem.CodeForbidden)
 	// Submitters may trigger a job that a submitter creates, unless the job says that they may not.
 	submitter.create(job("own", once))
 	shows("own", true)

@@ -39,7 +39,7 @@ func (s *service) settle() belongings {
 	operation := s.do("POST", "/v1/jobs/alpha-active/backfill",
 		between(5*60*60e9, 2*60*60e9, `,"note":"alpha"`)).want(202).fields()
 	b["operation"] = []string{operation["id"].(string)}
-	keys := into[List[tenants.Key]](s.do("GET", "/v1/api-keys", "").want(200))
+	keys := get[List[tenants.Key]](s, "/v1/api-keys")
 	for _, k := range keys.Data {
 		b["key"] = append(b["key"], k.ID.String(), strings.TrimPrefix(k.Prefix, "punctual_"))
 	}
@@ -263,15 +263,12 @@ func TestOperatorsActForAnyTenant(t *testing.T) {
 	s.tenant("alpha")
 	operator := s.as("default", auth.RoleOperator)
 	operator.acting("alpha").create(minimal("n"))
-	if got := into[Job](s.as("alpha", auth.RoleViewer).do("GET", "/v1/jobs/n", "").want(200)); got.Tenant != "alpha" {
+	if got := get[Job](s.as("alpha", auth.RoleViewer), "/v1/jobs/n"); got.Tenant != "alpha" {
 		t.Errorf("the job is of %s", got.Tenant)
 	}
 	operator.do("GET", "/v1/jobs/n", "").code(problem.CodeNotFound)
 	for _, name := range []string{"nobody", "no body", strings.Repeat("n", 200)} {
-		if p := operator.acting(name).
-			do("GET", "/v1/jobs", "").code(problem.CodeNotFound); !strings.Contains(p.Detail, auth.HeaderTenant) {
-			t.Errorf("%s: %s", name, p.Detail)
-		}
+		operator.acting(name).do("GET", "/v1/jobs", "").code(problem.CodeNotFound, auth.HeaderTenant)
 	}
 	key := into[NewKey](operator.acting("alpha").do("POST", "/v1/api-keys", `{"name":"k","role":"viewer"}`).want(201))
 	if key.Tenant != "alpha" {
