@@ -12,19 +12,24 @@ import (
 	"punctual/store/runs"
 )
 
+// claim registers a replica and returns its claim of ten runs.
+func (s *service) claim() scheduler.Claim {
+	s.t.Helper()
+	replica := scheduler.Replica{ID: uuid.New(), Host: "test", Queues: map[string]int{"default": 10}}
+	queues, err := s.store.Register(s.t.Context(), replica)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}}
+}
+
 // working creates a run whose target has its token. It returns the path of the run and the header with the token.
 func (s *service) working(name string) (path, token string) {
 	s.t.Helper()
 	s.create(`{"name":"` + name + `","completion":"async","heartbeat_timeout":"1m",` +
 		`"target":{"url":"http://example.com/hook"}}`)
 	s.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202)
-	replica := scheduler.Replica{ID: uuid.New(), Host: "test", Queues: map[string]int{"default": 10}}
-	queues, err := s.store.Register(s.t.Context(), replica)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	batch, err := s.store.ClaimReady(s.t.Context(),
-		scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
+	batch, err := s.store.ClaimReady(s.t.Context(), s.claim())
 	if err != nil || len(batch.Runs) != 1 {
 		s.t.Fatalf("claimed %d runs, error %v", len(batch.Runs), err)
 	}

@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,11 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler"
-	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
 	"punctual/store/letters"
@@ -53,28 +48,7 @@ func newDispatched(t *testing.T) *dispatched {
 	}))
 	t.Cleanup(target.Close)
 	f.target = target.URL
-	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error)
-	go func() {
-		done <- scheduler.Run(ctx, f.store, scheduler.Config{
-			Queues: map[string]int{"default": 20}, DrainTimeout: time.Second, Client: client,
-			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
-			Credentials: f.store, Chores: f.store.Chores(),
-			Finished: func(outcomes []domain.Outcome) {
-				for _, o := range outcomes {
-					f.ended <- o
-				}
-			},
-		})
-	}()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		client.Close()
-	})
+	f.dispatch(guard.New(guard.Loopback), f.ended)
 	return f
 }
 

@@ -55,8 +55,8 @@ func TestTheForecastTellsTheSlotsToCome(t *testing.T) {
 // The description lists the jitters that are tried out.
 func TestTheJittersOfAForecastAreDescribed(t *testing.T) {
 	t.Parallel()
-	schemas := static200(t, "/openapi.json").fields()["components"].(map[string]any)["schemas"].(map[string]any)
-	listed := schemas["Spread"].(map[string]any)["properties"].(map[string]any)["jitter"].(map[string]any)["enum"].([]any)
+	document := static200(t, "/openapi.json").fields()
+	listed := dig(document, "components", "schemas", "Spread", "properties", "jitter", "enum").([]any)
 	var want []any
 	for _, j := range forecast.Jitters {
 		want = append(want, domain.Short(j))

@@ -21,6 +21,10 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/internal/pgtest"
+	"punctual/scheduler"
+	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/tenants"
 )
@@ -56,13 +60,22 @@ func serve(t testing.TB, change ...func(*Config)) *service {
 	for _, c := range change {
 		c(&config)
 	}
+	return (&service{t: t, store: st}).another(config)
+}
+
+// another returns another replica on the database of s.
+func (s *service) another(config Config) *service {
+	s.t.Helper()
+	config.Store = s.store
 	handler, err := New(config)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return &service{t: t, url: server.URL, store: st}
+	s.t.Cleanup(server.Close)
+	sub := *s
+	sub.url = server.URL
+	return &sub
 }
 
 // guarded is serve with authentication.
@@ -313,4 +326,31 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
+}
+
+// dispatch runs a replica that sends what is due, until the test ends. It tells ended every outcome that is written.
+func (s *service) dispatch(g *guard.Guard, ended chan<- domain.Outcome) {
+	s.t.Helper()
+	client := delivery.New(delivery.Config{Guard: g})
+	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	done := make(chan error)
+	go func() {
+		done <- scheduler.Run(ctx, s.store, scheduler.Config{
+			Queues: map[string]int{"default": 20}, DrainTimeout: time.Second, Client: client,
+			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
+			Credentials: s.store, Chores: s.store.Chores(),
+			Finished: func(outcomes []domain.Outcome) {
+				for _, o := range outcomes {
+					ended <- o
+				}
+			},
+		})
+	}()
+	s.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			s.t.Error(err)
+		}
+		client.Close()
+	})
 }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,13 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler"
-	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
 )
@@ -222,9 +216,9 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 
 	g := guard.New(nil)
 	s := serve(t, func(c *Config) { c.Guard = g })
-	before := serveSame(t, s)
+	before := s.another(Config{Log: slog.New(slog.DiscardHandler), NoAuth: true}) // without a guard
 	ended := make(chan domain.Outcome, len(forbiddenHosts))
-	runScheduler(t, s, g, ended)
+	s.dispatch(g, ended)
 
 	tried := 0
 	refuse := func(url string) {
@@ -269,44 +263,6 @@ func TestNoNotationOfAForbiddenAddressIsCalled(t *testing.T) {
 		t.Errorf("%d connections to forbidden addresses", n)
 	}
 	t.Logf("%d URLs in %d notations: none was called", tried, len(forbiddenHosts)+len(malformedHosts))
-}
-
-// serveSame serves another API on the same database, without a guard: jobs may name any address.
-func serveSame(t *testing.T, s *service) *service {
-	t.Helper()
-	handler, err := New(Config{Store: s.store, Log: slog.New(slog.DiscardHandler), NoAuth: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return &service{t: t, url: server.URL, store: s.store}
-}
-
-// runScheduler runs a replica on the service's database, and sends every outcome to ended.
-func runScheduler(t *testing.T, s *service, g *guard.Guard, ended chan<- domain.Outcome) {
-	client := delivery.New(delivery.Config{Guard: g})
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error)
-	go func() {
-		done <- scheduler.Run(ctx, s.store, scheduler.Config{
-			Queues: map[string]int{"default": 20}, DrainTimeout: time.Second, Client: client,
-			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
-			Credentials: s.store, Chores: s.store.Chores(),
-			Finished: func(outcomes []domain.Outcome) {
-				for _, o := range outcomes {
-					ended <- o
-				}
-			},
-		})
-	}()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		client.Close()
-	})
 }
 
 // A run is recognized by headers that no job can set, wherever its request comes from.
@@ -372,7 +328,7 @@ func TestPermissionsAreKnownBeforeAnythingIsSent(t *testing.T) {
 			target.URL))
 	}
 	ended := make(chan domain.Outcome, jobs)
-	runScheduler(t, s, guard.New(nil), ended)
+	s.dispatch(guard.New(nil), ended)
 	for range jobs {
 		if o := <-ended; o.Verdict != domain.Succeed {
 			t.Errorf("%v %s %s", o.Verdict, o.Reason, o.Error)

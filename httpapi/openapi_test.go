@@ -28,6 +28,14 @@ func static200(t *testing.T, path string) *reply {
 	return record(t, handler, "GET", path, "").want(200)
 }
 
+// dig returns what a document has at a path.
+func dig(v any, path ...string) any {
+	for _, name := range path {
+		v = v.(map[string]any)[name]
+	}
+	return v
+}
+
 func TestTheOpenAPIDocumentIsCheckedIn(t *testing.T) {
 	t.Parallel()
 	const file = "../testdata/openapi.json"
@@ -81,7 +89,7 @@ func TestOpenAPIDocumentsAreSound(t *testing.T) {
 	for _, path := range []string{"/openapi.json", "/openapi-3.0.json"} {
 		t.Run(path, func(t *testing.T) {
 			document := static200(t, path).fields()
-			schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
+			schemas := dig(document, "components", "schemas").(map[string]any)
 			walk(document, "", func(at string, v any) {
 				object, ok := v.(map[string]any)
 				if !ok {
@@ -178,10 +186,10 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 		example     map[string]any
 	}
 	at := func(path, method, status string) problem {
-		response := paths[path].(map[string]any)[method].(map[string]any)["responses"].(map[string]any)[status].(map[string]any)
+		response := dig(paths, path, method, "responses", status)
 		return problem{
-			response["description"].(string),
-			response["content"].(map[string]any)["application/problem+json"].(map[string]any)["example"].(map[string]any),
+			dig(response, "description").(string),
+			dig(response, "content", "application/problem+json", "example").(map[string]any),
 		}
 	}
 	for _, c := range []struct{ path, method, status, codes, code, detail string }{
@@ -210,7 +218,7 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 			t.Errorf("%s %s, %s: %q, such as %v", c.method, c.path, c.status, got.description, got.example)
 		}
 	}
-	token := paths["/v1/runs/{run}/complete"].(map[string]any)["post"].(map[string]any)["parameters"].([]any)[1].(map[string]any)
+	token := dig(paths, "/v1/runs/{run}/complete", "post", "parameters").([]any)[1].(map[string]any)
 	if token["name"] != "Punctual-Run-Token" || token["required"] != true {
 		t.Errorf("the token is described as %v", token)
 	}
@@ -220,7 +228,7 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 func TestExamplesOfAnswersFitTheirSchemas(t *testing.T) {
 	t.Parallel()
 	document := static200(t, "/openapi.json").fields()
-	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
+	schemas := dig(document, "components", "schemas").(map[string]any)
 	walk(document["paths"], "", func(at string, v any) {
 		content, ok := v.(map[string]any)
 		if !ok || content["example"] == nil || content["schema"] == nil {

@@ -10,7 +10,6 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
-	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -218,12 +217,7 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	run, _ := s.working("a")
-	replica := scheduler.Replica{ID: uuid.New(), Host: "test", Queues: map[string]int{"default": 10}}
-	queues, err := s.store.Register(t.Context(), replica)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claim := scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}}
+	claim := s.claim()
 	for n := range 3 { // the target accepts, then stays silent
 		shown := get[runs.Run](s, run)
 		job, err := domain.Compile(shown.JobID, 1, 1,

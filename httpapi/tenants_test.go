@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -126,21 +125,6 @@ func TestTenantsAreChecked(t *testing.T) {
 	s.do("PATCH", "/v1/tenants/nobody", `{"max_jobs":1}`).code(problem.CodeNotFound)
 }
 
-// second returns another replica on the database of s.
-func (s *service) second(config Config) *service {
-	s.t.Helper()
-	config.Store = s.store
-	handler, err := New(config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	server := httptest.NewServer(handler)
-	s.t.Cleanup(server.Close)
-	sub := *s
-	sub.url = server.URL
-	return &sub
-}
-
 func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -149,7 +133,7 @@ func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 	s.tenant("alpha", tenants.Tenant{Weight: 1, MaxRequestsPerSecond: &limit})
 	s.tenant("beta")
 	key := s.key("alpha", auth.RoleViewer)
-	replicas := []*service{s.with(key), s.second(Config{}).with(key)}
+	replicas := []*service{s.with(key), s.another(Config{}).with(key)}
 	began, answered, refused := time.Now(), 0, 0
 	for i := range 10 * rate {
 		r := replicas[i%2].do("GET", "/v1/tenant", "")

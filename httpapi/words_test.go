@@ -16,14 +16,13 @@ import (
 func TestTheDescriptionHasEveryWord(t *testing.T) {
 	t.Parallel()
 	document := static200(t, "/openapi.json").fields()
-	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
 	property := func(schema, name string) any {
-		return schemas[schema].(map[string]any)["properties"].(map[string]any)[name].(map[string]any)["enum"]
+		return dig(document, "components", "schemas", schema, "properties", name, "enum")
 	}
 	parameter := func(path, name string) any {
-		for _, p := range document["paths"].(map[string]any)[path].(map[string]any)["get"].(map[string]any)["parameters"].([]any) {
-			if p := p.(map[string]any); p["name"] == name {
-				return p["schema"].(map[string]any)["enum"]
+		for _, p := range dig(document, "paths", path, "get", "parameters").([]any) {
+			if dig(p, "name") == name {
+				return dig(p, "schema", "enum")
 			}
 		}
 		return nil
