@@ -5,15 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"punctual/httpapi/problem"
 )
 
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	batch := func(on string, jobs ...string) string {
-		return fmt.Sprintf(`{"on_conflict":%q,"jobs":[%s]}`, on, strings.Join(jobs, ","))
-	}
 	data := into[BatchAnswer](s.do("POST", "/v1/jobs/batch",
 		`{"jobs":[`+minimal("a")+","+minimal("b")+`]}`).want(201)).Data
 	if len(data) != 2 || data[1].Name != "b" {
@@ -57,5 +56,52 @@ func TestErrorsHaveABound(t *testing.T) {
 	p := serve(t).do("POST", "/v1/jobs", "{"+body.String()+`"x":1}`).code(problem.CodeInvalid)
 	if len(p.Errors) != problem.MostErrors+1 {
 		t.Errorf("%d errors", len(p.Errors))
+	}
+}
+
+func TestABatchSaysWhatBecameOfEachJob(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	write := func(on string, jobs ...string) (results []string) {
+		t.Helper()
+		answer := into[BatchAnswer](s.do("POST", "/v1/jobs/batch", batch(on, jobs...)).want(201))
+		for i, item := range answer.Data {
+			results = append(results, fmt.Sprint(item.Name, " ", item.Result))
+			if got := get[Job](s, "/v1/jobs/"+item.Name); got.ID != item.ID {
+				t.Errorf("item %d has the id %s, the job %s", i, item.ID, got.ID)
+			}
+		}
+		return results
+	}
+	changed := with(`"timeout":"5s"`, minimal("b"))
+	for _, c := range []struct {
+		on   string
+		jobs []string
+		want []string
+	}{
+		{"error", []string{minimal("a"), minimal("b")}, []string{"a created", "b created"}},
+		{"skip", []string{minimal("c"), changed, minimal("a")}, []string{"c created", "b skipped", "a skipped"}},
+		{"replace", []string{minimal("d"), changed, minimal("a")}, []string{"d created", "b replaced", "a unchanged"}},
+		{"replace", []string{changed, minimal("d")}, []string{"b unchanged", "d unchanged"}},
+	} {
+		if diff := cmp.Diff(c.want, write(c.on, c.jobs...)); diff != "" {
+			t.Errorf("%s: %s", c.on, diff)
+		}
+	}
+	// The same batch does not fire a one-shot again.
+	once := `{"name":"once","schedule":{"delay":"0s"},"target":{"url":"http://example.com/"}}`
+	if got := write("skip", once); got[0] != "once created" {
+		t.Error(got)
+	}
+	if got := write("skip", once); got[0] != "once skipped" {
+		t.Error(got)
+	}
+	// A repeated request returns what the first one did.
+	body := `{"jobs":[` + minimal("e") + `]}`
+	for range 2 {
+		r := s.do("POST", "/v1/jobs/batch", body, "Idempotency-Key: k").want(201)
+		if into[BatchAnswer](r).Data[0].Result != "created" {
+			t.Errorf("%s", r.body)
+		}
 	}
 }

@@ -26,8 +26,7 @@ func (s *service) claim() scheduler.Claim {
 // working creates a run whose target has its token. It returns the path of the run and the header with the token.
 func (s *service) working(name string) (path, token string) {
 	s.t.Helper()
-	s.create(`{"name":"` + name + `","completion":"async","heartbeat_timeout":"1m",` +
-		`"target":{"url":"http://example.com/hook"}}`)
+	s.create(jobOf(name, `,"completion":"async","heartbeat_timeout":"1m"`))
 	s.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202)
 	batch, err := s.store.ClaimReady(s.t.Context(), s.claim())
 	if err != nil || len(batch.Runs) != 1 {
@@ -46,15 +45,8 @@ func TestCallbacks(t *testing.T) {
 	if beat.CancelRequested || beat.Deadline.IsZero() {
 		t.Errorf("heartbeat %+v", beat)
 	}
-	if got := string(s.do("GET", run, "").want(200).body); !strings.Contains(got, `"progress":{"rows":[1,2]}`) ||
-		!strings.Contains(got, `"progress_at":"`) || !strings.Contains(got, `"queue":"`) {
-		t.Errorf("the run %s", got)
-	}
-	if got := string(s.do("GET", run+"/progress", "",
-		token).want(200).body); !strings.Contains(got, `"progress":{"rows":[1,2]}`) ||
-		!strings.Contains(got, `"attempt":1`) {
-		t.Errorf("progress %s", got)
-	}
+	s.do("GET", run, "").want(200).shows(`"progress":{"rows":[1,2]}`, `"progress_at":"`, `"queue":"`)
+	s.do("GET", run+"/progress", "", token).want(200).shows(`"progress":{"rows":[1,2]}`, `"attempt":1`)
 	s.do("POST", run+"/heartbeat", "", token).want(200)
 	s.do("POST", run+"/cancel", "").want(202)
 	if beat := into[Heartbeat](s.do("POST", run+"/heartbeat", `{}`, token).want(200)); !beat.CancelRequested {

@@ -248,6 +248,28 @@ func into[T any](r *reply) T {
 
 func (r *reply) fields() map[string]any { r.t.Helper(); return into[map[string]any](r) }
 
+// shows fails the test unless the answer has all texts.
+func (r *reply) shows(texts ...string) *reply {
+	r.t.Helper()
+	for _, text := range texts {
+		if !bytes.Contains(r.body, []byte(text)) {
+			r.t.Errorf("%s does not show %s: %s", r.request, text, r.body)
+		}
+	}
+	return r
+}
+
+// hides fails the test if the answer has one of the texts.
+func (r *reply) hides(texts ...string) *reply {
+	r.t.Helper()
+	for _, text := range texts {
+		if bytes.Contains(r.body, []byte(text)) {
+			r.t.Errorf("%s shows %s: %s", r.request, text, r.body)
+		}
+	}
+	return r
+}
+
 // get returns what is at a path.
 func get[T any](s *service, path string) T {
 	s.t.Helper()
@@ -276,6 +298,16 @@ func locations(p problem.Problem) []string {
 // minimal returns the smallest valid job.
 func minimal(name string) string {
 	return `{"name":"` + name + `","schedule":{"cron":"0 3 * * *"},"target":{"url":"http://example.com/hook"}}`
+}
+
+// batch returns the body that writes jobs at once.
+func batch(onConflict string, jobs ...string) string {
+	return fmt.Sprintf(`{"on_conflict":%q,"jobs":[%s]}`, onConflict, strings.Join(jobs, ","))
+}
+
+// jobOf returns a job that has a name, a target and the given fields, such as ,"paused":true.
+func jobOf(name, more string) string {
+	return `{"name":"` + name + `","target":{"url":"http://example.com/"}` + more + `}`
 }
 
 // with returns a job with one more field.

@@ -35,7 +35,7 @@ func TestHealthAndReadiness(t *testing.T) {
 		t.Errorf("detail %q", p.Detail)
 	}
 	s.do("GET", "/healthz", "").want(200)
-	if r := s.do("GET", "/v1/jobs", ""); r.status < 500 || bytes.Contains(r.body, []byte("pool")) {
+	if r := s.do("GET", "/v1/jobs", "").hides("pool"); r.status < 500 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }
@@ -102,18 +102,10 @@ func TestMetricsTellRoutesNotPaths(t *testing.T) {
 	s.do("GET", "/v1/jobs/some-name", "")
 	s.do("GET", "/secret-path", "")
 	s.do("BREW", "/v1/jobs", "")
-	text := string(s.do("GET", "/metrics", "").want(200).body)
-	for _, want := range []string{
-		`_count{method="GET",route="/v1/jobs/{job}",status="4xx"} 1`, `_count{method="GET",route="none",status="4xx"} 1`,
-		`method="other"`,
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in %s", want, text)
-		}
-	}
-	if strings.Contains(text, "some-name") || strings.Contains(text, "secret-path") {
-		t.Error("a path became a series")
-	}
+	s.do("GET", "/metrics", "").want(200).
+		shows(`_count{method="GET",route="/v1/jobs/{job}",status="4xx"} 1`,
+			`_count{method="GET",route="none",status="4xx"} 1`, `method="other"`).
+		hides("some-name", "secret-path")
 }
 
 func TestTheRoleMetricsReadsMetricsAndNothingElse(t *testing.T) {
@@ -121,9 +113,7 @@ func TestTheRoleMetricsReadsMetricsAndNothingElse(t *testing.T) {
 	s := guarded(t)
 	metrics := s.as("default", auth.RoleMetrics)
 	metrics.do("GET", "/metrics", "").want(200)
-	if body := string(metrics.do("GET", "/metrics", "").want(200).body); !strings.Contains(body, `route="/metrics"`) {
-		t.Error(body)
-	}
+	metrics.do("GET", "/metrics", "").want(200).shows(`route="/metrics"`)
 	for _, path := range []string{"/v1/jobs", "/v1/queues", "/v1/tenant", "/v1/replicas", "/v1/runs"} {
 		metrics.do("GET", path, "").code(problem.CodeForbidden)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 )
 
@@ -103,4 +104,82 @@ func TestPanicsAndUnexpectedErrorsShowNothing(t *testing.T) {
 			t.Errorf("%s: logged %s", path, logs.String())
 		}
 	}
+}
+
+// An error that a user reports can be found in the log by its id.
+func TestProblemsCarryTheIDOfTheirRequest(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	s := guarded(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	admin := s.as("default", auth.RoleAdmin)
+	for name, c := range map[string]struct {
+		caller       *service
+		method, path string
+		body         string
+		code         problem.Code
+	}{
+		"a field at fault":     {admin, "POST", "/v1/jobs", `{"name":"a b"}`, problem.CodeInvalid},
+		"a parameter at fault": {admin, "POST", "/v1/jobs/batch?x=1", `{}`, problem.CodeInvalid},
+		"no JSON":              {admin, "POST", "/v1/jobs", `{`, problem.CodeMalformed},
+		"no such job":          {admin, "POST", "/v1/jobs/nobody/pause", ``, problem.CodeNotFound},
+		"no such path":         {admin, "POST", "/v1/nothing", ``, problem.CodeNoRoute},
+		"no such method":       {admin, "POST", "/v1/runs", ``, problem.CodeWrongMethod},
+		"no key":               {s, "POST", "/v1/jobs", `{}`, problem.CodeUnauthenticated},
+		"too low a role":       {admin, "POST", "/v1/tenants", `{}`, problem.CodeForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := "report-" + strings.ReplaceAll(name, " ", ".")
+			for sent, accepted := range map[string]bool{
+				own: true, "": false, strings.Repeat("x", 65): false, "a b": false, `"quoted"`: false,
+			} {
+				r := c.caller.in(t).do(c.method, c.path, c.body, problem.HeaderRequestID+": "+sent)
+				p := r.code(c.code)
+				id := r.header.Get(problem.HeaderRequestID)
+				if p.RequestID != id || !requestIDForm.MatchString(id) || (id == sent) != accepted {
+					t.Errorf("sent %q, the header has %q, the problem %q", sent, id, p.RequestID)
+				}
+				if !strings.Contains(log.String(), "request_id="+id) {
+					t.Errorf("the log does not have %s:\n%s", id, log.String())
+				}
+			}
+		})
+	}
+	if first, second := s.do("GET", "/v1/jobs", "").problem(),
+		s.do("GET", "/v1/jobs", "").problem(); first.RequestID == second.RequestID || auth.ErrUnauthenticated.RequestID != "" {
+		t.Errorf("two requests have the ids %q and %q", first.RequestID, second.RequestID)
+	}
+	if r := admin.do("GET", "/v1/jobs", "").want(http.StatusOK); r.header.Get(problem.HeaderRequestID) == "" {
+		t.Error("a response of success has no id")
+	}
+}
+
+// Somebody holds the lock of a row for long. Callers get an error soon, and nothing of theirs is written.
+func TestACallerIsToldThatARowIsLocked(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.do("PUT", "/v1/jobs/report",
+		`{"schedule": {"every": "1h"}, "target": {"url": "https://api.example.com/"}}`).want(http.StatusCreated)
+	tx, err := s.store.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.schedules FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	answer := s.do("PATCH", "/v1/jobs/report", `{"description": "another"}`,
+		"Content-Type: application/merge-patch+json").want(http.StatusServiceUnavailable)
+	p := answer.problem()
+	if p.Code != problem.CodeLocked ||
+		!strings.Contains(p.Detail,
+			"waited 3s for the job's schedule that another transaction has locked. Nothing was written") {
+		t.Errorf("%s: %s", p.Code, p.Detail)
+	}
+	if after := answer.header.Get("Retry-After"); after != "1" {
+		t.Errorf("Retry-After %q", after)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.do("PATCH", "/v1/jobs/report", `{"description": "another"}`,
+		"Content-Type: application/merge-patch+json").want(http.StatusOK)
 }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -37,9 +36,7 @@ func TestCreateAnswersTheWholeJob(t *testing.T) {
 			t.Errorf("%s: %s", field, diff)
 		}
 	}
-	if !bytes.Contains(r.body, []byte(`"body":{"z":1,"a":"<&>"}`)) {
-		t.Errorf("the body does not keep its bytes: %s", r.body)
-	}
+	r.shows(`"body":{"z":1,"a":"<&>"}`) // it keeps its bytes
 	if next := job["next_scheduled_for"]; next == nil || next != job["next_run_at"] {
 		t.Errorf("next slot %v, due %v", next, job["next_run_at"])
 	}
@@ -217,4 +214,81 @@ func TestConditions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { s.in(t).do(c.method, c.path, c.body, c.header).want(c.status) })
 	}
 	s.do("GET", "/v1/jobs/n", "").want(404)
+}
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(minimal("n"))
+	job := s.do("POST", "/v1/jobs/n/pause", `{"note":"holidays","until":"2199-01-01T00:00:00+01:00"}`).want(200).fields()
+	for field, want := range map[string]any{
+		"paused": true, "state": "paused", "pause_note": "holidays", "paused_until": "2198-12-31T23:00:00Z",
+		"next_run_at": nil, "next_local": nil,
+	} {
+		if job[field] != want {
+			t.Errorf("%s: %v, want %v", field, job[field], want)
+		}
+	}
+	if slots := s.do("GET", "/v1/jobs/n/upcoming", "").want(200).fields()["slots"].([]any); len(slots) != 0 {
+		t.Errorf("a paused job has upcoming slots: %v", slots)
+	}
+	job = s.do("POST", "/v1/jobs/n/resume", "").want(200).fields()
+	if _, ok := job["pause_note"]; ok || job["paused"] != false || job["next_run_at"] == nil {
+		t.Errorf("resumed: %v", job)
+	}
+	s.do("POST", "/v1/jobs/n/pause", "").want(200)
+	for body, at := range map[string]string{
+		`{"until":"2020-01-01T00:00:00Z"}`: "body.until", `{"until":"tomorrow"}`: "body.until", `{"until":5}`: "body.until",
+		`{"note":5}`: "body.note", `{"note":"` + strings.Repeat("x", 1025) + `"}`: "body.note",
+		`{"note":"\u0000"}`: "body.note", `{"why":"x"}`: "body.why",
+	} {
+		s.do("POST", "/v1/jobs/n/pause", body).blames(at)
+	}
+}
+
+func TestTrigger(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(with(`"concurrency_policy":"forbid"`, minimal("n")))
+	r := s.do("POST", "/v1/jobs/n/trigger", `{"body":"text","headers":{"X-A":"b"}}`).want(202)
+	run := r.fields()
+	if got := r.header.Get("Location"); got != "/v1/runs/"+run["id"].(string) {
+		t.Errorf("Location %q", got)
+	}
+	if run["status"] != "pending" || run["trigger"] != "manual" || run["job"] != "n" || run["max_attempts"] != 5. {
+		t.Errorf("%s", r.body)
+	}
+	p := s.do("POST", "/v1/jobs/n/trigger", "").code(problem.CodeActiveRun)
+	if p.ActiveRun == nil || p.ActiveRun.String() != run["id"] {
+		t.Errorf("the active run is %v, want %v", p.ActiveRun, run["id"])
+	}
+	s.do("POST", "/v1/jobs/n/trigger", `{"headers":{"Host":"x","X-B":1},"body":"`+strings.Repeat("x", 256<<10)+`"}`).
+		blames("body.headers.X-B", "body.headers.Host", "body.body")
+	one := s.do("GET", "/v1/runs/"+run["id"].(string), "").want(200).fields()
+	if attempts, ok := one["attempts"].([]any); !ok || len(attempts) != 0 {
+		t.Errorf("attempts: %v", one["attempts"])
+	}
+	last := s.do("GET", "/v1/jobs/n", "").want(200).fields()["last_run"].(map[string]any)
+	if last["id"] != run["id"] {
+		t.Errorf("last run: %v", last)
+	}
+}
+
+func TestWindowLongerThanTheRetentionNamesItsFieldAndTheLimit(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	long := func(name string) string {
+		return with(`"missed":{"window":"721h"}`, minimal(name))
+	}
+	wrong := `"721h" reaches further back than runs are kept: at most 720h0m0s`
+	for _, c := range []struct{ method, path, body, field string }{
+		{"POST", "/v1/jobs", long("n"), "body.missed.window"},
+		{"PUT", "/v1/jobs/n", long("n"), "body.missed.window"},
+		{"POST", "/v1/jobs/batch", `{"jobs":[` + minimal("a") + `,` + long("b") + `]}`, "body.jobs[1].missed.window"},
+	} {
+		p := s.do(c.method, c.path, c.body).code(problem.CodeInvalid)
+		if diff := cmp.Diff([]problem.FieldError{problem.At(c.field, wrong)}, p.Errors); diff != "" {
+			t.Errorf("%s %s (-want +got):\n%s", c.method, c.path, diff)
+		}
+	}
 }

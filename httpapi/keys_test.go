@@ -33,9 +33,8 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 	if err := s.store.NoteKeysUsed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	shown := admin.do("GET", path, "").want(200)
-	if got := into[tenants.Key](shown); got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 ||
-		bytes.Contains(shown.body, []byte(key.Secret)) {
+	shown := admin.do("GET", path, "").want(200).hides(key.Secret)
+	if got := into[tenants.Key](shown); got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 {
 		t.Errorf("shown %s", shown.body)
 	}
 	for range 2 {

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,4 +114,44 @@ func TestRunsOfADeletedJobStay(t *testing.T) {
 			t.Errorf("%s: %v", path, data)
 		}
 	}
+}
+
+func TestListsInShort(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(`{"name":"n","labels":{"team":"billing"},"schedule":{"every":"1h"},` +
+		`"target":{"url":"http://example.com/","body":"a large body","headers":{"X-A":"1"}}}`)
+	s.do("POST", "/v1/jobs/n/trigger", "").want(202)
+	names := func(item map[string]any) []string { return slices.Sorted(maps.Keys(item)) }
+	job := []string{
+		"id", "labels", "last_run", "name", "next_run_at", "next_scheduled_for", "queue", "schedule", "state", "tenant",
+		"version",
+	}
+	run := []string{
+		"attempt", "due_at", "finished_at", "http_status", "id", "job", "job_id", "late", "queue", "reason",
+		"scheduled_for", "started_at", "status", "trigger",
+	}
+	jobs := s.items("/v1/jobs?view=summary")
+	if diff := cmp.Diff(job, names(jobs[0])); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(run, names(jobs[0]["last_run"].(map[string]any))); diff != "" {
+		t.Error(diff)
+	}
+	for _, list := range []string{"/v1/runs", "/v1/jobs/n/runs"} {
+		data := s.items(list + "?view=summary")
+		if diff := cmp.Diff(run, names(data[0])); diff != "" {
+			t.Errorf("%s: %s", list, diff)
+		}
+		if one := names(s.items(list + "?view=full")[0]); !slices.Contains(one, "created_at") || slices.Contains(one, "step") ||
+			slices.Contains(one, "parent_run") {
+			t.Errorf("%s: %s", list, one)
+		}
+	}
+	full, plain := s.do("GET", "/v1/jobs?view=full", "").want(200), s.do("GET", "/v1/jobs", "").want(200)
+	if string(full.shows(`"a large body"`).body) != string(plain.body) {
+		t.Errorf("%s, %s", full.body, plain.body)
+	}
+	// In full, an item of a list is the same as the job itself.
+	plain.shows(strings.TrimSpace(string(s.do("GET", "/v1/jobs/n", "").want(200).body)))
 }

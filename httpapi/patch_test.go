@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -64,10 +63,8 @@ func TestMergePatch(t *testing.T) {
 	t.Run("a body that is not patched keeps its bytes", func(t *testing.T) {
 		s := s.in(t)
 		s.do("PUT", "/v1/jobs/n", definition).want(201)
-		r := s.do("PATCH", "/v1/jobs/n", `{"description":"new"}`).want(200)
-		if !bytes.Contains(r.body, []byte(`"body":{"z":1e2,"a":"<>","list":[1,null]}`)) {
-			t.Errorf("%s", r.body)
-		}
+		s.do("PATCH", "/v1/jobs/n", `{"description":"new"}`).want(200).
+			shows(`"body":{"z":1e2,"a":"<>","list":[1,null]}`)
 	})
 }
 

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"os"
 	"regexp"
@@ -125,31 +124,25 @@ func TestSubmittersCreateOneShotsOnly(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
 	submitter := s.as("default", auth.RoleSubmitter)
-	job := func(name, schedule string) string {
-		return `{"name":"` + name + `","target":{"url":"http://example.com"}` + schedule + `}`
-	}
 	const cron, every, in, at = `,"schedule":{"cron":"0 3 * * *"}`, `,"schedule":{"every":"1h"}`,
 		`,"schedule":{"delay":"1h"}`, `,"schedule":{"at":"2099-01-01T00:00:00Z"}`
-	submitter.create(job("delay", in))
-	submitter.create(job("at", at))
+	submitter.create(jobOf("delay", in))
+	submitter.create(jobOf("at", at))
 	for _, schedule := range []string{cron, every, ""} {
-		r := submitter.do("POST", "/v1/jobs", job("n", schedule))
+		r := submitter.do("POST", "/v1/jobs", jobOf("n", schedule))
 		r.code(problem.CodeForbidden, "one-shots")
 		r.blamesAs(problem.CodeForbidden, "body.schedule")
 	}
-	batch := func(conflict string, jobs ...string) string {
-		return fmt.Sprintf(`{"jobs":[%s],"on_conflict":%q}`, strings.Join(jobs, ","), conflict)
-	}
-	submitter.do("POST", "/v1/jobs/batch", batch("error", job("b1", in), job("b2", at))).want(201)
-	submitter.do("POST", "/v1/jobs/batch", batch("skip", job("b1", in), job("b3", at))).want(201)
-	submitter.do("POST", "/v1/jobs/batch", batch("skip", job("b4", in), job("b5", cron))).
+	submitter.do("POST", "/v1/jobs/batch", batch("error", jobOf("b1", in), jobOf("b2", at))).want(201)
+	submitter.do("POST", "/v1/jobs/batch", batch("skip", jobOf("b1", in), jobOf("b3", at))).want(201)
+	submitter.do("POST", "/v1/jobs/batch", batch("skip", jobOf("b4", in), jobOf("b5", cron))).
 		blamesAs(problem.CodeForbidden, "body.jobs[1].schedule")
-	submitter.do("POST", "/v1/jobs/batch", batch("replace", job("b1", in))).
+	submitter.do("POST", "/v1/jobs/batch", batch("replace", jobOf("b1", in))).
 		blamesAs(problem.CodeForbidden, "body.on_conflict")
 	submitter.do("POST", "/v1/jobs",
 		`{"name":"n","schedule":{"cron":"61 * * * *"},"target":{"url":"http://example.com"}}`).code(problem.CodeInvalid)
 	submitter.do("POST", "/v1/jobs/at/trigger", "").want(202)
-	s.as("default", auth.RoleEditor).create(job("cron", cron))
+	s.as("default", auth.RoleEditor).create(jobOf("cron", cron))
 }
 
 func TestWritesAreTheCallers(t *testing.T) {
@@ -164,4 +157,52 @@ func TestWritesAreTheCallers(t *testing.T) {
 	if second.CreatedBy != "key:"+key.ID.String() {
 		t.Errorf("made by %s", second.CreatedBy)
 	}
+}
+
+func TestSubmittersTriggerWhatAllowsIt(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	submitter, other, editor := s.as("default", auth.RoleSubmitter), s.as("default", auth.RoleSubmitter), s.as("default", auth.RoleEditor)
+	const open, shut, once = `,"submitters_may_trigger":true`, `,"submitters_may_trigger":false`,
+		`,"schedule":{"delay":"100h"}`
+	refused := func(s *service, name string) {
+		t.Helper()
+		s.do("POST", "/v1/jobs/"+name+"/trigger", "").code(problem.CodeForbidden, "submitters_may_trigger", name)
+		if runs := get[List[ListedRun]](editor, "/v1/jobs/"+name+"/runs"); len(runs.Data) != 0 {
+			t.Errorf("%s has run", name)
+		}
+		editor.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202)
+	}
+	allowed := func(s *service, name string) {
+		t.Helper()
+		s.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202)
+	}
+	shows := func(name string, want bool) {
+		t.Helper()
+		if got := editor.do("GET", "/v1/jobs/"+name, "").want(200).fields()["submitters_may_trigger"]; got != want {
+			t.Errorf("%s shows %v", name, got)
+		}
+	}
+	editor.create(jobOf("plain", ""))
+	shows("plain", false)
+	refused(submitter, "plain")
+	editor.create(jobOf("open", open))
+	shows("open", true)
+	allowed(submitter, "open")
+	editor.do("PATCH", "/v1/jobs/open", `{"submitters_may_trigger":null,"name":"shut-again"}`).want(200)
+	submitter.do("POST", "/v1/jobs/shut-again/trigger", "").code(problem.CodeForbidden)
+	// Submitters may trigger a job that a submitter creates, unless the job says that they may not.
+	submitter.create(jobOf("own", once))
+	shows("own", true)
+	allowed(submitter, "own")
+	allowed(other, "own")
+	submitter.create(jobOf("own-shut", once+shut))
+	refused(submitter, "own-shut")
+	submitter.do("POST", "/v1/jobs/batch", `{"jobs":[`+jobOf("batched", once)+`]}`).want(201)
+	allowed(submitter, "batched")
+	// A batch that skips a job does not open it to submitters.
+	editor.create(jobOf("reserved", once))
+	submitter.do("POST", "/v1/jobs/batch", `{"on_conflict":"skip","jobs":[`+jobOf("reserved", once)+`]}`).want(201)
+	refused(submitter, "reserved")
+	s.as("default", auth.RoleViewer).do("POST", "/v1/jobs/own/trigger", "").code(problem.CodeForbidden)
 }

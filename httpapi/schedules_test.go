@@ -13,7 +13,7 @@ func TestUpcomingStartsAtTheJobsNextSlot(t *testing.T) {
 		"at":      `{"at":"2199-01-01T00:00:00Z"}`,
 		"bounded": `{"every":"3h","starts_at":"2199-01-01T00:00:00Z","ends_at":"2199-01-01T03:00:00Z"}`,
 	} {
-		job := s.create(`{"name":"` + name + `","schedule":` + schedule + `,"target":{"url":"http://example.com/"}}`)
+		job := s.create(jobOf(name, `,"schedule":`+schedule))
 		slots := s.do("GET", "/v1/jobs/"+name+"/upcoming?n=3", "").want(200).fields()["slots"].([]any)
 		if want := map[string]int{"cron": 3, "every": 3, "at": 1, "bounded": 2}[name]; len(slots) != want {
 			t.Errorf("%s: %d slots, want %d: %v", name, len(slots), want, slots)

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -38,9 +37,7 @@ func TestASecretIsWrittenAndNeverShown(t *testing.T) {
 	s.do("DELETE", "/v1/secrets/second", "").want(204)
 	s.do("GET", "/v1/secrets/second", "").code(problem.CodeNotFound, "no secret with that name")
 	for _, r := range []*reply{made, again, changed, shown} {
-		if strings.Contains(string(r.body), value) {
-			t.Errorf("it shows the value: %s", r.body)
-		}
+		r.hides(value)
 	}
 }
 
@@ -58,10 +55,7 @@ func TestSecretsThatAreNone(t *testing.T) {
 		{"a name with a space", "a%20b", `{"value":"x"}`, "path.secret"},
 		{"an unknown field", "a", `{"value":"x","valeu":"y"}`, "body.valeu"},
 	} {
-		p := s.do("PUT", "/v1/secrets/"+c.path, c.body).blames(c.at)
-		if strings.Contains(fmt.Sprint(p.Errors), "314159") {
-			t.Errorf("%s: it repeats the value: %v", c.name, p.Errors)
-		}
+		s.do("PUT", "/v1/secrets/"+c.path, c.body).hides("314159").blames(c.at)
 	}
 	s.do("PUT", "/v1/secrets/largest", `{"value":"`+strings.Repeat("x", 64<<10)+`"}`).want(201)
 }
@@ -77,10 +71,9 @@ func TestSecretsOfAJobAreMasked(t *testing.T) {
 	const auth = `"auth":{"type":"basic","username":"punctual","value":"planted"},"secret_headers":{"X-Key":"planted"}`
 	mask := func(r *reply, version float64) map[string]any {
 		t.Helper()
-		job := r.fields()
+		job := r.hides("planted", "sealed").fields()
 		target := job["target"].(map[string]any)
-		if strings.Contains(string(r.body), "planted") || strings.Contains(string(r.body), "sealed") ||
-			job["version"] != version {
+		if job["version"] != version {
 			t.Errorf("version %v: %s", version, r.body)
 		}
 		if got := target["auth"].(map[string]any)["value"]; got != "***" {
@@ -100,10 +93,7 @@ func TestSecretsOfAJobAreMasked(t *testing.T) {
 	mask(s.do("PATCH", "/v1/jobs/job", `{"target":{"auth":{"value":"planted"}}}`).want(200), 3)
 	mask(s.do("PATCH", "/v1/jobs/job", `{"target":{"auth":{"value":"planted too"}}}`).want(200), 4)
 	for _, list := range []string{"/v1/jobs", "/v1/jobs/job/explain?at=2026-11-01T00:00:00Z"} {
-		if r := s.do("GET", list, "").want(200); strings.Contains(string(r.body), "planted") ||
-			strings.Contains(string(r.body), "sealed") {
-			t.Errorf("%s: %s", list, r.body)
-		}
+		s.do("GET", list, "").want(200).hides("planted", "sealed")
 	}
 	// A removed secret is gone.
 	target = s.do("PATCH", "/v1/jobs/job",
@@ -169,11 +159,7 @@ func TestAuthenticationThatCannotBe(t *testing.T) {
 		{`"tls":{"ca":"missing"}`, "body.target.tls.ca"},
 		{`"tls":{}`, "body.target.tls"},
 	} {
-		r := s.do("POST", "/v1/jobs", withTarget("job", c.part))
-		r.blames(c.at)
-		if strings.Contains(string(r.body), "planted") {
-			t.Errorf("it repeats the value: %s", r.body)
-		}
+		s.do("POST", "/v1/jobs", withTarget("job", c.part)).hides("planted").blames(c.at)
 	}
 }
 
@@ -200,10 +186,9 @@ func TestSigningSecretsAreShownOnce(t *testing.T) {
 		t.Errorf("made: %+v", made)
 	}
 	s.do("DELETE", "/v1/signing-secrets/"+first.Data[0].ID.String()+"?in=24h", "").want(204)
-	list := s.do("GET", "/v1/signing-secrets", "").want(200)
+	list := s.do("GET", "/v1/signing-secrets", "").want(200).hides("whsec_")
 	both := into[SigningSecretList](list)
-	if len(both.Data) != 2 || both.Data[0].ExpiresAt == nil || both.Data[1].ID != made.ID ||
-		strings.Contains(string(list.body), "whsec_") {
+	if len(both.Data) != 2 || both.Data[0].ExpiresAt == nil || both.Data[1].ID != made.ID {
 		t.Errorf("both: %s", list.body)
 	}
 	s.do("DELETE", "/v1/signing-secrets/"+made.ID.String()+"?in=soon", "").blames("query.in")

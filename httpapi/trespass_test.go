@@ -167,9 +167,7 @@ func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, 
 		if forbidden := got.status == http.StatusForbidden; forbidden == role.Includes(needed) {
 			t.Errorf("%s as %s: %d %s", r.id, role, got.status, got.body)
 		}
-		if bytes.Contains(got.body, []byte("alpha")) {
-			t.Errorf("%s as %s shows %s", r.id, role, got.body)
-		}
+		got.hides("alpha")
 		return
 	}
 	if len(r.parameters) > 1 || theirs[r.parameters[0]] == nil {
@@ -238,10 +236,7 @@ func TestACursorOfAnotherTenantShowsNothingOfIt(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/jobs", "/v1/runs", "/v1/api-keys", "/v1/audit-log"} {
 		page := alpha.do("GET", path+"?limit=1", "").want(200).fields()
-		got := beta.do("GET", path+"?cursor="+page["next_cursor"].(string), "").want(200)
-		if bytes.Contains(got.body, []byte("alpha")) {
-			t.Errorf("%s shows %s", path, got.body)
-		}
+		beta.do("GET", path+"?cursor="+page["next_cursor"].(string), "").want(200).hides("alpha")
 	}
 }
 
