@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/tenants"
@@ -140,11 +139,7 @@ func (a *Callers) byToken(ctx context.Context, token string, c *Caller) error {
 		return problem.New(problem.CodeForbidden,
 			fmt.Sprintf("The claim %s of the token names none of the roles %s.", a.config.OIDC.RoleClaim, roleNames()))
 	}
-	if !domain.NameForm.MatchString(claims.tenant) { // such as one with NUL, which the database cannot take
-		err = store.ErrNotFound
-	} else {
-		c.Home, err = a.tenants.find(ctx, claims.tenant)
-	}
+	c.Home, err = a.tenants.find(ctx, claims.tenant)
 	if errors.Is(err, store.ErrNotFound) {
 		return problem.New(problem.CodeForbidden,
 			fmt.Sprintf("The claim %s of the token names a tenant that does not exist.", a.config.OIDC.TenantClaim))
@@ -167,11 +162,7 @@ func (a *Callers) actFor(ctx context.Context, c Caller, named []string) (Caller,
 		return c, ForbiddenTenant(c.Role)
 	}
 	var err error
-	if domain.NameForm.MatchString(name) {
-		c.Tenant, err = a.tenants.find(ctx, name)
-	} else {
-		err = store.ErrNotFound
-	}
+	c.Tenant, err = a.tenants.find(ctx, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return c, problem.New(problem.CodeNotFound, fmt.Sprintf("There is no tenant %q, which the header %s names.",
 			strings.ToValidUTF8(problem.Clip(name), "?"), HeaderTenant))

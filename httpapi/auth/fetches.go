@@ -36,11 +36,9 @@ type document struct {
 }
 
 // fetchError says why a document could not be fetched.
-type fetchError struct{ err error }
+type fetchError struct{ error }
 
-func (e *fetchError) Error() string { return e.err.Error() }
-
-func (e *fetchError) Unwrap() error { return e.err }
+func (e *fetchError) Unwrap() error { return e.error }
 
 func newFetches() *fetches {
 	transport := http.DefaultTransport.(*http.Transport).Clone()

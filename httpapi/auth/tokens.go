@@ -51,10 +51,15 @@ func newTokens(c OIDC, log *slog.Logger) *tokens {
 	known, _ := lru.New[[sha256.Size]byte, knownClaims](mostKeys) // fails for sizes below 1 only
 	t := &tokens{OIDC: c, log: log, fetches: newFetches(), known: known}
 	if c.JWKSURL != "" {
-		t.verifier = oidc.NewVerifier(c.Issuer, t.keys(oidc.NewRemoteKeySet(t.client(context.Background()), c.JWKSURL)),
-			t.config())
+		t.verifier = t.verifierBy(c.JWKSURL)
 	}
 	return t
+}
+
+// verifierBy returns a verifier by the keys at a URL. It does not fetch them yet.
+func (t *tokens) verifierBy(jwks string) *oidc.IDTokenVerifier {
+	keys := oidc.NewRemoteKeySet(t.client(context.Background()), jwks)
+	return oidc.NewVerifier(t.Issuer, tellingKeys{keys}, t.config())
 }
 
 func (t *tokens) client(ctx context.Context) context.Context {
@@ -82,7 +87,7 @@ type knownClaims struct {
 	until time.Time
 }
 
-// verify returns what a token says. It returns errUnauthenticated when the token is not valid, and a problem when
+// verify returns what a token says. It returns ErrUnauthenticated when the token is not valid, and a problem when
 // that cannot be known now.
 func (t *tokens) verify(ctx context.Context, raw string) (claims, error) {
 	hash := sha256.Sum256([]byte(raw))
@@ -90,27 +95,18 @@ func (t *tokens) verify(ctx context.Context, raw string) (claims, error) {
 	if known, ok := t.known.Get(hash); ok && now.Before(known.until) {
 		return known.claims, nil
 	}
-	c, expiry, err := t.look(ctx, raw, now)
+	token, said, err := t.check(ctx, raw, now)
 	if err != nil {
 		return claims{}, err
 	}
+	c := claims{subject: token.Subject, roles: texts(claimed(said, t.RoleClaim))}
+	c.tenant, _ = claimed(said, t.TenantClaim).(string)
 	until := now.Add(Remembered)
-	if ends := expiry.Add(leeway); ends.Before(until) {
+	if ends := token.Expiry.Add(leeway); ends.Before(until) {
 		until = ends
 	}
 	t.known.Add(hash, knownClaims{c, until})
 	return c, nil
-}
-
-// look verifies a token and reads its claims.
-func (t *tokens) look(ctx context.Context, raw string, now time.Time) (c claims, expiry time.Time, err error) {
-	token, said, err := t.check(ctx, raw, now)
-	if err != nil {
-		return c, expiry, err
-	}
-	c = claims{subject: token.Subject, roles: texts(claimed(said, t.RoleClaim))}
-	c.tenant, _ = claimed(said, t.TenantClaim).(string)
-	return c, token.Expiry, nil
 }
 
 // check verifies a token. It returns all of its claims too.
@@ -197,8 +193,7 @@ func (t *tokens) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	if err := provider.Claims(&said); err != nil {
 		return nil, err
 	}
-	t.verifier = oidc.NewVerifier(t.Issuer, t.keys(oidc.NewRemoteKeySet(t.client(context.Background()), said.JWKS)),
-		t.config())
+	t.verifier = t.verifierBy(said.JWKS)
 	return t.verifier, nil
 }
 
@@ -212,10 +207,7 @@ func (t *tokens) away(ctx context.Context, err error) error {
 		With("Retry-After", fmt.Sprint(int(FetchAgain.Seconds())))
 }
 
-// keys returns a key set that tells a wrong signature from keys that could not be fetched. The verifier itself does
-// not.
-func (t *tokens) keys(set oidc.KeySet) oidc.KeySet { return tellingKeys{set} }
-
+// tellingKeys tell a wrong signature from keys that could not be fetched. The verifier itself does not.
 type tellingKeys struct{ oidc.KeySet }
 
 type fetchFailedKey struct{}
