@@ -132,9 +132,22 @@ func get[T any](ctx context.Context, c *Client, path string, query url.Values) (
 	return out, err
 }
 
-// send calls an operation that changes something.
-func send[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
-	_, err = c.Do(ctx, method, path, in, &out)
+// post calls an operation.
+func post[T any](ctx context.Context, c *Client, path string, in any) (out T, err error) {
+	_, err = c.Do(ctx, http.MethodPost, path, in, &out)
+	return out, err
+}
+
+// put creates or replaces what is at a path.
+func put[T any](ctx context.Context, c *Client, path string, in any) (out T, err error) {
+	_, err = c.Do(ctx, http.MethodPut, path, in, &out)
+	return out, err
+}
+
+// merge merges a patch into what is at a path.
+func merge[T any](ctx context.Context, c *Client, path string, in any) (out T, err error) {
+	patching := c.WithHeader("Content-Type", "application/merge-patch+json")
+	_, err = patching.Do(ctx, http.MethodPatch, path, in, &out)
 	return out, err
 }
 

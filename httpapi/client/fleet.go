@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 
 	"punctual/httpapi"
@@ -29,17 +28,17 @@ func (c *Client) ResetBreakers(ctx context.Context, host string) (httpapi.Breake
 	if host != "" {
 		in["host"] = host
 	}
-	return send[httpapi.BreakersReset](ctx, c, http.MethodPost, "/v1/breakers/reset", in)
+	return post[httpapi.BreakersReset](ctx, c, "/v1/breakers/reset", in)
 }
 
 // Freeze stops all claims of a tenant or of the deployment.
 func (c *Client) Freeze(ctx context.Context, freeze httpapi.FreezeInput) (httpapi.FreezeState, error) {
-	return send[httpapi.FreezeState](ctx, c, http.MethodPost, "/v1/freeze", freeze)
+	return post[httpapi.FreezeState](ctx, c, "/v1/freeze", freeze)
 }
 
 // Unfreeze ends a freeze.
 func (c *Client) Unfreeze(ctx context.Context, freeze httpapi.FreezeInput) (httpapi.FreezeState, error) {
-	return send[httpapi.FreezeState](ctx, c, http.MethodPost, "/v1/unfreeze", freeze)
+	return post[httpapi.FreezeState](ctx, c, "/v1/unfreeze", freeze)
 }
 
 // Frozen says what is frozen.

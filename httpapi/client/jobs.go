@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -27,23 +26,22 @@ func (c *Client) Job(ctx context.Context, job string) (httpapi.Job, error) {
 
 // CreateJob creates a job.
 func (c *Client) CreateJob(ctx context.Context, job httpapi.JobInput) (httpapi.Job, error) {
-	return send[httpapi.Job](ctx, c, http.MethodPost, "/v1/jobs", job)
+	return post[httpapi.Job](ctx, c, "/v1/jobs", job)
 }
 
 // CreateJobs writes up to 1,000 jobs at once.
 func (c *Client) CreateJobs(ctx context.Context, batch httpapi.BatchInput) (httpapi.BatchAnswer, error) {
-	return send[httpapi.BatchAnswer](ctx, c, http.MethodPost, "/v1/jobs/batch", batch)
+	return post[httpapi.BatchAnswer](ctx, c, "/v1/jobs/batch", batch)
 }
 
 // PutJob creates the job with a name, or replaces it.
 func (c *Client) PutJob(ctx context.Context, name string, job httpapi.JobInput) (httpapi.Job, error) {
-	return send[httpapi.Job](ctx, c, http.MethodPut, at("/v1/jobs/%s", name), job)
+	return put[httpapi.Job](ctx, c, at("/v1/jobs/%s", name), job)
 }
 
 // PatchJob changes the fields of a job that the patch names (JSON Merge Patch).
 func (c *Client) PatchJob(ctx context.Context, job string, patch any) (httpapi.Job, error) {
-	patching := c.WithHeader("Content-Type", "application/merge-patch+json")
-	return send[httpapi.Job](ctx, patching, http.MethodPatch, at("/v1/jobs/%s", job), patch)
+	return merge[httpapi.Job](ctx, c, at("/v1/jobs/%s", job), patch)
 }
 
 // DeleteJob deletes a job. Its history stays.
@@ -53,30 +51,30 @@ func (c *Client) DeleteJob(ctx context.Context, job string) error {
 
 // PauseJob pauses a job.
 func (c *Client) PauseJob(ctx context.Context, job string, pause httpapi.PauseInput) (httpapi.Job, error) {
-	return send[httpapi.Job](ctx, c, http.MethodPost, at("/v1/jobs/%s/pause", job), pause)
+	return post[httpapi.Job](ctx, c, at("/v1/jobs/%s/pause", job), pause)
 }
 
 // ResumeJob ends the pause of a job.
 func (c *Client) ResumeJob(ctx context.Context, job string, resume httpapi.ResumeInput) (httpapi.Job, error) {
-	return send[httpapi.Job](ctx, c, http.MethodPost, at("/v1/jobs/%s/resume", job), resume)
+	return post[httpapi.Job](ctx, c, at("/v1/jobs/%s/resume", job), resume)
 }
 
 // PauseJobs starts an operation that pauses the selected jobs.
 func (c *Client) PauseJobs(ctx context.Context, pause httpapi.PauseJobsInput) (letters.Operation, error) {
 	pause.DryRun = false
-	return send[letters.Operation](ctx, c, http.MethodPost, "/v1/jobs/pause", pause)
+	return post[letters.Operation](ctx, c, "/v1/jobs/pause", pause)
 }
 
 // ResumeJobs starts an operation that resumes the selected jobs.
 func (c *Client) ResumeJobs(ctx context.Context, resume httpapi.JobsInput) (letters.Operation, error) {
 	resume.DryRun = false
-	return send[letters.Operation](ctx, c, http.MethodPost, "/v1/jobs/resume", resume)
+	return post[letters.Operation](ctx, c, "/v1/jobs/resume", resume)
 }
 
 // DeleteJobs starts an operation that deletes the selected jobs.
 func (c *Client) DeleteJobs(ctx context.Context, selected httpapi.JobsInput) (letters.Operation, error) {
 	selected.DryRun = false
-	return send[letters.Operation](ctx, c, http.MethodPost, "/v1/jobs/delete", selected)
+	return post[letters.Operation](ctx, c, "/v1/jobs/delete", selected)
 }
 
 // CountJobs counts the jobs that PauseJobs, ResumeJobs or DeleteJobs would work on.
@@ -84,12 +82,12 @@ func (c *Client) CountJobs(
 	ctx context.Context, action jobs.Action, filter httpapi.JobSelection,
 ) (httpapi.Matched, error) {
 	in := httpapi.JobsInput{Filter: &filter, DryRun: true}
-	return send[httpapi.Matched](ctx, c, http.MethodPost, at("/v1/jobs/%s", string(action)), in)
+	return post[httpapi.Matched](ctx, c, at("/v1/jobs/%s", string(action)), in)
 }
 
 // TriggerJob starts a run of a job by hand.
 func (c *Client) TriggerJob(ctx context.Context, job string, with httpapi.TriggerInput) (runs.Run, error) {
-	return send[runs.Run](ctx, c, http.MethodPost, at("/v1/jobs/%s/trigger", job), with)
+	return post[runs.Run](ctx, c, at("/v1/jobs/%s/trigger", job), with)
 }
 
 // BodyOf returns a body in the form of the API: JSON is sent as JSON, anything else as text.
@@ -106,7 +104,7 @@ func (c *Client) BackfillJob(
 	ctx context.Context, job string, backfill httpapi.BackfillInput,
 ) (letters.Operation, error) {
 	backfill.DryRun = false
-	return send[letters.Operation](ctx, c, http.MethodPost, at("/v1/jobs/%s/backfill", job), backfill)
+	return post[letters.Operation](ctx, c, at("/v1/jobs/%s/backfill", job), backfill)
 }
 
 // CountBackfill counts the slots that a backfill would cover, and creates nothing.
@@ -114,7 +112,7 @@ func (c *Client) CountBackfill(
 	ctx context.Context, job string, backfill httpapi.BackfillInput,
 ) (httpapi.BackfillCount, error) {
 	backfill.DryRun = true
-	return send[httpapi.BackfillCount](ctx, c, http.MethodPost, at("/v1/jobs/%s/backfill", job), backfill)
+	return post[httpapi.BackfillCount](ctx, c, at("/v1/jobs/%s/backfill", job), backfill)
 }
 
 // ExplainJob says what happened to a job at an instant. Without an offset, the instant is in the time zone of the job's
@@ -130,7 +128,7 @@ func (c *Client) Upcoming(ctx context.Context, job string, query url.Values) (ht
 
 // PreviewSchedule returns the slots of a schedule that belongs to no job yet.
 func (c *Client) PreviewSchedule(ctx context.Context, preview httpapi.PreviewInput) (httpapi.Preview, error) {
-	return send[httpapi.Preview](ctx, c, http.MethodPost, "/v1/schedules/preview", preview)
+	return post[httpapi.Preview](ctx, c, "/v1/schedules/preview", preview)
 }
 
 // Forecast says how much is to come, step by step.
@@ -145,3 +143,13 @@ func (c *Client) AuditLog(ctx context.Context, query url.Values) (httpapi.List[a
 
 // Instant returns an instant in the form of queries.
 func Instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// Overview returns what needs attention now, and how the last 24 hours went.
+func (c *Client) Overview(ctx context.Context) (httpapi.Overview, error) {
+	return get[httpapi.Overview](ctx, c, "/v1/overview", nil)
+}
+
+// JobStats returns how the runs of a job went lately.
+func (c *Client) JobStats(ctx context.Context, job string) (runs.JobStats, error) {
+	return get[runs.JobStats](ctx, c, at("/v1/jobs/%s/stats", job), nil)
+}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 
 	"punctual/httpapi"
@@ -27,12 +26,12 @@ func (c *Client) Run(ctx context.Context, run string) (runs.Run, error) {
 
 // CancelRun cancels a run.
 func (c *Client) CancelRun(ctx context.Context, run string) (runs.Run, error) {
-	return send[runs.Run](ctx, c, http.MethodPost, at("/v1/runs/%s/cancel", run), nil)
+	return post[runs.Run](ctx, c, at("/v1/runs/%s/cancel", run), nil)
 }
 
 // RerunRun starts another run of the slot of a run.
 func (c *Client) RerunRun(ctx context.Context, run string, with httpapi.RerunInput) (runs.Run, error) {
-	return send[runs.Run](ctx, c, http.MethodPost, at("/v1/runs/%s/rerun", run), with)
+	return post[runs.Run](ctx, c, at("/v1/runs/%s/rerun", run), with)
 }
 
 // DeadLetters lists dead letters.
@@ -49,14 +48,14 @@ func (c *Client) DeadLetterGroups(
 
 // ReplayDeadLetter runs the slot of a dead letter again.
 func (c *Client) ReplayDeadLetter(ctx context.Context, run string, note httpapi.NoteInput) (runs.Run, error) {
-	return send[runs.Run](ctx, c, http.MethodPost, at("/v1/dead-letters/%s/replay", run), note)
+	return post[runs.Run](ctx, c, at("/v1/dead-letters/%s/replay", run), note)
 }
 
 // ResolveDeadLetter closes a dead letter that needs no replay.
 func (c *Client) ResolveDeadLetter(
 	ctx context.Context, run string, note httpapi.NoteInput,
 ) (letters.DeadLetter, error) {
-	return send[letters.DeadLetter](ctx, c, http.MethodPost, at("/v1/dead-letters/%s/resolve", run), note)
+	return post[letters.DeadLetter](ctx, c, at("/v1/dead-letters/%s/resolve", run), note)
 }
 
 const (
@@ -86,12 +85,12 @@ func (c *Client) CountResolves(ctx context.Context, bulk httpapi.BulkInput) (htt
 
 func start(ctx context.Context, c *Client, path string, bulk httpapi.BulkInput) (letters.Operation, error) {
 	bulk.DryRun = false
-	return send[letters.Operation](ctx, c, http.MethodPost, path, bulk)
+	return post[letters.Operation](ctx, c, path, bulk)
 }
 
 func countOf(ctx context.Context, c *Client, path string, bulk httpapi.BulkInput) (httpapi.Matched, error) {
 	bulk.DryRun = true
-	return send[httpapi.Matched](ctx, c, http.MethodPost, path, bulk)
+	return post[httpapi.Matched](ctx, c, path, bulk)
 }
 
 // Operations lists operations on many runs or jobs.
@@ -106,5 +105,30 @@ func (c *Client) Operation(ctx context.Context, operation string) (letters.Opera
 
 // CancelOperation stops an operation. What it has done stays done.
 func (c *Client) CancelOperation(ctx context.Context, operation string) (letters.Operation, error) {
-	return send[letters.Operation](ctx, c, http.MethodPost, at("/v1/operations/%s/cancel", operation), nil)
+	return post[letters.Operation](ctx, c, at("/v1/operations/%s/cancel", operation), nil)
+}
+
+// WithRunToken returns a client that authenticates with the token of an attempt, as a target does.
+func (c *Client) WithRunToken(token string) *Client { return c.WithHeader("Punctual-Run-Token", token) }
+
+// HeartbeatRun says that the target still works on a run, and puts the deadline off.
+func (c *Client) HeartbeatRun(
+	ctx context.Context, run string, beat httpapi.HeartbeatInput,
+) (httpapi.Heartbeat, error) {
+	return post[httpapi.Heartbeat](ctx, c, at("/v1/runs/%s/heartbeat", run), beat)
+}
+
+// CompleteRun says that the target has done the work of a run.
+func (c *Client) CompleteRun(ctx context.Context, run string, with httpapi.CompletionInput) (runs.Run, error) {
+	return post[runs.Run](ctx, c, at("/v1/runs/%s/complete", run), with)
+}
+
+// FailRun says that the target could not do the work of a run.
+func (c *Client) FailRun(ctx context.Context, run string, failure httpapi.FailureInput) (runs.Run, error) {
+	return post[runs.Run](ctx, c, at("/v1/runs/%s/fail", run), failure)
+}
+
+// RunProgress returns the progress that the target reported last.
+func (c *Client) RunProgress(ctx context.Context, run string) (httpapi.Progress, error) {
+	return get[httpapi.Progress](ctx, c, at("/v1/runs/%s/progress", run), nil)
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 
 	"punctual/httpapi"
@@ -22,7 +21,7 @@ func (c *Client) OwnTenant(ctx context.Context) (httpapi.TenantWithUsage, error)
 
 // PatchOwnTenant changes the settings of the tenant that the patch names (JSON Merge Patch).
 func (c *Client) PatchOwnTenant(ctx context.Context, patch any) (tenants.Tenant, error) {
-	return patched(ctx, c, "/v1/tenant", patch)
+	return merge[tenants.Tenant](ctx, c, "/v1/tenant", patch)
 }
 
 // Tenants lists tenants.
@@ -37,17 +36,12 @@ func (c *Client) Tenant(ctx context.Context, name string) (httpapi.TenantWithUsa
 
 // CreateTenant creates a tenant.
 func (c *Client) CreateTenant(ctx context.Context, tenant httpapi.TenantInput) (tenants.Tenant, error) {
-	return send[tenants.Tenant](ctx, c, http.MethodPost, "/v1/tenants", tenant)
+	return post[tenants.Tenant](ctx, c, "/v1/tenants", tenant)
 }
 
 // PatchTenant changes the settings of a tenant that the patch names (JSON Merge Patch).
 func (c *Client) PatchTenant(ctx context.Context, name string, patch any) (tenants.Tenant, error) {
-	return patched(ctx, c, at("/v1/tenants/%s", name), patch)
-}
-
-func patched(ctx context.Context, c *Client, path string, patch any) (tenants.Tenant, error) {
-	return send[tenants.Tenant](ctx, c.WithHeader("Content-Type", "application/merge-patch+json"),
-		http.MethodPatch, path, patch)
+	return merge[tenants.Tenant](ctx, c, at("/v1/tenants/%s", name), patch)
 }
 
 // DeleteTenant deletes a tenant that has no jobs.
@@ -57,7 +51,7 @@ func (c *Client) DeleteTenant(ctx context.Context, name string) error {
 
 // TestNotify sends test notices.
 func (c *Client) TestNotify(ctx context.Context, test httpapi.NotifyTest) (httpapi.NotifyResults, error) {
-	return send[httpapi.NotifyResults](ctx, c, http.MethodPost, "/v1/notify/test", test)
+	return post[httpapi.NotifyResults](ctx, c, "/v1/notify/test", test)
 }
 
 // APIKeys lists the API keys of the tenant.
@@ -72,7 +66,7 @@ func (c *Client) APIKey(ctx context.Context, key string) (tenants.Key, error) {
 
 // CreateAPIKey creates an API key. Its secret is shown this once.
 func (c *Client) CreateAPIKey(ctx context.Context, key httpapi.KeyInput) (httpapi.NewKey, error) {
-	return send[httpapi.NewKey](ctx, c, http.MethodPost, "/v1/api-keys", key)
+	return post[httpapi.NewKey](ctx, c, "/v1/api-keys", key)
 }
 
 // RevokeAPIKey ends an API key.
@@ -94,7 +88,7 @@ func (c *Client) Secret(ctx context.Context, name string) (secrets.Secret, error
 // given apart.
 func (c *Client) PutSecret(ctx context.Context, name, value, description string) (secrets.Secret, error) {
 	in := map[string]string{"value": value, "description": description}
-	return send[secrets.Secret](ctx, c, http.MethodPut, at("/v1/secrets/%s", name), in)
+	return put[secrets.Secret](ctx, c, at("/v1/secrets/%s", name), in)
 }
 
 // DeleteSecret deletes a named secret that no job refers to.
@@ -109,7 +103,7 @@ func (c *Client) SigningSecrets(ctx context.Context) (httpapi.SigningSecretList,
 
 // CreateSigningSecret creates a signing secret. Its value is shown this once.
 func (c *Client) CreateSigningSecret(ctx context.Context) (httpapi.NewSigningSecret, error) {
-	return send[httpapi.NewSigningSecret](ctx, c, http.MethodPost, "/v1/signing-secrets", nil)
+	return post[httpapi.NewSigningSecret](ctx, c, "/v1/signing-secrets", nil)
 }
 
 // DeleteSigningSecret ends a signing secret, after a grace such as 24h; at once if it is empty.
