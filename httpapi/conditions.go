@@ -54,8 +54,7 @@ func (m IfMatch) version() (*int32, error) {
 	if !opened || !closed || err != nil {
 		return nil, problem.New(problem.CodeVersion, "The If-Match is not the ETag of any version of a job.")
 	}
-	v := int32(version)
-	return &v, nil
+	return new(int32(version)), nil
 }
 
 // any reports whether the condition is only that the job exists, in any version.

@@ -93,8 +93,7 @@ func (s *server) listDeadLetters(
 	}
 	filter.Page = in.page()
 	if in.Resolved != "any" {
-		resolved := in.Resolved == "true"
-		filter.Resolved = &resolved
+		filter.Resolved = new(in.Resolved == "true")
 	}
 	return pageOf(s.Store.ListDeadLetters(ctx, tenant, filter))
 }

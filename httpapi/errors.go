@@ -189,12 +189,8 @@ func databaseAway(err error) bool {
 	case errors.As(err, &pg):
 		// By class or code: connection exception (08), read-only database (25006), insufficient resources (53), lock not
 		// available (55), operator intervention (57), I/O error (58), deadlock (40).
-		for _, class := range []string{"08", "25006", "53", "55", "57", "58", "40"} {
-			if strings.HasPrefix(pg.Code, class) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc([]string{"08", "25006", "53", "55", "57", "58", "40"},
+			func(class string) bool { return strings.HasPrefix(pg.Code, class) })
 	}
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||

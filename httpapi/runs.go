@@ -112,8 +112,7 @@ func (f RunFilters) filter() (runs.Filter, error) {
 		Labels: labels, From: f.From.at, To: f.To.at, Page: f.page(),
 	}
 	if f.Late != "" {
-		late := f.Late == "true"
-		filter.Late = &late
+		filter.Late = new(f.Late == "true")
 	}
 	return filter, err
 }

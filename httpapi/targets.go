@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"net/url"
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/delivery"
@@ -10,39 +11,27 @@ import (
 
 // forbidden returns an error for each URL of a definition that names an address which jobs may not call. So the
 // author knows at once, not only with the first run. The guard checks every connection again when it is made.
-// Malformed URLs are left to the definition's own validation.
 func (s *server) forbidden(tenant int32, at string, d domain.Definition) []problem.FieldError {
-	if s.Guard == nil {
-		return nil
-	}
-	var fields []problem.FieldError
-	judge := func(field, raw string) {
-		u, err := domain.ParseTarget(raw)
-		if err != nil {
-			return
-		}
-		if err := s.Guard.For(tenant).CheckTarget(u); err != nil {
-			fields = append(fields, problem.At(at+"."+field, err.Error()))
-		}
-	}
-	judge("target.url", d.Target.URL)
-	return append(fields, s.forbiddenNotify(tenant, at, d.Notify)...)
+	target, err := domain.ParseTarget(d.Target.URL)
+	return append(s.refused(tenant, at+".target.url", target, err), s.forbiddenNotify(tenant, at, d.Notify)...)
 }
 
 // forbiddenNotify is forbidden for the recipients of notices.
-func (s *server) forbiddenNotify(tenant int32, at string, list []domain.Notify) []problem.FieldError {
-	if s.Guard == nil {
-		return nil
-	}
-	var fields []problem.FieldError
+func (s *server) forbiddenNotify(tenant int32, at string, list []domain.Notify) (fields []problem.FieldError) {
 	for i, n := range list {
-		u, err := delivery.CheckURL(n.URL)
-		if err != nil {
-			continue
-		}
-		if err := s.Guard.For(tenant).CheckTarget(u); err != nil {
-			fields = append(fields, problem.At(fmt.Sprintf("%s.notify[%d].url", at, i), err.Error()))
-		}
+		recipient, err := delivery.CheckURL(n.URL)
+		fields = append(fields, s.refused(tenant, fmt.Sprintf("%s.notify[%d].url", at, i), recipient, err)...)
 	}
 	return fields
+}
+
+// refused returns why the guard refuses a URL. A malformed one is left to the definition's own validation.
+func (s *server) refused(tenant int32, at string, u *url.URL, malformed error) []problem.FieldError {
+	if s.Guard == nil || malformed != nil {
+		return nil
+	}
+	if err := s.Guard.For(tenant).CheckTarget(u); err != nil {
+		return []problem.FieldError{problem.At(at, err.Error())}
+	}
+	return nil
 }

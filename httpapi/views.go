@@ -54,8 +54,7 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 		job.PauseNote = r.PauseNote
 	}
 	if r.NextScheduledFor != nil && r.Definition.Schedule.Kind() == domain.KindCron {
-		local := inZone(*r.NextScheduledFor, r.Definition.Schedule)
-		job.NextLocal = &local
+		job.NextLocal = new(inZone(*r.NextScheduledFor, r.Definition.Schedule))
 	}
 	return job
 }
@@ -85,8 +84,7 @@ func utc(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}
-	u := t.UTC()
-	return &u
+	return new(t.UTC())
 }
 
 // render returns v as JSON without the escapes that only HTML needs.
