@@ -69,16 +69,11 @@ func TestOneForecastIsComputedAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice()
 		first, same, other := o.ask(t.Context(), 1), o.ask(t.Context(), 1), o.ask(t.Context(), 2)
-		o.release <- nil
-		for _, answer := range []func() (*knownForecast, error){first, same} {
-			if known, err := answer(); err != nil || known.Jobs != 1 {
-				t.Errorf("%+v, %v", known, err)
-			}
+		known := o.wantJobs(t, first, 1)
+		if also, err := same(); err != nil || also != known {
+			t.Errorf("%+v, %v, want %+v", also, err, known)
 		}
-		o.release <- nil
-		if known, err := other(); err != nil || known.Jobs != 2 {
-			t.Errorf("%+v, %v", known, err)
-		}
+		o.wantJobs(t, other, 2)
 		if len(o.begun) != 2 || o.most != 1 {
 			t.Errorf("%v were computed, up to %d at a time", o.begun, o.most)
 		}
@@ -89,18 +84,14 @@ func TestAForecastIsComputedAnewAfterAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice()
-		answer := o.ask(t.Context(), 1)
-		o.release <- nil
-		first, _ := answer()
+		first := o.wantJobs(t, o.ask(t.Context(), 1), 1)
 		time.Sleep(forecastRemembered - time.Second)
 		if again, err := o.of(t.Context(), forecastOf{tenant: 1}); err != nil || !again.AsOf.Equal(first.AsOf) {
 			t.Errorf("%+v, %v", again, err)
 		}
 		time.Sleep(time.Second)
-		answer = o.ask(t.Context(), 1)
-		o.release <- nil
-		if anew, err := answer(); err != nil || anew.AsOf.Equal(first.AsOf) {
-			t.Errorf("%+v, %v", anew, err)
+		if anew := o.wantJobs(t, o.ask(t.Context(), 1), 1); anew.AsOf.Equal(first.AsOf) {
+			t.Errorf("as of %s, like before", anew.AsOf)
 		}
 	})
 }
@@ -120,6 +111,17 @@ func TestTheWaitForAForecastIsBounded(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 	})
+}
+
+// wantJobs lets the computation end. It fails the test unless the answer is the forecast of so many jobs.
+func (o *office) wantJobs(t *testing.T, answer func() (*knownForecast, error), jobs int) *knownForecast {
+	t.Helper()
+	o.release <- nil
+	known, err := answer()
+	if err != nil || known.Jobs != jobs {
+		t.Errorf("%+v, %v", known, err)
+	}
+	return known
 }
 
 func wantBusy(t *testing.T, answer func() (*knownForecast, error), says string) {
@@ -147,11 +149,7 @@ func TestAForecastThatNobodyWaitsForIsGivenUp(t *testing.T) {
 		if _, err := second(); !errors.Is(err, context.Canceled) || o.now != 0 {
 			t.Errorf("%v; %d are computed", err, o.now)
 		}
-		third := o.ask(t.Context(), 1)
-		o.release <- nil
-		if known, err := third(); err != nil || known.Jobs != 1 {
-			t.Errorf("the next one: %+v, %v", known, err)
-		}
+		o.wantJobs(t, o.ask(t.Context(), 1), 1)
 	})
 }
 
@@ -166,10 +164,6 @@ func TestAForecastThatFailsIsNotKept(t *testing.T) {
 				t.Errorf("%v, want %v", err, cause)
 			}
 		}
-		answer := o.ask(t.Context(), 1)
-		o.release <- nil
-		if known, err := answer(); err != nil || known.Jobs != 1 {
-			t.Errorf("%+v, %v", known, err)
-		}
+		o.wantJobs(t, o.ask(t.Context(), 1), 1)
 	})
 }

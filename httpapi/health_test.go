@@ -51,11 +51,7 @@ func TestNotReadyWithoutASchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
-	if w.Code != 503 || !strings.Contains(w.Body.String(), "punctual migrate") {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	record(t, handler, "GET", "/readyz", "").want(503).shows("punctual migrate")
 }
 
 func TestAChangeOfReadinessIsLoggedOnce(t *testing.T) {
@@ -140,24 +136,18 @@ func TestTheAddressOfTheMetricsServesThemAndNothingElse(t *testing.T) {
 	for path, want := range map[string]int{
 		"/metrics": 200, "/healthz": 200, "/": 404, "/v1/jobs": 404, "/readyz": 404, "/docs": 404,
 	} {
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-		if w.Code != want {
-			t.Errorf("%s: %d", path, w.Code)
-		}
-		if path == "/metrics" && !strings.Contains(w.Body.String(), "punctual_something 0") {
-			t.Error(w.Body)
+		if got := record(t, handler, "GET", path, ""); got.status != want {
+			t.Errorf("%s: %d", path, got.status)
 		}
 	}
-	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, httptest.NewRequest("POST", "/metrics", nil))
-	if w.Code != 405 {
-		t.Errorf("POST: %d", w.Code)
+	record(t, handler, "GET", "/metrics", "").shows("punctual_something 0")
+	if got := record(t, handler, "POST", "/metrics", ""); got.status != 405 {
+		t.Errorf("POST: %d", got.status)
 	}
 	run := httptest.NewRequest("GET", "/metrics", nil)
 	run.Header.Set("Punctual-Fencing-Token", "1")
 	run.Header.Set("Punctual-Attempt", "1")
-	w = httptest.NewRecorder()
+	w := httptest.NewRecorder()
 	if handler.ServeHTTP(w, run); w.Code != 403 {
 		t.Errorf("to a run: %d", w.Code)
 	}

@@ -294,32 +294,22 @@ func TestExamplesOfBodiesAreValid(t *testing.T) {
 	for name, c := range map[string]struct {
 		example json.RawMessage
 		into    any
-		check   func(any) []problem.FieldError
 	}{
-		"job": {
-			exampleJobInput, new(JobInput),
-			func(v any) []problem.FieldError { return within("body", v.(*JobInput).Validate()) },
-		},
-		"batch":   {exampleBatch, new(BatchInput), func(v any) []problem.FieldError { return v.(*BatchInput).validate() }},
-		"pause":   {examplePause, new(PauseInput), func(v any) []problem.FieldError { return v.(*PauseInput).validate() }},
-		"preview": {examplePreview, new(PreviewInput), func(v any) []problem.FieldError { return v.(*PreviewInput).validate() }},
-		"resume":  {exampleResume, new(ResumeInput), nil},
-		"note":    {exampleReplayNote, new(NoteInput), nil},
-		"resolve": {exampleResolveNote, new(NoteInput), nil},
-		"bulk":    {exampleBulk, new(BulkInput), func(v any) []problem.FieldError { return v.(*BulkInput).validate() }},
-		"pauses": {
-			examplePauseJobs, new(PauseJobsInput), func(v any) []problem.FieldError { return v.(*PauseJobsInput).validate() },
-		},
-		"resumes":  {exampleResumeJobs, new(JobsInput), func(v any) []problem.FieldError { return v.(*JobsInput).validate() }},
-		"deletes":  {exampleDeleteJobs, new(JobsInput), func(v any) []problem.FieldError { return v.(*JobsInput).validate() }},
-		"backfill": {exampleBackfill, new(BackfillInput), func(v any) []problem.FieldError { return v.(*BackfillInput).validate() }},
-		"trigger":  {exampleTrigger, new(TriggerInput), nil},
-		"secret":   {exampleSecretInput, new(SecretInput), func(v any) []problem.FieldError { return v.(*SecretInput).validate() }},
-		"patch":    {examplePatch, new(JobPatch), nil},
+		"job": {exampleJobInput, new(JobInput)}, "batch": {exampleBatch, new(BatchInput)},
+		"pause": {examplePause, new(PauseInput)}, "preview": {examplePreview, new(PreviewInput)},
+		"resume": {exampleResume, new(ResumeInput)}, "note": {exampleReplayNote, new(NoteInput)},
+		"resolve": {exampleResolveNote, new(NoteInput)}, "bulk": {exampleBulk, new(BulkInput)},
+		"pauses": {examplePauseJobs, new(PauseJobsInput)}, "resumes": {exampleResumeJobs, new(JobsInput)},
+		"deletes": {exampleDeleteJobs, new(JobsInput)}, "backfill": {exampleBackfill, new(BackfillInput)},
+		"trigger": {exampleTrigger, new(TriggerInput)}, "secret": {exampleSecretInput, new(SecretInput)},
+		"patch": {examplePatch, new(JobPatch)},
 	} {
 		errs := decode(c.example, c.into, name == "patch")
-		if c.check != nil {
-			errs = append(errs, c.check(c.into)...)
+		switch v := c.into.(type) {
+		case *JobInput:
+			errs = append(errs, within("body", v.Validate())...)
+		case interface{ validate() []problem.FieldError }:
+			errs = append(errs, v.validate()...)
 		}
 		if len(errs) > 0 {
 			t.Errorf("%s: %v", name, errs)

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -16,28 +17,23 @@ func TestRequestsAreDrawnInChunks(t *testing.T) {
 	limit := 1000
 	id := tenant(t, s, tenants.Tenant{Name: "alpha", Weight: 1, MaxRequestsPerSecond: &limit})
 	r := newRates(s)
-	began, before := time.Now(), s.Pool().Stat().AcquireCount()
-	for range 200 {
-		tenant := tenants.Brief{ID: id, MaxRequestsPerSecond: limit}
-		if err := r.spend(t.Context(), tenant, map[string][]string{}); err != nil {
-			t.Fatal(err)
+	spend := func(limit int, header http.Header) {
+		t.Helper()
+		for range 200 {
+			limited := tenants.Brief{ID: id, MaxRequestsPerSecond: limit}
+			if err := r.spend(t.Context(), limited, header); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	began, before := time.Now(), s.Pool().Stat().AcquireCount()
+	spend(limit, http.Header{})
 	if n := s.Pool().Stat().AcquireCount() - before; n > 2+int64(time.Since(began)/drawnFor) {
 		t.Errorf("%d draws", n)
 	}
-	for range 200 {
-		if err := r.spend(t.Context(), tenants.Brief{ID: id}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
+	spend(0, nil) // no header is written
 	s.Close()
-	for range 200 { // without a database no request is refused
-		tenant := tenants.Brief{ID: id, MaxRequestsPerSecond: limit}
-		if err := r.spend(t.Context(), tenant, map[string][]string{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	spend(limit, http.Header{}) // without a database no request is refused
 }
 
 func TestARefusedTenantDoesNotAskAgainAtOnce(t *testing.T) {
