@@ -145,6 +145,11 @@ func register[I, O any](s *server, op huma.Operation, handle func(context.Contex
 		if role != auth.RoleNone && tenant == 0 { // the store would take 0 as every tenant
 			return nil, s.problem(ctx, errors.New("a request without a tenant"))
 		}
+		if named, ok := any(in).(naming); ok {
+			if err := named.exists(); err != nil {
+				return nil, s.problem(ctx, err)
+			}
+		}
 		out, err := handle(ctx, tenant, in)
 		if err != nil {
 			return nil, s.problem(ctx, err)
@@ -152,6 +157,10 @@ func register[I, O any](s *server, op huma.Operation, handle func(context.Contex
 		return out, nil
 	})
 }
+
+// naming is implemented by inputs that name a thing. A malformed name or id never reaches the database, nor the
+// handler: exists returns what is answered for a thing that does not exist.
+type naming interface{ exists() error }
 
 // Whether an operation needs its body.
 const (

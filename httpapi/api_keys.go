@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
@@ -125,22 +126,20 @@ func (s *server) listKeys(ctx context.Context, tenant int32, in *Paging) (*answe
 
 type oneKeyInput struct {
 	Key string `path:"key" doc:"Id of the key." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
+	id  uuid.UUID
+}
+
+func (o *oneKeyInput) exists() (err error) {
+	o.id, err = parseID(o.Key)
+	return err
 }
 
 func (s *server) getKey(ctx context.Context, tenant int32, in *oneKeyInput) (*answer[tenants.Key], error) {
-	id, err := parseID(in.Key)
-	if err != nil {
-		return nil, err
-	}
-	return show(s.Store.GetKey(ctx, tenant, id))
+	return show(s.Store.GetKey(ctx, tenant, in.id))
 }
 
 func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (*struct{}, error) {
-	id, err := parseID(in.Key)
-	if err != nil {
-		return nil, err
-	}
-	record, err := s.Store.GetKey(ctx, tenant, id)
+	record, err := s.Store.GetKey(ctx, tenant, in.id)
 	if err != nil {
 		return nil, err
 	}
@@ -148,5 +147,5 @@ func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (
 		return nil, problem.New(problem.CodeForbidden,
 			fmt.Sprintf("Revoking a key of the role %s needs that role; your role is %s.", record.Role, c.Role))
 	}
-	return nil, s.Store.RevokeKey(ctx, tenant, id)
+	return nil, s.Store.RevokeKey(ctx, tenant, in.id)
 }

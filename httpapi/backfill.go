@@ -82,9 +82,6 @@ type backfillJobInput struct {
 // backfillJob looks for the slots before it takes the Idempotency-Key, so it holds nothing meanwhile. A request that
 // can no longer be met may repeat one that was met before: then the first answer is repeated.
 func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobInput) (*answered, error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	asked := in.Request.value
 	var plan letters.BackfillPlan
 	var cannot error

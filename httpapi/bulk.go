@@ -182,22 +182,20 @@ func (s *server) listOperations(
 
 type operationRef struct {
 	Operation string `path:"operation" doc:"Id of the operation." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
+	id        uuid.UUID
+}
+
+func (o *operationRef) exists() (err error) {
+	o.id, err = parseID(o.Operation)
+	return err
 }
 
 func (s *server) getOperation(ctx context.Context, tenant int32, in *operationRef) (*answer[letters.Operation], error) {
-	id, err := parseID(in.Operation)
-	if err != nil {
-		return nil, err
-	}
-	return show(s.Store.GetOperation(ctx, tenant, id))
+	return show(s.Store.GetOperation(ctx, tenant, in.id))
 }
 
 func (s *server) cancelOperation(
 	ctx context.Context, tenant int32, in *operationRef,
 ) (*answer[letters.Operation], error) {
-	id, err := parseID(in.Operation)
-	if err != nil {
-		return nil, err
-	}
-	return show(s.Store.CancelOperation(ctx, tenant, id))
+	return show(s.Store.CancelOperation(ctx, tenant, in.id))
 }

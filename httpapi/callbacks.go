@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -62,13 +61,12 @@ type CallbackRef struct {
 	Token string `header:"Punctual-Run-Token" doc:"The token that came with the request of the attempt." example:"prt_AAAAAAAAAAc0kqJ7o3tZ8Vn3mWv9yQpEwq1c1yq3iUO0m2l9Yg4D5Q"`
 }
 
-// ref returns the id of the run. A malformed id gets ErrRunToken: no token belongs to it either.
-func (c CallbackRef) ref() (uuid.UUID, error) {
-	id, err := parseID(c.Run)
-	if err != nil {
-		return uuid.Nil, domain.ErrRunToken
+// exists returns ErrRunToken for a malformed id: no token belongs to it either.
+func (c *CallbackRef) exists() error {
+	if c.RunRef.exists() != nil {
+		return domain.ErrRunToken
 	}
-	return id, nil
+	return nil
 }
 
 // HeartbeatInput is the optional body of a heartbeat.
@@ -88,10 +86,6 @@ type heartbeatInput struct {
 }
 
 func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) (*answer[Heartbeat], error) {
-	run, err := in.ref()
-	if err != nil {
-		return nil, err
-	}
 	var problems []problem.FieldError
 	if n := len(in.Request.value.Progress); n > maxProgress {
 		problems = append(problems, problem.Atf("body.progress", "%d bytes; at most %d (64 KiB)", n, maxProgress))
@@ -99,7 +93,7 @@ func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) 
 	if err := in.Request.check(problems...); err != nil {
 		return nil, err
 	}
-	beat, err := s.Store.HeartbeatRun(ctx, run, in.Token, in.Request.value.Progress)
+	beat, err := s.Store.HeartbeatRun(ctx, in.id, in.Token, in.Request.value.Progress)
 	return show(Heartbeat{CancelRequested: beat.CancelRequested, Deadline: beat.Deadline}, err)
 }
 
@@ -114,10 +108,6 @@ type completeRunInput struct {
 }
 
 func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput) (*answer[runs.Run], error) {
-	run, err := in.ref()
-	if err != nil {
-		return nil, err
-	}
 	var problems []problem.FieldError
 	result, wrong := domain.CheckResult(in.Request.value.Result)
 	if wrong != "" {
@@ -126,7 +116,7 @@ func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput)
 	if err := in.Request.check(problems...); err != nil {
 		return nil, err
 	}
-	return show(s.Store.CompleteRun(ctx, run, in.Token, result))
+	return show(s.Store.CompleteRun(ctx, in.id, in.Token, result))
 }
 
 // FailureInput is the optional body that reports a failure.
@@ -141,16 +131,12 @@ type failRunInput struct {
 }
 
 func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*answer[runs.Run], error) {
-	run, err := in.ref()
-	if err != nil {
-		return nil, err
-	}
 	failure := in.Request.value
 	if err := in.Request.check(prose("body.error", failure.Error, maxFailure)...); err != nil {
 		return nil, err
 	}
 	why := cmp.Or(failure.Error, "the target reported that it failed")
-	return show(s.Store.FailRun(ctx, run, in.Token, why, or(failure.Retry, true)))
+	return show(s.Store.FailRun(ctx, in.id, in.Token, why, or(failure.Retry, true)))
 }
 
 // Progress is the last progress that targets reported of a run.
@@ -161,11 +147,7 @@ type Progress struct {
 }
 
 func (s *server) getProgress(ctx context.Context, _ int32, in *CallbackRef) (*answer[Progress], error) {
-	run, err := in.ref()
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.Store.RunProgress(ctx, run, in.Token)
+	p, err := s.Store.RunProgress(ctx, in.id, in.Token)
 	if p.Progress == nil {
 		p.Progress = json.RawMessage("null")
 	}

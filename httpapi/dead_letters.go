@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -117,6 +118,12 @@ func (s *server) listDeadLetterGroups(
 // DeadLetterRef is the input of operations on one dead letter.
 type DeadLetterRef struct {
 	Run string `path:"run" doc:"Id of the dead run." example:"019ad964-3b80-8b21-8f6e-1d2c3b4a5968"`
+	id  uuid.UUID
+}
+
+func (d *DeadLetterRef) exists() (err error) {
+	d.id, err = parseID(d.Run)
+	return err
 }
 
 type replayDeadLetterInput struct {
@@ -126,15 +133,11 @@ type replayDeadLetterInput struct {
 }
 
 func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayDeadLetterInput) (*answered, error) {
-	id, err := parseID(in.Run)
-	if err != nil {
-		return nil, err
-	}
 	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
 		return nil, err
 	}
 	return accept(ctx, s, tenant, in.Request.under(in.Key), runPath, func(w store.Writer) (runs.Run, error) {
-		return w.ReplayDeadLetter(ctx, id, in.Request.value.Note)
+		return w.ReplayDeadLetter(ctx, in.id, in.Request.value.Note)
 	})
 }
 
@@ -146,12 +149,8 @@ type resolveDeadLetterInput struct {
 func (s *server) resolveDeadLetter(
 	ctx context.Context, tenant int32, in *resolveDeadLetterInput,
 ) (*answer[letters.DeadLetter], error) {
-	id, err := parseID(in.Run)
-	if err != nil {
-		return nil, err
-	}
 	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
 		return nil, err
 	}
-	return show(s.Store.ResolveDeadLetter(ctx, tenant, id, in.Request.value.Note))
+	return show(s.Store.ResolveDeadLetter(ctx, tenant, in.id, in.Request.value.Note))
 }

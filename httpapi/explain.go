@@ -25,9 +25,6 @@ type explainInput struct {
 }
 
 func (s *server) explain(ctx context.Context, tenant int32, in *explainInput) (*answer[history.Explanation], error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	return show(s.Store.ExplainJob(ctx, tenant, in.Job, in.At.in))
 }
 

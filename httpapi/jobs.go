@@ -109,9 +109,6 @@ type oneJobInput struct {
 }
 
 func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jobAnswer, error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	record, err := s.Store.GetJob(ctx, tenant, in.Job)
 	if err != nil {
 		return nil, err
@@ -131,9 +128,6 @@ type deleteJobInput struct {
 }
 
 func (s *server) deleteJob(ctx context.Context, tenant int32, in *deleteJobInput) (*struct{}, error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	version, err := in.version()
 	if err != nil {
 		return nil, err

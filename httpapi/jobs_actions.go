@@ -43,9 +43,6 @@ type pauseJobInput struct {
 }
 
 func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) (*jobAnswer, error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	pause := in.Request.value
 	if err := in.Request.check(pause.validate()...); err != nil {
 		return nil, err
@@ -63,9 +60,6 @@ type resumeJobInput struct {
 }
 
 func (s *server) resumeJob(ctx context.Context, tenant int32, in *resumeJobInput) (*jobAnswer, error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
 		return nil, err
 	}
@@ -79,9 +73,6 @@ type triggerJobInput struct {
 }
 
 func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInput) (*answered, error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	request := jobs.TriggerRequest{
 		Body: in.Request.value.Body, Headers: in.Request.value.Headers, Submitter: isSubmitter(ctx),
 	}

@@ -42,6 +42,9 @@ type putJobInput struct {
 	Request     body[JobReplacement]
 }
 
+// exists never refuses: a PUT may create the job, and says what is wrong with its name.
+func (putJobInput) exists() error { return nil }
+
 func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jobAnswer, error) {
 	job := in.Request.value.newJob()
 	named := job.Definition.Name != ""
@@ -114,9 +117,6 @@ type patchJobInput struct {
 }
 
 func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) (*jobAnswer, error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	version, err := in.version()
 	if err != nil {
 		return nil, err

@@ -46,8 +46,5 @@ func (s *server) getOverview(ctx context.Context, tenant int32, _ *struct{}) (*a
 }
 
 func (s *server) getJobStats(ctx context.Context, tenant int32, in *JobRef) (*answer[runs.JobStats], error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	return show(s.Store.JobStats(ctx, tenant, in.Job))
 }

@@ -132,7 +132,7 @@ type JobRef struct {
 
 var uuidForm = regexp.MustCompile(`(?i)^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})$`)
 
-// exists returns ErrNotFound for a malformed id or name, so that it never reaches the database.
+// exists returns ErrNotFound for a malformed id or name.
 func (j JobRef) exists() error {
 	if !domain.NameForm.MatchString(j.Job) {
 		return store.ErrNotFound

@@ -58,30 +58,28 @@ func (s *server) runRoutes() {
 // RunRef is the input of operations on one run.
 type RunRef struct {
 	Run string `path:"run" doc:"Id of the run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	id  uuid.UUID
+}
+
+func (r *RunRef) exists() (err error) {
+	r.id, err = parseID(r.Run)
+	return err
 }
 
 func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[runs.Run], error) {
-	id, err := parseID(in.Run)
-	if err != nil {
-		return nil, err
-	}
-	run, err := s.Store.GetRun(ctx, tenant, id)
+	run, err := s.Store.GetRun(ctx, tenant, in.id)
 	if err != nil {
 		return nil, err
 	}
 	run.Request = showRequest(run, s.PublicURL)
 	if !run.Status.Final() {
-		run.WaitingFor, err = s.Store.RunWaitsFor(ctx, tenant, id)
+		run.WaitingFor, err = s.Store.RunWaitsFor(ctx, tenant, in.id)
 	}
 	return show(run, err)
 }
 
 func (s *server) cancelRun(ctx context.Context, tenant int32, in *RunRef) (*answer[runs.Run], error) {
-	id, err := parseID(in.Run)
-	if err != nil {
-		return nil, err
-	}
-	return show(s.Store.CancelRun(ctx, tenant, id))
+	return show(s.Store.CancelRun(ctx, tenant, in.id))
 }
 
 // parseID returns ErrNotFound for a malformed id.
@@ -143,9 +141,6 @@ type listJobRunsInput struct {
 func (s *server) listJobRuns(
 	ctx context.Context, tenant int32, in *listJobRunsInput,
 ) (*answer[List[ListedRun]], error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	filter, err := in.filter()
 	if err != nil {
 		return nil, err
@@ -197,10 +192,6 @@ type rerunInput struct {
 }
 
 func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*answered, error) {
-	id, err := parseID(in.Run)
-	if err != nil {
-		return nil, err
-	}
 	v := in.Request.value
 	request := jobs.RerunRequest{
 		TriggerRequest: jobs.TriggerRequest{Body: v.Body, Headers: v.Headers}, SameKey: v.SameKey,
@@ -209,6 +200,6 @@ func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*a
 		return nil, err
 	}
 	return accept(ctx, s, tenant, in.Request.under(in.Key), runPath, func(w store.Writer) (runs.Run, error) {
-		return w.RerunRun(ctx, id, request)
+		return w.RerunRun(ctx, in.id, request)
 	})
 }

@@ -90,9 +90,6 @@ type upcomingInput struct {
 }
 
 func (s *server) upcoming(ctx context.Context, tenant int32, in *upcomingInput) (*answer[Upcoming], error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	record, err := s.Store.GetJob(ctx, tenant, in.Job)
 	if err != nil {
 		return nil, err

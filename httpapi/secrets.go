@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -103,9 +104,6 @@ func (s *server) listSecrets(ctx context.Context, tenant int32, in *Paging) (*an
 }
 
 func (s *server) getSecret(ctx context.Context, tenant int32, in *SecretRef) (*answer[secrets.Secret], error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	return show(s.Store.GetSecret(ctx, tenant, in.Name))
 }
 
@@ -119,9 +117,12 @@ type putSecretInput struct {
 	Request body[SecretInput]
 }
 
+// exists never refuses: a PUT may create the secret, and says what is wrong with its name.
+func (putSecretInput) exists() error { return nil }
+
 func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput) (*secretAnswer, error) {
 	problems := in.Request.value.validate()
-	if in.exists() != nil {
+	if in.SecretRef.exists() != nil {
 		problems = append(problems,
 			problem.At("path.secret", "must be 1 to 128 letters, digits and . _ : -, the first a letter or digit"))
 	}
@@ -141,9 +142,6 @@ func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput
 }
 
 func (s *server) deleteSecret(ctx context.Context, tenant int32, in *SecretRef) (*struct{}, error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	return nil, s.Store.DeleteSecret(ctx, tenant, in.Name)
 }
 
@@ -174,7 +172,13 @@ func (s *server) createSigningSecret(
 
 type deleteSigningSecretInput struct {
 	ID string `path:"signing_secret" doc:"Id of the signing secret." example:"019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e"`
+	id uuid.UUID
 	In string `query:"in" maxLength:"32" doc:"How long it continues to sign, such as 24h; at most 720h. Absent: it stops at once." example:"24h"`
+}
+
+func (d *deleteSigningSecretInput) exists() (err error) {
+	d.id, err = parseID(d.ID)
+	return err
 }
 
 // longestGrace bounds how long a deleted signing secret goes on signing.
@@ -183,16 +187,13 @@ const longestGrace = 720 * time.Hour
 func (s *server) deleteSigningSecret(
 	ctx context.Context, tenant int32, in *deleteSigningSecretInput,
 ) (*struct{}, error) {
-	id, err := parseID(in.ID)
-	if err != nil {
-		return nil, err
-	}
 	var grace time.Duration
 	if in.In != "" {
+		var err error
 		if grace, err = time.ParseDuration(in.In); err != nil || grace < 0 || grace > longestGrace {
 			return nil, problem.Invalid(problem.Atf("query.in", "%q is not a duration of 0s to %s, such as 24h",
 				problem.Clip(in.In), longestGrace))
 		}
 	}
-	return nil, s.Store.DeleteSigningSecret(ctx, tenant, id, grace)
+	return nil, s.Store.DeleteSigningSecret(ctx, tenant, in.id, grace)
 }

@@ -126,9 +126,6 @@ func (t TenantRef) exists() error {
 }
 
 func (s *server) getTenant(ctx context.Context, _ int32, in *TenantRef) (*answer[TenantWithUsage], error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	return s.withUsage(ctx)(s.Store.GetTenant(ctx, in.Tenant))
 }
 
@@ -168,9 +165,6 @@ type patchTenantInput struct {
 }
 
 func (s *server) patchTenant(ctx context.Context, _ int32, in *patchTenantInput) (*tenantAnswer, error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	t, err := s.Store.EditTenant(ctx, in.Tenant, func(t *tenants.Tenant) error {
 		return patchSettings(&in.Request, t)
 	})
@@ -223,8 +217,5 @@ func patchSettings(patch *body[TenantSettings], t *tenants.Tenant) error {
 }
 
 func (s *server) deleteTenant(ctx context.Context, _ int32, in *TenantRef) (*struct{}, error) {
-	if err := in.exists(); err != nil {
-		return nil, err
-	}
 	return nil, s.Store.DeleteTenant(ctx, in.Tenant)
 }
