@@ -93,7 +93,7 @@ type SecretRef struct {
 
 // exists returns ErrNotFound for a malformed name.
 func (r SecretRef) exists() error {
-	if !domain.SecretNameForm.MatchString(r.Name) {
+	if !domain.NameForm.MatchString(r.Name) {
 		return store.ErrNotFound
 	}
 	return nil

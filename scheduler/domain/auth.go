@@ -3,7 +3,6 @@ package domain
 import (
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -50,41 +49,31 @@ const (
 	maxScopes       = 64
 )
 
-// SecretNameForm is the form of a secret's name.
-var SecretNameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
-
-const secretNameRule = "1 to 128 letters, digits and . _ : -, the first a letter or digit"
-
 // isMask is the error for a value that is the mask.
 const isMask = `"***" is the mask, not the value: leave the field out to keep it (PATCH), or write the value`
 
 func (c *checker) secrets(t Target) {
 	c.auth(t)
-	for _, f := range []struct{ field, name string }{
-		{"client_certificate", t.TLS.orNone().ClientCertificate},
-		{"ca", t.TLS.orNone().CA},
-	} {
-		c.secretName("target.tls."+f.field, f.name)
-	}
-	if t.TLS != nil && *t.TLS == (TLS{}) {
-		c.add("target.tls", "name a client_certificate, a ca or both; or leave it out")
-	}
-	if t.TLS != nil && strings.HasPrefix(strings.ToLower(t.URL), "http://") {
-		c.add("target.tls", "target.url is not https, so there is no TLS; leave it out")
+	if t.TLS != nil {
+		c.tls(t)
 	}
 	c.secretHeaders(t)
 }
 
-func (t *TLS) orNone() TLS {
-	if t == nil {
-		return TLS{}
+func (c *checker) tls(t Target) {
+	c.secretName("target.tls.client_certificate", t.TLS.ClientCertificate)
+	c.secretName("target.tls.ca", t.TLS.CA)
+	if *t.TLS == (TLS{}) {
+		c.add("target.tls", "name a client_certificate, a ca or both; or leave it out")
 	}
-	return *t
+	if strings.HasPrefix(strings.ToLower(t.URL), "http://") {
+		c.add("target.tls", "target.url is not https, so there is no TLS; leave it out")
+	}
 }
 
 func (c *checker) secretName(field, name string) {
-	if name != "" && !SecretNameForm.MatchString(name) {
-		c.add(field, "%q: the name of a secret is %s", clip(name), secretNameRule)
+	if name != "" && !NameForm.MatchString(name) {
+		c.add(field, "%q: the name of a secret is %s", clip(name), nameRule)
 	}
 }
 
@@ -93,7 +82,10 @@ func (c *checker) secretHeaders(t Target) {
 		c.add("target.secret_headers", "%d headers with those of target.headers; at most %d",
 			len(t.Headers)+len(t.SecretHeaders), MaxHeaders)
 	}
-	written := writtenHeaders(t.Headers)
+	written := map[string]bool{}
+	for name := range t.Headers {
+		written[http.CanonicalHeaderKey(name)] = true
+	}
 	for _, name := range sortedNames(t.SecretHeaders) {
 		field := "target.secret_headers." + clip(name)
 		value := t.SecretHeaders[name]
@@ -109,14 +101,6 @@ func (c *checker) secretHeaders(t Target) {
 	if header := authHeader(t.Auth); header != "" && written[http.CanonicalHeaderKey(header)] {
 		c.add("target.auth", "sends the header %s, which is among headers or secret_headers too; give it once", clip(header))
 	}
-}
-
-func writtenHeaders(headers map[string]string) map[string]bool {
-	written := map[string]bool{}
-	for name := range headers {
-		written[http.CanonicalHeaderKey(name)] = true
-	}
-	return written
 }
 
 // hidden checks a secret value. No message repeats the value.
@@ -202,8 +186,7 @@ func (c *checker) authFields(a Auth) {
 			c.add("target.auth.header", "%v", err)
 		}
 	}
-	if strings.ContainsAny(a.Username, ":\x00") ||
-		strings.ContainsFunc(a.Username, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if strings.ContainsFunc(a.Username, func(r rune) bool { return r == ':' || r < ' ' || r == 0x7f }) {
 		c.add("target.auth.username", "must have no colon and no control characters")
 	}
 	c.short("target.auth.username", a.Username)

@@ -101,14 +101,12 @@ func (c *checker) notify(field string, list []Notify) {
 
 func (c *checker) notifyEntry(at string, n Notify) {
 	if len(n.On) == 0 {
-		c.add(at+".on", "is required: some of %s", strings.Join(eventNames(), ", "))
+		c.add(at+".on", "is required: some of %s", strings.Join(texts(Events), ", "))
 	}
 	for k, event := range n.On {
 		field := fmt.Sprintf("%s.on[%d]", at, k)
 		if !slices.Contains(Events, event) {
-			names := eventNames()
-			c.add(field, "%q is not one of %s%s",
-				clip(string(event)), strings.Join(names, ", "), DidYouMean(string(event), names...))
+			notOneOf(c, field, event, Events)
 		} else if slices.Index(n.On, event) < k {
 			c.add(field, "%q appears twice", event)
 		}
@@ -131,12 +129,4 @@ func (c *checker) notifyEntry(at string, n Notify) {
 	if n.Format != FormatPagerDuty && n.Secret != "" {
 		c.add(at+".secret", "only format pagerduty has it; leave it out")
 	}
-}
-
-func eventNames() []string {
-	names := make([]string, len(Events))
-	for i, e := range Events {
-		names[i] = string(e)
-	}
-	return names
 }

@@ -45,6 +45,9 @@ var (
 	uuidForm  = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
 )
 
+// nameRule says what NameForm matches.
+const nameRule = "1 to 128 letters, digits and . _ : -, the first a letter or digit"
+
 // reservedNames are words that the API's paths use in place of a job's name.
 var reservedNames = []string{"batch", "bulk", "apply"}
 
@@ -106,7 +109,7 @@ func (c *checker) name(name string) {
 	case name == "":
 		c.add("name", "is required: 1 to 128 letters, digits and . _ : -")
 	case !NameForm.MatchString(name):
-		c.add("name", "%q: 1 to 128 letters, digits and . _ : -, the first a letter or digit", clip(name))
+		c.add("name", "%q: %s", clip(name), nameRule)
 	case uuidForm.MatchString(name):
 		c.add("name", "%q looks like a UUID, so it could not be told from a job's id", name)
 	case slices.Contains(reservedNames, name):
@@ -304,16 +307,25 @@ func (c *checker) retry(r Retry) {
 	}
 }
 
+// oneOf refuses a value that is none of the choices. An absent one has a default.
 func oneOf[T ~string](c *checker, field string, value T, choices ...T) {
-	if value == "" || slices.Contains(choices, value) {
-		return
+	if value != "" && !slices.Contains(choices, value) {
+		notOneOf(c, field, value, choices)
 	}
-	words := make([]string, len(choices))
-	for i, choice := range choices {
-		words[i] = string(choice)
-	}
+}
+
+func notOneOf[T ~string](c *checker, field string, value T, choices []T) {
+	words := texts(choices)
 	c.add(field, "%q is not one of %s%s",
 		clip(string(value)), strings.Join(words, ", "), DidYouMean(string(value), words...))
+}
+
+func texts[T ~string](words []T) []string {
+	list := make([]string, len(words))
+	for i, w := range words {
+		list[i] = string(w)
+	}
+	return list
 }
 
 // clip shortens a text from outside for an error message.

@@ -124,11 +124,3 @@ func table(page, title string) (rows [][]string) {
 	}
 	return rows
 }
-
-func texts[T ~string](words []T) []string {
-	list := make([]string, len(words))
-	for i, w := range words {
-		list[i] = string(w)
-	}
-	return list
-}
