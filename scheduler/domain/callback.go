@@ -53,11 +53,7 @@ func (j *Job) silence() time.Duration {
 // CallbackDeadline is when an attempt ends unless its target reports again: a heartbeat timeout from now, but never
 // later than max_duration after its start.
 func (j *Job) CallbackDeadline(started, now time.Time) time.Time {
-	last := started.Add(j.MaxDuration.Value())
-	if next := now.Add(j.HeartbeatTimeout.Value()); next.Before(last) {
-		return next
-	}
-	return last
+	return started.Add(min(now.Sub(started)+j.HeartbeatTimeout.Value(), j.MaxDuration.Value()))
 }
 
 // JudgeSilent decides what a passed deadline of the target means for its run. Beyond max_duration the attempt has

@@ -84,8 +84,7 @@ func (s Situation) decide() Plan {
 	newest := s.newestDueBefore(missedBefore)
 	switch s.Job.Missed.Policy {
 	case MissedSkip:
-		p := Plan{Skips: []Skip{s.skip(ReasonMissed, s.ScheduledFor, newest)}}
-		return s.advance(p, newest)
+		return s.skipUpTo(newest, ReasonMissed)
 	case MissedFireAll:
 		return s.fireAll(missedBefore, newest)
 	}
@@ -94,11 +93,10 @@ func (s Situation) decide() Plan {
 
 // fireOnce runs the newest missed slot, if the window reaches back to it, and records the others as skipped.
 func (s Situation) fireOnce(newest time.Time) Plan {
-	var p Plan
 	if newest.Before(s.windowStart()) {
-		p.Skips = append(p.Skips, s.skip(ReasonMissed, s.ScheduledFor, newest))
-		return s.advance(p, newest)
+		return s.skipUpTo(newest, ReasonMissed)
 	}
+	var p Plan
 	if s.ScheduledFor.Before(newest) {
 		before, _ := s.Job.Timetable.Prev(newest.Add(-1))
 		p.Skips = append(p.Skips, s.skip(ReasonMissed, s.ScheduledFor, before.At))
@@ -271,7 +269,7 @@ func SkipPassed(s Situation, reason Reason) Plan {
 	if s.due(newest).After(s.Now) {
 		return Plan{Next: s.ScheduledFor, NextRunAt: s.due(s.ScheduledFor)}
 	}
-	return s.advance(Plan{Skips: []Skip{s.skip(reason, s.ScheduledFor, newest)}}, newest)
+	return s.skipUpTo(newest, reason)
 }
 
 // SkipBefore plans one skip, with the reason, for the slots of a recurring job from the given one, which lies before
@@ -282,6 +280,11 @@ func SkipBefore(s Situation, instant time.Time, reason Reason) Plan {
 	if slot, ok := s.Job.Timetable.Prev(instant.Add(-1)); ok && slot.At.After(newest) {
 		newest = slot.At
 	}
+	return s.skipUpTo(newest, reason)
+}
+
+// skipUpTo plans one skip for the slots from the situation's own to the newest, both included.
+func (s Situation) skipUpTo(newest time.Time, reason Reason) Plan {
 	return s.advance(Plan{Skips: []Skip{s.skip(reason, s.ScheduledFor, newest)}}, newest)
 }
 

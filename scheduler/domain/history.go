@@ -222,7 +222,10 @@ func (h History) placed(i int) bool {
 }
 
 func (h History) timetable(s span) (*Timetable, error) {
-	v := h.Versions[s.end-1] // jitter may change within a span; its value at the end counts
+	return h.timetableOf(h.Versions[s.end-1]) // jitter may change within a span; its value at the end counts
+}
+
+func (h History) timetableOf(v Version) (*Timetable, error) {
 	t, err := NewTimetable(h.Job, Definition{Schedule: v.Schedule, Jitter: v.Jitter}.WithDefaults(), h.DefaultJitter)
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", v.Number, err)
@@ -316,7 +319,7 @@ func (h History) Due(slot time.Time) time.Time {
 	if _, passed := h.WrittenAfter(slot); !ok || passed {
 		return slot
 	}
-	t, err := NewTimetable(h.Job, Definition{Schedule: v.Schedule, Jitter: v.Jitter}.WithDefaults(), h.DefaultJitter)
+	t, err := h.timetableOf(v)
 	if err != nil {
 		return slot
 	}

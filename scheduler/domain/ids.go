@@ -13,11 +13,16 @@ import (
 // then bits of a hash of (job, slot). So a slot can have only one run, the id leads to one daily partition, and a
 // slot fired again after a failover carries the same id.
 func SlotRunID(job uuid.UUID, scheduledFor time.Time) uuid.UUID {
-	var input [24]byte
-	copy(input[:], job[:])
-	binary.BigEndian.PutUint64(input[16:], uint64(scheduledFor.UnixMilli()))
-	sum := sha256.Sum256(input[:])
+	sum := hashOf(job, scheduledFor.UnixMilli())
 	return timedID(scheduledFor, sum[:], 0x80)
+}
+
+// hashOf returns the SHA-256 of an id and a number.
+func hashOf(id uuid.UUID, n int64) [sha256.Size]byte {
+	var input [24]byte
+	copy(input[:], id[:])
+	binary.BigEndian.PutUint64(input[16:], uint64(n))
+	return sha256.Sum256(input[:])
 }
 
 // NewRunID returns a UUIDv7 for a row that no slot determines: a manual run or a skip. The time is the database's,
@@ -31,18 +36,14 @@ func NewRunID(now time.Time) uuid.UUID {
 // FirstRunID returns the lowest id that a run made at the given time can have.
 func FirstRunID(t time.Time) uuid.UUID {
 	var id uuid.UUID
-	ms := uint64(max(0, t.UnixMilli()))
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
+	binary.BigEndian.PutUint64(id[:8], uint64(max(0, t.UnixMilli()))<<16)
 	return id
 }
 
 // timedID lays out 48 bits of milliseconds, a version, and 74 of the given bits.
 func timedID(t time.Time, bits []byte, version byte) uuid.UUID {
 	var id uuid.UUID
-	ms := uint64(t.UnixMilli())
-	binary.BigEndian.PutUint64(id[:8], ms<<16)
+	binary.BigEndian.PutUint64(id[:8], uint64(t.UnixMilli())<<16)
 	copy(id[6:], bits[:10])
 	id[6] = id[6]&0x0f | version
 	id[8] = id[8]&0x3f | 0x80

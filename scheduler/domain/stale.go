@@ -25,14 +25,9 @@ func (w Watch) Judge() (stale bool, since, look time.Time) {
 	case w.Paused:
 		return false, time.Time{}, w.Now.Add(w.Expect)
 	}
-	since = w.LastSuccess
-	for _, t := range []time.Time{w.Begun, w.StartsAt} {
-		if t.After(since) {
-			since = t
-		}
-	}
-	if w.Kind.OneShot() && w.DueAt.After(since) {
-		since = w.DueAt
+	since = later(later(w.LastSuccess, w.Begun), w.StartsAt)
+	if w.Kind.OneShot() {
+		since = later(since, w.DueAt)
 	}
 	if end := since.Add(w.Expect); end.After(w.Now) {
 		return false, time.Time{}, end
