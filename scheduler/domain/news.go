@@ -71,9 +71,7 @@ type NewsRun struct {
 // For returns the part of the news that a recipient asked for, in any of its entries.
 func (n News) For(r Recipient, list []Notify) News {
 	n.Events = slices.DeleteFunc(slices.Clone(n.Events), func(e NewsEvent) bool {
-		return !slices.ContainsFunc(list, func(entry Notify) bool {
-			return entry.Recipient() == r && slices.Contains(entry.On, e.Event)
-		})
+		return !r.Asks(list, e.Event)
 	})
 	return n
 }

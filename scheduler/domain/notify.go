@@ -68,6 +68,11 @@ type Recipient struct {
 	Secret string
 }
 
+// Asks reports whether one of the recipient's entries asks for an event.
+func (r Recipient) Asks(list []Notify, e Event) bool {
+	return slices.ContainsFunc(list, func(n Notify) bool { return n.Recipient() == r && slices.Contains(n.On, e) })
+}
+
 // Recipient returns the recipient of an entry, with defaults filled in.
 func (n Notify) Recipient() Recipient {
 	r := Recipient{Format: n.Format, URL: n.URL, Secret: n.Secret}

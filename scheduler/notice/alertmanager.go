@@ -61,18 +61,24 @@ func replace(alerts []alert, a alert) []alert {
 	return append(alerts, a)
 }
 
-func labelled(news domain.News, e domain.Event) alert {
-	return alert{
+// about writes an alert of a kind of trouble, which e began or ended. It says when the trouble began.
+func about(news domain.News, trouble domain.Event, e domain.NewsEvent) alert {
+	a := alert{
 		Labels: map[string]string{
-			"alertname": alertNames[e], "job": news.Job, "tenant": news.Tenant, "severity": severity(e),
+			"alertname": alertNames[trouble], "job": news.Job, "tenant": news.Tenant, "severity": severity(trouble),
 		},
+		Annotations:  map[string]string{"summary": headline(news), "description": describe(e)},
+		StartsAt:     e.FirstAt.UTC(),
 		GeneratorURL: news.Link,
 	}
+	if e.Since != nil && e.Since.Before(a.StartsAt) {
+		a.StartsAt = e.Since.UTC()
+	}
+	return a
 }
 
 func fired(news domain.News, e domain.NewsEvent, resolves bool, now time.Time) alert {
-	a := labelled(news, e.Event)
-	a.Annotations = map[string]string{"summary": headline(news), "description": describe(e)}
+	a := about(news, e.Event, e)
 	if len(e.Runs) > 0 {
 		for name, value := range map[string]string{
 			"error": e.Runs[0].Error, "response": e.Runs[0].Response, "reason": string(e.Runs[0].Reason), "run": e.Runs[0].Link,
@@ -81,10 +87,6 @@ func fired(news domain.News, e domain.NewsEvent, resolves bool, now time.Time) a
 				a.Annotations[name] = value
 			}
 		}
-	}
-	a.StartsAt = e.FirstAt.UTC()
-	if e.Since != nil && e.Since.Before(a.StartsAt) {
-		a.StartsAt = e.Since.UTC()
 	}
 	a.EndsAt = now.UTC().Add(lasts(e.Event, resolves))
 	return a
@@ -105,11 +107,7 @@ func lasts(e domain.Event, resolves bool) time.Duration {
 }
 
 func resolved(news domain.News, trouble domain.Event, recovery domain.NewsEvent) alert {
-	a := labelled(news, trouble)
-	a.Annotations = map[string]string{"summary": headline(news), "description": describe(recovery)}
-	a.StartsAt, a.EndsAt = recovery.FirstAt.UTC(), recovery.LastAt.UTC()
-	if recovery.Since != nil && recovery.Since.Before(a.StartsAt) {
-		a.StartsAt = recovery.Since.UTC()
-	}
+	a := about(news, trouble, recovery)
+	a.EndsAt = recovery.LastAt.UTC()
 	return a
 }

@@ -5,10 +5,8 @@ package notice
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"punctual/scheduler/domain"
 )
@@ -26,17 +24,11 @@ func Body(
 	for i, e := range news.Events {
 		told[i] = e.Event
 	}
-	body, err := write(news, r, resolves(r, list), now)
+	body, err := write(news, r, r.Asks(list, domain.EventRecovered), now)
 	return body, told, err
 }
 
-// resolves reports whether the recipient will hear that trouble is over.
-func resolves(r domain.Recipient, list []domain.Notify) bool {
-	return slices.ContainsFunc(list, func(n domain.Notify) bool {
-		return n.Recipient() == r && slices.Contains(n.On, domain.EventRecovered)
-	})
-}
-
+// write writes news for a recipient. resolves says that the recipient will hear that trouble is over.
 func write(news domain.News, r domain.Recipient, resolves bool, now time.Time) ([]byte, error) {
 	var form any = news
 	switch r.Format {
@@ -142,11 +134,7 @@ func cut(s string, most int) string {
 		return s
 	}
 	const more = "…"
-	s = s[:most-len(more)]
-	for len(s) > 0 && !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return strings.TrimRight(s, " \n") + more
+	return strings.TrimRight(strings.ToValidUTF8(s[:most-len(more)], ""), " \n") + more
 }
 
 // Test returns the requests that test a recipient, one after the other: a notice with the event test, and, if that
@@ -166,12 +154,5 @@ func Test(news domain.News, r domain.Recipient, now time.Time) ([][]byte, error)
 // Excerpt returns as much of a response as notices quote: its first bytes, in whole characters that JSON can hold.
 func Excerpt(response string) string {
 	response = strings.ReplaceAll(strings.ToValidUTF8(response, "\uFFFD"), "\x00", "\uFFFD")
-	if len(response) <= domain.NewsResponse {
-		return response
-	}
-	most := domain.NewsResponse
-	for !utf8.RuneStart(response[most]) {
-		most--
-	}
-	return response[:most]
+	return strings.ToValidUTF8(response[:min(len(response), domain.NewsResponse)], "")
 }
