@@ -1,7 +1,6 @@
 package forecast
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/google/uuid"
@@ -102,27 +101,10 @@ func (b *Builder) Add(job uuid.UUID, p *Plan, next time.Time) {
 		b.groups[key] = g
 	}
 	g.jobs++
-	g.ids = lowest(g.ids, job)
+	g.ids = insert(g.ids, job, compareIDs)
 	if len(b.groups) >= b.most {
 		b.settle()
 	}
-}
-
-// lowest adds an id to the lowest ids.
-func lowest(ids []uuid.UUID, id uuid.UUID) []uuid.UUID {
-	n := len(ids)
-	if n == mostJobs && bytes.Compare(ids[n-1][:], id[:]) < 0 {
-		return ids
-	}
-	if n < mostJobs {
-		ids = append(ids, id)
-	} else {
-		ids[n-1] = id
-	}
-	for i := len(ids) - 1; i > 0 && bytes.Compare(ids[i][:], ids[i-1][:]) < 0; i-- {
-		ids[i], ids[i-1] = ids[i-1], ids[i]
-	}
-	return ids
 }
 
 // once counts a one-shot.

@@ -18,8 +18,7 @@ const (
 // busyStep is what is known of the jobs that may start in a step.
 type busyStep struct {
 	jobs int64
-	n    int
-	most [mostJobs]share // the first n: those with the most starts, and of those the lowest ids
+	most []share // those with the most starts, and of those the lowest ids
 }
 
 type share struct {
@@ -27,8 +26,19 @@ type share struct {
 	job   uuid.UUID
 }
 
-func (s share) before(other share) bool {
-	return s.units > other.units || s.units == other.units && bytes.Compare(s.job[:], other.job[:]) < 0
+func (s share) compare(other share) int {
+	return cmp.Or(cmp.Compare(other.units, s.units), compareIDs(s.job, other.job))
+}
+
+func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
+
+// insert adds an entry to a sorted list, which keeps the first mostJobs.
+func insert[T any](list []T, entry T, compare func(a, b T) int) []T {
+	i, _ := slices.BinarySearchFunc(list, entry, compare)
+	if i == mostJobs {
+		return list
+	}
+	return slices.Insert(list[:min(len(list), mostJobs-1)], i, entry)
 }
 
 // add counts jobs that each have a share of starts in the step. ids are the lowest ids of them.
@@ -36,15 +46,10 @@ func (s *busyStep) add(jobs, units int64, ids ...uuid.UUID) {
 	s.jobs += jobs
 	for _, id := range ids {
 		entry := share{units, id}
-		if s.n == mostJobs && !entry.before(s.most[mostJobs-1]) {
-			return
+		if len(s.most) == mostJobs && entry.compare(s.most[mostJobs-1]) > 0 {
+			return // and the ids after it come even later
 		}
-		s.n = min(s.n+1, mostJobs)
-		i := s.n - 1
-		for ; i > 0 && entry.before(s.most[i-1]); i-- {
-			s.most[i] = s.most[i-1]
-		}
-		s.most[i] = entry
+		s.most = insert(s.most, entry, share.compare)
 	}
 }
 
@@ -79,7 +84,7 @@ func (b *Builder) busiest() []Busy {
 		busy := Busy{
 			At: b.window.at(step).UTC(), Slots: b.slots[step], Starts: rounded(starts[step]), Jobs: known.jobs,
 		}
-		for _, s := range known.most[:known.n] {
+		for _, s := range known.most {
 			busy.Most = append(busy.Most, Share{s.job, rounded(s.units)})
 		}
 		list = append(list, busy)

@@ -117,15 +117,11 @@ func TestTheForecastIsThatOfEachJobSlotBySlot(t *testing.T) {
 		from := rapid.SampledFrom([]string{
 			"2026-03-29T00:30:00Z", "2026-10-25T00:00:00Z", "2026-11-01T05:17:31Z", "2026-04-04T14:00:00.25Z",
 		}).Draw(r, "from")
-		begin, err := time.Parse(time.RFC3339Nano, from)
-		if err != nil {
-			t.Fatal(err)
-		}
 		span := time.Duration(rapid.IntRange(1, 4000).Draw(r, "span")) * time.Second
 		step := rapid.SampledFrom([]time.Duration{
 			13 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour,
 		}).Draw(r, "step")
-		w := Window{From: begin, To: begin.Add(span), Step: step}
+		w := window(from, span, step)
 		var jobs []job
 		for n := range rapid.IntRange(0, 8).Draw(r, "jobs") {
 			if j, ok := drawJob(r, t, n, w); ok {
