@@ -5,18 +5,13 @@ import (
 	"time"
 )
 
-// form is how an instant is written; the zero value is RFC 3339, as in the header Punctual-Scheduled-For.
+// form is how an instant is written, as an index of forms; the zero value is RFC 3339, as in the header
+// Punctual-Scheduled-For.
 type form int
 
-const (
-	formRFC3339 form = iota
-	formUnix
-	formUnixMs
-	formLayout // and the forms after it, by their index in layouts
-)
-
-// layouts are the forms made of digits of the calendar and the clock.
-var layouts = []struct{ name, layout string }{
+// forms are the forms by name. Those without a layout are numbers.
+var forms = []struct{ name, layout string }{
+	{"rfc3339", time.RFC3339Nano},
 	{"date", time.DateOnly},
 	{"time", time.TimeOnly},
 	{"compact", "20060102T150405Z0700"},
@@ -26,41 +21,23 @@ var layouts = []struct{ name, layout string }{
 	{"day", "02"},
 	{"hour", "15"},
 	{"minute", "04"},
+	{"unix", ""},
+	{"unix_ms", ""},
 }
 
-func formOf(name string) (form, bool) {
-	switch name {
-	case "rfc3339":
-		return formRFC3339, true
-	case "unix":
-		return formUnix, true
-	case "unix_ms":
-		return formUnixMs, true
+func formNames() (all []string) {
+	for _, f := range forms {
+		all = append(all, f.name)
 	}
-	for i, l := range layouts {
-		if l.name == name {
-			return formLayout + form(i), true
-		}
-	}
-	return 0, false
-}
-
-func formNames() []string {
-	all := []string{"rfc3339"}
-	for _, l := range layouts {
-		all = append(all, l.name)
-	}
-	return append(all, "unix", "unix_ms")
+	return all
 }
 
 func (f form) append(to []byte, t time.Time) []byte {
-	switch {
-	case f == formUnix:
+	switch forms[f].name {
+	case "unix":
 		return strconv.AppendInt(to, t.Unix(), 10)
-	case f == formUnixMs:
+	case "unix_ms":
 		return strconv.AppendInt(to, t.UnixMilli(), 10)
-	case f >= formLayout:
-		return t.AppendFormat(to, layouts[f-formLayout].layout)
 	}
-	return t.AppendFormat(to, time.RFC3339Nano)
+	return t.AppendFormat(to, forms[f].layout)
 }

@@ -84,11 +84,11 @@ func read(inner string) (part, error) {
 	case !slices.Contains(dated, name):
 		return part{}, fmt.Errorf("%q: only %s have forms; write {{%s}}", whole, list(dated), name)
 	}
-	form, ok := formOf(wanted)
-	if !ok {
+	i := slices.Index(formNames(), wanted)
+	if i < 0 {
 		return part{}, fmt.Errorf("%q: there is no form %q; the forms are %s", whole, clip(wanted), list(formNames()))
 	}
-	return part{name: name, form: form}, nil
+	return part{name: name, form: form(i)}, nil
 }
 
 // Cut splits a template at the first separator in its literals; found is false when there is none.
