@@ -37,10 +37,7 @@ func TestBetweenFindsWhatNextFinds(t *testing.T) {
 			return // it can never fire
 		}
 		zone := mustZone(t, rapid.SampledFrom(zones).Draw(r, "zone"))
-		change, err := time.Parse(time.RFC3339, rapid.SampledFrom(changes).Draw(r, "change"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		change := parseTime(r, rapid.SampledFrom(changes).Draw(r, "change"))
 		from := change.Add(time.Duration(rapid.Int64Range(-30e6, 6e6).Draw(r, "from, in ms")) * time.Millisecond)
 		to := from.Add(time.Duration(rapid.IntRange(0, 15*3600).Draw(r, "span, in s")) * time.Second)
 		if e.SubMinute() { // there are many slots, and Next is slow

@@ -43,8 +43,8 @@ func monthDays(v *values, first, length int) (m uint32) {
 	if v.last {
 		m |= 1 << length
 	}
-	for near := v.nearest; near != 0; near &= near - 1 {
-		if day := bits.TrailingZeros64(near); day <= length {
+	for day := range each(v.nearest) {
+		if day <= length {
 			m |= 1 << nearestWeekday(day, first, length)
 		}
 	}

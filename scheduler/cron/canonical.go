@@ -12,12 +12,12 @@ import (
 // gronx never sees what people write. gronx v1.20.4 accepts "MON * * * *", "1-2-3 * * * *" and "70/5 * * * *" as
 // valid. It refuses "0 0 * * fri-sun". It reads "0 0 5 * *,1" as every day, where the star means that both fields
 // must match. And it needs seconds for a list of 8 kB.
-func canonical(fields *[6]values) string {
-	dom, dow := &fields[dayOfMonth], &fields[dayOfWeek]
-	domFull, dowFull := dom.full(&specs[dayOfMonth]), dow.full(&specs[dayOfWeek])
+func canonical(f *fields) string {
+	dom, dow := &f[dayOfMonth], &f[dayOfWeek]
+	domFull, dowFull := f.full(dayOfMonth), f.full(dayOfWeek)
 	texts := make([]string, len(specs))
 	for i := range specs {
-		texts[i] = spans(&specs[i], fields[i].plain)
+		texts[i] = spans(&specs[i], f[i].plain)
 	}
 	if both := dom.star || dow.star; !both && (domFull || dowFull) {
 		// Either may match and one always does, as in "0 0 1-31 * 1". Left alone, the star would mean that both must.
@@ -38,8 +38,8 @@ func dayItems(v *values) string {
 	if v.last {
 		items = append(items, "L")
 	}
-	for m := v.nearest; m != 0; m &= m - 1 {
-		items = append(items, strconv.Itoa(bits.TrailingZeros64(m))+"W")
+	for day := range each(v.nearest) {
+		items = append(items, strconv.Itoa(day)+"W")
 	}
 	return strings.Join(items, ",")
 }
@@ -84,10 +84,7 @@ func spans(spec *fieldSpec, mask uint64) string {
 		return strconv.Itoa(lo) + "-" + strconv.Itoa(hi) + "/" + strconv.Itoa(step)
 	}
 	var items []string
-	for mask != 0 {
-		lo := bits.TrailingZeros64(mask)
-		hi := lo + bits.TrailingZeros64(^(mask >> lo)) - 1
-		mask &^= 1<<(hi+1) - 1<<lo
+	for lo, hi := range runsOf(mask) {
 		item := strconv.Itoa(lo)
 		if hi > lo {
 			item += "-" + strconv.Itoa(hi)

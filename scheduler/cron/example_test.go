@@ -48,14 +48,6 @@ func ExampleParse() {
 	// expression: "@every 5m": @every is not a cron expression; use an "every" schedule
 }
 
-func ExampleExpression_Interval() {
-	fmt.Println(cron.MustParse("*/15 * * * *").Interval())
-	fmt.Println(cron.MustParse("*/15 9-17 * * *").Interval())
-	// Output:
-	// true
-	// false
-}
-
 // After an outage, search backwards from now to find the newest missed slot.
 func ExampleExpression_Prev() {
 	e := cron.MustParse("*/5 * * * *")

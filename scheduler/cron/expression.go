@@ -24,7 +24,7 @@ type Expression struct {
 	source    string // as written
 	text      string // six fields for gronx; two expressions with equal texts are the same
 	calendar  calendar
-	interval  bool
+	interval  bool // the hour field matches all 24 hours: see the package documentation
 	subMinute bool
 	firstTime int64 // first and last second of a day at which it can fire
 	lastTime  int64
@@ -35,29 +35,29 @@ type Expression struct {
 // Parse validates and compiles an expression of five fields (minute, hour, day of month, month, day of week), or six
 // with leading seconds, or one of the @ abbreviations. Letters may be in either case.
 //
-// Its error is a [*SyntaxError], or several of them joined when more than one field is wrong. An expression that can
-// never fire, such as "0 0 30 2 *", is an error.
+// Its error is a [*SyntaxError], or one for each field that is wrong, joined. An expression that can never fire, such
+// as "0 0 30 2 *", is an error.
 func Parse(expr string) (*Expression, error) {
-	texts, err := split(expr)
+	texts, f, err := parseFields(expr)
 	if err != nil {
 		return nil, err
 	}
-	var fields [6]values
+	return compile(expr, texts, &f)
+}
+
+// parseFields reads the six fields of an expression.
+func parseFields(expr string) (texts []string, f fields, err error) {
+	if texts, err = split(expr); err != nil {
+		return nil, f, err
+	}
 	var errs []error
-	for i := range fields {
+	for i := range f {
 		var fieldErr *SyntaxError
-		if fields[i], fieldErr = parseField(&specs[i], texts[i]); fieldErr != nil {
+		if f[i], fieldErr = parseField(&specs[i], texts[i]); fieldErr != nil {
 			errs = append(errs, fieldErr)
 		}
 	}
-	switch len(errs) {
-	case 0:
-		return compile(expr, texts, &fields)
-	case 1:
-		return nil, errs[0]
-	default:
-		return nil, errors.Join(errs...)
-	}
+	return texts, f, errors.Join(errs...)
 }
 
 // MustParse is like [Parse] but panics on an error. It is for expressions written in source code.
@@ -117,29 +117,29 @@ func macroReason(macro string) string {
 	}
 }
 
-func compile(expr string, texts []string, fields *[6]values) (*Expression, error) {
+func compile(expr string, texts []string, f *fields) (*Expression, error) {
 	e := &Expression{
 		source:    expr,
-		text:      canonical(fields),
-		calendar:  newCalendar(&fields[dayOfMonth], &fields[month], &fields[dayOfWeek]),
-		interval:  fields[hour].full(&specs[hour]),
-		subMinute: bits.OnesCount64(fields[second].plain) > 1,
-		hours:     fields[hour].plain, minutes: fields[minute].plain, seconds: fields[second].plain,
+		text:      canonical(f),
+		calendar:  newCalendar(&f[dayOfMonth], &f[month], &f[dayOfWeek]),
+		interval:  f.full(hour),
+		subMinute: bits.OnesCount64(f[second].plain) > 1,
+		hours:     f[hour].plain, minutes: f[minute].plain, seconds: f[second].plain,
 	}
 	for _, i := range []int{hour, minute, second} {
-		e.firstTime = e.firstTime*60 + int64(bits.TrailingZeros64(fields[i].plain))
-		e.lastTime = e.lastTime*60 + int64(bits.Len64(fields[i].plain)) - 1
+		e.firstTime = e.firstTime*60 + int64(bits.TrailingZeros64(f[i].plain))
+		e.lastTime = e.lastTime*60 + int64(bits.Len64(f[i].plain)) - 1
 	}
 	if !e.calendar.possible() {
-		return nil, impossible(texts, fields)
+		return nil, impossible(texts, f)
 	}
 	return e, nil
 }
 
 // impossible names the field that keeps a well-formed expression from ever firing.
-func impossible(texts []string, fields *[6]values) *SyntaxError {
+func impossible(texts []string, f *fields) *SyntaxError {
 	anyDay := values{star: true, plain: 0x7f}
-	withoutWeekday := newCalendar(&fields[dayOfMonth], &fields[month], &anyDay)
+	withoutWeekday := newCalendar(&f[dayOfMonth], &f[month], &anyDay)
 	if !withoutWeekday.possible() {
 		return syntaxError(specs[dayOfMonth].name, texts[dayOfMonth], "no such day ever comes in month %s", texts[month])
 	}
@@ -153,10 +153,6 @@ func (e *Expression) String() string { return e.source }
 
 // Canonical is the expression in its simplest form. Expressions with the same canonical form have the same slots.
 func (e *Expression) Canonical() string { return e.text }
-
-// Interval reports whether the hour field matches all 24 hours. The expression then fires at every real instant that
-// matches, rather than once at each wall-clock time. See the package documentation.
-func (e *Expression) Interval() bool { return e.interval }
 
 // SubMinute reports whether the expression can fire more than once in a minute.
 func (e *Expression) SubMinute() bool { return e.subMinute }

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"iter"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -47,6 +48,12 @@ type values struct {
 	lastOf  uint64   // nL, day of week only: the last such weekday of the month
 	nth     [6]uint8 // n#k, day of week only: nth[k] is a mask of weekdays
 }
+
+// fields is what the six fields of an expression select.
+type fields [6]values
+
+// full reports whether every value of a field is selected.
+func (f *fields) full(field int) bool { return bits.OnesCount64(f[field].plain) == specs[field].cycle }
 
 // parseField reads one field of an upper-case expression.
 func parseField(spec *fieldSpec, text string) (values, *SyntaxError) {
@@ -243,5 +250,27 @@ func number(s string) (int, bool) {
 
 func quoted(s string) string { return `"` + printable(s) + `"` }
 
-// full reports whether every value of the field is selected.
-func (v *values) full(spec *fieldSpec) bool { return bits.OnesCount64(v.plain) == spec.cycle }
+// each yields the values of a mask.
+func each(mask uint64) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for ; mask != 0; mask &= mask - 1 {
+			if !yield(bits.TrailingZeros64(mask)) {
+				return
+			}
+		}
+	}
+}
+
+// runsOf yields the first and last value of every run of neighbours in a mask.
+func runsOf(mask uint64) iter.Seq2[int, int] {
+	return func(yield func(lo, hi int) bool) {
+		for mask != 0 {
+			lo := bits.TrailingZeros64(mask)
+			hi := lo + bits.TrailingZeros64(^(mask >> lo)) - 1
+			mask &^= 1<<(hi+1) - 1<<lo
+			if !yield(lo, hi) {
+				return
+			}
+		}
+	}
+}

@@ -16,10 +16,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(strings.Repeat("*/1,", 60)+"* * * * *", int64(-1<<40))
 	f.Add("1,3,6,10,15,21,28,36,45,55 1,3,6,10,15,21,28,36,45,55 1,3,6,10,15,21 1W,3W,6W,L 1,4,9 1#5,2L", int64(1<<40))
-	zone, err := LoadZone("America/New_York")
-	if err != nil {
-		f.Fatal(err)
-	}
+	zone := mustZone(f, "America/New_York")
 	f.Fuzz(func(t *testing.T, expr string, unix int64) {
 		// The bound is generous because the race detector and busy machines are slow. It is meant to catch seconds.
 		began := time.Now()

@@ -17,12 +17,13 @@ func TestIntervalMeansEveryHour(t *testing.T) {
 		"0 */2,1/2 * * *":    true,
 		"@hourly":            true,
 		"0 0-22 * * *":       false,
+		"*/15 9-17 * * *":    false,
 		"0 */2 * * *":        false,
 		"0 3 * * *":          false,
 		"@daily":             false,
 	} {
-		if got := MustParse(expr).Interval(); got != want {
-			t.Errorf("%q: Interval() = %t", expr, got)
+		if got := MustParse(expr).interval; got != want {
+			t.Errorf("%q: interval is %t", expr, got)
 		}
 	}
 }

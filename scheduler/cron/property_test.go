@@ -56,8 +56,8 @@ func TestNextAndPrevAgreeWithAWalkThroughTime(t *testing.T) {
 				from := around.Add(-time.Duration(rapid.IntRange(0, 28*3600).Draw(t, "before")) * time.Second)
 				to := around.Add(time.Duration(rapid.IntRange(1, 28*3600).Draw(t, "beyond")) * time.Second)
 				e := parseDrawn(t, d)
-				if e.Interval() != d.interval {
-					t.Fatalf("%q: Interval() = %t", d.text, e.Interval())
+				if e.interval != d.interval {
+					t.Fatalf("%q: interval is %t", d.text, e.interval)
 				}
 				want := d.slots(from, to, zone)
 				if len(want) > 100 { // 100 are enough; schedules that fire hourly or less often stay below

@@ -132,13 +132,6 @@ func TestBadBytesAreRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestErrorReadsWell(t *testing.T) {
-	_, err := Parse("70/5 * * * *")
-	if got, want := err.Error(), `minute: "70/5": 70 is outside 0-59`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 // badFields returns the fields that an error of Parse names. Each is in a SyntaxError.
 func badFields(t *testing.T, err error) (fields []string) {
 	t.Helper()

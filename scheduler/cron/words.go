@@ -13,15 +13,8 @@ func Words(expr string) (string, error) {
 	if _, err := Parse(expr); err != nil {
 		return "", err
 	}
-	texts, err := split(expr)
-	if err != nil {
-		return "", err
-	}
-	var fields [6]values
-	for i := range fields {
-		fields[i], _ = parseField(&specs[i], texts[i]) // Parse has found no error
-	}
-	days, times := dayWords(&fields), timeWords(&fields)
+	_, f, _ := parseFields(expr) // Parse has found no error
+	days, times := dayWords(&f), timeWords(&f)
 	switch {
 	case days == "" && strings.HasPrefix(times, "every"):
 		return times, nil
@@ -37,9 +30,9 @@ func Words(expr string) (string, error) {
 const mostTimes = 6
 
 // timeWords says at which times of a day the expression fires.
-func timeWords(f *[6]values) string {
+func timeWords(f *fields) string {
 	h, m, s := f[hour].plain, f[minute].plain, f[second].plain
-	allHours, allMinutes := f[hour].full(&specs[hour]), f[minute].full(&specs[minute])
+	allHours, allMinutes := f.full(hour), f.full(minute)
 	onTheMinute := s == 1
 	switch {
 	case bits.OnesCount64(h)*bits.OnesCount64(m)*bits.OnesCount64(s) <= mostTimes:
@@ -71,7 +64,7 @@ func timeWords(f *[6]values) string {
 // rhythm says that a field repeats all through its cycle, or lists its values after a prefix.
 func rhythm(field int, mask uint64, unit, prefix string) string {
 	if specs[field].cycle == bits.OnesCount64(mask) {
-		return "every " + map[string]string{"s": "second", "min": "minute"}[unit]
+		return "every " + specs[field].name
 	}
 	if step, ok := wholeCycle(field, mask); ok {
 		return fmt.Sprintf("every %d %s", step, unit)
@@ -118,11 +111,14 @@ func hourSpans(mask uint64) string {
 }
 
 // dayWords says on which days the expression fires; empty: on every day.
-func dayWords(f *[6]values) string {
+func dayWords(f *fields) string {
 	dom, dow := &f[dayOfMonth], &f[dayOfWeek]
-	days, weekdays := monthDayWords(dom), weekdayWords(dow)
-	if !dom.star && !dow.star && (dom.full(&specs[dayOfMonth]) || dow.full(&specs[dayOfWeek])) {
-		days, weekdays = "", "" // either may match, and one always does
+	days, weekdays := "", ""
+	if !f.full(dayOfMonth) {
+		days = monthDayWords(dom)
+	}
+	if !f.full(dayOfWeek) {
+		weekdays = weekdayWords(dow)
 	}
 	text := days + weekdays
 	switch {
@@ -130,11 +126,13 @@ func dayWords(f *[6]values) string {
 		text = days + " if " + strings.TrimPrefix(weekdays, "on ")
 	case days != "" && weekdays != "":
 		text = days + " or " + weekdays
+	case !dom.star && !dow.star:
+		text = "" // either may match, and one always does
 	}
-	if f[month].full(&specs[month]) {
+	if f.full(month) {
 		return text
 	}
-	months := "in " + names(&specs[month], f[month].plain, specs[month].min)
+	months := "in " + nameSpans(specs[month].names, f[month].plain>>specs[month].min)
 	if text == "" {
 		return months
 	}
@@ -142,20 +140,17 @@ func dayWords(f *[6]values) string {
 }
 
 func monthDayWords(v *values) string {
-	if v.full(&specs[dayOfMonth]) {
-		return ""
-	}
 	var items []string
-	for lo, hi := range runsOf(v.plain) {
-		if strings.Contains(spans(&specs[dayOfMonth], v.plain), "/") { // too many to name each with its article
-			items = append(items, "days "+numbers(v.plain))
-			break
+	if _, _, _, ok := progression(v.plain); ok { // too many to name each with its article
+		items = append(items, "days "+numbers(v.plain))
+	} else {
+		for lo, hi := range runsOf(v.plain) {
+			item := "the " + ordinal(lo)
+			if hi > lo {
+				item += "–" + ordinal(hi)
+			}
+			items = append(items, item)
 		}
-		item := "the " + ordinal(lo)
-		if hi > lo {
-			item += "–" + ordinal(hi)
-		}
-		items = append(items, item)
 	}
 	for day := range each(v.nearest) {
 		items = append(items, "the weekday nearest the "+ordinal(day))
@@ -167,21 +162,18 @@ func monthDayWords(v *values) string {
 }
 
 func weekdayWords(v *values) string {
-	if v.full(&specs[dayOfWeek]) {
-		return ""
-	}
 	var items []string
 	if v.plain != 0 {
 		fromMonday := v.plain>>1 | v.plain&1<<6 // the week of people: Monday is bit 0
-		items = append(items, names(&fieldSpec{names: append(specs[dayOfWeek].names[1:7:7], "SUN")}, fromMonday, 0))
+		items = append(items, nameSpans(append(specs[dayOfWeek].names[1:7:7], "SUN"), fromMonday))
 	}
 	for k, mask := range v.nth {
 		for day := range each(uint64(mask)) {
-			items = append(items, "the "+ordinal(k)+" "+named(&specs[dayOfWeek], day))
+			items = append(items, "the "+ordinal(k)+" "+inTitleCase(specs[dayOfWeek].names[day]))
 		}
 	}
 	for day := range each(v.lastOf) {
-		items = append(items, "the last "+named(&specs[dayOfWeek], day))
+		items = append(items, "the last "+inTitleCase(specs[dayOfWeek].names[day]))
 	}
 	text := strings.Join(items, ", ")
 	if v.plain == 0 {
@@ -190,25 +182,23 @@ func weekdayWords(v *values) string {
 	return text
 }
 
-// names lists the names of a field's values, with ranges of three and more: "Mon–Fri, Sun".
-func names(spec *fieldSpec, mask uint64, first int) string {
+// nameSpans lists the names of the values in a mask, with ranges of three and more: "Mon–Fri, Sun".
+func nameSpans(names []string, mask uint64) string {
 	var items []string
 	for lo, hi := range runsOf(mask) {
 		switch {
 		case hi-lo > 1:
-			items = append(items, named(spec, lo-first)+"–"+named(spec, hi-first))
+			items = append(items, inTitleCase(names[lo])+"–"+inTitleCase(names[hi]))
 		case hi > lo:
-			items = append(items, named(spec, lo-first), named(spec, hi-first))
+			items = append(items, inTitleCase(names[lo]), inTitleCase(names[hi]))
 		default:
-			items = append(items, named(spec, lo-first))
+			items = append(items, inTitleCase(names[lo]))
 		}
 	}
 	return strings.Join(items, ", ")
 }
 
-func named(spec *fieldSpec, i int) string {
-	return spec.names[i][:1] + strings.ToLower(spec.names[i][1:])
-}
+func inTitleCase(name string) string { return name[:1] + strings.ToLower(name[1:]) }
 
 func numbers(mask uint64) string {
 	var items []string
@@ -231,29 +221,4 @@ func ordinal(n int) string {
 		}
 	}
 	return strconv.Itoa(n) + suffix
-}
-
-// each yields the values of a mask.
-func each(mask uint64) func(yield func(int) bool) {
-	return func(yield func(int) bool) {
-		for ; mask != 0; mask &= mask - 1 {
-			if !yield(bits.TrailingZeros64(mask)) {
-				return
-			}
-		}
-	}
-}
-
-// runsOf yields the first and last value of every run of neighbours in a mask.
-func runsOf(mask uint64) func(yield func(lo, hi int) bool) {
-	return func(yield func(lo, hi int) bool) {
-		for mask != 0 {
-			lo := bits.TrailingZeros64(mask)
-			hi := lo + bits.TrailingZeros64(^(mask >> lo)) - 1
-			mask &^= 1<<(hi+1) - 1<<lo
-			if !yield(lo, hi) {
-				return
-			}
-		}
-	}
 }

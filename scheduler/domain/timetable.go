@@ -93,13 +93,7 @@ func (t *Timetable) Next(after time.Time, memo *cron.Memo) (Slot, bool) {
 		periods := floorDiv(int64(after.Sub(t.origin)), int64(t.every)) + 1
 		slot.At = t.origin.Add(time.Duration(periods) * t.every)
 	} else {
-		var found cron.Slot
-		var ok bool
-		if memo != nil {
-			found, ok = memo.Next(t.expr, after, t.zone)
-		} else {
-			found, ok = t.expr.Next(after, t.zone)
-		}
+		found, ok := memo.Next(t.expr, after, t.zone)
 		if !ok {
 			return Slot{}, false
 		}
