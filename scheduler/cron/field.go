@@ -248,8 +248,6 @@ func number(s string) (int, bool) {
 	return n, err == nil
 }
 
-func quoted(s string) string { return `"` + printable(s) + `"` }
-
 // each yields the values of a mask.
 func each(mask uint64) iter.Seq[int] {
 	return func(yield func(int) bool) {
