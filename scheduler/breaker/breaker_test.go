@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,19 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t}
 	f.Breakers = New(slog.New(slog.NewTextHandler(&f.log, nil)))
 	return f
+}
+
+// newOpen returns a fixture whose breaker has just opened.
+func newOpen(t *testing.T) *fixture {
+	f := newFixture(t)
+	f.do(10, Unreachable)
+	return f
+}
+
+// whenOpen runs a test in virtual time, with a breaker that has just opened.
+func whenOpen(t *testing.T, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newOpen(t)) })
 }
 
 // out asks for a request that must be admitted, and returns its permit.
@@ -72,7 +86,7 @@ func (f *fixture) fetch() (out []Permit, jobs []uuid.UUID) {
 	for _, w := range f.Wanted(10) {
 		var found, left []uuid.UUID
 		for _, job := range f.parked {
-			if len(found) < w.Most && !contains(w.Not, job) {
+			if len(found) < w.Most && !slices.Contains(w.Not, job) {
 				found = append(found, job)
 			} else {
 				left = append(left, job)
@@ -104,15 +118,6 @@ func (f *fixture) probe(a Answer) uuid.UUID {
 	}
 	f.t.Fatal("no run is ever wanted as a probe")
 	return uuid.Nil
-}
-
-func contains(jobs []uuid.UUID, job uuid.UUID) bool {
-	for _, j := range jobs {
-		if j == job {
-			return true
-		}
-	}
-	return false
 }
 
 func (f *fixture) isOpen() bool { return len(f.All()) == 1 }
@@ -165,8 +170,7 @@ func TestWhatOpensABreaker(t *testing.T) {
 }
 
 func TestABreakerIsOfOneTenantAndHost(t *testing.T) {
-	f := newFixture(t)
-	f.do(10, Unreachable)
+	f := newOpen(t)
 	f.held()
 	for _, other := range []Key{{2, key.Host}, {1, "billing.internal:80"}} {
 		if _, wait := f.Admit(other, Fresh); wait != nil {
@@ -176,9 +180,7 @@ func TestABreakerIsOfOneTenantAndHost(t *testing.T) {
 }
 
 func TestTheCooldownDoublesUpToAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.do(10, Unreachable)
+	whenOpen(t, func(t *testing.T, f *fixture) {
 		f.park(100)
 		seconds := time.Second
 		for i, want := range []time.Duration{
@@ -198,9 +200,7 @@ func TestTheCooldownDoublesUpToAMinute(t *testing.T) {
 }
 
 func TestWhatWaitsIsToldWhy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.do(10, Unreachable)
+	whenOpen(t, func(t *testing.T, f *fixture) {
 		f.hosts[key].nextAt = time.Now().Add(4 * time.Second)
 		want := "waiting: the circuit breaker of billing.internal:443 is open after 10 failures in a row (last: connection refused); the next probe is in 4s"
 		if w := f.held(); w.Why != want || w.By != "breaker billing.internal:443" || w.Hanging {
@@ -217,9 +217,7 @@ func TestWhatWaitsIsToldWhy(t *testing.T) {
 
 // Probes go round the jobs in turn. A run that has just become due does not overtake parked runs.
 func TestProbesGoRoundTheJobsInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.do(10, Unreachable)
+	whenOpen(t, func(t *testing.T, f *fixture) {
 		first, second, third := f.park(20), f.park(20), f.park(1)
 		want := []uuid.UUID{first, second, third, first, second, first, second}
 		for i, w := range want {
@@ -233,9 +231,7 @@ func TestProbesGoRoundTheJobsInTurn(t *testing.T) {
 }
 
 func TestWithoutRunsThatWaitTheNextOneIsTheProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.do(10, Unreachable)
+	whenOpen(t, func(t *testing.T, f *fixture) {
 		time.Sleep(longestCooldown)
 		f.held() // the breaker does not know yet that no run is parked
 		f.fetch()
@@ -247,8 +243,7 @@ func TestWithoutRunsThatWaitTheNextOneIsTheProbe(t *testing.T) {
 }
 
 func TestARunByHandIsAlwaysSent(t *testing.T) {
-	f := newFixture(t)
-	f.do(10, Unreachable)
+	f := newOpen(t)
 	for range 5 {
 		p, wait := f.Admit(key, Always)
 		if wait != nil {
@@ -264,9 +259,7 @@ func TestARunByHandIsAlwaysSent(t *testing.T) {
 }
 
 func TestRecoveryRampsUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.do(10, Unreachable)
+	whenOpen(t, func(t *testing.T, f *fixture) {
 		f.park(10_000)
 		f.probe(Answered)
 		var rounds []int
@@ -316,9 +309,7 @@ func TestWhileItRecovers(t *testing.T) {
 		{"it is forgotten when nobody calls", func(*fixture) { time.Sleep(forgetAfter + 1) }, "closed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t)
-				f.do(10, Unreachable)
+			whenOpen(t, func(t *testing.T, f *fixture) {
 				f.park(1000)
 				f.probe(Answered)
 				f.hosts[key].touched = time.Now()
@@ -350,9 +341,7 @@ func (f *fixture) allowance() (n int) {
 }
 
 func TestRunsThatWereFetchedAndNeverAskedAreNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.do(10, Unreachable)
+	whenOpen(t, func(t *testing.T, f *fixture) {
 		time.Sleep(longestCooldown)
 		w := f.Wanted(1)[0]
 		// The fetched run never asks to be admitted, say because its replica cannot renew its heartbeat.
@@ -393,9 +382,7 @@ func TestAnswersToWhatWasSentBeforeSayNothing(t *testing.T) {
 }
 
 func TestAProbeThatHangsIsFollowedByAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.do(10, Unreachable)
+	whenOpen(t, func(t *testing.T, f *fixture) {
 		f.park(10)
 		time.Sleep(shortestCooldown)
 		hanging, _ := f.fetch()
@@ -407,9 +394,7 @@ func TestAProbeThatHangsIsFollowedByAnother(t *testing.T) {
 }
 
 func TestAProbeThatWasCutOffIsFollowedByAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.do(10, Unreachable)
+	whenOpen(t, func(t *testing.T, f *fixture) {
 		f.park(2)
 		f.probe(Unknown)
 		again := time.Now()
@@ -420,8 +405,7 @@ func TestAProbeThatWasCutOffIsFollowedByAnother(t *testing.T) {
 }
 
 func TestAnotherReplicaReachedTheHost(t *testing.T) {
-	f := newFixture(t)
-	f.do(10, Unreachable)
+	f := newOpen(t)
 	f.park(1)
 	if len(f.Wanted(1)) != 0 {
 		t.Fatal("a probe is wanted before its time")
@@ -433,17 +417,14 @@ func TestAnotherReplicaReachedTheHost(t *testing.T) {
 }
 
 func TestReset(t *testing.T) {
-	f := newFixture(t)
-	f.do(10, Unreachable)
+	f := newOpen(t)
 	f.Reset(key)
 	f.out()
 	f.Reset(Key{Host: "unknown"})
 }
 
 func TestAnOpenBreakerThatNobodyAsksIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.do(10, Unreachable)
+	whenOpen(t, func(t *testing.T, f *fixture) {
 		p := f.hosts[key]
 		time.Sleep(forgetAfter + 1)
 		f.out().Done(Unreachable, "x")

@@ -3,6 +3,7 @@ package breaker
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -89,11 +90,9 @@ func Quarter(slots int) int { return max(1, slots/4) }
 func (h *Hangs) Admit(r Request) (f *Flight, wait *Wait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.places) > 0 {
-		for _, at := range []Place{r.To.host(), r.To} {
-			if p := h.places[at]; p != nil && !p.admit(r.Queue, Quarter(r.Slots), r.Turn) {
-				return nil, at.wait(p)
-			}
+	for at, p := range h.watched(r.To) {
+		if !p.admit(r.Queue, Quarter(r.Slots), r.Turn) {
+			return nil, at.wait(p)
 		}
 	}
 	f = &Flight{Request: r, sent: time.Now()}
@@ -119,12 +118,21 @@ func (p Place) wait(at *place) *Wait {
 
 // count adds by to the requests in flight at the places of a request.
 func (h *Hangs) count(f *Flight, by int) {
-	if len(h.places) == 0 {
-		return
+	for _, p := range h.watched(f.To) {
+		p.inFlight[f.Queue] += by
 	}
-	for _, at := range []Place{f.To.host(), f.To} {
-		if p := h.places[at]; p != nil {
-			p.inFlight[f.Queue] += by
+}
+
+// watched yields the places of a request that are watched. Nearly always there are none at all.
+func (h *Hangs) watched(to Place) iter.Seq2[Place, *place] {
+	return func(yield func(Place, *place) bool) {
+		if len(h.places) == 0 {
+			return
+		}
+		for _, at := range []Place{to.host(), to} {
+			if p := h.places[at]; p != nil && !yield(at, p) {
+				return
+			}
 		}
 	}
 }
@@ -155,16 +163,11 @@ func (h *Hangs) End(f *Flight, answered, timedOut bool) (lent, changed bool) {
 }
 
 func (h *Hangs) answered(f *Flight) (over []Place) {
-	if len(h.places) == 0 {
-		return nil
-	}
-	for _, at := range []Place{f.To.host(), f.To} {
-		if p := h.places[at]; p != nil {
-			if p.hangs() {
-				over = append(over, at)
-			}
-			delete(h.places, at)
+	for at, p := range h.watched(f.To) {
+		if p.hangs() {
+			over = append(over, at)
 		}
+		delete(h.places, at)
 	}
 	return over
 }
