@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/big"
 	"testing"
@@ -102,19 +101,8 @@ func drawSimulation(t *rapid.T) *simulation {
 	if rapid.Bool().Draw(t, "expires") {
 		text += fmt.Sprintf(`,"expires_after":%q`, rapid.SampledFrom([]string{"1ms", "30s", "2h"}).Draw(t, "expires after"))
 	}
-	var d Definition
-	if err := json.Unmarshal([]byte(text+"}"), &d); err != nil {
-		t.Fatal(err)
-	}
-	if problems := d.Validate(); problems != nil {
-		t.Fatal(problems)
-	}
 	id := uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "job"))
-	job, err := Compile(id, 1, 1, d, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &simulation{job: job, left: schedule.slots, ended: schedule.ended}
+	return &simulation{job: compiledAs(t, id, text+"}"), left: schedule.slots, ended: schedule.ended}
 }
 
 // due returns when the i-th remaining slot is due by the rule: the slot plus the job's fraction of the jitter, or of

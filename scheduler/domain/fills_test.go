@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -16,18 +15,11 @@ import (
 // filled returns the request of an attempt of a job whose zone is Europe/Berlin.
 func filled(t testing.TB, target string, change func(*Assignment)) delivery.Request {
 	t.Helper()
-	d := definition(t, `{"name":"nightly","schedule":{"cron":"0 3 * * *","timezone":"Europe/Berlin"},"target":`+target+`}`)
-	if problems := d.Validate(); problems != nil {
-		t.Fatalf("%s: %v", target, problems)
-	}
-	job, err := Compile(jobID, 1, 1, d, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := compiled(t,
+		`{"name":"nightly","schedule":{"cron":"0 3 * * *","timezone":"Europe/Berlin"},"target":`+target+`}`)
 	a := Assignment{
-		RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cb"), Job: job, Trigger: TriggerSchedule,
-		Attempt: 2, Fence: 9,
-		ScheduledFor: time.Date(2026, 10, 11, 1, 0, 0, 0, time.UTC),
+		RunID: uuid.MustParse(runID), Job: job, Trigger: TriggerSchedule, Attempt: 2, Fence: 9,
+		ScheduledFor: instant(t, "01:00"),
 	}
 	if change != nil {
 		change(&a)
@@ -39,7 +31,6 @@ func TestPlaceholdersOfARequestAreFilledIn(t *testing.T) {
 	const whole = `{"url":"http://host.example:8080/{{job}}/{{scheduled_for_local|date}}/a%2Fb?at={{scheduled_for_local}}&n={{attempt}}&x=%7B%7B",` +
 		`"headers":{"X-Slot":"{{scheduled_for|unix}};{{run}}"},"body":{"day":"{{scheduled_for|date}}","run":["{{run}}"],"{{job}}":1}}`
 	const path = "http://host.example:8080/nightly/2026-10-11/a%2Fb?at=2026-10-11T03:00:00%2B02:00&n=2&x=%7B%7B"
-	const run = "01a128e7-2780-8804-a169-8fb691c134cb"
 	for _, c := range []struct {
 		name, target, url, body string
 		change                  func(*Assignment)
@@ -47,8 +38,8 @@ func TestPlaceholdersOfARequestAreFilledIn(t *testing.T) {
 	}{
 		{
 			name: "in the URL, header values and the strings of the body", target: whole, url: path,
-			body:    `{"day":"2026-10-11","run":["` + run + `"],"{{job}}":1}`,
-			headers: map[string]string{"X-Slot": "1791680400;" + run, "Content-Type": "application/json"},
+			body:    `{"day":"2026-10-11","run":["` + runID + `"],"{{job}}":1}`,
+			headers: map[string]string{"X-Slot": "1791680400;" + runID, "Content-Type": "application/json"},
 		},
 		{
 			name:   "in a body that is a text",
@@ -70,7 +61,7 @@ func TestPlaceholdersOfARequestAreFilledIn(t *testing.T) {
 		},
 		{
 			name:   "in the job's headers beside a body of a trigger",
-			target: whole, url: path, body: `[1]`, headers: map[string]string{"X-Slot": "1791680400;" + run},
+			target: whole, url: path, body: `[1]`, headers: map[string]string{"X-Slot": "1791680400;" + runID},
 			change: func(a *Assignment) { a.Body = []byte(`[1]`) },
 		},
 		{
@@ -89,7 +80,7 @@ func TestPlaceholdersOfARequestAreFilledIn(t *testing.T) {
 			change: func(a *Assignment) { a.Trigger, a.Body = TriggerNotify, []byte(`{"error":"{{job}} {{rubbish"}`) },
 		},
 		{
-			name: "only a query", target: `{"url":"http://host.example?run={{run}}"}`, url: "http://host.example?run=" + run,
+			name: "only a query", target: `{"url":"http://host.example?run={{run}}"}`, url: "http://host.example?run=" + runID,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -103,11 +94,7 @@ func TestPlaceholdersOfARequestAreFilledIn(t *testing.T) {
 			if string(r.Body) != c.body {
 				t.Errorf("body %s, want %s", r.Body, c.body)
 			}
-			for name, want := range c.headers {
-				if got := r.Header.Get(name); got != want {
-					t.Errorf("%s: %q, want %q", name, got, want)
-				}
-			}
+			checkHeaders(t, r.Header, c.headers)
 		})
 	}
 }
@@ -219,7 +206,7 @@ func TestTraceparentNamesTheRunAndTheAttempt(t *testing.T) {
 	form := regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-01$`)
 	parents := map[string]bool{}
 	for fence := range int64(100) {
-		a := Assignment{RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cb"), Job: compiled(t, `{}`), Fence: fence}
+		a := Assignment{RunID: uuid.MustParse(runID), Job: compiled(t, `{}`), Fence: fence}
 		header := ""
 		for _, h := range a.Request("").Extra {
 			if h.Name == "Traceparent" {

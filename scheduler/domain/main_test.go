@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
+	"pgregory.net/rapid"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -14,8 +15,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // jobID is the id of the job in most tests.
 var jobID = uuid.MustParse("0199c9a2-7b3c-7d10-9c3e-2f6f3f1d5a01")
 
+// runID is the id of the run in most tests, which is that of the job's slot at 03:00.
+const runID = "01a128e7-2780-8804-a169-8fb691c134cb"
+
 // definition returns a definition from JSON, with a default name and target.
-func definition(t testing.TB, text string) Definition {
+func definition(t rapid.TB, text string) Definition {
 	t.Helper()
 	d := Definition{Name: "job", Target: Target{URL: "http://127.0.0.1:9/hook"}}
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -25,13 +29,18 @@ func definition(t testing.TB, text string) Definition {
 }
 
 // compiled returns a job from the JSON of a definition, which it validates as the API does.
-func compiled(t testing.TB, text string) *Job {
+func compiled(t rapid.TB, text string) *Job {
+	t.Helper()
+	return compiledAs(t, jobID, text)
+}
+
+func compiledAs(t rapid.TB, id uuid.UUID, text string) *Job {
 	t.Helper()
 	d := definition(t, text)
 	if problems := d.Validate(); problems != nil {
 		t.Fatalf("%s: %v", text, problems)
 	}
-	job, err := Compile(jobID, 1, 1, d, 0)
+	job, err := Compile(id, 1, 1, d, 0)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}

@@ -50,14 +50,10 @@ func TestANoticeIsSentAsItself(t *testing.T) {
 	if got.Method != "POST" || got.Path != "/pager?x=1" || got.Body != `{"job":"job"}` {
 		t.Errorf("%s %s %s", got.Method, got.Path, got.Body)
 	}
-	for name, want := range map[string]string{
+	checkHeaders(t, got.Header, map[string]string{
 		"Content-Type": "application/json", "Authorization": "", "Punctual-Trigger": "notify", "Punctual-Job": "job",
-		"Webhook-Id": "01a128e7-2780-8804-a169-8fb691c134cb", "Idempotency-Key": "01a128e7-2780-8804-a169-8fb691c134cb",
-	} {
-		if value := got.Header.Get(name); value != want {
-			t.Errorf("%s: %q, want %q", name, value, want)
-		}
-	}
+		"Webhook-Id": runID, "Idempotency-Key": runID,
+	})
 	if _, err := compiled(t, `{}`).Notice("ftp://example.com", ""); err == nil {
 		t.Error("an address that is none is taken")
 	}

@@ -15,14 +15,9 @@ func TestReplayCarriesTheFirstRunsIdentity(t *testing.T) {
 	got := send(t, `{"name":"job","schedule":{"every":"1h"},"target":{"url":"$URL"}}`, func(a *Assignment) {
 		a.Trigger, a.WebhookID, a.IdempotencyKey = TriggerReplay, first, "key"
 	})
-	for name, want := range map[string]string{
-		"Webhook-Id": first.String(), "Idempotency-Key": "key", "Punctual-Run": "01a128e7-2780-8804-a169-8fb691c134cb",
-		"Punctual-Trigger": "replay",
-	} {
-		if h := got.Header.Get(name); h != want {
-			t.Errorf("%s: %q, want %q", name, h, want)
-		}
-	}
+	checkHeaders(t, got.Header, map[string]string{
+		"Webhook-Id": first.String(), "Idempotency-Key": "key", "Punctual-Run": runID, "Punctual-Trigger": "replay",
+	})
 }
 
 func TestReplaysAndBackfillsDoNotExpire(t *testing.T) {

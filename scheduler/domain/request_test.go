@@ -2,46 +2,70 @@ package domain
 
 import (
 	"encoding/json"
+	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/guard"
 )
+
+// seen is a request as its target received it.
+type seen struct {
+	Method, Path, Body string
+	Header             http.Header
+}
 
 // send sends an attempt of the job with the given JSON, changed by change, and returns the request that arrives.
 func send(t *testing.T, text string, change func(*Assignment)) seen {
 	t.Helper()
-	url, requests := target(t, http.StatusOK)
-	job := compiled(t, strings.ReplaceAll(text, "$URL", url))
+	requests := make(chan seen, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests <- seen{r.Method, r.URL.RequestURI(), string(body), r.Header}
+	}))
+	t.Cleanup(server.Close)
+	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
+	t.Cleanup(client.Close)
 	a := Assignment{
-		RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cb"), Job: job, Trigger: TriggerSchedule,
-		Attempt: 3, Fence: 1234567,
+		RunID: uuid.MustParse(runID), Job: compiled(t, strings.ReplaceAll(text, "$URL", server.URL)),
+		Trigger: TriggerSchedule, Attempt: 3, Fence: 1234567,
 		ScheduledFor: instant(t, "03:00").In(time.FixedZone("", 7200)),
 	}
 	if change != nil {
 		change(&a)
 	}
-	if result := client(t).Send(t.Context(), a.Request("")); !result.OK() {
+	if result := client.Send(t.Context(), a.Request("")); !result.OK() {
 		t.Fatalf("sending: %+v", result)
 	}
 	return <-requests
 }
 
+func checkHeaders(t *testing.T, got http.Header, want map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		if has := strings.Join(got.Values(name), ", "); has != value {
+			t.Errorf("%s: %q, want %q", name, has, value)
+		}
+	}
+}
+
 func TestRequestCarriesItsIdentity(t *testing.T) {
-	const run = "01a128e7-2780-8804-a169-8fb691c134cb"
 	headers := func(h map[string]string) map[string]string {
 		all := map[string]string{
-			"Webhook-Id": run, "Idempotency-Key": jobID.String() + ":1791687600", "Punctual-Job": "job",
-			"Punctual-Run": run, "Punctual-Attempt": "3", "Punctual-Trigger": "schedule",
+			"Webhook-Id": runID, "Idempotency-Key": jobID.String() + ":1791687600", "Punctual-Job": "job",
+			"Punctual-Run": runID, "Punctual-Attempt": "3", "Punctual-Trigger": "schedule",
 			"Punctual-Scheduled-For": "2026-10-11T03:00:00Z", "Punctual-Late": "",
 			"Punctual-Fencing-Token": "1234567", "Traceparent": "00-01a128e727808804a1698fb691c134cb-80c02993801033dd-01",
 		}
-		for name, value := range h {
-			all[name] = value
-		}
+		maps.Copy(all, h)
 		return all
 	}
 	for _, c := range []struct {
@@ -58,7 +82,7 @@ func TestRequestCarriesItsIdentity(t *testing.T) {
 		{
 			"a manual run",
 			``, func(a *Assignment) { a.Trigger = TriggerManual },
-			headers(map[string]string{"Punctual-Trigger": "manual", "Idempotency-Key": run}),
+			headers(map[string]string{"Punctual-Trigger": "manual", "Idempotency-Key": runID}),
 		},
 		{
 			"a slot between seconds",
@@ -83,11 +107,7 @@ func TestRequestCarriesItsIdentity(t *testing.T) {
 			if got.Method != "POST" || got.Path != "/hook?x=1" {
 				t.Errorf("%s %s", got.Method, got.Path)
 			}
-			for name, want := range c.want {
-				if value := strings.Join(got.Header.Values(name), ", "); value != want {
-					t.Errorf("%s: %q, want %q", name, value, want)
-				}
-			}
+			checkHeaders(t, got.Header, c.want)
 		})
 	}
 }
