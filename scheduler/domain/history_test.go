@@ -16,22 +16,10 @@ type past struct {
 	History
 }
 
-func instantAt(t *testing.T, text string) time.Time {
-	t.Helper()
-	if len(text) == len("15:04:05") {
-		text = "2026-11-02T" + text + "Z"
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at
-}
-
 // version adds a version. Its digest depends on the schedule alone, unless change sets another.
 func (p past) version(from string, state JobState, s Schedule, change ...func(*Version)) past {
 	v := Version{
-		Number: int32(len(p.Versions) + 1), From: instantAt(p.t, from), State: state, Schedule: s, Digest: fmt.Sprint(s),
+		Number: int32(len(p.Versions) + 1), From: instant(p.t, from), State: state, Schedule: s, Digest: fmt.Sprint(s),
 	}
 	for _, f := range change {
 		f(&v)
@@ -40,7 +28,7 @@ func (p past) version(from string, state JobState, s Schedule, change ...func(*V
 	return p
 }
 
-func (p past) next(at string) past { p.Next = instantAt(p.t, at); return p }
+func (p past) next(at string) past { p.Next = instant(p.t, at); return p }
 
 func jittered(span time.Duration) func(*Version) {
 	return func(v *Version) { v.Jitter = DurationOf(span) }
@@ -51,24 +39,16 @@ func noted(v *Version) { v.Note = "why" }
 // changed makes the version's digest differ, as an edit beyond the schedule does.
 func changed(v *Version) { v.Digest += fmt.Sprint(v.Number) }
 
-func periodic(text string) Schedule {
-	var s Schedule
-	_ = s.Every.UnmarshalText([]byte(text))
-	return s
-}
+func periodic(text string) Schedule { return Schedule{Every: mustDuration(text)} }
 
-func delayed(text string) Schedule {
-	var s Schedule
-	_ = s.Delay.UnmarshalText([]byte(text))
-	return s
-}
+func delayed(text string) Schedule { return Schedule{Delay: mustDuration(text)} }
 
-func once(t *testing.T, at string) Schedule { return Schedule{At: InstantOf(instantAt(t, at))} }
+func once(t *testing.T, at string) Schedule { return Schedule{At: InstantOf(instant(t, at))} }
 
 func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 	const from, to = "08:00:00", "14:00:00"
 	bounded := periodic("1h")
-	bounded.StartsAt, bounded.EndsAt = InstantOf(instantAt(t, "10:30:00")), InstantOf(instantAt(t, "12:45:00"))
+	bounded.StartsAt, bounded.EndsAt = InstantOf(instant(t, "10:30:00")), InstantOf(instant(t, "12:45:00"))
 	for _, test := range []struct {
 		name string
 		past func(past) past
@@ -196,14 +176,10 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := test.past(past{t: t, History: History{Job: uuid.UUID{1}}})
-			var got []string
-			for slot, err := range p.Slots(instantAt(t, from), instantAt(t, to)) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, fmt.Sprintf("%s v%d%s", slot.At.Format(time.TimeOnly), slot.Version,
-					[...]string{"", " waiting", " unsure"}[slot.Duty]))
-			}
+			got := p.slots(from, to, func(slot ExpectedSlot) string {
+				return fmt.Sprintf("%s v%d%s", slot.At.Format(time.TimeOnly), slot.Version,
+					[...]string{"", " waiting", " unsure"}[slot.Duty])
+			})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -214,26 +190,32 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 					before = append(before, clock)
 				}
 			}
-			p.Trim(instantAt(t, "11:00:00"))
-			got = nil
-			for slot, err := range p.Slots(instantAt(t, "11:00:00"), instantAt(t, to)) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, slot.At.Format(time.TimeOnly))
-			}
-			if diff := cmp.Diff(before, got); diff != "" {
+			p.Trim(instant(t, "11:00:00"))
+			trimmed := p.slots("11:00:00", to, func(slot ExpectedSlot) string { return slot.At.Format(time.TimeOnly) })
+			if diff := cmp.Diff(before, trimmed); diff != "" {
 				t.Errorf("trimmed: %s", diff)
 			}
 		})
 	}
 }
 
+// slots writes the slots from one instant to another.
+func (p past) slots(from, to string, write func(ExpectedSlot) string) (slots []string) {
+	p.t.Helper()
+	for slot, err := range p.Slots(instant(p.t, from), instant(p.t, to)) {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		slots = append(slots, write(slot))
+	}
+	return slots
+}
+
 // consistent checks that Find, Before and After agree with Slots.
 func (p past) consistent() {
 	p.t.Helper()
 	var before time.Time
-	for slot, err := range p.Slots(instantAt(p.t, "00:00:00"), instantAt(p.t, "23:00:00")) {
+	for slot, err := range p.Slots(instant(p.t, "00:00:00"), instant(p.t, "23:00:00")) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -258,23 +240,18 @@ func (p past) consistent() {
 
 func TestSlotsAcrossDaylightSavingAreThoseOfTheTimetable(t *testing.T) {
 	p := past{t: t}.version("2026-03-27T00:00:00Z", "active", Schedule{Cron: "30 2 * * *", Timezone: "Europe/Berlin"})
-	var got []string
-	for slot, err := range p.Slots(instantAt(t, "2026-03-28T00:00:00Z"), instantAt(t, "2026-03-31T00:00:00Z")) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, slot.At.Format(time.RFC3339))
-	}
-	if diff := cmp.Diff(
-		[]string{"2026-03-28T01:30:00Z", "2026-03-29T01:30:00Z", "2026-03-30T00:30:00Z"}, got,
-	); diff != "" {
+	got := p.slots("2026-03-28T00:00:00Z", "2026-03-31T00:00:00Z", func(slot ExpectedSlot) string {
+		return slot.At.Format(time.RFC3339)
+	})
+	want := []string{"2026-03-28T01:30:00Z", "2026-03-29T01:30:00Z", "2026-03-30T00:30:00Z"}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestAHistoryThatCannotBeReadIsAnError(t *testing.T) {
 	p := past{t: t}.version("00:00:00", "active", Schedule{Cron: "rubbish"})
-	for _, err := range p.Slots(instantAt(t, "01:00:00"), instantAt(t, "02:00:00")) {
+	for _, err := range p.Slots(instant(t, "01:00:00"), instant(t, "02:00:00")) {
 		if err == nil {
 			t.Error("no error")
 		}

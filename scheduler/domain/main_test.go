@@ -57,6 +57,12 @@ func timetable(t testing.TB, id uuid.UUID, text string, defaultJitter time.Durat
 	return table
 }
 
+// scheduled returns the timetable of a job with the given schedule and no jitter.
+func scheduled(t testing.TB, schedule string) *Timetable {
+	t.Helper()
+	return timetable(t, jobID, `{"schedule":{`+schedule+`}}`, 0)
+}
+
 // instant parses an instant such as "2026-10-11T03:00:00Z". Parts that are left out on the left are those of
 // 2026-10-11: "03:00", "03:00:01.5".
 func instant(t testing.TB, text string) time.Time {

@@ -28,13 +28,13 @@ func TestPatternsTellTimetablesApart(t *testing.T) {
 		{"other anchors", `"every":"1h"`, `"every":"1h","starts_at":"2026-10-01T05:00:01Z"`, false},
 	} {
 		now := instant(t, "03:00")
-		one := timetable(t, jobID, `{"schedule":{`+c.one+`}}`, 0).Pattern(now)
-		if other := timetable(t, jobID, `{"schedule":{`+c.other+`}}`, 0).Pattern(now); (one == other) != c.same {
+		one := scheduled(t, c.one).Pattern(now)
+		if other := scheduled(t, c.other).Pattern(now); (one == other) != c.same {
 			t.Errorf("%s: the patterns are %+v and %+v", c.name, one, other)
 		}
 	}
 	now := instant(t, "03:00")
-	if timetable(t, jobID, `{"schedule":{"every":"1h"}}`, 0).Pattern(now) ==
+	if scheduled(t, `"every":"1h"`).Pattern(now) ==
 		timetable(t, jobID, `{"schedule":{"every":"1h"},"jitter":"1m"}`, 0).Pattern(now) {
 		t.Error("the jitter does not matter")
 	}
@@ -56,7 +56,7 @@ func TestEqualPatternsHaveTheSameSlots(t *testing.T) {
 				text += fmt.Sprintf(`,"ends_at":%q`,
 					from.Add(time.Duration(rapid.IntRange(20, 40).Draw(r, "ends_at"))*time.Hour).Format(time.RFC3339))
 			}
-			table := timetable(t, jobID, `{"schedule":{`+text+`}}`, 0)
+			table := scheduled(t, text)
 			pattern := table.Pattern(from)
 			slots := slices.Collect(table.Between(from, from.Add(30*time.Hour)))
 			var oneByOne []time.Time

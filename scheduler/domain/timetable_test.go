@@ -43,7 +43,7 @@ func TestTimetableFirst(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			table := timetable(t, jobID, `{"schedule":{`+c.schedule+`}}`, 0)
+			table := scheduled(t, c.schedule)
 			slot, ok := table.First(instant(t, c.now))
 			if ok != (c.want != "") {
 				t.Fatalf("First: %v, %t", slot, ok)
@@ -79,7 +79,7 @@ func TestTimetableNextAndPrev(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			table := timetable(t, jobID, `{"schedule":{`+c.schedule+`}}`, 0)
+			table := scheduled(t, c.schedule)
 			at := instant(t, c.at)
 			next, okNext := table.Next(at, nil)
 			memoised, okMemo := table.Next(at, new(cron.Memo))
@@ -111,7 +111,7 @@ func TestTimetableBetween(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var hours []string
-			for at := range timetable(t, jobID, `{"schedule":{`+c.schedule+`}}`, 0).
+			for at := range scheduled(t, c.schedule).
 				Between(instant(t, c.from), instant(t, c.to)) {
 				hours = append(hours, at.Format("15"))
 			}
@@ -124,7 +124,7 @@ func TestTimetableBetween(t *testing.T) {
 
 func TestTimetableNotesClockChanges(t *testing.T) {
 	t.Parallel()
-	table := timetable(t, jobID, `{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"}}`, 0)
+	table := scheduled(t, `"cron":"30 2 * * *","timezone":"Europe/Berlin"`)
 	next, _ := table.Next(instant(t, "2026-03-28T12:00:00Z"), nil)
 	prev, _ := table.Prev(next.At)
 	if next.Note == "" || prev != next {
