@@ -14,11 +14,10 @@ import (
 
 // fills are the parts of a request that contain placeholders, compiled. Most jobs have none, and pay nothing for them.
 type fills struct {
-	inURL       bool
-	path, query placeholder.Template
-	headers     map[string]placeholder.Template
-	body        placeholder.Template
-	isJSON      bool // the body is JSON
+	url     targetURL
+	headers map[string]placeholder.Template
+	body    placeholder.Template
+	isJSON  bool // the body is JSON
 }
 
 // newFills returns nil for a request without placeholders.
@@ -34,7 +33,7 @@ func newFills(target Target, u targetURL) (*fills, error) {
 	if !u.filled && headers == nil && body.IsZero() {
 		return nil, nil
 	}
-	return &fills{inURL: u.filled, path: u.path, query: u.query, headers: headers, body: body, isJSON: isJSON}, nil
+	return &fills{url: u, headers: headers, body: body, isJSON: isJSON}, nil
 }
 
 // of returns the fills of an attempt. A body or headers of the run's own replace those of the job. A notice has none:
@@ -57,7 +56,7 @@ func (f *fills) of(a Assignment) *fills {
 	if a.Headers != nil {
 		own.headers, _ = headerFills(a.Headers)
 	}
-	if !own.inURL && own.headers == nil && own.body.IsZero() {
+	if !own.url.filled && own.headers == nil && own.body.IsZero() {
 		return nil
 	}
 	return &own
@@ -65,11 +64,11 @@ func (f *fills) of(a Assignment) *fills {
 
 // fill fills in the values of an attempt. It copies what the request shares with other attempts' requests.
 func (f *fills) fill(r *delivery.Request, v *placeholder.Values) {
-	if f.inURL {
+	if f.url.filled {
 		u := *r.URL
-		u.RawPath = string(f.path.Append(nil, v, placeholder.InURL))
+		u.RawPath = string(f.url.path.Append(nil, v, placeholder.InURL))
 		u.Path, _ = url.PathUnescape(u.RawPath) // cannot fail: the path was checked, and values are escaped
-		u.RawQuery = string(f.query.Append(nil, v, placeholder.InURL))
+		u.RawQuery = string(f.url.query.Append(nil, v, placeholder.InURL))
 		r.URL = &u
 	}
 	if len(f.headers) > 0 {

@@ -60,6 +60,14 @@ type span struct {
 	to         time.Time // zero: it still holds
 }
 
+// until is the end of the span, or the limit if that comes first.
+func (s span) until(limit time.Time) time.Time {
+	if !s.to.IsZero() && s.to.Before(limit) {
+		return s.to
+	}
+	return limit
+}
+
 // SameSchedule reports whether two schedules have the same slots, however they are written.
 func SameSchedule(a, b Schedule) bool {
 	x, y := Definition{Schedule: a}.WithDefaults().Schedule, Definition{Schedule: b}.WithDefaults().Schedule
@@ -136,11 +144,7 @@ func (h History) followed(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 				yield(ExpectedSlot{}, err)
 				return
 			}
-			until := to
-			if !s.to.IsZero() && s.to.Before(to) {
-				until = s.to
-			}
-			for at := range h.instants(s, timetable, from, until) {
+			for at := range h.instants(s, timetable, from, s.until(to)) {
 				if !yield(ExpectedSlot{At: at, Version: h.versionOf(s, at), Duty: h.duty(s, timetable, at)}, nil) {
 					return
 				}
@@ -151,23 +155,14 @@ func (h History) followed(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 
 // instants yields the slots of a span within bounds, both included, except one that had passed before the span began.
 func (h History) instants(s span, t *Timetable, from, until time.Time) iter.Seq[time.Time] {
+	if t.kind.Recurring() {
+		return t.Between(later(s.from.Add(1), from), until.Add(1))
+	}
 	return func(yield func(time.Time) bool) {
-		if !t.kind.Recurring() {
-			slot, ok := t.First(s.from)
-			passed := t.kind == KindAt && !slot.At.After(s.from)
-			if ok && !passed && !slot.At.Before(from) && !slot.At.After(until) {
-				yield(slot.At.UTC())
-			}
-			return
-		}
-		after := s.from
-		if from.After(after) {
-			after = from.Add(-1)
-		}
-		for slot, ok := t.Next(after, nil); ok && !slot.At.After(until); slot, ok = t.Next(slot.At, nil) {
-			if !yield(slot.At.UTC()) {
-				return
-			}
+		slot, ok := t.First(s.from)
+		passed := t.kind == KindAt && !slot.At.After(s.from)
+		if ok && !passed && !slot.At.Before(from) && !slot.At.After(until) {
+			yield(slot.At.UTC())
 		}
 	}
 }
@@ -191,22 +186,18 @@ func (h History) duty(s span, t *Timetable, slot time.Time) Duty {
 // spans divides the history at each write that placed the next slot anew.
 func (h History) spans() []span {
 	var spans []span
-	var s *span
 	for i, v := range h.Versions {
-		if v.State == JobDeleted {
-			if s != nil {
-				s.end, s.to = i, v.From
-			}
-			return spans
+		if i > 0 && v.State != JobDeleted && !h.placed(i) {
+			continue
 		}
-		if s != nil {
-			if !h.placed(i) {
-				continue
-			}
-			s.end, s.to = i, v.From
+		if i > 0 {
+			before := &spans[len(spans)-1]
+			before.end, before.to = i, v.From
+		}
+		if v.State == JobDeleted {
+			break
 		}
 		spans = append(spans, span{first: i, end: len(h.Versions), from: v.From})
-		s = &spans[len(spans)-1]
 	}
 	return spans
 }
@@ -295,10 +286,7 @@ func (h History) followedBefore(at time.Time) (time.Time, bool) {
 		if err != nil {
 			return time.Time{}, false
 		}
-		last := at.Add(-1)
-		if !s.to.IsZero() && s.to.Before(last) {
-			last = s.to
-		}
+		last := s.until(at.Add(-1))
 		if t.kind.Recurring() {
 			if slot, ok := t.Prev(last); ok && slot.At.After(s.from) {
 				return slot.At.UTC(), true

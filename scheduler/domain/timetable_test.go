@@ -111,8 +111,7 @@ func TestTimetableBetween(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var hours []string
-			for at := range scheduled(t, c.schedule).
-				Between(instant(t, c.from), instant(t, c.to)) {
+			for at := range scheduled(t, c.schedule).Between(instant(t, c.from), instant(t, c.to)) {
 				hours = append(hours, at.Format("15"))
 			}
 			if got := strings.Join(hours, " "); got != c.want {
