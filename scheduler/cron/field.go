@@ -3,6 +3,7 @@ package cron
 import (
 	"iter"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -160,10 +161,8 @@ func (p *fieldParser) mask(lo, hi, step int) (m uint64) {
 
 // value reads one number or name.
 func (p *fieldParser) value(s string) (int, bool) {
-	for i, name := range p.spec.names {
-		if s == name {
-			return p.spec.min + i, true
-		}
+	if i := slices.Index(p.spec.names, s); i >= 0 {
+		return p.spec.min + i, true
 	}
 	n, ok := number(s)
 	switch {
@@ -234,18 +233,10 @@ func (p *fieldParser) specialWeekday(item string) bool {
 	return true
 }
 
-// number reads up to four digits and nothing else: no sign, no space.
+// number reads up to four digits and nothing else: ParseUint takes no sign and no space.
 func number(s string) (int, bool) {
-	if s == "" || len(s) > 4 {
-		return 0, false
-	}
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-	}
-	n, err := strconv.Atoi(s)
-	return n, err == nil
+	n, err := strconv.ParseUint(s, 10, 16)
+	return int(n), err == nil && len(s) <= 4
 }
 
 // each yields the values of a mask.

@@ -1,6 +1,9 @@
 package cron
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
 // forever is later than any instant that matters, and small enough to add offsets to.
 const forever = 1 << 60
@@ -69,15 +72,9 @@ func boundsAt(t int64, zone *time.Location) bounds {
 	}
 	if b.start > -forever && offsetAt(b.start, zone) != b.offset {
 		// Likewise Go may report 1 January as the start although the last recorded change came later in that year.
-		lo, hi := b.start, t
-		for hi-lo > 1 {
-			if mid := lo + (hi-lo)/2; offsetAt(mid, zone) == b.offset {
-				hi = mid
-			} else {
-				lo = mid
-			}
-		}
-		b.start = hi
+		b.start += int64(sort.Search(int(t-b.start), func(seconds int) bool {
+			return offsetAt(b.start+int64(seconds), zone) == b.offset
+		}))
 	}
 	return b
 }

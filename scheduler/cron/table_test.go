@@ -1,7 +1,6 @@
 package cron
 
 import (
-	"bufio"
 	"errors"
 	"os"
 	"slices"
@@ -17,14 +16,12 @@ const tables = "../../testdata/cron/"
 // rows reads a table of columns separated by " | ". Blank lines and lines that start with # are comments.
 func rows(tb testing.TB, name string, columns int) (rows [][]string) {
 	tb.Helper()
-	file, err := os.Open(tables + name)
+	text, err := os.ReadFile(tables + name)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
 		}
@@ -36,9 +33,6 @@ func rows(tb testing.TB, name string, columns int) (rows [][]string) {
 			row[i] = strings.TrimSpace(row[i])
 		}
 		rows = append(rows, row)
-	}
-	if err := lines.Err(); err != nil {
-		tb.Fatal(err)
 	}
 	return rows
 }
@@ -120,10 +114,8 @@ func TestBadBytesAreRefusedAtOnce(t *testing.T) {
 			if len(err.Error()) > 250 {
 				t.Errorf("the message is %d bytes long", len(err.Error()))
 			}
-			for _, c := range []byte(err.Error()) {
-				if c < ' ' || c > '~' {
-					t.Fatalf("the message is not printable ASCII: %q", err)
-				}
+			if strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' || r > '~' }) {
+				t.Fatalf("the message is not printable ASCII: %q", err)
 			}
 		})
 	}
