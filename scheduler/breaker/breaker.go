@@ -56,6 +56,9 @@ type Key struct {
 	Host   string // with its port, such as billing.internal:443
 }
 
+// By names what holds back the runs that wait for the host.
+func (k Key) By() string { return "breaker " + k.Host }
+
 // Answer is how a request ended, as far as its host is concerned.
 type Answer int
 
@@ -125,7 +128,7 @@ func (b *Breakers) Admit(k Key, turn Turn) (p Permit, wait *Wait) {
 	h.touched = now
 	if !h.admit(turn, now) {
 		h.waiting = true
-		return Permit{}, h.wait(k.Host, now)
+		return Permit{}, h.wait(k, now)
 	}
 	p.host, p.round = h, h.round
 	return p, nil
@@ -185,11 +188,6 @@ type Wanted struct {
 	Most int
 	Not  []uuid.UUID // jobs that have had their turn: one of their runs was a probe already
 }
-
-// By names what holds the wanted runs back.
-func (w Wanted) By() string { return heldBy(w.Host) }
-
-func heldBy(host string) string { return "breaker " + host }
 
 // Wanted returns at most most hosts to which waiting runs may be sent now. Fetched must be called for each of them.
 func (b *Breakers) Wanted(most int) (wanted []Wanted) {
@@ -292,9 +290,6 @@ type Status struct {
 	OpenFor    time.Duration
 	ProbeIn    time.Duration // 0: a probe is under way, or wanted now
 }
-
-// By names what holds the runs back.
-func (s Status) By() string { return heldBy(s.Host) }
 
 // All returns the breakers that are not closed, sorted.
 func (b *Breakers) All() (all []Status) {

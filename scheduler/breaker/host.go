@@ -77,10 +77,10 @@ func (h *host) admit(turn Turn, now time.Time) bool {
 }
 
 // wait describes why admit refused a request.
-func (h *host) wait(name string, now time.Time) *Wait {
-	w := &Wait{By: heldBy(name)}
+func (h *host) wait(k Key, now time.Time) *Wait {
+	w := &Wait{By: k.By()}
 	if h.state == recovering {
-		w.Why = fmt.Sprintf("waiting: %s can be reached again; so far %d requests at a time are let through", name, h.allowed)
+		w.Why = fmt.Sprintf("waiting: %s can be reached again; so far %d requests at a time are let through", k.Host, h.allowed)
 		return w
 	}
 	next := "a probe is under way"
@@ -88,7 +88,7 @@ func (h *host) wait(name string, now time.Time) *Wait {
 		next = fmt.Sprintf("the next probe is in %s", max(h.nextAt.Sub(now).Round(time.Second), time.Second))
 	}
 	w.Why = fmt.Sprintf("waiting: the circuit breaker of %s is open after %s (last: %s); %s",
-		name, inARow(h.failures), h.last, next)
+		k.Host, inARow(h.failures), h.last, next)
 	return w
 }
 
