@@ -49,10 +49,10 @@ func judged(t *testing.T, definition string) Assignment {
 func TestWhatEndsAnAttempt(t *testing.T) {
 	t.Parallel()
 	const (
-		plain    = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2}}`
-		once     = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2},"delivery":"at_most_once"}`
-		callback = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2},"completion":"async","max_duration":"1h"}`
-		urgent   = `{"name":"a","target":{"url":"http://x/"},"retry":{"max_attempts":2},"completion":"async","expires_after":"90s"}`
+		plain    = `{"retry":{"max_attempts":2}}`
+		once     = `{"retry":{"max_attempts":2},"delivery":"at_most_once"}`
+		callback = `{"retry":{"max_attempts":2},"completion":"async","max_duration":"1h"}`
+		urgent   = `{"retry":{"max_attempts":2},"completion":"async","expires_after":"90s"}`
 	)
 	started := time.Unix(1e9, 0)
 	soon, late := started.Add(time.Minute), started.Add(time.Hour)
@@ -70,6 +70,9 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 	}
 	silent := func(a Assignment) Outcome { return JudgeSilent(a, 0, started, soon) }
 	endless := func(a Assignment) Outcome { return JudgeSilent(a, 0, started, late) }
+	reported := func(retry bool, at time.Time) func(Assignment) Outcome {
+		return func(a Assignment) Outcome { return JudgeReported(a, "x", retry, started, at) }
+	}
 	for _, c := range []struct {
 		name, job string
 		judge     func(Assignment) Outcome
@@ -89,22 +92,10 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 		{"an interrupted attempt may have been sent: the end, at most once", once, interrupted, Bury, ReasonLost},
 		{"a silent target has lost its attempt", callback, silent, RetryRun, ReasonSilent},
 		{"an endless one is timed out", callback, endless, RetryRun, ReasonTimeout},
-		{
-			"a reported failure is retried",
-			callback, func(a Assignment) Outcome { return JudgeReported(a, "x", true, started, soon) }, RetryRun, ReasonFailed,
-		},
-		{
-			"or not",
-			callback, func(a Assignment) Outcome { return JudgeReported(a, "x", false, started, soon) }, Bury, ReasonFailed,
-		},
-		{
-			"or not, whatever would have become of the next attempt",
-			urgent, func(a Assignment) Outcome { return JudgeReported(a, "x", false, started, late) }, Bury, ReasonFailed,
-		},
-		{
-			"a reported failure after which there is no time is the end",
-			urgent, func(a Assignment) Outcome { return JudgeReported(a, "x", true, started, late) }, Bury, ReasonExpired,
-		},
+		{"a reported failure is retried", callback, reported(true, soon), RetryRun, ReasonFailed},
+		{"or not", callback, reported(false, soon), Bury, ReasonFailed},
+		{"or not, whatever would have become of the next attempt", urgent, reported(false, late), Bury, ReasonFailed},
+		{"a reported failure after which there is no time is the end", urgent, reported(true, late), Bury, ReasonExpired},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if o := c.judge(judged(t, c.job)); o.Verdict != c.verdict || o.Reason != c.reason {
@@ -116,8 +107,7 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 
 func TestCallbackDeadline(t *testing.T) {
 	t.Parallel()
-	job := compiled(t,
-		`{"name":"a","target":{"url":"http://x/"},"completion":"async","heartbeat_timeout":"5m","max_duration":"12m"}`)
+	job := compiled(t, `{"completion":"async","heartbeat_timeout":"5m","max_duration":"12m"}`)
 	start := time.Unix(1e9, 0)
 	for after, want := range map[time.Duration]time.Duration{
 		0: 5 * time.Minute, 3 * time.Minute: 8 * time.Minute, 8 * time.Minute: 12 * time.Minute, time.Hour: 12 * time.Minute,

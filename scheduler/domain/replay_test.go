@@ -21,8 +21,7 @@ func TestReplayCarriesTheFirstRunsIdentity(t *testing.T) {
 }
 
 func TestReplaysAndBackfillsDoNotExpire(t *testing.T) {
-	job := compiled(t,
-		`{"name":"job","schedule":{"every":"1h"},"expires_after":"1s","target":{"url":"http://example.com/"}}`)
+	job := compiled(t, `{"schedule":{"every":"1h"},"expires_after":"1s"}`)
 	due := time.Now()
 	a := Assignment{Job: job, DueAt: due, Attempt: 1, Trigger: TriggerSchedule}
 	if !a.Expired(due.Add(time.Minute)) {
