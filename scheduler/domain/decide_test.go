@@ -17,6 +17,9 @@ var (
 	waitingRun = uuid.MustParse("0199c9a2-7b3c-8d10-9c3e-2f6f3f1d5a03")
 )
 
+// hourly is the schedule of most tests here.
+const hourly = `"schedule":{"cron":"0 * * * *"},"jitter":"0s"`
+
 // clockTime writes an instant of 2026-10-11 as its time of day. It adds the day to any other instant.
 func clockTime(at time.Time) string {
 	text := at.Format("2006-01-02T15:04:05.999999")
@@ -67,7 +70,16 @@ func describe(p Plan) string {
 }
 
 func TestDecide(t *testing.T) {
-	const hourly = `"schedule":{"cron":"0 * * * *"},"jitter":"0s"`
+	const (
+		endsAt     = `"jitter":"0s","schedule":{"cron":"0 * * * *","ends_at":`
+		every10s   = `"schedule":{"every":"10s"}`
+		andFireAll = `,"missed":{"policy":"fire_all"}`
+		fireAll    = hourly + andFireAll
+		skipMissed = hourly + `,"missed":{"policy":"skip"}`
+		forbid     = hourly + `,"concurrency_policy":"forbid"`
+		wait       = hourly + `,"concurrency_policy":"wait"`
+		replace    = hourly + `,"concurrency_policy":"replace"`
+	)
 	for _, c := range []struct {
 		name, job string
 		slot, now string
@@ -89,13 +101,11 @@ func TestDecide(t *testing.T) {
 			want: "run 03:00:00 schedule; next 04:00:00",
 		},
 		{
-			name: "at its tolerance a slot is in time",
-			job:  hourly + `,"missed":{"policy":"skip"}`, slot: "03:00", now: "03:01:00",
+			name: "at its tolerance a slot is in time", job: skipMissed, slot: "03:00", now: "03:01:00",
 			want: "run 03:00:00 schedule; next 04:00:00",
 		},
 		{
-			name: "a microsecond beyond its tolerance it is missed",
-			job:  hourly + `,"missed":{"policy":"skip"}`, slot: "03:00", now: "03:01:00.000001",
+			name: "a microsecond beyond its tolerance it is missed", job: skipMissed, slot: "03:00", now: "03:01:00.000001",
 			want: "skip 03:00:00..03:00:00 missed x1; next 04:00:00",
 		},
 		{
@@ -104,18 +114,15 @@ func TestDecide(t *testing.T) {
 			want: "skip 03:00:00..03:00:00 missed x1; next 04:00:00",
 		},
 		{
-			name: "the next slot follows the slot and not the claim",
-			job:  `"schedule":{"every":"10s"}`, slot: "03:00:00", now: "03:00:07",
+			name: "the next slot follows the slot and not the claim", job: every10s, slot: "03:00:00", now: "03:00:07",
 			want: "run 03:00:00 schedule; next 03:00:10",
 		},
 		{
-			name: "all slots that are due run in one claim",
-			job:  `"schedule":{"every":"10s"}`, slot: "03:00:00", now: "03:00:20",
+			name: "all slots that are due run in one claim", job: every10s, slot: "03:00:00", now: "03:00:20",
 			want: "run 03:00:00 schedule; run 03:00:10 schedule; run 03:00:20 schedule; next 03:00:30",
 		},
 		{
-			name: "as many of them as there are worker slots",
-			job:  `"schedule":{"every":"10s"}`, slot: "03:00:00", now: "03:00:25", room: 2,
+			name: "as many of them as there are worker slots", job: every10s, slot: "03:00:00", now: "03:00:25", room: 2,
 			want: "run 03:00:00 schedule; run 03:00:10 schedule; next 03:00:20",
 		},
 		{
@@ -126,12 +133,12 @@ func TestDecide(t *testing.T) {
 
 		{
 			name: "skip records all missed slots as one and goes on to the first that is not",
-			job:  hourly + `,"missed":{"policy":"skip"}`, slot: "03:00", now: "07:30",
+			job:  skipMissed, slot: "03:00", now: "07:30",
 			want: "skip 03:00:00..07:00:00 missed x5; next 08:00:00",
 		},
 		{
 			name: "skip leaves a slot that is due within its tolerance to run",
-			job:  hourly + `,"missed":{"policy":"skip"}`, slot: "03:00", now: "07:00:30",
+			job:  skipMissed, slot: "03:00", now: "07:00:30",
 			want: "skip 03:00:00..06:00:00 missed x4; next 07:00:00",
 		},
 		{
@@ -154,8 +161,7 @@ func TestDecide(t *testing.T) {
 			want: "run 03:00:00 catchup late; next 12T03:00:00",
 		},
 		{
-			name: "fire_all runs each, oldest first",
-			job:  hourly + `,"missed":{"policy":"fire_all"}`, slot: "03:00", now: "05:30",
+			name: "fire_all runs each, oldest first", job: fireAll, slot: "03:00", now: "05:30",
 			want: "run 03:00:00 catchup late; run 04:00:00 catchup late; run 05:00:00 catchup late; next 06:00:00",
 		},
 		{
@@ -203,19 +209,17 @@ func TestDecide(t *testing.T) {
 
 		{
 			name: "the last slot before ends_at is the last",
-			job:  `"schedule":{"cron":"0 * * * *","ends_at":"2026-10-11T03:59:59Z"},"jitter":"0s"`, slot: "03:00",
-			now:  "03:00:00.1",
+			job:  endsAt + `"2026-10-11T03:59:59Z"}`, slot: "03:00", now: "03:00:00.1",
 			want: "run 03:00:00 schedule; done",
 		},
 		{
 			name: "a slot at ends_at belongs",
-			job:  `"schedule":{"cron":"0 * * * *","ends_at":"2026-10-11T04:00:00Z"},"jitter":"0s"`, slot: "03:00",
-			now:  "03:00:00.1",
+			job:  endsAt + `"2026-10-11T04:00:00Z"}`, slot: "03:00", now: "03:00:00.1",
 			want: "run 03:00:00 schedule; next 04:00:00",
 		},
 		{
 			name: "an outage over ends_at ends with the last slot",
-			job:  `"schedule":{"cron":"0 * * * *","ends_at":"2026-10-11T05:30:00Z"},"jitter":"0s"`, slot: "03:00", now: "22:00",
+			job:  endsAt + `"2026-10-11T05:30:00Z"}`, slot: "03:00", now: "22:00",
 			want: "skip 03:00:00..04:00:00 missed x2; run 05:00:00 catchup late; done",
 		},
 
@@ -240,92 +244,79 @@ func TestDecide(t *testing.T) {
 
 		{
 			name: "forbid records an overlap and names the run in the way",
-			job:  hourly + `,"concurrency_policy":"forbid"`, slot: "03:00", now: "03:00", active: true,
+			job:  forbid, slot: "03:00", now: "03:00", active: true,
 			want: "skip 03:00:00..03:00:00 overlap x1 by the active run; next 04:00:00",
 		},
 		{
-			name: "forbid runs when nothing is active",
-			job:  hourly + `,"concurrency_policy":"forbid"`, slot: "03:00", now: "03:00",
+			name: "forbid runs when nothing is active", job: forbid, slot: "03:00", now: "03:00",
 			want: "run 03:00:00 schedule; next 04:00:00",
 		},
 		{
-			name: "fire_all under forbid runs one at a time",
-			job:  hourly + `,"concurrency_policy":"forbid","missed":{"policy":"fire_all"}`, slot: "03:00", now: "05:30",
+			name: "fire_all under forbid runs one at a time", job: forbid + andFireAll, slot: "03:00", now: "05:30",
 			want: "run 03:00:00 catchup late; next 04:00:00",
 		},
 		{
 			name: "fire_all under forbid waits for the active run and skips nothing",
-			job:  hourly + `,"concurrency_policy":"forbid","missed":{"policy":"fire_all"}`, slot: "03:00", now: "05:30",
-			active: true,
-			want:   "next 03:00:00 at 05:30:01",
+			job:  forbid + andFireAll, slot: "03:00", now: "05:30", active: true,
+			want: "next 03:00:00 at 05:30:01",
 		},
 		{
 			name: "what it waits with lies within the window",
-			job:  hourly + `,"concurrency_policy":"forbid","missed":{"policy":"fire_all","window":"2h"}`, slot: "01:00",
-			now: "05:30", active: true,
+			job:  forbid + `,"missed":{"policy":"fire_all","window":"2h"}`, slot: "01:00", now: "05:30", active: true,
 			want: "skip 01:00:00..03:00:00 missed x3; next 04:00:00 at 05:30:01",
 		},
 		{
 			name: "the last missed slot under forbid leads back to the schedule",
-			job:  hourly + `,"concurrency_policy":"forbid","missed":{"policy":"fire_all"}`, slot: "05:00", now: "05:30",
+			job:  forbid + andFireAll, slot: "05:00", now: "05:30",
 			want: "run 05:00:00 catchup late; next 06:00:00",
 		},
 		{
 			name: "fire_all under forbid waits for the waiting run as well",
-			job:  hourly + `,"concurrency_policy":"forbid","missed":{"policy":"fire_all"}`, slot: "03:00", now: "05:30",
-			waiting: true,
-			want:    "next 03:00:00 at 05:30:01",
+			job:  forbid + andFireAll, slot: "03:00", now: "05:30", waiting: true,
+			want: "next 03:00:00 at 05:30:01",
 		},
 		{
 			name: "forbid records an overlap with a run that waits",
-			job:  hourly + `,"concurrency_policy":"forbid"`, slot: "03:00", now: "03:00", waiting: true,
+			job:  forbid, slot: "03:00", now: "03:00", waiting: true,
 			want: "skip 03:00:00..03:00:00 overlap x1 by the waiting run; next 04:00:00",
 		},
 		{
-			name: "wait runs when nothing is active", job: hourly + `,"concurrency_policy":"wait"`, slot: "03:00", now: "03:00",
+			name: "wait runs when nothing is active", job: wait, slot: "03:00", now: "03:00",
 			want: "run 03:00:00 schedule; next 04:00:00",
 		},
 		{
-			name: "wait has one run wait for the active one",
-			job:  hourly + `,"concurrency_policy":"wait"`, slot: "03:00", now: "03:00", active: true,
+			name: "wait has one run wait for the active one", job: wait, slot: "03:00", now: "03:00", active: true,
 			want: "run 03:00:00 schedule waits; next 04:00:00",
 		},
 		{
 			name: "wait records what comes while one waits",
-			job:  hourly + `,"concurrency_policy":"wait"`, slot: "03:00", now: "03:00", active: true, waiting: true,
+			job:  wait, slot: "03:00", now: "03:00", active: true, waiting: true,
 			want: "skip 03:00:00..03:00:00 overlap x1 by the waiting run; next 04:00:00",
 		},
 		{
-			name: "wait never skips a slot to catch up",
-			job:  hourly + `,"concurrency_policy":"wait","missed":{"policy":"fire_all"}`, slot: "03:00", now: "05:30",
-			waiting: true,
-			want:    "next 03:00:00 at 05:30:01",
+			name: "wait never skips a slot to catch up", job: wait + andFireAll, slot: "03:00", now: "05:30", waiting: true,
+			want: "next 03:00:00 at 05:30:01",
 		},
 		{
-			name: "replace cancels the active run",
-			job:  hourly + `,"concurrency_policy":"replace"`, slot: "03:00", now: "03:00", active: true,
+			name: "replace cancels the active run", job: replace, slot: "03:00", now: "03:00", active: true,
 			want: "run 03:00:00 schedule waits; cancel the active run; next 04:00:00",
 		},
 		{
 			name: "replace cancels what waits as well",
-			job:  hourly + `,"concurrency_policy":"replace"`, slot: "03:00", now: "03:00", active: true, waiting: true,
+			job:  replace, slot: "03:00", now: "03:00", active: true, waiting: true,
 			want: "run 03:00:00 schedule waits; cancel the active run; cancel the waiting run; next 04:00:00",
 		},
 		{
 			name: "an expired slot replaces nothing",
-			job:  hourly + `,"concurrency_policy":"replace","expires_after":"1s"`, slot: "03:00", now: "03:00:02", active: true,
-			waiting: true,
-			want:    "skip 03:00:00..03:00:00 expired x1; next 04:00:00",
+			job:  replace + `,"expires_after":"1s"`, slot: "03:00", now: "03:00:02", active: true, waiting: true,
+			want: "skip 03:00:00..03:00:00 expired x1; next 04:00:00",
 		},
 		{
-			name: "catching up replaces nothing",
-			job:  hourly + `,"concurrency_policy":"replace","missed":{"policy":"fire_all"}`, slot: "03:00", now: "05:30",
-			waiting: true,
-			want:    "next 03:00:00 at 05:30:01",
+			name: "catching up replaces nothing", job: replace + andFireAll, slot: "03:00", now: "05:30", waiting: true,
+			want: "next 03:00:00 at 05:30:01",
 		},
 		{
-			name: "fire_all makes no more runs than there is room for",
-			job:  hourly + `,"missed":{"policy":"fire_all"}`, slot: "01:00", now: "05:30", room: 2,
+			name: "fire_all makes no more runs than there is room for", job: fireAll, slot: "01:00", now: "05:30", room: 2,
 			want: "run 01:00:00 catchup late; run 02:00:00 catchup late; next 03:00:00",
 		},
 		{
@@ -418,30 +409,22 @@ func TestDecideIsQuickAfterALongOutage(t *testing.T) {
 }
 
 func TestSkipPassed(t *testing.T) {
+	const bounded = `"schedule":{"cron":"0 * * * *","ends_at":"2026-10-11T05:00:00Z"},"jitter":"0s"`
 	for _, c := range []struct{ name, job, slot, now, want string }{
+		{"a slot that is not due is left alone", hourly, "03:00", "02:59:59.999", "next 03:00:00"},
 		{
-			"a slot that is not due is left alone",
-			`"schedule":{"cron":"0 * * * *"},"jitter":"0s"`, "03:00", "02:59:59.999", "next 03:00:00",
-		},
-		{
-			"a slot due now has passed",
-			`"schedule":{"cron":"0 * * * *"},"jitter":"0s"`, "03:00", "03:00",
+			"a slot due now has passed", hourly, "03:00", "03:00",
 			"skip 03:00:00..03:00:00 paused x1; next 04:00:00",
 		},
 		{
-			"all that passed are one skip",
-			`"schedule":{"cron":"0 * * * *"},"jitter":"0s"`, "03:00", "06:59",
+			"all that passed are one skip", hourly, "03:00", "06:59",
 			"skip 03:00:00..06:00:00 paused x4; next 07:00:00",
 		},
 		{
-			"many are not counted",
-			`"schedule":{"every":"1s"}`, "03:00:00", "05:00", "skip 03:00:00..05:00:00 paused x0; next 05:00:01",
+			"many are not counted", `"schedule":{"every":"1s"}`, "03:00:00", "05:00",
+			"skip 03:00:00..05:00:00 paused x0; next 05:00:01",
 		},
-		{
-			"none is left after ends_at",
-			`"schedule":{"cron":"0 * * * *","ends_at":"2026-10-11T05:00:00Z"},"jitter":"0s"`, "03:00", "23:00",
-			"skip 03:00:00..05:00:00 paused x3; done",
-		},
+		{"none is left after ends_at", bounded, "03:00", "23:00", "skip 03:00:00..05:00:00 paused x3; done"},
 		{"a one-shot is done", `"schedule":{"delay":"5m"}`, "03:00", "04:00", "skip 03:00:00..03:00:00 paused x1; done"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
