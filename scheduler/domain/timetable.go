@@ -84,9 +84,7 @@ func (t *Timetable) Next(after time.Time, memo *cron.Memo) (Slot, bool) {
 	if !t.kind.Recurring() {
 		return Slot{}, false
 	}
-	if !t.starts.IsZero() && after.Before(t.starts) {
-		after = t.starts.Add(-1)
-	}
+	after = later(after, t.starts.Add(-1))
 	var slot Slot
 	if t.kind == KindEvery {
 		// An int64 of nanoseconds spans 292 years each way; validation keeps definitions well within that.
@@ -158,7 +156,7 @@ func (t *Timetable) Prev(before time.Time) (Slot, bool) {
 		}
 		slot = Slot{At: found.At, Note: found.Note.String()}
 	}
-	if !t.starts.IsZero() && slot.At.Before(t.starts) {
+	if slot.At.Before(t.starts) {
 		return Slot{}, false
 	}
 	return slot, true

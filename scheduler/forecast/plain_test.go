@@ -71,29 +71,19 @@ func (p *plainly) add(j job, table *domain.Timetable) {
 }
 
 // start spreads a start over a time from a slot on.
-func (p *plainly) start(job uuid.UUID, row int, at time.Time, over time.Duration) {
-	first := max(int(at.Sub(p.From)/p.Step)-1, 0)
-	for step := first; step < len(p.slots); step++ {
-		from := p.From.Add(time.Duration(step) * p.Step)
-		to := from.Add(p.Step)
-		if to.After(p.To) {
-			to = p.To
-		}
-		if from.After(at.Add(over)) {
+func (p *plainly) start(job uuid.UUID, row int, slot time.Time, over time.Duration) {
+	at := slot.Sub(p.From)
+	for step := max(int(at/p.Step)-1, 0); step < len(p.slots); step++ {
+		from := time.Duration(step) * p.Step
+		to := min(from+p.Step, p.To.Sub(p.From))
+		if from > at+over {
 			return
 		}
 		share := 0.0
-		if over == 0 && !at.Before(from) && at.Before(to) {
+		if over > 0 {
+			share = max(float64(min(to, at+over)-max(from, at))/float64(over), 0)
+		} else if at >= from && at < to {
 			share = 1
-		} else if over > 0 {
-			begin, end := from, to
-			if begin.Before(at) {
-				begin = at
-			}
-			if end.After(at.Add(over)) {
-				end = at.Add(over)
-			}
-			share = max(float64(end.Sub(begin))/float64(over), 0)
 		}
 		p.starts[row][step] += share
 		if row == 0 && share > 0 {
