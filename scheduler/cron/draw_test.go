@@ -27,9 +27,9 @@ var (
 
 // drawExpression draws any expression that [Parse] accepts. It prefers expressions that fire now and then.
 func drawExpression(t *rapid.T) drawn {
-	ofSecond := drawField(t, "second", 0, 59, nil, func(w time.Time) int { return w.Second() })
-	ofMinute := drawField(t, "minute", 0, 59, nil, func(w time.Time) int { return w.Minute() })
-	ofHour := drawField(t, "hour", 0, 23, nil, func(w time.Time) int { return w.Hour() })
+	ofSecond := drawField(t, "second", 0, 59, nil, time.Time.Second)
+	ofMinute := drawField(t, "minute", 0, 59, nil, time.Time.Minute)
+	ofHour := drawField(t, "hour", 0, 23, nil, time.Time.Hour)
 	if rapid.IntRange(0, 3).Draw(t, "every hour") == 0 {
 		ofHour = rapid.SampledFrom([]item{
 			{"*", always}, {"0-23", always}, {"*/1", always}, {"12-23,*", always},
@@ -42,7 +42,7 @@ func drawExpression(t *rapid.T) drawn {
 	ofDay, ofWeekday := item{"*", always}, item{rapid.SampledFrom([]string{"*", "?"}).Draw(t, "any"), always}
 	days := rapid.IntRange(0, 5).Draw(t, "days")
 	if days == 1 || days == 3 {
-		ofDay = drawField(t, "day", 1, 31, nil, func(w time.Time) int { return w.Day() })
+		ofDay = drawField(t, "day", 1, 31, nil, time.Time.Day)
 	}
 	if days == 2 || days == 3 {
 		ofWeekday = drawField(t, "weekday", 0, 7, weekdayNames, func(w time.Time) int { return int(w.Weekday()) })

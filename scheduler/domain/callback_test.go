@@ -117,3 +117,12 @@ func TestCallbackDeadline(t *testing.T) {
 		}
 	}
 }
+
+func TestSilenceThriceIsNoPoison(t *testing.T) {
+	t.Parallel()
+	a := judged(t, `{"completion":"async"}`)
+	if o := JudgeSilent(a, 2, time.Unix(0, 0), time.Unix(400, 0)); o.Verdict != Bury ||
+		o.Reason != ReasonSilent || o.End().Attempt != AttemptLost {
+		t.Errorf("verdict %d, reason %s, attempt %s", o.Verdict, o.Reason, o.End().Attempt)
+	}
+}

@@ -45,6 +45,18 @@ func (a Assignment) MessageID() string {
 	return a.RunID.String()
 }
 
+// IdempotencyKey returns the Idempotency-Key of a run's requests. For a slot's run it is the job's id and the slot in
+// unix seconds, else the run's id. A backfill may repeat a slot that has a run. The new run is not the slot's run and
+// must not carry its key, or the receiver would drop it. A replay carries the key of the run that died first.
+func IdempotencyKey(trigger Trigger, run, job uuid.UUID, scheduledFor time.Time) string {
+	ofSlot := trigger == TriggerSchedule || trigger == TriggerCatchup ||
+		trigger == TriggerBackfill && run == SlotRunID(job, scheduledFor)
+	if !ofSlot {
+		return run.String()
+	}
+	return job.String() + ":" + strconv.FormatInt(scheduledFor.Unix(), 10)
+}
+
 // headers are the headers of semantics, "Delivery", without the signature.
 func (a Assignment) headers(publicURL string) []delivery.Header {
 	id, key := a.RunID.String(), a.IdempotencyKey

@@ -224,3 +224,33 @@ func TestOverridesLeaveTheJobAlone(t *testing.T) {
 		t.Errorf("-before +after:\n%s", diff)
 	}
 }
+
+func TestTheRequestThatIsShownIsTheOneThatIsSent(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, target string
+		own          string // the run's own body
+		body         string // the body that is shown
+	}{
+		{"JSON", `{"url":"http://x/","body":{"a":"<&>"}}`, "", `{"a":"<&>"}`},
+		{"text", `{"url":"http://x/","body":"a <&> \"b\""}`, "", `"a <&> \"b\""`},
+		{"text that is JSON", `{"url":"http://x/","body":"{}"}`, "", `"{}"`},
+		{"none", `{"url":"http://x/"}`, "", ""},
+		{"of the run itself", `{"url":"http://x/","body":"the job's"}`, `{"n":1}`, `{"n":1}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := Assignment{RunID: uuid.New(), Job: compiled(t, `{"name":"a","target":`+c.target+`}`), Attempt: 1, Fence: 7}
+			if c.own != "" {
+				a.Body = []byte(c.own)
+			}
+			s := a.Sent("https://punctual.example", time.Unix(1e9, 0))
+			if string(s.Body) != c.body || s.Body != nil && !json.Valid(s.Body) || s.URL != "http://x/" || s.Method != "POST" {
+				t.Errorf("shown %s %s %s", s.Method, s.URL, s.Body)
+			}
+			if s.Headers["Webhook-Timestamp"] != "1000000000" || s.Headers["Webhook-Signature"] != Mask ||
+				s.Headers["Punctual-Fencing-Token"] != "7" {
+				t.Errorf("headers %v", s.Headers)
+			}
+		})
+	}
+}

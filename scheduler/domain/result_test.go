@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/uuid"
 )
 
 func TestWhatResultAnAnswerCarries(t *testing.T) {
@@ -47,41 +44,30 @@ func TestWhatResultAnAnswerCarries(t *testing.T) {
 	}
 }
 
-func TestTheRequestThatIsShownIsTheOneThatIsSent(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name, target string
-		own          string // the run's own body
-		body         string // the body that is shown
+func TestStorableJSON(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		raw  string
+		want bool
 	}{
-		{"JSON", `{"url":"http://x/","body":{"a":"<&>"}}`, "", `{"a":"<&>"}`},
-		{"text", `{"url":"http://x/","body":"a <&> \"b\""}`, "", `"a <&> \"b\""`},
-		{"text that is JSON", `{"url":"http://x/","body":"{}"}`, "", `"{}"`},
-		{"none", `{"url":"http://x/"}`, "", ""},
-		{"of the run itself", `{"url":"http://x/","body":"the job's"}`, `{"n":1}`, `{"n":1}`},
+		{"nothing", ``, true},
+		{"plain text", `{"a":"b"}`, true},
+		{"other escapes", `"\n\\ \u0001 \u00e4"`, true},
+		{"an escaped NUL", `{"a":["\u0000"]}`, false},
+		{"a backslash before what looks like one", `"\\u0000"`, true},
+		{"a backslash before a NUL", `"\\\u0000"`, false},
+		{"a surrogate pair", `"\ud83d\ude00"`, true},
+		{"only its first half", `"\ud83d"`, false},
+		{"its first half and a letter", `"\ud83dx"`, false},
+		{"its first half and another escape", `"\ud83d\n"`, false},
+		{"only its second half", `"\uDE00"`, false},
+		{"two first halves", `"\ud83d\ud83d"`, false},
+		{"broken UTF-8", "\"\xff\"", false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			a := Assignment{RunID: uuid.New(), Job: compiled(t, `{"name":"a","target":`+c.target+`}`), Attempt: 1, Fence: 7}
-			if c.own != "" {
-				a.Body = []byte(c.own)
-			}
-			s := a.Sent("https://punctual.example", time.Unix(1e9, 0))
-			if string(s.Body) != c.body || s.Body != nil && !json.Valid(s.Body) || s.URL != "http://x/" || s.Method != "POST" {
-				t.Errorf("shown %s %s %s", s.Method, s.URL, s.Body)
-			}
-			if s.Headers["Webhook-Timestamp"] != "1000000000" || s.Headers["Webhook-Signature"] != Mask ||
-				s.Headers["Punctual-Fencing-Token"] != "7" {
-				t.Errorf("headers %v", s.Headers)
+		t.Run(test.name, func(t *testing.T) {
+			if got := StorableJSON(json.RawMessage(test.raw)); got != test.want {
+				t.Errorf("%s: %v, want %v", test.raw, got, test.want)
 			}
 		})
-	}
-}
-
-func TestSilenceThriceIsNoPoison(t *testing.T) {
-	t.Parallel()
-	a := judged(t, `{"completion":"async"}`)
-	if o := JudgeSilent(a, 2, time.Unix(0, 0), time.Unix(400, 0)); o.Verdict != Bury ||
-		o.Reason != ReasonSilent || o.End().Attempt != AttemptLost {
-		t.Errorf("verdict %d, reason %s, attempt %s", o.Verdict, o.Reason, o.End().Attempt)
 	}
 }

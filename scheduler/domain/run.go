@@ -115,6 +115,30 @@ type Assignment struct {
 	IdempotencyKey string
 }
 
+// Expired reports whether no attempt of a may start at the given time. expires_after is for slots that are useless when
+// late. It does not apply to a replay: somebody asked for it knowing its age, and its run has left the dead-letter
+// list, so nothing would be left of a replay that expires. It does not apply to a backfill either, for the same reason.
+func (a Assignment) Expired(at time.Time) bool {
+	return a.Expires() && a.Job.expired(a.DueAt, at)
+}
+
+// Expires reports whether the run is useless after a time.
+func (a Assignment) Expires() bool {
+	return a.Trigger != TriggerReplay && a.Trigger != TriggerBackfill && !a.Job.ExpiresAfter.IsZero()
+}
+
+// TurnsLate reports whether a run whose first request goes out now is late, whatever it waited for. Replays and
+// backfills never are: somebody asked for them long after the slot was due. Notices never are either: they are about
+// another run.
+func (a Assignment) TurnsLate(now time.Time) bool {
+	switch a.Trigger {
+	case TriggerReplay, TriggerBackfill, TriggerNotify:
+		return false
+	case TriggerSchedule, TriggerCatchup, TriggerManual:
+	}
+	return !a.Late && a.Attempt == 1 && now.Sub(a.DueAt) > a.Job.Missed.Tolerance.Value()
+}
+
 // Held says what holds an unsent run back, and how long it may wait.
 type Held struct {
 	By    string    // such as "breaker billing.internal:443" or "hanging billing.internal:443/invoices"
