@@ -49,9 +49,6 @@ const (
 	maxScopes       = 64
 )
 
-// isMask is the error for a value that is the mask.
-const isMask = `"***" is the mask, not the value: leave the field out to keep it (PATCH), or write the value`
-
 func (c *checker) secrets(t Target) {
 	c.auth(t)
 	if t.TLS != nil {
@@ -90,9 +87,7 @@ func (c *checker) secretHeaders(t Target) {
 		field := "target.secret_headers." + clip(name)
 		value := t.SecretHeaders[name]
 		c.hidden(field, value)
-		if err := delivery.CheckHeader(name, value.Value()); err != nil {
-			c.add(field, "%v", err)
-		}
+		c.check(field, delivery.CheckHeader(name, value.Value()))
 		if written[http.CanonicalHeaderKey(name)] {
 			c.add(field, "is given twice; give a header once")
 		}
@@ -105,12 +100,10 @@ func (c *checker) secretHeaders(t Target) {
 
 // hidden checks a secret value. No message repeats the value.
 func (c *checker) hidden(field string, h Hidden) {
-	switch value := h.Value(); {
-	case value == Mask:
-		c.add(field, "%s", isMask)
-	case len(value) > MaxInlineSecret:
-		c.add(field, "%d bytes; at most %d", len(value), MaxInlineSecret)
+	if h.Value() == Mask {
+		c.add(field, `"***" is the mask, not the value: leave the field out to keep it (PATCH), or write the value`)
 	}
+	c.atMost(field, len(h.Value()), "bytes", MaxInlineSecret)
 	c.text(field, h.Value())
 }
 
@@ -182,9 +175,7 @@ func (c *checker) authFields(a Auth) {
 	}
 	c.tokenFields(a)
 	if a.Type == AuthHeader && a.Header != "" {
-		if err := delivery.CheckHeader(a.Header, ""); err != nil {
-			c.add("target.auth.header", "%v", err)
-		}
+		c.check("target.auth.header", delivery.CheckHeader(a.Header, ""))
 	}
 	if strings.ContainsFunc(a.Username, func(r rune) bool { return r == ':' || r < ' ' || r == 0x7f }) {
 		c.add("target.auth.username", "must have no colon and no control characters")
@@ -207,9 +198,7 @@ func (c *checker) tokenFields(a Auth) {
 	}
 	c.short("target.auth.client_id", a.ClientID)
 	c.short("target.auth.audience", a.Audience)
-	if len(a.Scopes) > maxScopes {
-		c.add("target.auth.scopes", "%d scopes; at most %d", len(a.Scopes), maxScopes)
-	}
+	c.atMost("target.auth.scopes", len(a.Scopes), "scopes", maxScopes)
 	for i, scope := range a.Scopes {
 		if scope == "" ||
 			strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
@@ -221,9 +210,7 @@ func (c *checker) tokenFields(a Auth) {
 
 // short bounds texts that are sent along with a secret.
 func (c *checker) short(field, text string) {
-	if len(text) > 1024 {
-		c.add(field, "%d bytes; at most 1024", len(text))
-	}
+	c.atMost(field, len(text), "bytes", 1024)
 	c.text(field, text)
 }
 

@@ -55,9 +55,7 @@ var reservedNames = []string{"batch", "bulk", "apply"}
 func (d Definition) Validate() []Problem {
 	var c checker
 	c.name(d.Name)
-	if len(d.Description) > MaxDescription {
-		c.add("description", "%d bytes; at most %d", len(d.Description), MaxDescription)
-	}
+	c.atMost("description", len(d.Description), "bytes", MaxDescription)
 	c.text("description", d.Description)
 	c.labels(d.Labels)
 	c.schedule(d.Schedule)
@@ -104,6 +102,20 @@ func (c *checker) add(field, format string, args ...any) {
 	c.problems = append(c.problems, Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
+// check adds what an error says, if there is one.
+func (c *checker) check(field string, err error) {
+	if err != nil {
+		c.add(field, "%v", err)
+	}
+}
+
+// atMost refuses more than so many bytes, labels or the like.
+func (c *checker) atMost(field string, n int, what string, most int) {
+	if n > most {
+		c.add(field, "%d %s; at most %d", n, what, most)
+	}
+}
+
 func (c *checker) name(name string) {
 	switch {
 	case name == "":
@@ -125,17 +137,13 @@ func (c *checker) text(field, value string) {
 }
 
 func (c *checker) labels(labels map[string]string) {
-	if len(labels) > MaxLabels {
-		c.add("labels", "%d labels; at most %d", len(labels), MaxLabels)
-	}
+	c.atMost("labels", len(labels), "labels", MaxLabels)
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		field := "labels." + clip(key)
 		if !labelForm.MatchString(key) {
 			c.add(field, "a label's name is 1 to 63 letters, digits and . _ / -, with a letter or digit at both ends")
 		}
-		if len(labels[key]) > 256 {
-			c.add(field, "%d bytes; at most 256", len(labels[key]))
-		}
+		c.atMost(field, len(labels[key]), "bytes", 256)
 		c.text(field, labels[key])
 	}
 }
@@ -158,9 +166,8 @@ func (c *checker) schedule(s Schedule) {
 		}
 	}
 	if s.Timezone != "" {
-		if _, err := cron.LoadZone(s.Timezone); err != nil {
-			c.add("schedule.timezone", "%v", err)
-		}
+		_, err := cron.LoadZone(s.Timezone)
+		c.check("schedule.timezone", err)
 		if kind != KindCron {
 			c.add("schedule.timezone", "%q: only cron schedules have a zone; leave it out", clip(s.Timezone))
 		}
@@ -233,9 +240,7 @@ func (c *checker) target(t Target) {
 		c.add("target.url", "%v", err)
 	}
 	if t.Method != "" {
-		if err := delivery.CheckMethod(t.Method); err != nil {
-			c.add("target.method", "%v", err)
-		}
+		c.check("target.method", delivery.CheckMethod(t.Method))
 	}
 	c.problems = append(c.problems, ValidateRequest("target.", t.Headers, t.Body)...)
 	c.secrets(t)
@@ -248,17 +253,14 @@ func (c *checker) target(t Target) {
 // ValidateRequest returns what is wrong with the headers and body of a request. prefix is put before the field names.
 func ValidateRequest(prefix string, headers map[string]string, body json.RawMessage) []Problem {
 	var c checker
-	if len(headers) > MaxHeaders {
-		c.add(prefix+"headers", "%d headers; at most %d", len(headers), MaxHeaders)
-	}
+	c.atMost(prefix+"headers", len(headers), "headers", MaxHeaders)
 	written := make(map[string]string, len(headers))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		if err := delivery.CheckHeader(name, headers[name]); err != nil {
-			c.add(prefix+"headers."+clip(name), "%v", err)
-		}
+		field := prefix + "headers." + clip(name)
+		c.check(field, delivery.CheckHeader(name, headers[name]))
 		// Names must differ by more than upper and lower case: otherwise chance decides which header is sent.
 		if other, twice := written[http.CanonicalHeaderKey(name)]; twice {
-			c.add(prefix+"headers."+clip(name), "is the same header as %q; give it once", clip(other))
+			c.add(field, "is the same header as %q; give it once", clip(other))
 		}
 		written[http.CanonicalHeaderKey(name)] = name
 	}
