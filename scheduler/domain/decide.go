@@ -255,11 +255,7 @@ func (s Situation) windowStart() time.Time {
 func (s Situation) due(slot time.Time) time.Time { return s.Job.Timetable.Due(slot, s.Memo) }
 
 func (s Situation) skip(reason Reason, first, last time.Time) Skip {
-	count := s.Job.Timetable.count(first, last, maxCount, s.Memo)
-	if count > maxCount {
-		count = 0
-	}
-	return Skip{Reason: reason, First: first, Last: last, Count: count}
+	return Skip{Reason: reason, First: first, Last: last, Count: s.Job.Timetable.count(first, last)}
 }
 
 // SkipPassed plans one skip, with the reason, for the slots of a recurring job from the given one up to now. The

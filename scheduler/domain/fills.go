@@ -92,11 +92,9 @@ func (f *fills) fill(r *delivery.Request, v *placeholder.Values) {
 
 // values are the values of an attempt's placeholders.
 func (a Assignment) values() *placeholder.Values {
-	v := placeholder.Values{ScheduledFor: a.ScheduledFor, Run: a.RunID, Attempt: a.Attempt, Job: a.Job.Name}
-	if a.Job.Timetable != nil {
-		v.Zone = a.Job.Timetable.zone
+	return &placeholder.Values{
+		ScheduledFor: a.ScheduledFor, Zone: a.Job.Timetable.zone, Run: a.RunID, Attempt: a.Attempt, Job: a.Job.Name,
 	}
-	return &v
 }
 
 // headerFills returns the headers that contain placeholders, by canonical name; nil when there are none.

@@ -183,7 +183,7 @@ func FuzzTargetURL(f *testing.F) {
 		}
 		r := delivery.Request{URL: u.URL}
 		if parts != nil {
-			parts.fill(&r, Assignment{Job: &Job{Definition: Definition{Name: name}}}.values())
+			parts.fill(&r, Assignment{Job: &Job{Definition: Definition{Name: name}, Timetable: &Timetable{}}}.values())
 		}
 		again, err := url.Parse(r.URL.String())
 		if err != nil || again.Host != u.Host || again.Scheme != u.Scheme || again.User != nil || again.Fragment != "" {

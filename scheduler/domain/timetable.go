@@ -194,18 +194,13 @@ func (t *Timetable) shortestGap() time.Duration {
 	return time.Minute
 }
 
-// count returns how many slots lie from first to last, both included; limit+1 when more than limit.
-func (t *Timetable) count(first, last time.Time, limit int, memo *cron.Memo) int {
-	if t.kind == KindEvery {
-		return int(min(int64(last.Sub(first)/t.every)+1, int64(limit)+1))
-	}
+// count returns how many slots lie from first to last, both included; 0 when more than maxCount.
+func (t *Timetable) count(first, last time.Time) int {
 	n := 1
-	for at := first; at.Before(last) && n <= limit; n++ {
-		slot, ok := t.Next(at, memo)
-		if !ok {
-			break
+	for range t.Between(first.Add(1), last.Add(1)) {
+		if n++; n > maxCount {
+			return 0
 		}
-		at = slot.At
 	}
 	return n
 }
