@@ -57,7 +57,7 @@ func (h Hidden) GoString() string { return Mask }
 // LogValue returns the mask.
 func (h Hidden) LogValue() slog.Value { return slog.StringValue(Mask) }
 
-// UnmarshalText keeps a value as somebody wrote it.
+// UnmarshalText keeps a value as somebody wrote it. Because of it the API's description calls the field a string.
 func (h *Hidden) UnmarshalText(text []byte) error {
 	*h = HiddenOf(string(text))
 	return nil
