@@ -30,9 +30,7 @@ func (p past) version(from string, state JobState, s Schedule, change ...func(*V
 
 func (p past) next(at string) past { p.Next = instant(p.t, at); return p }
 
-func jittered(span time.Duration) func(*Version) {
-	return func(v *Version) { v.Jitter = DurationOf(span) }
-}
+func jittered(v *Version) { v.Jitter = DurationOf(time.Minute) }
 
 func noted(v *Version) { v.Note = "why" }
 
@@ -46,152 +44,146 @@ func delayed(text string) Schedule { return Schedule{Delay: mustDuration(text)} 
 func once(t *testing.T, at string) Schedule { return Schedule{At: InstantOf(instant(t, at))} }
 
 func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
-	const from, to = "08:00:00", "14:00:00"
-	bounded := periodic("1h")
-	bounded.StartsAt, bounded.EndsAt = InstantOf(instant(t, "10:30:00")), InstantOf(instant(t, "12:45:00"))
+	const from, to = "08:00", "14:00"
+	clock := func(at time.Time) string { return strings.TrimSuffix(at.Format(time.TimeOnly), ":00") }
+	job := past{t: t, History: History{Job: uuid.UUID{1}}}
+	eachHour, delay := periodic("1h"), delayed("1h")
+	bounded := eachHour
+	bounded.StartsAt, bounded.EndsAt = InstantOf(instant(t, "10:30")), InstantOf(instant(t, "12:45"))
 	for _, test := range []struct {
 		name string
-		past func(past) past
-		want []string // clock time, version, and the duty unless the slot is owed
+		want string // clock time, version, and the duty unless the slot is owed
+		past past
 	}{
 		{
-			"a job has the slots after it was written",
-			func(p past) past { return p.version("11:30:00", "active", periodic("1h")) },
-			[]string{"12:00:00 v1", "13:00:00 v1", "14:00:00 v1"},
+			"a job has the slots after it was written", "12:00 v1, 13:00 v1, 14:00 v1",
+			job.version("11:30", "active", eachHour),
+		},
+		{"not the one at the very instant", "13:00 v1, 14:00 v1", job.version("12:00", "active", eachHour)},
+		{
+			"those from its next slot on are still to come", "12:00 v1, 13:00 v1 waiting, 14:00 v1 waiting",
+			job.version("11:30", "active", eachHour).next("13:00"),
+		},
+		{"starts and ends bound them", "10:30 v1, 11:30 v1, 12:30 v1", job.version("08:00", "active", bounded)},
+		{
+			"another schedule begins where the old one ends", "11:00 v1, 12:00 v1, 12:40 v2, 13:20 v2, 14:00 v2",
+			job.version("10:30", "active", eachHour).version("12:00", "active", periodic("40m")).next("14:40"),
 		},
 		{
-			"not the one at the very instant",
-			func(p past) past { return p.version("12:00:00", "active", periodic("1h")) },
-			[]string{"13:00:00 v1", "14:00:00 v1"},
+			"the same schedule in other words goes on", "12:00 v1, 13:00 v2, 14:00 v2",
+			job.version("11:30", "active", eachHour).version("12:30", "active", periodic("60m")).next("15:00"),
 		},
 		{
-			"those from its next slot on are still to come",
-			func(p past) past { return p.version("11:30:00", "active", periodic("1h")).next("13:00:00") },
-			[]string{"12:00:00 v1", "13:00:00 v1 waiting", "14:00:00 v1 waiting"},
+			"slots in a pause are owed once it is over", "11:00 v1, 12:00 v2, 13:00 v2, 14:00 v3 waiting",
+			job.version("10:30", "active", eachHour).version("11:30", "paused", eachHour).
+				version("13:30", "active", eachHour).next("14:00"),
 		},
 		{
-			"starts and ends bound them",
-			func(p past) past { return p.version("08:00:00", "active", bounded) },
-			[]string{"10:30:00 v1", "11:30:00 v1", "12:30:00 v1"},
-		},
-		{"another schedule begins where the old one ends", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h")).version("12:00:00", "active", periodic("40m")).
-				next("14:40:00")
-		}, []string{"11:00:00 v1", "12:00:00 v1", "12:40:00 v2", "13:20:00 v2", "14:00:00 v2"}},
-		{"the same schedule in other words goes on", func(p past) past {
-			return p.version("11:30:00", "active", periodic("1h")).version("12:30:00", "active", periodic("60m")).
-				next("15:00:00")
-		}, []string{"12:00:00 v1", "13:00:00 v2", "14:00:00 v2"}},
-		{"slots in a pause are owed once it is over", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h")).version("11:30:00", "paused", periodic("1h")).
-				version("13:30:00", "active", periodic("1h")).next("14:00:00")
-		}, []string{"11:00:00 v1", "12:00:00 v2", "13:00:00 v2", "14:00:00 v3 waiting"}},
-		{"and not before", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h")).version("11:30:00", "paused", periodic("1h")).next("12:00:00")
-		}, []string{"11:00:00 v1", "12:00:00 v2 waiting", "13:00:00 v2 waiting", "14:00:00 v2 waiting"}},
-		{"a deleted job has none after", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h")).version("12:30:00", "deleted", periodic("1h"))
-		}, []string{"11:00:00 v1", "12:00:00 v1"}},
-		{"jitter may hold back the last slot of a deleted job", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h"), jittered(time.Minute)).
-				version("12:00:30", "deleted", periodic("1h"), jittered(time.Minute))
-		}, []string{"11:00:00 v1", "12:00:00 v1 unsure"}},
-		{"but not that of an edited one", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h"), jittered(time.Minute)).
-				version("12:00:30", "active", periodic("3h")).next("15:00:00")
-		}, []string{"11:00:00 v1", "12:00:00 v1"}},
-		{"a paused job that is moved settles what was due", func(p past) past {
-			return p.version("10:30:00", "active", periodic("1h"), jittered(time.Minute)).
-				version("10:40:00", "paused", periodic("1h"), jittered(time.Minute)).
-				version("12:00:30", "paused", periodic("3h")).next("15:00:00")
-		}, []string{"11:00:00 v2", "12:00:00 v2 unsure"}},
-		{
-			"one shot",
-			func(p past) past { return p.version("10:30:00", "active", once(p.t, "11:15:00")) },
-			[]string{"11:15:00 v1"},
+			"and not before", "11:00 v1, 12:00 v2 waiting, 13:00 v2 waiting, 14:00 v2 waiting",
+			job.version("10:30", "active", eachHour).version("11:30", "paused", eachHour).next("12:00"),
 		},
 		{
-			"one shot of the past keeps its instant",
-			func(p past) past { return p.version("10:30:00", "active", once(p.t, "09:15:00")) },
-			[]string{"09:15:00 v1"},
+			"a deleted job has none after", "11:00 v1, 12:00 v1",
+			job.version("10:30", "active", eachHour).version("12:30", "deleted", eachHour),
 		},
-		{"and is to come until it is claimed", func(p past) past {
-			return p.version("10:30:00", "active", once(p.t, "09:15:00")).next("09:15:00")
-		}, []string{"09:15:00 v1 waiting"}},
 		{
-			"one shot that is written at its very instant",
-			func(p past) past { return p.version("10:30:00", "active", once(p.t, "10:30:00")) },
-			[]string{"10:30:00 v1"},
+			"jitter may hold back the last slot of a deleted job", "11:00 v1, 12:00 v1 unsure",
+			job.version("10:30", "active", eachHour, jittered).version("12:00:30", "deleted", eachHour, jittered),
 		},
-		{"one shots of the past are told in order, each once", func(p past) past {
-			return p.version("09:30:00", "active", periodic("1h")).version("11:30:00", "active", once(p.t, "10:15:00")).
-				version("12:00:00", "active", once(p.t, "09:15:00")).version("12:15:00", "active", once(p.t, "10:15:00")).
-				version("12:30:00", "active", once(p.t, "11:00:00"))
-		}, []string{"09:15:00 v3", "10:00:00 v1", "10:15:00 v2", "11:00:00 v1"}},
-		{"one shot of the past that was deleted", func(p past) past {
-			return p.version("10:30:00", "active", once(p.t, "09:15:00")).version("10:30:01", "deleted", once(p.t, "09:15:00"))
-		}, []string{"09:15:00 v1"}},
-		{"one shot that was moved before its time", func(p past) past {
-			return p.version("10:30:00", "active", once(p.t, "11:15:00")).version("11:00:00", "active", once(p.t, "12:15:00"))
-		}, []string{"12:15:00 v2"}},
-		{"one shot that was moved after its time", func(p past) past {
-			return p.version("10:30:00", "active", once(p.t, "11:15:00")).version("12:00:00", "active", once(p.t, "12:15:00"))
-		}, []string{"11:15:00 v1", "12:15:00 v2"}},
-		{"a paused one waits", func(p past) past {
-			return p.version("10:30:00", "active", once(p.t, "11:15:00")).version("11:00:00", "paused", once(p.t, "11:15:00")).
-				next("11:15:00")
-		}, []string{"11:15:00 v2 waiting"}},
-		{"one shot that was deleted before its time", func(p past) past {
-			return p.version("10:30:00", "active", once(p.t, "11:15:00")).version("11:00:00", "deleted", once(p.t, "11:15:00"))
-		}, nil},
-		{"a delay", func(p past) past { return p.version("10:30:00", "active", delayed("1h")) }, []string{"11:30:00 v1"}},
-		{"a delay that is armed again before its time", func(p past) past {
-			return p.version("10:30:00", "active", delayed("1h")).version("11:00:00", "active", delayed("1h"), changed)
-		}, []string{"12:00:00 v2"}},
-		{"a delay that is armed again after its time", func(p past) past {
-			return p.version("10:30:00", "active", delayed("1h")).version("12:00:00", "active", delayed("1h"), changed)
-		}, []string{"11:30:00 v1", "13:00:00 v2"}},
-		{"a completed delay that is described anew is not armed", func(p past) past {
-			return p.version("10:30:00", "active", delayed("1h")).version("12:00:00", "completed", delayed("1h"), changed)
-		}, []string{"11:30:00 v1"}},
-		{"a pause does not arm it", func(p past) past {
-			return p.version("10:30:00", "active", delayed("1h")).version("11:00:00", "paused", delayed("1h"), noted).
-				version("11:10:00", "active", delayed("1h"), noted)
-		}, []string{"11:30:00 v3"}},
-		{"nor does one without a note", func(p past) past {
-			return p.version("10:30:00", "active", delayed("1h")).version("11:00:00", "paused", delayed("1h"))
-		}, []string{"11:30:00 v2"}},
-		{"a change that pauses it arms it", func(p past) past {
-			return p.version("10:30:00", "active", delayed("1h")).version("11:00:00", "paused", delayed("1h"), changed)
-		}, []string{"12:00:00 v2"}},
-		{"a resume that fires it completes it", func(p past) past {
-			return p.version("10:30:00", "active", delayed("1h")).version("11:00:00", "paused", delayed("1h"), noted).
-				version("12:00:00", "completed", delayed("1h"))
-		}, []string{"11:30:00 v2"}},
 		{
-			"a job that is only triggered has none",
-			func(p past) past { return p.version("10:30:00", "active", Schedule{}) },
-			nil,
+			"but not that of an edited one", "11:00 v1, 12:00 v1",
+			job.version("10:30", "active", eachHour, jittered).
+				version("12:00:30", "active", periodic("3h")).next("15:00"),
 		},
+		{
+			"a paused job that is moved settles what was due", "11:00 v2, 12:00 v2 unsure",
+			job.version("10:30", "active", eachHour, jittered).
+				version("10:40", "paused", eachHour, jittered).
+				version("12:00:30", "paused", periodic("3h")).next("15:00"),
+		},
+		{"one shot", "11:15 v1", job.version("10:30", "active", once(t, "11:15"))},
+		{"one shot of the past keeps its instant", "09:15 v1", job.version("10:30", "active", once(t, "09:15"))},
+		{
+			"and is to come until it is claimed", "09:15 v1 waiting",
+			job.version("10:30", "active", once(t, "09:15")).next("09:15"),
+		},
+		{"one shot that is written at its very instant", "10:30 v1", job.version("10:30", "active", once(t, "10:30"))},
+		{
+			"one shots of the past are told in order, each once", "09:15 v3, 10:00 v1, 10:15 v2, 11:00 v1",
+			job.version("09:30", "active", eachHour).version("11:30", "active", once(t, "10:15")).
+				version("12:00", "active", once(t, "09:15")).version("12:15", "active", once(t, "10:15")).
+				version("12:30", "active", once(t, "11:00")),
+		},
+		{
+			"one shot of the past that was deleted", "09:15 v1",
+			job.version("10:30", "active", once(t, "09:15")).version("10:30:01", "deleted", once(t, "09:15")),
+		},
+		{
+			"one shot that was moved before its time", "12:15 v2",
+			job.version("10:30", "active", once(t, "11:15")).version("11:00", "active", once(t, "12:15")),
+		},
+		{
+			"one shot that was moved after its time", "11:15 v1, 12:15 v2",
+			job.version("10:30", "active", once(t, "11:15")).version("12:00", "active", once(t, "12:15")),
+		},
+		{
+			"a paused one waits", "11:15 v2 waiting",
+			job.version("10:30", "active", once(t, "11:15")).version("11:00", "paused", once(t, "11:15")).next("11:15"),
+		},
+		{
+			"one shot that was deleted before its time", "",
+			job.version("10:30", "active", once(t, "11:15")).version("11:00", "deleted", once(t, "11:15")),
+		},
+		{"a delay", "11:30 v1", job.version("10:30", "active", delay)},
+		{
+			"a delay that is armed again before its time", "12:00 v2",
+			job.version("10:30", "active", delay).version("11:00", "active", delay, changed),
+		},
+		{
+			"a delay that is armed again after its time", "11:30 v1, 13:00 v2",
+			job.version("10:30", "active", delay).version("12:00", "active", delay, changed),
+		},
+		{
+			"a completed delay that is described anew is not armed", "11:30 v1",
+			job.version("10:30", "active", delay).version("12:00", "completed", delay, changed),
+		},
+		{
+			"a pause does not arm it", "11:30 v3",
+			job.version("10:30", "active", delay).version("11:00", "paused", delay, noted).
+				version("11:10", "active", delay, noted),
+		},
+		{
+			"nor does one without a note", "11:30 v2",
+			job.version("10:30", "active", delay).version("11:00", "paused", delay),
+		},
+		{
+			"a change that pauses it arms it", "12:00 v2",
+			job.version("10:30", "active", delay).version("11:00", "paused", delay, changed),
+		},
+		{
+			"a resume that fires it completes it", "11:30 v2",
+			job.version("10:30", "active", delay).version("11:00", "paused", delay, noted).version("12:00", "completed", delay),
+		},
+		{"a job that is only triggered has none", "", job.version("10:30", "active", Schedule{})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := test.past(past{t: t, History: History{Job: uuid.UUID{1}}})
+			p := test.past
+			p.t = t
 			got := p.slots(from, to, func(slot ExpectedSlot) string {
-				return fmt.Sprintf("%s v%d%s", slot.At.Format(time.TimeOnly), slot.Version,
-					[...]string{"", " waiting", " unsure"}[slot.Duty])
+				return fmt.Sprintf("%s v%d%s", clock(slot.At), slot.Version, [...]string{"", " waiting", " unsure"}[slot.Duty])
 			})
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			if diff := cmp.Diff(test.want, strings.Join(got, ", ")); diff != "" {
 				t.Error(diff)
 			}
 			p.consistent()
 			var before []string
 			for _, slot := range got {
-				if clock, _, _ := strings.Cut(slot, " "); clock >= "11:00:00" {
-					before = append(before, clock)
+				if at, _, _ := strings.Cut(slot, " "); at >= "11:00" {
+					before = append(before, at)
 				}
 			}
-			p.Trim(instant(t, "11:00:00"))
-			trimmed := p.slots("11:00:00", to, func(slot ExpectedSlot) string { return slot.At.Format(time.TimeOnly) })
+			p.Trim(instant(t, "11:00"))
+			trimmed := p.slots("11:00", to, func(slot ExpectedSlot) string { return clock(slot.At) })
 			if diff := cmp.Diff(before, trimmed); diff != "" {
 				t.Errorf("trimmed: %s", diff)
 			}
@@ -215,7 +207,7 @@ func (p past) slots(from, to string, write func(ExpectedSlot) string) (slots []s
 func (p past) consistent() {
 	p.t.Helper()
 	var before time.Time
-	for slot, err := range p.Slots(instant(p.t, "00:00:00"), instant(p.t, "23:00:00")) {
+	for slot, err := range p.Slots(instant(p.t, "00:00"), instant(p.t, "23:00")) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -250,8 +242,8 @@ func TestSlotsAcrossDaylightSavingAreThoseOfTheTimetable(t *testing.T) {
 }
 
 func TestAHistoryThatCannotBeReadIsAnError(t *testing.T) {
-	p := past{t: t}.version("00:00:00", "active", Schedule{Cron: "rubbish"})
-	for _, err := range p.Slots(instant(t, "01:00:00"), instant(t, "02:00:00")) {
+	p := past{t: t}.version("00:00", "active", Schedule{Cron: "rubbish"})
+	for _, err := range p.Slots(instant(t, "01:00"), instant(t, "02:00")) {
 		if err == nil {
 			t.Error("no error")
 		}
