@@ -184,15 +184,14 @@ func (c *checker) authFields(a Auth) {
 }
 
 func (c *checker) tokenFields(a Auth) {
-	for _, f := range []struct{ field, url string }{{"token_url", a.TokenURL}, {"issuer", a.Issuer}} {
-		if f.url == "" {
-			continue
-		}
-		u, err := delivery.CheckURL(f.url)
-		switch {
-		case err != nil:
-			c.add("target.auth."+f.field, "%v", err)
-		case f.field == "issuer" && (u.RawQuery != "" || u.ForceQuery):
+	if a.TokenURL != "" {
+		_, err := delivery.CheckURL(a.TokenURL)
+		c.check("target.auth.token_url", err)
+	}
+	if a.Issuer != "" {
+		u, err := delivery.CheckURL(a.Issuer)
+		c.check("target.auth.issuer", err)
+		if err == nil && (u.RawQuery != "" || u.ForceQuery) {
 			c.add("target.auth.issuer", "must not have a query, as a path is added to it")
 		}
 	}

@@ -277,19 +277,15 @@ func (c *checker) completion(d Definition) {
 	} else {
 		oneOf(c, "completion", d.Completion, CompleteOnResponse, CompleteAsync)
 	}
-	for _, bound := range []struct {
-		field    string
-		value    Duration
-		shortest time.Duration
-		longest  time.Duration
-	}{
-		{"heartbeat_timeout", d.HeartbeatTimeout, time.Second, 24 * time.Hour},
-		{"max_duration", d.MaxDuration, time.Second, 30 * 24 * time.Hour},
-	} {
-		c.duration(bound.field, bound.value, bound.shortest, bound.longest)
-		if !bound.value.IsZero() && d.Completion != CompleteAsync {
-			c.add(bound.field, "%q: only jobs with completion async have it; leave it out", bound.value)
-		}
+	c.ofAsync(d, "heartbeat_timeout", d.HeartbeatTimeout, 24*time.Hour)
+	c.ofAsync(d, "max_duration", d.MaxDuration, 30*24*time.Hour)
+}
+
+// ofAsync checks a duration that only jobs with completion async have.
+func (c *checker) ofAsync(d Definition, field string, value Duration, longest time.Duration) {
+	c.duration(field, value, time.Second, longest)
+	if !value.IsZero() && d.Completion != CompleteAsync {
+		c.add(field, "%q: only jobs with completion async have it; leave it out", value)
 	}
 }
 
