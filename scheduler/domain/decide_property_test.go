@@ -153,12 +153,12 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 	for beyond < missed && s.left[beyond].Before(now.Add(-s.job.Missed.Window.Value())) {
 		beyond++
 	}
+	limit := slotsPerClaim
+	if s.job.ConcurrencyPolicy == PolicyForbid {
+		limit = 1
+	}
 	switch {
 	case missed == 0:
-		limit := slotsPerClaim
-		if s.job.ConcurrencyPolicy == PolicyForbid {
-			limit = 1
-		}
 		for settled < limit && settled < len(s.left) && !s.due(settled).After(now) {
 			fire(settled, false)
 			settled++
@@ -176,13 +176,9 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 		if beyond > 0 {
 			skip(ReasonMissed, 0, beyond-1)
 		}
-		limit := slotsPerClaim
-		if s.job.ConcurrencyPolicy == PolicyForbid {
-			limit = 1
-			if active != uuid.Nil && beyond < missed {
-				p.Next, p.NextRunAt = s.left[beyond], now.Add(deferral)
-				return p, beyond
-			}
+		if s.job.ConcurrencyPolicy == PolicyForbid && active != uuid.Nil && beyond < missed {
+			p.Next, p.NextRunAt = s.left[beyond], now.Add(deferral)
+			return p, beyond
 		}
 		for settled = beyond; settled < missed && settled < beyond+limit; settled++ {
 			fire(settled, true)

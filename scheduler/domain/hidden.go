@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"regexp"
 
 	"github.com/google/uuid"
@@ -124,21 +125,15 @@ func (d *Definition) EachHidden(visit func(field string, h *Hidden)) {
 // SecretNames returns the named secrets that a definition refers to, by the fields that name them.
 func (d Definition) SecretNames() map[string]string {
 	names := map[string]string{}
-	if a := d.Target.Auth; a != nil && a.Secret != "" {
+	if a := d.Target.Auth; a != nil {
 		names["target.auth.secret"] = a.Secret
 	}
 	if t := d.Target.TLS; t != nil {
-		if t.ClientCertificate != "" {
-			names["target.tls.client_certificate"] = t.ClientCertificate
-		}
-		if t.CA != "" {
-			names["target.tls.ca"] = t.CA
-		}
+		names["target.tls.client_certificate"], names["target.tls.ca"] = t.ClientCertificate, t.CA
 	}
 	for i, entry := range d.Notify {
-		if entry.Secret != "" {
-			names[fmt.Sprintf("notify[%d].secret", i)] = entry.Secret
-		}
+		names[fmt.Sprintf("notify[%d].secret", i)] = entry.Secret
 	}
+	maps.DeleteFunc(names, func(_, name string) bool { return name == "" })
 	return names
 }
