@@ -17,10 +17,7 @@ func TestClosest(t *testing.T) {
 		{"each second", `"cron":"* * * * * *"`, time.Minute, time.Second, "2026-03-01T00:00:31Z"},
 		{"unequal gaps", `"cron":"0,50 * * * *"`, time.Hour, 10 * time.Minute, "2026-03-01T00:50:00Z"},
 		{"the end of a month", `"cron":"0 0 1,31 * *"`, 48 * time.Hour, 24 * time.Hour, "2026-03-31T00:00:00Z"},
-		{
-			"far enough by what it is, however often",
-			`"cron":"* * * * *"`, time.Minute, time.Minute, "2026-03-01T00:01:00Z",
-		},
+		{"far enough by what it is, however often", `"cron":"* * * * *"`, time.Minute, time.Minute, "2026-03-01T00:01:00Z"},
 		// On the October day when Lord Howe's clocks go forward by half an hour, 02:00 does not exist.
 		// So 02:05 runs at 02:35, five minutes before 02:40.
 		{

@@ -412,14 +412,8 @@ func TestSkipPassed(t *testing.T) {
 	const bounded = `"schedule":{"cron":"0 * * * *","ends_at":"2026-10-11T05:00:00Z"},"jitter":"0s"`
 	for _, c := range []struct{ name, job, slot, now, want string }{
 		{"a slot that is not due is left alone", hourly, "03:00", "02:59:59.999", "next 03:00:00"},
-		{
-			"a slot due now has passed", hourly, "03:00", "03:00",
-			"skip 03:00:00..03:00:00 paused x1; next 04:00:00",
-		},
-		{
-			"all that passed are one skip", hourly, "03:00", "06:59",
-			"skip 03:00:00..06:00:00 paused x4; next 07:00:00",
-		},
+		{"a slot due now has passed", hourly, "03:00", "03:00", "skip 03:00:00..03:00:00 paused x1; next 04:00:00"},
+		{"all that passed are one skip", hourly, "03:00", "06:59", "skip 03:00:00..06:00:00 paused x4; next 07:00:00"},
 		{
 			"many are not counted", `"schedule":{"every":"1s"}`, "03:00:00", "05:00",
 			"skip 03:00:00..05:00:00 paused x0; next 05:00:01",

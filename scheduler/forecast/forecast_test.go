@@ -165,19 +165,10 @@ func TestStartsAreSpreadOverTheJitter(t *testing.T) {
 		},
 		{"a slot before the window that was claimed", `{"cron":"58 23 * * *"},"jitter":"4m"`, 24 * time.Hour, none, none},
 		{"over half the gap", `{"cron":"*/4 * * * *"},"jitter":"1h"`, 0, "[1 0 0 0 1 0]", "[0.5 0.5 0 0 0.5 0.5]"},
-		{
-			"of an interval of less than a step", `{"every":"40s"},"jitter":"1h"`, 0,
-			"[2 1 2 1 2 1]", "[2 1 2 1 2 1]",
-		},
-		{
-			"a one-shot", `{"at":"2026-12-01T00:03:59.999Z"}`, 239999 * time.Millisecond,
-			"[0 0 0 1 0 0]", "[0 0 0 1 0 0]",
-		},
+		{"of an interval of less than a step", `{"every":"40s"},"jitter":"1h"`, 0, "[2 1 2 1 2 1]", "[2 1 2 1 2 1]"},
+		{"a one-shot", `{"at":"2026-12-01T00:03:59.999Z"}`, 239999 * time.Millisecond, "[0 0 0 1 0 0]", "[0 0 0 1 0 0]"},
 		{"a one-shot that is late", `{"delay":"1s"}`, -1, none, none},
-		{
-			"none after ends_at", `{"every":"1m","ends_at":"2026-12-01T00:02:00Z"}`, 0,
-			"[1 1 1 0 0 0]", "[1 1 1 0 0 0]",
-		},
+		{"none after ends_at", `{"every":"1m","ends_at":"2026-12-01T00:02:00Z"}`, 0, "[1 1 1 0 0 0]", "[1 1 1 0 0 0]"},
 		{
 			"none before starts_at", `{"every":"1m","starts_at":"2026-12-01T00:04:00Z"}`, 4 * time.Minute,
 			"[0 0 0 0 1 1]", "[0 0 0 0 1 1]",
