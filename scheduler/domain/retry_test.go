@@ -86,88 +86,83 @@ func TestDefaultRetriesEndWithinSevenMinutes(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
+	failed := delivery.Result{Status: 500, Reason: delivery.ReasonHTTP5xx, Sent: true}
+	gone := delivery.Result{Status: 410, Reason: delivery.ReasonHTTP4xx, Sent: true}
+	refused := delivery.Result{Reason: delivery.ReasonConnect, Error: "refused"}
 	for _, c := range []struct {
 		name, job string
 		attempt   int
 		result    delivery.Result
 		want      Outcome
-		end       End
+		status    Status // of the run then
+		ended     AttemptOutcome
 	}{
 		{
 			name: "a success", attempt: 2, result: delivery.Result{Status: 204, Sent: true},
-			want: Outcome{Verdict: Succeed, HTTPStatus: 204},
-			end:  End{Status: StatusSucceeded, Attempt: AttemptSucceeded, Counts: true, Number: 2},
+			want:   Outcome{Verdict: Succeed, HTTPStatus: 204},
+			status: StatusSucceeded, ended: AttemptSucceeded,
 		},
 		{
-			name:    "a failure is tried again",
-			attempt: 1,
+			name: "a failure is tried again", attempt: 1,
 			result: delivery.Result{
 				Status: 500, Reason: delivery.ReasonHTTP5xx, Error: "500", Body: []byte("oops"), Sent: true,
 			},
-			want: Outcome{Verdict: RetryRun, HTTPStatus: 500, Reason: ReasonHTTP5xx, Error: "500", Response: "oops"},
-			end:  End{Status: StatusRetrying, Attempt: AttemptFailed, Counts: true, Number: 1},
+			want:   Outcome{Verdict: RetryRun, HTTPStatus: 500, Reason: ReasonHTTP5xx, Error: "500", Response: "oops"},
+			status: StatusRetrying, ended: AttemptFailed,
 		},
 		{
-			name:    "a timeout is tried again",
-			attempt: 1, result: delivery.Result{Reason: delivery.ReasonTimeout, Error: "too slow", Sent: true},
-			want: Outcome{Verdict: RetryRun, Reason: ReasonTimeout, Error: "too slow"},
-			end:  End{Status: StatusRetrying, Attempt: AttemptTimedOut, Counts: true, Number: 1},
+			name: "a timeout is tried again", attempt: 1,
+			result: delivery.Result{Reason: delivery.ReasonTimeout, Error: "too slow", Sent: true},
+			want:   Outcome{Verdict: RetryRun, Reason: ReasonTimeout, Error: "too slow"},
+			status: StatusRetrying, ended: AttemptTimedOut,
 		},
 		{
-			name:    "a forbidden address is tried again, as names move and lists change",
-			attempt: 1, result: delivery.Result{Reason: delivery.ReasonBlockedAddress, Error: "private"},
-			want: Outcome{Verdict: RetryRun, Reason: ReasonBlockedAddress, Error: "private"},
-			end:  End{Status: StatusRetrying, Attempt: AttemptFailed, Counts: true, Number: 1},
+			name: "a forbidden address is tried again, as names move and lists change", attempt: 1,
+			result: delivery.Result{Reason: delivery.ReasonBlockedAddress, Error: "private"},
+			want:   Outcome{Verdict: RetryRun, Reason: ReasonBlockedAddress, Error: "private"},
+			status: StatusRetrying, ended: AttemptFailed,
 		},
 		{
-			name: "also where nothing may be sent twice, as nothing was sent",
-			job:  `"delivery":"at_most_once"`, attempt: 1, result: delivery.Result{Reason: delivery.ReasonBlockedAddress},
-			want: Outcome{Verdict: RetryRun, Reason: ReasonBlockedAddress},
-			end:  End{Status: StatusRetrying, Attempt: AttemptFailed, Counts: true, Number: 1},
+			name: "also where nothing may be sent twice, as nothing was sent", job: `"delivery":"at_most_once"`, attempt: 1,
+			result: delivery.Result{Reason: delivery.ReasonBlockedAddress},
+			want:   Outcome{Verdict: RetryRun, Reason: ReasonBlockedAddress},
+			status: StatusRetrying, ended: AttemptFailed,
 		},
 		{
-			name:    "the last attempt buries the run",
-			attempt: 5, result: delivery.Result{Status: 500, Reason: delivery.ReasonHTTP5xx, Sent: true},
-			want: Outcome{Verdict: Bury, HTTPStatus: 500, Reason: ReasonHTTP5xx},
-			end:  End{Status: StatusDead, Attempt: AttemptFailed, Counts: true, Number: 5},
+			name: "the last attempt buries the run", attempt: 5, result: failed,
+			want:   Outcome{Verdict: Bury, HTTPStatus: 500, Reason: ReasonHTTP5xx},
+			status: StatusDead, ended: AttemptFailed,
 		},
 		{
-			name:    "the last but one does not",
-			attempt: 4, result: delivery.Result{Status: 500, Reason: delivery.ReasonHTTP5xx, Sent: true},
-			want: Outcome{Verdict: RetryRun, HTTPStatus: 500, Reason: ReasonHTTP5xx},
-			end:  End{Status: StatusRetrying, Attempt: AttemptFailed, Counts: true, Number: 4},
+			name: "the last but one does not", attempt: 4, result: failed,
+			want:   Outcome{Verdict: RetryRun, HTTPStatus: 500, Reason: ReasonHTTP5xx},
+			status: StatusRetrying, ended: AttemptFailed,
 		},
 		{
-			name:    "410 ends it at once",
-			attempt: 1, result: delivery.Result{Status: 410, Reason: delivery.ReasonHTTP4xx, Sent: true},
-			want: Outcome{Verdict: Bury, HTTPStatus: 410, Reason: ReasonGone},
-			end:  End{Status: StatusDead, Attempt: AttemptFailed, Counts: true, Number: 1},
+			name: "410 ends it at once", attempt: 1, result: gone,
+			want:   Outcome{Verdict: Bury, HTTPStatus: 410, Reason: ReasonGone},
+			status: StatusDead, ended: AttemptFailed,
 		},
 		{
-			name: "unless the job says otherwise",
-			job:  `"retry":{"give_up_on":[]}`, attempt: 1,
-			result: delivery.Result{Status: 410, Reason: delivery.ReasonHTTP4xx, Sent: true},
+			name: "unless the job says otherwise", job: `"retry":{"give_up_on":[]}`, attempt: 1, result: gone,
 			want:   Outcome{Verdict: RetryRun, HTTPStatus: 410, Reason: ReasonHTTP4xx},
-			end:    End{Status: StatusRetrying, Attempt: AttemptFailed, Counts: true, Number: 1},
+			status: StatusRetrying, ended: AttemptFailed,
 		},
 		{
-			name: "statuses of its own end it at once",
-			job:  `"retry":{"give_up_on":[400,301]}`, attempt: 1,
+			name: "statuses of its own end it at once", job: `"retry":{"give_up_on":[400,301]}`, attempt: 1,
 			result: delivery.Result{Status: 301, Reason: delivery.ReasonRedirect, Sent: true},
 			want:   Outcome{Verdict: Bury, HTTPStatus: 301, Reason: ReasonGone},
-			end:    End{Status: StatusDead, Attempt: AttemptFailed, Counts: true, Number: 1},
+			status: StatusDead, ended: AttemptFailed,
 		},
 		{
-			name: "a retry that would start expired is not waited for",
-			job:  `"expires_after":"5s"`, attempt: 1, result: delivery.Result{Reason: delivery.ReasonConnect, Error: "refused"},
-			want: Outcome{Verdict: Bury, Reason: ReasonExpired, Error: "refused"},
-			end:  End{Status: StatusDead, Attempt: AttemptFailed, Counts: true, Number: 1},
+			name: "a retry that would start expired is not waited for", job: `"expires_after":"5s"`, attempt: 1, result: refused,
+			want:   Outcome{Verdict: Bury, Reason: ReasonExpired, Error: "refused"},
+			status: StatusDead, ended: AttemptFailed,
 		},
 		{
-			name: "one that would start in time is",
-			job:  `"expires_after":"12s"`, attempt: 1, result: delivery.Result{Reason: delivery.ReasonConnect, Error: "refused"},
-			want: Outcome{Verdict: RetryRun, Reason: ReasonConnect, Error: "refused"},
-			end:  End{Status: StatusRetrying, Attempt: AttemptFailed, Counts: true, Number: 1},
+			name: "one that would start in time is", job: `"expires_after":"12s"`, attempt: 1, result: refused,
+			want:   Outcome{Verdict: RetryRun, Reason: ReasonConnect, Error: "refused"},
+			status: StatusRetrying, ended: AttemptFailed,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -183,7 +178,8 @@ func TestJudge(t *testing.T) {
 			if got.Verdict == RetryRun && (got.RetryIn < longest/2 || got.RetryIn > longest) {
 				t.Errorf("the next attempt is to come in %s", got.RetryIn)
 			}
-			if diff := cmp.Diff(c.end, got.End()); diff != "" {
+			end := End{Status: c.status, Attempt: c.ended, Counts: true, Number: c.attempt}
+			if diff := cmp.Diff(end, got.End()); diff != "" {
 				t.Errorf("End, -want +got:\n%s", diff)
 			}
 		})
