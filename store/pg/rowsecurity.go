@@ -118,7 +118,7 @@ type tenantReader struct {
 func (r tenantReader) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	on, err := r.db.Backstop(ctx)
 	if err != nil {
-		return refusedBatch{err: err}
+		return pgx.FailedBatchResults(b, err)
 	}
 	all := pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, 1+b.Len())}
 	settings := uncompiledToo
@@ -134,16 +134,14 @@ func (r tenantReader) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResu
 	results := r.db.Conns(ctx).SendBatch(ctx, &all)
 	if _, err := results.Exec(); err != nil {
 		_ = results.Close()
-		return refusedBatch{err: err}
+		return pgx.FailedBatchResults(b, err)
 	}
 	return results
 }
 
 // Query implements Querier.
 func (r tenantReader) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	var b pgx.Batch
-	b.Queue(sql, args...)
-	results := r.SendBatch(ctx, &b)
+	results := r.send(ctx, sql, args)
 	rows, err := results.Query()
 	if err != nil {
 		_ = results.Close()
@@ -154,6 +152,13 @@ func (r tenantReader) Query(ctx context.Context, sql string, args ...any) (pgx.R
 
 // QueryRow implements Querier.
 func (r tenantReader) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	rows, err := r.Query(ctx, sql, args...)
-	return firstRow{rows, err}
+	results := r.send(ctx, sql, args)
+	return batchRow{results.QueryRow(), results}
+}
+
+// send sends one statement.
+func (r tenantReader) send(ctx context.Context, sql string, args []any) pgx.BatchResults {
+	var b pgx.Batch
+	b.Queue(sql, args...)
+	return r.SendBatch(ctx, &b)
 }

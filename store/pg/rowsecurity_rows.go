@@ -1,9 +1,6 @@
 package pg
 
-import (
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-)
+import "github.com/jackc/pgx/v5"
 
 // batchRows are the rows of a batch's last statement. They end with the batch, and the batch ends its transaction. So
 // an error of the transaction's end becomes theirs.
@@ -40,36 +37,18 @@ func (r *batchRows) Err() error {
 	return r.err
 }
 
-// firstRow is the first of some rows, as QueryRow returns it.
-type firstRow struct {
-	rows pgx.Rows
-	err  error
+// batchRow is the row of a batch's last statement. It ends with the batch, as batchRows do.
+type batchRow struct {
+	pgx.Row
+	results pgx.BatchResults
 }
 
 // Scan implements pgx.Row.
-func (r firstRow) Scan(dest ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer r.rows.Close()
-	if !r.rows.Next() {
-		if err := r.rows.Err(); err != nil {
-			return err
-		}
-		return pgx.ErrNoRows
-	}
-	if err := r.rows.Scan(dest...); err != nil {
+func (r batchRow) Scan(dest ...any) error {
+	err := r.Row.Scan(dest...)
+	ended := r.results.Close()
+	if err != nil {
 		return err
 	}
-	r.rows.Close()
-	return r.rows.Err()
+	return ended
 }
-
-// refusedBatch is a batch of which no statement was executed.
-type refusedBatch struct{ err error }
-
-func (b refusedBatch) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, b.err }
-func (b refusedBatch) Query() (pgx.Rows, error)         { return nil, b.err }
-func (b refusedBatch) QueryRow() pgx.Row                { return firstRow{err: b.err} }
-func (b refusedBatch) Tx() pgx.Tx                       { return nil }
-func (b refusedBatch) Close() error                     { return b.err }
