@@ -14,6 +14,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/pg"
 )
 
 // JobMetricsConfig says which jobs get series of their own.
@@ -161,10 +162,7 @@ SELECT DISTINCT c.id, t.name, c.name FROM chosen c JOIN punctual.tenants t ON t.
 
 // selected returns the jobs that any of the selectors selects, oldest first.
 func (m *JobMetrics) selected(ctx context.Context) ([]jobFigures, error) {
-	rows, err := m.store.db.Pool().Query(ctx, selectMeasured, m.selectors, m.max+leftOutCounted)
-	if err != nil {
-		return nil, err
-	}
+	rows := pg.Query(ctx, m.store.db.Pool(), selectMeasured, m.selectors, m.max+leftOutCounted)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (j jobFigures, err error) {
 		return j, row.Scan(&j.id, &j.tenant, &j.name)
 	})
@@ -279,10 +277,7 @@ func (m *JobMetrics) newest(ctx context.Context, jobs []jobFigures) error {
 		past[j.id], ids[i], known[i] = l, j.id, l.success
 	}
 	m.lookback = past
-	rows, err := m.store.db.Pool().Query(ctx, selectNewest, ids, known, newestRuns)
-	if err != nil {
-		return err
-	}
+	rows := pg.Query(ctx, m.store.db.Pool(), selectNewest, ids, known, newestRuns)
 	runs := map[uuid.UUID][]measuredRun{}
 	var r measuredRun
 	if _, err := pgx.ForEachRow(rows, []any{
@@ -311,10 +306,7 @@ func (m *JobMetrics) further(ctx context.Context, jobs []jobFigures) error {
 	}
 	if len(ids) > 0 {
 		most := max(newestRuns, furtherRuns/len(ids))
-		rows, err := m.store.db.Pool().Query(ctx, selectFurther, ids, below, most)
-		if err != nil {
-			return err
-		}
+		rows := pg.Query(ctx, m.store.db.Pool(), selectFurther, ids, below, most)
 		var job uuid.UUID
 		var runs int
 		var oldest, success *uuid.UUID

@@ -104,10 +104,7 @@ func (l *Log) List(
 		}
 	}
 	by(&c, f)
-	rows, err := q.Query(ctx, fmt.Sprintf(selectPage, c.Where(), f.Size()+1, pg.MostListed), c.Args...)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing the audit log: %w", err)
-	}
+	rows := pg.Query(ctx, q, fmt.Sprintf(selectPage, c.Where(), f.Size()+1, pg.MostListed), c.Args...)
 	page := pg.LargePage{Page: f.Page}
 	entries, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
 		e, err := scan(row)
@@ -128,13 +125,10 @@ func of(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant int32, job s
 		c.Add(`a.job_id = ?`, id)
 		return nil
 	}
-	rows, err := q.Query(ctx, `
+	rows := pg.Query(ctx, q, `
 		SELECT id FROM punctual.jobs WHERE tenant = $1 AND name = $2 AND named
 		UNION ALL
 		SELECT id FROM punctual.jobs WHERE tenant = $1 AND name = $2 AND NOT named`, tenant, job)
-	if err != nil {
-		return fmt.Errorf("looking for jobs by name: %w", err)
-	}
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil {
 		return fmt.Errorf("looking for jobs by name: %w", err)

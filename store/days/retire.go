@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/store/pg"
 )
 
 const (
@@ -86,14 +88,13 @@ func (d *Days) Retire(ctx context.Context) error {
 
 // old returns the days that may have something to remove, oldest first.
 func (d *Days) old(ctx context.Context) ([]oldDay, error) {
-	rows, err := d.db.Conns(ctx).Query(ctx, selectOldDays, d.retention, d.failureRetention)
-	if err != nil {
-		return nil, err
-	}
+	rows := pg.Query(ctx, d.db.Conns(ctx), selectOldDays, d.retention, d.failureRetention)
 	var all []oldDay
 	var o oldDay
 	var t dayTable
-	_, err = pgx.ForEachRow(rows, []any{&o.day, &o.old, &o.gone, &t.name, &t.parent, &t.state, &t.failures}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{
+		&o.day, &o.old, &o.gone, &t.name, &t.parent, &t.state, &t.failures,
+	}, func() error {
 		if n := len(all); n == 0 || all[n-1].day != o.day {
 			all = append(all, oldDay{day: o.day, old: o.old, gone: o.gone})
 		}

@@ -50,10 +50,7 @@ const mostHolds = 1000
 
 // Holds returns what a tenant's runs are held back for. Tenant 0 means all tenants.
 func (f *Fleet) Holds(ctx context.Context, tenant int32) ([]Breaker, error) {
-	rows, err := f.db.Conns(ctx).Query(ctx, selectHolds, tenant, pg.DepthCap, mostHolds)
-	if err != nil {
-		return nil, fmt.Errorf("reading what holds runs back: %w", err)
-	}
+	rows := pg.Query(ctx, f.db.Conns(ctx), selectHolds, tenant, pg.DepthCap, mostHolds)
 	holds, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Breaker])
 	if err != nil {
 		return nil, fmt.Errorf("reading what holds runs back: %w", err)

@@ -128,10 +128,7 @@ func (f *Fleet) QueueDepths(ctx context.Context, tenant int32) (queues []Queue, 
 	}
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
-	b.Queue(sql, tenant, pg.DepthCap, pg.MostInFlight).Query(func(rows pgx.Rows) (err error) {
-		queues, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Queue])
-		return err
-	})
+	b.Queue(sql, tenant, pg.DepthCap, pg.MostInFlight).Query(pg.Into(&queues, pgx.RowToStructByPos[Queue]))
 	b.Queue(selectHeldBack, tenant).Query(func(rows pgx.Rows) (err error) {
 		held, err = collectHeldBack(rows)
 		return err
@@ -154,11 +151,8 @@ JOIN punctual.tenants t ON t.id = u.tenant
 WHERE u.tenant = $1 AND punctual.held_by(u.held_by, u.held_at) IS NOT NULL`
 
 // ReadHeldBack returns the limit that holds a tenant back, or nil if none does.
-func ReadHeldBack(ctx context.Context, q pg.Querier, tenant int32) (held *HeldBack, err error) {
-	rows, err := q.Query(ctx, selectHeldBack, tenant)
-	if err == nil {
-		held, err = collectHeldBack(rows)
-	}
+func ReadHeldBack(ctx context.Context, q pg.Querier, tenant int32) (*HeldBack, error) {
+	held, err := collectHeldBack(pg.Query(ctx, q, selectHeldBack, tenant))
 	return held, pg.Wrap(fmt.Sprintf("reading what tenant %d is held back by", tenant), err)
 }
 
@@ -190,13 +184,10 @@ const mostReplicas = 1000
 // Replicas returns the registered replicas, in the order in which they started. A lost replica is among them until
 // another replica has noticed.
 func (f *Fleet) Replicas(ctx context.Context) ([]Replica, error) {
-	rows, err := f.db.Conns(ctx).Query(ctx, `
+	rows := pg.Query(ctx, f.db.Conns(ctx), `
 		SELECT id, host, version, queues, started_at, renewed_at, draining
 		FROM punctual.replicas
 		ORDER BY started_at, id LIMIT $1`, mostReplicas)
-	if err != nil {
-		return nil, fmt.Errorf("reading the replicas: %w", err)
-	}
 	replicas, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Replica, err error) {
 		var queues []byte
 		if err := row.Scan(&r.ID, &r.Host, &r.Version, &queues, &r.StartedAt, &r.RenewedAt, &r.Draining); err != nil {

@@ -15,18 +15,15 @@ import (
 // readPausers reads the actors who paused the job, by the instant of the pause. A job has about as many entries as
 // versions.
 func (e *explaining) readPausers(ctx context.Context) error {
-	rows, err := e.q.Query(ctx, `
+	rows := pg.Query(ctx, e.q, `
 		SELECT a.at, a.actor_kind, coalesce(a.actor, ''), coalesce(k.name, '')
 		FROM `+audit.Tables+`
 		WHERE a.job_id = $1 AND a.tenant = $2 AND a.after ->> 'state' = 'paused'`, e.job, e.tenant)
-	if err != nil {
-		return fmt.Errorf("reading who paused job %s: %w", e.job, err)
-	}
 	e.pausers = map[int64]string{}
 	var at time.Time
 	var kind audit.ActorKind
 	var actor, key string
-	_, err = pgx.ForEachRow(rows, []any{&at, &kind, &actor, &key}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&at, &kind, &actor, &key}, func() error {
 		e.pausers[at.UnixMicro()] = audit.Text(kind, actor, key)
 		return nil
 	})

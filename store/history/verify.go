@@ -195,16 +195,13 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 
 // noteWaiting notes what runs wait for: a record without violations does not mean that all is well.
 func (v *verification) noteWaiting(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `
+	rows := pg.Query(ctx, tx, `
 		SELECT held_by, count(*) FROM punctual.ready
 		WHERE held_by IS NOT NULL AND ($1 = 0 OR tenant = $1)
 		GROUP BY held_by ORDER BY 2 DESC, 1 LIMIT 10`, v.tenant)
-	if err != nil {
-		return fmt.Errorf("reading what runs wait for: %w", err)
-	}
 	var by string
 	var n int
-	_, err = pgx.ForEachRow(rows, []any{&by, &n}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&by, &n}, func() error {
 		v.note("%s for %s.", waiting(n), by)
 		return nil
 	})
@@ -291,16 +288,13 @@ type verifyJob struct {
 }
 
 func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJob, now time.Time, err error) {
-	rows, err := tx.Query(ctx, `
+	rows := pg.Query(ctx, tx, `
 		SELECT j.id, t.name, j.name, s.scheduled_for, `+names.JobState+` = 'active',
 		       punctual.frozen_since(j.tenant) IS NOT NULL,
 		       CASE WHEN j.state = 'paused' AND j.paused_until <= `+databaseNow+` THEN j.paused_until END, `+databaseNow+`
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id > $1 AND ($2 = 0 OR j.tenant = $2) AND ($3::uuid IS NULL OR j.id = $3) AND ($4 = '' OR j.name = $4)
 		ORDER BY j.id LIMIT $5`, v.after, v.tenant, nullID(v.only), v.name, JobsPerPage)
-	if err != nil {
-		return nil, now, fmt.Errorf("reading jobs: %w", err)
-	}
 	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*verifyJob, error) {
 		var j verifyJob
 		var next, over *time.Time

@@ -76,11 +76,8 @@ func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob
 		}
 		until = only[len(only)-1]
 	}
-	rows, err := tx.Query(ctx, selectVerifyRows, after, until, only,
+	rows := pg.Query(ctx, tx, selectVerifyRows, after, until, only,
 		domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack)), v.summary.From, v.summary.To, v.options.Grace)
-	if err != nil {
-		return fmt.Errorf("reading runs: %w", err)
-	}
 	defer rows.Close()
 	p := verifyPage{verification: v, jobs: jobs, now: now}
 	defer p.close()

@@ -27,14 +27,11 @@ ORDER BY v.job_id, v.version`
 func eachVersion(
 	ctx context.Context, q pg.Querier, jobs []uuid.UUID, visit func(id uuid.UUID, v domain.Version, broken error),
 ) error {
-	rows, err := q.Query(ctx, selectVersions, jobs)
-	if err != nil {
-		return fmt.Errorf("reading the versions of jobs: %w", err)
-	}
+	rows := pg.Query(ctx, q, selectVersions, jobs)
 	var id uuid.UUID
 	var v domain.Version
 	var schedule, jitter string
-	_, err = pgx.ForEachRow(rows, []any{
+	_, err := pgx.ForEachRow(rows, []any{
 		&id, &v.Number, &v.From, &v.State, &schedule, &jitter, &v.Digest, &v.Note,
 	}, func() error {
 		pg.UTC(&v.From)

@@ -70,12 +70,9 @@ func cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	rows, err := tx.Query(ctx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
+	rows := pg.Query(ctx, tx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
 		WHERE y.job_id = ANY($1::uuid[]) AND r.status <> 'running' AND `+claim.IsNotice+` IS NOT TRUE
 		ORDER BY y.run_id FOR UPDATE OF y`, jobs)
-	if err != nil {
-		return fmt.Errorf("locking waiting runs: %w", err)
-	}
 	runs, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil {
 		return fmt.Errorf("locking waiting runs: %w", err)

@@ -51,10 +51,7 @@ func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f
 		if tenant != pg.Everybody {
 			sql, args = selectForecastOfTenant, append(args, tenant)
 		}
-		rows, err := tx.Query(ctx, sql, args...)
-		if err != nil {
-			return err
-		}
+		rows := pg.Query(ctx, tx, sql, args...)
 		return r.read(rows)
 	})
 	if err != nil {
@@ -126,17 +123,15 @@ func (s *Jobs) namesOf(ctx context.Context, tenant int32, busiest []forecast.Bus
 		}
 	}
 	names := map[uuid.UUID]JobName{}
-	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
+	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
 		SELECT j.id, j.name, t.name
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant
 		WHERE j.id = ANY ($1) AND (j.tenant = $2 OR $2 = $3::integer)`, ids, tenant, pg.Everybody)
-	if err == nil {
-		var id uuid.UUID
-		var name JobName
-		_, err = pgx.ForEachRow(rows, []any{&id, &name.Name, &name.Tenant}, func() error {
-			names[id] = name
-			return nil
-		})
-	}
+	var id uuid.UUID
+	var name JobName
+	_, err := pgx.ForEachRow(rows, []any{&id, &name.Name, &name.Tenant}, func() error {
+		names[id] = name
+		return nil
+	})
 	return names, pg.Wrap("reading the names of jobs", err)
 }

@@ -93,13 +93,10 @@ func (s *Jobs) walkOn(ctx context.Context, w *walk, sql string, args ...any) (fo
 // forgetCompleted deletes those of the jobs that still qualify once they are locked.
 func (s *Jobs) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten int, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		rows, err := tx.Query(ctx, `
+		rows := pg.Query(ctx, tx, `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[])
 			ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, ids)
-		if err != nil {
-			return err
-		}
 		if ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil {
 			return err
 		}

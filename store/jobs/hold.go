@@ -62,14 +62,11 @@ func (s *Jobs) hold(
 	ctx context.Context, tx *pg.Tx, tenant int32, ids []uuid.UUID, locked string,
 ) ([]*held, facts, error) {
 	slices.SortFunc(ids, pg.CompareIDs)
-	rows, err := tx.Query(ctx, `
+	rows := pg.Query(ctx, tx, `
 		SELECT job_id FROM punctual.schedules
 		WHERE job_id = ANY($1::uuid[]) AND ($2::integer = 0 OR tenant = $2::integer)
 		ORDER BY job_id FOR NO KEY UPDATE`+locked, ids, tenant)
-	if err != nil {
-		return nil, facts{}, fmt.Errorf("locking jobs: %w", err)
-	}
-	ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil {
 		return nil, facts{}, fmt.Errorf("locking jobs: %w", err)
 	}
@@ -78,13 +75,10 @@ func (s *Jobs) hold(
 	b.Queue(`
 		SELECT `+jobColumns+` FROM `+jobTables+`
 		WHERE j.id = ANY($1::uuid[]) AND j.state <> 'deleted' ORDER BY j.id`, ids).
-		Query(func(rows pgx.Rows) error {
-			jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*held, error) {
-				job, err := scanJob(row)
-				return &held{jobRow: job}, err
-			})
-			return err
-		})
+		Query(pg.Into(&jobs, func(row pgx.CollectableRow) (*held, error) {
+			job, err := scanJob(row)
+			return &held{jobRow: job}, err
+		}))
 	f, err := readFacts(ctx, tx, &b, tenant)
 	if err != nil {
 		return nil, facts{}, fmt.Errorf("reading locked jobs: %w", err)

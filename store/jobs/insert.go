@@ -196,15 +196,12 @@ func unfinished(jobs []*fresh) (n int) {
 // them because the claim of a job's last slot does not free its name. The lock is the one that restarting such a job
 // takes. A caller that holds locks already passes over locked rows.
 func releaseNames(ctx context.Context, q pg.Querier, tenant int32, names []string, locked string) (bool, error) {
-	rows, err := q.Query(ctx, `
+	rows := pg.Query(ctx, q, `
 		WITH over AS (
 			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 			WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.named AND j.state = 'active' AND s.completed_at IS NOT NULL
 			ORDER BY s.job_id FOR NO KEY UPDATE OF s`+locked+`)
 		UPDATE punctual.jobs j SET named = false FROM over o WHERE j.id = o.job_id AND j.named RETURNING j.id`, tenant, names)
-	if err != nil {
-		return false, fmt.Errorf("releasing the names of completed jobs: %w", err)
-	}
 	released, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil {
 		return false, fmt.Errorf("releasing the names of completed jobs: %w", err)
@@ -274,14 +271,11 @@ func (h *held) dueSoon(now time.Time) bool { return h.enabled && h.nextRunAt.Bef
 
 // queryOwners runs insertJobs and returns the tenant's name for each job that it wrote.
 func queryOwners(ctx context.Context, q pg.Querier, args []any) (map[uuid.UUID]string, error) {
-	rows, err := q.Query(ctx, insertJobs, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows := pg.Query(ctx, q, insertJobs, args...)
 	owners := map[uuid.UUID]string{}
 	var id uuid.UUID
 	var owner string
-	_, err = pgx.ForEachRow(rows, []any{&id, &owner}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &owner}, func() error {
 		owners[id] = owner
 		return nil
 	})

@@ -82,11 +82,8 @@ func (f Filter) oldestSearched(ctx context.Context, q pg.Querier, tenant int32) 
 	}
 	c.Add(`j.tenant = ?`, tenant)
 	c.Add(`j.state <> 'deleted'`)
-	rows, err := q.Query(ctx, fmt.Sprintf(`
+	rows := pg.Query(ctx, q, fmt.Sprintf(`
 		SELECT j.id FROM punctual.jobs j%s ORDER BY j.id DESC OFFSET %d LIMIT 2`, c.Where(), searchWindow-1), c.Args...)
-	if err != nil {
-		return nil, err
-	}
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil || len(ids) < 2 {
 		return nil, err
@@ -97,21 +94,19 @@ func (f Filter) oldestSearched(ctx context.Context, q pg.Querier, tenant int32) 
 // read returns the jobs of a page, and the page, which may be shorter than the filter's.
 func (f Filter) read(ctx context.Context, q pg.Batcher, c pg.Conditions) (jobs []Record, _ pg.Page, err error) {
 	page := pg.LargePage{Page: f.Page}
+	scan := func(row pgx.CollectableRow) (Record, error) {
+		job, err := scanJob(row)
+		if err != nil {
+			return Record{}, err
+		}
+		page.Add(len(job.definition))
+		return job.Record, nil
+	}
 	var b pgx.Batch
 	if f.Among != nil || f.Query != "" { // a few thousand jobs: no table is read as a whole for them
 		b.Queue(pg.ByIndex)
 	}
-	b.Queue(fmt.Sprintf(selectJobs, c.Where(), f.Size()+1, pg.MostListed), c.Args...).Query(func(rows pgx.Rows) error {
-		jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Record, error) {
-			job, err := scanJob(row)
-			if err != nil {
-				return Record{}, err
-			}
-			page.Add(len(job.definition))
-			return job.Record, nil
-		})
-		return err
-	})
+	b.Queue(fmt.Sprintf(selectJobs, c.Where(), f.Size()+1, pg.MostListed), c.Args...).Query(pg.Into(&jobs, scan))
 	err = q.SendBatch(ctx, &b).Close()
 	return jobs, page.Page, err
 }

@@ -112,16 +112,13 @@ func (m *many) findDeleted(ctx context.Context, tenant int32, ids []uuid.UUID) e
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := m.tx.Query(ctx, `
+	rows := pg.Query(ctx, m.tx, `
 		SELECT u.id, coalesce(j.name, u.id::text)
 		FROM unnest($1::uuid[]) u(id) LEFT JOIN punctual.jobs j ON j.id = u.id AND j.tenant = $2
 		WHERE j.id IS NULL OR j.state = 'deleted'`, ids, tenant)
-	if err != nil {
-		return fmt.Errorf("looking for deleted jobs: %w", err)
-	}
 	var id uuid.UUID
 	var name string
-	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
 		m.results[id] = nil
 		if m.Action != DeleteMany {
 			m.results[id] = fmt.Errorf("job %q was deleted: %w", name, pg.ErrState)
@@ -143,13 +140,10 @@ func (m *many) lock(ctx context.Context, jobs []*held) ([]*held, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := m.tx.Query(ctx, `
+	rows := pg.Query(ctx, m.tx, `
 		SELECT id FROM punctual.jobs
 		WHERE id = ANY($1::uuid[]) AND id <> ALL($2::uuid[])
 		ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`, ids, append([]uuid.UUID{}, busy...))
-	if err != nil {
-		return nil, fmt.Errorf("locking jobs: %w", err)
-	}
 	free, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil {
 		return nil, fmt.Errorf("locking jobs: %w", err)
@@ -168,13 +162,10 @@ func (m *many) matching(ctx context.Context, tenant int32, jobs []*held) (map[uu
 	if err := m.Filter.conditions(&c, tenant); err != nil {
 		return nil, err
 	}
-	rows, err := m.tx.Query(ctx, `SELECT j.id FROM `+m.Filter.tables(false)+c.Where(), c.Args...)
-	if err != nil {
-		return nil, fmt.Errorf("looking which jobs match: %w", err)
-	}
+	rows := pg.Query(ctx, m.tx, `SELECT j.id FROM `+m.Filter.tables(false)+c.Where(), c.Args...)
 	matching := make(map[uuid.UUID]bool, len(ids))
 	var id uuid.UUID
-	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
 		matching[id] = true
 		return nil
 	})

@@ -171,13 +171,10 @@ func (s *Jobs) ResumeDue(ctx context.Context) (resumed int, next time.Duration, 
 
 func (s *Jobs) resumeSome(ctx context.Context) (n int, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		rows, err := tx.Query(ctx, `
+		rows := pg.Query(ctx, tx, `
 			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 			WHERE j.paused_until <= now() AND j.state = 'paused'
 			ORDER BY j.paused_until LIMIT $1 FOR NO KEY UPDATE OF s SKIP LOCKED`, resumeBatch)
-		if err != nil {
-			return err
-		}
 		ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 		if err != nil {
 			return err

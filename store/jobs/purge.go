@@ -42,12 +42,9 @@ ORDER BY j.deleted_at, j.id`
 // purgeJobs deletes jobs. The rows that belong to them are deleted with them.
 func (s *Jobs) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		rows, err := tx.Query(ctx, `
+		rows := pg.Query(ctx, tx, `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)
-		if err != nil {
-			return err
-		}
 		if ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil || len(ids) == 0 {
 			return err
 		}

@@ -111,10 +111,7 @@ ORDER BY p.job_id`
 // some handles the next batch of jobs. It reports whether there may be more.
 func (r *rezoning) some(ctx context.Context, s *Jobs) (more bool, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		rows, err := tx.Query(ctx, selectZoned, r.last, rezoneBatch)
-		if err != nil {
-			return err
-		}
+		rows := pg.Query(ctx, tx, selectZoned, r.last, rezoneBatch)
 		var moves []claim.Move
 		var key definitions.Version
 		var tenant int32

@@ -155,13 +155,10 @@ func (l *Letters) CountBackfill(ctx context.Context, p BackfillPlan) (int, error
 	if p.Rerun || n == 0 {
 		return n, nil
 	}
-	rows, err := l.db.Reader(ctx, p.tenant).Query(ctx, `
+	rows := pg.Query(ctx, l.db.Reader(ctx, p.tenant), `
 		SELECT id FROM punctual.runs
 		WHERE job_id = $1 AND id >= $2 AND id < $3`,
 		p.job.Job, domain.FirstRunID(p.slots[0]), domain.FirstRunID(p.slots[n-1].Add(time.Millisecond)))
-	if err != nil {
-		return 0, fmt.Errorf("counting the runs of slots: %w", err)
-	}
 	ran, err := collectSet(rows)
 	if err != nil {
 		return 0, fmt.Errorf("counting the runs of slots: %w", err)

@@ -91,11 +91,8 @@ func (l *Letters) ListDeadLetters(
 	if err := selectLetters(ctx, &c, q, tenant, f); err != nil {
 		return nil, "", err
 	}
-	rows, err := q.Query(ctx, `SELECT `+deadLetterColumns+` FROM `+deadLetterTables+c.Where()+
+	rows := pg.Query(ctx, q, `SELECT `+deadLetterColumns+` FROM `+deadLetterTables+c.Where()+
 		fmt.Sprintf(` ORDER BY d.run_id DESC LIMIT %d`, f.Size()+1), c.Args...)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing dead letters: %w", err)
-	}
 	if letters, err = pgx.CollectRows(rows, scanDeadLetter); err != nil {
 		return nil, "", fmt.Errorf("listing dead letters: %w", err)
 	}
@@ -210,14 +207,11 @@ func gone(job string) string {
 // lockDeadLetter locks a dead letter and reads it. Until the transaction ends, no other transaction can replay or
 // resolve it.
 func lockDeadLetter(ctx context.Context, tx *pg.Tx, tenant int32, id uuid.UUID) (DeadLetter, error) {
-	rows, err := tx.Query(ctx, `
+	rows := pg.Query(ctx, tx, `
 		SELECT `+deadLetterColumns+`
 		FROM punctual.dead_letters d
 		WHERE d.run_id = $1 AND d.tenant = $2
 		FOR UPDATE`, id, tenant)
-	if err != nil {
-		return DeadLetter{}, fmt.Errorf("reading dead letter %s: %w", id, err)
-	}
 	d, err := pgx.CollectExactlyOneRow(rows, scanDeadLetter)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return d, fmt.Errorf("dead letter %s: %w", id, pg.ErrNotFound)

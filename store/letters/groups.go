@@ -159,10 +159,7 @@ func (g *grouping) amongAll(ctx context.Context) ([]uuid.UUID, error) {
 
 // places returns the places of a page's groups, and of one more, from a statement that finds groups h.
 func (g *grouping) places(ctx context.Context, sql string) ([]uuid.UUID, error) {
-	rows, err := g.tx.Query(ctx, sql+fmt.Sprintf(` ORDER BY h.run_id DESC LIMIT %d`, g.size+1), g.groups.Args...)
-	if err != nil {
-		return nil, err
-	}
+	rows := pg.Query(ctx, g.tx, sql+fmt.Sprintf(` ORDER BY h.run_id DESC LIMIT %d`, g.size+1), g.groups.Args...)
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }
 
@@ -171,7 +168,7 @@ func (g *grouping) read(ctx context.Context, places []uuid.UUID) ([]DeadLetterGr
 	one := `SELECT d.scheduled_for FROM punctual.dead_letters d` + g.letters.Where() + `
 		AND ` + fmt.Sprintf(inGroup, "n")
 	args := append(slices.Clip(g.letters.Args), places)
-	rows, err := g.tx.Query(ctx, fmt.Sprintf(`
+	rows := pg.Query(ctx, g.tx, fmt.Sprintf(`
 		SELECT n.job_id, n.job_name, nullif(n.reason, ''), c.dead, least(c.oldest, (%s LIMIT 1)), c.newest, n.run_id,
 		       n.http_status, n.error
 		FROM (SELECT d.job_id, d.job_name, `+letterReason+` AS reason, d.run_id, d.http_status, d.error
@@ -180,9 +177,6 @@ func (g *grouping) read(ctx context.Context, places []uuid.UUID) ([]DeadLetterGr
 		    SELECT count(*) AS dead, min(l.scheduled_for) AS oldest, max(l.scheduled_for) AS newest
 		    FROM (%s LIMIT %d) l) c
 		ORDER BY n.run_id DESC`, one+groupOrder, len(args), one+backwards, pg.DepthCap), args...)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (DeadLetterGroup, error) {
 		var found DeadLetterGroup
 		err := row.Scan(&found.JobID, &found.Job, &found.Reason, &found.Count, &found.OldestSlot, &found.NewestSlot,

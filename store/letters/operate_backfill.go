@@ -152,11 +152,8 @@ func (b *backfill) ran(ctx context.Context, tx *pg.Tx, slots []time.Time) (map[u
 		ids[i] = domain.SlotRunID(b.job.Job, at)
 	}
 	// The bounds exclude the partitions of other days.
-	rows, err := tx.Query(ctx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
+	rows := pg.Query(ctx, tx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
 		ids, domain.FirstRunID(slots[0]), domain.FirstRunID(slots[len(slots)-1].Add(time.Millisecond)))
-	if err != nil {
-		return nil, fmt.Errorf("looking for the runs of slots: %w", err)
-	}
 	ran, err := collectSet(rows)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the runs of slots: %w", err)

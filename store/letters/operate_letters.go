@@ -60,14 +60,11 @@ func (o *bulk) take(ctx context.Context, tx *pg.Tx) ([]marked, error) {
 				AND (SELECT ` + claim.IsNotice + ` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 			AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL))`
 	}
-	rows, err := tx.Query(ctx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL
+	rows := pg.Query(ctx, tx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL
 		FROM `+deadLetterTables+` LEFT JOIN punctual.exclusive x ON x.job_id = d.job_id AND x.gated
 		WHERE d.operation = $1 AND (j.id IS NULL OR j.queue <> ALL($3::smallint[]) AND j.id <> ALL($4::uuid[]))`+eligible+`
 		ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`,
 		o.id, most, append([]int16{}, waits.queues...), append([]uuid.UUID{}, waits.jobs...))
-	if err != nil {
-		return nil, fmt.Errorf("reading dead letters: %w", err)
-	}
 	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (marked, error) {
 		var m marked
 		d := &m.DeadLetter
@@ -154,12 +151,9 @@ func (o *bulk) fail(m marked, why string) {
 // is changing.
 func shareJobs(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (map[uuid.UUID]domain.JobState, time.Time, error) {
 	slices.SortFunc(jobs, pg.CompareIDs)
-	rows, err := tx.Query(ctx, `
+	rows := pg.Query(ctx, tx, `
 		SELECT id, state FROM punctual.jobs
 		WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE SKIP LOCKED`, slices.Compact(jobs))
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("locking jobs: %w", err)
-	}
 	states := map[uuid.UUID]domain.JobState{}
 	var id uuid.UUID
 	var state domain.JobState

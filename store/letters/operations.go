@@ -238,11 +238,8 @@ func (l *Letters) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) 
 }
 
 func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Operation, error) {
-	rows, err := q.Query(ctx, `
+	rows := pg.Query(ctx, q, `
 		SELECT `+operationColumns+` FROM punctual.operations o WHERE o.id = $1 AND o.tenant = $2`, id, tenant)
-	if err != nil {
-		return Operation{}, fmt.Errorf("reading operation %s: %w", id, err)
-	}
 	o, err := pgx.CollectExactlyOneRow(rows, scanOperation)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return o, fmt.Errorf("operation %s: %w", id, pg.ErrNotFound)
@@ -272,11 +269,8 @@ func (l *Letters) ListOperations(
 	if f.State != "" {
 		c.Add(`o.state = ?`, f.State)
 	}
-	rows, err := l.db.Reader(ctx, tenant).Query(ctx, `SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
+	rows := pg.Query(ctx, l.db.Reader(ctx, tenant), `SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
 		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.Size()+1), c.Args...)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing operations: %w", err)
-	}
 	if operations, err = pgx.CollectRows(rows, scanOperation); err != nil {
 		return nil, "", fmt.Errorf("listing operations: %w", err)
 	}

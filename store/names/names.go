@@ -40,7 +40,7 @@ type Job struct {
 
 // FindAll returns the jobs that the names mean: the active or paused job, or else the newest completed one.
 func FindAll(ctx context.Context, q pg.Querier, tenant int32, names []string) (map[string]Job, error) {
-	rows, err := q.Query(ctx, `
+	rows := pg.Query(ctx, q, `
 		SELECT w.name, f.id, f.state, coalesce((v.definition -> 'schedule')::text, '{}')
 		FROM unnest((SELECT $2::text[])) w(name)
 		CROSS JOIN LATERAL (
@@ -55,13 +55,10 @@ func FindAll(ctx context.Context, q pg.Querier, tenant int32, names []string) (m
 			) c ORDER BY c.state = 'completed', c.id DESC LIMIT 1
 		) f
 		JOIN punctual.job_versions v ON v.job_id = f.id AND v.version = f.version`, pg.Prepared{}, tenant, names)
-	if err != nil {
-		return nil, fmt.Errorf("looking for jobs by name: %w", err)
-	}
 	found := make(map[string]Job, len(names))
 	var name, schedule string
 	var job Job
-	_, err = pgx.ForEachRow(rows, []any{&name, &job.ID, &job.State, &schedule}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&name, &job.ID, &job.State, &schedule}, func() error {
 		job.Schedule = domain.Schedule{}
 		if err := json.Unmarshal([]byte(schedule), &job.Schedule); err != nil {
 			return fmt.Errorf("job %s: its schedule: %w", job.ID, err)

@@ -73,12 +73,9 @@ func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
 
 // find returns the jobs with the notices that have waited longest.
 func (t *telling) find(ctx context.Context) ([]uuid.UUID, error) {
-	rows, err := t.tx.Query(ctx, `
+	rows := pg.Query(ctx, t.tx, `
 		SELECT DISTINCT n.job_id
 		FROM (SELECT job_id FROM punctual.notices WHERE tell_at <= now() ORDER BY tell_at LIMIT $1) n`, tellBatch)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }
 
@@ -109,7 +106,7 @@ func (t *telling) lock(ctx context.Context, jobs []uuid.UUID) error {
 // choose reads, under the lock, the jobs and when each event was last told. It keeps the jobs with any event that may
 // be told now; their other events are told along with it.
 func (t *telling) choose(ctx context.Context) error {
-	rows, err := t.tx.Query(ctx, `
+	rows := pg.Query(ctx, t.tx, `
 		SELECT j.id, j.version, j.name, j.tenant, o.name, o.notify,
 		       coalesce((SELECT min(greatest(now(), (n.sent ->> x.event)::timestamptz + `+Gap+`))
 		                 FROM punctual.notices x WHERE x.job_id = u.id), now())
@@ -118,9 +115,6 @@ func (t *telling) choose(ctx context.Context) error {
 		JOIN punctual.jobs j ON j.id = u.id
 		JOIN punctual.tenants o ON o.id = j.tenant
 		ORDER BY j.id`, t.ids())
-	if err != nil {
-		return err
-	}
 	t.jobs = t.jobs[:0]
 	var j toldJob
 	var list []byte
@@ -195,10 +189,7 @@ FROM counted WHERE age <= $2 ORDER BY job_id, last_at, last_id, event, age`
 
 // take deletes the notices, and collects them as the news of each job.
 func (t *telling) take(ctx context.Context) error {
-	rows, err := t.tx.Query(ctx, takeNotices, t.ids(), domain.NewsRuns)
-	if err != nil {
-		return err
-	}
+	rows := pg.Query(ctx, t.tx, takeNotices, t.ids(), domain.NewsRuns)
 	news := make(map[uuid.UUID]*domain.News, len(t.jobs))
 	for _, j := range t.jobs {
 		news[j.key.Job] = &j.news
@@ -207,7 +198,7 @@ func (t *telling) take(ctx context.Context) error {
 	var e domain.NewsEvent
 	var r domain.NewsRun
 	var run *uuid.UUID
-	_, err = pgx.ForEachRow(rows, []any{
+	_, err := pgx.ForEachRow(rows, []any{
 		&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor, &r.HappenedAt,
 		&r.Slots, &r.Reason, &r.HTTPStatus, &r.Error, &r.Response,
 	}, func() error {

@@ -77,10 +77,7 @@ func (s *Teller) findStale(ctx context.Context) (left bool, err error) {
 }
 
 func readWatched(ctx context.Context, tx *pg.Tx) ([]watched, error) {
-	rows, err := tx.Query(ctx, selectWatched, staleBatch)
-	if err != nil {
-		return nil, err
-	}
+	rows := pg.Query(ctx, tx, selectWatched, staleBatch)
 	var jobs []watched
 	index := map[uuid.UUID]int{}
 	var w watched
@@ -103,12 +100,10 @@ func readWatched(ctx context.Context, tx *pg.Tx) ([]watched, error) {
 	for i, j := range jobs {
 		ids[i] = j.key.Job
 	}
-	if rows, err = tx.Query(ctx, selectSuccesses, ids); err != nil {
-		return nil, err
-	}
+	rows = pg.Query(ctx, tx, selectSuccesses, ids)
 	var id uuid.UUID
 	var at *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error {
 		if at != nil {
 			jobs[index[id]].watch.LastSuccess, jobs[index[id]].succAt = *at, new(*at)
 		}

@@ -133,15 +133,12 @@ GROUP BY 1, 2, 3`, claim.IsNotice, classOf(`r.late_for`), runs.LateFor)
 func readBatch(ctx context.Context, tx *pg.Tx, t task, most int64) (tallies, counted, error) {
 	all := tallies{}
 	var c counted
-	rows, err := tx.Query(ctx, selectBatch, t.after, t.before, most)
-	if err != nil {
-		return nil, c, err
-	}
+	rows := pg.Query(ctx, tx, selectBatch, t.after, t.before, most)
 	var tenant, n int32
 	var became string
 	var class *int
 	var last uuid.UUID
-	_, err = pgx.ForEachRow(rows, []any{&tenant, &became, &class, &n, &last}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&tenant, &became, &class, &n, &last}, func() error {
 		c.runs += int64(n)
 		if c.last == nil || pg.CompareIDs(*c.last, last) < 0 {
 			c.last = new(last)

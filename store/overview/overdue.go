@@ -103,10 +103,7 @@ func queueOverdue(b *pgx.Batch, o *Overdue, tenant int32) {
 // OverdueJobs returns the jobs of which a slot or a run is overdue: up to 1,000, those with the oldest work of each
 // lane first.
 func (b *Board) OverdueJobs(ctx context.Context, tenant int32) ([]uuid.UUID, error) {
-	rows, err := b.db.Reader(ctx, tenant).Query(ctx, selectOverdueJobs, pg.Prepared{}, tenant)
-	if err != nil {
-		return nil, fmt.Errorf("looking for jobs that are overdue: %w", err)
-	}
+	rows := pg.Query(ctx, b.db.Reader(ctx, tenant), selectOverdueJobs, pg.Prepared{}, tenant)
 	jobs, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	return jobs, pg.Wrap("looking for jobs that are overdue", err)
 }

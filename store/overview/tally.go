@@ -71,16 +71,13 @@ func (s tallies) addWritten(ctx context.Context, tx *pg.Tx, begin time.Time, rou
 	for tenant := range s {
 		tenants = append(tenants, tenant)
 	}
-	rows, err := tx.Query(ctx, `
+	rows := pg.Query(ctx, tx, `
 		SELECT r.tenant, `+tallyColumns+`
 		FROM unnest((SELECT $3::integer[])) w(tenant)
 		JOIN punctual.hourly_runs r ON r.hour = $1 AND r.tenant = w.tenant AND r.round = $2`, begin, round, tenants)
-	if err != nil {
-		return err
-	}
 	var tenant int32
 	var written tally
-	_, err = pgx.ForEachRow(rows, append([]any{&tenant}, written.into()...), func() error {
+	_, err := pgx.ForEachRow(rows, append([]any{&tenant}, written.into()...), func() error {
 		s[tenant].merge(written)
 		written = tally{}
 		return nil

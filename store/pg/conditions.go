@@ -47,11 +47,8 @@ func (c *Conditions) Where() string {
 func (c *Conditions) Candidates(
 	ctx context.Context, db *DB, owner string, tenant int32, id, tables string, limit int,
 ) error {
-	rows, err := db.Reader(ctx, Everybody).Query(ctx,
+	rows := Query(ctx, db.Reader(ctx, Everybody),
 		`SELECT `+id+` FROM `+tables+c.Where()+fmt.Sprintf(` ORDER BY %s DESC LIMIT %d`, id, limit), c.Args...)
-	if err != nil {
-		return err
-	}
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil {
 		return err

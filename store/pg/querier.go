@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Querier is what reads need: the pool, or the transaction whose own writes the reads must see.
+// Querier is what reads need: the pool, or the transaction whose own writes the reads must see. As in pgx, the rows of
+// a query that fails have its error.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
@@ -29,14 +30,34 @@ func (db *DB) Reader(ctx context.Context, tenant int32) Querier {
 	return tenantReader{db, tenant}
 }
 
+// Query runs a query. An error is that of the rows, so whoever reads them returns it, such as [pgx.CollectRows].
+func Query(ctx context.Context, q Querier, sql string, args ...any) pgx.Rows {
+	rows, _ := q.Query(ctx, sql, args...)
+	return rows
+}
+
 // Exec executes a statement and reads its rows to the end.
 func Exec(ctx context.Context, q Querier, sql string, args ...any) error {
-	rows, err := q.Query(ctx, sql, args...)
-	if err != nil {
-		return err
-	}
+	rows := Query(ctx, q, sql, args...)
 	rows.Close()
 	return rows.Err()
+}
+
+// Into returns what reads the rows of a batch's query into a list.
+func Into[T any](list *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*list, err = pgx.CollectRows(rows, scan)
+		return err
+	}
+}
+
+// Column returns one value of each row: an array for a statement.
+func Column[R, T any](rows []R, of func(R) T) []T {
+	values := make([]T, len(rows))
+	for i, r := range rows {
+		values[i] = of(r)
+	}
+	return values
 }
 
 // Wrap returns an error with what was being done; nil for nil.

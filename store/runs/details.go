@@ -45,10 +45,7 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 	b.Queue(`
 		SELECT number, fence, started_at, finished_at, outcome, reason, http_status, error, replica,
 			response, response_headers, coalesce(response_truncated, false)
-		FROM punctual.attempts WHERE run_id = $1 ORDER BY fence`, run.ID).Query(func(rows pgx.Rows) (err error) {
-		run.Attempts, err = pgx.CollectRows(rows, scanAttempt)
-		return err
-	})
+		FROM punctual.attempts WHERE run_id = $1 ORDER BY fence`, run.ID).Query(pg.Into(&run.Attempts, scanAttempt))
 	var result, progress *string
 	b.Queue(`
 		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body, coalesce(notify_url, ''),

@@ -29,8 +29,5 @@ LEFT JOIN punctual.job_versions v ON v.job_id = r.job_id AND v.version = r.job_v
 
 // QueueLast queues the query for the last runs of jobs.
 func QueueLast(b *pgx.Batch, runs *[]Run, sql string, args ...any) {
-	b.Queue(sql, append([]any{pg.Prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
-		*runs, err = pgx.CollectRows(rows, scanRun)
-		return err
-	})
+	b.Queue(sql, append([]any{pg.Prepared{}}, args...)...).Query(pg.Into(runs, scanRun))
 }

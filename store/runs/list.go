@@ -136,10 +136,7 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 func queryInOrder(ctx context.Context, q pg.Querier, rest string, args ...any) (runs []Run, err error) {
 	var b pgx.Batch
 	b.Queue(`SELECT set_config('enable_sort', 'off', true), set_config('enable_incremental_sort', 'off', true)`)
-	b.Queue(selectRuns+rest, args...).Query(func(rows pgx.Rows) (err error) {
-		runs, err = pgx.CollectRows(rows, scanRun)
-		return err
-	})
+	b.Queue(selectRuns+rest, args...).Query(pg.Into(&runs, scanRun))
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, fmt.Errorf("reading runs: %w", err)
 	}

@@ -80,10 +80,7 @@ func ReadData(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (ru
 
 // Query returns the runs that rest, the rest of the statement, selects. It leaves out their attempts.
 func Query(ctx context.Context, q pg.Querier, rest string, args ...any) ([]Run, error) {
-	rows, err := q.Query(ctx, selectRuns+rest, args...)
-	if err != nil {
-		return nil, fmt.Errorf("reading runs: %w", err)
-	}
+	rows := pg.Query(ctx, q, selectRuns+rest, args...)
 	runs, err := pgx.CollectRows(rows, scanRun)
 	if err != nil {
 		return nil, fmt.Errorf("reading runs: %w", err)
@@ -111,17 +108,14 @@ func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	rows, err := q.Query(ctx, `
+	rows := pg.Query(ctx, q, `
 		SELECT v.job_id, v.version, coalesce(nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), $3::integer)
 		FROM unnest($1::uuid[], $2::integer[]) w(job_id, version)
 		JOIN punctual.job_versions v ON v.job_id = w.job_id AND v.version = w.version`,
 		jobs, numbers, domain.DefaultMaxAttempts)
-	if err != nil {
-		return fmt.Errorf("reading the versions of runs: %w", err)
-	}
 	var v version
 	var n int
-	_, err = pgx.ForEachRow(rows, []any{&v.job, &v.number, &n}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&v.job, &v.number, &n}, func() error {
 		most[v] = n
 		return nil
 	})

@@ -60,10 +60,7 @@ func (s *Secrets) OpenVault(ctx context.Context) error {
 
 // openAll opens every data key and returns how many there are.
 func (s *Secrets) openAll(ctx context.Context, q pg.Querier) (found int, err error) {
-	rows, err := q.Query(ctx, `SELECT id, sealed FROM punctual.data_keys ORDER BY number`)
-	if err != nil {
-		return 0, fmt.Errorf("reading data keys: %w", err)
-	}
+	rows := pg.Query(ctx, q, `SELECT id, sealed FROM punctual.data_keys ORDER BY number`)
 	var id int64
 	var sealed []byte
 	_, err = pgx.ForEachRow(rows, []any{&id, &sealed}, func() error {

@@ -135,13 +135,10 @@ func (s *Secrets) reencryptBatch(
 	if err != nil {
 		return 0, after, err
 	}
-	rows, err := tx.Query(ctx, fmt.Sprintf(`
+	rows := pg.Query(ctx, tx, fmt.Sprintf(`
 		SELECT id, tenant, %s, data_key, ciphertext FROM punctual.%s
 		WHERE id > $1 AND data_key <> $2
 		ORDER BY id LIMIT %d FOR NO KEY UPDATE`, e.name, e.table, rotateBatch), after, key.ID)
-	if err != nil {
-		return 0, after, err
-	}
 	type row struct {
 		sealedValue
 		tenant int32

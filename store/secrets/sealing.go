@@ -69,12 +69,9 @@ func (s *Secrets) ReadFacts(
 	if len(asked) == 0 {
 		return f, nil
 	}
-	rows, err := tx.Query(ctx, `
+	rows := pg.Query(ctx, tx, `
 		SELECT name FROM punctual.secrets WHERE tenant = $1 AND name = ANY($2::text[]) ORDER BY id FOR KEY SHARE`,
 		tenant, slices.Collect(maps.Keys(asked)))
-	if err != nil {
-		return f, fmt.Errorf("looking for secrets: %w", err)
-	}
 	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return f, fmt.Errorf("looking for secrets: %w", err)
@@ -220,12 +217,9 @@ func (s *Secrets) storedValues(
 	if len(fields) == 0 {
 		return nil, nil
 	}
-	rows, err := q.Query(ctx, `
+	rows := pg.Query(ctx, q, `
 		SELECT id, data_key, ciphertext FROM punctual.job_secrets WHERE job_id = $1 AND id = ANY($2::uuid[])`,
 		job, slices.Collect(maps.Keys(fields)))
-	if err != nil {
-		return nil, fmt.Errorf("reading the secrets of job %s: %w", job, err)
-	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (v sealedValue, err error) {
 		return v, row.Scan(&v.id, &v.key, &v.ciphertext)
 	})

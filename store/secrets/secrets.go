@@ -112,15 +112,13 @@ func (s *Secrets) rewriteSecret(
 		return r, true, err
 	}
 	before := r
-	rows, err := tx.Query(ctx, `
+	rows := pg.Query(ctx, tx, `
 		UPDATE punctual.secrets
 		SET description = $2, version = version + CASE WHEN $3 THEN 0 ELSE 1 END,
 			data_key = $4, ciphertext = $5, updated_at = clock_timestamp()
 		WHERE id = $1
 		RETURNING `+namedColumns, r.ID, description, same, key.ID, sealed)
-	if err == nil {
-		r, err = pgx.CollectExactlyOneRow(rows, scanSecret)
-	}
+	r, err = pgx.CollectExactlyOneRow(rows, scanSecret)
 	if err != nil {
 		return r, true, fmt.Errorf("writing secret %q: %w", name, err)
 	}
@@ -142,12 +140,10 @@ func insertSecret(
 	if err != nil {
 		return r, false, err
 	}
-	rows, err := tx.Query(ctx, `
+	rows := pg.Query(ctx, tx, `
 		INSERT INTO punctual.secrets (id, tenant, name, description, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (tenant, name) DO NOTHING RETURNING `+namedColumns, id, tenant, name, description, key.ID, sealed)
-	if err == nil {
-		r, err = pgx.CollectExactlyOneRow(rows, scanSecret)
-	}
+	r, err = pgx.CollectExactlyOneRow(rows, scanSecret)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return r, false, nil
 	}
@@ -162,11 +158,8 @@ func insertSecret(
 
 // GetSecret returns what may be known about a secret. The error is ErrNotFound if there is none.
 func (s *Secrets) GetSecret(ctx context.Context, tenant int32, name string) (Secret, error) {
-	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
+	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
 		SELECT `+namedColumns+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
-	if err != nil {
-		return Secret{}, fmt.Errorf("reading secret %q: %w", name, err)
-	}
 	r, err := pgx.CollectExactlyOneRow(rows, scanSecret)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return r, fmt.Errorf("secret %q: %w", name, pg.ErrNotFound)
@@ -186,12 +179,9 @@ func (s *Secrets) ListSecrets(
 		return nil, "", err
 	}
 	c.Add(`tenant = ?`, tenant)
-	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
+	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
 		SELECT `+namedColumns+` FROM punctual.secrets`+c.Where()+
 		fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.Size()+1), c.Args...)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing secrets: %w", err)
-	}
 	if list, err = pgx.CollectRows(rows, scanSecret); err != nil {
 		return nil, "", fmt.Errorf("listing secrets: %w", err)
 	}
@@ -217,7 +207,7 @@ func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) e
 		if err != nil {
 			return fmt.Errorf("locking secret %q: %w", name, err)
 		}
-		rows, err := tx.Query(ctx, `
+		rows := pg.Query(ctx, tx, `
 			SELECT j.name FROM punctual.secret_uses x
 			JOIN punctual.jobs j ON j.id = x.job_id
 			JOIN punctual.schedules s ON s.job_id = j.id
@@ -228,9 +218,6 @@ func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) e
 			             v.definition #>> '{target,tls,client_certificate}',
 			             v.definition #>> '{target,tls,ca}')
 			ORDER BY j.name LIMIT $3`, tenant, name, mostNamedJobs+1)
-		if err != nil {
-			return fmt.Errorf("looking for jobs that use secret %q: %w", name, err)
-		}
 		jobs, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			return fmt.Errorf("looking for jobs that use secret %q: %w", name, err)

@@ -122,12 +122,9 @@ func (s *Secrets) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signi
 	if _, err := s.SigningKeys(ctx, tenant); err != nil { // creates the first one
 		return nil, err
 	}
-	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
+	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
 		SELECT id, created_at, expires_at FROM punctual.signing_secrets
 		WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
-	if err != nil {
-		return nil, fmt.Errorf("listing signing secrets: %w", err)
-	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r SigningSecret, err error) {
 		err = row.Scan(&r.ID, &r.CreatedAt, &r.ExpiresAt)
 		pg.UTC(&r.CreatedAt, r.ExpiresAt)
@@ -249,12 +246,9 @@ func (s *Secrets) signersAround(ctx context.Context, tenant int32) (map[int32]si
 
 // openSigningKeys returns the live signing keys of a range of tenants.
 func (s *Secrets) openSigningKeys(ctx context.Context, first, last int32) (map[int32]signers, error) {
-	rows, err := s.db.Conns(ctx).Query(ctx, `
+	rows := pg.Query(ctx, s.db.Conns(ctx), `
 		SELECT tenant, id, data_key, ciphertext, expires_at FROM punctual.signing_secrets
 		WHERE tenant BETWEEN $1 AND $2 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, first, last)
-	if err != nil {
-		return nil, fmt.Errorf("reading signing secrets: %w", err)
-	}
 	type row struct {
 		tenant int32
 		sealedValue

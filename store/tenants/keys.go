@@ -106,15 +106,13 @@ func (s *Tenants) CreateKey(ctx context.Context, tenant int32, n NewKey) (key st
 			return err
 		}
 		// The lock keeps the tenant from being deleted meanwhile.
-		rows, err := tx.Query(ctx, `
+		rows := pg.Query(ctx, tx, `
 			WITH t AS (SELECT id, name FROM punctual.tenants WHERE id = $2 AND deleted_at IS NULL FOR KEY SHARE),
 			k AS (INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by, expires_at)
 			      SELECT $1, t.id, $3, $4, $5::bytea, $6, $7, $8 FROM t RETURNING *)
 			SELECT `+keyColumns+` FROM k JOIN t ON t.id = k.tenant`,
 			id, tenant, n.Name, prefix, hash[:], n.Role, audit.ActorOf(ctx).String(), expires)
-		if err == nil {
-			k, err = pgx.CollectExactlyOneRow(rows, scanKey)
-		}
+		k, err = pgx.CollectExactlyOneRow(rows, scanKey)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("tenant %d: %w", tenant, pg.ErrNotFound)
 		}
@@ -153,12 +151,10 @@ func (s *Tenants) ListKeys(
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
+	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.tenant = $1 AND (NOT $2 OR k.id < $3) ORDER BY k.id DESC LIMIT $4`, tenant, ok, below, p.Size()+1)
-	if err == nil {
-		keys, err = pgx.CollectRows(rows, scanKey)
-	}
+	keys, err = pgx.CollectRows(rows, scanKey)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing keys: %w", err)
 	}
@@ -168,13 +164,10 @@ func (s *Tenants) ListKeys(
 
 // GetKey returns a key of a tenant by its id.
 func (s *Tenants) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, error) {
-	rows, err := s.db.Reader(ctx, tenant).Query(ctx, `
+	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
-	var k Key
-	if err == nil {
-		k, err = pgx.CollectExactlyOneRow(rows, scanKey)
-	}
+	k, err := pgx.CollectExactlyOneRow(rows, scanKey)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Key{}, fmt.Errorf("key %s: %w", id, pg.ErrNotFound)
 	}

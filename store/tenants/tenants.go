@@ -99,11 +99,8 @@ func (t Tenant) args(before ...any) []any {
 }
 
 // oneTenant returns the only tenant of a query. The error is ErrNotFound if there is none.
-func oneTenant(rows pgx.Rows, err error, name string) (Tenant, error) {
-	var t Tenant
-	if err == nil {
-		t, err = pgx.CollectExactlyOneRow(rows, scanTenant)
-	}
+func oneTenant(rows pgx.Rows, name string) (Tenant, error) {
+	t, err := pgx.CollectExactlyOneRow(rows, scanTenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Tenant{}, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
 	}
@@ -135,12 +132,12 @@ func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	t.fillLists()
 	var made Tenant
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
-		rows, err := tx.Query(ctx, `
+		rows := pg.Query(ctx, tx, `
 			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second,
 				max_requests_per_second, min_interval, allowed_targets, notify)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[], $9::text::json)
 			RETURNING `+tenantColumns, t.args(t.Name)...)
-		made, err = oneTenant(rows, err, t.Name)
+		made, err = oneTenant(rows, t.Name)
 		var dbErr *pgconn.PgError
 		if errors.As(err, &dbErr) && dbErr.ConstraintName == "tenant_name_is_unique" {
 			return fmt.Errorf("tenant %q: %w", t.Name, ErrTenantExists)
@@ -159,29 +156,27 @@ func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 
 // GetTenant returns the tenant with a name.
 func (s *Tenants) GetTenant(ctx context.Context, name string) (Tenant, error) {
-	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
+	rows := pg.Query(ctx, s.db.Reader(ctx, pg.Everybody), `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
-	return oneTenant(rows, err, name)
+	return oneTenant(rows, name)
 }
 
 // GetTenantByID returns the tenant with an id.
 func (s *Tenants) GetTenantByID(ctx context.Context, id int32) (Tenant, error) {
-	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
+	rows := pg.Query(ctx, s.db.Reader(ctx, pg.Everybody), `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
-	return oneTenant(rows, err, fmt.Sprint(id))
+	return oneTenant(rows, fmt.Sprint(id))
 }
 
 // ListTenants returns up to limit tenants, sorted by name, from the first one after a given name.
 func (s *Tenants) ListTenants(
 	ctx context.Context, after string, limit int,
 ) (tenants []Tenant, more bool, err error) {
-	rows, err := s.db.Reader(ctx, pg.Everybody).Query(ctx, `
+	rows := pg.Query(ctx, s.db.Reader(ctx, pg.Everybody), `
 		SELECT `+tenantColumns+` FROM punctual.tenants t
 		WHERE t.deleted_at IS NULL AND t.name COLLATE "C" > $1
 		ORDER BY t.name COLLATE "C" LIMIT $2`, after, limit+1)
-	if err == nil {
-		tenants, err = pgx.CollectRows(rows, scanTenant)
-	}
+	tenants, err = pgx.CollectRows(rows, scanTenant)
 	if err != nil {
 		return nil, false, fmt.Errorf("listing tenants: %w", err)
 	}
@@ -195,10 +190,10 @@ func (s *Tenants) ListTenants(
 func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant) error) (Tenant, error) {
 	var t Tenant
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
-		rows, err := tx.Query(ctx, `
+		rows := pg.Query(ctx, tx, `
 			SELECT `+tenantColumns+` FROM punctual.tenants t
 			WHERE t.name = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE`, name)
-		if t, err = oneTenant(rows, err, name); err != nil {
+		if t, err = oneTenant(rows, name); err != nil {
 			return err
 		}
 		before := t
@@ -212,14 +207,14 @@ func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant
 		if reflect.DeepEqual(before, t) {
 			return nil
 		}
-		rows, err = tx.Query(ctx, `
+		rows = pg.Query(ctx, tx, `
 			UPDATE punctual.tenants t
 			SET weight = $2, max_jobs = $3, max_concurrent_runs = $4, max_runs_per_second = $5,
 				max_requests_per_second = $6, min_interval = $7, allowed_targets = $8::cidr[],
 				notify = $9::text::json, updated_at = now()
 			WHERE t.id = $1
 			RETURNING `+tenantColumns, t.args(before.ID)...)
-		if t, err = oneTenant(rows, err, name); err != nil {
+		if t, err = oneTenant(rows, name); err != nil {
 			return err
 		}
 		return audit.Write(ctx, tx, t.ID, audit.Change{
@@ -264,10 +259,10 @@ func (s *Tenants) DeleteTenant(ctx context.Context, name string) error {
 	}
 	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		// The lock waits for transactions that write jobs or keys of the tenant, and makes later ones wait.
-		rows, err := tx.Query(ctx, `
+		rows := pg.Query(ctx, tx, `
 			SELECT `+tenantColumns+` FROM punctual.tenants t
 			WHERE t.name = $1 AND t.deleted_at IS NULL FOR UPDATE`, name)
-		t, err := oneTenant(rows, err, name)
+		t, err := oneTenant(rows, name)
 		if err != nil {
 			return err
 		}
