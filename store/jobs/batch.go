@@ -208,9 +208,5 @@ func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) 
 }
 
 func jobNames(jobs []*fresh) []string {
-	names := make([]string, len(jobs))
-	for i, n := range jobs {
-		names[i] = n.Definition.Name
-	}
-	return names
+	return pg.Column(jobs, func(n *fresh) string { return n.Definition.Name })
 }

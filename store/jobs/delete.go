@@ -25,9 +25,8 @@ func (s *Jobs) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch 
 		if err := h.match(ifMatch); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `
-			SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID); err != nil {
-			return fmt.Errorf("locking the gate of job %s: %w", h.ID, err)
+		if err := claim.LockGate(ctx, tx, tenant, h.ID); err != nil {
+			return err
 		}
 		if err := s.end(ctx, tx, h, f.now); err != nil {
 			return err

@@ -8,7 +8,7 @@
 // A forecast (forecast.go) reads the schedules of all jobs, and counts their slots to come.
 //
 // Chores end pauses (pause_end.go), compute next slots again when the time zone data has changed (zones.go), and forget
-// old jobs and versions (forget.go, purge.go, versions.go).
+// old jobs and versions (forget.go, versions.go).
 package jobs
 
 import (

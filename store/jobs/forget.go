@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -51,28 +50,32 @@ FROM c LEFT JOIN punctual.jobs j ON j.id = c.id ORDER BY c.at, c.id`
 // ForgetCompletedJobs deletes one-shots that were completed 7 days ago. Their rows stay, marked as deleted, so that
 // their history keeps its name. A one-shot whose run has not ended stays as it is.
 func (s *Jobs) ForgetCompletedJobs(ctx context.Context) (forgotten int, left bool, err error) {
+	w := &s.walks.completed
+	return s.pass(ctx, w, "forgetting completed jobs", func(ctx context.Context) (found, gone int, err error) {
+		return s.walkOn(ctx, w, s.forgetCompleted, selectCompleted)
+	})
+}
+
+// pass is one pass of a walk, batch by batch. It does nothing while another pass is under way.
+func (s *Jobs) pass(
+	ctx context.Context, w *walk, doing string, batch func(context.Context) (found, gone int, err error),
+) (total int, left bool, err error) {
 	if !s.walks.busy.TryLock() {
 		return 0, false, nil
 	}
 	defer s.walks.busy.Unlock()
-	s.walks.completed.begin()
-	forgotten, left, err = pg.Repeat(ctx, pg.ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
-		found, ids, err := s.walkOn(ctx, &s.walks.completed, selectCompleted)
-		if err != nil || len(ids) == 0 {
-			return found, 0, err
-		}
-		gone, err = s.forgetCompleted(ctx, ids)
-		return found, gone, err
-	})
-	if err != nil {
-		return forgotten, false, fmt.Errorf("forgetting completed jobs: %w", err)
-	}
-	return forgotten, left, nil
+	w.begin()
+	total, left, err = pg.Repeat(ctx, pg.ForgetBatch, batch)
+	return total, left, pg.Wrap(doing, err)
 }
 
-// walkOn reads the next rows of a walk. It returns how many it found and the ids of those that may be deleted. The
-// statement selects an id, the instant that the walk is sorted by, and whether the row may be deleted.
-func (s *Jobs) walkOn(ctx context.Context, w *walk, sql string, args ...any) (found int, ids []uuid.UUID, err error) {
+// walkOn reads the next rows of a walk, and removes those that may be deleted. It returns how many it found, and how
+// many are gone. The statement selects an id, the instant that the walk is sorted by, and whether the row may be
+// deleted.
+func (s *Jobs) walkOn(
+	ctx context.Context, w *walk, remove func(context.Context, []uuid.UUID) (int, error), sql string, args ...any,
+) (found, gone int, err error) {
+	var ids []uuid.UUID
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
 	b.Queue(sql, append([]any{w.at, w.id, pg.ForgetBatch}, args...)...).Query(func(rows pgx.Rows) error {
@@ -87,7 +90,11 @@ func (s *Jobs) walkOn(ctx context.Context, w *walk, sql string, args ...any) (fo
 		return err
 	})
 	err = s.db.Conns(ctx).SendBatch(ctx, &b).Close()
-	return found, ids, err
+	if err != nil || len(ids) == 0 {
+		return found, 0, err
+	}
+	gone, err = remove(ctx, ids)
+	return found, gone, err
 }
 
 // forgetCompleted deletes those of the jobs that still qualify once they are locked.
@@ -114,4 +121,36 @@ func (s *Jobs) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten 
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	return forgotten, err
+}
+
+// PurgeJobs removes jobs that were deleted before the retention began and have no run left, with their versions,
+// schedules and gates. Until then their runs keep the job's name.
+func (s *Jobs) PurgeJobs(ctx context.Context) (purged int, left bool, err error) {
+	w := &s.walks.purged
+	return s.pass(ctx, w, "purging deleted jobs", func(ctx context.Context) (found, gone int, err error) {
+		return s.walkOn(ctx, w, s.purgeJobs, selectDeleted, s.options.Retention)
+	})
+}
+
+const selectDeleted = `
+SELECT j.id, j.deleted_at, NOT EXISTS (SELECT FROM punctual.runs r WHERE r.job_id = j.id) FROM (
+    SELECT j.id, j.deleted_at FROM punctual.jobs j
+    WHERE j.state = 'deleted' AND j.deleted_at < now() - $4::interval AND (j.deleted_at, j.id) > ($1, $2)
+    ORDER BY j.deleted_at, j.id LIMIT $3) j
+ORDER BY j.deleted_at, j.id`
+
+// purgeJobs deletes jobs. The rows that belong to them are deleted with them.
+func (s *Jobs) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		rows := pg.Query(ctx, tx, `
+			SELECT job_id FROM punctual.schedules
+			WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)
+		if ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil || len(ids) == 0 {
+			return err
+		}
+		done, err := tx.Exec(ctx, `DELETE FROM punctual.jobs WHERE id = ANY($1::uuid[]) AND state = 'deleted'`, ids)
+		purged = int(done.RowsAffected())
+		return err
+	})
+	return purged, err
 }

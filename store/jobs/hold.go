@@ -47,6 +47,8 @@ type held struct {
 	gate   gateChange    // what a new definition does to the job's gate
 }
 
+func (h *held) id() uuid.UUID { return h.ID }
+
 // gateChange is what an edit of a job's concurrency policy does to its gate.
 type gateChange int
 

@@ -218,25 +218,21 @@ func insertFree(
 	}
 	// Sorted, so that two batches with the same names wait for each other and do not deadlock.
 	slices.SortFunc(jobs, func(a, b *fresh) int { return strings.Compare(a.Definition.Name, b.Definition.Name) })
-	var ids []uuid.UUID
-	var called, states, kinds, labels, definitions []string
-	var slots, dueAt []*time.Time
-	var lanes []int16
-	var enabled, gates []bool
-	var entries []uuid.UUID
-	var masked []*string
-	for _, j := range jobs {
-		ids, called, states = append(ids, j.ID), append(called, j.Definition.Name), append(states, string(j.State))
-		kinds, labels = append(kinds, string(j.Definition.Schedule.Kind())), append(labels, j.labels)
-		definitions, slots, dueAt = append(definitions, j.definition), append(slots, j.scheduledFor),
-			append(dueAt, j.nextRunAt)
-		lanes, enabled, gates = append(lanes, j.lane), append(enabled, j.enabled), append(gates, claim.Gated(j.Definition))
-		entries = append(entries, domain.NewRunID(now))
-		masked = append(masked, audit.MaskedOf(j.definition))
-	}
 	args := []any{
-		tenant, int32(1), now, ids, called, states, kinds, labels, definitions, slots, dueAt, lanes, enabled, gates,
-		entries, masked,
+		tenant, int32(1), now,
+		pg.Column(jobs, func(j *fresh) uuid.UUID { return j.ID }),
+		jobNames(jobs),
+		pg.Column(jobs, func(j *fresh) string { return string(j.State) }),
+		pg.Column(jobs, func(j *fresh) string { return string(j.Definition.Schedule.Kind()) }),
+		pg.Column(jobs, func(j *fresh) string { return j.labels }),
+		pg.Column(jobs, func(j *fresh) string { return j.definition }),
+		pg.Column(jobs, func(j *fresh) *time.Time { return j.scheduledFor }),
+		pg.Column(jobs, func(j *fresh) *time.Time { return j.nextRunAt }),
+		pg.Column(jobs, func(j *fresh) int16 { return j.lane }),
+		pg.Column(jobs, func(j *fresh) bool { return j.enabled }),
+		pg.Column(jobs, func(j *fresh) bool { return claim.Gated(j.Definition) }),
+		pg.Column(jobs, func(*fresh) uuid.UUID { return domain.NewRunID(now) }), // of the audit log's entry
+		pg.Column(jobs, func(j *fresh) *string { return audit.MaskedOf(j.definition) }),
 	}
 	actor := audit.ActorOf(ctx)
 	args = append(append(args, actor.Columns()...), actor.Words())

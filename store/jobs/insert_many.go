@@ -74,25 +74,25 @@ const (
 
 // queueRows queues the statements that write everything of new jobs.
 func queueRows(ctx context.Context, b *pgx.Batch, tenant int32, jobs []*fresh, now time.Time) error {
-	ids := column(jobs, func(j *fresh) uuid.UUID { return j.ID })
+	ids := pg.Column(jobs, func(j *fresh) uuid.UUID { return j.ID })
 	b.Queue(insertJobRows, pg.Prepared{}, tenant, now, ids,
 		jobNames(jobs),
-		column(jobs, func(j *fresh) string { return j.State.Stored() }),
-		column(jobs, func(j *fresh) string { return string(j.Definition.Schedule.Kind()) }),
-		column(jobs, func(j *fresh) int16 { return j.lane / 4 }),
-		column(jobs, func(j *fresh) string { return j.labels }),
-		column(jobs, func(j *fresh) bool { return j.State != domain.JobCompleted }),
-		column(jobs, func(j *fresh) *time.Time { return j.PausedAt }),
-		column(jobs, func(j *fresh) *string { return pg.OrNull(j.PausedBy) }))
+		pg.Column(jobs, func(j *fresh) string { return j.State.Stored() }),
+		pg.Column(jobs, func(j *fresh) string { return string(j.Definition.Schedule.Kind()) }),
+		pg.Column(jobs, func(j *fresh) int16 { return j.lane / 4 }),
+		pg.Column(jobs, func(j *fresh) string { return j.labels }),
+		pg.Column(jobs, func(j *fresh) bool { return j.State != domain.JobCompleted }),
+		pg.Column(jobs, func(j *fresh) *time.Time { return j.PausedAt }),
+		pg.Column(jobs, func(j *fresh) *string { return pg.OrNull(j.PausedBy) }))
 	b.Queue(insertVersionRows, pg.Prepared{}, now, ids,
-		column(jobs, func(j *fresh) string { return string(j.State) }),
-		column(jobs, func(j *fresh) string { return j.definition }))
+		pg.Column(jobs, func(j *fresh) string { return string(j.State) }),
+		pg.Column(jobs, func(j *fresh) string { return j.definition }))
 	b.Queue(insertScheduleRows, pg.Prepared{}, tenant, ids,
-		column(jobs, func(j *fresh) *time.Time { return j.scheduledFor }),
-		column(jobs, func(j *fresh) *time.Time { return j.nextRunAt }),
-		column(jobs, func(j *fresh) int16 { return j.lane }),
-		column(jobs, func(j *fresh) bool { return j.enabled }),
-		column(jobs, func(j *fresh) *time.Time { return j.CompletedAt }))
+		pg.Column(jobs, func(j *fresh) *time.Time { return j.scheduledFor }),
+		pg.Column(jobs, func(j *fresh) *time.Time { return j.nextRunAt }),
+		pg.Column(jobs, func(j *fresh) int16 { return j.lane }),
+		pg.Column(jobs, func(j *fresh) bool { return j.enabled }),
+		pg.Column(jobs, func(j *fresh) *time.Time { return j.CompletedAt }))
 	var gated []uuid.UUID
 	var audited audit.Rows
 	for _, j := range jobs {
@@ -118,13 +118,4 @@ func (n *fresh) creation() audit.Change {
 	return audit.Change{
 		Action: audit.JobCreate, ID: n.ID, Job: n.ID, Name: n.Definition.Name, After: json.RawMessage(after),
 	}
-}
-
-// column returns one value of each job.
-func column[T any](jobs []*fresh, of func(*fresh) T) []T {
-	values := make([]T, len(jobs))
-	for i, j := range jobs {
-		values[i] = of(j)
-	}
-	return values
 }

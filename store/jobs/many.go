@@ -82,7 +82,7 @@ func (s *Jobs) ChangeMany(
 	}
 	var ended []uuid.UUID
 	for _, h := range jobs {
-		changed, err := m.work(ctx, h, matching[h.ID])
+		changed, err := m.work(ctx, h, slices.Contains(matching, h.ID))
 		if err != nil && !errors.Is(err, pg.ErrState) {
 			return nil, err
 		}
@@ -132,10 +132,7 @@ func (m *many) findDeleted(ctx context.Context, tenant int32, ids []uuid.UUID) e
 // transaction has locked a part. What is locked here is locked in the order of all transactions. So a change waits for
 // no other one that has begun the same way, however many jobs both have.
 func (m *many) lock(ctx context.Context, jobs []*held) ([]*held, error) {
-	ids := make([]uuid.UUID, len(jobs))
-	for i, h := range jobs {
-		ids[i] = h.ID
-	}
+	ids := pg.Column(jobs, (*held).id)
 	busy, err := claim.LockGates(ctx, m.tx, ids)
 	if err != nil {
 		return nil, err
@@ -152,23 +149,14 @@ func (m *many) lock(ctx context.Context, jobs []*held) ([]*held, error) {
 }
 
 // matching returns which of the jobs match the filter now.
-func (m *many) matching(ctx context.Context, tenant int32, jobs []*held) (map[uuid.UUID]bool, error) {
-	ids := make([]uuid.UUID, len(jobs))
-	for i, h := range jobs {
-		ids[i] = h.ID
-	}
+func (m *many) matching(ctx context.Context, tenant int32, jobs []*held) ([]uuid.UUID, error) {
 	var c pg.Conditions
-	c.Add(`j.id = ANY(?::uuid[])`, ids)
+	c.Add(`j.id = ANY(?::uuid[])`, pg.Column(jobs, (*held).id))
 	if err := m.Filter.conditions(&c, tenant); err != nil {
 		return nil, err
 	}
 	rows := pg.Query(ctx, m.tx, `SELECT j.id FROM `+m.Filter.tables(false)+c.Where(), c.Args...)
-	matching := make(map[uuid.UUID]bool, len(ids))
-	var id uuid.UUID
-	_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
-		matching[id] = true
-		return nil
-	})
+	matching, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	return matching, pg.Wrap("looking which jobs match", err)
 }
 

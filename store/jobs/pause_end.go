@@ -47,7 +47,7 @@ func (s *Jobs) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.
 			return err
 		}
 		h.job, h.before = s.compiled(h.jobRow), h.shot()
-		if h.enabled && h.nextRunAt.Before(now.Add(pg.Soon)) {
+		if h.dueSoon(now) {
 			tx.Wake()
 		}
 	}

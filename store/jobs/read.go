@@ -55,6 +55,14 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 	return &j, nil
 }
 
+// oneJob returns what reads the one job of a batch's query.
+func oneJob(job **jobRow) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*job, err = pgx.CollectExactlyOneRow(rows, scanJob)
+		return err
+	}
+}
+
 // GetJob returns a job by its id or name. A name means the active or paused job that has it, or else the newest
 // completed job. For a deleted job the error is ErrNotFound.
 func (s *Jobs) GetJob(ctx context.Context, tenant int32, ref string) (Record, error) {
@@ -100,10 +108,7 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, runsSQL string, 
 	var job *jobRow
 	var last []runs.Run
 	var b pgx.Batch
-	b.Queue(jobSQL, append([]any{pg.Prepared{}}, args...)...).Query(func(rows pgx.Rows) (err error) {
-		job, err = pgx.CollectExactlyOneRow(rows, scanJob)
-		return err
-	})
+	b.Queue(jobSQL, append([]any{pg.Prepared{}}, args...)...).Query(oneJob(&job))
 	runs.QueueLast(&b, &last, runsSQL, args...)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return Record{}, fmt.Errorf("reading job %v: %w", args[0], err)
@@ -111,4 +116,40 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, runsSQL string, 
 	jobs := []Record{job.Record}
 	placeLastRuns(jobs, last)
 	return jobs[0], nil
+}
+
+// fillRuns gives each job its newest run or skip, and its recent runs if there are to be any. Notices do not count.
+func fillRuns(ctx context.Context, q pg.Querier, jobs []Record, recent int) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	ids := pg.Column(jobs, func(job Record) uuid.UUID { return job.ID })
+	var last []runs.Run
+	var b pgx.Batch
+	runs.QueueLast(&b, &last, runs.SelectLast, ids)
+	of := map[uuid.UUID]*runs.RecentRuns{}
+	if recent > 0 {
+		runs.QueueRecent(&b, of, ids, recent)
+	}
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("reading the last runs of jobs: %w", err)
+	}
+	placeLastRuns(jobs, last)
+	for i := range jobs {
+		jobs[i].Recent = of[jobs[i].ID]
+	}
+	return nil
+}
+
+// placeLastRuns assigns the runs that were found to their jobs.
+func placeLastRuns(jobs []Record, found []runs.Run) {
+	last := make(map[uuid.UUID]runs.Run, len(found))
+	for _, r := range found {
+		last[r.JobID] = r
+	}
+	for i := range jobs {
+		if r, ok := last[jobs[i].ID]; ok {
+			jobs[i].LastRun = &r
+		}
+	}
 }

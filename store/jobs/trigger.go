@@ -63,13 +63,7 @@ func (s *Jobs) lockToTrigger(
 		return nil, now, fmt.Errorf("locking job %s: %w", id, err)
 	}
 	var b pgx.Batch
-	b.Queue(`
-		SELECT `+jobColumns+` FROM `+jobTables+`
-		WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`, id, tenant).
-		Query(func(rows pgx.Rows) error {
-			job, err = pgx.CollectExactlyOneRow(rows, scanJob)
-			return err
-		})
+	b.Queue(selectJob, id, tenant).Query(oneJob(&job))
 	f, err := readFacts(ctx, tx, &b, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, now, fmt.Errorf("job %q: %w", ref, pg.ErrNotFound)

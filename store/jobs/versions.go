@@ -81,10 +81,6 @@ WHERE s.job_id = u.job_id AND s.id = u.id
 // ForgetVersions deletes versions that ceased to be valid before the retention began and that no run names. It also
 // deletes the secrets that only these versions have.
 func (s *Jobs) ForgetVersions(ctx context.Context) (forgotten int, left bool, err error) {
-	if !s.walks.busy.TryLock() {
-		return 0, false, nil
-	}
-	defer s.walks.busy.Unlock()
 	// Verify and the explanations of slots begin with the oldest day that is kept as a whole, whatever the retention is.
 	var before time.Time
 	err = s.db.Conns(ctx).QueryRow(ctx, `
@@ -92,14 +88,10 @@ func (s *Jobs) ForgetVersions(ctx context.Context) (forgotten int, left bool, er
 	if err != nil {
 		return 0, false, fmt.Errorf("looking for the oldest day: %w", err)
 	}
-	s.walks.passed.begin()
-	forgotten, left, err = pg.Repeat(ctx, pg.ForgetBatch, func(ctx context.Context) (found, gone int, err error) {
-		return s.forgetVersions(ctx, &s.walks.passed, before)
+	w := &s.walks.passed
+	return s.pass(ctx, w, "forgetting old versions of jobs", func(ctx context.Context) (found, gone int, err error) {
+		return s.forgetVersions(ctx, w, before)
 	})
-	if err != nil {
-		return forgotten, false, fmt.Errorf("forgetting old versions of jobs: %w", err)
-	}
-	return forgotten, left, nil
 }
 
 func (s *Jobs) forgetVersions(ctx context.Context, w *walk, before time.Time) (found, gone int, err error) {
