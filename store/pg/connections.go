@@ -63,7 +63,7 @@ func (db *DB) Conns(ctx context.Context) *pgxpool.Pool { return db.parts[partOf(
 // Stats calls visit with the name of each part and the state of its connections. A command has one part.
 func (db *DB) Stats(visit func(part string, stat *pgxpool.Stat)) {
 	for p, pool := range db.parts {
-		if p == 0 || pool != db.parts[0] {
+		if p == 0 || pool != db.Pool() {
 			visit(partNames[p], pool.Stat())
 		}
 	}
@@ -118,7 +118,7 @@ func (db *DB) connect(ctx context.Context, config *pgxpool.Config) error {
 		own := config.Copy()
 		switch own.MaxConns = sizes[p]; {
 		case !db.config.Replica && p > 0:
-			db.parts[p] = db.pool
+			db.parts[p] = db.Pool()
 			continue
 		case !db.config.Replica:
 			own.MaxConns = db.config.MaxConns
@@ -131,7 +131,6 @@ func (db *DB) connect(ctx context.Context, config *pgxpool.Config) error {
 		}
 		db.parts[p] = pool
 		if p == int(Callers) {
-			db.pool = pool
 			if err := pool.Ping(ctx); err != nil {
 				return err
 			}

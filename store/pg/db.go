@@ -22,7 +22,6 @@ type Config struct {
 // DB is a pool of connections to one database. Safe for concurrent use.
 type DB struct {
 	config Config
-	pool   *pgxpool.Pool        // for callers
 	parts  [parts]*pgxpool.Pool // by part; all the same unless they are a replica's
 
 	refused   atomic.Pointer[refusal]
@@ -71,7 +70,7 @@ func (db *DB) Close() {
 }
 
 // Pool returns the pool of connections for callers.
-func (db *DB) Pool() *pgxpool.Pool { return db.pool }
+func (db *DB) Pool() *pgxpool.Pool { return db.parts[Callers] }
 
 // Prepare has work done on every connection that is made from now on, before it is used; nil: nothing.
 func (db *DB) Prepare(work func(context.Context, Querier) error) {
@@ -171,3 +170,18 @@ func (db *DB) Wake() {
 
 // Woken receives a value after this process wrote something that may be due at once.
 func (db *DB) Woken() <-chan struct{} { return db.woken }
+
+// Writes opens the transactions for one tenant's writes: one for each write, or one that is given for all of them.
+type Writes struct {
+	DB     *DB
+	Tenant int32
+	Tx     *Tx // nil: each write has a transaction of its own
+}
+
+// InTx runs work in a transaction.
+func (w Writes) InTx(ctx context.Context, work func(tx *Tx) error) error {
+	if w.Tx != nil {
+		return work(w.Tx)
+	}
+	return w.DB.InTx(ctx, w.Tenant, work)
+}

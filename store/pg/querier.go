@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -30,6 +31,15 @@ func (db *DB) Reader(ctx context.Context, tenant int32) Querier {
 	return tenantReader{db, tenant}
 }
 
+// ReadOnly runs work for a tenant on one snapshot, in a transaction that cannot write.
+func (db *DB) ReadOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
+	begin, err := db.BeginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+Uncompiled, tenant)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginTxFunc(ctx, db.Conns(ctx), pgx.TxOptions{BeginQuery: begin}, work)
+}
+
 // Query runs a query. An error is that of the rows, so whoever reads them returns it, such as [pgx.CollectRows].
 func Query(ctx context.Context, q Querier, sql string, args ...any) pgx.Rows {
 	rows, _ := q.Query(ctx, sql, args...)
@@ -41,6 +51,14 @@ func Exec(ctx context.Context, q Querier, sql string, args ...any) error {
 	rows := Query(ctx, q, sql, args...)
 	rows.Close()
 	return rows.Err()
+}
+
+// Clock returns the database's clock: the only one that decides anything about schedules.
+func Clock(ctx context.Context, q Querier) (now time.Time, err error) {
+	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return now, fmt.Errorf("reading the database's clock: %w", err)
+	}
+	return now.UTC(), nil
 }
 
 // Into returns what reads the rows of a batch's query into a list.
@@ -60,6 +78,13 @@ func Column[R, T any](rows []R, of func(R) T) []T {
 	return values
 }
 
+// Errors that callers of the store act on.
+var (
+	ErrNotFound = errors.New("not found")
+	// ErrState says that the state of what is there does not allow an action. It is wrapped with the reason.
+	ErrState = errors.New("the state does not allow it")
+)
+
 // Wrap returns an error with what was being done; nil for nil.
 func Wrap(doing string, err error) error {
 	if err != nil {
@@ -77,6 +102,9 @@ func UTC(instants ...*time.Time) {
 	}
 }
 
+// Stamp returns an instant as texts for people show it.
+func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
 // OrNull returns a pointer to a value; nil for the zero value.
 func OrNull[T comparable](v T) *T {
 	var zero T
@@ -89,13 +117,4 @@ func OrNull[T comparable](v T) *T {
 // Storable makes text from a target fit for Postgres, which accepts neither NUL nor broken UTF-8.
 func Storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-}
-
-// ReadOnly runs work for a tenant on one snapshot, in a transaction that cannot write.
-func (db *DB) ReadOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
-	begin, err := db.BeginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+Uncompiled, tenant)
-	if err != nil {
-		return err
-	}
-	return pgx.BeginTxFunc(ctx, db.Conns(ctx), pgx.TxOptions{BeginQuery: begin}, work)
 }

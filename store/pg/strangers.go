@@ -32,7 +32,7 @@ func (db *DB) warnOfStrangers(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	config := db.pool.Config().ConnConfig
+	config := db.Pool().Config().ConnConfig
 	database, user := pgx.Identifier{config.Database}.Sanitize(), pgx.Identifier{config.User}.Sanitize()
 	db.config.Log.Warn(
 		"other roles, such as those of another deployment in the same cluster, may connect to this database and act as any tenant; revoke their access",
