@@ -69,10 +69,7 @@ func takeKey(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency) (bool,
 		VALUES ($1, $2, $3::bytea, 0, 'null')
 		ON CONFLICT (tenant, key) DO UPDATE SET request_hash = excluded.request_hash, created_at = now()
 		WHERE k.created_at < now() - `+keyLifetime, tenant, k.Key, k.Hash[:])
-	if err != nil {
-		return false, fmt.Errorf("writing the Idempotency-Key: %w", err)
-	}
-	return done.RowsAffected() == 1, nil
+	return done.RowsAffected() == 1, pg.Wrap("writing the Idempotency-Key", err)
 }
 
 func keepAnswer(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency, a Answer) error {
@@ -83,10 +80,7 @@ func keepAnswer(ctx context.Context, tx *pg.Tx, tenant int32, k Idempotency, a A
 	_, err := tx.Exec(ctx, `
 		UPDATE punctual.idempotency_keys SET status = $3, response = $4::json WHERE tenant = $1 AND key = $2`,
 		tenant, k.Key, a.Status, body)
-	if err != nil {
-		return fmt.Errorf("keeping the answer to the Idempotency-Key: %w", err)
-	}
-	return nil
+	return pg.Wrap("keeping the answer to the Idempotency-Key", err)
 }
 
 // firstAnswer returns the answer that is stored with the key. known is false if the key has just been deleted.

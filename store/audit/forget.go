@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"punctual/store/pg"
@@ -25,8 +24,5 @@ func (l *Log) Forget(ctx context.Context) (forgotten int, left bool, err error) 
 			l.retention, forgetBatch).Scan(&gone)
 		return gone, gone, err
 	})
-	if err != nil {
-		return forgotten, false, fmt.Errorf("forgetting old entries of the audit log: %w", err)
-	}
-	return forgotten, left, nil
+	return forgotten, left, pg.Wrap("forgetting old entries of the audit log", err)
 }

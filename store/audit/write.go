@@ -36,10 +36,7 @@ func Write(ctx context.Context, q pg.Querier, tenant int32, changes ...Change) e
 	if err := Queue(ctx, &b, tenant, now, changes...); err != nil {
 		return err
 	}
-	if err := q.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("writing the audit log: %w", err)
-	}
-	return nil
+	return pg.Wrap("writing the audit log", q.SendBatch(ctx, &b).Close())
 }
 
 // Queue queues the entries that Write writes, in one statement for any number of changes. now is the database's

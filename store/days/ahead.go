@@ -3,10 +3,11 @@ package days
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/store/pg"
 )
 
 // MadeAhead is how many days in advance daily partitions are made.
@@ -30,10 +31,7 @@ func (d *Days) Ensure(ctx context.Context) (int, error) {
 		             WHERE NOT punctual.has_partition(parent, d::date))
 		SELECT CASE WHEN missing.day IS NULL THEN 0 ELSE punctual.create_partitions(missing.day, today.day + $1::int) END
 		  FROM today, missing`, MadeAhead, d.retention).Scan(&made)
-	if err != nil {
-		return 0, fmt.Errorf("making partitions: %w", err)
-	}
-	return made, nil
+	return made, pg.Wrap("making partitions", err)
 }
 
 // Ahead returns for how many days from now on, without a gap, there are partitions: MadeAhead if all is well, 0 if
@@ -46,10 +44,7 @@ func (d *Days) Ahead(ctx context.Context) (int, error) {
 			$1::int + 1) - 1
 		  FROM generate_series(0, $1::int) n,
 		       unnest(ARRAY['runs', 'attempts', 'run_data']) parent`, MadeAhead).Scan(&days)
-	if err != nil {
-		return 0, fmt.Errorf("counting the days that have partitions: %w", err)
-	}
-	return days, nil
+	return days, pg.Wrap("counting the days that have partitions", err)
 }
 
 // IsMissing reports whether a write failed because there is no partition for a row.
@@ -63,8 +58,5 @@ func (d *Days) EnsureFor(ctx context.Context, slots []time.Time) error {
 	_, err := d.db.Conns(ctx).Exec(ctx, `
 		SELECT punctual.create_partitions(d.day, d.day)
 		FROM (SELECT DISTINCT (slot AT TIME ZONE 'UTC')::date AS day FROM unnest($1::timestamptz[]) AS slot) d`, slots)
-	if err != nil {
-		return fmt.Errorf("making the partitions of slots: %w", err)
-	}
-	return nil
+	return pg.Wrap("making the partitions of slots", err)
 }

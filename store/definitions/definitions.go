@@ -124,10 +124,8 @@ func (d *Definitions) Read(ctx context.Context, q pg.Batcher, versions iter.Seq2
 	if b.Len() == 0 {
 		return f, nil
 	}
-	if err := q.SendBatch(ctx, &b).Close(); err != nil {
-		return f, fmt.Errorf("reading definitions of jobs: %w", err)
-	}
-	return f, nil
+	err := q.SendBatch(ctx, &b).Close()
+	return f, pg.Wrap("reading definitions of jobs", err)
 }
 
 // Of is the sequence of the versions that rows name. It leaves out rows that name none, with version 0.

@@ -196,8 +196,5 @@ func (f *Fleet) Replicas(ctx context.Context) ([]Replica, error) {
 		pg.UTC(&r.StartedAt, &r.RenewedAt)
 		return r, json.Unmarshal(queues, &r.Queues)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the replicas: %w", err)
-	}
-	return replicas, nil
+	return replicas, pg.Wrap("reading the replicas", err)
 }

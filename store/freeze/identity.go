@@ -123,10 +123,7 @@ func (s *Switch) Begin(ctx context.Context, start Start) error {
 		}
 		return d.freeze(ctx, tx, scheduler.Freeze{By: "serve --frozen", Reason: scheduler.FrozenAsked})
 	})
-	if err != nil {
-		return fmt.Errorf("checking whether runs were last dispatched from this database: %w", err)
-	}
-	return nil
+	return pg.Wrap("checking whether runs were last dispatched from this database", err)
 }
 
 func (s *Switch) identify(ctx context.Context, tx *pg.Tx, d *theDeployment, dispatches bool) error {

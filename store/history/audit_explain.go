@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,10 +26,7 @@ func (e *explaining) readPausers(ctx context.Context) error {
 		e.pausers[at.UnixMicro()] = audit.Text(kind, actor, key)
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("reading who paused job %s: %w", e.job, err)
-	}
-	return nil
+	return pg.Wrap("reading who paused job "+e.job.String(), err)
 }
 
 // pauser returns the actor who paused the job by a version of it, for people. Nil: that is not known.

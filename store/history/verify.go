@@ -205,10 +205,7 @@ func (v *verification) noteWaiting(ctx context.Context, tx pgx.Tx) error {
 		v.note("%s for %s.", waiting(n), by)
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("reading what runs wait for: %w", err)
-	}
-	return nil
+	return pg.Wrap("reading what runs wait for", err)
 }
 
 func waiting(runs int) string {
@@ -308,10 +305,7 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 		}
 		return &j, err
 	})
-	if err != nil {
-		return nil, now, fmt.Errorf("reading jobs: %w", err)
-	}
-	return jobs, now.UTC(), nil
+	return jobs, now.UTC(), pg.Wrap("reading jobs", err)
 }
 
 // readVersions reads the histories of a page. As it goes it drops the versions that do not affect the window's slots.

@@ -46,8 +46,5 @@ func eachVersion(
 		visit(id, v, broken)
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("reading the versions of jobs: %w", err)
-	}
-	return nil
+	return pg.Wrap("reading the versions of jobs", err)
 }

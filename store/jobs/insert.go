@@ -203,10 +203,7 @@ func releaseNames(ctx context.Context, q pg.Querier, tenant int32, names []strin
 			ORDER BY s.job_id FOR NO KEY UPDATE OF s`+locked+`)
 		UPDATE punctual.jobs j SET named = false FROM over o WHERE j.id = o.job_id AND j.named RETURNING j.id`, tenant, names)
 	released, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-	if err != nil {
-		return false, fmt.Errorf("releasing the names of completed jobs: %w", err)
-	}
-	return len(released) > 0, nil
+	return len(released) > 0, pg.Wrap("releasing the names of completed jobs", err)
 }
 
 // insertFree writes the new jobs whose names are free, and returns the others.

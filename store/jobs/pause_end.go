@@ -57,10 +57,7 @@ func (s *Jobs) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.
 		skips.Queue(&b)
 	}
 	audited.Queue(audit.WithActor(ctx, audit.Actor{Kind: audit.System}), &b)
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("ending pauses: %w", err)
-	}
-	return nil
+	return pg.Wrap("ending pauses", tx.SendBatch(ctx, &b).Close())
 }
 
 // settlePause accounts for the slots that passed before the end of a pause. Those of a recurring job become one skip; a

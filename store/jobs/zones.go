@@ -75,10 +75,7 @@ func (s *Jobs) zonesExec(ctx context.Context, sql string, args ...any) (changed 
 		changed = tag.RowsAffected()
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("writing the time zone data's version: %w", err)
-	}
-	return changed, nil
+	return changed, pg.Wrap("writing the time zone data's version", err)
 }
 
 // rezoning is a pass over all zoned jobs, in the order of their ids.

@@ -213,13 +213,7 @@ func lockDeadLetter(ctx context.Context, tx *pg.Tx, tenant int32, id uuid.UUID) 
 		WHERE d.run_id = $1 AND d.tenant = $2
 		FOR UPDATE`, id, tenant)
 	d, err := pgx.CollectExactlyOneRow(rows, scanDeadLetter)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return d, fmt.Errorf("dead letter %s: %w", id, pg.ErrNotFound)
-	}
-	if err != nil {
-		return d, fmt.Errorf("reading dead letter %s: %w", id, err)
-	}
-	return d, nil
+	return d, pg.Found(err, "dead letter %s", id)
 }
 
 // mayReplay returns ErrState for a dead letter that is no longer open. A dead letter whose replay was cancelled counts
@@ -256,10 +250,7 @@ func shareJob(ctx context.Context, tx *pg.Tx, job uuid.UUID) (state domain.JobSt
 	err = tx.QueryRow(ctx, `
 		SELECT coalesce((SELECT state FROM punctual.jobs WHERE id = $1), 'deleted'), clock_timestamp()`, job).
 		Scan(&state, &now)
-	if err != nil {
-		return "", now, fmt.Errorf("reading job %s: %w", job, err)
-	}
-	return state, now.UTC(), nil
+	return state, now.UTC(), pg.Wrap("reading job "+job.String(), err)
 }
 
 // ResolveDeadLetter takes a dead letter from the list of open ones, with a note. A dead letter that was resolved or
@@ -292,10 +283,7 @@ func resolveLetters(ctx context.Context, tx *pg.Tx, ids []uuid.UUID, note string
 		UPDATE punctual.dead_letters
 		SET resolved_at = clock_timestamp(), note = $2
 		WHERE run_id = ANY($1::uuid[]) AND resolved_at IS NULL`, ids, pg.OrNull(note))
-	if err != nil {
-		return fmt.Errorf("resolving dead letters: %w", err)
-	}
-	return nil
+	return pg.Wrap("resolving dead letters", err)
 }
 
 // replay is a dead letter and the run that repeats it.

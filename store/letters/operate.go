@@ -195,10 +195,7 @@ func (o *bulk) save(ctx context.Context, tx *pg.Tx) error {
 		       state = CASE WHEN $6 THEN 'running' ELSE 'done' END,
 		       finished_at = CASE WHEN NOT $6 THEN clock_timestamp() END
 		WHERE id = $1`, o.id, o.done, o.failed, pg.OrNull(o.trouble), pause, o.left)
-	if err != nil {
-		return fmt.Errorf("noting the progress of operation %s: %w", o.id, err)
-	}
-	return nil
+	return pg.Wrap("noting the progress of operation "+o.id.String(), err)
 }
 
 // hopeless is the reason why an operation can never be carried on.

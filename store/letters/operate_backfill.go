@@ -87,10 +87,7 @@ func (b *backfill) read(ctx context.Context, tx *pg.Tx) error {
 	if errors.Is(err, pgx.ErrNoRows) { // the deleted job's row is gone too
 		return hopeless("the job was deleted")
 	}
-	if err != nil {
-		return fmt.Errorf("reading backfill %s: %w", b.id, err)
-	}
-	return nil
+	return pg.Wrap("reading backfill "+b.id.String(), err)
 }
 
 // share keeps the job from being edited or deleted until the runs are written. held is false if another transaction is
@@ -155,10 +152,7 @@ func (b *backfill) ran(ctx context.Context, tx *pg.Tx, slots []time.Time) (map[u
 	rows := pg.Query(ctx, tx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
 		ids, domain.FirstRunID(slots[0]), domain.FirstRunID(slots[len(slots)-1].Add(time.Millisecond)))
 	ran, err := collectSet(rows)
-	if err != nil {
-		return nil, fmt.Errorf("looking for the runs of slots: %w", err)
-	}
-	return ran, nil
+	return ran, pg.Wrap("looking for the runs of slots", err)
 }
 
 // choose settles the slots one after the other. It returns the first slot that is left for another batch, or nil.
@@ -208,8 +202,6 @@ func (b *backfill) write(ctx context.Context, tx *pg.Tx) error {
 // goOn records where the next batch begins.
 func (b *backfill) goOn(ctx context.Context, tx *pg.Tx, next *time.Time) error {
 	b.left = next != nil
-	if _, err := tx.Exec(ctx, `UPDATE punctual.operations SET next_slot = $2 WHERE id = $1`, b.id, next); err != nil {
-		return fmt.Errorf("noting the progress of backfill %s: %w", b.id, err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, `UPDATE punctual.operations SET next_slot = $2 WHERE id = $1`, b.id, next)
+	return pg.Wrap("noting the progress of backfill "+b.id.String(), err)
 }

@@ -37,10 +37,7 @@ func (o *bulk) workLetters(ctx context.Context, tx *pg.Tx) error {
 	}
 	o.made = o.done + o.failed
 	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM punctual.dead_letters WHERE operation = $1)`, o.id).Scan(&o.left)
-	if err != nil {
-		return fmt.Errorf("looking for the rest of operation %s: %w", o.id, err)
-	}
-	return nil
+	return pg.Wrap("looking for the rest of operation "+o.id.String(), err)
 }
 
 // take locks the next dead letters of the operation, oldest slots first. Locked rows are left for later: this
@@ -72,10 +69,7 @@ func (o *bulk) take(ctx context.Context, tx *pg.Tx) ([]marked, error) {
 			&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &d.NotifyURL, &m.gated, &m.forgotten)
 		return m, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("reading dead letters: %w", err)
-	}
-	return letters, nil
+	return letters, pg.Wrap("reading dead letters", err)
 }
 
 // work does the operation's work on the letters that it has locked, and unmarks them.
@@ -99,11 +93,9 @@ func (o *bulk) work(ctx context.Context, tx *pg.Tx, letters []marked) error {
 			return err
 		}
 	}
-	if _, err := tx.Exec(ctx, `
-		UPDATE punctual.dead_letters SET operation = NULL WHERE run_id = ANY($1::uuid[])`, ids); err != nil {
-		return fmt.Errorf("giving up dead letters: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, `
+		UPDATE punctual.dead_letters SET operation = NULL WHERE run_id = ANY($1::uuid[])`, ids)
+	return pg.Wrap("giving up dead letters", err)
 }
 
 // replay replays the letters that can be replayed now. It returns these and the letters that never can be replayed.

@@ -3,7 +3,6 @@ package letters
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -101,10 +100,8 @@ func (l *Letters) CountDeadLetters(ctx context.Context, tenant int32, r BulkRequ
 		return 0, err
 	}
 	var n int
-	if err := q.QueryRow(ctx, `SELECT count(*) FROM (`+selected+`) chosen`, args...).Scan(&n); err != nil {
-		return 0, fmt.Errorf("counting dead letters: %w", err)
-	}
-	return n, nil
+	err = q.QueryRow(ctx, `SELECT count(*) FROM (`+selected+`) chosen`, args...).Scan(&n)
+	return n, pg.Wrap("counting dead letters", err)
 }
 
 // StartOperation marks the dead letters that a request selects now. The replicas then work on them.
@@ -209,10 +206,7 @@ func markLetters(ctx context.Context, tx *pg.Tx, tenant int32, r BulkRequest, op
 		    ORDER BY d.run_id FOR UPDATE)
 		UPDATE punctual.dead_letters d SET operation = $%d
 		FROM held h WHERE d.run_id = h.run_id`, selected, len(args)+1), append(args, operation)...)
-	if err != nil {
-		return 0, fmt.Errorf("marking dead letters: %w", err)
-	}
-	return int(done.RowsAffected()), nil
+	return int(done.RowsAffected()), pg.Wrap("marking dead letters", err)
 }
 
 // text is the request as people read it in the row.
@@ -226,10 +220,7 @@ func (r BulkRequest) text() (string, error) {
 		Label        map[string]string `json:"label,omitempty"`
 		LatestPerJob bool              `json:"latest_per_job"`
 	}{r.Filter.Job, r.Filter.JobID, r.Filter.Reason, r.Filter.From, r.Filter.To, r.Filter.Labels, r.LatestPerJob})
-	if err != nil {
-		return "", fmt.Errorf("encoding the request of an operation: %w", err)
-	}
-	return string(raw), nil
+	return string(raw), pg.Wrap("encoding the request of an operation", err)
 }
 
 // GetOperation returns an operation. The error is ErrNotFound if the tenant has none with this id.
@@ -241,13 +232,7 @@ func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID
 	rows := pg.Query(ctx, q, `
 		SELECT `+operationColumns+` FROM punctual.operations o WHERE o.id = $1 AND o.tenant = $2`, id, tenant)
 	o, err := pgx.CollectExactlyOneRow(rows, scanOperation)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return o, fmt.Errorf("operation %s: %w", id, pg.ErrNotFound)
-	}
-	if err != nil {
-		return o, fmt.Errorf("reading operation %s: %w", id, err)
-	}
-	return o, nil
+	return o, pg.Found(err, "operation %s", id)
 }
 
 // OperationFilter selects operations; empty fields select all.
@@ -336,8 +321,5 @@ func endOperation(ctx context.Context, tx *pg.Tx, id uuid.UUID, state OperationS
 		id, string(state), pg.OrNull(reason))
 	b.Queue(`UPDATE punctual.dead_letters SET operation = NULL WHERE operation = $1`, id)
 	b.Queue(`DELETE FROM punctual.operation_jobs WHERE operation = $1`, id)
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("ending operation %s: %w", id, err)
-	}
-	return nil
+	return pg.Wrap("ending operation "+id.String(), tx.SendBatch(ctx, &b).Close())
 }

@@ -66,10 +66,7 @@ func FindAll(ctx context.Context, q pg.Querier, tenant int32, names []string) (m
 		found[name] = job
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("looking for jobs by name: %w", err)
-	}
-	return found, nil
+	return found, pg.Wrap("looking for jobs by name", err)
 }
 
 // SelectLabels selects jobs that have all of the labels.

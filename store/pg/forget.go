@@ -42,10 +42,7 @@ func ForgetOld(
 		err = db.Conns(ctx).SendBatch(ctx, &b).Close()
 		return gone, gone, err
 	})
-	if err != nil {
-		return n, false, fmt.Errorf("removing old rows of %s: %w", table, err)
-	}
-	return n, left, nil
+	return n, left, Wrap("removing old rows of "+table, err)
 }
 
 // repeatFor is how long Repeat starts further batches, so that other chores have their turn.

@@ -93,6 +93,15 @@ func Wrap(doing string, err error) error {
 	return nil
 }
 
+// Found returns the error of reading one thing: ErrNotFound if there was no row.
+func Found(err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("%s: %w", what, ErrNotFound)
+	}
+	return Wrap("reading "+what, err)
+}
+
 // UTC converts instants to UTC, except nil ones: pgx returns them in the zone of the process.
 func UTC(instants ...*time.Time) {
 	for _, t := range instants {

@@ -2,12 +2,10 @@ package runs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
@@ -90,11 +88,8 @@ func (s *Runs) JobStats(ctx context.Context, tenant int32, job string) (st JobSt
 	err = q.QueryRow(ctx, `
 		SELECT j.name, now() - $3::interval FROM punctual.jobs j
 		WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`, st.JobID, tenant, statsSpan).Scan(&st.Job, &st.From)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return st, fmt.Errorf("job %q: %w", job, pg.ErrNotFound)
-	}
 	if err != nil {
-		return st, fmt.Errorf("reading job %q: %w", job, err)
+		return st, pg.Found(err, "job %q", job)
 	}
 	var oldest *time.Time
 	var durations, lateness []float64

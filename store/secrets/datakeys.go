@@ -68,10 +68,7 @@ func (s *Secrets) openAll(ctx context.Context, q pg.Querier) (found int, err err
 		_, err := s.openKey(id, sealed)
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("opening data keys: %w", err)
-	}
-	return found, nil
+	return found, pg.Wrap("opening data keys", err)
 }
 
 // openKey opens a data key, or returns it if it is open already.
@@ -163,10 +160,8 @@ func (s *Secrets) makeFirstDataKey(ctx context.Context) error {
 
 // lockKeyMaking makes sure that only one transaction at a time makes keys.
 func lockKeyMaking(ctx context.Context, tx pgx.Tx) error {
-	if _, err := tx.Exec(ctx, `SELECT FROM punctual.deployment FOR NO KEY UPDATE`); err != nil {
-		return fmt.Errorf("locking the making of keys: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, `SELECT FROM punctual.deployment FOR NO KEY UPDATE`)
+	return pg.Wrap("locking the making of keys", err)
 }
 
 func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (id int64, err error) {
@@ -186,8 +181,6 @@ func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (id int64
 
 // noteSecretsChanged tells all replicas to forget the secrets they have decrypted.
 func noteSecretsChanged(ctx context.Context, tx *pg.Tx) error {
-	if _, err := tx.Exec(ctx, `UPDATE punctual.deployment SET secrets_changed = secrets_changed + 1`); err != nil {
-		return fmt.Errorf("noting that secrets changed: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, `UPDATE punctual.deployment SET secrets_changed = secrets_changed + 1`)
+	return pg.Wrap("noting that secrets changed", err)
 }

@@ -161,13 +161,7 @@ func (s *Secrets) GetSecret(ctx context.Context, tenant int32, name string) (Sec
 	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
 		SELECT `+namedColumns+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
 	r, err := pgx.CollectExactlyOneRow(rows, scanSecret)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return r, fmt.Errorf("secret %q: %w", name, pg.ErrNotFound)
-	}
-	if err != nil {
-		return r, fmt.Errorf("reading secret %q: %w", name, err)
-	}
-	return r, nil
+	return r, pg.Found(err, "secret %q", name)
 }
 
 // ListSecrets returns a page of secrets, newest first.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"time"
 
@@ -43,11 +42,9 @@ func lockSigning(ctx context.Context, tx *pg.Tx, tenant int32) error {
 	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.tenants WHERE id = $1 FOR NO KEY UPDATE`, tenant); err != nil {
 		return fmt.Errorf("locking the signing secrets of tenant %d: %w", tenant, err)
 	}
-	if _, err := tx.Exec(ctx, `
-		DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at <= now()`, tenant); err != nil {
-		return fmt.Errorf("forgetting expired signing secrets: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, `
+		DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at <= now()`, tenant)
+	return pg.Wrap("forgetting expired signing secrets", err)
 }
 
 // MakeSigningSecret creates another signing secret of a tenant, which signs beside the others from now on. The secret
@@ -130,10 +127,7 @@ func (s *Secrets) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signi
 		pg.UTC(&r.CreatedAt, r.ExpiresAt)
 		return r, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listing signing secrets: %w", err)
-	}
-	return list, nil
+	return list, pg.Wrap("listing signing secrets", err)
 }
 
 // DeleteSigningSecret ends a signing secret: it signs for the time in, or is deleted at once. The error is ErrState for
@@ -149,12 +143,10 @@ func (s *Secrets) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid
 			SELECT (SELECT count(*) FROM punctual.signing_secrets o
 			        WHERE o.tenant = $1 AND o.id <> s.id AND o.expires_at IS NULL)
 			FROM punctual.signing_secrets s WHERE s.tenant = $1 AND s.id = $2`, tenant, id).Scan(&others)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return fmt.Errorf("signing secret %s: %w", id, pg.ErrNotFound)
-		case err != nil:
-			return fmt.Errorf("reading signing secret %s: %w", id, err)
-		case others == 0:
+		if err != nil {
+			return pg.Found(err, "signing secret %s", id)
+		}
+		if others == 0 {
 			return fmt.Errorf(
 				"signing secret %s is the last one that does not expire; create another first: %w", id, pg.ErrState)
 		}

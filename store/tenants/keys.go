@@ -9,7 +9,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -168,13 +171,7 @@ func (s *Tenants) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, 
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
 	k, err := pgx.CollectExactlyOneRow(rows, scanKey)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Key{}, fmt.Errorf("key %s: %w", id, pg.ErrNotFound)
-	}
-	if err != nil {
-		return Key{}, fmt.Errorf("reading key %s: %w", id, err)
-	}
-	return k, nil
+	return k, pg.Found(err, "key %s", id)
 }
 
 // RevokeKey revokes a key of a tenant for good. Revoking it again changes nothing.
@@ -207,10 +204,7 @@ func (s *Tenants) FindKey(ctx context.Context, ref string) (tenant int32, id uui
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, uuid.Nil, fmt.Errorf("key: %w", pg.ErrNotFound) // not named: it may be the whole key
 	}
-	if err != nil {
-		return 0, uuid.Nil, fmt.Errorf("looking for a key: %w", err)
-	}
-	return tenant, id, nil
+	return tenant, id, pg.Wrap("looking for a key", err)
 }
 
 // HasKeys reports whether any key is valid.
@@ -219,10 +213,7 @@ func (s *Tenants) HasKeys(ctx context.Context) (bool, error) {
 	err := s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 			WHERE k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL)`).Scan(&found)
-	if err != nil {
-		return false, fmt.Errorf("looking for keys: %w", err)
-	}
-	return found, nil
+	return found, pg.Wrap("looking for keys", err)
 }
 
 // Credential is a valid key, and what it gives access to.
@@ -262,4 +253,44 @@ func (s *Tenants) Authenticate(ctx context.Context, key string) (Credential, err
 		c.ExpiresIn = *left
 	}
 	return c, nil
+}
+
+// usedKeys are the keys that requests to this process have used since it last wrote them down.
+type usedKeys struct {
+	mu  sync.Mutex
+	ids map[uuid.UUID]bool
+}
+
+// KeyUsed notes that a key was used. A chore of the replica writes it; the note is lost with the process.
+func (s *Tenants) KeyUsed(id uuid.UUID) {
+	s.used.mu.Lock()
+	defer s.used.mu.Unlock()
+	if s.used.ids == nil {
+		s.used.ids = map[uuid.UUID]bool{}
+	}
+	s.used.ids[id] = true
+}
+
+func (s *Tenants) takeUsedKeys() []uuid.UUID {
+	s.used.mu.Lock()
+	defer s.used.mu.Unlock()
+	ids := slices.Collect(maps.Keys(s.used.ids))
+	clear(s.used.ids)
+	return ids
+}
+
+// NoteKeysUsed writes which keys were used since the last call. The instant is exact to the minute, so it is enough if
+// one of several replicas writes it.
+func (s *Tenants) NoteKeysUsed(ctx context.Context) error {
+	ids := s.takeUsedKeys()
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := s.db.Conns(ctx).Exec(ctx, `
+		WITH used AS (
+			SELECT id FROM punctual.api_keys
+			WHERE id = ANY($1::uuid[]) AND (last_used_at < date_trunc('minute', now())) IS NOT FALSE
+			ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
+		UPDATE punctual.api_keys k SET last_used_at = date_trunc('minute', now()) FROM used WHERE k.id = used.id`, ids)
+	return pg.Wrap("noting which keys were used", err)
 }

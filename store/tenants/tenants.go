@@ -306,10 +306,7 @@ func deleteTenant(ctx context.Context, tx *pg.Tx, id int32) error {
 	b.Queue(`UPDATE punctual.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1`, id)
 	b.Queue(`DELETE FROM punctual.request_rates WHERE tenant = $1`, id)
 	secrets.QueueForget(&b, id)
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("deleting tenant %d: %w", id, err)
-	}
-	return nil
+	return pg.Wrap(fmt.Sprintf("deleting tenant %d", id), tx.SendBatch(ctx, &b).Close())
 }
 
 // TenantID returns the id of a tenant by its name. The error is ErrNotFound if there is none.
@@ -317,11 +314,5 @@ func (s *Tenants) TenantID(ctx context.Context, name string) (int32, error) {
 	var id int32
 	err := s.db.Reader(ctx, pg.Everybody).QueryRow(ctx, `
 		SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, name).Scan(&id)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("reading tenant %q: %w", name, err)
-	}
-	return id, nil
+	return id, pg.Found(err, "tenant %q", name)
 }
