@@ -2,7 +2,6 @@ package letters
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -46,11 +45,7 @@ func (p BackfillPlan) Matched() int { return len(p.slots) }
 type BackfillError struct{ Problems []domain.Problem }
 
 func (e *BackfillError) Error() string {
-	texts := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		texts[i] = p.Error()
-	}
-	return strings.Join(texts, "; ")
+	return strings.Join(pg.Column(e.Problems, domain.Problem.Error), "; ")
 }
 
 // PlanBackfill finds the slots of a backfill. It locks and writes nothing. The slots are those of the present schedule,
@@ -183,32 +178,17 @@ func collectSet(rows pgx.Rows) (map[uuid.UUID]bool, error) {
 
 // StartBackfill writes a backfill as an operation, which the replicas carry out.
 func (w Operator) StartBackfill(ctx context.Context, p BackfillPlan) (Operation, error) {
-	request, err := json.Marshal(backfillText{
-		Job: p.job.Job, JobVersion: p.job.Version, From: p.From, To: p.To, Rerun: p.Rerun,
-	})
-	if err != nil {
-		return Operation{}, fmt.Errorf("encoding the request of an operation: %w", err)
+	n := newOperation{
+		Operation: Operation{
+			Kind: OperationBackfill, JobID: &p.job.Job, MaxPerSecond: pg.OrNull(p.MaxPerSecond), Note: pg.OrNull(p.Note),
+		},
+		job: p.name, rerun: p.Rerun, lastSlot: &p.From,
 	}
-	var o Operation
-	err = w.InTx(ctx, func(tx *pg.Tx) error {
-		now, err := pg.Clock(ctx, tx)
-		if err != nil {
-			return err
-		}
-		n := newOperation{
-			Operation: Operation{
-				ID: domain.NewRunID(now), Kind: OperationBackfill, JobID: &p.job.Job,
-				MaxPerSecond: pg.OrNull(p.MaxPerSecond), Note: pg.OrNull(p.Note), Matched: len(p.slots), CreatedAt: now,
-			},
-			request: string(request), job: p.name, rerun: p.Rerun, lastSlot: &p.From,
-		}
-		if len(p.slots) > 0 {
-			n.firstSlot, n.lastSlot = &p.slots[0], &p.slots[len(p.slots)-1]
-		}
-		o, err = n.write(ctx, tx, w.Tenant)
-		return err
-	})
-	return o, err
+	if len(p.slots) > 0 {
+		n.firstSlot, n.lastSlot = &p.slots[0], &p.slots[len(p.slots)-1]
+	}
+	request := backfillText{Job: p.job.Job, JobVersion: p.job.Version, From: p.From, To: p.To, Rerun: p.Rerun}
+	return w.start(ctx, n, request, func(*pg.Tx, uuid.UUID) (matched int, err error) { return len(p.slots), nil })
 }
 
 // backfillText is a backfill's request as people find it in its row. The job's version decides the slots: an edit of

@@ -57,10 +57,17 @@ const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.trigger, d.job_vers
 // deadLetterTables include the dead letters of jobs that were forgotten. Such dead letters have no labels.
 const deadLetterTables = `punctual.dead_letters d LEFT JOIN punctual.jobs j ON j.id = d.job_id`
 
+// into returns where to scan deadLetterColumns.
+func (d *DeadLetter) into() []any {
+	return []any{
+		&d.RunID, &d.JobID, &d.Job, &d.Trigger, &d.JobVersion, &d.ScheduledFor, &d.DiedAt, &d.Reason, &d.Attempts,
+		&d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &d.NotifyURL,
+	}
+}
+
 func scanDeadLetter(row pgx.CollectableRow) (DeadLetter, error) {
 	var d DeadLetter
-	err := row.Scan(&d.RunID, &d.JobID, &d.Job, &d.Trigger, &d.JobVersion, &d.ScheduledFor, &d.DiedAt, &d.Reason,
-		&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &d.NotifyURL)
+	err := row.Scan(d.into()...)
 	pg.UTC(&d.ScheduledFor, &d.DiedAt, d.ResolvedAt)
 	return d, err
 }
@@ -311,11 +318,9 @@ func (r replay) entry(now time.Time) claim.Entry {
 // writeReplays makes the new runs, in the order in which they are to be claimed, and resolves their dead letters. The
 // caller has locked the dead letters and keeps their jobs from being deleted.
 func writeReplays(ctx context.Context, tx *pg.Tx, replays []replay, now time.Time, note string) error {
-	n := len(replays)
-	of, runs, entries := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]claim.Entry, n)
-	for i, r := range replays {
-		of[i], runs[i], entries[i] = r.RunID, r.run, r.entry(now)
-	}
+	entries := pg.Column(replays, func(r replay) claim.Entry { return r.entry(now) })
+	of := pg.Column(replays, func(r replay) uuid.UUID { return r.RunID })
+	runs := pg.Column(replays, func(r replay) uuid.UUID { return r.run })
 	if note != "" {
 		note = ": " + note
 	}

@@ -2,9 +2,10 @@ package letters
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
@@ -30,37 +31,23 @@ func (l *Letters) CountSelectedJobs(ctx context.Context, tenant int32, r JobsReq
 
 // StartJobs remembers the jobs that a request selects now. The replicas then change them.
 func (w Operator) StartJobs(ctx context.Context, r JobsRequest) (Operation, error) {
-	request, err := r.text()
-	if err != nil {
-		return Operation{}, err
+	n := newOperation{
+		Operation: Operation{
+			Kind: OperationKind(r.Action), MaxPerSecond: pg.OrNull(r.MaxPerSecond), Note: pg.OrNull(r.Note),
+		},
 	}
-	var o Operation
-	err = w.InTx(ctx, func(tx *pg.Tx) error {
-		now, err := pg.Clock(ctx, tx)
-		if err != nil {
-			return err
-		}
-		n := newOperation{
-			Operation: Operation{
-				ID: domain.NewRunID(now), Kind: OperationKind(r.Action), MaxPerSecond: pg.OrNull(r.MaxPerSecond),
-				Note: pg.OrNull(r.Note), CreatedAt: now,
-			},
-			request: request,
-		}
-		if err := n.remember(ctx, tx, w.Tenant, r); err != nil {
-			return err
-		}
-		o, err = n.write(ctx, tx, w.Tenant)
-		return err
+	return w.start(ctx, n, r.text(), func(tx *pg.Tx, id uuid.UUID) (matched int, err error) {
+		return rememberJobs(ctx, tx, w.Tenant, r, id)
 	})
-	return o, err
 }
 
-// remember writes the selected jobs, as many in a row as are changed in a batch. It locks none of them.
-func (n *newOperation) remember(ctx context.Context, tx *pg.Tx, tenant int32, r JobsRequest) error {
+// rememberJobs writes the selected jobs, as many in a row as are changed in a batch. It locks none of them.
+func rememberJobs(
+	ctx context.Context, tx *pg.Tx, tenant int32, r JobsRequest, operation uuid.UUID,
+) (matched int, err error) {
 	selected, args, err := r.Selected(tenant)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	err = tx.QueryRow(ctx, fmt.Sprintf(`
 		WITH chosen AS (SELECT id, (row_number() OVER (ORDER BY id) - 1) / %d AS part FROM (%s) chosen(id)),
@@ -69,8 +56,8 @@ func (n *newOperation) remember(ctx context.Context, tx *pg.Tx, tenant int32, r 
 		    SELECT $%d, part, $%d, array_agg(id ORDER BY id) FROM chosen GROUP BY part
 		    RETURNING cardinality(jobs) AS jobs)
 		SELECT coalesce(sum(jobs), 0) FROM kept`, mostBatch, selected, len(args)+1, len(args)+2),
-		append(args, n.ID, tenant)...).Scan(&n.Matched)
-	return pg.Wrap("remembering the jobs of an operation", err)
+		append(args, operation, tenant)...).Scan(&matched)
+	return matched, pg.Wrap("remembering the jobs of an operation", err)
 }
 
 // jobsText is a request as people find it in its row. The filter decides again when a job's turn comes.
@@ -83,10 +70,9 @@ type jobsText struct {
 	Until  *time.Time        `json:"until,omitempty"` // of a pause
 }
 
-func (r JobsRequest) text() (string, error) {
+func (r JobsRequest) text() jobsText {
 	f := r.Filter
-	raw, err := json.Marshal(jobsText{f.State, f.Queue, f.Labels, f.NamePrefix, f.Query, r.Until})
-	return string(raw), pg.Wrap("encoding the request of an operation", err)
+	return jobsText{f.State, f.Queue, f.Labels, f.NamePrefix, f.Query, r.Until}
 }
 
 func (t jobsText) filter() jobs.Filter {

@@ -144,10 +144,7 @@ func (b *backfill) ran(ctx context.Context, tx *pg.Tx, slots []time.Time) (map[u
 	if len(slots) == 0 {
 		return nil, nil
 	}
-	ids := make([]uuid.UUID, len(slots))
-	for i, at := range slots {
-		ids[i] = domain.SlotRunID(b.job.Job, at)
-	}
+	ids := pg.Column(slots, func(at time.Time) uuid.UUID { return domain.SlotRunID(b.job.Job, at) })
 	// The bounds exclude the partitions of other days.
 	rows := pg.Query(ctx, tx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
 		ids, domain.FirstRunID(slots[0]), domain.FirstRunID(slots[len(slots)-1].Add(time.Millisecond)))

@@ -62,11 +62,8 @@ func (o *bulk) take(ctx context.Context, tx *pg.Tx) ([]marked, error) {
 		WHERE d.operation = $1 AND (j.id IS NULL OR j.queue <> ALL($3::smallint[]) AND j.id <> ALL($4::uuid[]))`+eligible+`
 		ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`,
 		o.id, most, append([]int16{}, waits.queues...), append([]uuid.UUID{}, waits.jobs...))
-	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (marked, error) {
-		var m marked
-		d := &m.DeadLetter
-		err := row.Scan(&d.RunID, &d.JobID, &d.Job, &d.Trigger, &d.JobVersion, &d.ScheduledFor, &d.DiedAt, &d.Reason,
-			&d.Attempts, &d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &d.NotifyURL, &m.gated, &m.forgotten)
+	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m marked, err error) {
+		err = row.Scan(append(m.into(), &m.gated, &m.forgotten)...)
 		return m, err
 	})
 	return letters, pg.Wrap("reading dead letters", err)
@@ -77,10 +74,7 @@ func (o *bulk) work(ctx context.Context, tx *pg.Tx, letters []marked) error {
 	if len(letters) == 0 {
 		return nil
 	}
-	ids := make([]uuid.UUID, len(letters))
-	for i, m := range letters {
-		ids[i] = m.RunID
-	}
+	ids := pg.Column(letters, func(m marked) uuid.UUID { return m.RunID })
 	switch o.kind {
 	case OperationResolve:
 		if err := resolveLetters(ctx, tx, ids, o.note); err != nil {
@@ -100,11 +94,7 @@ func (o *bulk) work(ctx context.Context, tx *pg.Tx, letters []marked) error {
 
 // replay replays the letters that can be replayed now. It returns these and the letters that never can be replayed.
 func (o *bulk) replay(ctx context.Context, tx *pg.Tx, letters []marked) (over []uuid.UUID, err error) {
-	jobs := make([]uuid.UUID, len(letters))
-	for i, m := range letters {
-		jobs[i] = m.JobID
-	}
-	states, now, err := shareJobs(ctx, tx, jobs)
+	states, now, err := shareJobs(ctx, tx, pg.Column(letters, func(m marked) uuid.UUID { return m.JobID }))
 	if err != nil {
 		return nil, err
 	}

@@ -106,28 +106,33 @@ func (l *Letters) CountDeadLetters(ctx context.Context, tenant int32, r BulkRequ
 
 // StartOperation marks the dead letters that a request selects now. The replicas then work on them.
 func (w Operator) StartOperation(ctx context.Context, r BulkRequest) (Operation, error) {
-	var o Operation
-	err := w.InTx(ctx, func(tx *pg.Tx) error {
+	n := newOperation{
+		Operation: Operation{Kind: r.Kind, MaxPerSecond: pg.OrNull(r.MaxPerSecond), Note: pg.OrNull(r.Note)},
+	}
+	return w.start(ctx, n, r.text(), func(tx *pg.Tx, id uuid.UUID) (matched int, err error) {
+		return markLetters(ctx, tx, w.Tenant, r, id)
+	})
+}
+
+// start writes an operation. Before that, remember selects and keeps what the operation is to work on.
+func (w Operator) start(
+	ctx context.Context, n newOperation, request any, remember func(tx *pg.Tx, id uuid.UUID) (matched int, err error),
+) (o Operation, err error) {
+	text, err := json.Marshal(request)
+	if err != nil {
+		return Operation{}, fmt.Errorf("encoding the request of an operation: %w", err)
+	}
+	n.request = string(text)
+	err = w.InTx(ctx, func(tx *pg.Tx) error {
 		now, err := pg.Clock(ctx, tx)
 		if err != nil {
 			return err
 		}
-		id := domain.NewRunID(now)
-		matched, err := markLetters(ctx, tx, w.Tenant, r, id)
-		if err != nil {
+		n.ID, n.CreatedAt = domain.NewRunID(now), now
+		if n.Matched, err = remember(tx, n.ID); err != nil {
 			return err
 		}
-		request, err := r.text()
-		if err != nil {
-			return err
-		}
-		o, err = newOperation{
-			Operation: Operation{
-				ID: id, Kind: r.Kind, MaxPerSecond: pg.OrNull(r.MaxPerSecond), Note: pg.OrNull(r.Note), Matched: matched,
-				CreatedAt: now,
-			},
-			request: request,
-		}.write(ctx, tx, w.Tenant)
+		o, err = n.write(ctx, tx, w.Tenant)
 		return err
 	})
 	return o, err
@@ -210,8 +215,8 @@ func markLetters(ctx context.Context, tx *pg.Tx, tenant int32, r BulkRequest, op
 }
 
 // text is the request as people read it in the row.
-func (r BulkRequest) text() (string, error) {
-	raw, err := json.Marshal(struct {
+func (r BulkRequest) text() any {
+	return struct {
 		Job          string            `json:"job,omitempty"`
 		JobID        *uuid.UUID        `json:"job_id,omitempty"`
 		Reason       domain.Reason     `json:"reason,omitempty"`
@@ -219,8 +224,7 @@ func (r BulkRequest) text() (string, error) {
 		To           *time.Time        `json:"to,omitempty"`
 		Label        map[string]string `json:"label,omitempty"`
 		LatestPerJob bool              `json:"latest_per_job"`
-	}{r.Filter.Job, r.Filter.JobID, r.Filter.Reason, r.Filter.From, r.Filter.To, r.Filter.Labels, r.LatestPerJob})
-	return string(raw), pg.Wrap("encoding the request of an operation", err)
+	}{r.Filter.Job, r.Filter.JobID, r.Filter.Reason, r.Filter.From, r.Filter.To, r.Filter.Labels, r.LatestPerJob}
 }
 
 // GetOperation returns an operation. The error is ErrNotFound if the tenant has none with this id.
