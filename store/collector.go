@@ -65,13 +65,10 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c Collector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	}
 	c.Store.db.Stats(func(part string, stat *pgxpool.Stat) {
-		gauge(poolDesc, float64(stat.AcquiredConns()), part, "in_use")
-		gauge(poolDesc, float64(stat.IdleConns()), part, "idle")
-		gauge(poolMaxDesc, float64(stat.MaxConns()), part)
+		gauge(ch, poolDesc, float64(stat.AcquiredConns()), part, "in_use")
+		gauge(ch, poolDesc, float64(stat.IdleConns()), part, "idle")
+		gauge(ch, poolMaxDesc, float64(stat.MaxConns()), part)
 		ch <- prometheus.MustNewConstMetric(poolWaitDesc, prometheus.CounterValue, stat.AcquireDuration().Seconds(), part)
 	})
 	ctx, cancel := context.WithTimeout(pg.Chores.In(context.Background()), time.Second)
@@ -79,21 +76,17 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	if ahead, err := c.Store.Days.Ahead(ctx); err != nil {
 		c.Store.options.Log.Warn("the partitions of coming days cannot be counted", "error", err)
 	} else {
-		gauge(aheadDesc, float64(ahead))
+		gauge(ch, aheadDesc, float64(ahead))
 	}
 	if freezes, err := c.Store.Freezes(ctx); err != nil {
 		c.Store.options.Log.Warn("the freezes cannot be read", "error", err)
 	} else {
-		whole := 0.0
-		if freezes.Deployment != nil {
-			whole = 1
-		}
-		gauge(frozenDesc, whole, "")
+		gauge(ch, frozenDesc, oneIf(freezes.Deployment != nil), "")
 		for _, name := range freezes.Names {
-			gauge(frozenDesc, 1, name)
+			gauge(ch, frozenDesc, 1, name)
 		}
 	}
-	if err := c.collectQueues(ctx, gauge); err != nil {
+	if err := c.collectQueues(ctx, ch); err != nil {
 		c.Store.options.Log.Warn("the queues' depths cannot be read", "error", err)
 	}
 }
@@ -101,9 +94,7 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 // mostHoldsShown bounds the series of punctual_held_by.
 const mostHoldsShown = 100
 
-func (c Collector) collectQueues(
-	ctx context.Context, gauge func(desc *prometheus.Desc, value float64, labels ...string),
-) error {
+func (c Collector) collectQueues(ctx context.Context, ch chan<- prometheus.Metric) error {
 	queues, _, err := c.Store.QueueDepths(ctx, 0)
 	if err != nil {
 		return err
@@ -113,17 +104,14 @@ func (c Collector) collectQueues(
 		return err
 	}
 	for _, q := range queues {
-		served, oldest := 0.0, 0.0
-		if q.WaitsFor == nil {
-			served = 1
-		}
+		oldest := 0.0
 		if q.OldestDue != nil {
 			oldest = max(0, now.Sub(*q.OldestDue).Seconds())
 		}
-		gauge(depthDesc, float64(q.DueSlots+q.DueRuns), q.Name)
-		gauge(oldestDesc, oldest, q.Name)
-		gauge(servedDesc, served, q.Name)
-		gauge(heldDesc, float64(q.HeldRuns), q.Name)
+		gauge(ch, depthDesc, float64(q.DueSlots+q.DueRuns), q.Name)
+		gauge(ch, oldestDesc, oldest, q.Name)
+		gauge(ch, servedDesc, oneIf(q.WaitsFor == nil), q.Name)
+		gauge(ch, heldDesc, float64(q.HeldRuns), q.Name)
 	}
 	holds, err := c.Store.Holds(ctx, 0)
 	if err != nil {
@@ -131,7 +119,19 @@ func (c Collector) collectQueues(
 	}
 	slices.SortStableFunc(holds, func(a, b fleet.Breaker) int { return b.WaitingRuns - a.WaitingRuns })
 	for _, h := range holds[:min(len(holds), mostHoldsShown)] {
-		gauge(holdDesc, float64(h.WaitingRuns), h.Tenant, h.HeldBy, h.State)
+		gauge(ch, holdDesc, float64(h.WaitingRuns), h.Tenant, h.HeldBy, h.State)
 	}
 	return nil
+}
+
+func gauge(ch chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+}
+
+// oneIf returns the value of a gauge that says whether something is so.
+func oneIf(so bool) float64 {
+	if so {
+		return 1
+	}
+	return 0
 }

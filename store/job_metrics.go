@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -108,17 +107,14 @@ func (m *JobMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		m.read = time.Now()
 	}
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	}
-	gauge(jobLeftOutDesc, float64(m.leftOut))
+	gauge(ch, jobLeftOutDesc, float64(m.leftOut))
 	for _, j := range m.jobs {
-		gauge(jobFailuresDesc, float64(j.failures), j.tenant, j.name)
+		gauge(ch, jobFailuresDesc, float64(j.failures), j.tenant, j.name)
 		if j.success != nil {
-			gauge(jobSuccessDesc, float64(j.success.UnixMicro())/1e6, j.tenant, j.name)
+			gauge(ch, jobSuccessDesc, float64(j.success.UnixMicro())/1e6, j.tenant, j.name)
 		}
 		if j.duration != nil {
-			gauge(jobDurationDesc, j.duration.Seconds(), j.tenant, j.name)
+			gauge(ch, jobDurationDesc, j.duration.Seconds(), j.tenant, j.name)
 		}
 	}
 }
@@ -258,7 +254,7 @@ func (l *lookback) note(runs []measuredRun, most int) (failures int) {
 	switch {
 	case len(runs) < most:
 		l.whole, l.low = true, oldest
-	case l.low == uuid.Nil || bytes.Compare(oldest[:], l.top[:]) > 0: // there may be unread runs in between
+	case l.low == uuid.Nil || pg.CompareIDs(oldest, l.top) > 0: // there may be unread runs in between
 		l.whole, l.low = false, oldest
 	}
 	l.top = newest
@@ -333,9 +329,9 @@ func (m *JobMetrics) further(ctx context.Context, jobs []jobFigures) error {
 // extend adds what was found below low. end says that there are no older runs.
 func (l *lookback) extend(oldest, success *uuid.UUID, ended *time.Time, end bool) {
 	switch {
-	case success != nil && ended != nil && bytes.Compare(success[:], l.success[:]) >= 0:
+	case success != nil && ended != nil && pg.CompareIDs(*success, l.success) >= 0:
 		l.success, l.ended, l.whole = *success, *ended, true
-	case end || oldest == nil || bytes.Compare(oldest[:], l.success[:]) <= 0:
+	case end || oldest == nil || pg.CompareIDs(*oldest, l.success) <= 0:
 		l.whole = true
 	default:
 		l.low = *oldest

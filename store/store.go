@@ -154,6 +154,9 @@ func (s *Store) Backstop(ctx context.Context) (bool, error) { return s.db.Backst
 // CheckWrites returns a *pg.WriteError if the database takes no writes: see pg.DB.
 func (s *Store) CheckWrites() error { return s.db.CheckWrites() }
 
+// Now returns the database's clock: the only one that decides anything about schedules.
+func (s *Store) Now(ctx context.Context) (time.Time, error) { return pg.Clock(ctx, s.db.Conns(ctx)) }
+
 // SchemaError says that the database's schema does not fit this binary.
 type SchemaError struct{ Have, Need int64 }
 
