@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"punctual/scheduler/domain"
@@ -18,11 +19,7 @@ var maybeSecret = []string{`"headers"`, `"secret_headers"`, `"auth"`}
 // secret_headers, and the headers whose name marks them as secret. A definition that cannot be parsed is not kept at
 // all.
 func MaskDefinition(text string) string {
-	may := false
-	for _, word := range maybeSecret {
-		may = may || strings.Contains(text, word)
-	}
-	if !may {
+	if !slices.ContainsFunc(maybeSecret, func(word string) bool { return strings.Contains(text, word) }) {
 		return text
 	}
 	decoder := json.NewDecoder(strings.NewReader(text))

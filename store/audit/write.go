@@ -28,9 +28,9 @@ type Change struct {
 // reads the database's clock first. A caller that knows that clock queues the entries with its own statements: see
 // Queue.
 func Write(ctx context.Context, q pg.Querier, tenant int32, changes ...Change) error {
-	var now time.Time
-	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return fmt.Errorf("reading the database's clock: %w", err)
+	now, err := pg.Clock(ctx, q)
+	if err != nil {
+		return err
 	}
 	var b pgx.Batch
 	if err := Queue(ctx, &b, tenant, now, changes...); err != nil {
@@ -75,7 +75,7 @@ func (r *Rows) Add(tenant int32, now time.Time, c Change) error {
 		return fmt.Errorf("encoding a change: %w", err)
 	}
 	r.ids = append(r.ids, domain.NewRunID(now))
-	r.resources, r.jobs = append(r.resources, idOrNull(c.ID)), append(r.jobs, idOrNull(c.Job))
+	r.resources, r.jobs = append(r.resources, pg.OrNull(c.ID)), append(r.jobs, pg.OrNull(c.Job))
 	r.tenants, r.at = append(r.tenants, tenant), append(r.at, now)
 	r.actions, r.names = append(r.actions, string(c.Action)), append(r.names, pg.OrNull(c.Name))
 	r.before, r.after = append(r.before, before), append(r.after, after)
@@ -112,11 +112,4 @@ func encodeChange(v any) (*string, error) {
 		return nil, err
 	}
 	return new(string(text)), nil
-}
-
-func idOrNull(id uuid.UUID) *uuid.UUID {
-	if id == uuid.Nil {
-		return nil
-	}
-	return &id
 }

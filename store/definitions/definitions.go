@@ -150,13 +150,10 @@ func (d *Definitions) Forget() { d.compiled.Purge() }
 // Compiled returns a definition that is compiled already.
 func (d *Definitions) Compiled(key Version) (*domain.Job, bool) { return d.compiled.Get(key) }
 
-// unmarshal reads the text of a definition. A field that this binary does not know may change the request: some replica
-// with a newer binary wrote it and can send it. A body may repeat names.
-func unmarshal(text []byte, d *domain.Definition) error { return unmarshalPart(text, d) }
-
-// unmarshalPart reads the text of a part of a definition in the same way.
-func unmarshalPart(text []byte, part any) error {
-	return json.Unmarshal(text, part, //nolint:wrapcheck // the caller says of which job
+// unmarshal reads the text of a definition, or of a part of one. A field that this binary does not know may change the
+// request: some replica with a newer binary wrote it and can send it. A body may repeat names.
+func unmarshal(text []byte, into any) error {
+	return json.Unmarshal(text, into, //nolint:wrapcheck // the caller says of which job
 		json.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
@@ -177,4 +174,17 @@ func (d *Definitions) Compile(key Version, tenant int32, def domain.Definition) 
 		job.Missed.Window = domain.DurationOf(d.retention)
 	}
 	return job, err
+}
+
+// Timetable compiles only the schedule of a definition, from its text, and its jitter; an empty jitter is an absent
+// one. The timetable is no single job's: it does not know where in the jitter a job's slots are due.
+func (d *Definitions) Timetable(schedule, jitter []byte) (*domain.Timetable, error) {
+	var def domain.Definition
+	if err := unmarshal(schedule, &def.Schedule); err != nil {
+		return nil, fmt.Errorf("reading a schedule: %w", err)
+	}
+	if len(jitter) > 0 {
+		_ = def.Jitter.UnmarshalText(jitter) // never fails
+	}
+	return domain.NewTimetable(uuid.Nil, def.WithDefaults(), d.jitter)
 }

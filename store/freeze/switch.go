@@ -2,7 +2,7 @@
 // to be a copy of the one that runs were dispatched from. It owns the table deployment's freeze and identity, and the
 // freezes of tenants.
 //
-// Start with freeze.go; looked.go is what a claim asks, and identity.go recognises a restored database.
+// Start with freeze.go; look.go is what a claim asks, and identity.go recognises a restored database.
 package freeze
 
 import (

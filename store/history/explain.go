@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
+	"punctual/store/audit"
 	"punctual/store/days"
 	"punctual/store/fleet"
 	"punctual/store/freeze"
@@ -268,4 +269,27 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 	}
 	e.waiting, err = runs.WaitsFor(ctx, e.q, e.tenant, e.Run.ID)
 	return err
+}
+
+// readPausers reads the actors who paused the job, by the instant of the pause. A job has about as many entries as
+// versions.
+func (e *explaining) readPausers(ctx context.Context) error {
+	rows := pg.Query(ctx, e.q, `
+		SELECT a.at, a.actor_kind, coalesce(a.actor, ''), coalesce(k.name, '')
+		FROM `+audit.Tables+`
+		WHERE a.job_id = $1 AND a.tenant = $2 AND a.after ->> 'state' = 'paused'`, e.job, e.tenant)
+	e.pausers = map[int64]string{}
+	var at time.Time
+	var kind audit.ActorKind
+	var actor, key string
+	_, err := pgx.ForEachRow(rows, []any{&at, &kind, &actor, &key}, func() error {
+		e.pausers[at.UnixMicro()] = audit.Text(kind, actor, key)
+		return nil
+	})
+	return pg.Wrap("reading who paused job "+e.job.String(), err)
+}
+
+// pauser returns the actor who paused the job by a version of it, for people. Nil: that is not known.
+func (e *explaining) pauser(v domain.Version) *string {
+	return pg.OrNull(e.pausers[v.From.UnixMicro()])
 }

@@ -164,7 +164,7 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 	var now time.Time
 	var kept *time.Time
 	var zones string
-	if err := tx.QueryRow(ctx, verifyFacts, v.tenant, nullID(v.only), v.name).
+	if err := tx.QueryRow(ctx, verifyFacts, v.tenant, pg.OrNull(v.only), v.name).
 		Scan(&now, &zones, &v.summary.JobsInAll, &kept); err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 		       CASE WHEN j.state = 'paused' AND j.paused_until <= `+databaseNow+` THEN j.paused_until END, `+databaseNow+`
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id > $1 AND ($2 = 0 OR j.tenant = $2) AND ($3::uuid IS NULL OR j.id = $3) AND ($4 = '' OR j.name = $4)
-		ORDER BY j.id LIMIT $5`, v.after, v.tenant, nullID(v.only), v.name, JobsPerPage)
+		ORDER BY j.id LIMIT $5`, v.after, v.tenant, pg.OrNull(v.only), v.name, JobsPerPage)
 	jobs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*verifyJob, error) {
 		var j verifyJob
 		var next, over *time.Time
@@ -310,10 +310,7 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 
 // readVersions reads the histories of a page. As it goes it drops the versions that do not affect the window's slots.
 func (v *verification) readVersions(ctx context.Context, tx pgx.Tx, jobs []*verifyJob) error {
-	ids := make([]uuid.UUID, len(jobs))
-	for i, j := range jobs {
-		ids[i] = j.id
-	}
+	ids := pg.Column(jobs, func(j *verifyJob) uuid.UUID { return j.id })
 	i := 0
 	return eachVersion(ctx, tx, ids, func(id uuid.UUID, version domain.Version, broken error) {
 		for jobs[i].id != id {
@@ -328,11 +325,4 @@ func (v *verification) readVersions(ctx context.Context, tx pgx.Tx, jobs []*veri
 			jobs[i].broken = broken
 		}
 	})
-}
-
-func nullID(id uuid.UUID) *uuid.UUID {
-	if id == uuid.Nil {
-		return nil
-	}
-	return &id
 }

@@ -71,9 +71,7 @@ func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob
 		until = jobs[len(jobs)-1].id
 	}
 	if v.filtered() {
-		for _, j := range jobs {
-			only = append(only, j.id)
-		}
+		only = pg.Column(jobs, func(j *verifyJob) uuid.UUID { return j.id })
 		until = only[len(only)-1]
 	}
 	rows := pg.Query(ctx, tx, selectVerifyRows, after, until, only,

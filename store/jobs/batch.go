@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -172,10 +173,7 @@ func fired(old names.Job, d domain.Definition) bool {
 
 // replace rewrites the jobs that exist, and returns those that exist no more.
 func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) (again []*fresh, err error) {
-	ids := make([]uuid.UUID, 0, len(replace))
-	for id := range replace {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(replace))
 	jobs, f, err := b.store.hold(ctx, b.tx, b.tenant, ids, claim.Wait)
 	if err != nil {
 		return nil, err
@@ -200,12 +198,12 @@ func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) 
 			}
 		}
 	}
-	for _, n := range replace {
-		again = append(again, n)
-	}
-	slices.SortFunc(again, func(a, b *fresh) int { return strings.Compare(a.Definition.Name, b.Definition.Name) })
+	again = slices.SortedFunc(maps.Values(replace), compareNames)
 	return again, writes.send(ctx, b.tx)
 }
+
+// compareNames orders new jobs by their names.
+func compareNames(a, b *fresh) int { return strings.Compare(a.Definition.Name, b.Definition.Name) }
 
 func jobNames(jobs []*fresh) []string {
 	return pg.Column(jobs, func(n *fresh) string { return n.Definition.Name })

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -214,7 +213,7 @@ func insertFree(
 		return nil, false, nil
 	}
 	// Sorted, so that two batches with the same names wait for each other and do not deadlock.
-	slices.SortFunc(jobs, func(a, b *fresh) int { return strings.Compare(a.Definition.Name, b.Definition.Name) })
+	slices.SortFunc(jobs, compareNames)
 	args := []any{
 		tenant, int32(1), now,
 		pg.Column(jobs, func(j *fresh) uuid.UUID { return j.ID }),

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,7 +40,7 @@ func insertPlainly(
 	ctx context.Context, tx *pg.Tx, tenant int32, jobs []*fresh, now time.Time,
 ) (written bool, err error) {
 	// Sorted, so that two batches with the same names wait for each other and do not deadlock.
-	slices.SortFunc(jobs, func(a, b *fresh) int { return strings.Compare(a.Definition.Name, b.Definition.Name) })
+	slices.SortFunc(jobs, compareNames)
 	var b pgx.Batch
 	b.Queue(`SAVEPOINT new_jobs`)
 	tenants.QueueKeep(&b, tenant)

@@ -1,3 +1,4 @@
+// Package names finds jobs by what callers call them: an id, a name, or labels.
 package names
 
 import (

@@ -5,3 +5,31 @@
 // them, which any replica claims and sends like other runs. stale.go finds jobs that have not succeeded for too long,
 // and defaults.go knows the recipients of tenants.
 package notices
+
+import (
+	"log/slog"
+
+	"punctual/store/definitions"
+	"punctual/store/pg"
+)
+
+// Options says how people are told.
+type Options struct {
+	Log *slog.Logger
+
+	// PublicURL is where people reach the API, without a trailing slash. Notices link to it. Empty: they have no links.
+	PublicURL string
+	Pages     bool // the links lead to the pages there, and not to the API
+}
+
+// Teller makes runs of the notices that may be told. Safe for concurrent use.
+type Teller struct {
+	db          *pg.DB
+	definitions *definitions.Definitions
+	options     Options
+}
+
+// NewTeller returns a Teller for a database.
+func NewTeller(db *pg.DB, d *definitions.Definitions, o Options) *Teller {
+	return &Teller{db: db, definitions: d, options: o}
+}

@@ -141,11 +141,7 @@ func (t *telling) putOff(job uuid.UUID, until time.Time) {
 }
 
 func (t *telling) ids() []uuid.UUID {
-	ids := make([]uuid.UUID, len(t.jobs))
-	for i, j := range t.jobs {
-		ids[i] = j.key.Job
-	}
-	return ids
+	return pg.Column(t.jobs, func(j *toldJob) uuid.UUID { return j.key.Job })
 }
 
 // define reads the current definitions, which name the recipients. A job whose definition this binary cannot read waits

@@ -96,11 +96,7 @@ func readWatched(ctx context.Context, tx *pg.Tx) ([]watched, error) {
 	}); err != nil {
 		return nil, err
 	}
-	ids := make([]uuid.UUID, len(jobs))
-	for i, j := range jobs {
-		ids[i] = j.key.Job
-	}
-	rows = pg.Query(ctx, tx, selectSuccesses, ids)
+	rows = pg.Query(ctx, tx, selectSuccesses, pg.Column(jobs, func(w watched) uuid.UUID { return w.key.Job }))
 	var id uuid.UUID
 	var at *time.Time
 	_, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error {

@@ -109,9 +109,5 @@ func (b *Board) findFailing(
 // an open dead letter of it, or a run of it that is retried, is newer than its last success.
 func (b *Board) FailingJobs(ctx context.Context, tenant int32) ([]uuid.UUID, error) {
 	found, _, _, err := b.findFailing(ctx, tenant)
-	jobs := make([]uuid.UUID, len(found))
-	for i, f := range found {
-		jobs[i] = f.job
-	}
-	return jobs, err
+	return pg.Column(found, func(c candidate) uuid.UUID { return c.job }), err
 }

@@ -1,12 +1,12 @@
 package overview
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/store/pg"
 )
 
 // batch is how many runs one transaction counts, so that it is soon over and holds no old snapshot. An hour with fewer
@@ -45,8 +45,7 @@ func (h hour) first() uuid.UUID { return domain.FirstRunID(h.begin) }
 
 // over reports whether the round has counted all ids of the hour.
 func (h hour) over() bool {
-	last := domain.FirstRunID(h.end())
-	return h.through != nil && bytes.Compare(h.through[:], last[:]) >= 0
+	return h.through != nil && pg.CompareIDs(*h.through, domain.FirstRunID(h.end())) >= 0
 }
 
 // task is what to count next: the runs with ids between two others.

@@ -2,6 +2,8 @@ package overview
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,10 +69,7 @@ func (s tallies) of(tenant int32) *tally {
 
 // addWritten adds what the round has written so far for these tenants.
 func (s tallies) addWritten(ctx context.Context, tx *pg.Tx, begin time.Time, round int32) error {
-	tenants := make([]int32, 0, len(s))
-	for tenant := range s {
-		tenants = append(tenants, tenant)
-	}
+	tenants := slices.Collect(maps.Keys(s))
 	rows := pg.Query(ctx, tx, `
 		SELECT r.tenant, `+tallyColumns+`
 		FROM unnest((SELECT $3::integer[])) w(tenant)

@@ -69,7 +69,7 @@ func Into[T any](list *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 	}
 }
 
-// Column returns one value of each row: an array for a statement.
+// Column returns one value of each row, such as an array for a statement.
 func Column[R, T any](rows []R, of func(R) T) []T {
 	values := make([]T, len(rows))
 	for i, r := range rows {
