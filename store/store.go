@@ -117,7 +117,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.Switch = freeze.New(s.db, freeze.Options{Log: o.Log, Adopt: o.Adopt})
-	s.Secrets = secrets.New(s.db, secrets.Options{Master: o.Master})
+	s.Secrets = secrets.New(s.db, o.Master)
 	s.defaults = notices.NewBook(s.db)
 	s.Tenants = tenants.New(s.db, s.defaults, s.Secrets)
 	s.Teller = notices.NewTeller(s.db, s.definitions, notices.Options{Log: o.Log, PublicURL: o.PublicURL, Pages: o.Pages})

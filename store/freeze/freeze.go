@@ -101,28 +101,19 @@ SELECT count(*) FROM (
 // FreezeState tells whether a tenant, or the Deployment, is frozen.
 func (s *Switch) FreezeState(ctx context.Context, tenant int32) (State, error) {
 	var state State
-	var deployment, own Row
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
-	b.Queue(`SELECT ` + Columns + ` FROM punctual.deployment`).QueryRow(func(row pgx.Row) error {
-		return row.Scan(deployment.Targets()...)
-	})
-	b.Queue(`
-		SELECT `+tenantFreezeColumns+`
-		FROM punctual.tenants
-		WHERE id = $1`, tenant).QueryRow(func(row pgx.Row) error {
-		if err := row.Scan(own.Targets()...); !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		return nil
-	})
+	f := queueFreezes(&b, tenant)
 	b.Queue(selectInFlight, tenant, pg.DepthCap, pg.MostInFlight).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&state.InFlight)
 	})
 	if err := s.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
 		return state, fmt.Errorf("reading what is frozen: %w", err)
 	}
-	state.Deployment, state.Tenant = deployment.InForce(), own.InForce()
+	state.Deployment = f.Deployment
+	if own, is := f.Tenants[tenant]; is {
+		state.Tenant = &own
+	}
 	return state, nil
 }
 
@@ -152,11 +143,20 @@ func (s *Switch) Freezes(ctx context.Context) (Freezes, error) {
 
 // Read reads the freezes of one tenant, or with 0 of all tenants.
 func Read(ctx context.Context, q pg.Batcher, tenant int32) (Freezes, error) {
-	f := Freezes{Tenants: map[int32]scheduler.Freeze{}, Names: map[int32]string{}}
-	var deployment Row
 	var b pgx.Batch
+	f := queueFreezes(&b, tenant)
+	err := q.SendBatch(ctx, &b).Close()
+	return *f, pg.Wrap("reading what is frozen", err)
+}
+
+// queueFreezes queues the statements of Read. The freezes are there once the batch is read.
+func queueFreezes(b *pgx.Batch, tenant int32) *Freezes {
+	f := &Freezes{Tenants: map[int32]scheduler.Freeze{}, Names: map[int32]string{}}
 	b.Queue(`SELECT `+Columns+` FROM punctual.deployment`, pg.Prepared{}).QueryRow(func(row pgx.Row) error {
-		return row.Scan(deployment.Targets()...)
+		var deployment Row
+		err := row.Scan(deployment.Targets()...)
+		f.Deployment = deployment.InForce()
+		return err
 	})
 	b.Queue(`
 		SELECT id, name, `+tenantFreezeColumns+`
@@ -175,11 +175,7 @@ func Read(ctx context.Context, q pg.Batcher, tenant int32) (Freezes, error) {
 			}
 			return rows.Err()
 		})
-	if err := q.SendBatch(ctx, &b).Close(); err != nil {
-		return f, fmt.Errorf("reading what is frozen: %w", err)
-	}
-	f.Deployment = deployment.InForce()
-	return f, nil
+	return f
 }
 
 // freezeShot is a freeze as the audit log shows it.

@@ -200,13 +200,6 @@ func (s *Secrets) believe(ctx context.Context) error {
 	return err
 }
 
-// forget makes the next attempt look for changed secrets.
-func (c *credentials) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.believed = time.Time{}
-}
-
 // share runs work once for all callers that ask for the same at the same time. A caller that leaves does not end it.
 func share[T any](
 	ctx context.Context, flights *singleflight.Group, name string, work func(context.Context) (T, error),
@@ -229,4 +222,9 @@ func share[T any](
 }
 
 // ForgetSecrets makes the next attempt look for changed secrets.
-func (s *Secrets) ForgetSecrets() { s.credentials.forget() }
+func (s *Secrets) ForgetSecrets() {
+	c := s.credentials
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.believed = time.Time{}
+}

@@ -48,7 +48,7 @@ func (r *keyring) all() map[int64]*vault.DataKey {
 // vault.ErrMaster when the master key does not open them, and ErrNoMaster when there is no master key.
 func (s *Secrets) OpenVault(ctx context.Context) error {
 	ctx = pg.Runs.In(ctx)
-	if s.options.Master == nil {
+	if s.master == nil {
 		return ErrNoMaster
 	}
 	found, err := s.openAll(ctx, s.db.Conns(ctx))
@@ -76,10 +76,10 @@ func (s *Secrets) openKey(id int64, sealed []byte) (*vault.DataKey, error) {
 	if key := s.keyring.get(id); key != nil {
 		return key, nil
 	}
-	if s.options.Master == nil {
+	if s.master == nil {
 		return nil, ErrNoMaster
 	}
-	key, err := s.options.Master.Open(id, sealed)
+	key, err := s.master.Open(id, sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *Secrets) openKey(id int64, sealed []byte) (*vault.DataKey, error) {
 // sealingKey returns the data key with which this transaction encrypts, and keeps it from being dropped until the
 // transaction ends.
 func (s *Secrets) sealingKey(ctx context.Context, tx *pg.Tx) (*vault.DataKey, error) {
-	if s.options.Master == nil {
+	if s.master == nil {
 		return nil, ErrNoMaster
 	}
 	for range tries {
@@ -153,7 +153,7 @@ func (s *Secrets) makeFirstDataKey(ctx context.Context) error {
 		if there {
 			return nil
 		}
-		_, err := makeDataKey(ctx, tx, s.options.Master)
+		_, err := makeDataKey(ctx, tx, s.master)
 		return err
 	})
 }
@@ -164,19 +164,17 @@ func lockKeyMaking(ctx context.Context, tx pgx.Tx) error {
 	return pg.Wrap("locking the making of keys", err)
 }
 
-func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (id int64, err error) {
+func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (*vault.DataKey, error) {
 	key, err := vault.NewDataKey()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	sealed, err := master.Seal(key)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO punctual.data_keys (id, sealed) VALUES ($1, $2)`, key.ID, sealed); err != nil {
-		return 0, fmt.Errorf("writing a data key: %w", err)
-	}
-	return key.ID, nil
+	_, err = tx.Exec(ctx, `INSERT INTO punctual.data_keys (id, sealed) VALUES ($1, $2)`, key.ID, sealed)
+	return key, pg.Wrap("writing a data key", err)
 }
 
 // noteSecretsChanged tells all replicas to forget the secrets they have decrypted.

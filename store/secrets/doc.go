@@ -14,21 +14,16 @@ import (
 	"punctual/store/vault"
 )
 
-// Options says how secrets are encrypted.
-type Options struct {
-	Master *vault.Master // nil: secrets can neither be read nor written
-}
-
 // Secrets are the secrets of all tenants. Safe for concurrent use.
 type Secrets struct {
 	db          *pg.DB
-	options     Options
+	master      *vault.Master // nil: secrets can neither be read nor written
 	keyring     keyring
 	credentials *credentials
 	unknownKeys *rate.Limiter // how often OpenSession looks for data keys that it does not know
 }
 
-// New returns the secrets of a database.
-func New(db *pg.DB, o Options) *Secrets {
-	return &Secrets{db: db, options: o, credentials: newCredentials(), unknownKeys: rate.NewLimiter(1, 1)}
+// New returns the secrets of a database. Without a master key they can neither be read nor written.
+func New(db *pg.DB, master *vault.Master) *Secrets {
+	return &Secrets{db: db, master: master, credentials: newCredentials(), unknownKeys: rate.NewLimiter(1, 1)}
 }

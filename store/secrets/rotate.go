@@ -15,11 +15,13 @@ import (
 // rotateBatch is how many values one transaction of a rotation re-encrypts.
 const rotateBatch = 500
 
-// encrypted are the tables that hold ciphertexts, with the columns that give the place of a row in the vault.
-var encrypted = []struct {
+// encryptedTable is a table that holds ciphertexts, with what gives the place of a row in the vault.
+type encryptedTable struct {
 	table, name string // name is the SQL for the row's name within its kind, as the functions that make its place write it
 	place       func(tenant int32, id uuid.UUID, name string) vault.Place
-}{
+}
+
+var encrypted = []encryptedTable{
 	{"secrets", "name", secretPlace},
 	{"job_secrets", "job_id::text", func(tenant int32, id uuid.UUID, job string) vault.Place {
 		return jobSecretPlace(tenant, uuid.MustParse(job), id)
@@ -38,7 +40,7 @@ type Rotation struct {
 // seals all data keys with the first key of to. Replicas go on working meanwhile. A rotation that was interrupted is
 // simply started again.
 func (s *Secrets) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotation, err error) {
-	if s.options.Master == nil {
+	if s.master == nil {
 		return r, ErrNoMaster
 	}
 	if _, err := s.openAll(ctx, s.db.Conns(ctx)); err != nil {
@@ -47,8 +49,8 @@ func (s *Secrets) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotati
 	if r.Key, err = s.beginRotation(ctx, to); err != nil {
 		return r, err
 	}
-	for i := range encrypted {
-		n, err := s.reencrypt(ctx, i)
+	for _, e := range encrypted {
+		n, err := s.reencrypt(ctx, e)
 		r.Values += n
 		if err != nil {
 			return r, err
@@ -67,25 +69,18 @@ func (s *Secrets) beginRotation(ctx context.Context, to *vault.Master) (id int64
 		if _, err := s.openAll(ctx, tx); err != nil { // also the keys made since they were opened before
 			return err
 		}
-		sealer := s.options.Master
+		sealer := s.master
 		if to != nil {
 			sealer = to
 			if err := s.resealAll(ctx, tx, to); err != nil {
 				return err
 			}
 		}
-		id, err = makeDataKey(ctx, tx, sealer)
+		key, err := makeDataKey(ctx, tx, sealer)
 		if err != nil {
 			return err
 		}
-		var sealed []byte
-		if err := tx.QueryRow(ctx, `SELECT sealed FROM punctual.data_keys WHERE id = $1`, id).Scan(&sealed); err != nil {
-			return fmt.Errorf("reading the new data key: %w", err)
-		}
-		key, err := sealer.Open(id, sealed)
-		if err != nil {
-			return err
-		}
+		id = key.ID
 		s.keyring.add(key)
 		return audit.Write(ctx, tx, pg.Everybody, audit.Change{
 			Action: audit.SecretRotate, After: rotationShot{DataKey: id, MasterKey: to != nil},
@@ -109,16 +104,16 @@ func (s *Secrets) resealAll(ctx context.Context, tx pgx.Tx, to *vault.Master) er
 
 // reencrypt encrypts all values of a table with the newest data key, in the order of their ids, one batch a
 // transaction.
-func (s *Secrets) reencrypt(ctx context.Context, table int) (done int, err error) {
+func (s *Secrets) reencrypt(ctx context.Context, e encryptedTable) (done int, err error) {
 	var last uuid.UUID
 	for {
 		var n int
 		err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
-			n, last, err = s.reencryptBatch(ctx, tx, table, last)
+			n, last, err = s.reencryptBatch(ctx, tx, e, last)
 			return err
 		})
 		if err != nil {
-			return done, fmt.Errorf("encrypting %s anew: %w", encrypted[table].table, err)
+			return done, fmt.Errorf("encrypting %s anew: %w", e.table, err)
 		}
 		done += n
 		if n < rotateBatch {
@@ -128,9 +123,8 @@ func (s *Secrets) reencrypt(ctx context.Context, table int) (done int, err error
 }
 
 func (s *Secrets) reencryptBatch(
-	ctx context.Context, tx *pg.Tx, table int, after uuid.UUID,
+	ctx context.Context, tx *pg.Tx, e encryptedTable, after uuid.UUID,
 ) (n int, last uuid.UUID, err error) {
-	e := encrypted[table]
 	key, err := s.sealingKey(ctx, tx)
 	if err != nil {
 		return 0, after, err
@@ -176,11 +170,11 @@ func (s *Secrets) dropDataKeys(ctx context.Context, before int64) (dropped int, 
 			SELECT FROM punctual.data_keys WHERE `+old+` ORDER BY number FOR UPDATE`, before); err != nil {
 			return fmt.Errorf("locking the earlier data keys: %w", err)
 		}
-		for i := range encrypted {
+		for _, e := range encrypted {
 			for last := (uuid.UUID{}); ; {
-				n, next, err := s.reencryptBatch(ctx, tx, i, last)
+				n, next, err := s.reencryptBatch(ctx, tx, e, last)
 				if err != nil {
-					return fmt.Errorf("encrypting %s anew: %w", encrypted[i].table, err)
+					return fmt.Errorf("encrypting %s anew: %w", e.table, err)
 				}
 				if last = next; n < rotateBatch {
 					break

@@ -74,7 +74,7 @@ func (s *Secrets) MakeSigningSecret(ctx context.Context, tenant int32) (r Signin
 // MakeFirstSigningSecret creates the signing secret of a new tenant, so that no callback waits for it. A process that
 // cannot encrypt leaves it to the first callback.
 func (s *Secrets) MakeFirstSigningSecret(ctx context.Context, tx *pg.Tx, tenant int32) error {
-	if s.options.Master == nil {
+	if s.master == nil {
 		return nil
 	}
 	_, _, err := s.insertSigningSecret(ctx, tx, tenant)
