@@ -143,21 +143,13 @@ func of(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant int32, job s
 
 // by adds the conditions of a filter, except its page and its job.
 func by(c *pg.Conditions, f Filter) {
-	if f.Action != "" {
-		c.Add(`a.action = ?`, string(f.Action))
-	}
+	c.AddIf(f.Action != "", `a.action = ?`, string(f.Action))
 	if f.Resource != "" {
 		about(c, f.Resource)
 	}
-	if f.Actor != "" {
-		c.Add(`(a.actor = ? OR k.name = ?)`, f.Actor, f.Actor)
-	}
-	if f.ResourceID != nil {
-		c.Add(`a.resource_id = ?`, *f.ResourceID)
-	}
-	if f.Name != "" {
-		c.Add(`a.name = ?`, f.Name)
-	}
+	c.AddIf(f.Actor != "", `(a.actor = ? OR k.name = ?)`, f.Actor, f.Actor)
+	c.AddIf(f.ResourceID != nil, `a.resource_id = ?`, f.ResourceID)
+	c.AddIf(f.Name != "", `a.name = ?`, f.Name)
 	// An id begins with the time, to the millisecond, so the index on ids serves these conditions.
 	if !f.From.IsZero() {
 		c.Add(`a.id >= ? AND a.at >= ?`, domain.FirstRunID(f.From), f.From)

@@ -51,9 +51,7 @@ func (s *Jobs) ListJobs(
 	if err != nil {
 		return nil, "", fmt.Errorf("listing jobs: %w", err)
 	}
-	if oldest != nil {
-		c.Add(`j.id >= ?`, *oldest)
-	}
+	c.AddIf(oldest != nil, `j.id >= ?`, oldest)
 	if len(f.Labels) > 0 {
 		if err := c.Candidates(ctx, s.db, `j.tenant`, tenant, `j.id`, jobTables, f.Size()+1); err != nil {
 			return nil, "", fmt.Errorf("listing jobs: %w", err)
@@ -126,18 +124,14 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 	default:
 		c.Add(names.JobState+` = ?`, f.State)
 	}
-	if f.Queue != "" {
-		c.Add(`j.queue = (SELECT id FROM punctual.queues WHERE name = ?)`, f.Queue)
-	}
+	c.AddIf(f.Queue != "", `j.queue = (SELECT id FROM punctual.queues WHERE name = ?)`, f.Queue)
 	if f.NamePrefix != "" {
 		// These operators use the indexes, and row-level security lets them run before its own condition. LIKE is not
 		// one of them. Jobs that hold their names are in one index, and the others in another.
 		c.Add(`(j.named AND j.name ~>=~ ? AND j.name ~<~ ? OR NOT j.named AND j.name ~>=~ ? AND j.name ~<~ ?)`,
 			f.NamePrefix, after(f.NamePrefix), f.NamePrefix, after(f.NamePrefix))
 	}
-	if f.Among != nil {
-		c.Add(`j.id = ANY(?::uuid[])`, f.Among)
-	}
+	c.AddIf(f.Among != nil, `j.id = ANY(?::uuid[])`, f.Among)
 	if f.Query != "" {
 		c.Add(`(j.name ILIKE ? OR v.definition ->> 'description' ILIKE ?)`,
 			"%"+likeText(f.Query)+"%", "%"+likeText(f.Query)+"%")

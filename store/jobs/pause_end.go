@@ -29,7 +29,6 @@ func (s *Jobs) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.
 	if len(jobs) == 0 {
 		return nil
 	}
-	var rows resumedRows
 	var skips claim.SkipRows
 	var audited audit.Rows
 	for _, h := range jobs {
@@ -42,7 +41,6 @@ func (s *Jobs) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.
 		if until.After(h.UpdatedAt) {
 			h.UpdatedAt = until // versions are in order of time, whenever the pauses end
 		}
-		rows.add(h)
 		if err := audited.Add(h.tenant, h.UpdatedAt, h.change(endNote)); err != nil {
 			return err
 		}
@@ -52,7 +50,7 @@ func (s *Jobs) endPauses(ctx context.Context, tx *pg.Tx, jobs []*held, now time.
 		}
 	}
 	var b pgx.Batch
-	rows.queue(&b)
+	queueResumed(&b, jobs)
 	if len(skips.IDs) > 0 {
 		skips.Queue(&b)
 	}
@@ -81,35 +79,25 @@ func (s *Jobs) settlePause(
 	return nil
 }
 
-// resumedRows collects jobs whose pause is over, column by column.
-type resumedRows struct {
-	jobs     []uuid.UUID
-	versions []int32
-	states   []string
-	from     []time.Time
-	places   []claim.Place
-}
-
-func (r *resumedRows) add(h *held) {
-	r.jobs, r.versions, r.states, r.from = append(r.jobs, h.ID), append(r.versions, h.Version),
-		append(r.states, string(h.State)), append(r.from, h.UpdatedAt)
-	r.places = append(r.places, h.place())
-}
-
-func (r *resumedRows) queue(b *pgx.Batch) {
+// queueResumed queues the statements that write jobs whose pause is over.
+func queueResumed(b *pgx.Batch, jobs []*held) {
+	ids := pg.Column(jobs, (*held).id)
+	versions := pg.Column(jobs, func(h *held) int32 { return h.Version })
+	states := pg.Column(jobs, func(h *held) string { return string(h.State) })
+	from := pg.Column(jobs, func(h *held) time.Time { return h.UpdatedAt })
 	b.Queue(`
 		UPDATE punctual.jobs j SET version = u.version, state = 'active', updated_at = u.since, paused_at = NULL,
 		       paused_until = NULL, paused_by = NULL, pause_note = NULL
 		FROM unnest($1::uuid[], $2::int[], $3::timestamptz[]) AS u(job_id, version, since)
 		WHERE j.id = u.job_id`,
-		r.jobs, r.versions, r.from)
+		ids, versions, from)
 	b.Queue(`
 		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)
 		SELECT u.job_id, u.version, u.since, u.state, p.definition, $5
 		FROM unnest($1::uuid[], $2::int[], $3::text[], $4::timestamptz[]) AS u(job_id, version, state, since)
 		JOIN punctual.job_versions p ON p.job_id = u.job_id AND p.version = u.version - 1`,
-		r.jobs, r.versions, r.states, r.from, endNote)
-	claim.QueuePlaces(b, r.places...)
+		ids, versions, states, from, endNote)
+	claim.QueuePlaces(b, pg.Column(jobs, (*held).place)...)
 }
 
 const (

@@ -126,31 +126,20 @@ func (f *DeadLetterFilter) findJob(ctx context.Context, q pg.Querier, tenant int
 
 // onJobs adds the conditions of a filter on the jobs of dead letters.
 func (f *DeadLetterFilter) onJobs(c *pg.Conditions) error {
-	if f.Job != "" { // names.Find does not look up an id, and the Job filter is only for jobs that are not deleted
-		c.Add(`j.state <> 'deleted'`)
-	}
+	// names.Find does not look up an id, and the Job filter is only for jobs that are not deleted.
+	c.AddIf(f.Job != "", `j.state <> 'deleted'`)
 	return names.SelectLabels(c, f.Labels)
 }
 
 // onLetters adds the conditions of a filter on the dead letters themselves, except its page.
 func (f *DeadLetterFilter) onLetters(c *pg.Conditions, tenant int32) {
 	c.Add(`d.tenant = ?`, tenant)
-	if f.Job != "" {
-		c.Add(`d.job_id = ?`, f.found)
-	}
-	if f.JobID != nil {
-		c.Add(`d.job_id = ?`, *f.JobID)
-	}
-	if f.Reason != "" {
-		c.Add(`d.reason = ?`, f.Reason)
-	}
+	c.AddIf(f.Job != "", `d.job_id = ?`, f.found)
+	c.AddIf(f.JobID != nil, `d.job_id = ?`, f.JobID)
+	c.AddIf(f.Reason != "", `d.reason = ?`, f.Reason)
 	c.Add(`(d.trigger = 'notify') = ?`, f.Notices)
-	if f.From != nil {
-		c.Add(`d.scheduled_for >= ?`, *f.From)
-	}
-	if f.To != nil {
-		c.Add(`d.scheduled_for < ?`, *f.To)
-	}
+	c.AddIf(f.From != nil, `d.scheduled_for >= ?`, f.From)
+	c.AddIf(f.To != nil, `d.scheduled_for < ?`, f.To)
 	switch {
 	case f.Resolved == nil:
 	case *f.Resolved:

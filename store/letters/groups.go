@@ -103,9 +103,7 @@ func (g *grouping) conditions(ctx context.Context, tenant int32, f DeadLetterFil
 	f.Reason, f.Resolved = "", new(false)
 	f.onLetters(&g.letters, tenant)
 	g.groups.Args = slices.Clip(g.letters.Args)
-	if reason != "" {
-		g.groups.Add(`h.reason = ?`, string(reason))
-	}
+	g.groups.AddIf(reason != "", `h.reason = ?`, string(reason))
 	if ok {
 		g.groups.Add(`h.run_id < ?`, place)
 		g.below = fmt.Sprintf("$%d", len(g.groups.Args))

@@ -255,9 +255,7 @@ func (l *Letters) ListOperations(
 	if err := c.Page(f.Page, operationCursor, `o.id < ?`); err != nil {
 		return nil, "", err
 	}
-	if f.State != "" {
-		c.Add(`o.state = ?`, f.State)
-	}
+	c.AddIf(f.State != "", `o.state = ?`, f.State)
 	rows := pg.Query(ctx, l.db.Reader(ctx, tenant), `SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
 		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.Size()+1), c.Args...)
 	if operations, err = pgx.CollectRows(rows, scanOperation); err != nil {

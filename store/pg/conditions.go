@@ -24,6 +24,13 @@ func (c *Conditions) Add(text string, args ...any) {
 	c.texts = append(c.texts, text)
 }
 
+// AddIf adds a condition if it is asked for.
+func (c *Conditions) AddIf(asked bool, text string, args ...any) {
+	if asked {
+		c.Add(text, args...)
+	}
+}
+
 // Page makes the list continue from the page's cursor.
 func (c *Conditions) Page(p Page, list byte, below string) error {
 	id, ok, err := p.After(list)

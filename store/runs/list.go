@@ -89,13 +89,9 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 	if err := c.Page(f.Page, runCursor, `r.id < ?`); err != nil {
 		return err
 	}
-	if f.job != nil {
-		// names.Find does not look up an id, so the second condition excludes deleted jobs.
-		c.Add(`r.job_id = ? AND j.state <> 'deleted'`, *f.job)
-	}
-	if f.JobID != nil {
-		c.Add(`r.job_id = ?`, *f.JobID)
-	}
+	// names.Find does not look up an id, so the second condition excludes deleted jobs.
+	c.AddIf(f.job != nil, `r.job_id = ? AND j.state <> 'deleted'`, f.job)
+	c.AddIf(f.JobID != nil, `r.job_id = ?`, f.JobID)
 	switch f.Status {
 	case "":
 	case domain.StatusSucceeded:
@@ -105,17 +101,10 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 	default:
 		c.Add(`r.status = ?`, f.Status)
 	}
-	if f.Reason != "" {
-		c.Add(`r.reason = ?`, f.Reason)
-	}
-	if f.Trigger != "" {
-		c.Add(`r.trigger = ?`, f.Trigger)
-	} else {
-		c.Add(`NOT ` + claim.IsNotice) // notices are not runs of their jobs
-	}
-	if f.Late != nil {
-		c.Add(`r.late = ?`, *f.Late)
-	}
+	c.AddIf(f.Reason != "", `r.reason = ?`, f.Reason)
+	c.AddIf(f.Trigger != "", `r.trigger = ?`, f.Trigger)
+	c.AddIf(f.Trigger == "", `NOT `+claim.IsNotice) // notices are not runs of their jobs
+	c.AddIf(f.Late != nil, `r.late = ?`, f.Late)
 	if err := names.SelectLabels(c, f.Labels); err != nil {
 		return err
 	}
@@ -124,9 +113,7 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 		c.Add(`r.id >= ?`, domain.FirstRunID(f.From.Add(-ClockSlack)))
 		c.Add(`coalesce(r.skipped_last, r.scheduled_for) >= ?`, *f.From)
 	}
-	if f.To != nil {
-		c.Add(`coalesce(r.skipped_first, r.scheduled_for) < ?`, *f.To)
-	}
+	c.AddIf(f.To != nil, `coalesce(r.skipped_first, r.scheduled_for) < ?`, f.To)
 	return nil
 }
 
@@ -178,9 +165,5 @@ func (f Filter) candidates(c *pg.Conditions, tenant int32, limit int) string {
 }
 
 func texts[T ~string](list []T) []string {
-	all := make([]string, len(list))
-	for i, v := range list {
-		all[i] = string(v)
-	}
-	return all
+	return pg.Column(list, func(v T) string { return string(v) })
 }

@@ -98,6 +98,11 @@ func (t Tenant) args(before ...any) []any {
 		interval, t.AllowedTargets, notify)
 }
 
+// selectTenant selects the tenant with a name.
+const selectTenant = `
+	SELECT ` + tenantColumns + ` FROM punctual.tenants t
+	WHERE t.name = $1 AND t.deleted_at IS NULL`
+
 // oneTenant returns the only tenant of a query. The error is ErrNotFound if there is none.
 func oneTenant(rows pgx.Rows, name string) (Tenant, error) {
 	t, err := pgx.CollectExactlyOneRow(rows, scanTenant)
@@ -156,9 +161,7 @@ func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 
 // GetTenant returns the tenant with a name.
 func (s *Tenants) GetTenant(ctx context.Context, name string) (Tenant, error) {
-	rows := pg.Query(ctx, s.db.Reader(ctx, pg.Everybody), `
-		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.name = $1 AND t.deleted_at IS NULL`, name)
-	return oneTenant(rows, name)
+	return oneTenant(pg.Query(ctx, s.db.Reader(ctx, pg.Everybody), selectTenant, name), name)
 }
 
 // GetTenantByID returns the tenant with an id.
@@ -190,10 +193,7 @@ func (s *Tenants) ListTenants(
 func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant) error) (Tenant, error) {
 	var t Tenant
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
-		rows := pg.Query(ctx, tx, `
-			SELECT `+tenantColumns+` FROM punctual.tenants t
-			WHERE t.name = $1 AND t.deleted_at IS NULL FOR NO KEY UPDATE`, name)
-		if t, err = oneTenant(rows, name); err != nil {
+		if t, err = oneTenant(pg.Query(ctx, tx, selectTenant+` FOR NO KEY UPDATE`, name), name); err != nil {
 			return err
 		}
 		before := t
@@ -207,7 +207,7 @@ func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant
 		if reflect.DeepEqual(before, t) {
 			return nil
 		}
-		rows = pg.Query(ctx, tx, `
+		rows := pg.Query(ctx, tx, `
 			UPDATE punctual.tenants t
 			SET weight = $2, max_jobs = $3, max_concurrent_runs = $4, max_runs_per_second = $5,
 				max_requests_per_second = $6, min_interval = $7, allowed_targets = $8::cidr[],
@@ -259,10 +259,7 @@ func (s *Tenants) DeleteTenant(ctx context.Context, name string) error {
 	}
 	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		// The lock waits for transactions that write jobs or keys of the tenant, and makes later ones wait.
-		rows := pg.Query(ctx, tx, `
-			SELECT `+tenantColumns+` FROM punctual.tenants t
-			WHERE t.name = $1 AND t.deleted_at IS NULL FOR UPDATE`, name)
-		t, err := oneTenant(rows, name)
+		t, err := oneTenant(pg.Query(ctx, tx, selectTenant+` FOR UPDATE`, name), name)
 		if err != nil {
 			return err
 		}
