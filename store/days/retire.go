@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/store/pg"
 )
@@ -196,11 +195,9 @@ func (d *Days) needed(ctx context.Context, o oldDay) (bool, error) {
 
 // later reports whether an error means that a transaction reads the partition, or that another replica is retiring it.
 func later(err error) bool {
-	var dbErr *pgconn.PgError
-	if !errors.As(err, &dbErr) {
+	switch pg.Code(err) {
+	case "":
 		return errors.Is(err, context.DeadlineExceeded)
-	}
-	switch dbErr.Code {
 	case "55P03", "57014", "40P01", // lock not available, cancelled, deadlock
 		"55000", "42P01": // a detach of the same parent is pending; the table is no partition any more
 		return true

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/store/days"
 	"punctual/store/pg"
@@ -210,20 +209,14 @@ func cannotSucceed(err error) bool {
 	if errors.As(err, &why) {
 		return true
 	}
-	var dbErr *pgconn.PgError
-	if !errors.As(err, &dbErr) {
-		return false
-	}
-	return slices.Contains([]string{"22", "23", "42"}, dbErr.Code[:2])
+	code := pg.Code(err)
+	return code != "" && slices.Contains([]string{"22", "23", "42"}, code[:2])
 }
 
 // lockedOut reports whether a batch was given up because another transaction has locked what it needs.
 func lockedOut(err error) bool {
-	if _, is := pg.LockedOut(err); is {
-		return true
-	}
-	var dbErr *pgconn.PgError
-	return errors.As(err, &dbErr) && dbErr.Code == "40P01" // deadlock_detected
+	_, is := pg.LockedOut(err)
+	return is || pg.Code(err) == "40P01" // deadlock_detected
 }
 
 // putOff lets other operations go first.

@@ -72,14 +72,8 @@ func (db *DB) Close() {
 // Pool returns the pool of connections for callers.
 func (db *DB) Pool() *pgxpool.Pool { return db.parts[Callers] }
 
-// Prepare has work done on every connection that is made from now on, before it is used; nil: nothing.
-func (db *DB) Prepare(work func(context.Context, Querier) error) {
-	if work == nil {
-		db.prepare.Store(nil)
-		return
-	}
-	db.prepare.Store(&work)
-}
+// Prepare has work done on every connection that is made from now on, before it is used.
+func (db *DB) Prepare(work func(context.Context, Querier) error) { db.prepare.Store(&work) }
 
 // connected prepares a new connection.
 func (db *DB) connected(ctx context.Context, conn *pgx.Conn) error {

@@ -4,5 +4,5 @@
 //
 // Start with DB in db.go. DB.InTx is the door for writes, and DB.Reader for reads of a tenant. Which connections a
 // query goes through is the caller's choice (Part, in connections.go). How a tenant's queries are kept to its own rows
-// is in rowsecurity.go, and how long a caller may wait in outoftime.go.
+// is in rowsecurity.go, and what its errors mean in errors.go.
 package pg

@@ -2,7 +2,6 @@ package pg
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -76,30 +75,6 @@ func Column[R, T any](rows []R, of func(R) T) []T {
 		values[i] = of(r)
 	}
 	return values
-}
-
-// Errors that callers of the store act on.
-var (
-	ErrNotFound = errors.New("not found")
-	// ErrState says that the state of what is there does not allow an action. It is wrapped with the reason.
-	ErrState = errors.New("the state does not allow it")
-)
-
-// Wrap returns an error with what was being done; nil for nil.
-func Wrap(doing string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	return nil
-}
-
-// Found returns the error of reading one thing: ErrNotFound if there was no row.
-func Found(err error, format string, args ...any) error {
-	what := fmt.Sprintf(format, args...)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("%s: %w", what, ErrNotFound)
-	}
-	return Wrap("reading "+what, err)
 }
 
 // UTC converts instants to UTC, except nil ones: pgx returns them in the zone of the process.

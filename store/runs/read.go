@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/definitions"
 	"punctual/store/pg"
 )
 
@@ -91,18 +92,14 @@ func Query(ctx context.Context, q pg.Querier, rest string, args ...any) ([]Run, 
 // fillMaxAttempts reads how many attempts the runs' versions allow. It reads once per version and not per run, because
 // a definition may be large.
 func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
-	type version struct {
-		job    uuid.UUID
-		number int32
-	}
-	most := map[version]int{}
+	most := map[definitions.Version]int{}
 	var jobs []uuid.UUID
 	var numbers []int32
 	for _, r := range runs {
-		v := version{r.JobID, r.JobVersion}
+		v := definitions.Version{Job: r.JobID, Version: r.JobVersion}
 		if _, ok := most[v]; !ok {
 			most[v] = 0
-			jobs, numbers = append(jobs, v.job), append(numbers, v.number)
+			jobs, numbers = append(jobs, v.Job), append(numbers, v.Version)
 		}
 	}
 	if len(jobs) == 0 {
@@ -113,9 +110,9 @@ func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
 		FROM unnest($1::uuid[], $2::integer[]) w(job_id, version)
 		JOIN punctual.job_versions v ON v.job_id = w.job_id AND v.version = w.version`,
 		jobs, numbers, domain.DefaultMaxAttempts)
-	var v version
+	var v definitions.Version
 	var n int
-	_, err := pgx.ForEachRow(rows, []any{&v.job, &v.number, &n}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&v.Job, &v.Version, &n}, func() error {
 		most[v] = n
 		return nil
 	})
@@ -123,7 +120,7 @@ func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
 		return fmt.Errorf("reading the versions of runs: %w", err)
 	}
 	for i, r := range runs {
-		runs[i].MaxAttempts = most[version{r.JobID, r.JobVersion}]
+		runs[i].MaxAttempts = most[definitions.Version{Job: r.JobID, Version: r.JobVersion}]
 		if r.Notice {
 			runs[i].MaxAttempts = domain.DefaultMaxAttempts
 		}
