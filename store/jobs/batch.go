@@ -55,7 +55,8 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading queues: %w", err)
 	}
-	if f.secrets, err = b.readSecretFacts(ctx); err != nil {
+	definitions := pg.Column(b.jobs, func(job NewJob) domain.Definition { return job.Definition })
+	if f.secrets, err = b.store.secrets.ReadFacts(ctx, b.tx, b.tenant, definitions...); err != nil {
 		return nil, err
 	}
 	b.secrets = f.secrets
@@ -100,20 +101,6 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 // touched, a name matters only if it turns out to be taken. But a job that has its name is a better reason to refuse a
 // batch than the tenant's limit, which would come first.
 func (b *batchWrite) hopeful(f facts) bool { return b.on == ConflictError && f.maxJobs == 0 }
-
-// readSecretFacts reads what the jobs with secrets need.
-func (b *batchWrite) readSecretFacts(ctx context.Context) (secrets.Facts, error) {
-	var definitions []domain.Definition
-	for _, job := range b.jobs {
-		if secrets.Has(job.Definition) {
-			definitions = append(definitions, job.Definition)
-		}
-	}
-	if len(definitions) == 0 {
-		return secrets.Facts{}, nil
-	}
-	return b.store.secrets.ReadFacts(ctx, b.tx, b.tenant, definitions...)
-}
 
 // prepare makes the rows of every job as if the job were new.
 func (b *batchWrite) prepare(ctx context.Context, f facts) []*fresh {

@@ -28,6 +28,9 @@ func Wrap(doing string, err error) error {
 
 // Found returns the error of reading one thing: ErrNotFound if there was no row.
 func Found(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
 	what := fmt.Sprintf(format, args...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("%s: %w", what, ErrNotFound)

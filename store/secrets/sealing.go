@@ -45,7 +45,7 @@ func Has(d domain.Definition) bool {
 		slices.ContainsFunc(d.Notify, func(n domain.Notify) bool { return n.Secret != "" })
 }
 
-// ReadFacts reads secretFacts if any of the definitions has secrets.
+// ReadFacts reads the facts for definitions. It sends no query if none of them has secrets.
 func (s *Secrets) ReadFacts(
 	ctx context.Context, tx *pg.Tx, tenant int32, definitions ...domain.Definition,
 ) (Facts, error) {

@@ -191,7 +191,7 @@ const mostNamedJobs = 10
 func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) error {
 	defer s.ForgetSecrets()
 	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
-		// A transaction that writes a job with a reference to the secret shares this lock until it ends: see secretFacts.
+		// A transaction that writes a job with a reference to the secret shares this lock until it ends: see ReadFacts.
 		var id uuid.UUID
 		err := tx.QueryRow(ctx, `
 			SELECT id FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR UPDATE`, tenant, name).Scan(&id)

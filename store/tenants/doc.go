@@ -3,6 +3,8 @@
 package tenants
 
 import (
+	"github.com/google/uuid"
+
 	"punctual/store/notices"
 	"punctual/store/pg"
 	"punctual/store/secrets"
@@ -18,5 +20,5 @@ type Tenants struct {
 
 // New returns the tenants of a database. Their default recipients are read through defaults.
 func New(db *pg.DB, defaults *notices.Book, s *secrets.Secrets) *Tenants {
-	return &Tenants{db: db, defaults: defaults, secrets: s}
+	return &Tenants{db: db, defaults: defaults, secrets: s, used: usedKeys{ids: map[uuid.UUID]bool{}}}
 }

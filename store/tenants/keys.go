@@ -265,9 +265,6 @@ type usedKeys struct {
 func (s *Tenants) KeyUsed(id uuid.UUID) {
 	s.used.mu.Lock()
 	defer s.used.mu.Unlock()
-	if s.used.ids == nil {
-		s.used.ids = map[uuid.UUID]bool{}
-	}
 	s.used.ids[id] = true
 }
 

@@ -1,0 +1,44 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/pgtest"
+)
+
+// Query leaves it to the readers of rows to return an error.
+func TestTheRowsOfAQueryThatFailsHaveItsError(t *testing.T) {
+	t.Parallel()
+	db, err := Open(t.Context(), Config{URL: pgtest.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	read := func(ctx context.Context, tenant int32, sql string) error {
+		_, err := pgx.CollectRows(Query(ctx, db.Reader(ctx, tenant), sql), pgx.RowTo[int])
+		return err
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, tenant := range []int32{1, Everybody} {
+		for range 2 { // a tenant's first query asks whether the database lets it act as the tenant
+			if err := read(ended, tenant, `SELECT 1`); !errors.Is(err, context.Canceled) {
+				t.Errorf("tenant %d: once the caller has left: %v", tenant, err)
+			}
+			if err := read(t.Context(), tenant, `SELECT 1 / 0`); Code(err) != "22012" {
+				t.Errorf("tenant %d: a division by zero: %v", tenant, err)
+			}
+		}
+	}
+	err = db.InTx(t.Context(), 1, func(tx *Tx) error {
+		_ = tx.Rollback(t.Context())
+		return Exec(t.Context(), tx, `SELECT 1`)
+	})
+	if !errors.Is(err, pgx.ErrTxClosed) {
+		t.Errorf("in a transaction that is over: %v", err)
+	}
+}
