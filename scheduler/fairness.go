@@ -95,9 +95,9 @@ func (f *fairness) share(quotas []Quota, waiting []Contender, slots *workerSlots
 }
 
 // turnOf returns how many slots a tenant gets before the next one's turn, by how many tenants wait for a queue, the
-// queue's worker slots and the slots that a tenant has work for. Among few tenants slots are dealt out one by one. Among
-// more, a turn takes at most the part of the queue's slots that leaves turns to few others: in a small queue no tenant
-// occupies all slots with slow requests.
+// queue's worker slots, and the slots that a tenant has work for. Among few tenants slots are dealt out one by one.
+// Among more, a turn takes at most as much of the queue's slots as leaves turns to few others: in a small queue no
+// tenant occupies all slots with slow requests.
 func turnOf(tenants, size, atOnce int) int {
 	if tenants <= fewTenants {
 		return 1

@@ -215,8 +215,8 @@ func TestSharesOverTenClaims(t *testing.T) {
 	}
 }
 
-// A claim that looks for the work of many tenants costs more, so each of many gets several slots in its turn. In a small
-// queue a turn must not take slots for as long as slow requests last while others wait.
+// A claim that looks for the work of many tenants costs more, so each of many gets several slots in its turn. In a
+// small queue a turn must not take slots for as long as slow requests last while others wait.
 func TestTurnsAreLongWhereManyTenantsWait(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

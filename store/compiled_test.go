@@ -5,8 +5,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
+	"punctual/scheduler"
+	"punctual/scheduler/domain"
+	"punctual/store/claim"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
@@ -78,6 +82,62 @@ func TestReadingAJobIsPlannedOnce(t *testing.T) {
 	if custom > 2*8*6 || generic < 2*reads-custom {
 		t.Errorf("%d plans were made for values and %d uses of kept ones, in %d reads of job %s",
 			custom, generic, reads, job.ID)
+	}
+}
+
+// Postgres keeps a plan only if it looks no dearer than plans that are made for the arguments at hand. So what it
+// expects of a claim must not depend on the arguments. In large tables a claim would else be planned at every tick.
+func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
+	c := newCRUD(t)
+	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
+		SELECT gen_random_uuid(), now(), now() + i * interval '1 s', 1 + i % 50, 1, 5, true FROM generate_series(1, 20000) i`)
+	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+		SELECT gen_random_uuid(), gen_random_uuid(), now() + i * interval '1 s', 1 + i % 50, 4 + i % 4
+		FROM generate_series(1, 20000) i`)
+	c.exec(`ANALYZE punctual.schedules, punctual.ready`)
+	conn, err := c.db.Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	cost := func(sql, arguments, mode string) (total float64) {
+		t.Helper()
+		for _, statement := range []string{`SET plan_cache_mode = ` + mode, `DEALLOCATE ALL`, `PREPARE claim AS ` + sql} {
+			if _, err := conn.Exec(t.Context(), statement, pgx.QueryExecModeSimpleProtocol); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var plans []struct {
+			Plan struct {
+				Total float64 `json:"Total Cost"`
+			}
+		}
+		err := conn.QueryRow(t.Context(), `EXPLAIN (FORMAT JSON) EXECUTE claim (`+arguments+`)`,
+			pgx.QueryExecModeSimpleProtocol).Scan(&plans)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plans[0].Plan.Total
+	}
+	for _, form := range []struct {
+		name, arguments string
+		claim           scheduler.Claim
+	}{
+		{"of any tenant", `'{1}', '{100}', NULL, '0 s', '{}'`, scheduler.Claim{}},
+		{"around a tenant", `'{1}', '{100}', '1 min', '0 s', '{7}'`, scheduler.Claim{Except: []int32{7}}},
+		{
+			"by tenants", `'{1,1}', '{8,8}', NULL, '0 s', '{1,2}'`,
+			scheduler.Claim{Quotas: []scheduler.Quota{{Queue: 1, Tenant: 1, Slots: 8}}},
+		},
+	} {
+		for _, form.claim.Work = range []domain.Work{domain.WorkDue, domain.WorkReady, domain.WorkOrdered} {
+			sql, _ := claim.Locking(form.claim)
+			lasting := cost(sql, form.arguments, "force_generic_plan")
+			if atHand := cost(sql, form.arguments, "force_custom_plan"); lasting != atHand {
+				t.Errorf("a claim of work of kind %d %s: a lasting plan costs %.2f, one for its arguments %.2f",
+					form.claim.Work, form.name, lasting, atHand)
+			}
+		}
 	}
 }
 

@@ -333,8 +333,8 @@ func TestANewTenantHasItsSigningSecret(t *testing.T) {
 	}
 }
 
-// The first callback of a tenant reads the signing secrets of its neighbours as well: jobs of many tenants are often due
-// together. A secret that cannot be opened fails its own tenant only.
+// The first callback of a tenant reads the signing secrets of its neighbours as well: jobs of many tenants are often
+// due together. A secret that cannot be opened fails its own tenant only.
 func TestSigningSecretsOfManyTenantsAreReadTogether(t *testing.T) {
 	c := newCRUD(t)
 	ids := map[string]int32{}
@@ -353,8 +353,14 @@ func TestSigningSecretsOfManyTenantsAreReadTogether(t *testing.T) {
 	if n := c.count(`SELECT count(*) FROM punctual.signing_secrets WHERE tenant = $1`, ids["neighbour"]); n != 0 {
 		t.Error("the neighbour's secret was not read with the first one's: another was made")
 	}
-	if keys, err := replica.SigningKeys(t.Context(), ids["broken"]); err == nil {
-		t.Errorf("%d keys from a ciphertext that nothing opens", len(keys))
+	for range 2 { // with its neighbours, and then alone
+		if keys, err := replica.SigningKeys(t.Context(), ids["broken"]); err == nil {
+			t.Errorf("%d keys from a ciphertext that nothing opens", len(keys))
+		}
+	}
+	late := c.newTenant("late").ID
+	if keys, err := replica.SigningKeys(t.Context(), late); err != nil || len(keys) != 1 {
+		t.Errorf("%d keys of a tenant that came after its neighbours were read, %v", len(keys), err)
 	}
 }
 

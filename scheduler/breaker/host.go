@@ -80,7 +80,8 @@ func (h *host) admit(turn Turn, now time.Time) bool {
 func (h *host) wait(k Key, now time.Time) *Wait {
 	w := &Wait{By: k.By()}
 	if h.state == recovering {
-		w.Why = fmt.Sprintf("waiting: %s can be reached again; so far %d requests at a time are let through", k.Host, h.allowed)
+		w.Why = fmt.Sprintf("waiting: %s can be reached again; so far %d requests at a time are let through",
+			k.Host, h.allowed)
 		return w
 	}
 	next := "a probe is under way"

@@ -13,12 +13,12 @@ import (
 // over rows that others have locked. The limits stand beside the locks: an outer LIMIT would lock more than it returns.
 //
 // $1 and $2 are the queues and their quotas. $3 and $4 are the window: due for at most so long (null: however long),
-// and for at least so long. Of runs that were made ready together the oldest slot comes first, as run ids begin with
-// it.
+// and for at least so long. $5 are the tenants of the quotas, or tenants to pass over: those that are at a limit, mostly
+// none. Of what these have due, only as much is looked at as lies in the window. Of runs that were made ready together
+// the oldest slot comes first, as run ids begin with it.
 
-// lockSlots locks due slots of any tenant but those of $5, which are at a limit. Of what these have due, only as much is
-// passed over as lies in the window. NO KEY, so that a foreign-key check on a due job does not hide it. Each row
-// comes with a fencing token, which was given under the row's lock.
+// lockSlots locks due slots. NO KEY, so that a foreign-key check on a due job does not hide it. Each row comes with a
+// fencing token, which was given under the row's lock.
 const lockSlots = `
 SELECT s.*, now(), nextval('punctual.fences')
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
@@ -26,7 +26,7 @@ CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
         SELECT job_id, lane, tenant, scheduled_for, version
         FROM punctual.schedules
-        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4)::smallint
+        WHERE enabled AND tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND next_run_at <= now() - (SELECT $4::interval)
         ORDER BY next_run_at LIMIT q.slots
@@ -34,7 +34,7 @@ CROSS JOIN LATERAL (
     normal AS MATERIALIZED (
         SELECT job_id, lane, tenant, scheduled_for, version
         FROM punctual.schedules
-        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 1)::smallint
+        WHERE enabled AND tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 1)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND next_run_at <= now() - (SELECT $4::interval)
         ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high)
@@ -42,15 +42,15 @@ CROSS JOIN LATERAL (
     low AS MATERIALIZED (
         SELECT job_id, lane, tenant, scheduled_for, version
         FROM punctual.schedules
-        WHERE enabled AND tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 2)::smallint
+        WHERE enabled AND tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 2)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND next_run_at <= now() - (SELECT $4::interval)
         ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
         FOR NO KEY UPDATE SKIP LOCKED)
     SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
 
-// lockSlotsOfTenants locks due slots where the quotas, beside $5, are for tenants. That the index by tenant serves it,
-// and not the other one through all that others have due, is because the column's n_distinct is set in the schema.
+// lockSlotsOfTenants locks due slots by quotas for tenants. That the index by tenant serves it, and not the other one
+// through all that others have due, is because the column's n_distinct is set in the schema.
 const lockSlotsOfTenants = `
 SELECT s.*, now(), nextval('punctual.fences')
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
@@ -99,7 +99,7 @@ CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
         SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
         FROM punctual.ready
-        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4)::smallint
+        WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4)::smallint
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
         ORDER BY due_at, run_id LIMIT q.slots
@@ -107,7 +107,7 @@ CROSS JOIN LATERAL (
     normal AS MATERIALIZED (
         SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
         FROM punctual.ready
-        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 1)::smallint
+        WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 1)::smallint
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
         ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high)
@@ -115,7 +115,7 @@ CROSS JOIN LATERAL (
     low AS MATERIALIZED (
         SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
         FROM punctual.ready
-        WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 2)::smallint
+        WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 2)::smallint
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
         ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
@@ -152,15 +152,15 @@ CROSS JOIN LATERAL (
         FOR UPDATE SKIP LOCKED)
     SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
 
-// lockOrdered and lockOrderedOfTenants lock runs that somebody ordered: they wait in one lane of a queue, whatever their
-// priority.
+// lockOrdered and lockOrderedOfTenants lock runs that somebody ordered: they wait in one lane of a queue, whatever
+// their priority.
 const lockOrdered = `
 SELECT s.*, now()
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
 CROSS JOIN LATERAL (
     SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
     FROM punctual.ready
-    WHERE tenant <> ALL($5::int[]) AND lane = (q.queue * 4 + 3)::smallint
+    WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 3)::smallint
       AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
       AND due_at <= now() - (SELECT $4::interval)
     ORDER BY due_at, run_id LIMIT q.slots FOR UPDATE SKIP LOCKED) s`

@@ -44,15 +44,17 @@ type credentials struct {
 	flights singleflight.Group // so that a burst of attempts asks once
 
 	mu       sync.Mutex
-	believed time.Time // the secrets count as current until then
-	changes  int64     // deployment.secrets_changed when it was last read
-	round    int64     // counts how often all secrets were forgotten
+	believed time.Time      // the secrets count as current until then
+	changes  int64          // deployment.secrets_changed when it was last read
+	round    int64          // counts how often all secrets were forgotten
+	blocks   map[int32]bool // the first tenants of the blocks whose signing keys were read in this round
 }
 
 func newCredentials() *credentials {
 	return &credentials{
 		secrets: cache.New[secretRef, scheduler.Secret](mostSecrets, openBytes),
 		signing: cache.New[int32, []scheduler.SigningKey](mostSigners, openBytes),
+		blocks:  map[int32]bool{},
 	}
 }
 
@@ -193,6 +195,7 @@ func (s *Secrets) believe(ctx context.Context) error {
 			c.secrets.Purge()
 			c.signing.Purge()
 			c.round++
+			clear(c.blocks)
 		}
 		c.changes, c.believed = changes, asked.Add(secretsBelieved)
 		return struct{}{}, nil

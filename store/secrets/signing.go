@@ -214,18 +214,27 @@ type signers struct {
 	err     error // a key of this tenant cannot be opened
 }
 
-// signersAround reads the signing keys of a tenant and of others whose callbacks may follow, and keeps those that last.
+// signersAround reads the signing keys of a tenant. Once in a round it reads those of its block as well, and keeps those
+// that last. After that what a block has not brought, because it is new or cannot be opened, is read alone.
 func (s *Secrets) signersAround(ctx context.Context, tenant int32) (map[int32]signers, error) {
 	c := s.credentials
-	first, round := tenant-tenant%signingBlock, c.now()
+	first := tenant - tenant%signingBlock
+	last := first + signingBlock - 1
+	c.mu.Lock()
+	round, read := c.round, c.blocks[first]
+	c.mu.Unlock()
+	if read {
+		first, last = tenant, tenant
+	}
 	// The round is in the name, because a read that began before the secrets were forgotten may not have the change.
-	return share(ctx, &c.flights, fmt.Sprintf("signers from %d in round %d", first, round),
+	return share(ctx, &c.flights, fmt.Sprintf("signers %d to %d in round %d", first, last, round),
 		func(ctx context.Context) (map[int32]signers, error) {
-			block, err := s.openSigningKeys(ctx, first, first+signingBlock-1)
+			block, err := s.openSigningKeys(ctx, first, last)
 			if err != nil {
 				return nil, err
 			}
 			c.keep(round, func() {
+				c.blocks[first] = true
 				for tenant, found := range block {
 					if found.lasting {
 						c.signing.Add(tenant, found.keys, sizeOfSigning(found.keys))
