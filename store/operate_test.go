@@ -70,6 +70,7 @@ func (c crud) workAtOnce() (replicas *sync.WaitGroup) {
 			}
 		})
 	}
+	c.t.Cleanup(replicas.Wait)
 	return replicas
 }
 

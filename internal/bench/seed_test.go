@@ -33,8 +33,11 @@ func newSeedbed(t *testing.T) seedbed {
 	t.Cleanup(s.close)
 	r, err := process.Serve(bounded(t), tinyConfig(t, dsn).Binary, dsn)
 	must(t, err)
+	t.Cleanup(r.Kill)
 	t.Cleanup(func() {
-		if err := r.Stop(context.WithoutCancel(t.Context())); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		if err := r.Stop(ctx); err != nil {
 			t.Error(err)
 		}
 	})

@@ -23,7 +23,7 @@ func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 		"schedule": map[string]any{"cron": "* * * * * *"},
 	}), "allow", "forbid", "wait")
 	create(t, fleet[0].API, crons...)
-	h := herd{start: nextSecond(time.Second), oneShots: 200, within: 10 * time.Second}
+	h := herd{start: nextSecond(2 * time.Second), oneShots: 200, within: 10 * time.Second}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
 	newest := func() (at time.Time) { // the newest slot of a cron job that was sent
 		for _, q := range w.At("/cron") {
@@ -70,7 +70,6 @@ func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	if !slices.ContainsFunc(f.Runs, func(r Run) bool { return r.Reason == "missed" }) {
 		t.Error("no slot was missed: the clock was not stepped")
 	}
-	calm(t, 50, fleet...)
+	stopCalm(t, 50, fleet...)
 	neverSaid(t, "replicas are lost", fleet...) // a step of the clock must not make the living look dead
-	stop(t, fleet...)
 }

@@ -64,8 +64,7 @@ func TestASynchronousFailoverLosesNothing(t *testing.T) {
 		FROM punctual.deployment`) {
 		t.Error("the failover was taken for a restored database")
 	}
-	calm(t, 200, fleet...)
-	stop(t, fleet...)
+	stopCalm(t, 200, fleet...)
 }
 
 func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
@@ -116,8 +115,7 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 		return q.At.Before(promoted) && q.At.After(lag) && unrecorded(f, q)
 	})
 	verify(t, f, Conditions{})
-	calm(t, 200, fleet...)
-	stop(t, fleet...)
+	stopCalm(t, 200, fleet...)
 }
 
 // An asynchronous failover loses the newest version of a job. The next edit gives its number to another definition, and

@@ -84,12 +84,12 @@ func succeeded(t testing.TB, f Facts) {
 	}
 }
 
-// calm checks that replicas still run, were never taken for lost, and wrote at most the given number of lines to their
-// logs.
-func calm(t testing.TB, lines int, replicas ...*process.Replica) {
+// stopCalm stops replicas one after the other. Until its turn each must run, must never have been taken for lost, not
+// even when another stopped, and must have written at most the given number of lines to its log.
+func stopCalm(t testing.TB, lines int, replicas ...*process.Replica) {
 	t.Helper()
-	neverSaid(t, "declared this replica lost", replicas...)
 	for _, r := range replicas {
+		neverSaid(t, "declared this replica lost", r)
 		select {
 		case <-r.Done():
 			t.Errorf("replica %d has ended", r.PID())
@@ -98,6 +98,7 @@ func calm(t testing.TB, lines int, replicas ...*process.Replica) {
 		if n := strings.Count(r.Output(), "\n"); n > lines {
 			t.Errorf("replica %d wrote %d lines to its log, want at most %d", r.PID(), n, lines)
 		}
+		stop(t, r)
 	}
 }
 

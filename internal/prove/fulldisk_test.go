@@ -29,8 +29,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 			fill(t, server, disk, fleet)
 			ready(t, fleet...)
 			s.unharmed(t, dsn)
-			calm(t, 200, fleet...)
-			stop(t, fleet...)
+			stopCalm(t, 200, fleet...)
 		})
 	}
 }

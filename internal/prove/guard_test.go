@@ -75,6 +75,9 @@ func TestATenantMayCallWhatItIsAllowedAndNoLonger(t *testing.T) {
 	await(t, "the permission to be gone", func() bool { run = lastRun(t, api, "allowed"); return run.Status == "dead" })
 	t.Logf("the permission was gone after %s", time.Since(began))
 	before := calls.Load()
+	if len(run.Attempts) == 0 {
+		t.Fatalf("%+v", run)
+	}
 	last := run.Attempts[len(run.Attempts)-1]
 	if run.Reason != "blocked_address" || !strings.Contains(last.Error, "127.0.0.1 is a loopback address") {
 		t.Errorf("%+v", run)

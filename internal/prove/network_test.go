@@ -39,8 +39,7 @@ func TestASlowNetworkToTheDatabaseCostsTimeOnly(t *testing.T) {
 	if during > 2*most {
 		t.Errorf("%d connections were made while the network was slow, want at most %d", during, 2*most)
 	}
-	calm(t, 50, fleet...)
-	stop(t, fleet...)
+	stopCalm(t, 50, fleet...)
 }
 
 func TestAReplicaThatIsCutOffStopsItselfAndIsTakenOver(t *testing.T) {
@@ -124,6 +123,5 @@ func TestCommitsWhoseAnswerIsLostAreResolved(t *testing.T) {
 	if cuts < 8 { // two of each kind; how many more depends on the machine
 		t.Errorf("only %d answers were lost", cuts)
 	}
-	calm(t, 400, fleet...)
-	stop(t, fleet...)
+	stopCalm(t, 400, fleet...)
 }

@@ -32,8 +32,7 @@ func TestTerminatedBackendsLoseNothing(t *testing.T) {
 	}
 	s.unharmed(t, dsn)
 	t.Logf("%d connections were terminated", killed)
-	calm(t, 400, fleet...)
-	stop(t, fleet...)
+	stopCalm(t, 400, fleet...)
 }
 
 // probeEvery is how often the tests probe readiness.
@@ -102,6 +101,5 @@ func TestAReadOnlyDatabaseLosesNothing(t *testing.T) {
 		}
 	}
 	s.unharmed(t, dsn)
-	calm(t, 200, fleet...)
-	stop(t, fleet...)
+	stopCalm(t, 200, fleet...)
 }

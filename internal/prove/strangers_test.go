@@ -105,8 +105,7 @@ func TestSlowRequestsHoldUpNoSlotAndNoHeartbeat(t *testing.T) {
 	}
 	must(t, tx.Rollback(t.Context()))
 	do[any](t, fleet[0].API, "PATCH", "/v1/jobs/locked", map[string]any{"description": "at last"})
-	calm(t, 2000, fleet...)
-	stop(t, fleet...)
+	stopCalm(t, 2000, fleet...)
 }
 
 // A user locks the rows of a run in flight, of one that waits behind it, of one that is to be retried, and more. Only
@@ -177,6 +176,5 @@ func TestAStrangersLocksHoldUpTheirOwnRunsOnly(t *testing.T) {
 		do[any](t, r.API, "POST", "/v1/jobs/"+name+"/pause", nil)
 	}
 	verify(t, atRest(t, dsn, w), Conditions{Settle: time.Minute})
-	calm(t, 1000, r)
-	stop(t, r)
+	stopCalm(t, 1000, r)
 }
