@@ -45,7 +45,7 @@ func (s *Scheduler) dispatch(b domain.Batch) bool {
 // out, whatever delayed it. lent is true when the worker slot was lent to other runs meanwhile.
 //
 // execute and send fill in an outcome that is not on their stack: with it, the stack of each request in flight would be
-// twice as large. What [judge] decides may replace the outcome, so what does not follow from the result is set after it.
+// twice as large. What judge decides may replace the outcome, so what does not follow from the result is set after it.
 func (s *Scheduler) execute(o *domain.Outcome) (lent bool) {
 	failpoint.At(failpoint.SendBegun)
 	started := s.now(o.Assignment)

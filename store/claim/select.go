@@ -13,9 +13,9 @@ import (
 // over rows that others have locked. The limits stand beside the locks: an outer LIMIT would lock more than it returns.
 //
 // $1 and $2 are the queues and their quotas. $3 and $4 are the window: due for at most so long (null: however long),
-// and for at least so long. $5 are the tenants of the quotas, or tenants to pass over: those that are at a limit, mostly
-// none. Of what these have due, only as much is looked at as lies in the window. Of runs that were made ready together
-// the oldest slot comes first, as run ids begin with it.
+// and for at least so long. $5 are the tenants of the quotas, or tenants to pass over: those that are at a limit, which
+// mostly are none. Of what these have due, only as much is looked at as lies in the window. Of runs that were made
+// ready together the oldest slot comes first, as run ids begin with it.
 
 // lockSlots locks due slots. NO KEY, so that a foreign-key check on a due job does not hide it. Each row comes with a
 // fencing token, which was given under the row's lock.

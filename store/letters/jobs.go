@@ -36,7 +36,7 @@ func (w Operator) StartJobs(ctx context.Context, r JobsRequest) (Operation, erro
 			Kind: OperationKind(r.Action), MaxPerSecond: pg.OrNull(r.MaxPerSecond), Note: pg.OrNull(r.Note),
 		},
 	}
-	return w.start(ctx, n, r.text(), func(tx *pg.Tx, id uuid.UUID) (matched int, err error) {
+	return w.start(ctx, n, r.request(), func(tx *pg.Tx, id uuid.UUID) (matched int, err error) {
 		return rememberJobs(ctx, tx, w.Tenant, r, id)
 	})
 }
@@ -70,7 +70,7 @@ type jobsText struct {
 	Until  *time.Time        `json:"until,omitempty"` // of a pause
 }
 
-func (r JobsRequest) text() jobsText {
+func (r JobsRequest) request() jobsText {
 	f := r.Filter
 	return jobsText{f.State, f.Queue, f.Labels, f.NamePrefix, f.Query, r.Until}
 }

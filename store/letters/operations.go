@@ -109,7 +109,7 @@ func (w Operator) StartOperation(ctx context.Context, r BulkRequest) (Operation,
 	n := newOperation{
 		Operation: Operation{Kind: r.Kind, MaxPerSecond: pg.OrNull(r.MaxPerSecond), Note: pg.OrNull(r.Note)},
 	}
-	return w.start(ctx, n, r.text(), func(tx *pg.Tx, id uuid.UUID) (matched int, err error) {
+	return w.start(ctx, n, r.request(), func(tx *pg.Tx, id uuid.UUID) (matched int, err error) {
 		return markLetters(ctx, tx, w.Tenant, r, id)
 	})
 }
@@ -214,8 +214,8 @@ func markLetters(ctx context.Context, tx *pg.Tx, tenant int32, r BulkRequest, op
 	return int(done.RowsAffected()), pg.Wrap("marking dead letters", err)
 }
 
-// text is the request as people read it in the row.
-func (r BulkRequest) text() any {
+// request is the request as people read it in the row.
+func (r BulkRequest) request() any {
 	return struct {
 		Job          string            `json:"job,omitempty"`
 		JobID        *uuid.UUID        `json:"job_id,omitempty"`

@@ -32,6 +32,14 @@ func TestTheRowsOfAQueryThatFailsHaveItsError(t *testing.T) {
 			if err := read(t.Context(), tenant, `SELECT 1 / 0`); Code(err) != "22012" {
 				t.Errorf("tenant %d: a division by zero: %v", tenant, err)
 			}
+			var n int
+			if err := db.Reader(t.Context(), tenant).QueryRow(t.Context(), `SELECT 1 / 0`).Scan(&n); Code(err) != "22012" {
+				t.Errorf("tenant %d: one row of a division by zero: %v", tenant, err)
+			}
+			err := db.Reader(t.Context(), tenant).QueryRow(t.Context(), `SELECT 1 WHERE false`).Scan(&n)
+			if !errors.Is(err, pgx.ErrNoRows) {
+				t.Errorf("tenant %d: no row: %v", tenant, err)
+			}
 		}
 	}
 	err = db.InTx(t.Context(), 1, func(tx *Tx) error {

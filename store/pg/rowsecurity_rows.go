@@ -1,6 +1,10 @@
 package pg
 
-import "github.com/jackc/pgx/v5"
+import (
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // batchRows are the rows of a batch's last statement. They end with the batch, and the batch ends its transaction. So
 // an error of the transaction's end becomes theirs.
@@ -43,12 +47,12 @@ type batchRow struct {
 	results pgx.BatchResults
 }
 
-// Scan implements pgx.Row.
-func (r batchRow) Scan(dest ...any) error {
-	err := r.Row.Scan(dest...)
-	ended := r.results.Close()
-	if err != nil {
-		return err
-	}
-	return ended
+// Scan implements pgx.Row. That a batch did not end well says more than that it had no row.
+func (r batchRow) Scan(dest ...any) (err error) {
+	defer func() {
+		if ended := r.results.Close(); ended != nil && (err == nil || errors.Is(err, pgx.ErrNoRows)) {
+			err = ended
+		}
+	}()
+	return r.Row.Scan(dest...)
 }

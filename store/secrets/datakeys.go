@@ -174,7 +174,11 @@ func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (*vault.D
 		return nil, err
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO punctual.data_keys (id, sealed) VALUES ($1, $2)`, key.ID, sealed)
-	return key, pg.Wrap("writing a data key", err)
+	if err != nil {
+		return nil, fmt.Errorf("writing a data key: %w", err)
+	}
+	// Opened again before anything is encrypted with it: what it encrypts is lost if its sealed form does not open.
+	return master.Open(key.ID, sealed)
 }
 
 // noteSecretsChanged tells all replicas to forget the secrets they have decrypted.

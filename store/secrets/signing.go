@@ -214,8 +214,8 @@ type signers struct {
 	err     error // a key of this tenant cannot be opened
 }
 
-// signersAround reads the signing keys of a tenant. Once in a round it reads those of its block as well, and keeps those
-// that last. After that what a block has not brought, because it is new or cannot be opened, is read alone.
+// signersAround reads the signing keys of a tenant. Once in a round it reads those of its block as well, and keeps
+// those that last. After that what a block has not brought, because it is new or cannot be opened, is read alone.
 func (s *Secrets) signersAround(ctx context.Context, tenant int32) (map[int32]signers, error) {
 	c := s.credentials
 	first := tenant - tenant%signingBlock
