@@ -123,7 +123,13 @@ type reply struct {
 // visit sends a request with a form, or with none, to an address.
 func (b browser) visit(method, address, site string, form url.Values) reply {
 	b.t.Helper()
-	request, err := http.NewRequestWithContext(b.t.Context(), method, address, strings.NewReader(form.Encode()))
+	return b.send(method, address, site, form.Encode())
+}
+
+// send sends a request with the text of a form.
+func (b browser) send(method, address, site, form string) reply {
+	b.t.Helper()
+	request, err := http.NewRequestWithContext(b.t.Context(), method, address, strings.NewReader(form))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -188,6 +194,13 @@ func (p reply) hides(parts ...string) reply {
 		}
 	}
 	return p
+}
+
+func TestAFormThatCannotBeReadIsRefusedWithTheReason(t *testing.T) {
+	t.Parallel()
+	b := serve(t, false).as("default", "editor")
+	b.post("/jobs/any/pause", "note", strings.Repeat("x", mostForm)).want(413).shows("larger than 1 MiB")
+	b.send(http.MethodPost, b.url+"/jobs/any/pause", "same-origin", "note=%zz").want(400).shows("cannot be read", "%zz")
 }
 
 func TestAVisitorSignsInWithAKey(t *testing.T) {

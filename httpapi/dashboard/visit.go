@@ -94,8 +94,12 @@ const mostForm = 1 << 20
 func withForm(do func(*visit) error) func(*visit) error {
 	return func(v *visit) error {
 		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, mostForm)
-		if err := v.r.ParseForm(); err != nil {
+		err := v.r.ParseForm()
+		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 			return problem.New(problem.CodeTooLarge, "The form is larger than 1 MiB.")
+		}
+		if err != nil {
+			return problem.New(problem.CodeMalformed, "The form cannot be read: "+err.Error()+".")
 		}
 		return do(v)
 	}
