@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +144,13 @@ func TestAllOfTheseAreThoseThatAreListed(t *testing.T) {
 	recent := url.QueryEscape(time.Now().UTC().Add(-90 * time.Minute).Format(time.RFC3339))
 	all := regexp.MustCompile(`(?s)<form method="post" action="/dead-letters/replay" class="actions">(.*?)</form>`)
 	hidden := regexp.MustCompile(`name="([^"]*)" value="([^"]*)"`)
+	fields := func(form string) (pairs []string) {
+		for _, field := range hidden.FindAllStringSubmatch(form, -1) {
+			pairs = append(pairs, field[1], html.UnescapeString(field[2]))
+		}
+		return pairs
+	}
+	group := regexp.MustCompile(`(?s)<td class="number"><a href="([^"]*)">(\d+)</a>.*?<td class="buttons">(.*?)</form>`)
 	for query, want := range map[string]int{
 		"": 5, "job=a": 3, "reason=timeout": 2, "label=team%3Dbilling": 3, "from=" + recent: 2, "to=" + recent: 3,
 	} {
@@ -150,11 +158,20 @@ func TestAllOfTheseAreThoseThatAreListed(t *testing.T) {
 		if n := strings.Count(p.body, `href="/runs/`); n != want {
 			t.Errorf("%q: %d are listed, want %d", query, n, want)
 		}
-		var form []string
-		for _, field := range hidden.FindAllStringSubmatch(all.FindString(p.body), -1) {
-			form = append(form, field[1], html.UnescapeString(field[2]))
+		b.post("/dead-letters/resolve", fields(all.FindString(p.body))...).want(200).
+			shows(fmt.Sprintf("Resolve %d dead letters?", want))
+		counted := 0
+		for _, row := range group.FindAllStringSubmatch(b.get("/dead-letters?"+query).want(200).body, -1) {
+			n, _ := strconv.Atoi(row[2])
+			if listed := strings.Count(b.get(html.UnescapeString(row[1])).want(200).body, `href="/runs/`); listed != n {
+				t.Errorf("%q: a group of %d leads to %d dead letters", query, n, listed)
+			}
+			b.post("/dead-letters/resolve", fields(row[3])...).want(200).shows(fmt.Sprintf("Resolve %d dead letter", n))
+			counted += n
 		}
-		b.post("/dead-letters/resolve", form...).want(200).shows(fmt.Sprintf("Resolve %d dead letters?", want))
+		if counted != want {
+			t.Errorf("%q: the groups have %d dead letters, want %d", query, counted, want)
+		}
 	}
 	b.post("/dead-letters/resolve", "from", "yesterday").want(422).shows("yesterday")
 }

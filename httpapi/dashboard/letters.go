@@ -23,6 +23,15 @@ func (l lettersView) Chosen() string {
 	return query.Encode()
 }
 
+// Of are the parameters that say which of the chosen dead letters a group has.
+func (l lettersView) Of(group letters.DeadLetterGroup) url.Values {
+	query := filtered(l.Filter, letterFilters...)
+	query.Del("job")
+	query.Set("job_id", group.JobID.String())
+	query.Set("reason", text(group.Reason))
+	return query
+}
+
 var letterFilters = []string{"job", "job_id", "trigger", "reason", "label", "from", "to"}
 
 func (v *visit) letters() error {
