@@ -247,7 +247,7 @@ target: {url: "http://example.com/", secret_headers: {x-key: secret}, body: "EOF
 		t.Fatalf("the page has no command:\n%s", text)
 	}
 	pasted := html.UnescapeString(string(found[1]))
-	shell := exec.CommandContext(t.Context(), "sh", "-c", pasted)
+	shell := exec.CommandContext(bounded(t.T), "sh", "-c", pasted)
 	shell.Env = []string{"PATH=" + filepath.Dir(binary(t.T)) + ":" + os.Getenv("PATH"), "PUNCTUAL_API_KEY=" + t.key}
 	if out, err := shell.CombinedOutput(); err != nil || string(out) != "unchanged paste\n" {
 		t.Errorf("%v: %s\n%s", err, out, pasted)

@@ -13,7 +13,7 @@ import (
 // scrape returns the status and the text of an address that Prometheus may scrape.
 func scrape(t *testing.T, url, key string) (status int, text string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	r, err := http.NewRequestWithContext(bounded(t), http.MethodGet, url, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestAPersonSignsInAtTheIssuer(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx := t.Context()
+	ctx := bounded(t)
 	r := serve(t, pgtest.DSN(t), "--auth=keys", "--oidc-issuer="+issuer.URL, "--oidc-audience=punctual",
 		"--oidc-client-id=pages", "--oidc-client-secret-file="+secret, "--public-url="+public)
 	jar, _ := cookiejar.New(nil)

@@ -62,7 +62,7 @@ type server struct {
 	callers *auth.Callers
 	freezes *freezeBook
 	outlook *forecastBook
-	missing []string     // operations without a role
+	missing []string     // what operations lack
 	unready atomic.Value // string: the last probe's reason; empty: ready
 }
 
@@ -115,7 +115,7 @@ func New(c Config) (http.Handler, error) {
 	s.overviewRoutes()
 	s.freezeRoutes()
 	if len(s.missing) > 0 {
-		return nil, fmt.Errorf("httpapi: roleOf has no line for %s", strings.Join(s.missing, ", "))
+		return nil, fmt.Errorf("httpapi: missing: %s", strings.Join(s.missing, ", "))
 	}
 	s.describe()
 	s.documentRoutes(mux)
@@ -134,11 +134,14 @@ func register[I, O any](s *server, op huma.Operation, handle func(context.Contex
 	role, known := roleOf[op.OperationID]
 	switch {
 	case !known:
-		s.missing = append(s.missing, op.OperationID)
+		s.missing = append(s.missing, "a line in roleOf for "+op.OperationID)
 	case role != auth.RoleNone:
 		op.Middlewares = append(op.Middlewares, s.authorize(role))
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 			http.StatusTooManyRequests)
+	}
+	if _, named := any(new(I)).(naming); !named && strings.Contains(op.Path, "{") {
+		s.missing = append(s.missing, "a check of the names in the path of "+op.OperationID)
 	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		tenant := auth.CallerOf(ctx).Tenant.ID

@@ -65,9 +65,10 @@ func TestRolesAreThoseOfOperations(t *testing.T) {
 	}
 	s := &server{}
 	s.api = huma.NewAPI(humaConfig(), nopAdapter{})
-	register(s, huma.Operation{OperationID: "frobnicate", Method: "GET", Path: "/v1/frobnicate"},
+	register(s, huma.Operation{OperationID: "frobnicate", Method: "GET", Path: "/v1/frobnicate/{name}"},
 		func(context.Context, int32, *struct{}) (*struct{}, error) { return nil, nil })
-	if diff := cmp.Diff([]string{"frobnicate"}, s.missing); diff != "" {
+	want := []string{"a line in roleOf for frobnicate", "a check of the names in the path of frobnicate"}
+	if diff := cmp.Diff(want, s.missing); diff != "" {
 		t.Error(diff)
 	}
 }

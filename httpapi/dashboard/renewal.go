@@ -30,12 +30,13 @@ func (v *visit) renewed(s session) (session, error) {
 		return s, nil
 	}
 	fresh, err := v.renewals.of(s.Credential, func() (session, error) {
-		v := &visit{Pages: v.Pages, w: v.w, r: v.r.WithContext(context.WithoutCancel(v.ctx()))} // others wait for it too
-		grant, err := v.SignIn.Renew(v.ctx(), s.Refresh, s.Credential)
+		// Others wait for it too, so it does not end with this visit.
+		lasting := &visit{Pages: v.Pages, w: v.w, r: v.r.WithContext(context.WithoutCancel(v.ctx()))}
+		grant, err := v.SignIn.Renew(lasting.ctx(), s.Refresh, s.Credential)
 		if err != nil {
 			return session{}, err
 		}
-		return v.accepted(grant)
+		return lasting.accepted(grant)
 	})
 	if err == nil {
 		fresh.Tenant, fresh.Until = s.Tenant, s.Until

@@ -90,7 +90,7 @@ func (f *fills) fill(r *delivery.Request, v *placeholder.Values) {
 	r.Body = f.body.Append(make([]byte, 0, f.body.Longest(len(v.Job))), v, place)
 }
 
-// values are the values of an attempt's placeholders.
+// values are the values of an attempt's placeholders. A notice, whose job may have no timetable, has none.
 func (a Assignment) values() *placeholder.Values {
 	return &placeholder.Values{
 		ScheduledFor: a.ScheduledFor, Zone: a.Job.Timetable.zone, Run: a.RunID, Attempt: a.Attempt, Job: a.Job.Name,
