@@ -88,12 +88,12 @@ func (t *ticker) claimOfWaiters(ctx context.Context, of domain.Work, sum *claime
 }
 
 // restAround returns how long to sleep after the claims of a tick while tenants are held back.
-func (t *ticker) restAround(sum claimed) (wait time.Duration, wake <-chan struct{}) {
+func (t *ticker) restAround(sum claimed, now time.Time) (wait time.Duration, wake <-chan struct{}) {
 	more := slices.ContainsFunc(t.fair[:], func(f fairness) bool { return len(t.able(&f)) > 0 })
 	if sum.settled > 0 && (sum.full || more) {
 		return 0, nil
 	}
-	wait = min(t.untilFetch(t.untilNext(t.s.clock.now())), t.s.limits.drawIn(spread(lookAround)))
+	wait = min(t.untilFetch(t.untilNext(now)), t.s.limits.drawIn(spread(lookAround)))
 	return max(wait, shortestPause), t.s.slots.released
 }
 

@@ -102,9 +102,11 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 	if err := t.fetchHeld(ctx); err != nil {
 		return 0, nil, err
 	}
-	due := t.due(t.s.clock.now())
+	// One instant for all: what became due between two readings of the clock would be neither due nor still to come.
+	now := t.s.clock.now()
+	due := t.due(now)
 	if due == [domain.WorkKinds]bool{} {
-		wait, wake = t.idle()
+		wait, wake = t.idle(now)
 		return wait, wake, nil
 	}
 	var sum claimed
@@ -116,13 +118,13 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		}
 	}
 	t.takeTurns(sum)
-	wait, wake = t.rest(sum)
+	wait, wake = t.rest(sum, now)
 	return wait, wake, nil
 }
 
 // idle returns how long to sleep when nothing is due.
-func (t *ticker) idle() (wait time.Duration, wake <-chan struct{}) {
-	wait = t.untilFetch(t.untilNext(t.s.clock.now()))
+func (t *ticker) idle(now time.Time) (wait time.Duration, wake <-chan struct{}) {
+	wait = t.untilFetch(t.untilNext(now))
 	if t.others {
 		t.wantsLook = true
 		return wait, t.s.slots.released
@@ -133,13 +135,13 @@ func (t *ticker) idle() (wait time.Duration, wake <-chan struct{}) {
 	return wait, nil
 }
 
-// rest returns how long to sleep after the claims of a tick.
-func (t *ticker) rest(sum claimed) (wait time.Duration, wake <-chan struct{}) {
+// rest returns how long to sleep after the claims of a tick, which took as due what was due now.
+func (t *ticker) rest(sum claimed, now time.Time) (wait time.Duration, wake <-chan struct{}) {
 	switch {
 	case len(t.held) > 0:
-		return t.restAround(sum)
+		return t.restAround(sum, now)
 	case !sum.offered:
-		return t.untilFetch(t.untilNext(t.s.clock.now())), t.s.slots.released
+		return t.untilFetch(t.untilNext(now)), t.s.slots.released
 	}
 	t.wantsLook = !sum.full
 	if sum.full {
@@ -239,7 +241,8 @@ func (t *ticker) look(ctx context.Context) error {
 	return nil
 }
 
-// untilNext returns how long to sleep until the next thing is due, and has the loop look again after a full sleep.
+// untilNext returns how long to sleep until the next thing that is not due now is due. It has the loop look again after
+// a full sleep.
 func (t *ticker) untilNext(now time.Time) time.Duration {
 	wait := spread(longestSleep)
 	t.wantsLook, t.pause = true, 0
