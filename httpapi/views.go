@@ -34,7 +34,7 @@ type Job struct {
 	LastRun          *runs.Run  `json:"last_run" doc:"The newest run or recorded skip, without its attempts."`
 	CreatedAt        time.Time  `json:"created_at" doc:"When it was first written."`
 	UpdatedAt        time.Time  `json:"updated_at" doc:"When a user last changed it."`
-	CompletedAt      *time.Time `json:"completed_at,omitempty" doc:"When its last slot was claimed."`
+	CompletedAt      *time.Time `json:"completed_at,omitempty" doc:"When its last slot was claimed. Absent also for a one-shot whose run is no longer kept."`
 }
 
 // showJob shows a job. The default jitter, which belongs to the deployment, is filled in like the other defaults.

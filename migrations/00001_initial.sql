@@ -203,8 +203,8 @@ COMMENT ON COLUMN punctual.jobs.version IS
 COMMENT ON COLUMN punctual.jobs.name IS
     'Unique among the active and paused jobs of a tenant; a completed or deleted job frees its name.';
 COMMENT ON COLUMN punctual.jobs.state IS
-    'active, paused or deleted (kept for its history). An active job whose schedule has a completed_at is completed: '
-    'see job_state().';
+    'active, paused or deleted (kept for its history). An active job with no schedule, or whose schedule has a '
+    'completed_at, is completed: see job_state().';
 COMMENT ON COLUMN punctual.jobs.kind IS 'Kind of schedule: cron, every, at, delay or none.';
 COMMENT ON COLUMN punctual.jobs.queue IS 'Queue its runs wait in: queues.id.';
 COMMENT ON COLUMN punctual.jobs.labels IS 'Labels to filter by: a flat object of strings.';
@@ -247,8 +247,10 @@ COMMENT ON COLUMN punctual.job_versions.note IS 'Why the job was changed, if the
 -- Autovacuum goes by their number, not their share: otherwise the due end of a large table's index fills up with dead
 -- entries.
 --
--- completed_at is in this table because the claim of a job's last slot writes this row anyway. Writing the job as well,
--- with its state in the predicates of its indexes, took as much of Postgres's time as all the rest of a one-shot.
+-- The claim of a job's last slot completes the job, and writes nothing but this table for it. Writing the job as well,
+-- with its state in the predicates of its indexes, took as much of Postgres's time as all the rest of a one-shot. The
+-- row of a one-shot is deleted: an update would write its entries in the indexes anew. The row of a recurring job gets a
+-- completed_at, and so does a one-shot's that is written again, because the job is edited.
 CREATE TABLE punctual.schedules (
     job_id         uuid PRIMARY KEY,
     scheduled_for  timestamptz,
@@ -269,7 +271,7 @@ CREATE INDEX schedules_due_by_tenant ON punctual.schedules (lane, tenant, next_r
 CREATE INDEX schedules_completed ON punctual.schedules (completed_at) WHERE completed_at IS NOT NULL;
 COMMENT ON TABLE  punctual.schedules IS
     'When each job fires next: one narrow row per job, the only hot row. A transaction that changes a job locks this '
-    'row first.';
+    'row first. A one-shot has none once its slot is claimed.';
 COMMENT ON COLUMN punctual.schedules.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.schedules.scheduled_for IS 'Next slot (nominal fire time); null when none is left.';
 COMMENT ON COLUMN punctual.schedules.next_run_at IS 'When that slot is due: scheduled_for plus the job''s jitter.';
@@ -706,6 +708,20 @@ COMMENT ON COLUMN punctual.claims.id IS 'The batch.';
 COMMENT ON COLUMN punctual.claims.replica IS 'Replica that holds it.';
 COMMENT ON COLUMN punctual.claims.claimed_at IS 'When it was claimed.';
 COMMENT ON COLUMN punctual.claims.run_ids IS 'The runs claimed together.';
+
+CREATE TABLE punctual.completions (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    look_at  timestamptz NOT NULL,
+    job_ids  uuid[] NOT NULL
+);
+CREATE INDEX completions_by_look_at ON punctual.completions (look_at);
+COMMENT ON TABLE  punctual.completions IS
+    'Which one-shots were completed together: one row per claim. It says which jobs are to be forgotten a week later.';
+COMMENT ON COLUMN punctual.completions.id IS 'Counts up.';
+COMMENT ON COLUMN punctual.completions.look_at IS
+    'When it is looked at next: 7 days after the claim, and later again while it has a job that cannot be forgotten '
+    'yet.';
+COMMENT ON COLUMN punctual.completions.job_ids IS 'The jobs whose rows in schedules the claim has deleted.';
 
 CREATE TABLE punctual.cancels (
     run_id        uuid PRIMARY KEY,
@@ -1459,12 +1475,30 @@ CREATE FUNCTION punctual.priority_name(lane smallint) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT (ARRAY['high', 'normal', 'low'])[lane % 4 + 1] $$;
 COMMENT ON FUNCTION punctual.priority_name(smallint) IS 'Priority part of a lane: high, normal or low.';
 
-CREATE FUNCTION punctual.job_state(state text, completed_at timestamptz) RETURNS text
+CREATE FUNCTION punctual.job_state(state text, completed boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN state = 'active' AND completed_at IS NOT NULL THEN 'completed' ELSE state END
+    SELECT CASE WHEN state = 'active' AND completed THEN 'completed' ELSE state END
 $$;
-COMMENT ON FUNCTION punctual.job_state(text, timestamptz) IS
-    'State of a job from jobs.state and schedules.completed_at: active, paused, completed or deleted.';
+COMMENT ON FUNCTION punctual.job_state(text, boolean) IS
+    'State of a job from jobs.state, and from whether it has no row in schedules or one with a completed_at: active, '
+    'paused, completed or deleted.';
+
+-- The run or skip of a slot came to be when the slot was claimed.
+CREATE FUNCTION punctual.last_slot_claimed_at(job uuid) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT r.created_at FROM punctual.runs r
+    WHERE r.job_id = job AND r.trigger IN ('schedule', 'catchup') ORDER BY r.id DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION punctual.last_slot_claimed_at(uuid) IS
+    'When the newest slot of a job was claimed: for a one-shot with no row in schedules, when it was completed. Null '
+    'if the slot''s run is no longer kept.';
+
+CREATE FUNCTION punctual.lane_of(queue smallint, definition json) RETURNS smallint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT (queue * 4 + CASE definition ->> 'priority' WHEN 'high' THEN 0 WHEN 'low' THEN 2 ELSE 1 END)::smallint
+$$;
+COMMENT ON FUNCTION punctual.lane_of(smallint, json) IS
+    'The lane of a job, as in schedules, from its queue and its definition.';
 
 CREATE FUNCTION punctual.held_by(held_by text, held_at timestamptz) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
@@ -1565,8 +1599,8 @@ COMMENT ON FUNCTION punctual.runs_being_sent(uuid) IS 'The runs of a job that re
 CREATE VIEW punctual.job_status AS
 SELECT t.name AS tenant, j.name, j.id,
        punctual.job_state(CASE WHEN j.state = 'paused' AND j.paused_until <= now() THEN 'active' ELSE j.state END,
-                          s.completed_at) AS state,
-       j.kind, q.name AS queue, punctual.priority_name(s.lane) AS priority, j.version,
+                          s.job_id IS NULL OR s.completed_at IS NOT NULL) AS state,
+       j.kind, q.name AS queue, punctual.priority_name(punctual.lane_of(j.queue, v.definition)) AS priority, j.version,
        v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,
        CASE WHEN s.enabled THEN s.next_run_at END AS next_run_at,
        CASE WHEN s.enabled THEN s.scheduled_for END AS next_scheduled_for,
@@ -1577,7 +1611,7 @@ SELECT t.name AS tenant, j.name, j.id,
 FROM punctual.jobs j
 JOIN punctual.tenants t ON t.id = j.tenant
 JOIN punctual.queues q ON q.id = j.queue
-JOIN punctual.schedules s ON s.job_id = j.id
+LEFT JOIN punctual.schedules s ON s.job_id = j.id
 JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
 LEFT JOIN LATERAL (
     SELECT n.id, n.status, n.reason, n.scheduled_for, n.finished_at FROM punctual.runs n
@@ -2083,8 +2117,8 @@ DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, p
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices, punctual.hourly_runs,
     punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
-    punctual.dead_letters, punctual.holds, punctual.replicas, punctual.cancels, punctual.claims, punctual.ready,
-    punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
+    punctual.dead_letters, punctual.holds, punctual.replicas, punctual.cancels, punctual.completions, punctual.claims,
+    punctual.ready, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
     punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
 DROP SEQUENCE punctual.fences;
 DO $$

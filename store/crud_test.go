@@ -181,9 +181,13 @@ func (c crud) slotAgo(job uuid.UUID, ago time.Duration) time.Time {
 	return slot
 }
 
-// complete writes what the claim of a job's last slot writes to the job's schedule.
+// complete writes what the claim of a job's last slot writes about the job's schedule.
 func (c crud) complete(job uuid.UUID) {
 	c.t.Helper()
+	c.exec(`WITH gone AS (
+			DELETE FROM punctual.schedules s USING punctual.jobs j
+			WHERE s.job_id = $1 AND j.id = $1 AND j.kind IN ('at', 'delay') RETURNING s.job_id)
+		INSERT INTO punctual.completions (look_at, job_ids) SELECT now() + interval '7 days', ARRAY[job_id] FROM gone`, job)
 	c.exec(`UPDATE punctual.schedules
 		SET scheduled_for = NULL, next_run_at = NULL, enabled = false, completed_at = now()
 		WHERE job_id = $1`, job)

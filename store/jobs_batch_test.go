@@ -75,9 +75,9 @@ func TestCreateJobs(t *testing.T) {
 				t.Errorf("%s is %+v, not %+v", name, got, results[i])
 			}
 		}
-		for _, written := range []string{"jobs", "job_versions", "schedules", "audit_log"} { // b twice
-			if n := c.count(`SELECT count(*) FROM punctual.` + written); n != 4 {
-				t.Errorf("%d rows in %s", n, written)
+		for written, want := range map[string]int{"jobs": 4, "job_versions": 4, "schedules": 3, "audit_log": 4} { // b twice
+			if n := c.count(`SELECT count(*) FROM punctual.` + written); n != want {
+				t.Errorf("%d rows in %s, want %d", n, written, want)
 			}
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/letters"
+	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -85,6 +86,11 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 				scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
 			return err
 		},
+		"forget": func(domain.Definition) error {
+			c.exec(`UPDATE punctual.completions SET look_at = now() - interval '1 s'`)
+			_, _, err := c.ForgetCompletedJobs(ctx)
+			return err
+		},
 		"claim ready": func(domain.Definition) error {
 			_, err := c.ClaimReady(ctx,
 				scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
@@ -119,7 +125,7 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 			FROM punctual.jobs j
 			JOIN punctual.schedules s ON s.job_id = j.id
 			WHERE NOT s.enabled
-				AND punctual.job_state(j.state, s.completed_at) = 'active'
+				AND ` + names.JobState + ` = 'active'
 				AND j.kind <> 'none'`},
 		{"a job that forbids overlap has no gate", `SELECT count(*)
 			FROM punctual.jobs j

@@ -218,9 +218,8 @@ func TestForgetCompletedJobs(t *testing.T) {
 		}
 		c.complete(job.ID)
 	}
-	c.exec(`UPDATE punctual.schedules s SET completed_at = now() - interval '8 days'
-		FROM punctual.jobs j
-		WHERE j.id = s.job_id AND j.name <> 'recent' AND s.completed_at IS NOT NULL`)
+	c.exec(`UPDATE punctual.completions SET look_at = now() - interval '1 day'
+		FROM punctual.jobs j WHERE j.id = ANY (job_ids) AND j.name <> 'recent'`)
 	for _, want := range []int{1, 0} {
 		if n, _, err := c.ForgetCompletedJobs(ctx); err != nil || n != want {
 			t.Errorf("%d forgotten, %v", n, err)

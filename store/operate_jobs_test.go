@@ -16,6 +16,7 @@ import (
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/letters"
+	"punctual/store/names"
 )
 
 // ofTeam selects the jobs that labelled("team", "x") marks.
@@ -53,8 +54,8 @@ func (c crud) countJobs(r letters.JobsRequest) int {
 func (c crud) states() map[string]string {
 	c.t.Helper()
 	rows, err := c.db.Pool().Query(c.t.Context(), `
-		SELECT punctual.job_state(j.state, s.completed_at), string_agg(j.name, ' ' ORDER BY j.name)
-		FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id WHERE j.tenant = $1 GROUP BY 1`, c.tenant)
+		SELECT `+names.JobState+`, string_agg(j.name, ' ' ORDER BY j.name)
+		FROM punctual.jobs j LEFT JOIN punctual.schedules s ON s.job_id = j.id WHERE j.tenant = $1 GROUP BY 1`, c.tenant)
 	if err != nil {
 		c.t.Fatal(err)
 	}

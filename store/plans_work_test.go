@@ -3,6 +3,7 @@ package store
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -161,6 +162,12 @@ func (c claimer) day() {
 			}
 		}
 		c.finish(outcomes...)
+		shot := c.create("shot-"+uuid.NewString(), delay(time.Hour))
+		c.complete(shot.ID)
+		c.trigger(shot.ID.String())
+		c.edit(shot.ID.String(), described("x"))
+		c.edit(job.ID.String(), described("x"))
+		c.create(shot.Definition.Name)
 		_, err = c.Renew(ctx, c.replica, false)
 		c.must(err)
 		_, err = c.Recover(ctx, nil)

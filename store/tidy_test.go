@@ -69,6 +69,15 @@ func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
 			"completed one-shots", func(c crud) { c.shots(3000) },
 			`SELECT count(*) FROM punctual.jobs WHERE state <> 'deleted'`,
 		},
+		{
+			"completed one-shots whose slots were claimed", func(c crud) {
+				c.shots(3000)
+				c.exec(`INSERT INTO punctual.completions (look_at, job_ids)
+					SELECT now(), array_agg(job_id) FROM punctual.schedules GROUP BY substr(job_id::text, 1, 1)`)
+				c.exec(`DELETE FROM punctual.schedules`)
+			},
+			`SELECT count(*) FROM punctual.jobs WHERE state <> 'deleted'`,
+		},
 		{"deleted jobs", func(c crud) {
 			c.shots(6000)
 			c.exec(`UPDATE punctual.schedules SET completed_at = NULL`)

@@ -57,6 +57,7 @@ SELECT id, fence FROM made`
 
 // advanceSchedules moves each schedule to its next slot. After the last slot the job is completed. Only completed_at
 // records that: this statement writes the schedule's row anyway, and job_state derives the job's state from it.
+// One-shots are not among the schedules: see completeOneShots.
 const advanceSchedules = `
 UPDATE punctual.schedules s
 SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at,
@@ -65,6 +66,17 @@ SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at,
 FROM (SELECT unnest($1::uuid[]) AS job_id, unnest($2::timestamptz[]) AS was, unnest($3::timestamptz[]) AS scheduled_for,
              unnest($4::timestamptz[]) AS next_run_at) u
 WHERE s.job_id = u.job_id AND s.scheduled_for = u.was`
+
+// completeOneShots ends one-shots, whose slot was their last one. That they have no row any more says that they are
+// completed. To delete it costs Postgres a quarter of what an update would, which writes entries in indexes again.
+const completeOneShots = `
+DELETE FROM punctual.schedules s
+USING (SELECT unnest($1::uuid[]) AS job_id, unnest($2::timestamptz[]) AS was) u
+WHERE s.job_id = u.job_id AND s.scheduled_for = u.was`
+
+// rememberCompleted notes which one-shots were completed, so that they can be forgotten.
+const rememberCompleted = `
+INSERT INTO punctual.completions (look_at, job_ids) VALUES (now() + interval '7 days', $1::uuid[])`
 
 // dueRow is a locked row of schedules.
 type dueRow struct {
@@ -98,11 +110,13 @@ type dueClaim struct {
 	batch     domain.Batch
 }
 
-// nextRows collects the next slots, column by column, for one UPDATE; a nil slot ends the schedule.
+// nextRows collects what becomes of the claimed slots' schedules, column by column.
 type nextRows struct {
 	jobs            []uuid.UUID
 	was             []time.Time
-	slots, dueAt    []*time.Time
+	slots, dueAt    []*time.Time // nil: no slot is left
+	completed       []uuid.UUID  // one-shots, whose rows go
+	completedWas    []time.Time
 	gates, gateRuns []uuid.UUID // jobs whose runs must not overlap, and the run of each that starts now
 }
 
@@ -288,7 +302,7 @@ func (c *dueClaim) decide() {
 		for _, p := range plan.Skips {
 			c.skips.Add(job, r.lane, p, c.now)
 		}
-		c.next.add(r, plan)
+		c.next.add(job, r, plan)
 	}
 }
 
@@ -328,17 +342,37 @@ func (c *dueClaim) room() map[int16]int {
 func (c *dueClaim) putOff(r dueRow) {
 	c.claims.options.Log.Error("a job cannot be scheduled by this version of Punctual; it is tried again in a minute",
 		"job", r.key.Job, "version", r.key.Version, "error", c.found.Broken[r.key])
-	c.next.add(r, domain.Plan{Next: r.scheduledFor, NextRunAt: c.now.Add(definitions.RetryIn)})
+	c.next.move(r, &r.scheduledFor, new(c.now.Add(definitions.RetryIn)))
 }
 
-func (n *nextRows) add(r dueRow, plan domain.Plan) {
-	n.jobs = append(n.jobs, r.key.Job)
-	n.was = append(n.was, r.scheduledFor)
-	if plan.Done {
-		n.slots, n.dueAt = append(n.slots, nil), append(n.dueAt, nil)
-		return
+func (n *nextRows) add(job *domain.Job, r dueRow, plan domain.Plan) {
+	switch {
+	case !plan.Done:
+		n.move(r, &plan.Next, &plan.NextRunAt)
+	case job.Schedule.Kind().OneShot():
+		n.completed, n.completedWas = append(n.completed, r.key.Job), append(n.completedWas, r.scheduledFor)
+	default:
+		n.move(r, nil, nil)
 	}
-	n.slots, n.dueAt = append(n.slots, &plan.Next), append(n.dueAt, &plan.NextRunAt)
+}
+
+func (n *nextRows) move(r dueRow, slot, dueAt *time.Time) {
+	n.jobs, n.was = append(n.jobs, r.key.Job), append(n.was, r.scheduledFor)
+	n.slots, n.dueAt = append(n.slots, slot), append(n.dueAt, dueAt)
+}
+
+// queue queues the statements that move the schedules on.
+func (n *nextRows) queue(b *pgx.Batch) {
+	if len(n.jobs) > 0 {
+		b.Queue(advanceSchedules, pg.Prepared{}, n.jobs, n.was, n.slots, n.dueAt)
+	}
+	if len(n.completed) > 0 {
+		b.Queue(completeOneShots, pg.Prepared{}, n.completed, n.completedWas)
+		b.Queue(rememberCompleted, pg.Prepared{}, n.completed)
+	}
+	if len(n.gates) > 0 {
+		queueTakeGates(b, n.gates, n.gateRuns)
+	}
 }
 
 // write inserts the runs, their lease and the skips, advances the schedules and commits, in one round trip. Of guarded
@@ -374,12 +408,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.skips.IDs) > 0 {
 		c.skips.Queue(&b)
 	}
-	if len(c.next.jobs) > 0 {
-		b.Queue(advanceSchedules, pg.Prepared{}, c.next.jobs, c.next.was, c.next.slots, c.next.dueAt)
-	}
-	if len(c.next.gates) > 0 {
-		queueTakeGates(&b, c.next.gates, c.next.gateRuns)
-	}
+	c.next.queue(&b)
 	if len(c.waiting.ids) > 0 {
 		queueWait(&b, c.waiting.jobs, c.waiting.ids)
 		c.waiting.queuePending(&b)
@@ -391,6 +420,6 @@ func (c *dueClaim) write(ctx context.Context) error {
 	}
 	failpoint.At(failpoint.ClaimCommitted)
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, c.fences, lease)
-	c.batch.Settled = len(c.next.jobs)
+	c.batch.Settled = len(c.next.jobs) + len(c.next.completed)
 	return nil
 }

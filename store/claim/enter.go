@@ -76,10 +76,13 @@ WITH u AS MATERIALIZED (
 made AS (
     INSERT INTO punctual.runs (id, job_id, rerun_of, replay_of, scheduled_for, due_at, created_at, tenant, job_version,
                                lane, status, trigger)
-    SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at, $1::timestamptz, s.tenant, s.version,
-           s.lane, 'pending', u.trigger
+    SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at, $1::timestamptz, j.tenant, j.version,
+           coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
+                             WHERE v.job_id = j.id AND v.version = j.version)),
+           'pending', u.trigger
     FROM u
-    JOIN punctual.schedules s ON s.job_id = u.job_id
+    JOIN punctual.jobs j ON j.id = u.job_id
+    LEFT JOIN punctual.schedules s ON s.job_id = u.job_id
     ORDER BY u.id
     ON CONFLICT DO NOTHING
     RETURNING id, job_id, tenant, lane)

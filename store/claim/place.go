@@ -1,10 +1,13 @@
 package claim
 
 import (
+	"context"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"punctual/store/pg"
 )
 
 // Place is when a job fires next: its row in schedules.
@@ -53,6 +56,51 @@ func QueueMoves(b *pgx.Batch, moves []Move) {
 		SET scheduled_for = u.scheduled_for, next_run_at = u.next_run_at
 		FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, scheduled_for, next_run_at)
 		WHERE s.job_id = u.job_id`, jobs, slots, due)
+}
+
+// restoreCompleted writes the rows of completed one-shots ($1) of a tenant ($2; 0: any), which their claims have
+// deleted. The lock keeps a job from being forgotten meanwhile.
+const restoreCompleted = `
+INSERT INTO punctual.schedules (job_id, tenant, version, lane, enabled, completed_at)
+SELECT j.id, j.tenant, j.version, punctual.lane_of(j.queue, v.definition), false,
+       coalesce(punctual.last_slot_claimed_at(j.id), now())
+FROM (SELECT j.id, j.tenant, j.version, j.queue FROM punctual.jobs j
+      WHERE j.id = ANY($1::uuid[]) AND j.state = 'active' AND ($2::integer = 0 OR j.tenant = $2::integer)
+        AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id)
+      ORDER BY j.id FOR KEY SHARE) j
+JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
+ORDER BY j.id
+ON CONFLICT DO NOTHING`
+
+// QueueRestore gives completed one-shots their rows in schedules again. A transaction that changes jobs does this
+// before it locks the rows.
+func QueueRestore(b *pgx.Batch, tenant int32, jobs []uuid.UUID) {
+	b.Queue(restoreCompleted, pg.Prepared{}, jobs, tenant)
+}
+
+// Completion is which one-shots a claim has completed.
+type Completion struct {
+	ID   int64
+	Jobs []uuid.UUID
+}
+
+// LockCompletions locks the next completions to look at, the oldest first, up to a number. It passes over those that
+// another replica looks at.
+func LockCompletions(ctx context.Context, tx *pg.Tx, most int) ([]Completion, error) {
+	return pgx.CollectRows(pg.Query(ctx, tx, `
+		SELECT id, job_ids FROM punctual.completions WHERE look_at <= now()
+		ORDER BY look_at LIMIT $1 FOR UPDATE SKIP LOCKED`, most), pgx.RowToStructByPos[Completion])
+}
+
+// QueueCompletionsSeen removes completions without a job that is still completed and not forgotten. The others are
+// looked at again later. A job that has a row in schedules again is no longer a matter of these.
+func QueueCompletionsSeen(b *pgx.Batch, seen []int64, later time.Duration) {
+	b.Queue(`
+		DELETE FROM punctual.completions c
+		WHERE c.id = ANY($1::bigint[]) AND NOT EXISTS (
+		    SELECT FROM unnest(c.job_ids) u(id) JOIN punctual.jobs j ON j.id = u.id
+		    WHERE j.state = 'active' AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id))`, seen)
+	b.Queue(`UPDATE punctual.completions SET look_at = now() + $2::interval WHERE id = ANY($1::bigint[])`, seen, later)
 }
 
 // QueueForget removes jobs that are deleted from the list of completed ones. The caller has locked their rows in

@@ -118,13 +118,13 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	e.job, e.history = id, domain.History{Job: id, DefaultJitter: defaultJitter}
 	var next, kept *time.Time
 	err = e.q.QueryRow(ctx, `
-		SELECT `+names.JobState+`, j.paused_until, coalesce(s.completed_at, j.deleted_at), s.scheduled_for, now(),
+		SELECT `+names.JobState+`, j.paused_until, coalesce(`+names.CompletedAt+`, j.deleted_at), s.scheduled_for, now(),
 		       `+days.KeptSince+`,
 		       coalesce((SELECT q.name
 		                 FROM punctual.queues q
 		                 WHERE q.id = j.queue AND NOT punctual.is_served(q.name)), '')
 		FROM punctual.jobs j
-		JOIN punctual.schedules s ON s.job_id = j.id
+		LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id = $1 AND j.tenant = $2`, id, e.tenant).
 		Scan(&e.state, &e.until, &e.ended, &next, &e.now, &kept, &e.unserved)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/store/claim"
 	"punctual/store/names"
@@ -48,12 +49,64 @@ SELECT c.id, c.at, coalesce(j.state = 'active' AND j.kind IN ('at', 'delay')
 FROM c LEFT JOIN punctual.jobs j ON j.id = c.id ORDER BY c.at, c.id`
 
 // ForgetCompletedJobs deletes one-shots that were completed 7 days ago. Their rows stay, marked as deleted, so that
-// their history keeps its name. A one-shot whose run has not ended stays as it is.
+// their history keeps its name. A one-shot whose run has not ended stays as it is. Most have no row in schedules since
+// their claim. Those that were completed or changed otherwise have one.
 func (s *Jobs) ForgetCompletedJobs(ctx context.Context) (forgotten int, left bool, err error) {
+	if forgotten, left, err = pg.Repeat(ctx, completionsBatch, s.forgetClaimed); err != nil || left {
+		return forgotten, left, pg.Wrap("forgetting completed jobs", err)
+	}
 	w := &s.walks.completed
-	return s.pass(ctx, w, "forgetting completed jobs", func(ctx context.Context) (found, gone int, err error) {
+	others, left, err := s.pass(ctx, w, "forgetting completed jobs", func(ctx context.Context) (found, gone int, err error) {
 		return s.walkOn(ctx, w, s.forgetCompleted, selectCompleted)
 	})
+	return forgotten + others, left, err
+}
+
+// completionsBatch is how many completions one transaction looks at. Each has up to scheduler.BatchSize jobs.
+const completionsBatch = pg.ForgetBatch / 100
+
+// selectForgettable locks the jobs ($1) that were completed 7 days ago by a claim and whose runs have ended. An edit
+// writes a job's row in schedules before it changes the job, and its lock keeps it from being locked here.
+const selectForgettable = `
+SELECT j.id FROM punctual.jobs j
+WHERE j.id = ANY($1::uuid[]) AND j.state = 'active' AND j.kind IN ('at', 'delay')
+ORDER BY j.id FOR UPDATE SKIP LOCKED`
+
+// forgetClaimed deletes the one-shots of a few completions. It returns how many completions it found, and how many jobs
+// it has deleted.
+func (s *Jobs) forgetClaimed(ctx context.Context) (found, gone int, err error) {
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		if err := pg.Exec(ctx, tx, pg.ByIndex); err != nil {
+			return err
+		}
+		completions, err := claim.LockCompletions(ctx, tx, completionsBatch)
+		if found = len(completions); err != nil || found == 0 {
+			return err
+		}
+		var ids []uuid.UUID
+		for _, c := range completions {
+			ids = append(ids, c.Jobs...)
+		}
+		if ids, err = pgx.CollectRows(pg.Query(ctx, tx, selectForgettable, ids), pgx.RowTo[uuid.UUID]); err != nil {
+			return err
+		}
+		var b pgx.Batch
+		// In a later statement than the lock: the job may have been given a row in schedules since.
+		b.Queue(`
+			UPDATE punctual.jobs j SET state = 'deleted', named = false, deleted_at = coalesce(c.at, now() - interval '7 days')
+			FROM (SELECT u.id, punctual.last_slot_claimed_at(u.id) AS at FROM unnest($1::uuid[]) u(id)) c
+			WHERE j.id = c.id AND coalesce(c.at, '-infinity') < now() - interval '7 days'
+			  AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id)
+			  AND (SELECT r.id FROM punctual.runs r WHERE r.job_id = j.id AND r.finished_at IS NULL LIMIT 1) IS NULL`, ids).
+			Exec(func(done pgconn.CommandTag) error {
+				gone = int(done.RowsAffected())
+				return nil
+			})
+		seen := pg.Column(completions, func(c claim.Completion) int64 { return c.ID })
+		claim.QueueCompletionsSeen(&b, seen, walkAgain)
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	return found, gone, err
 }
 
 // pass is one pass of a walk, batch by batch. It does nothing while another pass is under way.
@@ -143,12 +196,12 @@ ORDER BY j.deleted_at, j.id`
 func (s *Jobs) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows := pg.Query(ctx, tx, `
-			SELECT job_id FROM punctual.schedules
-			WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)
+			SELECT id FROM punctual.jobs
+			WHERE id = ANY($1::uuid[]) AND state = 'deleted' ORDER BY id FOR UPDATE SKIP LOCKED`, ids)
 		if ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil || len(ids) == 0 {
 			return err
 		}
-		done, err := tx.Exec(ctx, `DELETE FROM punctual.jobs WHERE id = ANY($1::uuid[]) AND state = 'deleted'`, ids)
+		done, err := tx.Exec(ctx, `DELETE FROM punctual.jobs WHERE id = ANY($1::uuid[])`, ids)
 		purged = int(done.RowsAffected())
 		return err
 	})

@@ -63,12 +63,7 @@ const (
 func (s *Jobs) hold(
 	ctx context.Context, tx *pg.Tx, tenant int32, ids []uuid.UUID, locked string,
 ) ([]*held, facts, error) {
-	slices.SortFunc(ids, pg.CompareIDs)
-	rows := pg.Query(ctx, tx, `
-		SELECT job_id FROM punctual.schedules
-		WHERE job_id = ANY($1::uuid[]) AND ($2::integer = 0 OR tenant = $2::integer)
-		ORDER BY job_id FOR NO KEY UPDATE`+locked, ids, tenant)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	ids, err := lockSchedules(ctx, tx, tenant, ids, locked)
 	if err != nil {
 		return nil, facts{}, fmt.Errorf("locking jobs: %w", err)
 	}
@@ -93,6 +88,26 @@ func (s *Jobs) hold(
 		}
 	}
 	return jobs, f, s.endPauses(ctx, tx, over, f.now)
+}
+
+// lockSchedules locks the rows of jobs in schedules, and returns the jobs whose rows are locked.
+func lockSchedules(
+	ctx context.Context, q pg.Batcher, tenant int32, ids []uuid.UUID, locked string,
+) (held []uuid.UUID, err error) {
+	slices.SortFunc(ids, pg.CompareIDs)
+	for range 2 { // the claim of a one-shot may delete the row that this transaction waits for
+		var b pgx.Batch
+		claim.QueueRestore(&b, tenant, ids)
+		b.Queue(`
+			SELECT job_id FROM punctual.schedules
+			WHERE job_id = ANY($1::uuid[]) AND ($2::integer = 0 OR tenant = $2::integer)
+			ORDER BY job_id FOR NO KEY UPDATE`+locked, ids, tenant).Query(pg.Into(&held, pgx.RowTo[uuid.UUID]))
+		err = q.SendBatch(ctx, &b).Close()
+		if err != nil || len(held) == len(ids) || locked == claim.PassOver {
+			break
+		}
+	}
+	return held, err
 }
 
 // holdOne holds the job that ref means. The error is ErrNotFound if there is none.

@@ -191,16 +191,33 @@ func unfinished(jobs []*fresh) (n int) {
 	return n
 }
 
+// completedHolders are completed jobs that still have a name.
+const completedHolders = `
+SELECT j.id, j.version FROM punctual.jobs j LEFT JOIN punctual.schedules s ON s.job_id = j.id
+WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.named AND j.state = 'active' AND ` + names.Completed
+
 // releaseNames takes the names from completed jobs that still have them, and reports whether there were any. They have
-// them because the claim of a job's last slot does not free its name. The lock is the one that restarting such a job
-// takes. A caller that holds locks already passes over locked rows.
+// them because the claim of a job's last slot does not free its name. A job that is at the same version when its row is
+// locked is still completed, as a restart writes a new version. A caller that holds locks already passes over locked
+// rows.
 func releaseNames(ctx context.Context, q pg.Querier, tenant int32, names []string, locked string) (bool, error) {
-	rows := pg.Query(ctx, q, `
+	var over []uuid.UUID
+	var versions []int32
+	var id uuid.UUID
+	var version int32
+	rows := pg.Query(ctx, q, completedHolders, tenant, names)
+	if _, err := pgx.ForEachRow(rows, []any{&id, &version}, func() error {
+		over, versions = append(over, id), append(versions, version)
+		return nil
+	}); err != nil || len(over) == 0 {
+		return false, pg.Wrap("looking for completed jobs", err)
+	}
+	rows = pg.Query(ctx, q, `
 		WITH over AS (
-			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
-			WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.named AND j.state = 'active' AND s.completed_at IS NOT NULL
-			ORDER BY s.job_id FOR NO KEY UPDATE OF s`+locked+`)
-		UPDATE punctual.jobs j SET named = false FROM over o WHERE j.id = o.job_id AND j.named RETURNING j.id`, tenant, names)
+			SELECT j.id FROM punctual.jobs j JOIN unnest($1::uuid[], $2::int[]) AS u(id, version)
+			  ON j.id = u.id AND j.version = u.version
+			WHERE j.named AND j.state = 'active' ORDER BY j.id FOR NO KEY UPDATE OF j`+locked+`)
+		UPDATE punctual.jobs j SET named = false FROM over o WHERE j.id = o.id RETURNING j.id`, over, versions)
 	released, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	return len(released) > 0, pg.Wrap("releasing the names of completed jobs", err)
 }

@@ -115,11 +115,11 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 	c.Add(`j.state <> 'deleted'`)
 	switch f.State { // as names.JobState says it, so that the planner knows how many there are
 	case domain.JobActive:
-		c.Add(`j.state = 'active' AND s.completed_at IS NULL`)
+		c.Add(`j.state = 'active' AND s.job_id IS NOT NULL AND s.completed_at IS NULL`)
 	case domain.JobPaused:
 		c.Add(`j.state = 'paused'`)
 	case domain.JobCompleted:
-		c.Add(`j.state = 'active' AND s.completed_at IS NOT NULL`)
+		c.Add(`j.state = 'active' AND ` + names.Completed)
 	case "":
 	default:
 		c.Add(names.JobState+` = ?`, f.State)
@@ -143,7 +143,7 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 func (f Filter) tables(schedules bool) string {
 	tables := `punctual.jobs j`
 	if schedules || f.State != "" {
-		tables += ` JOIN punctual.schedules s ON s.job_id = j.id`
+		tables += ` LEFT JOIN punctual.schedules s ON s.job_id = j.id`
 	}
 	if f.Query != "" {
 		tables += ` JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version`

@@ -29,12 +29,12 @@ type jobRow struct {
 
 const jobColumns = `j.id, t.name, j.version, ` + names.JobState + `,
 	j.paused_at, j.paused_until, coalesce(j.paused_by, ''), coalesce(j.pause_note, ''),
-	j.created_at, j.updated_at, s.completed_at, j.tenant, s.lane, s.enabled, s.scheduled_for, s.next_run_at,
-	v.definition::text`
+	j.created_at, j.updated_at, ` + names.CompletedAt + `, j.tenant, ` + names.Lane + `,
+	coalesce(s.enabled, false), s.scheduled_for, s.next_run_at, v.definition::text`
 
 const jobTables = `punctual.jobs j
 	JOIN punctual.tenants t ON t.id = j.tenant
-	JOIN punctual.schedules s ON s.job_id = j.id
+	LEFT JOIN punctual.schedules s ON s.job_id = j.id
 	JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version`
 
 func scanJob(row pgx.CollectableRow) (*jobRow, error) {

@@ -13,8 +13,17 @@ import (
 	"punctual/store/pg"
 )
 
-// JobState is the SQL expression for the state of a job j with the schedule s.
-const JobState = `punctual.job_state(j.state, s.completed_at)`
+// SQL expressions for a job j that is joined with its row s of schedules, if it has one (LEFT JOIN).
+const (
+	// Completed says of a job that is active by jobs.state whether it is completed.
+	Completed = `(s.job_id IS NULL OR s.completed_at IS NOT NULL)`
+	// JobState is the state of the job.
+	JobState = `punctual.job_state(j.state, ` + Completed + `)`
+	// CompletedAt is when the job's last slot was claimed; null if it has slots left.
+	CompletedAt = `CASE WHEN s.job_id IS NULL THEN punctual.last_slot_claimed_at(j.id) ELSE s.completed_at END`
+	// Lane is the job's lane. The definition is in the row v of job_versions.
+	Lane = `coalesce(s.lane, punctual.lane_of(j.queue, v.definition))`
+)
 
 // Find returns the id of the job that ref means. It locks nothing: a caller that locks looks again.
 func Find(ctx context.Context, q pg.Querier, tenant int32, ref string) (uuid.UUID, error) {
@@ -48,7 +57,7 @@ func FindAll(ctx context.Context, q pg.Querier, tenant int32, names []string) (m
 			SELECT c.id, c.state, c.version FROM (
 				(SELECT j.id, `+JobState+` AS state, j.version
 				 FROM punctual.jobs j
-				 JOIN punctual.schedules s ON s.job_id = j.id
+				 LEFT JOIN punctual.schedules s ON s.job_id = j.id
 				 WHERE j.tenant = $1 AND j.name = w.name AND j.named)
 				UNION ALL
 				(SELECT id, 'completed', version FROM punctual.jobs

@@ -49,7 +49,7 @@ SELECT j.id, j.name, %[1]s, coalesce(f.since, n.scheduled_for, d.scheduled_for, 
        least(y.due_at, CASE WHEN s.enabled THEN s.next_run_at END)
 FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) WITH ORDINALITY w(job, run, place)
 JOIN punctual.jobs j ON j.id = w.job AND j.tenant = $3
-JOIN punctual.schedules s ON s.job_id = j.id
+LEFT JOIN punctual.schedules s ON s.job_id = j.id
 LEFT JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = w.run OFFSET 0) n ON true
 LEFT JOIN punctual.dead_letters d ON d.run_id = w.run
 CROSS JOIN LATERAL (
