@@ -130,8 +130,11 @@ func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
 			scheduler.Claim{Quotas: []scheduler.Quota{{Queue: 1, Tenant: 1, Slots: 8}}},
 		},
 	} {
-		for _, form.claim.Work = range []domain.Work{domain.WorkDue, domain.WorkReady, domain.WorkOrdered} {
+		for _, form.claim.Work = range []domain.Work{domain.WorkReady, domain.WorkOrdered, domain.WorkDue} {
 			sql, _ := claim.Locking(form.claim)
+			if form.claim.Work == domain.WorkDue {
+				form.arguments += `, false`
+			}
 			lasting := cost(sql, form.arguments, "force_generic_plan")
 			if atHand := cost(sql, form.arguments, "force_custom_plan"); lasting != atHand {
 				t.Errorf("a claim of work of kind %d %s: a lasting plan costs %.2f, one for its arguments %.2f",

@@ -2,6 +2,7 @@ package store
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,8 +55,9 @@ func TestTheClaimOfAOneShotDeletesItsSchedule(t *testing.T) {
 // A recurring job keeps its row: it is never forgotten, and its runs may be.
 func TestTheClaimOfARecurringJobsLastSlotKeepsItsSchedule(t *testing.T) {
 	c := newClaimer(t)
-	ends := func(d *domain.Definition) { d.Schedule.EndsAt = domain.InstantOf(c.now().Add(time.Second)) }
-	job, _ := c.dueNow("job", ends)
+	job, _ := c.dueNow("job")
+	c.exec(`UPDATE punctual.job_versions SET definition =
+		jsonb_set(definition::jsonb, '{schedule,ends_at}', to_jsonb(to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))`)
 	c.one(c.claim(100, false))
 	c.exec(`DELETE FROM punctual.runs`)
 	if got := c.get(job.ID.String()); got.State != domain.JobCompleted || got.CompletedAt == nil {
@@ -286,5 +288,28 @@ func TestTheNameOfAJobThatIsRestartedIsNotReleased(t *testing.T) {
 	wantError(t, <-created, jobs.ErrNameTaken)
 	if got := c.get("a"); got.ID != a.Job.ID || got.State != domain.JobActive {
 		t.Errorf("the name means %s, which is %s", got.ID, got.State)
+	}
+}
+
+// The first claim reads the definitions after it has locked the slots, the others with the slots.
+func TestOneShotsAreClaimedWithTheirDefinitions(t *testing.T) {
+	c := newClaimer(t)
+	c.many(30, "shot", 0, at(c.now()), described("x"))
+	for range 3 {
+		for _, a := range c.claim(10, false).Runs {
+			name := value[string](c.crud, `SELECT name FROM punctual.jobs WHERE id = $1`, a.Job.ID)
+			if a.Job.Description != "x" || !strings.HasPrefix(name, "shot-") || a.Job.Schedule.Kind() != domain.KindAt {
+				t.Errorf("%s: %+v", name, a.Job)
+			}
+		}
+	}
+	if n := c.schedules(); n != 0 {
+		t.Errorf("%d slots are left", n)
+	}
+	broken := c.create("broken", at(c.now().Add(time.Hour)))
+	c.slotAgo(broken.ID, 0)
+	c.exec(`UPDATE punctual.job_versions SET definition = '{"newer":1}' WHERE job_id = $1`, broken.ID)
+	if n := len(c.claim(10, false).Runs); n != 0 || c.schedules() != 1 {
+		t.Errorf("%d runs of a definition that cannot be read, %d schedules", n, c.schedules())
 	}
 }

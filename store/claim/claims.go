@@ -37,6 +37,8 @@ type Claims struct {
 	wary   wariest
 	idling idling // timeout of claims
 
+	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
+
 	guarding atomic.Bool            // guard fencing tokens against failovers
 	timeline atomic.Pointer[string] // the one that this Postgres was last found on; nil: not known
 	tokenKey atomic.Pointer[[]byte] // the key that makes run tokens, once it was read

@@ -85,6 +85,7 @@ type dueRow struct {
 	tenant       int32
 	scheduledFor time.Time
 	fence        int64
+	definition   []byte // nil: it is not read yet
 }
 
 // dueClaim is one claim of due slots on its way through the transaction.
@@ -97,7 +98,7 @@ type dueClaim struct {
 	conn      *pgx.Conn
 	now       time.Time
 	rows      []dueRow
-	found     definitions.Found
+	found     *definitions.Found
 	gates     map[uuid.UUID]Gate
 	free      runRows             // runs that nothing keeps from overlapping
 	guarded   runRows             // the other runs that start
@@ -195,14 +196,13 @@ func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
 	c.claims.queueBegin(&b, c.wary)
 	var f freeze.Look
-	sql, arguments := ofSlots.statement(c.claim)
-	if len(c.claim.Replacing) > 0 {
-		sql, arguments = lockReplacing, []any{pg.Prepared{}, c.claim.Replacing, scheduler.BatchSize}
-	}
+	sql, arguments := lockingSlots(c.claim, c.claims.uncompiled.Load())
 	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var r dueRow
-			if err := rows.Scan(&r.key.Job, &r.lane, &r.tenant, &r.scheduledFor, &r.key.Version, &c.now, &r.fence); err != nil {
+			if err := rows.Scan(
+				&r.key.Job, &r.lane, &r.tenant, &r.scheduledFor, &r.key.Version, &c.now, &r.fence, &r.definition,
+			); err != nil {
 				return err
 			}
 			r.scheduledFor = r.scheduledFor.UTC()
@@ -229,7 +229,13 @@ func (c *dueClaim) lock(ctx context.Context) error {
 // are not compiled yet, and the gates of jobs whose runs must not overlap.
 func (c *dueClaim) readFacts(ctx context.Context) error {
 	var b pgx.Batch
-	c.found = c.claims.definitions.Queue(&b, definitions.Of(c.rows, func(r dueRow) (definitions.Version, int32) {
+	c.found = definitions.NewFound()
+	for _, r := range c.rows {
+		if r.definition != nil {
+			c.claims.definitions.Take(c.found, r.key, r.tenant, r.definition)
+		}
+	}
+	c.claims.definitions.Queue(&b, c.found, definitions.Of(c.rows, func(r dueRow) (definitions.Version, int32) {
 		return r.key, r.tenant
 	}))
 	var gated []uuid.UUID
@@ -248,6 +254,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 			return err
 		}
 	}
+	c.claims.uncompiled.Store(2*c.found.Compiled > len(c.rows))
 	if err := mendGates(ctx, c.conn, c.found.Jobs, c.gates); err != nil {
 		return err
 	}

@@ -14,13 +14,14 @@ import (
 //
 // $1 and $2 are the queues and their quotas. $3 and $4 are the window: due for at most so long (null: however long),
 // and for at least so long. $5 are the tenants of the quotas, or tenants to pass over: those that are at a limit, which
-// mostly are none. Of what these have due, only as much is looked at as lies in the window. Of runs that were made
-// ready together the oldest slot comes first, as run ids begin with it.
+// mostly are none. Of what these have due, only as much is looked at as lies in the window. With $6 each slot comes with
+// its definition. Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
 
 // lockSlots locks due slots. NO KEY, so that a foreign-key check on a due job does not hide it. Each row comes with a
 // fencing token, which was given under the row's lock.
 const lockSlots = `
-SELECT s.*, now(), nextval('punctual.fences')
+SELECT s.*, now(), nextval('punctual.fences'), CASE WHEN (SELECT $6::boolean) THEN (
+    SELECT v.definition FROM punctual.job_versions v WHERE v.job_id = s.job_id AND v.version = s.version) END
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
 CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
@@ -52,7 +53,8 @@ CROSS JOIN LATERAL (
 // lockSlotsOfTenants locks due slots by quotas for tenants. That the index by tenant serves it, and not the other one
 // through all that others have due, is because the column's n_distinct is set in the schema.
 const lockSlotsOfTenants = `
-SELECT s.*, now(), nextval('punctual.fences')
+SELECT s.*, now(), nextval('punctual.fences'), CASE WHEN (SELECT $6::boolean) THEN (
+    SELECT v.definition FROM punctual.job_versions v WHERE v.job_id = s.job_id AND v.version = s.version) END
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
 CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
@@ -83,7 +85,7 @@ CROSS JOIN LATERAL (
 
 // lockReplacing locks the due slots of some jobs.
 const lockReplacing = `
-SELECT s.*, now(), nextval('punctual.fences')
+SELECT s.*, now(), nextval('punctual.fences'), NULL
 FROM (
     SELECT job_id, lane, tenant, scheduled_for, version
     FROM punctual.schedules
@@ -225,6 +227,16 @@ func (s selection) statement(c scheduler.Claim) (sql string, arguments []any) {
 	return s.ofAny, append(arguments, append([]int32{}, c.Except...)) // never null: no row is unlike null
 }
 
+// lockingSlots returns the statement that locks due slots, with its arguments. It reads their definitions along if asked
+// to. That saves a statement and a round trip if they are not compiled yet, as those of one-shots never are.
+func lockingSlots(c scheduler.Claim, definitions bool) (sql string, arguments []any) {
+	if len(c.Replacing) > 0 {
+		return lockReplacing, []any{pg.Prepared{}, c.Replacing, scheduler.BatchSize}
+	}
+	sql, arguments = ofSlots.statement(c)
+	return sql, append(arguments, definitions)
+}
+
 // Locking returns the statement by which a claim of a kind of work locks its rows of schedules or of ready, and its
 // arguments.
 func Locking(c scheduler.Claim) (sql string, arguments []any) {
@@ -234,5 +246,5 @@ func Locking(c scheduler.Claim) (sql string, arguments []any) {
 	case domain.WorkOrdered:
 		return ofOrdered.statement(c)
 	}
-	return ofSlots.statement(c)
+	return lockingSlots(c, true)
 }

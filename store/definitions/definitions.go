@@ -53,19 +53,34 @@ func New(jitter, retention time.Duration) *Definitions {
 	}
 }
 
-// Found are compiled definitions.
+// Found are compiled definitions. A definition that this binary cannot compile is in Broken: its job is reported and
+// put off, and the other jobs of its batch go on.
 type Found struct {
-	Jobs   map[Version]*domain.Job
-	Broken map[Version]error // why this binary cannot compile the others
+	Jobs     map[Version]*domain.Job
+	Broken   map[Version]error // why this binary cannot compile the others
+	Compiled int               // how many were not kept from before
 }
 
-// Queue returns the definitions of versions, each with its tenant. It queues a statement for those that are not
-// compiled yet; they are there once the batch is read. A definition that this binary cannot compile is in Broken: its
-// job is reported and put off, and the other jobs of its batch go on.
-func (d *Definitions) Queue(b *pgx.Batch, versions iter.Seq2[Version, int32]) Found {
-	f := Found{Jobs: map[Version]*domain.Job{}, Broken: map[Version]error{}}
+// NewFound returns a Found without definitions.
+func NewFound() *Found { return &Found{Jobs: map[Version]*domain.Job{}, Broken: map[Version]error{}} }
+
+// Take adds a definition whose text was read already.
+func (d *Definitions) Take(f *Found, key Version, tenant int32, text []byte) {
+	if job, ok := d.compiled.Get(key); ok {
+		f.Jobs[key] = job
+		return
+	}
+	d.compile(f, key, tenant, text)
+}
+
+// Queue adds the definitions of versions, each with its tenant. It queues a statement for those that are neither there
+// nor kept; they are there once the batch is read.
+func (d *Definitions) Queue(b *pgx.Batch, f *Found, versions iter.Seq2[Version, int32]) {
 	missing := map[Version]int32{}
 	for key, tenant := range versions {
+		if f.Jobs[key] != nil || f.Broken[key] != nil {
+			continue
+		}
 		if job, ok := d.compiled.Get(key); ok {
 			f.Jobs[key] = job
 			continue
@@ -75,10 +90,23 @@ func (d *Definitions) Queue(b *pgx.Batch, versions iter.Seq2[Version, int32]) Fo
 	if len(missing) > 0 {
 		d.read(b, missing, f)
 	}
-	return f
 }
 
-func (d *Definitions) read(b *pgx.Batch, missing map[Version]int32, f Found) {
+// compile adds a definition that is not kept from before, and keeps it unless its job runs once.
+func (d *Definitions) compile(f *Found, key Version, tenant int32, text []byte) {
+	f.Compiled++
+	job, err := d.CompileText(key, tenant, text)
+	if err != nil {
+		f.Broken[key] = err
+		return
+	}
+	f.Jobs[key] = job
+	if !job.Schedule.Kind().OneShot() {
+		d.compiled.Add(key, job, compiledSize(len(text)))
+	}
+}
+
+func (d *Definitions) read(b *pgx.Batch, missing map[Version]int32, f *Found) {
 	ids := make([]uuid.UUID, 0, len(missing))
 	versions := make([]int32, 0, len(missing))
 	for key := range missing {
@@ -96,15 +124,7 @@ func (d *Definitions) read(b *pgx.Batch, missing map[Version]int32, f Found) {
 				if err := rows.Scan(&key.Job, &key.Version, &raw); err != nil {
 					return err
 				}
-				job, err := d.CompileText(key, missing[key], raw)
-				if err != nil {
-					f.Broken[key] = err
-					continue
-				}
-				f.Jobs[key] = job
-				if kind := job.Schedule.Kind(); kind != domain.KindAt && kind != domain.KindDelay { // these run once
-					d.compiled.Add(key, job, compiledSize(len(raw)))
-				}
+				d.compile(f, key, missing[key], raw)
 			}
 			for key := range missing {
 				if f.Jobs[key] == nil && f.Broken[key] == nil {
@@ -120,12 +140,13 @@ var errNoDefinition = errors.New("punctual.job_versions has no such version")
 // Read returns the definitions of versions, each with its tenant, in at most one round trip.
 func (d *Definitions) Read(ctx context.Context, q pg.Batcher, versions iter.Seq2[Version, int32]) (Found, error) {
 	var b pgx.Batch
-	f := d.Queue(&b, versions)
+	f := NewFound()
+	d.Queue(&b, f, versions)
 	if b.Len() == 0 {
-		return f, nil
+		return *f, nil
 	}
 	err := q.SendBatch(ctx, &b).Close()
-	return f, pg.Wrap("reading definitions of jobs", err)
+	return *f, pg.Wrap("reading definitions of jobs", err)
 }
 
 // Of is the sequence of the versions that rows name. It leaves out rows that name none, with version 0.
