@@ -203,8 +203,8 @@ COMMENT ON COLUMN punctual.jobs.version IS
 COMMENT ON COLUMN punctual.jobs.name IS
     'Unique among the active and paused jobs of a tenant; a completed or deleted job frees its name.';
 COMMENT ON COLUMN punctual.jobs.state IS
-    'active, paused or deleted (kept for its history). An active job with no schedule, or whose schedule has a '
-    'completed_at, is completed: see job_state().';
+    'active, paused or deleted (kept for its history). An active one-shot with no schedule, or an active job whose '
+    'schedule has a completed_at, is completed: see job_state().';
 COMMENT ON COLUMN punctual.jobs.kind IS 'Kind of schedule: cron, every, at, delay or none.';
 COMMENT ON COLUMN punctual.jobs.queue IS 'Queue its runs wait in: queues.id.';
 COMMENT ON COLUMN punctual.jobs.labels IS 'Labels to filter by: a flat object of strings.';
@@ -270,8 +270,8 @@ CREATE INDEX schedules_due ON punctual.schedules (lane, next_run_at) WHERE enabl
 CREATE INDEX schedules_due_by_tenant ON punctual.schedules (lane, tenant, next_run_at) WHERE enabled;
 CREATE INDEX schedules_completed ON punctual.schedules (completed_at) WHERE completed_at IS NOT NULL;
 COMMENT ON TABLE  punctual.schedules IS
-    'When each job fires next: one narrow row per job, the only hot row. A transaction that changes a job locks this '
-    'row first. A one-shot has none once its slot is claimed.';
+    'When each job fires next: one narrow row per job, the only hot row. A one-shot has none once its slot is claimed. '
+    'A transaction that changes a job locks this row first.';
 COMMENT ON COLUMN punctual.schedules.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.schedules.scheduled_for IS 'Next slot (nominal fire time); null when none is left.';
 COMMENT ON COLUMN punctual.schedules.next_run_at IS 'When that slot is due: scheduled_for plus the job''s jitter.';
@@ -710,18 +710,22 @@ COMMENT ON COLUMN punctual.claims.claimed_at IS 'When it was claimed.';
 COMMENT ON COLUMN punctual.claims.run_ids IS 'The runs claimed together.';
 
 CREATE TABLE punctual.completions (
-    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    look_at  timestamptz NOT NULL,
-    job_ids  uuid[] NOT NULL
-);
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    completed_at  timestamptz NOT NULL DEFAULT now(),
+    look_at       timestamptz NOT NULL,
+    job_ids       uuid[] NOT NULL,
+    versions      integer[] NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX completions_by_look_at ON punctual.completions (look_at);
 COMMENT ON TABLE  punctual.completions IS
     'Which one-shots were completed together: one row per claim. It says which jobs are to be forgotten a week later.';
 COMMENT ON COLUMN punctual.completions.id IS 'Counts up.';
+COMMENT ON COLUMN punctual.completions.completed_at IS 'When the claim was made.';
 COMMENT ON COLUMN punctual.completions.look_at IS
-    'When it is looked at next: 7 days after the claim, and later again while it has a job that cannot be forgotten '
-    'yet.';
+    'When it is looked at next: 7 days after the claim, and later again while a run of a job has not ended.';
 COMMENT ON COLUMN punctual.completions.job_ids IS 'The jobs whose rows in schedules the claim has deleted.';
+COMMENT ON COLUMN punctual.completions.versions IS
+    'The version of each job. A job that is at another version was changed since, and is not forgotten for this claim.';
 
 CREATE TABLE punctual.cancels (
     run_id        uuid PRIMARY KEY,
@@ -1480,18 +1484,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN state = 'active' AND completed THEN 'completed' ELSE state END
 $$;
 COMMENT ON FUNCTION punctual.job_state(text, boolean) IS
-    'State of a job from jobs.state, and from whether it has no row in schedules or one with a completed_at: active, '
-    'paused, completed or deleted.';
-
--- The run or skip of a slot came to be when the slot was claimed.
-CREATE FUNCTION punctual.last_slot_claimed_at(job uuid) RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT r.created_at FROM punctual.runs r
-    WHERE r.job_id = job AND r.trigger IN ('schedule', 'catchup') ORDER BY r.id DESC LIMIT 1
-$$;
-COMMENT ON FUNCTION punctual.last_slot_claimed_at(uuid) IS
-    'When the newest slot of a job was claimed: for a one-shot with no row in schedules, when it was completed. Null '
-    'if the slot''s run is no longer kept.';
+    'State of a job from jobs.state, and from whether it is a one-shot with no row in schedules, or has one with a '
+    'completed_at: active, paused, completed or deleted.';
 
 CREATE FUNCTION punctual.lane_of(queue smallint, definition json) RETURNS smallint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -1599,7 +1593,7 @@ COMMENT ON FUNCTION punctual.runs_being_sent(uuid) IS 'The runs of a job that re
 CREATE VIEW punctual.job_status AS
 SELECT t.name AS tenant, j.name, j.id,
        punctual.job_state(CASE WHEN j.state = 'paused' AND j.paused_until <= now() THEN 'active' ELSE j.state END,
-                          s.job_id IS NULL OR s.completed_at IS NOT NULL) AS state,
+                          s.completed_at IS NOT NULL OR s.job_id IS NULL AND j.kind IN ('at', 'delay')) AS state,
        j.kind, q.name AS queue, punctual.priority_name(punctual.lane_of(j.queue, v.definition)) AS priority, j.version,
        v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,
        CASE WHEN s.enabled THEN s.next_run_at END AS next_run_at,

@@ -186,8 +186,9 @@ func (c crud) complete(job uuid.UUID) {
 	c.t.Helper()
 	c.exec(`WITH gone AS (
 			DELETE FROM punctual.schedules s USING punctual.jobs j
-			WHERE s.job_id = $1 AND j.id = $1 AND j.kind IN ('at', 'delay') RETURNING s.job_id)
-		INSERT INTO punctual.completions (look_at, job_ids) SELECT now() + interval '7 days', ARRAY[job_id] FROM gone`, job)
+			WHERE s.job_id = $1 AND j.id = $1 AND j.kind IN ('at', 'delay') RETURNING s.job_id, s.version)
+		INSERT INTO punctual.completions (look_at, job_ids, versions)
+		SELECT now() + interval '7 days', ARRAY[job_id], ARRAY[version] FROM gone`, job)
 	c.exec(`UPDATE punctual.schedules
 		SET scheduled_for = NULL, next_run_at = NULL, enabled = false, completed_at = now()
 		WHERE job_id = $1`, job)

@@ -223,7 +223,7 @@ func TestExplainKnowsWhenAForgottenJobWasCompleted(t *testing.T) {
 	job := c.create("job", delay(time.Hour))
 	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '9 days' WHERE job_id = $1`, job.ID)
 	c.complete(job.ID)
-	c.exec(`UPDATE punctual.completions SET look_at = now()`)
+	c.exec(`UPDATE punctual.completions SET look_at = now(), completed_at = now() - interval '8 days'`)
 	if n, _, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 1 {
 		t.Fatalf("%d forgotten, %v", n, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
+	"punctual/store/letters"
 	"punctual/store/pg"
 )
 
@@ -24,7 +25,7 @@ func (c crud) schedules() int { return c.count(`SELECT count(*) FROM punctual.sc
 // weekLater has everything that was completed be completed 8 days ago.
 func (c crud) weekLater() {
 	c.t.Helper()
-	c.exec(`UPDATE punctual.completions SET look_at = look_at - interval '8 days'`)
+	c.exec(`UPDATE punctual.completions SET look_at = look_at - interval '8 days', completed_at = completed_at - interval '8 days'`)
 	c.exec(`UPDATE punctual.runs SET created_at = created_at - interval '8 days'`)
 	c.exec(`UPDATE punctual.schedules SET completed_at = completed_at - interval '8 days'`)
 }
@@ -173,13 +174,22 @@ func TestOneShotsThatWereClaimedAreForgottenAfterAWeek(t *testing.T) {
 		c.forget(0)
 		c.slotAgo(a.Job.ID, 0)
 		ended(c, c.one(c.claim(100, false)))
-		c.exec(`UPDATE punctual.completions SET look_at = now()`)
 		c.forget(0)
 		c.weekLater()
 		c.forget(1)
 		if n := c.count(`SELECT count(*) FROM punctual.completions`); n != 0 {
 			t.Errorf("%d completions", n)
 		}
+	})
+	t.Run("nor if it was completed again for an earlier instant", func(t *testing.T) {
+		c := newClaimer(t)
+		a := c.shot("a")
+		ended(c, a)
+		c.weekLater()
+		c.edit("a", at(c.now().Add(-30*time.Minute)))
+		ended(c, c.one(c.claim(100, true)))
+		c.exec(`DELETE FROM punctual.runs`) // nor if runs are kept for a day only
+		c.forget(0)
 	})
 	t.Run("also if it was changed since", func(t *testing.T) {
 		c := newClaimer(t)
@@ -312,4 +322,43 @@ func TestOneShotsAreClaimedWithTheirDefinitions(t *testing.T) {
 	if n := len(c.claim(10, false).Runs); n != 0 || c.schedules() != 1 {
 		t.Errorf("%d runs of a definition that cannot be read, %d schedules", n, c.schedules())
 	}
+}
+
+// What another transaction has locked of a completed one-shot holds up that job alone.
+func TestALockedOneShotHoldsUpNoOther(t *testing.T) {
+	for name, lock := range map[string]string{
+		"that is forgotten": `SELECT FROM punctual.jobs WHERE id = $1 FOR UPDATE`,
+		"that is edited": `WITH shared AS (SELECT id FROM punctual.jobs WHERE id = $1 FOR KEY SHARE)
+			INSERT INTO punctual.schedules (job_id, tenant, version, lane, enabled, completed_at)
+			SELECT id, 1, 1, 5, false, now() FROM shared`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			a := c.shot("a", labelled("team", "x"))
+			c.finishAll([]domain.Assignment{a})
+			c.team("b", "c")
+			free := c.locks(lock, a.Job.ID)
+			o := c.startJobs(changing(jobs.DeleteMany, ofTeam))
+			c.batch()
+			c.wantProgress(o.ID, letters.OperationRunning, 3, 2, 0)
+			free()
+			c.work()
+			c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0)
+			if state := c.text(`SELECT state FROM punctual.jobs WHERE id = $1`, a.Job.ID); state != "deleted" {
+				t.Errorf("it is %s", state)
+			}
+		})
+	}
+}
+
+// Nobody takes a recurring job whose row is gone for a completed one.
+func TestARecurringJobWithoutAScheduleIsNotCompleted(t *testing.T) {
+	c := newCRUD(t)
+	job := c.create("a")
+	c.exec(`DELETE FROM punctual.schedules`)
+	if got := c.get(job.ID.String()); got.State != domain.JobActive || got.NextRunAt != nil {
+		t.Errorf("%s, next at %v", got.State, got.NextRunAt)
+	}
+	_, err := c.tryEdit(job.ID.String(), described("x"))
+	wantError(t, err, ErrNotFound)
 }

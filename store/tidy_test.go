@@ -72,8 +72,8 @@ func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
 		{
 			"completed one-shots whose slots were claimed", func(c crud) {
 				c.shots(3000)
-				c.exec(`INSERT INTO punctual.completions (look_at, job_ids)
-					SELECT now(), array_agg(job_id) FROM punctual.schedules GROUP BY substr(job_id::text, 1, 1)`)
+				c.exec(`INSERT INTO punctual.completions (look_at, job_ids, versions)
+					SELECT now(), array_agg(job_id), array_agg(version) FROM punctual.schedules GROUP BY substr(job_id::text, 1, 1)`)
 				c.exec(`DELETE FROM punctual.schedules`)
 			},
 			`SELECT count(*) FROM punctual.jobs WHERE state <> 'deleted'`,

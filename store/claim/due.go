@@ -76,7 +76,8 @@ WHERE s.job_id = u.job_id AND s.scheduled_for = u.was`
 
 // rememberCompleted notes which one-shots were completed, so that they can be forgotten.
 const rememberCompleted = `
-INSERT INTO punctual.completions (look_at, job_ids) VALUES (now() + interval '7 days', $1::uuid[])`
+INSERT INTO punctual.completions (look_at, job_ids, versions)
+VALUES (now() + interval '7 days', $1::uuid[], $2::int[])`
 
 // dueRow is a locked row of schedules.
 type dueRow struct {
@@ -118,6 +119,7 @@ type nextRows struct {
 	slots, dueAt    []*time.Time // nil: no slot is left
 	completed       []uuid.UUID  // one-shots, whose rows go
 	completedWas    []time.Time
+	versions        []int32     // of the one-shots
 	gates, gateRuns []uuid.UUID // jobs whose runs must not overlap, and the run of each that starts now
 }
 
@@ -358,6 +360,7 @@ func (n *nextRows) add(job *domain.Job, r dueRow, plan domain.Plan) {
 		n.move(r, &plan.Next, &plan.NextRunAt)
 	case job.Schedule.Kind().OneShot():
 		n.completed, n.completedWas = append(n.completed, r.key.Job), append(n.completedWas, r.scheduledFor)
+		n.versions = append(n.versions, r.key.Version)
 	default:
 		n.move(r, nil, nil)
 	}
@@ -375,7 +378,7 @@ func (n *nextRows) queue(b *pgx.Batch) {
 	}
 	if len(n.completed) > 0 {
 		b.Queue(completeOneShots, pg.Prepared{}, n.completed, n.completedWas)
-		b.Queue(rememberCompleted, pg.Prepared{}, n.completed)
+		b.Queue(rememberCompleted, pg.Prepared{}, n.completed, n.versions)
 	}
 	if len(n.gates) > 0 {
 		queueTakeGates(b, n.gates, n.gateRuns)

@@ -63,9 +63,11 @@ func QueueMoves(b *pgx.Batch, moves []Move) {
 const restoreCompleted = `
 INSERT INTO punctual.schedules (job_id, tenant, version, lane, enabled, completed_at)
 SELECT j.id, j.tenant, j.version, punctual.lane_of(j.queue, v.definition), false,
-       coalesce(punctual.last_slot_claimed_at(j.id), now())
+       coalesce((SELECT r.created_at FROM punctual.runs r
+                 WHERE r.job_id = j.id AND r.trigger IN ('schedule', 'catchup') ORDER BY r.id DESC LIMIT 1), now())
 FROM (SELECT j.id, j.tenant, j.version, j.queue FROM punctual.jobs j
-      WHERE j.id = ANY($1::uuid[]) AND j.state = 'active' AND ($2::integer = 0 OR j.tenant = $2::integer)
+      WHERE j.id = ANY($1::uuid[]) AND j.state = 'active' AND j.kind IN ('at', 'delay')
+        AND ($2::integer = 0 OR j.tenant = $2::integer)
         AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id)
       ORDER BY j.id FOR KEY SHARE) j
 JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
@@ -80,25 +82,28 @@ func QueueRestore(b *pgx.Batch, tenant int32, jobs []uuid.UUID) {
 
 // Completion is which one-shots a claim has completed.
 type Completion struct {
-	ID   int64
-	Jobs []uuid.UUID
+	ID       int64
+	At       time.Time
+	Jobs     []uuid.UUID
+	Versions []int32
 }
 
 // LockCompletions locks the next completions to look at, the oldest first, up to a number. It passes over those that
 // another replica looks at.
 func LockCompletions(ctx context.Context, tx *pg.Tx, most int) ([]Completion, error) {
 	return pgx.CollectRows(pg.Query(ctx, tx, `
-		SELECT id, job_ids FROM punctual.completions WHERE look_at <= now()
+		SELECT id, completed_at, job_ids, versions FROM punctual.completions WHERE look_at <= now()
 		ORDER BY look_at LIMIT $1 FOR UPDATE SKIP LOCKED`, most), pgx.RowToStructByPos[Completion])
 }
 
-// QueueCompletionsSeen removes completions without a job that is still completed and not forgotten. The others are
-// looked at again later. A job that has a row in schedules again is no longer a matter of these.
+// QueueCompletionsSeen removes completions all of whose jobs were forgotten or changed since. The others are looked at
+// again later. A job that has a row in schedules again is no longer a matter of these.
 func QueueCompletionsSeen(b *pgx.Batch, seen []int64, later time.Duration) {
 	b.Queue(`
 		DELETE FROM punctual.completions c
 		WHERE c.id = ANY($1::bigint[]) AND NOT EXISTS (
-		    SELECT FROM unnest(c.job_ids) u(id) JOIN punctual.jobs j ON j.id = u.id
+		    SELECT FROM unnest(c.job_ids, c.versions) u(id, version)
+		    JOIN punctual.jobs j ON j.id = u.id AND j.version = u.version
 		    WHERE j.state = 'active' AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id))`, seen)
 	b.Queue(`UPDATE punctual.completions SET look_at = now() + $2::interval WHERE id = ANY($1::bigint[])`, seen, later)
 }

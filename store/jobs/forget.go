@@ -52,25 +52,35 @@ FROM c LEFT JOIN punctual.jobs j ON j.id = c.id ORDER BY c.at, c.id`
 // their history keeps its name. A one-shot whose run has not ended stays as it is. Most have no row in schedules since
 // their claim. Those that were completed or changed otherwise have one.
 func (s *Jobs) ForgetCompletedJobs(ctx context.Context) (forgotten int, left bool, err error) {
-	if forgotten, left, err = pg.Repeat(ctx, completionsBatch, s.forgetClaimed); err != nil || left {
-		return forgotten, left, pg.Wrap("forgetting completed jobs", err)
+	claimed, leftClaimed, err := pg.Repeat(ctx, completionsBatch, s.forgetClaimed)
+	if err != nil {
+		return claimed, leftClaimed, pg.Wrap("forgetting completed jobs", err)
 	}
 	w := &s.walks.completed
 	others, left, err := s.pass(ctx, w, "forgetting completed jobs", func(ctx context.Context) (found, gone int, err error) {
 		return s.walkOn(ctx, w, s.forgetCompleted, selectCompleted)
 	})
-	return forgotten + others, left, err
+	return claimed + others, leftClaimed || left, err
 }
 
 // completionsBatch is how many completions one transaction looks at. Each has up to scheduler.BatchSize jobs.
-const completionsBatch = pg.ForgetBatch / 100
+const completionsBatch = 20
 
-// selectForgettable locks the jobs ($1) that were completed 7 days ago by a claim and whose runs have ended. An edit
-// writes a job's row in schedules before it changes the job, and its lock keeps it from being locked here.
-const selectForgettable = `
-SELECT j.id FROM punctual.jobs j
-WHERE j.id = ANY($1::uuid[]) AND j.state = 'active' AND j.kind IN ('at', 'delay')
-ORDER BY j.id FOR UPDATE SKIP LOCKED`
+// lockClaimed locks one-shots ($1) that are at the versions ($2) that were claimed. An edit that is under way shares the
+// job's row, and keeps it from being locked here.
+const lockClaimed = `
+SELECT j.id FROM punctual.jobs j JOIN unnest($1::uuid[], $2::int[]) AS u(id, version)
+  ON j.id = u.id AND j.version = u.version
+WHERE j.state = 'active' ORDER BY j.id FOR UPDATE OF j SKIP LOCKED`
+
+// forgetLocked deletes those of the locked jobs ($1) that have no run that has not ended. It comes in a statement after
+// the locks, as a job may have been given a row in schedules before it was locked.
+const forgetLocked = `
+UPDATE punctual.jobs j SET state = 'deleted', named = false, deleted_at = c.completed_at
+FROM punctual.completions c, unnest(c.job_ids, c.versions) u(id, version)
+WHERE c.id = ANY($2::bigint[]) AND j.id = u.id AND j.version = u.version AND j.id = ANY($1::uuid[])
+  AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id)
+  AND (SELECT r.id FROM punctual.runs r WHERE r.job_id = j.id AND r.finished_at IS NULL LIMIT 1) IS NULL`
 
 // forgetClaimed deletes the one-shots of a few completions. It returns how many completions it found, and how many jobs
 // it has deleted.
@@ -83,26 +93,22 @@ func (s *Jobs) forgetClaimed(ctx context.Context) (found, gone int, err error) {
 		if found = len(completions); err != nil || found == 0 {
 			return err
 		}
-		var ids []uuid.UUID
+		var seen []int64
+		var jobs []uuid.UUID
+		var versions []int32
 		for _, c := range completions {
-			ids = append(ids, c.Jobs...)
+			seen = append(seen, c.ID)
+			jobs, versions = append(jobs, c.Jobs...), append(versions, c.Versions...)
 		}
-		if ids, err = pgx.CollectRows(pg.Query(ctx, tx, selectForgettable, ids), pgx.RowTo[uuid.UUID]); err != nil {
+		rows := pg.Query(ctx, tx, lockClaimed, jobs, versions)
+		if jobs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil {
 			return err
 		}
 		var b pgx.Batch
-		// In a later statement than the lock: the job may have been given a row in schedules since.
-		b.Queue(`
-			UPDATE punctual.jobs j SET state = 'deleted', named = false, deleted_at = coalesce(c.at, now() - interval '7 days')
-			FROM (SELECT u.id, punctual.last_slot_claimed_at(u.id) AS at FROM unnest($1::uuid[]) u(id)) c
-			WHERE j.id = c.id AND coalesce(c.at, '-infinity') < now() - interval '7 days'
-			  AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id)
-			  AND (SELECT r.id FROM punctual.runs r WHERE r.job_id = j.id AND r.finished_at IS NULL LIMIT 1) IS NULL`, ids).
-			Exec(func(done pgconn.CommandTag) error {
-				gone = int(done.RowsAffected())
-				return nil
-			})
-		seen := pg.Column(completions, func(c claim.Completion) int64 { return c.ID })
+		b.Queue(forgetLocked, jobs, seen).Exec(func(done pgconn.CommandTag) error {
+			gone = int(done.RowsAffected())
+			return nil
+		})
 		claim.QueueCompletionsSeen(&b, seen, walkAgain)
 		return tx.SendBatch(ctx, &b).Close()
 	})
@@ -196,8 +202,17 @@ ORDER BY j.deleted_at, j.id`
 func (s *Jobs) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows := pg.Query(ctx, tx, `
-			SELECT id FROM punctual.jobs
-			WHERE id = ANY($1::uuid[]) AND state = 'deleted' ORDER BY id FOR UPDATE SKIP LOCKED`, ids)
+			SELECT job_id FROM punctual.schedules
+			WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)
+		locked, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		if err != nil {
+			return err
+		}
+		rows = pg.Query(ctx, tx, `
+			SELECT id FROM punctual.jobs j
+			WHERE id = ANY($1::uuid[]) AND state = 'deleted' AND (id = ANY($2::uuid[])
+			  OR NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id))
+			ORDER BY id FOR UPDATE SKIP LOCKED`, ids, locked)
 		if ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil || len(ids) == 0 {
 			return err
 		}

@@ -45,6 +45,7 @@ type held struct {
 	job    *domain.Job   // nil if this binary cannot compile the definition; then none of its slots is settled
 	hidden secrets.OfJob // of a new definition, to be written with it
 	gate   gateChange    // what a new definition does to the job's gate
+	bare   bool          // a completed one-shot without a row in schedules: nothing of it is locked yet
 }
 
 func (h *held) id() uuid.UUID { return h.ID }
@@ -59,22 +60,29 @@ const (
 )
 
 // hold locks jobs as the claim does, sorted, and reads them in a later statement. It leaves out jobs that do not exist,
-// that are deleted, or that belong to another tenant (0: any tenant). A pause that is over is ended first.
+// that are deleted, or that belong to another tenant (0: any tenant). A pause that is over is ended first. Completed
+// one-shots get a row to be locked, which may have to wait for another transaction. With PassOver they stay bare.
 func (s *Jobs) hold(
 	ctx context.Context, tx *pg.Tx, tenant int32, ids []uuid.UUID, locked string,
 ) ([]*held, facts, error) {
-	ids, err := lockSchedules(ctx, tx, tenant, ids, locked)
+	slices.SortFunc(ids, pg.CompareIDs)
+	locks, err := lockSchedules(ctx, tx, tenant, ids, locked)
 	if err != nil {
 		return nil, facts{}, fmt.Errorf("locking jobs: %w", err)
+	}
+	if locked != claim.PassOver {
+		ids = locks
 	}
 	var jobs []*held
 	var b pgx.Batch
 	b.Queue(`
 		SELECT `+jobColumns+` FROM `+jobTables+`
-		WHERE j.id = ANY($1::uuid[]) AND j.state <> 'deleted' ORDER BY j.id`, ids).
+		WHERE j.id = ANY($1::uuid[]) AND j.state <> 'deleted' AND ($3::integer = 0 OR j.tenant = $3::integer)
+		  AND (j.id = ANY($2::uuid[]) OR s.job_id IS NULL AND j.kind IN ('at', 'delay'))
+		ORDER BY j.id`, ids, append([]uuid.UUID{}, locks...), tenant).
 		Query(pg.Into(&jobs, func(row pgx.CollectableRow) (*held, error) {
 			job, err := scanJob(row)
-			return &held{jobRow: job}, err
+			return &held{jobRow: job, bare: err == nil && !slices.Contains(locks, job.ID)}, err
 		}))
 	f, err := readFacts(ctx, tx, &b, tenant)
 	if err != nil {
@@ -94,10 +102,11 @@ func (s *Jobs) hold(
 func lockSchedules(
 	ctx context.Context, q pg.Batcher, tenant int32, ids []uuid.UUID, locked string,
 ) (held []uuid.UUID, err error) {
-	slices.SortFunc(ids, pg.CompareIDs)
 	for range 2 { // the claim of a one-shot may delete the row that this transaction waits for
 		var b pgx.Batch
-		claim.QueueRestore(&b, tenant, ids)
+		if locked != claim.PassOver {
+			claim.QueueRestore(&b, tenant, ids)
+		}
 		b.Queue(`
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[]) AND ($2::integer = 0 OR tenant = $2::integer)

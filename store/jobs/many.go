@@ -131,19 +131,40 @@ func (m *many) findDeleted(ctx context.Context, tenant int32, ids []uuid.UUID) e
 // lock locks what a change of held jobs writes besides their schedules, and leaves out jobs of which another
 // transaction has locked a part. What is locked here is locked in the order of all transactions. So a change waits for
 // no other one that has begun the same way, however many jobs both have.
+//
+// Of a bare job nothing has been locked until now. So it is left out if it has changed since it was read, and its row is
+// locked against a transaction that is about to change it.
 func (m *many) lock(ctx context.Context, jobs []*held) ([]*held, error) {
-	ids := pg.Column(jobs, (*held).id)
-	busy, err := claim.LockGates(ctx, m.tx, ids)
+	busy, err := claim.LockGates(ctx, m.tx, pg.Column(jobs, (*held).id))
 	if err != nil {
 		return nil, err
 	}
-	rows := pg.Query(ctx, m.tx, `
-		SELECT id FROM punctual.jobs
-		WHERE id = ANY($1::uuid[]) AND id <> ALL($2::uuid[])
-		ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`, ids, append([]uuid.UUID{}, busy...))
-	free, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-	if err != nil {
-		return nil, fmt.Errorf("locking jobs: %w", err)
+	var ids, bare, free []uuid.UUID
+	var versions []int32
+	for _, h := range jobs {
+		switch {
+		case slices.Contains(busy, h.ID):
+		case h.bare:
+			bare, versions = append(bare, h.ID), append(versions, h.Version)
+		default:
+			ids = append(ids, h.ID)
+		}
+	}
+	for _, lock := range []struct {
+		sql  string
+		args []any
+	}{
+		{`SELECT id FROM punctual.jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`, []any{ids}},
+		{`
+			SELECT j.id FROM punctual.jobs j JOIN unnest($1::uuid[], $2::int[]) AS u(id, version)
+			  ON j.id = u.id AND j.version = u.version
+			WHERE j.state = 'active' ORDER BY j.id FOR UPDATE OF j SKIP LOCKED`, []any{bare, versions}},
+	} {
+		locked, err := pgx.CollectRows(pg.Query(ctx, m.tx, lock.sql, lock.args...), pgx.RowTo[uuid.UUID])
+		if err != nil {
+			return nil, fmt.Errorf("locking jobs: %w", err)
+		}
+		free = append(free, locked...)
 	}
 	return slices.DeleteFunc(jobs, func(h *held) bool { return !slices.Contains(free, h.ID) }), nil
 }

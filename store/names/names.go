@@ -16,11 +16,14 @@ import (
 // SQL expressions for a job j that is joined with its row s of schedules, if it has one (LEFT JOIN).
 const (
 	// Completed says of a job that is active by jobs.state whether it is completed.
-	Completed = `(s.job_id IS NULL OR s.completed_at IS NOT NULL)`
+	Completed = `(s.completed_at IS NOT NULL OR s.job_id IS NULL AND j.kind IN ('at', 'delay'))`
 	// JobState is the state of the job.
 	JobState = `punctual.job_state(j.state, ` + Completed + `)`
-	// CompletedAt is when the job's last slot was claimed; null if it has slots left.
-	CompletedAt = `CASE WHEN s.job_id IS NULL THEN punctual.last_slot_claimed_at(j.id) ELSE s.completed_at END`
+	// CompletedAt is when the job's last slot was claimed; null if it has slots left. The run or skip of a slot came to
+	// be when the slot was claimed. If it is no longer kept, CompletedAt is null too.
+	CompletedAt = `CASE WHEN s.job_id IS NOT NULL THEN s.completed_at ELSE (
+		SELECT r.created_at FROM punctual.runs r
+		WHERE r.job_id = j.id AND r.trigger IN ('schedule', 'catchup') ORDER BY r.id DESC LIMIT 1) END`
 	// Lane is the job's lane. The definition is in the row v of job_versions.
 	Lane = `coalesce(s.lane, punctual.lane_of(j.queue, v.definition))`
 )
