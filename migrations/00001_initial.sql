@@ -191,6 +191,8 @@ CREATE INDEX jobs_by_former_name ON punctual.jobs (tenant, name text_pattern_ops
 CREATE INDEX jobs_by_id ON punctual.jobs (tenant, id) WHERE state <> 'deleted';
 -- A job without labels is found by none. In this index its entry would be the most expensive of all.
 CREATE INDEX jobs_by_label ON punctual.jobs USING gin (labels jsonb_path_ops) WHERE labels <> '{}';
+-- Of the one-shots, those without a row in schedules are completed.
+CREATE INDEX jobs_once ON punctual.jobs (tenant, id) WHERE kind IN ('at', 'delay') AND state = 'active';
 CREATE INDEX jobs_paused ON punctual.jobs (tenant, id) WHERE state = 'paused';
 CREATE INDEX jobs_to_resume ON punctual.jobs (paused_until) WHERE paused_until IS NOT NULL;
 CREATE INDEX jobs_deleted ON punctual.jobs (deleted_at, id) WHERE state = 'deleted';

@@ -13,7 +13,7 @@
 // Two transactions do not start at the top: the ready claim (ready before gates) and notices.Teller.Notify (notified
 // before runs). Both skip locked rows, so they cannot deadlock. Completed one-shots have no row in schedules. A
 // transaction that changes one first writes that row again, and shares the job's row (FOR KEY SHARE) so that it is not
-// forgotten meanwhile; only forgetting and purging jobs lock that row against it, and they wait for nobody.
+// forgotten meanwhile. What locks that row against it, forgetting and changes of many jobs, skips locked rows.
 //
 // Operations, then the jobs that they have yet to change, then dead letters, come before all of these: a transaction
 // that holds one of them may go on to a job's row, and no transaction that holds anything else goes back to them. A

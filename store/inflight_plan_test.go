@@ -68,11 +68,13 @@ func TestJobsInAStateAreFoundByIndex(t *testing.T) {
 	c.exec(`UPDATE punctual.jobs SET state = 'paused', paused_at = now() WHERE name IN ('active-7', 'active-9')`)
 	c.exec(`UPDATE punctual.schedules s SET completed_at = now(), enabled = false, scheduled_for = NULL, next_run_at = NULL
 		FROM punctual.jobs j WHERE j.id = s.job_id AND j.name IN ('active-8', 'active-10', 'active-12')`)
+	c.many(3, "once", -1e15, at(c.now()))
+	c.exec(`DELETE FROM punctual.schedules s USING punctual.jobs j WHERE j.id = s.job_id AND j.kind = 'at'`)
 	c.exec(`ANALYZE punctual.jobs, punctual.schedules, punctual.job_versions`)
 	c.Close()
 	watch := openClaimer(t, dsn)
 	for state, want := range map[domain.JobState]int{
-		domain.JobPaused: 2, domain.JobCompleted: 3, domain.JobActive: 20,
+		domain.JobPaused: 2, domain.JobCompleted: 6, domain.JobActive: 20,
 	} {
 		read := watch.pagesRead(`^(jobs|schedules|job_versions)$`, func(reader claimer) {
 			list, _, err := reader.ListJobs(t.Context(), reader.tenant, jobs.Filter{State: state, Page: pg.Page{Limit: 20}})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -361,4 +362,51 @@ func TestARecurringJobWithoutAScheduleIsNotCompleted(t *testing.T) {
 	}
 	_, err := c.tryEdit(job.ID.String(), described("x"))
 	wantError(t, err, ErrNotFound)
+}
+
+// A list of completed jobs pages through one-shots without a schedule and other jobs with one, newest first.
+func TestCompletedJobsArePagedThrough(t *testing.T) {
+	c := newCRUD(t)
+	var want []string
+	for i := range 7 {
+		name := string(rune('a' + i))
+		c.complete(c.create(name, []option{delay(time.Hour), every(time.Hour)}[i%2]).ID)
+		c.create(name+"-active", []option{delay(time.Hour), every(time.Hour)}[i%2])
+		want = append([]string{name}, want...)
+	}
+	f := jobs.Filter{State: domain.JobCompleted, Page: pg.Page{Limit: 2}}
+	var got []string
+	for pages := 0; pages == 0 || f.Cursor != "" && pages < 10; pages++ {
+		list, next, err := c.ListJobs(t.Context(), c.tenant, f)
+		c.must(err)
+		for _, j := range list {
+			got = append(got, j.Definition.Name)
+		}
+		f.Cursor = next
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("completed are %q", got)
+	}
+}
+
+// Completed one-shots are most of the jobs, or hardly any.
+func TestAListOfCompletedJobsReadsItsPage(t *testing.T) {
+	dsn := pgtest.DSN(t)
+	c := openClaimer(t, dsn)
+	c.many(15_000, "every", -1e15, every(time.Hour))
+	c.many(15_000, "once", -1e15, at(c.now()))
+	c.exec(`DELETE FROM punctual.schedules s USING punctual.jobs j WHERE j.id = s.job_id AND j.kind = 'at'`)
+	c.exec(`ANALYZE`)
+	c.Close()
+	watch := openClaimer(t, dsn)
+	// How far a page looks is read from an index of jobs, which would have to be vacuumed for that.
+	read := watch.pagesRead(`^(schedules|job_versions)$`, func(reader claimer) {
+		list, next, err := reader.ListJobs(t.Context(), reader.tenant, jobs.Filter{State: domain.JobCompleted})
+		if err != nil || len(list) != 50 || next == "" {
+			t.Errorf("%d jobs, then %q, %v", len(list), next, err)
+		}
+	})
+	if read > 1000 {
+		t.Errorf("%d pages were read", read)
+	}
 }

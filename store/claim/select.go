@@ -14,8 +14,8 @@ import (
 //
 // $1 and $2 are the queues and their quotas. $3 and $4 are the window: due for at most so long (null: however long),
 // and for at least so long. $5 are the tenants of the quotas, or tenants to pass over: those that are at a limit, which
-// mostly are none. Of what these have due, only as much is looked at as lies in the window. With $6 each slot comes with
-// its definition. Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
+// mostly are none. Of what these have due, only as much is looked at as lies in the window. With $6 each slot comes
+// with its definition. Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
 
 // lockSlots locks due slots. NO KEY, so that a foreign-key check on a due job does not hide it. Each row comes with a
 // fencing token, which was given under the row's lock.
@@ -227,8 +227,8 @@ func (s selection) statement(c scheduler.Claim) (sql string, arguments []any) {
 	return s.ofAny, append(arguments, append([]int32{}, c.Except...)) // never null: no row is unlike null
 }
 
-// lockingSlots returns the statement that locks due slots, with its arguments. It reads their definitions along if asked
-// to. That saves a statement and a round trip if they are not compiled yet, as those of one-shots never are.
+// lockingSlots returns the statement that locks due slots, with its arguments. It reads their definitions along if
+// asked to. That saves a statement and a round trip if they are not compiled yet, as those of one-shots never are.
 func lockingSlots(c scheduler.Claim, definitions bool) (sql string, arguments []any) {
 	if len(c.Replacing) > 0 {
 		return lockReplacing, []any{pg.Prepared{}, c.Replacing, scheduler.BatchSize}

@@ -57,17 +57,18 @@ func (s *Jobs) ForgetCompletedJobs(ctx context.Context) (forgotten int, left boo
 		return claimed, leftClaimed, pg.Wrap("forgetting completed jobs", err)
 	}
 	w := &s.walks.completed
-	others, left, err := s.pass(ctx, w, "forgetting completed jobs", func(ctx context.Context) (found, gone int, err error) {
+	walk := func(ctx context.Context) (found, gone int, err error) {
 		return s.walkOn(ctx, w, s.forgetCompleted, selectCompleted)
-	})
+	}
+	others, left, err := s.pass(ctx, w, "forgetting completed jobs", walk)
 	return claimed + others, leftClaimed || left, err
 }
 
 // completionsBatch is how many completions one transaction looks at. Each has up to scheduler.BatchSize jobs.
 const completionsBatch = 20
 
-// lockClaimed locks one-shots ($1) that are at the versions ($2) that were claimed. An edit that is under way shares the
-// job's row, and keeps it from being locked here.
+// lockClaimed locks one-shots ($1) that are at the versions ($2) that were claimed. An edit that is under way shares
+// the job's row, and keeps it from being locked here.
 const lockClaimed = `
 SELECT j.id FROM punctual.jobs j JOIN unnest($1::uuid[], $2::int[]) AS u(id, version)
   ON j.id = u.id AND j.version = u.version

@@ -30,12 +30,27 @@ ORDER BY id DESC`
 // jobCursor is the list that a cursor of jobs belongs to.
 const jobCursor byte = 'j'
 
-// searchWindow is how many jobs a page looks into for a text, which no index finds.
-const searchWindow = 2_000
+// How many jobs a page looks into for what no index finds: a text, and completed jobs.
+const (
+	searchWindow    = 2_000
+	completedWindow = 20_000
+)
+
+// window is how many jobs a page looks into; 0: as many as it needs. An index finds the jobs of other filters.
+func (f Filter) window() int {
+	switch {
+	case len(f.Labels) > 0, f.NamePrefix != "", f.Among != nil:
+	case f.Query != "":
+		return searchWindow
+	case f.State == domain.JobCompleted:
+		return completedWindow
+	}
+	return 0
+}
 
 // ListJobs returns the jobs that the filter selects, newest first, and the cursor of the next page, which is empty on
-// the last page. A page ends before its limit if its definitions are large, and where its search for a text has looked
-// into searchWindow jobs.
+// the last page. A page ends before its limit if its definitions are large, and where its search has looked into its
+// window.
 func (s *Jobs) ListJobs(
 	ctx context.Context, tenant int32, f Filter,
 ) (jobs []Record, nextCursor string, err error) {
@@ -52,6 +67,12 @@ func (s *Jobs) ListJobs(
 		return nil, "", fmt.Errorf("listing jobs: %w", err)
 	}
 	c.AddIf(oldest != nil, `j.id >= ?`, oldest)
+	if f.window() == completedWindow && f.Queue == "" {
+		if f.Among, err = f.completed(ctx, q, tenant, oldest); err != nil {
+			return nil, "", fmt.Errorf("listing jobs: %w", err)
+		}
+		c.Add(`j.id = ANY(?::uuid[])`, f.Among)
+	}
 	if len(f.Labels) > 0 {
 		if err := c.Candidates(ctx, s.db, `j.tenant`, tenant, `j.id`, jobTables, f.Size()+1); err != nil {
 			return nil, "", fmt.Errorf("listing jobs: %w", err)
@@ -68,10 +89,11 @@ func (s *Jobs) ListJobs(
 	return jobs, nextCursor, fillRuns(ctx, q, jobs, f.Recent)
 }
 
-// oldestSearched returns the last job that a page looks into for a text. It returns nil if the page looks into all jobs
-// that are left: they are few, or an index finds those in question.
+// oldestSearched returns the last job that a page looks into. It returns nil if the page looks into all jobs that are
+// left: they are few, or an index finds those in question.
 func (f Filter) oldestSearched(ctx context.Context, q pg.Querier, tenant int32) (*uuid.UUID, error) {
-	if f.Query == "" || len(f.Labels) > 0 || f.NamePrefix != "" || f.Among != nil {
+	window := f.window()
+	if window == 0 {
 		return nil, nil
 	}
 	var c pg.Conditions
@@ -79,14 +101,51 @@ func (f Filter) oldestSearched(ctx context.Context, q pg.Querier, tenant int32) 
 		return nil, err
 	}
 	c.Add(`j.tenant = ?`, tenant)
-	c.Add(`j.state <> 'deleted'`)
+	if window == completedWindow {
+		c.Add(`j.kind IN ('at', 'delay') AND j.state = 'active'`)
+	} else {
+		c.Add(`j.state <> 'deleted'`)
+	}
 	rows := pg.Query(ctx, q, fmt.Sprintf(`
-		SELECT j.id FROM punctual.jobs j%s ORDER BY j.id DESC OFFSET %d LIMIT 2`, c.Where(), searchWindow-1), c.Args...)
+		SELECT j.id FROM punctual.jobs j%s ORDER BY j.id DESC OFFSET %d LIMIT 2`, c.Where(), window-1), c.Args...)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil || len(ids) < 2 {
 		return nil, err
 	}
 	return &ids[0], nil
+}
+
+// selectCompletedPage finds completed jobs of a tenant ($1), newest first, from below an id ($2) down to another one
+// ($3). One-shots have no schedule once their slot was claimed. Other jobs have one, which says that it is completed.
+const selectCompletedPage = `
+SELECT id FROM (
+    (SELECT s.job_id AS id FROM punctual.schedules s JOIN punctual.jobs j ON j.id = s.job_id
+     WHERE s.completed_at IS NOT NULL AND s.tenant = $1 AND j.state = 'active' AND s.job_id < $2 AND s.job_id >= $3
+     ORDER BY s.job_id DESC LIMIT $4)
+    UNION ALL
+    (SELECT j.id FROM punctual.jobs j
+     WHERE j.tenant = $1 AND j.kind IN ('at', 'delay') AND j.state = 'active' AND j.id < $2 AND j.id >= $3
+       AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id)
+     ORDER BY j.id DESC LIMIT $4)) p
+ORDER BY id DESC LIMIT $4`
+
+// completed returns the ids of a page of completed jobs, and of the first job of the next page.
+func (f Filter) completed(
+	ctx context.Context, q pg.Querier, tenant int32, oldest *uuid.UUID,
+) (ids []uuid.UUID, err error) {
+	below, _, err := f.After(jobCursor)
+	if err != nil {
+		return nil, err
+	}
+	if below == uuid.Nil {
+		below = uuid.Max
+	}
+	if oldest == nil {
+		oldest = &uuid.Nil
+	}
+	rows := pg.Query(ctx, q, selectCompletedPage, tenant, below, oldest, f.Size()+1)
+	ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	return append([]uuid.UUID{}, ids...), err // never nil: none is not all
 }
 
 // read returns the jobs of a page, and the page, which may be shorter than the filter's.

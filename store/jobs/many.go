@@ -132,8 +132,8 @@ func (m *many) findDeleted(ctx context.Context, tenant int32, ids []uuid.UUID) e
 // transaction has locked a part. What is locked here is locked in the order of all transactions. So a change waits for
 // no other one that has begun the same way, however many jobs both have.
 //
-// Of a bare job nothing has been locked until now. So it is left out if it has changed since it was read, and its row is
-// locked against a transaction that is about to change it.
+// Of a bare job nothing has been locked until now. So it is left out if it has changed since it was read, and its row
+// is locked against a transaction that is about to change it.
 func (m *many) lock(ctx context.Context, jobs []*held) ([]*held, error) {
 	busy, err := claim.LockGates(ctx, m.tx, pg.Column(jobs, (*held).id))
 	if err != nil {
