@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 
 	"punctual/store"
@@ -28,10 +27,18 @@ func CheckExposure(listen string, noAuth, insecure bool) error {
 		"or give --insecure-no-auth: then every caller that can reach the address may do anything", listen, FirstKey)
 }
 
-// warnOfNoKeys logs how to create the first key if there is none.
-func warnOfNoKeys(ctx context.Context, db *store.Store, log *slog.Logger) {
+// warn logs what callers and targets cannot do: reach this replica at its public address, and authenticate before there
+// is a first key.
+func (c Config) warn(ctx context.Context, db *store.Store, public string, reachable bool) {
+	if !reachable {
+		c.Log.Warn("targets of jobs with completion async get a callback URL that they cannot reach; give --public-url",
+			"address", public)
+	}
+	if c.NoAuth || c.OIDC.Issuer != "" {
+		return
+	}
 	if found, err := db.HasKeys(ctx); err == nil && !found {
-		log.Warn("no API key is valid, so no caller can use the API; create one in the same database", "command",
+		c.Log.Warn("no API key is valid, so no caller can use the API; create one in the same database", "command",
 			FirstKey)
 	}
 }

@@ -80,6 +80,9 @@ type OIDCClient struct {
 // Run serves until ctx ends, then drains the scheduler, stops the API and returns. A draining replica is not ready, but
 // keeps answering until it stops, and at least for the grace.
 func Run(ctx context.Context, c Config) error {
+	if c.Hurry == nil {
+		c.Hurry = context.WithoutCancel(ctx)
+	}
 	listener, err := listen("--listen", c.Listen)
 	if err != nil {
 		return err
@@ -98,96 +101,90 @@ func Run(ctx context.Context, c Config) error {
 	registry := prometheus.NewRegistry()
 	metrics := scheduler.NewMetrics(registry)
 	public, reachable := publicURL(c, listener.Addr())
-	c.Store.Replica, c.Store.Log, c.Store.Pages = true, c.Log, !c.NoDashboard
 	if reachable {
 		c.Store.PublicURL = public
 	}
-	c.Store.Ended = func(outcomes []domain.Outcome) {
-		metrics.Ended(outcomes)
-		if c.Finished != nil {
-			c.Finished(outcomes)
-		}
-	}
-	db, err := openStore(ctx, c)
+	db, err := openStore(ctx, c, metrics)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
+	register(registry, c, db)
 	guardian := newGuard(c, db, listener.Addr())
 	scraped.guard(guardian)
 	client := delivery.New(delivery.Config{
-		UserAgent: "punctual/" + c.Version,
-		Guard:     guardian,
-		RootCAs:   authorities,
-		Proxy:     c.EgressProxy,
+		UserAgent: "punctual/" + c.Version, Guard: guardian, RootCAs: authorities, Proxy: c.EgressProxy,
 	})
 	defer client.Close()
+	c.warn(ctx, db, public, reachable)
+	leaving := newDeparture()
+	handler, err := newAPI(c, public, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), leaving)
+	if err != nil {
+		return err
+	}
+	api := serveAPI(ctx, c, listener, leaving.closing(handler))
+	defer api.stop()
+	scraped.serve(registry, c.Log)
+	// Describing the API needs several times the memory that it leaves in use, and an idle replica would keep that.
+	debug.FreeOSMemory()
+	if c.Ready != nil {
+		c.Ready(api.url)
+	}
+	drained := leaving.follow(ctx, c, api)
+	host, _ := os.Hostname() // shown to people only
+	err = scheduler.Run(api.running, db, scheduler.Config{
+		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host, Version: c.Version,
+		Log: c.Log, PublicURL: public, Metrics: metrics, Finished: c.Finished,
+		Credentials: db, Chores: db.Chores(),
+	})
+	api.stop()
+	drained()
+	return errors.Join(err, api.failure())
+}
 
+// register registers what is measured of the process and of the database.
+func register(registry *prometheus.Registry, c Config, db *store.Store) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		store.Collector{Store: db})
 	if len(c.JobMetrics.Selectors) > 0 {
 		registry.MustRegister(store.NewJobMetrics(db, c.JobMetrics))
 	}
-	if c.Hurry == nil {
-		c.Hurry = context.WithoutCancel(ctx)
-	}
-	leaving := newDeparture()
-	if !reachable {
-		c.Log.Warn("targets of jobs with completion async get a callback URL that they cannot reach; give --public-url",
-			"address", public)
-	}
-	handler, err := newAPI(c, public, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), leaving)
-	if err != nil {
-		return err
-	}
-	if !c.NoAuth && c.OIDC.Issuer == "" {
-		warnOfNoKeys(ctx, db, c.Log)
-	}
-	server := newServer(leaving.closing(handler), c.Log)
-	// The scheduler stops when ctx ends, or when the API has failed.
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	failed := make(chan error, 1)
-	go func() {
-		if err := server.Serve(bounded(listener, mostConnections, c.Log)); !errors.Is(err, http.ErrServerClosed) {
-			failed <- fmt.Errorf("serving the API: %w", err)
-			stop()
-		}
-	}()
-	address := "http://" + listener.Addr().String()
-	c.Log.Info("API ready", "url", address)
-	scraped.serve(registry, c.Log)
-	// Describing the API needs several times the memory that it leaves in use, and an idle replica would keep that.
-	debug.FreeOSMemory()
-	if c.Ready != nil {
-		c.Ready(address)
-	}
+}
 
-	context.AfterFunc(running, func() {
-		leaving.begin()
-		if grace := c.grace(ctx); grace > 0 {
-			c.Log.Info("stopping: not ready; requests are answered until load balancers have noticed", "shutdown_grace", grace)
-		}
-	})
-	drained, closed := make(chan struct{}), make(chan struct{})
+// served is the API of a replica while it is served.
+type served struct {
+	*http.Server
+	url     string
+	running context.Context // ends when the context of the replica ends, or when the API has failed
+	stop    context.CancelFunc
+	failed  chan error
+}
+
+// serveAPI begins to serve the API.
+func serveAPI(ctx context.Context, c Config, listener net.Listener, handler http.Handler) *served {
+	a := &served{
+		Server: newServer(handler, c.Log),
+		url:    "http://" + listener.Addr().String(),
+		failed: make(chan error, 1),
+	}
+	a.running, a.stop = context.WithCancel(ctx)
 	go func() {
-		defer close(closed)
-		leaving.end(ctx, c, server, drained)
+		if err := a.Serve(bounded(listener, mostConnections, c.Log)); !errors.Is(err, http.ErrServerClosed) {
+			a.failed <- fmt.Errorf("serving the API: %w", err)
+			a.stop()
+		}
 	}()
-	host, _ := os.Hostname() // shown to people only
-	err = scheduler.Run(running, db, scheduler.Config{
-		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host, Version: c.Version,
-		Log: c.Log, PublicURL: public, Metrics: metrics, Finished: c.Finished,
-		Credentials: db, Chores: db.Chores(),
-	})
-	stop()
-	close(drained)
-	<-closed
+	c.Log.Info("API ready", "url", a.url)
+	return a
+}
+
+// failure returns why the API has failed; nil if it has not.
+func (a *served) failure() error {
 	select {
-	case apiErr := <-failed:
-		return errors.Join(err, apiErr)
-	default:
+	case err := <-a.failed:
 		return err
+	default:
+		return nil
 	}
 }
 
@@ -272,7 +269,14 @@ func listen(flag, address string) (net.Listener, error) {
 }
 
 // openStore connects, migrates if asked to, and checks that the schema fits.
-func openStore(ctx context.Context, c Config) (*store.Store, error) {
+func openStore(ctx context.Context, c Config, metrics *scheduler.Metrics) (*store.Store, error) {
+	c.Store.Replica, c.Store.Log, c.Store.Pages = true, c.Log, !c.NoDashboard
+	c.Store.Ended = func(outcomes []domain.Outcome) {
+		metrics.Ended(outcomes)
+		if c.Finished != nil {
+			c.Finished(outcomes)
+		}
+	}
 	db, err := connect(ctx, c)
 	if err != nil {
 		return nil, err

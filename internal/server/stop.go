@@ -59,6 +59,26 @@ func (d *departure) closing(next http.Handler) http.Handler {
 	})
 }
 
+// follow begins when the replica is to stop, and then closes the API. The caller calls drained when the runs in flight
+// have ended; it returns when the API is closed.
+func (d *departure) follow(ctx context.Context, c Config, api *served) (drained func()) {
+	context.AfterFunc(api.running, func() {
+		d.begin()
+		if grace := c.grace(ctx); grace > 0 {
+			c.Log.Info("stopping: not ready; requests are answered until load balancers have noticed", "shutdown_grace", grace)
+		}
+	})
+	atRest, closed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(closed)
+		d.end(ctx, c, api.Server, atRest)
+	}()
+	return func() {
+		close(atRest)
+		<-closed
+	}
+}
+
 // end closes the API when the grace is over and the runs in flight have ended or used up the drain time. API requests
 // in flight then get the rest of the drain time too. If c.Hurry ends, it waits for nothing. ctx is that of the replica.
 func (d *departure) end(ctx context.Context, c Config, server *http.Server, drained <-chan struct{}) {
