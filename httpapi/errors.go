@@ -78,11 +78,8 @@ func problemOf(ctx context.Context, err error) *problem.Problem {
 		return problem.New(problem.CodeNameTaken, sentence(tenants.ErrTenantExists),
 			problem.At("body.name", "is taken by another tenant"))
 	}
-	var locked *pg.LockedError
-	if limit := pg.OutOfTime(err); errors.As(limit, &locked) {
-		return again(problem.New(problem.CodeLocked, sentence(limit)+" Nothing was written; try again."))
-	} else if limit != nil {
-		return again(problem.New(problem.CodeDatabase, sentence(limit)+" Nothing was written; try again."))
+	if limit := pg.OutOfTime(err); limit != nil {
+		return outOfTime(limit)
 	}
 	if fields := backfillErrors(err); len(fields) > 0 {
 		return problem.Invalid(fields...)
@@ -108,6 +105,15 @@ func problemOf(ctx context.Context, err error) *problem.Problem {
 		return again(problem.New(problem.CodeDatabase, "The database cannot be used right now; try again."))
 	}
 	return problem.New(problem.CodeInternal, internalDetail(requestID(ctx)))
+}
+
+// outOfTime is the problem of a write that the database gave up: it waited for a lock, or took too long.
+func outOfTime(limit error) *problem.Problem {
+	code := problem.CodeDatabase
+	if _, locked := errors.AsType[*pg.LockedError](limit); locked {
+		code = problem.CodeLocked
+	}
+	return again(problem.New(code, sentence(limit)+" Nothing was written; try again."))
 }
 
 // again tells the client that the same request may succeed a second later.

@@ -115,6 +115,25 @@ func (s *server) describe() {
 		}
 	}
 	describeReplacement(schemas)
+	describeChoices(schemas)
+	describeNulls(schemas)
+	summarized(schemas)
+	describePatch(schemas)
+	for op := range operations(api) {
+		describeRole(op, roleOf[op.OperationID])
+		describeAnswers(op)
+		for _, p := range op.Parameters {
+			p.Schema.Nullable = false
+		}
+		for status, response := range op.Responses {
+			describeProblem(op, status, response)
+		}
+	}
+	showExamples(api)
+}
+
+// describeChoices names the values of fields that take few.
+func describeChoices(schemas map[string]*huma.Schema) {
 	for _, name := range []string{"Job", "ListedJob", "JobInput", "JobPatch", "JobReplacement"} {
 		p := schemas[name].Properties
 		p["concurrency_policy"].Enum = []any{
@@ -134,8 +153,12 @@ func (s *server) describe() {
 	}
 	schemas["Notify"].Properties["on"].Items.Enum = enum(domain.Events)
 	schemas["Notify"].Properties["format"].Enum = enum(domain.Formats)
-	schemas["Retry"].Required = nil
 	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
+}
+
+// describeNulls says which fields may be null, or absent.
+func describeNulls(schemas map[string]*huma.Schema) {
+	schemas["Retry"].Required = nil
 	for name, limit := range schemas["TenantSettings"].Properties { // in a patch, null lifts a limit
 		limit.Nullable = name != "notify"
 	}
@@ -143,7 +166,6 @@ func (s *server) describe() {
 	nullable(schemas, "ListedRun", "skipped", "SkippedRange")
 	nullable(schemas, "Job", "last_run", "Run")
 	nullable(schemas, "ListedJob", "last_run", "Run")
-	summarized(schemas)
 	nullable(schemas, "Explanation", "run", "Run")
 	nullable(schemas, "Explanation", "pause", "Pause")
 	nullable(schemas, "QueueList", "held_back", "HeldBack")
@@ -153,7 +175,10 @@ func (s *server) describe() {
 	nullable(schemas, "Overdue", "oldest", "OldestDue")
 	nullable(schemas, "FreezeState", "deployment", "Frozen")
 	nullable(schemas, "FreezeState", "tenant", "Frozen")
+}
 
+// describePatch says that a patch requires no field, at any depth.
+func describePatch(schemas map[string]*huma.Schema) {
 	patch := schemas["JobPatch"]
 	patch.Required = nil
 	target := *schemas["Target"]
@@ -163,7 +188,10 @@ func (s *server) describe() {
 	target.Properties = maps.Clone(target.Properties)
 	target.Properties["auth"] = &auth
 	patch.Properties["target"] = &target
+}
 
+// showExamples adds an example to the answers of operations that succeed.
+func showExamples(api *huma.OpenAPI) {
 	examples := map[string]any{
 		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob,
 		"resume-job": exampleJob, "list-jobs": List[ListedJob]{Data: []ListedJob{{Job: exampleJob, Recent: exampleRecent}}},
@@ -191,16 +219,10 @@ func (s *server) describe() {
 		"list-breakers": exampleBreakers, "reset-breakers": BreakersReset{Matched: 3},
 	}
 	for op := range operations(api) {
-		describeRole(op, roleOf[op.OperationID])
-		describeAnswers(op)
-		for _, p := range op.Parameters {
-			p.Schema.Nullable = false
-		}
 		for status, response := range op.Responses {
 			if example := examples[op.OperationID]; status[0] == '2' && example != nil {
 				response.Content[mediaJSON].Example = example
 			}
-			describeProblem(op, status, response)
 		}
 	}
 }

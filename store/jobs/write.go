@@ -206,55 +206,105 @@ func (s *Jobs) rewrite(
 	ctx context.Context, tx *pg.Tx, h *held, job NewJob, f facts, put bool,
 ) (changed bool, err error) {
 	if secrets.Has(job.Definition) {
-		if job.Definition, err = s.secrets.KeepSecrets(ctx, tx, h.tenant, h.ID, h.Definition, job.Definition); err != nil {
+		if err := s.keepSecrets(ctx, tx, h, &job.Definition, &f); err != nil {
 			return false, err
-		}
-		if !f.secrets.Read() {
-			if f.secrets, err = s.secrets.ReadFacts(ctx, tx, h.tenant, job.Definition); err != nil {
-				return false, err
-			}
 		}
 	}
 	old, state, now := h.Definition, h.State, f.now
-	paused := h.State == domain.JobPaused
-	if job.Paused != nil && h.State != domain.JobCompleted {
-		paused = *job.Paused
-	}
-	same := s.sameDefinition(old, job.Definition)
-	if same && paused == (h.State == domain.JobPaused) {
+	is := s.changeOf(h, job, put)
+	if is.same && is.paused == (h.State == domain.JobPaused) {
 		return false, nil
 	}
-	if same {
+	if is.same {
 		job.Definition = old // word for word, so that the history shows that only the state changed
 	}
-	rearm := !same && job.Definition.Schedule.Kind() == domain.KindDelay && (put || h.State != domain.JobCompleted)
-	moved := rearm || !sameSchedule(old, job.Definition)
-	if moved && h.State == domain.JobCompleted {
-		paused = job.Paused != nil && *job.Paused
-	}
-	jitter := !moved && !s.sameJitter(old, job.Definition)
 	next := held{jobRow: &jobRow{Record: Record{ID: h.ID, Version: h.Version + 1}, tenant: h.tenant}}
 	if err := next.define(s, job.Definition, f); err != nil {
 		return false, err
 	}
-	if same {
+	if is.same {
 		next.definition = h.definition
 	}
-	if moved {
+	if is.moved {
 		if err := s.checkFirst(next.job, f); err != nil {
 			return false, err
 		}
 	}
 	switch {
 	case h.State == domain.JobActive:
-		err = s.settleDue(ctx, tx, h, now, moved || jitter)
-	case h.State == domain.JobPaused && (moved || !paused):
-		err = s.settlePassed(ctx, tx, h, now, moved)
+		err = s.settleDue(ctx, tx, h, now, is.moved || is.jitter)
+	case h.State == domain.JobPaused && (is.moved || !is.paused):
+		err = s.settlePassed(ctx, tx, h, now, is.moved)
 	}
 	if err != nil {
 		return false, err
 	}
-	switch was, is := claim.Gated(h.Definition), claim.Gated(next.Definition); {
+	if err := h.changeGate(ctx, tx, next.Definition); err != nil {
+		return false, err
+	}
+	h.Definition, h.definition, h.job, h.lane = next.Definition, next.definition, next.job, next.lane
+	h.hidden = next.hidden
+	switch {
+	case is.moved:
+		h.placeFirst(now)
+	case is.jitter && h.scheduledFor != nil:
+		h.moveTo(*h.scheduledFor, h.job.Timetable.Due(*h.scheduledFor, nil), true)
+	}
+	h.enter(ctx, h.stateFor(is.paused), now)
+	revived := state == domain.JobCompleted && h.State != domain.JobCompleted
+	if revived {
+		if err := tenants.KeepTenant(ctx, tx, h.tenant); err != nil {
+			return false, err
+		}
+		if err := countIn(ctx, tx, h.tenant, 1, f); err != nil {
+			return false, err
+		}
+	}
+	if revived || old.Name != h.Definition.Name {
+		_, err = releaseNames(ctx, tx, h.tenant, []string{h.Definition.Name}, claim.PassOver)
+	}
+	return true, err
+}
+
+// change is what a new definition of a held job means.
+type change struct {
+	same   bool // nothing but the state may change
+	moved  bool // the schedule is another one, or a delay begins anew
+	jitter bool // only the jitter of the same slots is another one
+	paused bool // the job is to be paused
+}
+
+func (s *Jobs) changeOf(h *held, job NewJob, put bool) change {
+	completed := h.State == domain.JobCompleted
+	is := change{same: s.sameDefinition(h.Definition, job.Definition), paused: h.State == domain.JobPaused}
+	if job.Paused != nil && !completed {
+		is.paused = *job.Paused
+	}
+	if is.same {
+		return is
+	}
+	rearm := job.Definition.Schedule.Kind() == domain.KindDelay && (put || !completed)
+	is.moved = rearm || !sameSchedule(h.Definition, job.Definition)
+	if is.moved && completed {
+		is.paused = job.Paused != nil && *job.Paused
+	}
+	is.jitter = !is.moved && !s.sameJitter(h.Definition, job.Definition)
+	return is
+}
+
+// keepSecrets completes a definition with the secrets of the old one that it does not name anew, and reads the facts of
+// secrets unless they were read.
+func (s *Jobs) keepSecrets(ctx context.Context, tx *pg.Tx, h *held, d *domain.Definition, f *facts) (err error) {
+	if *d, err = s.secrets.KeepSecrets(ctx, tx, h.tenant, h.ID, h.Definition, *d); err != nil || f.secrets.Read() {
+		return err
+	}
+	f.secrets, err = s.secrets.ReadFacts(ctx, tx, h.tenant, *d)
+	return err
+}
+
+// changeGate opens or closes the gate of a job for which overlap becomes allowed, or forbidden.
+func (h *held) changeGate(ctx context.Context, tx *pg.Tx, next domain.Definition) (err error) {
+	switch was, is := claim.Gated(h.Definition), claim.Gated(next); {
 	case was && !is:
 		h.gate = opens
 		err = claim.OpenGate(ctx, tx, h.ID)
@@ -263,27 +313,7 @@ func (s *Jobs) rewrite(
 		err = pg.Exec(ctx, tx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID)
 	}
 	if err != nil {
-		return false, fmt.Errorf("changing the gate of job %s: %w", h.ID, err)
+		return fmt.Errorf("changing the gate of job %s: %w", h.ID, err)
 	}
-	h.Definition, h.definition, h.job, h.lane = next.Definition, next.definition, next.job, next.lane
-	h.hidden = next.hidden
-	switch {
-	case moved:
-		h.placeFirst(now)
-	case jitter && h.scheduledFor != nil:
-		h.moveTo(*h.scheduledFor, h.job.Timetable.Due(*h.scheduledFor, nil), true)
-	}
-	h.enter(ctx, h.stateFor(paused), now)
-	if state == domain.JobCompleted && h.State != domain.JobCompleted {
-		if err := tenants.KeepTenant(ctx, tx, h.tenant); err != nil {
-			return false, err
-		}
-		if err := countIn(ctx, tx, h.tenant, 1, f); err != nil {
-			return false, err
-		}
-	}
-	if old.Name != h.Definition.Name || state == domain.JobCompleted && h.State != domain.JobCompleted {
-		_, err = releaseNames(ctx, tx, h.tenant, []string{h.Definition.Name}, claim.PassOver)
-	}
-	return true, err
+	return nil
 }
