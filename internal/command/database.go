@@ -1,5 +1,5 @@
-// Package command holds the subcommands of the binary: their flags, the checks of the flags, and the calls that they
-// make.
+// Package command holds the subcommands of the binary: their flags, the checks of the flags, and what they do. Those
+// that run a replica call package server.
 package command
 
 import (

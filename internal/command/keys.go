@@ -2,10 +2,17 @@ package command
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
+	"text/tabwriter"
 	"time"
 
-	"punctual/internal/server"
+	"punctual/httpapi"
+	"punctual/httpapi/auth"
+	"punctual/scheduler/domain"
+	"punctual/store"
+	"punctual/store/pg"
 	"punctual/store/tenants"
 )
 
@@ -25,13 +32,39 @@ type createKey struct {
 }
 
 func (c *createKey) Run(ctx context.Context) error {
-	key := tenants.NewKey{Name: c.Name, Role: c.Role, Lifetime: c.Expires}
-	return naming(server.CreateKey(ctx, c.admin(), c.Tenant, key))
+	expires := domain.Duration{}
+	if c.Expires != 0 {
+		expires = domain.DurationOf(c.Expires)
+	}
+	if err := httpapi.CheckNewKey(c.Name, auth.Role(c.Role), expires); err != nil {
+		return err
+	}
+	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
+		id, err := tenantNamed(ctx, db, c.Tenant)
+		if err != nil {
+			return err
+		}
+		key, made, err := db.CreateKey(ctx, id, tenants.NewKey{Name: c.Name, Role: c.Role, Lifetime: c.Expires})
+		if err != nil {
+			return err
+		}
+		validity := "until it is revoked"
+		if made.ExpiresAt != nil {
+			validity = "until " + made.ExpiresAt.Format(time.RFC3339)
+		}
+		fmt.Fprintf(os.Stderr, "key %s (%s) of tenant %s with the role %s, %s; it is not shown again:\n", made.ID, made.Name,
+			made.Tenant, made.Role, validity)
+		_, err = fmt.Println(key)
+		return err
+	})
 }
 
-// admin returns the database and the writers for results and notes.
-func (d database) admin() server.AdminConfig {
-	return server.AdminConfig{DatabaseURL: d.DatabaseURL, Out: os.Stdout, Notes: os.Stderr}
+func tenantNamed(ctx context.Context, db *store.Store, name string) (int32, error) {
+	id, err := db.TenantID(ctx, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, fmt.Errorf("--tenant: there is no tenant %q; `punctual tenants list` lists all tenants", name)
+	}
+	return id, err
 }
 
 type listKeys struct {
@@ -40,7 +73,37 @@ type listKeys struct {
 }
 
 func (c *listKeys) Run(ctx context.Context) error {
-	return naming(server.ListKeys(ctx, c.admin(), c.Tenant))
+	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
+		id, err := tenantNamed(ctx, db, c.Tenant)
+		if err != nil {
+			return err
+		}
+		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "ID\tPREFIX\tROLE\tNAME\tCREATED\tBY\tEXPIRES\tLAST USED\tREVOKED")
+		page := pg.Page{Limit: 500}
+		for {
+			keys, next, err := db.ListKeys(ctx, id, page)
+			if err != nil {
+				return err
+			}
+			for _, k := range keys {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+					k.ID, k.Prefix, k.Role, k.Name, orDash(&k.CreatedAt), k.CreatedBy,
+					orDash(k.ExpiresAt), orDash(k.LastUsedAt), orDash(k.RevokedAt))
+			}
+			if next == "" {
+				return w.Flush()
+			}
+			page.Cursor = next
+		}
+	})
+}
+
+func orDash(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Format(time.RFC3339)
 }
 
 type revokeKey struct {
@@ -49,5 +112,17 @@ type revokeKey struct {
 }
 
 func (c *revokeKey) Run(ctx context.Context) error {
-	return naming(server.RevokeKey(ctx, c.admin(), c.Key))
+	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
+		tenant, id, err := db.FindKey(ctx, c.Key)
+		if errors.Is(err, store.ErrNotFound) {
+			return errors.New("no key has this id or prefix; `punctual keys list` lists the keys of a tenant")
+		}
+		if err == nil {
+			err = db.RevokeKey(ctx, tenant, id)
+		}
+		if err != nil {
+			return err
+		}
+		return note(fmt.Sprintf("key %s is revoked", id))
+	})
 }

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"os"
 
-	"punctual/internal/server"
+	"punctual/store"
 	"punctual/store/vault"
 )
 
@@ -32,7 +32,15 @@ func (c *rotate) Run(ctx context.Context, log *slog.Logger) error {
 			return fmt.Errorf("--new-master-key-file: %w", err)
 		}
 	}
-	return naming(server.Rotate(ctx, log, c.DatabaseURL, master, next))
+	options := store.Options{DatabaseURL: c.DatabaseURL, MaxConns: 4, Log: log, Master: master}
+	return naming(onDatabase(ctx, options, func(db *store.Store) error {
+		done, err := db.RotateSecrets(ctx, next)
+		if err != nil {
+			return fmt.Errorf("secrets rotate: %w", err)
+		}
+		log.Info("secrets rotated", "data_key", done.Key, "encrypted_anew", done.Values, "keys_dropped", done.Dropped)
+		return nil
+	}))
 }
 
 // masterKey holds the master key, which encrypts the data keys of secrets. No flag holds the key itself: other users

@@ -2,8 +2,16 @@ package command
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
 
-	"punctual/internal/server"
+	"punctual/httpapi"
+	"punctual/scheduler/domain"
+	"punctual/store"
+	"punctual/store/tenants"
 )
 
 // Tenants administers tenants directly in the database.
@@ -46,13 +54,40 @@ type createTenant struct {
 }
 
 func (c *createTenant) Run(ctx context.Context) error {
-	return naming(server.CreateTenant(ctx, c.admin(), c.Name, c.given()))
+	if err := httpapi.CheckTenantName(c.Name); err != nil {
+		return err
+	}
+	asked := tenants.Tenant{Name: c.Name, Weight: 1}
+	if err := httpapi.SetTenant(&asked, c.given()); err != nil {
+		return err
+	}
+	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
+		t, err := db.CreateTenant(ctx, asked)
+		if err != nil {
+			return err
+		}
+		return printTenants(t)
+	})
 }
 
 type listTenants struct{ database }
 
 func (c *listTenants) Run(ctx context.Context) error {
-	return naming(server.ListTenants(ctx, c.admin()))
+	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
+		var all []tenants.Tenant
+		after := ""
+		for {
+			tenants, more, err := db.ListTenants(ctx, after, 500)
+			if err != nil {
+				return err
+			}
+			all = append(all, tenants...)
+			if !more {
+				return printTenants(all...)
+			}
+			after = tenants[len(tenants)-1].Name
+		}
+	})
 }
 
 type setTenant struct {
@@ -62,7 +97,15 @@ type setTenant struct {
 }
 
 func (c *setTenant) Run(ctx context.Context) error {
-	return naming(server.SetTenant(ctx, c.admin(), c.Name, c.given()))
+	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
+		t, err := db.EditTenant(ctx, c.Name, func(t *tenants.Tenant) error {
+			return httpapi.SetTenant(t, c.given())
+		})
+		if err != nil {
+			return err
+		}
+		return printTenants(t)
+	})
 }
 
 type deleteTenant struct {
@@ -71,5 +114,50 @@ type deleteTenant struct {
 }
 
 func (c *deleteTenant) Run(ctx context.Context) error {
-	return naming(server.DeleteTenant(ctx, c.admin(), c.Name))
+	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
+		if err := db.DeleteTenant(ctx, c.Name); err != nil {
+			return err
+		}
+		return note("tenant " + c.Name + " is deleted")
+	})
+}
+
+func printTenants(tenants ...tenants.Tenant) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tALLOWED TARGETS\tNOTIFY")
+	for _, t := range tenants {
+		interval, networks := "-", "-"
+		if t.MinInterval != nil {
+			interval = t.MinInterval.String()
+		}
+		if len(t.AllowedTargets) > 0 {
+			var list []string
+			for _, network := range t.AllowedTargets {
+				list = append(list, network.String())
+			}
+			networks = strings.Join(list, ",")
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.Weight, limit(t.MaxJobs), limit(t.MaxConcurrentRuns),
+			limit(t.MaxRunsPerSecond), limit(t.MaxRequestsPerSecond), interval, networks, told(t.Notify))
+	}
+	return w.Flush()
+}
+
+// told lists the formats of a tenant's notices without the URLs, some of which are secrets.
+func told(list []domain.Notify) string {
+	if len(list) == 0 {
+		return "-"
+	}
+	names := make([]string, len(list))
+	for i, entry := range list {
+		names[i] = string(entry.Recipient().Format)
+	}
+	return strings.Join(names, ",")
+}
+
+func limit(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.Itoa(*n)
 }
