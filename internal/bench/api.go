@@ -1,17 +1,14 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"punctual/internal/process"
+	"punctual/httpapi/client"
 )
 
 // runAPI measures the API of one replica: how many requests a second it answers to many clients.
@@ -20,26 +17,19 @@ func runAPI(ctx context.Context, l *lab) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.Sizes.APIClients}, Timeout: time.Minute}
-	defer client.CloseIdleConnections()
+	transport := &http.Transport{MaxIdleConnsPerHost: l.Sizes.APIClients}
+	defer transport.CloseIdleConnections()
+	api := client.Through(replica.API.URL, transport)
 	at, first := l.nextSecond(48*time.Hour), 0
 	var create, get []float64
 	for round := range l.Rounds {
 		l.say("round %d of %d: %d clients", round+1, l.Rounds, l.Sizes.APIClients)
 		made, perSecond, err := l.hammer(ctx, func(ctx context.Context, i int) error {
-			job, err := json.Marshal(process.JobSpec{
-				"name": fmt.Sprint("job-", first+i),
-				"schedule": map[string]any{
-					"cron":      "0 3 * * mon-fri",
-					"timezone":  "Europe/Berlin",
-					"starts_at": at.Format(time.RFC3339),
-				},
-				"target": map[string]any{"url": "http://127.0.0.1:9/hook", "body": map[string]any{"n": i}},
-			})
-			if err != nil {
-				return err
+			schedule := map[string]any{
+				"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin", "starts_at": at.Format(time.RFC3339),
 			}
-			return exchange(ctx, client, http.MethodPost, http.StatusCreated, replica.API.URL+"/v1/jobs", job)
+			weekdays := job(fmt.Sprint("job-", first+i), schedule, "http://127.0.0.1:9/hook", numbered(i))
+			return exchange(ctx, api, http.MethodPost, "/v1/jobs", weekdays, http.StatusCreated)
 		})
 		if err != nil {
 			return err
@@ -53,8 +43,7 @@ func runAPI(ctx context.Context, l *lab) error {
 		}
 		first = total
 		_, perSecond, err = l.hammer(ctx, func(ctx context.Context, i int) error {
-			url := fmt.Sprintf("%s/v1/jobs/job-%d", replica.API.URL, i*7919%total)
-			return exchange(ctx, client, http.MethodGet, http.StatusOK, url, nil)
+			return exchange(ctx, api, http.MethodGet, fmt.Sprint("/v1/jobs/job-", i*7919%total), nil, http.StatusOK)
 		})
 		if err != nil {
 			return err
@@ -92,20 +81,10 @@ func (l *lab) hammer(
 }
 
 // exchange sends a request. An answer with another status than the wanted one is an error.
-func exchange(ctx context.Context, client *http.Client, method string, want int, url string, body []byte) error {
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != want {
-		err = fmt.Errorf("%s %s: %s: %s", method, url, response.Status, answer)
+func exchange(ctx context.Context, api *client.Client, method, path string, in any, want int) error {
+	status, err := api.Do(ctx, method, path, in, nil)
+	if err == nil && status != want {
+		err = fmt.Errorf("%s %s: %d, want %d", method, path, status, want)
 	}
 	return err
 }

@@ -16,20 +16,20 @@ import (
 
 // Config says what to measure, against which Postgres, and where to write it.
 type Config struct {
-	DatabaseURL string        // an empty database; "": a private Postgres, which is removed at the end
-	Only        []string      // names of benchmarks; none: all, except those that run only when named
-	Full        bool          // use the large sizes
-	Rounds      int           // rounds of each benchmark that compares; 0: 3
-	For         time.Duration // length of the benchmark flat; 0: an hour
-	JSON        string        // file for all figures; "": no file
-	Plots       string        // directory for plots; "": no plots
-	Peers       []string      // programs of the benchmark peers
+	DatabaseURL string        `placeholder:"postgres://…" help:"An empty database, with a direct connection. The schema punctual is created in it and removed at the end. Default: a private Postgres, removed when the command ends."`
+	Only        []string      `placeholder:"NAME,…" help:"Only these benchmarks, of: ${benchmarks}."`
+	Full        bool          `help:"Use the large sizes, up to 10 million jobs and 20 million runs. Takes half an hour."`
+	Rounds      int           `default:"3" help:"Number of measurements of each compared figure; the median counts."`
+	For         time.Duration `default:"1h" help:"How long the benchmark flat runs. It runs only if it is named."`
+	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the environment."`
+	Plots       string        `type:"path" placeholder:"DIR" help:"Also write plots to a directory."`
+	Peers       []string      `type:"path" placeholder:"PROGRAM,…" help:"Programs that work the jobs of the benchmark peers, such as those that make bench-peers builds. It runs only if it is named."`
 
-	Binary  string // binary of the replicas, the target and the bare loop; "": this one
-	Version string
-	Sizes   Sizes     // zero: DefaultSizes
-	Out     io.Writer // where the table of figures goes
-	Notes   io.Writer // where progress is reported
+	Binary  string    `kong:"-"` // of the replicas, the target and the bare loop; empty: this one
+	Version string    `kong:"-"`
+	Sizes   Sizes     `kong:"-"` // zero: DefaultSizes
+	Out     io.Writer `kong:"-"` // where the table of figures goes
+	Notes   io.Writer `kong:"-"` // where progress is reported
 }
 
 // benchmark is one row of the table benchmarks.
@@ -97,12 +97,6 @@ func Run(ctx context.Context, c Config) (err error) {
 		if c.Binary, err = os.Executable(); err != nil {
 			return err
 		}
-	}
-	if c.Rounds == 0 {
-		c.Rounds = 3
-	}
-	if c.For == 0 {
-		c.For = time.Hour
 	}
 	if c.Sizes == (Sizes{}) {
 		c.Sizes = DefaultSizes(c.Full)

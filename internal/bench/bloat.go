@@ -81,11 +81,7 @@ func (l *lab) claimer(ctx context.Context, jobs int) (c *claimer, err error) {
 	}
 	specs := make([]process.JobSpec, jobs)
 	for i := range specs {
-		specs[i] = process.JobSpec{
-			"name":     fmt.Sprint("claimed-", i),
-			"schedule": daily(l.nextSecond(48 * time.Hour)),
-			"target":   map[string]any{"url": "http://127.0.0.1:9/"},
-		}
+		specs[i] = job(fmt.Sprint("claimed-", i), daily(l.nextSecond(48*time.Hour)), "http://127.0.0.1:9/", nil)
 	}
 	if err := l.createFor(ctx, tenant, specs); err != nil {
 		return nil, err

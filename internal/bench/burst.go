@@ -105,6 +105,13 @@ func daily(due time.Time) map[string]any {
 	return map[string]any{"every": "24h", "starts_at": due.Format(time.RFC3339)}
 }
 
+// invoices is a job of a burst. The body is burstBody.
+func invoices(name string, schedule map[string]any, url string) process.JobSpec {
+	made := job(name, schedule, url, map[string]any{"range": "yesterday", "kind": "invoices"})
+	made["jitter"] = "0s"
+	return made
+}
+
 // burst creates n jobs that are due at one instant. It measures from that instant until every request is answered and
 // every run's end is committed, which is when the last lease is gone.
 func (l *lab) burst(
@@ -113,10 +120,7 @@ func (l *lab) burst(
 ) (b burst, err error) {
 	path := func(try int) string { return fmt.Sprintf("/burst/%s-%d", name, try) }
 	due, try, err := l.herd(ctx, replicas[0], n, func(due time.Time, try, i int) process.JobSpec {
-		return process.JobSpec{
-			"name": fmt.Sprintf("%s-%d-%d", name, try, i), "schedule": schedule(due), "jitter": "0s",
-			"target": map[string]any{"url": to.url(path(try)), "body": map[string]any{"range": "yesterday", "kind": "invoices"}},
-		}
+		return invoices(fmt.Sprintf("%s-%d-%d", name, try, i), schedule(due), to.url(path(try)))
 	})
 	if err != nil {
 		return b, err
@@ -149,14 +153,19 @@ func (l *lab) measured(
 	if err := l.noteSeconds(ctx, due); err != nil {
 		return b, err
 	}
-	perRun := func(after, before, unit float64) float64 { return unit * (after - before) / float64(n) }
+	return after.since(before, n, took), nil
+}
+
+// since returns what n runs have used, and how fast they were.
+func (m meter) since(before meter, n int, took time.Duration) burst {
+	each := 1 / float64(n)
 	return burst{
 		perSecond: float64(n) / took.Seconds(),
-		postgres:  perRun(after.postgres, before.postgres, 1e6),
-		replica:   perRun(after.replicas, before.replicas, 1e6),
-		target:    perRun(after.target, before.target, 1e6),
-		wal:       perRun(after.wal, before.wal, 1),
-	}, nil
+		postgres:  1e6 * (m.postgres - before.postgres) * each,
+		replica:   1e6 * (m.replicas - before.replicas) * each,
+		target:    1e6 * (m.target - before.target) * each,
+		wal:       (m.wal - before.wal) * each,
+	}
 }
 
 // noteSeconds reports how many runs of a burst finished in each second.

@@ -26,10 +26,7 @@ func runFair(ctx context.Context, l *lab) error {
 	l.say("%d jobs of one tenant, %d of another", n, urgent)
 	noisy := func(try int) string { return fmt.Sprint("/noisy/", try) }
 	due, try, err := l.herd(ctx, replica, n, func(due time.Time, try, i int) process.JobSpec {
-		return process.JobSpec{
-			"name": fmt.Sprintf("noisy-%d-%d", try, i), "schedule": oneShot(due),
-			"target": map[string]any{"url": to.url(noisy(try)), "body": map[string]any{"n": i}},
-		}
+		return job(fmt.Sprintf("noisy-%d-%d", try, i), oneShot(due), to.url(noisy(try)), numbered(i))
 	})
 	if err != nil {
 		return err
@@ -41,11 +38,7 @@ func runFair(ctx context.Context, l *lab) error {
 	const path, apart = "/late/urgent", 50 * time.Millisecond
 	for i := range urgent {
 		at := first.Add(time.Duration(i) * apart)
-		jobs = append(jobs, process.JobSpec{
-			"name":     fmt.Sprint("urgent-", i),
-			"schedule": oneShot(at),
-			"target":   map[string]any{"url": to.url(path)},
-		})
+		jobs = append(jobs, job(fmt.Sprint("urgent-", i), oneShot(at), to.url(path), nil))
 	}
 	if err := l.createFor(ctx, tenant, jobs); err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 )
 
 // Figure is one measured figure.
@@ -118,16 +117,7 @@ func number(v float64) string {
 
 // row writes one row of the table. Column widths are fixed, so that rows line up while the table grows.
 func row(out io.Writer, benchmark, name, value, unit, target, verdict string) {
-	fmt.Fprintf(out, "%s  %s  %s %s  %s  %s\n", pad(benchmark, 10), pad(name, 48), right(value, 10), pad(unit, 12),
-		pad(target, 9), verdict)
-}
-
-func pad(s string, width int) string {
-	return s + fmt.Sprintf("%*s", max(width-utf8.RuneCountInString(s), 0), "")
-}
-
-func right(s string, width int) string {
-	return fmt.Sprintf("%*s", max(width-utf8.RuneCountInString(s), 0), "") + s
+	fmt.Fprintf(out, "%-10s  %-48s  %10s %-12s  %-9s  %s\n", benchmark, name, value, unit, target, verdict)
 }
 
 // median returns the median of the values that could be measured; NaN if there are none.

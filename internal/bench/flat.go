@@ -90,15 +90,12 @@ func flatJobs(rate int, first, last time.Time, url string) (jobs []process.JobSp
 		starts := first.Add(time.Duration(s) * time.Second)
 		for i := range rate {
 			if !starts.After(last) {
-				jobs = append(jobs, process.JobSpec{
-					"name": fmt.Sprintf("flat-%d-%d", s, i),
-					"schedule": map[string]any{
-						"every":     period.String(),
-						"starts_at": starts.Format(time.RFC3339),
-						"ends_at":   last.Format(time.RFC3339),
-					},
-					"target": map[string]any{"url": url, "body": map[string]any{"n": i}},
-				})
+				schedule := map[string]any{
+					"every":     period.String(),
+					"starts_at": starts.Format(time.RFC3339),
+					"ends_at":   last.Format(time.RFC3339),
+				}
+				jobs = append(jobs, job(fmt.Sprintf("flat-%d-%d", s, i), schedule, url, numbered(i)))
 			}
 		}
 	}

@@ -9,6 +9,18 @@ import (
 	"punctual/internal/process"
 )
 
+// job is a job that posts a body to a URL; nil: no body.
+func job(name string, schedule map[string]any, url string, body map[string]any) process.JobSpec {
+	target := map[string]any{"url": url}
+	if body != nil {
+		target["body"] = body
+	}
+	return process.JobSpec{"name": name, "schedule": schedule, "target": target}
+}
+
+// numbered is a body that differs from job to job.
+func numbered(n int) map[string]any { return map[string]any{"n": n} }
+
 // herd creates n jobs that are due at one instant, and returns that instant. If they are not all created in time, herd
 // discards them and tries again with more time.
 func (l *lab) herd(

@@ -17,13 +17,8 @@ func runIdle(ctx context.Context, l *lab) error {
 	if err != nil {
 		return err
 	}
-	tomorrow := l.nextSecond(24 * time.Hour)
-	job := process.JobSpec{
-		"name":     "tomorrow",
-		"schedule": oneShot(tomorrow),
-		"target":   map[string]any{"url": "http://127.0.0.1:9/"},
-	}
-	if err := process.Create(ctx, replica.API, []process.JobSpec{job}); err != nil {
+	tomorrow := job("tomorrow", oneShot(l.nextSecond(24*time.Hour)), "http://127.0.0.1:9/", nil)
+	if err := process.Create(ctx, replica.API, []process.JobSpec{tomorrow}); err != nil {
 		return err
 	}
 	// By then the work that follows a start is done.

@@ -83,10 +83,9 @@ func (l *lab) hold(ctx context.Context, replica *process.Replica, to *target, h 
 	n := h.n
 	path := func(try int) string { return fmt.Sprintf("/hold/%d/%d", n, try) }
 	due, try, err := l.herd(ctx, replica, n, func(due time.Time, try, i int) process.JobSpec {
-		return process.JobSpec{
-			"name": fmt.Sprintf("held-%d-%d-%d", n, try, i), "schedule": oneShot(due), "timeout": "10m",
-			"target": map[string]any{"url": to.url(path(try)), "body": map[string]any{"n": i}},
-		}
+		slow := job(fmt.Sprintf("held-%d-%d-%d", n, try, i), oneShot(due), to.url(path(try)), numbered(i))
+		slow["timeout"] = "10m"
+		return slow
 	})
 	if err != nil {
 		return err

@@ -126,11 +126,7 @@ func (l *lab) limited(
 	ctx context.Context, fleet []*process.Replica, to *target, path string, n int,
 ) (took time.Duration, err error) {
 	due, _, err := l.herd(ctx, fleet[0], n, func(due time.Time, try, i int) process.JobSpec {
-		return process.JobSpec{
-			"name":     fmt.Sprintf("%s-%d-%d", path[1:5], try, i),
-			"schedule": oneShot(due),
-			"target":   map[string]any{"url": to.url(path)},
-		}
+		return job(fmt.Sprintf("%s-%d-%d", path[1:5], try, i), oneShot(due), to.url(path), nil)
 	})
 	if err != nil {
 		return 0, err

@@ -68,13 +68,7 @@ func (p *peers) burstOf(ctx context.Context, round int, c contender) (b burst, m
 	if err == nil && a.Count != n {
 		err = fmt.Errorf("%d requests came, want %d", a.Count, n)
 	}
-	each := 1 / float64(n)
-	return burst{
-		perSecond: float64(n) / ended.Sub(a.First).Seconds(),
-		postgres:  1e6 * (after.postgres - before.postgres) * each,
-		replica:   1e6 * (after.replicas - before.replicas) * each,
-		wal:       (after.wal - before.wal) * each,
-	}, megabytes, err
+	return after.since(before, n, ended.Sub(a.First)), megabytes, err
 }
 
 // begin prepares a load and starts to work it.
@@ -91,7 +85,7 @@ func (p *peers) came(
 ) error {
 	return await(ctx, fmt.Sprintf("%d requests at %s", n, path), every, func() (bool, error) {
 		for _, w := range workers {
-			if err := alive(w); err != nil {
+			if err := alive("a worker", w); err != nil {
 				return false, err
 			}
 		}

@@ -51,7 +51,7 @@ func (p *peers) herdOf(ctx context.Context, round int, c contender) (last time.D
 		}
 		late := p.now().Sub(due) > herdFor
 		if a.Count < p.Sizes.PeerCrons && !late {
-			return false, alive(workers[0])
+			return false, alive("a worker", workers[0])
 		}
 		a, err = p.to.of(ctx, path+"?visits")
 		last, n = herded(a.Visits, due.Add(-p.offset), p.Sizes.PeerCrons)

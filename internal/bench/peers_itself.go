@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -20,33 +21,23 @@ func (s *itself) prepare(ctx context.Context, _ load) error { return s.db.fresh(
 
 // start starts the replicas first, because they create the jobs through their API. So all jobs are due at a time.
 func (s *itself) start(ctx context.Context, of load) (workers []*process.Process, due time.Time, err error) {
-	slots := of.slots
-	if slots == 0 {
-		slots = s.Sizes.Slots
-	}
 	for range of.workers {
-		replica, err := s.serveSlots(ctx, slots)
+		replica, err := s.serveSlots(ctx, cmp.Or(of.slots, s.Sizes.Slots))
 		if err != nil {
 			return nil, due, err
 		}
 		s.replicas = append(s.replicas, replica)
 	}
-	calls := map[string]any{"url": of.url, "body": map[string]any{"range": "yesterday", "kind": "invoices"}}
 	var crons []process.JobSpec
 	for i := range of.crons {
-		crons = append(crons, process.JobSpec{
-			"name": fmt.Sprint("cron-", i), "schedule": map[string]any{"cron": "* * * * *"}, "jitter": "0s", "target": calls,
-		})
+		crons = append(crons, invoices(fmt.Sprint("cron-", i), map[string]any{"cron": "* * * * *"}, of.url))
 	}
 	if err := process.Create(ctx, s.replicas[0].API, crons); err != nil {
 		return nil, due, err
 	}
 	if of.jobs > 0 {
 		due, _, err = s.herd(ctx, s.replicas[0], of.jobs, func(due time.Time, try, i int) process.JobSpec {
-			return process.JobSpec{
-				"name": fmt.Sprintf("job-%d-%d", try, i), "schedule": oneShot(due.Add(time.Duration(i) * of.every)),
-				"jitter": "0s", "target": calls,
-			}
+			return invoices(fmt.Sprintf("job-%d-%d", try, i), oneShot(due.Add(time.Duration(i)*of.every)), of.url)
 		})
 	}
 	if err == nil {

@@ -78,7 +78,7 @@ func (p *peers) recoveryOf(ctx context.Context, workers []*process.Process, path
 	err = await(ctx, "the lost jobs", 500*time.Millisecond, func() (bool, error) {
 		a, err := p.to.of(ctx, path+"?visits")
 		found = recovered(a.Visits, p.Sizes.PeerKilled, killed, given)
-		return found.unanswered == 0 || time.Now().After(given), errors.Join(err, alive(workers[1]))
+		return found.unanswered == 0 || time.Now().After(given), errors.Join(err, alive("a worker", workers[1]))
 	})
 	return found, err
 }

@@ -149,7 +149,7 @@ func (p *peer) make(interrupted context.Context) error {
 func (p *peer) ready(ctx context.Context, workers []*process.Process) error {
 	for _, w := range workers {
 		err := await(ctx, "a worker of "+p.String(), 5*time.Millisecond, func() (bool, error) {
-			return strings.Contains("\n"+w.Output(), "\nready\n"), alive(w)
+			return strings.Contains("\n"+w.Output(), "\nready\n"), alive("a worker", w)
 		})
 		if err != nil {
 			return err
@@ -159,10 +159,10 @@ func (p *peer) ready(ctx context.Context, workers []*process.Process) error {
 }
 
 // alive returns an error if a process has ended.
-func alive(p *process.Process) error {
+func alive(what string, p *process.Process) error {
 	select {
 	case <-p.Done():
-		return fmt.Errorf("a worker has ended: %s", p.Output())
+		return fmt.Errorf("%s has ended: %s", what, p.Output())
 	default:
 		return nil
 	}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/process"
 )
 
 // describe reads the version and the settings of Postgres that figures depend on.
@@ -49,25 +50,15 @@ func (s *scratch) findPostmaster(ctx context.Context) error {
 	return nil
 }
 
-// procParent returns when a Postgres process started, and its parent, from proc_pid_stat(5).
+// procParent returns when a Postgres process started, and its parent.
 func procParent(pid int) (parent int, started time.Time, ok bool) {
-	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, started, false
-	}
-	name, rest, _ := strings.Cut(string(raw), ") ")
-	fields := strings.Fields(rest)
-	if !strings.Contains(name, "(postgres") || len(fields) < 20 {
-		return 0, started, false
-	}
+	stat, ok := process.ReadStat(pid)
 	uptime, err := os.ReadFile("/proc/uptime")
-	if err != nil {
+	if !ok || err != nil || !strings.HasPrefix(stat.Name, "postgres") {
 		return 0, started, false
 	}
-	parent, _ = strconv.Atoi(fields[4-3])
-	hundredths, _ := strconv.ParseInt(fields[22-3], 10, 64) // since boot
 	seconds, _, _ := strings.Cut(string(uptime), " ")
 	up, err := strconv.ParseFloat(seconds, 64)
-	age := time.Duration(up*float64(time.Second)) - time.Duration(hundredths)*10*time.Millisecond
-	return parent, time.Now().Add(-age), err == nil
+	age := time.Duration(up*float64(time.Second)) - stat.Started
+	return stat.Parent, time.Now().Add(-age), err == nil
 }

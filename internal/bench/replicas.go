@@ -41,13 +41,12 @@ func runReplicas(ctx context.Context, l *lab) error {
 		l.figure(replicaCount(s.n), "runs/s", nil, column(s.rounds, throughput)...)
 		l.cpuFigure(replicaCount(s.n)+", CPU of Postgres", "µs/run", nil, column(s.rounds, postgresTime)...)
 		l.figure(replicaCount(s.n)+", CPU of theirs", "µs/run", nil, column(s.rounds, replicaTime)...)
-		switch s.n {
-		case 1:
-		case 4:
-			l.figure("4 replicas, ratio to 1", "×", atLeast(0.95),
-				ratios(column(s.rounds, throughput), column(one, throughput))...)
-		default:
-			l.figure(replicaCount(s.n)+", ratio to 1", "×", nil,
+		var goal *Goal
+		if s.n == 4 {
+			goal = atLeast(0.95)
+		}
+		if s.n > 1 {
+			l.figure(replicaCount(s.n)+", ratio to 1", "×", goal,
 				ratios(column(s.rounds, throughput), column(one, throughput))...)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"math"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
+
+	"punctual/internal/process"
 )
 
 // report is the content of the file of figures. It prints the table as it grows.
@@ -89,7 +89,7 @@ func (r *report) add(f Figure) {
 // failed records that a benchmark could not measure.
 func (r *report) failed(name string, err error) {
 	r.Failed[name] = err.Error()
-	fmt.Fprintf(r.out, "%s  could not measure: %v\n", pad(name, 10), err)
+	fmt.Fprintf(r.out, "%-10s  could not measure: %v\n", name, err)
 }
 
 // write writes the file.
@@ -117,20 +117,8 @@ func thisMachine() machine {
 	m := machine{
 		OS:    runtime.GOOS + "/" + runtime.GOARCH,
 		CPUs:  runtime.NumCPU(),
-		Model: procField("/proc/cpuinfo", "model name"),
+		Model: process.Field("/proc/cpuinfo", "model name"),
 	}
-	kilobytes, _ := strconv.ParseInt(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
-	m.Memory = kilobytes << 10
+	m.Memory = process.FieldBytes("/proc/meminfo", "MemTotal")
 	return m
-}
-
-// procField returns the first value of a name in a file of lines "name: value"; empty if there is none.
-func procField(path, name string) string {
-	raw, _ := os.ReadFile(path)
-	for line := range strings.Lines(string(raw)) {
-		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }

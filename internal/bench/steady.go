@@ -26,10 +26,8 @@ func runSteady(ctx context.Context, l *lab) error {
 	l.say("%d jobs, one every %s", n, interval)
 	path := func(try int) string { return fmt.Sprint("/late/steady-", try) }
 	first, try, err := l.herd(ctx, replica, n, func(due time.Time, try, i int) process.JobSpec {
-		return process.JobSpec{
-			"name": fmt.Sprintf("steady-%d-%d", try, i), "schedule": oneShot(due.Add(time.Duration(i) * interval)),
-			"target": map[string]any{"url": to.url(path(try)), "body": map[string]any{"n": i}},
-		}
+		at := due.Add(time.Duration(i) * interval)
+		return job(fmt.Sprintf("steady-%d-%d", try, i), oneShot(at), to.url(path(try)), numbered(i))
 	})
 	if err != nil {
 		return err
@@ -56,12 +54,8 @@ func (l *lab) lone(ctx context.Context, replica *process.Replica, to *target) ([
 	first := l.now()
 	for i := range l.Sizes.LoneJobs {
 		due := l.nextSecond(time.Second).Add(time.Duration(i) * 137 * time.Millisecond % time.Second)
-		job := process.JobSpec{
-			"name":     fmt.Sprint("lone-", i),
-			"schedule": oneShot(due),
-			"target":   map[string]any{"url": to.url(path)},
-		}
-		if err := process.Create(ctx, replica.API, []process.JobSpec{job}); err != nil {
+		lone := job(fmt.Sprint("lone-", i), oneShot(due), to.url(path), nil)
+		if err := process.Create(ctx, replica.API, []process.JobSpec{lone}); err != nil {
 			return nil, err
 		}
 		if err := l.until(ctx, due); err != nil {

@@ -168,12 +168,7 @@ func (l *lab) target(ctx context.Context) (*target, error) {
 		return nil, err
 	}
 	err = await(ctx, "the target", 5*time.Millisecond, func() (bool, error) {
-		select {
-		case <-p.Done():
-			return false, fmt.Errorf("the target has ended: %s", p.Output())
-		default:
-			return strings.HasSuffix(p.Output(), "\n"), nil
-		}
+		return strings.HasSuffix(p.Output(), "\n"), alive("the target", p)
 	})
 	return &target{p, client.New(strings.TrimSpace(p.Output()))}, err
 }
