@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"punctual/internal/privatepg"
 )
 
@@ -38,7 +36,11 @@ func PgBouncer(t testing.TB, server *privatepg.Server, dsn string, settings ...s
 		}
 	})
 	through := throughSocket(t, dsn, dir, bouncerPort)
-	awaitPgBouncer(t, bouncer, through)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := bouncer.AwaitReady(ctx, through); err != nil {
+		t.Fatal(err)
+	}
 	return through
 }
 
@@ -85,27 +87,4 @@ max_client_conn = 1000
 		}
 	}
 	return filepath.Join(dir, "pgbouncer.ini")
-}
-
-// awaitPgBouncer tries to connect until it succeeds.
-func awaitPgBouncer(t testing.TB, bouncer *privatepg.Companion, dsn string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		conn, err := pgconn.Connect(ctx, dsn)
-		if err == nil {
-			_ = conn.Close(ctx)
-			return
-		}
-		select {
-		case <-bouncer.Done():
-			t.Fatalf("pgbouncer ended at once:\n%s", bouncer.Output())
-		case <-ctx.Done():
-			t.Fatalf("pgbouncer does not accept connections: %v\n%s", err, bouncer.Output())
-		case <-tick.C:
-		}
-	}
 }

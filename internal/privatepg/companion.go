@@ -1,6 +1,7 @@
 package privatepg
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,8 +17,7 @@ type Companion struct {
 	log string
 }
 
-// Companion starts the program at path. Its output goes to a log in the
-// server's directory.
+// Companion starts the program at path. Its output goes to a log in the server's directory.
 func (s *Server) Companion(path string, args ...string) (*Companion, error) {
 	log, err := os.CreateTemp(s.dir, filepath.Base(path)+"-*.log")
 	if err != nil {
@@ -42,11 +42,10 @@ func (s *Server) MakeDir(pattern string) (string, error) {
 	return dir, s.user.own(dir)
 }
 
-// Done returns a channel that is closed when the program has ended.
-func (c *Companion) Done() <-chan struct{} { return c.p.done }
-
-// Output returns the end of the program's output.
-func (c *Companion) Output() string { return tail(c.log) }
+// AwaitReady waits until the program accepts connections at dsn.
+func (c *Companion) AwaitReady(ctx context.Context, dsn string) error {
+	return c.p.awaitReady(ctx, filepath.Base(c.p.cmd.Path), dsn, c.log)
+}
 
 // Stop sends the program SIGTERM, and kills it if it does not end.
 func (c *Companion) Stop() error {

@@ -37,35 +37,7 @@ type installation struct {
 	version int // major
 }
 
-// NotFoundError says that the machine has no usable Postgres server, where Start looked, and what to install.
-type NotFoundError struct {
-	Version int      // the only major version that fits; 0: any from MinVersion
-	Dir     string   // the data directory that needs Version
-	Looked  []string // PATH and the patterns that were tried
-	Found   []string // servers that were found, of other versions
-}
-
-func (e *NotFoundError) Error() string {
-	var b strings.Builder
-	if e.Version == 0 {
-		fmt.Fprintf(&b, "no Postgres server (version %d or newer) on this machine", MinVersion)
-	} else {
-		fmt.Fprintf(&b, "%s was made by Postgres %d, which is not on this machine", e.Dir, e.Version)
-	}
-	for _, f := range e.Found {
-		fmt.Fprintf(&b, "\n  found, but of the wrong version: %s", f)
-	}
-	fmt.Fprintf(&b, "\n  looked in: %s", strings.Join(e.Looked, ", "))
-	b.WriteString("\n  install it with one of:" +
-		"\n    apt-get install postgresql         (Debian, Ubuntu)" +
-		"\n    dnf install postgresql-server      (Fedora, RHEL)" +
-		"\n    brew install postgresql@17         (macOS)" +
-		"\n  or put the directory that holds postgres and initdb on PATH")
-	return b.String()
-}
-
-// chooseBinaries returns the binaries of the version that made pgdata, or the newest if there is no pgdata yet. Without
-// any, its error is a *NotFoundError.
+// chooseBinaries returns the binaries of the version that made pgdata, or the newest if there is no pgdata yet.
 func chooseBinaries(pgdata string) (installation, error) {
 	madeBy, err := dataVersion(pgdata)
 	if err != nil {
@@ -77,11 +49,28 @@ func chooseBinaries(pgdata string) (installation, error) {
 			return in, nil
 		}
 	}
-	e := &NotFoundError{Version: madeBy, Dir: pgdata, Looked: append([]string{"PATH"}, places...)}
-	for _, in := range found {
-		e.Found = append(e.Found, fmt.Sprintf("%s (%d)", in.dir, in.version))
+	return installation{}, notFound(pgdata, madeBy, found)
+}
+
+// notFound says that the machine has no usable Postgres server, where Start looked, and what to install. Only version
+// fits; 0: any from MinVersion.
+func notFound(pgdata string, version int, found []installation) error {
+	var b strings.Builder
+	if version == 0 {
+		fmt.Fprintf(&b, "no Postgres server (version %d or newer) on this machine", MinVersion)
+	} else {
+		fmt.Fprintf(&b, "%s was made by Postgres %d, which is not on this machine", pgdata, version)
 	}
-	return installation{}, e
+	for _, in := range found {
+		fmt.Fprintf(&b, "\n  found, but of the wrong version: %s (%d)", in.dir, in.version)
+	}
+	fmt.Fprintf(&b, "\n  looked in: PATH, %s", strings.Join(places, ", "))
+	b.WriteString("\n  install it with one of:" +
+		"\n    apt-get install postgresql         (Debian, Ubuntu)" +
+		"\n    dnf install postgresql-server      (Fedora, RHEL)" +
+		"\n    brew install postgresql@17         (macOS)" +
+		"\n  or put the directory that holds postgres and initdb on PATH")
+	return errors.New(b.String())
 }
 
 // installations lists the servers of the machine, newest first, that are on PATH or where the packages of Debian, RPM,

@@ -56,7 +56,12 @@ func (s *Server) readPassword() error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read the password: %w", err)
 	}
-	s.password = rand.Text()
+	return s.choosePassword(rand.Text())
+}
+
+// choosePassword keeps a password for the superuser.
+func (s *Server) choosePassword(password string) error {
+	s.password = password
 	if err := os.WriteFile(s.passwordFile(), []byte(s.password+"\n"), 0o600); err != nil {
 		return fmt.Errorf("write the password: %w", err)
 	}

@@ -22,17 +22,7 @@ const (
 )
 
 // endedError says that Postgres ended instead of accepting connections.
-type endedError struct {
-	cause error
-	log   string // path
-	tail  string // last lines of log
-}
-
-func (e *endedError) Error() string {
-	return fmt.Sprintf("postgres ended at once (%v); the end of %s:\n%s", e.cause, e.log, e.tail)
-}
-
-func (e *endedError) Unwrap() error { return e.cause }
+type endedError struct{ error }
 
 // launch starts Postgres in the initialised directory.
 func (s *Server) launch(ctx context.Context) error {
@@ -56,8 +46,7 @@ func (s *Server) launch(ctx context.Context) error {
 			s.socket, s.port, s.process = socket, port, p
 			return nil
 		}
-		var ended *endedError
-		if attempts--; attempts == 0 || !errors.As(err, &ended) {
+		if attempts--; attempts == 0 || !errors.As(err, &endedError{}) {
 			return err
 		}
 	}
@@ -96,14 +85,14 @@ func (s *Server) launchOn(ctx context.Context, socket string, port int) (*proces
 	if err != nil {
 		return nil, fmt.Errorf("start postgres: %w", s.explain(err))
 	}
-	if err := s.awaitReady(ctx, p, socketDSN(socket, port, "postgres")); err != nil {
+	if err := p.awaitReady(ctx, "postgres", socketDSN(socket, port, "postgres"), s.Log()); err != nil {
 		return nil, errors.Join(err, p.end(syscall.SIGQUIT, crashPatience))
 	}
 	return p, nil
 }
 
-// awaitReady tries to connect until it succeeds.
-func (s *Server) awaitReady(ctx context.Context, p *process, dsn string) error {
+// awaitReady tries to connect until it succeeds. The program writes to log.
+func (p *process) awaitReady(ctx context.Context, name, dsn, log string) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -113,9 +102,9 @@ func (s *Server) awaitReady(ctx context.Context, p *process, dsn string) error {
 		}
 		select {
 		case <-p.done:
-			return &endedError{cause: p.err, log: s.Log(), tail: tail(s.Log())}
+			return endedError{fmt.Errorf("%s ended at once (%s); the end of %s:\n%s", name, p.cmd.ProcessState, log, tail(log))}
 		case <-ctx.Done():
-			return fmt.Errorf("postgres does not accept connections (its log is %s): %w", s.Log(), err)
+			return fmt.Errorf("%s does not accept connections (its log is %s): %w", name, log, err)
 		case <-tick.C:
 		}
 	}

@@ -46,21 +46,15 @@ func own(dir string) error {
 func otherOwner(t *testing.T, dir string, env ...string) (cmd *exec.Cmd, dsn string) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd = exec.Command(self)
 	cmd.Env = append(append(os.Environ(), ownerEnv+"="+dir), env...)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := cmd.StdinPipe(); err != nil { // open as long as this process lives
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -100,9 +94,7 @@ func TestNothingOutlivesAKilledOwner(t *testing.T) {
 			if len(children) < 5 { // the postmaster, its workers and the companion
 				t.Fatalf("the owner has the descendants %v, want more", children)
 			}
-			if err := cmd.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Process.Signal(sig))
 			_ = cmd.Wait()
 			eventually(t, "no descendant is left", func() bool {
 				for _, pid := range children {
@@ -124,9 +116,7 @@ func TestStartAtOnceAfterAKilledOwner(t *testing.T) {
 	t.Parallel()
 	dir := newDir(t)
 	cmd, _ := otherOwner(t, dir)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	start(t, Config{Dir: dir}) // the old Postgres is still shutting down
 }
@@ -135,9 +125,7 @@ func TestEphemeralDirectoryGoesWithAKilledOwner(t *testing.T) {
 	t.Parallel()
 	dir := newDir(t)
 	cmd, _ := otherOwner(t, dir, "EPHEMERAL=1")
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	eventually(t, dir+" is gone", func() bool {
 		_, err := os.Stat(dir)
@@ -162,20 +150,12 @@ func TestWatchdogDoesWhatLinuxWould(t *testing.T) {
 	// Closing the pipe stands for the death of the owner.
 	victim := exec.Command("/bin/sleep", "1000")
 	out, err := victim.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, victim.Start())
 	dir := newDir(t)
 	w, err := startWatchdog(victim.Process.Pid, syscall.SIGTERM, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.pipe.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, w.pipe.Close())
 	drain(t, out)
 	_ = victim.Wait()
 	if err := w.cmd.Wait(); err != nil {

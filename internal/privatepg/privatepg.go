@@ -78,7 +78,7 @@ type Server struct {
 }
 
 // Start starts Postgres in cfg.Dir and returns when it accepts connections. The first time it creates the database
-// cluster. A second owner of the same directory gets an *InUseError, a machine without Postgres a *NotFoundError.
+// cluster. A second owner of the same directory gets an *InUseError.
 //
 // ctx bounds the start alone, which takes a minute at most if ctx has no deadline. The server runs until Stop, or until
 // this process ends.

@@ -19,9 +19,7 @@ import (
 func newDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "punctual-privatepg-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -30,12 +28,17 @@ func newDir(t *testing.T) string {
 	return dir
 }
 
-func start(t *testing.T, cfg Config) *Server {
+func must(t *testing.T, err error) {
 	t.Helper()
-	s, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func start(t *testing.T, cfg Config) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), cfg)
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
@@ -47,9 +50,7 @@ func start(t *testing.T, cfg Config) *Server {
 func query(t *testing.T, dsn, sql string) string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	rows, _ := conn.Query(t.Context(), sql)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -64,9 +65,7 @@ func TestSecondStartFindsTheDataOfTheFirst(t *testing.T) {
 	dir := newDir(t)
 	first := start(t, Config{Dir: dir})
 	query(t, first.DSN("postgres"), "CREATE TABLE kept AS SELECT 'kept' AS v")
-	if err := first.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Stop())
 	if err := first.Stop(); err != nil {
 		t.Errorf("stopping again: %v", err)
 	}
@@ -82,13 +81,9 @@ func TestRestartAfterCrashKeepsAddressAndData(t *testing.T) {
 	socket, tcp := s.DSN("postgres"), s.TCP("postgres")
 	query(t, tcp, "CREATE TABLE kept AS SELECT 'kept' AS v")
 	done := s.Done()
-	if err := s.Crash(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Crash())
 	<-done
-	if err := s.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Restart(t.Context()))
 	for _, dsn := range []string{socket, tcp} {
 		if got := query(t, dsn, "SELECT v FROM kept"); got != "kept" {
 			t.Errorf("read %q", got)
@@ -138,16 +133,12 @@ func TestTCPNeedsThePassword(t *testing.T) {
 func TestSocketMovesWhenThePathIsTooLong(t *testing.T) {
 	t.Parallel()
 	parent := newDir(t)
-	if err := os.Chmod(parent, 0o755); err != nil { // for the user that Postgres runs as
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(parent, 0o755)) // for the user that Postgres runs as
 	dir := filepath.Join(parent, strings.Repeat("long", 30))
 	s := start(t, Config{Dir: dir, Fast: true})
 	query(t, s.DSN("postgres"), "SELECT 'x'")
 	socket, _ := s.Socket()
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Stop())
 	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is still there", socket)
 	}
@@ -157,9 +148,7 @@ func TestEphemeralDirectoryGoesWithTheServer(t *testing.T) {
 	t.Parallel()
 	dir := newDir(t)
 	s := start(t, Config{Dir: dir, Fast: true, Ephemeral: true})
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Stop())
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is still there", dir)
 	}
@@ -184,17 +173,11 @@ func TestStalePIDFileIsNoObstacle(t *testing.T) {
 			t.Parallel()
 			dir := newDir(t)
 			s := start(t, Config{Dir: dir, Fast: true})
-			if err := s.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Stop())
 			file := filepath.Join(s.pgdata(), "postmaster.pid")
 			text := strconv.Itoa(pid) + "\n" + s.pgdata() + "\n1700000000\n5432\n/nowhere\n\n"
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.user.own(file); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, []byte(text), 0o600))
+			must(t, s.user.own(file))
 			start(t, Config{Dir: dir, Fast: true})
 		})
 	}

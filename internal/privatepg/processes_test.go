@@ -33,9 +33,7 @@ func listing(t *testing.T) string {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // fails only for a bad pattern
 	if len(files) == 0 {
 		out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=,stat=").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(out)
 	}
 	var b strings.Builder

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -38,10 +37,7 @@ func (s *Server) follow(ctx context.Context, primary *Server, from string) error
 	if err := s.user.own(s.dir); err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.passwordFile(), []byte(primary.password+"\n"), 0o600); err != nil {
-		return fmt.Errorf("write the password: %w", err)
-	}
-	if err := errors.Join(s.user.own(s.passwordFile()), s.readPassword()); err != nil {
+	if err := s.choosePassword(primary.password); err != nil {
 		return err
 	}
 	err := s.runToEnd(ctx, filepath.Join(s.bin.dir, "pg_basebackup"), "--pgdata="+s.pgdata(), "--dbname="+from,
