@@ -61,15 +61,17 @@ var hostileParts = []string{
 	"019ad964-3b80-8b21-8f6e-1d2c3b4a5968'", "{{7*7}}",
 }
 
+// refusal sends a request, which must be refused.
+type refusal func(t *testing.T, method, path, body string, headers ...string)
+
 // Every hostile input gets a whole problem that blames the client, and changes nothing.
 func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.create(minimal("n"))
 	run := into[struct{ ID string }](s.do("POST", "/v1/jobs/n/trigger", "").want(202)).ID
-	long := strings.Repeat("a", 5000)
 	tried := 0
-	refuse := func(t *testing.T, method, path, body string, headers ...string) {
+	refuse := refusal(func(t *testing.T, method, path, body string, headers ...string) {
 		t.Helper()
 		tried++
 		r := s.in(t).do(method, path, body, headers...)
@@ -81,7 +83,22 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 		if len(r.body) > 64<<10 {
 			t.Errorf("%s %.100s: %d bytes of answer to %.100q", method, path, len(r.body), body)
 		}
+	})
+	refuse.bodies(t, run)
+	refuse.parts(t)
+	refuse.preconditions(t)
+	refuse.targets(t)
+	refuse.expressions(t)
+	t.Logf("%d hostile inputs, each refused with a reason", tried)
+	if jobs := s.items("/v1/jobs"); len(jobs) != 1 {
+		t.Errorf("%d jobs, want the one of before", len(jobs))
 	}
+	if job := s.do("GET", "/v1/jobs/n", "").want(200).fields(); job["version"] != 1.0 || job["state"] != "active" {
+		t.Errorf("the job was changed: %v", job)
+	}
+}
+
+func (refuse refusal) bodies(t *testing.T, run string) {
 	for _, route := range bodyRoutes {
 		method, path, _ := strings.Cut(route, " ")
 		if strings.Contains(path, "%s") {
@@ -97,7 +114,10 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 			t.Run(route+" with "+header, func(t *testing.T) { refuse(t, method, path, `{}`, header) })
 		}
 	}
-	for _, part := range append(hostileParts, long) {
+}
+
+func (refuse refusal) parts(t *testing.T) {
+	for _, part := range append(hostileParts, strings.Repeat("a", 5000)) {
 		for _, route := range []string{
 			"GET /v1/jobs/%s", "DELETE /v1/jobs/%s", "POST /v1/jobs/%s/trigger", "POST /v1/jobs/%s/pause",
 			"GET /v1/jobs/%s/runs", "GET /v1/jobs/%s/upcoming", "GET /v1/jobs/%s/explain?at=2026-01-01T00:00:00Z",
@@ -115,6 +135,9 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 			t.Run(fmt.Sprintf("%.60s", method+" "+path), func(t *testing.T) { refuse(t, method, path, "") })
 		}
 	}
+}
+
+func (refuse refusal) preconditions(t *testing.T) {
 	for _, header := range []string{
 		"If-Match: W/\"1\"", "If-Match: '", "If-Match: \"99999999999999\"", "If-Match: \"1\", \"2\"", "If-Match: \"-1\"",
 	} {
@@ -131,6 +154,9 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%.40s", key), func(t *testing.T) { refuse(t, "POST", "/v1/jobs", minimal("with-key"), key) })
 	}
+}
+
+func (refuse refusal) targets(t *testing.T) {
 	for _, name := range []string{
 		"Host", "host", "Content-Length", "Transfer-Encoding", "Connection", "TE", "Upgrade", "Expect", "Trailer",
 		"Proxy-Authorization", "Keep-Alive", "Webhook-Id", "webhook_signature", "Punctual-Run", "PUNCTUAL_RUN",
@@ -156,6 +182,9 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 			`{"name":"h","target":{"url":"http://example.com/","headers":{"X-Team":"a","x-team":"b"}}}`)
 		refuse(t, "POST", "/v1/jobs/n/trigger", `{"headers":{"X-Team":"a","x-team":"b"}}`)
 	})
+}
+
+func (refuse refusal) expressions(t *testing.T) {
 	for _, cron := range []string{
 		"0 0 31W 2 1#6", strings.Repeat("*/1,", 2000) + "* * * * *", "0 0 30 2 *", "@every 1s", "* * * * * * *", `\u0000`,
 		"1-2-3 * * * *", strings.Repeat("9", 250) + " * * * *",
@@ -164,13 +193,6 @@ func TestHostileInputIsRefusedWithAReason(t *testing.T) {
 			refuse(t, "POST", "/v1/jobs", `{"name":"c","schedule":{"cron":"`+cron+`"},"target":{"url":"http://example.com/"}}`)
 			refuse(t, "POST", "/v1/schedules/preview", `{"schedule":{"cron":"`+cron+`"}}`)
 		})
-	}
-	t.Logf("%d hostile inputs, each refused with a reason", tried)
-	if jobs := s.items("/v1/jobs"); len(jobs) != 1 {
-		t.Errorf("%d jobs, want the one of before", len(jobs))
-	}
-	if job := s.do("GET", "/v1/jobs/n", "").want(200).fields(); job["version"] != 1.0 || job["state"] != "active" {
-		t.Errorf("the job was changed: %v", job)
 	}
 }
 

@@ -23,11 +23,6 @@ import (
 // agree.
 func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 	c := newCRUD(t)
-	ctx := t.Context()
-	queues, err := c.Queues(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
 	expected := func(err error) bool {
 		var active *jobs.ActiveRunError
 		var batch *jobs.BatchError
@@ -51,8 +46,30 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 		}
 		return d
 	}
-	yes := true
-	writes := map[string]func(d domain.Definition) error{
+	var wg sync.WaitGroup
+	for name, write := range c.writes() {
+		wg.Go(func() {
+			for range 40 {
+				if err := write(random()); !expected(err) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	c.work()
+	c.agrees()
+}
+
+// writes are all kinds of writes, and claims.
+func (c crud) writes() map[string]func(domain.Definition) error {
+	c.t.Helper()
+	ctx, yes := c.t.Context(), true
+	queues, err := c.Queues(ctx)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return map[string]func(d domain.Definition) error{
 		"put": func(d domain.Definition) error {
 			_, _, err := c.PutJob(ctx, c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
 			return err
@@ -97,18 +114,11 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 			return err
 		},
 	}
-	var wg sync.WaitGroup
-	for name, write := range writes {
-		wg.Go(func() {
-			for range 40 {
-				if err := write(random()); !expected(err) {
-					t.Errorf("%s: %v", name, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	c.work()
+}
+
+// agrees checks that the rows of every job agree.
+func (c crud) agrees() {
+	c.t.Helper()
 	for _, check := range []struct{ name, sql string }{
 		{"a schedule is at another version than its job", `SELECT count(*)
 			FROM punctual.jobs j
@@ -144,7 +154,7 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 			WHERE j.state = 'deleted'`},
 	} {
 		if n := c.count(check.sql); n != 0 {
-			t.Errorf("%s: %d times", check.name, n)
+			c.t.Errorf("%s: %d times", check.name, n)
 		}
 	}
 }

@@ -48,25 +48,15 @@ func formsOf(secret string) []string {
 
 // surfaces holds everything that can be read without the master key, by its name. New surfaces must be added here, so
 // that they are searched too.
-type surfaces struct {
-	mu   sync.Mutex
-	text map[string]string
-}
+type surfaces map[string]string
 
-func (s *surfaces) add(name, text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.text == nil {
-		s.text = map[string]string{}
-	}
-	s.text[name] += text + "\n"
-}
+func (s surfaces) add(name, text string) { s[name] += text + "\n" }
 
 // check reports every secret that is readable somewhere. It also reports every surface without its canary, because a
 // surface that was not read would show no secret either.
-func (s *surfaces) check(t *testing.T, p planted, canaries map[string]string) {
+func (s surfaces) check(t *testing.T, p planted, canaries map[string]string) {
 	t.Helper()
-	for name, text := range s.text {
+	for name, text := range s {
 		for kind, secret := range p {
 			for _, form := range formsOf(secret) {
 				if at := strings.Index(text, form); at >= 0 {
@@ -77,15 +67,55 @@ func (s *surfaces) check(t *testing.T, p planted, canaries map[string]string) {
 		}
 	}
 	for name, canary := range canaries {
-		if !strings.Contains(s.text[name], canary) {
+		if !strings.Contains(s[name], canary) {
 			t.Errorf("%s does not show %q, which is no secret: was it looked at?", name, canary)
 		}
 	}
 }
 
-// gossip is a target that repeats the whole request in its answer, as a failure: plain, as JSON and URL-encoded.
-func gossip(t *testing.T, w http.ResponseWriter, r *http.Request, heard func(string)) {
+// gossips are targets that repeat what they hear.
+type gossips struct {
+	plain  *httptest.Server // answers by the path
+	secure *httptest.Server // does too, and demands a client certificate
+	login  *httptest.Server // gives tokens
+
+	mu    sync.Mutex
+	heard string
+}
+
+func newGossips(t *testing.T, token string) *gossips {
 	t.Helper()
+	g := &gossips{}
+	g.plain = httptest.NewServer(http.HandlerFunc(g.gossip))
+	t.Cleanup(g.plain.Close)
+	g.secure = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.hear(fmt.Sprintf("a client certificate: %d\n", len(r.TLS.PeerCertificates)))
+		g.gossip(w, r)
+	}))
+	g.secure.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	g.secure.StartTLS()
+	t.Cleanup(g.secure.Close)
+	g.login = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refuse" {
+			g.gossip(w, r)
+			return
+		}
+		user, password, _ := r.BasicAuth()
+		g.hear(user + " " + password)
+		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600})
+	}))
+	t.Cleanup(g.login.Close)
+	return g
+}
+
+func (g *gossips) hear(text string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.heard += text
+}
+
+// gossip repeats the whole request in its answer, as a failure: plain, as JSON and URL-encoded.
+func (g *gossips) gossip(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	all := ""
 	for name, values := range r.Header {
@@ -96,7 +126,7 @@ func gossip(t *testing.T, w http.ResponseWriter, r *http.Request, heard func(str
 			all += string(plain) + "\n"
 		}
 	}
-	heard(all + string(body))
+	g.hear(all + string(body))
 	quoted, _ := json.Marshal(all)
 	status := http.StatusInternalServerError
 	switch r.URL.Path {
@@ -152,88 +182,86 @@ func dump(t *testing.T, conn *pgx.Conn) string {
 	return all.String()
 }
 
-// The test plants a secret in every possible place, does everything that may reveal one, and then reads everything
-// readable. No secret may be in it.
-func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
-	t.Parallel()
-	p, seen := planted{}, &surfaces{}
-	var mu sync.Mutex
-	arrived := ""
-	heard := func(text string) {
-		mu.Lock()
-		defer mu.Unlock()
-		arrived += text
-	}
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { gossip(t, w, r, heard) }))
-	t.Cleanup(target.Close)
-	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		heard(fmt.Sprintf("a client certificate: %d\n", len(r.TLS.PeerCertificates)))
-		gossip(t, w, r, heard)
-	}))
-	secure.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
-	secure.StartTLS()
-	t.Cleanup(secure.Close)
-	token := p.plant("Token")
-	login := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/refuse" {
-			gossip(t, w, r, heard)
-			return
-		}
-		user, password, _ := r.BasicAuth()
-		heard(user + " " + password)
-		_ = json.NewEncoder(w).Encode(map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600})
-	}))
-	t.Cleanup(login.Close)
+// planter plants secrets by the API, and keeps all answers.
+type planter struct {
+	planted
+	t    *testing.T
+	url  string // of the API
+	seen surfaces
+}
 
-	dsn := withPassword(t, pgtest.DSN(t), p.plant("DatabasePassword"))
-	p["MasterKey"] = process.MasterKey
-	r := serve(t, dsn, "--log-level=debug")
-	call := func(method, path, body string, headers ...string) string {
-		t.Helper()
-		status, answer := ask(t, method, r.API.URL+path, body, append(headers, "Content-Type: application/json")...)
-		return fmt.Sprintf("%s %s: %s %s", method, path, status, answer)
-	}
-	api := func(method, path, body string, headers ...string) string {
-		t.Helper()
-		answer := call(method, path, body, headers...)
-		seen.add("the API", answer)
-		return answer
-	}
-	must := func(answer string) string {
-		t.Helper()
-		if !strings.Contains(answer, ": 2") {
-			t.Fatal(answer)
-		}
-		return answer
-	}
-	quote := func(s string) string { text, _ := json.Marshal(s); return string(text) }
+func (p planter) call(method, path, body string, headers ...string) string {
+	p.t.Helper()
+	status, answer := ask(p.t, method, p.url+path, body, append(headers, "Content-Type: application/json")...)
+	return fmt.Sprintf("%s %s: %s %s", method, path, status, answer)
+}
 
-	// The signing secret is shown once, when it is created.
-	made := must(call("POST", "/v1/signing-secrets", ""))
-	p["SigningSecret"] = made[strings.Index(made, "whsec_")+len("whsec_") : strings.Index(made, "whsec_")+len("whsec_")+43]
-	// So is an API key. Its prefix is not secret.
-	made = must(call("POST", "/v1/api-keys", `{"name":"planted","role":"admin"}`))
-	apiKey := regexp.MustCompile(`punctual_[0-9a-f]{16}_([A-Za-z0-9_-]+)`).FindStringSubmatch(made)
-	p["ApiKey"] = apiKey[1]
-	must(api("GET", "/v1/tenant", "", "Authorization: Bearer "+apiKey[0]))
-	api("GET", "/v1/tenant", "", "Authorization: Bearer "+apiKey[0]+"x")
-	api("GET", "/v1/tenant", "", "Authorization: Bearer "+apiKey[1])
-	pemText, key := clientCertificate(t)
-	p["ClientKey"] = key
-	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
+// api is call with an answer that must show no secret.
+func (p planter) api(method, path, body string, headers ...string) string {
+	p.t.Helper()
+	answer := p.call(method, path, body, headers...)
+	p.seen.add("the API", answer)
+	return answer
+}
+
+// must is api for calls that must succeed.
+func (p planter) must(method, path, body string, headers ...string) {
+	p.t.Helper()
+	if answer := p.api(method, path, body, headers...); !strings.Contains(answer, ": 2") {
+		p.t.Fatal(answer)
+	}
+}
+
+// keys makes what is shown once, when it is created: a signing secret and an API key, whose prefix is not secret.
+func (p planter) keys() {
+	p.t.Helper()
+	find := func(form, answer string) []string {
+		p.t.Helper()
+		found := regexp.MustCompile(form).FindStringSubmatch(answer)
+		if found == nil {
+			p.t.Fatal(answer)
+		}
+		return found
+	}
+	p.planted["SigningSecret"] = find(`whsec_(.{43})`, p.call("POST", "/v1/signing-secrets", ""))[1]
+	key := find(`punctual_[0-9a-f]{16}_([A-Za-z0-9_-]+)`, p.call("POST", "/v1/api-keys", `{"name":"planted","role":"admin"}`))
+	p.planted["ApiKey"] = key[1]
+	p.must("GET", "/v1/tenant", "", "Authorization: Bearer "+key[0])
+	p.api("GET", "/v1/tenant", "", "Authorization: Bearer "+key[0]+"x")
+	p.api("GET", "/v1/tenant", "", "Authorization: Bearer "+key[1])
+}
+
+// secrets makes named secrets, and tries to make some that are refused.
+func (p planter) secrets(ca *x509.Certificate) {
+	p.t.Helper()
+	certificate, key := clientCertificate(p.t)
+	p.planted["ClientKey"] = key
 	for name, value := range map[string]string{
 		"bearer":      p.plant("NamedSecret"),
 		"client":      p.plant("ClientSecret"),
-		"certificate": pemText,
-		"ca":          ca,
+		"certificate": certificate,
+		"ca":          string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})),
 		"replaced":    p.plant("FirstValue"),
 	} {
-		must(api("PUT", "/v1/secrets/"+name, `{"value":`+quote(value)+`,"description":"canary of a description"}`))
+		text, _ := json.Marshal(value)
+		p.must("PUT", "/v1/secrets/"+name, `{"value":`+string(text)+`,"description":"canary of a description"}`)
 	}
-	must(api("PUT", "/v1/secrets/replaced", `{"value":"`+p.plant("SecondValue")+`"}`))
+	p.must("PUT", "/v1/secrets/replaced", `{"value":"`+p.plant("SecondValue")+`"}`)
+	named := p.planted["NamedSecret"]
+	for _, bad := range []string{
+		`{"value":"` + named, `{"value":["` + named + `"]}`, `{"value":{"a":"` + named + `"}}`, `{"values":"` + named + `"}`,
+	} {
+		p.api("PUT", "/v1/secrets/bad", bad)
+	}
+}
+
+// jobs makes jobs with every kind of authentication for every kind of answer, each in several ways of which some are
+// refused. It returns their names.
+func (p planter) jobs(to *gossips) (jobs []string) {
+	p.t.Helper()
 	oauth := func(path string) string {
 		return fmt.Sprintf(`{"type":"oauth2","secret":"client","client_id":"punctual","token_url":"%s%s","scopes":["a"]}`,
-			login.URL, path)
+			to.login.URL, path)
 	}
 	auths := map[string]string{
 		"bearer":   `{"type":"bearer","secret":"bearer"}`,
@@ -244,8 +272,7 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 		"oauth2":   oauth("/token"), "oauth2-refused": oauth("/refuse"),
 	}
 	headers := `{"X-Secret":"` + p.plant("SecretHeader") + `"}`
-	p["Credential"] = base64.StdEncoding.EncodeToString([]byte("punctual:" + p["Password"]))
-	var jobs []string
+	p.planted["Credential"] = base64.StdEncoding.EncodeToString([]byte("punctual:" + p.planted["Password"]))
 	for name, auth := range auths {
 		for _, path := range []string{"ok", "fail", "refuse", "hang"} {
 			job := name + "-" + path
@@ -253,31 +280,23 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 			definition := fmt.Sprintf(`{"name":%q,"description":"canary of a job","timeout":%q,`+
 				`"retry":{"max_attempts":2,"initial_backoff":"1ms"},`+
 				`"target":{"url":"%s/%s","auth":%s,"secret_headers":%s}}`,
-				job, map[bool]string{true: "2s", false: "30s"}[path == "hang"], target.URL, path, auth, headers)
-			must(api("POST", "/v1/jobs", definition, "Idempotency-Key: "+job))
-			must(api("POST", "/v1/jobs", definition, "Idempotency-Key: "+job))
-			must(api("PUT", "/v1/jobs/"+job, definition))
-			api("POST", "/v1/jobs", strings.Replace(definition, `"retry"`, `"retyr"`, 1))
-			api("POST", "/v1/jobs", definition[:len(definition)-3])
-			api("PATCH", "/v1/jobs/"+job, `{"target":{"auth":{"value":["`+p["InlineValue"]+`"]}}}`)
+				job, map[bool]string{true: "2s", false: "30s"}[path == "hang"], to.plain.URL, path, auth, headers)
+			p.must("POST", "/v1/jobs", definition, "Idempotency-Key: "+job)
+			p.must("POST", "/v1/jobs", definition, "Idempotency-Key: "+job)
+			p.must("PUT", "/v1/jobs/"+job, definition)
+			p.api("POST", "/v1/jobs", strings.Replace(definition, `"retry"`, `"retyr"`, 1))
+			p.api("POST", "/v1/jobs", definition[:len(definition)-3])
+			p.api("PATCH", "/v1/jobs/"+job, `{"target":{"auth":{"value":["`+p.planted["InlineValue"]+`"]}}}`)
 		}
 	}
-	jobs = append(jobs, "certified")
-	must(api("POST", "/v1/jobs", fmt.Sprintf(`{"name":"certified","retry":{"max_attempts":1},`+
-		`"target":{"url":"%s/fail","tls":{"client_certificate":"certificate","ca":"ca"}}}`, secure.URL)))
-	for _, bad := range []string{
-		`{"value":"` + p["NamedSecret"], `{"value":["` + p["NamedSecret"] + `"]}`,
-		`{"value":{"a":"` + p["NamedSecret"] + `"}}`, `{"values":"` + p["NamedSecret"] + `"}`,
-	} {
-		api("PUT", "/v1/secrets/bad", bad)
-	}
-	for _, job := range jobs {
-		must(api("POST", "/v1/jobs/"+job+"/trigger", ""))
-	}
-	conn := connect(t, dsn)
-	await(t, "all runs to end", func() bool {
-		return query[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM punctual.runs WHERE finished_at IS NULL)`)
-	})
+	p.must("POST", "/v1/jobs", fmt.Sprintf(`{"name":"certified","retry":{"max_attempts":1},`+
+		`"target":{"url":"%s/fail","tls":{"client_certificate":"certificate","ca":"ca"}}}`, to.secure.URL))
+	return append(jobs, "certified")
+}
+
+// read reads everything that the API shows.
+func (p planter) read(jobs, runs []string) {
+	p.t.Helper()
 	for _, path := range []string{
 		"/v1/jobs?limit=500", "/v1/runs?limit=500", "/v1/dead-letters?limit=500", "/v1/secrets?limit=500",
 		"/v1/dead-letters/groups",
@@ -285,17 +304,39 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 		"/v1/api-keys", "/v1/tenants", "/v1/tenant",
 		"/", "/openapi.json", "/docs", "/readyz", "/healthz",
 	} {
-		api("GET", path, "")
+		p.api("GET", path, "")
 	}
 	for _, job := range jobs {
-		api("GET", "/v1/jobs/"+job, "")
-		api("GET", "/v1/jobs/"+job+"/explain?at="+time.Now().UTC().Format(time.RFC3339), "")
-		api("GET", "/v1/jobs/"+job+"/runs", "")
+		p.api("GET", "/v1/jobs/"+job, "")
+		p.api("GET", "/v1/jobs/"+job+"/explain?at="+time.Now().UTC().Format(time.RFC3339), "")
+		p.api("GET", "/v1/jobs/"+job+"/runs", "")
 	}
-	for _, run := range queryAll[string](t, conn, `SELECT id::text FROM punctual.runs`) {
-		api("GET", "/v1/runs/"+run, "")
+	for _, run := range runs {
+		p.api("GET", "/v1/runs/"+run, "")
 	}
-	seen.add("the metrics", call("GET", "/metrics", ""))
+	p.seen.add("the metrics", p.call("GET", "/metrics", ""))
+}
+
+// The test plants a secret in every possible place, does everything that may reveal one, and then reads everything
+// readable. No secret may be in it.
+func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
+	t.Parallel()
+	all, seen := planted{"MasterKey": process.MasterKey}, surfaces{}
+	to := newGossips(t, all.plant("Token"))
+	dsn := withPassword(t, pgtest.DSN(t), all.plant("DatabasePassword"))
+	r := serve(t, dsn, "--log-level=debug")
+	p := planter{all, t, r.API.URL, seen}
+	p.keys()
+	p.secrets(to.secure.Certificate())
+	jobs := p.jobs(to)
+	for _, job := range jobs {
+		p.must("POST", "/v1/jobs/"+job+"/trigger", "")
+	}
+	conn := connect(t, dsn)
+	await(t, "all runs to end", func() bool {
+		return query[bool](t, conn, `SELECT NOT EXISTS (SELECT FROM punctual.runs WHERE finished_at IS NULL)`)
+	})
+	p.read(jobs, queryAll[string](t, conn, `SELECT id::text FROM punctual.runs`))
 	seen.add("the database", dump(t, conn))
 	seen.add("the rotation", punctual(t, dsn, "secrets", "rotate", "--log-level=debug"))
 	seen.add("the database", dump(t, conn))
@@ -304,7 +345,7 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	}
 	stop(t, r)
 	seen.add("the log", r.Output())
-	seen.check(t, p, map[string]string{
+	seen.check(t, all, map[string]string{
 		"the API":      "canary of a job",
 		"the database": "canary of a job",
 		"the log":      `"level":"DEBUG"`,
@@ -315,11 +356,11 @@ func TestPlantedSecretsAreSeenNowhere(t *testing.T) {
 	for _, kind := range []string{
 		"NamedSecret", "InlineValue", "Password", "HeaderValue", "SecretHeader", "Token", "ClientSecret", "SecondValue",
 	} {
-		if !strings.Contains(arrived, p[kind]) {
+		if !strings.Contains(to.heard, all[kind]) {
 			t.Errorf("the %s never reached a target", kind)
 		}
 	}
-	if !strings.Contains(arrived, "a client certificate: 1") {
+	if !strings.Contains(to.heard, "a client certificate: 1") {
 		t.Error("no client certificate was presented")
 	}
 	if reasons := query[string](t, conn, `
