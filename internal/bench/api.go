@@ -12,11 +12,8 @@ import (
 )
 
 // runAPI measures the API of one replica: how many requests a second it answers to many clients.
-func runAPI(ctx context.Context, l *lab) error {
-	replica, err := l.serve(ctx)
-	if err != nil {
-		return err
-	}
+func runAPI(ctx context.Context, l *lab) {
+	replica := l.serve(ctx)
 	transport := &http.Transport{MaxIdleConnsPerHost: l.Sizes.APIClients}
 	defer transport.CloseIdleConnections()
 	api := client.Through(replica.API.URL, transport)
@@ -24,41 +21,30 @@ func runAPI(ctx context.Context, l *lab) error {
 	var create, get []float64
 	for round := range l.Rounds {
 		l.say("round %d of %d: %d clients", round+1, l.Rounds, l.Sizes.APIClients)
-		made, perSecond, err := l.hammer(ctx, func(ctx context.Context, i int) error {
+		made, perSecond := l.hammer(ctx, func(ctx context.Context, i int) error {
 			schedule := map[string]any{
 				"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin", "starts_at": at.Format(time.RFC3339),
 			}
 			weekdays := job(fmt.Sprint("job-", first+i), schedule, "http://127.0.0.1:9/hook", numbered(i))
 			return exchange(ctx, api, http.MethodPost, "/v1/jobs", weekdays, http.StatusCreated)
 		})
-		if err != nil {
-			return err
-		}
 		create = append(create, perSecond)
 		total := first + made
-		if n, err := query[int](ctx, l, `SELECT count(*) FROM punctual.jobs`); err != nil {
-			return err
-		} else if n != total {
-			return fmt.Errorf("there are %d jobs, want %d", n, total)
+		if n := query[int](ctx, l, `SELECT count(*) FROM punctual.jobs`); n != total {
+			l.must(fmt.Errorf("there are %d jobs, want %d", n, total))
 		}
 		first = total
-		_, perSecond, err = l.hammer(ctx, func(ctx context.Context, i int) error {
+		_, perSecond = l.hammer(ctx, func(ctx context.Context, i int) error {
 			return exchange(ctx, api, http.MethodGet, fmt.Sprint("/v1/jobs/job-", i*7919%total), nil, http.StatusOK)
 		})
-		if err != nil {
-			return err
-		}
 		get = append(get, perSecond)
 	}
 	l.figure(fmt.Sprintf("create a job, %d clients", l.Sizes.APIClients), "requests/s", atLeast(2000), create...)
 	l.figure(fmt.Sprintf("get a job, %d clients", l.Sizes.APIClients), "requests/s", atLeast(5000), get...)
-	return nil
 }
 
 // hammer lets all clients send requests for a while, and returns how many were answered. It ends at the first error.
-func (l *lab) hammer(
-	ctx context.Context, send func(ctx context.Context, i int) error,
-) (n int, perSecond float64, err error) {
+func (l *lab) hammer(ctx context.Context, send func(ctx context.Context, i int) error) (n int, perSecond float64) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var numbers, done atomic.Int64
@@ -77,7 +63,8 @@ func (l *lab) hammer(
 		})
 	}
 	working.Wait()
-	return int(done.Load()), float64(done.Load()) / time.Since(began).Seconds(), context.Cause(ctx)
+	l.must(context.Cause(ctx))
+	return int(done.Load()), float64(done.Load()) / time.Since(began).Seconds()
 }
 
 // exchange sends a request. An answer with another status than the wanted one is an error.

@@ -155,24 +155,20 @@ func ownCPU() time.Duration {
 }
 
 // bare runs the bare loop against a path of the target, and checks that every request arrived. Flags choose its client.
-func (l *lab) bare(ctx context.Context, to *target, path string, flags ...string) (result bareResult, err error) {
-	p, err := l.launch(append([]string{
+func (l *lab) bare(ctx context.Context, to *target, path string, flags ...string) (result bareResult) {
+	p := l.launch(append([]string{
 		"bench-bare", "--url=" + to.url(path), fmt.Sprintf("--requests=%d", l.Sizes.BurstJobs),
 		fmt.Sprintf("--slots=%d", l.Sizes.Slots),
 	}, flags...)...)
-	if err != nil {
-		return result, err
-	}
 	code, err := p.Wait(ctx)
-	if err != nil {
-		return result, err
-	}
+	l.must(err)
 	if err := json.Unmarshal([]byte(p.Output()), &result); code != 0 || err != nil {
-		return result, fmt.Errorf("the bare loop: exit code %d; it said:\n%s", code, p.Output())
+		l.must(fmt.Errorf("the bare loop: exit code %d; it said:\n%s", code, p.Output()))
 	}
 	a, err := to.of(ctx, path)
-	if err == nil && a.Count != l.Sizes.BurstJobs {
-		err = fmt.Errorf("the bare loop: %d requests arrived, want %d", a.Count, l.Sizes.BurstJobs)
+	l.must(err)
+	if a.Count != l.Sizes.BurstJobs {
+		l.must(fmt.Errorf("the bare loop: %d requests arrived, want %d", a.Count, l.Sizes.BurstJobs))
 	}
-	return result, err
+	return result
 }

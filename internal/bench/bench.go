@@ -36,7 +36,7 @@ type Config struct {
 type benchmark struct {
 	name      string
 	onlyNamed bool // takes too long to run by default
-	run       func(context.Context, *lab) error
+	run       func(context.Context, *lab)
 }
 
 // benchmarks lists all benchmarks in the order in which they run.

@@ -18,30 +18,16 @@ type burst struct {
 
 // runBurst measures jobs that are all due at one instant. It compares them with bare loops that post the same number of
 // requests: one with a fixed client, one with the client of a replica.
-func runBurst(ctx context.Context, l *lab) error {
-	replica, to, err := l.setting(ctx)
-	if err != nil {
-		return err
-	}
+func runBurst(ctx context.Context, l *lab) {
+	replica, to := l.setting(ctx)
 	var once, recurring []burst
 	var bare, own bareRounds
 	for round := range l.Rounds {
 		l.say("round %d of %d: %d jobs", round+1, l.Rounds, l.Sizes.BurstJobs)
-		b, err := l.burst(ctx, l.Sizes.BurstJobs, oneShot, fmt.Sprint("once-", round), to, replica)
-		if err != nil {
-			return err
-		}
-		once = append(once, b)
-		if err := bare.measure(ctx, l, to, fmt.Sprint("/bare/", round)); err != nil {
-			return err
-		}
-		if err := own.measure(ctx, l, to, fmt.Sprint("/bare-own/", round), "--own"); err != nil {
-			return err
-		}
-		if b, err = l.burst(ctx, l.Sizes.BurstJobs, daily, fmt.Sprint("daily-", round), to, replica); err != nil {
-			return err
-		}
-		recurring = append(recurring, b)
+		once = append(once, l.burst(ctx, l.Sizes.BurstJobs, oneShot, fmt.Sprint("once-", round), to, replica))
+		bare.measure(ctx, l, to, fmt.Sprint("/bare/", round))
+		own.measure(ctx, l, to, fmt.Sprint("/bare-own/", round), "--own")
+		recurring = append(recurring, l.burst(ctx, l.Sizes.BurstJobs, daily, fmt.Sprint("daily-", round), to, replica))
 	}
 	l.figure("bare loop", "requests/s", nil, bare.perSecond...)
 	l.figure("bare loop, CPU", "µs/request", nil, bare.cpu...)
@@ -49,17 +35,16 @@ func runBurst(ctx context.Context, l *lab) error {
 	l.figure("bare loop, own client, CPU", "µs/request", nil, own.cpu...)
 	l.bursts("one-shots", once, bare, own)
 	l.bursts("recurring", recurring, bare, own)
-	return l.hot(ctx, replica)
+	l.hot(ctx, replica)
 }
 
 // bareRounds are the rounds of one of the bare loops.
 type bareRounds struct{ perSecond, cpu []float64 }
 
-func (r *bareRounds) measure(ctx context.Context, l *lab, to *target, path string, flags ...string) error {
-	result, err := l.bare(ctx, to, path, flags...)
+func (r *bareRounds) measure(ctx context.Context, l *lab, to *target, path string, flags ...string) {
+	result := l.bare(ctx, to, path, flags...)
 	n := float64(l.Sizes.BurstJobs)
 	r.perSecond, r.cpu = append(r.perSecond, n/result.Seconds), append(r.cpu, 1e6*result.CPU/n)
-	return err
 }
 
 // bursts reports the throughput of bursts, and what a run of them costs.
@@ -117,43 +102,34 @@ func invoices(name string, schedule map[string]any, url string) process.JobSpec 
 func (l *lab) burst(
 	ctx context.Context, n int, schedule func(time.Time) map[string]any, name string, to *target,
 	replicas ...*process.Replica,
-) (b burst, err error) {
+) burst {
 	path := func(try int) string { return fmt.Sprintf("/burst/%s-%d", name, try) }
-	due, try, err := l.herd(ctx, replicas[0], n, func(due time.Time, try, i int) process.JobSpec {
+	due, try := l.herd(ctx, replicas[0], n, func(due time.Time, try, i int) process.JobSpec {
 		return invoices(fmt.Sprintf("%s-%d-%d", name, try, i), schedule(due), to.url(path(try)))
 	})
-	if err != nil {
-		return b, err
-	}
 	return l.measured(ctx, due, path(try), n, to, replicas...)
 }
 
 // measured measures n runs that are due at one instant and send to one path. The caller has created their jobs.
 func (l *lab) measured(
 	ctx context.Context, due time.Time, path string, n int, to *target, replicas ...*process.Replica,
-) (b burst, err error) {
-	if err := l.until(ctx, due.Add(-100*time.Millisecond)); err != nil {
-		return b, err
-	}
+) burst {
+	l.until(ctx, due.Add(-100*time.Millisecond))
 	before := l.meter(ctx, processes(replicas), to)
-	if err := l.arrived(ctx, to, path, n); err != nil {
-		return b, err
-	}
-	err = await(ctx, "the last lease", 5*time.Millisecond, func() (bool, error) {
-		return query[bool](ctx, l, `SELECT NOT EXISTS (SELECT FROM punctual.claims)`)
-	})
-	if err != nil {
-		return b, err
-	}
+	l.arrived(ctx, to, path, n)
+	l.must(await(ctx, "the last lease", 5*time.Millisecond, func() (bool, error) {
+		return tryQuery[bool](ctx, l, `SELECT NOT EXISTS (SELECT FROM punctual.claims)`)
+	}))
 	took := l.now().Sub(due)
 	after := l.meter(ctx, processes(replicas), to)
-	if err := l.succeeded(ctx, due, due, to, path, n); err != nil {
-		return b, err
-	}
-	if err := l.noteSeconds(ctx, due); err != nil {
-		return b, err
-	}
-	return after.since(before, n, took), nil
+	l.succeeded(ctx, due, due, to, path, n)
+	l.say("runs finished in each second: %v", query[[]int64](ctx, l, `
+		SELECT array_agg(n ORDER BY s)
+		FROM (SELECT floor(extract(epoch FROM finished_at - scheduled_for)) AS s, count(*) AS n
+		      FROM punctual.runs
+		      WHERE scheduled_for = $1
+		      GROUP BY s) AS seconds`, due))
+	return after.since(before, n, took)
 }
 
 // since returns what n runs have used, and how fast they were.
@@ -166,18 +142,6 @@ func (m meter) since(before meter, n int, took time.Duration) burst {
 		target:    1e6 * (m.target - before.target) * each,
 		wal:       (m.wal - before.wal) * each,
 	}
-}
-
-// noteSeconds reports how many runs of a burst finished in each second.
-func (l *lab) noteSeconds(ctx context.Context, due time.Time) error {
-	finished, err := query[[]int64](ctx, l, `
-		SELECT array_agg(n ORDER BY s)
-		FROM (SELECT floor(extract(epoch FROM finished_at - scheduled_for)) AS s, count(*) AS n
-		      FROM punctual.runs
-		      WHERE scheduled_for = $1
-		      GROUP BY s) AS seconds`, due)
-	l.say("runs finished in each second: %v", finished)
-	return err
 }
 
 // meter is what has been used so far: seconds of processor time, and bytes of WAL.
@@ -201,7 +165,7 @@ func (l *lab) meter(ctx context.Context, replicas []*process.Process, to *target
 
 // wal returns how many bytes of WAL were ever written; NaN where Postgres does not tell, as some managed services.
 func (l *lab) wal(ctx context.Context) float64 {
-	written, err := query[float64](ctx, l, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8`)
+	written, err := tryQuery[float64](ctx, l, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8`)
 	if err != nil {
 		return math.NaN()
 	}
@@ -210,20 +174,14 @@ func (l *lab) wal(ctx context.Context) float64 {
 
 // hot reports the share of updates of runs that wrote no index. It stops the replica first: a Postgres session reports
 // its last statistics when it ends.
-func (l *lab) hot(ctx context.Context, replica *process.Replica) error {
-	if err := stop(ctx, replica); err != nil {
-		return err
-	}
-	percent, err := query[*float64](ctx, l, `
+func (l *lab) hot(ctx context.Context, replica *process.Replica) {
+	l.stop(ctx, replica)
+	percent := query[*float64](ctx, l, `
 		SELECT 100 * sum(n_tup_hot_upd)::float8 / nullif(sum(n_tup_upd), 0)
 		FROM pg_stat_user_tables
 		WHERE schemaname = 'punctual' AND relname LIKE 'runs\_2%'`)
-	if err != nil {
-		return err
-	}
 	if percent == nil { // this server does not keep these statistics
 		percent = new(math.NaN())
 	}
 	l.figure("HOT updates of runs", "%", nil, *percent)
-	return nil
 }

@@ -8,12 +8,12 @@
 //
 // # A benchmark
 //
-// A benchmark is a function in a file of its own and a row of benchmarks. It gets a lab. It returns an error if it
-// could not measure or if a run went wrong; a figure that misses its target is no error. A lab has
+// A benchmark is a function in a file of its own and a row of benchmarks. It gets a lab. If it cannot measure, or a run
+// went wrong, it ends by must, as a test ends by t.Fatal; a figure that misses its target is no error. A lab has
 //
 //   - setting, serve, target, launch: start processes that end with the benchmark;
 //   - herd: creates jobs that are due at one instant; burst: measures such jobs from then until the last lease is gone;
-//   - query and conn: run SQL; db.dsn: the database's DSN; db.postmaster: its process, for cpu;
+//   - query, exec and conn: run SQL; db.dsn: the database's DSN; db.postmaster: its process, for cpu;
 //   - now and until: use the database's clock;
 //   - await: waits for a state; atRest: waits until nothing is due or in flight; succeeded: checks that every run
 //     succeeded at once and was requested once;

@@ -36,52 +36,32 @@ var grows = []struct{ name, unit, metric, sql string }{
 
 // runFlat keeps up a steady load and looks for anything that grows. The jobs have a period of a minute, so that nothing
 // changes from minute to minute except the history.
-func runFlat(ctx context.Context, l *lab) error {
-	replica, err := l.serve(ctx)
-	if err != nil {
-		return err
-	}
-	to, err := l.target(ctx)
-	if err != nil {
-		return err
-	}
+func runFlat(ctx context.Context, l *lab) {
+	replica, to := l.serve(ctx), l.target(ctx)
 	total := max(l.For, time.Second).Truncate(time.Second)
 	first := l.nextSecond(2*time.Second + time.Duration(l.Sizes.FlatRate)*100*time.Millisecond)
 	last := first.Add(total - time.Second)
 	jobs := flatJobs(l.Sizes.FlatRate, first, last, to.url(flatPath))
 	l.say("%d fires/s for %s", l.Sizes.FlatRate, total)
-	if err := process.Create(ctx, replica.API, jobs); err != nil {
-		return err
-	}
-	if l.now().After(first) {
-		return fmt.Errorf("the jobs were created %s after the first was due: this machine is too busy",
-			l.now().Sub(first).Round(time.Millisecond))
-	}
+	l.must(process.Create(ctx, replica.API, jobs))
+	l.inTime("the jobs were created", first, "the first was due")
 	samples := make([][]float64, len(grows))
 	for at := first.Add(l.Sizes.FlatEvery); !at.After(last.Add(time.Second)); at = at.Add(l.Sizes.FlatEvery) {
-		if err := l.until(ctx, at); err != nil {
-			return err
-		}
-		values, err := l.look(ctx, replica)
-		if err != nil {
-			return err
-		}
+		l.until(ctx, at)
+		values := l.look(ctx, replica)
 		for i, v := range values {
 			samples[i] = append(samples[i], v)
 		}
 		l.say("after %s: %s", at.Sub(first), spell(values))
 	}
 	fires := l.Sizes.FlatRate * int(total/time.Second)
-	if err := l.done(ctx, first, last, to, flatPath, fires); err != nil {
-		return err
-	}
+	l.done(ctx, first, last, to, flatPath, fires)
 	for i, g := range grows {
 		quarter := max(len(samples[i])/4, 1)
 		l.figure(g.name+", at the end", g.unit, nil, samples[i][len(samples[i])-1])
 		l.figure(g.name+", last quarter over first", "×", nil,
 			median(samples[i][len(samples[i])-quarter:])/max(median(samples[i][:quarter]), 1))
 	}
-	return nil
 }
 
 // flatJobs returns jobs that fire rate times a second from first to last, both included.
@@ -103,21 +83,17 @@ func flatJobs(rate int, first, last time.Time, url string) (jobs []process.JobSp
 }
 
 // look reads the current value of every entry of grows, in order.
-func (l *lab) look(ctx context.Context, replica *process.Replica) (values []float64, err error) {
+func (l *lab) look(ctx context.Context, replica *process.Replica) (values []float64) {
 	metrics, err := readMetrics(ctx, replica.API.URL+"/metrics")
-	if err != nil {
-		return nil, err
-	}
+	l.must(err)
 	for _, g := range grows {
 		value := metrics[g.metric]
 		if g.sql != "" {
-			if value, err = query[float64](ctx, l, g.sql); err != nil {
-				return nil, err
-			}
+			value = query[float64](ctx, l, g.sql)
 		}
 		values = append(values, value)
 	}
-	return values, nil
+	return values
 }
 
 func spell(values []float64) string {

@@ -42,7 +42,7 @@ func powers(least, most, times int) (numbers []int) {
 }
 
 // grown reports the figures of a growth, and plots it.
-func (l *lab) grown(g *growth) error {
+func (l *lab) grown(g *growth) {
 	first, last := g.stages[0], g.stages[len(g.stages)-1]
 	for _, s := range g.stages {
 		l.cpuFigure(fmt.Sprintf("%s %s, CPU of Postgres", short(float64(s.n)), g.of), "µs/run", nil,
@@ -53,7 +53,7 @@ func (l *lab) grown(g *growth) error {
 	l.cpuFigure("CPU of Postgres, "+ratio, "×", g.limit,
 		ratios(column(last.rounds, postgresTime), column(first.rounds, postgresTime))...)
 	l.figure("runs/s, "+ratio, "×", nil, ratios(column(last.rounds, throughput), column(first.rounds, throughput))...)
-	return l.plot(g.picture())
+	l.plot(g.picture())
 }
 
 // picture plots the cost of a run beside the runs per second.
@@ -82,18 +82,17 @@ func (g *growth) picture() plot {
 }
 
 // plot writes a picture to the directory of --plots, named after the benchmark.
-func (l *lab) plot(p plot) error {
+func (l *lab) plot(p plot) {
 	if l.Plots == "" {
-		return nil
+		return
 	}
-	if err := os.MkdirAll(l.Plots, 0o755); err != nil { //nolint:gosec // for everybody to read
-		return fmt.Errorf("--plots: %w", err)
+	err := os.MkdirAll(l.Plots, 0o755) //nolint:gosec // for everybody to read
+	if err == nil {
+		err = os.WriteFile(filepath.Join(l.Plots, "growth-"+l.name+".svg"), p.svg(), 0o644) //nolint:gosec // likewise
 	}
-	if err := os.WriteFile(filepath.Join(l.Plots, "growth-"+l.name+".svg"), //nolint:gosec // likewise
-		p.svg(), 0o644); err != nil {
-		return fmt.Errorf("--plots: %w", err)
+	if err != nil {
+		l.must(fmt.Errorf("--plots: %w", err))
 	}
-	return nil
 }
 
 // field is the setting of a growth benchmark: one replica, a target, and a seeder that fills the schema.
@@ -105,12 +104,12 @@ type field struct {
 
 // field prepares the setting. It starts the replica first, so that work which a replica does once for all jobs at its
 // start meets no jobs.
-func (l *lab) field(ctx context.Context) (f field, err error) {
-	if f.replica, f.to, err = l.setting(ctx); err != nil {
-		return f, err
-	}
+func (l *lab) field(ctx context.Context) (f field) {
+	f.replica, f.to = l.setting(ctx)
+	var err error
 	f.seeder, err = newSeeder(ctx, l.db.dsn, l.say)
-	return f, err
+	l.must(err)
+	return f
 }
 
 // rest seeds jobs that never fire.
@@ -126,52 +125,36 @@ func (f field) rest(ctx context.Context, first, last int) error {
 
 // grow measures a growth, one stage after the other, and reports it. Before each stage, add stores more things: there
 // are n, and until are to be there.
-func (l *lab) grow(ctx context.Context, g *growth, f field, add func(n, until int) error) error {
+func (l *lab) grow(ctx context.Context, g *growth, f field, add func(n, until int) error) {
 	there := 0
 	for _, s := range g.stages {
-		if err := add(there, s.n); err != nil {
-			return err
-		}
+		l.must(add(there, s.n))
 		there = s.n
 		for round := range l.Rounds {
-			if err := f.settle(ctx); err != nil {
-				return err
-			}
+			l.must(f.settle(ctx))
 			l.say("round %d of %d with %s: %d jobs", round+1, l.Rounds, short(float64(s.n)), l.Sizes.GrowthJobs)
 			name := fmt.Sprintf("%s-%d-%d", l.name, s.n, round)
-			b, err := l.burst(ctx, l.Sizes.GrowthJobs, oneShot, name, f.to, f.replica)
-			if err != nil {
-				return err
-			}
-			s.rounds = append(s.rounds, b)
+			s.rounds = append(s.rounds, l.burst(ctx, l.Sizes.GrowthJobs, oneShot, name, f.to, f.replica))
 		}
 	}
-	return l.grown(g)
+	l.grown(g)
 }
 
 // runRest measures the cost of a run with ever more stored jobs that are not due.
-func runRest(ctx context.Context, l *lab) error {
+func runRest(ctx context.Context, l *lab) {
 	g := newGrowth("jobs at rest", powers(l.Sizes.RestLeast, l.Sizes.RestMost, 100))
 	g.limit = atMost(1.3)
-	f, err := l.field(ctx)
-	if err != nil {
-		return err
-	}
+	f := l.field(ctx)
 	defer f.close()
-	return l.grow(ctx, g, f, func(n, until int) error { return f.rest(ctx, n+1, until) })
+	l.grow(ctx, g, f, func(n, until int) error { return f.rest(ctx, n+1, until) })
 }
 
 // runHistory measures the cost of a run with ever more finished runs in the history.
-func runHistory(ctx context.Context, l *lab) error {
+func runHistory(ctx context.Context, l *lab) {
 	g := newGrowth("runs of history", slices.Compact([]int{0, l.Sizes.HistoryLeast, l.Sizes.HistoryMost}))
 	g.linear = true
-	f, err := l.field(ctx)
-	if err != nil {
-		return err
-	}
+	f := l.field(ctx)
 	defer f.close()
-	if err := f.rest(ctx, 1, l.Sizes.RestLeast); err != nil {
-		return err
-	}
-	return l.grow(ctx, g, f, func(n, until int) error { return f.history(ctx, until-n) })
+	l.must(f.rest(ctx, 1, l.Sizes.RestLeast))
+	l.grow(ctx, g, f, func(n, until int) error { return f.history(ctx, until-n) })
 }

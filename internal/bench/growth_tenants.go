@@ -9,36 +9,26 @@ import (
 )
 
 // runTenants measures the cost of a run when the same number of due jobs belongs to ever more tenants.
-func runTenants(ctx context.Context, l *lab) error {
+func runTenants(ctx context.Context, l *lab) {
 	g := newGrowth("tenants with due jobs", powers(1, l.Sizes.TenantsMost, 10))
-	f, err := l.field(ctx)
-	if err != nil {
-		return err
-	}
+	f := l.field(ctx)
 	defer f.close()
-	tenants, err := l.tenants(ctx, f.replica, l.Sizes.TenantsMost)
-	if err != nil {
-		return err
-	}
+	tenants := l.tenants(ctx, f.replica, l.Sizes.TenantsMost)
 	for round := range l.Rounds {
 		for _, s := range g.stages {
 			l.say("round %d of %d with %s: %d jobs", round+1, l.Rounds, short(float64(s.n)), l.Sizes.GrowthJobs)
-			b, err := l.shared(ctx, f, tenants[:s.n], round)
-			if err != nil {
-				return err
-			}
-			s.rounds = append(s.rounds, b)
+			s.rounds = append(s.rounds, l.shared(ctx, f, tenants[:s.n], round))
 		}
 	}
-	return l.grown(g)
+	l.grown(g)
 }
 
 // tenants creates n tenants as callers do, so that each has what a tenant has from the start: its signing secret, too.
-func (l *lab) tenants(ctx context.Context, replica *process.Replica, n int) ([]int32, error) {
+func (l *lab) tenants(ctx context.Context, replica *process.Replica, n int) []int32 {
 	for i := range n {
 		tenant := map[string]any{"name": fmt.Sprint("tenant-", i)}
 		if _, err := replica.API.Do(ctx, "POST", "/v1/tenants", tenant, nil); err != nil {
-			return nil, fmt.Errorf("creating tenants: %w", err)
+			l.must(fmt.Errorf("creating tenants: %w", err))
 		}
 	}
 	return query[[]int32](ctx, l, `
@@ -46,26 +36,19 @@ func (l *lab) tenants(ctx context.Context, replica *process.Replica, n int) ([]i
 }
 
 // shared measures a burst whose jobs are dealt out to the tenants in turn.
-func (l *lab) shared(ctx context.Context, f field, tenants []int32, round int) (b burst, err error) {
+func (l *lab) shared(ctx context.Context, f field, tenants []int32, round int) burst {
 	n, name := l.Sizes.GrowthJobs, fmt.Sprintf("shared-%d-%d", len(tenants), round)
 	path := "/burst/" + name
 	due := l.nextSecond(3*time.Second + time.Duration(n)*300*time.Microsecond) // several times as long as seeding takes
-	if err := f.jobs(ctx, seed{
+	l.must(f.jobs(ctx, seed{
 		prefix:  name,
 		first:   1,
 		last:    n,
 		tenants: tenants,
 		url:     f.to.url(path),
 		at:      due,
-	}); err != nil {
-		return b, err
-	}
-	if err := f.settle(ctx); err != nil {
-		return b, err
-	}
-	if late := l.now().Sub(due.Add(-time.Second)); late > 0 {
-		return b, fmt.Errorf("%d jobs were there %s after they should have been: this machine is too busy", n,
-			late.Round(time.Millisecond))
-	}
+	}))
+	l.must(f.settle(ctx))
+	l.inTime(fmt.Sprintf("%d jobs were there", n), due.Add(-time.Second), "they should have been")
 	return l.measured(ctx, due, path, n, f.to, f.replica)
 }

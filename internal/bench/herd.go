@@ -25,7 +25,7 @@ func numbered(n int) map[string]any { return map[string]any{"n": n} }
 // discards them and tries again with more time.
 func (l *lab) herd(
 	ctx context.Context, replica *process.Replica, n int, define func(due time.Time, try, i int) process.JobSpec,
-) (due time.Time, try int, err error) {
+) (due time.Time, try int) {
 	const tries = 4
 	for try := range tries {
 		lead := time.Duration(float64(l.perJob)*float64(n)*math.Pow(1.5, float64(try+1))) + 2*time.Second + l.spare
@@ -35,51 +35,50 @@ func (l *lab) herd(
 			jobs[i] = define(due, try, i)
 		}
 		began := time.Now()
-		if err := process.Create(ctx, replica.API, jobs); err != nil {
-			return due, try, err
-		}
+		l.must(process.Create(ctx, replica.API, jobs))
 		if n >= 100 { // too few to extrapolate from
 			l.perJob = time.Since(began) / time.Duration(n)
 		}
 		if due.Sub(l.now()) > time.Second+l.spare {
-			return due, try, nil
+			return due, try
 		}
 		l.say("%d jobs took %s to create, and the first were due by then; trying again", n,
 			time.Since(began).Round(time.Millisecond))
-		if err := l.atRest(ctx); err != nil {
-			return due, try, err
-		}
+		l.atRest(ctx)
 	}
-	return due, tries, fmt.Errorf("creating %d jobs took longer than allowed for, %d times", n, tries)
+	l.must(fmt.Errorf("creating %d jobs took longer than allowed for, %d times", n, tries))
+	return due, tries
+}
+
+// inTime ends the benchmark if what happened only after a time, at which event was.
+func (l *lab) inTime(what string, until time.Time, event string) {
+	if late := l.now().Sub(until); late > 0 {
+		l.must(fmt.Errorf("%s %s after %s: this machine is too busy", what, late.Round(time.Millisecond), event))
+	}
 }
 
 // atRest waits until nothing is due or in flight.
-func (l *lab) atRest(ctx context.Context) error {
-	return await(ctx, "everything to come to rest", 50*time.Millisecond, func() (bool, error) {
-		return query[bool](ctx, l, `
+func (l *lab) atRest(ctx context.Context) {
+	l.must(await(ctx, "everything to come to rest", 50*time.Millisecond, func() (bool, error) {
+		return tryQuery[bool](ctx, l, `
 			SELECT NOT EXISTS (SELECT FROM punctual.claims)
 			    AND NOT EXISTS (SELECT FROM punctual.ready)
 			    AND NOT EXISTS (SELECT FROM punctual.schedules WHERE enabled AND next_run_at <= now())`)
-	})
+	}))
 }
 
 // succeeded checks the runs of a period, both ends included: there are as many as expected, each succeeded at its first
 // attempt, and the path got as many requests. So each was sent exactly once.
-func (l *lab) succeeded(ctx context.Context, from, to time.Time, at *target, path string, expected int) error {
+func (l *lab) succeeded(ctx context.Context, from, to time.Time, at *target, path string, expected int) {
 	const counts = `SELECT count(*), count(*) FILTER (WHERE status = 'succeeded' AND attempt = 1) FROM punctual.runs
 		WHERE scheduled_for BETWEEN $1 AND $2
 		    AND id BETWEEN punctual.partition_bound($1::date - 1) AND punctual.partition_bound($2::date + 2)`
 	var runs, succeeded int
-	if err := l.conn.QueryRow(ctx, counts, from, to).Scan(&runs, &succeeded); err != nil {
-		return err
-	}
+	l.must(l.conn.QueryRow(ctx, counts, from, to).Scan(&runs, &succeeded))
 	a, err := at.of(ctx, path)
-	if err != nil {
-		return err
-	}
+	l.must(err)
 	if runs != expected || succeeded != expected || a.Count != expected {
-		return fmt.Errorf("of %d runs there are %d, %d of them succeeded at once, and %d requests came", expected, runs,
-			succeeded, a.Count)
+		l.must(fmt.Errorf("of %d runs there are %d, %d of them succeeded at once, and %d requests came", expected, runs,
+			succeeded, a.Count))
 	}
-	return nil
 }

@@ -12,47 +12,28 @@ import (
 )
 
 // runIdle measures what an idle replica costs.
-func runIdle(ctx context.Context, l *lab) error {
-	replica, err := l.serve(ctx)
-	if err != nil {
-		return err
-	}
+func runIdle(ctx context.Context, l *lab) {
+	replica := l.serve(ctx)
 	tomorrow := job("tomorrow", oneShot(l.nextSecond(24*time.Hour)), "http://127.0.0.1:9/", nil)
-	if err := process.Create(ctx, replica.API, []process.JobSpec{tomorrow}); err != nil {
-		return err
-	}
+	l.must(process.Create(ctx, replica.API, []process.JobSpec{tomorrow}))
 	// By then the work that follows a start is done.
-	if err := l.until(ctx, l.now().Add(min(5*time.Second, l.Sizes.IdleFor))); err != nil {
-		return err
-	}
-	name, sql, err := l.counter(ctx)
-	if err != nil {
-		return err
-	}
+	l.until(ctx, l.now().Add(min(5*time.Second, l.Sizes.IdleFor)))
+	name, sql := l.counter(ctx)
 	l.say("watching an idle replica for %s", l.Sizes.IdleFor)
-	before, err := query[float64](ctx, l, sql)
-	if err != nil {
-		return err
-	}
+	before := query[float64](ctx, l, sql)
 	used, usedThere, began := cpu(replica.PID()), cpu(l.db.postmaster), time.Now()
-	if err := l.until(ctx, l.now().Add(l.Sizes.IdleFor)); err != nil {
-		return err
-	}
-	after, err := query[float64](ctx, l, sql)
-	if err != nil {
-		return err
-	}
+	l.until(ctx, l.now().Add(l.Sizes.IdleFor))
+	after := query[float64](ctx, l, sql)
 	seconds := time.Since(began).Seconds()
 	megabytes, _ := resident(replica.PID())
 	l.figure(name, "1/s", atMost(3), (after-before-1)/seconds) // one is the count itself
 	l.figure("resident", "MB", atMost(60), megabytes)
 	l.figure("CPU of the replica", "ms/s", nil, 1000*(cpu(replica.PID())-used)/seconds)
 	l.cpuFigure("CPU of Postgres", "ms/s", nil, 1000*(cpu(l.db.postmaster)-usedThere)/seconds)
-	return nil
 }
 
 // counter returns a query that counts statements, or transactions where the server keeps no statistics of statements.
-func (l *lab) counter(ctx context.Context) (name, sql string, err error) {
+func (l *lab) counter(ctx context.Context) (name, sql string) {
 	const transactions = `
 		SELECT (xact_commit + xact_rollback)::float8
 		FROM pg_stat_database
@@ -60,24 +41,22 @@ func (l *lab) counter(ctx context.Context) (name, sql string, err error) {
 	if l.db.private != nil { // our own server: we may create the extension
 		_, _ = l.conn.Exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_stat_statements`) // not every package includes it
 	}
-	schema, err := query[string](ctx, l, `
+	schema, err := tryQuery[string](ctx, l, `
 		SELECT quote_ident(n.nspname)
 		FROM pg_extension e
 		JOIN pg_namespace n ON n.oid = e.extnamespace
 		WHERE extname = 'pg_stat_statements'`)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "transactions", transactions, nil
+		return "transactions", transactions
 	}
-	if err != nil {
-		return "", "", err
-	}
+	l.must(err)
 	statements := fmt.Sprintf(`
 		SELECT coalesce(sum(calls), 0)::float8
 		FROM %s.pg_stat_statements
 		WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND userid = current_user::regrole`, schema)
-	if _, err := query[float64](ctx, l, statements); err != nil {
-		return "transactions", transactions, nil //nolint:nilerr // it is there but not loaded
+	if _, err := tryQuery[float64](ctx, l, statements); err != nil {
+		return "transactions", transactions // it is there but not loaded
 	}
-	return "statements", statements, nil
+	return "statements", statements
 }

@@ -19,21 +19,12 @@ type held struct {
 
 // runInFlight keeps ever more requests in flight at once on one replica. The target answers none of them before all
 // have arrived.
-func runInFlight(ctx context.Context, l *lab) error {
-	if err := allowFiles(uint64(l.Sizes.InFlight) + 500); err != nil {
-		return err
-	}
-	to, err := l.target(ctx)
-	if err != nil {
-		return err
-	}
+func runInFlight(ctx context.Context, l *lab) {
+	l.must(allowFiles(uint64(l.Sizes.InFlight) + 500))
+	to := l.target(ctx)
 	var sweep []held
 	for _, n := range powers(1, l.Sizes.InFlight, 10) {
-		h, err := l.held(ctx, to, n)
-		if err != nil {
-			return err
-		}
-		sweep = append(sweep, h)
+		sweep = append(sweep, l.held(ctx, to, n))
 	}
 	for _, h := range sweep {
 		var most *Goal
@@ -47,64 +38,45 @@ func runInFlight(ctx context.Context, l *lab) error {
 		l.figure(fmt.Sprintf("%d at a time, CPU of the replica", h.n), "µs/run", nil, h.busy.replica)
 		l.cpuFigure(fmt.Sprintf("%d at a time, CPU of Postgres", h.n), "µs/run", nil, h.busy.postgres)
 	}
-	return l.plot(heldPicture(sweep))
+	l.plot(heldPicture(sweep))
 }
 
 // held measures one replica with n requests in flight, and then another with n worker slots and a longer backlog.
-func (l *lab) held(ctx context.Context, to *target, n int) (h held, err error) {
+func (l *lab) held(ctx context.Context, to *target, n int) (h held) {
 	l.say("%d requests at a time", n)
 	h.n = n
 	// Twice the worker slots: slots that a busy machine claims later than OlderThan may take no more than half of them.
-	replica, err := l.serveSlots(ctx, 2*n)
-	if err != nil {
-		return h, err
-	}
-	if err := l.hold(ctx, replica, to, &h); err != nil {
-		return h, err
-	}
+	replica := l.serveSlots(ctx, 2*n)
+	l.hold(ctx, replica, to, &h)
 	_, h.megabytes = resident(replica.PID())
-	if err := stop(ctx, replica); err != nil {
-		return h, err
-	}
-	if replica, err = l.serveSlots(ctx, n); err != nil {
-		return h, err
-	}
+	l.stop(ctx, replica)
+	replica = l.serveSlots(ctx, n)
 	// The cost of a run shows only over many runs. So the burst takes a while, even if few requests are in flight at a
 	// time.
 	jobs := min(max(40*n, 400), l.Sizes.GrowthJobs)
-	if h.busy, err = l.burst(ctx, jobs, oneShot, fmt.Sprint("busy-", n), to, replica); err != nil {
-		return h, err
-	}
-	return h, stop(ctx, replica)
+	h.busy = l.burst(ctx, jobs, oneShot, fmt.Sprint("busy-", n), to, replica)
+	l.stop(ctx, replica)
+	return h
 }
 
 // hold keeps n requests in flight together.
-func (l *lab) hold(ctx context.Context, replica *process.Replica, to *target, h *held) error {
+func (l *lab) hold(ctx context.Context, replica *process.Replica, to *target, h *held) {
 	n := h.n
 	path := func(try int) string { return fmt.Sprintf("/hold/%d/%d", n, try) }
-	due, try, err := l.herd(ctx, replica, n, func(due time.Time, try, i int) process.JobSpec {
+	due, try := l.herd(ctx, replica, n, func(due time.Time, try, i int) process.JobSpec {
 		slow := job(fmt.Sprintf("held-%d-%d-%d", n, try, i), oneShot(due), to.url(path(try)), numbered(i))
 		slow["timeout"] = "10m"
 		return slow
 	})
-	if err != nil {
-		return err
-	}
-	if err := l.arrived(ctx, to, path(try), n); err != nil {
-		return err
-	}
+	l.arrived(ctx, to, path(try), n)
 	h.there = l.now().Sub(due).Seconds()
-	if err := l.atRest(ctx); err != nil {
-		return err
-	}
-	const errorsSQL = `
+	l.atRest(ctx)
+	h.failed = query[float64](ctx, l, `
 		SELECT (SELECT count(*) FROM punctual.attempts) +
-		       (SELECT count(*) FROM punctual.runs WHERE scheduled_for = $1 AND status <> 'succeeded')`
-	h.failed, err = query[float64](ctx, l, errorsSQL, due)
-	if err == nil && h.failed == 0 {
-		err = l.succeeded(ctx, due, due, to, path(try), n)
+		       (SELECT count(*) FROM punctual.runs WHERE scheduled_for = $1 AND status <> 'succeeded')`, due)
+	if h.failed == 0 {
+		l.succeeded(ctx, due, due, to, path(try), n)
 	}
-	return err
 }
 
 // heldPicture plots memory beside processor time.

@@ -2,8 +2,10 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"time"
 
@@ -24,39 +26,60 @@ type lab struct {
 	spare  time.Duration // the least that a herd still has to wait when its jobs are there, besides a second
 
 	processes []*process.Process
+	doing     string  // what errors begin with; empty: nothing
+	errs      []error // why the benchmark could not measure
 }
 
 // patience is how long a benchmark waits for a state that must come, before it gives up.
 const patience = 10 * time.Minute
 
-// run runs a benchmark in an empty schema, and ends the processes that it started.
-func (l *lab) run(ctx context.Context, work func(context.Context, *lab) error) (err error) {
+// run runs a benchmark in an empty schema, and ends the processes that it started. The benchmark has a goroutine of its
+// own, which must can end.
+func (l *lab) run(ctx context.Context, work func(context.Context, *lab)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l.say("preparing")
-	if err := l.db.fresh(ctx); err != nil {
-		return err
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.say("preparing")
+		l.must(l.db.fresh(ctx))
+		var err error
+		l.conn, err = connect(ctx, l.db.dsn)
+		l.must(err)
+		defer func() { _ = l.conn.Close(context.WithoutCancel(ctx)) }()
+		defer l.killAll()
+		l.readClock(ctx)
+		work(ctx, l)
+	}()
+	<-ended
+	return errors.Join(l.errs...)
+}
+
+// must ends the benchmark if it cannot measure, as t.Fatal ends a test: only the benchmark's own goroutine may call it.
+func (l *lab) must(err error) {
+	if err != nil {
+		l.failed(err)
+		runtime.Goexit()
 	}
-	if l.conn, err = connect(ctx, l.db.dsn); err != nil {
-		return err
+}
+
+// failed notes why the benchmark could not measure, and goes on. A nil error is none.
+func (l *lab) failed(err error) {
+	if err == nil {
+		return
 	}
-	defer func() { _ = l.conn.Close(context.WithoutCancel(ctx)) }()
-	defer l.killAll()
-	if err := l.readClock(ctx); err != nil {
-		return err
+	if l.doing != "" {
+		err = fmt.Errorf("%s: %w", l.doing, err)
 	}
-	return work(ctx, l)
+	l.errs = append(l.errs, err)
 }
 
 // readClock notes how far the database's clock is ahead of this machine's. It uses the fastest of ten exchanges.
-func (l *lab) readClock(ctx context.Context) error {
+func (l *lab) readClock(ctx context.Context) {
 	shortest := time.Hour
 	for range 10 {
 		before := time.Now()
-		there, err := query[time.Time](ctx, l, `SELECT clock_timestamp()`)
-		if err != nil {
-			return err
-		}
+		there := query[time.Time](ctx, l, `SELECT clock_timestamp()`)
 		if took := time.Since(before); took < shortest {
 			shortest, l.offset = took, there.Sub(before.Add(took/2))
 		}
@@ -64,7 +87,6 @@ func (l *lab) readClock(ctx context.Context) error {
 	if l.offset.Abs() < shortest { // within the error of the measurement: take them for the same clock
 		l.offset = 0
 	}
-	return nil
 }
 
 // now returns the database's time.
@@ -91,49 +113,40 @@ func (l *lab) cpuFigure(name, unit string, target *Goal, rounds ...float64) {
 }
 
 // serve starts a replica of this binary. The replica ends with the benchmark at the latest.
-func (l *lab) serve(ctx context.Context, flags ...string) (*process.Replica, error) {
+func (l *lab) serve(ctx context.Context, flags ...string) *process.Replica {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	r, err := process.Serve(ctx, l.Binary, l.db.dsn, flags...)
-	if err != nil {
-		return nil, err
-	}
+	l.must(err)
 	l.processes = append(l.processes, r.Process)
-	return r, nil
+	return r
 }
 
 // serveSlots starts a replica with n worker slots.
-func (l *lab) serveSlots(ctx context.Context, n int) (*process.Replica, error) {
+func (l *lab) serveSlots(ctx context.Context, n int) *process.Replica {
 	return l.serve(ctx, fmt.Sprintf("--queues=default=%d", n))
 }
 
 // setting starts what most benchmarks need: a replica, and a target for its jobs.
-func (l *lab) setting(ctx context.Context) (replica *process.Replica, to *target, err error) {
-	if replica, err = l.serveSlots(ctx, l.Sizes.Slots); err != nil {
-		return nil, nil, err
-	}
-	to, err = l.target(ctx)
-	return replica, to, err
+func (l *lab) setting(ctx context.Context) (*process.Replica, *target) {
+	return l.serveSlots(ctx, l.Sizes.Slots), l.target(ctx)
 }
 
 // stop stops replicas before the end of the benchmark.
-func stop(ctx context.Context, replicas ...*process.Replica) error {
+func (l *lab) stop(ctx context.Context, replicas ...*process.Replica) {
 	for _, r := range replicas {
 		if err := r.Stop(ctx); err != nil {
-			return fmt.Errorf("stopping a replica: %w", err)
+			l.must(fmt.Errorf("stopping a replica: %w", err))
 		}
 	}
-	return nil
 }
 
 // launch starts another process of this binary. It too ends with the benchmark.
-func (l *lab) launch(args ...string) (*process.Process, error) {
+func (l *lab) launch(args ...string) *process.Process {
 	p, err := process.Launch(l.Binary, nil, args...)
-	if err != nil {
-		return nil, err
-	}
+	l.must(err)
 	l.processes = append(l.processes, p)
-	return p, nil
+	return p
 }
 
 // killAll ends the processes, so that no connection blocks dropping the schema.
@@ -144,11 +157,24 @@ func (l *lab) killAll() {
 }
 
 // query reads one value.
-func query[T any](ctx context.Context, l *lab, sql string, args ...any) (v T, err error) {
+func query[T any](ctx context.Context, l *lab, sql string, args ...any) T {
+	v, err := tryQuery[T](ctx, l, sql, args...)
+	l.must(err)
+	return v
+}
+
+// tryQuery is query for what a server may not have.
+func tryQuery[T any](ctx context.Context, l *lab, sql string, args ...any) (v T, err error) {
 	if err := l.conn.QueryRow(ctx, sql, args...).Scan(&v); err != nil {
 		return v, fmt.Errorf("%s: %w", strings.Join(strings.Fields(sql), " "), err)
 	}
 	return v, nil
+}
+
+// exec runs a statement.
+func (l *lab) exec(ctx context.Context, sql string, args ...any) {
+	_, err := l.conn.Exec(ctx, sql, args...)
+	l.must(err)
 }
 
 // await polls until the condition holds.
@@ -170,12 +196,11 @@ func await(ctx context.Context, what string, every time.Duration, condition func
 }
 
 // until waits for an instant of the database's clock.
-func (l *lab) until(ctx context.Context, at time.Time) error {
+func (l *lab) until(ctx context.Context, at time.Time) {
 	select {
 	case <-time.After(at.Sub(l.now())):
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		l.must(ctx.Err())
 	}
 }
 

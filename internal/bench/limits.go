@@ -17,39 +17,27 @@ const slowly = 20 * time.Millisecond
 
 // runLimits compares the burst of a tenant without limits with the same burst under limits that never bind. It also
 // measures how much a limit that binds lets through when several replicas share it.
-func runLimits(ctx context.Context, l *lab) error {
+func runLimits(ctx context.Context, l *lab) {
 	var fleet []*process.Replica
 	for range 3 {
-		r, err := l.serveSlots(ctx, l.Sizes.Slots)
-		if err != nil {
-			return err
-		}
-		fleet = append(fleet, r)
+		fleet = append(fleet, l.serveSlots(ctx, l.Sizes.Slots))
 	}
-	to, err := l.target(ctx)
-	if err != nil {
-		return err
-	}
-	if err := l.limitThatBind(ctx, fleet, to); err != nil {
-		return err
-	}
-	if err := stop(ctx, fleet[1:]...); err != nil {
-		return err
-	}
-	return l.limitThatDoNot(ctx, fleet[0], to)
+	to := l.target(ctx)
+	l.limitThatBind(ctx, fleet, to)
+	l.stop(ctx, fleet[1:]...)
+	l.limitThatDoNot(ctx, fleet[0], to)
 }
 
 // limit sets the limits of the API's tenant; 0 removes a limit. Replicas notice within two seconds, and a herd is due
 // later than that.
-func (l *lab) limit(ctx context.Context, concurrent, perSecond int) error {
-	_, err := l.conn.Exec(ctx, `
+func (l *lab) limit(ctx context.Context, concurrent, perSecond int) {
+	l.exec(ctx, `
 		UPDATE punctual.tenants
 		SET max_concurrent_runs = nullif($1::int, 0), max_runs_per_second = nullif($2::int, 0)
 		WHERE name = 'default'`, concurrent, perSecond)
-	return err
 }
 
-func (l *lab) limitThatDoNot(ctx context.Context, replica *process.Replica, to *target) error {
+func (l *lab) limitThatDoNot(ctx context.Context, replica *process.Replica, to *target) {
 	var free, limited []burst
 	for round := range l.Rounds {
 		turns := []int{0, highLimit}
@@ -58,13 +46,8 @@ func (l *lab) limitThatDoNot(ctx context.Context, replica *process.Replica, to *
 		}
 		for _, most := range turns {
 			l.say("round %d of %d: %d jobs, limits of %d", round+1, l.Rounds, l.Sizes.BurstJobs, most)
-			if err := l.limit(ctx, most, most); err != nil {
-				return err
-			}
-			b, err := l.burst(ctx, l.Sizes.BurstJobs, oneShot, fmt.Sprintf("limits-%d-%d", most, round), to, replica)
-			if err != nil {
-				return err
-			}
+			l.limit(ctx, most, most)
+			b := l.burst(ctx, l.Sizes.BurstJobs, oneShot, fmt.Sprintf("limits-%d-%d", most, round), to, replica)
 			if most == 0 {
 				free = append(free, b)
 			} else {
@@ -78,64 +61,40 @@ func (l *lab) limitThatDoNot(ctx context.Context, replica *process.Replica, to *
 		ratios(column(limited, throughput), column(free, throughput))...)
 	l.cpuFigure("no limits, CPU of Postgres", "µs/run", nil, column(free, postgresTime)...)
 	l.cpuFigure("limits that never bind, CPU of Postgres", "µs/run", nil, column(limited, postgresTime)...)
-	return nil
 }
 
-func (l *lab) limitThatBind(ctx context.Context, fleet []*process.Replica, to *target) error {
+func (l *lab) limitThatBind(ctx context.Context, fleet []*process.Replica, to *target) {
 	n := l.Sizes.LimitedJobs
 	most, perSecond := max(1, n/100), max(1, n/5)
 	l.say("%d jobs on 3 replicas, %d at once", n, most)
-	if err := l.limit(ctx, most, 0); err != nil {
-		return err
-	}
+	l.limit(ctx, most, 0)
 	path := fmt.Sprintf("/slow/%s/limits", slowly)
-	took, err := l.limited(ctx, fleet, to, path, n)
-	if err != nil {
-		return err
-	}
+	took := l.limited(ctx, fleet, to, path, n)
 	a, err := to.of(ctx, path)
-	if err != nil {
-		return err
-	}
+	l.must(err)
 	l.figure("3 replicas, most at once of those allowed", "×", atMost(1), float64(a.Most)/float64(most))
 	l.figure("3 replicas, at once on average of those allowed", "×", nil,
 		float64(n)*slowly.Seconds()/took.Seconds()/float64(most))
 
 	l.say("%d jobs on 3 replicas, %d in a second", n, perSecond)
-	if err := l.limit(ctx, 0, perSecond); err != nil {
-		return err
-	}
+	l.limit(ctx, 0, perSecond)
 	path = "/late/limits"
-	if took, err = l.limited(ctx, fleet, to, path, n); err != nil {
-		return err
-	}
-	late, err := l.lateness(ctx, to, path, n)
-	if err != nil {
-		return err
-	}
+	took = l.limited(ctx, fleet, to, path, n)
+	late := l.lateness(ctx, to, path, n)
 	// The target of 2 includes the burst that the limit allows.
 	l.figure("3 replicas, most in a second of those allowed", "×", atMost(2),
 		float64(mostInASecond(late))/float64(perSecond))
 	l.figure("3 replicas, in a second on average of those allowed", "×", nil,
 		float64(n)/took.Seconds()/float64(perSecond))
-	return nil
 }
 
 // limited measures how long n jobs take that are due at one instant.
-func (l *lab) limited(
-	ctx context.Context, fleet []*process.Replica, to *target, path string, n int,
-) (took time.Duration, err error) {
-	due, _, err := l.herd(ctx, fleet[0], n, func(due time.Time, try, i int) process.JobSpec {
+func (l *lab) limited(ctx context.Context, fleet []*process.Replica, to *target, path string, n int) time.Duration {
+	due, _ := l.herd(ctx, fleet[0], n, func(due time.Time, try, i int) process.JobSpec {
 		return job(fmt.Sprintf("%s-%d-%d", path[1:5], try, i), oneShot(due), to.url(path), nil)
 	})
-	if err != nil {
-		return 0, err
-	}
-	b, err := l.measured(ctx, due, path, n, to, fleet...)
-	if err != nil {
-		return 0, err
-	}
-	return time.Duration(float64(n) / b.perSecond * float64(time.Second)), nil
+	b := l.measured(ctx, due, path, n, to, fleet...)
+	return time.Duration(float64(n) / b.perSecond * float64(time.Second))
 }
 
 // mostInASecond returns the largest number of the given instants, in milliseconds, that lie within one second.

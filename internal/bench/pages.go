@@ -42,38 +42,19 @@ SELECT d.id, d.job_id, d.tenant, j.name, d.job_version, d.scheduled_for, d.finis
 FROM dead d JOIN punctual.jobs j ON j.id = d.job_id`
 
 // runPages measures how long the pages for people take, and how large they are, with many jobs and runs.
-func runPages(ctx context.Context, l *lab) error {
-	f, err := l.field(ctx)
-	if err != nil {
-		return err
-	}
+func runPages(ctx context.Context, l *lab) {
+	f := l.field(ctx)
 	defer f.close()
-	if err := f.rest(ctx, 1, l.Sizes.PageJobs); err != nil {
-		return err
-	}
-	if err := f.history(ctx, l.Sizes.PageRuns); err != nil {
-		return err
-	}
+	l.must(f.rest(ctx, 1, l.Sizes.PageJobs))
+	l.must(f.history(ctx, l.Sizes.PageRuns))
 	if _, err := f.pool.Exec(ctx, insertDeaths, l.Sizes.PageDeaths); err != nil {
-		return fmt.Errorf("seeding dead letters: %w", err)
+		l.must(fmt.Errorf("seeding dead letters: %w", err))
 	}
-	if _, err := f.pool.Exec(ctx, `ANALYZE punctual.dead_letters, punctual.attempts`); err != nil {
-		return err
-	}
-	if err := f.settle(ctx); err != nil {
-		return err
-	}
-	replica, err := l.serve(ctx)
-	if err != nil {
-		return err
-	}
-	if err := l.counted(ctx); err != nil {
-		return err
-	}
-	pages, err := l.pages(ctx)
-	if err != nil {
-		return err
-	}
+	l.exec(ctx, `ANALYZE punctual.dead_letters, punctual.attempts`)
+	l.must(f.settle(ctx))
+	replica := l.serve(ctx)
+	l.counted(ctx)
+	pages := l.pages(ctx)
 	taken := make([][]float64, len(pages))
 	sizes := make([]float64, len(pages))
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: time.Minute}
@@ -85,9 +66,7 @@ func runPages(ctx context.Context, l *lab) error {
 		for i, p := range pages { // each round looks at all pages, as people do
 			began := time.Now()
 			size, err := look(ctx, client, replica, p.path)
-			if err != nil {
-				return err
-			}
+			l.must(err)
 			taken[i] = append(taken[i], float64(time.Since(began).Microseconds())/1000)
 			sizes[i] = max(sizes[i], float64(size)/1000)
 		}
@@ -97,27 +76,26 @@ func runPages(ctx context.Context, l *lab) error {
 		l.figure(p.name+", p95", "ms", pageTime, quantile(taken[i], 0.95))
 		l.figure(p.name+", size", "kB", pageSize, sizes[i])
 	}
-	return nil
 }
 
 // counted waits until the replica has counted the last 24 hours for the overview.
-func (l *lab) counted(ctx context.Context) error {
+func (l *lab) counted(ctx context.Context) {
 	l.say("waiting until the last 24 hours are counted")
-	return await(ctx, "the last 24 hours to be counted", 200*time.Millisecond, func() (bool, error) {
-		return query[bool](ctx, l, `
+	l.must(await(ctx, "the last 24 hours to be counted", 200*time.Millisecond, func() (bool, error) {
+		return tryQuery[bool](ctx, l, `
 			SELECT count(*) >= 24 FROM punctual.counted_hours WHERE shown > 0 AND hour > now() - interval '25 h'`)
-	})
+	}))
 }
 
 // pages returns the pages. Those of a job and of a run are of one with a failure.
-func (l *lab) pages(ctx context.Context) ([]page, error) {
+func (l *lab) pages(ctx context.Context) []page {
 	var job, reason string
 	var run, dead uuid.UUID
 	if err := l.conn.QueryRow(ctx, `
 		SELECT d.job_name, d.reason, d.run_id, r.id
 		FROM punctual.dead_letters d JOIN punctual.runs r ON r.job_id = d.job_id AND r.status = 'succeeded'
 		ORDER BY d.run_id DESC, r.id DESC LIMIT 1`).Scan(&job, &reason, &dead, &run); err != nil {
-		return nil, fmt.Errorf("choosing a job: %w", err)
+		l.must(fmt.Errorf("choosing a job: %w", err))
 	}
 	at := l.now().UTC()
 	hour, day := at.Add(-time.Hour).Format(time.RFC3339), at.Add(-24*time.Hour).Format(time.RFC3339)
@@ -126,7 +104,7 @@ func (l *lab) pages(ctx context.Context) ([]page, error) {
 			"{dead}", dead.String(), "{hour}", hour, "{day}", day).Replace(path)
 		return page{name, path}
 	}
-	pages := []page{
+	return []page{
 		its("overview", "/"), its("jobs", "/jobs"), its("jobs by label", "/jobs?search=team%3Dteam-7"),
 		its("jobs by name", "/jobs?search=name:{prefix}"), its("failing jobs", "/jobs?search=state:failing"),
 		its("paused jobs", "/jobs?search=state:paused"), its("overdue jobs", "/jobs?search=state:overdue"),
@@ -143,7 +121,6 @@ func (l *lab) pages(ctx context.Context) ([]page, error) {
 		its("forecast", "/forecast"), its("queues", "/queues"), its("audit log", "/audit"), its("settings", "/settings"),
 		its("new job", "/new"),
 	}
-	return pages, nil
 }
 
 // page is a page to look at.

@@ -66,33 +66,39 @@ func (c *Config) checkPeers(chosen []benchmark) error {
 }
 
 // runPeers measures Punctual and its peers with the same loads, in turns.
-func runPeers(ctx context.Context, l *lab) (err error) {
+func runPeers(ctx context.Context, l *lab) {
 	l.spare = 4 * time.Second
 	p := &peers{lab: l, rounds: map[string][]float64{}, self: &itself{lab: l}}
 	for i, path := range l.Peers {
 		schema := fmt.Sprint("punctual_bench_peer_", string(rune('a'+i)))
 		tuned, plain := newPeer(l, path, schema, "--tuned"), newPeer(l, path, schema+"_plain")
 		for _, peer := range []*peer{tuned, plain} {
-			if err := peer.describe(ctx); err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, peer.clear(ctx)) }()
+			l.must(peer.describe(ctx))
+			defer func() { l.failed(peer.clear(ctx)) }()
 		}
 		p.tuned, p.plain = append(p.tuned, tuned), append(p.plain, plain)
 		l.report.Peers = append(l.report.Peers, tuned.version)
 	}
-	if p.to, err = l.target(ctx); err != nil {
-		return err
-	}
+	p.to = l.target(ctx)
 	for round := range l.Rounds {
-		for _, measure := range []func(context.Context, int) error{p.bursts, p.latenesses, p.kills, p.herds} {
-			if err := measure(ctx, round); err != nil {
-				return err
-			}
-		}
+		p.bursts(ctx, round)
+		p.latenesses(ctx, round)
+		p.kills(ctx, round)
+		p.herds(ctx, round)
 	}
 	p.figures()
-	return nil
+}
+
+// each measures contenders in turn, and ends what is left of each. Errors say what was measured of whom.
+func (p *peers) each(ctx context.Context, round int, what string, of []contender, measure func(contender)) {
+	for _, c := range turns(round, of...) {
+		func() {
+			p.doing = what + " of " + c.String()
+			defer func() { p.failed(c.clear(ctx)) }()
+			measure(c)
+		}()
+	}
+	p.doing = ""
 }
 
 // turns returns contenders in the order of a round, in which another one is first each time.
@@ -100,6 +106,9 @@ func turns(round int, all ...contender) []contender {
 	first := round % len(all)
 	return slices.Concat(all[first:], all[:first])
 }
+
+// best returns Punctual and every peer, tuned.
+func (p *peers) best() []contender { return append([]contender{p.self}, p.tuned...) }
 
 // all returns Punctual and every peer, tuned and as it comes.
 func (p *peers) all() []contender { return slices.Concat([]contender{p.self}, p.tuned, p.plain) }

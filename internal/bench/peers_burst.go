@@ -10,25 +10,18 @@ import (
 )
 
 // bursts measures how fast contenders work jobs that are all due, beside the bare loops.
-func (p *peers) bursts(ctx context.Context, round int) error {
+func (p *peers) bursts(ctx context.Context, round int) {
 	p.say("round %d of %d: a burst of %d jobs", round+1, p.Rounds, p.Sizes.BurstJobs)
 	var bare, own bareRounds
-	if err := bare.measure(ctx, p.lab, p.to, fmt.Sprint("/bare/", round)); err != nil {
-		return err
-	}
-	if err := own.measure(ctx, p.lab, p.to, fmt.Sprint("/bare-own/", round), "--own"); err != nil {
-		return err
-	}
+	bare.measure(ctx, p.lab, p.to, fmt.Sprint("/bare/", round))
+	own.measure(ctx, p.lab, p.to, fmt.Sprint("/bare-own/", round), "--own")
 	p.note("burst", bareLoop, bare.perSecond[0])
 	p.note("burst", ownLoop, own.perSecond[0])
 	p.note("burst, CPU of the worker", bareLoop, bare.cpu[0])
 	p.note("burst, CPU of the worker", ownLoop, own.cpu[0])
 	perSecond := map[contender]float64{}
-	for _, c := range turns(round, append([]contender{p.self}, p.tuned...)...) {
-		b, memory, err := p.burstOf(ctx, round, c)
-		if err != nil {
-			return fmt.Errorf("a burst of %s: %w", c, err)
-		}
+	p.each(ctx, round, "a burst", p.best(), func(c contender) {
+		b, memory := p.burstOf(ctx, round, c)
 		perSecond[c] = b.perSecond
 		p.note("burst", c, b.perSecond)
 		p.note("burst, ratio to the bare loop", c, b.perSecond/bare.perSecond[0])
@@ -36,47 +29,36 @@ func (p *peers) bursts(ctx context.Context, round int) error {
 		p.note("burst, CPU of the worker", c, b.replica)
 		p.note("burst, WAL", c, b.wal)
 		p.note("burst, memory of the worker after it", c, memory)
-	}
+	})
 	for _, c := range p.tuned {
 		p.note("burst, Punctual's ratio to it", c, perSecond[p.self]/perSecond[c])
 	}
-	return nil
 }
 
 // burstOf measures from the first request until nothing is left to do in the database. Starting is not measured.
-func (p *peers) burstOf(ctx context.Context, round int, c contender) (b burst, megabytes float64, err error) {
-	defer func() { err = errors.Join(err, c.clear(ctx)) }()
+func (p *peers) burstOf(ctx context.Context, round int, c contender) (b burst, megabytes float64) {
 	n, path := p.Sizes.BurstJobs, route("/burst/", round, c)
-	workers, _, err := p.begin(ctx, c, load{url: p.to.url(path), jobs: n, workers: 1})
-	if err != nil {
-		return b, 0, err
-	}
-	if err := p.came(ctx, workers, path, 1, 2*time.Millisecond); err != nil {
-		return b, 0, err
-	}
+	workers, _ := p.begin(ctx, c, load{url: p.to.url(path), jobs: n, workers: 1})
+	p.must(p.came(ctx, workers, path, 1, 2*time.Millisecond))
 	before := p.meter(ctx, workers, p.to)
-	if err := p.came(ctx, workers, path, n, 20*time.Millisecond); err != nil {
-		return b, 0, err
-	}
-	err = await(ctx, "the end of the last job", 5*time.Millisecond, func() (bool, error) { return c.finished(ctx) })
-	if err != nil {
-		return b, 0, err
-	}
+	p.must(p.came(ctx, workers, path, n, 20*time.Millisecond))
+	p.must(await(ctx, "the end of the last job", 5*time.Millisecond, func() (bool, error) { return c.finished(ctx) }))
 	ended, after := time.Now(), p.meter(ctx, workers, p.to)
 	megabytes, _ = resident(workers[0].PID())
 	a, err := p.to.of(ctx, path)
-	if err == nil && a.Count != n {
-		err = fmt.Errorf("%d requests came, want %d", a.Count, n)
+	p.must(err)
+	if a.Count != n {
+		p.must(fmt.Errorf("%d requests came, want %d", a.Count, n))
 	}
-	return after.since(before, n, ended.Sub(a.First)), megabytes, err
+	return after.since(before, n, ended.Sub(a.First)), megabytes
 }
 
 // begin prepares a load and starts to work it.
-func (p *peers) begin(ctx context.Context, c contender, of load) ([]*process.Process, time.Time, error) {
-	if err := c.prepare(ctx, of); err != nil {
-		return nil, time.Time{}, err
-	}
-	return c.start(ctx, of)
+func (p *peers) begin(ctx context.Context, c contender, of load) ([]*process.Process, time.Time) {
+	p.must(c.prepare(ctx, of))
+	workers, due, err := c.start(ctx, of)
+	p.must(err)
+	return workers, due
 }
 
 // came waits until n requests have come to a path. The workers must be alive for as long.
@@ -95,44 +77,37 @@ func (p *peers) came(
 }
 
 // latenesses measures how long after their time jobs arrive that are due one after the other.
-func (p *peers) latenesses(ctx context.Context, round int) error {
+func (p *peers) latenesses(ctx context.Context, round int) {
 	p.say("round %d of %d: %d jobs a second for %d s", round+1, p.Rounds, p.Sizes.PeerRate, p.Sizes.PeerSeconds)
-	for _, c := range turns(round, p.all()...) {
-		late, err := p.latenessOf(ctx, round, c)
-		for tries := 1; errors.Is(err, errNotReady) && tries < 4; tries++ {
+	p.each(ctx, round, "lateness", p.all(), func(c contender) {
+		late, inTime := p.latenessOf(ctx, round, c)
+		for tries := 1; !inTime; tries++ {
+			if tries == 4 {
+				p.must(errNotReady)
+			}
+			p.must(c.clear(ctx))
 			p.spare *= 2
-			p.say("%s: %v; trying again with more time", c, err)
-			late, err = p.latenessOf(ctx, round, c)
-		}
-		if err != nil {
-			return fmt.Errorf("lateness of %s: %w", c, err)
+			p.say("%s: %v; trying again with more time", c, errNotReady)
+			late, inTime = p.latenessOf(ctx, round, c)
 		}
 		p.note("lateness, p50", c, quantile(late, 0.5))
 		p.note("lateness, p99", c, quantile(late, 0.99))
 		p.note("lateness, earliest", c, quantile(late, 0))
-	}
-	return nil
+	})
 }
 
 // errNotReady says that jobs were due before the worker was ready.
 var errNotReady = errors.New("the first job was due before the worker was ready")
 
-func (p *peers) latenessOf(ctx context.Context, round int, c contender) (late []float64, err error) {
-	defer func() { err = errors.Join(err, c.clear(ctx)) }()
+// latenessOf returns false if the worker was not ready in time.
+func (p *peers) latenessOf(ctx context.Context, round int, c contender) (late []float64, inTime bool) {
 	n, path := p.Sizes.PeerRate*p.Sizes.PeerSeconds, route(fmt.Sprintf("/late/%s-", p.spare), round, c)
 	every := time.Second / time.Duration(p.Sizes.PeerRate)
-	workers, due, err := p.begin(ctx, c, load{url: p.to.url(path), jobs: n, every: every, workers: 1})
-	if err != nil {
-		return nil, err
-	}
-	if err := c.ready(ctx, workers); err != nil {
-		return nil, err
-	}
+	workers, due := p.begin(ctx, c, load{url: p.to.url(path), jobs: n, every: every, workers: 1})
+	p.must(c.ready(ctx, workers))
 	if p.now().After(due) {
-		return nil, errNotReady
+		return nil, false
 	}
-	if err := p.came(ctx, workers, path, n, 20*time.Millisecond); err != nil {
-		return nil, err
-	}
-	return p.lateness(ctx, p.to, path, n)
+	p.must(p.came(ctx, workers, path, n, 20*time.Millisecond))
+	return p.lateness(ctx, p.to, path, n), true
 }

@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 )
 
@@ -11,40 +9,26 @@ import (
 const herdFor = time.Minute
 
 // herds measures when the last of many recurring jobs arrives that are due at one whole minute.
-func (p *peers) herds(ctx context.Context, round int) error {
+func (p *peers) herds(ctx context.Context, round int) {
 	p.say("round %d of %d: %d crons of one second", round+1, p.Rounds, p.Sizes.PeerCrons)
-	for _, c := range turns(round, append([]contender{p.self}, p.tuned...)...) {
-		last, n, err := p.herdOf(ctx, round, c)
-		if err != nil {
-			return fmt.Errorf("crons of %s: %w", c, err)
-		}
+	p.each(ctx, round, "crons", p.best(), func(c contender) {
+		last, n := p.herdOf(ctx, round, c)
 		p.note("herd, last arrival", c, last.Seconds())
 		p.note("herd, arrived in the minute", c, float64(n))
-	}
-	return nil
+	})
 }
 
 // herdOf makes the jobs in the first half of a minute, so that their first time to be due is the next minute.
-func (p *peers) herdOf(ctx context.Context, round int, c contender) (last time.Duration, n int, err error) {
-	defer func() { err = errors.Join(err, c.clear(ctx)) }()
+func (p *peers) herdOf(ctx context.Context, round int, c contender) (last time.Duration, n int) {
 	if now := p.now(); now.Second() > 30 {
-		if err := p.until(ctx, now.Truncate(time.Minute).Add(time.Minute+time.Second)); err != nil {
-			return 0, 0, err
-		}
+		p.until(ctx, now.Truncate(time.Minute).Add(time.Minute+time.Second))
 	}
 	path := route("/log/0s/herd-", round, c)
-	workers, _, err := p.begin(ctx, c, load{url: p.to.url(path), crons: p.Sizes.PeerCrons, workers: 1})
-	if err != nil {
-		return 0, 0, err
-	}
-	if err := c.ready(ctx, workers); err != nil {
-		return 0, 0, err
-	}
+	workers, _ := p.begin(ctx, c, load{url: p.to.url(path), crons: p.Sizes.PeerCrons, workers: 1})
+	p.must(c.ready(ctx, workers))
 	due := p.now().Add(3 * time.Second).Truncate(time.Minute).Add(time.Minute)
-	if err := p.until(ctx, due); err != nil {
-		return 0, 0, err
-	}
-	err = await(ctx, "the crons", 50*time.Millisecond, func() (bool, error) {
+	p.until(ctx, due)
+	p.must(await(ctx, "the crons", 50*time.Millisecond, func() (bool, error) {
 		a, err := p.to.of(ctx, path)
 		if err != nil {
 			return false, err
@@ -56,8 +40,8 @@ func (p *peers) herdOf(ctx context.Context, round int, c contender) (last time.D
 		a, err = p.to.of(ctx, path+"?visits")
 		last, n = herded(a.Visits, due.Add(-p.offset), p.Sizes.PeerCrons)
 		return n >= p.Sizes.PeerCrons || late, err
-	})
-	return last, n, err
+	}))
+	return last, n
 }
 
 // herded returns how many jobs arrived in the minute after they were due, and when the last of them did. If they were

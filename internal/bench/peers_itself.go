@@ -22,11 +22,7 @@ func (s *itself) prepare(ctx context.Context, _ load) error { return s.db.fresh(
 // start starts the replicas first, because they create the jobs through their API. So all jobs are due at a time.
 func (s *itself) start(ctx context.Context, of load) (workers []*process.Process, due time.Time, err error) {
 	for range of.workers {
-		replica, err := s.serveSlots(ctx, cmp.Or(of.slots, s.Sizes.Slots))
-		if err != nil {
-			return nil, due, err
-		}
-		s.replicas = append(s.replicas, replica)
+		s.replicas = append(s.replicas, s.serveSlots(ctx, cmp.Or(of.slots, s.Sizes.Slots)))
 	}
 	var crons []process.JobSpec
 	for i := range of.crons {
@@ -36,21 +32,18 @@ func (s *itself) start(ctx context.Context, of load) (workers []*process.Process
 		return nil, due, err
 	}
 	if of.jobs > 0 {
-		due, _, err = s.herd(ctx, s.replicas[0], of.jobs, func(due time.Time, try, i int) process.JobSpec {
+		due, _ = s.herd(ctx, s.replicas[0], of.jobs, func(due time.Time, try, i int) process.JobSpec {
 			return invoices(fmt.Sprintf("job-%d-%d", try, i), oneShot(due.Add(time.Duration(i)*of.every)), of.url)
 		})
 	}
-	if err == nil {
-		err = s.settle(ctx)
-	}
-	return processes(s.replicas), due, err
+	return processes(s.replicas), due, s.settle(ctx)
 }
 
 // ready does nothing: a replica is ready when it has started.
 func (*itself) ready(context.Context, []*process.Process) error { return nil }
 
 func (s *itself) finished(ctx context.Context) (bool, error) {
-	return query[bool](ctx, s.lab, `
+	return tryQuery[bool](ctx, s.lab, `
 		SELECT NOT EXISTS (SELECT FROM punctual.claims)
 		    AND NOT EXISTS (SELECT FROM punctual.schedules WHERE enabled AND next_run_at <= now())`)
 }

@@ -13,8 +13,10 @@ import (
 
 // kills measures how long jobs are lost whose worker was killed: of two workers one is killed while both are busy with
 // jobs that take a second. All contenders do this at the same time, because the jobs only wait.
-func (p *peers) kills(ctx context.Context, round int) (err error) {
+func (p *peers) kills(ctx context.Context, round int) {
 	p.say("round %d of %d: of two workers one is killed", round+1, p.Rounds)
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	order := turns(round, p.all()...)
@@ -23,18 +25,16 @@ func (p *peers) kills(ctx context.Context, round int) (err error) {
 		return load{url: p.to.url(path(c)), jobs: p.Sizes.PeerKilled, workers: 2, slots: p.Sizes.PeerSlots}
 	}
 	for _, c := range order { // all before any works: graphile-worker ends its workers when tables like theirs are made
-		defer func() { err = errors.Join(err, c.clear(ctx)) }()
+		defer func() { p.failed(c.clear(ctx)) }()
 		if err := c.prepare(ctx, of(c)); err != nil {
-			return fmt.Errorf("jobs of %s: %w", c, err)
+			p.must(fmt.Errorf("jobs of %s: %w", c, err))
 		}
 	}
-	var watching sync.WaitGroup
 	recoveries := make([]recovery, len(order))
 	for i, c := range order {
 		workers, _, err := c.start(ctx, of(c))
 		if err != nil {
-			cancel(fmt.Errorf("jobs of %s: %w", c, err))
-			break
+			p.must(fmt.Errorf("jobs of %s: %w", c, err))
 		}
 		watching.Go(func() {
 			found, err := p.recoveryOf(ctx, workers, path(c))
@@ -45,16 +45,13 @@ func (p *peers) kills(ctx context.Context, round int) (err error) {
 		})
 	}
 	watching.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
+	p.must(context.Cause(ctx))
 	for i, c := range order {
 		p.note("kill, last lost job tried again", c, recoveries[i].again.Seconds())
 		p.note("kill, lost jobs", c, float64(recoveries[i].lost))
 		p.note("kill, not answered by then", c, float64(recoveries[i].unanswered))
 		p.note("kill, answered twice", c, float64(recoveries[i].twice))
 	}
-	return nil
 }
 
 // recoveryOf kills the first of two workers some seconds after the first request, and waits until every job was

@@ -169,7 +169,7 @@ func alive(what string, p *process.Process) error {
 }
 
 func (p *peer) finished(ctx context.Context) (bool, error) {
-	unfinished, err := query[bool](ctx, p.lab, p.Unfinished)
+	unfinished, err := tryQuery[bool](ctx, p.lab, p.Unfinished)
 	return !unfinished, err
 }
 

@@ -14,11 +14,8 @@ import (
 const registerClients = 4
 
 // runRegister measures how fast jobs are created in batches of 1,000, and what a job costs Postgres.
-func runRegister(ctx context.Context, l *lab) error {
-	replica, err := l.serve(ctx)
-	if err != nil {
-		return err
-	}
+func runRegister(ctx context.Context, l *lab) {
+	replica := l.serve(ctx)
 	n := l.Sizes.RegisterAll
 	l.say("%d jobs by %d clients", n, registerClients)
 	clients, going := errgroup.WithContext(ctx)
@@ -29,28 +26,22 @@ func runRegister(ctx context.Context, l *lab) error {
 			return process.Create(going, replica.API, l.registered(first, min(first+1000, n)))
 		})
 	}
-	err = clients.Wait()
+	err := clients.Wait()
 	took := time.Since(began)
 	used, written = cpu(l.db.postmaster)-used, l.wal(ctx)-written
-	if err != nil {
-		return err
-	}
-	made, err := query[int](ctx, l, `
+	l.must(err)
+	made := query[int](ctx, l, `
 		SELECT count(*)
 		FROM punctual.jobs j
 		JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.state = 'active' AND s.enabled`)
-	if err != nil {
-		return err
-	}
 	if made != n {
-		return fmt.Errorf("there are %d jobs, want %d", made, n)
+		l.must(fmt.Errorf("there are %d jobs, want %d", made, n))
 	}
 	l.figure(fmt.Sprintf("%d jobs, 1,000 in a batch, %d clients", n, registerClients), "jobs/s", nil,
 		float64(n)/took.Seconds())
 	l.cpuFigure("batch create, CPU of Postgres", "µs/job", atMost(80), 1e6*used/float64(n))
 	l.figure("batch create, WAL", "bytes/job", nil, written/float64(n))
-	return nil
 }
 
 // registered returns the jobs from..until-1: daily ones, spread over the minutes of the day.

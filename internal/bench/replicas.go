@@ -8,33 +8,20 @@ import (
 )
 
 // runReplicas measures the burst with ever more replicas.
-func runReplicas(ctx context.Context, l *lab) error {
+func runReplicas(ctx context.Context, l *lab) {
 	g := newGrowth("replicas", powers(1, l.Sizes.ReplicasMost, 2))
-	to, err := l.target(ctx)
-	if err != nil {
-		return err
-	}
+	to := l.target(ctx)
 	for round := range l.Rounds {
 		var replicas []*process.Replica
 		for _, s := range g.stages {
 			for len(replicas) < s.n {
-				r, err := l.serveSlots(ctx, l.Sizes.Slots)
-				if err != nil {
-					return err
-				}
-				replicas = append(replicas, r)
+				replicas = append(replicas, l.serveSlots(ctx, l.Sizes.Slots))
 			}
 			l.say("round %d of %d: %d jobs, %s", round+1, l.Rounds, l.Sizes.BurstJobs, replicaCount(s.n))
 			name := fmt.Sprintf("replicas-%d-%d", s.n, round)
-			b, err := l.burst(ctx, l.Sizes.BurstJobs, oneShot, name, to, replicas...)
-			if err != nil {
-				return err
-			}
-			s.rounds = append(s.rounds, b)
+			s.rounds = append(s.rounds, l.burst(ctx, l.Sizes.BurstJobs, oneShot, name, to, replicas...))
 		}
-		if err := stop(ctx, replicas...); err != nil {
-			return err
-		}
+		l.stop(ctx, replicas...)
 	}
 	one := g.stages[0].rounds
 	for _, s := range g.stages {
@@ -50,7 +37,7 @@ func runReplicas(ctx context.Context, l *lab) error {
 				ratios(column(s.rounds, throughput), column(one, throughput))...)
 		}
 	}
-	return l.plot(g.picture())
+	l.plot(g.picture())
 }
 
 func replicaCount(n int) string {

@@ -162,15 +162,12 @@ type target struct {
 	api *client.Client
 }
 
-func (l *lab) target(ctx context.Context) (*target, error) {
-	p, err := l.launch("bench-target")
-	if err != nil {
-		return nil, err
-	}
-	err = await(ctx, "the target", 5*time.Millisecond, func() (bool, error) {
+func (l *lab) target(ctx context.Context) *target {
+	p := l.launch("bench-target")
+	l.must(await(ctx, "the target", 5*time.Millisecond, func() (bool, error) {
 		return strings.HasSuffix(p.Output(), "\n"), alive("the target", p)
-	})
-	return &target{p, client.New(strings.TrimSpace(p.Output()))}, err
+	}))
+	return &target{p, client.New(strings.TrimSpace(p.Output()))}
 }
 
 // url returns the URL of a path that jobs call.
@@ -183,19 +180,17 @@ func (t *target) of(ctx context.Context, path string) (a account, err error) {
 }
 
 // lateness returns how late the requests of a path came, in milliseconds. There must be exactly as many as expected.
-func (l *lab) lateness(ctx context.Context, t *target, path string, expected int) ([]float64, error) {
+func (l *lab) lateness(ctx context.Context, t *target, path string, expected int) []float64 {
 	a, err := t.of(ctx, path+"?late")
-	if err != nil {
-		return nil, err
-	}
+	l.must(err)
 	if len(a.Late) != expected || a.Count != expected {
-		return nil, fmt.Errorf("%d requests came with %d due times, want %d of each", a.Count, len(a.Late), expected)
+		l.must(fmt.Errorf("%d requests came with %d due times, want %d of each", a.Count, len(a.Late), expected))
 	}
 	late := make([]float64, expected)
 	for i, d := range a.Late {
 		late[i] = milliseconds(d + l.offset) // the target used this machine's clock; due times are of the database's
 	}
-	return late, nil
+	return late
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
