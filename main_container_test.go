@@ -17,9 +17,7 @@ import (
 func composed(t *testing.T, first string) []string {
 	t.Helper()
 	text, err := os.ReadFile("compose.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	match := regexp.MustCompile(`(?m)^ +command: \[(` + first + `\b[^\]]*)\]$`).FindSubmatch(text)
 	if match == nil {
 		t.Fatalf("compose.yaml has no command %s", first)
@@ -36,9 +34,7 @@ func TestHealthcheckAsksTheReplica(t *testing.T) {
 	r := serve(t, pgtest.DSN(t), append([]string{"--auth=keys"}, composed(t, "serve")[1:]...)...)
 	address := strings.TrimPrefix(r.API.URL, "http://")
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, listen := range []string{address, "0.0.0.0:" + port, ":" + port} {
 		code, out, notes := apart(t, []string{"PUNCTUAL_LISTEN=" + listen, "HTTP_PROXY=http://127.0.0.1:1"}, "healthcheck")
 		if code != 0 || out != "ready\n" || notes != "" {
@@ -87,9 +83,7 @@ func TestEchoShowsWhatArrives(t *testing.T) {
 	await(t, "the echo target", func() bool { return ready.MatchString(p.Output()) })
 	address := ready.FindStringSubmatch(p.Output())[1]
 	response, err := http.Post("http://"+address+"/greet", "application/json", strings.NewReader(`{"hello":"world"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = response.Body.Close()
 	await(t, "the line of the request", func() bool { return strings.Contains(p.Output(), "path=/greet") })
 	if code, out, notes := apart(t, nil, "healthcheck", "--listen="+address); code != 0 ||

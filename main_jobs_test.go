@@ -32,9 +32,7 @@ type terminal struct {
 func (t terminal) file(name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -61,9 +59,7 @@ func (t terminal) fails(want string, args ...string) {
 func (t terminal) has(job, field string, want any) {
 	t.Helper()
 	var shown map[string]any
-	if err := json.Unmarshal([]byte(t.does("show", job)), &shown); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(t.does("show", job)), &shown))
 	if fmt.Sprint(shown[field]) != fmt.Sprint(want) {
 		t.Errorf("%s of %s is %v, want %v", field, job, shown[field], want)
 	}
@@ -224,24 +220,16 @@ description: "it's $HOME & EOF <b>\\n"
 target: {url: "http://example.com/", secret_headers: {x-key: secret}, body: "EOF\nEOFF\n"}
 `))
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	browser := &http.Client{Jar: jar}
 	signedIn, err := browser.PostForm(t.url+"/login", url.Values{"key": {t.key}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = signedIn.Body.Close()
 	page, err := browser.Get(t.url + "/jobs/paste/definition")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = page.Body.Close() }()
 	text, err := io.ReadAll(page.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := applyText.FindSubmatch(text)
 	if found == nil {
 		t.Fatalf("the page has no command:\n%s", text)

@@ -14,21 +14,15 @@ import (
 func scrape(t *testing.T, url, key string) (status int, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(bounded(t), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
 	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return response.StatusCode, string(body)
 }
 

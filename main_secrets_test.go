@@ -21,9 +21,7 @@ const withoutMaster = "PUNCTUAL_MASTER_KEY="
 func keyFile(t *testing.T, keys ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "punctual.key")
-	if err := os.WriteFile(path, []byte(strings.Join(keys, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(strings.Join(keys, "\n")+"\n"), 0o600))
 	return path
 }
 
@@ -59,9 +57,7 @@ func replicaWith(t *testing.T, dsn, file string) *process.Replica {
 	t.Helper()
 	r, err := process.Start(t.Context(), binary(t), []string{"DATABASE_URL=" + dsn, withoutMaster, process.CallLoopback},
 		[]string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none", "--master-key-file=" + file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(r.Kill)
 	return r
 }
@@ -95,9 +91,7 @@ func TestANewMasterKeyIsBroughtInWhileReplicasRun(t *testing.T) {
 			},
 		})
 	}
-	if err := process.Create(t.Context(), fleet[0].API, jobs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, process.Create(t.Context(), fleet[0].API, jobs))
 	callbacks := func(more int32) {
 		t.Helper()
 		want := good.Load() + more

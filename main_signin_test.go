@@ -23,9 +23,7 @@ func TestAPersonSignsInAtTheIssuer(t *testing.T) {
 		Access: map[string]any{"punctual_tenant": "default"},
 	})
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(secret, []byte("s3cret\n"), 0o600))
 	ctx := bounded(t)
 	r := serve(t, pgtest.DSN(t), "--auth=keys", "--oidc-issuer="+issuer.URL, "--oidc-audience=punctual",
 		"--oidc-client-id=pages", "--oidc-client-secret-file="+secret, "--public-url="+public)
@@ -37,13 +35,9 @@ func TestAPersonSignsInAtTheIssuer(t *testing.T) {
 		t.Helper()
 		// The address that the replica gives is that of no machine: a proxy would stand there.
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(url, public, r.API.URL, 1), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		response, err := browser.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer response.Body.Close()
 		raw, err := io.ReadAll(response.Body)
 		if err != nil || response.StatusCode != want {

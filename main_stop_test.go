@@ -20,9 +20,7 @@ func patient(t *testing.T) *process.Replica {
 
 func signal(t *testing.T, p *process.Process, s syscall.Signal) {
 	t.Helper()
-	if err := p.Signal(s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Signal(s))
 }
 
 func TestASecondSignalStopsAReplicaAtOnce(t *testing.T) {

@@ -36,10 +36,15 @@ const patience = 2 * time.Minute
 func binary(t *testing.T) string {
 	t.Helper()
 	path, err := prove.Build(t.Context(), prove.Variant{})
+	must(t, err)
+	return path
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
 // bounded returns a context that ends when a wait has taken too long.
@@ -55,9 +60,7 @@ func serve(t *testing.T, dsn string, flags ...string) *process.Replica {
 	t.Helper()
 	path := binary(t)
 	r, err := process.Serve(bounded(t), path, dsn, flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(r.Kill)
 	return r
 }
@@ -97,9 +100,7 @@ func punctual(t *testing.T, env []string, args ...string) (code int, output stri
 func launch(t *testing.T, env []string, args ...string) *process.Process {
 	t.Helper()
 	p, err := process.Launch(binary(t), env, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.Kill)
 	return p
 }
@@ -304,9 +305,7 @@ func TestMigrateFromSeveralProcessesAtOnce(t *testing.T) {
 		t.Errorf("%d migrations were applied by all together, want %d", worked, want)
 	}
 	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	if have, err := migrations.Current(t.Context(), conn); err != nil || have != migrations.Latest() {
 		t.Errorf("the schema is version %d, %v", have, err)
@@ -335,25 +334,17 @@ func TestReplicasThatMigrateAtOnceAllServe(t *testing.T) {
 func TestDevRunsTheSampleJobsAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "punctual-dev-test-") // not below t.TempDir, which another user may not enter
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := binary(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	address := listener.Addr().String() // the same for both starts, because the sample jobs call it
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, listener.Close())
 	start := func() *process.Replica {
 		t.Helper()
 		r, err := process.Dev(bounded(t), path, dir, "--listen="+address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(r.Kill)
 		await(t, "a run of a sample job", func() bool {
 			out := r.Output()

@@ -176,9 +176,7 @@ func TestACommandWithoutADatabaseSaysHowToNameOne(t *testing.T) {
 func TestWhatCannotBeDoneIsOneLineOnStderr(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = taken.Close() })
 	address := taken.Addr().String()
 	dsn := pgtest.DSN(t)
@@ -227,9 +225,7 @@ func TestADatabaseThatCannotBeUsedIsOneLineOnStderr(t *testing.T) {
 	t.Parallel()
 	postgres := pgtest.Server(t)
 	wrongPassword, err := url.Parse(postgres.TCP("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wrongPassword.User = url.UserPassword(wrongPassword.User.Username(), "not-the-password")
 	env := func(dsn string) []string {
 		return []string{"DATABASE_URL=" + dsn, "PUNCTUAL_LISTEN=127.0.0.1:0", "PUNCTUAL_MASTER_KEY=" + process.MasterKey}

@@ -39,9 +39,7 @@ const removeOne = `DELETE FROM punctual.runs WHERE scheduled_for = date_trunc('h
 func execute(t *testing.T, dsn string, statements ...string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	for _, sql := range statements {
 		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -92,9 +90,7 @@ func TestVerifyNeedsNoMoreThanTheReadOnlyRole(t *testing.T) {
 	dsn := pgtest.DSN(t)
 	execute(t, dsn, plantHistory, `GRANT punctual_reader TO CURRENT_USER`)
 	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q := u.Query()
 	q.Set("role", "punctual_reader")
 	q.Set("default_transaction_read_only", "on")
