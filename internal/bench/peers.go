@@ -17,12 +17,12 @@ import (
 type contender interface {
 	fmt.Stringer
 	// prepare makes tables for a load, and its jobs if a worker may find them there.
-	prepare(ctx context.Context, of load) error
+	prepare(ctx context.Context, of load)
 	// start starts to work what was prepared. It returns when the first job is due, if that is at a time. The workers
 	// need not be ready yet.
-	start(ctx context.Context, of load) (workers []*process.Process, due time.Time, err error)
+	start(ctx context.Context, of load) (workers []*process.Process, due time.Time)
 	// ready waits until the workers work.
-	ready(ctx context.Context, workers []*process.Process) error
+	ready(ctx context.Context, workers []*process.Process)
 	// finished reports whether nothing is left to do in the database.
 	finished(ctx context.Context) (bool, error)
 	// clear ends the workers and removes the tables, even if ctx has ended.
@@ -73,7 +73,7 @@ func runPeers(ctx context.Context, l *lab) {
 		schema := fmt.Sprint("punctual_bench_peer_", string(rune('a'+i)))
 		tuned, plain := newPeer(l, path, schema, "--tuned"), newPeer(l, path, schema+"_plain")
 		for _, peer := range []*peer{tuned, plain} {
-			l.must(peer.describe(ctx))
+			peer.describe(ctx)
 			defer func() { l.failed(peer.clear(ctx)) }()
 		}
 		p.tuned, p.plain = append(p.tuned, tuned), append(p.plain, plain)
@@ -125,8 +125,8 @@ func route(prefix string, round int, c contender) string {
 }
 
 // settle vacuums and analyses now rather than when autovacuum gets to it, and makes a checkpoint if it may.
-func (l *lab) settle(ctx context.Context) error {
-	_, err := l.conn.Exec(ctx, `VACUUM (ANALYZE)`)
+func (l *lab) settle(ctx context.Context) {
+	l.exec(ctx, `VACUUM (ANALYZE)`)
 	_, _ = l.conn.Exec(ctx, `CHECKPOINT`)
-	return errors.Join(err, ctx.Err())
+	l.must(ctx.Err())
 }

@@ -55,10 +55,8 @@ func (p *peers) burstOf(ctx context.Context, round int, c contender) (b burst, m
 
 // begin prepares a load and starts to work it.
 func (p *peers) begin(ctx context.Context, c contender, of load) ([]*process.Process, time.Time) {
-	p.must(c.prepare(ctx, of))
-	workers, due, err := c.start(ctx, of)
-	p.must(err)
-	return workers, due
+	c.prepare(ctx, of)
+	return c.start(ctx, of)
 }
 
 // came waits until n requests have come to a path. The workers must be alive for as long.
@@ -104,7 +102,7 @@ func (p *peers) latenessOf(ctx context.Context, round int, c contender) (late []
 	n, path := p.Sizes.PeerRate*p.Sizes.PeerSeconds, route(fmt.Sprintf("/late/%s-", p.spare), round, c)
 	every := time.Second / time.Duration(p.Sizes.PeerRate)
 	workers, due := p.begin(ctx, c, load{url: p.to.url(path), jobs: n, every: every, workers: 1})
-	p.must(c.ready(ctx, workers))
+	c.ready(ctx, workers)
 	if p.now().After(due) {
 		return nil, false
 	}

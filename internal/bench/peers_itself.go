@@ -17,10 +17,10 @@ type itself struct {
 
 func (*itself) String() string { return "Punctual" }
 
-func (s *itself) prepare(ctx context.Context, _ load) error { return s.db.fresh(ctx) }
+func (s *itself) prepare(ctx context.Context, _ load) { s.must(s.db.fresh(ctx)) }
 
 // start starts the replicas first, because they create the jobs through their API. So all jobs are due at a time.
-func (s *itself) start(ctx context.Context, of load) (workers []*process.Process, due time.Time, err error) {
+func (s *itself) start(ctx context.Context, of load) (workers []*process.Process, due time.Time) {
 	for range of.workers {
 		s.replicas = append(s.replicas, s.serveSlots(ctx, cmp.Or(of.slots, s.Sizes.Slots)))
 	}
@@ -28,19 +28,18 @@ func (s *itself) start(ctx context.Context, of load) (workers []*process.Process
 	for i := range of.crons {
 		crons = append(crons, invoices(fmt.Sprint("cron-", i), map[string]any{"cron": "* * * * *"}, of.url))
 	}
-	if err := process.Create(ctx, s.replicas[0].API, crons); err != nil {
-		return nil, due, err
-	}
+	s.must(process.Create(ctx, s.replicas[0].API, crons))
 	if of.jobs > 0 {
 		due, _ = s.herd(ctx, s.replicas[0], of.jobs, func(due time.Time, try, i int) process.JobSpec {
 			return invoices(fmt.Sprintf("job-%d-%d", try, i), oneShot(due.Add(time.Duration(i)*of.every)), of.url)
 		})
 	}
-	return processes(s.replicas), due, s.settle(ctx)
+	s.settle(ctx)
+	return processes(s.replicas), due
 }
 
 // ready does nothing: a replica is ready when it has started.
-func (*itself) ready(context.Context, []*process.Process) error { return nil }
+func (*itself) ready(context.Context, []*process.Process) {}
 
 func (s *itself) finished(ctx context.Context) (bool, error) {
 	return tryQuery[bool](ctx, s.lab, `

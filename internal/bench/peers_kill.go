@@ -25,17 +25,14 @@ func (p *peers) kills(ctx context.Context, round int) {
 		return load{url: p.to.url(path(c)), jobs: p.Sizes.PeerKilled, workers: 2, slots: p.Sizes.PeerSlots}
 	}
 	for _, c := range order { // all before any works: graphile-worker ends its workers when tables like theirs are made
+		p.doing = "jobs of " + c.String()
 		defer func() { p.failed(c.clear(ctx)) }()
-		if err := c.prepare(ctx, of(c)); err != nil {
-			p.must(fmt.Errorf("jobs of %s: %w", c, err))
-		}
+		c.prepare(ctx, of(c))
 	}
 	recoveries := make([]recovery, len(order))
 	for i, c := range order {
-		workers, _, err := c.start(ctx, of(c))
-		if err != nil {
-			p.must(fmt.Errorf("jobs of %s: %w", c, err))
-		}
+		p.doing = "jobs of " + c.String()
+		workers, _ := c.start(ctx, of(c))
 		watching.Go(func() {
 			found, err := p.recoveryOf(ctx, workers, path(c))
 			if err != nil {
@@ -44,6 +41,7 @@ func (p *peers) kills(ctx context.Context, round int) {
 			recoveries[i] = found
 		})
 	}
+	p.doing = ""
 	watching.Wait()
 	p.must(context.Cause(ctx))
 	for i, c := range order {

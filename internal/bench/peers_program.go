@@ -55,57 +55,46 @@ func (p *peer) String() string {
 }
 
 // launch starts the program.
-func (p *peer) launch(command, url string, args ...string) (*process.Process, error) {
+func (p *peer) launch(command, url string, args ...string) *process.Process {
 	args = append([]string{command, "--database-url=" + p.db.dsn, "--schema=" + p.schema, "--target=" + url}, args...)
 	started, err := process.Launch(p.path, nil, append(args, p.tuned...)...)
-	if err == nil {
-		p.workers = append(p.workers, started)
-	}
-	return started, err
+	p.must(err)
+	p.workers = append(p.workers, started)
+	return started
 }
 
 // describe asks the program what it runs.
-func (p *peer) describe(ctx context.Context) error {
-	said, err := p.run(ctx, "describe", "")
-	if err != nil {
-		return err
-	}
+func (p *peer) describe(ctx context.Context) {
+	said := p.run(ctx, "describe", "")
 	if err := json.Unmarshal([]byte(said), &p.description); err != nil || p.Name == "" || p.Unfinished == "" {
-		return fmt.Errorf("%s describe: want JSON with name and unfinished, got: %s", p.path, said)
+		p.must(fmt.Errorf("%s describe: want JSON with name and unfinished, got: %s", p.path, said))
 	}
-	return nil
 }
 
 // run runs the program to its end, and returns what it wrote.
-func (p *peer) run(ctx context.Context, command, url string, args ...string) (output string, err error) {
-	started, err := p.launch(command, url, args...)
-	if err != nil {
-		return "", err
-	}
+func (p *peer) run(ctx context.Context, command, url string, args ...string) string {
+	started := p.launch(command, url, args...)
 	code, err := started.Wait(ctx)
-	if err == nil && code != 0 {
-		err = fmt.Errorf("%s %s: exit code %d: %s", p.path, command, code, started.Output())
+	p.must(err)
+	if code != 0 {
+		p.must(fmt.Errorf("%s %s: exit code %d: %s", p.path, command, code, started.Output()))
 	}
-	return started.Output(), err
+	return started.Output()
 }
 
-func (p *peer) prepare(ctx context.Context, of load) error {
-	if err := p.make(ctx); err != nil {
-		return err
-	}
+func (p *peer) prepare(ctx context.Context, of load) {
+	p.make(ctx)
 	args := []string{fmt.Sprintf("--jobs=%d", of.jobs)}
 	p.due = time.Time{}
 	if of.every > 0 {
 		p.due = p.nextSecond(2 * p.spare)
 		args = append(args, "--due="+p.due.Format(time.RFC3339), fmt.Sprintf("--every=%v", milliseconds(of.every)))
 	}
-	if _, err := p.run(ctx, "load", of.url, args...); err != nil {
-		return err
-	}
-	return p.settle(ctx)
+	p.run(ctx, "load", of.url, args...)
+	p.settle(ctx)
 }
 
-func (p *peer) start(_ context.Context, of load) (workers []*process.Process, due time.Time, err error) {
+func (p *peer) start(_ context.Context, of load) (workers []*process.Process, due time.Time) {
 	var args []string
 	if of.slots > 0 {
 		args = append(args, fmt.Sprintf("--slots=%d", of.slots))
@@ -114,58 +103,44 @@ func (p *peer) start(_ context.Context, of load) (workers []*process.Process, du
 		args = append(args, fmt.Sprintf("--crons=%d", of.crons))
 	}
 	for range of.workers {
-		worker, err := p.launch("work", of.url, args...)
-		if err != nil {
-			return nil, due, err
-		}
-		workers = append(workers, worker)
+		workers = append(workers, p.launch("work", of.url, args...))
 	}
-	return workers, p.due, nil
+	return workers, p.due
 }
 
 // make makes the schema. One that a former bench left is dropped, and any other left alone. An interrupt does not break
 // it off, as with scratch.create.
-func (p *peer) make(interrupted context.Context) error {
+func (p *peer) make(interrupted context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(interrupted), cleanup)
 	defer cancel()
 	found, comment, err := lookAt(ctx, p.db.guard, p.schema)
-	if err != nil {
-		return err
-	}
+	p.must(err)
 	if found && comment != peerMark {
-		return &InUseError{p.db.guard.Config().Database, "has a schema " + p.schema + " that no bench has made"}
+		p.must(&InUseError{p.db.guard.Config().Database, "has a schema " + p.schema + " that no bench has made"})
 	}
 	p.made = true
-	if err := p.clear(ctx); err != nil {
-		return err
-	}
+	p.must(p.clear(ctx))
 	p.made = true
 	_, err = p.db.guard.Exec(ctx, `CREATE SCHEMA `+p.schema+`; COMMENT ON SCHEMA `+p.schema+` IS '`+peerMark+`'`,
 		pgx.QueryExecModeSimpleProtocol)
-	return errors.Join(err, interrupted.Err())
+	p.must(errors.Join(err, interrupted.Err()))
 }
 
 // ready waits until each worker has written a line "ready".
-func (p *peer) ready(ctx context.Context, workers []*process.Process) error {
+func (p *peer) ready(ctx context.Context, workers []*process.Process) {
 	for _, w := range workers {
-		err := await(ctx, "a worker of "+p.String(), 5*time.Millisecond, func() (bool, error) {
+		p.must(await(ctx, "a worker of "+p.String(), 5*time.Millisecond, func() (bool, error) {
 			return strings.Contains("\n"+w.Output(), "\nready\n"), alive("a worker", w)
-		})
-		if err != nil {
-			return err
-		}
+		}))
 	}
-	return nil
 }
 
 // alive returns an error if a process has ended.
 func alive(what string, p *process.Process) error {
-	select {
-	case <-p.Done():
+	if p.Ended() {
 		return fmt.Errorf("%s has ended: %s", what, p.Output())
-	default:
-		return nil
 	}
+	return nil
 }
 
 func (p *peer) finished(ctx context.Context) (bool, error) {

@@ -181,10 +181,8 @@ func launched(t *testing.T, binary, dsn string) *process.Process {
 	must(t, err)
 	t.Cleanup(p.Kill)
 	eventually(t, "the bench to be at work", func() bool {
-		select {
-		case <-p.Done():
+		if p.Ended() {
 			t.Fatalf("it has ended:\n%s", p.Output())
-		default:
 		}
 		return one[bool](t, dsn, benchServes)
 	})

@@ -34,22 +34,6 @@ func (a api) Validate() error {
 // keyVariable is the environment variable that may hold the API key.
 const keyVariable = "PUNCTUAL_API_KEY"
 
-// client returns a client of the API. It reads the key.
-func (a api) client() (*client.Client, error) {
-	c := client.Through(strings.TrimSuffix(a.APIURL, "/"), http.DefaultTransport) // as curl: by the environment's proxy
-	key, err := a.key()
-	if err != nil {
-		return nil, err
-	}
-	if key != "" {
-		c = c.WithKey(key)
-	}
-	if a.Tenant != "" {
-		c = c.WithHeader(auth.HeaderTenant, a.Tenant)
-	}
-	return c, nil
-}
-
 func (a api) key() (string, error) {
 	if a.APIKeyFile == "" {
 		return strings.TrimSpace(os.Getenv(keyVariable)), nil
@@ -67,9 +51,16 @@ func (a api) key() (string, error) {
 
 // call calls the API, and says for people what went wrong.
 func (a api) call(ctx context.Context, do func(*client.Client) error) error {
-	c, err := a.client()
+	key, err := a.key()
 	if err != nil {
 		return err
+	}
+	c := client.Through(strings.TrimSuffix(a.APIURL, "/"), http.DefaultTransport) // as curl: by the environment's proxy
+	if key != "" {
+		c = c.WithKey(key)
+	}
+	if a.Tenant != "" {
+		c = c.WithHeader(auth.HeaderTenant, a.Tenant)
 	}
 	return a.explain(ctx, do(c))
 }

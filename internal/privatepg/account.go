@@ -45,13 +45,6 @@ func chooseAccount(pgdata string) (account, error) {
 		unprivileged)
 }
 
-// apply makes a process run as the account.
-func (a account) apply(attr *syscall.SysProcAttr) {
-	if a.demoted {
-		attr.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
-	}
-}
-
 // own makes the account the owner of paths.
 func (a account) own(paths ...string) error {
 	if !a.demoted {

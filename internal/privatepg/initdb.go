@@ -95,7 +95,9 @@ func (s *Server) command(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	s.user.apply(cmd.SysProcAttr)
+	if s.user.demoted {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(s.user.uid), Gid: uint32(s.user.gid)}
+	}
 	cmd.Env = []string{"LC_ALL=C"}
 	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {
 		if v, ok := os.LookupEnv(name); ok {

@@ -183,10 +183,6 @@ func (s *Server) Log() string { return filepath.Join(s.dir, "postgres.log") }
 // PID returns the process id of the postmaster, the parent of all Postgres processes.
 func (s *Server) PID() int { return s.current().pid() }
 
-// Done returns a channel that is closed when Postgres has ended, by Stop or by accident. A Restart begins a new life
-// with a new channel.
-func (s *Server) Done() <-chan struct{} { return s.current().done }
-
 func (s *Server) pgdata() string { return filepath.Join(s.dir, "pgdata") }
 
 func (s *Server) current() *process {

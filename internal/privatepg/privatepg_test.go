@@ -80,7 +80,7 @@ func TestRestartAfterCrashKeepsAddressAndData(t *testing.T) {
 	s := start(t, Config{Dir: newDir(t), TCP: true})
 	socket, tcp := s.DSN("postgres"), s.TCP("postgres")
 	query(t, tcp, "CREATE TABLE kept AS SELECT 'kept' AS v")
-	done := s.Done()
+	done := s.current().done
 	must(t, s.Crash())
 	<-done
 	must(t, s.Restart(t.Context()))

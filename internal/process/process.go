@@ -79,6 +79,16 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// Ended reports whether the process has ended.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Output returns what the process has written so far to stdout and stderr; if that is a lot, the newest megabyte.
 func (p *Process) Output() string { return p.log.String() }
 
@@ -118,13 +128,10 @@ func (p *Process) Stop(ctx context.Context) error {
 
 // Kill kills the process and its process group with SIGKILL. Killing again does nothing.
 func (p *Process) Kill() {
-	select {
-	case <-p.done:
-		return
-	default:
+	if !p.Ended() {
+		_ = syscall.Kill(-p.PID(), syscall.SIGKILL) // it may have ended already
+		<-p.done
 	}
-	_ = syscall.Kill(-p.PID(), syscall.SIGKILL) // it may have ended already
-	<-p.done
 }
 
 // logBuffer keeps the newest megabyte of what is written to it.

@@ -30,6 +30,15 @@ func replicated(t *testing.T, primary *privatepg.Server) {
 	})
 }
 
+// lagging returns a primary with an asynchronous standby, the network between them, and a database.
+func lagging(t *testing.T) (primary, standby *privatepg.Server, between *pgtest.Proxy, dsn string) {
+	t.Helper()
+	primary = pgtest.NewServer(t, privatepg.Config{})
+	dsn = pgtest.Doomed(t, primary)
+	between, from := pgtest.NewProxy(t, primary.TCP("postgres"))
+	return primary, pgtest.NewStandby(t, primary, from), between, dsn
+}
+
 func TestASynchronousFailoverLosesNothing(t *testing.T) {
 	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
@@ -70,10 +79,8 @@ func TestASynchronousFailoverLosesNothing(t *testing.T) {
 func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
-	primary, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
-	dsn := pgtest.Doomed(t, primary)
-	proxy, from := pgtest.NewProxy(t, primary.TCP("postgres"))
-	standby := pgtest.NewStandby(t, primary, from)
+	w := newWitness(t)
+	primary, standby, proxy, dsn := lagging(t)
 	both := pgtest.Either(t, dsn, primary, standby)
 	fleet := []*process.Replica{serve(t, both), serve(t, both)}
 	h := herd{start: nextSecond(2 * time.Second), oneShots: 1000, within: 20 * time.Second, cronJobs: 20, seconds: 20}
@@ -123,10 +130,8 @@ func TestAnAsynchronousFailoverRepeatsOnlySlotsInsideTheLag(t *testing.T) {
 func TestAfterAFailoverNoLostDefinitionIsSent(t *testing.T) {
 	exhaustive(t, "takes a quarter of a minute")
 	t.Parallel()
-	primary, w := pgtest.NewServer(t, privatepg.Config{}), newWitness(t)
-	dsn := pgtest.Doomed(t, primary)
-	proxy, from := pgtest.NewProxy(t, primary.TCP("postgres"))
-	standby := pgtest.NewStandby(t, primary, from)
+	w := newWitness(t)
+	primary, standby, proxy, dsn := lagging(t)
 	r := serve(t, pgtest.Either(t, dsn, primary, standby))
 	create(t, r.API, job("edited", w.URL+"/first", nil))
 	replicated(t, primary)

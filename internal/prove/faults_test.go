@@ -90,10 +90,8 @@ func stopCalm(t testing.TB, lines int, replicas ...*process.Replica) {
 	t.Helper()
 	for _, r := range replicas {
 		neverSaid(t, "declared this replica lost", r)
-		select {
-		case <-r.Done():
+		if r.Ended() {
 			t.Errorf("replica %d has ended", r.PID())
-		default:
 		}
 		if n := strings.Count(r.Output(), "\n"); n > lines {
 			t.Errorf("replica %d wrote %d lines to its log, want at most %d", r.PID(), n, lines)
