@@ -56,12 +56,10 @@ func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 			"name": name, "labels": labels, "target": map[string]any{"url": "http://127.0.0.1:1/"},
 			"retry": map[string]any{"max_attempts": 1},
 		}
-		if _, err := operator.Do(ctx, http.MethodPost, "/v1/jobs", job, nil); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := operator.Do(ctx, http.MethodPost, "/v1/jobs/"+name+"/trigger", nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := operator.Do(ctx, http.MethodPost, "/v1/jobs", job, nil)
+		must(t, err)
+		_, err = operator.Do(ctx, http.MethodPost, "/v1/jobs/"+name+"/trigger", nil, nil)
+		must(t, err)
 	}
 	const failing = `punctual_job_consecutive_failures{job="a",tenant="default"} 1`
 	var text string

@@ -20,7 +20,8 @@ const bouncerPort = "6432" // appears only in the socket's name
 // has no pgbouncer.
 func PgBouncer(t testing.TB, server *privatepg.Server, dsn string, settings ...string) string {
 	t.Helper()
-	path := findPgBouncer(t)
+	path := Program(t, "apt-get install pgbouncer, dnf install pgbouncer, or brew install pgbouncer", "pgbouncer",
+		"/usr/sbin/pgbouncer", "/usr/local/sbin/pgbouncer", "/opt/homebrew/bin/pgbouncer")
 	dir, err := server.MakeDir("pgbouncer-")
 	if err != nil {
 		t.Fatalf("configure pgbouncer: %v", err)
@@ -44,18 +45,17 @@ func PgBouncer(t testing.TB, server *privatepg.Server, dsn string, settings ...s
 	return through
 }
 
-// findPgBouncer looks on PATH, and in a directory that packages use but that is often missing from a user's PATH.
-func findPgBouncer(t testing.TB) string {
+// Program returns the path of a program that a test needs: of the first of its names that is found. A name may be a
+// path in a directory that packages use but that is often missing from a user's PATH. If there is none, the test fails
+// and says how to install it.
+func Program(t testing.TB, install string, names ...string) string {
 	t.Helper()
-	for _, name := range []string{
-		"pgbouncer", "/usr/sbin/pgbouncer", "/usr/local/sbin/pgbouncer",
-		"/opt/homebrew/bin/pgbouncer",
-	} {
+	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
-	t.Fatal("this test needs pgbouncer: apt-get install pgbouncer, dnf install pgbouncer, or brew install pgbouncer")
+	t.Fatalf("this test needs %s: %s", names[0], install)
 	return ""
 }
 

@@ -353,14 +353,9 @@ func TestTheDocumentedBalancerIsValid(t *testing.T) {
 	}
 }
 
-// haproxy returns the path of the program, which is often missing from a user's PATH.
+// haproxy returns the path of the program.
 func haproxy(t *testing.T) string {
 	t.Helper()
-	for _, name := range []string{"haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Fatal("this test needs haproxy: apt-get install haproxy, dnf install haproxy, or brew install haproxy")
-	return ""
+	return pgtest.Program(t, "apt-get install haproxy, dnf install haproxy, or brew install haproxy", "haproxy",
+		"/usr/sbin/haproxy", "/usr/local/sbin/haproxy")
 }

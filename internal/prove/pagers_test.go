@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -89,21 +88,14 @@ var listens = regexp.MustCompile(`msg="Listening on"[^\n]* address=(127\.0\.0\.1
 // alertmanager starts Alertmanager and returns its URL. The test fails if the machine does not have it.
 func alertmanager(t *testing.T) string {
 	t.Helper()
-	path, err := exec.LookPath("prometheus-alertmanager")
-	if err != nil {
-		if path, err = exec.LookPath("alertmanager"); err != nil {
-			t.Fatal("this test needs Alertmanager, and there is none in PATH: " +
-				"apt-get install --no-install-recommends prometheus-alertmanager")
-		}
-	}
+	path := pgtest.Program(t, "apt-get install --no-install-recommends prometheus-alertmanager",
+		"prometheus-alertmanager", "alertmanager")
 	dir := t.TempDir()
 	config := filepath.Join(dir, "alertmanager.yml")
 	must(t, os.WriteFile(config, []byte("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"), 0o600))
 	p, err := process.Launch(path, nil, "--config.file="+config, "--storage.path="+filepath.Join(dir, "data"),
 		"--web.listen-address=127.0.0.1:0", "--cluster.listen-address=")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.Kill)
 	var found []string
 	await(t, "Alertmanager to listen", func() bool {

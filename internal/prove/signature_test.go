@@ -44,10 +44,7 @@ func listener(t *testing.T) (url string, got chan signed) {
 // judged asks the npm package standardwebhooks to verify each callback.
 func judged(t *testing.T, all ...signed) []string {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Fatal("node is missing, which verifies signatures with a library of others: apt-get install nodejs")
-	}
+	node := pgtest.Program(t, "apt-get install nodejs", "node")
 	var lines strings.Builder
 	for _, s := range all {
 		line, err := json.Marshal(s)
