@@ -54,9 +54,8 @@ func (c *Conditions) Where() string {
 func (c *Conditions) Candidates(
 	ctx context.Context, db *DB, owner string, tenant int32, id, tables string, limit int,
 ) error {
-	rows := Query(ctx, db.Reader(ctx, Everybody),
+	ids, err := All(ctx, db.Reader(ctx, Everybody), pgx.RowTo[uuid.UUID],
 		`SELECT `+id+` FROM `+tables+c.Where()+fmt.Sprintf(` ORDER BY %s DESC LIMIT %d`, id, limit), c.Args...)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil {
 		return err
 	}

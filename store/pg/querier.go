@@ -2,7 +2,6 @@ package pg
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -45,6 +44,28 @@ func Query(ctx context.Context, q Querier, sql string, args ...any) pgx.Rows {
 	return rows
 }
 
+// All returns all rows of a query.
+func All[T any](ctx context.Context, q Querier, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	return pgx.CollectRows(Query(ctx, q, sql, args...), scan)
+}
+
+// One returns the row of a query that has no more than one. The error is pgx.ErrNoRows if it has none: see Found.
+func One[T any](ctx context.Context, q Querier, scan pgx.RowToFunc[T], sql string, args ...any) (T, error) {
+	return pgx.CollectExactlyOneRow(Query(ctx, q, sql, args...), scan)
+}
+
+// Map returns the rows of a query as a map: from their first column to their second.
+func Map[K comparable, V any](ctx context.Context, q Querier, sql string, args ...any) (map[K]V, error) {
+	all := map[K]V{}
+	var key K
+	var value V
+	_, err := pgx.ForEachRow(Query(ctx, q, sql, args...), []any{&key, &value}, func() error {
+		all[key] = value
+		return nil
+	})
+	return all, err
+}
+
 // Exec executes a statement and reads its rows to the end.
 func Exec(ctx context.Context, q Querier, sql string, args ...any) error {
 	rows := Query(ctx, q, sql, args...)
@@ -54,10 +75,8 @@ func Exec(ctx context.Context, q Querier, sql string, args ...any) error {
 
 // Clock returns the database's clock: the only one that decides anything about schedules.
 func Clock(ctx context.Context, q Querier) (now time.Time, err error) {
-	if err := q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return now, fmt.Errorf("reading the database's clock: %w", err)
-	}
-	return now.UTC(), nil
+	err = q.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now)
+	return now, Wrap("reading the database's clock", err)
 }
 
 // Into returns what reads the rows of a batch's query into a list.
@@ -77,7 +96,10 @@ func Column[R, T any](rows []R, of func(R) T) []T {
 	return values
 }
 
-// UTC converts instants to UTC, except nil ones: pgx returns them in the zone of the process.
+// Texts returns values as texts: not every mode of queries knows how to pass other lists of them.
+func Texts[T ~string](list []T) []string { return Column(list, func(v T) string { return string(v) }) }
+
+// UTC converts instants to UTC, except nil ones. Those that were read from the database are in UTC already.
 func UTC(instants ...*time.Time) {
 	for _, t := range instants {
 		if t != nil {

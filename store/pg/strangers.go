@@ -24,8 +24,7 @@ ORDER BY 1`
 
 // warnOfStrangers logs which other roles can read and write the rows of all tenants, and how to stop them.
 func (db *DB) warnOfStrangers(ctx context.Context) error {
-	rows := Query(ctx, db.Conns(ctx), selectStrangers)
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	names, err := All(ctx, db.Conns(ctx), pgx.RowTo[string], selectStrangers)
 	if err != nil {
 		return fmt.Errorf("looking for members of the role %s: %w", TenantRole, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -103,13 +104,21 @@ func ParseID(ref string) (id uuid.UUID, ok bool) {
 func CompareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
 
 // registerTypes tells pgx which Postgres type uuid.UUID is: how to encode it, and which type it has in the query modes
-// that do not ask the server for the types of parameters (default_query_exec_mode=exec, which some poolers need).
+// that do not ask the server for the types of parameters (default_query_exec_mode=exec, which some poolers need). It
+// also makes pgx return instants in UTC, and not in the zone of the process.
 func registerTypes(_ context.Context, conn *pgx.Conn) error {
 	types := conn.TypeMap()
 	id := &pgtype.Type{Name: "uuid", OID: pgtype.UUIDOID, Codec: uuidCodec{}}
 	types.RegisterType(id)
 	types.RegisterType(&pgtype.Type{
 		Name: "_uuid", OID: pgtype.UUIDArrayOID, Codec: uuidArrayCodec{&pgtype.ArrayCodec{ElementType: id}},
+	})
+	at := &pgtype.Type{
+		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+	}
+	types.RegisterType(at)
+	types.RegisterType(&pgtype.Type{
+		Name: "_timestamptz", OID: pgtype.TimestamptzArrayOID, Codec: &pgtype.ArrayCodec{ElementType: at},
 	})
 	types.RegisterDefaultPgType(uuid.UUID{}, "uuid")
 	types.RegisterDefaultPgType([]uuid.UUID{}, "_uuid")

@@ -3,6 +3,7 @@ package pg
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -57,6 +58,31 @@ func checkUUIDs(t *testing.T, conn *pgx.Conn, mode pgx.QueryExecMode, want []uui
 		}
 		if back != id || text != texts[i] || none != nil {
 			t.Errorf("%s came back as %s, its text is %s, and NULL is %v", id, back, text, none)
+		}
+	}
+}
+
+func TestInstantsAreReadInUTC(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if err := registerTypes(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe} {
+		var at time.Time
+		var maybe *time.Time
+		var list []time.Time
+		if err := conn.QueryRow(t.Context(), `SELECT now(), now(), ARRAY[now()]`, mode).Scan(&at, &maybe, &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range append(list, at, *maybe) {
+			if got.Location() != time.UTC {
+				t.Errorf("mode %s: %v is not in UTC", mode, got)
+			}
 		}
 	}
 }
