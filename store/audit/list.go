@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ type Entry struct {
 	Address    *string         `json:"address" doc:"Where the request came from." example:"203.0.113.7"`
 	RequestID  *string         `json:"request_id" doc:"The request's X-Request-Id." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
 	Action     Action          `json:"action" doc:"What was done: the kind of resource, a dot, a verb." example:"job.pause"`
-	Resource   string          `json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"The kind of resource that was changed." example:"job"`
+	Resource   string          `db:"-" json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"The kind of resource that was changed." example:"job"`
 	ResourceID *uuid.UUID      `json:"resource_id" format:"uuid" nullable:"true" doc:"Id of the resource that was changed."`
 	JobID      *uuid.UUID      `json:"job_id" format:"uuid" nullable:"true" doc:"The job that the change is about, also for a change to one of its runs."`
 	Name       *string         `json:"name" doc:"The name of the resource at that time; for a run or dead letter, the name of its job." example:"daily-invoice-gen"`
@@ -68,25 +69,6 @@ FROM (SELECT ` + columns + `,
 WHERE coalesce(bytes, 0) < %d
 ORDER BY id DESC`
 
-func scan(row pgx.CollectableRow) (Entry, error) {
-	var e Entry
-	var before, after *string
-	err := row.Scan(&e.ID, &e.At, &e.ActorKind, &e.Actor, &e.ActorName, &e.Address, &e.RequestID,
-		&e.Action, &e.ResourceID, &e.JobID, &e.Name, &before, &after)
-	if err != nil {
-		return e, err
-	}
-	pg.UTC(&e.At)
-	e.Resource = e.Action.Resource()
-	if before != nil {
-		e.Before = json.RawMessage(*before)
-	}
-	if after != nil {
-		e.After = json.RawMessage(*after)
-	}
-	return e, nil
-}
-
 // List returns the entries of a tenant that the filter selects, newest first, and the cursor of the next page. The
 // cursor is empty on the last page.
 func (l *Log) List(
@@ -104,13 +86,13 @@ func (l *Log) List(
 		}
 	}
 	by(&c, f)
-	rows := pg.Query(ctx, q, fmt.Sprintf(selectPage, c.Where(), f.Size()+1, pg.MostListed), c.Args...)
 	page := pg.LargePage{Page: f.Page}
-	entries, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
-		e, err := scan(row)
+	entries, err = pg.All(ctx, q, func(row pgx.CollectableRow) (Entry, error) {
+		e, err := pgx.RowToStructByPos[Entry](row)
+		e.Resource = e.Action.Resource()
 		page.Add(len(e.Before) + len(e.After))
 		return e, err
-	})
+	}, fmt.Sprintf(selectPage, c.Where(), f.Size()+1, pg.MostListed), c.Args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing the audit log: %w", err)
 	}
@@ -125,11 +107,10 @@ func of(ctx context.Context, c *pg.Conditions, q pg.Querier, tenant int32, job s
 		c.Add(`a.job_id = ?`, id)
 		return nil
 	}
-	rows := pg.Query(ctx, q, `
+	ids, err := pg.All(ctx, q, pgx.RowTo[uuid.UUID], `
 		SELECT id FROM punctual.jobs WHERE tenant = $1 AND name = $2 AND named
 		UNION ALL
 		SELECT id FROM punctual.jobs WHERE tenant = $1 AND name = $2 AND NOT named`, tenant, job)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil {
 		return fmt.Errorf("looking for jobs by name: %w", err)
 	}
@@ -162,15 +143,7 @@ func by(c *pg.Conditions, f Filter) {
 // about selects the entries about one kind of resource. Entries about keys, secrets and tenants are rare among
 // those about jobs. Entries without a job have an index of their own, which the extra condition allows.
 func about(c *pg.Conditions, kind string) {
-	var actions []string
-	for _, a := range Actions {
-		if a.Resource() == kind {
-			actions = append(actions, string(a))
-		}
-	}
-	c.Add(`a.action = ANY(?::text[])`, actions)
-	switch {
-	case strings.HasSuffix(kind, "secret"), kind == "api_key", kind == "tenant":
-		c.Add(`a.job_id IS NULL`)
-	}
+	others := func(a Action) bool { return a.Resource() != kind }
+	c.Add(`a.action = ANY(?::text[])`, pg.Texts(slices.DeleteFunc(slices.Clone(Actions), others)))
+	c.AddIf(strings.HasSuffix(kind, "secret") || kind == "api_key" || kind == "tenant", `a.job_id IS NULL`)
 }

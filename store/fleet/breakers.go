@@ -1,8 +1,8 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,15 +50,8 @@ const mostHolds = 1000
 
 // Holds returns what a tenant's runs are held back for. Tenant 0 means all tenants.
 func (f *Fleet) Holds(ctx context.Context, tenant int32) ([]Breaker, error) {
-	rows := pg.Query(ctx, f.db.Conns(ctx), selectHolds, tenant, pg.DepthCap, mostHolds)
-	holds, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Breaker])
-	if err != nil {
-		return nil, fmt.Errorf("reading what holds runs back: %w", err)
-	}
-	for i := range holds {
-		pg.UTC(&holds[i].Since, holds[i].NextProbeAt, holds[i].WaitingSince)
-	}
-	return holds, nil
+	holds, err := pg.All(ctx, f.db.Conns(ctx), pgx.RowToStructByPos[Breaker], selectHolds, tenant, pg.DepthCap, mostHolds)
+	return holds, pg.Wrap("reading what holds runs back", err)
 }
 
 // ResetHolds asks all replicas to release the runs of a tenant that they hold back for a host. An empty host means
@@ -68,11 +61,7 @@ func (f *Fleet) ResetHolds(ctx context.Context, tenant int32, host string) (n in
 		if n, err = claim.ResetHolds(ctx, tx, tenant, host); err != nil {
 			return err
 		}
-		name := host
-		if name == "" {
-			name = "every host"
-		}
-		return audit.Write(ctx, tx, tenant, audit.Change{Action: audit.BreakerReset, Name: name})
+		return audit.Write(ctx, tx, tenant, audit.Change{Action: audit.BreakerReset, Name: cmp.Or(host, "every host")})
 	})
 	return n, err
 }

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -133,13 +132,8 @@ func (f *Fleet) QueueDepths(ctx context.Context, tenant int32) (queues []Queue, 
 		held, err = collectHeldBack(rows)
 		return err
 	})
-	if err := f.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
-		return nil, nil, fmt.Errorf("reading the queues' depths: %w", err)
-	}
-	for _, q := range queues {
-		pg.UTC(q.OldestDue)
-	}
-	return queues, held, nil
+	err = f.db.Conns(ctx).SendBatch(ctx, &b).Close()
+	return queues, held, pg.Wrap("reading the queues' depths", err)
 }
 
 const selectHeldBack = `
@@ -162,7 +156,6 @@ func collectHeldBack(rows pgx.Rows) (*HeldBack, error) {
 		return nil, err
 	}
 	h := held[0]
-	pg.UTC(&h.Since)
 	h.Reason = fmt.Sprintf("the tenant is at %s (%d)", h.Limit, h.Most)
 	return h, nil
 }
@@ -184,17 +177,9 @@ const mostReplicas = 1000
 // Replicas returns the registered replicas, in the order in which they started. A lost replica is among them until
 // another replica has noticed.
 func (f *Fleet) Replicas(ctx context.Context) ([]Replica, error) {
-	rows := pg.Query(ctx, f.db.Conns(ctx), `
+	replicas, err := pg.All(ctx, f.db.Conns(ctx), pgx.RowToStructByPos[Replica], `
 		SELECT id, host, version, queues, started_at, renewed_at, draining
 		FROM punctual.replicas
 		ORDER BY started_at, id LIMIT $1`, mostReplicas)
-	replicas, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Replica, err error) {
-		var queues []byte
-		if err := row.Scan(&r.ID, &r.Host, &r.Version, &queues, &r.StartedAt, &r.RenewedAt, &r.Draining); err != nil {
-			return r, err
-		}
-		pg.UTC(&r.StartedAt, &r.RenewedAt)
-		return r, json.Unmarshal(queues, &r.Queues)
-	})
 	return replicas, pg.Wrap("reading the replicas", err)
 }

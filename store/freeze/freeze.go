@@ -2,7 +2,6 @@ package freeze
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -43,7 +42,7 @@ func (f *Row) InForce() *scheduler.Freeze {
 	if f.since == nil {
 		return nil
 	}
-	f.Since = f.since.UTC()
+	f.Since = *f.since
 	return &f.Freeze
 }
 
@@ -241,10 +240,7 @@ func lockTenantFreeze(ctx context.Context, tx *pg.Tx, id int32) (name string, wa
 		WHERE id = $1 AND deleted_at IS NULL
 		FOR NO KEY UPDATE`, id).
 		Scan(append([]any{&name}, row.Targets()...)...)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil, fmt.Errorf("tenant %d: %w", id, pg.ErrNotFound)
-	}
-	return name, row.InForce(), pg.Wrap("looking for the tenant", err)
+	return name, row.InForce(), pg.Found(err, "tenant %d", id)
 }
 
 // claimsEnd bounds the wait for claims under way. A claim takes milliseconds, and Postgres soon ends one that stays

@@ -59,7 +59,6 @@ func (d *theDeployment) freeze(ctx context.Context, tx *pg.Tx, f scheduler.Freez
 	if err != nil {
 		return fmt.Errorf("freezing the deployment: %w", err)
 	}
-	f.Since = f.Since.UTC()
 	d.frozen = &f
 	return audit.Write(ctx, tx, pg.Everybody,
 		audit.Change{Action: audit.DeploymentFreeze, Before: before, After: d.shot()})

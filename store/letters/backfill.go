@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/days"
@@ -94,7 +93,7 @@ func (l *Letters) reach(ctx context.Context, q pg.Querier, created time.Time) (n
 	if kept != nil && created.Before(*kept) && kept.After(earliest) {
 		earliest = *kept
 	}
-	return now.UTC(), earliest.UTC(), nil
+	return now, earliest, nil
 }
 
 func (r BackfillRequest) problems(kind domain.Kind, now, earliest time.Time) []domain.Problem {
@@ -150,11 +149,10 @@ func (l *Letters) CountBackfill(ctx context.Context, p BackfillPlan) (int, error
 	if p.Rerun || n == 0 {
 		return n, nil
 	}
-	rows := pg.Query(ctx, l.db.Reader(ctx, p.tenant), `
-		SELECT id FROM punctual.runs
+	ran, err := pg.Map[uuid.UUID, bool](ctx, l.db.Reader(ctx, p.tenant), `
+		SELECT id, true FROM punctual.runs
 		WHERE job_id = $1 AND id >= $2 AND id < $3`,
 		p.job.Job, domain.FirstRunID(p.slots[0]), domain.FirstRunID(p.slots[n-1].Add(time.Millisecond)))
-	ran, err := collectSet(rows)
 	if err != nil {
 		return 0, fmt.Errorf("counting the runs of slots: %w", err)
 	}
@@ -164,16 +162,6 @@ func (l *Letters) CountBackfill(ctx context.Context, p BackfillPlan) (int, error
 		}
 	}
 	return n, nil
-}
-
-func collectSet(rows pgx.Rows) (map[uuid.UUID]bool, error) {
-	set := map[uuid.UUID]bool{}
-	var id uuid.UUID
-	_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
-		set[id] = true
-		return nil
-	})
-	return set, err
 }
 
 // StartBackfill writes a backfill as an operation, which the replicas carry out.

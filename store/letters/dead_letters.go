@@ -51,26 +51,13 @@ type DeadLetterFilter struct {
 	found uuid.UUID // the job that Job means
 }
 
-const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.trigger, d.job_version, d.scheduled_for, d.died_at,
+const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.job_version, d.trigger, d.scheduled_for, d.died_at,
 	d.reason, d.attempts, d.http_status, d.error, d.resolved_at, d.note, d.replayed_as, d.notify_url`
 
 // deadLetterTables include the dead letters of jobs that were forgotten. Such dead letters have no labels.
 const deadLetterTables = `punctual.dead_letters d LEFT JOIN punctual.jobs j ON j.id = d.job_id`
 
-// into returns where to scan deadLetterColumns.
-func (d *DeadLetter) into() []any {
-	return []any{
-		&d.RunID, &d.JobID, &d.Job, &d.Trigger, &d.JobVersion, &d.ScheduledFor, &d.DiedAt, &d.Reason, &d.Attempts,
-		&d.HTTPStatus, &d.Error, &d.ResolvedAt, &d.Note, &d.ReplayedAs, &d.NotifyURL,
-	}
-}
-
-func scanDeadLetter(row pgx.CollectableRow) (DeadLetter, error) {
-	var d DeadLetter
-	err := row.Scan(d.into()...)
-	pg.UTC(&d.ScheduledFor, &d.DiedAt, d.ResolvedAt)
-	return d, err
-}
+var scanDeadLetter = pgx.RowToStructByPos[DeadLetter]
 
 // letterShot is the part of a dead letter that a replay or a resolution changes, as the audit log shows it.
 type letterShot struct {
@@ -98,9 +85,10 @@ func (l *Letters) ListDeadLetters(
 	if err := selectLetters(ctx, &c, q, tenant, f); err != nil {
 		return nil, "", err
 	}
-	rows := pg.Query(ctx, q, `SELECT `+deadLetterColumns+` FROM `+deadLetterTables+c.Where()+
+	letters, err = pg.All(ctx, q, scanDeadLetter, `
+		SELECT `+deadLetterColumns+` FROM `+deadLetterTables+c.Where()+
 		fmt.Sprintf(` ORDER BY d.run_id DESC LIMIT %d`, f.Size()+1), c.Args...)
-	if letters, err = pgx.CollectRows(rows, scanDeadLetter); err != nil {
+	if err != nil {
 		return nil, "", fmt.Errorf("listing dead letters: %w", err)
 	}
 	letters, nextCursor = pg.Cut(letters, f.Page, deadLetterCursor, func(d DeadLetter) uuid.UUID { return d.RunID })
@@ -203,12 +191,11 @@ func gone(job string) string {
 // lockDeadLetter locks a dead letter and reads it. Until the transaction ends, no other transaction can replay or
 // resolve it.
 func lockDeadLetter(ctx context.Context, tx *pg.Tx, tenant int32, id uuid.UUID) (DeadLetter, error) {
-	rows := pg.Query(ctx, tx, `
+	d, err := pg.One(ctx, tx, scanDeadLetter, `
 		SELECT `+deadLetterColumns+`
 		FROM punctual.dead_letters d
 		WHERE d.run_id = $1 AND d.tenant = $2
 		FOR UPDATE`, id, tenant)
-	d, err := pgx.CollectExactlyOneRow(rows, scanDeadLetter)
 	return d, pg.Found(err, "dead letter %s", id)
 }
 
@@ -246,7 +233,7 @@ func shareJob(ctx context.Context, tx *pg.Tx, job uuid.UUID) (state domain.JobSt
 	err = tx.QueryRow(ctx, `
 		SELECT coalesce((SELECT state FROM punctual.jobs WHERE id = $1), 'deleted'), clock_timestamp()`, job).
 		Scan(&state, &now)
-	return state, now.UTC(), pg.Wrap("reading job "+job.String(), err)
+	return state, now, pg.Wrap("reading job "+job.String(), err)
 }
 
 // ResolveDeadLetter takes a dead letter from the list of open ones, with a note. A dead letter that was resolved or

@@ -157,8 +157,8 @@ func (g *grouping) amongAll(ctx context.Context) ([]uuid.UUID, error) {
 
 // places returns the places of a page's groups, and of one more, from a statement that finds groups h.
 func (g *grouping) places(ctx context.Context, sql string) ([]uuid.UUID, error) {
-	rows := pg.Query(ctx, g.tx, sql+fmt.Sprintf(` ORDER BY h.run_id DESC LIMIT %d`, g.size+1), g.groups.Args...)
-	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	sql += fmt.Sprintf(` ORDER BY h.run_id DESC LIMIT %d`, g.size+1)
+	return pg.All(ctx, g.tx, pgx.RowTo[uuid.UUID], sql, g.groups.Args...)
 }
 
 // read reads the groups at the places, and counts their dead letters.
@@ -166,7 +166,7 @@ func (g *grouping) read(ctx context.Context, places []uuid.UUID) ([]DeadLetterGr
 	one := `SELECT d.scheduled_for FROM punctual.dead_letters d` + g.letters.Where() + `
 		AND ` + fmt.Sprintf(inGroup, "n")
 	args := append(slices.Clip(g.letters.Args), places)
-	rows := pg.Query(ctx, g.tx, fmt.Sprintf(`
+	return pg.All(ctx, g.tx, pgx.RowToStructByPos[DeadLetterGroup], fmt.Sprintf(`
 		SELECT n.job_id, n.job_name, nullif(n.reason, ''), c.dead, least(c.oldest, (%s LIMIT 1)), c.newest, n.run_id,
 		       n.http_status, n.error
 		FROM (SELECT d.job_id, d.job_name, `+letterReason+` AS reason, d.run_id, d.http_status, d.error
@@ -175,11 +175,4 @@ func (g *grouping) read(ctx context.Context, places []uuid.UUID) ([]DeadLetterGr
 		    SELECT count(*) AS dead, min(l.scheduled_for) AS oldest, max(l.scheduled_for) AS newest
 		    FROM (%s LIMIT %d) l) c
 		ORDER BY n.run_id DESC`, one+groupOrder, len(args), one+backwards, pg.DepthCap), args...)
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (DeadLetterGroup, error) {
-		var found DeadLetterGroup
-		err := row.Scan(&found.JobID, &found.Job, &found.Reason, &found.Count, &found.OldestSlot, &found.NewestSlot,
-			&found.NewestRun, &found.HTTPStatus, &found.Error)
-		pg.UTC(&found.OldestSlot, &found.NewestSlot)
-		return found, err
-	})
 }

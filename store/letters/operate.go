@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -61,6 +62,8 @@ var batches = map[OperationKind]func(o *bulk, ctx context.Context, tx *pg.Tx) er
 	OperationDelete:   (*bulk).workJobs,
 }
 
+var knownKinds = pg.Texts(slices.Collect(maps.Keys(batches)))
+
 // Operate does a batch of work on one of the unfinished operations. The operation's row is locked during a batch, and
 // the batch is committed together with its progress. So several replicas may work at once, and one that dies leaves
 // nothing half done. Operate returns how long to wait before the next batch; left is false once no operation is left.
@@ -107,7 +110,7 @@ func lockOperation(ctx context.Context, tx *pg.Tx) (*bulk, error) {
 		FROM punctual.operations o JOIN punctual.tenants t ON t.id = o.tenant
 		WHERE o.state = 'running' AND o.kind = ANY($1::text[]) AND o.next_at <= clock_timestamp()
 		ORDER BY o.next_at LIMIT 1 FOR UPDATE OF o SKIP LOCKED`,
-		knownKinds(), mostAhead).Scan(&o.id, &o.kind, &o.note, &o.rate, &o.second)
+		knownKinds, mostAhead).Scan(&o.id, &o.kind, &o.note, &o.rate, &o.second)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -122,7 +125,7 @@ func nextBatch(ctx context.Context, tx *pg.Tx) (wait time.Duration, left bool, e
 	var next *time.Duration
 	err = tx.QueryRow(ctx, `
 		SELECT min(next_at) - clock_timestamp() FROM punctual.operations
-		WHERE state = 'running' AND kind = ANY($1::text[])`, knownKinds()).Scan(&next)
+		WHERE state = 'running' AND kind = ANY($1::text[])`, knownKinds).Scan(&next)
 	if err != nil {
 		return 0, false, fmt.Errorf("looking for operations: %w", err)
 	}
@@ -133,14 +136,6 @@ func nextBatch(ctx context.Context, tx *pg.Tx) (wait time.Duration, left bool, e
 		return lockedPause, true, nil
 	}
 	return *next, true, nil
-}
-
-func knownKinds() []string {
-	kinds := make([]string, 0, len(batches))
-	for kind := range batches {
-		kinds = append(kinds, string(kind))
-	}
-	return kinds
 }
 
 // ahead is what keeps an operation from making more runs for now.

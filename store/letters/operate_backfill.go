@@ -146,9 +146,9 @@ func (b *backfill) ran(ctx context.Context, tx *pg.Tx, slots []time.Time) (map[u
 	}
 	ids := pg.Column(slots, func(at time.Time) uuid.UUID { return domain.SlotRunID(b.job.Job, at) })
 	// The bounds exclude the partitions of other days.
-	rows := pg.Query(ctx, tx, `SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
+	ran, err := pg.Map[uuid.UUID, bool](ctx, tx, `
+		SELECT id, true FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
 		ids, domain.FirstRunID(slots[0]), domain.FirstRunID(slots[len(slots)-1].Add(time.Millisecond)))
-	ran, err := collectSet(rows)
 	return ran, pg.Wrap("looking for the runs of slots", err)
 }
 

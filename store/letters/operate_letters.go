@@ -22,8 +22,8 @@ const (
 // marked is a dead letter that belongs to an operation.
 type marked struct {
 	DeadLetter
-	gated     bool // runs of its job must not overlap
-	forgotten bool // its job no longer exists
+	Gated     bool // runs of its job must not overlap
+	Forgotten bool // its job no longer exists
 }
 
 // workLetters replays or resolves the next dead letters of an operation.
@@ -57,15 +57,12 @@ func (o *bulk) take(ctx context.Context, tx *pg.Tx) ([]marked, error) {
 				AND (SELECT ` + claim.IsNotice + ` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
 			AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL))`
 	}
-	rows := pg.Query(ctx, tx, `SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL
+	letters, err := pg.All(ctx, tx, pgx.RowToStructByPos[marked], `
+		SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL
 		FROM `+deadLetterTables+` LEFT JOIN punctual.exclusive x ON x.job_id = d.job_id AND x.gated
 		WHERE d.operation = $1 AND (j.id IS NULL OR j.queue <> ALL($3::smallint[]) AND j.id <> ALL($4::uuid[]))`+eligible+`
 		ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`,
 		o.id, most, append([]int16{}, waits.queues...), append([]uuid.UUID{}, waits.jobs...))
-	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m marked, err error) {
-		err = row.Scan(append(m.into(), &m.gated, &m.forgotten)...)
-		return m, err
-	})
 	return letters, pg.Wrap("reading dead letters", err)
 }
 
@@ -105,9 +102,9 @@ func (o *bulk) replay(ctx context.Context, tx *pg.Tx, letters []marked) (over []
 		switch {
 		case m.ResolvedAt != nil:
 			o.fail(m, "was resolved or replayed by another caller in the meantime")
-		case m.forgotten:
+		case m.Forgotten:
 			o.fail(m, gone(m.Job))
-		case !held || m.gated && entered[m.JobID]:
+		case !held || m.Gated && entered[m.JobID]:
 			continue // another transaction is changing the job, or another replay of the job goes first
 		case state == domain.JobDeleted:
 			o.fail(m, gone(m.Job))
@@ -133,16 +130,10 @@ func (o *bulk) fail(m marked, why string) {
 // is changing.
 func shareJobs(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (map[uuid.UUID]domain.JobState, time.Time, error) {
 	slices.SortFunc(jobs, pg.CompareIDs)
-	rows := pg.Query(ctx, tx, `
+	states, err := pg.Map[uuid.UUID, domain.JobState](ctx, tx, `
 		SELECT id, state FROM punctual.jobs
 		WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE SKIP LOCKED`, slices.Compact(jobs))
-	states := map[uuid.UUID]domain.JobState{}
-	var id uuid.UUID
-	var state domain.JobState
-	if _, err := pgx.ForEachRow(rows, []any{&id, &state}, func() error {
-		states[id] = state
-		return nil
-	}); err != nil {
+	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("locking jobs: %w", err)
 	}
 	now, err := pg.Clock(ctx, tx)

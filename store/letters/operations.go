@@ -64,16 +64,10 @@ type BulkRequest struct {
 	Note         string
 }
 
-const operationColumns = `o.id, o.kind, o.job_id, o.state, o.max_per_second, o.note, o.matched, o.done, o.failed,
-	o.created_at, o.finished_at, o.error`
+const operationColumns = `o.id, o.kind, o.job_id, o.state, o.matched, o.done, o.failed, o.max_per_second, o.note,
+	o.error, o.created_at, o.finished_at`
 
-func scanOperation(row pgx.CollectableRow) (Operation, error) {
-	var o Operation
-	err := row.Scan(&o.ID, &o.Kind, &o.JobID, &o.State, &o.MaxPerSecond, &o.Note, &o.Matched, &o.Done, &o.Failed,
-		&o.CreatedAt, &o.FinishedAt, &o.Error)
-	pg.UTC(&o.CreatedAt, o.FinishedAt)
-	return o, err
-}
+var scanOperation = pgx.RowToStructByPos[Operation]
 
 // selected returns the statement that finds the dead letters a request is about: open ones that no other operation has
 // marked.
@@ -233,9 +227,8 @@ func (l *Letters) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) 
 }
 
 func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Operation, error) {
-	rows := pg.Query(ctx, q, `
+	o, err := pg.One(ctx, q, scanOperation, `
 		SELECT `+operationColumns+` FROM punctual.operations o WHERE o.id = $1 AND o.tenant = $2`, id, tenant)
-	o, err := pgx.CollectExactlyOneRow(rows, scanOperation)
 	return o, pg.Found(err, "operation %s", id)
 }
 
@@ -256,9 +249,10 @@ func (l *Letters) ListOperations(
 		return nil, "", err
 	}
 	c.AddIf(f.State != "", `o.state = ?`, f.State)
-	rows := pg.Query(ctx, l.db.Reader(ctx, tenant), `SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
+	operations, err = pg.All(ctx, l.db.Reader(ctx, tenant), scanOperation, `
+		SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
 		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.Size()+1), c.Args...)
-	if operations, err = pgx.CollectRows(rows, scanOperation); err != nil {
+	if err != nil {
 		return nil, "", fmt.Errorf("listing operations: %w", err)
 	}
 	operations, nextCursor = pg.Cut(operations, f.Page, operationCursor, func(o Operation) uuid.UUID { return o.ID })
@@ -293,9 +287,11 @@ func (l *Letters) CancelOperation(ctx context.Context, tenant int32, id uuid.UUI
 		if o, err = readOperation(ctx, tx, tenant, id); err != nil {
 			return err
 		}
-		return audit.Write(ctx, tx, tenant, audit.Change{
-			Action: audit.OperationCancel, ID: id, Job: jobOf(o), Before: before.shot(), After: o.shot(),
-		})
+		change := audit.Change{Action: audit.OperationCancel, ID: id, Before: before.shot(), After: o.shot()}
+		if o.JobID != nil {
+			change.Job = *o.JobID
+		}
+		return audit.Write(ctx, tx, tenant, change)
 	})
 	return o, err
 }
@@ -303,14 +299,6 @@ func (l *Letters) CancelOperation(ctx context.Context, tenant int32, id uuid.UUI
 // shot is an operation under way as the audit log shows it.
 func (o Operation) shot() operationShot {
 	return operationShot{Kind: o.Kind, State: o.State, Matched: o.Matched, Done: &o.Done}
-}
-
-// jobOf returns the job of a backfill. For other operations it returns uuid.Nil.
-func jobOf(o Operation) uuid.UUID {
-	if o.JobID == nil {
-		return uuid.Nil
-	}
-	return *o.JobID
 }
 
 // endOperation ends an operation early, unmarks the dead letters that it did not reach, and forgets the jobs. The

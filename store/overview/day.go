@@ -55,7 +55,6 @@ func queueDay(b *pgx.Batch, day *DayOfRuns, tenant int32) {
 		var sum, t tally
 		var h HourOfRuns
 		_, err := pgx.ForEachRow(rows, append([]any{&h.Hour, &h.CountedAt}, t.into()...), func() error {
-			pg.UTC(&h.Hour, h.CountedAt)
 			sum.merge(t)
 			t.Rate()
 			h.Outcomes, h.Lateness = t.Outcomes, t.lateFor()

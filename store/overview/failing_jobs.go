@@ -82,7 +82,6 @@ func queueFailing(b *pgx.Batch, f *Failing, tenant int32, found []candidate) {
 		f.Jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[FailingJob])
 		for i := range f.Jobs {
 			f.Jobs[i].Letters = letters[f.Jobs[i].JobID]
-			pg.UTC(&f.Jobs[i].Since, f.Jobs[i].NextTryAt)
 		}
 		return err
 	})

@@ -94,7 +94,6 @@ func queueOverdue(b *pgx.Batch, o *Overdue, tenant int32) {
 		found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[OldestDue])
 		if err == nil && len(found) > 0 {
 			o.Oldest = found[0]
-			pg.UTC(&o.Oldest.DueAt)
 		}
 		return err
 	})
@@ -103,7 +102,6 @@ func queueOverdue(b *pgx.Batch, o *Overdue, tenant int32) {
 // OverdueJobs returns the jobs of which a slot or a run is overdue: up to 1,000, those with the oldest work of each
 // lane first.
 func (b *Board) OverdueJobs(ctx context.Context, tenant int32) ([]uuid.UUID, error) {
-	rows := pg.Query(ctx, b.db.Reader(ctx, tenant), selectOverdueJobs, pg.Prepared{}, tenant)
-	jobs, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	jobs, err := pg.All(ctx, b.db.Reader(ctx, tenant), pgx.RowTo[uuid.UUID], selectOverdueJobs, pg.Prepared{}, tenant)
 	return jobs, pg.Wrap("looking for jobs that are overdue", err)
 }

@@ -32,9 +32,6 @@ func (b *Board) Overview(ctx context.Context, tenant int32) (f Figures, err erro
 	queueOverdue(&batch, &f.Overdue, tenant)
 	queueFailing(&batch, &f.Failing, tenant, found)
 	queueDay(&batch, &f.Day, tenant)
-	if err := b.db.Reader(ctx, tenant).SendBatch(ctx, &batch).Close(); err != nil {
-		return f, pg.Wrap("reading the overview", err)
-	}
-	pg.UTC(&f.AsOf)
-	return f, nil
+	err = b.db.Reader(ctx, tenant).SendBatch(ctx, &batch).Close()
+	return f, pg.Wrap("reading the overview", err)
 }

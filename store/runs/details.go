@@ -46,15 +46,14 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 		SELECT number, fence, started_at, finished_at, outcome, reason, http_status, error, replica,
 			response, response_headers, coalesce(response_truncated, false)
 		FROM punctual.attempts WHERE run_id = $1 ORDER BY fence`, run.ID).Query(pg.Into(&run.Attempts, scanAttempt))
-	var result, progress *string
 	b.Queue(`
 		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body, coalesce(notify_url, ''),
 			result::text, result_note, progress::text, progress_at,
 			coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
-			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &data.notifyURL, &result, &run.ResultNote,
-			&progress, &run.ProgressAt, &data.keptFence,
+			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &data.notifyURL, &run.Result, &run.ResultNote,
+			&run.Progress, &run.ProgressAt, &data.keptFence,
 		}, data.kept.Into()...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // most runs have no such row
@@ -64,13 +63,6 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return data, fmt.Errorf("reading the attempts of run %s: %w", run.ID, err)
 	}
-	if result != nil {
-		run.Result = json.RawMessage(*result)
-	}
-	if progress != nil {
-		run.Progress = json.RawMessage(*progress)
-	}
-	pg.UTC(run.ProgressAt)
 	if a, ok := run.presentAttempt(); ok {
 		run.Attempts = append(run.Attempts, a)
 	}
@@ -88,7 +80,6 @@ func scanAttempt(row pgx.CollectableRow) (Attempt, error) {
 	var headers []byte
 	err := row.Scan(&a.Number, &a.fence, &a.StartedAt, &a.FinishedAt, &a.Outcome, &a.Reason, &a.HTTPStatus, &a.Error,
 		&a.Replica, &a.Response, &headers, &a.Truncated)
-	pg.UTC(&a.StartedAt, a.FinishedAt)
 	a.Headers = claim.HeadersOf(headers)
 	return a, err
 }

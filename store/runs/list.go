@@ -97,7 +97,7 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 	case domain.StatusSucceeded:
 		// Most runs have succeeded. With this condition the planner expects so too, even for a day without statistics.
 		c.Add(`r.status <> ALL(?::text[])`,
-			texts(slices.DeleteFunc(domain.Statuses(), func(s domain.Status) bool { return s == f.Status })))
+			pg.Texts(slices.DeleteFunc(domain.Statuses(), func(s domain.Status) bool { return s == f.Status })))
 	default:
 		c.Add(`r.status = ?`, f.Status)
 	}
@@ -151,7 +151,7 @@ func (f Filter) candidates(c *pg.Conditions, tenant int32, limit int) string {
 		c.Add(`y.tenant = ?`, tenant)
 		return `punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.job_id = y.job_id` + withJobs
 	case f.Status != "" && f.Status != domain.StatusSucceeded && f.Reason == "":
-		c.Args = append(c.Args, texts(domain.ReasonsOf(f.Status)))
+		c.Args = append(c.Args, pg.Texts(domain.ReasonsOf(f.Status)))
 		inner := fmt.Sprintf(`unnest($%d::text[]) v(reason)
 			CROSS JOIN LATERAL (
 				SELECT r.* FROM punctual.runs r`+withJobs+c.Where()+` AND r.reason = v.reason
@@ -162,8 +162,4 @@ func (f Filter) candidates(c *pg.Conditions, tenant int32, limit int) string {
 		return runTables
 	}
 	return ""
-}
-
-func texts[T ~string](list []T) []string {
-	return pg.Column(list, func(v T) string { return string(v) })
 }

@@ -42,8 +42,6 @@ func scanRun(row pgx.CollectableRow) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	pg.UTC(&r.ScheduledFor, &r.DueAt, &r.CreatedAt, r.ClaimedAt, r.StartedAt, r.AcceptedAt, r.FinishedAt, r.NextAttemptAt,
-		first, last)
 	if first != nil && last != nil {
 		skipped.First, skipped.Last = *first, *last
 		r.Skipped = &skipped
@@ -81,8 +79,7 @@ func ReadData(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (ru
 
 // Query returns the runs that rest, the rest of the statement, selects. It leaves out their attempts.
 func Query(ctx context.Context, q pg.Querier, rest string, args ...any) ([]Run, error) {
-	rows := pg.Query(ctx, q, selectRuns+rest, args...)
-	runs, err := pgx.CollectRows(rows, scanRun)
+	runs, err := pg.All(ctx, q, scanRun, selectRuns+rest, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading runs: %w", err)
 	}

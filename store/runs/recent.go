@@ -52,7 +52,6 @@ func QueueRecent(b *pgx.Batch, recent map[uuid.UUID]*RecentRuns, jobs []uuid.UUI
 		var took *float64
 		durations := map[uuid.UUID][]float64{}
 		_, err := pgx.ForEachRow(rows, []any{&job, &r.ID, &r.Status, &r.ScheduledFor, &took}, func() error {
-			pg.UTC(&r.ScheduledFor)
 			recent[job].Runs = append(recent[job].Runs, r)
 			if took != nil {
 				durations[job] = append(durations[job], *took)

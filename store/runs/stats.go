@@ -102,7 +102,6 @@ func (s *Runs) JobStats(ctx context.Context, tenant int32, job string) (st JobSt
 	if st.Complete = st.Runs < mostStats; !st.Complete && oldest != nil {
 		st.From = *oldest
 	}
-	pg.UTC(&st.From)
 	st.Rate()
 	st.Duration.fill(durations)
 	st.Lateness.fill(lateness)

@@ -27,7 +27,7 @@ func (s *Runs) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*W
 
 // WaitsFor is RunWaitsFor on a given connection.
 func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*WaitingFor, error) {
-	rows := pg.Query(ctx, q, `
+	w, err := pg.One(ctx, q, pgx.RowToAddrOfStructByPos[WaitingFor], `
 		SELECT w.held_by, w.since, w.until FROM (
 		    SELECT CASE WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
 		                ELSE punctual.waits_for(punctual.is_served(q.name), q.name, y.held_by, g.active_run,
@@ -44,13 +44,8 @@ func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*
 		    WHERE y.run_id = $1 AND y.tenant = $2 AND r.id = $1
 		      AND (y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL)) w
 		WHERE w.held_by IS NOT NULL`, run, tenant)
-	w, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[WaitingFor])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // it waits for nothing
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading what run %s waits for: %w", run, err)
-	}
-	pg.UTC(&w.Since, w.Until)
-	return w, nil
+	return w, pg.Wrap(fmt.Sprintf("reading what run %s waits for", run), err)
 }

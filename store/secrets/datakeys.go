@@ -94,18 +94,9 @@ func (s *Secrets) sealingKey(ctx context.Context, tx *pg.Tx) (*vault.DataKey, er
 		return nil, ErrNoMaster
 	}
 	for range tries {
-		var id int64
-		var sealed []byte
-		err := tx.QueryRow(ctx, `
-			SELECT id, sealed
-			FROM punctual.data_keys
-			ORDER BY number DESC LIMIT 1
-			FOR KEY SHARE`).Scan(&id, &sealed)
-		switch {
-		case err == nil:
-			return s.openKey(id, sealed)
-		case !errors.Is(err, pgx.ErrNoRows):
-			return nil, fmt.Errorf("reading the data key: %w", err)
+		key, err := s.newestKey(ctx, tx, `FOR KEY SHARE`)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return key, err
 		}
 		// There is no key yet, or it was dropped while this transaction waited for its lock.
 		if err := s.makeFirstDataKey(ctx); err != nil {
@@ -113,6 +104,18 @@ func (s *Secrets) sealingKey(ctx context.Context, tx *pg.Tx) (*vault.DataKey, er
 		}
 	}
 	return nil, errors.New("reading the data key: it was replaced during every attempt to read it")
+}
+
+// newestKey returns the data key that was made last, under a lock if one is given.
+func (s *Secrets) newestKey(ctx context.Context, q pg.Querier, lock string) (*vault.DataKey, error) {
+	var id int64
+	var sealed []byte
+	err := q.QueryRow(ctx, `
+		SELECT id, sealed FROM punctual.data_keys ORDER BY number DESC LIMIT 1 `+lock).Scan(&id, &sealed)
+	if err != nil {
+		return nil, fmt.Errorf("reading the data key: %w", err)
+	}
+	return s.openKey(id, sealed)
 }
 
 // dataKey returns the data key of an id. It reads a key that is not in the keyring: a rotation made it since.

@@ -50,7 +50,7 @@ func (s *Secrets) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotati
 		return r, err
 	}
 	for _, e := range encrypted {
-		n, err := s.reencrypt(ctx, e)
+		n, err := s.reencrypt(ctx, pg.Writes{DB: s.db, Tenant: pg.Everybody}, e)
 		r.Values += n
 		if err != nil {
 			return r, err
@@ -102,13 +102,12 @@ func (s *Secrets) resealAll(ctx context.Context, tx pgx.Tx, to *vault.Master) er
 	return nil
 }
 
-// reencrypt encrypts all values of a table with the newest data key, in the order of their ids, one batch a
-// transaction.
-func (s *Secrets) reencrypt(ctx context.Context, e encryptedTable) (done int, err error) {
+// reencrypt encrypts all values of a table with the newest data key, in the order of their ids, one batch a write.
+func (s *Secrets) reencrypt(ctx context.Context, w pg.Writes, e encryptedTable) (done int, err error) {
 	var last uuid.UUID
 	for {
 		var n int
-		err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+		err := w.InTx(ctx, func(tx *pg.Tx) (err error) {
 			n, last, err = s.reencryptBatch(ctx, tx, e, last)
 			return err
 		})
@@ -129,34 +128,31 @@ func (s *Secrets) reencryptBatch(
 	if err != nil {
 		return 0, after, err
 	}
-	rows := pg.Query(ctx, tx, fmt.Sprintf(`
-		SELECT id, tenant, %s, data_key, ciphertext FROM punctual.%s
-		WHERE id > $1 AND data_key <> $2
-		ORDER BY id LIMIT %d FOR NO KEY UPDATE`, e.name, e.table, rotateBatch), after, key.ID)
 	type row struct {
 		sealedValue
-		tenant int32
-		name   string
+		Tenant int32
+		Name   string
 	}
-	list, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (v row, err error) {
-		return v, r.Scan(&v.id, &v.tenant, &v.name, &v.key, &v.ciphertext)
-	})
+	list, err := pg.All(ctx, tx, pgx.RowToStructByPos[row], fmt.Sprintf(`
+		SELECT id, data_key, ciphertext, tenant, %s FROM punctual.%s
+		WHERE id > $1 AND data_key <> $2
+		ORDER BY id LIMIT %d FOR NO KEY UPDATE`, e.name, e.table, rotateBatch), after, key.ID)
 	if err != nil {
 		return 0, after, err
 	}
 	var b pgx.Batch
 	for _, v := range list {
-		at := e.place(v.tenant, v.id, v.name)
-		value, err := s.open(ctx, tx, v.key, v.ciphertext, at)
+		at := e.place(v.Tenant, v.ID, v.Name)
+		value, err := s.open(ctx, tx, v.Key, v.Ciphertext, at)
 		if err != nil {
-			return 0, after, fmt.Errorf("row %s: %w", v.id, err)
+			return 0, after, fmt.Errorf("row %s: %w", v.ID, err)
 		}
 		ciphertext, err := key.Seal([]byte(value), at)
 		if err != nil {
 			return 0, after, err
 		}
-		b.Queue(`UPDATE punctual.`+e.table+` SET data_key = $2, ciphertext = $3 WHERE id = $1`, v.id, key.ID, ciphertext)
-		after = v.id
+		b.Queue(`UPDATE punctual.`+e.table+` SET data_key = $2, ciphertext = $3 WHERE id = $1`, v.ID, key.ID, ciphertext)
+		after = v.ID
 	}
 	return len(list), after, tx.SendBatch(ctx, &b).Close()
 }
@@ -171,14 +167,8 @@ func (s *Secrets) dropDataKeys(ctx context.Context, before int64) (dropped int, 
 			return fmt.Errorf("locking the earlier data keys: %w", err)
 		}
 		for _, e := range encrypted {
-			for last := (uuid.UUID{}); ; {
-				n, next, err := s.reencryptBatch(ctx, tx, e, last)
-				if err != nil {
-					return fmt.Errorf("encrypting %s anew: %w", e.table, err)
-				}
-				if last = next; n < rotateBatch {
-					break
-				}
+			if _, err := s.reencrypt(ctx, pg.Writes{Tx: tx}, e); err != nil {
+				return err
 			}
 		}
 		done, err := tx.Exec(ctx, `DELETE FROM punctual.data_keys WHERE `+old, before)

@@ -69,17 +69,11 @@ func (s *Secrets) ReadFacts(
 	if len(asked) == 0 {
 		return f, nil
 	}
-	rows := pg.Query(ctx, tx, `
-		SELECT name FROM punctual.secrets WHERE tenant = $1 AND name = ANY($2::text[]) ORDER BY id FOR KEY SHARE`,
+	var err error
+	f.names, err = pg.Map[string, bool](ctx, tx, `
+		SELECT name, true FROM punctual.secrets WHERE tenant = $1 AND name = ANY($2::text[]) ORDER BY id FOR KEY SHARE`,
 		tenant, slices.Collect(maps.Keys(asked)))
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return f, fmt.Errorf("looking for secrets: %w", err)
-	}
-	for _, name := range found {
-		f.names[name] = true
-	}
-	return f, nil
+	return f, pg.Wrap("looking for secrets", err)
 }
 
 // KnowsSecrets returns an *UnknownSecretError if a list names a secret that its tenant does not have.
@@ -98,9 +92,9 @@ func (s *Secrets) KnowsSecrets(ctx context.Context, tx *pg.Tx, tenant int32, lis
 
 // sealedValue is an encrypted value, such as a row of job_secrets.
 type sealedValue struct {
-	id         uuid.UUID
-	key        int64
-	ciphertext []byte
+	ID         uuid.UUID
+	Key        int64
+	Ciphertext []byte
 }
 
 func jobSecretPlace(tenant int32, job, id uuid.UUID) vault.Place {
@@ -162,7 +156,7 @@ func (j *OfJob) Queue(b *pgx.Batch) {
 	for _, v := range j.sealed {
 		b.Queue(`
 			INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5)`,
-			v.id, j.tenant, j.job, v.key, v.ciphertext)
+			v.ID, j.tenant, j.job, v.Key, v.Ciphertext)
 	}
 	for _, name := range j.uses {
 		b.Queue(`
@@ -217,19 +211,16 @@ func (s *Secrets) storedValues(
 	if len(fields) == 0 {
 		return nil, nil
 	}
-	rows := pg.Query(ctx, q, `
+	found, err := pg.All(ctx, q, pgx.RowToStructByPos[sealedValue], `
 		SELECT id, data_key, ciphertext FROM punctual.job_secrets WHERE job_id = $1 AND id = ANY($2::uuid[])`,
 		job, slices.Collect(maps.Keys(fields)))
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (v sealedValue, err error) {
-		return v, row.Scan(&v.id, &v.key, &v.ciphertext)
-	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the secrets of job %s: %w", job, err)
 	}
 	values := map[string]string{}
 	for _, v := range found {
-		if value, err := s.open(ctx, q, v.key, v.ciphertext, jobSecretPlace(tenant, job, v.id)); err == nil {
-			values[fields[v.id]] = value
+		if value, err := s.open(ctx, q, v.Key, v.Ciphertext, jobSecretPlace(tenant, job, v.ID)); err == nil {
+			values[fields[v.ID]] = value
 		}
 	}
 	return values, nil

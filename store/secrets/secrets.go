@@ -49,12 +49,7 @@ const tries = 5
 
 const namedColumns = `id, name, description, version, created_at, updated_at`
 
-func scanSecret(row pgx.CollectableRow) (Secret, error) {
-	var r Secret
-	err := row.Scan(&r.ID, &r.Name, &r.Description, &r.Version, &r.CreatedAt, &r.UpdatedAt)
-	pg.UTC(&r.CreatedAt, &r.UpdatedAt)
-	return r, err
-}
+var scanSecret = pgx.RowToStructByPos[Secret]
 
 func secretPlace(tenant int32, id uuid.UUID, name string) vault.Place {
 	return vault.Place{Tenant: tenant, Kind: "secret", Name: id.String() + "/" + name}
@@ -94,7 +89,6 @@ func (s *Secrets) rewriteSecret(
 		SELECT `+namedColumns+`, data_key, ciphertext FROM punctual.secrets
 		WHERE tenant = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name).
 		Scan(&r.ID, &r.Name, &r.Description, &r.Version, &r.CreatedAt, &r.UpdatedAt, &old, &ciphertext)
-	pg.UTC(&r.CreatedAt, &r.UpdatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return r, false, nil
 	}
@@ -113,13 +107,12 @@ func (s *Secrets) rewriteSecret(
 		return r, true, err
 	}
 	before := r
-	rows := pg.Query(ctx, tx, `
+	r, err = pg.One(ctx, tx, scanSecret, `
 		UPDATE punctual.secrets
 		SET description = $2, version = version + CASE WHEN $3 THEN 0 ELSE 1 END,
 			data_key = $4, ciphertext = $5, updated_at = clock_timestamp()
 		WHERE id = $1
 		RETURNING `+namedColumns, r.ID, description, same, key.ID, sealed)
-	r, err = pgx.CollectExactlyOneRow(rows, scanSecret)
 	if err != nil {
 		return r, true, fmt.Errorf("writing secret %q: %w", name, err)
 	}
@@ -141,10 +134,9 @@ func insertSecret(
 	if err != nil {
 		return r, false, err
 	}
-	rows := pg.Query(ctx, tx, `
+	r, err = pg.One(ctx, tx, scanSecret, `
 		INSERT INTO punctual.secrets (id, tenant, name, description, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (tenant, name) DO NOTHING RETURNING `+namedColumns, id, tenant, name, description, key.ID, sealed)
-	r, err = pgx.CollectExactlyOneRow(rows, scanSecret)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return r, false, nil
 	}
@@ -159,9 +151,8 @@ func insertSecret(
 
 // GetSecret returns what may be known about a secret. The error is ErrNotFound if there is none.
 func (s *Secrets) GetSecret(ctx context.Context, tenant int32, name string) (Secret, error) {
-	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
+	r, err := pg.One(ctx, s.db.Reader(ctx, tenant), scanSecret, `
 		SELECT `+namedColumns+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
-	r, err := pgx.CollectExactlyOneRow(rows, scanSecret)
 	return r, pg.Found(err, "secret %q", name)
 }
 
@@ -174,10 +165,10 @@ func (s *Secrets) ListSecrets(
 		return nil, "", err
 	}
 	c.Add(`tenant = ?`, tenant)
-	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
+	list, err = pg.All(ctx, s.db.Reader(ctx, tenant), scanSecret, `
 		SELECT `+namedColumns+` FROM punctual.secrets`+c.Where()+
 		fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.Size()+1), c.Args...)
-	if list, err = pgx.CollectRows(rows, scanSecret); err != nil {
+	if err != nil {
 		return nil, "", fmt.Errorf("listing secrets: %w", err)
 	}
 	list, nextCursor = pg.Cut(list, p, cursor, func(r Secret) uuid.UUID { return r.ID })
@@ -196,13 +187,10 @@ func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) e
 		var id uuid.UUID
 		err := tx.QueryRow(ctx, `
 			SELECT id FROM punctual.secrets WHERE tenant = $1 AND name = $2 FOR UPDATE`, tenant, name).Scan(&id)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("secret %q: %w", name, pg.ErrNotFound)
-		}
 		if err != nil {
-			return fmt.Errorf("locking secret %q: %w", name, err)
+			return pg.Found(err, "secret %q", name)
 		}
-		rows := pg.Query(ctx, tx, `
+		jobs, err := pg.All(ctx, tx, pgx.RowTo[string], `
 			SELECT j.name FROM punctual.secret_uses x
 			JOIN punctual.jobs j ON j.id = x.job_id
 			LEFT JOIN punctual.schedules s ON s.job_id = j.id
@@ -213,7 +201,6 @@ func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) e
 			             v.definition #>> '{target,tls,client_certificate}',
 			             v.definition #>> '{target,tls,ca}')
 			ORDER BY j.name LIMIT $3`, tenant, name, mostNamedJobs+1)
-		jobs, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			return fmt.Errorf("looking for jobs that use secret %q: %w", name, err)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"punctual/store/vault"
 )
@@ -25,15 +24,7 @@ const keyIDSize = 8
 
 // SealSession encrypts a session with the newest data key. The result is text that a cookie may hold.
 func (s *Secrets) SealSession(ctx context.Context, session []byte) (string, error) {
-	var id int64
-	var sealedKey []byte
-	if err := s.db.Conns(ctx).QueryRow(ctx, `
-		SELECT id, sealed
-		FROM punctual.data_keys
-		ORDER BY number DESC LIMIT 1`).Scan(&id, &sealedKey); err != nil {
-		return "", fmt.Errorf("reading the data key: %w", err)
-	}
-	key, err := s.openKey(id, sealedKey)
+	key, err := s.newestKey(ctx, s.db.Conns(ctx), ``)
 	if err != nil {
 		return "", err
 	}
@@ -41,7 +32,7 @@ func (s *Secrets) SealSession(ctx context.Context, session []byte) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint64(nil, uint64(id)), sealed...)), nil
+	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint64(nil, uint64(key.ID)), sealed...)), nil
 }
 
 // OpenSession decrypts what SealSession has returned. Its error is ErrSession for anything else. A flood of forged

@@ -105,7 +105,6 @@ func (s *Secrets) insertSigningSecret(
 	if err != nil {
 		return r, "", fmt.Errorf("writing a signing secret: %w", err)
 	}
-	pg.UTC(&r.CreatedAt)
 	if err := audit.Write(ctx, tx, tenant, audit.Change{
 		Action: audit.SigningSecretCreate, ID: r.ID, After: signingSecretShot{},
 	}); err != nil {
@@ -119,14 +118,9 @@ func (s *Secrets) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signi
 	if _, err := s.SigningKeys(ctx, tenant); err != nil { // creates the first one
 		return nil, err
 	}
-	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
+	list, err := pg.All(ctx, s.db.Reader(ctx, tenant), pgx.RowToStructByPos[SigningSecret], `
 		SELECT id, created_at, expires_at FROM punctual.signing_secrets
 		WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r SigningSecret, err error) {
-		err = row.Scan(&r.ID, &r.CreatedAt, &r.ExpiresAt)
-		pg.UTC(&r.CreatedAt, r.ExpiresAt)
-		return r, err
-	})
 	return list, pg.Wrap("listing signing secrets", err)
 }
 
@@ -163,7 +157,6 @@ func (s *Secrets) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid
 		if err := tx.QueryRow(ctx, sql, args...).Scan(&ends); err != nil {
 			return fmt.Errorf("deleting signing secret %s: %w", id, err)
 		}
-		pg.UTC(ends)
 		if err := audit.Write(ctx, tx, tenant, signingSecretEnds(id, ends)); err != nil {
 			return err
 		}
@@ -247,31 +240,28 @@ func (s *Secrets) signersAround(ctx context.Context, tenant int32) (map[int32]si
 
 // openSigningKeys returns the live signing keys of a range of tenants.
 func (s *Secrets) openSigningKeys(ctx context.Context, first, last int32) (map[int32]signers, error) {
-	rows := pg.Query(ctx, s.db.Conns(ctx), `
+	type row struct {
+		Tenant int32
+		sealedValue
+		Expires *time.Time
+	}
+	list, err := pg.All(ctx, s.db.Conns(ctx), pgx.RowToStructByPos[row], `
 		SELECT tenant, id, data_key, ciphertext, expires_at FROM punctual.signing_secrets
 		WHERE tenant BETWEEN $1 AND $2 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, first, last)
-	type row struct {
-		tenant int32
-		sealedValue
-		expires *time.Time
-	}
-	list, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (v row, err error) {
-		return v, r.Scan(&v.tenant, &v.id, &v.key, &v.ciphertext, &v.expires)
-	})
 	if err != nil {
 		return nil, fmt.Errorf("reading signing secrets: %w", err)
 	}
 	found := map[int32]signers{}
 	for _, r := range list {
-		of := found[r.tenant]
-		key, err := s.openSigningKey(ctx, r.tenant, r.sealedValue, r.expires)
+		of := found[r.Tenant]
+		key, err := s.openSigningKey(ctx, r.Tenant, r.sealedValue, r.Expires)
 		if err != nil {
-			of.err = fmt.Errorf("opening signing secret %s: %w", r.id, err)
+			of.err = fmt.Errorf("opening signing secret %s: %w", r.ID, err)
 		} else {
 			of.keys = append(of.keys, key)
 		}
-		of.lasting = of.err == nil && (of.lasting || r.expires == nil)
-		found[r.tenant] = of
+		of.lasting = of.err == nil && (of.lasting || r.Expires == nil)
+		found[r.Tenant] = of
 	}
 	return found, nil
 }
@@ -279,7 +269,7 @@ func (s *Secrets) openSigningKeys(ctx context.Context, first, last int32) (map[i
 func (s *Secrets) openSigningKey(
 	ctx context.Context, tenant int32, sealed sealedValue, expires *time.Time,
 ) (scheduler.SigningKey, error) {
-	secret, err := s.open(ctx, s.db.Conns(ctx), sealed.key, sealed.ciphertext, signingPlace(tenant, sealed.id))
+	secret, err := s.open(ctx, s.db.Conns(ctx), sealed.Key, sealed.Ciphertext, signingPlace(tenant, sealed.ID))
 	if err != nil {
 		return scheduler.SigningKey{}, err
 	}
