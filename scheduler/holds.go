@@ -111,16 +111,8 @@ func (h *holds) any() bool { return h.breakers.Recovering() || h.hangs.Any() }
 // breakerKey names the circuit breaker of the host that a URL leads to. The scheme, the path and the spelling do not
 // matter; the port does.
 func breakerKey(tenant int32, u *url.URL) breaker.Key {
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	default:
-		port = "80"
-	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	return breaker.Key{Tenant: tenant, Host: net.JoinHostPort(host, port)}
+	return breaker.Key{Tenant: tenant, Host: net.JoinHostPort(host, delivery.PortOf(u))}
 }
 
 // hostAnswer is what a result says about its host. Any status proves that the host is there, and so does a connection

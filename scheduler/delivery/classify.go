@@ -45,7 +45,7 @@ func (x *attempt) failed(err error) Result {
 }
 
 func (x *attempt) timeoutText() string {
-	within := " within " + rounded(x.timeout)
+	within := " within " + Short(x.timeout)
 	switch {
 	case x.conn == nil:
 		return "no connection" + within
@@ -55,8 +55,8 @@ func (x *attempt) timeoutText() string {
 	return "no answer" + within
 }
 
-// rounded writes a duration without the zeros that Go appends: 10m, not 10m0s.
-func rounded(d time.Duration) string {
+// Short writes a duration without the parts that are zero: 24h for 24h0m0s.
+func Short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

@@ -10,11 +10,12 @@ import (
 // An address is what connections are shared by.
 type address struct{ scheme, name, port string }
 
+func addressOf(u *url.URL) address { return address{u.Scheme, u.Hostname(), PortOf(u)} }
+
 var ports = map[string]string{"http": "80", "https": "443"}
 
-func addressOf(u *url.URL) address {
-	return address{u.Scheme, u.Hostname(), cmp.Or(u.Port(), ports[u.Scheme])}
-}
+// PortOf returns the port that a URL leads to.
+func PortOf(u *url.URL) string { return cmp.Or(u.Port(), ports[u.Scheme]) }
 
 // conn returns an idle connection, or else a new one.
 func (p *pool) conn(x *attempt, to address) (*conn, error) {

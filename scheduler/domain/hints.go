@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"punctual/scheduler/cron"
+	"punctual/scheduler/delivery"
 )
 
 // Hints for people who come from other systems: what they write, and what it is called here. A hint never guesses:
@@ -94,16 +95,7 @@ func NotADuration(text string) string {
 }
 
 // Short writes a duration without the parts that are zero: 24h for 24h0m0s.
-func Short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
+func Short(d time.Duration) string { return delivery.Short(d) }
 
 var (
 	isoDuration = regexp.MustCompile(

@@ -13,6 +13,7 @@ import (
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/placeholder"
 )
 
 // Problem is one thing that is wrong with a definition. Field is the path of the field in its JSON, and Message says
@@ -326,11 +327,4 @@ func texts[T ~string](words []T) []string {
 	return list
 }
 
-// clip shortens a text from outside for an error message.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+func clip(s string) string { return placeholder.Clip(s) }

@@ -54,7 +54,7 @@ func Parse(text string) (Template, error) {
 		inner, after, closed := strings.Cut(rest, closing)
 		if !closed {
 			return Template{}, fmt.Errorf("%q is not closed by }}; %s stands for two literal braces",
-				clip(opening+rest), literal)
+				Clip(opening+rest), literal)
 		}
 		p, err := read(inner)
 		if err != nil {
@@ -70,7 +70,7 @@ func Parse(text string) (Template, error) {
 // read returns the placeholder that is written between the braces.
 func read(inner string) (part, error) {
 	name, wanted, hasForm := strings.Cut(inner, "|")
-	whole := clip(opening + inner + closing)
+	whole := Clip(opening + inner + closing)
 	switch {
 	case !slices.Contains(names, name):
 		hint := ""
@@ -86,7 +86,7 @@ func read(inner string) (part, error) {
 	}
 	i := slices.Index(formNames(), wanted)
 	if i < 0 {
-		return part{}, fmt.Errorf("%q: there is no form %q; the forms are %s", whole, clip(wanted), list(formNames()))
+		return part{}, fmt.Errorf("%q: there is no form %q; the forms are %s", whole, Clip(wanted), list(formNames()))
 	}
 	return part{name: name, form: form(i)}, nil
 }
@@ -110,8 +110,8 @@ func list(words []string) string {
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-// clip shortens a text from outside for an error message.
-func clip(s string) string {
+// Clip shortens a text from outside for an error message.
+func Clip(s string) string {
 	const most = 80
 	if len(s) <= most {
 		return s
