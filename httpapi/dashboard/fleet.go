@@ -41,8 +41,6 @@ func (v *visit) readQueues() (view queuesView, err error) {
 }
 
 func (v *visit) resetBreakers() error {
-	if _, err := v.api.ResetBreakers(v.ctx(), v.field("host")); err != nil {
-		return err
-	}
-	return v.to("/queues", "The breakers are being reset.")
+	_, err := v.api.ResetBreakers(v.ctx(), v.field("host"))
+	return v.done(err, "/queues", "The breakers are being reset.")
 }

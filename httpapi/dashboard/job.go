@@ -108,10 +108,8 @@ func (v *visit) jobPath() string { return "/jobs/" + url.PathEscape(v.part("job"
 
 func (v *visit) pauseJob() error {
 	in := httpapi.PauseInput{Note: v.field("note"), Until: v.instant("until")}
-	if _, err := v.api.PauseJob(v.ctx(), v.part("job"), in); err != nil {
-		return err
-	}
-	return v.to(v.jobPath(), "The job is paused.")
+	_, err := v.api.PauseJob(v.ctx(), v.part("job"), in)
+	return v.done(err, v.jobPath(), "The job is paused.")
 }
 
 // instant returns an instant of the form as it was written: the API says what is wrong with it.
@@ -135,19 +133,14 @@ func instantOf(text string) string {
 }
 
 func (v *visit) resumeJob() error {
-	if _, err := v.api.ResumeJob(v.ctx(), v.part("job"), httpapi.ResumeInput{Note: v.field("note")}); err != nil {
-		return err
-	}
-	return v.to(v.jobPath(), "The job is active again.")
+	_, err := v.api.ResumeJob(v.ctx(), v.part("job"), httpapi.ResumeInput{Note: v.field("note")})
+	return v.done(err, v.jobPath(), "The job is active again.")
 }
 
 func (v *visit) triggerJob() error {
 	body, headers := v.replacements()
 	run, err := v.api.TriggerJob(v.ctx(), v.part("job"), httpapi.TriggerInput{Body: body, Headers: headers})
-	if err != nil {
-		return err
-	}
-	return v.to("/runs/"+run.ID.String(), "The run was created.")
+	return v.done(err, "/runs/"+run.ID.String(), "The run was created.")
 }
 
 // replacements returns the body and the headers that a run by hand sends in place of the job's; nil: the job's.
@@ -162,10 +155,8 @@ func (v *visit) replacements() (body json.RawMessage, headers map[string]string)
 }
 
 func (v *visit) deleteJob() error {
-	if err := v.api.DeleteJob(v.ctx(), v.part("job")); err != nil {
-		return err
-	}
-	return v.to("/jobs", "The job is deleted. Its history stays.")
+	err := v.api.DeleteJob(v.ctx(), v.part("job"))
+	return v.done(err, "/jobs", "The job is deleted. Its history stays.")
 }
 
 // backfillView asks for runs of past slots: first it counts them.
@@ -209,8 +200,6 @@ func (v *visit) startBackfill() error {
 		in["note"] = note
 	}
 	var started struct{ ID string }
-	if _, err := v.api.Do(v.ctx(), http.MethodPost, "/v1"+v.jobPath()+"/backfill", in, &started); err != nil {
-		return err
-	}
-	return v.to("/operations/"+started.ID, "The backfill has started.")
+	_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1"+v.jobPath()+"/backfill", in, &started)
+	return v.done(err, "/operations/"+started.ID, "The backfill has started.")
 }

@@ -116,10 +116,7 @@ func (v *visit) changeJobs() error {
 		return err
 	}
 	operation, err := v.startJobs(action, in)
-	if err != nil {
-		return err
-	}
-	return v.to("/operations/"+operation.ID.String(), "The operation has started.")
+	return v.done(err, "/operations/"+operation.ID.String(), "The operation has started.")
 }
 
 func (v *visit) startJobs(action jobs.Action, in httpapi.JobsInput) (o letters.Operation, err error) {

@@ -86,26 +86,18 @@ func (v *visit) bulk(verb string) error {
 		start = v.api.ResolveDeadLetters
 	}
 	operation, err := start(v.ctx(), in)
-	if err != nil {
-		return err
-	}
-	return v.to("/operations/"+operation.ID.String(), "The operation has started.")
+	return v.done(err, "/operations/"+operation.ID.String(), "The operation has started.")
 }
 
 // one replays or resolves a single dead letter.
 func (v *visit) one(verb, run string) error {
 	note := httpapi.NoteInput{Note: v.field("note")}
 	if verb == "resolve" {
-		if _, err := v.api.ResolveDeadLetter(v.ctx(), run, note); err != nil {
-			return err
-		}
-		return v.to("/runs/"+url.PathEscape(run), "The dead letter is resolved.")
+		_, err := v.api.ResolveDeadLetter(v.ctx(), run, note)
+		return v.done(err, "/runs/"+url.PathEscape(run), "The dead letter is resolved.")
 	}
 	made, err := v.api.ReplayDeadLetter(v.ctx(), run, note)
-	if err != nil {
-		return err
-	}
-	return v.to("/runs/"+made.ID.String(), "This run replays the dead one.")
+	return v.done(err, "/runs/"+made.ID.String(), "This run replays the dead one.")
 }
 
 // operationsView is the list of operations.
@@ -132,8 +124,6 @@ func (v *visit) operation() error {
 
 func (v *visit) cancelOperation() error {
 	id := v.part("operation")
-	if _, err := v.api.CancelOperation(v.ctx(), id); err != nil {
-		return err
-	}
-	return v.to("/operations/"+url.PathEscape(id), "The operation is cancelled. What it has done stays done.")
+	_, err := v.api.CancelOperation(v.ctx(), id)
+	return v.done(err, "/operations/"+url.PathEscape(id), "The operation is cancelled. What it has done stays done.")
 }

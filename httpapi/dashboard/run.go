@@ -162,10 +162,7 @@ func filtered(query url.Values, names ...string) url.Values {
 
 func (v *visit) cancelRun() error {
 	run, err := v.api.CancelRun(v.ctx(), v.part("run"))
-	if err != nil {
-		return err
-	}
-	return v.to("/runs/"+run.ID.String(), "The run is being cancelled.")
+	return v.done(err, "/runs/"+run.ID.String(), "The run is being cancelled.")
 }
 
 func (v *visit) rerunRun() error {

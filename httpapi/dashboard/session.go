@@ -182,8 +182,5 @@ func (v *visit) actFor() error {
 	if _, err := v.calls(s).Caller(v.ctx()); err != nil {
 		return err
 	}
-	if err := v.remember(s); err != nil {
-		return err
-	}
-	return v.to("/", "")
+	return v.done(v.remember(s), "/", "")
 }

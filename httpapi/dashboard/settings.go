@@ -74,10 +74,7 @@ func (v *visit) createKey() error {
 }
 
 func (v *visit) revokeKey() error {
-	if err := v.api.RevokeAPIKey(v.ctx(), v.part("key")); err != nil {
-		return err
-	}
-	return v.to("/settings", "The key is revoked.")
+	return v.done(v.api.RevokeAPIKey(v.ctx(), v.part("key")), "/settings", "The key is revoked.")
 }
 
 // testNotify sends a test to the recipients of the tenant's default, and shows how each answered.
@@ -98,13 +95,9 @@ func (v *visit) testNotify() error {
 func (v *visit) freeze() error {
 	in := httpapi.FreezeInput{Scope: httpapi.FreezeScope(v.field("scope")), Note: v.field("note")}
 	if v.field("thaw") != "" {
-		if _, err := v.api.Unfreeze(v.ctx(), in); err != nil {
-			return err
-		}
-		return v.to("/settings", "Claims go on.")
+		_, err := v.api.Unfreeze(v.ctx(), in)
+		return v.done(err, "/settings", "Claims go on.")
 	}
-	if _, err := v.api.Freeze(v.ctx(), in); err != nil {
-		return err
-	}
-	return v.to("/settings", "Nothing is claimed any more. Runs in flight end by themselves.")
+	_, err := v.api.Freeze(v.ctx(), in)
+	return v.done(err, "/settings", "Nothing is claimed any more. Runs in flight end by themselves.")
 }

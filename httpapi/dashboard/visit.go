@@ -131,6 +131,14 @@ func (v *visit) to(path, said string) error {
 	return nil
 }
 
+// done sends the browser on after a change, unless it failed.
+func (v *visit) done(err error, path, said string) error {
+	if err != nil {
+		return err
+	}
+	return v.to(path, said)
+}
+
 // said returns what was done just now, once.
 func (v *visit) said() string {
 	c, err := v.r.Cookie(saidCookie)
