@@ -3,6 +3,8 @@ package auth
 import (
 	"slices"
 	"strings"
+
+	"punctual/store/pg"
 )
 
 // Role says what a caller may do. Each role includes the roles before it, except metrics, which stands apart.
@@ -46,10 +48,4 @@ func Greatest(names []string) (role Role, known bool) {
 	return role, known
 }
 
-func roleNames() string {
-	names := make([]string, len(Roles))
-	for i, r := range Roles {
-		names[i] = string(r)
-	}
-	return strings.Join(names, ", ")
-}
+func roleNames() string { return strings.Join(pg.Texts(Roles), ", ") }
