@@ -184,9 +184,8 @@ func TestStartsAreDrawnAtTheRate(t *testing.T) {
 	if got := a.draws(0, 0, 1); got.Starts != 0 {
 		t.Errorf("with none left: %+v", got)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.tenant_usage WHERE starts_at <= clock_timestamp()`); n != 1 {
-		t.Error("what was used up in the future is waited for")
-	}
+	c.wantCount(1, "what was used up in the future is waited for",
+		`SELECT count(*) FROM punctual.tenant_usage WHERE starts_at <= clock_timestamp()`)
 	c.limit("max_runs_per_second", nil)
 	if got := a.draws(0, 0, 5); got.PerSecond != 0 || got.Starts != 0 {
 		t.Errorf("lifted: %+v", got)

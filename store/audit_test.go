@@ -23,9 +23,7 @@ import (
 func (c crud) entries(since *uuid.UUID) []audit.Entry {
 	c.t.Helper()
 	all, _, err := c.Audit.List(c.t.Context(), c.tenant, audit.Filter{Page: pg.Page{Limit: 500}})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	var fresh []audit.Entry
 	for _, r := range all {
 		if r.ID == *since {
@@ -261,9 +259,7 @@ func TestListAuditSelects(t *testing.T) {
 	c.create("b")
 	c.edit("b", func(d *domain.Definition) { d.Name = "c" })
 	alice := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Token, Name: "alice"})
-	if err := c.DeleteJob(alice, c.tenant, "c", nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.DeleteJob(alice, c.tenant, "c", nil))
 	keyID := uuid.New()
 	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)
 		VALUES ($1, $2, 'deploy', 'punctual_x', sha256('x'), 'admin', 'test')`, keyID, c.tenant)
@@ -272,9 +268,7 @@ func TestListAuditSelects(t *testing.T) {
 		return audit.Write(ctx, tx, c.tenant,
 			audit.Change{Action: audit.SecretPut, Name: "billing-token", After: map[string]int{"version": 1}})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, k := range []struct {
 		name   string
 		filter audit.Filter
@@ -330,12 +324,9 @@ func TestTheAuditLogHasNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.deleteJob("a")
-	if n := c.count(`SELECT count(*) FROM punctual.audit_log a WHERE a::text LIKE '%***%'`); n != 4 {
-		t.Errorf("%d entries are masked, want 4", n)
-	}
-	if n := c.count(`SELECT count(*) FROM punctual.audit_log a WHERE a::text LIKE '%s3cret%'`); n != 0 {
-		t.Errorf("%d entries hold a secret", n)
-	}
+	c.wantCount(4, "entries are masked", `SELECT count(*) FROM punctual.audit_log a WHERE a::text LIKE '%***%'`)
+	c.wantCount(0, "entries hold a secret",
+		`SELECT count(*) FROM punctual.audit_log a WHERE a::text LIKE '%s3cret%'`)
 }
 
 func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
@@ -363,9 +354,7 @@ func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.audit_log`); n != 1 {
-		t.Errorf("%d entries", n)
-	}
+	c.wantCount(1, "entries", `SELECT count(*) FROM punctual.audit_log`)
 }
 
 func TestOldEntriesAreForgottenAndNeverThoseOfThirtyDays(t *testing.T) {
@@ -377,12 +366,8 @@ func TestOldEntriesAreForgottenAndNeverThoseOfThirtyDays(t *testing.T) {
 			at := time.Now().AddDate(0, 0, -n)
 			var b pgx.Batch
 			deleted := audit.Change{Action: audit.JobDelete, Name: fmt.Sprint(n)}
-			if err := audit.Queue(t.Context(), &b, tenant, at, deleted); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.db.Pool().SendBatch(t.Context(), &b).Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, audit.Queue(t.Context(), &b, tenant, at, deleted))
+			must(t, c.db.Pool().SendBatch(t.Context(), &b).Close())
 		}
 	}
 	const ages = `SELECT string_agg(name, ' ' ORDER BY tenant, at DESC) FROM punctual.audit_log`
@@ -399,7 +384,5 @@ func TestOldEntriesAreForgottenAndNeverThoseOfThirtyDays(t *testing.T) {
 			t.Errorf("after %s: %q, want %q", k.retention, left, k.want)
 		}
 	}
-	if n := c.count(`SELECT punctual.forget_audit_log('1 day', 1)`); n != 0 {
-		t.Errorf("%d more", n)
-	}
+	c.wantCount(0, "more entries", `SELECT punctual.forget_audit_log('1 day', 1)`)
 }

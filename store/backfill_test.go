@@ -19,9 +19,7 @@ import (
 func (c crud) plan(r letters.BackfillRequest) letters.BackfillPlan {
 	c.t.Helper()
 	p, err := c.PlanBackfill(c.t.Context(), c.tenant, r)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return p
 }
 
@@ -29,18 +27,14 @@ func (c crud) plan(r letters.BackfillRequest) letters.BackfillPlan {
 func (c crud) fills(r letters.BackfillRequest) int {
 	c.t.Helper()
 	n, err := c.CountBackfill(c.t.Context(), c.plan(r))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return n
 }
 
 func (c crud) backfill(r letters.BackfillRequest) letters.Operation {
 	c.t.Helper()
 	o, err := c.For(c.tenant).StartBackfill(c.t.Context(), c.plan(r))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return o
 }
 
@@ -137,10 +131,9 @@ func TestBackfillThatRepeatsMakesNewRunsOfSlotsThatHaveOne(t *testing.T) {
 		o := c.backfill(r)
 		c.work()
 		c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0)
-		if n := c.count(`SELECT count(*) FROM (SELECT lag(r.scheduled_for) OVER (ORDER BY y.due_at) < r.scheduled_for AS grows
-			FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id) s WHERE grows`); n != 2 {
-			t.Error("they are not in order in ready")
-		}
+		c.wantCount(2, "they are not in order in ready",
+			`SELECT count(*) FROM (SELECT lag(r.scheduled_for) OVER (ORDER BY y.due_at) < r.scheduled_for AS grows
+			FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id) s WHERE grows`)
 		runs := c.claimReady(100).Runs
 		if len(runs) != 3 {
 			t.Fatalf("%d runs", len(runs))
@@ -274,9 +267,7 @@ func TestBackfillLeavesAloneWhatWillRunByItself(t *testing.T) {
 		now := time.Now().Truncate(time.Second)
 		job := c.create("a", since(now))
 		timetable, err := domain.NewTimetable(job.ID, job.Definition.WithDefaults(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		offset := timetable.Due(now, nil).Sub(now)
 		for started, want := range map[time.Duration]int{offset / 2: 0, offset + 10*time.Second: 1} { // how long ago
 			c.edit("a", since(now.Add(-started)))
@@ -340,9 +331,8 @@ func TestBackfillOfAJobThatMustNotOverlapGoesOneAtATimeOldestFirst(t *testing.T)
 			c.finishAll([]domain.Assignment{active})
 			c.nextBatch()
 			c.wantProgress(o.ID, letters.OperationDone, 4, 4, 0)
-			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status IN ('skipped', 'cancelled')`); n != 0 {
-				t.Errorf("%d were skipped or cancelled", n)
-			}
+			c.wantCount(0, "were skipped or cancelled",
+				`SELECT count(*) FROM punctual.runs WHERE status IN ('skipped', 'cancelled')`)
 		})
 	}
 }
@@ -386,10 +376,8 @@ func TestBackfillGoesOnWhereABatchWasCutOff(t *testing.T) {
 	c.wantProgress(o.ID, letters.OperationRunning, 6, 2, 0)
 	c.work()
 	c.wantProgress(o.ID, letters.OperationDone, 6, 6, 0)
-	if n := c.count(`SELECT count(*)
-		FROM (SELECT FROM punctual.runs WHERE job_id = $1 GROUP BY scheduled_for HAVING count(*) = 2) s`, job.ID); n != 6 {
-		t.Errorf("%d slots were repeated exactly once", n)
-	}
+	c.wantCount(6, "slots were repeated exactly once", `SELECT count(*)
+		FROM (SELECT FROM punctual.runs WHERE job_id = $1 GROUP BY scheduled_for HAVING count(*) = 2) s`, job.ID)
 }
 
 func TestReplicasAtOnceBackfillEachSlotOnce(t *testing.T) {
@@ -467,9 +455,8 @@ func TestBackfillOfAJobThatChangesMeanwhile(t *testing.T) {
 		c.edit("a", every(time.Minute))
 		c.work()
 		c.wantProgress(o.ID, letters.OperationDone, 4, 4, 0)
-		if n := c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND job_version = 2`, job.ID); n != 3 {
-			t.Errorf("%d runs under the new version", n)
-		}
+		c.wantCount(3, "runs under the new version",
+			`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND job_version = 2`, job.ID)
 	})
 	t.Run("its end ends the backfill", func(t *testing.T) {
 		c := newClaimer(t)

@@ -66,20 +66,16 @@ func (c claimer) beat(a domain.Assignment, progress string) (claim.Beat, error) 
 func (c claimer) mustBeat(a domain.Assignment, progress string) claim.Beat {
 	c.t.Helper()
 	b, err := c.beat(a, progress)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return b
 }
 
 // nothingLeft fails the test if a row remains in a table that has rows of unfinished runs only.
 func (c claimer) nothingLeft() {
 	c.t.Helper()
-	if n := c.count(`SELECT (SELECT count(*) FROM punctual.ready)
+	c.wantCount(0, "rows are left in ready, claims and exclusive", `SELECT (SELECT count(*) FROM punctual.ready)
 		+ (SELECT count(*) FROM punctual.claims)
-		+ (SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive)`); n != 0 {
-		c.t.Errorf("%d rows are left in ready, claims and exclusive", n)
-	}
+		+ (SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive)`)
 }
 
 func superseded(t *testing.T, err error) {
@@ -94,9 +90,7 @@ func TestWorkThatGoesOnIsHeldByNoReplica(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("a", forbid)
 	c.wantState(a.RunID, "running 202 attempt 1 ready in 60")
-	if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 0 {
-		t.Errorf("%d claims hold it", n)
-	}
+	c.wantCount(0, "claims hold it", `SELECT count(*) FROM punctual.claims`)
 	c.lose(c.replica)
 	if n := c.recover(); n != 0 {
 		t.Errorf("%d runs recovered: it died with its replica", n)
@@ -243,9 +237,8 @@ func TestATargetReportsFailure(t *testing.T) {
 	if err != nil || run.Status != domain.StatusDead || orEmpty(run.Reason) != domain.ReasonFailed {
 		t.Errorf("without retry: %+v, error %v", run, err)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE reason = 'failed' AND attempts = 2`); n != 1 {
-		t.Errorf("%d dead letters", n)
-	}
+	c.wantCount(1, "dead letters",
+		`SELECT count(*) FROM punctual.dead_letters WHERE reason = 'failed' AND attempts = 2`)
 	c.nothingLeft()
 }
 
@@ -282,9 +275,7 @@ func TestCancelOfWorkThatGoesOn(t *testing.T) {
 		if err != nil || run.Status != domain.StatusRunning || orEmpty(run.Reason) != domain.ReasonCancelled {
 			t.Fatalf("%+v, error %v", run, err)
 		}
-		if n := c.count(`SELECT count(*) FROM punctual.cancels`); n != 0 {
-			t.Error("a replica is told, which does not hold the run")
-		}
+		c.wantCount(0, "a replica is told, which does not hold the run", `SELECT count(*) FROM punctual.cancels`)
 		return c, a
 	}
 	t.Run("is told with a heartbeat, which no longer moves the deadline", func(t *testing.T) {
@@ -308,9 +299,7 @@ func TestCancelOfWorkThatGoesOn(t *testing.T) {
 	} {
 		t.Run("ends the run when the target "+name, func(t *testing.T) {
 			c, a := cancelled(t)
-			if err := end(c, a); err != nil {
-				t.Fatal(err)
-			}
+			must(t, end(c, a))
 			run := c.run(a.RunID)
 			if run.Status != domain.StatusCancelled || orEmpty(run.Reason) != domain.ReasonCancelled {
 				t.Errorf("%+v", run)

@@ -22,15 +22,11 @@ func (c crud) claimAll(replica uuid.UUID) []domain.Assignment {
 	}
 	claim := scheduler.Claim{Replica: replica, Quotas: []scheduler.Quota{{Queue: 1, Slots: 10}}}
 	due, err := c.ClaimDue(c.t.Context(), claim)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	runs := due.Runs
 	for _, claim.Work = range []domain.Work{domain.WorkReady, domain.WorkOrdered} {
 		ready, err := c.ClaimReady(c.t.Context(), claim)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, err)
 		runs = append(runs, ready.Runs...)
 	}
 	return runs
@@ -169,11 +165,9 @@ func TestOverlap(t *testing.T) {
 		c.claimAll(replica)
 		c.slotAgo(job.ID, time.Second)
 		c.claimAll(replica)
-		if n := c.count(`SELECT count(*)
+		c.wantCount(1, "skips for overlap", `SELECT count(*)
 			FROM punctual.runs
-			WHERE status = 'skipped' AND reason = 'overlap' AND blocked_by IS NOT NULL`); n != 1 {
-			t.Errorf("%d skips for overlap", n)
-		}
+			WHERE status = 'skipped' AND reason = 'overlap' AND blocked_by IS NOT NULL`)
 		var active *jobs.ActiveRunError
 		if _, err := c.tryTrigger("a"); !errors.As(err, &active) {
 			t.Errorf("a trigger beside a waiting run: error %v", err)
@@ -184,9 +178,7 @@ func TestOverlap(t *testing.T) {
 			t.Fatalf("the waiting run did not start at once: %v", second)
 		}
 		c.finish(second[0], domain.Succeed, "")
-		if n := c.count(`SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive`); n != 0 {
-			t.Errorf("the gate is not free")
-		}
+		c.wantCount(0, "the gate is not free", `SELECT count(active_run) + count(waiting_run) FROM punctual.exclusive`)
 	})
 	t.Run("a trigger under replace takes the place of the active run", func(t *testing.T) {
 		c := newCRUD(t)

@@ -16,9 +16,7 @@ import (
 func (c crud) wants(chore string) bool {
 	c.t.Helper()
 	pulse, err := c.Renew(c.t.Context(), uuid.New(), false)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return slices.Contains(pulse.Chores, chore)
 }
 

@@ -32,9 +32,7 @@ func asClaimer(c crud) claimer {
 	r := claimer{crud: c, replica: uuid.New()}
 	queues, err := c.Register(c.t.Context(),
 		scheduler.Replica{ID: r.replica, Host: "here", Queues: map[string]int{"default": 100}})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	r.queue = queues["default"]
 	return r
 }
@@ -44,9 +42,7 @@ func (c claimer) many(n int, prefix string, ago time.Duration, options ...option
 	c.t.Helper()
 	d := definition(prefix, options...)
 	text, err := jobs.Encode(d)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	c.exec(`
 		WITH made AS (
 			INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue)
@@ -66,9 +62,7 @@ func (c claimer) many(n int, prefix string, ago time.Duration, options ...option
 func (c claimer) claim(slots int, older bool) domain.Batch {
 	c.t.Helper()
 	b, err := c.ClaimDue(c.t.Context(), c.asks(slots, older))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return b
 }
 
@@ -96,9 +90,7 @@ func (c claimer) claimWaiting(of domain.Work, slots int) domain.Batch {
 	c.t.Helper()
 	b, err := c.ClaimReady(c.t.Context(),
 		scheduler.Claim{Replica: c.replica, Work: of, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return b
 }
 
@@ -192,10 +184,8 @@ func TestClaimDueMakesARunOfASlot(t *testing.T) {
 	if next, due := c.next(job.ID); !next.Equal(slot.Add(time.Hour)) || !due.Equal(next) {
 		t.Errorf("the next slot is %s, due %s", next, due)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1 AND replica = $2 AND run_ids = ARRAY[$3::uuid]`,
-		a.Lease.ID, c.replica, a.RunID); n != 1 {
-		t.Error("no claim holds the run")
-	}
+	c.wantCount(1, "no claim holds the run",
+		`SELECT count(*) FROM punctual.claims WHERE id = $1 AND replica = $2 AND run_ids = ARRAY[$3::uuid]`, a.Lease.ID, c.replica, a.RunID)
 }
 
 func TestClaimDueTakesWhatIsDueOnly(t *testing.T) {
@@ -214,9 +204,7 @@ func TestClaimDueTakesWhatIsDueOnly(t *testing.T) {
 	if b := c.claim(100, true); b.Settled != 1 {
 		t.Errorf("of the backlog %d were settled, want 1", b.Settled)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 1 {
-		t.Errorf("%d claims, want none for a claim without runs", n)
-	}
+	c.wantCount(1, "claims", `SELECT count(*) FROM punctual.claims`)
 }
 
 func TestEightClaimersNeverShareASlot(t *testing.T) {
@@ -266,9 +254,7 @@ func TestEightClaimersNeverShareASlot(t *testing.T) {
 		WHERE status = 'running'`); n != jobs {
 		t.Errorf("%d slots have a run, want %d", n, jobs)
 	}
-	if n := c.count(`SELECT sum(cardinality(run_ids)) FROM punctual.claims`); n != jobs {
-		t.Errorf("claims hold %d runs", n)
-	}
+	c.wantCount(jobs, "runs that claims hold", `SELECT sum(cardinality(run_ids)) FROM punctual.claims`)
 }
 
 // A slot comes again after a failover that lost the schedule's advance but not the run, and after a backfill of the
@@ -285,13 +271,9 @@ func TestASlotThatHasItsRunIsNotSentAgain(t *testing.T) {
 	if next, _ := c.next(job.ID); !next.Equal(slot.Add(time.Hour)) {
 		t.Errorf("the schedule stays at %s", next)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND fence = $2 AND status = 'running'`,
-		first.RunID, first.Fence); n != 1 {
-		t.Error("the first run has changed")
-	}
-	if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 1 {
-		t.Errorf("%d claims, want the first one's", n)
-	}
+	c.wantCount(1, "the first run has changed",
+		`SELECT count(*) FROM punctual.runs WHERE id = $1 AND fence = $2 AND status = 'running'`, first.RunID, first.Fence)
+	c.wantCount(1, "claims, of which there is the first one's", `SELECT count(*) FROM punctual.claims`)
 }
 
 // A run that is there already keeps no other run of its claim from being sent once. Tokens of runs that must not
@@ -326,9 +308,7 @@ func TestAClaimWithARunThatIsThereAlreadyTakesTheOthers(t *testing.T) {
 				free = max(free, r.Fence)
 			}
 		}
-		if n := c.count(`SELECT count(DISTINCT fence) - count(*) FROM punctual.runs`); n != 0 {
-			t.Error("two runs have the same token")
-		}
+		c.wantCount(0, "two runs have the same token", `SELECT count(DISTINCT fence) - count(*) FROM punctual.runs`)
 		if !again && gated <= free {
 			t.Errorf("tokens up to %d for free runs and from %d for gated ones", free, gated)
 		}
@@ -545,9 +525,7 @@ func TestAClaimMakesThePartitionItNeeds(t *testing.T) {
 				c.dropDays(0, 0)
 			}
 			a := c.one(c.claim(100, ago > 0))
-			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1`, a.RunID); n != 1 {
-				t.Error("the run is not there")
-			}
+			c.wantCount(1, "the run is not there", `SELECT count(*) FROM punctual.runs WHERE id = $1`, a.RunID)
 		})
 	}
 }
@@ -575,12 +553,10 @@ func TestForbidNeverRunsTwice(t *testing.T) {
 	if b := c.claim(100, false); len(b.Runs) != 0 || b.Settled != 1 {
 		t.Errorf("%d runs beside an active one, %d settled", len(b.Runs), b.Settled)
 	}
-	if n := c.count(`SELECT count(*)
+	c.wantCount(1, "skips name the run in the way", `SELECT count(*)
 		FROM punctual.runs
 		WHERE job_id = $1 AND status = 'skipped' AND reason = 'overlap'
-			AND blocked_by = $2`, job.ID, first.RunID); n != 1 {
-		t.Errorf("%d skips name the run in the way", n)
-	}
+			AND blocked_by = $2`, job.ID, first.RunID)
 }
 
 func TestFreshGatesCountAsFree(t *testing.T) {
@@ -616,9 +592,7 @@ func TestClaimReadyStartsWhatWaits(t *testing.T) {
 	job := c.create("job", never)
 	triggered, err := c.For(c.tenant).TriggerJob(t.Context(), "job",
 		jobs.TriggerRequest{Body: []byte(`{"a":1}`), Headers: map[string]string{"X-A": "b"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	batch := c.claimReady(10)
 	a := c.one(batch)
 	if a.RunID != triggered.ID || a.Job.ID != job.ID || a.Attempt != 1 || a.Trigger != domain.TriggerManual ||
@@ -631,10 +605,8 @@ func TestClaimReadyStartsWhatWaits(t *testing.T) {
 	if c.ready(job.ID) != 0 {
 		t.Error("it still waits")
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.claims WHERE id = $1 AND run_ids = ARRAY[$2::uuid]`,
-		a.Lease.ID, a.RunID); n != 1 {
-		t.Error("no claim holds it")
-	}
+	c.wantCount(1, "no claim holds it",
+		`SELECT count(*) FROM punctual.claims WHERE id = $1 AND run_ids = ARRAY[$2::uuid]`, a.Lease.ID, a.RunID)
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Error("it is claimed twice")
 	}
@@ -673,16 +645,12 @@ func TestClaimReadyLeavesAloneWhatItsGateHoldsUp(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 || b.Settled != 1 {
 		t.Errorf("%d runs beside an active one, %d settled", len(b.Runs), b.Settled)
 	}
-	if n := c.count(`SELECT count(*)
+	c.wantCount(1, "it does not wait at the gate", `SELECT count(*)
 		FROM punctual.ready
-		WHERE run_id = $1 AND at_gate AND due_at > now() + interval '50 min'`, again.ID); n != 1 {
-		t.Error("it does not wait at the gate")
-	}
+		WHERE run_id = $1 AND at_gate AND due_at > now() + interval '50 min'`, again.ID)
 	c.finish(succeeded(active))
-	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND NOT at_gate AND due_at <= now()`,
-		again.ID); n != 1 {
-		t.Error("it is not due when the gate is free")
-	}
+	c.wantCount(1, "it is not due when the gate is free",
+		`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND NOT at_gate AND due_at <= now()`, again.ID)
 	if a := c.one(c.claimReady(10)); a.RunID != again.ID {
 		t.Error("not the replay")
 	}
@@ -700,12 +668,10 @@ func TestClaimReadyPutsOffWhatStandsAtALockedGate(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 || b.Settled != 0 {
 		t.Errorf("%d runs, %d settled while the gate is locked", len(b.Runs), b.Settled)
 	}
-	if n := c.count(`SELECT count(*)
+	c.wantCount(1, "it is not put off by a second", `SELECT count(*)
 		FROM punctual.ready
 		WHERE run_id = $1 AND NOT at_gate AND due_at > now() - interval '1 min'
-			AND due_at <= now() + interval '1 s'`, run.ID); n != 1 {
-		t.Error("it is not put off by a second")
-	}
+			AND due_at <= now() + interval '1 s'`, run.ID)
 }
 
 // Runs that wait at one gate, such as catch-up runs that an edit made ready, start one at a time, oldest first.
@@ -748,10 +714,8 @@ func TestARunThatIsOverOnlyLosesItsPlaceInReady(t *testing.T) {
 	if c.ready(job.ID) != 0 || c.count(`SELECT count(*) FROM punctual.claims`) != 0 {
 		t.Error("something is left")
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'cancelled' AND attempt = 0`,
-		run.ID); n != 1 {
-		t.Error("the run has changed")
-	}
+	c.wantCount(1, "the run has changed",
+		`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'cancelled' AND attempt = 0`, run.ID)
 }
 
 func TestNextDueTellsWhatComes(t *testing.T) {
@@ -764,9 +728,7 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 			into[domain.WorkLate] = queues
 		}
 		u, err := c.NextDue(t.Context(), into, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return u
 	}
 	if u := ask(true); !u.Schedule.IsZero() || !u.Ready.IsZero() || u.Older || u.Now.IsZero() {
@@ -828,9 +790,7 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	if err := <-thawed; err != nil {
 		t.Errorf("thawed, the claim fails: %v", err)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs`); n != 1 {
-		t.Errorf("%d runs, want one", n)
-	}
+	c.wantCount(1, "runs", `SELECT count(*) FROM punctual.runs`)
 	c.until("Postgres to count the frozen claim among those it ended", `SELECT (`+ended+`) = 1`)
 }
 
@@ -853,9 +813,7 @@ func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
 	}
 	c.until("the claim to give back its lock",
 		`SELECT count(*) = 1 FROM (SELECT FROM punctual.schedules WHERE job_id = $1 FOR UPDATE SKIP LOCKED) s`, job.ID)
-	if n := c.count(`SELECT count(*) FROM punctual.runs`); n != 0 {
-		t.Errorf("%d runs of a claim that was cut off", n)
-	}
+	c.wantCount(0, "runs of a claim that was cut off", `SELECT count(*) FROM punctual.runs`)
 }
 
 func TestEverythingWorksThroughPgBouncer(t *testing.T) {

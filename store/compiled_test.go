@@ -96,9 +96,7 @@ func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
 		FROM generate_series(1, 20000) i`)
 	c.exec(`ANALYZE punctual.schedules, punctual.ready`)
 	conn, err := c.db.Pool().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Release()
 	cost := func(sql, arguments, mode string) (total float64) {
 		t.Helper()
@@ -114,9 +112,7 @@ func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
 		}
 		err := conn.QueryRow(t.Context(), `EXPLAIN (FORMAT JSON) EXECUTE claim (`+arguments+`)`,
 			pgx.QueryExecModeSimpleProtocol).Scan(&plans)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return plans[0].Plan.Total
 	}
 	for _, form := range []struct {

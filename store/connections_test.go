@@ -29,9 +29,7 @@ func (c claimer) occupy(p pg.Part) {
 	conns := c.db.Conns(p.In(c.t.Context()))
 	for range conns.Config().MaxConns {
 		conn, err := conns.Acquire(c.t.Context())
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, err)
 		c.t.Cleanup(conn.Release)
 	}
 }
@@ -40,9 +38,7 @@ func (c claimer) occupy(p pg.Part) {
 func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
 	c := newReplica(t)
 	_, err := c.Register(t.Context(), scheduler.Replica{ID: c.replica, Host: "here"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.occupy(pg.Runs)
 	if _, err := c.Renew(bounded(t), c.replica, false); err != nil {
 		t.Errorf("renew: %v", err)
@@ -182,9 +178,8 @@ func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
 	// A command has no such limits.
 	c.exec(`TRUNCATE punctual.limits_seen`)
 	two(openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: c.options.Master}), "another")
-	if n := c.count(`SELECT count(*) FROM punctual.limits_seen WHERE lock = '0' AND statement = '0'`); n != 4 {
-		t.Errorf("a command has limits")
-	}
+	c.wantCount(4, "a command has limits",
+		`SELECT count(*) FROM punctual.limits_seen WHERE lock = '0' AND statement = '0'`)
 }
 
 func TestAReadOnlyDatabaseIsNoticedByWritesAlone(t *testing.T) {

@@ -60,9 +60,7 @@ func openCRUD(t *testing.T, o Options) crud {
 func openStore(tb testing.TB, o Options) *Store {
 	tb.Helper()
 	s, err := Open(tb.Context(), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(s.Close)
 	return s
 }
@@ -87,18 +85,14 @@ func (c crud) createMany(on jobs.OnConflict, definitions ...domain.Definition) (
 func (c crud) get(ref string) jobs.Record {
 	c.t.Helper()
 	job, err := c.GetJob(c.t.Context(), c.tenant, ref)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return job
 }
 
 func (c crud) put(d domain.Definition) (jobs.Record, bool) {
 	c.t.Helper()
 	job, created, err := c.PutJob(c.t.Context(), c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return job, created
 }
 
@@ -110,9 +104,7 @@ func (c crud) tryPut(d domain.Definition) (jobs.Record, error) {
 func (c crud) edit(ref string, change option) jobs.Record {
 	c.t.Helper()
 	job, err := c.tryEdit(ref, change)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return job
 }
 
@@ -127,27 +119,21 @@ func (c crud) tryEdit(ref string, change option) (jobs.Record, error) {
 func (c crud) run(id uuid.UUID) runs.Run {
 	c.t.Helper()
 	run, err := c.GetRun(c.t.Context(), c.tenant, id)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return run
 }
 
 func (c crud) newTenant(name string) tenants.Tenant {
 	c.t.Helper()
 	made, err := c.CreateTenant(c.t.Context(), tenants.Tenant{Name: name, Weight: 1})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return made
 }
 
 // must fails the test at once if there is an error.
 func (c crud) must(err error) {
 	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 }
 
 func (c crud) exec(sql string, args ...any) {
@@ -199,9 +185,7 @@ func (c crud) complete(job uuid.UUID) {
 func (c crud) history(job uuid.UUID) []string {
 	c.t.Helper()
 	runs, _, err := c.ListRuns(c.t.Context(), c.tenant, runs.Filter{JobID: &job})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	var lines []string
 	for _, r := range runs {
 		line := fmt.Sprintf("%s %s", r.Trigger, r.Status)
@@ -255,6 +239,14 @@ func (c crud) count(sql string, args ...any) int {
 	return value[int](c, sql, args...)
 }
 
+// wantCount fails the test unless a query counts so many.
+func (c crud) wantCount(want int, what, sql string, args ...any) {
+	c.t.Helper()
+	if n := c.count(sql, args...); n != want {
+		c.t.Errorf("%s: counted %d, want %d", what, n, want)
+	}
+}
+
 // text returns the text that a query yields, and "-" for no row or null.
 func (c crud) text(sql string, args ...any) string {
 	c.t.Helper()
@@ -270,9 +262,7 @@ func (c crud) text(sql string, args ...any) string {
 func (c crud) now() time.Time {
 	c.t.Helper()
 	now, err := c.Now(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return now
 }
 
@@ -342,6 +332,14 @@ func until(t testing.TB, db interface {
 		if err := db.QueryRow(ctx, sql, args...).Scan(&yes); err != nil {
 			t.Fatalf("waiting for %s: %v", what, err)
 		}
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -36,18 +36,14 @@ func (c crud) die(job string, n int) []uuid.UUID {
 func (c crud) replay(dead uuid.UUID) runs.Run {
 	c.t.Helper()
 	run, err := c.For(c.tenant).ReplayDeadLetter(c.t.Context(), dead, "")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return run
 }
 
 func (c crud) letters(f letters.DeadLetterFilter) []uuid.UUID {
 	c.t.Helper()
 	found, _, err := c.ListDeadLetters(c.t.Context(), c.tenant, f)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	ids := make([]uuid.UUID, len(found))
 	for i, d := range found {
 		ids[i] = d.RunID
@@ -109,9 +105,7 @@ func TestReplayIsRefused(t *testing.T) {
 		dead := c.die("a", 1)[0]
 		run := c.replay(dead)
 		state(c, dead, "was replayed as run "+run.ID.String())
-		if n := c.count(`SELECT count(*) FROM punctual.runs WHERE trigger = 'replay'`); n != 1 {
-			t.Errorf("%d replays", n)
-		}
+		c.wantCount(1, "replays", `SELECT count(*) FROM punctual.runs WHERE trigger = 'replay'`)
 	})
 	t.Run("when the replay died, which is replayed in its place and carries the first one's ids", func(t *testing.T) {
 		c := newCRUD(t)
@@ -178,9 +172,7 @@ func TestReplaysAtOnceMakeOneRun(t *testing.T) {
 	}
 	replays.Wait()
 	wantOneWinner(t, errs, ErrState)
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE replay_of = $1`, dead); n != 1 {
-		t.Errorf("%d runs", n)
-	}
+	c.wantCount(1, "runs", `SELECT count(*) FROM punctual.runs WHERE replay_of = $1`, dead)
 }
 
 func TestReplaysOfAJobThatMustNotOverlap(t *testing.T) {
@@ -207,9 +199,8 @@ func TestReplaysOfAJobThatMustNotOverlap(t *testing.T) {
 				active = got[0]
 			}
 			c.finish(active, domain.Succeed, "")
-			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status IN ('skipped', 'cancelled')`); n != 0 {
-				t.Errorf("%d were skipped or cancelled", n)
-			}
+			c.wantCount(0, "were skipped or cancelled",
+				`SELECT count(*) FROM punctual.runs WHERE status IN ('skipped', 'cancelled')`)
 		})
 	}
 }

@@ -99,9 +99,8 @@ func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 		time.Since(held.Since) < 50*time.Second {
 		t.Errorf("%+v, error %v", held, err)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.overdue WHERE held_by = 'limit max_concurrent_runs'`); n != 1 {
-		t.Errorf("%d rows of overdue say so", n)
-	}
+	c.wantCount(1, "rows of overdue say so",
+		`SELECT count(*) FROM punctual.overdue WHERE held_by = 'limit max_concurrent_runs'`)
 	c.exec(`UPDATE punctual.tenant_usage SET held_at = held_at - interval '6 s'`)
 	if e := explain(); strings.Contains(e.Text, "max_concurrent_runs") {
 		t.Errorf("a while after it was last noted: %s", e.Text)

@@ -14,9 +14,7 @@ import (
 func (c crud) explained(ref string, at time.Time) history.Explanation {
 	c.t.Helper()
 	e, err := c.ExplainJob(c.t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return at, nil })
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	if e.Text == "" || !strings.HasSuffix(e.Text, ".") || strings.Contains(e.Text, "%!") {
 		c.t.Errorf("explanation %q", e.Text)
 	}

@@ -46,9 +46,8 @@ func TestWhatASupersededAttemptAnsweredIsNotKept(t *testing.T) {
 	late := func() {
 		t.Helper()
 		c.finish(answered(first, domain.Succeed, "late"))
-		if n := c.count(`SELECT count(*) FROM punctual.run_data WHERE result IS NOT NULL OR response IS NOT NULL`); n != 0 {
-			t.Error("the lost attempt's answer is kept")
-		}
+		c.wantCount(0, "the lost attempt's answer is kept",
+			`SELECT count(*) FROM punctual.run_data WHERE result IS NOT NULL OR response IS NOT NULL`)
 	}
 	late() // the attempt is recorded as lost, and no other attempt has begun
 	next := asClaimer(c.crud)

@@ -49,9 +49,7 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 			gen_random_uuid(), now(), now(), i, 1, 1, $1, 1, 'running', 'schedule', now()
 		FROM generate_series(1, 4000) i`, c.queue*4+1)
 	rows, err := c.db.Pool().Query(ctx, `SELECT id, fence FROM punctual.runs ORDER BY md5(id::text) LIMIT 300`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	outcomes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o domain.Outcome, err error) {
 		o = domain.Outcome{
 			Assignment: domain.Assignment{Attempt: 1, Job: &domain.Job{}},
@@ -93,9 +91,7 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 func (c claimer) looksOnlyAt(outcomes []domain.Outcome, on claim.Day, mode string) {
 	c.t.Helper()
 	tx, err := c.db.Pool().Begin(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	defer func() { _ = tx.Rollback(c.t.Context()) }()
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
@@ -133,9 +129,7 @@ func (c claimer) looksOnlyAt(outcomes []domain.Outcome, on claim.Day, mode strin
 			c.t.Fatal(err)
 		}
 		var plans []struct{ Plan work }
-		if err := json.Unmarshal([]byte(raw), &plans); err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, json.Unmarshal([]byte(raw), &plans))
 		var compared, read float64
 		var scanned []string
 		plans[0].Plan.add(&compared, &read, &scanned)
@@ -159,9 +153,7 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 	var outcomes []domain.Outcome
 	c.exec(`UPDATE punctual.runs SET status = 'running', claimed_at = now()`)
 	rows, err := c.db.Pool().Query(t.Context(), `SELECT id, fence FROM punctual.runs ORDER BY id`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	outcomes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (o domain.Outcome, err error) {
 		o = domain.Outcome{
 			Assignment: domain.Assignment{Attempt: 1, Job: &domain.Job{}},
@@ -189,7 +181,5 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 			t.Errorf("%s: %d superseded, error %v", name, superseded, err)
 		}
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status = 'succeeded'`); n != 2 {
-		t.Errorf("%d runs have succeeded, want 2", n)
-	}
+	c.wantCount(2, "runs have succeeded", `SELECT count(*) FROM punctual.runs WHERE status = 'succeeded'`)
 }

@@ -63,9 +63,7 @@ func unsent(a domain.Assignment, v domain.Verdict) domain.Outcome {
 func (c claimer) finish(outcomes ...domain.Outcome) (superseded int) {
 	c.t.Helper()
 	superseded, err := c.Finish(c.t.Context(), outcomes, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return superseded
 }
 
@@ -281,9 +279,7 @@ func TestADeadLetterHasWhatAReplayNeeds(t *testing.T) {
 		FROM punctual.dead_letters
 		WHERE run_id = $1 AND job_id = $2 AND tenant = $3 AND resolved_at IS NULL`, a.RunID, a.Job.ID, c.tenant).
 		Scan(&name, &version, &slot, &trigger, &reason, &attempts, &status, &text, &headers, &body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := fmt.Sprint(name, version, slot.Equal(a.ScheduledFor), trigger, reason, attempts, status, text, headers, body)
 	if want := fmt.Sprint("job", 1, true, "manual", "http_5xx", 1, 503, "503 Service Unavailable",
 		`{"X-A": "b"}`, `"x"`); got != want {
@@ -476,9 +472,7 @@ func TestFinishingIsHOT(t *testing.T) {
 		err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(n_tup_upd), 0), coalesce(sum(n_tup_hot_upd), 0)
 			FROM pg_stat_user_tables
 			WHERE schemaname = 'punctual' AND relname ~ '^runs_\d'`).Scan(&all, &hot)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if hot*100 < all*99 {
 		t.Errorf("%d of %d finishes were HOT, less than 99 %%", hot, all)
@@ -499,9 +493,7 @@ func TestARunThatExpiresAfterAnInterruptionIsTold(t *testing.T) {
 	a := c.manual("a", notify(hook, domain.EventDead))
 	c.finish(interrupted(a))
 	c.finish(expired(c.one(c.claimReady(10))))
-	if n := c.count(`SELECT count(*) FROM punctual.notices WHERE event = 'dead' AND run_id = $1`, a.RunID); n != 1 {
-		t.Errorf("%d notices", n)
-	}
+	c.wantCount(1, "notices", `SELECT count(*) FROM punctual.notices WHERE event = 'dead' AND run_id = $1`, a.RunID)
 }
 
 func TestARunThatWaitedForAGateIsNotReadyBeforeItIsDue(t *testing.T) {

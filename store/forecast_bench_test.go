@@ -78,9 +78,7 @@ func BenchmarkForecast(b *testing.B) {
 	s := openBench(b)
 	manyJobs(b, s, 1_000_000)
 	tenant, err := s.TenantID(b.Context(), "default")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	for _, c := range []struct {
 		name   string
 		tenant int32

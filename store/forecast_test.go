@@ -20,9 +20,7 @@ import (
 func (c crud) forecastOf(tenant int32) jobs.Forecast {
 	c.t.Helper()
 	f, err := c.Forecast(c.t.Context(), tenant, threeDays())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	if age := time.Since(f.AsOf); age < 0 || age > time.Minute {
 		c.t.Errorf("as of %s", f.AsOf)
 	}

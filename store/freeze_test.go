@@ -23,18 +23,14 @@ import (
 func (c crud) freeze(tenant int32, note string) freeze.State {
 	c.t.Helper()
 	state, err := c.Freeze(c.t.Context(), tenant, note)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return state
 }
 
 func (c crud) unfreeze(tenant int32) freeze.State {
 	c.t.Helper()
 	state, err := c.Unfreeze(c.t.Context(), tenant, "")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return state
 }
 
@@ -42,9 +38,7 @@ func (c crud) unfreeze(tenant int32) freeze.State {
 func (c claimer) renewed() scheduler.Pulse {
 	c.t.Helper()
 	pulse, err := c.Renew(c.t.Context(), c.replica, false)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return pulse
 }
 
@@ -66,9 +60,7 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 	c.trigger("manual")
 	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "alice"})
 	first, err := c.Freeze(ctx, freeze.Deployment, "the warehouse burns")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if f := first.Deployment; f == nil || f.By != "command alice" || f.Note != "the warehouse burns" ||
 		f.Reason != scheduler.FrozenAsked || first.InFlight != 0 {
 		t.Errorf("%+v %+v", first, first.Deployment)
@@ -90,9 +82,8 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 		!strings.Contains(e.Text, "the deployment is frozen since") || !strings.Contains(e.Text, "the warehouse burns") {
 		t.Errorf("%s: %s", e.Outcome, e.Text)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.schedules WHERE punctual.frozen_since(tenant) IS NOT NULL`); n != 5 {
-		t.Errorf("%d jobs are frozen by frozen_since, want 5", n)
-	}
+	c.wantCount(5, "jobs are frozen by frozen_since",
+		`SELECT count(*) FROM punctual.schedules WHERE punctual.frozen_since(tenant) IS NOT NULL`)
 
 	if s := c.unfreeze(freeze.Deployment); s.Deployment != nil {
 		t.Errorf("%+v", s.Deployment)
@@ -250,9 +241,7 @@ func TestTheLookAtFreezesIsByIndex(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func TestVerifyKnowsWhatIsFrozen(t *testing.T) {
@@ -295,9 +284,7 @@ func (c crud) metric(name string) string {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(Collector{Store: c.Store})
 	families, err := registry.Gather()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	var lines []string
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -58,10 +58,8 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	look(0)
 	c.finish(succeeded(second))
 	look(0)
-	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1 AND earlier_runs = ARRAY[$1]`,
-		first.RunID); n != 1 {
-		t.Error("the gate does not name the one that is left")
-	}
+	c.wantCount(1, "the gate does not name the one that is left",
+		`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1 AND earlier_runs = ARRAY[$1]`, first.RunID)
 	c.finish(succeeded(first))
 	look(1)
 	if c.wants(choreGates) || c.count(`SELECT count(earlier_runs) FROM punctual.exclusive`) != 0 {
@@ -85,9 +83,7 @@ func TestWhatWaitsAtAFreeGateIsFound(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Fatal("it did not wait")
 	}
-	if err := c.CheckGates(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.CheckGates(t.Context()))
 	if a := c.one(c.claimReady(10)); a.Job.Name != "free" {
 		t.Errorf("a run of %s starts", a.Job.Name)
 	}
@@ -118,9 +114,7 @@ func TestARunThatStartsWhileItsJobGetsAGateHasIt(t *testing.T) {
 		WHERE id = $1`, run.ID)
 	do(`INSERT INTO punctual.claims (id, replica, run_ids) VALUES (gen_random_uuid(), $1, ARRAY[$2::uuid])`,
 		c.replica, run.ID)
-	if err := claim.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, claim.Commit(t.Context()))
 	<-edited
 	if !c.hasGate(job.ID, run.ID) {
 		t.Error("the run does not have the gate")
@@ -151,9 +145,7 @@ func TestATriggerDoesNotWaitForAGateThatAppeared(t *testing.T) {
 	do(`UPDATE punctual.job_versions
 		SET definition = (definition::jsonb || '{"concurrency_policy":"forbid"}')::json
 		WHERE job_id = $1`)
-	if err := edit.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, edit.Commit(t.Context()))
 	select {
 	case err := <-triggered:
 		if !errors.Is(err, ErrState) {

@@ -59,9 +59,7 @@ func (c crud) groups(f letters.DeadLetterFilter, size int) (all []letters.DeadLe
 	f.Page = pg.Page{Limit: size}
 	for {
 		found, next, err := c.ListGroups(c.t.Context(), c.tenant, f)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, err)
 		if len(found) > size || next != "" && len(found) != size {
 			c.t.Errorf("a page of %d groups, and the next is %q", len(found), next)
 		}
@@ -77,9 +75,7 @@ func (c crud) counted(f letters.DeadLetterFilter) (all []letters.DeadLetterGroup
 	c.t.Helper()
 	f.Resolved, f.Page = open, pg.Page{Limit: 500}
 	found, _, err := c.ListDeadLetters(c.t.Context(), c.tenant, f)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	at := map[string]int{}
 	for _, d := range found { // the newest first
 		key := d.JobID.String() + string(orEmpty(d.Reason))

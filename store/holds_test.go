@@ -46,9 +46,7 @@ func (c claimer) fetch(held scheduler.HeldClaim) domain.Batch {
 	c.t.Helper()
 	held.Tenant, held.Lanes = c.tenant, []int16{c.queue * 4, c.queue*4 + 1, c.queue*4 + 2}
 	b, err := c.ClaimReady(c.t.Context(), scheduler.Claim{Replica: c.replica, Held: &held})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return b
 }
 
@@ -58,9 +56,7 @@ func (c claimer) report(states ...scheduler.HoldState) []scheduler.HoldOrder {
 		states[i].Tenant = c.tenant
 	}
 	orders, err := c.ReportHolds(c.t.Context(), c.replica, states)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return orders
 }
 
@@ -201,9 +197,7 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 	other.report(recovering)
 	list := func() []fleet.Breaker {
 		holds, err := c.Holds(t.Context(), c.tenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return holds
 	}
 	holds := list()
@@ -263,9 +257,7 @@ func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
 		t.Errorf("unserved: %v, %v", queues, err)
 	}
 	depths, _, err := c.QueueDepths(t.Context(), c.tenant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range depths {
 		if (d.WaitsFor == nil) != (d.Name == "default") || d.Name == "default" && d.HeldRuns != 1 {
 			t.Errorf("%+v", d)
@@ -332,7 +324,6 @@ func TestARunThatIsHeldBackIsToldAsFailing(t *testing.T) {
 		t.Errorf("%d notices after it was held back again, want 1", n)
 	}
 	c.finish(succeeded(c.one(c.fetch(scheduler.HeldClaim{By: down, Most: 1}))))
-	if n := c.count(`SELECT count(*) FROM punctual.notified WHERE failing_since IS NOT NULL`); n != 0 {
-		t.Error("it succeeded, and is failing still")
-	}
+	c.wantCount(0, "it succeeded, and is failing still",
+		`SELECT count(*) FROM punctual.notified WHERE failing_since IS NOT NULL`)
 }

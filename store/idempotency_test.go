@@ -66,10 +66,8 @@ func TestIdempotent(t *testing.T) {
 			return Answer{}, failed
 		})
 		wantError(t, err, failed)
-		if n := c.count(`SELECT (SELECT count(*) FROM punctual.jobs)
-			+ (SELECT count(*) FROM punctual.idempotency_keys)`); n != 0 {
-			t.Errorf("%d rows are left", n)
-		}
+		c.wantCount(0, "rows are left", `SELECT (SELECT count(*) FROM punctual.jobs)
+			+ (SELECT count(*) FROM punctual.idempotency_keys)`)
 		if _, replayed, err := c.Idempotent(t.Context(), c.tenant, key, creating(c, "a")); err != nil || replayed {
 			t.Errorf("the next try: replayed %v, %v", replayed, err)
 		}

@@ -11,9 +11,7 @@ import (
 
 func (c crud) begin(start freeze.Start) {
 	c.t.Helper()
-	if err := c.Begin(c.t.Context(), start); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, c.Begin(c.t.Context(), start))
 }
 
 // moved makes the database look as if it was restored from another one.

@@ -30,9 +30,7 @@ func (c crud) shows(m *JobMetrics) []string {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m)
 	families, err := registry.Gather()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	var series []string
 	for _, family := range families {
 		for _, metric := range family.Metric {

@@ -27,9 +27,7 @@ func TestCreateJobs(t *testing.T) {
 		c := newCRUD(t)
 		results, err := c.createMany(jobs.ConflictError,
 			definition("c", forbid), definition("a", at(past)), definition("b", never))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, name := range []string{"c", "a", "b"} {
 			if results[i].Name != name || c.get(name).ID != results[i].ID {
 				t.Errorf("%d is %+v", i, results[i])
@@ -59,17 +57,13 @@ func TestCreateJobs(t *testing.T) {
 		if !errors.As(err, &bad) || !errors.Is(bad.Errors[1], jobs.ErrNameTaken) || len(bad.Errors) != 1 {
 			t.Errorf("%v", err)
 		}
-		if n := c.count(`SELECT count(*) FROM punctual.jobs`); n != 1 {
-			t.Errorf("%d jobs", n)
-		}
+		c.wantCount(1, "jobs", `SELECT count(*) FROM punctual.jobs`)
 	})
 	t.Run("takes the names that completed jobs still have", func(t *testing.T) {
 		c := newCRUD(t)
 		c.complete(c.create("b", at(past)).ID)
 		results, err := c.createMany(jobs.ConflictError, definition("a"), definition("b"), definition("c"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, name := range []string{"a", "b", "c"} {
 			if got := c.get(name); got.ID != results[i].ID || got.State != domain.JobActive {
 				t.Errorf("%s is %+v, not %+v", name, got, results[i])
@@ -150,18 +144,14 @@ func TestCreateJobs(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := c.count(`SELECT count(*) FROM punctual.jobs`); n != 50 {
-			t.Errorf("%d jobs", n)
-		}
+		c.wantCount(50, "jobs", `SELECT count(*) FROM punctual.jobs`)
 	})
 }
 
 func BenchmarkCreateJobs(b *testing.B) {
 	s := openBench(b)
 	tenant, err := s.TenantID(b.Context(), "default")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	n := 0
 	for b.Loop() {
 		list := make([]jobs.NewJob, 1000)

@@ -17,9 +17,7 @@ import (
 func (c crud) trigger(ref string) runs.Run {
 	c.t.Helper()
 	run, err := c.tryTrigger(ref)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return run
 }
 

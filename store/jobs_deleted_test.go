@@ -83,13 +83,9 @@ func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	tx := c.transaction()
 	var b pgx.Batch
 	claim.QueueFinish(&b, []domain.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, claim.AnyDay, notices.Defaults{})
-	if err := tx.SendBatch(t.Context(), &b).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.SendBatch(t.Context(), &b).Close())
 	c.deleteJob("job")
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Commit(t.Context()))
 	c.wantState(a.RunID, retried)
 	c.exec(`UPDATE punctual.ready SET due_at = now()`)
 	batch := c.claimReady(10)
@@ -123,7 +119,5 @@ func TestADeletedJobsLongWorkIsNotBegunAgain(t *testing.T) {
 
 func (c crud) deleteJob(ref string) {
 	c.t.Helper()
-	if err := c.DeleteJob(c.t.Context(), c.tenant, ref, nil); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, c.DeleteJob(c.t.Context(), c.tenant, ref, nil))
 }

@@ -46,16 +46,12 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			job, err := c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition("job", k.change), Paused: k.paused})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			read, err := c.GetJob(t.Context(), c.tenant, job.ID.String())
 			if err != nil || !reflect.DeepEqual(job, read) {
 				t.Errorf("error %v\ncreated %+v\nread    %+v", err, job, read)
 			}
-			if err := c.DeleteJob(t.Context(), c.tenant, job.ID.String(), nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.DeleteJob(t.Context(), c.tenant, job.ID.String(), nil))
 		})
 	}
 }

@@ -32,9 +32,7 @@ func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 		page := pg.Page{Limit: limit}
 		for pages := 0; ; pages++ {
 			jobs, next, err := c.ListJobs(t.Context(), c.tenant, jobs.Filter{Page: page})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			bytes := 0
 			for _, j := range jobs {
 				names = append(names, j.Definition.Name)
@@ -90,9 +88,7 @@ func TestASearchForATextGoesOn(t *testing.T) {
 		t.Helper()
 		for f.Page = (pg.Page{Limit: 50}); ; {
 			list, next, err := c.ListJobs(t.Context(), c.tenant, f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, j := range list {
 				found = append(found, j.Definition.Name)
 			}

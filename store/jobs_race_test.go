@@ -193,9 +193,7 @@ func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) 
 	c.waiting(1)
 	c.until("two slots to become due meanwhile", `SELECT clock_timestamp() > $1::timestamptz + interval '2 s'`, began)
 	free()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-done)
 	skips, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Job: "a", Reason: domain.ReasonMissed})
 	if err != nil || len(skips) != 1 {
 		t.Fatalf("%d skips, %v", len(skips), err)
@@ -230,12 +228,8 @@ func TestARunThatAnEditMakesAfterAWaitIsNotMadeBeforeItWasDue(t *testing.T) {
 	}
 	until(t, tx, "the slot to become due",
 		`SELECT clock_timestamp() >= next_run_at FROM punctual.schedules WHERE job_id = $1`, job.ID)
-	if err := tx.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Commit(ctx))
+	must(t, <-done)
 	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND created_at >= due_at`, job.ID); n != 1 {
 		t.Errorf("%d runs were made once they were due, of %q", n, c.history(job.ID))
 	}

@@ -90,9 +90,7 @@ func TestOfConcurrentCreatesWithOneNameOneWins(t *testing.T) {
 	}
 	wg.Wait()
 	wantOneWinner(t, errs, jobs.ErrNameTaken)
-	if n := c.count(`SELECT count(*) FROM punctual.schedules`); n != 1 {
-		t.Errorf("%d jobs were written", n)
-	}
+	c.wantCount(1, "jobs were written", `SELECT count(*) FROM punctual.schedules`)
 }
 
 // wantOneWinner fails the test unless one of several attempts succeeded and the others were refused.
@@ -122,9 +120,7 @@ func TestOfConcurrentPutsWithOneNameOneCreates(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(errs...))
 	n := 0
 	for _, created := range created {
 		if created {
@@ -227,12 +223,10 @@ func TestPutJob(t *testing.T) {
 			if moved := !sameInstant(before.NextScheduledFor, after.NextScheduledFor); moved != test.moved {
 				t.Errorf("the next slot was %v and is %v", before.NextScheduledFor, after.NextScheduledFor)
 			}
-			if n := c.count(`SELECT count(*) FROM punctual.job_versions WHERE job_id = $1`, after.ID); n != int(after.Version) {
-				t.Errorf("%d versions are recorded", n)
-			}
-			if n := c.count(`SELECT version FROM punctual.schedules WHERE job_id = $1`, after.ID); n != int(after.Version) {
-				t.Errorf("the schedule is at version %d", n)
-			}
+			c.wantCount(int(after.Version), "versions are recorded",
+				`SELECT count(*) FROM punctual.job_versions WHERE job_id = $1`, after.ID)
+			c.wantCount(int(after.Version), "version of the schedule",
+				`SELECT version FROM punctual.schedules WHERE job_id = $1`, after.ID)
 		})
 	}
 }
@@ -250,9 +244,7 @@ func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
 	for _, paused := range []bool{true, false} {
 		d := definition("j", delay(time.Hour), allDefaults)
 		after, _, err := c.PutJob(t.Context(), c.tenant, "j", jobs.NewJob{Definition: d, Paused: &paused}, nil, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if paused != (after.State == domain.JobPaused) {
 			t.Errorf("paused %t: it is %s", paused, after.State)
 		}
@@ -260,10 +252,8 @@ func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
 	if after := c.get("j"); after.Version != 3 || !sameInstant(before.NextScheduledFor, after.NextScheduledFor) {
 		t.Errorf("version %d, slot %v, was %v", after.Version, after.NextScheduledFor, before.NextScheduledFor)
 	}
-	if n := c.count(`SELECT count(DISTINCT definition::text) FROM punctual.job_versions WHERE job_id = $1`,
-		before.ID); n != 1 {
-		t.Errorf("%d texts of one definition", n)
-	}
+	c.wantCount(1, "texts of one definition",
+		`SELECT count(DISTINCT definition::text) FROM punctual.job_versions WHERE job_id = $1`, before.ID)
 }
 
 func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
@@ -361,11 +351,9 @@ func TestOfConcurrentEditsOfOneVersionOneWins(t *testing.T) {
 	if v := c.get("a").Version; v != 2 {
 		t.Errorf("version %d", v)
 	}
-	if n := c.count(`SELECT count(*)
+	c.wantCount(0, "a version is valid from before the one it replaced", `SELECT count(*)
 		FROM (SELECT valid_from < lag(valid_from) OVER (ORDER BY version) AS earlier FROM punctual.job_versions) v
-		WHERE earlier`); n != 0 {
-		t.Error("a version is valid from before the one it replaced")
-	}
+		WHERE earlier`)
 }
 
 func TestEditJob(t *testing.T) {

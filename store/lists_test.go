@@ -18,9 +18,7 @@ import (
 func (c crud) jobNames(f jobs.Filter) []string {
 	c.t.Helper()
 	jobs, _, err := c.ListJobs(c.t.Context(), c.tenant, f)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	var names []string
 	for _, j := range jobs {
 		names = append(names, j.Definition.Name)
@@ -78,9 +76,7 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 	page := pg.Page{Limit: 2}
 	for n := 0; ; n++ {
 		jobs, next, err := c.ListJobs(ctx, c.tenant, jobs.Filter{Page: page})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, j := range jobs {
 			names = append(names, j.Definition.Name)
 		}
@@ -97,9 +93,7 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 	page.Cursor = ""
 	for {
 		got, next, err := c.ListRuns(ctx, c.tenant, runs.Filter{Job: "j0", Page: page})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, r := range got {
 			listed = append(listed, r.ID)
 		}
@@ -160,9 +154,7 @@ func TestListRunsSelects(t *testing.T) {
 		{"after a skip", runs.Filter{From: &after, Job: "a"}, nil},
 	} {
 		runs, _, err := c.ListRuns(ctx, c.tenant, test.filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got []string
 		for _, r := range runs {
 			got = append(got, r.Job+" "+string(r.Status))

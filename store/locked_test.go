@@ -19,9 +19,7 @@ import (
 func (c crud) connect() *pgx.Conn {
 	c.t.Helper()
 	conn, err := pgx.Connect(c.t.Context(), c.options.DatabaseURL)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
 	return conn
 }
@@ -30,9 +28,7 @@ func (c crud) connect() *pgx.Conn {
 func (c crud) transaction() pgx.Tx {
 	c.t.Helper()
 	tx, err := c.connect().Begin(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return tx
 }
 
@@ -45,9 +41,7 @@ func (c crud) locks(sql string, args ...any) (free func()) {
 		c.t.Fatalf("%s: %s, %v", sql, locked, err)
 	}
 	return func() {
-		if err := tx.Rollback(c.t.Context()); err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, tx.Rollback(c.t.Context()))
 	}
 }
 
@@ -159,9 +153,7 @@ func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 			if len(runs)+len(leases) > 0 {
 				t.Errorf("nothing is locked any more, and left are the runs %v and the leases %v", runs, leases)
 			}
-			if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 0 {
-				t.Errorf("%d claims are left", n)
-			}
+			c.wantCount(0, "claims are left", `SELECT count(*) FROM punctual.claims`)
 		})
 	}
 }
@@ -183,9 +175,7 @@ func TestALockedRowHoldsUpTheTakeoverOfItsOwnRunOnly(t *testing.T) {
 	if n := c.recover(); n != 1 {
 		t.Errorf("%d runs are taken over once nothing is locked", n)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 0 {
-		t.Errorf("%d claims are left", n)
-	}
+	c.wantCount(0, "claims are left", `SELECT count(*) FROM punctual.claims`)
 }
 
 func TestALockedRunHoldsUpNoClaimOfOthers(t *testing.T) {
@@ -199,10 +189,8 @@ func TestALockedRunHoldsUpNoClaimOfOthers(t *testing.T) {
 	if err != nil || len(batch.Runs) != 1 || batch.Runs[0].RunID != other.ID {
 		t.Fatalf("claimed %+v, %v; want the run %s alone", batch.Runs, err, other.ID)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND due_at > now() - interval '500 ms'`,
-		run.ID); n != 1 {
-		t.Errorf("the run whose row is locked is not put off")
-	}
+	c.wantCount(1, "the run whose row is locked is not put off",
+		`SELECT count(*) FROM punctual.ready WHERE run_id = $1 AND due_at > now() - interval '500 ms'`, run.ID)
 	free()
 	if got := c.again(); got.RunID != run.ID {
 		t.Errorf("claimed %s", got.RunID)
@@ -222,9 +210,8 @@ func TestALockedRunThatASlotWouldReplaceHoldsUpThatSlotOnly(t *testing.T) {
 	}
 	free()
 	c.claim(10, false)
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND reason = 'replaced'`, active.RunID); n != 1 {
-		t.Error("the active run is not replaced")
-	}
+	c.wantCount(1, "the active run is not replaced",
+		`SELECT count(*) FROM punctual.runs WHERE id = $1 AND reason = 'replaced'`, active.RunID)
 }
 
 func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
@@ -303,9 +290,7 @@ func TestALockedReplicaIsNotRemovedAndOthersAre(t *testing.T) {
 	if _, err := c.Recover(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.replicas`); n != 0 {
-		t.Errorf("%d replicas are left", n)
-	}
+	c.wantCount(0, "replicas are left", `SELECT count(*) FROM punctual.replicas`)
 }
 
 // An outcome that is left out, because a row is locked, is reported although its write was made twice.
@@ -320,9 +305,8 @@ func TestAnOutcomeLeftOutIsReportedThoughTheWriteIsMadeAgain(t *testing.T) {
 	if len(left) != 1 || left[0] != locked.RunID {
 		t.Errorf("left out are %v, want %s", left, locked.RunID)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'succeeded'`, free.RunID); n != 1 {
-		t.Error("the other outcome is not written")
-	}
+	c.wantCount(1, "the other outcome is not written",
+		`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'succeeded'`, free.RunID)
 	if c.count(`SELECT last_value FROM punctual.tries`) < 2 {
 		t.Error("the write was made once")
 	}

@@ -157,9 +157,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 			c.wellAgain(name)
 		}
 		c.wantNotices()
-		if n := c.count(`SELECT count(*) FROM punctual.notified`); n != 0 {
-			t.Errorf("%d jobs have a row all the same", n)
-		}
+		c.wantCount(0, "jobs have a row all the same", `SELECT count(*) FROM punctual.notified`)
 	})
 }
 
@@ -179,7 +177,6 @@ func TestOutcomesWrittenTwiceAreNotedOnce(t *testing.T) {
 	c.finish(again)
 	c.finish(ok, dead, again)
 	c.wantNotices(first, death, "recovered", first, death)
-	if n := c.count(`SELECT count(*) FROM punctual.notified WHERE failures = 1`); n != 1 {
-		t.Error("an outcome that was written before says that the job is well")
-	}
+	c.wantCount(1, "an outcome that was written before says that the job is well",
+		`SELECT count(*) FROM punctual.notified WHERE failures = 1`)
 }

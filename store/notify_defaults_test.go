@@ -18,9 +18,7 @@ func (c crud) byDefault(list ...domain.Notify) {
 		now.Notify = list
 		return nil
 	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 }
 
 func tellsNobody(d *domain.Definition) { d.Notify = []domain.Notify{} }
@@ -57,9 +55,7 @@ func TestTheTenantsDefaultTellsOfJobsThatDoNotSayWhoIsTold(t *testing.T) {
 	// The default is removed again.
 	c.byDefault()
 	c.dies("job")
-	if n := c.count(`SELECT count(*) FROM punctual.notices`); n != 0 {
-		t.Errorf("%d notices are for nobody", n)
-	}
+	c.wantCount(0, "notices are for nobody", `SELECT count(*) FROM punctual.notices`)
 }
 
 // hearsOf fails the test unless a job's next notice says exactly this. Other runs may be claimed beside it.
@@ -96,9 +92,7 @@ func TestNoticesAreNoRunsOfTheirJobs(t *testing.T) {
 	notice := c.wantHeard("failing 1, dead 1")
 	for _, f := range []runs.Filter{{}, {Job: "job"}, {Status: domain.StatusRunning}} {
 		runs, _, err := c.ListRuns(t.Context(), c.tenant, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, r := range runs {
 			if r.ID == notice.RunID {
 				t.Errorf("%+v lists the notice", f)
@@ -110,8 +104,6 @@ func TestNoticesAreNoRunsOfTheirJobs(t *testing.T) {
 		t.Errorf("asked for notices: %v (%v)", runs, err)
 	}
 	c.finish(buried(notice))
-	if n := c.count(`SELECT (SELECT count(*) FROM punctual.run_history WHERE id = $1)
-		+ (SELECT count(*) FROM punctual.failures WHERE run_id = $1)`, notice.RunID); n != 0 {
-		t.Error("the views have it")
-	}
+	c.wantCount(0, "the views have it", `SELECT (SELECT count(*) FROM punctual.run_history WHERE id = $1)
+		+ (SELECT count(*) FROM punctual.failures WHERE run_id = $1)`, notice.RunID)
 }

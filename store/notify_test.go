@@ -22,9 +22,7 @@ func (c crud) tell() {
 	c.t.Helper()
 	for {
 		left, err := c.Notify(c.t.Context())
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, err)
 		if !left {
 			return
 		}
@@ -156,9 +154,7 @@ func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 	}
 	c.wantHeard("failing 1, dead 1, recovered 1")
 	c.wantHeard("")
-	if n := c.count(`SELECT count(*) FROM punctual.notices`); n != 0 {
-		t.Errorf("%d notices are left", n)
-	}
+	c.wantCount(0, "notices are left", `SELECT count(*) FROM punctual.notices`)
 	c.later()
 	c.dies("job") // after five quiet minutes, a notice counts as the first again
 	c.wantHeard("failing 1, dead 1")
@@ -174,12 +170,10 @@ func TestANoticeThatComesDuringATellingWaits(t *testing.T) {
 	// As if it was written before the other notices of the job went out.
 	c.exec(`UPDATE punctual.notices SET tell_at = now()`)
 	c.wantHeard("")
-	if n := c.count(`SELECT count(*)
+	c.wantCount(1, "it is not put off to the end of the five minutes", `SELECT count(*)
 		FROM punctual.notices n
 		JOIN punctual.notified d ON d.job_id = n.job_id
-		WHERE n.tell_at = (d.sent ->> 'dead')::timestamptz + interval '5 min'`); n != 1 {
-		t.Error("it is not put off to the end of the five minutes")
-	}
+		WHERE n.tell_at = (d.sent ->> 'dead')::timestamptz + interval '5 min'`)
 	c.later()
 	c.wantHeard("dead 1")
 }
@@ -292,9 +286,8 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		c.exec(`UPDATE punctual.job_versions SET definition = '{"name":"job","newer":true}'
 			WHERE job_id = $1 AND version = 2`, job.ID)
 		c.wantHeard("")
-		if n := c.count(`SELECT count(*) FROM punctual.notices WHERE tell_at > now() + interval '50 s'`); n != 2 {
-			t.Error("the notice is not kept for one that can")
-		}
+		c.wantCount(2, "the notice is not kept for one that can",
+			`SELECT count(*) FROM punctual.notices WHERE tell_at > now() + interval '50 s'`)
 	})
 	t.Run("and of a job that was removed nobody is", func(t *testing.T) {
 		c := newClaimer(t)
@@ -355,10 +348,8 @@ func TestADeadNotice(t *testing.T) {
 		string(again.Body) != string(dead.Body) {
 		t.Errorf("the replay is sent as %+v", again)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run <> $2`,
-		job.ID, run.ID); n != 1 {
-		t.Error("the gate is not the run's own")
-	}
+	c.wantCount(1, "the gate is not the run's own",
+		`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run <> $2`, job.ID, run.ID)
 	c.finish(buried(again)) // the replay of a notice is a notice too
 	again = c.wantHeardAgain(again.RunID)
 	c.finish(succeeded(again))
@@ -366,12 +357,10 @@ func TestADeadNotice(t *testing.T) {
 	if last := c.get("job").LastRun; last == nil || last.Trigger != domain.TriggerManual {
 		t.Errorf("the job's last run is %+v", last)
 	}
-	if n := c.count(`SELECT count(*)
+	c.wantCount(1, "the view has another", `SELECT count(*)
 		FROM punctual.job_status s
 		JOIN punctual.runs r ON r.id = s.last_run_id
-		WHERE r.trigger = 'manual'`); n != 1 {
-		t.Error("the view has another")
-	}
+		WHERE r.trigger = 'manual'`)
 }
 
 // wantHeardAgain replays a dead notice, and fails the test unless it goes to the hook again.
@@ -480,11 +469,9 @@ func TestALostNoticeGoesOut(t *testing.T) {
 	c.exec(`DELETE FROM punctual.ready WHERE run_id <> $1`, notice.RunID)
 	lose(2)
 	lose(3)
-	if n := c.count(`SELECT count(*)
+	c.wantCount(1, "dead letters", `SELECT count(*)
 		FROM punctual.dead_letters
-		WHERE reason = 'poison' AND trigger = 'notify' AND notify_url = $1`, hook); n != 1 {
-		t.Errorf("%d dead letters", n)
-	}
+		WHERE reason = 'poison' AND trigger = 'notify' AND notify_url = $1`, hook)
 	c.wantNotices()
 }
 
@@ -562,9 +549,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE trigger = 'notify'`); n > 5*jobs {
 		t.Errorf("%d notices for %d jobs within five minutes and after", n, jobs)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.notices`); n != 0 {
-		t.Errorf("%d are left", n)
-	}
+	c.wantCount(0, "notices are left", `SELECT count(*) FROM punctual.notices`)
 }
 
 func TestNoticesWorkInEveryExecMode(t *testing.T) {

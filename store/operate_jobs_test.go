@@ -34,9 +34,7 @@ func changing(action jobs.Action, f jobs.Filter) letters.JobsRequest {
 func (c crud) startJobs(r letters.JobsRequest) letters.Operation {
 	c.t.Helper()
 	o, err := c.For(c.tenant).StartJobs(audit.WithActor(c.t.Context(), alice), r)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return o
 }
 
@@ -44,9 +42,7 @@ func (c crud) startJobs(r letters.JobsRequest) letters.Operation {
 func (c crud) countJobs(r letters.JobsRequest) int {
 	c.t.Helper()
 	n, err := c.CountSelectedJobs(c.t.Context(), c.tenant, r)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return n
 }
 
@@ -56,9 +52,7 @@ func (c crud) states() map[string]string {
 	rows, err := c.db.Pool().Query(c.t.Context(), `
 		SELECT `+names.JobState+`, string_agg(j.name, ' ' ORDER BY j.name)
 		FROM punctual.jobs j LEFT JOIN punctual.schedules s ON s.job_id = j.id WHERE j.tenant = $1 GROUP BY 1`, c.tenant)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	states := map[string]string{}
 	var state, names string
 	if _, err := pgx.ForEachRow(rows, []any{&state, &names}, func() error {
@@ -215,9 +209,7 @@ func TestChangesOfManyJobsAreTheirCallers(t *testing.T) {
 			t.Errorf("%s: from %s to %s", k.action, log[1].Before, log[1].After)
 		}
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.job_versions WHERE note = 'why'`); n != 3 {
-		t.Errorf("%d versions have the note", n)
-	}
+	c.wantCount(3, "versions have the note", `SELECT count(*) FROM punctual.job_versions WHERE note = 'why'`)
 }
 
 // A change selects the jobs that a list with the same filter shows. Pauses and resumes leave out completed ones.
@@ -241,9 +233,7 @@ func TestChangesSelectWhatListsShow(t *testing.T) {
 		},
 	} {
 		listed, _, err := c.ListJobs(t.Context(), c.tenant, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		unended := 0
 		for _, job := range listed {
 			if job.State != domain.JobCompleted {
@@ -336,9 +326,7 @@ func TestCancelOfAnOperationOnJobs(t *testing.T) {
 	}
 	c.wantProgress(o.ID, letters.OperationCancelled, 5, 2, 0)
 	c.wantStates(map[string]string{"active": "c d e", "deleted": "a b"})
-	if n := c.count(`SELECT count(*) FROM punctual.operation_jobs`); n != 0 {
-		t.Errorf("%d rows are left", n)
-	}
+	c.wantCount(0, "rows are left", `SELECT count(*) FROM punctual.operation_jobs`)
 }
 
 func TestAnOperationOnJobsKeepsToItsRate(t *testing.T) {
@@ -394,9 +382,7 @@ func TestAnotherReplicaGoesOnWithAnOperationOnJobs(t *testing.T) {
 	}
 	spare()
 	c.wantProgress(o.ID, letters.OperationRunning, 250, 25, 0)
-	if n := c.count(`SELECT count(*) FROM punctual.jobs WHERE state = 'paused'`); n != 25 {
-		t.Errorf("%d jobs are paused", n)
-	}
+	c.wantCount(25, "jobs are paused", `SELECT count(*) FROM punctual.jobs WHERE state = 'paused'`)
 
 	heir := newCRUDOn(t, c.options.DatabaseURL)
 	heir.work()

@@ -17,18 +17,14 @@ import (
 func (c crud) start(r letters.BulkRequest) letters.Operation {
 	c.t.Helper()
 	o, err := c.For(c.tenant).StartOperation(c.t.Context(), r)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return o
 }
 
 func (c crud) operation(id uuid.UUID) letters.Operation {
 	c.t.Helper()
 	o, err := c.GetOperation(c.t.Context(), c.tenant, id)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return o
 }
 
@@ -36,9 +32,7 @@ func (c crud) operation(id uuid.UUID) letters.Operation {
 func (c crud) batch() bool {
 	c.t.Helper()
 	_, left, err := c.Operate(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return left
 }
 
@@ -109,11 +103,9 @@ func (c crud) wantProgress(id uuid.UUID, state letters.OperationState, matched, 
 // hold two each, so the last one comes after 0.8 s.
 func (c crud) wantAtRate() {
 	c.t.Helper()
-	if n := c.count(`SELECT count(*)
+	c.wantCount(1, "it was faster than its rate", `SELECT count(*)
 		FROM punctual.operations
-		WHERE finished_at - created_at >= interval '0.8 s'`); n != 1 {
-		c.t.Error("it was faster than its rate")
-	}
+		WHERE finished_at - created_at >= interval '0.8 s'`)
 }
 
 // wantReplays fails the test unless n dead letters were replayed, each exactly once.
@@ -151,11 +143,9 @@ func TestBulkReplay(t *testing.T) {
 		if got := c.letters(letters.DeadLetterFilter{Job: "a", Resolved: open}); !slices.Equal(got, late) {
 			t.Errorf("open are %v", got)
 		}
-		if n := c.count(`SELECT count(*)
+		c.wantCount(3, "are marked as replayed", `SELECT count(*)
 			FROM punctual.dead_letters
-			WHERE note = 'replayed as ' || replayed_as || ': why' AND operation IS NULL`); n != 3 {
-			t.Errorf("%d are marked as replayed", n)
-		}
+			WHERE note = 'replayed as ' || replayed_as || ': why' AND operation IS NULL`)
 		if c.wants(choreOperations) {
 			t.Error("a heartbeat still asks for it")
 		}
@@ -257,9 +247,8 @@ func TestBulkResolve(t *testing.T) {
 	})
 	c.work()
 	c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
-	if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE note = 'known' AND replayed_as IS NULL`); n != 2 {
-		t.Errorf("%d resolved", n)
-	}
+	c.wantCount(2, "resolved",
+		`SELECT count(*) FROM punctual.dead_letters WHERE note = 'known' AND replayed_as IS NULL`)
 	if got := c.letters(letters.DeadLetterFilter{Resolved: open}); !slices.Equal(got, left) {
 		t.Errorf("open are %v", got)
 	}
@@ -372,9 +361,7 @@ func TestListOperationsPages(t *testing.T) {
 	f := letters.OperationFilter{State: letters.OperationDone, Page: pg.Page{Limit: 2}}
 	for {
 		found, next, err := c.ListOperations(t.Context(), c.tenant, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, o := range found {
 			got = append(got, o.ID)
 		}

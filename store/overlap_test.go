@@ -102,9 +102,8 @@ func TestAPolicyHoldsFromTheNextSlotOnWhateverIsInFlight(t *testing.T) {
 		if b := c.slot(job.ID, 7); len(b.Runs) != 0 {
 			t.Error("the slot does not wait until those that it replaces have ended")
 		}
-		if n := c.count(`SELECT count(*) FROM punctual.cancels WHERE run_id IN ($1, $2)`, first.RunID, second.RunID); n != 2 {
-			t.Errorf("%d of 2 runs are to be cancelled", n)
-		}
+		c.wantCount(2, "runs are to be cancelled",
+			`SELECT count(*) FROM punctual.cancels WHERE run_id IN ($1, $2)`, first.RunID, second.RunID)
 	})
 	t.Run("allow", func(t *testing.T) {
 		c := newClaimer(t)
@@ -149,9 +148,8 @@ func TestAJobThatMayOverlapAgainIsNotHeldUpInOperations(t *testing.T) {
 	}
 	c.start(letters.BulkRequest{Kind: letters.OperationReplay})
 	c.nextBatch()
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE replay_of = ANY($1)`, dead); n != 3 {
-		t.Errorf("%d of 3 dead letters are replayed at once", n)
-	}
+	c.wantCount(3, "dead letters are replayed at once",
+		`SELECT count(*) FROM punctual.runs WHERE replay_of = ANY($1)`, dead)
 }
 
 func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {

@@ -18,9 +18,7 @@ import (
 func (c crud) overview() overview.Figures {
 	c.t.Helper()
 	f, err := c.Overview(c.t.Context(), c.tenant)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return f
 }
 
@@ -37,9 +35,7 @@ func (c crud) wantOverdue(what string, slots, runs int, oldest string, names ...
 			oldest)
 	}
 	among, err := c.OverdueJobs(c.t.Context(), c.tenant)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	if among == nil {
 		among = []uuid.UUID{}
 	}

@@ -24,9 +24,7 @@ func (c claimer) days() (have, from, to int) {
 			HAVING count(*) = 3)
 		SELECT count(*), min(day), max(day)
 		FROM days`).Scan(&have, &from, &to)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return have, from, to
 }
 
@@ -60,9 +58,7 @@ func TestEnsurePartitions(t *testing.T) {
 			r := newClaimer(t)
 			c.spoil(r)
 			made, err := r.Days.Ensure(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if made != c.made {
 				t.Errorf("%d were made, want %d", made, c.made)
 			}
@@ -100,10 +96,8 @@ func TestPartitionsAreFilledByLessThanHalf(t *testing.T) {
 	if _, err := c.Days.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := c.count(`SELECT count(*)
+	c.wantCount(9, "partitions of runs have a fill factor of 45", `SELECT count(*)
 		FROM pg_class
 		WHERE relname ~ '^runs_\d{8}$' AND relkind = 'r'
-			AND 'fillfactor=45' = ANY(reloptions)`); n != 9 {
-		t.Errorf("%d partitions of runs have a fill factor of 45, want 9", n)
-	}
+			AND 'fillfactor=45' = ANY(reloptions)`)
 }

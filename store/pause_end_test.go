@@ -43,19 +43,15 @@ func (c crud) outage(options ...option) (job uuid.UUID, until time.Time) {
 // wantEnd fails the test unless the version that ended the pause holds from the end of the pause on.
 func (c crud) wantEnd(job uuid.UUID, until time.Time) {
 	c.t.Helper()
-	if n := c.count(`SELECT count(*)
+	c.wantCount(1, "the version that ended the pause does not hold from its end on", `SELECT count(*)
 		FROM punctual.job_versions
-		WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until); n != 1 {
-		c.t.Error("the version that ended the pause does not hold from its end on")
-	}
+		WHERE job_id = $1 AND version = 3 AND state = 'active' AND valid_from = $2`, job, until)
 }
 
 func (c crud) resumeDue() int {
 	c.t.Helper()
 	n, _, err := c.ResumeDue(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return n
 }
 
@@ -169,14 +165,11 @@ func TestManyPausesEndAtOneInstant(t *testing.T) {
 		t.Errorf("%d were resumed at once", n)
 	}
 	t.Logf("1,500 jobs were resumed in %s", time.Since(began))
-	if n := c.count(`SELECT count(*) FROM punctual.schedules WHERE enabled AND scheduled_for = $1`, slot); n != 1500 {
-		t.Errorf("%d stand at the slot with which the pause ended", n)
-	}
-	if n := c.count(`SELECT count(*)
+	c.wantCount(1500, "stand at the slot with which the pause ended",
+		`SELECT count(*) FROM punctual.schedules WHERE enabled AND scheduled_for = $1`, slot)
+	c.wantCount(1500, "have recorded the slot that passed", `SELECT count(*)
 		FROM punctual.runs
-		WHERE reason = 'paused' AND skipped_last < $1 AND skipped_count = 1`, slot); n != 1500 {
-		t.Errorf("%d have recorded the slot that passed", n)
-	}
+		WHERE reason = 'paused' AND skipped_last < $1 AND skipped_count = 1`, slot)
 }
 
 // A job whose pause is over counts as active for every change, even if no replica has resumed it yet.
@@ -206,17 +199,13 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCRUD(t)
 			job, until := c.outage()
-			if err := tt.change(c); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tt.change(c))
 			c.wantHistory(job, tt.history...)
 			c.wantEnd(job, until)
-			if n := c.count(`SELECT count(*)
+			c.wantCount(1, "the end of the pause is not on record as nobody's deed", `SELECT count(*)
 				FROM punctual.audit_log
 				WHERE job_id = $1 AND action = 'job.resume' AND actor_kind = 'system'
-					AND at = $2`, job, until); n != 1 {
-				t.Error("the end of the pause is not on record as nobody's deed")
-			}
+					AND at = $2`, job, until)
 			if found := c.wrong(until.Add(-3 * time.Hour)); name != "resuming it" && len(found) > 0 {
 				t.Errorf("verify finds %q", found)
 			}
@@ -245,9 +234,8 @@ func TestAPauseThatIsOverAndNobodyAlive(t *testing.T) {
 		job, until); n != 1 {
 		t.Errorf("overdue has %d rows of it", n)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.job_status WHERE id = $1 AND state = 'active'`, job); n != 1 {
-		t.Error("job_status has it in another state")
-	}
+	c.wantCount(1, "job_status has it in another state",
+		`SELECT count(*) FROM punctual.job_status WHERE id = $1 AND state = 'active'`, job)
 
 	c.resumeDue()
 	check(until.Add(-time.Hour), "skipped: The slot was skipped because it passed while the job was paused from ")

@@ -20,18 +20,14 @@ func (c crud) pause(ref string) jobs.Record {
 func (c crud) pauseWith(ref, note string, until *time.Time) jobs.Record {
 	c.t.Helper()
 	job, err := c.PauseJob(c.t.Context(), c.tenant, ref, note, until)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return job
 }
 
 func (c crud) resumed(ref string) jobs.Record {
 	c.t.Helper()
 	job, err := c.ResumeJob(c.t.Context(), c.tenant, ref, "")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return job
 }
 
@@ -266,7 +262,6 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 			t.Errorf("paused %s, then resumed: by %q", way, job.PausedBy)
 		}
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.jobs WHERE paused_by IS NOT NULL`); n != 0 {
-		t.Errorf("%d jobs that are not paused say who paused them", n)
-	}
+	c.wantCount(0, "jobs that are not paused say who paused them",
+		`SELECT count(*) FROM punctual.jobs WHERE paused_by IS NOT NULL`)
 }

@@ -58,15 +58,11 @@ func TestASkipRowSaysWhatItStandsFor(t *testing.T) {
 func (c claimer) settles(job jobs.Record, plan domain.Plan) {
 	c.t.Helper()
 	compiled, err := domain.Compile(job.ID, c.tenant, job.Version, job.Definition, 0)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	err = c.db.InTx(c.t.Context(), pg.Everybody, func(tx *pg.Tx) error {
 		return c.Settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, claim.Gate{}, nil, time.Now())
 	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 }
 
 func TestSettledSlotsWaitInReadyOnce(t *testing.T) {
@@ -109,10 +105,8 @@ func TestAnEditKeepsWhatIsToBeCaughtUp(t *testing.T) {
 		WHERE y.job_id = $1 AND r.trigger = 'catchup'`, job.ID); n < 5 {
 		t.Errorf("%d of the missed slots wait to be caught up, want at least 5", n)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND status = 'skipped' AND reason = 'missed'`,
-		job.ID); n != 0 {
-		t.Errorf("%d are recorded as missed", n)
-	}
+	c.wantCount(0, "are recorded as missed",
+		`SELECT count(*) FROM punctual.runs WHERE job_id = $1 AND status = 'skipped' AND reason = 'missed'`, job.ID)
 }
 
 // The clock may be set back between the decision that a slot is due and the writing of its run.
@@ -120,9 +114,7 @@ func TestWhatIsMadeOfASlotIsNotMadeBeforeItWasDue(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", rarely)
 	compiled, err := c.definitions.Compile(definitions.Version{Job: job.ID, Version: 1}, c.tenant, job.Definition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	due := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
 	if err := c.db.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
 		return c.Settle(t.Context(), tx, compiled, 1, domain.Plan{
@@ -134,9 +126,7 @@ func TestWhatIsMadeOfASlotIsNotMadeBeforeItWasDue(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if n := c.count(`SELECT count(*)
+	c.wantCount(2, "a run and a skip are made when they were due, or after", `SELECT count(*)
 		FROM punctual.runs
-		WHERE created_at >= due_at AND coalesce(finished_at >= due_at, true)`); n != 2 {
-		t.Errorf("%d of a run and a skip are made when they were due, or after", n)
-	}
+		WHERE created_at >= due_at AND coalesce(finished_at >= due_at, true)`)
 }

@@ -114,14 +114,10 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 
 	// All due slots move on while an old snapshot keeps the dead entries of the index.
 	old, err := c.db.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = old.Rollback(context.WithoutCancel(ctx)) }()
 	var n int
-	if err := old.QueryRow(ctx, `SELECT count(*) FROM punctual.schedules`).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, old.QueryRow(ctx, `SELECT count(*) FROM punctual.schedules`).Scan(&n))
 	c.exec(`UPDATE punctual.schedules
 		SET next_run_at = next_run_at - interval '1 minute', scheduled_for = scheduled_for - interval '1 minute'
 		WHERE next_run_at <= now()`)
@@ -135,9 +131,7 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 		slices.Contains(p.scans("schedules"), "Seq Scan") {
 		t.Errorf("a table just drained, under an old snapshot: %d pages, read by %v", p.Hit+p.Read, p.scans("schedules"))
 	}
-	if err := old.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, old.Rollback(ctx))
 	c.exec(`VACUUM punctual.schedules`)
 	check("a table that was drained and vacuumed", 2000)
 }

@@ -67,9 +67,7 @@ func (c claimer) scans() map[string]int64 {
 	c.until("the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
 	rows, err := c.db.Pool().Query(c.t.Context(), selectScans)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	counts := map[string]int64{}
 	var table string
 	var n int64

@@ -19,9 +19,7 @@ func (c crud) lose(replica uuid.UUID) {
 func (c crud) recover() int {
 	c.t.Helper()
 	n, err := c.Recover(c.t.Context(), nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return n
 }
 
@@ -62,11 +60,9 @@ func TestRecover(t *testing.T) {
 			run.Attempts[0].Outcome != domain.AttemptLost {
 			t.Errorf("run %+v", run)
 		}
-		if n := c.count(`SELECT (SELECT count(*) FROM punctual.dead_letters)
+		c.wantCount(0, "something is left", `SELECT (SELECT count(*) FROM punctual.dead_letters)
 			+ (SELECT count(*) FROM punctual.claims)
-			+ (SELECT count(active_run) FROM punctual.exclusive)`); n != 0 {
-			t.Errorf("something is left")
-		}
+			+ (SELECT count(active_run) FROM punctual.exclusive)`)
 	})
 	t.Run("what this binary cannot read is left to another one, and keeps nobody else's runs", func(t *testing.T) {
 		c := newCRUD(t)
@@ -89,9 +85,7 @@ func TestRecover(t *testing.T) {
 		if n := c.recover(); n != 0 {
 			t.Errorf("%d runs recovered twice", n)
 		}
-		if n := c.count(`SELECT count(*) FROM punctual.claims`); n != 11 {
-			t.Errorf("%d claims are left", n)
-		}
+		c.wantCount(11, "claims are left", `SELECT count(*) FROM punctual.claims`)
 	})
 	t.Run("a run that loses three replicas in a row is dead, with a dead letter", func(t *testing.T) {
 		c := newCRUD(t)
@@ -110,9 +104,7 @@ func TestRecover(t *testing.T) {
 			len(got.Attempts) != 3 {
 			t.Errorf("run %+v", got)
 		}
-		if n := c.count(`SELECT count(*) FROM punctual.dead_letters WHERE reason = 'poison'`); n != 1 {
-			t.Errorf("%d dead letters", n)
-		}
+		c.wantCount(1, "dead letters", `SELECT count(*) FROM punctual.dead_letters WHERE reason = 'poison'`)
 	})
 	t.Run("a replica that has renewed since is not removed", func(t *testing.T) {
 		c := newCRUD(t)

@@ -14,9 +14,7 @@ import (
 func (c claimer) replace(jobs ...uuid.UUID) domain.Batch {
 	c.t.Helper()
 	b, err := c.ClaimDue(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: domain.WorkDue, Replacing: jobs})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return b
 }
 
@@ -108,9 +106,7 @@ func TestWhileFrozenNoRunInFlightIsReplaced(t *testing.T) {
 				a.RunID); n != 1 {
 				t.Errorf("the run in flight is %s", c.state(a.RunID))
 			}
-			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE status = 'pending'`); n != 1 {
-				t.Errorf("%d runs wait, want the last one", n)
-			}
+			c.wantCount(1, "runs wait", `SELECT count(*) FROM punctual.runs WHERE status = 'pending'`)
 			c.exec(`UPDATE punctual.deployment SET frozen_at = NULL, frozen_by = NULL, frozen_reason = NULL`)
 			c.exec(`UPDATE punctual.tenants SET frozen_at = NULL, frozen_by = NULL`)
 			c.finish(succeeded(a))

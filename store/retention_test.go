@@ -106,9 +106,7 @@ const failuresOfDay = "runs_DAY_failures, run_data_DAY_failures, attempts_DAY_fa
 
 func (c crud) retireRuns() {
 	c.t.Helper()
-	if err := c.Days.Retire(c.t.Context()); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, c.Days.Retire(c.t.Context()))
 }
 
 func TestFailuresOutliveSuccesses(t *testing.T) {
@@ -217,15 +215,11 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 	runs := c.ranTwice(job, c.ago(40))
 	c.exec(`DROP TABLE punctual.runs_` + c.ago(-7).Format("20060102"))
 	reader, err := c.db.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = reader.Rollback(context.WithoutCancel(ctx)) }()
 	read := func() (n int) {
 		t.Helper()
-		if err := reader.QueryRow(ctx, `SELECT count(*) FROM punctual.runs`).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, reader.QueryRow(ctx, `SELECT count(*) FROM punctual.runs`).Scan(&n))
 		return n
 	}
 	if n := read(); n != 2 {
@@ -271,9 +265,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 		t.Errorf("%d days have partitions: %v", ahead, err)
 	}
 
-	if err := reader.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reader.Commit(ctx))
 	c.retireRuns()
 	if got := c.kept(runs); got != "dead" {
 		t.Errorf("in the end there are: %s", got)
@@ -495,9 +487,7 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 	slot := c.ago(2)
 	c.setNext(month.ID, slot)
 	job, err := c.definitions.Compile(definitions.Version{Job: month.ID, Version: 1}, c.tenant, month.Definition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now := c.ago(0)
 	plan := domain.Decide(domain.Situation{Job: job, ScheduledFor: slot, Now: now})
 	if len(plan.Skips) != 1 || !plan.Skips[0].First.Equal(slot) {

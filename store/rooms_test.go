@@ -47,9 +47,7 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, table := range []string{"runs", "schedules", "ready", "audit_entries"} {
 		if len(tables[table]) == 0 {
 			t.Errorf("no file is found that writes %s: this test sees nothing", table)
@@ -66,9 +64,7 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 func written(t *testing.T, file string) (tables []string) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
 			for _, m := range writes.FindAllStringSubmatch(text.Value, -1) {

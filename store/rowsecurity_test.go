@@ -47,9 +47,7 @@ func (c crud) furnish() {
 	c.t.Helper()
 	job := c.create("theirs", forbid)
 	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), "theirs", jobs.TriggerRequest{Body: []byte(`1`)})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	if _, _, err := c.Idempotent(c.t.Context(), c.tenant, Idempotency{Key: "theirs"},
 		func(Writer) (Answer, error) { return Answer{Status: 200}, nil }); err != nil {
 		c.t.Fatal(err)
@@ -165,9 +163,7 @@ func (c crud) cannotReach(table string) {
 			ORDER BY attnum
 			LIMIT 1),
 		(SELECT to_jsonb(x)::text FROM punctual.%[1]s x LIMIT 1)`, table)).Scan(&column, &theirs)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	for _, sql := range []string{
 		fmt.Sprintf(`UPDATE punctual.%[1]s SET %[2]s = %[2]s`, table, column),
 		fmt.Sprintf(`DELETE FROM punctual.%s`, table),
@@ -334,9 +330,7 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 			t.Errorf("%s: %d warnings: %s", k.name, n, log)
 		}
 		missing, err := c.db.MissingBackstop(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, sql := range missing {
 			change(sql)
 		}

@@ -22,9 +22,7 @@ var reserved = []string{"event", "step", "limit", "upstream_failed"}
 func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 	t.Parallel()
 	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	// An attempt that succeeded, or has not ended, has no row: the run's own row stands for it.
 	outcomes := slices.DeleteFunc(domain.AttemptOutcomes(), func(o domain.AttemptOutcome) bool {
@@ -74,9 +72,7 @@ func sorted[T ~string](values []T) (words []string) {
 func TestEveryTableHasABound(t *testing.T) {
 	c := newCRUD(t)
 	text, err := os.ReadFile("../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, section, _ := strings.Cut(string(text), "## Retention")
 	section, _, _ = strings.Cut(section, "\n## ")
 	tables := column[string](c, `SELECT relname

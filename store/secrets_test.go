@@ -43,9 +43,7 @@ func secretHeader(name, value string) option {
 func (c crud) secret(name, value string) secrets.Secret {
 	c.t.Helper()
 	r, _, err := c.PutSecret(c.t.Context(), c.tenant, name, value, "")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return r
 }
 
@@ -65,9 +63,7 @@ func (c crud) jobSecret(job uuid.UUID, h domain.Hidden) string {
 		c.t.Fatal("a stored definition holds a value that is not sealed")
 	}
 	s, err := c.JobSecret(c.t.Context(), c.tenant, job, id)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return s.Value
 }
 
@@ -167,9 +163,7 @@ func TestASecretInUseCannotBeDeleted(t *testing.T) {
 		}
 		c.put(d)
 	}
-	if err := c.DeleteSecret(t.Context(), c.tenant, "token"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.DeleteSecret(t.Context(), c.tenant, "token"))
 	c.ForgetSecrets()
 	if _, err := c.NamedSecret(t.Context(), c.tenant, "token"); !isAuth(err) {
 		t.Errorf("it is still there: %v", err)
@@ -296,9 +290,7 @@ func TestACiphertextThatWasMovedDoesNotOpen(t *testing.T) {
 
 func TestTheVaultOpensWithItsOwnMasterKeyOnly(t *testing.T) {
 	c := newCRUD(t)
-	if err := c.OpenVault(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.OpenVault(t.Context()))
 	for _, test := range []struct {
 		name   string
 		master *vault.Master
@@ -350,9 +342,8 @@ func TestSigningSecretsOfManyTenantsAreReadTogether(t *testing.T) {
 	if keys, err := replica.SigningKeys(t.Context(), ids["neighbour"]); err != nil || len(keys) != 1 {
 		t.Errorf("%d keys of the neighbour, %v", len(keys), err)
 	}
-	if n := c.count(`SELECT count(*) FROM punctual.signing_secrets WHERE tenant = $1`, ids["neighbour"]); n != 0 {
-		t.Error("the neighbour's secret was not read with the first one's: another was made")
-	}
+	c.wantCount(0, "the neighbour's secret was not read with the first one's: another was made",
+		`SELECT count(*) FROM punctual.signing_secrets WHERE tenant = $1`, ids["neighbour"])
 	for range 2 { // with its neighbours, and then alone
 		if keys, err := replica.SigningKeys(t.Context(), ids["broken"]); err == nil {
 			t.Errorf("%d keys from a ciphertext that nothing opens", len(keys))
@@ -400,9 +391,7 @@ func TestSigningSecretsAreMadeAndDeleted(t *testing.T) {
 	if err != nil || !strings.HasPrefix(secret, "whsec_") {
 		t.Fatalf("made %v: %v", made, err)
 	}
-	if err := c.DeleteSigningSecret(ctx, c.tenant, first[0].ID, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.DeleteSigningSecret(ctx, c.tenant, first[0].ID, time.Hour))
 	both, err := c.ListSigningSecrets(ctx, c.tenant)
 	if err != nil || len(both) != 2 || both[0].ExpiresAt == nil || both[1].ExpiresAt != nil {
 		t.Errorf("after the first was given an end: %+v, %v", both, err)
@@ -455,9 +444,7 @@ func TestRotationWhileReplicasWrite(t *testing.T) {
 	}
 	stop()
 	done.Wait()
-	if n := c.count(`SELECT count(*) FROM punctual.data_keys`); n != 1 {
-		t.Errorf("%d data keys", n)
-	}
+	c.wantCount(1, "data keys", `SELECT count(*) FROM punctual.data_keys`)
 	fresh := c.replica()
 	fresh.reads("before-0", "value")
 	if got := fresh.jobSecret(job.ID, job.Definition.Target.Auth.Value); got != "inline" {
@@ -542,9 +529,7 @@ func TestARotationWaitsForThoseWhoWrite(t *testing.T) {
 		return Answer{Status: 201}, nil
 	})
 	rotation.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fresh := c.replica()
 	fresh.reads("token", "one")
 	if got := fresh.jobSecret(job.ID, job.Definition.Target.Auth.Value); got != "two" {
@@ -564,9 +549,7 @@ func TestSecretsInEveryQueryMode(t *testing.T) {
 		}
 		c.put(definition("job", secretHeader("X-Key", "h")))
 		first, err := c.ListSigningSecrets(ctx, c.tenant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, _, err := c.MakeSigningSecret(ctx, c.tenant); err != nil {
 			t.Fatal(err)
 		}

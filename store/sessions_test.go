@@ -17,16 +17,12 @@ func TestAnyReplicaOpensASession(t *testing.T) {
 	dsn, master := pgtest.DSN(t), pgtest.Master(t)
 	replica := func() *Store {
 		s := openStore(t, Options{DatabaseURL: dsn, Master: master, Replica: true})
-		if err := s.OpenVault(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.OpenVault(t.Context()))
 		return s
 	}
 	first, second := replica(), replica()
 	sealed, err := first.SealSession(t.Context(), []byte("who"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if strings.Contains(sealed, "who") {
 		t.Errorf("the session can be read: %s", sealed)
 	}

@@ -77,9 +77,7 @@ func TestDeadlinesTakeNoPlaceInAnyLine(t *testing.T) {
 	a := c.accepted("works")
 	next := func() scheduler.Upcoming {
 		u, err := c.NextDue(t.Context(), scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return u
 	}
 	if u := next(); !u.Ready.IsZero() || !u.Ordered.IsZero() {

@@ -72,9 +72,8 @@ func TestASuccessInTimeCostsNothing(t *testing.T) {
 	}
 	c.exec(`UPDATE punctual.notified SET look_at = now()`)
 	c.wantHeard("")
-	if n := c.count(`SELECT count(*) FROM punctual.notified WHERE look_at > now() + interval '25 h'`); n != 1 {
-		t.Error("it is not looked at when the last success is 26 hours old")
-	}
+	c.wantCount(1, "it is not looked at when the last success is 26 hours old",
+		`SELECT count(*) FROM punctual.notified WHERE look_at > now() + interval '25 h'`)
 }
 
 func TestWhenAJobIsNotStale(t *testing.T) {
@@ -127,7 +126,5 @@ func TestASuccessMeanwhileIsFound(t *testing.T) {
 	c.exec(`DELETE FROM punctual.notices`)
 	c.exec(`UPDATE punctual.notified SET stale_since = now() - interval '27 h', success_at = NULL, look_at = now()`)
 	c.wantHeard("recovered 1")
-	if n := c.count(`SELECT count(*) FROM punctual.notified WHERE stale_since IS NOT NULL`); n != 0 {
-		t.Error("the job is stale still")
-	}
+	c.wantCount(0, "the job is stale still", `SELECT count(*) FROM punctual.notified WHERE stale_since IS NOT NULL`)
 }

@@ -14,9 +14,7 @@ import (
 func (c crud) stats(job string) runs.JobStats {
 	c.t.Helper()
 	stats, err := c.JobStats(c.t.Context(), c.tenant, job)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	return stats
 }
 

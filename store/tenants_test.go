@@ -27,9 +27,7 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	if _, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1}); !errors.Is(err, tenants.ErrTenantExists) {
 		t.Errorf("error %v", err)
 	}
-	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.DeleteTenant(t.Context(), "alpha"))
 	c.tenant = made.ID
 	if _, err := c.tryCreate("n"); err == nil {
 		t.Error("a deleted tenant got a job")
@@ -69,9 +67,7 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 				t.Fatal(deleted)
 			}
 			c.deleteJob("n")
-			if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.DeleteTenant(t.Context(), "alpha"))
 		}
 	}
 }
@@ -95,9 +91,7 @@ func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	made := c.newTenant("alpha")
 	c.tenant = made.ID
 	c.complete(c.create("n", at(time.Now().Add(time.Hour))).ID)
-	if err := c.DeleteTenant(t.Context(), "alpha"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.DeleteTenant(t.Context(), "alpha"))
 	if rec, err := c.tryPut(definition("n")); !errors.Is(err, ErrNotFound) {
 		t.Errorf("state %q, error %v", rec.State, err)
 	}
@@ -107,9 +101,7 @@ func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
 	c := newCRUD(t)
 	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "alice"})
 	key, made, err := c.CreateKey(ctx, c.tenant, tenants.NewKey{Name: "k", Role: "editor", Lifetime: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if made.CreatedBy != "command:alice" || made.Tenant != "default" || made.ExpiresAt == nil {
 		t.Errorf("made %+v", made)
 	}
@@ -129,9 +121,7 @@ func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
 	if found, err := c.HasKeys(t.Context()); err != nil || !found {
 		t.Errorf("%t, %v", found, err)
 	}
-	if err := c.RevokeKey(t.Context(), c.tenant, made.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.RevokeKey(t.Context(), c.tenant, made.ID))
 	if _, err := c.Authenticate(t.Context(), key); !errors.Is(err, ErrNotFound) {
 		t.Errorf("error %v", err)
 	}
@@ -150,14 +140,10 @@ func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
 func TestUseOfKeysIsWrittenToTheMinute(t *testing.T) {
 	c := newCRUD(t)
 	_, made, err := c.CreateKey(t.Context(), c.tenant, tenants.NewKey{Name: "k", Role: "viewer"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 3 {
 		c.KeyUsed(made.ID)
-		if err := c.NoteKeysUsed(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.NoteKeysUsed(t.Context()))
 	}
 	got, err := c.GetKey(t.Context(), c.tenant, made.ID)
 	if err != nil || got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 {
@@ -213,9 +199,7 @@ func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
 			AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"), Notify: []domain.Notify{},
 		}
 		made, err := c.CreateTenant(t.Context(), asked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		asked.ID, asked.CreatedAt, asked.UpdatedAt = made.ID, made.CreatedAt, made.UpdatedAt
 		if !reflect.DeepEqual(made, asked) {
 			t.Errorf("made %+v of %+v", made, asked)
@@ -228,9 +212,7 @@ func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
 			t.Errorf("%+v, %v", changed, err)
 		}
 		key, _, err := c.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer", Lifetime: 24 * time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, err := c.Authenticate(t.Context(), key); err != nil || got.ExpiresIn != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -283,9 +265,7 @@ func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		pulse, err := s.Renew(t.Context(), replica.ID, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(test.want, pulse.AllowedTargets,
 			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 			t.Errorf("%s: %s", test.sql, diff)

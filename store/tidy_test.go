@@ -114,9 +114,7 @@ func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
 				t.Fatalf("there are %d", n)
 			}
 			c.tidyUp()
-			if n := c.count(tt.left); n != 0 {
-				t.Errorf("%d are left", n)
-			}
+			c.wantCount(0, "rows are left", tt.left)
 		})
 	}
 }
@@ -205,10 +203,8 @@ func TestSecretsOfForgottenVersionsGo(t *testing.T) {
 	c.exec(`UPDATE punctual.job_versions SET definition = replace(definition::text, $1, $2)::json WHERE version >= 4`,
 		old.String(), current.String())
 	c.tidyUp()
-	if n := c.count(`SELECT count(*) FROM punctual.job_secrets WHERE id = $1`, old); n != 0 {
-		t.Error("the value that no version has is there")
-	}
-	if n := c.count(`SELECT count(*) FROM punctual.job_secrets WHERE id = $1`, current); n != 1 {
-		t.Error("the value that the present version has is gone")
-	}
+	c.wantCount(0, "the value that no version has is there",
+		`SELECT count(*) FROM punctual.job_secrets WHERE id = $1`, old)
+	c.wantCount(1, "the value that the present version has is gone",
+		`SELECT count(*) FROM punctual.job_secrets WHERE id = $1`, current)
 }

@@ -39,9 +39,7 @@ func everySecond(ctx context.Context, tb testing.TB, s *Store, n int) {
 			$1, slot, slot, now(), 1, 1, 5, 1, 'succeeded', 'schedule'
 		FROM stands, generate_series(at - $2 * interval '1 s', at - interval '1 s', interval '1 s') slot
 		WHERE slot <> at - interval '2 s'`, uuid.MustParse(job), n)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	if _, err := s.db.Pool().Exec(ctx, `ANALYZE punctual.runs`); err != nil {
 		tb.Fatal(err)
 	}

@@ -45,18 +45,14 @@ func (c claimer) moveRuns(by time.Duration) {
 	rows, err := c.db.Pool().Query(c.t.Context(), `SELECT id, job_id, scheduled_for,
 			skipped_first IS NULL AND trigger IN ('schedule', 'catchup')
 		FROM punctual.runs`)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	defer rows.Close()
 	var old, moved []uuid.UUID
 	for rows.Next() {
 		var id, job uuid.UUID
 		var slot time.Time
 		var derived bool
-		if err := rows.Scan(&id, &job, &slot, &derived); err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, rows.Scan(&id, &job, &slot, &derived))
 		fresh := domain.NewRunID(domain.IDTime(id).Add(-by))
 		if derived {
 			fresh = domain.SlotRunID(job, slot.Add(-by))
@@ -201,9 +197,7 @@ func (l *life) step() {
 func (l *life) claimAll() {
 	for _, older := range []bool{true, false} {
 		batch, err := l.ClaimDue(l.t.Context(), l.asks(100, older))
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		must(l.t, err)
 		l.note("claimed %d, settled %d", len(batch.Runs), batch.Settled)
 	}
 	if l.rand.IntN(2) == 0 {

@@ -32,9 +32,7 @@ func (c crud) verified(change ...func(*history.VerifyOptions)) ([]string, histor
 		f(&o)
 	}
 	summary, err := c.Verify(c.t.Context(), o)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, err)
 	if summary.Violations != len(lines) {
 		c.t.Errorf("%d violations in the summary, %d reported", summary.Violations, len(lines))
 	}

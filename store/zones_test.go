@@ -50,9 +50,7 @@ func TestRezone(t *testing.T) {
 		stay[job.name+"/"+id.String()] = move(id, job.slot, job.due)
 	}
 	moved, err := c.Rezone(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if moved != 2 {
 		t.Errorf("%d next slots moved, want 2", moved)
 	}

@@ -11,19 +11,13 @@ import (
 func TestAConnectionToAVanishedDatabaseIsGivenUp(t *testing.T) {
 	t.Parallel()
 	db, err := Open(t.Context(), Config{URL: pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	conn, err := db.Pool().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Release()
 	raw, err := conn.Conn().PgConn().Conn().(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, test := range map[string]struct{ option, want int }{
 		"unacknowledged data, in ms":   {tcpUserTimeout, 15_000},
 		"silence before a probe, s":    {syscall.TCP_KEEPIDLE, 5},

@@ -16,15 +16,11 @@ func TestEndpointsAreWhereTheDatabaseIs(t *testing.T) {
 	server, dsn := pgtest.Server(t), pgtest.DSN(t)
 	tcp := pgtest.TCP(t, server, dsn)
 	config, err := pgx.ParseConfig(tcp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	itself := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), config.Port)
 	_, proxied := pgtest.NewProxy(t, tcp)
 	proxy, err := pgx.ParseConfig(proxied)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	between := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), proxy.Port)
 	for name, test := range map[string]struct {
 		dsn  string
@@ -46,9 +42,7 @@ func TestEndpointsAreWhereTheDatabaseIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, err := Open(t.Context(), Config{URL: test.dsn})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer db.Close()
 			for _, want := range test.want {
 				if !slices.Contains(db.Endpoints(), want) {

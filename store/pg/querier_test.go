@@ -10,13 +10,19 @@ import (
 	"punctual/internal/pgtest"
 )
 
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Query leaves it to the readers of rows to return an error.
 func TestTheRowsOfAQueryThatFailsHaveItsError(t *testing.T) {
 	t.Parallel()
 	db, err := Open(t.Context(), Config{URL: pgtest.DSN(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	read := func(ctx context.Context, tenant int32, sql string) error {
 		_, err := pgx.CollectRows(Query(ctx, db.Reader(ctx, tenant), sql), pgx.RowTo[int])

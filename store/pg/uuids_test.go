@@ -21,13 +21,9 @@ func TestUUIDsTravelBothWays(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() { _ = conn.Close(t.Context()) }()
-			if err := registerTypes(t.Context(), conn); err != nil {
-				t.Fatal(err)
-			}
+			must(t, registerTypes(t.Context(), conn))
 			for _, want := range [][]uuid.UUID{nil, {}, {uuid.New()}, {uuid.New(), uuid.Nil, uuid.New()}} {
 				checkUUIDs(t, conn, mode, want)
 			}
@@ -65,20 +61,14 @@ func checkUUIDs(t *testing.T, conn *pgx.Conn, mode pgx.QueryExecMode, want []uui
 func TestInstantsAreReadInUTC(t *testing.T) {
 	t.Parallel()
 	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
-	if err := registerTypes(t.Context(), conn); err != nil {
-		t.Fatal(err)
-	}
+	must(t, registerTypes(t.Context(), conn))
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe} {
 		var at time.Time
 		var maybe *time.Time
 		var list []time.Time
-		if err := conn.QueryRow(t.Context(), `SELECT now(), now(), ARRAY[now()]`, mode).Scan(&at, &maybe, &list); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.QueryRow(t.Context(), `SELECT now(), now(), ARRAY[now()]`, mode).Scan(&at, &maybe, &list))
 		for _, got := range append(list, at, *maybe) {
 			if got.Location() != time.UTC {
 				t.Errorf("mode %s: %v is not in UTC", mode, got)
@@ -101,9 +91,7 @@ func stringsOf(ids []uuid.UUID) []string {
 // BenchmarkUUIDs encodes and scans the ids of a claim of 100 runs.
 func BenchmarkUUIDs(b *testing.B) {
 	conn, err := pgx.Connect(b.Context(), pgtest.DSN(b))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer func() { _ = conn.Close(b.Context()) }()
 	ids := make([]uuid.UUID, 100)
 	for _, bm := range []struct {
@@ -124,9 +112,7 @@ func BenchmarkUUIDs(b *testing.B) {
 					b.Fatal(err)
 				}
 				for range ids {
-					if err := types.Scan(pgtype.UUIDOID, pgtype.BinaryFormatCode, raw, &id); err != nil {
-						b.Fatal(err)
-					}
+					must(b, types.Scan(pgtype.UUIDOID, pgtype.BinaryFormatCode, raw, &id))
 				}
 			}
 		})
