@@ -17,9 +17,7 @@ func (s *service) claim() scheduler.Claim {
 	s.t.Helper()
 	replica := scheduler.Replica{ID: uuid.New(), Host: "test", Queues: map[string]int{"default": 10}}
 	queues, err := s.store.Register(s.t.Context(), replica)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}}
 }
 

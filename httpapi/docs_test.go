@@ -24,9 +24,7 @@ func docsOf(t *testing.T, c Config, change func(*http.Request)) string {
 	t.Helper()
 	c.Store, c.Registerer = new(store.Store), prometheus.NewRegistry()
 	handler, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, w := httptest.NewRequest("GET", "/docs", nil), httptest.NewRecorder()
 	change(r)
 	handler.ServeHTTP(w, r)

@@ -63,13 +63,9 @@ func TestAnInstantWithoutAnOffsetFollowsTheRuleForSlots(t *testing.T) {
 		{"UTC", "2026-01-01T09:00:00", "2026-01-01T09:00:00Z"},
 	} {
 		zone, err := cron.LoadZone(test.zone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var p localParam
-		if err := p.UnmarshalText([]byte(test.text)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.UnmarshalText([]byte(test.text)))
 		got, err := p.in(zone)
 		if err != nil || got.UTC().Format(time.RFC3339) != test.want {
 			t.Errorf("%s in %s is %s, want %s (%v)", test.text, test.zone, got.UTC().Format(time.RFC3339), test.want, err)

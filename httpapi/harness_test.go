@@ -48,9 +48,7 @@ func serve(t testing.TB, change ...func(*Config)) *service {
 	t.Helper()
 	st, err := store.Open(t.Context(),
 		store.Options{DatabaseURL: pgtest.DSN(t), DefaultJitter: 10 * time.Second, Master: pgtest.Master(t), Replica: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(st.Close)
 	registry := prometheus.NewRegistry()
 	config := Config{
@@ -68,9 +66,7 @@ func (s *service) another(config Config) *service {
 	s.t.Helper()
 	config.Store = s.store
 	handler, err := New(config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	server := httptest.NewServer(handler)
 	s.t.Cleanup(server.Close)
 	sub := *s
@@ -90,9 +86,7 @@ func (s *service) tenant(name string, settings ...tenants.Tenant) int32 {
 	asked := append(settings, tenants.Tenant{Weight: 1})[0]
 	asked.Name = name
 	made, err := s.store.CreateTenant(s.t.Context(), asked)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return made.ID
 }
 
@@ -100,13 +94,9 @@ func (s *service) tenant(name string, settings ...tenants.Tenant) int32 {
 func (s *service) key(tenant string, role auth.Role) string {
 	s.t.Helper()
 	id, err := s.store.TenantID(s.t.Context(), tenant)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	key, _, err := s.store.CreateKey(s.t.Context(), id, tenants.NewKey{Name: string(role), Role: string(role)})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return key
 }
 
@@ -143,9 +133,7 @@ type reply struct {
 func (s *service) do(method, path, body string, headers ...string) *reply {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -158,14 +146,10 @@ func (s *service) do(method, path, body string, headers ...string) *reply {
 	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return &reply{s.t, fmt.Sprintf("%s %s %.90s", method, path, body), response.StatusCode, response.Header, text}
 }
 
@@ -323,6 +307,14 @@ func (s *service) exec(sql string, args ...any) {
 	s.t.Helper()
 	if _, err := s.store.Pool().Exec(s.t.Context(), sql, args...); err != nil {
 		s.t.Fatal(err)
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

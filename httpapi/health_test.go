@@ -43,14 +43,10 @@ func TestHealthAndReadiness(t *testing.T) {
 func TestNotReadyWithoutASchema(t *testing.T) {
 	t.Parallel()
 	st, err := store.Open(t.Context(), store.Options{DatabaseURL: pgtest.EmptyDSN(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer st.Close()
 	handler, err := New(Config{Store: st, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	record(t, handler, "GET", "/readyz", "").want(503).shows("punctual migrate")
 }
 

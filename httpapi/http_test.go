@@ -79,9 +79,7 @@ func TestPanicsAndUnexpectedErrorsShowNothing(t *testing.T) {
 	var logs bytes.Buffer
 	s := &server{Config: Config{Log: slog.New(slog.NewTextHandler(&logs, nil))}}
 	observe, err := newObserver(s.Log, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mux := chi.NewMux()
 	mux.Use(identify, observe.middleware, s.recoverer)
 	mux.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("secret") })
@@ -157,9 +155,7 @@ func TestACallerIsToldThatARowIsLocked(t *testing.T) {
 	s.do("PUT", "/v1/jobs/report",
 		`{"schedule": {"every": "1h"}, "target": {"url": "https://api.example.com/"}}`).want(http.StatusCreated)
 	tx, err := s.store.Pool().Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := tx.Exec(t.Context(), `SELECT FROM punctual.schedules FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
@@ -174,9 +170,7 @@ func TestACallerIsToldThatARowIsLocked(t *testing.T) {
 	if after := answer.header.Get("Retry-After"); after != "1" {
 		t.Errorf("Retry-After %q", after)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Rollback(t.Context()))
 	s.do("PATCH", "/v1/jobs/report", `{"description": "another"}`,
 		"Content-Type: application/merge-patch+json").want(http.StatusOK)
 }

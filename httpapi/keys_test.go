@@ -30,9 +30,7 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 	ci := s.with(key.Secret)
 	ci.create(minimal("n"))
 	ci.do("GET", path, "").code(problem.CodeForbidden)
-	if err := s.store.NoteKeysUsed(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.store.NoteKeysUsed(t.Context()))
 	shown := admin.do("GET", path, "").want(200).hides(key.Secret)
 	if got := into[tenants.Key](shown); got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 {
 		t.Errorf("shown %s", shown.body)
@@ -89,9 +87,7 @@ func TestWhateverIsWrongWithAKeyTheAnswerIsTheSame(t *testing.T) {
 		WHERE prefix = $1`, strings.Split(expired, "_")[1])
 	s.tenant("gone")
 	orphan := s.key("gone", auth.RoleAdmin)
-	if err := s.store.DeleteTenant(t.Context(), "gone"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.store.DeleteTenant(t.Context(), "gone"))
 	last := good[len(good)-1:]
 	flipped := good[:len(good)-1] + map[bool]string{true: "A", false: "Q"}[last != "A"]
 	var want []byte
@@ -166,9 +162,7 @@ func TestKeysAreCheckedBeforeTheyAreMade(t *testing.T) {
 func (s *service) idOf(key string) string {
 	s.t.Helper()
 	_, id, err := s.store.FindKey(s.t.Context(), key)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return id.String()
 }
 

@@ -65,9 +65,7 @@ func TestATestNoticeIsSentAtOnceAndAnsweredFor(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t)
 	s := serve(t, courier(t, guard.Loopback))
-	if err := s.store.OpenVault(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.store.OpenVault(t.Context()))
 	test := func(body string) []NotifyResult {
 		t.Helper()
 		return into[NotifyResults](s.do("POST", "/v1/notify/test", body).want(200)).Data

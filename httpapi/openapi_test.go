@@ -22,9 +22,7 @@ var update = flag.Bool("update", false, "write testdata/openapi.json anew")
 func static200(t *testing.T, path string) *reply {
 	t.Helper()
 	handler, err := New(Config{Store: new(store.Store), Registerer: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return record(t, handler, "GET", path, "").want(200)
 }
 
@@ -41,15 +39,11 @@ func TestTheOpenAPIDocumentIsCheckedIn(t *testing.T) {
 	const file = "../testdata/openapi.json"
 	got := static200(t, "/openapi.json").body
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, got, 0o644))
 		return
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s differs; go test ./httpapi -run OpenAPI -update writes it anew: %s", file, diff)
 	}

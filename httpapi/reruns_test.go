@@ -219,9 +219,7 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 		shown := get[runs.Run](s, run)
 		job, err := domain.Compile(shown.JobID, 1, 1,
 			domain.Definition{Name: "a", Completion: domain.CompleteAsync, Target: domain.Target{URL: "http://x"}}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a := domain.Assignment{RunID: shown.ID, Job: job, Attempt: n + 1, Lease: &domain.Lease{ID: uuid.New()}}
 		if err := s.store.Pool().QueryRow(t.Context(), `SELECT fence FROM punctual.runs WHERE id = $1`,
 			shown.ID).Scan(&a.Fence); err != nil {
@@ -267,8 +265,6 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 func compact(t *testing.T, text []byte) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := json.Compact(&b, text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Compact(&b, text))
 	return b.String()
 }

@@ -81,9 +81,7 @@ func (nopAdapter) Handle(*huma.Operation, func(huma.Context)) {}
 func TestTheRolesAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## Roles\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	documented := map[string]auth.Role{}

@@ -64,9 +64,7 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 			edited := s.do("GET", "/v1/jobs/"+name, "").fields()
 			edited["description"] = "edited"
 			text, err := json.Marshal(edited)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			after := s.do("PUT", "/v1/jobs/"+name, string(text), `If-Match: "1"`).want(200).fields()
 			if after["version"] != 2. || after["description"] != "edited" {
 				t.Errorf("edited: version %v, %v", after["version"], after["description"])

@@ -24,9 +24,7 @@ func TestTokensOfTheIssuer(t *testing.T) {
 	s := guarded(t, func(c *Config) { c.OIDC = configOf(i) })
 	s.tenant("alpha")
 	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now := time.Now()
 	unsigned := strings.Split(i.Token(nil), ".")
 	unsigned[0], unsigned[2] = "eyJhbGciOiJub25lIn0", ""
@@ -102,9 +100,7 @@ func TestAFloodOfUnknownKeysFetchesOnce(t *testing.T) {
 		t.Fatalf("the keys were fetched %d times for one token", n)
 	}
 	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	began := time.Now()
 	var wg sync.WaitGroup
 	for worker := range 8 {

@@ -114,9 +114,7 @@ func (s *service) everything(tenant int32) string {
 		var rows *string
 		err := s.store.Pool().QueryRow(s.t.Context(),
 			`SELECT string_agg(t::text, E'\n' ORDER BY t::text) FROM punctual.`+table+` t WHERE `+of+` = $1`, tenant).Scan(&rows)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		if rows != nil {
 			fmt.Fprintf(&all, "%s: %s\n", table, *rows)
 		}

@@ -81,9 +81,7 @@ func (b *tab) say(text string) {
 
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, steps...); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, chromedp.Do(b.ctx, steps...))
 }
 
 func (b *tab) open(path string) {
@@ -238,9 +236,7 @@ func TestInABrowserAViewerMayNot(t *testing.T) {
 		b.open(path)
 		offered, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`[...document.querySelectorAll('main form')].
 			filter((f) => f.method === 'post').map((f) => f.action).join(' ')`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if offered != "" {
 			t.Errorf("%s offers %s", path, offered)
 		}
@@ -293,16 +289,12 @@ func (b *tab) accessible(paths ...string) {
 			b.do(chromedp.Evaluate[chromedp.Void](string(script)))
 			raw, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]byte](`axe.run().then((r) =>
 				r.violations.filter((v) => ['serious', 'critical'].includes(v.impact)))`, chromedp.EvalAwaitPromise))
-			if err != nil {
-				b.t.Fatal(err)
-			}
+			must(b.t, err)
 			var found []struct {
 				ID, Impact, Help string
 				Nodes            []struct{ HTML string }
 			}
-			if err := json.Unmarshal(raw, &found); err != nil {
-				b.t.Fatal(err)
-			}
+			must(b.t, json.Unmarshal(raw, &found))
 			for _, f := range found {
 				b.t.Errorf("%s, %s: %s (%s): %v", path, scheme, f.Help, f.Impact, f.Nodes)
 			}

@@ -37,42 +37,38 @@ func serveWith(t *testing.T, c Config, tokens auth.OIDC, server *httptest.Server
 	t.Helper()
 	s, err := store.Open(t.Context(),
 		store.Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), Replica: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.Close)
-	if err := s.OpenVault(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.OpenVault(t.Context()))
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.Version, c.Sessions = "test", s
 	pages, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	api, err := httpapi.New(httpapi.Config{Store: s, Log: c.Log, NoAuth: c.NoAuth, OIDC: tokens, Pages: pages})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server.Config.Handler = api
 	server.Start()
 	t.Cleanup(server.Close)
 	return site{t, server.URL, s}
 }
 
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // key creates a key of a tenant.
 func (s site) key(tenant, role string) string {
 	s.t.Helper()
 	id, err := s.store.TenantID(s.t.Context(), tenant)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	key, _, err := s.store.CreateKey(s.t.Context(), id, tenants.NewKey{Name: role, Role: role})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return key
 }
 
@@ -130,23 +126,17 @@ func (b browser) visit(method, address, site string, form url.Values) reply {
 func (b browser) send(method, address, site, form string) reply {
 	b.t.Helper()
 	request, err := http.NewRequestWithContext(b.t.Context(), method, address, strings.NewReader(form))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	request.Header.Set("Accept", "text/html")
 	if method == http.MethodPost {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		request.Header.Set("Sec-Fetch-Site", site)
 	}
 	response, err := b.client.Do(request)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return reply{b.t, request.Method + " " + request.URL.RequestURI(), response.StatusCode, response.Header, string(body)}
 }
 
@@ -281,9 +271,7 @@ func TestAnotherSiteChangesNothing(t *testing.T) {
 func (b browser) keep(name, path, value string) {
 	b.t.Helper()
 	at, err := url.Parse(b.url + path)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	b.client.Jar.SetCookies(at, []*http.Cookie{{Name: name, Value: value, Path: path}})
 }
 

@@ -112,21 +112,15 @@ func (b browser) jar(name, path string) string {
 func alter[T any](b browser, name, path string, change func(*T)) {
 	b.t.Helper()
 	plain, err := b.store.OpenSession(b.t.Context(), b.jar(name, path))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	var v T
-	if err := json.Unmarshal(plain, &v); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, json.Unmarshal(plain, &v))
 	change(&v)
 	if plain, err = json.Marshal(v); err != nil {
 		b.t.Fatal(err)
 	}
 	sealed, err := b.store.SealSession(b.t.Context(), plain)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	b.keep(name, path, sealed)
 }
 
@@ -213,9 +207,7 @@ func TestTheCookiesOfASignIn(t *testing.T) {
 	}
 	want(begun, attemptCookie, "; HttpOnly", "; SameSite=Lax", "; Path=/login", "; Max-Age=600")
 	to, err := url.Parse(begun.to())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	asked := to.Query()
 	for name, value := range map[string]string{
 		"response_type": "code", "client_id": "pages", "scope": "openid", "code_challenge_method": "S256",
