@@ -52,9 +52,7 @@ func with(t *testing.T, url, part string) domain.Assignment {
 func (s *Scheduler) try(t *testing.T, a domain.Assignment) delivery.Result {
 	t.Helper()
 	result, err := s.transmit(t.Context(), a, a.Request(""), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return result
 }
 
@@ -426,9 +424,7 @@ func TestSecretsOfDefinitionsAreNotWritten(t *testing.T) {
 
 func BenchmarkSign(b *testing.B) {
 	key, err := NewSigningKey(fakeSigningSecret, time.Time{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	for _, size := range []int{0, 1 << 10, 256 << 10} {
 		body, keys := make([]byte, size), []SigningKey{key}
 		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {

@@ -164,24 +164,16 @@ func startTarget(b *testing.B) (address string) {
 	cmd := exec.CommandContext(b.Context(), os.Args[0], "-test.run=^TestTargetProcess$")
 	cmd.Env = append(os.Environ(), targetEnv+"=1")
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
+	must(b, cmd.Start())
 	b.Cleanup(func() {
 		_ = stdin.Close() // the target ends with its input
 		_ = cmd.Wait()
 	})
 	address, err = bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return strings.TrimSpace(address)
 }
 

@@ -33,9 +33,7 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 				}})
 			}
 			told, s.heart = false, newHeartbeat(s) // the other one has not beaten for 10 s
-			if err := newTicker(s).fetchHeld(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, newTicker(s).fetchHeld(t.Context()))
 			if len(store.held) != 50 {
 				t.Fatalf("%d runs wait, want 50: there was a slot for some", len(store.held))
 			}
@@ -67,9 +65,7 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 		for _, f := range out {
 			s.holds.done(f, delivery.Result{Cancelled: true})
 		}
-		if err := newTicker(s).fetchHeld(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, newTicker(s).fetchHeld(t.Context()))
 		if _, wait := s.holds.admit(a, to); wait == nil {
 			t.Error("a new run overtook the runs that wait")
 		}
@@ -114,9 +110,7 @@ func recovers(t *testing.T, h *holds, job *domain.Job) {
 func hook(t *testing.T) *url.URL {
 	t.Helper()
 	to, err := url.Parse("http://127.0.0.1:9/hook")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return to
 }
 

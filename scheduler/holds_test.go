@@ -236,9 +236,7 @@ func TestBreakerKey(t *testing.T) {
 		"https://[2001:DB8::1]:99/": "[2001:db8::1]:99",
 	} {
 		u, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := breakerKey(7, u); got != (breaker.Key{Tenant: 7, Host: want}) {
 			t.Errorf("%s: %v, want %s", raw, got, want)
 		}

@@ -67,6 +67,14 @@ func target(t *testing.T, status int) (url string, requests <-chan seen) {
 	return server.URL, got
 }
 
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func client(t testing.TB) *delivery.Client {
 	t.Helper()
 	c := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
@@ -199,9 +207,7 @@ func (r *replica) metric(name string) float64 {
 func metric(t testing.TB, from prometheus.Gatherer, name string) (value float64, observed uint64) {
 	t.Helper()
 	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range families {
 		if f.GetName() == name {
 			m := f.GetMetric()[0]

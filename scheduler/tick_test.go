@@ -19,9 +19,7 @@ func TestWhatBecomesDueDuringATickIsNotSleptThrough(t *testing.T) {
 		loop.upcoming = Upcoming{Schedule: s.clock.now().Add(soon)}
 		loop.wantsLook, loop.lookAt = false, time.Now().Add(time.Hour)
 		wait, _, err := loop.tick(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if wait > longestPause {
 			t.Fatalf("tick %d of %d: the loop would sleep for %s, with a slot due in %s", i, ticks, wait, soon)
 		}

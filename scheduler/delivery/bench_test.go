@@ -98,24 +98,16 @@ func startTargetProcess(b *testing.B) (address string) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestTargetProcess$")
 	cmd.Env = append(os.Environ(), "DELIVERY_TARGET=1")
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
+	must(b, cmd.Start())
 	b.Cleanup(func() {
 		_ = stdin.Close() // the target ends with its input
 		_ = cmd.Wait()
 	})
 	address, err = bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return address[:len(address)-1]
 }
 

@@ -104,9 +104,7 @@ func TestPoolsAreBounded(t *testing.T) {
 func TestANameThatRebindsIsJudgedAtEveryConnection(t *testing.T) {
 	called := make(chan string, 10)
 	ln, err := net.Listen("tcp4", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	target := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		called <- r.Context().Value(http.LocalAddrContextKey).(net.Addr).(*net.TCPAddr).IP.String()
 	}))
@@ -259,9 +257,7 @@ func TestTargetsBehindAProxy(t *testing.T) {
 
 func TestProxiesThatRefuseOrFail(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = gone.Close()
 	for _, test := range []struct {
 		name, answer string
@@ -328,9 +324,7 @@ func TestProxyURLs(t *testing.T) {
 func BenchmarkDial(b *testing.B) {
 	target := startTargetProcess(b)
 	u, err := url.Parse(target)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	p := newClient(b, Config{}).everybody
 	for name, control := range map[string]func() net.Dialer{
 		"guarded":   func() net.Dialer { return p.dialer },
@@ -341,9 +335,7 @@ func BenchmarkDial(b *testing.B) {
 			dialer := control()
 			for b.Loop() {
 				nc, err := dialer.DialContext(b.Context(), "tcp", u.Host)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				_ = nc.(*net.TCPConn).SetLinger(0) // leaves no port in TIME_WAIT
 				_ = nc.Close()
 			}

@@ -99,9 +99,7 @@ func TestABodyIsReadUpToTheCap(t *testing.T) {
 
 func TestTargetsThatCannotBeReached(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = ln.Close()
 	blocked := func(string, string, syscall.RawConn) error {
 		return fmt.Errorf("%w: it is private", ErrBlockedAddress)

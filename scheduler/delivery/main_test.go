@@ -30,15 +30,21 @@ func newClient(t testing.TB, cfg Config) *Client {
 	return c
 }
 
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // listen serves every connection with handle, each in a goroutine of its own. handle gets the connection's number,
 // which counts from 1. When the test ends, listen closes the connections and waits for the goroutines. Use it for
 // targets that do things an http.Server would not do.
 func listen(t testing.TB, handle func(nc net.Conn, number int)) *url.URL {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var (
 		mu    sync.Mutex
 		open  = map[net.Conn]bool{}

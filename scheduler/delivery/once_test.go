@@ -118,9 +118,7 @@ func TestTheWitnessSeesNetHTTPRepeatARequest(t *testing.T) {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, u.String(), nil)
 		req.Header.Set("Attempt", id)
 		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
 	}

@@ -25,9 +25,7 @@ func serve(t testing.TB, handler http.HandlerFunc) *url.URL {
 	srv := httptest.NewServer(handler)
 	t.Cleanup(srv.Close)
 	u, err := url.Parse(srv.URL + "/hook?a=b%2Fc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return u
 }
 
@@ -193,9 +191,7 @@ func TestTheEnvironmentsProxyIsIgnored(t *testing.T) {
 func TestTenThousandInFlight(t *testing.T) {
 	n := 10_000
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	n = min(n, (int(limit.Cur)-500)/2) // both ends are in this process
 	if raceEnabled {
 		n = min(n, 400)

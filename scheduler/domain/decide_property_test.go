@@ -45,9 +45,7 @@ func drawSchedule(t *rapid.T) drawnSchedule {
 		start = start.Truncate(step).Add(step)
 		zone := rapid.SampledFrom([]string{"UTC", "America/New_York", "Asia/Kathmandu"}).Draw(t, "zone")
 		location, err := cron.LoadZone(zone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		minute := rapid.SampledFrom([]int{1, 5, 20, 60}).Draw(t, "minutes")
 		from := rapid.SampledFrom([]int{0, 3, 22}).Draw(t, "from hour")
 		hours := map[int]string{0: "*", 3: "3-23", 22: "22-23"}[from]

@@ -70,13 +70,9 @@ func TestDefinitionsAreEchoedAsWritten(t *testing.T) {
 func members(t *testing.T, value any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var m map[string]any
-	if err := json.Unmarshal(text, &m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &m))
 	return m
 }
 

@@ -172,9 +172,7 @@ func FuzzTargetURL(f *testing.F) {
 			return
 		}
 		parts, err := newFills(Target{URL: raw}, u)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r := delivery.Request{URL: u.URL}
 		if parts != nil {
 			parts.fill(&r, Assignment{Job: &Job{Definition: Definition{Name: name}, Timetable: &Timetable{}}}.values())

@@ -195,9 +195,7 @@ func TestSlotsFollowFromTheHistoryAlone(t *testing.T) {
 func (p past) slots(from, to string, write func(ExpectedSlot) string) (slots []string) {
 	p.t.Helper()
 	for slot, err := range p.Slots(instant(p.t, from), instant(p.t, to)) {
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		slots = append(slots, write(slot))
 	}
 	return slots
@@ -208,9 +206,7 @@ func (p past) consistent() {
 	p.t.Helper()
 	var before time.Time
 	for slot, err := range p.Slots(instant(p.t, "00:00"), instant(p.t, "23:00")) {
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		if found, ok, err := p.Find(slot.At); !ok || err != nil || found != slot {
 			p.t.Errorf("Find(%v) = %v, %t, %v", slot.At, found, ok, err)
 		}

@@ -18,6 +18,14 @@ var jobID = uuid.MustParse("0199c9a2-7b3c-7d10-9c3e-2f6f3f1d5a01")
 // runID is the id of the run in most tests, which is that of the job's slot at 03:00.
 const runID = "01a128e7-2780-8804-a169-8fb691c134cb"
 
+// must ends the test if there is an error.
+func must(t rapid.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // definition returns a definition from JSON, with a default name and target.
 func definition(t rapid.TB, text string) Definition {
 	t.Helper()

@@ -35,9 +35,7 @@ func TestANoticeIsSentAsItself(t *testing.T) {
 	got := send(t, `{"name":"job","concurrency_policy":"forbid","expires_after":"1s","timeout":"1h","retry":{"max_attempts":1},"completion":"async","delivery":"at_most_once",
 		"target":{"url":"$URL/target","method":"PUT","headers":{"Authorization":"secret"},"body":"job's own"},`+pager+`}`, func(a *Assignment) {
 		notice, err := a.Job.Notice(a.Job.URL().Scheme+"://"+a.Job.URL().Host+"/pager?x=1", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := Definition{Name: "job", Target: Target{URL: notice.Target.URL}, Notify: []Notify{}}.WithDefaults()
 		if diff := cmp.Diff(want, notice.Definition, cmp.AllowUnexported(Duration{}, Instant{})); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)

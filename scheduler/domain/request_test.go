@@ -212,14 +212,10 @@ func TestOverridesLeaveTheJobAlone(t *testing.T) {
 	t.Parallel()
 	job := compiled(t, `{"target":{"url":"http://127.0.0.1/a","headers":{"X-Key":"1"},"body":{"job":1}}}`)
 	before, err := json.Marshal(Assignment{Job: job}.Request(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = Assignment{Job: job, Body: []byte(`{"run":1}`), Headers: map[string]string{"X-Key": "2"}}.Request("")
 	after, err := json.Marshal(Assignment{Job: job}.Request(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(before), string(after)); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
 	}

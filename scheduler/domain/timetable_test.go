@@ -178,9 +178,7 @@ func TestJitterSpreadsEvenly(t *testing.T) {
 	slot := instant(t, "05:00")
 	for range jobs {
 		id, err := uuid.NewV7()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		offset := timetable(t, id, `{"schedule":{"cron":"0 * * * *"},"jitter":"10s"}`, 0).Due(slot, nil).Sub(slot)
 		count[offset*bins/(10*time.Second)]++
 	}

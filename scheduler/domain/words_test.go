@@ -36,18 +36,14 @@ func TestTheListsHaveEveryConstant(t *testing.T) {
 func constants(t *testing.T) map[string][]string {
 	t.Helper()
 	files, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := map[string][]string{}
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(gotoken.NewFileSet(), f.Name(), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
 			if !ok || len(spec.Values) != 1 {
@@ -81,9 +77,7 @@ func TestEveryReasonEndsInAFinalStatus(t *testing.T) {
 func TestEveryWordIsDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/reasons.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for title, listed := range map[string][]string{
 		"Statuses": texts(Statuses()), "Triggers": texts(Triggers()), "Outcomes of attempts": texts(AttemptOutcomes()),
 		"Reasons": texts(Reasons()),
