@@ -15,31 +15,36 @@ import (
 	"punctual/store/pg"
 )
 
-// work is a node of EXPLAIN (ANALYZE, FORMAT JSON), with the rows that it compared and read in vain.
-type work struct {
-	Node     string  `json:"Node Type"`
-	Relation string  `json:"Relation Name"`
-	Compared float64 `json:"Rows Removed by Join Filter"`
-	Read     float64 `json:"Rows Removed by Filter"`
-	Plans    []work
-}
-
-func (w work) add(compared, read *float64, scanned *[]string) {
-	*compared += w.Compared
-	*read += w.Read
-	if w.Node == "Seq Scan" {
-		*scanned = append(*scanned, w.Relation)
+// add adds up the rows that a plan compared and read in vain, and the tables that it read whole.
+func (p plan) add(compared, read *float64, scanned *[]string) {
+	*compared += p.Compared
+	*read += p.InVain
+	if p.Node == "Seq Scan" {
+		*scanned = append(*scanned, p.Relation)
 	}
-	for _, child := range w.Plans {
+	for _, child := range p.Plans {
 		child.add(compared, read, scanned)
 	}
+}
+
+// outcomes returns outcomes of the runs that a query selects.
+func (c claimer) outcomes(status int, sql string) []domain.Outcome {
+	c.t.Helper()
+	outcomes, err := pg.All(c.t.Context(), c.db.Pool(), func(row pgx.CollectableRow) (o domain.Outcome, err error) {
+		o = domain.Outcome{
+			Assignment: domain.Assignment{Attempt: 1, Job: &domain.Job{}},
+			StartedAt:  time.Now(), FinishedAt: time.Now(), HTTPStatus: status,
+		}
+		return o, row.Scan(&o.RunID, &o.Fence)
+	}, sql)
+	must(c.t, err)
+	return outcomes
 }
 
 // A finish reads its own runs only, each once. That holds on a day that was never analysed and on a day that was
 // analysed when no run was running, with custom and with generic plans.
 func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 	c := newClaimer(t)
-	ctx := t.Context()
 	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, fence, tenant, job_version, lane, attempt,
 			status, trigger, claimed_at)
 		SELECT ('01' || substr(punctual.partition_bound(current_date)::text, 3, 12)
@@ -48,18 +53,12 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 				|| '-' || substr(md5(i::text), 7, 12))::uuid,
 			gen_random_uuid(), now(), now(), i, 1, 1, $1, 1, 'running', 'schedule', now()
 		FROM generate_series(1, 4000) i`, c.queue*4+1)
-	rows, err := c.db.Pool().Query(ctx, `SELECT id, fence FROM punctual.runs ORDER BY md5(id::text) LIMIT 300`)
-	must(t, err)
-	outcomes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o domain.Outcome, err error) {
-		o = domain.Outcome{
-			Assignment: domain.Assignment{Attempt: 1, Job: &domain.Job{}},
-			StartedAt:  time.Now(), FinishedAt: time.Now(), HTTPStatus: 500,
-		}
-		o.Reason, o.RetryIn = domain.ReasonHTTP5xx, time.Hour
-		return o, row.Scan(&o.RunID, &o.Fence)
-	})
-	if err != nil || len(outcomes) != 300 {
-		t.Fatal(len(outcomes), err)
+	outcomes := c.outcomes(500, `SELECT id, fence FROM punctual.runs ORDER BY md5(id::text) LIMIT 300`)
+	for i := range outcomes {
+		outcomes[i].Reason, outcomes[i].RetryIn = domain.ReasonHTTP5xx, time.Hour
+	}
+	if len(outcomes) != 300 {
+		t.Fatal(len(outcomes))
 	}
 	for _, state := range []string{
 		`SELECT`,
@@ -96,21 +95,19 @@ func (c claimer) looksOnlyAt(outcomes []domain.Outcome, on claim.Day, mode strin
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
 	claim.QueueFinish(&b, outcomes, nil, on, notices.Defaults{})
-	if _, err := tx.Exec(c.t.Context(), `SET LOCAL plan_cache_mode = `+mode); err != nil {
-		c.t.Fatal(err)
+	exec := func(sql string, args ...any) {
+		_, err := tx.Exec(c.t.Context(), sql, args...)
+		must(c.t, err)
 	}
+	exec(`SET LOCAL plan_cache_mode = ` + mode)
 	explained := 0
 	for _, q := range b.QueuedQueries {
 		if !strings.Contains(q.SQL, "coalesce(r.status = 'running'") {
-			if _, err := tx.Exec(c.t.Context(), q.SQL, q.Arguments...); err != nil {
-				c.t.Fatal(err)
-			}
+			exec(q.SQL, q.Arguments...)
 			continue
 		}
 		explained++
-		if _, err := tx.Exec(c.t.Context(), `PREPARE finish AS `+q.SQL); err != nil {
-			c.t.Fatal(err)
-		}
+		exec(`PREPARE finish AS ` + q.SQL)
 		if on != claim.AnyDay {
 			q.Arguments = q.Arguments[1:] // without the argument that has it prepared
 		}
@@ -121,14 +118,10 @@ func (c claimer) looksOnlyAt(outcomes []domain.Outcome, on claim.Day, mode strin
 		// Only the simple protocol lets a prepared statement be explained with its arguments.
 		args := append([]any{pgx.QueryExecModeSimpleProtocol}, q.Arguments...)
 		var raw string
-		if err := tx.QueryRow(c.t.Context(),
-			`EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE finish (`+strings.Join(places, ", ")+`)`, args...).Scan(&raw); err != nil {
-			c.t.Fatal(err)
-		}
-		if _, err := tx.Exec(c.t.Context(), `DEALLOCATE finish`); err != nil {
-			c.t.Fatal(err)
-		}
-		var plans []struct{ Plan work }
+		must(c.t, tx.QueryRow(c.t.Context(),
+			`EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE finish (`+strings.Join(places, ", ")+`)`, args...).Scan(&raw))
+		exec(`DEALLOCATE finish`)
+		var plans []struct{ Plan plan }
 		must(c.t, json.Unmarshal([]byte(raw), &plans))
 		var compared, read float64
 		var scanned []string
@@ -150,19 +143,10 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		c.manual(name)
 	}
-	var outcomes []domain.Outcome
 	c.exec(`UPDATE punctual.runs SET status = 'running', claimed_at = now()`)
-	rows, err := c.db.Pool().Query(t.Context(), `SELECT id, fence FROM punctual.runs ORDER BY id`)
-	must(t, err)
-	outcomes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (o domain.Outcome, err error) {
-		o = domain.Outcome{
-			Assignment: domain.Assignment{Attempt: 1, Job: &domain.Job{}},
-			StartedAt:  time.Now(), FinishedAt: time.Now(), HTTPStatus: 200,
-		}
-		return o, row.Scan(&o.RunID, &o.Fence)
-	})
-	if err != nil || len(outcomes) != 3 {
-		t.Fatal(len(outcomes), err)
+	outcomes := c.outcomes(200, `SELECT id, fence FROM punctual.runs ORDER BY id`)
+	if len(outcomes) != 3 {
+		t.Fatal(len(outcomes))
 	}
 	today := claim.Day(domain.IDTime(outcomes[0].RunID).Format("20060102"))
 	if got := claim.DayOf(outcomes[:1]); got != today {

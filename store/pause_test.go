@@ -206,7 +206,7 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 	c := newCRUD(t)
 	_, key, err := c.CreateKey(t.Context(), c.tenant, tenants.NewKey{Name: "bob", Role: "editor"})
-	c.must(err)
+	must(c.t, err)
 	byBob := "key bob (" + key.ID.String() + ")"
 	bob := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Key, Name: key.ID.String(), KeyName: "bob"})
 	eve := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Token, Name: "eve"})
@@ -216,35 +216,35 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 		"by itself": func(name string) {
 			c.create(name)
 			_, err := c.PauseJob(bob, c.tenant, name, "", nil)
-			c.must(err)
+			must(c.t, err)
 		},
 		"created": func(name string) {
 			_, err := desk.CreateJob(bob, jobs.NewJob{Definition: definition(name), Paused: &paused})
-			c.must(err)
+			must(c.t, err)
 		},
 		"replaced": func(name string) {
 			c.create(name)
 			_, _, err := c.PutJob(bob, c.tenant, name, jobs.NewJob{Definition: definition(name), Paused: &paused}, nil, false)
-			c.must(err)
+			must(c.t, err)
 		},
 		"in a batch": func(name string) {
 			_, err := desk.CreateJobs(bob, []jobs.NewJob{
 				{Definition: definition(name), Paused: &paused}, {Definition: definition(name + "-active")},
 			}, jobs.ConflictError)
-			c.must(err)
+			must(c.t, err)
 		},
 		"with many": func(name string) {
 			c.create(name, labelled("team", "x"))
 			_, err := desk.StartJobs(bob, changing(jobs.PauseMany, jobs.Filter{NamePrefix: name}))
-			c.must(err)
+			must(c.t, err)
 			c.work()
 		},
 		"again": func(name string) {
 			c.create(name)
 			_, err := c.PauseJob(eve, c.tenant, name, "", nil)
-			c.must(err)
+			must(c.t, err)
 			_, err = c.PauseJob(bob, c.tenant, name, "for longer", nil)
-			c.must(err)
+			must(c.t, err)
 		},
 	}
 	for way, pause := range ways {
@@ -254,7 +254,7 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 			t.Errorf("paused %s: %s by %q", way, job.State, job.PausedBy)
 		}
 		edited, _, err := c.PutJob(eve, c.tenant, name, jobs.NewJob{Definition: definition(name, described("new"))}, nil, false)
-		c.must(err)
+		must(c.t, err)
 		if edited.PausedBy != byBob {
 			t.Errorf("paused %s, then edited: by %q", way, edited.PausedBy)
 		}

@@ -16,10 +16,12 @@ import (
 
 // plan is a node of EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON).
 type plan struct {
-	Node     string `json:"Node Type"`
-	Relation string `json:"Relation Name"`
-	Hit      int    `json:"Shared Hit Blocks"`
-	Read     int    `json:"Shared Read Blocks"`
+	Node     string  `json:"Node Type"`
+	Relation string  `json:"Relation Name"`
+	Hit      int     `json:"Shared Hit Blocks"`
+	Read     int     `json:"Shared Read Blocks"`
+	Compared float64 `json:"Rows Removed by Join Filter"`
+	InVain   float64 `json:"Rows Removed by Filter"`
 	Plans    []plan
 }
 

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
+	"punctual/store/pg"
 )
 
 // selectScans counts the sequential scans of the tables that no statement of daily work may scan, once a table has more
@@ -66,17 +66,8 @@ func (c claimer) scans() map[string]int64 {
 	c.t.Helper()
 	c.until("the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
-	rows, err := c.db.Pool().Query(c.t.Context(), selectScans)
+	counts, err := pg.Map[string, int64](c.t.Context(), c.db.Pool(), selectScans)
 	must(c.t, err)
-	counts := map[string]int64{}
-	var table string
-	var n int64
-	if _, err := pgx.ForEachRow(rows, []any{&table, &n}, func() error {
-		counts[table] = n
-		return nil
-	}); err != nil {
-		c.t.Fatal(err)
-	}
 	return counts
 }
 
@@ -148,7 +139,7 @@ func (c claimer) day() {
 		c.get(job.Definition.Name)
 		c.trigger(job.Definition.Name)
 		_, err := c.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
-		c.must(err)
+		must(c.t, err)
 		var outcomes []domain.Outcome
 		for _, b := range []domain.Batch{c.claim(10, false), c.claim(10, true), c.claimReady(10)} {
 			for n, a := range b.Runs {
@@ -167,8 +158,8 @@ func (c claimer) day() {
 		c.edit(job.ID.String(), described("x"))
 		c.create(shot.Definition.Name)
 		_, err = c.Renew(ctx, c.replica, false)
-		c.must(err)
+		must(c.t, err)
 		_, err = c.Recover(ctx, nil)
-		c.must(err)
+		must(c.t, err)
 	}
 }

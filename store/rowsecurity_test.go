@@ -105,8 +105,8 @@ func (c crud) intruder() crud {
 func (c crud) superuser(server *privatepg.Server) *pgx.Conn {
 	c.t.Helper()
 	super, err := pgx.Connect(c.t.Context(), server.DSN(c.db.Pool().Config().ConnConfig.Database))
-	c.must(err)
-	c.t.Cleanup(func() { c.must(super.Close(context.WithoutCancel(c.t.Context()))) })
+	must(c.t, err)
+	c.t.Cleanup(func() { must(c.t, super.Close(context.WithoutCancel(c.t.Context()))) })
 	return super
 }
 
