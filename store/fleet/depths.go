@@ -33,58 +33,36 @@ type HeldBack struct {
 	Reason string          `db:"-" json:"reason" doc:"The limit in words." example:"the tenant is at max_concurrent_runs (100)"`
 }
 
+// The work of a queue q that is due by now, and the runs in it that are due later.
+const (
+	dueSlots  = `punctual.schedules s WHERE s.enabled AND s.lane = l.lane AND of(s) AND s.next_run_at <= now()`
+	dueRuns   = `punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now()`
+	laterRuns = `punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at > now() AND s.held_by IS NULL`
+)
+
+// numberOf and oldestOf are SQL for how much of some work there is in the lanes of a queue, and since when.
+func numberOf(work string) string {
+	return `(SELECT count(*) FROM (
+            SELECT FROM lanes l
+            CROSS JOIN LATERAL (SELECT FROM ` + work + ` LIMIT $2::bigint) r
+            WHERE l.queue = q.id
+            LIMIT $2::bigint) n)`
+}
+
+func oldestOf(work, due string) string {
+	return `(SELECT min(o.due)
+              FROM lanes l
+              CROSS JOIN LATERAL (SELECT ` + due + ` AS due FROM ` + work + ` ORDER BY ` + due + ` LIMIT 1) o
+              WHERE l.queue = q.id)`
+}
+
 // selectDepths counts a queue's work. of(s) stands for a condition on the tenant, which is $1. Each count ends at the
 // cap, $2, and reads the same index as the claims.
-const selectDepths = `
-SELECT q.name,
-       (SELECT count(*) FROM (
-            SELECT FROM lanes l
-            CROSS JOIN LATERAL (
-                SELECT FROM punctual.schedules s
-                WHERE s.enabled AND s.lane = l.lane AND of(s)
-                  AND s.next_run_at <= now()
-                LIMIT $2::bigint) r
-            WHERE l.queue = q.id
-            LIMIT $2::bigint) n),
-       (SELECT count(*) FROM (
-            SELECT FROM lanes l
-            CROSS JOIN LATERAL (
-                SELECT FROM punctual.ready s
-                WHERE s.lane = l.lane AND of(s)
-                  AND s.due_at <= now()
-                LIMIT $2::bigint) r
-            WHERE l.queue = q.id
-            LIMIT $2::bigint) n),
-       (SELECT count(*) FROM (
-            SELECT FROM lanes l
-            CROSS JOIN LATERAL (
-                SELECT FROM punctual.ready s
-                WHERE s.lane = l.lane AND of(s)
-                  AND s.due_at > now()
-                  AND s.held_by IS NULL
-                LIMIT $2::bigint) r
-            WHERE l.queue = q.id
-            LIMIT $2::bigint) n),
+var selectDepths = `
+SELECT q.name, ` + numberOf(dueSlots) + `, ` + numberOf(dueRuns) + `, ` + numberOf(laterRuns) + `,
        (SELECT count(*) FROM held WHERE held.queue = q.id),
        (SELECT count(*) FROM sent WHERE sent.queue = q.id),
-       least((SELECT min(o.due)
-              FROM lanes l
-              CROSS JOIN LATERAL (
-                  SELECT s.next_run_at AS due
-                  FROM punctual.schedules s
-                  WHERE s.enabled AND s.lane = l.lane AND of(s)
-                    AND s.next_run_at <= now()
-                  ORDER BY s.next_run_at LIMIT 1) o
-              WHERE l.queue = q.id),
-             (SELECT min(o.due)
-              FROM lanes l
-              CROSS JOIN LATERAL (
-                  SELECT s.due_at AS due
-                  FROM punctual.ready s
-                  WHERE s.lane = l.lane AND of(s)
-                    AND s.due_at <= now()
-                  ORDER BY s.due_at LIMIT 1) o
-              WHERE l.queue = q.id),
+       least(` + oldestOf(dueSlots, `s.next_run_at`) + `, ` + oldestOf(dueRuns, `s.due_at`) + `,
              (SELECT min(held.held_since) FROM held WHERE held.queue = q.id)),
        CASE WHEN NOT punctual.is_served(q.name) THEN punctual.waits_for(false, q.name, NULL, NULL, NULL, NULL) END
 FROM punctual.queues q
