@@ -130,22 +130,13 @@ func hostAnswer(r delivery.Result) breaker.Answer {
 }
 
 // HoldState is something that a replica holds runs back for, as other replicas see it.
-type HoldState struct {
-	Tenant     int32
-	By         string // such as "breaker billing.internal:443"
-	State      string // open, recovering, hanging
-	Failures   int    // in a row
-	LastError  string
-	For        time.Duration // for how long it has been so
-	ProbeIn    time.Duration // open: until the next probe; 0: the probe is under way
-	Host, Path string
-}
+type HoldState = breaker.Hold
 
 // The states of a hold.
 const (
-	HoldOpen       = "open"       // the host cannot be reached
-	HoldRecovering = "recovering" // the host can be reached again, and gets more and more requests
-	HoldHanging    = "hanging"    // requests time out
+	HoldOpen       = breaker.Open
+	HoldRecovering = breaker.Recovering
+	HoldHanging    = breaker.Hanging
 )
 
 // HoldOrder tells a replica what to do about something that it holds runs back for.
@@ -157,25 +148,7 @@ type HoldOrder struct {
 }
 
 // states returns what this replica holds back, for the database.
-func (h *holds) states() (all []HoldState) {
-	for _, b := range h.breakers.All() {
-		s := HoldState{
-			Tenant: b.Tenant, By: b.By(), State: HoldOpen, Failures: b.Failures, LastError: b.LastError,
-			For: b.OpenFor, ProbeIn: b.ProbeIn, Host: b.Host,
-		}
-		if b.Recovering {
-			s.State = HoldRecovering
-		}
-		all = append(all, s)
-	}
-	for _, g := range h.hangs.All() {
-		all = append(all, HoldState{
-			Tenant: g.Tenant, By: g.By(), State: HoldHanging, Failures: g.Timeouts, For: g.For, Host: g.Host, Path: g.Path,
-			LastError: fmt.Sprintf("%d timeouts in a row", g.Timeouts),
-		})
-	}
-	return all
-}
+func (h *holds) states() []HoldState { return append(h.breakers.All(), h.hangs.All()...) }
 
 // obey carries out the orders that the database returned.
 func (h *holds) obey(orders []HoldOrder) {

@@ -29,7 +29,7 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 			for range 50 {
 				store.held = append(store.held, domain.Outcome{Assignment: domain.Assignment{
 					RunID: uuid.New(), Job: job, Lane: domain.PriorityNormal.Lane(1),
-					Held: &domain.Held{By: s.holds.breakers.All()[0].By()},
+					Held: &domain.Held{By: s.holds.breakers.All()[0].By},
 				}})
 			}
 			told, s.heart = false, newHeartbeat(s) // the other one has not beaten for 10 s
@@ -101,7 +101,7 @@ func recovers(t *testing.T, h *holds, job *domain.Job) {
 		t.Fatal(wait.Why)
 	}
 	h.done(f, delivery.Result{Status: 200})
-	if all := h.breakers.All(); len(all) != 1 || !all[0].Recovering {
+	if all := h.breakers.All(); len(all) != 1 || all[0].State != breaker.Recovering {
 		t.Fatalf("the breakers are %+v, want one that recovers", all)
 	}
 }

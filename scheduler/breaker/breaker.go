@@ -281,18 +281,32 @@ func (b *Breakers) Probe(k Key) {
 	}
 }
 
-// Status is a breaker that is not closed.
-type Status struct {
-	Key
-	Recovering bool // the host has been reached again
-	Failures   int  // in a row
+// Hold is something that runs are held back for.
+type Hold struct {
+	Tenant     int32
+	By         string // such as "breaker billing.internal:443"
+	State      string
+	Failures   int // in a row
 	LastError  string
-	OpenFor    time.Duration
-	ProbeIn    time.Duration // 0: a probe is under way, or wanted now
+	For        time.Duration // for how long it has been so
+	ProbeIn    time.Duration // open: until the next probe; 0: the probe is under way, or wanted now
+	Host, Path string
+}
+
+// The states of a hold.
+const (
+	Open       = "open"       // the host cannot be reached
+	Recovering = "recovering" // the host can be reached again, and gets more and more requests
+	Hanging    = "hanging"    // requests time out
+)
+
+// compare orders holds by what they are for.
+func (h Hold) compare(other Hold) int {
+	return cmp.Or(cmp.Compare(h.Tenant, other.Tenant), cmp.Compare(h.By, other.By))
 }
 
 // All returns the breakers that are not closed, sorted.
-func (b *Breakers) All() (all []Status) {
+func (b *Breakers) All() (all []Hold) {
 	if b.known.Load() == 0 {
 		return nil
 	}
@@ -303,15 +317,17 @@ func (b *Breakers) All() (all []Status) {
 		if h.idle(now) {
 			b.forget(k)
 		} else if h.state != closed {
-			all = append(all, Status{
-				Key: k, Recovering: h.state == recovering, Failures: h.failures, LastError: h.last,
-				OpenFor: now.Sub(h.since), ProbeIn: h.probeIn(now),
-			})
+			hold := Hold{
+				Tenant: k.Tenant, By: k.By(), State: Open, Failures: h.failures, LastError: h.last,
+				For: now.Sub(h.since), ProbeIn: h.probeIn(now), Host: k.Host,
+			}
+			if h.state == recovering {
+				hold.State = Recovering
+			}
+			all = append(all, hold)
 		}
 	}
-	slices.SortFunc(all, func(a, c Status) int {
-		return cmp.Or(cmp.Compare(a.Tenant, c.Tenant), cmp.Compare(a.Host, c.Host))
-	})
+	slices.SortFunc(all, Hold.compare)
 	return all
 }
 

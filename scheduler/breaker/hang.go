@@ -1,7 +1,6 @@
 package breaker
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -270,25 +269,19 @@ func (h *Hangs) Reset(at Place) {
 	delete(h.places, at)
 }
 
-// Hanging is a place that hangs.
-type Hanging struct {
-	Place
-	Timeouts int // in a row
-	For      time.Duration
-}
-
 // All returns the places that hang, sorted.
-func (h *Hangs) All() (all []Hanging) {
+func (h *Hangs) All() (all []Hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for at, p := range h.places {
 		if p.hangs() {
-			all = append(all, Hanging{Place: at, Timeouts: p.timeouts, For: time.Since(p.since)})
+			all = append(all, Hold{
+				Tenant: at.Tenant, By: at.By(), State: Hanging, Failures: p.timeouts, For: time.Since(p.since), Host: at.Host,
+				Path: at.Path, LastError: fmt.Sprintf("%d timeouts in a row", p.timeouts),
+			})
 		}
 	}
-	slices.SortFunc(all, func(a, c Hanging) int {
-		return cmp.Or(cmp.Compare(a.Tenant, c.Tenant), cmp.Compare(a.By(), c.By()))
-	})
+	slices.SortFunc(all, Hold.compare)
 	return all
 }
 

@@ -106,7 +106,7 @@ func TestWhatHangs(t *testing.T) {
 			c.do(h)
 			var names []string
 			for _, p := range h.All() {
-				names = append(names, p.By())
+				names = append(names, p.By)
 			}
 			if got := strings.Join(names, ", "); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
