@@ -116,8 +116,7 @@ func (f *finisher) write(ctx context.Context, outcomes []domain.Outcome) bool {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, longestRetry) {
 		started := time.Now()
 		superseded, err := f.finish(ctx, outcomes, released)
-		var locked *LockedOutcomesError
-		if errors.As(err, &locked) {
+		if locked, is := errors.AsType[*LockedOutcomesError](err); is {
 			outcomes, released = f.putAside(locked, outcomes, released)
 			err = nil
 		}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -102,12 +103,9 @@ func (u Usage) slots(replica uuid.UUID, w Wish) int {
 
 // scarce reports whether another replica has work to do and less than an equal share.
 func (u Usage) scarce(replica uuid.UUID, equal int) bool {
-	for _, s := range u.Shares {
-		if s.Replica != replica && s.Wants > 0 && s.Slots < max(1, equal) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(u.Shares, func(s Share) bool {
+		return s.Replica != replica && s.Wants > 0 && s.Slots < max(1, equal)
+	})
 }
 
 // next reports whether no other replica without a slot has waited longer.
@@ -116,12 +114,9 @@ func (u Usage) next(replica uuid.UUID, own *Share) bool {
 	if own != nil && own.Slots == 0 {
 		waits = own.Since
 	}
-	for _, s := range u.Shares {
-		if s.Replica != replica && s.Wants > 0 && s.Slots == 0 && u.At.Sub(s.AskedAt) < stillAsks && s.Since.Before(waits) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(u.Shares, func(s Share) bool {
+		return s.Replica != replica && s.Wants > 0 && s.Slots == 0 && u.At.Sub(s.AskedAt) < stillAsks && s.Since.Before(waits)
+	})
 }
 
 // share returns a replica's share from now on.

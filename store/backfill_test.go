@@ -187,8 +187,7 @@ func TestBackfillIsRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := c.PlanBackfill(t.Context(), c.tenant,
 				letters.BackfillRequest{Job: test.job, From: now.Add(-test.from), To: now.Add(-test.to)})
-			var refused *letters.BackfillError
-			if !errors.As(err, &refused) {
+			if _, is := errors.AsType[*letters.BackfillError](err); !is {
 				t.Fatalf("error %v", err)
 			}
 			for _, want := range test.want {

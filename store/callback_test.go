@@ -80,8 +80,7 @@ func (c claimer) nothingLeft() {
 
 func superseded(t *testing.T, err error) {
 	t.Helper()
-	var over *runs.SupersededError
-	if !errors.As(err, &over) {
+	if _, is := errors.AsType[*runs.SupersededError](err); !is {
 		t.Errorf("error %v, want a SupersededError", err)
 	}
 }

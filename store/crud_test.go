@@ -15,6 +15,7 @@ import (
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
+	"punctual/store/pg"
 	"punctual/store/runs"
 	"punctual/store/tenants"
 )
@@ -221,8 +222,7 @@ func value[T any](c crud, sql string, args ...any) (v T) {
 // column returns what a query yields, row by row.
 func column[T any](c crud, sql string, args ...any) []T {
 	c.t.Helper()
-	rows, _ := c.db.Pool().Query(c.t.Context(), sql, args...)
-	values, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	values, err := pg.All(c.t.Context(), c.db.Pool(), pgx.RowTo[T], sql, args...)
 	if err != nil {
 		c.t.Fatalf("%s: %v", sql, err)
 	}

@@ -231,11 +231,7 @@ func TestTheLookAtFreezesIsByIndex(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), pg.ByIndex); err != nil {
 			return err
 		}
-		rows, err := tx.Query(t.Context(), `EXPLAIN `+freeze.SelectFrozen)
-		if err != nil {
-			return err
-		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		lines, err := pg.All(t.Context(), tx, pgx.RowTo[string], `EXPLAIN `+freeze.SelectFrozen)
 		if plan := strings.Join(lines, "\n"); !strings.Contains(plan, "tenants_frozen") {
 			t.Errorf("the plan:\n%s", plan)
 		}

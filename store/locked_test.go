@@ -67,8 +67,7 @@ func (c claimer) finishWhatItCan(outcomes ...domain.Outcome) (runs []uuid.UUID, 
 		released = append(released, o.Lease.ID)
 	}
 	superseded, err := c.Finish(bounded(c.t), outcomes, released)
-	var left *scheduler.LockedOutcomesError
-	if errors.As(err, &left) {
+	if left, is := errors.AsType[*scheduler.LockedOutcomesError](err); is {
 		runs, leases, err = slices.Collect(maps.Keys(left.Runs)), left.Leases, nil
 	}
 	if err != nil || superseded != 0 {

@@ -79,8 +79,7 @@ func TestADefaultNamesASecretThatIsThere(t *testing.T) {
 		now.Notify = []domain.Notify{{On: domain.Events, Format: domain.FormatPagerDuty, Secret: "pagerduty-key"}}
 		return nil
 	})
-	var unknown *secrets.UnknownSecretError
-	if !errors.As(err, &unknown) || unknown.Field != "notify[0].secret" {
+	if unknown, is := errors.AsType[*secrets.UnknownSecretError](err); !is || unknown.Field != "notify[0].secret" {
 		t.Fatal(err)
 	}
 }

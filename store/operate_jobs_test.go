@@ -10,13 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/names"
+	"punctual/store/pg"
 )
 
 // ofTeam selects the jobs that labelled("team", "x") marks.
@@ -49,18 +49,10 @@ func (c crud) countJobs(r letters.JobsRequest) int {
 // states returns the names of the tenant's jobs by their state, deleted ones included, in alphabetical order.
 func (c crud) states() map[string]string {
 	c.t.Helper()
-	rows, err := c.db.Pool().Query(c.t.Context(), `
+	states, err := pg.Map[string, string](c.t.Context(), c.db.Pool(), `
 		SELECT `+names.JobState+`, string_agg(j.name, ' ' ORDER BY j.name)
 		FROM punctual.jobs j LEFT JOIN punctual.schedules s ON s.job_id = j.id WHERE j.tenant = $1 GROUP BY 1`, c.tenant)
 	must(c.t, err)
-	states := map[string]string{}
-	var state, names string
-	if _, err := pgx.ForEachRow(rows, []any{&state, &names}, func() error {
-		states[state] = names
-		return nil
-	}); err != nil {
-		c.t.Fatal(err)
-	}
 	return states
 }
 

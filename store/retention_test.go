@@ -477,8 +477,7 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 	c := newCRUD(t)
 	month := c.create("month", every(time.Hour), window(DefaultRetention))
 	_, err := c.tryCreate("more", every(time.Hour), window(DefaultRetention+time.Second))
-	var wrong *definitions.WindowError
-	if !errors.As(err, &wrong) || wrong.Retention != DefaultRetention {
+	if wrong, is := errors.AsType[*definitions.WindowError](err); !is || wrong.Retention != DefaultRetention {
 		t.Errorf("a longer window: %v", err)
 	}
 

@@ -184,8 +184,7 @@ func (l *life) step() {
 			l.claimAll()
 		}
 	}
-	var dbErr *pgconn.PgError
-	if errors.As(err, &dbErr) || errors.Is(err, context.DeadlineExceeded) {
+	if _, is := errors.AsType[*pgconn.PgError](err); is || errors.Is(err, context.DeadlineExceeded) {
 		l.t.Fatalf("%s: %v", l.log[len(l.log)-1], err)
 	}
 	if err != nil { // the state does not allow it

@@ -89,8 +89,7 @@ func TestWhatTheIssuerSaysIsLoggedWithoutSecrets(t *testing.T) {
 				fmt.Fprint(w, test.body)
 			})
 		_, err := s.Finish(t.Context(), NewAttempt(), "the-code")
-		var p *problem.Problem
-		if errors.As(err, &p) != test.away || test.away && p.Code != problem.CodeIssuer {
+		if p, is := errors.AsType[*problem.Problem](err); is != test.away || test.away && p.Code != problem.CodeIssuer {
 			t.Errorf("%s: %v", name, err)
 		}
 		if text := logs.String() + err.Error(); strings.Contains(text, "the-code") || strings.Contains(text, "s3cret") ||

@@ -62,8 +62,8 @@ func (e *Error) Error() string {
 
 // Is reports whether an error is an answer of the API with a code.
 func Is(err error, code problem.Code) bool {
-	var answer *Error
-	return errors.As(err, &answer) && answer.Problem != nil && answer.Problem.Code == code
+	answer, is := errors.AsType[*Error](err)
+	return is && answer.Problem != nil && answer.Problem.Code == code
 }
 
 // Do sends in as JSON unless it is nil, a json.RawMessage byte for byte. It reads a 2xx answer into out unless out is

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -86,10 +87,7 @@ func (v *visit) render(status int, name, title string, data any) error {
 	}
 	if v.caller.Role != "" {
 		if state, err := v.api.Frozen(v.ctx(), nil); err == nil {
-			model.Frozen = state.Deployment
-			if model.Frozen == nil {
-				model.Frozen = state.Tenant
-			}
+			model.Frozen = cmp.Or(state.Deployment, state.Tenant)
 		}
 	}
 	return v.answer(status, name, "layout.html", model)

@@ -44,11 +44,11 @@ func (v *visit) renewed(s session) (session, error) {
 			return fresh, nil
 		}
 	}
-	var refused *auth.RefusedError
+	_, refused := errors.AsType[*auth.RefusedError](err)
 	switch {
 	case time.Now().Before(s.Expires): // another replica may have renewed it, or the issuer is away for a moment
 		return s, nil
-	case errors.As(err, &refused), errors.Is(err, errNoToken), client.Is(err, problem.CodeUnauthenticated):
+	case refused, errors.Is(err, errNoToken), client.Is(err, problem.CodeUnauthenticated):
 		// The cookie stays: if another replica has renewed the session, the browser may have its cookie already.
 		return s, errEnded
 	}
@@ -83,8 +83,8 @@ func (n *renewals) of(token string, renew func() (session, error)) (session, err
 	}
 	n.mu.Unlock()
 	s, err := r.result()
-	var refused *auth.RefusedError
-	if err != nil && !errors.As(err, &refused) { // the issuer may be back with the next request
+	// Unless it has refused, the issuer may be back with the next request.
+	if _, refused := errors.AsType[*auth.RefusedError](err); err != nil && !refused {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.recent[hash] == r {

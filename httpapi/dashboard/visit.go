@@ -95,7 +95,7 @@ func withForm(do func(*visit) error) func(*visit) error {
 	return func(v *visit) error {
 		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, mostForm)
 		err := v.r.ParseForm()
-		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 			return problem.New(problem.CodeTooLarge, "The form is larger than 1 MiB.")
 		}
 		if err != nil {

@@ -165,7 +165,9 @@ func reasonWords(r *domain.Reason) string {
 func sentence(r runs.Run) string {
 	host := ""
 	if r.Request != nil {
-		host = hostOf(r.Request.URL)
+		if u, err := url.Parse(r.Request.URL); err == nil {
+			host = u.Host
+		}
 	}
 	what := reasonWords(r.Reason)
 	if r.HTTPStatus != nil {
@@ -256,13 +258,4 @@ var reasons = map[domain.Reason]string{
 	domain.ReasonLost:           "its replica vanished",
 	domain.ReasonPoison:         "it killed its replicas",
 	domain.ReasonSilent:         "the target fell silent",
-}
-
-// hostOf returns the host of a URL.
-func hostOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Host
 }

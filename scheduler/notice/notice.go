@@ -3,6 +3,7 @@
 package notice
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -56,11 +57,8 @@ func headline(news domain.News) string {
 		domain.EventFailing: "is failing", domain.EventDead: "has dead runs", domain.EventMissed: "missed slots",
 		domain.EventLate: "runs late", domain.EventStale: "is stale", domain.EventRecovered: "recovered",
 		domain.EventTest: "sends a test notice",
-	}[last]
-	if what == "" {
-		what = string(last)
 	}
-	return fmt.Sprintf("Job %s %s (tenant %s)", news.Job, what, news.Tenant)
+	return fmt.Sprintf("Job %s %s (tenant %s)", news.Job, cmp.Or(what[last], string(last)), news.Tenant)
 }
 
 // describe says in a sentence what an event is, since when and how often.

@@ -1,6 +1,7 @@
 package placeholder
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -68,11 +69,7 @@ func (p part) append(to []byte, v *Values) []byte {
 	case "scheduled_for":
 		return p.form.append(to, v.ScheduledFor.UTC())
 	case "scheduled_for_local":
-		zone := v.Zone
-		if zone == nil {
-			zone = time.UTC
-		}
-		return p.form.append(to, v.ScheduledFor.In(zone))
+		return p.form.append(to, v.ScheduledFor.In(cmp.Or(v.Zone, time.UTC)))
 	case "run":
 		return append(to, v.Run.String()...)
 	case "attempt":

@@ -49,8 +49,8 @@ func (d *Days) Ahead(ctx context.Context) (int, error) {
 
 // IsMissing reports whether a write failed because there is no partition for a row.
 func IsMissing(err error) bool {
-	var dbErr *pgconn.PgError
-	return errors.As(err, &dbErr) && dbErr.Code == "23514" && dbErr.ConstraintName == ""
+	dbErr, is := errors.AsType[*pgconn.PgError](err)
+	return is && dbErr.Code == "23514" && dbErr.ConstraintName == ""
 }
 
 // EnsureFor makes the partitions that are missing for runs of the given slots.

@@ -1,6 +1,7 @@
 package freeze
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -136,18 +137,12 @@ func (s *Switch) identify(ctx context.Context, tx *pg.Tx, d *theDeployment, disp
 			"was", d.name, "was_system", d.system, "is", d.hereName, "is_system", d.hereSystem)
 		return d.adopt(ctx, tx)
 	case d.copied:
+		const unknown = "(unknown)"
 		note := fmt.Sprintf("runs were last dispatched from database %s of system %s, and this is %s of system %s",
-			d.name, orNone(d.system), d.hereName, orNone(d.hereSystem))
+			d.name, cmp.Or(d.system, unknown), d.hereName, cmp.Or(d.hereSystem, unknown))
 		return d.freeze(ctx, tx, scheduler.Freeze{By: "Punctual", Note: note, Reason: scheduler.FrozenRestored})
 	case dispatches && (d.name == "" || d.system == "" && d.hereSystem != ""):
 		return d.settle(ctx, tx)
 	}
 	return nil
-}
-
-func orNone(system string) string {
-	if system == "" {
-		return "(unknown)"
-	}
-	return system
 }

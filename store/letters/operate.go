@@ -200,8 +200,7 @@ func (h hopeless) Error() string { return string(h) }
 // cannotSucceed reports whether the same attempt would fail again in the same way, because the data or the statement is
 // at fault and not the database's condition.
 func cannotSucceed(err error) bool {
-	var why hopeless
-	if errors.As(err, &why) {
+	if _, is := errors.AsType[hopeless](err); is {
 		return true
 	}
 	code := pg.Code(err)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"punctual/store/pg"
 )
 
 // finest is how many classes of a histogram lie between a duration and twice that duration. So a class is 19 % wide,
@@ -68,14 +70,5 @@ func rounded(seconds float64) float64 {
 
 // array returns the histogram as an array of Postgres.
 func (h histogram) array() string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for class, n := range h {
-		if class > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(int(n)))
-	}
-	b.WriteByte('}')
-	return b.String()
+	return "{" + strings.Join(pg.Column(h, func(n int32) string { return strconv.Itoa(int(n)) }), ",") + "}"
 }

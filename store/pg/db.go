@@ -1,6 +1,7 @@
 package pg
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -37,9 +38,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w (an example: postgres://user:password@host:5432/database)", err)
 	}
-	if c.MaxConns == 0 {
-		c.MaxConns = 16
-	}
+	c.MaxConns = cmp.Or(c.MaxConns, 16)
 	db := &DB{config: c, woken: make(chan struct{}, 1)}
 	config.AfterConnect = db.connected
 	config.ConnConfig.DialFunc = dialer().DialContext
@@ -50,9 +49,8 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		// better off with one plan say so: see Prepared.
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
-	if config.ConnConfig.RuntimeParams["application_name"] == "" {
-		config.ConnConfig.RuntimeParams["application_name"] = "punctual"
-	}
+	params := config.ConnConfig.RuntimeParams
+	params["application_name"] = cmp.Or(params["application_name"], "punctual")
 	if err := db.connect(ctx, config); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("connecting to the database: %w", err)

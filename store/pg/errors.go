@@ -40,8 +40,7 @@ func Found(err error, format string, args ...any) error {
 
 // Code returns the SQLSTATE of an error of the database; empty: the error is another one.
 func Code(err error) string {
-	var dbErr *pgconn.PgError
-	if errors.As(err, &dbErr) {
+	if dbErr, is := errors.AsType[*pgconn.PgError](err); is {
 		return dbErr.Code
 	}
 	return ""
@@ -96,11 +95,11 @@ var namesRelation = regexp.MustCompile(`"([a-z_0-9]+)"`)
 
 // LockedOut reports whether a statement gave up waiting for a lock, and on which table.
 func LockedOut(err error) (table string, is bool) {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.Code != "55P03" { // lock_not_available
+	dbErr, is := errors.AsType[*pgconn.PgError](err)
+	if !is || dbErr.Code != "55P03" { // lock_not_available
 		return "", false
 	}
-	if found := namesRelation.FindStringSubmatch(pg.Where); found != nil {
+	if found := namesRelation.FindStringSubmatch(dbErr.Where); found != nil {
 		table = found[1]
 	}
 	return table, true

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,10 +88,7 @@ func scanAttempt(row pgx.CollectableRow) (Attempt, error) {
 // presentAttempt derives the attempt that is in flight or has succeeded from the run's row. ok is false if there is
 // none.
 func (r Run) presentAttempt() (a Attempt, ok bool) {
-	started := r.StartedAt
-	if started == nil {
-		started = r.ClaimedAt
-	}
+	started := cmp.Or(r.StartedAt, r.ClaimedAt)
 	if started == nil {
 		return a, false
 	}
