@@ -32,7 +32,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	ctx := audit.WithActor(t.Context(),
 		audit.Actor{Kind: audit.Key, Name: "alice", Address: netip.MustParseAddr("203.0.113.7")})
 	team, err := c.CreateTenant(ctx, tenants.Tenant{Name: "team", Weight: 1})
-	must(c.t, err)
+	c.must(err)
 	const limited = `"max_jobs":7,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,` +
 		`"min_interval":null,"allowed_targets":[],"notify":[]}`
 	unlimited := strings.Replace(limited, "7", "null", 1)
@@ -50,7 +50,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	sign := func() error { _, _, err := c.MakeSigningSecret(ctx, team.ID); return err }
 	unsign := func() error {
 		live, err := c.ListSigningSecrets(ctx, team.ID)
-		must(c.t, err)
+		c.must(err)
 		return c.DeleteSigningSecret(ctx, team.ID, live[0].ID, 0)
 	}
 	var since uuid.UUID
@@ -93,7 +93,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 			`tenant.delete team {"weight":1,` + limited + " ->",
 		},
 	} {
-		must(c.t, k.work())
+		c.must(k.work())
 		got := c.administered(team.ID, &since)
 		if want := strings.ReplaceAll(k.want, "PREFIX", strings.TrimPrefix(made.Prefix, "punctual_")); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", k.name, got, want)

@@ -132,6 +132,12 @@ func (c crud) newTenant(name string) tenants.Tenant {
 }
 
 // must fails the test at once if there is an error.
+// must fails the test at once if there is an error.
+func (c crud) must(err error) {
+	c.t.Helper()
+	must(c.t, err)
+}
+
 func (c crud) exec(sql string, args ...any) {
 	c.t.Helper()
 	if _, err := c.db.Pool().Exec(c.t.Context(), sql, args...); err != nil {

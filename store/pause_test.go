@@ -20,14 +20,14 @@ func (c crud) pause(ref string) jobs.Record {
 func (c crud) pauseWith(ref, note string, until *time.Time) jobs.Record {
 	c.t.Helper()
 	job, err := c.PauseJob(c.t.Context(), c.tenant, ref, note, until)
-	must(c.t, err)
+	c.must(err)
 	return job
 }
 
 func (c crud) resumed(ref string) jobs.Record {
 	c.t.Helper()
 	job, err := c.ResumeJob(c.t.Context(), c.tenant, ref, "")
-	must(c.t, err)
+	c.must(err)
 	return job
 }
 
@@ -206,7 +206,7 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 	c := newCRUD(t)
 	_, key, err := c.CreateKey(t.Context(), c.tenant, tenants.NewKey{Name: "bob", Role: "editor"})
-	must(c.t, err)
+	c.must(err)
 	byBob := "key bob (" + key.ID.String() + ")"
 	bob := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Key, Name: key.ID.String(), KeyName: "bob"})
 	eve := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Token, Name: "eve"})
@@ -216,33 +216,33 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 		"by itself": func(name string) {
 			c.create(name)
 			_, err := c.PauseJob(bob, c.tenant, name, "", nil)
-			must(c.t, err)
+			c.must(err)
 		},
 		"created": func(name string) {
 			_, err := desk.CreateJob(bob, jobs.NewJob{Definition: definition(name), Paused: &paused})
-			must(c.t, err)
+			c.must(err)
 		},
 		"replaced": func(name string) {
 			c.create(name)
 			_, _, err := c.PutJob(bob, c.tenant, name, jobs.NewJob{Definition: definition(name), Paused: &paused}, nil, false)
-			must(c.t, err)
+			c.must(err)
 		},
 		"in a batch": func(name string) {
 			_, err := desk.CreateJobs(bob, []jobs.NewJob{
 				{Definition: definition(name), Paused: &paused}, {Definition: definition(name + "-active")},
 			}, jobs.ConflictError)
-			must(c.t, err)
+			c.must(err)
 		},
 		"with many": func(name string) {
 			c.create(name, labelled("team", "x"))
 			_, err := desk.StartJobs(bob, changing(jobs.PauseMany, jobs.Filter{NamePrefix: name}))
-			must(c.t, err)
+			c.must(err)
 			c.work()
 		},
 		"again": func(name string) {
 			c.create(name)
 			_, err := c.PauseJob(eve, c.tenant, name, "", nil)
-			must(c.t, err)
+			c.must(err)
 			_, err = c.PauseJob(bob, c.tenant, name, "for longer", nil)
 			must(c.t, err)
 		},

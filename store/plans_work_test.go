@@ -67,7 +67,7 @@ func (c claimer) scans() map[string]int64 {
 	c.until("the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
 	counts, err := pg.Map[string, int64](c.t.Context(), c.db.Pool(), selectScans)
-	must(c.t, err)
+	c.must(err)
 	return counts
 }
 
@@ -139,7 +139,7 @@ func (c claimer) day() {
 		c.get(job.Definition.Name)
 		c.trigger(job.Definition.Name)
 		_, err := c.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
-		must(c.t, err)
+		c.must(err)
 		var outcomes []domain.Outcome
 		for _, b := range []domain.Batch{c.claim(10, false), c.claim(10, true), c.claimReady(10)} {
 			for n, a := range b.Runs {
@@ -158,7 +158,7 @@ func (c claimer) day() {
 		c.edit(job.ID.String(), described("x"))
 		c.create(shot.Definition.Name)
 		_, err = c.Renew(ctx, c.replica, false)
-		must(c.t, err)
+		c.must(err)
 		_, err = c.Recover(ctx, nil)
 		must(c.t, err)
 	}

@@ -47,7 +47,7 @@ func (c crud) furnish() {
 	c.t.Helper()
 	job := c.create("theirs", forbid)
 	run, err := c.For(c.tenant).TriggerJob(c.t.Context(), "theirs", jobs.TriggerRequest{Body: []byte(`1`)})
-	must(c.t, err)
+	c.must(err)
 	if _, _, err := c.Idempotent(c.t.Context(), c.tenant, Idempotency{Key: "theirs"},
 		func(Writer) (Answer, error) { return Answer{Status: 200}, nil }); err != nil {
 		c.t.Fatal(err)
@@ -106,7 +106,7 @@ func (c crud) superuser(server *privatepg.Server) *pgx.Conn {
 	c.t.Helper()
 	super, err := pgx.Connect(c.t.Context(), server.DSN(c.db.Pool().Config().ConnConfig.Database))
 	must(c.t, err)
-	c.t.Cleanup(func() { must(c.t, super.Close(context.WithoutCancel(c.t.Context()))) })
+	c.t.Cleanup(func() { c.must(super.Close(context.WithoutCancel(c.t.Context()))) })
 	return super
 }
 
