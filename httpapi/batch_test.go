@@ -57,6 +57,15 @@ func TestErrorsHaveABound(t *testing.T) {
 	if len(p.Errors) != problem.MostErrors+1 {
 		t.Errorf("%d errors", len(p.Errors))
 	}
+	events := `{"on":[` + strings.Repeat("1,", maxItems-1) + `1]}`
+	lists := `[` + strings.Repeat(events+",", maxItems-1) + events + `]`
+	for _, unfit := range []string{
+		`"notify":` + lists, `"labels":{` + strings.Repeat(`"k":1,`, 100_000) + `"k":1}`, strings.Repeat(`"x":1,`, 100_000) + `"x":1`,
+	} {
+		if _, wrong := decode([]byte(`{"jobs":[{`+unfit+`}]}`), new(BatchInput), false); len(wrong) != mostFound {
+			t.Errorf("%.20s: %d errors", unfit, len(wrong))
+		}
+	}
 }
 
 func TestABatchSaysWhatBecameOfEachJob(t *testing.T) {

@@ -47,10 +47,23 @@ func TestEveryBadFieldIsNamedAtOnce(t *testing.T) {
 		{
 			"empty and zero are not absent",
 			`{"name":"n","schedule":{"cron":""},"target":{"url":"http://example.com/","method":""},` +
-				`"retry":{"max_attempts":0,"multiplier":0},"queue":"","timeout":"","description":""}`,
+				`"retry":{"max_attempts":0,"multiplier":0.0},"queue":"","timeout":"","description":""}`,
 			[]string{
 				"body.queue", "body.retry.max_attempts", "body.retry.multiplier", "body.schedule.cron", "body.target.method",
 				"body.timeout",
+			},
+		},
+		{
+			"empty secrets are not absent, but null is",
+			`{"name":"n","target":{"url":"http://example.com/","auth":{"type":"bearer","value":""},` +
+				`"secret_headers":{"X-Key":""}},"notify":[{"on":["dead"],"url":"http://example.com/","secret":null,"format":""}]}`,
+			[]string{"body.notify[0].format", "body.target.auth.value", "body.target.secret_headers.X-Key"},
+		},
+		{
+			"names with dots and brackets",
+			`{"name":"n","labels":{"app.kubernetes.io/name":5,"a[0]":6},"b.c":7,"queue":8,"target":{"url":9}}`,
+			[]string{
+				"body.b.c", "body.labels.a[0]", "body.labels.app.kubernetes.io/name", "body.queue", "body.target.url",
 			},
 		},
 		{
@@ -126,7 +139,8 @@ func TestErrorsNeverRepeatSecretsOrLargeValues(t *testing.T) {
 	r := s.do("POST", "/v1/jobs", `{"name":"`+large+`","`+large+`":1,"timeout":"`+large+`",`+
 		`"schedule":{"cron":"`+large+`","timezone":"`+large+`"},"priority":"`+large+`",
 		"target":{"url":"http://u:`+secret+`@example.com/","method":"`+secret+`",`+
-		`"headers":{"Authorization":"Bearer `+secret+`\n","X":["`+secret+`"]},"body":"\u0000`+secret+`"}}`).want(422)
+		`"headers":{"Authorization":"Bearer `+secret+`\n","X":["`+secret+`"]},"body":"\u0000`+secret+`",`+
+		`"auth":{"type":"bearer","value":{"x":"`+secret+`"}},"secret_headers":{"Y":["`+secret+`"]},"tls":"`+secret+`"}}`).want(422)
 	if bytes.Contains(r.body, []byte(secret)) || len(r.body) > 8000 {
 		t.Errorf("%d bytes: %s", len(r.body), r.body)
 	}

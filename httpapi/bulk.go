@@ -70,10 +70,10 @@ type BulkInput struct {
 
 // DeadLetterSelection selects open dead letters. All conditions that are given must match.
 type DeadLetterSelection struct {
-	Job     string            `json:"job,omitempty" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted." example:"daily-invoice-gen"`
-	JobID   string            `json:"job_id,omitempty" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
-	Trigger domain.Trigger    `json:"trigger,omitempty" enum:"notify" doc:"notify: only notices that could not be delivered. Absent: all dead letters except these."`
-	Reason  DeathReason       `json:"reason,omitempty" doc:"Only dead letters whose last attempt failed for this reason." example:"http_5xx"`
+	Job     string            `json:"job,omitempty" minLength:"1" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted." example:"daily-invoice-gen"`
+	JobID   string            `json:"job_id,omitempty" minLength:"1" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
+	Trigger domain.Trigger    `json:"trigger,omitempty" minLength:"1" enum:"notify" doc:"notify: only notices that could not be delivered. Absent: all dead letters except these."`
+	Reason  DeathReason       `json:"reason,omitempty" minLength:"1" doc:"Only dead letters whose last attempt failed for this reason." example:"http_5xx"`
 	From    domain.Instant    `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
 	To      domain.Instant    `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
 	Label   map[string]string `json:"label,omitempty" doc:"Only dead letters of jobs with all of these labels."`

@@ -63,11 +63,11 @@ type PauseJobsInput struct {
 
 // JobSelection selects jobs, as the query parameters of the list of jobs do. All conditions that are given must match.
 type JobSelection struct {
-	State  domain.JobState   `json:"state,omitempty" enum:"active,paused,completed" doc:"Only jobs in this state." example:"active"`
-	Queue  string            `json:"queue,omitempty" maxLength:"64" doc:"Only jobs of this queue." example:"default"`
+	State  domain.JobState   `json:"state,omitempty" minLength:"1" enum:"active,paused,completed" doc:"Only jobs in this state." example:"active"`
+	Queue  string            `json:"queue,omitempty" minLength:"1" maxLength:"64" doc:"Only jobs of this queue." example:"default"`
 	Labels map[string]string `json:"labels,omitempty" doc:"Only jobs with all of these labels."`
-	Name   string            `json:"name,omitempty" maxLength:"128" doc:"Only jobs whose name begins with this text." example:"daily-"`
-	Q      string            `json:"q,omitempty" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same." example:"invoice"`
+	Name   string            `json:"name,omitempty" minLength:"1" maxLength:"128" doc:"Only jobs whose name begins with this text." example:"daily-"`
+	Q      string            `json:"q,omitempty" minLength:"1" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same." example:"invoice"`
 }
 
 // jobStates are the states by which jobs are selected.

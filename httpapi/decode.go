@@ -1,13 +1,16 @@
 package httpapi
 
 import (
-	"encoding"
-	"encoding/json"
+	"bytes"
+	stdjson "encoding/json"
 	"fmt"
 	"reflect"
-	"strconv"
+	"slices"
 	"strings"
+	"sync"
 
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"punctual/httpapi/problem"
@@ -17,52 +20,90 @@ import (
 // maxItems bounds the lists and maps of a body, so that nothing after decode has to judge a million entries.
 const maxItems = 1000
 
-// decode reads a well-formed JSON object into a struct. It returns everything that does not fit: unknown and repeated
-// fields, wrong types, and empty values where only absence has a meaning. Null is absence. It does not stop at the
-// first error. A field of the wrong type holds a placeholder afterwards, so the checks of other fields take it as
-// present.
+// mostFound bounds the errors that decode looks for, to more than a problem lists.
+const mostFound = 10 * problem.MostErrors
+
+// placeholder stands for a string that does not fit. It is not a valid value of any field.
+const placeholder = "?"
+
+// decode reads a well-formed JSON object into a struct. It returns what it read, and everything that does not fit the
+// struct's schema: unknown and repeated fields, wrong types, and empty values where only absence has a meaning. Null is
+// absence. It does not stop at the first error. What does not fit is not in what it read; but in place of a string
+// there is a placeholder, so the checks of other fields take it as present.
 //
 // A merge patch is read with patch set: there, null also removes the entries of maps.
-func decode(data []byte, into any, patch bool) []problem.FieldError {
-	d := decoder{in: read(data), patch: patch}
-	_, d.replaces = into.(*JobReplacement)
-	d.value(reflect.ValueOf(into).Elem(), "body", false)
-	return d.errors
+func decode(data []byte, into any, patch bool) (fit []byte, wrong []problem.FieldError) {
+	body := reflect.TypeOf(into).Elem()
+	d := decoder{in: jsontext.NewDecoder(bytes.NewBuffer(data), lenient), schemas: schemasOf(body), patch: patch}
+	tree := d.value(place{at: "body", schema: d.schemas.Schema(body, true, "")})
+	if len(d.errors) > 0 {
+		data, _ = json.Marshal(tree, lenient) // never fails
+	}
+	if err := fill(into, data); err != nil {
+		d.add("body", "does not fit its description")
+	}
+	return data, d.errors
 }
 
+// fill reads JSON that fits into a struct.
+func fill(into any, data []byte) error { return json.Unmarshal(data, into, lenient, nullIsAbsence) }
+
+// decoder reads objects and lists by the schema of the body, and has huma judge the values in them. huma does not get
+// the body as a whole: in the form that huma reads, it could take 50 times its size in memory, and after a name with a
+// dot huma says wrong locations.
 type decoder struct {
-	in       *jsontext.Decoder
-	patch    bool
-	replaces bool // the mask of a secret keeps the stored one
-	stored   bool // secrets may be ids, as in stored definitions
-	errors   []problem.FieldError
+	in      *jsontext.Decoder
+	schemas huma.Registry
+	patch   bool
+	errors  []problem.FieldError
 }
 
-// decodeStored is decode for JSON that was made from a stored definition.
-func decodeStored(data []byte, into any) []problem.FieldError {
-	d := decoder{in: read(data), stored: true}
-	d.value(reflect.ValueOf(into).Elem(), "body", false)
-	return d.errors
+// place is a place in a body, and what belongs there.
+type place struct {
+	at       string
+	schema   *huma.Schema
+	of       reflect.Type // what the schema describes; nil: it has no name
+	optional bool
 }
 
-func (d *decoder) add(at, format string, args ...any) {
-	d.errors = append(d.errors, problem.Atf(at, format, args...))
+var (
+	// lenient lets JSON of any form be, as it is kept as it was written. decoder reports repeated fields itself.
+	lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+	nullIsAbsence = json.WithUnmarshalers(json.UnmarshalFunc(func(raw []byte, into *stdjson.RawMessage) error {
+		if string(raw) != "null" {
+			*into = slices.Clone(raw)
+		}
+		return nil
+	}))
+)
+
+var knownSchemas sync.Map // reflect.Type: huma.Registry
+
+// schemasOf returns the schemas of a type and of what is in it. They are those of the API's description before describe
+// completes them.
+func schemasOf(t reflect.Type) huma.Registry {
+	if known, ok := knownSchemas.Load(t); ok {
+		return known.(huma.Registry)
+	}
+	made := newSchemas()
+	made.Schema(t, true, "")
+	known, _ := knownSchemas.LoadOrStore(t, made)
+	return known.(huma.Registry)
 }
 
-// mismatch passes over a value of the wrong kind.
-func (d *decoder) mismatch(at, want string) {
-	d.add(at, "must be %s, not %s", want, kindOf(d.in.PeekKind()))
-	d.skip()
+// schemaOf returns the schema of a struct, without the others.
+func schemaOf(t reflect.Type) *huma.Schema { return schemasOf(t).Schema(t, false, "") }
+
+// resolved returns a place with its schema in place of a reference to it.
+func (d *decoder) resolved(p place) place {
+	for p.schema.Ref != "" {
+		p.schema, p.of = d.schemas.SchemaFromRef(p.schema.Ref), d.schemas.TypeFromRef(p.schema.Ref)
+	}
+	return p
 }
 
-// skip passes over a value.
-func (d *decoder) skip() { _ = d.in.SkipValue() }
-
-// raw reads a value as it stands.
-func (d *decoder) raw() string {
-	value, _ := d.in.ReadValue()
-	return string(value)
-}
+func (d *decoder) add(at, message string) { d.errors = append(d.errors, problem.At(at, message)) }
 
 // token reads a token. Of a string that is its text, in which a lone surrogate becomes U+FFFD.
 func (d *decoder) token() string {
@@ -70,267 +111,88 @@ func (d *decoder) token() string {
 	return token.String()
 }
 
-// more reports whether the object or array that was begun has more in it. If not, it reads the closing bracket.
-func (d *decoder) more() bool {
-	switch d.in.PeekKind() {
-	case '}', ']':
-		_ = d.token()
-		return false
-	case jsontext.KindInvalid:
-		return false
-	}
-	return true
-}
-
-// leave passes over what is left of the object or array that was begun.
-func (d *decoder) leave() {
-	for d.more() {
-		d.skip()
-	}
-}
-
-const placeholder = "?" // not a valid value of any field
-
-var (
-	rawMessage = reflect.TypeFor[json.RawMessage]()
-	hiddenType = reflect.TypeFor[domain.Hidden]()
-
-	scheduleType = reflect.TypeFor[domain.Schedule]()
-)
-
-// value reads one value. With absent set, "" and 0 mean absence, and writing them is an error.
-func (d *decoder) value(v reflect.Value, at string, absent bool) {
-	if v.Type() == rawMessage {
-		raw := []byte(d.raw())
-		if !domain.StorableJSON(raw) {
-			d.add(at, `must not hold the character \u0000 or half of a surrogate pair: the database cannot store them`)
-		}
-		v.SetBytes(raw)
-		return
-	}
-	if secret, ok := v.Addr().Interface().(*domain.Hidden); ok {
-		d.hidden(secret, at)
-		return
-	}
-	if text, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		d.text(text, at)
-		return
-	}
-	switch v.Kind() {
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		d.value(v.Elem(), at, false)
-	case reflect.Struct:
-		d.object(v, at)
-	case reflect.Map:
-		d.stringMap(v, at)
-	case reflect.Slice:
-		d.list(v, at)
-	default:
-		d.scalar(v, at, absent)
-	}
-}
-
-// text reads a Duration or an Instant. They keep a text that they cannot read, and Definition.Validate reports it.
-func (d *decoder) text(into encoding.TextUnmarshaler, at string) {
-	text := placeholder
-	switch d.in.PeekKind() {
-	case '"':
-		text = d.token()
-	case '0':
-		number := d.raw()
-		d.add(at, "must be a string%s, not the number %s", suchAs(into, number), problem.Clip(number))
-	default:
-		d.mismatch(at, "a string")
-	}
-	_ = into.UnmarshalText([]byte(text)) // by contract never fails
-}
-
-// suchAs suggests the string to write in place of a number, for a Duration or an Instant.
-func suchAs(into encoding.TextUnmarshaler, number string) string {
-	switch into.(type) {
-	case *domain.Duration:
-		if n, err := strconv.ParseInt(number, 10, 32); err == nil && n >= 0 {
-			return fmt.Sprintf(" such as %q", number+"s")
-		}
-		return ` such as "90s"`
-	case *domain.Instant:
-		if at, ok := domain.InstantMeant(number); ok {
-			return fmt.Sprintf(" such as %q", at)
-		}
-		return ` such as "2026-12-01T09:00:00Z"`
-	}
-	return ""
-}
-
-// hidden reads a secret. Its errors do not repeat the value.
-func (d *decoder) hidden(into *domain.Hidden, at string) {
-	*into = domain.HiddenOf(placeholder)
-	switch kind := d.in.PeekKind(); {
-	case kind == '{' && d.stored:
-		if err := json.Unmarshal([]byte(d.raw()), into); err != nil {
-			d.add(at, "%v", err)
-		}
-		return
-	case kind != '"':
-		d.mismatch(at, "a string")
-		return
-	}
-	switch text := d.token(); {
-	case text == "":
-		d.add(at, "must not be empty; leave it out")
-	case d.replaces && text == domain.Mask:
-		*into = domain.KeptSecret()
-	default:
-		*into = domain.HiddenOf(text)
-	}
-}
-
-func (d *decoder) scalar(v reflect.Value, at string, absent bool) {
-	kind := d.in.PeekKind()
-	switch v.Kind() {
-	case reflect.String:
-		if kind != '"' {
-			d.mismatch(at, "a string")
-			v.SetString(placeholder)
-			return
-		}
-		v.SetString(d.token())
-		if absent && v.IsZero() {
-			d.add(at, "must not be empty; leave it out for the default")
-			v.SetString(placeholder)
-		}
-		return
-	case reflect.Bool:
-		if kind != 't' && kind != 'f' {
-			d.mismatch(at, "true or false")
-			return
-		}
-		v.SetBool(d.token() == "true")
-		return
-	}
-	if kind != '0' {
-		d.mismatch(at, "a number")
-		return
-	}
-	number := d.raw()
-	if v.CanInt() {
-		n, err := strconv.ParseInt(number, 10, 32)
-		if err != nil {
-			d.add(at, "must be a whole number, without exponent, of at most 9 digits")
-			return
-		}
-		v.SetInt(n)
-	} else {
-		n, err := strconv.ParseFloat(number, 64)
-		if err != nil {
-			d.add(at, "is too large for a number")
-			return
-		}
-		v.SetFloat(n)
-	}
-	if absent && v.IsZero() {
-		d.add(at, "must not be 0%s; leave it out for the default", insteadOfZero[at[strings.LastIndexByte(at, '.')+1:]])
-	}
-}
-
-// insteadOfZero suggests what to write in place of 0, by the name of the field.
-var insteadOfZero = map[string]string{
-	"max_attempts": ": write 1 for one attempt and no retry",
-	"multiplier":   ": write 1 for equal delays between retries",
-}
-
-func (d *decoder) list(v reflect.Value, at string) {
-	if d.in.PeekKind() != '[' {
-		d.mismatch(at, "a list")
-		return
-	}
-	_ = d.token()
-	v.Set(reflect.MakeSlice(v.Type(), 0, 4))
-	for i := 0; d.more(); i++ {
-		if i == maxItems {
-			d.add(at, "has more than %d items", maxItems)
-			d.leave()
-			return
-		}
-		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
-		d.value(v.Index(i), fmt.Sprintf("%s[%d]", at, i), false)
-	}
-}
-
-// stringMap reads a map of strings or of secrets.
-func (d *decoder) stringMap(v reflect.Value, at string) {
-	if d.in.PeekKind() != '{' {
-		d.mismatch(at, "an object")
-		return
-	}
-	_ = d.token()
-	v.Set(reflect.MakeMap(v.Type()))
-	for n := 0; d.more(); n++ {
-		if n == maxItems {
-			d.add(at, "has more than %d entries", maxItems)
-			d.leave()
-			return
-		}
-		name := d.token()
-		key, entry := reflect.ValueOf(name), at+"."+problem.Clip(name)
+// more reports whether the object or list that was begun has more to read, after n. If that is too much, or if there
+// are too many errors, it passes over the rest. At the end it reads the closing bracket.
+func (d *decoder) more(n int) bool {
+	for {
 		switch kind := d.in.PeekKind(); {
-		case v.MapIndex(key).IsValid():
-			d.add(entry, "appears twice")
-			d.skip()
-		case kind == 'n' && d.patch:
-			d.skip()
-		case v.Type().Elem() == hiddenType:
-			var secret domain.Hidden
-			d.hidden(&secret, entry)
-			v.SetMapIndex(key, reflect.ValueOf(secret))
-		case kind != '"':
-			d.mismatch(entry, "a string")
-		default:
-			v.SetMapIndex(key, reflect.ValueOf(d.token()))
+		case kind == '}' || kind == ']' || kind == jsontext.KindInvalid:
+			_ = d.token()
+			return false
+		case n <= maxItems && len(d.errors) < mostFound:
+			return true
 		}
+		_ = d.in.SkipValue()
 	}
 }
 
-func (d *decoder) object(v reflect.Value, at string) {
+// value reads a value. It returns the value if it fits, and what may stand for it if not.
+func (d *decoder) value(p place) any {
+	p = d.resolved(p)
 	switch kind := d.in.PeekKind(); {
-	case kind == '{':
-	case kind == '"' && v.Type() == scheduleType:
-		want := "an object"
-		if meant, ok := domain.ScheduleMeant(d.token()); ok {
-			want += " such as " + meant
-		}
-		d.add(at, "must be %s, not a string", want)
-		return
-	default:
-		d.mismatch(at, "an object")
-		return
+	case kind == '{' && p.schema.Type == huma.TypeObject:
+		return d.object(p)
+	case kind == '[' && p.schema.Type == huma.TypeArray:
+		return d.list(p)
 	}
-	_ = d.token()
-	known := fieldsOf(v.Type())
-	seen := make([]bool, len(known.list))
-	unknown := 0
-	for d.more() {
+	raw, _ := d.in.ReadValue()
+	message := d.unfit(p, raw)
+	if message == "" {
+		return raw.Clone()
+	}
+	d.add(p.at, message)
+	if p.schema.Type == huma.TypeString {
+		return placeholder
+	}
+	return nil
+}
+
+func (d *decoder) list(p place) any {
+	list := []any{}
+	for _ = d.token(); d.more(len(list)); {
+		if len(list) == maxItems {
+			d.add(p.at, fmt.Sprintf("has more than %d items", maxItems))
+		}
+		list = append(list, d.value(place{at: fmt.Sprintf("%s[%d]", p.at, len(list)), schema: p.schema.Items}))
+	}
+	return list
+}
+
+// object reads an object with the fields of its schema, or with entries of any name.
+func (d *decoder) object(p place) any {
+	object := map[string]any{}
+	entries, anyName := p.schema.AdditionalProperties.(*huma.Schema)
+	for _ = d.token(); d.more(len(object)); {
+		if len(object) == maxItems {
+			d.add(p.at, fmt.Sprintf("has more than %d entries", maxItems))
+		}
 		name := d.token()
-		i, ok := known.byName[name]
+		field := place{at: p.at + "." + problem.Clip(name), schema: entries}
+		if !anyName {
+			field.schema, field.optional = p.schema.Properties[name], !slices.Contains(p.schema.Required, name)
+		}
+		_, twice := object[name]
 		switch {
-		case !ok:
-			if unknown++; !known.ignores(name) && unknown <= problem.MostErrors {
-				d.add(at+"."+problem.Clip(name), "unknown field%s", known.hint(name))
-			}
-			d.skip()
-		case seen[i]:
-			d.add(at+"."+name, "appears twice")
-			d.skip()
-		case d.in.PeekKind() == 'n':
-			seen[i] = true
-			d.skip()
+		case field.schema == nil:
+			d.refuse(field.at, d.unknown(p, name))
+		case twice:
+			d.refuse(field.at, "appears twice")
+		case d.in.PeekKind() == 'n' && (d.patch || !anyName):
+			object[name] = nil
+			_ = d.in.SkipValue()
 		default:
-			seen[i] = true
-			f := known.list[i]
-			d.value(v.FieldByIndex(f.index), at+"."+name, f.absent)
+			object[name] = d.value(field)
 		}
 	}
+	return object
+}
+
+// refuse passes over a value; an empty message: without an error.
+func (d *decoder) refuse(at, message string) {
+	if message != "" {
+		d.add(at, message)
+	}
+	_ = d.in.SkipValue()
 }
 
 // merged returns the errors of reading and those of the domain as one list, with one entry per field. For a field

@@ -31,7 +31,7 @@ func judge(data []byte) (JobInput, *problem.Problem) {
 		return JobInput{}, p
 	}
 	var b body[JobInput]
-	b.errors = decode(data, &b.value, false)
+	b.raw, b.errors = decode(data, &b.value, false)
 	if err := b.check(within("body", b.value.Validate())...); err != nil {
 		return b.value, problemOf(context.Background(), err)
 	}

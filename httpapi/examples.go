@@ -77,7 +77,9 @@ var (
 
 func exampleRecord() jobs.Record {
 	var input JobInput
-	decode(exampleJobInput, &input, false)
+	if err := fill(&input, exampleJobInput); err != nil {
+		panic(err)
+	}
 	slot, due, run := at("2026-12-02T11:00:00Z"), at("2026-12-02T11:00:00.421Z"), exampleListedRun()
 	return jobs.Record{
 		ID: exampleJobID, Tenant: "default", Version: 7, State: domain.JobActive, Definition: input.Definition,

@@ -18,8 +18,8 @@ func patchOf(data []byte) (*body[JobPatch], *problem.Problem) {
 	if p := wellFormed(data); p != nil {
 		return nil, p
 	}
-	b := &body[JobPatch]{raw: data}
-	b.errors = decode(data, &b.value, true)
+	b := new(body[JobPatch])
+	b.raw, b.errors = decode(data, &b.value, true)
 	return b, nil
 }
 

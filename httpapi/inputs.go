@@ -3,9 +3,11 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,15 +24,15 @@ type JobInput struct {
 }
 
 // readOnly returns the fields of Job that a request may not set.
-func (JobInput) readOnly() (names []string) {
-	settable := fieldsOf(reflect.TypeFor[JobInput]()).byName
-	for _, f := range fieldsOf(reflect.TypeFor[Job]()).list {
-		if _, ok := settable[f.name]; !ok {
-			names = append(names, f.name)
-		}
+func (JobInput) readOnly() []string { return onlyInJob() }
+
+var onlyInJob = sync.OnceValue(func() []string {
+	fields := maps.Clone(schemaOf(reflect.TypeFor[Job]()).Properties)
+	for name := range schemaOf(reflect.TypeFor[JobInput]()).Properties {
+		delete(fields, name)
 	}
-	return names
-}
+	return slices.Sorted(maps.Keys(fields))
+})
 
 // JobReplacement is the body of a PUT: a JobInput, or a job as a GET returned it. Fields that the server sets are
 // ignored then, and the mask of a secret keeps the secret that is stored in its place.
@@ -43,7 +45,7 @@ func (j JobInput) newJob() jobs.NewJob {
 // BatchInput is the body that writes many jobs at once.
 type BatchInput struct {
 	Jobs       []JobInput      `json:"jobs" minItems:"1" maxItems:"1000" doc:"The jobs. Their names must differ."`
-	OnConflict jobs.OnConflict `json:"on_conflict,omitempty" enum:"error,replace,skip" default:"error" doc:"What happens to a job whose name is taken. error: nothing is written; replace: the job is replaced, as by PUT; skip: the existing job stays as it is."`
+	OnConflict jobs.OnConflict `json:"on_conflict,omitempty" minLength:"1" enum:"error,replace,skip" default:"error" doc:"What happens to a job whose name is taken. error: nothing is written; replace: the job is replaced, as by PUT; skip: the existing job stays as it is."`
 }
 
 // validate returns what is wrong with the jobs and with on_conflict.

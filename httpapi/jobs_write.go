@@ -47,6 +47,11 @@ func (putJobInput) exists() error { return nil }
 
 func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jobAnswer, error) {
 	job := in.Request.value.newJob()
+	job.Definition.EachHidden(func(_ string, h *domain.Hidden) {
+		if h.Value() == domain.Mask {
+			*h = domain.KeptSecret()
+		}
+	})
 	named := job.Definition.Name != ""
 	var problems []problem.FieldError
 	switch {
@@ -154,9 +159,11 @@ func applyPatch(patch *body[JobPatch], now domain.Definition) (jobs.NewJob, erro
 		return jobs.NewJob{}, err
 	}
 	var job JobInput
-	read := merged(patch.errors, decodeStored(result, &job)...)
-	if all := merged(read, within("body", job.Validate())...); len(all) > 0 {
-		return jobs.NewJob{}, problem.Invalid(all...)
+	if err := fill(&job, result); err != nil {
+		return jobs.NewJob{}, fmt.Errorf("reading the job as patched: %w", err)
+	}
+	if err := patch.check(within("body", job.Validate())...); err != nil {
+		return jobs.NewJob{}, err
 	}
 	if patch.value.Target.Body == nil && job.Target.Body != nil {
 		job.Target.Body = now.Target.Body // merging reformatted it, and a body keeps its bytes

@@ -34,7 +34,7 @@ func (s *server) notifyRoutes() {
 
 // NotifyTest is the optional body that asks for a test notice.
 type NotifyTest struct {
-	Job   string         `json:"job,omitempty" maxLength:"128" doc:"Id or name of a job. The test is sent to all recipients of the job's notices." example:"daily-invoice-gen"`
+	Job   string         `json:"job,omitempty" minLength:"1" maxLength:"128" doc:"Id or name of a job. The test is sent to all recipients of the job's notices." example:"daily-invoice-gen"`
 	Entry *domain.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify. Its events (on) are ignored here."`
 }
 

@@ -74,7 +74,7 @@ func humaConfig() huma.Config {
 				{Name: tagFleet, Description: "What waits to be sent, and the replicas that send it."},
 			},
 			Components: &huma.Components{
-				Schemas:         describeWords(huma.NewMapRegistry("#/components/schemas/", schemaName)),
+				Schemas:         newSchemas(),
 				SecuritySchemes: securitySchemes(),
 			},
 		},

@@ -57,12 +57,6 @@ func invalidUTF8(data []byte) int {
 	return -1
 }
 
-// read returns a decoder of well-formed JSON. The decoder of the fields reports names that appear twice, and halves of
-// surrogate pairs where they matter.
-func read(data []byte) *jsontext.Decoder {
-	return jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-}
-
 // kindOf names a kind of value, for people.
 func kindOf(kind jsontext.Kind) string {
 	switch kind {

@@ -38,7 +38,7 @@ const (
 // description says which media types are read, whether a body is required and how large it may be.
 type body[T any] struct {
 	value  T
-	raw    []byte
+	raw    []byte // with errors, only what fits
 	errors []problem.FieldError
 	hash   [sha256.Size]byte // of method, path and body
 }
@@ -51,7 +51,6 @@ func (b *body[T]) Resolve(ctx huma.Context) []error {
 	if problem != nil {
 		return []error{problem}
 	}
-	b.raw = raw
 	b.hash = requestHash(r, raw)
 	if len(raw) == 0 && !op.RequestBody.Required {
 		return nil
@@ -59,7 +58,7 @@ func (b *body[T]) Resolve(ctx huma.Context) []error {
 	if problem := wellFormed(raw); problem != nil {
 		return []error{problem}
 	}
-	b.errors = decode(raw, &b.value, op.Method == http.MethodPatch)
+	b.raw, b.errors = decode(raw, &b.value, op.Method == http.MethodPatch)
 	return nil
 }
 

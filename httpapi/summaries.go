@@ -102,12 +102,6 @@ func (r ListedRun) MarshalJSON() ([]byte, error) {
 // summarized makes the fields that a summary always has the required ones in the schemas of list items.
 func summarized(schemas map[string]*huma.Schema) {
 	for listed, short := range map[string]any{"ListedJob": JobSummary{}, "ListedRun": RunSummary{}} {
-		var required []string
-		for _, f := range fieldsOf(reflect.TypeOf(short)).list {
-			if !f.omitted {
-				required = append(required, f.name)
-			}
-		}
-		schemas[listed].Required = required
+		schemas[listed].Required = schemaOf(reflect.TypeOf(short)).Required
 	}
 }

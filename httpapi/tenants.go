@@ -208,9 +208,11 @@ func patchSettings(patch *body[TenantSettings], t *tenants.Tenant) error {
 		return err
 	}
 	var settings TenantSettings
-	read := merged(patch.errors, decode(result, &settings, false)...)
-	if all := merged(read, settings.validate()...); len(all) > 0 {
-		return problem.Invalid(all...)
+	if err := fill(&settings, result); err != nil {
+		return fmt.Errorf("reading the settings as patched: %w", err)
+	}
+	if err := patch.check(settings.validate()...); err != nil {
+		return err
 	}
 	settings.apply(t)
 	return nil

@@ -46,8 +46,8 @@ func SetTenant(t *tenants.Tenant, given map[string]string) error {
 	if err != nil {
 		return err
 	}
-	b := body[TenantSettings]{raw: raw}
-	b.errors = decode(raw, &b.value, true)
+	var b body[TenantSettings]
+	b.raw, b.errors = decode(raw, &b.value, true)
 	err = patchSettings(&b, t)
 	var p *problem.Problem
 	if errors.As(err, &p) {

@@ -45,8 +45,35 @@ func oneOf[T ~string](values []T) *huma.Schema {
 	return schema
 }
 
-// describeWords makes a registry describe the scheduler's types by those above.
-func describeWords(registry huma.Registry) huma.Registry {
+// Texts of definitions that the domain reads, as types that describe themselves.
+type (
+	durationText string
+	instantText  string
+	secretText   string
+)
+
+// The formats of these texts. OpenAPI's own duration is that of ISO 8601.
+const (
+	formatDuration = "go-duration"
+	formatInstant  = "date-time"
+)
+
+func (durationText) Schema(huma.Registry) *huma.Schema { return textOf(formatDuration) }
+func (instantText) Schema(huma.Registry) *huma.Schema  { return textOf(formatInstant) }
+func (secretText) Schema(huma.Registry) *huma.Schema {
+	secret := textOf("password")
+	secret.MinLength = new(1)
+	return secret
+}
+
+func textOf(format string) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: format} }
+
+// newSchemas returns an empty registry, which describes the scheduler's types by those above.
+func newSchemas() huma.Registry {
+	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	registry.RegisterTypeAlias(reflect.TypeFor[domain.Duration](), reflect.TypeFor[durationText]())
+	registry.RegisterTypeAlias(reflect.TypeFor[domain.Instant](), reflect.TypeFor[instantText]())
+	registry.RegisterTypeAlias(reflect.TypeFor[domain.Hidden](), reflect.TypeFor[secretText]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Status](), reflect.TypeFor[runStatus]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Trigger](), reflect.TypeFor[runTrigger]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Reason](), reflect.TypeFor[runReason]())

@@ -53,7 +53,7 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 // Every field of one of these types has its enum, in future schemas too.
 func TestNoFieldOfAWordIsWithoutItsEnum(t *testing.T) {
 	t.Parallel()
-	registry := describeWords(humaConfig().Components.Schemas)
+	registry := newSchemas()
 	for _, kind := range []reflect.Type{
 		reflect.TypeFor[domain.Status](), reflect.TypeFor[domain.Trigger](), reflect.TypeFor[domain.Reason](),
 		reflect.TypeFor[domain.AttemptOutcome](),

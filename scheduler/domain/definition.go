@@ -16,15 +16,15 @@ type Definition struct {
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at and delay. With none of them, it runs only when triggered."`
 	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
 	Missed            Missed            `json:"missed,omitzero" doc:"What happens to slots that could not be claimed in time."`
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" doc:"What happens when a slot is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits. Absent: allow; with completion async, forbid."`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" doc:"What happens when a slot is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits. Absent: allow; with completion async, forbid."`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: a run never expires." example:"1h"`
 	Target            Target            `json:"target" doc:"The HTTP request to send."`
 	Timeout           Duration          `json:"timeout,omitzero" doc:"Time limit for one whole exchange with the target: 1ms to 24h." example:"30s"`
 	Retry             Retry             `json:"retry,omitzero" doc:"What happens after a failed attempt."`
-	Queue             string            `json:"queue,omitempty" doc:"Queue whose worker slots it uses." example:"default"`
-	Priority          Priority          `json:"priority,omitempty" doc:"Order within the queue."`
-	Delivery          Delivery          `json:"delivery,omitempty" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
-	Completion        Completion        `json:"completion,omitempty" doc:"When an attempt is done: with its response, or, with async, when the target reports the end. An async target answers 202 and reports later."`
+	Queue             string            `json:"queue,omitempty" minLength:"1" doc:"Queue whose worker slots it uses." example:"default"`
+	Priority          Priority          `json:"priority,omitempty" minLength:"1" doc:"Order within the queue."`
+	Delivery          Delivery          `json:"delivery,omitempty" minLength:"1" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
+	Completion        Completion        `json:"completion,omitempty" minLength:"1" doc:"When an attempt is done: with its response, or, with async, when the target reports the end. An async target answers 202 and reports later."`
 	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion async: the attempt is lost when the target is silent for longer than this. Absent: 5m." example:"5m"`
 	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest that an attempt may take, even while it sends heartbeats. Absent: 24h." example:"24h"`
 	KeepResponse      *int              `json:"keep_response,omitempty" doc:"How many bytes of each response body are kept, also for successes: at most 65536 (64 KiB); 0 keeps nothing. Absent: the first 1024 bytes, for failures only." minimum:"0" maximum:"65536" example:"4096"`
@@ -38,8 +38,8 @@ type Definition struct {
 // Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; a job with none of them fires only
 // when triggered.
 type Schedule struct {
-	Cron     string   `json:"cron,omitempty" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, W, # and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
-	Timezone string   `json:"timezone,omitempty" doc:"IANA time zone of the cron expression. Absent: UTC." example:"America/Los_Angeles"`
+	Cron     string   `json:"cron,omitempty" minLength:"1" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, W, # and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
+	Timezone string   `json:"timezone,omitempty" minLength:"1" doc:"IANA time zone of the cron expression. Absent: UTC." example:"America/Los_Angeles"`
 	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at." example:"90s"`
 	At       Instant  `json:"at,omitzero" doc:"One shot at this instant. An instant in the past fires at once, with this nominal time; it is late if it is further back than the tolerance, and may be at most as far back as runs are kept." example:"2026-12-01T09:00:00+01:00"`
 	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written. Writing the same definition again changes nothing; any change starts the delay again." example:"5m"`
@@ -98,7 +98,7 @@ func (k Kind) OneShot() bool { return k == KindAt || k == KindDelay }
 // Target is the HTTP request a run sends.
 type Target struct {
 	URL     string            `json:"url" doc:"Absolute http or https URL. It must lead to a public address, or to one that the deployment or the tenant is allowed to call. Path and query may hold placeholders such as {{scheduled_for|date}}." example:"https://billing.internal/invoices"`
-	Method  string            `json:"method,omitempty" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS." example:"POST"`
+	Method  string            `json:"method,omitempty" minLength:"1" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS." example:"POST"`
 	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request. Values may hold placeholders: {{scheduled_for}}, {{scheduled_for_local}}, {{run}}, {{attempt}}, {{job}}. The first two may have a form, as in {{scheduled_for|date}}."`
 	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is. Strings in it, at any depth, may hold placeholders such as {{scheduled_for|date}}; {{{{ stands for two literal braces."`
 
@@ -138,7 +138,7 @@ const (
 
 // Missed says what happens to slots claimed later than Tolerance after they were due.
 type Missed struct {
-	Policy    MissedPolicy `json:"policy,omitempty" doc:"skip: no missed slot runs; fire_once: the newest missed slot runs; fire_all: each missed slot runs, oldest first."`
+	Policy    MissedPolicy `json:"policy,omitempty" minLength:"1" doc:"skip: no missed slot runs; fire_once: the newest missed slot runs; fire_all: each missed slot runs, oldest first."`
 	Tolerance Duration     `json:"tolerance,omitzero" doc:"A slot claimed later than this after it was due is missed." example:"60s"`
 	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. One-shots: unlimited." example:"24h"`
 }
@@ -155,9 +155,9 @@ const (
 
 // Retry says what happens after a failed attempt.
 type Retry struct {
-	MaxAttempts    int      `json:"max_attempts,omitempty" doc:"Number of attempts in all, the first included: 1 to 100." example:"5"`
+	MaxAttempts    int      `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Number of attempts in all, the first included: 1 to 100." example:"5"`
 	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"10s"`
-	Multiplier     float64  `json:"multiplier,omitempty" doc:"Factor by which the delay grows with each failure: 1 to 100." example:"3"`
+	Multiplier     float64  `json:"multiplier,omitempty" minimum:"1" maximum:"100" doc:"Factor by which the delay grows with each failure: 1 to 100." example:"3"`
 	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay." example:"1h"`
 	GiveUpOn       []int    `json:"give_up_on,omitzero" doc:"HTTP statuses that end the run at once." example:"[410]"`
 }

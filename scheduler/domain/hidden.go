@@ -78,8 +78,11 @@ func (h Hidden) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + Mask + `"`), nil
 }
 
-// UnmarshalJSON reads a value, or the id of a stored one.
+// UnmarshalJSON reads a value, or the id of a stored one. As everywhere in JSON, null changes nothing.
 func (h *Hidden) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		return nil
+	}
 	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '"' {
 		var value string
 		err := json.Unmarshal(raw, &value)

@@ -11,9 +11,9 @@ import (
 // Notify says who gets a notice of which events of a job, and in which form.
 type Notify struct {
 	On     []Event `json:"on" doc:"The events to send notices about. failing: the first failed attempt of a healthy job; dead: a run died; missed: slots were missed and will not run; late: a run was created after the job's tolerance; stale: no success within expect_success_within; recovered: the first success of a job that was failing, dead or stale."`
-	Format Format  `json:"format,omitempty" doc:"Form of the request. json: all details; slack: an incoming webhook; pagerduty: Events API v2, with one dedup_key for each job; alertmanager: its API v2, with one alert for each kind of trouble of a job." example:"slack"`
-	URL    string  `json:"url,omitempty" doc:"Absolute http or https URL that receives a POST. For alertmanager, its base URL or /api/v2/alerts. Absent with pagerduty: https://events.pagerduty.com/v2/enqueue." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
-	Secret string  `json:"secret,omitempty" doc:"With pagerduty: name of the secret (PUT /v1/secrets/{secret}) that holds the routing key." example:"pagerduty-key"`
+	Format Format  `json:"format,omitempty" minLength:"1" doc:"Form of the request. json: all details; slack: an incoming webhook; pagerduty: Events API v2, with one dedup_key for each job; alertmanager: its API v2, with one alert for each kind of trouble of a job." example:"slack"`
+	URL    string  `json:"url,omitempty" minLength:"1" doc:"Absolute http or https URL that receives a POST. For alertmanager, its base URL or /api/v2/alerts. Absent with pagerduty: https://events.pagerduty.com/v2/enqueue." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
+	Secret string  `json:"secret,omitempty" minLength:"1" doc:"With pagerduty: name of the secret (PUT /v1/secrets/{secret}) that holds the routing key." example:"pagerduty-key"`
 }
 
 // Format is the form of a notice.

@@ -35,7 +35,7 @@ type Tenant struct {
 	MaxConcurrentRuns    *int             `json:"max_concurrent_runs" doc:"The most runs of this tenant that all replicas together may send at once." example:"100"`
 	MaxRunsPerSecond     *int             `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`
 	MaxRequestsPerSecond *int             `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
-	MinInterval          *domain.Duration `json:"min_interval" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
+	MinInterval          *domain.Duration `json:"min_interval" nullable:"true" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
 	AllowedTargets       []netip.Prefix   `json:"allowed_targets" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
 
 	Notify []domain.Notify `json:"notify" doc:"Recipients of notices about jobs that have no notify of their own."`

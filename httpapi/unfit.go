@@ -1,0 +1,142 @@
+package httpapi
+
+import (
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
+)
+
+// expected names the types that huma expects, for people.
+var expected = map[string]string{
+	validation.MsgExpectedString: "a string", validation.MsgExpectedBoolean: "true or false",
+	validation.MsgExpectedNumber: "a number", validation.MsgExpectedInteger: "a number",
+	validation.MsgExpectedArray: "a list", validation.MsgExpectedObject: "an object",
+}
+
+// What huma says of "" and 0 where only absence has a meaning.
+var (
+	tooShort = fmt.Sprintf(validation.MsgExpectedMinLength, 1)
+	tooSmall = fmt.Sprintf(validation.MsgExpectedMinimumNumber, 1)
+)
+
+// insteadOfZero suggests what to write in place of 0, by the name of the field.
+var insteadOfZero = map[string]string{
+	"max_attempts": "write 1 for one attempt and no retry",
+	"multiplier":   "write 1 for equal delays between retries",
+}
+
+// unfit returns what huma finds wrong with the type of a value, with a suggestion; empty when it fits. It never repeats
+// a string, which may be a secret. The domain judges what is in a value, and has the better words for that.
+func (d *decoder) unfit(p place, raw jsontext.Value) string {
+	var value any
+	switch kind := raw.Kind(); {
+	case p.schema.Type == "" && !domain.StorableJSON([]byte(raw)):
+		return `must not hold the character \u0000 or half of a surrogate pair: the database cannot store them`
+	case kind == '{' || kind == '[':
+		value = struct{}{} // in the wrong place, so it need not be read
+	case kind == '0':
+		// huma takes 1e2 and 1e12 for integers, which Go does not.
+		if _, err := strconv.ParseInt(string(raw), 10, 32); err != nil && p.schema.Type == huma.TypeInteger {
+			return "must be a whole number, without exponent, of at most 9 digits"
+		}
+		value = stdjson.Number(raw)
+	default:
+		_ = json.Unmarshal(raw, &value, lenient) // never fails
+	}
+	var found huma.ValidateResult
+	huma.Validate(d.schemas, p.schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, value, &found)
+	for _, err := range found.Errors {
+		var wrong *huma.ErrorDetail
+		if !errors.As(err, &wrong) {
+			continue
+		}
+		zero := insteadOfZero[p.at[strings.LastIndexByte(p.at, '.')+1:]]
+		switch number, _ := strconv.ParseFloat(string(raw), 64); {
+		case expected[wrong.Message] != "":
+			return wrongType(p, expected[wrong.Message], raw.Kind(), value)
+		case wrong.Message == tooShort && p.optional:
+			return "must not be empty; leave it out for the default"
+		case wrong.Message == tooShort:
+			return "must not be empty"
+		case wrong.Message == tooSmall && number == 0 && zero != "":
+			return fmt.Sprintf("must not be 0: %s; leave it out for the default", zero)
+		}
+	}
+	return ""
+}
+
+// wrongType says what a value must be, and what it is.
+func wrongType(p place, want string, kind jsontext.Kind, value any) string {
+	is := kindOf(kind)
+	if is == want { // huma takes any number but those that are out of range
+		return "is too large for a number"
+	}
+	if example := instead(p, value); example != "" {
+		want += " such as " + example
+		if number, ok := value.(stdjson.Number); ok {
+			is = "the number " + problem.Clip(number.String())
+		}
+	}
+	return fmt.Sprintf("must be %s, not %s", want, is)
+}
+
+// instead suggests what to write in place of a value of the wrong type; empty when it cannot tell.
+func instead(p place, value any) string {
+	switch v := value.(type) {
+	case string:
+		if p.of == reflect.TypeFor[domain.Schedule]() {
+			meant, _ := domain.ScheduleMeant(v)
+			return meant
+		}
+	case stdjson.Number:
+		switch n, err := strconv.ParseUint(v.String(), 10, 31); {
+		case p.schema.Format == formatDuration && err == nil:
+			return fmt.Sprintf(`"%ds"`, n)
+		case p.schema.Format == formatDuration:
+			return `"90s"`
+		case p.schema.Format == formatInstant:
+			if meant, ok := domain.InstantMeant(v.String()); ok {
+				return strconv.Quote(meant)
+			}
+			return `"2026-12-01T09:00:00Z"`
+		}
+	}
+	return ""
+}
+
+// setByServer is implemented by bodies whose answers have fields that requests may not set.
+type setByServer interface{ readOnly() []string }
+
+// unknown returns why a field is unknown in its place, with what it may have meant; empty when it is ignored.
+func (d *decoder) unknown(p place, name string) string {
+	if body, ok := reflect.Zero(p.of).Interface().(setByServer); ok && slices.Contains(body.readOnly(), name) {
+		switch {
+		case p.of == reflect.TypeFor[JobReplacement](): // a PUT takes back what a GET returned
+			return ""
+		case name == "state":
+			return `unknown field: it is set by the server; ` +
+				`to pause a job write "paused": true, or POST /v1/jobs/{job}/pause`
+		}
+		return "unknown field: it is set by the server; leave it out"
+	}
+	names := slices.Sorted(maps.Keys(p.schema.Properties))
+	for _, outer := range names {
+		if inner := d.resolved(place{schema: p.schema.Properties[outer]}); inner.schema.Properties[name] != nil {
+			return fmt.Sprintf("unknown field; did you mean %s.%s?", outer, name)
+		}
+	}
+	return "unknown field" + domain.DidYouMean(name, names...)
+}
