@@ -42,6 +42,15 @@ func (j JobInput) newJob() jobs.NewJob {
 	return jobs.NewJob{Definition: j.Definition, Paused: j.Paused}
 }
 
+func (j JobReplacement) newJob() jobs.NewJob {
+	j.EachHidden(func(_ string, h *domain.Hidden) {
+		if h.Value() == domain.Mask {
+			*h = domain.KeptSecret()
+		}
+	})
+	return j.JobInput.newJob()
+}
+
 // BatchInput is the body that writes many jobs at once.
 type BatchInput struct {
 	Jobs       []JobInput      `json:"jobs" minItems:"1" maxItems:"1000" doc:"The jobs. Their names must differ."`

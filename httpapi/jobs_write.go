@@ -47,11 +47,6 @@ func (putJobInput) exists() error { return nil }
 
 func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jobAnswer, error) {
 	job := in.Request.value.newJob()
-	job.Definition.EachHidden(func(_ string, h *domain.Hidden) {
-		if h.Value() == domain.Mask {
-			*h = domain.KeptSecret()
-		}
-	})
 	named := job.Definition.Name != ""
 	var problems []problem.FieldError
 	switch {
