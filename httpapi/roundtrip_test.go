@@ -33,7 +33,8 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 		"notify": `"notify":[{"on":["dead","recovered"],"url":"http://example.com/pager"}]`,
 		"body": `"target":{"url":"http://example.com/","method":"PUT","headers":{"X-A":"b"},` +
 			`"body":{"z":1.50,"a":["<&>",null,9007199254740993]}}`,
-		"text": `"target":{"url":"http://example.com/","body":"a=b"}`,
+		"repeated": `"target":{"url":"http://example.com/","body":{"a":1,"a":  {"b":2,"b":3}}}`,
+		"text":     `"target":{"url":"http://example.com/","body":"a=b"}`,
 		"inline": `"target":{"url":"http://example.com/","auth":{"type":"bearer","value":"planted"},` +
 			`"secret_headers":{"X-Key":"planted","X-Other":"planted too"}}`,
 		"named": `"target":{"url":"http://example.com/","auth":{"type":"basic","username":"u","secret":"token"}}`,
