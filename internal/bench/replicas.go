@@ -19,6 +19,8 @@ func runReplicas(ctx context.Context, l *lab) {
 			}
 			l.say("round %d of %d: %d jobs, %s", round+1, l.Rounds, l.Sizes.BurstJobs, replicaCount(s.n))
 			name := fmt.Sprintf("replicas-%d-%d", s.n, round)
+			// A replica's first runs open its connections and plan its statements. No stage has more of that than others.
+			l.burst(ctx, l.Sizes.BurstJobs/5, oneShot, name+"-first", to, replicas...)
 			s.rounds = append(s.rounds, l.burst(ctx, l.Sizes.BurstJobs, oneShot, name, to, replicas...))
 		}
 		l.stop(ctx, replicas...)

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"time"
 )
 
 const (
@@ -15,6 +16,10 @@ const (
 	// mostPercent keeps an idle replica, whose heap is the smallest, below 60 MB resident.
 	mostPercent = 400
 )
+
+// settled is how long after a start its memory is given back. Describing the API and preparing statements need several
+// times what they leave in use, and an idle replica would keep that.
+const settled = 10 * time.Second
 
 // pacer adapts GOGC to the size of the heap after each collection.
 type pacer struct {

@@ -125,8 +125,7 @@ func Run(ctx context.Context, c Config) error {
 	api := serveAPI(ctx, c, listener, leaving.closing(handler))
 	defer api.stop()
 	scraped.serve(registry, c.Log)
-	// Describing the API needs several times the memory that it leaves in use, and an idle replica would keep that.
-	debug.FreeOSMemory()
+	defer time.AfterFunc(settled, debug.FreeOSMemory).Stop()
 	if c.Ready != nil {
 		c.Ready(api.url)
 	}
