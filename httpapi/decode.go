@@ -34,10 +34,14 @@ const placeholder = "?"
 // A merge patch is read with patch set: there, null also removes the entries of maps.
 func decode(data []byte, into any, patch bool) (fit []byte, wrong []problem.FieldError) {
 	body := reflect.TypeOf(into).Elem()
-	d := decoder{in: jsontext.NewDecoder(bytes.NewBuffer(data), lenient), schemas: schemasOf(body), patch: patch}
-	tree := d.value(place{at: "body", schema: d.schemas.Schema(body, true, "")})
+	var fits bytes.Buffer
+	d := decoder{
+		in: jsontext.NewDecoder(bytes.NewBuffer(data), lenient), out: jsontext.NewEncoder(&fits, lenient),
+		schemas: schemasOf(body), patch: patch,
+	}
+	d.value(place{at: "body", schema: d.schemas.Schema(body, true, "")})
 	if len(d.errors) > 0 {
-		data, _ = json.Marshal(tree, lenient) // never fails
+		data = fits.Bytes()
 	}
 	if err := fill(into, data); err != nil {
 		d.add("body", "does not fit its description")
@@ -48,11 +52,12 @@ func decode(data []byte, into any, patch bool) (fit []byte, wrong []problem.Fiel
 // fill reads JSON that fits into a struct.
 func fill(into any, data []byte) error { return json.Unmarshal(data, into, lenient, nullIsAbsence) }
 
-// decoder reads objects and lists by the schema of the body, and has huma judge the values in them. huma does not get
-// the body as a whole: in the form that huma reads, it could take 50 times its size in memory, and after a name with a
-// dot huma says wrong locations.
+// decoder reads objects and lists by the schema of the body, has huma judge the values in them, and writes what fits.
+// huma does not get the body as a whole: in the form that huma reads, it could take 50 times its size in memory, and
+// after a name with a dot huma says wrong locations.
 type decoder struct {
 	in      *jsontext.Decoder
+	out     *jsontext.Encoder
 	schemas huma.Registry
 	patch   bool
 	errors  []problem.FieldError
@@ -64,6 +69,14 @@ type place struct {
 	schema   *huma.Schema
 	of       reflect.Type // what the schema describes; nil: it has no name
 	optional bool
+}
+
+// body returns an empty value of what the schema describes; nil if that has no name.
+func (p place) body() any {
+	if p.of == nil {
+		return nil
+	}
+	return reflect.Zero(p.of).Interface()
 }
 
 var (
@@ -126,44 +139,53 @@ func (d *decoder) more(n int) bool {
 	}
 }
 
-// value reads a value. It returns the value if it fits, and what may stand for it if not.
-func (d *decoder) value(p place) any {
+// value reads a value. It writes the value if it fits, and what may stand for it if not.
+func (d *decoder) value(p place) {
 	p = d.resolved(p)
 	switch kind := d.in.PeekKind(); {
 	case kind == '{' && p.schema.Type == huma.TypeObject:
-		return d.object(p)
+		d.object(p)
+		return
 	case kind == '[' && p.schema.Type == huma.TypeArray:
-		return d.list(p)
+		d.list(p)
+		return
 	}
 	raw, _ := d.in.ReadValue()
 	message := d.unfit(p, raw)
-	if message == "" {
-		return raw.Clone()
+	switch {
+	case message == "":
+		_ = d.out.WriteValue(raw)
+		return
+	case p.schema.Type == huma.TypeString:
+		d.write(jsontext.String(placeholder))
+	default:
+		d.write(jsontext.Null)
 	}
 	d.add(p.at, message)
-	if p.schema.Type == huma.TypeString {
-		return placeholder
-	}
-	return nil
 }
 
-func (d *decoder) list(p place) any {
-	list := []any{}
-	for _ = d.token(); d.more(len(list)); {
-		if len(list) == maxItems {
+// write writes a token. Writing to memory, in an order that is well-formed, never fails.
+func (d *decoder) write(token jsontext.Token) { _ = d.out.WriteToken(token) }
+
+func (d *decoder) list(p place) {
+	d.write(jsontext.BeginArray)
+	_ = d.token()
+	for n := 0; d.more(n); n++ {
+		if n == maxItems {
 			d.add(p.at, fmt.Sprintf("has more than %d items", maxItems))
 		}
-		list = append(list, d.value(place{at: fmt.Sprintf("%s[%d]", p.at, len(list)), schema: p.schema.Items}))
+		d.value(place{at: fmt.Sprintf("%s[%d]", p.at, n), schema: p.schema.Items})
 	}
-	return list
+	d.write(jsontext.EndArray)
 }
 
 // object reads an object with the fields of its schema, or with entries of any name.
-func (d *decoder) object(p place) any {
-	object := map[string]any{}
+func (d *decoder) object(p place) {
+	d.write(jsontext.BeginObject)
+	seen := map[string]bool{}
 	entries, anyName := p.schema.AdditionalProperties.(*huma.Schema)
-	for _ = d.token(); d.more(len(object)); {
-		if len(object) == maxItems {
+	for _ = d.token(); d.more(len(seen)); {
+		if len(seen) == maxItems {
 			d.add(p.at, fmt.Sprintf("has more than %d entries", maxItems))
 		}
 		name := d.token()
@@ -171,20 +193,24 @@ func (d *decoder) object(p place) any {
 		if !anyName {
 			field.schema, field.optional = p.schema.Properties[name], !slices.Contains(p.schema.Required, name)
 		}
-		_, twice := object[name]
 		switch {
 		case field.schema == nil:
 			d.refuse(field.at, d.unknown(p, name))
-		case twice:
+			continue
+		case seen[name]:
 			d.refuse(field.at, "appears twice")
-		case d.in.PeekKind() == 'n' && (d.patch || !anyName):
-			object[name] = nil
-			_ = d.in.SkipValue()
-		default:
-			object[name] = d.value(field)
+			continue
 		}
+		seen[name] = true
+		d.write(jsontext.String(name))
+		if d.in.PeekKind() == 'n' && (d.patch || !anyName) {
+			d.write(jsontext.Null)
+			_ = d.in.SkipValue()
+			continue
+		}
+		d.value(field)
 	}
-	return object
+	d.write(jsontext.EndObject)
 }
 
 // refuse passes over a value; an empty message: without an error.

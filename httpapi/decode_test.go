@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -101,5 +102,28 @@ func TestReadingGoesOnAfterWhatDoesNotFit(t *testing.T) {
 		if !found || len(p.Errors) < 2 {
 			t.Errorf("%.60s: %+v", unfit, p.Errors)
 		}
+	}
+}
+
+// Reading a large body with many small values takes memory in proportion to the body, whether or not it fits.
+func TestReadingTakesMemoryInProportionToTheBody(t *testing.T) {
+	job := `{"notify":[` + strings.Repeat(`{"on":[]},`, maxItems-1) + `{"on":[]}]}`
+	many := strings.Repeat(job+`,`, 199) + job
+	for _, body := range []string{`{"jobs":[` + many + `]}`, `{"jobs":[` + many + `],"unknown":1}`} {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		var batch BatchInput
+		fit, _ := decode([]byte(body), &batch, false)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if kept := float64(after.HeapAlloc-before.HeapAlloc) / float64(len(body)); kept > 15 {
+			t.Errorf("%d bytes keep %.0f bytes for each", len(body), kept)
+		}
+		if all := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(body)); all > 50 {
+			t.Errorf("%d bytes allocate %.0f bytes for each", len(body), all)
+		}
+		runtime.KeepAlive(fit)
+		runtime.KeepAlive(batch)
 	}
 }

@@ -39,7 +39,8 @@ var insteadOfZero = map[string]string{
 }
 
 // unfit returns what huma finds wrong with the type of a value, with a suggestion; empty when it fits. It never repeats
-// a string, which may be a secret. The domain judges what is in a value, and has the better words for that.
+// a string, which may be a secret, but for one that stands for a schedule. The domain judges what is in a value, and
+// has the better words for that.
 func (d *decoder) unfit(p place, raw jsontext.Value) string {
 	var value any
 	switch kind := raw.Kind(); {
@@ -67,6 +68,8 @@ func (d *decoder) unfit(p place, raw jsontext.Value) string {
 		switch number, _ := strconv.ParseFloat(string(raw), 64); {
 		case expected[wrong.Message] != "":
 			return wrongType(p, expected[wrong.Message], raw.Kind(), value)
+		case wrong.Message == tooShort && p.optional && p.schema.Format == formatSecret:
+			return "must not be empty; leave it out"
 		case wrong.Message == tooShort && p.optional:
 			return "must not be empty; leave it out for the default"
 		case wrong.Message == tooShort:
@@ -122,7 +125,7 @@ type setByServer interface{ readOnly() []string }
 
 // unknown returns why a field is unknown in its place, with what it may have meant; empty when it is ignored.
 func (d *decoder) unknown(p place, name string) string {
-	if body, ok := reflect.Zero(p.of).Interface().(setByServer); ok && slices.Contains(body.readOnly(), name) {
+	if body, ok := p.body().(setByServer); ok && slices.Contains(body.readOnly(), name) {
 		switch {
 		case p.of == reflect.TypeFor[JobReplacement](): // a PUT takes back what a GET returned
 			return ""

@@ -56,12 +56,13 @@ type (
 const (
 	formatDuration = "go-duration"
 	formatInstant  = "date-time"
+	formatSecret   = "password"
 )
 
 func (durationText) Schema(huma.Registry) *huma.Schema { return textOf(formatDuration) }
 func (instantText) Schema(huma.Registry) *huma.Schema  { return textOf(formatInstant) }
 func (secretText) Schema(huma.Registry) *huma.Schema {
-	secret := textOf("password")
+	secret := textOf(formatSecret)
 	secret.MinLength = new(1)
 	return secret
 }

@@ -132,7 +132,6 @@ func (c crud) newTenant(name string) tenants.Tenant {
 }
 
 // must fails the test at once if there is an error.
-// must fails the test at once if there is an error.
 func (c crud) must(err error) {
 	c.t.Helper()
 	must(c.t, err)

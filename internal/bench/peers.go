@@ -94,8 +94,15 @@ func (p *peers) each(ctx context.Context, round int, what string, of []contender
 	for _, c := range turns(round, of...) {
 		func() {
 			p.doing = what + " of " + c.String()
-			defer func() { p.failed(c.clear(ctx)) }()
+			measured := false
+			defer func() {
+				if !measured {
+					p.failed(c.clear(ctx))
+				}
+			}()
 			measure(c)
+			measured = true
+			p.must(c.clear(ctx)) // what is left would be measured with the next one
 		}()
 	}
 	p.doing = ""

@@ -104,7 +104,7 @@ func (p *process) awaitReady(ctx context.Context, name, dsn, log string) error {
 		case <-p.done:
 			return endedError{fmt.Errorf("%s ended at once (%s); the end of %s:\n%s", name, p.cmd.ProcessState, log, tail(log))}
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not accept connections (its log is %s): %w", name, log, err)
+			return fmt.Errorf("%s does not accept connections; the end of %s:\n%s: %w", name, log, tail(log), err)
 		case <-tick.C:
 		}
 	}

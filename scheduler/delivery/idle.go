@@ -14,7 +14,7 @@ func addressOf(u *url.URL) address { return address{u.Scheme, u.Hostname(), Port
 
 var ports = map[string]string{"http": "80", "https": "443"}
 
-// PortOf returns the port that a URL leads to.
+// PortOf returns the port that an HTTP or HTTPS URL leads to.
 func PortOf(u *url.URL) string { return cmp.Or(u.Port(), ports[u.Scheme]) }
 
 // conn returns an idle connection, or else a new one.

@@ -58,12 +58,6 @@ func (h Hidden) GoString() string { return Mask }
 // LogValue returns the mask.
 func (h Hidden) LogValue() slog.Value { return slog.StringValue(Mask) }
 
-// UnmarshalText keeps a value as somebody wrote it. Because of it the API's description calls the field a string.
-func (h *Hidden) UnmarshalText(text []byte) error {
-	*h = HiddenOf(string(text))
-	return nil
-}
-
 // sealedForm is how stored definitions name a secret. A value that somebody writes is a string, so neither passes for
 // the other.
 type sealedForm struct {
@@ -78,7 +72,7 @@ func (h Hidden) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + Mask + `"`), nil
 }
 
-// UnmarshalJSON reads a value, or the id of a stored one. As everywhere in JSON, null changes nothing.
+// UnmarshalJSON reads a value, or the id of a stored one. As encoding/json asks, null changes nothing.
 func (h *Hidden) UnmarshalJSON(raw []byte) error {
 	if string(raw) == "null" {
 		return nil

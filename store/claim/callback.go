@@ -274,6 +274,5 @@ func (s *Claims) RunProgress(ctx context.Context, run uuid.UUID, token string) (
 	if text != nil {
 		p.Progress = json.RawMessage(*text)
 	}
-	pg.UTC(p.RecordedAt)
 	return p, nil
 }

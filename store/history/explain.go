@@ -133,7 +133,6 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	if err != nil {
 		return fmt.Errorf("reading job %s: %w", id, err)
 	}
-	pg.UTC(e.until, e.ended, next, &e.now, kept)
 	if e.held, err = fleet.ReadHeldBack(ctx, e.q, e.tenant); err != nil {
 		return err
 	}

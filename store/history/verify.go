@@ -171,7 +171,6 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 	if v.summary.JobsInAll == 0 && v.options.Job != "" {
 		return fmt.Errorf("job %q: %w", v.options.Job, pg.ErrNotFound)
 	}
-	pg.UTC(&now, kept)
 	if v.summary.To.After(now) {
 		v.summary.To = now
 	}

@@ -85,7 +85,6 @@ func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob
 			&r.held); err != nil {
 			return fmt.Errorf("reading runs: %w", err)
 		}
-		pg.UTC(&r.at, r.first, r.last, &r.createdAt)
 		if err := p.row(r); err != nil {
 			return err
 		}

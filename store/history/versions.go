@@ -34,7 +34,6 @@ func eachVersion(
 	_, err := pgx.ForEachRow(rows, []any{
 		&id, &v.Number, &v.From, &v.State, &schedule, &jitter, &v.Digest, &v.Note,
 	}, func() error {
-		pg.UTC(&v.From)
 		v.Schedule, v.Jitter = domain.Schedule{}, domain.Duration{}
 		broken := json.Unmarshal([]byte(schedule), &v.Schedule)
 		if broken != nil {

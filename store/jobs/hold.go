@@ -34,7 +34,6 @@ func readFacts(ctx context.Context, q pg.Batcher, b *pgx.Batch, tenant int32) (f
 	queueRules(b, tenant, &f.now, &f.rules)
 	b.Queue(claim.SelectQueues, pg.Prepared{}).Query(f.queues.Collect)
 	err := q.SendBatch(ctx, b).Close()
-	pg.UTC(&f.now)
 	return f, err
 }
 

@@ -45,7 +45,6 @@ func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	pg.UTC(j.PausedAt, j.PausedUntil, &j.CreatedAt, &j.UpdatedAt, j.CompletedAt, j.scheduledFor, j.nextRunAt)
 	if err := json.Unmarshal([]byte(j.definition), &j.Definition); err != nil {
 		return nil, fmt.Errorf("job %s version %d: its definition: %w", j.ID, j.Version, err)
 	}

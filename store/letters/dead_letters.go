@@ -51,6 +51,7 @@ type DeadLetterFilter struct {
 	found uuid.UUID // the job that Job means
 }
 
+// deadLetterColumns stand in the order of the fields of DeadLetter.
 const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.job_version, d.trigger, d.scheduled_for, d.died_at,
 	d.reason, d.attempts, d.http_status, d.error, d.resolved_at, d.note, d.replayed_as, d.notify_url`
 

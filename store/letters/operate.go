@@ -62,6 +62,7 @@ var batches = map[OperationKind]func(o *bulk, ctx context.Context, tx *pg.Tx) er
 	OperationDelete:   (*bulk).workJobs,
 }
 
+// knownKinds are the kinds of operations that this binary can work on.
 var knownKinds = pg.Texts(slices.Collect(maps.Keys(batches)))
 
 // Operate does a batch of work on one of the unfinished operations. The operation's row is locked during a batch, and

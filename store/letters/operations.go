@@ -64,6 +64,7 @@ type BulkRequest struct {
 	Note         string
 }
 
+// operationColumns stand in the order of the fields of Operation.
 const operationColumns = `o.id, o.kind, o.job_id, o.state, o.matched, o.done, o.failed, o.max_per_second, o.note,
 	o.error, o.created_at, o.finished_at`
 

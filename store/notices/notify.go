@@ -198,7 +198,6 @@ func (t *telling) take(ctx context.Context) error {
 		&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor, &r.HappenedAt,
 		&r.Slots, &r.Reason, &r.HTTPStatus, &r.Error, &r.Response,
 	}, func() error {
-		pg.UTC(&e.FirstAt, &e.LastAt, e.Since, &r.ScheduledFor, &r.HappenedAt)
 		n := news[job]
 		if k := len(n.Events); k == 0 || n.Events[k-1].Event != e.Event {
 			e.Runs = []domain.NewsRun{}

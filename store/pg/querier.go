@@ -96,10 +96,10 @@ func Column[R, T any](rows []R, of func(R) T) []T {
 	return values
 }
 
-// Texts returns values as texts: not every mode of queries knows how to pass other lists of them.
+// Texts returns values as texts. As arguments, lists of other types do not work in every mode of queries.
 func Texts[T ~string](list []T) []string { return Column(list, func(v T) string { return string(v) }) }
 
-// UTC converts instants to UTC, except nil ones. Those that were read from the database are in UTC already.
+// UTC converts instants that were computed to UTC, except nil ones. Those that are read from the database are in UTC.
 func UTC(instants ...*time.Time) {
 	for _, t := range instants {
 		if t != nil {

@@ -60,13 +60,15 @@ func (s *Secrets) OpenVault(ctx context.Context) error {
 
 // openAll opens every data key and returns how many there are.
 func (s *Secrets) openAll(ctx context.Context, q pg.Querier) (found int, err error) {
-	keys, err := pg.Map[int64, []byte](ctx, q, `SELECT id, sealed FROM punctual.data_keys`)
-	for id, sealed := range keys {
-		if err == nil {
-			_, err = s.openKey(id, sealed)
-		}
-	}
-	return len(keys), pg.Wrap("opening data keys", err)
+	var id int64
+	var sealed []byte
+	rows := pg.Query(ctx, q, `SELECT id, sealed FROM punctual.data_keys ORDER BY number`)
+	_, err = pgx.ForEachRow(rows, []any{&id, &sealed}, func() error {
+		found++
+		_, err := s.openKey(id, sealed)
+		return err
+	})
+	return found, pg.Wrap("opening data keys", err)
 }
 
 // openKey opens a data key, or returns it if it is open already.

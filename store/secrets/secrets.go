@@ -47,6 +47,7 @@ const cursor byte = 's'
 // tries is how often a write looks again for what another transaction has just made or removed.
 const tries = 5
 
+// namedColumns stand in the order of the fields of Secret.
 const namedColumns = `id, name, description, version, created_at, updated_at`
 
 var scanSecret = pgx.RowToStructByPos[Secret]

@@ -72,7 +72,6 @@ func scanKey(row pgx.CollectableRow) (Key, error) {
 	var k Key
 	err := row.Scan(&k.ID, &k.Tenant, &k.Name, &k.Prefix, &k.Role, &k.State, &k.CreatedBy, &k.CreatedAt,
 		&k.ExpiresAt, &k.LastUsedAt, &k.RevokedAt)
-	pg.UTC(&k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt)
 	return k, err
 }
 

@@ -64,7 +64,6 @@ func scanTenant(row pgx.CollectableRow) (Tenant, error) {
 	if err != nil {
 		return t, err
 	}
-	pg.UTC(&t.CreatedAt, &t.UpdatedAt)
 	if interval != nil {
 		t.MinInterval = new(domain.DurationOf(*interval))
 	}
