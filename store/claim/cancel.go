@@ -10,91 +10,99 @@ import (
 	"punctual/store/pg"
 )
 
+// Rows of ready are locked before rows of runs, in statements of their own.
+const (
+	lockReadyToCancel = `
+SELECT run_id
+FROM punctual.ready
+WHERE run_id = ANY($1::uuid[])
+ORDER BY run_id
+FOR UPDATE`
+	lockRunsToCancel = `
+SELECT id
+FROM punctual.runs
+WHERE id = ANY($1::uuid[])
+ORDER BY id
+FOR NO KEY UPDATE`
+)
+
+// cancelLocked cancels locked runs ($1) for a reason ($2). A row of ready may appear after it was to be locked, when
+// the attempt in flight ends, and a claim that is about to lock its run may hold that row: this statement skips such a
+// row. The claim then finds the run ended and drops the row, or finds the gate held and looks again a second later.
+const cancelLocked = `
+WITH before AS (
+    SELECT id
+    FROM punctual.runs
+    WHERE id = ANY($1::uuid[]) AND status = 'running' AND reason IS DISTINCT FROM $2),
+ended AS (
+    UPDATE punctual.runs
+    SET status = 'cancelled', reason = $2, finished_at = now(), next_attempt_at = NULL
+    WHERE id = ANY($1::uuid[]) AND status IN ('blocked', 'pending', 'retrying')
+    RETURNING id),
+asked AS (
+    UPDATE punctual.runs
+    SET reason = $2
+    WHERE id = ANY($1::uuid[]) AND status = 'running'
+    RETURNING id, replica, accepted_at),
+theirs AS (
+    SELECT y.run_id
+    FROM punctual.ready y
+    JOIN ended e ON e.id = y.run_id
+    FOR UPDATE OF y SKIP LOCKED),
+told AS (
+    INSERT INTO punctual.cancels (run_id, replica)
+    SELECT id, replica FROM asked WHERE accepted_at IS NULL
+    ON CONFLICT (run_id) DO UPDATE SET replica = excluded.replica),
+given AS (
+    DELETE FROM punctual.ready y
+    USING theirs t
+    WHERE y.run_id = t.run_id)
+SELECT (SELECT count(*) FROM ended) + (SELECT count(*) FROM before)`
+
+// freeCancelled frees the gates of cancelled runs. A run may have waited for its turn at the gate, been set due, and
+// not taken the gate yet. Its turn then goes to the next run.
+const freeCancelled = `
+WITH freed AS (
+    UPDATE punctual.exclusive e
+    SET active_run = CASE WHEN e.active_run <> ALL(o.runs) THEN e.active_run END,
+        waiting_run = CASE WHEN e.waiting_run <> ALL(o.runs) THEN e.waiting_run END
+    FROM (
+        SELECT r.job_id, array_agg(r.id) AS runs
+        FROM punctual.runs r
+        WHERE r.id = ANY($1::uuid[]) AND r.status = 'cancelled'
+        GROUP BY r.job_id) o
+    WHERE e.job_id = o.job_id
+      AND (e.active_run IS NULL OR e.active_run = ANY(o.runs) OR e.waiting_run = ANY(o.runs))
+    RETURNING e.job_id, e.active_run, e.earlier_runs),
+next AS (
+    SELECT (SELECT w.run_id FROM punctual.ready w
+            WHERE w.job_id = e.job_id AND w.at_gate ORDER BY w.run_id LIMIT 1) AS run_id
+    FROM freed e
+    WHERE e.active_run IS NULL AND e.earlier_runs IS NULL)
+UPDATE punctual.ready y
+SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id)), at_gate = false
+WHERE run_id IN (
+    SELECT y.run_id
+    FROM punctual.ready y
+    JOIN next n ON n.run_id = y.run_id
+    FOR UPDATE OF y SKIP LOCKED)`
+
 // CancelRuns cancels the runs that have not ended, and returns for how many of them that was new. The caller holds the
 // gates of their jobs. A run that waits ends at once. For a run that a replica is sending, CancelRuns only writes the
 // reason: the statement that writes the attempt's outcome, whatever it is, finds the reason and ends the run as
 // cancelled. Its replica learns of the cancel with its next heartbeat. A target that works on learns of it with its own
 // next heartbeat.
 func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason domain.Reason) (changed int, err error) {
-	// Rows of ready are locked before rows of runs, in statements of their own. A row of ready may appear after the
-	// first statement, when the attempt in flight ends, and a claim that is about to lock its run may hold that row:
-	// the third statement skips such a row. The claim then finds the run ended and drops the row, or finds the gate
-	// held and looks again a second later.
-	if err := pg.Exec(ctx, tx, `
-		SELECT run_id
-		FROM punctual.ready
-		WHERE run_id = ANY($1::uuid[])
-		ORDER BY run_id
-		FOR UPDATE`, ids); err != nil {
+	if err := pg.Exec(ctx, tx, lockReadyToCancel, ids); err != nil {
 		return 0, fmt.Errorf("locking waiting runs: %w", err)
 	}
-	if err := pg.Exec(ctx, tx, `
-		SELECT id
-		FROM punctual.runs
-		WHERE id = ANY($1::uuid[])
-		ORDER BY id
-		FOR NO KEY UPDATE`, ids); err != nil {
+	if err := pg.Exec(ctx, tx, lockRunsToCancel, ids); err != nil {
 		return 0, fmt.Errorf("locking runs: %w", err)
 	}
-	if err := tx.QueryRow(ctx, `
-		WITH before AS (
-		    SELECT id
-		    FROM punctual.runs
-		    WHERE id = ANY($1::uuid[]) AND status = 'running' AND reason IS DISTINCT FROM $2),
-		ended AS (
-		    UPDATE punctual.runs
-		    SET status = 'cancelled', reason = $2, finished_at = now(), next_attempt_at = NULL
-		    WHERE id = ANY($1::uuid[]) AND status IN ('blocked', 'pending', 'retrying')
-		    RETURNING id),
-		asked AS (
-		    UPDATE punctual.runs
-		    SET reason = $2
-		    WHERE id = ANY($1::uuid[]) AND status = 'running'
-		    RETURNING id, replica, accepted_at),
-		theirs AS (
-		    SELECT y.run_id
-		    FROM punctual.ready y
-		    JOIN ended e ON e.id = y.run_id
-		    FOR UPDATE OF y SKIP LOCKED),
-		told AS (
-		    INSERT INTO punctual.cancels (run_id, replica)
-		    SELECT id, replica FROM asked WHERE accepted_at IS NULL
-		    ON CONFLICT (run_id) DO UPDATE SET replica = excluded.replica),
-		given AS (
-		    DELETE FROM punctual.ready y
-		    USING theirs t
-		    WHERE y.run_id = t.run_id)
-		SELECT (SELECT count(*) FROM ended) + (SELECT count(*) FROM before)`, ids, string(reason),
-	).Scan(&changed); err != nil {
+	if err := tx.QueryRow(ctx, cancelLocked, ids, string(reason)).Scan(&changed); err != nil {
 		return 0, fmt.Errorf("cancelling runs: %w", err)
 	}
-	// A run may have waited for its turn at the gate, been set due, and not taken the gate yet. Its turn then goes to the
-	// next run.
-	if err := pg.Exec(ctx, tx, `
-		WITH freed AS (
-		    UPDATE punctual.exclusive e
-		    SET active_run = CASE WHEN e.active_run <> ALL(o.runs) THEN e.active_run END,
-		        waiting_run = CASE WHEN e.waiting_run <> ALL(o.runs) THEN e.waiting_run END
-		    FROM (
-		        SELECT r.job_id, array_agg(r.id) AS runs
-		        FROM punctual.runs r
-		        WHERE r.id = ANY($1::uuid[]) AND r.status = 'cancelled'
-		        GROUP BY r.job_id) o
-		    WHERE e.job_id = o.job_id
-		      AND (e.active_run IS NULL OR e.active_run = ANY(o.runs) OR e.waiting_run = ANY(o.runs))
-		    RETURNING e.job_id, e.active_run, e.earlier_runs),
-		next AS (
-		    SELECT (SELECT w.run_id FROM punctual.ready w
-		            WHERE w.job_id = e.job_id AND w.at_gate ORDER BY w.run_id LIMIT 1) AS run_id
-		    FROM freed e
-		    WHERE e.active_run IS NULL AND e.earlier_runs IS NULL)
-		UPDATE punctual.ready y
-		SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id)), at_gate = false
-		WHERE run_id IN (
-		    SELECT y.run_id
-		    FROM punctual.ready y
-		    JOIN next n ON n.run_id = y.run_id
-		    FOR UPDATE OF y SKIP LOCKED)`, ids); err != nil {
+	if err := pg.Exec(ctx, tx, freeCancelled, ids); err != nil {
 		return 0, fmt.Errorf("freeing the gates of cancelled runs: %w", err)
 	}
 	return changed, nil
