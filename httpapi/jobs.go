@@ -136,7 +136,7 @@ func (s *server) deleteJob(ctx context.Context, tenant int32, in *deleteJobInput
 }
 
 type listJobsInput struct {
-	State   string   `query:"state" enum:"active,paused,completed" doc:"Only jobs in this state."`
+	State   string   `query:"state" enum:"active,paused,completed" doc:"Only jobs in this state. Of completed, a page looks into 20,000 one-shots: it may have few items, or none, and a next_cursor that goes on with older jobs."`
 	Queue   string   `query:"queue" maxLength:"64" doc:"Only jobs of this queue."`
 	Label   []string `query:"label,explode" maxItems:"32" doc:"Only jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
 	Name    string   `query:"name" maxLength:"128" doc:"Only jobs whose name begins with this text."`

@@ -38,7 +38,7 @@ func (c crud) forget(want int) {
 	}
 }
 
-// An update would write the entries of indexes again, which costs Postgres four times as much.
+// An update would write the entries of indexes again.
 func TestTheClaimOfAOneShotDeletesItsSchedule(t *testing.T) {
 	c := newClaimer(t)
 	c.many(100, "shot", 0, at(c.now()))
@@ -408,5 +408,21 @@ func TestAListOfCompletedJobsReadsItsPage(t *testing.T) {
 	})
 	if read > 1000 {
 		t.Errorf("%d pages were read", read)
+	}
+}
+
+// A page looks into so many one-shots. If none of them is completed, it is empty and its cursor goes on.
+func TestAListOfCompletedJobsGoesOnAfterManyOneShots(t *testing.T) {
+	c := newClaimer(t)
+	a := c.shot("a")
+	c.many(21_000, "once", -1e15, at(c.now()))
+	list, next, err := c.ListJobs(t.Context(), c.tenant, jobs.Filter{State: domain.JobCompleted})
+	if err != nil || len(list) != 0 || next == "" {
+		t.Fatalf("%d jobs, then %q, %v", len(list), next, err)
+	}
+	page := pg.Page{Cursor: next}
+	list, next, err = c.ListJobs(t.Context(), c.tenant, jobs.Filter{State: domain.JobCompleted, Page: page})
+	if err != nil || len(list) != 1 || list[0].ID != a.Job.ID || next != "" {
+		t.Errorf("%d jobs, then %q, %v", len(list), next, err)
 	}
 }

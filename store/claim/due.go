@@ -68,7 +68,7 @@ FROM (SELECT unnest($1::uuid[]) AS job_id, unnest($2::timestamptz[]) AS was, unn
 WHERE s.job_id = u.job_id AND s.scheduled_for = u.was`
 
 // completeOneShots ends one-shots, whose slot was their last one. That they have no row any more says that they are
-// completed. To delete it costs Postgres a quarter of what an update would, which writes entries in indexes again.
+// completed. An update would write its entries in indexes again: it took a fifth of Postgres's time for the whole run.
 const completeOneShots = `
 DELETE FROM punctual.schedules s
 USING (SELECT unnest($1::uuid[]) AS job_id, unnest($2::timestamptz[]) AS was) u

@@ -67,9 +67,9 @@ func (s *Jobs) ForgetCompletedJobs(ctx context.Context) (forgotten int, left boo
 // completionsBatch is how many completions one transaction looks at. Each has up to scheduler.BatchSize jobs.
 const completionsBatch = 20
 
-// lockClaimed locks one-shots ($1) that are at the versions ($2) that were claimed. An edit that is under way shares
-// the job's row, and keeps it from being locked here.
-const lockClaimed = `
+// lockBare locks one-shots ($1) that had no row in schedules and are still at the versions ($2) that they had then. An
+// edit that is under way shares the job's row, and keeps it from being locked here.
+const lockBare = `
 SELECT j.id FROM punctual.jobs j JOIN unnest($1::uuid[], $2::int[]) AS u(id, version)
   ON j.id = u.id AND j.version = u.version
 WHERE j.state = 'active' ORDER BY j.id FOR UPDATE OF j SKIP LOCKED`
@@ -101,7 +101,7 @@ func (s *Jobs) forgetClaimed(ctx context.Context) (found, gone int, err error) {
 			seen = append(seen, c.ID)
 			jobs, versions = append(jobs, c.Jobs...), append(versions, c.Versions...)
 		}
-		rows := pg.Query(ctx, tx, lockClaimed, jobs, versions)
+		rows := pg.Query(ctx, tx, lockBare, jobs, versions)
 		if jobs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil {
 			return err
 		}

@@ -155,10 +155,7 @@ func (m *many) lock(ctx context.Context, jobs []*held) ([]*held, error) {
 		args []any
 	}{
 		{`SELECT id FROM punctual.jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`, []any{ids}},
-		{`
-			SELECT j.id FROM punctual.jobs j JOIN unnest($1::uuid[], $2::int[]) AS u(id, version)
-			  ON j.id = u.id AND j.version = u.version
-			WHERE j.state = 'active' ORDER BY j.id FOR UPDATE OF j SKIP LOCKED`, []any{bare, versions}},
+		{lockBare, []any{bare, versions}},
 	} {
 		locked, err := pgx.CollectRows(pg.Query(ctx, m.tx, lock.sql, lock.args...), pgx.RowTo[uuid.UUID])
 		if err != nil {
