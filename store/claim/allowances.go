@@ -277,7 +277,7 @@ func (s *Claims) lockUsageWarily(
 		}
 	}
 	var b pgx.Batch
-	s.queueBegin(&b, true)
+	s.idling.queueBegin(&b, warily)
 	b.Queue(lockTenantsOfUsage, tenants).Query(collect(&free))
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, err

@@ -196,10 +196,9 @@ func isThere(err error) bool {
 // lock begins the transaction and locks the due rows, in one round trip.
 func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
-	c.claims.queueBegin(&b, c.wary)
 	var f freeze.Look
 	sql, arguments := lockingSlots(c.claim, c.claims.uncompiled.Load())
-	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
+	c.claims.queueLock(&b, c.wary, sql, arguments).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var r dueRow
 			if err := rows.Scan(

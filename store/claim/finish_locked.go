@@ -47,7 +47,7 @@ func (f *waryFinish) look(ctx context.Context, s *Claims, conn pg.Batcher) error
 	gated, _ := gatedJobs(f.outcomes)
 	ofJobs, ofRuns, ofLeases := lockedRows{}, lockedRows{}, lockedRows{}
 	var b pgx.Batch
-	s.queueBegin(&b, true)
+	s.idling.queueBegin(&b, warily)
 	ofJobs.queue(&b, "exclusive", gated)
 	ofJobs.queueBehind(&b, gated)
 	ofRuns.queue(&b, "runs", runs)

@@ -155,8 +155,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 	var places []place
 	var f freeze.Look
 	var b pgx.Batch
-	c.claims.queueBegin(&b, c.wary)
-	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) error {
+	c.claims.queueLock(&b, c.wary, sql, arguments).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var run, job uuid.UUID
 			var tenant int32
