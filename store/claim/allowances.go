@@ -233,7 +233,7 @@ func answer(
 	b.Queue(writeUsage, used.tenants, used.startsAt, used.heldBy, used.held, used.at)
 	b.Queue(writeShares, replica, put.tenants, put.slots, put.wants, put.since, put.askedAt)
 	b.Queue(dropShares, replica, gone)
-	b.Queue(`COMMIT`)
+	b.Queue(`COMMIT`, pg.Prepared{})
 	return allowances, conn.SendBatch(ctx, &b).Close()
 }
 

@@ -248,6 +248,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	}
 	c.gates = map[uuid.UUID]Gate{}
 	if len(gated) > 0 {
+		b.Queue(planAnew, pg.Prepared{}) // a gate leads to runs: those that hold it, are replaced or expire
 		queueGates(&b, gated, c.gates, PassOver)
 	}
 	if b.Len() > 0 {
@@ -422,8 +423,11 @@ func (c *dueClaim) write(ctx context.Context) error {
 		queueWait(&b, c.waiting.jobs, c.waiting.ids)
 		c.waiting.queuePending(&b)
 	}
-	c.following.QueueEvents(&b, slices.Concat(c.free.events, c.guarded.events, c.waiting.events, c.skips.events))
-	b.Queue(`COMMIT`)
+	if events := slices.Concat(c.free.events, c.guarded.events, c.waiting.events, c.skips.events); len(events) > 0 {
+		b.Queue(planAnew, pg.Prepared{})
+		c.following.QueueEvents(&b, events)
+	}
+	b.Queue(`COMMIT`, pg.Prepared{})
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}

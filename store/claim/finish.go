@@ -214,10 +214,26 @@ func (s *Claims) finish(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, on Day, following Following,
 ) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
-	b.Queue(longer, pg.Prepared{})
+	settings := longer
+	if plain(outcomes, on, following) {
+		settings += lastingPlan
+	}
+	b.Queue(settings, pg.Prepared{})
 	written = QueueFinish(&b, outcomes, released, on, following)
 	failpoint.At(failpoint.FinishBegun)
 	return written, s.db.Conns(ctx).SendBatch(ctx, &b).Close()
+}
+
+// plain reports whether outcomes are nothing but successes of one day from which nothing follows, as most are. All that
+// is sent for them is a statement for the day and the end of leases.
+func plain(outcomes []domain.Outcome, on Day, following Following) bool {
+	for i := range outcomes {
+		o := &outcomes[i]
+		if o.Verdict != domain.Succeed || o.Gated || o.TurnedLate || keeps(o) || following.Concerns(o.Job) {
+			return false
+		}
+	}
+	return on != AnyDay
 }
 
 // dueSoon reports whether the run is ready again before the tick loop would look by itself.

@@ -34,6 +34,9 @@ ON CONFLICT (run_id) DO UPDATE SET
                               ELSE excluded.response_truncated END,
     response_fence = coalesce(excluded.response_fence, d.response_fence)`
 
+// keeps reports whether an outcome has something of its response to keep.
+func keeps(o *domain.Outcome) bool { return o.Headers != nil || o.Result != nil || o.ResultNote != "" }
+
 // queueKept queues keepResponses for the responses of successes and of accepted work, each kind sorted by id.
 func queueKept(b *pgx.Batch, kinds ...[]*domain.Outcome) {
 	for _, outcomes := range kinds {
@@ -42,14 +45,13 @@ func queueKept(b *pgx.Batch, kinds ...[]*domain.Outcome) {
 		var results, notes, responses, headers []*string
 		var truncated, kept []bool
 		for _, o := range outcomes {
-			keep := o.Headers != nil
-			if !keep && o.Result == nil && o.ResultNote == "" {
+			if !keeps(o) {
 				continue
 			}
 			ids, fences = append(ids, o.RunID), append(fences, o.Fence)
 			results, notes = append(results, pg.OrNull(string(o.Result))), append(notes, pg.OrNull(pg.Storable(o.ResultNote)))
 			responses, headers = append(responses, pg.OrNull(pg.Storable(o.Response))), append(headers, headersJSON(o.Headers))
-			truncated, kept = append(truncated, o.Truncated), append(kept, keep)
+			truncated, kept = append(truncated, o.Truncated), append(kept, o.Headers != nil)
 		}
 		if len(ids) > 0 {
 			b.Queue(keepResponses, ids, fences, results, notes, responses, headers, truncated, kept)

@@ -30,7 +30,7 @@ func (f *waryFinish) run(ctx context.Context, s *Claims) error {
 		}
 		var b pgx.Batch
 		f.written = QueueFinish(&b, f.outcomes, f.released, AnyDay, f.following)
-		b.Queue(`COMMIT`)
+		b.Queue(`COMMIT`, pg.Prepared{})
 		return conn.SendBatch(ctx, &b).Close()
 	})
 }

@@ -174,6 +174,7 @@ func (c *readyClaim) lock(ctx context.Context) error {
 		return rows.Err()
 	})
 	f.Queue(&b)
+	b.Queue(planAnew, pg.Prepared{})
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
@@ -362,7 +363,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
 	}
 	written := QueueFinish(&b, c.ended, nil, AnyDay, c.following)
-	b.Queue(`COMMIT`)
+	b.Queue(`COMMIT`, pg.Prepared{})
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
