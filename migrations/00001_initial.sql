@@ -397,8 +397,8 @@ CREATE TABLE punctual.runs (
         'auth', 'timeout', 'connect', 'tls', 'unreachable', 'blocked_address', 'http_4xx', 'http_5xx', 'redirect',
         'gone', 'failed', 'lost', 'silent', 'poison', 'upstream_failed', 'cancelled_by_user', 'job_deleted'))
 ) PARTITION BY RANGE (id);
-CREATE INDEX runs_by_job ON punctual.runs (job_id, id);
-CREATE INDEX runs_by_tenant ON punctual.runs (tenant, id);
+CREATE INDEX runs_by_job ON punctual.runs (job_id, id) WITH (deduplicate_items = off); -- there are no duplicates
+CREATE INDEX runs_by_tenant ON punctual.runs (tenant, id) WITH (deduplicate_items = off);
 CREATE INDEX runs_by_reason ON punctual.runs (tenant, reason, id) WHERE reason IS NOT NULL;
 CREATE INDEX runs_by_job_and_reason ON punctual.runs (job_id, reason, id) WHERE reason IS NOT NULL;
 CREATE INDEX runs_by_trigger ON punctual.runs (tenant, trigger, id) WHERE trigger <> 'schedule';
@@ -711,13 +711,14 @@ COMMENT ON COLUMN punctual.claims.replica IS 'Replica that holds it.';
 COMMENT ON COLUMN punctual.claims.claimed_at IS 'When it was claimed.';
 COMMENT ON COLUMN punctual.claims.run_ids IS 'The runs claimed together.';
 
+-- A hundred ids are a little more than what Postgres would try to compress, in vain.
 CREATE TABLE punctual.completions (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     completed_at  timestamptz NOT NULL DEFAULT now(),
     look_at       timestamptz NOT NULL,
     job_ids       uuid[] NOT NULL,
     versions      integer[] NOT NULL
-) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, toast_tuple_target = 8160);
 CREATE INDEX completions_by_look_at ON punctual.completions (look_at);
 COMMENT ON TABLE  punctual.completions IS
     'Which one-shots were completed together: one row per claim. It says which jobs are to be forgotten a week later.';
@@ -1531,13 +1532,23 @@ $$;
 COMMENT ON FUNCTION punctual.waits_for(boolean, text, text, uuid, text, timestamptz) IS
     'What due work waits for, in words; null: nothing, a replica is about to take it.';
 
+-- Every claim asks for it. Postgres reads it from a file each time, so the backend remembers it in a setting of its own.
 CREATE FUNCTION punctual.system_identifier() RETURNS text
-LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+LANGUAGE plpgsql AS $$
+DECLARE
+    here text := current_setting('punctual.system_identifier', true);
 BEGIN
-    RETURN (SELECT system_identifier::text FROM pg_catalog.pg_control_system());
-EXCEPTION
-    WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
-        RETURN '';
+    IF here <> '' THEN
+        RETURN here;
+    END IF;
+    BEGIN
+        here := (SELECT system_identifier::text FROM pg_catalog.pg_control_system());
+    EXCEPTION
+        WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+            RETURN '';
+    END;
+    PERFORM set_config('punctual.system_identifier', here, false);
+    RETURN here;
 END
 $$;
 COMMENT ON FUNCTION punctual.system_identifier() IS
@@ -1545,7 +1556,7 @@ COMMENT ON FUNCTION punctual.system_identifier() IS
     'then recognised by the name of the database alone.';
 
 CREATE FUNCTION punctual.is_copy(database_name text, system_identifier text) RETURNS boolean
-LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     here text;
 BEGIN
