@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/process"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 )
@@ -155,20 +156,32 @@ func ownCPU() time.Duration {
 }
 
 // bare runs the bare loop against a path of the target, and checks that every request arrived. Flags choose its client.
-func (l *lab) bare(ctx context.Context, to *target, path string, flags ...string) (result bareResult) {
-	p := l.launch(append([]string{
-		"bench-bare", "--url=" + to.url(path), fmt.Sprintf("--requests=%d", l.Sizes.BurstJobs),
-		fmt.Sprintf("--slots=%d", l.Sizes.Slots),
-	}, flags...)...)
-	code, err := p.Wait(ctx)
-	l.must(err)
-	if err := json.Unmarshal([]byte(p.Output()), &result); code != 0 || err != nil {
-		l.must(fmt.Errorf("the bare loop: exit code %d; it said:\n%s", code, p.Output()))
+func (l *lab) bare(ctx context.Context, to *target, path string, flags ...string) bareResult {
+	return l.bareTogether(ctx, to, path, 1, flags...)[0]
+}
+
+// bareTogether does the same with several loops at once, which share the requests and the slots.
+func (l *lab) bareTogether(ctx context.Context, to *target, path string, loops int, flags ...string) []bareResult {
+	each := l.Sizes.BurstJobs / loops
+	var running []*process.Process
+	for range loops {
+		running = append(running, l.launch(append([]string{
+			"bench-bare", "--url=" + to.url(path), fmt.Sprintf("--requests=%d", each),
+			fmt.Sprintf("--slots=%d", max(1, l.Sizes.Slots/loops)),
+		}, flags...)...))
+	}
+	results := make([]bareResult, loops)
+	for i, p := range running {
+		code, err := p.Wait(ctx)
+		l.must(err)
+		if err := json.Unmarshal([]byte(p.Output()), &results[i]); code != 0 || err != nil {
+			l.must(fmt.Errorf("the bare loop: exit code %d; it said:\n%s", code, p.Output()))
+		}
 	}
 	a, err := to.of(ctx, path)
 	l.must(err)
-	if a.Count != l.Sizes.BurstJobs {
-		l.must(fmt.Errorf("the bare loop: %d requests arrived, want %d", a.Count, l.Sizes.BurstJobs))
+	if want := each * loops; a.Count != want {
+		l.must(fmt.Errorf("the bare loop: %d requests arrived, want %d", a.Count, want))
 	}
-	return result
+	return results
 }

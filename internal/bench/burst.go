@@ -19,22 +19,28 @@ type burst struct {
 // runBurst measures jobs that are all due at one instant. It compares them with bare loops that post the same number of
 // requests: one with a fixed client, one with the client of a replica.
 func runBurst(ctx context.Context, l *lab) {
+	l.vacuums()
 	replica, to := l.setting(ctx)
 	var once, recurring []burst
 	var bare, own bareRounds
+	var onceAfter, recurringAfter []float64
 	for round := range l.Rounds {
 		l.say("round %d of %d: %d jobs", round+1, l.Rounds, l.Sizes.BurstJobs)
 		once = append(once, l.burst(ctx, l.Sizes.BurstJobs, oneShot, fmt.Sprint("once-", round), to, replica))
+		onceAfter = append(onceAfter, l.vacuumOf(ctx, l.Sizes.BurstJobs))
 		bare.measure(ctx, l, to, fmt.Sprint("/bare/", round))
 		own.measure(ctx, l, to, fmt.Sprint("/bare-own/", round), "--own")
 		recurring = append(recurring, l.burst(ctx, l.Sizes.BurstJobs, daily, fmt.Sprint("daily-", round), to, replica))
+		recurringAfter = append(recurringAfter, l.vacuumOf(ctx, l.Sizes.BurstJobs))
 	}
 	l.figure("bare loop", "requests/s", nil, bare.perSecond...)
 	l.figure("bare loop, CPU", "µs/request", nil, bare.cpu...)
 	l.figure("bare loop, own client", "requests/s", nil, own.perSecond...)
 	l.figure("bare loop, own client, CPU", "µs/request", nil, own.cpu...)
 	l.bursts("one-shots", once, bare, own)
+	l.cpuFigure("one-shots, CPU of the vacuum afterwards", "µs/run", nil, onceAfter...)
 	l.bursts("recurring", recurring, bare, own)
+	l.cpuFigure("recurring, CPU of the vacuum afterwards", "µs/run", nil, recurringAfter...)
 	l.hot(ctx, replica)
 }
 
@@ -107,6 +113,10 @@ func (l *lab) burst(
 	due, try := l.herd(ctx, replicas[0], n, func(due time.Time, try, i int) process.JobSpec {
 		return invoices(fmt.Sprintf("%s-%d-%d", name, try, i), schedule(due), to.url(path(try)))
 	})
+	if l.vacuumed {
+		l.exec(ctx, `VACUUM (ANALYZE)`)
+		l.inTime("the load was vacuumed", due.Add(-time.Second/2), "it should have been")
+	}
 	return l.measured(ctx, due, path(try), n, to, replicas...)
 }
 
@@ -130,6 +140,18 @@ func (l *lab) measured(
 		      WHERE scheduled_for = $1
 		      GROUP BY s) AS seconds`, due))
 	return after.since(before, n, took)
+}
+
+// vacuums has what a burst's load leaves to autovacuum done before the burst is due. Autovacuum would else do it in the
+// middle of one burst in three, where it took up to half as much time of Postgres's again.
+func (l *lab) vacuums() { l.vacuumed, l.spare = true, 4*time.Second }
+
+// vacuumOf does what n runs leave to autovacuum, and returns how much of Postgres's time each took of it, in
+// microseconds.
+func (l *lab) vacuumOf(ctx context.Context, n int) float64 {
+	before := cpu(l.db.postmaster)
+	l.exec(ctx, `VACUUM (ANALYZE) punctual.runs, punctual.schedules, punctual.claims, punctual.completions`)
+	return 1e6 * (cpu(l.db.postmaster) - before) / float64(n)
 }
 
 // since returns what n runs have used, and how fast they were.

@@ -25,6 +25,8 @@ type lab struct {
 	perJob time.Duration // how long creating one job took last time
 	spare  time.Duration // the least that a herd still has to wait when its jobs are there, besides a second
 
+	vacuumed bool // what a burst's load leaves to autovacuum is done before it is due
+
 	processes []*process.Process
 	doing     string  // what errors begin with; empty: nothing
 	errs      []error // why the benchmark could not measure

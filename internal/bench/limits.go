@@ -18,6 +18,7 @@ const slowly = 20 * time.Millisecond
 // runLimits compares the burst of a tenant without limits with the same burst under limits that never bind. It also
 // measures how much a limit that binds lets through when several replicas share it.
 func runLimits(ctx context.Context, l *lab) {
+	l.vacuums()
 	var fleet []*process.Replica
 	for range 3 {
 		fleet = append(fleet, l.serveSlots(ctx, l.Sizes.Slots))
