@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -92,7 +91,7 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) delivery.Result {
 		return silence
 	}
 	failpoint.At(failpoint.SendAnswered)
-	judge(o, result, started, context.Cause(ctx))
+	judge(o, result, started, ctx.whyEnded())
 	return result
 }
 

@@ -17,14 +17,9 @@ var errCancelled = errors.New("the run was cancelled")
 // flights are the requests in flight, so that requests of cancelled runs can be cut off. A run may have several here:
 // a superseded attempt may still wait for its answer when the next one is sent.
 type flights struct {
-	mu  sync.Mutex
-	all map[attemptKey]sending
-}
-
-// sending is one attempt on its way.
-type sending struct {
-	cut context.CancelCauseFunc
-	job *domain.Job
+	mu   sync.Mutex
+	work context.Context // ends when all attempts must end; nil: not known
+	all  map[attemptKey]*sending
 }
 
 // attemptKey names one attempt of a run.
@@ -33,21 +28,40 @@ type attemptKey struct {
 	fence int64
 }
 
-// begin returns the context of an attempt; done must be called when it is over.
-func (f *flights) begin(parent context.Context, a domain.Assignment) (ctx context.Context, done func()) {
-	ctx, cut := context.WithCancelCause(parent)
+// endWith makes all attempts end with a context.
+func (f *flights) endWith(work context.Context) {
+	f.work = work
+	context.AfterFunc(work, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, s := range f.all {
+			s.cut(context.Cause(work))
+		}
+	})
+}
+
+// begin returns the context of an attempt, which ends with its parent; done must be called when it is over.
+func (f *flights) begin(parent context.Context, a domain.Assignment) (s *sending, done func()) {
+	s = &sending{job: a.Job}
 	attempt := attemptKey{a.RunID, a.Fence}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all == nil {
-		f.all = map[attemptKey]sending{}
+		f.all = map[attemptKey]*sending{}
 	}
-	f.all[attempt] = sending{cut, a.Job}
-	return ctx, func() {
+	f.all[attempt] = s
+	leave := func() bool { return true }
+	if parent != f.work {
+		leave = context.AfterFunc(parent, func() { s.cut(context.Cause(parent)) })
+	} else if parent.Err() != nil {
+		s.cut(context.Cause(parent))
+	}
+	return s, func() {
+		leave()
 		f.mu.Lock()
 		delete(f.all, attempt)
 		f.mu.Unlock()
-		cut(nil)
+		s.cut(context.Canceled)
 	}
 }
 
@@ -62,9 +76,9 @@ func (f *flights) cancel(runs []uuid.UUID) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for attempt, flight := range f.all {
+	for attempt, s := range f.all {
 		if cancelled[attempt.run] {
-			flight.cut(errCancelled)
+			s.cut(errCancelled)
 		}
 	}
 }
@@ -73,9 +87,9 @@ func (f *flights) cancel(runs []uuid.UUID) {
 func (f *flights) replaceable() (jobs []uuid.UUID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, flight := range f.all {
-		if flight.job.ConcurrencyPolicy == domain.PolicyReplace {
-			jobs = append(jobs, flight.job.ID)
+	for _, s := range f.all {
+		if s.job.ConcurrencyPolicy == domain.PolicyReplace {
+			jobs = append(jobs, s.job.ID)
 		}
 	}
 	return jobs

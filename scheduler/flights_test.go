@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -23,12 +22,12 @@ func TestACancelReachesEveryAttemptOfItsRunThatIsInFlight(t *testing.T) {
 
 	firstDone() // the first attempt gets its answer
 	f.cancel([]uuid.UUID{run})
-	if !errors.Is(context.Cause(second), errCancelled) {
-		t.Errorf("the attempt in flight goes on: %v", context.Cause(second))
+	if !errors.Is(second.whyEnded(), errCancelled) {
+		t.Errorf("the attempt in flight goes on: %v", second.whyEnded())
 	}
-	if errors.Is(context.Cause(first), errCancelled) || third.Err() != nil {
-		t.Errorf("an attempt that was over ends with %v, one of another run with %v", context.Cause(first),
-			context.Cause(third))
+	if errors.Is(first.whyEnded(), errCancelled) || third.Err() != nil {
+		t.Errorf("an attempt that was over ends with %v, one of another run with %v", first.whyEnded(),
+			third.whyEnded())
 	}
 	fourth, fourthDone := f.begin(t.Context(), domain.Assignment{RunID: run, Fence: 4, Job: &domain.Job{}})
 	defer fourthDone()
@@ -37,8 +36,8 @@ func TestACancelReachesEveryAttemptOfItsRunThatIsInFlight(t *testing.T) {
 		t.Error("the end of one attempt ended the next")
 	}
 	f.cancel([]uuid.UUID{run})
-	if !errors.Is(context.Cause(fourth), errCancelled) {
-		t.Errorf("the next attempt goes on: %v", context.Cause(fourth))
+	if !errors.Is(fourth.whyEnded(), errCancelled) {
+		t.Errorf("the next attempt goes on: %v", fourth.whyEnded())
 	}
 }
 
@@ -51,9 +50,9 @@ func TestACancelCutsOffBothAttemptsOfARun(t *testing.T) {
 	second, secondDone := f.begin(t.Context(), domain.Assignment{RunID: run, Fence: 2, Job: &domain.Job{}})
 	defer secondDone()
 	f.cancel([]uuid.UUID{run})
-	for i, ctx := range []context.Context{first, second} {
-		if !errors.Is(context.Cause(ctx), errCancelled) {
-			t.Errorf("attempt %d goes on: %v", i+1, context.Cause(ctx))
+	for i, ctx := range []*sending{first, second} {
+		if !errors.Is(ctx.whyEnded(), errCancelled) {
+			t.Errorf("attempt %d goes on: %v", i+1, ctx.whyEnded())
 		}
 	}
 }

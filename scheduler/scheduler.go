@@ -136,6 +136,7 @@ func (s *Scheduler) run(ctx context.Context) {
 	defer giveUp()
 	defer interrupt(nil)
 	s.workCtx = work
+	s.flights.endWith(work)
 
 	// The first heartbeat brings what must be known before anything is claimed: limits, freezes, allowed targets.
 	for !s.heart.beat(flush, false) && ctx.Err() == nil {

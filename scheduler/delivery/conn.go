@@ -43,10 +43,18 @@ var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
 // begin prepares an exchange. Reads and writes fail from the deadline on, or as soon as the caller's context ends.
 func (c *conn) begin(caller context.Context, deadline time.Time) {
 	_ = c.SetDeadline(deadline)
-	c.unhook = context.AfterFunc(caller, func() { _ = c.SetDeadline(past) })
+	c.unhook = afterFunc(caller, func() { _ = c.SetDeadline(past) })
 	c.reader = readers.Get().(*bufio.Reader)
 	c.reader.Reset(c)
 	c.heard, c.writing, c.wrote, c.failure = false, nil, 0, nil
+}
+
+// afterFunc is context.AfterFunc, which makes a context of its own even where the caller's context can call f by itself.
+func afterFunc(caller context.Context, f func()) (stop func() bool) {
+	if c, can := caller.(interface{ AfterFunc(func()) func() bool }); can {
+		return c.AfterFunc(f)
+	}
+	return context.AfterFunc(caller, f)
 }
 
 // answer reads the head of the answer, with at most limit bytes. It passes over interim answers.
