@@ -21,6 +21,7 @@ func (s *Scheduler) dispatch(b domain.Batch) bool {
 		s.slots.take(queue, a.Job.Tenant, work)
 		o := &domain.Outcome{Assignment: a}
 		s.running.Go(func() {
+			growStack()
 			lent := s.execute(o)
 			if o.StartedAt.IsZero() {
 				s.limits.sentNothing(o.Job.Tenant, now)
@@ -140,3 +141,16 @@ func (s *Scheduler) now(a domain.Assignment) time.Time {
 	}
 	return now
 }
+
+// growStack lets the stack of its goroutine grow to what a request needs, while there is hardly anything on it. Go
+// begins with a small stack, and copies all of it each time it grows. Growing in steps on the way to a request took 4 %
+// of a replica's time in a burst.
+//
+//go:noinline
+func growStack() {
+	var needed [6 << 10]byte
+	use(&needed)
+}
+
+//go:noinline
+func use(*[6 << 10]byte) {}

@@ -7,8 +7,8 @@ import (
 	"punctual/internal/process"
 )
 
-// runReplicas measures the burst with ever more replicas. Bare loops in as many processes are beside it: what these cost
-// more than one loop does, the processes take from each other, whatever they do.
+// runReplicas measures the burst with ever more replicas. Bare loops in as many processes are beside it. What these
+// cost more than one loop does, processes take from each other, whatever they do.
 func runReplicas(ctx context.Context, l *lab) {
 	l.vacuums()
 	g := newGrowth("replicas", powers(1, l.Sizes.ReplicasMost, 2))

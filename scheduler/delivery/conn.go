@@ -49,7 +49,7 @@ func (c *conn) begin(caller context.Context, deadline time.Time) {
 	c.heard, c.writing, c.wrote, c.failure = false, nil, 0, nil
 }
 
-// afterFunc is context.AfterFunc, which makes a context of its own even where the caller's context can call f by itself.
+// afterFunc is context.AfterFunc, which makes a context of its own even if the caller's context can call f by itself.
 func afterFunc(caller context.Context, f func()) (stop func() bool) {
 	if c, can := caller.(interface{ AfterFunc(func()) func() bool }); can {
 		return c.AfterFunc(f)
