@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"punctual/scheduler/domain"
 )
@@ -64,7 +65,7 @@ func (t *ticker) claimInOrder(ctx context.Context, of domain.Work, sum *claimed)
 	var offered []Quota
 	var full []int16
 	for recent := fair.recent; ; recent = false {
-		offered = t.s.slots.quotas(of, t.atATime(fair)*BatchSize, waiting)
+		offered = t.s.slots.quotas(of, t.inATick(fair)*BatchSize, waiting)
 		shares := fair.share(offered, waiting, t.s.slots)
 		settled := sum.settled
 		full, err = t.claimAll(ctx, of, shares, Claim{Recent: recent}, sum)
@@ -101,22 +102,24 @@ func total(quotas []Quota) (slots int) {
 	return slots
 }
 
-// claimAll claims all the quotas in claims of at most BatchSize, side by side. full lists the queues whose quota was
-// used up.
+// claimAll claims all the quotas in claims of at most BatchSize, a few of them side by side. full lists the queues whose
+// quota was used up.
 func (t *ticker) claimAll(
 	ctx context.Context, of domain.Work, quotas []Quota, what Claim, sum *claimed,
 ) (full []int16, err error) {
 	claims := inBatches(quotas)
 	batches, errs := make([]domain.Batch, len(claims)), make([]error, len(claims))
-	var claiming sync.WaitGroup
+	var claiming errgroup.Group
+	claiming.SetLimit(sideBySide)
 	for i := range claims {
-		claiming.Go(func() {
+		claiming.Go(func() error {
 			own := what
 			own.Quotas = claims[i]
 			batches[i], errs[i] = t.claimBatch(ctx, of, own)
+			return nil // one claim that fails ends no other
 		})
 	}
-	claiming.Wait()
+	_ = claiming.Wait()
 	for _, b := range batches {
 		sum.settled += b.Settled
 		full = append(full, b.Full...)
@@ -125,12 +128,16 @@ func (t *ticker) claimAll(
 	return full, errors.Join(errs...)
 }
 
-// atATime is how many full claims run at a time. With a backlog and one claim at a time, a replica's workers would
-// wait for each claim in turn. With two, one waits for its commit while the other locks the next rows. Where there
-// are several replicas each runs one, because a claim has to step over each row that another claim has locked.
-func (t *ticker) atATime(fair *fairness) int {
+// sideBySide is how many claims run side by side. With a backlog and one claim at a time, a replica's workers would wait
+// for each claim in turn. With two, one waits for its commit while the other locks the next rows.
+const sideBySide = 2
+
+// inATick is how many full claims a tick makes. With a backlog two follow each other on each side: at the end of a tick
+// both sides wait for the slower one. Where there are several replicas each makes one, because a claim has to step over
+// each row that another claim has locked.
+func (t *ticker) inATick(fair *fairness) int {
 	if fair.crowded && t.s.heart.watch.alone() {
-		return 2
+		return 2 * sideBySide
 	}
 	return 1
 }
