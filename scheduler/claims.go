@@ -102,7 +102,7 @@ func total(quotas []Quota) (slots int) {
 	return slots
 }
 
-// claimAll claims all the quotas in claims of at most BatchSize, a few of them side by side. full lists the queues whose
+// claimAll claims all the quotas in claims of at most BatchSize, a few of them at a time. full lists the queues whose
 // quota was used up.
 func (t *ticker) claimAll(
 	ctx context.Context, of domain.Work, quotas []Quota, what Claim, sum *claimed,
@@ -128,8 +128,8 @@ func (t *ticker) claimAll(
 	return full, errors.Join(errs...)
 }
 
-// sideBySide is how many claims run side by side. With a backlog and one claim at a time, a replica's workers would wait
-// for each claim in turn. With two, one waits for its commit while the other locks the next rows.
+// sideBySide is how many claims run side by side. With a backlog and one claim at a time, a replica's workers would
+// wait for each claim in turn. With two, one waits for its commit while the other locks the next rows.
 const sideBySide = 2
 
 // inATick is how many full claims a tick makes. With a backlog two follow each other on each side: at the end of a tick

@@ -82,7 +82,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 	server := pgtest.NewServer(t, privatepg.Config{})
 	// For each benchmark the figure that shows that it measured what it should.
 	figures := map[string]string{
-		"burst":    "recurring, ratio to it with our own client",
+		"burst":    "recurring, CPU of the vacuum afterwards",
 		"steady":   "50 fires/s for 2 s, p99",
 		"replicas": "4 replicas, ratio to 1",
 		"inflight": "10 in flight, errors",

@@ -22,24 +22,28 @@ func runBurst(ctx context.Context, l *lab) {
 	l.vacuums()
 	replica, to := l.setting(ctx)
 	var once, recurring []burst
-	var bare, own bareRounds
+	var bare, own, bareToo bareRounds // each burst is compared with the bare loop right after it: the machine changes
 	var onceAfter, recurringAfter []float64
 	for round := range l.Rounds {
 		l.say("round %d of %d: %d jobs", round+1, l.Rounds, l.Sizes.BurstJobs)
 		once = append(once, l.burst(ctx, l.Sizes.BurstJobs, oneShot, fmt.Sprint("once-", round), to, replica))
-		onceAfter = append(onceAfter, l.vacuumOf(ctx, l.Sizes.BurstJobs))
 		bare.measure(ctx, l, to, fmt.Sprint("/bare/", round))
+		onceAfter = append(onceAfter, l.vacuumOf(ctx, l.Sizes.BurstJobs))
 		own.measure(ctx, l, to, fmt.Sprint("/bare-own/", round), "--own")
 		recurring = append(recurring, l.burst(ctx, l.Sizes.BurstJobs, daily, fmt.Sprint("daily-", round), to, replica))
+		bareToo.measure(ctx, l, to, fmt.Sprint("/bare-too/", round))
 		recurringAfter = append(recurringAfter, l.vacuumOf(ctx, l.Sizes.BurstJobs))
 	}
 	l.figure("bare loop", "requests/s", nil, bare.perSecond...)
 	l.figure("bare loop, CPU", "µs/request", nil, bare.cpu...)
+	l.figure("bare loop after recurring jobs", "requests/s", nil, bareToo.perSecond...)
 	l.figure("bare loop, own client", "requests/s", nil, own.perSecond...)
 	l.figure("bare loop, own client, CPU", "µs/request", nil, own.cpu...)
-	l.bursts("one-shots", once, bare, own)
+	l.bursts("one-shots", once, bare)
+	l.figure("one-shots, ratio to the bare loop with our own client", "×", nil,
+		ratios(column(once, throughput), own.perSecond)...)
 	l.cpuFigure("one-shots, CPU of the vacuum afterwards", "µs/run", nil, onceAfter...)
-	l.bursts("recurring", recurring, bare, own)
+	l.bursts("recurring", recurring, bareToo)
 	l.cpuFigure("recurring, CPU of the vacuum afterwards", "µs/run", nil, recurringAfter...)
 	l.hot(ctx, replica)
 }
@@ -54,11 +58,10 @@ func (r *bareRounds) measure(ctx context.Context, l *lab, to *target, path strin
 }
 
 // bursts reports the throughput of bursts, and what a run of them costs.
-func (l *lab) bursts(of string, rounds []burst, bare, own bareRounds) {
+func (l *lab) bursts(of string, rounds []burst, bare bareRounds) {
 	perSecond := column(rounds, throughput)
 	l.figure(of, "runs/s", nil, perSecond...)
 	l.figure(of+", ratio to the bare loop", "×", atLeast(0.55), ratios(perSecond, bare.perSecond)...)
-	l.figure(of+", ratio to it with our own client", "×", nil, ratios(perSecond, own.perSecond)...)
 	l.cpuFigure(of+", CPU of Postgres", "µs/run", atMost(60), column(rounds, postgresTime)...)
 	l.figure(of+", CPU of the replica", "µs/run", nil, column(rounds, replicaTime)...)
 	l.figure(of+", CPU of the target", "µs/run", nil, column(rounds, func(b burst) float64 { return b.target })...)

@@ -87,6 +87,7 @@ func Quarter(slots int) int { return max(1, slots/4) }
 // Admit asks whether a request may go out now. If wait is not nil it must not; otherwise End must be called when the
 // request is over.
 func (h *Hangs) Admit(r Request) (f *Flight, wait *Wait) {
+	f = &Flight{Request: r, sent: time.Now()} // made before the lock, which all attempts share
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for at, p := range h.watched(r.To) {
@@ -94,7 +95,6 @@ func (h *Hangs) Admit(r Request) (f *Flight, wait *Wait) {
 			return nil, at.wait(p)
 		}
 	}
-	f = &Flight{Request: r, sent: time.Now()}
 	h.flights[f] = struct{}{}
 	h.count(f, 1)
 	return f, nil

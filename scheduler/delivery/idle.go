@@ -47,9 +47,9 @@ func (p *pool) take(to address) *conn {
 // put keeps a connection for the next attempt. No more are idle than were in use at one time within the idle timeout:
 // a lower bound would close and dial connections all through a burst.
 func (p *pool) put(to address, c *conn) {
+	c.idle = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.idle = time.Now()
 	p.idle[to] = append(p.idle[to], c)
 	if !p.sweeping {
 		p.sweeping = true
