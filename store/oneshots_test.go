@@ -304,7 +304,7 @@ func TestTheNameOfAJobThatIsRestartedIsNotReleased(t *testing.T) {
 
 // The first claim reads the definitions after it has locked the slots, the others with the slots.
 func TestOneShotsAreClaimedWithTheirDefinitions(t *testing.T) {
-	c := newClaimer(t)
+	c := openClaimer(t, pgtest.DSN(t))
 	c.many(30, "shot", 0, at(c.now()), described("x"))
 	for range 3 {
 		for _, a := range c.claim(10, false).Runs {
@@ -316,6 +316,10 @@ func TestOneShotsAreClaimedWithTheirDefinitions(t *testing.T) {
 	}
 	if n := c.schedules(); n != 0 {
 		t.Errorf("%d slots are left", n)
+	}
+	if n := c.count(`SELECT sum(generic_plans + custom_plans)::int FROM pg_prepared_statements
+		WHERE statement LIKE '%SELECT v.job_id, v.version, v.definition%'`); n != 1 {
+		t.Errorf("definitions were read apart from the slots in %d of 3 claims, want 1", n)
 	}
 	broken := c.create("broken", at(c.now().Add(time.Hour)))
 	c.slotAgo(broken.ID, 0)
