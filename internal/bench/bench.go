@@ -23,7 +23,7 @@ type Config struct {
 	For         time.Duration `default:"1h" help:"How long the benchmark flat runs. It runs only if it is named."`
 	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the environment."`
 	Plots       string        `type:"path" placeholder:"DIR" help:"Also write plots to a directory."`
-	Peers       []string      `type:"path" placeholder:"PROGRAM,…" help:"Programs that work the jobs of the benchmark peers, such as those that make bench-peers builds. It runs only if it is named."`
+	Peers       []string      `type:"path" placeholder:"PROGRAM,…" help:"Programs that work the jobs of the benchmarks peers and peers-burst, such as those that make bench-peers builds. These run only if they are named."`
 
 	Binary  string    `kong:"-"` // of the replicas, the target and the bare loop; empty: this one
 	Version string    `kong:"-"`
@@ -57,6 +57,7 @@ var benchmarks = []benchmark{
 	{name: "flat", run: runFlat, onlyNamed: true},
 	{name: "pages", run: runPages, onlyNamed: true},
 	{name: "peers", run: runPeers, onlyNamed: true},
+	{name: "peers-burst", run: runPeersBurst, onlyNamed: true},
 }
 
 // Names returns the names of all benchmarks.

@@ -98,6 +98,8 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 		"flat":     "goroutines, last quarter over first",
 		"pages":    "dead letters, p95",
 		"peers":    "burst, Punctual's ratio to it: fake",
+
+		"peers-burst": "burst, Punctual's ratio to it: fake",
 	}
 	drawn := []string{"rest", "history", "tenants", "replicas", "inflight"}
 	t.Run("all", func(t *testing.T) {

@@ -51,7 +51,7 @@ type peers struct {
 
 // checkPeers checks before hours of work that the programs of the peers are there.
 func (c *Config) checkPeers(chosen []benchmark) error {
-	if !slices.ContainsFunc(chosen, func(b benchmark) bool { return b.name == "peers" }) {
+	if !slices.ContainsFunc(chosen, func(b benchmark) bool { return strings.HasPrefix(b.name, "peers") }) {
 		return nil
 	}
 	if len(c.Peers) == 0 {
@@ -67,6 +67,14 @@ func (c *Config) checkPeers(chosen []benchmark) error {
 
 // runPeers measures Punctual and its peers with the same loads, in turns.
 func runPeers(ctx context.Context, l *lab) {
+	l.beside(ctx, (*peers).bursts, (*peers).latenesses, (*peers).kills, (*peers).herds)
+}
+
+// runPeersBurst measures the burst alone, which takes half a minute a round.
+func runPeersBurst(ctx context.Context, l *lab) { l.beside(ctx, (*peers).bursts) }
+
+// beside measures Punctual and its peers with some loads.
+func (l *lab) beside(ctx context.Context, loads ...func(p *peers, ctx context.Context, round int)) {
 	l.spare = 4 * time.Second
 	p := &peers{lab: l, rounds: map[string][]float64{}, self: &itself{lab: l}}
 	for i, path := range l.Peers {
@@ -81,10 +89,9 @@ func runPeers(ctx context.Context, l *lab) {
 	}
 	p.to = l.target(ctx)
 	for round := range l.Rounds {
-		p.bursts(ctx, round)
-		p.latenesses(ctx, round)
-		p.kills(ctx, round)
-		p.herds(ctx, round)
+		for _, load := range loads {
+			load(p, ctx, round)
+		}
 	}
 	p.figures()
 }
