@@ -102,24 +102,27 @@ func total(quotas []Quota) (slots int) {
 	return slots
 }
 
-// claimAll claims all the quotas in claims of at most BatchSize, a few of them at a time. full lists the queues whose
-// quota was used up.
+// claimAll claims all the quotas in claims of at most BatchSize, a few of them at a time. None begins once one has
+// failed or ctx has ended. full lists the queues whose quota was used up.
 func (t *ticker) claimAll(
 	ctx context.Context, of domain.Work, quotas []Quota, what Claim, sum *claimed,
 ) (full []int16, err error) {
 	claims := inBatches(quotas)
 	batches, errs := make([]domain.Batch, len(claims)), make([]error, len(claims))
-	var claiming errgroup.Group
+	claiming, goOn := errgroup.WithContext(ctx)
 	claiming.SetLimit(sideBySide)
 	for i := range claims {
 		claiming.Go(func() error {
+			if err := goOn.Err(); err != nil {
+				return err
+			}
 			own := what
 			own.Quotas = claims[i]
-			batches[i], errs[i] = t.claimBatch(ctx, of, own)
-			return nil // one claim that fails ends no other
+			batches[i], errs[i] = t.claimBatch(ctx, of, own) // not goOn: one that fails does not end the other
+			return errs[i]
 		})
 	}
-	_ = claiming.Wait()
+	_ = claiming.Wait() // all that failed are in errs
 	for _, b := range batches {
 		sum.settled += b.Settled
 		full = append(full, b.Full...)

@@ -123,6 +123,37 @@ func TestAClaimUnderWayIsNotCutOff(t *testing.T) {
 	})
 }
 
+// With a backlog the claims of a tick follow each other: one begins at once, two at 0.3 s, and two more at 0.6 s.
+func TestNoFurtherClaimOfATickBegins(t *testing.T) {
+	for name, failing := range map[string]bool{"when the replica is told to stop": false, "when one has failed": true} {
+		virtually(t, name, func(t *testing.T) {
+			store := newFakeStore()
+			began := store.now()
+			store.claiming = func(context.Context) error {
+				late := store.now().Sub(began) > 200*time.Millisecond
+				time.Sleep(300 * time.Millisecond)
+				if failing && late {
+					return errAway
+				}
+				return nil
+			}
+			store.add(2000, compiled(t, brief), 0)
+			r := start(t, store, newGatedDials(t, false).client, 5000)
+			time.Sleep(400 * time.Millisecond)
+			if n := len(store.claimsAfter(began.Add(-1))); n != 3 {
+				t.Fatalf("%d claims have begun, want 3", n)
+			}
+			if !failing {
+				r.stop()
+			}
+			time.Sleep(500 * time.Millisecond)
+			if n := len(store.claimsAfter(began.Add(400 * time.Millisecond))); n != 0 {
+				t.Errorf("%d more claims began", n)
+			}
+		})
+	}
+}
+
 func TestAClaimThatHangsDoesNotKeepAReplicaFromStopping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
