@@ -145,8 +145,8 @@ func (l *lab) measured(
 	return after.since(before, n, took)
 }
 
-// vacuums has what a burst's load leaves to autovacuum done before the burst is due. Autovacuum would else do it in the
-// middle of one burst in three, where it took up to half as much time of Postgres's again.
+// vacuums has what a burst's load leaves to autovacuum done before the burst is due, and leaves time for it. Autovacuum
+// would else do it in the middle of some bursts: it took 15 % of Postgres's time in one that was profiled.
 func (l *lab) vacuums() { l.vacuumed, l.spare = true, 4*time.Second }
 
 // vacuumOf does what n runs leave to autovacuum, and returns how much of Postgres's time each took of it, in
