@@ -11,10 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
+	"punctual/store/claim"
 	"punctual/store/jobs"
 )
 
@@ -392,6 +394,36 @@ func TestALockedRowIsPassedOver(t *testing.T) {
 	unlock()
 	if a := c.one(c.claim(1, false)); a.Job.ID != locked.ID {
 		t.Error("not the one that was locked")
+	}
+}
+
+// A claim writes the rows that it has locked by their addresses. A row may be written, and so move, after the claim's
+// statement has begun and before it locks the row. The claim must then get the address of the new row.
+func TestAClaimHasTheAddressOfTheRowThatItLocked(t *testing.T) {
+	c := newClaimer(t)
+	job, _ := c.dueNow("moves")
+	const move = `UPDATE punctual.schedules SET version = 7 WHERE job_id = $1 RETURNING ctid`
+	free := c.locks(`SELECT pg_advisory_xact_lock(1)`)
+	sql, arguments := claim.Locking(c.asks(10, false))
+	type locked struct {
+		version int
+		at      pgtype.TID
+		err     error
+	}
+	claimed, conn := make(chan locked, 1), c.connect()
+	go func() {
+		var l locked
+		l.err = conn.QueryRow(bounded(t), `
+			SELECT c.version, c.at
+			FROM (SELECT pg_advisory_xact_lock(1)) w CROSS JOIN LATERAL (`+sql+`) c`, arguments[1:]...).Scan(&l.version, &l.at)
+		claimed <- l
+	}()
+	c.waiting(1)
+	var moved pgtype.TID
+	must(t, c.db.Pool().QueryRow(t.Context(), move, job.ID).Scan(&moved))
+	free()
+	if l := <-claimed; l.err != nil || l.version != 7 || l.at != moved {
+		t.Errorf("version %d at %v, error %v; want 7 at %v", l.version, l.at, l.err, moved)
 	}
 }
 

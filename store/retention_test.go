@@ -42,7 +42,7 @@ func (c crud) ran(job uuid.UUID, slot time.Time, status domain.Status) uuid.UUID
 	}
 	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane,
 			status, trigger, reason, fence)
-		VALUES ($1, $2, $3, $3, $4, $5, 1, 5, $6, 'schedule', CASE WHEN $6 IN ('dead', 'skipped') THEN 'timeout' END, 1)`,
+		VALUES ($1, $2, $3, $3, $4, $5, 1, 5, $6::text, 'schedule', CASE WHEN $6::text IN ('dead', 'skipped') THEN 'timeout' END, 1)`,
 		id, job, slot, finished, c.tenant, string(status))
 	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome)
 		VALUES ($1, 1, 1, $2, $2, 'failed')`, id, slot)

@@ -36,7 +36,7 @@ func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 	} {
 		rows, _ := conn.Query(t.Context(), `SELECT pg_get_constraintdef(oid)
 			FROM pg_constraint
-			WHERE conname = $1 AND connamespace = 'punctual'::regnamespace`, constraint)
+			WHERE conname = $1 AND connamespace = 'punctual'::regnamespace`, constraint) // of a table or of a domain
 		definitions, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil || len(definitions) == 0 {
 			t.Fatalf("%s: %d constraints, error %v", constraint, len(definitions), err)

@@ -23,7 +23,7 @@ const nextRelease = `
 	ALTER TABLE punctual.ready ADD COLUMN of_next_release text;
 	ALTER TABLE punctual.run_data ADD COLUMN of_next_release bytea;
 	CREATE TABLE punctual.of_next_release (id integer);
-	ALTER TABLE punctual.runs DROP CONSTRAINT run_reason_is_known;`
+	ALTER DOMAIN punctual.run_reason DROP CONSTRAINT run_reason_is_known;`
 
 // Schema N serves binaries N-1 and N. A migration under load makes no replica unready and no claim fail.
 func TestAMigrationUnderLoadFailsNoClaim(t *testing.T) {

@@ -18,14 +18,15 @@ import (
 // with its definition. Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
 
 // lockSlots locks due slots. NO KEY, so that a foreign-key check on a due job does not hide it. Each row comes with a
-// fencing token, which was given under the row's lock.
+// fencing token, which was given under the row's lock, and with its address (ctid), which stays the same until the
+// transaction ends or writes the row.
 const lockSlots = `
 SELECT s.*, now(), nextval('punctual.fences'), CASE WHEN (SELECT $6::boolean) THEN (
     SELECT v.definition FROM punctual.job_versions v WHERE v.job_id = s.job_id AND v.version = s.version) END
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
 CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version
+        SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
         FROM punctual.schedules
         WHERE enabled AND tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
@@ -33,7 +34,7 @@ CROSS JOIN LATERAL (
         ORDER BY next_run_at LIMIT q.slots
         FOR NO KEY UPDATE SKIP LOCKED),
     normal AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version
+        SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
         FROM punctual.schedules
         WHERE enabled AND tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 1)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
@@ -41,7 +42,7 @@ CROSS JOIN LATERAL (
         ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high)
         FOR NO KEY UPDATE SKIP LOCKED),
     low AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version
+        SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
         FROM punctual.schedules
         WHERE enabled AND tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 2)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
@@ -58,7 +59,7 @@ SELECT s.*, now(), nextval('punctual.fences'), CASE WHEN (SELECT $6::boolean) TH
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
 CROSS JOIN LATERAL (
     WITH high AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version
+        SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
         FROM punctual.schedules
         WHERE enabled AND tenant = q.tenant AND lane = (q.queue * 4)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
@@ -66,7 +67,7 @@ CROSS JOIN LATERAL (
         ORDER BY next_run_at LIMIT q.slots
         FOR NO KEY UPDATE SKIP LOCKED),
     normal AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version
+        SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
         FROM punctual.schedules
         WHERE enabled AND tenant = q.tenant AND lane = (q.queue * 4 + 1)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
@@ -74,7 +75,7 @@ CROSS JOIN LATERAL (
         ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high)
         FOR NO KEY UPDATE SKIP LOCKED),
     low AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version
+        SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
         FROM punctual.schedules
         WHERE enabled AND tenant = q.tenant AND lane = (q.queue * 4 + 2)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
@@ -87,7 +88,7 @@ CROSS JOIN LATERAL (
 const lockReplacing = `
 SELECT s.*, now(), nextval('punctual.fences'), NULL
 FROM (
-    SELECT job_id, lane, tenant, scheduled_for, version
+    SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
     FROM punctual.schedules
     WHERE job_id = ANY($1::uuid[]) AND enabled AND next_run_at <= now()
     ORDER BY next_run_at LIMIT $2
