@@ -31,7 +31,7 @@ const (
 type claimed struct {
 	offered bool // there was a slot for some kind of work that was due
 	settled int
-	full    bool
+	full    bool        // a claim found as much as it asked for
 	next    domain.Work // the kind after the one that brought runs first
 }
 
@@ -62,26 +62,23 @@ func (t *ticker) claimInOrder(ctx context.Context, of domain.Work, sum *claimed)
 		return err
 	}
 	fair.recent = of == domain.WorkLate && fair.crowded && !fair.recent
-	var offered []Quota
-	var full []int16
+	var r *round
 	for recent := fair.recent; ; recent = false {
-		offered = t.s.slots.quotas(of, t.inATick(fair)*BatchSize, waiting)
-		shares := fair.share(offered, waiting, t.s.slots)
+		r = t.roundOf(of, waiting)
 		settled := sum.settled
-		full, err = t.claimAll(ctx, of, shares, Claim{Recent: recent}, sum)
-		if err != nil {
+		if err := t.claimAll(ctx, of, Claim{Recent: recent}, r, sum); err != nil {
 			return err
 		}
-		fair.learn(total(shares), sum.settled-settled)
+		fair.learn(total(r.asked), sum.settled-settled)
 		if !recent {
-			looked := make([]int16, len(offered))
-			for i, q := range offered {
+			looked := make([]int16, len(r.asked))
+			for i, q := range r.asked {
 				looked[i] = q.Queue
 			}
-			t.s.slots.found(of, looked, full)
+			t.s.slots.found(of, looked, r.full)
 			break
 		}
-		if len(full) > 0 {
+		if len(r.full) > 0 {
 			break // it is the recent slots' turn, and they say nothing about the rest
 		}
 	}
@@ -90,7 +87,7 @@ func (t *ticker) claimInOrder(ctx context.Context, of domain.Work, sum *claimed)
 		t.upcoming.Older = sum.settled > before
 	}
 	// Nothing was claimed from queues without a free slot for this kind, and more may be due there.
-	fair.crowded = len(full) > 0 || fair.crowded && len(free) < len(t.s.slots.numbers())
+	fair.crowded = len(r.full) > 0 || fair.crowded && len(free) < len(t.s.slots.numbers())
 	return nil
 }
 
@@ -102,48 +99,35 @@ func total(quotas []Quota) (slots int) {
 	return slots
 }
 
-// claimAll claims all the quotas in claims of at most BatchSize, a few of them at a time. None begins once one has
-// failed or ctx has ended. full lists the queues whose quota was used up.
-func (t *ticker) claimAll(
-	ctx context.Context, of domain.Work, quotas []Quota, what Claim, sum *claimed,
-) (full []int16, err error) {
-	claims := inBatches(quotas)
-	batches, errs := make([]domain.Batch, len(claims)), make([]error, len(claims))
-	claiming, goOn := errgroup.WithContext(ctx)
-	claiming.SetLimit(sideBySide)
-	for i := range claims {
-		claiming.Go(func() error {
-			if err := goOn.Err(); err != nil {
-				return err
+// claimAll makes the claims of a round, a few of them side by side. None begins once one has failed or ctx has ended.
+func (t *ticker) claimAll(ctx context.Context, of domain.Work, what Claim, r *round, sum *claimed) error {
+	sides, goOn := errgroup.WithContext(ctx)
+	for range min(sideBySide, len(r.claims)) {
+		sides.Go(func() error {
+			for goOn.Err() == nil {
+				own := what
+				var ended func(domain.Batch, error)
+				if own.Quotas, ended = r.next(of, t.s.slots); len(own.Quotas) == 0 {
+					return nil
+				}
+				batch, err := t.claimBatch(ctx, of, own) // not goOn: one that fails does not end the other
+				ended(batch, err)
+				if err != nil {
+					return err
+				}
 			}
-			own := what
-			own.Quotas = claims[i]
-			batches[i], errs[i] = t.claimBatch(ctx, of, own) // not goOn: one that fails does not end the other
-			return errs[i]
+			return nil
 		})
 	}
-	_ = claiming.Wait() // all that failed are in errs
-	for _, b := range batches {
-		sum.settled += b.Settled
-		full = append(full, b.Full...)
-	}
-	sum.full = sum.full || len(full) > 0
-	return full, errors.Join(errs...)
+	_ = sides.Wait() // all that failed are in r.failed
+	sum.settled += r.settled
+	sum.full = sum.full || len(r.full) > 0
+	return errors.Join(r.failed...)
 }
 
-// sideBySide is how many claims run side by side. With a backlog and one claim at a time, a replica's workers would
-// wait for each claim in turn. With two, one waits for its commit while the other locks the next rows.
-const sideBySide = 2
-
-// inATick is how many full claims a tick makes. With a backlog two follow each other on each side: at the end of a tick
-// both sides wait for the slower one. Where there are several replicas each makes one, because a claim has to step over
-// each row that another claim has locked.
-func (t *ticker) inATick(fair *fairness) int {
-	if fair.crowded && t.s.heart.watch.alone() {
-		return 2 * sideBySide
-	}
-	return 1
-}
+// worksOff reports whether a tick works off a backlog of a kind of work: whether it makes several claims of it. Where
+// there are several replicas each makes one, because a claim has to step over each row that another claim has locked.
+func (t *ticker) worksOff(fair *fairness) bool { return fair.crowded && t.s.heart.watch.alone() }
 
 func (t *ticker) claimBatch(ctx context.Context, of domain.Work, c Claim) (batch domain.Batch, err error) {
 	from := t.s.store.ClaimDue

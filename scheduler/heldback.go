@@ -56,11 +56,11 @@ func (t *ticker) claimAround(ctx context.Context, of domain.Work, sum *claimed) 
 	if len(anybodys) > 0 && !looked && of != domain.WorkLate && !t.othersWait(fair) {
 		// The last look did not see what has become due since. Of tenants that are not held back, it is claimed here.
 		fresh := Claim{Except: t.held, Since: time.Since(fair.looked) + overlap}
-		full, err := t.claimAll(ctx, of, anybodys, fresh, sum)
-		if err != nil {
+		r := &round{claims: inBatches(anybodys)}
+		if err := t.claimAll(ctx, of, fresh, r, sum); err != nil {
 			return err
 		}
-		more = append(more, full...)
+		more = append(more, r.full...)
 	}
 	t.s.slots.found(of, t.s.slots.numbers(), more)
 	return nil
@@ -72,8 +72,8 @@ func (t *ticker) claimOfWaiters(ctx context.Context, of domain.Work, sum *claime
 	quotas := t.s.slots.quotas(of, BatchSize, fair.contenders)
 	shares := shareAround(quotas, fair.contenders, t.s.slots.held, t.s.limits.available)
 	began := time.Now()
-	full, err := t.claimAll(ctx, of, shares, Claim{}, sum)
-	if err != nil || len(full) > 0 {
+	r := &round{claims: inBatches(shares)}
+	if err := t.claimAll(ctx, of, Claim{}, r, sum); err != nil || len(r.full) > 0 {
 		return err
 	}
 	fair.contenders = slices.DeleteFunc(fair.contenders, func(c Contender) bool {

@@ -25,6 +25,7 @@ type queueSlots struct {
 	name     string
 	size     int
 	inFlight [domain.WorkKinds]int  // requests that occupy a slot
+	promised [domain.WorkKinds]int  // slots that claims under way may need
 	lent     int                    // further requests in flight: they took so long that their slots were lent to others
 	wanted   [domain.WorkKinds]bool // more is due than was claimed
 	tenants  map[int32]int
@@ -55,6 +56,30 @@ func (w *workerSlots) quotas(of domain.Work, most int, waiting []Contender) []Qu
 		}
 	}
 	return deal(quotas, most, waiting)
+}
+
+// promise keeps slots of quotas for a claim that is under way, so that none beside it asks for them. By is -1 when the
+// claim has ended: its runs have then taken their slots.
+func (w *workerSlots) promise(of domain.Work, quotas []Quota, by int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range quotas {
+		for i := range w.queues {
+			if q := &w.queues[i]; q.queue == p.Queue {
+				q.promised[of] += by * p.Slots
+			}
+		}
+	}
+}
+
+// roomFor reports whether there are n slots for a kind of work.
+func (w *workerSlots) roomFor(of domain.Work, n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.queues {
+		n -= w.queues[i].room(of)
+	}
+	return n <= 0
 }
 
 // found records in which queues more of a kind of work is due than was claimed. Those are the queues in more. They
@@ -218,8 +243,8 @@ func shareOf(w domain.Work, size int) int { return max(reserve(w, size), size*sh
 // room is how many more runs of a kind of work a queue can take.
 func (q *queueSlots) room(w domain.Work) int {
 	free := q.size
-	for _, n := range q.inFlight {
-		free -= n
+	for of := range domain.WorkKinds {
+		free -= q.inFlight[of] + q.promised[of]
 	}
 	own, more := free, free // within its share, and beyond
 	for other := range domain.WorkKinds {
@@ -233,7 +258,7 @@ func (q *queueSlots) room(w domain.Work) int {
 		}
 		more -= max(0, kept-q.inFlight[other])
 	}
-	return max(0, more, min(own, shareOf(w, q.size)-q.inFlight[w]))
+	return max(0, more, min(own, shareOf(w, q.size)-q.inFlight[w]-q.promised[w]))
 }
 
 // starved reports whether a kind of work waits in a queue and has no slot there, as in a queue too small for reserves.

@@ -1,0 +1,112 @@
+package scheduler
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"punctual/scheduler/domain"
+)
+
+// The first tick makes one claim. The second one works off the backlog: one of its claims takes long, and the other
+// side goes on, but not for ever, because other kinds of work wait for the end of the tick.
+func TestASideDoesNotWaitForTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		began := store.now()
+		var claims atomic.Int32
+		store.claiming = func(context.Context) error {
+			if claims.Add(1) == 2 {
+				time.Sleep(3 * time.Second)
+			} else {
+				time.Sleep(100 * time.Millisecond)
+			}
+			return nil
+		}
+		store.add(5000, compiled(t, brief), 0)
+		r := start(t, store, newGatedDials(t, false).client, 10_000)
+		time.Sleep(850 * time.Millisecond)
+		if n := len(store.claimsAfter(began.Add(-1))); n != 1+1+8 {
+			t.Errorf("%d claims have begun after 850 ms, want one, a long one, and eight beside it", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := len(store.claimsAfter(began.Add(-1))); n != 1+mostInATick {
+			t.Errorf("%d claims have begun before the long one ended, want %d", n, 1+mostInATick)
+		}
+		time.Sleep(time.Second)
+		if n := len(store.claimsAfter(began.Add(-1))); n <= 1+mostInATick {
+			t.Error("no tick followed")
+		}
+		r.stop()
+	})
+}
+
+// Claims side by side must not count on the same free slots.
+func TestClaimsSideBySideTakeNoMoreThanTheSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		var claims atomic.Int32
+		store.claiming = func(context.Context) error {
+			time.Sleep(time.Duration(claims.Add(1)%3) * 50 * time.Millisecond)
+			return nil
+		}
+		store.add(5000, compiled(t, patient), 0)
+		const slots = 1000
+		r := start(t, store, newGatedDials(t, true).client, slots)
+		time.Sleep(OlderThan - time.Second) // then what is left is another kind of work
+		if n, want := store.runs(), occupied([]int{slots}).queues[0].room(domain.WorkDue); n != want {
+			t.Errorf("%d runs are in flight, want %d", n, want)
+		}
+		r.stopWithin(time.Minute)
+	})
+}
+
+func TestFurtherClaimsOfARound(t *testing.T) {
+	full := domain.Batch{Full: []int16{1}}
+	begin := func(size int) (next func() (ended func(domain.Batch, error))) {
+		slots := occupied([]int{size})
+		r := &round{
+			claims: inBatches(slots.quotas(domain.WorkDue, sideBySide*BatchSize, nil)),
+			more:   func() []Quota { return slots.quotas(domain.WorkDue, BatchSize, nil) },
+		}
+		return func() func(domain.Batch, error) {
+			_, ended := r.next(domain.WorkDue, slots)
+			return ended
+		}
+	}
+	t.Run("while one is under way", func(t *testing.T) {
+		next := begin(1000)
+		one, two := next(), next()
+		one(full, nil)
+		if three := next(); three == nil {
+			t.Error("no third claim beside the second")
+		} else {
+			three(full, nil)
+		}
+		two(full, nil)
+		if next() != nil {
+			t.Error("another claim beside none")
+		}
+	})
+	t.Run("as long as there are slots for it", func(t *testing.T) {
+		next := begin(300)
+		one, _ := next(), next()
+		if next() != nil {
+			t.Error("a third claim, whose slots two claims may need")
+		}
+		one(full, nil)
+		if next() == nil {
+			t.Error("no third claim, though the first has ended and needs no slots")
+		}
+	})
+	t.Run("until one finds less than it asked for", func(t *testing.T) {
+		next := begin(1000)
+		one, _ := next(), next()
+		one(domain.Batch{}, nil)
+		if next() != nil {
+			t.Error("a third claim where nothing more is due")
+		}
+	})
+}
