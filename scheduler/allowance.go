@@ -96,22 +96,13 @@ func (l *limits) short() (wishes []Wish) {
 		if t.Frozen || t.pace == 0 && !t.held() && t.noted <= t.slots {
 			continue // as most tenants are most of the time
 		}
-		busy, pace := l.busy(t), t.pace
-		if t.held() {
-			pace = max(pace, paceOfHeld)
-		}
-		wanted := l.bounded(t, busy+4*pace)
-		slots := t.Concurrent > 0 && t.slots < wanted && t.slots-busy < 2*pace
-		starts := t.PerSecond > 0 && (t.startsLeft() < 2*pace || t.lapsing()) &&
-			(t.Concurrent == 0 || slots || t.slots > busy)
+		busy := l.busy(t)
+		slots, starts := l.lacks(t, busy)
 		tell := t.held() && t.by != "" && now.Sub(t.told) > tellEvery
-		if (slots || starts) && !now.Before(t.drawAt) || tell || t.noted > max(t.slots, busy) {
-			w := Wish{Slots: t.slots}
-			if slots {
-				w.Slots = wanted
-			}
-			if starts {
-				w.Starts = max(4*pace, t.PerSecond/10)
+		if (slots > 0 || starts > 0) && !now.Before(t.drawAt) || tell || t.noted > max(t.slots, busy) {
+			w := Wish{Slots: t.slots, Starts: starts}
+			if slots > 0 {
+				w.Slots = slots
 			}
 			wishes = append(wishes, t.wish(w, busy, now))
 		}
@@ -122,6 +113,38 @@ func (l *limits) short() (wishes []Wish) {
 	// in the order in which rows are locked
 	slices.SortFunc(wishes, func(a, b Wish) int { return cmp.Compare(a.Tenant, b.Tenant) })
 	return wishes
+}
+
+// lacks returns how many slots and starts to ask for, as a tenant's work will soon need more than it has; 0: none.
+func (l *limits) lacks(t *limited, busy int) (slots, starts int) {
+	pace := t.pace
+	if t.held() {
+		pace = max(pace, paceOfHeld)
+	}
+	wanted := l.bounded(t, busy+4*pace)
+	if t.Concurrent > 0 && t.slots < wanted && t.slots-busy < 2*pace {
+		slots = wanted
+	}
+	if t.PerSecond > 0 && (t.startsLeft() < 2*pace || t.lapsing()) && (t.Concurrent == 0 || slots > 0 || t.slots > busy) {
+		starts = max(4*pace, t.PerSecond/10)
+	}
+	return slots, starts
+}
+
+// drawDue reports whether the next tick will ask for more for some tenant.
+func (l *limits) drawDue() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for _, t := range l.tenants {
+		if t.Frozen || t.pace == 0 && !t.held() || now.Before(t.drawAt) {
+			continue
+		}
+		if slots, starts := l.lacks(t, l.busy(t)); slots > 0 || starts > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // idle returns, at a heartbeat, the wishes of those of the tenants, which are sorted, that have anything.

@@ -31,8 +31,9 @@
 // late, and runs ordered in bulk (backfills and replays). Each kind is claimed separately, and a run's lease names the
 // kind it was claimed as. Each kind has a share of a queue's worker slots: it gets its share before another kind gets
 // more than its own. Each kind also has a reserve: the other kinds leave it free even while the kind has nothing to do.
-// The remaining slots are free for all kinds. So no kind can keep another waiting for longer than one claim. Runs
-// ordered in bulk wait in their operation: ready holds a hundred of a tenant's at a time, in lanes of their own.
+// The remaining slots are free for all kinds. A tick makes a round of claims of each kind: one claim, or a few side by
+// side that work off a backlog. So no kind can keep another waiting for longer than a round. Runs ordered in bulk wait
+// in their operation: ready holds a hundred of a tenant's at a time, in lanes of their own.
 //
 // While all due work of a kind fits in the worker slots, it is claimed in order of due time. When it does not fit,
 // the slots are shared out among the tenants that wait (share, in fairness.go).

@@ -42,7 +42,12 @@ func (t *ticker) roundOf(of domain.Work, waiting []Contender) *round {
 	if !t.worksOff(fair) {
 		return &round{claims: inBatches(quotas(BatchSize))}
 	}
-	return &round{claims: inBatches(quotas(sideBySide * BatchSize)), more: func() []Quota { return quotas(BatchSize) }}
+	return &round{claims: inBatches(quotas(sideBySide * BatchSize)), more: func() []Quota {
+		if t.s.limits.drawDue() {
+			return nil // the draw comes between two rounds
+		}
+		return quotas(BatchSize)
+	}}
 }
 
 // next returns the quotas of the next claim, and what to call with its result. No quotas are left once all have begun,

@@ -110,3 +110,36 @@ func TestFurtherClaimsOfARound(t *testing.T) {
 		}
 	})
 }
+
+// The draws on a tenant's limits come between two rounds. A round ends when one is due, or its claims would leave work.
+func TestARoundDoesNotOutrunTheDrawsOnLimits(t *testing.T) {
+	for name, limits := range map[string]TenantLimits{
+		"at once":  {Tenant: 1, Concurrent: 1_000_000},
+		"a second": {Tenant: 1, PerSecond: 3900},
+	} {
+		virtually(t, name, func(t *testing.T) {
+			store := newFakeStore()
+			noisy, _ := tenants(t)
+			store.limits = []TenantLimits{limits}
+			store.claiming = func(context.Context) error {
+				time.Sleep(10 * time.Millisecond)
+				return nil
+			}
+			slow := newGatedDials(t, false)
+			slow.slow = time.Second
+			r := start(t, store, slow.client, 4000)
+			store.add(100, noisy, time.Second) // the first claim has nothing to start from
+			store.add(1900, noisy, 3*time.Second)
+			time.Sleep(4 * time.Second)
+			for i, c := range store.claimsAfter(store.now().Add(-2 * time.Second)) {
+				if left := 1900 - 100*i; c.runs < min(c.asked, left) {
+					t.Errorf("claim %d asked for %d, found %d and took %d", i, c.asked, left, c.runs)
+				}
+			}
+			if n := store.runs(); n != 2000 {
+				t.Errorf("%d runs", n)
+			}
+			r.stopWithin(time.Minute)
+		})
+	}
+}
