@@ -359,6 +359,9 @@ CREATE DOMAIN punctual.run_reason AS text CONSTRAINT run_reason_is_known CHECK (
     'replaced', 'expired', 'limit', 'auth', 'timeout', 'connect', 'tls', 'unreachable', 'blocked_address', 'http_4xx',
     'http_5xx', 'redirect', 'gone', 'failed', 'lost', 'silent', 'poison', 'upstream_failed', 'cancelled_by_user',
     'job_deleted'));
+COMMENT ON DOMAIN punctual.run_status IS 'The states of a run.';
+COMMENT ON DOMAIN punctual.run_trigger IS 'What creates a run.';
+COMMENT ON DOMAIN punctual.run_reason IS 'Why a run is not a plain success.';
 
 -- The indexes by reason, by trigger and of late runs serve lists. They have the filtered column first and then the id,
 -- so that a page is read in the order in which it is shown. The last two find what was made later than its slot, such as
@@ -1381,6 +1384,7 @@ CREATE DOMAIN punctual.audit_action AS text CONSTRAINT audit_action_is_known CHE
     'api_key.revoke', 'tenant.create', 'tenant.update', 'tenant.delete', 'secret.put', 'secret.delete', 'secret.rotate',
     'signing_secret.create', 'signing_secret.delete', 'deployment.freeze', 'deployment.unfreeze', 'deployment.adopt',
     'tenant.freeze', 'tenant.unfreeze', 'breaker.reset'));
+COMMENT ON DOMAIN punctual.audit_action IS 'What an actor did.';
 CREATE TABLE punctual.audit_log (
     id           uuid NOT NULL,
     job_id       uuid,
