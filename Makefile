@@ -126,8 +126,17 @@ fuzz: ## Run every fuzzer (FUZZ=30s says how long each; PKG=./httpapi narrows it
 		done; \
 	done
 
+.PHONY: zones
+zones: ## Make the time zone data anew, from the newest release that Debian serves
+	@.ci/install zip unzip
+	scheduler/cron/refresh.sh
+
+.PHONY: release
+release: $(HTMX) ## Build a release into dist/; refuses what is not committed, and time zone data older than 90 days
+	.ci/release
+
 .PHONY: audit
-audit: ## Verify the modules' checksums, and look for known weaknesses in them
+audit: ## Verify the modules' checksums; look for known weaknesses in them, and for newer time zone data
 	.ci/audit
 
 .PHONY: soak
@@ -136,7 +145,7 @@ soak: ## Run the long tests (SOAK=10m says how long each; SEED=… repeats one)
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf bin .tools
+	rm -rf bin dist .tools
 
 $(GOLANGCI):
 	@echo "==> building golangci-lint $(GOLANGCI_VERSION), once; this takes some minutes"

@@ -3,10 +3,12 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/auth"
+	"punctual/scheduler/cron"
 	"punctual/store/overview"
 	"punctual/store/runs"
 )
@@ -34,7 +36,15 @@ func (s *server) overviewRoutes() {
 // Overview is what a first page shows.
 type Overview struct {
 	overview.Figures
-	Frozen *Frozen `json:"frozen" doc:"The freeze that stops all claims for this tenant. Null: neither the tenant nor the deployment is frozen."`
+	Frozen   *Frozen  `json:"frozen" doc:"The freeze that stops all claims for this tenant. Null: neither the tenant nor the deployment is frozen."`
+	ZoneData ZoneData `json:"zone_data" doc:"The time zone data of the replica that answers."`
+}
+
+// ZoneData says how old the time zone data is that slots are computed with.
+type ZoneData struct {
+	Release     string    `json:"release" doc:"Release of the IANA time zone database." example:"2026f"`
+	PublishedAt time.Time `json:"published_at" doc:"When it was published."`
+	Old         bool      `json:"old" doc:"It is more than half a year old. Jobs in zones whose rules have changed since fire at wrong times."`
 }
 
 func (s *server) getOverview(ctx context.Context, tenant int32, _ *struct{}) (*answer[Overview], error) {
@@ -42,7 +52,11 @@ func (s *server) getOverview(ctx context.Context, tenant int32, _ *struct{}) (*a
 	if err != nil {
 		return nil, err
 	}
-	return &answer[Overview]{Overview{figures, s.freezes.of(ctx, tenant, auth.CallerOf(ctx).Role)}}, nil
+	zones := cron.Zones()
+	return &answer[Overview]{Overview{
+		Figures: figures, Frozen: s.freezes.of(ctx, tenant, auth.CallerOf(ctx).Role),
+		ZoneData: ZoneData{zones.Release, zones.Published, zones.Old(figures.AsOf)},
+	}}, nil
 }
 
 func (s *server) getJobStats(ctx context.Context, tenant int32, in *JobRef) (*answer[runs.JobStats], error) {

@@ -765,7 +765,7 @@ COMMENT ON TABLE  punctual.replicas IS 'One row per running process, under a fre
 COMMENT ON COLUMN punctual.replicas.id IS 'The process.';
 COMMENT ON COLUMN punctual.replicas.host IS 'Host name, for people.';
 COMMENT ON COLUMN punctual.replicas.version IS 'Version of its binary.';
-COMMENT ON COLUMN punctual.replicas.zone_data IS 'Version of the time zone data in its binary, such as 2025c.';
+COMMENT ON COLUMN punctual.replicas.zone_data IS 'Release of the time zone data it computes slots with, such as 2026f.';
 COMMENT ON COLUMN punctual.replicas.queues IS 'Its worker slots per queue.';
 COMMENT ON COLUMN punctual.replicas.started_at IS 'When it started.';
 COMMENT ON COLUMN punctual.replicas.renewed_at IS

@@ -66,7 +66,7 @@ func TestRezone(t *testing.T) {
 			t.Errorf("%s moved from %s to %s", name, want, slot)
 		}
 	}
-	if c.count(`SELECT count(*) FROM punctual.deployment WHERE zone_data = $1`, cron.ZoneDataVersion()) != 1 {
+	if c.count(`SELECT count(*) FROM punctual.deployment WHERE zone_data = $1`, cron.Zones().Release) != 1 {
 		t.Error("the version is not written")
 	}
 	move(zoned.ID, time.Hour, time.Hour)

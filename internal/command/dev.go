@@ -29,6 +29,9 @@ func (c *Dev) Validate() error {
 
 // Run serves until the context ends.
 func (c *Dev) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version Version, sample SampleJobs) error {
+	if err := c.use(log); err != nil {
+		return err
+	}
 	if c.Dir == "" {
 		var err error
 		if c.Dir, err = devDir(os.Geteuid()); err != nil {

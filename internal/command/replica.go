@@ -23,6 +23,7 @@ import (
 
 // replica holds the flags that serve and dev share.
 type replica struct {
+	zoneData
 	Listen           string         `default:"127.0.0.1:8080" help:"Address the HTTP API listens on."`
 	MetricsListen    string         `placeholder:"HOST:PORT" help:"Second address, which serves /metrics and /healthz without a key. Use one on loopback or in a private network. Default: none. On the API's address, /metrics needs a key with the role metrics."`
 	JobMetrics       []selector     `sep:"none" placeholder:"LABEL=VALUE,…" help:"Jobs that get their own series in /metrics: a job must have all of these labels. Repeat the flag to select further jobs. Default: none."`

@@ -58,6 +58,9 @@ func (c *Serve) grace() time.Duration {
 
 // Run serves until the context ends.
 func (c *Serve) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version Version) error {
+	if err := c.use(log); err != nil {
+		return err
+	}
 	master, err := c.read()
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 // Verify checks from the database that every slot was handled as promised.
 type Verify struct {
 	database
+	zoneData
 	From          string        `placeholder:"INSTANT" help:"First slot to look at, such as 2026-12-01T09:00:00Z. Default: 24 hours before the last one."`
 	To            string        `placeholder:"INSTANT" help:"Last slot to look at. Default: now."`
 	Job           string        `placeholder:"NAME|ID" help:"Only this job, deleted or not."`
@@ -39,6 +40,9 @@ func (c *Verify) verify(ctx context.Context, log *slog.Logger) (violations int, 
 	}
 	if c.DefaultJitter < 0 || c.DefaultJitter > time.Hour {
 		return 0, fmt.Errorf("--default-jitter: %s is outside 0s to 1h", c.DefaultJitter)
+	}
+	if err := c.use(log); err != nil {
+		return 0, err
 	}
 	from, to, err := window(c.From, c.To, time.Now())
 	if err != nil {

@@ -2,23 +2,29 @@ package command
 
 import (
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"punctual/migrations"
 	"punctual/scheduler/cron"
 )
 
 // ShowVersion shows the versions of the binary, its schema, its time zone data and Go.
-type ShowVersion struct{}
+type ShowVersion struct{ zoneData }
 
 // Run prints the versions.
-func (ShowVersion) Run(version Version) error {
+func (c ShowVersion) Run(log *slog.Logger, version Version) error {
+	if err := c.use(log); err != nil {
+		return err
+	}
 	goVersion := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		goVersion = info.GoVersion
 	}
-	_, err := fmt.Printf("punctual %s\nschema   %d\ntzdata   %s\ngo       %s\n", version, migrations.Latest(),
-		cron.ZoneDataVersion(), strings.TrimPrefix(goVersion, "go"))
+	zones := cron.Zones()
+	_, err := fmt.Printf("punctual %s\nschema   %d\ntzdata   %s, published %s\ngo       %s\n", version, migrations.Latest(),
+		zones.Release, zones.Published.Format(time.DateOnly), strings.TrimPrefix(goVersion, "go"))
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 )
 
@@ -24,8 +23,6 @@ type Variant struct {
 	// Race builds with the race detector: a replica that saw a data race ends with exit code 66 when it stops, or before
 	Race       bool
 	Failpoints bool // the replica dies at the point that PUNCTUAL_FAILPOINT names
-	// Overlay is a file that replaces some of the sources, as for go build -overlay
-	Overlay string
 }
 
 // name returns the name of the binary's file.
@@ -36,9 +33,6 @@ func (v Variant) name() string {
 	}
 	if v.Failpoints {
 		name += "-failpoint"
-	}
-	if v.Overlay != "" {
-		name += "-" + strings.TrimSuffix(filepath.Base(v.Overlay), ".json")
 	}
 	return name
 }
@@ -62,9 +56,6 @@ func Build(ctx context.Context, v Variant) (path string, err error) {
 	}
 	if v.Failpoints {
 		args = append(args, "-tags", "failpoint")
-	}
-	if v.Overlay != "" {
-		args = append(args, "-overlay", v.Overlay)
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", path, "punctual")...)
 	if out, err := cmd.CombinedOutput(); err != nil {

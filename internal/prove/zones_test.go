@@ -2,10 +2,8 @@ package prove
 
 import (
 	"archive/zip"
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +29,6 @@ const (
 func TestZoneDataThatChangesUnderLoad(t *testing.T) {
 	exhaustive(t, "waits for up to a minute until slots are computed again")
 	t.Parallel()
-	newer := withOtherZoneData(t)
 	dsn, w := pgtest.DSN(t), newWitness(t)
 	conn := connect(t, dsn)
 	old := serve(t, dsn, "--queues=default=100,old=10")
@@ -64,7 +61,7 @@ func TestZoneDataThatChangesUnderLoad(t *testing.T) {
 	}
 
 	await(t, "the load", func() bool { return w.Len() > h.cronJobs })
-	fresh := serveBinary(t, newer, dsn, nil, "--queues=default=100")
+	fresh := serve(t, dsn, "--queues=default=100", "--zone-data="+laterZoneData(t))
 	for _, name := range []string{"daily", "daily-in-old"} {
 		await(t, "the next slot by the newer data", func() bool { return next(name).Equal(slot.Add(-movedBy)) })
 	}
@@ -93,39 +90,62 @@ func TestZoneDataThatChangesUnderLoad(t *testing.T) {
 	stop(t, fresh)
 }
 
-// withOtherZoneData builds the binary with time zone data of a later release.
-func withOtherZoneData(t testing.TB) (binary string) {
+// Zone data of a later release is used, and its age is said wherever an operator looks.
+func TestZoneDataThatIsOldIsSaidToBe(t *testing.T) {
+	t.Parallel()
+	data := "--zone-data=" + laterZoneData(t) // its files are of 1980
+	r := serve(t, pgtest.DSN(t), data)
+	accepts := map[string][]string{"/": {"Accept: text/html"}}
+	for path, want := range map[string]string{
+		"/v1/overview": `"release":"9999a"`,
+		"/v1/replicas": `"zone_data":"9999a"`,
+		"/metrics":     `punctual_zone_data_published_timestamp_seconds{release="9999a"}`,
+		"/":            "The time zone data is of",
+	} {
+		if _, answer := ask(t, "GET", r.API.URL+path, "", accepts[path]...); !strings.Contains(answer, want) {
+			t.Errorf("%s does not say %s:\n%s", path, want, answer)
+		}
+	}
+	stop(t, r)
+	if !strings.Contains(r.Output(), "more than half a year old") {
+		t.Errorf("the log does not say that the data is old:\n%s", r.Output())
+	}
+	if out := succeed(t, binary(t), nil, "version", data); !strings.Contains(out, "tzdata   9999a, published 19") {
+		t.Errorf("punctual version says %s", out)
+	}
+}
+
+// laterZoneData is the archive of a later release.
+func laterZoneData(t testing.TB) (path string) {
 	t.Helper()
-	own, err := filepath.Abs("../../scheduler/cron/zonedata")
-	must(t, err)
-	today, err := zip.OpenReader(filepath.Join(own, "zoneinfo.zip"))
+	today, err := zip.OpenReader("../../scheduler/cron/zonedata/zoneinfo.zip")
 	must(t, err)
 	defer func() { _ = today.Close() }()
-	var archive bytes.Buffer
-	later := zip.NewWriter(&archive)
+	path = filepath.Join(t.TempDir(), "zones.zip")
+	file, err := os.Create(path)
+	must(t, err)
+	defer func() { must(t, file.Close()) }()
+	later := zip.NewWriter(file)
 	for _, f := range today.File {
-		if f.Name != movedZone {
+		switch f.Name {
+		case movedZone:
+			same, err := fs.ReadFile(today, sameAs)
+			must(t, err)
+			write(t, later, movedZone, same)
+		case "+VERSION":
+			write(t, later, f.Name, []byte("9999a"))
+		default:
 			must(t, later.Copy(f))
 		}
 	}
-	from, err := today.Open(sameAs)
-	must(t, err)
-	to, err := later.Create(movedZone)
-	must(t, err)
-	_, err = io.Copy(to, from)
-	must(t, err)
 	must(t, later.Close())
+	return path
+}
 
-	dir := t.TempDir()
-	replace := map[string]string{}
-	for name, content := range map[string][]byte{"zoneinfo.zip": archive.Bytes(), "version": []byte("9999a later\n")} {
-		replace[filepath.Join(own, name)] = filepath.Join(dir, name)
-		must(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+func write(t testing.TB, archive *zip.Writer, name string, content []byte) {
+	t.Helper()
+	entry, err := archive.Create(name)
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "zones.json"), overlay, 0o600))
-	binary, err = Build(t.Context(), Variant{Race: raceDetector, Overlay: filepath.Join(dir, "zones.json")})
+	_, err = entry.Write(content)
 	must(t, err)
-	return binary
 }

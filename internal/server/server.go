@@ -26,6 +26,7 @@ import (
 	"punctual/httpapi/dashboard"
 	"punctual/migrations"
 	"punctual/scheduler"
+	"punctual/scheduler/cron"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
@@ -144,10 +145,20 @@ func Run(ctx context.Context, c Config) error {
 // register registers what is measured of the process and of the database.
 func register(registry *prometheus.Registry, c Config, db *store.Store) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		store.Collector{Store: db})
+		store.Collector{Store: db}, zoneDataGauge())
 	if len(c.JobMetrics.Selectors) > 0 {
 		registry.MustRegister(store.NewJobMetrics(db, c.JobMetrics))
 	}
+}
+
+// zoneDataGauge tells the release of the time zone data and its age: time() minus its value.
+func zoneDataGauge() prometheus.Collector {
+	zones := cron.Zones()
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "punctual_zone_data_published_timestamp_seconds",
+		Help:        "When the time zone data in use was published, in seconds since 1970.",
+		ConstLabels: prometheus.Labels{"release": zones.Release},
+	}, func() float64 { return float64(zones.Published.Unix()) })
 }
 
 // served is the API of a replica while it is served.

@@ -43,7 +43,7 @@
 // hour; for Havana and Santiago, where midnight may not exist; for Samoa, which had no 30 December 2011; and for
 // zones that changed their rules. A [Note] on the slot says what happened to it.
 //
-// The zone data is part of the binary, see [ZoneDataVersion]. The machine's own data is not used.
+// The zone data is part of the binary, see [ZoneData]. The machine's own is used only if [UseZoneData] is told to.
 //
 // # How it works
 //

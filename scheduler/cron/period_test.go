@@ -10,7 +10,7 @@ import (
 func TestPeriodsTileAllTime(t *testing.T) {
 	t.Parallel()
 	from, to := instant(0).AddDate(-120, 0, 0).Unix(), instant(0).AddDate(140, 0, 0).Unix()
-	for name := range zoneFiles() {
+	for _, name := range Zones().names {
 		zone := mustZone(t, name)
 		p := periodAt(from, zone)
 		for count := 0; p.end < to; count++ {
@@ -63,7 +63,7 @@ func TestPeriodsOverlookNoChange(t *testing.T) {
 // has been true in every zone since 1900. Should an update of the zone data break it, this test fails.
 func TestNoPeriodIsShorterThanTheChangesAroundIt(t *testing.T) {
 	t.Parallel()
-	for name := range zoneFiles() {
+	for _, name := range Zones().names {
 		zone := mustZone(t, name)
 		from := time.Date(1900, time.January, 1, 0, 0, 0, 0, time.UTC)
 		count := 0

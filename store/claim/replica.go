@@ -48,7 +48,7 @@ func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}
-	_, err = s.db.Conns(ctx).Exec(ctx, insertReplica, r.ID, r.Host, r.Version, cron.ZoneDataVersion(), string(slots))
+	_, err = s.db.Conns(ctx).Exec(ctx, insertReplica, r.ID, r.Host, r.Version, cron.Zones().Release, string(slots))
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}

@@ -143,6 +143,7 @@ type Replica struct {
 	ID        uuid.UUID      `json:"id" format:"uuid" doc:"Chosen anew at every start." example:"5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"`
 	Host      string         `json:"host" doc:"The host's name, for people." example:"punctual-7c9f"`
 	Version   string         `json:"version" doc:"Version of its binary." example:"1.4.0"`
+	ZoneData  string         `json:"zone_data" doc:"Release of the time zone data that it computes slots with." example:"2026f"`
 	Queues    map[string]int `json:"queues" doc:"Its worker slots by queue. Empty: it serves the API only (serve --dispatch=off)."`
 	StartedAt time.Time      `json:"started_at" doc:"When it started."`
 	RenewedAt time.Time      `json:"renewed_at" doc:"When it last renewed its heartbeat, which it does every two seconds."`
@@ -156,7 +157,7 @@ const mostReplicas = 1000
 // another replica has noticed.
 func (f *Fleet) Replicas(ctx context.Context) ([]Replica, error) {
 	replicas, err := pg.All(ctx, f.db.Conns(ctx), pgx.RowToStructByPos[Replica], `
-		SELECT id, host, version, queues, started_at, renewed_at, draining
+		SELECT id, host, version, coalesce(zone_data, ''), queues, started_at, renewed_at, draining
 		FROM punctual.replicas
 		ORDER BY started_at, id LIMIT $1`, mostReplicas)
 	return replicas, pg.Wrap("reading the replicas", err)

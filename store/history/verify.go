@@ -178,7 +178,7 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 		v.summary.From = *kept
 		v.note("The runs before %s are no longer kept.", kept.Format(time.RFC3339))
 	}
-	if mine := cron.ZoneDataVersion(); zones != "" && zones != mine {
+	if mine := cron.Zones().Release; zones != "" && zones != mine {
 		v.note(
 			"The replicas use time zone data %s, but this binary uses %s: slots of zones whose rules differ may be reported wrongly.",
 			zones, mine)

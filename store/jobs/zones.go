@@ -27,7 +27,7 @@ const rezoneBatch = 200
 // with newer data is live, as after a return to the version before. A job whose row somebody has locked has its turn
 // the next time.
 func (s *Jobs) Rezone(ctx context.Context) (moved int, err error) {
-	version := cron.ZoneDataVersion()
+	version := cron.Zones().Release
 	var have string
 	var mixed, others, newer bool
 	err = s.db.Conns(ctx).QueryRow(ctx, `
