@@ -43,7 +43,7 @@ func TestAQueueInWhichSomebodyWaitsHasHalfOfAClaim(t *testing.T) {
 		waiting []Contender
 		want    int // slots for queue 1
 	}{
-		{1, []Contender{{Queue: 1}}, BatchSize - 3}, // 3 are kept for other kinds of work
+		{1, []Contender{{Queue: 1}}, BatchSize},
 		{2, []Contender{{Queue: 1}}, BatchSize / 2},
 		{100, []Contender{{Queue: 1}}, BatchSize / 2},
 		{500, []Contender{{Queue: 1}, {Queue: 1, Tenant: 2}}, BatchSize / 2},

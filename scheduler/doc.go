@@ -30,10 +30,12 @@
 // There are four kinds of due work ([domain.Work]): slots that are due now, runs that wait in ready, slots that are
 // late, and runs ordered in bulk (backfills and replays). Each kind is claimed separately, and a run's lease names the
 // kind it was claimed as. Each kind has a share of a queue's worker slots: it gets its share before another kind gets
-// more than its own. Each kind also has a reserve: the other kinds leave it free even while the kind has nothing to do.
-// The remaining slots are free for all kinds. A tick makes a round of claims of each kind: one claim, or a few side by
-// side that work off a backlog. So no kind can keep another waiting for longer than a round. Runs ordered in bulk wait
-// in their operation: ready holds a hundred of a tenant's at a time, in lanes of their own.
+// more than its own. Each kind also has a reserve, which less urgent kinds leave free even while the kind has nothing
+// to do. More urgent kinds may use it, so slots that are due never wait while a worker slot is free. A kind whose
+// reserve is used starts its first runs nonetheless, in excess of the worker slots (shares, in shares.go). The remaining
+// slots are free for all kinds. A tick makes a round of claims of each kind: one claim, or a few side by side that work
+// off a backlog. So no kind can keep another waiting for longer than a round. Runs ordered in bulk wait in their
+// operation: ready holds a hundred of a tenant's at a time, in lanes of their own.
 //
 // While all due work of a kind fits in the worker slots, it is claimed in order of due time. When it does not fit,
 // the slots are shared out among the tenants that wait (share, in fairness.go).

@@ -18,8 +18,8 @@ import (
 // must not close it, because the runs that wait there would all hit the host at once.
 func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 	for name, taken := range map[string][]perKind{
-		"the runs' queue has slots only for ordered runs": {{domain.WorkReady: 16}, {}},
-		"the runs' queue has no slot, another one has":    {{domain.WorkReady: 20}, {}},
+		"the runs' queue has slots only for ordered runs": {{domain.WorkReady: 17}, {}},
+		"the runs' queue has no slot, another one has":    {{domain.WorkReady: 19, domain.WorkOrdered: 1}, {}},
 	} {
 		virtually(t, name, func(t *testing.T) {
 			job, store, told := compiled(t, `{}`), newFakeStore(), false
@@ -48,7 +48,7 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 // wait.
 func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := holding(newFakeStore(), occupied([]int{20}, perKind{domain.WorkReady: 16}))
+		s := holding(newFakeStore(), occupied([]int{20}, perKind{domain.WorkReady: 17}))
 		to, a := hook(t), scheduled(compiled(t, `{}`))
 		for range 3 {
 			f, _ := s.holds.admit(a, to)

@@ -91,7 +91,7 @@ func TestFurtherClaimsOfARound(t *testing.T) {
 		}
 	})
 	t.Run("as long as there are slots for it", func(t *testing.T) {
-		next := begin(300)
+		next := begin(299)
 		one, _ := next(), next()
 		if next() != nil {
 			t.Error("a third claim, whose slots two claims may need")
