@@ -10,10 +10,11 @@ import (
 
 // Jobs whose requests hang, each at an address of its own, and one whose requests end at once.
 const (
-	long    = `{"name":"long","timeout":"1h","target":{"url":"http://127.0.0.1:1/"}}`
-	filling = `{"name":"filling","timeout":"1h","target":{"url":"http://127.0.0.1:2/"}}`
-	retry   = `{"name":"retry","timeout":"1h","target":{"url":"http://127.0.0.1:3/"}}`
-	often   = `{"name":"often","retry":{"max_attempts":1},"target":{"url":"http://127.0.0.1:9/"}}`
+	long         = `{"name":"long","timeout":"1h","target":{"url":"http://127.0.0.1:1/"}}`
+	filling      = `{"name":"filling","timeout":"1h","target":{"url":"http://127.0.0.1:2/"}}`
+	retry        = `{"name":"retry","timeout":"1h","target":{"url":"http://127.0.0.1:3/"}}`
+	eightSeconds = `{"name":"long","timeout":"8s","retry":{"max_attempts":1},"target":{"url":"http://127.0.0.1:1/"}}`
+	often        = `{"name":"often","retry":{"max_attempts":1},"target":{"url":"http://127.0.0.1:9/"}}`
 )
 
 // twoReplicas starts two replicas of ten worker slots. Requests hang, except those of the job often.
@@ -90,6 +91,48 @@ func TestWhatIsDueFillsAQueueAndFirstRunsStartNonetheless(t *testing.T) {
 		}
 		if started[domain.WorkReady] != 2 || started[domain.WorkOrdered] != 2 || store.runs() != 24 {
 			t.Errorf("started by kind of work: %v, want one retry and one ordered run of each replica", started)
+		}
+	})
+}
+
+// A slot turns late while it waits for the only worker slot. It is claimed as soon as that one is free, whenever the
+// loop has last looked for late slots.
+func TestASlotThatTurnsLateIsClaimedOnceAWorkerSlotIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for due := range 20 {
+			store, dials := newFakeStore(), newGatedDials(t, true)
+			dials.prompt = "127.0.0.1:9"
+			job, free := compiled(t, often), store.now().Add(8*time.Second)
+			store.add(1, compiled(t, eightSeconds), 0)
+			store.add(1, job, time.Second+time.Duration(due)*100*time.Millisecond)
+			r := start(t, store, dials.client, 1)
+			time.Sleep(12 * time.Second)
+			for _, o := range read(store, func() []domain.Outcome { return store.outcomes }) {
+				if waited := o.Lease.ClaimedAt.Sub(free); o.Job == job && waited > 2*longestPause {
+					t.Errorf("due after 1.%d s, it waited %s for a worker slot that was free", due, waited)
+				}
+			}
+			if store.endedOf(job) != 1 {
+				t.Error("it did not run")
+			}
+			r.stopWithin(time.Minute)
+		}
+	})
+}
+
+// A one-shot whose instant has passed long ago runs as soon as it is created.
+func TestAOneShotOfThePastRunsOnceItIsCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, job := newFakeStore(), compiled(t, often)
+		start(t, store, newGatedDials(t, false).client, 10)
+		for n := range 20 {
+			time.Sleep(time.Second + 100*time.Millisecond)
+			store.add(1, job, -time.Minute)
+			store.wake <- struct{}{}
+			time.Sleep(2 * longestPause)
+			if store.endedOf(job) != n+1 {
+				t.Fatalf("the %d. one did not run at once", n+1)
+			}
 		}
 	})
 }

@@ -12,7 +12,8 @@ const (
 	// longestSleep is how long the tick loop sleeps when it knows of nothing due: an idle replica costs the database one
 	// query a second.
 	longestSleep = time.Second
-	// olderEvery is how often the loop looks for late slots.
+	// olderEvery is how often the loop looks for late slots at least. It looks as often as it looks for anything, unless
+	// that takes so long, as beside a snapshot that is held for hours, that it would spend much of its time on it.
 	olderEvery = 2 * time.Second
 	// lookEvery is how often the loop looks at what is due next while claims come back full.
 	lookEvery = 100 * time.Millisecond
@@ -35,6 +36,7 @@ type ticker struct {
 	lookAt    time.Time     // when to look again at the latest
 	drawAt    time.Time     // no draw before this time, because the last one failed
 	olderAt   time.Time     // when to look for late slots again
+	leftOlder bool          // the last look left out late slots
 	pause     time.Duration // grows while claims settle nothing
 	wantsLook bool
 	fair      [domain.WorkKinds]fairness
@@ -227,11 +229,11 @@ func (t *ticker) look(ctx context.Context) error {
 	t.took = time.Since(asked)
 	t.s.clock.set(upcoming.Now)
 	if older {
-		t.olderAt = time.Now().Add(olderEvery)
+		t.olderAt = time.Now().Add(min(olderEvery, max(lookEvery, peekShare*t.took)))
 	} else {
 		upcoming.Older = t.upcoming.Older
 	}
-	t.upcoming, t.wantsLook, t.others = upcoming, false, others
+	t.upcoming, t.wantsLook, t.others, t.leftOlder = upcoming, false, others, !older && !ahead
 	for of, due := range t.due(upcoming.Now) {
 		if !due {
 			t.s.slots.foundNone(domain.Work(of), into[of])
@@ -241,11 +243,14 @@ func (t *ticker) look(ctx context.Context) error {
 	return nil
 }
 
-// untilNext returns how long to sleep until the next thing that is not due now is due. It has the loop look again after
-// a full sleep.
+// untilNext returns how long to sleep until the next thing that is not due now is due, or until the loop is to look for
+// late slots, if the last look left them out. It has the loop look again after a full sleep.
 func (t *ticker) untilNext(now time.Time) time.Duration {
 	wait := spread(longestSleep)
 	t.wantsLook, t.pause = true, 0
+	if t.leftOlder {
+		wait = min(wait, max(time.Until(t.olderAt), shortestPause))
+	}
 	for _, next := range []time.Time{t.upcoming.Schedule, t.upcoming.Ready, t.upcoming.Ordered} {
 		if !next.After(now) {
 			continue
