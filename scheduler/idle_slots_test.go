@@ -99,17 +99,18 @@ func TestWhatIsDueFillsAQueueAndFirstRunsStartNonetheless(t *testing.T) {
 // loop has last looked for late slots.
 func TestASlotThatTurnsLateIsClaimedOnceAWorkerSlotIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for due := range 20 {
+		for i := range 20 {
+			due := time.Second + time.Duration(i)*100*time.Millisecond
 			store, dials := newFakeStore(), newGatedDials(t, true)
 			dials.prompt = "127.0.0.1:9"
 			job, free := compiled(t, often), store.now().Add(8*time.Second)
 			store.add(1, compiled(t, eightSeconds), 0)
-			store.add(1, job, time.Second+time.Duration(due)*100*time.Millisecond)
+			store.add(1, job, due)
 			r := start(t, store, dials.client, 1)
 			time.Sleep(12 * time.Second)
 			for _, o := range read(store, func() []domain.Outcome { return store.outcomes }) {
 				if waited := o.Lease.ClaimedAt.Sub(free); o.Job == job && waited > 2*longestPause {
-					t.Errorf("due after 1.%d s, it waited %s for a worker slot that was free", due, waited)
+					t.Errorf("due after %s, it waited %s for a worker slot that was free", due, waited)
 				}
 			}
 			if store.endedOf(job) != 1 {

@@ -12,8 +12,10 @@ const (
 	// longestSleep is how long the tick loop sleeps when it knows of nothing due: an idle replica costs the database one
 	// query a second.
 	longestSleep = time.Second
-	// olderEvery is how often the loop looks for late slots at least. It looks as often as it looks for anything, unless
-	// that takes so long, as beside a snapshot that is held for hours, that it would spend much of its time on it.
+	// olderShare is how many times as long as it took the loop leaves late slots out after it has looked for them, and
+	// olderEvery the longest that it does. Such a look takes a millisecond. Beside a snapshot that is held for hours it
+	// takes a hundred, because it passes over the dead index entries of slots that have run.
+	olderShare = 20
 	olderEvery = 2 * time.Second
 	// lookEvery is how often the loop looks at what is due next while claims come back full.
 	lookEvery = 100 * time.Millisecond
@@ -229,7 +231,7 @@ func (t *ticker) look(ctx context.Context) error {
 	t.took = time.Since(asked)
 	t.s.clock.set(upcoming.Now)
 	if older {
-		t.olderAt = time.Now().Add(min(olderEvery, max(lookEvery, peekShare*t.took)))
+		t.olderAt = time.Now().Add(min(olderEvery, max(lookEvery, olderShare*t.took)))
 	} else {
 		upcoming.Older = t.upcoming.Older
 	}

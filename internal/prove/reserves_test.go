@@ -42,7 +42,7 @@ func TestWhatIsDueFindsTheWorkerSlotsThatABackfillLeaves(t *testing.T) {
 	backfill := backfillHours(t, fleet[1].API, "past", 40)
 	await(t, "the backfill to take what it may", func() bool { return openRequests(w, "/past") >= 6 })
 
-	start, slots := nextSecond(time.Second), 7
+	start, slots := nextSecond(time.Second), 5
 	often := everyUntil("1s", start, start.Add(time.Duration(slots-1)*time.Second))
 	create(t, fleet[0].API, job("often", w.URL+"/often", process.JobSpec{"schedule": often}))
 	await(t, "the job that is due every second", func() bool { return len(w.At("/often")) == slots })
