@@ -32,7 +32,7 @@
 // kind it was claimed as. Each kind has a share of a queue's worker slots: it gets its share before another kind gets
 // more than its own. Each kind also has a reserve, which less urgent kinds leave free even while the kind has nothing
 // to do. More urgent kinds may use it, so slots that are due never wait while a worker slot is free. A kind whose
-// reserve is used starts its first runs nonetheless, in excess of the worker slots (shares, in shares.go). The remaining
+// reserve is used starts its first runs nonetheless, in excess of the worker slots (shares, in shares.go). The other
 // slots are free for all kinds. A tick makes a round of claims of each kind: one claim, or a few side by side that work
 // off a backlog. So no kind can keep another waiting for longer than a round. Runs ordered in bulk wait in their
 // operation: ready holds a hundred of a tenant's at a time, in lanes of their own.

@@ -124,7 +124,7 @@ func (c *crowd) end(of domain.Work, n int) {
 func crowds(t *testing.T, histories uint64, test func(c *crowd)) {
 	t.Helper()
 	for seed := range histories {
-		c := &crowd{t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // a test's histories
+		c := &crowd{t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 0))}
 		c.size = 4 + c.rand.IntN(20)
 		if seed%3 == 0 {
 			c.size = 4 + c.rand.IntN(497)
