@@ -20,8 +20,8 @@ import "punctual/scheduler/domain"
 //
 // Hence, once a tick has claimed: where slots that are due wait, no worker slot is free. Where late slots wait, only
 // slots that are due may take those that are free. Where runs in ready wait, only slots that are due or late may. As
-// many runs of each kind as its reserve are in flight, or none waits; with late ones, those of slots that are due beyond
-// their own reserve count.
+// many runs of each kind as its reserve are in flight, or none waits. Runs of slots that are due, beyond their own
+// reserve, count as late ones in this.
 var shares = [domain.WorkKinds]struct {
 	share, reserve int
 	urgency        int // 0 is the most urgent kind
