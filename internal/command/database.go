@@ -15,12 +15,22 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/migrations"
+	"punctual/store"
+	"punctual/store/session"
 	"punctual/store/vault"
 )
 
-// database holds the flag that names the Postgres database.
+// database holds the flags that name the Postgres database.
 type database struct {
 	DatabaseURL string `env:"PUNCTUAL_DATABASE_URL,DATABASE_URL" placeholder:"postgres://…" help:"Required. Postgres 15 or newer, direct or through PgBouncer: postgres://user:password@host:5432/database."`
+
+	DatabasePasswordFile string `type:"path" placeholder:"FILE" help:"File with the database's password, read whenever a connection is made. For passwords that change or expire, such as IAM tokens. Instead of a password in the URL."`
+}
+
+// on returns options for a store on the database.
+func (d database) on(options store.Options) store.Options {
+	options.DatabaseURL, options.PasswordFile = d.DatabaseURL, d.DatabasePasswordFile
+	return options
 }
 
 // Validate is called by the flag parser.
@@ -46,7 +56,14 @@ func (e *databaseError) Unwrap() error { return e.err }
 func naming(err error) error {
 	var malformed *pgconn.ParseConfigError
 	var unreachable *pgconn.ConnectError
+	var file *session.PasswordFileError
+	var encoding *session.EncodingError
+	var pooled *session.PooledSettingError
 	switch {
+	case errors.As(err, &file):
+		return fmt.Errorf("--database-password-file: %w", err)
+	case errors.As(err, &encoding), errors.As(err, &pooled):
+		return &databaseError{err.Error(), err}
 	case errors.As(err, &malformed):
 		return &databaseError{OneLine(malformed) + "; write " + exampleURL, err}
 	case errors.As(err, &unreachable):
@@ -106,7 +123,7 @@ type Migrate struct{ database }
 
 // Run applies the migrations.
 func (c *Migrate) Run(ctx context.Context, log *slog.Logger) error {
-	applied, err := migrations.Up(ctx, c.DatabaseURL)
+	applied, err := migrations.UpOn(ctx, session.Database{URL: c.DatabaseURL, PasswordFile: c.DatabasePasswordFile})
 	for _, m := range applied {
 		log.Info("migrated", "version", m.Version, "took", m.Duration.Round(time.Millisecond))
 	}

@@ -20,11 +20,20 @@ const TenantRole = "punctual_tenant"
 
 // actFor makes the rest of a transaction act for a tenant: it sees only the tenant's rows, whatever its statements ask
 // for.
-const actFor = `SELECT set_config('role', '` + TenantRole + `', true), set_config('punctual.tenant', $1, true)`
+const actFor = `SELECT set_config('role', '` + TenantRole + `', true), set_config('punctual.tenant', $1, true), ` +
+	`set_config('row_security', 'on', true)`
+
+// Begin begins a transaction that writes. What one statement has locked, the next must see as it is then, and SKIP
+// LOCKED must not fail for a row that has just changed.
+const Begin = `BEGIN ISOLATION LEVEL READ COMMITTED`
 
 // begin begins every transaction, in one round trip. A replica that hangs inside a transaction loses it after 5 s:
 // otherwise its row locks would keep other replicas from its jobs for as long as it lives.
-const begin = `BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'; ` + Uncompiled
+const (
+	begin    = Begin + `; ` + mayHang + `; ` + Uncompiled
+	mayHang  = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
+	mayPause = `SET LOCAL idle_in_transaction_session_timeout = 0`
+)
 
 // BeginFor returns the statements that begin a transaction which acts for a tenant. If the database refuses the role,
 // the transaction is aborted from its beginning.
