@@ -154,6 +154,9 @@ func (s *Store) Endpoints() []netip.AddrPort { return s.db.Endpoints() }
 // Backstop reports whether row-level security is in force: see pg.DB.
 func (s *Store) Backstop(ctx context.Context) (bool, error) { return s.db.Backstop(ctx) }
 
+// CheckTenants returns a *pg.ActingError if the database refuses what is done for tenants: see pg.DB.
+func (s *Store) CheckTenants(ctx context.Context) error { return s.db.CheckTenants(pg.Runs.In(ctx)) }
+
 // CheckWrites returns a *pg.WriteError if the database takes no writes: see pg.DB.
 func (s *Store) CheckWrites() error { return s.db.CheckWrites() }
 

@@ -304,6 +304,9 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 	if _, err := db.Backstop(ctx); err != nil {
 		return err
 	}
+	if err := db.CheckTenants(ctx); err != nil {
+		return err
+	}
 	if err := db.OpenVault(ctx); err != nil {
 		return err
 	}

@@ -122,6 +122,8 @@ func (db *DB) connect(ctx context.Context, config *pgxpool.Config) error {
 			continue
 		case !db.config.Replica:
 			own.MaxConns = db.config.MaxConns
+		case Part(p) == Callers:
+			own.ConnConfig.Tracer = waits{}
 		case Part(p) == Chores:
 			own.MinIdleConns = 0
 		}

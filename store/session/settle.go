@@ -23,11 +23,12 @@ func (e *EncodingError) Error() string {
 }
 
 // PooledSettingError says that a setting is not what statements rely on, and that only an operator can change it.
-type PooledSettingError struct{ Setting, Value, Want, User string }
+type PooledSettingError struct{ Setting, Value, Want, User, Database string }
 
 func (e *PooledSettingError) Error() string {
-	return fmt.Sprintf("behind this pooler %s is %q, which no statement can rely on; run: ALTER ROLE %s SET %[1]s = %s",
-		e.Setting, e.Value, pgx.Identifier{e.User}.Sanitize(), e.Want)
+	return fmt.Sprintf("behind this pooler %[1]s is %[2]q, which statements cannot rely on; run: "+
+		"ALTER ROLE %[3]s IN DATABASE %[4]s SET %[1]s = %[5]s",
+		e.Setting, e.Value, pgx.Identifier{e.User}.Sanitize(), pgx.Identifier{e.Database}.Sanitize(), e.Want)
 }
 
 // The settings that statements rely on, whatever the defaults of the role and the database are. Time limits are those
@@ -50,9 +51,9 @@ SELECT pg_catalog.pg_backend_pid() = %d, pg_catalog.current_setting('default_tra
 // Settle checks that a new connection leads to a database that can be used, and gives the session its settings, in one
 // round trip. After it, Direct is known.
 func Settle(ctx context.Context, conn *pgx.Conn) error {
-	server := conn.PgConn()
+	server, c := conn.PgConn(), conn.Config()
 	if encoding := server.ParameterStatus("server_encoding"); encoding != "" && encoding != "UTF8" {
-		return &EncodingError{Database: conn.Config().Database, Encoding: encoding}
+		return &EncodingError{Database: c.Database, Encoding: encoding}
 	}
 	var same bool
 	var isolation, first string
@@ -66,9 +67,9 @@ func Settle(ctx context.Context, conn *pgx.Conn) error {
 	case same:
 		server.CustomData()[direct] = true
 	case isolation != "read committed":
-		return &PooledSettingError{"default_transaction_isolation", isolation, "'read committed'", conn.Config().User}
+		return &PooledSettingError{"default_transaction_isolation", isolation, "'read committed'", c.User, c.Database}
 	case first != "pg_catalog":
-		return &PooledSettingError{"search_path", first + ", …", "DEFAULT", conn.Config().User}
+		return &PooledSettingError{"search_path", first + ", …", "pg_catalog", c.User, c.Database}
 	}
 	return nil
 }
