@@ -75,7 +75,11 @@ func Zoo(t testing.TB) (dsn, super string) {
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	statements := []string{unusual}
 	for line := range strings.Lines(strings.TrimSpace(inhabitants)) {
-		statements = append(statements, `ALTER ROLE `+owner+` SET `+line)
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " = ")
+		if name != "search_path" { // a list of names
+			value = `'` + value + `'`
+		}
+		statements = append(statements, `ALTER ROLE `+owner+` SET `+name+` = `+value)
 	}
 	for _, sql := range statements {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {

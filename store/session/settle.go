@@ -39,6 +39,7 @@ func (e *PooledSettingError) Error() string {
 // A pooler refuses these at the start of a session, and a backend that it hands out knows nothing of what another was
 // told. Behind a pooler each transaction therefore sets what it needs. What cannot be set there is checked here.
 const settle = `
+SET LOCAL jit = off; SET LOCAL statement_timeout = 0;
 SELECT pg_catalog.pg_backend_pid() = %d, pg_catalog.current_setting('default_transaction_isolation'),
        (SELECT s FROM pg_catalog.unnest(pg_catalog.current_schemas(true)) s WHERE s NOT LIKE 'pg_temp%%' LIMIT 1)::text,
        (SELECT pg_catalog.count(pg_catalog.set_config(w.name, w.value, false))
@@ -46,7 +47,8 @@ SELECT pg_catalog.pg_backend_pid() = %d, pg_catalog.current_setting('default_tra
                      ('row_security', 'on'), ('session_replication_role', 'origin'), ('jit', 'off'),
                      ('statement_timeout', '0'), ('lock_timeout', '0'), ('idle_in_transaction_session_timeout', '0'),
                      ('idle_session_timeout', '0'), ('transaction_timeout', '0')) AS w(name, value)
-        WHERE pg_catalog.pg_backend_pid() = %[1]d AND pg_catalog.current_setting(w.name, true) <> w.value)`
+        WHERE pg_catalog.pg_backend_pid() = %[1]d AND pg_catalog.current_setting(w.name, true) IS NOT NULL
+          AND (w.name <> 'session_replication_role' OR pg_catalog.current_setting(w.name) <> w.value))`
 
 // Settle checks that a new connection leads to a database that can be used, and gives the session its settings, in one
 // round trip. After it, Direct is known.
@@ -55,15 +57,14 @@ func Settle(ctx context.Context, conn *pgx.Conn) error {
 	if encoding := server.ParameterStatus("server_encoding"); encoding != "" && encoding != "UTF8" {
 		return &EncodingError{Database: c.Database, Encoding: encoding}
 	}
-	var same bool
-	var isolation, first string
-	var changed int
 	// A pooler tells its clients a made-up process id, because the real one differs with each transaction.
-	err := conn.QueryRow(ctx, fmt.Sprintf(settle, server.PID()), pgx.QueryExecModeSimpleProtocol).
-		Scan(&same, &isolation, &first, &changed)
-	switch {
-	case err != nil:
+	results, err := server.Exec(ctx, fmt.Sprintf(settle, server.PID())).ReadAll()
+	if err != nil {
 		return fmt.Errorf("giving a session its settings: %w", err)
+	}
+	row := results[len(results)-1].Rows[0]
+	same, isolation, first := string(row[0]) == "t", string(row[1]), string(row[2])
+	switch {
 	case same:
 		server.CustomData()[direct] = true
 	case isolation != "read committed":
