@@ -45,11 +45,11 @@ const exampleURL = "postgres://user:password@host:5432/database" //nolint:gosec 
 
 // databaseError says in one line what is wrong with the database. pgx writes a line for each address that it tried.
 type databaseError struct {
-	text string
-	err  error
+	flag, text string
+	err        error
 }
 
-func (e *databaseError) Error() string { return "--database-url: " + e.text }
+func (e *databaseError) Error() string { return e.flag + ": " + e.text }
 func (e *databaseError) Unwrap() error { return e.err }
 
 // naming adds the flag to an error that is caused by the flag's value.
@@ -61,14 +61,17 @@ func naming(err error) error {
 	var pooled *session.PooledSettingError
 	switch {
 	case errors.As(err, &file):
-		return fmt.Errorf("--database-password-file: %w", err)
-	case errors.As(err, &encoding), errors.As(err, &pooled):
-		return &databaseError{err.Error(), err}
+		return &databaseError{"--database-password-file", file.Error(), err}
+	case errors.As(err, &encoding):
+		return &databaseError{"--database-url", encoding.Error(), err}
+	case errors.As(err, &pooled):
+		return &databaseError{"--database-url", pooled.Error(), err}
 	case errors.As(err, &malformed):
-		return &databaseError{OneLine(malformed) + "; write " + exampleURL, err}
+		return &databaseError{"--database-url", OneLine(malformed) + "; write " + exampleURL, err}
 	case errors.As(err, &unreachable):
 		c := unreachable.Config
 		return &databaseError{
+			"--database-url",
 			fmt.Sprintf("cannot connect to database %q at %s as user %q: %s", c.Database, addresses(c), c.User,
 				whyUnreachable(unreachable)),
 			err,
