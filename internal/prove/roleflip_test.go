@@ -15,16 +15,14 @@ import (
 // when the primary and a reader of a hosted cluster change roles while all sockets stay open. unflip undoes it.
 func flipRoles(t testing.TB, server *privatepg.Server, dsn string) {
 	t.Helper()
-	execute(t, connect(t, server.DSN("postgres")),
-		`ALTER DATABASE `+databaseOf(t, dsn)+` SET default_transaction_read_only = off`)
+	administer(t, server, `ALTER DATABASE `+databaseOf(t, dsn)+` SET default_transaction_read_only = off`)
 	configure(t, server, `default_transaction_read_only = on`)
 }
 
 func unflip(t testing.TB, server *privatepg.Server, dsn string) {
 	t.Helper()
 	configure(t, server, `default_transaction_read_only = off`)
-	execute(t, connect(t, server.DSN("postgres")),
-		`ALTER DATABASE `+databaseOf(t, dsn)+` RESET default_transaction_read_only`)
+	administer(t, server, `ALTER DATABASE `+databaseOf(t, dsn)+` RESET default_transaction_read_only`)
 }
 
 func databaseOf(t testing.TB, dsn string) string {
