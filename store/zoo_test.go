@@ -19,7 +19,8 @@ func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 	if _, err := migrations.Up(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
-	c := asClaimer(openCRUD(t, Options{DatabaseURL: dsn, Master: pgtest.Master(t), MaxConns: pg.LeastConns, Replica: true}))
+	c := asClaimer(openCRUD(t,
+		Options{DatabaseURL: dsn, Master: pgtest.Master(t), MaxConns: pg.LeastConns, Replica: true}))
 	must(t, c.CheckTenants(t.Context()))
 	if on, err := c.Backstop(t.Context()); !on || err != nil {
 		t.Errorf("row-level security is in force: %v, %v", on, err)

@@ -43,8 +43,9 @@ plan_cache_mode = force_custom_plan
 enable_indexscan = off
 enable_hashjoin = off`
 
-// unusual is what a careful, or an odd, administrator has done to a database before Punctual comes. The owner may create
-// no schema, so its schema is there already. Whatever a statement calls without naming pg_catalog is another function.
+// unusual is what a careful, or an odd, administrator has done to a database before Punctual comes. The role may create
+// no schema, so its schema is there already. If the search_path is not Punctual's own, a statement calls the functions
+// of the schema hostile.
 const unusual = `
 ALTER DEFAULT PRIVILEGES FOR ROLE test REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES FOR ROLE test REVOKE USAGE ON TYPES FROM PUBLIC;

@@ -316,8 +316,8 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 	return db.Begin(ctx, freeze.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen})
 }
 
-// connect opens the store. It fails at once if the database refuses the user, does not exist or is not fit. It waits for
-// one that does not answer, which may still be starting.
+// connect opens the store. It fails at once if the database refuses the user, does not exist or is not fit. It waits
+// for one that does not answer, which may still be starting.
 func connect(ctx context.Context, c Config) (*store.Store, error) {
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {

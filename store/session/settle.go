@@ -33,8 +33,8 @@ func (e *PooledSettingError) Error() string {
 
 // The settings that statements rely on, whatever the defaults of the role and the database are. Time limits are those
 // of the transactions themselves, and idle connections are a pool's. JIT compilation is off for every plan: a day
-// without statistics makes a plan look expensive, and compiling it takes half a second of a processor, with rows locked,
-// for a few rows. Only Postgres 17 and newer have transaction_timeout.
+// without statistics makes a plan look expensive, and compiling it takes half a second of a processor, with rows
+// locked, for a few rows. Only Postgres 17 and newer have transaction_timeout.
 //
 // A pooler refuses these at the start of a session, and a backend that it hands out knows nothing of what another was
 // told. Behind a pooler each transaction therefore sets what it needs. What cannot be set there is checked here.
