@@ -27,7 +27,7 @@ func TestSettingsOfOthersDoNotMatter(t *testing.T) {
 		{"row_security", "row_security=off", "on"},
 		{"search_path", "search_path=punctual,pg_catalog", "pg_catalog, pg_temp"},
 		{"client_encoding", "client_encoding=LATIN1", "UTF8"},
-		{"datestyle", "DateStyle=German", "ISO, DMY"},
+		{"datestyle", "DateStyle=German", "ISO, MDY"},
 		{"timezone", "TimeZone=Asia/Kolkata", "UTC"},
 		{"standard_conforming_strings", "standard_conforming_strings=off", "on"},
 		{"statement_timeout", "statement_timeout=60000", "0"},
@@ -43,7 +43,7 @@ func TestSettingsOfOthersDoNotMatter(t *testing.T) {
 				if err := q.QueryRow(t.Context(), `SELECT current_setting('`+test.name+`')`).Scan(&got); err != nil {
 					return err
 				}
-				if !strings.HasPrefix(test.want, strings.TrimSuffix(got, ", MDY")) {
+				if got != test.want {
 					t.Errorf("%s: %s is %q, want %q", where, test.name, got, test.want)
 				}
 				return nil
