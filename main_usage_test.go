@@ -6,8 +6,11 @@ import (
 	"net/url"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
@@ -218,6 +221,31 @@ func TestWhatCannotBeDoneIsOneLineOnStderr(t *testing.T) {
 		{"the tenant that always is", "tenants delete default", "default … cannot be deleted"},
 	} {
 		test.check(t, 1, "DATABASE_URL="+dsn, "PUNCTUAL_LISTEN=127.0.0.1:0", "PUNCTUAL_MASTER_KEY="+process.MasterKey)
+	}
+}
+
+func TestAnUnfitDatabaseIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	postgres := pgtest.Server(t)
+	env := []string{
+		"DATABASE_URL=" + postgres.DSN("latin"), "PUNCTUAL_LISTEN=127.0.0.1:0", "PUNCTUAL_MASTER_KEY=" + process.MasterKey,
+	}
+	conn, err := pgx.Connect(t.Context(), postgres.DSN("postgres"))
+	must(t, err)
+	_, err = conn.Exec(t.Context(), `CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
+	must(t, errors.Join(err, conn.Close(t.Context())))
+	for command, exit := range map[string]int{
+		"verify": 2, "migrate": 1, "keys list": 1, "serve --database-wait=10m": 1, "serve --migrate --database-wait=10m": 1,
+	} {
+		line := refused(t, exit, env, strings.Fields(command)...)
+		if !strings.Contains(line, `--database-url: the encoding of database "latin" is LATIN1, and must be UTF8`) {
+			t.Errorf("%s says %q", command, line)
+		}
+		line = refused(t, exit, append(slices.Clip(env), "PUNCTUAL_DATABASE_PASSWORD_FILE=/nowhere"),
+			strings.Fields(strings.ReplaceAll(command, "10m", "0s"))...)
+		if !strings.Contains(line, "--database-password-file: reading the database's password: open /nowhere") {
+			t.Errorf("%s without its password says %q", command, line)
+		}
 	}
 }
 

@@ -78,6 +78,9 @@ func problemOf(ctx context.Context, err error) *problem.Problem {
 		return problem.New(problem.CodeNameTaken, sentence(tenants.ErrTenantExists),
 			problem.At("body.name", "is taken by another tenant"))
 	}
+	if busy, is := errors.AsType[*pg.BusyError](err); is {
+		return again(problem.New(problem.CodeBusy, sentence(busy)+" Nothing was done; try again."))
+	}
 	if limit := pg.OutOfTime(err); limit != nil {
 		return outOfTime(limit)
 	}
@@ -185,6 +188,19 @@ func batchProblem(batch *jobs.BatchError) *problem.Problem {
 	return problem.Invalid(fields...)
 }
 
+// awayClasses are the classes of SQLSTATEs that say nothing about a statement, but that the database or the session
+// could not do it now. Nothing of it was done.
+var awayClasses = []string{
+	"08", // connection exception
+	"25", // transaction state: the database is read-only, or has ended a transaction that idled or took too long
+	"26", // a prepared statement is gone
+	"40", // transaction rollback: a deadlock, a conflict
+	"53", // insufficient resources
+	"55", // an object is not in the state for it, such as locked
+	"57", // operator intervention
+	"58", // system error, such as of a disk
+}
+
 // databaseAway reports whether an error means that the database cannot be used for a while, whatever the statement.
 func databaseAway(err error) bool {
 	var connect *pgconn.ConnectError
@@ -193,10 +209,7 @@ func databaseAway(err error) bool {
 	case errors.As(err, &connect):
 		return true
 	case errors.As(err, &pg):
-		// By class or code: connection exception (08), read-only database (25006), insufficient resources (53), lock not
-		// available (55), operator intervention (57), I/O error (58), deadlock (40).
-		return slices.ContainsFunc([]string{"08", "25006", "53", "55", "57", "58", "40"},
-			func(class string) bool { return strings.HasPrefix(pg.Code, class) })
+		return len(pg.Code) > 2 && slices.Contains(awayClasses, pg.Code[:2])
 	}
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||

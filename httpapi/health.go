@@ -104,6 +104,9 @@ func (s *server) readiness(ctx context.Context) error {
 	if err := s.Store.CheckSchema(ctx); err != nil {
 		return err
 	}
+	if err := s.Store.CheckTenants(ctx); err != nil {
+		return err
+	}
 	return s.Store.CheckWrites()
 }
 
@@ -112,6 +115,7 @@ func notReadyDetail(err error) string {
 	var own unreadyError
 	var schema *store.SchemaError
 	var write *pg.WriteError
+	var acting *pg.ActingError
 	switch {
 	case errors.As(err, &own):
 		return sentence(own)
@@ -119,6 +123,8 @@ func notReadyDetail(err error) string {
 		return sentence(schema)
 	case errors.As(err, &write):
 		return sentence(write)
+	case errors.As(err, &acting):
+		return sentence(acting)
 	}
 	return "The database cannot be reached."
 }

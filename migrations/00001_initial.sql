@@ -1947,6 +1947,16 @@ COMMENT ON FUNCTION punctual.create_partition_of(timestamptz) IS
 
 REVOKE ALL ON FUNCTION punctual.create_partition_of(timestamptz) FROM PUBLIC;
 
+-- By default PUBLIC may execute a function, unless a database has that revoked (ALTER DEFAULT PRIVILEGES).
+CREATE FUNCTION punctual.functions_of_tenants() RETURNS regprocedure[]
+LANGUAGE sql STABLE AS $$
+    SELECT array_agg(p.oid::regprocedure) FROM pg_catalog.pg_proc p
+    WHERE p.pronamespace = 'punctual'::regnamespace
+      AND (p.provolatile <> 'v' OR p.proname IN ('acts_for_job', 'create_partition_of'))
+$$;
+COMMENT ON FUNCTION punctual.functions_of_tenants() IS
+    'The functions that policies, views and the statements of tenants call.';
+
 CREATE FUNCTION punctual.guard_table(relation text, privileges text, visible text, writable text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -1995,6 +2005,7 @@ DECLARE
         -- Locking rows needs an UPDATE privilege, even if nothing is changed.
         ['tenants',          'SELECT, UPDATE (updated_at)',    'id = punctual.acting_tenant()', NULL]];
     entry text[];
+    callee regprocedure;
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'punctual_tenant') THEN
         RAISE NOTICE 'there is no role punctual_tenant';
@@ -2006,7 +2017,9 @@ BEGIN
     GRANT SELECT, UPDATE (created_at) ON punctual.data_keys TO punctual_tenant; -- encrypted keys, locked while in use
     GRANT SELECT (hour, counted_at, shown) ON punctual.counted_hours TO punctual_tenant; -- the rest is of all tenants
     GRANT SELECT, INSERT ON punctual.audit_entries TO punctual_tenant;
-    GRANT EXECUTE ON FUNCTION punctual.create_partition_of(timestamptz) TO punctual_tenant;
+    FOREACH callee IN ARRAY punctual.functions_of_tenants() LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO punctual_tenant', callee);
+    END LOOP;
     FOREACH entry SLICE 1 IN ARRAY guarded LOOP
         PERFORM punctual.guard_table(entry[1], entry[2], entry[3], coalesce(entry[4], entry[3]));
     END LOOP;
@@ -2027,6 +2040,8 @@ COMMENT ON FUNCTION punctual.guard_tenants() IS
 
 -- +goose StatementBegin
 DO $$
+DECLARE
+    callee regprocedure;
 BEGIN
     BEGIN
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'punctual_reader') THEN
@@ -2044,6 +2059,10 @@ BEGIN
         REVOKE SELECT ON punctual.idempotency_keys, punctual.run_token_key, punctual.request_rates, punctual.api_keys,
             punctual.data_keys, punctual.secrets, punctual.secret_uses, punctual.job_secrets, punctual.signing_secrets,
             punctual.audit_entries FROM punctual_reader;
+        FOREACH callee IN ARRAY punctual.functions_of_tenants() LOOP
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO punctual_reader', callee);
+        END LOOP;
+        REVOKE EXECUTE ON FUNCTION punctual.create_partition_of(timestamptz) FROM punctual_reader;
     END IF;
 END
 $$;

@@ -25,6 +25,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
+
+	"punctual/store/session"
 )
 
 // FS holds the migrations, numbered from 00001.
@@ -56,19 +58,28 @@ func Latest() int64 {
 	return latest
 }
 
-// Up brings the database of dsn to Latest and returns what it applied, oldest first. Any number of processes may call
-// it at once, also through a PgBouncer in transaction mode: a lock row in the schema, rather than a session lock, lets
-// one of them work while the others wait.
-func Up(ctx context.Context, dsn string) ([]Applied, error) { return up(ctx, dsn, FS) }
+// Up brings the database of a URL to Latest: see UpOn.
+func Up(ctx context.Context, url string) ([]Applied, error) {
+	return UpOn(ctx, session.Database{URL: url})
+}
 
-func up(ctx context.Context, dsn string, files fs.FS) ([]Applied, error) {
-	config, err := pgx.ParseConfig(dsn)
+// UpOn brings a database to Latest and returns what it applied, oldest first. Any number of processes may call it at
+// once, also through a PgBouncer in transaction mode: a lock row in the schema, rather than a session lock, lets one of
+// them work while the others wait.
+func UpOn(ctx context.Context, d session.Database) ([]Applied, error) { return up(ctx, d, FS) }
+
+func up(ctx context.Context, d session.Database, files fs.FS) ([]Applied, error) {
+	config, err := d.Config()
 	if err != nil {
-		return nil, fmt.Errorf("reading the database URL: %w", err)
+		return nil, err
 	}
 	// A migration has several statements in one string, which only the simple protocol accepts.
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	db := stdlib.OpenDB(*config)
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	options := []stdlib.OptionOpenDB{stdlib.OptionAfterConnect(config.AfterConnect)}
+	if config.BeforeConnect != nil {
+		options = append(options, stdlib.OptionBeforeConnect(config.BeforeConnect))
+	}
+	db := stdlib.OpenDB(*config.ConnConfig, options...)
 	defer db.Close()
 
 	if err := createSchema(ctx, db); err != nil {
@@ -115,10 +126,15 @@ func lockNotToBeHad(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01")
 }
 
-// createSchema creates the schema in which goose's own tables live. When two processes do so at once, one fails on a
-// unique index of the catalogue, even with IF NOT EXISTS. By then the schema exists, so that failure is ignored.
+// createSchema creates the schema in which goose's own tables live, unless it exists: Postgres refuses IF NOT EXISTS to
+// a role that may create no schema. When two processes create it at once, one fails on a unique index of the catalogue.
+// By then the schema exists, so that failure is ignored.
 func createSchema(ctx context.Context, db *sql.DB) error {
-	_, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS punctual`)
+	var exists bool
+	err := db.QueryRowContext(ctx, `SELECT to_regnamespace('punctual') IS NOT NULL`).Scan(&exists)
+	if err == nil && !exists {
+		_, err = db.ExecContext(ctx, `CREATE SCHEMA punctual`)
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "23505" || pg.Code == "42P06") {
 		return nil

@@ -15,6 +15,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/migrations"
+	"punctual/store/session"
 )
 
 // nextRelease returns the migrations of this binary, and one more.
@@ -67,7 +68,7 @@ func TestAMigrationWaitsForItsLocksWithoutAQueue(t *testing.T) {
 	execute(t, conn, `BEGIN; LOCK TABLE punctual.operations IN ACCESS SHARE MODE`)
 	migrated := make(chan error, 1)
 	go func() {
-		_, err := migrations.UpFrom(t.Context(), dsn, nextRelease(t))
+		_, err := migrations.UpFrom(t.Context(), session.Database{URL: dsn}, nextRelease(t))
 		migrated <- err
 	}()
 	const gaveUp = `SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()`

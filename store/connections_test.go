@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -133,6 +134,32 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 			t.Errorf("a connection came back with limits of %s and %s, %v", lock, statement, err)
 		}
 		conn.Release()
+	}
+}
+
+// Callers wait for each other's connections too, and that wait is bounded. It is no limit for what goes on after it.
+func TestACallerWaitsForAConnectionForABoundedTime(t *testing.T) {
+	c := newReplica(t)
+	c.create("job", every(time.Hour))
+	var busy *pg.BusyError
+	t.Run("all in use", func(t *testing.T) {
+		c := c
+		c.t = t
+		c.occupy(pg.Callers)
+		if _, err := c.GetJob(bounded(t), c.tenant, "job"); !errors.As(err, &busy) {
+			t.Errorf("a read: %v", err)
+		}
+		if _, err := c.PauseJob(bounded(t), c.tenant, "job", "", nil); !errors.As(err, &busy) {
+			t.Errorf("a change: %v", err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.GetJob(gone, c.tenant, "job"); !errors.Is(err, context.Canceled) {
+			t.Errorf("a read of a caller who has left: %v", err)
+		}
+	})
+	if _, err := c.PauseJob(bounded(t), c.tenant, "job", "", nil); err != nil {
+		t.Errorf("a change when they are free again: %v", err)
 	}
 }
 

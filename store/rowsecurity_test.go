@@ -319,6 +319,10 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 			"ALTER ROLE punctual_tenant NOSUPERUSER NOBYPASSRLS",
 		},
 		{"without its privileges", `REVOKE ALL ON SCHEMA punctual FROM punctual_tenant`, "SELECT punctual.guard_tenants()"},
+		{
+			"without its functions", `REVOKE EXECUTE ON FUNCTION punctual.acting_tenant() FROM PUBLIC, punctual_tenant`,
+			"SELECT punctual.guard_tenants()",
+		},
 		{"gone", `ALTER ROLE punctual_tenant RENAME TO former`, "CREATE ROLE punctual_tenant NOLOGIN"},
 	} {
 		change(k.breaks)
@@ -370,5 +374,18 @@ func TestWhomPunctualConnectsAsCanCopyAllTables(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", table, err)
 		}
+	}
+}
+
+// Whether calls for tenants are served is found out by one, not by looking at privileges alone.
+func TestReadinessTriesWhatCallersDo(t *testing.T) {
+	t.Parallel()
+	c := openCRUD(t, Options{DatabaseURL: pgtest.DSN(t), MaxConns: 4})
+	must(t, c.CheckTenants(t.Context()))
+	c.exec(`REVOKE SELECT ON punctual.job_versions FROM punctual_tenant`)
+	var refused *pg.ActingError
+	if err := c.CheckTenants(t.Context()); !errors.As(err, &refused) ||
+		!strings.Contains(err.Error(), "permission denied for table job_versions") {
+		t.Errorf("%v", err)
 	}
 }

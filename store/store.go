@@ -37,6 +37,7 @@ const DefaultRetention = 30 * 24 * time.Hour
 // Options says how to reach the database and what the absent fields of a definition mean.
 type Options struct {
 	DatabaseURL   string        // postgres:// URL or key=value DSN
+	PasswordFile  string        // holds the database's password, and is read whenever a connection is made; empty: none
 	DefaultJitter time.Duration // jitter of cron slots a minute or more apart whose definition sets none
 	MaxConns      int32         // most connections; 0: 16
 	Replica       bool          // for a replica: connections are divided into parts, and callers' waits are limited
@@ -112,7 +113,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		definitions: definitions.New(o.DefaultJitter, o.Retention),
 	}
 	var err error
-	s.db, err = pg.Open(ctx, pg.Config{URL: o.DatabaseURL, MaxConns: o.MaxConns, Replica: o.Replica, Log: o.Log})
+	s.db, err = pg.Open(ctx, pg.Config{
+		URL: o.DatabaseURL, PasswordFile: o.PasswordFile, MaxConns: o.MaxConns, Replica: o.Replica, Log: o.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +153,9 @@ func (s *Store) Endpoints() []netip.AddrPort { return s.db.Endpoints() }
 
 // Backstop reports whether row-level security is in force: see pg.DB.
 func (s *Store) Backstop(ctx context.Context) (bool, error) { return s.db.Backstop(ctx) }
+
+// CheckTenants returns a *pg.ActingError if the database refuses what is done for tenants: see pg.DB.
+func (s *Store) CheckTenants(ctx context.Context) error { return s.db.CheckTenants(pg.Runs.In(ctx)) }
 
 // CheckWrites returns a *pg.WriteError if the database takes no writes: see pg.DB.
 func (s *Store) CheckWrites() error { return s.db.CheckWrites() }

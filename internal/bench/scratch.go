@@ -14,6 +14,7 @@ import (
 
 	"punctual/internal/privatepg"
 	"punctual/migrations"
+	"punctual/store/session"
 )
 
 // scratch is a database whose schema punctual belongs to this process alone, which fills it and drops it.
@@ -95,12 +96,12 @@ func (s *scratch) startPrivate(ctx context.Context) error {
 
 // connect connects with an application name that differs from a replica's.
 func connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(dsn)
+	config, err := session.Database{URL: dsn}.Config()
 	if err != nil {
 		return nil, err
 	}
-	config.RuntimeParams["application_name"] = "punctual bench"
-	return pgx.ConnectConfig(ctx, config)
+	config.ConnConfig.RuntimeParams["application_name"] = "punctual bench"
+	return pgx.ConnectConfig(ctx, config.ConnConfig)
 }
 
 // durable refuses a database that confirms a commit before it is safe on disk: its figures could not be compared with

@@ -26,7 +26,7 @@ func must(t *testing.T, err error) {
 
 func execute(t *testing.T, dsn, sql string) {
 	t.Helper()
-	session(t, dsn, func(conn *pgx.Conn) {
+	lend(t, dsn, func(conn *pgx.Conn) {
 		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
@@ -35,7 +35,7 @@ func execute(t *testing.T, dsn, sql string) {
 
 func one[T any](t *testing.T, dsn, sql string) (v T) {
 	t.Helper()
-	session(t, dsn, func(conn *pgx.Conn) {
+	lend(t, dsn, func(conn *pgx.Conn) {
 		if err := conn.QueryRow(t.Context(), sql).Scan(&v); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
@@ -43,8 +43,8 @@ func one[T any](t *testing.T, dsn, sql string) (v T) {
 	return v
 }
 
-// session lends a connection, and closes it again.
-func session(t *testing.T, dsn string, use func(*pgx.Conn)) {
+// lend lends a connection, and closes it again.
+func lend(t *testing.T, dsn string, use func(*pgx.Conn)) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
 	must(t, err)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"punctual/scheduler/domain"
+	"punctual/store/session"
 )
 
 // A seeder fills the scratch schema with the rows that Punctual itself would write, but faster: minutes instead of
@@ -24,7 +25,7 @@ type seeder struct {
 
 // newSeeder opens connections of its own.
 func newSeeder(ctx context.Context, dsn string, say func(string, ...any)) (*seeder, error) {
-	cfg, err := pgxpool.ParseConfig(dsn)
+	cfg, err := session.Database{URL: dsn}.Config()
 	if err != nil {
 		return nil, err
 	}

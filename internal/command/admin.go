@@ -11,7 +11,7 @@ import (
 
 // administer runs work on the database, on behalf of the logged-in user.
 func (d database) administer(ctx context.Context, work func(context.Context, *store.Store) error) error {
-	options := store.Options{DatabaseURL: d.DatabaseURL, MaxConns: 2, Log: slog.New(slog.DiscardHandler)}
+	options := d.on(store.Options{MaxConns: 2, Log: slog.New(slog.DiscardHandler)})
 	return naming(onDatabase(ctx, options, func(db *store.Store) error {
 		return work(audit.WithActor(ctx, audit.Actor{Kind: audit.Command, Name: login()}), db)
 	}))

@@ -15,12 +15,22 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/migrations"
+	"punctual/store"
+	"punctual/store/session"
 	"punctual/store/vault"
 )
 
-// database holds the flag that names the Postgres database.
+// database holds the flags that name the Postgres database.
 type database struct {
 	DatabaseURL string `env:"PUNCTUAL_DATABASE_URL,DATABASE_URL" placeholder:"postgres://…" help:"Required. Postgres 15 or newer, direct or through PgBouncer: postgres://user:password@host:5432/database."`
+
+	DatabasePasswordFile string `type:"path" placeholder:"FILE" help:"File with the database's password, read whenever a connection is made. For passwords that change or expire, such as IAM tokens. Instead of a password in the URL."`
+}
+
+// on returns options for a store on the database.
+func (d database) on(options store.Options) store.Options {
+	options.DatabaseURL, options.PasswordFile = d.DatabaseURL, d.DatabasePasswordFile
+	return options
 }
 
 // Validate is called by the flag parser.
@@ -35,23 +45,33 @@ const exampleURL = "postgres://user:password@host:5432/database" //nolint:gosec 
 
 // databaseError says in one line what is wrong with the database. pgx writes a line for each address that it tried.
 type databaseError struct {
-	text string
-	err  error
+	flag, text string
+	err        error
 }
 
-func (e *databaseError) Error() string { return "--database-url: " + e.text }
+func (e *databaseError) Error() string { return e.flag + ": " + e.text }
 func (e *databaseError) Unwrap() error { return e.err }
 
 // naming adds the flag to an error that is caused by the flag's value.
 func naming(err error) error {
 	var malformed *pgconn.ParseConfigError
 	var unreachable *pgconn.ConnectError
+	var file *session.PasswordFileError
+	var encoding *session.EncodingError
+	var pooled *session.PooledSettingError
 	switch {
+	case errors.As(err, &file):
+		return &databaseError{"--database-password-file", file.Error(), err}
+	case errors.As(err, &encoding):
+		return &databaseError{"--database-url", encoding.Error(), err}
+	case errors.As(err, &pooled):
+		return &databaseError{"--database-url", pooled.Error(), err}
 	case errors.As(err, &malformed):
-		return &databaseError{OneLine(malformed) + "; write " + exampleURL, err}
+		return &databaseError{"--database-url", OneLine(malformed) + "; write " + exampleURL, err}
 	case errors.As(err, &unreachable):
 		c := unreachable.Config
 		return &databaseError{
+			"--database-url",
 			fmt.Sprintf("cannot connect to database %q at %s as user %q: %s", c.Database, addresses(c), c.User,
 				whyUnreachable(unreachable)),
 			err,
@@ -106,7 +126,7 @@ type Migrate struct{ database }
 
 // Run applies the migrations.
 func (c *Migrate) Run(ctx context.Context, log *slog.Logger) error {
-	applied, err := migrations.Up(ctx, c.DatabaseURL)
+	applied, err := migrations.UpOn(ctx, session.Database{URL: c.DatabaseURL, PasswordFile: c.DatabasePasswordFile})
 	for _, m := range applied {
 		log.Info("migrated", "version", m.Version, "took", m.Duration.Round(time.Millisecond))
 	}

@@ -32,7 +32,7 @@ func (c *rotate) Run(ctx context.Context, log *slog.Logger) error {
 			return fmt.Errorf("--new-master-key-file: %w", err)
 		}
 	}
-	options := store.Options{DatabaseURL: c.DatabaseURL, MaxConns: 4, Log: log, Master: master}
+	options := c.on(store.Options{MaxConns: 4, Log: log, Master: master})
 	return naming(onDatabase(ctx, options, func(db *store.Store) error {
 		done, err := db.RotateSecrets(ctx, next)
 		if err != nil {

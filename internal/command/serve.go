@@ -71,8 +71,8 @@ func (c *Serve) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version 
 	}
 	config := c.config(log, version)
 	config.NoAuth, config.OIDC, config.OIDCClient = c.noAuth(), c.oidc(), client
-	config.Store.Master = master
-	config.Store.DatabaseURL, config.Migrate, config.DatabaseWait = c.DatabaseURL, c.Migrate, c.DatabaseWait
+	config.Store = c.on(config.Store)
+	config.Store.Master, config.Migrate, config.DatabaseWait = master, c.Migrate, c.DatabaseWait
 	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth
 	config.Frozen, config.Store.Adopt = c.Frozen, c.AdoptDatabase
 	config.ShutdownGrace, config.Hurry = c.grace(), hurry

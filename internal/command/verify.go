@@ -52,7 +52,7 @@ func (c *Verify) verify(ctx context.Context, log *slog.Logger) (violations int, 
 	if terminal, err := os.Stderr.Stat(); err == nil && terminal.Mode()&os.ModeCharDevice != 0 {
 		r.terminal = os.Stderr
 	}
-	options := store.Options{DatabaseURL: c.DatabaseURL, DefaultJitter: c.DefaultJitter, MaxConns: 2, Log: log}
+	options := c.on(store.Options{DefaultJitter: c.DefaultJitter, MaxConns: 2, Log: log})
 	err = onDatabase(ctx, options, func(db *store.Store) error {
 		summary, err := db.Verify(ctx, history.VerifyOptions{
 			From: from, To: to, Tenant: c.Tenant, Job: c.Job, Grace: max(c.Grace, 1), Report: r.violation,

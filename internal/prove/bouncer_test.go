@@ -15,7 +15,16 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	dsn := pgtest.PgBouncer(t, pgtest.Server(t), direct, "default_pool_size = 6")
 	punctual(t, dsn, "migrate")
 	first, second := serve(t, dsn), serve(t, dsn)
+	everything(t, w, first, second)
+	f := atRest(t, dsn+"&default_query_exec_mode=exec", w)
+	verify(t, f, Conditions{SentOnce: true})
+	stop(t, first)
+	stop(t, second)
+}
 
+// everything has two replicas do a bit of everything, and sees that it is done.
+func everything(t *testing.T, w *Witness, first, second *process.Replica) {
+	t.Helper()
 	w.Script("/retried", Answer{Status: 500}, Answer{})
 	end := nextSecond(8 * time.Second)
 	create(t, first.API,
@@ -49,9 +58,4 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	await(t, "the resumed job", func() bool { return len(w.At("/paused")) > seen })
 	do[any](t, second.API, "POST", "/v1/jobs/paused/pause", map[string]any{"note": "the end of the test"})
 	await(t, "the last slots", func() bool { return time.Now().After(end.Add(time.Second)) })
-
-	f := atRest(t, dsn+"&default_query_exec_mode=exec", w)
-	verify(t, f, Conditions{SentOnce: true})
-	stop(t, first)
-	stop(t, second)
 }

@@ -177,7 +177,7 @@ func (b *besieged) downOverPauses(rng *rand.Rand, jobs []string) {
 // attack disturbs the database, or the way to it.
 func (b *besieged) attack(rng *rand.Rand) {
 	m := b.members[rng.IntN(len(b.members))]
-	switch n := rng.IntN(12); {
+	switch n := rng.IntN(13); {
 	case n < 2:
 		b.note("crash of the database")
 		defer b.away(time.Now())
@@ -209,6 +209,11 @@ func (b *besieged) attack(rng *rand.Rand) {
 		defer b.fault("network cut in silence")()
 		m.proxy.Cut()
 		pause(b.t, rng, time.Second, 20*time.Second)
+	case n < 11:
+		defer b.fault("failover that leaves sockets open")()
+		flipRoles(b.t, b.server, b.dsn)
+		pause(b.t, rng, time.Second, 8*time.Second)
+		unflip(b.t, b.server, b.dsn)
 	default:
 		defer b.fault("network cut by refusal")()
 		m.proxy.Refuse()

@@ -60,10 +60,16 @@ func ready(t testing.TB, replicas ...*process.Replica) {
 // configure changes a setting of a server for all sessions, including open ones.
 func configure(t testing.TB, server *privatepg.Server, setting string) {
 	t.Helper()
-	conn := connect(t, server.DSN("postgres"))
-	for _, sql := range []string{
-		`SET default_transaction_read_only = off`, `ALTER SYSTEM SET ` + setting, `SELECT pg_reload_conf()`,
-	} {
+	administer(t, server, `SET default_transaction_read_only = off`, `ALTER SYSTEM SET `+setting, `SELECT pg_reload_conf()`)
+}
+
+// administer runs statements as a superuser, on a connection that it closes.
+func administer(t testing.TB, server *privatepg.Server, statements ...string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), server.DSN("postgres"))
+	must(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, sql := range statements {
 		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}

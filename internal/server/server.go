@@ -32,6 +32,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/freeze"
+	"punctual/store/session"
 )
 
 // Config says how a replica runs.
@@ -300,7 +301,7 @@ func openStore(ctx context.Context, c Config, metrics *scheduler.Metrics) (*stor
 
 func prepare(ctx context.Context, c Config, db *store.Store) error {
 	if c.Migrate {
-		applied, err := migrations.Up(ctx, c.Store.DatabaseURL)
+		applied, err := migrations.UpOn(ctx, session.Database{URL: c.Store.DatabaseURL, PasswordFile: c.Store.PasswordFile})
 		if err != nil {
 			return err
 		}
@@ -314,6 +315,9 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 	if _, err := db.Backstop(ctx); err != nil {
 		return err
 	}
+	if err := db.CheckTenants(ctx); err != nil {
+		return err
+	}
 	if err := db.OpenVault(ctx); err != nil {
 		return err
 	}
@@ -323,17 +327,19 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 	return db.Begin(ctx, freeze.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen})
 }
 
-// connect opens the store. It fails at once if the database refuses the user or does not exist. It waits for one that
-// does not answer, which may still be starting.
+// connect opens the store. It fails at once if the database refuses the user, does not exist or is not fit. It waits
+// for one that does not answer, which may still be starting.
 func connect(ctx context.Context, c Config) (*store.Store, error) {
 	deadline := time.Now().Add(c.DatabaseWait)
 	for {
 		db, err := store.Open(ctx, c.Store)
 		var parse *pgconn.ParseConfigError
+		var encoding *session.EncodingError
+		var pooled *session.PooledSettingError
 		var refused *pgconn.PgError
+		unfit := errors.As(err, &parse) || errors.As(err, &encoding) || errors.As(err, &pooled)
 		starting := errors.As(err, &refused) && refused.Code == "57P03" // cannot_connect_now
-		if err == nil || errors.As(err, &parse) || (refused != nil && !starting) || time.Now().After(deadline) ||
-			ctx.Err() != nil {
+		if err == nil || unfit || (refused != nil && !starting) || time.Now().After(deadline) || ctx.Err() != nil {
 			return db, err
 		}
 		c.Log.Warn("the database does not answer; trying again", "error", err, "giving_up_in",

@@ -37,7 +37,7 @@ func (p *idling) now() time.Duration { return leastIdling << p.doublings.Load() 
 // queueBegin begins a transaction that takes several round trips. Should this process stop between two of them,
 // Postgres soon ends the transaction and frees the rows it has locked.
 func (p *idling) queueBegin(b *pgx.Batch, settings string) {
-	b.Queue(`BEGIN`, pg.Prepared{})
+	b.Queue(pg.Begin, pg.Prepared{})
 	b.Queue(settings, pg.Prepared{}, strconv.FormatInt(p.now().Milliseconds(), 10))
 }
 

@@ -100,12 +100,9 @@ func (db *DB) limits(ctx context.Context) (begin, commit string) {
 	return "", "" // Runs: what a replica does before it starts
 }
 
-// JIT compilation is off for every plan. A day without statistics makes a plan look expensive, and compiling it takes
-// half a second of a processor, with rows locked, for a few rows. Each transaction says so itself, as a pooler may hand
-// out a connection that another session has set up.
+// Uncompiled turns JIT compilation off for a transaction (see session.Settle), as a statement of its own. uncompiledToo
+// is an expression where a transaction is one round trip.
 const (
-	uncompiledSession = `SET jit = off`
-	// Uncompiled is a statement of its own, and uncompiledToo an expression where a transaction is one round trip.
 	Uncompiled    = `SET LOCAL jit = off`
 	uncompiledToo = `set_config('jit', 'off', true)`
 )
@@ -113,6 +110,9 @@ const (
 // connect opens the connections. Those of a replica are divided into parts.
 func (db *DB) connect(ctx context.Context, config *pgxpool.Config) error {
 	config.MinIdleConns = 1
+	if config.MaxConnLifetime == time.Hour { // pgxpool's default: the URL names none
+		config.MaxConnLifetime, config.MaxConnLifetimeJitter = lifetime, lifetimeJitter
+	}
 	sizes := divide(db.config.MaxConns)
 	for p := range db.parts {
 		own := config.Copy()
@@ -122,6 +122,8 @@ func (db *DB) connect(ctx context.Context, config *pgxpool.Config) error {
 			continue
 		case !db.config.Replica:
 			own.MaxConns = db.config.MaxConns
+		case Part(p) == Callers:
+			own.ConnConfig.Tracer = waits{}
 		case Part(p) == Chores:
 			own.MinIdleConns = 0
 		}
@@ -130,6 +132,7 @@ func (db *DB) connect(ctx context.Context, config *pgxpool.Config) error {
 			return err
 		}
 		db.parts[p] = pool
+		db.renewal.add(pool)
 		if p == int(Callers) {
 			if err := pool.Ping(ctx); err != nil {
 				return err

@@ -9,15 +9,19 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"punctual/store/session"
 )
 
 // Config says how to reach a database.
 type Config struct {
-	URL      string // postgres:// URL or key=value DSN
-	MaxConns int32  // most connections; 0: 16
-	Replica  bool   // for a replica: connections are divided into parts, and callers' waits are limited
-	Log      *slog.Logger
+	URL          string // postgres:// URL or key=value DSN
+	PasswordFile string // see session.Database
+	MaxConns     int32  // most connections; 0: 16
+	Replica      bool   // for a replica: connections are divided into parts, and callers' waits are limited
+	Log          *slog.Logger
 }
 
 // DB is a pool of connections to one database. Safe for concurrent use.
@@ -26,6 +30,7 @@ type DB struct {
 	parts  [parts]*pgxpool.Pool // by part; all the same unless they are a replica's
 
 	refused   atomic.Pointer[refusal]
+	renewal   renewal
 	backstop  backstop // row-level security, which backs up the filters of statements for a tenant
 	endpoints endpoints
 	prepare   atomic.Pointer[func(context.Context, Querier) error]
@@ -34,14 +39,17 @@ type DB struct {
 
 // Open connects to the database. It fails if the database cannot be reached.
 func Open(ctx context.Context, c Config) (*DB, error) {
-	config, err := pgxpool.ParseConfig(c.URL)
+	config, err := session.Database{URL: c.URL, PasswordFile: c.PasswordFile}.Config()
 	if err != nil {
-		return nil, fmt.Errorf("database URL: %w (an example: postgres://user:password@host:5432/database)", err)
+		return nil, err
 	}
 	c.MaxConns = cmp.Or(c.MaxConns, 16)
 	db := &DB{config: c, woken: make(chan struct{}, 1)}
 	config.AfterConnect = db.connected
-	config.ConnConfig.DialFunc = dialer().DialContext
+	keeps := config.ConnConfig.OnPgError
+	config.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		return db.renewal.heed(err) && keeps(conn, err)
+	}
 	db.endpoints.observe(&config.ConnConfig.Config)
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		// Unnamed statements are planned with the values at hand, never with a generic plan, which would turn the due
@@ -50,8 +58,6 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 		config.ConnConfig.StatementCacheCapacity = 0 // not used, and 37 kB a connection
 	}
-	params := config.ConnConfig.RuntimeParams
-	params["application_name"] = cmp.Or(params["application_name"], "punctual")
 	if err := db.connect(ctx, config); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("connecting to the database: %w", err)
@@ -76,19 +82,12 @@ func (db *DB) Prepare(work func(context.Context, Querier) error) { db.prepare.St
 
 // connected prepares a new connection.
 func (db *DB) connected(ctx context.Context, conn *pgx.Conn) error {
-	if err := registerTypes(ctx, conn); err != nil {
+	registerTypes(conn)
+	if err := session.Settle(ctx, conn); err != nil {
 		return err
 	}
 	if err := db.endpoints.ask(ctx, conn); err != nil {
 		return err
-	}
-	if err := markDirect(ctx, conn); err != nil {
-		return err
-	}
-	if _, direct := conn.PgConn().CustomData()[keepsNames]; direct {
-		if _, err := conn.Exec(ctx, uncompiledSession); err != nil {
-			return fmt.Errorf("keeping plans from being compiled: %w", err)
-		}
 	}
 	if prepare := db.prepare.Load(); prepare != nil {
 		return (*prepare)(ctx, conn)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"punctual/store/session"
 )
 
 // Prepared is given before the arguments of a statement. It makes the connection prepare the statement under a name, if
@@ -15,12 +17,9 @@ import (
 // that the lasting plan is no worse.
 type Prepared struct{}
 
-// keepsNames marks a connection that leads to the same backend as long as it lives.
-const keepsNames = "punctual.keeps_names"
-
 // RewriteQuery implements pgx.QueryRewriter: pgx uses a statement that is prepared under its own text.
 func (Prepared) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, args []any) (string, []any, error) {
-	if conn.PgConn().CustomData()[keepsNames] != nil {
+	if keepsNames(conn) {
 		if _, err := conn.Prepare(ctx, sql, sql); err != nil {
 			return "", nil, fmt.Errorf("preparing a statement: %w", err)
 		}
@@ -28,18 +27,8 @@ func (Prepared) RewriteQuery(ctx context.Context, conn *pgx.Conn, sql string, ar
 	return sql, args, nil
 }
 
-// markDirect finds out whether the connection keeps names. A pooler that assigns a backend to each transaction tells
-// its clients a made-up process id, because the real one differs each time.
-func markDirect(ctx context.Context, conn *pgx.Conn) error {
-	if conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheDescribe {
-		return nil // the operator asked for another mode, and may have had a reason
-	}
-	var backend uint32
-	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&backend); err != nil {
-		return fmt.Errorf("asking for the backend's process id: %w", err)
-	}
-	if backend == conn.PgConn().PID() {
-		conn.PgConn().CustomData()[keepsNames] = true
-	}
-	return nil
+// keepsNames reports whether a connection keeps the names of prepared statements. An operator who asked for another
+// mode of queries may have had a reason.
+func keepsNames(conn *pgx.Conn) bool {
+	return session.Direct(conn) && conn.Config().DefaultQueryExecMode == pgx.QueryExecModeCacheDescribe
 }

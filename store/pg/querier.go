@@ -29,9 +29,14 @@ func (db *DB) Reader(ctx context.Context, tenant int32) Querier {
 	return tenantReader{db, tenant}
 }
 
-// ReadOnly runs work for a tenant on one snapshot, in a transaction that cannot write.
+// ReadOnly runs work for a tenant on one snapshot, in a transaction that cannot write. A command may take its time
+// between two statements, such as for writing a report.
 func (db *DB) ReadOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
-	begin, err := db.BeginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+Uncompiled, tenant)
+	idle := mayPause
+	if db.config.Replica {
+		idle = mayHang
+	}
+	begin, err := db.BeginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+idle+`; `+Uncompiled, tenant)
 	if err != nil {
 		return err
 	}

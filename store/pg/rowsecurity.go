@@ -2,13 +2,16 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Everybody stands in place of a tenant for work that is done for all tenants alike: the scheduler's loops, and
@@ -20,11 +23,20 @@ const TenantRole = "punctual_tenant"
 
 // actFor makes the rest of a transaction act for a tenant: it sees only the tenant's rows, whatever its statements ask
 // for.
-const actFor = `SELECT set_config('role', '` + TenantRole + `', true), set_config('punctual.tenant', $1, true)`
+const actFor = `SELECT set_config('role', '` + TenantRole + `', true), set_config('punctual.tenant', $1, true), ` +
+	`set_config('row_security', 'on', true)`
+
+// Begin begins a transaction that writes. What one statement has locked, the next must see as it is then, and SKIP
+// LOCKED must not fail for a row that has just changed.
+const Begin = `BEGIN ISOLATION LEVEL READ COMMITTED`
 
 // begin begins every transaction, in one round trip. A replica that hangs inside a transaction loses it after 5 s:
 // otherwise its row locks would keep other replicas from its jobs for as long as it lives.
-const begin = `BEGIN; SET LOCAL idle_in_transaction_session_timeout = '5s'; ` + Uncompiled
+const (
+	begin    = Begin + `; ` + mayHang + `; ` + Uncompiled
+	mayHang  = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
+	mayPause = `SET LOCAL idle_in_transaction_session_timeout = 0`
+)
 
 // BeginFor returns the statements that begin a transaction which acts for a tenant. If the database refuses the role,
 // the transaction is aborted from its beginning.
@@ -86,6 +98,8 @@ func (db *DB) MissingBackstop(ctx context.Context) ([]string, error) {
 		       coalesce(has_schema_privilege(r.oid, 'punctual', 'USAGE')
 		           AND has_table_privilege(r.oid, 'punctual.audit_entries', 'INSERT')
 		           AND has_table_privilege(r.oid, 'punctual.jobs', 'INSERT')
+		           AND (SELECT bool_and(has_function_privilege(r.oid, p.oid, 'EXECUTE')) FROM pg_catalog.pg_proc p
+		                WHERE p.oid = ANY(punctual.functions_of_tenants()))
 		           AND (SELECT relrowsecurity FROM pg_catalog.pg_class WHERE oid = 'punctual.jobs'::regclass), false)
 		FROM (VALUES ('`+TenantRole+`')) AS wanted(name) LEFT JOIN pg_catalog.pg_roles r ON r.rolname = wanted.name`).
 		Scan(&user, &exists, &mighty, &member, &guarded)
@@ -106,6 +120,39 @@ func (db *DB) MissingBackstop(ctx context.Context) ([]string, error) {
 		missing = append(missing, "SELECT punctual.guard_tenants()")
 	}
 	return missing, nil
+}
+
+// ActingError says that the database refuses what is done for tenants.
+type ActingError struct{ err error }
+
+func (e *ActingError) Error() string {
+	text := e.err.Error()
+	if refused, is := errors.AsType[*pgconn.PgError](e.err); is {
+		text = refused.Message
+	}
+	return "the database refuses to act for tenants: " + text
+}
+
+// Unwrap returns the database's error.
+func (e *ActingError) Unwrap() error { return e.err }
+
+// actingProbe reads as calls for tenants do, through each kind of policy, and finds nothing.
+const actingProbe = `
+SELECT count(*) FROM (
+    SELECT FROM punctual.jobs WHERE id = $1::uuid
+    UNION ALL SELECT FROM punctual.job_versions WHERE job_id = $1::uuid
+    UNION ALL SELECT FROM punctual.cancels WHERE run_id = $1::uuid) nothing`
+
+// CheckTenants tries the way that calls for a tenant take, and returns an *ActingError if the database refuses it. An
+// error of another kind says nothing about that way.
+func (db *DB) CheckTenants(ctx context.Context) error {
+	const nobody int32 = 0
+	var n int
+	err := db.Reader(ctx, nobody).QueryRow(ctx, actingProbe, Prepared{}, uuid.Nil).Scan(&n)
+	if class := Code(err); strings.HasPrefix(class, "42") {
+		return &ActingError{err}
+	}
+	return Wrap("acting for a tenant", err)
 }
 
 // tenantReader queries the pool for a tenant, each time in a transaction of its own, which costs no extra round trip.

@@ -12,7 +12,7 @@ import (
 // anyway. Roles belong to the cluster: another deployment in the same cluster has the same TenantRole, and by default
 // every role may connect to every database.
 const selectStrangers = `
-SELECT quote_ident(m.rolname)
+SELECT DISTINCT quote_ident(m.rolname)
 FROM pg_catalog.pg_roles g
 JOIN pg_catalog.pg_auth_members a ON a.roleid = g.oid
 JOIN pg_catalog.pg_roles m ON m.oid = a.member

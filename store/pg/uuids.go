@@ -2,7 +2,6 @@ package pg
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -106,7 +105,7 @@ func CompareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
 // registerTypes tells pgx which Postgres type uuid.UUID is: how to encode it, and which type it has in the query modes
 // that do not ask the server for the types of parameters (default_query_exec_mode=exec, which some poolers need). It
 // also makes pgx return instants in UTC, and not in the zone of the process.
-func registerTypes(_ context.Context, conn *pgx.Conn) error {
+func registerTypes(conn *pgx.Conn) {
 	types := conn.TypeMap()
 	id := &pgtype.Type{Name: "uuid", OID: pgtype.UUIDOID, Codec: uuidCodec{}}
 	types.RegisterType(id)
@@ -123,5 +122,4 @@ func registerTypes(_ context.Context, conn *pgx.Conn) error {
 	types.RegisterDefaultPgType(uuid.UUID{}, "uuid")
 	types.RegisterDefaultPgType([]uuid.UUID{}, "_uuid")
 	types.RegisterDefaultPgType([]*uuid.UUID{}, "_uuid")
-	return nil
 }

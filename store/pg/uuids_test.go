@@ -23,7 +23,7 @@ func TestUUIDsTravelBothWays(t *testing.T) {
 			conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
 			must(t, err)
 			defer func() { _ = conn.Close(t.Context()) }()
-			must(t, registerTypes(t.Context(), conn))
+			registerTypes(conn)
 			for _, want := range [][]uuid.UUID{nil, {}, {uuid.New()}, {uuid.New(), uuid.Nil, uuid.New()}} {
 				checkUUIDs(t, conn, mode, want)
 			}
@@ -63,7 +63,7 @@ func TestInstantsAreReadInUTC(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
 	must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
-	must(t, registerTypes(t.Context(), conn))
+	registerTypes(conn)
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe} {
 		var at time.Time
 		var maybe *time.Time
@@ -99,7 +99,7 @@ func BenchmarkUUIDs(b *testing.B) {
 		ready func()
 	}{
 		{"as pgx does", func() {}},
-		{"registered", func() { _ = registerTypes(b.Context(), conn) }},
+		{"registered", func() { registerTypes(conn) }},
 	} {
 		bm.ready()
 		types := conn.TypeMap()

@@ -1,4 +1,4 @@
-package pg
+package session_test
 
 import (
 	"net"
@@ -6,20 +6,27 @@ import (
 	"testing"
 
 	"punctual/internal/pgtest"
+	"punctual/store/pg"
 )
 
 func TestAConnectionToAVanishedDatabaseIsGivenUp(t *testing.T) {
 	t.Parallel()
-	db, err := Open(t.Context(), Config{URL: pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))})
-	must(t, err)
+	db, err := pg.Open(t.Context(), pg.Config{URL: pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer db.Close()
 	conn, err := db.Pool().Acquire(t.Context())
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer conn.Release()
 	raw, err := conn.Conn().PgConn().Conn().(*net.TCPConn).SyscallConn()
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct{ option, want int }{
-		"unacknowledged data, in ms":   {tcpUserTimeout, 15_000},
+		"unacknowledged data, in ms":   {0x12, 15_000},
 		"silence before a probe, s":    {syscall.TCP_KEEPIDLE, 5},
 		"time between two probes, s":   {syscall.TCP_KEEPINTVL, 5},
 		"probes before it is given up": {syscall.TCP_KEEPCNT, 2},
