@@ -39,6 +39,11 @@ type Claims struct {
 
 	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
 
+	takenBack atomic.Int64 // runs that nobody had and that were taken back: see Sweep and Lose
+	swept     sweep
+
+	failedOver atomic.Bool // no heartbeat has told of the latest timeline yet
+
 	guarding atomic.Bool            // guard fencing tokens against failovers
 	timeline atomic.Pointer[string] // the one that this Postgres was last found on; nil: not known
 	tokenKey atomic.Pointer[[]byte] // the key that makes run tokens, once it was read

@@ -42,11 +42,14 @@ func (t *timeline) queue(b *pgx.Batch) {
 	b.Queue(readTimeline).QueryRow(func(row pgx.Row) error { return row.Scan(&t.here, &t.known) })
 }
 
-// look forgets the compiled definitions if the timeline is another one than before: an asynchronous failover may have
-// lost versions of definitions, whose numbers other definitions have now.
+// look forgets what an asynchronous failover may have lost, if the timeline is another one than before. It forgets the
+// compiled definitions: lost versions have given their numbers to others. The next heartbeat then has outcomes compared
+// with the database, and the sweep begins anew.
 func (s *Claims) look(t timeline) {
 	if before := s.timeline.Swap(&t.here); before != nil && *before != t.here {
 		s.definitions.Forget()
+		s.swept.anew()
+		s.failedOver.Store(true)
 	}
 }
 
