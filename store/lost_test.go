@@ -27,9 +27,11 @@ func (c claimer) two() (first, second domain.Assignment) {
 	return runs[0], runs[1]
 }
 
-// loseOutcome puts a run back as an asynchronous failover does that has lost its outcome.
+// loseOutcome puts a run back as an asynchronous failover does that has lost its outcome. Its lease was claimed from
+// the Postgres before.
 func (c crud) loseOutcome(a domain.Assignment) {
 	c.t.Helper()
+	a.Lease.Started = nil
 	c.exec(`
 		UPDATE punctual.runs
 		SET status = 'running', reason = NULL, finished_at = NULL, next_attempt_at = NULL, attempt = $2

@@ -44,9 +44,9 @@ type Claims struct {
 
 	failedOver atomic.Bool // no heartbeat has told of the latest timeline yet
 
-	guarding atomic.Bool            // guard fencing tokens against failovers
-	timeline atomic.Pointer[string] // the one that this Postgres was last found on; nil: not known
-	tokenKey atomic.Pointer[[]byte] // the key that makes run tokens, once it was read
+	guarding atomic.Bool              // guard fencing tokens against failovers
+	postgres atomic.Pointer[timeline] // what was last found of this Postgres; nil: nothing
+	tokenKey atomic.Pointer[[]byte]   // the key that makes run tokens, once it was read
 }
 
 var _ scheduler.Store = (*Claims)(nil)

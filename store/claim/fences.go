@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 
@@ -18,7 +22,7 @@ const (
 	readTimeline = `
 SELECT CASE WHEN pg_is_in_recovery() THEN timeline
             ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,
-       timeline
+       timeline, pg_postmaster_start_time()
 FROM punctual.deployment`
 	raiseFences = `
 WITH was AS (
@@ -34,23 +38,59 @@ SELECT setval('punctual.fences', nextval('punctual.fences') + 1000000000) WHERE 
 // moment, or another transaction has locked the row that records the timeline: the sequence has room for raises that
 // were not needed.
 
-// timeline is the timeline that this Postgres is on, and the one that fencing tokens were last given on.
-type timeline struct{ here, known string }
+// timeline is the timeline that this Postgres is on, the one that fencing tokens were last given on, and when this
+// Postgres was started.
+type timeline struct {
+	here, known string
+	started     time.Time
+}
 
 // queue queues the reading of the timeline.
 func (t *timeline) queue(b *pgx.Batch) {
-	b.Queue(readTimeline).QueryRow(func(row pgx.Row) error { return row.Scan(&t.here, &t.known) })
+	b.Queue(readTimeline).QueryRow(func(row pgx.Row) error { return row.Scan(&t.here, &t.known, &t.started) })
 }
 
-// look forgets what an asynchronous failover may have lost, if the timeline is another one than before. It forgets the
-// compiled definitions: lost versions have given their numbers to others. The next heartbeat then has outcomes compared
-// with the database, and the sweep begins anew.
-func (s *Claims) look(t timeline) {
-	if before := s.timeline.Swap(&t.here); before != nil && *before != t.here {
+// look forgets what may have been lost if this is another Postgres than before, or one that was restarted: after an
+// asynchronous failover, or after a crash with synchronous_commit = off. It forgets the compiled definitions: lost
+// versions have given their numbers to others. The next heartbeat then has outcomes compared with the database, and the
+// sweep begins anew.
+//
+// On a new connection all leases until now count as leases of another Postgres, because a crash of one of its processes
+// cuts all connections. A pooler hides that.
+func (s *Claims) look(t timeline, connected bool) {
+	before := s.postgres.Load()
+	same := before != nil && before.here == t.here && before.started.Equal(t.started)
+	if !same || connected {
+		s.postgres.Store(&t)
+	}
+	if before != nil && !same {
 		s.definitions.Forget()
 		s.swept.anew()
 		s.failedOver.Store(true)
 	}
+}
+
+// started returns when this Postgres was started; nil: not known. The instant is another one, at another address, once
+// outcomes that were acknowledged before may be lost.
+func (s *Claims) started() *time.Time {
+	if t := s.postgres.Load(); t != nil {
+		return &t.started
+	}
+	return nil
+}
+
+// startedFor returns started if all leases, each with an outcome among the given ones, were claimed since. Otherwise it
+// returns nil.
+func (s *Claims) startedFor(leases []uuid.UUID, outcomes []domain.Outcome) *time.Time {
+	started := s.started()
+	for _, id := range leases {
+		if !slices.ContainsFunc(outcomes, func(o domain.Outcome) bool {
+			return o.Lease.ID == id && o.Lease.Started == started
+		}) {
+			return nil
+		}
+	}
+	return started
 }
 
 // raise raises the sequence if the timeline is new.
@@ -74,7 +114,7 @@ func (s *Claims) guardFences(ctx context.Context, q pg.Querier) error {
 	if err != nil {
 		return fmt.Errorf("reading the timeline: %w", err)
 	}
-	s.look(line)
+	s.look(line, true)
 	return line.raise(ctx, q)
 }
 

@@ -171,6 +171,9 @@ const deleteLeases = `DELETE FROM punctual.claims WHERE id = ANY((SELECT $1::uui
 // deleteEnded deletes leases ($1), except one of which an earlier run ($2) is still running. The outcome of that run was
 // acknowledged, and the database has lost it since, as an asynchronous failover does. Its replica finds the lease that
 // stays, and ends it. A run that was claimed again is running under another lease.
+//
+// If Postgres runs since before the leases were claimed ($3), it has lost nothing since, and no run is looked at: to
+// look at one takes 2 µs.
 const deleteEnded = `
 WITH lost AS MATERIALIZED (
     SELECT r.id, r.replica, r.claimed_at
@@ -178,23 +181,27 @@ WITH lost AS MATERIALIZED (
     WHERE r.id = ANY($2::uuid[]) AND r.status = 'running' AND r.accepted_at IS NULL)
 DELETE FROM punctual.claims c
 WHERE c.id = ANY((SELECT $1::uuid[])::uuid[])
-  AND NOT EXISTS (SELECT FROM lost l
-                  WHERE l.id = ANY(c.run_ids) AND l.replica = c.replica AND l.claimed_at = c.claimed_at)`
+  AND (pg_postmaster_start_time() = $3
+       OR NOT EXISTS (SELECT FROM lost l
+                      WHERE l.id = ANY(c.run_ids) AND l.replica = c.replica AND l.claimed_at = c.claimed_at))`
 
-// ending are leases that have no runs left, and their runs whose outcomes were written before.
-type ending struct{ leases, earlier []uuid.UUID }
-
-// queue queues the end of leases. Most have no earlier runs: all their outcomes are written together.
-func (e ending) queue(b *pgx.Batch, on Day) {
+// queueEnd queues the end of leases. Most have no earlier runs: all their outcomes are written together.
+func queueEnd(b *pgx.Batch, leases []uuid.UUID, earlier Earlier, on Day) {
 	switch {
-	case len(e.leases) == 0:
-	case len(e.earlier) == 0:
-		b.Queue(deleteLeases, pg.Prepared{}, e.leases)
+	case len(leases) == 0:
+	case len(earlier.Runs) == 0:
+		b.Queue(deleteLeases, pg.Prepared{}, leases)
 	case on == AnyDay:
-		b.Queue(deleteEnded, e.leases, e.earlier)
+		b.Queue(deleteEnded, leases, earlier.Runs, earlier.Started)
 	default:
-		b.Queue(on.table(deleteEnded), pg.Prepared{}, e.leases, e.earlier)
+		b.Queue(on.table(deleteEnded), pg.Prepared{}, leases, earlier.Runs, earlier.Started)
 	}
+}
+
+// Earlier are runs of leases that end. Their outcomes were written before.
+type Earlier struct {
+	Runs    []uuid.UUID
+	Started *time.Time // when the Postgres was started from which the leases were claimed; nil: not known
 }
 
 // Finish implements scheduler.Store. It is idempotent: an outcome that was written before counts as superseded.
@@ -209,13 +216,14 @@ func (s *Claims) Finish(
 	var f waryFinish
 	err = s.wary.finish.try(func(wary bool) error {
 		// each try begins anew
-		f = waryFinish{outcomes: outcomes, ending: ending{released, earlier}, following: following}
+		f = waryFinish{outcomes: outcomes, released: released, following: following}
+		f.earlier = Earlier{earlier, s.startedFor(released, outcomes)}
 		if wary {
 			return f.run(ctx, s)
 		}
-		f.written, err = s.finish(ctx, outcomes, f.ending, DayOf(outcomes, earlier...), following)
+		f.written, err = s.finish(ctx, &f, DayOf(outcomes, earlier...))
 		if lacksTable(err) { // the table was removed, as no known run of its day went on
-			f.written, err = s.finish(ctx, outcomes, f.ending, AnyDay, following)
+			f.written, err = s.finish(ctx, &f, AnyDay)
 		}
 		return err
 	})
@@ -239,16 +247,14 @@ func (s *Claims) Finish(
 }
 
 // finish writes outcomes in one transaction and one round trip: a batch without BEGIN is both.
-func (s *Claims) finish(
-	ctx context.Context, outcomes []domain.Outcome, over ending, on Day, following Following,
-) (written map[uuid.UUID]bool, err error) {
+func (s *Claims) finish(ctx context.Context, f *waryFinish, on Day) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
 	settings := longer
-	if plain(outcomes, on, following) {
+	if plain(f.outcomes, on, f.following) {
 		settings += lastingPlan
 	}
 	b.Queue(settings, pg.Prepared{})
-	written = queueFinish(&b, outcomes, over, on, following)
+	written = QueueFinish(&b, f.outcomes, f.released, f.earlier, on, f.following)
 	failpoint.At(failpoint.FinishBegun)
 	return written, s.db.Conns(ctx).SendBatch(ctx, &b).Close()
 }
@@ -272,16 +278,10 @@ func dueSoon(o domain.Outcome) bool {
 }
 
 // QueueFinish queues the statements that end attempts: the gates' locks, the outcomes, the gates' release, the end of
-// leases. They come after pg.ByIndex. Once the batch is read, the returned set holds the runs that the fence let
+// leases, for which it names their earlier runs. They come after pg.ByIndex. Once the batch is read, the returned set holds the runs that the fence let
 // through.
 func QueueFinish(
-	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, on Day, following Following,
-) (written map[uuid.UUID]bool) {
-	return queueFinish(b, outcomes, ending{leases: released}, on, following)
-}
-
-func queueFinish(
-	b *pgx.Batch, outcomes []domain.Outcome, over ending, on Day, following Following,
+	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, earlier Earlier, on Day, following Following,
 ) (written map[uuid.UUID]bool) {
 	written = make(map[uuid.UUID]bool, len(outcomes))
 	gated, runs := gatedJobs(outcomes)
@@ -297,7 +297,7 @@ func queueFinish(
 	if len(gated) > 0 {
 		b.Queue(releaseGates, gated, runs)
 	}
-	over.queue(b, on)
+	queueEnd(b, released, earlier, on)
 	following.QueueEnds(b, outcomes)
 	return written
 }

@@ -13,7 +13,8 @@ import (
 // waryFinish writes outcomes and ends leases, except those with a row that another transaction has locked.
 type waryFinish struct {
 	outcomes  []domain.Outcome
-	ending    ending
+	released  []uuid.UUID
+	earlier   Earlier
 	following Following
 
 	written map[uuid.UUID]bool
@@ -29,7 +30,7 @@ func (f *waryFinish) run(ctx context.Context, s *Claims) error {
 			return err
 		}
 		var b pgx.Batch
-		f.written = queueFinish(&b, f.outcomes, f.ending, AnyDay, f.following)
+		f.written = QueueFinish(&b, f.outcomes, f.released, f.earlier, AnyDay, f.following)
 		b.Queue(`COMMIT`, pg.Prepared{})
 		return conn.SendBatch(ctx, &b).Close()
 	})
@@ -52,7 +53,7 @@ func (f *waryFinish) look(ctx context.Context, s *Claims, conn pg.Batcher) error
 	ofJobs.queueBehind(&b, gated)
 	ofRuns.queue(&b, "runs", runs)
 	ofRuns.queue(&b, "run_data", runs)
-	ofLeases.queue(&b, "claims", f.ending.leases)
+	ofLeases.queue(&b, "claims", f.released)
 	ofJobs.queue(&b, "jobs", told) // for the row that is inserted in notified
 	ofJobs.queue(&b, "notified", told)
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
@@ -77,13 +78,13 @@ func (f *waryFinish) look(ctx context.Context, s *Claims, conn pg.Batcher) error
 	}
 	f.outcomes = free
 	var released []uuid.UUID
-	for _, id := range f.ending.leases {
+	for _, id := range f.released {
 		if _, is := ofLeases[id]; is || leases[id] {
 			f.kept = append(f.kept, id)
 			continue
 		}
 		released = append(released, id)
 	}
-	f.ending.leases = released
+	f.released = released
 	return nil
 }

@@ -363,7 +363,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if len(c.start) > 0 {
 		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
 	}
-	written := QueueFinish(&b, c.ended, nil, AnyDay, c.following)
+	written := QueueFinish(&b, c.ended, nil, Earlier{}, AnyDay, c.following)
 	b.Queue(`COMMIT`, pg.Prepared{})
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err

@@ -159,7 +159,7 @@ func (s *Claims) endClaims(
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverJudged)
-	f := waryFinish{outcomes: outcomes, ending: ending{leases: over}, following: following}
+	f := waryFinish{outcomes: outcomes, released: over, following: following}
 	if err := f.run(ctx, s); err != nil {
 		return 0, nil, err
 	}

@@ -115,7 +115,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (s
 		return p, s.db.TookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
 	}
 	if guarding {
-		s.look(line)
+		s.look(line, false)
 	}
 	if err := line.raise(ctx, s.db.Conns(ctx)); err != nil {
 		return p, err
