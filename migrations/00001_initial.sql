@@ -1099,6 +1099,7 @@ COMMENT ON COLUMN punctual.notices.failures IS 'Failed attempts in a row when it
 CREATE TABLE punctual.notified (
     job_id         uuid PRIMARY KEY REFERENCES punctual.jobs ON DELETE CASCADE,
     failing_since  timestamptz,
+    failed_at      timestamptz,
     failures       integer NOT NULL DEFAULT 0,
     stale_since    timestamptz,
     success_at     timestamptz,
@@ -1113,6 +1114,8 @@ COMMENT ON TABLE  punctual.notified IS
 COMMENT ON COLUMN punctual.notified.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.notified.failing_since IS
     'When the first attempt failed since the last success; null: the job is well.';
+COMMENT ON COLUMN punctual.notified.failed_at IS
+    'When the latest attempt failed; null: none has, since the job has a row.';
 COMMENT ON COLUMN punctual.notified.failures IS 'Failed attempts in a row since then.';
 COMMENT ON COLUMN punctual.notified.stale_since IS
     'If the job is stale: since when it has had no success. Null: it is not stale.';
