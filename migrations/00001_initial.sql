@@ -38,8 +38,8 @@ COMMENT ON COLUMN punctual.deployment.zones_mixed IS
 COMMENT ON COLUMN punctual.deployment.rezoned_at IS
     'When a replica that computes next slots again last made progress; -infinity: none does so.';
 COMMENT ON COLUMN punctual.deployment.timeline IS
-    'The timeline of Postgres on which fencing tokens were last given out. On another timeline, after a failover, the '
-    'sequence is raised first.';
+    'The timeline of Postgres on which fencing tokens were last given out; with synchronous_commit = off also when this '
+    'Postgres was started. On another timeline, after a failover, the sequence is raised first.';
 COMMENT ON COLUMN punctual.deployment.tidied_at IS
     'When a replica last began to remove what is older than its retention. Each minute one replica does so, not all '
     'of them.';

@@ -41,6 +41,7 @@ type fakeStore struct {
 	drawing   func() error // called before a draw
 	drawn     time.Time    // starts are used up until then
 	asks      []string     // the chores that a renewal names
+	replaced  bool         // the next renewal says that another Postgres has taken over
 
 	// The calls it received. Times are on its own clock.
 	looks     []time.Time
@@ -52,6 +53,7 @@ type fakeStore struct {
 	outcomes  []domain.Outcome
 	released  []uuid.UUID
 	leases    int
+	reports   int         // of what is held back
 	fetched   int         // parked runs that were claimed again
 	lease     uuid.UUID   // the lease of the latest claim
 	earlier   []uuid.UUID // the earlier runs of ended leases
@@ -253,6 +255,7 @@ func (f *fakeStore) ReportHolds(_ context.Context, _ uuid.UUID, states []HoldSta
 	defer f.mu.Unlock()
 	orders := f.orders
 	f.states, f.orders = states, nil
+	f.reports++
 	return orders, nil
 }
 
@@ -379,8 +382,9 @@ func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Puls
 	f.draining = f.draining || draining
 	renew, pulse := f.renew, Pulse{
 		Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits), Frozen: f.frozen,
-		Others: f.beating(), Chores: slices.Clone(f.asks),
+		Others: f.beating(), Chores: slices.Clone(f.asks), Replaced: f.replaced,
 	}
+	f.replaced = false
 	f.mu.Unlock()
 	if renew != nil {
 		return pulse, renew(ctx)

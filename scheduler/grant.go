@@ -14,7 +14,8 @@ type Grant struct {
 	tenants map[int32]*granted
 }
 
-// granted is how many starts of a tenant a claim took, since when, and how many of its runs it found and could not take.
+// granted is how many starts of a tenant a claim took, and since when. It is also how many of the tenant's runs it found
+// and could not take.
 type granted struct {
 	took, left int
 	since      time.Time
@@ -119,8 +120,8 @@ func (l *limits) sentNothing(tenant int32, dispatched time.Time) {
 	}
 }
 
-// restore returns starts that were taken and not used. If the starts drawn with them have lapsed since, it returns none:
-// no more may start in a second than the limit allows.
+// restore returns starts that were taken and not used. If the starts drawn with them have lapsed since, it returns
+// none: no more may start in a second than the limit allows.
 func (t *limited) restore(starts int, taken time.Time) {
 	if t.PerSecond > 0 && !taken.Before(t.until.Add(-t.kept())) && !time.Now().After(t.until) {
 		t.starts += starts

@@ -73,9 +73,18 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 	if !pulse.Known {
 		h.s.log.Error("other replicas declared this replica lost; it joins again, and its attempts are fenced off")
 		h.s.limits.forget()
-		if _, err := h.s.store.Register(ctx, h.s.replica); err != nil {
+		numbers, err := h.s.store.Register(ctx, h.s.replica)
+		if err != nil {
 			return err
 		}
+		if !h.s.slots.numbered(numbers) {
+			h.s.log.Error(
+				"the database has lost the numbers of this replica's queues and has given them others; restart this replica",
+				"queues", numbers)
+		}
+	}
+	if pulse.Replaced {
+		h.s.doubtAll()
 	}
 	h.s.flights.cancel(pulse.Cancels)
 	h.s.chores.ask(pulse.Chores...)

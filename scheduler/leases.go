@@ -145,3 +145,14 @@ func (s *Scheduler) lose(ctx context.Context, claims, runs []uuid.UUID) error {
 	}
 	return err
 }
+
+// doubtAll forgets or tells again what the database may have lost, although it had acknowledged it: outcomes, slots of
+// tenants with limits, reports of what is held back, and secrets. A lost version of a secret gives its number to the
+// next one, so what was made with it is not known by its number.
+func (s *Scheduler) doubtAll() {
+	s.log.Warn("another Postgres has taken over, or it was restarted; what it has lost is looked for")
+	s.limits.forget()
+	s.tokens.Purge()
+	s.tls.Purge()
+	s.chores.ask(choreOutcomes, ChoreHolds)
+}

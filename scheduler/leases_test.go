@@ -99,3 +99,24 @@ func TestALeaseThatTheDatabaseBringsBackIsLost(t *testing.T) {
 		}
 	})
 }
+
+// What a replica remembers of a database may not be true of the one that takes over.
+func TestWhatTheDatabaseMayHaveLostIsDoubtedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, true)
+		dials.stuck = "127.0.0.1:8"
+		store.add(1, compiled(t, prompt), 0)
+		store.add(1, compiled(t, hangs), 0)
+		start(t, store, dials.client, 10)
+		time.Sleep(5 * time.Second)
+		reports := read(store, func() int { return store.reports })
+		store.set(func() { store.replaced = true })
+		time.Sleep(5 * time.Second)
+		if n := len(read(store, func() []uuid.UUID { return store.doubted })); n != 1 {
+			t.Errorf("the database was asked about %d runs, want one", n)
+		}
+		if n := read(store, func() int { return store.reports }); n != reports+1 {
+			t.Errorf("what is held back was reported %d times, want once", n-reports)
+		}
+	})
+}

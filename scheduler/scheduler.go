@@ -45,10 +45,10 @@ const (
 const (
 	// ChoreHolds reports what the replica holds back, and releases runs that no replica holds back any more. In this
 	// order: otherwise runs would be released that wait for a host whose breaker has just opened here.
-	ChoreHolds = "report-holds"
-	// ChoreOutcomes looks whether the database still has the outcomes that it acknowledged.
-	ChoreOutcomes = "outcomes"
-	choreReplace  = "replace"
+	ChoreHolds   = "report-holds"
+	choreReplace = "replace"
+	// choreOutcomes looks whether the database still has the outcomes that it acknowledged.
+	choreOutcomes = "outcomes"
 )
 
 // Scheduler is one replica: it claims, executes and finishes runs until it is stopped.
@@ -103,7 +103,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 	s.chores = newChores(s, append([]Chore{
 		{Name: ChoreHolds, Does: "reporting what holds runs back", Batch: s.tellHolds},
 		{Name: choreReplace, Does: "claiming slots that replace runs in flight", Batch: s.replace},
-		{Name: ChoreOutcomes, Does: "looking for lost outcomes", Every: time.Minute, Batch: s.doubt},
+		{Name: choreOutcomes, Does: "looking for lost outcomes", Every: time.Minute, Batch: s.doubt},
 	}, config.Chores...)...)
 	s.holds = &holds{
 		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes,

@@ -87,6 +87,10 @@ type Pulse struct {
 	Orphans bool        // there are claims of removed replicas
 	Chores  []string    // chores for which there is work now, or in the next two seconds
 
+	// Replaced says that since the last pulse another Postgres has taken over, or this one was restarted. What it had
+	// acknowledged may be lost.
+	Replaced bool
+
 	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
 	Limits         []TenantLimits           // of tenants that have limits or are frozen
 	Frozen         *Freeze                  // the freeze of the deployment; nil: not frozen

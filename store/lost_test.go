@@ -7,6 +7,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
+	"punctual/internal/privatepg"
+	"punctual/scheduler"
 	"punctual/scheduler/domain"
 )
 
@@ -271,4 +274,33 @@ func TestACancelEndsARunThatNobodyHas(t *testing.T) {
 			t.Errorf("the run is %s", run.Status)
 		}
 	})
+}
+
+// A failover may lose a change of a secret that a replica has read, and count another change in its place.
+func TestASecretThatAnotherPostgresNeverHadIsForgotten(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, privatepg.Config{})
+	c := newCRUDOn(t, pgtest.Database(t, server))
+	c.secret("token", "lost")
+	read := func() (scheduler.Secret, error) {
+		c.ForgetSecrets() // looks whether any has changed
+		return c.NamedSecret(t.Context(), c.tenant, "token")
+	}
+	if s, err := read(); err != nil || s.Value != "lost" {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	c.exec(`DELETE FROM punctual.secrets`)
+	if s, err := read(); err != nil || s.Value != "lost" {
+		t.Fatalf("the secret is not remembered: %+v, %v", s, err)
+	}
+	must(t, server.Restart(t.Context()))
+	for began := time.Now(); ; {
+		_, err := read()
+		if isAuth(err) {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("the secret is still known: %v", err)
+		}
+	}
 }

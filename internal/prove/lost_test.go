@@ -143,7 +143,13 @@ func TestAnOutcomeThatACrashLosesIsFound(t *testing.T) {
 	must(t, syscall.Kill(query[int](t, admin, `
 		SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'`), syscall.SIGSTOP))
 	c.acknowledged(t, conn)
+	token := query[int64](t, conn, `SELECT max(nextval('punctual.fences')) FROM generate_series(1, 1000)`)
 	must(t, server.Crash())
 	must(t, server.Restart(t.Context()))
 	c.lostAndFound(t, connect(t, dsn), func() { c.witness.Release("/once") })
+	for _, q := range c.witness.At("/recurring")[1:] {
+		if q.Fence <= token {
+			t.Errorf("token %d was given after %d", q.Fence, token)
+		}
+	}
 }

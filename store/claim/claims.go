@@ -42,7 +42,7 @@ type Claims struct {
 	takenBack atomic.Int64 // runs that nobody had and that were taken back: see Sweep and Lose
 	swept     sweep
 
-	failedOver atomic.Bool // no heartbeat has told of the latest timeline yet
+	replaced atomic.Bool // no heartbeat has told yet that this is another Postgres than before
 
 	guarding atomic.Bool              // guard fencing tokens against failovers
 	postgres atomic.Pointer[timeline] // what was last found of this Postgres; nil: nothing

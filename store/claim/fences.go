@@ -17,11 +17,15 @@ import (
 
 // A standby that is promoted begins a new timeline. After an asynchronous failover it may lack the last fencing tokens
 // that were given. So the sequence is raised before anything is claimed on a new timeline: by far more than can have
-// been given inside any lag. That still leaves room for nine thousand million failovers.
+// been given inside any lag. That still leaves room for nine thousand million failovers. With synchronous_commit = off a
+// crash loses tokens in the same way, and leaves the timeline as it is: there each start of Postgres counts as one.
 const (
 	readTimeline = `
 SELECT CASE WHEN pg_is_in_recovery() THEN timeline
-            ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,
+            ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8)
+                 || CASE WHEN current_setting('synchronous_commit') = 'off'
+                         THEN extract(epoch FROM pg_postmaster_start_time())::text ELSE '' END
+            END,
        timeline, pg_postmaster_start_time()
 FROM punctual.deployment`
 	raiseFences = `
@@ -52,8 +56,7 @@ func (t *timeline) queue(b *pgx.Batch) {
 
 // look forgets what may have been lost if this is another Postgres than before, or one that was restarted: after an
 // asynchronous failover, or after a crash with synchronous_commit = off. It forgets the compiled definitions: lost
-// versions have given their numbers to others. The next heartbeat then has outcomes compared with the database, and the
-// sweep begins anew.
+// versions have given their numbers to others. The sweep begins anew, and the next heartbeat tells the scheduler.
 //
 // On a new connection all leases until now count as leases of another Postgres, because a crash of one of its processes
 // cuts all connections. A pooler hides that.
@@ -66,7 +69,7 @@ func (s *Claims) look(t timeline, connected bool) {
 	if before != nil && !same {
 		s.definitions.Forget()
 		s.swept.anew()
-		s.failedOver.Store(true)
+		s.replaced.Store(true)
 	}
 }
 

@@ -126,9 +126,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (s
 	if err := s.follower.Learn(facts); err != nil {
 		return p, err
 	}
-	if s.failedOver.Swap(false) {
-		p.Chores = append(p.Chores, scheduler.ChoreOutcomes)
-	}
+	p.Replaced = s.replaced.Swap(false)
 	p.Limits, p.Frozen = limits.all(), frozen.InForce()
 	if copied && (p.Frozen == nil || s.freezes.Adopts()) {
 		p.Frozen, err = s.freezeCopy(ctx)

@@ -18,11 +18,11 @@ func TestANewTimelineLetsTheSweepBeginAnew(t *testing.T) {
 	run := uuid.New()
 	s.swept.advance(nil, &run)
 	s.look(timeline{here: "00000001"}, false)
-	if s.swept.reached() != &run || s.failedOver.Load() {
+	if s.swept.reached() != &run || s.replaced.Load() {
 		t.Errorf("on the same timeline the sweep goes on from %v", s.swept.reached())
 	}
 	s.look(timeline{here: "00000002"}, false)
-	if s.swept.reached() != nil || !s.failedOver.Load() {
+	if s.swept.reached() != nil || !s.replaced.Load() {
 		t.Error("the sweep goes on as if nothing were lost")
 	}
 	s.swept.advance(&run, new(uuid.New())) // of a batch that was under way
