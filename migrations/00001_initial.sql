@@ -38,8 +38,8 @@ COMMENT ON COLUMN punctual.deployment.zones_mixed IS
 COMMENT ON COLUMN punctual.deployment.rezoned_at IS
     'When a replica that computes next slots again last made progress; -infinity: none does so.';
 COMMENT ON COLUMN punctual.deployment.timeline IS
-    'The timeline of Postgres on which fencing tokens were last given out. On another timeline, after a failover, the '
-    'sequence is raised first.';
+    'The timeline of Postgres on which fencing tokens were last given out; with synchronous_commit = off also when this '
+    'Postgres was started. On another timeline, after a failover, the sequence is raised first.';
 COMMENT ON COLUMN punctual.deployment.tidied_at IS
     'When a replica last began to remove what is older than its retention. Each minute one replica does so, not all '
     'of them.';
@@ -488,8 +488,8 @@ COMMENT ON COLUMN punctual.attempts.replica IS 'Replica that made it.';
 COMMENT ON COLUMN punctual.attempts.started_at IS 'When the request was sent.';
 COMMENT ON COLUMN punctual.attempts.finished_at IS 'When it ended.';
 COMMENT ON COLUMN punctual.attempts.outcome IS
-    'failed, timed_out, lost (its replica vanished or its target fell silent), interrupted (its replica was stopped) '
-    'or cancelled.';
+    'failed, timed_out, lost (its replica vanished, its target fell silent or the database lost its outcome), '
+    'interrupted (its replica was stopped) or cancelled.';
 COMMENT ON COLUMN punctual.attempts.reason IS 'Same list as runs.reason.';
 COMMENT ON COLUMN punctual.attempts.error IS 'What went wrong, for people.';
 COMMENT ON COLUMN punctual.attempts.response IS
@@ -712,7 +712,8 @@ CREATE TABLE punctual.claims (
     run_ids     uuid[] NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE  punctual.claims IS
-    'The leases: one row per claimed batch. A row goes when all its runs have left the replica.';
+    'The leases: one row per claimed batch. A row goes when all its runs have left the replica, and none of them is '
+    'running under it any more.';
 COMMENT ON COLUMN punctual.claims.id IS 'The batch.';
 COMMENT ON COLUMN punctual.claims.replica IS 'Replica that holds it.';
 COMMENT ON COLUMN punctual.claims.claimed_at IS 'When it was claimed.';
@@ -1098,6 +1099,7 @@ COMMENT ON COLUMN punctual.notices.failures IS 'Failed attempts in a row when it
 CREATE TABLE punctual.notified (
     job_id         uuid PRIMARY KEY REFERENCES punctual.jobs ON DELETE CASCADE,
     failing_since  timestamptz,
+    failed_at      timestamptz,
     failures       integer NOT NULL DEFAULT 0,
     stale_since    timestamptz,
     success_at     timestamptz,
@@ -1112,6 +1114,8 @@ COMMENT ON TABLE  punctual.notified IS
 COMMENT ON COLUMN punctual.notified.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.notified.failing_since IS
     'When the first attempt failed since the last success; null: the job is well.';
+COMMENT ON COLUMN punctual.notified.failed_at IS
+    'When the latest attempt failed; null: none has, since the job has a row.';
 COMMENT ON COLUMN punctual.notified.failures IS 'Failed attempts in a row since then.';
 COMMENT ON COLUMN punctual.notified.stale_since IS
     'If the job is stale: since when it has had no success. Null: it is not stale.';
@@ -1604,6 +1608,16 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS
       AND r.tenant = coalesce(punctual.acting_tenant(), r.tenant)
 $$;
 COMMENT ON FUNCTION punctual.runs_being_sent(uuid) IS 'The runs of a job that replicas are sending now.';
+
+-- Likewise. An attempt and its lease were written together, so they have the instant in common.
+CREATE FUNCTION punctual.is_claimed(run uuid, replica uuid, claimed_at timestamptz) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM punctual.claims c
+                   WHERE c.claimed_at = $3 AND c.replica = $2 AND $1 = ANY (c.run_ids))
+$$;
+COMMENT ON FUNCTION punctual.is_claimed(uuid, uuid, timestamptz) IS
+    'Whether a lease names an attempt: a run, the replica that makes it and when it was claimed. A running run for which '
+    'this is false, and that no target works on, would stay so for ever: a replica takes it back.';
 -- +goose StatementEnd
 
 -- Views for people.
@@ -1995,7 +2009,7 @@ DECLARE
         ['job_versions',     'SELECT, INSERT',                 by_job, 'version = 1 OR ' || by_job],
         ['ready',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
         ['runs',             'SELECT, INSERT, UPDATE',         own, NULL],
-        ['attempts',         'SELECT',                         by_run, NULL],
+        ['attempts',         'SELECT, INSERT',                 by_run, NULL],
         ['run_data',         'SELECT, INSERT',                 by_run, NULL],
         ['cancels',          'SELECT, INSERT, UPDATE',         by_run, NULL],
         ['notified',         'SELECT',                         by_job, NULL],

@@ -18,7 +18,9 @@ type strangers struct {
 	holds func(domain.Outcome) bool // whether the row is locked; guarded by fakeStore.mu
 }
 
-func (s *strangers) Finish(ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID) (int, error) {
+func (s *strangers) Finish(
+	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, _ ...uuid.UUID,
+) (int, error) {
 	left := &LockedOutcomesError{Runs: map[uuid.UUID]string{}}
 	var free []domain.Outcome
 	holds := read(s.fakeStore, func() func(domain.Outcome) bool { return s.holds })

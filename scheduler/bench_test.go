@@ -132,7 +132,9 @@ func (f *instantStore) Contenders(context.Context, domain.Work, []int16) ([]Cont
 	return nil, nil
 }
 
-func (f *instantStore) Finish(_ context.Context, outcomes []domain.Outcome, _ []uuid.UUID) (int, error) {
+func (f *instantStore) Finish(
+	_ context.Context, outcomes []domain.Outcome, _ []uuid.UUID, _ ...uuid.UUID,
+) (int, error) {
 	for _, o := range outcomes {
 		if o.Verdict != domain.Succeed {
 			f.failed.Add(1)

@@ -134,7 +134,7 @@ func (t *ticker) claimBatch(ctx context.Context, of domain.Work, c Claim) (batch
 	if of == domain.WorkReady || of == domain.WorkOrdered {
 		from = t.s.store.ClaimReady
 	}
-	c.Replica, c.Work, c.Grant = t.s.replica.ID, of, t.s.limits.grant(of)
+	c.Replica, c.Lease, c.Work, c.Grant = t.s.replica.ID, t.s.heart.leases.ask(), of, t.s.limits.grant(of)
 	if of == domain.WorkDue && t.took > slowLook && !t.s.heart.watch.alone() {
 		c.Behind = yielding // a claim takes several round trips, and locks its slots meanwhile
 	}
@@ -148,6 +148,9 @@ func (t *ticker) claimBatch(ctx context.Context, of domain.Work, c Claim) (batch
 	batch, err = from(ctx, c)
 	if err != nil {
 		return domain.Batch{}, err
+	}
+	if len(batch.Runs) == 0 {
+		t.s.heart.leases.empty(c.Lease)
 	}
 	t.heedFreeze(of, batch)
 	if t.s.heart.watch.lapsed() != lapses || t.s.heart.watch.expired(time.Now()) {

@@ -120,8 +120,9 @@
 // them away from hosts that are down. callback.go, in domain, handles work that goes on after a 202.
 //
 // The heartbeat, in heartbeat.go and liveness.go, notices lost replicas, takes over their runs, and brings cancels to
-// the replica that is sending. notify.go and stale.go, in domain, decide who is told of what, and when a job without
-// success is stale. notice.go sends it, and package notice writes the texts. Freezes are in freeze.go.
+// the replica that is sending. What the database acknowledged it may have lost since: leases.go compares. notify.go and
+// stale.go, in domain, decide who is told of what, and when a job without success is stale. notice.go sends it, and
+// package notice writes the texts. Freezes are in freeze.go.
 //
 // Store, in store.go, is everything that the loops ask of the database; package store implements it.
 package scheduler

@@ -12,7 +12,7 @@ import (
 // dispatch starts the attempts of a claimed batch, each in a worker slot of its queue. It returns false, and starts
 // none, when the claim has been given back.
 func (s *Scheduler) dispatch(b domain.Batch) bool {
-	if len(b.Runs) > 0 && !s.heart.hold(b.Runs[0].Lease.ID) {
+	if len(b.Runs) > 0 && !s.heart.leases.hold(b.Runs[0].Lease.ID) {
 		return false
 	}
 	now := time.Now()

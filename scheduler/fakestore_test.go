@@ -41,6 +41,7 @@ type fakeStore struct {
 	drawing   func() error // called before a draw
 	drawn     time.Time    // starts are used up until then
 	asks      []string     // the chores that a renewal names
+	replaced  bool         // the next renewal says that another Postgres has taken over
 
 	// The calls it received. Times are on its own clock.
 	looks     []time.Time
@@ -52,9 +53,13 @@ type fakeStore struct {
 	outcomes  []domain.Outcome
 	released  []uuid.UUID
 	leases    int
+	reports   int         // of what is held back
 	fetched   int         // parked runs that were claimed again
 	lease     uuid.UUID   // the lease of the latest claim
+	earlier   []uuid.UUID // the earlier runs of ended leases
 	givenBack []uuid.UUID // claims that were given back
+	lost      []uuid.UUID // claims that were lost
+	doubted   []uuid.UUID // runs that were doubted
 	draining  bool
 	stoppedAt time.Time // when the replica deregistered
 }
@@ -223,7 +228,7 @@ func (f *fakeStore) ClaimDue(ctx context.Context, c Claim) (domain.Batch, error)
 func (f *fakeStore) takeHeld(c Claim) domain.Batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	lease := &domain.Lease{ID: uuid.New(), Work: c.Work, ClaimedAt: f.now()}
+	lease := &domain.Lease{ID: cmp.Or(c.Lease, uuid.New()), Work: c.Work, ClaimedAt: f.now()}
 	var b domain.Batch
 	f.held = slices.DeleteFunc(f.held, func(o domain.Outcome) bool {
 		wanted := o.Held.By == c.Held.By && o.Job.Tenant == c.Held.Tenant && slices.Contains(c.Held.Lanes, o.Lane)
@@ -250,6 +255,7 @@ func (f *fakeStore) ReportHolds(_ context.Context, _ uuid.UUID, states []HoldSta
 	defer f.mu.Unlock()
 	orders := f.orders
 	f.states, f.orders = states, nil
+	f.reports++
 	return orders, nil
 }
 
@@ -258,7 +264,7 @@ func (f *fakeStore) take(c Claim) (domain.Batch, func(context.Context) error) {
 	defer f.mu.Unlock()
 	now := f.now()
 	call := fakeClaim{at: now, work: c.Work}
-	lease := &domain.Lease{ID: uuid.New(), Work: c.Work, ClaimedAt: now}
+	lease := &domain.Lease{ID: cmp.Or(c.Lease, uuid.New()), Work: c.Work, ClaimedAt: now}
 	var b domain.Batch
 	for _, q := range c.Quotas {
 		call.asked += q.Slots
@@ -337,7 +343,9 @@ func (f *fakeStore) start(wanted int, each time.Duration) (starts int, wait time
 	return starts, max(0, each-now.Sub(f.drawn))
 }
 
-func (f *fakeStore) Finish(ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID) (int, error) {
+func (f *fakeStore) Finish(
+	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
+) (int, error) {
 	f.mu.Lock()
 	f.writes++
 	finish := f.finish
@@ -357,6 +365,7 @@ func (f *fakeStore) Finish(ctx context.Context, outcomes []domain.Outcome, relea
 		}
 	}
 	f.released = append(f.released, released...)
+	f.earlier = append(f.earlier, earlier...)
 	return 0, nil
 }
 
@@ -373,8 +382,9 @@ func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Puls
 	f.draining = f.draining || draining
 	renew, pulse := f.renew, Pulse{
 		Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits), Frozen: f.frozen,
-		Others: f.beating(), Chores: slices.Clone(f.asks),
+		Others: f.beating(), Chores: slices.Clone(f.asks), Replaced: f.replaced,
 	}
+	f.replaced = false
 	f.mu.Unlock()
 	if renew != nil {
 		return pulse, renew(ctx)
@@ -394,6 +404,15 @@ func (f *fakeStore) GiveBack(_ context.Context, claims []uuid.UUID) (int, error)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.givenBack, f.holding = append(f.givenBack, claims...), nil
+	return len(claims), nil
+}
+
+func (f *fakeStore) Lose(_ context.Context, claims, runs []uuid.UUID) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.doubted = append(f.doubted, runs...); runs == nil {
+		f.lost, f.holding = append(f.lost, claims...), nil
+	}
 	return len(claims), nil
 }
 

@@ -113,9 +113,10 @@ func (f *finisher) collect(outcomes []domain.Outcome, wait time.Duration) (_ []d
 // write tries until it succeeds. It returns false when ctx ended first.
 func (f *finisher) write(ctx context.Context, outcomes []domain.Outcome) bool {
 	released := append(leave(outcomes), f.aside.takeLeases()...)
+	earlier := f.s.heart.leases.earlier(released)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, longestRetry) {
 		started := time.Now()
-		superseded, err := f.finish(ctx, outcomes, released)
+		superseded, err := f.finish(ctx, outcomes, released, earlier)
 		if locked, is := errors.AsType[*LockedOutcomesError](err); is {
 			outcomes, released = f.putAside(locked, outcomes, released)
 			err = nil
@@ -123,7 +124,7 @@ func (f *finisher) write(ctx context.Context, outcomes []domain.Outcome) bool {
 		if err == nil {
 			f.s.metrics.finished(outcomes, superseded, time.Since(started))
 			f.s.logDeadNotices(outcomes)
-			f.s.heart.release(released)
+			f.s.heart.leases.acknowledge(outcomes, released)
 			giveBack(outcomes)
 			if f.s.config.Finished != nil {
 				f.s.config.Finished(outcomes)
@@ -156,11 +157,11 @@ func giveBack(outcomes []domain.Outcome) {
 }
 
 func (f *finisher) finish(
-	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID,
+	ctx context.Context, outcomes []domain.Outcome, released, earlier []uuid.UUID,
 ) (superseded int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
-	return f.s.store.Finish(ctx, outcomes, released)
+	return f.s.store.Finish(ctx, outcomes, released, earlier...)
 }
 
 // leave counts the outcomes down on their leases, and returns the leases that have no run left.

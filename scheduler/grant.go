@@ -14,8 +14,12 @@ type Grant struct {
 	tenants map[int32]*granted
 }
 
-// granted is how many starts of a tenant a claim took, and how many of its runs it found and could not take.
-type granted struct{ took, left int }
+// granted is how many starts of a tenant a claim took, and since when. It is also how many of the tenant's runs it found
+// and could not take.
+type granted struct {
+	took, left int
+	since      time.Time
+}
 
 // grant returns what a claim of a kind of work may start.
 func (l *limits) grant(of domain.Work) *Grant {
@@ -49,7 +53,7 @@ func (g *Grant) Take(tenant int32, n int) bool {
 	}
 	got := g.tenants[tenant]
 	if got == nil {
-		got = &granted{}
+		got = &granted{since: time.Now()}
 		g.tenants[tenant] = got
 	}
 	if l.room(t) < n {
@@ -74,7 +78,7 @@ func (g *Grant) Reset() {
 	for tenant, got := range g.tenants {
 		if t := l.tenants[tenant]; t != nil {
 			t.reserved -= got.took
-			t.starts += got.took
+			t.restore(got.took, got.since)
 		}
 	}
 	clear(g.tenants)
@@ -102,19 +106,24 @@ func (g *Grant) end(dispatched []domain.Assignment) {
 			t.left = time.Now()
 		}
 		t.reserved -= got.took
-		t.starts += max(0, got.took-sent[tenant])
+		t.restore(max(0, got.took-sent[tenant]), got.since)
 		t.pace = max(got.took+got.left, t.pace*3/4) // smooths the alternation between few and many free slots
 	}
 }
 
-// sentNothing returns the start of a run for which nothing was sent. dispatched is when the run was dispatched. If
-// the starts drawn with it have lapsed by now, it returns none: no more may start in a second than the limit allows.
+// sentNothing returns the start of a run for which nothing was sent. dispatched is when the run was dispatched.
 func (l *limits) sentNothing(tenant int32, dispatched time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.tenants[tenant]
-	if t == nil || t.PerSecond == 0 || dispatched.Before(t.until.Add(-t.kept())) || time.Now().After(t.until) {
-		return
+	if t := l.tenants[tenant]; t != nil {
+		t.restore(1, dispatched)
 	}
-	t.starts++
+}
+
+// restore returns starts that were taken and not used. If the starts drawn with them have lapsed since, it returns
+// none: no more may start in a second than the limit allows.
+func (t *limited) restore(starts int, taken time.Time) {
+	if t.PerSecond > 0 && !taken.Before(t.until.Add(-t.kept())) && !time.Now().After(t.until) {
+		t.starts += starts
+	}
 }

@@ -3,8 +3,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,20 +28,17 @@ var errNotRenewed = errors.New("this replica could not renew its heartbeat")
 // heartbeat keeps this replica known as alive and takes over from replicas that are not. When this replica can no
 // longer tell whether others have taken over, it stops the risky work here.
 type heartbeat struct {
-	s     *Scheduler
-	watch *watch
+	s      *Scheduler
+	watch  *watch
+	leases *leases
 
-	mu      sync.Mutex
-	leases  map[uuid.UUID]bool      // leases that this replica knows of
-	unknown map[uuid.UUID]bool      // claims in its name that it did not know of at the last beat
-	given   map[uuid.UUID]time.Time // claims it gave back, and when: their answers may still be under way
-
+	mu       sync.Mutex
 	gated    context.Context // context of attempts whose jobs must not overlap
 	cutGated context.CancelCauseFunc
 }
 
 func newHeartbeat(s *Scheduler) *heartbeat {
-	return &heartbeat{s: s, watch: newWatch(time.Now()), leases: map[uuid.UUID]bool{}, given: map[uuid.UUID]time.Time{}}
+	return &heartbeat{s: s, watch: newWatch(time.Now()), leases: newLeases()}
 }
 
 // beat renews the heartbeat once, and acts on the answer. It reports whether there was one. draining tells the others
@@ -78,9 +73,18 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 	if !pulse.Known {
 		h.s.log.Error("other replicas declared this replica lost; it joins again, and its attempts are fenced off")
 		h.s.limits.forget()
-		if _, err := h.s.store.Register(ctx, h.s.replica); err != nil {
+		numbers, err := h.s.store.Register(ctx, h.s.replica)
+		if err != nil {
 			return err
 		}
+		if !h.s.slots.numbered(numbers) {
+			h.s.log.Error(
+				"the database has lost the numbers of this replica's queues and has given them others; restart this replica",
+				"queues", numbers)
+		}
+	}
+	if pulse.Replaced {
+		h.s.doubtAll()
 	}
 	h.s.flights.cancel(pulse.Cancels)
 	h.s.chores.ask(pulse.Chores...)
@@ -91,7 +95,8 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 		h.s.chores.ask(choreReplace)
 	}
 	// Strays first: they are given back once, and a long recovery may take all the time there is.
-	return errors.Join(h.giveBack(ctx, h.strays(pulse.Claims)), h.recover(ctx, pulse.Orphans, lost))
+	unsent, denied := h.leases.strays(pulse.Claims)
+	return errors.Join(h.giveBack(ctx, unsent), h.s.lose(ctx, denied, nil), h.recover(ctx, pulse.Orphans, lost))
 }
 
 // recover takes over the runs of lost replicas, and of replicas that were removed before.
@@ -111,7 +116,7 @@ func (h *heartbeat) recover(ctx context.Context, orphans bool, lost []Heartbeat)
 	return nil
 }
 
-// giveBack gives back claims that this replica does not know of.
+// giveBack gives back claims of which nothing was sent.
 func (h *heartbeat) giveBack(ctx context.Context, claims []uuid.UUID) error {
 	if len(claims) == 0 {
 		return nil
@@ -122,48 +127,6 @@ func (h *heartbeat) giveBack(ctx context.Context, claims []uuid.UUID) error {
 	}
 	h.s.log.Warn("claims whose commit was in doubt are given back", "claims", len(claims), "runs", n)
 	return nil
-}
-
-// strays returns the claims in this replica's name that it did not know of at two beats in a row: commits whose
-// answer was lost, or is later than that. Seen at one beat only, such a claim may just have been committed. From now
-// on this replica must not send the runs of these claims.
-func (h *heartbeat) strays(claims []uuid.UUID) []uuid.UUID {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := map[uuid.UUID]bool{}
-	for _, id := range claims {
-		if !h.leases[id] {
-			now[id] = true
-		}
-	}
-	stray := slices.DeleteFunc(claims, func(id uuid.UUID) bool { return !now[id] || !h.unknown[id] })
-	h.unknown = now
-	maps.DeleteFunc(h.given, func(_ uuid.UUID, at time.Time) bool { return time.Since(at) > 2*tickTimeout })
-	for _, id := range stray {
-		h.given[id] = time.Now()
-	}
-	return stray
-}
-
-// hold records that this replica knows of a lease, and release that it no longer does. hold returns false for a lease
-// that this replica has given back because the answer to its claim came so late: other replicas may be sending its
-// runs.
-func (h *heartbeat) hold(lease uuid.UUID) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, ok := h.given[lease]; ok {
-		return false
-	}
-	h.leases[lease] = true
-	return true
-}
-
-func (h *heartbeat) release(leases []uuid.UUID) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, id := range leases {
-		delete(h.leases, id)
-	}
 }
 
 // exclusive returns the context of attempts whose jobs must not overlap. It ends early, with errNotRenewed, when this

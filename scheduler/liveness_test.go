@@ -124,23 +124,6 @@ func TestAReplicaStopsItselfBeforeOthersTakeOver(t *testing.T) {
 	}
 }
 
-func TestClaimsNobodyKnowsOfAreGivenBackAtTheSecondBeat(t *testing.T) {
-	h := newHeartbeat(&Scheduler{})
-	known, stray, fresh := uuid.New(), uuid.New(), uuid.New()
-	h.hold(known)
-	if got := h.strays([]uuid.UUID{known, stray}); len(got) != 0 {
-		t.Errorf("given back at the first beat: %v; it may have been committed a moment ago", got)
-	}
-	if got := h.strays([]uuid.UUID{known, stray, fresh}); !slices.Equal(got, []uuid.UUID{stray}) {
-		t.Errorf("given back at the second beat: %v, want %v", got, stray)
-	}
-	h.release([]uuid.UUID{known})
-	h.strays([]uuid.UUID{known})
-	if got := h.strays([]uuid.UUID{known}); !slices.Equal(got, []uuid.UUID{known}) {
-		t.Errorf("a released lease is not known any more, but was kept: %v", got)
-	}
-}
-
 func TestJudgeLost(t *testing.T) {
 	job := &domain.Job{Definition: domain.Definition{Retry: domain.Retry{MaxAttempts: 3}}.WithDefaults()}
 	for _, test := range []struct {

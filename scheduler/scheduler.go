@@ -47,6 +47,8 @@ const (
 	// order: otherwise runs would be released that wait for a host whose breaker has just opened here.
 	ChoreHolds   = "report-holds"
 	choreReplace = "replace"
+	// choreOutcomes looks whether the database still has the outcomes that it acknowledged.
+	choreOutcomes = "outcomes"
 )
 
 // Scheduler is one replica: it claims, executes and finishes runs until it is stopped.
@@ -101,6 +103,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 	s.chores = newChores(s, append([]Chore{
 		{Name: ChoreHolds, Does: "reporting what holds runs back", Batch: s.tellHolds},
 		{Name: choreReplace, Does: "claiming slots that replace runs in flight", Batch: s.replace},
+		{Name: choreOutcomes, Does: "looking for lost outcomes", Every: time.Minute, Batch: s.doubt},
 	}, config.Chores...)...)
 	s.holds = &holds{
 		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes,

@@ -189,6 +189,13 @@ func (w *workerSlots) numbers() []int16 {
 	return numbers
 }
 
+// numbered reports whether the queues have these numbers.
+func (w *workerSlots) numbered(numbers map[string]int16) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !slices.ContainsFunc(w.queues, func(q queueSlots) bool { return numbers[q.name] != q.queue })
+}
+
 // open returns the numbers of the queues to look into for a kind of work. others says that queues without a slot for
 // it were left out: what is due there must not delay the rest. A single queue is never left out.
 func (w *workerSlots) open(of domain.Work) (numbers []int16, others bool) {

@@ -27,11 +27,14 @@ type Store interface {
 	// Draw grants a replica its part of tenants' limits. The sum over all replicas never exceeds a limit, except by runs
 	// that were in flight before it was lowered.
 	Draw(ctx context.Context, replica uuid.UUID, wishes []Wish) ([]Allowance, error)
-	// Finish writes the outcomes of attempts, in one transaction, and deletes the claims of the leases that have no
-	// runs left. An outcome whose attempt was superseded changes nothing; superseded counts them. With a
-	// *LockedOutcomesError some outcomes were left out, and all others were written. Finish must not keep the slice of
-	// outcomes: the caller uses it again.
-	Finish(ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID) (superseded int, err error)
+	// Finish writes the outcomes of attempts, in one transaction, and deletes the claims of the released leases, which
+	// have no runs left. Earlier are those of their runs whose outcomes were written before. Should one of them still be
+	// running, the database has lost its outcome: then the claim stays. An outcome whose attempt was superseded changes
+	// nothing; superseded counts them. With a *LockedOutcomesError some outcomes were left out, and all others were
+	// written. Finish must not keep the slice of outcomes: the caller uses it again.
+	Finish(
+		ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
+	) (superseded int, err error)
 	// Register makes this replica known, and returns the number of each of its queues.
 	Register(ctx context.Context, r Replica) (map[string]int16, error)
 	// Renew renews the replica's heartbeat, and returns what it has to know and do.
@@ -43,6 +46,10 @@ type Store interface {
 	Recover(ctx context.Context, lost []Heartbeat) (int, error)
 	// GiveBack ends claims whose runs were never sent, and makes the runs ready again. It returns how many.
 	GiveBack(ctx context.Context, claims []uuid.UUID) (int, error)
+	// Lose ends as lost the attempts that are still running under claims of this replica, although it has ended them: the
+	// database has lost their outcomes. With runs it ends only these, and without it ends the claims too. It returns how
+	// many attempts it ended.
+	Lose(ctx context.Context, claims, runs []uuid.UUID) (int, error)
 	// ReportHolds writes what a replica holds runs back for, in place of its previous report, and makes runs ready again
 	// that no replica holds back any more. It returns orders: which holds to reset, and which hosts to probe now. It may
 	// return orders together with an error, and returns no order twice.
@@ -80,6 +87,10 @@ type Pulse struct {
 	Orphans bool        // there are claims of removed replicas
 	Chores  []string    // chores for which there is work now, or in the next two seconds
 
+	// Replaced says that since the last pulse another Postgres has taken over, or this one was restarted. What it had
+	// acknowledged may be lost.
+	Replaced bool
+
 	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
 	Limits         []TenantLimits           // of tenants that have limits or are frozen
 	Frozen         *Freeze                  // the freeze of the deployment; nil: not frozen
@@ -88,7 +99,8 @@ type Pulse struct {
 // Claim says who claims and how much.
 type Claim struct {
 	Replica uuid.UUID
-	Quotas  []Quota // their slots sum to at most BatchSize
+	Lease   uuid.UUID // id of the lease; uuid.Nil: the store chooses one
+	Quotas  []Quota   // their slots sum to at most BatchSize
 	// Work is the kind of work to claim. Late slots and slots due now are claimed apart, so that late ones never delay
 	// the others.
 	Work domain.Work

@@ -98,7 +98,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	}
 	failed := []error{zones}
 	for _, chore := range []func(context.Context) (int, bool, error){
-		s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.ForgetDeadLetters,
+		s.Sweep, s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.ForgetDeadLetters,
 		s.ForgetOperations, s.ForgetHours, s.Audit.Forget,
 	} {
 		_, more, err := chore(ctx)

@@ -47,6 +47,10 @@ var (
 	aheadDesc = prometheus.NewDesc("punctual_partition_days_ahead",
 		"Days from now on that have partitions: 7 when all is well, 0 when tomorrow's is missing, -1 when today's is.",
 		nil, nil)
+	takenBackDesc = prometheus.NewDesc("punctual_lost_outcomes_total",
+		"Runs that had not ended and that nobody had, because the database had lost what it had acknowledged. "+
+			"This replica took them back.",
+		nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -61,6 +65,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- holdDesc
 	ch <- aheadDesc
 	ch <- frozenDesc
+	ch <- takenBackDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -71,6 +76,7 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(ch, poolMaxDesc, float64(stat.MaxConns()), part)
 		ch <- prometheus.MustNewConstMetric(poolWaitDesc, prometheus.CounterValue, stat.AcquireDuration().Seconds(), part)
 	})
+	ch <- prometheus.MustNewConstMetric(takenBackDesc, prometheus.CounterValue, float64(c.Store.TakenBack()))
 	ctx, cancel := context.WithTimeout(pg.Chores.In(context.Background()), time.Second)
 	defer cancel()
 	if ahead, err := c.Store.Days.Ahead(ctx); err != nil {

@@ -96,6 +96,12 @@ func JudgeLost(a Assignment, losses int, started, now time.Time) Outcome {
 		"the replica that made this attempt vanished; whether the target got the request is not known")
 }
 
+// JudgeForgotten decides the same when the database has lost an outcome that it had acknowledged.
+func JudgeForgotten(a Assignment, losses int, started, now time.Time) Outcome {
+	return lose(a, losses, started, now,
+		"the database has lost the outcome of this attempt; whether the target got the request is not known")
+}
+
 // lose ends an attempt whose end nobody will ever report. It counts as an attempt, and another follows at once.
 func lose(a Assignment, losses int, started, now time.Time, why string) Outcome {
 	o := Outcome{Assignment: a, Verdict: RetryRun, StartedAt: started, FinishedAt: now, Reason: ReasonLost, Error: why}

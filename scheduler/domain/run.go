@@ -154,6 +154,9 @@ type Lease struct {
 	Work      Work
 	ClaimedAt time.Time // by the database's clock
 	Remaining int       // runs that have not left the replica; owned by the finisher
+	// Started is when the Postgres was started from which it was claimed; nil: not known. It belongs to the store, which
+	// compares addresses.
+	Started *time.Time
 }
 
 // Batch is the result of one claim.

@@ -232,7 +232,7 @@ func (s *Claims) endCalled(
 			var b pgx.Batch
 			b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
 			b.Queue(pg.ByIndex)
-			written = QueueFinish(&b, outcomes, nil, AnyDay, following)
+			written = QueueFinish(&b, outcomes, nil, Earlier{}, AnyDay, following)
 			if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 				return fmt.Errorf("ending run %s: %w", run, err)
 			}

@@ -29,20 +29,31 @@ FOR NO KEY UPDATE`
 // cancelLocked cancels locked runs ($1) for a reason ($2). A row of ready may appear after it was to be locked, when
 // the attempt in flight ends, and a claim that is about to lock its run may hold that row: this statement skips such a
 // row. The claim then finds the run ended and drops the row, or finds the gate held and looks again a second later.
+//
+// A running run that nobody has, as Sweep finds it, ends here. Its attempt is on record as lost.
 const cancelLocked = `
-WITH before AS (
-    SELECT id
-    FROM punctual.runs
-    WHERE id = ANY($1::uuid[]) AND status = 'running' AND reason IS DISTINCT FROM $2),
+WITH before AS MATERIALIZED (
+    SELECT r.id, r.fence, r.attempt, r.replica, r.started_at, r.reason IS DISTINCT FROM $2 AS anew,
+           CASE WHEN r.accepted_at IS NULL THEN NOT punctual.is_claimed(r.id, r.replica, r.claimed_at)
+                ELSE NOT EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id) END AS nobodys
+    FROM punctual.runs r
+    WHERE r.id = ANY($1::uuid[]) AND r.status = 'running'),
 ended AS (
     UPDATE punctual.runs
     SET status = 'cancelled', reason = $2, finished_at = now(), next_attempt_at = NULL
-    WHERE id = ANY($1::uuid[]) AND status IN ('blocked', 'pending', 'retrying')
+    WHERE id = ANY($1::uuid[])
+      AND (status IN ('blocked', 'pending', 'retrying') OR id IN (SELECT id FROM before WHERE nobodys))
     RETURNING id),
+recorded AS (
+    INSERT INTO punctual.attempts (run_id, fence, number, replica, started_at, finished_at, outcome, reason)
+    SELECT id, fence, attempt, replica, started_at, greatest(now(), started_at), 'lost', 'lost'
+    FROM before
+    WHERE nobodys AND started_at IS NOT NULL AND attempt > 0
+    ON CONFLICT DO NOTHING),
 asked AS (
     UPDATE punctual.runs
     SET reason = $2
-    WHERE id = ANY($1::uuid[]) AND status = 'running'
+    WHERE id = ANY($1::uuid[]) AND id IN (SELECT id FROM before WHERE NOT nobodys)
     RETURNING id, replica, accepted_at),
 theirs AS (
     SELECT y.run_id
@@ -57,7 +68,7 @@ given AS (
     DELETE FROM punctual.ready y
     USING theirs t
     WHERE y.run_id = t.run_id)
-SELECT (SELECT count(*) FROM ended) + (SELECT count(*) FROM before)`
+SELECT (SELECT count(*) FROM ended) + (SELECT count(*) FROM before WHERE anew AND NOT nobodys)`
 
 // freeCancelled frees the gates of cancelled runs. A run may have waited for its turn at the gate, been set due, and
 // not taken the gate yet. Its turn then goes to the next run.
@@ -88,10 +99,10 @@ WHERE run_id IN (
     FOR UPDATE OF y SKIP LOCKED)`
 
 // CancelRuns cancels the runs that have not ended, and returns for how many of them that was new. The caller holds the
-// gates of their jobs. A run that waits ends at once. For a run that a replica is sending, CancelRuns only writes the
-// reason: the statement that writes the attempt's outcome, whatever it is, finds the reason and ends the run as
-// cancelled. Its replica learns of the cancel with its next heartbeat. A target that works on learns of it with its own
-// next heartbeat.
+// gates of their jobs. A run that waits ends at once, and so does one that nobody has. For a run that a replica is
+// sending, CancelRuns only writes the reason: the statement that writes the attempt's outcome, whatever it is, finds the
+// reason and ends the run as cancelled. Its replica learns of the cancel with its next heartbeat. A target that works on
+// learns of it with its own next heartbeat.
 func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason domain.Reason) (changed int, err error) {
 	if err := pg.Exec(ctx, tx, lockReadyToCancel, ids); err != nil {
 		return 0, fmt.Errorf("locking waiting runs: %w", err)

@@ -124,6 +124,6 @@ func (s *Claims) withFences(
 		}
 		won = append(won, a)
 	}
-	lease.Remaining = len(won)
+	lease.Remaining, lease.Started = len(won), s.started()
 	return won
 }

@@ -39,9 +39,14 @@ type Claims struct {
 
 	uncompiled atomic.Bool // most of the last claim's definitions were not compiled yet: it is likely of the next one too
 
-	guarding atomic.Bool            // guard fencing tokens against failovers
-	timeline atomic.Pointer[string] // the one that this Postgres was last found on; nil: not known
-	tokenKey atomic.Pointer[[]byte] // the key that makes run tokens, once it was read
+	takenBack atomic.Int64 // runs that nobody had and that were taken back: see Sweep and Lose
+	swept     sweep
+
+	replaced atomic.Bool // no heartbeat has told yet that this is another Postgres than before
+
+	guarding atomic.Bool              // guard fencing tokens against failovers
+	postgres atomic.Pointer[timeline] // what was last found of this Postgres; nil: nothing
+	tokenKey atomic.Pointer[[]byte]   // the key that makes run tokens, once it was read
 }
 
 var _ scheduler.Store = (*Claims)(nil)

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -396,7 +397,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 			return err
 		}
 	}
-	lease := &domain.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
+	lease := &domain.Lease{ID: cmp.Or(c.claim.Lease, uuid.New()), Work: c.claim.Work, ClaimedAt: c.now}
 	var b pgx.Batch
 	if r := &c.free; len(r.ids) > 0 {
 		fences := make([]int64, len(r.ids))

@@ -4,21 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 
 // A standby that is promoted begins a new timeline. After an asynchronous failover it may lack the last fencing tokens
 // that were given. So the sequence is raised before anything is claimed on a new timeline: by far more than can have
-// been given inside any lag. That still leaves room for nine thousand million failovers.
+// been given inside any lag. That still leaves room for nine thousand million failovers. With synchronous_commit = off a
+// crash loses tokens in the same way, and leaves the timeline as it is: there each start of Postgres counts as one.
 const (
 	readTimeline = `
 SELECT CASE WHEN pg_is_in_recovery() THEN timeline
-            ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,
-       timeline
+            ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8)
+                 || CASE WHEN current_setting('synchronous_commit') = 'off'
+                         THEN extract(epoch FROM pg_postmaster_start_time())::text ELSE '' END
+            END,
+       timeline, pg_postmaster_start_time()
 FROM punctual.deployment`
 	raiseFences = `
 WITH was AS (
@@ -34,20 +42,58 @@ SELECT setval('punctual.fences', nextval('punctual.fences') + 1000000000) WHERE 
 // moment, or another transaction has locked the row that records the timeline: the sequence has room for raises that
 // were not needed.
 
-// timeline is the timeline that this Postgres is on, and the one that fencing tokens were last given on.
-type timeline struct{ here, known string }
+// timeline is the timeline that this Postgres is on, the one that fencing tokens were last given on, and when this
+// Postgres was started.
+type timeline struct {
+	here, known string
+	started     time.Time
+}
 
 // queue queues the reading of the timeline.
 func (t *timeline) queue(b *pgx.Batch) {
-	b.Queue(readTimeline).QueryRow(func(row pgx.Row) error { return row.Scan(&t.here, &t.known) })
+	b.Queue(readTimeline).QueryRow(func(row pgx.Row) error { return row.Scan(&t.here, &t.known, &t.started) })
 }
 
-// look forgets the compiled definitions if the timeline is another one than before: an asynchronous failover may have
-// lost versions of definitions, whose numbers other definitions have now.
-func (s *Claims) look(t timeline) {
-	if before := s.timeline.Swap(&t.here); before != nil && *before != t.here {
-		s.definitions.Forget()
+// look forgets what may have been lost if this is another Postgres than before, or one that was restarted: after an
+// asynchronous failover, or after a crash with synchronous_commit = off. It forgets the compiled definitions: lost
+// versions have given their numbers to others. The sweep begins anew, and the next heartbeat tells the scheduler.
+//
+// On a new connection all leases until now count as leases of another Postgres, because a crash of one of its processes
+// cuts all connections. A pooler hides that.
+func (s *Claims) look(t timeline, connected bool) {
+	before := s.postgres.Load()
+	same := before != nil && before.here == t.here && before.started.Equal(t.started)
+	if !same || connected {
+		s.postgres.Store(&t)
 	}
+	if before != nil && !same {
+		s.definitions.Forget()
+		s.swept.anew()
+		s.replaced.Store(true)
+	}
+}
+
+// started returns when this Postgres was started; nil: not known. The instant is another one, at another address, once
+// outcomes that were acknowledged before may be lost.
+func (s *Claims) started() *time.Time {
+	if t := s.postgres.Load(); t != nil {
+		return &t.started
+	}
+	return nil
+}
+
+// startedFor returns started if all leases, each with an outcome among the given ones, were claimed since. Otherwise it
+// returns nil.
+func (s *Claims) startedFor(leases []uuid.UUID, outcomes []domain.Outcome) *time.Time {
+	started := s.started()
+	for _, id := range leases {
+		if !slices.ContainsFunc(outcomes, func(o domain.Outcome) bool {
+			return o.Lease.ID == id && o.Lease.Started == started
+		}) {
+			return nil
+		}
+	}
+	return started
 }
 
 // raise raises the sequence if the timeline is new.
@@ -71,7 +117,7 @@ func (s *Claims) guardFences(ctx context.Context, q pg.Querier) error {
 	if err != nil {
 		return fmt.Errorf("reading the timeline: %w", err)
 	}
-	s.look(line)
+	s.look(line, true)
 	return line.raise(ctx, q)
 }
 

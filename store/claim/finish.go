@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -169,9 +168,45 @@ WHERE y.run_id = coalesce(e.successor, (
 
 const deleteLeases = `DELETE FROM punctual.claims WHERE id = ANY((SELECT $1::uuid[])::uuid[])`
 
+// deleteEnded deletes leases ($1), except one of which an earlier run ($2) is still running. The outcome of that run was
+// acknowledged, and the database has lost it since, as an asynchronous failover does. Its replica finds the lease that
+// stays, and ends it. A run that was claimed again is running under another lease.
+//
+// If Postgres runs since before the leases were claimed ($3), it has lost nothing since, and no run is looked at: to
+// look at one takes 2 µs.
+const deleteEnded = `
+WITH lost AS MATERIALIZED (
+    SELECT r.id, r.replica, r.claimed_at
+    FROM punctual.runs r
+    WHERE r.id = ANY($2::uuid[]) AND r.status = 'running' AND r.accepted_at IS NULL)
+DELETE FROM punctual.claims c
+WHERE c.id = ANY((SELECT $1::uuid[])::uuid[])
+  AND (pg_postmaster_start_time() = $3
+       OR NOT EXISTS (SELECT FROM lost l
+                      WHERE l.id = ANY(c.run_ids) AND l.replica = c.replica AND l.claimed_at = c.claimed_at))`
+
+// queueEnd queues the end of leases. Most have no earlier runs: all their outcomes are written together.
+func queueEnd(b *pgx.Batch, leases []uuid.UUID, earlier Earlier, on Day) {
+	switch {
+	case len(leases) == 0:
+	case len(earlier.Runs) == 0:
+		b.Queue(deleteLeases, pg.Prepared{}, leases)
+	case on == AnyDay:
+		b.Queue(deleteEnded, leases, earlier.Runs, earlier.Started)
+	default:
+		b.Queue(on.table(deleteEnded), pg.Prepared{}, leases, earlier.Runs, earlier.Started)
+	}
+}
+
+// Earlier are runs of leases that end. Their outcomes were written before.
+type Earlier struct {
+	Runs    []uuid.UUID
+	Started *time.Time // when the Postgres was started from which the leases were claimed; nil: not known
+}
+
 // Finish implements scheduler.Store. It is idempotent: an outcome that was written before counts as superseded.
 func (s *Claims) Finish(
-	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID,
+	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
 ) (superseded int, err error) {
 	ctx = pg.Runs.In(ctx)
 	following, err := s.follower.Follow(ctx)
@@ -180,13 +215,15 @@ func (s *Claims) Finish(
 	}
 	var f waryFinish
 	err = s.wary.finish.try(func(wary bool) error {
-		f = waryFinish{outcomes: outcomes, released: released, following: following} // each try begins anew
+		// each try begins anew
+		f = waryFinish{outcomes: outcomes, released: released, following: following}
+		f.earlier = Earlier{earlier, s.startedFor(released, outcomes)}
 		if wary {
 			return f.run(ctx, s)
 		}
-		f.written, err = s.finish(ctx, outcomes, released, DayOf(outcomes), following)
+		f.written, err = s.finish(ctx, &f, DayOf(outcomes, earlier...))
 		if lacksTable(err) { // the table was removed, as no known run of its day went on
-			f.written, err = s.finish(ctx, outcomes, released, AnyDay, following)
+			f.written, err = s.finish(ctx, &f, AnyDay)
 		}
 		return err
 	})
@@ -210,16 +247,14 @@ func (s *Claims) Finish(
 }
 
 // finish writes outcomes in one transaction and one round trip: a batch without BEGIN is both.
-func (s *Claims) finish(
-	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, on Day, following Following,
-) (written map[uuid.UUID]bool, err error) {
+func (s *Claims) finish(ctx context.Context, f *waryFinish, on Day) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
 	settings := longer
-	if plain(outcomes, on, following) {
+	if plain(f.outcomes, on, f.following) {
 		settings += lastingPlan
 	}
 	b.Queue(settings, pg.Prepared{})
-	written = QueueFinish(&b, outcomes, released, on, following)
+	written = QueueFinish(&b, f.outcomes, f.released, f.earlier, on, f.following)
 	failpoint.At(failpoint.FinishBegun)
 	return written, s.db.Conns(ctx).SendBatch(ctx, &b).Close()
 }
@@ -243,10 +278,10 @@ func dueSoon(o domain.Outcome) bool {
 }
 
 // QueueFinish queues the statements that end attempts: the gates' locks, the outcomes, the gates' release, the end of
-// leases. They come after pg.ByIndex. Once the batch is read, the returned set holds the runs that the fence let
+// leases, for which it names their earlier runs. They come after pg.ByIndex. Once the batch is read, the returned set holds the runs that the fence let
 // through.
 func QueueFinish(
-	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, on Day, following Following,
+	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, earlier Earlier, on Day, following Following,
 ) (written map[uuid.UUID]bool) {
 	written = make(map[uuid.UUID]bool, len(outcomes))
 	gated, runs := gatedJobs(outcomes)
@@ -262,9 +297,7 @@ func QueueFinish(
 	if len(gated) > 0 {
 		b.Queue(releaseGates, gated, runs)
 	}
-	if len(released) > 0 {
-		b.Queue(deleteLeases, pg.Prepared{}, released)
-	}
+	queueEnd(b, released, earlier, on)
 	following.QueueEnds(b, outcomes)
 	return written
 }
@@ -353,8 +386,7 @@ func queueSucceeded(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written ma
 	}
 	// Prepared and planned once: there is one table, so there is one choice of index. Among the tables of all days it must
 	// be planned with the ids at hand.
-	sql := strings.Replace(finishSucceeded, "punctual.runs r", "punctual.runs_"+string(on)+" r", 1)
-	b.Queue(sql, pg.Prepared{}, ids, fences, started, finished, statuses).Query(collectIDs(written))
+	b.Queue(on.table(finishSucceeded), pg.Prepared{}, ids, fences, started, finished, statuses).Query(collectIDs(written))
 }
 
 func queueOthers(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID]bool) {

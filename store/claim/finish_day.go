@@ -1,6 +1,10 @@
 package claim
 
 import (
+	"strings"
+
+	"github.com/google/uuid"
+
 	"punctual/scheduler/domain"
 )
 
@@ -10,17 +14,31 @@ type Day string
 // AnyDay stands for all days. It is also the day of runs of several days.
 const AnyDay Day = ""
 
-// DayOf returns the day of the runs that succeeded, if they all have the same one.
-func DayOf(outcomes []domain.Outcome) (common Day) {
+// DayOf returns the day of the runs that succeeded and of further ones, if they all have the same one.
+func DayOf(outcomes []domain.Outcome, further ...uuid.UUID) (common Day) {
 	for _, o := range outcomes {
-		if o.Verdict != domain.Succeed {
-			continue
-		}
-		at := Day(domain.IDTime(o.RunID).Format("20060102"))
-		if common != AnyDay && at != common {
+		if o.Verdict == domain.Succeed && !common.take(o.RunID) {
 			return AnyDay
 		}
-		common = at
+	}
+	for _, run := range further {
+		if !common.take(run) {
+			return AnyDay
+		}
 	}
 	return common
+}
+
+// take makes d the day of a run, unless it is another day already.
+func (d *Day) take(run uuid.UUID) bool {
+	at := Day(domain.IDTime(run).Format("20060102"))
+	if *d == AnyDay {
+		*d = at
+	}
+	return *d == at
+}
+
+// table returns a statement with the table of the day in place of the first mention of runs.
+func (d Day) table(sql string) string {
+	return strings.Replace(sql, "punctual.runs r", "punctual.runs_"+string(d)+" r", 1)
 }

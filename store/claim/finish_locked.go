@@ -14,6 +14,7 @@ import (
 type waryFinish struct {
 	outcomes  []domain.Outcome
 	released  []uuid.UUID
+	earlier   Earlier
 	following Following
 
 	written map[uuid.UUID]bool
@@ -29,7 +30,7 @@ func (f *waryFinish) run(ctx context.Context, s *Claims) error {
 			return err
 		}
 		var b pgx.Batch
-		f.written = QueueFinish(&b, f.outcomes, f.released, AnyDay, f.following)
+		f.written = QueueFinish(&b, f.outcomes, f.released, f.earlier, AnyDay, f.following)
 		b.Queue(`COMMIT`, pg.Prepared{})
 		return conn.SendBatch(ctx, &b).Close()
 	})

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -336,7 +337,7 @@ func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration, waits map[uuid.U
 }
 
 func (c *readyClaim) write(ctx context.Context) error {
-	lease := &domain.Lease{ID: uuid.New(), Work: c.claim.Work, ClaimedAt: c.now}
+	lease := &domain.Lease{ID: cmp.Or(c.claim.Lease, uuid.New()), Work: c.claim.Work, ClaimedAt: c.now}
 	fences := make(map[uuid.UUID]int64, len(c.start))
 	if len(c.cancel) > 0 {
 		if _, err := CancelRuns(ctx, c.conn, c.cancel, domain.ReasonJobDeleted); err != nil {
@@ -362,7 +363,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if len(c.start) > 0 {
 		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
 	}
-	written := QueueFinish(&b, c.ended, nil, AnyDay, c.following)
+	written := QueueFinish(&b, c.ended, nil, Earlier{}, AnyDay, c.following)
 	b.Queue(`COMMIT`, pg.Prepared{})
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err

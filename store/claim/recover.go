@@ -17,16 +17,17 @@ import (
 
 // Which claims end: ten orphaned ones, whose replicas no longer exist, except the given ones; or the given ones.
 const (
-	orphaned = `c.id IN (
+	orphaned = ofClaims + `c.id IN (
 		SELECT c.id FROM punctual.claims c
 		WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica) AND c.id <> ALL($1::uuid[]) LIMIT 10)`
-	named = `c.id = ANY($1::uuid[])`
+	named = ofClaims + `c.id = ANY($1::uuid[])`
+	// Of the given claims only the given runs. The claims stay.
+	someOf = named + ` AND u.run_id = ANY($2::uuid[])`
 )
 
-// readClaimed reads claims and the runs that are still running under them. It leaves out runs that have ended, that a
-// later attempt holds, or that their targets work on. It counts, up to two, the attempts in a row just before the
-// present one that were lost with their replica.
-const readClaimed = `
+// readRunning reads running attempts, each with its claim (c). It counts, up to two, the attempts in a row just before
+// the present one that were lost with their replica.
+const readRunning = `
 SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
        r.attempt, r.fence, r.started_at, now(),
        (SELECT count(*)
@@ -34,12 +35,23 @@ SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.sched
               WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
         WHERE last.outcome = 'lost' AND last.reason <> 'silent'),
        coalesce(d.notify_url, ''), coalesce(d.notify_secret, '')
-FROM punctual.claims c
+FROM `
+
+// Which attempts are read. Those of claims leave out runs that have ended, that a later attempt holds, or that their
+// targets work on. A claim and its attempts were written together, so they have the instant in common.
+const (
+	ofClaims = `punctual.claims c
 CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
 LEFT JOIN punctual.runs r
-  ON r.id = u.run_id AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
+  ON r.id = u.run_id AND r.status = 'running' AND r.accepted_at IS NULL
+ AND r.replica = c.replica AND r.claimed_at = c.claimed_at` + withData
+	ofNoClaim = `punctual.runs r
+CROSS JOIN (SELECT NULL::uuid AS id) c` + withData + `r.id = ANY($1::uuid[])
+  AND r.status = 'running' AND r.accepted_at IS NULL AND NOT punctual.is_claimed(r.id, r.replica, r.claimed_at)`
+	withData = `
 LEFT JOIN LATERAL (SELECT * FROM punctual.run_data d WHERE d.run_id = r.id) d ON true
 WHERE `
+)
 
 // claimedRun is a run that is running under a claim.
 type claimedRun struct {
@@ -55,7 +67,7 @@ type claimedRun struct {
 
 // claimedRuns are claims that are to end, and the runs still running under them.
 type claimedRuns struct {
-	claims []uuid.UUID
+	claims []uuid.UUID // to end; none for attempts that no claim names
 	runs   []claimedRun
 	now    time.Time
 }
@@ -69,7 +81,7 @@ func (s *Claims) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, 
 	}
 	others := []uuid.UUID{} // claims that this binary cannot end
 	for {
-		n, left, err := s.endClaims(ctx, orphaned, others, func(r claimedRun, now time.Time) domain.Outcome {
+		n, left, err := s.endClaims(ctx, orphaned, []any{others}, func(r claimedRun, now time.Time) domain.Outcome {
 			return domain.JudgeLost(r.Assignment, r.losses, r.started, now)
 		})
 		if err != nil {
@@ -85,7 +97,7 @@ func (s *Claims) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, 
 // GiveBack implements scheduler.Store.
 func (s *Claims) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) {
 	ctx = pg.Runs.In(ctx)
-	n, _, err := s.endClaims(ctx, named, claims, func(r claimedRun, now time.Time) domain.Outcome {
+	n, _, err := s.endClaims(ctx, named, []any{claims}, func(r claimedRun, now time.Time) domain.Outcome {
 		return domain.Outcome{Assignment: r.Assignment, Verdict: domain.GiveBack, FinishedAt: now}
 	})
 	if err != nil {
@@ -94,13 +106,33 @@ func (s *Claims) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) 
 	return n, nil
 }
 
+// Lose implements scheduler.Store.
+func (s *Claims) Lose(ctx context.Context, claims, runs []uuid.UUID) (n int, err error) {
+	ctx = pg.Runs.In(ctx)
+	if runs == nil {
+		n, _, err = s.endClaims(ctx, named, []any{claims}, forgotten)
+	} else {
+		n, _, err = s.endClaims(ctx, someOf, []any{claims, runs}, forgotten)
+	}
+	s.takenBack.Add(int64(n))
+	return n, pg.Wrap("ending attempts whose outcomes were lost", err)
+}
+
+// forgotten is the end of an attempt whose outcome the database has lost.
+func forgotten(r claimedRun, now time.Time) domain.Outcome {
+	return domain.JudgeForgotten(r.Assignment, r.losses, r.started, now)
+}
+
 // endClaims ends claims, with an outcome for each run that is still running under them, and returns how many outcomes
-// it wrote. If this binary cannot read a run's definition, it leaves the run and its claim for a binary that can.
+// it wrote. With someOf and ofNoClaim it ends such runs only. If this binary cannot read a run's definition, it leaves the run and its claim for a binary that can.
 func (s *Claims) endClaims(
-	ctx context.Context, where string, ids []uuid.UUID, judge func(claimedRun, time.Time) domain.Outcome,
+	ctx context.Context, which string, args []any, judge func(claimedRun, time.Time) domain.Outcome,
 ) (n int, left []uuid.UUID, err error) {
-	held, err := s.readClaimed(ctx, where, ids)
-	if err != nil || len(held.claims) == 0 {
+	held, err := s.readClaimed(ctx, which, args)
+	if which == someOf {
+		held.claims = nil
+	}
+	if err != nil || len(held.claims)+len(held.runs) == 0 {
 		return 0, nil, err
 	}
 	versions := definitions.Of(held.runs, func(r claimedRun) (definitions.Version, int32) { return r.key, r.tenant })
@@ -132,7 +164,7 @@ func (s *Claims) endClaims(
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverCommitted)
-	if len(f.kept) > 0 {
+	if len(f.locked)+len(f.kept) > 0 {
 		s.options.Log.Warn("claims are not ended yet because another transaction has locked their rows",
 			"claims", len(f.kept), "runs", len(f.locked))
 	}
@@ -143,15 +175,15 @@ func (s *Claims) endClaims(
 	return len(f.written), append(left, f.kept...), nil
 }
 
-func (s *Claims) readClaimed(ctx context.Context, where string, ids []uuid.UUID) (claimedRuns, error) {
+func (s *Claims) readClaimed(ctx context.Context, which string, args []any) (claimedRuns, error) {
 	var held claimedRuns
-	rows, err := s.db.Conns(ctx).Query(ctx, readClaimed+where+` ORDER BY c.id`, ids)
+	rows, err := s.db.Conns(ctx).Query(ctx, readRunning+which+` ORDER BY c.id`, args...)
 	if err != nil {
 		return held, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var claim uuid.UUID
+		var claim *uuid.UUID
 		var run, job *uuid.UUID
 		var version, tenant *int32
 		var lane, attempt *int16
@@ -164,16 +196,19 @@ func (s *Claims) readClaimed(ctx context.Context, where string, ids []uuid.UUID)
 			&started, &held.now, &r.losses, &r.notifyURL, &r.notifySecret); err != nil {
 			return held, err
 		}
-		if len(held.claims) == 0 || held.claims[len(held.claims)-1] != claim {
-			held.claims = append(held.claims, claim)
+		if claim != nil {
+			r.claim = *claim
+			if len(held.claims) == 0 || held.claims[len(held.claims)-1] != r.claim {
+				held.claims = append(held.claims, r.claim)
+			}
 		}
 		if run == nil {
 			continue
 		}
-		r.claim, r.key = claim, definitions.Version{Job: *job, Version: *version}
+		r.key = definitions.Version{Job: *job, Version: *version}
 		r.tenant, r.started = *tenant, *started
 		r.Assignment = domain.Assignment{
-			RunID: *run, Lease: &domain.Lease{ID: claim}, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot,
+			RunID: *run, Lease: &domain.Lease{ID: r.claim}, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot,
 			DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence,
 			Gated: true, // not known here, so assumed
 		}

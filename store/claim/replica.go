@@ -115,7 +115,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (s
 		return p, s.db.TookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))
 	}
 	if guarding {
-		s.look(line)
+		s.look(line, false)
 	}
 	if err := line.raise(ctx, s.db.Conns(ctx)); err != nil {
 		return p, err
@@ -126,6 +126,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (s
 	if err := s.follower.Learn(facts); err != nil {
 		return p, err
 	}
+	p.Replaced = s.replaced.Swap(false)
 	p.Limits, p.Frozen = limits.all(), frozen.InForce()
 	if copied && (p.Frozen == nil || s.freezes.Adopts()) {
 		p.Frozen, err = s.freezeCopy(ctx)

@@ -38,7 +38,9 @@ LEFT JOIN punctual.notified n ON n.job_id = r.job_id
 WHERE r.id = ANY($1::uuid[]) AND r.xmin = pg_current_xact_id()::xid AND (u.event <> 'dead' OR r.status = 'dead')`
 
 // The first failed attempt of a healthy job makes a notice, in the transaction that writes the job's row of notified.
-// The rows are locked in the order of their jobs. A job had no failures before if its count is just what was added.
+// The rows are locked in the order of their jobs. A job had no failures before if its count is just what was added. An
+// outcome may be written late, because another transaction had locked a row. If the job has succeeded since the attempt
+// ended, the failure is past.
 const turnFailing = `
 WITH failed AS (
     SELECT r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.reason, r.error, r.http_status,
@@ -48,16 +50,23 @@ WITH failed AS (
     FROM unnest($1::uuid[], $2::timestamptz[], $3::text[], $4::bool[]) AS u(run_id, at, response, told)
     JOIN punctual.runs r ON r.id = u.run_id
     WHERE r.id = ANY($1::uuid[]) AND r.xmin = pg_current_xact_id()::xid
-      AND r.status IN ('retrying', 'pending', 'dead')),
+      AND r.status IN ('retrying', 'pending', 'dead')
+      AND CASE WHEN u.at > now() - interval '1 s' THEN true
+               ELSE NOT EXISTS (
+                   SELECT FROM (
+                       SELECT s.status, s.finished_at FROM punctual.runs s
+                       WHERE s.job_id = r.job_id AND s.trigger <> 'notify' ORDER BY s.id DESC LIMIT 20) s
+                   WHERE s.status = 'succeeded' AND s.finished_at > u.at) END),
 turned AS (
-    INSERT INTO punctual.notified AS n (job_id, failing_since, failures)
-    SELECT f.job_id, f.at, f.failures
+    INSERT INTO punctual.notified AS n (job_id, failing_since, failed_at, failures)
+    SELECT f.job_id, f.at, (SELECT max(o.at) FROM failed o WHERE o.job_id = f.job_id), f.failures
     FROM failed f
     JOIN punctual.jobs j ON j.id = f.job_id
     WHERE f.place = 1
     ORDER BY f.job_id
     ON CONFLICT (job_id) DO UPDATE
-    SET failing_since = coalesce(n.failing_since, excluded.failing_since), failures = n.failures + excluded.failures
+    SET failing_since = coalesce(n.failing_since, excluded.failing_since), failures = n.failures + excluded.failures,
+        failed_at = greatest(n.failed_at, excluded.failed_at)
     RETURNING n.job_id, n.failing_since, n.failures, n.sent)
 INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, reason, error, http_status,
     response, since, failures, happened_at, tell_at)
@@ -69,14 +78,15 @@ JOIN turned n ON n.job_id = f.job_id AND n.failures = f.failures
 WHERE f.place = 1 AND f.told`
 
 // The last of a job's ended attempts decides whether the job is healthy. A success of a job that was healthy finds no
-// row and locks none.
+// row and locks none. A success that is written late, after a later attempt has failed, leaves the job failing.
 const turnWell = `
 WITH unwell AS (
-    SELECT n.job_id, n.failing_since, n.stale_since, n.failures, n.sent FROM punctual.notified n
+    SELECT n.job_id, n.failing_since, n.stale_since, n.failures, n.failed_at, n.sent FROM punctual.notified n
     WHERE n.job_id = ANY($1::uuid[]) AND (n.failing_since IS NOT NULL OR n.stale_since IS NOT NULL)
     ORDER BY n.job_id FOR NO KEY UPDATE),
 ended AS (
-    SELECT DISTINCT ON (r.job_id) r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.status, u.at, u.told
+    SELECT DISTINCT ON (r.job_id) r.id, r.job_id, r.tenant, r.job_version, r.scheduled_for, r.status, u.at, u.told,
+           w.failing_since IS NOT NULL AND coalesce(u.at < w.failed_at, false) AS past
     FROM unwell w
     JOIN unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::bool[]) AS u(job_id, run_id, at, told)
       ON u.job_id = w.job_id
@@ -85,7 +95,9 @@ ended AS (
       AND r.status IN ('succeeded', 'retrying', 'dead')
     ORDER BY r.job_id, u.at DESC, r.id DESC),
 well AS (
-    UPDATE punctual.notified n SET failing_since = NULL, failures = 0, stale_since = NULL, success_at = e.at,
+    UPDATE punctual.notified n
+    SET failing_since = CASE WHEN e.past THEN n.failing_since END, failures = CASE WHEN e.past THEN n.failures ELSE 0 END,
+           stale_since = NULL, success_at = e.at,
            look_at = CASE WHEN n.stale_since IS NOT NULL THEN now() ELSE n.look_at END
     FROM ended e WHERE n.job_id = e.job_id AND e.status = 'succeeded' RETURNING n.job_id)
 INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, since, failures,
@@ -95,7 +107,7 @@ SELECT e.job_id, e.tenant, e.job_version, 'recovered', e.id, e.scheduled_for,
        greatest(now(), (n.sent ->> 'recovered')::timestamptz + interval '5 min')
 FROM ended e
 JOIN unwell n ON n.job_id = e.job_id
-WHERE e.status = 'succeeded' AND e.told`
+WHERE e.status = 'succeeded' AND NOT e.past AND e.told`
 
 // rows collects events of runs that are to be told, column by column, for one INSERT.
 type rows struct {

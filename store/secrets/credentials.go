@@ -46,6 +46,7 @@ type credentials struct {
 	mu       sync.Mutex
 	believed time.Time      // the secrets count as current until then
 	changes  int64          // deployment.secrets_changed when it was last read
+	started  time.Time      // and when the Postgres was started that it was read from
 	round    int64          // counts how often all secrets were forgotten
 	blocks   map[int32]bool // the first tenants of the blocks whose signing keys were read in this round
 }
@@ -185,19 +186,22 @@ func (s *Secrets) believe(ctx context.Context) error {
 	_, err := share(ctx, &c.flights, "changes", func(ctx context.Context) (struct{}, error) {
 		asked := time.Now()
 		var changes int64
-		if err := s.db.Conns(ctx).QueryRow(ctx, `SELECT secrets_changed FROM punctual.deployment`).
-			Scan(&changes); err != nil {
+		var started time.Time
+		if err := s.db.Conns(ctx).QueryRow(ctx, `
+			SELECT secrets_changed, pg_postmaster_start_time() FROM punctual.deployment`).
+			Scan(&changes, &started); err != nil {
 			return struct{}{}, fmt.Errorf("looking for changed secrets: %w", err)
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if changes != c.changes {
+		// Another Postgres may have lost a change, and have counted another one in its place.
+		if changes != c.changes || !started.Equal(c.started) {
 			c.secrets.Purge()
 			c.signing.Purge()
 			c.round++
 			clear(c.blocks)
 		}
-		c.changes, c.believed = changes, asked.Add(secretsBelieved)
+		c.changes, c.started, c.believed = changes, started, asked.Add(secretsBelieved)
 		return struct{}{}, nil
 	})
 	return err

@@ -1,0 +1,149 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/pg"
+)
+
+// SweepBatch is how many runs a sweep looks at in a minute. To look at each costs about a microsecond.
+const SweepBatch = 100_000
+
+// sweep is how far a replica has looked at runs, from the newest back to the oldest.
+type sweep struct {
+	mu     sync.Mutex
+	before *uuid.UUID // it has looked at the runs from this id on; nil: at none
+}
+
+// anew lets the sweep begin with the newest runs again.
+func (s *sweep) anew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = nil
+}
+
+// advance records how far a batch has come, unless the sweep has begun anew meanwhile.
+func (s *sweep) advance(from, to *uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.before == from {
+		s.before = to
+	}
+}
+
+func (s *sweep) reached() *uuid.UUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.before
+}
+
+// selectUnheld looks at the newest runs ($2) before an id ($1). It selects those that have not ended and that nobody
+// has, and the last one that it looked at. No index finds such runs: it would have to be written when a run starts and
+// again when it ends. One snapshot sees a run together with its claim or its row in ready.
+const selectUnheld = `
+SELECT id, nobodys, running, last
+FROM (
+    SELECT r.id, lead(r.id) OVER (ORDER BY r.id DESC) IS NULL AS last,
+           r.status = 'running' AND r.accepted_at IS NULL AS running,
+           CASE WHEN r.finished_at IS NOT NULL OR r.status = 'blocked' THEN false
+                WHEN r.status = 'running' AND r.accepted_at IS NULL
+                THEN NOT punctual.is_claimed(r.id, r.replica, r.claimed_at)
+                ELSE NOT EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id) END AS nobodys
+    FROM (
+        SELECT *
+        FROM punctual.runs
+        WHERE $1::uuid IS NULL OR id < $1
+        ORDER BY id DESC LIMIT $2) r) s
+WHERE nobodys OR last`
+
+// lockUnheld locks runs before enlist looks at them again.
+const lockUnheld = `
+SELECT FROM punctual.runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`
+
+// enlist puts runs into ready that wait and are not there. A run that its target works on gets a deadline: the default
+// heartbeat_timeout from now.
+const enlist = `
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+SELECT r.id, r.job_id,
+       CASE r.status WHEN 'running' THEN now() + interval '5 min' ELSE greatest(now(), r.due_at, r.next_attempt_at) END,
+       r.tenant,
+       CASE WHEN r.status = 'running' THEN -1 - r.lane / 4
+            WHEN r.trigger IN ('backfill', 'replay') THEN r.lane | 3
+            ELSE r.lane END
+FROM punctual.runs r
+WHERE r.id = ANY($1::uuid[])
+  AND (r.status IN ('pending', 'retrying') OR r.status = 'running' AND r.accepted_at IS NOT NULL)
+ON CONFLICT DO NOTHING`
+
+// Sweep looks for runs that have not ended and that nobody has: no claim names a running one, and one that waits is not
+// in ready. Nothing in Punctual leaves such a run behind. But a run may come into that state by a restore of single
+// tables, or by hand, and would stay in it for ever, and its job's gate with it. An attempt counts as lost, and what
+// waits is in ready again. Each call looks at a batch of runs, and in the end at all that are kept. It returns how many
+// runs it took back.
+func (s *Claims) Sweep(ctx context.Context) (n int, left bool, err error) {
+	ctx = pg.Chores.In(ctx)
+	running, waiting, err := s.lookForUnheld(ctx)
+	if err != nil {
+		return 0, false, fmt.Errorf("looking for runs that nobody has: %w", err)
+	}
+	if len(running) > 0 {
+		if n, _, err = s.endClaims(ctx, ofNoClaim, []any{running}, forgotten); err != nil {
+			return 0, false, fmt.Errorf("ending attempts that nobody has: %w", err)
+		}
+	}
+	if len(waiting) > 0 {
+		err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+			if err := pg.Exec(ctx, tx, lockUnheld, waiting); err != nil {
+				return err
+			}
+			done, err := tx.Exec(ctx, enlist, waiting)
+			n += int(done.RowsAffected())
+			return err
+		})
+		s.db.Wake()
+	}
+	if n > 0 {
+		s.takenBack.Add(int64(n))
+		s.options.Log.Error("runs had not ended, and nobody had them; they are taken back", "count", n,
+			"first", append(running, waiting...)[0])
+	}
+	return n, false, pg.Wrap("putting runs that nobody has into ready", err)
+}
+
+// lookForUnheld looks at the next batch of runs. It returns those that nobody has.
+func (s *Claims) lookForUnheld(ctx context.Context) (running, waiting []uuid.UUID, err error) {
+	before := s.swept.reached()
+	var last *uuid.UUID
+	var b pgx.Batch
+	b.Queue(pg.ByIndex)
+	b.Queue(selectUnheld, before, SweepBatch).Query(func(rows pgx.Rows) error {
+		var id uuid.UUID
+		var nobodys, underway, end bool
+		_, err := pgx.ForEachRow(rows, []any{&id, &nobodys, &underway, &end}, func() error {
+			if end {
+				last = new(id)
+			}
+			switch {
+			case nobodys && underway:
+				running = append(running, id)
+			case nobodys:
+				waiting = append(waiting, id)
+			}
+			return nil
+		})
+		return err
+	})
+	if err := s.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
+		return nil, nil, err
+	}
+	s.swept.advance(before, last) // nil after the oldest run: the next batch begins anew
+	return running, waiting, nil
+}
+
+// TakenBack returns how many runs this process has taken back because nobody had them.
+func (s *Claims) TakenBack() int64 { return s.takenBack.Load() }
