@@ -60,7 +60,7 @@ func (s *Scheduler) execute(o *domain.Outcome) (lent bool) {
 		return false
 	}
 	// By the job's URL: placeholders would make each path another one.
-	flight, wait := s.holds.admit(o.Assignment, o.Job.URL())
+	flight, wait := s.holds.admit(o.Assignment, o.Job.URL(), started)
 	if wait != nil {
 		holdBack(o, wait, started)
 		if o.Verdict == domain.Hold {

@@ -29,13 +29,27 @@ type flight struct {
 	hang   *breaker.Flight
 }
 
-// admit asks whether an attempt may be sent now.
-func (h *holds) admit(a domain.Assignment, to *url.URL) (f flight, wait *breaker.Wait) {
-	key := breakerKey(a.Job.Tenant, to)
+// admit asks whether an attempt may be sent now. One that has waited for as long as it may, but not in vain, asks again
+// as the last one.
+func (h *holds) admit(a domain.Assignment, to *url.URL, now time.Time) (f flight, wait *breaker.Wait) {
 	turn := breaker.Fresh
 	if a.Held != nil && a.Held.Fetched {
 		turn = breaker.Waited
 	}
+	if f, wait = h.ask(a, to, turn, now); wait == nil {
+		return f, nil
+	}
+	if held := heldBy(a, wait, now); !now.Before(held.Until) && !inVain(a, held, wait) {
+		return h.ask(a, to, breaker.Last, now)
+	}
+	return f, wait
+}
+
+// ask asks for one turn.
+func (h *holds) ask(
+	a domain.Assignment, to *url.URL, turn breaker.Turn, now time.Time,
+) (f flight, wait *breaker.Wait) {
+	key := breakerKey(a.Job.Tenant, to)
 	byHand := turn
 	if a.Trigger == domain.TriggerManual {
 		byHand = breaker.Always
@@ -44,13 +58,13 @@ func (h *holds) admit(a domain.Assignment, to *url.URL) (f flight, wait *breaker
 	if a.Job.Retry.MaxAttempts == 1 {
 		reach = breaker.Always // with a single attempt there is no backoff in which it could wait
 	}
-	if f.permit, wait = h.breakers.Admit(key, reach); wait != nil {
+	if f.permit, wait = h.breakers.Admit(key, reach, now); wait != nil {
 		return f, wait
 	}
 	queue := a.Lane / 4
 	f.hang, wait = h.hangs.Admit(breaker.Request{
 		Queue: queue, Slots: h.sizes[queue], Work: int(workOf(a)),
-		To: breaker.Place{Key: key, Path: to.EscapedPath()}, Turn: byHand,
+		To: breaker.Place{Key: key, Path: to.EscapedPath()}, Turn: byHand, At: now,
 	})
 	if wait != nil {
 		f.permit.Done(breaker.Unknown, "")
@@ -68,15 +82,15 @@ func (h *holds) done(f flight, r delivery.Result) (lent bool) {
 	return lent
 }
 
-// holdBack decides what becomes of a run that must not be sent now: it waits, unless it has waited for as long as it
-// may.
+// holdBack decides what becomes of a run that must not be sent now: it waits. If it has waited for as long as it may,
+// and in vain, it is dead. If not in vain, a probe is under way, or the host recovers, and it waits for that.
 func holdBack(o *domain.Outcome, wait *breaker.Wait, now time.Time) {
-	held := domain.Held{By: wait.By, Since: now, Until: now.Add(patience(o.Assignment, wait))}
-	if o.Held != nil {
-		held.Since, held.Until = o.Held.Since, o.Held.Until
-	}
+	held, over := heldBy(o.Assignment, wait, now), false
 	o.FinishedAt = now
 	if !now.Before(held.Until) {
+		over, held.Until = inVain(o.Assignment, held, wait), now.Add(wait.Again)
+	}
+	if over {
 		o.Verdict, o.Reason = domain.Abandon, domain.ReasonUnreachable
 		if wait.Hanging {
 			o.Reason = domain.ReasonTimeout
@@ -92,6 +106,22 @@ func holdBack(o *domain.Outcome, wait *breaker.Wait, now time.Time) {
 		until = expiry
 	}
 	o.Verdict, o.Held, o.Error, o.RetryIn = domain.Hold, &held, wait.Why, max(until.Sub(now), time.Millisecond)
+}
+
+// heldBy describes the wait of a run that is held back now. It may have begun earlier.
+func heldBy(a domain.Assignment, wait *breaker.Wait, now time.Time) domain.Held {
+	held := domain.Held{By: wait.By, Since: now, Until: now.Add(patience(a, wait))}
+	if a.Held != nil {
+		held.Since, held.Until = a.Held.Since, a.Held.Until
+	}
+	return held
+}
+
+// inVain reports whether a request has failed that was sent in the last tenth of what a run may wait, or later. So a
+// run is given up for how its host is, and not for how it was.
+func inVain(a domain.Assignment, held domain.Held, wait *breaker.Wait) bool {
+	d := patience(a, wait)
+	return wait.Failed.After(held.Since.Add(d - d/10))
 }
 
 // patience is how long a run may wait for its host before this attempt. For an unreachable host that is as long as
