@@ -92,6 +92,10 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) delivery.Result {
 		return silence
 	}
 	failpoint.At(failpoint.SendAnswered)
+	if result.Lacks != "" {
+		s.fellShort(o, result)
+		return result
+	}
 	judge(o, result, started, ctx.whyEnded())
 	return result
 }

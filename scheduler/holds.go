@@ -151,6 +151,8 @@ func hostAnswer(r delivery.Result) breaker.Answer {
 	switch {
 	case r.Status != 0:
 		return breaker.Answered
+	case r.Lacks != "", r.Proxy && !r.Sent:
+		return breaker.Unknown // it failed on this side of the target
 	case r.Cancelled, r.Reason == delivery.ReasonBlockedAddress, r.Reason == delivery.Reason(domain.ReasonAuth):
 		return breaker.Unknown
 	case r.Reason == delivery.ReasonTLS, !r.Sent:

@@ -278,6 +278,8 @@ func TestWhatAnAnswerSaysAboutItsHost(t *testing.T) {
 		{delivery.Result{Reason: delivery.ReasonTLS}, breaker.Unreachable},
 		{delivery.Result{Sent: true, Reason: delivery.ReasonTLS}, breaker.Unreachable},
 		{delivery.Result{Reason: delivery.ReasonBlockedAddress}, breaker.Unknown},
+		{delivery.Result{Reason: delivery.ReasonConnect, Lacks: "file descriptors"}, breaker.Unknown},
+		{delivery.Result{Reason: delivery.ReasonConnect, Proxy: true}, breaker.Unknown},
 		{delivery.Result{Reason: delivery.Reason(domain.ReasonAuth)}, breaker.Unknown},
 		{delivery.Result{Cancelled: true}, breaker.Unknown},
 		{delivery.Result{Status: 500, Cancelled: true}, breaker.Answered},
