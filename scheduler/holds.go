@@ -1,9 +1,11 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -49,7 +51,7 @@ func (h *holds) admit(a domain.Assignment, to *url.URL, now time.Time) (f flight
 func (h *holds) ask(
 	a domain.Assignment, to *url.URL, turn breaker.Turn, now time.Time,
 ) (f flight, wait *breaker.Wait) {
-	key := breakerKey(a.Job.Tenant, to)
+	place := placeOf(a.Job.Tenant, to)
 	byHand := turn
 	if a.Trigger == domain.TriggerManual {
 		byHand = breaker.Always
@@ -58,13 +60,13 @@ func (h *holds) ask(
 	if a.Job.Retry.MaxAttempts == 1 {
 		reach = breaker.Always // with a single attempt there is no backoff in which it could wait
 	}
-	if f.permit, wait = h.breakers.Admit(key, reach, now); wait != nil {
+	if f.permit, wait = h.breakers.Admit(place.Key, reach, now); wait != nil {
 		return f, wait
 	}
 	queue := a.Lane / 4
 	f.hang, wait = h.hangs.Admit(breaker.Request{
 		Queue: queue, Slots: h.sizes[queue], Work: int(workOf(a)),
-		To: breaker.Place{Key: key, Path: to.EscapedPath()}, Turn: byHand, At: now,
+		To: place, Turn: byHand, At: now,
 	})
 	if wait != nil {
 		f.permit.Done(breaker.Unknown, "")
@@ -138,11 +140,25 @@ func patience(a domain.Assignment, wait *breaker.Wait) time.Duration {
 // any reports whether the next answer may let more waiting runs go.
 func (h *holds) any() bool { return h.breakers.Recovering() || h.hangs.Any() }
 
-// breakerKey names the circuit breaker of the host that a URL leads to. The scheme, the path and the spelling do not
-// matter; the port does.
-func breakerKey(tenant int32, u *url.URL) breaker.Key {
+// placeOf names the place that a URL leads to. Spellings that mean the same to every server are one place.
+func placeOf(tenant int32, u *url.URL) breaker.Place {
+	path := u.EscapedPath()
+	if u.RawPath != "" && !strings.Contains(strings.ToLower(path), "%2f") { // /%61 is /a, but a%2Fb is not a/b
+		path = (&url.URL{Path: u.Path}).EscapedPath()
+	}
+	return breaker.Place{Key: breaker.Key{Tenant: tenant, Host: HostOf(u)}, Path: cmp.Or(path, "/")}
+}
+
+// HostOf names the host that a URL leads to, with its port, as breakers do. The scheme, the path and the spelling do
+// not matter; the port does.
+func HostOf(u *url.URL) string {
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	return breaker.Key{Tenant: tenant, Host: net.JoinHostPort(host, delivery.PortOf(u))}
+	if strings.Contains(host, ":") {
+		if a, err := netip.ParseAddr(host); err == nil {
+			host = a.Unmap().String()
+		}
+	}
+	return net.JoinHostPort(host, strings.TrimLeft(delivery.PortOf(u), "0"))
 }
 
 // hostAnswer is what a result says about its host. Any status proves that the host is there, and so does a connection

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -243,19 +242,27 @@ func TestBlockedAddressesOpenNoBreaker(t *testing.T) {
 	})
 }
 
-func TestBreakerKey(t *testing.T) {
+func TestSpellingsOfAPlace(t *testing.T) {
 	for raw, want := range map[string]string{
-		"http://a.test/x?y=1":       "a.test:80",
-		"https://a.test":            "a.test:443",
-		"https://A.Test.:443/":      "a.test:443",
-		"http://a.test:443/":        "a.test:443",
-		"http://127.0.0.1:8080":     "127.0.0.1:8080",
-		"https://[2001:db8::1]/":    "[2001:db8::1]:443",
-		"https://[2001:DB8::1]:99/": "[2001:db8::1]:99",
+		"http://a.test/x?y=1":                  "a.test:80/x",
+		"https://a.test":                       "a.test:443/",
+		"https://A.Test.:443/":                 "a.test:443/",
+		"https://a.test:0443?x=1":              "a.test:443/",
+		"http://a.test:443/":                   "a.test:443/",
+		"http://127.0.0.1:8080":                "127.0.0.1:8080/",
+		"https://[2001:db8::1]/":               "[2001:db8::1]:443/",
+		"https://[2001:DB8::1]:99/":            "[2001:db8::1]:99/",
+		"https://[2001:0db8:0:0:0:0:0:1]:443/": "[2001:db8::1]:443/",
+		"http://[::ffff:127.0.0.1]:8080":       "127.0.0.1:8080/",
+		"http://a.test/%61%2db/%7e":            "a.test:80/a-b/~",
+		"http://a.test/a%20b":                  "a.test:80/a%20b",
+		"http://a.test/a%2Fb":                  "a.test:80/a%2Fb",
+		"http://a.test/a/b":                    "a.test:80/a/b",
+		"http://a.test/A/":                     "a.test:80/A/",
 	} {
-		u, err := url.Parse(raw)
+		u, err := delivery.CheckURL(raw)
 		must(t, err)
-		if got := breakerKey(7, u); got != (breaker.Key{Tenant: 7, Host: want}) {
+		if got := placeOf(7, u); got.Tenant != 7 || got.Host+got.Path != want {
 			t.Errorf("%s: %v, want %s", raw, got, want)
 		}
 	}
