@@ -62,7 +62,7 @@ func limitDescriptors(t testing.TB, pid int, most uint64) (before uint64) {
 	var old syscall.Rlimit
 	set := func(next, old *syscall.Rlimit) {
 		_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_NOFILE,
-			uintptr(unsafe.Pointer(next)), uintptr(unsafe.Pointer(old)), 0, 0) //nolint:gosec // as the call is made
+			uintptr(unsafe.Pointer(next)), uintptr(unsafe.Pointer(old)), 0, 0)
 		if errno != 0 {
 			t.Errorf("limiting the descriptors of process %d to %d: %v", pid, most, errno)
 		}
