@@ -7,6 +7,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/auth"
+	"punctual/scheduler"
+	"punctual/scheduler/delivery"
 	"punctual/store/fleet"
 )
 
@@ -95,6 +97,10 @@ type BreakersReset struct {
 func (s *server) resetBreakers(
 	ctx context.Context, tenant int32, in *resetBreakersInput,
 ) (*answer[BreakersReset], error) {
-	n, err := s.Store.ResetHolds(ctx, tenant, in.Body.Host)
+	host := in.Body.Host
+	if u, err := delivery.CheckURL("http://" + host); err == nil && u.Port() != "" {
+		host = scheduler.HostOf(u)
+	}
+	n, err := s.Store.ResetHolds(ctx, tenant, host)
 	return show(BreakersReset{Matched: n}, err)
 }

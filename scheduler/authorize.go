@@ -101,11 +101,14 @@ func (s *Scheduler) transmit(
 // unsent is the result of an attempt without credentials.
 func unsent(ctx context.Context, why error) (delivery.Result, error) {
 	var refused *AuthError
+	var short *shortError
 	switch {
 	case ctx.Err() != nil:
 		return delivery.Result{ //nolint:nilerr // to be cancelled is a result
 			Cancelled: true, Error: "cancelled before anything was sent",
 		}, nil
+	case errors.As(why, &short):
+		return short.Result, nil
 	case errors.As(why, &refused):
 		return delivery.Result{Reason: delivery.Reason(domain.ReasonAuth), Error: refused.Why}, nil
 	}

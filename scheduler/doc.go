@@ -76,7 +76,8 @@
 // status holds a run back. A run that must wait is parked: its row in ready says what it waits for, since when and
 // until when (Held). If it was claimed with one of the starts that max_runs_per_second allows, that start is
 // returned. It is claimed again when it may be sent: as a probe or as the host recovers (ticker.fetchHeld), or when
-// no replica holds it back any more. When its time is up, it is dead. A replica writes what it holds back to the table
+// no replica holds it back any more. When its time is up, it is dead if a request to its host has failed shortly
+// before, and otherwise it is a probe. A replica writes what it holds back to the table
 // holds (Store.ReportHolds), so that every replica can show it, and reset it.
 //
 // When a job's runs must not overlap, a run takes the job's gate when it is created, and keeps it until it ends

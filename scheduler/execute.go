@@ -60,7 +60,7 @@ func (s *Scheduler) execute(o *domain.Outcome) (lent bool) {
 		return false
 	}
 	// By the job's URL: placeholders would make each path another one.
-	flight, wait := s.holds.admit(o.Assignment, o.Job.URL())
+	flight, wait := s.holds.admit(o.Assignment, o.Job.URL(), started)
 	if wait != nil {
 		holdBack(o, wait, started)
 		if o.Verdict == domain.Hold {
@@ -92,6 +92,10 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) delivery.Result {
 		return silence
 	}
 	failpoint.At(failpoint.SendAnswered)
+	if result.Lacks != "" {
+		s.fellShort(o, result)
+		return result
+	}
 	judge(o, result, started, ctx.whyEnded())
 	return result
 }

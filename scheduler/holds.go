@@ -1,9 +1,11 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -29,13 +31,27 @@ type flight struct {
 	hang   *breaker.Flight
 }
 
-// admit asks whether an attempt may be sent now.
-func (h *holds) admit(a domain.Assignment, to *url.URL) (f flight, wait *breaker.Wait) {
-	key := breakerKey(a.Job.Tenant, to)
+// admit asks whether an attempt may be sent now. One that has waited for as long as it may, but not in vain, asks again
+// as the last one.
+func (h *holds) admit(a domain.Assignment, to *url.URL, now time.Time) (f flight, wait *breaker.Wait) {
 	turn := breaker.Fresh
 	if a.Held != nil && a.Held.Fetched {
 		turn = breaker.Waited
 	}
+	if f, wait = h.ask(a, to, turn, now); wait == nil {
+		return f, nil
+	}
+	if held := heldBy(a, wait, now); !now.Before(held.Until) && !inVain(a, held, wait) {
+		return h.ask(a, to, breaker.Last, now)
+	}
+	return f, wait
+}
+
+// ask asks for one turn.
+func (h *holds) ask(
+	a domain.Assignment, to *url.URL, turn breaker.Turn, now time.Time,
+) (f flight, wait *breaker.Wait) {
+	place := placeOf(a.Job.Tenant, to)
 	byHand := turn
 	if a.Trigger == domain.TriggerManual {
 		byHand = breaker.Always
@@ -44,13 +60,13 @@ func (h *holds) admit(a domain.Assignment, to *url.URL) (f flight, wait *breaker
 	if a.Job.Retry.MaxAttempts == 1 {
 		reach = breaker.Always // with a single attempt there is no backoff in which it could wait
 	}
-	if f.permit, wait = h.breakers.Admit(key, reach); wait != nil {
+	if f.permit, wait = h.breakers.Admit(place.Key, reach, now); wait != nil {
 		return f, wait
 	}
 	queue := a.Lane / 4
 	f.hang, wait = h.hangs.Admit(breaker.Request{
 		Queue: queue, Slots: h.sizes[queue], Work: int(workOf(a)),
-		To: breaker.Place{Key: key, Path: to.EscapedPath()}, Turn: byHand,
+		To: place, Turn: byHand, At: now,
 	})
 	if wait != nil {
 		f.permit.Done(breaker.Unknown, "")
@@ -68,15 +84,15 @@ func (h *holds) done(f flight, r delivery.Result) (lent bool) {
 	return lent
 }
 
-// holdBack decides what becomes of a run that must not be sent now: it waits, unless it has waited for as long as it
-// may.
+// holdBack decides what becomes of a run that must not be sent now: it waits. If it has waited for as long as it may,
+// and in vain, it is dead. If not in vain, a probe is under way, or the host recovers, and it waits for that.
 func holdBack(o *domain.Outcome, wait *breaker.Wait, now time.Time) {
-	held := domain.Held{By: wait.By, Since: now, Until: now.Add(patience(o.Assignment, wait))}
-	if o.Held != nil {
-		held.Since, held.Until = o.Held.Since, o.Held.Until
-	}
+	held, over := heldBy(o.Assignment, wait, now), false
 	o.FinishedAt = now
 	if !now.Before(held.Until) {
+		over, held.Until = inVain(o.Assignment, held, wait), now.Add(wait.Again)
+	}
+	if over {
 		o.Verdict, o.Reason = domain.Abandon, domain.ReasonUnreachable
 		if wait.Hanging {
 			o.Reason = domain.ReasonTimeout
@@ -94,6 +110,22 @@ func holdBack(o *domain.Outcome, wait *breaker.Wait, now time.Time) {
 	o.Verdict, o.Held, o.Error, o.RetryIn = domain.Hold, &held, wait.Why, max(until.Sub(now), time.Millisecond)
 }
 
+// heldBy describes the wait of a run that is held back now. It may have begun earlier.
+func heldBy(a domain.Assignment, wait *breaker.Wait, now time.Time) domain.Held {
+	held := domain.Held{By: wait.By, Since: now, Until: now.Add(patience(a, wait))}
+	if a.Held != nil {
+		held.Since, held.Until = a.Held.Since, a.Held.Until
+	}
+	return held
+}
+
+// inVain reports whether a request has failed that was sent in the last tenth of what a run may wait, or later. So a
+// run is given up for how its host is, and not for how it was.
+func inVain(a domain.Assignment, held domain.Held, wait *breaker.Wait) bool {
+	d := patience(a, wait)
+	return wait.Failed.After(held.Since.Add(d - d/10))
+}
+
 // patience is how long a run may wait for its host before this attempt. For an unreachable host that is as long as
 // its remaining backoffs could take; for a hanging one, the timeouts of its remaining attempts are added. So the run
 // dies at the time at which it would have died had it been sent.
@@ -108,11 +140,25 @@ func patience(a domain.Assignment, wait *breaker.Wait) time.Duration {
 // any reports whether the next answer may let more waiting runs go.
 func (h *holds) any() bool { return h.breakers.Recovering() || h.hangs.Any() }
 
-// breakerKey names the circuit breaker of the host that a URL leads to. The scheme, the path and the spelling do not
-// matter; the port does.
-func breakerKey(tenant int32, u *url.URL) breaker.Key {
+// placeOf names the place that a URL leads to. Spellings that mean the same to every server are one place.
+func placeOf(tenant int32, u *url.URL) breaker.Place {
+	path := u.EscapedPath()
+	if u.RawPath != "" && !strings.Contains(strings.ToLower(path), "%2f") { // /%61 is /a, but a%2Fb is not a/b
+		path = (&url.URL{Path: u.Path}).EscapedPath()
+	}
+	return breaker.Place{Key: breaker.Key{Tenant: tenant, Host: HostOf(u)}, Path: cmp.Or(path, "/")}
+}
+
+// HostOf names the host that a URL leads to, with its port, as breakers do. The scheme, the path and the spelling do
+// not matter; the port does.
+func HostOf(u *url.URL) string {
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	return breaker.Key{Tenant: tenant, Host: net.JoinHostPort(host, delivery.PortOf(u))}
+	if strings.Contains(host, ":") {
+		if a, err := netip.ParseAddr(host); err == nil {
+			host = a.Unmap().String()
+		}
+	}
+	return net.JoinHostPort(host, strings.TrimLeft(delivery.PortOf(u), "0"))
 }
 
 // hostAnswer is what a result says about its host. Any status proves that the host is there, and so does a connection
@@ -121,6 +167,8 @@ func hostAnswer(r delivery.Result) breaker.Answer {
 	switch {
 	case r.Status != 0:
 		return breaker.Answered
+	case r.Lacks != "", r.Proxy && !r.Sent:
+		return breaker.Unknown // it failed on this side of the target
 	case r.Cancelled, r.Reason == delivery.ReasonBlockedAddress, r.Reason == delivery.Reason(domain.ReasonAuth):
 		return breaker.Unknown
 	case r.Reason == delivery.ReasonTLS, !r.Sent:

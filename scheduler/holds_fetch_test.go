@@ -51,22 +51,22 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 		s := holding(newFakeStore(), occupied([]int{20}, perKind{domain.WorkReady: 17}))
 		to, a := hook(t), scheduled(compiled(t, `{}`))
 		for range 3 {
-			f, _ := s.holds.admit(a, to)
+			f, _ := s.holds.admit(a, to, time.Now())
 			s.holds.done(f, delivery.Result{Reason: delivery.ReasonTimeout, Sent: true})
 		}
 		var out []flight
 		for range breaker.Quarter(20) {
-			f, _ := s.holds.admit(a, to)
+			f, _ := s.holds.admit(a, to, time.Now())
 			out = append(out, f)
 		}
-		if _, wait := s.holds.admit(a, to); wait == nil || !wait.Hanging {
+		if _, wait := s.holds.admit(a, to, time.Now()); wait == nil || !wait.Hanging {
 			t.Fatalf("beside a quarter of the worker slots: %+v, want a wait for what hangs", wait)
 		}
 		for _, f := range out {
 			s.holds.done(f, delivery.Result{Cancelled: true})
 		}
 		must(t, newTicker(s).fetchHeld(t.Context()))
-		if _, wait := s.holds.admit(a, to); wait == nil {
+		if _, wait := s.holds.admit(a, to, time.Now()); wait == nil {
 			t.Error("a new run overtook the runs that wait")
 		}
 	})
@@ -88,7 +88,7 @@ func recovers(t *testing.T, h *holds, job *domain.Job) {
 	t.Helper()
 	to, a := hook(t), scheduled(job)
 	for range 10 {
-		f, wait := h.admit(a, to)
+		f, wait := h.admit(a, to, time.Now())
 		if wait != nil {
 			t.Fatal(wait.Why)
 		}
@@ -96,7 +96,7 @@ func recovers(t *testing.T, h *holds, job *domain.Job) {
 	}
 	time.Sleep(10 * time.Second)
 	a.Held = &domain.Held{Fetched: true}
-	f, wait := h.admit(a, to)
+	f, wait := h.admit(a, to, time.Now())
 	if wait != nil {
 		t.Fatal(wait.Why)
 	}

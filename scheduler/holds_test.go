@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -133,8 +132,11 @@ func TestHowLongARunWaitsForItsHost(t *testing.T) {
 
 func TestWhatItMeansForARunToBeHeldBack(t *testing.T) {
 	due := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	host := &breaker.Wait{By: "breaker a:80", Why: "waiting: the circuit breaker of a:80 is open"}
-	hangs := &breaker.Wait{By: "hanging a:80", Why: "waiting: a:80 hangs", Hanging: true}
+	host := &breaker.Wait{
+		By: "breaker a:80", Why: "waiting: the circuit breaker of a:80 is open", Failed: due.Add(19 * time.Second), Again: 3 * time.Second,
+	}
+	hangs := &breaker.Wait{By: "hanging a:80", Why: "waiting: a:80 hangs", Hanging: true, Failed: due.Add(50 * time.Second)}
+	recovers := &breaker.Wait{By: "breaker a:80", Why: "waiting: a:80 can be reached again", Again: time.Minute}
 	const retry = `"retry":{"max_attempts":3,"initial_backoff":"10s","multiplier":2}`
 	for _, c := range []struct {
 		name    string
@@ -166,16 +168,31 @@ func TestWhatItMeansForARunToBeHeldBack(t *testing.T) {
 			},
 		},
 		{
-			"at once where no backoff is left", `{` + retry + `}`, host, 3, nil, 0,
+			"but not where the host was asked only before the last tenth of that time",
+			`{` + retry + `}`, host, 2, &domain.Held{Since: due.Add(2 * time.Second), Until: due.Add(22 * time.Second)}, 22 * time.Second,
+			domain.Outcome{Verdict: domain.Hold, RetryIn: 3 * time.Second, Error: host.Why},
+		},
+		{
+			"where no backoff is left it waits for a probe", `{` + retry + `}`, host, 3, nil, 20 * time.Second,
+			domain.Outcome{Verdict: domain.Hold, RetryIn: 3 * time.Second, Error: host.Why},
+		},
+		{
+			"and dies by it", `{` + retry + `}`, host, 3, &domain.Held{Since: due.Add(18 * time.Second), Until: due.Add(21 * time.Second)},
+			21 * time.Second,
 			domain.Outcome{
 				Verdict: domain.Abandon, Reason: domain.ReasonUnreachable,
-				Error: "2 of 3 attempts made, 1 not made; waited 0s: the circuit breaker of a:80 is open",
+				Error: "2 of 3 attempts made, 1 not made; waited 3s: the circuit breaker of a:80 is open",
 			},
 		},
 		{
-			"of a host that hangs it is a timeout", `{` + retry + `}`, hangs, 3, &domain.Held{Since: due, Until: due.Add(time.Second)},
-			time.Second,
-			domain.Outcome{Verdict: domain.Abandon, Reason: domain.ReasonTimeout, Error: "2 of 3 attempts made, 1 not made; waited 1s: a:80 hangs"},
+			"it does not die of a host that recovers", `{` + retry + `}`, recovers, 2,
+			&domain.Held{Since: due, Until: due.Add(20 * time.Second)}, 20 * time.Second,
+			domain.Outcome{Verdict: domain.Hold, RetryIn: time.Minute, Error: recovers.Why},
+		},
+		{
+			"of a host that hangs it is a timeout", `{` + retry + `}`, hangs, 3, &domain.Held{Since: due, Until: due.Add(time.Minute)},
+			time.Minute,
+			domain.Outcome{Verdict: domain.Abandon, Reason: domain.ReasonTimeout, Error: "2 of 3 attempts made, 1 not made; waited 1m0s: a:80 hangs"},
 		},
 	} {
 		run := domain.Assignment{Job: compiled(t, c.job), Attempt: c.attempt, DueAt: due, Held: c.held}
@@ -225,19 +242,27 @@ func TestBlockedAddressesOpenNoBreaker(t *testing.T) {
 	})
 }
 
-func TestBreakerKey(t *testing.T) {
+func TestSpellingsOfAPlace(t *testing.T) {
 	for raw, want := range map[string]string{
-		"http://a.test/x?y=1":       "a.test:80",
-		"https://a.test":            "a.test:443",
-		"https://A.Test.:443/":      "a.test:443",
-		"http://a.test:443/":        "a.test:443",
-		"http://127.0.0.1:8080":     "127.0.0.1:8080",
-		"https://[2001:db8::1]/":    "[2001:db8::1]:443",
-		"https://[2001:DB8::1]:99/": "[2001:db8::1]:99",
+		"http://a.test/x?y=1":                  "a.test:80/x",
+		"https://a.test":                       "a.test:443/",
+		"https://A.Test.:443/":                 "a.test:443/",
+		"https://a.test:0443?x=1":              "a.test:443/",
+		"http://a.test:443/":                   "a.test:443/",
+		"http://127.0.0.1:8080":                "127.0.0.1:8080/",
+		"https://[2001:db8::1]/":               "[2001:db8::1]:443/",
+		"https://[2001:DB8::1]:99/":            "[2001:db8::1]:99/",
+		"https://[2001:0db8:0:0:0:0:0:1]:443/": "[2001:db8::1]:443/",
+		"http://[::ffff:127.0.0.1]:8080":       "127.0.0.1:8080/",
+		"http://a.test/%61%2db/%7e":            "a.test:80/a-b/~",
+		"http://a.test/a%20b":                  "a.test:80/a%20b",
+		"http://a.test/a%2Fb":                  "a.test:80/a%2Fb",
+		"http://a.test/a/b":                    "a.test:80/a/b",
+		"http://a.test/A/":                     "a.test:80/A/",
 	} {
-		u, err := url.Parse(raw)
+		u, err := delivery.CheckURL(raw)
 		must(t, err)
-		if got := breakerKey(7, u); got != (breaker.Key{Tenant: 7, Host: want}) {
+		if got := placeOf(7, u); got.Tenant != 7 || got.Host+got.Path != want {
 			t.Errorf("%s: %v, want %s", raw, got, want)
 		}
 	}
@@ -260,6 +285,8 @@ func TestWhatAnAnswerSaysAboutItsHost(t *testing.T) {
 		{delivery.Result{Reason: delivery.ReasonTLS}, breaker.Unreachable},
 		{delivery.Result{Sent: true, Reason: delivery.ReasonTLS}, breaker.Unreachable},
 		{delivery.Result{Reason: delivery.ReasonBlockedAddress}, breaker.Unknown},
+		{delivery.Result{Reason: delivery.ReasonConnect, Lacks: "file descriptors"}, breaker.Unknown},
+		{delivery.Result{Reason: delivery.ReasonConnect, Proxy: true}, breaker.Unknown},
 		{delivery.Result{Reason: delivery.Reason(domain.ReasonAuth)}, breaker.Unknown},
 		{delivery.Result{Cancelled: true}, breaker.Unknown},
 		{delivery.Result{Status: 500, Cancelled: true}, breaker.Answered},

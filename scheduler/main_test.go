@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -89,6 +90,7 @@ type gatedDials struct {
 	mu      sync.Mutex
 	hang    chan struct{} // nil: attempts fail at once
 	refused string        // the address that refuses connections; all others are blocked addresses
+	refusal syscall.Errno // of that address; 0: ECONNREFUSED
 	stuck   string        // the only address whose attempts hang; empty: all do
 	prompt  string        // the address whose attempts never hang
 	slow    time.Duration // how long an attempt takes before it fails
@@ -109,7 +111,7 @@ func newGatedDials(t *testing.T, hang bool) *gatedDials {
 		g.open++
 		g.most = max(g.most, g.open)
 		defer func() { g.mu.Lock(); g.open--; g.mu.Unlock() }()
-		hang, refused := g.hang, address == g.refused
+		hang, refused, refusal := g.hang, address == g.refused, cmp.Or(g.refusal, syscall.ECONNREFUSED)
 		if g.stuck != "" && address != g.stuck || address == g.prompt {
 			hang = nil
 		}
@@ -119,7 +121,7 @@ func newGatedDials(t *testing.T, hang bool) *gatedDials {
 		}
 		time.Sleep(g.slow)
 		if refused {
-			return syscall.ECONNREFUSED
+			return refusal
 		}
 		return delivery.ErrBlockedAddress
 	}})

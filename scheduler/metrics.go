@@ -15,6 +15,7 @@ type Metrics struct {
 	attempts   *prometheus.CounterVec
 	superseded prometheus.Counter
 	deferred   prometheus.Counter
+	short      *prometheus.CounterVec
 	recovered  prometheus.Counter
 	chores     prometheus.Counter
 	notices    *prometheus.CounterVec
@@ -45,6 +46,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "punctual_deferred_attempts_total",
 			Help: "Times a run was parked unsent because its host cannot be reached or hangs.",
 		}),
+		short: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "punctual_replica_shortages_total",
+			Help: "Times a run went back unsent because this replica lacks something, such as file descriptors.",
+		}, []string{"lacks"}),
 		recovered: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "punctual_recovered_runs_total", Help: "Runs that this replica took over from lost ones.",
 		}),
@@ -66,7 +71,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 	}
 	registry.MustRegister(
-		m.lateness, m.runs, m.attempts, m.superseded, m.deferred, m.recovered, m.chores, m.notices, m.tick, m.finish)
+		m.lateness, m.runs, m.attempts, m.superseded, m.deferred, m.short, m.recovered, m.chores, m.notices, m.tick, m.finish)
 	return m
 }
 

@@ -20,6 +20,7 @@ import (
 // Config says how one replica runs.
 type Config struct {
 	Queues       map[string]int  // worker slots by queue; none: the replica claims nothing, and does everything else
+	MostRequests int             // in flight at once, whatever worker slots there are; 0: any number
 	DrainTimeout time.Duration   // how long a stop waits for requests in flight
 	Hurry        context.Context // ends when a stop must not wait for them any longer; nil: never
 	Client       *delivery.Client
@@ -53,25 +54,26 @@ const (
 
 // Scheduler is one replica: it claims, executes and finishes runs until it is stopped.
 type Scheduler struct {
-	store    Store
-	config   Config
-	replica  Replica
-	log      *slog.Logger
-	metrics  *Metrics
-	clock    dbClock
-	slots    *workerSlots
-	limits   *limits
-	finisher *finisher
-	heart    *heartbeat
-	chores   chores
-	flights  flights
-	holds    *holds
-	tokens   *lru.Cache[tokenKey, *token]
-	tls      *lru.Cache[tlsKey, *delivery.Client]
-	freezing freezing
-	unread   rate.Sometimes  // says in the log that secrets cannot be read
-	running  sync.WaitGroup  // attempts in flight
-	workCtx  context.Context // ends when attempts in flight must end
+	store     Store
+	config    Config
+	replica   Replica
+	log       *slog.Logger
+	metrics   *Metrics
+	clock     dbClock
+	slots     *workerSlots
+	limits    *limits
+	finisher  *finisher
+	heart     *heartbeat
+	chores    chores
+	flights   flights
+	holds     *holds
+	tokens    *lru.Cache[tokenKey, *token]
+	tls       *lru.Cache[tlsKey, *delivery.Client]
+	freezing  freezing
+	unread    rate.Sometimes // says in the log that secrets cannot be read
+	running   sync.WaitGroup // attempts in flight
+	shortages shortages
+	workCtx   context.Context // ends when attempts in flight must end
 }
 
 // errDraining is the cause when an attempt is cut off because its replica stops.
@@ -99,6 +101,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		tokens: newTokens(), tls: newTLSClients(),
 		unread: rate.Sometimes{Interval: secretsRetry},
 	}
+	s.slots.ceiling = config.MostRequests
 	s.freezing.log = log
 	s.chores = newChores(s, append([]Chore{
 		{Name: ChoreHolds, Does: "reporting what holds runs back", Batch: s.tellHolds},
@@ -153,6 +156,7 @@ func (s *Scheduler) run(ctx context.Context) {
 		claiming.Go(func() { chore.run(ctx) })
 	}
 	claiming.Go(func() { every(ctx, lendEvery, s.lendSlots) })
+	claiming.Go(func() { every(ctx, cutEvery, s.slots.grow) })
 	writing.Go(func() { s.finisher.run(flush) })
 	beating, stopBeating := context.WithCancel(flush)
 	writing.Go(func() {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"punctual/scheduler/domain"
 )
@@ -18,6 +19,10 @@ type workerSlots struct {
 
 	sizes map[int16]int // worker slots by the number of their queue
 	total int           // worker slots of all queues
+
+	ceiling int       // the most that may be taken at once; 0: all
+	most    int       // may be taken at once now, because the replica lacks something; 0: as many as ceiling says
+	cutAt   time.Time // when most was last lowered
 }
 
 type queueSlots struct {
@@ -46,6 +51,9 @@ func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots
 func (w *workerSlots) quotas(of domain.Work, most int, waiting []Contender) []Quota {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if most = min(most, w.spare()); most == 0 {
+		return nil
+	}
 	var quotas []Quota
 	// The start is random, so that where there is not enough for all, no queue is always among the last.
 	begin := rand.IntN(max(1, len(w.queues))) //nolint:gosec // spreads load, guards nothing

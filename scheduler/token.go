@@ -143,6 +143,11 @@ func (t *token) errorf(format string, args ...any) error {
 	return authErrorf("no token from %s: %s", t.host(), fmt.Sprintf(format, args...))
 }
 
+// shortError says that a token could not be asked for because this replica lacks something.
+type shortError struct{ delivery.Result }
+
+func (e *shortError) Error() string { return e.Result.Error }
+
 // discoveryLifetime is how long an issuer's announcement is used.
 const discoveryLifetime = time.Hour
 
@@ -163,6 +168,8 @@ func (t *token) fetch(ctx context.Context, client *delivery.Client) (value strin
 	switch {
 	case err != nil:
 		return "", 0, err
+	case result.Lacks != "":
+		return "", 0, &shortError{result}
 	case result.Reason != "" && result.Status != 0:
 		return "", 0, t.errorf("it answered %d", result.Status)
 	case !result.OK():
@@ -250,6 +257,8 @@ func (t *token) discover(ctx context.Context, client *delivery.Client) (endpoint
 		TokenEndpoint string `json:"token_endpoint"`
 	}
 	switch {
+	case result.Lacks != "":
+		return "", &shortError{result}
 	case result.Reason != "" && result.Status != 0:
 		return "", t.errorf("/.well-known/openid-configuration answered %d", result.Status)
 	case !result.OK():

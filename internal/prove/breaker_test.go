@@ -13,7 +13,7 @@ import (
 	"punctual/httpapi/client"
 )
 
-// deadPort is a port on loopback that refuses connections until the test opens it, and that no other process can take.
+// deadPort is a port on loopback that refuses connections but while the test has it open. No other process can take it.
 type deadPort struct {
 	t    *testing.T
 	fd   int
@@ -29,11 +29,7 @@ func newDeadPort(t *testing.T) *deadPort {
 	name, err := syscall.Getsockname(fd)
 	must(t, err)
 	p := &deadPort{t: t, fd: fd, addr: fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)}
-	t.Cleanup(func() {
-		if p.fd >= 0 {
-			_ = syscall.Close(p.fd)
-		}
-	})
+	t.Cleanup(func() { _ = syscall.Close(p.fd) })
 	return p
 }
 
@@ -41,14 +37,20 @@ func newDeadPort(t *testing.T) *deadPort {
 func (p *deadPort) open() *Witness {
 	p.t.Helper()
 	must(p.t, syscall.Listen(p.fd, 128))
-	file := os.NewFile(uintptr(p.fd), p.addr)
-	p.fd = -1
+	fd, err := syscall.Dup(p.fd)
+	must(p.t, err)
+	file := os.NewFile(uintptr(fd), p.addr)
 	listener, err := net.FileListener(file)
 	_ = file.Close() // the listener has a copy of the descriptor
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return newWitnessOn(p.t, listener)
+}
+
+// close cuts off a witness, and lets the port refuse connections again.
+func (p *deadPort) close(w *Witness) {
+	p.t.Helper()
+	must(p.t, syscall.Shutdown(p.fd, syscall.SHUT_RD)) // it stays bound
+	_ = w.Close()
 }
 
 // metric reads the value of a metric without labels from /metrics.

@@ -32,6 +32,7 @@ const (
 	ExactlyOnce    Rule = "every attempt was sent exactly once"
 	NothingFailed  Rule = "every run succeeded at the first attempt"
 	RequestsHeader Rule = "requests carry what the run says"
+	DeadWereAsked  Rule = "no run is dead as unreachable unless its host was asked since it was due"
 )
 
 // Violation is a rule that was broken, and where.
@@ -80,6 +81,7 @@ func Check(f Facts, c Conditions) []Violation {
 	k := newCheck(f, c)
 	k.slots()
 	k.ends()
+	k.unreachable()
 	k.requests()
 	k.fences()
 	k.overlaps()

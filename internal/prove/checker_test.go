@@ -309,6 +309,10 @@ func TestCheckNotices(t *testing.T) {
 			f.Jobs[0].Versions[0].Definition.Delivery = domain.DeliverAtMostOnce
 			f.send(*f.theRun(f.cron), 2, time.Second, 200)
 		}},
+		{"a run that died without a request to its host", DeadWereAsked, func(f *facts) {
+			f.theRun(f.dying).Reason, f.theRun(f.dying).FinishedAt = "unreachable", new(at(3))
+			f.Attempts = slices.DeleteFunc(f.Attempts, func(a Attempt) bool { return a.StartedAt.Before(at(4)) })
+		}},
 		{"a run under another tenant than its job", TenantsAddUp, func(f *facts) { f.theRun(f.cron).Tenant = 2 }},
 		{"a failure where all should succeed", NothingFailed, func(f *facts) { f.conditions.AllSucceed = true }},
 	}

@@ -159,7 +159,10 @@ func TestRunsOfAHostThatCannotBeReachedDieInTime(t *testing.T) {
 			if n := query[int](t, b.conn, beyond); n != 0 {
 				t.Errorf("%d runs wait beyond their bound", n)
 			}
-			do[any](t, b.r.API, "POST", "/v1/breakers/reset", map[string]any{"host": addr})
+			spelled := map[string]any{"host": strings.ToUpper(addr)}
+			if n := do[struct{ Matched int }](t, b.r.API, "POST", "/v1/breakers/reset", spelled).Matched; n != 1 {
+				t.Errorf("a reset of %v matches %d breakers", spelled, n)
+			}
 			b.end()
 			if n := query[int](t, b.conn, `
 				SELECT count(*)

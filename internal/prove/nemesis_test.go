@@ -112,7 +112,7 @@ func (b *besieged) start(m *member) {
 // act disturbs the processes.
 func (b *besieged) act(rng *rand.Rand, jobs []string) {
 	m := b.members[rng.IntN(len(b.members))]
-	switch n := rng.IntN(11); {
+	switch n := rng.IntN(12); {
 	case n < 1:
 		b.note("pauses that end while everybody is down")
 		b.downOverPauses(rng, jobs)
@@ -136,6 +136,11 @@ func (b *besieged) act(rng *rand.Rand, jobs []string) {
 		}
 		b.set(m, nil)
 		b.start(m)
+	case n < 8:
+		defer b.fault("few descriptors")()
+		before := limitDescriptors(b.t, m.replica.PID(), 40)
+		pause(b.t, rng, time.Second, 8*time.Second)
+		limitDescriptors(b.t, m.replica.PID(), before)
 	default:
 		defer b.fault("freeze with SIGSTOP")()
 		began := time.Now()

@@ -69,7 +69,8 @@ func TestSoakUnderANemesis(t *testing.T) {
 	m := mixed(int(length.Seconds()))
 	m.copies = 2
 	b.stand(m)
-	names, until := b.burden(m, b.hanging(m)...), m.end()
+	target, dying := b.dying(m)
+	names, until := b.burden(m, append(b.hanging(m), dying...)...), m.end()
 	var busy sync.WaitGroup
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, func(rng *rand.Rand) { b.act(rng, names) }))
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 8*time.Second, b.attack))
@@ -78,10 +79,11 @@ func TestSoakUnderANemesis(t *testing.T) {
 	}))
 	busy.Go(repeat(t, rng.Uint64(), until, time.Second, 6*time.Second, func(rng *rand.Rand) { b.trespass(rng, names) }))
 	busy.Go(repeat(t, rng.Uint64(), until, 5*time.Second, 20*time.Second, func(rng *rand.Rand) { b.crowd(rng, names) }))
+	busy.Go(repeat(t, rng.Uint64(), until, 5*time.Second, 20*time.Second, func(rng *rand.Rand) { b.kill(target, rng) }))
 	busy.Wait()
 	await(t, "the last slots", func() bool { return time.Now().After(until) })
 
-	f := atRest(t, b.dsn, b.witness)
+	f := atRest(t, b.dsn, b.witness).and(target.requests())
 	verify(t, f, Conditions{Frozen: b.frozen})
 	b.report(f)
 	proven(t, b.dsn)

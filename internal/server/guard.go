@@ -36,6 +36,8 @@ func protect(g *guard.Guard, what string, listens net.Addr) {
 // the system's.
 func readCAs(file string) (*x509.CertPool, error) {
 	if file == "" {
+		// The system's are read once. At the first handshake file descriptors might be lacking, and no target be trusted.
+		_, _ = x509.SystemCertPool()
 		return nil, nil
 	}
 	pem, err := os.ReadFile(file)

@@ -119,6 +119,7 @@ func Run(ctx context.Context, c Config) error {
 	})
 	defer client.Close()
 	c.warn(ctx, db, public, reachable)
+	most := mostRequests(c.Log, mostDescriptors(), c.Queues, int(c.Store.MaxConns))
 	leaving := newDeparture()
 	handler, err := newAPI(c, public, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), leaving)
 	if err != nil {
@@ -134,8 +135,8 @@ func Run(ctx context.Context, c Config) error {
 	drained := leaving.follow(ctx, c, api)
 	host, _ := os.Hostname() // shown to people only
 	err = scheduler.Run(api.running, db, scheduler.Config{
-		Queues: c.Queues, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host, Version: c.Version,
-		Log: c.Log, PublicURL: public, Metrics: metrics, Finished: c.Finished,
+		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host,
+		Version: c.Version, Log: c.Log, PublicURL: public, Metrics: metrics, Finished: c.Finished,
 		Credentials: db, Chores: db.Chores(),
 	})
 	api.stop()
@@ -180,7 +181,8 @@ func serveAPI(ctx context.Context, c Config, listener net.Listener, handler http
 	}
 	a.running, a.stop = context.WithCancel(ctx)
 	go func() {
-		if err := a.Serve(bounded(listener, mostConnections, c.Log)); !errors.Is(err, http.ErrServerClosed) {
+		accepting := bounded(listener, apiConnections(mostDescriptors()), c.Log)
+		if err := a.Serve(accepting); !errors.Is(err, http.ErrServerClosed) {
 			a.failed <- fmt.Errorf("serving the API: %w", err)
 			a.stop()
 		}

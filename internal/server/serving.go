@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"punctual/scheduler/delivery"
 )
 
 // newServer returns the HTTP server of the API. It bounds how slow, how long and how large a request may be.
@@ -26,6 +28,9 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 // descriptor, which callbacks need too.
 const mostConnections = 4096
 
+// acceptAgain is how long nothing is accepted after this replica lacked something for it, such as a file descriptor.
+const acceptAgain = 100 * time.Millisecond
+
 // bounded closes new connections at once while the most are open. Clients notice and can go to another replica, which
 // they could not if they were left waiting to be accepted.
 func bounded(l net.Listener, most int32, log *slog.Logger) net.Listener {
@@ -43,6 +48,11 @@ type boundedListener struct {
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
+		if lacks := delivery.Shortage(err); lacks != "" {
+			l.tell("connections to the API wait: this replica lacks what they need", "lacks", lacks)
+			time.Sleep(acceptAgain)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -51,10 +61,15 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		}
 		l.open.Add(-1)
 		_ = nc.Close()
-		if time.Since(l.told) > time.Minute {
-			l.told = time.Now()
-			l.log.Warn("the API has its maximum of open connections; further connections are closed at once", "open", l.most)
-		}
+		l.tell("the API has its maximum of open connections; further connections are closed at once", "open", l.most)
+	}
+}
+
+// tell logs what keeps connections from being accepted, once a minute.
+func (l *boundedListener) tell(what string, more ...any) {
+	if time.Since(l.told) > time.Minute {
+		l.told = time.Now()
+		l.log.Warn(what, more...)
 	}
 }
 

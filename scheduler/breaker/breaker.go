@@ -26,6 +26,11 @@
 // the replica fetches them: the run that has waited longest goes first, and probes come from one job after the other.
 // A run that has just been claimed does not overtake them.
 //
+// A run waits for as long as it may, which the caller knows. Then it may be given up only if a request that was sent
+// shortly before has failed (Wait.Failed). Otherwise it asks as the Last one, and is a probe itself, whatever is left
+// of the cooldown. So the cooldown ends at the latest when the first waiting run has waited long enough, and that probe
+// answers for the others as well.
+//
 // # Hanging
 //
 // Hangs counts the requests in flight at hosts, and at single paths of hosts, that have stopped answering; see there.
@@ -77,6 +82,7 @@ type Turn int
 const (
 	Fresh  Turn = iota // it has just become due: it does not overtake waiting runs
 	Waited             // it has waited, and was fetched because Wanted said so
+	Last               // it has waited for as long as it may, and no request has failed shortly before
 	Always             // it is sent whatever the host does: a run by hand, or one with a single attempt
 )
 
@@ -98,6 +104,7 @@ type Permit struct {
 	key      Key
 	host     *host // nil: the breaker was closed
 	round    int   // the host's round when the permit was given
+	at       time.Time
 }
 
 // Wait says that a request must not go out now.
@@ -106,11 +113,15 @@ type Wait struct {
 	Why string // for people
 
 	Hanging bool // the host can be reached, but does not answer
+
+	Failed time.Time     // start of the latest request that failed, by the caller's clock; zero: none since an answer
+	Again  time.Duration // how long until it is worth asking as the Last one
 }
 
-// Admit asks whether a request may go out now. If wait is not nil it must not, and there is no permit.
-func (b *Breakers) Admit(k Key, turn Turn) (p Permit, wait *Wait) {
-	p = Permit{breakers: b, key: k}
+// Admit asks whether a request may go out now, which is at by the caller's clock. If wait is not nil it must not, and
+// there is no permit.
+func (b *Breakers) Admit(k Key, turn Turn, at time.Time) (p Permit, wait *Wait) {
+	p = Permit{breakers: b, key: k, at: at}
 	if b.known.Load() == 0 {
 		return p, nil
 	}
@@ -175,7 +186,7 @@ func (b *Breakers) settle(p Permit, a Answer, why string) (was, is host) {
 		return was, is
 	}
 	was = *h
-	h.settle(a, why, time.Now())
+	h.settle(a, why, p.at, time.Now())
 	if h.state == closed && h.failures == 0 {
 		b.forget(p.key)
 	}

@@ -46,7 +46,7 @@ func whenOpen(t *testing.T, test func(t *testing.T, f *fixture)) {
 // out asks for a request that must be admitted, and returns its permit.
 func (f *fixture) out() Permit {
 	f.t.Helper()
-	p, wait := f.Admit(key, Fresh)
+	p, wait := f.Admit(key, Fresh, time.Now())
 	if wait != nil {
 		f.t.Fatalf("it must wait: %s", wait.Why)
 	}
@@ -56,7 +56,7 @@ func (f *fixture) out() Permit {
 // held asks for a request that must be held back, and returns why it waits.
 func (f *fixture) held() *Wait {
 	f.t.Helper()
-	_, wait := f.Admit(key, Fresh)
+	_, wait := f.Admit(key, Fresh, time.Now())
 	if wait == nil {
 		f.t.Fatal("it is let out")
 	}
@@ -95,7 +95,7 @@ func (f *fixture) fetch() (out []Permit, jobs []uuid.UUID) {
 		f.parked = left
 		f.Fetched(w, found, len(found) == w.Most)
 		for range found {
-			if p, wait := f.Admit(key, Waited); wait == nil {
+			if p, wait := f.Admit(key, Waited, time.Now()); wait == nil {
 				out = append(out, p)
 			} else {
 				f.t.Errorf("it was wanted, and is not let out: %s", wait.Why)
@@ -158,7 +158,7 @@ func TestWhatOpensABreaker(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
 				c.do(f)
-				if _, wait := f.Admit(key, Fresh); (wait != nil) != c.open || f.isOpen() != c.open {
+				if _, wait := f.Admit(key, Fresh, time.Now()); (wait != nil) != c.open || f.isOpen() != c.open {
 					t.Errorf("waits: %v, %v open; want open: %t", wait, f.All(), c.open)
 				}
 				if logged := strings.Count(f.log.String(), "circuit breaker opened"); (logged == 1) != c.open {
@@ -173,7 +173,7 @@ func TestABreakerIsOfOneTenantAndHost(t *testing.T) {
 	f := newOpen(t)
 	f.held()
 	for _, other := range []Key{{2, key.Host}, {1, "billing.internal:80"}} {
-		if _, wait := f.Admit(other, Fresh); wait != nil {
+		if _, wait := f.Admit(other, Fresh, time.Now()); wait != nil {
 			t.Errorf("%v: %s", other, wait.Why)
 		}
 	}
@@ -245,17 +245,57 @@ func TestWithoutRunsThatWaitTheNextOneIsTheProbe(t *testing.T) {
 func TestARunByHandIsAlwaysSent(t *testing.T) {
 	f := newOpen(t)
 	for range 5 {
-		p, wait := f.Admit(key, Always)
+		p, wait := f.Admit(key, Always, time.Now())
 		if wait != nil {
 			t.Fatal(wait.Why)
 		}
 		p.Done(Unreachable, "connection refused")
 	}
 	f.held()
-	p, _ := f.Admit(key, Always)
+	p, _ := f.Admit(key, Always, time.Now())
 	if p.Done(Answered, ""); !f.Recovering() {
 		t.Error("it was answered, and the host does not recover")
 	}
+}
+
+// A run that may not wait any longer is a probe before the cooldown is over, unless one is under way or was just sent.
+func TestTheLastOneIsAProbe(t *testing.T) {
+	whenOpen(t, func(t *testing.T, f *fixture) {
+		last := func() (Permit, *Wait) { return f.Admit(key, Last, time.Now()) }
+		began := time.Now()
+		p, wait := last()
+		if wait != nil {
+			t.Fatalf("the first one must wait: %s", wait.Why)
+		}
+		if w := f.held(); w.Failed.After(began) {
+			t.Error("while the probe is under way, it counts as failed")
+		}
+		time.Sleep(3 * time.Second)
+		if _, wait := last(); wait == nil || wait.Again != 3*time.Second {
+			t.Errorf("beside a probe that has been under way for 3 s: %+v, want to ask again after as long", wait)
+		}
+		p.Done(Unreachable, "connection refused")
+		if w := f.held(); !w.Failed.Equal(began) {
+			t.Errorf("the latest failure began %s after the probe", w.Failed.Sub(began))
+		}
+		p, wait = last()
+		if wait != nil {
+			t.Fatalf("3 s after the latest probe it must wait: %s", wait.Why)
+		}
+		p.Done(Unreachable, "connection refused")
+		if _, wait := last(); wait == nil || wait.Again != trickle {
+			t.Errorf("just after a probe: %+v, want to ask again after %s", wait, trickle)
+		}
+		time.Sleep(trickle)
+		p, _ = last()
+		p.Done(Answered, "")
+		if _, wait := last(); wait != nil {
+			t.Errorf("the host recovers, and none is under way: %s", wait.Why)
+		}
+		if w := f.held(); !w.Failed.IsZero() {
+			t.Error("a host that recovers has failed")
+		}
+	})
 }
 
 func TestRecoveryRampsUp(t *testing.T) {
@@ -332,7 +372,7 @@ func TestWhileItRecovers(t *testing.T) {
 // allowance counts the requests that the breaker admits now, and admits them.
 func (f *fixture) allowance() (n int) {
 	for n <= fullSpeed {
-		if _, wait := f.Admit(key, Fresh); wait != nil {
+		if _, wait := f.Admit(key, Fresh, time.Now()); wait != nil {
 			break
 		}
 		n++
@@ -437,7 +477,7 @@ func TestAnOpenBreakerThatNobodyAsksIsForgotten(t *testing.T) {
 func TestTheMemoryIsBounded(t *testing.T) {
 	f := newFixture(t)
 	for i := range 2 * maxHosts {
-		p, _ := f.Admit(Key{Host: fmt.Sprint(i)}, Fresh)
+		p, _ := f.Admit(Key{Host: fmt.Sprint(i)}, Fresh, time.Now())
 		p.Done(Unreachable, "x")
 	}
 	if n := len(f.hosts); n != maxHosts || int(f.known.Load()) != n {
@@ -456,7 +496,7 @@ func TestAnyHistoryEndsWell(t *testing.T) {
 			for range 2000 {
 				switch {
 				case r.IntN(3) > 0:
-					if p, wait := f.Admit(key, Fresh); wait == nil {
+					if p, wait := f.Admit(key, Fresh, time.Now()); wait == nil {
 						out = append(out, p)
 					} else {
 						f.park(1)
@@ -484,7 +524,7 @@ func TestAnyHistoryEndsWell(t *testing.T) {
 				for _, p := range more {
 					p.Done(Answered, "")
 				}
-				if p, wait := f.Admit(key, Fresh); wait == nil {
+				if p, wait := f.Admit(key, Fresh, time.Now()); wait == nil {
 					p.Done(Answered, "")
 				}
 				time.Sleep(f.Until(time.Second))
@@ -513,14 +553,14 @@ func BenchmarkHealthy(b *testing.B) {
 			breakers, hangs := New(slog.New(slog.DiscardHandler)), NewHangs(slog.New(slog.DiscardHandler))
 			for i := range failing {
 				for range tripAfter {
-					p, _ := breakers.Admit(Key{2, fmt.Sprint(i)}, Fresh)
+					p, _ := breakers.Admit(Key{2, fmt.Sprint(i)}, Fresh, time.Now())
 					p.Done(Unreachable, "x")
 				}
 			}
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					p, wait := breakers.Admit(key, Fresh)
+					p, wait := breakers.Admit(key, Fresh, time.Now())
 					f, hang := hangs.Admit(Request{Queue: 1, Slots: 500, To: Place{Key: key, Path: "/hook"}})
 					if wait != nil || hang != nil {
 						b.Error("it must wait")

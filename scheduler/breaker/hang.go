@@ -24,7 +24,8 @@ const (
 //
 // A place is a host of a tenant, or one path of it. A place hangs once three requests in a row to it have timed out
 // without an answer in between. From then on its requests may occupy a quarter of a queue's worker slots, and further
-// runs wait. One answer ends that. The requests that are let through are the probes.
+// runs wait. One answer ends that. The requests that are let through are the probes. If none of them was both sent and
+// timed out since a run's wait began, the run may ask as the Last one, and be a probe beyond the quarter.
 //
 // Requests that have been in flight for longer than a minute may hang, or may be slow and about to be answered. They
 // go on. But for each host only a quarter of a queue's worker slots count as taken by such requests. The slots of the
@@ -49,10 +50,20 @@ func (p Place) By() string { return "hanging " + p.Host + p.Path }
 
 func (p Place) host() Place { return Place{Key: p.Key} }
 
+// wholes returns the host of a place and the place, each once.
+func (p Place) wholes() []Place {
+	if p.Path == "" {
+		return []Place{p}
+	}
+	return []Place{p.host(), p}
+}
+
 type place struct {
 	timeouts int // in a row
 	since    time.Time
 	touched  time.Time
+	last     *Flight             // the one probe beyond the quarter; nil: none is in flight
+	failedAt time.Time           // start of the latest request that timed out, by the callers' clock
 	inFlight map[int16]int       // by queue
 	waiting  map[int16]bool      // runs are known to wait
 	lookAt   map[int16]time.Time // when to look again for waiting runs
@@ -74,6 +85,7 @@ type Request struct {
 	Work  int // the kind of work that it was claimed as, for Lent
 	To    Place
 	Turn  Turn
+	At    time.Time // now, by the caller's clock
 }
 
 // NewHangs returns the hangs of a replica.
@@ -95,6 +107,11 @@ func (h *Hangs) Admit(r Request) (f *Flight, wait *Wait) {
 			return nil, at.wait(p)
 		}
 	}
+	if r.Turn == Last {
+		for _, p := range h.watched(r.To) {
+			p.last = f
+		}
+	}
 	h.flights[f] = struct{}{}
 	h.count(f, 1)
 	return f, nil
@@ -102,7 +119,9 @@ func (h *Hangs) Admit(r Request) (f *Flight, wait *Wait) {
 
 func (p *place) admit(queue int16, most int, turn Turn) bool {
 	p.touched = time.Now()
-	if turn == Always || !p.hangs() || p.inFlight[queue] < most && (turn == Waited || !p.waiting[queue]) {
+	switch {
+	case turn == Always, !p.hangs(), turn == Last && p.last == nil,
+		p.inFlight[queue] < most && (turn != Fresh || !p.waiting[queue]):
 		return true
 	}
 	p.waiting[queue] = true
@@ -110,15 +129,22 @@ func (p *place) admit(queue int16, most int, turn Turn) bool {
 }
 
 func (p Place) wait(at *place) *Wait {
-	return &Wait{By: p.By(), Hanging: true, Why: fmt.Sprintf(
+	w := &Wait{By: p.By(), Hanging: true, Failed: at.failedAt, Again: trickle, Why: fmt.Sprintf(
 		"waiting: %s%s hangs: the last %d requests timed out, and it has its maximum of requests in flight",
 		p.Host, p.Path, at.timeouts)}
+	if at.last != nil {
+		w.Again = max(trickle, time.Since(at.last.sent))
+	}
+	return w
 }
 
 // count adds by to the requests in flight at the places of a request.
 func (h *Hangs) count(f *Flight, by int) {
 	for _, p := range h.watched(f.To) {
 		p.inFlight[f.Queue] += by
+		if by < 0 && p.last == f {
+			p.last = nil
+		}
 	}
 }
 
@@ -128,7 +154,7 @@ func (h *Hangs) watched(to Place) iter.Seq2[Place, *place] {
 		if len(h.places) == 0 {
 			return
 		}
-		for _, at := range []Place{to.host(), to} {
+		for _, at := range to.wholes() {
 			if p := h.places[at]; p != nil && !yield(at, p) {
 				return
 			}
@@ -172,12 +198,15 @@ func (h *Hangs) answered(f *Flight) (over []Place) {
 }
 
 func (h *Hangs) timedOut(f *Flight) (begun []Place) {
-	for _, at := range []Place{f.To.host(), f.To} {
+	for _, at := range f.To.wholes() {
 		p := h.places[at]
 		if p == nil {
 			p = h.add(at)
 		}
 		p.touched = time.Now()
+		if f.At.After(p.failedAt) {
+			p.failedAt = f.At
+		}
 		if p.timeouts++; p.timeouts == hangsAfter {
 			p.since = p.touched
 			begun = append(begun, at)

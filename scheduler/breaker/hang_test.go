@@ -31,7 +31,7 @@ func newHanging(t *testing.T) *hanging {
 func at(path string) Place { return Place{Key: key, Path: path} }
 
 func request(path string, turn Turn) Request {
-	return Request{Queue: 1, Slots: slots, To: at(path), Turn: turn}
+	return Request{Queue: 1, Slots: slots, To: at(path), Turn: turn, At: time.Now()}
 }
 
 // send asks for n requests to a path, which must all be admitted.
@@ -112,6 +112,49 @@ func TestWhatHangs(t *testing.T) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// One run at a time that may not wait any longer goes out beyond the quarter, and its timeout answers for the others.
+func TestTheLastOneGoesOutBeyondTheQuarter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHanging(t)
+		h.timeOut(3, "/a")
+		h.send(quarter, "/a", Fresh)
+		time.Sleep(time.Hour)
+		began := time.Now()
+		if h.waits("/a"); !h.waits("/a").Failed.Before(began) {
+			t.Error("it waits for a request that timed out later than now")
+		}
+		last := h.send(1, "/a", Last)[0]
+		time.Sleep(7 * time.Second)
+		if _, wait := h.Admit(request("/a", Last)); wait == nil || wait.Again != 7*time.Second {
+			t.Errorf("beside one that has been in flight for 7 s: %+v, want to ask again after as long", wait)
+		}
+		h.End(last, false, true)
+		if w := h.waits("/a"); !w.Failed.Equal(began) {
+			t.Errorf("the latest timeout began %s after the last one", w.Failed.Sub(began))
+		}
+		h.send(1, "/a", Last)
+	})
+}
+
+func TestAPlaceThatIsItsHostCountsOnce(t *testing.T) {
+	h := newHanging(t)
+	before := h.send(2, "", Fresh)
+	h.timeOut(2, "")
+	if all := h.All(); len(all) != 0 {
+		t.Fatalf("two timeouts count as three: %+v", all)
+	}
+	h.timeOut(1, "")
+	h.send(quarter-len(before), "", Fresh)
+	h.waits("")
+	for _, f := range before {
+		h.End(f, false, false)
+	}
+	h.send(len(before), "", Waited)
+	if n := h.places[at("")].inFlight[1]; n != quarter {
+		t.Errorf("%d are in flight, want %d", n, quarter)
 	}
 }
 

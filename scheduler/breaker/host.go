@@ -17,7 +17,7 @@ const (
 	// fullSpeed is how many requests at a time a recovering host has to be allowed for its breaker to close.
 	fullSpeed = 256
 	// trickle is how often a recovering host gets one more request although its allowance is used up: work that takes
-	// hours may be using it.
+	// hours may be using it. No more often does an open breaker let a Last request through.
 	trickle = time.Second
 	// fetchTakes is the longest time until a fetched run asks to be sent.
 	fetchTakes = 10 * time.Second
@@ -43,6 +43,8 @@ type host struct {
 	touched  time.Time     // when a request last asked for the host, or the host last failed
 	cooldown time.Duration // until the next probe, before jitter
 	nextAt   time.Time     // when one more request may go out, whatever is under way
+	askedAt  time.Time     // when the latest request was let out
+	failedAt time.Time     // start of the latest request that failed, by the callers' clock; zero: none since an answer
 	inFlight int           // requests let out in this round
 	allowed  int           // while recovering: how many may be in flight
 	answered bool          // while recovering: an answer came, and not only a connection
@@ -65,7 +67,7 @@ func (h *host) admit(turn Turn, now time.Time) bool {
 	}
 	switch {
 	case turn == Always:
-	case h.state == open && due && (turn == Waited || !h.waiting):
+	case h.state == open && (due && (turn != Fresh || !h.waiting) || turn == Last && h.rests(now)):
 		h.nextAt = now.Add(longestCooldown) // if the probe hangs for that long, another one goes out
 	case h.state == recovering && (due || h.inFlight < h.allowed):
 		h.nextAt = now.Add(trickle)
@@ -73,17 +75,24 @@ func (h *host) admit(turn Turn, now time.Time) bool {
 		return false
 	}
 	h.inFlight++
+	h.askedAt = now
 	return true
 }
+
+// rests reports whether no probe is under way or was sent just now.
+func (h *host) rests(now time.Time) bool { return h.inFlight == 0 && now.Sub(h.askedAt) >= trickle }
 
 // wait describes why admit refused a request.
 func (h *host) wait(k Key, now time.Time) *Wait {
 	w := &Wait{By: k.By()}
 	if h.state == recovering {
+		w.Again = longestCooldown // at the latest: it is fetched when its turn comes
 		w.Why = fmt.Sprintf("waiting: %s can be reached again; so far %d requests at a time are let through",
 			k.Host, h.allowed)
 		return w
 	}
+	// As long again as the latest probe has taken: a failure that takes long is not waited for with many claims.
+	w.Failed, w.Again = h.failedAt, max(trickle, now.Sub(h.askedAt))
 	next := "a probe is under way"
 	if h.inFlight == 0 {
 		next = fmt.Sprintf("the next probe is in %s", max(h.nextAt.Sub(now).Round(time.Second), time.Second))
@@ -151,13 +160,16 @@ func (h *host) probeIn(now time.Time) time.Duration {
 	return max(h.nextAt.Sub(now), 0)
 }
 
-// settle records how a request of this round ended.
-func (h *host) settle(a Answer, why string, now time.Time) {
+// settle records how a request of this round ended that was sent at.
+func (h *host) settle(a Answer, why string, at, now time.Time) {
 	h.inFlight = max(h.inFlight-1, 0)
 	switch {
 	case a == Answered || a == Reached:
 		h.reached(a == Answered, now)
 	case a == Unreachable:
+		if at.After(h.failedAt) {
+			h.failedAt = at
+		}
 		h.failed(why, now)
 	case h.state == open:
 		h.nextAt = now // the probe told nothing: the next request is a probe again
@@ -165,7 +177,7 @@ func (h *host) settle(a Answer, why string, now time.Time) {
 }
 
 func (h *host) reached(answered bool, now time.Time) {
-	h.failures = 0
+	h.failures, h.failedAt = 0, time.Time{}
 	switch {
 	case h.state == open:
 		h.enter(recovering, now.Add(trickle))

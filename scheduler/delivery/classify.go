@@ -41,6 +41,10 @@ func (x *attempt) failed(err error) Result {
 		return res
 	}
 	res.Reason, res.Error = classify(err, res.Sent)
+	var through *proxyError
+	if res.Proxy = errors.As(err, &through); !res.Sent {
+		res.Lacks = Shortage(err)
+	}
 	return res
 }
 
@@ -86,6 +90,7 @@ func classify(err error, sent bool) (Reason, string) {
 	var (
 		handshake *handshakeError
 		through   *proxyError
+		tunnel    *tunnelError
 		dns       *net.DNSError
 		op        *net.OpError
 		errno     syscall.Errno
@@ -98,6 +103,8 @@ func classify(err error, sent bool) (Reason, string) {
 		return ReasonBlockedAddress, oneLine(err.Error())
 	case errors.As(err, &through):
 		return ReasonConnect, through.text
+	case errors.As(err, &tunnel):
+		return ReasonConnect, tunnel.Error()
 	case errors.As(err, &handshake):
 		return ReasonTLS, "no secure connection: " + handshakeText(handshake.err)
 	case errors.As(err, &op) && op.Op == remoteAlert: // TLS 1.3 refuses a client only after its handshake

@@ -46,10 +46,22 @@ func newProxy(u *url.URL) *proxy {
 	return p
 }
 
-// A proxyError is a failure of the proxy, or one that it reports.
-type proxyError struct{ text string }
+// A proxyError is a failure of the proxy, and not of the target.
+type proxyError struct {
+	text string
+	err  error // what the system told, if it did
+	away bool  // there was no connection to the proxy
+}
 
 func (e *proxyError) Error() string { return e.text }
+func (e *proxyError) Unwrap() error { return e.err }
+
+// A tunnelError is the status with which the proxy says that it could not connect to the target.
+type tunnelError struct{ status int }
+
+func (e *tunnelError) Error() string {
+	return fmt.Sprintf("the egress proxy could not connect to the target, and answered %d", e.status)
+}
 
 // tunnel returns a connection to addr through the proxy.
 func (p *proxy) tunnel(ctx context.Context, rules *guard.Rules, addr string) (net.Conn, error) {
@@ -58,7 +70,7 @@ func (p *proxy) tunnel(ctx context.Context, rules *guard.Rules, addr string) (ne
 	}
 	nc, err := p.dialer.DialContext(ctx, "tcp", p.address)
 	if err != nil {
-		return nil, &proxyError{"the egress proxy cannot be reached"}
+		return nil, &proxyError{"the egress proxy cannot be reached", err, ctx.Err() == nil}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(past) })
 	err = p.ask(nc, addr)
@@ -76,23 +88,22 @@ func (p *proxy) tunnel(ctx context.Context, rules *guard.Rules, addr string) (ne
 func (p *proxy) ask(nc net.Conn, addr string) error {
 	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr, Header: p.header}
 	if err := request.Write(nc); err != nil {
-		return &proxyError{"the egress proxy closed the connection"}
+		return &proxyError{text: "the egress proxy closed the connection", err: err}
 	}
 	reader := bufio.NewReader(io.LimitReader(nc, maxHeaderBytes))
 	// Closing the body would read it to its end.
 	response, err := http.ReadResponse(reader, request) //nolint:bodyclose // the connection is closed instead
 	// A target does not speak before it is asked, so nothing may follow the headers.
 	if err != nil || response.StatusCode/100 == 2 && reader.Buffered() > 0 {
-		return &proxyError{"the egress proxy does not answer as a proxy does"}
+		return &proxyError{text: "the egress proxy does not answer as a proxy does"}
 	}
 	switch {
 	case response.StatusCode == http.StatusForbidden:
 		return fmt.Errorf("%w: the egress proxy refused it", ErrBlockedAddress)
 	case response.StatusCode == http.StatusProxyAuthRequired:
-		return &proxyError{"the egress proxy does not accept the user and password of --egress-proxy"}
+		return &proxyError{text: "the egress proxy does not accept the user and password of --egress-proxy"}
 	case response.StatusCode/100 != 2:
-		return &proxyError{fmt.Sprintf(
-			"the egress proxy could not connect to the target, and answered %d", response.StatusCode)}
+		return &tunnelError{response.StatusCode}
 	}
 	return nil
 }
@@ -109,6 +120,9 @@ func checkBehind(ctx context.Context, rules *guard.Rules, addr string) error {
 		return err
 	}
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if Shortage(err) != "" {
+		return err // nobody has judged the target
+	}
 	if err != nil {
 		return ctx.Err()
 	}

@@ -50,6 +50,10 @@ type Result struct {
 	RetryAfter time.Duration
 	// Sent is true unless it is certain that no byte of the request was written.
 	Sent bool
+	// Lacks is what this replica lacks, if that is why nothing was sent: see [Shortage]. The target is not to blame.
+	Lacks string
+	// Proxy is true when the egress proxy failed, and not the target.
+	Proxy bool
 }
 
 // OK reports whether the attempt succeeded.

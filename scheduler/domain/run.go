@@ -143,7 +143,7 @@ func (a Assignment) TurnsLate(now time.Time) bool {
 type Held struct {
 	By    string    // such as "breaker billing.internal:443" or "hanging billing.internal:443/invoices"
 	Since time.Time // since when it has waited without an attempt, for one reason or another
-	Until time.Time // when it is given up as dead
+	Until time.Time // when it is given up as dead, or is a probe if there was none shortly before
 	// Fetched says that the run was claimed because it may be sent now, and not because it became due.
 	Fetched bool
 }

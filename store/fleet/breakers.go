@@ -23,7 +23,7 @@ type Breaker struct {
 	Since        time.Time  `json:"since" doc:"Since when runs are held back."`
 	Failures     int        `json:"failures" doc:"How many requests in a row failed." example:"14"`
 	LastError    string     `json:"last_error" doc:"Why the latest request failed." example:"connection refused"`
-	NextProbeAt  *time.Time `json:"next_probe_at" doc:"When the next request is let through. Null: one is under way."`
+	NextProbeAt  *time.Time `json:"next_probe_at" doc:"When the next request is let through, at the latest: a run that may not wait any longer is let through sooner. Null: one is under way."`
 	Replicas     int        `json:"replicas" doc:"How many replicas hold back runs for it." example:"3"`
 	WaitingRuns  int        `json:"waiting_runs" maximum:"10000" doc:"Runs that wait for it. 10000: 10,000 or more." example:"40"`
 	WaitingSince *time.Time `json:"waiting_since" doc:"Since when the run that has waited longest has waited. Null: no run waits."`

@@ -1,0 +1,73 @@
+package prove
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+// A replica may have few descriptors from its start, or have them used up while it sends. It gets more runs than it can
+// send at a time. None of them may fail more than once, and none does.
+func TestAReplicaWithFewDescriptorsBlamesNoTarget(t *testing.T) {
+	t.Parallel()
+	const runs = 400
+	for name, c := range map[string]struct {
+		ulimit string
+		later  uint64 // the limit once it has started
+		says   string
+	}{
+		"from its start":      {"ulimit -n 256", 0, "too few file descriptors"},
+		"while it is sending": {"true", 100, "this replica lacks what requests need"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn, w := pgtest.DSN(t), newWitness(t)
+			w.Script("/slow", Answer{Hang: true})
+			r := launch(t, "/bin/sh", []string{"DATABASE_URL=" + dsn, process.CallLoopback}, "-c", c.ulimit+`; exec "$0" "$@"`,
+				binary(t), "serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none")
+			create(t, r.API, many(runs, "slow", w.URL+"/slow", process.JobSpec{
+				"schedule": oneShot(nextSecond(time.Second)),
+				"timeout":  "5m",
+				"retry":    map[string]any{"max_attempts": 1},
+			})...)
+			if c.later > 0 {
+				limitDescriptors(t, r.PID(), c.later)
+			}
+			conn := connect(t, dsn)
+			await(t, "as many requests as there are descriptors for", func() bool {
+				return w.Len() > 20 && strings.Contains(r.Output(), c.says)
+			})
+			w.Release("/slow")
+			f := atRest(t, dsn, w)
+			verify(t, f, Conditions{SentOnce: true, AllSucceed: true})
+			if n := query[int](t, conn, `SELECT count(*) FROM punctual.holds`); n != 0 {
+				t.Errorf("runs are held back for %d hosts", n)
+			}
+			if n := strings.Count(r.Output(), c.says); n != 1 {
+				t.Errorf("the log tells %d times of %q", n, c.says)
+			}
+			stop(t, r)
+		})
+	}
+}
+
+// limitDescriptors sets how many descriptors a process may have open, and returns how many it might have before.
+func limitDescriptors(t testing.TB, pid int, most uint64) (before uint64) {
+	t.Helper()
+	var old syscall.Rlimit
+	set := func(next, old *syscall.Rlimit) {
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_NOFILE,
+			uintptr(unsafe.Pointer(next)), uintptr(unsafe.Pointer(old)), 0, 0)
+		if errno != 0 {
+			t.Errorf("limiting the descriptors of process %d to %d: %v", pid, most, errno)
+		}
+	}
+	set(nil, &old)
+	set(&syscall.Rlimit{Cur: min(most, old.Max), Max: old.Max}, nil)
+	return old.Cur
+}

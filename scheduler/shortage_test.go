@@ -1,0 +1,69 @@
+package scheduler
+
+import (
+	"log/slog"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/scheduler/delivery"
+	"punctual/scheduler/domain"
+)
+
+// A replica without file descriptors blames no target: the runs go back unsent, and it claims less until it can send.
+func TestAReplicaThatLacksDescriptorsClaimsLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, dials := newFakeStore(), newGatedDials(t, false)
+		dials.refusal = syscall.EMFILE
+		dials.refused = "127.0.0.1:9"
+		const runs, slots = 3000, 500
+		store.add(runs, compiled(t, `{"retry":{"max_attempts":1}}`), 0)
+		r := start(t, store, dials.client, slots)
+		time.Sleep(10*time.Second + cutEvery/2) // claims begin when a second is over
+		synctest.Wait()
+		sent := dials.tried()
+		if got := store.verdicts(); got[domain.GiveBack] != sent || len(got) != 1 {
+			t.Errorf("verdicts %v after %d attempts, want all given back", got, sent)
+		}
+		for _, o := range read(store, func() []domain.Outcome { return slices.Clone(store.outcomes) }) {
+			if o.End().Number != 0 || o.RetryIn < shortRetry || o.Error == "" {
+				t.Fatalf("given back: %+v after %s: %s", o.End(), o.RetryIn, o.Error)
+			}
+		}
+		if n := r.metric("punctual_breakers_open"); n != 0 {
+			t.Errorf("%v breakers are open", n)
+		}
+		if n := r.metric("punctual_replica_shortages_total"); int(n) != sent {
+			t.Errorf("%v shortages in the metrics, want %d", n, sent)
+		}
+		if sent > 2*slots {
+			t.Errorf("%d runs were claimed in 10 s", sent)
+		}
+		dials.mu.Lock()
+		dials.refused = ""
+		dials.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		if n := store.ended(); n != runs {
+			t.Errorf("%d of %d runs have been claimed when nothing has lacked for two minutes", n, runs)
+		}
+	})
+}
+
+func TestPortsThatLackForOneTargetHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	s := holding(newFakeStore(), occupied([]int{20}))
+	s.metrics, s.log = NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
+	var o domain.Outcome
+	s.fellShort(&o, delivery.Result{Lacks: delivery.Ports})
+	if n := s.slots.spare(); n < 20 {
+		t.Errorf("only %d more runs may be claimed", n)
+	}
+	s.fellShort(&o, delivery.Result{Lacks: "file descriptors"})
+	if n := s.slots.spare(); n != 0 {
+		t.Errorf("%d more runs may be claimed at once", n)
+	}
+}
