@@ -74,7 +74,7 @@ func (s *Scheduler) transmit(
 	ctx context.Context, a domain.Assignment, r delivery.Request, now time.Time,
 ) (delivery.Result, error) {
 	t := transmission{Request: r, client: s.config.Client}
-	t.KeepBytes, t.WantJSON = a.Job.KeepResponse, true
+	t.KeepBytes, t.WantJSON, t.Fresh = a.Job.KeepResponse, true, a.LastChance(now)
 	if a.RunToken != "" {
 		t.secrets = append(t.secrets, a.RunToken) // its holder speaks for the attempt
 	}

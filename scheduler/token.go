@@ -194,7 +194,7 @@ func (t *token) ask(ctx context.Context, client *delivery.Client, endpoint strin
 	}
 	return client.Send(ctx, delivery.Request{
 		Tenant: t.key.tenant, Method: http.MethodPost, URL: u, Header: header, Body: []byte(form.Encode()),
-		Timeout: left(ctx), KeepBody: true,
+		Timeout: left(ctx), KeepBody: true, Fresh: true,
 	}), nil
 }
 
@@ -243,7 +243,7 @@ func (t *token) discover(ctx context.Context, client *delivery.Client) (endpoint
 	}
 	result := client.Send(ctx, delivery.Request{
 		Tenant: t.key.tenant, Method: http.MethodGet, URL: u, Header: http.Header{"Accept": {"application/json"}},
-		Timeout: left(ctx), KeepBody: true,
+		Timeout: left(ctx), KeepBody: true, Fresh: true,
 	})
 	var announced struct {
 		Issuer        string `json:"issuer"`

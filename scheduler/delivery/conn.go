@@ -23,7 +23,7 @@ type conn struct {
 	net.Conn                 // for https the *tls.Conn
 	socket   net.Conn        // what leads to the target
 	raw      syscall.RawConn // of the socket, to look at it
-	idle     time.Time       // since when it has been unused; zero before the first exchange
+	until    time.Time       // when it is too old for another exchange; zero before the first one
 
 	// Of the exchange that goes on:
 	unhook  func() bool   // keeps the end of the caller's context from ending the exchange
@@ -118,7 +118,7 @@ func (c *conn) end(keep bool) (kept bool) {
 func (c *conn) abort() { _ = c.socket.Close() }
 
 // reused reports whether the connection has carried an exchange before.
-func (c *conn) reused() bool { return !c.idle.IsZero() }
+func (c *conn) reused() bool { return !c.until.IsZero() }
 
 // usable reports whether an idle connection may carry an exchange: neither has it ended nor has the target spoken since
 // its last answer. Nothing waits for that while it is idle.

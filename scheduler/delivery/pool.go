@@ -33,7 +33,7 @@ const maxPools = 256
 
 func newPools() *lru.Cache[*guard.Rules, *pool] {
 	// NewWithEvict fails only for sizes below 1.
-	pools, _ := lru.NewWithEvict(maxPools, func(_ *guard.Rules, p *pool) { p.closeIdle(0) })
+	pools, _ := lru.NewWithEvict(maxPools, func(_ *guard.Rules, p *pool) { p.closeAll() })
 	return pools
 }
 

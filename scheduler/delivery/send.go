@@ -23,6 +23,9 @@ type Request struct {
 	Body  []byte
 	// Timeout bounds the whole exchange, from dialling to the end of the answer's body. Default 30 s.
 	Timeout time.Duration
+	// Fresh asks for a connection of its own. A kept one may be about to end as the request arrives, which costs the
+	// attempt.
+	Fresh bool
 	// KeepBody asks for the body of a success in [Result.Body].
 	KeepBody bool
 	// KeepBytes, unless nil, is how much of any answer's body is kept in [Result.Body], in place of the first KiB of
@@ -44,7 +47,7 @@ func (c *Client) Send(ctx context.Context, r Request) Result {
 	pool, to := c.pool(r.Tenant), addressOf(r.URL)
 	for {
 		var err error
-		if x.conn, err = pool.conn(x, to); err != nil {
+		if x.conn, err = pool.conn(x, to, r.Fresh); err != nil {
 			return x.failed(err)
 		}
 		// Closing the body would read it to its end.
@@ -53,8 +56,8 @@ func (c *Client) Send(ctx context.Context, r Request) Result {
 		switch {
 		case err == nil:
 			res, whole := c.receive(x, &r, resp)
-			if x.conn.end(whole && !resp.Close) {
-				pool.put(to, x.conn)
+			if x.conn.end(whole && !resp.Close && !r.Fresh) {
+				pool.put(to, x.conn, keepAlive(resp.Header))
 			}
 			return res
 		case untouched && !x.over():

@@ -36,6 +36,9 @@ func appendHead(text []byte, r *Request, userAgent string) ([]byte, error) {
 	if len(r.Body) > 0 || r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch {
 		h.line("Content-Length: ", strconv.Itoa(len(r.Body)))
 	}
+	if r.Fresh {
+		h.line("Connection: close")
+	}
 	h.template(r)
 	for i, e := range r.Extra {
 		if !has(r.Extra[i+1:], e.Name) {
