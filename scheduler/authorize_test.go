@@ -51,7 +51,7 @@ func with(t *testing.T, url, part string) domain.Assignment {
 
 func (s *Scheduler) try(t *testing.T, a domain.Assignment) delivery.Result {
 	t.Helper()
-	result, err := s.transmit(t.Context(), a, a.Request(""), time.Now())
+	result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), time.Now())
 	must(t, err)
 	return result
 }
@@ -160,12 +160,12 @@ func TestAttemptsWaitWhileSecretsCannotBeRead(t *testing.T) {
 	s, store := sender(t, nil)
 	store.signing = func() ([]SigningKey, error) { return nil, errAway }
 	a := with(t, url, `"method":"POST"`)
-	if result, err := s.transmit(t.Context(), a, a.Request(""), time.Now()); err == nil {
+	if result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), time.Now()); err == nil {
 		t.Errorf("%+v", result)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if result, err := s.transmit(ctx, a, a.Request(""), time.Now()); err != nil || !result.Cancelled || result.Sent {
+	if result, err := s.transmit(ctx, a, a.Request(domain.Origin{}), time.Now()); err != nil || !result.Cancelled || result.Sent {
 		t.Errorf("cancelled: %+v, %v", result, err)
 	}
 }
@@ -226,11 +226,11 @@ func TestAnAttemptThatExpiresWhileItsSecretsAreReadIsNotSent(t *testing.T) {
 	a := with(t, url, `"auth":{"type":"bearer","secret":"token"}},"expires_after":"1m","retry":{"max_attempts":1`)
 	a.Trigger, a.DueAt = domain.TriggerSchedule, time.Now()
 	last := a.DueAt.Add(time.Minute) // the last instant at which it may start
-	if result, err := s.transmit(t.Context(), a, a.Request(""), last); !errors.Is(err, errExpired) {
+	if result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), last); !errors.Is(err, errExpired) {
 		t.Errorf("result %+v, error %v", result, err)
 	}
 	gotNothing(t, requests)
-	result, err := s.transmit(t.Context(), a, a.Request(""), last.Add(-30*time.Second))
+	result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), last.Add(-30*time.Second))
 	if err != nil || len(requests) != 1 {
 		t.Errorf("in time: result %+v, error %v, sent %d times", result, err, len(requests))
 	}
@@ -302,7 +302,7 @@ func TestATokenIsFetchedOnceAndKept(t *testing.T) {
 	for range 20 {
 		a := with(t, url, part)
 		all.Go(func() {
-			if result, err := s.transmit(t.Context(), a, a.Request(""), time.Now()); err != nil || !result.OK() {
+			if result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), time.Now()); err != nil || !result.OK() {
 				t.Errorf("%+v, %v", result, err)
 			}
 		})
