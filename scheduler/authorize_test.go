@@ -153,6 +153,36 @@ func TestWithoutItsSecretNothingIsSent(t *testing.T) {
 	gotNothing(t, requests)
 }
 
+// The time that credentials take is the attempt's, but people know the timeout that they have set.
+func TestTimeoutsAreToldAsTheyWereSet(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-over:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(hanging.Close)
+	t.Cleanup(func() { close(over) })
+	s, _ := sender(t, map[string]Secret{"token": secretOf("s3cr3t")})
+	host := strings.TrimPrefix(hanging.URL, "http://")
+	for part, want := range map[string]string{
+		`"method":"POST"`: "no answer within 100ms",
+		`"auth":{"type":"oauth2","secret":"token","client_id":"c","token_url":"` + hanging.URL + `"}`: "no token from " + host +
+			": no answer within 100ms",
+		`"auth":{"type":"oidc","secret":"token","client_id":"c","issuer":"` + hanging.URL + `"}`: "no token from " + host +
+			": no answer within 100ms",
+	} {
+		a := with(t, hanging.URL, part)
+		r := a.Request(domain.Origin{})
+		r.Timeout = 100 * time.Millisecond
+		if result, err := s.transmit(t.Context(), a, r, time.Now()); err != nil || result.Error != want {
+			t.Errorf("%s: %+v, %v; want %q", part, result, err, want)
+		}
+	}
+}
+
 // While the database is away, the secrets may well be valid. So the attempt waits and does not count as a failure.
 func TestAttemptsWaitWhileSecretsCannotBeRead(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -33,7 +34,7 @@ func classifyStatus(status int) (Reason, string) {
 func (x *attempt) failed(err error) Result {
 	res := Result{Sent: x.sent()}
 	switch {
-	case x.caller.Err() != nil:
+	case x.left():
 		res.Cancelled, res.Error = true, "cancelled before the answer was complete"
 		return res
 	case x.over(), x.conn != nil && isDeadline(err):
@@ -44,11 +45,20 @@ func (x *attempt) failed(err error) Result {
 	return res
 }
 
+// What is missing of a connection while it is being made.
+const (
+	noName       = "the host's name was not resolved"
+	noConnection = "no connection"
+	noTunnel     = "no connection through the egress proxy"
+	noHandshake  = "no handshake"
+)
+
 func (x *attempt) timeoutText() string {
 	within := " within " + Short(x.timeout)
 	switch {
 	case x.conn == nil:
-		return "no connection" + within
+		missing, _ := x.missing.Load().(string)
+		return cmp.Or(missing, noConnection) + within
 	case x.conn.heard:
 		return "the answer was not complete" + within
 	}
@@ -112,7 +122,7 @@ func classify(err error, sent bool) (Reason, string) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return ReasonConnect, "the target closed the connection before its answer was complete"
 	case isDeadline(err):
-		return ReasonConnect, fmt.Sprintf("no connection within %s", connectTimeout)
+		return ReasonConnect, noConnection + " within " + Short(connectTimeout)
 	case sent:
 		return ReasonConnect, "the answer is not valid HTTP, or its headers are too large"
 	}
@@ -141,7 +151,7 @@ func handshakeText(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the target closed the connection during the handshake"
 	case isDeadline(err):
-		return fmt.Sprintf("no handshake within %s", connectTimeout)
+		return noHandshake + " within " + Short(connectTimeout)
 	}
 	return "the handshake failed"
 }

@@ -81,6 +81,9 @@ func (p *proxy) ask(nc net.Conn, addr string) error {
 	reader := bufio.NewReader(io.LimitReader(nc, maxHeaderBytes))
 	// Closing the body would read it to its end.
 	response, err := http.ReadResponse(reader, request) //nolint:bodyclose // the connection is closed instead
+	if isDeadline(err) {
+		return &proxyError{noTunnel + " within " + Short(connectTimeout)}
+	}
 	// A target does not speak before it is asked, so nothing may follow the headers.
 	if err != nil || response.StatusCode/100 == 2 && reader.Buffered() > 0 {
 		return &proxyError{"the egress proxy does not answer as a proxy does"}

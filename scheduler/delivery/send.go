@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,8 +22,10 @@ type Request struct {
 	// Extra holds this attempt's own headers. They win over Header.
 	Extra []Header
 	Body  []byte
-	// Timeout bounds the whole exchange, from dialling to the end of the answer's body. Default 30 s.
-	Timeout time.Duration
+	// Timeout bounds the whole exchange, from dialling to the end of the answer's body. Default 30 s. It ends at Deadline,
+	// or, if that is zero, this long after the call of Send. Errors tell the timeout, whatever was left of it.
+	Timeout  time.Duration
+	Deadline time.Time
 	// Fresh asks for a connection of its own. A kept one may be about to end as the request arrives, which costs the
 	// attempt.
 	Fresh bool
@@ -40,7 +43,7 @@ type Header struct{ Name, Value string }
 
 // Send performs one attempt and returns when it is over. At most one request is written, whatever happens.
 func (c *Client) Send(ctx context.Context, r Request) Result {
-	x := newAttempt(ctx, r.Timeout)
+	x := newAttempt(ctx, r.Timeout, r.Deadline)
 	if x.over() {
 		return x.failed(ctx.Err())
 	}
@@ -72,19 +75,29 @@ type attempt struct {
 	caller   context.Context
 	timeout  time.Duration
 	deadline time.Time
-	conn     *conn // the connection that was used last; nil while there is none
+	conn     *conn        // the connection that was used last; nil while there is none
+	missing  atomic.Value // of string: what a new connection lacks
 }
 
-func newAttempt(ctx context.Context, timeout time.Duration) *attempt {
+func newAttempt(ctx context.Context, timeout time.Duration, deadline time.Time) *attempt {
 	if timeout <= 0 {
 		timeout = defaultTimeout
 	}
-	return &attempt{caller: ctx, timeout: timeout, deadline: time.Now().Add(timeout)}
+	if deadline.IsZero() {
+		deadline = time.Now().Add(timeout)
+	}
+	return &attempt{caller: ctx, timeout: timeout, deadline: deadline}
 }
 
 // over reports whether the attempt's time is up or its caller gone.
 func (x *attempt) over() bool {
 	return x.caller.Err() != nil || !time.Now().Before(x.deadline)
+}
+
+// left reports whether the caller is gone. A caller whose own deadline is the attempt's has waited for all of it.
+func (x *attempt) left() bool {
+	err := x.caller.Err()
+	return err != nil && (!isDeadline(err) || time.Now().Before(x.deadline))
 }
 
 // sent reports whether any of the request may have reached the target. Unless an answer has come, the writing must have
