@@ -3,6 +3,7 @@ package delivery
 import (
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,7 +15,7 @@ import (
 func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Result, whole bool) {
 	res = Result{Status: resp.StatusCode, Sent: true}
 	res.Reason, res.Error = classifyStatus(resp.StatusCode)
-	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+	if res.Reason != "" {
 		res.RetryAfter = retryAfter(resp.Header, time.Now())
 	}
 	if resp.StatusCode < 200 { // 101: what follows is not a body
@@ -128,19 +129,20 @@ func isJSON(h http.Header) bool {
 // maxRetryAfter keeps absurd values representable; the job's max_backoff is the real limit.
 const maxRetryAfter = 365 * 24 * time.Hour
 
-// retryAfter reads Retry-After, RFC 9110 section 10.2.3: seconds, or a date. A date is measured against the answer's
-// own Date if it has one, so that a target whose clock is off still gets the pause it meant.
+// retryAfter reads Retry-After, RFC 9110 section 10.2.3: seconds, or a date. Some targets write fractions of a second,
+// which are rounded up. A date is measured against the answer's own Date if it has one, so that a target whose clock is
+// off still gets the pause it meant.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if value == "" {
 		return 0
 	}
-	if strings.Trim(value, "0123456789") == "" {
-		seconds, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
-			return maxRetryAfter
+	if strings.Trim(value, "0123456789.") == "" {
+		seconds, err := strconv.ParseFloat(value, 64) // infinite where it is too large
+		if errors.Is(err, strconv.ErrSyntax) {
+			return 0
 		}
-		return time.Duration(seconds) * time.Second
+		return time.Duration(math.Ceil(min(seconds, maxRetryAfter.Seconds()))) * time.Second
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {

@@ -158,7 +158,7 @@ type Retry struct {
 	MaxAttempts    int      `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Number of attempts in all, the first included: 1 to 100." example:"5"`
 	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"10s"`
 	Multiplier     float64  `json:"multiplier,omitempty" minimum:"1" maximum:"100" doc:"Factor by which the delay grows with each failure: 1 to 100." example:"3"`
-	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay." example:"1h"`
+	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay, also when the target asks for more with Retry-After." example:"1h"`
 	GiveUpOn       []int    `json:"give_up_on,omitzero" doc:"HTTP statuses that end the run at once." example:"[410]"`
 }
 
