@@ -2,9 +2,11 @@ package delivery
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +16,7 @@ import (
 // receive reads and classifies the answer. whole means that it was read to its end.
 func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Result, whole bool) {
 	res = Result{Status: resp.StatusCode, Sent: true}
-	res.Reason, res.Error = classifyStatus(resp.StatusCode)
+	res.Reason, res.Error = textOf(r, resp)
 	if res.Reason != "" {
 		res.RetryAfter = retryAfter(resp.Header, time.Now())
 	}
@@ -47,7 +49,7 @@ func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Resul
 		return res, whole
 	}
 	res.Truncated = true
-	cut := x.failed(err)
+	cut := x.failed(faultyBody(err))
 	switch {
 	case cut.Cancelled:
 		res.Reason, res.Cancelled, res.Error = "", true, cut.Error
@@ -58,6 +60,38 @@ func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Resul
 		}
 	}
 	return res, false
+}
+
+// textOf returns the reason and text for an answer; both are empty for 2xx.
+func textOf(r *Request, resp *http.Response) (Reason, string) {
+	reason, text := classifyStatus(resp.StatusCode)
+	if to := leadsTo(r, resp); to != "" {
+		text = fmt.Sprintf("the target answered %d and redirects to %s; redirects are not followed", resp.StatusCode, to)
+	}
+	return reason, text
+}
+
+// leadsTo returns where a redirect leads; empty if it says that nowhere, or nothing of the answer is to be kept. User,
+// query and fragment may hold secrets and are left out. An address that is too long for an error is left out as a
+// whole: secrets of the request are found only where they are not cut.
+func leadsTo(r *Request, resp *http.Response) string {
+	location := resp.Header.Get("Location")
+	if resp.StatusCode/100 != 3 || resp.StatusCode == http.StatusNotModified || location == "" ||
+		r.KeepBytes != nil && *r.KeepBytes == 0 {
+		return ""
+	}
+	u, err := r.URL.Parse(location)
+	if err != nil {
+		return ""
+	}
+	to := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+	if u.RawQuery != "" {
+		to += "?…"
+	}
+	if len(to) > maxForeign {
+		return ""
+	}
+	return oneLine(to)
 }
 
 var scratch = sync.Pool{New: func() any { return new([8 << 10]byte) }}

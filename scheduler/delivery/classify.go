@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -21,6 +22,9 @@ func classifyStatus(status int) (Reason, string) {
 	case 2:
 		return "", ""
 	case 3:
+		if status == http.StatusNotModified {
+			return ReasonRedirect, "the target answered 304 (not modified), which is no success"
+		}
 		return ReasonRedirect, fmt.Sprintf("the target answered %d; redirects are not followed", status)
 	case 4:
 		return ReasonHTTP4xx, fmt.Sprintf("the target answered %d", status)
@@ -96,6 +100,7 @@ func classify(err error, sent bool) (Reason, string) {
 	var (
 		handshake *handshakeError
 		through   *proxyError
+		answered  *faultError
 		dns       *net.DNSError
 		op        *net.OpError
 		errno     syscall.Errno
@@ -108,6 +113,8 @@ func classify(err error, sent bool) (Reason, string) {
 		return ReasonBlockedAddress, oneLine(err.Error())
 	case errors.As(err, &through):
 		return ReasonConnect, through.text
+	case errors.As(err, &answered):
+		return ReasonConnect, answered.text
 	case errors.As(err, &handshake):
 		return ReasonTLS, "no secure connection: " + handshakeText(handshake.err)
 	case errors.As(err, &op) && op.Op == remoteAlert: // TLS 1.3 refuses a client only after its handshake
@@ -124,13 +131,16 @@ func classify(err error, sent bool) (Reason, string) {
 	case isDeadline(err):
 		return ReasonConnect, noConnection + " within " + Short(connectTimeout)
 	case sent:
-		return ReasonConnect, "the answer is not valid HTTP, or its headers are too large"
+		return ReasonConnect, notHTTP
 	}
 	return ReasonConnect, "the request could not be sent"
 }
 
 // remoteAlert is the Op that crypto/tls puts on an alert from the peer; the alert's own type is not exported.
 const remoteAlert = "remote error"
+
+// noProtocol is the text of the alert of a target that does not speak HTTP/1.1, which is all that is offered.
+const noProtocol = "tls: no application protocol"
 
 func handshakeText(err error) string {
 	var (
@@ -144,6 +154,8 @@ func handshakeText(err error) string {
 		return certificateText(cert.Err)
 	case errors.As(err, &record):
 		return "the target does not speak TLS on this port"
+	case errors.As(err, &op) && op.Op == remoteAlert && op.Err.Error() == noProtocol:
+		return onlyHTTP2
 	case errors.As(err, &op) && op.Op == remoteAlert:
 		return oneLine(op.Err.Error())
 	case errors.As(err, &errno):
@@ -177,6 +189,9 @@ func isDeadline(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
+// maxForeign bounds a text of foreign origin in an error, in bytes.
+const maxForeign = 200
+
 // oneLine makes a text of foreign origin short, printable and valid UTF-8.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
@@ -185,8 +200,8 @@ func oneLine(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "?"))
-	if len(s) > 200 {
-		s = strings.ToValidUTF8(s[:200], "")
+	if len(s) > maxForeign {
+		s = strings.ToValidUTF8(s[:maxForeign], "")
 	}
 	return s
 }
