@@ -58,7 +58,7 @@ func CheckHeader(name, value string) error {
 	case name == "":
 		return errors.New("a header needs a name")
 	case len(name) > maxHeaderName:
-		return fmt.Errorf("a header's name must have at most %d characters", maxHeaderName)
+		return fmt.Errorf("a header's name must have at most %d bytes", maxHeaderName)
 	case strings.IndexFunc(name, notToken) >= 0:
 		return fmt.Errorf("header name %q must consist of letters, digits and any of !#$%%&'*+-.^_`|~", name)
 	}
@@ -104,9 +104,11 @@ func CheckURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURL {
 		return nil, fmt.Errorf("must be at most %d bytes long", MaxURL)
 	}
-	for i := range len(raw) {
-		if c := raw[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0 {
-			return nil, fmt.Errorf("character %q at position %d must be percent-encoded (in a host name: punycode)", c, i+1)
+	position := 0
+	for _, c := range raw {
+		if position++; c <= ' ' || c >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", c) {
+			return nil, fmt.Errorf("character %q at position %d must be percent-encoded (in a host name: punycode)", c,
+				position)
 		}
 	}
 	u, err := url.Parse(raw)
