@@ -32,7 +32,7 @@ func CheckMethod(method string) error {
 // reserved maps the header names that a job may not set, in lower case, to what would be right. A name that ends in
 // "-" stands for all names that begin with it.
 var reserved = map[string]string{
-	"host":              "it follows from the URL",
+	"host":              "it follows from the URL; set target.host for another one",
 	"content-length":    "it follows from the body",
 	"transfer-encoding": hopByHop,
 	"connection":        hopByHop,
@@ -134,6 +134,16 @@ func CheckURL(raw string) (*url.URL, error) {
 		}
 	}
 	return u, nil
+}
+
+// CheckHost reports what is wrong with the host by which a job's target is called.
+func CheckHost(host string) error {
+	if host == "" || strings.ContainsFunc(host, func(r rune) bool { return notInLabel(r) && !strings.ContainsRune(".:[]", r) }) {
+		return errors.New("must be a host name or address, with a port if need be, such as api.internal or " +
+			"api.internal:8443: without scheme, user, path and placeholders, other characters in punycode")
+	}
+	_, err := CheckURL("http://" + host)
+	return err
 }
 
 func checkHost(host string) error {

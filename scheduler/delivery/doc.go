@@ -47,6 +47,6 @@
 // environment's proxy settings are ignored. An attempt that ends leaves no goroutine and no descriptor behind, except
 // connections that may be reused, for a few seconds. What would end a line in a header or URL is never written.
 //
-// The functions [CheckMethod], [CheckURL] and [CheckHeader] are for the time when a job is written; their errors tell
-// its author what would be right.
+// The functions [CheckMethod], [CheckURL], [CheckHost] and [CheckHeader] are for the time when a job is written; their
+// errors tell its author what would be right.
 package delivery

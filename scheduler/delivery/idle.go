@@ -12,9 +12,18 @@ import (
 )
 
 // An address is what connections are shared by.
-type address struct{ scheme, name, port string }
+type address struct {
+	scheme, name, port string
+	server             string // the name that a target proves, of [Request.Host] or else of the URL
+}
 
-func addressOf(u *url.URL) address { return address{u.Scheme, u.Hostname(), PortOf(u)} }
+func addressOf(u *url.URL, host string) address {
+	server := u.Hostname()
+	if host != "" {
+		server = (&url.URL{Host: host}).Hostname()
+	}
+	return address{u.Scheme, u.Hostname(), PortOf(u), server}
+}
 
 var ports = map[string]string{"http": "80", "https": "443"}
 

@@ -151,7 +151,7 @@ func (p *pool) open(ctx context.Context, x *attempt, to address) (*conn, error) 
 	if err == nil && to.scheme == "https" {
 		x.missing.Store(noHandshake)
 		cfg := p.tls.Clone()
-		cfg.ServerName = to.name
+		cfg.ServerName = to.server
 		secure := tls.Client(socket, cfg)
 		if err = secure.HandshakeContext(ctx); err != nil {
 			err = &handshakeError{err}

@@ -310,14 +310,20 @@ func TestTheLastConnectionUsedIsTheFirstUsedAgain(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	for raw, want := range map[string]address{
-		"http://example.com/a":      {"http", "example.com", "80"},
-		"http://example.com:80/b?c": {"http", "example.com", "80"},
-		"https://example.com":       {"https", "example.com", "443"},
-		"https://[::1]:8443/":       {"https", "::1", "8443"},
+		"http://example.com/a":      {"http", "example.com", "80", "example.com"},
+		"http://example.com:80/b?c": {"http", "example.com", "80", "example.com"},
+		"https://example.com":       {"https", "example.com", "443", "example.com"},
+		"https://[::1]:8443/":       {"https", "::1", "8443", "::1"},
 	} {
 		u, err := url.Parse(raw)
-		if got := addressOf(u); err != nil || got != want {
+		if got := addressOf(u, ""); err != nil || got != want {
 			t.Errorf("%s: %v, %v", raw, got, err)
+		}
+	}
+	for host, server := range map[string]string{"api.internal": "api.internal", "api.internal:8443": "api.internal", "[::1]:1": "::1"} {
+		want := address{"https", "10.0.0.1", "443", server}
+		if got := addressOf(&url.URL{Scheme: "https", Host: "10.0.0.1"}, host); got != want {
+			t.Errorf("%s: %v", host, got)
 		}
 	}
 	res := New(Config{}).Send(t.Context(), Request{Method: http.MethodGet, URL: &url.URL{Scheme: "ftp", Host: "127.0.0.1"}})

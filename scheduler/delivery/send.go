@@ -17,6 +17,9 @@ type Request struct {
 	// Method, URL and the job's own Header have passed [CheckMethod], [CheckURL] and [CheckHeader].
 	Method string
 	URL    *url.URL
+	// Host, unless empty, is what the target is called in place of the URL's host: in the header Host, in TLS, and in the
+	// certificate. The connection leads to the URL's host all the same. It has passed [CheckHost].
+	Host string
 	// Header holds the headers that every attempt of the job carries, under canonical names.
 	Header http.Header
 	// Extra holds this attempt's own headers. They win over Header.
@@ -47,7 +50,7 @@ func (c *Client) Send(ctx context.Context, r Request) Result {
 	if x.over() {
 		return x.failed(ctx.Err())
 	}
-	pool, to := c.pool(r.Tenant), addressOf(r.URL)
+	pool, to := c.pool(r.Tenant), addressOf(r.URL, r.Host)
 	for {
 		var err error
 		if x.conn, err = pool.conn(x, to, r.Fresh); err != nil {

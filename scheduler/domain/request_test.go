@@ -198,6 +198,19 @@ func TestRequestBodyAndContentType(t *testing.T) {
 	}
 }
 
+func TestATargetIsCalledByTheNameOfTheJob(t *testing.T) {
+	t.Parallel()
+	a := Assignment{
+		RunID: uuid.New(), Attempt: 1,
+		Job: compiled(t, `{"name":"a","target":{"url":"http://127.0.0.1/a","host":"billing.internal:8443"}}`),
+	}
+	shown := a.Sent(Origin{}, time.Time{})
+	if r := a.Request(Origin{}); r.Host != "billing.internal:8443" || r.URL.Host != "127.0.0.1" ||
+		shown.Headers["Host"] != r.Host || shown.URL != "http://127.0.0.1/a" {
+		t.Errorf("%s at %s, shown as %+v", r.Host, r.URL, shown)
+	}
+}
+
 func TestRequestHasTheJobsMethodAndTimeout(t *testing.T) {
 	t.Parallel()
 	a := Assignment{Job: compiled(t, `{"timeout":"7s","target":{"url":"http://127.0.0.1/a","method":"DELETE"}}`)}
