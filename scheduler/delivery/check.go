@@ -138,7 +138,8 @@ func CheckURL(raw string) (*url.URL, error) {
 
 // CheckHost reports what is wrong with the host by which a job's target is called.
 func CheckHost(host string) error {
-	if host == "" || strings.ContainsFunc(host, func(r rune) bool { return notInLabel(r) && !strings.ContainsRune(".:[]", r) }) {
+	foreign := func(r rune) bool { return notInLabel(r) && !strings.ContainsRune(".:[]", r) }
+	if host == "" || strings.ContainsFunc(host, foreign) {
 		return errors.New("must be a host name or address, with a port if need be, such as api.internal or " +
 			"api.internal:8443: without scheme, user, path and placeholders, other characters in punycode")
 	}

@@ -140,7 +140,8 @@ func (p *pair) ours(method string, s *script) outcome {
 	p.next = s
 	all := bodyLimit
 	res := p.client.Send(context.Background(), Request{Method: method, URL: target, Timeout: time.Hour, KeepBytes: &all})
-	o := outcome{Status: res.Status, Header: res.Header, Body: string(res.Body), Cut: res.Truncated, Error: kind(res.Error)}
+	o := outcome{Status: res.Status, Header: res.Header, Body: string(res.Body), Cut: res.Truncated}
+	o.Error = kind(res.Error)
 	for _, idle := range p.client.everybody.idle {
 		o.Reused = len(idle) > 0 && idle[0].usable()
 	}

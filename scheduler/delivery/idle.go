@@ -58,8 +58,8 @@ func (p *pool) take(to address) *conn {
 	return c
 }
 
-// put keeps a connection for the next attempt, for at most the given time. No more are idle than were in use at one time within the idle timeout:
-// a lower bound would close and dial connections all through a burst.
+// put keeps a connection for the next attempt, for at most the given time. No more are idle than were in use at one
+// time within the idle timeout: a lower bound would close and dial connections all through a burst.
 func (p *pool) put(to address, c *conn, most time.Duration) {
 	c.until = time.Now().Add(min(most, p.idleTimeout))
 	p.mu.Lock()

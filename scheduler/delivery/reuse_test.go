@@ -320,7 +320,9 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s: %v, %v", raw, got, err)
 		}
 	}
-	for host, server := range map[string]string{"api.internal": "api.internal", "api.internal:8443": "api.internal", "[::1]:1": "::1"} {
+	for host, server := range map[string]string{
+		"api.internal": "api.internal", "api.internal:8443": "api.internal", "[::1]:1": "::1",
+	} {
 		want := address{"https", "10.0.0.1", "443", server}
 		if got := addressOf(&url.URL{Scheme: "https", Host: "10.0.0.1"}, host); got != want {
 			t.Errorf("%s: %v", host, got)

@@ -17,7 +17,8 @@ import (
 // job's. Request depends on the assignment alone; authorize adds the credentials right before the request goes out.
 func (a Assignment) Request(origin Origin) delivery.Request {
 	r := delivery.Request{
-		Tenant: a.Job.Tenant, Method: a.Job.Target.Method, URL: a.Job.url, Host: a.Job.Target.Host, Header: a.Job.header, Body: a.Job.body,
+		Tenant: a.Job.Tenant, Method: a.Job.Target.Method, URL: a.Job.url, Host: a.Job.Target.Host,
+		Header: a.Job.header, Body: a.Job.body,
 		Timeout: a.Job.Timeout.Value(), Extra: a.headers(origin),
 	}
 	if a.Body != nil || a.Headers != nil {
