@@ -130,6 +130,8 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 			"--audit-retention … 720h",
 		},
 		{"failures kept for less than successes", "serve --failure-retention=48h", "--failure-retention … 720h"},
+		{"more than all traces", "serve --trace-ratio=1.5", "--trace-ratio: 1.5 … 0 to 1"},
+		{"a share of traces that is no number", "serve --trace-ratio=NaN", "--trace-ratio: NaN … 0 to 1"},
 		{"too much jitter", "serve --default-jitter=2h", "--default-jitter … 0s to 1h"},
 		{"too few connections", "serve --max-conns=1", "--max-conns … 10 to 1000"},
 		{

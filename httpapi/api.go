@@ -21,6 +21,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/tenants"
 )
@@ -39,7 +40,7 @@ type Config struct {
 	Guard         *guard.Guard                    // which addresses jobs may call, to check URLs
 	OnlyLocal     bool                            // answer only requests to localhost, an address or PublicHost
 	PublicHost    string                          // host under which targets reach the API; may be empty
-	PublicURL     string                          // URL of the API for targets, without a trailing slash
+	Origin        domain.Origin                   // what requests tell of the deployment, to show them
 	Courier       *scheduler.Courier              // sends test notices; nil: they fail
 	Ready         func(ctx context.Context) error // also needed to be ready; its error is shown
 	Pages         Pages                           // for people; nil: none

@@ -90,6 +90,10 @@ func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) 
 	if n := len(in.Request.value.Progress); n > maxProgress {
 		problems = append(problems, problem.Atf("body.progress", "%d bytes; at most %d (64 KiB)", n, maxProgress))
 	}
+	if !domain.MeasuredJSON(in.Request.value.Progress) {
+		problems = append(problems, problem.At("body.progress",
+			"has a number that is larger than 1.7e308 or smaller than 5e-324; write it as a string"))
+	}
 	if err := in.Request.check(problems...); err != nil {
 		return nil, err
 	}

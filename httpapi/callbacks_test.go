@@ -97,6 +97,14 @@ func TestCallbacksThatAreRefused(t *testing.T) {
 			"with far too much progress", "POST", run + "/heartbeat",
 			`{"progress":"` + strings.Repeat("x", maxCallbackBody) + `"}`, token, problem.CodeTooLarge,
 		},
+		{
+			"with a progress beyond all numbers", "POST", run + "/heartbeat", `{"progress":[1e999999]}`, token,
+			problem.CodeInvalid,
+		},
+		{
+			"with a result beyond all numbers", "POST", run + "/complete", `{"result":[1e999999]}`, token,
+			problem.CodeInvalid,
+		},
 		{"with an unknown field", "POST", run + "/fail", `{"eror":"x"}`, token, problem.CodeInvalid},
 		{"with an error that cannot be stored", "POST", run + "/fail", `{"error":"\u0000"}`, token, problem.CodeInvalid},
 		{"with what is not JSON", "POST", run + "/heartbeat", `{`, token, problem.CodeMalformed},

@@ -56,14 +56,15 @@ func exampleEndedRun(result string) runs.Run {
 // exampleWholeRun is a run as its own page shows it.
 func exampleWholeRun() runs.Run {
 	run := exampleEndedRun(`{"invoices":412}`)
+	run.TraceID = domain.TraceID(run.ID)
 	run.Request = &domain.SentRequest{
 		Method: "POST", URL: "https://billing.internal/invoices", Body: json.RawMessage(`{"range":"yesterday"}`),
 		Headers: map[string]string{
 			"Authorization": domain.Mask, "Content-Type": "application/json",
 			"Idempotency-Key": run.JobID.String() + ":1796122800", "Punctual-Attempt": "2", "Punctual-Fencing-Token": "90144",
 			"Punctual-Job": run.Job, "Punctual-Run": run.ID.String(), "Punctual-Scheduled-For": "2026-12-01T11:00:00Z",
-			"Punctual-Trigger": "schedule", "Webhook-Id": run.ID.String(), "Webhook-Signature": domain.Mask,
-			"Webhook-Timestamp": "1796122834",
+			"Punctual-Trigger": "schedule", "Traceparent": "00-" + run.TraceID + "-00f067aa0ba902b7-01",
+			"Webhook-Id": run.ID.String(), "Webhook-Signature": domain.Mask, "Webhook-Timestamp": "1796122834",
 		},
 	}
 	return run

@@ -33,6 +33,7 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 		"notify": `"notify":[{"on":["dead","recovered"],"url":"http://example.com/pager"}]`,
 		"body": `"target":{"url":"http://example.com/","method":"PUT","headers":{"X-A":"b"},` +
 			`"body":{"z":1.50,"a":["<&>",null,9007199254740993]}}`,
+		"host":     `"target":{"url":"https://10.0.0.1/","host":"billing.internal:8443"}`,
 		"repeated": `"target":{"url":"http://example.com/","body":{"a":1,"a":  {"b":2,"b":3}}}`,
 		"text":     `"target":{"url":"http://example.com/","body":"a=b"}`,
 		"inline": `"target":{"url":"http://example.com/","auth":{"type":"bearer","value":"planted"},` +

@@ -71,7 +71,7 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[
 	if err != nil {
 		return nil, err
 	}
-	run.Request = showRequest(run, s.PublicURL)
+	run.Request = showRequest(run, s.Origin)
 	if !run.Status.Final() {
 		run.WaitingFor, err = s.Store.RunWaitsFor(ctx, tenant, in.id)
 	}

@@ -60,7 +60,7 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 }
 
 // showRequest shows the request that the attempts of a run send; nil where it is not known.
-func showRequest(r runs.Run, publicURL string) *domain.SentRequest {
+func showRequest(r runs.Run, origin domain.Origin) *domain.SentRequest {
 	if r.Sent == nil {
 		return nil
 	}
@@ -68,7 +68,7 @@ func showRequest(r runs.Run, publicURL string) *domain.SentRequest {
 	if r.Status.Final() && r.StartedAt != nil { // until then StartedAt is when the attempt was claimed
 		at = *r.StartedAt
 	}
-	return new(r.Sent.Sent(publicURL, at))
+	return new(r.Sent.Sent(origin, at))
 }
 
 // inZone formats an instant as local time in a schedule's zone.

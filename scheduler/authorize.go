@@ -74,17 +74,17 @@ func (s *Scheduler) transmit(
 	ctx context.Context, a domain.Assignment, r delivery.Request, now time.Time,
 ) (delivery.Result, error) {
 	t := transmission{Request: r, client: s.config.Client}
-	t.KeepBytes, t.WantJSON = a.Job.KeepResponse, true
+	t.KeepBytes, t.WantJSON, t.Fresh = a.Job.KeepResponse, true, a.LastChance(now)
 	if a.RunToken != "" {
 		t.secrets = append(t.secrets, a.RunToken) // its holder speaks for the attempt
 	}
 	began := time.Now()
+	t.Deadline = began.Add(t.Timeout)
 	err := s.authorize(ctx, &t, a, now)
-	t.Timeout -= time.Since(began)
 	if err == nil && a.Expired(now.Add(time.Since(began))) {
 		return delivery.Result{}, errExpired
 	}
-	if err == nil && t.Timeout <= 0 {
+	if err == nil && !time.Now().Before(t.Deadline) {
 		err = authErrorf("reading the secrets took longer than the timeout")
 	}
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *Scheduler) authenticate(ctx context.Context, t *transmission, job *doma
 		return t.secretHeader(auth.Header, secret.Value, secret.Value)
 	case domain.AuthOAuth2, domain.AuthOIDC:
 		t.token = s.tokenOf(job.Tenant, auth, secret)
-		if t.carried, err = t.token.get(ctx, s.config.Client); err != nil {
+		if t.carried, err = t.token.get(ctx, fetcher{s.config.Client, min(t.Timeout, authTimeout)}); err != nil {
 			return err
 		}
 		return t.secretHeader("Authorization", "Bearer "+t.carried, t.carried, secret.Value)

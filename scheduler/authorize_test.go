@@ -51,7 +51,7 @@ func with(t *testing.T, url, part string) domain.Assignment {
 
 func (s *Scheduler) try(t *testing.T, a domain.Assignment) delivery.Result {
 	t.Helper()
-	result, err := s.transmit(t.Context(), a, a.Request(""), time.Now())
+	result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), time.Now())
 	must(t, err)
 	return result
 }
@@ -153,6 +153,38 @@ func TestWithoutItsSecretNothingIsSent(t *testing.T) {
 	gotNothing(t, requests)
 }
 
+// The time that credentials take is the attempt's, but people know the timeout that they have set.
+func TestTimeoutsAreToldAsTheyWereSet(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-over:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(hanging.Close)
+	t.Cleanup(func() { close(over) })
+	s, _ := sender(t, map[string]Secret{"token": secretOf("s3cr3t")})
+	host := strings.TrimPrefix(hanging.URL, "http://")
+	token := `"auth":{"secret":"token","client_id":"c",`
+	for part, want := range map[string]string{
+		`"method":"POST"`: "no answer within 2s",
+		token + `"type":"oauth2","token_url":"` + hanging.URL + `"}`: "no token from " + host + ": no answer within 2s",
+		token + `"type":"oidc","issuer":"` + hanging.URL + `"}`:      "no token from " + host + ": no answer within 2s",
+	} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			a := with(t, hanging.URL, part)
+			r := a.Request(domain.Origin{})
+			r.Timeout = 2 * time.Second // enough to connect on a machine that is busy with other things
+			if result, err := s.transmit(t.Context(), a, r, time.Now()); err != nil || result.Error != want {
+				t.Errorf("%+v, %v; want %q", result, err, want)
+			}
+		})
+	}
+}
+
 // While the database is away, the secrets may well be valid. So the attempt waits and does not count as a failure.
 func TestAttemptsWaitWhileSecretsCannotBeRead(t *testing.T) {
 	t.Parallel()
@@ -160,12 +192,13 @@ func TestAttemptsWaitWhileSecretsCannotBeRead(t *testing.T) {
 	s, store := sender(t, nil)
 	store.signing = func() ([]SigningKey, error) { return nil, errAway }
 	a := with(t, url, `"method":"POST"`)
-	if result, err := s.transmit(t.Context(), a, a.Request(""), time.Now()); err == nil {
+	if result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), time.Now()); err == nil {
 		t.Errorf("%+v", result)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if result, err := s.transmit(ctx, a, a.Request(""), time.Now()); err != nil || !result.Cancelled || result.Sent {
+	result, err := s.transmit(ctx, a, a.Request(domain.Origin{}), time.Now())
+	if err != nil || !result.Cancelled || result.Sent {
 		t.Errorf("cancelled: %+v, %v", result, err)
 	}
 }
@@ -226,11 +259,11 @@ func TestAnAttemptThatExpiresWhileItsSecretsAreReadIsNotSent(t *testing.T) {
 	a := with(t, url, `"auth":{"type":"bearer","secret":"token"}},"expires_after":"1m","retry":{"max_attempts":1`)
 	a.Trigger, a.DueAt = domain.TriggerSchedule, time.Now()
 	last := a.DueAt.Add(time.Minute) // the last instant at which it may start
-	if result, err := s.transmit(t.Context(), a, a.Request(""), last); !errors.Is(err, errExpired) {
+	if result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), last); !errors.Is(err, errExpired) {
 		t.Errorf("result %+v, error %v", result, err)
 	}
 	gotNothing(t, requests)
-	result, err := s.transmit(t.Context(), a, a.Request(""), last.Add(-30*time.Second))
+	result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), last.Add(-30*time.Second))
 	if err != nil || len(requests) != 1 {
 		t.Errorf("in time: result %+v, error %v, sent %d times", result, err, len(requests))
 	}
@@ -302,7 +335,7 @@ func TestATokenIsFetchedOnceAndKept(t *testing.T) {
 	for range 20 {
 		a := with(t, url, part)
 		all.Go(func() {
-			if result, err := s.transmit(t.Context(), a, a.Request(""), time.Now()); err != nil || !result.OK() {
+			if result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), time.Now()); err != nil || !result.OK() {
 				t.Errorf("%+v, %v", result, err)
 			}
 		})

@@ -59,7 +59,7 @@ func benchmarkClient(b *testing.B, job *domain.Job) {
 		for range benchSlots {
 			working.Go(func() {
 				for n := sent.Add(1); n <= int64(b.N); n = sent.Add(1) {
-					if r := bare.Send(b.Context(), benchAssignment(job, lease, n).Request("")); !r.OK() {
+					if r := bare.Send(b.Context(), benchAssignment(job, lease, n).Request(domain.Origin{})); !r.OK() {
 						b.Error(r.Error)
 					}
 				}

@@ -85,7 +85,7 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) delivery.Result {
 	ctx, done := s.flights.begin(parent, o.Assignment)
 	defer done()
 	sent := time.Now()
-	result, err := s.transmit(ctx, o.Assignment, o.Request(s.config.PublicURL), started)
+	result, err := s.transmit(ctx, o.Assignment, o.Request(s.config.Origin), started)
 	o.FinishedAt = started.Add(time.Since(sent))
 	if err != nil {
 		s.notSent(o, err)

@@ -48,9 +48,12 @@ func (s *Scheduler) logDeadNotices(outcomes []domain.Outcome) {
 type Courier struct{ scheduler Scheduler }
 
 // NewCourier returns a courier that sends through client, and so to no address that jobs may not call.
-func NewCourier(credentials Credentials, client *delivery.Client, log *slog.Logger) *Courier {
+func NewCourier(
+	credentials Credentials, client *delivery.Client, origin domain.Origin, log *slog.Logger,
+) *Courier {
 	return &Courier{Scheduler{
-		config: Config{Client: client, Credentials: credentials}, log: log, tokens: newTokens(), tls: newTLSClients(),
+		config: Config{Client: client, Credentials: credentials, Origin: origin},
+		log:    log, tokens: newTokens(), tls: newTLSClients(),
 	}}
 }
 
@@ -69,7 +72,7 @@ func (c *Courier) Send(
 		RunID: domain.NewRunID(now), Job: notice, Trigger: domain.TriggerNotify, ScheduledFor: now, DueAt: now,
 		Attempt: 1, Body: body,
 	}
-	r := a.Request("")
+	r := a.Request(c.scheduler.config.Origin)
 	r.Timeout = timeout
 	return c.scheduler.transmit(ctx, a, r, now)
 }

@@ -26,7 +26,7 @@ type Config struct {
 	Client       *delivery.Client
 	Host         string // for people
 	Version      string
-	PublicURL    string // where targets reach the API, without a trailing slash
+	Origin       domain.Origin
 	Log          *slog.Logger
 	Metrics      *Metrics
 	Credentials  Credentials

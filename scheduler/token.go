@@ -78,8 +78,8 @@ type token struct {
 	inBody   bool // the endpoint wants the client's secret in the body
 }
 
-// get returns the token. It fetches it through client if need be.
-func (t *token) get(ctx context.Context, client *delivery.Client) (string, error) {
+// get returns the token. It fetches it if need be.
+func (t *token) get(ctx context.Context, from fetcher) (string, error) {
 	if value, refusal := t.present(); value != "" || refusal != nil {
 		return value, refusal
 	}
@@ -92,7 +92,7 @@ func (t *token) get(ctx context.Context, client *delivery.Client) (string, error
 	if value, refusal := t.present(); value != "" || refusal != nil {
 		return value, refusal
 	}
-	value, lifetime, err := t.fetch(ctx, client)
+	value, lifetime, err := t.fetch(ctx, from)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {
@@ -104,6 +104,18 @@ func (t *token) get(ctx context.Context, client *delivery.Client) (string, error
 	}
 	t.value, t.until, t.refusal = value, time.Now().Add(lifetime-min(tokenMargin, lifetime/4)), nil
 	return value, nil
+}
+
+// A fetcher sends the requests for a token. They may take the given time together, which their context ends.
+type fetcher struct {
+	client *delivery.Client
+	within time.Duration
+}
+
+func (f fetcher) send(ctx context.Context, r delivery.Request) delivery.Result {
+	r.KeepBody, r.Fresh, r.Timeout = true, true, f.within
+	r.Deadline, _ = ctx.Deadline()
+	return f.client.Send(ctx, r)
 }
 
 // present returns the token or the refusal that is at hand, without a request.
@@ -152,16 +164,16 @@ func (e *shortError) Error() string { return e.Result.Error }
 const discoveryLifetime = time.Hour
 
 // fetch asks the token endpoint, as in RFC 6749, section 4.4. No error repeats anything of its answer.
-func (t *token) fetch(ctx context.Context, client *delivery.Client) (value string, lifetime time.Duration, err error) {
-	endpoint, err := t.discover(ctx, client)
+func (t *token) fetch(ctx context.Context, from fetcher) (value string, lifetime time.Duration, err error) {
+	endpoint, err := t.discover(ctx, from)
 	if err != nil {
 		return "", 0, err
 	}
-	result, err := t.ask(ctx, client, endpoint)
+	result, err := t.ask(ctx, from, endpoint)
 	if err == nil && !t.inBody && (result.Status == http.StatusBadRequest || result.Status == http.StatusUnauthorized) {
 		// Most endpoints read the Authorization header, as they must. Some want the client in the body.
 		t.inBody = true
-		if result, err = t.ask(ctx, client, endpoint); err == nil && !result.OK() {
+		if result, err = t.ask(ctx, from, endpoint); err == nil && !result.OK() {
 			t.inBody = false
 		}
 	}
@@ -179,7 +191,7 @@ func (t *token) fetch(ctx context.Context, client *delivery.Client) (value strin
 }
 
 // ask sends the client's credentials to the token endpoint.
-func (t *token) ask(ctx context.Context, client *delivery.Client, endpoint string) (delivery.Result, error) {
+func (t *token) ask(ctx context.Context, from fetcher, endpoint string) (delivery.Result, error) {
 	u, err := delivery.CheckURL(endpoint)
 	if err != nil {
 		return delivery.Result{}, t.errorf("the token endpoint %v", err)
@@ -199,19 +211,9 @@ func (t *token) ask(ctx context.Context, client *delivery.Client, endpoint strin
 		pair := url.QueryEscape(t.key.client) + ":" + url.QueryEscape(t.secret)
 		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(pair)))
 	}
-	return client.Send(ctx, delivery.Request{
+	return from.send(ctx, delivery.Request{
 		Tenant: t.key.tenant, Method: http.MethodPost, URL: u, Header: header, Body: []byte(form.Encode()),
-		Timeout: left(ctx), KeepBody: true,
 	}), nil
-}
-
-// left is how much time is left until the deadline of a context.
-func left(ctx context.Context) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return authTimeout
-	}
-	return max(time.Until(deadline), time.Millisecond)
 }
 
 // read reads the answer of a token endpoint.
@@ -237,7 +239,7 @@ func (t *token) read(body []byte) (value string, lifetime time.Duration, err err
 }
 
 // discover returns the token endpoint: as it was written, or as the issuer announces it.
-func (t *token) discover(ctx context.Context, client *delivery.Client) (endpoint string, err error) {
+func (t *token) discover(ctx context.Context, from fetcher) (endpoint string, err error) {
 	switch {
 	case t.key.endpoint != "":
 		return t.key.endpoint, nil
@@ -248,9 +250,8 @@ func (t *token) discover(ctx context.Context, client *delivery.Client) (endpoint
 	if err != nil {
 		return "", t.errorf("the issuer %v", err)
 	}
-	result := client.Send(ctx, delivery.Request{
+	result := from.send(ctx, delivery.Request{
 		Tenant: t.key.tenant, Method: http.MethodGet, URL: u, Header: http.Header{"Accept": {"application/json"}},
-		Timeout: left(ctx), KeepBody: true,
 	})
 	var announced struct {
 		Issuer        string `json:"issuer"`

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"punctual/httpapi"
+	"punctual/scheduler/delivery"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -38,14 +40,30 @@ var rerunFields = []string{"headers", "body"}
 // Curl returns the command that sends the request of the run once more, with what is masked left masked.
 func (r runView) Curl() string {
 	request := r.Run.Request
-	lines := []string{"curl -X " + request.Method + " " + quoted(request.URL)}
+	to, connect := calledAs(request.URL, request.Headers["Host"])
+	lines := append([]string{"curl -X " + request.Method + " " + quoted(to)}, connect...)
 	for _, name := range slices.Sorted(maps.Keys(request.Headers)) {
+		if name == "Host" {
+			continue
+		}
 		lines = append(lines, "-H "+quoted(name+": "+request.Headers[name]))
 	}
 	if len(request.Body) > 0 {
 		lines = append(lines, "--data-binary "+quoted(unquoted(request.Body)))
 	}
 	return strings.Join(lines, nextLine)
+}
+
+// calledAs returns the URL under which curl calls a target by another host than that of its own URL, and the option by
+// which it connects there all the same.
+func calledAs(raw, host string) (to string, connect []string) {
+	u, err := url.Parse(raw)
+	if host == "" || err != nil {
+		return raw, nil
+	}
+	connect = []string{"--connect-to " + quoted("::"+net.JoinHostPort(u.Hostname(), delivery.PortOf(u)))}
+	u.Host = host
+	return u.String(), connect
 }
 
 // unquoted returns a value of JSON, and a string as its text: a body that is no JSON is a string in the API.

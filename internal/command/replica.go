@@ -35,6 +35,7 @@ type replica struct {
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
 	NoDashboard      bool           `help:"Serve the API only, without the pages for people at /."`
+	TraceRatio       float64        `default:"1" placeholder:"RATIO" help:"Share of runs, from 0 to 1, whose requests carry a traceparent flagged as sampled. The others are flagged as not sampled. The same on every replica."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
 	MaxConns         int32          `default:"16" help:"Most connections to the database, at least 10. Two serve heartbeats. Half of the others (4 to 8) serve claims and outcomes. A quarter of the rest serves chores. The API gets what is left."`
 	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Non-public networks that jobs may call, such as 10.0.0.0/8,fd00:7::/64. Public addresses are always allowed; the replica's own API and database never are. A tenant may have further networks. dev also allows loopback and private networks."`
@@ -98,7 +99,7 @@ func (r replica) config(log *slog.Logger, version Version) server.Config {
 			DefaultJitter: r.DefaultJitter, MaxConns: r.MaxConns,
 			Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
 		},
-		Listen: r.Listen, PublicURL: r.PublicURL, NoDashboard: r.NoDashboard, Queues: r.Queues,
+		Listen: r.Listen, PublicURL: r.PublicURL, TraceRatio: r.TraceRatio, NoDashboard: r.NoDashboard, Queues: r.Queues,
 		DrainTimeout: r.DrainTimeout, Version: string(version), Log: log,
 		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
 		MetricsListen: r.MetricsListen, JobMetrics: store.JobMetricsConfig{Selectors: selectors, Max: r.JobMetricsMax},
@@ -145,6 +146,8 @@ func (r replica) Validate() error {
 		return fmt.Errorf("--job-metrics-max: %d is outside 1 to %d", r.JobMetricsMax, mostJobMetrics)
 	case len(r.Queues) == 0:
 		return errors.New("--queues: name at least one queue, such as default=500")
+	case !(r.TraceRatio >= 0 && r.TraceRatio <= 1): // so that NaN is refused
+		return fmt.Errorf("--trace-ratio: %g is outside 0 to 1", r.TraceRatio)
 	case r.DefaultJitter < 0 || r.DefaultJitter > time.Hour:
 		return fmt.Errorf("--default-jitter: %s is outside 0s to 1h", r.DefaultJitter)
 	case r.Retention < 24*time.Hour || r.Retention > maxRetention:

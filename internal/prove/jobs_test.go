@@ -67,6 +67,7 @@ type runView struct {
 	RerunOf            string `json:"rerun_of"`
 	Result             json.RawMessage
 	ResultNote         string `json:"result_note"`
+	TraceID            string `json:"trace_id"`
 	Request            *struct {
 		Method, URL string
 		Headers     map[string]string

@@ -38,6 +38,7 @@ func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 		}
 	}
 	busy := Answer{Status: 503, Header: http.Header{"Retry-After": {"2"}}}
+	limping := Answer{Status: 500, Header: http.Header{"Retry-After": {"1.1"}}}
 	for _, test := range []struct {
 		name           string
 		answers        []Answer
@@ -47,6 +48,7 @@ func TestFailedAttemptsEndAsTheyShould(t *testing.T) {
 		least          time.Duration
 	}{
 		{"busy-once", []Answer{busy, {}}, 3, "succeeded", "", "failed succeeded", 1900 * time.Millisecond},
+		{"limping-once", []Answer{limping, {}}, 3, "succeeded", "", "failed succeeded", 1900 * time.Millisecond},
 		{"broken", []Answer{{Status: 500, Body: "no luck"}}, 3, "dead", "http_5xx", "failed failed failed", 0},
 		{"not-found", []Answer{{Status: 404}}, 2, "dead", "http_4xx", "failed failed", 0},
 		{"gone", []Answer{{Status: 410}}, 3, "dead", "gone", "failed", 0},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -108,7 +109,7 @@ func text(t *testing.T, a *client.Client, path string) string {
 
 func TestTheRequestIsShownAsItWasSentWithoutItsSecrets(t *testing.T) {
 	t.Parallel()
-	r, m := serve(t, pgtest.DSN(t)), newMirror(t)
+	r, m := serve(t, pgtest.DSN(t), "--trace-ratio=0.5"), newMirror(t)
 	const planted = "planted-s3cret/+ü"
 	id := m.triggered(t, r.API, "a", "echo&status=500", process.JobSpec{
 		"method": "PUT", "body": map[string]any{"n": 1, "text": "<&>"},
@@ -131,9 +132,12 @@ func TestTheRequestIsShownAsItWasSentWithoutItsSecrets(t *testing.T) {
 			want = "***"
 		}
 		if got, shown := p.Request.Headers[name]; got != want &&
-			(shown || name != "User-Agent" && name != "Content-Length" && name != "Accept-Encoding") {
+			(shown || !slices.Contains([]string{"Accept-Encoding", "Connection", "Content-Length", "User-Agent"}, name)) {
 			t.Errorf("header %s is shown as %q, want %q", name, got, want)
 		}
+	}
+	if trace := strings.Split(sent.header.Get("Traceparent"), "-"); len(trace) != 4 || trace[1] != p.TraceID {
+		t.Errorf("the trace is shown as %q, and sent as %v", p.TraceID, trace)
 	}
 	for name := range p.Request.Headers {
 		if sent.header.Get(name) == "" {

@@ -43,6 +43,7 @@ type Config struct {
 	MetricsListen string // a separate address for the metrics, without authentication; empty: none
 	JobMetrics    store.JobMetricsConfig
 	PublicURL     string         // the address at which targets reach the API; empty: where it listens
+	TraceRatio    float64        // see domain.Origin
 	NoAuth        bool           // callers of the API need not authenticate
 	NoDashboard   bool           // serve the API only, without the pages for people
 	OIDC          auth.OIDC      // the issuer whose tokens are accepted beside keys
@@ -121,7 +122,9 @@ func Run(ctx context.Context, c Config) error {
 	c.warn(ctx, db, public, reachable)
 	most := mostRequests(c.Log, mostDescriptors(), c.Queues, int(c.Store.MaxConns))
 	leaving := newDeparture()
-	handler, err := newAPI(c, public, db, registry, guardian, scheduler.NewCourier(db, client, c.Log), leaving)
+	origin := domain.Origin{PublicURL: public, TraceRatio: c.TraceRatio}
+	courier := scheduler.NewCourier(db, client, origin, c.Log)
+	handler, err := newAPI(c, origin, db, registry, guardian, courier, leaving)
 	if err != nil {
 		return err
 	}
@@ -136,7 +139,7 @@ func Run(ctx context.Context, c Config) error {
 	host, _ := os.Hostname() // shown to people only
 	err = scheduler.Run(api.running, db, scheduler.Config{
 		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host,
-		Version: c.Version, Log: c.Log, PublicURL: public, Metrics: metrics, Finished: c.Finished,
+		Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
 		Credentials: db, Chores: db.Chores(),
 	})
 	api.stop()
@@ -203,7 +206,7 @@ func (a *served) failure() error {
 
 // newAPI returns the handler of the API. It is not ready once the replica is leaving.
 func newAPI(
-	c Config, public string, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard,
+	c Config, origin domain.Origin, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard,
 	courier *scheduler.Courier, leaving *departure,
 ) (http.Handler, error) {
 	pages, err := newPages(c, db)
@@ -214,7 +217,7 @@ func newAPI(
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry,
 		DefaultJitter: c.Store.DefaultJitter,
 		NoAuth:        c.NoAuth, OIDC: c.OIDC, Guard: guardian, OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
-		PublicURL: public, Courier: courier, Ready: leaving.ready, Pages: pages,
+		Origin: origin, Courier: courier, Ready: leaving.ready, Pages: pages,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the API: %w", err)

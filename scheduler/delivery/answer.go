@@ -2,8 +2,11 @@ package delivery
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,8 +16,8 @@ import (
 // receive reads and classifies the answer. whole means that it was read to its end.
 func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Result, whole bool) {
 	res = Result{Status: resp.StatusCode, Sent: true}
-	res.Reason, res.Error = classifyStatus(resp.StatusCode)
-	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+	res.Reason, res.Error = textOf(r, resp)
+	if res.Reason != "" {
 		res.RetryAfter = retryAfter(resp.Header, time.Now())
 	}
 	if resp.StatusCode < 200 { // 101: what follows is not a body
@@ -46,7 +49,7 @@ func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Resul
 		return res, whole
 	}
 	res.Truncated = true
-	cut := x.failed(err)
+	cut := x.failed(faultyBody(err))
 	switch {
 	case cut.Cancelled:
 		res.Reason, res.Cancelled, res.Error = "", true, cut.Error
@@ -57,6 +60,38 @@ func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Resul
 		}
 	}
 	return res, false
+}
+
+// textOf returns the reason and text for an answer; both are empty for 2xx.
+func textOf(r *Request, resp *http.Response) (Reason, string) {
+	reason, text := classifyStatus(resp.StatusCode)
+	if to := leadsTo(r, resp); to != "" {
+		text = fmt.Sprintf("the target answered %d and redirects to %s; redirects are not followed", resp.StatusCode, to)
+	}
+	return reason, text
+}
+
+// leadsTo returns where a redirect leads; empty if it says that nowhere, or nothing of the answer is to be kept. User,
+// query and fragment may hold secrets and are left out. An address that is too long for an error is left out as a
+// whole: secrets of the request are found only where they are not cut.
+func leadsTo(r *Request, resp *http.Response) string {
+	location := resp.Header.Get("Location")
+	if resp.StatusCode/100 != 3 || resp.StatusCode == http.StatusNotModified || location == "" ||
+		r.KeepBytes != nil && *r.KeepBytes == 0 {
+		return ""
+	}
+	u, err := r.URL.Parse(location)
+	if err != nil {
+		return ""
+	}
+	to := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+	if u.RawQuery != "" {
+		to += "?…"
+	}
+	if len(to) > maxForeign {
+		return ""
+	}
+	return oneLine(to)
 }
 
 var scratch = sync.Pool{New: func() any { return new([8 << 10]byte) }}
@@ -128,19 +163,20 @@ func isJSON(h http.Header) bool {
 // maxRetryAfter keeps absurd values representable; the job's max_backoff is the real limit.
 const maxRetryAfter = 365 * 24 * time.Hour
 
-// retryAfter reads Retry-After, RFC 9110 section 10.2.3: seconds, or a date. A date is measured against the answer's
-// own Date if it has one, so that a target whose clock is off still gets the pause it meant.
+// retryAfter reads Retry-After, RFC 9110 section 10.2.3: seconds, or a date. Some targets write fractions of a second,
+// which are rounded up. A date is measured against the answer's own Date if it has one, so that a target whose clock is
+// off still gets the pause it meant.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if value == "" {
 		return 0
 	}
-	if strings.Trim(value, "0123456789") == "" {
-		seconds, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
-			return maxRetryAfter
+	if strings.Trim(value, "0123456789.") == "" {
+		seconds, err := strconv.ParseFloat(value, 64) // infinite where it is too large
+		if errors.Is(err, strconv.ErrSyntax) {
+			return 0
 		}
-		return time.Duration(seconds) * time.Second
+		return time.Duration(math.Ceil(min(seconds, maxRetryAfter.Seconds()))) * time.Second
 	}
 	at, err := http.ParseTime(value)
 	if err != nil {

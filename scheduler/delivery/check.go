@@ -32,7 +32,7 @@ func CheckMethod(method string) error {
 // reserved maps the header names that a job may not set, in lower case, to what would be right. A name that ends in
 // "-" stands for all names that begin with it.
 var reserved = map[string]string{
-	"host":              "it follows from the URL",
+	"host":              "it follows from the URL; set target.host for another one",
 	"content-length":    "it follows from the body",
 	"transfer-encoding": hopByHop,
 	"connection":        hopByHop,
@@ -58,7 +58,7 @@ func CheckHeader(name, value string) error {
 	case name == "":
 		return errors.New("a header needs a name")
 	case len(name) > maxHeaderName:
-		return fmt.Errorf("a header's name must have at most %d characters", maxHeaderName)
+		return fmt.Errorf("a header's name must have at most %d bytes", maxHeaderName)
 	case strings.IndexFunc(name, notToken) >= 0:
 		return fmt.Errorf("header name %q must consist of letters, digits and any of !#$%%&'*+-.^_`|~", name)
 	}
@@ -104,9 +104,11 @@ func CheckURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURL {
 		return nil, fmt.Errorf("must be at most %d bytes long", MaxURL)
 	}
-	for i := range len(raw) {
-		if c := raw[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0 {
-			return nil, fmt.Errorf("character %q at position %d must be percent-encoded (in a host name: punycode)", c, i+1)
+	position := 0
+	for _, c := range raw {
+		if position++; c <= ' ' || c >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", c) {
+			return nil, fmt.Errorf("character %q at position %d must be percent-encoded (in a host name: punycode)", c,
+				position)
 		}
 	}
 	u, err := url.Parse(raw)
@@ -132,6 +134,17 @@ func CheckURL(raw string) (*url.URL, error) {
 		}
 	}
 	return u, nil
+}
+
+// CheckHost reports what is wrong with the host by which a job's target is called.
+func CheckHost(host string) error {
+	foreign := func(r rune) bool { return notInLabel(r) && !strings.ContainsRune(".:[]", r) }
+	if host == "" || strings.ContainsFunc(host, foreign) {
+		return errors.New("must be a host name or address, with a port if need be, such as api.internal or " +
+			"api.internal:8443: without scheme, user, path and placeholders, other characters in punycode")
+	}
+	_, err := CheckURL("http://" + host)
+	return err
 }
 
 func checkHost(host string) error {

@@ -18,6 +18,29 @@ func TestCheckMethod(t *testing.T) {
 	}
 }
 
+func TestCheckHost(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{
+		"a", "api.internal", "API.internal", "api.internal.", "a-b_c.d:8443", "10.0.0.1", "10.0.0.1:80", "[::1]", "[::1]:8443",
+		"xn--bcher-kva.example",
+	} {
+		if err := CheckHost(host); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	const form = "without scheme, user, path and placeholders"
+	for host, text := range map[string]string{
+		"": form, "http://a": form, "a/b": form, "a?b": form, "a#b": form, "me@a": form, "a b": form, "a\r\nX: y": form,
+		"bücher.example": "punycode", "{{job}}": form, "*.internal": form, "a:": "port", "a:0": "port", "a:99999": "port",
+		"a:b": "", "a..b": "labels", "127.1": "IPv4", "::1": "", "[::1": "", "[fe80::1%25eth0]": form, ":80": "",
+		strings.Repeat("a", 64): "labels",
+	} {
+		if err := CheckHost(host); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%q: %v, want … %s …", host, err, text)
+		}
+	}
+}
+
 func TestCheckHeader(t *testing.T) {
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "authorization": "Bearer abc=", "X-Empty": "", "X-Tab": "a\tb",
@@ -43,7 +66,7 @@ func TestCheckHeader(t *testing.T) {
 		{"X", "secret ", "space"},
 		{"X", "\tsecret", "space"},
 		{"X", strings.Repeat("secret", 2000), "at most 8192"},
-		{"Host", "x", "URL"},
+		{"Host", "x", "URL; set target.host"},
 		{"host", "x", "URL"},
 		{"Content-Length", "1", "body"},
 		{"Transfer-Encoding", "chunked", "connection"},
@@ -111,6 +134,10 @@ func TestCheckURL(t *testing.T) {
 		{"http://example.com/\r\nHost:x", "percent-encoded"},
 		{"http://example.com/\x00", "percent-encoded"},
 		{"http://münchen.de/", "punycode"},
+		{"http://bücher.example/", "character 'ü' at position 9 must be"},
+		{"http://bücher.example/ä", "character 'ü' at position 9 must be"},
+		{"http://example.com/ü", "character 'ü' at position 20 must be"},
+		{"http://example.com/日本", "character '日' at position 20 must be"},
 		{"http://example.com/ü", "percent-encoded"},
 		{`http://example.com\@evil.com/`, "percent-encoded"},
 		{"http://example.com/%zz", "valid URL"},

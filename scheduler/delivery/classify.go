@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -20,6 +22,9 @@ func classifyStatus(status int) (Reason, string) {
 	case 2:
 		return "", ""
 	case 3:
+		if status == http.StatusNotModified {
+			return ReasonRedirect, "the target answered 304 (not modified), which is no success"
+		}
 		return ReasonRedirect, fmt.Sprintf("the target answered %d; redirects are not followed", status)
 	case 4:
 		return ReasonHTTP4xx, fmt.Sprintf("the target answered %d", status)
@@ -33,7 +38,7 @@ func classifyStatus(status int) (Reason, string) {
 func (x *attempt) failed(err error) Result {
 	res := Result{Sent: x.sent()}
 	switch {
-	case x.caller.Err() != nil:
+	case x.left():
 		res.Cancelled, res.Error = true, "cancelled before the answer was complete"
 		return res
 	case x.over(), x.conn != nil && isDeadline(err):
@@ -48,11 +53,20 @@ func (x *attempt) failed(err error) Result {
 	return res
 }
 
+// What is missing of a connection while it is being made.
+const (
+	noName       = "the host's name was not resolved"
+	noConnection = "no connection"
+	noTunnel     = "no connection through the egress proxy"
+	noHandshake  = "no handshake"
+)
+
 func (x *attempt) timeoutText() string {
 	within := " within " + Short(x.timeout)
 	switch {
 	case x.conn == nil:
-		return "no connection" + within
+		missing, _ := x.missing.Load().(string)
+		return cmp.Or(missing, noConnection) + within
 	case x.conn.heard:
 		return "the answer was not complete" + within
 	}
@@ -91,6 +105,7 @@ func classify(err error, sent bool) (Reason, string) {
 		handshake *handshakeError
 		through   *proxyError
 		tunnel    *tunnelError
+		answered  *faultError
 		dns       *net.DNSError
 		op        *net.OpError
 		errno     syscall.Errno
@@ -104,7 +119,9 @@ func classify(err error, sent bool) (Reason, string) {
 	case errors.As(err, &through):
 		return ReasonConnect, through.text
 	case errors.As(err, &tunnel):
-		return ReasonConnect, tunnel.Error()
+		return ReasonConnect, tunnel.text
+	case errors.As(err, &answered):
+		return ReasonConnect, answered.text
 	case errors.As(err, &handshake):
 		return ReasonTLS, "no secure connection: " + handshakeText(handshake.err)
 	case errors.As(err, &op) && op.Op == remoteAlert: // TLS 1.3 refuses a client only after its handshake
@@ -119,15 +136,18 @@ func classify(err error, sent bool) (Reason, string) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return ReasonConnect, "the target closed the connection before its answer was complete"
 	case isDeadline(err):
-		return ReasonConnect, fmt.Sprintf("no connection within %s", connectTimeout)
+		return ReasonConnect, noConnection + " within " + Short(connectTimeout)
 	case sent:
-		return ReasonConnect, "the answer is not valid HTTP, or its headers are too large"
+		return ReasonConnect, notHTTP
 	}
 	return ReasonConnect, "the request could not be sent"
 }
 
 // remoteAlert is the Op that crypto/tls puts on an alert from the peer; the alert's own type is not exported.
 const remoteAlert = "remote error"
+
+// noProtocol is the text of the alert of a target that does not speak HTTP/1.1, which is all that is offered.
+const noProtocol = "tls: no application protocol"
 
 func handshakeText(err error) string {
 	var (
@@ -141,6 +161,8 @@ func handshakeText(err error) string {
 		return certificateText(cert.Err)
 	case errors.As(err, &record):
 		return "the target does not speak TLS on this port"
+	case errors.As(err, &op) && op.Op == remoteAlert && op.Err.Error() == noProtocol:
+		return onlyHTTP2
 	case errors.As(err, &op) && op.Op == remoteAlert:
 		return oneLine(op.Err.Error())
 	case errors.As(err, &errno):
@@ -148,7 +170,7 @@ func handshakeText(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the target closed the connection during the handshake"
 	case isDeadline(err):
-		return fmt.Sprintf("no handshake within %s", connectTimeout)
+		return noHandshake + " within " + Short(connectTimeout)
 	}
 	return "the handshake failed"
 }
@@ -174,6 +196,9 @@ func isDeadline(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
+// maxForeign bounds a text of foreign origin in an error, in bytes.
+const maxForeign = 200
+
 // oneLine makes a text of foreign origin short, printable and valid UTF-8.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
@@ -182,8 +207,8 @@ func oneLine(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "?"))
-	if len(s) > 200 {
-		s = strings.ToValidUTF8(s[:200], "")
+	if len(s) > maxForeign {
+		s = strings.ToValidUTF8(s[:maxForeign], "")
 	}
 	return s
 }

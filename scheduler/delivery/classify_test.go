@@ -1,7 +1,10 @@
 package delivery
 
 import (
+	"context"
+	"io"
 	"net"
+	"net/url"
 	"os"
 	"syscall"
 	"testing"
@@ -42,5 +45,62 @@ func TestTimeoutsAreWrittenAsPeopleWriteThem(t *testing.T) {
 		if got := Short(d); got != want {
 			t.Errorf("%s is written %q, want %q", d, got, want)
 		}
+	}
+}
+
+func TestATimeoutSaysWhatWasMissing(t *testing.T) {
+	t.Parallel()
+	silent := func(nc net.Conn, _ int) { _, _ = io.Copy(io.Discard, nc) }
+	secure := listen(t, silent)
+	secure.Scheme = "https"
+	begun, over := listen(t, answering("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok")), make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	for _, test := range []struct {
+		name   string
+		u      *url.URL
+		config Config
+		change func(*Client, *Request)
+		text   string
+	}{
+		{name: "the answer", u: listen(t, silent), text: "no answer within 2s"},
+		{name: "the rest of the answer", u: begun, text: "the answer was not complete within 2s"},
+		{name: "the handshake", u: secure, text: "no handshake within 2s"},
+		{
+			name: "the name", u: &url.URL{Scheme: "http", Host: "hanging.example"},
+			text: "the host's name was not resolved within 2s",
+			change: func(c *Client, _ *Request) {
+				c.everybody.dialer.Resolver = &net.Resolver{
+					PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+						<-over
+						return nil, net.ErrClosed
+					},
+				}
+			},
+		},
+		{
+			name: "the connection", u: secure, text: "no connection within 2s",
+			config: Config{Control: func(string, string, syscall.RawConn) error { <-over; return nil }},
+		},
+		{
+			name: "the proxy", u: &url.URL{Scheme: "https", Host: "192.0.2.1"},
+			config: Config{Proxy: listen(t, silent), Guard: allowing("192.0.2.0/24")},
+			text:   "no connection through the egress proxy within 2s",
+		},
+		{
+			name: "most of the time was used up before", u: listen(t, silent), text: "no answer within 1h",
+			change: func(_ *Client, r *Request) { r.Timeout, r.Deadline = time.Hour, time.Now().Add(enough) },
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c, r := newClient(t, test.config), post(test.u)
+			r.Timeout = enough
+			if test.change != nil {
+				test.change(c, &r)
+			}
+			if res := c.Send(t.Context(), r); res.Reason != ReasonTimeout || res.Error != test.text {
+				t.Errorf("%s: %s; want %s", res.Reason, res.Error, test.text)
+			}
+		})
 	}
 }

@@ -23,11 +23,13 @@ type conn struct {
 	net.Conn                 // for https the *tls.Conn
 	socket   net.Conn        // what leads to the target
 	raw      syscall.RawConn // of the socket, to look at it
-	idle     time.Time       // since when it has been unused; zero before the first exchange
+	until    time.Time       // when it is too old for another exchange; zero before the first one
 
 	// Of the exchange that goes on:
 	unhook  func() bool   // keeps the end of the caller's context from ending the exchange
 	reader  *bufio.Reader // reads through conn.Read
+	looking bool          // the head of the answer is being read
+	seen    *[]byte       // the beginning of what was read meanwhile; nil: nothing
 	left    int64         // how many bytes may still be read
 	heard   bool          // some of the answer has come
 	writing chan struct{} // closed when the request is written, if another goroutine writes it
@@ -38,7 +40,10 @@ type conn struct {
 // past is a deadline that ends what a connection is doing, and all that it would do.
 var past = time.Unix(1, 0)
 
-var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
+var (
+	readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
+	heads   = sync.Pool{New: func() any { return new(make([]byte, 0, maxSeen)) }}
+)
 
 // begin prepares an exchange. Reads and writes fail from the deadline on, or as soon as the caller's context ends.
 func (c *conn) begin(caller context.Context, deadline time.Time) {
@@ -63,11 +68,13 @@ func (c *conn) answer(method string, limit int64) (*http.Response, error) {
 	if method == http.MethodHead {
 		request = &http.Request{Method: method}
 	}
+	c.looking = true
+	defer c.looked()
 	c.left = limit // for interim answers too: they may be endless
 	for {
 		response, err := http.ReadResponse(c.reader, request)
 		if err != nil {
-			return nil, err
+			return nil, c.faulty(err)
 		}
 		if s := response.StatusCode; s < 100 || s > 199 || s == http.StatusSwitchingProtocols {
 			c.left = math.MaxInt64
@@ -85,7 +92,28 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p[:min(int64(len(p)), c.left)])
 	c.left -= int64(n)
 	c.heard = c.heard || n > 0
+	if c.looking && n > 0 {
+		c.look(p[:n])
+	}
 	return n, err
+}
+
+// look keeps the beginning of an answer. Attempts that wait for one need no room for it.
+func (c *conn) look(came []byte) {
+	if c.seen == nil {
+		c.seen = heads.Get().(*[]byte)
+	}
+	room := cap(*c.seen) - len(*c.seen)
+	*c.seen = append(*c.seen, came[:min(room, len(came))]...)
+}
+
+// looked forgets what look has kept.
+func (c *conn) looked() {
+	if c.looking = false; c.seen != nil {
+		*c.seen = (*c.seen)[:0]
+		heads.Put(c.seen)
+		c.seen = nil
+	}
 }
 
 // afterAnswer is how long a request that another goroutine writes may take after its answer has come. The goroutine may
@@ -118,7 +146,7 @@ func (c *conn) end(keep bool) (kept bool) {
 func (c *conn) abort() { _ = c.socket.Close() }
 
 // reused reports whether the connection has carried an exchange before.
-func (c *conn) reused() bool { return !c.idle.IsZero() }
+func (c *conn) reused() bool { return !c.until.IsZero() }
 
 // usable reports whether an idle connection may carry an exchange: neither has it ended nor has the target spoken since
 // its last answer. Nothing waits for that while it is idle.

@@ -140,12 +140,23 @@ func (p *pair) ours(method string, s *script) outcome {
 	p.next = s
 	all := bodyLimit
 	res := p.client.Send(context.Background(), Request{Method: method, URL: target, Timeout: time.Hour, KeepBytes: &all})
-	o := outcome{Status: res.Status, Header: res.Header, Body: string(res.Body), Cut: res.Truncated, Error: res.Error}
+	o := outcome{Status: res.Status, Header: res.Header, Body: string(res.Body), Cut: res.Truncated}
+	o.Error = kind(res.Error)
 	for _, idle := range p.client.everybody.idle {
 		o.Reused = len(idle) > 0 && idle[0].usable()
 	}
 	p.client.Close()
 	return o
+}
+
+// kind returns an error without the fault of the answer that it names: net/http names another one, or none.
+func kind(text string) string {
+	for _, begin := range []string{notHTTP, "the target speaks ", "the headers of the answer", "the target closed "} {
+		if strings.HasPrefix(text, begin) {
+			return notHTTP
+		}
+	}
+	return text
 }
 
 // theirs is the outcome with net/http's client.
@@ -160,7 +171,7 @@ func (p *pair) theirs(method string, s *script) (o outcome) {
 	resp, err := p.transport.RoundTrip(req)
 	if err == nil {
 		o.Status = resp.StatusCode
-		_, o.Error = classifyStatus(resp.StatusCode)
+		_, o.Error = textOf(&Request{URL: target}, resp)
 	}
 	if err == nil && resp.StatusCode >= 200 {
 		o.Header = keptHeaders(resp.Header)
@@ -180,7 +191,8 @@ func (p *pair) theirs(method string, s *script) (o outcome) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		o.Error = "no answer within 1h"
 	default:
-		_, o.Error = classify(err, true)
+		_, text := classify(err, true)
+		o.Error = kind(text)
 	}
 	return o
 }

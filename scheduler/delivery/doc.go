@@ -28,6 +28,7 @@
 // When an attempt is over, [Result.Sent] is true unless nothing of the request was written.
 //
 // An idle connection is looked at right before it is used, and dropped if it has ended or the target has said anything.
+// It may end all the same while the request is on its way, so [Request.Fresh] is for attempts that must not risk that.
 // A connection becomes idle only if the answer was read to its end, nothing came after it, all of the request was
 // written, and neither side asked for an end. HTTP/2 is not offered, because its client repeats streams that the peer
 // has already seen.
@@ -46,6 +47,6 @@
 // environment's proxy settings are ignored. An attempt that ends leaves no goroutine and no descriptor behind, except
 // connections that may be reused, for a few seconds. What would end a line in a header or URL is never written.
 //
-// The functions [CheckMethod], [CheckURL] and [CheckHeader] are for the time when a job is written; their errors tell
-// its author what would be right.
+// The functions [CheckMethod], [CheckURL], [CheckHost] and [CheckHeader] are for the time when a job is written; their
+// errors tell its author what would be right.
 package delivery

@@ -281,7 +281,7 @@ func TestProxiesThatRefuseOrFail(t *testing.T) {
 			"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ReasonConnect,
 			"does not answer as a proxy does",
 		},
-		{"says nothing", " ", ReasonTimeout, "no connection within " + short.String()},
+		{"says nothing", " ", ReasonTimeout, "no connection through the egress proxy within " + short.String()},
 		{"is down", "", ReasonConnect, "cannot be reached"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -192,7 +192,7 @@ func hostileTargets() []hostileTarget {
 		{
 			name:   "never ends its headers",
 			handle: endless("HTTP/1.1 200 OK\r\nX: ", nil),
-			reason: ReasonConnect, text: "too large",
+			reason: ReasonConnect, text: "larger than 64 KiB",
 		},
 		{
 			name:   "answers a gigabyte",
@@ -207,12 +207,12 @@ func hostileTargets() []hostileTarget {
 		{
 			name:   "answers 10,000 headers",
 			handle: answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n%s\r\n", headerLines(10_000)),
-			reason: ReasonConnect, text: "too large",
+			reason: ReasonConnect, text: "larger than 64 KiB",
 		},
 		{
 			name:   "redirects",
 			handle: answering("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"),
-			status: 302, reason: ReasonRedirect, text: "not followed",
+			status: 302, reason: ReasonRedirect, text: "redirects to http://127.0.0.1:1/; redirects are not followed",
 		},
 		{name: "resets", handle: resetting, reason: ReasonConnect, text: "reset"},
 		{name: "closes unanswered", handle: closing(""), reason: ReasonConnect, text: "closed the connection"},
@@ -236,12 +236,12 @@ func hostileTargets() []hostileTarget {
 		{
 			name:   "answers two lengths",
 			handle: closing("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
-			reason: ReasonConnect, text: "not valid HTTP",
+			reason: ReasonConnect, text: "not valid HTTP: it has two values of Content-Length",
 		},
 		{
 			name:   "breaks its chunks",
 			handle: closing("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
-			status: 200, reason: ReasonConnect,
+			status: 200, reason: ReasonConnect, text: "its chunks are malformed",
 		},
 		{name: "goes on with hints", handle: endless("", []byte("HTTP/1.1 103 Early Hints\r\n\r\n")), reason: ReasonConnect},
 		{

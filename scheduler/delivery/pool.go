@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/http/httptrace"
 	"sync"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ import (
 type pool struct {
 	dialer      net.Dialer
 	connect     func(ctx context.Context, network, addr string) (net.Conn, error) // directly or through the proxy
+	tunnels     bool                                                              // through the proxy
 	tls         *tls.Config
 	idleTimeout time.Duration
 
@@ -33,7 +35,7 @@ const maxPools = 256
 
 func newPools() *lru.Cache[*guard.Rules, *pool] {
 	// NewWithEvict fails only for sizes below 1.
-	pools, _ := lru.NewWithEvict(maxPools, func(_ *guard.Rules, p *pool) { p.closeIdle(0) })
+	pools, _ := lru.NewWithEvict(maxPools, func(_ *guard.Rules, p *pool) { p.closeAll() })
 	return pools
 }
 
@@ -81,7 +83,7 @@ func (c *Client) newPool(rules *guard.Rules) *pool {
 		idle:        map[address][]*conn{},
 	}
 	p.connect = p.dialer.DialContext
-	if c.config.Proxy != nil {
+	if p.tunnels = c.config.Proxy != nil; p.tunnels {
 		through := newProxy(c.config.Proxy)
 		p.connect = func(ctx context.Context, _, addr string) (net.Conn, error) { return through.tunnel(ctx, rules, addr) }
 	}
@@ -105,7 +107,7 @@ func (p *pool) dial(x *attempt, to address) (*conn, error) {
 	made := make(chan error)
 	go func() {
 		var err error
-		c, err = p.open(ctx, to)
+		c, err = p.open(ctx, x, to)
 		select {
 		case made <- err:
 		case <-ctx.Done():
@@ -122,11 +124,23 @@ func (p *pool) dial(x *attempt, to address) (*conn, error) {
 	}
 }
 
+// following returns a context that has an attempt know what its new connection lacks.
+func (p *pool) following(ctx context.Context, x *attempt) context.Context {
+	if p.tunnels {
+		x.missing.Store(noTunnel)
+		return ctx
+	}
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		DNSStart:     func(httptrace.DNSStartInfo) { x.missing.Store(noName) },
+		ConnectStart: func(string, string) { x.missing.Store(noConnection) },
+	})
+}
+
 // open connects to a target, and has it prove its name where the URL says https.
-func (p *pool) open(ctx context.Context, to address) (*conn, error) {
+func (p *pool) open(ctx context.Context, x *attempt, to address) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	socket, err := p.connect(ctx, "tcp", net.JoinHostPort(to.name, to.port))
+	socket, err := p.connect(p.following(ctx, x), "tcp", net.JoinHostPort(to.name, to.port))
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +149,9 @@ func (p *pool) open(ctx context.Context, to address) (*conn, error) {
 		c.raw, err = s.SyscallConn()
 	}
 	if err == nil && to.scheme == "https" {
+		x.missing.Store(noHandshake)
 		cfg := p.tls.Clone()
-		cfg.ServerName = to.name
+		cfg.ServerName = to.server
 		secure := tls.Client(socket, cfg)
 		if err = secure.HandshakeContext(ctx); err != nil {
 			err = &handshakeError{err}

@@ -56,12 +56,10 @@ type proxyError struct {
 func (e *proxyError) Error() string { return e.text }
 func (e *proxyError) Unwrap() error { return e.err }
 
-// A tunnelError is the status with which the proxy says that it could not connect to the target.
-type tunnelError struct{ status int }
+// A tunnelError says that the proxy could not connect to the target, or not in time.
+type tunnelError struct{ text string }
 
-func (e *tunnelError) Error() string {
-	return fmt.Sprintf("the egress proxy could not connect to the target, and answered %d", e.status)
-}
+func (e *tunnelError) Error() string { return e.text }
 
 // tunnel returns a connection to addr through the proxy.
 func (p *proxy) tunnel(ctx context.Context, rules *guard.Rules, addr string) (net.Conn, error) {
@@ -93,6 +91,9 @@ func (p *proxy) ask(nc net.Conn, addr string) error {
 	reader := bufio.NewReader(io.LimitReader(nc, maxHeaderBytes))
 	// Closing the body would read it to its end.
 	response, err := http.ReadResponse(reader, request) //nolint:bodyclose // the connection is closed instead
+	if isDeadline(err) {
+		return &tunnelError{noTunnel + " within " + Short(connectTimeout)}
+	}
 	// A target does not speak before it is asked, so nothing may follow the headers.
 	if err != nil || response.StatusCode/100 == 2 && reader.Buffered() > 0 {
 		return &proxyError{text: "the egress proxy does not answer as a proxy does"}
@@ -103,7 +104,8 @@ func (p *proxy) ask(nc net.Conn, addr string) error {
 	case response.StatusCode == http.StatusProxyAuthRequired:
 		return &proxyError{text: "the egress proxy does not accept the user and password of --egress-proxy"}
 	case response.StatusCode/100 != 2:
-		return &tunnelError{response.StatusCode}
+		return &tunnelError{fmt.Sprintf(
+			"the egress proxy could not connect to the target, and answered %d", response.StatusCode)}
 	}
 	return nil
 }

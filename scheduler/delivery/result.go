@@ -46,7 +46,7 @@ type Result struct {
 	// when it may be incomplete.
 	JSON    []byte
 	JSONCut bool
-	// RetryAfter is the pause that a 429 or 503 asked for, at most a year; 0 when it asked for none.
+	// RetryAfter is the pause that a failure asked for, at most a year; 0 when it asked for none.
 	RetryAfter time.Duration
 	// Sent is true unless it is certain that no byte of the request was written.
 	Sent bool

@@ -3,6 +3,7 @@ package delivery
 import (
 	"bytes"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -231,18 +232,77 @@ func TestAConnectionThatWasIdleForTooLongIsNotUsed(t *testing.T) {
 		if res := c.Send(t.Context(), post(u)); !res.OK() {
 			t.Fatalf("%+v", res)
 		}
-		idleConn(t, c).idle = time.Now().Add(-idle)
+		idleConn(t, c).until = time.Now().Add(time.Hour - idle)
 	}
 	if res := c.Send(t.Context(), post(u)); !res.OK() || count.Load() != 2 {
 		t.Errorf("%d connections, %+v", count.Load(), res)
 	}
 }
 
+func TestATargetSaysHowLongAConnectionIsKept(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		announced []string
+		want      time.Duration // at most idleTimeout
+	}{
+		{nil, idleTimeout},
+		{[]string{"timeout=5, max=100"}, idleTimeout},
+		{[]string{"timeout=2"}, time.Second},
+		{[]string{"max=3", `Timeout="1"`}, 500 * time.Millisecond},
+		{[]string{"timeout=0"}, 0},
+		{[]string{"timeout=-1"}, idleTimeout},
+		{[]string{"timeout=soon, max"}, idleTimeout},
+		{[]string{"timeout=99999999999999999999"}, idleTimeout},
+	} {
+		lines := ""
+		for _, line := range c.announced {
+			lines += "Keep-Alive: " + line + "\r\n"
+		}
+		client := newClient(t, Config{})
+		before := time.Now()
+		res := client.Send(t.Context(), post(listen(t, answering("HTTP/1.1 204 No Content\r\n%s\r\n", lines))))
+		after := time.Now()
+		if !res.OK() {
+			t.Fatalf("%q: %+v", c.announced, res)
+		}
+		until := idleConn(t, client).until
+		if until.Before(before.Add(c.want)) || until.After(after.Add(c.want)) {
+			t.Errorf("%q: kept for %s, want %s", c.announced, until.Sub(after), c.want)
+		}
+	}
+}
+
+func TestAFreshConnectionCarriesOneRequest(t *testing.T) {
+	t.Parallel()
+	said := make(chan string, 3)
+	u := listen(t, func(nc net.Conn, _ int) {
+		for _, req := range requests(nc) {
+			said <- fmt.Sprint(req.Close)
+			_, _ = io.WriteString(nc, okAnswer)
+		}
+	})
+	c := newClient(t, Config{})
+	count := connecting(c, func(nc net.Conn, _ int) net.Conn { return nc })
+	for _, fresh := range []bool{false, true, false} {
+		r := post(u)
+		r.Fresh = fresh
+		if res := c.Send(t.Context(), r); !res.OK() {
+			t.Errorf("%+v", res)
+		}
+		if closes := <-said; closes != fmt.Sprint(fresh) {
+			t.Errorf("fresh %t: the target is asked to close: %s", fresh, closes)
+		}
+	}
+	if count.Load() != 2 {
+		t.Errorf("%d connections; want the first and the last request to share one", count.Load())
+	}
+}
+
 func TestTheLastConnectionUsedIsTheFirstUsedAgain(t *testing.T) {
 	pool, to := newClient(t, Config{}).everybody, address{}
 	first, second := &conn{}, &conn{}
-	pool.put(to, first)
-	pool.put(to, second)
+	pool.put(to, first, time.Hour)
+	pool.put(to, second, time.Hour)
 	if a, b, c := pool.take(to), pool.take(to), pool.take(to); a != second || b != first || c != nil {
 		t.Errorf("took %p, %p, %p; want %p, %p and none", a, b, c, second, first)
 	}
@@ -250,14 +310,22 @@ func TestTheLastConnectionUsedIsTheFirstUsedAgain(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	for raw, want := range map[string]address{
-		"http://example.com/a":      {"http", "example.com", "80"},
-		"http://example.com:80/b?c": {"http", "example.com", "80"},
-		"https://example.com":       {"https", "example.com", "443"},
-		"https://[::1]:8443/":       {"https", "::1", "8443"},
+		"http://example.com/a":      {"http", "example.com", "80", "example.com"},
+		"http://example.com:80/b?c": {"http", "example.com", "80", "example.com"},
+		"https://example.com":       {"https", "example.com", "443", "example.com"},
+		"https://[::1]:8443/":       {"https", "::1", "8443", "::1"},
 	} {
 		u, err := url.Parse(raw)
-		if got := addressOf(u); err != nil || got != want {
+		if got := addressOf(u, ""); err != nil || got != want {
 			t.Errorf("%s: %v, %v", raw, got, err)
+		}
+	}
+	for host, server := range map[string]string{
+		"api.internal": "api.internal", "api.internal:8443": "api.internal", "[::1]:1": "::1",
+	} {
+		want := address{"https", "10.0.0.1", "443", server}
+		if got := addressOf(&url.URL{Scheme: "https", Host: "10.0.0.1"}, host); got != want {
+			t.Errorf("%s: %v", host, got)
 		}
 	}
 	res := New(Config{}).Send(t.Context(), Request{Method: http.MethodGet, URL: &url.URL{Scheme: "ftp", Host: "127.0.0.1"}})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,13 +17,21 @@ type Request struct {
 	// Method, URL and the job's own Header have passed [CheckMethod], [CheckURL] and [CheckHeader].
 	Method string
 	URL    *url.URL
+	// Host, unless empty, is what the target is called in place of the URL's host: in the header Host, in TLS, and in the
+	// certificate. The connection leads to the URL's host all the same. It has passed [CheckHost].
+	Host string
 	// Header holds the headers that every attempt of the job carries, under canonical names.
 	Header http.Header
 	// Extra holds this attempt's own headers. They win over Header.
 	Extra []Header
 	Body  []byte
-	// Timeout bounds the whole exchange, from dialling to the end of the answer's body. Default 30 s.
-	Timeout time.Duration
+	// Timeout bounds the whole exchange, from dialling to the end of the answer's body. Default 30 s. It ends at Deadline,
+	// or, if that is zero, this long after the call of Send. Errors tell the timeout, whatever was left of it.
+	Timeout  time.Duration
+	Deadline time.Time
+	// Fresh asks for a connection of its own. A kept one may be about to end as the request arrives, which costs the
+	// attempt.
+	Fresh bool
 	// KeepBody asks for the body of a success in [Result.Body].
 	KeepBody bool
 	// KeepBytes, unless nil, is how much of any answer's body is kept in [Result.Body], in place of the first KiB of
@@ -37,14 +46,14 @@ type Header struct{ Name, Value string }
 
 // Send performs one attempt and returns when it is over. At most one request is written, whatever happens.
 func (c *Client) Send(ctx context.Context, r Request) Result {
-	x := newAttempt(ctx, r.Timeout)
+	x := newAttempt(ctx, r.Timeout, r.Deadline)
 	if x.over() {
 		return x.failed(ctx.Err())
 	}
-	pool, to := c.pool(r.Tenant), addressOf(r.URL)
+	pool, to := c.pool(r.Tenant), addressOf(r.URL, r.Host)
 	for {
 		var err error
-		if x.conn, err = pool.conn(x, to); err != nil {
+		if x.conn, err = pool.conn(x, to, r.Fresh); err != nil {
 			return x.failed(err)
 		}
 		// Closing the body would read it to its end.
@@ -53,8 +62,8 @@ func (c *Client) Send(ctx context.Context, r Request) Result {
 		switch {
 		case err == nil:
 			res, whole := c.receive(x, &r, resp)
-			if x.conn.end(whole && !resp.Close) {
-				pool.put(to, x.conn)
+			if x.conn.end(whole && !resp.Close && !r.Fresh) {
+				pool.put(to, x.conn, keepAlive(resp.Header))
 			}
 			return res
 		case untouched && !x.over():
@@ -69,19 +78,29 @@ type attempt struct {
 	caller   context.Context
 	timeout  time.Duration
 	deadline time.Time
-	conn     *conn // the connection that was used last; nil while there is none
+	conn     *conn        // the connection that was used last; nil while there is none
+	missing  atomic.Value // of string: what a new connection lacks
 }
 
-func newAttempt(ctx context.Context, timeout time.Duration) *attempt {
+func newAttempt(ctx context.Context, timeout time.Duration, deadline time.Time) *attempt {
 	if timeout <= 0 {
 		timeout = defaultTimeout
 	}
-	return &attempt{caller: ctx, timeout: timeout, deadline: time.Now().Add(timeout)}
+	if deadline.IsZero() {
+		deadline = time.Now().Add(timeout)
+	}
+	return &attempt{caller: ctx, timeout: timeout, deadline: deadline}
 }
 
 // over reports whether the attempt's time is up or its caller gone.
 func (x *attempt) over() bool {
 	return x.caller.Err() != nil || !time.Now().Before(x.deadline)
+}
+
+// left reports whether the caller is gone. A caller whose own deadline is the attempt's has waited for all of it.
+func (x *attempt) left() bool {
+	err := x.caller.Err()
+	return err != nil && (!isDeadline(err) || time.Now().Before(x.deadline))
 }
 
 // sent reports whether any of the request may have reached the target. Unless an answer has come, the writing must have

@@ -133,7 +133,7 @@ func TestTargetsThatBreakTheHandshake(t *testing.T) {
 			"does not speak TLS",
 		},
 		{"hangs up", func(nc net.Conn, _ int) { _, _ = io.ReadFull(nc, make([]byte, 5)) }, ReasonTLS, "handshake"},
-		{"never answers", func(nc net.Conn, _ int) { _, _ = io.Copy(io.Discard, nc) }, ReasonTimeout, "no connection within"},
+		{"never answers", func(nc net.Conn, _ int) { _, _ = io.Copy(io.Discard, nc) }, ReasonTimeout, "no handshake within"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

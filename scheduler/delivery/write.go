@@ -29,12 +29,15 @@ type head struct {
 func appendHead(text []byte, r *Request, userAgent string) ([]byte, error) {
 	h, from := head{text: text}, len(text)
 	h.line(cmp.Or(r.Method, http.MethodGet), " ", r.URL.RequestURI(), " HTTP/1.1")
-	h.line("Host: ", r.URL.Host)
+	h.line("Host: ", cmp.Or(r.Host, r.URL.Host))
 	if r.Header["User-Agent"] == nil && !has(r.Extra, "User-Agent") {
 		h.header("User-Agent", userAgent)
 	}
 	if len(r.Body) > 0 || r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch {
 		h.line("Content-Length: ", strconv.Itoa(len(r.Body)))
+	}
+	if r.Fresh {
+		h.line("Connection: close")
 	}
 	h.template(r)
 	for i, e := range r.Extra {

@@ -98,6 +98,7 @@ func (k Kind) OneShot() bool { return k == KindAt || k == KindDelay }
 // Target is the HTTP request a run sends.
 type Target struct {
 	URL     string            `json:"url" doc:"Absolute http or https URL. It must lead to a public address, or to one that the deployment or the tenant is allowed to call. Path and query may hold placeholders such as {{scheduled_for|date}}." example:"https://billing.internal/invoices"`
+	Host    string            `json:"host,omitempty" minLength:"1" doc:"The name by which the target is called, if it is not the host of the URL: in the header Host, in the TLS handshake (SNI), and in the certificate that is checked. A host name or address, with a port if need be. For targets behind an ingress that is reached by its address or an internal name. The connection goes to the host of the URL all the same, which must be an address that jobs may call." example:"billing.internal"`
 	Method  string            `json:"method,omitempty" minLength:"1" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS." example:"POST"`
 	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request. Values may hold placeholders: {{scheduled_for}}, {{scheduled_for_local}}, {{run}}, {{attempt}}, {{job}}. The first two may have a form, as in {{scheduled_for|date}}."`
 	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is. Strings in it, at any depth, may hold placeholders such as {{scheduled_for|date}}; {{{{ stands for two literal braces."`
@@ -158,7 +159,7 @@ type Retry struct {
 	MaxAttempts    int      `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"Number of attempts in all, the first included: 1 to 100." example:"5"`
 	InitialBackoff Duration `json:"initial_backoff,omitzero" doc:"Delay after the first failure." example:"10s"`
 	Multiplier     float64  `json:"multiplier,omitempty" minimum:"1" maximum:"100" doc:"Factor by which the delay grows with each failure: 1 to 100." example:"3"`
-	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay." example:"1h"`
+	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay, also when the target asks for more with Retry-After." example:"1h"`
 	GiveUpOn       []int    `json:"give_up_on,omitzero" doc:"HTTP statuses that end the run at once." example:"[410]"`
 }
 

@@ -3,7 +3,6 @@ package domain
 import (
 	"encoding/json"
 	"net/url"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -24,7 +23,7 @@ func filled(t testing.TB, target string, change func(*Assignment)) delivery.Requ
 	if change != nil {
 		change(&a)
 	}
-	return a.Request("")
+	return a.Request(Origin{})
 }
 
 func TestPlaceholdersOfARequestAreFilledIn(t *testing.T) {
@@ -104,7 +103,7 @@ func TestFillingInLeavesTheJobAlone(t *testing.T) {
 	t.Parallel()
 	job := compiled(t, `{"name":"j","target":{"url":"http://127.0.0.1/{{attempt}}","headers":{"X-Key":"{{attempt}}"},"body":["{{attempt}}"]}}`)
 	for attempt, want := range []string{"0", "1", "2", "0"} {
-		r := Assignment{Job: job, Attempt: attempt % 3}.Request("")
+		r := Assignment{Job: job, Attempt: attempt % 3}.Request(Origin{})
 		if r.URL.Path != "/"+want || r.Header.Get("X-Key") != want || string(r.Body) != `["`+want+`"]` {
 			t.Errorf("attempt %s: %s %v %s", want, r.URL, r.Header, r.Body)
 		}
@@ -191,31 +190,4 @@ func FuzzTargetURL(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestTraceparentNamesTheRunAndTheAttempt(t *testing.T) {
-	t.Parallel()
-	form := regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-01$`)
-	parents := map[string]bool{}
-	for fence := range int64(100) {
-		a := Assignment{RunID: uuid.MustParse(runID), Job: compiled(t, `{}`), Fence: fence}
-		header := ""
-		for _, h := range a.Request("").Extra {
-			if h.Name == "Traceparent" {
-				header = h.Value
-			}
-		}
-		match := form.FindStringSubmatch(header)
-		if match == nil || match[1] != "01a128e727808804a1698fb691c134cb" || match[2] == strings.Repeat("0", 16) ||
-			parents[match[2]] {
-			t.Fatalf("attempt %d: %q", fence, header)
-		}
-		if parents[match[2]] = true; a.traceparent() != header {
-			t.Errorf("attempt %d: made again it is %q, was %q", fence, a.traceparent(), header)
-		}
-	}
-	a := Assignment{RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cc")}
-	if parents[a.traceparent()[36:52]] {
-		t.Error("attempts of two runs have one parent")
-	}
 }

@@ -42,7 +42,7 @@ func BenchmarkRequest(b *testing.B) {
 		b.Run(bm.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = a.Request("")
+				_ = a.Request(Origin{})
 			}
 		})
 	}

@@ -2,8 +2,6 @@ package domain
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -17,10 +15,11 @@ import (
 // Request is what an attempt sends: the job's request, with the run's own body and headers in place of the job's
 // where it has any. Placeholders are filled in. The headers that every attempt carries are added, and win over the
 // job's. Request depends on the assignment alone; authorize adds the credentials right before the request goes out.
-func (a Assignment) Request(publicURL string) delivery.Request {
+func (a Assignment) Request(origin Origin) delivery.Request {
 	r := delivery.Request{
-		Tenant: a.Job.Tenant, Method: a.Job.Target.Method, URL: a.Job.url, Header: a.Job.header, Body: a.Job.body,
-		Timeout: a.Job.Timeout.Value(), Extra: a.headers(publicURL),
+		Tenant: a.Job.Tenant, Method: a.Job.Target.Method, URL: a.Job.url, Host: a.Job.Target.Host,
+		Header: a.Job.header, Body: a.Job.body,
+		Timeout: a.Job.Timeout.Value(), Extra: a.headers(origin),
 	}
 	if a.Body != nil || a.Headers != nil {
 		headers := a.Job.Target.Headers
@@ -58,7 +57,7 @@ func IdempotencyKey(trigger Trigger, run, job uuid.UUID, scheduledFor time.Time)
 }
 
 // headers are the headers of semantics, "Delivery", without the signature.
-func (a Assignment) headers(publicURL string) []delivery.Header {
+func (a Assignment) headers(origin Origin) []delivery.Header {
 	id, key := a.RunID.String(), a.IdempotencyKey
 	if key == "" {
 		key = IdempotencyKey(a.Trigger, a.RunID, a.Job.ID, a.ScheduledFor)
@@ -73,33 +72,17 @@ func (a Assignment) headers(publicURL string) []delivery.Header {
 		delivery.Header{Name: "Punctual-Trigger", Value: string(a.Trigger)},
 		delivery.Header{Name: "Punctual-Scheduled-For", Value: a.ScheduledFor.UTC().Format(time.RFC3339Nano)},
 		delivery.Header{Name: "Punctual-Fencing-Token", Value: strconv.FormatInt(a.Fence, 10)},
-		delivery.Header{Name: "Traceparent", Value: a.traceparent()},
+		delivery.Header{Name: "Traceparent", Value: a.traceparent(origin)},
 	)
 	if a.Late {
 		headers = append(headers, delivery.Header{Name: "Punctual-Late", Value: "true"})
 	}
 	if a.Job.Completion == CompleteAsync {
 		headers = append(headers,
-			delivery.Header{Name: "Punctual-Callback-Url", Value: publicURL + "/v1/runs/" + id},
+			delivery.Header{Name: "Punctual-Callback-Url", Value: origin.PublicURL + "/v1/runs/" + id},
 			delivery.Header{Name: "Punctual-Run-Token", Value: a.RunToken})
 	}
 	return headers
-}
-
-// traceparent is the W3C trace context of an attempt. The trace is the run: its id without dashes. So one leads to
-// the other, and all attempts are seen together. The parent is the attempt: a hash of the run and the fencing token,
-// which no two attempts share. So a request can be shown later as it was sent. The trace is flagged as sampled: most
-// tracers drop the traces of requests flagged otherwise, and keep sampled ones as configured.
-func (a Assignment) traceparent() string {
-	parent := hashOf(a.RunID, a.Fence)
-	if binary.BigEndian.Uint64(parent[:8]) == 0 { // zero would mean no parent
-		parent[7] = 1
-	}
-	const form = "00-00000000000000000000000000000000-0000000000000000-01"
-	text := []byte(form)
-	hex.Encode(text[3:35], a.RunID[:])
-	hex.Encode(text[36:52], parent[:8])
-	return string(text)
 }
 
 // SentRequest is what an attempt sends, as it may be shown: with the mask in place of secrets, and without what the
@@ -113,8 +96,8 @@ type SentRequest struct {
 
 // Sent returns what the attempt sends. It is not stored: it follows from the run and its version of the job. at is
 // when it was sent, which the signature covers; if at is zero, the timestamp header is left out.
-func (a Assignment) Sent(publicURL string, at time.Time) SentRequest {
-	r := a.Request(publicURL)
+func (a Assignment) Sent(origin Origin, at time.Time) SentRequest {
+	r := a.Request(origin)
 	s := SentRequest{
 		Method: r.Method, URL: r.URL.String(),
 		Headers: make(map[string]string, len(r.Header)+len(r.Extra)+2),
@@ -125,6 +108,9 @@ func (a Assignment) Sent(publicURL string, at time.Time) SentRequest {
 		if SecretName.MatchString(name) {
 			s.Headers[name] = Mask
 		}
+	}
+	if r.Host != "" {
+		s.Headers["Host"] = r.Host
 	}
 	for _, h := range r.Extra {
 		s.Headers[h.Name] = h.Value

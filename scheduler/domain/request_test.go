@@ -42,7 +42,7 @@ func send(t *testing.T, text string, change func(*Assignment)) seen {
 	if change != nil {
 		change(&a)
 	}
-	if result := client.Send(t.Context(), a.Request("")); !result.OK() {
+	if result := client.Send(t.Context(), a.Request(Origin{})); !result.OK() {
 		t.Fatalf("sending: %+v", result)
 	}
 	return <-requests
@@ -63,7 +63,7 @@ func TestRequestCarriesItsIdentity(t *testing.T) {
 			"Webhook-Id": runID, "Idempotency-Key": jobID.String() + ":1791687600", "Punctual-Job": "job",
 			"Punctual-Run": runID, "Punctual-Attempt": "3", "Punctual-Trigger": "schedule",
 			"Punctual-Scheduled-For": "2026-10-11T03:00:00Z", "Punctual-Late": "",
-			"Punctual-Fencing-Token": "1234567", "Traceparent": "00-01a128e727808804a1698fb691c134cb-80c02993801033dd-01",
+			"Punctual-Fencing-Token": "1234567", "Traceparent": "00-a28fcac620c2392d9504c535cd93629a-80c02993801033dd-00",
 		}
 		maps.Copy(all, h)
 		return all
@@ -198,10 +198,23 @@ func TestRequestBodyAndContentType(t *testing.T) {
 	}
 }
 
+func TestATargetIsCalledByTheNameOfTheJob(t *testing.T) {
+	t.Parallel()
+	a := Assignment{
+		RunID: uuid.New(), Attempt: 1,
+		Job: compiled(t, `{"name":"a","target":{"url":"http://127.0.0.1/a","host":"billing.internal:8443"}}`),
+	}
+	shown := a.Sent(Origin{}, time.Time{})
+	if r := a.Request(Origin{}); r.Host != "billing.internal:8443" || r.URL.Host != "127.0.0.1" ||
+		shown.Headers["Host"] != r.Host || shown.URL != "http://127.0.0.1/a" {
+		t.Errorf("%s at %s, shown as %+v", r.Host, r.URL, shown)
+	}
+}
+
 func TestRequestHasTheJobsMethodAndTimeout(t *testing.T) {
 	t.Parallel()
 	a := Assignment{Job: compiled(t, `{"timeout":"7s","target":{"url":"http://127.0.0.1/a","method":"DELETE"}}`)}
-	r := a.Request("")
+	r := a.Request(Origin{})
 	if r.Method != "DELETE" || r.Timeout != 7*time.Second || r.URL.String() != "http://127.0.0.1/a" {
 		t.Errorf("%s %s within %s", r.Method, r.URL, r.Timeout)
 	}
@@ -211,10 +224,10 @@ func TestRequestHasTheJobsMethodAndTimeout(t *testing.T) {
 func TestOverridesLeaveTheJobAlone(t *testing.T) {
 	t.Parallel()
 	job := compiled(t, `{"target":{"url":"http://127.0.0.1/a","headers":{"X-Key":"1"},"body":{"job":1}}}`)
-	before, err := json.Marshal(Assignment{Job: job}.Request(""))
+	before, err := json.Marshal(Assignment{Job: job}.Request(Origin{}))
 	must(t, err)
-	_ = Assignment{Job: job, Body: []byte(`{"run":1}`), Headers: map[string]string{"X-Key": "2"}}.Request("")
-	after, err := json.Marshal(Assignment{Job: job}.Request(""))
+	_ = Assignment{Job: job, Body: []byte(`{"run":1}`), Headers: map[string]string{"X-Key": "2"}}.Request(Origin{})
+	after, err := json.Marshal(Assignment{Job: job}.Request(Origin{}))
 	must(t, err)
 	if diff := cmp.Diff(string(before), string(after)); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
@@ -239,7 +252,7 @@ func TestTheRequestThatIsShownIsTheOneThatIsSent(t *testing.T) {
 			if c.own != "" {
 				a.Body = []byte(c.own)
 			}
-			s := a.Sent("https://punctual.example", time.Unix(1e9, 0))
+			s := a.Sent(Origin{PublicURL: "https://punctual.example"}, time.Unix(1e9, 0))
 			if string(s.Body) != c.body || s.Body != nil && !json.Valid(s.Body) || s.URL != "http://x/" || s.Method != "POST" {
 				t.Errorf("shown %s %s %s", s.Method, s.URL, s.Body)
 			}

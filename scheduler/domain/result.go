@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -67,8 +68,35 @@ func CheckResult(raw json.RawMessage) (result json.RawMessage, problem string) {
 		return nil, fmt.Sprintf("the result nests deeper than %d levels, and is not kept", maxResultDepth)
 	case !StorableJSON(raw):
 		return nil, `the result is not kept: it must be valid UTF-8, without \u0000 and without halves of surrogate pairs`
+	case !MeasuredJSON(raw):
+		return nil, "the result is not kept: it has a number that is larger than 1.7e308 or smaller than 5e-324"
 	}
 	return raw, ""
+}
+
+// MeasuredJSON reports whether every number of well-formed JSON fits into a float64. Most programs read others as
+// infinite or as zero, or fail, and so does Postgres.
+func MeasuredJSON(raw []byte) bool {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case c == '-' || '0' <= c && c <= '9':
+			length := len(raw[i:]) - len(bytes.TrimLeft(raw[i:], "+-.eE0123456789"))
+			number := string(raw[i : i+length])
+			digits, _, _ := strings.Cut(strings.ToLower(number), "e")
+			value, err := strconv.ParseFloat(number, 64)
+			if err != nil || value == 0 && strings.Trim(digits, "-.0") != "" {
+				return false
+			}
+			i += length - 1
+		}
+	}
+	return true
 }
 
 // Nesting is how deep arrays and objects of well-formed JSON nest.

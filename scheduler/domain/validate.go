@@ -240,6 +240,9 @@ func (c *checker) target(t Target) {
 	} else if _, err := parseTarget(t.URL); err != nil {
 		c.add("target.url", "%v", err)
 	}
+	if err := delivery.CheckHost(t.Host); t.Host != "" && err != nil {
+		c.add("target.host", "%q %v", clip(t.Host), err)
+	}
 	if t.Method != "" {
 		c.check("target.method", delivery.CheckMethod(t.Method))
 	}

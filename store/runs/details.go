@@ -24,6 +24,7 @@ func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, err
 	if err != nil || run.Status == domain.StatusSkipped {
 		return run, err
 	}
+	run.TraceID = domain.TraceID(id)
 	run.Sent, err = s.sentBy(ctx, q, tenant, run, data)
 	return run, err
 }

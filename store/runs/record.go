@@ -47,6 +47,7 @@ type Run struct {
 	ResultNote    *string             `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
 	Progress      json.RawMessage     `json:"progress,omitempty" doc:"With completion async: the progress that the target reported last. Only when a single run is read; absent if it reported none."`
 	ProgressAt    *time.Time          `json:"progress_at,omitempty" doc:"When the target reported that progress."`
+	TraceID       string              `json:"trace_id,omitempty" doc:"Trace id of its requests, as in their header traceparent. Only when a single run is read by its id; absent on a recorded skip." example:"4bf92f3577b34da6a3ce929d0e0e4736"`
 	Request       *domain.SentRequest `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
 	Attempts      []Attempt           `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
 
