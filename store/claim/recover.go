@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,7 +24,7 @@ const (
 	named = `c.id = ANY($1::uuid[])`
 )
 
-// readClaimed reads claims and the runs that are still running under them. It leaves out runs that have ended, that a
+// readClaimed reads claims ($1) and the runs ($2) that are still running under them. It leaves out runs that have ended, that a
 // later attempt holds, or that their targets work on. It counts, up to two, the attempts in a row just before the
 // present one that were lost with their replica.
 const readClaimed = `
@@ -31,15 +32,16 @@ SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.sched
        r.attempt, r.fence, r.started_at, now(),
        (SELECT count(*)
         FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
-              WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
+              WHERE a.run_id = r.id AND a.run_id = ANY($2::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
         WHERE last.outcome = 'lost' AND last.reason <> 'silent'),
        coalesce(d.notify_url, ''), coalesce(d.notify_secret, '')
 FROM punctual.claims c
 CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
 LEFT JOIN punctual.runs r
-  ON r.id = u.run_id AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
-LEFT JOIN LATERAL (SELECT * FROM punctual.run_data d WHERE d.run_id = r.id) d ON true
-WHERE `
+  ON r.id = u.run_id AND r.id = ANY($2::uuid[]) AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
+LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($2::uuid[])
+WHERE c.id = ANY($1::uuid[])
+ORDER BY c.id`
 
 // claimedRun is a run that is running under a claim.
 type claimedRun struct {
@@ -145,7 +147,13 @@ func (s *Claims) endClaims(
 
 func (s *Claims) readClaimed(ctx context.Context, where string, ids []uuid.UUID) (claimedRuns, error) {
 	var held claimedRuns
-	rows, err := s.db.Conns(ctx).Query(ctx, readClaimed+where+` ORDER BY c.id`, ids)
+	runs, err := pg.Map[uuid.UUID, []uuid.UUID](ctx, s.db.Conns(ctx),
+		`SELECT c.id, c.run_ids FROM punctual.claims c WHERE `+where, ids)
+	if err != nil || len(runs) == 0 {
+		return held, err
+	}
+	rows, err := s.db.Conns(ctx).Query(ctx, readClaimed,
+		slices.Collect(maps.Keys(runs)), slices.Concat(slices.Collect(maps.Values(runs))...))
 	if err != nil {
 		return held, err
 	}
