@@ -13,6 +13,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/forecast"
+	"punctual/store/days"
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -28,8 +29,8 @@ func TestLocksDoNotGrowWithTheDaysThatAreKept(t *testing.T) {
 		few, many = 98, 400
 	}
 	counts := map[int]map[string]int{}
-	for _, days := range []int{8, few, many} {
-		counts[days] = locksOver(t, days)
+	for _, kept := range []int{8, few, many} {
+		counts[kept] = locksOver(t, kept)
 	}
 	for _, what := range slices.Sorted(maps.Keys(counts[many])) {
 		t.Logf("%-40s %5d %5d %5d", what, counts[8][what], counts[few][what], counts[many][what])
@@ -242,4 +243,14 @@ func (b busy) tidy() {
 		b.exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '2 years' WHERE state = 'deleted'`)
 		b.counts("forgetting "+kind, func() error { _, _, err := chore(ctx); return err })
 	}
+	b.counts("making days", func() error {
+		var slots []time.Time
+		for day := range 20 {
+			slots = append(slots, b.now().AddDate(-2, 0, day))
+		}
+		return b.Days.EnsureFor(ctx, slots)
+	})
+	b.counts("retiring days", func() error {
+		return days.New(b.db, 10*24*time.Hour, 10*24*time.Hour, b.options.Log).Retire(ctx)
+	})
 }

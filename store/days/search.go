@@ -17,8 +17,8 @@ import (
 const (
 	recentDays = 2 // of the first window, not counting the days to come, which have partitions already
 	mostDays   = 8 // of a later window
-	// MostSearched is how many days with runs one search looks through.
-	MostSearched = 400
+	// MostSearched is how many days with runs one search looks through: those of a year.
+	MostSearched = 366
 )
 
 // Window is a range of days of runs, in UTC.

@@ -40,20 +40,24 @@ func (w *walk) begin() {
 	}
 }
 
-// unended selects the jobs of runs that have not ended. Each such run waits in ready, or is in flight under a claim.
-const unended = `unended AS MATERIALIZED (
-    SELECT r.job_id FROM punctual.runs_of(ARRAY(SELECT unnest(run_ids) FROM punctual.claims)) r
+// unended selects which jobs of a list w(id) have runs that have not ended, and others. Each such run waits in ready, or
+// is in flight under a claim.
+func unended(jobs string) string {
+	return `unended AS MATERIALIZED (
+    SELECT r.job_id FROM punctual.runs_of(ARRAY(
+        SELECT unnest(run_ids) FROM punctual.claims
+        UNION ALL SELECT y.run_id FROM ` + jobs + ` JOIN punctual.ready y ON y.job_id = w.id)) r
     WHERE r.finished_at IS NULL)`
+}
 
-const selectCompleted = `
-WITH ` + unended + `,
-c AS MATERIALIZED (
+var selectCompleted = `
+WITH c AS MATERIALIZED (
     SELECT s.job_id AS id, s.completed_at AS at FROM punctual.schedules s
     WHERE s.completed_at < now() - interval '7 days' AND s.completed_at >= $1 AND (s.completed_at, s.job_id) > ($1, $2)
-    ORDER BY s.completed_at, s.job_id LIMIT $3)
+    ORDER BY s.completed_at, s.job_id LIMIT $3),
+` + unended(`c w`) + `
 SELECT c.id, c.at, coalesce(j.state = 'active' AND j.kind IN ('at', 'delay')
-       AND c.id NOT IN (SELECT job_id FROM unended)
-       AND NOT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = c.id), false)
+       AND c.id NOT IN (SELECT job_id FROM unended), false)
 FROM c LEFT JOIN punctual.jobs j ON j.id = c.id ORDER BY c.at, c.id`
 
 // ForgetCompletedJobs deletes one-shots that were completed 7 days ago. Their rows stay, marked as deleted, so that
@@ -84,14 +88,13 @@ WHERE j.state = 'active' ORDER BY j.id FOR UPDATE OF j SKIP LOCKED`
 
 // forgetLocked deletes those of the locked jobs ($1) that have no run that has not ended. It comes in a statement after
 // the locks, as a job may have been given a row in schedules before it was locked.
-const forgetLocked = `
-WITH ` + unended + `
+var forgetLocked = `
+WITH ` + unended(`unnest($1::uuid[]) w(id)`) + `
 UPDATE punctual.jobs j SET state = 'deleted', named = false, deleted_at = c.completed_at
 FROM punctual.completions c, unnest(c.job_ids, c.versions) u(id, version)
 WHERE c.id = ANY($2::bigint[]) AND j.id = u.id AND j.version = u.version AND j.id = ANY($1::uuid[])
   AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id)
-  AND j.id NOT IN (SELECT job_id FROM unended)
-  AND NOT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = j.id)`
+  AND j.id NOT IN (SELECT job_id FROM unended)`
 
 // forgetClaimed deletes the one-shots of a few completions. It returns how many completions it found, and how many jobs
 // it has deleted.
