@@ -2065,7 +2065,8 @@ BEGIN
     GRANT SELECT, UPDATE (created_at) ON punctual.data_keys TO punctual_tenant; -- encrypted keys, locked while in use
     GRANT SELECT (hour, counted_at, shown) ON punctual.counted_hours TO punctual_tenant; -- the rest is of all tenants
     GRANT SELECT, INSERT ON punctual.audit_entries TO punctual_tenant;
-    GRANT EXECUTE ON FUNCTION punctual.create_partition_of(timestamptz) TO punctual_tenant;
+    GRANT EXECUTE ON FUNCTION punctual.create_partition_of(timestamptz), punctual.runs_of(uuid[]), punctual.day_of(uuid),
+        punctual.partition_bound(date), punctual.slot_claimed_at(uuid) TO punctual_tenant;
     FOREACH entry SLICE 1 IN ARRAY guarded LOOP
         PERFORM punctual.guard_table(entry[1], entry[2], entry[3], coalesce(entry[4], entry[3]));
     END LOOP;
@@ -2187,6 +2188,7 @@ $$;
 -- of another role.
 DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.failures,
     punctual.replica_status, punctual.audit, punctual.audit_entries;
+DROP FUNCTION punctual.runs_of(uuid[]);
 DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices, punctual.hourly_runs,

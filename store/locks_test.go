@@ -63,7 +63,7 @@ func locksOver(t *testing.T, kept int) map[string]int {
 	meter, through := pgtest.NewLockMeter(t, pgtest.TCP(t, pgtest.Server(t), dsn))
 	w := busy{claimer: asClaimer(openCRUD(t, Options{
 		DatabaseURL: through, MaxConns: 2, Retention: 365 * 24 * time.Hour, Master: pgtest.Master(t),
-	})), locks: map[string]int{}, meter: meter}
+	})), kept: kept, locks: map[string]int{}, meter: meter}
 	w.read()
 	w.write()
 	w.dispatch()
@@ -74,6 +74,7 @@ func locksOver(t *testing.T, kept int) map[string]int {
 // busy counts the locks of the work that it does.
 type busy struct {
 	claimer
+	kept  int // days
 	meter *pgtest.LockMeter
 	locks map[string]int
 }
@@ -114,6 +115,13 @@ func (b busy) read() {
 		"between": {From: &since, To: &past},
 	} {
 		b.counts("runs "+what, func() error { _, _, err := b.ListRuns(ctx, 1, f); return err })
+	}
+	page, next, err := b.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID})
+	if (next != "") != (b.kept > days.MostSearched) || len(page) > 0 || err != nil {
+		b.t.Errorf("with %d days a page of a job without runs has %d and goes on at %q, %v", b.kept, len(page), next, err)
+	}
+	if _, next, err = b.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID, Page: pg.Page{Cursor: next}}); next != "" || err != nil {
+		b.t.Errorf("its next page goes on at %q, %v", next, err)
 	}
 	for what, f := range map[string]jobs.Filter{
 		"all": {}, "with recent runs": {Recent: 20}, "completed": {State: domain.JobCompleted},
