@@ -82,7 +82,7 @@ func (s *server) cancelRun(ctx context.Context, tenant int32, in *RunRef) (*answ
 	return show(s.Store.CancelRun(ctx, tenant, in.id))
 }
 
-// aYear says where a page of runs ends before its limit: see days.MostSearched.
+// aYear says where a page of runs ends before its limit: see runs.MostDays.
 const aYear = "A page looks through 366 days with runs: it may then have few items, or none, and a next_cursor that goes " +
 	"on with older runs."
 

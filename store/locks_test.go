@@ -117,7 +117,7 @@ func (b busy) read() {
 		b.counts("runs "+what, func() error { _, _, err := b.ListRuns(ctx, 1, f); return err })
 	}
 	page, next, err := b.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID})
-	if (next != "") != (b.kept > days.MostSearched) || len(page) > 0 || err != nil {
+	if (next != "") != (b.kept > runs.MostDays) || len(page) > 0 || err != nil {
 		b.t.Errorf("with %d days a page of a job without runs has %d and goes on at %q, %v", b.kept, len(page), next, err)
 	}
 	if _, next, err = b.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID, Page: pg.Page{Cursor: next}}); next != "" || err != nil {

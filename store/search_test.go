@@ -125,6 +125,14 @@ func TestASearchLooksAtAFewDaysAtATime(t *testing.T) {
 			return false, nil
 		})
 		must(t, err)
+		left, err := days.Search{Index: days.All, Most: 4}.Back(t.Context(), c.db.Pool(), func(
+			context.Context, pg.Querier, days.Window,
+		) (bool, error) {
+			return false, nil
+		})
+		if err != nil || ageOf(today, left) != "16" {
+			t.Errorf("after four days with runs it has left those before %s, %v", left, err)
+		}
 		if got := strings.Join(windows, " "); got != want {
 			t.Errorf("by %s it looks at the days %s, want %s", index, got, want)
 		}

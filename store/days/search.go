@@ -17,8 +17,6 @@ import (
 const (
 	recentDays = 2 // of the first window, not counting the days to come, which have partitions already
 	mostDays   = 8 // of a later window
-	// MostSearched is how many days with runs one search looks through: those of a year.
-	MostSearched = 366
 )
 
 // Window is a range of days of runs, in UTC.
@@ -66,6 +64,7 @@ type Search struct {
 	Index
 	Since time.Time // runs with ids of earlier days are not looked for; zero: there is no bound
 	Until time.Time // nor of later days; zero: likewise
+	Most  int       // days with entries that Back looks through, not counting its first window; 0: all
 }
 
 // Narrow leaves out days before an instant and after another one. A zero instant leaves out none.
@@ -81,8 +80,8 @@ func (s *Search) Narrow(since, until time.Time) {
 // Look looks at a window of days. It reports whether the search is over.
 type Look func(ctx context.Context, q pg.Querier, w Window) (enough bool, err error)
 
-// Back looks through the days, the newest first, until look has enough. left is where the days begin that it has not
-// looked at, because it had looked at MostSearched with entries; zero: none are left.
+// Back looks through the days, the newest first, until look has enough. left is where the days end that it has not
+// looked at, because it had looked at the most; zero: none are left.
 func (s Search) Back(ctx context.Context, q pg.Querier, look Look) (left time.Time, err error) {
 	w := Recent()
 	if !s.Until.IsZero() && s.Until.Before(w.From) {
@@ -103,7 +102,7 @@ func (s Search) earlier(ctx context.Context, q pg.Querier, than Window, look Loo
 	s.Until = than.From.Add(-1)
 	found, err := s.days(ctx, q, "DESC")
 	for size, n := recentDays, 0; err == nil && len(found) > 0; {
-		if n >= MostSearched {
+		if s.Most > 0 && n >= s.Most {
 			return found[0].AddDate(0, 0, 1), nil
 		}
 		size = min(2*size, mostDays)

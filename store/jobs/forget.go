@@ -212,7 +212,7 @@ ORDER BY j.deleted_at, j.id LIMIT $3`
 
 // purgeUnneeded deletes those of the jobs that have no run left.
 func (s *Jobs) purgeUnneeded(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
-	_, err = (days.Search{Index: days.All}).Back(ctx, s.db.Conns(ctx), func(
+	err = (days.Search{Index: days.All}).Forth(ctx, s.db.Conns(ctx), func(
 		ctx context.Context, q pg.Querier, w days.Window,
 	) (bool, error) {
 		ran, err := pg.Map[uuid.UUID, bool](ctx, q, `

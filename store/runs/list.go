@@ -20,12 +20,15 @@ import (
 // transaction began, and after a failover the database's clock may be another one.
 const ClockSlack = time.Hour
 
+// MostDays is how many days with runs a page of runs looks through: those of a year.
+const MostDays = 366
+
 // runCursor is the list that a cursor of runs belongs to.
 const runCursor byte = 'r'
 
 // ListRuns returns the runs and skips that the filter selects, newest first by id, and the cursor of the next page,
 // which is empty on the last page. A page ends before its limit where its search has looked through
-// days.MostSearched days with runs.
+// MostDays days with runs.
 //
 // Before an instant lie two kinds of runs: those whose ids lie before it too, and those that were made later. The
 // second kind has the higher ids, so a page shows it first.
@@ -85,7 +88,7 @@ func (s *Runs) listPart(
 
 // search returns the days in which to look for a part of a page. any is false if there are none.
 func (f Filter) search(ctx context.Context, q pg.Querier, tenant int32, later bool) (s days.Search, any bool, err error) {
-	s.Index = f.index(later)
+	s.Index, s.Most = f.index(later), MostDays
 	if f.From != nil {
 		s.Since = f.From.Add(-ClockSlack) // no id lies long before its slot
 	}
