@@ -21,7 +21,8 @@ func runPath(id uuid.UUID) string { return "/v1/runs/" + id.String() }
 func (s *server) runRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Tags: []string{tagRuns},
-		Summary: "List runs", Description: "Runs and recorded skips, newest first. All filters must match. " + aYear,
+		Summary:     "List runs",
+		Description: "Runs and recorded skips, newest first. All filters must match. " + aYear,
 	}, s.listRuns)
 	register(s, huma.Operation{
 		OperationID: "list-job-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/runs", Tags: []string{tagRuns},

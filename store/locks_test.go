@@ -120,7 +120,8 @@ func (b busy) read() {
 	if (next != "") != (b.kept > runs.MostDays) || len(page) > 0 || err != nil {
 		b.t.Errorf("with %d days a page of a job without runs has %d and goes on at %q, %v", b.kept, len(page), next, err)
 	}
-	if _, next, err = b.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID, Page: pg.Page{Cursor: next}}); next != "" || err != nil {
+	_, next, err = b.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID, Page: pg.Page{Cursor: next}})
+	if next != "" || err != nil {
 		b.t.Errorf("its next page goes on at %q, %v", next, err)
 	}
 	for what, f := range map[string]jobs.Filter{

@@ -72,7 +72,8 @@ func TestAListGoesBackThroughAllDays(t *testing.T) {
 		must(t, err)
 		want := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
 			at := domain.IDTime(id)
-			return f.Status != "" && slices.Index(ids, id)%3 != 2 || f.From != nil && at.Before(from) || f.To != nil && !at.Before(to)
+			return f.Status != "" && slices.Index(ids, id)%3 != 2 ||
+				f.From != nil && at.Before(from) || f.To != nil && !at.Before(to)
 		})
 		if got := pg.Column(page, func(r runs.Run) uuid.UUID { return r.ID }); !slices.Equal(got, want) || next != "" {
 			t.Errorf("%s: %v (%q), want %v", what, got, next, want)
@@ -96,7 +97,8 @@ func TestTheLastRunOfAJobMayBeLongAgo(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", j.Definition.Name, j.LastRun, j.Recent)
 		}
 	}
-	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, attempts)
+	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
+			attempts)
 		SELECT id, job_id, tenant, 'x', 1, scheduled_for, trigger, 1 FROM punctual.runs WHERE status = 'dead'`)
 	f, err := c.Overview(t.Context(), c.tenant)
 	must(t, err)

@@ -79,12 +79,12 @@ type metered struct {
 }
 
 func (m *LockMeter) serve(client net.Conn) {
-	defer client.Close() //nolint:errcheck // the test sees what comes of it
+	defer client.Close()
 	server, err := net.Dial("tcp", m.server)
 	if err != nil {
 		return
 	}
-	defer server.Close() //nolint:errcheck // likewise
+	defer server.Close()
 	s := metered{meter: m, client: client, server: server, answers: make(chan answer, 16)}
 	defer close(s.answers)
 	length := make([]byte, 4)
@@ -161,7 +161,7 @@ func (s *metered) forwardRequests() {
 // forwardAnswers takes the counts out of the server's answers. What the server says before it is ready for the first
 // time is forwarded as it comes.
 func (s *metered) forwardAnswers() {
-	defer s.client.Close() //nolint:errcheck // the session is over
+	defer s.client.Close()
 	for ready := false; !ready; {
 		kind, message, err := readMessage(s.server)
 		if err != nil {

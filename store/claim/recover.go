@@ -24,9 +24,9 @@ const (
 	named = `c.id = ANY($1::uuid[])`
 )
 
-// readClaimed reads claims ($1) and the runs ($2) that are still running under them. It leaves out runs that have ended, that a
-// later attempt holds, or that their targets work on. It counts, up to two, the attempts in a row just before the
-// present one that were lost with their replica.
+// readClaimed reads claims ($1) and the runs ($2) that are still running under them. It leaves out runs that ended, that
+// a later attempt holds, or that their targets work on. It counts, up to two, the attempts in a row just before
+// the present one that were lost with their replica.
 const readClaimed = `
 SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
        r.attempt, r.fence, r.started_at, now(),
@@ -38,7 +38,8 @@ SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.sched
 FROM punctual.claims c
 CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
 LEFT JOIN punctual.runs r
-  ON r.id = u.run_id AND r.id = ANY($2::uuid[]) AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
+  ON r.id = u.run_id AND r.id = ANY($2::uuid[])
+  AND r.status = 'running' AND r.replica = c.replica AND r.accepted_at IS NULL
 LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($2::uuid[])
 WHERE c.id = ANY($1::uuid[])
 ORDER BY c.id`

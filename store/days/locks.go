@@ -29,8 +29,8 @@ func (d *Days) WarnOfLocks(ctx context.Context, connections int) error {
 	kept := int(max(d.retention, d.failureRetention).Hours()/24) + MadeAhead + 1
 	needed := kept*locksOfDay + replicas*connections*locksOfSession
 	if room := most * sessions; needed > room {
-		d.log.Warn("a statement over all days of runs, such as that of verify, may find too little room in the lock table of "+
-			"Postgres, and then others fail as well; raise max_locks_per_transaction, or keep runs for fewer days",
+		d.log.Warn("a statement over all days of runs, such as that of verify, may find too little room in the lock table "+
+			"of Postgres, and then others fail as well; raise max_locks_per_transaction, or keep runs for fewer days",
 			"max_locks_per_transaction", most, "raise_it_to", (needed+sessions-1)/sessions, "days", kept,
 			"locks_needed", needed, "locks_in_all", room)
 	}

@@ -25,8 +25,8 @@ type Window struct {
 	Below time.Time // end of the last day; zero: there is no end
 }
 
-// Recent returns the window in which a search for the newest runs begins. By this machine's clock: if that is wrong, the
-// search looks at more windows, or at a larger one, and finds the same.
+// Recent returns the window in which a search for the newest runs begins, by this machine's clock. If that is wrong,
+// the search looks at more windows, or at a larger one, and finds the same.
 func Recent() Window { return Window{From: dayOf(time.Now()).AddDate(0, 0, 1-recentDays)} }
 
 // On returns the SQL condition that an id is in the window. It spells the bounds out, so that even a lasting plan names

@@ -40,8 +40,8 @@ func (w *walk) begin() {
 	}
 }
 
-// unended selects which jobs of a list w(id) have runs that have not ended, and others. Each such run waits in ready, or
-// is in flight under a claim.
+// unended selects the jobs of a list w(id) that have runs that have not ended, and maybe others. Each such run waits in
+// ready, or is in flight under a claim.
 func unended(jobs string) string {
 	return `unended AS MATERIALIZED (
     SELECT r.job_id FROM punctual.runs_of(ARRAY(

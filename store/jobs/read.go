@@ -146,8 +146,8 @@ func fillRuns(ctx context.Context, q pg.Querier, jobs []Record, recent int) erro
 	return placeLastRuns(ctx, q, jobs, newest.Last)
 }
 
-// placeLastRuns assigns the runs that were found to their jobs. The run or skip of a one-shot's slot also tells when the
-// job was completed; it is nearly always the last one.
+// placeLastRuns assigns the runs that were found to their jobs. The run or skip of a one-shot's slot, which is nearly
+// always the last one, also tells when the job was completed.
 func placeLastRuns(ctx context.Context, q pg.Querier, jobs []Record, last map[uuid.UUID]runs.Run) error {
 	var further []uuid.UUID
 	for i := range jobs {

@@ -50,8 +50,8 @@ LEFT JOIN punctual.jobs j ON j.id = n.job_id AND j.state <> 'deleted'
 LEFT JOIN punctual.schedules s ON s.job_id = j.id
 LEFT JOIN punctual.tenants t ON t.id = j.tenant`
 
-// The newest successes by slot are enough: a success of an older slot that ended after twenty newer ones, or after those
-// of newer days, is not to be relied on.
+// selectSuccesses selects the newest success of jobs within a window. A success of an older slot that ended after
+// twenty newer ones, or after those of newer days, is not to be relied on.
 func selectSuccesses(w days.Window) string {
 	return `
 SELECT DISTINCT ON (w.id) w.id, r.id, r.finished_at FROM unnest($1::uuid[]) AS w(id)

@@ -36,8 +36,8 @@ type candidate struct {
 	letters  int       // open dead letters
 }
 
-// selectFailing reads the open dead letters and the failed runs that have not ended, and the newest of them of each job.
-// A lease names runs that have ended, too. Each row counts the letters, and there is one even if no job has any.
+// selectFailing reads the open dead letters and the failed runs that have not ended, and the newest of them of each
+// job. A lease names runs that have ended, too. Each row counts the letters, and there is one even if no job has any.
 var selectFailing = fmt.Sprintf(`
 WITH letters AS MATERIALIZED (
     SELECT d.run_id, d.job_id, d.trigger = 'notify' AS notice

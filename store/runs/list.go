@@ -69,8 +69,8 @@ func (s *Runs) ListRuns(
 func (s *Runs) listPart(
 	ctx context.Context, q pg.Querier, tenant int32, f Filter, later bool, limit int,
 ) (found []Run, left time.Time, err error) {
-	search, any, err := f.search(ctx, q, tenant, later)
-	if err != nil || !any {
+	search, some, err := f.search(ctx, q, tenant, later)
+	if err != nil || !some {
 		return nil, left, err
 	}
 	look := func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
@@ -86,8 +86,10 @@ func (s *Runs) listPart(
 	return found, left, err
 }
 
-// search returns the days in which to look for a part of a page. any is false if there are none.
-func (f Filter) search(ctx context.Context, q pg.Querier, tenant int32, later bool) (s days.Search, any bool, err error) {
+// search returns the days in which to look for a part of a page. some is false if there are none.
+func (f Filter) search(
+	ctx context.Context, q pg.Querier, tenant int32, later bool,
+) (s days.Search, some bool, err error) {
 	s.Index, s.Most = f.index(later), MostDays
 	if f.From != nil {
 		s.Since = f.From.Add(-ClockSlack) // no id lies long before its slot
@@ -159,8 +161,8 @@ func (s *Runs) listWindow(
 	}
 	query := queryInOrder
 	if from != "" {
-		any, err := c.Candidates(ctx, s.db, `r.tenant`, tenant, `r.id`, from, limit)
-		if err != nil || !any {
+		some, err := c.Candidates(ctx, s.db, `r.tenant`, tenant, `r.id`, from, limit)
+		if err != nil || !some {
 			return nil, pg.Wrap("listing runs", err)
 		}
 		query = Query
@@ -224,7 +226,8 @@ const withJobs = ` LEFT JOIN punctual.jobs j ON j.id = r.job_id`
 func (f Filter) candidates(c *pg.Conditions, tenant int32, w days.Window, limit int) string {
 	switch {
 	case f.Status == domain.StatusRunning:
-		// Replicas send few runs at a time. Runs that targets work on wait in ready for their deadline, in lanes of their own.
+		// Replicas send few runs at a time. Runs that targets work on wait in ready for their deadline, in lanes of their
+		// own.
 		c.Args = append(c.Args, tenant)
 		return fmt.Sprintf(`punctual.runs_of(ARRAY(
 				SELECT unnest(run_ids) FROM punctual.claims
