@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
@@ -138,6 +139,19 @@ func TestASearchLooksAtAFewDaysAtATime(t *testing.T) {
 		if got := strings.Join(windows, " "); got != want {
 			t.Errorf("by %s it looks at the days %s, want %s", index, got, want)
 		}
+	}
+}
+
+// An id may be given twice, or be that of no run, even one of the last day that an id can name.
+func TestRunsAreFoundByTheirIDs(t *testing.T) {
+	c := newCRUD(t)
+	_, _, ids := c.scattered()
+	given := append(slices.Clone(ids), ids[0], uuid.New(), uuid.Nil, uuid.Max)
+	found, err := pg.All(t.Context(), c.db.Pool(), pgx.RowTo[uuid.UUID],
+		`SELECT id FROM punctual.runs_of($1::uuid[] || NULL::uuid) ORDER BY id DESC`, given)
+	must(t, err)
+	if !slices.Equal(found, ids) {
+		t.Errorf("found %v, want %v", found, ids)
 	}
 }
 
