@@ -24,8 +24,8 @@ const (
 	named = `c.id = ANY($1::uuid[])`
 )
 
-// readClaimed reads claims ($1) and the runs ($2) that are still running under them. It leaves out runs that ended, that
-// a later attempt holds, or that their targets work on. It counts, up to two, the attempts in a row just before
+// readClaimed reads claims ($1) and the runs ($2) that are still running under them. It leaves out runs that ended,
+// that a later attempt holds, or that their targets work on. It counts, up to two, the attempts in a row just before
 // the present one that were lost with their replica.
 const readClaimed = `
 SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
