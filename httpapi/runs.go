@@ -21,12 +21,13 @@ func runPath(id uuid.UUID) string { return "/v1/runs/" + id.String() }
 func (s *server) runRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Tags: []string{tagRuns},
-		Summary: "List runs", Description: "Runs and recorded skips, newest first. All filters must match.",
+		Summary:     "List runs",
+		Description: "Runs and recorded skips, newest first. All filters must match. " + aYear,
 	}, s.listRuns)
 	register(s, huma.Operation{
 		OperationID: "list-job-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/runs", Tags: []string{tagRuns},
 		Summary:     "List the runs of a job",
-		Description: "By id, this also works for a deleted job. Newest first. All filters must match.",
+		Description: "By id, this also works for a deleted job. Newest first. All filters must match. " + aYear,
 	}, s.listJobRuns)
 	register(s, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
@@ -81,6 +82,10 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[
 func (s *server) cancelRun(ctx context.Context, tenant int32, in *RunRef) (*answer[runs.Run], error) {
 	return show(s.Store.CancelRun(ctx, tenant, in.id))
 }
+
+// aYear says where a page of runs ends before its limit: see runs.MostDays.
+const aYear = "A page looks through 366 days with runs: it may then have few items, or none, and a next_cursor that " +
+	"goes on with older runs."
 
 // parseID returns ErrNotFound for a malformed id.
 func parseID(text string) (uuid.UUID, error) {

@@ -556,6 +556,12 @@ $$;
 COMMENT ON FUNCTION punctual.partition_bound(date) IS
     'Lowest run id of a day (UTC): the first 48 bits of a run id are milliseconds since 1970.';
 
+CREATE FUNCTION punctual.day_of(id uuid) RETURNS date
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT date '1970-01-01' + (('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint / 86400000)::integer
+$$;
+COMMENT ON FUNCTION punctual.day_of(uuid) IS 'The day (UTC) of a run id: the partition that it belongs to.';
+
 -- Looks partitions up by name, so that it costs two look-ups however many days are kept.
 CREATE FUNCTION punctual.has_partition(parent text, day date) RETURNS boolean
 LANGUAGE sql STABLE STRICT AS $$
@@ -659,6 +665,55 @@ COMMENT ON FUNCTION punctual.retire_partitions(date, boolean) IS
     'Drops the detached tables of a day (UTC) of runs, attempts and run_data. With keep_failures it first moves every '
     'run that did not succeed, with its attempts and data, into a partition of its own. Returns how many runs were '
     'kept; null if a partition of the day is attached.';
+
+-- A statement that names runs locks all partitions and all their indexes, unless its plan is made for given ids. So what
+-- finds ids in another table asks this function for the runs. It plans one query for each day of the ids, and looks the
+-- runs up one by one (OFFSET 0), whatever the planner thinks of the size of a day.
+CREATE FUNCTION punctual.runs_of(ids uuid[]) RETURNS SETOF punctual.runs
+LANGUAGE plpgsql STABLE ROWS 10 SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+    first uuid;
+    till uuid;
+BEGIN
+    LOOP
+        SELECT u.id INTO first FROM unnest(ids) u(id) WHERE till IS NULL OR u.id >= till ORDER BY u.id LIMIT 1;
+        EXIT WHEN first IS NULL;
+        till := punctual.partition_bound(punctual.day_of(first) + 1);
+        RETURN QUERY
+            SELECT r.* FROM (SELECT DISTINCT u.id FROM unnest(ids) u(id) WHERE u.id >= first AND u.id < till) u
+            CROSS JOIN LATERAL (
+                SELECT * FROM punctual.runs r WHERE r.id = u.id AND r.id >= first AND r.id < till OFFSET 0) r;
+        EXIT WHEN till <= first; -- that was the last day that an id can have
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION punctual.runs_of(uuid[]) IS
+    'The runs with these ids. It locks the partitions of their days, and not of all days.';
+
+-- When the slot of a one-shot without a schedule was claimed. That is no longer ago than a week and the time between two
+-- passes of the tidying, and a run is seldom claimed days after its slot. So a few partitions are looked at first, and
+-- never more than those of forty days.
+CREATE FUNCTION punctual.slot_claimed_at(job uuid) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+    today constant date := (now() AT TIME ZONE 'UTC')::date;
+    since uuid;
+    below uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+    claimed timestamptz;
+BEGIN
+    FOR days IN 1..2 LOOP
+        since := punctual.partition_bound(today - CASE days WHEN 1 THEN 8 ELSE 40 END);
+        SELECT r.created_at INTO claimed FROM punctual.runs r
+        WHERE r.job_id = job AND r.trigger IN ('schedule', 'catchup') AND r.id >= since AND r.id < below
+        ORDER BY r.id DESC LIMIT 1;
+        EXIT WHEN claimed IS NOT NULL;
+        below := since;
+    END LOOP;
+    RETURN claimed;
+END
+$$;
+COMMENT ON FUNCTION punctual.slot_claimed_at(uuid) IS
+    'When the run or skip of a job''s newest slot was written, if its id is of the last forty days.';
 
 SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + 7);
 -- +goose StatementEnd
@@ -1603,7 +1658,7 @@ COMMENT ON FUNCTION punctual.acting_tenant() IS
 CREATE FUNCTION punctual.runs_being_sent(job uuid) RETURNS SETOF uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-    SELECT r.id FROM punctual.claims c CROSS JOIN LATERAL unnest(c.run_ids) AS u(id) JOIN punctual.runs r ON r.id = u.id
+    SELECT r.id FROM punctual.runs_of(ARRAY(SELECT unnest(c.run_ids) FROM punctual.claims c)) r
     WHERE r.job_id = job AND r.status = 'running' AND r.trigger <> 'notify'
       AND r.tenant = coalesce(punctual.acting_tenant(), r.tenant)
 $$;
@@ -1766,7 +1821,11 @@ SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for,
                                     y.due_at) END,
        CASE WHEN y.held_by IS NOT NULL THEN y.held_until END
 FROM punctual.ready y
-JOIN punctual.runs r ON r.id = y.run_id AND r.accepted_at IS NULL
+JOIN punctual.runs_of(ARRAY(
+    SELECT o.run_id FROM punctual.ready o
+    WHERE o.due_at <= now() OR o.held_by IS NOT NULL
+       OR EXISTS (SELECT FROM punctual.exclusive g WHERE g.job_id = o.job_id AND g.active_run <> o.run_id)
+    )) r ON r.id = y.run_id AND r.accepted_at IS NULL
 LEFT JOIN punctual.jobs j ON j.id = y.job_id
 JOIN punctual.tenants t ON t.id = y.tenant
 JOIN queues q ON q.id = y.lane / 4
@@ -2161,6 +2220,7 @@ $$;
 -- of another role.
 DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.failures,
     punctual.replica_status, punctual.audit, punctual.audit_entries;
+DROP FUNCTION punctual.runs_of(uuid[]);
 DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices, punctual.hourly_runs,

@@ -20,6 +20,11 @@
 // batch of an operation locks many rows, so it skips rows that are locked. A batch that changes jobs waits briefly for
 // what it finds locked after that, and is put off.
 //
+// A statement that names runs, attempts or run_data names the days of its rows as well, so that its plan locks few
+// partitions: by ids in an argument (id = ANY($1)), or by a window of days (days.Window, days.Search). What finds ids
+// in another table asks the database's function runs_of for the runs. A lasting plan names all days, unless the text
+// of the statement bounds them.
+//
 // Work for a tenant goes through one of three doors, pg.DB.InTx, pg.DB.Reader and pg.DB.ReadOnly, which make the
 // database act as a role that sees only this tenant's rows. Work for all tenants names pg.Everybody in the tenant's
 // place. Every change on somebody's behalf adds an entry to the audit log in the same transaction: see package audit.

@@ -64,6 +64,7 @@ func TestJobsInAStateAreFoundByIndex(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	c := openClaimer(t, dsn)
+	c.withoutAutovacuum(`^(jobs|schedules|job_versions)$`)
 	c.many(20_000, "active", -1e15)
 	c.exec(`UPDATE punctual.jobs SET state = 'paused', paused_at = now() WHERE name IN ('active-7', 'active-9')`)
 	c.exec(`UPDATE punctual.schedules s SET completed_at = now(), enabled = false, scheduled_for = NULL, next_run_at = NULL

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -166,17 +169,20 @@ func (m *JobMetrics) selected(ctx context.Context) ([]jobFigures, error) {
 
 // The newest runs of each job, by the index on (job_id, id), and no further back than its newest known success.
 // Most jobs are healthy, and for them that is a run or two.
-const selectNewest = `
+func selectNewest(w days.Window) string {
+	return `
 SELECT w.id, r.id, r.status, r.attempt, coalesce(r.reason, ''), r.started_at, r.finished_at
 FROM unnest($1::uuid[], $2::uuid[]) w(id, known)
 CROSS JOIN LATERAL (
 	SELECT * FROM punctual.runs r
-	WHERE r.job_id = w.id AND r.id >= w.known AND NOT ` + claim.IsNotice + `
+	WHERE r.job_id = w.id AND r.id >= w.known AND ` + w.On(`r.id`) + ` AND NOT ` + claim.IsNotice + `
 	ORDER BY r.id DESC LIMIT $3) r
 ORDER BY w.id, r.id DESC`
+}
 
 // The newest success of each job among a limited number of runs older than a given run.
-const selectFurther = `
+func selectFurther(w days.Window) string {
+	return `
 SELECT w.id, f.runs, f.oldest, f.success, f.finished_at
 FROM unnest($1::uuid[], $2::uuid[]) w(id, below)
 CROSS JOIN LATERAL (
@@ -184,8 +190,9 @@ CROSS JOIN LATERAL (
 	       (array_agg(r.id ORDER BY r.id DESC) FILTER (WHERE r.status = 'succeeded'))[1] AS success,
 	       (array_agg(r.finished_at ORDER BY r.id DESC) FILTER (WHERE r.status = 'succeeded'))[1] AS finished_at
 	FROM (SELECT r.id, r.status, r.finished_at FROM punctual.runs r
-	      WHERE r.job_id = w.id AND r.id < w.below AND NOT ` + claim.IsNotice + `
+	      WHERE r.job_id = w.id AND r.id < w.below AND ` + w.On(`r.id`) + ` AND NOT ` + claim.IsNotice + `
 	      ORDER BY r.id DESC LIMIT $3) r) f`
+}
 
 // measuredRun is what the metrics need to know about a run.
 type measuredRun struct {
@@ -264,30 +271,56 @@ func (l *lookback) note(runs []measuredRun, most int) (failures int) {
 // newest reads the newest runs of the jobs into their figures.
 func (m *JobMetrics) newest(ctx context.Context, jobs []jobFigures) error {
 	past := make(map[uuid.UUID]*lookback, len(jobs))
-	ids, known := make([]uuid.UUID, len(jobs)), make([]uuid.UUID, len(jobs))
+	ids := make([]uuid.UUID, len(jobs))
 	for i, j := range jobs {
 		l := m.lookback[j.id]
 		if l == nil {
 			l = &lookback{}
 		}
-		past[j.id], ids[i], known[i] = l, j.id, l.success
+		past[j.id], ids[i] = l, j.id
 	}
 	m.lookback = past
-	rows := pg.Query(ctx, m.store.db.Pool(), selectNewest, ids, known, newestRuns)
 	runs := map[uuid.UUID][]measuredRun{}
-	var r measuredRun
-	if _, err := pgx.ForEachRow(rows, []any{
-		&r.job, &r.id, &r.status, &r.attempt, &r.reason, &r.startedAt, &r.finished,
-	}, func() error {
-		runs[r.job] = append(runs[r.job], r)
-		return nil
-	}); err != nil {
-		return err
-	}
+	search := days.Search{Index: days.All}
+	_, err := search.Back(ctx, m.store.db.Pool(), func(
+		ctx context.Context, q pg.Querier, w days.Window,
+	) (enough bool, err error) {
+		var known []uuid.UUID
+		for _, id := range ids {
+			known = append(known, past[id].known())
+		}
+		rows := pg.Query(ctx, q, selectNewest(w), ids, known, newestRuns)
+		var r measuredRun
+		_, err = pgx.ForEachRow(rows, []any{
+			&r.job, &r.id, &r.status, &r.attempt, &r.reason, &r.startedAt, &r.finished,
+		}, func() error {
+			runs[r.job] = append(runs[r.job], r)
+			return nil
+		})
+		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return past[id].enough(runs[id], w) })
+		return len(ids) == 0, err
+	})
 	for i := range jobs {
-		jobs[i].failures = past[jobs[i].id].note(runs[jobs[i].id], newestRuns)
+		found := runs[jobs[i].id]
+		jobs[i].failures = past[jobs[i].id].note(found[:min(len(found), newestRuns)], newestRuns)
 	}
-	return nil
+	return err
+}
+
+// known is the run below which the newest runs need not be read again: the newest success, or the first run of all.
+func (l *lookback) known() uuid.UUID {
+	if l.success == uuid.Nil && l.whole {
+		return l.low
+	}
+	return l.success
+}
+
+// enough reports whether the newest runs of a job are read, as far as they are needed, down to the beginning of a
+// window.
+func (l *lookback) enough(runs []measuredRun, w days.Window) bool {
+	known := l.known()
+	return len(runs) >= newestRuns || known != uuid.Nil && !domain.IDTime(known).Before(w.From) ||
+		slices.ContainsFunc(runs, func(r measuredRun) bool { return r.status == domain.StatusSucceeded })
 }
 
 // further looks for the newest success of those jobs whose newest runs include none. Each look reads a part of the way
@@ -301,16 +334,7 @@ func (m *JobMetrics) further(ctx context.Context, jobs []jobFigures) error {
 		}
 	}
 	if len(ids) > 0 {
-		most := max(newestRuns, furtherRuns/len(ids))
-		rows := pg.Query(ctx, m.store.db.Pool(), selectFurther, ids, below, most)
-		var job uuid.UUID
-		var runs int
-		var oldest, success *uuid.UUID
-		var ended *time.Time
-		if _, err := pgx.ForEachRow(rows, []any{&job, &runs, &oldest, &success, &ended}, func() error {
-			m.lookback[job].extend(oldest, success, ended, runs < most)
-			return nil
-		}); err != nil {
+		if err := m.lookBack(ctx, ids, below, max(newestRuns, furtherRuns/len(ids))); err != nil {
 			return err
 		}
 	}
@@ -324,6 +348,55 @@ func (m *JobMetrics) further(ctx context.Context, jobs []jobFigures) error {
 		}
 	}
 	return nil
+}
+
+// lookBack looks for the newest success of jobs among as many runs of each as most, older than a given run of the job.
+func (m *JobMetrics) lookBack(ctx context.Context, jobs, below []uuid.UUID, most int) error {
+	type figures struct {
+		runs            int
+		oldest, success *uuid.UUID
+		ended           *time.Time
+	}
+	found := map[uuid.UUID]figures{}
+	search := days.Search{Index: days.All}
+	for _, id := range below {
+		search.Until = later(search.Until, domain.IDTime(id))
+	}
+	_, err := search.Back(ctx, m.store.db.Pool(), func(
+		ctx context.Context, q pg.Querier, w days.Window,
+	) (enough bool, err error) {
+		var job uuid.UUID
+		var f figures
+		var still, from []uuid.UUID
+		at := make(map[uuid.UUID]uuid.UUID, len(jobs))
+		for i, id := range jobs {
+			at[id] = below[i]
+		}
+		_, err = pgx.ForEachRow(pg.Query(ctx, q, selectFurther(w), jobs, below, most), []any{
+			&job, &f.runs, &f.oldest, &f.success, &f.ended,
+		}, func() error {
+			f.runs += found[job].runs
+			f.oldest = cmp.Or(f.oldest, found[job].oldest)
+			found[job] = f
+			if f.success == nil && f.runs < most {
+				still, from = append(still, job), append(from, at[job])
+			}
+			return nil
+		})
+		jobs, below = still, from
+		return len(jobs) == 0, err
+	})
+	for job, f := range found {
+		m.lookback[job].extend(f.oldest, f.success, f.ended, f.runs < most)
+	}
+	return err
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // extend adds what was found below low. end says that there are no older runs.

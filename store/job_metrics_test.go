@@ -13,6 +13,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 )
 
 // measured returns a collector for the jobs of team billing.
@@ -234,7 +235,7 @@ func TestJobMetricsAreReadByIndex(t *testing.T) {
 				})
 			}
 			// Once the last success is known, the pages that a look reads are in proportion to the runs that it reads.
-			for sql, most := range map[string]int{selectNewest: 4 * newestRuns, selectMeasured: 200} {
+			for sql, most := range map[string]int{selectNewest(days.Recent()): 4 * newestRuns, selectMeasured: 200} {
 				args := []any{[]uuid.UUID{job.ID}, []uuid.UUID{domain.FirstRunID(watch.midnight().Add(time.Minute))}, newestRuns}
 				if sql == selectMeasured {
 					args = []any{[]string{`{"team":"billing"}`}, 2000}

@@ -85,6 +85,18 @@ func (c claimer) wantNoScans(settings string, work func(worker claimer)) {
 	}
 }
 
+// withoutAutovacuum turns autovacuum off for tables, because pagesRead counts its reads as well.
+func (c claimer) withoutAutovacuum(tables string) {
+	c.t.Helper()
+	c.exec(`DO $$ DECLARE t regclass; BEGIN
+		FOR t IN SELECT oid
+			FROM pg_class
+			WHERE relnamespace = 'punctual'::regnamespace AND relkind = 'r' AND relname ~ '` + tables + `'
+		LOOP
+			EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = false)', t);
+		END LOOP; END $$`)
+}
+
 // pagesRead counts the pages of tables, whose names match a pattern, that are read on a connection of its own.
 func (c claimer) pagesRead(tables string, read func(reader claimer)) int {
 	c.t.Helper()

@@ -91,7 +91,7 @@ next AS (
     FROM freed e
     WHERE e.active_run IS NULL AND e.earlier_runs IS NULL)
 UPDATE punctual.ready y
-SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id)), at_gate = false
+SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r)), at_gate = false
 WHERE run_id IN (
     SELECT y.run_id
     FROM punctual.ready y
@@ -124,8 +124,7 @@ func (s *Claims) ForgetCancels(ctx context.Context) (int, error) {
 	done, err := s.db.Conns(ctx).Exec(ctx, `
 		DELETE FROM punctual.cancels c
 		WHERE NOT EXISTS (
-		    SELECT FROM punctual.runs r
-		    WHERE r.id = c.run_id AND r.status = 'running' AND r.replica = c.replica)`)
+		    SELECT FROM punctual.runs_of(ARRAY[c.run_id]) r WHERE r.status = 'running' AND r.replica = c.replica)`)
 	if err != nil {
 		return 0, fmt.Errorf("forgetting cancels: %w", err)
 	}

@@ -55,7 +55,8 @@ const finishOthers = `
 WITH ended AS (
     UPDATE punctual.runs r
     SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') OR d.deleted THEN 'cancelled'
-                      WHEN u.status = 'skipped' AND EXISTS (SELECT FROM punctual.attempts a WHERE a.run_id = r.id)
+                      WHEN u.status = 'skipped' AND EXISTS (SELECT FROM punctual.attempts a
+                                                     WHERE a.run_id = r.id AND a.run_id = ANY($1::uuid[]))
                       THEN 'dead'
                       ELSE u.status END,
         reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason
@@ -70,7 +71,8 @@ WITH ended AS (
                                     AND d.deleted IS NULL
                                THEN now() + u.retry_in END,
         started_at = coalesce(
-            u.started_at, (SELECT max(a.started_at) FROM punctual.attempts a WHERE a.run_id = r.id)),
+            u.started_at, (SELECT max(a.started_at) FROM punctual.attempts a
+                           WHERE a.run_id = r.id AND a.run_id = ANY($1::uuid[]))),
         error = u.error, http_status = u.http_status,
         attempt = CASE WHEN u.counts THEN r.attempt ELSE r.attempt - 1 END
     FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[],
@@ -153,8 +155,8 @@ WITH freed AS (
 UPDATE punctual.ready y
 SET at_gate = false,
     due_at = CASE
-        WHEN e.successor IS NULL OR (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id) > now()
-        THEN greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id))
+        WHEN e.successor IS NULL OR (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r) > now()
+        THEN greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r))
         ELSE least(now(), (
             SELECT o.due_at - interval '1 ms'
             FROM punctual.ready o

@@ -312,7 +312,7 @@ func QueueReleaseAll(b *pgx.Batch, job uuid.UUID) {
 	b.Queue(`SELECT FROM punctual.ready WHERE job_id = $1 AND at_gate ORDER BY run_id FOR UPDATE`, job)
 	b.Queue(`
 		UPDATE punctual.ready y
-		SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id)), at_gate = false
+		SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r)), at_gate = false
 		WHERE y.job_id = $1 AND y.at_gate`, job)
 }
 
@@ -325,9 +325,8 @@ func QueueCloseGate(b *pgx.Batch, job uuid.UUID) {
 	b.Queue(`
 		WITH flying AS MATERIALIZED (
 		    SELECT r.id
-		    FROM punctual.ready y
-		    JOIN punctual.runs r ON r.id = y.run_id
-		    WHERE y.job_id = $1 AND r.status IN ('retrying', 'running') AND NOT `+IsNotice+`
+		    FROM punctual.runs_of(ARRAY(SELECT run_id FROM punctual.ready WHERE job_id = $1)) r
+		    WHERE r.status IN ('retrying', 'running') AND NOT `+IsNotice+`
 		    UNION
 		    SELECT id FROM punctual.runs_being_sent($1) AS s(id))
 		INSERT INTO punctual.exclusive AS e (job_id, active_run, earlier_runs)
@@ -344,11 +343,16 @@ func (s *Claims) FreeGates(ctx context.Context) (left bool, err error) {
 	b.Queue(pg.ByIndex)
 	// A run that has ended stays ended, so runs may be read before the gate is locked.
 	b.Queue(`
-		WITH seen AS MATERIALIZED (
+		WITH alive AS MATERIALIZED (
+		    SELECT r.id
+		    FROM punctual.runs_of(ARRAY(SELECT unnest(earlier_runs) FROM punctual.exclusive
+		                                WHERE earlier_runs IS NOT NULL)) r
+		    WHERE r.finished_at IS NULL),
+		seen AS MATERIALIZED (
 		    SELECT e.job_id, e.earlier_runs,
 		           ARRAY(SELECT u.id
 		                 FROM unnest(e.earlier_runs) WITH ORDINALITY AS u(id, n)
-		                 WHERE EXISTS (SELECT FROM punctual.runs r WHERE r.id = u.id AND r.finished_at IS NULL)
+		                 JOIN alive r ON r.id = u.id
 		                 ORDER BY u.n) AS alive
 		    FROM punctual.exclusive e
 		    WHERE e.earlier_runs IS NOT NULL
@@ -398,12 +402,16 @@ func (s *Claims) releaseAt(ctx context.Context, jobs []uuid.UUID) error {
 		    FROM punctual.ready w
 		    WHERE w.at_gate AND ($1::uuid[] IS NULL OR w.job_id = ANY($1::uuid[]))
 		    ORDER BY w.job_id, w.run_id),
-		free AS MATERIALIZED (
-		    SELECT w.run_id
+		gates AS MATERIALIZED (
+		    SELECT w.run_id, e.active_run
 		    FROM waiting w
 		    LEFT JOIN punctual.exclusive e ON e.job_id = w.job_id AND e.gated
-		    WHERE e.earlier_runs IS NULL
-		      AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = e.active_run AND r.finished_at IS NULL)),
+		    WHERE e.earlier_runs IS NULL),
+		free AS MATERIALIZED (
+		    SELECT g.run_id
+		    FROM gates g
+		    LEFT JOIN punctual.runs_of(ARRAY(SELECT active_run FROM gates)) r ON r.id = g.active_run
+		    WHERE r.id IS NULL OR r.finished_at IS NOT NULL),
 		mine AS MATERIALIZED (
 		    SELECT y.run_id
 		    FROM punctual.ready y
@@ -411,7 +419,7 @@ func (s *Claims) releaseAt(ctx context.Context, jobs []uuid.UUID) error {
 		    WHERE y.at_gate
 		    FOR UPDATE OF y SKIP LOCKED)
 		UPDATE punctual.ready y
-		SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id)), at_gate = false
+		SET due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs_of(ARRAY[y.run_id]) r)), at_gate = false
 		FROM mine m
 		WHERE y.run_id = m.run_id
 		RETURNING 1`, jobs).

@@ -40,8 +40,9 @@ func (s *Claims) releaseHeld(ctx context.Context) (left bool, err error) {
 		    SELECT r.run_id FROM punctual.ready r WHERE r.tenant = f.tenant AND r.held_by = f.held_by
 		    ORDER BY r.held_since LIMIT $1 FOR UPDATE SKIP LOCKED) y LIMIT $1)
 		UPDATE punctual.ready y
-		SET held_by = NULL, due_at = greatest(now(), (SELECT r.due_at FROM punctual.runs r WHERE r.id = y.run_id))
-		FROM locked l WHERE y.run_id = l.run_id`, releaseBatch)
+		SET held_by = NULL, due_at = greatest(now(), r.due_at)
+		FROM locked l LEFT JOIN punctual.runs_of(ARRAY(SELECT run_id FROM locked)) r ON r.id = l.run_id
+		WHERE y.run_id = l.run_id`, releaseBatch)
 	if err != nil {
 		return false, s.db.TookWrite(fmt.Errorf("releasing runs that are no longer held back: %w", err))
 	}

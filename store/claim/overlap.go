@@ -60,11 +60,10 @@ func (s *Claims) Admit(
 func runInReady(ctx context.Context, tx *pg.Tx, job uuid.UUID) (uuid.UUID, error) {
 	var waiting uuid.UUID
 	err := tx.QueryRow(ctx, `
-		SELECT y.run_id
-		FROM punctual.ready y
-		JOIN punctual.runs r ON r.id = y.run_id
-		WHERE y.job_id = $1 AND r.status IN ('pending', 'retrying') AND NOT `+IsNotice+`
-		ORDER BY y.run_id
+		SELECT r.id
+		FROM punctual.runs_of(ARRAY(SELECT run_id FROM punctual.ready WHERE job_id = $1)) r
+		WHERE r.status IN ('pending', 'retrying') AND NOT `+IsNotice+`
+		ORDER BY r.id
 		LIMIT 1`, job).Scan(&waiting)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return uuid.Nil, fmt.Errorf("looking for waiting runs of job %s: %w", job, err)

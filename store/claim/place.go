@@ -63,8 +63,7 @@ func QueueMoves(b *pgx.Batch, moves []Move) {
 const restoreCompleted = `
 INSERT INTO punctual.schedules (job_id, tenant, version, lane, enabled, completed_at)
 SELECT j.id, j.tenant, j.version, punctual.lane_of(j.queue, v.definition), false,
-       coalesce((SELECT r.created_at FROM punctual.runs r
-                 WHERE r.job_id = j.id AND r.trigger IN ('schedule', 'catchup') ORDER BY r.id DESC LIMIT 1), now())
+       coalesce(punctual.slot_claimed_at(j.id), now())
 FROM (SELECT j.id, j.tenant, j.version, j.queue FROM punctual.jobs j
       WHERE j.id = ANY($1::uuid[]) AND j.state = 'active' AND j.kind IN ('at', 'delay')
         AND ($2::integer = 0 OR j.tenant = $2::integer)

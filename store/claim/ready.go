@@ -32,7 +32,7 @@ SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_
        CASE WHEN r.status = 'running' THEN (
            SELECT count(*)
            FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
-                 WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
+                 WHERE a.run_id = r.id AND a.run_id = ANY($1::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
            WHERE last.outcome = 'lost' AND last.reason = 'silent') ELSE 0 END,
        CASE WHEN r.claimed_at IS NOT NULL AND r.status <> 'running' AND r.trigger <> 'notify'
             THEN (SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id)

@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,39 +18,40 @@ import (
 
 // Which claims end: ten orphaned ones, whose replicas no longer exist, except the given ones; or the given ones.
 const (
-	orphaned = ofClaims + `c.id IN (
+	orphaned = `c.id IN (
 		SELECT c.id FROM punctual.claims c
 		WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica) AND c.id <> ALL($1::uuid[]) LIMIT 10)`
-	named = ofClaims + `c.id = ANY($1::uuid[])`
-	// Of the given claims only the given runs. The claims stay.
-	someOf = named + ` AND u.run_id = ANY($2::uuid[])`
+	named = `c.id = ANY($1::uuid[])`
 )
 
-// readRunning reads running attempts, each with its claim (c). It counts, up to two, the attempts in a row just before
-// the present one that were lost with their replica.
-const readRunning = `
+// selectRunning reads running attempts of runs ($2), each with its claim (c). It counts, up to two, the attempts in a row
+// just before the present one that were lost with their replica.
+const selectRunning = `
 SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
        r.attempt, r.fence, r.started_at, now(),
        (SELECT count(*)
         FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
-              WHERE a.run_id = r.id ORDER BY a.fence DESC LIMIT 2) last
+              WHERE a.run_id = r.id AND a.run_id = ANY($2::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
         WHERE last.outcome = 'lost' AND last.reason <> 'silent'),
        coalesce(d.notify_url, ''), coalesce(d.notify_secret, '')
 FROM `
 
-// Which attempts are read. Those of claims leave out runs that have ended, that a later attempt holds, or that their
-// targets work on. A claim and its attempts were written together, so they have the instant in common.
+// Which attempts are read: those under claims ($1), or those that no claim names. They leave out runs that have ended,
+// that a later attempt holds, or that their targets work on. A claim and its attempts were written together, so they
+// have the instant in common.
 const (
 	ofClaims = `punctual.claims c
 CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
 LEFT JOIN punctual.runs r
-  ON r.id = u.run_id AND r.status = 'running' AND r.accepted_at IS NULL
- AND r.replica = c.replica AND r.claimed_at = c.claimed_at` + withData
+  ON r.id = u.run_id AND r.id = ANY($2::uuid[]) AND r.status = 'running' AND r.accepted_at IS NULL
+ AND r.replica = c.replica AND r.claimed_at = c.claimed_at` + withData + `c.id = ANY($1::uuid[])
+ORDER BY c.id`
 	ofNoClaim = `punctual.runs r
-CROSS JOIN (SELECT NULL::uuid AS id) c` + withData + `r.id = ANY($1::uuid[])
+CROSS JOIN (SELECT NULL::uuid AS id WHERE $1::uuid[] IS NULL) c` + withData + `r.id = ANY($2::uuid[])
   AND r.status = 'running' AND r.accepted_at IS NULL AND NOT punctual.is_claimed(r.id, r.replica, r.claimed_at)`
 	withData = `
-LEFT JOIN LATERAL (SELECT * FROM punctual.run_data d WHERE d.run_id = r.id) d ON true
+LEFT JOIN LATERAL (
+    SELECT * FROM punctual.run_data d WHERE d.run_id = r.id AND d.run_id = ANY($2::uuid[])) d ON true
 WHERE `
 )
 
@@ -81,7 +83,7 @@ func (s *Claims) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, 
 	}
 	others := []uuid.UUID{} // claims that this binary cannot end
 	for {
-		n, left, err := s.endClaims(ctx, orphaned, []any{others}, func(r claimedRun, now time.Time) domain.Outcome {
+		n, left, err := s.endClaims(ctx, orphaned, others, func(r claimedRun, now time.Time) domain.Outcome {
 			return domain.JudgeLost(r.Assignment, r.losses, r.started, now)
 		})
 		if err != nil {
@@ -97,7 +99,7 @@ func (s *Claims) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, 
 // GiveBack implements scheduler.Store.
 func (s *Claims) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) {
 	ctx = pg.Runs.In(ctx)
-	n, _, err := s.endClaims(ctx, named, []any{claims}, func(r claimedRun, now time.Time) domain.Outcome {
+	n, _, err := s.endClaims(ctx, named, claims, func(r claimedRun, now time.Time) domain.Outcome {
 		return domain.Outcome{Assignment: r.Assignment, Verdict: domain.GiveBack, FinishedAt: now}
 	})
 	if err != nil {
@@ -110,9 +112,9 @@ func (s *Claims) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) 
 func (s *Claims) Lose(ctx context.Context, claims, runs []uuid.UUID) (n int, err error) {
 	ctx = pg.Runs.In(ctx)
 	if runs == nil {
-		n, _, err = s.endClaims(ctx, named, []any{claims}, forgotten)
+		n, _, err = s.endClaims(ctx, named, claims, forgotten)
 	} else {
-		n, _, err = s.endClaims(ctx, someOf, []any{claims, runs}, forgotten)
+		n, err = s.endRunning(ctx, ofClaims, claims, runs)
 	}
 	s.takenBack.Add(int64(n))
 	return n, pg.Wrap("ending attempts whose outcomes were lost", err)
@@ -123,18 +125,38 @@ func forgotten(r claimedRun, now time.Time) domain.Outcome {
 	return domain.JudgeForgotten(r.Assignment, r.losses, r.started, now)
 }
 
-// endClaims ends claims, with an outcome for each run that is still running under them, and returns how many outcomes
-// it wrote. With someOf and ofNoClaim it ends such runs only. If this binary cannot read a run's definition, it leaves the run and its claim for a binary that can.
-func (s *Claims) endClaims(
-	ctx context.Context, which string, args []any, judge func(claimedRun, time.Time) domain.Outcome,
-) (n int, left []uuid.UUID, err error) {
-	held, err := s.readClaimed(ctx, which, args)
-	if which == someOf {
-		held.claims = nil
+// endRunning ends attempts as forgotten, and no claim. It returns how many outcomes it wrote.
+func (s *Claims) endRunning(ctx context.Context, which string, claims, runs []uuid.UUID) (n int, err error) {
+	held, err := s.readRunning(ctx, which, claims, runs)
+	if held.claims = nil; err == nil && len(held.runs) > 0 {
+		n, _, err = s.end(ctx, held, forgotten)
 	}
-	if err != nil || len(held.claims)+len(held.runs) == 0 {
+	return n, err
+}
+
+// endClaims ends claims, with an outcome for each run that is still running under them. It returns how many outcomes it
+// wrote, and the claims that it left.
+func (s *Claims) endClaims(
+	ctx context.Context, where string, ids []uuid.UUID, judge func(claimedRun, time.Time) domain.Outcome,
+) (n int, left []uuid.UUID, err error) {
+	runs, err := pg.Map[uuid.UUID, []uuid.UUID](ctx, s.db.Conns(ctx),
+		`SELECT c.id, c.run_ids FROM punctual.claims c WHERE `+where, ids)
+	if err != nil || len(runs) == 0 {
 		return 0, nil, err
 	}
+	held, err := s.readRunning(ctx, ofClaims,
+		slices.Collect(maps.Keys(runs)), slices.Concat(slices.Collect(maps.Values(runs))...))
+	if err != nil || len(held.claims) == 0 {
+		return 0, nil, err
+	}
+	return s.end(ctx, held, judge)
+}
+
+// end is endClaims for what was read. If this binary cannot read a run's definition, it leaves the run and its claim for
+// a binary that can.
+func (s *Claims) end(
+	ctx context.Context, held claimedRuns, judge func(claimedRun, time.Time) domain.Outcome,
+) (n int, left []uuid.UUID, err error) {
 	versions := definitions.Of(held.runs, func(r claimedRun) (definitions.Version, int32) { return r.key, r.tenant })
 	found, err := s.definitions.Read(ctx, s.db.Conns(ctx), versions)
 	if err != nil {
@@ -175,9 +197,9 @@ func (s *Claims) endClaims(
 	return len(f.written), append(left, f.kept...), nil
 }
 
-func (s *Claims) readClaimed(ctx context.Context, which string, args []any) (claimedRuns, error) {
+func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []uuid.UUID) (claimedRuns, error) {
 	var held claimedRuns
-	rows, err := s.db.Conns(ctx).Query(ctx, readRunning+which+` ORDER BY c.id`, args...)
+	rows, err := s.db.Conns(ctx).Query(ctx, selectRunning+which, claims, runs)
 	if err != nil {
 		return held, err
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -42,10 +44,11 @@ func (s *sweep) reached() *uuid.UUID {
 	return s.before
 }
 
-// selectUnheld looks at the newest runs ($2) before an id ($1). It selects those that have not ended and that nobody
-// has, and the last one that it looked at. No index finds such runs: it would have to be written when a run starts and
-// again when it ends. One snapshot sees a run together with its claim or its row in ready.
-const selectUnheld = `
+// selectUnheld looks at the newest runs ($2) of a window before an id ($1). It selects those that have not ended and
+// that nobody has, and the last one that it looked at. No index finds such runs: it would have to be written when a run
+// starts and again when it ends. One snapshot sees a run together with its claim or its row in ready.
+func selectUnheld(w days.Window) string {
+	return `
 SELECT id, nobodys, running, last
 FROM (
     SELECT r.id, lead(r.id) OVER (ORDER BY r.id DESC) IS NULL AS last,
@@ -57,9 +60,10 @@ FROM (
     FROM (
         SELECT *
         FROM punctual.runs
-        WHERE $1::uuid IS NULL OR id < $1
+        WHERE ($1::uuid IS NULL OR id < $1) AND ` + w.On("id") + `
         ORDER BY id DESC LIMIT $2) r) s
 WHERE nobodys OR last`
+}
 
 // lockUnheld locks runs before enlist looks at them again.
 const lockUnheld = `
@@ -92,7 +96,7 @@ func (s *Claims) Sweep(ctx context.Context) (n int, left bool, err error) {
 		return 0, false, fmt.Errorf("looking for runs that nobody has: %w", err)
 	}
 	if len(running) > 0 {
-		if n, _, err = s.endClaims(ctx, ofNoClaim, []any{running}, forgotten); err != nil {
+		if n, err = s.endRunning(ctx, ofNoClaim, nil, running); err != nil {
 			return 0, false, fmt.Errorf("ending attempts that nobody has: %w", err)
 		}
 	}
@@ -115,30 +119,37 @@ func (s *Claims) Sweep(ctx context.Context) (n int, left bool, err error) {
 	return n, false, pg.Wrap("putting runs that nobody has into ready", err)
 }
 
-// lookForUnheld looks at the next batch of runs. It returns those that nobody has.
+// lookForUnheld looks at the next batch of runs, which is of one window of days. It returns those that nobody has.
 func (s *Claims) lookForUnheld(ctx context.Context) (running, waiting []uuid.UUID, err error) {
 	before := s.swept.reached()
+	search := days.Search{Index: days.All}
+	if before != nil {
+		search.Until = domain.IDTime(*before)
+	}
 	var last *uuid.UUID
-	var b pgx.Batch
-	b.Queue(pg.ByIndex)
-	b.Queue(selectUnheld, before, SweepBatch).Query(func(rows pgx.Rows) error {
-		var id uuid.UUID
-		var nobodys, underway, end bool
-		_, err := pgx.ForEachRow(rows, []any{&id, &nobodys, &underway, &end}, func() error {
-			if end {
-				last = new(id)
-			}
-			switch {
-			case nobodys && underway:
-				running = append(running, id)
-			case nobodys:
-				waiting = append(waiting, id)
-			}
-			return nil
+	_, err = search.Back(ctx, s.db.Conns(ctx), func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
+		var b pgx.Batch
+		b.Queue(pg.ByIndex)
+		b.Queue(selectUnheld(w), before, SweepBatch).Query(func(rows pgx.Rows) error {
+			var id uuid.UUID
+			var nobodys, underway, end bool
+			_, err := pgx.ForEachRow(rows, []any{&id, &nobodys, &underway, &end}, func() error {
+				if end {
+					last = new(id)
+				}
+				switch {
+				case nobodys && underway:
+					running = append(running, id)
+				case nobodys:
+					waiting = append(waiting, id)
+				}
+				return nil
+			})
+			return err
 		})
-		return err
+		return last != nil, q.SendBatch(ctx, &b).Close()
 	})
-	if err := s.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
+	if err != nil {
 		return nil, nil, err
 	}
 	s.swept.advance(before, last) // nil after the oldest run: the next batch begins anew

@@ -3,8 +3,10 @@ package days
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/store/pg"
@@ -14,24 +16,32 @@ import (
 const MadeAhead = 7
 
 // Ensure makes the missing daily partitions from yesterday to MadeAhead days from now, and those of the days within the
-// retention that passed while no replica ran. It returns how many it made.
+// retention that passed while no replica ran. Each day is a transaction of its own, so that many days take no more
+// locks than one. It returns how many it made.
 func (d *Days) Ensure(ctx context.Context) (int, error) {
-	var made int
-	err := d.db.Conns(ctx).QueryRow(ctx, `
+	missing, err := pg.All(ctx, d.db.Conns(ctx), pgx.RowTo[string], `
 		WITH today AS (
 			SELECT (now() AT TIME ZONE 'UTC')::date AS day, ((now() - $2::interval) AT TIME ZONE 'UTC')::date AS oldest),
 		newest AS (SELECT max(to_date(substring(c.relname FROM '\d{8}'), 'YYYYMMDD')) AS day
 		             FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
-		            WHERE i.inhparent = 'punctual.runs'::regclass),
-		missing AS (SELECT min(d)::date AS day
-		              FROM today, newest,
-		                   generate_series(greatest(least(today.day - 1, newest.day), today.oldest),
-		                                   today.day + $1::int, interval '1 day') d,
-		                   unnest(ARRAY['runs', 'attempts', 'run_data']) parent
-		             WHERE NOT punctual.has_partition(parent, d::date))
-		SELECT CASE WHEN missing.day IS NULL THEN 0 ELSE punctual.create_partitions(missing.day, today.day + $1::int) END
-		  FROM today, missing`, MadeAhead, d.retention).Scan(&made)
-	return made, pg.Wrap("making partitions", err)
+		            WHERE i.inhparent = 'punctual.runs'::regclass)
+		SELECT DISTINCT d::date::text AS day
+		  FROM today, newest,
+		       generate_series(greatest(least(today.day - 1, newest.day), today.oldest),
+		                       today.day + $1::int, interval '1 day') d,
+		       unnest(ARRAY['runs', 'attempts', 'run_data']) parent
+		 WHERE NOT punctual.has_partition(parent, d::date)
+		 ORDER BY day`, MadeAhead, d.retention)
+	made := 0
+	for _, day := range missing {
+		var n int
+		if err := d.db.Conns(ctx).QueryRow(ctx, `
+			SELECT punctual.create_partitions($1::text::date, $1::text::date)`, day).Scan(&n); err != nil {
+			return made, fmt.Errorf("making the partitions of %s: %w", day, err)
+		}
+		made += n
+	}
+	return made, pg.Wrap("looking for missing partitions", err)
 }
 
 // Ahead returns for how many days from now on, without a gap, there are partitions: MadeAhead if all is well, 0 if
@@ -55,10 +65,19 @@ func IsMissing(err error) bool {
 
 // EnsureFor makes the partitions that are missing for runs of the given slots.
 func (d *Days) EnsureFor(ctx context.Context, slots []time.Time) error {
-	_, err := d.db.Conns(ctx).Exec(ctx, `
-		SELECT punctual.create_partitions(d.day, d.day)
-		FROM (SELECT DISTINCT (slot AT TIME ZONE 'UTC')::date AS day FROM unnest($1::timestamptz[]) AS slot) d`, slots)
-	return pg.Wrap("making the partitions of slots", err)
+	made := map[time.Time]bool{}
+	for _, slot := range slots {
+		day := dayOf(slot)
+		if made[day] {
+			continue
+		}
+		if _, err := d.db.Conns(ctx).Exec(ctx, `
+			SELECT punctual.create_partitions($1::text::date, $1::text::date)`, day.Format(time.DateOnly)); err != nil {
+			return fmt.Errorf("making the partitions of %s: %w", day.Format(time.DateOnly), err)
+		}
+		made[day] = true
+	}
+	return nil
 }
 
 // KeptSince is the first of the days that have partitions up to today without a gap. An older partition may still

@@ -33,8 +33,9 @@ type dayTable struct {
 // oldDay is a day of runs, in UTC, with its tables.
 type oldDay struct {
 	day    string // 2006-01-02
-	old    bool   // older than the retention
-	gone   bool   // older than the failures' retention as well
+	from   time.Time
+	old    bool // older than the retention
+	gone   bool // older than the failures' retention as well
 	tables []dayTable
 }
 
@@ -51,7 +52,7 @@ WITH tables AS (
      WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind = 'r'
        AND c.relname ~ '^(runs|attempts|run_data)_\d{8}(_failures)?$'),
 aged AS (SELECT *, now() - (day + 1)::timestamp AT TIME ZONE 'UTC' - interval '1 hour' AS age FROM tables)
-SELECT day::text, age >= $1::interval, age >= $2::interval, name, parent, state, failures
+SELECT day, age >= $1::interval, age >= $2::interval, name, parent, state, failures
   FROM aged WHERE age >= $1::interval OR state = 'pending' ORDER BY day, parent DESC`
 
 // Retire removes the days of runs that are older than the retention. Runs that succeeded are dropped with their
@@ -92,10 +93,11 @@ func (d *Days) old(ctx context.Context) ([]oldDay, error) {
 	var o oldDay
 	var t dayTable
 	_, err := pgx.ForEachRow(rows, []any{
-		&o.day, &o.old, &o.gone, &t.name, &t.parent, &t.state, &t.failures,
+		&o.from, &o.old, &o.gone, &t.name, &t.parent, &t.state, &t.failures,
 	}, func() error {
+		o.day = o.from.Format(time.DateOnly)
 		if n := len(all); n == 0 || all[n-1].day != o.day {
-			all = append(all, oldDay{day: o.day, old: o.old, gone: o.gone})
+			all = append(all, oldDay{day: o.day, from: o.from, old: o.old, gone: o.gone})
 		}
 		last := &all[len(all)-1]
 		last.tables = append(last.tables, t)
@@ -173,8 +175,7 @@ func (d *Days) needed(ctx context.Context, o oldDay) (bool, error) {
 	var needed bool
 	err := d.db.Conns(ctx).QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.runs
-		               WHERE id >= punctual.partition_bound($1::text::date)
-		                  AND id < punctual.partition_bound($1::text::date + 1)
+		               WHERE `+Window{o.from, o.from.AddDate(0, 0, 1)}.On(`id`)+`
 		                  AND (finished_at IS NULL OR finished_at > now() - $2::interval))
 		    OR EXISTS (SELECT FROM punctual.schedules s
 		               JOIN punctual.jobs j ON j.id = s.job_id

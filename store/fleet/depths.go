@@ -80,8 +80,7 @@ held AS MATERIALIZED (
     LIMIT $2::bigint),
 sent AS MATERIALIZED (
     SELECT s.lane / 4 AS queue
-    FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
-    CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = c.id OFFSET 0) s -- one by one
+    FROM punctual.runs_of(ARRAY(SELECT unnest(c.run_ids) FROM punctual.claims c LIMIT $3::bigint)) s
     WHERE s.status = 'running' AND s.accepted_at IS NULL AND of(s)
     LIMIT $2::bigint)`
 

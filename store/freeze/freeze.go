@@ -88,12 +88,10 @@ func (s *Switch) Unfreeze(ctx context.Context, tenant int32, note string) (State
 	return s.FreezeState(ctx, tenant)
 }
 
-// selectInFlight counts, among the claims' runs, the runs in flight of a tenant or of all tenants. OFFSET 0 has the
-// runs looked up one by one: the planner does not know how few they are, and would read the history.
+// selectInFlight counts, among the claims' runs, the runs in flight of a tenant or of all tenants.
 const selectInFlight = `
 SELECT count(*) FROM (
-    SELECT FROM (SELECT unnest(c.run_ids) AS id FROM punctual.claims c LIMIT $3::bigint) c
-    CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = c.id OFFSET 0) r
+    SELECT FROM punctual.runs_of(ARRAY(SELECT unnest(c.run_ids) FROM punctual.claims c LIMIT $3::bigint)) r
     WHERE r.status = 'running' AND r.accepted_at IS NULL AND ($1 = -1 OR r.tenant = $1)
     LIMIT $2::bigint) n`
 

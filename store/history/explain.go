@@ -249,11 +249,15 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 	backfilled := err == nil && len(found) > 0 && found[0].Trigger == domain.TriggerBackfill
 	if err == nil && slot && (len(found) == 0 || backfilled) {
 		var skips []runs.Run
-		skips, err = runs.Query(ctx, e.q, `
-			WHERE r.job_id = $1 AND r.id >= $2
-			  AND r.skipped_first <= $3
-			  AND r.skipped_last >= $3
-			ORDER BY r.id LIMIT 1`, e.job, domain.FirstRunID(e.At.Add(-runs.ClockSlack)), e.At)
+		search := days.Search{Index: days.MadeLater, Since: e.At.Add(-runs.ClockSlack)}
+		err = search.Forth(ctx, e.q, func(ctx context.Context, q pg.Querier, w days.Window) (_ bool, err error) {
+			skips, err = runs.Query(ctx, q, `
+				WHERE r.job_id = $1 AND r.id >= $2 AND `+w.On(`r.id`)+`
+				  AND r.skipped_first <= $3
+				  AND r.skipped_last >= $3
+				ORDER BY r.id LIMIT 1`, e.job, domain.FirstRunID(search.Since), e.At)
+			return len(skips) > 0, err
+		})
 		if backfilled && len(skips) > 0 {
 			e.skip = &skips[0]
 		}

@@ -69,7 +69,8 @@ func cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	rows := pg.Query(ctx, tx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
+	rows := pg.Query(ctx, tx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs_of(ARRAY(
+		    SELECT w.run_id FROM punctual.ready w WHERE w.job_id = ANY($1::uuid[]))) r ON r.id = y.run_id
 		WHERE y.job_id = ANY($1::uuid[]) AND r.status <> 'running' AND `+claim.IsNotice+` IS NOT TRUE
 		ORDER BY y.run_id FOR UPDATE OF y`, jobs)
 	runs, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])

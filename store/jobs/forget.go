@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/names"
 	"punctual/store/pg"
 )
@@ -38,14 +40,24 @@ func (w *walk) begin() {
 	}
 }
 
-// The search for unfinished runs of a job reads every daily partition that is kept, so it comes after the limit.
-const selectCompleted = `
+// unended selects the jobs of a list w(id) that have runs that have not ended, and maybe others. Each such run waits in
+// ready, or is in flight under a claim.
+func unended(jobs string) string {
+	return `unended AS MATERIALIZED (
+    SELECT r.job_id FROM punctual.runs_of(ARRAY(
+        SELECT unnest(run_ids) FROM punctual.claims
+        UNION ALL SELECT y.run_id FROM ` + jobs + ` JOIN punctual.ready y ON y.job_id = w.id)) r
+    WHERE r.finished_at IS NULL)`
+}
+
+var selectCompleted = `
 WITH c AS MATERIALIZED (
     SELECT s.job_id AS id, s.completed_at AS at FROM punctual.schedules s
     WHERE s.completed_at < now() - interval '7 days' AND s.completed_at >= $1 AND (s.completed_at, s.job_id) > ($1, $2)
-    ORDER BY s.completed_at, s.job_id LIMIT $3)
+    ORDER BY s.completed_at, s.job_id LIMIT $3),
+` + unended(`c w`) + `
 SELECT c.id, c.at, coalesce(j.state = 'active' AND j.kind IN ('at', 'delay')
-       AND (SELECT r.id FROM punctual.runs r WHERE r.job_id = c.id AND r.finished_at IS NULL LIMIT 1) IS NULL, false)
+       AND c.id NOT IN (SELECT job_id FROM unended), false)
 FROM c LEFT JOIN punctual.jobs j ON j.id = c.id ORDER BY c.at, c.id`
 
 // ForgetCompletedJobs deletes one-shots that were completed 7 days ago. Their rows stay, marked as deleted, so that
@@ -76,12 +88,13 @@ WHERE j.state = 'active' ORDER BY j.id FOR UPDATE OF j SKIP LOCKED`
 
 // forgetLocked deletes those of the locked jobs ($1) that have no run that has not ended. It comes in a statement after
 // the locks, as a job may have been given a row in schedules before it was locked.
-const forgetLocked = `
+var forgetLocked = `
+WITH ` + unended(`unnest($1::uuid[]) w(id)`) + `
 UPDATE punctual.jobs j SET state = 'deleted', named = false, deleted_at = c.completed_at
 FROM punctual.completions c, unnest(c.job_ids, c.versions) u(id, version)
 WHERE c.id = ANY($2::bigint[]) AND j.id = u.id AND j.version = u.version AND j.id = ANY($1::uuid[])
   AND NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id)
-  AND (SELECT r.id FROM punctual.runs r WHERE r.job_id = j.id AND r.finished_at IS NULL LIMIT 1) IS NULL`
+  AND j.id NOT IN (SELECT job_id FROM unended)`
 
 // forgetClaimed deletes the one-shots of a few completions. It returns how many completions it found, and how many jobs
 // it has deleted.
@@ -188,16 +201,31 @@ func (s *Jobs) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten 
 func (s *Jobs) PurgeJobs(ctx context.Context) (purged int, left bool, err error) {
 	w := &s.walks.purged
 	return s.pass(ctx, w, "purging deleted jobs", func(ctx context.Context) (found, gone int, err error) {
-		return s.walkOn(ctx, w, s.purgeJobs, selectDeleted, s.options.Retention)
+		return s.walkOn(ctx, w, s.purgeUnneeded, selectDeleted, s.options.Retention)
 	})
 }
 
 const selectDeleted = `
-SELECT j.id, j.deleted_at, NOT EXISTS (SELECT FROM punctual.runs r WHERE r.job_id = j.id) FROM (
-    SELECT j.id, j.deleted_at FROM punctual.jobs j
-    WHERE j.state = 'deleted' AND j.deleted_at < now() - $4::interval AND (j.deleted_at, j.id) > ($1, $2)
-    ORDER BY j.deleted_at, j.id LIMIT $3) j
-ORDER BY j.deleted_at, j.id`
+SELECT j.id, j.deleted_at, true FROM punctual.jobs j
+WHERE j.state = 'deleted' AND j.deleted_at < now() - $4::interval AND (j.deleted_at, j.id) > ($1, $2)
+ORDER BY j.deleted_at, j.id LIMIT $3`
+
+// purgeUnneeded deletes those of the jobs that have no run left.
+func (s *Jobs) purgeUnneeded(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
+	err = (days.Search{Index: days.All}).Forth(ctx, s.db.Conns(ctx), func(
+		ctx context.Context, q pg.Querier, w days.Window,
+	) (bool, error) {
+		ran, err := pg.Map[uuid.UUID, bool](ctx, q, `
+			SELECT w.id, true FROM unnest($1::uuid[]) w(id)
+			WHERE EXISTS (SELECT FROM punctual.runs r WHERE r.job_id = w.id AND `+w.On(`r.id`)+`)`, ids)
+		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return ran[id] })
+		return len(ids) == 0, err
+	})
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	return s.purgeJobs(ctx, ids)
+}
 
 // purgeJobs deletes jobs. The rows that belong to them are deleted with them.
 func (s *Jobs) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -27,9 +28,10 @@ type jobRow struct {
 	definition   string // as stored
 }
 
+// jobColumns leaves it to placeLastRuns to find when a one-shot without a schedule was completed.
 const jobColumns = `j.id, t.name, j.version, ` + names.JobState + `,
 	j.paused_at, j.paused_until, coalesce(j.paused_by, ''), coalesce(j.pause_note, ''),
-	j.created_at, j.updated_at, ` + names.CompletedAt + `, j.tenant, ` + names.Lane + `,
+	j.created_at, j.updated_at, s.completed_at, j.tenant, ` + names.Lane + `,
 	coalesce(s.enabled, false), s.scheduled_for, s.next_run_at, v.definition::text`
 
 const jobTables = `punctual.jobs j
@@ -68,7 +70,7 @@ func (s *Jobs) GetJob(ctx context.Context, tenant int32, ref string) (Record, er
 	q := s.db.Reader(ctx, tenant)
 	if _, byID := pg.ParseID(ref); !byID {
 		// Usually there is an active or paused job, and reading it takes one round trip.
-		job, err := readWithLastRun(ctx, q, selectHolder, selectHolderRuns, ref, tenant)
+		job, err := readWithLastRun(ctx, q, selectHolder, jobOfName, ref, tenant)
 		if err == nil && job.State != domain.JobCompleted || err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return job, err
 		}
@@ -90,31 +92,43 @@ const (
 
 // Read returns one job with its last run.
 func Read(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Record, error) {
-	job, err := readWithLastRun(ctx, q, selectJob, selectJobRuns, id, tenant)
+	job, err := readWithLastRun(ctx, q, selectJob, jobOfID, id, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Record{}, fmt.Errorf("job %s: %w", id, pg.ErrNotFound)
 	}
 	return job, err
 }
 
-var (
-	selectJobRuns    = runs.LastOf(`ARRAY(SELECT h.id FROM punctual.jobs h WHERE h.id = $1 AND h.tenant = $2)`)
-	selectHolderRuns = runs.LastOf(`ARRAY(` + holder + `)`)
+const (
+	jobOfID   = `ARRAY(SELECT h.id FROM punctual.jobs h WHERE h.id = $1 AND h.tenant = $2)`
+	jobOfName = `ARRAY(` + holder + `)`
 )
 
-// readWithLastRun reads the one job that jobSQL selects, and its last run with runsSQL, in one round trip.
-func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, runsSQL string, args ...any) (Record, error) {
+// readWithLastRun reads the one job that jobSQL selects, and its last run. The expression of gives the job's id. If the
+// run is of today or yesterday, all is one round trip.
+func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args ...any) (Record, error) {
 	var job *jobRow
 	var last []runs.Run
 	var b pgx.Batch
+	w := days.Recent()
 	b.Queue(jobSQL, append([]any{pg.Prepared{}}, args...)...).Query(oneJob(&job))
-	runs.QueueLast(&b, &last, runsSQL, args...)
+	runs.QueueLast(&b, &last, w, of, args...)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return Record{}, fmt.Errorf("reading job %v: %w", args[0], err)
 	}
+	found := map[uuid.UUID]runs.Run{}
+	for _, r := range last {
+		found[r.JobID] = r
+	}
 	jobs := []Record{job.Record}
-	placeLastRuns(jobs, last)
-	return jobs[0], nil
+	if len(last) == 0 {
+		older, err := runs.FindNewest(ctx, q, []uuid.UUID{job.ID}, 0)
+		if err != nil {
+			return Record{}, err
+		}
+		found = older.Last
+	}
+	return jobs[0], placeLastRuns(ctx, q, jobs, found)
 }
 
 // fillRuns gives each job its newest run or skip, and its recent runs if there are to be any. Notices do not count.
@@ -122,33 +136,44 @@ func fillRuns(ctx context.Context, q pg.Querier, jobs []Record, recent int) erro
 	if len(jobs) == 0 {
 		return nil
 	}
-	ids := pg.Column(jobs, func(job Record) uuid.UUID { return job.ID })
-	var last []runs.Run
-	var b pgx.Batch
-	runs.QueueLast(&b, &last, runs.SelectLast, ids)
-	of := map[uuid.UUID]*runs.RecentRuns{}
-	if recent > 0 {
-		runs.QueueRecent(&b, of, ids, recent)
+	newest, err := runs.FindNewest(ctx, q, pg.Column(jobs, func(job Record) uuid.UUID { return job.ID }), recent)
+	if err != nil {
+		return err
 	}
-	if err := q.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("reading the last runs of jobs: %w", err)
-	}
-	placeLastRuns(jobs, last)
 	for i := range jobs {
-		jobs[i].Recent = of[jobs[i].ID]
+		jobs[i].Recent = newest.Recent[jobs[i].ID]
 	}
-	return nil
+	return placeLastRuns(ctx, q, jobs, newest.Last)
 }
 
-// placeLastRuns assigns the runs that were found to their jobs.
-func placeLastRuns(jobs []Record, found []runs.Run) {
-	last := make(map[uuid.UUID]runs.Run, len(found))
-	for _, r := range found {
-		last[r.JobID] = r
-	}
+// placeLastRuns assigns the runs that were found to their jobs. The run or skip of a one-shot's slot, which is nearly
+// always the last one, also tells when the job was completed.
+func placeLastRuns(ctx context.Context, q pg.Querier, jobs []Record, last map[uuid.UUID]runs.Run) error {
+	var further []uuid.UUID
 	for i := range jobs {
-		if r, ok := last[jobs[i].ID]; ok {
-			jobs[i].LastRun = &r
+		job := &jobs[i]
+		r, ran := last[job.ID]
+		if ran {
+			job.LastRun = &r
+		}
+		if job.State != domain.JobCompleted || job.CompletedAt != nil {
+			continue
+		}
+		if ran && (r.Trigger == domain.TriggerSchedule || r.Trigger == domain.TriggerCatchup) {
+			job.CompletedAt = &r.CreatedAt
+		} else {
+			further = append(further, job.ID)
 		}
 	}
+	if len(further) == 0 {
+		return nil
+	}
+	at, err := pg.Map[uuid.UUID, *time.Time](ctx, q, `
+		SELECT id, punctual.slot_claimed_at(id) FROM unnest($1::uuid[]) w(id)`, further)
+	for i := range jobs {
+		if jobs[i].CompletedAt == nil {
+			jobs[i].CompletedAt = at[jobs[i].ID]
+		}
+	}
+	return pg.Wrap("reading when jobs were completed", err)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -21,8 +21,8 @@ import (
 //   - a run names it. Runs that succeeded are gone by then. A run under a version is made while the version is valid,
 //     so only earlier days are searched. Backfills are the exception: they go on under the version they began with.
 //
-// Runs are searched once per job and not per version, because there may be many of both.
-const forgetVersions = `
+// Runs are searched once per job and not per version, because there may be many of both, and beforehand: see named.
+const oldVersions = `
 WITH later AS MATERIALIZED (
     SELECT v.job_id, v.version, v.valid_from FROM punctual.job_versions v
     WHERE v.version > 1 AND v.valid_from < $4 AND v.valid_from >= $1 AND (v.valid_from, v.job_id) > ($1, $2)
@@ -41,16 +41,16 @@ old AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM punctual.job_versions b
               WHERE b.job_id = p.job_id AND b.version = p.version - 1 AND b.state = 'paused'
                 AND NOT EXISTS (SELECT FROM punctual.job_versions n
-                    WHERE n.job_id = b.job_id AND n.version > b.version AND n.state = 'paused'))),
-named AS MATERIALIZED (
-    SELECT j.job_id, r.job_version FROM (SELECT DISTINCT job_id FROM old) j
-    CROSS JOIN LATERAL (SELECT DISTINCT r.job_version FROM punctual.runs r WHERE r.job_id = j.job_id AND r.id < $5) r),
+                    WHERE n.job_id = b.job_id AND n.version > b.version AND n.state = 'paused')))`
+
+const forgetVersions = oldVersions + `,
 backfilled AS MATERIALIZED (
     SELECT o.job_id FROM punctual.operations o WHERE o.kind = 'backfill' AND coalesce(o.finished_at, 'infinity') >= $4),
 gone AS (
     DELETE FROM punctual.job_versions d USING old o
     WHERE d.job_id = o.job_id AND d.version = o.version
-        AND NOT EXISTS (SELECT FROM named n WHERE n.job_id = o.job_id AND n.job_version = o.version)
+        AND NOT EXISTS (SELECT FROM unnest($5::uuid[], $6::int[]) n(job_id, job_version)
+                        WHERE n.job_id = o.job_id AND n.job_version = o.version)
         AND o.job_id NOT IN (SELECT job_id FROM backfilled WHERE job_id IS NOT NULL)
     RETURNING d.job_id, d.version, d.definition)
 SELECT (SELECT count(*) FROM later), (SELECT count(*) FROM gone),
@@ -94,7 +94,35 @@ func (s *Jobs) ForgetVersions(ctx context.Context) (forgotten int, left bool, er
 	})
 }
 
+// named returns which versions the runs of earlier days name, of the jobs that have versions to forget.
+func (s *Jobs) named(ctx context.Context, w *walk, before time.Time) (jobs []uuid.UUID, versions []int32, err error) {
+	of, err := pg.All(ctx, s.db.Conns(ctx), pgx.RowTo[uuid.UUID],
+		oldVersions+`SELECT DISTINCT job_id FROM old`, w.at, w.id, pg.ForgetBatch, before)
+	if err != nil || len(of) == 0 {
+		return nil, nil, err
+	}
+	search := days.Search{Index: days.All, Until: before.Add(runs.ClockSlack)}
+	err = search.Forth(ctx, s.db.Conns(ctx), func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
+		var job uuid.UUID
+		var version int32
+		_, err := pgx.ForEachRow(pg.Query(ctx, q, `
+			SELECT j.job_id, r.job_version FROM unnest($1::uuid[]) j(job_id)
+			CROSS JOIN LATERAL (
+			    SELECT DISTINCT r.job_version FROM punctual.runs r WHERE r.job_id = j.job_id AND `+w.On(`r.id`)+`) r`, of),
+			[]any{&job, &version}, func() error {
+				jobs, versions = append(jobs, job), append(versions, version)
+				return nil
+			})
+		return false, err
+	})
+	return jobs, versions, err
+}
+
 func (s *Jobs) forgetVersions(ctx context.Context, w *walk, before time.Time) (found, gone int, err error) {
+	of, named, err := s.named(ctx, w, before)
+	if err != nil {
+		return 0, 0, err
+	}
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if _, err := tx.Exec(ctx, pg.ByIndex); err != nil {
 			return err
@@ -103,8 +131,7 @@ func (s *Jobs) forgetVersions(ctx context.Context, w *walk, before time.Time) (f
 		var id *uuid.UUID
 		var jobs, sealed []uuid.UUID
 		var versions []int32
-		row := tx.QueryRow(ctx, forgetVersions, w.at, w.id, pg.ForgetBatch, before,
-			domain.FirstRunID(before.Add(runs.ClockSlack)))
+		row := tx.QueryRow(ctx, forgetVersions, w.at, w.id, pg.ForgetBatch, before, of, named)
 		if err := row.Scan(&found, &gone, &at, &id, &jobs, &versions, &sealed); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/days"
@@ -149,19 +150,25 @@ func (l *Letters) CountBackfill(ctx context.Context, p BackfillPlan) (int, error
 	if p.Rerun || n == 0 {
 		return n, nil
 	}
-	ran, err := pg.Map[uuid.UUID, bool](ctx, l.db.Reader(ctx, p.tenant), `
-		SELECT id, true FROM punctual.runs
-		WHERE job_id = $1 AND id >= $2 AND id < $3`,
-		p.job.Job, domain.FirstRunID(p.slots[0]), domain.FirstRunID(p.slots[n-1].Add(time.Millisecond)))
-	if err != nil {
-		return 0, fmt.Errorf("counting the runs of slots: %w", err)
-	}
+	slots := make(map[uuid.UUID]bool, n)
 	for _, at := range p.slots {
-		if ran[domain.SlotRunID(p.job.Job, at)] {
-			n--
-		}
+		slots[domain.SlotRunID(p.job.Job, at)] = true
 	}
-	return n, nil
+	search := days.Search{Index: days.All, Since: p.slots[0], Until: p.slots[n-1]}
+	err := search.Forth(ctx, l.db.Reader(ctx, p.tenant), func(
+		ctx context.Context, q pg.Querier, w days.Window,
+	) (enough bool, err error) {
+		var id uuid.UUID
+		_, err = pgx.ForEachRow(pg.Query(ctx, q, `
+			SELECT id FROM punctual.runs WHERE job_id = $1 AND `+w.On(`id`), p.job.Job), []any{&id}, func() error {
+			if slots[id] {
+				n--
+			}
+			return nil
+		})
+		return false, err
+	})
+	return n, pg.Wrap("counting the runs of slots", err)
 }
 
 // StartBackfill writes a backfill as an operation, which the replicas carry out.

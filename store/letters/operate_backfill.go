@@ -18,8 +18,10 @@ import (
 
 const (
 	backfillBatch = 100
-	// slotsAhead is how many slots a batch looks at. Slots that have a run already cost next to nothing.
+	// slotsAhead is how many slots a batch looks at, and daysAhead how many days they may span. Slots that have a run
+	// already cost next to nothing.
 	slotsAhead = 500
+	daysAhead  = 8
 )
 
 // backfill is one batch of a backfill.
@@ -66,12 +68,15 @@ func (o *bulk) workSlots(ctx context.Context, tx *pg.Tx) error {
 			"operation", o.id, "job", b.job.Job, "error", found.Broken[b.job])
 		return nil
 	}
-	ahead := b.ahead(job.Timetable)
+	ahead, rest := b.ahead(job.Timetable)
 	ran, err := b.ran(ctx, tx, ahead)
 	if err != nil {
 		return err
 	}
 	next := b.choose(job.Timetable, ahead, ran, room)
+	if next == nil {
+		next = rest
+	}
 	if err := b.write(ctx, tx); err != nil {
 		return err
 	}
@@ -114,8 +119,8 @@ func (b *backfill) room(ctx context.Context, tx *pg.Tx) (int, error) {
 	err := tx.QueryRow(ctx, `
 		SELECT EXISTS (
 		        SELECT FROM punctual.ready y WHERE y.job_id = x.job_id
-		        AND (SELECT `+claim.IsNotice+` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
-		    OR EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL)
+		        AND (SELECT `+claim.IsNotice+` FROM punctual.runs_of(ARRAY[y.run_id]) r) IS NOT TRUE)
+		    OR EXISTS (SELECT FROM punctual.runs_of(ARRAY[x.active_run]) r WHERE r.finished_at IS NULL)
 		FROM punctual.exclusive x WHERE x.job_id = $1 AND x.gated`, b.job.Job).Scan(&busy)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows): // its runs may overlap
@@ -128,15 +133,15 @@ func (b *backfill) room(ctx context.Context, tx *pg.Tx) (int, error) {
 	return 1, nil
 }
 
-// ahead returns the next slots, and one more that says where the next batch begins.
-func (b *backfill) ahead(t *domain.Timetable) []time.Time {
-	slots := make([]time.Time, 0, slotsAhead+1)
+// ahead returns the next slots, and the one after them, where the next batch begins; nil if there is none.
+func (b *backfill) ahead(t *domain.Timetable) (slots []time.Time, rest *time.Time) {
 	for at := range t.Between(b.next, b.last.Add(1)) {
-		if slots = append(slots, at); len(slots) > slotsAhead {
-			break
+		if len(slots) == slotsAhead || len(slots) > 0 && at.Sub(slots[0]) > (daysAhead-1)*24*time.Hour {
+			return slots, &at
 		}
+		slots = append(slots, at)
 	}
-	return slots
+	return slots, nil
 }
 
 // ran returns which runs of the slots exist.
@@ -157,8 +162,6 @@ func (b *backfill) choose(t *domain.Timetable, ahead []time.Time, ran map[uuid.U
 	for i, at := range ahead {
 		id := domain.SlotRunID(b.job.Job, at)
 		switch {
-		case i == slotsAhead:
-			return &ahead[i]
 		case at.Before(b.earliest):
 			b.failed++
 			b.trouble = fmt.Sprintf("slot %s is by now further back than runs are kept", pg.Stamp(at))

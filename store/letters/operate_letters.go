@@ -54,8 +54,8 @@ func (o *bulk) take(ctx context.Context, tx *pg.Tx) ([]marked, error) {
 		eligible = ` AND (x.job_id IS NULL OR d.resolved_at IS NOT NULL OR d.notify_url IS NOT NULL
 			OR NOT EXISTS (
 				SELECT FROM punctual.ready y WHERE y.job_id = d.job_id
-				AND (SELECT ` + claim.IsNotice + ` FROM punctual.runs r WHERE r.id = y.run_id) IS NOT TRUE)
-			AND NOT EXISTS (SELECT FROM punctual.runs r WHERE r.id = x.active_run AND r.finished_at IS NULL))`
+				AND (SELECT ` + claim.IsNotice + ` FROM punctual.runs_of(ARRAY[y.run_id]) r) IS NOT TRUE)
+			AND NOT EXISTS (SELECT FROM punctual.runs_of(ARRAY[x.active_run]) r WHERE r.finished_at IS NULL))`
 	}
 	letters, err := pg.All(ctx, tx, pgx.RowToStructByPos[marked], `
 		SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL

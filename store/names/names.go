@@ -20,10 +20,8 @@ const (
 	// JobState is the state of the job.
 	JobState = `punctual.job_state(j.state, ` + Completed + `)`
 	// CompletedAt is when the job's last slot was claimed; null if it has slots left. The run or skip of a slot came to
-	// be when the slot was claimed. If it is no longer kept, CompletedAt is null too.
-	CompletedAt = `CASE WHEN s.job_id IS NOT NULL THEN s.completed_at ELSE (
-		SELECT r.created_at FROM punctual.runs r
-		WHERE r.job_id = j.id AND r.trigger IN ('schedule', 'catchup') ORDER BY r.id DESC LIMIT 1) END`
+	// be when the slot was claimed. If it is not found, CompletedAt is null too.
+	CompletedAt = `CASE WHEN s.job_id IS NOT NULL THEN s.completed_at ELSE punctual.slot_claimed_at(j.id) END`
 	// Lane is the job's lane. The definition is in the row v of job_versions.
 	Lane = `coalesce(s.lane, punctual.lane_of(j.queue, v.definition))`
 )

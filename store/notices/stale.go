@@ -3,12 +3,14 @@ package notices
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -29,6 +31,8 @@ type watched struct {
 	stale  *time.Time // since when it is stale, if it was found stale before
 	list   []byte     // the tenant's default notify
 	succAt *time.Time
+
+	succRun uuid.UUID // the run that succeeded then
 }
 
 // The rows are locked and locked ones are skipped, so that only one of several replicas looks at each job.
@@ -46,13 +50,17 @@ LEFT JOIN punctual.jobs j ON j.id = n.job_id AND j.state <> 'deleted'
 LEFT JOIN punctual.schedules s ON s.job_id = j.id
 LEFT JOIN punctual.tenants t ON t.id = j.tenant`
 
-// The newest successes by slot are enough: a success of an older slot that ended after twenty newer ones is not to be
-// relied on.
-const selectSuccesses = `
-SELECT w.id, (SELECT max(r.finished_at) FROM (
-    SELECT r.finished_at FROM punctual.runs r
-    WHERE r.job_id = w.id AND r.status = 'succeeded' AND r.trigger <> 'notify' ORDER BY r.id DESC LIMIT 20) r)
-FROM unnest($1::uuid[]) AS w(id)`
+// selectSuccesses selects the newest success of jobs within a window. A success of an older slot that ended after
+// twenty newer ones, or after those of newer days, is not to be relied on.
+func selectSuccesses(w days.Window) string {
+	return `
+SELECT DISTINCT ON (w.id) w.id, r.id, r.finished_at FROM unnest($1::uuid[]) AS w(id)
+CROSS JOIN LATERAL (
+    SELECT r.id, r.finished_at FROM punctual.runs r
+    WHERE r.job_id = w.id AND r.status = 'succeeded' AND r.trigger <> 'notify' AND ` + w.On(`r.id`) + `
+    ORDER BY r.id DESC LIMIT 20) r
+ORDER BY w.id, r.finished_at DESC`
+}
 
 // findStale looks at jobs that may have become stale, and writes a notice for those with a recipient. It reports
 // whether there may be more such jobs.
@@ -96,14 +104,19 @@ func readWatched(ctx context.Context, tx *pg.Tx) ([]watched, error) {
 	}); err != nil {
 		return nil, err
 	}
-	rows = pg.Query(ctx, tx, selectSuccesses, pg.Column(jobs, func(w watched) uuid.UUID { return w.key.Job }))
-	var id uuid.UUID
-	var at *time.Time
-	_, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error {
-		if at != nil {
-			jobs[index[id]].watch.LastSuccess, jobs[index[id]].succAt = *at, new(*at)
-		}
-		return nil
+	ids := pg.Column(jobs, func(w watched) uuid.UUID { return w.key.Job })
+	_, err := (days.Search{Index: days.All}).Back(ctx, tx, func(
+		ctx context.Context, q pg.Querier, w days.Window,
+	) (bool, error) {
+		var id, run uuid.UUID
+		var at time.Time
+		_, err := pgx.ForEachRow(pg.Query(ctx, q, selectSuccesses(w), ids), []any{&id, &run, &at}, func() error {
+			job := &jobs[index[id]]
+			job.watch.LastSuccess, job.succAt, job.succRun = at, new(at), run
+			return nil
+		})
+		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return jobs[index[id]].succAt != nil })
+		return len(ids) == 0, err
 	})
 	return jobs, err
 }
@@ -172,7 +185,7 @@ func (w watched) judge(job *domain.Job, list []domain.Notify, l *look, b *pgx.Ba
 		l.add(w.key.Job, w.stale, again)
 	case !stale && w.succAt != nil && w.succAt.After(*w.stale): // a success that was being committed meanwhile
 		if domain.Asks(list, domain.EventRecovered) {
-			b.Queue(insertRecoveredLate, w.key.Job, *w.succAt, *w.stale)
+			b.Queue(insertRecoveredLate, w.succRun, *w.succAt, *w.stale)
 		}
 		l.add(w.key.Job, nil, again)
 	case w.stale != nil:
@@ -189,4 +202,4 @@ const insertRecoveredLate = `
 INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for, since, happened_at, tell_at)
 SELECT r.job_id, r.tenant, r.job_version, 'recovered', r.id, r.scheduled_for, $3, $2, now()
 FROM punctual.runs r
-WHERE r.job_id = $1 AND r.status = 'succeeded' AND r.finished_at = $2 AND r.trigger <> 'notify' LIMIT 1`
+WHERE r.id = $1`

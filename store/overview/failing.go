@@ -3,11 +3,16 @@ package overview
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -31,9 +36,8 @@ type candidate struct {
 	letters  int       // open dead letters
 }
 
-// selectFailing reads the open dead letters and the failed runs that have not ended, and of their jobs those without a
-// newer success. It never searches the runs of a job that has neither. Runs are looked up one by one (OFFSET 0): a
-// lease names runs that have ended, too. Each row counts the letters, and there is one even if no job is failing.
+// selectFailing reads the open dead letters and the failed runs that have not ended, and the newest of them of each
+// job. A lease names runs that have ended, too. Each row counts the letters, and there is one even if no job has any.
 var selectFailing = fmt.Sprintf(`
 WITH letters AS MATERIALIZED (
     SELECT d.run_id, d.job_id, d.trigger = 'notify' AS notice
@@ -50,7 +54,7 @@ failures AS MATERIALIZED (
     SELECT job_id, run_id AS id, 1 AS letter FROM letters WHERE NOT notice
     UNION ALL
     SELECT r.job_id, r.id, 0
-    FROM unended u CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = u.id OFFSET 0) r
+    FROM punctual.runs_of(ARRAY(SELECT id FROM unended)) r
     WHERE r.tenant = $1 AND %[4]s AND NOT %[5]s),
 candidates AS MATERIALIZED (
     SELECT f.job_id, (array_agg(f.id ORDER BY f.id DESC))[1] AS id, sum(f.letter) AS letters
@@ -60,19 +64,14 @@ candidates AS MATERIALIZED (
 found AS (
     SELECT c.*
     FROM (SELECT * FROM candidates ORDER BY id DESC LIMIT %[3]d) c
-    JOIN punctual.jobs j ON j.id = c.job_id AND j.state <> 'deleted'
-    WHERE NOT EXISTS (
-        SELECT FROM (SELECT r.status FROM punctual.runs r
-                     WHERE r.job_id = c.job_id AND r.id > c.id AND NOT %[5]s
-                     ORDER BY r.id DESC LIMIT %[6]d) r
-        WHERE r.status = 'succeeded'))
+    JOIN punctual.jobs j ON j.id = c.job_id AND j.state <> 'deleted')
 SELECT n.open, n.notices, n.more, f.job_id, f.id, coalesce(f.letters, 0)
 FROM (SELECT count(*) FILTER (WHERE NOT notice) AS open, count(*) FILTER (WHERE notice) AS notices,
              count(*) = %[1]d OR (SELECT count(*) FROM waiting) = %[2]d
                  OR (SELECT count(*) FROM candidates) > %[3]d AS more
       FROM letters) n
 LEFT JOIN found f ON true
-ORDER BY f.id DESC`, mostLetters, mostUnended, mostJobs, retried, claim.IsNotice, mostSince)
+ORDER BY f.id DESC`, mostLetters, mostUnended, mostJobs, retried, claim.IsNotice)
 
 // OpenLetters are the open dead letters of a tenant.
 type OpenLetters struct {
@@ -102,7 +101,62 @@ func (b *Board) findFailing(
 	})
 	err = b.db.Conns(ctx).SendBatch(ctx, &batch).Close()
 	l.More = l.Open+l.Notices >= mostLetters
+	if err == nil {
+		found, err = b.withoutSuccess(ctx, found)
+	}
 	return found, l, more, pg.Wrap("looking for failing jobs", err)
+}
+
+// withoutSuccess returns those of the jobs that have had no success since the failure. It never searches the runs of a
+// job that has not failed, nor those before the failure.
+func (b *Board) withoutSuccess(ctx context.Context, candidates []candidate) ([]candidate, error) {
+	if len(candidates) == 0 {
+		return nil, nil
+	}
+	left := make(map[uuid.UUID]uuid.UUID, len(candidates)) // the failures, by job
+	succeeded := map[uuid.UUID]bool{}
+	oldest := time.Now()
+	for _, c := range candidates {
+		left[c.job] = c.run
+		if at := domain.IDTime(c.run); at.Before(oldest) {
+			oldest = at
+		}
+	}
+	read := map[uuid.UUID]int{}
+	search := days.Search{Index: days.All, Since: oldest}
+	_, err := search.Back(ctx, b.db.Conns(ctx), func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
+		var batch pgx.Batch
+		batch.Queue(pg.ByIndex)
+		jobs, since := slices.Collect(maps.Keys(left)), slices.Collect(maps.Values(left))
+		w.Queue(&batch, selectSince(w), jobs, since).Query(func(rows pgx.Rows) error {
+			var job uuid.UUID
+			var n int
+			var well bool
+			_, err := pgx.ForEachRow(rows, []any{&job, &n, &well}, func() error {
+				read[job], succeeded[job] = read[job]+n, well
+				return nil
+			})
+			return err
+		})
+		err := q.SendBatch(ctx, &batch).Close()
+		maps.DeleteFunc(left, func(job, failure uuid.UUID) bool {
+			return succeeded[job] || read[job] >= mostSince || !domain.IDTime(failure).Before(w.From)
+		})
+		return len(left) == 0, err
+	})
+	return slices.DeleteFunc(candidates, func(c candidate) bool { return succeeded[c.job] }), err
+}
+
+// selectSince counts the runs of jobs ($1) since their failures ($2), and says whether one has succeeded.
+func selectSince(w days.Window) string {
+	return fmt.Sprintf(`
+SELECT w.job, count(*), bool_or(r.status = 'succeeded')
+FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) w(job, failure)
+CROSS JOIN LATERAL (
+    SELECT r.status FROM punctual.runs r
+    WHERE r.job_id = w.job AND r.id > w.failure AND %s AND NOT %s
+    ORDER BY r.id DESC LIMIT %d) r
+GROUP BY w.job`, w.On(`r.id`), claim.IsNotice, mostSince)
 }
 
 // FailingJobs returns the failing jobs of a tenant: up to 1,000, those with the newest failures. A job is failing while

@@ -1,7 +1,9 @@
 package overview
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -9,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/names"
 	"punctual/store/pg"
 )
@@ -44,27 +47,25 @@ type FailingJob struct {
 
 // selectFailingJobs reads failing jobs ($1) by their newest failures ($2). A dead letter outlives its run.
 var selectFailingJobs = fmt.Sprintf(`
-SELECT j.id, j.name, %[1]s, coalesce(f.since, n.scheduled_for, d.scheduled_for, now()), greatest(f.failures, 1), w.run,
+WITH waiting AS MATERIALIZED (
+    SELECT y.* FROM unnest((SELECT $1::uuid[])) w(job)
+    CROSS JOIN LATERAL (
+        SELECT y.job_id, y.run_id, y.due_at FROM punctual.ready y WHERE y.job_id = w.job LIMIT %[3]d) y),
+retries AS (
+    SELECT y.job_id, min(y.due_at) AS due_at
+    FROM waiting y JOIN punctual.runs_of(ARRAY(SELECT run_id FROM waiting)) r ON r.id = y.run_id
+    WHERE r.status IN ('pending', 'retrying') AND r.attempt > 0 AND NOT %[2]s
+    GROUP BY y.job_id)
+SELECT j.id, j.name, %[1]s, coalesce(n.scheduled_for, d.scheduled_for, now()), 1, w.run,
        coalesce(n.reason, d.reason), coalesce(n.http_status, d.http_status), coalesce(n.error, d.error), 0,
        least(y.due_at, CASE WHEN s.enabled THEN s.next_run_at END)
 FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) WITH ORDINALITY w(job, run, place)
 JOIN punctual.jobs j ON j.id = w.job AND j.tenant = $3
 LEFT JOIN punctual.schedules s ON s.job_id = j.id
-LEFT JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = w.run OFFSET 0) n ON true
+LEFT JOIN punctual.runs_of((SELECT $2::uuid[])) n ON n.id = w.run
 LEFT JOIN punctual.dead_letters d ON d.run_id = w.run
-CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE fails AND NOT before) AS failures,
-           min(scheduled_for) FILTER (WHERE fails AND NOT before) AS since
-    FROM (SELECT r.scheduled_for, %[2]s AS fails, bool_or(r.status = 'succeeded') OVER (ORDER BY r.id DESC) AS before
-          FROM (SELECT * FROM punctual.runs r
-                WHERE r.job_id = w.job AND NOT %[3]s
-                ORDER BY r.id DESC LIMIT %[4]d) r) r) f
-LEFT JOIN LATERAL (
-    SELECT min(y.due_at) AS due_at
-    FROM (SELECT y.run_id, y.due_at FROM punctual.ready y WHERE y.job_id = w.job LIMIT %[4]d) y
-    CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = y.run_id OFFSET 0) r
-    WHERE r.status IN ('pending', 'retrying') AND r.attempt > 0 AND NOT %[3]s) y ON true
-ORDER BY w.place`, names.JobState, failing, claim.IsNotice, mostInARow)
+LEFT JOIN retries y ON y.job_id = w.job
+ORDER BY w.place`, names.JobState, claim.IsNotice, mostInARow)
 
 // queueFailing queues the statement that reads the failing jobs that are shown.
 func queueFailing(b *pgx.Batch, f *Failing, tenant int32, found []candidate) {
@@ -85,4 +86,59 @@ func queueFailing(b *pgx.Batch, f *Failing, tenant int32, found []candidate) {
 		}
 		return err
 	})
+}
+
+// countInARow counts the failures in a row of failing jobs among their newest runs, and finds the first of them.
+func countInARow(ctx context.Context, q pg.Querier, jobs []FailingJob) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	read, over := map[uuid.UUID]int{}, map[uuid.UUID]bool{}
+	of, left := map[uuid.UUID]*FailingJob{}, []uuid.UUID{}
+	for i := range jobs {
+		of[jobs[i].JobID], left = &jobs[i], append(left, jobs[i].JobID)
+		jobs[i].Failures = 0
+	}
+	_, err := (days.Search{Index: days.All}).Back(ctx, q, func(
+		ctx context.Context, q pg.Querier, w days.Window,
+	) (bool, error) {
+		var b pgx.Batch
+		b.Queue(pg.ByIndex)
+		w.Queue(&b, selectNewest(w), left).Query(func(rows pgx.Rows) error {
+			var job uuid.UUID
+			var slot time.Time
+			var fails, well bool
+			_, err := pgx.ForEachRow(rows, []any{&job, &slot, &fails, &well}, func() error {
+				read[job]++
+				over[job] = over[job] || well || read[job] > mostInARow
+				if fails && !over[job] {
+					of[job].Failures++
+					if of[job].Failures == 1 || slot.Before(of[job].Since) {
+						of[job].Since = slot
+					}
+				}
+				return nil
+			})
+			return err
+		})
+		err := q.SendBatch(ctx, &b).Close()
+		left = slices.DeleteFunc(left, func(job uuid.UUID) bool { return over[job] || read[job] >= mostInARow })
+		return len(left) == 0, err
+	})
+	for i := range jobs {
+		jobs[i].Failures = max(1, jobs[i].Failures)
+	}
+	return pg.Wrap("counting the failures of jobs", err)
+}
+
+// selectNewest selects the newest runs of jobs within a window.
+func selectNewest(w days.Window) string {
+	return fmt.Sprintf(`
+SELECT w.job, r.scheduled_for, %s, r.status = 'succeeded'
+FROM unnest((SELECT $1::uuid[])) w(job)
+CROSS JOIN LATERAL (
+    SELECT * FROM punctual.runs r
+    WHERE r.job_id = w.job AND NOT %s AND %s
+    ORDER BY r.id DESC LIMIT %d) r
+ORDER BY w.job, r.id DESC`, failing, claim.IsNotice, w.On(`r.id`), mostInARow)
 }

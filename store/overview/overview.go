@@ -2,11 +2,10 @@ package overview
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"punctual/store/pg"
 )
 
 // Figures are what needs attention now, and how the last 24 hours went.
@@ -32,6 +31,9 @@ func (b *Board) Overview(ctx context.Context, tenant int32) (f Figures, err erro
 	queueOverdue(&batch, &f.Overdue, tenant)
 	queueFailing(&batch, &f.Failing, tenant, found)
 	queueDay(&batch, &f.Day, tenant)
-	err = b.db.Reader(ctx, tenant).SendBatch(ctx, &batch).Close()
-	return f, pg.Wrap("reading the overview", err)
+	q := b.db.Reader(ctx, tenant)
+	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
+		return f, fmt.Errorf("reading the overview: %w", err)
+	}
+	return f, countInARow(ctx, q, f.Failing.Jobs)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -24,7 +25,7 @@ const soonAfter = 2 * time.Minute
 // laterRows returns the rows in which to look for what was made later than the filter's end: rows of a slot within the
 // filter's time, and skips of many slots that end after it. What it costs depends on how many there are, not on the
 // runs made since. Most skips are made soon after their slots. Of these only the last before the end count.
-func (f Filter) laterRows(c *pg.Conditions, tenant int32) string {
+func (f Filter) laterRows(c *pg.Conditions, tenant int32, w days.Window) string {
 	from := time.Time{}
 	if f.From != nil {
 		from = *f.From
@@ -38,15 +39,16 @@ func (f Filter) laterRows(c *pg.Conditions, tenant int32) string {
 	return fmt.Sprintf(`(
 			SELECT r.* FROM punctual.runs r
 			WHERE r.tenant = $%[1]d AND `+longAfter+` AND r.scheduled_for >= $%[2]d AND r.scheduled_for < $%[4]d
-			  AND r.id >= $%[5]d AND `+notOfSlot+`
+			  AND r.id >= $%[5]d AND %[6]s AND `+notOfSlot+`
 			UNION ALL
 			SELECT r.* FROM punctual.runs r
 			WHERE r.tenant = $%[1]d AND NOT `+longAfter+` AND r.scheduled_for >= $%[3]d AND r.scheduled_for < $%[4]d
-			  AND r.id >= $%[5]d AND `+notOfSlot+`
+			  AND r.id >= $%[5]d AND %[6]s AND `+notOfSlot+`
 			UNION ALL
 			SELECT r.* FROM punctual.runs r
-			WHERE r.tenant = $%[1]d AND r.skipped_first < $%[4]d AND r.scheduled_for >= $%[4]d AND r.id >= $%[5]d
-			  AND r.skipped_first < r.skipped_last) r`, n+1, n+2, n+3, n+4, n+5) + withJobs
+			WHERE r.tenant = $%[1]d AND r.skipped_first < $%[4]d AND r.scheduled_for >= $%[4]d AND r.id >= $%[5]d AND %[6]s
+			  AND r.skipped_first < r.skipped_last) r`, n+1, n+2, n+3, n+4, n+5,
+		w.On(`r.id`)) + withJobs
 }
 
 // firstAfter returns an id that is higher than the ids of all slots before an instant. Ids have milliseconds.

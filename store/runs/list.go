@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/days"
 	"punctual/store/names"
 	"punctual/store/pg"
 )
@@ -19,11 +20,15 @@ import (
 // transaction began, and after a failover the database's clock may be another one.
 const ClockSlack = time.Hour
 
+// MostDays is how many days with runs a page of runs looks through: those of a year.
+const MostDays = 366
+
 // runCursor is the list that a cursor of runs belongs to.
 const runCursor byte = 'r'
 
 // ListRuns returns the runs and skips that the filter selects, newest first by id, and the cursor of the next page,
-// which is empty on the last page.
+// which is empty on the last page. A page ends before its limit where its search has looked through
+// MostDays days with runs.
 //
 // Before an instant lie two kinds of runs: those whose ids lie before it too, and those that were made later. The
 // second kind has the higher ids, so a page shows it first.
@@ -43,21 +48,101 @@ func (s *Runs) ListRuns(
 		parts = []bool{true, false}
 	}
 	for _, later := range parts {
-		part, err := s.listPart(ctx, q, tenant, f, later, f.Size()+1-len(runs))
+		part, left, err := s.listPart(ctx, q, tenant, f, later, f.Size()+1-len(runs))
 		if err != nil {
 			return nil, "", err
 		}
 		if runs = append(runs, part...); len(runs) > f.Size() {
 			break
 		}
+		if !left.IsZero() {
+			return runs, pg.Cursor(runCursor, domain.FirstRunID(left)), nil
+		}
 	}
 	runs, nextCursor = pg.Cut(runs, f.Page, runCursor, func(r Run) uuid.UUID { return r.ID })
 	return runs, nextCursor, nil
 }
 
-// listPart returns the first runs of a page: of those that were made later than the filter's end, or of the others.
+// listPart returns the first runs of a page: of those that were made later than the filter's end, or of the others. It
+// looks through windows of days, the newest first. left is where the days end that it has not looked at; zero: none are
+// left, or there are enough runs.
 func (s *Runs) listPart(
 	ctx context.Context, q pg.Querier, tenant int32, f Filter, later bool, limit int,
+) (found []Run, left time.Time, err error) {
+	search, some, err := f.search(ctx, q, tenant, later)
+	if err != nil || !some {
+		return nil, left, err
+	}
+	look := func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
+		runs, err := s.listWindow(ctx, q, tenant, f, later, w, limit-len(found))
+		found = append(found, runs...)
+		return len(found) == limit, err
+	}
+	if f.Status == domain.StatusRunning && !later {
+		_, err = look(ctx, q, days.Window{}) // it finds these runs by their ids
+	} else {
+		left, err = search.Back(ctx, q, look)
+	}
+	return found, left, err
+}
+
+// search returns the days in which to look for a part of a page. some is false if there are none.
+func (f Filter) search(
+	ctx context.Context, q pg.Querier, tenant int32, later bool,
+) (s days.Search, some bool, err error) {
+	s.Index, s.Most = f.index(later), MostDays
+	if f.From != nil {
+		s.Since = f.From.Add(-ClockSlack) // no id lies long before its slot
+	}
+	switch {
+	case later:
+		s.Since = *f.To
+	case f.To != nil:
+		s.Until = *f.To
+	}
+	if f.waits() {
+		var oldest, newest *uuid.UUID
+		if err := q.QueryRow(ctx, `
+			SELECT (SELECT run_id FROM punctual.ready WHERE tenant = $1 ORDER BY run_id LIMIT 1),
+			       (SELECT run_id FROM punctual.ready WHERE tenant = $1 ORDER BY run_id DESC LIMIT 1)`, tenant).
+			Scan(&oldest, &newest); err != nil {
+			return s, false, fmt.Errorf("looking for waiting runs: %w", err)
+		}
+		if oldest == nil {
+			return s, false, nil
+		}
+		s.Narrow(domain.IDTime(*oldest), domain.IDTime(*newest))
+	}
+	below, ok, err := f.After(runCursor)
+	if ok {
+		s.Narrow(time.Time{}, domain.IDTime(below))
+	}
+	return s, true, err
+}
+
+// waits reports whether all runs that the filter selects have rows in ready.
+func (f Filter) waits() bool {
+	return f.Status != "" && !f.Status.Final() && f.Status != domain.StatusRunning
+}
+
+// index returns the index that has all runs which the filter selects.
+func (f Filter) index(later bool) days.Index {
+	switch {
+	case later:
+		return days.MadeLater
+	case f.Reason != "", f.Status.Final() && f.Status != domain.StatusSucceeded:
+		return days.ByReason
+	case f.Trigger != "" && f.Trigger != domain.TriggerSchedule:
+		return days.ByTrigger
+	case f.Late != nil && *f.Late:
+		return days.Late
+	}
+	return days.All
+}
+
+// listWindow is listPart within a window.
+func (s *Runs) listWindow(
+	ctx context.Context, q pg.Querier, tenant int32, f Filter, later bool, w days.Window, limit int,
 ) ([]Run, error) {
 	var c pg.Conditions
 	if err := f.conditions(&c, tenant); err != nil {
@@ -66,17 +151,19 @@ func (s *Runs) listPart(
 	var from string
 	switch {
 	case later:
-		from = f.laterRows(&c, tenant)
+		from = f.laterRows(&c, tenant, w)
 	case f.To != nil:
 		c.Add(`r.id < ?`, firstAfter(*f.To))
 		fallthrough
 	default:
-		from = f.candidates(&c, tenant, limit)
+		c.Add(w.On(`r.id`))
+		from = f.candidates(&c, tenant, w, limit)
 	}
 	query := queryInOrder
 	if from != "" {
-		if err := c.Candidates(ctx, s.db, `r.tenant`, tenant, `r.id`, from, limit); err != nil {
-			return nil, fmt.Errorf("listing runs: %w", err)
+		some, err := c.Candidates(ctx, s.db, `r.tenant`, tenant, `r.id`, from, limit)
+		if err != nil || !some {
+			return nil, pg.Wrap("listing runs", err)
 		}
 		query = Query
 	}
@@ -136,19 +223,18 @@ const withJobs = ` LEFT JOIN punctual.jobs j ON j.id = r.job_id`
 // them by the indexes on a job, a reason, a trigger or a tenant. These indexes begin with the value that is asked for
 // and go on with the id, so a page costs as much as it is long, whatever else there is. No index has the status,
 // because the status of each run changes: runs of most states are found by their reasons, or by their rows in ready.
-func (f Filter) candidates(c *pg.Conditions, tenant int32, limit int) string {
+func (f Filter) candidates(c *pg.Conditions, tenant int32, w days.Window, limit int) string {
 	switch {
 	case f.Status == domain.StatusRunning:
-		// Replicas send few runs at a time. Runs that targets work on wait in ready for their deadline. OFFSET 0 has the runs
-		// looked up one by one.
+		// Replicas send few runs at a time. Runs that targets work on wait in ready for their deadline, in lanes of their
+		// own.
 		c.Args = append(c.Args, tenant)
-		return fmt.Sprintf(`(
-				SELECT unnest(run_ids) AS id FROM punctual.claims
+		return fmt.Sprintf(`punctual.runs_of(ARRAY(
+				SELECT unnest(run_ids) FROM punctual.claims
 				UNION
-				SELECT run_id FROM punctual.ready WHERE tenant = $%d) u
-			CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = u.id OFFSET 0) r`, len(c.Args)) + withJobs
-	case f.Status != "" && !f.Status.Final():
-		c.Add(`y.tenant = ?`, tenant)
+				SELECT run_id FROM punctual.ready WHERE tenant = $%d AND lane < 0)) r`, len(c.Args)) + withJobs
+	case f.waits():
+		c.Add(`y.tenant = ? AND `+w.On(`y.run_id`), tenant)
 		return `punctual.ready y JOIN punctual.runs r ON r.id = y.run_id AND r.job_id = y.job_id` + withJobs
 	case f.Status != "" && f.Status != domain.StatusSucceeded && f.Reason == "":
 		c.Args = append(c.Args, pg.Texts(domain.ReasonsOf(f.Status)))

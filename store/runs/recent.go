@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/store/days"
 	"punctual/store/pg"
 )
 
@@ -29,62 +31,110 @@ type RecentRun struct {
 	ScheduledFor time.Time     `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested."`
 }
 
-// selectRecent selects the newest runs and skips of each job, as SelectLast does the newest one. The limit stands in
-// the text, because a lasting plan is made without its arguments.
+// Newest are the newest runs and skips of jobs. Notices do not count.
+type Newest struct {
+	Last   map[uuid.UUID]Run         // the newest one of each job that has any
+	Recent map[uuid.UUID]*RecentRuns // as many as were asked for; nil if none were
+
+	jobs []uuid.UUID
+	most int
+	took map[uuid.UUID][]float64
+}
+
+// FindNewest finds the newest runs of jobs: the last one, and up to a number of recent ones.
+func FindNewest(ctx context.Context, q pg.Querier, jobs []uuid.UUID, recent int) (*Newest, error) {
+	n := &Newest{Last: map[uuid.UUID]Run{}, jobs: jobs, most: min(recent, MostRecent), took: map[uuid.UUID][]float64{}}
+	if n.most > 0 {
+		n.Recent = make(map[uuid.UUID]*RecentRuns, len(jobs))
+		for _, job := range jobs {
+			n.Recent[job] = &RecentRuns{Runs: []RecentRun{}}
+		}
+	}
+	if _, err := (days.Search{Index: days.All}).Back(ctx, q, n.look); err != nil {
+		return nil, fmt.Errorf("reading the newest runs of jobs: %w", err)
+	}
+	for job, took := range n.took {
+		slices.Sort(took)
+		n.Recent[job].DurationP95 = &took[int(math.Ceil(0.95*float64(len(took))))-1]
+	}
+	return n, nil
+}
+
+// look looks for what is lacking in a window.
+func (n *Newest) look(ctx context.Context, q pg.Querier, w days.Window) (enough bool, err error) {
+	var last []Run
+	var b pgx.Batch
+	if jobs := slices.DeleteFunc(slices.Clone(n.jobs), n.hasLast); len(jobs) > 0 {
+		QueueLast(&b, &last, w, anyOf, jobs)
+	}
+	if jobs := slices.DeleteFunc(slices.Clone(n.jobs), n.hasRecent); len(jobs) > 0 {
+		n.queueRecent(&b, w, jobs)
+	}
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return false, err
+	}
+	for _, r := range last {
+		n.Last[r.JobID] = r
+	}
+	return !slices.ContainsFunc(n.jobs, func(job uuid.UUID) bool { return !n.hasLast(job) || !n.hasRecent(job) }), nil
+}
+
+func (n *Newest) hasLast(job uuid.UUID) bool { _, has := n.Last[job]; return has }
+
+func (n *Newest) hasRecent(job uuid.UUID) bool {
+	return n.most == 0 || len(n.Recent[job].Runs) == n.most
+}
+
+// selectRecent selects the newest runs and skips of each job, as lastOf does the newest one. The limit stands in the
+// text, because a lasting plan is made without its arguments.
 const selectRecent = `
 SELECT w.id, r.id, r.status, r.scheduled_for, ` + took + `
 FROM unnest((SELECT $1::uuid[])) w(id)
 CROSS JOIN LATERAL (
 	SELECT * FROM punctual.runs n
-	WHERE n.job_id = w.id AND n.trigger <> 'notify'
+	WHERE n.job_id = w.id AND n.trigger <> 'notify' AND %s
 	ORDER BY n.id DESC LIMIT %d) r
 ORDER BY w.id, r.id DESC`
 
-// QueueRecent queues the query for the newest runs of jobs, n of each at most. Each of the jobs is then in recent.
-func QueueRecent(b *pgx.Batch, recent map[uuid.UUID]*RecentRuns, jobs []uuid.UUID, n int) {
-	for _, job := range jobs {
-		recent[job] = &RecentRuns{Runs: []RecentRun{}}
-	}
-	sql := fmt.Sprintf(selectRecent, min(n, MostRecent))
-	b.Queue(sql, pg.Prepared{}, jobs).Query(func(rows pgx.Rows) error {
+func (n *Newest) queueRecent(b *pgx.Batch, w days.Window, jobs []uuid.UUID) {
+	w.Queue(b, fmt.Sprintf(selectRecent, w.On(`n.id`), n.most), jobs).Query(func(rows pgx.Rows) error {
 		var job uuid.UUID
 		var r RecentRun
 		var took *float64
-		durations := map[uuid.UUID][]float64{}
 		_, err := pgx.ForEachRow(rows, []any{&job, &r.ID, &r.Status, &r.ScheduledFor, &took}, func() error {
-			recent[job].Runs = append(recent[job].Runs, r)
+			if n.hasRecent(job) {
+				return nil
+			}
+			n.Recent[job].Runs = append(n.Recent[job].Runs, r)
 			if took != nil {
-				durations[job] = append(durations[job], *took)
+				n.took[job] = append(n.took[job], *took)
 			}
 			return nil
 		})
-		for job, of := range durations {
-			slices.Sort(of)
-			recent[job].DurationP95 = &of[int(math.Ceil(0.95*float64(len(of))))-1]
-		}
 		return err
 	})
 }
 
-// SelectLast selects the newest run or skip of each job, by the index on (job_id, id), day by day from the latest. Once
-// a day has one, no earlier day is searched. Notices do not count.
-var SelectLast = LastOf(`(SELECT $1::uuid[])`)
+// anyOf gives the jobs of a list.
+const anyOf = `(SELECT $1::uuid[])`
 
-// LastOf is SelectLast for the jobs that an SQL expression gives as an array.
-func LastOf(jobs string) string {
+// lastOf selects the newest run or skip of each job within a window, by the index on (job_id, id), day by day from the
+// latest. Once a day has one, no earlier day is searched. An SQL expression gives the jobs as an array.
+func lastOf(jobs string, w days.Window) string {
 	return `
 SELECT ` + runFields + `, false,
        ` + fmt.Sprintf(`coalesce(nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), %d)`,
 		domain.DefaultMaxAttempts) + `
 FROM unnest(` + jobs + `) w(id)
 CROSS JOIN LATERAL (
-	SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND n.trigger <> 'notify' ORDER BY n.id DESC LIMIT 1) r
+	SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND n.trigger <> 'notify' AND ` + w.On(`n.id`) + `
+	ORDER BY n.id DESC LIMIT 1) r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.jobs j ON j.id = w.id
 LEFT JOIN punctual.job_versions v ON v.job_id = r.job_id AND v.version = r.job_version`
 }
 
-// QueueLast queues the query for the last runs of jobs.
-func QueueLast(b *pgx.Batch, runs *[]Run, sql string, args ...any) {
-	b.Queue(sql, append([]any{pg.Prepared{}}, args...)...).Query(pg.Into(runs, scanRun))
+// QueueLast queues the query for the newest run or skip, within a window, of each job that an SQL expression gives.
+func QueueLast(b *pgx.Batch, runs *[]Run, w days.Window, jobs string, args ...any) {
+	w.Queue(b, lastOf(jobs, w), args...).Query(pg.Into(runs, scanRun))
 }

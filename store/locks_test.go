@@ -1,0 +1,265 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/internal/pgtest"
+	"punctual/scheduler"
+	"punctual/scheduler/domain"
+	"punctual/scheduler/forecast"
+	"punctual/store/days"
+	"punctual/store/history"
+	"punctual/store/jobs"
+	"punctual/store/letters"
+	"punctual/store/pg"
+	"punctual/store/runs"
+)
+
+// Every partition that a statement names costs ten locks, and the lock table is the whole cluster's.
+func TestLocksDoNotGrowWithTheDaysThatAreKept(t *testing.T) {
+	t.Parallel()
+	few, many := 30, 60
+	if !testing.Short() {
+		few, many = 98, 400
+	}
+	counts := map[int]map[string]int{}
+	for _, kept := range []int{8, few, many} {
+		counts[kept] = locksOver(t, kept)
+	}
+	for _, what := range slices.Sorted(maps.Keys(counts[many])) {
+		t.Logf("%-40s %5d %5d %5d", what, counts[8][what], counts[few][what], counts[many][what])
+		if a, b := counts[few][what], counts[many][what]; b > a {
+			t.Errorf("%s: %d locks with %d days, %d with %d", what, a, few, b, many)
+		}
+		if n := counts[many][what]; n > 350 {
+			t.Errorf("%s: %d locks", what, n)
+		}
+	}
+}
+
+// locksOver does all that a replica does in a database that keeps a number of days, with a run on each of them, and
+// counts the locks that each piece of work holds at once.
+func locksOver(t *testing.T, kept int) map[string]int {
+	t.Helper()
+	dsn := pgtest.DSN(t)
+	c := openClaimer(t, dsn)
+	for day := 2; day < kept-7; day++ {
+		c.exec(`SELECT punctual.create_partitions(d, d) FROM (SELECT (now() AT TIME ZONE 'UTC')::date - $1::int) d(d)`, day)
+	}
+	daily := c.create("daily", every(24*time.Hour))
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, tenant, job_version, lane, status,
+			trigger)
+		SELECT (left(punctual.partition_bound(d::date)::text, 14) || '8' || substr(gen_random_uuid()::text, 16))::uuid,
+			$1, d, d, d, 1, 1, 5, 'succeeded', 'schedule'
+		FROM generate_series(date_trunc('day', now(), 'UTC') - ($2 - 8) * interval '1 day', now(), interval '1 day') d`,
+		daily.ID, kept)
+	c.Close()
+	meter, through := pgtest.NewLockMeter(t, pgtest.TCP(t, pgtest.Server(t), dsn))
+	w := busy{claimer: asClaimer(openCRUD(t, Options{
+		DatabaseURL: through, MaxConns: 2, Retention: 365 * 24 * time.Hour, Master: pgtest.Master(t),
+	})), kept: kept, locks: map[string]int{}, meter: meter}
+	w.read()
+	w.write()
+	w.dispatch()
+	w.tidy()
+	return w.locks
+}
+
+// busy counts the locks of the work that it does.
+type busy struct {
+	claimer
+	kept  int // days
+	meter *pgtest.LockMeter
+	locks map[string]int
+}
+
+// counts does a piece of work, and remembers the most locks that it held at once.
+func (b busy) counts(what string, work func() error) {
+	b.t.Helper()
+	b.meter.Most()
+	if err := work(); err != nil {
+		b.t.Errorf("%s: %v", what, err)
+	}
+	n, statements := b.meter.Most()
+	if n > 350 && b.locks[what] <= 350 {
+		b.t.Logf("%s: %d locks by\n%s", what, n, statements)
+	}
+	b.locks[what] = max(b.locks[what], n)
+}
+
+// read reads what the API shows.
+func (b busy) read() {
+	ctx, yes := b.t.Context(), true
+	b.counts("a target's call", func() error {
+		a := b.accepted("async")
+		b.mustBeat(a, `{"at": 1}`)
+		_, err := b.CompleteRun(ctx, a.RunID, a.RunToken, nil)
+		return err
+	})
+	job := b.create("new")
+	rare := b.create("rare")
+	now := b.now()
+	past, since := now.Add(-20*24*time.Hour), now.Add(-28*24*time.Hour)
+	for what, f := range map[string]runs.Filter{
+		"all": {}, "full": {Page: pg.Page{Limit: 500}}, "dead": {Status: domain.StatusDead},
+		"pending": {Status: domain.StatusPending}, "running": {Status: domain.StatusRunning},
+		"of a trigger": {Trigger: domain.TriggerReplay}, "late": {Late: &yes}, "of a job": {JobID: &job.ID},
+		"of a name": {Job: "new"}, "of a reason": {JobID: &job.ID, Reason: domain.ReasonTimeout},
+		"of labels": {Labels: map[string]string{"a": "b"}}, "before": {To: &past}, "since": {From: &since},
+		"between": {From: &since, To: &past},
+	} {
+		b.counts("runs "+what, func() error { _, _, err := b.ListRuns(ctx, 1, f); return err })
+	}
+	page, next, err := b.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID})
+	if (next != "") != (b.kept > runs.MostDays) || len(page) > 0 || err != nil {
+		b.t.Errorf("with %d days a page of a job without runs has %d and goes on at %q, %v", b.kept, len(page), next, err)
+	}
+	_, next, err = b.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID, Page: pg.Page{Cursor: next}})
+	if next != "" || err != nil {
+		b.t.Errorf("its next page goes on at %q, %v", next, err)
+	}
+	for what, f := range map[string]jobs.Filter{
+		"all": {}, "with recent runs": {Recent: 20}, "completed": {State: domain.JobCompleted},
+	} {
+		b.counts("jobs "+what, func() error { _, _, err := b.ListJobs(ctx, 1, f); return err })
+	}
+	for _, name := range []string{"new", rare.ID.String(), "daily"} {
+		b.counts("a job", func() error { _, err := b.GetJob(ctx, 1, name); return err })
+		b.counts("stats", func() error { _, err := b.JobStats(ctx, 1, name); return err })
+		for _, at := range []time.Time{now, since} {
+			b.counts("explain", func() error {
+				_, err := b.ExplainJob(ctx, 1, name, func(*time.Location) (time.Time, error) { return at, nil })
+				return err
+			})
+		}
+	}
+	b.counts("dead letters", func() error {
+		_, _, err := b.ListDeadLetters(ctx, 1, letters.DeadLetterFilter{})
+		return err
+	})
+	b.counts("groups of dead letters", func() error {
+		_, _, err := b.ListGroups(ctx, 1, letters.DeadLetterFilter{})
+		return err
+	})
+	b.counts("queues", func() error { _, _, err := b.QueueDepths(ctx, 1); return err })
+	b.counts("a freeze", func() error { _, err := b.FreezeState(ctx, 1); return err })
+	b.counts("a forecast", func() error {
+		_, err := b.Forecast(ctx, 1, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute})
+		return err
+	})
+	b.counts("metrics", func() error { collect(Collector{b.Store}); return nil })
+}
+
+// collect collects metrics.
+func collect(c prometheus.Collector) {
+	metrics := make(chan prometheus.Metric, 10_000)
+	c.Collect(metrics)
+	close(metrics)
+}
+
+// write does what callers ask for.
+func (b busy) write() {
+	ctx := b.t.Context()
+	b.counts("a new job", func() error { b.create("written", every(24*time.Hour)); return nil })
+	b.counts("a trigger", func() error { b.trigger("written"); return nil })
+	b.counts("an edit", func() error { b.edit("written", described("x")); return nil })
+	b.counts("a pause", func() error { b.pause("written"); return nil })
+	b.counts("a resume", func() error { b.resumed("written"); return nil })
+	b.counts("a cancel", func() error { b.cancel(b.trigger("written").ID); return nil })
+	b.counts("a deletion", func() error { b.deleteJob("written"); return nil })
+	b.create("dying")
+	dead := b.die("dying", 3)
+	b.counts("overview", func() error { _, err := b.Overview(ctx, 1); return err })
+	b.counts("failing jobs", func() error { _, err := b.FailingJobs(ctx, 1); return err })
+	b.counts("overdue jobs", func() error { _, err := b.OverdueJobs(ctx, 1); return err })
+	b.counts("a replay", func() error { b.replay(dead[0]); return nil })
+	b.counts("an operation", func() error {
+		b.start(letters.BulkRequest{Kind: letters.OperationReplay})
+		b.nextBatch()
+		return nil
+	})
+	b.counts("a backfill", func() error {
+		from := b.now().Add(-20 * 24 * time.Hour)
+		r := letters.BackfillRequest{Job: "daily", From: from, To: b.now(), Rerun: true}
+		_, err := b.CountBackfill(ctx, b.plan(letters.BackfillRequest{Job: "daily", From: from, To: b.now()}))
+		b.backfill(r)
+		for range 4 {
+			b.nextBatch()
+		}
+		return err
+	})
+}
+
+// dispatch does what the loops do.
+func (b busy) dispatch() {
+	ctx := b.t.Context()
+	b.many(30, "due", 0)
+	b.create("gated", every(time.Minute), overlapping(domain.PolicyForbid))
+	b.trigger("gated")
+	var outcomes []domain.Outcome
+	b.counts("a claim", func() error {
+		for _, batch := range []domain.Batch{b.claim(10, false), b.claim(10, true)} {
+			for i, a := range batch.Runs {
+				if i == 0 {
+					outcomes = append(outcomes, failed(a))
+				} else {
+					outcomes = append(outcomes, succeeded(a))
+				}
+			}
+		}
+		return nil
+	})
+	b.counts("a claim of what waits", func() error {
+		for _, a := range b.claimReady(10).Runs {
+			outcomes = append(outcomes, succeeded(a))
+		}
+		return nil
+	})
+	b.counts("a finish of one", func() error { b.finish(outcomes[1]); return nil })
+	b.counts("a finish", func() error { b.finish(outcomes...); return nil })
+	b.counts("a claim of ordered work", func() error { b.claimWaiting(domain.WorkOrdered, 10); return nil })
+	b.counts("what is due next", func() error {
+		_, err := b.NextDue(ctx, scheduler.LookInto{{b.queue}, {b.queue}, {b.queue}, {b.queue}}, false)
+		return err
+	})
+	b.counts("a heartbeat", func() error { _, err := b.Renew(ctx, b.replica, false); return err })
+	b.claim(10, false)
+	b.lose(b.replica)
+	b.counts("a recovery", func() error { b.recover(); return nil })
+}
+
+// tidy does the chores.
+func (b busy) tidy() {
+	ctx := pg.Chores.In(b.t.Context())
+	for _, chore := range b.Chores() {
+		b.counts("chore: "+chore.Name, func() error { _, _, err := chore.Batch(ctx); return err })
+	}
+	m := b.measured(100, map[string]string{})
+	b.counts("metrics of jobs", func() error { collect(m); return nil })
+	b.counts("verify", func() error {
+		_, err := b.Verify(ctx, history.VerifyOptions{From: b.now().Add(-3 * 24 * time.Hour), To: b.now()})
+		return err
+	})
+	for kind, chore := range map[string]func(context.Context) (int, bool, error){
+		"completed jobs": b.ForgetCompletedJobs, "deleted jobs": b.PurgeJobs, "versions": b.ForgetVersions,
+	} {
+		b.exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '2 years' WHERE state = 'deleted'`)
+		b.counts("forgetting "+kind, func() error { _, _, err := chore(ctx); return err })
+	}
+	b.counts("making days", func() error {
+		var slots []time.Time
+		for day := range 20 {
+			slots = append(slots, b.now().AddDate(-2, 0, day))
+		}
+		return b.Days.EnsureFor(ctx, slots)
+	})
+	b.counts("retiring days", func() error {
+		return days.New(b.db, 10*24*time.Hour, 10*24*time.Hour, b.options.Log).Retire(ctx)
+	})
+}
