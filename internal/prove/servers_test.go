@@ -92,7 +92,7 @@ func callers(name, near, far string) (jobs []process.JobSpec) {
 		}}
 	}
 	atMostOnce := func() process.JobSpec { return process.JobSpec{"delivery": "at_most_once"} }
-	add(3, "plain", near, "1s", process.JobSpec{})
+	add(3, "stubborn", near, "1s", retry(20, "1s"))
 	add(3, "patient", near, "1s", retry(4, "1s"))
 	add(1, "impatient", near, "1s", retry(2, "500ms"))
 	add(1, "fault", near+"/fault", "1s", retry(2, "100ms"))
