@@ -59,6 +59,10 @@ VERIFIER := testdata/standardwebhooks/node_modules/.package-lock.json
 needs:
 	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs npm alertmanager chromium
 
+.PHONY: servers
+servers: needs # that jobs call in tests of the guarantee
+	@.ci/install nginx apache2 gunicorn haproxy nodejs
+
 $(VERIFIER): testdata/standardwebhooks/package-lock.json | needs
 	cd testdata/standardwebhooks && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
@@ -72,7 +76,7 @@ test: needs $(VERIFIER) $(HTMX) ## Run the tests, but for faults that take long:
 	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: prove
-prove: needs $(VERIFIER) $(HTMX) ## Prove the guarantee: every fault that fits, and that every benchmark measures (ten minutes)
+prove: servers $(VERIFIER) $(HTMX) ## Prove the guarantee: every fault that fits, and that every benchmark measures (ten minutes)
 	CGO_ENABLED=1 $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m $(ARGS) ./internal/prove ./internal/bench
 
 .PHONY: lint

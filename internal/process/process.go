@@ -39,10 +39,21 @@ const noGrace = "PUNCTUAL_SHUTDOWN_GRACE=0s"
 // Postgres, plus the master key and env, which may replace the key. A replica stops without a --shutdown-grace unless
 // env or args set one.
 func Launch(path string, env []string, args ...string) (*Process, error) {
+	return launch(syscall.SIGKILL, path, env, args)
+}
+
+// LaunchServer is Launch for a program that ends its own children when it is sent SIGTERM, and would leave them behind
+// if it were killed.
+func LaunchServer(path string, env []string, args ...string) (*Process, error) {
+	return launch(syscall.SIGTERM, path, env, args)
+}
+
+// launch starts a program, which gets a signal when this process ends.
+func launch(last syscall.Signal, path string, env, args []string) (*Process, error) {
 	p := &Process{cmd: exec.Command(path, args...), done: make(chan struct{})}
 	p.cmd.Env = append(append(Environment(), "PUNCTUAL_MASTER_KEY="+MasterKey, noGrace), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	p.cmd.SysProcAttr = tied()
+	p.cmd.SysProcAttr = tied(last)
 	p.cmd.WaitDelay = 5 * time.Second // for grandchildren that keep the output open
 	started := make(chan error)
 	go p.run(started)
