@@ -93,7 +93,11 @@ func TestClaimsAndFinishesArePlannedOnceHoweverTheTablesGrow(t *testing.T) {
 	work := func() {
 		for range 10 {
 			c.claimReady(100)
+			c.exec(`UPDATE punctual.schedules SET next_run_at = now() WHERE next_run_at <= now()`) // and none is late
 			batch := c.claim(20, false)
+			if len(batch.Runs) != 20 {
+				t.Fatalf("%d runs were claimed, want 20", len(batch.Runs))
+			}
 			var outcomes []domain.Outcome
 			for _, a := range batch.Runs {
 				o := unsent(a, domain.Succeed)
