@@ -253,7 +253,6 @@ func TestAPageOfGroupsIsReadByIndex(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
 			c := openClaimer(t, dsn)
-			c.exec(`ALTER TABLE punctual.dead_letters SET (autovacuum_enabled = false)`)
 			outage, one := c.flood(20_000, 2_000).tenant, c.flood(3_000, 1).tenant
 			if state == "analysed" {
 				c.exec(`ANALYZE punctual.dead_letters`)

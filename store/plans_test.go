@@ -74,7 +74,6 @@ func (c claimer) explainContenders(of domain.Work) plan {
 // seconds.
 func (c claimer) fill(n int) {
 	c.t.Helper()
-	c.exec(`ALTER TABLE punctual.schedules SET (autovacuum_enabled = false)`)
 	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 		SELECT gen_random_uuid(), at, at, 1, 1, $2::smallint * 4 + 1, true
 		FROM (SELECT now() + CASE WHEN i % 10 = 0 THEN interval '-2 s' ELSE i * interval '1 s' END AS at

@@ -43,7 +43,6 @@ func TestDailyWorkScansNoLargeTable(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
 			c := openClaimer(t, dsn)
-			c.exec(`ALTER TABLE punctual.schedules SET (autovacuum_enabled = false)`)
 			state.arrange(c)
 			c.Close()
 			watch := openClaimer(t, dsn)

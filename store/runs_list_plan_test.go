@@ -66,15 +66,6 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
 			c := openClaimer(t, dsn)
-			// The counters include the reads of autovacuum, so it is turned off.
-			c.exec(`DO $$ DECLARE t regclass; BEGIN
-				FOR t IN SELECT oid
-					FROM pg_class
-					WHERE relnamespace = 'punctual'::regnamespace AND relkind = 'r'
-						AND relname ~ '^(runs_|ready$|claims$)'
-				LOOP
-					EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = false)', t);
-				END LOOP; END $$`)
 			c.much()
 			if state == "analysed" {
 				c.exec(`ANALYZE`)
