@@ -29,6 +29,13 @@ type claimer struct {
 
 func newClaimer(t *testing.T) claimer { return asClaimer(newCRUD(t)) }
 
+// claimerOnClone is newClaimer for a test of plans or of the sizes of tables.
+func claimerOnClone(t *testing.T) claimer {
+	t.Helper()
+	t.Parallel()
+	return asClaimer(newCRUDOn(t, pgtest.Clone(t)))
+}
+
 func asClaimer(c crud) claimer {
 	c.t.Helper()
 	r := claimer{crud: c, replica: uuid.New()}

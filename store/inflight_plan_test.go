@@ -52,7 +52,7 @@ func TestRunsInFlightAreCountedWithoutTheHistory(t *testing.T) {
 // The few jobs in a state are found without reading the others.
 func TestJobsInAStateAreFoundByIndex(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := pgtest.Clone(t)
 	c := openClaimer(t, dsn)
 	c.many(20_000, "active", -1e15)
 	c.exec(`UPDATE punctual.jobs SET state = 'paused', paused_at = now() WHERE name IN ('active-7', 'active-9')`)

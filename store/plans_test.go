@@ -83,7 +83,7 @@ func (c claimer) fill(n int) {
 // The hot statements read a few pages of their index, whatever the table's statistics and history. The test counts
 // pages, not time.
 func TestTheHotStatementsStayIndexScans(t *testing.T) {
-	c := newClaimer(t)
+	c := claimerOnClone(t)
 	ctx := t.Context()
 	of := func(work domain.Work) scheduler.Claim {
 		return scheduler.Claim{Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 100}}}

@@ -47,7 +47,7 @@ func TestDailyWorkScansNoLargeTable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dsn := pgtest.DSN(t)
+			dsn := pgtest.Clone(t)
 			for _, state := range states {
 				t.Run(state.name, func(t *testing.T) {
 					c := openClaimer(t, dsn)
@@ -73,7 +73,7 @@ func openClaimer(t *testing.T, dsn string) claimer {
 func analysedOrNot(t *testing.T, fill func(c claimer), test func(t *testing.T, watch claimer)) {
 	t.Helper()
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := pgtest.Clone(t)
 	for _, state := range []struct {
 		name    string
 		arrange func(c claimer)

@@ -28,6 +28,14 @@ func DSN(t testing.TB) string {
 	return handsOn(t, server, name)
 }
 
+// Clone is DSN for a test of plans, statistics or the sizes of tables: no other test has written to the database.
+func Clone(t testing.TB) string {
+	t.Helper()
+	server, name := Server(t), next()
+	clone(t, server, name)
+	return handsOn(t, server, name)
+}
+
 // clone creates a database as a copy of the migrated one.
 func clone(t testing.TB, server *privatepg.Server, name string) {
 	t.Helper()
