@@ -73,7 +73,7 @@ func handsOn(t testing.TB, server *privatepg.Server, name string) string {
 	return as(t, server, name)
 }
 
-// errUnlike says that a database cannot be made like a clone of the template by emptying it.
+// errUnlike says that a database is unlike a clone of the template even when it is emptied.
 var errUnlike = errors.New("the database is not like a clone")
 
 // recycle makes a database like a clone of the template, or fails.
@@ -97,17 +97,10 @@ func find(ctx context.Context, dsn string, template found) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	sql := strings.NewReplacer("{rows}", orNull(template.Rows), "{sequences}", orNull(template.Sequences)).Replace(recycleSQL)
-	results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+	values := strings.NewReplacer("{rows}", string(template.Rows), "{sequences}", string(template.Sequences))
+	results, err := conn.PgConn().Exec(ctx, values.Replace(recycleSQL)).ReadAll()
 	if err != nil {
 		return "", err
 	}
 	return string(results[len(results)-1].Rows[0][0]), nil
-}
-
-func orNull(text json.RawMessage) string {
-	if text == nil {
-		return "null"
-	}
-	return string(text)
 }

@@ -7,8 +7,10 @@ SET track_counts = off;                 -- what is written here does not count
 
 DO $do$
 DECLARE
-    kept   CONSTANT json := nullif($json${rows}$json$, 'null')::json;      -- the template's rows, by table; null: leave all as it is
-    counts CONSTANT json := nullif($json${sequences}$json$, 'null')::json; -- its sequences, by name: [last_value, is_called]
+    -- The template's rows, by table. Null: leave everything as it is.
+    kept   CONSTANT json := nullif($json${rows}$json$, '');
+    -- Its sequences, by name: [last_value, is_called].
+    counts CONSTANT json := nullif($json${sequences}$json$, '');
     rows   text[] := '{}';
     seqs   text[] := '{}';
     odd    text[] := '{}'; -- what a fresh database does not have
@@ -73,7 +75,8 @@ BEGIN
             SELECT 'written: ' || relname
             FROM pg_class
             WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' AND NOT relisshared
-                AND pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_updated(oid) + pg_stat_get_tuples_deleted(oid) > 0);
+                AND pg_stat_get_tuples_inserted(oid) + pg_stat_get_tuples_updated(oid)
+                    + pg_stat_get_tuples_deleted(oid) > 0);
     END IF;
     odd := odd || (SELECT format('pages: %s, rows: %s', sum(relpages), sum(reltuples)) FROM pg_class) -- VACUUM's
         || ARRAY(

@@ -56,7 +56,8 @@ func TestARecycledDatabaseIsLikeAClone(t *testing.T) {
 			}
 			if got := one[[]int64](t, dsn, `SELECT ARRAY[
 				(SELECT count(*) FROM punctual.queues), (SELECT max(weight) FROM punctual.tenants),
-				(SELECT count(*) FROM punctual.run_token_key), (SELECT count(*) FROM punctual.deployment WHERE tidied_at > '-infinity'),
+				(SELECT count(*) FROM punctual.run_token_key),
+				(SELECT count(*) FROM punctual.deployment WHERE tidied_at > '-infinity'),
 				nextval('punctual.fences')]`); got[0] != 1 || got[1] != 1 || got[2] != 1 || got[3] != 0 || got[4] != 1 {
 				t.Errorf("queues, weight, keys, freezes, token: %v", got)
 			}
