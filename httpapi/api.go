@@ -44,6 +44,8 @@ type Config struct {
 	Courier       *scheduler.Courier              // sends test notices; nil: they fail
 	Ready         func(ctx context.Context) error // also needed to be ready; its error is shown
 	Pages         Pages                           // for people; nil: none
+
+	timeout time.Duration // of a request; 0: requestTimeout
 }
 
 // Pages are the pages for people. They call the API as any client does.
@@ -78,6 +80,7 @@ func New(c Config) (http.Handler, error) {
 	if c.Tenant == "" {
 		c.Tenant = tenants.DefaultTenant
 	}
+	c.timeout = cmp.Or(c.timeout, requestTimeout)
 	s := &server{
 		Config: c, freezes: &freezeBook{store: c.Store}, outlook: newForecastBook(c.Store),
 		callers: auth.New(auth.Config{Store: c.Store, Log: c.Log, NoAuth: c.NoAuth, Tenant: c.Tenant, OIDC: c.OIDC}),

@@ -54,6 +54,7 @@ func serve(t testing.TB, change ...func(*Config)) *service {
 	config := Config{
 		Store: st, Log: slog.New(slog.DiscardHandler), Version: "test", Gatherer: registry, Registerer: registry,
 		DefaultJitter: 10 * time.Second, NoAuth: true,
+		timeout: 10 * time.Minute, // so that no test depends on the speed of the machine
 	}
 	for _, c := range change {
 		c(&config)

@@ -143,7 +143,7 @@ func (s *server) sameOrigin(next http.Handler) http.Handler {
 // limitTime bounds how long a request may wait for the database.
 func (s *server) limitTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

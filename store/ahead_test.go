@@ -114,7 +114,7 @@ func TestRetriesAndTriggersAreNotBehindWhatIsOrdered(t *testing.T) {
 	orders := c.claimWaiting(domain.WorkOrdered, 100)
 	if len(orders.Runs) != 100 || orders.Runs[0].Job.ID != job || orders.Runs[0].Lease.Work != domain.WorkOrdered ||
 		len(orders.Full) != 1 {
-		t.Errorf("%d of the backfill, full: %v", len(orders.Runs), orders.Full)
+		t.Fatalf("%d of the backfill, full: %v", len(orders.Runs), orders.Full)
 	}
 	// An ordered run stays an ordered run, however often it is tried.
 	c.finish(failed(orders.Runs[0]))

@@ -207,7 +207,7 @@ func TestLimitsAreReadWithTheHeartbeat(t *testing.T) {
 // However long the backlog of a held-back tenant is, a claim finds the fresh work of other tenants by reading a few
 // pages.
 func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
-	c := newClaimer(t)
+	c := claimerOnClone(t)
 	c.neighbour(1)
 	c.fill(150_000) // a tenth of the rows has been due for 2 s
 	c.exec(`ALTER TABLE punctual.ready DROP CONSTRAINT IF EXISTS ready_job_id_fkey`)

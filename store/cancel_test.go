@@ -21,9 +21,7 @@ func (c crud) claimAll(replica uuid.UUID) []domain.Assignment {
 		c.t.Fatal(err)
 	}
 	claim := scheduler.Claim{Replica: replica, Quotas: []scheduler.Quota{{Queue: 1, Slots: 10}}}
-	due, err := c.ClaimDue(c.t.Context(), claim)
-	must(c.t, err)
-	runs := due.Runs
+	runs := claimer{crud: c, replica: replica, queue: 1}.claim(10, false).Runs
 	for _, claim.Work = range []domain.Work{domain.WorkReady, domain.WorkOrdered} {
 		ready, err := c.ClaimReady(c.t.Context(), claim)
 		must(c.t, err)

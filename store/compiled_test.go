@@ -89,13 +89,17 @@ func TestReadingAJobIsPlannedOnce(t *testing.T) {
 // small and looked cheap. Once they had grown and been analysed, a lasting plan looked dearer than these.
 func TestClaimsAndFinishesArePlannedOnceHoweverTheTablesGrow(t *testing.T) {
 	t.Parallel()
-	c := openClaimer(t, pgtest.DSN(t))
+	c := openClaimer(t, pgtest.Clone(t))
 	work := func() {
 		for range 10 {
 			// However long it took to get here, slots that are due count as due, and not as late.
 			c.exec(`UPDATE punctual.schedules SET next_run_at = now() WHERE next_run_at < now()`)
 			c.claimReady(100)
+			c.exec(`UPDATE punctual.schedules SET next_run_at = now() WHERE next_run_at <= now()`) // and none is late
 			batch := c.claim(20, false)
+			if len(batch.Runs) != 20 {
+				t.Fatalf("%d runs were claimed, want 20", len(batch.Runs))
+			}
 			var outcomes []domain.Outcome
 			for _, a := range batch.Runs {
 				o := unsent(a, domain.Succeed)
@@ -131,7 +135,7 @@ func TestClaimsAndFinishesArePlannedOnceHoweverTheTablesGrow(t *testing.T) {
 
 // A claim's plan is kept whatever its arguments are (see above), so it must be as good as one that is made for them.
 func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
-	c := newCRUD(t)
+	c := claimerOnClone(t).crud
 	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 		SELECT gen_random_uuid(), now(), now() + i * interval '1 s', 1 + i % 50, 1, 5, true FROM generate_series(1, 20000) i`)
 	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)

@@ -55,7 +55,7 @@ func claimedOf(c claimer) int {
 }
 
 func TestDepthsAreCountedUpToACap(t *testing.T) {
-	c := newClaimer(t)
+	c := claimerOnClone(t)
 	c.fill(pg.DepthCap * 15) // a tenth of the rows is due
 	depths, _, err := c.QueueDepths(t.Context(), c.tenant)
 	if err != nil || depths[0].DueSlots != pg.DepthCap {

@@ -10,7 +10,7 @@ import (
 // The search for waiting tenants looks only at tenants with work in a lane, however many other tenants and queues
 // exist.
 func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
-	c := newClaimer(t)
+	c := claimerOnClone(t)
 	c.exec(`INSERT INTO punctual.tenants (name) SELECT 'tenant-' || i FROM generate_series(1, 5000) i`)
 	c.exec(`INSERT INTO punctual.queues (name) SELECT 'queue-' || i FROM generate_series(1, 99) i`)
 	c.exec(`ALTER TABLE punctual.ready DROP CONSTRAINT IF EXISTS ready_job_id_fkey`)

@@ -113,7 +113,7 @@ func TestNobodyWaits(t *testing.T) {
 
 // However much work of another tenant is due, a claim finds a tenant's own work by reading a few pages.
 func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
-	c := newClaimer(t)
+	c := claimerOnClone(t)
 	other := c.neighbour(1)
 	c.fill(150_000)
 	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)

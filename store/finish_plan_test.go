@@ -45,7 +45,7 @@ func (c claimer) outcomes(status int, sql string) []domain.Outcome {
 // A finish reads its own runs only, each once. That holds on a day that was never analysed and on a day that was
 // analysed when no run was running, with custom and with generic plans.
 func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
-	c := newClaimer(t)
+	c := claimerOnClone(t)
 	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, fence, tenant, job_version, lane, attempt,
 			status, trigger, claimed_at)
 		SELECT ('01' || substr(punctual.partition_bound(current_date)::text, 3, 12)

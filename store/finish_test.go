@@ -444,7 +444,7 @@ func TestFinishIsOneTransaction(t *testing.T) {
 
 // Finishing must not write an index: Postgres updates a run's row within its page (HOT).
 func TestFinishingIsHOT(t *testing.T) {
-	c := newClaimer(t)
+	c := claimerOnClone(t)
 	const jobs = 5000
 	c.many(jobs, "job", 0, rarely, tolerant)
 	conn := c.connect()

@@ -159,7 +159,7 @@ func TestAForecastEndsWithItsCaller(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("it goes on")
 	}
 	c.until("Postgres to end it, too", `SELECT NOT EXISTS (SELECT FROM pg_stat_activity

@@ -224,7 +224,7 @@ func TestDeadlinesWaitWhileFrozen(t *testing.T) {
 
 // The query for freezes scans no table.
 func TestTheLookAtFreezesIsByIndex(t *testing.T) {
-	c := newClaimer(t)
+	c := claimerOnClone(t)
 	c.exec(`INSERT INTO punctual.tenants (name, max_concurrent_runs) SELECT 't' || i, 10 FROM generate_series(1, 20000) i`)
 	c.exec(`ANALYZE punctual.tenants`)
 	err := pgx.BeginFunc(t.Context(), c.db.Pool(), func(tx pgx.Tx) error {

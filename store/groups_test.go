@@ -12,7 +12,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store/letters"
 	"punctual/store/pg"
@@ -248,44 +247,35 @@ func TestAGroupThatGetsANewerDeadLetterMovesToTheFront(t *testing.T) {
 // The cost of a page depends on the number of groups at most, and not on the number of dead letters. The test counts
 // pages of the database, not time.
 func TestAPageOfGroupsIsReadByIndex(t *testing.T) {
-	for _, state := range []string{"never analysed", "analysed"} {
-		t.Run(state, func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.DSN(t)
-			c := openClaimer(t, dsn)
-			c.exec(`ALTER TABLE punctual.dead_letters SET (autovacuum_enabled = false)`)
-			outage, one := c.flood(20_000, 2_000).tenant, c.flood(3_000, 1).tenant
-			if state == "analysed" {
-				c.exec(`ANALYZE punctual.dead_letters`)
-			}
-			c.Close()
-			watch := openClaimer(t, dsn)
-			for _, k := range []struct {
-				name   string
-				tenant int32
-				filter letters.DeadLetterFilter
-				groups int
-				most   int
-			}{
-				{"the first page after an outage", outage, letters.DeadLetterFilter{}, 20, 2_000},
-				// It looks at every group: four pages of the index, and the newest dead letter.
-				{"a reason that there is none of", outage, letters.DeadLetterFilter{Reason: domain.ReasonGone}, 0, 20_000},
-				{"a label", outage, letters.DeadLetterFilter{Labels: map[string]string{"a": "b"}}, 0, 20_000},
-				{"one job", one, letters.DeadLetterFilter{}, 1, 8_000},
-			} {
-				n := watch.pagesRead(`^dead_letters$`, func(reader claimer) {
-					k.filter.Limit = 20
-					found, _, err := reader.ListGroups(t.Context(), k.tenant, k.filter)
-					if err != nil || len(found) != k.groups {
-						t.Errorf("%s: %d groups, %v", k.name, len(found), err)
-					}
-				})
-				if n > k.most {
-					t.Errorf("%s: %d pages were read", k.name, n)
+	var outage, one int32
+	analysedOrNot(t, func(c claimer) {
+		outage, one = c.flood(20_000, 2_000).tenant, c.flood(3_000, 1).tenant
+	}, func(t *testing.T, watch claimer) {
+		for _, k := range []struct {
+			name   string
+			tenant int32
+			filter letters.DeadLetterFilter
+			groups int
+			most   int
+		}{
+			{"the first page after an outage", outage, letters.DeadLetterFilter{}, 20, 2_000},
+			// It looks at every group: four pages of the index, and the newest dead letter.
+			{"a reason that there is none of", outage, letters.DeadLetterFilter{Reason: domain.ReasonGone}, 0, 20_000},
+			{"a label", outage, letters.DeadLetterFilter{Labels: map[string]string{"a": "b"}}, 0, 20_000},
+			{"one job", one, letters.DeadLetterFilter{}, 1, 8_000},
+		} {
+			n := watch.pagesRead(`^dead_letters$`, func(reader claimer) {
+				k.filter.Limit = 20
+				found, _, err := reader.ListGroups(t.Context(), k.tenant, k.filter)
+				if err != nil || len(found) != k.groups {
+					t.Errorf("%s: %d groups, %v", k.name, len(found), err)
 				}
+			})
+			if n > k.most {
+				t.Errorf("%s: %d pages were read", k.name, n)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestGroupsWorkInEveryExecMode(t *testing.T) {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"testing"
 
 	"punctual/internal/pgtest"
@@ -13,58 +12,50 @@ import (
 // What is in flight is looked up run by run, however long the history is. The test counts pages of the database, not
 // time.
 func TestRunsInFlightAreCountedWithoutTheHistory(t *testing.T) {
-	for _, analysed := range []bool{false, true} {
-		t.Run(fmt.Sprintf("analysed %t", analysed), func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.DSN(t)
-			c := openClaimer(t, dsn)
-			c.many(100, "due", 0)
-			c.claim(100, false)
-			c.exec(`
-				INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, started_at, finished_at, tenant, job_version,
-					lane, attempt, status, trigger, fence)
-				SELECT (substr(ms, 1, 8) || '-' || substr(ms, 9) || '-7' || substr(gen_random_uuid()::text, 16))::uuid,
-				       gen_random_uuid(), now(), now(), now(), now(), $1, 1, 5, 1, 'succeeded', 'manual', 1
-				FROM (SELECT lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12, '0') AS ms) n,
-				     generate_series(1, 40000)`, c.tenant)
-			if analysed {
-				c.exec(`ANALYZE punctual.runs, punctual.claims`)
-			}
-			c.Close()
-			watch := openClaimer(t, dsn)
-			for name, count := range map[string]func(claimer) (int, error){
-				"the freeze": func(c claimer) (int, error) {
-					state, err := c.FreezeState(t.Context(), c.tenant)
-					return state.InFlight, err
-				},
-				"the queues of a tenant": func(c claimer) (int, error) {
-					queues, _, err := c.QueueDepths(t.Context(), c.tenant)
-					return queues[0].InFlight, err
-				},
-				"the queues": func(c claimer) (int, error) {
-					queues, _, err := c.QueueDepths(t.Context(), 0)
-					return queues[0].InFlight, err
-				},
-			} {
-				read := watch.pagesRead(`^runs`, func(reader claimer) {
-					if n, err := count(reader); err != nil || n != 100 {
-						t.Errorf("%s: %d in flight, %v", name, n, err)
-					}
-				})
-				if read > 1500 {
-					t.Errorf("%s: %d pages were read", name, read)
+	analysedOrNot(t, func(c claimer) {
+		c.many(100, "due", 0)
+		c.claim(100, false)
+		c.exec(`
+			INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, started_at, finished_at, tenant, job_version,
+				lane, attempt, status, trigger, fence)
+			SELECT (substr(ms, 1, 8) || '-' || substr(ms, 9) || '-7' || substr(gen_random_uuid()::text, 16))::uuid,
+			       gen_random_uuid(), now(), now(), now(), now(), $1, 1, 5, 1, 'succeeded', 'manual', 1
+			FROM (SELECT lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12, '0') AS ms) n,
+			     generate_series(1, 40000)`, c.tenant)
+	}, func(t *testing.T, watch claimer) {
+		for name, count := range map[string]func(claimer) (int, error){
+			"the freeze": func(c claimer) (int, error) {
+				state, err := c.FreezeState(t.Context(), c.tenant)
+				return state.InFlight, err
+			},
+			"the queues of a tenant": func(c claimer) (int, error) {
+				queues, _, err := c.QueueDepths(t.Context(), c.tenant)
+				must(t, err)
+				return queues[0].InFlight, nil
+			},
+			"the queues": func(c claimer) (int, error) {
+				queues, _, err := c.QueueDepths(t.Context(), 0)
+				must(t, err)
+				return queues[0].InFlight, nil
+			},
+		} {
+			read := watch.pagesRead(`^runs`, func(reader claimer) {
+				if n, err := count(reader); err != nil || n != 100 {
+					t.Errorf("%s: %d in flight, %v", name, n, err)
 				}
+			})
+			if read > 1500 {
+				t.Errorf("%s: %d pages were read", name, read)
 			}
-		})
-	}
+		}
+	})
 }
 
 // The few jobs in a state are found without reading the others.
 func TestJobsInAStateAreFoundByIndex(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := pgtest.Clone(t)
 	c := openClaimer(t, dsn)
-	c.withoutAutovacuum(`^(jobs|schedules|job_versions)$`)
 	c.many(20_000, "active", -1e15)
 	c.exec(`UPDATE punctual.jobs SET state = 'paused', paused_at = now() WHERE name IN ('active-7', 'active-9')`)
 	c.exec(`UPDATE punctual.schedules s SET completed_at = now(), enabled = false, scheduled_for = NULL, next_run_at = NULL

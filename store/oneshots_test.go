@@ -395,9 +395,8 @@ func TestCompletedJobsArePagedThrough(t *testing.T) {
 
 // Completed one-shots are most of the jobs, or hardly any.
 func TestAListOfCompletedJobsReadsItsPage(t *testing.T) {
-	dsn := pgtest.DSN(t)
+	dsn := pgtest.Clone(t)
 	c := openClaimer(t, dsn)
-	c.withoutAutovacuum(`^(schedules|job_versions)$`)
 	c.many(15_000, "every", -1e15, every(time.Hour))
 	c.many(15_000, "once", -1e15, at(c.now()))
 	c.exec(`DELETE FROM punctual.schedules s USING punctual.jobs j WHERE j.id = s.job_id AND j.kind = 'at'`)

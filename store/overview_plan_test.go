@@ -1,55 +1,45 @@
 package store
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
-	"punctual/internal/pgtest"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
 
 // The overview, and what goes with it, reads by index, whatever the statistics are. So does the counting of hours.
 func TestTheOverviewScansNoLargeTable(t *testing.T) {
-	for _, analysed := range []bool{false, true} {
-		t.Run(fmt.Sprintf("analysed %t", analysed), func(t *testing.T) {
-			t.Parallel()
-			dsn := pgtest.DSN(t)
-			c := openClaimer(t, dsn)
-			c.grow()
-			c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
-					attempts, resolved_at)
-				SELECT id, job_id, tenant, 'x', 1, now(), 'manual', 1, CASE WHEN ascii(right(id::text, 1)) % 2 = 0 THEN now() END
-				FROM punctual.runs`)
-			c.exec(`INSERT INTO punctual.hourly_runs (hour, tenant, round, succeeded, dead, cancelled, skipped, unended, lateness)
-				SELECT date_trunc('hour', now(), 'UTC') - h * interval '1 hour', i, 1, 1, 0, 0, 0, 0, array_fill(1, ARRAY[60])
-				FROM generate_series(0, 30) h, generate_series(2, 300) i`)
-			if analysed {
-				c.exec(`ANALYZE`)
-			}
-			job := value[uuid.UUID](c.crud, `SELECT job_id FROM punctual.runs LIMIT 1`)
-			c.Close()
-			watch := openClaimer(t, dsn)
-			const rest = `SELECT coalesce(sum(seq_scan), 0)::int
-				FROM pg_stat_user_tables
-				WHERE relname IN ('dead_letters', 'hourly_runs')`
-			watch.scans() // it waits for the other sessions to end
-			before := watch.count(rest)
-			for _, plans := range planModes {
-				watch.wantNoScans("&plan_cache_mode="+plans, func(reader claimer) {
-					for range 8 { // Postgres may choose a generic plan at the sixth execution
-						reader.lookAround(job)
-					}
-				})
-			}
-			if n := watch.count(rest) - before; n > 0 {
-				t.Errorf("dead letters or counted hours were scanned %d times", n)
-			}
-		})
-	}
+	var job uuid.UUID
+	analysedOrNot(t, func(c claimer) {
+		c.grow()
+		job = value[uuid.UUID](c.crud, `SELECT job_id FROM punctual.runs LIMIT 1`)
+		c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
+				attempts, resolved_at)
+			SELECT id, job_id, tenant, 'x', 1, now(), 'manual', 1, CASE WHEN ascii(right(id::text, 1)) % 2 = 0 THEN now() END
+			FROM punctual.runs`)
+		c.exec(`INSERT INTO punctual.hourly_runs (hour, tenant, round, succeeded, dead, cancelled, skipped, unended, lateness)
+			SELECT date_trunc('hour', now(), 'UTC') - h * interval '1 hour', i, 1, 1, 0, 0, 0, 0, array_fill(1, ARRAY[60])
+			FROM generate_series(0, 30) h, generate_series(2, 300) i`)
+	}, func(t *testing.T, watch claimer) {
+		const rest = `SELECT coalesce(sum(seq_scan), 0)::int
+			FROM pg_stat_user_tables
+			WHERE relname IN ('dead_letters', 'hourly_runs')`
+		watch.scans() // it waits for the other sessions to end
+		before := watch.count(rest)
+		for _, plans := range planModes {
+			watch.wantNoScans("&plan_cache_mode="+plans, func(reader claimer) {
+				for range 8 { // Postgres may choose a generic plan at the sixth execution
+					reader.lookAround(job)
+				}
+			})
+		}
+		if n := watch.count(rest) - before; n > 0 {
+			t.Errorf("dead letters or counted hours were scanned %d times", n)
+		}
+	})
 }
 
 // lookAround reads what a first page shows, and counts an hour.

@@ -21,7 +21,7 @@ func listed[T any](list []T, _ string, err error) (int, error) { return len(list
 // Row-level security does not keep reads for a tenant from using indexes.
 func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := pgtest.Clone(t)
 	c := openClaimer(t, dsn)
 	c.grow()
 	c.exec(`UPDATE punctual.jobs SET labels = jsonb_build_object('n', name)`)

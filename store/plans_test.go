@@ -74,7 +74,6 @@ func (c claimer) explainContenders(of domain.Work) plan {
 // seconds.
 func (c claimer) fill(n int) {
 	c.t.Helper()
-	c.exec(`ALTER TABLE punctual.schedules SET (autovacuum_enabled = false)`)
 	c.exec(`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 		SELECT gen_random_uuid(), at, at, 1, 1, $2::smallint * 4 + 1, true
 		FROM (SELECT now() + CASE WHEN i % 10 = 0 THEN interval '-2 s' ELSE i * interval '1 s' END AS at
@@ -84,7 +83,7 @@ func (c claimer) fill(n int) {
 // The hot statements read a few pages of their index, whatever the table's statistics and history. The test counts
 // pages, not time.
 func TestTheHotStatementsStayIndexScans(t *testing.T) {
-	c := newClaimer(t)
+	c := claimerOnClone(t)
 	ctx := t.Context()
 	of := func(work domain.Work) scheduler.Claim {
 		return scheduler.Claim{Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 100}}}

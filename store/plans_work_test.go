@@ -28,27 +28,36 @@ var planModes = []string{"auto", "force_generic_plan"}
 // with several states of the statistics. Postgres counts a sequential scan when it begins, whether or not it reaches
 // the table's end.
 func TestDailyWorkScansNoLargeTable(t *testing.T) {
-	for _, state := range []struct {
+	type state struct {
 		name    string
 		arrange func(c claimer)
-	}{
-		{"never analysed", func(c claimer) { c.grow() }},
-		{"analysed", func(c claimer) { c.grow(); c.exec(`ANALYZE`) }},
-		{"analysed when empty", func(c claimer) { c.exec(`ANALYZE`); c.grow() }},
-		{"drained", func(c claimer) { c.grow(); c.exec(`ANALYZE`); c.drain() }},
-		{"drained and analysed", func(c claimer) { c.grow(); c.drain(); c.exec(`ANALYZE`) }},
-		{"drained, analysed and full again", func(c claimer) { c.grow(); c.drain(); c.exec(`ANALYZE`); c.grow() }},
+	}
+	analyse := func(c claimer) { c.exec(`ANALYZE`) }
+	for name, states := range map[string][]state{ // one after the other in one database
+		"first never analysed": {
+			{"never analysed", claimer.grow},
+			{"drained and analysed", func(c claimer) { c.drain(); analyse(c) }},
+			{"drained, analysed and full again", claimer.grow},
+		},
+		"first analysed": {
+			{"analysed when empty", func(c claimer) { analyse(c); c.grow() }},
+			{"analysed", analyse},
+			{"drained", claimer.drain},
+		},
 	} {
-		t.Run(state.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dsn := pgtest.DSN(t)
-			c := openClaimer(t, dsn)
-			c.exec(`ALTER TABLE punctual.schedules SET (autovacuum_enabled = false)`)
-			state.arrange(c)
-			c.Close()
-			watch := openClaimer(t, dsn)
-			for _, plans := range planModes {
-				watch.wantNoScans("&plan_cache_mode="+plans, claimer.day)
+			dsn := pgtest.Clone(t)
+			for _, state := range states {
+				t.Run(state.name, func(t *testing.T) {
+					c := openClaimer(t, dsn)
+					state.arrange(c)
+					c.Close()
+					watch := openClaimer(t, dsn)
+					for _, plans := range planModes {
+						watch.wantNoScans("&plan_cache_mode="+plans, claimer.day)
+					}
+				})
 			}
 		})
 	}
@@ -58,6 +67,24 @@ func TestDailyWorkScansNoLargeTable(t *testing.T) {
 func openClaimer(t *testing.T, dsn string) claimer {
 	t.Helper()
 	return asClaimer(openCRUD(t, Options{DatabaseURL: dsn, MaxConns: 1}))
+}
+
+// analysedOrNot tests a database that was never analysed, and again when it is. To fill it takes longer than the test.
+func analysedOrNot(t *testing.T, fill func(c claimer), test func(t *testing.T, watch claimer)) {
+	t.Helper()
+	t.Parallel()
+	dsn := pgtest.Clone(t)
+	for _, state := range []struct {
+		name    string
+		arrange func(c claimer)
+	}{{"never analysed", fill}, {"analysed", func(c claimer) { c.exec(`ANALYZE`) }}} {
+		t.Run(state.name, func(t *testing.T) {
+			c := openClaimer(t, dsn)
+			state.arrange(c)
+			c.Close() // so that what it read is counted
+			test(t, openClaimer(t, dsn))
+		})
+	}
 }
 
 // scans returns how often sessions that have ended scanned each large table. A session reports its statistics when it
@@ -83,18 +110,6 @@ func (c claimer) wantNoScans(settings string, work func(worker claimer)) {
 			c.t.Errorf("with %q, %s was scanned %d times", settings, table, n-before[table])
 		}
 	}
-}
-
-// withoutAutovacuum turns autovacuum off for tables, because pagesRead counts its reads as well.
-func (c claimer) withoutAutovacuum(tables string) {
-	c.t.Helper()
-	c.exec(`DO $$ DECLARE t regclass; BEGIN
-		FOR t IN SELECT oid
-			FROM pg_class
-			WHERE relnamespace = 'punctual'::regnamespace AND relkind = 'r' AND relname ~ '` + tables + `'
-		LOOP
-			EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = false)', t);
-		END LOOP; END $$`)
 }
 
 // pagesRead counts the pages of tables, whose names match a pattern, that are read on a connection of its own.

@@ -60,7 +60,7 @@ func TestAListBetweenTwoInstantsIsComplete(t *testing.T) {
 			add(domain.NewRunID(made), last, made, &slot, &last, domain.TriggerSchedule)
 		}
 	}
-	for range 150 {
+	for range 30 {
 		to := near(slots[random.IntN(len(slots))])
 		from := to.Add(-time.Duration(random.IntN(600)) * time.Minute)
 		want := column[uuid.UUID](c.crud, `SELECT id

@@ -46,7 +46,7 @@ func everySecond(ctx context.Context, tb testing.TB, s *Store, n int) {
 }
 
 func TestVerifyHoldsNeitherSlotsNorRuns(t *testing.T) {
-	const n, bound = 100_000, 2 << 20
+	const n, bound = 50_000, 1 << 20
 	s := openStore(t, Options{DatabaseURL: pgtest.DSN(t)})
 	everySecond(t.Context(), t, s, n)
 	live := func() uint64 {

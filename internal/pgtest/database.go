@@ -15,17 +15,36 @@ import (
 	"punctual/store/vault"
 )
 
-// DSN returns a fresh, migrated database on the shared server. At the end of the test the database is dropped, even if
-// connections to it are open. If the test failed, the database is kept until the process ends.
+// DSN returns a migrated database on the shared server, as good as a fresh one. If the test fails, the database is kept
+// until the process ends. Otherwise another test may get it, or it is dropped, even if connections to it are open.
 func DSN(t testing.TB) string {
 	t.Helper()
 	server := Server(t)
+	name := handedOn()
+	if name == "" {
+		name = next()
+		clone(t, server, name)
+	}
+	return handsOn(t, server, name)
+}
+
+// Clone is DSN for a test of plans, statistics or the sizes of tables: no other test has written to the database.
+func Clone(t testing.TB) string {
+	t.Helper()
+	server, name := Server(t), next()
+	clone(t, server, name)
+	return handsOn(t, server, name)
+}
+
+// clone creates a database as a copy of the migrated one.
+func clone(t testing.TB, server *privatepg.Server, name string) {
+	t.Helper()
 	template.Do(func() {
-		create(t, server, migrated, "")
-		migrate(t, as(t, server, migrated))
+		migrate(t, create(t, server, migrated, ""))
+		remember(t, server)
 	})
 	// Postgres copies files in half the time that it takes to copy page by page.
-	return dropped(t, server, create(t, server, next(), "TEMPLATE "+migrated+" STRATEGY file_copy"))
+	create(t, server, name, "TEMPLATE "+migrated+" STRATEGY file_copy")
 }
 
 // EmptyDSN is DSN for a database without any schema.
@@ -86,9 +105,15 @@ func dropped(t testing.TB, server *privatepg.Server, dsn string) string {
 			t.Logf("the database is %s", dsn)
 			return
 		}
-		execute(t, server, `DROP DATABASE `+parse(t, dsn).Path[1:]+` WITH (FORCE)`)
+		drop(t, server, parse(t, dsn).Path[1:])
 	})
 	return dsn
+}
+
+// drop drops a database, even if connections to it are open.
+func drop(t testing.TB, server *privatepg.Server, name string) {
+	t.Helper()
+	execute(t, server, `DROP DATABASE `+name+` WITH (FORCE)`)
 }
 
 // as returns the DSN of a database for the role of tests.

@@ -1,9 +1,9 @@
 // Package pgtest gives tests a real Postgres.
 //
-// Most tests need only DSN: a migrated database of their own, cloned from a template in well under a tenth of a second,
-// and dropped at the end. Its server is started by the test process on first use, which takes about a second. The tests
-// of the process share it and may run in parallel. The server trades durability for speed. NewServer starts one that
-// does not, for tests that crash or restart Postgres.
+// Most tests need only DSN: a migrated database of their own. It is cloned from a template, or an earlier test has
+// handed it on: see recycle.go. Its server is started by the test process on first use, which takes about a second. The
+// tests of the process share it and may run in parallel. The server trades durability for speed, and does not vacuum or
+// analyse anything by itself. NewServer starts one that does, and is durable, for tests that crash or restart Postgres.
 //
 // There is nothing to set up or tear down. The servers and their directories go with the test process, even if it
 // panics, times out or is killed. A test that looks for leaked goroutines should call Server first, and then ignore the
@@ -13,6 +13,7 @@ package pgtest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"sync"
@@ -22,7 +23,8 @@ import (
 )
 
 var shared = sync.OnceValues(func() (*privatepg.Server, error) {
-	return start(context.Background(), privatepg.Config{Fast: true})
+	// What autovacuum does would depend on how long tests take, and the template would change while it is cloned.
+	return start(context.Background(), privatepg.Config{Fast: true, Settings: map[string]string{"autovacuum": "off"}})
 })
 
 // Server returns the server that the tests of this process share. It also listens on TCP. Tests must not stop, restart
@@ -37,7 +39,7 @@ func Server(t testing.TB) *privatepg.Server {
 }
 
 // NewServer starts a server for this test alone, which the test may crash and restart. It is as durable as in
-// production unless cfg.Fast is set. NewServer sets all of cfg but Fast and Env.
+// production unless cfg.Fast is set. NewServer sets all of cfg but Fast, Settings and Env.
 func NewServer(t testing.TB, cfg privatepg.Config) *privatepg.Server {
 	t.Helper()
 	s, err := start(t.Context(), cfg)
@@ -101,7 +103,9 @@ func forTests(cfg privatepg.Config) (privatepg.Config, error) {
 		return cfg, fmt.Errorf("make a directory: %w", err)
 	}
 	cfg.Dir, cfg.Ephemeral, cfg.TCP = dir, true, true
-	cfg.Settings = map[string]string{"max_connections": "300"}
+	settings := map[string]string{"max_connections": "300"}
+	maps.Copy(settings, cfg.Settings)
+	cfg.Settings = settings
 	return cfg, nil
 }
 

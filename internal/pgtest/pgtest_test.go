@@ -50,11 +50,11 @@ func TestEachTestHasAMigratedDatabaseOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestDatabaseGoesWithItsTest(t *testing.T) {
+func TestDatabaseWithAnOpenConnectionGoesWithItsTest(t *testing.T) {
 	t.Parallel()
 	var name string
-	t.Run("the test", func(t *testing.T) {
-		conn := connect(t, pgtest.DSN(t)) // left open on purpose
+	t.Run("the test", func(sub *testing.T) {
+		conn := connect(t, pgtest.DSN(sub)) // left open on purpose
 		name = one[string](t, conn, "SELECT current_database()")
 	})
 	admin := connect(t, pgtest.Server(t).DSN("postgres"))

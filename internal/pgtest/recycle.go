@@ -1,0 +1,106 @@
+package pgtest
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/internal/privatepg"
+)
+
+// To clone a database and to drop it costs more than most tests do with it. So tests hand their databases on: recycling
+// empties the tables that were written to. A database is not handed on if its test failed, or if something is left that
+// a clone does not have: an object, a setting, a connection, statistics of ANALYZE, a large table. Tables that were
+// emptied still have some pages, with dead rows. So tests of plans and sizes begin with a Clone.
+
+//go:embed recycle.sql
+var recycleSQL string
+
+// found is what recycle.sql finds in a database.
+type found struct {
+	Rows      json.RawMessage // by table
+	Sequences json.RawMessage // by name
+	Else      []string        // what is there besides
+}
+
+var idle struct {
+	sync.Mutex
+	databases []string
+	template  string // what recycle.sql finds in the template
+}
+
+// remember remembers what is in the template.
+func remember(t testing.TB, server *privatepg.Server) {
+	t.Helper()
+	var err error
+	if idle.template, err = find(t.Context(), server.DSN(migrated), found{}); err != nil {
+		t.Fatalf("look into the migrated database: %v", err)
+	}
+}
+
+// handedOn returns the name of a database that a test has handed on; empty if there is none.
+func handedOn() (name string) {
+	idle.Lock()
+	defer idle.Unlock()
+	if n := len(idle.databases); n > 0 {
+		name, idle.databases = idle.databases[n-1], idle.databases[:n-1]
+	}
+	return name
+}
+
+// handsOn hands a database on when its test has passed.
+func handsOn(t testing.TB, server *privatepg.Server, name string) string {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context()) // it has ended
+		switch {
+		case t.Failed():
+			t.Logf("the database is %s", as(t, server, name))
+		case recycle(ctx, server.DSN(name)) == nil:
+			idle.Lock()
+			defer idle.Unlock()
+			idle.databases = append(idle.databases, name)
+		default:
+			drop(t, server, name)
+		}
+	})
+	return as(t, server, name)
+}
+
+// errUnlike says that a database is unlike a clone of the template even when it is emptied.
+var errUnlike = errors.New("the database is not like a clone")
+
+// recycle makes a database like a clone of the template, or fails.
+func recycle(ctx context.Context, dsn string) error {
+	var template found
+	if err := json.Unmarshal([]byte(idle.template), &template); err != nil {
+		return err
+	}
+	is, err := find(ctx, dsn, template)
+	if err == nil && is != idle.template {
+		err = errUnlike
+	}
+	return err
+}
+
+// find makes the rows and sequences of a database like those of a template, and returns what it finds then. Without a
+// template it changes nothing.
+func find(ctx context.Context, dsn string, template found) (string, error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	values := strings.NewReplacer("{rows}", string(template.Rows), "{sequences}", string(template.Sequences))
+	results, err := conn.PgConn().Exec(ctx, values.Replace(recycleSQL)).ReadAll()
+	if err != nil {
+		return "", err
+	}
+	return string(results[len(results)-1].Rows[0][0]), nil
+}
