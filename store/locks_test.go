@@ -47,7 +47,7 @@ func TestLocksDoNotGrowWithTheDaysThatAreKept(t *testing.T) {
 // counts the locks that each piece of work holds at once.
 func locksOver(t *testing.T, kept int) map[string]int {
 	t.Helper()
-	dsn := pgtest.DSN(t)
+	dsn := pgtest.Clone(t)
 	c := openClaimer(t, dsn)
 	for day := 2; day < kept-7; day++ {
 		c.exec(`SELECT punctual.create_partitions(d, d) FROM (SELECT (now() AT TIME ZONE 'UTC')::date - $1::int) d(d)`, day)

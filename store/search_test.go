@@ -157,7 +157,7 @@ func TestRunsAreFoundByTheirIDs(t *testing.T) {
 
 func TestTheLockTableIsComparedWithTheDays(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.DSN(t)
+	dsn := pgtest.Clone(t)
 	for retention, warns := range map[time.Duration]bool{0: false, 5 * 365 * 24 * time.Hour: true} {
 		var log bytes.Buffer
 		s := openStore(t, Options{DatabaseURL: dsn, Retention: retention, Log: slog.New(slog.NewTextHandler(&log, nil))})
