@@ -95,7 +95,7 @@ func TestQueriesAreChecked(t *testing.T) {
 		"/v1/runs?from=2026-01-01T00:00:00+01:00&to=2026-01-02T00:00:00Z&late=true&job=n&status=dead" +
 			"&reason=gone&trigger=manual&label=a=b",
 		"/v1/jobs?limit=&cursor=", "/v1/runs?late&limit=5", "/v1/runs?from=0000-01-01T00:00:00Z&to=9999-12-31T23:59:59Z",
-		"/v1/jobs/n/runs?limit=500",
+		"/v1/runs?to=0000-01-01T00:00:00Z", "/v1/jobs/n/runs?limit=500",
 	} {
 		s.do("GET", path, "").want(200)
 	}

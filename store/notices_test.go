@@ -98,7 +98,7 @@ func TestWhatHappensIsNoted(t *testing.T) {
 		c.wantNotices(slices.Repeat(all, 2)...)
 		c.finish(run(buried, time.Minute), run(succeeded, time.Second))
 		c.wantNotices(append(slices.Repeat(all, 2), first, death)...)
-		c.finish(run(succeeded, 0))
+		c.finish(run(succeeded, 2*time.Minute))
 		c.wantNotices(slices.Repeat(all, 3)...)
 	})
 	t.Run("slots that are missed", func(t *testing.T) {

@@ -161,7 +161,7 @@ func TestTheLockTableIsComparedWithTheDays(t *testing.T) {
 	for retention, warns := range map[time.Duration]bool{0: false, 5 * 365 * 24 * time.Hour: true} {
 		var log bytes.Buffer
 		s := openStore(t, Options{DatabaseURL: dsn, Retention: retention, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		must(t, s.WarnOfLocks(t.Context()))
+		s.WarnOfLocks(t.Context())
 		if strings.Contains(log.String(), "raise_it_to=186") != warns || !warns && log.Len() > 0 {
 			t.Errorf("with a retention of %s it says %q", retention, &log)
 		}

@@ -158,10 +158,10 @@ func (s *Store) Backstop(ctx context.Context) (bool, error) { return s.db.Backst
 func (s *Store) CheckTenants(ctx context.Context) error { return s.db.CheckTenants(pg.Runs.In(ctx)) }
 
 // WarnOfLocks logs a warning if the lock table of Postgres may be too small for the days that are kept.
-func (s *Store) WarnOfLocks(ctx context.Context) error {
+func (s *Store) WarnOfLocks(ctx context.Context) {
 	connections := 0
 	s.db.Stats(func(_ string, stat *pgxpool.Stat) { connections += int(stat.MaxConns()) })
-	return s.Days.WarnOfLocks(ctx, connections)
+	s.Days.WarnOfLocks(ctx, connections)
 }
 
 // CheckWrites returns a *pg.WriteError if the database takes no writes: see pg.DB.

@@ -21,7 +21,6 @@ var mayLeaveOut = map[string]string{
 	"scheduler/bench_test.go":                  "the target of a benchmark, no test",
 	"scheduler/delivery/bench_test.go":         "the target of a benchmark, no test",
 	"scheduler/delivery/hostile_test.go":       "counts open files where /proc tells them",
-	"scheduler/cron/zone_test.go":              "compares with the toolchain's zones where they are of the same release",
 	"scheduler/cron/property_test.go":          "inputs of a fuzzer that say nothing",
 	"scheduler/domain/decide_property_test.go": "inputs of a fuzzer that say nothing",
 }

@@ -28,12 +28,13 @@ func CheckExposure(listen string, noAuth, insecure bool) error {
 }
 
 // warn logs what callers and targets cannot do: reach this replica at its public address, and authenticate before there
-// is a first key.
+// is a first key. It also warns of a lock table that is too small.
 func (c Config) warn(ctx context.Context, db *store.Store, public string, reachable bool) {
 	if !reachable {
 		c.Log.Warn("targets of jobs with completion async get a callback URL that they cannot reach; give --public-url",
 			"address", public)
 	}
+	db.WarnOfLocks(ctx)
 	if c.NoAuth || c.OIDC.Issuer != "" {
 		return
 	}

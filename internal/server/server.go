@@ -329,9 +329,6 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 	if _, err := db.Days.Ensure(ctx); err != nil {
 		return err
 	}
-	if err := db.WarnOfLocks(ctx); err != nil {
-		return err
-	}
 	return db.Begin(ctx, freeze.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen})
 }
 

@@ -2,8 +2,7 @@ package days
 
 import (
 	"context"
-
-	"punctual/store/pg"
+	"time"
 )
 
 const (
@@ -13,18 +12,23 @@ const (
 	// locksOfSession is half of what a session of a replica holds at most in nearly all of its work. Postgres has room for
 	// two holders of each lock, and all sessions lock the same few days.
 	locksOfSession = 50
+	// warnWithin bounds how long the warning may hold up the start, such as while a stranger has locked the replicas.
+	warnWithin = time.Second
 )
 
 // WarnOfLocks logs a warning if the lock table of Postgres may be too small: for a statement over all the days that are
 // kept, such as that of verify, while replicas with this many connections each are busy. The table belongs to the whole
 // cluster. When it is full, statements of other applications fail as well.
-func (d *Days) WarnOfLocks(ctx context.Context, connections int) error {
+func (d *Days) WarnOfLocks(ctx context.Context, connections int) {
+	ctx, cancel := context.WithTimeout(ctx, warnWithin)
+	defer cancel()
 	var most, sessions, replicas int
 	if err := d.db.Conns(ctx).QueryRow(ctx, `
 		SELECT current_setting('max_locks_per_transaction')::integer,
 		       current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer,
 		       1 + (SELECT count(*) FROM punctual.replicas)`).Scan(&most, &sessions, &replicas); err != nil {
-		return pg.Wrap("asking for the size of the lock table", err)
+		d.log.Info("the size of the lock table is not known", "error", err)
+		return
 	}
 	kept := int(max(d.retention, d.failureRetention).Hours()/24) + MadeAhead + 1
 	needed := kept*locksOfDay + replicas*connections*locksOfSession
@@ -34,5 +38,4 @@ func (d *Days) WarnOfLocks(ctx context.Context, connections int) error {
 			"max_locks_per_transaction", most, "raise_it_to", (needed+sessions-1)/sessions, "days", kept,
 			"locks_needed", needed, "locks_in_all", room)
 	}
-	return nil
 }

@@ -150,10 +150,10 @@ ORDER BY d.day `
 func (s Search) days(ctx context.Context, q pg.Querier, order string) ([]time.Time, error) {
 	until := "infinity"
 	if !s.Until.IsZero() {
-		until = s.Until.UTC().Format(time.DateOnly)
+		until = dateOf(s.Until)
 	}
 	found, err := pg.All(ctx, q, pgx.RowTo[time.Time], selectDays+order,
-		string(s.Index), s.Since.UTC().Format(time.DateOnly), until)
+		string(s.Index), dateOf(s.Since), until)
 	return found, pg.Wrap("looking for days with runs", err)
 }
 
@@ -173,6 +173,14 @@ func apart(ctx context.Context, q pg.Querier, w Window, look Look) (enough bool,
 		err = pg.Wrap("undoing a part of a transaction", undo)
 	}
 	return enough, err
+}
+
+// dateOf is the day of an instant, as Postgres reads it. Ids begin in 1970, and Postgres knows no year 0.
+func dateOf(at time.Time) string {
+	if epoch := time.Unix(0, 0); at.Before(epoch) {
+		at = epoch
+	}
+	return at.UTC().Format(time.DateOnly)
 }
 
 func dayOf(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
