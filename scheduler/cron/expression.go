@@ -90,22 +90,30 @@ func split(expr string) ([]string, error) {
 		}
 		texts = strings.Fields(whole)
 	}
-	if strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ=") {
-		return nil, syntaxError("expression", expr, "a cron expression does not name its zone; use schedule.timezone")
+	if len(texts) > 0 {
+		if reason := foreignForm(expr, texts); reason != "" {
+			return nil, syntaxError("expression", expr, "%s", reason)
+		}
 	}
 	switch len(texts) {
 	case 5:
-		return append([]string{"0"}, texts...), nil
+		texts = append([]string{"0"}, texts...)
 	case 6:
-		return texts, nil
-	case 7:
-		return nil, syntaxError("expression", expr,
-			"it has 7 fields, but a year field is not supported; want 5, or 6 with leading seconds")
+	case 0:
+		return nil, syntaxError("expression", expr, "it is empty; %s", fiveFields)
 	default:
-		return nil, syntaxError("expression", expr,
-			"it has %d fields; want minute, hour, day of month, month, day of week, or these with leading seconds",
-			len(texts))
+		return nil, syntaxError("expression", expr, "it has %s; %s", count(len(texts)), fiveFields)
 	}
+	return texts, nil
+}
+
+const fiveFields = "want 5: minute, hour, day of month, month, day of week; or 6 with leading seconds"
+
+func count(fields int) string {
+	if fields == 1 {
+		return "1 field"
+	}
+	return strconv.Itoa(fields) + " fields"
 }
 
 func macroReason(macro string) string {
@@ -143,7 +151,8 @@ func impossible(texts []string, f *fields) *SyntaxError {
 	anyDay := values{star: true, plain: 0x7f}
 	withoutWeekday := newCalendar(&f[dayOfMonth], &f[month], &anyDay)
 	if !withoutWeekday.possible() {
-		return syntaxError(specs[dayOfMonth].name, texts[dayOfMonth], "no such day ever comes in month %s", texts[month])
+		return syntaxError(specs[dayOfMonth].name, texts[dayOfMonth],
+			"no such day ever comes in month %s; a job without a schedule runs only when it is triggered", texts[month])
 	}
 	return syntaxError(specs[dayOfMonth].name, texts[dayOfMonth],
 		"it must match together with day of week %s (a field starts with *), and in month %s that never happens",

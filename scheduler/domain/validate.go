@@ -169,7 +169,12 @@ func (c *checker) schedule(s Schedule) {
 	if s.Timezone != "" {
 		_, err := cron.LoadZone(s.Timezone)
 		c.check("schedule.timezone", err)
-		if kind != KindCron {
+		switch kind {
+		case KindCron:
+		case KindEvery:
+			c.add("schedule.timezone", `%q: only cron schedules have a zone; leave it out: a daily time is a cron such as "0 9 * * *"`,
+				clip(s.Timezone))
+		default:
 			c.add("schedule.timezone", "%q: only cron schedules have a zone; leave it out", clip(s.Timezone))
 		}
 	}
