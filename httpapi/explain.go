@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/scheduler/domain"
 	"punctual/store/history"
 )
 
@@ -39,7 +40,8 @@ var localForms = []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04"}
 
 // UnmarshalText reads the instant. An unescaped plus sign arrives as a space.
 func (p *localParam) UnmarshalText(text []byte) (err error) {
-	if p.at, err = time.Parse(time.RFC3339Nano, strings.ReplaceAll(string(text), " ", "+")); err == nil {
+	var wrong error
+	if p.at, wrong = domain.ParseInstant(strings.ReplaceAll(string(text), " ", "+")); wrong == nil {
 		return nil
 	}
 	for _, form := range localForms {
@@ -48,7 +50,7 @@ func (p *localParam) UnmarshalText(text []byte) (err error) {
 			return nil
 		}
 	}
-	return errNotInstant
+	return wrong
 }
 
 // in returns the instant. A time without an offset is local time in the zone, by the rule for slots: a time that

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -13,8 +12,6 @@ import (
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
-
-var errNotInstant = errors.New(`not an RFC 3339 instant, such as 2026-12-01T09:00:00Z`)
 
 // PreviewSlot is a slot of a schedule that belongs to no job yet.
 type PreviewSlot struct {

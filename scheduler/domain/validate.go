@@ -231,9 +231,8 @@ func (c *checker) instant(field string, i Instant) {
 	switch {
 	case i.IsZero():
 	case i.bad:
-		c.add(field,
-			`%q is not an RFC 3339 instant; write one such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`,
-			clip(i.text))
+		_, err := ParseInstant(i.text)
+		c.add(field, "%q %v", clip(i.text), err)
 	case i.value.Before(earliest) || !i.value.Before(latest):
 		c.add(field, "%q is outside the years 1970 to 2199", i.text)
 	}
