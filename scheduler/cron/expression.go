@@ -24,7 +24,8 @@ var macros = map[string]string{
 // Expression is a validated cron expression. It is immutable and safe for concurrent use.
 type Expression struct {
 	source    string // as written
-	text      string // six fields for gronx; two expressions with equal texts are the same
+	text      string // canonical: two expressions with equal texts are the same
+	clock     string // the times of a day, for gronx
 	calendar  calendar
 	interval  bool // the hour field matches all 24 hours: see the package documentation
 	subMinute bool
@@ -136,6 +137,7 @@ func compile(expr string, texts []string, f *fields) (*Expression, error) {
 		subMinute: bits.OnesCount64(f[second].plain) > 1,
 		hours:     f[hour].plain, minutes: f[minute].plain, seconds: f[second].plain,
 	}
+	e.clock = clockText(e.text)
 	for _, i := range []int{hour, minute, second} {
 		e.firstTime = e.firstTime*60 + int64(bits.TrailingZeros64(f[i].plain))
 		e.lastTime = e.lastTime*60 + int64(bits.Len64(f[i].plain)) - 1

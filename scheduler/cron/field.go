@@ -45,7 +45,8 @@ var specs = [...]fieldSpec{
 type values struct {
 	plain   uint64
 	star    bool     // the field starts with * or is ?
-	last    bool     // L, day of month only: the last day
+	fromEnd uint64   // L and L-n, day of month only: n days before the last day
+	lastWD  bool     // LW, day of month only: the last day from Monday to Friday
 	nearest uint64   // nW, day of month only: the weekday nearest to day n
 	lastOf  uint64   // nL, day of week only: the last such weekday of the month
 	nth     [6]uint8 // n#k, day of week only: nth[k] is a mask of weekdays
@@ -246,30 +247,35 @@ func (p *fieldParser) value(s string) (int, bool) {
 	return n, ok
 }
 
-// specialDay reads L and nW. It reports whether the item was one, right or wrong.
+// specialDay reads L, L-n, LW and nW. It reports whether the item was one, right or wrong.
 func (p *fieldParser) specialDay(item string) bool {
-	if item == "L" {
-		p.out.last = true
-		return true
-	}
-	if item == "LW" || item == "WL" {
-		p.fail("LW is not supported; L is the last day, and nL in day of week the last such weekday")
-		return true
-	}
-	if strings.HasPrefix(item, "L-") {
-		p.fail("an offset from the last day is not supported; L stands alone")
-		return true
-	}
-	day, ok := strings.CutSuffix(item, "W")
-	if !ok {
+	before, fromEnd := strings.CutPrefix(item, "L-")
+	day, nearest := strings.CutSuffix(item, "W")
+	switch n, ok := number(before); {
+	case item == "L":
+		p.out.fromEnd |= 1
+	case item == "LW":
+		p.out.lastWD = true
+	case item == "WL":
+		p.fail("write LW for the last weekday of the month")
+	case fromEnd && ok && n >= 1 && n <= 30:
+		p.out.fromEnd |= 1 << n
+	case fromEnd:
+		p.fail("L- is followed by 1 to 30 and nothing else, as in L-2 for two days before the last")
+	case nearest:
+		p.nearest(day)
+	default:
 		return false
 	}
+	return true
+}
+
+func (p *fieldParser) nearest(day string) {
 	if n, ok := number(day); ok && n >= 1 && n <= 31 {
 		p.out.nearest |= 1 << n
 	} else {
-		p.fail("W follows one day from 1 to 31, as in 15W")
+		p.fail("W follows one day from 1 to 31, as in 15W, or L, as in LW")
 	}
-	return true
 }
 
 // specialWeekday reads nL and n#k. It reports whether the item was one, right or wrong.

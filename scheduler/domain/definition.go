@@ -38,7 +38,7 @@ type Definition struct {
 // Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; a job with none of them fires only
 // when triggered.
 type Schedule struct {
-	Cron     string   `json:"cron,omitempty" minLength:"1" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, W, # and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
+	Cron     string   `json:"cron,omitempty" minLength:"1" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, LW, L-2, 15W, 5#2 and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
 	Timezone string   `json:"timezone,omitempty" minLength:"1" doc:"IANA time zone of the cron expression. Absent: UTC." example:"America/Los_Angeles"`
 	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at." example:"90s"`
 	At       Instant  `json:"at,omitzero" doc:"One shot at this instant. An instant in the past fires at once, with this nominal time; it is late if it is further back than the tolerance, and may be at most as far back as runs are kept." example:"2026-12-01T09:00:00+01:00"`

@@ -28,6 +28,7 @@ func TestSpellingsOfRealFiles(t *testing.T) {
 		"0 0 12 ? * 10 *":      "!days count from 1, Sunday",
 		"0 0 12 ? * 0 *":       "!days count from 1, Sunday",
 		"0 0 22-2 ? * MON-FRI": "!write 22-23,0-2",
+		"0 0 LW * ?":           "", "0 0 L-2 * ?": "", "cron(0 18 LW * ? *)": `; use "0 18 LW * *"`, "0 0 9 L-3 * ? *": `; use "0 0 9 L-3 * *"`,
 		// by hand only
 		"0 0 31 2 *": "!a job without a schedule runs only when it is triggered", "0 0 30 2 *": "!runs only when it is triggered",
 		// steps that are longer than the field
