@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
 	"punctual/store/history"
 )
@@ -59,23 +60,5 @@ func (p localParam) in(zone *time.Location) (time.Time, error) {
 	if !p.local {
 		return p.at, nil
 	}
-	w := p.at
-	t := time.Date(w.Year(), w.Month(), w.Day(), w.Hour(), w.Minute(), w.Second(), w.Nanosecond(), zone)
-	if gap := w.Sub(wall(t)); gap > 0 { // time.Date returned the instant before the gap
-		return t.Add(gap), nil
-	}
-	if start, _ := t.ZoneBounds(); !start.IsZero() {
-		_, before := start.Add(-1).Zone()
-		_, now := t.Zone()
-		if first := t.Add(time.Duration(now-before) * time.Second); first.Before(t) && wall(first).Equal(w) {
-			return first, nil
-		}
-	}
-	return t, nil
-}
-
-// wall returns the local time as though it were UTC.
-func wall(t time.Time) time.Time {
-	_, offset := t.Zone()
-	return t.UTC().Add(time.Duration(offset) * time.Second)
+	return cron.Local(p.at, zone).At, nil
 }

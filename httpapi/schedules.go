@@ -107,10 +107,15 @@ func upcomingSlots(r jobs.Record, defaultJitter time.Duration, n int) ([]Upcomin
 		return nil, err
 	}
 	next := domain.Slot{At: *r.NextScheduledFor}
-	if same, ok := timetable.Next(next.At.Add(-1), nil); ok && same.At.Equal(next.At) {
+	same, ok := timetable.Next(next.At.Add(-1), nil)
+	if definition.Schedule.Kind() == domain.KindAt {
+		same, ok = timetable.First(next.At)
+	}
+	if ok && same.At.Equal(next.At) {
 		next = same // with its note
 	}
-	due, ok := *r.NextRunAt, true
+	due := *r.NextRunAt
+	ok = true
 	for ok && len(slots) < n {
 		slots = append(slots, UpcomingSlot{
 			ScheduledFor: next.At.UTC(), NextRunAt: due.UTC(), Local: inZone(next.At, definition.Schedule),

@@ -377,6 +377,9 @@ func TestAJobOfEveryKind(t *testing.T) {
 		b.get("/jobs/" + k[2]).shows(k[3])
 		b.get("/jobs").want(200).shows(k[3])
 	}
+	b.post("/new", "name", "local", "kind", "at", "at", "2126-12-01 09:00", "timezone", "Europe/Berlin",
+		"url", "http://example.com/").want(303)
+	sound(b.get("/jobs/local").want(200).shows("once, at 2126-12-01T09:00:00 Europe/Berlin"))
 	for _, path := range paths {
 		sound(b.get(path).want(200))
 	}

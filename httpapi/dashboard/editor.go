@@ -153,7 +153,11 @@ func (f jobForm) schedule() map[string]any {
 	case domain.KindEvery:
 		s["every"] = f.Every
 	case domain.KindAt:
-		s["at"] = instantOf(f.At)
+		at := instantOf(f.At)
+		local, added := strings.CutSuffix(at, "Z")
+		if s["at"] = at; f.Timezone != "" && added && !strings.HasSuffix(f.At, "Z") {
+			s["at"], s["timezone"] = local, f.Timezone
+		}
 	case domain.KindDelay:
 		s["delay"] = f.Delay
 	}

@@ -30,14 +30,17 @@ var almostInstants = []struct {
 	says string
 }{
 	{regexp.MustCompile(`^\d{4}-\d\d-\d\d$`), "is a day without a time"},
-	{regexp.MustCompile(`^[\d-]+T[\d:.]+$`), "has no offset from UTC"},
+	{regexp.MustCompile(`^[\d-]+T[\d:.]+$`), "has no offset from UTC (only schedule.at may do without, beside a timezone)"},
 	{regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d`), "has a blank in place of T"},
 }
 
 func notAnInstant(upper string) string {
 	const right = `write one such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`
-	if found := instantForm.FindStringSubmatch(upper); found != nil {
-		return outOfCalendar(found[1:7])
+	for _, text := range []string{upper, upper + "Z"} {
+		found := instantForm.FindStringSubmatch(text)
+		if _, err := time.Parse(time.RFC3339Nano, text); err != nil && found != nil {
+			return outOfCalendar(found[1:7])
+		}
 	}
 	for _, almost := range almostInstants {
 		if almost.form.MatchString(upper) {

@@ -171,11 +171,15 @@ func (c *checker) schedule(s Schedule) {
 		c.check("schedule.timezone", err)
 		switch kind {
 		case KindCron:
+		case KindAt:
+			if s.At.local.IsZero() && !s.At.bad {
+				c.add("schedule.timezone", "%q: schedule.at has an offset; leave one of the two out", clip(s.Timezone))
+			}
 		case KindEvery:
-			c.add("schedule.timezone", `%q: only cron schedules have a zone; leave it out: a daily time is a cron such as "0 9 * * *"`,
+			c.add("schedule.timezone", `%q: only cron and at schedules have a zone; leave it out: a daily time is a cron such as "0 9 * * *"`,
 				clip(s.Timezone))
 		default:
-			c.add("schedule.timezone", "%q: only cron schedules have a zone; leave it out", clip(s.Timezone))
+			c.add("schedule.timezone", "%q: only cron and at schedules have a zone; leave it out", clip(s.Timezone))
 		}
 	}
 	c.duration("schedule.every", s.Every, time.Second, 366*24*time.Hour)
@@ -183,7 +187,7 @@ func (c *checker) schedule(s Schedule) {
 		c.add("schedule.every", "%q: must be whole seconds", s.Every)
 	}
 	c.duration("schedule.delay", s.Delay, 0, 10*366*24*time.Hour)
-	c.instant("schedule.at", s.At)
+	c.instant("schedule.at", s.resolved())
 	c.instant("schedule.starts_at", s.StartsAt)
 	c.instant("schedule.ends_at", s.EndsAt)
 	if !kind.Recurring() && (!s.StartsAt.IsZero() || !s.EndsAt.IsZero()) {

@@ -50,6 +50,7 @@ type Instant struct {
 	text  string
 	value time.Time
 	bad   bool
+	local time.Time // the value of a text without an offset, as though it were UTC. Such an instant is bad by itself.
 }
 
 // InstantOf returns t as a definition would write it, in UTC.
@@ -75,6 +76,8 @@ func (i *Instant) UnmarshalText(text []byte) error {
 	*i = Instant{text: string(text), bad: true}
 	if value, err := ParseInstant(i.text); err == nil {
 		*i = Instant{text: strings.ToUpper(i.text), value: value}
+	} else if local, err := ParseInstant(i.text + "Z"); err == nil {
+		i.text, i.local = strings.ToUpper(i.text), local
 	}
 	return nil
 }
