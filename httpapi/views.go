@@ -53,8 +53,9 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 		job.PausedAt, job.PausedUntil, job.PausedBy = utc(r.PausedAt), utc(r.PausedUntil), r.PausedBy
 		job.PauseNote = r.PauseNote
 	}
-	if r.NextScheduledFor != nil && (r.Definition.Schedule.Kind() == domain.KindCron || r.Definition.Schedule.Timezone != "") {
-		job.NextLocal = new(inZone(*r.NextScheduledFor, r.Definition.Schedule))
+	schedule := r.Definition.Schedule
+	if r.NextScheduledFor != nil && (schedule.Kind() == domain.KindCron || schedule.Timezone != "") {
+		job.NextLocal = new(inZone(*r.NextScheduledFor, schedule))
 	}
 	return job
 }

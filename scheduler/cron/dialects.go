@@ -60,7 +60,8 @@ func withoutZone(text string) (rest, zone string) {
 }
 
 // withYear reads the expressions that end in a year and number the days from 1, which is Sunday: EventBridge's of six
-// fields, in brackets or not, and Quartz's of seven. A question mark in one of the day fields tells where the others are.
+// fields, in brackets or not, and Quartz's of seven. A question mark in one of the day fields tells where the others
+// are.
 func withYear(text string) string {
 	fields, bracketed := yearFields(text)
 	n := len(fields)

@@ -62,11 +62,11 @@ func calendarEvent(text string) string {
 		return "" // 1:30 may be a time or a duration
 	}
 	var fields []string
-	for _, f := range []struct{ text, absent string }{{s, "0"}, {m, "0"}, {h, "0"}, {day, "*"}, {mon, "*"}, {weekday, "*"}} {
-		if f.text == "" {
-			f.text = f.absent
+	for i, text := range []string{s, m, h, day, mon, weekday} {
+		if text == "" {
+			text = []string{"0", "0", "0", "*", "*", "*"}[i]
 		}
-		field := calendarField(f.text)
+		field := calendarField(text)
 		if field == "" {
 			return ""
 		}

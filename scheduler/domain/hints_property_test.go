@@ -3,6 +3,7 @@ package domain
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -187,7 +188,8 @@ func sameSlots(r *rapid.T, text, proposal string) {
 	e := cron.MustParse(proposal)
 	for day := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2029; day = day.AddDate(0, 0, 13) {
 		want := 0
-		if reads(r, fields[3], day.Day(), 1, 31) && reads(r, fields[4], int(day.Month()), 1, 12) && readsWeekday(r, fields[5], day) {
+		if reads(r, fields[3], day.Day(), 1, 31) && reads(r, fields[4], int(day.Month()), 1, 12) &&
+			readsWeekday(r, fields[5], day) {
 			want = times
 		}
 		got := 0
@@ -254,4 +256,38 @@ func readsWeekday(r *rapid.T, list string, day time.Time) bool {
 		}
 	}
 	return false
+}
+
+// A calendar event of systemd has the weekdays and the time that it names.
+func TestAProposedCalendarEventHasTheWrittenSlots(t *testing.T) {
+	t.Parallel()
+	days := []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
+	rapid.Check(t, func(r *rapid.T) {
+		from, to := rapid.IntRange(0, 6).Draw(r, "from"), rapid.IntRange(0, 6).Draw(r, "to")
+		h, m := rapid.IntRange(0, 23).Draw(r, "hour"), rapid.IntRange(0, 59).Draw(r, "minute")
+		text := fmt.Sprintf("%s..%s %02d:%02d", days[from], days[to], h, m)
+		if from == to {
+			text = fmt.Sprintf("every %s at %d:%02d", strings.ToLower(days[from])+map[int]string{
+				0: "day", 1: "day", 2: "sday", 3: "nesday", 4: "rsday", 5: "day", 6: "urday",
+			}[from], h, m)
+		}
+		meant, ok := scheduleMeant(text)
+		if !ok {
+			if from <= to || to == 0 {
+				r.Fatalf("%q means nothing", text)
+			}
+			return
+		}
+		e, day := cron.MustParse(meant.Cron), time.Date(2027, 1, 3, 0, 0, 0, 0, time.UTC) // a Sunday
+		for weekday := range 7 {
+			var want []time.Time
+			if (weekday-from+7)%7 <= (to-from+7)%7 {
+				want = []time.Time{day.Add(time.Duration(h)*time.Hour + time.Duration(m)*time.Minute)}
+			}
+			if got := slices.Collect(e.Between(day, day.AddDate(0, 0, 1), time.UTC)); !slices.Equal(got, want) {
+				r.Fatalf("%q became %q: %v, want %v", text, meant.Cron, got, want)
+			}
+			day = day.AddDate(0, 0, 1)
+		}
+	})
 }

@@ -176,7 +176,8 @@ func (c *checker) schedule(s Schedule) {
 				c.add("schedule.timezone", "%q: schedule.at has an offset; leave one of the two out", clip(s.Timezone))
 			}
 		case KindEvery:
-			c.add("schedule.timezone", `%q: only cron and at schedules have a zone; leave it out: a daily time is a cron such as "0 9 * * *"`,
+			c.add("schedule.timezone",
+				`%q: only cron and at schedules have a zone; leave it out: a daily time is a cron such as "0 9 * * *"`,
 				clip(s.Timezone))
 		default:
 			c.add("schedule.timezone", "%q: only cron and at schedules have a zone; leave it out", clip(s.Timezone))
