@@ -53,7 +53,8 @@ func withoutZone(text string) (rest, zone string) {
 		fields, zone = fields[:len(fields)-1], fields[len(fields)-1]
 		ok = zone == "UTC" || strings.Contains(zone, "/")
 	}
-	if _, err := LoadZone(zone); !ok || zone == "" || err != nil {
+	// LoadZone would look for a name that is close, which takes long.
+	if known, err := Zones().zone(zone); !ok || known == nil || err != nil {
 		return text, ""
 	}
 	return strings.Join(fields, " "), zone
@@ -172,7 +173,7 @@ func foreignForm(text string, upper []string) string {
 	switch {
 	case unquoted(text) != strings.TrimSpace(text):
 		return "leave the quotes out"
-	case comment.MatchString(text):
+	case strings.Contains(text, "#") && comment.MatchString(text):
 		return "leave the comment out"
 	case strings.Contains(upper[0], "TZ="), n > 5 && endsInZone(text):
 		return "a cron expression does not name its zone; use schedule.timezone"
