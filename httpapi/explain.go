@@ -8,6 +8,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/scheduler/cron"
+	"punctual/scheduler/domain"
 	"punctual/store/history"
 )
 
@@ -39,7 +41,8 @@ var localForms = []string{"2006-01-02T15:04:05.999999999", "2006-01-02T15:04"}
 
 // UnmarshalText reads the instant. An unescaped plus sign arrives as a space.
 func (p *localParam) UnmarshalText(text []byte) (err error) {
-	if p.at, err = time.Parse(time.RFC3339Nano, strings.ReplaceAll(string(text), " ", "+")); err == nil {
+	var wrong error
+	if p.at, wrong = domain.ParseInstant(strings.ReplaceAll(string(text), " ", "+")); wrong == nil {
 		return nil
 	}
 	for _, form := range localForms {
@@ -48,7 +51,7 @@ func (p *localParam) UnmarshalText(text []byte) (err error) {
 			return nil
 		}
 	}
-	return errNotInstant
+	return wrong
 }
 
 // in returns the instant. A time without an offset is local time in the zone, by the rule for slots: a time that
@@ -57,23 +60,5 @@ func (p localParam) in(zone *time.Location) (time.Time, error) {
 	if !p.local {
 		return p.at, nil
 	}
-	w := p.at
-	t := time.Date(w.Year(), w.Month(), w.Day(), w.Hour(), w.Minute(), w.Second(), w.Nanosecond(), zone)
-	if gap := w.Sub(wall(t)); gap > 0 { // time.Date returned the instant before the gap
-		return t.Add(gap), nil
-	}
-	if start, _ := t.ZoneBounds(); !start.IsZero() {
-		_, before := start.Add(-1).Zone()
-		_, now := t.Zone()
-		if first := t.Add(time.Duration(now-before) * time.Second); first.Before(t) && wall(first).Equal(w) {
-			return first, nil
-		}
-	}
-	return t, nil
-}
-
-// wall returns the local time as though it were UTC.
-func wall(t time.Time) time.Time {
-	_, offset := t.Zone()
-	return t.UTC().Add(time.Duration(offset) * time.Second)
+	return cron.Local(p.at, zone).At, nil
 }

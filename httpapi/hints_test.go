@@ -45,9 +45,9 @@ func TestBodiesOfOtherSystemsGetAHint(t *testing.T) {
 		{`"timeout":"PT5M"`, "body.timeout", []string{`use "5m"`}},
 		{`"schedule":{"every":"5 minutes"}`, "body.schedule.every", []string{`"5 minutes"`, `use "5m"`}},
 		{`"schedule":{"every":"rate(5 minutes)"}`, "body.schedule.every", []string{`use "5m"`}},
-		{`"schedule":{"every":300}`, "body.schedule.every", []string{`must be a string such as "300s", not the number 300`}},
+		{`"schedule":{"every":300}`, "body.schedule.every", []string{`must be a string such as "90s" with its unit, not the number 300`}},
 		{`"schedule":{"every":0}`, "body.schedule.every", []string{`not the number 0`}},
-		{`"schedule":{"every":1.5}`, "body.schedule.every", []string{`such as "90s", not the number 1.5`}},
+		{`"schedule":{"every":1.5}`, "body.schedule.every", []string{`such as "90s" with its unit, not the number 1.5`}},
 		{
 			`"schedule":{"at":1796115600}`, "body.schedule.at",
 			[]string{`such as "2026-12-01T09:00:00Z", not the number 1796115600`},
@@ -61,6 +61,9 @@ func TestBodiesOfOtherSystemsGetAHint(t *testing.T) {
 		},
 		{`"schedule":"@daily"`, "body.schedule", []string{`must be an object such as {"cron":"@daily"}, not a string`}},
 		{`"schedule":"rate(5 minutes)"`, "body.schedule", []string{`such as {"every":"5m"}`}},
+		{`"schedule":"0 5 1 1"`, "body.schedule", []string{`must be an object, not a string`}},
+		{`"timeout":"1 30"`, "body.timeout", []string{`"1 30" is not a duration: a number lacks its unit; write one such as`}},
+		{`"timeout":"5M"`, "body.timeout", []string{`M may be months, which have no fixed length, or minutes, which are m`}},
 		{`"schedule":"whenever"`, "body.schedule", []string{`must be an object, not a string`}},
 		{
 			`"retry":{"max_attempts":0}`, "body.retry.max_attempts",

@@ -175,9 +175,9 @@ type instantParam struct{ at *time.Time }
 
 // UnmarshalText reads RFC 3339.
 func (p *instantParam) UnmarshalText(text []byte) error {
-	at, err := time.Parse(time.RFC3339Nano, strings.ReplaceAll(string(text), " ", "+"))
+	at, err := domain.ParseInstant(strings.ReplaceAll(string(text), " ", "+"))
 	if err != nil {
-		return errNotInstant
+		return err
 	}
 	p.at = &at
 	return nil

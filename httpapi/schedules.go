@@ -2,19 +2,17 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
-
-var errNotInstant = errors.New(`not an RFC 3339 instant, such as 2026-12-01T09:00:00Z`)
 
 // PreviewSlot is a slot of a schedule that belongs to no job yet.
 type PreviewSlot struct {
@@ -25,7 +23,9 @@ type PreviewSlot struct {
 
 // Preview is the answer to a preview.
 type Preview struct {
-	Slots []PreviewSlot `json:"slots" doc:"The slots, in order. There are fewer than requested if the schedule ends."`
+	Words    *string       `json:"words" doc:"A cron expression in words. Null: the schedule has none." example:"Mon–Fri 03:00"`
+	Warnings []string      `json:"warnings" doc:"Where other systems read the schedule otherwise, and what may be a mistake in it; most schedules have none." example:"its hours are in UTC, as the schedule has no timezone"`
+	Slots    []PreviewSlot `json:"slots" doc:"The slots, in order. There are fewer than requested if the schedule ends."`
 }
 
 // UpcomingSlot is a slot of a job.
@@ -73,7 +73,10 @@ func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*answe
 	if err != nil {
 		return nil, err
 	}
-	out := Preview{Slots: []PreviewSlot{}}
+	out := Preview{Warnings: []string{}, Slots: []PreviewSlot{}}
+	if asked.Schedule.Kind() == domain.KindCron {
+		out.read(asked.Schedule)
+	}
 	slot, ok := timetable.First(from)
 	for ok && len(out.Slots) < or(asked.N, defaultSlots) {
 		out.Slots = append(out.Slots, PreviewSlot{
@@ -81,7 +84,19 @@ func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*answe
 		})
 		slot, ok = timetable.Next(slot.At, nil)
 	}
+	if len(out.Slots) == 0 && asked.Schedule.Kind().Recurring() {
+		out.Warnings = append(out.Warnings, "no slot is left: see ends_at")
+	}
 	return &answer[Preview]{out}, nil
+}
+
+// read says what a valid cron schedule means, and what else it may mean.
+func (p *Preview) read(s domain.Schedule) {
+	if words, err := cron.Words(s.Cron); err == nil {
+		p.Words = &words
+	}
+	warnings, _ := cron.Warnings(s.Cron, s.Timezone)
+	p.Warnings = append(p.Warnings, warnings...)
 }
 
 type upcomingInput struct {
@@ -110,10 +125,15 @@ func upcomingSlots(r jobs.Record, defaultJitter time.Duration, n int) ([]Upcomin
 		return nil, err
 	}
 	next := domain.Slot{At: *r.NextScheduledFor}
-	if same, ok := timetable.Next(next.At.Add(-1), nil); ok && same.At.Equal(next.At) {
+	same, ok := timetable.Next(next.At.Add(-1), nil)
+	if definition.Schedule.Kind() == domain.KindAt {
+		same, ok = timetable.First(next.At)
+	}
+	if ok && same.At.Equal(next.At) {
 		next = same // with its note
 	}
-	due, ok := *r.NextRunAt, true
+	due := *r.NextRunAt
+	ok = true
 	for ok && len(slots) < n {
 		slots = append(slots, UpcomingSlot{
 			ScheduledFor: next.At.UTC(), NextRunAt: due.UTC(), Local: inZone(next.At, definition.Schedule),

@@ -105,12 +105,10 @@ func instead(p place, value any) string {
 			return meant
 		}
 	case stdjson.Number:
-		switch n, err := strconv.ParseUint(v.String(), 10, 31); {
-		case p.schema.Format == formatDuration && err == nil:
-			return fmt.Sprintf(`"%ds"`, n)
-		case p.schema.Format == formatDuration:
-			return `"90s"`
-		case p.schema.Format == formatInstant:
+		switch p.schema.Format {
+		case formatDuration: // the number may be of seconds or of milliseconds
+			return `"90s" with its unit`
+		case formatInstant, formatLocal:
 			if meant, ok := domain.InstantMeant(v.String()); ok {
 				return strconv.Quote(meant)
 			}

@@ -30,7 +30,7 @@ type Job struct {
 	Frozen           *Frozen    `json:"frozen,omitempty" doc:"The freeze that stops the claims of its slots and runs now. Only when a single job is read."`
 	NextRunAt        *time.Time `json:"next_run_at" doc:"When the next slot is due: the slot plus the job's jitter. Null: there is none."`
 	NextScheduledFor *time.Time `json:"next_scheduled_for" doc:"The next slot."`
-	NextLocal        *string    `json:"next_local" doc:"The next slot of a cron schedule, in the job's time zone." example:"2026-12-01T03:00:00-08:00"`
+	NextLocal        *string    `json:"next_local" doc:"The next slot of a schedule of local times, cron or at, in its time zone." example:"2026-12-01T03:00:00-08:00"`
 	LastRun          *runs.Run  `json:"last_run" doc:"The newest run or recorded skip, without its attempts."`
 	CreatedAt        time.Time  `json:"created_at" doc:"When it was first written."`
 	UpdatedAt        time.Time  `json:"updated_at" doc:"When a user last changed it."`
@@ -53,8 +53,9 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 		job.PausedAt, job.PausedUntil, job.PausedBy = utc(r.PausedAt), utc(r.PausedUntil), r.PausedBy
 		job.PauseNote = r.PauseNote
 	}
-	if r.NextScheduledFor != nil && r.Definition.Schedule.Kind() == domain.KindCron {
-		job.NextLocal = new(inZone(*r.NextScheduledFor, r.Definition.Schedule))
+	schedule := r.Definition.Schedule
+	if r.NextScheduledFor != nil && (schedule.Kind() == domain.KindCron || schedule.Timezone != "") {
+		job.NextLocal = new(inZone(*r.NextScheduledFor, schedule))
 	}
 	return job
 }

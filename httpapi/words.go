@@ -56,6 +56,7 @@ type (
 const (
 	formatDuration = "go-duration"
 	formatInstant  = "date-time"
+	formatLocal    = "instant-or-local-time" // schedule.at, which may lack an offset
 	formatSecret   = "password"
 )
 

@@ -34,6 +34,12 @@ func TestRezone(t *testing.T) {
 	wantPaused, _ := c.next(paused.ID)
 	c.pause("paused")
 	move(paused.ID, time.Hour, time.Hour)
+	local := c.create("once", func(d *domain.Definition) {
+		d.Schedule = domain.Schedule{Timezone: "Europe/Berlin"}
+		_ = d.Schedule.At.UnmarshalText([]byte("2126-07-01T09:00:00"))
+	})
+	wantLocal, _ := c.next(local.ID)
+	move(local.ID, time.Hour, time.Hour)
 	stay := map[string]time.Time{}
 	for _, job := range []struct {
 		name      string
@@ -51,14 +57,17 @@ func TestRezone(t *testing.T) {
 	}
 	moved, err := c.Rezone(t.Context())
 	must(t, err)
-	if moved != 2 {
-		t.Errorf("%d next slots moved, want 2", moved)
+	if moved != 3 {
+		t.Errorf("%d next slots moved, want 3", moved)
 	}
 	if slot, due := c.next(zoned.ID); !slot.Equal(want) || !due.Equal(want) {
 		t.Errorf("the zoned job's next slot is %s, due %s; want %s", slot, due, want)
 	}
 	if slot, _ := c.next(paused.ID); !slot.Equal(wantPaused) {
 		t.Errorf("the paused job's next slot is %s, want %s", slot, wantPaused)
+	}
+	if slot, _ := c.next(local.ID); !slot.Equal(wantLocal) {
+		t.Errorf("the next slot of the one-shot by local time is %s, want %s", slot, wantLocal)
 	}
 	for key, want := range stay {
 		name, id := key[:len(key)-37], uuid.MustParse(key[len(key)-36:])

@@ -377,6 +377,9 @@ func TestAJobOfEveryKind(t *testing.T) {
 		b.get("/jobs/" + k[2]).shows(k[3])
 		b.get("/jobs").want(200).shows(k[3])
 	}
+	b.post("/new", "name", "local", "kind", "at", "at", "2126-12-01 09:00", "timezone", "Europe/Berlin",
+		"url", "http://example.com/").want(303)
+	sound(b.get("/jobs/local").want(200).shows("once, at 2126-12-01T09:00:00 Europe/Berlin"))
 	for _, path := range paths {
 		sound(b.get(path).want(200))
 	}
@@ -406,6 +409,10 @@ func TestAMistakeIsShownBesideItsField(t *testing.T) {
 		want(422).shows("body.colour")
 	b.get("/preview?kind=cron&cron=61+*+*+*+*").want(200).shows("61 is outside 0-59").hides("<html")
 	b.get("/preview?kind=cron&cron=0+3+*+*+*&timezone=Europe%2FBerlin").want(200).shows("daily 03:00 Europe/Berlin", "<li>")
+	b.get("/preview?kind=cron&cron=0+3+13+*+fri").want(200).shows("so either may match", "its hours are in UTC")
+	b.get("/preview?kind=at&at=2027-03-28T02:30&timezone=Europe%2FBerlin").want(200).
+		shows("once, at 2027-03-28T02:30:00 Europe/Berlin", "2027-03-28T03:30:00", "does not exist")
+	b.get("/preview?kind=at").want(200).hides("required", "<li>")
 }
 
 // A run is made again with all that the API lets a visitor change. A mistake leaves the form as it was filled in.

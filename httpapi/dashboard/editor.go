@@ -153,7 +153,11 @@ func (f jobForm) schedule() map[string]any {
 	case domain.KindEvery:
 		s["every"] = f.Every
 	case domain.KindAt:
-		s["at"] = instantOf(f.At)
+		at := instantOf(f.At)
+		local, added := strings.CutSuffix(at, "Z")
+		if s["at"] = at; f.Timezone != "" && added && !strings.HasSuffix(f.At, "Z") {
+			s["at"], s["timezone"] = local, f.Timezone
+		}
 	case domain.KindDelay:
 		s["delay"] = f.Delay
 	}
@@ -278,10 +282,11 @@ func syntaxOf(raw []byte) string {
 
 // previewView shows the next slots of a schedule that is being written.
 type previewView struct {
-	Words   string
-	Slots   []httpapi.PreviewSlot
-	Zone    string
-	Problem *problem.Problem
+	Words    string
+	Warnings []string
+	Slots    []httpapi.PreviewSlot
+	Zone     string
+	Problem  *problem.Problem
 }
 
 // preview answers with the next slots of the schedule in the query, without the layout.
@@ -290,7 +295,9 @@ func (v *visit) preview() error {
 }
 
 func (v *visit) previewOf(form jobForm) (view previewView) {
-	if form.Kind != string(domain.KindCron) && form.Kind != string(domain.KindEvery) {
+	switch kind := domain.Kind(form.Kind); {
+	case kind.Recurring(), kind == domain.KindAt && form.At != "":
+	default:
 		return view
 	}
 	schedule := withoutNulls(form.schedule())
@@ -300,7 +307,7 @@ func (v *visit) previewOf(form jobForm) (view previewView) {
 		view.Problem = problemOf(err)
 		return view
 	}
-	view.Slots, view.Zone = preview.Slots, form.Timezone
+	view.Warnings, view.Slots, view.Zone = preview.Warnings, preview.Slots, form.Timezone
 	var s domain.Schedule
 	if raw, err := json.Marshal(schedule); err == nil && json.Unmarshal(raw, &s) == nil {
 		view.Words = scheduleWords(s)

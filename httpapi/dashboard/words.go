@@ -26,7 +26,7 @@ func scheduleWords(s domain.Schedule) string {
 	case domain.KindEvery:
 		words = "every " + length(s.Every.Value())
 	case domain.KindAt:
-		words = "once, at " + s.At.String()
+		words = strings.TrimSpace("once, at " + s.At.String() + " " + s.Timezone)
 	case domain.KindDelay:
 		words = "once, " + length(s.Delay.Value()) + " after it was written"
 	default:

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -106,7 +107,7 @@ func scheduleOf(s domain.Schedule) string {
 	case domain.KindEvery:
 		return "every " + s.Every.String()
 	case domain.KindAt:
-		return "at " + s.At.String()
+		return strings.TrimSpace("at " + s.At.String() + " " + s.Timezone)
 	case domain.KindDelay:
 		return "delay " + s.Delay.String()
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/history"
 )
@@ -120,9 +121,9 @@ func window(from, to string, now time.Time) (first, last time.Time, err error) {
 }
 
 func bound(flag, text string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339Nano, text)
+	t, err := domain.ParseInstant(text)
 	if err != nil {
-		return t, fmt.Errorf("%s: %q is not an RFC 3339 instant, such as 2026-12-01T09:00:00Z", flag, text)
+		return t, fmt.Errorf("%s: %q %w", flag, text, err)
 	}
-	return t.UTC(), nil
+	return t, nil
 }

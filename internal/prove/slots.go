@@ -92,7 +92,7 @@ func (s span) slots(j Job, defaultJitter time.Duration) ([]dueSlot, error) {
 	case domain.KindNone:
 		return nil, nil
 	case domain.KindAt:
-		at = []time.Time{roundUp(schedule.At.Value(), time.Millisecond)} // even in the past
+		at = []time.Time{roundUp(schedule.Instant(), time.Millisecond)} // even in the past
 	case domain.KindDelay:
 		at = []time.Time{roundUp(s.from.Add(schedule.Delay.Value()), time.Millisecond)}
 	case domain.KindEvery:

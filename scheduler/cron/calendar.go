@@ -14,8 +14,7 @@ const searchMonths = 41 * 12
 // calendar knows on which days an expression can fire. The length of a month and the weekday of its first day
 // describe it fully, so 28 masks cover every month there will ever be.
 //
-// It finds no fire times: it tells where gronx has to begin its search, and proves at [Parse] that there is one to
-// find.
+// It finds the days; gronx finds the times of a day. It also proves at [Parse] that there is a day to find.
 type calendar struct {
 	months uint16
 	days   [7][4]uint32 // [weekday of the 1st][length - 28], bit n is day n
@@ -40,8 +39,13 @@ func newCalendar(dom, mon, dow *values) calendar {
 // monthDays is the mask of the days that a day-of-month field selects.
 func monthDays(v *values, first, length int) (m uint32) {
 	m = uint32(v.plain) & (1<<(length+1) - 1)
-	if v.last {
-		m |= 1 << length
+	for n := range each(v.fromEnd) {
+		if n < length {
+			m |= 1 << (length - n)
+		}
+	}
+	if v.lastWD {
+		m |= 1 << nearestWeekday(length, first, length)
 	}
 	for day := range each(v.nearest) {
 		if day <= length {

@@ -6,12 +6,9 @@ import (
 	"strings"
 )
 
-// canonical writes the six parsed fields in the small part of the grammar that gronx gets right: numbers, ascending
-// ranges with or without a step, L, nW, nL, n#k, and a leading star exactly where both day fields must match.
-//
-// gronx never sees what people write. gronx v1.20.4 accepts "MON * * * *", "1-2-3 * * * *" and "70/5 * * * *" as
-// valid. It refuses "0 0 * * fri-sun". It reads "0 0 5 * *,1" as every day, where the star means that both fields
-// must match. And it needs seconds for a list of 8 kB.
+// canonical writes the six parsed fields in a small part of the grammar: numbers, ascending ranges with or without a
+// step, L, LW, L-n, nW, nL, n#k, and a leading star exactly where both day fields must match. Expressions that mean the
+// same have the same text.
 func canonical(f *fields) string {
 	dom, dow := &f[dayOfMonth], &f[dayOfWeek]
 	domFull, dowFull := f.full(dayOfMonth), f.full(dayOfWeek)
@@ -20,7 +17,7 @@ func canonical(f *fields) string {
 		texts[i] = spans(&specs[i], f[i].plain)
 	}
 	if both := dom.star || dow.star; !both && (domFull || dowFull) {
-		// Either may match and one always does, as in "0 0 1-31 * 1". Left alone, the star would mean that both must.
+		// Either may match and one always does, as in "0 0 1-31 * 1". Left alone, a star would mean that both must.
 		texts[dayOfMonth], texts[dayOfWeek] = "*", "*"
 		return strings.Join(texts, " ")
 	}
@@ -33,10 +30,26 @@ func canonical(f *fields) string {
 	return strings.Join(texts, " ")
 }
 
+// clockText writes the second, the minute and the hour for gronx, which sees nothing else: every day matches.
+//
+// gronx never sees what people write. gronx v1.20.4 accepts "MON * * * *", "1-2-3 * * * *" and "70/5 * * * *" as
+// valid. It refuses "0 0 * * fri-sun". It reads "0 0 5 * *,1" as every day, where the star means that both fields
+// must match. It lacks LW and L-2. And it needs seconds for a list of 8 kB.
+func clockText(canonical string) string {
+	return strings.Join(strings.Fields(canonical)[:dayOfMonth], " ") + " * * *"
+}
+
 func dayItems(v *values) string {
 	items := plainItems(&specs[dayOfMonth], v)
-	if v.last {
-		items = append(items, "L")
+	for n := range each(v.fromEnd) {
+		if n == 0 {
+			items = append(items, "L")
+		} else {
+			items = append(items, "L-"+strconv.Itoa(n))
+		}
+	}
+	if v.lastWD {
+		items = append(items, "LW")
 	}
 	for day := range each(v.nearest) {
 		items = append(items, strconv.Itoa(day)+"W")
@@ -60,7 +73,7 @@ func weekdayItems(v *values) string {
 }
 
 // plainItems writes the numbers of a restricted day field. A field that starts with a star must still do so, because
-// that is how gronx knows that both day fields have to match. A star with a step always selects the lowest value, and
+// then both day fields have to match. A star with a step always selects the lowest value, and
 // with the longest step it selects nothing else.
 func plainItems(spec *fieldSpec, v *values) []string {
 	mask := v.plain

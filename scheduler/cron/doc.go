@@ -13,20 +13,22 @@
 //	second        0-59
 //	minute        0-59
 //	hour          0-23
-//	day of month  1-31    ?  L (last day)  15W (weekday nearest to the 15th, in the same month)
+//	day of month  1-31    ?  L (last day)  L-2 (two days before it)  LW (last day from Monday to Friday)
+//	                         15W (day from Monday to Friday nearest to the 15th, in the same month)
 //	month         1-12    JAN-DEC
 //	day of week   0-7     ?  SUN-SAT  5L (last Friday)  5#2 (second Friday); 0 and 7 are Sunday
 //
 // Each field is a list, separated by commas, of *, n, n-m, and any of these with a /step; n/step runs from n to the
-// end. A step is at most the number of values the field has, so that "*/90" is an error and not a surprise. Ranges
-// must ascend; FRI-SUN counts as ascending. "?" means "*". The abbreviations are @yearly, @annually, @monthly,
-// @weekly, @daily, @midnight, @hourly.
+// end. L-n is from L-1 to L-30; L-30 fires in months of 31 days only. A step is at most the number of values the field
+// has, so that "*/90" is an error and not a surprise. Ranges must ascend; FRI-SUN counts as ascending. "?" means "*".
+// The abbreviations are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly.
 //
 // If both day fields are restricted, either may match: "0 0 13 * fri" fires on every 13th and on every Friday. But if
 // one of them starts with *, both must match: "0 0 */2 * mon" fires on Mondays with an odd date. That is Vixie cron's
 // rule.
 //
-// Whatever is not in this grammar is an error that names the field. An expression that can never fire is an error too.
+// Whatever is not in this grammar is an error that names the field; [Meant] translates what other systems write. An
+// expression that can never fire is an error too.
 //
 // # Clock changes
 //
@@ -47,10 +49,10 @@
 //
 // # How it works
 //
-// Three questions are kept apart. On which day can it fire? A table of 28 kinds of months answers that (calendar.go).
-// At what time by the wall clock? gronx answers that, given nothing but numbers and a clock that never changes
-// (canonical.go, wall.go). Which instant is that? The periods between the changes of a zone's clock answer that
-// (period.go, next.go).
+// Three questions are kept apart. On which day does it fire? A table of 28 kinds of months answers that (calendar.go).
+// At what time by the wall clock? gronx answers that, given nothing but the numbers of a time of day and a clock that
+// never changes (canonical.go, wall.go). Which instant is that? The periods between the changes of a zone's clock
+// answer that (period.go, next.go).
 //
 // Between finds many slots at a time without gronx, by counting through the days, hours, minutes and seconds that match
 // (between.go). Near a change of the clock it asks Next.

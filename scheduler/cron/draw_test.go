@@ -148,7 +148,14 @@ func drawItem(t *rapid.T, lo, hi int, names []string, get func(time.Time) int) i
 		return item{write(n), in(n, n, 1)}
 	case 5:
 		if hi == 31 {
-			return item{"L", func(w time.Time) bool { return w.AddDate(0, 0, 1).Day() == 1 }}
+			n := rapid.IntRange(-1, 30).Draw(t, "days before the last")
+			switch n {
+			case -1:
+				return item{"LW", func(w time.Time) bool { return w.Day() == lastWorkingDay(w) }}
+			case 0:
+				return item{"L", func(w time.Time) bool { return w.AddDate(0, 0, 1).Day() == 1 }}
+			}
+			return item{fmt.Sprintf("L-%d", n), func(w time.Time) bool { return w.AddDate(0, 0, n+1).Day() == 1 }}
 		}
 		n := rapid.IntRange(0, 7).Draw(t, "last")
 		return item{write(n) + "L", func(w time.Time) bool {
@@ -180,4 +187,14 @@ func nearby(w time.Time, n int) int {
 		}
 	}
 	return best
+}
+
+// lastWorkingDay returns the last day from Monday to Friday of the month of w.
+func lastWorkingDay(w time.Time) (last int) {
+	for d := w.AddDate(0, 0, 1-w.Day()); d.Month() == w.Month(); d = d.AddDate(0, 0, 1) {
+		if d.Weekday() != time.Saturday && d.Weekday() != time.Sunday {
+			last = d.Day()
+		}
+	}
+	return last
 }

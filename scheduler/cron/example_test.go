@@ -44,7 +44,7 @@ func ExampleParse() {
 	}
 	// Output:
 	// minute: "70/5": 70 is outside 0-59
-	// day of month: "30": no such day ever comes in month 2
+	// day of month: "30": no such day ever comes in month 2; a job without a schedule runs only when it is triggered
 	// expression: "@every 5m": @every is not a cron expression; use an "every" schedule
 }
 

@@ -24,7 +24,8 @@ var macros = map[string]string{
 // Expression is a validated cron expression. It is immutable and safe for concurrent use.
 type Expression struct {
 	source    string // as written
-	text      string // six fields for gronx; two expressions with equal texts are the same
+	text      string // canonical: two expressions with equal texts are the same
+	clock     string // the times of a day, for gronx
 	calendar  calendar
 	interval  bool // the hour field matches all 24 hours: see the package documentation
 	subMinute bool
@@ -90,22 +91,30 @@ func split(expr string) ([]string, error) {
 		}
 		texts = strings.Fields(whole)
 	}
-	if strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ=") {
-		return nil, syntaxError("expression", expr, "a cron expression does not name its zone; use schedule.timezone")
+	if len(texts) > 0 {
+		if reason := foreignForm(expr, texts); reason != "" {
+			return nil, syntaxError("expression", expr, "%s", reason)
+		}
 	}
 	switch len(texts) {
 	case 5:
-		return append([]string{"0"}, texts...), nil
+		texts = append([]string{"0"}, texts...)
 	case 6:
-		return texts, nil
-	case 7:
-		return nil, syntaxError("expression", expr,
-			"it has 7 fields, but a year field is not supported; want 5, or 6 with leading seconds")
+	case 0:
+		return nil, syntaxError("expression", expr, "it is empty; %s", fiveFields)
 	default:
-		return nil, syntaxError("expression", expr,
-			"it has %d fields; want minute, hour, day of month, month, day of week, or these with leading seconds",
-			len(texts))
+		return nil, syntaxError("expression", expr, "it has %s; %s", count(len(texts)), fiveFields)
 	}
+	return texts, nil
+}
+
+const fiveFields = "want 5: minute, hour, day of month, month, day of week; or 6 with leading seconds"
+
+func count(fields int) string {
+	if fields == 1 {
+		return "1 field"
+	}
+	return strconv.Itoa(fields) + " fields"
 }
 
 func macroReason(macro string) string {
@@ -128,6 +137,7 @@ func compile(expr string, texts []string, f *fields) (*Expression, error) {
 		subMinute: bits.OnesCount64(f[second].plain) > 1,
 		hours:     f[hour].plain, minutes: f[minute].plain, seconds: f[second].plain,
 	}
+	e.clock = clockText(e.text)
 	for _, i := range []int{hour, minute, second} {
 		e.firstTime = e.firstTime*60 + int64(bits.TrailingZeros64(f[i].plain))
 		e.lastTime = e.lastTime*60 + int64(bits.Len64(f[i].plain)) - 1
@@ -143,7 +153,8 @@ func impossible(texts []string, f *fields) *SyntaxError {
 	anyDay := values{star: true, plain: 0x7f}
 	withoutWeekday := newCalendar(&f[dayOfMonth], &f[month], &anyDay)
 	if !withoutWeekday.possible() {
-		return syntaxError(specs[dayOfMonth].name, texts[dayOfMonth], "no such day ever comes in month %s", texts[month])
+		return syntaxError(specs[dayOfMonth].name, texts[dayOfMonth],
+			"no such day ever comes in month %s; a job without a schedule runs only when it is triggered", texts[month])
 	}
 	return syntaxError(specs[dayOfMonth].name, texts[dayOfMonth],
 		"it must match together with day of week %s (a field starts with *), and in month %s that never happens",

@@ -3,6 +3,7 @@ package cron
 import (
 	"iter"
 	"math/bits"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +45,8 @@ var specs = [...]fieldSpec{
 type values struct {
 	plain   uint64
 	star    bool     // the field starts with * or is ?
-	last    bool     // L, day of month only: the last day
+	fromEnd uint64   // L and L-n, day of month only: n days before the last day
+	lastWD  bool     // LW, day of month only: the last day from Monday to Friday
 	nearest uint64   // nW, day of month only: the weekday nearest to day n
 	lastOf  uint64   // nL, day of week only: the last such weekday of the month
 	nth     [6]uint8 // n#k, day of week only: nth[k] is a mask of weekdays
@@ -86,11 +88,40 @@ func (p *fieldParser) item(item string) {
 		p.fail("a list item is empty")
 	case item == "?":
 		p.questionMark()
+	case p.foreign(item):
 	case p.spec.max == 31 && p.specialDay(item):
 	case p.spec.max == 7 && p.specialWeekday(item):
 	default:
 		p.span(item)
 	}
+}
+
+// jenkins matches the hash of Jenkins: H, H/15, H(0-29)/10.
+var jenkins = regexp.MustCompile(`^H(\(\d+-\d+\))?(/\d+)?$`)
+
+// foreign refuses an item that another system has. It reports whether the item was one.
+func (p *fieldParser) foreign(item string) bool {
+	day, nth, _ := strings.Cut(item, "#")
+	switch {
+	case jenkins.MatchString(item):
+		p.fail("H is Jenkins's; write a number, and let jitter spread the jobs")
+	case item == "$" && p.spec.max == 31:
+		p.fail("$ is pg_cron's; write L for the last day of the month")
+	case item[0] == 'W' && p.spec.max == 31 && isNumber(item[1:]):
+		p.fail("write %sW for the weekday nearest to day %s", item[1:], item[1:])
+	case item[0] == 'L' && p.spec.max == 7 && isNumber(item[1:]):
+		p.fail("write %sL for the last such weekday of the month", item[1:])
+	case nth == "L" && p.spec.max == 7:
+		p.fail("write %sL for the last such weekday of the month", day)
+	default:
+		return false
+	}
+	return true
+}
+
+func isNumber(s string) bool {
+	_, ok := number(s)
+	return ok
 }
 
 func (p *fieldParser) questionMark() {
@@ -110,7 +141,11 @@ func (p *fieldParser) span(item string) {
 	step := 1
 	if stepped {
 		n, ok := number(stepText)
-		if !ok || n < 1 || n > p.spec.cycle {
+		if ok && n > p.spec.cycle {
+			p.fail("the step %s is outside 1-%d; a longer period is an every schedule", quoted(stepText), p.spec.cycle)
+			return
+		}
+		if !ok || n < 1 {
 			p.fail("the step %s is outside 1-%d", quoted(stepText), p.spec.cycle)
 			return
 		}
@@ -135,7 +170,7 @@ func (p *fieldParser) span(item string) {
 			hi = 7 // FRI-SUN can only mean one thing
 		}
 		if hi < lo {
-			p.fail("the range %s ends before it starts; write two ranges, or one from low to high", quoted(body))
+			p.wraps(body, from, to, lo, hi, stepped)
 			return
 		}
 	case stepped: // n/step runs from n to the end of the field
@@ -145,6 +180,36 @@ func (p *fieldParser) span(item string) {
 		hi = p.spec.min + p.spec.cycle - 1
 	}
 	p.out.plain |= p.mask(lo, hi, step)
+}
+
+// wraps refuses a range that goes on from the start of the field, and says how to write it as two.
+func (p *fieldParser) wraps(body, from, to string, lo, hi int, stepped bool) {
+	const reason = "the range %s ends before it starts; "
+	if stepped {
+		p.fail(reason+"write a list of the values", quoted(body))
+		return
+	}
+	first, last := p.spec.min, p.spec.min+p.spec.cycle-1
+	named := p.spec.names != nil && !isNumber(from) && !isNumber(to)
+	two := p.written(first, hi, named)
+	if lo <= last { // 7-2 is 0-2
+		two = p.written(lo, last, named) + "," + two
+	}
+	p.fail(reason+"write %s", quoted(body), two)
+}
+
+// written writes a range, or one value, with names or numbers.
+func (p *fieldParser) written(lo, hi int, named bool) string {
+	value := func(n int) string {
+		if named {
+			return p.spec.names[n-p.spec.min]
+		}
+		return strconv.Itoa(n)
+	}
+	if lo == hi {
+		return value(lo)
+	}
+	return value(lo) + "-" + value(hi)
 }
 
 // mask has the bits lo, lo+step … hi. Sunday is always bit 0.
@@ -167,8 +232,12 @@ func (p *fieldParser) value(s string) (int, bool) {
 	n, ok := number(s)
 	switch {
 	case !ok && p.spec.names != nil:
-		p.fail("%s is neither a number from %d to %d nor a name from %s to %s", quoted(s), p.spec.min, p.spec.max,
-			p.spec.names[0], p.spec.names[len(p.spec.names)-1])
+		hint := ""
+		if short := shortName(p.spec, s); short != "" {
+			hint = "; write " + short
+		}
+		p.fail("%s is neither a number from %d to %d nor a name from %s to %s%s", quoted(s), p.spec.min, p.spec.max,
+			p.spec.names[0], p.spec.names[len(p.spec.names)-1], hint)
 	case !ok:
 		p.fail("%s is not a number from %d to %d", quoted(s), p.spec.min, p.spec.max)
 	case n < p.spec.min || n > p.spec.max:
@@ -178,30 +247,35 @@ func (p *fieldParser) value(s string) (int, bool) {
 	return n, ok
 }
 
-// specialDay reads L and nW. It reports whether the item was one, right or wrong.
+// specialDay reads L, L-n, LW and nW. It reports whether the item was one, right or wrong.
 func (p *fieldParser) specialDay(item string) bool {
-	if item == "L" {
-		p.out.last = true
-		return true
-	}
-	if item == "LW" || item == "WL" {
-		p.fail("LW is not supported; L is the last day, and nL in day of week the last such weekday")
-		return true
-	}
-	if strings.HasPrefix(item, "L-") {
-		p.fail("an offset from the last day is not supported; L stands alone")
-		return true
-	}
-	day, ok := strings.CutSuffix(item, "W")
-	if !ok {
+	before, fromEnd := strings.CutPrefix(item, "L-")
+	day, nearest := strings.CutSuffix(item, "W")
+	switch n, ok := number(before); {
+	case item == "L":
+		p.out.fromEnd |= 1
+	case item == "LW":
+		p.out.lastWD = true
+	case item == "WL":
+		p.fail("write LW for the last weekday of the month")
+	case fromEnd && ok && n >= 1 && n <= 30:
+		p.out.fromEnd |= 1 << n
+	case fromEnd:
+		p.fail("L- is followed by 1 to 30 and nothing else, as in L-2 for two days before the last")
+	case nearest:
+		p.nearest(day)
+	default:
 		return false
 	}
+	return true
+}
+
+func (p *fieldParser) nearest(day string) {
 	if n, ok := number(day); ok && n >= 1 && n <= 31 {
 		p.out.nearest |= 1 << n
 	} else {
-		p.fail("W follows one day from 1 to 31, as in 15W")
+		p.fail("W follows one day from 1 to 31, as in 15W, or L, as in LW")
 	}
-	return true
 }
 
 // specialWeekday reads nL and n#k. It reports whether the item was one, right or wrong.

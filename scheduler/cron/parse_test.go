@@ -48,7 +48,7 @@ func TestSubMinute(t *testing.T) {
 	}
 }
 
-// The text for gronx is numeric and short. It is the same for all ways of writing an expression.
+// The canonical text is numeric and short. It is the same for all ways of writing an expression.
 func TestCanonicalText(t *testing.T) {
 	for expr, want := range map[string]string{
 		"* * * * *":                           "0 * * * * *",
@@ -63,6 +63,7 @@ func TestCanonicalText(t *testing.T) {
 		"0 0 */2 * 1":                         "0 0 0 */31,3-31/2 * 1",
 		"0 0 13 * */2":                        "0 0 0 13 * */7,2-6/2",
 		"0 0 L,15W,1 * sunL,tue#2,7#1":        "0 0 0 1,L,15W * 0#1,0L,2#2",
+		"0 0 l-2,LW,L-30,L * *":               "0 0 0 L,L-2,L-30,LW * *",
 		"@midnight":                           "0 0 0 * * *",
 		"@weekly":                             "0 0 0 * * 0",
 		"0,1,2,3 0 0 * * 0,1,2,3,4,5,6,7,*/3": "0-3 0 0 * * *",
@@ -131,7 +132,7 @@ func TestTheEndsOfTime(t *testing.T) {
 
 // The rarest days come well within the bound of the search.
 func TestTheRarestDaysAreFound(t *testing.T) {
-	for _, expr := range []string{"0 0 29 2 */7", "0 0 * 2 6#5", "* * * 2 3#5", "0 0 29W 2 *", "0 0 */28 2 4#5"} {
+	for _, expr := range []string{"0 0 29 2 */7", "0 0 * 2 6#5", "* * * 2 3#5", "0 0 29W 2 *", "0 0 */28 2 4#5", "0 0 L-28 2 *"} {
 		e, err := Parse(expr)
 		if err != nil {
 			t.Fatal(err)

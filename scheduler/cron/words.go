@@ -155,8 +155,18 @@ func monthDayWords(v *values) string {
 	for day := range each(v.nearest) {
 		items = append(items, "the weekday nearest the "+ordinal(day))
 	}
-	if v.last {
-		items = append(items, "the last day of the month")
+	for n := range each(v.fromEnd) {
+		switch n {
+		case 0:
+			items = append(items, "the last day of the month")
+		case 1:
+			items = append(items, "the day before the last of the month")
+		default:
+			items = append(items, fmt.Sprintf("the day %d days before the last of the month", n))
+		}
+	}
+	if v.lastWD {
+		items = append(items, "the last weekday of the month")
 	}
 	return "on " + strings.Join(items, ", ")
 }

@@ -2,7 +2,8 @@ package cron
 
 import (
 	"fmt"
-	"slices"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -27,31 +28,84 @@ func unknownZone(name string) error {
 		return fmt.Errorf("time zone %s depends on the machine; want an IANA name such as \"Europe/Berlin\", or \"UTC\"",
 			quoted(name))
 	}
-	if near, ok := nearestZone(name); ok {
-		return fmt.Errorf("time zone %s is unknown; did you mean %q?", quoted(name), near)
+	if fixed := fixedOffset(name); fixed != "" {
+		return fmt.Errorf("time zone %s is an offset; %s", quoted(name), fixed)
+	}
+	if place := windowsZones[strings.TrimSpace(name)]; place != "" {
+		return fmt.Errorf("time zone %s is Windows's name; write %q", quoted(name), place)
+	}
+	if near := nearestZones(name); len(near) > 0 && len(near) <= 3 {
+		return fmt.Errorf("time zone %s is unknown; did you mean %s?", quoted(name), strings.Join(near, " or "))
+	}
+	if abbreviation.MatchString(name) {
+		return fmt.Errorf("time zone %s is unknown; an abbreviation may stand for several zones, so name a place such "+
+			"as \"Europe/Berlin\"", quoted(name))
 	}
 	return fmt.Errorf("time zone %s is unknown; want an IANA name such as \"Europe/Berlin\", or \"UTC\"", quoted(name))
 }
 
-// nearestZone looks for a zone that differs only in case or spacing, then for one whose city was named, then for one
-// with a single typing error.
-func nearestZone(name string) (string, bool) {
+var (
+	abbreviation = regexp.MustCompile(`^[A-Z]{3,4}$`)
+	offsetForm   = regexp.MustCompile(`^(?:UTC|GMT|Z)? ?([+-])(\d\d?)(?::?(\d\d))?$`)
+)
+
+// fixedOffset says how to write an offset such as UTC+3, GMT+3 or +03:00 as a zone; empty if the name is none. The
+// names of zones with a fixed offset have the opposite sign, so the offset is said too.
+func fixedOffset(name string) string {
+	found := offsetForm.FindStringSubmatch(strings.ToUpper(strings.TrimSpace(name)))
+	if found == nil {
+		return ""
+	}
+	const place = "name a place such as \"Europe/Berlin\""
+	east, opposite := found[1] == "+", "-"
+	if !east {
+		opposite = "+"
+	}
+	switch hours, _ := number(found[2]); {
+	case strings.Trim(found[3], "0") != "" || east && hours > 14 || !east && hours > 12:
+		return place
+	case hours == 0:
+		return place + ", or write \"UTC\""
+	default:
+		return fmt.Sprintf("%s, or write \"Etc/GMT%s%d\", which is UTC%s%d", place, opposite, hours, found[1], hours)
+	}
+}
+
+// nearestZones looks for a zone that differs only in case or spacing, then for those whose city was named, then for
+// those with a single typing error in their letters. Each is in quotes.
+func nearestZones(name string) (near []string) {
 	if len(name) > 40 {
-		return "", false
+		return nil
 	}
 	wanted := folded(name)
-	names := Zones().names
 	tests := []func(zone string) bool{
 		func(zone string) bool { return zone == wanted },
 		func(zone string) bool { return wanted != "" && strings.HasSuffix(zone, "/"+wanted) },
-		func(zone string) bool { return len(wanted) > 4 && oneSlip(zone, wanted) },
+		func(zone string) bool {
+			return len(wanted) > 4 && digits(zone) == digits(wanted) && oneSlip(zone, wanted)
+		},
 	}
 	for _, test := range tests {
-		if i := slices.IndexFunc(names, func(zone string) bool { return test(folded(zone)) }); i >= 0 {
-			return names[i], true
+		for _, zone := range Zones().names {
+			if test(folded(zone)) {
+				near = append(near, strconv.Quote(zone))
+			}
+		}
+		if len(near) > 0 {
+			break
 		}
 	}
-	return "", false
+	return near
+}
+
+// digits keeps the digits and signs of a zone's name. A slip in these is another offset.
+func digits(zone string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("+-0123456789", r) {
+			return r
+		}
+		return -1
+	}, zone)
 }
 
 func folded(name string) string {

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +42,21 @@ func TestLoadZoneTakesExactNamesOnly(t *testing.T) {
 		"Europe/Berli":            `did you mean "Europe/Berlin"?`,
 		"Berlin":                  `did you mean "Europe/Berlin"?`,
 		"los angeles":             `did you mean "America/Los_Angeles"?`,
-		"PST":                     "want an IANA name",
-		"+02:00":                  "want an IANA name",
+		"PST":                     "an abbreviation may stand for several zones",
+		"IST":                     "an abbreviation may stand for several zones",
+		"+02:00":                  `is an offset; name a place such as "Europe/Berlin", or write "Etc/GMT-2", which is UTC+2`,
+		"UTC+2":                   `"Etc/GMT-2", which is UTC+2`,
+		"GMT+3":                   `"Etc/GMT-3", which is UTC+3`,
+		"utc-05:00":               `"Etc/GMT+5", which is UTC-5`,
+		"+0530":                   `is an offset; name a place such as "Europe/Berlin"`,
+		"UTC+15":                  `is an offset; name a place`,
+		"UTC+00:00":               `or write "UTC"`,
+		"Etc/GMT3":                "want an IANA name",
+		"Etc/GMT+15":              "want an IANA name",
+		"Eastern Standard Time":   `is Windows's name; write "America/New_York"`,
+		"China Standard Time":     `write "Asia/Shanghai"`,
+		"W. Europe Standard Time": `write "Europe/Berlin"`,
+		"Eastern":                 `did you mean "Canada/Eastern" or "US/Eastern"?`,
 		"Europe":                  "want an IANA name",
 		"Europe/":                 "want an IANA name",
 		"/":                       "want an IANA name",
@@ -56,6 +70,38 @@ func TestLoadZoneTakesExactNamesOnly(t *testing.T) {
 		_, err := LoadZone(name)
 		if err == nil || !strings.Contains(err.Error(), reason) || len(err.Error()) > 200 {
 			t.Errorf("LoadZone(%.40q): %v, want %s", name, err, reason)
+		}
+	}
+}
+
+func TestNamesOfWindowsStandForZones(t *testing.T) {
+	for name, place := range windowsZones {
+		if _, err := LoadZone(place); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The names of zones with a fixed offset have the opposite sign. Each that is proposed must have the offset that was
+// written.
+func TestAProposedOffsetIsTheOneThatWasWritten(t *testing.T) {
+	at := time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC)
+	for hours := -14; hours <= 16; hours++ {
+		for _, form := range []string{"UTC%+d", "GMT%+d", "%+03d:00", "%+03d00"} {
+			name := fmt.Sprintf(form, hours)
+			zone, err := LoadZone(name)
+			if err != nil {
+				_, quoted, _ := strings.Cut(err.Error(), `or write "`)
+				quoted, _, _ = strings.Cut(quoted, `"`)
+				if zone, err = LoadZone(quoted); quoted == "" && (hours < -12 || hours > 14) {
+					continue
+				}
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			} else if _, east := at.In(zone).Zone(); east != hours*60*60 {
+				t.Errorf("%s became %s", name, zone)
+			}
 		}
 	}
 }

@@ -38,10 +38,10 @@ type Definition struct {
 // Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; a job with none of them fires only
 // when triggered.
 type Schedule struct {
-	Cron     string   `json:"cron,omitempty" minLength:"1" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, W, # and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
-	Timezone string   `json:"timezone,omitempty" minLength:"1" doc:"IANA time zone of the cron expression. Absent: UTC." example:"America/Los_Angeles"`
+	Cron     string   `json:"cron,omitempty" minLength:"1" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, LW, L-2, 15W, 5#2 and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
+	Timezone string   `json:"timezone,omitempty" minLength:"1" doc:"IANA time zone of the cron expression, or of an at without an offset. Absent: a cron expression is in UTC." example:"America/Los_Angeles"`
 	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at." example:"90s"`
-	At       Instant  `json:"at,omitzero" doc:"One shot at this instant. An instant in the past fires at once, with this nominal time; it is late if it is further back than the tolerance, and may be at most as far back as runs are kept." example:"2026-12-01T09:00:00+01:00"`
+	At       Instant  `json:"at,omitzero" format:"instant-or-local-time" doc:"One shot at this instant, or, without an offset, at this local time of timezone. A local time that daylight saving skips moves forward, and of one that comes twice the first counts. An instant in the past fires at once, with this nominal time; it is late if it is further back than the tolerance, and may be at most as far back as runs are kept." example:"2026-12-01T09:00:00+01:00"`
 	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written. Writing the same definition again changes nothing; any change starts the delay again." example:"5m"`
 	StartsAt Instant  `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every)."`
 	EndsAt   Instant  `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every)."`
@@ -87,6 +87,31 @@ func (s Schedule) Onto(patch Schedule) Schedule {
 		s.StartsAt, s.EndsAt = Instant{}, Instant{}
 	}
 	return s
+}
+
+// Instant returns the instant of a one-shot: at, as the clock of the zone shows it if it has no offset. It is zero if
+// that is malformed or absent.
+func (s Schedule) Instant() time.Time { return s.resolved().value }
+
+// resolved returns at with its value, also where that needs the zone.
+func (s Schedule) resolved() Instant {
+	if s.At.local.IsZero() || s.Timezone == "" {
+		return s.At
+	}
+	slot, zone := s.localSlot()
+	if zone == nil {
+		return Instant{} // the zone is reported
+	}
+	return Instant{text: s.At.text, value: slot.At}
+}
+
+// localSlot returns the slot of an at without an offset.
+func (s Schedule) localSlot() (cron.Slot, *time.Location) {
+	zone, err := cron.LoadZone(s.Timezone)
+	if err != nil {
+		return cron.Slot{}, nil
+	}
+	return cron.Local(s.At.local, zone), zone
 }
 
 // Recurring reports whether the kind has more than one slot.

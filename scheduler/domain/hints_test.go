@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 func TestDurationsOfOtherSystemsAreUnderstood(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"1d": "24h", "2w": "336h", "5 minutes": "5m", "5 Minutes": "5m", "1 minute": "1m", "5min": "5m", "90": "1m30s",
+		"1d": "24h", "2w": "336h", "5 minutes": "5m", "5 Minutes": "5m", "1 minute": "1m", "5min": "5m", "1d12h": "36h",
 		"1h 30m": "1h30m", "1 hour and 30 minutes": "1h30m", "2 days, 3 hours": "51h",
 		"PT5M": "5m", "P1D": "24h", "P1DT12H": "36h", "pt90s": "1m30s", "P2W": "336h", "rate(5 minutes)": "5m",
 		"rate(1 day)": "24h", "@every 5m": "5m", "every 10 seconds": "10s", "every 1h30m": "1h30m",
@@ -30,7 +31,7 @@ func TestDurationsOfOtherSystemsAreUnderstood(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "soon", "1 month", "1y", "P1M", "P1Y", "PT", "P", "0", "5 5m x", "rate()", "rate(5)x", "-5 minutes", "1.5 days",
-		"999999999w", "mm", "?",
+		"999999999w", "mm", "?", "1 m 1 h", "1 h 5 h", "7",
 	} {
 		if meant, ok := durationMeant(text); ok {
 			t.Errorf("%q: %q", text, meant)
@@ -57,7 +58,7 @@ func TestSchedulesOfOtherSystemsAreUnderstood(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "daily", "cron(0 10 * * ? 2026)", "cron(0 10 * *)", "cron(0 25 * * ? *)", "rate(often)", "at()", "at(noon)",
+		"", "weekly", "cron(0 10 * * ? 2026)", "cron(0 10 * *)", "cron(0 25 * * ? *)", "rate(often)", "at()", "at(noon)",
 		strings.Repeat("5 minutes, ", 100),
 	} {
 		if meant, ok := ScheduleMeant(text); ok {
@@ -66,17 +67,20 @@ func TestSchedulesOfOtherSystemsAreUnderstood(t *testing.T) {
 	}
 }
 
-// EventBridge numbers the days of the week from 1, Sunday. Here Sunday is 0.
+// EventBridge and Quartz number the days of the week from 1, Sunday. Here Sunday is 0.
 func TestEveryDayOfTheWeekIsTheSameOne(t *testing.T) {
 	t.Parallel()
 	sunday := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	for day := range 7 {
-		meant, ok := cronMeant("cron(0 10 ? * " + string(rune('1'+day)) + " *)")
-		if !ok {
-			t.Fatal(day)
-		}
-		if got, ok := cron.MustParse(meant).Next(sunday, time.UTC); !ok || got.At.Weekday() != time.Weekday(day) {
-			t.Errorf("%s is a %v, want %v", meant, got, time.Weekday(day))
+		for _, form := range []string{"cron(0 10 ? * %d *)", "0 10 ? * %d *", "0 0 10 ? * %d *"} {
+			text := fmt.Sprintf(form, day+1)
+			meant, ok := scheduleMeant(text)
+			if !ok {
+				t.Fatal(text)
+			}
+			if got, ok := cron.MustParse(meant.Cron).Next(sunday, time.UTC); !ok || got.At.Weekday() != time.Weekday(day) {
+				t.Errorf("%s is %s, a %v", text, meant.Cron, got)
+			}
 		}
 	}
 }
@@ -117,7 +121,8 @@ func TestShort(t *testing.T) {
 
 func FuzzHints(f *testing.F) {
 	for _, seed := range []string{
-		"1d", "PT5M", "rate(5 minutes)", "cron(0 10 * * ? *)", "at(2026-12-01T09:00:00)", "5 5", "\xff",
+		"1d", "PT5M", "rate(5 minutes)", "cron(0 10 * * ? *)", "at(2026-12-01T09:00:00)", "5 5", "\xff", "Mon..Fri 09:00",
+		"every day at 2am", "TZ=Asia/Tokyo 0 9 * * *", "'0 5 * * *'", "0 5 * * 1 /bin/x", "0 0/30 * 1/1 * ? *",
 	} {
 		f.Add(seed)
 	}
@@ -127,20 +132,9 @@ func FuzzHints(f *testing.F) {
 				t.Fatalf("%q: %q", text, meant)
 			}
 		}
-		kind, value := scheduleMeant(text)
-		var s Schedule
-		switch kind {
-		case KindCron:
-			s.Cron = value
-		case KindEvery:
-			_ = s.Every.UnmarshalText([]byte(value))
-		case KindAt:
-			_ = s.At.UnmarshalText([]byte(value))
-		}
-		for _, p := range s.Validate() {
-			if kind == KindCron || strings.Contains(p.Message, "is not a") {
-				t.Fatalf("%q: %v", text, p)
-			}
+		s, ok := scheduleMeant(text)
+		if problems := s.Validate(); ok && (len(problems) > 0 || s.Kind() == KindNone) {
+			t.Fatalf("%q: %+v %v", text, s, problems)
 		}
 	})
 }

@@ -73,7 +73,7 @@ func SameSchedule(a, b Schedule) bool {
 	x, y := Definition{Schedule: a}.WithDefaults().Schedule, Definition{Schedule: b}.WithDefaults().Schedule
 	return x.Cron == y.Cron && x.Timezone == y.Timezone &&
 		x.Every.Value() == y.Every.Value() && x.Delay.Value() == y.Delay.Value() && x.Kind() == y.Kind() &&
-		x.At.Value().Equal(y.At.Value()) &&
+		x.At.local.Equal(y.At.local) && x.Instant().Equal(y.Instant()) &&
 		x.StartsAt.Value().Equal(y.StartsAt.Value()) && x.EndsAt.Value().Equal(y.EndsAt.Value())
 }
 
@@ -109,8 +109,8 @@ func (h History) Slots(from, to time.Time) iter.Seq2[ExpectedSlot, error] {
 // passed returns, in order, the slots of one-shots that lay in the past when they were written.
 func (h History) passed(from, to time.Time) (slots []ExpectedSlot, err error) {
 	for _, s := range h.spans() {
-		at := h.Versions[s.first].Schedule.At
-		if h.Versions[s.first].Schedule.Kind() != KindAt || at.Value().After(s.from) {
+		at := h.Versions[s.first].Schedule.Instant()
+		if h.Versions[s.first].Schedule.Kind() != KindAt || at.After(s.from) {
 			continue
 		}
 		timetable, err := h.timetable(s)

@@ -22,7 +22,7 @@ type Timetable struct {
 	origin time.Time // what every is aligned to
 	starts time.Time // zero: no bound
 	ends   time.Time // zero: no bound
-	at     time.Time
+	at     Slot
 	delay  time.Duration
 	jitter time.Duration // longest delay; 0: none
 	hash   uint64        // of the job's id: how far into the jitter its slots are due
@@ -41,13 +41,18 @@ func NewTimetable(job uuid.UUID, d Definition, defaultJitter time.Duration) (*Ti
 	t := &Timetable{
 		kind: s.Kind(), starts: s.StartsAt.Value(), ends: s.EndsAt.Value(),
 		every: s.Every.Value(), origin: ceil(s.StartsAt.Value(), time.Second),
-		at: s.At.Value(), delay: s.Delay.Value(), hash: hashID(job),
+		at: Slot{At: s.Instant()}, delay: s.Delay.Value(), hash: hashID(job),
 	}
 	if s.StartsAt.IsZero() {
 		t.origin = time.Unix(0, 0).UTC()
 	}
 	if t.kind.Recurring() {
 		t.jitter = d.Jitter.Value()
+	}
+	if t.kind == KindAt && s.Timezone != "" {
+		var slot cron.Slot
+		slot, t.zone = s.localSlot()
+		t.at.Note = slot.Note.String()
 	}
 	if t.kind != KindCron {
 		return t, nil
@@ -71,7 +76,7 @@ func NewTimetable(job uuid.UUID, d Definition, defaultJitter time.Duration) (*Ti
 func (t *Timetable) First(now time.Time) (Slot, bool) {
 	switch t.kind {
 	case KindAt:
-		return Slot{At: ceil(t.at, time.Millisecond)}, true
+		return Slot{At: ceil(t.at.At, time.Millisecond), Note: t.at.Note}, true
 	case KindDelay:
 		return Slot{At: ceil(now.Add(t.delay), time.Millisecond)}, true
 	}

@@ -169,8 +169,18 @@ func (c *checker) schedule(s Schedule) {
 	if s.Timezone != "" {
 		_, err := cron.LoadZone(s.Timezone)
 		c.check("schedule.timezone", err)
-		if kind != KindCron {
-			c.add("schedule.timezone", "%q: only cron schedules have a zone; leave it out", clip(s.Timezone))
+		switch kind {
+		case KindCron:
+		case KindAt:
+			if s.At.local.IsZero() && !s.At.bad {
+				c.add("schedule.timezone", "%q: schedule.at has an offset; leave one of the two out", clip(s.Timezone))
+			}
+		case KindEvery:
+			c.add("schedule.timezone",
+				`%q: only cron and at schedules have a zone; leave it out: a daily time is a cron such as "0 9 * * *"`,
+				clip(s.Timezone))
+		default:
+			c.add("schedule.timezone", "%q: only cron and at schedules have a zone; leave it out", clip(s.Timezone))
 		}
 	}
 	c.duration("schedule.every", s.Every, time.Second, 366*24*time.Hour)
@@ -178,7 +188,7 @@ func (c *checker) schedule(s Schedule) {
 		c.add("schedule.every", "%q: must be whole seconds", s.Every)
 	}
 	c.duration("schedule.delay", s.Delay, 0, 10*366*24*time.Hour)
-	c.instant("schedule.at", s.At)
+	c.instant("schedule.at", s.resolved())
 	c.instant("schedule.starts_at", s.StartsAt)
 	c.instant("schedule.ends_at", s.EndsAt)
 	if !kind.Recurring() && (!s.StartsAt.IsZero() || !s.EndsAt.IsZero()) {
@@ -226,9 +236,8 @@ func (c *checker) instant(field string, i Instant) {
 	switch {
 	case i.IsZero():
 	case i.bad:
-		c.add(field,
-			`%q is not an RFC 3339 instant; write one such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`,
-			clip(i.text))
+		_, err := ParseInstant(i.text)
+		c.add(field, "%q %v", clip(i.text), err)
 	case i.value.Before(earliest) || !i.value.Before(latest):
 		c.add(field, "%q is outside the years 1970 to 2199", i.text)
 	}

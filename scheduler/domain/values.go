@@ -1,7 +1,7 @@
 package domain
 
 import (
-	"regexp"
+	"strings"
 	"time"
 )
 
@@ -50,6 +50,7 @@ type Instant struct {
 	text  string
 	value time.Time
 	bad   bool
+	local time.Time // the value of a text without an offset, as though it were UTC. Such an instant is bad by itself.
 }
 
 // InstantOf returns t as a definition would write it, in UTC.
@@ -70,14 +71,13 @@ func (i Instant) String() string { return i.text }
 // MarshalText returns the text as it was written.
 func (i Instant) MarshalText() ([]byte, error) { return []byte(i.text), nil }
 
-// instantForm is RFC 3339. time.Parse also accepts hours of one digit, decimal commas and offsets of a day.
-var instantForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
-
-// UnmarshalText keeps any text, and never fails.
+// UnmarshalText keeps any text, and never fails. Of an instant it keeps the letters in upper case, as all can read it.
 func (i *Instant) UnmarshalText(text []byte) error {
 	*i = Instant{text: string(text), bad: true}
-	if value, err := time.Parse(time.RFC3339Nano, string(text)); err == nil && instantForm.Match(text) {
-		i.value, i.bad = value.UTC(), false
+	if value, err := ParseInstant(i.text); err == nil {
+		*i = Instant{text: strings.ToUpper(i.text), value: value}
+	} else if local, err := ParseInstant(i.text + "Z"); err == nil {
+		i.text, i.local = strings.ToUpper(i.text), local
 	}
 	return nil
 }

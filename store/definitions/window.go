@@ -40,7 +40,7 @@ func (e *AgeError) Error() string {
 // day that is gone, and a client could make the database create a partition for any day in the past.
 func (d *Definitions) CheckAge(job *domain.Job, now time.Time) error {
 	at := job.Schedule.At
-	if job.Schedule.Kind() == domain.KindAt && now.Sub(at.Value()) > d.retention {
+	if job.Schedule.Kind() == domain.KindAt && now.Sub(job.Schedule.Instant()) > d.retention {
 		return &AgeError{At: at.String(), Retention: d.retention}
 	}
 	return nil

@@ -274,6 +274,9 @@ func describe(s domain.Schedule) string {
 	case domain.KindEvery:
 		return "every " + s.Every.String()
 	case domain.KindAt:
+		if s.Timezone != "" {
+			return fmt.Sprintf("once at %s in %s", s.At, s.Timezone)
+		}
 		return "once at " + s.At.String()
 	case domain.KindDelay:
 		return "once after " + s.Delay.String()

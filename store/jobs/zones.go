@@ -18,9 +18,9 @@ import (
 // locked.
 const rezoneBatch = 200
 
-// Rezone computes the next slots of zoned jobs again if they were computed with other time zone data than this
-// binary's. It returns how many next slots moved. Slots that are due already stay as they are. One replica at a time
-// does so.
+// Rezone computes the next slots of zoned jobs, and of one-shots by local time, again if they were computed with other
+// time zone data than this binary's. It returns how many next slots moved. Slots that are due already stay as they are.
+// One replica at a time does so.
 //
 // During an upgrade, replicas with older data go on with theirs. So the slots are computed when the first replica with
 // newer data starts, and once more when the last one with older data is gone. Older data is used again when no replica
@@ -93,7 +93,7 @@ WITH page AS (
     FROM punctual.schedules s
     JOIN punctual.jobs j ON j.id = s.job_id
     JOIN punctual.job_versions v ON v.job_id = s.job_id AND v.version = s.version
-    WHERE s.job_id > $1 AND j.kind = 'cron' AND s.scheduled_for > now()
+    WHERE s.job_id > $1 AND j.kind IN ('cron', 'at') AND s.scheduled_for > now()
       AND v.definition #>> '{schedule,timezone}' IS NOT NULL
     ORDER BY s.job_id LIMIT $2),
 free AS MATERIALIZED (

@@ -1,0 +1,105 @@
+package domain
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"punctual/scheduler/cron"
+)
+
+// ScheduleMeant returns the schedule, as JSON, that a text of another system stands for: a cron expression, a
+// duration, an instant, or a form that EventBridge takes; false when it is none of these.
+func ScheduleMeant(text string) (string, bool) {
+	s, ok := scheduleMeant(text)
+	if !ok {
+		return "", false
+	}
+	raw, err := json.Marshal(s)
+	return string(raw), err == nil
+}
+
+// scheduleMeant proposes only what is valid. It proposes nothing for numbers alone, of which a field or a unit may be
+// missing.
+func scheduleMeant(text string) (Schedule, bool) {
+	text = strings.TrimSpace(text)
+	if len(text) > maxMeant || strings.Trim(text, "0123456789 \t") == "" {
+		return Schedule{}, false
+	}
+	var s Schedule
+	if every, ok := everyMeant(text); ok {
+		_ = s.Every.UnmarshalText([]byte(every))
+	} else if expr, zone, ok := cron.Meant(text); ok {
+		s.Cron, s.Timezone = expr, zone
+	} else {
+		if inner, ok := strings.CutPrefix(text, "at("); ok {
+			text = strings.TrimSuffix(inner, ")") + "Z" // EventBridge Scheduler uses UTC unless told otherwise
+		}
+		_ = s.At.UnmarshalText([]byte(text))
+	}
+	return s, s.Kind() != KindNone && len(s.Validate()) == 0
+}
+
+// maxMeant bounds the texts that are looked at, in bytes.
+const maxMeant = 1024
+
+// everyMeant reads a period: a duration, or a step of cron that is longer than its field.
+func everyMeant(text string) (string, bool) {
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return text, true
+	}
+	if meant, ok := durationMeant(text); ok {
+		return meant, true
+	}
+	step := longStep.FindStringSubmatch(strings.Join(strings.Fields(text), " "))
+	if step == nil {
+		return "", false
+	}
+	n, unit := step[1], time.Minute
+	if n == "" {
+		n, unit = step[2], time.Hour
+	}
+	period, _ := strconv.Atoi(n) // at most four digits
+	return Short(time.Duration(period) * unit), time.Duration(period)*unit > max(unit*24, time.Hour)
+}
+
+// longStep matches expressions of nothing but a step of minutes, or of full hours. Cron starts such a step again in
+// each hour or day, so that one longer than that never comes to its second value.
+var longStep = regexp.MustCompile(`^(?:0 )?(?:[*0]/(\d{1,4}) \*|0 [*0]/(\d{1,4})) [*?] \* [*?]$`)
+
+// cronHint says what an invalid cron expression may have meant.
+func cronHint(text string) string {
+	s, ok := scheduleMeant(text)
+	if !ok {
+		return ""
+	}
+	if s.Kind() == KindCron && s.Timezone == "" {
+		return fmt.Sprintf("; use %q", s.Cron)
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return ""
+	}
+	if s.Kind() == KindCron {
+		return fmt.Sprintf("; use %s", raw)
+	}
+	return fmt.Sprintf("; use %s in place of cron", raw)
+}
+
+// InstantMeant returns the instant that a Unix time in seconds or milliseconds stands for; false when it is not in
+// this century.
+func InstantMeant(number string) (string, bool) {
+	n, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case err != nil:
+		return "", false
+	case n >= 1e9 && n < 4e9:
+		return time.Unix(n, 0).UTC().Format(time.RFC3339), true
+	case n >= 1e12 && n < 4e12:
+		return time.UnixMilli(n).UTC().Format(time.RFC3339Nano), true
+	}
+	return "", false
+}
