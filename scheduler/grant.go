@@ -14,8 +14,8 @@ type Grant struct {
 	tenants map[int32]*granted
 }
 
-// granted is how many starts of a tenant a claim took, and since when. It is also how many of the tenant's runs it found
-// and could not take.
+// granted is how many starts of a tenant a claim took, and since when. It is also how many of the tenant's runs it
+// found and could not take.
 type granted struct {
 	took, left int
 	since      time.Time

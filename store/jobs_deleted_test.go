@@ -82,7 +82,8 @@ func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	a := c.manual("job")
 	tx := c.transaction()
 	var b pgx.Batch
-	claim.QueueFinish(&b, []domain.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, claim.Earlier{}, claim.AnyDay, notices.Defaults{})
+	claim.QueueFinish(&b, []domain.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, claim.Earlier{}, claim.AnyDay,
+		notices.Defaults{})
 	must(t, tx.SendBatch(t.Context(), &b).Close())
 	c.deleteJob("job")
 	must(t, tx.Commit(t.Context()))

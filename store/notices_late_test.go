@@ -7,8 +7,8 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// The last of a job's ended attempts decides whether it is well, whenever its outcome is written. An outcome waits while
-// another transaction has locked a row.
+// The last of a job's ended attempts decides whether it is well, whenever its outcome is written. An outcome waits
+// while another transaction has locked a row.
 func TestAnOutcomeThatIsWrittenLateDoesNotTurnAJob(t *testing.T) {
 	begin := func(t *testing.T) (c claimer, first, second domain.Assignment) {
 		c = newClaimer(t)

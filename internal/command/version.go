@@ -24,7 +24,8 @@ func (c ShowVersion) Run(log *slog.Logger, version Version) error {
 		goVersion = info.GoVersion
 	}
 	zones := cron.Zones()
-	_, err := fmt.Printf("punctual %s\nschema   %d\ntzdata   %s, published %s\ngo       %s\n", version, migrations.Latest(),
+	_, err := fmt.Printf("punctual %s\nschema   %d\ntzdata   %s, published %s\ngo       %s\n",
+		version, migrations.Latest(),
 		zones.Release, zones.Published.Format(time.DateOnly), strings.TrimPrefix(goVersion, "go"))
 	return err
 }

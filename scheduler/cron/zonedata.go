@@ -62,10 +62,10 @@ func Zones() *ZoneData {
 	return embedded()
 }
 
-// UseZoneData uses the zone data in a directory such as /usr/share/zoneinfo, or in a zip archive of one, in place of the
-// binary's. The binary's stays in use if it is newer; used says so. The data must have every zone that the binary's
-// has, as a job may name any of them. It is read as a whole, so that it stays the same whatever happens to the files.
-// Call it before any zone is loaded.
+// UseZoneData uses the zone data in a directory such as /usr/share/zoneinfo, or in a zip archive of one, in place of
+// the binary's. The binary's stays in use if it is newer; used says so. The data must have every zone that the
+// binary's has, as a job may name any of them. It is read as a whole, so that it stays the same whatever happens to
+// the files. Call it before any zone is loaded.
 func UseZoneData(name string) (used bool, err error) {
 	files, release, err := openZoneData(name)
 	if err != nil {
@@ -101,8 +101,8 @@ func openZoneData(name string) (files fs.FS, release func(), err error) {
 	return archive, func() { _ = archive.Close() }, nil
 }
 
-// zonePath is the shape of a zone's name. What else such a directory has is in lower case: tables, leap seconds, and the
-// directories posix and right, which hold all zones once more.
+// zonePath is the shape of a zone's name. What else such a directory has is in lower case: tables, leap seconds, and
+// the directories posix and right, which hold all zones once more.
 var zonePath = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+/-]*$`)
 
 // readZoneData finds the release of the data, and the names of its zones.

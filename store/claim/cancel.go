@@ -100,9 +100,9 @@ WHERE run_id IN (
 
 // CancelRuns cancels the runs that have not ended, and returns for how many of them that was new. The caller holds the
 // gates of their jobs. A run that waits ends at once, and so does one that nobody has. For a run that a replica is
-// sending, CancelRuns only writes the reason: the statement that writes the attempt's outcome, whatever it is, finds the
-// reason and ends the run as cancelled. Its replica learns of the cancel with its next heartbeat. A target that works on
-// learns of it with its own next heartbeat.
+// sending, CancelRuns only writes the reason: the statement that writes the attempt's outcome, whatever it is, finds
+// the reason and ends the run as cancelled. Its replica learns of the cancel with its next heartbeat. A target that
+// works on learns of it with its own next heartbeat.
 func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason domain.Reason) (changed int, err error) {
 	if err := pg.Exec(ctx, tx, lockReadyToCancel, ids); err != nil {
 		return 0, fmt.Errorf("locking waiting runs: %w", err)

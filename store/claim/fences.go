@@ -17,8 +17,8 @@ import (
 
 // A standby that is promoted begins a new timeline. After an asynchronous failover it may lack the last fencing tokens
 // that were given. So the sequence is raised before anything is claimed on a new timeline: by far more than can have
-// been given inside any lag. That still leaves room for nine thousand million failovers. With synchronous_commit = off a
-// crash loses tokens in the same way, and leaves the timeline as it is: there each start of Postgres counts as one.
+// been given inside any lag. That still leaves room for nine thousand million failovers. With synchronous_commit = off
+// a crash loses tokens in the same way, and leaves the timeline as it is: there each start of Postgres counts as one.
 const (
 	readTimeline = `
 SELECT CASE WHEN pg_is_in_recovery() THEN timeline

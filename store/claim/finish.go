@@ -170,9 +170,9 @@ WHERE y.run_id = coalesce(e.successor, (
 
 const deleteLeases = `DELETE FROM punctual.claims WHERE id = ANY((SELECT $1::uuid[])::uuid[])`
 
-// deleteEnded deletes leases ($1), except one of which an earlier run ($2) is still running. The outcome of that run was
-// acknowledged, and the database has lost it since, as an asynchronous failover does. Its replica finds the lease that
-// stays, and ends it. A run that was claimed again is running under another lease.
+// deleteEnded deletes leases ($1), except one of which an earlier run ($2) is still running. The outcome of that run
+// was acknowledged, and the database has lost it since, as an asynchronous failover does. Its replica finds the lease
+// that stays, and ends it. A run that was claimed again is running under another lease.
 //
 // If Postgres runs since before the leases were claimed ($3), it has lost nothing since, and no run is looked at: to
 // look at one takes 2 µs.
@@ -280,8 +280,8 @@ func dueSoon(o domain.Outcome) bool {
 }
 
 // QueueFinish queues the statements that end attempts: the gates' locks, the outcomes, the gates' release, the end of
-// leases, for which it names their earlier runs. They come after pg.ByIndex. Once the batch is read, the returned set holds the runs that the fence let
-// through.
+// leases, for which it names their earlier runs. They come after pg.ByIndex. Once the batch is read, the returned set
+// holds the runs that the fence let through.
 func QueueFinish(
 	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, earlier Earlier, on Day, following Following,
 ) (written map[uuid.UUID]bool) {

@@ -24,8 +24,8 @@ const (
 	named = `c.id = ANY($1::uuid[])`
 )
 
-// selectRunning reads running attempts of runs ($2), each with its claim (c). It counts, up to two, the attempts in a row
-// just before the present one that were lost with their replica.
+// selectRunning reads running attempts of runs ($2), each with its claim (c). It counts, up to two, the attempts in a
+// row just before the present one that were lost with their replica.
 const selectRunning = `
 SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
        r.attempt, r.fence, r.started_at, now(),
@@ -152,8 +152,8 @@ func (s *Claims) endClaims(
 	return s.end(ctx, held, judge)
 }
 
-// end is endClaims for what was read. If this binary cannot read a run's definition, it leaves the run and its claim for
-// a binary that can.
+// end is endClaims for what was read. If this binary cannot read a run's definition, it leaves the run and its claim
+// for a binary that can.
 func (s *Claims) end(
 	ctx context.Context, held claimedRuns, judge func(claimedRun, time.Time) domain.Outcome,
 ) (n int, left []uuid.UUID, err error) {

@@ -96,7 +96,8 @@ ended AS (
     ORDER BY r.job_id, u.at DESC, r.id DESC),
 well AS (
     UPDATE punctual.notified n
-    SET failing_since = CASE WHEN e.past THEN n.failing_since END, failures = CASE WHEN e.past THEN n.failures ELSE 0 END,
+    SET failing_since = CASE WHEN e.past THEN n.failing_since END,
+           failures = CASE WHEN e.past THEN n.failures ELSE 0 END,
            stale_since = NULL, success_at = e.at,
            look_at = CASE WHEN n.stale_since IS NOT NULL THEN now() ELSE n.look_at END
     FROM ended e WHERE n.job_id = e.job_id AND e.status = 'succeeded' RETURNING n.job_id)
