@@ -12,8 +12,10 @@ package migrations
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -56,6 +58,14 @@ func Latest() int64 {
 		}
 	}
 	return latest
+}
+
+// Edition identifies the first migration. Until the first release its file is edited in place, so a database of another
+// edition cannot be migrated.
+func Edition() string {
+	text, _ := fs.ReadFile(FS, "00001_initial.sql") // it is embedded
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:4])
 }
 
 // Up brings the database of a URL to Latest: see UpOn.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,8 +17,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"punctual/httpapi/client"
 	"punctual/internal/privatepg"
+	"punctual/migrations"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
 	"punctual/store/vault"
@@ -42,7 +46,11 @@ func RunDev(ctx context.Context, c DevConfig) error {
 		return err
 	}
 	defer func() { _ = pg.Stop() }()
-	c.Store.DatabaseURL, c.Migrate, c.NoAuth = pg.DSN("postgres"), true, true
+	database, err := devDatabase(ctx, pg, c.Log)
+	if err != nil {
+		return fmt.Errorf("making the database: %w", err)
+	}
+	c.Store.DatabaseURL, c.Migrate, c.NoAuth = pg.DSN(database), true, true
 	// The database is private: it may be copied, moved and created again.
 	c.Store.Adopt = true
 	// Sample jobs call the user's own machine and office.
@@ -62,6 +70,32 @@ func RunDev(ctx context.Context, c DevConfig) error {
 		banner(c, url, registered)
 	}
 	return Run(ctx, c.Config)
+}
+
+// devDatabase returns the name of the database, and creates it at the first start. Each edition of the schema has a
+// database of its own: see migrations.Edition.
+func devDatabase(ctx context.Context, server *privatepg.Server, log *slog.Logger) (string, error) {
+	name := "punctual_" + migrations.Edition()
+	conn, err := pgx.Connect(ctx, server.DSN("postgres"))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	var there bool
+	var earlier []string
+	if err := conn.QueryRow(ctx, `
+		SELECT coalesce(bool_or(datname = $1), false), array_agg(datname::text ORDER BY datname)
+		FROM pg_catalog.pg_database
+		WHERE datname LIKE 'punctual\_%' OR datname = 'postgres' AND to_regnamespace('punctual') IS NOT NULL`, name).
+		Scan(&there, &earlier); err != nil || there {
+		return name, err
+	}
+	if len(earlier) > 0 {
+		log.Info("the schema is of another version than before: the jobs of before are in another database, which stays",
+			"database", name, "before", strings.Join(earlier, ", "))
+	}
+	_, err = conn.Exec(ctx, `CREATE DATABASE `+pgx.Identifier{name}.Sanitize())
+	return name, err
 }
 
 // devMaster returns the master key in a directory of `punctual dev`. The first start creates the key.
