@@ -103,6 +103,9 @@ func Run(ctx context.Context, c Config) (err error) {
 		c.Sizes = DefaultSizes(c.Full)
 	}
 	db, err := openScratch(ctx, c.DatabaseURL, c.Notes)
+	if err != nil && ctx.Err() != nil {
+		return errors.New("making the database: interrupted")
+	}
 	if err != nil {
 		return err
 	}
