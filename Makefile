@@ -78,6 +78,7 @@ test: needs $(VERIFIER) $(HTMX) ## Run the tests, but for faults that take long:
 .PHONY: prove
 prove: servers $(VERIFIER) $(HTMX) ## Prove the guarantee: every fault that fits, and that every benchmark measures (ten minutes)
 	CGO_ENABLED=1 $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m $(ARGS) ./internal/prove ./internal/bench
+	$(GOTEST) -vet=off -count=1 -run TestLocksDoNotGrow $(ARGS) ./store
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports
