@@ -85,6 +85,9 @@ func up(ctx context.Context, d session.Database, files fs.FS) ([]Applied, error)
 	}
 	// A migration has several statements in one string, which only the simple protocol accepts.
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	if params := config.ConnConfig.RuntimeParams; params["application_name"] == session.Name {
+		params["application_name"] = session.Name + " migrate" // not to be taken for a replica
+	}
 	options := []stdlib.OptionOpenDB{stdlib.OptionAfterConnect(config.AfterConnect)}
 	if config.BeforeConnect != nil {
 		options = append(options, stdlib.OptionBeforeConnect(config.BeforeConnect))

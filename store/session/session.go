@@ -20,6 +20,9 @@ type Database struct {
 	PasswordFile string
 }
 
+// Name is the application_name of sessions whose URL gives no other.
+const Name = "punctual"
+
 // pinned are the settings that a session begins with. PgBouncer knows exactly these, and sets them for each client.
 var pinned = map[string]string{
 	"client_encoding":             "UTF8",
@@ -38,7 +41,7 @@ func (d Database) Config() (*pgxpool.Config, error) {
 	params := config.ConnConfig.RuntimeParams
 	maps.DeleteFunc(params, func(name, _ string) bool { return pinned[strings.ToLower(name)] != "" })
 	maps.Copy(params, pinned)
-	params["application_name"] = cmp.Or(params["application_name"], "punctual")
+	params["application_name"] = cmp.Or(params["application_name"], Name)
 	config.AfterConnect = Settle
 	if d.PasswordFile != "" {
 		config.BeforeConnect = d.readPassword
