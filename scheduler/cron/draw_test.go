@@ -155,7 +155,9 @@ func drawItem(t *rapid.T, lo, hi int, names []string, get func(time.Time) int) i
 			case 0:
 				return item{"L", func(w time.Time) bool { return w.AddDate(0, 0, 1).Day() == 1 }}
 			}
-			return item{fmt.Sprintf("L-%d", n), func(w time.Time) bool { return w.AddDate(0, 0, n+1).Day() == 1 }}
+			return item{fmt.Sprintf("L-%d", n), func(w time.Time) bool {
+				return w.AddDate(0, 0, n).Month() == w.Month() && w.AddDate(0, 0, n+1).Day() == 1
+			}}
 		}
 		n := rapid.IntRange(0, 7).Draw(t, "last")
 		return item{write(n) + "L", func(w time.Time) bool {
