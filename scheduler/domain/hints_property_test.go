@@ -91,7 +91,9 @@ func readDuration(text string) (sum time.Duration, ok bool) {
 			"ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9, "d": 86400e9, "w": 604800e9,
 		}[unit]
 		for _, long := range []string{"second", "minute", "hour", "day", "week"} {
-			if len(unit) > 1 && strings.HasPrefix(long+"s", strings.ToLower(unit)) {
+			lower := strings.ToLower(unit)
+			short := strings.TrimSuffix(lower, "s") // secs
+			if len(unit) > 1 && strings.HasPrefix(long+"s", lower) || len(short) > 1 && strings.HasPrefix(long, short) {
 				length = map[byte]time.Duration{'s': 1e9, 'm': 60e9, 'h': 3600e9, 'd': 86400e9, 'w': 604800e9}[long[0]]
 			}
 		}
@@ -188,7 +190,7 @@ func sameSlots(r *rapid.T, text, proposal string) {
 	e := cron.MustParse(proposal)
 	for day := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2029; day = day.AddDate(0, 0, 13) {
 		want := 0
-		if reads(r, fields[3], day.Day(), 1, 31) && reads(r, fields[4], int(day.Month()), 1, 12) &&
+		if readsDay(r, fields[3], day) && reads(r, fields[4], int(day.Month()), 1, 12) &&
 			readsWeekday(r, fields[5], day) {
 			want = times
 		}
@@ -235,6 +237,24 @@ func readsNumber(r *rapid.T, text string) int {
 		r.Fatalf("a proposal was made for a text with %q", text)
 	}
 	return n
+}
+
+// readsDay is reads for days of the month, with L and L-3.
+func readsDay(r *rapid.T, list string, day time.Time) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		before, fromEnd := strings.CutPrefix(item, "l")
+		if !fromEnd && reads(r, item, day.Day(), 1, 31) {
+			return true
+		}
+		n := 0
+		if before != "" && fromEnd {
+			n = readsNumber(r, strings.TrimPrefix(before, "-"))
+		}
+		if last := time.Date(day.Year(), day.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day(); fromEnd && day.Day() == last-n {
+			return true
+		}
+	}
+	return false
 }
 
 // readsWeekday is reads for days of the week from 1, Sunday, with 6L and 2#1.
