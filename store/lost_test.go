@@ -196,6 +196,26 @@ func TestASweepTakesBackWhatNobodyHas(t *testing.T) {
 		c.sweep(1)
 		c.isLost(a)
 	})
+	t.Run("a run of weeks ago, behind others", func(t *testing.T) {
+		c := newClaimer(t)
+		c.exec(`SELECT punctual.create_partitions(d, d) FROM (SELECT (now() AT TIME ZONE 'UTC')::date - 30) x(d)`)
+		a := c.manual("a", forbid)
+		c.exec(`UPDATE punctual.runs
+			SET id = (left(punctual.partition_bound((now() AT TIME ZONE 'UTC')::date - 30)::text, 14)
+			          || substr(id::text, 15))::uuid
+			WHERE id = $1`, a.RunID)
+		c.exec(`DELETE FROM punctual.claims`)
+		c.manual("b")
+		found := 0
+		for range 2 { // one window of days each
+			n, _, err := c.Sweep(t.Context())
+			must(t, err)
+			found += n
+		}
+		if found != 1 {
+			t.Errorf("%d runs are taken back, want the one of weeks ago", found)
+		}
+	})
 	t.Run("a run that waits, and is not in ready", func(t *testing.T) {
 		c := newClaimer(t)
 		c.create("a", never)
