@@ -9,6 +9,7 @@
 set -eu
 cd "$(dirname "$0")"
 archive="$PWD/zonedata/zoneinfo.zip"
+command -v unzip >/dev/null || { echo "this needs unzip" >&2; exit 1; }
 have="$(unzip -p "$archive" +VERSION 2>/dev/null || echo none)"
 
 served="$(apt-cache policy tzdata 2>/dev/null | sed -n 's/^ *Candidate: *\(20[0-9][0-9][a-z]\).*/\1/p')"

@@ -126,7 +126,7 @@ func readZoneData(files fs.FS) (*ZoneData, error) {
 	return d, err
 }
 
-// release names where a directory of zone files says which release it is: +VERSION in ours, in BSD's and in macOS's,
+// releaseFiles are where a directory of zone files says which release it is: +VERSION in ours, in BSD's and in macOS's,
 // the first line of tzdata.zi in those of Linux.
 var releaseFiles = []string{"+VERSION", "tzdata.zi"}
 
