@@ -126,8 +126,8 @@ func readZoneData(files fs.FS) (*ZoneData, error) {
 	return d, err
 }
 
-// releaseFiles are where a directory of zone files says which release it is: +VERSION in ours, in BSD's and in macOS's,
-// the first line of tzdata.zi in those of Linux.
+// releaseFiles are where a directory of zone files says which release it is: +VERSION in ours, in BSD's and in
+// macOS's, the first line of tzdata.zi in those of Linux.
 var releaseFiles = []string{"+VERSION", "tzdata.zi"}
 
 var releaseLine = regexp.MustCompile(`^(?:# version )?(\d{4}[a-z]{1,2})\n?$`)
