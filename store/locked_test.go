@@ -249,7 +249,7 @@ func TestALockedDeploymentHoldsUpNoHeartbeat(t *testing.T) {
 	c.exec(`UPDATE punctual.deployment SET timeline = 'AAAAAAAA', back_at = '-infinity'`)
 	fence := c.count(`SELECT last_value FROM punctual.fences`)
 	free := c.stranger(`deployment`)
-	pulse, err := c.Renew(bounded(t), c.replica, false)
+	pulse, err := c.Renew(bounded(t), c.replica, scheduler.Condition{})
 	if err != nil || !pulse.Known {
 		t.Fatalf("%+v, %v", pulse, err)
 	}
