@@ -5,6 +5,11 @@
 
 -- +goose Up
 
+-- Behind a pooler a session has the limits of its role.
+SET LOCAL lock_timeout = '500ms';
+SET LOCAL statement_timeout = 0;
+SET LOCAL idle_in_transaction_session_timeout = 0;
+
 -- The deployment, its tenants and its queues.
 
 -- +goose StatementBegin

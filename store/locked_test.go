@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 )
@@ -18,7 +19,7 @@ import (
 // connect opens a connection beside those of the store.
 func (c crud) connect() *pgx.Conn {
 	c.t.Helper()
-	conn, err := pgx.Connect(c.t.Context(), c.options.DatabaseURL)
+	conn, err := pgtest.Connect(c.t.Context(), c.options.DatabaseURL)
 	must(c.t, err)
 	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
 	return conn

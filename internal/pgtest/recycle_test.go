@@ -10,7 +10,7 @@ import (
 // one returns the value that a statement yields in a database.
 func one[T any](t *testing.T, dsn, sql string) (v T) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
+	conn, err := Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func did(t *testing.T, sql string) string {
 	server, name := Server(t), next()
 	clone(t, server, name)
 	t.Cleanup(func() { drop(t, server, name) })
-	conn, err := pgx.Connect(t.Context(), as(t, server, name))
+	conn, err := Connect(t.Context(), as(t, server, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestADatabaseThatIsNotLikeACloneIsNotHandedOn(t *testing.T) {
 	t.Run("a connection", func(t *testing.T) {
 		t.Parallel()
 		dsn := did(t, `SELECT`)
-		conn, err := pgx.Connect(t.Context(), dsn)
+		conn, err := Connect(t.Context(), dsn)
 		if err != nil {
 			t.Fatal(err)
 		}
