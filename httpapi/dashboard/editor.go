@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
@@ -206,7 +207,7 @@ func (f jobForm) schedule() map[string]any {
 	case domain.KindEvery:
 		s["every"] = f.Every
 	case domain.KindAt:
-		at := instantOf(f.At)
+		at := instantIn(f.At, time.UTC)
 		local, added := strings.CutSuffix(at, "Z")
 		if s["at"] = at; f.Timezone != "" && added && !strings.HasSuffix(f.At, "Z") {
 			s["at"], s["timezone"] = local, f.Timezone
