@@ -30,7 +30,8 @@ type Config struct {
 	Log          *slog.Logger
 	Metrics      *Metrics
 	Credentials  Credentials
-	Chores       []Chore // what the replica does beside its claims
+	Chores       []Chore    // what the replica does beside its claims
+	Shortages    *Shortages // nil: the scheduler makes its own
 	// Finished, if set, gets every batch of outcomes that was written. It must not keep the slice.
 	Finished func([]domain.Outcome)
 }
@@ -54,26 +55,25 @@ const (
 
 // Scheduler is one replica: it claims, executes and finishes runs until it is stopped.
 type Scheduler struct {
-	store     Store
-	config    Config
-	replica   Replica
-	log       *slog.Logger
-	metrics   *Metrics
-	clock     dbClock
-	slots     *workerSlots
-	limits    *limits
-	finisher  *finisher
-	heart     *heartbeat
-	chores    chores
-	flights   flights
-	holds     *holds
-	tokens    *lru.Cache[tokenKey, *token]
-	tls       *lru.Cache[tlsKey, *delivery.Client]
-	freezing  freezing
-	unread    rate.Sometimes // says in the log that secrets cannot be read
-	running   sync.WaitGroup // attempts in flight
-	shortages shortages
-	workCtx   context.Context // ends when attempts in flight must end
+	store    Store
+	config   Config
+	replica  Replica
+	log      *slog.Logger
+	metrics  *Metrics
+	clock    dbClock
+	slots    *workerSlots
+	limits   *limits
+	finisher *finisher
+	heart    *heartbeat
+	chores   chores
+	flights  flights
+	holds    *holds
+	tokens   *lru.Cache[tokenKey, *token]
+	tls      *lru.Cache[tlsKey, *delivery.Client]
+	freezing freezing
+	unread   rate.Sometimes  // says in the log that secrets cannot be read
+	running  sync.WaitGroup  // attempts in flight
+	workCtx  context.Context // ends when attempts in flight must end
 }
 
 // errDraining is the cause when an attempt is cut off because its replica stops.
@@ -95,6 +95,9 @@ func Run(ctx context.Context, store Store, config Config) error {
 		return errors.Join(fmt.Errorf("starting the scheduler: %w", err), left)
 	}
 	log := config.Log.With("replica", replica.ID)
+	if config.Shortages == nil {
+		config.Shortages = new(Shortages)
+	}
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,
 		slots:  newWorkerSlots(config.Queues, numbers),

@@ -40,7 +40,7 @@ func (v *visit) clock() clock {
 			c.Local = zone
 		}
 	}
-	if kind == "job" || kind == "local" && c.Local != "" {
+	if kind == "job" || kind == "local" && c.Local != "" && c.Local != "UTC" {
 		c.Kind = kind
 	}
 	return c
@@ -156,7 +156,7 @@ func (c clock) told(page []byte) []byte {
 // others says an instant in the zones in which the page does not show it.
 func (c clock) others(at time.Time, ofJob string) string {
 	var all []string
-	for _, name := range []string{"UTC", ofJob, c.Local} {
+	for _, name := range []string{"UTC", cmp.Or(ofJob, c.Job), c.Local} {
 		zone, err := cron.LoadZone(name)
 		if name == "" || name == c.Zone() || err != nil || len(all) > 0 && strings.HasSuffix(all[len(all)-1], " "+name) {
 			continue
