@@ -113,7 +113,7 @@ func (v *visit) explain(view *jobView) error {
 
 var instants = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(?:\.[0-9]+)?Z`)
 
-// toldToPeople says an explanation of the API as people read it: its instants in the visitor's zone, its reasons in words.
+// toldToPeople says an explanation of the API as people read it: instants in the visitor's zone, reasons in words.
 func toldToPeople(explanation, zone string) template.HTML {
 	for _, reason := range domain.Reasons() {
 		for _, after := range []string{" (", "."} {

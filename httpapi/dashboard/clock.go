@@ -69,9 +69,10 @@ func (v *visit) setClock() error {
 		kind = "utc"
 	}
 	const year = 365 * 24 * 60 * 60
-	cookie := v.cookie(zoneCookie, url.QueryEscape(kind+":"+v.clock().Local), year)
-	cookie.HttpOnly, cookie.SameSite = false, http.SameSiteLaxMode // links from elsewhere lead to the same clock
-	http.SetCookie(v.w, cookie)
+	http.SetCookie(v.w, &http.Cookie{ //nolint:gosec // the script writes it, too, and links from elsewhere bring it along
+		Name: zoneCookie, Value: url.QueryEscape(kind + ":" + v.clock().Local), Path: "/", MaxAge: year, Secure: v.Secure,
+		SameSite: http.SameSiteLaxMode,
+	})
 	return v.to(local(v.field("next")), "")
 }
 

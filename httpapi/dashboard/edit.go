@@ -69,35 +69,33 @@ func (v *visit) saveJob(job httpapi.Job) error {
 			*in.of(&view.Form) = *in.of(&before)
 		}
 	}
-	if view.Loaded.Version != job.Version {
-		if now := loadedOf(job); now.Definition != view.Loaded.Definition {
+	method := http.MethodPatch
+	body, lost := changed(asJSON(before.patch()), asJSON(view.Form.patch()))
+	if view.AsJSON {
+		method, body = changedJSON(view.Loaded.Definition, view.JSON)
+	} else if lost {
+		view.Problem = problem.Invalid(problem.At("body.target.body",
+			"has a null, which this form cannot write; write it under JSON"))
+		return v.render(view.Problem.Status, "editor", "Edit "+job.Name, view)
+	}
+	api := v.api
+	if method == http.MethodPatch {
+		api = api.WithHeader("Content-Type", "application/merge-patch+json")
+	}
+	for {
+		condition := strconv.Quote(strconv.Itoa(int(view.Loaded.Version)))
+		err = v.write(view, "Edit "+job.Name, api.WithHeader("If-Match", condition), method, "/v1/jobs/"+job.ID.String(), body)
+		if !client.Is(err, problem.CodeVersion) {
+			return err
+		}
+		if job, err = v.api.Job(v.ctx(), job.ID.String()); err != nil {
+			return err
+		}
+		if loadedOf(job).Definition != view.Loaded.Definition {
 			return v.showConflict(view, job)
 		}
 		view.Loaded.Version = job.Version // only its state was changed, such as by a pause
 	}
-	method, body := http.MethodPatch, json.RawMessage(nil)
-	if view.AsJSON {
-		method, body = changedJSON(view.Loaded.Definition, view.JSON)
-	} else {
-		patch, lost := changed(asJSON(before.patch()), asJSON(view.Form.patch()))
-		if lost {
-			view.Problem = problem.Invalid(problem.At("body.target.body",
-				"has a null, which this form cannot write; write it under JSON"))
-			return v.render(view.Problem.Status, "editor", "Edit "+job.Name, view)
-		}
-		body = patch
-	}
-	api := v.api.WithHeader("If-Match", strconv.Quote(strconv.Itoa(int(view.Loaded.Version))))
-	if method == http.MethodPatch {
-		api = api.WithHeader("Content-Type", "application/merge-patch+json")
-	}
-	err = v.write(view, "Edit "+job.Name, api, method, "/v1/jobs/"+job.ID.String(), body)
-	if client.Is(err, problem.CodeVersion) { // somebody was quicker just now
-		if job, err = v.api.Job(v.ctx(), job.ID.String()); err == nil {
-			return v.showConflict(view, job)
-		}
-	}
-	return err
 }
 
 // asJSON returns what a value is in JSON.
