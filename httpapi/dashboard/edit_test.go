@@ -92,7 +92,9 @@ func TestAnEditWritesOnlyWhatWasChanged(t *testing.T) {
 	s := serve(t, true)
 	b := s.browser()
 	b.create("n", "method", "", "body", `{"a": 1, "b": {"c": 2}}`)
-	form := b.get("/jobs/n/edit").want(200).shows(`placeholder="30s, the default"`, "default (allow)", "default (POST)")
+	form := b.get("/jobs/n/edit").want(200).shows(`placeholder="30s, the default"`, "default (allow)", "default (POST)").
+		hides(`value="30s"`, `value="5"`, "<option selected>")
+	b.get("/new?like=n").want(200).shows(`value="n-copy"`, `placeholder="30s, the default"`).hides(`value="30s"`)
 	b.post("/jobs/n/edit", filled(form, "cron", "45 4 * * *")...).want(303)
 	lastChange := func(want string) {
 		t.Helper()
