@@ -84,7 +84,8 @@ func (v *visit) saveJob(job httpapi.Job) error {
 	}
 	for {
 		condition := strconv.Quote(strconv.Itoa(int(view.Loaded.Version)))
-		err = v.write(view, "Edit "+job.Name, api.WithHeader("If-Match", condition), method, "/v1/jobs/"+job.ID.String(), body)
+		err = v.write(view, "Edit "+job.Name, api.WithHeader("If-Match", condition), method,
+			"/v1/jobs/"+job.ID.String(), body)
 		if !client.Is(err, problem.CodeVersion) {
 			return err
 		}
