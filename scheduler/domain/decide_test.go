@@ -156,6 +156,16 @@ func TestDecide(t *testing.T) {
 			want: "skip 09T03:00:00..03:00:00 missed x3; next 12T03:00:00",
 		},
 		{
+			name: "the newest missed slot runs until the next one comes",
+			job:  `"schedule":{"cron":"0 3 1 * *"},"jitter":"0s"`, slot: "01T03:00", now: "11T05:00",
+			want: "run 01T03:00:00 catchup late; next 2026-11-01T03:00:00",
+		},
+		{
+			name: "others run for a day",
+			job:  hourly + `,"missed":{"policy":"fire_all"}`, slot: "09T01:00", now: "10T03:30",
+			want: "skip 09T01:00:00..09T03:00:00 missed x3; run 09T04:00:00 catchup late; run 09T05:00:00 catchup late; run 09T06:00:00 catchup late; run 09T07:00:00 catchup late; run 09T08:00:00 catchup late; run 09T09:00:00 catchup late; run 09T10:00:00 catchup late; run 09T11:00:00 catchup late; run 09T12:00:00 catchup late; run 09T13:00:00 catchup late; next 09T14:00:00",
+		},
+		{
 			name: "at the end of the window a slot still runs",
 			job:  `"schedule":{"cron":"0 3 * * *"},"jitter":"0s","missed":{"window":"1h"}`, slot: "03:00", now: "04:00",
 			want: "run 03:00:00 catchup late; next 12T03:00:00",
