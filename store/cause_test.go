@@ -8,7 +8,7 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// A slot was due five minutes ago, and is missed. In every case the facts are planted as they would be on record by now.
+// A slot was due five minutes ago, and is missed. Each case plants the facts as they would be on record by now.
 func TestAMissedSlotSaysWhy(t *testing.T) {
 	served := func(c claimer, queue, since, until string) {
 		c.exec(`INSERT INTO punctual.service_periods (queue, since, until, survived)
