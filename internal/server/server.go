@@ -177,7 +177,9 @@ type served struct {
 }
 
 // serveAPI begins to serve the API.
-func serveAPI(ctx context.Context, c Config, listener net.Listener, handler http.Handler, shortages *scheduler.Shortages) *served {
+func serveAPI(
+	ctx context.Context, c Config, listener net.Listener, handler http.Handler, shortages *scheduler.Shortages,
+) *served {
 	a := &served{
 		Server: newServer(handler, c.Log),
 		url:    "http://" + listener.Addr().String(),

@@ -46,8 +46,8 @@ WITH w(name, value, checked) AS (VALUES
     ('bytea_output', 'hex', true), ('array_nulls', 'on', true), ('extra_float_digits', '1', false),
     ('search_path', 'pg_catalog, pg_temp', false), ('row_security', 'on', false),
     ('session_replication_role', 'origin', false), ('jit', 'off', false), ('plan_cache_mode', 'auto', false),
-    ('statement_timeout', '0', false), ('lock_timeout', '0', false), ('idle_in_transaction_session_timeout', '0', false),
-    ('idle_session_timeout', '0', false), ('transaction_timeout', '0', false))
+    ('statement_timeout', '0', false), ('lock_timeout', '0', false), ('idle_session_timeout', '0', false),
+    ('idle_in_transaction_session_timeout', '0', false), ('transaction_timeout', '0', false))
 SELECT pg_catalog.pg_backend_pid() = %d,
        (SELECT s FROM pg_catalog.unnest(pg_catalog.current_schemas(true)) s WHERE s NOT LIKE 'pg_temp%%' LIMIT 1)::text,
        o.name, pg_catalog.current_setting(o.name), o.value,
