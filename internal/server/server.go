@@ -140,7 +140,7 @@ func Run(ctx context.Context, c Config) error {
 	err = scheduler.Run(api.running, db, scheduler.Config{
 		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host,
 		Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
-		Credentials: db, Chores: db.Chores(),
+		Credentials: db, Chores: db.Chores(), Notices: db,
 	})
 	api.stop()
 	drained()
