@@ -97,7 +97,8 @@ func (r *subject) settle(f domain.Format) {
 	case state == domain.EventRecovered:
 		r.troubled = false
 	}
-	if state == domain.EventRecovered && !r.open && stateful(f) {
+	_, _, grouped := kindOf(r.key) // whose recovery is told with that of the others
+	if state == domain.EventRecovered && !r.open && stateful(f) && !grouped {
 		kept := r.unsent.For(domain.Recipient{}, nil)
 		for _, e := range r.unsent.Events {
 			if e.Event == domain.EventLate || e.Event == domain.EventMissed {
@@ -107,7 +108,7 @@ func (r *subject) settle(f domain.Format) {
 		r.unsent, r.key = &kept, ""
 		r.forget = len(kept.Events) == 0
 	}
-	if _, _, grouped := kindOf(r.key); !r.troubled && !r.open && (stateful(f) || !grouped) {
+	if !r.troubled && !r.open && !grouped {
 		r.key = ""
 	}
 }
