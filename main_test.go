@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 	"punctual/internal/prove"
@@ -304,7 +302,7 @@ func TestMigrateFromSeveralProcessesAtOnce(t *testing.T) {
 	if want := int(migrations.Latest()); worked != want {
 		t.Errorf("%d migrations were applied by all together, want %d", worked, want)
 	}
-	conn, err := pgx.Connect(t.Context(), dsn)
+	conn, err := pgtest.Connect(t.Context(), dsn)
 	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	if have, err := migrations.Current(t.Context(), conn); err != nil || have != migrations.Latest() {

@@ -38,7 +38,7 @@ const removeOne = `DELETE FROM punctual.runs WHERE scheduled_for = date_trunc('h
 
 func execute(t *testing.T, dsn string, statements ...string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
+	conn, err := pgtest.Connect(t.Context(), dsn)
 	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	for _, sql := range statements {

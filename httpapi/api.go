@@ -43,6 +43,7 @@ type Config struct {
 	Origin        domain.Origin                   // what requests tell of the deployment, to show them
 	Courier       *scheduler.Courier              // sends test notices; nil: they fail
 	Ready         func(ctx context.Context) error // also needed to be ready; its error is shown
+	Lacks         func() string                   // what this replica lacks to send requests; empty: nothing
 	Pages         Pages                           // for people; nil: none
 
 	timeout time.Duration // of a request; 0: requestTimeout

@@ -82,14 +82,19 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	if all, err := s.freezes.all(ctx); err == nil && all.Deployment != nil {
 		answer.FrozenSince, answer.FrozenReason = &all.Deployment.Since, all.Deployment.Reason
 	}
+	if s.Lacks != nil {
+		answer.Lacks = s.Lacks()
+	}
 	writeJSON(w, answer)
 }
 
-// readyAnswer is the answer to a prober. A replica whose deployment is frozen is ready: it serves the API.
+// readyAnswer is the answer to a prober. A replica whose deployment is frozen is ready, and so is one that lacks what
+// requests need: they serve the API.
 type readyAnswer struct {
 	Status       string                 `json:"status"`
 	FrozenSince  *time.Time             `json:"frozen_since,omitempty"`
 	FrozenReason scheduler.FreezeReason `json:"frozen_reason,omitempty"`
+	Lacks        string                 `json:"lacks,omitempty"`
 }
 
 // unreadyError is a reason that comes from the process itself.

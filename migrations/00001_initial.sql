@@ -5,6 +5,11 @@
 
 -- +goose Up
 
+-- Behind a pooler a session has the limits of its role.
+SET LOCAL lock_timeout = '500ms';
+SET LOCAL statement_timeout = 0;
+SET LOCAL idle_in_transaction_session_timeout = 0;
+
 -- The deployment, its tenants and its queues.
 
 -- +goose StatementBegin
@@ -815,7 +820,8 @@ CREATE TABLE punctual.replicas (
     started_at  timestamptz NOT NULL DEFAULT now(),
     renewed_at  timestamptz NOT NULL DEFAULT now(),
     beat        bigint NOT NULL DEFAULT 0,
-    draining    boolean NOT NULL DEFAULT false
+    draining    boolean NOT NULL DEFAULT false,
+    lacks       text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000);
 COMMENT ON TABLE  punctual.replicas IS 'One row per running process, under a fresh random id at every start.';
 COMMENT ON COLUMN punctual.replicas.id IS 'The process.';
@@ -828,6 +834,9 @@ COMMENT ON COLUMN punctual.replicas.renewed_at IS
     'When it last renewed its heartbeat, for people. Other replicas judge by beat.';
 COMMENT ON COLUMN punctual.replicas.beat IS 'Heartbeat counter, raised every 2 s.';
 COMMENT ON COLUMN punctual.replicas.draining IS 'True: it was told to stop and claims no more.';
+COMMENT ON COLUMN punctual.replicas.lacks IS
+    'What requests need and it does not have now, such as file descriptors, so that it gives runs back unsent and claims '
+    'less; null: nothing.';
 
 CREATE TABLE punctual.holds (
     replica     uuid NOT NULL REFERENCES punctual.replicas ON DELETE CASCADE,
@@ -1253,9 +1262,10 @@ CREATE TABLE punctual.notice_messages (
     events         text[] NOT NULL,
     jobs           uuid[] NOT NULL
 );
-CREATE INDEX notice_messages_newest ON punctual.notice_messages (tenant, delivered_at);
+CREATE INDEX notice_messages_newest ON punctual.notice_messages (tenant, id);
+CREATE INDEX notice_messages_old ON punctual.notice_messages (delivered_at);
 COMMENT ON TABLE  punctual.notice_messages IS 'The messages that recipients took. Kept for 8 days.';
-COMMENT ON COLUMN punctual.notice_messages.id IS 'Of the message.';
+COMMENT ON COLUMN punctual.notice_messages.id IS 'UUIDv7 of the message.';
 COMMENT ON COLUMN punctual.notice_messages.line_id IS 'The recipient: notice_lines.id.';
 COMMENT ON COLUMN punctual.notice_messages.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.notice_messages.delivered_at IS 'When the recipient took it.';
@@ -1663,6 +1673,18 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION punctual.is_served(text) IS 'Whether a live replica serves the queue of this name.';
 
+-- SECURITY DEFINER for the same reason.
+CREATE FUNCTION punctual.shortage(queue text) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT 'replica ' || r.host || ' lacks ' || r.lacks || ', so it gives runs back and claims less'
+    FROM punctual.replicas r
+    WHERE r.queues ? queue AND r.lacks IS NOT NULL AND r.renewed_at > now() - interval '15 s'
+    ORDER BY r.host
+    LIMIT 1
+$$;
+COMMENT ON FUNCTION punctual.shortage(text) IS
+    'What a live replica lacks that serves the queue of this name, for people; null: none lacks anything.';
+
 -- Six seconds are three heartbeats. A replica that renewed in the future did so before the clock was stepped back.
 CREATE FUNCTION punctual.all_away() RETURNS boolean
 LANGUAGE sql STABLE AS $$
@@ -1990,7 +2012,7 @@ COMMENT ON COLUMN punctual.failures.replayed_as IS 'The run that repeats it, onc
 
 CREATE VIEW punctual.replica_status AS
 SELECT r.id, r.host, r.version, r.queues, r.started_at, r.renewed_at, now() - r.renewed_at AS silent_for, r.draining,
-       coalesce(c.batches, 0) AS claimed_batches, coalesce(c.runs, 0) AS claimed_runs
+       r.lacks, coalesce(c.batches, 0) AS claimed_batches, coalesce(c.runs, 0) AS claimed_runs
 FROM punctual.replicas r
 LEFT JOIN (SELECT replica, count(*) AS batches, sum(cardinality(run_ids)) AS runs
            FROM punctual.claims GROUP BY replica) c ON c.replica = r.id;
@@ -2005,6 +2027,8 @@ COMMENT ON COLUMN punctual.replica_status.renewed_at IS
     'When it last renewed its heartbeat, for people. Other replicas judge by beat.';
 COMMENT ON COLUMN punctual.replica_status.silent_for IS 'Time since it last renewed its heartbeat.';
 COMMENT ON COLUMN punctual.replica_status.draining IS 'True: it was told to stop and claims no more.';
+COMMENT ON COLUMN punctual.replica_status.lacks IS
+    'What requests need and it does not have now, so that it gives runs back unsent and claims less; null: nothing.';
 COMMENT ON COLUMN punctual.replica_status.claimed_batches IS 'Batches it holds.';
 COMMENT ON COLUMN punctual.replica_status.claimed_runs IS 'Runs in those batches.';
 
@@ -2159,6 +2183,7 @@ DECLARE
         ['notices',          'SELECT, INSERT',                 own, NULL],
         ['notice_lines',     'SELECT',                         own, NULL],
         ['notice_messages',  'SELECT',                         own, NULL],
+        ['notice_subjects',  'SELECT',                         by_job, NULL],
         ['hourly_runs',      'SELECT',                         own, NULL],
         ['idempotency_keys', 'SELECT, INSERT, UPDATE',         own, NULL],
         -- Locking rows needs an UPDATE privilege, even if nothing is changed.

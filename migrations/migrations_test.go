@@ -2,14 +2,13 @@ package migrations_test
 
 import (
 	"context"
-	"database/sql"
 	"io/fs"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 
@@ -33,7 +32,7 @@ func nextRelease(t *testing.T) fs.FS {
 
 func connect(t *testing.T, dsn string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
+	conn, err := pgtest.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,10 +92,11 @@ func TestEveryMigrationCanBeUndoneAndDoneAgain(t *testing.T) {
 	if _, err := migrations.Up(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("pgx", dsn+"&default_query_exec_mode=simple_protocol")
+	config, err := pgtest.Config(dsn + "&default_query_exec_mode=simple_protocol")
 	if err != nil {
 		t.Fatal(err)
 	}
+	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	provider, err := goose.NewProvider(database.DialectPostgres, db, migrations.FS,
 		goose.WithTableName("punctual.goose_db_version"))

@@ -150,7 +150,7 @@ func (f *instantStore) Register(context.Context, Replica) (map[string]int16, err
 	return map[string]int16{"default": 1}, nil
 }
 
-func (f *instantStore) Renew(context.Context, uuid.UUID, bool) (Pulse, error) {
+func (f *instantStore) Renew(context.Context, uuid.UUID, Condition) (Pulse, error) {
 	return Pulse{Known: true}, nil
 }
 

@@ -61,6 +61,7 @@ type fakeStore struct {
 	lost      []uuid.UUID // claims that were lost
 	doubted   []uuid.UUID // runs that were doubted
 	draining  bool
+	lacks     string
 	stoppedAt time.Time // when the replica deregistered
 }
 
@@ -377,9 +378,9 @@ func (f *fakeStore) Register(_ context.Context, r Replica) (map[string]int16, er
 	return numbers, nil
 }
 
-func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, draining bool) (Pulse, error) {
+func (f *fakeStore) Renew(ctx context.Context, _ uuid.UUID, is Condition) (Pulse, error) {
 	f.mu.Lock()
-	f.draining = f.draining || draining
+	f.draining, f.lacks = f.draining || is.Draining, is.Lacks
 	renew, pulse := f.renew, Pulse{
 		Known: true, Claims: slices.Clone(f.holding), Limits: slices.Clone(f.limits), Frozen: f.frozen,
 		Others: f.beating(), Chores: slices.Clone(f.asks), Replaced: f.replaced,

@@ -47,7 +47,7 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) bool {
 	limited, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	sent := time.Now()
-	pulse, err := h.s.store.Renew(limited, h.s.replica.ID, draining)
+	pulse, err := h.s.store.Renew(limited, h.s.replica.ID, Condition{draining, h.s.config.Shortages.Lacks()})
 	if err != nil {
 		if ctx.Err() == nil {
 			h.s.log.Warn("the heartbeat failed", "error", err)

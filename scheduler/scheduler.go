@@ -30,8 +30,9 @@ type Config struct {
 	Log          *slog.Logger
 	Metrics      *Metrics
 	Credentials  Credentials
-	Chores       []Chore // what the replica does beside its claims
-	Notices      Notices // nil: the replica tells nobody
+	Chores       []Chore    // what the replica does beside its claims
+	Shortages    *Shortages // nil: the scheduler makes its own
+	Notices      Notices    // nil: the replica tells nobody
 	// Finished, if set, gets every batch of outcomes that was written. It must not keep the slice.
 	Finished func([]domain.Outcome)
 }
@@ -71,11 +72,10 @@ type Scheduler struct {
 	tokens     *lru.Cache[tokenKey, *token]
 	tls        *lru.Cache[tlsKey, *delivery.Client]
 	freezing   freezing
-	unread     rate.Sometimes // says in the log that secrets cannot be read
-	running    sync.WaitGroup // attempts and notices in flight
-	messengers chan struct{}  // one for each notice in flight
-	shortages  shortages
+	unread     rate.Sometimes  // says in the log that secrets cannot be read
+	running    sync.WaitGroup  // attempts and notices in flight
 	workCtx    context.Context // ends when attempts in flight must end
+	messengers chan struct{}   // one for each notice in flight
 }
 
 // errDraining is the cause when an attempt is cut off because its replica stops.
@@ -97,6 +97,9 @@ func Run(ctx context.Context, store Store, config Config) error {
 		return errors.Join(fmt.Errorf("starting the scheduler: %w", err), left)
 	}
 	log := config.Log.With("replica", replica.ID)
+	if config.Shortages == nil {
+		config.Shortages = new(Shortages)
+	}
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,
 		slots:  newWorkerSlots(config.Queues, numbers),

@@ -40,7 +40,10 @@ func TestAReplicaThatLacksDescriptorsClaimsLess(t *testing.T) {
 		if n := r.metric("punctual_replica_shortages_total"); int(n) != sent {
 			t.Errorf("%v shortages in the metrics, want %d", n, sent)
 		}
-		if sent > 2*slots {
+		if lacks := read(store, func() string { return store.lacks }); lacks == "" {
+			t.Error("the heartbeat does not tell that descriptors lack")
+		}
+		if sent > 4*slots { // without a cut, each of the runs is claimed every second or two
 			t.Errorf("%d runs were claimed in 10 s", sent)
 		}
 		dials.mu.Lock()
@@ -50,12 +53,16 @@ func TestAReplicaThatLacksDescriptorsClaimsLess(t *testing.T) {
 		if n := store.ended(); n != runs {
 			t.Errorf("%d of %d runs have been claimed when nothing has lacked for two minutes", n, runs)
 		}
+		if lacks := read(store, func() string { return store.lacks }); lacks != "" {
+			t.Errorf("the heartbeat still tells that %s lack", lacks)
+		}
 	})
 }
 
 func TestPortsThatLackForOneTargetHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	s := holding(newFakeStore(), occupied([]int{20}))
+	s.config.Shortages = new(Shortages)
 	s.metrics, s.log = NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
 	var o domain.Outcome
 	s.fellShort(&o, delivery.Result{Lacks: delivery.Ports})

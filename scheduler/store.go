@@ -37,8 +37,8 @@ type Store interface {
 	) (superseded int, err error)
 	// Register makes this replica known, and returns the number of each of its queues.
 	Register(ctx context.Context, r Replica) (map[string]int16, error)
-	// Renew renews the replica's heartbeat, and returns what it has to know and do.
-	Renew(ctx context.Context, replica uuid.UUID, draining bool) (Pulse, error)
+	// Renew renews the replica's heartbeat, with how it is, and returns what it has to know and do.
+	Renew(ctx context.Context, replica uuid.UUID, is Condition) (Pulse, error)
 	// Deregister removes a replica that has stopped.
 	Deregister(ctx context.Context, replica uuid.UUID) error
 	// Recover removes replicas whose heartbeat has stood still, except one that has moved since. It ends some of the
@@ -76,6 +76,12 @@ type Replica struct {
 	Host    string // for people
 	Version string
 	Queues  map[string]int // worker slots by queue
+}
+
+// Condition is what a replica tells of itself with each heartbeat.
+type Condition struct {
+	Draining bool   // it was told to stop, and claims no more
+	Lacks    string // what requests need and it does not have: see [Shortages]; empty: nothing
 }
 
 // Pulse is what the renewal of a heartbeat returns.

@@ -80,7 +80,7 @@ func TestCancelRun(t *testing.T) {
 			if err != nil || got.Status != domain.StatusRunning || orEmpty(got.Reason) != domain.ReasonCancelled {
 				t.Fatalf("got %s %s, error %v", got.Status, orEmpty(got.Reason), err)
 			}
-			pulse, err := c.Renew(t.Context(), replica, false)
+			pulse, err := c.Renew(t.Context(), replica, scheduler.Condition{})
 			if err != nil || len(pulse.Cancels) != 1 || pulse.Cancels[0] != a.RunID {
 				t.Fatalf("pulse %+v, error %v", pulse, err)
 			}

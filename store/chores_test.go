@@ -15,7 +15,7 @@ import (
 // wants reports whether a heartbeat asks for a chore.
 func (c crud) wants(chore string) bool {
 	c.t.Helper()
-	pulse, err := c.Renew(c.t.Context(), uuid.New(), false)
+	pulse, err := c.Renew(c.t.Context(), uuid.New(), scheduler.Condition{})
 	must(c.t, err)
 	return slices.Contains(pulse.Chores, chore)
 }

@@ -41,7 +41,7 @@ func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
 	_, err := c.Register(t.Context(), scheduler.Replica{ID: c.replica, Host: "here"})
 	must(t, err)
 	c.occupy(pg.Runs)
-	if _, err := c.Renew(bounded(t), c.replica, false); err != nil {
+	if _, err := c.Renew(bounded(t), c.replica, scheduler.Condition{}); err != nil {
 		t.Errorf("renew: %v", err)
 	}
 }
@@ -63,7 +63,7 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 	}
 	_, err := c.Register(ctx, scheduler.Replica{ID: c.replica, Host: "here", Queues: map[string]int{"default": 1}})
 	must("register", err)
-	_, err = c.Renew(ctx, c.replica, false)
+	_, err = c.Renew(ctx, c.replica, scheduler.Condition{})
 	must("renew", err)
 	_, err = c.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
 	must("next due", err)
@@ -216,7 +216,7 @@ func TestAReadOnlyDatabaseIsNoticedByWritesAlone(t *testing.T) {
 		t.Errorf("before any write: %v", err)
 	}
 	readOnly := openStore(t, Options{DatabaseURL: dsn + "&default_transaction_read_only=on"})
-	if _, err := readOnly.Renew(t.Context(), uuid.New(), false); err == nil {
+	if _, err := readOnly.Renew(t.Context(), uuid.New(), scheduler.Condition{}); err == nil {
 		t.Fatal("a read-only database took a heartbeat")
 	}
 	var refused *pg.WriteError

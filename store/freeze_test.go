@@ -37,7 +37,7 @@ func (c crud) unfreeze(tenant int32) freeze.State {
 // renewed renews the heartbeat and returns what it reports.
 func (c claimer) renewed() scheduler.Pulse {
 	c.t.Helper()
-	pulse, err := c.Renew(c.t.Context(), c.replica, false)
+	pulse, err := c.Renew(c.t.Context(), c.replica, scheduler.Condition{})
 	must(c.t, err)
 	return pulse
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 )
@@ -18,7 +19,7 @@ import (
 // connect opens a connection beside those of the store.
 func (c crud) connect() *pgx.Conn {
 	c.t.Helper()
-	conn, err := pgx.Connect(c.t.Context(), c.options.DatabaseURL)
+	conn, err := pgtest.Connect(c.t.Context(), c.options.DatabaseURL)
 	must(c.t, err)
 	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
 	return conn
@@ -249,7 +250,7 @@ func TestALockedDeploymentHoldsUpNoHeartbeat(t *testing.T) {
 	c.exec(`UPDATE punctual.deployment SET timeline = 'AAAAAAAA', back_at = '-infinity'`)
 	fence := c.count(`SELECT last_value FROM punctual.fences`)
 	free := c.stranger(`deployment`)
-	pulse, err := c.Renew(bounded(t), c.replica, false)
+	pulse, err := c.Renew(bounded(t), c.replica, scheduler.Condition{})
 	if err != nil || !pulse.Known {
 		t.Fatalf("%+v, %v", pulse, err)
 	}

@@ -229,7 +229,7 @@ func (b busy) dispatch() {
 		_, err := b.NextDue(ctx, scheduler.LookInto{{b.queue}, {b.queue}, {b.queue}, {b.queue}}, false)
 		return err
 	})
-	b.counts("a heartbeat", func() error { _, err := b.Renew(ctx, b.replica, false); return err })
+	b.counts("a heartbeat", func() error { _, err := b.Renew(ctx, b.replica, scheduler.Condition{}); return err })
 	b.claim(10, false)
 	b.lose(b.replica)
 	b.counts("a recovery", func() error { b.recover(); return nil })

@@ -184,7 +184,7 @@ func (c claimer) day() {
 		c.edit(shot.ID.String(), described("x"))
 		c.edit(job.ID.String(), described("x"))
 		c.create(shot.Definition.Name)
-		_, err = c.Renew(ctx, c.replica, false)
+		_, err = c.Renew(ctx, c.replica, scheduler.Condition{})
 		c.must(err)
 		_, err = c.Recover(ctx, nil)
 		must(c.t, err)

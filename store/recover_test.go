@@ -34,7 +34,7 @@ func TestRecover(t *testing.T) {
 			t.Fatalf("%d runs of a living replica were taken", n)
 		}
 		c.lose(replica)
-		pulse, err := c.Renew(t.Context(), replica, false)
+		pulse, err := c.Renew(t.Context(), replica, scheduler.Condition{})
 		if err != nil || pulse.Known || !pulse.Orphans {
 			t.Errorf("pulse %+v, error %v", pulse, err)
 		}
@@ -111,14 +111,14 @@ func TestRecover(t *testing.T) {
 		replica := uuid.New()
 		c.claimAll(replica)
 		for range 2 {
-			if _, err := c.Renew(t.Context(), replica, false); err != nil {
+			if _, err := c.Renew(t.Context(), replica, scheduler.Condition{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if _, err := c.Recover(t.Context(), []scheduler.Heartbeat{{Replica: replica, Beat: 1}}); err != nil {
 			t.Fatal(err)
 		}
-		if pulse, err := c.Renew(t.Context(), replica, false); err != nil || !pulse.Known {
+		if pulse, err := c.Renew(t.Context(), replica, scheduler.Condition{}); err != nil || !pulse.Known {
 			t.Errorf("pulse %+v, error %v", pulse, err)
 		}
 	})
@@ -128,7 +128,7 @@ func TestRecover(t *testing.T) {
 		c.trigger("a")
 		replica := uuid.New()
 		a := c.claimAll(replica)[0]
-		pulse, err := c.Renew(t.Context(), replica, false)
+		pulse, err := c.Renew(t.Context(), replica, scheduler.Condition{})
 		if err != nil || !slices.Equal(pulse.Claims, []uuid.UUID{a.Lease.ID}) {
 			t.Fatalf("pulse %+v, error %v", pulse, err)
 		}

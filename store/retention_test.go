@@ -388,7 +388,9 @@ func TestOneReplicaTidiesEachMinute(t *testing.T) {
 
 func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
 	t.Parallel()
-	c := newCRUDOn(t, pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 3"))
+	dsn := pgtest.DSN(t)
+	c := newCRUDOn(t, pgtest.PgBouncer(t, pgtest.Server(t), dsn, "default_pool_size = 3"))
+	c.options.DatabaseURL = dsn // of the test's own connections
 	job := c.create("job", never).ID
 	day := c.ago(40)
 	runs := c.ranTwice(job, day)

@@ -21,7 +21,7 @@ var reserved = []string{"event", "step", "limit", "upstream_failed"}
 
 func TestTheSchemaTakesEveryWordAndNoOther(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
+	conn, err := pgtest.Connect(t.Context(), pgtest.DSN(t))
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	// An attempt that succeeded, or has not ended, has no row: the run's own row stands for it.

@@ -264,7 +264,7 @@ func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 		if _, err := s.db.Pool().Exec(t.Context(), test.sql); err != nil {
 			t.Fatal(err)
 		}
-		pulse, err := s.Renew(t.Context(), replica.ID, false)
+		pulse, err := s.Renew(t.Context(), replica.ID, scheduler.Condition{})
 		must(t, err)
 		if diff := cmp.Diff(test.want, pulse.AllowedTargets,
 			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {

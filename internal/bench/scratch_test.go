@@ -46,7 +46,7 @@ func one[T any](t *testing.T, dsn, sql string) (v T) {
 // lend lends a connection, and closes it again.
 func lend(t *testing.T, dsn string, use func(*pgx.Conn)) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
+	conn, err := pgtest.Connect(t.Context(), dsn)
 	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	use(conn)
@@ -227,7 +227,7 @@ func TestABenchThatIsInterruptedWhileItCreatesItsSchemaRemovesIt(t *testing.T) {
 	thorough(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
-	other, err := pgx.Connect(t.Context(), dsn)
+	other, err := pgtest.Connect(t.Context(), dsn)
 	must(t, err)
 	defer func() { _ = other.Close(context.WithoutCancel(t.Context())) }()
 	tx, err := other.Begin(t.Context())

@@ -40,7 +40,7 @@ func Clone(t testing.TB) string {
 func clone(t testing.TB, server *privatepg.Server, name string) {
 	t.Helper()
 	template.Do(func() {
-		migrate(t, create(t, server, migrated, ""))
+		migrate(t, server, create(t, server, migrated, ""))
 		remember(t, server)
 	})
 	// Postgres copies files in half the time that it takes to copy page by page.
@@ -64,7 +64,7 @@ func Database(t testing.TB, server *privatepg.Server) string {
 // Doomed is Database for a server that will be gone before the test ends: it drops nothing.
 func Doomed(t testing.TB, server *privatepg.Server) string {
 	t.Helper()
-	return migrate(t, create(t, server, next(), ""))
+	return migrate(t, server, create(t, server, next(), ""))
 }
 
 // owner is the role of tests, and migrated the database that those of DSN are copies of.
@@ -83,14 +83,16 @@ func create(t testing.TB, server *privatepg.Server, name, how string) string {
 	t.Helper()
 	once, _ := owners.LoadOrStore(server.Dir(), new(sync.Once))
 	once.(*sync.Once).Do(func() {
-		execute(t, server, `CREATE ROLE `+owner+` LOGIN CREATEROLE PASSWORD 'test'`) // the password is for TCP
+		execute(t, server, "postgres", `CREATE ROLE `+owner+` LOGIN CREATEROLE PASSWORD 'test'`) // the password is for TCP
+		settle(t, server)
 	})
-	execute(t, server, `CREATE DATABASE `+name+` OWNER `+owner+` `+how)
+	execute(t, server, "postgres", `CREATE DATABASE `+name+` OWNER `+owner+` `+how)
 	return as(t, server, name)
 }
 
-func migrate(t testing.TB, dsn string) string {
+func migrate(t testing.TB, server *privatepg.Server, dsn string) string {
 	t.Helper()
+	execute(t, server, parse(t, dsn).Path[1:], hostile)
 	if _, err := migrations.Up(t.Context(), dsn); err != nil {
 		t.Fatalf("migrate a database: %v", err)
 	}
@@ -113,7 +115,7 @@ func dropped(t testing.TB, server *privatepg.Server, dsn string) string {
 // drop drops a database, even if connections to it are open.
 func drop(t testing.TB, server *privatepg.Server, name string) {
 	t.Helper()
-	execute(t, server, `DROP DATABASE `+name+` WITH (FORCE)`)
+	execute(t, server, "postgres", `DROP DATABASE `+name+` WITH (FORCE)`)
 }
 
 // as returns the DSN of a database for the role of tests.
@@ -124,10 +126,11 @@ func as(t testing.TB, server *privatepg.Server, database string) string {
 	return u.String()
 }
 
-func execute(t testing.TB, server *privatepg.Server, sql string) {
+// execute runs statements in a database, as a superuser.
+func execute(t testing.TB, server *privatepg.Server, database, sql string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // it has ended when databases are dropped
-	conn, err := pgx.Connect(ctx, server.DSN("postgres"))
+	conn, err := pgx.Connect(ctx, server.DSN(database))
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}

@@ -15,6 +15,19 @@ import (
 
 const bouncerPort = "6432" // appears only in the socket's name
 
+// heeding does for a role in a database what operators are told to do if they have a pooler.
+const heeding = `
+DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_db_role_setting s JOIN pg_database d ON d.oid = s.setdatabase
+                   WHERE s.setrole = '%[1]s'::regrole AND d.datname = '%[2]s') THEN
+        ALTER ROLE %[1]s IN DATABASE %[2]s SET default_transaction_isolation = 'read committed';
+        ALTER ROLE %[1]s IN DATABASE %[2]s SET search_path = pg_catalog;
+        ALTER ROLE %[1]s IN DATABASE %[2]s SET IntervalStyle = postgres;
+        ALTER ROLE %[1]s IN DATABASE %[2]s SET bytea_output = hex;
+        ALTER ROLE %[1]s IN DATABASE %[2]s SET array_nulls = on;
+    END IF;
+END $$`
+
 // PgBouncer starts a PgBouncer in transaction mode in front of server, for this test, and returns dsn as seen through
 // it. Settings are further lines of its configuration, such as "default_pool_size = 5". The test fails if the machine
 // has no pgbouncer.
@@ -26,6 +39,7 @@ func PgBouncer(t testing.TB, server *privatepg.Server, dsn string, settings ...s
 	if err != nil {
 		t.Fatalf("configure pgbouncer: %v", err)
 	}
+	execute(t, server, "postgres", fmt.Sprintf(heeding, owner, parse(t, dsn).Path[1:]))
 	ini := configurePgBouncer(t, dir, server, dsn, settings)
 	bouncer, err := server.Companion(path, ini)
 	if err != nil {

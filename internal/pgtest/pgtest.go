@@ -5,6 +5,8 @@
 // tests of the process share it and may run in parallel. The server trades durability for speed, and does not vacuum or
 // analyse anything by itself. NewServer starts one that does, and is durable, for tests that crash or restart Postgres.
 //
+// The role of tests has odd defaults: see zoo.go. So whatever passes works whatever the defaults of a role are.
+//
 // There is nothing to set up or tear down. The servers and their directories go with the test process, even if it
 // panics, times out or is killed. A test that looks for leaked goroutines should call Server first, and then ignore the
 // goroutines that exist already.

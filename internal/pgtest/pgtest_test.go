@@ -15,7 +15,7 @@ import (
 
 func connect(t *testing.T, dsn string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
+	conn, err := pgtest.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +93,16 @@ func TestPgBouncerPoolsByTransaction(t *testing.T) {
 	dsn := pgtest.PgBouncer(t, server, pgtest.DSN(t), "default_pool_size = 1")
 	dsn += "&default_query_exec_mode=exec"
 
-	first, second := connect(t, dsn), connect(t, dsn)
+	var clients [2]*pgx.Conn
+	for i := range clients {
+		var err error
+		if clients[i], err = pgx.Connect(t.Context(), dsn); err != nil { // it knows few of the settings of pgtest.Connect
+			t.Fatal(err)
+		}
+		defer clients[i].Close(t.Context())
+	}
 	const backend = "SELECT pg_backend_pid()"
-	if a, b := one[int](t, first, backend), one[int](t, second, backend); a != b {
+	if a, b := one[int](t, clients[0], backend), one[int](t, clients[1], backend); a != b {
 		t.Errorf("two clients have the backends %d and %d, want one: this is not transaction mode", a, b)
 	}
 }

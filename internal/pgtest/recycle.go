@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +16,7 @@ import (
 )
 
 // To clone a database and to drop it costs more than most tests do with it. So tests hand their databases on: recycling
-// empties the tables that were written to. A database is not handed on if its test failed, or if something is left that
+// empties the tables that were written to, and drops those of days that the test made. A database is not handed on if its test failed, or if something is left that
 // a clone does not have: an object, a setting, a connection, statistics of ANALYZE, a large table. Tables that were
 // emptied still have some pages, with dead rows. So tests of plans and sizes begin with a Clone.
 
@@ -26,6 +27,8 @@ var recycleSQL string
 type found struct {
 	Rows      json.RawMessage // by table
 	Sequences json.RawMessage // by name
+	Catalogs  json.RawMessage // checksums by name
+	Last      int64           // oid of a table or index
 	Else      []string        // what is there besides
 }
 
@@ -97,7 +100,8 @@ func find(ctx context.Context, dsn string, template found) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	values := strings.NewReplacer("{rows}", string(template.Rows), "{sequences}", string(template.Sequences))
+	values := strings.NewReplacer("{rows}", string(template.Rows), "{sequences}", string(template.Sequences),
+		"{catalogs}", string(template.Catalogs), "{last}", strconv.FormatInt(template.Last, 10))
 	results, err := conn.PgConn().Exec(ctx, values.Replace(recycleSQL)).ReadAll()
 	if err != nil {
 		return "", err

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -9,7 +10,7 @@ import (
 // one returns the value that a statement yields in a database.
 func one[T any](t *testing.T, dsn, sql string) (v T) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
+	conn, err := Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func did(t *testing.T, sql string) string {
 	server, name := Server(t), next()
 	clone(t, server, name)
 	t.Cleanup(func() { drop(t, server, name) })
-	conn, err := pgx.Connect(t.Context(), as(t, server, name))
+	conn, err := Connect(t.Context(), as(t, server, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,6 +40,12 @@ func did(t *testing.T, sql string) string {
 
 func TestARecycledDatabaseIsLikeAClone(t *testing.T) {
 	t.Parallel()
+	const holds = `SELECT ARRAY[
+		(SELECT count(*) FROM punctual.queues), (SELECT max(weight) FROM punctual.tenants),
+		(SELECT count(*) FROM punctual.run_token_key),
+		(SELECT count(*) FROM punctual.deployment WHERE tidied_at > '-infinity'),
+		nextval('punctual.fences'), (SELECT count(*) FROM pg_class WHERE relispartition)]`
+	fresh := one[[]int64](t, did(t, `SELECT`), holds)
 	for name, sql := range map[string]string{
 		"nothing":                 `SELECT`,
 		"rows":                    `INSERT INTO punctual.queues (name) SELECT 'q' || i FROM generate_series(1, 50) i`,
@@ -47,6 +54,8 @@ func TestARecycledDatabaseIsLikeAClone(t *testing.T) {
 		"the template's, changed": `UPDATE punctual.tenants SET weight = 7; UPDATE punctual.deployment SET tidied_at = now()`,
 		"the template's, gone":    `DELETE FROM punctual.run_token_key`,
 		"a fencing token":         `SELECT nextval('punctual.fences')`,
+		"a table that is gone":    `CREATE TABLE punctual.mine (); DROP TABLE punctual.mine`,
+		"a day":                   `SELECT punctual.create_partitions(current_date - 100, current_date - 100)`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -54,12 +63,8 @@ func TestARecycledDatabaseIsLikeAClone(t *testing.T) {
 			if err := recycle(t.Context(), dsn); err != nil {
 				t.Fatal(err)
 			}
-			if got := one[[]int64](t, dsn, `SELECT ARRAY[
-				(SELECT count(*) FROM punctual.queues), (SELECT max(weight) FROM punctual.tenants),
-				(SELECT count(*) FROM punctual.run_token_key),
-				(SELECT count(*) FROM punctual.deployment WHERE tidied_at > '-infinity'),
-				nextval('punctual.fences')]`); got[0] != 1 || got[1] != 1 || got[2] != 1 || got[3] != 0 || got[4] != 1 {
-				t.Errorf("queues, weight, keys, freezes, token: %v", got)
+			if got := one[[]int64](t, dsn, holds); !slices.Equal(got, fresh) {
+				t.Errorf("queues, weight, keys, freezes, token, partitions: %v, in a clone %v", got, fresh)
 			}
 		})
 	}
@@ -69,13 +74,12 @@ func TestADatabaseThatIsNotLikeACloneIsNotHandedOn(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
 		"a table":               `CREATE TABLE punctual.mine ()`,
-		"a table that is gone":  `CREATE TABLE punctual.mine (); DROP TABLE punctual.mine`,
 		"a table elsewhere":     `CREATE SCHEMA elsewhere CREATE TABLE mine ()`,
 		"a function":            `CREATE FUNCTION punctual.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'`,
 		"a right":               `GRANT SELECT ON punctual.jobs TO PUBLIC`,
 		"a right to a database": `DO $$ BEGIN EXECUTE 'GRANT TEMP ON DATABASE ' || current_database() || ' TO PUBLIC'; END $$`,
 		"a default":             `ALTER TABLE punctual.tenants ALTER weight SET DEFAULT 3`,
-		"a day":                 `SELECT punctual.create_partitions(current_date + 100, current_date + 100)`,
+		"many days":             `SELECT punctual.create_partitions(current_date + 100, current_date + 120)`,
 		"no day":                `DO $$ BEGIN EXECUTE 'DROP TABLE punctual.runs_' || to_char(current_date, 'YYYYMMDD'); END $$`,
 		"statistics":            `ANALYZE punctual.tenants`,
 		"a vacuum":              `VACUUM punctual.tenants`,
@@ -93,7 +97,7 @@ func TestADatabaseThatIsNotLikeACloneIsNotHandedOn(t *testing.T) {
 	t.Run("a connection", func(t *testing.T) {
 		t.Parallel()
 		dsn := did(t, `SELECT`)
-		conn, err := pgx.Connect(t.Context(), dsn)
+		conn, err := Connect(t.Context(), dsn)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	punctual(t, dsn, "migrate")
 	first, second := serve(t, dsn), serve(t, dsn)
 	everything(t, w, first, second)
-	f := atRest(t, dsn+"&default_query_exec_mode=exec", w)
+	f := atRest(t, direct, w)
 	verify(t, f, Conditions{SentOnce: true})
 	stop(t, first)
 	stop(t, second)

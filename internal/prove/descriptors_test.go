@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
@@ -36,10 +38,13 @@ func TestAReplicaWithFewDescriptorsBlamesNoTarget(t *testing.T) {
 			if c.later > 0 {
 				limitDescriptors(t, r.PID(), c.later)
 			}
-			conn := connect(t, dsn)
 			await(t, "as many requests as there are descriptors for", func() bool {
 				return w.Len() > 20 && strings.Contains(r.Output(), c.says)
 			})
+			conn := connect(t, dsn)
+			if c.later > 0 {
+				tellsOfTheShortage(t, r, conn)
+			}
 			w.Release("/slow")
 			f := atRest(t, dsn, w)
 			verify(t, f, Conditions{SentOnce: true, AllSucceed: true})
@@ -52,4 +57,23 @@ func TestAReplicaWithFewDescriptorsBlamesNoTarget(t *testing.T) {
 			stop(t, r)
 		})
 	}
+}
+
+// tellsOfTheShortage waits until whoever asks learns what a replica lacks.
+func tellsOfTheShortage(t *testing.T, r *process.Replica, conn *pgx.Conn) {
+	t.Helper()
+	type told struct{ Lacks string }
+	await(t, "the shortage in the list of replicas, /readyz, explain and replica_status", func() bool {
+		lacks := query[string](t, conn, `SELECT coalesce(min(lacks), '') FROM punctual.replica_status`)
+		replicas := do[struct{ Data []told }](t, r.API, "GET", "/v1/replicas", nil).Data
+		waits := query[string](t, conn, `
+			SELECT coalesce(min(job || '/explain?at=' || replace((scheduled_for AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'), '')
+			FROM punctual.overdue`)
+		if waits == "" {
+			return false
+		}
+		explained := do[struct{ Explanation string }](t, r.API, "GET", "/v1/jobs/"+waits, nil).Explanation
+		return strings.HasPrefix(lacks, "file descriptors") && len(replicas) == 1 && replicas[0].Lacks == lacks &&
+			do[told](t, r.API, "GET", "/readyz", nil).Lacks == lacks && strings.Contains(explained, "lacks "+lacks)
+	})
 }

@@ -125,12 +125,7 @@ func (r Run) ofItsSlot() bool { return r.ID == domain.SlotRunID(r.Job, r.Schedul
 
 // ReadFacts reads a database in one snapshot and adds the witness's log. The caller must take the log after everything
 // has come to rest.
-func ReadFacts(ctx context.Context, dsn string, requests []Request) (f Facts, err error) {
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return f, fmt.Errorf("reading the facts: %w", err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
+func ReadFacts(ctx context.Context, conn *pgx.Conn, requests []Request) (f Facts, err error) {
 	f.Requests = requests
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, f.read(ctx))
 	if err != nil {

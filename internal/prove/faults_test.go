@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"punctual/httpapi/client"
+	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
 
@@ -106,7 +105,7 @@ func named(dsn, name string) string { return dsn + "&application_name=" + name }
 // sample runs a query for one number over and over until stop is called. stop returns the largest number.
 func sample(t testing.TB, dsn, sql string, args ...any) (stop func() int) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
+	conn, err := pgtest.Connect(t.Context(), dsn)
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	largest := make(chan int, 1)

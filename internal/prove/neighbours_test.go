@@ -78,7 +78,7 @@ func lateOf(t *testing.T, r *process.Replica, w *Witness, dsn, path string) time
 	}
 	create(t, r.API, specs...)
 	await(t, "the jobs", func() bool { return len(w.At(path)) == h.oneShots })
-	f, err := ReadFacts(t.Context(), dsn, w.At(path))
+	f, err := ReadFacts(t.Context(), connect(t, dsn), w.At(path))
 	must(t, err)
 	return quantile(lateness(f), 0.99)
 }

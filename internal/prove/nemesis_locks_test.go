@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"punctual/internal/pgtest"
 )
 
 // strangersLocks lists the rows that a user locks in psql: rows of the job named $1, or rows that all jobs share.
@@ -31,7 +31,7 @@ var strangersLocks = []string{
 func (b *besieged) lock(rng *rand.Rand, rows, job string, work func(context.Context)) {
 	held, cancel := context.WithTimeout(b.t.Context(), time.Second+time.Duration(rng.Int64N(int64(7*time.Second))))
 	defer cancel()
-	conn, err := pgx.Connect(held, b.dsn)
+	conn, err := pgtest.Connect(held, b.dsn)
 	if err != nil {
 		return
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
@@ -229,7 +228,7 @@ func (b *besieged) attack(rng *rand.Rand) {
 
 // execute runs a statement over a connection of its own. The database may be away.
 func (b *besieged) execute(sql string, args ...any) error {
-	conn, err := pgx.Connect(b.t.Context(), b.dsn+"&default_query_exec_mode=exec")
+	conn, err := pgtest.Connect(b.t.Context(), b.dsn+"&default_query_exec_mode=exec")
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/httpapi/client"
+	"punctual/internal/pgtest"
 	"punctual/internal/process"
 )
 
@@ -229,7 +230,7 @@ func ask(t testing.TB, method, url, body string, headers ...string) (status, ans
 
 func connect(t testing.TB, dsn string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
+	conn, err := pgtest.Connect(t.Context(), dsn)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	return conn
@@ -266,7 +267,7 @@ func atRest(t testing.TB, dsn string, w *Witness) Facts {
 		}
 		return !busy
 	})
-	f, err := ReadFacts(ctx, dsn, w.Requests())
+	f, err := ReadFacts(ctx, conn, w.Requests())
 	must(t, err)
 	return f
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"punctual/scheduler"
 )
 
 func TestAReplicaSendsNoMoreThanItHasDescriptorsFor(t *testing.T) {
@@ -54,13 +56,17 @@ func (l *refusing) Accept() (net.Conn, error) {
 func TestAnAPIThatLacksDescriptorsWaitsAndSaysSoOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer
-		l := bounded(&refusing{left: 50}, 1, slog.New(slog.NewTextHandler(&lines, nil)))
+		var shortages scheduler.Shortages
+		l := bounded(&refusing{left: 50}, 1, slog.New(slog.NewTextHandler(&lines, nil)), &shortages)
 		began := time.Now()
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("a listener that lacked descriptors ends with %v", err)
 		}
 		if n := strings.Count(lines.String(), "\n"); n != 1 || time.Since(began) < time.Second {
 			t.Errorf("%d lines in %s:\n%s", n, time.Since(began), &lines)
+		}
+		if shortages.Lacks() == "" {
+			t.Error("the replica does not know that it lacks descriptors")
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/httpapi"
+	"punctual/scheduler"
 	"punctual/scheduler/delivery/guard"
 )
 
@@ -48,7 +49,7 @@ func (s *scraped) serve(from prometheus.Gatherer, log *slog.Logger) {
 	s.server, s.done = newServer(httpapi.MetricsOnly(from), log), make(chan struct{})
 	go func() {
 		defer close(s.done)
-		_ = s.server.Serve(bounded(s.listener, mostScrapers, log)) // until Close
+		_ = s.server.Serve(bounded(s.listener, mostScrapers, log, new(scheduler.Shortages))) // until Close
 	}()
 	log.Info("metrics ready, without authentication", "url", "http://"+s.listener.Addr().String()+"/metrics")
 }

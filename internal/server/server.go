@@ -122,13 +122,14 @@ func Run(ctx context.Context, c Config) error {
 	c.warn(ctx, db, public, reachable)
 	most := mostRequests(c.Log, mostDescriptors(), c.Queues, int(c.Store.MaxConns))
 	leaving := newDeparture()
+	shortages := new(scheduler.Shortages)
 	origin := domain.Origin{PublicURL: public, TraceRatio: c.TraceRatio}
 	courier := scheduler.NewCourier(db, client, origin, c.Log)
-	handler, err := newAPI(c, origin, db, registry, guardian, courier, leaving)
+	handler, err := newAPI(c, origin, db, registry, guardian, courier, leaving, shortages)
 	if err != nil {
 		return err
 	}
-	api := serveAPI(ctx, c, listener, leaving.closing(handler))
+	api := serveAPI(ctx, c, listener, leaving.closing(handler), shortages)
 	defer api.stop()
 	scraped.serve(registry, c.Log)
 	defer time.AfterFunc(settled, debug.FreeOSMemory).Stop()
@@ -140,7 +141,7 @@ func Run(ctx context.Context, c Config) error {
 	err = scheduler.Run(api.running, db, scheduler.Config{
 		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host,
 		Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
-		Credentials: db, Chores: db.Chores(), Notices: db,
+		Credentials: db, Chores: db.Chores(), Notices: db, Shortages: shortages,
 	})
 	api.stop()
 	drained()
@@ -176,7 +177,7 @@ type served struct {
 }
 
 // serveAPI begins to serve the API.
-func serveAPI(ctx context.Context, c Config, listener net.Listener, handler http.Handler) *served {
+func serveAPI(ctx context.Context, c Config, listener net.Listener, handler http.Handler, shortages *scheduler.Shortages) *served {
 	a := &served{
 		Server: newServer(handler, c.Log),
 		url:    "http://" + listener.Addr().String(),
@@ -184,7 +185,7 @@ func serveAPI(ctx context.Context, c Config, listener net.Listener, handler http
 	}
 	a.running, a.stop = context.WithCancel(ctx)
 	go func() {
-		accepting := bounded(listener, apiConnections(mostDescriptors()), c.Log)
+		accepting := bounded(listener, apiConnections(mostDescriptors()), c.Log, shortages)
 		if err := a.Serve(accepting); !errors.Is(err, http.ErrServerClosed) {
 			a.failed <- fmt.Errorf("serving the API: %w", err)
 			a.stop()
@@ -207,7 +208,7 @@ func (a *served) failure() error {
 // newAPI returns the handler of the API. It is not ready once the replica is leaving.
 func newAPI(
 	c Config, origin domain.Origin, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard,
-	courier *scheduler.Courier, leaving *departure,
+	courier *scheduler.Courier, leaving *departure, shortages *scheduler.Shortages,
 ) (http.Handler, error) {
 	pages, err := newPages(c, db)
 	if err != nil {
@@ -217,7 +218,7 @@ func newAPI(
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry,
 		DefaultJitter: c.Store.DefaultJitter,
 		NoAuth:        c.NoAuth, OIDC: c.OIDC, Guard: guardian, OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
-		Origin: origin, Courier: courier, Ready: leaving.ready, Pages: pages,
+		Origin: origin, Courier: courier, Ready: leaving.ready, Lacks: shortages.Lacks, Pages: pages,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the API: %w", err)

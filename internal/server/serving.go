@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 )
 
@@ -33,22 +34,24 @@ const acceptAgain = 100 * time.Millisecond
 
 // bounded closes new connections at once while the most are open. Clients notice and can go to another replica, which
 // they could not if they were left waiting to be accepted.
-func bounded(l net.Listener, most int32, log *slog.Logger) net.Listener {
-	return &boundedListener{Listener: l, most: most, log: log}
+func bounded(l net.Listener, most int32, log *slog.Logger, shortages *scheduler.Shortages) net.Listener {
+	return &boundedListener{Listener: l, most: most, log: log, shortages: shortages}
 }
 
 type boundedListener struct {
 	net.Listener
-	most int32
-	log  *slog.Logger
-	open atomic.Int32
-	told time.Time // when this was last logged; only the goroutine that calls Accept uses it
+	most      int32
+	log       *slog.Logger
+	shortages *scheduler.Shortages
+	open      atomic.Int32
+	told      time.Time // when this was last logged; only the goroutine that calls Accept uses it
 }
 
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
 		if lacks := delivery.Shortage(err); lacks != "" {
+			l.shortages.Add(lacks)
 			l.tell("connections to the API wait: this replica lacks what they need", "lacks", lacks)
 			time.Sleep(acceptAgain)
 			continue

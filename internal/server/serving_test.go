@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"punctual/scheduler"
 )
 
 // patience bounds every wait on a busy machine.
@@ -44,7 +46,10 @@ func harden(t *testing.T, most int32, change func(*http.Server)) *hardened {
 	}
 	h.address = l.Addr().String()
 	done := make(chan struct{})
-	go func() { _ = server.Serve(bounded(l, most, slog.New(slog.DiscardHandler))); close(done) }()
+	go func() {
+		_ = server.Serve(bounded(l, most, slog.New(slog.DiscardHandler), new(scheduler.Shortages)))
+		close(done)
+	}()
 	t.Cleanup(func() { _ = server.Close(); <-done })
 	return h
 }

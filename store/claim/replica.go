@@ -65,7 +65,7 @@ func (s *Claims) renewing() string {
 		    WHERE d.singleton = free.singleton RETURNING true),
 		renewed AS (
 		    UPDATE punctual.replicas
-		    SET beat = beat + 1, draining = $2,
+		    SET beat = beat + 1, draining = $2, lacks = nullif($3, ''),
 		        renewed_at = now() - CASE WHEN punctual.all_away() AND NOT EXISTS (SELECT FROM back)
 		                                  THEN interval '6 s' ELSE interval '0' END
 		    WHERE id = $1 RETURNING id)
@@ -87,7 +87,7 @@ func (s *Claims) renewing() string {
 
 // Renew implements scheduler.Store. It takes one round trip on a connection of its own, so that neither a slow network
 // nor a slow claim makes a replica look lost.
-func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (scheduler.Pulse, error) {
+func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Condition) (scheduler.Pulse, error) {
 	ctx = pg.Heartbeats.In(ctx)
 	var p scheduler.Pulse
 	var ids []uuid.UUID
@@ -102,14 +102,14 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, draining bool) (s
 	if guarding {
 		line.queue(&b)
 	}
-	b.Queue(s.renewing(), replica, draining).QueryRow(func(row pgx.Row) error {
+	b.Queue(s.renewing(), replica, is.Draining, is.Lacks).QueryRow(func(row pgx.Row) error {
 		return row.Scan(append([]any{
 			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets,
 		}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...)
 	})
 	err := s.db.Conns(ctx).SendBatch(ctx, &b).Close()
 	if guarding && s.hidesTimeline(err) {
-		return s.Renew(ctx, replica, draining)
+		return s.Renew(ctx, replica, is)
 	}
 	if err != nil {
 		return p, s.db.TookWrite(fmt.Errorf("renewing replica %s: %w", replica, err))

@@ -147,6 +147,7 @@ type Replica struct {
 	StartedAt time.Time      `json:"started_at" doc:"When it started."`
 	RenewedAt time.Time      `json:"renewed_at" doc:"When it last renewed its heartbeat, which it does every two seconds."`
 	Draining  bool           `json:"draining" doc:"It was told to stop: it claims nothing more, and finishes the runs in flight."`
+	Lacks     string         `json:"lacks,omitempty" doc:"What requests need and it does not have now, so that it gives runs back unsent and claims less. Absent: nothing." example:"file descriptors of its process (ulimit -n, RLIMIT_NOFILE)"`
 }
 
 // mostReplicas bounds Replicas. No fleet is that large.
@@ -156,7 +157,8 @@ const mostReplicas = 1000
 // another replica has noticed.
 func (f *Fleet) Replicas(ctx context.Context) ([]Replica, error) {
 	replicas, err := pg.All(ctx, f.db.Conns(ctx), pgx.RowToStructByPos[Replica], `
-		SELECT id, host, version, coalesce(zone_data, ''), queues, started_at, renewed_at, draining
+		SELECT id, host, version, coalesce(zone_data, ''), queues, started_at, renewed_at, draining,
+		       coalesce(lacks, '')
 		FROM punctual.replicas
 		ORDER BY started_at, id LIMIT $1`, mostReplicas)
 	return replicas, pg.Wrap("reading the replicas", err)

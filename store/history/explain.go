@@ -103,6 +103,7 @@ type explaining struct {
 	held     *fleet.HeldBack  // the limit that the tenant's due work waits for
 	waiting  *runs.WaitingFor // what the run waits for
 	unserved string           // the job's queue, if no live replica serves it
+	short    string           // what a replica of the job's queue lacks
 	frozen   string           // why nothing of the tenant is sent; empty: the tenant is not frozen
 	zone     *time.Location
 	history  domain.History
@@ -122,11 +123,12 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 		       `+days.KeptSince+`,
 		       coalesce((SELECT q.name
 		                 FROM punctual.queues q
-		                 WHERE q.id = j.queue AND NOT punctual.is_served(q.name)), '')
+		                 WHERE q.id = j.queue AND NOT punctual.is_served(q.name)), ''),
+		       coalesce((SELECT punctual.shortage(q.name) FROM punctual.queues q WHERE q.id = j.queue), '')
 		FROM punctual.jobs j
 		LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id = $1 AND j.tenant = $2`, id, e.tenant).
-		Scan(&e.state, &e.until, &e.ended, &next, &e.now, &kept, &e.unserved)
+		Scan(&e.state, &e.until, &e.ended, &next, &e.now, &kept, &e.unserved, &e.short)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("job %q: %w", ref, pg.ErrNotFound)
 	}

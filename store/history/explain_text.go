@@ -51,7 +51,7 @@ func (e *explaining) progress() string {
 	switch r := e.Run; r.Status {
 	case domain.StatusPending:
 		if w := e.waiting; w != nil && e.frozen == "" {
-			return ": " + waitText(w, r)
+			return ": " + e.waitText(w)
 		}
 		if r.Error != nil && r.NextAttemptAt != nil {
 			return fmt.Sprintf(", %s; it is tried again at %s", *r.Error, instantOf(r.NextAttemptAt)) + e.unlessFrozen()
@@ -77,8 +77,8 @@ func (e *explaining) unlessFrozen() string {
 	return "; but " + e.frozen
 }
 
-// waitsFor says what due work waits for: a freeze, a replica that serves the queue, or the tenant's limit. If it is
-// none of these, waitsFor returns otherwise.
+// waitsFor says what due work waits for: a freeze, a replica that serves the queue, the tenant's limit, or a
+// replica that has what requests need. If it is none of these, waitsFor returns otherwise.
 func (e *explaining) waitsFor(otherwise string) string {
 	if e.frozen != "" {
 		return ": " + e.frozen
@@ -89,16 +89,23 @@ func (e *explaining) waitsFor(otherwise string) string {
 	if e.held != nil {
 		return ": " + e.held.Reason
 	}
+	if e.short != "" {
+		return ": " + e.short
+	}
 	return otherwise
 }
 
 // waitText says in a sentence what a run waits for.
-func waitText(w *runs.WaitingFor, r *runs.Run) string {
+func (e *explaining) waitText(w *runs.WaitingFor) string {
+	r := e.Run
 	text := "it has waited since " + pg.Stamp(w.Since) + " for "
 	switch {
 	case w.What == "gate":
 		return text + "the job's active run to end"
 	case w.What == "slots":
+		if e.short != "" {
+			return text + "a free worker slot: " + e.short
+		}
 		return text + "a free worker slot"
 	case w.Until == nil: // a limit, or a queue that no replica serves
 		return "it has waited since " + pg.Stamp(w.Since) + ": " + w.What

@@ -73,7 +73,7 @@ func (s *Teller) ClaimNotice(ctx context.Context) (*notice.Outgoing, error) {
 }
 
 func lockLine(ctx context.Context, tx *pg.Tx) (*line, error) {
-	l := line{Outgoing: notice.Outgoing{ID: uuid.New()}}
+	l := line{Outgoing: notice.Outgoing{ID: domain.NewRunID(time.Now())}}
 	var sent []byte
 	err := tx.QueryRow(ctx, `
 		SELECT l.id, l.tenant, l.format, l.url, l.secret, l.sent, l.pace, l.delivered_at, now()

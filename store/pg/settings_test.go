@@ -34,6 +34,12 @@ func TestSettingsOfOthersDoNotMatter(t *testing.T) {
 		{"lock_timeout", "lock_timeout=60000", "0"},
 		{"idle_session_timeout", "idle_session_timeout=60000", "0"},
 		{"jit", "jit=on", "off"},
+		{"IntervalStyle", "IntervalStyle=iso_8601", "postgres"},
+		{"bytea_output", "bytea_output=escape", "hex"},
+		{"array_nulls", "array_nulls=off", "on"},
+		{"extra_float_digits", "extra_float_digits=-15", "1"},
+		{"plan_cache_mode", "", "auto"}, // the role has another
+		{"plan_cache_mode", "plan_cache_mode=force_generic_plan", "force_generic_plan"},
 	} {
 		t.Run(test.others, func(t *testing.T) {
 			t.Parallel()
@@ -86,12 +92,18 @@ func TestADatabaseThatCannotBeUsedIsRefused(t *testing.T) {
 			set:  `session_replication_role = replica`,
 			says: `permission denied to set parameter "session_replication_role"`,
 		},
+		"intervals behind a pooler": {
+			set: `default_transaction_isolation = 'read committed'; IntervalStyle = sql_standard`, pooled: true,
+			says: ` SET IntervalStyle = 'postgres'`,
+		},
 		"serializable behind a pooler": {
 			set: `default_transaction_isolation = serializable`, pooled: true,
 			says: ` SET default_transaction_isolation = 'read committed'`,
 		},
 		"other functions behind a pooler": {
-			set: `search_path = elsewhere, pg_catalog`, pooled: true, says: ` SET search_path = pg_catalog`,
+			set: `default_transaction_isolation = 'read committed'; IntervalStyle = postgres; bytea_output = hex; ` +
+				`array_nulls = on; search_path = elsewhere, pg_catalog`,
+			pooled: true, says: ` SET search_path = pg_catalog`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +118,10 @@ func TestADatabaseThatCannotBeUsedIsRefused(t *testing.T) {
 				dsn = strings.Replace(dsn, own.Database, other, 1)
 				own.Database = other
 			}
-			if test.set != "" {
-				superuser(t, `ALTER DATABASE `+own.Database+` SET `+test.set)
+			for set := range strings.SplitSeq(test.set, "; ") {
+				if set != "" {
+					superuser(t, `ALTER ROLE `+own.User+` IN DATABASE `+own.Database+` SET `+set)
+				}
 			}
 			if strings.Contains(test.set, "elsewhere") {
 				conn, err := pgx.Connect(t.Context(), pgtest.Server(t).DSN(own.Database))

@@ -20,7 +20,7 @@ func TestUUIDsTravelBothWays(t *testing.T) {
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
-			conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
+			conn, err := pgtest.Connect(t.Context(), pgtest.DSN(t))
 			must(t, err)
 			defer func() { _ = conn.Close(t.Context()) }()
 			registerTypes(conn)
@@ -60,7 +60,7 @@ func checkUUIDs(t *testing.T, conn *pgx.Conn, mode pgx.QueryExecMode, want []uui
 
 func TestInstantsAreReadInUTC(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), pgtest.DSN(t))
+	conn, err := pgtest.Connect(t.Context(), pgtest.DSN(t))
 	must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	registerTypes(conn)
@@ -90,7 +90,7 @@ func stringsOf(ids []uuid.UUID) []string {
 
 // BenchmarkUUIDs encodes and scans the ids of a claim of 100 runs.
 func BenchmarkUUIDs(b *testing.B) {
-	conn, err := pgx.Connect(b.Context(), pgtest.DSN(b))
+	conn, err := pgtest.Connect(b.Context(), pgtest.DSN(b))
 	must(b, err)
 	defer func() { _ = conn.Close(b.Context()) }()
 	ids := make([]uuid.UUID, 100)

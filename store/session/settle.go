@@ -37,18 +37,27 @@ func (e *PooledSettingError) Error() string {
 // locked, for a few rows. Only Postgres 17 and newer have transaction_timeout.
 //
 // A pooler refuses these at the start of a session, and a backend that it hands out knows nothing of what another was
-// told. Behind a pooler each transaction therefore sets what it needs. What cannot be set there is checked here.
+// told. Behind a pooler each transaction therefore sets what it needs. What cannot be set there is checked here: the
+// default isolation, and how values are written that go as text.
 const settle = `
 SET LOCAL jit = off; SET LOCAL statement_timeout = 0;
-SELECT pg_catalog.pg_backend_pid() = %d, pg_catalog.current_setting('default_transaction_isolation'),
+WITH w(name, value, checked) AS (VALUES
+    ('default_transaction_isolation', 'read committed', true), ('IntervalStyle', 'postgres', true),
+    ('bytea_output', 'hex', true), ('array_nulls', 'on', true), ('extra_float_digits', '1', false),
+    ('search_path', 'pg_catalog, pg_temp', false), ('row_security', 'on', false),
+    ('session_replication_role', 'origin', false), ('jit', 'off', false), ('plan_cache_mode', 'auto', false),
+    ('statement_timeout', '0', false), ('lock_timeout', '0', false), ('idle_in_transaction_session_timeout', '0', false),
+    ('idle_session_timeout', '0', false), ('transaction_timeout', '0', false))
+SELECT pg_catalog.pg_backend_pid() = %d,
        (SELECT s FROM pg_catalog.unnest(pg_catalog.current_schemas(true)) s WHERE s NOT LIKE 'pg_temp%%' LIMIT 1)::text,
+       o.name, pg_catalog.current_setting(o.name), o.value,
        (SELECT pg_catalog.count(pg_catalog.set_config(w.name, w.value, false))
-        FROM (VALUES ('default_transaction_isolation', 'read committed'), ('search_path', 'pg_catalog, pg_temp'),
-                     ('row_security', 'on'), ('session_replication_role', 'origin'), ('jit', 'off'),
-                     ('statement_timeout', '0'), ('lock_timeout', '0'), ('idle_in_transaction_session_timeout', '0'),
-                     ('idle_session_timeout', '0'), ('transaction_timeout', '0')) AS w(name, value)
+        FROM w
         WHERE pg_catalog.pg_backend_pid() = %[1]d AND pg_catalog.current_setting(w.name, true) IS NOT NULL
-          AND (w.name <> 'session_replication_role' OR pg_catalog.current_setting(w.name) <> w.value))`
+          AND (w.name <> 'plan_cache_mode' OR %t)
+          AND (w.name <> 'session_replication_role' OR pg_catalog.current_setting(w.name) <> w.value))
+FROM (SELECT) one
+LEFT JOIN (SELECT name, value FROM w WHERE checked AND pg_catalog.current_setting(name) <> value LIMIT 1) o ON true`
 
 // Settle checks that a new connection leads to a database that can be used, and gives the session its settings, in one
 // round trip. After it, Direct is known.
@@ -57,18 +66,19 @@ func Settle(ctx context.Context, conn *pgx.Conn) error {
 	if encoding := server.ParameterStatus("server_encoding"); encoding != "" && encoding != "UTF8" {
 		return &EncodingError{Database: c.Database, Encoding: encoding}
 	}
+	_, plans := c.RuntimeParams["plan_cache_mode"] // the URL may say how statements are planned
 	// A pooler tells its clients a made-up process id, because the real one differs with each transaction.
-	results, err := server.Exec(ctx, fmt.Sprintf(settle, server.PID())).ReadAll()
+	results, err := server.Exec(ctx, fmt.Sprintf(settle, server.PID(), !plans)).ReadAll()
 	if err != nil {
 		return fmt.Errorf("giving a session its settings: %w", err)
 	}
 	row := results[len(results)-1].Rows[0]
-	same, isolation, first := string(row[0]) == "t", string(row[1]), string(row[2])
+	same, first, other := string(row[0]) == "t", string(row[1]), string(row[2])
 	switch {
 	case same:
 		server.CustomData()[direct] = true
-	case isolation != "read committed":
-		return &PooledSettingError{"default_transaction_isolation", isolation, "'read committed'", c.User, c.Database}
+	case other != "":
+		return &PooledSettingError{other, string(row[3]), "'" + string(row[4]) + "'", c.User, c.Database}
 	case first != "pg_catalog":
 		return &PooledSettingError{"search_path", first + ", …", "pg_catalog", c.User, c.Database}
 	}
