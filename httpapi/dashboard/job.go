@@ -70,22 +70,22 @@ func (v *visit) job(job httpapi.Job) error {
 	return v.show("job", job.Name, view)
 }
 
-// noticesView is what was told about a job, and whether it arrived.
+// noticesView is what recipients were told about a job, and what waits for them.
 type noticesView struct {
 	Job     httpapi.Job
-	Notices []runs.Run
+	Notices httpapi.Notices
 	Next    string
 }
 
 func (v *visit) notices(job httpapi.Job) error {
 	query := filtered(v.r.URL.Query(), "cursor")
-	query.Set("trigger", "notify")
+	query.Set("job_id", job.ID.String())
 	query.Set("limit", shownRuns)
-	list, err := v.api.JobRuns(v.ctx(), job.ID.String(), query)
+	list, err := v.api.Notices(v.ctx(), query)
 	if err != nil {
 		return err
 	}
-	return v.show("notices", job.Name, noticesView{job, list.Data, text(list.NextCursor)})
+	return v.show("notices", job.Name, noticesView{job, list, text(list.NextCursor)})
 }
 
 // changesView is what was changed in a job, and by whom.

@@ -79,7 +79,7 @@ func their(t *rapid.T, least, most int, wraps bool) (item string, selects []int)
 		item = fmt.Sprintf("%d-%d/%d", lo, hi, step)
 	}
 	if hi < lo {
-		hi += max - min + 1
+		hi += most - least + 1
 	}
 	for n := lo; n <= hi; n += step {
 		selects = append(selects, (n-least)%(most-least+1)+least)
