@@ -31,7 +31,7 @@ var (
 	examplePreview = json.RawMessage(`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},` +
 		`"from":"2026-03-28T00:00:00Z","n":2}`)
 
-	exampleJob         = showJob(exampleRecord(), domain.DefaultJitter)
+	exampleJob         = showOne(exampleRecord(), domain.DefaultJitter)
 	examplePausedJob   = showJob(examplePausedRecord(), domain.DefaultJitter)
 	exampleRuns        = List[ListedRun]{Data: []ListedRun{{Run: exampleListedRun()}}}
 	exampleBatchAnswer = BatchAnswer{

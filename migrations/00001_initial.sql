@@ -838,6 +838,23 @@ COMMENT ON COLUMN punctual.replicas.lacks IS
     'What requests need and it does not have now, such as file descriptors, so that it gives runs back unsent and claims '
     'less; null: nothing.';
 
+CREATE TABLE punctual.service_periods (
+    queue     smallint NOT NULL,
+    since     timestamptz NOT NULL,
+    until     timestamptz NOT NULL,
+    survived  boolean NOT NULL,
+    PRIMARY KEY (queue, since),
+    CONSTRAINT service_ends_after_it_began CHECK (until >= since)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000);
+COMMENT ON TABLE  punctual.service_periods IS
+    'Periods in which live replicas served a queue. The gaps between them explain slots that came late or were missed.';
+COMMENT ON COLUMN punctual.service_periods.queue IS 'The queue: queues.id.';
+COMMENT ON COLUMN punctual.service_periods.since IS 'When a replica first served it again.';
+COMMENT ON COLUMN punctual.service_periods.until IS
+    'When a replica last noted that it is served; replicas do so about every ten seconds.';
+COMMENT ON COLUMN punctual.service_periods.survived IS
+    'True: a replica that serves it had been running since before the gap, so the database was away, or unreachable.';
+
 CREATE TABLE punctual.holds (
     replica     uuid NOT NULL REFERENCES punctual.replicas ON DELETE CASCADE,
     tenant      integer NOT NULL REFERENCES punctual.tenants,
@@ -1600,6 +1617,70 @@ $$;
 COMMENT ON FUNCTION punctual.shortage(text) IS
     'What a live replica lacks that serves the queue of this name, for people; null: none lacks anything.';
 
+CREATE FUNCTION punctual.stamp(at timestamptz) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+$$;
+COMMENT ON FUNCTION punctual.stamp(timestamptz) IS 'An instant for people, in UTC, to the second.';
+
+-- An end of a freeze is in the audit log with the freeze before it. Entries of an unfreeze are found by their ids, which
+-- are in the order of time. SECURITY DEFINER, because a tenant may not see the entries of the deployment.
+CREATE FUNCTION punctual.held_up_by(tenant_id integer, queue_id smallint, due timestamptz, taken timestamptz)
+RETURNS TABLE (cause text, since timestamptz, until timestamptz, detail text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH freezes AS (
+        SELECT a.tenant, (a.before ->> 'since')::timestamptz AS since, a.at AS until, a.before ->> 'by' AS by,
+               a.before ->> 'note' AS note
+        FROM punctual.audit_log a
+        WHERE a.tenant IN (tenant_id, -1) AND a.job_id IS NULL
+          AND a.id >= punctual.partition_bound(((due - interval '1 day') AT TIME ZONE 'UTC')::date) AND a.at > due
+          AND a.action IN ('tenant.unfreeze', 'deployment.unfreeze', 'deployment.adopt')
+        UNION ALL
+        SELECT t.id, t.frozen_at, NULL, t.frozen_by, t.frozen_note FROM punctual.tenants t WHERE t.id = tenant_id
+        UNION ALL
+        SELECT -1, d.frozen_at, NULL, d.frozen_by, d.frozen_note FROM punctual.deployment d),
+    periods AS (
+        SELECT p.since, p.until, p.survived, lag(p.until) OVER (ORDER BY p.since) AS before
+        FROM punctual.service_periods p
+        WHERE p.queue = queue_id),
+    gaps AS (
+        SELECT before AS since, since AS until, survived FROM periods WHERE before < since
+        UNION ALL
+        SELECT max(p.until), NULL, false FROM periods p HAVING max(p.until) < now() - interval '30 s'),
+    causes AS (
+        SELECT 1 AS rank, 'frozen' AS cause, f.since, f.until,
+               CASE WHEN f.tenant = -1 THEN 'the deployment was frozen' ELSE 'the tenant was frozen' END AS fact,
+               coalesce(' by ' || nullif(f.by, ''), '') || coalesce(' (' || nullif(f.note, '') || ')', '') AS more
+        FROM freezes f
+        UNION ALL
+        SELECT 2, 'limit', u.held_since, u.held_at, 'the tenant was at ' || u.held_by, ''
+        FROM punctual.tenant_usage u WHERE u.tenant = tenant_id
+        UNION ALL
+        SELECT 3,
+               CASE WHEN g.survived THEN 'database_away' WHEN x.others THEN 'queue_unserved' ELSE 'no_replica' END,
+               g.since, g.until,
+               CASE WHEN g.survived THEN 'no replica could reach the database'
+                    WHEN x.others THEN 'no live replica served the queue "' || q.name || '"'
+                    ELSE 'no replica was alive' END, ''
+        FROM gaps g
+        JOIN punctual.queues q ON q.id = queue_id
+        CROSS JOIN LATERAL (
+            SELECT EXISTS (SELECT FROM punctual.service_periods o
+                           WHERE o.queue <> queue_id AND o.since <= g.since + (coalesce(g.until, now()) - g.since) / 2
+                             AND o.until >= g.since + (coalesce(g.until, now()) - g.since) / 2) AS others) x)
+    SELECT c.cause, c.since, c.until,
+           c.fact || CASE WHEN c.until IS NULL THEN ' since ' || punctual.stamp(c.since)
+                          ELSE ' from ' || punctual.stamp(c.since) || ' to ' || punctual.stamp(c.until) END || c.more
+    FROM causes c
+    WHERE c.since < taken AND coalesce(c.until, now()) > due
+    ORDER BY least(coalesce(c.until, now()), taken) - greatest(c.since, due) DESC, c.rank
+    LIMIT 1
+$$;
+COMMENT ON FUNCTION punctual.held_up_by(integer, smallint, timestamptz, timestamptz) IS
+    'Why work of a tenant in a queue that was due was taken only later, from the facts on record: frozen, limit, '
+    'queue_unserved, database_away or no_replica, with the time that it lasted and a sentence. Of several causes: the '
+    'one that took the largest part of the wait. No row: nothing on record explains it.';
+
 -- Six seconds are three heartbeats. A replica that renewed in the future did so before the clock was stepped back.
 CREATE FUNCTION punctual.all_away() RETURNS boolean
 LANGUAGE sql STABLE AS $$
@@ -1773,7 +1854,10 @@ SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.stat
        r.started_at, r.finished_at, r.next_attempt_at,
        r.started_at - r.due_at AS lateness, r.finished_at - r.started_at AS duration,
        r.job_version, r.replica, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count, r.replay_of,
-       r.parent_run, r.step, r.job_id
+       r.parent_run, r.step, r.job_id,
+       CASE WHEN r.late OR r.reason = 'missed' THEN (
+           SELECT h.detail
+           FROM punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h) END AS cause
 FROM punctual.runs r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.queues q ON q.id = r.lane / 4
@@ -1782,6 +1866,8 @@ WHERE r.trigger <> 'notify';
 COMMENT ON VIEW   punctual.run_history IS
     'Every run and skip except notices, with the names of its job, tenant and queue. Filter by id, or by '
     'scheduled_for and job_id, to read less.';
+COMMENT ON COLUMN punctual.run_history.cause IS
+    'Why the slot was missed or the run was late, in words; null: it was neither, or nothing on record explains it.';
 COMMENT ON COLUMN punctual.run_history.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.run_history.job IS 'Name of the job.';
 COMMENT ON COLUMN punctual.run_history.id IS 'Id of the run.';
@@ -2248,7 +2334,7 @@ DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, p
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices, punctual.hourly_runs,
     punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
-    punctual.dead_letters, punctual.holds, punctual.replicas, punctual.cancels, punctual.completions, punctual.claims,
+    punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels, punctual.completions, punctual.claims,
     punctual.ready, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
     punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
 DROP DOMAIN punctual.audit_action, punctual.run_reason, punctual.run_trigger, punctual.run_status;

@@ -45,6 +45,7 @@ func (s *Store) Chores() []scheduler.Chore {
 		{Name: choreOperations, Does: "work on operations", Batch: s.Operate},
 		{Name: choreNotices, Does: "creating notices of jobs", Batch: atOnce(s.Notify)},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.FreeGates)},
+		{Name: "service", Does: "noting which queues are served", Every: 10 * time.Second, Batch: atOnce(s.NoteService)},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
 		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.CountHours},
 		{Name: "tidying", Does: "removing data past its retention", Every: time.Minute, Batch: atOnce(s.tidyUp)},
@@ -99,7 +100,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	failed := []error{zones}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.Sweep, s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.ForgetDeadLetters,
-		s.ForgetOperations, s.ForgetHours, s.Audit.Forget,
+		s.ForgetOperations, s.ForgetHours, s.ForgetService, s.Audit.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)
@@ -129,4 +130,9 @@ func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 // ForgetIdempotencyKeys deletes keys older than 24 hours.
 func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (forgotten int, left bool, err error) {
 	return pg.ForgetOld(ctx, s.db, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)
+}
+
+// ForgetService deletes the records of service that explain no run that is kept.
+func (s *Store) ForgetService(ctx context.Context) (forgotten int, left bool, err error) {
+	return pg.ForgetOld(ctx, s.db, "service_periods", "until", []string{"queue", "since"}, s.options.FailureRetention)
 }

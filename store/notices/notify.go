@@ -168,7 +168,8 @@ func (t *telling) define(ctx context.Context) error {
 	return nil
 }
 
-// For each event of a job, all notices are counted, and the newest are described.
+// For each event of a job, all notices are counted, and the newest are described. Of missed slots and late runs the
+// newest says why.
 const takeNotices = `
 WITH gone AS (DELETE FROM punctual.notices WHERE job_id = ANY($1::uuid[]) RETURNING *),
 counted AS (
@@ -180,7 +181,13 @@ counted AS (
            newest AS (PARTITION BY job_id, event ORDER BY happened_at DESC, id DESC))
 SELECT job_id, event, total, first_at, last_at, since, coalesce(failures, 0), run_id,
        coalesce(scheduled_for, happened_at), happened_at, slots, coalesce(reason, ''),
-       coalesce(http_status, 0), coalesce(left(error, 1000), ''), coalesce(response, '')
+       coalesce(http_status, 0),
+       coalesce(left(error, 1000), CASE WHEN event IN ('missed', 'late') AND age = 1 THEN (
+           SELECT h.detail
+           FROM punctual.runs_of(ARRAY[run_id]) r
+           CROSS JOIN LATERAL punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h)
+       END, ''),
+       coalesce(response, '')
 FROM counted WHERE age <= $2 ORDER BY job_id, last_at, last_id, event, age`
 
 // take deletes the notices, and collects them as the news of each job.
