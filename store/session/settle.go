@@ -38,9 +38,10 @@ func (e *PooledSettingError) Error() string {
 //
 // A pooler refuses these at the start of a session, and a backend that it hands out knows nothing of what another was
 // told. Behind a pooler each transaction therefore sets what it needs. What cannot be set there is checked here: the
-// default isolation, and how values are written that go as text.
+// default isolation, and how values are written that go as text. A hot standby answers no query of a serializable
+// transaction, so this one is none.
 const settle = `
-SET LOCAL jit = off; SET LOCAL statement_timeout = 0;
+SET LOCAL transaction_isolation = 'read committed'; SET LOCAL jit = off; SET LOCAL statement_timeout = 0;
 WITH w(name, value, checked) AS (VALUES
     ('default_transaction_isolation', 'read committed', true), ('IntervalStyle', 'postgres', true),
     ('bytea_output', 'hex', true), ('array_nulls', 'on', true), ('extra_float_digits', '1', false),
