@@ -26,11 +26,12 @@ func (j *Job) Notice(url, secret string) (*Job, error) {
 	}, nil
 }
 
-// News is what happened to a job since its last notice: the body of a notice of format json.
+// News is what happened to a job since its last notice.
 type News struct {
 	Job    string      `json:"job"` // name
 	JobID  uuid.UUID   `json:"job_id"`
 	Tenant string      `json:"tenant"`         // name
+	Host   string      `json:"host,omitempty"` // that the job calls, with its port
 	Link   string      `json:"link,omitempty"` // to the job's runs
 	Events []NewsEvent `json:"events"`         // the events that were asked for; the latest comes last
 }

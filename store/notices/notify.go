@@ -279,14 +279,17 @@ type noticeRuns struct {
 func (r *noticeRuns) add(j *toldJob, now time.Time) error {
 	var told []domain.Event
 	for _, to := range domain.Recipients(j.list) {
-		body, events, err := notice.Body(j.news, to, j.list, now)
+		news := j.news.For(to, j.list)
+		if len(news.Events) == 0 {
+			continue
+		}
+		body, err := notice.Write(notice.AboutJob(news), to.Format, to.Asks(j.list, domain.EventRecovered), now)
 		if err != nil {
 			return fmt.Errorf("job %s: %w", j.key.Job, err)
 		}
-		if body == nil {
-			continue
+		for _, e := range news.Events {
+			told = append(told, e.Event)
 		}
-		told = append(told, events...)
 		r.runs = append(r.runs, claim.Entry{
 			ID: domain.NewRunID(now), Job: j.key.Job, Trigger: domain.TriggerNotify, ScheduledFor: now, DueAt: now,
 			Sends: &claim.Sends{NotifyURL: to.URL, NotifySecret: to.Secret, Body: body},
