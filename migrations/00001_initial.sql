@@ -362,7 +362,7 @@ CREATE DOMAIN punctual.run_trigger AS text CONSTRAINT run_trigger_is_known CHECK
     'manual', 'event', 'backfill', 'replay', 'notify', 'step'));
 CREATE DOMAIN punctual.run_reason AS text CONSTRAINT run_reason_is_known CHECK (VALUE IN ('missed', 'paused', 'overlap',
     'replaced', 'expired', 'limit', 'auth', 'timeout', 'connect', 'tls', 'unreachable', 'blocked_address', 'http_4xx',
-    'http_5xx', 'redirect', 'gone', 'failed', 'lost', 'silent', 'poison', 'upstream_failed', 'cancelled_by_user',
+    'http_5xx', 'mail_refused', 'redirect', 'gone', 'failed', 'lost', 'silent', 'poison', 'upstream_failed', 'cancelled_by_user',
     'job_deleted'));
 COMMENT ON DOMAIN punctual.run_status IS 'The states of a run.';
 COMMENT ON DOMAIN punctual.run_trigger IS 'What creates a run.';

@@ -8,6 +8,7 @@ import (
 
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/notice"
 )
 
 // addRouting adds the routing key that a notice names to its body, a PagerDuty event.
@@ -44,15 +45,29 @@ func (s *Scheduler) logDeadNotices(outcomes []domain.Outcome) {
 	}
 }
 
+// mail sends a notice by e-mail.
+func (s *Scheduler) mail(ctx context.Context, a domain.Assignment, timeout time.Duration) (delivery.Result, error) {
+	var body notice.Email
+	if err := json.Unmarshal(a.Body, &body); err != nil {
+		return delivery.Result{
+			Reason: delivery.ReasonMailRefused, Error: "its body is not that of an e-mail", Final: true,
+		}, nil //nolint:nilerr // the body is at fault, and not the database
+	}
+	return s.config.Mailer.Send(ctx, delivery.Mail{
+		To: a.Job.URL().Opaque, ID: a.MessageID(), Subject: body.Subject, Text: body.Text, Thread: body.Thread,
+	}, timeout), nil
+}
+
 // Courier sends notices that are not runs: test notices, for a caller who waits for the answer.
 type Courier struct{ scheduler Scheduler }
 
 // NewCourier returns a courier that sends through client, and so to no address that jobs may not call.
 func NewCourier(
-	credentials Credentials, client *delivery.Client, origin domain.Origin, log *slog.Logger,
+	credentials Credentials, client *delivery.Client, mailer *delivery.Mailer, origin domain.Origin,
+	log *slog.Logger,
 ) *Courier {
 	return &Courier{Scheduler{
-		config: Config{Client: client, Credentials: credentials, Origin: origin},
+		config: Config{Client: client, Mailer: mailer, Credentials: credentials, Origin: origin},
 		log:    log, tokens: newTokens(), tls: newTLSClients(),
 	}}
 }

@@ -24,7 +24,8 @@ type Config struct {
 	DrainTimeout time.Duration   // how long a stop waits for requests in flight
 	Hurry        context.Context // ends when a stop must not wait for them any longer; nil: never
 	Client       *delivery.Client
-	Host         string // for people
+	Mailer       *delivery.Mailer // nil: no e-mail is sent
+	Host         string           // for people
 	Version      string
 	Origin       domain.Origin
 	Log          *slog.Logger

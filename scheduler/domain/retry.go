@@ -67,7 +67,9 @@ func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome
 		o.Verdict, o.Reason = Bury, ReasonGone
 		return o
 	}
-	o.fail(r.Sent, r.RetryAfter)
+	if o.fail(r.Sent, r.RetryAfter); r.Final {
+		o.Verdict, o.RetryIn = Bury, 0
+	}
 	return o
 }
 
