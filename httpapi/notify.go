@@ -72,7 +72,7 @@ type NotifyResult struct {
 	URL        string        `json:"url" doc:"Where it was sent; for email, a mailto URL." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
 	Delivered  bool          `json:"delivered" doc:"Whether it was answered with a 2xx; for email, whether the mail server took it." example:"true"`
 	HTTPStatus *int          `json:"http_status" doc:"Status of the response, if there was one." example:"200"`
-	Reason     *string       `json:"reason" doc:"Why it was not delivered: one of the reasons that runs have."`
+	Reason     *string       `json:"reason" doc:"Why it was not delivered: one of the reasons that runs have, or mail_refused: the mail server did not take it."`
 	Error      *string       `json:"error" doc:"The same, for people."`
 	Response   *string       `json:"response" doc:"The first 200 bytes of the response, if the notice was not delivered."`
 }

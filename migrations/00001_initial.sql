@@ -362,7 +362,7 @@ CREATE DOMAIN punctual.run_trigger AS text CONSTRAINT run_trigger_is_known CHECK
     'manual', 'event', 'backfill', 'replay', 'notify', 'step'));
 CREATE DOMAIN punctual.run_reason AS text CONSTRAINT run_reason_is_known CHECK (VALUE IN ('missed', 'paused', 'overlap',
     'replaced', 'expired', 'limit', 'auth', 'timeout', 'connect', 'tls', 'unreachable', 'blocked_address', 'http_4xx',
-    'http_5xx', 'mail_refused', 'redirect', 'gone', 'failed', 'lost', 'silent', 'poison', 'upstream_failed', 'cancelled_by_user',
+    'http_5xx', 'redirect', 'gone', 'failed', 'lost', 'silent', 'poison', 'upstream_failed', 'cancelled_by_user',
     'job_deleted'));
 COMMENT ON DOMAIN punctual.run_status IS 'The states of a run.';
 COMMENT ON DOMAIN punctual.run_trigger IS 'What creates a run.';
@@ -1138,8 +1138,7 @@ CREATE TABLE punctual.notices (
 CREATE INDEX notices_by_job ON punctual.notices (job_id, id);
 CREATE INDEX notices_due ON punctual.notices (tell_at);
 COMMENT ON TABLE  punctual.notices IS
-    'Events that a job''s notify URLs have not been told of yet. A row goes when the run that delivers the notice is '
-    'created.';
+    'Events that are in no notice yet. A row goes when the notices to the job''s recipients take it up.';
 COMMENT ON COLUMN punctual.notices.id IS 'Order of writing.';
 COMMENT ON COLUMN punctual.notices.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.notices.tenant IS 'Owner: tenants.id.';
@@ -1187,6 +1186,91 @@ COMMENT ON COLUMN punctual.notified.success_at IS 'The success that ended the la
 COMMENT ON COLUMN punctual.notified.look_at IS 'When to check whether the job is stale; null: never.';
 COMMENT ON COLUMN punctual.notified.sent IS
     'When each event was last sent. Further events of the same kind within 5 minutes are sent together.';
+
+-- A line is what waits for one recipient. One message at a time is under way to it.
+CREATE TABLE punctual.notice_lines (
+    id             uuid PRIMARY KEY,
+    tenant         integer NOT NULL,
+    format         text NOT NULL,
+    url            text NOT NULL,
+    secret         text NOT NULL,
+    due_at         timestamptz,
+    held_until     timestamptz NOT NULL DEFAULT now(),
+    lease          uuid,
+    pace           interval NOT NULL DEFAULT '0',
+    sent           jsonb NOT NULL DEFAULT '{}',
+    delivered_at   timestamptz,
+    failing_since  timestamptz,
+    failures       integer NOT NULL DEFAULT 0,
+    http_status    smallint,
+    error          text
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX notice_lines_due ON punctual.notice_lines (due_at) WHERE due_at IS NOT NULL;
+COMMENT ON TABLE  punctual.notice_lines IS
+    'The recipients of notices. At most one message is under way to each; what comes meanwhile joins the next one.';
+COMMENT ON COLUMN punctual.notice_lines.id IS 'Computed from the tenant, format, url and secret.';
+COMMENT ON COLUMN punctual.notice_lines.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.notice_lines.format IS 'Form of the messages, such as json or slack.';
+COMMENT ON COLUMN punctual.notice_lines.url IS 'Where the messages go.';
+COMMENT ON COLUMN punctual.notice_lines.secret IS 'Name of the secret that is added to the messages; empty: none.';
+COMMENT ON COLUMN punctual.notice_lines.due_at IS 'When there is something to tell; null: nothing.';
+COMMENT ON COLUMN punctual.notice_lines.held_until IS
+    'Nothing is sent before: a message is under way, the recipient asked for a pause, or a message has just gone out.';
+COMMENT ON COLUMN punctual.notice_lines.lease IS 'The message that is under way, or was the last one.';
+COMMENT ON COLUMN punctual.notice_lines.pace IS 'The pause after the last message. It grows while messages are many.';
+COMMENT ON COLUMN punctual.notice_lines.sent IS 'When each subject was last told of, in the last five minutes.';
+COMMENT ON COLUMN punctual.notice_lines.delivered_at IS 'When the recipient last took a message.';
+COMMENT ON COLUMN punctual.notice_lines.failing_since IS 'Since when the recipient takes no messages; null: it does.';
+COMMENT ON COLUMN punctual.notice_lines.failures IS 'Failed attempts since then.';
+COMMENT ON COLUMN punctual.notice_lines.http_status IS 'Status of its last answer, if that was no success.';
+COMMENT ON COLUMN punctual.notice_lines.error IS 'Why the last attempt failed.';
+
+CREATE TABLE punctual.notice_subjects (
+    job_id         uuid NOT NULL REFERENCES punctual.jobs ON DELETE CASCADE,
+    line_id        uuid NOT NULL REFERENCES punctual.notice_lines ON DELETE CASCADE,
+    news           json,
+    sending        json,
+    tell_at        timestamptz,
+    resolves       boolean NOT NULL,
+    troubled       boolean NOT NULL DEFAULT false,
+    open           boolean NOT NULL DEFAULT false,
+    key            text NOT NULL DEFAULT '',
+    PRIMARY KEY (job_id, line_id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX notice_subjects_of_line ON punctual.notice_subjects (line_id, tell_at);
+COMMENT ON TABLE  punctual.notice_subjects IS
+    'What one recipient has yet to be told of one job, and what it may believe. A later state replaces an earlier one, '
+    'so there is one row for a job and a recipient.';
+COMMENT ON COLUMN punctual.notice_subjects.job_id IS 'The job.';
+COMMENT ON COLUMN punctual.notice_subjects.line_id IS 'The recipient: notice_lines.id.';
+COMMENT ON COLUMN punctual.notice_subjects.news IS 'Events that are in no message yet.';
+COMMENT ON COLUMN punctual.notice_subjects.sending IS
+    'Events in a message of which it is not certain that it arrived.';
+COMMENT ON COLUMN punctual.notice_subjects.tell_at IS 'When to tell of them; null: there is nothing to tell.';
+COMMENT ON COLUMN punctual.notice_subjects.resolves IS 'The recipient asked to be told of recoveries.';
+COMMENT ON COLUMN punctual.notice_subjects.troubled IS 'The job is failing, dead or stale, by the events up to sending.';
+COMMENT ON COLUMN punctual.notice_subjects.open IS
+    'The recipient was told of the trouble, or may have been, and has not taken the news that it is over.';
+COMMENT ON COLUMN punctual.notice_subjects.key IS 'The incident that the job''s trouble belongs to; empty: none.';
+
+CREATE TABLE punctual.notice_messages (
+    id             uuid PRIMARY KEY,
+    line_id        uuid NOT NULL REFERENCES punctual.notice_lines ON DELETE CASCADE,
+    tenant         integer NOT NULL,
+    delivered_at   timestamptz NOT NULL DEFAULT now(),
+    headline       text NOT NULL,
+    events         text[] NOT NULL,
+    jobs           uuid[] NOT NULL
+);
+CREATE INDEX notice_messages_newest ON punctual.notice_messages (tenant, delivered_at);
+COMMENT ON TABLE  punctual.notice_messages IS 'The messages that recipients took. Kept for 8 days.';
+COMMENT ON COLUMN punctual.notice_messages.id IS 'Of the message.';
+COMMENT ON COLUMN punctual.notice_messages.line_id IS 'The recipient: notice_lines.id.';
+COMMENT ON COLUMN punctual.notice_messages.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.notice_messages.delivered_at IS 'When the recipient took it.';
+COMMENT ON COLUMN punctual.notice_messages.headline IS 'Its first line.';
+COMMENT ON COLUMN punctual.notice_messages.events IS 'The events that it told of.';
+COMMENT ON COLUMN punctual.notice_messages.jobs IS 'The jobs that it told something new of.';
 
 -- When a version of a job expects success within a time, the job must be checked for staleness: it was created, edited
 -- or resumed. The trigger is deferred, so that the row is locked last, as in the finish of runs.
@@ -2096,6 +2180,8 @@ DECLARE
         ['cancels',          'SELECT, INSERT, UPDATE',         by_run, NULL],
         ['notified',         'SELECT',                         by_job, NULL],
         ['notices',          'SELECT, INSERT',                 own, NULL],
+        ['notice_lines',     'SELECT',                         own, NULL],
+        ['notice_messages',  'SELECT',                         own, NULL],
         ['hourly_runs',      'SELECT',                         own, NULL],
         ['idempotency_keys', 'SELECT, INSERT, UPDATE',         own, NULL],
         -- Locking rows needs an UPDATE privilege, even if nothing is changed.
@@ -2246,7 +2332,8 @@ DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.
 DROP FUNCTION punctual.runs_of(uuid[]);
 DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
-    punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices, punctual.hourly_runs,
+    punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
+    punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
     punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
     punctual.dead_letters, punctual.holds, punctual.replicas, punctual.cancels, punctual.completions, punctual.claims,
     punctual.ready, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,

@@ -152,9 +152,6 @@ func placeOf(tenant int32, u *url.URL) breaker.Place {
 // HostOf names the host that a URL leads to, with its port, as breakers do. The scheme, the path and the spelling do
 // not matter; the port does.
 func HostOf(u *url.URL) string {
-	if u.Scheme == "mailto" {
-		return "mail" // all of it goes to one server
-	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	if strings.Contains(host, ":") {
 		if a, err := netip.ParseAddr(host); err == nil {

@@ -12,6 +12,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/jobs"
+	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -20,7 +21,6 @@ const (
 	choreSilent     = "silent-targets"
 	chorePauses     = "pauses"
 	choreOperations = "operations"
-	choreNotices    = "notices"
 	choreGates      = "gates"
 )
 
@@ -32,7 +32,8 @@ array_remove(ARRAY[
     CASE WHEN ` + jobs.AnyPauseOver + ` THEN '` + chorePauses + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.operations WHERE state = 'running') THEN '` + choreOperations + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
-           OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now()) THEN '` + choreNotices + `' END,
+           OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now())
+           OR ` + notices.LinesDue + ` THEN '` + scheduler.ChoreNotices + `' END,
     CASE WHEN EXISTS (` + claim.Unheld + `) THEN '` + scheduler.ChoreHolds + `' END,
     CASE WHEN (SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL
          THEN '` + choreGates + `' END], NULL)`
@@ -43,7 +44,6 @@ func (s *Store) Chores() []scheduler.Chore {
 		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.EndSilent},
 		{Name: chorePauses, Does: "ending pauses", Batch: s.EndDuePauses},
 		{Name: choreOperations, Does: "work on operations", Batch: s.Operate},
-		{Name: choreNotices, Does: "creating notices of jobs", Batch: atOnce(s.Notify)},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.FreeGates)},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
 		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.CountHours},
@@ -99,7 +99,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	failed := []error{zones}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.Sweep, s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.ForgetDeadLetters,
-		s.ForgetOperations, s.ForgetHours, s.Audit.Forget,
+		s.ForgetOperations, s.ForgetHours, s.ForgetNotices, s.Audit.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)

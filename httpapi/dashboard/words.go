@@ -252,7 +252,6 @@ var reasons = map[domain.Reason]string{
 	domain.ReasonBlockedAddress: "the address is not allowed",
 	domain.ReasonHTTP4xx:        "refused with 4xx",
 	domain.ReasonHTTP5xx:        "answered with 5xx",
-	domain.ReasonMailRefused:    "the mail server refused it",
 	domain.ReasonRedirect:       "redirected elsewhere",
 	domain.ReasonGone:           "410 Gone",
 	domain.ReasonFailed:         "the target reported a failure",

@@ -141,9 +141,9 @@ func Run(ctx context.Context, c Config) error {
 	drained := leaving.follow(ctx, c, api)
 	host, _ := os.Hostname() // shown to people only
 	err = scheduler.Run(api.running, db, scheduler.Config{
-		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Mailer: mailer, Host: host,
-		Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
-		Credentials: db, Chores: db.Chores(), Shortages: shortages,
+		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client,
+		Mailer: mailer, Host: host, Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
+		Credentials: db, Chores: db.Chores(), Notices: db, Shortages: shortages,
 	})
 	api.stop()
 	drained()

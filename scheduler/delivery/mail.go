@@ -104,7 +104,7 @@ type Mail struct {
 	Thread  string // mail with the same thread is shown as one conversation; empty: none
 }
 
-// Send sends a message, within timeout. Another attempt may follow unless the result is Final.
+// Send sends a message, within timeout. Another attempt may follow unless the result is final.
 func (m *Mailer) Send(ctx context.Context, message Mail, timeout time.Duration) Result {
 	if err := m.Check(message.To); err != nil {
 		return Result{Reason: ReasonBlockedAddress, Error: oneLine(err.Error()), Final: true}

@@ -212,9 +212,13 @@ func TestNoMailWithoutASession(t *testing.T) {
 		reason Reason
 		text   string
 	}{
-		"a wrong password":       {server.mailer(t, "smtp", "wrong"), ReasonConnect, "535"},
-		"an unknown certificate": {func() *Mailer { m := server.mailer(t, "smtp", "right"); m.config.RootCAs = x509.NewCertPool(); return m }(), ReasonTLS, "authority"},
-		"no TLS there":           {server.mailer(t, "smtps", "right"), ReasonTLS, "does not speak TLS"},
+		"a wrong password": {server.mailer(t, "smtp", "wrong"), ReasonConnect, "535"},
+		"an unknown certificate": {func() *Mailer {
+			m := server.mailer(t, "smtp", "right")
+			m.config.RootCAs = x509.NewCertPool()
+			return m
+		}(), ReasonTLS, "authority"},
+		"no TLS there": {server.mailer(t, "smtps", "right"), ReasonTLS, "does not speak TLS"},
 		"nothing there": {
 			NewMailer(MailConfig{
 				Server: &url.URL{Scheme: "smtp", Host: "127.0.0.1:1"}, From: &netmail.Address{Address: "a@example.com"},

@@ -67,9 +67,7 @@ func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome
 		o.Verdict, o.Reason = Bury, ReasonGone
 		return o
 	}
-	if o.fail(r.Sent, r.RetryAfter); r.Final {
-		o.Verdict, o.RetryIn = Bury, 0
-	}
+	o.fail(r.Sent, r.RetryAfter)
 	return o
 }
 

@@ -67,7 +67,6 @@ const (
 	ReasonBlockedAddress Reason = "blocked_address"   // dead: the target resolves to a forbidden address
 	ReasonHTTP4xx        Reason = "http_4xx"          // dead: client error status
 	ReasonHTTP5xx        Reason = "http_5xx"          // dead: server error status
-	ReasonMailRefused    Reason = "mail_refused"      // dead: the mail server did not take the notice
 	ReasonRedirect       Reason = "redirect"          // dead: redirects are not followed
 	ReasonGone           Reason = "gone"              // dead: a status of give_up_on
 	ReasonFailed         Reason = "failed"            // dead: the target called back that it failed

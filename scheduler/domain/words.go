@@ -46,7 +46,6 @@ var ends = []struct {
 	{ReasonBlockedAddress, []Status{StatusDead}},
 	{ReasonHTTP4xx, []Status{StatusDead}},
 	{ReasonHTTP5xx, []Status{StatusDead}},
-	{ReasonMailRefused, []Status{StatusDead}},
 	{ReasonRedirect, []Status{StatusDead}},
 	{ReasonGone, []Status{StatusDead}},
 	{ReasonFailed, []Status{StatusDead}},

@@ -93,7 +93,7 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 	a := alert{
 		Labels: labels,
 		Annotations: map[string]string{
-			"summary": headline(Message{Tenant: m.Tenant, Subjects: []Subject{s}}), "jobs": strings.Join(names, ", "),
+			"summary": Headline(Message{Tenant: m.Tenant, Subjects: []Subject{s}}), "jobs": strings.Join(names, ", "),
 		},
 		StartsAt: now.UTC(), EndsAt: now.UTC().Add(lasts), GeneratorURL: m.Link,
 	}

@@ -23,7 +23,7 @@ const (
 func email(m Message) Email {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("%s\n", headline(m))
+	line("%s\n", Headline(m))
 	if news, ok := m.single(); ok {
 		for _, f := range facts(m.Subjects[0]) {
 			line("%s: %s", f.name, f.value)
@@ -55,7 +55,7 @@ func email(m Message) Email {
 	if m.Link != "" {
 		line("\n%s", m.Link)
 	}
-	out := Email{Subject: cut(headline(m), emailSubject), Text: cut(b.String(), emailText)}
+	out := Email{Subject: cut(Headline(m), emailSubject), Text: cut(b.String(), emailText)}
 	if len(m.Subjects) > 0 {
 		out.Thread = m.Subjects[0].Key
 	}

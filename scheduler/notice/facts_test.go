@@ -97,4 +97,3 @@ func TestTeamsAndEmailOfThousandsOfJobsAreBounded(t *testing.T) {
 		}
 	}
 }
-

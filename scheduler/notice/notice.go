@@ -60,7 +60,7 @@ type Subject struct {
 // Write writes a message in a recipient's form. resolves says that the recipient will hear that trouble is over; now is
 // the database's clock.
 func Write(m Message, format domain.Format, resolves bool, now time.Time) ([]byte, error) {
-	m.Headline = headline(m)
+	m.Headline = Headline(m)
 	var form any = m
 	switch format {
 	case domain.FormatSlack:
@@ -106,8 +106,8 @@ func (m Message) single() (domain.News, bool) {
 	return domain.News{}, false
 }
 
-// headline says the newest state in a line.
-func headline(m Message) string {
+// Headline says the newest state in a line.
+func Headline(m Message) string {
 	if news, ok := m.single(); ok {
 		return jobHeadline(news)
 	}
@@ -184,16 +184,30 @@ func (s Subject) count(e domain.Event) (n int) {
 
 // jobHeadline says in a line what happened to a job last.
 func jobHeadline(news domain.News) string {
-	if len(news.Events) == 0 {
+	newest := newest(news)
+	if newest == nil {
 		return fmt.Sprintf("Job %s (tenant %s)", news.Job, news.Tenant)
 	}
-	last := news.Events[len(news.Events)-1].Event
+	last := newest.Event
 	what := map[domain.Event]string{
 		domain.EventFailing: "is failing", domain.EventDead: "has dead runs", domain.EventMissed: "missed slots",
 		domain.EventLate: "runs late", domain.EventStale: "is stale", domain.EventRecovered: "recovered",
 		domain.EventTest: "sends a test notice",
 	}
 	return fmt.Sprintf("Job %s %s (tenant %s)", news.Job, cmp.Or(what[last], string(last)), news.Tenant)
+}
+
+// newest is the event that says the newest state of a job; if none does, the last event.
+func newest(news domain.News) *domain.NewsEvent {
+	for i := len(news.Events) - 1; i >= 0; i-- {
+		if e := &news.Events[i]; e.Event.Trouble() || e.Event == domain.EventRecovered {
+			return e
+		}
+	}
+	if n := len(news.Events); n > 0 {
+		return &news.Events[n-1]
+	}
+	return nil
 }
 
 // describe says in a sentence what an event is, since when and how often.

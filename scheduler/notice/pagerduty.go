@@ -45,12 +45,12 @@ func pagerDuty(m Message) pagerDutyEvent {
 	}
 	event.Action, event.Client, event.ClientURL = "trigger", "Punctual", m.Link
 	p := &pagerDutyPayload{
-		Summary: headline(m), Source: source(m.Link), Severity: worst(subject), Component: subject.Name, Group: m.Tenant,
+		Summary: Headline(m), Source: source(m.Link), Severity: worst(subject), Component: subject.Name, Group: m.Tenant,
 		Class: string(subject.Kind), Details: subject,
 	}
 	if news, ok := m.single(); ok && len(news.Events) > 0 {
-		last := news.Events[len(news.Events)-1]
-		p.Summary, p.Timestamp, p.Class = p.Summary+": "+describe(last), last.LastAt.UTC(), string(last.Event)
+		last := newest(news)
+		p.Summary, p.Timestamp, p.Class = p.Summary+": "+describe(*last), last.LastAt.UTC(), string(last.Event)
 		if len(last.Runs) > 0 && last.Runs[0].Error != "" {
 			p.Summary += ": " + last.Runs[0].Error
 		}

@@ -38,9 +38,9 @@ const slackSections = 45
 // slack writes a message for an incoming webhook: a header, sections and a link.
 func slack(m Message) slackMessage {
 	out := slackMessage{Blocks: []slackBlock{{
-		Type: "header", Text: &slackTextPart{"plain_text", cut(headline(m), slackHeader)},
+		Type: "header", Text: &slackTextPart{"plain_text", cut(Headline(m), slackHeader)},
 	}}}
-	lines, label := []string{escape(headline(m))}, "jobs"
+	lines, label := []string{escape(Headline(m))}, "jobs"
 	if news, ok := m.single(); ok {
 		label = "runs of the job"
 		if text := slackFacts(m.Subjects[0]); text != "" {

@@ -67,7 +67,7 @@ func teams(m Message) teamsMessage {
 			card.Body = append(card.Body, e)
 		}
 	}
-	title := teamsBlock(headline(m))
+	title := teamsBlock(Headline(m))
 	title.Weight, title.Size, title.Color = "Bolder", "Medium", teamsColor(m)
 	add(title)
 	if news, ok := m.single(); ok {
