@@ -37,7 +37,7 @@ var (
 	exampleBatchAnswer = BatchAnswer{
 		Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711", Result: jobs.BatchCreated}},
 	}
-	examplePreviewAnswer = Preview{Words: pg.OrNull("daily 02:30"), Warnings: []string{}, Slots: []PreviewSlot{
+	examplePreviewAnswer = Preview{Schedule: domain.Schedule{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, Words: pg.OrNull("daily 02:30"), Warnings: []string{}, Slots: []PreviewSlot{
 		{ScheduledFor: at("2026-03-28T01:30:00Z"), Local: "2026-03-28T02:30:00+01:00"},
 		{
 			ScheduledFor: at("2026-03-29T01:30:00Z"), Local: "2026-03-29T03:30:00+02:00",

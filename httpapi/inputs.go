@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/httpapi/problem"
+	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 )
@@ -171,6 +172,7 @@ type TriggerInput struct {
 // PreviewInput is the body of a preview.
 type PreviewInput struct {
 	Schedule domain.Schedule `json:"schedule" doc:"As in a job."`
+	Dialect  string          `json:"dialect,omitempty" enum:"quartz,spring,kubernetes,aws" doc:"The system whose form schedule.cron has; the answer has the schedule that means the same here. aws: EventBridge's, rate(5 minutes) and at(2027-01-01T09:00:00) too. Absent: ours." example:"quartz"`
 	From     domain.Instant  `json:"from,omitzero" doc:"Only slots after this instant. Absent: now." example:"2026-10-24T00:00:00Z"`
 	N        *int            `json:"n,omitempty" minimum:"1" maximum:"100" default:"5" doc:"How many slots."`
 }
@@ -180,8 +182,19 @@ const (
 	mostSlots    = 100
 )
 
-func (p PreviewInput) validate() []problem.FieldError {
+// validate checks the preview, with its schedule as it is here.
+func (p *PreviewInput) validate() []problem.FieldError {
 	var errors []problem.FieldError
+	if p.Dialect != "" {
+		if !slices.Contains(cron.Dialects, p.Dialect) {
+			return []problem.FieldError{problem.At("body.dialect", "want one of "+strings.Join(cron.Dialects, ", "))}
+		}
+		ours, err := p.Schedule.Translate(p.Dialect)
+		if err != nil {
+			return []problem.FieldError{problem.At("body.schedule.cron", err.Error())}
+		}
+		p.Schedule = ours
+	}
 	for _, wrong := range p.Schedule.Validate() {
 		at := "body.schedule"
 		if wrong.Field != "schedule" { // "schedule" is the schedule as a whole

@@ -23,9 +23,10 @@ type PreviewSlot struct {
 
 // Preview is the answer to a preview.
 type Preview struct {
-	Words    *string       `json:"words" doc:"A cron expression in words. Null: the schedule has none." example:"Mon–Fri 03:00"`
-	Warnings []string      `json:"warnings" doc:"Where other systems read the schedule otherwise, and what may be a mistake in it; most schedules have none." example:"its hours are in UTC, as the schedule has no timezone"`
-	Slots    []PreviewSlot `json:"slots" doc:"The slots, in order. There are fewer than requested if the schedule ends."`
+	Schedule domain.Schedule `json:"schedule" doc:"The schedule as a job has it: translated, if the preview names a dialect."`
+	Words    *string         `json:"words" doc:"A cron expression in words. Null: the schedule has none." example:"Mon–Fri 03:00"`
+	Warnings []string        `json:"warnings" doc:"Where other systems read the schedule otherwise, and what may be a mistake in it; most schedules have none." example:"its hours are in UTC, as the schedule has no timezone"`
+	Slots    []PreviewSlot   `json:"slots" doc:"The slots, in order. There are fewer than requested if the schedule ends."`
 }
 
 // UpcomingSlot is a slot of a job.
@@ -73,7 +74,7 @@ func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*answe
 	if err != nil {
 		return nil, err
 	}
-	out := Preview{Warnings: []string{}, Slots: []PreviewSlot{}}
+	out := Preview{Schedule: asked.Schedule, Warnings: []string{}, Slots: []PreviewSlot{}}
 	if asked.Schedule.Kind() == domain.KindCron {
 		out.read(asked.Schedule)
 	}

@@ -53,11 +53,22 @@ func TestPreview(t *testing.T) {
 			t.Errorf("%s: %d slots, want %d", body, len(slots), want)
 		}
 	}
+	for body, want := range map[string]string{
+		`{"dialect":"quartz","schedule":{"cron":"0 30 9 ? * 2-6","timezone":"Europe/Berlin"}}`: `{"cron":"0 30 9 ? * 1-5","timezone":"Europe/Berlin"}`,
+		`{"dialect":"aws","schedule":{"cron":"rate(5 minutes)"}}`:                              `{"every":"5m"}`,
+		`{"dialect":"aws","schedule":{"cron":"at(2027-01-01T09:00:00)"}}`:                      `{"at":"2027-01-01T09:00:00Z"}`,
+		`{"schedule":{"cron":"@daily"}}`:                                                       `{"cron":"@daily"}`,
+	} {
+		s.do("POST", "/v1/schedules/preview", body).want(200).shows(`"schedule":` + want)
+	}
 	for body, want := range map[string][]string{
-		`{"schedule":{"cron":"61 * * * *"}}`:                    {"body.schedule.cron"},
-		`{"schedule":{"cron":"0 0 30 2 *"},"n":101}`:            {"body.schedule.cron", "body.n"},
-		`{"schedule":{"cron":"@daily","every":"60s"},"n":0}`:    {"body.schedule", "body.n"},
-		`{"schedule":{"crn":"@daily"},"from":"now","n":"five"}`: {"body.schedule.crn", "body.n", "body.from"},
+		`{"dialect":"celery","schedule":{"cron":"@daily"}}`:           {"body.dialect"},
+		`{"dialect":"quartz","schedule":{"cron":"0 0 9 1 1 ? 2027"}}`: {"body.schedule.cron"},
+		`{"dialect":"aws","schedule":{"every":"5m"}}`:                 {"body.schedule.cron"},
+		`{"schedule":{"cron":"61 * * * *"}}`:                          {"body.schedule.cron"},
+		`{"schedule":{"cron":"0 0 30 2 *"},"n":101}`:                  {"body.schedule.cron", "body.n"},
+		`{"schedule":{"cron":"@daily","every":"60s"},"n":0}`:          {"body.schedule", "body.n"},
+		`{"schedule":{"crn":"@daily"},"from":"now","n":"five"}`:       {"body.schedule.crn", "body.n", "body.from"},
 	} {
 		s.do("POST", "/v1/schedules/preview", body).blames(want...)
 	}

@@ -71,7 +71,9 @@ func (s site) chromium(t *testing.T) *tab {
 }
 
 func (b *tab) say(text string) {
-	if strings.Contains(text, "the server responded with a status of 4") { // what the test asked for
+	if strings.Contains(text, "the server responded with a status of 4") || // what the test asked for
+		strings.Contains(text, "Response Status Error Code 401") || strings.HasPrefix(text, "htmx:sendError") ||
+		strings.HasPrefix(text, "htmx:afterRequest, ") { // by which htmx says that nothing answered
 		return
 	}
 	b.mu.Lock()
@@ -242,6 +244,30 @@ func TestInABrowserAViewerMayNot(t *testing.T) {
 		}
 	}
 	b.waits("h1", "Settings")
+	b.waits(".who", "viewer")
+	b.keepsWhatItCannotFetch()
+}
+
+// keepsWhatItCannotFetch checks that a page says so when the server or the session is gone, and keeps what it shows.
+func (b *tab) keepsWhatItCannotFetch() {
+	b.t.Helper()
+	b.open("/")
+	b.waits("#asof", "as of")
+	b.waits("#chart", "Expected starts") // a part of another page
+	title, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("document.title"))
+	if err != nil || title != "Overview · Punctual" {
+		b.t.Errorf("the title is %q: %v", title, err)
+	}
+	b.do(chromedp.Evaluate[chromedp.Void](`window.sends = XMLHttpRequest.prototype.send;
+		XMLHttpRequest.prototype.send = function () { this.dispatchEvent(new Event('error')); }`))
+	b.waits("#stale", "the server does not answer")
+	b.waits("#live.stale", "Needs attention")
+	b.do(chromedp.Evaluate[chromedp.Void](`XMLHttpRequest.prototype.send = window.sends`))
+	b.waits("#live:not(.stale)", "Needs attention")
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#live a').focus()`))
+	b.execute(`UPDATE punctual.api_keys SET revoked_at = now()`)
+	b.waits("#stale", "You are signed out. Sign in")
+	b.waits("#live.stale", "Needs attention")
 }
 
 // Nothing that others wrote runs in a page.

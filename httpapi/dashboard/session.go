@@ -113,6 +113,10 @@ func (p *Pages) cookie(name, value string, maxAge int) *http.Cookie {
 
 // toSignIn sends a visitor to the page that signs in, and from there back.
 func (v *visit) toSignIn() error {
+	if v.r.Header.Get("HX-Request") != "" { // a part of a page would be replaced by a page that lacks it
+		http.Error(v.w, "You are signed out.", http.StatusUnauthorized)
+		return nil
+	}
 	path := "/login"
 	if v.r.Method == http.MethodGet && v.r.URL.RequestURI() != "/" {
 		path += "?" + url.Values{"next": {v.r.URL.RequestURI()}}.Encode()

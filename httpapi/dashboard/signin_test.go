@@ -155,7 +155,7 @@ func TestAVisitorSignsInAtTheIssuer(t *testing.T) {
 			if at := onward(p); at != next {
 				t.Errorf("goes on to %q", at)
 			}
-			b.get(next).want(200).shows("alice · alpha", `title="Role editor"`, "Sign out")
+			b.get(next).want(200).shows("alice · alpha", `class="badge">editor<`, "Sign out")
 			b.post("/new", "name", "n", "kind", "every", "every", "1h", "url", "http://example.com/").want(303)
 			b.get("/audit").want(403) // an editor may not
 			b.post("/logout").want(303)

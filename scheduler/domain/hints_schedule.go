@@ -103,3 +103,22 @@ func InstantMeant(number string) (string, bool) {
 	}
 	return "", false
 }
+
+// Translate returns the schedule that a schedule of another system stands for, whose form stands in cron: see
+// [cron.Translate]. In the dialect aws it may be rate(5 minutes) or at(2027-01-01T09:00:00) too.
+func (s Schedule) Translate(dialect string) (Schedule, error) {
+	form, inner, _ := strings.Cut(strings.TrimSuffix(strings.TrimSpace(s.Cron), ")"), "(")
+	switch every, ok := everyMeant(s.Cron); {
+	case dialect == "aws" && form == "rate" && ok:
+		s.Cron = ""
+		return s, s.Every.UnmarshalText([]byte(every))
+	case dialect == "aws" && form == "at":
+		if s.Cron = ""; s.Timezone == "" {
+			inner += "Z" // EventBridge Scheduler uses UTC unless told otherwise
+		}
+		return s, s.At.UnmarshalText([]byte(inner))
+	}
+	ours, err := cron.Translate(dialect, s.Cron)
+	s.Cron = ours
+	return s, err
+}

@@ -50,13 +50,74 @@
   // At / the API answers whoever does not ask for a page.
   document.addEventListener('htmx:configRequest', (event) => { event.detail.headers.Accept = 'text/html'; });
 
-  // What is live is fetched again every two seconds, unless nobody sees it or somebody uses a menu or a field in it.
-  setInterval(() => {
+  // What is live is fetched again every two seconds, unless nobody sees it, a menu is open, or somebody uses a field or
+  // button in it. What could not be fetched stays, greyed, and a bar says since when and why.
+  const asof = document.getElementById('asof');
+  const stale = document.getElementById('stale');
+  const hour = (at) => clock(at).slice(11);
+  let fresh = new Date();
+  let missed = 0;
+  let why = 'the server does not answer';
+  const say = (text, href) => {
+    const whole = href ? `${text} Sign in` : text;
+    document.getElementById('live')?.classList.toggle('stale', text !== '');
+    if (stale.textContent === whole) return;
+    stale.textContent = text;
+    if (!href) return;
+    const link = document.createElement('a');
+    link.href = href;
+    link.textContent = 'Sign in';
+    stale.append(' ', link);
+  };
+  const miss = () => { if (missed >= 2) say(`Not updated since ${hour(fresh)}: ${why}. Trying again.`); };
+  const busy = (live) => live.querySelector('details.menu[open]') ||
+    (live.contains(document.activeElement) && document.activeElement.matches('input, select, textarea, button, summary'));
+  const tick = () => {
     const live = document.getElementById('live');
     if (document.hidden || !live || !window.htmx) return;
-    if (live.contains(document.activeElement) || live.querySelector('details.menu[open]')) return;
+    const paused = busy(live);
+    asof.textContent = `as of ${hour(fresh)}${paused ? ', paused' : ''}`;
+    if (paused) return;
+    if (missed > 2) miss(); // no answer yet to any of them
+    missed++;
     window.htmx.trigger(live, 'tick');
-  }, 2000);
+  };
+  setInterval(tick, 2000);
+  if (asof && document.getElementById('live')) asof.textContent = `as of ${hour(fresh)}`;
+
+  // A link that has the focus keeps it.
+  let held = null;
+  document.addEventListener('htmx:beforeSwap', (event) => {
+    const { xhr, target } = event.detail;
+    if (target.id !== 'live') return;
+    if (xhr.status === 200 && !xhr.responseText.includes('id="live"')) event.detail.shouldSwap = false;
+    held = target.contains(document.activeElement) ? document.activeElement.getAttribute('href') : null;
+  });
+  document.addEventListener('htmx:afterSwap', () => {
+    const live = document.getElementById('live');
+    if (!held || !live) return;
+    const link = [...live.querySelectorAll('a')].find((a) => a.getAttribute('href') === held);
+    link?.focus({ preventScroll: true });
+    link?.closest('.list tbody tr')?.classList.add('here');
+    held = null;
+  });
+  document.addEventListener('htmx:afterRequest', (event) => {
+    const { xhr, target } = event.detail;
+    if (target?.id !== 'live') return;
+    if (xhr.status === 401) {
+      missed = 0;
+      const next = encodeURIComponent(location.pathname + location.search);
+      say('You are signed out.', `/login?next=${next}`);
+    } else if (xhr.status === 200 && xhr.responseText.includes('id="live"')) {
+      fresh = new Date();
+      missed = 0;
+      asof.textContent = `as of ${hour(fresh)}`;
+      say('');
+    } else {
+      why = `the server does not answer${xhr.status ? ` (${xhr.status})` : ''}`;
+      miss();
+    }
+  });
 
   document.addEventListener('click', (event) => {
     const button = event.target.closest('button.copy');
@@ -70,7 +131,7 @@
     }
   });
 
-  const places = { o: '/', j: '/jobs', r: '/runs', d: '/dead-letters', q: '/queues', a: '/audit', s: '/settings' };
+  const places = { o: '/', j: '/jobs', r: '/runs', t: '/timeline', f: '/forecast', d: '/dead-letters', q: '/queues', a: '/audit', s: '/settings' };
   let went = false;
   let row = -1;
   const move = (by) => {
