@@ -427,7 +427,7 @@ func TestARunIsMadeAgainWithChanges(t *testing.T) {
 	p := b.post(run+"/rerun", "headers", "X-Kept: yes\nX-Wrong: {{nothing}}\nHost: x", "body", "{{nobody}}", "same_key", "1").want(422)
 	sound(p).shows("Not made again.", `<details class="menu" open>`, `id="headers-fault">Host: `, "; X-Wrong: ",
 		`id="body-fault">`, "X-Kept: yes\nX-Wrong: {{nothing}}", ">{{nobody}}</textarea>", `value="1" checked`,
-		`hx-get="`+run+`"`)
+		`data-from="`+run+`"`)
 	again := b.post(run+"/rerun", "headers", "X-Kept: yes", "body", `{"b":2}`, "same_key", "1").want(303).to()
 	b.get(again).want(200).shows("The run was made again.", `<tr><th scope="row">X-Kept</th><td>yes</td></tr>`,
 		"--data-binary &#39;{&#34;b&#34;:2}&#39;", "<td>"+strings.TrimPrefix(run, "/runs/")+"</td>")
