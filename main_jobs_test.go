@@ -97,7 +97,7 @@ target: {url: http://example.com/, body: {day: 2026-12-01}}
   schedule: {at: 2126-12-01T09:00:00Z}
   target: {url: http://example.com/}
 `)
-	for _, want := range []string{"created   apply-a\ncreated   apply-b\n", "unchanged apply-a\nunchanged apply-b\n"} {
+	for _, want := range []string{"created   apply-a  every 5 min Europe/Berlin\ncreated   apply-b\n", "unchanged apply-a\nunchanged apply-b\n"} {
 		if got := t.does("apply", yaml); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -105,7 +105,7 @@ target: {url: http://example.com/, body: {day: 2026-12-01}}
 	shown := t.does("show", "apply-a", "--yaml")
 	says(t.T, shown, "timezone: Europe/Berlin", `day: "2026-12-01"`, "version: 1")
 	edited := t.file("shown.yaml", strings.Replace(shown, "*/5 * * * *", "*/10 * * * *", 1))
-	if got := t.does("apply", edited); got != "updated   apply-a\n" {
+	if got := t.does("apply", edited); got != "updated   apply-a  every 10 min Europe/Berlin\n" {
 		t.Errorf("%q", got)
 	}
 	t.has("apply-a", "version", 2)

@@ -45,12 +45,12 @@ func TestASecondSignalStopsAReplicaAtOnce(t *testing.T) {
 			}
 			signal(t, r.Process, first)
 			signal(t, r.Process, syscall.SIGINT) // the same stop: a parent has passed on a terminal's Ctrl-C
-			asked := time.Now()
 			unready := func() bool {
 				status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
 				return status == 503
 			}
 			await(t, "/readyz to say that it stops", unready)
+			asked := time.Now() // at the latest
 			await(t, "what counts as the same stop to pass", func() bool {
 				return time.Since(asked) > 1500*time.Millisecond
 			})

@@ -31,19 +31,23 @@ var (
 	examplePreview = json.RawMessage(`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},` +
 		`"from":"2026-03-28T00:00:00Z","n":2}`)
 
-	exampleJob         = showJob(exampleRecord(), domain.DefaultJitter)
+	exampleJob         = showOne(exampleRecord(), domain.DefaultJitter)
 	examplePausedJob   = showJob(examplePausedRecord(), domain.DefaultJitter)
 	exampleRuns        = List[ListedRun]{Data: []ListedRun{{Run: exampleListedRun()}}}
 	exampleBatchAnswer = BatchAnswer{
 		Data: []BatchItem{{ID: exampleJobID, Name: "reminder-4711", Result: jobs.BatchCreated}},
 	}
-	examplePreviewAnswer = Preview{Schedule: domain.Schedule{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, Words: pg.OrNull("daily 02:30"), Warnings: []string{}, Slots: []PreviewSlot{
+	examplePreviewAnswer = Preview{
+		Schedule: domain.Schedule{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, Words: pg.OrNull("daily 02:30"),
+		Warnings: []string{}, Slots: exampleSlots,
+	}
+	exampleSlots = []PreviewSlot{
 		{ScheduledFor: at("2026-03-28T01:30:00Z"), Local: "2026-03-28T02:30:00+01:00"},
 		{
 			ScheduledFor: at("2026-03-29T01:30:00Z"), Local: "2026-03-29T03:30:00+02:00",
 			Note: pg.OrNull("02:30 does not exist on this day; moved to 03:30"),
 		},
-	}}
+	}
 	exampleUpcoming = Upcoming{Slots: []UpcomingSlot{
 		{
 			ScheduledFor: at("2026-12-02T11:00:00Z"), NextRunAt: at("2026-12-02T11:00:00.421Z"),

@@ -10,6 +10,7 @@ import (
 	"punctual/httpapi/auth"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
+	"punctual/store/notices"
 	"punctual/store/pg"
 	"punctual/store/secrets"
 	"punctual/store/tenants"
@@ -30,6 +31,16 @@ var (
 		Format: domain.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX", Delivered: true,
 		HTTPStatus: pg.OrNull(200),
 	}}}
+
+	exampleNotices = Notices{
+		List[notices.Notice]{Data: []notices.Notice{{
+			ID: uuid.MustParse("019ad98a-2a60-8d07-9c52-7b0f1e3d4a86"), DeliveredAt: at("2026-12-01T02:00:01Z"),
+			Headline: "Job daily-invoice-gen has dead runs (tenant billing)", Events: []string{"dead"},
+			Jobs:   []uuid.UUID{uuid.MustParse("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11")},
+			Format: domain.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX",
+		}}},
+		[]notices.Waiting{},
+	}
 
 	exampleKey = tenants.Key{
 		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), Tenant: "billing", Name: "ci",

@@ -363,7 +363,7 @@ func (s *service) dispatch(g *guard.Guard, ended chan<- domain.Outcome) {
 		done <- scheduler.Run(ctx, s.store, scheduler.Config{
 			Queues: map[string]int{"default": 20}, DrainTimeout: time.Second, Client: client,
 			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
-			Credentials: s.store, Chores: s.store.Chores(),
+			Credentials: s.store, Chores: s.store.Chores(), Notices: s.store,
 			Finished: func(outcomes []domain.Outcome) {
 				for _, o := range outcomes {
 					ended <- o

@@ -172,7 +172,7 @@ type TriggerInput struct {
 // PreviewInput is the body of a preview.
 type PreviewInput struct {
 	Schedule domain.Schedule `json:"schedule" doc:"As in a job."`
-	Dialect  string          `json:"dialect,omitempty" enum:"quartz,spring,kubernetes,aws" doc:"The system whose form schedule.cron has; the answer has the schedule that means the same here. aws: EventBridge's, rate(5 minutes) and at(2027-01-01T09:00:00) too. Absent: ours." example:"quartz"`
+	Dialect  string          `json:"dialect,omitempty" minLength:"1" enum:"quartz,spring,kubernetes,aws" doc:"The system whose form schedule.cron has; the answer has the schedule that means the same here. aws: EventBridge's, rate(5 minutes) and at(2027-01-01T09:00:00) too. Absent: ours." example:"quartz"`
 	From     domain.Instant  `json:"from,omitzero" doc:"Only slots after this instant. Absent: now." example:"2026-10-24T00:00:00Z"`
 	N        *int            `json:"n,omitempty" minimum:"1" maximum:"100" default:"5" doc:"How many slots."`
 }

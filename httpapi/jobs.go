@@ -30,7 +30,7 @@ func (s *server) answerJob(r jobs.Record, err error) (*jobAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answerWith(r.Version, showJob(r, s.DefaultJitter))
+	return answerWith(r.Version, showOne(r, s.DefaultJitter))
 }
 
 // answerWith returns the answer that shows a job. Its ETag changes whenever the shown job does.
@@ -93,7 +93,7 @@ func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput
 		if err != nil {
 			return Job{}, err
 		}
-		return showJob(record, s.DefaultJitter), nil
+		return showOne(record, s.DefaultJitter), nil
 	})
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jo
 	if err != nil {
 		return nil, err
 	}
-	job := showJob(record, s.DefaultJitter)
+	job := showOne(record, s.DefaultJitter)
 	job.Frozen = s.freezes.of(ctx, tenant, auth.CallerOf(ctx).Role)
 	out, err := answerWith(record.Version, job)
 	if err == nil && in.matches(out.ETag) {

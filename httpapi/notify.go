@@ -14,6 +14,7 @@ import (
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -30,6 +31,36 @@ func (s *server) notifyRoutes() {
 			"recipient. A test of pagerduty opens its own incident and resolves it. A test of alertmanager ends after five " +
 			"minutes.",
 	}, optional, exampleNotifyTest, s.testNotify)
+	register(s, huma.Operation{
+		OperationID: "list-notices", Method: http.MethodGet, Path: "/v1/notices", Tags: []string{tagTenants},
+		Summary: "List notices", Errors: []int{422},
+		Description: "The messages that recipients of notices took in the last 8 days, newest first, and the recipients for " +
+			"which something waits.",
+	}, s.listNotices)
+}
+
+// Notices are a page of notices, and what waits.
+type Notices struct {
+	List[notices.Notice]
+	Waiting []notices.Waiting `json:"waiting" doc:"The recipients for which something waits, at most 100."`
+}
+
+type listNoticesInput struct {
+	JobID string `query:"job_id" format:"uuid" doc:"Only notices about the job with this id."`
+	Paging
+}
+
+func (s *server) listNotices(ctx context.Context, tenant int32, in *listNoticesInput) (*answer[Notices], error) {
+	id, err := optionalID("query.job_id", in.JobID, "must be the id of a job")
+	if err != nil {
+		return nil, err
+	}
+	filter := notices.Filter{Page: in.page()}
+	if id != nil {
+		filter.Job = *id
+	}
+	list, waiting, next, err := s.Store.ListNotices(ctx, tenant, filter)
+	return show(Notices{List[notices.Notice]{list, pg.OrNull(next)}, waiting}, err)
 }
 
 // NotifyTest is the optional body that asks for a test notice.

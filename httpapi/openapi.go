@@ -211,7 +211,7 @@ func showExamples(api *huma.OpenAPI) {
 		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
 		"create-tenant": exampleTenant, "list-tenants": exampleTenants,
 		"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,
-		"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
+		"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested, "list-notices": exampleNotices,
 		"list-audit-log": exampleAudit,
 		"get-overview":   exampleOverview, "get-job-stats": exampleStats,
 		"list-queues": exampleQueues, "list-replicas": exampleReplicas,

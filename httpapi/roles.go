@@ -54,6 +54,8 @@ var roleOf = map[string]auth.Role{
 	"resolve-dead-letter":  auth.RoleEditor,
 	"resolve-dead-letters": auth.RoleEditor,
 
+	"list-notices": auth.RoleViewer,
+
 	"list-operations":  auth.RoleViewer,
 	"get-operation":    auth.RoleViewer,
 	"cancel-operation": auth.RoleEditor,

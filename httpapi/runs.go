@@ -73,6 +73,9 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[
 		return nil, err
 	}
 	run.Request = showRequest(run, s.Origin)
+	if run.Cause, err = s.Store.RunCause(ctx, tenant, &run); err != nil {
+		return nil, err
+	}
 	if !run.Status.Final() {
 		run.WaitingFor, err = s.Store.RunWaitsFor(ctx, tenant, in.id)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
-	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -75,9 +74,6 @@ func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*answe
 		return nil, err
 	}
 	out := Preview{Schedule: asked.Schedule, Warnings: []string{}, Slots: []PreviewSlot{}}
-	if asked.Schedule.Kind() == domain.KindCron {
-		out.read(asked.Schedule)
-	}
 	slot, ok := timetable.First(from)
 	for ok && len(out.Slots) < or(asked.N, defaultSlots) {
 		out.Slots = append(out.Slots, PreviewSlot{
@@ -85,19 +81,9 @@ func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*answe
 		})
 		slot, ok = timetable.Next(slot.At, nil)
 	}
-	if len(out.Slots) == 0 && asked.Schedule.Kind().Recurring() {
-		out.Warnings = append(out.Warnings, "no slot is left: see ends_at")
-	}
+	words, warnings := meaning(asked.Schedule, len(out.Slots) == 0)
+	out.Words, out.Warnings = pg.OrNull(words), append(out.Warnings, warnings...)
 	return &answer[Preview]{out}, nil
-}
-
-// read says what a valid cron schedule means, and what else it may mean.
-func (p *Preview) read(s domain.Schedule) {
-	if words, err := cron.Words(s.Cron); err == nil {
-		p.Words = &words
-	}
-	warnings, _ := cron.Warnings(s.Cron, s.Timezone)
-	p.Warnings = append(p.Warnings, warnings...)
 }
 
 type upcomingInput struct {

@@ -29,6 +29,25 @@ func TestUpcomingStartsAtTheJobsNextSlot(t *testing.T) {
 	}
 }
 
+func TestAWrittenJobSaysWhatItsScheduleMeans(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	const target = `"target":{"url":"https://example.com/"}`
+	for _, r := range []*reply{
+		s.do("POST", "/v1/jobs", `{"name":"a","schedule":{"cron":"0 30 9 ? * 2-6"},`+target+`}`).want(201),
+		s.do("PUT", "/v1/jobs/a", `{"name":"a","schedule":{"cron":"0 30 9 ? * 2-6"},`+target+`}`).want(200),
+		s.do("GET", "/v1/jobs/a", "").want(200),
+		s.do("POST", "/v1/jobs/a/pause", "").want(200),
+	} {
+		r.shows(`"schedule_words":"Tue–Sat 09:30"`, "in Quartz and EventBridge 1 is Sunday", "its hours are in UTC")
+		r.hides("no slot is left")
+	}
+	s.do("PUT", "/v1/jobs/b", `{"name":"b","schedule":{"every":"1h","ends_at":"2020-01-01T00:00:00Z"},`+target+`}`).want(201).
+		shows(`"warnings":["no slot is left: see ends_at"]`)
+	s.do("PUT", "/v1/jobs/c", `{"name":"c","schedule":{"cron":"0 9 * * 1-5","timezone":"Europe/Berlin"},`+target+`}`).want(201).
+		hides(`"warnings"`)
+}
+
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -27,6 +27,8 @@ type Job struct {
 	PausedUntil      *time.Time `json:"paused_until,omitempty" doc:"When it resumes by itself."`
 	PausedBy         string     `json:"paused_by,omitempty" doc:"Who paused it." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 	PauseNote        string     `json:"pause_note,omitempty" doc:"Why it was paused."`
+	ScheduleWords    string     `json:"schedule_words,omitempty" doc:"A cron expression in words. Only when a single job is shown." example:"Mon–Fri 03:00"`
+	Warnings         []string   `json:"warnings,omitempty" doc:"Where other systems read the schedule otherwise, and what may be a mistake in it. Only when a single job is shown."`
 	Frozen           *Frozen    `json:"frozen,omitempty" doc:"The freeze that stops the claims of its slots and runs now. Only when a single job is read."`
 	NextRunAt        *time.Time `json:"next_run_at" doc:"When the next slot is due: the slot plus the job's jitter. Null: there is none."`
 	NextScheduledFor *time.Time `json:"next_scheduled_for" doc:"The next slot."`
@@ -58,6 +60,25 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 		job.NextLocal = new(inZone(*r.NextScheduledFor, schedule))
 	}
 	return job
+}
+
+// showOne shows a job by itself, with what its schedule means.
+func showOne(r jobs.Record, defaultJitter time.Duration) Job {
+	job := showJob(r, defaultJitter)
+	job.ScheduleWords, job.Warnings = meaning(r.Definition.Schedule, r.State == domain.JobCompleted)
+	return job
+}
+
+// meaning says what a valid schedule means, if it is a cron expression, and what may be a mistake in it.
+func meaning(s domain.Schedule, ended bool) (words string, warnings []string) {
+	if s.Kind() == domain.KindCron {
+		words, _ = cron.Words(s.Cron)                   // it is valid
+		warnings, _ = cron.Warnings(s.Cron, s.Timezone) // it is valid
+	}
+	if ended && s.Kind().Recurring() {
+		warnings = append(warnings, "no slot is left: see ends_at")
+	}
+	return words, warnings
 }
 
 // showRequest shows the request that the attempts of a run send; nil where it is not known.

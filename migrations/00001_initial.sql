@@ -838,6 +838,23 @@ COMMENT ON COLUMN punctual.replicas.lacks IS
     'What requests need and it does not have now, such as file descriptors, so that it gives runs back unsent and claims '
     'less; null: nothing.';
 
+CREATE TABLE punctual.service_periods (
+    queue     smallint NOT NULL,
+    since     timestamptz NOT NULL,
+    until     timestamptz NOT NULL,
+    survived  boolean NOT NULL,
+    PRIMARY KEY (queue, since),
+    CONSTRAINT service_ends_after_it_began CHECK (until >= since)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 1000);
+COMMENT ON TABLE  punctual.service_periods IS
+    'Periods in which live replicas served a queue. The gaps between them explain slots that came late or were missed.';
+COMMENT ON COLUMN punctual.service_periods.queue IS 'The queue: queues.id.';
+COMMENT ON COLUMN punctual.service_periods.since IS 'When a replica first served it again.';
+COMMENT ON COLUMN punctual.service_periods.until IS
+    'When a replica last noted that it is served; replicas do so about every ten seconds.';
+COMMENT ON COLUMN punctual.service_periods.survived IS
+    'True: a replica that serves it had been running since before the gap, so the database was away, or unreachable.';
+
 CREATE TABLE punctual.holds (
     replica     uuid NOT NULL REFERENCES punctual.replicas ON DELETE CASCADE,
     tenant      integer NOT NULL REFERENCES punctual.tenants,
@@ -1138,8 +1155,7 @@ CREATE TABLE punctual.notices (
 CREATE INDEX notices_by_job ON punctual.notices (job_id, id);
 CREATE INDEX notices_due ON punctual.notices (tell_at);
 COMMENT ON TABLE  punctual.notices IS
-    'Events that a job''s notify URLs have not been told of yet. A row goes when the run that delivers the notice is '
-    'created.';
+    'Events that are in no notice yet. A row goes when the notices to the job''s recipients take it up.';
 COMMENT ON COLUMN punctual.notices.id IS 'Order of writing.';
 COMMENT ON COLUMN punctual.notices.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.notices.tenant IS 'Owner: tenants.id.';
@@ -1187,6 +1203,92 @@ COMMENT ON COLUMN punctual.notified.success_at IS 'The success that ended the la
 COMMENT ON COLUMN punctual.notified.look_at IS 'When to check whether the job is stale; null: never.';
 COMMENT ON COLUMN punctual.notified.sent IS
     'When each event was last sent. Further events of the same kind within 5 minutes are sent together.';
+
+-- A line is what waits for one recipient. One message at a time is under way to it.
+CREATE TABLE punctual.notice_lines (
+    id             uuid PRIMARY KEY,
+    tenant         integer NOT NULL,
+    format         text NOT NULL,
+    url            text NOT NULL,
+    secret         text NOT NULL,
+    due_at         timestamptz,
+    held_until     timestamptz NOT NULL DEFAULT now(),
+    lease          uuid,
+    pace           interval NOT NULL DEFAULT '0',
+    sent           jsonb NOT NULL DEFAULT '{}',
+    delivered_at   timestamptz,
+    failing_since  timestamptz,
+    failures       integer NOT NULL DEFAULT 0,
+    http_status    smallint,
+    error          text
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX notice_lines_due ON punctual.notice_lines (due_at) WHERE due_at IS NOT NULL;
+COMMENT ON TABLE  punctual.notice_lines IS
+    'The recipients of notices. At most one message is under way to each; what comes meanwhile joins the next one.';
+COMMENT ON COLUMN punctual.notice_lines.id IS 'Computed from the tenant, format, url and secret.';
+COMMENT ON COLUMN punctual.notice_lines.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.notice_lines.format IS 'Form of the messages, such as json or slack.';
+COMMENT ON COLUMN punctual.notice_lines.url IS 'Where the messages go.';
+COMMENT ON COLUMN punctual.notice_lines.secret IS 'Name of the secret that is added to the messages; empty: none.';
+COMMENT ON COLUMN punctual.notice_lines.due_at IS 'When there is something to tell; null: nothing.';
+COMMENT ON COLUMN punctual.notice_lines.held_until IS
+    'Nothing is sent before: a message is under way, the recipient asked for a pause, or a message has just gone out.';
+COMMENT ON COLUMN punctual.notice_lines.lease IS 'The message that is under way, or was the last one.';
+COMMENT ON COLUMN punctual.notice_lines.pace IS 'The pause after the last message. It grows while messages are many.';
+COMMENT ON COLUMN punctual.notice_lines.sent IS 'When each subject was last told of, in the last five minutes.';
+COMMENT ON COLUMN punctual.notice_lines.delivered_at IS 'When the recipient last took a message.';
+COMMENT ON COLUMN punctual.notice_lines.failing_since IS 'Since when the recipient takes no messages; null: it does.';
+COMMENT ON COLUMN punctual.notice_lines.failures IS 'Failed attempts since then.';
+COMMENT ON COLUMN punctual.notice_lines.http_status IS 'Status of its last answer, if that was no success.';
+COMMENT ON COLUMN punctual.notice_lines.error IS 'Why the last attempt failed.';
+
+CREATE TABLE punctual.notice_subjects (
+    job_id         uuid NOT NULL REFERENCES punctual.jobs ON DELETE CASCADE,
+    line_id        uuid NOT NULL REFERENCES punctual.notice_lines ON DELETE CASCADE,
+    news           json,
+    sending        json,
+    tell_at        timestamptz,
+    resolves       boolean NOT NULL,
+    troubled       boolean NOT NULL DEFAULT false,
+    open           boolean NOT NULL DEFAULT false,
+    key            text NOT NULL DEFAULT '',
+    PRIMARY KEY (job_id, line_id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX notice_subjects_of_line ON punctual.notice_subjects (line_id, tell_at);
+COMMENT ON TABLE  punctual.notice_subjects IS
+    'What one recipient has yet to be told of one job, and what it may believe. A later state replaces an earlier one, '
+    'so there is one row for a job and a recipient.';
+COMMENT ON COLUMN punctual.notice_subjects.job_id IS 'The job.';
+COMMENT ON COLUMN punctual.notice_subjects.line_id IS 'The recipient: notice_lines.id.';
+COMMENT ON COLUMN punctual.notice_subjects.news IS 'Events that are in no message yet.';
+COMMENT ON COLUMN punctual.notice_subjects.sending IS
+    'Events in a message of which it is not certain that it arrived.';
+COMMENT ON COLUMN punctual.notice_subjects.tell_at IS 'When to tell of them; null: there is nothing to tell.';
+COMMENT ON COLUMN punctual.notice_subjects.resolves IS 'The recipient asked to be told of recoveries.';
+COMMENT ON COLUMN punctual.notice_subjects.troubled IS 'The job is failing, dead or stale, by the events up to sending.';
+COMMENT ON COLUMN punctual.notice_subjects.open IS
+    'The recipient was told of the trouble, or may have been, and has not taken the news that it is over.';
+COMMENT ON COLUMN punctual.notice_subjects.key IS 'The incident that the job''s trouble belongs to; empty: none.';
+
+CREATE TABLE punctual.notice_messages (
+    id             uuid PRIMARY KEY,
+    line_id        uuid NOT NULL REFERENCES punctual.notice_lines ON DELETE CASCADE,
+    tenant         integer NOT NULL,
+    delivered_at   timestamptz NOT NULL DEFAULT now(),
+    headline       text NOT NULL,
+    events         text[] NOT NULL,
+    jobs           uuid[] NOT NULL
+);
+CREATE INDEX notice_messages_newest ON punctual.notice_messages (tenant, id);
+CREATE INDEX notice_messages_old ON punctual.notice_messages (delivered_at);
+COMMENT ON TABLE  punctual.notice_messages IS 'The messages that recipients took. Kept for 8 days.';
+COMMENT ON COLUMN punctual.notice_messages.id IS 'UUIDv7 of the message.';
+COMMENT ON COLUMN punctual.notice_messages.line_id IS 'The recipient: notice_lines.id.';
+COMMENT ON COLUMN punctual.notice_messages.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.notice_messages.delivered_at IS 'When the recipient took it.';
+COMMENT ON COLUMN punctual.notice_messages.headline IS 'Its first line.';
+COMMENT ON COLUMN punctual.notice_messages.events IS 'The events that it told of.';
+COMMENT ON COLUMN punctual.notice_messages.jobs IS 'The jobs that it told something new of.';
 
 -- When a version of a job expects success within a time, the job must be checked for staleness: it was created, edited
 -- or resumed. The trigger is deferred, so that the row is locked last, as in the finish of runs.
@@ -1600,6 +1702,70 @@ $$;
 COMMENT ON FUNCTION punctual.shortage(text) IS
     'What a live replica lacks that serves the queue of this name, for people; null: none lacks anything.';
 
+CREATE FUNCTION punctual.stamp(at timestamptz) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+$$;
+COMMENT ON FUNCTION punctual.stamp(timestamptz) IS 'An instant for people, in UTC, to the second.';
+
+-- An end of a freeze is in the audit log with the freeze before it. Entries of an unfreeze are found by their ids, which
+-- are in the order of time. SECURITY DEFINER, because a tenant may not see the entries of the deployment.
+CREATE FUNCTION punctual.held_up_by(tenant_id integer, queue_id smallint, due timestamptz, taken timestamptz)
+RETURNS TABLE (cause text, since timestamptz, until timestamptz, detail text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH freezes AS (
+        SELECT a.tenant, (a.before ->> 'since')::timestamptz AS since, a.at AS until, a.before ->> 'by' AS by,
+               a.before ->> 'note' AS note
+        FROM punctual.audit_log a
+        WHERE a.tenant IN (tenant_id, -1) AND a.job_id IS NULL
+          AND a.id >= punctual.partition_bound(((due - interval '1 day') AT TIME ZONE 'UTC')::date) AND a.at > due
+          AND a.action IN ('tenant.unfreeze', 'deployment.unfreeze', 'deployment.adopt')
+        UNION ALL
+        SELECT t.id, t.frozen_at, NULL, t.frozen_by, t.frozen_note FROM punctual.tenants t WHERE t.id = tenant_id
+        UNION ALL
+        SELECT -1, d.frozen_at, NULL, d.frozen_by, d.frozen_note FROM punctual.deployment d),
+    periods AS (
+        SELECT p.since, p.until, p.survived, lag(p.until) OVER (ORDER BY p.since) AS before
+        FROM punctual.service_periods p
+        WHERE p.queue = queue_id),
+    gaps AS (
+        SELECT before AS since, since AS until, survived FROM periods WHERE before < since
+        UNION ALL
+        SELECT max(p.until), NULL, false FROM periods p HAVING max(p.until) < now() - interval '30 s'),
+    causes AS (
+        SELECT 1 AS rank, 'frozen' AS cause, f.since, f.until,
+               CASE WHEN f.tenant = -1 THEN 'the deployment was frozen' ELSE 'the tenant was frozen' END AS fact,
+               coalesce(' by ' || nullif(f.by, ''), '') || coalesce(' (' || nullif(f.note, '') || ')', '') AS more
+        FROM freezes f
+        UNION ALL
+        SELECT 2, 'limit', u.held_since, u.held_at, 'the tenant was at ' || u.held_by, ''
+        FROM punctual.tenant_usage u WHERE u.tenant = tenant_id
+        UNION ALL
+        SELECT 3,
+               CASE WHEN g.survived THEN 'database_away' WHEN x.others THEN 'queue_unserved' ELSE 'no_replica' END,
+               g.since, g.until,
+               CASE WHEN g.survived THEN 'no replica could reach the database'
+                    WHEN x.others THEN 'no live replica served the queue "' || q.name || '"'
+                    ELSE 'no replica was alive' END, ''
+        FROM gaps g
+        JOIN punctual.queues q ON q.id = queue_id
+        CROSS JOIN LATERAL (
+            SELECT EXISTS (SELECT FROM punctual.service_periods o
+                           WHERE o.queue <> queue_id AND o.since <= g.since + (coalesce(g.until, now()) - g.since) / 2
+                             AND o.until >= g.since + (coalesce(g.until, now()) - g.since) / 2) AS others) x)
+    SELECT c.cause, c.since, c.until,
+           c.fact || CASE WHEN c.until IS NULL THEN ' since ' || punctual.stamp(c.since)
+                          ELSE ' from ' || punctual.stamp(c.since) || ' to ' || punctual.stamp(c.until) END || c.more
+    FROM causes c
+    WHERE c.since < taken AND coalesce(c.until, now()) > due
+    ORDER BY least(coalesce(c.until, now()), taken) - greatest(c.since, due) DESC, c.rank
+    LIMIT 1
+$$;
+COMMENT ON FUNCTION punctual.held_up_by(integer, smallint, timestamptz, timestamptz) IS
+    'Why work of a tenant in a queue that was due was taken only later, from the facts on record: frozen, limit, '
+    'queue_unserved, database_away or no_replica, with the time that it lasted and a sentence. Of several causes: the '
+    'one that took the largest part of the wait. No row: nothing on record explains it.';
+
 -- Six seconds are three heartbeats. A replica that renewed in the future did so before the clock was stepped back.
 CREATE FUNCTION punctual.all_away() RETURNS boolean
 LANGUAGE sql STABLE AS $$
@@ -1773,7 +1939,10 @@ SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.stat
        r.started_at, r.finished_at, r.next_attempt_at,
        r.started_at - r.due_at AS lateness, r.finished_at - r.started_at AS duration,
        r.job_version, r.replica, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count, r.replay_of,
-       r.parent_run, r.step, r.job_id
+       r.parent_run, r.step, r.job_id,
+       CASE WHEN r.late OR r.reason = 'missed' THEN (
+           SELECT h.detail
+           FROM punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h) END AS cause
 FROM punctual.runs r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.queues q ON q.id = r.lane / 4
@@ -1782,6 +1951,8 @@ WHERE r.trigger <> 'notify';
 COMMENT ON VIEW   punctual.run_history IS
     'Every run and skip except notices, with the names of its job, tenant and queue. Filter by id, or by '
     'scheduled_for and job_id, to read less.';
+COMMENT ON COLUMN punctual.run_history.cause IS
+    'Why the slot was missed or the run was late, in words; null: it was neither, or nothing on record explains it.';
 COMMENT ON COLUMN punctual.run_history.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.run_history.job IS 'Name of the job.';
 COMMENT ON COLUMN punctual.run_history.id IS 'Id of the run.';
@@ -2096,6 +2267,9 @@ DECLARE
         ['cancels',          'SELECT, INSERT, UPDATE',         by_run, NULL],
         ['notified',         'SELECT',                         by_job, NULL],
         ['notices',          'SELECT, INSERT',                 own, NULL],
+        ['notice_lines',     'SELECT',                         own, NULL],
+        ['notice_messages',  'SELECT',                         own, NULL],
+        ['notice_subjects',  'SELECT',                         by_job, NULL],
         ['hourly_runs',      'SELECT',                         own, NULL],
         ['idempotency_keys', 'SELECT, INSERT, UPDATE',         own, NULL],
         -- Locking rows needs an UPDATE privilege, even if nothing is changed.
@@ -2246,9 +2420,10 @@ DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.
 DROP FUNCTION punctual.runs_of(uuid[]);
 DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
-    punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices, punctual.hourly_runs,
+    punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
+    punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
     punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
-    punctual.dead_letters, punctual.holds, punctual.replicas, punctual.cancels, punctual.completions, punctual.claims,
+    punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels, punctual.completions, punctual.claims,
     punctual.ready, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
     punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
 DROP DOMAIN punctual.audit_action, punctual.run_reason, punctual.run_trigger, punctual.run_status;

@@ -123,7 +123,6 @@ func (f *finisher) write(ctx context.Context, outcomes []domain.Outcome) bool {
 		}
 		if err == nil {
 			f.s.metrics.finished(outcomes, superseded, time.Since(started))
-			f.s.logDeadNotices(outcomes)
 			f.s.heart.leases.acknowledge(outcomes, released)
 			giveBack(outcomes)
 			if f.s.config.Finished != nil {

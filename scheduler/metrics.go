@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/notice"
 )
 
 // Metrics are what a replica reports to Prometheus about its own work. Durations are in seconds.
@@ -59,7 +60,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "punctual_notices_total",
-			Help: "Attempts to deliver notices of jobs, by outcome: delivered, failed (tried again), dead (given up).",
+			Help: "Messages sent to recipients of notices, by result: delivered, put_off, unsent, refused, unknown.",
 		}, []string{"result"}),
 		tick: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "punctual_tick_duration_seconds", Help: "Duration of a tick: looking, claiming, dispatching.",
@@ -107,22 +108,13 @@ func (m *Metrics) Ended(outcomes []domain.Outcome) {
 		status domain.Status
 		reason domain.Reason
 	}
-	runs, attempts, notices := map[ending]int{}, map[domain.AttemptOutcome]int{}, map[string]int{}
+	runs, attempts := map[ending]int{}, map[domain.AttemptOutcome]int{}
 	for i := range outcomes {
 		o := &outcomes[i]
 		end := o.End()
-		if o.Trigger == domain.TriggerNotify { // a notice is not a run of its job
-			notices[noticeResult(end)]++
-			continue
-		}
 		attempts[end.Attempt]++
 		if end.Status.Final() {
 			runs[ending{end.Status, o.Reason}]++
-		}
-	}
-	for result, n := range notices {
-		if result != "" { // nothing was tried
-			m.notices.WithLabelValues(result).Add(float64(n))
 		}
 	}
 	for outcome, n := range attempts {
@@ -135,18 +127,8 @@ func (m *Metrics) Ended(outcomes []domain.Outcome) {
 	}
 }
 
-// noticeResult is what an attempt's end means for a notice; empty: nothing was tried.
-func noticeResult(e domain.End) string {
-	switch {
-	case e.Status == domain.StatusSucceeded:
-		return "delivered"
-	case e.Status == domain.StatusDead:
-		return "dead"
-	case e.Attempt == domain.AttemptFailed, e.Attempt == domain.AttemptTimedOut, e.Attempt == domain.AttemptLost:
-		return "failed"
-	}
-	return ""
-}
+// noticeAnswered counts a message that was sent to a recipient of notices.
+func (m *Metrics) noticeAnswered(a notice.Arrival) { m.notices.WithLabelValues(string(a)).Inc() }
 
 // collector exports worker slots and runs in flight by queue, and the tenants that this replica holds back. Other
 // tenants have no series.

@@ -32,6 +32,7 @@ type Config struct {
 	Credentials  Credentials
 	Chores       []Chore    // what the replica does beside its claims
 	Shortages    *Shortages // nil: the scheduler makes its own
+	Notices      Notices    // nil: the replica tells nobody
 	// Finished, if set, gets every batch of outcomes that was written. It must not keep the slice.
 	Finished func([]domain.Outcome)
 }
@@ -55,25 +56,26 @@ const (
 
 // Scheduler is one replica: it claims, executes and finishes runs until it is stopped.
 type Scheduler struct {
-	store    Store
-	config   Config
-	replica  Replica
-	log      *slog.Logger
-	metrics  *Metrics
-	clock    dbClock
-	slots    *workerSlots
-	limits   *limits
-	finisher *finisher
-	heart    *heartbeat
-	chores   chores
-	flights  flights
-	holds    *holds
-	tokens   *lru.Cache[tokenKey, *token]
-	tls      *lru.Cache[tlsKey, *delivery.Client]
-	freezing freezing
-	unread   rate.Sometimes  // says in the log that secrets cannot be read
-	running  sync.WaitGroup  // attempts in flight
-	workCtx  context.Context // ends when attempts in flight must end
+	store      Store
+	config     Config
+	replica    Replica
+	log        *slog.Logger
+	metrics    *Metrics
+	clock      dbClock
+	slots      *workerSlots
+	limits     *limits
+	finisher   *finisher
+	heart      *heartbeat
+	chores     chores
+	flights    flights
+	holds      *holds
+	tokens     *lru.Cache[tokenKey, *token]
+	tls        *lru.Cache[tlsKey, *delivery.Client]
+	freezing   freezing
+	unread     rate.Sometimes  // says in the log that secrets cannot be read
+	running    sync.WaitGroup  // attempts and notices in flight
+	workCtx    context.Context // ends when attempts in flight must end
+	messengers chan struct{}   // one for each notice in flight
 }
 
 // errDraining is the cause when an attempt is cut off because its replica stops.
@@ -102,15 +104,20 @@ func Run(ctx context.Context, store Store, config Config) error {
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,
 		slots:  newWorkerSlots(config.Queues, numbers),
 		tokens: newTokens(), tls: newTLSClients(),
-		unread: rate.Sometimes{Interval: secretsRetry},
+		messengers: make(chan struct{}, messengers),
+		unread:     rate.Sometimes{Interval: secretsRetry},
 	}
 	s.slots.ceiling = config.MostRequests
 	s.freezing.log = log
-	s.chores = newChores(s, append([]Chore{
+	own := []Chore{
 		{Name: ChoreHolds, Does: "reporting what holds runs back", Batch: s.tellHolds},
 		{Name: choreReplace, Does: "claiming slots that replace runs in flight", Batch: s.replace},
 		{Name: choreOutcomes, Does: "looking for lost outcomes", Every: time.Minute, Batch: s.doubt},
-	}, config.Chores...)...)
+	}
+	if config.Notices != nil {
+		own = append(own, Chore{Name: ChoreNotices, Does: "telling people", Batch: s.tell})
+	}
+	s.chores = newChores(s, append(own, config.Chores...)...)
 	s.holds = &holds{
 		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes,
 		changed: func() { s.chores.ask(ChoreHolds) },

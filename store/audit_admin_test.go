@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -51,6 +52,9 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	unsign := func() error {
 		live, err := c.ListSigningSecrets(ctx, team.ID)
 		c.must(err)
+		if len(live) == 0 {
+			return errors.New("there is no signing secret")
+		}
 		return c.DeleteSigningSecret(ctx, team.ID, live[0].ID, 0)
 	}
 	var since uuid.UUID

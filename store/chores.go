@@ -12,6 +12,7 @@ import (
 	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/jobs"
+	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
@@ -20,7 +21,6 @@ const (
 	choreSilent     = "silent-targets"
 	chorePauses     = "pauses"
 	choreOperations = "operations"
-	choreNotices    = "notices"
 	choreGates      = "gates"
 )
 
@@ -32,7 +32,8 @@ array_remove(ARRAY[
     CASE WHEN ` + jobs.AnyPauseOver + ` THEN '` + chorePauses + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.operations WHERE state = 'running') THEN '` + choreOperations + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
-           OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now()) THEN '` + choreNotices + `' END,
+           OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now())
+           OR ` + notices.LinesDue + ` THEN '` + scheduler.ChoreNotices + `' END,
     CASE WHEN EXISTS (` + claim.Unheld + `) THEN '` + scheduler.ChoreHolds + `' END,
     CASE WHEN (SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL
          THEN '` + choreGates + `' END], NULL)`
@@ -43,8 +44,8 @@ func (s *Store) Chores() []scheduler.Chore {
 		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.EndSilent},
 		{Name: chorePauses, Does: "ending pauses", Batch: s.EndDuePauses},
 		{Name: choreOperations, Does: "work on operations", Batch: s.Operate},
-		{Name: choreNotices, Does: "creating notices of jobs", Batch: atOnce(s.Notify)},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.FreeGates)},
+		{Name: "service", Does: "noting which queues are served", Every: 10 * time.Second, Batch: atOnce(s.NoteService)},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
 		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.CountHours},
 		{Name: "tidying", Does: "removing data past its retention", Every: time.Minute, Batch: atOnce(s.tidyUp)},
@@ -99,7 +100,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	failed := []error{zones}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.Sweep, s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.ForgetDeadLetters,
-		s.ForgetOperations, s.ForgetHours, s.Audit.Forget,
+		s.ForgetOperations, s.ForgetHours, s.ForgetService, s.ForgetNotices, s.Audit.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)
@@ -129,4 +130,9 @@ func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 // ForgetIdempotencyKeys deletes keys older than 24 hours.
 func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (forgotten int, left bool, err error) {
 	return pg.ForgetOld(ctx, s.db, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)
+}
+
+// ForgetService deletes the records of service that explain no run that is kept.
+func (s *Store) ForgetService(ctx context.Context) (forgotten int, left bool, err error) {
+	return pg.ForgetOld(ctx, s.db, "service_periods", "until", []string{"queue", "since"}, s.options.FailureRetention)
 }

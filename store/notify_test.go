@@ -12,12 +12,12 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
+	"punctual/scheduler"
 	"punctual/scheduler/domain"
-	"punctual/store/history"
-	"punctual/store/letters"
+	"punctual/scheduler/notice"
 )
 
-// tell makes the runs that send the notices that are due.
+// tell adds the notices that are due to the lines of their recipients.
 func (c crud) tell() {
 	c.t.Helper()
 	for {
@@ -42,36 +42,53 @@ func (c crud) pass(span string) {
 		SET sent = (SELECT coalesce(jsonb_object_agg(key, value::timestamptz - $1::interval), '{}')
 			FROM jsonb_each_text(sent))`, span)
 	c.exec(`UPDATE punctual.notices SET tell_at = tell_at - $1::interval`, span)
+	c.exec(`UPDATE punctual.notice_lines
+		SET sent = (SELECT coalesce(jsonb_object_agg(key, value::timestamptz - $1::interval), '{}')
+			FROM jsonb_each_text(sent)), due_at = due_at - $1::interval`, span)
+	c.exec(`UPDATE punctual.notice_subjects SET tell_at = tell_at - $1::interval`, span)
 }
 
-// hears sends the notices that are due, and returns their requests by URL.
-func (c claimer) hears() map[string]domain.Assignment {
+// hears sends the notices that are due, and returns the messages by URL. Nothing makes a recipient wait.
+func (c crud) hears() map[string]notice.Outgoing {
 	c.t.Helper()
 	c.tell()
-	heard := map[string]domain.Assignment{}
-	for _, a := range c.claimReady(100).Runs {
-		if a.Job.Notify == nil || len(a.Job.Notify) > 0 || a.Job.ConcurrencyPolicy != domain.PolicyAllow ||
-			a.Job.Target.Method != "POST" || a.Job.Target.Headers != nil {
-			c.t.Errorf("a notice is sent by %+v", a.Job.Definition)
+	heard := map[string]notice.Outgoing{}
+	c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
+	for {
+		m, err := c.ClaimNotice(c.t.Context())
+		must(c.t, err)
+		if m == nil {
+			return heard
 		}
-		if _, twice := heard[a.Job.Target.URL]; twice {
-			c.t.Errorf("%s is told twice", a.Job.Target.URL)
+		if _, twice := heard[m.To.URL]; twice {
+			c.t.Errorf("%s is told twice", m.To.URL)
 		}
-		heard[a.Job.Target.URL] = a
+		heard[m.To.URL] = *m
+		must(c.t, c.Answered(c.t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
 	}
-	return heard
 }
 
-func news(t *testing.T, a domain.Assignment) (n domain.News) {
+// message returns what a message of format json says.
+func message(t *testing.T, m notice.Outgoing) (said notice.Message) {
 	t.Helper()
-	if err := json.Unmarshal(a.Body, &n); err != nil {
-		t.Fatalf("%s: %v", a.Body, err)
+	if err := json.Unmarshal(m.Body, &said); err != nil {
+		t.Fatalf("%s: %v", m.Body, err)
 	}
-	return n
+	return said
+}
+
+// news returns what a message says of its one job.
+func news(t *testing.T, m notice.Outgoing) domain.News {
+	t.Helper()
+	said := message(t, m)
+	if len(said.Subjects) != 1 || len(said.Subjects[0].Jobs) != 1 {
+		t.Fatalf("%s is not about one job", m.Body)
+	}
+	return said.Subjects[0].Jobs[0]
 }
 
 // summary returns the events of a notice, each with its count.
-func summary(t *testing.T, a domain.Assignment) string {
+func summary(t *testing.T, a notice.Outgoing) string {
 	t.Helper()
 	var parts []string
 	for _, e := range news(t, a).Events {
@@ -82,7 +99,7 @@ func summary(t *testing.T, a domain.Assignment) string {
 
 // wantHeard fails the test unless exactly this notice goes out now, to the hook only. If want is empty, no notice may
 // go out.
-func (c claimer) wantHeard(want string) domain.Assignment {
+func (c claimer) wantHeard(want string) notice.Outgoing {
 	c.t.Helper()
 	heard := c.hears()
 	a, told := heard[hook]
@@ -110,9 +127,9 @@ func (c claimer) wellAgain(job string) {
 
 func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 	c := newClaimer(t)
-	job := c.create("job", never, everything)
+	c.create("job", never, everything)
 	c.create("other", never, everything)
-	pulse := func() bool { return c.wants(choreNotices) }
+	pulse := func() bool { return c.wants(scheduler.ChoreNotices) }
 	if pulse() {
 		t.Error("there is something to tell before anything happened")
 	}
@@ -120,17 +137,7 @@ func TestTheFirstNoticeGoesAtOnceAndFurtherOnesTogether(t *testing.T) {
 	if !pulse() {
 		t.Error("the heartbeat does not tell of the notice")
 	}
-	c.woken()
-	first := c.wantHeard("failing 1, dead 1")
-	if !c.woken() {
-		t.Error("the tick loop was not told")
-	}
-	if run := c.run(first.RunID); run.Trigger != domain.TriggerNotify ||
-		run.JobID != job.ID || run.MaxAttempts != 5 || !run.ScheduledFor.Equal(run.DueAt) || run.Late ||
-		first.Trigger != domain.TriggerNotify || first.WebhookID != uuid.Nil {
-		t.Errorf("the run is %+v", run)
-	}
-	c.finish(succeeded(first))
+	c.wantHeard("failing 1, dead 1")
 	c.dies("job")
 	c.dies("job")
 	if pulse() {
@@ -248,10 +255,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		c.create("job", never, notify("https://old.example/", domain.Events...))
 		c.dies("job")
 		c.edit("job", func(d *domain.Definition) { d.Notify = nil; everything(d) })
-		a := c.wantHeard("failing 1, dead 1")
-		if a.Job.Version != 2 {
-			t.Errorf("version %d", a.Job.Version)
-		}
+		c.wantHeard("failing 1, dead 1")
 	})
 	t.Run("or that nobody is, and then the next one is a first one", func(t *testing.T) {
 		c := newClaimer(t)
@@ -299,203 +303,6 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 	})
 }
 
-func TestADeletedJobIsStillToldOf(t *testing.T) {
-	c := newClaimer(t)
-	job := c.create("job", never, everything)
-	c.dies("job")
-	c.trigger("job")
-	c.tell()
-	if n := c.ready(job.ID); n != 2 {
-		t.Fatalf("%d runs wait", n)
-	}
-	c.deleteJob("job")
-	c.wantHeard("failing 1, dead 1")
-	if got := c.history(job.ID); !slices.Contains(got, "manual cancelled job_deleted") {
-		t.Errorf("history %q", got)
-	}
-}
-
-func TestADeadNotice(t *testing.T) {
-	c := newClaimer(t)
-	job := c.create("job", never, forbid, everything)
-	c.dies("job")
-	dead := c.wantHeard("failing 1, dead 1")
-	c.finish(buried(dead))
-	c.later()
-	c.wantHeard("") // a dead notice makes no notice about itself
-	c.edit("job", func(d *domain.Definition) { d.Notify[0].URL = "https://elsewhere.example/" })
-	found, _, err := c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Resolved: open, Notices: true})
-	if err != nil || len(found) != 1 || found[0].RunID != dead.RunID || orEmpty(found[0].NotifyURL) != hook {
-		t.Fatalf("dead notices %+v (%v)", found, err)
-	}
-	found, _, err = c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Resolved: open})
-	if err != nil || len(found) != 1 || found[0].Trigger != domain.TriggerManual {
-		t.Fatalf("dead letters %+v (%v)", found, err)
-	}
-	run := c.replay(dead.RunID)
-	if run.Trigger != domain.TriggerNotify || run.ReplayOf == nil || run.MaxAttempts != 5 {
-		t.Errorf("the replay is %+v", run)
-	}
-	if _, err := c.tryTrigger("job"); err != nil {
-		t.Errorf("a replayed notice is in the way of the job's runs: %v", err)
-	}
-	active := c.claimReady(100)
-	if len(active.Runs) != 2 {
-		t.Fatalf("%d runs were claimed", len(active.Runs))
-	}
-	again := active.Runs[slices.IndexFunc(active.Runs, func(a domain.Assignment) bool { return a.RunID == run.ID })]
-	if again.Job.Target.URL != hook || again.WebhookID != dead.RunID || again.IdempotencyKey != dead.RunID.String() ||
-		string(again.Body) != string(dead.Body) {
-		t.Errorf("the replay is sent as %+v", again)
-	}
-	c.wantCount(1, "the gate is not the run's own",
-		`SELECT count(*) FROM punctual.exclusive WHERE job_id = $1 AND active_run <> $2`, job.ID, run.ID)
-	c.finish(buried(again)) // the replay of a notice is a notice too
-	again = c.wantHeardAgain(again.RunID)
-	c.finish(succeeded(again))
-	c.wantNotices()
-	if last := c.get("job").LastRun; last == nil || last.Trigger != domain.TriggerManual {
-		t.Errorf("the job's last run is %+v", last)
-	}
-	c.wantCount(1, "the view has another", `SELECT count(*)
-		FROM punctual.job_status s
-		JOIN punctual.runs r ON r.id = s.last_run_id
-		WHERE r.trigger = 'manual'`)
-}
-
-// wantHeardAgain replays a dead notice, and fails the test unless it goes to the hook again.
-func (c claimer) wantHeardAgain(dead uuid.UUID) domain.Assignment {
-	c.t.Helper()
-	c.replay(dead)
-	a := c.one(c.claimReady(10))
-	if a.Job.Target.URL != hook {
-		c.t.Errorf("it goes to %s", a.Job.Target.URL)
-	}
-	return a
-}
-
-func TestANoticeTakesNoGate(t *testing.T) {
-	for _, policy := range []domain.ConcurrencyPolicy{
-		domain.PolicyForbid, domain.PolicyReplace, domain.PolicyWait,
-	} {
-		t.Run(string(policy), func(t *testing.T) {
-			c := newClaimer(t)
-			job := c.create("job", never, everything, overlapping(policy))
-			c.dies("job")
-			c.tell()
-			run := c.trigger("job") // the notice still waits
-			both := c.claimReady(10).Runs
-			if len(both) != 2 {
-				t.Fatalf("%d runs were claimed", len(both))
-			}
-			if !c.hasGate(job.ID, run.ID) {
-				t.Error("the gate is not held by the run")
-			}
-			i := slices.IndexFunc(both, func(a domain.Assignment) bool { return a.Trigger == domain.TriggerNotify })
-			c.finish(succeeded(both[i]))
-			if !c.hasGate(job.ID, run.ID) {
-				t.Error("the end of the notice freed the gate")
-			}
-			if got := c.get("job").LastRun; got == nil || got.ID != run.ID {
-				t.Errorf("the job's last run is %+v", got)
-			}
-		})
-	}
-}
-
-// Replays of a job that must not overlap wait for each other. The job's notices do not take part in that.
-func TestNoticesAndBulkReplays(t *testing.T) {
-	c := newClaimer(t)
-	c.create("job", never, forbid, everything, notify("https://b.example/", domain.Events...))
-	c.dies("job")
-	for _, a := range c.hears() {
-		c.finish(buried(a))
-	}
-	c.later()
-	c.dies("job")
-	c.tell()                                                     // two notices wait in ready
-	for notices, want := range map[bool]int{false: 1, true: 2} { // one for the job, and one for each of its URLs
-		r := letters.BulkRequest{
-			Kind: letters.OperationReplay, LatestPerJob: true, Filter: letters.DeadLetterFilter{Notices: notices},
-		}
-		if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != want {
-			t.Errorf("of notices %t: %d (%v)", notices, n, err)
-		}
-	}
-	runs, notices := c.start(letters.BulkRequest{Kind: letters.OperationReplay}),
-		c.start(letters.BulkRequest{Kind: letters.OperationReplay, Filter: letters.DeadLetterFilter{Notices: true}})
-	c.batch()
-	c.batch()
-	if o := c.operation(runs.ID); o.Done != 1 { // the first of the two dead runs
-		t.Errorf("%+v", o)
-	}
-	if o := c.operation(notices.ID); o.Done != 2 {
-		t.Errorf("%+v", o)
-	}
-	if got := len(c.claimReady(10).Runs); got != 5 {
-		t.Errorf("%d runs were claimed", got)
-	}
-}
-
-// When the replica of a notice is lost, another replica sends the notice, to its URL and past the job's gate. A notice
-// that is lost too often is dead, and no notice is sent of that.
-func TestALostNoticeGoesOut(t *testing.T) {
-	c := newClaimer(t)
-	c.create("job", never, forbid, everything)
-	c.dies("job")
-	c.tell()
-	lose := func(attempt int) domain.Assignment {
-		t.Helper()
-		replica := uuid.New()
-		a := c.claimAll(replica)
-		if len(a) != 1 || a[0].Attempt != attempt || a[0].Job.Target.URL != hook {
-			t.Fatalf("claimed %+v", a)
-		}
-		c.lose(replica)
-		if n := c.recover(); n != 1 {
-			t.Fatalf("%d recovered", n)
-		}
-		return a[0]
-	}
-	notice := lose(1)
-	c.trigger("job")
-	both := c.claimReady(10).Runs
-	if len(both) != 2 {
-		t.Fatalf("%d runs were claimed beside each other", len(both))
-	}
-	for _, a := range both {
-		c.finish(givenBack(a))
-	}
-	c.exec(`DELETE FROM punctual.ready WHERE run_id <> $1`, notice.RunID)
-	lose(2)
-	lose(3)
-	c.wantCount(1, "dead letters", `SELECT count(*)
-		FROM punctual.dead_letters
-		WHERE reason = 'poison' AND trigger = 'notify' AND notify_url = $1`, hook)
-	c.wantNotices()
-}
-
-// Neither verify nor explain takes a notice for the run of a slot.
-func TestANoticeIsNoSlotsRun(t *testing.T) {
-	c := newClaimer(t)
-	job, slot := c.dueNow("job", everything)
-	c.exec(`UPDATE punctual.job_versions SET valid_from = $1`, slot.Add(-time.Millisecond))
-	c.finish(buried(c.one(c.claim(10, false))))
-	a := c.wantHeard("failing 1, dead 1")
-	c.finish(buried(a))
-	c.exec(`UPDATE punctual.schedules SET enabled = false WHERE job_id = $1`, job.ID)
-	lines, summary := c.verified(func(o *history.VerifyOptions) { o.From, o.To = slot.Add(-time.Hour), slot })
-	if len(lines) != 0 || summary.Slots != 1 || summary.Waiting != 0 {
-		t.Errorf("verify finds %q, %+v", lines, summary)
-	}
-	if e := c.explained("job", slot); e.Outcome != history.OutcomeDead {
-		t.Errorf("the slot: %+v", e)
-	}
-	if e := c.explained("job", a.ScheduledFor); e.Outcome != history.OutcomeNoSlot {
-		t.Errorf("the notice's instant: %+v", e)
-	}
-}
-
 // Each event is told once, however many replicas send notices and while further events happen.
 func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	c := newClaimer(t)
@@ -538,16 +345,17 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	c.later()
 	c.tell()
 	told := map[domain.Event]int{}
-	for _, a := range c.claimReady(100).Runs {
-		for _, e := range news(t, a).Events {
-			told[e.Event] += e.Count
+	for _, m := range c.hears() {
+		for _, subject := range message(t, m).Subjects {
+			for _, job := range subject.Jobs {
+				for _, e := range job.Events {
+					told[e.Event] += e.Count
+				}
+			}
 		}
 	}
 	if told[domain.EventDead] != jobs*deaths/2 {
 		t.Errorf("told of %d deaths, want %d", told[domain.EventDead], jobs*deaths/2)
-	}
-	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE trigger = 'notify'`); n > 5*jobs {
-		t.Errorf("%d notices for %d jobs within five minutes and after", n, jobs)
 	}
 	c.wantCount(0, "notices are left", `SELECT count(*) FROM punctual.notices`)
 }
@@ -557,7 +365,7 @@ func TestNoticesWorkInEveryExecMode(t *testing.T) {
 		c := asClaimer(r)
 		c.create("job", never, everything)
 		c.dies("job")
-		c.finish(succeeded(c.wantHeard("failing 1, dead 1")))
+		c.wantHeard("failing 1, dead 1")
 		c.wellAgain("job")
 		c.wantHeard("recovered 1")
 	})

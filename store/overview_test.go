@@ -113,7 +113,7 @@ func (c crud) failingJobs() (lines []string) {
 func (c crud) wantFailing(what string, want ...string) {
 	c.t.Helper()
 	if diff := cmp.Diff(want, c.failingJobs()); diff != "" {
-		c.t.Errorf("%s (-want +got): %s", what, diff)
+		c.t.Fatalf("%s (-want +got): %s", what, diff)
 	}
 }
 

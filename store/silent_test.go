@@ -24,7 +24,7 @@ func (c crud) replicate(queue string, slots int) {
 	go func() {
 		done <- scheduler.Run(ctx, c.Store, scheduler.Config{
 			Queues: map[string]int{queue: slots}, Client: client, Log: slog.New(slog.DiscardHandler),
-			Metrics: scheduler.NewMetrics(prometheus.NewRegistry()), Credentials: c.Store, Chores: c.Chores(),
+			Metrics: scheduler.NewMetrics(prometheus.NewRegistry()), Credentials: c.Store, Chores: c.Chores(), Notices: c.Store,
 		})
 	}()
 	c.t.Cleanup(func() {

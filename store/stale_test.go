@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler"
 	"punctual/scheduler/domain"
 )
 
@@ -30,7 +31,7 @@ func (c crud) age(span string) {
 
 func TestAJobWithoutSuccessIsToldOfOnceThoughNothingRuns(t *testing.T) {
 	c := newClaimer(t)
-	pulse := func() bool { return c.wants(choreNotices) }
+	pulse := func() bool { return c.wants(scheduler.ChoreNotices) }
 	c.create("job", never, within("26h"), everything)
 	c.wantHeard("") // the job is new
 	if pulse() {

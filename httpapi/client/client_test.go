@@ -188,6 +188,7 @@ func lossless(t *testing.T, c *Client, calls *recorder, run string) {
 		"/v1/dead-letters":    func() (any, error) { return c.DeadLetters(ctx, nil) },
 
 		"/v1/dead-letters/groups": func() (any, error) { return c.DeadLetterGroups(ctx, nil) },
+		"/v1/notices":             func() (any, error) { return c.Notices(ctx, nil) },
 		"/v1/operations":          func() (any, error) { return c.Operations(ctx, nil) },
 		"/v1/queues":              func() (any, error) { return c.Queues(ctx) },
 		"/v1/replicas":            func() (any, error) { return c.Replicas(ctx) },

@@ -49,6 +49,11 @@ func (c *Client) DeleteTenant(ctx context.Context, name string) error {
 	return c.remove(ctx, at("/v1/tenants/%s", name))
 }
 
+// Notices lists notices that recipients took, and what waits for recipients.
+func (c *Client) Notices(ctx context.Context, query url.Values) (httpapi.Notices, error) {
+	return get[httpapi.Notices](ctx, c, "/v1/notices", query)
+}
+
 // TestNotify sends test notices.
 func (c *Client) TestNotify(ctx context.Context, test httpapi.NotifyTest) (httpapi.NotifyResults, error) {
 	return post[httpapi.NotifyResults](ctx, c, "/v1/notify/test", test)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
@@ -46,6 +47,10 @@ func (s site) chromium(t *testing.T) *tab {
 	b := &tab{site: s, ctx: ctx}
 	b.t = t
 	b.do(chromedp.Navigate("about:blank")) // starts the browser
+	b.in("UTC")
+	_, err := chromedp.Call(b.ctx, network.SetCookie, // known before: the first page is fetched once
+		network.SetCookieParams{Name: zoneCookie, Value: "local%3AUTC", URL: s.url})
+	must(t, err)
 	var cancel context.CancelFunc
 	b.ctx, cancel = context.WithTimeout(ctx, 10*time.Minute)
 	t.Cleanup(cancel)
@@ -68,6 +73,24 @@ func (s site) chromium(t *testing.T) *tab {
 	}
 	t.Cleanup(b.quiet)
 	return b
+}
+
+// in puts the browser's clock into a zone.
+func (b *tab) in(zone string) {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: zone})
+	must(b.t, err)
+}
+
+// visitor returns another visitor with the same browser, in a zone that the pages do not know yet.
+func (b *tab) visitor(zone string) *tab {
+	b.t.Helper()
+	ctx, closed := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
+	b.t.Cleanup(closed)
+	other := &tab{site: b.site, ctx: ctx}
+	other.do(chromedp.Navigate("about:blank"))
+	other.in(zone)
+	return other
 }
 
 func (b *tab) say(text string) {
@@ -138,17 +161,52 @@ func (b *tab) quiet() {
 	}
 }
 
-// A person asks why a job did not run, in two clicks from its page.
-func TestInABrowserWhyItDidNotRun(t *testing.T) {
+// Two visitors in two zones ask about one job, pause it and edit it. No hour is wrong, and no edit is lost.
+func TestInABrowserTwoZonesAndOneJob(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true)
 	s.browser().create("daily")
 	b := s.chromium(t)
-	b.open("/jobs")
-	b.do(chromedp.Click(`//a[text()="daily"]`))
-	b.waits("h1", "daily")
-	b.do(chromedp.SendKeys("#at", "2020-01-01T03:00"), chromedp.Click(`//button[text()="Explain"]`))
-	b.waits(".answer", "was created")
+	berlin, tokyo := b.visitor("Europe/Berlin"), b.visitor("Asia/Tokyo")
+	for _, v := range []*tab{berlin, tokyo} {
+		v.open("/jobs")
+		v.waits(".clock [aria-pressed=true]", map[*tab]string{berlin: "Berlin", tokyo: "Tokyo"}[v])
+		v.do(chromedp.Click(`//a[text()="daily"]`))
+		v.waits("h1", "daily")
+		v.write("#at", "2020-01-01 03:00")
+		v.press("Explain")
+		v.waits(".answer", "was created")
+	}
+	for v, at := range map[*tab]string{berlin: "2020-01-01T02:00:00Z", tokyo: "2019-12-31T18:00:00Z"} {
+		v.do(chromedp.WaitVisible(`.explain time[datetime="` + at + `"]`))
+		v.waits(".explain", "Asked of 2020-01-01 03:00:00")
+	}
+
+	berlin.do(chromedp.Click(`//summary[text()="Pause"]`),
+		chromedp.Evaluate[chromedp.Void](`document.querySelector('#until').value = '2126-12-01T06:00'`))
+	berlin.press("Pause")
+	berlin.waits(".banner", "until 2126-12-01 06:00:00")
+	s.counts(1, "jobs", "paused_until = '2126-12-01T05:00:00Z'")
+	tokyo.open("/jobs/daily")
+	tokyo.waits(".banner", "until 2126-12-01 14:00:00")
+	tokyo.press("UTC")
+	tokyo.waits(".banner", "until 2126-12-01 05:00:00")
+	tokyo.press("Job's zone")
+	tokyo.waits(".banner", "until 2126-12-01 06:00:00")
+
+	berlin.open("/jobs/daily/edit")
+	tokyo.open("/jobs/daily/edit")
+	berlin.write("#cron", "45 4 * * *")
+	berlin.press("Save")
+	berlin.waits("h1", "daily")
+	berlin.waits(".lead", "04:45")
+	tokyo.write("#description", "written in Tokyo")
+	tokyo.press("Save")
+	tokyo.waits("[role=alert]", "Not saved yet")
+	tokyo.waits("main table", "45 4 * * *")
+	tokyo.press("Save")
+	tokyo.waits("main", "written in Tokyo")
+	tokyo.waits(".lead", "04:45")
 }
 
 // A mistake in the cron is said while it is being written, and beside its field when it is saved.

@@ -108,6 +108,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/settings/notify/test":          (*visit).testNotify,
 		"/settings/freeze":               (*visit).freeze,
 		"/tenant":                        (*visit).actFor,
+		"/clock":                         (*visit).setClock,
 	} {
 		pages.Post(path, p.page(withForm(do)))
 	}

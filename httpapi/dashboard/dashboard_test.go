@@ -350,7 +350,7 @@ func TestTheWayOfAJob(t *testing.T) {
 	b.get("/jobs/daily/definition").want(200).shows("http://example.com/2", "curl -X PUT", "schedule:\n  every: 1h",
 		"PUNCTUAL_API_URL=&#39;"+s.url+"&#39; punctual jobs apply - &lt;&lt;&#39;EOF&#39;\nname: daily\n").
 		hides("for people", "--tenant", "Punctual-Tenant")
-	sound(b.get("/jobs/daily/notices").want(200).shows("No notice was sent"))
+	sound(b.get("/jobs/daily/notices").want(200).shows("No notice about this job"))
 	sound(b.get("/jobs/daily/changes").want(200).shows("job.update", "schedule.every"))
 	sound(b.get("/audit").want(200).shows("job.pause"))
 	b.post("/jobs/daily/delete").want(303)

@@ -8,5 +8,5 @@
 // session.go; signin.go and renewal.go are about those with a token of an issuer. Each page has a file with its handler
 // and a template of the same name.
 //
-// The pages work without scripts. Scripts refresh them, show times in the visitor's zone, and add keys.
+// The pages work without scripts. Scripts refresh them, tell the visitor's zone, and add keys.
 package dashboard

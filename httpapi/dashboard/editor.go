@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
@@ -20,11 +21,14 @@ import (
 
 // editorView is the page that creates or changes a job, as a form or as JSON.
 type editorView struct {
-	Job     *httpapi.Job // nil: it is new
-	Form    jobForm
-	JSON    string // the definition; used in place of the form if AsJSON
-	AsJSON  bool
-	Preview previewView
+	Job      *httpapi.Job // nil: it is new
+	Form     jobForm
+	Defaults jobForm // of the fields that are left empty
+	Loaded   loaded
+	Conflict *conflict // somebody else has saved the job since
+	JSON     string    // the definition; used in place of the form if AsJSON
+	AsJSON   bool
+	Preview  previewView
 	mistakes
 }
 
@@ -81,8 +85,28 @@ type jobForm struct {
 	Concurrency, Missed              string
 }
 
-// formOf fills the form with a definition.
+// formOf fills the form with a definition. A field that has its default is empty: what nobody touches is not written.
 func formOf(d domain.Definition) jobForm {
+	f := written(d)
+	byDefault := defaultsOf(d)
+	for _, in := range formInputs {
+		if *in.of(&f) == *in.of(&byDefault) {
+			*in.of(&f) = ""
+		}
+	}
+	f.Kind = string(d.Schedule.Kind())
+	return f
+}
+
+// defaultsOf returns the defaults of a definition's fields.
+func defaultsOf(d domain.Definition) jobForm {
+	byDefault := domain.Definition{Completion: d.Completion}.WithDefaults()
+	byDefault.Schedule.Timezone = zoneOf(byDefault.Schedule)
+	return written(byDefault)
+}
+
+// written fills the form with a definition, default or not.
+func written(d domain.Definition) jobForm {
 	f := jobForm{
 		Name: d.Name, Description: d.Description, Kind: string(d.Schedule.Kind()),
 		Cron: d.Schedule.Cron, Timezone: d.Schedule.Timezone, Every: d.Schedule.Every.String(),
@@ -108,15 +132,45 @@ func lines(values map[string]string, between string) string {
 	return strings.Join(all, "\n")
 }
 
+// formInputs are the fields of the form, by the names under which a browser sends them.
+var formInputs = []struct {
+	name, label string
+	of          func(*jobForm) *string
+}{
+	{"name", "Name", func(f *jobForm) *string { return &f.Name }},
+	{"description", "Description", func(f *jobForm) *string { return &f.Description }},
+	{"labels", "Labels", func(f *jobForm) *string { return &f.Labels }},
+	{"kind", "Kind", func(f *jobForm) *string { return &f.Kind }},
+	{"cron", "Cron", func(f *jobForm) *string { return &f.Cron }},
+	{"timezone", "Time zone", func(f *jobForm) *string { return &f.Timezone }},
+	{"every", "Every", func(f *jobForm) *string { return &f.Every }},
+	{"at", "At", func(f *jobForm) *string { return &f.At }},
+	{"delay", "Delay", func(f *jobForm) *string { return &f.Delay }},
+	{"method", "Method", func(f *jobForm) *string { return &f.Method }},
+	{"url", "URL", func(f *jobForm) *string { return &f.URL }},
+	{"headers", "Headers", func(f *jobForm) *string { return &f.Headers }},
+	{"body", "Body", func(f *jobForm) *string { return &f.Body }},
+	{"timeout", "Timeout", func(f *jobForm) *string { return &f.Timeout }},
+	{"attempts", "Attempts, at most", func(f *jobForm) *string { return &f.Attempts }},
+	{"concurrency", "While another run is active", func(f *jobForm) *string { return &f.Concurrency }},
+	{"missed", "Missed slots", func(f *jobForm) *string { return &f.Missed }},
+	{"queue", "Queue", func(f *jobForm) *string { return &f.Queue }},
+}
+
 // readForm reads the form, field by field.
-func readForm(field func(name string) string) jobForm {
-	return jobForm{
-		Name: field("name"), Description: field("description"), Kind: field("kind"),
-		Cron: field("cron"), Timezone: field("timezone"), Every: field("every"), At: field("at"), Delay: field("delay"),
-		URL: field("url"), Method: field("method"), Headers: field("headers"), Body: field("body"),
-		Timeout: field("timeout"), Attempts: field("attempts"), Queue: field("queue"), Labels: field("labels"),
-		Concurrency: field("concurrency"), Missed: field("missed"),
+func readForm(field func(name string) string) (f jobForm) {
+	for _, in := range formInputs {
+		*in.of(&f) = field(in.name)
 	}
+	return f.tidy()
+}
+
+// tidy writes the texts as a browser sends them back, so that a text nobody touched is the same.
+func (f jobForm) tidy() jobForm {
+	for _, in := range formInputs {
+		*in.of(&f) = strings.TrimSpace(strings.ReplaceAll(*in.of(&f), "\r\n", "\n"))
+	}
+	return f
 }
 
 // patch returns what the form says, as a JSON Merge Patch: an emptied field is null, which restores the default.
@@ -154,7 +208,7 @@ func (f jobForm) schedule() map[string]any {
 	case domain.KindEvery:
 		s["every"] = f.Every
 	case domain.KindAt:
-		at := instantOf(f.At)
+		at := instantIn(f.At, time.UTC)
 		local, added := strings.CutSuffix(at, "Z")
 		if s["at"] = at; f.Timezone != "" && added && !strings.HasSuffix(f.At, "Z") {
 			s["at"], s["timezone"] = local, f.Timezone
@@ -203,7 +257,8 @@ func (v *visit) newJob() error {
 		return err
 	}
 	view := editorView{AsJSON: v.param("as") == "json", JSON: newJSON}
-	view.Form = jobForm{Kind: string(domain.KindCron), Cron: "0 3 * * mon-fri", Method: http.MethodPost}
+	view.Form = jobForm{Kind: string(domain.KindCron), Cron: "0 3 * * mon-fri"}
+	view.Defaults = defaultsOf(domain.Definition{})
 	if !v.may(auth.RoleEditor) { // one-shots are all that a submitter creates
 		view.Form.Kind, view.Form.Cron = string(domain.KindDelay), ""
 		view.JSON = strings.Replace(newJSON, `{"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin"}`, `{"delay": "5m"}`, 1)
@@ -215,37 +270,20 @@ func (v *visit) newJob() error {
 		}
 		job.Name += "-copy"
 		view.Form, view.JSON = formOf(job.Definition), indented(job.Definition)
+		view.Defaults = defaultsOf(job.Definition)
 	}
 	view.Preview = v.previewOf(view.Form)
 	return v.show("editor", "New job", view)
 }
 
-func (v *visit) editJob(job httpapi.Job) error {
-	view := editorView{
-		Job: &job, Form: formOf(job.Definition), JSON: indented(job.Definition), AsJSON: v.param("as") == "json",
-	}
-	view.Preview = v.previewOf(view.Form)
-	return v.show("editor", "Edit "+job.Name, view)
-}
-
 func (v *visit) createJob() error {
 	view := v.edited()
+	view.Defaults = defaultsOf(domain.Definition{})
 	var body any = withoutNulls(view.Form.patch())
 	if view.AsJSON {
 		body = json.RawMessage(view.JSON)
 	}
 	return v.write(view, "New job", v.api, http.MethodPost, "/v1/jobs", body)
-}
-
-func (v *visit) saveJob(job httpapi.Job) error {
-	view := v.edited()
-	view.Job = &job
-	path := "/v1/jobs/" + job.ID.String()
-	if view.AsJSON {
-		return v.write(view, "Edit "+job.Name, v.api, http.MethodPut, path, json.RawMessage(view.JSON))
-	}
-	patching := v.api.WithHeader("Content-Type", "application/merge-patch+json")
-	return v.write(view, "Edit "+job.Name, patching, http.MethodPatch, path, view.Form.patch())
 }
 
 // edited reads what the visitor wrote.
@@ -269,7 +307,7 @@ func (v *visit) write(view editorView, title string, api *client.Client, method,
 		return v.to("/jobs/"+url.PathEscape(job.Name), "The job is saved as version "+strconv.Itoa(int(job.Version))+".")
 	}
 	view.Problem = problemOf(err)
-	if view.Problem.Status >= http.StatusInternalServerError {
+	if view.Problem.Status >= http.StatusInternalServerError || view.Problem.Code == problem.CodeVersion {
 		return err
 	}
 	view.Preview = v.previewOf(view.Form)

@@ -96,7 +96,7 @@ func bars(values []float64, from time.Time, step time.Duration, limit float64) t
 			class = "to" // it ends where the plot ends
 		}
 		fmt.Fprintf(&b, `<text class="%s" x="%d" y="%d">%s</text>`, class, left+(width-left)*share/4, height-4,
-			at.UTC().Format("01-02 15:04"))
+			mark(at, "axis", ""))
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String()) //nolint:gosec // everything in it is a number

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
@@ -23,7 +24,10 @@ type jobView struct {
 	Runs      []runs.Run // newest first
 	Next      string     // cursor of older runs
 	Explained *history.Explanation
-	At        string           // the instant that was asked about
+	At        string           // the time that was asked about, as it was written
+	Asked     time.Time        // as it was understood
+	Last      *time.Time       // the last slot
+	Nearest   *time.Time       // to an instant at which there was none
 	Problem   *problem.Problem // with that instant
 }
 
@@ -52,33 +56,36 @@ func (v *visit) job(job httpapi.Job) error {
 		return err
 	}
 	view.Runs, view.Next = list.Data, text(list.NextCursor)
+	for _, r := range view.Runs {
+		if r.Trigger == domain.TriggerSchedule {
+			view.Last = &r.ScheduledFor
+			break
+		}
+	}
 	if view.At != "" {
-		e, err := v.api.ExplainJob(v.ctx(), id, strings.Replace(view.At, " ", "T", 1))
-		if err == nil {
-			view.Explained = &e
-		} else if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {
+		if err := v.explain(&view); err != nil {
 			return err
 		}
 	}
 	return v.show("job", job.Name, view)
 }
 
-// noticesView is what was told about a job, and whether it arrived.
+// noticesView is what recipients were told about a job, and what waits for them.
 type noticesView struct {
 	Job     httpapi.Job
-	Notices []runs.Run
+	Notices httpapi.Notices
 	Next    string
 }
 
 func (v *visit) notices(job httpapi.Job) error {
 	query := filtered(v.r.URL.Query(), "cursor")
-	query.Set("trigger", "notify")
+	query.Set("job_id", job.ID.String())
 	query.Set("limit", shownRuns)
-	list, err := v.api.JobRuns(v.ctx(), job.ID.String(), query)
+	list, err := v.api.Notices(v.ctx(), query)
 	if err != nil {
 		return err
 	}
-	return v.show("notices", job.Name, noticesView{job, list.Data, text(list.NextCursor)})
+	return v.show("notices", job.Name, noticesView{job, list, text(list.NextCursor)})
 }
 
 // changesView is what was changed in a job, and by whom.
@@ -112,26 +119,6 @@ func (v *visit) pauseJob() error {
 	return v.done(err, v.jobPath(), "The job is paused.")
 }
 
-// instant returns an instant of the form as it was written: the API says what is wrong with it.
-func (v *visit) instant(field string) (at domain.Instant) {
-	if text := v.field(field); text != "" {
-		_ = at.UnmarshalText([]byte(instantOf(text))) // it never fails
-	}
-	return at
-}
-
-// instantOf adds the zone to an instant from a form's field, which has none: such fields are in UTC.
-func instantOf(text string) string {
-	text = strings.Replace(text, " ", "T", 1)
-	if len(text) == len("2006-01-02T15:04") {
-		text += ":00"
-	}
-	if len(text) == len("2006-01-02T15:04:05") {
-		text += "Z"
-	}
-	return text
-}
-
 func (v *visit) resumeJob() error {
 	_, err := v.api.ResumeJob(v.ctx(), v.part("job"), httpapi.ResumeInput{Note: v.field("note")})
 	return v.done(err, v.jobPath(), "The job is active again.")
@@ -163,6 +150,7 @@ func (v *visit) deleteJob() error {
 type backfillView struct {
 	Job      httpapi.Job
 	From, To string
+	Zone     string // of From and To
 	Rerun    bool
 	Count    *httpapi.BackfillCount
 	Problem  *problem.Problem
@@ -173,9 +161,11 @@ func (v *visit) backfill(job httpapi.Job) error {
 		return err
 	}
 	view := backfillView{Job: job, From: v.param("from"), To: v.param("to"), Rerun: v.param("rerun") != ""}
+	zone := v.located(v.param)
+	view.Zone = zone.String()
 	if view.From != "" || view.To != "" {
 		var n httpapi.BackfillCount
-		in := backfillOf(view)
+		in := backfillOf(view, zone)
 		in["dry_run"] = true
 		_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/jobs/"+job.ID.String()+"/backfill", in, &n)
 		if err == nil {
@@ -187,18 +177,19 @@ func (v *visit) backfill(job httpapi.Job) error {
 	return v.show("backfill", "Backfill "+job.Name, view)
 }
 
-func backfillOf(view backfillView) map[string]any {
+func backfillOf(view backfillView, zone *time.Location) map[string]any {
 	in := map[string]any{"rerun": view.Rerun}
 	for name, value := range map[string]string{"from": view.From, "to": view.To} {
 		if value != "" {
-			in[name] = instantOf(value)
+			in[name] = instantIn(value, zone)
 		}
 	}
 	return in
 }
 
 func (v *visit) startBackfill() error {
-	in := backfillOf(backfillView{From: v.field("from"), To: v.field("to"), Rerun: v.field("rerun") != ""})
+	in := backfillOf(backfillView{From: v.field("from"), To: v.field("to"), Rerun: v.field("rerun") != ""},
+		v.located(v.field))
 	if note := v.field("note"); note != "" {
 		in["note"] = note
 	}

@@ -29,6 +29,8 @@ type shown struct {
 	Title   string
 	Name    string // of the template
 	Path    string // of the page, with its query
+	Clock   clock
+	Posted  bool // a form was sent: the page cannot be fetched again
 	Version string
 	NoAuth  bool
 	Caller  httpapi.Caller
@@ -83,7 +85,7 @@ var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
 func (v *visit) render(status int, name, title string, data any) error {
 	model := shown{
 		Title: title, Name: name, Path: v.r.URL.RequestURI(), Version: v.Version, NoAuth: v.NoAuth, Caller: v.caller,
-		Said: v.said(), Data: data,
+		Said: v.said(), Data: data, Clock: v.clock(), Posted: v.r.Method != http.MethodGet,
 	}
 	if v.caller.Role != "" {
 		if state, err := v.api.Frozen(v.ctx(), nil); err == nil {
@@ -99,6 +101,9 @@ func (v *visit) show(name, title string, data any) error {
 
 var functions = template.FuncMap{
 	"when":     when,
+	"told":     toldToPeople,
+	"clocked":  func(at any) string { return mark(moment(at), "time", "") },
+	"asks":     asks,
 	"ago":      ago,
 	"until":    until,
 	"lasted":   lasted,
@@ -177,20 +182,6 @@ func indented(v any) string {
 	return string(out)
 }
 
-// when shows an instant: in UTC, until a script shows it in the visitor's zone. zone is that of a job, shown on hover.
-func when(at any, zone ...string) template.HTML {
-	t := moment(at)
-	if t.IsZero() {
-		return `<span class="none">–</span>`
-	}
-	name := ""
-	if len(zone) > 0 {
-		name = zone[0]
-	}
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" data-zone="%s">%s UTC</time>`, //nolint:gosec // escaped below
-		t.UTC().Format(time.RFC3339Nano), template.HTMLEscapeString(name), t.UTC().Format("2006-01-02 15:04:05")))
-}
-
 // fragment answers with a part of a page, without the layout.
 func (v *visit) fragment(name, part string, data any) error {
 	return v.answer(http.StatusOK, name, part, data)
@@ -210,7 +201,7 @@ func (v *visit) answer(status int, name, part string, data any) error {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
 	v.w.WriteHeader(status)
-	_, _ = v.w.Write(out.Bytes()) // the browser may be gone
+	_, _ = v.w.Write(v.clock().told(out.Bytes())) // the browser may be gone
 	return nil
 }
 

@@ -103,6 +103,7 @@ func (v *visit) viewRun() (view runView, err error) {
 	view = runView{Run: run, Sentence: sentence(run), Steps: steps(run)}
 	if job, err := v.api.Job(v.ctx(), run.JobID.String()); err == nil {
 		view.Zone = zoneOf(job.Schedule)
+		v.zoneOfJob = view.Zone
 	}
 	list, err := v.api.Runs(v.ctx(), url.Values{
 		"job_id": {run.JobID.String()}, "view": {"summary"}, "limit": {"20"},

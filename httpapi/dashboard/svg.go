@@ -25,7 +25,7 @@ func strip(list []runs.Run) template.HTML {
 		template.HTMLEscapeString(outcomesOf(list)), len(list)*(width+gap), height, len(list)*(width+gap), height)
 	for i, r := range slices.Backward(list) {
 		x := (len(list) - 1 - i) * (width + gap)
-		title := fmt.Sprintf("%s %s", r.ScheduledFor.UTC().Format("2006-01-02 15:04:05 UTC"), r.Status)
+		title := fmt.Sprintf("%s %s", mark(r.ScheduledFor, "time", ""), r.Status)
 		if r.Reason != nil {
 			title += ": " + reasonWords(r.Reason)
 		}
@@ -82,10 +82,10 @@ func plot(list []runs.Run, what string) template.HTML {
 		x := left + 4 + p.at.Sub(first).Seconds()/span*float64(width-left-10)
 		y := float64(height-bottom) - p.seconds/top*float64(height-bottom-8)
 		fmt.Fprintf(&b, `<circle class="%s" cx="%.1f" cy="%.1f" r="3"><title>%s: %s</title></circle>`,
-			p.class, x, y, p.at.UTC().Format("2006-01-02 15:04:05 UTC"), seconds(p.seconds))
+			p.class, x, y, mark(p.at, "time", ""), seconds(p.seconds))
 	}
 	fmt.Fprintf(&b, `<text class="from" x="%d" y="%d">%s</text><text class="to" x="%d" y="%d">%s</text></svg>`,
-		left, height-4, first.UTC().Format("01-02 15:04"), width, height-4, last.UTC().Format("01-02 15:04 UTC"))
+		left, height-4, mark(first, "axis", ""), width, height-4, mark(last, "axis", ""))
 	return template.HTML(b.String()) //nolint:gosec // everything in it is escaped or a number
 }
 

@@ -111,7 +111,7 @@ func timelineOf(list []runs.Run, by string, from, to time.Time) (svg template.HT
 	}
 	b.WriteString(`</div><div class="scale">`)
 	for i := range scaleParts {
-		fmt.Fprintf(&b, `<span>%s</span>`, from.Add(to.Sub(from)*time.Duration(i)/scaleParts).UTC().Format("15:04"))
+		fmt.Fprintf(&b, `<span>%s</span>`, mark(from.Add(to.Sub(from)*time.Duration(i)/scaleParts), "scale", ""))
 	}
 	fmt.Fprintf(&b, `</div><svg class="bars" role="group" aria-label="%s of %s" viewBox="0 0 %d %d" height="%[4]d" `+
 		`preserveAspectRatio="none">`, plural(len(list), "run"), plural(len(names), by), width, height)
@@ -129,7 +129,7 @@ func timelineOf(list []runs.Run, by string, from, to time.Time) (svg template.HT
 			}
 			x := at(begin)
 			fmt.Fprintf(&b, `<a href="/runs/%s" tabindex="-1"><title>%s %s %s</title>`, r.ID,
-				template.HTMLEscapeString(r.Job), r.ScheduledFor.UTC().Format("2006-01-02 15:04:05 UTC"), r.Status)
+				template.HTMLEscapeString(r.Job), mark(r.ScheduledFor, "time", ""), r.Status)
 			fmt.Fprintf(&b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/></a>`,
 				r.Status, x, i*line+3, max(at(end)-x, 2.5), line-6)
 		}

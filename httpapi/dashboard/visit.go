@@ -26,6 +26,8 @@ type visit struct {
 	session session
 	api     *client.Client
 	caller  httpapi.Caller
+
+	zoneOfJob string // of the job that the page is about; empty: of none
 }
 
 // open returns the handler of a page that needs no session.
@@ -116,6 +118,7 @@ func ofJob(show func(*visit, httpapi.Job) error) func(*visit) error {
 		if err != nil {
 			return err
 		}
+		v.zoneOfJob = zoneOf(job.Schedule)
 		return show(v, job)
 	}
 }

@@ -192,6 +192,9 @@ func sentence(r runs.Run) string {
 		}
 		return words + ": " + what + "."
 	case domain.StatusSkipped:
+		if r.Cause != nil {
+			what += ", because " + r.Cause.Text
+		}
 		return "Skipped: " + what + "."
 	case domain.StatusCancelled:
 		return "Cancelled."

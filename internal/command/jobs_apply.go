@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
@@ -31,10 +32,10 @@ func (c *applyJobs) Run(ctx context.Context) error {
 	return c.call(ctx, func(api *client.Client) error {
 		var errs []error
 		for _, job := range jobs {
-			what, err := apply(ctx, api, job)
+			what, written, err := apply(ctx, api, job)
 			switch {
 			case err == nil:
-				fmt.Printf("%-9s %s\n", what, job.Name)
+				tell(what, written)
 			case isRefusal(err):
 				errs = append(errs, &apiError{fmt.Sprintf("job %q: %v", job.Name, c.explain(ctx, err)), err})
 			default:
@@ -52,24 +53,37 @@ func (c *applyJobs) source() string {
 	return c.File
 }
 
+// tell says what became of a job, and of one that was written what its schedule means.
+func tell(what string, job httpapi.Job) {
+	meaning := ""
+	if what != "unchanged" && job.ScheduleWords != "" {
+		meaning = fmt.Sprintf("  %s %s", job.ScheduleWords, job.Schedule.Timezone)
+	}
+	fmt.Printf("%-9s %s%s\n", what, job.Name, meaning)
+	for _, w := range job.Warnings {
+		if what != "unchanged" {
+			fmt.Fprintf(os.Stderr, "warning: job %q: %s\n", job.Name, w)
+		}
+	}
+}
+
 // apply writes a job, and says what that did to it. A job is created or replaced in one transaction, and a replaced one
 // keeps its history.
-func apply(ctx context.Context, api *client.Client, job manifest.Job) (string, error) {
+func apply(ctx context.Context, api *client.Client, job manifest.Job) (what string, written httpapi.Job, err error) {
 	before, err := api.Job(ctx, job.Name)
 	if err != nil && !client.Is(err, problem.CodeNotFound) {
-		return "", err
+		return "", written, err
 	}
-	var after httpapi.Job
-	status, err := api.Do(ctx, http.MethodPut, "/v1/jobs/"+url.PathEscape(job.Name), job.JSON, &after)
+	status, err := api.Do(ctx, http.MethodPut, "/v1/jobs/"+url.PathEscape(job.Name), job.JSON, &written)
 	switch {
 	case err != nil:
-		return "", err
+		return "", written, err
 	case status == http.StatusCreated:
-		return "created", nil
-	case after.Version == before.Version:
-		return "unchanged", nil
+		return "created", written, nil
+	case written.Version == before.Version:
+		return "unchanged", written, nil
 	}
-	return "updated", nil
+	return "updated", written, nil
 }
 
 // isRefusal reports whether the API refused this one job, and may take the next one.

@@ -22,6 +22,9 @@ DO $$ BEGIN
                    WHERE s.setrole = '%[1]s'::regrole AND d.datname = '%[2]s') THEN
         ALTER ROLE %[1]s IN DATABASE %[2]s SET default_transaction_isolation = 'read committed';
         ALTER ROLE %[1]s IN DATABASE %[2]s SET search_path = pg_catalog;
+        ALTER ROLE %[1]s IN DATABASE %[2]s SET statement_timeout = '1min';
+        ALTER ROLE %[1]s IN DATABASE %[2]s SET lock_timeout = '1min';
+        ALTER ROLE %[1]s IN DATABASE %[2]s SET idle_in_transaction_session_timeout = '1min';
         ALTER ROLE %[1]s IN DATABASE %[2]s SET IntervalStyle = postgres;
         ALTER ROLE %[1]s IN DATABASE %[2]s SET bytea_output = hex;
         ALTER ROLE %[1]s IN DATABASE %[2]s SET array_nulls = on;

@@ -120,8 +120,9 @@ func newCheck(f Facts, c Conditions) *check {
 		k.attempts[a.Run] = append(k.attempts[a.Run], a)
 	}
 	for i := range f.Requests {
-		r := &f.Requests[i]
-		k.seen[r.Run] = append(k.seen[r.Run], r)
+		if r := &f.Requests[i]; r.Trigger != "notify" { // a notice is no run
+			k.seen[r.Run] = append(k.seen[r.Run], r)
+		}
 	}
 	return k
 }

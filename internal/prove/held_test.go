@@ -112,7 +112,10 @@ func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 			WHERE reason = 'http_5xx' AND attempts = 3`) >= 15
 	})
 	b.goOn(3)
-	await(t, "a notice of each job that is failing", func() bool { return len(b.w.At("/pager")) >= 5 })
+	await(t, "a notice of each job that is failing", func() bool {
+		return query[int](t, b.conn, `
+			SELECT count(DISTINCT job) FROM punctual.notice_messages, unnest(jobs) AS job`) == 5
+	})
 	if all := b.breakers(); len(all) != 0 {
 		t.Errorf("a status opened a breaker: %+v", all)
 	}
@@ -120,8 +123,8 @@ func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 		t.Errorf("%v runs were held back", n)
 	}
 	b.end()
-	if n := len(b.w.At("/pager")); n != 5 {
-		t.Errorf("%d notices that 5 jobs are failing", n)
+	if n := len(b.w.At("/pager")); n > 5 {
+		t.Errorf("%d messages that 5 jobs are failing", n)
 	}
 }
 

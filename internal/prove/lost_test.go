@@ -120,6 +120,7 @@ func TestAnOutcomeThatAFailoverLosesIsFound(t *testing.T) {
 			standby := pgtest.NewStandby(t, primary, "")
 			c := claimTwo(t, pgtest.Either(t, dsn, primary, standby), pgtest.TCP(t, primary, dsn))
 			lag(t, primary, standby)
+			proven(t, pgtest.TCP(t, standby, dsn)) // a standby can be verified as well
 			c.acknowledged(t, connect(t, c.dsn))
 			failOver(t, primary, standby)
 			c.dsn = pgtest.TCP(t, standby, dsn)

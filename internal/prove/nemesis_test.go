@@ -151,7 +151,7 @@ func (b *besieged) act(rng *rand.Rand, jobs []string) {
 			b.t.Error(err)
 		}
 		b.mu.Lock()
-		b.frozen = append(b.frozen, Span{began, time.Now().Add(takeover)})
+		b.frozen = append(b.frozen, Span{began, time.Now().Add(15 * time.Second)}) // until it has closed its requests
 		b.mu.Unlock()
 	}
 }

@@ -141,7 +141,7 @@ func Run(ctx context.Context, c Config) error {
 	err = scheduler.Run(api.running, db, scheduler.Config{
 		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host,
 		Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
-		Credentials: db, Chores: db.Chores(), Shortages: shortages,
+		Credentials: db, Chores: db.Chores(), Notices: db, Shortages: shortages,
 	})
 	api.stop()
 	drained()
@@ -177,7 +177,9 @@ type served struct {
 }
 
 // serveAPI begins to serve the API.
-func serveAPI(ctx context.Context, c Config, listener net.Listener, handler http.Handler, shortages *scheduler.Shortages) *served {
+func serveAPI(
+	ctx context.Context, c Config, listener net.Listener, handler http.Handler, shortages *scheduler.Shortages,
+) *served {
 	a := &served{
 		Server: newServer(handler, c.Log),
 		url:    "http://" + listener.Addr().String(),

@@ -13,8 +13,8 @@ var Dialects = []string{"quartz", "spring", "kubernetes", "aws"}
 
 // Translate returns the expression of this package that has the slots of an expression of another system.
 //
-//   - quartz: six fields with leading seconds, and a year that must be *. Days of the week count from 1, Sunday; L alone
-//     is Saturday. Ranges may go on from the start of a field.
+//   - quartz: six fields with leading seconds, and a year that must be *. Days of the week count from 1, Sunday; L
+//     alone is Saturday. Ranges may go on from the start of a field.
 //   - spring: six fields with leading seconds. Both day fields must match.
 //   - kubernetes: five fields. Either day field may match, unless one of them is * or ?; */2 is not *.
 //   - aws: cron(minute hour day month weekday year), with or without cron( ); otherwise like quartz.

@@ -57,9 +57,9 @@ func TestTranslations(t *testing.T) {
 	}
 }
 
-// their draws an item of a day field, and returns what it selects in a system whose values run from min to max.
-func their(t *rapid.T, min, max int, wraps bool) (item string, selects []int) {
-	lo, hi, step := rapid.IntRange(min, max).Draw(t, "lo"), rapid.IntRange(min, max).Draw(t, "hi"), 1
+// their draws an item of a day field, and returns what it selects in a system whose values run from least to most.
+func their(t *rapid.T, least, most int, wraps bool) (item string, selects []int) {
+	lo, hi, step := rapid.IntRange(least, most).Draw(t, "lo"), rapid.IntRange(least, most).Draw(t, "hi"), 1
 	if !wraps && hi < lo {
 		lo, hi = hi, lo
 	}
@@ -69,20 +69,20 @@ func their(t *rapid.T, min, max int, wraps bool) (item string, selects []int) {
 	case "n-m":
 		item = fmt.Sprintf("%d-%d", lo, hi)
 	case "*/s":
-		step = rapid.IntRange(2, max-min).Draw(t, "step")
-		lo, hi, item = min, max, fmt.Sprintf("*/%d", step)
+		step = rapid.IntRange(2, most-least).Draw(t, "step")
+		lo, hi, item = least, most, fmt.Sprintf("*/%d", step)
 	case "n/s":
-		step = rapid.IntRange(1, max-min).Draw(t, "step")
-		hi, item = max, fmt.Sprintf("%d/%d", lo, step)
+		step = rapid.IntRange(1, most-least).Draw(t, "step")
+		hi, item = most, fmt.Sprintf("%d/%d", lo, step)
 	default:
-		step = rapid.IntRange(1, max-min).Draw(t, "step")
+		step = rapid.IntRange(1, most-least).Draw(t, "step")
 		item = fmt.Sprintf("%d-%d/%d", lo, hi, step)
 	}
 	if hi < lo {
-		hi += max - min + 1
+		hi += most - least + 1
 	}
 	for n := lo; n <= hi; n += step {
-		selects = append(selects, (n-min)%(max-min+1)+min)
+		selects = append(selects, (n-least)%(most-least+1)+least)
 	}
 	return item, selects
 }
@@ -107,15 +107,16 @@ func TestATranslationFiresOnTheSameDays(t *testing.T) {
 			day, days = "?", nil
 		}
 		theirs := strings.Join([]string{"0 0", day, "*", weekday}, " ")
-		if dialect == "quartz" || dialect == "spring" {
+		switch dialect {
+		case "quartz", "spring":
 			theirs = "0 " + theirs
-		} else if dialect == "aws" {
+		case "aws":
 			theirs += " *"
 		}
 		ours, err := Translate(dialect, theirs)
 		if err != nil {
 			if dialect == "spring" && strings.Contains(err.Error(), "both day fields") {
-				t.Skip("it cannot be said")
+				return // it cannot be said
 			}
 			t.Fatalf("%s: %v", theirs, err)
 		}

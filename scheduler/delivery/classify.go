@@ -61,6 +61,12 @@ const (
 	noHandshake  = "no handshake"
 )
 
+// NoConnection reports whether an attempt failed because no connection to the host could be made.
+func NoConnection(r Reason, text string) bool {
+	return r == ReasonConnect || r == ReasonTimeout &&
+		(strings.HasPrefix(text, noName) || strings.HasPrefix(text, noConnection) || strings.HasPrefix(text, noHandshake))
+}
+
 func (x *attempt) timeoutText() string {
 	within := " within " + Short(x.timeout)
 	switch {

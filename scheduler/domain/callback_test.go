@@ -52,6 +52,8 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 		plain    = `{"retry":{"max_attempts":2}}`
 		once     = `{"retry":{"max_attempts":2},"delivery":"at_most_once"}`
 		callback = `{"retry":{"max_attempts":2},"completion":"async","max_duration":"1h"}`
+		gated    = `{"retry":{"max_attempts":2},"concurrency_policy":"forbid"}`
+		bold     = `{"retry":{"max_attempts":2,"after_timeout":true},"concurrency_policy":"forbid"}`
 		urgent   = `{"retry":{"max_attempts":2},"completion":"async","expires_after":"90s"}`
 	)
 	started := time.Unix(1e9, 0)
@@ -63,6 +65,9 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 	}
 	unsent := func(a Assignment) Outcome {
 		return Judge(a, delivery.Result{Reason: delivery.ReasonConnect}, started, soon)
+	}
+	slowToConnect := func(a Assignment) Outcome {
+		return Judge(a, delivery.Result{Reason: delivery.ReasonTimeout}, started, soon)
 	}
 	lost := func(a Assignment) Outcome { return JudgeLost(a, 0, started, soon) }
 	interrupted := func(a Assignment) Outcome {
@@ -91,7 +96,12 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 		{"an interrupted attempt is made again", plain, interrupted, Interrupt, ""},
 		{"an interrupted attempt may have been sent: the end, at most once", once, interrupted, Bury, ReasonLost},
 		{"a silent target has lost its attempt", callback, silent, RetryRun, ReasonSilent},
-		{"an endless one is timed out", callback, endless, RetryRun, ReasonTimeout},
+		{"an endless one is timed out, and may still be working", callback, endless, Bury, ReasonTimeout},
+		{"a timeout is retried", plain, answered(0, "timeout"), RetryRun, ReasonTimeout},
+		{"or not, if runs must not overlap: the target may still be working", gated, answered(0, "timeout"), Bury, ReasonTimeout},
+		{"unless the job says so", bold, answered(0, "timeout"), RetryRun, ReasonTimeout},
+		{"a timeout before anything was sent is retried", gated, slowToConnect, RetryRun, ReasonTimeout},
+		{"so is a failure that the target answered", gated, answered(500, "http_5xx"), RetryRun, ReasonHTTP5xx},
 		{"a reported failure is retried", callback, reported(true, soon), RetryRun, ReasonFailed},
 		{"or not", callback, reported(false, soon), Bury, ReasonFailed},
 		{"or not, whatever would have become of the next attempt", urgent, reported(false, late), Bury, ReasonFailed},

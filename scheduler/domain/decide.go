@@ -93,7 +93,7 @@ func (s Situation) decide() Plan {
 
 // fireOnce runs the newest missed slot, if the window reaches back to it, and records the others as skipped.
 func (s Situation) fireOnce(newest time.Time) Plan {
-	if newest.Before(s.windowStart()) {
+	if newest.Before(s.windowStart(newest)) {
 		return s.skipUpTo(newest, ReasonMissed)
 	}
 	var p Plan
@@ -110,7 +110,7 @@ func (s Situation) fireOnce(newest time.Time) Plan {
 func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 	var p Plan
 	slot := s.ScheduledFor
-	if start := s.windowStart(); slot.Before(start) {
+	if start := s.windowStart(newest); slot.Before(start) {
 		last, ok := s.Job.Timetable.Prev(start.Add(-1))
 		if !ok || last.At.Before(slot) {
 			last.At = slot
@@ -244,12 +244,24 @@ func (s Situation) newestDueBefore(instant time.Time) time.Time {
 	}
 }
 
-// windowStart returns the oldest instant whose missed slot may still run.
-func (s Situation) windowStart() time.Time {
-	if s.Job.Missed.Window.IsZero() {
+// windowStart returns the oldest instant whose missed slot may still run. By default that is the newest missed slot,
+// whose next one is still to come, or a day ago if that is earlier.
+func (s Situation) windowStart(newest time.Time) time.Time {
+	missed := s.Job.Missed
+	switch {
+	case !missed.Window.IsZero():
+		return s.Now.Add(-missed.Window.Value())
+	case !s.Job.Schedule.Kind().Recurring():
 		return time.Time{}
 	}
-	return s.Now.Add(-s.Job.Missed.Window.Value())
+	start := s.Now.Add(-LeastWindow)
+	if newest.Before(start) {
+		start = newest
+	}
+	if kept := s.Now.Add(-s.Job.Kept); s.Job.Kept > 0 && start.Before(kept) {
+		start = kept
+	}
+	return start
 }
 
 func (s Situation) due(slot time.Time) time.Time { return s.Job.Timetable.Due(slot, s.Memo) }

@@ -88,13 +88,13 @@ func drawSimulation(t *rapid.T) *simulation {
 		t.Skip("too few slots")
 	}
 	text := fmt.Sprintf(
-		`{"name":"job","target":{"url":"http://127.0.0.1:9"},"schedule":{%s},"jitter":%q,"concurrency_policy":%q,"missed":{"policy":%q,"tolerance":%q,"window":%q}`,
+		`{"name":"job","target":{"url":"http://127.0.0.1:9"},"schedule":{%s},"jitter":%q,"concurrency_policy":%q,"missed":{"policy":%q,"tolerance":%q%s}`,
 		schedule.json,
 		rapid.SampledFrom([]string{"0s", "10s", "2h"}).Draw(t, "jitter"),
 		rapid.SampledFrom([]string{"allow", "forbid"}).Draw(t, "concurrency"),
 		rapid.SampledFrom([]string{"skip", "fire_once", "fire_all"}).Draw(t, "missed"),
 		rapid.SampledFrom([]string{"1s", "60s", "1h"}).Draw(t, "tolerance"),
-		rapid.SampledFrom([]string{"1s", "10m", "24h"}).Draw(t, "window"),
+		rapid.SampledFrom([]string{``, `,"window":"1s"`, `,"window":"10m"`, `,"window":"24h"`}).Draw(t, "window"),
 	)
 	if rapid.Bool().Draw(t, "expires") {
 		text += fmt.Sprintf(`,"expires_after":%q`, rapid.SampledFrom([]string{"1ms", "30s", "2h"}).Draw(t, "expires after"))
@@ -148,7 +148,11 @@ func (s *simulation) want(now time.Time, active uuid.UUID) (p Plan, settled int)
 		}
 	}
 	beyond := 0 // missed slots before the window
-	for beyond < missed && s.left[beyond].Before(now.Add(-s.job.Missed.Window.Value())) {
+	window, within := s.job.Missed.Window.Value(), 0
+	if window == 0 { // by default the newest runs, however old
+		window, within = 24*time.Hour, 1
+	}
+	for beyond < missed-within && s.left[beyond].Before(now.Add(-window)) {
 		beyond++
 	}
 	limit := slotsPerClaim

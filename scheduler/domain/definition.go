@@ -166,7 +166,7 @@ const (
 type Missed struct {
 	Policy    MissedPolicy `json:"policy,omitempty" minLength:"1" doc:"skip: no missed slot runs; fire_once: the newest missed slot runs; fire_all: each missed slot runs, oldest first."`
 	Tolerance Duration     `json:"tolerance,omitzero" doc:"A slot claimed later than this after it was due is missed." example:"60s"`
-	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. One-shots: unlimited." example:"24h"`
+	Window    Duration     `json:"window,omitzero" doc:"Missed slots older than this never run. Absent: of missed slots, the newest runs until the next slot comes, and others for 24h; both no longer than runs are kept. One-shots: unlimited." example:"24h"`
 }
 
 // MissedPolicy names what happens to missed slots.
@@ -186,6 +186,7 @@ type Retry struct {
 	Multiplier     float64  `json:"multiplier,omitempty" minimum:"1" maximum:"100" doc:"Factor by which the delay grows with each failure: 1 to 100." example:"3"`
 	MaxBackoff     Duration `json:"max_backoff,omitzero" doc:"Longest delay, also when the target asks for more with Retry-After." example:"1h"`
 	GiveUpOn       []int    `json:"give_up_on,omitzero" doc:"HTTP statuses that end the run at once." example:"[410]"`
+	AfterTimeout   *bool    `json:"after_timeout,omitempty" doc:"Whether another attempt follows one that was sent and not answered in time, so that the target may still be working on it. False: the run is dead with reason timeout. Absent: true for concurrency_policy allow, false for the others, whose runs must not overlap." example:"true"`
 }
 
 // Priority orders runs within a queue.
@@ -217,7 +218,6 @@ const DefaultQueue = "default"
 // Defaults of a definition. Source: semantics, on missed slots and delivery.
 var (
 	DefaultTolerance      = mustDuration("60s")
-	DefaultWindow         = mustDuration("24h")
 	DefaultTimeout        = mustDuration("30s")
 	DefaultMaxAttempts    = 5
 	DefaultInitialBackoff = mustDuration("10s")
@@ -227,6 +227,9 @@ var (
 	DefaultHeartbeatTimeout = mustDuration("5m")
 	DefaultMaxDuration      = mustDuration("24h")
 )
+
+// LeastWindow is the shortest window of a job that has none of its own: see missed.window.
+const LeastWindow = 24 * time.Hour
 
 // DefaultJitter is the default jitter of a deployment that sets none.
 const DefaultJitter = time.Second
@@ -266,15 +269,15 @@ func (d Definition) WithDefaults() Definition {
 	}
 	fill(&d.Missed.Policy, MissedFireOnce)
 	fill(&d.Missed.Tolerance, DefaultTolerance)
-	if !d.Schedule.Kind().OneShot() {
-		fill(&d.Missed.Window, DefaultWindow)
-	}
 	fill(&d.Retry.MaxAttempts, DefaultMaxAttempts)
 	fill(&d.Retry.InitialBackoff, DefaultInitialBackoff)
 	fill(&d.Retry.Multiplier, DefaultMultiplier)
 	fill(&d.Retry.MaxBackoff, DefaultMaxBackoff)
 	if d.Retry.GiveUpOn == nil {
 		d.Retry.GiveUpOn = []int{410}
+	}
+	if d.Retry.AfterTimeout == nil {
+		d.Retry.AfterTimeout = new(d.ConcurrencyPolicy == PolicyAllow)
 	}
 	if d.Schedule.Kind() == KindCron {
 		fill(&d.Schedule.Timezone, "UTC")

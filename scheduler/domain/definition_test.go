@@ -10,14 +10,14 @@ import (
 
 func TestWithDefaults(t *testing.T) {
 	const everything = `{"concurrency_policy":"forbid","missed":{"policy":"skip","tolerance":"1s","window":"1m"},"priority":"low","queue":"other","timeout":"1s","jitter":"0s",
-		"retry":{"max_attempts":1,"initial_backoff":"0s","multiplier":1,"max_backoff":"0s","give_up_on":[]},"target":{"url":"http://127.0.0.1:9/hook","method":"GET"},
+		"retry":{"max_attempts":1,"initial_backoff":"0s","multiplier":1,"max_backoff":"0s","give_up_on":[],"after_timeout":true},"target":{"url":"http://127.0.0.1:9/hook","method":"GET"},
 		"delivery":"at_most_once","submitters_may_trigger":true,"completion":"async","heartbeat_timeout":"1m","max_duration":"2h","notify":[{"on":["dead"],"url":"http://127.0.0.1:9/pager"}]}`
 	for _, c := range []struct{ name, given, want string }{
 		{
 			"nothing", `{}`,
-			`{"concurrency_policy":"allow","delivery":"at_least_once","completion":"response","missed":{"policy":"fire_once","tolerance":"60s","window":"24h"},"priority":"normal","queue":"default","timeout":"30s",
+			`{"concurrency_policy":"allow","delivery":"at_least_once","completion":"response","missed":{"policy":"fire_once","tolerance":"60s"},"priority":"normal","queue":"default","timeout":"30s",
 			  "submitters_may_trigger":false,
-			  "retry":{"max_attempts":5,"initial_backoff":"10s","multiplier":3,"max_backoff":"1h","give_up_on":[410]},"target":{"url":"http://127.0.0.1:9/hook","method":"POST"}}`,
+			  "retry":{"max_attempts":5,"initial_backoff":"10s","multiplier":3,"max_backoff":"1h","give_up_on":[410],"after_timeout":true},"target":{"url":"http://127.0.0.1:9/hook","method":"POST"}}`,
 		},
 		{"everything", everything, everything},
 	} {
@@ -35,8 +35,14 @@ func TestWithDefaults(t *testing.T) {
 func TestDefaultsThatDependOnTheKind(t *testing.T) {
 	t.Parallel()
 	cron := definition(t, `{"schedule":{"cron":"@daily"}}`).WithDefaults()
-	if cron.Schedule.Timezone != "UTC" || cron.Missed.Window.Value() != 24*time.Hour || !cron.Jitter.IsZero() {
+	if cron.Schedule.Timezone != "UTC" || !cron.Missed.Window.IsZero() || !cron.Jitter.IsZero() {
 		t.Errorf("cron: %+v", cron)
+	}
+	for policy, want := range map[string]bool{"allow": true, "forbid": false, "wait": false, "replace": false} {
+		d := definition(t, `{"concurrency_policy":"`+policy+`"}`).WithDefaults()
+		if *d.Retry.AfterTimeout != want {
+			t.Errorf("%s: after a timeout another attempt follows: %t", policy, !want)
+		}
 	}
 	for _, schedule := range []string{`"at":"2026-12-01T09:00:00Z"`, `"delay":"5m"`} {
 		d := definition(t, `{"schedule":{`+schedule+`}}`).WithDefaults()

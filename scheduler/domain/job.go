@@ -19,6 +19,7 @@ type Job struct {
 	Version int32
 	Definition
 	Timetable *Timetable
+	Kept      time.Duration // how long runs are kept; 0: not known
 
 	url    *url.URL
 	header http.Header

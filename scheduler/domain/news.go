@@ -26,11 +26,12 @@ func (j *Job) Notice(url, secret string) (*Job, error) {
 	}, nil
 }
 
-// News is what happened to a job since its last notice: the body of a notice of format json.
+// News is what happened to a job since its last notice.
 type News struct {
 	Job    string      `json:"job"` // name
 	JobID  uuid.UUID   `json:"job_id"`
 	Tenant string      `json:"tenant"`         // name
+	Host   string      `json:"host,omitempty"` // that the job calls, with its port
 	Link   string      `json:"link,omitempty"` // to the job's runs
 	Events []NewsEvent `json:"events"`         // the events that were asked for; the latest comes last
 }
@@ -74,6 +75,48 @@ func (n News) For(r Recipient, list []Notify) News {
 		return !r.Asks(list, e.Event)
 	})
 	return n
+}
+
+// Merge returns the news with those that came after it. Each event is there once, at the place of its newest occurrence.
+func (n News) Merge(after News) News {
+	merged := after
+	merged.Events = slices.Clone(n.Events)
+	for _, e := range after.Events {
+		if i := slices.IndexFunc(merged.Events, func(o NewsEvent) bool { return o.Event == e.Event }); i >= 0 {
+			old := merged.Events[i]
+			merged.Events = slices.Delete(merged.Events, i, i+1)
+			e.Count += old.Count
+			if old.FirstAt.Before(e.FirstAt) {
+				e.FirstAt = old.FirstAt
+			}
+			e.Runs = slices.Concat(e.Runs, old.Runs)
+			e.Runs = e.Runs[:min(len(e.Runs), NewsRuns)]
+		}
+		merged.Events = append(merged.Events, e)
+	}
+	return merged
+}
+
+// State returns the newest event that says whether the job is well; empty: none does.
+func (n News) State() Event {
+	for _, e := range slices.Backward(n.Events) {
+		if e.Event.Trouble() || e.Event == EventRecovered {
+			return e.Event
+		}
+	}
+	return ""
+}
+
+// Unreachable reports whether the newest trouble is that the job's host could not be reached, and returns the error.
+func (n News) Unreachable() (why string, is bool) {
+	for _, e := range slices.Backward(n.Events) {
+		if e.Event != EventFailing && e.Event != EventDead || len(e.Runs) == 0 {
+			continue
+		}
+		r := e.Runs[0]
+		return r.Error, n.Host != "" && r.HTTPStatus == 0 && delivery.NoConnection(delivery.Reason(r.Reason), r.Error)
+	}
+	return "", false
 }
 
 // Recipients returns the recipients of a list, each once, in the order of the entries.

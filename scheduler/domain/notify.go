@@ -54,6 +54,9 @@ var Events = []Event{EventFailing, EventDead, EventMissed, EventLate, EventStale
 // EventTest is the event of a test notice. No entry can ask for it.
 const EventTest Event = "test"
 
+// Trouble reports whether the event says that a job is not well. EventRecovered ends that.
+func (e Event) Trouble() bool { return e == EventFailing || e == EventDead || e == EventStale }
+
 // Asks reports whether one of the entries asks for one of the events.
 func Asks(list []Notify, events ...Event) bool {
 	return slices.ContainsFunc(list, func(n Notify) bool {

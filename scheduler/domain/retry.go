@@ -71,10 +71,15 @@ func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome
 	return o
 }
 
-// fail lets another attempt follow a failed one, unless it was the last: when the attempts are used up, or when the
-// request may have been sent and must not be sent twice.
+// fail lets another attempt follow a failed one, unless it was the last: when the attempts are used up, when the target
+// may still be working on it, or when the request may have been sent and must not be sent twice.
 func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
 	o.Verdict = RetryRun
+	if sent && o.Reason == ReasonTimeout && !o.Job.Retry.goesOnAfterTimeout() && o.Attempt < o.Job.Retry.MaxAttempts {
+		o.Error += "; it may still be working, so no other attempt follows (retry.after_timeout)"
+		o.Verdict = Bury
+		return
+	}
 	if o.Attempt >= o.Job.Retry.MaxAttempts || sent && o.Job.Delivery == DeliverAtMostOnce {
 		o.Verdict = Bury
 		return
@@ -84,6 +89,8 @@ func (o *Outcome) fail(sent bool, retryAfter time.Duration) {
 		o.Verdict, o.Reason = Bury, ReasonExpired
 	}
 }
+
+func (r Retry) goesOnAfterTimeout() bool { return r.AfterTimeout == nil || *r.AfterTimeout }
 
 // LastChance reports whether no attempt may follow one that starts now and fails: whatever it meets may cost the run.
 func (a Assignment) LastChance(now time.Time) bool {

@@ -1,6 +1,7 @@
 package notice
 
 import (
+	"strings"
 	"time"
 
 	"punctual/scheduler/domain"
@@ -34,9 +35,22 @@ var alertNames = map[domain.Event]string{
 	domain.EventTest:    "PunctualTest",
 }
 
-// alertmanager writes news as alerts, one for each kind of trouble, because the labels say how bad it is. A recovery
-// ends the alerts of whatever happened before it, also of what earlier notices told.
-func alertmanager(news domain.News, resolves bool, now time.Time) []alert {
+// alertmanager writes a message as alerts. A job has one for each kind of trouble, because the labels say how bad it
+// is. A recovery ends the alerts of whatever happened before it, also of what earlier notices told. Any other subject
+// is one alert.
+func alertmanager(m Message, resolves bool, now time.Time) []alert {
+	alerts := []alert{}
+	for _, s := range m.Subjects {
+		if s.Kind == KindJob {
+			alerts = append(alerts, ofJob(s.Jobs[0], resolves, now)...)
+		} else {
+			alerts = append(alerts, ofSubject(m, s, resolves, now))
+		}
+	}
+	return alerts
+}
+
+func ofJob(news domain.News, resolves bool, now time.Time) []alert {
 	var alerts []alert
 	for _, e := range news.Events {
 		if e.Event != domain.EventRecovered {
@@ -48,6 +62,50 @@ func alertmanager(news domain.News, resolves bool, now time.Time) []alert {
 		}
 	}
 	return alerts
+}
+
+// ofSubject writes the alert of a subject that is not a single job. Its labels do not depend on the jobs, so that what
+// ends it is the same alert.
+func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
+	labels := map[string]string{"tenant": m.Tenant}
+	lasts := passing
+	switch s.Kind {
+	case KindHost:
+		labels["alertname"], labels["host"], labels["severity"] = "PunctualHostUnreachable", s.Name, "critical"
+	case KindLate:
+		labels["alertname"], labels["severity"] = alertNames[domain.EventLate], severity(domain.EventLate)
+	case KindMissed:
+		labels["alertname"], labels["severity"] = alertNames[domain.EventMissed], severity(domain.EventMissed)
+	case KindJob, KindJobs:
+		labels["alertname"], labels["key"], labels["severity"] = "PunctualJobsFailing", s.Key, "critical"
+	}
+	if s.State == StateFiring {
+		lasts = unresolved
+		if resolves {
+			lasts = untilResolved
+		}
+	}
+	names := make([]string, len(s.Jobs))
+	for i, j := range s.Jobs {
+		names[i] = j.Job
+	}
+	a := alert{
+		Labels: labels,
+		Annotations: map[string]string{
+			"summary": Headline(Message{Tenant: m.Tenant, Subjects: []Subject{s}}), "jobs": strings.Join(names, ", "),
+		},
+		StartsAt: now.UTC(), EndsAt: now.UTC().Add(lasts), GeneratorURL: m.Link,
+	}
+	if s.Since != nil {
+		a.StartsAt = s.Since.UTC()
+	}
+	if s.Cause != "" {
+		a.Annotations["error"] = s.Cause
+	}
+	if s.State == StateResolved {
+		a.EndsAt = now.UTC()
+	}
+	return a
 }
 
 // replace adds an alert in place of one with the same name.
@@ -67,7 +125,7 @@ func about(news domain.News, trouble domain.Event, e domain.NewsEvent) alert {
 		Labels: map[string]string{
 			"alertname": alertNames[trouble], "job": news.Job, "tenant": news.Tenant, "severity": severity(trouble),
 		},
-		Annotations:  map[string]string{"summary": headline(news), "description": describe(e)},
+		Annotations:  map[string]string{"summary": jobHeadline(news), "description": describe(e)},
 		StartsAt:     e.FirstAt.UTC(),
 		GeneratorURL: news.Link,
 	}

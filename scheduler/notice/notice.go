@@ -6,59 +6,204 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"punctual/scheduler/domain"
 )
 
-// Body returns the notice that tells a recipient of some news, and the events in it; nothing when the recipient asked
-// for none of the events. list is the list of entries with the recipient; now is the database's clock.
-func Body(
-	news domain.News, r domain.Recipient, list []domain.Notify, now time.Time,
-) ([]byte, []domain.Event, error) {
-	news = news.For(r, list)
-	if len(news.Events) == 0 {
-		return nil, nil, nil
-	}
-	told := make([]domain.Event, len(news.Events))
-	for i, e := range news.Events {
-		told[i] = e.Event
-	}
-	body, err := write(news, r, r.Asks(list, domain.EventRecovered), now)
-	return body, told, err
+// Message is what one request tells a recipient: the body of a notice of format json. A message for PagerDuty has one
+// subject, because a request can open or resolve one incident.
+type Message struct {
+	Headline string    `json:"headline"` // the newest state, in a line
+	Tenant   string    `json:"tenant"`   // name
+	Link     string    `json:"link,omitempty"`
+	Subjects []Subject `json:"subjects"`
 }
 
-// write writes news for a recipient. resolves says that the recipient will hear that trouble is over.
-func write(news domain.News, r domain.Recipient, resolves bool, now time.Time) ([]byte, error) {
-	var form any = news
-	switch r.Format {
+// Kind is the kind of a subject.
+type Kind string
+
+// The kinds of subjects.
+const (
+	KindJob    Kind = "job"    // one job, for a reason of its own
+	KindJobs   Kind = "jobs"   // jobs that went wrong together
+	KindHost   Kind = "host"   // a host that cannot be reached, and the jobs that call it
+	KindLate   Kind = "late"   // runs that start late
+	KindMissed Kind = "missed" // slots that will not run
+)
+
+// State is the state of a subject.
+type State string
+
+// The states of a subject.
+const (
+	StateFiring   State = "firing"
+	StateResolved State = "resolved"
+	StatePassing  State = "passing" // nothing resolves it: it is over when it is told
+)
+
+// Subject is one cause, and the jobs that it concerns.
+type Subject struct {
+	Kind Kind   `json:"kind"`
+	Name string `json:"name"` // of the job, or the host; of the tenant, if the subject is neither
+	// Key is the same in all messages about a subject, from the one that opens it to the one that resolves it.
+	Key   string     `json:"key"`
+	State State      `json:"state"`
+	Since *time.Time `json:"since,omitempty"`
+	Cause string     `json:"cause,omitempty"` // why, in words
+	// Jobs are all jobs that the subject concerns. Those of which there is nothing new have no events.
+	Jobs []domain.News `json:"jobs"`
+}
+
+// Write writes a message in a recipient's form. resolves says that the recipient will hear that trouble is over; now is
+// the database's clock.
+func Write(m Message, format domain.Format, resolves bool, now time.Time) ([]byte, error) {
+	m.Headline = Headline(m)
+	var form any = m
+	switch format {
 	case domain.FormatSlack:
-		form = slack(news)
+		form = slack(m)
 	case domain.FormatPagerDuty:
-		form = pagerDuty(news)
+		form = pagerDuty(m)
 	case domain.FormatAlertmanager:
-		form = alertmanager(news, resolves, now)
+		form = alertmanager(m, resolves, now)
 	case domain.FormatJSON:
 	default:
-		return nil, fmt.Errorf("this version of Punctual does not know notices of format %q", r.Format)
+		return nil, fmt.Errorf("this version of Punctual does not know notices of format %q", format)
 	}
 	body, err := json.Marshal(form)
 	if err != nil {
-		return nil, fmt.Errorf("writing a notice of format %s: %w", r.Format, err)
+		return nil, fmt.Errorf("writing a notice of format %s: %w", format, err)
 	}
 	return body, nil
 }
 
-// headline says in a line what happened last.
-func headline(news domain.News) string {
-	last := news.Events[len(news.Events)-1].Event
+// AboutJob returns the message about one job.
+func AboutJob(news domain.News) Message {
+	s := Subject{Kind: KindJob, Name: news.Job, Key: news.JobID.String(), State: StatePassing, Jobs: []domain.News{news}}
+	for _, e := range news.Events {
+		switch {
+		case e.Event == domain.EventRecovered:
+			s.State, s.Since = StateResolved, e.Since
+		case e.Event.Trouble():
+			s.State, s.Since = StateFiring, cmp.Or(e.Since, &e.FirstAt)
+		}
+	}
+	return Message{Tenant: news.Tenant, Link: news.Link, Subjects: []Subject{s}}
+}
+
+// single returns the news of a message about one job.
+func (m Message) single() (domain.News, bool) {
+	if len(m.Subjects) == 1 && m.Subjects[0].Kind == KindJob {
+		return m.Subjects[0].Jobs[0], true
+	}
+	return domain.News{}, false
+}
+
+// Headline says the newest state in a line.
+func Headline(m Message) string {
+	if news, ok := m.single(); ok {
+		return jobHeadline(news)
+	}
+	var parts []string
+	for _, s := range m.Groups() {
+		parts = append(parts, s.Title())
+	}
+	return fmt.Sprintf("%s (tenant %s)", strings.Join(parts, "; "), m.Tenant)
+}
+
+// Groups returns the subjects of a message for people: single jobs in the same state are one group.
+func (m Message) Groups() []Subject {
+	var groups []Subject
+	at := map[State]int{}
+	for _, s := range m.Subjects {
+		if s.Kind != KindJob {
+			groups = append(groups, s)
+			continue
+		}
+		i, there := at[s.State]
+		if !there {
+			at[s.State] = len(groups)
+			s.Jobs = slices.Clone(s.Jobs)
+			groups = append(groups, s)
+			continue
+		}
+		g := &groups[i]
+		g.Kind, g.Name, g.Jobs = KindJobs, m.Tenant, append(g.Jobs, s.Jobs...)
+		if s.Since != nil && (g.Since == nil || s.Since.Before(*g.Since)) {
+			g.Since = s.Since
+		}
+	}
+	return groups
+}
+
+// Title says in a line what state a subject is in.
+func (s Subject) Title() string {
+	jobs := times(len(s.Jobs), "job")
+	if s.Kind == KindJob || s.Kind == KindJobs && len(s.Jobs) == 1 {
+		jobs = "job " + s.Jobs[0].Job
+	}
+	verb := map[bool]string{true: "is", false: "are"}[len(s.Jobs) == 1]
+	since := ""
+	if s.Since != nil {
+		since = " since " + at(*s.Since)
+	}
+	switch {
+	case s.Kind == KindHost && s.State == StateResolved:
+		return fmt.Sprintf("%s can be reached again: %s recovered", s.Name, jobs)
+	case s.Kind == KindHost:
+		return fmt.Sprintf("%s cannot be reached%s: %s affected", s.Name, since, jobs)
+	case s.Kind == KindLate:
+		return fmt.Sprintf("%s of %s late%s", times(s.count(domain.EventLate), "run"), jobs, since)
+	case s.Kind == KindMissed:
+		return jobs + " missed slots" + since
+	case s.State == StateResolved:
+		return jobs + " recovered"
+	case s.State == StatePassing:
+		return jobs + " ran late or missed slots"
+	}
+	return fmt.Sprintf("%s %s failing%s", jobs, verb, since)
+}
+
+func (s Subject) count(e domain.Event) (n int) {
+	for _, j := range s.Jobs {
+		for _, event := range j.Events {
+			if event.Event == e {
+				n += event.Count
+			}
+		}
+	}
+	return n
+}
+
+// jobHeadline says in a line what happened to a job last.
+func jobHeadline(news domain.News) string {
+	newest := newest(news)
+	if newest == nil {
+		return fmt.Sprintf("Job %s (tenant %s)", news.Job, news.Tenant)
+	}
+	last := newest.Event
 	what := map[domain.Event]string{
 		domain.EventFailing: "is failing", domain.EventDead: "has dead runs", domain.EventMissed: "missed slots",
 		domain.EventLate: "runs late", domain.EventStale: "is stale", domain.EventRecovered: "recovered",
 		domain.EventTest: "sends a test notice",
 	}
 	return fmt.Sprintf("Job %s %s (tenant %s)", news.Job, cmp.Or(what[last], string(last)), news.Tenant)
+}
+
+// newest is the event that says the newest state of a job; if none does, the last event.
+func newest(news domain.News) *domain.NewsEvent {
+	for i := len(news.Events) - 1; i >= 0; i-- {
+		if e := &news.Events[i]; e.Event.Trouble() || e.Event == domain.EventRecovered {
+			return e
+		}
+	}
+	if n := len(news.Events); n > 0 {
+		return &news.Events[n-1]
+	}
+	return nil
 }
 
 // describe says in a sentence what an event is, since when and how often.
@@ -138,14 +283,13 @@ func cut(s string, most int) string {
 // Test returns the requests that test a recipient, one after the other: a notice with the event test, and, if that
 // opens something, a notice that closes it.
 func Test(news domain.News, r domain.Recipient, now time.Time) ([][]byte, error) {
-	body, err := write(news, r, true, now)
+	m := AboutJob(news)
+	body, err := Write(m, r.Format, true, now)
 	if err != nil || r.Format != domain.FormatPagerDuty {
 		return [][]byte{body}, err
 	}
-	news.Events = []domain.NewsEvent{{
-		Event: domain.EventRecovered, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.NewsRun{},
-	}}
-	over, err := write(news, r, true, now)
+	m.Subjects[0].State = StateResolved
+	over, err := Write(m, r.Format, true, now)
 	return [][]byte{body, over}, err
 }
 

@@ -49,14 +49,10 @@ func body(t *testing.T, format domain.Format, n domain.News, on ...domain.Event)
 		on = domain.Events
 	}
 	entry := domain.Notify{On: on, Format: format, URL: "https://pager.internal/", Secret: "key"}
-	body, told, err := Body(n, entry.Recipient(), []domain.Notify{entry}, now)
+	list := []domain.Notify{entry}
+	body, err := Write(AboutJob(n.For(entry.Recipient(), list)), format, entry.Recipient().Asks(list, domain.EventRecovered), now)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, e := range n.Events {
-		if slices.Contains(told, e.Event) != slices.Contains(on, e.Event) {
-			t.Errorf("told of %q", told)
-		}
 	}
 	return body
 }
@@ -161,17 +157,16 @@ func TestAlertmanagerHasAnAlertForEachKindOfTrouble(t *testing.T) {
 }
 
 func TestJSONIsAllThereIsToSay(t *testing.T) {
-	var got domain.News
-	strict(t, body(t, domain.FormatJSON, news(everyEvent...)), &got)
+	var m Message
+	strict(t, body(t, domain.FormatJSON, news(everyEvent...)), &m)
+	if len(m.Subjects) != 1 || len(m.Subjects[0].Jobs) != 1 || m.Subjects[0].State != StateResolved ||
+		!strings.Contains(m.Headline, "recovered") {
+		t.Fatalf("%+v", m)
+	}
+	got := m.Subjects[0].Jobs[0]
 	if len(got.Events) != 6 || got.Link == "" || got.Events[3].Failures != 7 || !got.Events[3].Since.Equal(began) ||
 		got.Events[3].Runs[0].Response == "" || got.Events[3].Runs[0].HTTPStatus != 503 {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestNothingIsSentToWhoAskedForNothingOfIt(t *testing.T) {
-	if b := body(t, domain.FormatSlack, news(event(domain.EventLate, 1)), domain.EventDead); b != nil {
-		t.Errorf("%s", b)
 	}
 }
 

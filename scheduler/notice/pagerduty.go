@@ -26,59 +26,77 @@ type pagerDutyLink struct {
 }
 
 type pagerDutyPayload struct {
-	Summary   string      `json:"summary"`
-	Source    string      `json:"source"`
-	Severity  string      `json:"severity"`
-	Timestamp time.Time   `json:"timestamp"`
-	Component string      `json:"component"`
-	Group     string      `json:"group"`
-	Class     string      `json:"class"`
-	Details   domain.News `json:"custom_details"`
+	Summary   string    `json:"summary"`
+	Source    string    `json:"source"`
+	Severity  string    `json:"severity"`
+	Timestamp time.Time `json:"timestamp,omitzero"`
+	Component string    `json:"component"`
+	Group     string    `json:"group"`
+	Class     string    `json:"class"`
+	Details   Subject   `json:"custom_details"`
 }
 
-// pagerDuty writes news as one event. What happened last decides whether the job's incident is opened or resolved.
-func pagerDuty(news domain.News) pagerDutyEvent {
-	event := pagerDutyEvent{Action: "resolve", DedupKey: "punctual:" + news.JobID.String()}
-	last := news.Events[len(news.Events)-1]
-	if last.Event == domain.EventRecovered {
+// pagerDuty writes a message about one subject as one event, which opens or resolves the subject's incident.
+func pagerDuty(m Message) pagerDutyEvent {
+	subject := m.Subjects[0]
+	event := pagerDutyEvent{Action: "resolve", DedupKey: "punctual:" + subject.Key}
+	if subject.State == StateResolved {
 		return event
 	}
-	event.Action, event.Client, event.ClientURL = "trigger", "Punctual", news.Link
-	summary := headline(news) + ": " + describe(last)
-	if len(last.Runs) > 0 && last.Runs[0].Error != "" {
-		summary += ": " + last.Runs[0].Error
+	event.Action, event.Client, event.ClientURL = "trigger", "Punctual", m.Link
+	p := &pagerDutyPayload{
+		Summary: Headline(m), Source: source(m.Link), Severity: worst(subject), Component: subject.Name, Group: m.Tenant,
+		Class: string(subject.Kind), Details: subject,
 	}
-	event.Payload = &pagerDutyPayload{
-		Summary: cut(summary, pagerDutySummary), Source: source(news), Severity: worst(news), Timestamp: last.LastAt.UTC(),
-		Component: news.Job, Group: news.Tenant, Class: string(last.Event), Details: news,
+	if news, ok := m.single(); ok && len(news.Events) > 0 {
+		last := newest(news)
+		p.Summary, p.Timestamp, p.Class = p.Summary+": "+describe(*last), last.LastAt.UTC(), string(last.Event)
+		if len(last.Runs) > 0 && last.Runs[0].Error != "" {
+			p.Summary += ": " + last.Runs[0].Error
+		}
+		if m.Link != "" {
+			event.Links = append(event.Links, pagerDutyLink{m.Link, "runs of the job"})
+		}
+		if len(last.Runs) > 0 && last.Runs[0].Link != "" {
+			event.Links = append(event.Links, pagerDutyLink{last.Runs[0].Link, "the newest of these runs"})
+		}
+	} else {
+		if subject.Cause != "" {
+			p.Summary += ": " + subject.Cause
+		}
+		if subject.Since != nil {
+			p.Timestamp = subject.Since.UTC()
+		}
 	}
-	if news.Link != "" {
-		event.Links = append(event.Links, pagerDutyLink{news.Link, "runs of the job"})
-	}
-	if len(last.Runs) > 0 && last.Runs[0].Link != "" {
-		event.Links = append(event.Links, pagerDutyLink{last.Runs[0].Link, "the newest of these runs"})
-	}
+	p.Summary = cut(p.Summary, pagerDutySummary)
+	event.Payload = p
 	return event
 }
 
 // source is the host that the link leads to.
-func source(news domain.News) string {
-	if u, err := url.Parse(news.Link); err == nil && u.Hostname() != "" {
+func source(link string) string {
+	if u, err := url.Parse(link); err == nil && u.Hostname() != "" {
 		return u.Hostname()
 	}
 	return "punctual"
 }
 
-// worst is the worst severity since the job last recovered.
-func worst(news domain.News) string {
+// worst is the worst severity since the jobs of a subject last recovered.
+func worst(s Subject) string {
 	ranks := map[string]int{"info": 0, "warning": 1, "error": 2, "critical": 3}
-	found := "info"
-	for _, e := range news.Events {
-		if e.Event == domain.EventRecovered {
-			found = "info"
-		} else if s := severity(e.Event); ranks[s] > ranks[found] {
-			found = s
+	worst := "info"
+	for _, news := range s.Jobs {
+		found := "info"
+		for _, e := range news.Events {
+			if e.Event == domain.EventRecovered {
+				found = "info"
+			} else if s := severity(e.Event); ranks[s] > ranks[found] {
+				found = s
+			}
+		}
+		if ranks[found] > ranks[worst] {
+			worst = found
 		}
 	}
-	return found
+	return worst
 }

@@ -32,24 +32,67 @@ type slackTextPart struct {
 	Text string `json:"text"`
 }
 
-// slack writes news for an incoming webhook: a header, a section for each event and a link.
-func slack(news domain.News) slackMessage {
-	m := slackMessage{Blocks: []slackBlock{{
-		Type: "header", Text: &slackTextPart{"plain_text", cut(headline(news), slackHeader)},
+// slackSections is how many sections a message about many jobs has at most: Slack takes 50 blocks.
+const slackSections = 45
+
+// slack writes a message for an incoming webhook: a header, sections and a link.
+func slack(m Message) slackMessage {
+	out := slackMessage{Blocks: []slackBlock{{
+		Type: "header", Text: &slackTextPart{"plain_text", cut(Headline(m), slackHeader)},
 	}}}
-	lines := []string{escape(headline(news))}
-	for _, e := range news.Events {
-		lines = append(lines, string(e.Event)+": "+escape(describe(e)))
-		m.Blocks = append(m.Blocks, slackBlock{Type: "section", Text: &slackTextPart{"mrkdwn", section(e)}})
+	lines, label := []string{escape(Headline(m))}, "jobs"
+	if news, ok := m.single(); ok {
+		label = "runs of the job"
+		for _, e := range news.Events {
+			lines = append(lines, string(e.Event)+": "+escape(describe(e)))
+			out.Blocks = append(out.Blocks, slackBlock{Type: "section", Text: &slackTextPart{"mrkdwn", section(e)}})
+		}
+	} else {
+		for _, g := range m.Groups() {
+			for _, text := range sections(g) {
+				if len(out.Blocks) <= slackSections {
+					out.Blocks = append(out.Blocks, slackBlock{Type: "section", Text: &slackTextPart{"mrkdwn", text}})
+				}
+			}
+		}
 	}
-	if news.Link != "" {
-		m.Blocks = append(m.Blocks, slackBlock{
-			Type: "context", Elements: []slackTextPart{{"mrkdwn", slackLink(news.Link, "runs of the job")}},
+	if m.Link != "" {
+		out.Blocks = append(out.Blocks, slackBlock{
+			Type: "context", Elements: []slackTextPart{{"mrkdwn", slackLink(m.Link, label)}},
 		})
 	}
-	m.Text = cut(strings.Join(lines, "\n"), slackText)
-	return m
+	out.Text = cut(strings.Join(lines, "\n"), slackText)
+	return out
 }
+
+// sections name all jobs of a group, in as many sections as that takes. The first begins with an error, as an example.
+func sections(g Subject) (all []string) {
+	text := "*" + escape(g.Title()) + "*"
+	if g.Cause != "" {
+		text += ": " + escape(cut(g.Cause, slackError))
+	}
+	text += "\n"
+	for i, j := range g.Jobs {
+		name := escape(j.Job)
+		if j.Link != "" {
+			if link := slackLink(j.Link, j.Job); i < slackLinked {
+				name = link
+			}
+		}
+		if i > 0 {
+			name = ", " + name
+		}
+		if len(text)+len(name) > slackSection {
+			all, text = append(all, text), ""
+			name = strings.TrimPrefix(name, ", ")
+		}
+		text += name
+	}
+	return append(all, text)
+}
+
+// slackLinked is how many jobs of a group are linked: links are longer than names.
+const slackLinked = 20
 
 // section describes an event and its newest runs. It adds whole pieces until it is full, because cutting it off
 // anywhere might cut markup in two.

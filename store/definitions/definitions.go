@@ -191,7 +191,11 @@ func (d *Definitions) CompileText(key Version, tenant int32, text []byte) (*doma
 // is cut to the retention: an older slot can only become a skip. One-shots are never dropped, however old.
 func (d *Definitions) Compile(key Version, tenant int32, def domain.Definition) (*domain.Job, error) {
 	job, err := domain.Compile(key.Job, tenant, key.Version, def, d.jitter)
-	if err == nil && job.Schedule.Kind().Recurring() && job.Missed.Window.Value() > d.retention {
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the job
+	}
+	job.Kept = d.retention
+	if job.Schedule.Kind().Recurring() && job.Missed.Window.Value() > d.retention {
 		job.Missed.Window = domain.DurationOf(d.retention)
 	}
 	return job, err

@@ -272,6 +272,15 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 	if _, err = runs.ReadDetails(ctx, e.q, e.Run); err != nil {
 		return err
 	}
+	if e.Run.TooLate() {
+		due := e.Run.DueAt
+		if e.Run.Skipped != nil {
+			due = e.history.Due(e.At)
+		}
+		if e.Run.Cause, err = runs.CauseOf(ctx, e.q, e.tenant, e.Run.ID, due); err != nil {
+			return err
+		}
+	}
 	e.waiting, err = runs.WaitsFor(ctx, e.q, e.tenant, e.Run.ID)
 	return err
 }

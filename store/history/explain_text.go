@@ -14,7 +14,7 @@ func (e *explaining) ran() {
 	r := e.Run
 	late := ""
 	if r.Late {
-		late = " late, after the job's tolerance,"
+		late = " late, after the job's tolerance" + e.because() + ","
 		if written, ok := e.history.WrittenAfter(e.At); ok {
 			late = fmt.Sprintf(" late, as the job was written only at %s,", pg.Stamp(written))
 		}
@@ -38,6 +38,14 @@ func (e *explaining) ran() {
 		e.say(OutcomeInProgress, "The slot has a run under version %d, which is %s%s.",
 			r.JobVersion, r.Status, e.progress())
 	}
+}
+
+// because says why the slot was taken too late.
+func (e *explaining) because() string {
+	if e.Run.Cause == nil {
+		return ""
+	}
+	return ", because " + e.Run.Cause.Text
 }
 
 // skippedFirst adds why a slot had not run before a backfill made its run.
@@ -134,7 +142,7 @@ func (e *explaining) skipped() {
 	case domain.ReasonMissed:
 		reason = fmt.Sprintf(
 			"was missed: when a replica found it at %s, its tolerance had passed, and the policy for missed slots skipped it",
-			pg.Stamp(r.CreatedAt))
+			pg.Stamp(r.CreatedAt)) + e.because()
 	case domain.ReasonPaused:
 		reason = "was skipped because it passed while the job was paused"
 		if p := e.pauseAt(*e.Slot); p != nil {

@@ -1,8 +1,9 @@
 // Package notices tells people what happens to jobs. It owns the tables notices (events that are to be told) and
 // notified (the health of each job that has recipients).
 //
-// Events are written in the transaction that writes what happened: events.go. The chore of notify.go makes runs of
-// them, which any replica claims and sends like other runs. stale.go finds jobs that have not succeeded for too long,
+// Events are written in the transaction that writes what happened: events.go. The chore of notify.go collects them for
+// each job and adds them to the lines of recipients: lines.go. Any replica takes the message for a line, sends it and
+// writes the answer: send.go; plan.go decides what it says. list.go lists messages. stale.go finds jobs that have not succeeded for too long,
 // and defaults.go knows the recipients of tenants.
 package notices
 
@@ -22,7 +23,7 @@ type Options struct {
 	Pages     bool // the links lead to the pages there, and not to the API
 }
 
-// Teller makes runs of the notices that may be told. Safe for concurrent use.
+// Teller tells recipients. Safe for concurrent use.
 type Teller struct {
 	db          *pg.DB
 	definitions *definitions.Definitions

@@ -2,7 +2,6 @@ package notices
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -12,8 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/notice"
-	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -21,7 +18,7 @@ import (
 // tellBatch is how many notices one batch reads to find jobs with notices. It then tells all notices of these jobs.
 const tellBatch = 500
 
-// telling is one batch of notices that is being turned into runs.
+// telling is one batch of notices that joins the lines of recipients.
 type telling struct {
 	teller *Teller
 	tx     *pg.Tx
@@ -40,9 +37,9 @@ type toldJob struct {
 	news   domain.News
 }
 
-// Notify creates the runs that send notices to the notify URLs of jobs, as far as they may be sent by now. Jobs that
-// are stale by now get their notice. Then the notices of each job become runs, one for each recipient that asked for
-// any of them, in the transaction that deletes the notices. A lock on the job's row of notified keeps two replicas from
+// Notify adds notices to the lines of the recipients of jobs, as far as they may be sent by now. Jobs that are stale by
+// now get their notice. Then the notices of each job join the line of each recipient that asked for any of them, in the
+// transaction that deletes the notices. A lock on the job's row of notified keeps two replicas from
 // telling one part each. No transaction waits for that lock here. left is true if there may be more.
 func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
 	ctx = pg.Chores.In(ctx)
@@ -154,6 +151,7 @@ func (t *telling) define(ctx context.Context) error {
 	}
 	t.jobs = slices.DeleteFunc(t.jobs, func(j *toldJob) bool {
 		if j.job = found.Jobs[j.key]; j.job != nil {
+			j.news.Host = host(j.job.URL())
 			if j.job.Notify != nil {
 				j.list = j.job.Notify
 			}
@@ -168,7 +166,8 @@ func (t *telling) define(ctx context.Context) error {
 	return nil
 }
 
-// For each event of a job, all notices are counted, and the newest are described.
+// For each event of a job, all notices are counted, and the newest are described. Of missed slots and late runs the
+// newest says why.
 const takeNotices = `
 WITH gone AS (DELETE FROM punctual.notices WHERE job_id = ANY($1::uuid[]) RETURNING *),
 counted AS (
@@ -180,7 +179,13 @@ counted AS (
            newest AS (PARTITION BY job_id, event ORDER BY happened_at DESC, id DESC))
 SELECT job_id, event, total, first_at, last_at, since, coalesce(failures, 0), run_id,
        coalesce(scheduled_for, happened_at), happened_at, slots, coalesce(reason, ''),
-       coalesce(http_status, 0), coalesce(left(error, 1000), ''), coalesce(response, '')
+       coalesce(http_status, 0),
+       coalesce(left(error, 1000), CASE WHEN event IN ('missed', 'late') AND age = 1 THEN (
+           SELECT h.detail
+           FROM punctual.runs_of(ARRAY[run_id]) r
+           CROSS JOIN LATERAL punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h)
+       END, ''),
+       coalesce(response, '')
 FROM counted WHERE age <= $2 ORDER BY job_id, last_at, last_id, event, age`
 
 // take deletes the notices, and collects them as the news of each job.
@@ -217,6 +222,14 @@ func (t *telling) take(ctx context.Context) error {
 	return err
 }
 
+// host returns the host of a URL with its port; empty if a placeholder names it.
+func host(u *url.URL) string {
+	if u.Port() != "" || u.Hostname() == "" {
+		return u.Host
+	}
+	return u.Host + ":" + map[string]string{"https": "443"}[u.Scheme] + map[string]string{"http": "80"}[u.Scheme]
+}
+
 func (s *Teller) linkToRun(run string) string {
 	if s.options.Pages {
 		return s.link("/runs/" + run)
@@ -239,7 +252,7 @@ func (s *Teller) link(path string) string {
 	return s.options.PublicURL + path
 }
 
-// write postpones the jobs of later, and makes the runs of the rest.
+// write postpones the jobs of later, and adds the news of the rest to the lines of their recipients.
 func (t *telling) write(ctx context.Context) error {
 	var b pgx.Batch
 	if len(t.later) > 0 {
@@ -251,71 +264,12 @@ func (t *telling) write(ctx context.Context) error {
 		if err := t.take(ctx); err != nil {
 			return err
 		}
-		var runs noticeRuns
-		for _, j := range t.jobs {
-			if err := runs.add(j, t.now); err != nil {
-				return err
-			}
-		}
-		runs.queue(&b, t.now)
-		if len(runs.runs) > 0 {
-			t.tx.Wake()
+		if err := t.join(ctx, &b); err != nil {
+			return err
 		}
 	}
 	if b.Len() == 0 {
 		return nil
 	}
 	return t.tx.SendBatch(ctx, &b).Close()
-}
-
-// noticeRuns are the runs that tell recipients, and which jobs were told of which events.
-type noticeRuns struct {
-	runs   []claim.Entry
-	told   []uuid.UUID
-	events []string
-}
-
-// add makes a run for each recipient that asked for any of the news.
-func (r *noticeRuns) add(j *toldJob, now time.Time) error {
-	var told []domain.Event
-	for _, to := range domain.Recipients(j.list) {
-		body, events, err := notice.Body(j.news, to, j.list, now)
-		if err != nil {
-			return fmt.Errorf("job %s: %w", j.key.Job, err)
-		}
-		if body == nil {
-			continue
-		}
-		told = append(told, events...)
-		r.runs = append(r.runs, claim.Entry{
-			ID: domain.NewRunID(now), Job: j.key.Job, Trigger: domain.TriggerNotify, ScheduledFor: now, DueAt: now,
-			Sends: &claim.Sends{NotifyURL: to.URL, NotifySecret: to.Secret, Body: body},
-		})
-	}
-	if len(told) == 0 {
-		return nil
-	}
-	sent := map[domain.Event]time.Time{}
-	for _, e := range told {
-		sent[e] = now
-	}
-	text, err := json.Marshal(sent)
-	if err != nil {
-		return fmt.Errorf("job %s: its earlier notices: %w", j.key.Job, err)
-	}
-	r.told, r.events = append(r.told, j.key.Job), append(r.events, string(text))
-	return nil
-}
-
-// queue queues the statements that write the runs, which any replica may claim at once, and that note what was told.
-func (r *noticeRuns) queue(b *pgx.Batch, now time.Time) {
-	if len(r.runs) == 0 {
-		return
-	}
-	claim.QueueEntries(b, now, r.runs...)
-	b.Queue(`
-		UPDATE punctual.notified n
-		SET sent = n.sent || u.sent::jsonb
-		FROM unnest($1::uuid[], $2::text[]) AS u(job_id, sent)
-		WHERE n.job_id = u.job_id`, r.told, r.events)
 }

@@ -38,16 +38,17 @@ func (e *PooledSettingError) Error() string {
 //
 // A pooler refuses these at the start of a session, and a backend that it hands out knows nothing of what another was
 // told. Behind a pooler each transaction therefore sets what it needs. What cannot be set there is checked here: the
-// default isolation, and how values are written that go as text.
+// default isolation, and how values are written that go as text. A hot standby answers no query of a serializable
+// transaction, so this one is none.
 const settle = `
-SET LOCAL jit = off; SET LOCAL statement_timeout = 0;
+SET LOCAL transaction_isolation = 'read committed'; SET LOCAL jit = off; SET LOCAL statement_timeout = 0;
 WITH w(name, value, checked) AS (VALUES
     ('default_transaction_isolation', 'read committed', true), ('IntervalStyle', 'postgres', true),
     ('bytea_output', 'hex', true), ('array_nulls', 'on', true), ('extra_float_digits', '1', false),
     ('search_path', 'pg_catalog, pg_temp', false), ('row_security', 'on', false),
     ('session_replication_role', 'origin', false), ('jit', 'off', false), ('plan_cache_mode', 'auto', false),
-    ('statement_timeout', '0', false), ('lock_timeout', '0', false), ('idle_in_transaction_session_timeout', '0', false),
-    ('idle_session_timeout', '0', false), ('transaction_timeout', '0', false))
+    ('statement_timeout', '0', false), ('lock_timeout', '0', false), ('idle_session_timeout', '0', false),
+    ('idle_in_transaction_session_timeout', '0', false), ('transaction_timeout', '0', false))
 SELECT pg_catalog.pg_backend_pid() = %d,
        (SELECT s FROM pg_catalog.unnest(pg_catalog.current_schemas(true)) s WHERE s NOT LIKE 'pg_temp%%' LIMIT 1)::text,
        o.name, pg_catalog.current_setting(o.name), o.value,

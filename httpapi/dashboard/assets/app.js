@@ -1,26 +1,16 @@
-// The pages work without this. It shows times in the visitor's zone, refreshes what is live, and adds keys.
+// The pages work without this. It tells the visitor's zone, refreshes what is live, and adds keys.
 import { watch } from './live.js';
 
-const two = (n) => String(n).padStart(2, '0');
-const clock = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ` +
-  `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-
-// Every instant in the visitor's zone; UTC and the job's zone on hover.
-const times = (root) => {
-  for (const element of root.querySelectorAll('time[datetime]')) {
-    const at = new Date(element.dateTime);
-    if (Number.isNaN(at.getTime())) continue;
-    let title = `${at.toISOString().replace('T', ' ').slice(0, 19)} UTC`;
-    const zone = element.dataset.zone;
-    if (zone && zone !== 'UTC') {
-      try {
-        title += `\n${at.toLocaleString('sv-SE', { timeZone: zone })} ${zone}`;
-      } catch { /* a zone that the browser does not know */ }
-    }
-    element.title = title;
-    element.textContent = clock(at);
-  }
-};
+// The server writes times in the zone of this browser, which it learns from here. A page that was fetched without it
+// is fetched again, once.
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC';
+const clock = () => decodeURIComponent(/(?:^|; )zone=([^;]*)/.exec(document.cookie)?.[1] || '').split(':');
+const [kind, known] = clock();
+if (known !== zone) {
+  const safe = location.protocol === 'https:' ? '; Secure' : '';
+  document.cookie = `zone=${encodeURIComponent(`${kind || 'local'}:${zone}`)}; Path=/; Max-Age=31536000; SameSite=Lax${safe}`;
+  if (clock()[1] === zone && 'again' in document.body.dataset) location.reload();
+}
 
 // On narrow screens a table has no head, so each cell says what it is.
 const labels = (root) => {
@@ -33,11 +23,10 @@ const labels = (root) => {
     }
   }
 };
-const dress = (root) => { times(root); labels(root); };
-dress(document);
+labels(document);
 // What goes on in time is wider than a narrow screen, and is first seen at its end.
 for (const part of document.querySelectorAll('.scroll.end')) part.scrollLeft = part.scrollWidth;
-document.addEventListener('htmx:afterSwap', (event) => dress(event.target.parentElement || document));
+document.addEventListener('htmx:afterSwap', (event) => labels(event.target.parentElement || document));
 
 // On narrow screens the pages' names are a line that scrolls.
 document.querySelector('header nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
@@ -45,7 +34,7 @@ document.querySelector('header nav [aria-current]')?.scrollIntoView({ block: 'ne
 // At / the API answers whoever does not ask for a page.
 document.addEventListener('htmx:configRequest', (event) => { event.detail.headers.Accept = 'text/html'; });
 
-watch(dress, clock);
+watch(labels, (at) => at.toLocaleTimeString('sv-SE', { timeZone: document.body.dataset.zone }));
 
 document.addEventListener('click', (event) => {
   const button = event.target.closest('button.copy');

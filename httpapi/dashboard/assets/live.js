@@ -78,7 +78,7 @@ export const watch = (dress, clock) => {
     stale.append(' ', link);
   };
   const fresh = () => {
-    since = clock(new Date()).slice(11);
+    since = clock(new Date());
     misses = 0;
     asof.textContent = `as of ${since}`;
     say('');

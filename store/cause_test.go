@@ -1,0 +1,162 @@
+package store
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"punctual/scheduler/domain"
+)
+
+// A slot was due five minutes ago, and is missed. Each case plants the facts as they would be on record by now.
+func TestAMissedSlotSaysWhy(t *testing.T) {
+	served := func(c claimer, queue, since, until string) {
+		c.exec(`INSERT INTO punctual.service_periods (queue, since, until, survived)
+			SELECT id, now() - $2::interval, now() - $3::interval, false FROM punctual.queues WHERE name = $1`,
+			queue, since, until)
+	}
+	note := func(c claimer) {
+		_, err := c.NoteService(t.Context())
+		must(t, err)
+	}
+	frozen := func(c claimer, tenant int32) {
+		c.freeze(tenant, "the warehouse moves")
+		c.exec(`UPDATE punctual.tenants SET frozen_at = now() - interval '10 minutes' WHERE frozen_at IS NOT NULL`)
+		c.exec(`UPDATE punctual.deployment SET frozen_at = now() - interval '10 minutes' WHERE frozen_at IS NOT NULL`)
+		c.unfreeze(tenant)
+	}
+	for _, test := range []struct {
+		name, kind string
+		plant      func(c claimer)
+		says       string
+	}{
+		{"a freeze that is over", "frozen", func(c claimer) { frozen(c, c.tenant) }, "the tenant was frozen from "},
+		{"a freeze of all", "frozen", func(c claimer) { frozen(c, -1) }, "(the warehouse moves)"},
+		{"a limit", "limit", func(c claimer) {
+			c.exec(`INSERT INTO punctual.tenant_usage (tenant, held_by, held_since, held_at)
+				VALUES ($1, 'max_runs_per_second', now() - interval '6 minutes', now())`, c.tenant)
+		}, "the tenant was at max_runs_per_second from "},
+		{"no replica", "no_replica", func(c claimer) {
+			served(c, "default", "2 hours", "6 minutes")
+			note(c)
+		}, "no replica was alive from "},
+		{"nobody served the queue", "queue_unserved", func(c claimer) {
+			_, err := c.EnsureQueues(t.Context(), []string{"other"})
+			must(t, err)
+			served(c, "default", "2 hours", "6 minutes")
+			served(c, "other", "2 hours", "1 second")
+			note(c)
+		}, `no live replica served the queue "default" from `},
+		{"the database was away", "database_away", func(c claimer) {
+			c.exec(`UPDATE punctual.replicas SET started_at = now() - interval '1 day'`)
+			served(c, "default", "2 hours", "6 minutes")
+			note(c)
+		}, "no replica could reach the database from "},
+		{"the longest of two", "frozen", func(c claimer) {
+			served(c, "default", "2 hours", "1 minute")
+			note(c)
+			frozen(c, c.tenant)
+		}, "the tenant was frozen"},
+		{"facts of other times", "", func(c claimer) {
+			served(c, "default", "2 hours", "30 minutes")
+			served(c, "default", "20 minutes", "15 seconds")
+			note(c)
+			c.exec(`INSERT INTO punctual.tenant_usage (tenant, held_by, held_since, held_at)
+				VALUES ($1, 'max_runs_per_second', now() - interval '20 minutes', now() - interval '10 minutes')`, c.tenant)
+		}, "the policy for missed slots skipped it."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newClaimer(t)
+			c.renewed()
+			slot := c.now().Add(-5 * time.Minute).Truncate(time.Second)
+			job := c.create("job", everything, func(d *domain.Definition) {
+				d.Schedule = domain.Schedule{Every: domain.DurationOf(time.Hour), StartsAt: domain.InstantOf(slot)}
+				d.Missed.Policy, d.Missed.Tolerance = domain.MissedSkip, domain.DurationOf(time.Second)
+			})
+			c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '1 day'`)
+			c.setNext(job.ID, slot)
+			test.plant(c)
+			if runs := c.claim(10, true).Runs; len(runs) > 0 {
+				t.Fatalf("claimed %+v", runs)
+			}
+			e := c.explained("job", slot)
+			if !strings.Contains(e.Text, "was missed") || !strings.Contains(e.Text, test.says) {
+				t.Errorf("%q does not say %q", e.Text, test.says)
+			}
+			if e.Run == nil {
+				t.Fatal("there is no recorded skip")
+			}
+			got, err := c.RunCause(t.Context(), c.tenant, e.Run)
+			must(t, err)
+			if test.kind == "" {
+				if got != nil {
+					t.Errorf("the cause is %+v", got)
+				}
+				return
+			}
+			if got == nil || got.Kind != test.kind || !strings.Contains(got.Text, test.says) || got.Until == nil {
+				t.Fatalf("the cause is %+v", got)
+			}
+			told := news(t, c.wantHeard("missed 1"))
+			if len(told.Events) != 1 || len(told.Events[0].Runs) != 1 || told.Events[0].Runs[0].Error != got.Text {
+				t.Errorf("the notice tells %+v, want the cause %q", told.Events, got.Text)
+			}
+		})
+	}
+}
+
+func TestALateRunSaysWhy(t *testing.T) {
+	c := newClaimer(t)
+	c.renewed()
+	slot := c.now().Add(-5 * time.Minute).Truncate(time.Second)
+	job := c.create("job", func(d *domain.Definition) {
+		d.Schedule = domain.Schedule{Every: domain.DurationOf(time.Hour), StartsAt: domain.InstantOf(slot)}
+		d.Missed.Policy, d.Missed.Tolerance = domain.MissedFireOnce, domain.DurationOf(time.Second)
+	})
+	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '1 day'`)
+	c.setNext(job.ID, slot)
+	c.freeze(c.tenant, "")
+	c.exec(`UPDATE punctual.tenants SET frozen_at = now() - interval '10 minutes' WHERE id = $1`, c.tenant)
+	c.unfreeze(c.tenant)
+	run := c.one(c.claim(10, true))
+	c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, run.RunID)
+	if e := c.explained("job", slot); !strings.Contains(e.Text, "after the job's tolerance, because the tenant was frozen from ") {
+		t.Errorf("%q does not say why it was late", e.Text)
+	}
+}
+
+func TestServiceIsNotedOnlyOnChangeAndForgotten(t *testing.T) {
+	c := newClaimer(t)
+	c.renewed()
+	note := func() {
+		t.Helper()
+		_, err := c.NoteService(t.Context())
+		must(t, err)
+	}
+	periods := func() int { return c.count(`SELECT count(*) FROM punctual.service_periods`) }
+	note()
+	note()
+	if n := periods(); n != 1 {
+		t.Fatalf("%d periods after two notes", n)
+	}
+	c.exec(`UPDATE punctual.service_periods SET since = since - interval '1 h', until = until - interval '20 s'`)
+	note()
+	if n := c.count(`SELECT count(*) FROM punctual.service_periods WHERE until > now() - interval '15 s'`); n != 1 || periods() != 1 {
+		t.Error("a short delay ended the period")
+	}
+	c.exec(`UPDATE punctual.replicas SET draining = true`)
+	c.exec(`UPDATE punctual.service_periods SET until = until - interval '40 s'`)
+	note()
+	if n := periods(); n != 1 {
+		t.Errorf("a replica that drains made %d periods", n)
+	}
+	c.renewed()
+	note()
+	if n := periods(); n != 2 {
+		t.Errorf("%d periods after a gap", n)
+	}
+	c.exec(`UPDATE punctual.service_periods SET since = since - interval '2 years', until = until - interval '2 years'`)
+	if n, left, err := c.ForgetService(t.Context()); n != 2 || left || err != nil {
+		t.Errorf("forgot %d, %t, %v", n, left, err)
+	}
+}

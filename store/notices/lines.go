@@ -1,0 +1,191 @@
+package notices
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
+	"punctual/scheduler/notice"
+	"punctual/store/pg"
+)
+
+// gap is Gap in Go.
+const gap = 5 * time.Minute
+
+// lineOf returns the id of a recipient's line.
+func lineOf(tenant int32, to domain.Recipient) uuid.UUID {
+	return uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%d %q %q %q", tenant, to.Format, to.URL, to.Secret))
+}
+
+// joining is news of a job for a recipient.
+type joining struct {
+	job      *toldJob
+	to       domain.Recipient
+	line     uuid.UUID
+	news     domain.News
+	resolves bool
+}
+
+// join adds the news of the jobs to the lines of their recipients. A job's news that a recipient has not been sent yet
+// is merged with what is new, so a line never has more than one row for a job. The lines are locked in the order of
+// their ids, before their rows: a claim of a line does so too.
+func (t *telling) join(ctx context.Context, b *pgx.Batch) error {
+	var all []joining
+	sent := make(map[uuid.UUID]map[domain.Event]time.Time)
+	for _, j := range t.jobs {
+		for _, to := range domain.Recipients(j.list) {
+			news := j.news.For(to, j.list)
+			if len(news.Events) == 0 {
+				continue
+			}
+			all = append(all, joining{j, to, lineOf(j.tenant, to), news, to.Asks(j.list, domain.EventRecovered)})
+			for _, e := range news.Events {
+				if sent[j.key.Job] == nil {
+					sent[j.key.Job] = map[domain.Event]time.Time{}
+				}
+				sent[j.key.Job][e.Event] = t.now
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b joining) int {
+		return cmp.Or(slices.Compare(a.line[:], b.line[:]), slices.Compare(a.job.key.Job[:], b.job.key.Job[:]))
+	})
+	told, err := t.lockLines(ctx, all)
+	if err != nil {
+		return err
+	}
+	if err := t.mergeUnsent(ctx, all); err != nil {
+		return err
+	}
+	if err := queueJoining(b, all, told, t.now); err != nil {
+		return err
+	}
+	var jobs []uuid.UUID
+	var events []string
+	for job, when := range sent {
+		text, err := json.Marshal(when)
+		if err != nil {
+			return fmt.Errorf("job %s: its earlier notices: %w", job, err)
+		}
+		jobs, events = append(jobs, job), append(events, string(text))
+	}
+	b.Queue(`
+		UPDATE punctual.notified n
+		SET sent = n.sent || u.sent::jsonb
+		FROM unnest($1::uuid[], $2::text[]) AS u(job_id, sent)
+		WHERE n.job_id = u.job_id`, jobs, events)
+	return nil
+}
+
+// lockLines locks the lines, and makes missing ones. It returns when each line was last told of each subject.
+func (t *telling) lockLines(ctx context.Context, all []joining) (map[uuid.UUID]map[string]time.Time, error) {
+	lines := slices.CompactFunc(slices.Clone(all), func(a, b joining) bool { return a.line == b.line })
+	ids := pg.Column(lines, func(j joining) uuid.UUID { return j.line })
+	sent := make(map[uuid.UUID]map[string]time.Time, len(lines))
+	var b pgx.Batch
+	b.Queue(`
+		INSERT INTO punctual.notice_lines (id, tenant, format, url, secret)
+		SELECT * FROM unnest($1::uuid[], $2::int4[], $3::text[], $4::text[], $5::text[]) AS u(id, tenant, format, url, secret)
+		ORDER BY u.id
+		ON CONFLICT DO NOTHING`, ids,
+		pg.Column(lines, func(j joining) int32 { return j.job.tenant }),
+		pg.Column(lines, func(j joining) string { return string(j.to.Format) }),
+		pg.Column(lines, func(j joining) string { return j.to.URL }),
+		pg.Column(lines, func(j joining) string { return j.to.Secret }))
+	b.Queue(`SELECT id, sent FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`, ids).
+		Query(func(rows pgx.Rows) error {
+			var id uuid.UUID
+			var raw []byte
+			_, err := pgx.ForEachRow(rows, []any{&id, &raw}, func() (err error) {
+				sent[id], err = readSent(raw)
+				return err
+			})
+			return err
+		})
+	return sent, t.tx.SendBatch(ctx, &b).Close()
+}
+
+func readSent(raw []byte) (sent map[string]time.Time, err error) {
+	return sent, json.Unmarshal(raw, &sent)
+}
+
+// mergeUnsent merges the news with news that is in no message yet.
+func (t *telling) mergeUnsent(ctx context.Context, all []joining) error {
+	at := make(map[[2]uuid.UUID]*joining, len(all))
+	for i := range all {
+		at[[2]uuid.UUID{all[i].line, all[i].job.key.Job}] = &all[i]
+	}
+	rows := pg.Query(ctx, t.tx, `
+		SELECT s.line_id, s.job_id, s.news
+		FROM punctual.notice_subjects s
+		JOIN unnest($1::uuid[], $2::uuid[]) AS u(line_id, job_id) ON s.job_id = u.job_id AND s.line_id = u.line_id
+		WHERE s.news IS NOT NULL`,
+		pg.Column(all, func(j joining) uuid.UUID { return j.line }),
+		pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }))
+	var line, job uuid.UUID
+	var raw []byte
+	_, err := pgx.ForEachRow(rows, []any{&line, &job, &raw}, func() error {
+		var earlier domain.News
+		if err := json.Unmarshal(raw, &earlier); err != nil {
+			return err
+		}
+		j := at[[2]uuid.UUID{line, job}]
+		j.news = earlier.Merge(j.news)
+		return nil
+	})
+	return err
+}
+
+// queueJoining queues the statements that write the rows of the lines. Passing events of a kind are told at once, or
+// a gap after the line was last told of the kind. All else is told at once.
+func queueJoining(b *pgx.Batch, all []joining, told map[uuid.UUID]map[string]time.Time, now time.Time) error {
+	var texts []string
+	var when []time.Time
+	for _, j := range all {
+		text, err := json.Marshal(j.news)
+		if err != nil {
+			return fmt.Errorf("job %s: its news: %w", j.job.key.Job, err)
+		}
+		at := now
+		if j.news.State() == "" {
+			if last, was := told[j.line][passingKey(j.news)]; was && last.Add(gap).After(now) {
+				at = last.Add(gap)
+			}
+		}
+		texts, when = append(texts, string(text)), append(when, at)
+	}
+	lines := pg.Column(all, func(j joining) uuid.UUID { return j.line })
+	b.Queue(`
+		INSERT INTO punctual.notice_subjects AS s (job_id, line_id, news, resolves, tell_at)
+		SELECT u.job_id, u.line_id, u.news::json, u.resolves, u.tell_at
+		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bool[], $5::timestamptz[])
+		     AS u(line_id, job_id, news, resolves, tell_at)
+		ON CONFLICT (job_id, line_id) DO UPDATE
+		SET news = excluded.news, resolves = excluded.resolves, tell_at = least(s.tell_at, excluded.tell_at)`,
+		lines, pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }), texts,
+		pg.Column(all, func(j joining) bool { return j.resolves }), when)
+	b.Queue(`
+		UPDATE punctual.notice_lines l
+		SET due_at = least(l.due_at, u.at)
+		FROM (SELECT line_id, min(at) AS at FROM unnest($1::uuid[], $2::timestamptz[]) AS u(line_id, at) GROUP BY line_id) u
+		WHERE l.id = u.line_id`, lines, when)
+	return nil
+}
+
+// passingKey is the key of the subject of events that are over when they are told.
+func passingKey(news domain.News) string {
+	if domain.EventLate == news.Events[len(news.Events)-1].Event {
+		return string(notice.KindLate) + ":" + news.Tenant
+	}
+	return string(notice.KindMissed) + ":" + news.Tenant
+}

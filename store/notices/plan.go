@@ -1,0 +1,246 @@
+package notices
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
+	"punctual/scheduler/notice"
+)
+
+const (
+	// together is how many jobs that go wrong at once have an incident each at PagerDuty. More of them share one.
+	together = 10
+	// mostNames bounds the names of the jobs in a message, in bytes. Slack takes 45 sections of 3,000 characters.
+	mostNames = 100_000
+)
+
+// subject is a row of notice_subjects.
+type subject struct {
+	job      uuid.UUID
+	unsent   *domain.News // sending and news; nil: nothing
+	news     domain.News  // the newest that is known, for the job's name
+	again    bool         // it was in a message that may not have arrived
+	dirty    bool         // there is something to tell now
+	resolves bool
+	troubled bool
+	open     bool
+	wasOpen  bool
+	key      string
+	until    time.Time // it is put off until then
+	forget   bool      // there is nothing to tell
+	takes    bool      // it is in the message
+}
+
+// stateful reports whether a recipient keeps a state for each subject, as opposed to a list of messages for people.
+func stateful(f domain.Format) bool {
+	return f == domain.FormatPagerDuty || f == domain.FormatAlertmanager
+}
+
+// settle finds the newest state of rows, and the subjects that they belong to.
+func settle(rows []*subject, f domain.Format) {
+	for _, r := range rows {
+		r.settle(f)
+	}
+	nameIncidents(rows, f)
+}
+
+// plan decides, of settled rows, what the next message to a recipient says. It marks the rows that are in the message, that are put off,
+// and that nobody needs to be told of. sent says when each subject was last told of.
+func plan(rows []*subject, to domain.Recipient, sent map[string]time.Time, now time.Time) []notice.Subject {
+	var order []string
+	groups := map[string][]*subject{}
+	for _, r := range rows {
+		if r.forget || r.key == "" {
+			continue
+		}
+		if groups[r.key] == nil {
+			order = append(order, r.key)
+		}
+		groups[r.key] = append(groups[r.key], r)
+	}
+	var all []notice.Subject
+	names := 0
+	for _, key := range order {
+		s, tells := tell(key, groups[key], sent[key], now)
+		if !tells {
+			continue
+		}
+		for _, j := range s.Jobs {
+			names += len(j.Job) + 10
+		}
+		if len(all) > 0 && (to.Format == domain.FormatPagerDuty || names > mostNames) {
+			break // the next message tells of it
+		}
+		all = append(all, s)
+		for _, r := range groups[key] {
+			r.takes, r.wasOpen = true, r.open
+			r.open = r.open || r.troubled && r.resolves
+		}
+	}
+	return all
+}
+
+// settle finds the row's newest state. Trouble that is over before the recipient could hear of it is no incident.
+func (r *subject) settle(f domain.Format) {
+	if r.unsent == nil {
+		return
+	}
+	state := r.unsent.State()
+	switch {
+	case state.Trouble():
+		r.troubled = true
+	case state == domain.EventRecovered:
+		r.troubled = false
+	}
+	_, _, grouped := kindOf(r.key) // whose recovery is told with that of the others
+	if state == domain.EventRecovered && !r.open && stateful(f) && !grouped {
+		kept := r.unsent.For(domain.Recipient{}, nil)
+		for _, e := range r.unsent.Events {
+			if e.Event == domain.EventLate || e.Event == domain.EventMissed {
+				kept.Events = append(kept.Events, e)
+			}
+		}
+		r.unsent, r.key = &kept, ""
+		r.forget = len(kept.Events) == 0
+	}
+	if !r.troubled && !r.open && !grouped {
+		r.key = ""
+	}
+}
+
+// nameIncidents says which subject each row that has something to tell belongs to. A row that is open keeps its own.
+func nameIncidents(rows []*subject, f domain.Format) {
+	var own []*subject
+	for _, r := range rows {
+		if r.forget || r.unsent == nil || r.key != "" {
+			continue
+		}
+		switch state := r.unsent.State(); {
+		case state == "" && !r.troubled:
+			r.key = passingKey(*r.unsent)
+		case r.troubled:
+			if _, is := r.unsent.Unreachable(); is {
+				r.key = string(notice.KindHost) + ":" + r.unsent.Tenant + ":" + r.unsent.Host
+				continue
+			}
+			own = append(own, r)
+			r.key = r.job.String()
+		default:
+			r.key = r.job.String()
+		}
+	}
+	if f == domain.FormatPagerDuty && len(own) > together {
+		key := string(notice.KindJobs) + ":" + uuid.NewString()
+		for _, r := range own {
+			r.key = key
+		}
+	}
+}
+
+// tell says what there is to tell of a subject now, or puts it off: jobs that join an incident that the recipient knows
+// of are told when it is over, or a gap after it was last told of.
+func tell(key string, rows []*subject, last, now time.Time) (s notice.Subject, tells bool) {
+	troubled, open, again, dirty := false, false, false, false
+	for _, r := range rows {
+		troubled, open = troubled || r.troubled, open || r.open
+		again, dirty = again || r.again, dirty || r.dirty
+	}
+	if !dirty {
+		return s, false
+	}
+	kind, name, grouped := kindOf(key)
+	if !grouped {
+		s = notice.AboutJob(*rows[0].unsent).Subjects[0]
+		s.Key = key
+		if rows[0].troubled {
+			s.State = notice.StateFiring
+		}
+		return s, true
+	}
+	if until := last.Add(gap); troubled && (open || !rows[0].resolves) && !again && until.After(now) {
+		for _, r := range rows {
+			if r.dirty {
+				r.until = until
+			}
+		}
+		return s, false
+	}
+	s = notice.Subject{Kind: kind, Name: name, Key: key, State: notice.StatePassing}
+	switch {
+	case troubled:
+		s.State = notice.StateFiring
+	case kind == notice.KindHost || kind == notice.KindJobs:
+		s.State = notice.StateResolved
+	}
+	for _, r := range rows {
+		news := r.news
+		if r.unsent != nil {
+			news = *r.unsent
+		} else {
+			news.Events = []domain.NewsEvent{}
+		}
+		for _, e := range news.Events {
+			since := e.FirstAt
+			if e.Since != nil && e.Event != domain.EventStale {
+				since = *e.Since
+			}
+			if s.Since == nil || since.Before(*s.Since) {
+				s.Since = &since
+			}
+			if s.Cause == "" && len(e.Runs) > 0 {
+				s.Cause = e.Runs[0].Error
+			}
+		}
+		s.Jobs = append(s.Jobs, news)
+	}
+	return s, true
+}
+
+// kindOf returns the kind and the name of the subject with a key. A job's key is its id.
+func kindOf(key string) (kind notice.Kind, name string, grouped bool) {
+	before, after, grouped := strings.Cut(key, ":")
+	if !grouped {
+		return notice.KindJob, "", false
+	}
+	kind = notice.Kind(before)
+	if kind == notice.KindHost {
+		_, after, _ = strings.Cut(after, ":")
+	}
+	return kind, after, true
+}
+
+// brief leaves out the details of a message about many jobs.
+func brief(subjects []notice.Subject) {
+	const detailed = 20
+	n := 0
+	for i := range subjects {
+		jobs := subjects[i].Jobs
+		for k := range jobs {
+			if n++; n <= detailed {
+				continue
+			}
+			jobs[k].Events = slices.Clone(jobs[k].Events)
+			for e := range jobs[k].Events {
+				jobs[k].Events[e].Runs = []domain.NewsRun{}
+			}
+		}
+	}
+}
+
+// events returns the events that subjects tell of.
+func events(subjects []notice.Subject) []string {
+	found := map[string]bool{}
+	for _, s := range subjects {
+		for _, j := range s.Jobs {
+			for _, e := range j.Events {
+				found[string(e.Event)] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
