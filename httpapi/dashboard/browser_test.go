@@ -353,7 +353,8 @@ func (b *tab) keepsWhatItCannotFetch() {
 	b.waits("#live.stale", "Needs attention")
 }
 
-// ownClock lets a test move the clock of a page, and break what it fetches. pass(ms) returns once nothing is left to do.
+// ownClock lets a test move the clock of a page, and break what it fetches. pass(ms) returns once nothing is left to
+// do.
 const ownClock = `{
 	let now = 0, last = 0;
 	const timers = new Map();
@@ -367,7 +368,9 @@ const ownClock = `{
 	const page = fetch('/', { headers: { Accept: 'text/html' } }).then((answer) => answer.text());
 	window.fault = null;
 	window.fetch = (path, options) => ({
-		hangs: () => new Promise((_, fail) => { options.signal.addEventListener('abort', () => fail(options.signal.reason)); }),
+		hangs: () => new Promise((_, fail) => {
+			options.signal.addEventListener('abort', () => fail(options.signal.reason));
+		}),
 		refuses: () => Promise.reject(new TypeError('Failed to fetch')),
 		503: async () => new Response('no', { status: 503 }),
 		gone: async () => new Response('no', { status: 404 }),
@@ -415,7 +418,7 @@ func (b *tab) saysWithinFiveSeconds() {
 		}
 	}
 	_, err = chromedp.Call(b.ctx, cdppage.RemoveScriptToEvaluateOnNewDocument,
-		cdppage.RemoveScriptToEvaluateOnNewDocumentParams{Identifier: added.Identifier})
+		cdppage.RemoveScriptToEvaluateOnNewDocumentParams(added))
 	must(b.t, err)
 	b.open("/")
 }
