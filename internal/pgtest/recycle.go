@@ -15,11 +15,11 @@ import (
 	"punctual/internal/privatepg"
 )
 
-// To clone a database and to drop it costs more than most tests do with it. So tests hand their databases on: recycling
-// empties the tables that were written to, and drops those of days that the test made. A database is not handed on if
-// its test failed, or if something is left that a clone does not have: an object, a setting, a connection, statistics of
-// ANALYZE, a large table. Tables that were emptied still have some pages, with dead rows. So tests of plans and sizes
-// begin with a Clone.
+// To clone a database and to drop it costs more than most tests do with it. So tests hand their databases on:
+// recycling empties the tables that were written to, and drops those of days that the test made. A database is not
+// handed on if its test failed, or if something is left that a clone does not have: an object, a setting, a
+// connection, statistics of ANALYZE, a large table. Tables that were emptied still have some pages, with dead rows. So
+// tests of plans and sizes begin with a Clone.
 
 //go:embed recycle.sql
 var recycleSQL string

@@ -100,7 +100,7 @@ type Mail struct {
 	To      string
 	Subject string
 	Text    string
-	ID      string // makes the Message-ID, one for each attempt: what may have arrived is told again, with the newest state
+	ID      string // makes the Message-ID, one for each attempt: what may have arrived is told anew
 	Thread  string // mail with the same thread is shown as one conversation; empty: none
 }
 

@@ -273,7 +273,7 @@ func (c *checker) runbook(raw string) {
 	page, _, _ := strings.Cut(raw, "#")
 	u, err := delivery.CheckURL(page)
 	if _, bad := url.Parse(raw); bad != nil || err != nil || u.Scheme != "https" || len(raw) > delivery.MaxURL ||
-		strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", r) }) {
+		strings.ContainsFunc(raw, notInURL) {
 		c.add("runbook", "%q: must be an absolute https URL without a user, such as https://wiki.example.com/runbook, of "+
 			"at most %d bytes", clip(raw), delivery.MaxURL)
 	}
@@ -356,3 +356,6 @@ func texts[T ~string](words []T) []string {
 }
 
 func clip(s string) string { return placeholder.Clip(s) }
+
+// notInURL reports whether a character may stand in no URL.
+func notInURL(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", r) }
