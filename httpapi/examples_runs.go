@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -154,6 +155,7 @@ func exampleGroup() letters.DeadLetterGroup {
 func exampleJobsOperation(action jobs.Action) letters.Operation {
 	o := exampleRunningOperation()
 	o.Kind, o.Matched, o.Done, o.MaxPerSecond = letters.OperationKind(action), 500, 200, nil
+	o.Request = json.RawMessage(`{"labels":{"team":"billing"}}`)
 	o.Note = new("the warehouse moves")
 	return o
 }
@@ -183,6 +185,8 @@ func exampleRunningOperation() letters.Operation {
 		ID: uuid.MustParse("019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"), Kind: letters.OperationReplay,
 		State: letters.OperationRunning, MaxPerSecond: new(10), Note: new("the invoice service was down"),
 		Matched: 1204, Done: 350, CreatedAt: at("2026-12-01T15:22:56.196Z"),
+		Request:     json.RawMessage(`{"reason":"http_5xx","label":{"team":"billing"},"latest_per_job":true}`),
+		RequestedBy: "key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11)",
 	}
 }
 
@@ -196,5 +200,7 @@ func exampleRunningBackfill() letters.Operation {
 	o := exampleRunningOperation()
 	o.Kind, o.JobID, o.Matched, o.Done, o.Note = letters.OperationBackfill, &exampleJobID, 31, 0,
 		new("invoices of November with the new template")
+	o.Request = json.RawMessage(fmt.Sprintf(`{"job_id":%q,"job_version":3,"from":"2026-11-01T00:00:00Z",`+
+		`"to":"2026-12-01T00:00:00Z","rerun":false}`, exampleJobID))
 	return o
 }

@@ -981,6 +981,7 @@ CREATE TABLE punctual.operations (
     actor           text,
     address         inet,
     request_id      text,
+    requested_by    text NOT NULL DEFAULT 'system',
     CONSTRAINT operation_state_is_running_done_cancelled_or_failed CHECK (state IN ('running', 'done', 'cancelled',
         'failed')),
     CONSTRAINT ended_operation_has_finished_at CHECK ((state = 'running') = (finished_at IS NULL)),
@@ -1029,6 +1030,7 @@ COMMENT ON COLUMN punctual.operations.actor_kind IS
 COMMENT ON COLUMN punctual.operations.actor IS 'The caller, as in audit_log.';
 COMMENT ON COLUMN punctual.operations.address IS 'The address that the request came from, as in audit_log.';
 COMMENT ON COLUMN punctual.operations.request_id IS 'The request''s id, as in audit_log.';
+COMMENT ON COLUMN punctual.operations.requested_by IS 'The caller in words, such as "key deploy (019a…)".';
 
 CREATE TABLE punctual.operation_jobs (
     operation  uuid NOT NULL,

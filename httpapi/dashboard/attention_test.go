@@ -128,7 +128,9 @@ func TestAGroupOfDeadLettersIsReplayed(t *testing.T) {
 		shows("max_per_second")
 	operation := b.post("/dead-letters/resolve", sure...).want(303).to()
 	s.operate()
-	sound(b.get(operation).want(200).shows("30 of 30", "it is mended"))
+	sound(b.get(operation).want(200).shows("Resolve 30 dead letters of a (dead because answered with 5xx)", "30 of 30",
+		"it is mended", "by anybody", `aria-current="page">Dead letters`))
+	sound(b.get("/operations").want(200).shows("Resolve 30 dead letters (dead because answered with 5xx)", "anybody"))
 	s.counts(30, "dead_letters", "resolved_at IS NOT NULL AND reason = 'http_5xx'")
 }
 
@@ -201,7 +203,8 @@ func TestManyJobsArePausedAtOnce(t *testing.T) {
 	sure := append(ask, "sure", "1", "note", "the warehouse moves", "until", "2126-12-01T09:00")
 	operation := b.post("/jobs", sure...).want(303).to()
 	s.operate()
-	b.get(operation).want(200).shows("120 of 120")
+	sound(b.get(operation).want(200)).shows("Pause 120 jobs (team=billing)", "120 of 120", "Paused until", "2126-12-01",
+		`aria-current="page">Jobs`)
 	s.counts(120, "jobs", "paused_until = '2126-12-01T09:00:00Z' AND pause_note = 'the warehouse moves'")
 	b.get("/jobs?search=state:paused+team%3Dbilling").want(200).shows("paused", "the warehouse moves")
 	b.post("/jobs", "search", "state:paused", "action", "resume").want(200).shows("Resume 120 jobs?").hides("Until")

@@ -104,31 +104,3 @@ func (v *visit) one(verb, run string) error {
 	made, err := v.api.ReplayDeadLetter(v.ctx(), run, note)
 	return v.done(err, "/runs/"+made.ID.String(), "This run replays the dead one.")
 }
-
-// operationsView is the list of operations.
-type operationsView struct {
-	Operations []letters.Operation
-	Next       string
-}
-
-func (v *visit) operations() error {
-	list, err := v.api.Operations(v.ctx(), filtered(v.r.URL.Query(), "state", "cursor"))
-	if err != nil {
-		return err
-	}
-	return v.show("operations", "Operations", operationsView{list.Data, text(list.NextCursor)})
-}
-
-func (v *visit) operation() error {
-	operation, err := v.api.Operation(v.ctx(), v.part("operation"))
-	if err != nil {
-		return err
-	}
-	return v.show("operation", "Operation", operation)
-}
-
-func (v *visit) cancelOperation() error {
-	id := v.part("operation")
-	_, err := v.api.CancelOperation(v.ctx(), id)
-	return v.done(err, "/operations/"+url.PathEscape(id), "The operation is cancelled. What it has done stays done.")
-}

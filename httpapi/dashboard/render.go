@@ -44,6 +44,9 @@ func (s shown) May(role string) bool { return s.Caller.Role.Includes(auth.Role(r
 
 // Section reports which part of the navigation a page belongs to.
 func (s shown) Section() string {
+	if o, ok := s.Data.(operationView); ok && o.OfJobs() {
+		return "jobs"
+	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(s.Path, "/"), "/")
 	first, _, _ = strings.Cut(first, "?")
 	switch first {

@@ -52,6 +52,9 @@ type Operation struct {
 	Error        *string        `json:"error" doc:"The latest dead letter, slot or job that could not be processed, and why; or why the operation failed."`
 	CreatedAt    time.Time      `json:"created_at" doc:"When it was requested."`
 	FinishedAt   *time.Time     `json:"finished_at" doc:"When it ended."`
+
+	Request     json.RawMessage `json:"request" doc:"What it was requested for: the filter, as an object."`
+	RequestedBy string          `json:"requested_by" doc:"Who requested it." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 }
 
 // BulkRequest asks for an operation on the open dead letters that Filter selects. The filter's Resolved and Page are
@@ -66,7 +69,7 @@ type BulkRequest struct {
 
 // operationColumns stand in the order of the fields of Operation.
 const operationColumns = `o.id, o.kind, o.job_id, o.state, o.matched, o.done, o.failed, o.max_per_second, o.note,
-	o.error, o.created_at, o.finished_at`
+	o.error, o.created_at, o.finished_at, o.request, o.requested_by`
 
 var scanOperation = pgx.RowToStructByPos[Operation]
 
@@ -151,11 +154,12 @@ func (n newOperation) write(ctx context.Context, tx *pg.Tx, tenant int32) (Opera
 	}
 	_, err := tx.Exec(ctx, `
 		INSERT INTO punctual.operations (id, tenant, kind, state, request, note, max_per_second, matched, next_at,
-			created_at, finished_at, job_id, rerun, next_slot, last_slot, actor_kind, actor, address, request_id)
-		VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17::text::inet, $18)`,
+			created_at, finished_at, job_id, rerun, next_slot, last_slot, requested_by, actor_kind, actor, address,
+			request_id)
+		VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18::text::inet, $19)`,
 		append([]any{
 			n.ID, tenant, string(n.Kind), string(n.State), n.request, n.Note, n.MaxPerSecond, n.Matched, n.CreatedAt,
-			n.FinishedAt, n.JobID, n.rerun, n.firstSlot, n.lastSlot,
+			n.FinishedAt, n.JobID, n.rerun, n.firstSlot, n.lastSlot, audit.ActorOf(ctx).Words(),
 		}, audit.ActorOf(ctx).Columns()...)...)
 	if err != nil {
 		return Operation{}, fmt.Errorf("writing an operation: %w", err)
@@ -215,11 +219,15 @@ func (r BulkRequest) request() any {
 		Job          string            `json:"job,omitempty"`
 		JobID        *uuid.UUID        `json:"job_id,omitempty"`
 		Reason       domain.Reason     `json:"reason,omitempty"`
+		Notices      bool              `json:"notices,omitempty"`
 		From         *time.Time        `json:"from,omitempty"`
 		To           *time.Time        `json:"to,omitempty"`
 		Label        map[string]string `json:"label,omitempty"`
 		LatestPerJob bool              `json:"latest_per_job"`
-	}{r.Filter.Job, r.Filter.JobID, r.Filter.Reason, r.Filter.From, r.Filter.To, r.Filter.Labels, r.LatestPerJob}
+	}{
+		r.Filter.Job, r.Filter.JobID, r.Filter.Reason, r.Filter.Notices, r.Filter.From, r.Filter.To, r.Filter.Labels,
+		r.LatestPerJob,
+	}
 }
 
 // GetOperation returns an operation. The error is ErrNotFound if the tenant has none with this id.

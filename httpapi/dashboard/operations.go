@@ -1,0 +1,148 @@
+package dashboard
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"punctual/scheduler/domain"
+	"punctual/store/letters"
+)
+
+// operationView is work on many dead letters, slots or jobs.
+type operationView struct {
+	letters.Operation
+	Job string // the name of the only job that it is about; empty: unknown, or of several
+}
+
+// requested is the request of an operation: of dead letters, a backfill, or jobs.
+type requested struct {
+	Job, Queue, Name, Q, State string
+	JobID                      string `json:"job_id"`
+	Reason                     *domain.Reason
+	Notices                    bool
+	From, To, Until            time.Time
+	Label, Labels              map[string]string
+	LatestPerJob               bool `json:"latest_per_job"`
+}
+
+// asked reads the request.
+func (o operationView) asked() (r requested) {
+	_ = json.Unmarshal(o.Request, &r) // written by the store
+	return r
+}
+
+// OfJobs reports whether the operation is about jobs and their slots, not about dead letters.
+func (o operationView) OfJobs() bool {
+	return o.Kind != letters.OperationReplay && o.Kind != letters.OperationResolve
+}
+
+// Title says what the operation does, with how many of which.
+func (o operationView) Title() string {
+	verb, things := string(o.Kind), "job"
+	switch o.Kind {
+	case letters.OperationReplay, letters.OperationResolve:
+		things = "dead letter"
+	case letters.OperationBackfill:
+		verb, things = "fill in", "slot"
+	}
+	words := strings.ToUpper(verb[:1]) + verb[1:] + " " + plural(o.Matched, things)
+	r := o.asked()
+	if job := cmp.Or(o.Job, r.Job); job != "" {
+		words += " of " + job
+	}
+	var which []string
+	for name, value := range map[string]string{
+		"state": r.State, "queue": r.Queue, "names that begin with": r.Name, "text": r.Q,
+		"dead because": reasonWords(r.Reason),
+	} {
+		if value != "" {
+			which = append(which, name+" "+value)
+		}
+	}
+	for _, labels := range []map[string]string{r.Label, r.Labels} {
+		for name, value := range labels {
+			which = append(which, name+"="+value)
+		}
+	}
+	if r.Notices {
+		which = append(which, "notices")
+	}
+	if r.LatestPerJob {
+		which = append(which, "the newest of each job")
+	}
+	if len(which) == 0 {
+		return words
+	}
+	slices.Sort(which)
+	return words + " (" + strings.Join(which, ", ") + ")"
+}
+
+// From and To are the range of slots; Until is the end of a pause. The zero time: there is none.
+func (o operationView) From() time.Time  { return o.asked().From }
+func (o operationView) To() time.Time    { return o.asked().To }
+func (o operationView) Until() time.Time { return o.asked().Until }
+
+// Left says how long the rest takes at the rate so far; nothing while that is unknown.
+func (o operationView) Left() string {
+	rest, made := o.Matched-o.Done-o.Failed, o.Done+o.Failed
+	if o.State != letters.OperationRunning || made == 0 || rest == 0 {
+		return ""
+	}
+	return "about " + length(time.Since(o.CreatedAt)/time.Duration(made)*time.Duration(rest)) + " left"
+}
+
+// Replays is the address of the runs that a replay made, among other replays of the same dead letters.
+func (o operationView) Replays() string {
+	if o.Kind != letters.OperationReplay {
+		return ""
+	}
+	r, query := o.asked(), url.Values{"trigger": {"replay"}}
+	for name, value := range map[string]string{"job": r.Job, "job_id": r.JobID} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return "/runs?" + query.Encode()
+}
+
+// operationsView is the list of operations.
+type operationsView struct {
+	Operations []operationView
+	Next       string
+}
+
+func (v *visit) operations() error {
+	list, err := v.api.Operations(v.ctx(), filtered(v.r.URL.Query(), "state", "cursor"))
+	if err != nil {
+		return err
+	}
+	view := operationsView{Next: text(list.NextCursor)}
+	for _, o := range list.Data {
+		view.Operations = append(view.Operations, operationView{Operation: o})
+	}
+	return v.show("operations", "Operations", view)
+}
+
+func (v *visit) operation() error {
+	operation, err := v.api.Operation(v.ctx(), v.part("operation"))
+	if err != nil {
+		return err
+	}
+	view := operationView{Operation: operation}
+	if id := view.asked().JobID; id != "" {
+		if job, err := v.api.Job(v.ctx(), id); err == nil {
+			view.Job = job.Name
+		}
+	}
+	return v.show("operation", view.Title(), view)
+}
+
+func (v *visit) cancelOperation() error {
+	id := v.part("operation")
+	_, err := v.api.CancelOperation(v.ctx(), id)
+	return v.done(err, "/operations/"+url.PathEscape(id), "The operation is cancelled. What it has done stays done.")
+}
