@@ -213,7 +213,7 @@ func showExamples(api *huma.OpenAPI) {
 		"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,
 		"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
 		"list-notices": exampleNotices, "list-audit-log": exampleAudit,
-		"get-overview":   exampleOverview, "get-job-stats": exampleStats,
+		"get-overview": exampleOverview, "get-job-stats": exampleStats,
 		"list-queues": exampleQueues, "list-replicas": exampleReplicas,
 		"freeze": exampleFrozen, "unfreeze": FreezeState{}, "get-freeze": exampleFrozen,
 		"list-breakers": exampleBreakers, "reset-breakers": BreakersReset{Matched: 3},
