@@ -34,8 +34,8 @@ func (s *server) notifyRoutes() {
 	register(s, huma.Operation{
 		OperationID: "list-notices", Method: http.MethodGet, Path: "/v1/notices", Tags: []string{tagTenants},
 		Summary: "List notices", Errors: []int{422},
-		Description: "The messages that recipients of notices took in the last 8 days, newest first, and the recipients for " +
-			"which something waits.",
+		Description: "The messages that recipients of notices took in the last 8 days, newest first, and the recipients " +
+			"for which something waits.",
 	}, s.listNotices)
 }
 

@@ -77,7 +77,7 @@ func (n News) For(r Recipient, list []Notify) News {
 	return n
 }
 
-// Merge returns the news with those that came after it. Each event is there once, at the place of its newest occurrence.
+// Merge returns the news with those that came after it. Each event is there once, where it last happened.
 func (n News) Merge(after News) News {
 	merged := after
 	merged.Events = slices.Clone(n.Events)

@@ -50,7 +50,8 @@ func body(t *testing.T, format domain.Format, n domain.News, on ...domain.Event)
 	}
 	entry := domain.Notify{On: on, Format: format, URL: "https://pager.internal/", Secret: "key"}
 	list := []domain.Notify{entry}
-	body, err := Write(AboutJob(n.For(entry.Recipient(), list)), format, entry.Recipient().Asks(list, domain.EventRecovered), now)
+	to := entry.Recipient()
+	body, err := Write(AboutJob(n.For(to, list)), format, to.Asks(list, domain.EventRecovered), now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,8 +44,8 @@ type Filter struct {
 	pg.Page
 }
 
-// ListNotices returns the messages that the tenant's recipients took in the last 8 days, newest first, the cursor of the
-// next page, which is empty on the last page, and the recipients for which something waits.
+// ListNotices returns the messages that the tenant's recipients took in the last 8 days, newest first, and the
+// recipients for which something waits. The cursor of the next page is empty on the last page.
 func (s *Teller) ListNotices(
 	ctx context.Context, tenant int32, f Filter,
 ) (list []Notice, waiting []Waiting, nextCursor string, err error) {

@@ -49,8 +49,8 @@ func settle(rows []*subject, f domain.Format) {
 	nameIncidents(rows, f)
 }
 
-// plan decides, of settled rows, what the next message to a recipient says. It marks the rows that are in the message, that are put off,
-// and that nobody needs to be told of. sent says when each subject was last told of.
+// plan decides, of settled rows, what the next message to a recipient says. It marks the rows that are in the message
+// and those that are put off. sent says when each subject was last told of.
 func plan(rows []*subject, to domain.Recipient, sent map[string]time.Time, now time.Time) []notice.Subject {
 	var order []string
 	groups := map[string][]*subject{}
