@@ -20,6 +20,7 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/scheduler"
+	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -42,6 +43,7 @@ type Config struct {
 	PublicHost    string                          // host under which targets reach the API; may be empty
 	Origin        domain.Origin                   // what requests tell of the deployment, to show them
 	Courier       *scheduler.Courier              // sends test notices; nil: they fail
+	Mailer        *delivery.Mailer                // to which addresses e-mail may go; nil: to none
 	Ready         func(ctx context.Context) error // also needed to be ready; its error is shown
 	Lacks         func() string                   // what this replica lacks to send requests; empty: nothing
 	Pages         Pages                           // for people; nil: none

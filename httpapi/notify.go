@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -98,11 +99,11 @@ func (t NotifyTest) entry() domain.Notify {
 
 // NotifyResult is the result of a test notice for one recipient.
 type NotifyResult struct {
-	Format     domain.Format `json:"format" enum:"json,slack,pagerduty,alertmanager" doc:"The form it was sent in." example:"slack"`
-	URL        string        `json:"url" doc:"Where it was sent." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
-	Delivered  bool          `json:"delivered" doc:"Whether it was answered with a 2xx." example:"true"`
+	Format     domain.Format `json:"format" enum:"json,slack,pagerduty,alertmanager,teams,email" doc:"The form it was sent in." example:"slack"`
+	URL        string        `json:"url" doc:"Where it was sent; for email, a mailto URL." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
+	Delivered  bool          `json:"delivered" doc:"Whether it was answered with a 2xx; for email, whether the mail server took it." example:"true"`
 	HTTPStatus *int          `json:"http_status" doc:"Status of the response, if there was one." example:"200"`
-	Reason     *string       `json:"reason" doc:"Why it was not delivered: one of the reasons that runs have."`
+	Reason     *string       `json:"reason" doc:"Why it was not delivered: one of the reasons that runs have, or mail_refused: the mail server did not take it."`
 	Error      *string       `json:"error" doc:"The same, for people."`
 	Response   *string       `json:"response" doc:"The first 200 bytes of the response, if the notice was not delivered."`
 }
@@ -119,7 +120,7 @@ func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInp
 	problems := asked.validate()
 	if asked.Entry != nil {
 		for _, e := range s.forbiddenNotify(tenant, "body", []domain.Notify{*asked.Entry}) {
-			problems = append(problems, problem.At("body.entry.url", e.Message))
+			problems = append(problems, problem.At(strings.Replace(e.Location, ".notify[0]", ".entry", 1), e.Message))
 		}
 	}
 	if err := in.Request.check(problems...); err != nil {

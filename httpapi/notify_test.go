@@ -57,7 +57,7 @@ func courier(t *testing.T, allowed []netip.Prefix) func(*Config) {
 		c.Guard = guard.New(allowed)
 		client := delivery.New(delivery.Config{Guard: c.Guard})
 		t.Cleanup(client.Close)
-		c.Courier = scheduler.NewCourier(c.Store, client, c.Origin, slog.New(slog.DiscardHandler))
+		c.Courier = scheduler.NewCourier(c.Store, client, c.Mailer, c.Origin, slog.New(slog.DiscardHandler))
 	}
 }
 

@@ -73,6 +73,9 @@ var errExpired = errors.New("expired before the secrets were read")
 func (s *Scheduler) transmit(
 	ctx context.Context, a domain.Assignment, r delivery.Request, now time.Time,
 ) (delivery.Result, error) {
+	if r.URL.Scheme == "mailto" {
+		return s.mail(ctx, a, r.Timeout)
+	}
 	t := transmission{Request: r, client: s.config.Client}
 	t.KeepBytes, t.WantJSON, t.Fresh = a.Job.KeepResponse, true, a.LastChance(now)
 	if a.RunToken != "" {

@@ -102,10 +102,12 @@ func answerOf(r delivery.Result) notice.Answer {
 		a.Arrival = notice.Delivered
 	case r.Status == http.StatusTooManyRequests, r.Status == http.StatusServiceUnavailable && r.RetryAfter > 0:
 		a.Arrival = notice.PutOff
+	case r.Final:
+		a.Arrival = notice.Refused
 	case r.Status == http.StatusBadRequest, r.Status == http.StatusRequestEntityTooLarge,
 		r.Status == http.StatusUnsupportedMediaType, r.Status == http.StatusUnprocessableEntity:
 		a.Arrival = notice.Refused
-	case !r.Sent, r.Status/100 == 4 && r.Status != http.StatusRequestTimeout:
+	case !r.Sent, r.Reason == delivery.ReasonMailRefused, r.Status/100 == 4 && r.Status != http.StatusRequestTimeout:
 		a.Arrival = notice.Unsent
 	default:
 		a.Arrival = notice.Unknown
@@ -113,15 +115,29 @@ func answerOf(r delivery.Result) notice.Answer {
 	return a
 }
 
+// mail sends a notice by e-mail.
+func (s *Scheduler) mail(ctx context.Context, a domain.Assignment, timeout time.Duration) (delivery.Result, error) {
+	var body notice.Email
+	if err := json.Unmarshal(a.Body, &body); err != nil {
+		return delivery.Result{
+			Reason: delivery.ReasonMailRefused, Error: "its body is not that of an e-mail", Final: true,
+		}, nil //nolint:nilerr // the body is at fault, and not the database
+	}
+	return s.config.Mailer.Send(ctx, delivery.Mail{
+		To: a.Job.URL().Opaque, ID: a.MessageID(), Subject: body.Subject, Text: body.Text, Thread: body.Thread,
+	}, timeout), nil
+}
+
 // Courier sends notices that are not runs: test notices, for a caller who waits for the answer.
 type Courier struct{ scheduler Scheduler }
 
 // NewCourier returns a courier that sends through client, and so to no address that jobs may not call.
 func NewCourier(
-	credentials Credentials, client *delivery.Client, origin domain.Origin, log *slog.Logger,
+	credentials Credentials, client *delivery.Client, mailer *delivery.Mailer, origin domain.Origin,
+	log *slog.Logger,
 ) *Courier {
 	return &Courier{Scheduler{
-		config: Config{Client: client, Credentials: credentials, Origin: origin},
+		config: Config{Client: client, Mailer: mailer, Credentials: credentials, Origin: origin},
 		log:    log, tokens: newTokens(), tls: newTLSClients(),
 	}}
 }

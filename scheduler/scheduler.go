@@ -24,15 +24,16 @@ type Config struct {
 	DrainTimeout time.Duration   // how long a stop waits for requests in flight
 	Hurry        context.Context // ends when a stop must not wait for them any longer; nil: never
 	Client       *delivery.Client
-	Host         string // for people
+	Mailer       *delivery.Mailer // nil: no e-mail is sent
+	Host         string           // for people
 	Version      string
 	Origin       domain.Origin
 	Log          *slog.Logger
 	Metrics      *Metrics
 	Credentials  Credentials
 	Chores       []Chore    // what the replica does beside its claims
-	Shortages    *Shortages // nil: the scheduler makes its own
 	Notices      Notices    // nil: the replica tells nobody
+	Shortages    *Shortages // nil: the scheduler makes its own
 	// Finished, if set, gets every batch of outcomes that was written. It must not keep the slice.
 	Finished func([]domain.Outcome)
 }
@@ -74,8 +75,8 @@ type Scheduler struct {
 	freezing   freezing
 	unread     rate.Sometimes  // says in the log that secrets cannot be read
 	running    sync.WaitGroup  // attempts and notices in flight
-	workCtx    context.Context // ends when attempts in flight must end
 	messengers chan struct{}   // one for each notice in flight
+	workCtx    context.Context // ends when attempts in flight must end
 }
 
 // errDraining is the cause when an attempt is cut off because its replica stops.

@@ -59,7 +59,9 @@ type Options struct {
 
 	// PublicURL is where people reach the API, without a trailing slash. Notices link to it. Empty: they have no links.
 	PublicURL string
-	Pages     bool // notices link to the pages there, and not to the API
+	// NoticeLabels are the labels of jobs that notices carry.
+	NoticeLabels []string
+	Pages        bool // notices link to the pages there, and not to the API
 
 	// Ended, if set, is told of attempts that another replica than their own has ended: those of lost replicas, and those
 	// that their targets worked on.
@@ -123,7 +125,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Secrets = secrets.New(s.db, o.Master)
 	s.defaults = notices.NewBook(s.db)
 	s.Tenants = tenants.New(s.db, s.defaults, s.Secrets)
-	s.Teller = notices.NewTeller(s.db, s.definitions, notices.Options{Log: o.Log, PublicURL: o.PublicURL, Pages: o.Pages})
+	s.Teller = notices.NewTeller(s.db, s.definitions, notices.Options{
+		Log: o.Log, PublicURL: o.PublicURL, Pages: o.Pages, Labels: o.NoticeLabels,
+	})
 	s.Audit = audit.New(s.db, o.AuditRetention)
 	s.Days = days.New(s.db, o.Retention, o.FailureRetention, o.Log)
 	s.Claims = claim.New(

@@ -74,6 +74,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/jobs/{job}/backfill":    ofJob((*visit).backfill),
 		"/new":                    (*visit).newJob,
 		"/preview":                (*visit).preview,
+		"/names":                  (*visit).names,
 		"/runs":                   (*visit).runs,
 		"/runs/{run}":             (*visit).run,
 		"/dead-letters":           (*visit).letters,

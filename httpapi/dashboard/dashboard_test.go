@@ -427,7 +427,7 @@ func TestARunIsMadeAgainWithChanges(t *testing.T) {
 	p := b.post(run+"/rerun", "headers", "X-Kept: yes\nX-Wrong: {{nothing}}\nHost: x", "body", "{{nobody}}", "same_key", "1").want(422)
 	sound(p).shows("Not made again.", `<details class="menu" open>`, `id="headers-fault">Host: `, "; X-Wrong: ",
 		`id="body-fault">`, "X-Kept: yes\nX-Wrong: {{nothing}}", ">{{nobody}}</textarea>", `value="1" checked`,
-		`hx-get="`+run+`"`)
+		`data-from="`+run+`"`)
 	again := b.post(run+"/rerun", "headers", "X-Kept: yes", "body", `{"b":2}`, "same_key", "1").want(303).to()
 	b.get(again).want(200).shows("The run was made again.", `<tr><th scope="row">X-Kept</th><td>yes</td></tr>`,
 		"--data-binary &#39;{&#34;b&#34;:2}&#39;", "<td>"+strings.TrimPrefix(run, "/runs/")+"</td>")
@@ -449,7 +449,15 @@ func TestARoleSeesWhatItMayDo(t *testing.T) {
 	viewer.post("/jobs/n/pause").want(403).shows("needs the role editor")
 	viewer.post("/jobs/n/delete").want(403)
 	viewer.get("/audit").want(403)
-	s.as("default", "submitter").get("/jobs/n").want(200).shows("Run now").hides("/jobs/n/pause")
+	sound(viewer.get("/jobs/n/edit").want(200).shows("Read-only.", "you are signed in as viewer", "disabled")).hides(">Save<")
+	sound(viewer.get("/jobs/n/edit?as=json").want(200).shows("Read-only.", "disabled")).hides(">Save<")
+	editor.get("/jobs/n/edit").want(200).shows(">Save<").hides("Read-only.", "disabled")
+	viewer.get("/new").want(403).shows("Creating a job needs the role submitter; you are signed in as viewer.")
+	viewer.get("/jobs/n/backfill").want(403).shows("Filling in past slots needs the role editor")
+	submitter := s.as("default", "submitter")
+	submitter.get("/jobs/n").want(200).shows("Run now").hides("/jobs/n/pause")
+	submitter.get("/new").want(200).shows("one-shots only", ">Save<", `value="delay" selected`).hides(`value="every"`)
+	submitter.post("/new", "name", "once", "kind", "delay", "delay", "5m", "url", "http://example.com/").want(303)
 	s.as("default", "admin").get("/settings").want(200).shows("API keys").hides(">operator<", "the deployment</option>")
 }
 
@@ -540,4 +548,26 @@ func await(t *testing.T, what string, met func() bool) {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}
+}
+
+// A filter that has no field in the form is shown, stays when the form is sent, and can be removed.
+func TestAFilterThatIsOnIsShown(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("daily", "labels", "team=a")
+	b.post("/jobs/daily/trigger").want(303)
+	b.get("/runs").want(200).hides("✕")
+	since := "2026-01-01T00:00:00Z"
+	p := sound(b.get("/runs?late=true&status=dead&label=team%3Da&label=x%3Dy&from=" + since).want(200))
+	p.shows(`<input type="hidden" name="late" value="true">`, `<input type="hidden" name="from" value="`+since+`">`, ">late ✕<",
+		">since <time", ">label team=a ✕<", `href="/runs?from=2026-01-01T00%3A00%3A00Z&amp;label=team%3Da&amp;label=x%3Dy&amp;status=dead"`,
+		`href="/runs?from=2026-01-01T00%3A00%3A00Z&amp;label=x%3Dy&amp;late=true&amp;status=dead"`).hides("status dead ✕")
+	sound(b.get("/dead-letters?each=1&trigger=manual").want(200)).shows(">trigger manual ✕<", `href="/dead-letters?each=1"`)
+	sound(b.get("/audit?resource=job").want(200)).shows(">resource job ✕<", `href="/audit?"`)
+	for _, path := range []string{"/runs?job=dail", "/dead-letters?job=dail", "/dead-letters?each=1&job=dail"} {
+		sound(b.get(path).want(200)).shows("There is no job with that", `value="dail"`, ">Show<").hides("No run matches")
+	}
+	b.get("/names?job=dail").want(200).shows(`<datalist id="names"><option value="daily"></datalist>`)
+	b.get("/names?job=other").want(200).shows(`<datalist id="names"></datalist>`)
 }

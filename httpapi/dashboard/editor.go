@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"punctual/httpapi"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -252,9 +253,16 @@ const newJSON = `{
 }`
 
 func (v *visit) newJob() error {
+	if err := v.needs(auth.RoleSubmitter, "Creating a job"); err != nil {
+		return err
+	}
 	view := editorView{AsJSON: v.param("as") == "json", JSON: newJSON}
 	view.Form = jobForm{Kind: string(domain.KindCron), Cron: "0 3 * * mon-fri"}
 	view.Defaults = defaultsOf(domain.Definition{})
+	if !v.may(auth.RoleEditor) { // one-shots are all that a submitter creates
+		view.Form.Kind, view.Form.Cron = string(domain.KindDelay), ""
+		view.JSON = strings.Replace(newJSON, `{"cron": "0 3 * * mon-fri", "timezone": "Europe/Berlin"}`, `{"delay": "5m"}`, 1)
+	}
 	if from := v.param("like"); from != "" {
 		job, err := v.api.Job(v.ctx(), from)
 		if err != nil {

@@ -157,6 +157,9 @@ type backfillView struct {
 }
 
 func (v *visit) backfill(job httpapi.Job) error {
+	if err := v.needs(auth.RoleEditor, "Filling in past slots"); err != nil {
+		return err
+	}
 	view := backfillView{Job: job, From: v.param("from"), To: v.param("to"), Rerun: v.param("rerun") != ""}
 	zone := v.located(v.param)
 	view.Zone = zone.String()

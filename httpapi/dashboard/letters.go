@@ -1,9 +1,11 @@
 package dashboard
 
 import (
+	"net/http"
 	"net/url"
 
 	"punctual/httpapi"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/letters"
 )
@@ -15,6 +17,7 @@ type lettersView struct {
 	Each    bool
 	Next    string
 	Filter  url.Values
+	Problem *problem.Problem // with the filter
 }
 
 // Chosen are the parameters of the filter that say which dead letters are meant, without the page.
@@ -37,18 +40,20 @@ var letterFilters = []string{"job", "job_id", "trigger", "reason", "label", "fro
 func (v *visit) letters() error {
 	query := filtered(v.r.URL.Query(), append([]string{"cursor"}, letterFilters...)...)
 	view := lettersView{Filter: query, Each: v.param("each") != ""}
+	var err error
 	if view.Each {
-		list, err := v.api.DeadLetters(v.ctx(), query)
-		if err != nil {
-			return err
-		}
+		var list httpapi.List[letters.DeadLetter]
+		list, err = v.api.DeadLetters(v.ctx(), query)
 		view.Letters, view.Next = list.Data, text(list.NextCursor)
 	} else {
-		list, err := v.api.DeadLetterGroups(v.ctx(), query)
-		if err != nil {
+		var list httpapi.List[letters.DeadLetterGroup]
+		list, err = v.api.DeadLetterGroups(v.ctx(), query)
+		view.Groups, view.Next = list.Data, text(list.NextCursor)
+	}
+	if err != nil {
+		if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {
 			return err
 		}
-		view.Groups, view.Next = list.Data, text(list.NextCursor)
 	}
 	return v.show("letters", "Dead letters", view)
 }

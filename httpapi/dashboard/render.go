@@ -125,6 +125,7 @@ var functions = template.FuncMap{
 	"seconds":  seconds,
 	"brief":    brief,
 	"outcomes": recentStrip,
+	"chips":    chips,
 }
 
 // dict makes a map of names and values, for parts that need several.
@@ -224,6 +225,7 @@ var closedLists = map[string]any{
 	"status":      domain.Statuses(),
 	"reason":      domain.Reasons(),
 	"death":       domain.ReasonsOf(domain.StatusDead),
+	"once":        []string{"delay", "at"},
 	"kind":        []string{"cron", "every", "at", "delay", "none"},
 	"method":      []string{"POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
 	"concurrency": []string{"allow", "forbid", "replace", "wait"},

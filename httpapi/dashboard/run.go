@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"punctual/httpapi"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
@@ -149,9 +150,10 @@ func steps(r runs.Run) []step {
 
 // runsView is the list of runs.
 type runsView struct {
-	Runs   []runs.Run
-	Next   string
-	Filter url.Values
+	Runs    []runs.Run
+	Next    string
+	Filter  url.Values
+	Problem *problem.Problem // with the filter
 }
 
 func (v *visit) runs() error {
@@ -159,24 +161,15 @@ func (v *visit) runs() error {
 		"status", "reason", "trigger", "late", "label", "job", "job_id", "from", "to", "cursor")
 	query.Set("view", "summary")
 	query.Set("limit", shownRuns)
+	view := runsView{Filter: query}
 	list, err := v.api.Runs(v.ctx(), query)
 	if err != nil {
-		return err
-	}
-	return v.show("runs", "Runs", runsView{list.Data, text(list.NextCursor), query})
-}
-
-// filtered keeps the named parameters of a query that have a value.
-func filtered(query url.Values, names ...string) url.Values {
-	kept := url.Values{}
-	for _, name := range names {
-		for _, value := range query[name] {
-			if value != "" {
-				kept.Add(name, value)
-			}
+		if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {
+			return err
 		}
 	}
-	return kept
+	view.Runs, view.Next = list.Data, text(list.NextCursor)
+	return v.show("runs", "Runs", view)
 }
 
 func (v *visit) cancelRun() error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -124,6 +125,15 @@ func ofJob(show func(*visit, httpapi.Job) error) func(*visit) error {
 
 // may reports whether the visitor's role includes another.
 func (v *visit) may(role auth.Role) bool { return v.caller.Role.Includes(role) }
+
+// needs refuses a form that the visitor's role may not send, before the visitor fills it in.
+func (v *visit) needs(role auth.Role, doing string) error {
+	if v.may(role) {
+		return nil
+	}
+	return problem.New(problem.CodeForbidden,
+		fmt.Sprintf("%s needs the role %s; you are signed in as %s.", doing, role, v.caller.Role))
+}
 
 // to sends the browser on to a page after a change, which then says what was done.
 func (v *visit) to(path, said string) error {

@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	netmail "net/mail"
 	"net/netip"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,11 +38,59 @@ type replica struct {
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
 	NoDashboard      bool           `help:"Serve the API only, without the pages for people at /."`
 	TraceRatio       float64        `default:"1" placeholder:"RATIO" help:"Share of runs, from 0 to 1, whose requests carry a traceparent flagged as sampled. The others are flagged as not sampled. The same on every replica."`
+	NoticeLabels     []string       `placeholder:"NAME,…" help:"Labels of jobs that notices carry, such as team,service. In Alertmanager they are labels of the alert: name labels that seldom change, as an alert that fires is only resolved with the labels that it had. Default: none. The same on every replica."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
 	MaxConns         int32          `default:"16" help:"Most connections to the database, at least 10. Two serve heartbeats. Half of the others (4 to 8) serve claims and outcomes. A quarter of the rest serves chores. The API gets what is left."`
 	AllowTargets     []network      `placeholder:"NETWORK,…" help:"Non-public networks that jobs may call, such as 10.0.0.0/8,fd00:7::/64. Public addresses are always allowed; the replica's own API and database never are. A tenant may have further networks. dev also allows loopback and private networks."`
 	EgressProxy      string         `placeholder:"URL" help:"HTTP proxy for callbacks: http://user:password@host:3128. It must allow CONNECT, for http targets also to port 80. The variable HTTP_PROXY is ignored."`
 	TargetCAFile     string         `type:"path" placeholder:"FILE" help:"PEM file of certificate authorities to trust for targets, in addition to the system's."`
+}
+
+// mail holds the flags that say how notices go out by e-mail.
+type mail struct {
+	SMTPURL          string   `name:"smtp-url" placeholder:"URL" help:"Mail server for notices of format email: smtp://user@host:587 (STARTTLS is required, unless the host is localhost or the URL ends with ?starttls=off) or smtps://user@host:465. Its certificate may be of an authority in --target-ca-file. Default: none; no e-mail is sent."`
+	SMTPPasswordFile string   `name:"smtp-password-file" type:"path" placeholder:"FILE" help:"File with the password of the user in --smtp-url."`
+	SMTPFrom         string   `name:"smtp-from" placeholder:"ADDRESS" help:"Sender of e-mail, such as 'Punctual <punctual@example.com>'. Required with --smtp-url."`
+	SMTPAllowDomains []string `name:"smtp-allow-domains" placeholder:"DOMAIN,…" help:"Domains that tenants may have e-mail sent to; * for any. Default: the domain of --smtp-from."`
+}
+
+// config returns how e-mail is sent. It reads the password.
+func (m mail) config() (c delivery.MailConfig, err error) {
+	if m.SMTPURL == "" {
+		if m.SMTPFrom+m.SMTPPasswordFile != "" || len(m.SMTPAllowDomains) > 0 {
+			return c, errors.New("--smtp-from, --smtp-password-file and --smtp-allow-domains need --smtp-url")
+		}
+		return c, nil
+	}
+	if c.Server, err = delivery.CheckMailServer(m.SMTPURL); err != nil {
+		return c, fmt.Errorf("--smtp-url: %w", err)
+	}
+	c.From, err = netmail.ParseAddress(m.SMTPFrom)
+	if err == nil {
+		err = delivery.CheckMailbox(c.From.Address)
+	}
+	if err != nil {
+		return c, fmt.Errorf("--smtp-from %q: must be an address, such as punctual@example.com, or a name and an address "+
+			"in angle brackets", m.SMTPFrom)
+	}
+	for _, d := range m.SMTPAllowDomains {
+		if d != "*" && delivery.CheckMailbox("a@"+d) != nil {
+			return c, fmt.Errorf("--smtp-allow-domains: %q is neither a domain, such as example.com, nor *", d)
+		}
+	}
+	c.Domains = m.SMTPAllowDomains
+	if m.SMTPPasswordFile == "" {
+		return c, nil
+	}
+	raw, err := os.ReadFile(m.SMTPPasswordFile)
+	if err != nil {
+		return c, fmt.Errorf("--smtp-password-file: %w", err)
+	}
+	if c.Password = strings.TrimRight(string(raw), "\r\n"); c.Password == "" || c.Server.User.Username() == "" {
+		return c, fmt.Errorf("--smtp-password-file %s: write the password into it, and the user into --smtp-url",
+			m.SMTPPasswordFile)
+	}
+	return c, nil
 }
 
 // network is a network that a flag names. Its zero value is no network.
@@ -98,6 +148,7 @@ func (r replica) config(log *slog.Logger, version Version) server.Config {
 		Store: store.Options{
 			DefaultJitter: r.DefaultJitter, MaxConns: r.MaxConns,
 			Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
+			NoticeLabels: r.NoticeLabels,
 		},
 		Listen: r.Listen, PublicURL: r.PublicURL, TraceRatio: r.TraceRatio, NoDashboard: r.NoDashboard, Queues: r.Queues,
 		DrainTimeout: r.DrainTimeout, Version: string(version), Log: log,

@@ -18,6 +18,7 @@ type Serve struct {
 	masterKey
 	replica
 	authentication
+	mail
 	Migrate      bool          `help:"Bring the schema up to date first."`
 	DatabaseWait time.Duration `default:"30s" help:"How long to wait at the start for a database that does not answer."`
 
@@ -69,7 +70,10 @@ func (c *Serve) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version 
 	if err != nil {
 		return err
 	}
-	config := c.config(log, version)
+	config := c.replica.config(log, version)
+	if config.Mail, err = c.mail.config(); err != nil {
+		return err
+	}
 	config.NoAuth, config.OIDC, config.OIDCClient = c.noAuth(), c.oidc(), client
 	config.Store = c.on(config.Store)
 	config.Store.Master, config.Migrate, config.DatabaseWait = master, c.Migrate, c.DatabaseWait

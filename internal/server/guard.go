@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 
+	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/store"
 )
@@ -55,3 +56,12 @@ func readCAs(file string) (*x509.CertPool, error) {
 }
 
 var errNoCertificates = errors.New("holds no certificate; it must be PEM, with lines of -----BEGIN CERTIFICATE-----")
+
+// newMailer returns what sends e-mail; nil if nothing does.
+func newMailer(c delivery.MailConfig, authorities *x509.CertPool) *delivery.Mailer {
+	if c.Server == nil {
+		return nil
+	}
+	c.RootCAs = authorities
+	return delivery.NewMailer(c)
+}

@@ -59,7 +59,8 @@ type Config struct {
 	EgressProxy   *url.URL        // the proxy for callbacks; nil: none
 	// TargetCAFile is a PEM file of certificate authorities that targets may use beside the system's.
 	TargetCAFile string
-	CallsItself  bool // jobs may call the address at which the API listens
+	Mail         delivery.MailConfig // how e-mail is sent; without a server: none is
+	CallsItself  bool                // jobs may call the address at which the API listens
 	// OnlyLocal makes the API answer only requests that name this machine or PublicURL as their host, because callers do
 	// not authenticate.
 	OnlyLocal bool
@@ -121,11 +122,12 @@ func Run(ctx context.Context, c Config) error {
 	defer client.Close()
 	c.warn(ctx, db, public, reachable)
 	most := mostRequests(c.Log, mostDescriptors(), c.Queues, int(c.Store.MaxConns))
+	mailer := newMailer(c.Mail, authorities)
 	leaving := newDeparture()
 	shortages := new(scheduler.Shortages)
 	origin := domain.Origin{PublicURL: public, TraceRatio: c.TraceRatio}
-	courier := scheduler.NewCourier(db, client, origin, c.Log)
-	handler, err := newAPI(c, origin, db, registry, guardian, courier, leaving, shortages)
+	courier := scheduler.NewCourier(db, client, mailer, origin, c.Log)
+	handler, err := newAPI(c, origin, db, registry, guardian, courier, mailer, leaving, shortages)
 	if err != nil {
 		return err
 	}
@@ -139,8 +141,8 @@ func Run(ctx context.Context, c Config) error {
 	drained := leaving.follow(ctx, c, api)
 	host, _ := os.Hostname() // shown to people only
 	err = scheduler.Run(api.running, db, scheduler.Config{
-		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client, Host: host,
-		Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
+		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client,
+		Mailer: mailer, Host: host, Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
 		Credentials: db, Chores: db.Chores(), Notices: db, Shortages: shortages,
 	})
 	api.stop()
@@ -210,7 +212,7 @@ func (a *served) failure() error {
 // newAPI returns the handler of the API. It is not ready once the replica is leaving.
 func newAPI(
 	c Config, origin domain.Origin, db *store.Store, registry *prometheus.Registry, guardian *guard.Guard,
-	courier *scheduler.Courier, leaving *departure, shortages *scheduler.Shortages,
+	courier *scheduler.Courier, mailer *delivery.Mailer, leaving *departure, shortages *scheduler.Shortages,
 ) (http.Handler, error) {
 	pages, err := newPages(c, db)
 	if err != nil {
@@ -220,7 +222,7 @@ func newAPI(
 		Store: db, Log: c.Log, Version: c.Version, Gatherer: registry, Registerer: registry,
 		DefaultJitter: c.Store.DefaultJitter,
 		NoAuth:        c.NoAuth, OIDC: c.OIDC, Guard: guardian, OnlyLocal: c.OnlyLocal, PublicHost: publicHost(c.PublicURL),
-		Origin: origin, Courier: courier, Ready: leaving.ready, Lacks: shortages.Lacks, Pages: pages,
+		Origin: origin, Courier: courier, Mailer: mailer, Ready: leaving.ready, Lacks: shortages.Lacks, Pages: pages,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the API: %w", err)

@@ -146,8 +146,10 @@ func classify(err error, sent bool) (Reason, string) {
 	case sent:
 		return ReasonConnect, notHTTP
 	}
-	return ReasonConnect, "the request could not be sent"
+	return ReasonConnect, notSent
 }
+
+const notSent = "the request could not be sent"
 
 // remoteAlert is the Op that crypto/tls puts on an alert from the peer; the alert's own type is not exported.
 const remoteAlert = "remote error"

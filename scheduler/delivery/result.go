@@ -18,6 +18,7 @@ const (
 	ReasonRedirect       Reason = "redirect"        // 3xx
 	ReasonHTTP4xx        Reason = "http_4xx"        // 4xx
 	ReasonHTTP5xx        Reason = "http_5xx"        // 5xx
+	ReasonMailRefused    Reason = "mail_refused"    // a mail server's 4yz or 5yz
 )
 
 // ErrBlockedAddress is wrapped by the refusals of [Config.Guard] and [Config.Control].
@@ -52,6 +53,8 @@ type Result struct {
 	Sent bool
 	// Lacks is what this replica lacks, if that is why nothing was sent: see [Shortage]. The target is not to blame.
 	Lacks string
+	// Final is true when another attempt would meet the same: a mail server's 5yz.
+	Final bool
 	// Proxy is true when the egress proxy failed, and not the target.
 	Proxy bool
 }

@@ -3,7 +3,9 @@ package domain
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,27 +15,45 @@ import (
 
 // Notice returns the job by which a notice about j is sent. It carries j's identity and none of j's settings for its
 // own runs: the notice is not a run of j. So it takes no gate, does not expire, and no notice is sent about it in
-// turn. secret names the secret to add to its body; empty: none.
-func (j *Job) Notice(url, secret string) (*Job, error) {
-	target, err := delivery.CheckURL(url)
+// turn. to is the URL of a recipient. secret names the secret to add to its body; empty: none.
+func (j *Job) Notice(to, secret string) (*Job, error) {
+	target, err := recipientURL(to)
 	if err != nil {
 		return nil, fmt.Errorf("job %s version %d: the URL of a notice: %w", j.ID, j.Version, err)
 	}
-	d := Definition{Name: j.Name, Queue: j.Queue, Priority: j.Priority, Target: Target{URL: url}, Notify: []Notify{}}
+	d := Definition{Name: j.Name, Queue: j.Queue, Priority: j.Priority, Target: Target{URL: to}, Notify: []Notify{}}
 	return &Job{
 		ID: j.ID, Tenant: j.Tenant, Version: j.Version, Definition: d.WithDefaults(), Timetable: j.Timetable,
 		url: target, header: http.Header{}, routing: secret,
 	}, nil
 }
 
+// mailScheme begins the URL of a recipient of e-mail.
+const mailScheme = "mailto:"
+
+// recipientURL parses the URL of a recipient.
+func recipientURL(raw string) (*url.URL, error) {
+	address, ok := strings.CutPrefix(raw, mailScheme)
+	if !ok {
+		return delivery.CheckURL(raw)
+	}
+	if err := delivery.CheckMailbox(address); err != nil {
+		return nil, err
+	}
+	return &url.URL{Scheme: "mailto", Opaque: address}, nil
+}
+
 // News is what happened to a job since its last notice.
 type News struct {
-	Job    string      `json:"job"` // name
-	JobID  uuid.UUID   `json:"job_id"`
-	Tenant string      `json:"tenant"`         // name
-	Host   string      `json:"host,omitempty"` // that the job calls, with its port
-	Link   string      `json:"link,omitempty"` // to the job's runs
-	Events []NewsEvent `json:"events"`         // the events that were asked for; the latest comes last
+	Job    string    `json:"job"` // name
+	JobID  uuid.UUID `json:"job_id"`
+	Tenant string    `json:"tenant"`         // name
+	Host   string    `json:"host,omitempty"` // that the job calls, with its port
+	// Labels are those of the job's labels that the deployment's operator lets notices carry.
+	Labels  map[string]string `json:"labels,omitempty"`
+	Runbook string            `json:"runbook,omitempty"` // URL
+	Link    string            `json:"link,omitempty"`    // to the job's runs
+	Events  []NewsEvent       `json:"events"`            // the events that were asked for; the latest comes last
 }
 
 // NewsEvent is an event and how often it happened.

@@ -11,8 +11,9 @@ import (
 // Notify says who gets a notice of which events of a job, and in which form.
 type Notify struct {
 	On     []Event `json:"on" doc:"The events to send notices about. failing: the first failed attempt of a healthy job; dead: a run died; missed: slots were missed and will not run; late: a run was created after the job's tolerance; stale: no success within expect_success_within; recovered: the first success of a job that was failing, dead or stale."`
-	Format Format  `json:"format,omitempty" minLength:"1" doc:"Form of the request. json: all details; slack: an incoming webhook; pagerduty: Events API v2, with one dedup_key for each job; alertmanager: its API v2, with one alert for each kind of trouble of a job." example:"slack"`
+	Format Format  `json:"format,omitempty" minLength:"1" doc:"Form of the request. json: all details; slack: an incoming webhook; pagerduty: Events API v2, with one dedup_key for each job; alertmanager: its API v2, with one alert for each kind of trouble of a job; teams: an incoming webhook of a Teams workflow; email: an e-mail in plain text." example:"slack"`
 	URL    string  `json:"url,omitempty" minLength:"1" doc:"Absolute http or https URL that receives a POST. For alertmanager, its base URL or /api/v2/alerts. Absent with pagerduty: https://events.pagerduty.com/v2/enqueue." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
+	To     string  `json:"to,omitempty" minLength:"1" doc:"With email: the address, of a domain that the deployment allows." example:"ops@example.com"`
 	Secret string  `json:"secret,omitempty" minLength:"1" doc:"With pagerduty: name of the secret (PUT /v1/secrets/{secret}) that holds the routing key." example:"pagerduty-key"`
 }
 
@@ -25,10 +26,12 @@ const (
 	FormatSlack        Format = "slack"
 	FormatPagerDuty    Format = "pagerduty"
 	FormatAlertmanager Format = "alertmanager"
+	FormatTeams        Format = "teams"
+	FormatEmail        Format = "email"
 )
 
 // Formats are all formats of notices.
-var Formats = []Format{FormatJSON, FormatSlack, FormatPagerDuty, FormatAlertmanager}
+var Formats = []Format{FormatJSON, FormatSlack, FormatPagerDuty, FormatAlertmanager, FormatTeams, FormatEmail}
 
 const (
 	pagerDutyURL     = "https://events.pagerduty.com/v2/enqueue"
@@ -82,6 +85,8 @@ func (n Notify) Recipient() Recipient {
 	switch {
 	case r.Format == "":
 		r.Format = FormatJSON
+	case r.Format == FormatEmail:
+		r.URL = mailScheme + n.To
 	case r.Format == FormatPagerDuty && r.URL == "":
 		r.URL = pagerDutyURL
 	case r.Format == FormatAlertmanager && !strings.HasSuffix(strings.TrimRight(r.URL, "/"), alertmanagerPath):
@@ -120,7 +125,9 @@ func (c *checker) notifyEntry(at string, n Notify) {
 		}
 	}
 	oneOf(c, at+".format", n.Format, Formats...)
+	c.mailbox(at, n)
 	switch {
+	case n.Format == FormatEmail:
 	case n.URL != "":
 		if u, err := delivery.CheckURL(n.URL); err != nil {
 			c.add(at+".url", "%v", err)
@@ -136,5 +143,21 @@ func (c *checker) notifyEntry(at string, n Notify) {
 	}
 	if n.Format != FormatPagerDuty && n.Secret != "" {
 		c.add(at+".secret", "only format pagerduty has it; leave it out")
+	}
+}
+
+// mailbox checks what only e-mail has, and what it does not have.
+func (c *checker) mailbox(at string, n Notify) {
+	switch {
+	case n.Format != FormatEmail && n.To != "":
+		c.add(at+".to", "only format email has it; leave it out")
+	case n.Format != FormatEmail:
+	case n.To == "":
+		c.add(at+".to", "is required with format email: an address, such as ops@example.com")
+	default:
+		c.check(at+".to", delivery.CheckMailbox(n.To))
+	}
+	if n.Format == FormatEmail && n.URL != "" {
+		c.add(at+".url", "format email does not have it; leave it out")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,6 +59,7 @@ func (d Definition) Validate() []Problem {
 	c.name(d.Name)
 	c.atMost("description", len(d.Description), "bytes", MaxDescription)
 	c.text("description", d.Description)
+	c.runbook(d.Runbook)
 	c.labels(d.Labels)
 	c.schedule(d.Schedule)
 	c.duration("jitter", d.Jitter, 0, 24*time.Hour)
@@ -260,6 +262,20 @@ func (c *checker) target(t Target) {
 	if !StorableJSON(t.Body) {
 		c.add("target.body",
 			`must be valid UTF-8, without \u0000 and without halves of surrogate pairs: the database cannot read them`)
+	}
+}
+
+// runbook checks a link for people: it may have a fragment, which a target may not.
+func (c *checker) runbook(raw string) {
+	if raw == "" {
+		return
+	}
+	page, _, _ := strings.Cut(raw, "#")
+	u, err := delivery.CheckURL(page)
+	if _, bad := url.Parse(raw); bad != nil || err != nil || u.Scheme != "https" || len(raw) > delivery.MaxURL ||
+		strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", r) }) {
+		c.add("runbook", "%q: must be an absolute https URL without a user, such as https://wiki.example.com/runbook, of "+
+			"at most %d bytes", clip(raw), delivery.MaxURL)
 	}
 }
 

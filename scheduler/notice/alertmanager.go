@@ -1,6 +1,7 @@
 package notice
 
 import (
+	"regexp"
 	"strings"
 	"time"
 
@@ -102,6 +103,7 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 	if s.Cause != "" {
 		a.Annotations["error"] = s.Cause
 	}
+	annotate(&a, s)
 	if s.State == StateResolved {
 		a.EndsAt = now.UTC()
 	}
@@ -132,7 +134,26 @@ func about(news domain.News, trouble domain.Event, e domain.NewsEvent) alert {
 	if e.Since != nil && e.Since.Before(a.StartsAt) {
 		a.StartsAt = e.Since.UTC()
 	}
+	for name, value := range news.Labels {
+		if name = labelName.ReplaceAllString(name, "_"); a.Labels[name] == "" && value != "" {
+			a.Labels[name] = value
+		}
+	}
+	annotate(&a, Subject{Jobs: []domain.News{news}})
 	return a
+}
+
+// labelName matches what Alertmanager does not take in the name of a label.
+var labelName = regexp.MustCompile(`^[^a-zA-Z_]|[^a-zA-Z0-9_]`)
+
+// annotate adds what may change before the alert ends: another label would make it another alert.
+func annotate(a *alert, s Subject) {
+	for _, f := range facts(s) {
+		name := map[string]string{"host": "host", "reason": "reason", "runbook": "runbook_url"}[f.name]
+		if _, told := a.Labels[name]; name != "" && !told {
+			a.Annotations[name] = f.value
+		}
+	}
 }
 
 func fired(news domain.News, e domain.NewsEvent, resolves bool, now time.Time) alert {

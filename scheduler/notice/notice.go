@@ -1,5 +1,5 @@
 // Package notice writes what happened to a job in the formats of notices: json, Slack's incoming webhooks,
-// PagerDuty's Events API v2 and Alertmanager's API v2. It sends nothing.
+// PagerDuty's Events API v2, Alertmanager's API v2, Microsoft Teams and e-mail. It sends nothing.
 package notice
 
 import (
@@ -69,6 +69,10 @@ func Write(m Message, format domain.Format, resolves bool, now time.Time) ([]byt
 		form = pagerDuty(m)
 	case domain.FormatAlertmanager:
 		form = alertmanager(m, resolves, now)
+	case domain.FormatTeams:
+		form = teams(m)
+	case domain.FormatEmail:
+		form = email(m)
 	case domain.FormatJSON:
 	default:
 		return nil, fmt.Errorf("this version of Punctual does not know notices of format %q", format)

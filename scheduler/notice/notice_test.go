@@ -190,6 +190,10 @@ func TestATestIsMadeOfWhatRecipientsTake(t *testing.T) {
 			if a := checkAlerts(t, bodies[0])["PunctualTest"]; !a.EndsAt.Equal(now.Add(ofATest)) {
 				t.Errorf("%+v", a)
 			}
+		case domain.FormatTeams:
+			checkTeams(t, bodies[0])
+		case domain.FormatEmail:
+			checkEmail(t, bodies[0])
 		case domain.FormatJSON:
 			if !json.Valid(bodies[0]) {
 				t.Errorf("%s", bodies[0])

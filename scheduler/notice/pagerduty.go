@@ -68,6 +68,9 @@ func pagerDuty(m Message) pagerDutyEvent {
 			p.Timestamp = subject.Since.UTC()
 		}
 	}
+	if runbook := shared(subject, func(n domain.News) string { return n.Runbook }); runbook != "" {
+		event.Links = append(event.Links, pagerDutyLink{runbook, "runbook"})
+	}
 	p.Summary = cut(p.Summary, pagerDutySummary)
 	event.Payload = p
 	return event

@@ -171,3 +171,81 @@ func checkURL(t *testing.T, raw string) {
 		t.Error(fmt.Errorf("%q is no URL: %w", raw, err))
 	}
 }
+
+// teamsSchema follows https://learn.microsoft.com/connectors/teams (a message with Adaptive Cards, of at most 28 KB) and
+// schemas/1.5.0/adaptive-card.json of microsoft/AdaptiveCards: a TextBlock has a text, a FactSet has facts with title
+// and value, and an Action.OpenUrl has a URL.
+type teamsSchema struct {
+	Type        string `json:"type"`
+	Attachments []struct {
+		ContentType string `json:"contentType"`
+		Content     struct {
+			Schema  string `json:"$schema"`
+			Type    string `json:"type"`
+			Version string `json:"version"`
+			Body    []struct {
+				Type   string `json:"type"`
+				Text   string `json:"text"`
+				Weight string `json:"weight"`
+				Size   string `json:"size"`
+				Color  string `json:"color"`
+				Wrap   bool   `json:"wrap"`
+				Facts  []struct {
+					Title string `json:"title"`
+					Value string `json:"value"`
+				} `json:"facts"`
+			} `json:"body"`
+			Actions []struct {
+				Type  string `json:"type"`
+				Title string `json:"title"`
+				URL   string `json:"url"`
+			} `json:"actions"`
+		} `json:"content"`
+	} `json:"attachments"`
+}
+
+func checkTeams(t *testing.T, body []byte) (text string) {
+	t.Helper()
+	var m teamsSchema
+	strict(t, body, &m)
+	if m.Type != "message" || len(m.Attachments) != 1 || len(body) > 28_000 {
+		t.Fatalf("%q with %d attachments, %d bytes", m.Type, len(m.Attachments), len(body))
+	}
+	card := m.Attachments[0].Content
+	if m.Attachments[0].ContentType != "application/vnd.microsoft.card.adaptive" || card.Type != "AdaptiveCard" ||
+		card.Version == "" || len(card.Body) == 0 {
+		t.Errorf("%s", body)
+	}
+	for _, e := range card.Body {
+		switch {
+		case e.Type == "TextBlock" && e.Text != "" && len(e.Facts) == 0 &&
+			slices.Contains([]string{"", "Bolder"}, e.Weight) && slices.Contains([]string{"", "Medium"}, e.Size) &&
+			slices.Contains([]string{"", "Attention", "Warning", "Good"}, e.Color):
+			text += e.Text + "\n"
+		case e.Type == "FactSet" && len(e.Facts) > 0:
+			for _, f := range e.Facts {
+				text += f.Title + ": " + f.Value + "\n"
+			}
+		default:
+			t.Errorf("the element %+v", e)
+		}
+	}
+	for _, a := range card.Actions {
+		if a.Type != "Action.OpenUrl" || a.Title == "" {
+			t.Errorf("the action %+v", a)
+		}
+		checkURL(t, a.URL)
+		text += a.URL + "\n"
+	}
+	return text
+}
+
+func checkEmail(t *testing.T, body []byte) Email {
+	t.Helper()
+	var e Email
+	strict(t, body, &e)
+	if e.Subject == "" || len(e.Subject) > 200 || strings.ContainsAny(e.Subject, "\r\n") || e.Text == "" || e.Thread == "" {
+		t.Errorf("%+v", e)
+	}
+	return e
+}

@@ -43,6 +43,9 @@ func slack(m Message) slackMessage {
 	lines, label := []string{escape(Headline(m))}, "jobs"
 	if news, ok := m.single(); ok {
 		label = "runs of the job"
+		if text := slackFacts(m.Subjects[0]); text != "" {
+			out.Blocks = append(out.Blocks, slackBlock{Type: "section", Text: &slackTextPart{"mrkdwn", text}})
+		}
 		for _, e := range news.Events {
 			lines = append(lines, string(e.Event)+": "+escape(describe(e)))
 			out.Blocks = append(out.Blocks, slackBlock{Type: "section", Text: &slackTextPart{"mrkdwn", section(e)}})
@@ -68,8 +71,8 @@ func slack(m Message) slackMessage {
 // sections name all jobs of a group, in as many sections as that takes. The first begins with an error, as an example.
 func sections(g Subject) (all []string) {
 	text := "*" + escape(g.Title()) + "*"
-	if g.Cause != "" {
-		text += ": " + escape(cut(g.Cause, slackError))
+	if more := slackFacts(g); more != "" {
+		text += "\n" + more
 	}
 	text += "\n"
 	for i, j := range g.Jobs {
@@ -89,6 +92,15 @@ func sections(g Subject) (all []string) {
 		text += name
 	}
 	return append(all, text)
+}
+
+// slackFacts lists the facts of a subject, a line each.
+func slackFacts(s Subject) string {
+	var lines []string
+	for _, f := range facts(s) {
+		lines = append(lines, "*"+escape(f.name)+"*: "+escape(cut(f.value, slackError)))
+	}
+	return cut(strings.Join(lines, "\n"), slackSection/2)
 }
 
 // slackLinked is how many jobs of a group are linked: links are longer than names.

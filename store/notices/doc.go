@@ -21,7 +21,8 @@ type Options struct {
 
 	// PublicURL is where people reach the API, without a trailing slash. Notices link to it. Empty: they have no links.
 	PublicURL string
-	Pages     bool // the links lead to the pages there, and not to the API
+	Labels    []string // of jobs: those that notices carry
+	Pages     bool     // the links lead to the pages there, and not to the API
 }
 
 // Teller tells recipients. Safe for concurrent use.
@@ -34,4 +35,15 @@ type Teller struct {
 // NewTeller returns a Teller for a database.
 func NewTeller(db *pg.DB, d *definitions.Definitions, o Options) *Teller {
 	return &Teller{db: db, definitions: d, options: o}
+}
+
+// labels returns those of a job's labels that notices carry.
+func (s *Teller) labels(all map[string]string) map[string]string {
+	kept := map[string]string{}
+	for _, name := range s.options.Labels {
+		if value := all[name]; value != "" {
+			kept[name] = value
+		}
+	}
+	return kept
 }

@@ -155,6 +155,7 @@ func (t *telling) define(ctx context.Context) error {
 			if j.job.Notify != nil {
 				j.list = j.job.Notify
 			}
+			j.news.Runbook, j.news.Labels = j.job.Runbook, t.teller.labels(j.job.Labels)
 			return false
 		}
 		t.teller.options.Log.Error(

@@ -1,0 +1,79 @@
+package dashboard
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// chip is a filter that is on and has no field of its own in the form.
+type chip struct {
+	Name, Value string
+	Without     string // the address of the page without it
+}
+
+// Text says what the filter selects.
+func (c chip) Text() string {
+	switch {
+	case c.Value == "true":
+		return c.Name
+	case c.Name == "from":
+		return "since"
+	case c.Name == "to":
+		return "before"
+	}
+	return strings.ReplaceAll(c.Name, "_", " ") + " " + c.Value
+}
+
+// At is the instant of the filter; the zero time if it has none.
+func (c chip) At() time.Time {
+	at, _ := time.Parse(time.RFC3339, c.Value)
+	return at
+}
+
+// chips returns the filters of a page that are on, without those that have fields in its form.
+func chips(page string, filter url.Values, fields ...string) (on []chip) {
+	address, err := url.Parse(page)
+	if err != nil {
+		return nil
+	}
+	for name, values := range filter {
+		if slices.Contains(fields, name) || name == "cursor" || name == "view" || name == "limit" {
+			continue
+		}
+		for i, value := range values {
+			left := address.Query()
+			left.Del("cursor")
+			if left[name] = slices.Delete(slices.Clone(values), i, i+1); len(values) == 1 {
+				left.Del(name)
+			}
+			on = append(on, chip{name, value, address.Path + "?" + left.Encode()})
+		}
+	}
+	slices.SortFunc(on, func(a, b chip) int { return strings.Compare(a.Name+" "+a.Value, b.Name+" "+b.Value) })
+	return on
+}
+
+// filtered keeps the named parameters of a query that have a value.
+func filtered(query url.Values, names ...string) url.Values {
+	kept := url.Values{}
+	for _, name := range names {
+		for _, value := range query[name] {
+			if value != "" {
+				kept.Add(name, value)
+			}
+		}
+	}
+	return kept
+}
+
+// names answers with the names that a job's field offers.
+func (v *visit) names() error {
+	query := filtered(url.Values{"q": {v.param("job")}, "limit": {"20"}}, "q", "limit")
+	list, err := v.api.Jobs(v.ctx(), query)
+	if err != nil {
+		return err
+	}
+	return v.fragment("runs", "names", list.Data)
+}

@@ -1,0 +1,99 @@
+package notice
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"punctual/scheduler/domain"
+)
+
+const runbook = "https://wiki.example.com/invoices"
+
+// routed is news of a job that has all that helps to route a notice.
+func routed(events ...domain.NewsEvent) domain.News {
+	n := news(events...)
+	n.Host, n.Runbook = "billing.internal:443", runbook
+	n.Labels = map[string]string{"team": "money", "cost-center": "7", "severity": "low"}
+	return n
+}
+
+func TestEveryFormatTellsHostReasonRunbookAndLabels(t *testing.T) {
+	n := routed(event(domain.EventDead, 1, failedRun()))
+	for _, format := range domain.Formats {
+		text := string(body(t, format, n))
+		for _, want := range []string{"billing.internal:443", "http_5xx", runbook, "money"} {
+			if !strings.Contains(strings.ReplaceAll(text, `\\_`, "_"), want) {
+				t.Errorf("%s lacks %s: %s", format, want, text)
+			}
+		}
+	}
+}
+
+// An alert ends only by the labels with which it began.
+func TestAnAlertEndsByTheLabelsWithWhichItBegan(t *testing.T) {
+	fired := checkAlerts(t, body(t, domain.FormatAlertmanager, routed(event(domain.EventDead, 1, failedRun()))))
+	ended := checkAlerts(t, body(t, domain.FormatAlertmanager, routed(event(domain.EventRecovered, 1))))
+	a, b := fired["PunctualRunDead"], ended["PunctualRunDead"]
+	if fmt.Sprint(a.Labels) != fmt.Sprint(b.Labels) {
+		t.Errorf("%v, then %v", a.Labels, b.Labels)
+	}
+	if a.Labels["team"] != "money" || a.Labels["cost_center"] != "7" || a.Labels["severity"] != "critical" ||
+		a.Labels["reason"]+a.Labels["host"] != "" || a.Annotations["runbook_url"] != runbook ||
+		a.Annotations["host"] != "billing.internal:443" || a.Annotations["reason"] != "http_5xx" {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestASubjectHasTheFactsThatItsJobsShare(t *testing.T) {
+	a, b := routed(), routed()
+	b.Host, b.Labels = "other:443", map[string]string{"team": "money", "cost-center": "8"}
+	got := fmt.Sprint(facts(Subject{Cause: "why", Jobs: []domain.News{a, b}}))
+	if want := fmt.Sprint([]fact{{"cause", "why"}, {"runbook", runbook}, {"team", "money"}}); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestTeamsAndEmail(t *testing.T) {
+	for _, e := range everyEvent {
+		checkTeams(t, body(t, domain.FormatTeams, news(e)))
+		checkEmail(t, body(t, domain.FormatEmail, news(e)))
+	}
+	n := news(everyEvent...)
+	text := checkTeams(t, body(t, domain.FormatTeams, n))
+	if !strings.HasPrefix(text, `Job daily-invoice-gen recovered \(tenant billing\)`) ||
+		!strings.Contains(text, "&lt;!channel>") {
+		t.Error(text)
+	}
+	mail := checkEmail(t, body(t, domain.FormatEmail, n))
+	if mail.Subject != "Job daily-invoice-gen recovered (tenant billing)" || mail.Thread != jobID.String() ||
+		!strings.Contains(mail.Text, "3 runs died") {
+		t.Errorf("%+v", mail)
+	}
+}
+
+func TestTeamsAndEmailOfThousandsOfJobsAreBounded(t *testing.T) {
+	m := Message{Tenant: "billing", Link: news().Link}
+	for _, kind := range []Kind{KindHost, KindLate, KindMissed} {
+		s := Subject{Kind: kind, Name: "billing.internal:443", Key: string(kind), State: StateFiring, Since: &began}
+		for i := range 3000 {
+			j := news(event(domain.EventDead, 1, failedRun()))
+			j.Job = fmt.Sprintf("%s-%d", strings.Repeat("<x>", 30), i)
+			s.Jobs = append(s.Jobs, j)
+		}
+		m.Subjects = append(m.Subjects, s)
+	}
+	for _, format := range []domain.Format{domain.FormatTeams, domain.FormatEmail} {
+		b, err := Write(m, format, true, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if format == domain.FormatTeams {
+			if text := checkTeams(t, b); !strings.Contains(text, "more") {
+				t.Errorf("it does not say that there are more jobs: %s", text)
+			}
+		} else if mail := checkEmail(t, b); len(mail.Text) > 100<<10 {
+			t.Errorf("%d bytes", len(mail.Text))
+		}
+	}
+}
