@@ -1282,6 +1282,7 @@ CREATE TABLE punctual.notice_messages (
     jobs           uuid[] NOT NULL
 );
 CREATE INDEX notice_messages_newest ON punctual.notice_messages (tenant, id);
+CREATE INDEX notice_messages_of_line ON punctual.notice_messages (line_id);
 CREATE INDEX notice_messages_old ON punctual.notice_messages (delivered_at);
 COMMENT ON TABLE  punctual.notice_messages IS 'The messages that recipients took. Kept for 8 days.';
 COMMENT ON COLUMN punctual.notice_messages.id IS 'UUIDv7 of the message.';

@@ -2,12 +2,15 @@ package dashboard
 
 import (
 	"context"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -119,10 +122,11 @@ func (p *Pages) Home(w http.ResponseWriter, r *http.Request) {
 	middleware.Compress(5)(p.page((*visit).overview)).ServeHTTP(w, r)
 }
 
-// cached lets browsers keep assets for as long as the version that named them is served.
+// cached lets browsers keep assets, but not use them unasked: after an upgrade, old scripts would meet new pages.
 func cached(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "public, max-age=3600")
+		w.Header().Set("Cache-Control", "no-cache")
+		w.Header().Set("ETag", assetsTag())
 		if strings.HasSuffix(r.URL.Path, "/") {
 			http.NotFound(w, r) // no listing of the folder
 			return
@@ -130,3 +134,14 @@ func cached(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// assetsTag is the ETag of all assets: they are those of the binary.
+var assetsTag = sync.OnceValue(func() string {
+	sum := sha256.New()
+	_ = fs.WalkDir(files, "assets", func(path string, _ fs.DirEntry, _ error) error {
+		text, _ := files.ReadFile(path) // a folder has none, and what is embedded can be read
+		_, _ = sum.Write(text)
+		return nil
+	})
+	return `"` + hex.EncodeToString(sum.Sum(nil)[:8]) + `"`
+})

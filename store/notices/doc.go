@@ -1,5 +1,6 @@
-// Package notices tells people what happens to jobs. It owns the tables notices (events that are to be told) and
-// notified (the health of each job that has recipients).
+// Package notices tells people what happens to jobs. It owns the tables notices (events that are to be told),
+// notified (the health of each job that has recipients), and notice_lines, notice_subjects and notice_messages (the
+// recipients, what they are yet to be told, and what they took).
 //
 // Events are written in the transaction that writes what happened: events.go. The chore of notify.go collects them for
 // each job and adds them to the lines of recipients: lines.go. Any replica takes the message for a line, sends it and

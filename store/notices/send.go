@@ -419,7 +419,15 @@ func queueTellAgain(b *pgx.Batch, m notice.Outgoing) {
 	b.Queue(setDue, m.Line)
 }
 
-// ForgetNotices deletes messages that recipients took more than 8 days ago.
+// ForgetNotices deletes messages that recipients took more than 8 days ago, and recipients that took none since.
 func (s *Teller) ForgetNotices(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, s.db, "notice_messages", "delivered_at", []string{"id"}, 8*24*time.Hour)
+	forgotten, left, err = pg.ForgetOld(ctx, s.db, "notice_messages", "delivered_at", []string{"id"}, 8*24*time.Hour)
+	if err != nil || left {
+		return forgotten, left, err
+	}
+	return forgotten, false, pg.Wrap("removing recipients of notices", pg.Exec(ctx, s.db.Conns(ctx), `
+		DELETE FROM punctual.notice_lines l
+		WHERE l.due_at IS NULL AND l.held_until < now() - interval '8 days'
+		  AND NOT EXISTS (SELECT FROM punctual.notice_subjects s WHERE s.line_id = l.id)
+		  AND NOT EXISTS (SELECT FROM punctual.notice_messages m WHERE m.line_id = l.id)`))
 }
