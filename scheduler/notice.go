@@ -118,8 +118,8 @@ func answerOf(r delivery.Result) notice.Answer {
 // mail sends a notice by e-mail.
 func (s *Scheduler) mail(ctx context.Context, a domain.Assignment, timeout time.Duration) (delivery.Result, error) {
 	var body notice.Email
-	if json.Unmarshal(a.Body, &body) != nil { // the body is at fault, and not the database
-		return delivery.Result{
+	if json.Unmarshal(a.Body, &body) != nil {
+		return delivery.Result{ //nolint:nilerr // the body is at fault, and not the database
 			Reason: delivery.ReasonMailRefused, Error: "its body is not that of an e-mail", Final: true,
 		}, nil
 	}
