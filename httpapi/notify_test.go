@@ -140,7 +140,7 @@ func TestWhatIsWrongWithNotify(t *testing.T) {
 	s := serve(t, courier(t, guard.Loopback))
 	for body, want := range map[string][]string{
 		`{"notify":[{"on":["died"],"url":"https://x.example/"}]}`: {"body.notify[0].on[0]"},
-		`{"notify":[{"on":["dead","dead"],"format":"teams",` +
+		`{"notify":[{"on":["dead","dead"],"format":"discord",` +
 			`"url":"ftp://x"}]}`: {"body.notify[0].on[1]", "body.notify[0].format", "body.notify[0].url"},
 		`{"notify":[{"on":[],` +
 			`"format":"pagerduty"}]}`: {"body.notify[0].on", "body.notify[0].secret"},

@@ -48,10 +48,10 @@ type replica struct {
 
 // mail holds the flags that say how notices go out by e-mail.
 type mail struct {
-	SMTPURL          string   `name:"smtp-url" placeholder:"URL" help:"Mail server for notices of format email: smtp://user@host:587 (STARTTLS is required, unless the host is localhost or the URL ends with ?starttls=off) or smtps://user@host:465. Its certificate may be of an authority in --target-ca-file. Default: none; no e-mail is sent."`
-	SMTPPasswordFile string   `name:"smtp-password-file" type:"path" placeholder:"FILE" help:"File with the password of the user in --smtp-url."`
-	SMTPFrom         string   `name:"smtp-from" placeholder:"ADDRESS" help:"Sender of e-mail, such as 'Punctual <punctual@example.com>'. Required with --smtp-url."`
-	SMTPAllowDomains []string `name:"smtp-allow-domains" placeholder:"DOMAIN,…" help:"Domains that tenants may have e-mail sent to; * for any. Default: the domain of --smtp-from."`
+	SMTPURL          string   `name:"smtp-url" placeholder:"URL" help:"Mail server for notices of format email: smtp://user@host:587 (STARTTLS is required, unless the host is localhost or the URL ends with ?starttls=off) or smtps://user@host:465. Its certificate may be of an authority in the CA file of targets. Default: none; no e-mail is sent."`
+	SMTPPasswordFile string   `name:"smtp-password-file" type:"path" placeholder:"FILE" help:"File with the password of the user in the URL of the mail server."`
+	SMTPFrom         string   `name:"smtp-from" placeholder:"ADDRESS" help:"Sender of e-mail, such as 'Punctual <punctual@example.com>'. Required with a mail server."`
+	SMTPAllowDomains []string `name:"smtp-allow-domains" placeholder:"DOMAIN,…" help:"Domains that tenants may have e-mail sent to; * for any. Default: the sender's domain."`
 }
 
 // config returns how e-mail is sent. It reads the password.

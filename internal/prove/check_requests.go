@@ -160,8 +160,7 @@ func (k *check) inOrder(run uuid.UUID) []*Request {
 	return slices.DeleteFunc(slices.Clone(k.seen[run]), func(q *Request) bool { return q.Unread })
 }
 
-// overlaps checks that the requests of a job that must not overlap came one after the other. Notices do not count: they
-// go to another target.
+// overlaps checks that the requests of a job that must not overlap came one after the other.
 func (k *check) overlaps() {
 	for i := range k.Jobs {
 		j := &k.Jobs[i]
@@ -170,9 +169,7 @@ func (k *check) overlaps() {
 		}
 		var requests []*Request
 		for _, r := range k.byJob[j.ID] {
-			if r.Trigger != "notify" {
-				requests = append(requests, k.inOrder(r.ID)...)
-			}
+			requests = append(requests, k.inOrder(r.ID)...)
 		}
 		slices.SortFunc(requests, func(a, b *Request) int {
 			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Fence, b.Fence))

@@ -122,15 +122,9 @@ func (f *facts) backfill(job uuid.UUID, slot time.Time, id uuid.UUID) {
 	f.Runs = append(f.Runs, r)
 }
 
-// notice adds a notice about a job, sent while the job's run of that instant is in flight.
+// notice adds a notice about a job, which is no run, sent while the job's run of that instant is in flight.
 func (f *facts) notice(job uuid.UUID, when time.Time) {
-	r := Run{
-		ID: uuid.New(), Job: job, ScheduledFor: when, DueAt: when, CreatedAt: when, Status: "succeeded", Trigger: "notify",
-		Attempt: 1,
-	}
-	r.Fence = new(f.send(r, 1, 2*time.Millisecond, 200))
-	f.Requests[len(f.Requests)-1].Key = r.ID.String()
-	f.Runs = append(f.Runs, r)
+	f.send(Run{ID: uuid.New(), Job: job, ScheduledFor: when, DueAt: when, Trigger: "notify"}, 1, 2*time.Millisecond, 200)
 }
 
 func (f *facts) skip(job uuid.UUID, first, last time.Time, count int) {
