@@ -101,7 +101,14 @@ func connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 		return nil, err
 	}
 	config.ConnConfig.RuntimeParams["application_name"] = "punctual bench"
-	return pgx.ConnectConfig(ctx, config.ConnConfig)
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := session.Settle(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close(ctx))
+	}
+	return conn, nil
 }
 
 // durable refuses a database that confirms a commit before it is safe on disk: its figures could not be compared with
