@@ -72,7 +72,7 @@ $(VERIFIER): testdata/standardwebhooks/package-lock.json | needs
 # hangs says where. Without vet, because `make lint` vets. Without debug information, because the linker then takes a
 # quarter less time.
 .PHONY: test
-test: needs $(VERIFIER) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (six minutes)
+test: needs $(VERIFIER) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (seven minutes)
 	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: prove
