@@ -120,7 +120,8 @@ func TestReadingTakesMemoryInProportionToTheBody(t *testing.T) {
 		if kept := float64(after.HeapAlloc-before.HeapAlloc) / float64(len(body)); kept > 15 {
 			t.Errorf("%d bytes keep %.0f bytes for each", len(body), kept)
 		}
-		if all := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(body)); all > 70 { // an empty entry of notify takes hundreds of bytes
+		// An empty entry of notify takes hundreds of bytes.
+		if all := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(body)); all > 70 {
 			t.Errorf("%d bytes allocate %.0f bytes for each", len(body), all)
 		}
 		runtime.KeepAlive(fit)
