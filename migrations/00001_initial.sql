@@ -1711,64 +1711,6 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
 $$;
 COMMENT ON FUNCTION punctual.stamp(timestamptz) IS 'An instant for people, in UTC, to the second.';
 
--- An end of a freeze is in the audit log with the freeze before it. Entries of an unfreeze are found by their ids, which
--- are in the order of time. SECURITY DEFINER, because a tenant may not see the entries of the deployment.
-CREATE FUNCTION punctual.held_up_by(tenant_id integer, queue_id smallint, due timestamptz, taken timestamptz)
-RETURNS TABLE (cause text, since timestamptz, until timestamptz, detail text)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    WITH freezes AS (
-        SELECT a.tenant, (a.before ->> 'since')::timestamptz AS since, a.at AS until, a.before ->> 'by' AS by,
-               a.before ->> 'note' AS note
-        FROM punctual.audit_log a
-        WHERE a.tenant IN (tenant_id, -1) AND a.job_id IS NULL
-          AND a.id >= punctual.partition_bound(((due - interval '1 day') AT TIME ZONE 'UTC')::date) AND a.at > due
-          AND a.action IN ('tenant.unfreeze', 'deployment.unfreeze', 'deployment.adopt')
-        UNION ALL
-        SELECT t.id, t.frozen_at, NULL, t.frozen_by, t.frozen_note FROM punctual.tenants t WHERE t.id = tenant_id
-        UNION ALL
-        SELECT -1, d.frozen_at, NULL, d.frozen_by, d.frozen_note FROM punctual.deployment d),
-    periods AS (
-        SELECT p.since, p.until, p.survived, lag(p.until) OVER (ORDER BY p.since) AS before
-        FROM punctual.service_periods p
-        WHERE p.queue = queue_id),
-    gaps AS (
-        SELECT before AS since, since AS until, survived FROM periods WHERE before < since
-        UNION ALL
-        SELECT max(p.until), NULL, false FROM periods p HAVING max(p.until) < now() - interval '30 s'),
-    causes AS (
-        SELECT 1 AS rank, 'frozen' AS cause, f.since, f.until,
-               CASE WHEN f.tenant = -1 THEN 'the deployment was frozen' ELSE 'the tenant was frozen' END AS fact,
-               coalesce(' by ' || nullif(f.by, ''), '') || coalesce(' (' || nullif(f.note, '') || ')', '') AS more
-        FROM freezes f
-        UNION ALL
-        SELECT 2, 'limit', u.held_since, u.held_at, 'the tenant was at ' || u.held_by, ''
-        FROM punctual.tenant_usage u WHERE u.tenant = tenant_id
-        UNION ALL
-        SELECT 3,
-               CASE WHEN g.survived THEN 'database_away' WHEN x.others THEN 'queue_unserved' ELSE 'no_replica' END,
-               g.since, g.until,
-               CASE WHEN g.survived THEN 'no replica could reach the database'
-                    WHEN x.others THEN 'no live replica served the queue "' || q.name || '"'
-                    ELSE 'no replica was alive' END, ''
-        FROM gaps g
-        JOIN punctual.queues q ON q.id = queue_id
-        CROSS JOIN LATERAL (
-            SELECT EXISTS (SELECT FROM punctual.service_periods o
-                           WHERE o.queue <> queue_id AND o.since <= g.since + (coalesce(g.until, now()) - g.since) / 2
-                             AND o.until >= g.since + (coalesce(g.until, now()) - g.since) / 2) AS others) x)
-    SELECT c.cause, c.since, c.until,
-           c.fact || CASE WHEN c.until IS NULL THEN ' since ' || punctual.stamp(c.since)
-                          ELSE ' from ' || punctual.stamp(c.since) || ' to ' || punctual.stamp(c.until) END || c.more
-    FROM causes c
-    WHERE c.since < taken AND coalesce(c.until, now()) > due
-    ORDER BY least(coalesce(c.until, now()), taken) - greatest(c.since, due) DESC, c.rank
-    LIMIT 1
-$$;
-COMMENT ON FUNCTION punctual.held_up_by(integer, smallint, timestamptz, timestamptz) IS
-    'Why work of a tenant in a queue that was due was taken only later, from the facts on record: frozen, limit, '
-    'queue_unserved, database_away or no_replica, with the time that it lasted and a sentence. Of several causes: the '
-    'one that took the largest part of the wait. No row: nothing on record explains it.';
-
 -- Six seconds are three heartbeats. A replica that renewed in the future did so before the clock was stepped back.
 CREATE FUNCTION punctual.all_away() RETURNS boolean
 LANGUAGE sql STABLE AS $$
@@ -1842,6 +1784,66 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT nullif(current_setting('punctual.
 COMMENT ON FUNCTION punctual.acting_tenant() IS
     'The tenant that this transaction acts for as the role punctual_tenant: tenants.id. Null: no tenant, so no row is '
     'visible.';
+
+-- An end of a freeze is in the audit log with the freeze before it. Entries of an unfreeze are found by their ids, which
+-- are in the order of time. SECURITY DEFINER, because a tenant may not see the entries of the deployment. Tenants are
+-- told the note of such a freeze, and not by whom it was.
+CREATE FUNCTION punctual.held_up_by(tenant_id integer, queue_id smallint, due timestamptz, taken timestamptz)
+RETURNS TABLE (cause text, since timestamptz, until timestamptz, detail text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH freezes AS (
+        SELECT a.tenant, (a.before ->> 'since')::timestamptz AS since, a.at AS until, a.before ->> 'by' AS by,
+               a.before ->> 'note' AS note
+        FROM punctual.audit_log a
+        WHERE a.tenant IN (tenant_id, -1) AND a.job_id IS NULL
+          AND a.id >= punctual.partition_bound(((due - interval '1 day') AT TIME ZONE 'UTC')::date) AND a.at > due
+          AND a.action IN ('tenant.unfreeze', 'deployment.unfreeze', 'deployment.adopt')
+        UNION ALL
+        SELECT t.id, t.frozen_at, NULL, t.frozen_by, t.frozen_note FROM punctual.tenants t WHERE t.id = tenant_id
+        UNION ALL
+        SELECT -1, d.frozen_at, NULL, d.frozen_by, d.frozen_note FROM punctual.deployment d),
+    periods AS (
+        SELECT p.since, p.until, p.survived, lag(p.until) OVER (ORDER BY p.since) AS before
+        FROM punctual.service_periods p
+        WHERE p.queue = queue_id),
+    gaps AS (
+        SELECT before AS since, since AS until, survived FROM periods WHERE before < since
+        UNION ALL
+        SELECT max(p.until), NULL, false FROM periods p HAVING max(p.until) < now() - interval '30 s'),
+    causes AS (
+        SELECT 1 AS rank, 'frozen' AS cause, f.since, f.until,
+               CASE WHEN f.tenant = -1 THEN 'the deployment was frozen' ELSE 'the tenant was frozen' END AS fact,
+               coalesce(' by ' || nullif(CASE WHEN f.tenant <> -1 THEN f.by END, ''), '') || coalesce(' (' || nullif(f.note, '') || ')', '') AS more
+        FROM freezes f
+        UNION ALL
+        SELECT 2, 'limit', u.held_since, u.held_at, 'the tenant was at ' || u.held_by, ''
+        FROM punctual.tenant_usage u WHERE u.tenant = tenant_id
+        UNION ALL
+        SELECT 3,
+               CASE WHEN g.survived THEN 'database_away' WHEN x.others THEN 'queue_unserved' ELSE 'no_replica' END,
+               g.since, g.until,
+               CASE WHEN g.survived THEN 'no replica could reach the database'
+                    WHEN x.others THEN 'no live replica served the queue "' || q.name || '"'
+                    ELSE 'no replica was alive' END, ''
+        FROM gaps g
+        JOIN punctual.queues q ON q.id = queue_id
+        CROSS JOIN LATERAL (
+            SELECT EXISTS (SELECT FROM punctual.service_periods o
+                           WHERE o.queue <> queue_id AND o.since <= g.since + (coalesce(g.until, now()) - g.since) / 2
+                             AND o.until >= g.since + (coalesce(g.until, now()) - g.since) / 2) AS others) x)
+    SELECT c.cause, c.since, c.until,
+           c.fact || CASE WHEN c.until IS NULL THEN ' since ' || punctual.stamp(c.since)
+                          ELSE ' from ' || punctual.stamp(c.since) || ' to ' || punctual.stamp(c.until) END || c.more
+    FROM causes c
+    WHERE c.since < taken AND coalesce(c.until, now()) > due
+      AND tenant_id = coalesce(punctual.acting_tenant(), tenant_id)
+    ORDER BY least(coalesce(c.until, now()), taken) - greatest(c.since, due) DESC, c.rank
+    LIMIT 1
+$$;
+COMMENT ON FUNCTION punctual.held_up_by(integer, smallint, timestamptz, timestamptz) IS
+    'Why work of a tenant in a queue that was due was taken only later, from the facts on record: frozen, limit, '
+    'queue_unserved, database_away or no_replica, with the time that it lasted and a sentence. Of several causes: the '
+    'one that took the largest part of the wait. No row: nothing on record explains it.';
 
 -- SECURITY DEFINER, because leases belong to replicas and no tenant sees them. The function looks at every run in
 -- flight, which are no more than there are worker slots.
@@ -2426,8 +2428,8 @@ DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, p
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
     punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
     punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
-    punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels, punctual.completions, punctual.claims,
-    punctual.ready, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
+    punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels, punctual.completions,
+    punctual.claims, punctual.ready, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
     punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
 DROP DOMAIN punctual.audit_action, punctual.run_reason, punctual.run_trigger, punctual.run_status;
 DROP SEQUENCE punctual.fences;

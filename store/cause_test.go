@@ -160,3 +160,27 @@ func TestServiceIsNotedOnlyOnChangeAndForgotten(t *testing.T) {
 		t.Errorf("forgot %d, %t, %v", n, left, err)
 	}
 }
+
+// The function reads what tenants may not see.
+func TestATenantLearnsNoCauseOfAnotherNorWhoFrozeTheDeployment(t *testing.T) {
+	c := newClaimer(t)
+	other := c.newTenant("other").ID
+	const ask = `SELECT coalesce((SELECT detail FROM punctual.held_up_by($1, 1::smallint, now() - interval '5 minutes', now())), '')`
+	asked := func(as, of int32) (text string) {
+		must(t, c.db.Reader(t.Context(), as).QueryRow(t.Context(), ask, of).Scan(&text))
+		return text
+	}
+	c.freeze(other, "they have not paid")
+	c.exec(`UPDATE punctual.tenants SET frozen_at = now() - interval '10 minutes' WHERE id = $1`, other)
+	if text := asked(other, other); !strings.Contains(text, "they have not paid") {
+		t.Errorf("the tenant itself is told %q", text)
+	}
+	if text := asked(c.tenant, other); text != "" {
+		t.Errorf("another tenant is told %q", text)
+	}
+	c.freeze(-1, "the warehouse moves")
+	c.exec(`UPDATE punctual.deployment SET frozen_at = now() - interval '20 minutes', frozen_by = 'an operator'`)
+	if text := asked(c.tenant, c.tenant); !strings.Contains(text, "the warehouse moves") || strings.Contains(text, "an operator") {
+		t.Errorf("of the deployment's freeze a tenant is told %q", text)
+	}
+}
