@@ -70,13 +70,12 @@ type BulkInput struct {
 
 // DeadLetterSelection selects open dead letters. All conditions that are given must match.
 type DeadLetterSelection struct {
-	Job     string            `json:"job,omitempty" minLength:"1" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted." example:"daily-invoice-gen"`
-	JobID   string            `json:"job_id,omitempty" minLength:"1" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
-	Trigger domain.Trigger    `json:"trigger,omitempty" minLength:"1" enum:"notify" doc:"notify: only notices that could not be delivered. Absent: all dead letters except these."`
-	Reason  DeathReason       `json:"reason,omitempty" minLength:"1" doc:"Only dead letters whose last attempt failed for this reason." example:"http_5xx"`
-	From    domain.Instant    `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
-	To      domain.Instant    `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
-	Label   map[string]string `json:"label,omitempty" doc:"Only dead letters of jobs with all of these labels."`
+	Job    string            `json:"job,omitempty" minLength:"1" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted." example:"daily-invoice-gen"`
+	JobID  string            `json:"job_id,omitempty" minLength:"1" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
+	Reason DeathReason       `json:"reason,omitempty" minLength:"1" doc:"Only dead letters whose last attempt failed for this reason." example:"http_5xx"`
+	From   domain.Instant    `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
+	To     domain.Instant    `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
+	Label  map[string]string `json:"label,omitempty" doc:"Only dead letters of jobs with all of these labels."`
 }
 
 const mostPerSecond = 1000
@@ -97,10 +96,6 @@ func (b BulkInput) validate() []problem.FieldError {
 	if f.JobID != "" && !uuidForm.MatchString(f.JobID) {
 		errors = append(errors, problem.At("body.filter.job_id", "must be the id of a job"))
 	}
-	if f.Trigger != "" && f.Trigger != domain.TriggerNotify {
-		errors = append(errors, problem.Atf("body.filter.trigger", "%q is not valid; the only value is notify",
-			problem.Clip(string(f.Trigger))))
-	}
 	if f.Reason != "" && !f.Reason.known() {
 		errors = append(errors, problem.At("body.filter.reason",
 			notOneOf(string(f.Reason), enum(domain.ReasonsOf(domain.StatusDead)))+"; runs die for these reasons"))
@@ -119,7 +114,7 @@ func (b BulkInput) request(kind letters.OperationKind) letters.BulkRequest {
 	r := letters.BulkRequest{
 		Kind: kind, LatestPerJob: b.LatestPerJob, Note: b.Note, MaxPerSecond: or(b.MaxPerSecond, perSecond),
 		Filter: letters.DeadLetterFilter{
-			Job: f.Job, Notices: f.Trigger != "", Reason: domain.Reason(f.Reason), Labels: f.Label, From: orNil(f.From),
+			Job: f.Job, Reason: domain.Reason(f.Reason), Labels: f.Label, From: orNil(f.From),
 			To: orNil(f.To),
 		},
 	}

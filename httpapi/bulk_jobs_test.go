@@ -187,7 +187,7 @@ func TestDeadLetterGroups(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	for query, want := range map[string]int{
-		"": 1, "?job=a": 0, "?job=b": 1, "?job_id=" + g.JobID.String(): 0, "?reason=timeout": 0, "?trigger=notify": 0,
+		"": 1, "?job=a": 0, "?job=b": 1, "?job_id=" + g.JobID.String(): 0, "?reason=timeout": 0,
 		"?label=a=b": 0, "?from=2020-01-01T00:00:00Z&to=2021-01-01T00:00:00Z": 0,
 	} {
 		list := get[List[letters.DeadLetterGroup]](f.service, "/v1/dead-letters/groups"+query)

@@ -58,13 +58,12 @@ type NoteInput struct {
 
 // DeadLetterQuery are the filters of lists of dead letters.
 type DeadLetterQuery struct {
-	Job     string       `query:"job" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted."`
-	JobID   string       `query:"job_id" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
-	Trigger string       `query:"trigger" enum:"notify" doc:"notify: only notices that could not be delivered. Absent: all dead letters except these."`
-	Reason  DeathReason  `query:"reason" doc:"Only dead letters whose last attempt failed for this reason."`
-	Label   []string     `query:"label,explode" maxItems:"32" doc:"Only dead letters of jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
-	From    instantParam `query:"from" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
-	To      instantParam `query:"to" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
+	Job    string       `query:"job" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted."`
+	JobID  string       `query:"job_id" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
+	Reason DeathReason  `query:"reason" doc:"Only dead letters whose last attempt failed for this reason."`
+	Label  []string     `query:"label,explode" maxItems:"32" doc:"Only dead letters of jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
+	From   instantParam `query:"from" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
+	To     instantParam `query:"to" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
 }
 
 func (q DeadLetterQuery) filter() (letters.DeadLetterFilter, error) {
@@ -74,7 +73,7 @@ func (q DeadLetterQuery) filter() (letters.DeadLetterFilter, error) {
 	}
 	id, err := optionalID("query.job_id", q.JobID, "must be the id of a job")
 	return letters.DeadLetterFilter{
-		Job: q.Job, JobID: id, Notices: q.Trigger != "", Reason: domain.Reason(q.Reason), Labels: labels, From: q.From.at,
+		Job: q.Job, JobID: id, Reason: domain.Reason(q.Reason), Labels: labels, From: q.From.at,
 		To: q.To.at,
 	}, err
 }

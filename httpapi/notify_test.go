@@ -113,7 +113,7 @@ func TestATestNoticeIsSentAtOnceAndAnsweredFor(t *testing.T) {
 	if opened != 1 || resolved != 1 {
 		t.Errorf("PagerDuty gets %q", h.requests())
 	}
-	if runs := s.items("/v1/runs?trigger=notify"); len(runs) != 0 {
+	if runs := s.items("/v1/runs"); len(runs) != 0 {
 		t.Error("a test leaves a run")
 	}
 }

@@ -102,7 +102,7 @@ func parseID(text string) (uuid.UUID, error) {
 type RunFilters struct {
 	Status  domain.Status  `query:"status" doc:"Only runs in this status."`
 	Reason  domain.Reason  `query:"reason" doc:"Only runs with this reason."`
-	Trigger domain.Trigger `query:"trigger" doc:"Only runs with this trigger. Absent: all except notify, because notices are not runs of their jobs."`
+	Trigger domain.Trigger `query:"trigger" doc:"Only runs with this trigger."`
 	Late    string         `query:"late" enum:"true,false" doc:"true: only runs that are late; false: only runs that are not."`
 	Label   []string       `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
 	From    instantParam   `query:"from" doc:"Only slots at or after this instant, and skips that cover such slots." example:"2026-12-01T00:00:00Z"`

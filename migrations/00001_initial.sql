@@ -359,7 +359,7 @@ COMMENT ON SEQUENCE punctual.fences IS 'Fencing tokens: each claim of an attempt
 CREATE DOMAIN punctual.run_status AS text CONSTRAINT run_status_is_known CHECK (VALUE IN ('blocked', 'pending',
     'running', 'retrying', 'succeeded', 'dead', 'skipped', 'cancelled'));
 CREATE DOMAIN punctual.run_trigger AS text CONSTRAINT run_trigger_is_known CHECK (VALUE IN ('schedule', 'catchup',
-    'manual', 'event', 'backfill', 'replay', 'notify', 'step'));
+    'manual', 'event', 'backfill', 'replay', 'step'));
 CREATE DOMAIN punctual.run_reason AS text CONSTRAINT run_reason_is_known CHECK (VALUE IN ('missed', 'paused', 'overlap',
     'replaced', 'expired', 'limit', 'auth', 'timeout', 'connect', 'tls', 'unreachable', 'blocked_address', 'http_4xx',
     'http_5xx', 'redirect', 'gone', 'failed', 'lost', 'silent', 'poison', 'upstream_failed', 'cancelled_by_user',
@@ -456,7 +456,7 @@ COMMENT ON COLUMN punctual.runs.late IS 'True: it was created after the job''s t
 COMMENT ON COLUMN punctual.runs.status IS
     'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.runs.trigger IS
-    'What created it: schedule, catchup, manual, event, backfill, replay, notify or step.';
+    'What created it: schedule, catchup, manual, event, backfill, replay or step.';
 COMMENT ON COLUMN punctual.runs.reason IS
     'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
     'to be cancelled.';
@@ -512,8 +512,6 @@ CREATE TABLE punctual.run_data (
     idempotency_key     text,
     progress            json,
     progress_at         timestamptz,
-    notify_url          text,
-    notify_secret       text,
     result              json,
     result_note         text,
     response            text,
@@ -536,10 +534,6 @@ COMMENT ON COLUMN punctual.run_data.idempotency_key IS
 COMMENT ON COLUMN punctual.run_data.progress IS
     'With completion async: the last progress that the target reported; the next attempt may read it.';
 COMMENT ON COLUMN punctual.run_data.progress_at IS 'When the target reported that progress.';
-COMMENT ON COLUMN punctual.run_data.notify_url IS
-    'On a notice, and on its replays: the URL that it goes to in place of the job''s target.';
-COMMENT ON COLUMN punctual.run_data.notify_secret IS
-    'On a notice whose body needs a routing key: name of the secret that holds the key.';
 COMMENT ON COLUMN punctual.run_data.result IS
     'The result of the successful run, from a 2xx JSON response or reported by its target; null: no result.';
 COMMENT ON COLUMN punctual.run_data.result_note IS
@@ -915,8 +909,6 @@ CREATE TABLE punctual.dead_letters (
     idempotency_key  text,
     replayed_as      uuid,
     operation        uuid,
-    notify_url       text,
-    notify_secret    text,
     CONSTRAINT replayed_dead_letter_is_resolved CHECK (replayed_as IS NULL OR resolved_at IS NOT NULL)
 );
 CREATE INDEX dead_letters_open ON punctual.dead_letters (tenant, run_id) WHERE resolved_at IS NULL;
@@ -953,10 +945,6 @@ COMMENT ON COLUMN punctual.dead_letters.idempotency_key IS
 COMMENT ON COLUMN punctual.dead_letters.replayed_as IS 'The run that repeats it, once it was replayed.';
 COMMENT ON COLUMN punctual.dead_letters.operation IS
     'The running operation that is to replay or resolve it: operations.id.';
-COMMENT ON COLUMN punctual.dead_letters.notify_url IS
-    'Of a notice that could not be delivered: the URL that it was sent to.';
-COMMENT ON COLUMN punctual.dead_letters.notify_secret IS
-    'Of a notice whose body needs a routing key: name of the secret that holds the key.';
 
 CREATE TABLE punctual.operations (
     id              uuid PRIMARY KEY,
@@ -1116,7 +1104,7 @@ CREATE TABLE punctual.hourly_runs (
     PRIMARY KEY (hour, tenant, round)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 COMMENT ON TABLE  punctual.hourly_runs IS
-    'What became of the runs of each tenant in each hour, without notices. Kept for 8 days.';
+    'What became of the runs of each tenant in each hour. Kept for 8 days.';
 COMMENT ON COLUMN punctual.hourly_runs.hour IS 'Beginning of the hour.';
 COMMENT ON COLUMN punctual.hourly_runs.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.hourly_runs.round IS 'The round that counted it; counted_hours.shown is the one that holds.';
@@ -1851,7 +1839,7 @@ CREATE FUNCTION punctual.runs_being_sent(job uuid) RETURNS SETOF uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
     SELECT r.id FROM punctual.runs_of(ARRAY(SELECT unnest(c.run_ids) FROM punctual.claims c)) r
-    WHERE r.job_id = job AND r.status = 'running' AND r.trigger <> 'notify'
+    WHERE r.job_id = job AND r.status = 'running'
       AND r.tenant = coalesce(punctual.acting_tenant(), r.tenant)
 $$;
 COMMENT ON FUNCTION punctual.runs_being_sent(uuid) IS 'The runs of a job that replicas are sending now.';
@@ -1870,8 +1858,7 @@ COMMENT ON FUNCTION punctual.is_claimed(uuid, uuid, timestamptz) IS
 -- Views for people.
 
 -- +goose StatementBegin
--- A job's newest run is the newest run that its schedule or a user started. Notices about runs do not count. A pause is
--- over at its end time, even if no replica has written that yet.
+-- A pause is over at its end time, even if no replica has written that yet.
 CREATE VIEW punctual.job_status AS
 SELECT t.name AS tenant, j.name, j.id,
        punctual.job_state(CASE WHEN j.state = 'paused' AND j.paused_until <= now() THEN 'active' ELSE j.state END,
@@ -1891,7 +1878,7 @@ LEFT JOIN punctual.schedules s ON s.job_id = j.id
 JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
 LEFT JOIN LATERAL (
     SELECT n.id, n.status, n.reason, n.scheduled_for, n.finished_at FROM punctual.runs n
-    WHERE n.job_id = j.id AND n.trigger <> 'notify'
+    WHERE n.job_id = j.id
     ORDER BY n.id DESC LIMIT 1) r ON true
 LEFT JOIN LATERAL (
     SELECT count(*) AS runs, (array_agg(o.held_by ORDER BY o.due_at))[1] AS held_by
@@ -1937,7 +1924,6 @@ COMMENT ON COLUMN punctual.job_status.waiting_for IS
     'What the run that has waited longest waits for, as in overdue.held_by; null: no run waits, or it is about to be '
     'sent.';
 
--- Notices are not runs of their jobs, so this view leaves them out. The table runs has them.
 CREATE VIEW punctual.run_history AS
 SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.status, r.reason, r.late, r.attempt,
        r.http_status, r.error, q.name AS queue, punctual.priority_name(r.lane) AS priority, r.due_at, r.claimed_at,
@@ -1951,10 +1937,9 @@ SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.stat
 FROM punctual.runs r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.queues q ON q.id = r.lane / 4
-LEFT JOIN punctual.jobs j ON j.id = r.job_id
-WHERE r.trigger <> 'notify';
+LEFT JOIN punctual.jobs j ON j.id = r.job_id;
 COMMENT ON VIEW   punctual.run_history IS
-    'Every run and skip except notices, with the names of its job, tenant and queue. Filter by id, or by '
+    'Every run and skip, with the names of its job, tenant and queue. Filter by id, or by '
     'scheduled_for and job_id, to read less.';
 COMMENT ON COLUMN punctual.run_history.cause IS
     'Why the slot was missed or the run was late, in words; null: it was neither, or nothing on record explains it.';
@@ -2080,10 +2065,9 @@ CREATE VIEW punctual.failures AS
 SELECT t.name AS tenant, d.job_name AS job, d.job_id, d.run_id, d.scheduled_for, d.died_at, d.reason, d.attempts,
        d.http_status, d.error, d.trigger, d.resolved_at, d.note, d.replayed_as
 FROM punctual.dead_letters d
-JOIN punctual.tenants t ON t.id = d.tenant
-WHERE d.trigger <> 'notify';
+JOIN punctual.tenants t ON t.id = d.tenant;
 COMMENT ON VIEW   punctual.failures IS
-    'The dead-letter list without notices: runs that ended dead, resolved ones included.';
+    'The dead-letter list: runs that ended dead, resolved ones included.';
 COMMENT ON COLUMN punctual.failures.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.failures.job IS 'Name of the job.';
 COMMENT ON COLUMN punctual.failures.job_id IS 'Id of the job.';

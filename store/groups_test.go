@@ -24,7 +24,6 @@ type dead struct {
 	slot   time.Duration // after the first slot of the test
 	status int
 	error  string
-	notice bool
 }
 
 // firstSlot is the oldest slot of the dead letters that bury writes.
@@ -35,18 +34,14 @@ func (c crud) bury(all ...dead) (ids []uuid.UUID) {
 	c.t.Helper()
 	for i, d := range all {
 		id := domain.NewRunID(firstSlot.Add(time.Duration(c.count(`SELECT count(*) FROM punctual.dead_letters`)) * time.Second))
-		trigger := domain.TriggerSchedule
-		if d.notice {
-			trigger = domain.TriggerNotify
-		}
 		if d.status == 0 {
 			d.status = 500 + i
 		}
 		c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
 				reason, attempts, http_status, error)
-			SELECT $1, id, tenant, name, 1, $3, $4, nullif($5, ''), 1, $6, $7 FROM punctual.jobs
-			WHERE name = $2 AND tenant = $8`,
-			id, d.job, firstSlot.Add(d.slot), string(trigger), string(d.reason), d.status, d.error, c.tenant)
+			SELECT $1, id, tenant, name, 1, $3, 'schedule', nullif($4, ''), 1, $5, $6 FROM punctual.jobs
+			WHERE name = $2 AND tenant = $7`,
+			id, d.job, firstSlot.Add(d.slot), string(d.reason), d.status, d.error, c.tenant)
 		ids = append(ids, id)
 	}
 	return ids
@@ -107,7 +102,6 @@ func TestGroupsOfDeadLetters(t *testing.T) {
 		dead{job: "a", reason: domain.ReasonTimeout, slot: 3 * time.Hour, error: "too slow", status: 200},
 		dead{job: "b", slot: 4 * time.Hour},
 		dead{job: "a", reason: domain.ReasonHTTP5xx, slot: 5 * time.Hour},
-		dead{job: "b", reason: domain.ReasonHTTP5xx, notice: true},
 		dead{job: "b", reason: domain.ReasonGone}, // resolved
 		dead{job: "a", reason: domain.ReasonHTTP5xx, slot: time.Hour, error: "a replay of an old slot", status: 503},
 	)
@@ -116,7 +110,7 @@ func TestGroupsOfDeadLetters(t *testing.T) {
 	want := []letters.DeadLetterGroup{
 		{
 			JobID: a.ID, Job: "a", Reason: new(domain.ReasonHTTP5xx), Count: 3, OldestSlot: slot(1), NewestSlot: slot(5),
-			NewestRun: ids[6], HTTPStatus: new(503), Error: new("a replay of an old slot"),
+			NewestRun: ids[5], HTTPStatus: new(503), Error: new("a replay of an old slot"),
 		},
 		{
 			JobID: b.ID, Job: "b", Count: 1, OldestSlot: slot(4), NewestSlot: slot(4), NewestRun: ids[2],
@@ -145,7 +139,7 @@ func TestGroupsAreWhatTheListSays(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 120 {
 		c.bury(dead{
-			job: fmt.Sprintf("job-%d", rng.IntN(6)), reason: reasons[rng.IntN(4)], notice: rng.IntN(9) == 0,
+			job: fmt.Sprintf("job-%d", rng.IntN(6)), reason: reasons[rng.IntN(4)],
 			slot: time.Duration(rng.IntN(100)) * time.Minute,
 		})
 	}
@@ -153,9 +147,9 @@ func TestGroupsAreWhatTheListSays(t *testing.T) {
 		AND run_id IN (SELECT run_id FROM punctual.dead_letters ORDER BY run_id DESC OFFSET 20 LIMIT 15)`)
 	gone := c.get("job-3").ID
 	c.deleteJob("job-3")
-	from, to := firstSlot.Add(20*time.Minute), firstSlot.Add(70*time.Minute)
+	from, to := firstSlot.Add(10*time.Minute), firstSlot.Add(90*time.Minute)
 	for name, f := range map[string]letters.DeadLetterFilter{
-		"all": {}, "notices": {Notices: true}, "by reason": {Reason: domain.ReasonTimeout}, "by job": {Job: "job-1"},
+		"all": {}, "by reason": {Reason: domain.ReasonTimeout}, "by job": {Job: "job-1"},
 		"by the id of a deleted job": {JobID: &gone}, "a deleted job": {Job: gone.String()},
 		"by label": {Labels: map[string]string{"odd": "true"}}, "since": {From: &from}, "until": {To: &to},
 		"by everything": {

@@ -63,16 +63,6 @@ func TestADeletedJobMakesNoFurtherAttempt(t *testing.T) {
 		}
 		c.wantState(a.RunID, "cancelled job_deleted attempt 1 finished attempts: 1 lost lost")
 	})
-	t.Run("what is to be told of it still is", func(t *testing.T) {
-		c := newClaimer(t)
-		c.create("job", never)
-		notice := c.trigger("job")
-		c.exec(`UPDATE punctual.runs SET trigger = 'notify' WHERE id = $1`, notice.ID)
-		a := c.one(c.claimReady(10))
-		c.deleteJob("job")
-		c.finish(failed(a))
-		c.wantState(a.RunID, retried)
-	})
 }
 
 // The outcome of an attempt is written just before its job is deleted and committed just after. It leaves a run in

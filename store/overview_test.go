@@ -180,13 +180,6 @@ func TestAFailingJobIsDescribed(t *testing.T) {
 
 	c.exec(`DELETE FROM punctual.runs`)
 	c.wantFailing("runs that are gone", "j failed 1 times, 150 letters, tried again")
-	c.exec(`UPDATE punctual.dead_letters SET trigger = 'notify'`)
-	c.runsOf(job.ID, 1, time.Minute, `'dead'`)
-	c.exec(`UPDATE punctual.runs SET trigger = 'notify'`)
-	c.wantFailing("notices that could not be delivered")
-	if l := c.overview().DeadLetters; l != (overview.OpenLetters{Notices: 150}) {
-		t.Errorf("%+v", l)
-	}
 }
 
 // No more than fifty failing jobs are shown, and all are counted up to a bound.

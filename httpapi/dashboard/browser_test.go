@@ -103,9 +103,17 @@ func (b *tab) say(text string) {
 	b.complain = append(b.complain, text)
 }
 
+// do takes steps one after the other. A page that refreshes itself may replace an element between the search for it and
+// the step. The step was not taken then, and is tried again.
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	must(b.t, chromedp.Do(b.ctx, steps...))
+	for _, step := range steps {
+		err := chromedp.Do(b.ctx, step)
+		for tries := 0; err != nil && strings.Contains(err.Error(), "Could not find node") && tries < 20; tries++ {
+			err = chromedp.Do(b.ctx, step)
+		}
+		must(b.t, err)
+	}
 }
 
 func (b *tab) open(path string) {

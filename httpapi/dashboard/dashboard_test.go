@@ -563,7 +563,7 @@ func TestAFilterThatIsOnIsShown(t *testing.T) {
 	p.shows(`<input type="hidden" name="late" value="true">`, `<input type="hidden" name="from" value="`+since+`">`, ">late ✕<",
 		">since <time", ">label team=a ✕<", `href="/runs?from=2026-01-01T00%3A00%3A00Z&amp;label=team%3Da&amp;label=x%3Dy&amp;status=dead"`,
 		`href="/runs?from=2026-01-01T00%3A00%3A00Z&amp;label=x%3Dy&amp;late=true&amp;status=dead"`).hides("status dead ✕")
-	sound(b.get("/dead-letters?each=1&trigger=manual").want(200)).shows(">trigger manual ✕<", `href="/dead-letters?each=1"`)
+	sound(b.get("/dead-letters?each=1&label=team%3Da").want(200)).shows(">label team=a ✕<", `href="/dead-letters?each=1"`)
 	sound(b.get("/audit?resource=job").want(200)).shows(">resource job ✕<", `href="/audit?"`)
 	for _, path := range []string{"/runs?job=dail", "/dead-letters?job=dail", "/dead-letters?each=1&job=dail"} {
 		sound(b.get(path).want(200)).shows("There is no job with that", `value="dail"`, ">Show<").hides("No run matches")

@@ -6,7 +6,6 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
 	"punctual/store/letters"
 )
 
@@ -35,7 +34,7 @@ func (l lettersView) Of(group letters.DeadLetterGroup) url.Values {
 	return query
 }
 
-var letterFilters = []string{"job", "job_id", "trigger", "reason", "label", "from", "to"}
+var letterFilters = []string{"job", "job_id", "reason", "label", "from", "to"}
 
 func (v *visit) letters() error {
 	query := filtered(v.r.URL.Query(), append([]string{"cursor"}, letterFilters...)...)
@@ -69,7 +68,7 @@ func (v *visit) bulk(verb string) error {
 	}
 	in := httpapi.BulkInput{Filter: &httpapi.DeadLetterSelection{
 		Job: v.field("job"), JobID: v.field("job_id"), Reason: httpapi.DeathReason(v.field("reason")),
-		Trigger: domain.Trigger(v.field("trigger")), From: v.instant("from"), To: v.instant("to"),
+		From: v.instant("from"), To: v.instant("to"),
 		Label: labelsOf(v.r.PostForm["label"]),
 	}, Note: v.field("note"), LatestPerJob: v.field("latest_per_job") != ""}
 	if v.field("sure") == "" {

@@ -23,7 +23,6 @@ type requested struct {
 	Job, Queue, Name, Q, State string
 	JobID                      string `json:"job_id"`
 	Reason                     *domain.Reason
-	Notices                    bool
 	From, To, Until            time.Time
 	Label, Labels              map[string]string
 	LatestPerJob               bool `json:"latest_per_job"`
@@ -67,9 +66,6 @@ func (o operationView) Title() string {
 		for name, value := range labels {
 			which = append(which, name+"="+value)
 		}
-	}
-	if r.Notices {
-		which = append(which, "notices")
 	}
 	if r.LatestPerJob {
 		which = append(which, "the newest of each job")

@@ -96,7 +96,7 @@ type point struct {
 }
 
 // unhurried are the triggers of runs that have no lateness: see runs.LateFor.
-var unhurried = []domain.Trigger{domain.TriggerBackfill, domain.TriggerReplay, domain.TriggerNotify}
+var unhurried = []domain.Trigger{domain.TriggerBackfill, domain.TriggerReplay}
 
 func pointsOf(list []runs.Run, what string) (points []point) {
 	for _, r := range list {

@@ -62,18 +62,24 @@ func TestAReplicaWithFewDescriptorsBlamesNoTarget(t *testing.T) {
 // tellsOfTheShortage waits until whoever asks learns what a replica lacks.
 func tellsOfTheShortage(t *testing.T, r *process.Replica, conn *pgx.Conn) {
 	t.Helper()
-	type told struct{ Lacks string }
+	type told struct {
+		Lacks       string
+		Explanation string
+		Data        []struct{ Lacks string }
+	}
+	// A request may itself find no descriptor for a connection to the database, and is answered 503 then.
+	get := func(path string) (answer told) {
+		_, _ = r.API.Do(t.Context(), "GET", path, nil, &answer)
+		return answer
+	}
 	await(t, "the shortage in the list of replicas, /readyz, explain and replica_status", func() bool {
 		lacks := query[string](t, conn, `SELECT coalesce(min(lacks), '') FROM punctual.replica_status`)
-		replicas := do[struct{ Data []told }](t, r.API, "GET", "/v1/replicas", nil).Data
 		waits := query[string](t, conn, `
 			SELECT coalesce(min(job || '/explain?at=' || replace((scheduled_for AT TIME ZONE 'UTC')::text, ' ', 'T') || 'Z'), '')
 			FROM punctual.overdue`)
-		if waits == "" {
-			return false
-		}
-		explained := do[struct{ Explanation string }](t, r.API, "GET", "/v1/jobs/"+waits, nil).Explanation
-		return strings.HasPrefix(lacks, "file descriptors") && len(replicas) == 1 && replicas[0].Lacks == lacks &&
-			do[told](t, r.API, "GET", "/readyz", nil).Lacks == lacks && strings.Contains(explained, "lacks "+lacks)
+		replicas := get("/v1/replicas").Data
+		return waits != "" && strings.HasPrefix(lacks, "file descriptors") && len(replicas) == 1 &&
+			replicas[0].Lacks == lacks && get("/readyz").Lacks == lacks &&
+			strings.Contains(get("/v1/jobs/"+waits).Explanation, "lacks "+lacks)
 	})
 }

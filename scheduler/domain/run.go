@@ -45,8 +45,10 @@ const (
 	TriggerManual   Trigger = "manual"
 	TriggerReplay   Trigger = "replay"   // of a dead letter
 	TriggerBackfill Trigger = "backfill" // of slots that have passed
-	TriggerNotify   Trigger = "notify"   // tells one of the job's notify URLs what happened
 )
+
+// TriggerNotify is the trigger that messages to recipients name in their headers. No run has it.
+const TriggerNotify = Trigger("notify")
 
 // Reason says why a run is not a plain success; empty on a plain success. The list is closed.
 type Reason string
@@ -128,8 +130,7 @@ func (a Assignment) Expires() bool {
 }
 
 // TurnsLate reports whether a run whose first request goes out now is late, whatever it waited for. Replays and
-// backfills never are: somebody asked for them long after the slot was due. Notices never are either: they are about
-// another run.
+// backfills never are: they were asked for long after the slot was due. Neither are messages to recipients.
 func (a Assignment) TurnsLate(now time.Time) bool {
 	switch a.Trigger {
 	case TriggerReplay, TriggerBackfill, TriggerNotify:
@@ -175,7 +176,7 @@ type Work int8
 // The kinds of work, in the order in which they are claimed.
 const (
 	WorkDue     Work = iota // slots that are due now
-	WorkReady               // runs that wait in ready: retries, runs by hand, runs given back, notices
+	WorkReady               // runs that wait in ready: retries, runs by hand, runs given back
 	WorkLate                // slots that have been due for longer than OlderThan
 	WorkOrdered             // runs ordered in bulk: backfills and replays
 	WorkKinds               // how many kinds there are

@@ -15,7 +15,7 @@ func Statuses() []Status {
 
 // Triggers returns everything that can create a run.
 func Triggers() []Trigger {
-	return []Trigger{TriggerSchedule, TriggerCatchup, TriggerManual, TriggerReplay, TriggerBackfill, TriggerNotify}
+	return []Trigger{TriggerSchedule, TriggerCatchup, TriggerManual, TriggerReplay, TriggerBackfill}
 }
 
 // AttemptOutcomes returns all ends of an attempt, and AttemptInFlight for an attempt that has not ended.

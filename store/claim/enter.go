@@ -26,12 +26,10 @@ type Entry struct {
 // Sends is what a run sends in place of what its job defines. An absent field is the one of the dead letter that the
 // run replays, or else the job's.
 type Sends struct {
-	WebhookID    *uuid.UUID // nil: the run's id
-	Key          string     // Idempotency-Key; empty: the run's own
-	Headers      []byte     // as JSON
-	Body         []byte
-	NotifyURL    string // of a notice
-	NotifySecret string
+	WebhookID *uuid.UUID // nil: the run's id
+	Key       string     // Idempotency-Key; empty: the run's own
+	Headers   []byte     // as JSON
+	Body      []byte
 }
 
 // entered are entries column by column.
@@ -45,10 +43,10 @@ type entered struct {
 
 // sent is what entries send, column by column.
 type sent struct {
-	ids                          []uuid.UUID
-	replayOf, webhooks           []*uuid.UUID
-	keys, headers, urls, secrets []*string
-	bodies                       [][]byte
+	ids                []uuid.UUID
+	replayOf, webhooks []*uuid.UUID
+	keys, headers      []*string
+	bodies             [][]byte
 }
 
 func (c *entered) add(e Entry) {
@@ -62,7 +60,6 @@ func (c *sent) add(e Entry) {
 	c.ids, c.replayOf, c.webhooks = append(c.ids, e.ID), append(c.replayOf, e.ReplayOf), append(c.webhooks, s.WebhookID)
 	c.keys, c.headers = append(c.keys, pg.OrNull(s.Key)), append(c.headers, pg.OrNull(string(s.Headers)))
 	c.bodies = append(c.bodies, s.Body)
-	c.urls, c.secrets = append(c.urls, pg.OrNull(s.NotifyURL)), append(c.secrets, pg.OrNull(s.NotifySecret))
 }
 
 // enterRuns writes the runs and their rows in ready. The instants in ready keep the order of the entries, and none is
@@ -94,12 +91,11 @@ JOIN u ON u.id = m.id`
 
 // enterData writes what the runs send. It is a statement of its own because a policy of run_data looks for the run.
 const enterData = `
-INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, notify_url, notify_secret)
+INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body)
 SELECT r.id, coalesce(u.webhook_id, d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key),
-       coalesce(u.headers::jsonb, d.headers), coalesce(u.body, d.body), coalesce(u.notify_url, d.notify_url),
-       coalesce(u.notify_secret, d.notify_secret)
-FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::text[])
-     AS u(id, replay_of, webhook_id, key, headers, body, notify_url, notify_secret)
+       coalesce(u.headers::jsonb, d.headers), coalesce(u.body, d.body)
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[])
+     AS u(id, replay_of, webhook_id, key, headers, body)
 JOIN punctual.runs r ON r.id = u.id
 LEFT JOIN punctual.dead_letters d ON d.run_id = u.replay_of
 WHERE r.id = ANY($1::uuid[])`
@@ -122,6 +118,6 @@ func QueueEntries(b *pgx.Batch, now time.Time, runs ...Entry) {
 	}
 	b.Queue(enterRuns, now, r.ids, r.jobs, r.triggers, r.slots, r.due, r.ordered, r.rerunOf, r.replayOf)
 	if len(d.ids) > 0 {
-		b.Queue(enterData, d.ids, d.replayOf, d.webhooks, d.keys, d.headers, d.bodies, d.urls, d.secrets)
+		b.Queue(enterData, d.ids, d.replayOf, d.webhooks, d.keys, d.headers, d.bodies)
 	}
 }

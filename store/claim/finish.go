@@ -110,9 +110,9 @@ again AS (
 buried AS (
     INSERT INTO punctual.dead_letters (
         run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error,
-        headers, body, webhook_id, idempotency_key, notify_url, notify_secret)
+        headers, body, webhook_id, idempotency_key)
     SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number,
-           e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key, d.notify_url, d.notify_secret
+           e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key
     FROM ended e
     JOIN punctual.jobs j ON j.id = e.job_id
     LEFT JOIN punctual.run_data d ON d.run_id = e.id AND d.run_id = ANY($1::uuid[])
@@ -414,7 +414,7 @@ func queueOthers(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID
 		if o.Verdict == domain.Hold {
 			heldBy[i], heldSince[i], heldUntil[i] = &o.Held.By, &o.Held.Since, &o.Held.Until
 		}
-		if !e.Status.Final() && o.Trigger != domain.TriggerNotify { // a notice of a deleted job is still sent
+		if !e.Status.Final() {
 			jobs[i] = &o.Job.ID
 		}
 		status[i], final[i], counts[i] = string(e.Status), e.Status.Final(), e.Counts

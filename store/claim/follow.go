@@ -40,6 +40,3 @@ type RunEvent struct {
 	Event domain.Event
 	Run   uuid.UUID
 }
-
-// IsNotice says that a run r is a notice, and so not one of its job's own runs.
-const IsNotice = `r.trigger = 'notify'`

@@ -326,7 +326,7 @@ func QueueCloseGate(b *pgx.Batch, job uuid.UUID) {
 		WITH flying AS MATERIALIZED (
 		    SELECT r.id
 		    FROM punctual.runs_of(ARRAY(SELECT run_id FROM punctual.ready WHERE job_id = $1)) r
-		    WHERE r.status IN ('retrying', 'running') AND NOT `+IsNotice+`
+		    WHERE r.status IN ('retrying', 'running')
 		    UNION
 		    SELECT id FROM punctual.runs_being_sent($1) AS s(id))
 		INSERT INTO punctual.exclusive AS e (job_id, active_run, earlier_runs)

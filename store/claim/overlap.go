@@ -62,7 +62,7 @@ func runInReady(ctx context.Context, tx *pg.Tx, job uuid.UUID) (uuid.UUID, error
 	err := tx.QueryRow(ctx, `
 		SELECT r.id
 		FROM punctual.runs_of(ARRAY(SELECT run_id FROM punctual.ready WHERE job_id = $1)) r
-		WHERE r.status IN ('pending', 'retrying') AND NOT `+IsNotice+`
+		WHERE r.status IN ('pending', 'retrying')
 		ORDER BY r.id
 		LIMIT 1`, job).Scan(&waiting)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {

@@ -27,14 +27,14 @@ import (
 const readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt,
        d.headers, d.body, d.webhook_id,
-       coalesce(d.idempotency_key, ''), coalesce(d.notify_url, ''), coalesce(d.notify_secret, ''),
+       coalesce(d.idempotency_key, ''),
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
        CASE WHEN r.status = 'running' THEN (
            SELECT count(*)
            FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
                  WHERE a.run_id = r.id AND a.run_id = ANY($1::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
            WHERE last.outcome = 'lost' AND last.reason = 'silent') ELSE 0 END,
-       CASE WHEN r.claimed_at IS NOT NULL AND r.status <> 'running' AND r.trigger <> 'notify'
+       CASE WHEN r.claimed_at IS NOT NULL AND r.status <> 'running'
             THEN (SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id)
             ELSE false END,
        coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
@@ -104,8 +104,6 @@ type readyRow struct {
 type waitingRun struct {
 	key definitions.Version
 	domain.Assignment
-
-	notifyURL, notifySecret string // for a notice: its destination, and the secret that is added to its body
 
 	overdue bool // the target works on, and has passed its deadline
 	deleted bool // the run's job is deleted
@@ -231,7 +229,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var webhookID *uuid.UUID
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
-				&headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.notifyURL, &w.notifySecret,
+				&headers, &w.Body, &webhookID, &w.IdempotencyKey,
 				&w.overdue, &w.Fence, &w.started, &w.losses, &w.deleted,
 			}, w.kept.Into()...)...); err != nil {
 				return err
@@ -282,10 +280,7 @@ func (c *readyClaim) decide() {
 		if c.leaveLocked(w, waits) {
 			continue
 		}
-		job, err := SentBy(c.found.Jobs[w.key], w.notifyURL, w.notifySecret)
-		if err != nil {
-			c.found.Broken[w.key] = err
-		}
+		job := c.found.Jobs[w.key]
 		if job == nil {
 			c.claims.options.Log.Error("a run cannot be sent by this version of Punctual; it is tried again in a minute",
 				"run", w.RunID, "job", w.key.Job, "version", w.key.Version, "error", c.found.Broken[w.key])
@@ -293,7 +288,7 @@ func (c *readyClaim) decide() {
 			continue
 		}
 		g, there := c.gates[job.ID]
-		w.Gated = g.gated && w.Trigger != domain.TriggerNotify // a notice is not one of the job's own runs
+		w.Gated = g.gated
 		switch holders := g.Holders(); {
 		case w.Gated && g.busy, !there && job.ConcurrencyPolicy != domain.PolicyAllow: // or mendGates has just made it
 			c.putOff(w.RunID, gateRetry, waits)

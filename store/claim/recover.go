@@ -32,8 +32,7 @@ SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.sched
        (SELECT count(*)
         FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
               WHERE a.run_id = r.id AND a.run_id = ANY($2::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
-        WHERE last.outcome = 'lost' AND last.reason <> 'silent'),
-       coalesce(d.notify_url, ''), coalesce(d.notify_secret, '')
+        WHERE last.outcome = 'lost' AND last.reason <> 'silent')
 FROM `
 
 // Which attempts are read: those under claims ($1), or those that no claim names. They leave out runs that have ended,
@@ -44,15 +43,13 @@ const (
 CROSS JOIN LATERAL unnest(c.run_ids) AS u(run_id)
 LEFT JOIN punctual.runs r
   ON r.id = u.run_id AND r.id = ANY($2::uuid[]) AND r.status = 'running' AND r.accepted_at IS NULL
- AND r.replica = c.replica AND r.claimed_at = c.claimed_at` + withData + `c.id = ANY($1::uuid[])
+ AND r.replica = c.replica AND r.claimed_at = c.claimed_at
+WHERE c.id = ANY($1::uuid[])
 ORDER BY c.id`
 	ofNoClaim = `punctual.runs r
-CROSS JOIN (SELECT NULL::uuid AS id WHERE $1::uuid[] IS NULL) c` + withData + `r.id = ANY($2::uuid[])
+CROSS JOIN (SELECT NULL::uuid AS id WHERE $1::uuid[] IS NULL) c
+WHERE r.id = ANY($2::uuid[])
   AND r.status = 'running' AND r.accepted_at IS NULL AND NOT punctual.is_claimed(r.id, r.replica, r.claimed_at)`
-	withData = `
-LEFT JOIN LATERAL (
-    SELECT * FROM punctual.run_data d WHERE d.run_id = r.id AND d.run_id = ANY($2::uuid[])) d ON true
-WHERE `
 )
 
 // claimedRun is a run that is running under a claim.
@@ -63,8 +60,6 @@ type claimedRun struct {
 	tenant  int32
 	started time.Time
 	losses  int // attempts lost in a row just before this one, counted up to two
-
-	notifyURL, notifySecret string // of a notice: its URL, and the secret that is added to its body
 }
 
 // claimedRuns are claims that are to end, and the runs still running under them.
@@ -164,11 +159,11 @@ func (s *Claims) end(
 	}
 	outcomes := make([]domain.Outcome, 0, len(held.runs))
 	for _, r := range held.runs {
-		if r.Job, err = SentBy(found.Jobs[r.key], r.notifyURL, r.notifySecret); r.Job == nil {
+		if r.Job = found.Jobs[r.key]; r.Job == nil {
 			if len(left) == 0 { // one message for all: there may be thousands, and every retry comes after two seconds
 				s.options.Log.Error(
 					"this version of Punctual cannot read the job's definition of a lost run; the run is left to a version that can",
-					"run", r.RunID, "job", r.key.Job, "version", r.key.Version, "error", err)
+					"run", r.RunID, "job", r.key.Job, "version", r.key.Version, "error", found.Broken[r.key])
 			}
 			left = append(left, r.claim)
 			continue
@@ -215,7 +210,7 @@ func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []u
 		var fence *int64
 		var r claimedRun
 		if err := rows.Scan(&claim, &run, &job, &version, &tenant, &lane, &trigger, &slot, &due, &late, &attempt, &fence,
-			&started, &held.now, &r.losses, &r.notifyURL, &r.notifySecret); err != nil {
+			&started, &held.now, &r.losses); err != nil {
 			return held, err
 		}
 		if claim != nil {
@@ -237,14 +232,6 @@ func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []u
 		held.runs = append(held.runs, r)
 	}
 	return held, rows.Err()
-}
-
-// SentBy returns the job to send a run with: its own, which may be nil, or for a notice one with the notice's URL.
-func SentBy(job *domain.Job, notifyURL, secret string) (*domain.Job, error) {
-	if job == nil || notifyURL == "" {
-		return job, nil
-	}
-	return job.Notice(notifyURL, secret)
 }
 
 // Ended counts, in the metrics, attempts that this replica ended for their targets.

@@ -63,7 +63,7 @@ func (s *Jobs) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time) 
 }
 
 // cancelWaiting cancels the runs of deleted jobs that wait in ready. A run that a claim takes at this moment goes on.
-// So does a run that its target works on. Notices about the jobs are still sent. The jobs are saved before: a trigger
+// So does a run that its target works on. The jobs are saved before: a trigger
 // locks its job's row, so no trigger that saw the job alive comes later.
 func cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) error {
 	if len(jobs) == 0 {
@@ -71,7 +71,7 @@ func cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) error {
 	}
 	rows := pg.Query(ctx, tx, `SELECT y.run_id FROM punctual.ready y JOIN punctual.runs_of(ARRAY(
 		    SELECT w.run_id FROM punctual.ready w WHERE w.job_id = ANY($1::uuid[]))) r ON r.id = y.run_id
-		WHERE y.job_id = ANY($1::uuid[]) AND r.status <> 'running' AND `+claim.IsNotice+` IS NOT TRUE
+		WHERE y.job_id = ANY($1::uuid[]) AND r.status <> 'running'
 		ORDER BY y.run_id FOR UPDATE OF y`, jobs)
 	runs, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil {

@@ -131,7 +131,7 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args 
 	return jobs[0], placeLastRuns(ctx, q, jobs, found)
 }
 
-// fillRuns gives each job its newest run or skip, and its recent runs if there are to be any. Notices do not count.
+// fillRuns gives each job its newest run or skip, and its recent runs if there are to be any.
 func fillRuns(ctx context.Context, q pg.Querier, jobs []Record, recent int) error {
 	if len(jobs) == 0 {
 		return nil

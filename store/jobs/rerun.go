@@ -15,7 +15,7 @@ import (
 
 // RerunRun repeats a run that has ended, or the slot of a recorded skip: it makes a manual run for the same slot, under
 // the job's current definition and its concurrency policy, as TriggerJob does. The error is ErrState if the run has not
-// ended, stands for several slots, is a notice, or if its job was deleted. It is *ActiveRunError as with TriggerJob.
+// ended, stands for several slots, or if its job was deleted. It is *ActiveRunError as with TriggerJob.
 func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (runs.Run, error) {
 	var run runs.Run
 	err := w.InTx(ctx, func(tx *pg.Tx) error {
@@ -51,8 +51,6 @@ func readRerun(
 		return run, own, err
 	}
 	switch {
-	case run.Notice:
-		return run, own, fmt.Errorf("run %s is a notice about its job; notices are not made again: %w", id, pg.ErrState)
 	case !run.Status.Final():
 		return run, own, fmt.Errorf("run %s is %s: only a run that has ended can be made again: %w",
 			id, run.Status, pg.ErrState)

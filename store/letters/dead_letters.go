@@ -33,7 +33,6 @@ type DeadLetter struct {
 	ResolvedAt   *time.Time     `json:"resolved_at" doc:"When it was resolved or replayed. Null: it is open."`
 	Note         *string        `json:"note" doc:"The note given when it was resolved or replayed."`
 	ReplayedAs   *uuid.UUID     `json:"replayed_as" format:"uuid" nullable:"true" doc:"The run that replays it."`
-	NotifyURL    *string        `json:"notify_url" doc:"For a notice: its URL, to which its replays go too, in place of the job's target. Null: it is a run of the job itself."`
 }
 
 // DeadLetterFilter selects dead letters; empty fields select all.
@@ -41,7 +40,6 @@ type DeadLetterFilter struct {
 	Job      string     // name or id of a job that is not deleted
 	JobID    *uuid.UUID // deleted jobs too
 	Reason   domain.Reason
-	Notices  bool       // true: only dead letters of notices; false: none of them
 	From     *time.Time // on scheduled_for, inclusive
 	To       *time.Time // exclusive
 	Labels   map[string]string
@@ -53,7 +51,7 @@ type DeadLetterFilter struct {
 
 // deadLetterColumns stand in the order of the fields of DeadLetter.
 const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.job_version, d.trigger, d.scheduled_for, d.died_at,
-	d.reason, d.attempts, d.http_status, d.error, d.resolved_at, d.note, d.replayed_as, d.notify_url`
+	d.reason, d.attempts, d.http_status, d.error, d.resolved_at, d.note, d.replayed_as`
 
 // deadLetterTables include the dead letters of jobs that were forgotten. Such dead letters have no labels.
 const deadLetterTables = `punctual.dead_letters d LEFT JOIN punctual.jobs j ON j.id = d.job_id`
@@ -126,7 +124,6 @@ func (f *DeadLetterFilter) onLetters(c *pg.Conditions, tenant int32) {
 	c.AddIf(f.Job != "", `d.job_id = ?`, f.found)
 	c.AddIf(f.JobID != nil, `d.job_id = ?`, f.JobID)
 	c.AddIf(f.Reason != "", `d.reason = ?`, f.Reason)
-	c.Add(`(d.trigger = 'notify') = ?`, f.Notices)
 	c.AddIf(f.From != nil, `d.scheduled_for >= ?`, f.From)
 	c.AddIf(f.To != nil, `d.scheduled_for < ?`, f.To)
 	switch {
@@ -281,12 +278,8 @@ func newReplay(d DeadLetter, now time.Time) replay { return replay{d, domain.New
 // entry is the new run. Like triggers, replays only enter ready: if the job has a gate, the claim of ready runs starts
 // them one at a time.
 func (r replay) entry(now time.Time) claim.Entry {
-	trigger := domain.TriggerReplay
-	if r.NotifyURL != nil {
-		trigger = domain.TriggerNotify
-	}
 	return claim.Entry{
-		ID: r.run, Job: r.JobID, Trigger: trigger, ScheduledFor: r.ScheduledFor, DueAt: now, Ordered: true,
+		ID: r.run, Job: r.JobID, Trigger: domain.TriggerReplay, ScheduledFor: r.ScheduledFor, DueAt: now, Ordered: true,
 		ReplayOf: &r.RunID,
 		Sends:    &claim.Sends{Key: domain.IdempotencyKey(r.Trigger, r.RunID, r.JobID, r.ScheduledFor)},
 	}

@@ -117,9 +117,7 @@ func (b *backfill) share(ctx context.Context, tx *pg.Tx) (held bool, err error) 
 func (b *backfill) room(ctx context.Context, tx *pg.Tx) (int, error) {
 	var busy bool
 	err := tx.QueryRow(ctx, `
-		SELECT EXISTS (
-		        SELECT FROM punctual.ready y WHERE y.job_id = x.job_id
-		        AND (SELECT `+claim.IsNotice+` FROM punctual.runs_of(ARRAY[y.run_id]) r) IS NOT TRUE)
+		SELECT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = x.job_id)
 		    OR EXISTS (SELECT FROM punctual.runs_of(ARRAY[x.active_run]) r WHERE r.finished_at IS NULL)
 		FROM punctual.exclusive x WHERE x.job_id = $1 AND x.gated`, b.job.Job).Scan(&busy)
 	switch {

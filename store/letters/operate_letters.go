@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -51,14 +50,12 @@ func (o *bulk) take(ctx context.Context, tx *pg.Tx) ([]marked, error) {
 			return nil, err
 		}
 		most = min(o.size(replayBatch), o.second)
-		eligible = ` AND (x.job_id IS NULL OR d.resolved_at IS NOT NULL OR d.notify_url IS NOT NULL
-			OR NOT EXISTS (
-				SELECT FROM punctual.ready y WHERE y.job_id = d.job_id
-				AND (SELECT ` + claim.IsNotice + ` FROM punctual.runs_of(ARRAY[y.run_id]) r) IS NOT TRUE)
+		eligible = ` AND (x.job_id IS NULL OR d.resolved_at IS NOT NULL
+			OR NOT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = d.job_id)
 			AND NOT EXISTS (SELECT FROM punctual.runs_of(ARRAY[x.active_run]) r WHERE r.finished_at IS NULL))`
 	}
 	letters, err := pg.All(ctx, tx, pgx.RowToStructByPos[marked], `
-		SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL AND d.notify_url IS NULL, j.id IS NULL
+		SELECT `+deadLetterColumns+`, x.job_id IS NOT NULL, j.id IS NULL
 		FROM `+deadLetterTables+` LEFT JOIN punctual.exclusive x ON x.job_id = d.job_id AND x.gated
 		WHERE d.operation = $1 AND (j.id IS NULL OR j.queue <> ALL($3::smallint[]) AND j.id <> ALL($4::uuid[]))`+eligible+`
 		ORDER BY d.run_id LIMIT $2 FOR UPDATE OF d SKIP LOCKED`,

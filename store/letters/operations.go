@@ -84,8 +84,8 @@ func (r BulkRequest) selected(ctx context.Context, q pg.Querier, tenant int32) (
 	}
 	c.Add(`d.operation IS NULL`)
 	if r.LatestPerJob {
-		return `SELECT DISTINCT ON (d.job_id, d.notify_url) d.run_id FROM ` + deadLetterTables + c.Where() + `
-			ORDER BY d.job_id, d.notify_url, d.scheduled_for DESC, d.run_id DESC`, c.Args, nil
+		return `SELECT DISTINCT ON (d.job_id) d.run_id FROM ` + deadLetterTables + c.Where() + `
+			ORDER BY d.job_id, d.scheduled_for DESC, d.run_id DESC`, c.Args, nil
 	}
 	return `SELECT d.run_id FROM ` + deadLetterTables + c.Where(), c.Args, nil
 }
@@ -219,13 +219,12 @@ func (r BulkRequest) request() any {
 		Job          string            `json:"job,omitempty"`
 		JobID        *uuid.UUID        `json:"job_id,omitempty"`
 		Reason       domain.Reason     `json:"reason,omitempty"`
-		Notices      bool              `json:"notices,omitempty"`
 		From         *time.Time        `json:"from,omitempty"`
 		To           *time.Time        `json:"to,omitempty"`
 		Label        map[string]string `json:"label,omitempty"`
 		LatestPerJob bool              `json:"latest_per_job"`
 	}{
-		r.Filter.Job, r.Filter.JobID, r.Filter.Reason, r.Filter.Notices, r.Filter.From, r.Filter.To, r.Filter.Labels,
+		r.Filter.Job, r.Filter.JobID, r.Filter.Reason, r.Filter.From, r.Filter.To, r.Filter.Labels,
 		r.LatestPerJob,
 	}
 }

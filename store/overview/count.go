@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/store/claim"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -120,14 +119,13 @@ func countHour(ctx context.Context, tx *pg.Tx, h hour, now time.Time) error {
 // selectBatch counts the next runs after an id by tenant, by what became of them and by how late they were sent.
 var selectBatch = fmt.Sprintf(`
 SELECT r.tenant,
-       CASE WHEN %s THEN 'notice'
-            WHEN r.status IN ('succeeded', 'dead', 'cancelled', 'skipped') THEN r.status
+       CASE WHEN r.status IN ('succeeded', 'dead', 'cancelled', 'skipped') THEN r.status
             ELSE 'unended' END AS became,
        %s AS class,
        count(*), max(r.id::text COLLATE "C")
 FROM (SELECT r.*, %s AS late_for
       FROM (SELECT * FROM punctual.runs r WHERE r.id > $1 AND r.id < $2 ORDER BY r.id LIMIT $3) r) r
-GROUP BY 1, 2, 3`, claim.IsNotice, classOf(`r.late_for`), runs.LateFor)
+GROUP BY 1, 2, 3`, classOf(`r.late_for`), runs.LateFor)
 
 // readBatch counts the next runs of a task.
 func readBatch(ctx context.Context, tx *pg.Tx, t task, most int64) (tallies, counted, error) {
@@ -146,9 +144,7 @@ func readBatch(ctx context.Context, tx *pg.Tx, t task, most int64) (tallies, cou
 		if became == "unended" {
 			c.unended += int64(n)
 		}
-		if became != "notice" {
-			all.of(tenant).add(became, class, n)
-		}
+		all.of(tenant).add(became, class, n)
 		return nil
 	})
 	return all, c, err

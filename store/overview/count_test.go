@@ -146,8 +146,6 @@ func TestTheLastDayIsCountedByHour(t *testing.T) {
 	b.run(1, 1, 8, "retrying", "schedule", 0, `attempt = 1`)
 	b.run(1, 1, 9, "succeeded", "backfill", time.Hour)
 	b.run(1, 1, 9, "succeeded", "replay", time.Hour)
-	b.run(1, 3, 10, "succeeded", "notify", 0) // notices are not runs of their jobs
-	b.run(1, 3, 10, "dead", "notify", 0)
 	b.run(1, 1, -0.01, "dead", "schedule", 0) // of the hour before
 	b.run(1, 1, 60, "dead", "schedule", 0)    // of the hour after
 	b.run(2, 12, 2, "dead", "schedule", 0)

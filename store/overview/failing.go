@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/store/claim"
 	"punctual/store/days"
 	"punctual/store/pg"
 )
@@ -40,7 +39,7 @@ type candidate struct {
 // job. A lease names runs that have ended, too. Each row counts the letters, and there is one even if no job has any.
 var selectFailing = fmt.Sprintf(`
 WITH letters AS MATERIALIZED (
-    SELECT d.run_id, d.job_id, d.trigger = 'notify' AS notice
+    SELECT d.run_id, d.job_id
     FROM punctual.dead_letters d
     WHERE d.tenant = $1 AND d.resolved_at IS NULL
     ORDER BY d.run_id DESC LIMIT %[1]d),
@@ -51,11 +50,11 @@ unended AS MATERIALIZED (
     UNION
     SELECT c.id FROM (SELECT unnest(run_ids) AS id FROM punctual.claims LIMIT %[2]d) c),
 failures AS MATERIALIZED (
-    SELECT job_id, run_id AS id, 1 AS letter FROM letters WHERE NOT notice
+    SELECT job_id, run_id AS id, 1 AS letter FROM letters
     UNION ALL
     SELECT r.job_id, r.id, 0
     FROM punctual.runs_of(ARRAY(SELECT id FROM unended)) r
-    WHERE r.tenant = $1 AND %[4]s AND NOT %[5]s),
+    WHERE r.tenant = $1 AND %[4]s),
 candidates AS MATERIALIZED (
     SELECT f.job_id, (array_agg(f.id ORDER BY f.id DESC))[1] AS id, sum(f.letter) AS letters
     FROM failures f
@@ -65,19 +64,18 @@ found AS (
     SELECT c.*
     FROM (SELECT * FROM candidates ORDER BY id DESC LIMIT %[3]d) c
     JOIN punctual.jobs j ON j.id = c.job_id AND j.state <> 'deleted')
-SELECT n.open, n.notices, n.more, f.job_id, f.id, coalesce(f.letters, 0)
-FROM (SELECT count(*) FILTER (WHERE NOT notice) AS open, count(*) FILTER (WHERE notice) AS notices,
+SELECT n.open, n.more, f.job_id, f.id, coalesce(f.letters, 0)
+FROM (SELECT count(*) AS open,
              count(*) = %[1]d OR (SELECT count(*) FROM waiting) = %[2]d
                  OR (SELECT count(*) FROM candidates) > %[3]d AS more
       FROM letters) n
 LEFT JOIN found f ON true
-ORDER BY f.id DESC`, mostLetters, mostUnended, mostJobs, retried, claim.IsNotice)
+ORDER BY f.id DESC`, mostLetters, mostUnended, mostJobs, retried)
 
 // OpenLetters are the open dead letters of a tenant.
 type OpenLetters struct {
-	Open    int  `json:"open" maximum:"10000" doc:"Open dead letters of jobs. GET /v1/dead-letters lists them." example:"12"`
-	Notices int  `json:"notices" maximum:"10000" doc:"Open dead letters of notices that could not be delivered. GET /v1/dead-letters?trigger=notify lists them." example:"0"`
-	More    bool `json:"more" doc:"Whether there are more: the newest 10,000 are counted." example:"false"`
+	Open int  `json:"open" maximum:"10000" doc:"Open dead letters. GET /v1/dead-letters lists them." example:"12"`
+	More bool `json:"more" doc:"Whether there are more: the newest 10,000 are counted." example:"false"`
 }
 
 // findFailing returns the failing jobs of a tenant, those with the newest failures first, and counts the open dead
@@ -91,7 +89,7 @@ func (b *Board) findFailing(
 	batch.Queue(selectFailing, pg.Prepared{}, tenant).Query(func(rows pgx.Rows) error {
 		var job, run *uuid.UUID
 		var letters int
-		_, err := pgx.ForEachRow(rows, []any{&l.Open, &l.Notices, &more, &job, &run, &letters}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&l.Open, &more, &job, &run, &letters}, func() error {
 			if job != nil && run != nil {
 				found = append(found, candidate{*job, *run, letters})
 			}
@@ -100,7 +98,7 @@ func (b *Board) findFailing(
 		return err
 	})
 	err = b.db.Conns(ctx).SendBatch(ctx, &batch).Close()
-	l.More = l.Open+l.Notices >= mostLetters
+	l.More = l.Open >= mostLetters
 	if err == nil {
 		found, err = b.withoutSuccess(ctx, found)
 	}
@@ -154,9 +152,9 @@ SELECT w.job, count(*), bool_or(r.status = 'succeeded')
 FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) w(job, failure)
 CROSS JOIN LATERAL (
     SELECT r.status FROM punctual.runs r
-    WHERE r.job_id = w.job AND r.id > w.failure AND %s AND NOT %s
+    WHERE r.job_id = w.job AND r.id > w.failure AND %s
     ORDER BY r.id DESC LIMIT %d) r
-GROUP BY w.job`, w.On(`r.id`), claim.IsNotice, mostSince)
+GROUP BY w.job`, w.On(`r.id`), mostSince)
 }
 
 // FailingJobs returns the failing jobs of a tenant: up to 1,000, those with the newest failures. A job is failing while

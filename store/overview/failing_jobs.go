@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/store/claim"
 	"punctual/store/days"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -50,11 +49,11 @@ var selectFailingJobs = fmt.Sprintf(`
 WITH waiting AS MATERIALIZED (
     SELECT y.* FROM unnest((SELECT $1::uuid[])) w(job)
     CROSS JOIN LATERAL (
-        SELECT y.job_id, y.run_id, y.due_at FROM punctual.ready y WHERE y.job_id = w.job LIMIT %[3]d) y),
+        SELECT y.job_id, y.run_id, y.due_at FROM punctual.ready y WHERE y.job_id = w.job LIMIT %[2]d) y),
 retries AS (
     SELECT y.job_id, min(y.due_at) AS due_at
     FROM waiting y JOIN punctual.runs_of(ARRAY(SELECT run_id FROM waiting)) r ON r.id = y.run_id
-    WHERE r.status IN ('pending', 'retrying') AND r.attempt > 0 AND NOT %[2]s
+    WHERE r.status IN ('pending', 'retrying') AND r.attempt > 0
     GROUP BY y.job_id)
 SELECT j.id, j.name, %[1]s, coalesce(n.scheduled_for, d.scheduled_for, now()), 1, w.run,
        coalesce(n.reason, d.reason), coalesce(n.http_status, d.http_status), coalesce(n.error, d.error), 0,
@@ -65,7 +64,7 @@ LEFT JOIN punctual.schedules s ON s.job_id = j.id
 LEFT JOIN punctual.runs_of((SELECT $2::uuid[])) n ON n.id = w.run
 LEFT JOIN punctual.dead_letters d ON d.run_id = w.run
 LEFT JOIN retries y ON y.job_id = w.job
-ORDER BY w.place`, names.JobState, claim.IsNotice, mostInARow)
+ORDER BY w.place`, names.JobState, mostInARow)
 
 // queueFailing queues the statement that reads the failing jobs that are shown.
 func queueFailing(b *pgx.Batch, f *Failing, tenant int32, found []candidate) {
@@ -138,7 +137,7 @@ SELECT w.job, r.scheduled_for, %s, r.status = 'succeeded'
 FROM unnest((SELECT $1::uuid[])) w(job)
 CROSS JOIN LATERAL (
     SELECT * FROM punctual.runs r
-    WHERE r.job_id = w.job AND NOT %s AND %s
+    WHERE r.job_id = w.job AND %s
     ORDER BY r.id DESC LIMIT %d) r
-ORDER BY w.job, r.id DESC`, failing, claim.IsNotice, w.On(`r.id`), mostInARow)
+ORDER BY w.job, r.id DESC`, failing, w.On(`r.id`), mostInARow)
 }

@@ -35,7 +35,6 @@ type Data struct {
 	Key       string // Idempotency-Key
 	Headers   []byte // JSON
 	Body      []byte
-	notifyURL string
 	kept      claim.KeptResponse
 	keptFence int64 // fencing token of the attempt that got the kept response
 }
@@ -49,12 +48,12 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 			response, response_headers, coalesce(response_truncated, false)
 		FROM punctual.attempts WHERE run_id = $1 ORDER BY fence`, run.ID).Query(pg.Into(&run.Attempts, scanAttempt))
 	b.Queue(`
-		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body, coalesce(notify_url, ''),
+		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body,
 			result::text, result_note, progress::text, progress_at,
 			coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
-			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &data.notifyURL, &run.Result, &run.ResultNote,
+			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &run.Result, &run.ResultNote,
 			&run.Progress, &run.ProgressAt, &data.keptFence,
 		}, data.kept.Into()...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -118,9 +117,9 @@ func (s *Runs) sentBy(
 	if err != nil {
 		return nil, fmt.Errorf("reading the job of run %s: %w", run.ID, err)
 	}
-	job, err := claim.SentBy(found.Jobs[key], data.notifyURL, "") // without the routing key, which is a secret
-	if job == nil || err != nil {
-		return nil, nil //nolint:nilerr,nilnil // there is nothing to show then, and everything else is
+	job := found.Jobs[key]
+	if job == nil {
+		return nil, nil //nolint:nilnil // there is nothing to show then, and everything else is
 	}
 	a := domain.Assignment{
 		RunID: run.ID, Job: job, Trigger: run.Trigger, ScheduledFor: run.ScheduledFor, DueAt: run.DueAt, Late: run.Late,

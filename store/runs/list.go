@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/store/claim"
 	"punctual/store/days"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -190,7 +189,6 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 	}
 	c.AddIf(f.Reason != "", `r.reason = ?`, f.Reason)
 	c.AddIf(f.Trigger != "", `r.trigger = ?`, f.Trigger)
-	c.AddIf(f.Trigger == "", `NOT `+claim.IsNotice) // notices are not runs of their jobs
 	c.AddIf(f.Late != nil, `r.late = ?`, f.Late)
 	if err := names.SelectLabels(c, f.Labels); err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -22,7 +21,7 @@ const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name,
 	r.replay_of, r.rerun_of, r.parent_run, r.step, coalesce(r.fence, 0)`
 
 // runColumns leaves it to fillMaxAttempts to find how many attempts a run may have.
-const runColumns = runFields + `, ` + claim.IsNotice + `, 0`
+const runColumns = runFields + `, 0`
 
 const runTables = `punctual.runs r
 	JOIN punctual.tenants t ON t.id = r.tenant
@@ -38,7 +37,7 @@ func scanRun(row pgx.CollectableRow) (Run, error) {
 		&r.Late, &r.Attempt, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt,
 		&r.AcceptedAt, &r.FinishedAt,
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
-		&r.ReplayOf, &r.RerunOf, &r.ParentRun, &r.Step, &r.fence, &r.Notice, &r.MaxAttempts)
+		&r.ReplayOf, &r.RerunOf, &r.ParentRun, &r.Step, &r.fence, &r.MaxAttempts)
 	if err != nil {
 		return Run{}, err
 	}
@@ -118,9 +117,6 @@ func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
 	}
 	for i, r := range runs {
 		runs[i].MaxAttempts = most[definitions.Version{Job: r.JobID, Version: r.JobVersion}]
-		if r.Notice {
-			runs[i].MaxAttempts = domain.DefaultMaxAttempts
-		}
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ type RecentRun struct {
 	ScheduledFor time.Time     `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested."`
 }
 
-// Newest are the newest runs and skips of jobs. Notices do not count.
+// Newest are the newest runs and skips of jobs.
 type Newest struct {
 	Last   map[uuid.UUID]Run         // the newest one of each job that has any
 	Recent map[uuid.UUID]*RecentRuns // as many as were asked for; nil if none were
@@ -92,7 +92,7 @@ SELECT w.id, r.id, r.status, r.scheduled_for, ` + took + `
 FROM unnest((SELECT $1::uuid[])) w(id)
 CROSS JOIN LATERAL (
 	SELECT * FROM punctual.runs n
-	WHERE n.job_id = w.id AND n.trigger <> 'notify' AND %s
+	WHERE n.job_id = w.id AND %s
 	ORDER BY n.id DESC LIMIT %d) r
 ORDER BY w.id, r.id DESC`
 
@@ -122,12 +122,12 @@ const anyOf = `(SELECT $1::uuid[])`
 // latest. Once a day has one, no earlier day is searched. An SQL expression gives the jobs as an array.
 func lastOf(jobs string, w days.Window) string {
 	return `
-SELECT ` + runFields + `, false,
+SELECT ` + runFields + `,
        ` + fmt.Sprintf(`coalesce(nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), %d)`,
 		domain.DefaultMaxAttempts) + `
 FROM unnest(` + jobs + `) w(id)
 CROSS JOIN LATERAL (
-	SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND n.trigger <> 'notify' AND ` + w.On(`n.id`) + `
+	SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND ` + w.On(`n.id`) + `
 	ORDER BY n.id DESC LIMIT 1) r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.jobs j ON j.id = w.id

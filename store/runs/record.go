@@ -56,8 +56,7 @@ type Run struct {
 	// or is not from GetRun.
 	Sent *domain.Assignment `json:"-"`
 
-	Notice bool  `json:"-"` // the run is a notice about its job
-	fence  int64 // fencing token of the latest attempt; 0 before the first
+	fence int64 // fencing token of the latest attempt; 0 before the first
 }
 
 // SkippedRange is the range of slots that a recorded skip stands for.

@@ -8,12 +8,11 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/store/claim"
 	"punctual/store/names"
 	"punctual/store/pg"
 )
 
-// Outcomes says what became of runs. Notices are not counted: they are not runs of their jobs.
+// Outcomes says what became of runs.
 type Outcomes struct {
 	Succeeded   int64    `json:"succeeded" doc:"Runs that succeeded." example:"14288"`
 	Dead        int64    `json:"dead" doc:"Runs that died. GET /v1/runs?status=dead lists them." example:"12"`
@@ -62,8 +61,8 @@ const took = `CASE WHEN r.status = 'succeeded' OR r.status = 'dead' AND r.reason
              THEN date_part('epoch', r.finished_at - r.started_at) END`
 
 // LateFor is how late a run r was first sent, as an SQL interval. started_at is of the latest attempt. Backfills and
-// replays wait for their turn by design, and a notice is not a run of its job.
-const LateFor = `CASE WHEN r.attempt = 1 AND r.trigger NOT IN ('backfill', 'replay', 'notify')
+// replays wait for their turn by design.
+const LateFor = `CASE WHEN r.attempt = 1 AND r.trigger NOT IN ('backfill', 'replay')
              THEN r.started_at - r.due_at END`
 
 var selectStats = fmt.Sprintf(`
@@ -75,8 +74,8 @@ SELECT count(*), (array_agg(r.scheduled_for ORDER BY r.id))[1],
        count(r.late), percentile_disc(ARRAY[0.5, 0.95, 1]) WITHIN GROUP (ORDER BY r.late)
 FROM (SELECT r.id, r.scheduled_for, r.status, r.finished_at, %s AS took, date_part('epoch', %s) AS late
       FROM punctual.runs r
-      WHERE r.job_id = $1 AND r.tenant = $2 AND r.id >= $3 AND NOT %s
-      ORDER BY r.id DESC LIMIT %d) r`, took, LateFor, claim.IsNotice, mostStats)
+      WHERE r.job_id = $1 AND r.tenant = $2 AND r.id >= $3
+      ORDER BY r.id DESC LIMIT %d) r`, took, LateFor, mostStats)
 
 // JobStats returns how the runs of a job went in the last 24 hours. It reads the newest 1,000 at most. The error is
 // pg.ErrNotFound if the tenant has no such job.
