@@ -75,6 +75,7 @@ func TestJobsByCommand(t *testing.T) {
 		"a mistake":       refuses,
 		"act":             acts,
 		"list":            lists,
+		"versions":        rollsBack,
 		"the way there":   reaches,
 		"the page's text": pastes,
 	} {
@@ -184,6 +185,25 @@ func lists(t terminal) {
 	}
 	t.fails("punctual: invalid: 1 field is not valid\n"+
 		"  state: \"pausd\" is not one of active, paused, completed; did you mean paused?\n", "list", "--state=pausd")
+}
+
+func rollsBack(t terminal) {
+	for _, schedule := range []string{"1h", "2h", "3h"} {
+		t.does("apply", t.file("job.json",
+			`{"name":"back","schedule":{"every":"`+schedule+`"},"target":{"url":"http://example.com/"}}`))
+	}
+	if got := t.does("diff", "back"); got != "schedule.every: \"2h\" -> \"3h\"\n" {
+		t.Errorf("%q", got)
+	}
+	if got := t.does("diff", "back", "1"); got != "schedule.every: \"1h\" -> \"3h\"\n" {
+		t.Errorf("%q", got)
+	}
+	says(t.T, t.does("rollback", "back", "1"), "job back has the definition of version 1 again, as version 4")
+	says(t.T, t.does("versions", "back"), "VERSION", "4 ", "key first", "schedule.every (restored version 1)")
+	says(t.T, t.does("changes", "back"), "WHEN", "job.restore  key first", "job.create", "definition.schedule.every")
+	says(t.T, t.does("changes", "back", "--limit=1"), "These are the newest 1.")
+	t.fails("punctual: not_found: There is no job with that id or name, or it has no such version; "+
+		"old versions are kept as long as runs\n", "rollback", "back", "9")
 }
 
 func reaches(t terminal) {

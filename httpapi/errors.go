@@ -225,6 +225,8 @@ func notFound(resource string) string {
 		return "There is no tenant with that name."
 	case "secret":
 		return "There is no secret with that name."
+	case "version":
+		return "There is no job with that id or name, or it has no such version; old versions are kept as long as runs."
 	}
 	return "There is no " + resource + " with that id."
 }

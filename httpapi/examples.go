@@ -8,6 +8,7 @@ import (
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
+	"punctual/store/audit"
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -125,4 +126,16 @@ func at(text string) time.Time {
 		panic(err)
 	}
 	return t
+}
+
+var exampleVersion = jobs.WholeVersion{
+	Version: jobs.Version{
+		Number: 7, From: at("2026-11-28T17:30:00.25Z"), State: domain.JobActive,
+		By: new("key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11)"), Changed: []string{"schedule.cron"},
+	},
+	Definition: json.RawMessage(`{"name":"daily-invoice-gen","schedule":{"cron":"0 3 * * *"},` +
+		`"target":{"url":"https://billing.internal/invoices"}}`),
+	Differences: []audit.Difference{{
+		Field: "schedule.cron", Before: json.RawMessage(`"0 4 * * *"`), After: json.RawMessage(`"0 3 * * *"`),
+	}},
 }

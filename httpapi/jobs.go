@@ -71,6 +71,7 @@ func (s *server) jobRoutes() {
 	s.jobWriteRoutes()
 	s.jobActionRoutes()
 	s.batchRoutes()
+	s.versionRoutes()
 }
 
 type createJobInput struct {

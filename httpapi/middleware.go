@@ -62,6 +62,7 @@ func resourceAt(pattern string) string {
 // resources are the kinds by path prefix; other paths are about jobs.
 var resources = []struct{ prefix, name string }{
 	{"/v1/runs/", "run"},
+	{"/v1/jobs/{job}/versions/{version}", "version"},
 	{"/v1/dead-letters/{run}", "dead letter"},
 	{"/v1/operations", "operation"},
 	{"/v1/api-keys", "API key"},

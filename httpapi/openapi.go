@@ -15,6 +15,8 @@ import (
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
+	"punctual/store/audit"
+	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/secrets"
 )
@@ -213,6 +215,9 @@ func showExamples(api *huma.OpenAPI) {
 		"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,
 		"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
 		"list-notices": exampleNotices, "list-audit-log": exampleAudit,
+		"list-job-changes": List[audit.JobChange]{Data: []audit.JobChange{exampleJobChange}},
+		"list-versions":    List[jobs.Version]{Data: []jobs.Version{exampleVersion.Version}},
+		"get-version":      exampleVersion, "restore-version": exampleJob,
 		"get-overview": exampleOverview, "get-job-stats": exampleStats,
 		"list-queues": exampleQueues, "list-replicas": exampleReplicas,
 		"freeze": exampleFrozen, "unfreeze": FreezeState{}, "get-freeze": exampleFrozen,

@@ -19,20 +19,24 @@ var roleOf = map[string]auth.Role{
 	"preview-schedule": auth.RoleViewer,
 	"get-job-stats":    auth.RoleViewer,
 	"get-overview":     auth.RoleViewer,
+	"list-job-changes": auth.RoleViewer,
+	"list-versions":    auth.RoleViewer,
+	"get-version":      auth.RoleViewer,
 	"get-forecast":     auth.RoleViewer, // of all tenants, it needs an operator
 
-	"create-job":   auth.RoleSubmitter, // one-shots; other schedules need an editor
-	"create-jobs":  auth.RoleSubmitter, // likewise
-	"trigger-job":  auth.RoleSubmitter,
-	"put-job":      auth.RoleEditor,
-	"patch-job":    auth.RoleEditor,
-	"delete-job":   auth.RoleEditor,
-	"pause-job":    auth.RoleEditor,
-	"resume-job":   auth.RoleEditor,
-	"backfill-job": auth.RoleEditor,
-	"pause-jobs":   auth.RoleEditor,
-	"resume-jobs":  auth.RoleEditor,
-	"delete-jobs":  auth.RoleEditor,
+	"create-job":      auth.RoleSubmitter, // one-shots; other schedules need an editor
+	"create-jobs":     auth.RoleSubmitter, // likewise
+	"trigger-job":     auth.RoleSubmitter,
+	"put-job":         auth.RoleEditor,
+	"patch-job":       auth.RoleEditor,
+	"delete-job":      auth.RoleEditor,
+	"pause-job":       auth.RoleEditor,
+	"resume-job":      auth.RoleEditor,
+	"restore-version": auth.RoleEditor,
+	"backfill-job":    auth.RoleEditor,
+	"pause-jobs":      auth.RoleEditor,
+	"resume-jobs":     auth.RoleEditor,
+	"delete-jobs":     auth.RoleEditor,
 
 	"get-run":       auth.RoleViewer,
 	"list-runs":     auth.RoleViewer,

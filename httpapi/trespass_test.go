@@ -168,7 +168,8 @@ func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, 
 		got.hides("alpha")
 		return
 	}
-	if len(r.parameters) > 1 || theirs[r.parameters[0]] == nil {
+	r.path = strings.Replace(r.path, "{version}", "1", 1) // every job of settle has a version 1
+	if theirs[r.parameters[0]] == nil || strings.Count(r.path, "{") > 1 {
 		t.Fatalf("%s: the test does not know how to make the path %s; teach settle", r.id, r.path)
 	}
 	parameter := "{" + r.parameters[0] + "}"

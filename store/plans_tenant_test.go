@@ -69,6 +69,11 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 			"changes of a job": func() (int, error) {
 				return listed(reader.Audit.List(ctx, 1, audit.Filter{Job: name, Page: page}))
 			},
+			"versions of a job": func() (int, error) { return listed(reader.ListVersions(ctx, 1, name, page)) },
+			"a version": func() (int, error) {
+				v, err := reader.GetVersion(ctx, 1, name, 1, 1)
+				return len(v.Definition), err
+			},
 			"a forecast of another tenant, who has few jobs": func() (int, error) {
 				now := time.Now()
 				f, err := reader.Forecast(ctx, few.tenant, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute})

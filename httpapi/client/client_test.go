@@ -112,6 +112,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 	must[httpapi.Job](t)(c.PatchJob(ctx, "n", map[string]any{"description": "patched"}))
 	must[httpapi.Job](t)(c.PauseJob(ctx, "n", httpapi.PauseInput{Note: "why"}))
 	must[httpapi.Job](t)(c.ResumeJob(ctx, "n", httpapi.ResumeInput{}))
+	must[httpapi.Job](t)(c.RestoreVersion(ctx, "n", 1))
 	run := must[runs.Run](t)(c.TriggerJob(ctx, "n", httpapi.TriggerInput{})).ID.String()
 	must[httpapi.Preview](t)(c.PreviewSchedule(ctx, httpapi.PreviewInput{
 		Schedule: domain.Schedule{Every: domain.DurationOf(time.Hour)},
@@ -204,6 +205,9 @@ func lossless(t *testing.T, c *Client, calls *recorder, run string) {
 		"/v1/secrets/s":           func() (any, error) { return c.Secret(ctx, "s") },
 		"/v1/signing-secrets":     func() (any, error) { return c.SigningSecrets(ctx) },
 		"/v1/audit-log":           func() (any, error) { return c.AuditLog(ctx, nil) },
+		"/v1/jobs/n/changes":      func() (any, error) { return c.JobChanges(ctx, "n", nil) },
+		"/v1/jobs/n/versions":     func() (any, error) { return c.Versions(ctx, "n", nil) },
+		"/v1/jobs/n/versions/2":   func() (any, error) { return c.Version(ctx, "n", 2, 1) },
 	} {
 		value, err := read()
 		if err != nil {

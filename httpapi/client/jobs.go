@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"time"
 
@@ -134,6 +135,34 @@ func (c *Client) PreviewSchedule(ctx context.Context, preview httpapi.PreviewInp
 // Forecast says how much is to come, step by step.
 func (c *Client) Forecast(ctx context.Context, query url.Values) (httpapi.Forecast, error) {
 	return get[httpapi.Forecast](ctx, c, "/v1/forecast", query)
+}
+
+// JobChanges lists the changes of a job, the newest first.
+func (c *Client) JobChanges(ctx context.Context, job string, query url.Values) (httpapi.List[audit.JobChange], error) {
+	return get[httpapi.List[audit.JobChange]](ctx, c, at("/v1/jobs/%s/changes", job), query)
+}
+
+// Versions lists the versions of a job, the newest first.
+func (c *Client) Versions(ctx context.Context, job string, query url.Values) (httpapi.List[jobs.Version], error) {
+	return get[httpapi.List[jobs.Version]](ctx, c, at("/v1/jobs/%s/versions", job), query)
+}
+
+// Version returns a version of a job, compared with another one unless against is 0.
+func (c *Client) Version(ctx context.Context, job string, version, against int32) (jobs.WholeVersion, error) {
+	query := url.Values{}
+	if against != 0 {
+		query.Set("against", fmt.Sprint(against))
+	}
+	return get[jobs.WholeVersion](ctx, c, versionPath(job, version), query)
+}
+
+// RestoreVersion writes the definition of a version of a job as its next version.
+func (c *Client) RestoreVersion(ctx context.Context, job string, version int32) (httpapi.Job, error) {
+	return post[httpapi.Job](ctx, c, versionPath(job, version)+"/restore", nil)
+}
+
+func versionPath(job string, version int32) string {
+	return fmt.Sprintf("%s/%d", at("/v1/jobs/%s/versions", job), version)
 }
 
 // AuditLog lists changes, the newest first.

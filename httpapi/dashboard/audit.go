@@ -1,29 +1,23 @@
 package dashboard
 
 import (
-	"encoding/json"
-	"maps"
 	"net/url"
-	"slices"
 
 	"punctual/store/audit"
 )
 
 // change is an entry of the audit log, with what differs.
 type change struct {
-	audit.Entry
-	Differences []difference
+	audit.JobChange
+	Address     *string // nil: it is not known, or not for everybody who may read the job
+	Differences []audit.Difference
 }
 
-// difference is one field that a change set.
-type difference struct {
-	Field, Before, After string
-}
-
-func changesOf(entries []audit.Entry) []change {
+func changesOf[T any](entries []T, of func(T) change) []change {
 	changes := make([]change, len(entries))
 	for i, e := range entries {
-		changes[i] = change{e, differences(e.Before, e.After)}
+		changes[i] = of(e)
+		changes[i].Differences = audit.Differences(changes[i].Before, changes[i].After)
 	}
 	return changes
 }
@@ -39,41 +33,6 @@ func (c change) Who() string {
 	return string(c.ActorKind)
 }
 
-// differences lists the fields in which two JSON values differ.
-func differences(before, after json.RawMessage) []difference {
-	was, is := map[string]string{}, map[string]string{}
-	flatten(was, "", before)
-	flatten(is, "", after)
-	all := maps.Clone(was)
-	maps.Copy(all, is)
-	var found []difference
-	for _, field := range slices.Sorted(maps.Keys(all)) {
-		if was[field] != is[field] {
-			found = append(found, difference{field, was[field], is[field]})
-		}
-	}
-	return found
-}
-
-// flatten writes every value of a JSON document under its path, such as schedule.cron.
-func flatten(into map[string]string, path string, raw json.RawMessage) {
-	var object map[string]json.RawMessage
-	if len(raw) == 0 || string(raw) == "null" {
-		return
-	}
-	if json.Unmarshal(raw, &object) != nil {
-		into[path] = unquoted(raw)
-		return
-	}
-	for name, value := range object {
-		at := name
-		if path != "" {
-			at = path + "." + name
-		}
-		flatten(into, at, value)
-	}
-}
-
 // auditView is the audit log.
 type auditView struct {
 	Changes []change
@@ -87,5 +46,8 @@ func (v *visit) audit() error {
 	if err != nil {
 		return err
 	}
-	return v.show("audit", "Audit log", auditView{changesOf(list.Data), text(list.NextCursor), query})
+	return v.show("audit", "Audit log", auditView{
+		changesOf(list.Data, func(e audit.Entry) change { return change{JobChange: e.JobChange, Address: e.Address} }),
+		text(list.NextCursor), query,
+	})
 }

@@ -99,6 +99,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/jobs/{job}/delete":             (*visit).deleteJob,
 		"/jobs/{job}/edit":               ofJob((*visit).saveJob),
 		"/jobs/{job}/backfill":           (*visit).startBackfill,
+		"/jobs/{job}/restore":            (*visit).restoreVersion,
 		"/new":                           (*visit).createJob,
 		"/runs/{run}/cancel":             (*visit).cancelRun,
 		"/runs/{run}/rerun":              (*visit).rerunRun,

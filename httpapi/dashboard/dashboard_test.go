@@ -352,6 +352,11 @@ func TestTheWayOfAJob(t *testing.T) {
 		hides("for people", "--tenant", "Punctual-Tenant")
 	sound(b.get("/jobs/daily/notices").want(200).shows("No notice about this job"))
 	sound(b.get("/jobs/daily/changes").want(200).shows("job.update", "schedule.every"))
+	sound(b.get("/jobs/daily/changes?version=1").want(200).shows("Version 1 against version 4", "schedule.cron", "Restore version 1"))
+	b.post("/jobs/daily/restore", "version", "1", "seen", "3").want(412)
+	b.post("/jobs/daily/restore", "version", "1", "seen", "4").want(303)
+	b.get("/jobs/daily/changes").want(200).shows("Version 1 is restored.", "restored version 1", "job.restore")
+	b.get("/jobs/daily").want(200).shows("Mon–Fri 03:00 Europe/Berlin")
 	sound(b.get("/audit").want(200).shows("job.pause"))
 	b.post("/jobs/daily/delete").want(303)
 	b.get("/jobs/daily").want(404)
@@ -459,6 +464,21 @@ func TestARoleSeesWhatItMayDo(t *testing.T) {
 	submitter.get("/new").want(200).shows("one-shots only", ">Save<", `value="delay" selected`).hides(`value="every"`)
 	submitter.post("/new", "name", "once", "kind", "delay", "delay", "5m", "url", "http://example.com/").want(303)
 	s.as("default", "admin").get("/settings").want(200).shows("API keys").hides(">operator<", "the deployment</option>")
+}
+
+// Whoever sees a job sees who changed it. Only who may edit it is offered its versions to restore.
+func TestEveryRoleSeesTheChangesOfAJob(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	editor, viewer := s.as("default", "editor"), s.as("default", "viewer")
+	editor.create("daily")
+	editor.post("/jobs/daily/edit", "name", "daily", "kind", "every", "every", "1h", "url", "http://example.com/").want(303)
+	for _, b := range []browser{editor, viewer} {
+		sound(b.get("/jobs/daily/changes").want(200).shows("job.create", "job.update", "key editor", "schedule.every").hides("127.0.0.1"))
+	}
+	editor.get("/jobs/daily/changes?version=1").want(200).shows("schedule.every", "/jobs/daily/restore")
+	sound(viewer.get("/jobs/daily/changes?version=1").want(200).shows("schedule.every").hides("/restore"))
+	viewer.post("/jobs/daily/restore", "version", "1", "seen", "2").want(403)
 }
 
 func TestANewKeyIsShownOnce(t *testing.T) {

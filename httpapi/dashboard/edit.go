@@ -13,6 +13,7 @@ import (
 	"punctual/httpapi/client"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
+	"punctual/store/audit"
 )
 
 // loaded is the job as the visitor's form has shown it. The form sends it back: what differs from it was changed by the
@@ -206,8 +207,9 @@ func (v *visit) showConflict(view editorView, now httpapi.Job) error {
 		view.Conflict.Rows = append(view.Conflict.Rows, row)
 	}
 	if view.AsJSON {
-		for _, d := range differences(json.RawMessage(view.JSON), json.RawMessage(loadedOf(now).Definition)) {
-			view.Conflict.Rows = append(view.Conflict.Rows, conflictRow{Label: d.Field, Yours: d.Before, Now: d.After})
+		for _, d := range audit.Differences(json.RawMessage(view.JSON), json.RawMessage(loadedOf(now).Definition)) {
+			view.Conflict.Rows = append(view.Conflict.Rows,
+				conflictRow{Label: d.Field, Yours: unquoted(d.Before), Now: unquoted(d.After)})
 		}
 	}
 	view.Job, view.Loaded, view.Defaults = &now, loadedOf(now), defaultsOf(now.Definition)

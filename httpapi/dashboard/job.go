@@ -88,28 +88,6 @@ func (v *visit) notices(job httpapi.Job) error {
 	return v.show("notices", job.Name, noticesView{job, list, text(list.NextCursor)})
 }
 
-// changesView is what was changed in a job, and by whom.
-type changesView struct {
-	Job     httpapi.Job
-	Changes []change
-	Next    string
-}
-
-func (v *visit) changes(job httpapi.Job) error {
-	view := changesView{Job: job}
-	if v.may(auth.RoleAdmin) {
-		query := filtered(v.r.URL.Query(), "cursor")
-		query.Set("job", job.ID.String())
-		query.Set("limit", "50")
-		list, err := v.api.AuditLog(v.ctx(), query)
-		if err != nil {
-			return err
-		}
-		view.Changes, view.Next = changesOf(list.Data), text(list.NextCursor)
-	}
-	return v.show("changes", job.Name, view)
-}
-
 // jobPath is the page of the job that a path is about.
 func (v *visit) jobPath() string { return "/jobs/" + url.PathEscape(v.part("job")) }
 

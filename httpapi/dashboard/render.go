@@ -115,6 +115,7 @@ var functions = template.FuncMap{
 	"strip":    strip,
 	"plot":     plot,
 	"indented": indented,
+	"plain":    unquoted,
 	"reason":   reasonWords,
 	"text":     text,
 	"query":    query,

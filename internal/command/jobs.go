@@ -25,6 +25,11 @@ type Jobs struct {
 	Resume resumeJob `cmd:"" help:"Resume a job."`
 	Run    runJob    `cmd:"" help:"Run a job now, beside its schedule. The run's id goes to stdout."`
 	Delete deleteJob `cmd:"" help:"Delete a job. Its history stays."`
+
+	Changes  jobChanges  `cmd:"" help:"List who changed a job, its runs and its dead letters, newest first."`
+	Versions jobVersions `cmd:"" help:"List the versions of a job, newest first."`
+	Diff     diffJob     `cmd:"" help:"Show how two versions of a job differ."`
+	Rollback rollBackJob `cmd:"" help:"Restore the definition of a version of a job. The job keeps its name, and stays paused or active."`
 }
 
 // oneJob holds the argument that names a job.

@@ -13,6 +13,7 @@ const (
 	JobPause            Action = "job.pause"
 	JobResume           Action = "job.resume"
 	JobDelete           Action = "job.delete"
+	JobRestore          Action = "job.restore" // to the definition of a former version
 	JobBackfill         Action = "job.backfill"
 	RunTrigger          Action = "run.trigger"
 	RunCancel           Action = "run.cancel"
@@ -40,7 +41,7 @@ const (
 
 // Actions lists every action.
 var Actions = []Action{
-	JobCreate, JobUpdate, JobPause, JobResume, JobDelete, JobBackfill,
+	JobCreate, JobUpdate, JobPause, JobResume, JobDelete, JobRestore, JobBackfill,
 	RunTrigger, RunCancel,
 	DeadLetterReplay, DeadLetterResolve, OperationCreate, OperationCancel,
 	KeyCreate, KeyRevoke,

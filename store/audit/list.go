@@ -15,15 +15,13 @@ import (
 	"punctual/store/pg"
 )
 
-// Entry is one change in the audit log.
-type Entry struct {
+// JobChange is one change to a job, to its runs or to its dead letters, as anybody may see it who may read the job.
+type JobChange struct {
 	ID         uuid.UUID       `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
 	At         time.Time       `json:"at" doc:"When the change was made."`
 	ActorKind  ActorKind       `json:"actor_kind" enum:"anybody,key,token,command,system" doc:"How the actor authenticated. anybody: authentication is off. system: Punctual itself, for example when a pause ends at its set time." example:"key"`
 	Actor      *string         `json:"actor" doc:"Who made the change: the id of a key, the subject of a token, or a login. Null: unknown." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	ActorName  *string         `json:"actor_name" doc:"The name of the key, if the actor is one." example:"deploy"`
-	Address    *string         `json:"address" doc:"Where the request came from." example:"203.0.113.7"`
-	RequestID  *string         `json:"request_id" doc:"The request's X-Request-Id." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
 	Action     Action          `json:"action" doc:"What was done: the kind of resource, a dot, a verb." example:"job.pause"`
 	Resource   string          `db:"-" json:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"The kind of resource that was changed." example:"job"`
 	ResourceID *uuid.UUID      `json:"resource_id" format:"uuid" nullable:"true" doc:"Id of the resource that was changed."`
@@ -31,6 +29,13 @@ type Entry struct {
 	Name       *string         `json:"name" doc:"The name of the resource at that time; for a run or dead letter, the name of its job." example:"daily-invoice-gen"`
 	Before     json.RawMessage `json:"before" doc:"The resource before the change; if it was changed, the part that changed. Null: there was nothing to show."`
 	After      json.RawMessage `json:"after" doc:"The resource after the change. Null: there is nothing to show."`
+}
+
+// Entry is one change in the audit log.
+type Entry struct {
+	JobChange
+	Address   *string `json:"address" doc:"Where the request came from." example:"203.0.113.7"`
+	RequestID *string `json:"request_id" doc:"The request's X-Request-Id." example:"7UBLQ5SRJ2ZTNBQFRQTMLNPKJE"`
 }
 
 // Cursor marks the cursors of the audit log: see pg.Page.
@@ -49,8 +54,8 @@ type Filter struct {
 	pg.Page
 }
 
-const columns = `a.id, a.at, a.actor_kind, a.actor, k.name, host(a.address), a.request_id, a.action, a.resource_id,
-	a.job_id, a.name, a.before::text, a.after::text`
+const columns = `a.id, a.at, a.actor_kind, a.actor, k.name, a.action, a.resource_id, a.job_id, a.name,
+	a.before::text, a.after::text, host(a.address), a.request_id`
 
 // Tables is an SQL FROM item: the entries a, each with the key k that is its actor, if a key is.
 const Tables = `punctual.audit_entries a
@@ -58,14 +63,14 @@ const Tables = `punctual.audit_entries a
 
 // selectPage reads a page of entries and the first entry of the next page.
 const selectPage = `
-SELECT id, at, actor_kind, actor, actor_name, address, request_id, action, resource_id, job_id, name, before, after
+SELECT id, at, actor_kind, actor, actor_name, action, resource_id, job_id, name, before, after, address, request_id
 FROM (SELECT ` + columns + `,
              sum(coalesce(octet_length(a.before::text), 0) + coalesce(octet_length(a.after::text), 0))
              OVER (ORDER BY a.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING)
       FROM ` + Tables + ` %s
       ORDER BY a.id DESC LIMIT %d)
-     AS p(id, at, actor_kind, actor, actor_name, address, request_id,
-          action, resource_id, job_id, name, before, after, bytes)
+     AS p(id, at, actor_kind, actor, actor_name, action, resource_id, job_id, name, before, after,
+          address, request_id, bytes)
 WHERE coalesce(bytes, 0) < %d
 ORDER BY id DESC`
 

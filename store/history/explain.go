@@ -224,7 +224,9 @@ func (e *explaining) pauseAt(at time.Time) *Pause {
 		case paused && p == nil:
 			p = &Pause{Since: v.From, Note: v.Note, By: e.pauser(v)}
 		case paused && !v.From.After(at):
-			p.Note, p.By = v.Note, e.pauser(v) // the job was paused again, with another note
+			if by := e.pauser(v); by != nil || v.Note != "" {
+				p.Note, p.By = v.Note, by // the job was paused again, with another note
+			}
 		case !paused && p != nil:
 			if v.From.After(at) {
 				ended := v.From
@@ -291,7 +293,8 @@ func (e *explaining) readPausers(ctx context.Context) error {
 	rows := pg.Query(ctx, e.q, `
 		SELECT a.at, a.actor_kind, coalesce(a.actor, ''), coalesce(k.name, '')
 		FROM `+audit.Tables+`
-		WHERE a.job_id = $1 AND a.tenant = $2 AND a.after ->> 'state' = 'paused'`, e.job, e.tenant)
+		WHERE a.job_id = $1 AND a.tenant = $2 AND a.after ->> 'state' = 'paused'
+		  AND (a.action = 'job.pause' OR a.before ->> 'state' IS DISTINCT FROM 'paused')`, e.job, e.tenant)
 	e.pausers = map[int64]string{}
 	var at time.Time
 	var kind audit.ActorKind

@@ -14,6 +14,7 @@ type jobShot struct {
 	State       domain.JobState `json:"state"`
 	PausedUntil *time.Time      `json:"paused_until,omitempty"`
 	Note        string          `json:"note,omitempty"`
+	Restored    int32           `json:"restored_version,omitempty"`
 	Definition  json.RawMessage `json:"definition,omitempty"`
 }
 
@@ -50,6 +51,9 @@ func (h *held) change(note string) audit.Change {
 		c.Action, c.Before = audit.JobDelete, before.masked()
 		return c
 	case string(before.Definition) != h.definition:
+		if after.Restored = h.restored; after.Restored > 0 {
+			c.Action = audit.JobRestore
+		}
 		c.Before, c.After = before.masked(), after.masked()
 		return c
 	case h.State == domain.JobPaused:

@@ -45,6 +45,8 @@ type held struct {
 	hidden secrets.OfJob // of a new definition, to be written with it
 	gate   gateChange    // what a new definition does to the job's gate
 	bare   bool          // a completed one-shot without a row in schedules: nothing of it is locked yet
+
+	restored int32 // the version whose definition it gets again; 0: none
 }
 
 func (h *held) id() uuid.UUID { return h.ID }

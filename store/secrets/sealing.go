@@ -171,12 +171,7 @@ func (j *OfJob) Queue(b *pgx.Batch) {
 func (s *Secrets) KeepSecrets(
 	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, old, d domain.Definition,
 ) (domain.Definition, error) {
-	own := map[string]uuid.UUID{}
-	old.EachHidden(func(field string, v *domain.Hidden) {
-		if id, ok := v.Sealed(); ok {
-			own[field] = id
-		}
-	})
+	own := sealedIn(old)
 	values, err := s.storedValues(ctx, q, tenant, job, d, own)
 	if err != nil {
 		return d, err
@@ -195,6 +190,46 @@ func (s *Secrets) KeepSecrets(
 		}
 	})
 	return d, err
+}
+
+// Reopen returns a former definition of a job, to be written once more. Values that the present definition has too stay
+// as they are. All others are decrypted, so that they are stored anew: a stored value does not outlive the versions that
+// hold it, and is only looked for in the versions next to them.
+func (s *Secrets) Reopen(
+	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, present, former domain.Definition,
+) (domain.Definition, error) {
+	own := sealedIn(present)
+	var failed error
+	former.EachHidden(func(field string, v *domain.Hidden) {
+		id, sealed := v.Sealed()
+		if !sealed || own[field] == id || failed != nil {
+			return
+		}
+		var stored sealedValue
+		var value string
+		failed = q.QueryRow(ctx, `
+			SELECT id, data_key, ciphertext FROM punctual.job_secrets WHERE job_id = $1 AND id = $2`, job, id).
+			Scan(&stored.ID, &stored.Key, &stored.Ciphertext)
+		if failed == nil {
+			value, failed = s.open(ctx, q, stored.Key, stored.Ciphertext, jobSecretPlace(tenant, job, id))
+		}
+		if errors.Is(failed, pgx.ErrNoRows) || errors.Is(failed, vault.ErrCiphertext) {
+			failed = fmt.Errorf("the value that %s had is lost: %w", field, pg.ErrState)
+		}
+		*v = domain.HiddenOf(value)
+	})
+	return former, failed
+}
+
+// sealedIn returns the ids of the stored values of a definition, by their fields.
+func sealedIn(d domain.Definition) map[string]uuid.UUID {
+	own := map[string]uuid.UUID{}
+	d.EachHidden(func(field string, v *domain.Hidden) {
+		if id, ok := v.Sealed(); ok {
+			own[field] = id
+		}
+	})
+	return own
 }
 
 // storedValues decrypts the stored values of the fields in which a new definition has a value too. A value that cannot

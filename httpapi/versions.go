@@ -1,0 +1,103 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
+	"punctual/store/audit"
+	"punctual/store/jobs"
+)
+
+func (s *server) versionRoutes() {
+	register(s, huma.Operation{
+		OperationID: "list-job-changes", Method: http.MethodGet, Path: "/v1/jobs/{job}/changes", Tags: []string{tagJobs},
+		Summary: "List the changes of a job",
+		Description: "Who changed the job, its runs and its dead letters, what and when: the part of the audit log that is " +
+			"about the job, without addresses. Newest first. By id, this also works for a deleted job.",
+	}, s.listJobChanges)
+	register(s, huma.Operation{
+		OperationID: "list-versions", Method: http.MethodGet, Path: "/v1/jobs/{job}/versions", Tags: []string{tagJobs},
+		Summary: "List the versions of a job",
+		Description: "Each change of the definition, each pause and each resume makes a version. Newest first. A former " +
+			"version is kept as long as runs are, and while one of them names it. By id, this also works for a deleted job. A " +
+			"page of large definitions ends before `limit`, after 4 MiB.",
+	}, s.listVersions)
+	register(s, huma.Operation{
+		OperationID: "get-version", Method: http.MethodGet, Path: "/v1/jobs/{job}/versions/{version}",
+		Tags: []string{tagJobs}, Summary: "Get a version of a job",
+		Description: "With its definition and, if against names another version, how the two differ.",
+	}, s.getVersion)
+	register(s, huma.Operation{
+		OperationID: "restore-version", Method: http.MethodPost, Path: "/v1/jobs/{job}/versions/{version}/restore",
+		Tags: []string{tagJobs}, Summary: "Restore a version of a job",
+		Description: "Writes the version's definition as the job's next version, by the rules and limits of a PUT now. The " +
+			"job keeps its name, and stays paused or active. If nothing differs, nothing is written. To restore only if no " +
+			"other caller has changed the job since, send If-Match.",
+		Errors: []int{409, 412, 422},
+	}, s.restoreVersion)
+}
+
+type jobPageInput struct {
+	JobRef
+	Paging
+}
+
+func (s *server) listJobChanges(
+	ctx context.Context, tenant int32, in *jobPageInput,
+) (*answer[List[audit.JobChange]], error) {
+	id, err := s.Store.FindJob(ctx, tenant, in.Job)
+	if err != nil {
+		return nil, err
+	}
+	entries, next, err := s.Store.Audit.List(ctx, tenant, audit.Filter{Job: id.String(), Page: in.page()})
+	return listOf(entries, next, err, func(e audit.Entry) audit.JobChange { return e.JobChange })
+}
+
+func (s *server) listVersions(ctx context.Context, tenant int32, in *jobPageInput) (*answer[List[jobs.Version]], error) {
+	return pageOf(s.Store.ListVersions(ctx, tenant, in.Job, in.page()))
+}
+
+// VersionRef is the input of operations on one version of a job.
+type VersionRef struct {
+	JobRef
+	Version int32 `path:"version" minimum:"1" doc:"Number of the version." example:"6"`
+}
+
+type getVersionInput struct {
+	VersionRef
+	Against int32 `query:"against" minimum:"1" doc:"Number of another version of the job, to compare with." example:"7"`
+}
+
+func (s *server) getVersion(
+	ctx context.Context, tenant int32, in *getVersionInput,
+) (*answer[jobs.WholeVersion], error) {
+	return show(s.Store.GetVersion(ctx, tenant, in.Job, in.Version, in.Against))
+}
+
+type restoreVersionInput struct {
+	VersionRef
+	IfMatch
+}
+
+func (s *server) restoreVersion(ctx context.Context, tenant int32, in *restoreVersionInput) (*jobAnswer, error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.Store.RestoreVersion(ctx, tenant, in.Job, in.Version, version, func(d domain.Definition) error {
+		fields := append(within("definition", d.Validate()), s.forbidden(tenant, "definition", d)...)
+		if len(fields) > 0 {
+			return problem.Invalid(fields...)
+		}
+		return nil
+	})
+	if field, ok := fieldError("definition", err); ok && !errors.Is(err, jobs.ErrNameTaken) {
+		return nil, problem.Invalid(field)
+	}
+	return s.answerJob(record, err)
+}

@@ -1,0 +1,140 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"punctual/httpapi"
+	"punctual/httpapi/client"
+	"punctual/store/audit"
+	"punctual/store/jobs"
+)
+
+// newest holds the flag of lists of which the newest part is shown.
+type newest struct {
+	oneJob
+	Limit int `default:"50" help:"List at most this many, up to 500."`
+}
+
+// Validate is called by the flag parser.
+func (c *newest) Validate() error {
+	if c.Limit < 1 || c.Limit > mostListed {
+		return fmt.Errorf("--limit: %d is outside 1 to %d", c.Limit, mostListed)
+	}
+	return c.oneJob.Validate()
+}
+
+// printNewest lists items in columns, and says if there are more.
+func printNewest[T any](list httpapi.List[T], header string, row func(T) []any) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, header)
+	for _, item := range list.Data {
+		columns := row(item)
+		fmt.Fprintf(w, strings.TrimSuffix(strings.Repeat("%v\t", len(columns)), "\t")+"\n", columns...)
+	}
+	if err := w.Flush(); err != nil || list.NextCursor == nil {
+		return err
+	}
+	return note(fmt.Sprintf("These are the newest %d. There are more: raise --limit.", len(list.Data)))
+}
+
+func (c *newest) query() url.Values { return url.Values{"limit": {strconv.Itoa(c.Limit)}} }
+
+type jobChanges struct{ newest }
+
+func (c *jobChanges) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		list, err := api.JobChanges(ctx, c.Job, c.query())
+		if err != nil {
+			return err
+		}
+		return printNewest(list, "WHEN\tACTION\tBY\tFIELDS", func(change audit.JobChange) []any {
+			var fields []string
+			for _, d := range audit.Differences(change.Before, change.After) {
+				fields = append(fields, d.Field)
+			}
+			by := audit.Actor{Kind: change.ActorKind, Name: orEmpty(change.Actor), KeyName: orEmpty(change.ActorName)}
+			return []any{instant(&change.At), change.Action, by.Words(), strings.Join(fields, ", ")}
+		})
+	})
+}
+
+type jobVersions struct{ newest }
+
+func (c *jobVersions) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		list, err := api.Versions(ctx, c.Job, c.query())
+		if err != nil {
+			return err
+		}
+		return printNewest(list, "VERSION\tFROM\tSTATE\tBY\tCHANGED", func(v jobs.Version) []any {
+			changed := strings.Join(v.Changed, ", ")
+			if v.Restored != nil {
+				changed += fmt.Sprintf(" (restored version %d)", *v.Restored)
+			}
+			return []any{v.Number, instant(&v.From), v.State, orEmpty(v.By), changed}
+		})
+	})
+}
+
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+type diffJob struct {
+	oneJob
+	From int32 `arg:"" optional:"" help:"Number of a version. Default: the one before the other."`
+	To   int32 `arg:"" optional:"" help:"Number of the other version. Default: the present one."`
+}
+
+func (c *diffJob) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		to := c.To
+		if to == 0 {
+			job, err := api.Job(ctx, c.Job)
+			if err != nil {
+				return err
+			}
+			to = job.Version
+		}
+		from := c.From
+		if from == 0 {
+			if from = to - 1; from == 0 {
+				return errors.New("the job has only one version")
+			}
+		}
+		v, err := api.Version(ctx, c.Job, to, from)
+		if err != nil {
+			return err
+		}
+		for _, d := range v.Differences {
+			fmt.Printf("%s: %s -> %s\n", d.Field, d.Before, d.After)
+		}
+		return nil
+	})
+}
+
+type rollBackJob struct {
+	oneJob
+	Version int32 `arg:"" help:"Number of the version."`
+}
+
+func (c *rollBackJob) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		job, err := api.RestoreVersion(ctx, c.Job, c.Version)
+		if err != nil {
+			return err
+		}
+		return note(fmt.Sprintf("job %s has the definition of version %d again, as version %d", job.Name, c.Version,
+			job.Version))
+	})
+}
