@@ -403,6 +403,7 @@ CREATE TABLE punctual.runs (
     reason           punctual.run_reason,
     error            text,
     step             text,
+    triggered_by     text,
     CONSTRAINT final_run_has_finished_at CHECK ((status IN ('succeeded', 'dead', 'skipped',
         'cancelled')) = (finished_at IS NOT NULL)),
     CONSTRAINT skipped_run_has_a_reason CHECK (status <> 'skipped' OR reason IS NOT NULL),
@@ -462,6 +463,8 @@ COMMENT ON COLUMN punctual.runs.reason IS
     'to be cancelled.';
 COMMENT ON COLUMN punctual.runs.error IS 'The latest error, for people.';
 COMMENT ON COLUMN punctual.runs.step IS 'On a step: its name.';
+COMMENT ON COLUMN punctual.runs.triggered_by IS
+    'Who asked for the run, such as "key deploy (019a…)"; null: no caller did, but its schedule or another run.';
 
 CREATE TABLE punctual.attempts (
     run_id              uuid NOT NULL,
@@ -1930,7 +1933,7 @@ SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.stat
        r.started_at, r.finished_at, r.next_attempt_at,
        r.started_at - r.due_at AS lateness, r.finished_at - r.started_at AS duration,
        r.job_version, r.replica, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count, r.replay_of,
-       r.parent_run, r.step, r.job_id,
+       r.parent_run, r.step, r.job_id, r.triggered_by,
        CASE WHEN r.late OR r.reason = 'missed' THEN (
            SELECT h.detail
            FROM punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h) END AS cause
@@ -1979,6 +1982,8 @@ COMMENT ON COLUMN punctual.run_history.replay_of IS 'On a replay: the dead run i
 COMMENT ON COLUMN punctual.run_history.parent_run IS 'On a step: the run of its workflow.';
 COMMENT ON COLUMN punctual.run_history.step IS 'On a step: its name.';
 COMMENT ON COLUMN punctual.run_history.job_id IS 'Id of the job.';
+COMMENT ON COLUMN punctual.run_history.triggered_by IS
+    'Who asked for the run, such as "key deploy (019a…)"; null: no caller did, but its schedule or another run.';
 
 -- The last part lists jobs whose pause is over but which no replica has resumed yet.
 CREATE VIEW punctual.overdue AS

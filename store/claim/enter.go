@@ -21,6 +21,7 @@ type Entry struct {
 	RerunOf      *uuid.UUID
 	ReplayOf     *uuid.UUID // a dead letter
 	Sends        *Sends     // nil: what its job defines
+	By           string     // who asked for it, in words; empty: nobody
 }
 
 // Sends is what a run sends in place of what its job defines. An absent field is the one of the dead letter that the
@@ -39,6 +40,7 @@ type entered struct {
 	slots, due        []time.Time
 	ordered           []bool
 	rerunOf, replayOf []*uuid.UUID
+	by                []*string
 }
 
 // sent is what entries send, column by column.
@@ -53,6 +55,7 @@ func (c *entered) add(e Entry) {
 	c.ids, c.jobs, c.triggers = append(c.ids, e.ID), append(c.jobs, e.Job), append(c.triggers, string(e.Trigger))
 	c.slots, c.due, c.ordered = append(c.slots, e.ScheduledFor), append(c.due, e.DueAt), append(c.ordered, e.Ordered)
 	c.rerunOf, c.replayOf = append(c.rerunOf, e.RerunOf), append(c.replayOf, e.ReplayOf)
+	c.by = append(c.by, pg.OrNull(e.By))
 }
 
 func (c *sent) add(e Entry) {
@@ -68,15 +71,16 @@ const enterRuns = `
 WITH u AS MATERIALIZED (
     SELECT *
     FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::bool[],
-                $8::uuid[], $9::uuid[])
-         WITH ORDINALITY AS u(id, job_id, trigger, scheduled_for, due_at, ordered, rerun_of, replay_of, place)),
+                $8::uuid[], $9::uuid[], $10::text[])
+         WITH ORDINALITY AS u(id, job_id, trigger, scheduled_for, due_at, ordered, rerun_of, replay_of, triggered_by,
+                              place)),
 made AS (
     INSERT INTO punctual.runs (id, job_id, rerun_of, replay_of, scheduled_for, due_at, created_at, tenant, job_version,
-                               lane, status, trigger)
+                               lane, status, trigger, triggered_by)
     SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at, $1::timestamptz, j.tenant, j.version,
            coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
                              WHERE v.job_id = j.id AND v.version = j.version)),
-           'pending', u.trigger
+           'pending', u.trigger, u.triggered_by
     FROM u
     JOIN punctual.jobs j ON j.id = u.job_id
     LEFT JOIN punctual.schedules s ON s.job_id = u.job_id
@@ -116,7 +120,8 @@ func QueueEntries(b *pgx.Batch, now time.Time, runs ...Entry) {
 			d.add(e)
 		}
 	}
-	b.Queue(enterRuns, now, r.ids, r.jobs, r.triggers, r.slots, r.due, r.ordered, r.rerunOf, r.replayOf)
+	b.Queue(enterRuns, now, r.ids, r.jobs, r.triggers, r.slots, r.due, r.ordered, r.rerunOf, r.replayOf,
+		r.by)
 	if len(d.ids) > 0 {
 		b.Queue(enterData, d.ids, d.replayOf, d.webhooks, d.keys, d.headers, d.bodies)
 	}

@@ -106,6 +106,7 @@ func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manual
 	}
 	e := claim.Entry{
 		ID: r.id, Job: job.ID, Trigger: domain.TriggerManual, ScheduledFor: r.scheduledFor, DueAt: now, RerunOf: r.rerunOf,
+		By: audit.ActorOf(ctx).Words(),
 	}
 	if r.Body != nil || r.Headers != nil || r.webhookID != nil {
 		e.Sends = &claim.Sends{WebhookID: r.webhookID, Key: r.key, Body: r.Body}

@@ -167,7 +167,7 @@ func (w Operator) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note strin
 		if state == domain.JobDeleted {
 			return fmt.Errorf("%s: %w", gone(d.Job), pg.ErrState)
 		}
-		r := newReplay(d, now)
+		r := newReplay(d, now, audit.ActorOf(ctx).Words())
 		if err := writeReplays(ctx, tx, []replay{r}, now, note); err != nil {
 			return err
 		}
@@ -271,16 +271,17 @@ func resolveLetters(ctx context.Context, tx *pg.Tx, ids []uuid.UUID, note string
 type replay struct {
 	DeadLetter
 	run uuid.UUID
+	by  string // who asked for it, in words
 }
 
-func newReplay(d DeadLetter, now time.Time) replay { return replay{d, domain.NewRunID(now)} }
+func newReplay(d DeadLetter, now time.Time, by string) replay { return replay{d, domain.NewRunID(now), by} }
 
 // entry is the new run. Like triggers, replays only enter ready: if the job has a gate, the claim of ready runs starts
 // them one at a time.
 func (r replay) entry(now time.Time) claim.Entry {
 	return claim.Entry{
 		ID: r.run, Job: r.JobID, Trigger: domain.TriggerReplay, ScheduledFor: r.ScheduledFor, DueAt: now, Ordered: true,
-		ReplayOf: &r.RunID,
+		ReplayOf: &r.RunID, By: r.by,
 		Sends:    &claim.Sends{Key: domain.IdempotencyKey(r.Trigger, r.RunID, r.JobID, r.ScheduledFor)},
 	}
 }

@@ -36,6 +36,7 @@ type bulk struct {
 	id      uuid.UUID
 	kind    OperationKind
 	note    string
+	by      string // who requested it, in words
 	rate    int // per second; 0: no limit
 
 	second int // how many ordered runs of the tenant may wait: as many as its limit allows per second, at most mostAhead
@@ -107,11 +108,12 @@ func (l *Letters) Operate(ctx context.Context) (wait time.Duration, left bool, e
 func lockOperation(ctx context.Context, tx *pg.Tx) (*bulk, error) {
 	var o bulk
 	err := tx.QueryRow(ctx, `
-		SELECT o.id, o.kind, coalesce(o.note, ''), coalesce(o.max_per_second, 0), least(t.max_runs_per_second, $2)
+		SELECT o.id, o.kind, coalesce(o.note, ''), coalesce(o.max_per_second, 0), least(t.max_runs_per_second, $2),
+		       o.requested_by
 		FROM punctual.operations o JOIN punctual.tenants t ON t.id = o.tenant
 		WHERE o.state = 'running' AND o.kind = ANY($1::text[]) AND o.next_at <= clock_timestamp()
 		ORDER BY o.next_at LIMIT 1 FOR UPDATE OF o SKIP LOCKED`,
-		knownKinds, mostAhead).Scan(&o.id, &o.kind, &o.note, &o.rate, &o.second)
+		knownKinds, mostAhead).Scan(&o.id, &o.kind, &o.note, &o.rate, &o.second, &o.by)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}

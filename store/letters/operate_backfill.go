@@ -174,6 +174,7 @@ func (b *backfill) choose(t *domain.Timetable, ahead []time.Time, ran map[uuid.U
 		}
 		b.runs = append(b.runs, claim.Entry{
 			ID: id, Job: b.job.Job, Trigger: domain.TriggerBackfill, ScheduledFor: at, DueAt: t.Due(at, nil), Ordered: true,
+			By: b.by,
 		})
 		b.done++
 		b.made++

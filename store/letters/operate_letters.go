@@ -107,7 +107,7 @@ func (o *bulk) replay(ctx context.Context, tx *pg.Tx, letters []marked) (over []
 			o.fail(m, gone(m.Job))
 		default:
 			entered[m.JobID] = true
-			replays = append(replays, newReplay(m.DeadLetter, now))
+			replays = append(replays, newReplay(m.DeadLetter, now, o.by))
 		}
 		over = append(over, m.RunID)
 	}
