@@ -138,7 +138,7 @@ func TestHelpTeaches(t *testing.T) {
 		"jobs":           {"list", "show", "apply", "pause", "resume", "run", "delete"},
 		"jobs apply":     {"JSON", "YAML", "--api-url", "127.0.0.1:8080", "--api-key-file", "PUNCTUAL_API_KEY", "--tenant"},
 		"keys":           {"create", "list", "revoke"},
-		"keys create":    {"--tenant", "--role", "--name", "--expires", "stdout", "DATABASE_URL"},
+		"keys create":    {"--tenant", "--role", "--name", "--expires", "--out", "stdout", "DATABASE_URL"},
 		"tenants set":    {"--max-jobs", "--max-requests-per-second", "--min-interval", "--allowed-targets", "none"},
 		"secrets rotate": {"--database-url", "--master-key-file", "--new-master-key-file", "both keys"},
 		"dev":            {"--dir", "--listen"},
@@ -263,6 +263,41 @@ func TestServeAsksForKeys(t *testing.T) {
 	stop(t, again)
 }
 
+// A key in a file is for its owner's eyes only, and no file is overwritten.
+func TestAKeyIsWrittenToAFile(t *testing.T) {
+	t.Parallel()
+	env := []string{"DATABASE_URL=" + pgtest.DSN(t)}
+	file := filepath.Join(t.TempDir(), "key")
+	create := []string{"keys", "create", "--role=viewer", "--name=ci", "--out=" + file}
+	code, out, notes := apart(t, env, create...)
+	if code != 0 || out != "ci\n" || !strings.Contains(notes, file) {
+		t.Fatalf("exit code %d: %q, %q", code, out, notes)
+	}
+	key, err := os.ReadFile(file)
+	must(t, err)
+	state, err := os.Stat(file)
+	must(t, err)
+	if state.Mode().Perm() != 0o600 || !regexp.MustCompile(`^punctual_\w{16}_[\w-]{43}\n$`).Match(key) ||
+		strings.Contains(notes, strings.TrimSpace(string(key))) {
+		t.Errorf("%s: %q, told %q", state.Mode(), key, notes)
+	}
+	if code, out, notes = apart(t, env, create...); code != 1 || out != "" || !strings.Contains(notes, "not overwritten") {
+		t.Errorf("exit code %d: %q, %q", code, out, notes)
+	}
+	if now, err := os.ReadFile(file); err != nil || string(now) != string(key) {
+		t.Errorf("the file is now %q, %v", now, err)
+	}
+	succeeds(t, env, "tenants", "set", "default", "--max-key-age=720h")
+	other := filepath.Join(filepath.Dir(file), "other")
+	code, _, notes = apart(t, env, "keys", "create", "--role=viewer", "--name=long", "--expires=721h", "--out="+other)
+	if _, err := os.Stat(other); code != 1 || !strings.Contains(notes, "--expires: is more than 720h") || err == nil {
+		t.Errorf("exit code %d: %q, and the file: %v", code, notes, err)
+	}
+	if list := succeeds(t, env, "keys", "list"); strings.Count(list, "\n") != 2 {
+		t.Errorf("there are %s", list)
+	}
+}
+
 func TestTenantsByCommands(t *testing.T) {
 	t.Parallel()
 	env := []string{"DATABASE_URL=" + pgtest.DSN(t)}
@@ -275,6 +310,8 @@ func TestTenantsByCommands(t *testing.T) {
 			[]string{"billing  1       10", "1m0s", "10.0.0.0/8,fd00::/8"},
 		},
 		{"set billing --max-jobs=none --weight=3 --allowed-targets=none", []string{"billing  3       -", "1m0s", " 5 "}},
+		{"set billing --max-key-age=720h", []string{"MAX KEY AGE", "1m0s          720h0m0s "}},
+		{"set billing --max-key-age=none", []string{"1m0s          - "}},
 		{"list", []string{"default  1", "billing  3"}},
 		{"delete billing", []string{"tenant billing is deleted"}},
 		{"create billing", []string{"billing  1"}},

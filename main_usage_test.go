@@ -208,6 +208,8 @@ func TestWhatCannotBeDoneIsOneLineOnStderr(t *testing.T) {
 		},
 		{"a data directory that is a file", "dev --dir=main.go", "main.go"},
 		{"a key of no name", "keys create --name= --role=viewer", "--name"},
+		{"a key of another length", "keys create --name=n --role=viewer --expires=1y", "--expires … 1y"},
+		{"keys of a short age", "serve --max-key-age=1m", "--max-key-age … 1m0s … 1h"},
 		{"a key that has expired", "keys create --name=n --role=viewer --expires=-1h", "--expires … -1h"},
 		{"a key of nobody", "keys create --name=n --role=viewer --tenant=nobody", "--tenant … nobody"},
 		{"no such key", "keys revoke 0123456789abcdef", "punctual keys list"},

@@ -46,12 +46,18 @@ func (s *server) keyRoutes() {
 type KeyInput struct {
 	Name      string          `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for, in words for people." example:"ci"`
 	Role      auth.Role       `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
-	ExpiresAt domain.Instant  `json:"expires_at,omitzero" doc:"When it stops working. Absent: never." example:"2027-12-01T00:00:00Z"`
-	ExpiresIn domain.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works, counted from now." example:"720h"`
+	ExpiresAt domain.Instant  `json:"expires_at,omitzero" doc:"When it stops working. Absent, without expires_in: after a year, or after the tenant's max_key_age if that is less." example:"2027-12-01T00:00:00Z"`
+	ExpiresIn domain.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works, counted from now; or never, if neither the deployment nor the tenant has a max_key_age: it works until it is revoked." example:"720h"`
 }
 
 // mostKeyName is the longest name of a key, in characters. The database has the same constraint.
 const mostKeyName = 128
+
+// never is what expires_in says of a key that works until it is revoked.
+const never = "never"
+
+// LeastKeyAge is the least that max_key_age may be.
+const LeastKeyAge = time.Hour
 
 // longestKey is the longest lifetime of a key: 100 years. More would be a slip of the pen.
 const longestKey = 100 * 366 * 24 * time.Hour
@@ -67,13 +73,23 @@ func (k KeyInput) validate() []problem.FieldError {
 	}
 	errors = append(errors, instant("body.expires_at", k.ExpiresAt)...)
 	if !k.ExpiresIn.IsZero() {
-		errors = append(errors, span("body.expires_in", k.ExpiresIn, time.Second, longestKey)...)
+		if k.ExpiresIn.String() != never {
+			errors = append(errors, span("body.expires_in", k.ExpiresIn, time.Second, longestKey)...)
+		}
 		if !k.ExpiresAt.IsZero() {
 			errors = append(errors,
 				problem.At("body.expires_in", "must not be given together with expires_at; give one of them"))
 		}
 	}
 	return errors
+}
+
+// newKey returns the key to create.
+func (k KeyInput) newKey() tenants.NewKey {
+	return tenants.NewKey{
+		Name: k.Name, Role: string(k.Role), ExpiresAt: orNil(k.ExpiresAt), Lifetime: k.ExpiresIn.Value(),
+		Never: k.ExpiresIn.String() == never,
+	}
 }
 
 // span returns what is wrong with a duration that must lie between least and most.
@@ -111,17 +127,20 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 			"Creating a key of the role %s needs that role%s; your role is %s.",
 			asked.Role, auth.OrOperator(asked.Role), c.Role))
 	}
-	secret, record, err := s.Store.CreateKey(ctx, tenant, tenants.NewKey{
-		Name: asked.Name, Role: string(asked.Role), Lifetime: asked.ExpiresIn.Value(), ExpiresAt: orNil(asked.ExpiresAt),
-	})
+	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
 	if err != nil {
 		return nil, err
 	}
 	return &newKeyAnswer{"/v1/api-keys/" + record.ID.String(), NewKey{record, secret}}, nil
 }
 
-func (s *server) listKeys(ctx context.Context, tenant int32, in *Paging) (*answer[List[tenants.Key]], error) {
-	return pageOf(s.Store.ListKeys(ctx, tenant, in.page()))
+type listKeysInput struct {
+	Expiring string `query:"expiring" enum:"true" doc:"true: only keys that expire soon: see expires_soon."`
+	Paging
+}
+
+func (s *server) listKeys(ctx context.Context, tenant int32, in *listKeysInput) (*answer[List[tenants.Key]], error) {
+	return pageOf(s.Store.ListKeys(ctx, tenant, in.Expiring != "", in.page()))
 }
 
 type oneKeyInput struct {

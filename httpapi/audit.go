@@ -2,11 +2,17 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"regexp"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
+	"punctual/store"
 	"punctual/store/audit"
+	"punctual/store/tenants"
 )
 
 func (s *server) auditRoutes() {
@@ -23,6 +29,7 @@ func (s *server) auditRoutes() {
 type listAuditInput struct {
 	Action     string       `query:"action" enum:"job.create,job.update,job.pause,job.resume,job.delete,job.restore,job.backfill,run.trigger,run.cancel,dead_letter.replay,dead_letter.resolve,operation.create,operation.cancel,api_key.create,api_key.revoke,tenant.create,tenant.update,tenant.delete,secret.put,secret.delete,secret.rotate,signing_secret.create,signing_secret.delete,deployment.freeze,deployment.unfreeze,deployment.adopt,tenant.freeze,tenant.unfreeze,breaker.reset" doc:"Only changes with this action."`
 	Actor      string       `query:"actor" maxLength:"256" doc:"Only changes by this actor: the id or name of a key, the subject of a token, or a login."`
+	Key        string       `query:"key" maxLength:"128" doc:"Only changes made with this API key, which may be revoked: its prefix, never the whole key." example:"punctual_5f0e8b110c6d9a44"`
 	Resource   string       `query:"resource" enum:"job,run,dead_letter,operation,api_key,tenant,secret,signing_secret,deployment,breaker" doc:"Only changes to this kind of resource."`
 	ResourceID string       `query:"resource_id" format:"uuid" doc:"Only changes to the resource with this id."`
 	Name       string       `query:"name" maxLength:"128" doc:"Only changes to resources that had this name at that time."`
@@ -46,5 +53,36 @@ func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput
 	if filter.ResourceID, err = optionalID("query.resource_id", in.ResourceID, "must be an id"); err != nil {
 		return nil, err
 	}
+	if in.Key != "" {
+		if err := s.ofKey(ctx, tenant, in.Key, &filter); err != nil {
+			return nil, err
+		}
+	}
 	return pageOf(s.Store.Audit.List(ctx, tenant, filter))
+}
+
+var keyPrefixForm = regexp.MustCompile(`^(punctual_)?[0-9a-f]{16}$`)
+
+// ofKey narrows a filter to the changes made with a key. A key of another tenant, with which an operator has acted for
+// this one, is known to operators only.
+func (s *server) ofKey(ctx context.Context, tenant int32, prefix string, filter *audit.Filter) error {
+	if !keyPrefixForm.MatchString(prefix) {
+		return problem.Invalid(problem.At("query.key",
+			"must be the prefix of a key, such as punctual_5f0e8b110c6d9a44, without the secret that follows it"))
+	}
+	owner, id, err := s.Store.FindKey(ctx, prefix)
+	if err == nil && owner != tenant && !auth.CallerOf(ctx).Role.Includes(auth.RoleOperator) {
+		err = store.ErrNotFound
+	}
+	var key tenants.Key
+	if err == nil {
+		key, err = s.Store.GetKey(ctx, owner, id)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return problem.New(problem.CodeNotFound, "There is no API key with that prefix.")
+	}
+	if filter.Key = &id; filter.From.Before(key.CreatedAt) {
+		filter.From = key.CreatedAt // before that it has changed nothing
+	}
+	return err
 }

@@ -3,10 +3,13 @@ package httpapi
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/jobs"
@@ -58,4 +61,40 @@ func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 	if pause, _ := e["pause"].(map[string]any); pause["by"] != "token alice" {
 		t.Errorf("paused by %v", e["pause"])
 	}
+}
+
+// A key that has leaked is known by its prefix.
+func TestTheAuditLogIsReadByKey(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.tenant("beta")
+	admin, beta, operator := s.as("default", auth.RoleAdmin), s.as("beta", auth.RoleAdmin), s.as("default", auth.RoleOperator)
+	made := into[NewKey](admin.do("POST", "/v1/api-keys", `{"name":"leaked","role":"editor"}`).want(201))
+	admin.create(minimal("other"))
+	s.with(made.Secret).create(minimal("n"))
+	s.with(made.Secret).do("POST", "/v1/jobs/n/pause", "").want(200)
+	admin.do("DELETE", "/v1/api-keys/"+made.ID.String(), "").want(204)
+	for _, key := range []string{made.Prefix, strings.TrimPrefix(made.Prefix, "punctual_")} {
+		got := ""
+		for _, e := range admin.items("/v1/audit-log?key=" + key) {
+			got += fmt.Sprintln(e["action"], e["actor_name"])
+		}
+		if got != "job.pause leaked\njob.create leaked\n" {
+			t.Errorf("%s: %s", key, got)
+		}
+	}
+	if got := admin.items("/v1/audit-log?key=" + made.Prefix + "&action=job.pause&from=2026-01-01T00:00:00Z"); len(got) != 1 {
+		t.Errorf("%d pauses", len(got))
+	}
+	admin.do("GET", "/v1/audit-log?key="+made.Secret, "").blames("query.key")
+	admin.do("GET", "/v1/audit-log?key=leaked", "").blames("query.key")
+	admin.do("GET", "/v1/audit-log?key=0123456789abcdef", "").code(problem.CodeNotFound, "prefix")
+	// Another tenant learns nothing of it. An operator's own key is found in the tenants that the operator acts for.
+	beta.do("GET", "/v1/audit-log?key="+made.Prefix, "").code(problem.CodeNotFound, "prefix")
+	acting := into[NewKey](operator.do("POST", "/v1/api-keys", `{"name":"acting","role":"operator"}`).want(201))
+	s.with(acting.Secret).acting("beta").create(minimal("m"))
+	if got := operator.acting("beta").items("/v1/audit-log?key=" + acting.Prefix); len(got) != 1 {
+		t.Errorf("the operator has made %d changes", len(got))
+	}
+	beta.do("GET", "/v1/audit-log?key="+acting.Prefix, "").code(problem.CodeNotFound)
 }

@@ -137,6 +137,7 @@ func fieldError(prefix string, err error) (problem.FieldError, bool) {
 		kept   *secrets.NoStoredSecretError
 		gap    *jobs.IntervalError
 		past   *tenants.KeyExpiryError
+		keyAge *tenants.KeyAgeError
 	)
 	blame := func(field, format string, args ...any) (problem.FieldError, bool) {
 		return problem.Atf(prefix+"."+field, format, args...), true
@@ -159,6 +160,8 @@ func fieldError(prefix string, err error) (problem.FieldError, bool) {
 		return blame("schedule."+string(gap.Kind), "%s", gap.Reason())
 	case errors.As(err, &past):
 		return blame("expires_at", "is in the past")
+	case errors.As(err, &keyAge):
+		return blame(keyAge.Field, "%s", keyAge.Reason())
 	case errors.As(err, &cursor):
 		return problem.At("query.cursor", "is not a cursor that this list returned"), true
 	case errors.Is(err, jobs.ErrNameTaken):

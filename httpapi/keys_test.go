@@ -10,6 +10,8 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
+	"punctual/internal/pgtest"
+	"punctual/store"
 	"punctual/store/tenants"
 )
 
@@ -217,4 +219,95 @@ func TestAFloodOfWrongKeysLocksNobodyOut(t *testing.T) {
 	}
 	until(t, "what is known of the key to lapse",
 		func() bool { viewer.do("GET", "/v1/jobs", "").want(200); return time.Since(began) > auth.Remembered })
+}
+
+// lives returns how long a new key works; 0: for ever.
+func lives(r *reply) time.Duration {
+	r.t.Helper()
+	key := into[NewKey](r.want(201))
+	if key.ExpiresAt == nil {
+		return 0
+	}
+	return key.ExpiresAt.Sub(key.CreatedAt)
+}
+
+func TestAKeyLivesAYearUnlessItSaysOtherwise(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	const year, day = 365 * 24 * time.Hour, 24 * time.Hour
+	create := func(tenant, more string) *reply {
+		t.Helper()
+		return s.as(tenant, auth.RoleAdmin).do("POST", "/v1/api-keys", `{"name":"k","role":"viewer"`+more+`}`)
+	}
+	const never, long, far = `,"expires_in":"never"`, `,"expires_in":"17520h"`, `,"expires_at":"2099-01-01T00:00:00Z"`
+	for more, want := range map[string]time.Duration{"": year, never: 0, long: 2 * year} {
+		if got := lives(create("default", more)); got != want {
+			t.Errorf("%s: it lives %s", more, got)
+		}
+	}
+	create("default", never+far).blames("body.expires_in")
+	s.tenant("strict")
+	operator := s.as("default", auth.RoleOperator)
+	operator.do("PATCH", "/v1/tenants/strict", `{"max_key_age":"30m"}`).blames("body.max_key_age")
+	operator.do("PATCH", "/v1/tenants/strict", `{"max_key_age":"720h"}`).want(200).shows(`"max_key_age":"720h0m0s"`)
+	for more, want := range map[string]time.Duration{"": 30 * day, `,"expires_in":"720h"`: 30 * day, `,"expires_in":"1h"`: time.Hour} {
+		if got := lives(create("strict", more)); got != want {
+			t.Errorf("strict %s: it lives %s", more, got)
+		}
+	}
+	for _, more := range []string{never, long, `,"expires_in":"720h1s"`} {
+		create("strict", more).wantMessage("body.expires_in", "720h", "max_key_age")
+	}
+	create("strict", far).wantMessage("body.expires_at", "720h", "max_key_age")
+	// The deployment's limit holds for a tenant without one, and the lower of two counts.
+	st, err := store.Open(t.Context(), store.Options{
+		DatabaseURL: s.store.Pool().Config().ConnString(), Master: pgtest.Master(t), Replica: true, MaxKeyAge: 90 * day,
+	})
+	must(t, err)
+	t.Cleanup(st.Close)
+	strict := *s
+	strict.store = st
+	s = strict.another(Config{Log: slog.New(slog.DiscardHandler)})
+	if got := lives(create("default", "")); got != 90*day {
+		t.Errorf("it lives %s", got)
+	}
+	create("default", never).blames("body.expires_in")
+	create("strict", `,"expires_in":"800h"`).blames("body.expires_in")
+	operator.do("PATCH", "/v1/tenants/strict", `{"max_key_age":null}`).want(200).shows(`"max_key_age":null`)
+}
+
+func TestAKeyThatExpiresSoonIsToldOf(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	s.tenant("other")
+	admin := s.as("default", auth.RoleAdmin)
+	names := func() string {
+		var all []string
+		for _, k := range get[List[tenants.Key]](admin, "/v1/api-keys?expiring=true").Data {
+			all = append(all, k.Name)
+		}
+		return strings.Join(all, " ")
+	}
+	for name, key := range map[string]struct {
+		life, left string
+		soon       bool
+	}{
+		"fresh": {"365 days", "31 days", false}, "old": {"365 days", "29 days", true}, "brief": {"7 days", "1 hour", false},
+		"month": {"30 days", "11 days", false}, "months-end": {"30 days", "9 days", true},
+	} {
+		secret := into[NewKey](admin.do("POST", "/v1/api-keys", `{"name":"`+name+`","role":"viewer"}`).want(201)).Secret
+		s.exec(`UPDATE punctual.api_keys
+			SET created_at = now() + $2::text::interval - $1::text::interval, expires_at = now() + $2::text::interval
+			WHERE name = $3`, key.life, key.left, name)
+		got := s.with(secret).do("GET", "/v1/jobs", "").want(200).header.Get(auth.HeaderKeyExpires)
+		if _, err := time.Parse(time.RFC3339, got); key.soon != (err == nil) || key.soon != (got != "") {
+			t.Errorf("%s: told %q", name, got)
+		}
+		if key.soon != strings.Contains(names(), name) {
+			t.Errorf("%s: expiring are %q", name, names())
+		}
+	}
+	if list := get[List[tenants.Key]](s.as("other", auth.RoleAdmin), "/v1/api-keys?expiring=true"); len(list.Data) != 0 {
+		t.Errorf("another tenant sees %+v", list.Data)
+	}
 }

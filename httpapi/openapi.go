@@ -52,7 +52,8 @@ func humaConfig() huma.Config {
 					"strings such as 90s or 24h, returned as they were written. In a request, null and absence are the same. " +
 					"Unknown fields are errors. Errors are application/problem+json (RFC 9457) with a stable code, and name every " +
 					"field at fault. While the deployment or the tenant is frozen, nothing is sent, and every response to its " +
-					"callers has the header Punctual-Frozen: deployment or tenant, since when, and why.",
+					"callers has the header Punctual-Frozen: deployment or tenant, since when, and why. While a key is in its last " +
+					"30 days (see expires_soon), answers to it have the header Punctual-Key-Expires with the instant.",
 				License: &huma.License{Name: "Apache-2.0"},
 			},
 			Tags: []*huma.Tag{

@@ -19,6 +19,7 @@ type TenantSettings struct {
 	MaxRunsPerSecond     *int            `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most attempts of this tenant that all replicas together may start in a second; others wait." example:"50"`
 	MaxRequestsPerSecond *int            `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most API requests of this tenant that all replicas together answer in a second; others get 429." example:"200"`
 	MinInterval          domain.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs." example:"1m"`
+	MaxKeyAge            domain.Duration `json:"max_key_age,omitzero" doc:"How long a new API key of it may work, at least 1h. Earlier keys stay as they are. The deployment may have a limit, too (--max-key-age)." example:"2160h"`
 	AllowedTargets       []string        `json:"allowed_targets,omitempty" maxItems:"100" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
 	TenantNotify
 }
@@ -36,7 +37,7 @@ func (t TenantNotify) validate() []problem.FieldError {
 func (TenantNotify) readOnly() []string {
 	return []string{
 		"name", "weight", "max_jobs", "max_concurrent_runs", "max_runs_per_second", "max_requests_per_second", "min_interval",
-		"allowed_targets", "created_at", "updated_at", "usage",
+		"max_key_age", "allowed_targets", "created_at", "updated_at", "usage",
 	}
 }
 
@@ -63,6 +64,9 @@ func (t TenantSettings) validate() []problem.FieldError {
 	}
 	if !t.MinInterval.IsZero() {
 		errors = append(errors, span("body.min_interval", t.MinInterval, time.Second, longestMinimum)...)
+	}
+	if !t.MaxKeyAge.IsZero() {
+		errors = append(errors, span("body.max_key_age", t.MaxKeyAge, LeastKeyAge, longestKey)...)
 	}
 	if len(t.AllowedTargets) > mostNetworks {
 		errors = append(errors,
@@ -93,10 +97,14 @@ func badNetwork(text string) string {
 // apply gives a tenant these settings, which must be valid.
 func (t TenantSettings) apply(to *tenants.Tenant) {
 	to.Weight, to.MinInterval, to.AllowedTargets, to.Notify = or(t.Weight, 1), nil, nil, t.Notify
+	to.MaxKeyAge = nil
 	to.MaxJobs, to.MaxConcurrentRuns = t.MaxJobs, t.MaxConcurrentRuns
 	to.MaxRunsPerSecond, to.MaxRequestsPerSecond = t.MaxRunsPerSecond, t.MaxRequestsPerSecond
 	if !t.MinInterval.IsZero() {
 		to.MinInterval = new(domain.DurationOf(t.MinInterval.Value()))
+	}
+	if !t.MaxKeyAge.IsZero() {
+		to.MaxKeyAge = new(domain.DurationOf(t.MaxKeyAge.Value()))
 	}
 	for _, network := range t.AllowedTargets {
 		to.AllowedTargets = append(to.AllowedTargets, netip.MustParsePrefix(network))

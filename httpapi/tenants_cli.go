@@ -11,7 +11,6 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/domain"
 	"punctual/store/tenants"
 )
 
@@ -34,7 +33,7 @@ func SetTenant(t *tenants.Tenant, given map[string]string) error {
 					`'[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, problem.Clip(text))
 			}
 			patch[name] = json.RawMessage(text)
-		case name == "min_interval":
+		case name == "min_interval", name == "max_key_age":
 			patch[name] = text
 		case err != nil:
 			return fmt.Errorf("--%s: %q is not a number", strings.ReplaceAll(name, "_", "-"), text)
@@ -73,11 +72,16 @@ func CheckTenantName(name string) error {
 	return nil
 }
 
-// CheckNewKey returns an error when no key can be created with these values.
-func CheckNewKey(name string, role auth.Role, expires domain.Duration) error {
-	for _, e := range (KeyInput{Name: name, Role: role, ExpiresIn: expires}).validate() {
-		return fmt.Errorf("--%s: %s", strings.TrimPrefix(strings.ReplaceAll(e.Location, "expires_in", "expires"), "body."),
-			e.Message)
+// NewKeyOf returns the key that a command describes, or what is wrong with its flags. expires is a duration, never or
+// empty.
+func NewKeyOf(name string, role auth.Role, expires string) (tenants.NewKey, error) {
+	asked := KeyInput{Name: name, Role: role}
+	if expires != "" {
+		_ = asked.ExpiresIn.UnmarshalText([]byte(expires)) // never fails: validate judges it
 	}
-	return nil
+	for _, e := range asked.validate() {
+		return tenants.NewKey{}, fmt.Errorf("--%s: %s",
+			strings.TrimPrefix(strings.ReplaceAll(e.Location, "expires_in", "expires"), "body."), e.Message)
+	}
+	return asked.newKey(), nil
 }

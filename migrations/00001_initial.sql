@@ -79,6 +79,7 @@ CREATE TABLE punctual.tenants (
     max_runs_per_second      integer,
     max_requests_per_second  integer,
     min_interval             interval,
+    max_key_age              interval,
     allowed_targets          cidr[] NOT NULL DEFAULT '{}',
     updated_at               timestamptz NOT NULL DEFAULT now(),
     deleted_at               timestamptz,
@@ -94,6 +95,7 @@ CREATE TABLE punctual.tenants (
     CONSTRAINT tenant_max_runs_per_second_is_positive CHECK (max_runs_per_second > 0),
     CONSTRAINT tenant_max_requests_per_second_is_positive CHECK (max_requests_per_second > 0),
     CONSTRAINT tenant_min_interval_is_1s_or_more CHECK (min_interval >= interval '1 second'),
+    CONSTRAINT tenant_max_key_age_is_1h_or_more CHECK (max_key_age >= interval '1 hour'),
     CONSTRAINT tenant_freeze_is_whole CHECK ((frozen_at IS NULL) = (frozen_by IS NULL) AND (frozen_note IS NULL
         OR frozen_at IS NOT NULL))
 );
@@ -119,6 +121,8 @@ COMMENT ON COLUMN punctual.tenants.max_requests_per_second IS
     'get 429.';
 COMMENT ON COLUMN punctual.tenants.min_interval IS
     'Shortest time between two slots of one of its jobs; null: one second, the minimum for every tenant.';
+COMMENT ON COLUMN punctual.tenants.max_key_age IS
+    'How long a new API key of it may work; null: no limit. Earlier keys stay as they are.';
 COMMENT ON COLUMN punctual.tenants.allowed_targets IS
     'Networks that its jobs may call although they are not public, beside the networks that the deployment allows to '
     'every tenant.';
@@ -1428,6 +1432,8 @@ CREATE TABLE punctual.api_keys (
     CONSTRAINT api_key_role_is_known CHECK (role IN ('metrics', 'viewer', 'submitter', 'editor', 'admin', 'operator'))
 );
 CREATE INDEX api_keys_by_tenant ON punctual.api_keys (tenant, id);
+CREATE INDEX api_keys_expiring ON punctual.api_keys (expires_at)
+    WHERE revoked_at IS NULL AND expires_at - created_at > interval '7 days';
 COMMENT ON TABLE  punctual.api_keys IS 'API keys. A key is shown once, when it is created, and is not stored.';
 COMMENT ON COLUMN punctual.api_keys.id IS 'UUIDv7 of its creation.';
 COMMENT ON COLUMN punctual.api_keys.tenant IS 'The tenant that it acts for: tenants.id.';

@@ -35,7 +35,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	team, err := c.CreateTenant(ctx, tenants.Tenant{Name: "team", Weight: 1})
 	c.must(err)
 	const limited = `"max_jobs":7,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,` +
-		`"min_interval":null,"allowed_targets":[],"notify":[]}`
+		`"min_interval":null,"max_key_age":null,"allowed_targets":[],"notify":[]}`
 	unlimited := strings.Replace(limited, "7", "null", 1)
 	edit := func() error {
 		_, err := c.EditTenant(ctx, "team", func(t *tenants.Tenant) error {
@@ -61,7 +61,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	var key, all string
 	var made tenants.Key
 	create := func() (err error) {
-		key, made, err = c.CreateKey(ctx, team.ID, tenants.NewKey{Name: "ci", Role: "editor"})
+		key, made, err = c.CreateKey(ctx, team.ID, tenants.NewKey{Name: "ci", Role: "editor", Never: true})
 		return err
 	}
 	const shown = `{"prefix":"PREFIX","role":"editor"}`

@@ -97,7 +97,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	if mine, err := s.takeTidying(ctx); err != nil || !mine {
 		return false, errors.Join(zones, err)
 	}
-	failed := []error{zones}
+	failed := []error{zones, s.WarnOfKeys(ctx)}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.Sweep, s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.ForgetDeadLetters,
 		s.ForgetOperations, s.ForgetHours, s.ForgetService, s.ForgetNotices, s.Audit.Forget,

@@ -12,7 +12,8 @@ import (
 	"punctual/store/pg"
 )
 
-// Collector exports the connection pools, the depths of the queues, the freezes and the partitions ahead to Prometheus.
+// Collector exports the connection pools, the depths of the queues, the freezes, the next expiries of keys and the
+// partitions ahead to Prometheus.
 // All but the pools are read from the database at each scrape, within a second, and are absent when that fails.
 type Collector struct{ Store *Store }
 
@@ -47,6 +48,9 @@ var (
 	aheadDesc = prometheus.NewDesc("punctual_partition_days_ahead",
 		"Days from now on that have partitions: 7 when all is well, 0 when tomorrow's is missing, -1 when today's is.",
 		nil, nil)
+	keyExpiryDesc = prometheus.NewDesc("punctual_next_key_expiry_timestamp_seconds",
+		"When the next API key of the tenant expires. Of the 1,000 keys that expire next, without keys made for a week or less.",
+		[]string{"tenant"}, nil)
 	takenBackDesc = prometheus.NewDesc("punctual_lost_outcomes_total",
 		"Runs that had not ended and that nobody had, because the database had lost what it had acknowledged. "+
 			"This replica took them back.",
@@ -65,6 +69,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- holdDesc
 	ch <- aheadDesc
 	ch <- frozenDesc
+	ch <- keyExpiryDesc
 	ch <- takenBackDesc
 }
 
@@ -90,6 +95,13 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(ch, frozenDesc, oneIf(freezes.Deployment != nil), "")
 		for _, name := range freezes.Names {
 			gauge(ch, frozenDesc, 1, name)
+		}
+	}
+	if expiries, err := c.Store.NextKeyExpiries(ctx); err != nil {
+		c.Store.options.Log.Warn("the next expiries of API keys cannot be read", "error", err)
+	} else {
+		for _, next := range expiries {
+			gauge(ch, keyExpiryDesc, float64(next.At.UnixMicro())/1e6, next.Tenant)
 		}
 	}
 	if err := c.collectQueues(ctx, ch); err != nil {

@@ -69,6 +69,10 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 			"changes of a job": func() (int, error) {
 				return listed(reader.Audit.List(ctx, 1, audit.Filter{Job: name, Page: page}))
 			},
+			"changes by a key": func() (int, error) {
+				_, _, err := reader.Audit.List(ctx, 1, audit.Filter{Key: new(uuid.New()), From: time.Now(), Page: page})
+				return 1, err
+			},
 			"versions of a job": func() (int, error) { return listed(reader.ListVersions(ctx, 1, name, page)) },
 			"a version": func() (int, error) {
 				v, err := reader.GetVersion(ctx, 1, name, 1, 1)

@@ -57,6 +57,10 @@ type Options struct {
 	// audit.DefaultRetention. Every replica must have the same value.
 	AuditRetention time.Duration
 
+	// MaxKeyAge is how long a new API key may work, whatever its tenant allows; 0: no limit. Every replica must have the
+	// same value.
+	MaxKeyAge time.Duration
+
 	// PublicURL is where people reach the API, without a trailing slash. Notices link to it. Empty: they have no links.
 	PublicURL string
 	// NoticeLabels are the labels of jobs that notices carry.
@@ -124,7 +128,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Switch = freeze.New(s.db, freeze.Options{Log: o.Log, Adopt: o.Adopt})
 	s.Secrets = secrets.New(s.db, o.Master)
 	s.defaults = notices.NewBook(s.db)
-	s.Tenants = tenants.New(s.db, s.defaults, s.Secrets)
+	s.Tenants = tenants.New(s.db, s.defaults, s.Secrets, o.MaxKeyAge, o.Log)
 	s.Teller = notices.NewTeller(s.db, s.definitions, notices.Options{
 		Log: o.Log, PublicURL: o.PublicURL, Pages: o.Pages, Labels: o.NoticeLabels,
 	})

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"punctual/httpapi/problem"
 	"punctual/store"
@@ -15,8 +16,12 @@ import (
 	"punctual/store/tenants"
 )
 
-// HeaderTenant names the tenant that an operator acts for.
-const HeaderTenant = "Punctual-Tenant"
+const (
+	// HeaderTenant names the tenant that an operator acts for.
+	HeaderTenant = "Punctual-Tenant"
+	// HeaderKeyExpires tells the caller when the key of the request expires, if that is soon.
+	HeaderKeyExpires = "Punctual-Key-Expires"
+)
 
 // Config says who may call.
 type Config struct {
@@ -50,6 +55,8 @@ type Caller struct {
 	Home   tenants.Brief // owner of the key or token; its rate limit counts the request
 	Tenant tenants.Brief // tenant that the request acts for
 	Actor  audit.Actor
+
+	KeyExpires *time.Time // when its key expires, if that is soon
 }
 
 type callerKey struct{}
@@ -72,6 +79,9 @@ func (a *Callers) Admit(ctx context.Context, answer http.Header, r *http.Request
 	c, err := a.identify(ctx, r, answer.Get(problem.HeaderRequestID))
 	if err != nil {
 		return c, err
+	}
+	if c.KeyExpires != nil {
+		answer.Set(HeaderKeyExpires, c.KeyExpires.UTC().Format(time.RFC3339))
 	}
 	if err := a.rates.spend(ctx, c.Home, answer); err != nil {
 		return c, err
@@ -122,7 +132,7 @@ func (a *Callers) byKey(ctx context.Context, key string, c *Caller) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return ErrUnauthenticated
 	}
-	c.Role, c.Home = Role(known.Role), known.Tenant
+	c.Role, c.Home, c.KeyExpires = Role(known.Role), known.Tenant, known.ExpiresSoon
 	c.Actor.Kind, c.Actor.Name, c.Actor.KeyName = audit.Key, known.Key.String(), known.Name
 	return err
 }

@@ -495,6 +495,13 @@ func TestANewKeyIsShownOnce(t *testing.T) {
 	b.post("/settings/keys", "name", "", "role", "viewer").want(422).shows(`aria-invalid="true"`)
 	id := regexp.MustCompile(`/settings/keys/([0-9a-f-]{36})/revoke`).FindStringSubmatch(b.get("/settings").body)
 	b.post("/settings/keys/" + id[1] + "/revoke").want(303)
+	b.get("/").want(200).hides("expires soon")
+	s.execute(`UPDATE punctual.api_keys SET expires_at = now() + interval '29 days', created_at = now() - interval '1 year'
+		WHERE role = 'admin'`)
+	for _, path := range []string{"/", "/settings"} {
+		sound(b.get(path).want(200).shows("An API key expires soon:</strong> admin <time"))
+	}
+	s.as("default", "viewer").get("/").want(200).hides("expires soon")
 }
 
 // Whatever is in names, labels, bodies and errors, a page shows it as text.

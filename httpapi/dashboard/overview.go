@@ -8,14 +8,16 @@ import (
 	"punctual/httpapi"
 	"punctual/store/fleet"
 	"punctual/store/overview"
+	"punctual/store/tenants"
 )
 
 // overviewView is the first page: is anything wrong, and where.
 type overviewView struct {
 	httpapi.Overview
 	queuesView
-	Host  string
-	Empty bool // there is no job
+	Host     string
+	Empty    bool          // there is no job
+	Expiring []tenants.Key // that expire soon, for admins
 }
 
 // Late is how much should have begun.
@@ -81,6 +83,9 @@ func (v *visit) overview() (err error) {
 	}
 	view.Empty = len(jobs.Data) == 0
 	if view.queuesView, err = v.readQueues(); err != nil {
+		return err
+	}
+	if view.Expiring, err = v.expiringKeys(); err != nil {
 		return err
 	}
 	return v.show("overview", "Overview", view)

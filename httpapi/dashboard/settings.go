@@ -21,6 +21,8 @@ type settingsView struct {
 	Tests   []httpapi.NotifyResult
 	Tested  bool
 	mistakes
+
+	Expiring []tenants.Key // that expire soon
 }
 
 func (v *visit) settings() error {
@@ -40,6 +42,9 @@ func (v *visit) readSettings() (view settingsView, err error) {
 			view.Roles = append(view.Roles, role)
 		}
 	}
+	if view.Expiring, err = v.expiringKeys(); err != nil {
+		return view, err
+	}
 	keys, err := v.api.APIKeys(v.ctx(), url.Values{"limit": {"100"}})
 	if err != nil {
 		return view, err
@@ -51,6 +56,15 @@ func (v *visit) readSettings() (view settingsView, err error) {
 	signing, err := v.api.SigningSecrets(v.ctx())
 	view.Keys, view.Secrets, view.Signing = keys.Data, named.Data, signing.Data
 	return view, err
+}
+
+// expiringKeys returns the keys that expire soon, if the visitor may know of keys.
+func (v *visit) expiringKeys() ([]tenants.Key, error) {
+	if !v.may(auth.RoleAdmin) {
+		return nil, nil
+	}
+	list, err := v.api.APIKeys(v.ctx(), url.Values{"expiring": {"true"}, "limit": {"20"}})
+	return list.Data, err
 }
 
 // createKey shows the new key's secret on the page itself: it is never shown again.

@@ -55,7 +55,7 @@ func (a api) call(ctx context.Context, do func(*client.Client) error) error {
 	if err != nil {
 		return err
 	}
-	c := client.Through(strings.TrimSuffix(a.APIURL, "/"), http.DefaultTransport) // as curl: by the environment's proxy
+	c := client.Through(strings.TrimSuffix(a.APIURL, "/"), &expiryTeller{}) // as curl: by the environment's proxy
 	if key != "" {
 		c = c.WithKey(key)
 	}
@@ -63,6 +63,22 @@ func (a api) call(ctx context.Context, do func(*client.Client) error) error {
 		c = c.WithHeader(auth.HeaderTenant, a.Tenant)
 	}
 	return a.explain(ctx, do(c))
+}
+
+// expiryTeller says once on stderr that the key expires soon, if an answer tells it.
+type expiryTeller struct{ told bool }
+
+// RoundTrip implements http.RoundTripper.
+func (e *expiryTeller) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil || e.told {
+		return answer, err
+	}
+	if at := answer.Header.Get(auth.HeaderKeyExpires); at != "" {
+		e.told = true
+		fmt.Fprintf(os.Stderr, "warning: the API key expires at %s\n", at)
+	}
+	return answer, nil
 }
 
 // apiError is what the API answered, or why it did not: one line, and one more for each field at fault.

@@ -10,7 +10,6 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
-	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/pg"
 	"punctual/store/tenants"
@@ -18,25 +17,23 @@ import (
 
 // Keys administers API keys directly in the database.
 type Keys struct {
-	Create createKey `cmd:"" help:"Create a key. Only the key goes to stdout. It is shown once and not stored."`
+	Create createKey `cmd:"" help:"Create a key. Only the key goes to stdout. It is shown once and not stored. With --out it goes to a file."`
 	List   listKeys  `cmd:"" help:"List the keys of a tenant, newest first."`
 	Revoke revokeKey `cmd:"" help:"Revoke a key for good. It stops working on every replica within two seconds."`
 }
 
 type createKey struct {
 	database
-	Tenant  string        `default:"default" help:"Tenant that the key acts for."`
-	Role    string        `required:"" enum:"metrics,viewer,submitter,editor,admin,operator" help:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also changes keys and secrets of its tenant; operator administers all tenants; metrics only reads /metrics."`
-	Name    string        `required:"" help:"Name that says what the key is for."`
-	Expires time.Duration `placeholder:"720h" help:"How long the key works. Default: until it is revoked."`
+	Tenant  string `default:"default" help:"Tenant that the key acts for."`
+	Role    string `required:"" enum:"metrics,viewer,submitter,editor,admin,operator" help:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also changes keys and secrets of its tenant; operator administers all tenants; metrics only reads /metrics."`
+	Name    string `required:"" help:"Name that says what the key is for."`
+	Expires string `placeholder:"720h|never" help:"How long the key works; never: until it is revoked. Default: a year, or the tenant's longest time for keys if that is less."`
+	Out     string `type:"path" placeholder:"FILE" help:"New file for the key, which only its owner may read (mode 0600). Only the name of the key goes to stdout."`
 }
 
 func (c *createKey) Run(ctx context.Context) error {
-	expires := domain.Duration{}
-	if c.Expires != 0 {
-		expires = domain.DurationOf(c.Expires)
-	}
-	if err := httpapi.CheckNewKey(c.Name, auth.Role(c.Role), expires); err != nil {
+	asked, err := httpapi.NewKeyOf(c.Name, auth.Role(c.Role), c.Expires)
+	if err != nil {
 		return err
 	}
 	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
@@ -44,7 +41,10 @@ func (c *createKey) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		key, made, err := db.CreateKey(ctx, id, tenants.NewKey{Name: c.Name, Role: c.Role, Lifetime: c.Expires})
+		key, made, err := c.create(ctx, db, id, asked)
+		if tooLong, is := errors.AsType[*tenants.KeyAgeError](err); is {
+			return fmt.Errorf("--expires: %s", tooLong.Reason())
+		}
 		if err != nil {
 			return err
 		}
@@ -52,11 +52,40 @@ func (c *createKey) Run(ctx context.Context) error {
 		if made.ExpiresAt != nil {
 			validity = "until " + made.ExpiresAt.Format(time.RFC3339)
 		}
-		fmt.Fprintf(os.Stderr, "key %s (%s) of tenant %s with the role %s, %s; it is not shown again:\n", made.ID, made.Name,
-			made.Tenant, made.Role, validity)
-		_, err = fmt.Println(key)
+		said, shown := "it is not shown again:", key
+		if c.Out != "" {
+			said, shown = "it is in "+c.Out+":", made.Name
+		}
+		fmt.Fprintf(os.Stderr, "key %s (%s) of tenant %s with the role %s, %s; %s\n", made.ID, made.Name,
+			made.Tenant, made.Role, validity, said)
+		_, err = fmt.Println(shown)
 		return err
 	})
+}
+
+// create creates the key, and writes it to the file if there is to be one. The file is made first: a key that cannot be
+// kept is not created.
+func (c *createKey) create(
+	ctx context.Context, db *store.Store, tenant int32, asked tenants.NewKey,
+) (key string, made tenants.Key, err error) {
+	if c.Out == "" {
+		return db.CreateKey(ctx, tenant, asked)
+	}
+	file, err := os.OpenFile(c.Out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return "", made, fmt.Errorf("--out %s: the file exists, and is not overwritten", c.Out)
+	}
+	if err != nil {
+		return "", made, fmt.Errorf("--out: %w", err)
+	}
+	key, made, err = db.CreateKey(ctx, tenant, asked)
+	if err == nil {
+		_, err = fmt.Fprintln(file, key)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		_ = os.Remove(c.Out) // it was made just now, and is of no use
+	}
+	return key, made, err
 }
 
 func tenantNamed(ctx context.Context, db *store.Store, name string) (int32, error) {
@@ -82,7 +111,7 @@ func (c *listKeys) Run(ctx context.Context) error {
 		fmt.Fprintln(w, "ID\tPREFIX\tROLE\tNAME\tCREATED\tBY\tEXPIRES\tLAST USED\tREVOKED")
 		page := pg.Page{Limit: 500}
 		for {
-			keys, next, err := db.ListKeys(ctx, id, page)
+			keys, next, err := db.ListKeys(ctx, id, false, page)
 			if err != nil {
 				return err
 			}

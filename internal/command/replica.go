@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"punctual/httpapi"
 	"punctual/internal/server"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
@@ -36,6 +37,7 @@ type replica struct {
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
+	MaxKeyAge        time.Duration  `placeholder:"2160h" help:"How long a new API key may work, at least 1h. A tenant may have a lower limit. Earlier keys stay as they are. Default: no limit. The same on every replica."`
 	NoDashboard      bool           `help:"Serve the API only, without the pages for people at /."`
 	TraceRatio       float64        `default:"1" placeholder:"RATIO" help:"Share of runs, from 0 to 1, whose requests carry a traceparent flagged as sampled. The others are flagged as not sampled. The same on every replica."`
 	NoticeLabels     []string       `placeholder:"NAME,…" help:"Labels of jobs that notices carry, such as team,service. In Alertmanager they are labels of the alert: name labels that seldom change, as an alert that fires is only resolved with the labels that it had. Default: none. The same on every replica."`
@@ -148,7 +150,7 @@ func (r replica) config(log *slog.Logger, version Version) server.Config {
 		Store: store.Options{
 			DefaultJitter: r.DefaultJitter, MaxConns: r.MaxConns,
 			Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
-			NoticeLabels: r.NoticeLabels,
+			NoticeLabels: r.NoticeLabels, MaxKeyAge: r.MaxKeyAge,
 		},
 		Listen: r.Listen, PublicURL: r.PublicURL, TraceRatio: r.TraceRatio, NoDashboard: r.NoDashboard, Queues: r.Queues,
 		DrainTimeout: r.DrainTimeout, Version: string(version), Log: log,
@@ -209,6 +211,8 @@ func (r replica) Validate() error {
 	case r.AuditRetention < audit.LeastRetention || r.AuditRetention > maxRetention:
 		return fmt.Errorf("--audit-retention: %s is outside %s to %s", r.AuditRetention, audit.LeastRetention,
 			maxRetention)
+	case r.MaxKeyAge != 0 && (r.MaxKeyAge < httpapi.LeastKeyAge || r.MaxKeyAge > maxRetention):
+		return fmt.Errorf("--max-key-age: %s is outside %s to %s", r.MaxKeyAge, httpapi.LeastKeyAge, maxRetention)
 	case r.DrainTimeout < 0 || r.DrainTimeout > time.Hour:
 		return fmt.Errorf("--drain-timeout: %s is outside 0s to 1h", r.DrainTimeout)
 	case r.MaxConns < pg.LeastConns || r.MaxConns > 1000:

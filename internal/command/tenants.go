@@ -30,6 +30,7 @@ type limits struct {
 	MaxRunsPerSecond     string `placeholder:"N|none" help:"Most attempts that all replicas together start in a second."`
 	MaxRequestsPerSecond string `placeholder:"N|none" help:"Most API requests that all replicas together answer in a second."`
 	MinInterval          string `placeholder:"1m|none" help:"Shortest time between two slots of one of its jobs."`
+	MaxKeyAge            string `placeholder:"2160h|none" help:"How long a new API key may work. Earlier keys stay as they are."`
 	AllowedTargets       string `placeholder:"CIDR,…|none" help:"Non-public networks that its jobs may call."`
 	Notify               string `placeholder:"JSON|none" help:"Default recipients for jobs without notify: a list in the form of a job's notify."`
 }
@@ -42,6 +43,7 @@ func (l limits) given() map[string]string {
 		"max_runs_per_second":     l.MaxRunsPerSecond,
 		"max_requests_per_second": l.MaxRequestsPerSecond,
 		"min_interval":            l.MinInterval,
+		"max_key_age":             l.MaxKeyAge,
 		"allowed_targets":         l.AllowedTargets,
 		"notify":                  l.Notify,
 	}
@@ -124,11 +126,14 @@ func (c *deleteTenant) Run(ctx context.Context) error {
 
 func printTenants(tenants ...tenants.Tenant) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tALLOWED TARGETS\tNOTIFY")
+	fmt.Fprintln(w, "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tMAX KEY AGE\tALLOWED TARGETS\tNOTIFY")
 	for _, t := range tenants {
-		interval, networks := "-", "-"
+		interval, keyAge, networks := "-", "-", "-"
 		if t.MinInterval != nil {
 			interval = t.MinInterval.String()
+		}
+		if t.MaxKeyAge != nil {
+			keyAge = t.MaxKeyAge.String()
 		}
 		if len(t.AllowedTargets) > 0 {
 			var list []string
@@ -137,8 +142,8 @@ func printTenants(tenants ...tenants.Tenant) error {
 			}
 			networks = strings.Join(list, ",")
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.Weight, limit(t.MaxJobs), limit(t.MaxConcurrentRuns),
-			limit(t.MaxRunsPerSecond), limit(t.MaxRequestsPerSecond), interval, networks, told(t.Notify))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.Weight, limit(t.MaxJobs), limit(t.MaxConcurrentRuns),
+			limit(t.MaxRunsPerSecond), limit(t.MaxRequestsPerSecond), interval, keyAge, networks, told(t.Notify))
 	}
 	return w.Flush()
 }

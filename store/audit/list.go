@@ -45,6 +45,7 @@ const Cursor byte = 'a'
 type Filter struct {
 	Action     Action
 	Actor      string // id or name of a key, subject of a token, login
+	Key        *uuid.UUID
 	Resource   string // kind of resource, such as job
 	ResourceID *uuid.UUID
 	Name       string    // of the resource when it was changed
@@ -134,6 +135,9 @@ func by(c *pg.Conditions, f Filter) {
 		about(c, f.Resource)
 	}
 	c.AddIf(f.Actor != "", `(a.actor = ? OR k.name = ?)`, f.Actor, f.Actor)
+	if f.Key != nil {
+		c.Add(`a.actor_kind = 'key' AND a.actor = ?`, f.Key.String())
+	}
 	c.AddIf(f.ResourceID != nil, `a.resource_id = ?`, f.ResourceID)
 	c.AddIf(f.Name != "", `a.name = ?`, f.Name)
 	// An id begins with the time, to the millisecond, so the index on ids serves these conditions.

@@ -274,7 +274,9 @@ type replay struct {
 	by  string // who asked for it, in words
 }
 
-func newReplay(d DeadLetter, now time.Time, by string) replay { return replay{d, domain.NewRunID(now), by} }
+func newReplay(d DeadLetter, now time.Time, by string) replay {
+	return replay{d, domain.NewRunID(now), by}
+}
 
 // entry is the new run. Like triggers, replays only enter ready: if the job has a gate, the claim of ready runs starts
 // them one at a time.
@@ -282,7 +284,7 @@ func (r replay) entry(now time.Time) claim.Entry {
 	return claim.Entry{
 		ID: r.run, Job: r.JobID, Trigger: domain.TriggerReplay, ScheduledFor: r.ScheduledFor, DueAt: now, Ordered: true,
 		ReplayOf: &r.RunID, By: r.by,
-		Sends:    &claim.Sends{Key: domain.IdempotencyKey(r.Trigger, r.RunID, r.JobID, r.ScheduledFor)},
+		Sends: &claim.Sends{Key: domain.IdempotencyKey(r.Trigger, r.RunID, r.JobID, r.ScheduledFor)},
 	}
 }
 

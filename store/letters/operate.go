@@ -37,7 +37,7 @@ type bulk struct {
 	kind    OperationKind
 	note    string
 	by      string // who requested it, in words
-	rate    int // per second; 0: no limit
+	rate    int    // per second; 0: no limit
 
 	second int // how many ordered runs of the tenant may wait: as many as its limit allows per second, at most mostAhead
 

@@ -3,6 +3,9 @@
 package tenants
 
 import (
+	"log/slog"
+	"time"
+
 	"github.com/google/uuid"
 
 	"punctual/store/notices"
@@ -16,9 +19,18 @@ type Tenants struct {
 	defaults *notices.Book
 	secrets  *secrets.Secrets
 	used     usedKeys
+
+	log       *slog.Logger
+	maxKeyAge time.Duration // of new keys of any tenant; 0: no limit
+	warned    time.Time     // when the keys that expire soon were last logged
 }
 
-// New returns the tenants of a database. Their default recipients are read through defaults.
-func New(db *pg.DB, defaults *notices.Book, s *secrets.Secrets) *Tenants {
-	return &Tenants{db: db, defaults: defaults, secrets: s, used: usedKeys{ids: map[uuid.UUID]bool{}}}
+// New returns the tenants of a database. Their default recipients are read through defaults. A new key works no longer
+// than maxKeyAge; 0: as long as its tenant allows.
+func New(
+	db *pg.DB, defaults *notices.Book, s *secrets.Secrets, maxKeyAge time.Duration, log *slog.Logger,
+) *Tenants {
+	return &Tenants{
+		db: db, defaults: defaults, secrets: s, used: usedKeys{ids: map[uuid.UUID]bool{}}, log: log, maxKeyAge: maxKeyAge,
+	}
 }

@@ -47,14 +47,17 @@ type Key struct {
 	ExpiresAt  *time.Time `json:"expires_at" doc:"When it stops working. Null: never."`
 	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the minute. Null: never."`
 	RevokedAt  *time.Time `json:"revoked_at" doc:"When it was revoked."`
+
+	ExpiresSoon bool `json:"expires_soon" doc:"Whether it is in its last 30 days, or in the last third of a shorter life. False for a key that was made for a week or less." example:"false"`
 }
 
-// NewKey describes a key to be created.
+// NewKey describes a key to be created. Without an end it works for DefaultKeyAge.
 type NewKey struct {
 	Name      string
 	Role      string
 	ExpiresAt *time.Time
-	Lifetime  time.Duration // replaces ExpiresAt and counts from now; 0: none
+	Lifetime  time.Duration // in place of ExpiresAt: counts from now; 0: none
+	Never     bool          // in place of both: it works until it is revoked
 }
 
 // KeyExpiryError says that a new key would have expired already.
@@ -66,12 +69,12 @@ func (e *KeyExpiryError) Error() string {
 
 const keyColumns = `k.id, t.name, k.name, '` + keyStart + `' || k.prefix, k.role,
 	CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= now() THEN 'expired' ELSE 'active' END,
-	k.created_by, k.created_at, k.expires_at, k.last_used_at, k.revoked_at`
+	k.created_by, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, ` + soon + ` IS TRUE`
 
 func scanKey(row pgx.CollectableRow) (Key, error) {
 	var k Key
 	err := row.Scan(&k.ID, &k.Tenant, &k.Name, &k.Prefix, &k.Role, &k.State, &k.CreatedBy, &k.CreatedAt,
-		&k.ExpiresAt, &k.LastUsedAt, &k.RevokedAt)
+		&k.ExpiresAt, &k.LastUsedAt, &k.RevokedAt, &k.ExpiresSoon)
 	return k, err
 }
 
@@ -103,7 +106,7 @@ func (s *Tenants) CreateKey(ctx context.Context, tenant int32, n NewKey) (key st
 	key, prefix := makeKey()
 	hash := sha256.Sum256([]byte(key))
 	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
-		expires, err := expiry(ctx, tx, n)
+		expires, err := s.expiry(ctx, tx, tenant, n)
 		if err != nil {
 			return err
 		}
@@ -129,25 +132,10 @@ func (s *Tenants) CreateKey(ctx context.Context, tenant int32, n NewKey) (key st
 	return key, k, nil
 }
 
-// expiry returns when a new key expires, by the database's clock.
-func expiry(ctx context.Context, tx *pg.Tx, n NewKey) (*time.Time, error) {
-	var now time.Time
-	if err := tx.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
-		return nil, fmt.Errorf("reading the database's clock: %w", err)
-	}
-	if n.Lifetime > 0 {
-		at := now.Add(n.Lifetime)
-		return &at, nil
-	}
-	if n.ExpiresAt != nil && !n.ExpiresAt.After(now) {
-		return nil, &KeyExpiryError{At: *n.ExpiresAt}
-	}
-	return n.ExpiresAt, nil
-}
-
-// ListKeys returns a tenant's keys, newest first, including revoked and expired ones.
+// ListKeys returns a tenant's keys, newest first, including revoked and expired ones; with expiring only those that
+// expire soon.
 func (s *Tenants) ListKeys(
-	ctx context.Context, tenant int32, p pg.Page,
+	ctx context.Context, tenant int32, expiring bool, p pg.Page,
 ) (keys []Key, nextCursor string, err error) {
 	below, ok, err := p.After(keyCursor)
 	if err != nil {
@@ -155,7 +143,8 @@ func (s *Tenants) ListKeys(
 	}
 	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
-		WHERE k.tenant = $1 AND (NOT $2 OR k.id < $3) ORDER BY k.id DESC LIMIT $4`, tenant, ok, below, p.Size()+1)
+		WHERE k.tenant = $1 AND (NOT $2 OR k.id < $3) AND (NOT $5 OR `+soon+`)
+		ORDER BY k.id DESC LIMIT $4`, tenant, ok, below, p.Size()+1, expiring)
 	keys, err = pgx.CollectRows(rows, scanKey)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing keys: %w", err)
@@ -222,6 +211,8 @@ type Credential struct {
 	Role      string
 	Tenant    Brief
 	ExpiresIn time.Duration // only of a key that expires within the hour; 0: not so soon
+
+	ExpiresSoon *time.Time // when it does; nil: not soon
 }
 
 // Authenticate returns the credential of a key. If the key is not valid, the error is ErrNotFound, which does not say
@@ -234,11 +225,12 @@ func (s *Tenants) Authenticate(ctx context.Context, key string) (Credential, err
 	var left *time.Duration
 	err := s.db.Conns(ctx).QueryRow(ctx, `
 		SELECT k.id, k.name, k.hash, k.role, least(k.expires_at - now(), interval '1 hour'),
+		       CASE WHEN `+soon+` THEN k.expires_at END,
 		       k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL,
 		       t.id, t.name, coalesce(t.max_requests_per_second, 0)
 		FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant WHERE k.prefix = $1`,
 		pg.Prepared{}, keyPrefix(key)).
-		Scan(&c.Key, &c.Name, &stored, &c.Role, &left, &works, &c.Tenant.ID, &c.Tenant.Name, &c.Tenant.MaxRequestsPerSecond)
+		Scan(&c.Key, &c.Name, &stored, &c.Role, &left, &c.ExpiresSoon, &works, &c.Tenant.ID, &c.Tenant.Name, &c.Tenant.MaxRequestsPerSecond)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return Credential{}, fmt.Errorf("looking for a key: %w", err)
 	}

@@ -36,6 +36,7 @@ type Tenant struct {
 	MaxRunsPerSecond     *int             `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`
 	MaxRequestsPerSecond *int             `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
 	MinInterval          *domain.Duration `json:"min_interval" nullable:"true" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
+	MaxKeyAge            *domain.Duration `json:"max_key_age" nullable:"true" doc:"How long a new API key of it may work. Earlier keys stay as they are." example:"2160h0m0s"`
 	AllowedTargets       []netip.Prefix   `json:"allowed_targets" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
 
 	Notify []domain.Notify `json:"notify" doc:"Recipients of notices about jobs that have no notify of their own."`
@@ -52,20 +53,23 @@ var ErrTenantExists = errors.New("the name is taken by another tenant")
 
 const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_concurrent_runs, t.max_runs_per_second,
 	t.max_requests_per_second,
-	t.min_interval, t.allowed_targets, t.notify, t.created_at, t.updated_at`
+	t.min_interval, t.max_key_age, t.allowed_targets, t.notify, t.created_at, t.updated_at`
 
 func scanTenant(row pgx.CollectableRow) (Tenant, error) {
 	var t Tenant
-	var interval *time.Duration
+	var interval, keyAge *time.Duration
 	var notify []byte
 	err := row.Scan(&t.ID, &t.Name, &t.Weight, &t.MaxJobs, &t.MaxConcurrentRuns, &t.MaxRunsPerSecond,
 		&t.MaxRequestsPerSecond,
-		&interval, &t.AllowedTargets, &notify, &t.CreatedAt, &t.UpdatedAt)
+		&interval, &keyAge, &t.AllowedTargets, &notify, &t.CreatedAt, &t.UpdatedAt)
 	if err != nil {
 		return t, err
 	}
 	if interval != nil {
 		t.MinInterval = new(domain.DurationOf(*interval))
+	}
+	if keyAge != nil {
+		t.MaxKeyAge = new(domain.DurationOf(*keyAge))
 	}
 	t.Notify, err = notices.ReadList(notify)
 	t.fillLists()
@@ -84,9 +88,12 @@ func (t *Tenant) fillLists() {
 
 // args returns the settings of a tenant with filled lists, as arguments of a statement that writes them.
 func (t Tenant) args(before ...any) []any {
-	var interval *time.Duration
+	var interval, keyAge *time.Duration
 	if t.MinInterval != nil {
 		interval = new(t.MinInterval.Value())
+	}
+	if t.MaxKeyAge != nil {
+		keyAge = new(t.MaxKeyAge.Value())
 	}
 	var notify *string
 	if len(t.Notify) > 0 {
@@ -94,7 +101,7 @@ func (t Tenant) args(before ...any) []any {
 		notify = new(string(text))
 	}
 	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond,
-		interval, t.AllowedTargets, notify)
+		interval, keyAge, t.AllowedTargets, notify)
 }
 
 // selectTenant selects the tenant with a name.
@@ -138,8 +145,8 @@ func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 		rows := pg.Query(ctx, tx, `
 			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second,
-				max_requests_per_second, min_interval, allowed_targets, notify)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8::cidr[], $9::text::json)
+				max_requests_per_second, min_interval, max_key_age, allowed_targets, notify)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::cidr[], $10::text::json)
 			RETURNING `+tenantColumns, t.args(t.Name)...)
 		made, err = oneTenant(rows, t.Name)
 		var dbErr *pgconn.PgError
@@ -209,8 +216,8 @@ func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant
 		rows := pg.Query(ctx, tx, `
 			UPDATE punctual.tenants t
 			SET weight = $2, max_jobs = $3, max_concurrent_runs = $4, max_runs_per_second = $5,
-				max_requests_per_second = $6, min_interval = $7, allowed_targets = $8::cidr[],
-				notify = $9::text::json, updated_at = now()
+				max_requests_per_second = $6, min_interval = $7, max_key_age = $8, allowed_targets = $9::cidr[],
+				notify = $10::text::json, updated_at = now()
 			WHERE t.id = $1
 			RETURNING `+tenantColumns, t.args(before.ID)...)
 		if t, err = oneTenant(rows, name); err != nil {

@@ -1,0 +1,81 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/store/tenants"
+)
+
+func TestKeysThatExpireSoonAreLoggedAndMeasured(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	c := openCRUD(t, Options{DatabaseURL: pgtest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	const metric = "punctual_next_key_expiry_timestamp_seconds"
+	made, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "other", Weight: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var soonest time.Time
+	for _, k := range []struct {
+		tenant     int32
+		name, left string
+		made       string // before it expires
+	}{
+		{1, "late", "300 days", "365 days"}, {1, "soon", "20 days", "365 days"}, {1, "of-programs", "1 hour", "7 days"},
+		{1, "revoked", "1 day", "365 days"}, {1, "expired", "-1 day", "365 days"}, {made.ID, "theirs", "40 days", "365 days"},
+	} {
+		if _, _, err := c.CreateKey(t.Context(), k.tenant, tenants.NewKey{Name: k.name, Role: "viewer"}); err != nil {
+			t.Fatal(err)
+		}
+		c.exec(`UPDATE punctual.api_keys
+			SET created_at = now() + $1::text::interval - $2::text::interval, expires_at = now() + $1::text::interval,
+			    revoked_at = CASE WHEN name = 'revoked' THEN now() END
+			WHERE name = $3`, k.left, k.made, k.name)
+	}
+	if err := c.db.Pool().QueryRow(t.Context(), `
+		SELECT expires_at FROM punctual.api_keys WHERE name = 'soon'`).Scan(&soonest); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.metric(metric); !strings.Contains(got, fmt.Sprintf("%q %v", "default", float64(soonest.UnixMicro())/1e6)) ||
+		!strings.Contains(got, `"other" `) {
+		t.Errorf("the metric is %s, want %v of default", got, soonest)
+	}
+	for range 2 { // the second time is not a day later
+		if err := c.WarnOfKeys(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "tenant=default name=soon") {
+		t.Errorf("logged %s", got)
+	}
+}
+
+// The keys that expire next are found by index, however many keys there are.
+func TestTheKeysThatExpireNextAreFoundByIndex(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Clone(t)
+	c := openClaimer(t, dsn)
+	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by, expires_at)
+		SELECT gen_random_uuid(), 1, 'k', lpad(n::text, 16, '0'), decode(repeat('00', 32), 'hex'), 'viewer', 'x',
+		       now() + n * interval '1 hour'
+		FROM generate_series(1, 20000) n`)
+	c.exec(`ANALYZE punctual.api_keys`)
+	all := c.count(`SELECT pg_relation_size('punctual.api_keys')::int / 8192`)
+	read := c.pagesRead(`^api_keys$`, func(reader claimer) {
+		if next, err := reader.NextKeyExpiries(t.Context()); err != nil || len(next) != 1 {
+			t.Errorf("%v, %v", next, err)
+		}
+		if err := reader.WarnOfKeys(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if read > all/3 {
+		t.Errorf("%d of %d pages are read", read, all)
+	}
+}
