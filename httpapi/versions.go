@@ -58,7 +58,9 @@ func (s *server) listJobChanges(
 	return listOf(entries, next, err, func(e audit.Entry) audit.JobChange { return e.JobChange })
 }
 
-func (s *server) listVersions(ctx context.Context, tenant int32, in *jobPageInput) (*answer[List[jobs.Version]], error) {
+func (s *server) listVersions(
+	ctx context.Context, tenant int32, in *jobPageInput,
+) (*answer[List[jobs.Version]], error) {
 	return pageOf(s.Store.ListVersions(ctx, tenant, in.Job, in.page()))
 }
 

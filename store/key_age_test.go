@@ -27,8 +27,12 @@ func TestKeysThatExpireSoonAreLoggedAndMeasured(t *testing.T) {
 		name, left string
 		made       string // before it expires
 	}{
-		{1, "late", "300 days", "365 days"}, {1, "soon", "20 days", "365 days"}, {1, "of-programs", "1 hour", "7 days"},
-		{1, "revoked", "1 day", "365 days"}, {1, "expired", "-1 day", "365 days"}, {made.ID, "theirs", "40 days", "365 days"},
+		{1, "late", "300 days", "365 days"},
+		{1, "soon", "20 days", "365 days"},
+		{1, "of-programs", "1 hour", "7 days"},
+		{1, "revoked", "1 day", "365 days"},
+		{1, "expired", "-1 day", "365 days"},
+		{made.ID, "theirs", "40 days", "365 days"},
 	} {
 		if _, _, err := c.CreateKey(t.Context(), k.tenant, tenants.NewKey{Name: k.name, Role: "viewer"}); err != nil {
 			t.Fatal(err)

@@ -73,6 +73,10 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 				_, _, err := reader.Audit.List(ctx, 1, audit.Filter{Key: new(uuid.New()), From: time.Now(), Page: page})
 				return 1, err
 			},
+			"changes by an actor": func() (int, error) {
+				_, _, err := reader.Audit.List(ctx, 1, audit.Filter{Actor: "alice", Page: page})
+				return 1, err
+			},
 			"versions of a job": func() (int, error) { return listed(reader.ListVersions(ctx, 1, name, page)) },
 			"a version": func() (int, error) {
 				v, err := reader.GetVersion(ctx, 1, name, 1, 1)

@@ -41,7 +41,8 @@ type auditView struct {
 }
 
 func (v *visit) audit() error {
-	query := filtered(v.r.URL.Query(), "action", "actor", "key", "resource", "resource_id", "name", "job", "from", "to", "cursor")
+	query := filtered(v.r.URL.Query(),
+		"action", "actor", "key", "resource", "resource_id", "name", "job", "from", "to", "cursor")
 	list, err := v.api.AuditLog(v.ctx(), query)
 	if err != nil {
 		return err

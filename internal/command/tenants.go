@@ -126,7 +126,8 @@ func (c *deleteTenant) Run(ctx context.Context) error {
 
 func printTenants(tenants ...tenants.Tenant) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tMAX KEY AGE\tALLOWED TARGETS\tNOTIFY")
+	fmt.Fprintln(w,
+		"NAME\tWEIGHT\tJOBS\tCONCURRENT RUNS\tRUNS/S\tREQUESTS/S\tMIN INTERVAL\tMAX KEY AGE\tALLOWED TARGETS\tNOTIFY")
 	for _, t := range tenants {
 		interval, keyAge, networks := "-", "-", "-"
 		if t.MinInterval != nil {
@@ -142,8 +143,9 @@ func printTenants(tenants ...tenants.Tenant) error {
 			}
 			networks = strings.Join(list, ",")
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.Weight, limit(t.MaxJobs), limit(t.MaxConcurrentRuns),
-			limit(t.MaxRunsPerSecond), limit(t.MaxRequestsPerSecond), interval, keyAge, networks, told(t.Notify))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.Weight, limit(t.MaxJobs),
+			limit(t.MaxConcurrentRuns), limit(t.MaxRunsPerSecond), limit(t.MaxRequestsPerSecond), interval,
+			keyAge, networks, told(t.Notify))
 	}
 	return w.Flush()
 }

@@ -83,7 +83,7 @@ func (s *Jobs) ListVersions(
 		return nil, "", err
 	}
 	if ok {
-		below = int32(binary.BigEndian.Uint32(cursor[12:])) - 1 //nolint:gosec // what numbered wrote
+		below = int32(binary.BigEndian.Uint32(cursor[12:])) - 1
 	}
 	id, err := s.FindJob(ctx, tenant, ref)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Jobs) ListVersions(
 
 // numbered returns the number of a version in the form of a cursor.
 func numbered(v Version) (id uuid.UUID) {
-	binary.BigEndian.PutUint32(id[12:], uint32(v.Number)) //nolint:gosec // it is positive
+	binary.BigEndian.PutUint32(id[12:], uint32(v.Number))
 	return id
 }
 
@@ -208,9 +208,9 @@ func readVersion(ctx context.Context, q pg.Querier, job uuid.UUID, number int32)
 	return definition, pg.Wrap("reading a version of job "+job.String(), err)
 }
 
-// RestoreVersion writes the definition of a former version as the job's next one, if check accepts it. The job keeps its
-// name and its state: it stays paused or active. If nothing differs, nothing is written. The error is ErrVersion if the
-// job is not at version ifMatch (nil: any), and pg.ErrNotFound if the version is not kept.
+// RestoreVersion writes the definition of a former version as the job's next one, if check accepts it. The job keeps
+// its name and its state: it stays paused or active. If nothing differs, nothing is written. The error is ErrVersion if
+// the job is not at version ifMatch (nil: any), and pg.ErrNotFound if the version is not kept.
 func (s *Jobs) RestoreVersion(
 	ctx context.Context, tenant int32, ref string, number int32, ifMatch *int32, check func(domain.Definition) error,
 ) (Record, error) {

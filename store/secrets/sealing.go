@@ -193,8 +193,8 @@ func (s *Secrets) KeepSecrets(
 }
 
 // Reopen returns a former definition of a job, to be written once more. Values that the present definition has too stay
-// as they are. All others are decrypted, so that they are stored anew: a stored value does not outlive the versions that
-// hold it, and is only looked for in the versions next to them.
+// as they are. All others are decrypted, so that they are stored anew: a stored value is deleted with a version if the
+// versions next to it do not have it.
 func (s *Secrets) Reopen(
 	ctx context.Context, q pg.Querier, tenant int32, job uuid.UUID, present, former domain.Definition,
 ) (domain.Definition, error) {

@@ -230,7 +230,8 @@ func (s *Tenants) Authenticate(ctx context.Context, key string) (Credential, err
 		       t.id, t.name, coalesce(t.max_requests_per_second, 0)
 		FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant WHERE k.prefix = $1`,
 		pg.Prepared{}, keyPrefix(key)).
-		Scan(&c.Key, &c.Name, &stored, &c.Role, &left, &c.ExpiresSoon, &works, &c.Tenant.ID, &c.Tenant.Name, &c.Tenant.MaxRequestsPerSecond)
+		Scan(&c.Key, &c.Name, &stored, &c.Role, &left, &c.ExpiresSoon, &works,
+			&c.Tenant.ID, &c.Tenant.Name, &c.Tenant.MaxRequestsPerSecond)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return Credential{}, fmt.Errorf("looking for a key: %w", err)
 	}
