@@ -4,6 +4,7 @@ package tenants
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,8 +22,8 @@ type Tenants struct {
 	used     usedKeys
 
 	log       *slog.Logger
-	maxKeyAge time.Duration // of new keys of any tenant; 0: no limit
-	warned    time.Time     // when the keys that expire soon were last logged
+	maxKeyAge time.Duration             // of new keys of any tenant; 0: no limit
+	warned    atomic.Pointer[time.Time] // when the keys that expire soon were last logged
 }
 
 // New returns the tenants of a database. Their default recipients are read through defaults. A new key works no longer

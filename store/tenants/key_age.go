@@ -97,7 +97,7 @@ const mostWarned = 100
 
 // WarnOfKeys logs which keys expire soon, once a day.
 func (s *Tenants) WarnOfKeys(ctx context.Context) error {
-	if time.Since(s.warned) < warnEvery {
+	if before := s.warned.Load(); before != nil && time.Since(*before) < warnEvery {
 		return nil
 	}
 	keys, err := pg.All(ctx, s.db.Conns(ctx), scanKey, `
@@ -106,7 +106,7 @@ func (s *Tenants) WarnOfKeys(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("looking for keys that expire soon: %w", err)
 	}
-	s.warned = time.Now()
+	s.warned.Store(new(time.Now()))
 	for _, k := range keys {
 		s.log.Warn("an API key expires soon: make another, give it to whoever uses this one, and revoke this one",
 			"tenant", k.Tenant, "name", k.Name, "prefix", k.Prefix, "expires_at", k.ExpiresAt, "last_used_at", k.LastUsedAt)
