@@ -73,11 +73,11 @@ func TestTheKeysThatExpireNextAreFoundByIndex(t *testing.T) {
 	c.Close() // what it has written is counted by then
 	watch := openClaimer(t, dsn)
 	all := watch.count(`SELECT pg_relation_size('punctual.api_keys')::int / 8192`)
-	read := watch.pagesRead(`^api_keys$`, func(reader claimer) {
-		if next, err := reader.NextKeyExpiries(t.Context()); err != nil || len(next) != 1 {
+	read := watch.pagesRead(`^api_keys$`, func() {
+		if next, err := watch.NextKeyExpiries(t.Context()); err != nil || len(next) != 1 {
 			t.Errorf("%v, %v", next, err)
 		}
-		if err := reader.WarnOfKeys(t.Context()); err != nil {
+		if err := watch.WarnOfKeys(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
