@@ -965,6 +965,7 @@ CREATE TABLE punctual.operations (
     rerun           boolean NOT NULL DEFAULT false,
     next_slot       timestamptz,
     last_slot       timestamptz,
+    last_run        uuid,
     actor_kind      text NOT NULL DEFAULT 'system',
     actor           text,
     address         inet,
@@ -982,6 +983,7 @@ CREATE TABLE punctual.operations (
 );
 CREATE INDEX operations_by_tenant ON punctual.operations (tenant, id);
 CREATE INDEX operations_running ON punctual.operations (next_at) WHERE state = 'running';
+CREATE INDEX operations_last_run ON punctual.operations (job_id) WHERE last_run IS NOT NULL;
 CREATE INDEX operations_ended ON punctual.operations (finished_at) WHERE finished_at IS NOT NULL;
 COMMENT ON TABLE  punctual.operations IS
     'Work on many dead letters, past slots or jobs. Any replica does the next batch of a running operation, and '
@@ -1013,6 +1015,8 @@ COMMENT ON COLUMN punctual.operations.rerun IS 'Of a backfill: true if slots tha
 COMMENT ON COLUMN punctual.operations.next_slot IS
     'Of a backfill: the slot its next batch begins with; null when none is left.';
 COMMENT ON COLUMN punctual.operations.last_slot IS 'Of a backfill: the last slot in its range.';
+COMMENT ON COLUMN punctual.operations.last_run IS
+    'Of a backfill that makes one run at a time: the latest run. No backfill of the job makes another before it ends.';
 COMMENT ON COLUMN punctual.operations.actor_kind IS
     'How the caller authenticated, as in audit_log. The changes of single jobs are recorded as this caller''s.';
 COMMENT ON COLUMN punctual.operations.actor IS 'The caller, as in audit_log.';

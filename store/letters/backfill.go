@@ -25,6 +25,7 @@ type BackfillRequest struct {
 	Job          string    // id or name
 	From, To     time.Time // slots from From, inclusive, to To, exclusive
 	Rerun        bool      // slots that have a run get another
+	OneAtATime   bool      // each run is made when the one before has ended, whatever the job's concurrency policy
 	MaxPerSecond int       // 0: no limit
 	Note         string
 }
@@ -182,7 +183,12 @@ func (w Operator) StartBackfill(ctx context.Context, p BackfillPlan) (Operation,
 	if len(p.slots) > 0 {
 		n.firstSlot, n.lastSlot = &p.slots[0], &p.slots[len(p.slots)-1]
 	}
-	request := backfillText{Job: p.job.Job, JobVersion: p.job.Version, From: p.From, To: p.To, Rerun: p.Rerun}
+	request := backfillText{
+		Job: p.job.Job, JobVersion: p.job.Version, From: p.From, To: p.To, Rerun: p.Rerun, Concurrency: ConcurrencyAllow,
+	}
+	if p.OneAtATime {
+		request.Concurrency = ConcurrencyOneAtATime
+	}
 	return w.start(ctx, n, request, func(*pg.Tx, uuid.UUID) (matched int, err error) { return len(p.slots), nil })
 }
 
@@ -194,4 +200,12 @@ type backfillText struct {
 	From       time.Time `json:"from"`
 	To         time.Time `json:"to"`
 	Rerun      bool      `json:"rerun"`
+
+	Concurrency string `json:"concurrency"`
 }
+
+// How the runs of a backfill may overlap.
+const (
+	ConcurrencyOneAtATime = "one_at_a_time"
+	ConcurrencyAllow      = "allow" // as the job's concurrency policy has it
+)
