@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/definitions"
@@ -22,7 +23,9 @@ const MostBackfilled = 100_000
 
 // BackfillRequest asks for a run of each past slot of a job that has none.
 type BackfillRequest struct {
-	Job          string    // id or name
+	Job string // id or name
+	// When gives From and To once the job's zone is known; nil: they are given.
+	When         func(zone *time.Location) (from, to time.Time)
 	From, To     time.Time // slots from From, inclusive, to To, exclusive
 	Rerun        bool      // slots that have a run get another
 	OneAtATime   bool      // each run is made when the one before has ended, whatever the job's concurrency policy
@@ -36,8 +39,12 @@ type BackfillPlan struct {
 	tenant int32
 	job    definitions.Version
 	name   string // of the job
+	zone   *time.Location
 	slots  []time.Time
 }
+
+// Zone returns the zone of the job's schedule, which is UTC if it has none.
+func (p BackfillPlan) Zone() *time.Location { return p.zone }
 
 // Matched returns how many slots there are.
 func (p BackfillPlan) Matched() int { return len(p.slots) }
@@ -67,8 +74,15 @@ func (l *Letters) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequ
 	if err != nil {
 		return BackfillPlan{}, err
 	}
+	zone, err := cron.LoadZone(job.Definition.Schedule.Timezone)
+	if err != nil {
+		return BackfillPlan{}, fmt.Errorf("job %s version %d: %w", id, job.Version, err)
+	}
+	if r.When != nil {
+		r.From, r.To = r.When(zone)
+	}
 	p := BackfillPlan{
-		BackfillRequest: r, tenant: tenant, name: job.Definition.Name,
+		BackfillRequest: r, tenant: tenant, name: job.Definition.Name, zone: zone,
 		job: definitions.Version{Job: id, Version: job.Version},
 	}
 	problems := r.problems(job.Definition.Schedule.Kind(), now, earliest)
@@ -111,7 +125,10 @@ func (r BackfillRequest) problems(kind domain.Kind, now, earliest time.Time) []d
 		add("from", "%s is further back than runs are kept: at the earliest %s",
 			pg.Stamp(r.From), pg.Stamp(earliest.Add(time.Minute-1).Truncate(time.Minute)))
 	}
-	if r.To.After(now) {
+	switch {
+	case !r.From.Before(r.To):
+		add("to", "%s is not after from, %s", pg.Stamp(r.To), pg.Stamp(r.From))
+	case r.To.After(now):
 		add("to", "%s is in the future: at the latest %s", pg.Stamp(r.To), pg.Stamp(now.Truncate(time.Second)))
 	}
 	return problems
