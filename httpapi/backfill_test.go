@@ -158,7 +158,7 @@ func TestBackfillRequestsAreChecked(t *testing.T) {
 		{"a", between(time.Hour, time.Minute, `,"rerun":"yes","dry_run":1`), []string{"body.rerun", "body.dry_run"}},
 		{"a", between(time.Hour, time.Minute, `,"concurrency":"forbid"`), []string{"body.concurrency"}},
 		{"a", `{"from":"2026-11-31","to":"2026-11-16"}`, []string{"body.from"}},
-		{"a", `{"from":"2020-01-01","to":"2020-01-01"}`, []string{"body.to", "body.from"}},
+		{"a", `{"from":"2020-01-01","to":"2020-01-01"}`, []string{"body.from", "body.to"}},
 		{"a", between(time.Hour, time.Minute, `,"until":"now"`), []string{"body.until"}},
 	} {
 		s.do("POST", "/v1/jobs/"+c.job+"/backfill", c.body).blames(c.at...)

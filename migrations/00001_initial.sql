@@ -966,6 +966,7 @@ CREATE TABLE punctual.operations (
     next_slot       timestamptz,
     last_slot       timestamptz,
     last_run        uuid,
+    skipped_while_paused integer NOT NULL DEFAULT 0,
     actor_kind      text NOT NULL DEFAULT 'system',
     actor           text,
     address         inet,
@@ -1015,6 +1016,8 @@ COMMENT ON COLUMN punctual.operations.rerun IS 'Of a backfill: true if slots tha
 COMMENT ON COLUMN punctual.operations.next_slot IS
     'Of a backfill: the slot its next batch begins with; null when none is left.';
 COMMENT ON COLUMN punctual.operations.last_slot IS 'Of a backfill: the last slot in its range.';
+COMMENT ON COLUMN punctual.operations.skipped_while_paused IS
+    'Of a resume: how many slots of its jobs passed while they were paused; of more than 1,000 of a job it counts 1,001.';
 COMMENT ON COLUMN punctual.operations.last_run IS
     'Of a backfill that makes one run at a time: the latest run. No backfill of the job makes another before it ends.';
 COMMENT ON COLUMN punctual.operations.actor_kind IS

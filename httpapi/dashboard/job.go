@@ -120,8 +120,15 @@ func (v *visit) pauseJob() error {
 }
 
 func (v *visit) resumeJob() error {
-	_, err := v.api.ResumeJob(v.ctx(), v.part("job"), httpapi.ResumeInput{Note: v.field("note")})
-	return v.done(err, v.jobPath(), "The job is active again.")
+	job, err := v.api.ResumeJob(v.ctx(), v.part("job"), httpapi.ResumeInput{Note: v.field("note")})
+	passed := job.SkippedWhilePaused
+	if err != nil || passed == nil {
+		return v.done(err, v.jobPath(), "The job is active again.")
+	}
+	again := httpapi.MakeUp(*passed)
+	form := url.Values{"from": {again.From}, "to": {again.To}}
+	return v.to(v.jobPath(), "The job is active again: "+httpapi.SkippedWords(*passed)+".\n"+
+		v.jobPath()+"/backfill?"+form.Encode())
 }
 
 func (v *visit) triggerJob() error {

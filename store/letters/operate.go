@@ -45,6 +45,7 @@ type bulk struct {
 
 	done, failed int
 	made         int           // how much of the rate the batch used
+	passed       int           // slots that the pauses it ended had swallowed
 	trouble      string        // the latest item that failed, and why
 	left         bool          // there is more to do
 	full         bool          // it waits until runs ordered before have been started
@@ -190,10 +191,11 @@ func (o *bulk) save(ctx context.Context, tx *pg.Tx) error {
 	}
 	_, err := tx.Exec(ctx, `
 		UPDATE punctual.operations SET done = done + $2, failed = failed + $3, error = coalesce($4, error),
+		       skipped_while_paused = skipped_while_paused + $7,
 		       next_at = clock_timestamp() + $5::interval,
 		       state = CASE WHEN $6 THEN 'running' ELSE 'done' END,
 		       finished_at = CASE WHEN NOT $6 THEN clock_timestamp() END
-		WHERE id = $1`, o.id, o.done, o.failed, pg.OrNull(o.trouble), pause, o.left)
+		WHERE id = $1`, o.id, o.done, o.failed, pg.OrNull(o.trouble), pause, o.left, o.passed)
 	return pg.Wrap("noting the progress of operation "+o.id.String(), err)
 }
 
