@@ -1145,7 +1145,8 @@ CREATE TABLE punctual.notices (
     response       text,
     since          timestamptz,
     failures       integer,
-    CONSTRAINT notice_event_is_known CHECK (event IN ('failing', 'dead', 'missed', 'late', 'stale', 'recovered')),
+    CONSTRAINT notice_event_is_known CHECK (event IN ('failing', 'dead', 'missed', 'late', 'stale', 'overlapping',
+        'recovered')),
     CONSTRAINT only_a_stale_job_needs_no_run CHECK ((run_id IS NULL) = (event = 'stale')
         AND (scheduled_for IS NULL) = (event = 'stale'))
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
@@ -1157,7 +1158,7 @@ COMMENT ON COLUMN punctual.notices.id IS 'Order of writing.';
 COMMENT ON COLUMN punctual.notices.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.notices.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.notices.job_version IS 'Version of the job when it happened.';
-COMMENT ON COLUMN punctual.notices.event IS 'failing, dead, missed, late, stale or recovered.';
+COMMENT ON COLUMN punctual.notices.event IS 'failing, dead, missed, late, stale, overlapping or recovered.';
 COMMENT ON COLUMN punctual.notices.run_id IS 'The run it is about; for missed, the recorded skip; for stale, null.';
 COMMENT ON COLUMN punctual.notices.scheduled_for IS 'Its slot; for missed, the last one; for stale, null.';
 COMMENT ON COLUMN punctual.notices.slots IS 'For missed: how many slots; null above 1,000.';
@@ -1181,10 +1182,12 @@ CREATE TABLE punctual.notified (
     stale_since    timestamptz,
     success_at     timestamptz,
     look_at        timestamptz,
+    overlapping_since timestamptz,
     sent           jsonb NOT NULL DEFAULT '{}',
     CONSTRAINT failing_job_has_failures CHECK ((failing_since IS NULL) = (failures = 0))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX notified_to_look_at ON punctual.notified (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX notified_overlapping ON punctual.notified (job_id) WHERE overlapping_since IS NOT NULL;
 COMMENT ON TABLE  punctual.notified IS
     'The state of jobs that have notify recipients. A job has no row while it is well, no notice about it was sent, '
     'and no success is expected within a set time.';
@@ -1198,6 +1201,9 @@ COMMENT ON COLUMN punctual.notified.stale_since IS
     'If the job is stale: since when it has had no success. Null: it is not stale.';
 COMMENT ON COLUMN punctual.notified.success_at IS 'The success that ended the last trouble.';
 COMMENT ON COLUMN punctual.notified.look_at IS 'When to check whether the job is stale; null: never.';
+COMMENT ON COLUMN punctual.notified.overlapping_since IS
+    'Since when most slots of the job are skipped because the run before has not ended, once that was told; null: they '
+    'are not.';
 COMMENT ON COLUMN punctual.notified.sent IS
     'When each event was last sent. Further events of the same kind within 5 minutes are sent together.';
 

@@ -347,6 +347,18 @@ func TestAResumedJobLinksToItsBackfill(t *testing.T) {
 	b.get("/jobs").want(200).shows("Well.").hides("https://example.com/")
 }
 
+func TestThePageOfALateRunSaysWhy(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("daily")
+	run := b.post("/jobs/daily/trigger").want(303).to()
+	b.get(run).want(200).hides("not in time")
+	s.execute(`UPDATE punctual.runs SET late = true, due_at = created_at - interval '10 min'`)
+	s.execute(`UPDATE punctual.tenants SET frozen_at = now() - interval '1 hour', frozen_by = 'alice', frozen_note = 'a move'`)
+	b.get(run).want(200).shows("Why it was not in time", "the tenant was frozen since", "by alice (a move)")
+}
+
 func TestTheWayOfAJob(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true)
