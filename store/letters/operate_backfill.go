@@ -99,7 +99,8 @@ func (b *backfill) read(ctx context.Context, tx *pg.Tx) error {
 
 // share keeps the job from being edited or deleted until the runs are written. held is false if another transaction is
 // changing the job. share does not lock the schedule: claims pass over a locked one, so a job that is backfilled all
-// the time would never get to its slots. If it makes one run at a time, no other backfill of the job makes one meanwhile.
+// the time would never get to its slots. If it makes one run at a time, no other backfill of the job makes one
+// meanwhile.
 func (b *backfill) share(ctx context.Context, tx *pg.Tx) (held bool, err error) {
 	lock := forShare
 	if b.serial {

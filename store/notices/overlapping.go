@@ -47,7 +47,8 @@ WITH candidate AS (
         WHERE r.tenant = t.id AND r.reason IN ('overlap', 'replaced') AND r.id >= $1 AND ` + w.On(`r.id`) + `) c
     WHERE t.deleted_at IS NULL
     LIMIT $2)
-SELECT j.id, j.version, j.tenant, t.notify, n.overlapping_since IS NOT NULL, s.total, s.skipped, s.newest, s.oldest, s.run
+SELECT j.id, j.version, j.tenant, t.notify, n.overlapping_since IS NOT NULL, s.total, s.skipped, s.newest, s.oldest,
+       s.run
 FROM candidate c
 JOIN punctual.jobs j ON j.id = c.job_id
 JOIN punctual.tenants t ON t.id = j.tenant
@@ -67,8 +68,8 @@ CROSS JOIN LATERAL (
     WHERE r.place <= 6 OR r.at > now() - $4::interval) s`
 }
 
-// FindOverlapping writes a notice for each job of which most slots have been skipped for an hour, because the run before
-// had not ended. It is told once, until that is over.
+// FindOverlapping writes a notice for each job of which most slots have been skipped for an hour, because the run
+// before had not ended. It is told once, until that is over.
 func (s *Teller) FindOverlapping(ctx context.Context) (left bool, err error) {
 	err = s.db.InTx(pg.Chores.In(ctx), pg.Everybody, func(tx *pg.Tx) error {
 		now, err := pg.Clock(ctx, tx)
