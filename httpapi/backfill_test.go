@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"punctual/httpapi/problem"
 	"punctual/store/letters"
 )
@@ -32,8 +30,8 @@ func TestBackfillIsWorkedOnByTheReplicas(t *testing.T) {
 	body := between(5*time.Hour, time.Second, `,"note":"why"`)
 	const path = "/v1/jobs/a/backfill"
 	dry := into[BackfillCount](f.do("POST", path, strings.Replace(body, `{`, `{"dry_run":true,`, 1)).want(200))
-	if diff := cmp.Diff(BackfillCount{Matched: 5, NewRuns: 5}, dry); diff != "" {
-		t.Fatal(diff)
+	if dry.Matched != 5 || dry.NewRuns != 5 || dry.Timezone != "UTC" || dry.From.Format(time.RFC3339) != dry.FromLocal {
+		t.Fatalf("%+v", dry)
 	}
 	if list := get[List[letters.Operation]](f.service, "/v1/operations"); len(list.Data) != 0 {
 		t.Fatalf("a dry run started %+v", list)
@@ -70,6 +68,55 @@ func TestBackfillIsWorkedOnByTheReplicas(t *testing.T) {
 		t.Errorf("%s", again.body)
 	}
 	f.do("POST", path, body, "Idempotency-Key: another").code(problem.CodeNotFound)
+}
+
+// Days and times without an offset are those of the job's zone, whose summer time ends in the week.
+func TestABackfillTakesDaysInTheZoneOfTheJob(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(fmt.Sprintf(`{"name":"a","schedule":{"cron":"0 6 * * *","timezone":"Pacific/Auckland"},%s}`,
+		`"target":{"url":"http://example.com/hook"}`))
+	s.create(`{"name":"utc","schedule":{"every":"24h"},"target":{"url":"http://example.com/hook"}}`)
+	zone, err := time.LoadLocation("Pacific/Auckland")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := time.Now().In(zone).AddDate(0, 0, -1)
+	day := func(back int) time.Time {
+		return time.Date(last.Year(), last.Month(), last.Day()-back, 0, 0, 0, 0, zone)
+	}
+	count := func(job string, from, to any) BackfillCount {
+		return into[BackfillCount](s.do("POST", "/v1/jobs/"+job+"/backfill",
+			fmt.Sprintf(`{"from":%q,"to":%q,"dry_run":true}`, from, to)).want(200))
+	}
+	got := count("a", day(7).Format(time.DateOnly), day(0).Format(time.DateOnly))
+	if got.Matched != 7 || !got.From.Equal(day(7)) || !got.To.Equal(day(0)) || got.Timezone != "Pacific/Auckland" ||
+		got.FromLocal != day(7).Format(time.RFC3339) || got.From.Location() != time.UTC {
+		t.Errorf("a week: %+v, want seven slots from %s", got, day(7))
+	}
+	got = count("a", day(7).Format(time.DateOnly)+"T06:00", day(0).Format(time.DateOnly)+"T06:00:00")
+	if got.Matched != 7 || !got.From.Equal(day(7).Add(6*time.Hour)) {
+		t.Errorf("times without an offset: %+v", got)
+	}
+	utc := time.Now().UTC().Truncate(24 * time.Hour)
+	got = count("utc", utc.AddDate(0, 0, -3).Format(time.DateOnly), utc.Format(time.DateOnly))
+	if got.Matched != 3 || !got.To.Equal(utc) || got.Timezone != "UTC" {
+		t.Errorf("a job without a zone: %+v", got)
+	}
+}
+
+func TestABackfillGoesOneAtATimeUnlessItAllowsOverlap(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(minimal("a"))
+	for more, want := range map[string]string{
+		``: "one_at_a_time", `,"concurrency":"one_at_a_time"`: "one_at_a_time", `,"concurrency":"allow"`: "allow",
+	} {
+		o := into[letters.Operation](s.do("POST", "/v1/jobs/a/backfill", between(4*time.Hour, time.Minute, more)).want(202))
+		if !strings.Contains(string(o.Request), fmt.Sprintf(`"concurrency":%q`, want)) {
+			t.Errorf("with %s: %s", more, o.Request)
+		}
+	}
 }
 
 func TestABackfillOnceMoreCarriesItsOwnKey(t *testing.T) {
@@ -109,6 +156,9 @@ func TestBackfillRequestsAreChecked(t *testing.T) {
 		},
 		{"a", between(time.Hour, time.Minute, `,"max_per_second":1001`), []string{"body.max_per_second"}},
 		{"a", between(time.Hour, time.Minute, `,"rerun":"yes","dry_run":1`), []string{"body.rerun", "body.dry_run"}},
+		{"a", between(time.Hour, time.Minute, `,"concurrency":"forbid"`), []string{"body.concurrency"}},
+		{"a", `{"from":"2026-11-31","to":"2026-11-16"}`, []string{"body.from"}},
+		{"a", `{"from":"2020-01-01","to":"2020-01-01"}`, []string{"body.from", "body.to"}},
 		{"a", between(time.Hour, time.Minute, `,"until":"now"`), []string{"body.until"}},
 	} {
 		s.do("POST", "/v1/jobs/"+c.job+"/backfill", c.body).blames(c.at...)
@@ -124,7 +174,7 @@ func TestBackfillRequestsAreChecked(t *testing.T) {
 	} {
 		p := s.do("POST", "/v1/jobs/a/backfill", "{"+bounds+"}").code(problem.CodeInvalid)
 		if m := p.Errors[0].Message; len(p.Errors) != 1 ||
-			!strings.HasSuffix(m, `such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`) {
+			!strings.HasSuffix(m, `an RFC 3339 instant such as "2026-12-01T09:00:00Z"`) {
 			t.Errorf("%s: %+v", bounds, p.Errors)
 		}
 	}

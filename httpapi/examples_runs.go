@@ -129,8 +129,13 @@ var (
 	exampleBulk        = json.RawMessage(`{"filter":{"reason":"http_5xx","from":"2026-12-01T00:00:00Z",` +
 		`"label":{"team":"billing"}},"latest_per_job":true,"max_per_second":10,"note":"the invoice service was down"}`)
 
-	exampleBackfill = json.RawMessage(`{"from":"2026-11-01T00:00:00Z","to":"2026-12-01T00:00:00Z","max_per_second":10,` +
+	exampleBackfill = json.RawMessage(`{"from":"2026-11-01","to":"2026-12-01","max_per_second":10,` +
 		`"note":"invoices of November with the new template"}`)
+
+	exampleCounted = BackfillCount{
+		Matched: 31, NewRuns: 4, From: at("2026-11-01T07:00:00Z"), To: at("2026-12-01T08:00:00Z"),
+		FromLocal: "2026-11-01T00:00:00-07:00", ToLocal: "2026-12-01T00:00:00-08:00", Timezone: "America/Los_Angeles",
+	}
 
 	exampleDeadLetters = List[letters.DeadLetter]{Data: []letters.DeadLetter{exampleDeadLetter()}}
 	exampleOperation   = exampleRunningOperation()
@@ -201,6 +206,7 @@ func exampleRunningBackfill() letters.Operation {
 	o.Kind, o.JobID, o.Matched, o.Done, o.Note = letters.OperationBackfill, &exampleJobID, 31, 0,
 		new("invoices of November with the new template")
 	o.Request = json.RawMessage(fmt.Sprintf(`{"job_id":%q,"job_version":3,"from":"2026-11-01T00:00:00Z",`+
-		`"to":"2026-12-01T00:00:00Z","rerun":false}`, exampleJobID))
+		`"to":"2026-12-01T00:00:00Z","rerun":false,"concurrency":"one_at_a_time"}`, exampleJobID))
+	o.WaitingForRun = &exampleRunID
 	return o
 }

@@ -30,7 +30,11 @@ func (s *server) answerJob(r jobs.Record, err error) (*jobAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answerWith(r.Version, showOne(r, s.DefaultJitter))
+	answer, err := answerWith(r.Version, showOne(r, s.DefaultJitter))
+	if err == nil {
+		answer.Body.SkippedWhilePaused = r.SkippedWhilePaused // no part of the job, so not of its ETag
+	}
+	return answer, err
 }
 
 // answerWith returns the answer that shows a job. Its ETag changes whenever the shown job does.

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"punctual/httpapi/problem"
+	"punctual/store/letters"
 )
 
 func TestCreateAnswersTheWholeJob(t *testing.T) {
@@ -214,6 +216,35 @@ func TestConditions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { s.in(t).do(c.method, c.path, c.body, c.header).want(c.status) })
 	}
 	s.do("GET", "/v1/jobs/n", "").want(404)
+}
+
+// The answer to a resume says what the pause swallowed, and a backfill takes that; nothing else of the job changes.
+func TestAResumeSaysWhatItsPauseSwallowed(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(fmt.Sprintf(`{"name":"n","schedule":%s,"target":{"url":"http://example.com/hook"}}`, hourly()))
+	s.do("POST", "/v1/jobs/n/pause", "").want(200)
+	s.exec(`UPDATE punctual.jobs SET paused_at = paused_at - interval '3 hours' WHERE name = 'n'`)
+	s.exec(`UPDATE punctual.schedules SET scheduled_for = scheduled_for - interval '3 hours',
+		next_run_at = next_run_at - interval '3 hours'`)
+	r := s.do("POST", "/v1/jobs/n/resume", "").want(200)
+	job := into[Job](r)
+	passed := job.SkippedWhilePaused
+	if passed == nil || *passed.Count != 3 || !passed.Last.Equal(passed.First.Add(2*time.Hour)) ||
+		!passed.Last.Equal(job.NextScheduledFor.Add(-time.Hour)) {
+		t.Fatalf("%s", r.body)
+	}
+	if got := s.do("GET", "/v1/jobs/n", "").want(200); got.header.Get("ETag") != r.header.Get("ETag") ||
+		strings.Contains(string(got.body), "skipped_while_paused") {
+		t.Errorf("ETag %s, then %s: %s", r.header.Get("ETag"), got.header.Get("ETag"), got.body)
+	}
+	body, err := render(MakeUp(*passed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := into[letters.Operation](s.do("POST", "/v1/jobs/n/backfill", string(body)).want(202)); o.Matched != 3 {
+		t.Errorf("the backfill covers %d slots", o.Matched)
+	}
 }
 
 func TestPauseAndResume(t *testing.T) {

@@ -315,7 +315,7 @@ func TestOptionalTextsOfBodiesMustNotBeEmpty(t *testing.T) {
 	t.Parallel()
 	document := static200(t, "/openapi.json").fields()
 	schemas := dig(document, "components", "schemas").(map[string]any)
-	judgedByDomain := []any{formatDuration, formatInstant, formatLocal}
+	judgedByDomain := []any{formatDuration, formatInstant, formatLocal, formatBound}
 	var check func(at string, schema map[string]any)
 	check = func(at string, schema map[string]any) {
 		if ref, ok := schema["$ref"].(string); ok {

@@ -108,7 +108,7 @@ func instead(p place, value any) string {
 		switch p.schema.Format {
 		case formatDuration: // the number may be of seconds or of milliseconds
 			return `"90s" with its unit`
-		case formatInstant, formatLocal:
+		case formatInstant, formatLocal, formatBound:
 			if meant, ok := domain.InstantMeant(v.String()); ok {
 				return strconv.Quote(meant)
 			}

@@ -37,6 +37,28 @@ type Job struct {
 	CreatedAt        time.Time  `json:"created_at" doc:"When it was first written."`
 	UpdatedAt        time.Time  `json:"updated_at" doc:"When a user last changed it."`
 	CompletedAt      *time.Time `json:"completed_at,omitempty" doc:"When its last slot was claimed. Absent also for a one-shot whose run is no longer kept."`
+
+	SkippedWhilePaused *runs.SkippedRange `json:"skipped_while_paused,omitempty" doc:"The slots that passed while the job was paused, and were skipped. Only in the answer to a request that ended the pause, if there are any. A backfill makes up for them."`
+}
+
+// MakeUp is the backfill that makes up for skipped slots.
+func MakeUp(s runs.SkippedRange) BackfillInput {
+	// The end is not included, and slots are whole seconds.
+	return BackfillInput{From: s.First.Format(time.RFC3339), To: s.Last.Add(time.Second).Format(time.RFC3339)}
+}
+
+// SkippedWords says which slots passed while a job was paused.
+func SkippedWords(s runs.SkippedRange) string {
+	first := s.First.Format(time.RFC3339)
+	switch {
+	case s.Count == nil:
+		return fmt.Sprintf("more than 1,000 slots passed while it was paused (first %s, last %s)",
+			first, s.Last.Format(time.RFC3339))
+	case *s.Count == 1:
+		return fmt.Sprintf("1 slot passed while it was paused (%s)", first)
+	}
+	return fmt.Sprintf("%d slots passed while it was paused (first %s, last %s)",
+		*s.Count, first, s.Last.Format(time.RFC3339))
 }
 
 // showJob shows a job. The default jitter, which belongs to the deployment, is filled in like the other defaults.

@@ -56,7 +56,8 @@ type (
 const (
 	formatDuration = "go-duration"
 	formatInstant  = "date-time"
-	formatLocal    = "instant-or-local-time" // schedule.at, which may lack an offset
+	formatLocal    = "instant-or-local-time"     // schedule.at, which may lack an offset
+	formatBound    = "instant-local-time-or-day" // of a backfill
 	formatSecret   = "password"
 )
 

@@ -972,6 +972,8 @@ CREATE TABLE punctual.operations (
     rerun           boolean NOT NULL DEFAULT false,
     next_slot       timestamptz,
     last_slot       timestamptz,
+    last_run        uuid,
+    skipped_while_paused integer NOT NULL DEFAULT 0,
     actor_kind      text NOT NULL DEFAULT 'system',
     actor           text,
     address         inet,
@@ -989,6 +991,7 @@ CREATE TABLE punctual.operations (
 );
 CREATE INDEX operations_by_tenant ON punctual.operations (tenant, id);
 CREATE INDEX operations_running ON punctual.operations (next_at) WHERE state = 'running';
+CREATE INDEX operations_last_run ON punctual.operations (job_id) WHERE last_run IS NOT NULL;
 CREATE INDEX operations_ended ON punctual.operations (finished_at) WHERE finished_at IS NOT NULL;
 COMMENT ON TABLE  punctual.operations IS
     'Work on many dead letters, past slots or jobs. Any replica does the next batch of a running operation, and '
@@ -1020,6 +1023,10 @@ COMMENT ON COLUMN punctual.operations.rerun IS 'Of a backfill: true if slots tha
 COMMENT ON COLUMN punctual.operations.next_slot IS
     'Of a backfill: the slot its next batch begins with; null when none is left.';
 COMMENT ON COLUMN punctual.operations.last_slot IS 'Of a backfill: the last slot in its range.';
+COMMENT ON COLUMN punctual.operations.skipped_while_paused IS
+    'Of a resume: how many slots of its jobs passed while they were paused; of more than 1,000 of a job it counts 1,001.';
+COMMENT ON COLUMN punctual.operations.last_run IS
+    'Of a backfill that makes one run at a time: the latest run. No backfill of the job makes another before it ends.';
 COMMENT ON COLUMN punctual.operations.actor_kind IS
     'How the caller authenticated, as in audit_log. The changes of single jobs are recorded as this caller''s.';
 COMMENT ON COLUMN punctual.operations.actor IS 'The caller, as in audit_log.';
@@ -1145,7 +1152,8 @@ CREATE TABLE punctual.notices (
     response       text,
     since          timestamptz,
     failures       integer,
-    CONSTRAINT notice_event_is_known CHECK (event IN ('failing', 'dead', 'missed', 'late', 'stale', 'recovered')),
+    CONSTRAINT notice_event_is_known CHECK (event IN ('failing', 'dead', 'missed', 'late', 'stale', 'overlapping',
+        'recovered')),
     CONSTRAINT only_a_stale_job_needs_no_run CHECK ((run_id IS NULL) = (event = 'stale')
         AND (scheduled_for IS NULL) = (event = 'stale'))
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
@@ -1157,7 +1165,7 @@ COMMENT ON COLUMN punctual.notices.id IS 'Order of writing.';
 COMMENT ON COLUMN punctual.notices.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.notices.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.notices.job_version IS 'Version of the job when it happened.';
-COMMENT ON COLUMN punctual.notices.event IS 'failing, dead, missed, late, stale or recovered.';
+COMMENT ON COLUMN punctual.notices.event IS 'failing, dead, missed, late, stale, overlapping or recovered.';
 COMMENT ON COLUMN punctual.notices.run_id IS 'The run it is about; for missed, the recorded skip; for stale, null.';
 COMMENT ON COLUMN punctual.notices.scheduled_for IS 'Its slot; for missed, the last one; for stale, null.';
 COMMENT ON COLUMN punctual.notices.slots IS 'For missed: how many slots; null above 1,000.';
@@ -1181,10 +1189,12 @@ CREATE TABLE punctual.notified (
     stale_since    timestamptz,
     success_at     timestamptz,
     look_at        timestamptz,
+    overlapping_since timestamptz,
     sent           jsonb NOT NULL DEFAULT '{}',
     CONSTRAINT failing_job_has_failures CHECK ((failing_since IS NULL) = (failures = 0))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX notified_to_look_at ON punctual.notified (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX notified_overlapping ON punctual.notified (job_id) WHERE overlapping_since IS NOT NULL;
 COMMENT ON TABLE  punctual.notified IS
     'The state of jobs that have notify recipients. A job has no row while it is well, no notice about it was sent, '
     'and no success is expected within a set time.';
@@ -1198,6 +1208,9 @@ COMMENT ON COLUMN punctual.notified.stale_since IS
     'If the job is stale: since when it has had no success. Null: it is not stale.';
 COMMENT ON COLUMN punctual.notified.success_at IS 'The success that ended the last trouble.';
 COMMENT ON COLUMN punctual.notified.look_at IS 'When to check whether the job is stale; null: never.';
+COMMENT ON COLUMN punctual.notified.overlapping_since IS
+    'Since when most slots of the job are skipped because the run before has not ended, once that was told; null: they '
+    'are not.';
 COMMENT ON COLUMN punctual.notified.sent IS
     'When each event was last sent. Further events of the same kind within 5 minutes are sent together.';
 

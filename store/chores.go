@@ -48,6 +48,10 @@ func (s *Store) Chores() []scheduler.Chore {
 		{Name: "service", Does: "noting which queues are served", Every: 10 * time.Second, Batch: atOnce(s.NoteService)},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
 		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.CountHours},
+		{
+			Name: "overlapping", Does: "finding jobs whose slots are skipped", Every: notices.OverlappingEvery,
+			Batch: atOnce(s.FindOverlapping),
+		},
 		{Name: "tidying", Does: "removing data past its retention", Every: time.Minute, Batch: atOnce(s.tidyUp)},
 	}
 }

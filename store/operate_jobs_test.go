@@ -125,7 +125,9 @@ func TestResumeOfManyJobs(t *testing.T) {
 	c.slotAgo(c.get("once").ID, time.Second)
 	o := c.startJobs(changing(jobs.ResumeMany, ofTeam))
 	c.work()
-	c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0)
+	if got := c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0); got.SkippedWhilePaused != 4 {
+		t.Errorf("%d slots passed while they were paused, want 4", got.SkippedWhilePaused)
+	}
 	c.wantStates(map[string]string{"active": "a b", "paused": "other", "completed": "done once"})
 	c.wantHistory(c.get("a").ID, "schedule skipped paused x4")
 	c.wantHistory(c.get("once").ID, "catchup pending late")

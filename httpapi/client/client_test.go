@@ -118,7 +118,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 		Schedule: domain.Schedule{Every: domain.DurationOf(time.Hour)},
 	}))
 	month := httpapi.BackfillInput{
-		From: domain.InstantOf(time.Now().Add(-time.Hour)), To: domain.InstantOf(time.Now().Add(-time.Minute)),
+		From: time.Now().Add(-time.Hour).Format(time.RFC3339), To: time.Now().Add(-time.Minute).Format(time.RFC3339),
 	}
 	must[httpapi.BackfillCount](t)(c.CountBackfill(ctx, "n", month))
 	must[httpapi.NewKey](t)(c.CreateAPIKey(ctx, httpapi.KeyInput{Name: "k", Role: auth.RoleViewer}))

@@ -100,6 +100,11 @@ func TestThePagesHaveOneClock(t *testing.T) {
 	}
 	form := b.get("/jobs/daily/backfill?zone=Europe%2FBerlin&from=2026-11-24T03:00&to=2026-11-24T03:01").want(200)
 	form.shows("From (Europe/Berlin)", `value="2026-11-24T03:00"`)
+	now := time.Now().In(inBerlin(t))
+	day := now.AddDate(0, 0, -3)
+	b.get("/jobs/daily/backfill?zone=Europe%2FBerlin&from="+day.Format(time.DateOnly)+"&to="+now.Format(time.DateOnly)).
+		want(200).shows("</strong>", "From "+day.Format(time.DateOnly)+"T00:00:00&#43;0", " in Europe/Berlin, which is ",
+		`name="allow"`, "one at a time")
 }
 
 // An hour that comes twice says which one it is, and can be asked for as it is shown.

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -324,6 +325,40 @@ func sound(p reply) reply {
 	return p
 }
 
+// The message links to the form of the backfill that makes up for what the pause swallowed.
+func TestAResumedJobLinksToItsBackfill(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("daily", "kind", "every", "every", "48h")
+	b.post("/jobs/daily/pause").want(303)
+	s.execute(`UPDATE punctual.jobs SET paused_at = paused_at - interval '60 hours' WHERE name = 'daily'`)
+	s.execute(`UPDATE punctual.schedules SET scheduled_for = scheduled_for - interval '48 hours',
+		next_run_at = next_run_at - interval '48 hours'`)
+	b.post("/jobs/daily/resume").want(303)
+	p := b.get("/jobs/daily").want(200).shows("The job is active again: 1 slot passed while it was paused (", "Make up for them")
+	found := regexp.MustCompile(`href="(/jobs/daily/backfill\?[^"]*)"`).FindStringSubmatch(p.body)
+	if found == nil {
+		t.Fatal("no link to the form")
+	}
+	b.get(html.UnescapeString(found[1])).want(200).shows("<strong>1 slot</strong>, 1 new run")
+	b.get("/jobs/daily").hides("Make up")
+	b.keep(saidCookie, "/", url.QueryEscape("Well.\nhttps://example.com/"))
+	b.get("/jobs").want(200).shows("Well.").hides("https://example.com/")
+}
+
+func TestThePageOfALateRunSaysWhy(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("daily")
+	run := b.post("/jobs/daily/trigger").want(303).to()
+	b.get(run).want(200).hides("not in time")
+	s.execute(`UPDATE punctual.runs SET late = true, due_at = created_at - interval '10 min'`)
+	s.execute(`UPDATE punctual.tenants SET frozen_at = now() - interval '1 hour', frozen_by = 'alice', frozen_note = 'a move'`)
+	b.get(run).want(200).shows("Why it was not in time", "the tenant was frozen since", "by alice (a move)")
+}
+
 func TestTheWayOfAJob(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true)
@@ -338,6 +373,7 @@ func TestTheWayOfAJob(t *testing.T) {
 	b.get("/jobs/daily").want(200).hides("The job is paused.")
 	b.get("/jobs").shows("paused", "the warehouse moves")
 	b.post("/jobs/daily/resume").want(303)
+	b.get("/jobs/daily").want(200).shows("The job is active again.").hides("Make up")
 	run := b.post("/jobs/daily/trigger", "body", `{"b":2}`, "headers", "X-Mine: yes").want(303).to()
 	sound(b.get(run).want(200).shows("no live replica serves the queue", "manual", "example.com",
 		"curl -X POST &#39;http://example.com/&#39;", "-H &#39;X-Mine: yes&#39;", "--data-binary &#39;{&#34;b&#34;:2}&#39;"))

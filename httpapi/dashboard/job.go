@@ -98,8 +98,15 @@ func (v *visit) pauseJob() error {
 }
 
 func (v *visit) resumeJob() error {
-	_, err := v.api.ResumeJob(v.ctx(), v.part("job"), httpapi.ResumeInput{Note: v.field("note")})
-	return v.done(err, v.jobPath(), "The job is active again.")
+	job, err := v.api.ResumeJob(v.ctx(), v.part("job"), httpapi.ResumeInput{Note: v.field("note")})
+	passed := job.SkippedWhilePaused
+	if err != nil || passed == nil {
+		return v.done(err, v.jobPath(), "The job is active again.")
+	}
+	again := httpapi.MakeUp(*passed)
+	form := url.Values{"from": {again.From}, "to": {again.To}}
+	return v.to(v.jobPath(), "The job is active again: "+httpapi.SkippedWords(*passed)+".\n"+
+		v.jobPath()+"/backfill?"+form.Encode())
 }
 
 func (v *visit) triggerJob() error {
@@ -130,6 +137,7 @@ type backfillView struct {
 	From, To string
 	Zone     string // of From and To
 	Rerun    bool
+	Allow    bool // the runs may overlap
 	Count    *httpapi.BackfillCount
 	Problem  *problem.Problem
 }
@@ -138,7 +146,8 @@ func (v *visit) backfill(job httpapi.Job) error {
 	if err := v.needs(auth.RoleEditor, "Filling in past slots"); err != nil {
 		return err
 	}
-	view := backfillView{Job: job, From: v.param("from"), To: v.param("to"), Rerun: v.param("rerun") != ""}
+	view := v.backfillAsked(v.param)
+	view.Job = job
 	zone := v.located(v.param)
 	view.Zone = zone.String()
 	if view.From != "" || view.To != "" {
@@ -155,10 +164,21 @@ func (v *visit) backfill(job httpapi.Job) error {
 	return v.show("backfill", "Backfill "+job.Name, view)
 }
 
+// backfillAsked reads the form's fields.
+func (v *visit) backfillAsked(field func(string) string) backfillView {
+	return backfillView{From: field("from"), To: field("to"), Rerun: field("rerun") != "", Allow: field("allow") != ""}
+}
+
 func backfillOf(view backfillView, zone *time.Location) map[string]any {
 	in := map[string]any{"rerun": view.Rerun}
+	if view.Allow {
+		in["concurrency"] = "allow"
+	}
 	for name, value := range map[string]string{"from": view.From, "to": view.To} {
 		if value != "" {
+			if _, err := time.Parse(time.DateOnly, value); err == nil {
+				value += "T00:00"
+			}
 			in[name] = instantIn(value, zone)
 		}
 	}
@@ -166,8 +186,7 @@ func backfillOf(view backfillView, zone *time.Location) map[string]any {
 }
 
 func (v *visit) startBackfill() error {
-	in := backfillOf(backfillView{From: v.field("from"), To: v.field("to"), Rerun: v.field("rerun") != ""},
-		v.located(v.field))
+	in := backfillOf(v.backfillAsked(v.field), v.located(v.field))
 	if note := v.field("note"); note != "" {
 		in["note"] = note
 	}

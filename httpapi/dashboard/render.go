@@ -34,7 +34,7 @@ type shown struct {
 	Version string
 	NoAuth  bool
 	Caller  httpapi.Caller
-	Said    string
+	Said    said
 	Frozen  *httpapi.Frozen
 	Data    any
 }

@@ -152,15 +152,22 @@ func (v *visit) done(err error, path, said string) error {
 	return v.to(path, said)
 }
 
+// said is what was done just now. A second line is the address of a form that makes up for what that left out.
+type said struct{ Text, MakeUp string }
+
 // said returns what was done just now, once.
-func (v *visit) said() string {
+func (v *visit) said() (s said) {
 	c, err := v.r.Cookie(saidCookie)
 	if err != nil {
-		return ""
+		return s
 	}
 	http.SetCookie(v.w, v.cookie(saidCookie, "", -1))
 	text, _ := url.QueryUnescape(c.Value)
-	return text
+	s.Text, s.MakeUp, _ = strings.Cut(text, "\n")
+	if !strings.HasPrefix(s.MakeUp, "/jobs/") {
+		s.MakeUp = ""
+	}
+	return s
 }
 
 // fail shows an error. One of the API keeps its status.

@@ -106,8 +106,18 @@ func (c *resumeJob) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return note("job " + job.Name + " is " + string(job.State))
+		return note("job " + job.Name + " is " + string(job.State) + swallowed(job))
 	})
+}
+
+// swallowed says which slots the pause swallowed that a request has ended, and how to make up for them.
+func swallowed(job httpapi.Job) string {
+	if job.SkippedWhilePaused == nil {
+		return ""
+	}
+	again := httpapi.MakeUp(*job.SkippedWhilePaused)
+	return fmt.Sprintf("\n%s; to make up for them: POST /v1/jobs/%s/backfill {\"from\":%q,\"to\":%q}",
+		httpapi.SkippedWords(*job.SkippedWhilePaused), url.PathEscape(job.Name), again.From, again.To)
 }
 
 type deleteJob struct{ oneJob }

@@ -60,6 +60,9 @@ func tell(what string, job httpapi.Job) {
 		meaning = fmt.Sprintf("  %s %s", job.ScheduleWords, job.Schedule.Timezone)
 	}
 	fmt.Printf("%-9s %s%s\n", what, job.Name, meaning)
+	if said := swallowed(job); said != "" {
+		fmt.Fprintf(os.Stderr, "job %q is active%s\n", job.Name, said)
+	}
 	for _, w := range job.Warnings {
 		if what != "unchanged" {
 			fmt.Fprintf(os.Stderr, "warning: job %q: %s\n", job.Name, w)

@@ -16,8 +16,8 @@ const slotsPerClaim = 10
 // deferral is how long a missed slot waits before a claim checks again whether the job's active run has ended.
 const deferral = time.Second
 
-// maxCount is how far skipped slots are counted. Counting on would hold locks for too long.
-const maxCount = 1000
+// MaxCount is how far skipped slots are counted. Counting on would hold locks for too long.
+const MaxCount = 1000
 
 // Situation is what a claim read of a due job after it had locked the job's schedule and gate.
 type Situation struct {

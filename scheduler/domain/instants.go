@@ -24,6 +24,26 @@ func ParseInstant(text string) (time.Time, error) {
 	return time.Time{}, errors.New(notAnInstant(upper))
 }
 
+// ParseLocal reads an instant, a time without an offset, or a day, which is its first moment. at is one that lacks an
+// offset as though its zone were UTC, and local is true. The error is in words that follow the text.
+func ParseLocal(text string) (at time.Time, local bool, err error) {
+	upper := strings.ToUpper(text)
+	for _, rest := range []string{"", "T00:00:00Z", ":00Z", "Z"} {
+		at, err := ParseInstant(upper + rest)
+		switch {
+		case err != nil && calendarFault(upper+rest) != "":
+			return at, false, err
+		case err != nil:
+		case at.Before(earliest) || !at.Before(latest):
+			return at, false, errors.New("is outside the years 1970 to 2199")
+		default:
+			return at, rest != "", nil
+		}
+	}
+	return at, false, errors.New(`is no instant; write a day such as "2026-12-01", ` +
+		`a time of the job's zone such as "2026-12-01T09:00", or an RFC 3339 instant such as "2026-12-01T09:00:00Z"`)
+}
+
 // almostInstants are the forms that lack one thing, and what that is.
 var almostInstants = []struct {
 	form *regexp.Regexp
@@ -37,9 +57,8 @@ var almostInstants = []struct {
 func notAnInstant(upper string) string {
 	const right = `write one such as "2026-12-01T09:00:00Z" or "2026-12-01T09:00:00+01:00"`
 	for _, text := range []string{upper, upper + "Z"} {
-		found := instantForm.FindStringSubmatch(text)
-		if _, err := time.Parse(time.RFC3339Nano, text); err != nil && found != nil {
-			return outOfCalendar(found[1:7])
+		if fault := calendarFault(text); fault != "" {
+			return fault
 		}
 	}
 	for _, almost := range almostInstants {
@@ -48,6 +67,15 @@ func notAnInstant(upper string) string {
 		}
 	}
 	return "is not an RFC 3339 instant; " + right
+}
+
+// calendarFault says why there is no such instant. It is empty if there is one, or if the text has another form.
+func calendarFault(upper string) string {
+	found := instantForm.FindStringSubmatch(upper)
+	if _, err := time.Parse(time.RFC3339Nano, upper); err != nil && found != nil {
+		return outOfCalendar(found[1:7])
+	}
+	return ""
 }
 
 // outOfCalendar says why there is no such time. The parts are year, month, day, hour, minute and second.

@@ -18,6 +18,35 @@ func TestInstantsMayBeInLowerCase(t *testing.T) {
 	}
 }
 
+func TestALocalTimeMayBeADayOrLackItsOffset(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"2026-11-16":                "2026-11-16T00:00:00Z local",
+		"2026-11-16T03:00":          "2026-11-16T03:00:00Z local",
+		"2026-11-16t03:00:07.5":     "2026-11-16T03:00:07.5Z local",
+		"2026-11-16T03:00:00Z":      "2026-11-16T03:00:00Z",
+		"2026-11-16T03:00:00+01:00": "2026-11-16T02:00:00Z",
+		"2026-11-31":                "is on no day: November 2026 has 30 days",
+		"2026-11-16T24:00":          "has hour 24: midnight is 00:00:00 of the next day",
+		"0001-01-01":                "is outside the years 1970 to 2199",
+		"2026-11":                   `is no instant; write a day such as "2026-12-01"`,
+		"2026-11-16 03:00":          "is no instant",
+		"yesterday":                 "is no instant",
+	} {
+		at, local, err := ParseLocal(text)
+		got := at.Format(time.RFC3339Nano)
+		if local {
+			got += " local"
+		}
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.HasPrefix(got, want) || err == nil && got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestABadInstantIsToldItsRule(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{

@@ -10,7 +10,7 @@ import (
 
 // Notify says who gets a notice of which events of a job, and in which form.
 type Notify struct {
-	On     []Event `json:"on" doc:"The events to send notices about. failing: the first failed attempt of a healthy job; dead: a run died; missed: slots were missed and will not run; late: a run was created after the job's tolerance; stale: no success within expect_success_within; recovered: the first success of a job that was failing, dead or stale."`
+	On     []Event `json:"on" doc:"The events to send notices about. failing: the first failed attempt of a healthy job; dead: a run died; missed: slots were missed and will not run; late: a run was created after the job's tolerance; stale: no success within expect_success_within; overlapping: for an hour at least two of three slots, and three at least, did not run to their end, because the run before had not ended; recovered: the first success of a job that was failing, dead or stale."`
 	Format Format  `json:"format,omitempty" minLength:"1" doc:"Form of the request. json: all details; slack: an incoming webhook; pagerduty: Events API v2, with one dedup_key for each job; alertmanager: its API v2, with one alert for each kind of trouble of a job; teams: an incoming webhook of a Teams workflow; email: an e-mail in plain text." example:"slack"`
 	URL    string  `json:"url,omitempty" minLength:"1" doc:"Absolute http or https URL that receives a POST. For alertmanager, its base URL or /api/v2/alerts. Absent with pagerduty: https://events.pagerduty.com/v2/enqueue." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
 	To     string  `json:"to,omitempty" minLength:"1" doc:"With email: the address, of a domain that the deployment allows." example:"ops@example.com"`
@@ -43,16 +43,17 @@ type Event string
 
 // The events.
 const (
-	EventFailing   Event = "failing"   // an attempt failed, the first one since the job was well
-	EventDead      Event = "dead"      // a run died: it is in the dead-letter list
-	EventMissed    Event = "missed"    // slots were missed and will not run
-	EventLate      Event = "late"      // a run was made after the job's tolerance
-	EventStale     Event = "stale"     // no success within expect_success_within
-	EventRecovered Event = "recovered" // a run succeeded, the first since the job was failing, dead or stale
+	EventFailing     Event = "failing"     // an attempt failed, the first one since the job was well
+	EventDead        Event = "dead"        // a run died: it is in the dead-letter list
+	EventMissed      Event = "missed"      // slots were missed and will not run
+	EventLate        Event = "late"        // a run was made after the job's tolerance
+	EventStale       Event = "stale"       // no success within expect_success_within
+	EventOverlapping Event = "overlapping" // most slots are skipped, as the run before has not ended
+	EventRecovered   Event = "recovered"   // a run succeeded, the first since the job was failing, dead or stale
 )
 
 // Events are all events that a notice can be asked for.
-var Events = []Event{EventFailing, EventDead, EventMissed, EventLate, EventStale, EventRecovered}
+var Events = []Event{EventFailing, EventDead, EventMissed, EventLate, EventStale, EventOverlapping, EventRecovered}
 
 // EventTest is the event of a test notice. No entry can ask for it.
 const EventTest Event = "test"

@@ -199,11 +199,11 @@ func (t *Timetable) shortestGap() time.Duration {
 	return time.Minute
 }
 
-// count returns how many slots lie from first to last, both included; 0 when more than maxCount.
+// count returns how many slots lie from first to last, both included; 0 when more than MaxCount.
 func (t *Timetable) count(first, last time.Time) int {
 	n := 1
 	for range t.Between(first.Add(1), last.Add(1)) {
-		if n++; n > maxCount {
+		if n++; n > MaxCount {
 			return 0
 		}
 	}

@@ -33,7 +33,9 @@ var alertNames = map[domain.Event]string{
 	domain.EventStale:   "PunctualJobStale",
 	domain.EventMissed:  "PunctualSlotsMissed",
 	domain.EventLate:    "PunctualRunLate",
-	domain.EventTest:    "PunctualTest",
+
+	domain.EventOverlapping: "PunctualSlotsOverlap",
+	domain.EventTest:        "PunctualTest",
 }
 
 // alertmanager writes a message as alerts. A job has one for each kind of trouble, because the labels say how bad it
@@ -180,7 +182,7 @@ func lasts(e domain.Event, resolves bool) time.Duration {
 		return unresolved
 	case domain.EventTest:
 		return ofATest
-	case domain.EventMissed, domain.EventLate, domain.EventRecovered:
+	case domain.EventMissed, domain.EventLate, domain.EventOverlapping, domain.EventRecovered:
 	}
 	return passing
 }

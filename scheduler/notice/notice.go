@@ -192,7 +192,8 @@ func jobHeadline(news domain.News) string {
 	what := map[domain.Event]string{
 		domain.EventFailing: "is failing", domain.EventDead: "has dead runs", domain.EventMissed: "missed slots",
 		domain.EventLate: "runs late", domain.EventStale: "is stale", domain.EventRecovered: "recovered",
-		domain.EventTest: "sends a test notice",
+		domain.EventOverlapping: "skips most slots",
+		domain.EventTest:        "sends a test notice",
 	}
 	return fmt.Sprintf("Job %s %s (tenant %s)", news.Job, cmp.Or(what[last], string(last)), news.Tenant)
 }
@@ -227,6 +228,11 @@ func describe(e domain.NewsEvent) string {
 			return "no success within expect_success_within"
 		}
 		return "no success since " + at(*e.Since)
+	case domain.EventOverlapping:
+		if len(e.Runs) > 0 && e.Runs[0].Error != "" {
+			return e.Runs[0].Error
+		}
+		return "most slots were skipped, because the run before had not ended"
 	case domain.EventRecovered:
 		if e.Since == nil {
 			return "a run succeeded at " + at(e.LastAt)
@@ -268,7 +274,7 @@ func severity(e domain.Event) string {
 		return "critical"
 	case domain.EventFailing:
 		return "error"
-	case domain.EventMissed, domain.EventLate:
+	case domain.EventMissed, domain.EventLate, domain.EventOverlapping:
 		return "warning"
 	case domain.EventRecovered, domain.EventTest:
 	}

@@ -107,6 +107,7 @@ type explaining struct {
 	frozen   string           // why nothing of the tenant is sent; empty: the tenant is not frozen
 	zone     *time.Location
 	history  domain.History
+	backfill string           // what the slot's run waits for in a backfill; empty: no backfill is about to make it
 	skip     *runs.Run        // the earlier skip of a slot whose run a backfill made
 	pausers  map[int64]string // actors who paused the job, by the microsecond at which a version began
 }
@@ -203,6 +204,11 @@ func (e *explaining) explain(ctx context.Context) error {
 	if err := e.findRow(ctx, found); err != nil {
 		return err
 	}
+	if found && (e.Run == nil || e.Run.Skipped != nil) {
+		if err := e.findBackfill(ctx); err != nil {
+			return err
+		}
+	}
 	switch {
 	case e.Run != nil:
 		e.Slot = &e.At
@@ -212,6 +218,7 @@ func (e *explaining) explain(ctx context.Context) error {
 	default:
 		e.noSlot(version, ok)
 	}
+	e.Text += e.backfill
 	return nil
 }
 
@@ -285,6 +292,29 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 	}
 	e.waiting, err = runs.WaitsFor(ctx, e.q, e.tenant, e.Run.ID)
 	return err
+}
+
+// findBackfill looks for a backfill that is yet to make the slot's run.
+func (e *explaining) findBackfill(ctx context.Context) error {
+	var operation uuid.UUID
+	var previous *uuid.UUID
+	var of *time.Time
+	err := e.q.QueryRow(ctx, `
+		SELECT o.id, r.id, r.scheduled_for
+		FROM punctual.operations o
+		LEFT JOIN LATERAL punctual.runs_of(ARRAY[o.last_run]) r ON r.finished_at IS NULL
+		WHERE o.job_id = $1 AND o.tenant = $2 AND o.state = 'running' AND o.kind = 'backfill'
+		  AND o.next_slot <= $3 AND o.last_slot >= $3
+		ORDER BY o.id LIMIT 1`, e.job, e.tenant, e.At).Scan(&operation, &previous, &of)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	e.backfill = fmt.Sprintf(" Backfill %s makes its run", operation)
+	if previous != nil {
+		e.backfill += fmt.Sprintf(" when run %s of the slot %s and those after it have ended", previous, instantOf(of))
+	}
+	e.backfill += "."
+	return pg.Wrap("looking for backfills of job "+e.job.String(), err)
 }
 
 // readPausers reads the actors who paused the job, by the instant of the pause. A job has about as many entries as

@@ -41,6 +41,8 @@ func readFacts(ctx context.Context, q pg.Batcher, b *pgx.Batch, tenant int32) (f
 type held struct {
 	*jobRow
 	before jobShot       // the job as it was when it was locked
+	paused *time.Time    // since when it was paused then
+	passed int           // slots that became a skip because they passed while it was paused; at most 1,001 of a skip
 	job    *domain.Job   // nil if this binary cannot compile the definition; then none of its slots is settled
 	hidden secrets.OfJob // of a new definition, to be written with it
 	gate   gateChange    // what a new definition does to the job's gate
@@ -91,7 +93,7 @@ func (s *Jobs) hold(
 	}
 	var over []*held
 	for _, h := range jobs {
-		h.job, h.before = s.compiled(h.jobRow), h.shot()
+		h.job, h.before, h.paused = s.compiled(h.jobRow), h.shot(), h.PausedAt
 		if h.pauseOver(f.now) {
 			over = append(over, h)
 		}

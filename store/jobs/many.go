@@ -60,41 +60,45 @@ type many struct {
 
 // ChangeMany changes some of the jobs that a change was about when it was asked for. It returns a result for each job:
 // nil if the job is as was asked for, or else why it is not. A job that was so already stays as it is. So does a job
-// that no longer matches the filter. A job that another transaction has locked has no result.
+// that no longer matches the filter. A job that another transaction has locked has no result. passed is how many slots
+// the pauses that it ended had swallowed; of more than 1,000 of a job it counts 1,001.
 func (s *Jobs) ChangeMany(
 	ctx context.Context, tx *pg.Tx, tenant int32, ids []uuid.UUID, c Change,
-) (map[uuid.UUID]error, error) {
+) (results map[uuid.UUID]error, passed int, err error) {
 	m := many{Jobs: s, Change: c, tx: tx, results: make(map[uuid.UUID]error, len(ids))}
 	jobs, f, err := s.hold(ctx, tx, tenant, slices.Clone(ids), claim.PassOver)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	m.now = f.now
 	if err := m.findDeleted(ctx, tenant, without(ids, jobs)); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if jobs, err = m.lock(ctx, jobs); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	matching, err := m.matching(ctx, tenant, jobs)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var ended []uuid.UUID
 	for _, h := range jobs {
 		changed, err := m.work(ctx, h, slices.Contains(matching, h.ID))
 		if err != nil && !errors.Is(err, pg.ErrState) {
-			return nil, err
+			return nil, 0, err
 		}
 		m.results[h.ID] = err
+		if c.Action == ResumeMany {
+			passed += h.passed
+		}
 		if changed && h.State == domain.JobDeleted {
 			ended = append(ended, h.ID)
 		}
 	}
 	if err := m.writes.send(ctx, tx); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return m.results, cancelWaiting(ctx, tx, ended)
+	return m.results, passed, cancelWaiting(ctx, tx, ended)
 }
 
 // without returns the ids of jobs that are not held.

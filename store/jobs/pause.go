@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
+	"punctual/store/days"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // PauseJob stops a job's slots until it is resumed, at the latest at until if that is given. Slots that are due already
@@ -88,10 +92,47 @@ func (s *Jobs) change(
 				return err
 			}
 		}
-		rec, err = Read(ctx, tx, tenant, h.ID)
+		rec, err = h.record(ctx, tx)
 		return err
 	})
 	return rec, err
+}
+
+// record reads a held job after a change, and what its pause swallowed if that is over now.
+func (h *held) record(ctx context.Context, tx *pg.Tx) (rec Record, err error) {
+	if rec, err = Read(ctx, tx, h.tenant, h.ID); err == nil && h.paused != nil && h.State != domain.JobPaused {
+		rec.SkippedWhilePaused, err = h.swallowed(ctx, tx)
+	}
+	return rec, err
+}
+
+// swallowed returns the slots that a pause swallowed. An edit of the schedule meanwhile has recorded those before it.
+func (h *held) swallowed(ctx context.Context, tx *pg.Tx) (all *runs.SkippedRange, err error) {
+	slots, uncounted := 0, false
+	search := days.Search{Index: days.MadeLater, Since: h.paused.Add(-runs.ClockSlack)}
+	err = search.Forth(ctx, tx, func(ctx context.Context, q pg.Querier, w days.Window) (enough bool, err error) {
+		var first, last time.Time
+		var count *int
+		_, err = pgx.ForEachRow(pg.Query(ctx, q, `
+			SELECT r.skipped_first, r.skipped_last, r.skipped_count FROM punctual.runs r
+			WHERE r.job_id = $1 AND r.reason = 'paused' AND r.created_at >= $2 AND `+w.On(`r.id`)+`
+			ORDER BY r.id`, h.ID, *h.paused), []any{&first, &last, &count}, func() error {
+			if all == nil {
+				all = &runs.SkippedRange{First: first.UTC()}
+			}
+			if all.Last = last.UTC(); count == nil {
+				uncounted = true
+			} else {
+				slots += *count
+			}
+			return nil
+		})
+		return false, err
+	})
+	if all != nil && !uncounted {
+		all.Count = &slots
+	}
+	return all, pg.Wrap("reading what the pause of job "+h.ID.String()+" swallowed", err)
 }
 
 func sameInstant(a, b *time.Time) bool {

@@ -30,6 +30,9 @@ type Record struct {
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
 	CompletedAt      *time.Time
+
+	// SkippedWhilePaused are the slots that a pause swallowed, if the change that returns the record has ended the pause.
+	SkippedWhilePaused *runs.SkippedRange
 }
 
 // NewJob is what CreateJob and PutJob write.

@@ -196,7 +196,7 @@ func (s *Jobs) replace(ctx context.Context, tx *pg.Tx, h *held, job NewJob, f fa
 			return Record{}, fmt.Errorf("job %q: %w", job.Definition.Name, err)
 		}
 	}
-	return Read(ctx, tx, h.tenant, h.ID)
+	return h.record(ctx, tx)
 }
 
 // rewrite gives a held job a new definition and settles what is due under the old one. The caller saves the job if it

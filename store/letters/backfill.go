@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/definitions"
@@ -22,9 +23,12 @@ const MostBackfilled = 100_000
 
 // BackfillRequest asks for a run of each past slot of a job that has none.
 type BackfillRequest struct {
-	Job          string    // id or name
+	Job string // id or name
+	// When gives From and To once the job's zone is known; nil: they are given.
+	When         func(zone *time.Location) (from, to time.Time)
 	From, To     time.Time // slots from From, inclusive, to To, exclusive
 	Rerun        bool      // slots that have a run get another
+	OneAtATime   bool      // each run is made when the one before has ended, whatever the job's concurrency policy
 	MaxPerSecond int       // 0: no limit
 	Note         string
 }
@@ -35,8 +39,12 @@ type BackfillPlan struct {
 	tenant int32
 	job    definitions.Version
 	name   string // of the job
+	zone   *time.Location
 	slots  []time.Time
 }
+
+// Zone returns the zone of the job's schedule, which is UTC if it has none.
+func (p BackfillPlan) Zone() *time.Location { return p.zone }
 
 // Matched returns how many slots there are.
 func (p BackfillPlan) Matched() int { return len(p.slots) }
@@ -66,8 +74,15 @@ func (l *Letters) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequ
 	if err != nil {
 		return BackfillPlan{}, err
 	}
+	zone, err := cron.LoadZone(job.Definition.Schedule.Timezone)
+	if err != nil {
+		return BackfillPlan{}, fmt.Errorf("job %s version %d: %w", id, job.Version, err)
+	}
+	if r.When != nil {
+		r.From, r.To = r.When(zone)
+	}
 	p := BackfillPlan{
-		BackfillRequest: r, tenant: tenant, name: job.Definition.Name,
+		BackfillRequest: r, tenant: tenant, name: job.Definition.Name, zone: zone,
 		job: definitions.Version{Job: id, Version: job.Version},
 	}
 	problems := r.problems(job.Definition.Schedule.Kind(), now, earliest)
@@ -110,7 +125,10 @@ func (r BackfillRequest) problems(kind domain.Kind, now, earliest time.Time) []d
 		add("from", "%s is further back than runs are kept: at the earliest %s",
 			pg.Stamp(r.From), pg.Stamp(earliest.Add(time.Minute-1).Truncate(time.Minute)))
 	}
-	if r.To.After(now) {
+	switch {
+	case !r.From.Before(r.To):
+		add("to", "%s is not after from, %s", pg.Stamp(r.To), pg.Stamp(r.From))
+	case r.To.After(now):
 		add("to", "%s is in the future: at the latest %s", pg.Stamp(r.To), pg.Stamp(now.Truncate(time.Second)))
 	}
 	return problems
@@ -182,7 +200,12 @@ func (w Operator) StartBackfill(ctx context.Context, p BackfillPlan) (Operation,
 	if len(p.slots) > 0 {
 		n.firstSlot, n.lastSlot = &p.slots[0], &p.slots[len(p.slots)-1]
 	}
-	request := backfillText{Job: p.job.Job, JobVersion: p.job.Version, From: p.From, To: p.To, Rerun: p.Rerun}
+	request := backfillText{
+		Job: p.job.Job, JobVersion: p.job.Version, From: p.From, To: p.To, Rerun: p.Rerun, Concurrency: ConcurrencyAllow,
+	}
+	if p.OneAtATime {
+		request.Concurrency = ConcurrencyOneAtATime
+	}
 	return w.start(ctx, n, request, func(*pg.Tx, uuid.UUID) (matched int, err error) { return len(p.slots), nil })
 }
 
@@ -194,4 +217,12 @@ type backfillText struct {
 	From       time.Time `json:"from"`
 	To         time.Time `json:"to"`
 	Rerun      bool      `json:"rerun"`
+
+	Concurrency string `json:"concurrency"`
 }
+
+// How the runs of a backfill may overlap.
+const (
+	ConcurrencyOneAtATime = "one_at_a_time"
+	ConcurrencyAllow      = "allow" // as the job's concurrency policy has it
+)

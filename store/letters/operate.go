@@ -1,6 +1,7 @@
 package letters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ const (
 	gatePause = 500 * time.Millisecond
 	// linePause is how long to wait before looking again whether waiting ordered runs have been started.
 	linePause = 250 * time.Millisecond
+	// shortPause is how long to wait at least before looking again whether the previous run of a backfill has ended.
+	shortPause = 50 * time.Millisecond
 	// mostAhead is how many ordered runs of a tenant may wait to be started in a queue. It is the same for all
 	// operations, so that one with a low rate does not wait for others with higher rates.
 	mostAhead = 100
@@ -42,11 +45,13 @@ type bulk struct {
 	second int // how many ordered runs of the tenant may wait: as many as its limit allows per second, at most mostAhead
 
 	done, failed int
-	made         int         // how much of the rate the batch used
-	trouble      string      // the latest item that failed, and why
-	left         bool        // there is more to do
-	full         bool        // it waits until runs ordered before have been started
-	days         []time.Time // an instant in each day whose partition the batch needs
+	made         int           // how much of the rate the batch used
+	passed       int           // slots that the pauses it ended had swallowed
+	trouble      string        // the latest item that failed, and why
+	left         bool          // there is more to do
+	full         bool          // it waits until runs ordered before have been started
+	pause        time.Duration // how long to wait if the batch did nothing; 0: gatePause
+	days         []time.Time   // an instant in each day whose partition the batch needs
 
 	held  int       // how many jobs the batch holds until it is committed
 	since time.Time // when it began to hold them
@@ -182,16 +187,17 @@ func (o *bulk) save(ctx context.Context, tx *pg.Tx) error {
 	case o.done+o.failed == 0 && o.full:
 		pause = linePause
 	case o.done+o.failed == 0:
-		pause = gatePause // the rest waits for a gate, or for the transaction that has locked it
+		pause = cmp.Or(o.pause, gatePause) // the rest waits for a gate, or for the transaction that has locked it
 	case o.rate > 0:
 		pause = time.Duration(o.made) * time.Second / time.Duration(o.rate)
 	}
 	_, err := tx.Exec(ctx, `
 		UPDATE punctual.operations SET done = done + $2, failed = failed + $3, error = coalesce($4, error),
+		       skipped_while_paused = skipped_while_paused + $7,
 		       next_at = clock_timestamp() + $5::interval,
 		       state = CASE WHEN $6 THEN 'running' ELSE 'done' END,
 		       finished_at = CASE WHEN NOT $6 THEN clock_timestamp() END
-		WHERE id = $1`, o.id, o.done, o.failed, pg.OrNull(o.trouble), pause, o.left)
+		WHERE id = $1`, o.id, o.done, o.failed, pg.OrNull(o.trouble), pause, o.left, o.passed)
 	return pg.Wrap("noting the progress of operation "+o.id.String(), err)
 }
 

@@ -32,11 +32,13 @@ type backfill struct {
 	job      definitions.Version // the version whose schedule has the slots
 	created  time.Time           // when the job was created
 	rerun    bool
+	serial   bool      // it makes one run at a time
 	next     time.Time // the first slot that is left
 	last     time.Time
 	now      time.Time
 	earliest time.Time     // earlier slots are too old
 	runs     []claim.Entry // in the order in which they are to be claimed
+	lastRun  *uuid.UUID    // if serial, the run that has to end before the next one is made
 }
 
 // workSlots makes the next runs of a backfill.
@@ -86,9 +88,9 @@ func (o *bulk) workSlots(ctx context.Context, tx *pg.Tx) error {
 func (b *backfill) read(ctx context.Context, tx *pg.Tx) error {
 	err := tx.QueryRow(ctx, `
 		SELECT o.tenant, j.queue, o.job_id, (o.request ->> 'job_version')::integer,
-			o.rerun, o.next_slot, o.last_slot, j.created_at
-		FROM punctual.operations o JOIN punctual.jobs j ON j.id = o.job_id WHERE o.id = $1`, b.id).
-		Scan(&b.tenant, &b.queue, &b.job.Job, &b.job.Version, &b.rerun, &b.next, &b.last, &b.created)
+			o.rerun, coalesce(o.request ->> 'concurrency' = $2, false), o.next_slot, o.last_slot, j.created_at
+		FROM punctual.operations o JOIN punctual.jobs j ON j.id = o.job_id WHERE o.id = $1`, b.id, ConcurrencyOneAtATime).
+		Scan(&b.tenant, &b.queue, &b.job.Job, &b.job.Version, &b.rerun, &b.serial, &b.next, &b.last, &b.created)
 	if errors.Is(err, pgx.ErrNoRows) { // the deleted job's row is gone too
 		return hopeless("the job was deleted")
 	}
@@ -97,9 +99,14 @@ func (b *backfill) read(ctx context.Context, tx *pg.Tx) error {
 
 // share keeps the job from being edited or deleted until the runs are written. held is false if another transaction is
 // changing the job. share does not lock the schedule: claims pass over a locked one, so a job that is backfilled all
-// the time would never get to its slots.
+// the time would never get to its slots. If it makes one run at a time, no other backfill of the job makes one
+// meanwhile.
 func (b *backfill) share(ctx context.Context, tx *pg.Tx) (held bool, err error) {
-	states, _, err := shareJobs(ctx, tx, []uuid.UUID{b.job.Job})
+	lock := forShare
+	if b.serial {
+		lock = forExclusive
+	}
+	states, _, err := shareJobs(ctx, tx, []uuid.UUID{b.job.Job}, lock)
 	if err != nil {
 		return false, err
 	}
@@ -113,22 +120,46 @@ func (b *backfill) share(ctx context.Context, tx *pg.Tx) (held bool, err error) 
 
 // room returns how many runs the batch may make. Like replays they only enter ready, where the claim lets the runs of a
 // job with a gate pass one at a time. For such a job at most one of them waits at any time, so that they keep their
-// order and do not wait at the gate by the thousand.
+// order and do not wait at the gate by the thousand. A backfill that makes one run at a time does so without a gate,
+// too.
 func (b *backfill) room(ctx context.Context, tx *pg.Tx) (int, error) {
+	if b.serial {
+		if waits, err := b.previous(ctx, tx); err != nil || waits {
+			return 0, err
+		}
+	}
 	var busy bool
 	err := tx.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = x.job_id)
 		    OR EXISTS (SELECT FROM punctual.runs_of(ARRAY[x.active_run]) r WHERE r.finished_at IS NULL)
 		FROM punctual.exclusive x WHERE x.job_id = $1 AND x.gated`, b.job.Job).Scan(&busy)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows): // its runs may overlap
+	case errors.Is(err, pgx.ErrNoRows) && !b.serial: // its runs may overlap
 		return min(b.size(backfillBatch), b.second), nil
-	case err != nil:
+	case err != nil && !errors.Is(err, pgx.ErrNoRows):
 		return 0, fmt.Errorf("looking at the gate of job %s: %w", b.job.Job, err)
 	case busy:
 		return 0, nil
 	}
 	return 1, nil
+}
+
+// previous reports whether the latest run of a backfill of the job has not ended. The longer that run takes, the less
+// often it is looked at.
+func (b *backfill) previous(ctx context.Context, tx *pg.Tx) (waits bool, err error) {
+	var since *time.Time
+	if err := tx.QueryRow(ctx, `
+		SELECT max(r.created_at)
+		FROM punctual.runs_of(ARRAY(SELECT o.last_run FROM punctual.operations o
+		                            WHERE o.job_id = $1 AND o.last_run IS NOT NULL)) r
+		WHERE r.finished_at IS NULL`, b.job.Job).Scan(&since); err != nil {
+		return false, fmt.Errorf("looking at the last run of backfills of job %s: %w", b.job.Job, err)
+	}
+	if since == nil {
+		return false, nil
+	}
+	b.pause = min(max(b.now.Sub(*since)/4, shortPause), gatePause)
+	return true, nil
 }
 
 // ahead returns the next slots, and the one after them, where the next batch begins; nil if there is none.
@@ -142,7 +173,7 @@ func (b *backfill) ahead(t *domain.Timetable) (slots []time.Time, rest *time.Tim
 	return slots, nil
 }
 
-// ran returns which runs of the slots exist.
+// ran returns which runs of the slots exist, and whether they have ended.
 func (b *backfill) ran(ctx context.Context, tx *pg.Tx, slots []time.Time) (map[uuid.UUID]bool, error) {
 	if len(slots) == 0 {
 		return nil, nil
@@ -150,7 +181,7 @@ func (b *backfill) ran(ctx context.Context, tx *pg.Tx, slots []time.Time) (map[u
 	ids := pg.Column(slots, func(at time.Time) uuid.UUID { return domain.SlotRunID(b.job.Job, at) })
 	// The bounds exclude the partitions of other days.
 	ran, err := pg.Map[uuid.UUID, bool](ctx, tx, `
-		SELECT id, true FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
+		SELECT id, finished_at IS NOT NULL FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id >= $2 AND id < $3`,
 		ids, domain.FirstRunID(slots[0]), domain.FirstRunID(slots[len(slots)-1].Add(time.Millisecond)))
 	return ran, pg.Wrap("looking for the runs of slots", err)
 }
@@ -159,17 +190,22 @@ func (b *backfill) ran(ctx context.Context, tx *pg.Tx, slots []time.Time) (map[u
 func (b *backfill) choose(t *domain.Timetable, ahead []time.Time, ran map[uuid.UUID]bool, room int) *time.Time {
 	for i, at := range ahead {
 		id := domain.SlotRunID(b.job.Job, at)
+		ended, exists := ran[id]
 		switch {
 		case at.Before(b.earliest):
 			b.failed++
 			b.trouble = fmt.Sprintf("slot %s is by now further back than runs are kept", pg.Stamp(at))
 			continue
-		case ran[id] && !b.rerun:
+		case exists && !b.rerun && (ended || !b.serial):
 			b.done++
 			continue
 		case b.made == room:
 			return &ahead[i]
-		case ran[id]:
+		case exists && !b.rerun: // the next slot waits for this one's run, too
+			b.done++
+			b.lastRun, room = &id, b.made
+			continue
+		case exists:
 			id = domain.NewRunID(b.now)
 		}
 		b.runs = append(b.runs, claim.Entry{
@@ -178,6 +214,9 @@ func (b *backfill) choose(t *domain.Timetable, ahead []time.Time, ran map[uuid.U
 		})
 		b.done++
 		b.made++
+		if b.serial {
+			b.lastRun = &id
+		}
 	}
 	return nil
 }
@@ -201,6 +240,8 @@ func (b *backfill) write(ctx context.Context, tx *pg.Tx) error {
 // goOn records where the next batch begins.
 func (b *backfill) goOn(ctx context.Context, tx *pg.Tx, next *time.Time) error {
 	b.left = next != nil
-	_, err := tx.Exec(ctx, `UPDATE punctual.operations SET next_slot = $2 WHERE id = $1`, b.id, next)
+	_, err := tx.Exec(ctx, `
+		UPDATE punctual.operations SET next_slot = $2, last_run = coalesce($3, last_run) WHERE id = $1`,
+		b.id, next, b.lastRun)
 	return pg.Wrap("noting the progress of backfill "+b.id.String(), err)
 }

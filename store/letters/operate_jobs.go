@@ -48,7 +48,7 @@ func (o *bulk) workJobs(ctx context.Context, tx *pg.Tx) error {
 	o.days = []time.Time{now}
 	turn := p.jobs[:min(len(p.jobs), o.size(o.letters.pace.next()))]
 	o.held, o.since = len(turn), time.Now()
-	results, err := o.letters.jobs.ChangeMany(audit.WithActor(ctx, p.actor), tx, p.tenant, turn, p.change)
+	results, passed, err := o.letters.jobs.ChangeMany(audit.WithActor(ctx, p.actor), tx, p.tenant, turn, p.change)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (o *bulk) workJobs(ctx context.Context, tx *pg.Tx) error {
 			o.done++
 		}
 	}
-	o.made = o.done + o.failed
+	o.made, o.passed = o.done+o.failed, passed
 	return o.keep(ctx, tx, p.part, append(rest, p.jobs[len(turn):]...))
 }
 

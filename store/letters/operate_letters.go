@@ -88,7 +88,7 @@ func (o *bulk) work(ctx context.Context, tx *pg.Tx, letters []marked) error {
 
 // replay replays the letters that can be replayed now. It returns these and the letters that never can be replayed.
 func (o *bulk) replay(ctx context.Context, tx *pg.Tx, letters []marked) (over []uuid.UUID, err error) {
-	states, now, err := shareJobs(ctx, tx, pg.Column(letters, func(m marked) uuid.UUID { return m.JobID }))
+	states, now, err := shareJobs(ctx, tx, pg.Column(letters, func(m marked) uuid.UUID { return m.JobID }), forShare)
 	if err != nil {
 		return nil, err
 	}
@@ -123,13 +123,20 @@ func (o *bulk) fail(m marked, why string) {
 	o.trouble = fmt.Sprintf("dead letter %s: %s", m.RunID, why)
 }
 
+const (
+	forShare     = `FOR SHARE`
+	forExclusive = `FOR NO KEY UPDATE` // keeps other operations from making runs of the job, too
+)
+
 // shareJobs keeps jobs from being deleted, and returns the state of each. It leaves out jobs that another transaction
 // is changing.
-func shareJobs(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (map[uuid.UUID]domain.JobState, time.Time, error) {
+func shareJobs(
+	ctx context.Context, tx *pg.Tx, jobs []uuid.UUID, lock string,
+) (map[uuid.UUID]domain.JobState, time.Time, error) {
 	slices.SortFunc(jobs, pg.CompareIDs)
 	states, err := pg.Map[uuid.UUID, domain.JobState](ctx, tx, `
 		SELECT id, state FROM punctual.jobs
-		WHERE id = ANY($1::uuid[]) ORDER BY id FOR SHARE SKIP LOCKED`, slices.Compact(jobs))
+		WHERE id = ANY($1::uuid[]) ORDER BY id `+lock+` SKIP LOCKED`, slices.Compact(jobs))
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("locking jobs: %w", err)
 	}

@@ -55,6 +55,10 @@ type Operation struct {
 
 	Request     json.RawMessage `json:"request" doc:"What it was requested for: the filter, as an object."`
 	RequestedBy string          `json:"requested_by" doc:"Who requested it." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
+
+	SkippedWhilePaused int `json:"skipped_while_paused" doc:"For a resume: how many slots of its jobs passed while they were paused. Each job's recorded skips with the reason paused say which; a backfill of the job makes up for them. Of a job with more than 1,000, it counts 1,001." example:"0"`
+
+	WaitingForRun *uuid.UUID `json:"waiting_for_run" format:"uuid" nullable:"true" doc:"For a backfill that makes one run at a time: the run that has to end before it makes the next one. Null: it waits for none."`
 }
 
 // BulkRequest asks for an operation on the open dead letters that Filter selects. The filter's Resolved and Page are
@@ -69,7 +73,9 @@ type BulkRequest struct {
 
 // operationColumns stand in the order of the fields of Operation.
 const operationColumns = `o.id, o.kind, o.job_id, o.state, o.matched, o.done, o.failed, o.max_per_second, o.note,
-	o.error, o.created_at, o.finished_at, o.request, o.requested_by`
+	o.error, o.created_at, o.finished_at, o.request, o.requested_by, o.skipped_while_paused,
+	CASE WHEN o.state = 'running' AND o.last_run IS NOT NULL
+	     THEN (SELECT r.id FROM punctual.runs_of(ARRAY[o.last_run]) r WHERE r.finished_at IS NULL) END`
 
 var scanOperation = pgx.RowToStructByPos[Operation]
 

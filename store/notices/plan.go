@@ -101,7 +101,7 @@ func (r *subject) settle(f domain.Format) {
 	if state == domain.EventRecovered && !r.open && stateful(f) && !grouped {
 		kept := r.unsent.For(domain.Recipient{}, nil)
 		for _, e := range r.unsent.Events {
-			if e.Event == domain.EventLate || e.Event == domain.EventMissed {
+			if e.Event == domain.EventLate || e.Event == domain.EventMissed || e.Event == domain.EventOverlapping {
 				kept.Events = append(kept.Events, e)
 			}
 		}
@@ -121,7 +121,7 @@ func nameIncidents(rows []*subject, f domain.Format) {
 			continue
 		}
 		switch state := r.unsent.State(); {
-		case state == "" && !r.troubled:
+		case state == "" && !r.troubled && r.unsent.Events[len(r.unsent.Events)-1].Event != domain.EventOverlapping:
 			r.key = passingKey(*r.unsent)
 		case r.troubled:
 			if _, is := r.unsent.Unreachable(); is {

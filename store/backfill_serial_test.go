@@ -1,0 +1,150 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
+	"punctual/store/letters"
+)
+
+// unranWeek makes a job that allows overlap and has no run of its first three slots, and asks for a backfill of these.
+func (c claimer) unranWeek(options ...option) (job uuid.UUID, slots []time.Time, o letters.Operation) {
+	c.t.Helper()
+	job, slots = c.lived("a", options...)
+	c.exec(`DELETE FROM punctual.runs WHERE job_id = $1 AND scheduled_for < $2`, job, slots[3])
+	return job, slots, c.backfill(letters.BackfillRequest{Job: "a", From: slots[0], To: slots[3], OneAtATime: true})
+}
+
+func TestABackfillOneAtATimeWaitsForTheEndOfItsPreviousRun(t *testing.T) {
+	c := newClaimer(t)
+	job, slots, o := c.unranWeek()
+	waits := func(want uuid.UUID, when string) {
+		t.Helper()
+		c.nextBatch()
+		c.nextBatch()
+		got, err := c.GetOperation(t.Context(), c.tenant, o.ID)
+		must(t, err)
+		if got.WaitingForRun == nil || *got.WaitingForRun != want {
+			t.Errorf("%s, it waits for %v, want %s", when, got.WaitingForRun, want)
+		}
+	}
+	for i := range 3 {
+		id := domain.SlotRunID(job, slots[i])
+		if i < 2 {
+			waits(id, "while the run waits in ready")
+		} else {
+			c.nextBatch()
+		}
+		if n := c.backfilled(job); n != i+1 {
+			t.Fatalf("%d runs were made, want %d", n, i+1)
+		}
+		active := c.one(c.claimReady(100))
+		if active.RunID != id {
+			t.Fatalf("claimed %s, want %s of %s", active.RunID, id, slots[i])
+		}
+		if i > 0 {
+			c.finishAll([]domain.Assignment{active})
+			continue
+		}
+		waits(id, "while the run is sent")
+		c.finish(failed(active))
+		waits(id, "while the run is to be retried")
+		c.exec(`UPDATE punctual.ready SET due_at = now() WHERE run_id = $1`, id)
+		active = c.one(c.claimReady(100))
+		waits(id, "while its retry is sent")
+		c.finish(buried(active)) // dead is an end
+	}
+	c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0)
+}
+
+func TestABackfillThatAllowsOverlapGoesAtOnce(t *testing.T) {
+	c := newClaimer(t)
+	job, slots := c.lived("a")
+	c.exec(`DELETE FROM punctual.runs WHERE job_id = $1 AND scheduled_for < $2`, job, slots[3])
+	o := c.backfill(letters.BackfillRequest{Job: "a", From: slots[0], To: slots[3]})
+	c.nextBatch()
+	c.wantProgress(o.ID, letters.OperationDone, 3, 3, 0)
+	if n := c.ready(job); n != 3 {
+		t.Errorf("%d runs wait to be sent, want all at once", n)
+	}
+}
+
+// Two people ask for slots of the same job: still one run at a time. Replicas that work side by side make one run, too.
+func TestTwoBackfillsOfAJobGoOneAtATimeTogether(t *testing.T) {
+	c := newClaimer(t)
+	job, slots := c.lived("a")
+	again := letters.BackfillRequest{Job: "a", From: slots[0], To: slots[4], OneAtATime: true, Rerun: true}
+	first := c.backfill(again)
+	c.backfill(again)
+	for n := range 8 {
+		c.exec(`UPDATE punctual.operations SET next_at = now() WHERE state = 'running'`)
+		ended := make(chan error)
+		for range 4 {
+			go func() {
+				_, _, err := c.Operate(t.Context())
+				ended <- err
+			}()
+		}
+		for range 4 {
+			must(t, <-ended)
+		}
+		c.nextBatch() // the others may have passed over the job
+		c.nextBatch()
+		if made, ready := c.backfilled(job), c.ready(job); made != n+1 || ready != 1 {
+			t.Fatalf("%d runs were made and %d wait, want %d and 1", made, ready, n+1)
+		}
+		if n < 7 {
+			c.finishAll(c.claimReady(100).Runs)
+		}
+	}
+	c.wantProgress(first.ID, letters.OperationDone, 4, 4, 0)
+	c.backfill(again) // the last run of one that is done has not ended
+	c.nextBatch()
+	if n := c.ready(job); n != 1 {
+		t.Errorf("%d runs are under way beside the last one of a backfill that is done", n)
+	}
+}
+
+// A slot that has its own run needs no other; but if that one has not ended, the slots after it wait.
+func TestABackfillOneAtATimeWaitsForRunsThatSlotsHave(t *testing.T) {
+	c := newClaimer(t)
+	job, slots, o := c.unranWeek()
+	first := domain.SlotRunID(job, slots[0])
+	c.ranAt(job, first, slots[0])
+	c.exec(`UPDATE punctual.runs SET status = 'retrying', finished_at = NULL WHERE id = $1`, first)
+	c.nextBatch()
+	c.nextBatch()
+	c.wantProgress(o.ID, letters.OperationRunning, 3, 1, 0)
+	if n := c.backfilled(job); n != 0 {
+		t.Fatalf("%d runs were made while the run of an earlier slot is retried", n)
+	}
+	c.exec(`UPDATE punctual.runs SET status = 'succeeded', finished_at = now() WHERE id = $1`, first)
+	c.nextBatch()
+	if got := c.slotRuns(job, slots[:3]); got != "schedule backfill -" {
+		t.Errorf("the slots have %s", got)
+	}
+}
+
+func TestExplainSaysThatASlotWaitsForItsBackfill(t *testing.T) {
+	c := newClaimer(t)
+	job, slots, o := c.unranWeek()
+	c.skippedAt(job, slots[0], slots[2], 3)
+	c.nextBatch()
+	ex := c.explained(job.String(), slots[2])
+	for _, want := range []string{
+		"missed", fmt.Sprintf("Backfill %s makes its run", o.ID),
+		fmt.Sprintf("when run %s of the slot", domain.SlotRunID(job, slots[0])),
+	} {
+		if !strings.Contains(ex.Text, want) {
+			t.Errorf("%q does not say %q", ex.Text, want)
+		}
+	}
+	if ex := c.explained(job.String(), slots[3]); strings.Contains(ex.Text, "ackfill") {
+		t.Errorf("a slot outside it: %q", ex.Text)
+	}
+}
