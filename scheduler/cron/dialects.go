@@ -2,6 +2,7 @@ package cron
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -10,8 +11,7 @@ import (
 // year, lines of a crontab, expressions in quotes or with a comment, systemd's calendar events, and times of day in
 // plain words.
 func Meant(text string) (expr, zone string, ok bool) {
-	text = unquoted(text)
-	text = comment.ReplaceAllString(text, "")
+	text = unquoted(comment.ReplaceAllString(text, ""))
 	if strings.Trim(text, "0123456789 \t") == "" {
 		return "", "", false
 	}
@@ -127,8 +127,8 @@ func ofCrontab(text string) string {
 	return ""
 }
 
-// command matches what only a command has: paths, web addresses and options.
-var command = regexp.MustCompile(`(?i)(?:^|[ ="'])(?:[.~]{0,2}/[a-z]{2}|[a-z]+://|--?[a-z])`)
+// command matches what only a command has: paths, web addresses, options, and words after a template or before a quote.
+var command = regexp.MustCompile(`(?i)(?:^|[ ="'])(?:[.~]{0,2}/[a-z]{2}|\$\w+/|[a-z]+://|--?[a-z])|^%\(\w+\)s [a-z]| "`)
 
 // beforeCommand returns how many fields stand before a command; 0 if there is none.
 func beforeCommand(fields []string) int {
@@ -175,17 +175,29 @@ func foreignForm(text string, upper []string) string {
 		return "leave the quotes out"
 	case strings.Contains(text, "#") && comment.MatchString(text):
 		return "leave the comment out"
-	case strings.Contains(upper[0], "TZ="), n > 5 && endsInZone(text):
+	case inWords.MatchString(upper[0]):
+		return "these are words; " + fiveFields
+	case strings.Contains(upper[0], "TZ="), n > 5 && (endsInZone(text) || zoneForm.MatchString(strings.Join(fields[5:], "_"))):
 		return "a cron expression does not name its zone; use schedule.timezone"
-	case bracketed, n == 6 && (fields[2] == "?" || fields[4] == "?"):
+	case bracketed, n == 6 && (fields[2] == "?") != (fields[4] == "?"):
 		return yearReason(fields, "this is EventBridge's form")
 	case beforeCommand(upper) > 0:
 		return "a command does not belong here; write the five fields before it"
-	case n == 7:
+	case n > 6 && strings.Contains(text, ", "):
+		return "a list has no spaces: write MON,TUE"
+	case n == 7 && (yearForm.MatchString(fields[6]) || slices.Contains(fields, "?")):
 		return yearReason(fields, "it has 7 fields, which is Quartz's form")
+	case n == 6 && yearForm.MatchString(fields[5]) && fields[5][0] != '*':
+		return "a year field is not supported: starts_at and ends_at bound a schedule"
 	}
 	return ""
 }
+
+var (
+	inWords  = regexp.MustCompile(`^(?:EVERY|EACH|AT|ON|\d+(?:ST|ND|RD|TH)\b.*)$`)
+	zoneForm = regexp.MustCompile(`^(?:\*_)?(?:(?:AFRICA|AMERICA|ASIA|ATLANTIC|AUSTRALIA|EUROPE|PACIFIC)/[A-Z_/]+|[+-]\d\d:?\d\d)$`)
+	yearForm = regexp.MustCompile(`^(?:\*(?:/\d+)?|\d{4}(?:[,/-]\d+)*)$`)
+)
 
 func endsInZone(text string) bool {
 	_, zone := withoutZone(text)

@@ -58,17 +58,21 @@ func everyMeant(text string) (string, bool) {
 	if step == nil {
 		return "", false
 	}
-	n, unit := step[1], time.Minute
-	if n == "" {
-		n, unit = step[2], time.Hour
+	for i, field := range []struct{ unit, all time.Duration }{
+		{time.Second, time.Minute}, {time.Minute, time.Hour}, {time.Hour, 24 * time.Hour},
+	} {
+		n, _ := strconv.Atoi(step[i+1]) // at most four digits; absent: 0
+		if period := time.Duration(n) * field.unit; period > field.all {
+			return Short(period), true
+		}
 	}
-	period, _ := strconv.Atoi(n) // at most four digits
-	return Short(time.Duration(period) * unit), time.Duration(period)*unit > max(unit*24, time.Hour)
+	return "", false
 }
 
-// longStep matches expressions of nothing but a step of minutes, or of full hours. Cron starts such a step again in
-// each hour or day, so that one longer than that never comes to its second value.
-var longStep = regexp.MustCompile(`^(?:0 )?(?:[*0]/(\d{1,4}) \*|0 [*0]/(\d{1,4})) [*?] \* [*?]$`)
+// longStep matches expressions of nothing but a step of seconds, of minutes or of full hours. Cron starts such a step
+// again in each minute, hour or day, so that one longer than that never comes to its second value.
+var longStep = regexp.MustCompile(
+	`^(?:[*0]/(\d{1,4}) \* \*|(?:0 )?(?:[*0]/(\d{1,4}) \*|0 [*0]/(\d{1,4}))) [*?] \* [*?]$`)
 
 // cronHint says what an invalid cron expression may have meant.
 func cronHint(text string) string {

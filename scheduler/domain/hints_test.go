@@ -67,6 +67,14 @@ func TestSchedulesOfOtherSystemsAreUnderstood(t *testing.T) {
 	}
 }
 
+func TestATimeOfDayIsACron(t *testing.T) {
+	t.Parallel()
+	problems := Schedule{Every: mustDuration("24h"), Timezone: "Europe/Berlin"}.Validate()
+	if len(problems) != 1 || !strings.Contains(problems[0].Message, `a daily time is a cron such as "0 9 * * *"`) {
+		t.Error(problems)
+	}
+}
+
 // EventBridge and Quartz number the days of the week from 1, Sunday. Here Sunday is 0.
 func TestEveryDayOfTheWeekIsTheSameOne(t *testing.T) {
 	t.Parallel()
