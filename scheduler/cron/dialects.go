@@ -15,7 +15,7 @@ func Meant(text string) (expr, zone string, ok bool) {
 	if strings.Trim(text, "0123456789 \t") == "" {
 		return "", "", false
 	}
-	text, zone = withoutZone(text)
+	text, zone = WithoutZone(text)
 	for _, read := range []func(text string) string{asItIs, inPlainWords, calendarEvent, withYear, ofCrontab, ofFour} {
 		if expr := read(text); expr != "" {
 			if _, err := Parse(expr); err == nil {
@@ -40,8 +40,8 @@ func unquoted(text string) string {
 // comment matches a comment at the end of a text. It has a word, unlike a misplaced sign of an expression.
 var comment = regexp.MustCompile(`\s#.*[A-Za-z]{4}.*$`)
 
-// withoutZone takes a zone off a text: CRON_TZ=Asia/Tokyo in front, or a name such as Asia/Tokyo or UTC at the end.
-func withoutZone(text string) (rest, zone string) {
+// WithoutZone takes a zone off a text: CRON_TZ=Asia/Tokyo in front, or a name such as Asia/Tokyo or UTC at the end.
+func WithoutZone(text string) (rest, zone string) {
 	fields := strings.Fields(text)
 	if len(fields) < 2 {
 		return text, ""
@@ -60,26 +60,19 @@ func withoutZone(text string) (rest, zone string) {
 	return strings.Join(fields, " "), zone
 }
 
-// withYear reads the expressions that end in a year and number the days from 1, which is Sunday: EventBridge's of six
-// fields, in brackets or not, and Quartz's of seven. A question mark in one of the day fields tells where the others
-// are.
+// withYear reads the expressions that end in a year: EventBridge's of six fields, in brackets or not, and Quartz's of
+// seven. A question mark in one of the day fields tells where the others are.
 func withYear(text string) string {
 	fields, bracketed := yearFields(text)
 	n := len(fields)
-	if n != 6 && (n != 7 || bracketed) || fields[n-1] != "*" {
+	if n != 6 && (n != 7 || bracketed) || fields[n-1] != "*" || fields[n-4] != "?" && fields[n-2] != "?" && !bracketed {
 		return ""
 	}
-	day, weekday := fields[n-4], fields[n-2]
-	if day != "?" && weekday != "?" && (!bracketed || day != "*" && weekday != "*") {
+	expr, err := Translate(map[int]string{6: "aws", 7: "quartz"}[n], strings.Join(fields, " "))
+	if err != nil {
 		return ""
 	}
-	if fields[n-2] = fromSunday(weekday); fields[n-2] == "" {
-		return ""
-	}
-	for i := range fields {
-		fields[i] = strings.Replace(fields[i], "?", "*", 1)
-	}
-	return strings.Join(fields[:n-1], " ")
+	return expr
 }
 
 // yearFields returns the upper-case fields of an expression, and whether it stood in cron( ).
@@ -89,34 +82,6 @@ func yearFields(text string) (fields []string, bracketed bool) {
 		text = strings.TrimSuffix(text, ")")
 	}
 	return strings.Fields(text), bracketed
-}
-
-var fromSundayItem = regexp.MustCompile(`^(\*|[1-7]|[A-Z]{3})(?:-([1-7]|[A-Z]{3}))?(L|#[1-5]|/[1-7])?$`)
-
-// fromSunday numbers the days of a day-of-week field from 0 where they were numbered from 1; empty if it cannot.
-func fromSunday(field string) string {
-	if field == "*" || field == "?" {
-		return field
-	}
-	before := func(day string) string {
-		if day != "" && day[0] >= '1' && day[0] <= '7' {
-			return string(day[0] - 1)
-		}
-		return day
-	}
-	items := strings.Split(field, ",")
-	for i, item := range items {
-		found := fromSundayItem.FindStringSubmatch(item)
-		if found == nil {
-			return ""
-		}
-		items[i] = before(found[1])
-		if found[2] != "" {
-			items[i] += "-" + before(found[2])
-		}
-		items[i] += found[3]
-	}
-	return strings.Join(items, ",")
 }
 
 // ofCrontab reads a whole line of a crontab, which has a command after five fields or after a word such as @daily.
@@ -200,7 +165,7 @@ var (
 )
 
 func endsInZone(text string) bool {
-	_, zone := withoutZone(text)
+	_, zone := WithoutZone(text)
 	return zone != ""
 }
 

@@ -124,7 +124,7 @@ func macroReason(macro string) string {
 	switch macro {
 	case "@EVERY":
 		return "@every is not a cron expression; use an \"every\" schedule"
-	case "@NONE", "@ONCE":
+	case "@ONCE":
 		return "a job without a schedule runs only when it is triggered"
 	case "@REBOOT", "@RESTART":
 		return strings.ToLower(macro) + " has no meaning here: nothing reboots; trigger the job instead"

@@ -14,15 +14,15 @@ import (
 func TestTranslations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ dialect, theirs, ours string }{
-		{"quartz", "0 30 9 ? * 2-6", "0 30 9 ? * 1-5"},
-		{"quartz", "0 0 12 ? * SUN,7", "0 0 12 ? * SUN,6"},
-		{"quartz", "0 0 9 ? * 2#1", "0 0 9 ? * 1#1"},
-		{"quartz", "0 0 9 ? * 6L *", "0 0 9 ? * 5L"},
-		{"quartz", "0 0 9 ? * L", "0 0 9 ? * SAT"},
-		{"quartz", "0 0 9 LW * ?", "0 0 9 LW * ?"},
-		{"quartz", "0 0 22-2 * * ?", "0 0 22,23,0,1,2 * * ?"},
-		{"quartz", "0 /15 * * * ?", "0 */15 * * * ?"},
-		{"quartz", "0 0 9 ? NOV-FEB FRI-MON", "0 0 9 ? 11,12,1,2 5,6,0,1"},
+		{"quartz", "0 30 9 ? * 2-6", "0 30 9 * * MON-FRI"},
+		{"quartz", "0 0 12 ? * SUN,7", "0 0 12 * * SUN,SAT"},
+		{"quartz", "0 0 9 ? * 2#1", "0 0 9 * * MON#1"},
+		{"quartz", "0 0 9 ? * 6L *", "0 0 9 * * FRIL"},
+		{"quartz", "0 0 9 ? * L", "0 0 9 * * SAT"},
+		{"quartz", "0 0 9 LW * ?", "0 0 9 LW * *"},
+		{"quartz", "0 0 22-2 * * ?", "0 0 22,23,0,1,2 * * *"},
+		{"quartz", "0 /15 * * * ?", "0 */15 * * * *"},
+		{"quartz", "0 0 9 ? NOV-FEB FRI-MON", "0 0 9 * 11,12,1,2 FRI,SAT,SUN,MON"},
 		{"spring", "0 0 9 1-7 * MON", "0 0 9 * * MON#1"},
 		{"spring", "0 0 9 8-14 * TUE,THU", "0 0 9 * * TUE#2,THU#2"},
 		{"spring", "0 0 9 */2 * MON", "0 0 9 */2 * MON"},
@@ -31,9 +31,11 @@ func TestTranslations(t *testing.T) {
 		{"kubernetes", "0 0 */2 * 1", "0 0 1-31/2 * 1"},
 		{"kubernetes", "0 0 13 * */3", "0 0 13 * 0-6/3"},
 		{"kubernetes", "0 0 ? * 1", "0 0 * * 1"},
-		{"aws", "cron(0 10 * * ? *)", "0 10 * * ?"},
-		{"aws", "0 18 ? * MON-FRI *", "0 18 ? * MON-FRI"},
-		{"aws", "cron(0/10 * ? * 2-6 *)", "0/10 * ? * 1-5"},
+		{"kubernetes", "0 23 * * wed,sun", "0 23 * * WED,SUN"},
+		{"kubernetes", "0 0 * * */7", "0 0 * * 0-6/7"},
+		{"aws", "cron(0 10 * * ? *)", "0 10 * * *"},
+		{"aws", "0 18 ? * MON-FRI *", "0 18 * * MON-FRI"},
+		{"aws", "cron(0/10 * ? * 2-6 *)", "0/10 * * * MON-FRI"},
 	} {
 		ours, err := Translate(c.dialect, c.theirs)
 		if err != nil || ours != c.ours {

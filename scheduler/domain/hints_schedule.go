@@ -2,6 +2,7 @@ package domain
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -109,13 +110,20 @@ func InstantMeant(number string) (string, bool) {
 }
 
 // Translate returns the schedule that a schedule of another system stands for, whose form stands in cron: see
-// [cron.Translate]. In the dialect aws it may be rate(5 minutes) or at(2027-01-01T09:00:00) too.
+// [cron.Translate]. It may name its zone, as in CRON_TZ=Asia/Tokyo 0 9 * * *, or be a period, as in @every 5m. In the
+// dialect aws it may be rate(5 minutes) or at(2027-01-01T09:00:00) too.
 func (s Schedule) Translate(dialect string) (Schedule, error) {
+	if rest, zone := cron.WithoutZone(s.Cron); zone != "" && s.Timezone == "" {
+		s.Cron, s.Timezone = rest, zone
+	}
 	form, inner, _ := strings.Cut(strings.TrimSuffix(strings.TrimSpace(s.Cron), ")"), "(")
-	switch every, ok := everyMeant(s.Cron); {
-	case dialect == "aws" && form == "rate" && ok:
+	every, ok := everyMeant(s.Cron)
+	switch period := dialect == "aws" && form == "rate" || strings.HasPrefix(form, "@every "); {
+	case period && ok:
 		s.Cron = ""
 		return s, s.Every.UnmarshalText([]byte(every))
+	case period:
+		return s, errors.New(NotADuration(s.Cron))
 	case dialect == "aws" && form == "at":
 		if s.Cron = ""; s.Timezone == "" {
 			inner += "Z" // EventBridge Scheduler uses UTC unless told otherwise

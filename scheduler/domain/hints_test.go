@@ -46,9 +46,9 @@ func TestSchedulesOfOtherSystemsAreUnderstood(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"rate(5 minutes)": `{"every":"5m"}`, "cron(0 10 * * ? *)": `{"cron":"0 10 * * *"}`,
-		"cron(15 12 ? * 2-6 *)": `{"cron":"15 12 * * 1-5"}`, "cron(0 8 1 * ? *)": `{"cron":"0 8 1 * *"}`,
-		"cron(0/5 8-17 ? * MON-FRI *)": `{"cron":"0/5 8-17 * * MON-FRI"}`, "cron(0 9 ? * 2#1 *)": `{"cron":"0 9 * * 1#1"}`,
-		"cron(0 9 ? * 6L *)": `{"cron":"0 9 * * 5L"}`, "cron(0 9 L * ? *)": `{"cron":"0 9 L * *"}`,
+		"cron(15 12 ? * 2-6 *)": `{"cron":"15 12 * * MON-FRI"}`, "cron(0 8 1 * ? *)": `{"cron":"0 8 1 * *"}`,
+		"cron(0/5 8-17 ? * MON-FRI *)": `{"cron":"0/5 8-17 * * MON-FRI"}`, "cron(0 9 ? * 2#1 *)": `{"cron":"0 9 * * MON#1"}`,
+		"cron(0 9 ? * 6L *)": `{"cron":"0 9 * * FRIL"}`, "cron(0 9 L * ? *)": `{"cron":"0 9 L * *"}`,
 		"0 10 * * ? *": `{"cron":"0 10 * * *"}`, "@daily": `{"cron":"@daily"}`, "0 3 * * *": `{"cron":"0 3 * * *"}`,
 		"5m": `{"every":"5m"}`, "every 5 minutes": `{"every":"5m"}`,
 		"at(2026-12-01T09:00:00)": `{"at":"2026-12-01T09:00:00Z"}`, "2026-12-01T09:00:00Z": `{"at":"2026-12-01T09:00:00Z"}`,

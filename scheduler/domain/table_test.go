@@ -2,7 +2,9 @@ package domain
 
 import (
 	"flag"
+	"iter"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,24 +20,17 @@ const tableFile = "../../testdata/schedules.txt"
 // the author of the schedule mean, and does the answer help?
 func TestTheTableOfRealSchedules(t *testing.T) {
 	t.Parallel()
-	table, err := os.ReadFile(tableFile)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var written strings.Builder
 	rows := 0
-	for line := range strings.Lines(string(table)) {
+	for line := range strings.Lines(readTable(t)) {
 		line = strings.TrimSuffix(line, "\n")
 		if strings.HasPrefix(line, "# ") {
 			written.WriteString(line + "\n")
 			continue
 		}
 		rows++
-		columns := strings.Split(line, "\t")
-		if len(columns) < 2 {
-			t.Fatalf("%q has no columns", line)
-		}
-		got := strings.Join(columns[:2], "\t") + "\t" + said(columns[0], strings.ReplaceAll(columns[1], `\t`, "\t"))
+		dialect, text := cells(line)
+		got := strings.Join(strings.Split(line, "\t")[:2], "\t") + "\t" + said(dialect, text)
 		if got != line && !*update {
 			t.Errorf("\n got %s\nwant %s", got, line)
 		}
@@ -47,6 +42,33 @@ func TestTheTableOfRealSchedules(t *testing.T) {
 	if *update {
 		if err := os.WriteFile(tableFile, []byte(written.String()), 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func readTable(t *testing.T) string {
+	table, err := os.ReadFile(tableFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(table)
+}
+
+// cells returns the first two columns of a row: the system, and the schedule as it is written there.
+func cells(row string) (dialect, text string) {
+	columns := strings.SplitN(row, "\t", 3)
+	return columns[0], strings.ReplaceAll(columns[min(1, len(columns)-1)], `\t`, "\t")
+}
+
+// tableRows yields the systems and schedules of the table, but for zones and durations.
+func tableRows(t *testing.T) iter.Seq2[string, string] {
+	table := readTable(t)
+	return func(yield func(dialect, text string) bool) {
+		for line := range strings.Lines(table) {
+			dialect, text := cells(strings.TrimSuffix(line, "\n"))
+			if line[0] != '#' && dialect != "zone" && dialect != "duration" && !yield(dialect, text) {
+				return
+			}
 		}
 	}
 }
@@ -70,11 +92,7 @@ func said(dialect, text string) string {
 	answer := answered(s)
 	for _, known := range cron.Dialects {
 		if dialect == known {
-			ours, err := s.Translate(dialect)
-			if err != nil {
-				return answer + "\t" + refusal(err.Error())
-			}
-			return answer + "\t" + answered(ours)
+			return answer + "\t" + translated(s, dialect)
 		}
 	}
 	return answer
@@ -111,4 +129,71 @@ func refusal(message string) string {
 		return "use\t" + message
 	}
 	return "no\t" + message
+}
+
+func translated(s Schedule, dialect string) string {
+	ours, err := s.Translate(dialect)
+	if err != nil {
+		return refusal(err.Error())
+	}
+	return answered(ours)
+}
+
+// TestTheTranslationsOfTheTableFireAsTheirs compares the slots of each translation with those that its system documents.
+func TestTheTranslationsOfTheTableFireAsTheirs(t *testing.T) {
+	t.Parallel()
+	compared := 0
+	for dialect, text := range tableRows(t) {
+		if !slices.Contains(cron.Dialects, dialect) {
+			continue
+		}
+		ours, err := Schedule{Cron: text}.Translate(dialect)
+		if err != nil || len(ours.Validate()) > 0 || ours.Kind() != KindCron {
+			continue
+		}
+		rest, _ := cron.WithoutZone(text)
+		rest, _ = strings.CutPrefix(strings.TrimSpace(rest), "cron(")
+		sameSlots(t, dialect, strings.TrimSuffix(rest, ")"), ours.Cron)
+		compared++
+	}
+	if compared < 150 {
+		t.Errorf("%d translations compared, want 150", compared)
+	}
+}
+
+// TestAProposalForTheTableKeepsItsMeaning looks at what is proposed in place of each schedule.
+func TestAProposalForTheTableKeepsItsMeaning(t *testing.T) {
+	t.Parallel()
+	proposals := 0
+	for dialect, text := range tableRows(t) {
+		meant, ok := scheduleMeant(text)
+		if _, err := cron.Parse(text); !ok || err == nil {
+			continue
+		}
+		proposals++
+		if problems := meant.Validate(); len(problems) > 0 {
+			t.Errorf("%s %q became %+v: %v", dialect, text, meant, problems)
+		}
+		if strings.Trim(text, "0123456789 \t") == "" {
+			t.Errorf("%s %q is made of digits, and became %+v", dialect, text, meant)
+		}
+		if !slices.Contains(cron.Dialects, dialect) {
+			continue
+		}
+		theirs, err := Schedule{Cron: text}.Translate(dialect)
+		if err != nil {
+			continue
+		}
+		if theirs.Kind() == KindCron && meant.Kind() == KindCron {
+			a, b := cron.MustParse(theirs.Cron), cron.MustParse(meant.Cron)
+			if a.Canonical() != b.Canonical() || theirs.Timezone != meant.Timezone {
+				t.Errorf("%s %q became %+v, want %+v", dialect, text, meant, theirs)
+			}
+		} else if theirs != meant {
+			t.Errorf("%s %q became %+v, want %+v", dialect, text, meant, theirs)
+		}
+	}
+	if proposals < 200 {
+		t.Errorf("%d proposals, want 200", proposals)
+	}
 }
