@@ -56,6 +56,7 @@ func check(expr string) error {
 // translator holds the fields of an expression while they become those of this package.
 type translator struct {
 	fields []string // without a year
+	wraps  bool     // ranges may go on from the start of a field
 	err    error
 }
 
@@ -75,9 +76,9 @@ func (t *translator) at(field int) *string { return &t.fields[field-6+len(t.fiel
 
 // read splits a text of n fields, and translates each. With years, a year may follow, and weekdays count from Sunday.
 func (t *translator) read(text string, n int, years bool) {
-	t.fields = strings.Fields(text)
+	t.fields, t.wraps = strings.Fields(text), years
 	if years && len(t.fields) == n+1 {
-		if year := t.fields[n]; year != "*" && year != "?" {
+		if year := t.fields[n]; year != "*" {
 			t.fail(-1, "the year %s is not supported: starts_at and ends_at bound a schedule", quoted(year))
 			return
 		}
@@ -130,7 +131,7 @@ func (t *translator) item(field int, item string, shifted bool) string {
 	}
 	lo, hi := valueOf(spec, from), valueOf(spec, to)
 	by, _ := strconv.Atoi(step)
-	if to == "" || lo < 0 || hi < 0 || hi >= lo || to == "SUN" || step != "" && by < 1 {
+	if !t.wraps || to == "" || hi < spec.min || hi >= lo || lo >= spec.min+spec.cycle || to == "SUN" || step != "" && by < 1 {
 		item = from
 		if to != "" {
 			item += "-" + to

@@ -163,7 +163,7 @@ func TestAProposedExpressionHasTheWrittenSlots(t *testing.T) {
 		if _, err := cron.Parse(text); !ok || err == nil || meant.Kind() != KindCron {
 			return
 		}
-		form := strings.TrimSuffix(strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), "cron("), ")")
+		form := theirExpression(text)
 		sameSlots(r, map[int]string{6: "aws", 7: "quartz"}[len(strings.Fields(form))], form, meant.Cron)
 	})
 }
