@@ -148,7 +148,7 @@ func foreignForm(text string, upper []string) string {
 		return yearReason(fields, "this is EventBridge's form")
 	case beforeCommand(upper) > 0:
 		return "a command does not belong here; write the five fields before it"
-	case n > 6 && strings.Contains(text, ", "):
+	case n > 5 && strings.Contains(text, ", "):
 		return "a list has no spaces: write MON,TUE"
 	case n == 7 && (yearForm.MatchString(fields[6]) || slices.Contains(fields, "?")):
 		return yearReason(fields, "it has 7 fields, which is Quartz's form")

@@ -159,7 +159,7 @@ func TestAProposedExpressionHasTheWrittenSlots(t *testing.T) {
 			text = "cron(" + text + ")"
 		}
 		text = mutated(r, text)
-		meant, ok := scheduleMeant(text)
+		meant, ok := scheduleMeant(text, "")
 		if _, err := cron.Parse(text); !ok || err == nil || meant.Kind() != KindCron {
 			return
 		}
@@ -181,7 +181,7 @@ func TestAProposedCalendarEventHasTheWrittenSlots(t *testing.T) {
 				0: "day", 1: "day", 2: "sday", 3: "nesday", 4: "rsday", 5: "day", 6: "urday",
 			}[from], h, m)
 		}
-		meant, ok := scheduleMeant(text)
+		meant, ok := scheduleMeant(text, "")
 		if !ok {
 			if from <= to || to == 0 {
 				r.Fatalf("%q means nothing", text)
@@ -200,4 +200,59 @@ func TestAProposedCalendarEventHasTheWrittenSlots(t *testing.T) {
 			day = day.AddDate(0, 0, 1)
 		}
 	})
+}
+
+// A date of systemd and its weekday must both match, and ~2 is the last day but one.
+func TestAProposedDateHasTheWrittenDays(t *testing.T) {
+	t.Parallel()
+	days := []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
+	rapid.Check(t, func(r *rapid.T) {
+		weekday, day := rapid.IntRange(-1, 6).Draw(r, "weekday"), rapid.IntRange(1, 28).Draw(r, "day")
+		last, fromEnd := day+rapid.SampledFrom([]int{0, 1, 6}).Draw(r, "more"), rapid.Bool().Draw(r, "from the end")
+		text := fmt.Sprintf("*-*-%d..%d 9:30", day, last)
+		if fromEnd {
+			day %= 10
+			last, text = day, fmt.Sprintf("*-*~%02d 9:30", day)
+		}
+		if weekday >= 0 {
+			text = days[weekday] + " " + text
+		}
+		meant, ok := scheduleMeant(text, "")
+		if !ok {
+			return
+		}
+		e := cron.MustParse(meant.Cron)
+		for date := time.Date(2027, 1, 1, 9, 30, 0, 0, time.UTC); date.Year() == 2027; date = date.AddDate(0, 0, 1) {
+			n := date.Day()
+			if fromEnd {
+				n = time.Date(2027, date.Month()+1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, -date.Day()).Day()
+			}
+			want := n >= day && n <= last && (weekday < 0 || int(date.Weekday()) == weekday)
+			if slot, ok := e.Next(date.Add(-1), time.UTC); (ok && slot.At.Equal(date)) != want {
+				r.Fatalf("%q became %q, which fires on %s: %t", text, meant.Cron, date.Format("Mon 2 Jan"), !want)
+			}
+		}
+	})
+}
+
+// A step is proposed as a period if it is longer than its field, and then it is as long as it says.
+func TestAProposedPeriodIsAsLongAsTheStep(t *testing.T) {
+	t.Parallel()
+	for form, unit := range map[string]time.Duration{
+		"*/%d * * * * *": time.Second, "*/%d * * * *": time.Minute, "0 0/%d * * * ?": time.Minute, "0 */%d * * *": time.Hour,
+		"0 0 */%d * * *": time.Hour,
+	} {
+		field := map[time.Duration]int{time.Second: 60, time.Minute: 60, time.Hour: 24}[unit]
+		for n := range 10000 {
+			text := fmt.Sprintf(form, n)
+			meant, ok := scheduleMeant(text, "")
+			if n <= field && ok && meant.Kind() != KindCron {
+				t.Fatalf("%q became %+v", text, meant)
+			}
+			long := time.Duration(n) * unit
+			if n > field && long <= 366*24*time.Hour && (!ok || meant.Every.Value() != long) {
+				t.Fatalf("%q became %+v, %t", text, meant, ok)
+			}
+		}
+	}
 }

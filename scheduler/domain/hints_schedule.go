@@ -15,7 +15,7 @@ import (
 // ScheduleMeant returns the schedule, as JSON, that a text of another system stands for: a cron expression, a
 // duration, an instant, or a form that EventBridge takes; false when it is none of these.
 func ScheduleMeant(text string) (string, bool) {
-	s, ok := scheduleMeant(text)
+	s, ok := scheduleMeant(text, "")
 	if !ok {
 		return "", false
 	}
@@ -23,9 +23,9 @@ func ScheduleMeant(text string) (string, bool) {
 	return string(raw), err == nil
 }
 
-// scheduleMeant proposes only what is valid. It proposes nothing for numbers alone, of which a field or a unit may be
-// missing.
-func scheduleMeant(text string) (Schedule, bool) {
+// scheduleMeant proposes only what is valid, for a text that stands beside the name of a zone, or beside none. It proposes
+// nothing for numbers alone, of which a field or a unit may be missing, nor for a text that names another zone.
+func scheduleMeant(text, zone string) (Schedule, bool) {
 	text = strings.TrimSpace(text)
 	if len(text) > maxMeant || strings.Trim(text, "0123456789 \t") == "" {
 		return Schedule{}, false
@@ -33,15 +33,27 @@ func scheduleMeant(text string) (Schedule, bool) {
 	var s Schedule
 	if every, ok := everyMeant(text); ok {
 		_ = s.Every.UnmarshalText([]byte(every))
-	} else if expr, zone, ok := cron.Meant(text); ok {
-		s.Cron, s.Timezone = expr, zone
+	} else if expr, named, ok := cron.Meant(text); ok {
+		s.Cron, s.Timezone = expr, named
+	} else if form, inner, _ := strings.Cut(strings.TrimSuffix(text, ")"), "("); form == "at" {
+		s = eventBridgeAt(inner, zone)
 	} else {
-		if inner, ok := strings.CutPrefix(text, "at("); ok {
-			text = strings.TrimSuffix(inner, ")") + "Z" // EventBridge Scheduler uses UTC unless told otherwise
-		}
 		_ = s.At.UnmarshalText([]byte(text))
 	}
+	if s.Timezone != "" && zone != "" && s.Timezone != zone {
+		return Schedule{}, false
+	}
 	return s, s.Kind() != KindNone && len(s.Validate()) == 0
+}
+
+// eventBridgeAt is a one-shot at a local time. EventBridge Scheduler uses UTC unless told otherwise.
+func eventBridgeAt(local, zone string) Schedule {
+	s := Schedule{Timezone: zone}
+	if zone == "" {
+		local += "Z"
+	}
+	_ = s.At.UnmarshalText([]byte(local)) // never fails: what is wrong is found by Validate
+	return s
 }
 
 // maxMeant bounds the texts that are looked at, in bytes.
@@ -76,8 +88,8 @@ var longStep = regexp.MustCompile(
 	`^(?:[*0]/(\d{1,4}) \* \*|(?:0 )?(?:[*0]/(\d{1,4}) \*|0 [*0]/(\d{1,4}))) [*?] \* [*?]$`)
 
 // cronHint says what an invalid cron expression may have meant.
-func cronHint(text string) string {
-	s, ok := scheduleMeant(text)
+func cronHint(text, zone string) string {
+	s, ok := scheduleMeant(text, zone)
 	if !ok {
 		return ""
 	}
@@ -125,10 +137,9 @@ func (s Schedule) Translate(dialect string) (Schedule, error) {
 	case period:
 		return s, errors.New(NotADuration(s.Cron))
 	case dialect == "aws" && form == "at":
-		if s.Cron = ""; s.Timezone == "" {
-			inner += "Z" // EventBridge Scheduler uses UTC unless told otherwise
-		}
-		return s, s.At.UnmarshalText([]byte(inner))
+		at := eventBridgeAt(inner, s.Timezone)
+		s.Cron, s.At = "", at.At
+		return s, nil
 	}
 	ours, err := cron.Translate(dialect, s.Cron)
 	s.Cron = ours

@@ -164,7 +164,7 @@ func TestAProposalForTheTableKeepsItsMeaning(t *testing.T) {
 	t.Parallel()
 	proposals := 0
 	for dialect, text := range tableRows(t) {
-		meant, ok := scheduleMeant(text)
+		meant, ok := scheduleMeant(text, "")
 		if _, err := cron.Parse(text); !ok || err == nil {
 			continue
 		}
