@@ -142,7 +142,7 @@ func foreignForm(text string, upper []string) string {
 		return "leave the comment out"
 	case inWords.MatchString(upper[0]):
 		return "these are words; " + fiveFields
-	case strings.Contains(upper[0], "TZ="), n > 5 && (endsInZone(text) || zoneForm.MatchString(strings.Join(fields[5:], "_"))):
+	case strings.Contains(upper[0], "TZ="), n > 5 && endsInZone(text, fields[5:]):
 		return "a cron expression does not name its zone; use schedule.timezone"
 	case bracketed, n == 6 && (fields[2] == "?") != (fields[4] == "?"):
 		return yearReason(fields, "this is EventBridge's form")
@@ -160,13 +160,15 @@ func foreignForm(text string, upper []string) string {
 
 var (
 	inWords  = regexp.MustCompile(`^(?:EVERY|EACH|AT|ON|\d+(?:ST|ND|RD|TH)\b.*)$`)
-	zoneForm = regexp.MustCompile(`^(?:\*_)?(?:(?:AFRICA|AMERICA|ASIA|ATLANTIC|AUSTRALIA|EUROPE|PACIFIC)/[A-Z_/]+|[+-]\d\d:?\d\d)$`)
+	zoneForm = regexp.MustCompile(
+		`^(?:\*_)?(?:(?:AFRICA|AMERICA|ASIA|ATLANTIC|AUSTRALIA|EUROPE|PACIFIC)/[A-Z_/]+|[+-]\d\d:?\d\d)$`)
 	yearForm = regexp.MustCompile(`^(?:\*(?:/\d+)?|\d{4}(?:[,/-]\d+)*)$`)
 )
 
-func endsInZone(text string) bool {
+// endsInZone reports whether a text ends in a zone, or its rest, behind five fields, has the form of one.
+func endsInZone(text string, rest []string) bool {
 	_, zone := WithoutZone(text)
-	return zone != ""
+	return zone != "" || zoneForm.MatchString(strings.Join(rest, "_"))
 }
 
 func yearReason(fields []string, form string) string {

@@ -131,7 +131,8 @@ func (t *translator) item(field int, item string, shifted bool) string {
 	}
 	lo, hi := valueOf(spec, from), valueOf(spec, to)
 	by, _ := strconv.Atoi(step)
-	if !t.wraps || to == "" || hi < spec.min || hi >= lo || lo >= spec.min+spec.cycle || to == "SUN" || step != "" && by < 1 {
+	wraps := t.wraps && hi >= spec.min && hi < lo && lo < spec.min+spec.cycle && to != "SUN"
+	if to == "" || !wraps || step != "" && by < 1 {
 		item = from
 		if to != "" {
 			item += "-" + to

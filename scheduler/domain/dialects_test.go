@@ -19,8 +19,8 @@ type failer interface {
 
 var _ = []failer{(*testing.T)(nil), (*rapid.T)(nil)}
 
-// sameSlots compares the slots of an expression in 2027 and 2028 with those of a text of another system, day by day. The
-// reader of the text is written from the documentation of the system, and shares nothing with the translation.
+// sameSlots compares the slots of an expression in 2027 and 2028 with those of a text of another system, day by day.
+// The reader of the text is written from the documentation of the system, and shares nothing with the translation.
 func sameSlots(t failer, dialect, text, ours string) {
 	fields := strings.Fields(strings.ToLower(text))
 	if dialect == "aws" || dialect == "kubernetes" {
@@ -105,8 +105,8 @@ func (r reader) onDay(day, weekday string, date time.Time) bool {
 	return onDay && onWeekday || either && (onDay || onWeekday)
 }
 
-// has reports whether a list of *, n, n-m and these with a step has a value. Where ranges may go on from the start of the
-// field, one that ends before it starts does.
+// has reports whether a list of *, n, n-m and these with a step has a value. Where ranges may go on from the start of
+// the field, one that ends before it starts does.
 func (r reader) has(list string, value, lowest, highest int) bool {
 	for item := range strings.SplitSeq(list, ",") {
 		body, stepText, stepped := strings.Cut(item, "/")

@@ -16,8 +16,8 @@ var update = flag.Bool("update", false, "write what is said of each schedule int
 
 const tableFile = "../../testdata/schedules.txt"
 
-// TestTheTableOfRealSchedules reads schedules of public files. A change of the table needs a look at each line: what did
-// the author of the schedule mean, and does the answer help?
+// TestTheTableOfRealSchedules reads schedules of public files. A change of the table needs a look at each line: what
+// did the author of the schedule mean, and does the answer help?
 func TestTheTableOfRealSchedules(t *testing.T) {
 	t.Parallel()
 	var written strings.Builder
@@ -139,7 +139,8 @@ func translated(s Schedule, dialect string) string {
 	return answered(ours)
 }
 
-// TestTheTranslationsOfTheTableFireAsTheirs compares the slots of each translation with those that its system documents.
+// TestTheTranslationsOfTheTableFireAsTheirs compares the slots of each translation with those that its system
+// documents.
 func TestTheTranslationsOfTheTableFireAsTheirs(t *testing.T) {
 	t.Parallel()
 	compared := 0
