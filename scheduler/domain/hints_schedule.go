@@ -24,7 +24,8 @@ func ScheduleMeant(text string) (string, bool) {
 }
 
 // scheduleMeant proposes only what is valid, for a text that stands beside the name of a zone, or beside none. It
-// proposes nothing for numbers alone, of which a field or a unit may be missing, nor for a text that names another zone.
+// proposes nothing for numbers alone, of which a field or a unit may be missing, nor for a text that names another
+// zone.
 func scheduleMeant(text, zone string) (Schedule, bool) {
 	text = strings.TrimSpace(text)
 	if len(text) > maxMeant || strings.Trim(text, "0123456789 \t") == "" {
