@@ -72,6 +72,7 @@ func TestJobsByCommand(t *testing.T) {
 	key := keysOf(t, dsn, "--role=operator", "--name=first")
 	for name, test := range map[string]func(terminal){
 		"apply":           applies,
+		"preview":         previews,
 		"a mistake":       refuses,
 		"act":             acts,
 		"list":            lists,
@@ -110,7 +111,41 @@ target: {url: http://example.com/, body: {day: 2026-12-01}}
 		t.Errorf("%q", got)
 	}
 	t.has("apply-a", "version", 2)
+	says(t.T, t.does("apply", t.file("other.yaml", `
+- name: apply-c
+  schedule: {cron: "0 30 9 1-7 * 2-6"}
+  target: {url: http://example.com/}
+- name: apply-d
+  schedule: {every: 1h, ends_at: 2020-01-01T00:00:00Z}
+  target: {url: http://example.com/}
+`)), "created   apply-c  on the 1st–7th or Tue–Sat 09:30", `warning: job "apply-c": day of week "2-6" is Tue–Sat, as 1 is Monday`,
+		`warning: job "apply-c": day of month and day of week are both restricted`,
+		`warning: job "apply-c": its hours are in UTC`, `warning: job "apply-d": no slot is left: see ends_at`)
 	t.fails("punctual: read "+t.dir+": is a directory\n", "apply", t.dir)
+}
+
+func previews(t terminal) {
+	for want, args := range map[string][]string{
+		"0 30 9 * * MON-FRI Europe/Berlin: Mon–Fri 09:30\n2026-11-25T09:30:00+01:00\n2026-11-26T09:30:00+01:00\n": {
+			"0 30 9 ? * 2-6", "--dialect=quartz", "--timezone=Europe/Berlin", "--slots=2", "--from=2026-11-25T00:00:00Z",
+		},
+		"30 2 * * * Europe/Berlin: daily 02:30\n2027-03-28T03:30:00+02:00  02:30 does not exist on this day; moved to 03:30\n": {
+			`{"cron":"30 2 * * *","timezone":"Europe/Berlin"}`, "--slots=1", "--from=2027-03-28T00:00:00Z",
+		},
+		"every 1h\nwarning: no slot is left: see ends_at\n": {`{"every":"1h","ends_at":"2020-01-01T00:00:00Z"}`},
+	} {
+		if got := t.does(append([]string{"preview"}, args...)...); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	says(t.T, t.does("preview", "0 30 9 ? * 2-6"), "0 30 9 ? * 2-6 UTC: Tue–Sat 09:30\n",
+		`warning: day of week "2-6" is Tue–Sat, as 1 is Monday; in Quartz and EventBridge 1 is Sunday`,
+		"warning: its hours are in UTC, as the schedule has no timezone")
+	t.fails("punctual: invalid: 1 field is not valid\n"+
+		"  schedule.cron: expression: \"every hour\": these are words; want 5: minute, hour, day of month, month, "+
+		"day of week; or 6 with leading seconds; use \"@hourly\"\n", "preview", "every hour")
+	t.fails("punctual: --timezone: the schedule names a zone already; leave one of the two out\n",
+		"preview", `{"cron":"@daily","timezone":"Asia/Tokyo"}`, "--timezone=UTC")
 }
 
 func refuses(t terminal) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -48,6 +49,38 @@ func TestAWrittenJobSaysWhatItsScheduleMeans(t *testing.T) {
 		hides(`"warnings"`)
 }
 
+// Whoever writes or previews a schedule is told what it may mean elsewhere.
+func TestEachWarningIsGivenWhereverAScheduleIsWritten(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	i := 0
+	for schedule, want := range map[string]string{
+		`{"cron":"0 0 9 * * 2-6","timezone":"UTC"}`:             "in Quartz and EventBridge 1 is Sunday",
+		`{"cron":"0 9 ? * 2","timezone":"UTC"}`:                 "in Quartz and EventBridge 1 is Sunday",
+		`{"cron":"0 9 13 * fri","timezone":"UTC"}`:              "so either may match",
+		`{"cron":"0 9 */2 * mon","timezone":"UTC"}`:             "must both match",
+		`{"cron":"0 9 * * *"}`:                                  "its hours are in UTC",
+		`{"cron":"0 * * * 1-5"}`:                                "its days are in UTC",
+		`{"cron":"0 * * * *","ends_at":"2020-01-01T00:00:00Z"}`: "no slot is left",
+		`{"every":"1h","ends_at":"2020-01-01T00:00:00Z"}`:       "no slot is left",
+		`{"cron":"0 0 29 2 *","timezone":"UTC","starts_at":"2027-01-01T00:00:00Z","ends_at":"2027-12-31T00:00:00Z"}`: "no slot is left",
+	} {
+		i++
+		name := fmt.Sprint("w", i)
+		job := fmt.Sprintf(`{"name":%q,"schedule":%s,"target":{"url":"https://example.com/"}}`, name, schedule)
+		for _, r := range []*reply{
+			s.do("POST", "/v1/jobs", job).want(201), s.do("PUT", "/v1/jobs/"+name, job).want(200),
+			s.do("PATCH", "/v1/jobs/"+name, `{"schedule":`+schedule+`}`).want(200),
+			s.do("POST", "/v1/schedules/preview", `{"schedule":`+schedule+`}`).want(200),
+		} {
+			warnings, _ := r.fields()["warnings"].([]any)
+			if len(warnings) != 1 || !strings.Contains(fmt.Sprint(warnings[0]), want) {
+				t.Errorf("%s: %v, want %q alone", schedule, warnings, want)
+			}
+		}
+	}
+}
+
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -73,7 +106,7 @@ func TestPreview(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`{"dialect":"quartz","schedule":{"cron":"0 30 9 ? * 2-6","timezone":"Europe/Berlin"}}`: `{"cron":"0 30 9 ? * 1-5","timezone":"Europe/Berlin"}`,
+		`{"dialect":"quartz","schedule":{"cron":"0 30 9 ? * 2-6","timezone":"Europe/Berlin"}}`: `{"cron":"0 30 9 * * MON-FRI","timezone":"Europe/Berlin"}`,
 		`{"dialect":"aws","schedule":{"cron":"rate(5 minutes)"}}`:                              `{"every":"5m"}`,
 		`{"dialect":"aws","schedule":{"cron":"at(2027-01-01T09:00:00)"}}`:                      `{"at":"2027-01-01T09:00:00Z"}`,
 		`{"schedule":{"cron":"@daily"}}`:                                                       `{"cron":"@daily"}`,

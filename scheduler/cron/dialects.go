@@ -2,6 +2,7 @@ package cron
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -10,12 +11,11 @@ import (
 // year, lines of a crontab, expressions in quotes or with a comment, systemd's calendar events, and times of day in
 // plain words.
 func Meant(text string) (expr, zone string, ok bool) {
-	text = unquoted(text)
-	text = comment.ReplaceAllString(text, "")
+	text = unquoted(comment.ReplaceAllString(text, ""))
 	if strings.Trim(text, "0123456789 \t") == "" {
 		return "", "", false
 	}
-	text, zone = withoutZone(text)
+	text, zone = WithoutZone(text)
 	for _, read := range []func(text string) string{asItIs, inPlainWords, calendarEvent, withYear, ofCrontab, ofFour} {
 		if expr := read(text); expr != "" {
 			if _, err := Parse(expr); err == nil {
@@ -40,8 +40,8 @@ func unquoted(text string) string {
 // comment matches a comment at the end of a text. It has a word, unlike a misplaced sign of an expression.
 var comment = regexp.MustCompile(`\s#.*[A-Za-z]{4}.*$`)
 
-// withoutZone takes a zone off a text: CRON_TZ=Asia/Tokyo in front, or a name such as Asia/Tokyo or UTC at the end.
-func withoutZone(text string) (rest, zone string) {
+// WithoutZone takes a zone off a text: CRON_TZ=Asia/Tokyo in front, or a name such as Asia/Tokyo or UTC at the end.
+func WithoutZone(text string) (rest, zone string) {
 	fields := strings.Fields(text)
 	if len(fields) < 2 {
 		return text, ""
@@ -60,26 +60,19 @@ func withoutZone(text string) (rest, zone string) {
 	return strings.Join(fields, " "), zone
 }
 
-// withYear reads the expressions that end in a year and number the days from 1, which is Sunday: EventBridge's of six
-// fields, in brackets or not, and Quartz's of seven. A question mark in one of the day fields tells where the others
-// are.
+// withYear reads the expressions that end in a year: EventBridge's of six fields, in brackets or not, and Quartz's of
+// seven. A question mark in one of the day fields tells where the others are.
 func withYear(text string) string {
 	fields, bracketed := yearFields(text)
 	n := len(fields)
-	if n != 6 && (n != 7 || bracketed) || fields[n-1] != "*" {
+	if n != 6 && (n != 7 || bracketed) || fields[n-1] != "*" || fields[n-4] != "?" && fields[n-2] != "?" && !bracketed {
 		return ""
 	}
-	day, weekday := fields[n-4], fields[n-2]
-	if day != "?" && weekday != "?" && (!bracketed || day != "*" && weekday != "*") {
+	expr, err := Translate(map[int]string{6: "aws", 7: "quartz"}[n], strings.Join(fields, " "))
+	if err != nil {
 		return ""
 	}
-	if fields[n-2] = fromSunday(weekday); fields[n-2] == "" {
-		return ""
-	}
-	for i := range fields {
-		fields[i] = strings.Replace(fields[i], "?", "*", 1)
-	}
-	return strings.Join(fields[:n-1], " ")
+	return expr
 }
 
 // yearFields returns the upper-case fields of an expression, and whether it stood in cron( ).
@@ -91,34 +84,6 @@ func yearFields(text string) (fields []string, bracketed bool) {
 	return strings.Fields(text), bracketed
 }
 
-var fromSundayItem = regexp.MustCompile(`^(\*|[1-7]|[A-Z]{3})(?:-([1-7]|[A-Z]{3}))?(L|#[1-5]|/[1-7])?$`)
-
-// fromSunday numbers the days of a day-of-week field from 0 where they were numbered from 1; empty if it cannot.
-func fromSunday(field string) string {
-	if field == "*" || field == "?" {
-		return field
-	}
-	before := func(day string) string {
-		if day != "" && day[0] >= '1' && day[0] <= '7' {
-			return string(day[0] - 1)
-		}
-		return day
-	}
-	items := strings.Split(field, ",")
-	for i, item := range items {
-		found := fromSundayItem.FindStringSubmatch(item)
-		if found == nil {
-			return ""
-		}
-		items[i] = before(found[1])
-		if found[2] != "" {
-			items[i] += "-" + before(found[2])
-		}
-		items[i] += found[3]
-	}
-	return strings.Join(items, ",")
-}
-
 // ofCrontab reads a whole line of a crontab, which has a command after five fields or after a word such as @daily.
 func ofCrontab(text string) string {
 	if n := beforeCommand(strings.Fields(text)); n > 0 {
@@ -127,8 +92,8 @@ func ofCrontab(text string) string {
 	return ""
 }
 
-// command matches what only a command has: paths, web addresses and options.
-var command = regexp.MustCompile(`(?i)(?:^|[ ="'])(?:[.~]{0,2}/[a-z]{2}|[a-z]+://|--?[a-z])`)
+// command matches what only a command has: paths, web addresses, options, and words after a template or before a quote.
+var command = regexp.MustCompile(`(?i)(?:^|[ ="'])(?:[.~]{0,2}/[a-z]{2}|\$\w+/|[a-z]+://|--?[a-z])|^%\(\w+\)s [a-z]| "`)
 
 // beforeCommand returns how many fields stand before a command; 0 if there is none.
 func beforeCommand(fields []string) int {
@@ -175,21 +140,35 @@ func foreignForm(text string, upper []string) string {
 		return "leave the quotes out"
 	case strings.Contains(text, "#") && comment.MatchString(text):
 		return "leave the comment out"
-	case strings.Contains(upper[0], "TZ="), n > 5 && endsInZone(text):
+	case inWords.MatchString(upper[0]):
+		return "these are words; " + fiveFields
+	case strings.Contains(upper[0], "TZ="), n > 5 && endsInZone(text, fields[5:]):
 		return "a cron expression does not name its zone; use schedule.timezone"
-	case bracketed, n == 6 && (fields[2] == "?" || fields[4] == "?"):
+	case bracketed, n == 6 && (fields[2] == "?") != (fields[4] == "?"):
 		return yearReason(fields, "this is EventBridge's form")
 	case beforeCommand(upper) > 0:
 		return "a command does not belong here; write the five fields before it"
-	case n == 7:
+	case n > 5 && strings.Contains(text, ", "):
+		return "a list has no spaces: write MON,TUE"
+	case n == 7 && (yearForm.MatchString(fields[6]) || slices.Contains(fields, "?")):
 		return yearReason(fields, "it has 7 fields, which is Quartz's form")
+	case n == 6 && yearForm.MatchString(fields[5]) && fields[5][0] != '*':
+		return "a year field is not supported: starts_at and ends_at bound a schedule"
 	}
 	return ""
 }
 
-func endsInZone(text string) bool {
-	_, zone := withoutZone(text)
-	return zone != ""
+var (
+	inWords  = regexp.MustCompile(`^(?:EVERY|EACH|AT|ON|\d+(?:ST|ND|RD|TH)\b.*)$`)
+	zoneForm = regexp.MustCompile(
+		`^(?:\*_)?(?:(?:AFRICA|AMERICA|ASIA|ATLANTIC|AUSTRALIA|EUROPE|PACIFIC)/[A-Z_/]+|[+-]\d\d:?\d\d)$`)
+	yearForm = regexp.MustCompile(`^(?:\*(?:/\d+)?|\d{4}(?:[,/-]\d+)*)$`)
+)
+
+// endsInZone reports whether a text ends in a zone, or its rest, behind five fields, has the form of one.
+func endsInZone(text string, rest []string) bool {
+	_, zone := WithoutZone(text)
+	return zone != "" || zoneForm.MatchString(strings.Join(rest, "_"))
 }
 
 func yearReason(fields []string, form string) string {

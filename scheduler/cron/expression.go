@@ -86,6 +86,9 @@ func split(expr string) ([]string, error) {
 	texts := strings.Fields(upper)
 	if len(texts) > 0 && texts[0][0] == '@' {
 		whole, ok := macros[strings.Join(texts, " ")]
+		if !ok && beforeCommand(texts) > 0 {
+			return nil, syntaxError("expression", expr, "a command does not belong here; write the word before it")
+		}
 		if !ok {
 			return nil, syntaxError("expression", expr, "%s", macroReason(texts[0]))
 		}
@@ -121,8 +124,10 @@ func macroReason(macro string) string {
 	switch macro {
 	case "@EVERY":
 		return "@every is not a cron expression; use an \"every\" schedule"
-	case "@REBOOT":
-		return "@reboot has no meaning here: nothing reboots; trigger the job instead"
+	case "@ONCE":
+		return "a job without a schedule runs only when it is triggered"
+	case "@REBOOT", "@RESTART":
+		return strings.ToLower(macro) + " has no meaning here: nothing reboots; trigger the job instead"
 	default:
 		return "want one of @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly"
 	}

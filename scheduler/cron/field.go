@@ -96,22 +96,30 @@ func (p *fieldParser) item(item string) {
 	}
 }
 
-// jenkins matches the hash of Jenkins: H, H/15, H(0-29)/10.
-var jenkins = regexp.MustCompile(`^H(\(\d+-\d+\))?(/\d+)?$`)
+// anyValue matches H, the hash of Jenkins, and R, the random value of croniter: H, H/15, H(0-29)/10.
+var anyValue = regexp.MustCompile(`^[HR](\(\d+-\d+\))?(/\d+)?$`)
 
 // foreign refuses an item that another system has. It reports whether the item was one.
 func (p *fieldParser) foreign(item string) bool {
-	day, nth, _ := strings.Cut(item, "#")
+	day, nth, numbered := strings.Cut(item, "#")
+	back, fromEnd := number(strings.TrimPrefix(item, "-"))
 	switch {
-	case jenkins.MatchString(item):
-		p.fail("H is Jenkins's; write a number, and let jitter spread the jobs")
+	case anyValue.MatchString(item):
+		system := map[byte]string{'H': "Jenkins's", 'R': "croniter's"}[item[0]]
+		p.fail("%c is %s; write a number, and let jitter spread the jobs", item[0], system)
 	case item == "$" && p.spec.max == 31:
 		p.fail("$ is pg_cron's; write L for the last day of the month")
+	case (item == "LAST" || item == "-1") && p.spec.max == 31:
+		p.fail("write L for the last day of the month")
+	case item[0] == '-' && fromEnd && back > 1 && back <= 31 && p.spec.max == 31:
+		p.fail("write L-%d, as L is the last day of the month and L-1 the day before it", back-1)
 	case item[0] == 'W' && p.spec.max == 31 && isNumber(item[1:]):
 		p.fail("write %sW for the weekday nearest to day %s", item[1:], item[1:])
 	case item[0] == 'L' && p.spec.max == 7 && isNumber(item[1:]):
 		p.fail("write %sL for the last such weekday of the month", item[1:])
-	case nth == "L" && p.spec.max == 7:
+	case numbered && strings.Contains(day, "-") && p.spec.max == 7:
+		p.fail("# follows one weekday; write each of them, as in THU#2,FRI#2 or THUL,FRIL")
+	case (nth == "L" || nth == "LAST" || nth == "-1") && p.spec.max == 7:
 		p.fail("write %sL for the last such weekday of the month", day)
 	default:
 		return false
@@ -151,11 +159,19 @@ func (p *fieldParser) span(item string) {
 		}
 		step = n
 	}
+	if body == "" && stepped {
+		p.fail("write */%s", stepText)
+		return
+	}
 	if body == "*" {
 		p.out.plain |= p.mask(p.spec.min, p.spec.max, step)
 		return
 	}
 	from, to, ranged := strings.Cut(body, "-")
+	if ranged && (from == "" || to == "") {
+		p.fail("the range %s lacks an end", quoted(body))
+		return
+	}
 	lo, ok := p.value(from)
 	if !ok {
 		return
@@ -294,11 +310,11 @@ func (p *fieldParser) specialWeekday(item string) bool {
 		return true
 	}
 	if item == "L" {
-		p.fail("L follows a weekday here, as in 5L for the last Friday")
+		p.fail("L follows a weekday here, as in 5L for the last Friday; Quartz's L alone is SAT")
 		return true
 	}
 	day, ok := strings.CutSuffix(item, "L")
-	if !ok {
+	if !ok || valueOf(p.spec, day) < 0 { // JUL is no last JU
 		return false
 	}
 	if n, ok := p.value(day); ok {

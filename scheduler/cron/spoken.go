@@ -7,32 +7,41 @@ import (
 	"strings"
 )
 
-// words of systemd, Laravel and others that mean the same everywhere. Weekly is not among them: it is Sunday in cron,
-// and Monday in systemd.
+// words of systemd, Rails, Laravel and others that mean the same everywhere. Weekly is not among them: it is Sunday in
+// cron, and Monday in systemd.
 var words = map[string]string{
 	"minutely": "* * * * *", "hourly": "@hourly", "daily": "@daily", "midnight": "@midnight", "monthly": "@monthly",
-	"quarterly": "0 0 1 1,4,7,10 *", "yearly": "@yearly", "annually": "@annually",
+	"quarterly": "0 0 1 1,4,7,10 *", "semi-annually": "0 0 1 1,7 *", "yearly": "@yearly", "annually": "@annually",
+	"every second": "* * * * * *", "every minute": "* * * * *", "every hour": "@hourly", "every day": "@daily",
+	"every month": "@monthly", "every year": "@yearly",
 }
 
-var timeOfDay = regexp.MustCompile(`^(?:(every|each) )?(day|daily|[a-z]+day)s?(?: at)? ` +
-	`(?:(\d{1,2}):(\d\d)|(\d{1,2})(?::(\d\d))? ?([ap])m)$`)
+var (
+	everyHour = regexp.MustCompile(`^every hour at minute (\d{1,2})$`)
+	timeFirst = regexp.MustCompile(`^at (.+) (every .+)$`) // at 5am every day
+	timeOfDay = regexp.MustCompile(`^(?:(every|each) )?([a-z]+(?:(?:, ?| and )[a-z]+)*)(?: at)? ` +
+		`(?:(\d{1,2}):(\d\d)|(\d{1,2})(?::(\d\d))? ?([ap])m|(noon)|midnight)$`)
+	between = regexp.MustCompile(`, ?| and `)
+)
 
-// inPlainWords reads daily, every day at 2am and every monday 09:00.
+// inPlainWords reads daily, @every_minute, every hour at minute 12, every day at 2am, at noon every weekday and
+// every monday, friday 09:00.
 func inPlainWords(text string) string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
+	if macro, ok := strings.CutPrefix(text, "@"); ok {
+		text = strings.ReplaceAll(macro, "_", " ")
+	}
 	if expr := words[text]; expr != "" {
 		return expr
 	}
-	found := timeOfDay.FindStringSubmatch(text)
-	if found == nil || found[2] == "day" && found[1] == "" || found[2] == "daily" && found[1] != "" {
+	if found := everyHour.FindStringSubmatch(text); found != nil {
+		return found[1] + " * * * *"
+	}
+	found := timeOfDay.FindStringSubmatch(timeFirst.ReplaceAllString(text, "$2 at $1"))
+	if found == nil {
 		return ""
 	}
-	weekday := "*"
-	if found[2] != "day" && found[2] != "daily" {
-		if weekday = shortName(&specs[dayOfWeek], strings.ToUpper(found[2])); weekday == "" {
-			return ""
-		}
-	}
+	weekdays := weekdaysInWords(found[2], found[1] != "")
 	hours, _ := strconv.Atoi(found[3] + found[5])
 	minutes, _ := strconv.Atoi(found[4] + found[6])
 	if half := found[7]; half != "" {
@@ -43,26 +52,54 @@ func inPlainWords(text string) string {
 			hours += 12
 		}
 	}
-	return fmt.Sprintf("%d %d * * %s", minutes, hours, strings.ToLower(weekday))
+	if found[8] != "" {
+		hours = 12
+	}
+	if weekdays == "" {
+		return ""
+	}
+	return fmt.Sprintf("%d %d * * %s", minutes, hours, weekdays)
+}
+
+// weekdaysInWords returns the day-of-week field for day, daily, weekday, or the names of weekdays; empty if it cannot.
+// A day is each one, a daily is not.
+func weekdaysInWords(text string, each bool) string {
+	switch {
+	case text == "day" && each, text == "daily" && !each:
+		return "*"
+	case text == "weekday" && each:
+		return "mon-fri"
+	}
+	names := between.Split(text, -1)
+	for i, name := range names {
+		short := shortName(&specs[dayOfWeek], strings.ToUpper(strings.TrimSuffix(name, "s")))
+		if short == "" {
+			return ""
+		}
+		names[i] = strings.ToLower(short)
+	}
+	return strings.Join(names, ",")
 }
 
 // calendar events of systemd.time(7): Mon..Fri *-*-01 09:00:00, whose first two parts may be left out.
-var calendarForm = regexp.MustCompile(`^(?:([A-Za-z][A-Za-z,.]*)(?: |$))?` +
-	`(?:(?:\*-)?([0-9*,./]+)-([0-9*,./]+)(?: |$))?(?:([0-9*,./]+):([0-9*,./]+)(?::([0-9*,./]+))?)?$`)
+var calendarForm = regexp.MustCompile(`^(?:([A-Za-z][A-Za-z,.-]*?),?(?: |$))?` +
+	`(?:(?:\*-)?([0-9*,./]+)(?:-([0-9*,./]+)|~0?([1-9]))(?: |$))?` +
+	`(?:([0-9*,./]+):([0-9*,./]+)(?::([0-9*,./]+))?)?$`)
 
-// calendarEvent reads a calendar event of systemd. It reads none with both a weekday and a day of the month, which must
-// both match there, and none without a time.
+// calendarEvent reads a calendar event of systemd. It reads none without a time. A weekday and a day of the month must
+// both match there: Sun *-*-1..7 is the first Sunday.
 func calendarEvent(text string) string {
 	found := calendarForm.FindStringSubmatch(strings.Join(strings.Fields(text), " "))
 	if found == nil {
 		return ""
 	}
-	weekday, mon, day, h, m, s := found[1], found[2], found[3], found[4], found[5], found[6]
-	if h == "" || weekday != "" && day != "" && day != "*" || weekday+day == "" && h != "*" {
+	weekday, mon, day, fromEnd, h, m, s := found[1], found[2], found[3], found[4], found[5], found[6], found[7]
+	plainTime := !strings.ContainsAny(h, "*,./") && !strings.ContainsAny(m, ",./")
+	if h == "" || weekday+day+fromEnd == "" && plainTime {
 		return "" // 1:30 may be a time or a duration
 	}
-	var fields []string
-	for i, text := range []string{s, m, h, day, mon, weekday} {
+	var t translator
+	for i, text := range []string{s, m, h, day, mon, strings.ReplaceAll(weekday, "-", "..")} {
 		if text == "" {
 			text = []string{"0", "0", "0", "*", "*", "*"}[i]
 		}
@@ -70,12 +107,19 @@ func calendarEvent(text string) string {
 		if field == "" {
 			return ""
 		}
-		fields = append(fields, field)
+		t.fields = append(t.fields, field)
 	}
-	if zeros := strings.Trim(fields[0], "0"); zeros == "" {
-		fields = fields[1:]
+	if n, ok := number(fromEnd); ok {
+		*t.at(dayOfMonth) = strings.TrimSuffix("L-"+strconv.Itoa(n-1), "-0")
 	}
-	return strings.ToLower(strings.Join(fields, " "))
+	if t.both(); t.err != nil {
+		return ""
+	}
+	*t.at(dayOfWeek) = strings.ToLower(*t.at(dayOfWeek))
+	if zeros := strings.Trim(t.fields[0], "0"); zeros == "" {
+		t.fields = t.fields[1:]
+	}
+	return strings.Join(t.fields, " ")
 }
 
 // calendarField writes .. as a range, the long names of days as short ones, and numbers without leading zeros.

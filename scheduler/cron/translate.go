@@ -56,6 +56,7 @@ func check(expr string) error {
 // translator holds the fields of an expression while they become those of this package.
 type translator struct {
 	fields []string // without a year
+	wraps  bool     // ranges may go on from the start of a field
 	err    error
 }
 
@@ -75,9 +76,9 @@ func (t *translator) at(field int) *string { return &t.fields[field-6+len(t.fiel
 
 // read splits a text of n fields, and translates each. With years, a year may follow, and weekdays count from Sunday.
 func (t *translator) read(text string, n int, years bool) {
-	t.fields = strings.Fields(text)
+	t.fields, t.wraps = strings.Fields(text), years
 	if years && len(t.fields) == n+1 {
-		if year := t.fields[n]; year != "*" && year != "?" {
+		if year := t.fields[n]; year != "*" {
 			t.fail(-1, "the year %s is not supported: starts_at and ends_at bound a schedule", quoted(year))
 			return
 		}
@@ -98,7 +99,9 @@ func (t *translator) read(text string, n int, years bool) {
 		for i := range items {
 			items[i] = t.item(field, items[i], years && field == dayOfWeek)
 		}
-		*t.at(field) = strings.Join(items, ",")
+		if *t.at(field) = strings.Join(items, ","); *t.at(field) == "?" && field >= dayOfMonth {
+			*t.at(field) = "*"
+		}
 	}
 }
 
@@ -109,10 +112,10 @@ var (
 	weekdayItem = regexp.MustCompile(`^(\d)(L|#\d)$`)
 )
 
-// item translates an item of a field. A weekday of shifted ones counts from 1, Sunday.
+// item translates an item of a field. A weekday of shifted ones counts from 1, Sunday, and gets its name.
 func (t *translator) item(field int, item string, shifted bool) string {
 	if found := weekdayItem.FindStringSubmatch(item); found != nil && shifted {
-		return strconv.Itoa(int(found[1][0]-'0')-1) + found[2]
+		return t.shift(found[1]) + found[2]
 	}
 	found := spanItem.FindStringSubmatch(item)
 	if found == nil || item == "" {
@@ -128,7 +131,8 @@ func (t *translator) item(field int, item string, shifted bool) string {
 	}
 	lo, hi := valueOf(spec, from), valueOf(spec, to)
 	by, _ := strconv.Atoi(step)
-	if to == "" || lo < 0 || hi < 0 || hi >= lo || to == "SUN" || step != "" && by < 1 {
+	wraps := t.wraps && hi >= spec.min && hi < lo && lo < spec.min+spec.cycle && to != "SUN"
+	if to == "" || !wraps || step != "" && by < 1 {
 		item = from
 		if to != "" {
 			item += "-" + to
@@ -140,12 +144,15 @@ func (t *translator) item(field int, item string, shifted bool) string {
 	}
 	var list []string // a range that goes on from the start of the field
 	for n := lo; n <= hi+spec.cycle; n += max(1, by) {
-		list = append(list, strconv.Itoa((n-spec.min)%spec.cycle+spec.min))
+		value := (n-spec.min)%spec.cycle + spec.min
+		if list = append(list, strconv.Itoa(value)); shifted {
+			list[len(list)-1] = spec.names[value]
+		}
 	}
 	return strings.Join(list, ",")
 }
 
-// shift renumbers a day of the week that counts from 1, Sunday.
+// shift names a day of the week that counts from 1, Sunday.
 func (t *translator) shift(day string) string {
 	n, ok := number(day)
 	if !ok {
@@ -153,8 +160,9 @@ func (t *translator) shift(day string) string {
 	}
 	if n < 1 || n > 7 {
 		t.fail(dayOfWeek, "%s is outside 1-7, which are Sunday to Saturday in this dialect", day)
+		return day
 	}
-	return strconv.Itoa(n - 1)
+	return specs[dayOfWeek].names[n-1]
 }
 
 // valueOf returns the value of a number or a name; -1 if it is neither.
@@ -176,8 +184,10 @@ func (t *translator) either() {
 	}
 	for _, field := range []int{dayOfMonth, dayOfWeek} {
 		text := t.at(field)
+		day, _ := parseField(&specs[field], *text)
+		special := day.lastWD || day.fromEnd|day.nearest|day.lastOf != 0 || day.nth != [6]uint8{}
 		switch items := strings.Split(*text, ","); {
-		case strings.ContainsAny(*text, "LW#"), field == dayOfWeek && strings.Contains(*text, "7"):
+		case special, field == dayOfWeek && slices.Contains(strings.FieldsFunc(*text, isSeparator), "7"):
 			t.fail(field, "Kubernetes has no such day")
 		case slices.ContainsFunc(items, all):
 			*text = "*"
@@ -193,6 +203,9 @@ func (t *translator) either() {
 	}
 }
 
+// isSeparator reports whether a rune stands between the values of a field. A step follows the values.
+func isSeparator(r rune) bool { return r == ',' || r == '-' }
+
 // both makes both day fields match, as Spring does. Here they do only where one of them starts with *, but the first to
 // the fourth seven days of a month have one of each weekday.
 func (t *translator) both() {
@@ -200,7 +213,7 @@ func (t *translator) both() {
 		return
 	}
 	day, weekday := t.at(dayOfMonth), t.at(dayOfWeek)
-	if strings.HasPrefix(*day, "*") || strings.HasPrefix(*weekday, "*") || *day == "?" || *weekday == "?" {
+	if strings.HasPrefix(*day, "*") || strings.HasPrefix(*weekday, "*") {
 		return
 	}
 	week := slices.Index([]string{"1-7", "8-14", "15-21", "22-28"}, *day) + 1

@@ -32,8 +32,12 @@ func Warnings(expr, zone string) (warnings []string, err error) {
 				"in Spring and some other systems both must match")
 		}
 	}
-	if zone == "" && !e.interval {
+	switch {
+	case zone != "":
+	case !e.interval:
 		warnings = append(warnings, "its hours are in UTC, as the schedule has no timezone")
+	case !f.full(dayOfMonth) || !f.full(dayOfWeek) || !f.full(month):
+		warnings = append(warnings, "its days are in UTC, as the schedule has no timezone")
 	}
 	return warnings, nil
 }

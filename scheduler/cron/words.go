@@ -20,6 +20,8 @@ func Words(expr string) (string, error) {
 		return times, nil
 	case days == "":
 		return "daily " + times, nil
+	case strings.HasPrefix(days, "in ") && !strings.HasPrefix(times, "every"):
+		return "daily " + days + " " + times, nil
 	case strings.HasPrefix(times, "every"):
 		return times + ", " + days, nil
 	}
@@ -32,33 +34,39 @@ const mostTimes = 6
 // timeWords says at which times of a day the expression fires.
 func timeWords(f *fields) string {
 	h, m, s := f[hour].plain, f[minute].plain, f[second].plain
-	allHours, allMinutes := f.full(hour), f.full(minute)
+	times := bits.OnesCount64(h) * bits.OnesCount64(m) * bits.OnesCount64(s)
 	onTheMinute := s == 1
+	if step, ok := wholeCycle(hour, h); ok && onTheMinute && bits.OnesCount64(m) == 1 && step > 1 && times > mostTimes {
+		return fmt.Sprintf("every %d h at minute %d", step, bits.TrailingZeros64(m))
+	}
+	if times <= mostTimes || onTheMinute && bits.OnesCount64(m) == 1 && spansOf(h) > mostTimes/2 {
+		return listTimes(h, m, s)
+	}
+	var text string
+	_, steady := wholeCycle(second, s)
 	switch {
-	case bits.OnesCount64(h)*bits.OnesCount64(m)*bits.OnesCount64(s) <= mostTimes:
-		return listTimes(h, m, s)
-	case allHours && allMinutes && !onTheMinute:
-		return rhythm(second, s, "s", "every minute at second ")
-	case allHours && onTheMinute && allMinutes:
-		return "every minute"
-	case allHours && onTheMinute:
-		return rhythm(minute, m, "min", "every hour at minute ")
-	case onTheMinute && bits.OnesCount64(m) == 1:
-		if step, ok := wholeCycle(hour, h); ok {
-			return fmt.Sprintf("every %d h at minute %d", step, bits.TrailingZeros64(m))
-		}
-		return listTimes(h, m, s)
+	case f.full(minute) && onTheMinute:
+		text = "every minute"
+	case f.full(minute):
+		text = rhythm(second, s, "s", "every minute at second ")
+	case onTheMinute:
+		text = rhythm(minute, m, "min", "every hour at minute ")
+	case steady || f.full(second):
+		text = rhythm(second, s, "s", "") + " of minute " + numbers(m)
+	default:
+		text = rhythm(minute, m, "min", "every hour at minute ") + " at second " + numbers(s)
 	}
-	var within []string
-	if !onTheMinute {
-		within = append(within, rhythm(second, s, "s", "second "))
-	}
-	within = append(within, strings.TrimPrefix(rhythm(minute, m, "min", "minute "), "every "))
-	text := "every " + strings.TrimPrefix(strings.Join(within, " of "), "every ")
-	if !allHours {
+	if !f.full(hour) {
 		text += ", " + hourSpans(h)
 	}
 	return text
+}
+
+func spansOf(mask uint64) (n int) {
+	for range runsOf(mask) {
+		n++
+	}
+	return n
 }
 
 // rhythm says that a field repeats all through its cycle, or lists its values after a prefix.
@@ -210,10 +218,17 @@ func nameSpans(names []string, mask uint64) string {
 
 func inTitleCase(name string) string { return name[:1] + strings.ToLower(name[1:]) }
 
+// numbers lists the values in a mask, with ranges of three and more: "5–8, 19, 20".
 func numbers(mask uint64) string {
 	var items []string
-	for n := range each(mask) {
-		items = append(items, strconv.Itoa(n))
+	for lo, hi := range runsOf(mask) {
+		if hi-lo > 1 {
+			items = append(items, fmt.Sprintf("%d–%d", lo, hi))
+			continue
+		}
+		for n := lo; n <= hi; n++ {
+			items = append(items, strconv.Itoa(n))
+		}
 	}
 	return strings.Join(items, ", ")
 }

@@ -125,8 +125,7 @@ func mutated(r *rapid.T, text string) string {
 	return text
 }
 
-// An expression that is proposed for one with a year has the days and times of the one that was written, read by a
-// reader of its own that counts the days from Sunday, 1.
+// An expression that is proposed for one with a year has the days and times of the one that was written.
 func TestAProposedExpressionHasTheWrittenSlots(t *testing.T) {
 	t.Parallel()
 	number := func(lo, hi int) *rapid.Generator[string] {
@@ -160,122 +159,13 @@ func TestAProposedExpressionHasTheWrittenSlots(t *testing.T) {
 			text = "cron(" + text + ")"
 		}
 		text = mutated(r, text)
-		meant, ok := scheduleMeant(text)
+		meant, ok := scheduleMeant(text, "")
 		if _, err := cron.Parse(text); !ok || err == nil || meant.Kind() != KindCron {
 			return
 		}
-		sameSlots(r, text, meant.Cron)
+		form := theirExpression(text)
+		sameSlots(r, map[int]string{6: "aws", 7: "quartz"}[len(strings.Fields(form))], form, meant.Cron)
 	})
-}
-
-// sameSlots compares the slots of a proposal in 2027 and 2028 with those of a text, day by day.
-func sameSlots(r *rapid.T, text, proposal string) {
-	fields := strings.Fields(strings.TrimSuffix(strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), "cron("), ")"))
-	if len(fields) == 6 {
-		fields = append([]string{"0"}, fields...)
-	}
-	if len(fields) != 7 || fields[6] != "*" {
-		r.Fatalf("%q became %q", text, proposal)
-	}
-	times := 1
-	for i, most := range []int{59, 59, 23} {
-		selected := 0
-		for n := range most + 1 {
-			if reads(r, fields[i], n, 0, most) {
-				selected++
-			}
-		}
-		times *= selected
-	}
-	e := cron.MustParse(proposal)
-	for day := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2029; day = day.AddDate(0, 0, 13) {
-		want := 0
-		if readsDay(r, fields[3], day) && reads(r, fields[4], int(day.Month()), 1, 12) &&
-			readsWeekday(r, fields[5], day) {
-			want = times
-		}
-		got := 0
-		for range e.Between(day, day.AddDate(0, 0, 1), time.UTC) {
-			got++
-		}
-		if got != want {
-			r.Fatalf("%q became %q: %d slots on %s, want %d", text, proposal, got, day.Format(time.DateOnly), want)
-		}
-	}
-}
-
-// reads reports whether a list of *, n, n-m and these with a step has a value.
-func reads(r *rapid.T, list string, value, lowest, highest int) bool {
-	for item := range strings.SplitSeq(list, ",") {
-		body, stepText, stepped := strings.Cut(item, "/")
-		from, to, ranged := strings.Cut(body, "-")
-		lo, hi, step := lowest, highest, 1
-		if body != "*" && body != "?" {
-			lo = readsNumber(r, from)
-			if hi = lo; ranged {
-				hi = readsNumber(r, to)
-			} else if stepped {
-				hi = highest
-			}
-		}
-		if stepped {
-			step = readsNumber(r, stepText)
-		}
-		if value >= lo && value <= hi && (value-lo)%step == 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func readsNumber(r *rapid.T, text string) int {
-	if i := strings.Index("sun mon tue wed thu fri sat", text); len(text) == 3 && i >= 0 {
-		return i/4 + 1
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		r.Fatalf("a proposal was made for a text with %q", text)
-	}
-	return n
-}
-
-// readsDay is reads for days of the month, with L and L-3.
-func readsDay(r *rapid.T, list string, day time.Time) bool {
-	for item := range strings.SplitSeq(list, ",") {
-		before, fromEnd := strings.CutPrefix(item, "l")
-		if !fromEnd && reads(r, item, day.Day(), 1, 31) {
-			return true
-		}
-		n := 0
-		if before != "" && fromEnd {
-			n = readsNumber(r, strings.TrimPrefix(before, "-"))
-		}
-		if last := time.Date(day.Year(), day.Month()+1, 0, 0, 0, 0, 0, time.UTC).Day(); fromEnd && day.Day() == last-n {
-			return true
-		}
-	}
-	return false
-}
-
-// readsWeekday is reads for days of the week from 1, Sunday, with 6L and 2#1.
-func readsWeekday(r *rapid.T, list string, day time.Time) bool {
-	for item := range strings.SplitSeq(list, ",") {
-		weekday, nth, numbered := strings.Cut(item, "#")
-		last, isLast := strings.CutSuffix(item, "l")
-		switch {
-		case numbered && reads(r, weekday, int(day.Weekday())+1, 1, 7):
-			if readsNumber(r, nth) == (day.Day()+6)/7 {
-				return true
-			}
-		case isLast && reads(r, last, int(day.Weekday())+1, 1, 7):
-			if day.AddDate(0, 0, 7).Month() != day.Month() {
-				return true
-			}
-		case !numbered && !isLast && reads(r, item, int(day.Weekday())+1, 1, 7):
-			return true
-		}
-	}
-	return false
 }
 
 // A calendar event of systemd has the weekdays and the time that it names.
@@ -291,7 +181,7 @@ func TestAProposedCalendarEventHasTheWrittenSlots(t *testing.T) {
 				0: "day", 1: "day", 2: "sday", 3: "nesday", 4: "rsday", 5: "day", 6: "urday",
 			}[from], h, m)
 		}
-		meant, ok := scheduleMeant(text)
+		meant, ok := scheduleMeant(text, "")
 		if !ok {
 			if from <= to || to == 0 {
 				r.Fatalf("%q means nothing", text)
@@ -310,4 +200,59 @@ func TestAProposedCalendarEventHasTheWrittenSlots(t *testing.T) {
 			day = day.AddDate(0, 0, 1)
 		}
 	})
+}
+
+// A date of systemd and its weekday must both match, and ~2 is the last day but one.
+func TestAProposedDateHasTheWrittenDays(t *testing.T) {
+	t.Parallel()
+	days := []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
+	rapid.Check(t, func(r *rapid.T) {
+		weekday, day := rapid.IntRange(-1, 6).Draw(r, "weekday"), rapid.IntRange(1, 28).Draw(r, "day")
+		last, fromEnd := day+rapid.SampledFrom([]int{0, 1, 6}).Draw(r, "more"), rapid.Bool().Draw(r, "from the end")
+		text := fmt.Sprintf("*-*-%d..%d 9:30", day, last)
+		if fromEnd {
+			day %= 10
+			last, text = day, fmt.Sprintf("*-*~%02d 9:30", day)
+		}
+		if weekday >= 0 {
+			text = days[weekday] + " " + text
+		}
+		meant, ok := scheduleMeant(text, "")
+		if !ok {
+			return
+		}
+		e := cron.MustParse(meant.Cron)
+		for date := time.Date(2027, 1, 1, 9, 30, 0, 0, time.UTC); date.Year() == 2027; date = date.AddDate(0, 0, 1) {
+			n := date.Day()
+			if fromEnd {
+				n = time.Date(2027, date.Month()+1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, -date.Day()).Day()
+			}
+			want := n >= day && n <= last && (weekday < 0 || int(date.Weekday()) == weekday)
+			if slot, ok := e.Next(date.Add(-1), time.UTC); (ok && slot.At.Equal(date)) != want {
+				r.Fatalf("%q became %q, which fires on %s: %t", text, meant.Cron, date.Format("Mon 2 Jan"), !want)
+			}
+		}
+	})
+}
+
+// A step is proposed as a period if it is longer than its field, and then it is as long as it says.
+func TestAProposedPeriodIsAsLongAsTheStep(t *testing.T) {
+	t.Parallel()
+	for form, unit := range map[string]time.Duration{
+		"*/%d * * * * *": time.Second, "*/%d * * * *": time.Minute, "0 0/%d * * * ?": time.Minute, "0 */%d * * *": time.Hour,
+		"0 0 */%d * * *": time.Hour,
+	} {
+		field := map[time.Duration]int{time.Second: 60, time.Minute: 60, time.Hour: 24}[unit]
+		for n := range 10000 {
+			text := fmt.Sprintf(form, n)
+			meant, ok := scheduleMeant(text, "")
+			if n <= field && ok && meant.Kind() != KindCron {
+				t.Fatalf("%q became %+v", text, meant)
+			}
+			long := time.Duration(n) * unit
+			if n > field && long <= 366*24*time.Hour && (!ok || meant.Every.Value() != long) {
+				t.Fatalf("%q became %+v, %t", text, meant, ok)
+			}
+		}
+	}
 }

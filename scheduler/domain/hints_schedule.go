@@ -2,6 +2,7 @@ package domain
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -14,7 +15,7 @@ import (
 // ScheduleMeant returns the schedule, as JSON, that a text of another system stands for: a cron expression, a
 // duration, an instant, or a form that EventBridge takes; false when it is none of these.
 func ScheduleMeant(text string) (string, bool) {
-	s, ok := scheduleMeant(text)
+	s, ok := scheduleMeant(text, "")
 	if !ok {
 		return "", false
 	}
@@ -22,9 +23,10 @@ func ScheduleMeant(text string) (string, bool) {
 	return string(raw), err == nil
 }
 
-// scheduleMeant proposes only what is valid. It proposes nothing for numbers alone, of which a field or a unit may be
-// missing.
-func scheduleMeant(text string) (Schedule, bool) {
+// scheduleMeant proposes only what is valid, for a text that stands beside the name of a zone, or beside none. It
+// proposes nothing for numbers alone, of which a field or a unit may be missing, nor for a text that names another
+// zone.
+func scheduleMeant(text, zone string) (Schedule, bool) {
 	text = strings.TrimSpace(text)
 	if len(text) > maxMeant || strings.Trim(text, "0123456789 \t") == "" {
 		return Schedule{}, false
@@ -32,15 +34,27 @@ func scheduleMeant(text string) (Schedule, bool) {
 	var s Schedule
 	if every, ok := everyMeant(text); ok {
 		_ = s.Every.UnmarshalText([]byte(every))
-	} else if expr, zone, ok := cron.Meant(text); ok {
-		s.Cron, s.Timezone = expr, zone
+	} else if expr, named, ok := cron.Meant(text); ok {
+		s.Cron, s.Timezone = expr, named
+	} else if form, inner, _ := strings.Cut(strings.TrimSuffix(text, ")"), "("); form == "at" {
+		s = eventBridgeAt(inner, zone)
 	} else {
-		if inner, ok := strings.CutPrefix(text, "at("); ok {
-			text = strings.TrimSuffix(inner, ")") + "Z" // EventBridge Scheduler uses UTC unless told otherwise
-		}
 		_ = s.At.UnmarshalText([]byte(text))
 	}
+	if s.Timezone != "" && zone != "" && s.Timezone != zone {
+		return Schedule{}, false
+	}
 	return s, s.Kind() != KindNone && len(s.Validate()) == 0
+}
+
+// eventBridgeAt is a one-shot at a local time. EventBridge Scheduler uses UTC unless told otherwise.
+func eventBridgeAt(local, zone string) Schedule {
+	s := Schedule{Timezone: zone}
+	if zone == "" {
+		local += "Z"
+	}
+	_ = s.At.UnmarshalText([]byte(local)) // never fails: what is wrong is found by Validate
+	return s
 }
 
 // maxMeant bounds the texts that are looked at, in bytes.
@@ -58,21 +72,25 @@ func everyMeant(text string) (string, bool) {
 	if step == nil {
 		return "", false
 	}
-	n, unit := step[1], time.Minute
-	if n == "" {
-		n, unit = step[2], time.Hour
+	for i, field := range []struct{ unit, all time.Duration }{
+		{time.Second, time.Minute}, {time.Minute, time.Hour}, {time.Hour, 24 * time.Hour},
+	} {
+		n, _ := strconv.Atoi(step[i+1]) // at most four digits; absent: 0
+		if period := time.Duration(n) * field.unit; period > field.all {
+			return Short(period), true
+		}
 	}
-	period, _ := strconv.Atoi(n) // at most four digits
-	return Short(time.Duration(period) * unit), time.Duration(period)*unit > max(unit*24, time.Hour)
+	return "", false
 }
 
-// longStep matches expressions of nothing but a step of minutes, or of full hours. Cron starts such a step again in
-// each hour or day, so that one longer than that never comes to its second value.
-var longStep = regexp.MustCompile(`^(?:0 )?(?:[*0]/(\d{1,4}) \*|0 [*0]/(\d{1,4})) [*?] \* [*?]$`)
+// longStep matches expressions of nothing but a step of seconds, of minutes or of full hours. Cron starts such a step
+// again in each minute, hour or day, so that one longer than that never comes to its second value.
+var longStep = regexp.MustCompile(
+	`^(?:[*0]/(\d{1,4}) \* \*|(?:0 )?(?:[*0]/(\d{1,4}) \*|0 [*0]/(\d{1,4}))) [*?] \* [*?]$`)
 
 // cronHint says what an invalid cron expression may have meant.
-func cronHint(text string) string {
-	s, ok := scheduleMeant(text)
+func cronHint(text, zone string) string {
+	s, ok := scheduleMeant(text, zone)
 	if !ok {
 		return ""
 	}
@@ -105,18 +123,24 @@ func InstantMeant(number string) (string, bool) {
 }
 
 // Translate returns the schedule that a schedule of another system stands for, whose form stands in cron: see
-// [cron.Translate]. In the dialect aws it may be rate(5 minutes) or at(2027-01-01T09:00:00) too.
+// [cron.Translate]. It may name its zone, as in CRON_TZ=Asia/Tokyo 0 9 * * *, or be a period, as in @every 5m. In the
+// dialect aws it may be rate(5 minutes) or at(2027-01-01T09:00:00) too.
 func (s Schedule) Translate(dialect string) (Schedule, error) {
+	if rest, zone := cron.WithoutZone(s.Cron); zone != "" && s.Timezone == "" {
+		s.Cron, s.Timezone = rest, zone
+	}
 	form, inner, _ := strings.Cut(strings.TrimSuffix(strings.TrimSpace(s.Cron), ")"), "(")
-	switch every, ok := everyMeant(s.Cron); {
-	case dialect == "aws" && form == "rate" && ok:
+	every, ok := everyMeant(s.Cron)
+	switch period := dialect == "aws" && form == "rate" || strings.HasPrefix(form, "@every "); {
+	case period && ok:
 		s.Cron = ""
 		return s, s.Every.UnmarshalText([]byte(every))
+	case period:
+		return s, errors.New(NotADuration(s.Cron))
 	case dialect == "aws" && form == "at":
-		if s.Cron = ""; s.Timezone == "" {
-			inner += "Z" // EventBridge Scheduler uses UTC unless told otherwise
-		}
-		return s, s.At.UnmarshalText([]byte(inner))
+		at := eventBridgeAt(inner, s.Timezone)
+		s.Cron, s.At = "", at.At
+		return s, nil
 	}
 	ours, err := cron.Translate(dialect, s.Cron)
 	s.Cron = ours

@@ -46,9 +46,9 @@ func TestSchedulesOfOtherSystemsAreUnderstood(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"rate(5 minutes)": `{"every":"5m"}`, "cron(0 10 * * ? *)": `{"cron":"0 10 * * *"}`,
-		"cron(15 12 ? * 2-6 *)": `{"cron":"15 12 * * 1-5"}`, "cron(0 8 1 * ? *)": `{"cron":"0 8 1 * *"}`,
-		"cron(0/5 8-17 ? * MON-FRI *)": `{"cron":"0/5 8-17 * * MON-FRI"}`, "cron(0 9 ? * 2#1 *)": `{"cron":"0 9 * * 1#1"}`,
-		"cron(0 9 ? * 6L *)": `{"cron":"0 9 * * 5L"}`, "cron(0 9 L * ? *)": `{"cron":"0 9 L * *"}`,
+		"cron(15 12 ? * 2-6 *)": `{"cron":"15 12 * * MON-FRI"}`, "cron(0 8 1 * ? *)": `{"cron":"0 8 1 * *"}`,
+		"cron(0/5 8-17 ? * MON-FRI *)": `{"cron":"0/5 8-17 * * MON-FRI"}`, "cron(0 9 ? * 2#1 *)": `{"cron":"0 9 * * MON#1"}`,
+		"cron(0 9 ? * 6L *)": `{"cron":"0 9 * * FRIL"}`, "cron(0 9 L * ? *)": `{"cron":"0 9 L * *"}`,
 		"0 10 * * ? *": `{"cron":"0 10 * * *"}`, "@daily": `{"cron":"@daily"}`, "0 3 * * *": `{"cron":"0 3 * * *"}`,
 		"5m": `{"every":"5m"}`, "every 5 minutes": `{"every":"5m"}`,
 		"at(2026-12-01T09:00:00)": `{"at":"2026-12-01T09:00:00Z"}`, "2026-12-01T09:00:00Z": `{"at":"2026-12-01T09:00:00Z"}`,
@@ -67,6 +67,32 @@ func TestSchedulesOfOtherSystemsAreUnderstood(t *testing.T) {
 	}
 }
 
+// A proposal stands beside the zone that the schedule has, and does not contradict it.
+func TestAProposalHeedsTheZone(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"at(2027-01-01T09:00:00)":           `; use {"timezone":"Europe/Berlin","at":"2027-01-01T09:00:00"} in place of cron`,
+		"CRON_TZ=Asia/Tokyo 0 9 * * *":      "; use schedule.timezone",
+		"0 9 * * * Europe/Berlin":           `; use {"cron":"0 9 * * *","timezone":"Europe/Berlin"}`,
+		"every day at 9am":                  `; use "0 9 * * *"`,
+		"0 9 * * mon, tue":                  "a list has no spaces: write MON,TUE",
+		"CRON_TZ=Europe/Berlin 0 9 * * wed": `; use {"cron":"0 9 * * wed","timezone":"Europe/Berlin"}`,
+	} {
+		problems := Schedule{Cron: text, Timezone: "Europe/Berlin"}.Validate()
+		if len(problems) != 1 || !strings.HasSuffix(problems[0].Message, want) {
+			t.Errorf("%q: %v, want %q", text, problems, want)
+		}
+	}
+}
+
+func TestATimeOfDayIsACron(t *testing.T) {
+	t.Parallel()
+	problems := Schedule{Every: mustDuration("24h"), Timezone: "Europe/Berlin"}.Validate()
+	if len(problems) != 1 || !strings.Contains(problems[0].Message, `a daily time is a cron such as "0 9 * * *"`) {
+		t.Error(problems)
+	}
+}
+
 // EventBridge and Quartz number the days of the week from 1, Sunday. Here Sunday is 0.
 func TestEveryDayOfTheWeekIsTheSameOne(t *testing.T) {
 	t.Parallel()
@@ -74,7 +100,7 @@ func TestEveryDayOfTheWeekIsTheSameOne(t *testing.T) {
 	for day := range 7 {
 		for _, form := range []string{"cron(0 10 ? * %d *)", "0 10 ? * %d *", "0 0 10 ? * %d *"} {
 			text := fmt.Sprintf(form, day+1)
-			meant, ok := scheduleMeant(text)
+			meant, ok := scheduleMeant(text, "")
 			if !ok {
 				t.Fatal(text)
 			}
@@ -132,7 +158,7 @@ func FuzzHints(f *testing.F) {
 				t.Fatalf("%q: %q", text, meant)
 			}
 		}
-		s, ok := scheduleMeant(text)
+		s, ok := scheduleMeant(text, "")
 		if problems := s.Validate(); ok && (len(problems) > 0 || s.Kind() == KindNone) {
 			t.Fatalf("%q: %+v %v", text, s, problems)
 		}

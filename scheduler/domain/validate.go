@@ -165,7 +165,7 @@ func (c *checker) schedule(s Schedule) {
 	kind := s.Kind()
 	if s.Cron != "" {
 		if _, err := cron.Parse(s.Cron); err != nil {
-			c.add("schedule.cron", "%v%s", err, cronHint(s.Cron))
+			c.add("schedule.cron", "%v%s", err, cronHint(s.Cron, s.Timezone))
 		}
 	}
 	if s.Timezone != "" {
