@@ -114,7 +114,7 @@ func TestAGroupOfDeadLettersIsReplayed(t *testing.T) {
 	s.bury("a", domain.ReasonTimeout, 2)
 	s.bury("b", domain.ReasonHTTP5xx, 1)
 	p := sound(b.get("/dead-letters").want(200).shows(">30</a>", ">2</a>", ">1</a>"))
-	if n := strings.Count(p.body, `<tr><td class="named">`); n != 3 {
+	if n := strings.Count(p.body, `<tr><td><a href="/jobs/`); n != 3 {
 		t.Errorf("%d groups: %s", n, p.body)
 	}
 	b.get("/dead-letters?reason=timeout").want(200).shows(">2</a>").hides(">30</a>")

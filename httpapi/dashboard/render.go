@@ -129,6 +129,8 @@ var functions = template.FuncMap{
 	"brief":    brief,
 	"outcomes": recentStrip,
 	"chips":    chips,
+	"labels":   pairsOf,
+	"slashed":  slashed,
 }
 
 // dict makes a map of names and values, for parts that need several.

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
+	"html/template"
 	"math"
 	"net/url"
 	"strings"
@@ -39,6 +40,12 @@ func scheduleWords(s domain.Schedule) string {
 		words += ", until " + s.EndsAt.String()
 	}
 	return words
+}
+
+// slashed lets a line break after the slashes of a text, such as a URL or the name of a zone.
+func slashed(text string) template.HTML {
+	return template.HTML( //nolint:gosec // escaped
+		strings.ReplaceAll(template.HTMLEscapeString(text), "/", "/<wbr>"))
 }
 
 // zoneOf returns the zone of a schedule.

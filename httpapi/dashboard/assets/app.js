@@ -29,7 +29,7 @@ for (const part of document.querySelectorAll('.scroll.end')) part.scrollLeft = p
 document.addEventListener('htmx:afterSwap', (event) => labels(event.target.parentElement || document));
 
 // On narrow screens the pages' names are a line that scrolls.
-document.querySelector('header nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+document.querySelector('.places [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
 
 // At / the API answers whoever does not ask for a page.
 document.addEventListener('htmx:configRequest', (event) => { event.detail.headers.Accept = 'text/html'; });
