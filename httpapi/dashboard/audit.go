@@ -23,7 +23,7 @@ type difference struct {
 func changesOf(entries []audit.Entry) []change {
 	changes := make([]change, len(entries))
 	for i, e := range entries {
-		changes[i] = change{e, differences(e.Before, e.After)}
+		changes[i] = change{e, changedIn(e)}
 	}
 	return changes
 }
@@ -34,10 +34,14 @@ func (c change) Who() string {
 	case c.ActorName != nil:
 		return string(c.ActorKind) + " " + *c.ActorName
 	case c.Actor != nil:
-		return string(c.ActorKind) + " " + *c.Actor
+		return who(string(c.ActorKind) + " " + *c.Actor)
+	case c.ActorKind == audit.System:
+		return "Punctual itself"
 	}
-	return string(c.ActorKind)
+	return who(string(c.ActorKind))
 }
+
+func empty(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 // differences lists the fields in which two JSON values differ.
 func differences(before, after json.RawMessage) []difference {
@@ -58,7 +62,7 @@ func differences(before, after json.RawMessage) []difference {
 // flatten writes every value of a JSON document under its path, such as schedule.cron.
 func flatten(into map[string]string, path string, raw json.RawMessage) {
 	var object map[string]json.RawMessage
-	if len(raw) == 0 || string(raw) == "null" {
+	if empty(raw) {
 		return
 	}
 	if json.Unmarshal(raw, &object) != nil {

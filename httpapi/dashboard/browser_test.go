@@ -307,7 +307,7 @@ func TestInABrowserAGroupOfDeadLettersIsReplayed(t *testing.T) {
 	s.bury("daily", domain.ReasonTimeout, 1)
 	b := s.chromium(t)
 	b.open("/dead-letters")
-	b.do(chromedp.Click(`//tr[contains(., "answered with 5xx")]//button[text()="Replay…"]`))
+	b.do(chromedp.Click(`//tr[contains(., "503")]//button[text()="Replay…"]`))
 	b.waits("h1", "Replay 40 dead letters?")
 	b.press("Replay")
 	b.waits(".answer", "0 of 40")

@@ -329,7 +329,7 @@ func TestTheWayOfAJob(t *testing.T) {
 	s := serve(t, true)
 	b := s.browser()
 	b.create("daily", "labels", "team=billing\narea=eu", "description", "for people", "body", `{"a":1}`)
-	b.get("/jobs").want(200).shows("daily", "Mon–Fri 03:00 Europe/Berlin", "team=billing")
+	b.get("/jobs").want(200).shows("daily", "Mon–Fri 03:00 Europe/<wbr>Berlin", "team=billing")
 	b.get("/jobs?search=team%3Dbilling+daily").want(200).shows("daily")
 	b.get("/jobs?search=state:paused").want(200).shows("No job matches")
 	sound(b.get("/jobs/daily").want(200).shows("Mon–Fri 03:00 Europe/Berlin", "next <strong>in", "Next slots"))
