@@ -135,6 +135,9 @@ var functions = template.FuncMap{
 	"brief":    brief,
 	"outcomes": recentStrip,
 	"chips":    chips,
+	"list":     func(items ...string) []string { return items },
+	"pinned":   pinned,
+	"place":    func() string { return mark(time.Time{}, "place", "") },
 	"labels":   pairsOf,
 	"slashed":  slashed,
 }

@@ -178,15 +178,42 @@ type runsView struct {
 	Runs    []runs.Run
 	Next    string
 	Filter  url.Values
+	Zone    *time.Location   // of the visitor
 	Problem *problem.Problem // with the filter
+}
+
+// Wall returns an instant of the filter as a field for a date and a time holds it, in the visitor's zone. It is empty
+// where the field cannot hold it: the hour comes twice, or it is no time.
+func (r runsView) Wall(name string) string {
+	at, err := time.Parse(time.RFC3339, r.Filter.Get(name))
+	if err != nil || twice(at.In(r.Zone)) {
+		return ""
+	}
+	return at.In(r.Zone).Format("2006-01-02T15:04:05.999999")
+}
+
+// Fields are the parameters of the filter that have fields.
+func (r runsView) Fields() []string {
+	fields := []string{"job", "status", "reason"}
+	for _, name := range []string{"from", "to"} {
+		if r.Filter.Get(name) == "" || r.Wall(name) != "" {
+			fields = append(fields, name)
+		}
+	}
+	return fields
 }
 
 func (v *visit) runs() error {
 	query := filtered(v.r.URL.Query(),
 		"status", "reason", "trigger", "late", "label", "job", "job_id", "from", "to", "cursor")
+	for _, name := range []string{"from", "to"} {
+		if text := query.Get(name); text != "" {
+			query.Set(name, instantIn(text, v.located(v.param)))
+		}
+	}
 	query.Set("view", "summary")
 	query.Set("limit", shownRuns)
-	view := runsView{Filter: query}
+	view := runsView{Filter: query, Zone: v.located(func(string) string { return "" })}
 	list, err := v.api.Runs(v.ctx(), query)
 	if err != nil {
 		if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {

@@ -37,6 +37,13 @@ document.addEventListener('htmx:configRequest', (event) => { event.detail.header
 watch(labels, (at) => at.toLocaleTimeString('sv-SE', { timeZone: document.body.dataset.zone }));
 
 document.addEventListener('click', (event) => {
+  const link = event.target.closest('a.copy');
+  if (link && navigator.clipboard) { // without, it is opened, and its address can be copied
+    event.preventDefault();
+    navigator.clipboard.writeText(link.href);
+    link.textContent = 'Copied';
+    return;
+  }
   const button = event.target.closest('button.copy');
   if (button) {
     navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
