@@ -134,6 +134,29 @@ func TestAGroupOfDeadLettersIsReplayed(t *testing.T) {
 	s.counts(30, "dead_letters", "resolved_at IS NOT NULL AND reason = 'http_5xx'")
 }
 
+// An operation that is done says what became of the runs that it made.
+func TestAReplayThatHelpedNothingSaysSo(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("a")
+	s.bury("a", domain.ReasonHTTP5xx, 3)
+	operation := b.post("/dead-letters/replay", "job", "a", "sure", "1", "max_per_second", "1000").want(303).to()
+	b.get(operation).want(200).hides("Of the runs")
+	s.operate()
+	p := b.get(operation).want(200)
+	p.shows("Replay 3 dead letters of a", "at most 1000 a second", "0 succeeded, 0 died again, 3 have not ended").hides("those that died")
+	s.execute(`UPDATE punctual.runs SET status = 'dead', finished_at = now(), reason = 'http_5xx' WHERE trigger = 'replay'`)
+	p = sound(b.get(operation).want(200).shows("done: 3 of 3", "0 succeeded, 3 died again"))
+	_, link, _ := strings.Cut(p.body, `or <a href="`)
+	link, _, _ = strings.Cut(link, `"`)
+	found := b.get(html.UnescapeString(link)).want(200)
+	if n := strings.Count(found.body, `<tr>
+<td><a href="/runs/`); n != 3 {
+		t.Errorf("%s lists %d runs: %s", link, n, found.body)
+	}
+}
+
 // What is replayed or resolved is what is listed, whatever the list was narrowed by.
 func TestAllOfTheseAreThoseThatAreListed(t *testing.T) {
 	t.Parallel()

@@ -601,7 +601,9 @@ func TestRunsAreNarrowedInTheVisitorsClock(t *testing.T) {
 	b.create("daily")
 	run := b.post("/jobs/daily/trigger").want(303).to()
 	sound(b.get("/runs").want(200).shows(run, "Slot, Berlin", "From (Europe/Berlin)", "Copy a link"))
-	wall := func(after time.Duration) string { return time.Now().Add(after).In(inBerlin(t)).Format("2006-01-02T15:04") }
+	wall := func(after time.Duration) string {
+		return time.Now().Add(after).In(inBerlin(t)).Format("2006-01-02T15:04")
+	}
 	from, to := wall(-2*time.Minute), wall(2*time.Minute)
 	b.get("/runs?zone=Europe%2FBerlin&from="+from+"&to="+to).want(200).hides("✕").
 		shows(run, `name="from" value="`+from+`:00"`, `name="to" value="`+to+`:00"`)

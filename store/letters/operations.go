@@ -55,6 +55,8 @@ type Operation struct {
 
 	Request     json.RawMessage `json:"request" doc:"What it was requested for: the filter, as an object."`
 	RequestedBy string          `json:"requested_by" doc:"Who requested it." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
+
+	Outcomes *RunOutcomes `db:"-" json:"outcomes,omitempty" doc:"Of a replay or backfill: what became of the runs that it made. Only when a single operation is read."`
 }
 
 // BulkRequest asks for an operation on the open dead letters that Filter selects. The filter's Resolved and Page are
@@ -229,9 +231,15 @@ func (r BulkRequest) request() any {
 	}
 }
 
-// GetOperation returns an operation. The error is ErrNotFound if the tenant has none with this id.
+// GetOperation returns an operation, with what became of its runs. The error is ErrNotFound if the tenant has none with this id.
 func (l *Letters) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
-	return readOperation(ctx, l.db.Reader(ctx, tenant), tenant, id)
+	q := l.db.Reader(ctx, tenant)
+	o, err := readOperation(ctx, q, tenant, id)
+	if err != nil {
+		return o, err
+	}
+	o.Outcomes, err = o.outcomes(ctx, q, tenant)
+	return o, err
 }
 
 func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Operation, error) {
