@@ -142,6 +142,19 @@ func TestInABrowserPagesFitTheWindow(t *testing.T) {
 	}
 }
 
+// pictures writes pictures of a state on a desktop and on a phone, if pictures are wanted.
+func (b *tab) pictures(state string) {
+	b.t.Helper()
+	if *pictures == "" {
+		return
+	}
+	for _, width := range []int64{1280, 390} {
+		b.wide(width)
+		b.picture(fmt.Sprintf("state-%s-%d", state, width))
+	}
+	b.wide(1280)
+}
+
 // picture writes a picture of the page as it is, if pictures are wanted.
 func (b *tab) picture(name string) {
 	b.t.Helper()
