@@ -23,10 +23,10 @@ func (s site) bury(job string, reason domain.Reason, n int) {
 		INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason,
 			attempts, http_status, error)
 		SELECT gen_random_uuid(), id, tenant, name, version, now() - n * interval '1 h', 'schedule', $2, 5,
-			CASE WHEN $2 = 'http_5xx' THEN 503 END,
-			CASE WHEN $2 = 'http_5xx' THEN 'the target answered 503' ELSE 'no answer within 5s' END
+			CASE WHEN $4 THEN 503 END,
+			CASE WHEN $4 THEN 'the target answered 503' ELSE 'no answer within 5s' END
 		FROM punctual.jobs, generate_series(1, $3::integer) n
-		WHERE name = $1`, job, reason, n)
+		WHERE name = $1`, job, reason, n, reason == domain.ReasonHTTP5xx)
 }
 
 // labelled creates jobs with a label, all at once.

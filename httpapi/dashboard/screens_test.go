@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -55,17 +56,18 @@ func (s site) busy() (run string) {
 			tenant, job_version, lane, attempt, status, reason, http_status, error, trigger)
 		SELECT (lpad(to_hex(extract(epoch FROM slot)::bigint * 1000), 12, '0') || '8' || substr(md5(j.id::text || slot), 1, 3)
 				|| '8' || substr(md5(j.id::text || slot), 4, 15))::uuid,
-			j.id, slot, slot, slot, slot, slot, slot + interval '1 s' * (1 + n % 7), j.tenant, j.version, 5, 1 + n % 3,
+			j.id, slot, slot, slot, sent, sent, sent + interval '1 s' * (1 + n % 7), j.tenant, j.version, 5, 1 + n % 3,
 			CASE WHEN bad THEN 'dead' ELSE 'succeeded' END::punctual.run_status,
 			CASE WHEN bad THEN 'http_5xx' END::punctual.run_reason, CASE WHEN bad THEN 503 ELSE 200 END,
 			CASE WHEN bad THEN 'the target answered 503' END, 'schedule'
 		FROM punctual.jobs j, generate_series(1, 60) n,
-			LATERAL (SELECT date_trunc('minute', now()) - n * interval '20 min' slot) at,
+			LATERAL (SELECT date_bin('5 min', now(), '2026-01-01') - n * interval '20 min' slot) at,
+			LATERAL (SELECT slot + n % 3 * interval '30 s' sent) first,
 			LATERAL (SELECT j.name LIKE 'billing%' AND n < 4 bad) how`)
 	s.execute(`
 		INSERT INTO punctual.attempts (run_id, fence, number, http_status, started_at, finished_at, outcome, reason, error,
 			response, response_headers)
-		SELECT id, n, n, 503, scheduled_for + interval '30 s' * n, scheduled_for + interval '31 s' * n, 'failed', 'http_5xx',
+		SELECT id, n, n, 503, scheduled_for + interval '30 s' * (n - 1), scheduled_for + interval '30 s' * (n - 1) + (finished_at - started_at), 'failed', 'http_5xx',
 			'the target answered 503', '{"error": "upstream ledger is locked"}' || chr(10) || repeat('unbroken', 40),
 			'{"content-type": "application/json"}'
 		FROM punctual.runs, generate_series(1, attempt) n WHERE status = 'dead'`)
@@ -75,6 +77,12 @@ func (s site) busy() (run string) {
 		SELECT r.id, r.job_id, r.tenant, j.name, 1, r.scheduled_for, r.trigger, r.reason, r.attempt, r.http_status,
 			'the target answered 503: ' || repeat('unbroken', 20)
 		FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id WHERE r.status = 'dead'`)
+	for left := true; left; {
+		var err error
+		if _, left, err = s.store.CountHours(s.t.Context()); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 	b := s.browser()
 	b.post("/jobs", "search", "team=billing", "action", "resume", "sure", "1", "note", "the warehouse has moved").want(303)
 	s.operate()
@@ -139,6 +147,26 @@ func TestInABrowserPagesFitTheWindow(t *testing.T) {
 			}
 			b.picture(fmt.Sprintf("%s-%d", path, width))
 		}
+	}
+	b.forDocs(run)
+}
+
+// forDocs writes the pictures of the README, if pictures are wanted.
+func (b *tab) forDocs(run string) {
+	b.t.Helper()
+	if *pictures == "" {
+		return
+	}
+	b.wide(1280)
+	slot := time.Now().UTC().Truncate(5 * time.Minute).Add(-20 * time.Minute).Format(time.RFC3339)
+	for name, path := range map[string]string{"overview": "/", "job": "/jobs/currency-rates?at=" + slot, "run": run} {
+		b.open(path)
+		if name == "overview" {
+			b.waits("#chart", "Expected starts")
+		}
+		picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+		must(b.t, err)
+		must(b.t, os.WriteFile(filepath.Join(*pictures, "pages-"+name+".png"), picture, 0o600))
 	}
 }
 
