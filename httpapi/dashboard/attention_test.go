@@ -101,7 +101,7 @@ func TestAPausedJobSaysWho(t *testing.T) {
 	editor.post("/jobs/n/pause", "note", "why").want(303)
 	viewer := s.as("default", "viewer")
 	viewer.get("/jobs/n").want(200).shows("banner amber", "by key editor (", "why")
-	viewer.get("/jobs").want(200).shows(`tr class="amber"`, "by key editor (", ": why")
+	viewer.get("/jobs").want(200).shows(`tr class="amber"`, "by key editor (", ": <bdi>why</bdi>")
 }
 
 // One cause with many victims is one line, and is dealt with as one.

@@ -44,7 +44,7 @@ func causeOf(reason *domain.Reason, status *int, err *string, answer string) str
 // firstLine returns what an answer says first. Of an object in JSON, that is its message.
 func firstLine(answer string) string {
 	var object map[string]any
-	if json.Unmarshal([]byte(answer), &object) == nil {
+	if json.NewDecoder(strings.NewReader(answer)).Decode(&object) == nil { // more may follow
 		if nested, ok := object["error"].(map[string]any); ok {
 			object = nested
 		}

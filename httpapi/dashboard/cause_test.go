@@ -21,7 +21,7 @@ func TestACauseIsOnePhrase(t *testing.T) {
 		want        string
 	}{
 		{domain.ReasonHTTP5xx, 503, "the target answered 503", "\nupstream ledger is locked\nat ledger.go", "503: upstream ledger is locked"},
-		{domain.ReasonHTTP5xx, 503, "the target answered 503", `{"error": "upstream ledger is locked"}`, "503: upstream ledger is locked"},
+		{domain.ReasonHTTP5xx, 503, "the target answered 503", `{"error": "upstream ledger is locked"} more`, "503: upstream ledger is locked"},
 		{domain.ReasonHTTP4xx, 422, "the target answered 422", `{"error": {"message": "no such account", "code": 7}}`, "422: no such account"},
 		{domain.ReasonHTTP5xx, 502, "the target answered 502", "<html><body>", "502 Bad Gateway"},
 		{domain.ReasonHTTP5xx, 503, "the target answered 503", "", "503 Service Unavailable"},
@@ -86,7 +86,8 @@ func TestTheStepsOfARunSayWhatTheyAre(t *testing.T) {
 	reason, status, err, answer := domain.ReasonHTTP5xx, 503, "the target answered 503", "upstream ledger is locked"
 	end := slot.Add(271 * time.Millisecond)
 	run := runs.Run{
-		Status: domain.StatusDead, Reason: &reason, HTTPStatus: &status, Error: &err, Attempt: 1, Trigger: domain.TriggerManual,
+		Status: domain.StatusDead, Reason: &reason, HTTPStatus: &status, Error: &err, Attempt: 1,
+		Trigger:      domain.TriggerManual,
 		ScheduledFor: slot.Add(-time.Hour), DueAt: slot, CreatedAt: slot, StartedAt: &slot, FinishedAt: &end,
 		RerunOf: new(domain.NewRunID(slot)),
 		Attempts: []runs.Attempt{{

@@ -159,7 +159,7 @@ func steps(r runs.Run) []step {
 	}
 	if r.FinishedAt != nil && r.Status != domain.StatusSucceeded {
 		end := step{At: *r.FinishedAt, Label: string(r.Status), Text: reasonWords(r.Reason), Kind: "bad"}
-		if n := len(r.Attempts); n > 0 && r.Reason != nil && r.Attempts[n-1].Reason != nil && *r.Attempts[n-1].Reason == *r.Reason {
+		if n := len(r.Attempts); n > 0 && text(r.Attempts[n-1].Reason) == text(r.Reason) {
 			end.Text = "" // the attempt says it
 		}
 		all = append(all, end)

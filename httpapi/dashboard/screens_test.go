@@ -12,6 +12,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/google/uuid"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
@@ -30,7 +31,7 @@ func (b *tab) wide(width int64) {
 }
 
 // busy fills a site with what makes pages wide: long names, many labels, errors, and a day of runs.
-func (s site) busy() (run string) {
+func (s site) busy() {
 	s.t.Helper()
 	api := client.New(s.url)
 	for i, name := range []string{
@@ -40,16 +41,21 @@ func (s site) busy() (run string) {
 		var in httpapi.JobInput
 		in.Name = name
 		in.Description = "Closes the books of the month before, for every company of the group."
+		in.Target.URL = "http://billing.example.com/close"
 		in.Labels = map[string]string{"team": "billing", "owner": "mara.schneider@example.com", "tier": "critical"}
 		in.Schedule = domain.Schedule{Cron: "0 22 L * *", Timezone: "America/Argentina/ComodRivadavia"}
 		if i == 2 {
 			in.Labels["documentation"] = strings.Repeat("unbroken", 7)
 			in.Schedule = domain.Schedule{Cron: "*/5 * * * *", Timezone: "Europe/Berlin"}
+			in.Description = "Fetches the rates of the central bank."
 		}
-		in.Target.URL = "http://example.com/" + strings.Repeat("path/", 40)
+		if i == 1 {
+			in.Target.URL += "/" + strings.Repeat("path/", 40)
+		}
 		_, err := api.CreateJob(s.t.Context(), in)
 		must(s.t, err)
 	}
+	s.execute(`UPDATE punctual.job_versions SET valid_from = now() - interval '3 days'`)
 	s.execute(`SELECT punctual.create_partitions(current_date - 2, current_date + 1)`)
 	s.execute(`
 		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, created_at, claimed_at, started_at, finished_at,
@@ -62,12 +68,13 @@ func (s site) busy() (run string) {
 			CASE WHEN bad THEN 'the target answered 503' END, 'schedule'
 		FROM punctual.jobs j, generate_series(1, 60) n,
 			LATERAL (SELECT date_bin('5 min', now(), '2026-01-01') - n * interval '20 min' slot) at,
-			LATERAL (SELECT slot + n % 3 * interval '30 s' sent) first,
+			LATERAL (SELECT slot + n % 3 * interval '30 s' + n % 5 * interval '23 ms' sent) first,
 			LATERAL (SELECT j.name LIKE 'billing%' AND n < 4 bad) how`)
 	s.execute(`
 		INSERT INTO punctual.attempts (run_id, fence, number, http_status, started_at, finished_at, outcome, reason, error,
 			response, response_headers)
-		SELECT id, n, n, 503, scheduled_for + interval '30 s' * (n - 1), scheduled_for + interval '30 s' * (n - 1) + (finished_at - started_at), 'failed', 'http_5xx',
+		SELECT id, n, n, 503, scheduled_for + interval '30 s' * (n - 1),
+			scheduled_for + interval '30 s' * (n - 1) + (finished_at - started_at), 'failed', 'http_5xx',
 			'the target answered 503', '{"error": "upstream ledger is locked"}' || chr(10) || repeat('unbroken', 40),
 			'{"content-type": "application/json"}'
 		FROM punctual.runs, generate_series(1, attempt) n WHERE status = 'dead'`)
@@ -87,9 +94,14 @@ func (s site) busy() (run string) {
 	b.post("/jobs", "search", "team=billing", "action", "resume", "sure", "1", "note", "the warehouse has moved").want(303)
 	s.operate()
 	b.post("/jobs/nightly-report/pause", "note", "the warehouse in Rotterdam moves", "until", "2126-12-01T06:00").want(303)
+}
+
+// died returns the page of a run of a job that died at its third attempt.
+func (s site) died(job string) (run string) {
+	s.t.Helper()
 	must(s.t, s.store.Pool().QueryRow(s.t.Context(), `
 		SELECT '/runs/' || r.id FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id
-		WHERE r.status = 'dead' AND j.name = 'billing-ledger-close' AND r.attempt = 3`).Scan(&run))
+		WHERE r.status = 'dead' AND j.name = $1 AND r.attempt = 3`, job).Scan(&run))
 	return run
 }
 
@@ -97,11 +109,14 @@ func (s site) busy() (run string) {
 // though they are short, and a header of many lines.
 const misfits = `(() => {
 	const found = [], most = 24;
-	if (document.documentElement.scrollWidth > innerWidth)
-		found.push('the page is ' + document.documentElement.scrollWidth + ' wide, for ' + [...document.querySelectorAll('main *')].
-			filter((e) => e.getBoundingClientRect().right > innerWidth && e.checkVisibility()).map((e) => e.nodeName + '.' + (e.className.baseVal ?? e.className))[0]);
+	const wide = document.documentElement.scrollWidth;
+	if (wide > innerWidth) {
+		const first = [...document.querySelectorAll('main *')].find((e) => e.getBoundingClientRect().right > innerWidth);
+		found.push('the page is ' + wide + ' wide, for ' + (first && first.outerHTML.slice(0, 60)));
+	}
 	const header = document.querySelector('header');
-	if (header && header.offsetHeight > (innerWidth < 500 ? 100 : 52)) found.push('the header is ' + header.offsetHeight + ' high');
+	const tall = header ? header.offsetHeight : 0;
+	if (tall > (innerWidth < 500 ? 100 : 52)) found.push('the header is ' + tall + ' high');
 	const places = document.querySelector('.places');
 	if (places && places.offsetHeight > 52) found.push('the names of the pages take ' + places.offsetHeight);
 	const range = document.createRange();
@@ -127,12 +142,12 @@ const misfits = `(() => {
 func TestInABrowserPagesFitTheWindow(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true)
-	run := s.busy()
+	s.busy()
 	b := s.chromium(t)
 	for _, path := range []string{
 		"/", "/jobs", "/jobs/currency-rates", "/jobs/" + strings.Repeat("unbroken", 16), "/jobs/currency-rates/definition",
 		"/jobs/currency-rates/changes", "/jobs/currency-rates/notices", "/jobs/currency-rates/edit", "/jobs/currency-rates/backfill",
-		run, "/runs?late=true", "/runs", "/timeline", "/forecast", "/dead-letters", "/dead-letters?each=1", "/operations", "/queues", "/audit",
+		s.died("billing-invoices-reconcile-european-subsidiaries-nightly"), "/runs?late=true", "/runs", "/timeline", "/forecast", "/dead-letters", "/dead-letters?each=1", "/operations", "/queues", "/audit",
 		"/settings",
 	} {
 		b.open(path)
@@ -148,18 +163,24 @@ func TestInABrowserPagesFitTheWindow(t *testing.T) {
 			b.picture(fmt.Sprintf("%s-%d", path, width))
 		}
 	}
-	b.forDocs(run)
+	b.forDocs()
 }
 
 // forDocs writes the pictures of the README, if pictures are wanted.
-func (b *tab) forDocs(run string) {
+func (b *tab) forDocs() {
 	b.t.Helper()
 	if *pictures == "" {
 		return
 	}
 	b.wide(1280)
-	slot := time.Now().UTC().Truncate(5 * time.Minute).Add(-20 * time.Minute).Format(time.RFC3339)
-	for name, path := range map[string]string{"overview": "/", "job": "/jobs/currency-rates?at=" + slot, "run": run} {
+	var job uuid.UUID
+	var slot time.Time
+	must(b.t, b.store.Pool().QueryRow(b.t.Context(), `SELECT j.id, max(r.scheduled_for) FROM punctual.jobs j
+		JOIN punctual.runs r ON r.job_id = j.id WHERE j.name = 'currency-rates' GROUP BY 1`).Scan(&job, &slot))
+	b.execute(`UPDATE punctual.runs SET id = $3 WHERE job_id = $1 AND scheduled_for = $2`, job, slot, domain.SlotRunID(job, slot))
+	for name, path := range map[string]string{
+		"overview": "/", "job": "/jobs/currency-rates?at=" + client.Instant(slot), "run": b.died("billing-ledger-close"),
+	} {
 		b.open(path)
 		if name == "overview" {
 			b.waits("#chart", "Expected starts")

@@ -231,7 +231,8 @@ func (r BulkRequest) request() any {
 	}
 }
 
-// GetOperation returns an operation, with what became of its runs. The error is ErrNotFound if the tenant has none with this id.
+// GetOperation returns an operation, with what became of its runs. The error is ErrNotFound if the tenant has none with
+// this id.
 func (l *Letters) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
 	q := l.db.Reader(ctx, tenant)
 	o, err := readOperation(ctx, q, tenant, id)
