@@ -48,6 +48,14 @@ $(HTMX): $(PAGES_NODE)
 	cp $(PAGES)/npm/node_modules/htmx.org/dist/htmx.min.js $@
 	cp $(PAGES)/npm/node_modules/htmx.org/LICENSE $(@D)/htmx.LICENSE
 
+DIR ?= /tmp/punctual-pictures
+
+.PHONY: pictures
+pictures: needs $(HTMX) ## Write pictures of the pages and their states into DIR, and make those of the README anew
+	@mkdir -p $(DIR)
+	$(GO) test ./$(PAGES) -count=1 -timeout 15m -run '^TestInABrowser' -args -pictures=$(abspath $(DIR))
+	cp $(DIR)/pages-*.png docs/
+
 .PHONY: build
 build: $(HTMX) ## Build bin/punctual
 	CGO_ENABLED=0 $(BUILD) -o bin/punctual .

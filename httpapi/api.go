@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
@@ -57,6 +58,8 @@ type Pages interface {
 	Routes(mux chi.Router, api http.Handler)
 	// Home shows the first page.
 	Home(w http.ResponseWriter, r *http.Request)
+	// Refuse says that there is no page for a request.
+	Refuse(w http.ResponseWriter, r *http.Request, why *problem.Problem)
 }
 
 // requestTimeout bounds what one request may wait for the database.

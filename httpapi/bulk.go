@@ -47,7 +47,8 @@ func (s *server) bulkRoutes() {
 	}, s.listOperations)
 	register(s, huma.Operation{
 		OperationID: "get-operation", Method: http.MethodGet, Path: "/v1/operations/{operation}",
-		Tags: []string{tagOperations}, Summary: "Get an operation", Description: "With its progress.",
+		Tags: []string{tagOperations}, Summary: "Get an operation",
+		Description: "With its progress and, of a replay or backfill, with what became of the runs that it made so far.",
 	}, s.getOperation)
 	register(s, huma.Operation{
 		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel",

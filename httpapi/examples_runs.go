@@ -195,6 +195,13 @@ func exampleRunningOperation() letters.Operation {
 	}
 }
 
+func exampleReadOperation() letters.Operation {
+	o := exampleRunningOperation()
+	o.Outcomes = &letters.RunOutcomes{Runs: 350, Outcomes: runs.Outcomes{Succeeded: 290, Dead: 48, Unended: 12}}
+	o.Outcomes.Rate()
+	return o
+}
+
 func exampleEndedOperation() letters.Operation {
 	o, finished := exampleRunningOperation(), at("2026-12-01T15:23:31.02Z")
 	o.State, o.FinishedAt = letters.OperationCancelled, &finished

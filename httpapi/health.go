@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -50,7 +49,7 @@ func alive(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]str
 
 // root shows browsers the first page, or the documentation, and tells programs what this server is.
 func (s *server) root(w http.ResponseWriter, r *http.Request) {
-	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+	if wantsPage(r) {
 		if s.Pages != nil {
 			s.Pages.Home(w, r)
 		} else {

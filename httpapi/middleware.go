@@ -176,9 +176,21 @@ func (s *server) checkQuery(next http.Handler) http.Handler {
 	})
 }
 
-func (s *server) noRoute(w http.ResponseWriter, _ *http.Request) {
-	problem.New(problem.CodeNoRoute, "No operation has this path; /docs lists all operations.").Write(w)
+func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
+	s.refuse(w, r, problem.New(problem.CodeNoRoute, "No operation has this path; /docs lists all operations."))
 }
+
+// refuse answers programs with a problem, and browsers with a page, unless they call the API.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, why *problem.Problem) {
+	if s.Pages != nil && wantsPage(r) && !strings.HasPrefix(r.URL.Path, "/v1/") {
+		s.Pages.Refuse(w, r, why)
+		return
+	}
+	why.Write(w)
+}
+
+// wantsPage reports whether a request comes from a browser.
+func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
 func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
 	route := chi.RouteContext(r.Context())
@@ -197,5 +209,6 @@ func (s *server) wrongMethod(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	list := strings.Join(allowed, ", ")
-	problem.New(problem.CodeWrongMethod, "The methods that this path allows are "+list+".").With("Allow", list).Write(w)
+	why := problem.New(problem.CodeWrongMethod, "The methods that this path allows are "+list+".")
+	s.refuse(w, r, why.With("Allow", list))
 }

@@ -204,7 +204,7 @@ func showExamples(api *huma.OpenAPI) {
 		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolvedLetter(),
 		"list-dead-letter-groups": exampleGroups,
 		"list-operations":         List[letters.Operation]{Data: []letters.Operation{exampleOperation}},
-		"get-operation":           exampleOperation, "cancel-operation": exampleEndedOperation(),
+		"get-operation":           exampleReadOperation(), "cancel-operation": exampleEndedOperation(),
 		"list-secrets": List[secrets.Secret]{Data: []secrets.Secret{exampleSecret}},
 		"get-secret":   exampleSecret, "put-secret": exampleSecret,
 		"list-signing-secrets":  SigningSecretList{Data: []secrets.SigningSecret{exampleSigningSecret}},

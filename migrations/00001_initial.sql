@@ -916,6 +916,7 @@ CREATE TABLE punctual.dead_letters (
     idempotency_key  text,
     replayed_as      uuid,
     operation        uuid,
+    replayed_by      uuid,
     CONSTRAINT replayed_dead_letter_is_resolved CHECK (replayed_as IS NULL OR resolved_at IS NOT NULL)
 );
 CREATE INDEX dead_letters_open ON punctual.dead_letters (tenant, run_id) WHERE resolved_at IS NULL;
@@ -925,6 +926,7 @@ CREATE INDEX dead_letters_groups ON punctual.dead_letters (tenant, job_id,
     WHERE resolved_at IS NULL;
 CREATE INDEX dead_letters_by_job ON punctual.dead_letters (job_id, run_id);
 CREATE INDEX dead_letters_of_operation ON punctual.dead_letters (operation, run_id) WHERE operation IS NOT NULL;
+CREATE INDEX dead_letters_replayed_by ON punctual.dead_letters (replayed_by, run_id) WHERE replayed_by IS NOT NULL;
 CREATE INDEX dead_letters_resolved ON punctual.dead_letters (resolved_at) WHERE resolved_at IS NOT NULL;
 COMMENT ON TABLE  punctual.dead_letters IS
     'Runs that ended dead, with what a replay needs, until they are resolved. Resolved ones are kept as long as '
@@ -952,6 +954,8 @@ COMMENT ON COLUMN punctual.dead_letters.idempotency_key IS
 COMMENT ON COLUMN punctual.dead_letters.replayed_as IS 'The run that repeats it, once it was replayed.';
 COMMENT ON COLUMN punctual.dead_letters.operation IS
     'The running operation that is to replay or resolve it: operations.id.';
+COMMENT ON COLUMN punctual.dead_letters.replayed_by IS
+    'The operation that replayed it: operations.id. Null: it was replayed alone, or not at all.';
 
 CREATE TABLE punctual.operations (
     id              uuid PRIMARY KEY,

@@ -14,6 +14,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/letters"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 func (c crud) plan(r letters.BackfillRequest) letters.BackfillPlan {
@@ -85,6 +86,7 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 	if got := c.slotRuns(job, all); got != "backfill backfill schedule backfill backfill schedule schedule" {
 		t.Errorf("the slots have %s", got)
 	}
+	c.wantOutcomes(o.ID, runs.Outcomes{Unended: 4})
 	claimed := c.claimReady(100).Runs
 	for i, at := range []time.Time{past, past.Add(time.Hour), slots[1], slots[2]} {
 		a := claimed[i]
@@ -94,6 +96,7 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 		}
 	}
 	c.finishAll(claimed)
+	c.wantOutcomes(o.ID, runs.Outcomes{Succeeded: 4})
 	if got, _ := c.verified(); len(got) != 0 {
 		t.Errorf("violations %q", got)
 	}
@@ -108,6 +111,7 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 	if n := c.backfilled(job); n != 4 || c.ready(job) != 0 {
 		t.Errorf("%d runs, %d in ready", n, c.ready(job))
 	}
+	c.wantOutcomes(again.ID, runs.Outcomes{})
 }
 
 func (c claimer) finishAll(runs []domain.Assignment) {
@@ -134,6 +138,7 @@ func TestBackfillThatRepeatsMakesNewRunsOfSlotsThatHaveOne(t *testing.T) {
 		c.wantCount(2, "they are not in order in ready",
 			`SELECT count(*) FROM (SELECT lag(r.scheduled_for) OVER (ORDER BY y.due_at) < r.scheduled_for AS grows
 			FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id) s WHERE grows`)
+		c.wantOutcomes(o.ID, runs.Outcomes{Unended: 3})
 		runs := c.claimReady(100).Runs
 		if len(runs) != 3 {
 			t.Fatalf("%d runs", len(runs))

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -149,6 +150,15 @@ func TestBulkReplay(t *testing.T) {
 		if c.wants(choreOperations) {
 			t.Error("a heartbeat still asks for it")
 		}
+		c.wantOutcomes(o.ID, runs.Outcomes{Unended: 3})
+		c.exec(`UPDATE punctual.runs SET finished_at = now(), status = CASE WHEN id = (SELECT min(replayed_as::text)::uuid
+			FROM punctual.dead_letters) THEN 'succeeded' ELSE 'dead' END WHERE trigger = 'replay'`)
+		c.wantOutcomes(o.ID, runs.Outcomes{Succeeded: 1, Dead: 2})
+		one, err := c.For(c.tenant).ReplayDeadLetter(t.Context(), late[0], "")
+		must(t, err)
+		c.wantOutcomes(o.ID, runs.Outcomes{Succeeded: 1, Dead: 2})
+		c.wantCount(0, "is the operation's, though it was replayed alone", `SELECT count(*) FROM punctual.dead_letters
+			WHERE replayed_as = '`+one.ID.String()+`' AND replayed_by IS NOT NULL`)
 	})
 	t.Run("of the latest of each job leaves the others open", func(t *testing.T) {
 		c := newCRUD(t)
@@ -291,6 +301,21 @@ func TestCancelOperation(t *testing.T) {
 	wantError(t, err, ErrState)
 	_, err = c.CancelOperation(t.Context(), c.tenant+1, o.ID)
 	wantError(t, err, ErrNotFound)
+}
+
+// wantOutcomes checks what became of the runs that an operation made.
+func (c crud) wantOutcomes(id uuid.UUID, want runs.Outcomes) {
+	c.t.Helper()
+	o, err := c.GetOperation(c.t.Context(), c.tenant, id)
+	must(c.t, err)
+	if o.Outcomes == nil {
+		c.t.Fatal("the operation says no outcomes")
+	}
+	want.Rate()
+	got := *o.Outcomes
+	if n := want.Succeeded + want.Dead + want.Unended; got.Runs != n || !reflect.DeepEqual(got.Outcomes, want) {
+		c.t.Errorf("the outcomes of %d runs are %+v, want %+v of %d", got.Runs, got.Outcomes, want, n)
+	}
 }
 
 func TestOperationGoesOnWhenAWorkerDiesInABatch(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -111,10 +112,27 @@ func (v *visit) explain(view *jobView) error {
 	return nil
 }
 
+// bracketed is a reason of the API with its error.
+var bracketed = regexp.MustCompile(`: ([a-z0-9_]+) \(([^()]+)\)`)
+
 var instants = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(?:\.[0-9]+)?Z`)
 
 // toldToPeople says an explanation of the API as people read it: instants in the visitor's zone, reasons in words.
 func toldToPeople(explanation, zone string) template.HTML {
+	explanation = bracketed.ReplaceAllStringFunc(explanation, func(text string) string {
+		m := bracketed.FindStringSubmatch(text)
+		reason := domain.Reason(m[1])
+		var status *int
+		if number, ok := strings.CutPrefix(m[2], "the target answered "); ok && len(number) >= 3 {
+			if n, err := strconv.Atoi(number[:3]); err == nil {
+				status = &n
+			}
+		}
+		if !slices.Contains(domain.Reasons(), reason) {
+			return text
+		}
+		return ": " + causeOf(&reason, status, &m[2], "")
+	})
 	for _, reason := range domain.Reasons() {
 		for _, after := range []string{" (", "."} {
 			explanation = strings.ReplaceAll(explanation, ": "+string(reason)+after, ": "+reasonWords(&reason)+after)

@@ -22,10 +22,11 @@ func (s site) bury(job string, reason domain.Reason, n int) {
 	s.execute(`
 		INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason,
 			attempts, http_status, error)
-		SELECT gen_random_uuid(), id, tenant, name, version, now() - n * interval '1 h', 'schedule', $2, 5, 503,
-			'the target answered 503'
+		SELECT gen_random_uuid(), id, tenant, name, version, now() - n * interval '1 h', 'schedule', $2, 5,
+			CASE WHEN $4 THEN 503 END,
+			CASE WHEN $4 THEN 'the target answered 503' ELSE 'no answer within 5s' END
 		FROM punctual.jobs, generate_series(1, $3::integer) n
-		WHERE name = $1`, job, reason, n)
+		WHERE name = $1`, job, reason, n, reason == domain.ReasonHTTP5xx)
 }
 
 // labelled creates jobs with a label, all at once.
@@ -83,12 +84,12 @@ func TestTheOverviewSaysWhatNeedsAttention(t *testing.T) {
 	b.get("/").want(200).shows("No job fails.").hides("Needs attention")
 	s.bury("broken", domain.ReasonHTTP5xx, 3)
 	p := sound(b.get("/").want(200).shows("Needs attention", "<strong>1</strong> failing job ", "<strong>3</strong> open dead letters",
-		">broken</a>", "answered with 5xx 503", "/trigger", "/pause"))
+		">broken</a>", "503 Service Unavailable", "/trigger", "/pause"))
 	p.hides(">healthy</a>")
 	b.get("/jobs?search=state:failing").want(200).shows("broken").hides("healthy")
 	b.get("/jobs?search=state:overdue").want(200).hides("broken", "healthy")
 	s.as("default", "viewer").get("/").want(200).shows("Needs attention").hides("/trigger", "/pause")
-	s.as("default", "submitter").get("/").want(200).shows("/trigger").hides("/pause")
+	s.as("default", "submitter").get("/").want(200).hides("/trigger", "/pause")
 }
 
 // Paused never looks like running, and the page says who did it to those who may know.
@@ -100,7 +101,7 @@ func TestAPausedJobSaysWho(t *testing.T) {
 	editor.post("/jobs/n/pause", "note", "why").want(303)
 	viewer := s.as("default", "viewer")
 	viewer.get("/jobs/n").want(200).shows("banner amber", "by key editor (", "why")
-	viewer.get("/jobs").want(200).shows(`tr class="amber"`, "by key editor (", ": why")
+	viewer.get("/jobs").want(200).shows(`tr class="amber"`, "by key editor (", ": <bdi>why</bdi>")
 }
 
 // One cause with many victims is one line, and is dealt with as one.
@@ -114,7 +115,7 @@ func TestAGroupOfDeadLettersIsReplayed(t *testing.T) {
 	s.bury("a", domain.ReasonTimeout, 2)
 	s.bury("b", domain.ReasonHTTP5xx, 1)
 	p := sound(b.get("/dead-letters").want(200).shows(">30</a>", ">2</a>", ">1</a>"))
-	if n := strings.Count(p.body, `<tr><td class="named">`); n != 3 {
+	if n := strings.Count(p.body, `<tr><td><a href="/jobs/`); n != 3 {
 		t.Errorf("%d groups: %s", n, p.body)
 	}
 	b.get("/dead-letters?reason=timeout").want(200).shows(">2</a>").hides(">30</a>")
@@ -129,9 +130,32 @@ func TestAGroupOfDeadLettersIsReplayed(t *testing.T) {
 	operation := b.post("/dead-letters/resolve", sure...).want(303).to()
 	s.operate()
 	sound(b.get(operation).want(200).shows("Resolve 30 dead letters of a (dead because answered with 5xx)", "30 of 30",
-		"it is mended", "by anybody", `aria-current="page">Dead letters`))
-	sound(b.get("/operations").want(200).shows("Resolve 30 dead letters (dead because answered with 5xx)", "anybody"))
+		"it is mended", `aria-current="page">Dead letters`))
+	sound(b.get("/operations").want(200).shows("Resolve 30 dead letters (dead because answered with 5xx)").hides("anybody"))
 	s.counts(30, "dead_letters", "resolved_at IS NOT NULL AND reason = 'http_5xx'")
+}
+
+// An operation that is done says what became of the runs that it made.
+func TestAReplayThatHelpedNothingSaysSo(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.create("a")
+	s.bury("a", domain.ReasonHTTP5xx, 3)
+	operation := b.post("/dead-letters/replay", "job", "a", "sure", "1", "max_per_second", "1000").want(303).to()
+	b.get(operation).want(200).hides("Of the runs")
+	s.operate()
+	p := b.get(operation).want(200)
+	p.shows("Replay 3 dead letters of a", "at most 1000 a second", "0 succeeded, 0 died again, 3 have not ended").hides("those that died")
+	s.execute(`UPDATE punctual.runs SET status = 'dead', finished_at = now(), reason = 'http_5xx' WHERE trigger = 'replay'`)
+	p = sound(b.get(operation).want(200).shows("done: 3 of 3", "0 succeeded, 3 died again"))
+	_, link, _ := strings.Cut(p.body, `or <a href="`)
+	link, _, _ = strings.Cut(link, `"`)
+	found := b.get(html.UnescapeString(link)).want(200)
+	if n := strings.Count(found.body, `<tr>
+<td><a href="/runs/`); n != 3 {
+		t.Errorf("%s lists %d runs: %s", link, n, found.body)
+	}
 }
 
 // What is replayed or resolved is what is listed, whatever the list was narrowed by.

@@ -10,14 +10,19 @@ import (
 type change struct {
 	audit.JobChange
 	Address     *string // nil: it is not known, or not for everybody who may read the job
-	Differences []audit.Difference
+	Differences []difference
+}
+
+// difference is one field that a change set.
+type difference struct {
+	Field, Before, After string
 }
 
 func changesOf[T any](entries []T, of func(T) change) []change {
 	changes := make([]change, len(entries))
 	for i, e := range entries {
 		changes[i] = of(e)
-		changes[i].Differences = audit.Differences(changes[i].Before, changes[i].After)
+		changes[i].Differences = changedIn(changes[i].JobChange)
 	}
 	return changes
 }
@@ -28,9 +33,11 @@ func (c change) Who() string {
 	case c.ActorName != nil:
 		return string(c.ActorKind) + " " + *c.ActorName
 	case c.Actor != nil:
-		return string(c.ActorKind) + " " + *c.Actor
+		return who(string(c.ActorKind) + " " + *c.Actor)
+	case c.ActorKind == audit.System:
+		return "Punctual itself"
 	}
-	return string(c.ActorKind)
+	return who(string(c.ActorKind))
 }
 
 // auditView is the audit log.

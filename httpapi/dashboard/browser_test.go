@@ -211,6 +211,7 @@ func TestInABrowserTwoZonesAndOneJob(t *testing.T) {
 	tokyo.write("#description", "written in Tokyo")
 	tokyo.press("Save")
 	tokyo.waits("[role=alert]", "Not saved yet")
+	tokyo.pictures("conflict-of-edits")
 	tokyo.waits("main table", "45 4 * * *")
 	tokyo.press("Save")
 	tokyo.waits("main", "written in Tokyo")
@@ -254,6 +255,7 @@ func TestInABrowserARunIsSeenLive(t *testing.T) {
 	b.waits("h1", "paused")
 	b.waits(".banner", "the warehouse moves")
 	b.waits(".actions button", "Resume")
+	b.pictures("changed-by-another")
 	b.shows(`document.querySelector('.lead').textContent.includes('next')`, false)
 	b.do(chromedp.SendKeys("#body", "dy")) // the menu is open yet, with its text
 	b.shows(`document.activeElement.value`, "half a body")
@@ -307,14 +309,14 @@ func TestInABrowserAGroupOfDeadLettersIsReplayed(t *testing.T) {
 	s.bury("daily", domain.ReasonTimeout, 1)
 	b := s.chromium(t)
 	b.open("/dead-letters")
-	b.do(chromedp.Click(`//tr[contains(., "answered with 5xx")]//button[text()="Replay…"]`))
+	b.do(chromedp.Click(`//tr[contains(., "503")]//button[text()="Replay…"]`))
 	b.waits("h1", "Replay 40 dead letters?")
 	b.press("Replay")
 	b.waits(".answer", "0 of 40")
 	s.operate()
 	b.waits(".answer", "done: 40 of 40")
 	b.open("/dead-letters")
-	b.waits("#live .list", "timeout")
+	b.waits("#live .list", "no answer within 5 s")
 	s.counts(40, "runs", "trigger = 'replay'")
 }
 
@@ -353,12 +355,14 @@ func (b *tab) keepsWhatItCannotFetch() {
 	b.do(chromedp.Evaluate[chromedp.Void](`window.fetched = fetch; fetch = () => Promise.reject(new TypeError())`))
 	b.waits("#stale", "the server does not answer")
 	b.waits("#live.stale", "Needs attention")
+	b.pictures("network-gone")
 	b.do(chromedp.Evaluate[chromedp.Void](`fetch = window.fetched`))
 	b.waits("#live:not(.stale)", "Needs attention")
 	b.saysWithinFiveSeconds()
 	b.execute(`UPDATE punctual.api_keys SET revoked_at = now()`)
 	b.waits("#stale", "You are signed out. Sign in")
 	b.waits("#live.stale", "Needs attention")
+	b.pictures("session-gone")
 }
 
 // ownClock lets a test move the clock of a page, and break what it fetches. pass(ms) returns once nothing is left to
@@ -421,6 +425,9 @@ func (b *tab) saysWithinFiveSeconds() {
 			if took < 1000 || took > 5000 { // at once would be for a single miss
 				b.t.Errorf("that the server %s is said after %v ms", fault, took)
 			}
+			if when == 0 {
+				b.pictures("server-" + fault)
+			}
 			b.do(chromedp.Evaluate[chromedp.Void](`fault = null; until(() => stale.textContent === '')`, chromedp.EvalAwaitPromise))
 			b.shows(`stale.textContent`, "")
 		}
@@ -455,27 +462,28 @@ func TestInABrowserThePagesAreAccessible(t *testing.T) {
 	run := visitor.post("/jobs/n/trigger").want(303).to()
 	visitor.post("/jobs/n/pause", "note", "why").want(303)
 	b := s.chromium(t)
-	b.accessible(append([]string{"/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/edit", run}, paths...)...)
+	b.accessible("/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/notices", "/jobs/n/edit", "/jobs/n/backfill", run, "/",
+		"/jobs", "/runs", "/dead-letters", "/dead-letters?each=1", "/operations", "/queues", "/audit", "/settings", "/new?as=json",
+		"/timeline", "/forecast", "/nope") // each kind once
 }
 
-// accessible checks that axe finds no serious fault in pages, in light and in dark.
+// accessible checks that axe finds no serious fault in pages, in light and in dark. Only colours differ in dark.
 func (b *tab) accessible(paths ...string) {
 	b.t.Helper()
 	script, err := os.ReadFile("npm/node_modules/axe-core/axe.min.js")
 	if err != nil {
 		b.t.Fatalf("make test installs axe-core: %v", err)
 	}
-	for _, scheme := range []string{"light", "dark"} {
-		if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		}); err != nil {
-			b.t.Fatal(err)
-		}
-		for _, path := range paths {
-			b.open(path)
-			b.do(chromedp.Evaluate[chromedp.Void](string(script)))
-			raw, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]byte](`axe.run().then((r) =>
-				r.violations.filter((v) => ['serious', 'critical'].includes(v.impact)))`, chromedp.EvalAwaitPromise))
+	for _, path := range paths {
+		b.open(path)
+		b.do(chromedp.Evaluate[chromedp.Void](string(script)))
+		for _, look := range []struct{ scheme, rules string }{{"light", "{}"}, {"dark", "{ runOnly: ['color-contrast'] }"}} {
+			_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}},
+			})
+			must(b.t, err)
+			raw, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]byte](fmt.Sprintf(`axe.run(%s).then((r) =>
+				r.violations.filter((v) => ['serious', 'critical'].includes(v.impact)))`, look.rules), chromedp.EvalAwaitPromise))
 			must(b.t, err)
 			var found []struct {
 				ID, Impact, Help string
@@ -483,7 +491,7 @@ func (b *tab) accessible(paths ...string) {
 			}
 			must(b.t, json.Unmarshal(raw, &found))
 			for _, f := range found {
-				b.t.Errorf("%s, %s: %s (%s): %v", path, scheme, f.Help, f.Impact, f.Nodes)
+				b.t.Errorf("%s, %s: %s (%s): %v", path, look.scheme, f.Help, f.Impact, f.Nodes)
 			}
 		}
 	}

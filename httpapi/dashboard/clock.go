@@ -58,8 +58,10 @@ func (c clock) Zone() string {
 }
 
 // Place names the browser's zone in short: Berlin.
-func (c clock) Place() string {
-	return strings.ReplaceAll(c.Local[strings.LastIndexByte(c.Local, '/')+1:], "_", " ")
+func (c clock) Place() string { return place(c.Local) }
+
+func place(zone string) string {
+	return strings.ReplaceAll(zone[strings.LastIndexByte(zone, '/')+1:], "_", " ")
 }
 
 // setClock changes which clock the visitor reads.
@@ -143,6 +145,9 @@ func (c clock) told(page []byte) []byte {
 		m := marks.FindSubmatch(found)
 		micros, _ := strconv.ParseInt(string(m[1]), 10, 64)
 		at, form, ofJob := time.UnixMicro(micros), string(m[2]), string(m[3])
+		if form == "place" {
+			return []byte(place(c.Zone()))
+		}
 		if form == "others" {
 			return []byte(c.others(at, ofJob))
 		}

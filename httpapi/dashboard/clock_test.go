@@ -132,7 +132,7 @@ func TestAnAnswerIsInThePagesWords(t *testing.T) {
 	t.Parallel()
 	got := string(clock{}.told([]byte(toldToPeople(
 		`The slot ran and failed for good at 2026-11-24T23:57:30.490168Z: http_5xx (the target answered 503 <b>).`, "UTC"))))
-	for _, part := range []string{">2026-11-24 23:57:30</time>", ": answered with 5xx (the", "&lt;b&gt;"} {
+	for _, part := range []string{">2026-11-24 23:57:30</time>", ": 503: &lt;b&gt;."} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%s lacks %s", got, part)
 		}

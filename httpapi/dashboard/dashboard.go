@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 )
 
 // Config configures the pages. Log is required, and Sessions is unless NoAuth is set.
@@ -121,6 +123,20 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 // Home shows the overview, at /.
 func (p *Pages) Home(w http.ResponseWriter, r *http.Request) {
 	middleware.Compress(5)(p.page((*visit).overview)).ServeHTTP(w, r)
+}
+
+// Refuse says that there is no page for a request.
+func (p *Pages) Refuse(w http.ResponseWriter, r *http.Request, why *problem.Problem) {
+	asked := &visit{Pages: p, w: w, r: r}
+	handler := p.open
+	if _, signedIn := asked.kept(); signedIn || p.NoAuth {
+		handler = p.page // which knows the visitor
+	}
+	maps.Copy(w.Header(), why.Header)
+	if why.Code == problem.CodeNoRoute {
+		why = problem.New(why.Code, "There is no page at "+r.URL.Path+".")
+	}
+	handler(func(*visit) error { return why })(w, r)
 }
 
 // cached lets browsers keep assets, but not use them unasked: after an upgrade, old scripts would meet new pages.

@@ -364,7 +364,7 @@ func TestTheWayOfAJob(t *testing.T) {
 	s := serve(t, true)
 	b := s.browser()
 	b.create("daily", "labels", "team=billing\narea=eu", "description", "for people", "body", `{"a":1}`)
-	b.get("/jobs").want(200).shows("daily", "Mon–Fri 03:00 Europe/Berlin", "team=billing")
+	b.get("/jobs").want(200).shows("daily", "Mon–Fri 03:00 Europe/<wbr>Berlin", "team=billing")
 	b.get("/jobs?search=team%3Dbilling+daily").want(200).shows("daily")
 	b.get("/jobs?search=state:paused").want(200).shows("No job matches")
 	sound(b.get("/jobs/daily").want(200).shows("Mon–Fri 03:00 Europe/Berlin", "next <strong>in", "Next slots"))
@@ -623,8 +623,7 @@ func TestAFilterThatIsOnIsShown(t *testing.T) {
 	b.get("/runs").want(200).hides("✕")
 	since := "2026-01-01T00:00:00Z"
 	p := sound(b.get("/runs?late=true&status=dead&label=team%3Da&label=x%3Dy&from=" + since).want(200))
-	p.shows(`<input type="hidden" name="late" value="true">`, `<input type="hidden" name="from" value="`+since+`">`, ">late ✕<",
-		">since <time", ">label team=a ✕<", `href="/runs?from=2026-01-01T00%3A00%3A00Z&amp;label=team%3Da&amp;label=x%3Dy&amp;status=dead"`,
+	p.shows(`<input type="hidden" name="late" value="true">`, `name="from" value="2026-01-01T00:00:00"`, ">late ✕<", ">label team=a ✕<", `href="/runs?from=2026-01-01T00%3A00%3A00Z&amp;label=team%3Da&amp;label=x%3Dy&amp;status=dead"`,
 		`href="/runs?from=2026-01-01T00%3A00%3A00Z&amp;label=x%3Dy&amp;late=true&amp;status=dead"`).hides("status dead ✕")
 	sound(b.get("/dead-letters?each=1&label=team%3Da").want(200)).shows(">label team=a ✕<", `href="/dead-letters?each=1"`)
 	sound(b.get("/audit?resource=job").want(200)).shows(">resource job ✕<", `href="/audit?"`)
@@ -633,4 +632,50 @@ func TestAFilterThatIsOnIsShown(t *testing.T) {
 	}
 	b.get("/names?job=dail").want(200).shows(`<datalist id="names"><option value="daily"></datalist>`)
 	b.get("/names?job=other").want(200).shows(`<datalist id="names"></datalist>`)
+}
+
+// An address that leads nowhere is a page for people, and a problem for programs.
+func TestAnAddressWithoutAPageIsAPage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	viewer := s.as("default", "viewer")
+	sound(viewer.get("/nope").want(404).shows("There is no page at /nope.", `href="/jobs"`, "Sign out"))
+	sound(s.browser().get("/nope").want(404).shows("There is no page at /nope."))
+	if p := sound(viewer.get("/jobs/n/pause").want(405)); p.header.Get("Allow") == "" {
+		t.Error("the answer does not say which methods there are")
+	}
+	viewer.get("/v1/nope").want(404).shows(`"code":"no_route"`)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/nope", http.NoBody)
+	must(t, err)
+	answer, err := http.DefaultClient.Do(request)
+	must(t, err)
+	defer answer.Body.Close()
+	if got := answer.Header.Get("Content-Type"); answer.StatusCode != 404 || got != "application/problem+json" {
+		t.Errorf("a program is told %d, %s", answer.StatusCode, got)
+	}
+}
+
+// Runs are narrowed by times of the visitor's clock, and a link to a list shows what was in it.
+func TestRunsAreNarrowedInTheVisitorsClock(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.keep(zoneCookie, "/", "local%3AEurope%2FBerlin")
+	b.create("daily")
+	run := b.post("/jobs/daily/trigger").want(303).to()
+	sound(b.get("/runs").want(200).shows(run, "Slot, Berlin", "From (Europe/Berlin)", "Copy a link"))
+	wall := func(after time.Duration) string {
+		return time.Now().Add(after).In(inBerlin(t)).Format("2006-01-02T15:04")
+	}
+	from, to := wall(-2*time.Minute), wall(2*time.Minute)
+	b.get("/runs?zone=Europe%2FBerlin&from="+from+"&to="+to).want(200).hides("✕").
+		shows(run, `name="from" value="`+from+`:00"`, `name="to" value="`+to+`:00"`)
+	b.get("/runs?to=&from=" + time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)).want(200).shows(run)
+	b.get("/runs?zone=UTC&from=" + from).want(200).hides(run) // an hour or two later
+	b.get("/runs?from=2026-12-01T02:30:00Z").shows(`name="from" value="2026-12-01T03:30:00"`)
+	b.get("/runs?from=soon").want(200).shows("soon ✕")
+	b.get("/runs?from=2026-10-25T01:30:00Z").want(200).shows("since <time", "✕") // the second 02:30 of that day
+	if got := pinned("/runs?job=a"); !strings.HasPrefix(got, "/runs?job=a&to=20") || pinned(got) != got {
+		t.Errorf("pinned: %s", got)
+	}
 }

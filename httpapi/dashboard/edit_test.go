@@ -107,14 +107,14 @@ func TestAnEditWritesOnlyWhatWasChanged(t *testing.T) {
 			t.Errorf("the change is of %s, want %s", got, want)
 		}
 	}
-	lastChange("definition.schedule.cron version")
+	lastChange("schedule.cron")
 	b.post("/jobs/n/edit", filled(b.get("/jobs/n/edit"), "body", `{"a": 3}`)...).want(303)
 	b.get("/jobs/n/edit").shows("&#34;a&#34;: 3").hides("&#34;c&#34;")
 	b.post("/jobs/n/edit", filled(b.get("/jobs/n/edit"), "body", `{"a": null}`)...).want(422).shows(`id="body-fault"`, "JSON")
 	text := b.get("/jobs/n/edit?as=json").want(200)
 	b.post("/jobs/n/edit?as=json", filled(text, "json", strings.Replace(
 		html.UnescapeString(between(text.body, `class="code">`, "</textarea>")), "45 4", "46 4", 1))...).want(303)
-	lastChange("definition.schedule.cron version")
+	lastChange("schedule.cron")
 }
 
 // between returns the part of a text after one part and before another.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"punctual/httpapi/client"
 )
 
 // chip is a filter that is on and has no field of its own in the form.
@@ -18,9 +20,9 @@ func (c chip) Text() string {
 	switch {
 	case c.Value == "true":
 		return c.Name
-	case c.Name == "from":
+	case c.Name == "from" && !c.At().IsZero():
 		return "since"
-	case c.Name == "to":
+	case c.Name == "to" && !c.At().IsZero():
 		return "before"
 	}
 	return strings.ReplaceAll(c.Name, "_", " ") + " " + c.Value
@@ -33,7 +35,7 @@ func (c chip) At() time.Time {
 }
 
 // chips returns the filters of a page that are on, without those that have fields in its form.
-func chips(page string, filter url.Values, fields ...string) (on []chip) {
+func chips(page string, filter url.Values, fields []string) (on []chip) {
 	address, err := url.Parse(page)
 	if err != nil {
 		return nil
@@ -53,6 +55,14 @@ func chips(page string, filter url.Values, fields ...string) (on []chip) {
 	}
 	slices.SortFunc(on, func(a, b chip) int { return strings.Compare(a.Name+" "+a.Value, b.Name+" "+b.Value) })
 	return on
+}
+
+// pinned returns the address of a list as it is now: without what comes later.
+func pinned(page string) string {
+	if u, err := url.Parse(page); err != nil || u.Query().Has("to") || u.Query().Has("cursor") {
+		return page
+	}
+	return query(page, "to", client.Instant(time.Now().UTC().Truncate(time.Second).Add(time.Second)))
 }
 
 // filtered keeps the named parameters of a query that have a value.

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"html/template"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -66,6 +67,9 @@ func bars(values []float64, from time.Time, step time.Duration, limit float64) t
 	}
 	const width, height, left, bottom, above = 1440, 190, 60, 20, 10
 	top := roundUp(slices.Max(values))
+	if top < 10 {
+		top = max(2, 2*math.Ceil(top/2)) // half of it is whole, too
+	}
 	each := float64(width-left) / float64(len(values))
 	y := func(v float64) float64 { return above + float64(height-bottom-above)*(1-v/top) }
 	var low, high strings.Builder

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,6 +23,11 @@ type jobsView struct {
 	Search  string
 	Whole   bool // an operation can select what the search selects
 	Problem *problem.Problem
+}
+
+// Queues reports whether the jobs of the list say which queue they are in: not where all are in the default one.
+func (j jobsView) Queues() bool {
+	return slices.ContainsFunc(j.Jobs, func(job httpapi.ListedJob) bool { return job.Queue != domain.DefaultQueue })
 }
 
 func (v *visit) jobs() error {
@@ -90,6 +96,14 @@ func labelsOf(list []string) map[string]string {
 		labels[name] = value
 	}
 	return labels
+}
+
+// pairsOf writes labels as name=value, by their names.
+func pairsOf(labels map[string]string) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, name+"="+labels[name])
+	}
+	return list
 }
 
 // changeJobs pauses, resumes or deletes all jobs that a search selects: it counts them, and starts the operation once

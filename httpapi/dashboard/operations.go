@@ -3,11 +3,13 @@ package dashboard
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"punctual/httpapi/client"
 	"punctual/scheduler/domain"
 	"punctual/store/letters"
 )
@@ -91,13 +93,40 @@ func (o operationView) Left() string {
 	return "about " + length(time.Since(o.CreatedAt)/time.Duration(made)*time.Duration(rest)) + " left"
 }
 
-// Replays is the address of the runs that a replay made, among other replays of the same dead letters.
-func (o operationView) Replays() string {
-	if o.Kind != letters.OperationReplay {
+// Became says what became of the runs that the operation made; nothing where it has made none, or makes none.
+func (o operationView) Became() string {
+	made := o.Outcomes
+	if made == nil || made.Runs == 0 {
 		return ""
 	}
+	died := "died"
+	if o.Kind == letters.OperationReplay {
+		died = "died again"
+	}
+	words := count(int(made.Succeeded)) + " succeeded, " + count(int(made.Dead)) + " " + died
+	for _, rest := range []struct {
+		n    int64
+		what string
+	}{{made.Cancelled, "were cancelled"}, {made.Unended, "have not ended"}} {
+		if rest.n > 0 {
+			words += ", " + count(int(rest.n)) + " " + rest.what
+		}
+	}
+	if int(made.Runs) < o.Done && made.Runs == letters.MostOutcomes {
+		words += fmt.Sprintf(", of the first %s runs", count(letters.MostOutcomes))
+	}
+	return words
+}
+
+// Made is the address of the runs that the operation made, among others of the same jobs, or of those with a status.
+func (o operationView) Made(status string) string {
 	r, query := o.asked(), url.Values{"trigger": {"replay"}}
-	for name, value := range map[string]string{"job": r.Job, "job_id": r.JobID} {
+	given := map[string]string{"job": r.Job, "job_id": r.JobID, "status": status}
+	if o.Kind == letters.OperationBackfill {
+		query.Set("trigger", "backfill")
+		given["from"], given["to"] = client.Instant(r.From), client.Instant(r.To)
+	}
+	for name, value := range given {
 		if value != "" {
 			query.Set(name, value)
 		}

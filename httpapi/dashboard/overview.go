@@ -60,7 +60,12 @@ var sparked = map[string]struct {
 		}
 		return 1 - *h.SuccessRate
 	}},
-	"succeeded": {"runs that succeeded, by hour", func(h overview.HourOfRuns) float64 { return float64(h.Succeeded) }},
+	"succeeded": {"share of runs that succeeded, by hour", func(h overview.HourOfRuns) float64 {
+		if h.SuccessRate == nil {
+			return 0
+		}
+		return *h.SuccessRate
+	}},
 	"lateness": {"p99 lateness by hour", func(h overview.HourOfRuns) float64 {
 		if h.Lateness.P99 == nil {
 			return 0

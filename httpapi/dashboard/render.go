@@ -117,6 +117,12 @@ var functions = template.FuncMap{
 	"indented": indented,
 	"plain":    unquoted,
 	"reason":   reasonWords,
+	"cause":    func(r *domain.Reason, status *int, err *string) string { return brief(causeOf(r, status, err, "")) },
+	"spelled":  spelled,
+	"who":      who,
+	"by":       by,
+	"value":    value,
+	"exact":    exact,
 	"text":     text,
 	"query":    query,
 	"count":    count,
@@ -130,6 +136,11 @@ var functions = template.FuncMap{
 	"brief":    brief,
 	"outcomes": recentStrip,
 	"chips":    chips,
+	"list":     func(items ...string) []string { return items },
+	"pinned":   pinned,
+	"place":    func() string { return mark(time.Time{}, "place", "") },
+	"labels":   pairsOf,
+	"slashed":  slashed,
 }
 
 // dict makes a map of names and values, for parts that need several.

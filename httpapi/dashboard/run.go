@@ -3,6 +3,7 @@ package dashboard
 import (
 	"encoding/json"
 	"fmt"
+	"html/template"
 	"maps"
 	"net"
 	"net/http"
@@ -21,7 +22,7 @@ import (
 // runView is the page of a run.
 type runView struct {
 	Run      runs.Run
-	Sentence string
+	Sentence template.HTML
 	Steps    []step
 	Others   []runs.Run // of the same slot: replays, reruns and skips
 	Zone     string     // of the job's schedule; empty: the job is deleted
@@ -76,6 +77,16 @@ func unquoted(raw json.RawMessage) string {
 	return string(raw)
 }
 
+// Told returns the error of the run, unless the page says it already.
+func (r runView) Told() string {
+	said := text(r.Run.Error)
+	if r.Run.HTTPStatus != nil && said == fmt.Sprintf("the target answered %d", *r.Run.HTTPStatus) ||
+		strings.Contains(sentence(r.Run), spelled(said)) {
+		return ""
+	}
+	return said
+}
+
 // step is a moment in the life of a run.
 type step struct {
 	At    time.Time
@@ -100,11 +111,12 @@ func (v *visit) viewRun() (view runView, err error) {
 	if err != nil {
 		return view, err
 	}
-	view = runView{Run: run, Sentence: sentence(run), Steps: steps(run)}
+	view = runView{Run: run, Steps: steps(run)}
 	if job, err := v.api.Job(v.ctx(), run.JobID.String()); err == nil {
 		view.Zone = zoneOf(job.Schedule)
 		v.zoneOfJob = view.Zone
 	}
+	view.Sentence = toldToPeople(sentence(run), view.Zone)
 	list, err := v.api.Runs(v.ctx(), url.Values{
 		"job_id": {run.JobID.String()}, "view": {"summary"}, "limit": {"20"},
 		"from": {run.ScheduledFor.Format(time.RFC3339Nano)},
@@ -120,7 +132,14 @@ func (v *visit) viewRun() (view runView, err error) {
 // steps lists what happened to a run, in order.
 func steps(r runs.Run) []step {
 	all := []step{{At: r.ScheduledFor, Label: "slot"}}
-	if !r.DueAt.Equal(r.ScheduledFor) {
+	switch {
+	case r.ReplayOf != nil || r.RerunOf != nil:
+		all[0].Text = "of the run that this one makes again"
+	case r.Trigger == domain.TriggerManual:
+		all[0].Label = "requested"
+	case r.Trigger == domain.TriggerBackfill:
+		all[0].Text = "filled in later"
+	case !r.DueAt.Equal(r.ScheduledFor):
 		all = append(all, step{At: r.DueAt, Label: "due", Text: "the slot plus the job's jitter"})
 	}
 	all = append(all, step{At: r.CreatedAt, Label: "recorded"})
@@ -131,19 +150,25 @@ func steps(r runs.Run) []step {
 		}
 		all = append(all, step{At: a.StartedAt, Label: "sent", Text: fmt.Sprintf("attempt %d", a.Number)})
 		if a.FinishedAt != nil {
-			end := step{At: *a.FinishedAt, Label: string(a.Outcome), Text: text(a.Error), Kind: "bad", Try: a}
-			if a.Outcome == domain.AttemptSucceeded {
+			end := step{At: *a.FinishedAt, Label: string(a.Outcome), Kind: "bad", Try: a}
+			if end.Text = causeOf(a.Reason, a.HTTPStatus, a.Error, text(a.Response)); a.Outcome == domain.AttemptSucceeded {
 				end.Kind = "good"
 			}
 			all = append(all, end)
 		}
 	}
 	if r.FinishedAt != nil && r.Status != domain.StatusSucceeded {
-		all = append(all, step{At: *r.FinishedAt, Label: string(r.Status), Text: reasonWords(r.Reason), Kind: "bad"})
+		end := step{At: *r.FinishedAt, Label: string(r.Status), Text: reasonWords(r.Reason), Kind: "bad"}
+		if n := len(r.Attempts); n > 0 && text(r.Attempts[n-1].Reason) == text(r.Reason) {
+			end.Text = "" // the attempt says it
+		}
+		all = append(all, end)
 	}
 	slices.SortStableFunc(all, func(a, b step) int { return a.At.Compare(b.At) })
 	for i := range all[1:] {
-		all[i+1].After = "+" + length(all[i+1].At.Sub(all[i].At))
+		if after := all[i+1].At.Sub(all[i].At); after >= time.Millisecond {
+			all[i+1].After = "+" + length(after)
+		}
 	}
 	return all
 }
@@ -153,15 +178,42 @@ type runsView struct {
 	Runs    []runs.Run
 	Next    string
 	Filter  url.Values
+	Zone    *time.Location   // of the visitor
 	Problem *problem.Problem // with the filter
+}
+
+// Wall returns an instant of the filter as a field for a date and a time holds it, in the visitor's zone. It is empty
+// where the field cannot hold it: the hour comes twice, or it is no time.
+func (r runsView) Wall(name string) string {
+	at, err := time.Parse(time.RFC3339, r.Filter.Get(name))
+	if err != nil || twice(at.In(r.Zone)) {
+		return ""
+	}
+	return at.In(r.Zone).Format("2006-01-02T15:04:05.999999")
+}
+
+// Fields are the parameters of the filter that have fields.
+func (r runsView) Fields() []string {
+	fields := []string{"job", "status", "reason"}
+	for _, name := range []string{"from", "to"} {
+		if r.Filter.Get(name) == "" || r.Wall(name) != "" {
+			fields = append(fields, name)
+		}
+	}
+	return fields
 }
 
 func (v *visit) runs() error {
 	query := filtered(v.r.URL.Query(),
 		"status", "reason", "trigger", "late", "label", "job", "job_id", "from", "to", "cursor")
+	for _, name := range []string{"from", "to"} {
+		if text := query.Get(name); text != "" {
+			query.Set(name, instantIn(text, v.located(v.param)))
+		}
+	}
 	query.Set("view", "summary")
 	query.Set("limit", shownRuns)
-	view := runsView{Filter: query}
+	view := runsView{Filter: query, Zone: v.located(func(string) string { return "" })}
 	list, err := v.api.Runs(v.ctx(), query)
 	if err != nil {
 		if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {

@@ -23,6 +23,7 @@ type timelineView struct {
 	Bars           template.HTML
 	Shown          int
 	On             bool      // it goes on from newer runs of this window
+	Pinned         string    // the address of this window, whenever it is opened
 	Older          string    // the address of the older runs of this window; empty: there are none
 	Back           time.Time // the slot of the last run that is shown, if there are older ones
 	Left           int       // jobs or queues that have no line
@@ -54,7 +55,7 @@ func (v *visit) timeline() error {
 	address := func(to time.Time) string {
 		return "/timeline?" + url.Values{"span": {view.Span}, "by": {view.By}, "to": {client.Instant(to)}}.Encode()
 	}
-	view.Earlier = address(view.From)
+	view.Earlier, view.Pinned = address(view.From), address(view.To)
 	if view.To.Before(time.Now()) {
 		view.Later = address(view.To.Add(span))
 	}

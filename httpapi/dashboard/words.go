@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
+	"html/template"
 	"math"
 	"net/url"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
+	"punctual/store/audit"
 	"punctual/store/runs"
 )
 
@@ -41,6 +43,12 @@ func scheduleWords(s domain.Schedule) string {
 	return words
 }
 
+// slashed lets a line break after the slashes of a text, such as a URL or the name of a zone.
+func slashed(text string) template.HTML {
+	return template.HTML( //nolint:gosec // escaped
+		strings.ReplaceAll(template.HTMLEscapeString(text), "/", "/<wbr>"))
+}
+
 // zoneOf returns the zone of a schedule.
 func zoneOf(s domain.Schedule) string {
 	return cmp.Or(s.Timezone, "UTC")
@@ -58,14 +66,14 @@ func length(d time.Duration) string {
 		return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
 	case d < 10*time.Millisecond:
 		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < 10*time.Second:
+	case d.Round(time.Millisecond) < time.Second:
+		return fmt.Sprintf("%d ms", d.Round(time.Millisecond).Milliseconds())
+	case d < 9950*time.Millisecond:
 		return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + " s"
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", int(math.Round(d.Seconds())))
 	}
-	d = d.Round(time.Second)
+	if d = d.Round(time.Second); d < time.Minute {
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	}
 	for _, unit := range []struct {
 		size, part    time.Duration
 		name, smaller string
@@ -144,8 +152,13 @@ func count(n int) string {
 	if n >= 10_000 {
 		return "10,000+"
 	}
+	return exact(n)
+}
+
+// exact says a number that the API has counted to its end.
+func exact(n int) string {
 	if n >= 1000 {
-		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+		return exact(n/1000) + fmt.Sprintf(",%03d", n%1000)
 	}
 	return fmt.Sprint(n)
 }
@@ -161,6 +174,36 @@ func reasonWords(r *domain.Reason) string {
 	return strings.ReplaceAll(string(*r), "_", " ")
 }
 
+// answerOf returns the beginning of what the target answered to the latest attempt of a run that has failed.
+func answerOf(r runs.Run) string {
+	if len(r.Attempts) == 0 {
+		return ""
+	}
+	return text(r.Attempts[len(r.Attempts)-1].Response)
+}
+
+// nobody are the words of the API for whoever calls it while authentication is off.
+const nobody = string(audit.Anybody)
+
+// who says who did something, as the API says it. It says nothing if that is unknown.
+func who(actor string) string {
+	if command, ok := strings.CutPrefix(actor, string(audit.Command)+" "); ok {
+		return command + ", by a command on a host"
+	}
+	if actor == nobody {
+		return ""
+	}
+	return actor
+}
+
+// by says by whom something was done, where that is known.
+func by(actor string) string {
+	if who := who(actor); who != "" {
+		return " by " + who
+	}
+	return ""
+}
+
 // sentence says what became of a run.
 func sentence(r runs.Run) string {
 	host := ""
@@ -169,10 +212,11 @@ func sentence(r runs.Run) string {
 			host = u.Host
 		}
 	}
-	what := reasonWords(r.Reason)
-	if r.HTTPStatus != nil {
-		what = fmt.Sprintf("%d from %s", *r.HTTPStatus, host)
-	} else if host != "" && what != "" {
+	what := causeOf(r.Reason, r.HTTPStatus, r.Error, answerOf(r))
+	if r.HTTPStatus != nil && host != "" {
+		number := fmt.Sprint(*r.HTTPStatus)
+		what = number + " from " + host + strings.TrimPrefix(what, number)
+	} else if host != "" && what != "" && !strings.Contains(what, host) {
 		what += " (" + host + ")"
 	}
 	switch r.Status {
@@ -186,9 +230,14 @@ func sentence(r runs.Run) string {
 		}
 		return words + "."
 	case domain.StatusDead:
-		words := fmt.Sprintf("Died after %s", plural(r.Attempt, "attempt"))
+		words := "Died after " + plural(r.Attempt, "attempt")
 		if len(r.Attempts) > 0 && r.FinishedAt != nil {
-			words += " in " + length(r.FinishedAt.Sub(r.Attempts[0].StartedAt))
+			took := length(r.FinishedAt.Sub(r.Attempts[0].StartedAt))
+			if r.Attempt == 1 {
+				words += ", which took " + took
+			} else {
+				words += ", " + took + " after the first was sent"
+			}
 		}
 		return words + ": " + what + "."
 	case domain.StatusSkipped:
@@ -244,7 +293,7 @@ var reasons = map[domain.Reason]string{
 	domain.ReasonPaused:         "the job was paused",
 	domain.ReasonOverlap:        "another run of the job was active",
 	domain.ReasonReplaced:       "a newer run took its place",
-	domain.ReasonCancelled:      "somebody cancelled it",
+	domain.ReasonCancelled:      "it was cancelled by hand",
 	domain.ReasonJobDeleted:     "the job was deleted",
 	domain.ReasonExpired:        "it expired before it could be sent",
 	domain.ReasonAuth:           "its credentials were not available",

@@ -168,7 +168,7 @@ func (w Operator) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note strin
 			return fmt.Errorf("%s: %w", gone(d.Job), pg.ErrState)
 		}
 		r := newReplay(d, now, audit.ActorOf(ctx).Words())
-		if err := writeReplays(ctx, tx, []replay{r}, now, note); err != nil {
+		if err := writeReplays(ctx, tx, []replay{r}, now, note, nil); err != nil {
 			return err
 		}
 		if err := audit.Write(ctx, tx, w.Tenant, d.change(
@@ -289,8 +289,10 @@ func (r replay) entry(now time.Time) claim.Entry {
 }
 
 // writeReplays makes the new runs, in the order in which they are to be claimed, and resolves their dead letters. The
-// caller has locked the dead letters and keeps their jobs from being deleted.
-func writeReplays(ctx context.Context, tx *pg.Tx, replays []replay, now time.Time, note string) error {
+// caller has locked the dead letters and keeps their jobs from being deleted. by is the operation; nil: there is none.
+func writeReplays(
+	ctx context.Context, tx *pg.Tx, replays []replay, now time.Time, note string, by *uuid.UUID,
+) error {
 	entries := pg.Column(replays, func(r replay) claim.Entry { return r.entry(now) })
 	of := pg.Column(replays, func(r replay) uuid.UUID { return r.RunID })
 	runs := pg.Column(replays, func(r replay) uuid.UUID { return r.run })
@@ -301,9 +303,10 @@ func writeReplays(ctx context.Context, tx *pg.Tx, replays []replay, now time.Tim
 	claim.QueueEntries(&b, now, entries...)
 	b.Queue(`
 		UPDATE punctual.dead_letters d
-		SET resolved_at = $3, replayed_as = u.run, note = 'replayed as ' || u.run || $4::text
+		SET resolved_at = $3, replayed_as = u.run, note = 'replayed as ' || u.run || $4::text,
+			replayed_by = $5
 		FROM unnest($1::uuid[], $2::uuid[]) AS u(dead, run)
-		WHERE d.run_id = u.dead`, of, runs, now, note)
+		WHERE d.run_id = u.dead`, of, runs, now, note, by)
 	tx.Wake()
 	return pg.Wrap("writing replays", tx.SendBatch(ctx, &b).Close())
 }

@@ -113,7 +113,7 @@ func (o *bulk) replay(ctx context.Context, tx *pg.Tx, letters []marked) (over []
 	}
 	if len(replays) > 0 {
 		o.done, o.days = len(replays), []time.Time{now}
-		err = writeReplays(ctx, tx, replays, now, o.note)
+		err = writeReplays(ctx, tx, replays, now, o.note, &o.id)
 	}
 	return over, err
 }

@@ -59,6 +59,8 @@ type Operation struct {
 	SkippedWhilePaused int `json:"skipped_while_paused" doc:"For a resume: how many slots of its jobs passed while they were paused. Each job's recorded skips with the reason paused say which; a backfill of the job makes up for them. Of a job with more than 1,000, it counts 1,001." example:"0"`
 
 	WaitingForRun *uuid.UUID `json:"waiting_for_run" format:"uuid" nullable:"true" doc:"For a backfill that makes one run at a time: the run that has to end before it makes the next one. Null: it waits for none."`
+
+	Outcomes *RunOutcomes `db:"-" json:"outcomes,omitempty" doc:"Of a replay or backfill: what became of the runs that it made. Only when a single operation is read."`
 }
 
 // BulkRequest asks for an operation on the open dead letters that Filter selects. The filter's Resolved and Page are
@@ -235,9 +237,16 @@ func (r BulkRequest) request() any {
 	}
 }
 
-// GetOperation returns an operation. The error is ErrNotFound if the tenant has none with this id.
+// GetOperation returns an operation, with what became of its runs. The error is ErrNotFound if the tenant has none with
+// this id.
 func (l *Letters) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
-	return readOperation(ctx, l.db.Reader(ctx, tenant), tenant, id)
+	q := l.db.Reader(ctx, tenant)
+	o, err := readOperation(ctx, q, tenant, id)
+	if err != nil {
+		return o, err
+	}
+	o.Outcomes, err = o.outcomes(ctx, q, tenant)
+	return o, err
 }
 
 func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Operation, error) {

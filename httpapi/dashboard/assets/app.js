@@ -29,7 +29,7 @@ for (const part of document.querySelectorAll('.scroll.end')) part.scrollLeft = p
 document.addEventListener('htmx:afterSwap', (event) => labels(event.target.parentElement || document));
 
 // On narrow screens the pages' names are a line that scrolls.
-document.querySelector('header nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
+document.querySelector('.places [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
 
 // At / the API answers whoever does not ask for a page.
 document.addEventListener('htmx:configRequest', (event) => { event.detail.headers.Accept = 'text/html'; });
@@ -37,6 +37,13 @@ document.addEventListener('htmx:configRequest', (event) => { event.detail.header
 watch(labels, (at) => at.toLocaleTimeString('sv-SE', { timeZone: document.body.dataset.zone }));
 
 document.addEventListener('click', (event) => {
+  const link = event.target.closest('a.copy');
+  if (link && navigator.clipboard) { // without, it is opened, and its address can be copied
+    event.preventDefault();
+    navigator.clipboard.writeText(link.href);
+    link.textContent = 'Copied';
+    return;
+  }
   const button = event.target.closest('button.copy');
   if (button) {
     navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
