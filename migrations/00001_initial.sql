@@ -1206,6 +1206,8 @@ CREATE TABLE punctual.notice_lines (
     lease          uuid,
     pace           interval NOT NULL DEFAULT '0',
     sent           jsonb NOT NULL DEFAULT '{}',
+    causes         jsonb NOT NULL DEFAULT '{}',
+    look_at        timestamptz,
     delivered_at   timestamptz,
     failing_since  timestamptz,
     failures       integer NOT NULL DEFAULT 0,
@@ -1226,6 +1228,10 @@ COMMENT ON COLUMN punctual.notice_lines.held_until IS
 COMMENT ON COLUMN punctual.notice_lines.lease IS 'The message that is under way, or was the last one.';
 COMMENT ON COLUMN punctual.notice_lines.pace IS 'The pause after the last message. It grows while messages are many.';
 COMMENT ON COLUMN punctual.notice_lines.sent IS 'When each subject was last told of, in the last five minutes.';
+COMMENT ON COLUMN punctual.notice_lines.causes IS
+    'Limits, queues, freezes and other causes of late runs that the recipient was told of, or may have been, and whose '
+    'end it has not taken.';
+COMMENT ON COLUMN punctual.notice_lines.look_at IS 'When to check whether one of them is over; null: there is none.';
 COMMENT ON COLUMN punctual.notice_lines.delivered_at IS 'When the recipient last took a message.';
 COMMENT ON COLUMN punctual.notice_lines.failing_since IS 'Since when the recipient takes no messages; null: it does.';
 COMMENT ON COLUMN punctual.notice_lines.failures IS 'Failed attempts since then.';
@@ -1258,7 +1264,9 @@ COMMENT ON COLUMN punctual.notice_subjects.resolves IS 'The recipient asked to b
 COMMENT ON COLUMN punctual.notice_subjects.troubled IS 'The job is failing, dead or stale, by the events up to sending.';
 COMMENT ON COLUMN punctual.notice_subjects.open IS
     'The recipient was told of the trouble, or may have been, and has not taken the news that it is over.';
-COMMENT ON COLUMN punctual.notice_subjects.key IS 'The incident that the job''s trouble belongs to; empty: none.';
+COMMENT ON COLUMN punctual.notice_subjects.key IS
+    'The incident that the job''s trouble belongs to, or the cause of its late runs; empty: none; over: its host''s '
+    'incident has ended, and the job has not succeeded yet.';
 
 CREATE TABLE punctual.notice_messages (
     id             uuid PRIMARY KEY,

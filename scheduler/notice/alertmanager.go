@@ -36,6 +36,12 @@ var alertNames = map[domain.Event]string{
 	domain.EventTest:    "PunctualTest",
 }
 
+// heldAlerts are the names of the alerts about late runs and missed slots, by what held them up.
+var heldAlerts = map[Kind]string{
+	KindLate: "PunctualRunLate", KindMissed: "PunctualSlotsMissed", KindLimit: "PunctualLimitReached",
+	KindQueue: "PunctualQueueUnserved", KindFreeze: "PunctualFrozen",
+}
+
 // alertmanager writes a message as alerts. A job has one for each kind of trouble, because the labels say how bad it
 // is. A recovery ends the alerts of whatever happened before it, also of what earlier notices told. Any other subject
 // is one alert.
@@ -58,7 +64,10 @@ func ofJob(news domain.News, resolves bool, now time.Time) []alert {
 			alerts = replace(alerts, fired(news, e, resolves, now))
 			continue
 		}
-		for _, trouble := range []domain.Event{domain.EventFailing, domain.EventDead, domain.EventStale} {
+		for _, trouble := range domain.Events {
+			if trouble == domain.EventRecovered {
+				continue
+			}
 			alerts = replace(alerts, resolved(news, trouble, e))
 		}
 	}
@@ -73,10 +82,12 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 	switch s.Kind {
 	case KindHost:
 		labels["alertname"], labels["host"], labels["severity"] = "PunctualHostUnreachable", s.Name, "critical"
-	case KindLate:
-		labels["alertname"], labels["severity"] = alertNames[domain.EventLate], severity(domain.EventLate)
-	case KindMissed:
-		labels["alertname"], labels["severity"] = alertNames[domain.EventMissed], severity(domain.EventMissed)
+	case KindLate, KindMissed, KindLimit, KindQueue, KindFreeze:
+		labels["alertname"], labels["severity"] = heldAlerts[s.Kind], severity(domain.EventLate)
+		if s.Kind == KindLimit || s.Kind == KindQueue {
+			labels[string(s.Kind)] = s.Name
+		}
+		resolves = true // in the end, whatever was asked for
 	case KindJob, KindJobs:
 		labels["alertname"], labels["key"], labels["severity"] = "PunctualJobsFailing", s.Key, "critical"
 	}

@@ -32,6 +32,9 @@ const (
 	KindHost   Kind = "host"   // a host that cannot be reached, and the jobs that call it
 	KindLate   Kind = "late"   // runs that start late
 	KindMissed Kind = "missed" // slots that will not run
+	KindLimit  Kind = "limit"  // a limit of the tenant, and the jobs whose runs it made late or missed
+	KindQueue  Kind = "queue"  // a queue that no replica served, likewise
+	KindFreeze Kind = "freeze" // a freeze, likewise
 )
 
 // State is the state of a subject.
@@ -47,7 +50,7 @@ const (
 // Subject is one cause, and the jobs that it concerns.
 type Subject struct {
 	Kind Kind   `json:"kind"`
-	Name string `json:"name"` // of the job, or the host; of the tenant, if the subject is neither
+	Name string `json:"name"` // of the job, host, limit or queue; of the tenant, if the subject is none of these
 	// Key is the same in all messages about a subject, from the one that opens it to the one that resolves it.
 	Key   string     `json:"key"`
 	State State      `json:"state"`
@@ -156,19 +159,73 @@ func (s Subject) Title() string {
 	}
 	switch {
 	case s.Kind == KindHost && s.State == StateResolved:
-		return fmt.Sprintf("%s can be reached again: %s recovered", s.Name, jobs)
+		return fmt.Sprintf("%s can be reached again: %s", s.Name, s.recovered(jobs))
 	case s.Kind == KindHost:
 		return fmt.Sprintf("%s cannot be reached%s: %s affected", s.Name, since, jobs)
-	case s.Kind == KindLate:
-		return fmt.Sprintf("%s of %s late%s", times(s.count(domain.EventLate), "run"), jobs, since)
-	case s.Kind == KindMissed:
-		return jobs + " missed slots" + since
+	case s.held():
+		return s.heldTitle(since)
 	case s.State == StateResolved:
 		return jobs + " recovered"
 	case s.State == StatePassing:
 		return jobs + " ran late or missed slots"
 	}
 	return fmt.Sprintf("%s %s failing%s", jobs, verb, since)
+}
+
+// recovered says which of the jobs of a host that can be reached again have recovered.
+func (s Subject) recovered(jobs string) string {
+	n := 0
+	for _, j := range s.Jobs {
+		if newest := newest(j); newest != nil && newest.Event == domain.EventRecovered {
+			n++
+		}
+	}
+	if n == 0 || n == len(s.Jobs) {
+		return jobs + " recovered"
+	}
+	return fmt.Sprintf("%d of %s recovered, the others have not succeeded yet", n, jobs)
+}
+
+// held reports whether a subject is about late runs and missed slots, and what held them up.
+func (s Subject) held() bool {
+	return slices.Contains([]Kind{KindLate, KindMissed, KindLimit, KindQueue, KindFreeze}, s.Kind)
+}
+
+// heldTitle says how many runs are late and how many jobs missed slots, since when and why; or that what held them up
+// is over.
+func (s Subject) heldTitle(since string) string {
+	var late, missed int
+	for _, j := range s.Jobs {
+		for _, e := range j.Events {
+			late += map[bool]int{true: 1}[e.Event == domain.EventLate]
+			missed += map[bool]int{true: 1}[e.Event == domain.EventMissed]
+		}
+	}
+	var parts []string
+	if late > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s late", times(s.count(domain.EventLate), "run"), times(late, "job")))
+	}
+	if missed > 0 {
+		parts = append(parts, times(missed, "job")+" missed slots")
+	}
+	what := strings.Join(parts, ", ")
+	if s.State == StateResolved {
+		end := map[Kind]string{
+			KindLimit: s.Name + " holds back no more runs", KindQueue: fmt.Sprintf("the queue %q is served", s.Name),
+			KindFreeze: "the freeze is over", KindLate: "no more runs are late", KindMissed: "no more slots are missed",
+		}[s.Kind]
+		if what == "" {
+			return end + since
+		}
+		return end + "; " + what + since
+	}
+	if what == "" {
+		what = "runs late or slots missed"
+	}
+	if s.Cause != "" {
+		since += ": " + s.Cause
+	}
+	return what + since
 }
 
 func (s Subject) count(e domain.Event) (n int) {

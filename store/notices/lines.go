@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/notice"
 	"punctual/store/pg"
 )
 
@@ -149,43 +148,36 @@ func (t *telling) mergeUnsent(ctx context.Context, all []joining) error {
 // queueJoining queues the statements that write the rows of the lines. Passing events of a kind are told at once, or
 // a gap after the line was last told of the kind. All else is told at once.
 func queueJoining(b *pgx.Batch, all []joining, told map[uuid.UUID]map[string]time.Time, now time.Time) error {
-	var texts []string
+	var texts, keys []string
 	var when []time.Time
 	for _, j := range all {
 		text, err := json.Marshal(j.news)
 		if err != nil {
 			return fmt.Errorf("job %s: its news: %w", j.job.key.Job, err)
 		}
-		at := now
+		at, key := now, ""
 		if j.news.State() == "" {
-			if last, was := told[j.line][passingKey(j.news)]; was && last.Add(gap).After(now) {
+			key = passingKey(j.news)
+			if last, was := told[j.line][key]; was && last.Add(gap).After(now) {
 				at = last.Add(gap)
 			}
 		}
-		texts, when = append(texts, string(text)), append(when, at)
+		texts, keys, when = append(texts, string(text)), append(keys, key), append(when, at)
 	}
 	lines := pg.Column(all, func(j joining) uuid.UUID { return j.line })
 	b.Queue(`
-		INSERT INTO punctual.notice_subjects AS s (job_id, line_id, news, resolves, tell_at)
-		SELECT u.job_id, u.line_id, u.news::json, u.resolves, u.tell_at
-		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bool[], $5::timestamptz[])
-		     AS u(line_id, job_id, news, resolves, tell_at)
+		INSERT INTO punctual.notice_subjects AS s (job_id, line_id, news, resolves, tell_at, key)
+		SELECT u.job_id, u.line_id, u.news::json, u.resolves, u.tell_at, u.key
+		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bool[], $5::timestamptz[], $6::text[])
+		     AS u(line_id, job_id, news, resolves, tell_at, key)
 		ON CONFLICT (job_id, line_id) DO UPDATE
-		SET news = excluded.news, resolves = excluded.resolves, tell_at = least(s.tell_at, excluded.tell_at)`,
+		SET news = excluded.news, resolves = excluded.resolves, key = coalesce(nullif(s.key, ''), excluded.key), tell_at = least(s.tell_at, excluded.tell_at)`,
 		lines, pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }), texts,
-		pg.Column(all, func(j joining) bool { return j.resolves }), when)
+		pg.Column(all, func(j joining) bool { return j.resolves }), when, keys)
 	b.Queue(`
 		UPDATE punctual.notice_lines l
 		SET due_at = least(l.due_at, u.at)
 		FROM (SELECT line_id, min(at) AS at FROM unnest($1::uuid[], $2::timestamptz[]) AS u(line_id, at) GROUP BY line_id) u
 		WHERE l.id = u.line_id`, lines, when)
 	return nil
-}
-
-// passingKey is the key of the subject of events that are over when they are told.
-func passingKey(news domain.News) string {
-	if domain.EventLate == news.Events[len(news.Events)-1].Event {
-		return string(notice.KindLate) + ":" + news.Tenant
-	}
-	return string(notice.KindMissed) + ":" + news.Tenant
 }

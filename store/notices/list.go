@@ -70,7 +70,8 @@ func (s *Teller) ListNotices(
 		CROSS JOIN LATERAL (
 		    SELECT count(*) AS jobs, bool_or(s.job_id = $2) AS mine FROM punctual.notice_subjects s
 		    WHERE s.line_id = l.id AND s.tell_at IS NOT NULL) w
-		WHERE l.tenant = $1 AND l.due_at IS NOT NULL AND ($2 = '00000000-0000-0000-0000-000000000000' OR w.mine)
+		WHERE l.tenant = $1 AND l.due_at IS NOT NULL AND (w.jobs > 0 OR l.failing_since IS NOT NULL)
+		  AND ($2 = '00000000-0000-0000-0000-000000000000' OR w.mine)
 		ORDER BY l.due_at, l.id LIMIT 100`, tenant, f.Job)
 	if err != nil {
 		return nil, nil, "", fmt.Errorf("listing what waits for recipients: %w", err)
