@@ -1,13 +1,17 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/store/definitions"
+	"punctual/store/notices"
 )
 
 // limited sets whether the tenant is at a limit now. If it is not, it was until a minute ago.
@@ -199,5 +203,38 @@ func TestAHostThatAnswersWithErrorsIsReached(t *testing.T) {
 	c.told(world)
 	if open := world.open(); len(open) > 0 {
 		t.Errorf("still open: %q", open)
+	}
+}
+
+// An outage of a recipient is an error in the log when it begins, whatever is tried meanwhile, and its end is told.
+func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
+	c := newClaimer(t)
+	var log bytes.Buffer
+	teller := notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	c.create("job", never, everything)
+	c.dies("job")
+	c.tell()
+	for _, a := range []notice.Answer{
+		{Arrival: notice.Unknown, Status: 500}, {Arrival: notice.PutOff, Status: 429}, {Arrival: notice.Unsent, Status: 404},
+		{Arrival: notice.Refused, Status: 400}, {Arrival: notice.Refused, Status: 400}, {Arrival: notice.Refused, Status: 400},
+		{Arrival: notice.Delivered, Status: 200},
+	} {
+		c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
+		m, err := teller.ClaimNotice(t.Context())
+		must(t, err)
+		if m == nil {
+			c.dies("job") // what was refused is given up
+			c.later()
+			c.tell()
+			if m, err = teller.ClaimNotice(t.Context()); err != nil || m == nil {
+				t.Fatalf("nothing is to be sent (%v)", err)
+			}
+		}
+		must(t, teller.Answered(t.Context(), *m, a))
+	}
+	text := log.String()
+	if strings.Count(text, "takes none") != 1 || strings.Count(text, "takes notices again") != 1 ||
+		strings.Count(text, "level=ERROR") != 2 {
+		t.Errorf("the log says %s", text)
 	}
 }

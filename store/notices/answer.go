@@ -18,16 +18,17 @@ import (
 // again as if it had never been tried.
 func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answer) error {
 	ctx = pg.Chores.In(ctx)
-	var failing, refused bool
+	var began, ended, refused bool // an outage of the recipient, and the patience with a message
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var l line
 		var sent, causes []byte
 		var lease *uuid.UUID
 		var failures int
+		var failing *time.Time
 		err := tx.QueryRow(ctx, `
-			SELECT lease, sent, causes, look_at, pace, delivered_at, failures, now() FROM punctual.notice_lines
+			SELECT lease, sent, causes, look_at, pace, delivered_at, failing_since, failures, now() FROM punctual.notice_lines
 			WHERE id = $1 FOR NO KEY UPDATE`, m.Line).Scan(
-			&lease, &sent, &causes, &l.lookAt, &l.pace, &l.deliveredAt, &failures, &l.now)
+			&lease, &sent, &causes, &l.lookAt, &l.pace, &l.deliveredAt, &failing, &failures, &l.now)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // its tenant is gone
 		}
@@ -49,10 +50,11 @@ func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answe
 			l.tellCausesAgain()
 			queue = func() error { queueTellAgain(&b, m); return nil }
 		case a.Arrival == notice.Delivered:
+			ended = failing != nil
 			l.told(a.Arrival, false)
 			queue = func() error { return l.queueDelivered(&b) }
 		default:
-			failing = a.Arrival != notice.PutOff && failures == 0
+			began = a.Arrival != notice.PutOff && failing == nil
 			refused = a.Arrival == notice.Refused && failures+1 >= mostRefusals
 			l.told(a.Arrival, refused)
 			queue = func() error { l.queueFailed(&b, a, failures); return nil }
@@ -67,15 +69,21 @@ func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answe
 		}
 		return tx.SendBatch(ctx, &b).Close()
 	})
-	if failing && err == nil {
+	if err != nil {
+		return pg.Wrap("writing how a recipient answered", err)
+	}
+	if began {
 		s.options.Log.Error("a recipient of notices takes none; they wait, and it is tried again",
 			"format", m.To.Format, "url", m.To.URL, "tenant", m.Tenant, "http_status", a.Status, "error", a.Error)
 	}
-	if refused && err == nil {
+	if ended {
+		s.options.Log.Info("a recipient takes notices again", "format", m.To.Format, "url", m.To.URL, "tenant", m.Tenant)
+	}
+	if refused {
 		s.options.Log.Error("a recipient refused a notice too often; it is given up",
 			"url", m.To.URL, "tenant", m.Tenant, "headline", m.Headline, "http_status", a.Status)
 	}
-	return pg.Wrap("writing how a recipient answered", err)
+	return nil
 }
 
 func (l *line) queueDelivered(b *pgx.Batch) error {
