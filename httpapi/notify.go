@@ -99,7 +99,7 @@ func (t NotifyTest) entry() domain.Notify {
 
 // NotifyResult is the result of a test notice for one recipient.
 type NotifyResult struct {
-	Format     domain.Format `json:"format" enum:"json,slack,pagerduty,alertmanager,teams,email" doc:"The form it was sent in." example:"slack"`
+	Format     domain.Format `json:"format" enum:"json,slack,pagerduty,alertmanager,teams,email,template" doc:"The form it was sent in." example:"slack"`
 	URL        string        `json:"url" doc:"Where it was sent; for email, a mailto URL." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
 	Delivered  bool          `json:"delivered" doc:"Whether it was answered with a 2xx; for email, whether the mail server took it." example:"true"`
 	HTTPStatus *int          `json:"http_status" doc:"Status of the response, if there was one." example:"200"`

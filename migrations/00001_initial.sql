@@ -1201,6 +1201,7 @@ CREATE TABLE punctual.notice_lines (
     format         text NOT NULL,
     url            text NOT NULL,
     secret         text NOT NULL,
+    template       text NOT NULL,
     due_at         timestamptz,
     held_until     timestamptz NOT NULL DEFAULT now(),
     lease          uuid,
@@ -1217,11 +1218,12 @@ CREATE TABLE punctual.notice_lines (
 CREATE INDEX notice_lines_due ON punctual.notice_lines (due_at) WHERE due_at IS NOT NULL;
 COMMENT ON TABLE  punctual.notice_lines IS
     'The recipients of notices. At most one message is under way to each; what comes meanwhile joins the next one.';
-COMMENT ON COLUMN punctual.notice_lines.id IS 'Computed from the tenant, format, url and secret.';
+COMMENT ON COLUMN punctual.notice_lines.id IS 'Computed from the tenant, format, url, secret and template.';
 COMMENT ON COLUMN punctual.notice_lines.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.notice_lines.format IS 'Form of the messages, such as json or slack.';
 COMMENT ON COLUMN punctual.notice_lines.url IS 'Where the messages go.';
 COMMENT ON COLUMN punctual.notice_lines.secret IS 'Name of the secret that is added to the messages; empty: none.';
+COMMENT ON COLUMN punctual.notice_lines.template IS 'Text of the messages, with placeholders; empty: the format has none.';
 COMMENT ON COLUMN punctual.notice_lines.due_at IS 'When there is something to tell; null: nothing.';
 COMMENT ON COLUMN punctual.notice_lines.held_until IS
     'Nothing is sent before: a message is under way, the recipient asked for a pause, or a message has just gone out.';

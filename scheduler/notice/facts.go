@@ -55,11 +55,19 @@ func shared(s Subject, of func(domain.News) string) (value string) {
 	return value
 }
 
-// reasonOf is why the newest run failed.
+// reasonOf is why the newest run failed, and errorOf the error.
 func reasonOf(n domain.News) string {
+	return newestRun(n, func(r domain.NewsRun) string { return string(r.Reason) })
+}
+
+func errorOf(n domain.News) string {
+	return newestRun(n, func(r domain.NewsRun) string { return r.Error })
+}
+
+func newestRun(n domain.News, of func(domain.NewsRun) string) string {
 	for _, e := range slices.Backward(n.Events) {
-		if len(e.Runs) > 0 && e.Runs[0].Reason != "" {
-			return string(e.Runs[0].Reason)
+		if len(e.Runs) > 0 && of(e.Runs[0]) != "" {
+			return of(e.Runs[0])
 		}
 	}
 	return ""

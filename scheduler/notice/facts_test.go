@@ -84,7 +84,7 @@ func TestTeamsAndEmailOfThousandsOfJobsAreBounded(t *testing.T) {
 		m.Subjects = append(m.Subjects, s)
 	}
 	for _, format := range []domain.Format{domain.FormatTeams, domain.FormatEmail} {
-		b, err := Write(m, format, true, now)
+		b, err := Write(m, domain.Recipient{Format: format}, true, now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,12 @@
 // Package notice writes what happened to a job in the formats of notices: json, Slack's incoming webhooks,
-// PagerDuty's Events API v2, Alertmanager's API v2, Microsoft Teams and e-mail. It sends nothing.
+// PagerDuty's Events API v2, Alertmanager's API v2, Microsoft Teams e-mail and templates. It sends nothing.
 package notice
 
 import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -62,10 +63,10 @@ type Subject struct {
 
 // Write writes a message in a recipient's form. resolves says that the recipient will hear that trouble is over; now is
 // the database's clock.
-func Write(m Message, format domain.Format, resolves bool, now time.Time) ([]byte, error) {
+func Write(m Message, to domain.Recipient, resolves bool, now time.Time) (body []byte, err error) {
 	m.Headline = Headline(m)
 	var form any = m
-	switch format {
+	switch to.Format {
 	case domain.FormatSlack:
 		form = slack(m)
 	case domain.FormatPagerDuty:
@@ -76,13 +77,17 @@ func Write(m Message, format domain.Format, resolves bool, now time.Time) ([]byt
 		form = teams(m)
 	case domain.FormatEmail:
 		form = email(m)
+	case domain.FormatTemplate:
+		form, err = template(m, to.Template)
 	case domain.FormatJSON:
 	default:
-		return nil, fmt.Errorf("this version of Punctual does not know notices of format %q", format)
+		return nil, fmt.Errorf("this version of Punctual does not know notices of format %q", to.Format)
 	}
-	body, err := json.Marshal(form)
+	if err == nil {
+		body, err = json.Marshal(form)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("writing a notice of format %s: %w", format, err)
+		return nil, fmt.Errorf("writing a notice of format %s: %w", to.Format, err)
 	}
 	return body, nil
 }
@@ -99,6 +104,26 @@ func AboutJob(news domain.News) Message {
 		}
 	}
 	return Message{Tenant: news.Tenant, Link: news.Link, Subjects: []Subject{s}}
+}
+
+// Events returns the events that a message tells of, in order.
+func (m Message) Events() []string {
+	found := map[string]bool{}
+	for _, s := range m.Subjects {
+		for _, j := range s.Jobs {
+			for _, e := range j.Events {
+				found[string(e.Event)] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+func earlier(a, b *time.Time) *time.Time {
+	if a == nil || b != nil && b.Before(*a) {
+		return b
+	}
+	return a
 }
 
 // single returns the news of a message about one job.
@@ -139,9 +164,7 @@ func (m Message) Groups() []Subject {
 		}
 		g := &groups[i]
 		g.Kind, g.Name, g.Jobs = KindJobs, m.Tenant, append(g.Jobs, s.Jobs...)
-		if s.Since != nil && (g.Since == nil || s.Since.Before(*g.Since)) {
-			g.Since = s.Since
-		}
+		g.Since = earlier(g.Since, s.Since)
 	}
 	return groups
 }
@@ -345,12 +368,12 @@ func cut(s string, most int) string {
 // opens something, a notice that closes it.
 func Test(news domain.News, r domain.Recipient, now time.Time) ([][]byte, error) {
 	m := AboutJob(news)
-	body, err := Write(m, r.Format, true, now)
+	body, err := Write(m, r, true, now)
 	if err != nil || r.Format != domain.FormatPagerDuty {
 		return [][]byte{body}, err
 	}
 	m.Subjects[0].State = StateResolved
-	over, err := Write(m, r.Format, true, now)
+	over, err := Write(m, r, true, now)
 	return [][]byte{body, over}, err
 }
 

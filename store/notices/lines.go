@@ -20,7 +20,7 @@ const gap = 5 * time.Minute
 
 // lineOf returns the id of a recipient's line.
 func lineOf(tenant int32, to domain.Recipient) uuid.UUID {
-	return uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%d %q %q %q", tenant, to.Format, to.URL, to.Secret))
+	return uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%d %q %q %q %q", tenant, to.Format, to.URL, to.Secret, to.Template))
 }
 
 // joining is news of a job for a recipient.
@@ -93,14 +93,17 @@ func (t *telling) lockLines(ctx context.Context, all []joining) (map[uuid.UUID]m
 	sent := make(map[uuid.UUID]map[string]time.Time, len(lines))
 	var b pgx.Batch
 	b.Queue(`
-		INSERT INTO punctual.notice_lines (id, tenant, format, url, secret)
-		SELECT * FROM unnest($1::uuid[], $2::int4[], $3::text[], $4::text[], $5::text[]) AS u(id, tenant, format, url, secret)
+		INSERT INTO punctual.notice_lines (id, tenant, format, url, secret, template)
+		SELECT *
+		FROM unnest($1::uuid[], $2::int4[], $3::text[], $4::text[], $5::text[], $6::text[])
+		     AS u(id, tenant, format, url, secret, template)
 		ORDER BY u.id
 		ON CONFLICT DO NOTHING`, ids,
 		pg.Column(lines, func(j joining) int32 { return j.job.tenant }),
 		pg.Column(lines, func(j joining) string { return string(j.to.Format) }),
 		pg.Column(lines, func(j joining) string { return j.to.URL }),
-		pg.Column(lines, func(j joining) string { return j.to.Secret }))
+		pg.Column(lines, func(j joining) string { return j.to.Secret }),
+		pg.Column(lines, func(j joining) string { return j.to.Template }))
 	b.Queue(`SELECT id, sent FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`, ids).
 		Query(func(rows pgx.Rows) error {
 			var id uuid.UUID

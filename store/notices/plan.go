@@ -1,7 +1,6 @@
 package notices
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -286,17 +285,4 @@ func brief(subjects []notice.Subject) {
 			}
 		}
 	}
-}
-
-// events returns the events that subjects tell of.
-func events(subjects []notice.Subject) []string {
-	found := map[string]bool{}
-	for _, s := range subjects {
-		for _, j := range s.Jobs {
-			for _, e := range j.Events {
-				found[string(e.Event)] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(found))
 }

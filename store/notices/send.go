@@ -79,14 +79,14 @@ func lockLine(ctx context.Context, tx *pg.Tx) (*line, error) {
 	l := line{Outgoing: notice.Outgoing{ID: domain.NewRunID(time.Now())}}
 	var sent, causes []byte
 	err := tx.QueryRow(ctx, `
-		SELECT l.id, l.tenant, l.format, l.url, l.secret, l.sent, l.causes, l.pace, l.delivered_at, now()
+		SELECT l.id, l.tenant, l.format, l.url, l.secret, l.template, l.sent, l.causes, l.pace, l.delivered_at, now()
 		FROM punctual.notice_lines l
 		JOIN punctual.tenants t ON t.id = l.tenant
 		CROSS JOIN punctual.deployment d
 		WHERE l.due_at <= now() AND l.held_until <= now() AND t.frozen_at IS NULL AND d.frozen_at IS NULL
 		  AND NOT punctual.is_copy(d.database_name, d.system_identifier)
 		ORDER BY l.due_at LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`).Scan(
-		&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &sent, &causes, &l.pace, &l.deliveredAt, &l.now)
+		&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &l.To.Template, &sent, &causes, &l.pace, &l.deliveredAt, &l.now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // as the caller expects
 	}
@@ -238,9 +238,9 @@ func (s *Teller) write(l *line, tenant string, rows []*subject, subjects []notic
 	for _, s := range subjects {
 		l.Keys = append(l.Keys, s.Key)
 	}
-	l.Headline, l.Events = notice.Headline(m), events(subjects)
+	l.Headline, l.Events = notice.Headline(m), m.Events()
 	var err error
-	l.Body, err = notice.Write(m, l.To.Format, resolves, l.now)
+	l.Body, err = notice.Write(m, l.To, resolves, l.now)
 	return err
 }
 
