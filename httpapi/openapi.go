@@ -212,7 +212,7 @@ func showExamples(api *huma.OpenAPI) {
 		"create-tenant": exampleTenant, "list-tenants": exampleTenants,
 		"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,
 		"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
-		"list-notices": exampleNotices, "list-audit-log": exampleAudit,
+		"list-notices": exampleNotices, "get-notice": exampleNotice, "list-audit-log": exampleAudit,
 		"get-overview": exampleOverview, "get-job-stats": exampleStats,
 		"list-queues": exampleQueues, "list-replicas": exampleReplicas,
 		"freeze": exampleFrozen, "unfreeze": FreezeState{}, "get-freeze": exampleFrozen,

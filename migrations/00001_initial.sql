@@ -1275,6 +1275,7 @@ CREATE TABLE punctual.notice_messages (
     line_id        uuid NOT NULL REFERENCES punctual.notice_lines ON DELETE CASCADE,
     tenant         integer NOT NULL,
     delivered_at   timestamptz NOT NULL DEFAULT now(),
+    happened_at    timestamptz NOT NULL,
     headline       text NOT NULL,
     events         text[] NOT NULL,
     jobs           uuid[] NOT NULL
@@ -1287,6 +1288,7 @@ COMMENT ON COLUMN punctual.notice_messages.id IS 'UUIDv7 of the message.';
 COMMENT ON COLUMN punctual.notice_messages.line_id IS 'The recipient: notice_lines.id.';
 COMMENT ON COLUMN punctual.notice_messages.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.notice_messages.delivered_at IS 'When the recipient took it.';
+COMMENT ON COLUMN punctual.notice_messages.happened_at IS 'When the newest of its events happened.';
 COMMENT ON COLUMN punctual.notice_messages.headline IS 'Its first line.';
 COMMENT ON COLUMN punctual.notice_messages.events IS 'The events that it told of.';
 COMMENT ON COLUMN punctual.notice_messages.jobs IS 'The jobs that it told something new of.';

@@ -7,6 +7,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/store/fleet"
+	"punctual/store/notices"
 	"punctual/store/overview"
 )
 
@@ -15,7 +16,8 @@ type overviewView struct {
 	httpapi.Overview
 	queuesView
 	Host  string
-	Empty bool // there is no job
+	Empty bool              // there is no job
+	Deaf  []notices.Waiting // recipients of notices that take none
 }
 
 // Late is how much should have begun.
@@ -81,6 +83,9 @@ func (v *visit) overview() (err error) {
 	}
 	view.Empty = len(jobs.Data) == 0
 	if view.queuesView, err = v.readQueues(); err != nil {
+		return err
+	}
+	if view.Deaf, err = v.deaf(); err != nil {
 		return err
 	}
 	return v.show("overview", "Overview", view)

@@ -2,7 +2,6 @@ package notice
 
 import (
 	"regexp"
-	"strings"
 	"time"
 
 	"punctual/scheduler/domain"
@@ -16,6 +15,9 @@ const (
 	passing       = time.Hour           // events that are over when they are told: missed slots, late runs
 	ofATest       = 5 * time.Minute
 )
+
+// alertJobs bounds the names of jobs in an annotation, in bytes.
+const alertJobs = 100_000
 
 // alert is a postableAlert of Alertmanager's API v2.
 type alert struct {
@@ -97,14 +99,10 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 			lasts = untilResolved
 		}
 	}
-	names := make([]string, len(s.Jobs))
-	for i, j := range s.Jobs {
-		names[i] = j.Job
-	}
 	a := alert{
 		Labels: labels,
 		Annotations: map[string]string{
-			"summary": Headline(Message{Tenant: m.Tenant, Subjects: []Subject{s}}), "jobs": strings.Join(names, ", "),
+			"summary": Headline(Message{Tenant: m.Tenant, Subjects: []Subject{s}}), "jobs": names(s, alertJobs),
 		},
 		StartsAt: now.UTC(), EndsAt: now.UTC().Add(lasts), GeneratorURL: m.Link,
 	}

@@ -1,6 +1,7 @@
 package notice
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -71,6 +72,24 @@ func newestRun(n domain.News, of func(domain.NewsRun) string) string {
 		}
 	}
 	return ""
+}
+
+// names names as many jobs of a subject as fit into most bytes, and says how many more there are.
+func names(s Subject, most int) string {
+	var b strings.Builder
+	for i, j := range s.Jobs {
+		if b.Len()+len(j.Job) > most {
+			return fmt.Sprintf("%s and %d more", b.String(), len(s.Jobs)-i+s.More)
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(j.Job)
+	}
+	if s.More > 0 {
+		fmt.Fprintf(&b, " and %d more", s.More)
+	}
+	return b.String()
 }
 
 // oneLine is a text on one line.

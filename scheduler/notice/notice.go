@@ -59,6 +59,17 @@ type Subject struct {
 	Cause string     `json:"cause,omitempty"` // why, in words
 	// Jobs are all jobs that the subject concerns. Those of which there is nothing new have no events.
 	Jobs []domain.News `json:"jobs"`
+	// More is how many jobs are left out, because they are too many for a message. Its link leads to all of them.
+	More  int    `json:"more,omitempty"`
+	title string // that counts all jobs, if some are left out
+}
+
+// Limit leaves out all but some jobs.
+func (s *Subject) Limit(most int) {
+	if n := len(s.Jobs) - most; n > 0 {
+		s.title = s.Title()
+		s.Jobs, s.More = s.Jobs[:most], s.More+n
+	}
 }
 
 // Write writes a message in a recipient's form. resolves says that the recipient will hear that trouble is over; now is
@@ -119,6 +130,20 @@ func (m Message) Events() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
+// NewestAt returns when the newest of the events of a message happened; it is zero if there is none.
+func (m Message) NewestAt() (newest time.Time) {
+	for _, s := range m.Subjects {
+		for _, j := range s.Jobs {
+			for _, e := range j.Events {
+				if e.LastAt.After(newest) {
+					newest = e.LastAt
+				}
+			}
+		}
+	}
+	return newest
+}
+
 func earlier(a, b *time.Time) *time.Time {
 	if a == nil || b != nil && b.Before(*a) {
 		return b
@@ -171,6 +196,9 @@ func (m Message) Groups() []Subject {
 
 // Title says in a line what state a subject is in.
 func (s Subject) Title() string {
+	if s.title != "" {
+		return s.title
+	}
 	jobs := times(len(s.Jobs), "job")
 	if s.Kind == KindJob || s.Kind == KindJobs && len(s.Jobs) == 1 {
 		jobs = "job " + s.Jobs[0].Job

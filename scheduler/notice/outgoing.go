@@ -25,6 +25,7 @@ type Outgoing struct {
 	// Headline and Events say in short what it tells.
 	Headline string
 	Events   []string
+	Newest   time.Time // of the events: when it happened
 	Keys     []string
 }
 

@@ -2,7 +2,6 @@ package notice
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -18,26 +17,16 @@ const templateText = 1000
 // share. Text that is not JSON is returned as a string, which is sent as it is.
 func template(m Message, text string) (any, error) {
 	all := Subject{State: StatePassing}
-	var causes, kinds, keys, names, labels []string
+	var causes, kinds, keys, labels []string
 	for _, s := range m.Subjects {
 		all.Jobs = append(all.Jobs, s.Jobs...)
+		all.More += s.More
 		all.Since = earlier(all.Since, s.Since)
 		if s.State == StateFiring || s.State == StateResolved && all.State == StatePassing {
 			all.State = s.State
 		}
 		causes = append(causes, oneLine(s.Cause))
 		kinds, keys = append(kinds, string(s.Kind)), append(keys, s.Key)
-	}
-	size := 0
-	for _, j := range all.Jobs {
-		if size += len(j.Job) + 2; size > 5*templateText {
-			break
-		}
-		names = append(names, j.Job)
-	}
-	jobs := strings.Join(names, ", ")
-	if more := len(all.Jobs) - len(names); more > 0 {
-		jobs += fmt.Sprintf(" and %d more", more)
 	}
 	shares := labelsOf(all)
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
@@ -46,7 +35,7 @@ func template(m Message, text string) (any, error) {
 	list := func(texts []string) string { return strings.Trim(strings.Join(slices.Compact(texts), ", "), ", ") }
 	values := map[string]string{
 		"headline": Headline(m), "state": string(all.State), "kind": list(kinds), "key": list(keys), "tenant": m.Tenant,
-		"cause": list(causes), "events": list(m.Events()), "job_count": strconv.Itoa(len(all.Jobs)),
+		"cause": list(causes), "events": list(m.Events()), "job_count": strconv.Itoa(len(all.Jobs) + all.More),
 		"host":   shared(all, func(n domain.News) string { return n.Host }),
 		"reason": shared(all, reasonOf), "error": shared(all, errorOf),
 		"runbook": shared(all, func(n domain.News) string { return n.Runbook }), "labels": list(labels), "link": m.Link,
@@ -54,7 +43,7 @@ func template(m Message, text string) (any, error) {
 	for name := range values {
 		values[name] = cut(values[name], templateText)
 	}
-	values["jobs"] = jobs
+	values["jobs"] = names(all, 5*templateText)
 	if all.Since != nil {
 		values["since"] = at(*all.Since)
 	}

@@ -127,8 +127,9 @@ func (l *line) queueDelivered(b *pgx.Batch) error {
 		WHERE id = $1`, l.Line, pace, string(text))
 	b.Queue(setDue, l.Line)
 	b.Queue(`
-		INSERT INTO punctual.notice_messages (id, line_id, tenant, headline, events, jobs)
-		VALUES ($1, $2, $3, $4, coalesce($5::text[], '{}'), coalesce($6::uuid[], '{}')) ON CONFLICT DO NOTHING`, l.ID, l.Line, l.Tenant, l.Headline, l.Events, l.Jobs)
+		INSERT INTO punctual.notice_messages (id, line_id, tenant, happened_at, headline, events, jobs)
+		VALUES ($1, $2, $3, $4, $5, coalesce($6::text[], '{}'), coalesce($7::uuid[], '{}')) ON CONFLICT DO NOTHING`,
+		l.ID, l.Line, l.Tenant, l.Newest, l.Headline, l.Events, l.Jobs)
 	return nil
 }
 

@@ -269,11 +269,12 @@ func kindOf(key string) (kind notice.Kind, name string, grouped bool) {
 	return kind, after, true
 }
 
-// brief leaves out the details of a message about many jobs.
+// brief leaves out the details of a message about many jobs, and jobs beyond thousands.
 func brief(subjects []notice.Subject) {
 	const detailed = 20
 	n := 0
 	for i := range subjects {
+		subjects[i].Limit(mostRows)
 		jobs := subjects[i].Jobs
 		for k := range jobs {
 			if n++; n <= detailed {

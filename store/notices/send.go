@@ -217,8 +217,11 @@ WHERE l.id = $1`
 func (s *Teller) write(l *line, tenant string, rows []*subject, subjects []notice.Subject) error {
 	brief(subjects)
 	m := notice.Message{Tenant: tenant, Link: s.linkToJobs(), Subjects: subjects}
-	if len(subjects) == 1 && subjects[0].Kind == notice.KindJob {
+	switch jobs := pg.Column(subjects, func(s notice.Subject) int { return len(s.Jobs) }); {
+	case len(subjects) == 1 && subjects[0].Kind == notice.KindJob:
 		m.Link = subjects[0].Jobs[0].Link
+	case len(jobs) > 1 || jobs[0] > 0:
+		m.Link = s.linkToNotice(l.ID.String()) // which names all of them
 	}
 	resolves := true
 	for _, r := range rows {
@@ -238,10 +241,21 @@ func (s *Teller) write(l *line, tenant string, rows []*subject, subjects []notic
 	for _, s := range subjects {
 		l.Keys = append(l.Keys, s.Key)
 	}
-	l.Headline, l.Events = notice.Headline(m), m.Events()
+	l.Headline, l.Events, l.Newest = notice.Headline(m), m.Events(), m.NewestAt()
+	if l.Newest.IsZero() {
+		l.Newest = l.now
+	}
 	var err error
 	l.Body, err = notice.Write(m, l.To, resolves, l.now)
 	return err
+}
+
+// linkToNotice links to what was told, once it was.
+func (s *Teller) linkToNotice(id string) string {
+	if s.options.Pages {
+		return s.link("/notices/" + id)
+	}
+	return s.link("/v1/notices/" + id)
 }
 
 // linkToJobs links to the list of jobs.
