@@ -210,13 +210,16 @@ func TestAHostThatAnswersWithErrorsIsReached(t *testing.T) {
 func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
 	c := newClaimer(t)
 	var log bytes.Buffer
-	teller := notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	teller := notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	c.create("job", never, everything)
 	c.dies("job")
 	c.tell()
 	for _, a := range []notice.Answer{
 		{Arrival: notice.Unknown, Status: 500}, {Arrival: notice.PutOff, Status: 429}, {Arrival: notice.Unsent, Status: 404},
-		{Arrival: notice.Refused, Status: 400}, {Arrival: notice.Refused, Status: 400}, {Arrival: notice.Refused, Status: 400},
+		{Arrival: notice.Refused, Status: 400}, {Arrival: notice.Refused, Status: 400},
+		{Arrival: notice.Refused, Status: 400},
 		{Arrival: notice.Delivered, Status: 200},
 	} {
 		c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)

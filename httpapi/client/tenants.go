@@ -5,8 +5,8 @@ import (
 	"net/url"
 
 	"punctual/httpapi"
-	"punctual/store/secrets"
 	"punctual/store/notices"
+	"punctual/store/secrets"
 	"punctual/store/tenants"
 )
 

@@ -93,8 +93,8 @@ func startMailServer(t *testing.T) (address, ca string, mails func() []sentMail)
 	return read()[0].Address, ca, func() []sentMail { return read()[1:] }
 }
 
-// From a job's death through the queue to the delivered mail: over STARTTLS, with a password, to each recipient, and the
-// recovery in the same conversation.
+// From a job's death through the queue to the delivered mail: over STARTTLS, with a password, to each recipient. The
+// recovery follows in the same conversation.
 func TestMailIsDeliveredByARealServer(t *testing.T) {
 	t.Parallel()
 	dsn, w := pgtest.DSN(t), newWitness(t)
@@ -175,7 +175,7 @@ func TestMailIsDeliveredByARealServer(t *testing.T) {
 // mailText returns the text of a mail, decoded.
 func mailText(t *testing.T, m *mail.Message) string {
 	t.Helper()
-	var reader io.Reader = m.Body
+	reader := m.Body
 	if m.Header.Get("Content-Transfer-Encoding") == "quoted-printable" {
 		reader = quotedprintable.NewReader(m.Body)
 	}

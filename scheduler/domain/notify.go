@@ -33,7 +33,10 @@ const (
 )
 
 // Formats are all formats of notices.
-var Formats = []Format{FormatJSON, FormatSlack, FormatPagerDuty, FormatAlertmanager, FormatTeams, FormatEmail, FormatTemplate}
+var Formats = []Format{
+	FormatJSON, FormatSlack, FormatPagerDuty, FormatAlertmanager, FormatTeams, FormatEmail,
+	FormatTemplate,
+}
 
 const (
 	pagerDutyURL     = "https://events.pagerduty.com/v2/enqueue"

@@ -37,7 +37,8 @@ func parseTemplate(template string) (t placeholder.Template, isJSON bool, err er
 	if json.Valid([]byte(text)) {
 		isJSON = strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")
 	} else if likeJSON.MatchString(text) {
-		return t, false, errors.New(`begins like JSON and is none; placeholders stand within strings, as in {"text": "{{headline}}"}`)
+		return t, false, errors.New("begins like JSON and is none; placeholders stand within strings, as in " +
+			`{"text": "{{headline}}"}`)
 	}
 	if isJSON {
 		t, err = noticeFields.ParseJSON([]byte(template))

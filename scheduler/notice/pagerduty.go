@@ -49,7 +49,8 @@ func pagerDuty(m Message) pagerDutyEvent {
 	}
 	event.Action, event.Client, event.ClientURL = "trigger", "Punctual", m.Link
 	p := &pagerDutyPayload{
-		Summary: Headline(Message{Tenant: m.Tenant, Subjects: []Subject{subject}}), Source: source(m.Link), Severity: worst(subject), Component: subject.Name, Group: m.Tenant,
+		Summary: Headline(Message{Tenant: m.Tenant, Subjects: []Subject{subject}}), Source: source(m.Link),
+		Severity: worst(subject), Component: subject.Name, Group: m.Tenant,
 		Class: string(subject.Kind), Details: subject,
 	}
 	if news, ok := m.single(); ok && len(news.Events) > 0 {

@@ -22,15 +22,17 @@ func oldestDue(maybe, tenants string) string {
 	oldest := func(work, due, condition string) string {
 		return `(SELECT s.at FROM (
 		             SELECT s.` + due + ` AS at, s.tenant FROM punctual.` + work + ` s
-		             WHERE ` + maybe + ` AND ` + condition + ` AND s.lane = l.lane AND s.` + due + ` <= now() ORDER BY s.` + due + ` LIMIT $1) s
+		             WHERE ` + maybe + ` AND ` + condition + ` AND s.lane = l.lane AND s.` + due + ` <= now()
+		             ORDER BY s.` + due + ` LIMIT $1) s
 		         WHERE ` + tenants + ` ORDER BY s.at LIMIT 1)`
 	}
 	return `least(` + oldest(`schedules`, `next_run_at`, `s.enabled`) + `,
 	              ` + oldest(`ready`, `due_at`, `s.held_by IS NULL AND NOT s.at_gate`) + `)`
 }
 
-// SelectWaits selects how long the oldest work of each queue has waited, by what it waits for. Work of frozen tenants is
-// left out. Due work of a tenant at a limit waits for that, and all due work of a queue that nobody serves for the queue.
+// SelectWaits selects how long the oldest work of each queue has waited, by what it waits for. Work of frozen tenants
+// is left out. Due work of a tenant at a limit waits for that, and all due work of a queue that nobody serves for the
+// queue.
 var SelectWaits = `
 WITH lanes AS MATERIALIZED (
     SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 3) p
@@ -40,7 +42,9 @@ frozen AS MATERIALIZED (SELECT t.id FROM punctual.tenants t WHERE t.frozen_at IS
 limited AS MATERIALIZED (
     SELECT u.tenant FROM punctual.tenant_usage u WHERE punctual.held_by(u.held_by, u.held_at) IS NOT NULL),
 due AS MATERIALIZED (
-    SELECT l.queue, min(` + oldestDue(`true`, `s.tenant <> ALL(ARRAY(SELECT tenant FROM limited UNION ALL SELECT id FROM frozen))`) + `) AS free,
+    SELECT l.queue,
+           min(` + oldestDue(`true`,
+	`s.tenant <> ALL(ARRAY(SELECT tenant FROM limited UNION ALL SELECT id FROM frozen))`) + `) AS free,
            min(` + oldestDue(`EXISTS (SELECT FROM limited)`,
 	`s.tenant = ANY(ARRAY(SELECT tenant FROM limited EXCEPT SELECT id FROM frozen))`) + `) AS held
     FROM lanes l
@@ -62,7 +66,8 @@ CROSS JOIN LATERAL (VALUES
     ('queue', CASE WHEN NOT s.served THEN least(due.free, due.held) END),
     ('host', (SELECT min(h.held_since) FROM held h WHERE h.queue = q.id)),
     ('gate', (SELECT r.due_at FROM punctual.runs_of(ARRAY(
-                  SELECT g.run_id FROM gated g WHERE g.queue = q.id ORDER BY g.run_id LIMIT 1)) r))) w (waits_for, since)
+                  SELECT g.run_id FROM gated g WHERE g.queue = q.id ORDER BY g.run_id LIMIT 1)) r))
+    ) w (waits_for, since)
 ORDER BY q.name, w.waits_for`
 
 // Waits returns how long the oldest work of each queue has waited for what, of all tenants together.

@@ -41,31 +41,32 @@ func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answe
 		l.Outgoing = m
 		before := len(l.causes)
 		var b pgx.Batch
-		queue := func() error { return nil }
+		lost := lease == nil || *lease != m.ID
 		switch {
-		case lease == nil || *lease != m.ID:
-			if a.Arrival != notice.Delivered && a.Arrival != notice.Unknown {
-				return nil
-			}
+		case lost && a.Arrival != notice.Delivered && a.Arrival != notice.Unknown:
+			return nil
+		case lost:
 			l.tellCausesAgain()
-			queue = func() error { queueTellAgain(&b, m); return nil }
-		case a.Arrival == notice.Delivered:
-			ended = failing != nil
-			l.told(a.Arrival, false)
-			queue = func() error { return l.queueDelivered(&b) }
 		default:
-			began = a.Arrival != notice.PutOff && failing == nil
+			began = a.Arrival != notice.PutOff && a.Arrival != notice.Delivered && failing == nil
+			ended = a.Arrival == notice.Delivered && failing != nil
 			refused = a.Arrival == notice.Refused && failures+1 >= mostRefusals
 			l.told(a.Arrival, refused)
-			queue = func() error { l.queueFailed(&b, a, failures); return nil }
 		}
 		if before+len(l.causes) > 0 {
 			if err := l.queueCauses(&b); err != nil {
 				return err
 			}
 		}
-		if err := queue(); err != nil {
-			return err
+		switch {
+		case lost:
+			queueTellAgain(&b, m)
+		case a.Arrival == notice.Delivered:
+			if err := l.queueDelivered(&b); err != nil {
+				return err
+			}
+		default:
+			l.queueFailed(&b, a, failures)
 		}
 		return tx.SendBatch(ctx, &b).Close()
 	})

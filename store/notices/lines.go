@@ -174,7 +174,8 @@ func queueJoining(b *pgx.Batch, all []joining, told map[uuid.UUID]map[string]tim
 		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bool[], $5::timestamptz[], $6::text[])
 		     AS u(line_id, job_id, news, resolves, tell_at, key)
 		ON CONFLICT (job_id, line_id) DO UPDATE
-		SET news = excluded.news, resolves = excluded.resolves, key = coalesce(nullif(s.key, ''), excluded.key), tell_at = least(s.tell_at, excluded.tell_at)`,
+		SET news = excluded.news, resolves = excluded.resolves, key = coalesce(nullif(s.key, ''), excluded.key),
+		    tell_at = least(s.tell_at, excluded.tell_at)`,
 		lines, pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }), texts,
 		pg.Column(all, func(j joining) bool { return j.resolves }), when, keys)
 	b.Queue(`

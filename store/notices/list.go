@@ -78,7 +78,8 @@ type Detail struct {
 // GetNotice returns a notice of a tenant.
 func (s *Teller) GetNotice(ctx context.Context, tenant int32, id uuid.UUID) (d Detail, err error) {
 	q := s.db.Reader(ctx, tenant)
-	d.Notice, err = pg.One(ctx, q, pgx.RowToStructByPos[Notice], selectNotices+` WHERE m.tenant = $1 AND m.id = $2`, tenant, id)
+	d.Notice, err = pg.One(ctx, q, pgx.RowToStructByPos[Notice],
+		selectNotices+` WHERE m.tenant = $1 AND m.id = $2`, tenant, id)
 	if err = pg.Found(err, "notice %s", id); err == nil {
 		d.Named, err = pg.All(ctx, q, pgx.RowToStructByPos[NamedJob], `
 			SELECT id, name FROM punctual.jobs WHERE tenant = $1 AND id = ANY($2::uuid[]) ORDER BY name, id`, tenant, d.Jobs)

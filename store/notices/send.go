@@ -86,7 +86,8 @@ func lockLine(ctx context.Context, tx *pg.Tx) (*line, error) {
 		WHERE l.due_at <= now() AND l.held_until <= now() AND t.frozen_at IS NULL AND d.frozen_at IS NULL
 		  AND NOT punctual.is_copy(d.database_name, d.system_identifier)
 		ORDER BY l.due_at LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`).Scan(
-		&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &l.To.Template, &sent, &causes, &l.pace, &l.deliveredAt, &l.now)
+		&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &l.To.Template, &sent, &causes, &l.pace,
+		&l.deliveredAt, &l.now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // as the caller expects
 	}
@@ -116,8 +117,8 @@ JOIN punctual.jobs j ON j.id = s.job_id
 JOIN punctual.tenants t ON t.id = j.tenant`
 )
 
-// readRows reads the rows that have something to tell now, and with a subject of many jobs, or an open cause, all of its
-// rows.
+// readRows reads the rows that have something to tell now, and all rows of the subjects of many jobs among them and of
+// open causes.
 func (s *Teller) readRows(ctx context.Context, tx *pg.Tx, l *line) ([]*subject, error) {
 	all, err := s.scanRows(ctx, tx, selectDue, l.Line, mostRows)
 	if err != nil {
