@@ -137,7 +137,7 @@ func crowds(t *testing.T, histories uint64, test func(c *crowd)) {
 // Work of all kinds comes and goes, a little or a lot of it, one kind at a time or all together.
 func TestNothingWaitsForReservesThatNobodyNeeds(t *testing.T) {
 	t.Parallel()
-	crowds(t, 3000, func(c *crowd) {
+	crowds(t, 600, func(c *crowd) {
 		for range 60 {
 			of := domain.Work(c.rand.IntN(int(domain.WorkKinds)))
 			most := 1 + c.rand.IntN(2*c.size)
@@ -157,7 +157,7 @@ func TestNothingWaitsForReservesThatNobodyNeeds(t *testing.T) {
 // However a queue was occupied before: once these runs have ended, and while all kinds have work, each has its share.
 func TestEachKindComesToItsShare(t *testing.T) {
 	t.Parallel()
-	crowds(t, 150, func(c *crowd) {
+	crowds(t, 60, func(c *crowd) {
 		before := domain.Work(c.rand.IntN(int(domain.WorkKinds)))
 		c.waiting[before] = c.rand.IntN(2 * c.size)
 		c.tick()

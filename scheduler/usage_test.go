@@ -83,7 +83,7 @@ func TestReplicasNeverHaveMoreSlotsThanTheLimit(t *testing.T) {
 // they start as many.
 func TestReplicasNeverStartMoreThanTheRate(t *testing.T) {
 	t.Parallel()
-	for range 200 {
+	for range 60 {
 		seed := rand.Uint64()
 		random := rand.New(rand.NewPCG(seed, 0))
 		rate := 1 + random.IntN(60)

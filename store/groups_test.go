@@ -258,9 +258,9 @@ func TestAPageOfGroupsIsReadByIndex(t *testing.T) {
 			{"a label", outage, letters.DeadLetterFilter{Labels: map[string]string{"a": "b"}}, 0, 20_000},
 			{"one job", one, letters.DeadLetterFilter{}, 1, 8_000},
 		} {
-			n := watch.pagesRead(`^dead_letters$`, func(reader claimer) {
+			n := watch.pagesRead(`^dead_letters$`, func() {
 				k.filter.Limit = 20
-				found, _, err := reader.ListGroups(t.Context(), k.tenant, k.filter)
+				found, _, err := watch.ListGroups(t.Context(), k.tenant, k.filter)
 				if err != nil || len(found) != k.groups {
 					t.Errorf("%s: %d groups, %v", k.name, len(found), err)
 				}

@@ -39,8 +39,8 @@ func TestRunsInFlightAreCountedWithoutTheHistory(t *testing.T) {
 				return queues[0].InFlight, nil
 			},
 		} {
-			read := watch.pagesRead(`^runs`, func(reader claimer) {
-				if n, err := count(reader); err != nil || n != 100 {
+			read := watch.pagesRead(`^runs`, func() {
+				if n, err := count(watch); err != nil || n != 100 {
 					t.Errorf("%s: %d in flight, %v", name, n, err)
 				}
 			})
@@ -68,8 +68,8 @@ func TestJobsInAStateAreFoundByIndex(t *testing.T) {
 	for state, want := range map[domain.JobState]int{
 		domain.JobPaused: 2, domain.JobCompleted: 6, domain.JobActive: 20,
 	} {
-		read := watch.pagesRead(`^(jobs|schedules|job_versions)$`, func(reader claimer) {
-			list, _, err := reader.ListJobs(t.Context(), reader.tenant, jobs.Filter{State: state, Page: pg.Page{Limit: 20}})
+		read := watch.pagesRead(`^(jobs|schedules|job_versions)$`, func() {
+			list, _, err := watch.ListJobs(t.Context(), watch.tenant, jobs.Filter{State: state, Page: pg.Page{Limit: 20}})
 			if err != nil || len(list) != want {
 				t.Errorf("%s: %d jobs, %v", state, len(list), err)
 			}

@@ -212,7 +212,7 @@ func TestJobMetricsAreReadByIndex(t *testing.T) {
 				for _, plans := range planModes {
 					watch.wantNoScans("&plan_cache_mode="+plans, func(worker claimer) {
 						m := worker.measured(1000)
-						for range 8 {
+						for range 2 {
 							worker.wantSeries(m, "consecutive_failures 100 default j", "last_duration_seconds 2 default j")
 						}
 					})

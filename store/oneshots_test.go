@@ -404,8 +404,8 @@ func TestAListOfCompletedJobsReadsItsPage(t *testing.T) {
 	c.Close()
 	watch := openClaimer(t, dsn)
 	// How far a page looks is read from an index of jobs, which would have to be vacuumed for that.
-	read := watch.pagesRead(`^(schedules|job_versions)$`, func(reader claimer) {
-		list, next, err := reader.ListJobs(t.Context(), reader.tenant, jobs.Filter{State: domain.JobCompleted})
+	read := watch.pagesRead(`^(schedules|job_versions)$`, func() {
+		list, next, err := watch.ListJobs(t.Context(), watch.tenant, jobs.Filter{State: domain.JobCompleted})
 		if err != nil || len(list) != 50 || next == "" {
 			t.Errorf("%d jobs, then %q, %v", len(list), next, err)
 		}
