@@ -241,3 +241,18 @@ func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
 		t.Errorf("the log says %s", text)
 	}
 }
+
+// Of a job's labels, notices carry those that the operator allows.
+func TestNoticesCarryTheLabelsThatAreAllowed(t *testing.T) {
+	c := newClaimer(t)
+	c.Teller = notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{
+		Log: slog.New(slog.DiscardHandler), Labels: []string{"team", "tier"},
+	})
+	c.create("job", never, everything, func(d *domain.Definition) {
+		d.Labels = map[string]string{"team": "money", "customer": "a secret"}
+	})
+	c.dies("job")
+	if got := news(t, c.wantHeard("failing 1, dead 1")).Labels; len(got) != 1 || got["team"] != "money" {
+		t.Errorf("labels %v", got)
+	}
+}
