@@ -113,19 +113,25 @@ func TestTheLastWordIsTheTruth(t *testing.T) {
 				return true
 			}
 			tell := func() { c.later(); c.tell() }
-			for range 130 { // about a thousand incidents with those of all seeds and recipients
+			opened := 0
+			for opened < 170 { // a thousand incidents with those of all seeds and both recipients
 				name := fmt.Sprint("job-", random.IntN(jobs))
 				if random.IntN(25) == 0 { // many jobs at once
 					for n := range jobs {
 						c.dies(fmt.Sprint("job-", n))
+						opened += map[bool]int{true: 1}[well[fmt.Sprint("job-", n)]]
 						well[fmt.Sprint("job-", n)] = false
 					}
-				} else if well[name] = random.IntN(2) == 0; well[name] {
+				} else if was := well[name]; random.IntN(2) == 0 {
+					well[name] = true
 					c.wellAgain(name)
-				} else if o := buried(c.begun(name)); random.IntN(3) == 0 {
-					o.Reason, o.HTTPStatus, o.Error = domain.ReasonConnect, 0, "connection refused"
-					c.finish(o)
 				} else {
+					well[name] = false
+					opened += map[bool]int{true: 1}[was]
+					o := buried(c.begun(name))
+					if random.IntN(3) == 0 {
+						o.Reason, o.HTTPStatus, o.Error = domain.ReasonConnect, 0, "connection refused"
+					}
 					c.finish(o)
 				}
 				if random.IntN(8) == 0 {
