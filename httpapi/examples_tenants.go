@@ -35,11 +35,17 @@ var (
 	exampleNotices = Notices{
 		List[notices.Notice]{Data: []notices.Notice{{
 			ID: uuid.MustParse("019ad98a-2a60-8d07-9c52-7b0f1e3d4a86"), DeliveredAt: at("2026-12-01T02:00:01Z"),
-			Headline: "Job daily-invoice-gen has dead runs (tenant billing)", Events: []string{"dead"},
+			HappenedAt: at("2026-12-01T02:00:00Z"),
+			Headline:   "Job daily-invoice-gen has dead runs (tenant billing)", Events: []string{"dead"},
 			Jobs:   []uuid.UUID{uuid.MustParse("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11")},
 			Format: domain.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX",
 		}}},
 		[]notices.Waiting{},
+	}
+
+	exampleNotice = notices.Detail{
+		Notice: exampleNotices.Data[0],
+		Named:  []notices.NamedJob{{ID: exampleNotices.Data[0].Jobs[0], Name: "daily-invoice-gen"}},
 	}
 
 	exampleKey = tenants.Key{

@@ -38,6 +38,11 @@ func (s *server) notifyRoutes() {
 		Description: "The messages that recipients of notices took in the last 8 days, newest first, and the recipients " +
 			"for which something waits.",
 	}, s.listNotices)
+	register(s, huma.Operation{
+		OperationID: "get-notice", Method: http.MethodGet, Path: "/v1/notices/{notice}", Tags: []string{tagTenants},
+		Summary:     "Get a notice",
+		Description: "With the names of all jobs that it told something new of. A message about many jobs names only some.",
+	}, s.getNotice)
 }
 
 // Notices are a page of notices, and what waits.
@@ -47,7 +52,9 @@ type Notices struct {
 }
 
 type listNoticesInput struct {
-	JobID string `query:"job_id" format:"uuid" doc:"Only notices about the job with this id."`
+	From  instantParam `query:"from" doc:"Only notices delivered at or after this instant." example:"2026-12-01T00:00:00Z"`
+	To    instantParam `query:"to" doc:"Only notices delivered before this instant." example:"2026-12-02T00:00:00Z"`
+	JobID string       `query:"job_id" format:"uuid" doc:"Only notices about the job with this id."`
 	Paging
 }
 
@@ -56,12 +63,27 @@ func (s *server) listNotices(ctx context.Context, tenant int32, in *listNoticesI
 	if err != nil {
 		return nil, err
 	}
-	filter := notices.Filter{Page: in.page()}
+	filter := notices.Filter{From: in.From.at, To: in.To.at, Page: in.page()}
 	if id != nil {
 		filter.Job = *id
 	}
 	list, waiting, next, err := s.Store.ListNotices(ctx, tenant, filter)
 	return show(Notices{List[notices.Notice]{list, pg.OrNull(next)}, waiting}, err)
+}
+
+type noticeRef struct {
+	Notice string `path:"notice" doc:"Id of the notice." example:"019ad98a-2a60-8d07-9c52-7b0f1e3d4a86"`
+	id     uuid.UUID
+}
+
+func (r *noticeRef) exists() (err error) {
+	r.id, err = parseID(r.Notice)
+	return err
+}
+
+func (s *server) getNotice(ctx context.Context, tenant int32, in *noticeRef) (*answer[notices.Detail], error) {
+	detail, err := s.Store.GetNotice(ctx, tenant, in.id)
+	return show(detail, err)
 }
 
 // NotifyTest is the optional body that asks for a test notice.
@@ -99,7 +121,7 @@ func (t NotifyTest) entry() domain.Notify {
 
 // NotifyResult is the result of a test notice for one recipient.
 type NotifyResult struct {
-	Format     domain.Format `json:"format" enum:"json,slack,pagerduty,alertmanager,teams,email" doc:"The form it was sent in." example:"slack"`
+	Format     domain.Format `json:"format" enum:"json,slack,pagerduty,alertmanager,teams,email,template" doc:"The form it was sent in." example:"slack"`
 	URL        string        `json:"url" doc:"Where it was sent; for email, a mailto URL." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
 	Delivered  bool          `json:"delivered" doc:"Whether it was answered with a 2xx; for email, whether the mail server took it." example:"true"`
 	HTTPStatus *int          `json:"http_status" doc:"Status of the response, if there was one." example:"200"`

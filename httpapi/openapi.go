@@ -215,7 +215,7 @@ func showExamples(api *huma.OpenAPI) {
 		"create-tenant": exampleTenant, "list-tenants": exampleTenants,
 		"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,
 		"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
-		"list-notices": exampleNotices, "list-audit-log": exampleAudit,
+		"list-notices": exampleNotices, "get-notice": exampleNotice, "list-audit-log": exampleAudit,
 		"list-job-changes": List[audit.JobChange]{Data: []audit.JobChange{exampleJobChange}},
 		"list-versions":    List[jobs.Version]{Data: []jobs.Version{exampleVersion.Version}},
 		"get-version":      exampleVersion, "restore-version": exampleJob,

@@ -59,6 +59,7 @@ var roleOf = map[string]auth.Role{
 	"resolve-dead-letters": auth.RoleEditor,
 
 	"list-notices": auth.RoleViewer,
+	"get-notice":   auth.RoleViewer,
 
 	"list-operations":  auth.RoleViewer,
 	"get-operation":    auth.RoleViewer,

@@ -38,7 +38,7 @@ func TestARunSaysWhoAskedForIt(t *testing.T) {
 	note("a rerun", into[runs.Run](editor.do("POST", "/v1/runs/"+first+"/rerun", "").want(202)))
 	note("a replay", into[runs.Run](editor.do("POST", "/v1/dead-letters/"+first+"/replay", "").want(202)))
 	admin.do("POST", "/v1/dead-letters/replay", `{"filter":{}}`).want(202)
-	admin.do("POST", "/v1/jobs/n/backfill", between(3*time.Hour, time.Hour, "")).want(202)
+	admin.do("POST", "/v1/jobs/n/backfill", between(3*time.Hour, time.Hour, `,"concurrency":"allow"`)).want(202)
 	until(t, "the operations to end", func() bool {
 		_, left, err := s.store.Operate(t.Context())
 		must(t, err)

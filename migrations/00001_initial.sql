@@ -1225,11 +1225,14 @@ CREATE TABLE punctual.notice_lines (
     format         text NOT NULL,
     url            text NOT NULL,
     secret         text NOT NULL,
+    template       text NOT NULL,
     due_at         timestamptz,
     held_until     timestamptz NOT NULL DEFAULT now(),
     lease          uuid,
     pace           interval NOT NULL DEFAULT '0',
     sent           jsonb NOT NULL DEFAULT '{}',
+    causes         jsonb NOT NULL DEFAULT '{}',
+    look_at        timestamptz,
     delivered_at   timestamptz,
     failing_since  timestamptz,
     failures       integer NOT NULL DEFAULT 0,
@@ -1239,17 +1242,22 @@ CREATE TABLE punctual.notice_lines (
 CREATE INDEX notice_lines_due ON punctual.notice_lines (due_at) WHERE due_at IS NOT NULL;
 COMMENT ON TABLE  punctual.notice_lines IS
     'The recipients of notices. At most one message is under way to each; what comes meanwhile joins the next one.';
-COMMENT ON COLUMN punctual.notice_lines.id IS 'Computed from the tenant, format, url and secret.';
+COMMENT ON COLUMN punctual.notice_lines.id IS 'Computed from the tenant, format, url, secret and template.';
 COMMENT ON COLUMN punctual.notice_lines.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.notice_lines.format IS 'Form of the messages, such as json or slack.';
 COMMENT ON COLUMN punctual.notice_lines.url IS 'Where the messages go.';
 COMMENT ON COLUMN punctual.notice_lines.secret IS 'Name of the secret that is added to the messages; empty: none.';
+COMMENT ON COLUMN punctual.notice_lines.template IS 'Text of the messages, with placeholders; empty: the format has none.';
 COMMENT ON COLUMN punctual.notice_lines.due_at IS 'When there is something to tell; null: nothing.';
 COMMENT ON COLUMN punctual.notice_lines.held_until IS
     'Nothing is sent before: a message is under way, the recipient asked for a pause, or a message has just gone out.';
 COMMENT ON COLUMN punctual.notice_lines.lease IS 'The message that is under way, or was the last one.';
 COMMENT ON COLUMN punctual.notice_lines.pace IS 'The pause after the last message. It grows while messages are many.';
 COMMENT ON COLUMN punctual.notice_lines.sent IS 'When each subject was last told of, in the last five minutes.';
+COMMENT ON COLUMN punctual.notice_lines.causes IS
+    'Limits, queues, freezes and other causes of late runs that the recipient was told of, or may have been, and whose '
+    'end it has not taken.';
+COMMENT ON COLUMN punctual.notice_lines.look_at IS 'When to check whether one of them is over; null: there is none.';
 COMMENT ON COLUMN punctual.notice_lines.delivered_at IS 'When the recipient last took a message.';
 COMMENT ON COLUMN punctual.notice_lines.failing_since IS 'Since when the recipient takes no messages; null: it does.';
 COMMENT ON COLUMN punctual.notice_lines.failures IS 'Failed attempts since then.';
@@ -1282,13 +1290,16 @@ COMMENT ON COLUMN punctual.notice_subjects.resolves IS 'The recipient asked to b
 COMMENT ON COLUMN punctual.notice_subjects.troubled IS 'The job is failing, dead or stale, by the events up to sending.';
 COMMENT ON COLUMN punctual.notice_subjects.open IS
     'The recipient was told of the trouble, or may have been, and has not taken the news that it is over.';
-COMMENT ON COLUMN punctual.notice_subjects.key IS 'The incident that the job''s trouble belongs to; empty: none.';
+COMMENT ON COLUMN punctual.notice_subjects.key IS
+    'The incident that the job''s trouble belongs to, or the cause of its late runs; empty: none; over: its host''s '
+    'incident has ended, and the job has not succeeded yet.';
 
 CREATE TABLE punctual.notice_messages (
     id             uuid PRIMARY KEY,
     line_id        uuid NOT NULL REFERENCES punctual.notice_lines ON DELETE CASCADE,
     tenant         integer NOT NULL,
     delivered_at   timestamptz NOT NULL DEFAULT now(),
+    happened_at    timestamptz NOT NULL,
     headline       text NOT NULL,
     events         text[] NOT NULL,
     jobs           uuid[] NOT NULL
@@ -1301,6 +1312,7 @@ COMMENT ON COLUMN punctual.notice_messages.id IS 'UUIDv7 of the message.';
 COMMENT ON COLUMN punctual.notice_messages.line_id IS 'The recipient: notice_lines.id.';
 COMMENT ON COLUMN punctual.notice_messages.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.notice_messages.delivered_at IS 'When the recipient took it.';
+COMMENT ON COLUMN punctual.notice_messages.happened_at IS 'When the newest of its events happened.';
 COMMENT ON COLUMN punctual.notice_messages.headline IS 'Its first line.';
 COMMENT ON COLUMN punctual.notice_messages.events IS 'The events that it told of.';
 COMMENT ON COLUMN punctual.notice_messages.jobs IS 'The jobs that it told something new of.';

@@ -166,6 +166,9 @@ func (s *Scheduler) sendNotice(
 	a := domain.Assignment{
 		RunID: m.ID, Job: job, Trigger: domain.TriggerNotify, ScheduledFor: now, DueAt: now, Attempt: 1, Body: m.Body,
 	}
+	if m.To.Format == domain.FormatTemplate && len(m.Body) > 0 && m.Body[0] == '"' {
+		a.Headers = map[string]string{"Content-Type": "text/plain; charset=utf-8"}
+	}
 	r := a.Request(s.config.Origin)
 	r.Timeout = timeout
 	return s.transmit(ctx, a, r, now)

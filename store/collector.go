@@ -34,8 +34,9 @@ var (
 		"1: the tenant is frozen, or with an empty tenant the deployment; 0, for the deployment only: it is not frozen.",
 		[]string{"tenant"}, nil)
 	oldestDesc = prometheus.NewDesc("punctual_oldest_due_seconds",
-		"Age of the oldest work that is due or held back; 0: there is none.",
-		[]string{"queue"}, nil)
+		"How long the oldest work has waited for nothing but a replica to take it, its host, a limit of its tenant, the "+
+			"gate of its job, or a replica that serves the queue; 0: there is none. Work of frozen tenants does not count.",
+		[]string{"queue", "waiting_for"}, nil)
 	servedDesc = prometheus.NewDesc("punctual_queue_served",
 		"1: a live replica serves the queue; 0: none does.",
 		[]string{"queue"}, nil)
@@ -117,17 +118,15 @@ func (c Collector) collectQueues(ctx context.Context, ch chan<- prometheus.Metri
 	if err != nil {
 		return err
 	}
-	now, err := c.Store.Now(ctx)
+	waits, err := c.Store.Waits(ctx)
 	if err != nil {
 		return err
 	}
+	for _, w := range waits {
+		gauge(ch, oldestDesc, w.Oldest.Seconds(), w.Queue, w.For)
+	}
 	for _, q := range queues {
-		oldest := 0.0
-		if q.OldestDue != nil {
-			oldest = max(0, now.Sub(*q.OldestDue).Seconds())
-		}
 		gauge(ch, depthDesc, float64(q.DueSlots+q.DueRuns), q.Name)
-		gauge(ch, oldestDesc, oldest, q.Name)
 		gauge(ch, servedDesc, oneIf(q.WaitsFor == nil), q.Name)
 		gauge(ch, heldDesc, float64(q.HeldRuns), q.Name)
 	}

@@ -72,7 +72,7 @@ func TestJobsThatFailTogetherAreToldTogether(t *testing.T) {
 	}
 }
 
-// A host that cannot be reached is one cause: one message that it cannot be reached, and one when all is well again.
+// A host that cannot be reached is one cause: one message that it cannot be reached, and one when it can.
 func TestAHostThatIsDownIsToldOnce(t *testing.T) {
 	c := newClaimer(t)
 	c.secret("key", "routing")
@@ -119,7 +119,7 @@ func TestAHostThatIsDownIsToldOnce(t *testing.T) {
 		}
 	}
 	if all := told[hook]; !strings.Contains(all[0], "cannot be reached") ||
-		!strings.Contains(all[1], "can be reached again: 3 jobs recovered") {
+		!strings.Contains(all[1], "can be reached again: 1 of 3 jobs recovered") {
 		t.Errorf("the channel was told %q", all)
 	}
 }

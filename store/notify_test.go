@@ -44,7 +44,10 @@ func (c crud) pass(span string) {
 	c.exec(`UPDATE punctual.notices SET tell_at = tell_at - $1::interval`, span)
 	c.exec(`UPDATE punctual.notice_lines
 		SET sent = (SELECT coalesce(jsonb_object_agg(key, value::timestamptz - $1::interval), '{}')
-			FROM jsonb_each_text(sent)), due_at = due_at - $1::interval`, span)
+			FROM jsonb_each_text(sent)), due_at = due_at - $1::interval, look_at = look_at - $1::interval,
+		causes = (SELECT coalesce(jsonb_object_agg(key, value || jsonb_build_object(
+				'newest', (value ->> 'newest')::timestamptz - $1::interval)), '{}')
+			FROM jsonb_each(causes))`, span)
 	c.exec(`UPDATE punctual.notice_subjects SET tell_at = tell_at - $1::interval`, span)
 }
 

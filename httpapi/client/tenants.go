@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"punctual/httpapi"
+	"punctual/store/notices"
 	"punctual/store/secrets"
 	"punctual/store/tenants"
 )
@@ -52,6 +53,11 @@ func (c *Client) DeleteTenant(ctx context.Context, name string) error {
 // Notices lists notices that recipients took, and what waits for recipients.
 func (c *Client) Notices(ctx context.Context, query url.Values) (httpapi.Notices, error) {
 	return get[httpapi.Notices](ctx, c, "/v1/notices", query)
+}
+
+// Notice returns a notice with the jobs that it told of.
+func (c *Client) Notice(ctx context.Context, id string) (notices.Detail, error) {
+	return get[notices.Detail](ctx, c, at("/v1/notices/%s", id), nil)
 }
 
 // TestNotify sends test notices.

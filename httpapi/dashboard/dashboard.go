@@ -89,6 +89,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/timeline":               (*visit).timeline,
 		"/forecast":               (*visit).forecast,
 		"/audit":                  (*visit).audit,
+		"/notices/{notice}":       (*visit).notice,
 		"/settings":               (*visit).settings,
 	} {
 		pages.Get(path, p.page(show))

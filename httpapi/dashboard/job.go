@@ -70,23 +70,6 @@ func (v *visit) job(job httpapi.Job) error {
 	return v.show("job", job.Name, view)
 }
 
-// noticesView is what recipients were told about a job, and what waits for them.
-type noticesView struct {
-	Job     httpapi.Job
-	Notices httpapi.Notices
-	Next    string
-}
-
-func (v *visit) notices(job httpapi.Job) error {
-	query := filtered(v.r.URL.Query(), "cursor")
-	query.Set("job_id", job.ID.String())
-	query.Set("limit", shownRuns)
-	list, err := v.api.Notices(v.ctx(), query)
-	if err != nil {
-		return err
-	}
-	return v.show("notices", job.Name, noticesView{job, list, text(list.NextCursor)})
-}
 
 // jobPath is the page of the job that a path is about.
 func (v *visit) jobPath() string { return "/jobs/" + url.PathEscape(v.part("job")) }

@@ -7,6 +7,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/store/fleet"
+	"punctual/store/notices"
 	"punctual/store/overview"
 	"punctual/store/tenants"
 )
@@ -16,8 +17,9 @@ type overviewView struct {
 	httpapi.Overview
 	queuesView
 	Host     string
-	Empty    bool          // there is no job
-	Expiring []tenants.Key // that expire soon, for admins
+	Empty    bool              // there is no job
+	Expiring []tenants.Key     // that expire soon, for admins
+	Deaf     []notices.Waiting // recipients of notices that take none
 }
 
 // Late is how much should have begun.
@@ -88,6 +90,9 @@ func (v *visit) overview() (err error) {
 	}
 	view.Empty = len(jobs.Data) == 0
 	if view.queuesView, err = v.readQueues(); err != nil {
+		return err
+	}
+	if view.Deaf, err = v.deaf(); err != nil {
 		return err
 	}
 	if view.Expiring, err = v.expiringKeys(); err != nil {

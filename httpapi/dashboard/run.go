@@ -112,6 +112,11 @@ func (v *visit) viewRun() (view runView, err error) {
 		return view, err
 	}
 	view = runView{Run: run, Steps: steps(run)}
+	told, err := v.told(run)
+	if err != nil {
+		return view, err
+	}
+	view.Steps = append(view.Steps, told...)
 	if job, err := v.api.Job(v.ctx(), run.JobID.String()); err == nil {
 		view.Zone = zoneOf(job.Schedule)
 		v.zoneOfJob = view.Zone

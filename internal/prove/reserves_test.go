@@ -17,12 +17,13 @@ var hourly = process.JobSpec{
 	"jitter":   "0s", "timeout": "1h",
 }
 
-// backfillHours orders a backfill of a job's last hours.
+// backfillHours orders a backfill of a job's last hours, all at once.
 func backfillHours(t *testing.T, a *client.Client, job string, hours int) operation {
 	t.Helper()
 	now := time.Now().UTC()
 	return do[operation](t, a, "POST", "/v1/jobs/"+job+"/backfill", map[string]any{
 		"from": now.Add(time.Duration(-hours) * time.Hour).Format(time.RFC3339), "to": now.Format(time.RFC3339),
+		"concurrency": "allow",
 	})
 }
 

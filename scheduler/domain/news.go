@@ -66,7 +66,10 @@ type NewsEvent struct {
 	// the start of the trouble that is over.
 	Since    *time.Time `json:"since,omitempty"`
 	Failures int        `json:"failures,omitempty"` // failed attempts in a row since then
-	Runs     []NewsRun  `json:"runs"`               // the newest ones, newest first: at most NewsRuns
+	// Cause is, for late and missed, the kind of cause that is on record, such as limit; CauseName is the limit or queue.
+	Cause     string    `json:"cause,omitempty"`
+	CauseName string    `json:"cause_name,omitempty"`
+	Runs      []NewsRun `json:"runs"` // the newest ones, newest first: at most NewsRuns
 }
 
 // NewsRuns is how many runs of an event a notice describes, so that a thousand dead runs make a request no larger
@@ -107,6 +110,9 @@ func (n News) Merge(after News) News {
 			old := merged.Events[i]
 			merged.Events = slices.Delete(merged.Events, i, i+1)
 			e.Count += old.Count
+			if e.Cause == "" {
+				e.Cause, e.CauseName = old.Cause, old.CauseName
+			}
 			if old.FirstAt.Before(e.FirstAt) {
 				e.FirstAt = old.FirstAt
 			}

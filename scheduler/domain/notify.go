@@ -10,11 +10,12 @@ import (
 
 // Notify says who gets a notice of which events of a job, and in which form.
 type Notify struct {
-	On     []Event `json:"on" doc:"The events to send notices about. failing: the first failed attempt of a healthy job; dead: a run died; missed: slots were missed and will not run; late: a run was created after the job's tolerance; stale: no success within expect_success_within; overlapping: for an hour at least two of three slots, and three at least, did not run to their end, because the run before had not ended; recovered: the first success of a job that was failing, dead or stale."`
-	Format Format  `json:"format,omitempty" minLength:"1" doc:"Form of the request. json: all details; slack: an incoming webhook; pagerduty: Events API v2, with one dedup_key for each job; alertmanager: its API v2, with one alert for each kind of trouble of a job; teams: an incoming webhook of a Teams workflow; email: an e-mail in plain text." example:"slack"`
-	URL    string  `json:"url,omitempty" minLength:"1" doc:"Absolute http or https URL that receives a POST. For alertmanager, its base URL or /api/v2/alerts. Absent with pagerduty: https://events.pagerduty.com/v2/enqueue." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
-	To     string  `json:"to,omitempty" minLength:"1" doc:"With email: the address, of a domain that the deployment allows." example:"ops@example.com"`
-	Secret string  `json:"secret,omitempty" minLength:"1" doc:"With pagerduty: name of the secret (PUT /v1/secrets/{secret}) that holds the routing key." example:"pagerduty-key"`
+	On       []Event `json:"on" doc:"The events to send notices about. failing: the first failed attempt of a healthy job; dead: a run died; missed: slots were missed and will not run; late: a run was created after the job's tolerance; stale: no success within expect_success_within; overlapping: for an hour at least two of three slots, and three at least, did not run to their end, because the run before had not ended; recovered: the first success of a job that was failing, dead or stale."`
+	Format   Format  `json:"format,omitempty" minLength:"1" doc:"Form of the request. json: all details; slack: an incoming webhook; pagerduty: Events API v2, with one dedup_key for each job; alertmanager: its API v2, with one alert for each kind of trouble of a job; teams: an incoming webhook of a Teams workflow; email: an e-mail in plain text; template: the text of template." example:"slack"`
+	URL      string  `json:"url,omitempty" minLength:"1" doc:"Absolute http or https URL that receives a POST. For alertmanager, its base URL or /api/v2/alerts. Absent with pagerduty: https://events.pagerduty.com/v2/enqueue." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
+	To       string  `json:"to,omitempty" minLength:"1" doc:"With email: the address, of a domain that the deployment allows." example:"ops@example.com"`
+	Template string  `json:"template,omitempty" minLength:"1" maxLength:"10000" doc:"With template: the text to send. {{headline}}, {{state}} (firing, resolved or passing), {{kind}}, {{key}}, {{tenant}}, {{since}}, {{cause}}, {{events}}, {{jobs}} (names), {{job_count}}, {{host}}, {{reason}}, {{error}}, {{runbook}}, {{labels}} and {{link}} are filled in; what is not known is empty. A template that is a JSON object or array is sent as application/json, with the values escaped; any other as text/plain." example:"{\"text\": \"{{headline}} {{link}}\"}"`
+	Secret   string  `json:"secret,omitempty" minLength:"1" doc:"With pagerduty: name of the secret (PUT /v1/secrets/{secret}) that holds the routing key." example:"pagerduty-key"`
 }
 
 // Format is the form of a notice.
@@ -28,10 +29,14 @@ const (
 	FormatAlertmanager Format = "alertmanager"
 	FormatTeams        Format = "teams"
 	FormatEmail        Format = "email"
+	FormatTemplate     Format = "template"
 )
 
 // Formats are all formats of notices.
-var Formats = []Format{FormatJSON, FormatSlack, FormatPagerDuty, FormatAlertmanager, FormatTeams, FormatEmail}
+var Formats = []Format{
+	FormatJSON, FormatSlack, FormatPagerDuty, FormatAlertmanager, FormatTeams, FormatEmail,
+	FormatTemplate,
+}
 
 const (
 	pagerDutyURL     = "https://events.pagerduty.com/v2/enqueue"
@@ -70,9 +75,10 @@ func Asks(list []Notify, events ...Event) bool {
 
 // Recipient is who gets a notice, without the events. Entries with the same recipient share one notice.
 type Recipient struct {
-	Format Format
-	URL    string
-	Secret string
+	Format   Format
+	URL      string
+	Secret   string
+	Template string
 }
 
 // Asks reports whether one of the recipient's entries asks for an event.
@@ -82,7 +88,7 @@ func (r Recipient) Asks(list []Notify, e Event) bool {
 
 // Recipient returns the recipient of an entry, with defaults filled in.
 func (n Notify) Recipient() Recipient {
-	r := Recipient{Format: n.Format, URL: n.URL, Secret: n.Secret}
+	r := Recipient{Format: n.Format, URL: n.URL, Secret: n.Secret, Template: n.Template}
 	switch {
 	case r.Format == "":
 		r.Format = FormatJSON
@@ -138,6 +144,7 @@ func (c *checker) notifyEntry(at string, n Notify) {
 	case n.Format != FormatPagerDuty:
 		c.add(at+".url", "is required: an absolute http or https URL")
 	}
+	c.template(at+".template", n)
 	c.secretName(at+".secret", n.Secret)
 	if n.Format == FormatPagerDuty && n.Secret == "" {
 		c.add(at+".secret", "is required with format pagerduty: the name of the secret that holds the routing key")

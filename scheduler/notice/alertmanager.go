@@ -2,7 +2,6 @@ package notice
 
 import (
 	"regexp"
-	"strings"
 	"time"
 
 	"punctual/scheduler/domain"
@@ -16,6 +15,9 @@ const (
 	passing       = time.Hour           // events that are over when they are told: missed slots, late runs
 	ofATest       = 5 * time.Minute
 )
+
+// alertJobs bounds the names of jobs in an annotation, in bytes.
+const alertJobs = 100_000
 
 // alert is a postableAlert of Alertmanager's API v2.
 type alert struct {
@@ -36,6 +38,12 @@ var alertNames = map[domain.Event]string{
 
 	domain.EventOverlapping: "PunctualSlotsOverlap",
 	domain.EventTest:        "PunctualTest",
+}
+
+// heldAlerts are the names of the alerts about late runs and missed slots, by what held them up.
+var heldAlerts = map[Kind]string{
+	KindLate: "PunctualRunLate", KindMissed: "PunctualSlotsMissed", KindLimit: "PunctualLimitReached",
+	KindQueue: "PunctualQueueUnserved", KindFreeze: "PunctualFrozen",
 }
 
 // alertmanager writes a message as alerts. A job has one for each kind of trouble, because the labels say how bad it
@@ -60,7 +68,10 @@ func ofJob(news domain.News, resolves bool, now time.Time) []alert {
 			alerts = replace(alerts, fired(news, e, resolves, now))
 			continue
 		}
-		for _, trouble := range []domain.Event{domain.EventFailing, domain.EventDead, domain.EventStale} {
+		for _, trouble := range domain.Events {
+			if trouble == domain.EventRecovered {
+				continue
+			}
 			alerts = replace(alerts, resolved(news, trouble, e))
 		}
 	}
@@ -75,10 +86,12 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 	switch s.Kind {
 	case KindHost:
 		labels["alertname"], labels["host"], labels["severity"] = "PunctualHostUnreachable", s.Name, "critical"
-	case KindLate:
-		labels["alertname"], labels["severity"] = alertNames[domain.EventLate], severity(domain.EventLate)
-	case KindMissed:
-		labels["alertname"], labels["severity"] = alertNames[domain.EventMissed], severity(domain.EventMissed)
+	case KindLate, KindMissed, KindLimit, KindQueue, KindFreeze:
+		labels["alertname"], labels["severity"] = heldAlerts[s.Kind], severity(domain.EventLate)
+		if s.Kind == KindLimit || s.Kind == KindQueue {
+			labels[string(s.Kind)] = s.Name
+		}
+		resolves = true // in the end, whatever was asked for
 	case KindJob, KindJobs:
 		labels["alertname"], labels["key"], labels["severity"] = "PunctualJobsFailing", s.Key, "critical"
 	}
@@ -88,14 +101,10 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 			lasts = untilResolved
 		}
 	}
-	names := make([]string, len(s.Jobs))
-	for i, j := range s.Jobs {
-		names[i] = j.Job
-	}
 	a := alert{
 		Labels: labels,
 		Annotations: map[string]string{
-			"summary": Headline(Message{Tenant: m.Tenant, Subjects: []Subject{s}}), "jobs": strings.Join(names, ", "),
+			"summary": Headline(Message{Tenant: m.Tenant, Subjects: []Subject{s}}), "jobs": names(s, alertJobs),
 		},
 		StartsAt: now.UTC(), EndsAt: now.UTC().Add(lasts), GeneratorURL: m.Link,
 	}

@@ -46,7 +46,11 @@ func email(m Message) Email {
 			for _, f := range facts(g) {
 				line("  %s: %s", f.name, f.value)
 			}
-			for _, j := range g.Jobs {
+			for i, j := range g.Jobs {
+				if b.Len() > emailText*3/4 {
+					line("  and %d more", len(g.Jobs)-i+g.More)
+					break
+				}
 				line("  - %s %s", j.Job, j.Link)
 			}
 			line("")

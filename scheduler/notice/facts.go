@@ -1,6 +1,7 @@
 package notice
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -55,14 +56,40 @@ func shared(s Subject, of func(domain.News) string) (value string) {
 	return value
 }
 
-// reasonOf is why the newest run failed.
+// reasonOf is why the newest run failed, and errorOf the error.
 func reasonOf(n domain.News) string {
+	return newestRun(n, func(r domain.NewsRun) string { return string(r.Reason) })
+}
+
+func errorOf(n domain.News) string {
+	return newestRun(n, func(r domain.NewsRun) string { return r.Error })
+}
+
+func newestRun(n domain.News, of func(domain.NewsRun) string) string {
 	for _, e := range slices.Backward(n.Events) {
-		if len(e.Runs) > 0 && e.Runs[0].Reason != "" {
-			return string(e.Runs[0].Reason)
+		if len(e.Runs) > 0 && of(e.Runs[0]) != "" {
+			return of(e.Runs[0])
 		}
 	}
 	return ""
+}
+
+// names names as many jobs of a subject as fit into most bytes, and says how many more there are.
+func names(s Subject, most int) string {
+	var b strings.Builder
+	for i, j := range s.Jobs {
+		if b.Len()+len(j.Job) > most {
+			return fmt.Sprintf("%s and %d more", b.String(), len(s.Jobs)-i+s.More)
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(j.Job)
+	}
+	if s.More > 0 {
+		fmt.Fprintf(&b, " and %d more", s.More)
+	}
+	return b.String()
 }
 
 // oneLine is a text on one line.

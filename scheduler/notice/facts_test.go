@@ -84,7 +84,7 @@ func TestTeamsAndEmailOfThousandsOfJobsAreBounded(t *testing.T) {
 		m.Subjects = append(m.Subjects, s)
 	}
 	for _, format := range []domain.Format{domain.FormatTeams, domain.FormatEmail} {
-		b, err := Write(m, format, true, now)
+		b, err := Write(m, domain.Recipient{Format: format}, true, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,6 +94,42 @@ func TestTeamsAndEmailOfThousandsOfJobsAreBounded(t *testing.T) {
 			}
 		} else if mail := checkEmail(t, b); len(mail.Text) > 100<<10 {
 			t.Errorf("%d bytes", len(mail.Text))
+		}
+	}
+}
+
+// However many jobs there are, a message keeps within what its recipient takes, and says how many it does not name.
+func TestMessagesAboutTenThousandJobsSayWhatTheyLeaveOut(t *testing.T) {
+	s := Subject{Kind: KindHost, Name: "billing.internal:443", Key: "host", State: StateFiring, Since: &began}
+	for i := range 10_000 {
+		j := routed(event(domain.EventDead, 1))
+		j.Job = fmt.Sprintf("%s-%d", strings.Repeat("x", 20), i)
+		s.Jobs = append(s.Jobs, j)
+	}
+	s.Limit(9000)
+	m := Message{Tenant: "billing", Link: "https://punctual.internal/notices/1", Subjects: []Subject{s}}
+	for _, format := range domain.Formats {
+		b, err := Write(m, domain.Recipient{Format: format, Template: everyField}, true, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(b)
+		if !strings.Contains(text, "10000 jobs affected") || !strings.Contains(text, m.Link) {
+			t.Errorf("%s does not say how many jobs there are, or where to find all: %.300s", format, text)
+		}
+		most := map[domain.Format]int{domain.FormatPagerDuty: 512 << 10, domain.FormatTeams: 28_000}[format]
+		if most > 0 && len(b) > most {
+			t.Errorf("%s: %d bytes", format, len(b))
+		}
+		left := map[domain.Format]string{domain.FormatPagerDuty: `"more":9800`, domain.FormatJSON: `"more":1000`}[format]
+		if left == "" {
+			left = " more"
+		}
+		if !strings.Contains(text, left) {
+			t.Errorf("%s does not say what it leaves out", format)
+		}
+		if format == domain.FormatSlack {
+			checkSlack(t, b)
 		}
 	}
 }

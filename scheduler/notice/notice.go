@@ -1,11 +1,12 @@
 // Package notice writes what happened to a job in the formats of notices: json, Slack's incoming webhooks,
-// PagerDuty's Events API v2, Alertmanager's API v2, Microsoft Teams and e-mail. It sends nothing.
+// PagerDuty's Events API v2, Alertmanager's API v2, Microsoft Teams e-mail and templates. It sends nothing.
 package notice
 
 import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +33,9 @@ const (
 	KindHost   Kind = "host"   // a host that cannot be reached, and the jobs that call it
 	KindLate   Kind = "late"   // runs that start late
 	KindMissed Kind = "missed" // slots that will not run
+	KindLimit  Kind = "limit"  // a limit of the tenant, and the jobs whose runs it made late or missed
+	KindQueue  Kind = "queue"  // a queue that no replica served, likewise
+	KindFreeze Kind = "freeze" // a freeze, likewise
 )
 
 // State is the state of a subject.
@@ -47,7 +51,7 @@ const (
 // Subject is one cause, and the jobs that it concerns.
 type Subject struct {
 	Kind Kind   `json:"kind"`
-	Name string `json:"name"` // of the job, or the host; of the tenant, if the subject is neither
+	Name string `json:"name"` // of the job, host, limit or queue; of the tenant, if the subject is none of these
 	// Key is the same in all messages about a subject, from the one that opens it to the one that resolves it.
 	Key   string     `json:"key"`
 	State State      `json:"state"`
@@ -55,14 +59,25 @@ type Subject struct {
 	Cause string     `json:"cause,omitempty"` // why, in words
 	// Jobs are all jobs that the subject concerns. Those of which there is nothing new have no events.
 	Jobs []domain.News `json:"jobs"`
+	// More is how many jobs are left out, because they are too many for a message. Its link leads to all of them.
+	More  int    `json:"more,omitempty"`
+	title string // that counts all jobs, if some are left out
+}
+
+// Limit leaves out all but some jobs.
+func (s *Subject) Limit(most int) {
+	if n := len(s.Jobs) - most; n > 0 {
+		s.title = s.Title()
+		s.Jobs, s.More = s.Jobs[:most], s.More+n
+	}
 }
 
 // Write writes a message in a recipient's form. resolves says that the recipient will hear that trouble is over; now is
 // the database's clock.
-func Write(m Message, format domain.Format, resolves bool, now time.Time) ([]byte, error) {
+func Write(m Message, to domain.Recipient, resolves bool, now time.Time) (body []byte, err error) {
 	m.Headline = Headline(m)
 	var form any = m
-	switch format {
+	switch to.Format {
 	case domain.FormatSlack:
 		form = slack(m)
 	case domain.FormatPagerDuty:
@@ -73,13 +88,17 @@ func Write(m Message, format domain.Format, resolves bool, now time.Time) ([]byt
 		form = teams(m)
 	case domain.FormatEmail:
 		form = email(m)
+	case domain.FormatTemplate:
+		form, err = template(m, to.Template)
 	case domain.FormatJSON:
 	default:
-		return nil, fmt.Errorf("this version of Punctual does not know notices of format %q", format)
+		return nil, fmt.Errorf("this version of Punctual does not know notices of format %q", to.Format)
 	}
-	body, err := json.Marshal(form)
+	if err == nil {
+		body, err = json.Marshal(form)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("writing a notice of format %s: %w", format, err)
+		return nil, fmt.Errorf("writing a notice of format %s: %w", to.Format, err)
 	}
 	return body, nil
 }
@@ -96,6 +115,40 @@ func AboutJob(news domain.News) Message {
 		}
 	}
 	return Message{Tenant: news.Tenant, Link: news.Link, Subjects: []Subject{s}}
+}
+
+// Events returns the events that a message tells of, in order.
+func (m Message) Events() []string {
+	found := map[string]bool{}
+	for _, s := range m.Subjects {
+		for _, j := range s.Jobs {
+			for _, e := range j.Events {
+				found[string(e.Event)] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// NewestAt returns when the newest of the events of a message happened; it is zero if there is none.
+func (m Message) NewestAt() (newest time.Time) {
+	for _, s := range m.Subjects {
+		for _, j := range s.Jobs {
+			for _, e := range j.Events {
+				if e.LastAt.After(newest) {
+					newest = e.LastAt
+				}
+			}
+		}
+	}
+	return newest
+}
+
+func earlier(a, b *time.Time) *time.Time {
+	if a == nil || b != nil && b.Before(*a) {
+		return b
+	}
+	return a
 }
 
 // single returns the news of a message about one job.
@@ -136,15 +189,16 @@ func (m Message) Groups() []Subject {
 		}
 		g := &groups[i]
 		g.Kind, g.Name, g.Jobs = KindJobs, m.Tenant, append(g.Jobs, s.Jobs...)
-		if s.Since != nil && (g.Since == nil || s.Since.Before(*g.Since)) {
-			g.Since = s.Since
-		}
+		g.Since = earlier(g.Since, s.Since)
 	}
 	return groups
 }
 
 // Title says in a line what state a subject is in.
 func (s Subject) Title() string {
+	if s.title != "" {
+		return s.title
+	}
 	jobs := times(len(s.Jobs), "job")
 	if s.Kind == KindJob || s.Kind == KindJobs && len(s.Jobs) == 1 {
 		jobs = "job " + s.Jobs[0].Job
@@ -156,19 +210,73 @@ func (s Subject) Title() string {
 	}
 	switch {
 	case s.Kind == KindHost && s.State == StateResolved:
-		return fmt.Sprintf("%s can be reached again: %s recovered", s.Name, jobs)
+		return fmt.Sprintf("%s can be reached again: %s", s.Name, s.recovered(jobs))
 	case s.Kind == KindHost:
 		return fmt.Sprintf("%s cannot be reached%s: %s affected", s.Name, since, jobs)
-	case s.Kind == KindLate:
-		return fmt.Sprintf("%s of %s late%s", times(s.count(domain.EventLate), "run"), jobs, since)
-	case s.Kind == KindMissed:
-		return jobs + " missed slots" + since
+	case s.held():
+		return s.heldTitle(since)
 	case s.State == StateResolved:
 		return jobs + " recovered"
 	case s.State == StatePassing:
 		return jobs + " ran late or missed slots"
 	}
 	return fmt.Sprintf("%s %s failing%s", jobs, verb, since)
+}
+
+// recovered says which of the jobs of a host that can be reached again have recovered.
+func (s Subject) recovered(jobs string) string {
+	n := 0
+	for _, j := range s.Jobs {
+		if newest := newest(j); newest != nil && newest.Event == domain.EventRecovered {
+			n++
+		}
+	}
+	if n == 0 || n == len(s.Jobs) {
+		return jobs + " recovered"
+	}
+	return fmt.Sprintf("%d of %s recovered, the others have not succeeded yet", n, jobs)
+}
+
+// held reports whether a subject is about late runs and missed slots, and what held them up.
+func (s Subject) held() bool {
+	return slices.Contains([]Kind{KindLate, KindMissed, KindLimit, KindQueue, KindFreeze}, s.Kind)
+}
+
+// heldTitle says how many runs are late and how many jobs missed slots, since when and why; or that what held them up
+// is over.
+func (s Subject) heldTitle(since string) string {
+	var late, missed int
+	for _, j := range s.Jobs {
+		for _, e := range j.Events {
+			late += map[bool]int{true: 1}[e.Event == domain.EventLate]
+			missed += map[bool]int{true: 1}[e.Event == domain.EventMissed]
+		}
+	}
+	var parts []string
+	if late > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s late", times(s.count(domain.EventLate), "run"), times(late, "job")))
+	}
+	if missed > 0 {
+		parts = append(parts, times(missed, "job")+" missed slots")
+	}
+	what := strings.Join(parts, ", ")
+	if s.State == StateResolved {
+		end := map[Kind]string{
+			KindLimit: s.Name + " holds back no more runs", KindQueue: fmt.Sprintf("the queue %q is served", s.Name),
+			KindFreeze: "the freeze is over", KindLate: "no more runs are late", KindMissed: "no more slots are missed",
+		}[s.Kind]
+		if what == "" {
+			return end + since
+		}
+		return end + "; " + what + since
+	}
+	if what == "" {
+		what = "runs late or slots missed"
+	}
+	if s.Cause != "" {
+		since += ": " + s.Cause
+	}
+	return what + since
 }
 
 func (s Subject) count(e domain.Event) (n int) {
@@ -294,12 +402,12 @@ func cut(s string, most int) string {
 // opens something, a notice that closes it.
 func Test(news domain.News, r domain.Recipient, now time.Time) ([][]byte, error) {
 	m := AboutJob(news)
-	body, err := Write(m, r.Format, true, now)
+	body, err := Write(m, r, true, now)
 	if err != nil || r.Format != domain.FormatPagerDuty {
 		return [][]byte{body}, err
 	}
 	m.Subjects[0].State = StateResolved
-	over, err := Write(m, r.Format, true, now)
+	over, err := Write(m, r, true, now)
 	return [][]byte{body, over}, err
 }
 

@@ -49,9 +49,12 @@ func body(t *testing.T, format domain.Format, n domain.News, on ...domain.Event)
 		on = domain.Events
 	}
 	entry := domain.Notify{On: on, Format: format, URL: "https://pager.internal/", Secret: "key"}
+	if format == domain.FormatTemplate {
+		entry.Template = everyField
+	}
 	list := []domain.Notify{entry}
 	hears := entry.Recipient().Asks(list, domain.EventRecovered)
-	body, err := Write(AboutJob(n.For(entry.Recipient(), list)), format, hears, now)
+	body, err := Write(AboutJob(n.For(entry.Recipient(), list)), entry.Recipient(), hears, now)
 	if err != nil {
 		t.Fatal(err)
 	}

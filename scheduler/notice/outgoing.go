@@ -18,10 +18,14 @@ type Outgoing struct {
 	Opens  []uuid.UUID // those that the recipient holds for troubled if the message arrives, or did so before
 	Under  []string    // the keys of their subjects
 	Opened []uuid.UUID // those of them of which it knew nothing before
+	Own    []uuid.UUID // those that fail although their host can be reached
+	Begun  []string    // the keys of causes of which it knew nothing before
+	Over   []string    // the keys of causes and hosts that are over, while runs or jobs may still wait
 	Body   []byte
 	// Headline and Events say in short what it tells.
 	Headline string
 	Events   []string
+	Newest   time.Time // of the events: when it happened
 	Keys     []string
 }
 

@@ -10,6 +10,9 @@ import (
 // pagerDutySummary is how many characters of a summary PagerDuty keeps.
 const pagerDutySummary = 1024
 
+// pagerDutyJobs is how many jobs an event describes: PagerDuty refuses events of more than 512 KB.
+const pagerDutyJobs = 200
+
 // pagerDutyEvent is an event of the Events API v2. The routing key is added when the event is sent, and never stored.
 type pagerDutyEvent struct {
 	Action    string            `json:"event_action"`
@@ -39,13 +42,15 @@ type pagerDutyPayload struct {
 // pagerDuty writes a message about one subject as one event, which opens or resolves the subject's incident.
 func pagerDuty(m Message) pagerDutyEvent {
 	subject := m.Subjects[0]
+	subject.Limit(pagerDutyJobs)
 	event := pagerDutyEvent{Action: "resolve", DedupKey: "punctual:" + subject.Key}
 	if subject.State == StateResolved {
 		return event
 	}
 	event.Action, event.Client, event.ClientURL = "trigger", "Punctual", m.Link
 	p := &pagerDutyPayload{
-		Summary: Headline(m), Source: source(m.Link), Severity: worst(subject), Component: subject.Name, Group: m.Tenant,
+		Summary: Headline(Message{Tenant: m.Tenant, Subjects: []Subject{subject}}), Source: source(m.Link),
+		Severity: worst(subject), Component: subject.Name, Group: m.Tenant,
 		Class: string(subject.Kind), Details: subject,
 	}
 	if news, ok := m.single(); ok && len(news.Events) > 0 {

@@ -172,8 +172,7 @@ func checkURL(t *testing.T, raw string) {
 	}
 }
 
-// teamsSchema follows https://learn.microsoft.com/connectors/teams (a message with Adaptive Cards, of at most 28 KB)
-// and schemas/1.5.0/adaptive-card.json of microsoft/AdaptiveCards: a TextBlock has a text, a FactSet has facts with
+// teamsSchema is a message with one Adaptive Card, of at most 28 KB. A TextBlock has a text, a FactSet has facts with
 // title and value, and an Action.OpenUrl has a URL.
 type teamsSchema struct {
 	Type        string `json:"type"`

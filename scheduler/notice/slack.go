@@ -52,10 +52,8 @@ func slack(m Message) slackMessage {
 		}
 	} else {
 		for _, g := range m.Groups() {
-			for _, text := range sections(g) {
-				if len(out.Blocks) <= slackSections {
-					out.Blocks = append(out.Blocks, slackBlock{Type: "section", Text: &slackTextPart{"mrkdwn", text}})
-				}
+			for _, text := range sections(g, slackSections+1-len(out.Blocks)) {
+				out.Blocks = append(out.Blocks, slackBlock{Type: "section", Text: &slackTextPart{"mrkdwn", text}})
 			}
 		}
 	}
@@ -68,8 +66,12 @@ func slack(m Message) slackMessage {
 	return out
 }
 
-// sections name all jobs of a group, in as many sections as that takes. The first begins with an error, as an example.
-func sections(g Subject) (all []string) {
+// sections name the jobs of a group, in as many sections as that takes, and at most so many. The first begins with an
+// error, as an example.
+func sections(g Subject, most int) (all []string) {
+	if most <= 0 {
+		return nil
+	}
 	text := "*" + escape(g.Title()) + "*"
 	if more := slackFacts(g); more != "" {
 		text += "\n" + more
@@ -85,14 +87,23 @@ func sections(g Subject) (all []string) {
 		if i > 0 {
 			name = ", " + name
 		}
-		if len(text)+len(name) > slackSection {
+		if len(text)+len(name) > slackSection-2*len(slackMore) {
+			if len(all)+1 == most {
+				return append(all, text+fmt.Sprintf(slackMore, len(g.Jobs)-i+g.More))
+			}
 			all, text = append(all, text), ""
 			name = strings.TrimPrefix(name, ", ")
 		}
 		text += name
 	}
+	if g.More > 0 {
+		text += fmt.Sprintf(slackMore, g.More)
+	}
 	return append(all, text)
 }
+
+// slackMore says that a message does not name all jobs.
+const slackMore = " and %d more"
 
 // slackFacts lists the facts of a subject, a line each.
 func slackFacts(s Subject) string {

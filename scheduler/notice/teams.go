@@ -83,7 +83,7 @@ func teams(m Message) teamsMessage {
 		for _, g := range m.Groups() {
 			add(teamsBlock(g.Title()))
 			add(teamsFacts(g))
-			add(teamsBlock(named(g)))
+			add(teamsBlock(names(g, teamsText*4/5)))
 		}
 	}
 	card.Body = withText(card.Body)
@@ -121,20 +121,6 @@ func teamsFacts(s Subject) teamsElement {
 		e.Facts = append(e.Facts, teamsFact{f.name, teamsEscape(cut(f.value, teamsText))})
 	}
 	return e
-}
-
-// named names as many jobs of a group as fit into a text, and says how many more there are.
-func named(g Subject) (text string) {
-	for i, j := range g.Jobs {
-		if len(text)+len(j.Job) > teamsText*4/5 {
-			return fmt.Sprintf("%s and %d more", text, len(g.Jobs)-i)
-		}
-		if i > 0 {
-			text += ", "
-		}
-		text += j.Job
-	}
-	return text
 }
 
 // teamsColor is the color of the newest state.

@@ -15,7 +15,8 @@ type Values struct {
 	Zone         *time.Location // of scheduled_for_local; nil: UTC
 	Run          uuid.UUID
 	Attempt      int
-	Job          string // name
+	Job          string            // name
+	Texts        map[string]string // of a NewSet
 }
 
 // Place is where a text stands, which decides how values are escaped.
@@ -75,9 +76,11 @@ func (p part) append(to []byte, v *Values) []byte {
 	case "attempt":
 		return strconv.AppendInt(to, int64(v.Attempt), 10)
 	case "job":
-		return append(to, v.Job...)
+		if v.Texts == nil {
+			return append(to, v.Job...)
+		}
 	}
-	return to
+	return append(to, v.Texts[p.name]...)
 }
 
 // escape escapes what was appended since begin.

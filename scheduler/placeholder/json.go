@@ -6,9 +6,12 @@ import (
 	"strings"
 )
 
+// ParseJSON finds the placeholders in the strings of the JSON of an attempt.
+func ParseJSON(raw []byte) (Template, error) { return ofRuns.ParseJSON(raw) }
+
 // ParseJSON finds the placeholders in the strings of a JSON value, at any depth. It leaves names of fields alone, and
 // all else keeps its bytes. The template is filled in with InJSON.
-func ParseJSON(raw []byte) (Template, error) {
+func (s Set) ParseJSON(raw []byte) (Template, error) {
 	var t Template
 	from := 0 // start of what is not in the template yet
 	for i := 0; i < len(raw); i++ {
@@ -16,7 +19,7 @@ func ParseJSON(raw []byte) (Template, error) {
 			continue
 		}
 		end := i + quoted(raw[i:])
-		inner, err := parseString(raw[i:end], raw[end:])
+		inner, err := s.parseString(raw[i:end], raw[end:])
 		if err != nil {
 			return Template{}, err
 		}
@@ -39,7 +42,7 @@ func ParseJSON(raw []byte) (Template, error) {
 }
 
 // parseString finds the placeholders of a string literal, unless what follows makes it the name of a field.
-func parseString(text, following []byte) (Template, error) {
+func (s Set) parseString(text, following []byte) (Template, error) {
 	if !bytes.Contains(text, []byte(opening)) && bytes.IndexByte(text, '\\') < 0 { // braces may be written as \u007b
 		return Template{}, nil
 	}
@@ -50,7 +53,7 @@ func parseString(text, following []byte) (Template, error) {
 	if json.Unmarshal(text, &value) != nil {
 		return Template{}, nil //nolint:nilerr // what is not JSON is others' to report
 	}
-	return Parse(value)
+	return s.Parse(value)
 }
 
 // quoted returns the length of the string literal that b begins with.

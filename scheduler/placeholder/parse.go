@@ -13,11 +13,17 @@ const (
 	literal = "{{{{"
 )
 
-// names are all placeholders; only the first two have forms.
-var names = []string{"scheduled_for", "scheduled_for_local", "run", "attempt", "job"}
+// Set is the placeholders that a kind of text may have. Those in the set's dated part have forms.
+type Set struct{ names, dated []string }
 
-// dated are the placeholders that have forms.
-var dated = names[:2]
+// ofRuns are the placeholders of an attempt.
+var ofRuns = Set{
+	names: []string{"scheduled_for", "scheduled_for_local", "run", "attempt", "job"},
+	dated: []string{"scheduled_for", "scheduled_for_local"},
+}
+
+// NewSet returns a set of placeholders that have no forms. Their values are Values.Texts.
+func NewSet(names ...string) Set { return Set{names: names} }
 
 // Template is a text with its placeholders found. The zero value stands for a text with nothing to fill in.
 type Template struct{ parts []part }
@@ -32,8 +38,11 @@ type part struct {
 // IsZero reports whether there is nothing to fill in.
 func (t Template) IsZero() bool { return len(t.parts) == 0 }
 
+// Parse finds the placeholders of a text of an attempt.
+func Parse(text string) (Template, error) { return ofRuns.Parse(text) }
+
 // Parse finds the placeholders of a text.
-func Parse(text string) (Template, error) {
+func (s Set) Parse(text string) (Template, error) {
 	if !strings.Contains(text, opening) {
 		return Template{}, nil
 	}
@@ -56,7 +65,7 @@ func Parse(text string) (Template, error) {
 			return Template{}, fmt.Errorf("%q is not closed by }}; %s stands for two literal braces",
 				Clip(opening+rest), literal)
 		}
-		p, err := read(inner)
+		p, err := s.read(inner)
 		if err != nil {
 			return Template{}, err
 		}
@@ -68,21 +77,23 @@ func Parse(text string) (Template, error) {
 }
 
 // read returns the placeholder that is written between the braces.
-func read(inner string) (part, error) {
+func (s Set) read(inner string) (part, error) {
 	name, wanted, hasForm := strings.Cut(inner, "|")
 	whole := Clip(opening + inner + closing)
 	switch {
-	case !slices.Contains(names, name):
+	case !slices.Contains(s.names, name):
 		hint := ""
-		if near := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "-", "_"); slices.Contains(names, near) {
+		if near := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "-", "_"); slices.Contains(s.names, near) {
 			hint = fmt.Sprintf("did you mean {{%s}}? ", near)
 		}
 		return part{}, fmt.Errorf("%q is not a placeholder; %sthe placeholders are %s, and %s stands for two literal braces",
-			whole, hint, list(names), literal)
+			whole, hint, list(s.names), literal)
 	case !hasForm:
 		return part{name: name}, nil
-	case !slices.Contains(dated, name):
-		return part{}, fmt.Errorf("%q: only %s have forms; write {{%s}}", whole, list(dated), name)
+	case len(s.dated) == 0:
+		return part{}, fmt.Errorf("%q: it has no forms; write {{%s}}", whole, name)
+	case !slices.Contains(s.dated, name):
+		return part{}, fmt.Errorf("%q: only %s have forms; write {{%s}}", whole, list(s.dated), name)
 	}
 	i := slices.Index(formNames(), wanted)
 	if i < 0 {

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/scheduler/notice"
 	"punctual/store/pg"
 )
 
@@ -21,7 +20,7 @@ const gap = 5 * time.Minute
 
 // lineOf returns the id of a recipient's line.
 func lineOf(tenant int32, to domain.Recipient) uuid.UUID {
-	return uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%d %q %q %q", tenant, to.Format, to.URL, to.Secret))
+	return uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%d %q %q %q %q", tenant, to.Format, to.URL, to.Secret, to.Template))
 }
 
 // joining is news of a job for a recipient.
@@ -94,14 +93,17 @@ func (t *telling) lockLines(ctx context.Context, all []joining) (map[uuid.UUID]m
 	sent := make(map[uuid.UUID]map[string]time.Time, len(lines))
 	var b pgx.Batch
 	b.Queue(`
-		INSERT INTO punctual.notice_lines (id, tenant, format, url, secret)
-		SELECT * FROM unnest($1::uuid[], $2::int4[], $3::text[], $4::text[], $5::text[]) AS u(id, tenant, format, url, secret)
+		INSERT INTO punctual.notice_lines (id, tenant, format, url, secret, template)
+		SELECT *
+		FROM unnest($1::uuid[], $2::int4[], $3::text[], $4::text[], $5::text[], $6::text[])
+		     AS u(id, tenant, format, url, secret, template)
 		ORDER BY u.id
 		ON CONFLICT DO NOTHING`, ids,
 		pg.Column(lines, func(j joining) int32 { return j.job.tenant }),
 		pg.Column(lines, func(j joining) string { return string(j.to.Format) }),
 		pg.Column(lines, func(j joining) string { return j.to.URL }),
-		pg.Column(lines, func(j joining) string { return j.to.Secret }))
+		pg.Column(lines, func(j joining) string { return j.to.Secret }),
+		pg.Column(lines, func(j joining) string { return j.to.Template }))
 	b.Queue(`SELECT id, sent FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`, ids).
 		Query(func(rows pgx.Rows) error {
 			var id uuid.UUID
@@ -149,43 +151,37 @@ func (t *telling) mergeUnsent(ctx context.Context, all []joining) error {
 // queueJoining queues the statements that write the rows of the lines. Passing events of a kind are told at once, or
 // a gap after the line was last told of the kind. All else is told at once.
 func queueJoining(b *pgx.Batch, all []joining, told map[uuid.UUID]map[string]time.Time, now time.Time) error {
-	var texts []string
+	var texts, keys []string
 	var when []time.Time
 	for _, j := range all {
 		text, err := json.Marshal(j.news)
 		if err != nil {
 			return fmt.Errorf("job %s: its news: %w", j.job.key.Job, err)
 		}
-		at := now
-		if j.news.State() == "" {
-			if last, was := told[j.line][passingKey(j.news)]; was && last.Add(gap).After(now) {
+		at, key := now, ""
+		if passes(j.news) {
+			key = passingKey(j.news)
+			if last, was := told[j.line][key]; was && last.Add(gap).After(now) {
 				at = last.Add(gap)
 			}
 		}
-		texts, when = append(texts, string(text)), append(when, at)
+		texts, keys, when = append(texts, string(text)), append(keys, key), append(when, at)
 	}
 	lines := pg.Column(all, func(j joining) uuid.UUID { return j.line })
 	b.Queue(`
-		INSERT INTO punctual.notice_subjects AS s (job_id, line_id, news, resolves, tell_at)
-		SELECT u.job_id, u.line_id, u.news::json, u.resolves, u.tell_at
-		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bool[], $5::timestamptz[])
-		     AS u(line_id, job_id, news, resolves, tell_at)
+		INSERT INTO punctual.notice_subjects AS s (job_id, line_id, news, resolves, tell_at, key)
+		SELECT u.job_id, u.line_id, u.news::json, u.resolves, u.tell_at, u.key
+		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bool[], $5::timestamptz[], $6::text[])
+		     AS u(line_id, job_id, news, resolves, tell_at, key)
 		ON CONFLICT (job_id, line_id) DO UPDATE
-		SET news = excluded.news, resolves = excluded.resolves, tell_at = least(s.tell_at, excluded.tell_at)`,
+		SET news = excluded.news, resolves = excluded.resolves, key = coalesce(nullif(s.key, ''), excluded.key),
+		    tell_at = least(s.tell_at, excluded.tell_at)`,
 		lines, pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }), texts,
-		pg.Column(all, func(j joining) bool { return j.resolves }), when)
+		pg.Column(all, func(j joining) bool { return j.resolves }), when, keys)
 	b.Queue(`
 		UPDATE punctual.notice_lines l
 		SET due_at = least(l.due_at, u.at)
 		FROM (SELECT line_id, min(at) AS at FROM unnest($1::uuid[], $2::timestamptz[]) AS u(line_id, at) GROUP BY line_id) u
 		WHERE l.id = u.line_id`, lines, when)
 	return nil
-}
-
-// passingKey is the key of the subject of events that are over when they are told.
-func passingKey(news domain.News) string {
-	if domain.EventLate == news.Events[len(news.Events)-1].Event {
-		return string(notice.KindLate) + ":" + news.Tenant
-	}
-	return string(notice.KindMissed) + ":" + news.Tenant
 }

@@ -3,6 +3,8 @@ package notices
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,6 +21,7 @@ const cursor byte = 'n'
 type Notice struct {
 	ID          uuid.UUID     `json:"id" doc:"Of the message." example:"019ad98a-2a60-8d07-9c52-7b0f1e3d4a86"`
 	DeliveredAt time.Time     `json:"delivered_at" doc:"When the recipient took it." example:"2026-12-01T02:00:01Z"`
+	HappenedAt  time.Time     `json:"happened_at" doc:"When the newest of the events happened that it told of." example:"2026-12-01T02:00:00Z"`
 	Headline    string        `json:"headline" doc:"Its first line." example:"Job daily-invoice-gen has dead runs (tenant billing)"`
 	Events      []string      `json:"events" doc:"The events that it told of." example:"[\"dead\"]"`
 	Jobs        []uuid.UUID   `json:"jobs" doc:"The ids of the jobs that it told of."`
@@ -38,9 +41,61 @@ type Waiting struct {
 	Error        *string       `json:"error" doc:"Why the last attempt failed."`
 }
 
+// Recipient names whom a notice was sent to, for people.
+func (n Notice) Recipient() string { return recipient(n.Format, n.URL) }
+
+// Recipient names whom something waits for, for people.
+func (w Waiting) Recipient() string { return recipient(w.Format, w.URL) }
+
+func recipient(format domain.Format, raw string) string {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return string(format)
+	case format == domain.FormatEmail:
+		return u.Opaque
+	case format == domain.FormatPagerDuty:
+		return "PagerDuty"
+	}
+	name := map[domain.Format]string{
+		domain.FormatSlack: "Slack", domain.FormatTeams: "Microsoft Teams", domain.FormatAlertmanager: "Alertmanager",
+	}[format]
+	return strings.TrimSpace(name + " " + u.Host)
+}
+
+// NamedJob is a job that a notice told of.
+type NamedJob struct {
+	ID   uuid.UUID `json:"id" doc:"Its id."`
+	Name string    `json:"name" doc:"Its name." example:"daily-invoice-gen"`
+}
+
+// Detail is a notice with the names of its jobs.
+type Detail struct {
+	Notice
+	Named []NamedJob `json:"named" doc:"The jobs, by name. Jobs that were forgotten since are missing."`
+}
+
+// GetNotice returns a notice of a tenant.
+func (s *Teller) GetNotice(ctx context.Context, tenant int32, id uuid.UUID) (d Detail, err error) {
+	q := s.db.Reader(ctx, tenant)
+	d.Notice, err = pg.One(ctx, q, pgx.RowToStructByPos[Notice],
+		selectNotices+` WHERE m.tenant = $1 AND m.id = $2`, tenant, id)
+	if err = pg.Found(err, "notice %s", id); err == nil {
+		d.Named, err = pg.All(ctx, q, pgx.RowToStructByPos[NamedJob], `
+			SELECT id, name FROM punctual.jobs WHERE tenant = $1 AND id = ANY($2::uuid[]) ORDER BY name, id`, tenant, d.Jobs)
+	}
+	return d, err
+}
+
+const selectNotices = `
+SELECT m.id, m.delivered_at, m.happened_at, m.headline, m.events, m.jobs, l.format, l.url
+FROM punctual.notice_messages m
+JOIN punctual.notice_lines l ON l.id = m.line_id`
+
 // Filter selects notices; empty fields select all.
 type Filter struct {
-	Job uuid.UUID
+	Job      uuid.UUID
+	From, To *time.Time // delivered then; To is excluded
 	pg.Page
 }
 
@@ -55,11 +110,10 @@ func (s *Teller) ListNotices(
 		return nil, nil, "", err
 	}
 	c.AddIf(f.Job != uuid.Nil, `? = ANY(m.jobs)`, f.Job)
+	c.AddIf(f.From != nil, `m.delivered_at >= ?`, f.From)
+	c.AddIf(f.To != nil, `m.delivered_at < ?`, f.To)
 	q := s.db.Reader(ctx, tenant)
-	list, err = pg.All(ctx, q, pgx.RowToStructByPos[Notice], `
-		SELECT m.id, m.delivered_at, m.headline, m.events, m.jobs, l.format, l.url
-		FROM punctual.notice_messages m
-		JOIN punctual.notice_lines l ON l.id = m.line_id`+c.Where()+
+	list, err = pg.All(ctx, q, pgx.RowToStructByPos[Notice], selectNotices+c.Where()+
 		fmt.Sprintf(` ORDER BY m.id DESC LIMIT %d`, f.Size()+1), c.Args...)
 	if err != nil {
 		return nil, nil, "", fmt.Errorf("listing notices: %w", err)
@@ -70,7 +124,8 @@ func (s *Teller) ListNotices(
 		CROSS JOIN LATERAL (
 		    SELECT count(*) AS jobs, bool_or(s.job_id = $2) AS mine FROM punctual.notice_subjects s
 		    WHERE s.line_id = l.id AND s.tell_at IS NOT NULL) w
-		WHERE l.tenant = $1 AND l.due_at IS NOT NULL AND ($2 = '00000000-0000-0000-0000-000000000000' OR w.mine)
+		WHERE l.tenant = $1 AND l.due_at IS NOT NULL AND (w.jobs > 0 OR l.failing_since IS NOT NULL)
+		  AND ($2 = '00000000-0000-0000-0000-000000000000' OR w.mine)
 		ORDER BY l.due_at, l.id LIMIT 100`, tenant, f.Job)
 	if err != nil {
 		return nil, nil, "", fmt.Errorf("listing what waits for recipients: %w", err)

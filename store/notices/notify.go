@@ -181,13 +181,17 @@ counted AS (
 SELECT job_id, event, total, first_at, last_at, since, coalesce(failures, 0), run_id,
        coalesce(scheduled_for, happened_at), happened_at, slots, coalesce(reason, ''),
        coalesce(http_status, 0),
-       coalesce(left(error, 1000), CASE WHEN event IN ('missed', 'late') AND age = 1 THEN (
-           SELECT h.detail
-           FROM punctual.runs_of(ARRAY[run_id]) r
-           CROSS JOIN LATERAL punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h)
-       END, ''),
-       coalesce(response, '')
-FROM counted WHERE age <= $2 ORDER BY job_id, last_at, last_id, event, age`
+       coalesce(left(error, 1000), h.detail, ''),
+       coalesce(response, ''), coalesce(h.cause, ''), coalesce(h.name, '')
+FROM counted
+LEFT JOIN LATERAL (
+    SELECT h.cause, h.detail, CASE h.cause
+           WHEN 'limit' THEN (SELECT u.held_by FROM punctual.tenant_usage u WHERE u.tenant = r.tenant)
+           WHEN 'queue_unserved' THEN (SELECT q.name FROM punctual.queues q WHERE q.id = r.lane / 4) END AS name
+    FROM punctual.runs_of(ARRAY[run_id]) r
+    CROSS JOIN LATERAL punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h
+    WHERE event IN ('missed', 'late') AND age = 1) h ON true
+WHERE age <= $2 ORDER BY job_id, last_at, last_id, event, age`
 
 // take deletes the notices, and collects them as the news of each job.
 func (t *telling) take(ctx context.Context) error {
@@ -203,6 +207,7 @@ func (t *telling) take(ctx context.Context) error {
 	_, err := pgx.ForEachRow(rows, []any{
 		&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor, &r.HappenedAt,
 		&r.Slots, &r.Reason, &r.HTTPStatus, &r.Error, &r.Response,
+		&e.Cause, &e.CauseName,
 	}, func() error {
 		n := news[job]
 		if k := len(n.Events); k == 0 || n.Events[k-1].Event != e.Event {

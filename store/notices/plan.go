@@ -1,7 +1,6 @@
 package notices
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,11 +29,15 @@ type subject struct {
 	troubled bool
 	open     bool
 	wasOpen  bool
+	own      bool // the host can be reached, and the job fails all the same
 	key      string
 	until    time.Time // it is put off until then
 	forget   bool      // there is nothing to tell
 	takes    bool      // it is in the message
 }
+
+// over is the key of a row whose host's incident has ended before the job succeeded. Its success is no news.
+const over = "over"
 
 // stateful reports whether a recipient keeps a state for each subject, as opposed to a list of messages for people.
 func stateful(f domain.Format) bool {
@@ -49,11 +52,14 @@ func settle(rows []*subject, f domain.Format) {
 	nameIncidents(rows, f)
 }
 
-// plan decides, of settled rows, what the next message to a recipient says. It marks the rows that are in the message,
-// that are put off, and that nobody needs to be told of. sent says when each subject was last told of.
-func plan(rows []*subject, to domain.Recipient, sent map[string]time.Time, now time.Time) []notice.Subject {
-	var order []string
+// plan decides, of settled rows and open causes, what the next message to a recipient says. It marks the rows that are
+// in the message, that are put off, and that nobody needs to be told of.
+func (l *line) plan(rows []*subject, w world) []notice.Subject {
+	order := l.keysOfCauses()
 	groups := map[string][]*subject{}
+	for _, key := range order {
+		groups[key] = []*subject{}
+	}
 	for _, r := range rows {
 		if r.forget || r.key == "" {
 			continue
@@ -66,15 +72,16 @@ func plan(rows []*subject, to domain.Recipient, sent map[string]time.Time, now t
 	var all []notice.Subject
 	names := 0
 	for _, key := range order {
-		s, tells := tell(key, groups[key], sent[key], now)
+		for _, r := range groups[key] {
+			names += len(r.news.Job) + 10
+		}
+		if len(all) > 0 && (l.To.Format == domain.FormatPagerDuty || names > mostNames) {
+			l.lookAt = &l.now // the next message tells of it
+			break
+		}
+		s, tells := l.tell(key, groups[key], w)
 		if !tells {
 			continue
-		}
-		for _, j := range s.Jobs {
-			names += len(j.Job) + 10
-		}
-		if len(all) > 0 && (to.Format == domain.FormatPagerDuty || names > mostNames) {
-			break // the next message tells of it
 		}
 		all = append(all, s)
 		for _, r := range groups[key] {
@@ -91,6 +98,13 @@ func (r *subject) settle(f domain.Format) {
 		return
 	}
 	state := r.unsent.State()
+	if kind, _, _ := kindOf(r.key); passing(kind) && (state != "" || r.troubled) {
+		r.key = ""
+	}
+	known := r.key == over
+	if known {
+		r.key = ""
+	}
 	switch {
 	case state.Trouble():
 		r.troubled = true
@@ -98,7 +112,7 @@ func (r *subject) settle(f domain.Format) {
 		r.troubled = false
 	}
 	_, _, grouped := kindOf(r.key) // whose recovery is told with that of the others
-	if state == domain.EventRecovered && !r.open && stateful(f) && !grouped {
+	if state == domain.EventRecovered && !r.open && (stateful(f) || known) && !grouped {
 		kept := r.unsent.For(domain.Recipient{}, nil)
 		for _, e := range r.unsent.Events {
 			if e.Event == domain.EventLate || e.Event == domain.EventMissed || e.Event == domain.EventOverlapping {
@@ -120,8 +134,8 @@ func nameIncidents(rows []*subject, f domain.Format) {
 		if r.forget || r.unsent == nil || r.key != "" {
 			continue
 		}
-		switch state := r.unsent.State(); {
-		case state == "" && !r.troubled && r.unsent.Events[len(r.unsent.Events)-1].Event != domain.EventOverlapping:
+		switch {
+		case passes(*r.unsent) && !r.troubled:
 			r.key = passingKey(*r.unsent)
 		case r.troubled:
 			if _, is := r.unsent.Unreachable(); is {
@@ -144,7 +158,11 @@ func nameIncidents(rows []*subject, f domain.Format) {
 
 // tell says what there is to tell of a subject now, or puts it off: jobs that join an incident that the recipient knows
 // of are told when it is over, or a gap after it was last told of.
-func tell(key string, rows []*subject, last, now time.Time) (s notice.Subject, tells bool) {
+func (l *line) tell(key string, rows []*subject, w world) (s notice.Subject, tells bool) {
+	kind, name, grouped := kindOf(key)
+	if passing(kind) {
+		return l.tellPassing(key, rows, w)
+	}
 	troubled, open, again, dirty := false, false, false, false
 	for _, r := range rows {
 		troubled, open = troubled || r.troubled, open || r.open
@@ -153,7 +171,6 @@ func tell(key string, rows []*subject, last, now time.Time) (s notice.Subject, t
 	if !dirty {
 		return s, false
 	}
-	kind, name, grouped := kindOf(key)
 	if !grouped {
 		s = notice.AboutJob(*rows[0].unsent).Subjects[0]
 		s.Key = key
@@ -162,7 +179,8 @@ func tell(key string, rows []*subject, last, now time.Time) (s notice.Subject, t
 		}
 		return s, true
 	}
-	if until := last.Add(gap); troubled && (open || !rows[0].resolves) && !again && until.After(now) {
+	reached := kind == notice.KindHost && open && l.reached(key, rows)
+	if until := l.sent[key].Add(gap); troubled && !reached && (open || !rows[0].resolves) && !again && until.After(l.now) {
 		for _, r := range rows {
 			if r.dirty {
 				r.until = until
@@ -172,11 +190,49 @@ func tell(key string, rows []*subject, last, now time.Time) (s notice.Subject, t
 	}
 	s = notice.Subject{Kind: kind, Name: name, Key: key, State: notice.StatePassing}
 	switch {
+	case reached:
+		s.State = notice.StateResolved
+		l.Over = append(l.Over, key)
 	case troubled:
 		s.State = notice.StateFiring
 	case kind == notice.KindHost || kind == notice.KindJobs:
 		s.State = notice.StateResolved
 	}
+	addJobs(&s, rows)
+	return s, true
+}
+
+// reached reports whether a host has answered a job since the last failure that it could not be reached: then its
+// incident is over, although other jobs have yet to succeed.
+func (l *line) reached(key string, rows []*subject) bool {
+	answered, failed := time.Time{}, l.sent[key]
+	for _, r := range rows {
+		if r.unsent == nil {
+			continue
+		}
+		_, unreachable := r.unsent.Unreachable()
+		r.own = r.troubled && !unreachable
+		for _, e := range r.unsent.Events {
+			switch {
+			case e.Event == domain.EventRecovered, e.Event == domain.EventDead && r.own:
+				answered = latest(answered, e.LastAt)
+			case e.Event == domain.EventDead || e.Event == domain.EventFailing:
+				failed = latest(failed, e.LastAt)
+			}
+		}
+	}
+	return answered.After(failed)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// addJobs adds jobs to a subject, and since when and why it is what it is.
+func addJobs(s *notice.Subject, rows []*subject) {
 	for _, r := range rows {
 		news := r.news
 		if r.unsent != nil {
@@ -198,7 +254,6 @@ func tell(key string, rows []*subject, last, now time.Time) (s notice.Subject, t
 		}
 		s.Jobs = append(s.Jobs, news)
 	}
-	return s, true
 }
 
 // kindOf returns the kind and the name of the subject with a key. A job's key is its id.
@@ -208,17 +263,18 @@ func kindOf(key string) (kind notice.Kind, name string, grouped bool) {
 		return notice.KindJob, "", false
 	}
 	kind = notice.Kind(before)
-	if kind == notice.KindHost {
+	if kind == notice.KindHost || kind == notice.KindLimit || kind == notice.KindQueue {
 		_, after, _ = strings.Cut(after, ":")
 	}
 	return kind, after, true
 }
 
-// brief leaves out the details of a message about many jobs.
+// brief leaves out the details of a message about many jobs, and jobs beyond thousands.
 func brief(subjects []notice.Subject) {
 	const detailed = 20
 	n := 0
 	for i := range subjects {
+		subjects[i].Limit(mostRows)
 		jobs := subjects[i].Jobs
 		for k := range jobs {
 			if n++; n <= detailed {
@@ -230,17 +286,4 @@ func brief(subjects []notice.Subject) {
 			}
 		}
 	}
-}
-
-// events returns the events that subjects tell of.
-func events(subjects []notice.Subject) []string {
-	found := map[string]bool{}
-	for _, s := range subjects {
-		for _, j := range s.Jobs {
-			for _, e := range j.Events {
-				found[string(e.Event)] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(found))
 }

@@ -1,6 +1,7 @@
 package notices
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,6 +45,8 @@ type line struct {
 	notice.Outgoing
 	now         time.Time
 	sent        map[string]time.Time
+	causes      map[string]cause
+	lookAt      *time.Time // when a cause may be over; nil: none is open
 	pace        time.Duration
 	deliveredAt *time.Time
 }
@@ -74,23 +77,29 @@ func (s *Teller) ClaimNotice(ctx context.Context) (*notice.Outgoing, error) {
 
 func lockLine(ctx context.Context, tx *pg.Tx) (*line, error) {
 	l := line{Outgoing: notice.Outgoing{ID: domain.NewRunID(time.Now())}}
-	var sent []byte
+	var sent, causes []byte
 	err := tx.QueryRow(ctx, `
-		SELECT l.id, l.tenant, l.format, l.url, l.secret, l.sent, l.pace, l.delivered_at, now()
+		SELECT l.id, l.tenant, l.format, l.url, l.secret, l.template, l.sent, l.causes, l.pace, l.delivered_at, now()
 		FROM punctual.notice_lines l
 		JOIN punctual.tenants t ON t.id = l.tenant
 		CROSS JOIN punctual.deployment d
 		WHERE l.due_at <= now() AND l.held_until <= now() AND t.frozen_at IS NULL AND d.frozen_at IS NULL
 		  AND NOT punctual.is_copy(d.database_name, d.system_identifier)
 		ORDER BY l.due_at LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`).Scan(
-		&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &sent, &l.pace, &l.deliveredAt, &l.now)
+		&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &l.To.Template, &sent, &causes, &l.pace,
+		&l.deliveredAt, &l.now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // as the caller expects
 	}
 	if err == nil {
-		l.sent, err = readSent(sent)
+		err = l.read(sent, causes)
 	}
 	return &l, err
+}
+
+// read reads when subjects were told of, and the open causes.
+func (l *line) read(sent, causes []byte) error {
+	return cmp.Or(json.Unmarshal(sent, &l.sent), json.Unmarshal(causes, &l.causes))
 }
 
 // selectDue selects what is to be told now, and selectKeys the other rows of subjects.
@@ -108,14 +117,15 @@ JOIN punctual.jobs j ON j.id = s.job_id
 JOIN punctual.tenants t ON t.id = j.tenant`
 )
 
-// readRows reads the rows that have something to tell now, and with a subject of many jobs all of its rows.
+// readRows reads the rows that have something to tell now, and all rows of the subjects of many jobs among them and of
+// open causes.
 func (s *Teller) readRows(ctx context.Context, tx *pg.Tx, l *line) ([]*subject, error) {
 	all, err := s.scanRows(ctx, tx, selectDue, l.Line, mostRows)
 	if err != nil {
 		return nil, err
 	}
 	settle(all, l.To.Format)
-	var keys []string
+	keys := l.keysOfCauses()
 	for _, r := range all {
 		if _, _, grouped := kindOf(r.key); grouped && !slices.Contains(keys, r.key) {
 			keys = append(keys, r.key)
@@ -164,15 +174,31 @@ func (s *Teller) compose(ctx context.Context, tx *pg.Tx, l *line) error {
 	if err != nil {
 		return err
 	}
-	subjects := plan(rows, l.To, l.sent, l.now)
+	var queues []string
+	for _, key := range append(l.keysOfCauses(), pg.Column(rows, func(r *subject) string { return r.key })...) {
+		if kind, name, _ := kindOf(key); kind == notice.KindQueue && !slices.Contains(queues, name) {
+			queues = append(queues, name)
+		}
+	}
+	w, err := readWorld(ctx, tx, l.Tenant, queues)
+	if err != nil {
+		return err
+	}
+	before := len(l.causes)
+	subjects := l.plan(rows, w)
 	if len(subjects) > 0 {
-		if err := s.write(l, rows, subjects); err != nil {
+		if err := s.write(l, w.tenant, rows, subjects); err != nil {
 			return err
 		}
 	}
 	var b pgx.Batch
 	if err := queueRows(&b, l.Line, rows); err != nil {
 		return err
+	}
+	if before+len(l.causes) > 0 {
+		if err := l.queueCauses(&b); err != nil {
+			return err
+		}
 	}
 	if l.Body == nil {
 		b.Queue(setDue, l.Line)
@@ -186,14 +212,17 @@ func (s *Teller) compose(ctx context.Context, tx *pg.Tx, l *line) error {
 // setDue sets when there is something to tell of a line.
 const setDue = `
 UPDATE punctual.notice_lines l
-SET due_at = (SELECT min(s.tell_at) FROM punctual.notice_subjects s WHERE s.line_id = l.id)
+SET due_at = least(l.look_at, (SELECT min(s.tell_at) FROM punctual.notice_subjects s WHERE s.line_id = l.id))
 WHERE l.id = $1`
 
-func (s *Teller) write(l *line, rows []*subject, subjects []notice.Subject) error {
+func (s *Teller) write(l *line, tenant string, rows []*subject, subjects []notice.Subject) error {
 	brief(subjects)
-	m := notice.Message{Tenant: rows[0].news.Tenant, Link: s.linkToJobs(), Subjects: subjects}
-	if len(subjects) == 1 && subjects[0].Kind == notice.KindJob {
+	m := notice.Message{Tenant: tenant, Link: s.linkToJobs(), Subjects: subjects}
+	switch jobs := pg.Column(subjects, func(s notice.Subject) int { return len(s.Jobs) }); {
+	case len(subjects) == 1 && subjects[0].Kind == notice.KindJob:
 		m.Link = subjects[0].Jobs[0].Link
+	case len(jobs) > 1 || jobs[0] > 0:
+		m.Link = s.linkToNotice(l.ID.String()) // which names all of them
 	}
 	resolves := true
 	for _, r := range rows {
@@ -205,15 +234,29 @@ func (s *Teller) write(l *line, rows []*subject, subjects []notice.Subject) erro
 			if r.open {
 				l.Opens, l.Under = append(l.Opens, r.job), append(l.Under, r.key)
 			}
+			if r.own {
+				l.Own = append(l.Own, r.job)
+			}
 		}
 	}
 	for _, s := range subjects {
 		l.Keys = append(l.Keys, s.Key)
 	}
-	l.Headline, l.Events = notice.Headline(m), events(subjects)
+	l.Headline, l.Events, l.Newest = notice.Headline(m), m.Events(), m.NewestAt()
+	if l.Newest.IsZero() {
+		l.Newest = l.now
+	}
 	var err error
-	l.Body, err = notice.Write(m, l.To.Format, resolves, l.now)
+	l.Body, err = notice.Write(m, l.To, resolves, l.now)
 	return err
+}
+
+// linkToNotice links to what was told, once it was.
+func (s *Teller) linkToNotice(id string) string {
+	if s.options.Pages {
+		return s.link("/notices/" + id)
+	}
+	return s.link("/v1/notices/" + id)
 }
 
 // linkToJobs links to the list of jobs.
@@ -273,161 +316,4 @@ func queueRows(b *pgx.Batch, line uuid.UUID, rows []*subject) error {
 			pg.Column(taken, func(r *subject) bool { return r.open }), pg.Column(taken, key))
 	}
 	return nil
-}
-
-// Answered writes how a recipient answered a message. A message that arrived is done with, and the next one waits for
-// a moment. If it may have arrived, what it told stays perhaps known, and is told again. If it did not, it is told
-// again as if it had never been tried.
-func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answer) error {
-	ctx = pg.Chores.In(ctx)
-	var failing, refused bool
-	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		var l line
-		var sent []byte
-		var lease *uuid.UUID
-		var failures int
-		err := tx.QueryRow(ctx, `
-			SELECT lease, sent, pace, delivered_at, failures, now() FROM punctual.notice_lines
-			WHERE id = $1 FOR NO KEY UPDATE`, m.Line).Scan(&lease, &sent, &l.pace, &l.deliveredAt, &failures, &l.now)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // its tenant is gone
-		}
-		if err != nil {
-			return err
-		}
-		if l.sent, err = readSent(sent); err != nil {
-			return err
-		}
-		l.Outgoing = m
-		var b pgx.Batch
-		switch {
-		case lease == nil || *lease != m.ID:
-			if a.Arrival == notice.Delivered || a.Arrival == notice.Unknown {
-				queueTellAgain(&b, m)
-			}
-		case a.Arrival == notice.Delivered:
-			err = l.queueDelivered(&b)
-		default:
-			failing = a.Arrival != notice.PutOff && failures == 0
-			refused = a.Arrival == notice.Refused && failures+1 >= mostRefusals
-			l.queueFailed(&b, a, failures)
-		}
-		if err != nil || b.Len() == 0 {
-			return err
-		}
-		return tx.SendBatch(ctx, &b).Close()
-	})
-	if failing && err == nil {
-		s.options.Log.Error("a recipient of notices takes none; they wait, and it is tried again",
-			"format", m.To.Format, "url", m.To.URL, "tenant", m.Tenant, "http_status", a.Status, "error", a.Error)
-	}
-	if refused && err == nil {
-		s.options.Log.Error("a recipient refused a notice too often; it is given up",
-			"url", m.To.URL, "tenant", m.Tenant, "headline", m.Headline, "http_status", a.Status)
-	}
-	return pg.Wrap("writing how a recipient answered", err)
-}
-
-func (l *line) queueDelivered(b *pgx.Batch) error {
-	for key, at := range l.sent {
-		if at.Add(gap).Before(l.now) {
-			delete(l.sent, key)
-		}
-	}
-	for _, key := range l.Keys {
-		if _, _, grouped := kindOf(key); grouped {
-			l.sent[key] = l.now
-		}
-	}
-	text, err := json.Marshal(l.sent)
-	if err != nil {
-		return err
-	}
-	pace := steadyPace
-	if !stateful(l.To.Format) {
-		pace = firstPace
-		if l.deliveredAt != nil && l.now.Sub(*l.deliveredAt) < 2*longPace {
-			pace = min(max(2*l.pace, firstPace), longPace)
-		}
-	}
-	b.Queue(`
-		UPDATE punctual.notice_subjects s
-		SET sending = NULL, open = s.troubled AND s.resolves, key = CASE WHEN s.troubled THEN s.key ELSE '' END,
-		    tell_at = CASE WHEN s.news IS NOT NULL THEN s.tell_at END
-		WHERE s.line_id = $1 AND s.job_id = ANY($2::uuid[])`, l.Line, l.Jobs)
-	b.Queue(`
-		DELETE FROM punctual.notice_subjects
-		WHERE line_id = $1 AND job_id = ANY($2::uuid[]) AND news IS NULL AND NOT open`, l.Line, l.Jobs)
-	b.Queue(`
-		UPDATE punctual.notice_lines
-		SET held_until = now() + $2, pace = $2, sent = $3, delivered_at = now(), failing_since = NULL, failures = 0,
-		    http_status = NULL, error = NULL
-		WHERE id = $1`, l.Line, pace, string(text))
-	b.Queue(setDue, l.Line)
-	b.Queue(`
-		INSERT INTO punctual.notice_messages (id, line_id, tenant, headline, events, jobs)
-		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`, l.ID, l.Line, l.Tenant, l.Headline, l.Events, l.Jobs)
-	return nil
-}
-
-func (l *line) queueFailed(b *pgx.Batch, a notice.Answer, failures int) {
-	if a.Arrival != notice.Unknown && len(l.Opened) > 0 {
-		b.Queue(`UPDATE punctual.notice_subjects SET open = false WHERE line_id = $1 AND job_id = ANY($2::uuid[])`,
-			l.Line, l.Opened)
-	}
-	pause := Backoff(failures + 1)
-	dropped := a.Arrival == notice.Refused && failures+1 >= mostRefusals
-	switch {
-	case a.Arrival == notice.PutOff:
-		pause = min(max(a.RetryAfter, time.Second), time.Hour)
-	case dropped:
-		b.Queue(`
-			UPDATE punctual.notice_subjects
-			SET sending = NULL, tell_at = CASE WHEN news IS NOT NULL THEN tell_at END
-			WHERE line_id = $1 AND job_id = ANY($2::uuid[])`, l.Line, l.Jobs)
-		b.Queue(`
-			DELETE FROM punctual.notice_subjects
-			WHERE line_id = $1 AND job_id = ANY($2::uuid[]) AND news IS NULL AND NOT (open AND troubled)`, l.Line, l.Jobs)
-		b.Queue(setDue, l.Line)
-	}
-	b.Queue(`
-		UPDATE punctual.notice_lines
-		SET held_until = now() + $2, http_status = $3, error = $4,
-		    failing_since = CASE WHEN $5 THEN failing_since ELSE coalesce(failing_since, now()) END,
-		    failures = CASE WHEN $5 THEN failures WHEN $6 THEN 0 ELSE failures + 1 END
-		WHERE id = $1`, l.Line, pause, pg.OrNull(a.Status), a.Error, a.Arrival == notice.PutOff, dropped)
-}
-
-// queueTellAgain has the states of the jobs of a message told again. The message may have arrived after later ones,
-// because its replica stood still. A job that has no row by now is well, or was deleted.
-func queueTellAgain(b *pgx.Batch, m notice.Outgoing) {
-	b.Queue(`
-		INSERT INTO punctual.notice_subjects AS s (job_id, line_id, resolves, open, key, tell_at, sending)
-		SELECT j.id, $1, true, true, u.key, now(), json_build_object('job', j.name, 'job_id', j.id, 'tenant', t.name,
-		           'events', json_build_array(json_build_object('event', 'recovered', 'count', 1, 'first_at', now(),
-		               'last_at', now(), 'runs', '[]'::json)))
-		FROM unnest($2::uuid[], $3::text[]) AS u(job_id, key)
-		JOIN punctual.jobs j ON j.id = u.job_id
-		JOIN punctual.tenants t ON t.id = j.tenant
-		ORDER BY j.id
-		ON CONFLICT (job_id, line_id) DO UPDATE
-		SET open = true, tell_at = least(s.tell_at, now()), sending = coalesce(s.sending,
-		    CASE WHEN s.troubled THEN json_build_object('job', excluded.sending -> 'job', 'job_id', s.job_id,
-		        'tenant', excluded.sending -> 'tenant', 'events', json_build_array(json_build_object(
-		            'event', 'failing', 'count', 1, 'first_at', now(), 'last_at', now(), 'runs', '[]'::json)))
-		    ELSE excluded.sending END)`, m.Line, m.Opens, m.Under)
-	b.Queue(setDue, m.Line)
-}
-
-// ForgetNotices deletes messages that recipients took more than 8 days ago, and recipients that took none since.
-func (s *Teller) ForgetNotices(ctx context.Context) (forgotten int, left bool, err error) {
-	forgotten, left, err = pg.ForgetOld(ctx, s.db, "notice_messages", "delivered_at", []string{"id"}, 8*24*time.Hour)
-	if err != nil || left {
-		return forgotten, left, err
-	}
-	return forgotten, false, pg.Wrap("removing recipients of notices", pg.Exec(ctx, s.db.Conns(ctx), `
-		DELETE FROM punctual.notice_lines l
-		WHERE l.due_at IS NULL AND l.held_until < now() - interval '8 days'
-		  AND NOT EXISTS (SELECT FROM punctual.notice_subjects s WHERE s.line_id = l.id)
-		  AND NOT EXISTS (SELECT FROM punctual.notice_messages m WHERE m.line_id = l.id)`))
 }

@@ -1,0 +1,94 @@
+package dashboard
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"punctual/httpapi"
+	"punctual/scheduler/domain"
+	"punctual/store/notices"
+	"punctual/store/runs"
+)
+
+// noticesView is what recipients were told about a job, and what waits for them.
+type noticesView struct {
+	Job     httpapi.Job
+	Notices httpapi.Notices
+	Next    string
+}
+
+func (v *visit) notices(job httpapi.Job) error {
+	query := filtered(v.r.URL.Query(), "cursor")
+	query.Set("job_id", job.ID.String())
+	query.Set("limit", shownRuns)
+	list, err := v.api.Notices(v.ctx(), query)
+	if err != nil {
+		return err
+	}
+	return v.show("notices", job.Name, noticesView{job, list, text(list.NextCursor)})
+}
+
+// notice is the page of a notice, with all jobs that it told of.
+func (v *visit) notice() error {
+	n, err := v.api.Notice(v.ctx(), v.part("notice"))
+	if err != nil {
+		return err
+	}
+	return v.show("notice", "Notice", n)
+}
+
+// deaf returns the recipients that take no notices now.
+func (v *visit) deaf() ([]notices.Waiting, error) {
+	list, err := v.api.Notices(v.ctx(), url.Values{"limit": {"1"}})
+	return slices.DeleteFunc(list.Waiting, func(w notices.Waiting) bool { return w.FailingSince == nil }), err
+}
+
+// told are the steps in which people were told that a run died, was late or missed its slot. Each recipient is told in
+// the first of its messages about the job that comes after that.
+func (v *visit) told(run runs.Run) (all []step, err error) {
+	for event, at := range map[domain.Event]*time.Time{
+		domain.EventDead:   ifSo(run.Status == domain.StatusDead, run.FinishedAt),
+		domain.EventLate:   ifSo(run.Late, &run.CreatedAt),
+		domain.EventMissed: ifSo(run.Reason != nil && *run.Reason == domain.ReasonMissed, &run.CreatedAt),
+	} {
+		if at == nil {
+			continue
+		}
+		list, err := v.api.Notices(v.ctx(), url.Values{
+			"job_id": {run.JobID.String()}, "limit": {"100"},
+			"from": {at.Format(time.RFC3339Nano)}, "to": {at.Add(time.Hour).Format(time.RFC3339Nano)},
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, toldSteps(list.Data, event)...)
+	}
+	return all, nil
+}
+
+func ifSo(is bool, at *time.Time) *time.Time {
+	if is {
+		return at
+	}
+	return nil
+}
+
+// toldSteps returns the first message to each recipient that tells of an event, of messages with the newest first.
+// Messages within a second are one step.
+func toldSteps(list []notices.Notice, event domain.Event) (all []step) {
+	known := map[string]bool{}
+	for _, n := range slices.Backward(list) {
+		if known[n.URL] || !slices.Contains(n.Events, string(event)) {
+			continue
+		}
+		known[n.URL] = true
+		if k := len(all) - 1; k >= 0 && n.DeliveredAt.Sub(all[k].At) < time.Second {
+			all[k].Text += ", " + n.Recipient()
+			continue
+		}
+		all = append(all, step{At: n.DeliveredAt, Label: "people were told", Text: strings.TrimSpace(n.Recipient())})
+	}
+	return all
+}

@@ -1,0 +1,230 @@
+package notices
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
+	"punctual/scheduler/notice"
+	"punctual/store/pg"
+)
+
+// lookAgain is how long a limit must not have held anything back before it counts as over, and the pause between two
+// looks at what lasts.
+const lookAgain = 30 * time.Second
+
+// cause is something that held up runs, and that a recipient knows of or may know of. It does not belong to the jobs:
+// one-shots are forgotten before it is over.
+type cause struct {
+	Since  time.Time `json:"since"`
+	Newest time.Time `json:"newest"`          // event
+	Again  bool      `json:"again,omitempty"` // the recipient may believe something older
+}
+
+// passing reports whether a subject is about late runs and missed slots, each of which is over when it is told.
+func passing(k notice.Kind) bool {
+	switch k {
+	case notice.KindLate, notice.KindMissed, notice.KindLimit, notice.KindQueue, notice.KindFreeze:
+		return true
+	case notice.KindJob, notice.KindJobs, notice.KindHost:
+	}
+	return false
+}
+
+// passes reports whether news are about late runs and missed slots alone.
+func passes(news domain.News) bool {
+	return news.State() == "" && news.Events[len(news.Events)-1].Event != domain.EventOverlapping
+}
+
+// passingKey is the key of the subject of events that are over when they are told: their cause, if it is known.
+func passingKey(news domain.News) string {
+	key := func(kind notice.Kind, name ...string) string {
+		return strings.Join(append([]string{string(kind), news.Tenant}, name...), ":")
+	}
+	for _, e := range slices.Backward(news.Events) {
+		switch e.Cause {
+		case "limit":
+			return key(notice.KindLimit, e.CauseName)
+		case "queue_unserved":
+			return key(notice.KindQueue, e.CauseName)
+		case "frozen":
+			return key(notice.KindFreeze)
+		}
+	}
+	if news.Events[len(news.Events)-1].Event == domain.EventLate {
+		return key(notice.KindLate)
+	}
+	return key(notice.KindMissed)
+}
+
+// world is what holds up runs of a line's tenant now. A frozen tenant's lines are not claimed, so it is not frozen.
+type world struct {
+	tenant   string
+	limit    string // empty: none
+	most     int
+	heldAt   time.Time
+	unserved []string // of the queues that were asked for
+}
+
+func readWorld(ctx context.Context, tx *pg.Tx, tenant int32, queues []string) (w world, err error) {
+	var heldAt *time.Time
+	err = tx.QueryRow(ctx, `
+		SELECT t.name, coalesce(u.held_by, ''), coalesce(
+		           CASE u.held_by WHEN 'max_concurrent_runs' THEN t.max_concurrent_runs ELSE t.max_runs_per_second END, 0),
+		       u.held_at, ARRAY(SELECT q FROM unnest($2::text[]) q WHERE NOT punctual.is_served(q))
+		FROM punctual.tenants t
+		LEFT JOIN punctual.tenant_usage u ON u.tenant = t.id
+		WHERE t.id = $1`, tenant, queues).Scan(&w.tenant, &w.limit, &w.most, &heldAt, &w.unserved)
+	if heldAt != nil {
+		w.heldAt = *heldAt
+	}
+	return w, err
+}
+
+// lasts returns until when a cause lasts at least, and how it is told.
+func (w world) lasts(kind notice.Kind, name string, now time.Time) (until time.Time, words string) {
+	switch {
+	case kind == notice.KindLimit && name == w.limit && w.heldAt.Add(lookAgain).After(now):
+		return w.heldAt.Add(lookAgain), fmt.Sprintf("%s is at %s (%d)", w.tenant, w.limit, w.most)
+	case kind == notice.KindQueue && slices.Contains(w.unserved, name):
+		return now.Add(lookAgain), fmt.Sprintf("no live replica serves the queue %q", name)
+	}
+	return time.Time{}, ""
+}
+
+// tellPassing says what there is to tell of a cause of late runs and missed slots. It is told at once, then together a
+// gap later, and when it is over. To a recipient that keeps a state, what is over when it is told is open until nothing
+// more has happened for a gap.
+func (l *line) tellPassing(key string, rows []*subject, w world) (s notice.Subject, tells bool) {
+	kind, name, _ := kindOf(key)
+	s = notice.Subject{Kind: kind, Name: name, Key: key, State: notice.StatePassing}
+	addJobs(&s, rows)
+	c, open := l.causes[key]
+	dirty, again := false, c.Again
+	for _, r := range rows {
+		dirty, again = dirty || r.dirty, again || r.again
+		if r.unsent == nil {
+			continue
+		}
+		for _, e := range r.unsent.Events {
+			if e.LastAt.After(c.Newest) {
+				c.Newest = e.LastAt
+			}
+		}
+	}
+	if open && (s.Since == nil || c.Since.Before(*s.Since)) {
+		s.Since = &c.Since
+	}
+	until, words := w.lasts(kind, name, l.now)
+	lasting := words != ""
+	quiet := !c.Newest.Add(gap).After(l.now)
+	switch {
+	case open && !lasting && (quiet || kind == notice.KindLimit):
+		s.State = notice.StateResolved
+		l.Over = append(l.Over, key)
+		return s, true
+	case dirty || open && c.Again:
+	default:
+		l.look(c, open, until)
+		return s, false
+	}
+	if next := l.sent[key].Add(gap); open && !again && next.After(l.now) {
+		for _, r := range rows {
+			if r.dirty {
+				r.until = next
+			}
+		}
+		l.look(c, open, until)
+		return s, false
+	}
+	if lasting {
+		s.Cause = words
+	}
+	if lasting || stateful(l.To.Format) {
+		s.State = notice.StateFiring
+		if !open {
+			l.Begun = append(l.Begun, key)
+		}
+		c.Since = *cmp.Or(s.Since, &l.now)
+		l.causes[key] = c
+		l.look(c, true, until)
+	}
+	return s, true
+}
+
+// look has the line looked at again when a cause that is open may be over.
+func (l *line) look(c cause, open bool, until time.Time) {
+	if !open {
+		return
+	}
+	if until.IsZero() {
+		until = c.Newest.Add(gap)
+	}
+	if until.Before(l.now) {
+		until = l.now.Add(time.Second)
+	}
+	if l.lookAt == nil || until.Before(*l.lookAt) {
+		l.lookAt = &until
+	}
+}
+
+// queueCauses queues the statement that writes a line's causes.
+func (l *line) queueCauses(b *pgx.Batch) error {
+	text, err := json.Marshal(l.causes)
+	if err != nil {
+		return fmt.Errorf("the causes of a line: %w", err)
+	}
+	b.Queue(`UPDATE punctual.notice_lines SET causes = $2, look_at = $3 WHERE id = $1`, l.Line, string(text), l.lookAt)
+	return nil
+}
+
+// told writes down how a message about causes was answered.
+func (l *line) told(a notice.Arrival, dropped bool) {
+	if a == notice.Delivered || dropped {
+		for _, key := range l.Over {
+			delete(l.causes, key)
+		}
+	}
+	if a == notice.Delivered {
+		for _, key := range l.Keys {
+			if c, open := l.causes[key]; open {
+				c.Again = false
+				l.causes[key] = c
+			}
+		}
+	} else if a != notice.Unknown {
+		for _, key := range l.Begun {
+			delete(l.causes, key)
+		}
+	}
+	if len(l.causes) == 0 {
+		l.lookAt = nil
+	}
+}
+
+// tellCausesAgain has the states of the causes of a message told again, because it may have arrived after later ones.
+// One that is not open is over, and that is told.
+func (l *line) tellCausesAgain() {
+	for _, key := range l.Keys {
+		if kind, _, _ := kindOf(key); !passing(kind) {
+			continue
+		}
+		c, open := l.causes[key]
+		if !open {
+			c = cause{Since: l.now, Newest: l.now.Add(-gap)}
+		}
+		c.Again = true
+		l.causes[key], l.lookAt = c, &l.now
+	}
+}
+
+// keysOfCauses returns the keys of the open causes in order.
+func (l *line) keysOfCauses() []string { return slices.Sorted(maps.Keys(l.causes)) }

@@ -1,0 +1,258 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"punctual/scheduler/domain"
+	"punctual/scheduler/notice"
+	"punctual/store/definitions"
+	"punctual/store/notices"
+)
+
+// limited sets whether the tenant is at a limit now. If it is not, it was until a minute ago.
+func (c crud) limited(is bool) {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.tenants SET max_runs_per_second = 5 WHERE id = $1`, c.tenant)
+	c.exec(`
+		INSERT INTO punctual.tenant_usage AS u (tenant, held_by, held_since, held_at)
+		VALUES ($1, 'max_runs_per_second', now() - interval '1 h', now() - CASE WHEN $2 THEN '0' ELSE '1 min' END::interval)
+		ON CONFLICT (tenant) DO UPDATE SET held_by = excluded.held_by, held_since = excluded.held_since,
+		    held_at = excluded.held_at`, c.tenant, is)
+}
+
+// runsLate makes notices of a late run of each job, due two minutes ago.
+func (c crud) runsLate(jobs ...string) {
+	c.t.Helper()
+	for _, job := range jobs {
+		c.exec(`
+			WITH late AS (
+			    INSERT INTO punctual.runs (id, job_id, tenant, job_version, lane, trigger, scheduled_for, due_at, status, late)
+			    SELECT $1, j.id, j.tenant, 1, 7, 'manual', now(), now() - interval '2 min', 'pending', true
+			    FROM punctual.jobs j WHERE j.name = $2 AND j.tenant = $3
+			    RETURNING id, job_id)
+			INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
+			SELECT job_id, $3, 1, 'late', id, now() FROM late`, domain.NewRunID(time.Now()), job, c.tenant)
+	}
+}
+
+// told sends what waits, has the model of incidents take it, and returns the bodies for the channel.
+func (c crud) told(world incidents) (channel []string) {
+	c.t.Helper()
+	c.tell()
+	for {
+		c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
+		m, err := c.ClaimNotice(c.t.Context())
+		must(c.t, err)
+		if m == nil {
+			return channel
+		}
+		if m.To.Format == domain.FormatSlack {
+			channel = append(channel, string(m.Body))
+		} else {
+			world.take(c.t, *m)
+			world[string(m.To.Format)+" messages"] = false
+		}
+		must(c.t, c.Answered(c.t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
+	}
+}
+
+// A limit that makes runs late is one subject: it is told at once, and when it is over, with all jobs beneath it.
+func TestALimitThatMakesRunsLateIsToldOnceAndItsEndOnce(t *testing.T) {
+	c := newClaimer(t)
+	c.secret("key", "routing")
+	c.limited(true)
+	const jobs = 40
+	world := incidents{}
+	var channel []string
+	for i := range jobs {
+		name := fmt.Sprintf("once-%02d", i)
+		c.create(name, never, slackly, statefully)
+		c.runsLate(name)
+		channel = append(channel, c.told(world)...)
+	}
+	if len(channel) != 1 || !strings.Contains(channel[0], "1 run of 1 job late since ") ||
+		!strings.Contains(channel[0], ": default is at max_runs_per_second (5)") {
+		t.Fatalf("while it lasts, the channel is told %q", channel)
+	}
+	if open := world.open(); len(open) != 2 || !strings.Contains(fmt.Sprint(open), "limit:max_runs_per_second") {
+		t.Errorf("open: %q", open)
+	}
+	c.later()
+	c.limited(true)
+	channel = c.told(world)
+	if len(channel) != 1 || !strings.Contains(channel[0], "39 runs of 39 jobs late since ") {
+		t.Fatalf("five minutes later, the channel is told %q", channel)
+	}
+	c.runsLate("once-07")
+	c.later()
+	c.limited(false)
+	channel = c.told(world)
+	if len(channel) != 1 || !strings.Contains(channel[0], "max_runs_per_second holds back no more runs; 1 run of 1 job late") {
+		t.Fatalf("when it is over, the channel is told %q", channel)
+	}
+	if open := world.open(); len(open) > 0 {
+		t.Errorf("still open: %q", open)
+	}
+	c.later()
+	if channel = c.told(world); len(channel) > 0 {
+		t.Errorf("its end is told again: %q", channel)
+	}
+	c.wantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
+	c.wantCount(0, "lines are looked at", `SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL OR causes <> '{}'`)
+}
+
+// What is over when it is told is told once to people. Where it opens something, that is closed five minutes later.
+func TestAFreezeAndLateRunsWithoutACauseOpenAndClose(t *testing.T) {
+	for name, frozen := range map[string]bool{"a freeze": true, "no cause": false} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			c.secret("key", "routing")
+			c.create("job", never, slackly, statefully)
+			if frozen {
+				c.freeze(c.tenant, "the warehouse moves")
+				c.exec(`UPDATE punctual.tenants SET frozen_at = now() - interval '10 minutes' WHERE frozen_at IS NOT NULL`)
+				c.unfreeze(c.tenant)
+			}
+			c.runsLate("job")
+			world := incidents{}
+			channel := c.told(world)
+			if len(channel) != 1 || !strings.Contains(channel[0], "1 run of 1 job late since") {
+				t.Fatalf("the channel is told %q", channel)
+			}
+			if frozen != strings.Contains(channel[0], "the tenant was frozen from") {
+				t.Errorf("the channel is told %q", channel)
+			}
+			if open := world.open(); len(open) != 2 {
+				t.Errorf("open: %q", open)
+			}
+			c.later()
+			if channel = c.told(world); len(channel) > 0 {
+				t.Errorf("the channel is told %q", channel)
+			}
+			if open := world.open(); len(open) > 0 {
+				t.Errorf("still open: %q", open)
+			}
+			c.wantCount(0, "lines are looked at", `SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL`)
+		})
+	}
+}
+
+// A host's incident is over when the host answers one job. Jobs that run seldom do not keep it open, and their first
+// success is no news. What fails although the host answers is told apart.
+func TestAHostsIncidentEndsWhenTheHostIsWell(t *testing.T) {
+	c := newClaimer(t)
+	c.secret("key", "routing")
+	world, jobs := incidents{}, []string{"often", "seldom", "broken"}
+	for _, job := range jobs {
+		c.create(job, never, slackly, statefully)
+		o := buried(c.begun(job))
+		o.Reason, o.HTTPStatus, o.Error = domain.ReasonConnect, 0, "connection refused"
+		c.finish(o)
+	}
+	if channel := c.told(world); len(channel) != 1 || len(world.open()) != 2 {
+		t.Fatalf("told %q; open: %q", channel, world.open())
+	}
+	c.later()
+	c.wellAgain("often")
+	channel := c.told(world)
+	if len(channel) != 1 || !strings.Contains(channel[0], "can be reached again: 1 of 3 jobs recovered") {
+		t.Errorf("the channel is told %q", channel)
+	}
+	if open := world.open(); len(open) != 0 {
+		t.Errorf("still open: %q", open)
+	}
+	c.wellAgain("seldom")
+	if channel = c.told(world); len(channel) != 0 {
+		t.Errorf("the channel is told %q", channel)
+	}
+	c.dies("broken")
+	if channel = c.told(world); len(channel) != 1 || !strings.Contains(channel[0], "Job broken has dead runs") {
+		t.Errorf("the channel is told %q", channel)
+	}
+	if open := fmt.Sprint(world.open()); !strings.Contains(open, "job:broken") {
+		t.Errorf("open: %s", open)
+	}
+}
+
+// A job that fails with an answer of the host ends the host's incident too, and has one of its own.
+func TestAHostThatAnswersWithErrorsIsReached(t *testing.T) {
+	c := newClaimer(t)
+	c.secret("key", "routing")
+	world := incidents{}
+	c.create("job", never, slackly, statefully)
+	o := buried(c.begun("job"))
+	o.Reason, o.HTTPStatus, o.Error = domain.ReasonConnect, 0, "connection refused"
+	c.finish(o)
+	c.told(world)
+	c.later()
+	c.dies("job")
+	channel := c.told(world)
+	if all := strings.Join(channel, "\n"); len(channel) != 2 || !strings.Contains(all, "can be reached again") ||
+		!strings.Contains(all, "Job job has dead runs") {
+		t.Errorf("the channel is told %q", channel)
+	}
+	if open := fmt.Sprint(world.open()); strings.Contains(open, "host") || !strings.Contains(open, "job:job") {
+		t.Errorf("open: %s", open)
+	}
+	c.wellAgain("job")
+	c.told(world)
+	if open := world.open(); len(open) > 0 {
+		t.Errorf("still open: %q", open)
+	}
+}
+
+// An outage of a recipient is an error in the log when it begins, whatever is tried meanwhile, and its end is told.
+func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
+	c := newClaimer(t)
+	var log bytes.Buffer
+	teller := notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	c.create("job", never, everything)
+	c.dies("job")
+	c.tell()
+	for _, a := range []notice.Answer{
+		{Arrival: notice.Unknown, Status: 500}, {Arrival: notice.PutOff, Status: 429}, {Arrival: notice.Unsent, Status: 404},
+		{Arrival: notice.Refused, Status: 400}, {Arrival: notice.Refused, Status: 400},
+		{Arrival: notice.Refused, Status: 400},
+		{Arrival: notice.Delivered, Status: 200},
+	} {
+		c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
+		m, err := teller.ClaimNotice(t.Context())
+		must(t, err)
+		if m == nil {
+			c.dies("job") // what was refused is given up
+			c.later()
+			c.tell()
+			if m, err = teller.ClaimNotice(t.Context()); err != nil || m == nil {
+				t.Fatalf("nothing is to be sent (%v)", err)
+			}
+		}
+		must(t, teller.Answered(t.Context(), *m, a))
+	}
+	text := log.String()
+	if strings.Count(text, "takes none") != 1 || strings.Count(text, "takes notices again") != 1 ||
+		strings.Count(text, "level=ERROR") != 2 {
+		t.Errorf("the log says %s", text)
+	}
+}
+
+// Of a job's labels, notices carry those that the operator allows.
+func TestNoticesCarryTheLabelsThatAreAllowed(t *testing.T) {
+	c := newClaimer(t)
+	c.Teller = notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{
+		Log: slog.New(slog.DiscardHandler), Labels: []string{"team", "tier"},
+	})
+	c.create("job", never, everything, func(d *domain.Definition) {
+		d.Labels = map[string]string{"team": "money", "customer": "a secret"}
+	})
+	c.dies("job")
+	if got := news(t, c.wantHeard("failing 1, dead 1")).Labels; len(got) != 1 || got["team"] != "money" {
+		t.Errorf("labels %v", got)
+	}
+}
