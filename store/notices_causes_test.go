@@ -217,8 +217,11 @@ func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
 	c.dies("job")
 	c.tell()
 	for _, a := range []notice.Answer{
-		{Arrival: notice.Unknown, Status: 500}, {Arrival: notice.PutOff, Status: 429}, {Arrival: notice.Unsent, Status: 404},
-		{Arrival: notice.Refused, Status: 400}, {Arrival: notice.Refused, Status: 400},
+		{Arrival: notice.Unknown, Status: 500},
+		{Arrival: notice.PutOff, Status: 429},
+		{Arrival: notice.Unsent, Status: 404},
+		{Arrival: notice.Refused, Status: 400},
+		{Arrival: notice.Refused, Status: 400},
 		{Arrival: notice.Refused, Status: 400},
 		{Arrival: notice.Delivered, Status: 200},
 	} {

@@ -70,7 +70,6 @@ func (v *visit) job(job httpapi.Job) error {
 	return v.show("job", job.Name, view)
 }
 
-
 // jobPath is the page of the job that a path is about.
 func (v *visit) jobPath() string { return "/jobs/" + url.PathEscape(v.part("job")) }
 
