@@ -70,12 +70,12 @@ func (c crud) furnish() {
 	c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
 		VALUES ($1, $2, 1, 'dead', $3, now())`, job.ID, c.tenant, run.ID)
 	c.exec(`WITH line AS (
-			INSERT INTO punctual.notice_lines (id, tenant, format, url, secret)
-			VALUES (gen_random_uuid(), $2, 'json', 'https://theirs.example/', '')
+			INSERT INTO punctual.notice_lines (id, tenant, format, url, template, secret)
+			VALUES (gen_random_uuid(), $2, 'json', 'https://theirs.example/', '', '')
 			RETURNING id),
 		message AS (
-			INSERT INTO punctual.notice_messages (id, line_id, tenant, headline, events, jobs)
-			SELECT gen_random_uuid(), id, $2, 'theirs', '{}', '{}' FROM line)
+			INSERT INTO punctual.notice_messages (id, line_id, tenant, happened_at, headline, events, jobs)
+			SELECT gen_random_uuid(), id, $2, now(), 'theirs', '{}', '{}' FROM line)
 		INSERT INTO punctual.notice_subjects (job_id, line_id, resolves)
 		SELECT $1, id, true FROM line`, job.ID, c.tenant)
 	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)

@@ -150,7 +150,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 		failed(c.CompleteRun(ctx, run, httpapi.CompletionInput{})),
 		failed(c.FailRun(ctx, run, httpapi.FailureInput{})), failed(c.WithRunToken("wrong").RunProgress(ctx, run)),
 		c.RevokeAPIKey(ctx, none), c.DeleteSigningSecret(ctx, signing.ID.String(), "24 moons"),
-		failed(c.APIKey(ctx, none)), c.DeleteJob(ctx, "none"),
+		failed(c.APIKey(ctx, none)), failed(c.Notice(ctx, none)), c.DeleteJob(ctx, "none"),
 	} {
 		var answer *Error
 		if !errors.As(err, &answer) || answer.Problem == nil || answer.Problem.Code == problem.CodeNoRoute {
