@@ -39,7 +39,7 @@ func (l *lab) counter(ctx context.Context) (name, sql string) {
 		FROM pg_stat_database
 		WHERE datname = current_database()`
 	if l.db.private != nil { // our own server: we may create the extension
-		_, _ = l.conn.Exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_stat_statements`) // not every package includes it
+		_, _ = l.conn.Exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_stat_statements SCHEMA public`) // not every package has it
 	}
 	schema, err := tryQuery[string](ctx, l, `
 		SELECT quote_ident(n.nspname)
