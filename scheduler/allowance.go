@@ -215,7 +215,7 @@ func (l *limits) take(wishes []Wish, allowances []Allowance) {
 		t.TenantLimits, t.slots, t.noted, t.wants = a.TenantLimits, a.Slots, a.Noted, w.Slots > a.Slots
 		t.draw(w, a)
 		if t.held() && !t.Frozen {
-			t.waitsFor(l.busy(t))
+			t.waitsFor(l.busy(t), w.Starts > a.Starts)
 		}
 	}
 }
@@ -235,12 +235,12 @@ func (t *limited) draw(w Wish, a Allowance) {
 	}
 }
 
-// waitsFor records which limit a held-back tenant waits for.
-func (t *limited) waitsFor(busy int) {
+// waitsFor records which limit a held-back tenant waits for. A draw may have granted fewer starts than it asked for.
+func (t *limited) waitsFor(busy int, fewer bool) {
 	switch {
 	case t.Concurrent > 0 && t.slots <= busy:
 		t.by = LimitConcurrent
-	case t.PerSecond > 0 && t.starts == 0:
+	case t.PerSecond > 0 && (t.starts == 0 || fewer):
 		t.by = LimitPerSecond
 	}
 }

@@ -47,6 +47,27 @@ func TestADrawIsOfAFewTenantsAtATime(t *testing.T) {
 	}
 }
 
+// The rate of a tenant holds its due work back also if each draw grants a few starts: fewer than the work asks for.
+func TestWorkThatIsGrantedTooFewStartsWaitsForTheRate(t *testing.T) {
+	limit := TenantLimits{Tenant: 1, Name: "a", PerSecond: 5}
+	l := newLimits(occupied([]int{10}))
+	l.set([]TenantLimits{limit})
+	l.holdBack(l.tenants[1], domain.WorkDue, true)
+	wishes := l.short()
+	if len(wishes) != 1 || wishes[0].Starts < 2 || wishes[0].HeldBy != "" {
+		t.Fatalf("wishes %+v", wishes)
+	}
+	l.take(wishes, []Allowance{{TenantLimits: limit, Starts: 1}})
+	if w := l.idle(false, l.all()); len(w) != 0 {
+		t.Fatalf("idle wishes %+v", w)
+	}
+	var held []Limit
+	l.each(func(_ string, by Limit) { held = append(held, by) })
+	if wishes := l.short(); len(wishes) != 1 || wishes[0].HeldBy != LimitPerSecond || len(held) != 1 {
+		t.Errorf("it waits for %q here, and the database is told %+v", held, wishes)
+	}
+}
+
 // The database may have noted slots for this replica although its answer was lost. The replica gives them back even if
 // nothing is due any more.
 func TestSlotsWhoseDrawWasNotAnsweredAreGivenBack(t *testing.T) {

@@ -181,7 +181,7 @@ func (l *limits) holdBack(t *limited, of domain.Work, waits bool) {
 	}
 	t.waits[of] = waits
 	if t.held() && !t.Frozen && t.Concurrent > 0 && t.slots >= t.Concurrent {
-		t.waitsFor(l.busy(t)) // no draw will tell: there is nothing left to draw
+		t.waitsFor(l.busy(t), false) // no draw will tell: there is nothing left to draw
 	}
 }
 

@@ -57,6 +57,68 @@ func told(format, url string, on ...string) map[string]any {
 	return entry
 }
 
+// 600 one-shots behind a limit of 5 a second take 120 s. That they are late is one cause: it is told when it begins, in
+// a digest, and when it is over, and costs none of the starts that the limit allows.
+func TestABurstBehindALimitIsOneCause(t *testing.T) {
+	exhaustive(t, "takes five minutes")
+	t.Parallel()
+	const perSecond, n = 5, 600
+	dsn, w, pager, slack := pgtest.DSN(t), newWitness(t), newPager(t), newChannel(t, false)
+	conn := connect(t, dsn)
+	r := serve(t, dsn)
+	limit(t, conn, "max_runs_per_second", perSecond)
+	awaitRate(t, r, perSecond)
+	do[any](t, r.API, "PUT", "/v1/secrets/pagerduty-key", map[string]string{"value": "0123456789abcdef0123456789abcdef"})
+	create(t, r.API, many(n, "once", w.URL+"/works", process.JobSpec{
+		"schedule": oneShot(time.Now().Add(3 * time.Second)),
+		"notify":   []any{told("slack", slack.url, "late"), told("pagerduty", pager.url, "late")},
+	})...)
+	awaitFor(t, 5*time.Minute, "all runs", func() bool { return w.Len() == n })
+	requests := w.Requests()
+	var starts []time.Time
+	for _, r := range requests {
+		starts = append(starts, r.At)
+	}
+	slices.SortFunc(starts, time.Time.Compare)
+	if took, ideal := starts[n-1].Sub(starts[0]), time.Second*n/perSecond; took > ideal*5/4 {
+		t.Errorf("%d runs took %s, and %s at the pace of the limit", n, took, ideal)
+	}
+	awaitFor(t, 3*time.Minute, "the end of the limit to be told", func() bool {
+		all := strings.Join(slack.messages(), "\n")
+		events := pager.events()
+		return strings.Contains(all, "max_runs_per_second holds back no more runs") && len(events) > 1 &&
+			events[len(events)-1]["event_action"] == "resolve"
+	})
+	if got := slack.messages(); len(got) > 3 || !strings.Contains(got[0], ": default is at max_runs_per_second (5)") {
+		t.Errorf("the channel is told %d times, first %s", len(got), got[0])
+	}
+	if got := pager.events(); len(got) > 3 {
+		t.Errorf("PagerDuty is sent %d events", len(got))
+	}
+	all := strings.ReplaceAll(strings.Join(slack.messages(), "\n"), `\u003e`, ">")
+	late := query[[]string](t, conn, `
+		SELECT array_agg(j.name) FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id WHERE r.late`)
+	if len(late) < n/3 { // about half of them wait for longer than their tolerance of a minute
+		t.Errorf("only %d runs are late", len(late))
+	}
+	for _, name := range late {
+		if !strings.Contains(all, name+",") && !strings.Contains(all, name+`"`) && !strings.Contains(all, name+">") {
+			t.Errorf("%s is late and not named", name)
+		}
+	}
+	stop(t, r)
+}
+
+// awaitRate waits until a replica knows the limit. It learns of it with a heartbeat, at the latest in ten seconds.
+func awaitRate(t *testing.T, r *process.Replica, perSecond int) {
+	t.Helper()
+	await(t, "the limit to be set", func() bool {
+		return do[struct {
+			Max *int `json:"max_runs_per_second"`
+		}](t, r.API, "GET", "/v1/tenant", nil).Max != nil
+	})
+}
+
 // A host that is down for a while is one incident, whatever the number of jobs that call it.
 func TestAHostThatIsDownForAWhileIsOneIncident(t *testing.T) {
 	t.Parallel()
@@ -104,9 +166,11 @@ func TestAHostThatIsDownForAWhileIsOneIncident(t *testing.T) {
 // Jobs that fail at once are told in a few messages, to a recipient that takes one a second. Each of them is named in a
 // message or in the list that the message leads to.
 func TestJobsThatFailAtOnceAreAllNamed(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{300} {
+	for _, n := range []int{300, 10_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			if n > 300 {
+				exhaustive(t, "takes minutes")
+			}
 			dsn, w, slack := pgtest.DSN(t), newWitness(t), newChannel(t, true)
 			conn := connect(t, dsn)
 			r := serve(t, dsn, "--public-url=https://punctual.example.com")
