@@ -50,7 +50,10 @@ func (o Operation) outcomes(ctx context.Context, q pg.Querier, tenant int32) (*R
 	case OperationBackfill:
 		var slots struct{ From, To time.Time }
 		_ = json.Unmarshal(o.Request, &slots) // it was written here
-		end := time.Now()
+		end, err := pg.Clock(ctx, q)
+		if err != nil {
+			return nil, err
+		}
 		if o.FinishedAt != nil {
 			end = *o.FinishedAt
 		}
