@@ -166,17 +166,19 @@ func TestAHostThatIsDownForAWhileIsOneIncident(t *testing.T) {
 // Jobs that fail at once are told in a few messages, to a recipient that takes one a second. Each of them is named in a
 // message or in the list that the message leads to.
 func TestJobsThatFailAtOnceAreAllNamed(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{300, 10_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			if n > 300 {
 				exhaustive(t, "takes minutes")
 			}
+			t.Parallel()
 			dsn, w, slack := pgtest.DSN(t), newWitness(t), newChannel(t, true)
 			conn := connect(t, dsn)
 			r := serve(t, dsn, "--public-url=https://punctual.example.com")
 			w.Script("/fails", Answer{Status: 500})
 			create(t, r.API, many(n, "job", w.URL+"/fails", process.JobSpec{
-				"schedule": oneShot(time.Now().Add(time.Duration(n/100) * time.Second)), "retry": map[string]any{"max_attempts": 1},
+				"schedule": oneShot(time.Now().Add(time.Duration(n/200) * time.Second)), "retry": map[string]any{"max_attempts": 1},
 				"notify": []any{told("slack", slack.url, "failing", "dead", "recovered")},
 			})...)
 			awaitFor(t, 5*time.Minute, "all jobs to fail", func() bool {
