@@ -84,7 +84,7 @@ test: needs $(VERIFIER) $(HTMX) ## Run the tests, but for faults that take long:
 	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 .PHONY: prove
-prove: servers $(VERIFIER) $(HTMX) ## Prove the guarantee: every fault that fits, and that every benchmark measures (ten minutes)
+prove: servers $(VERIFIER) $(HTMX) ## Prove the guarantee: every fault that fits, and that every benchmark measures (eleven minutes)
 	CGO_ENABLED=1 $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m $(ARGS) ./internal/prove ./internal/bench
 	$(GOTEST) -vet=off -count=1 -run TestLocksDoNotGrow $(ARGS) ./store
 
