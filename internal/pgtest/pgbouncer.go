@@ -25,6 +25,7 @@ DO $$ BEGIN
         ALTER ROLE %[1]s IN DATABASE %[2]s SET statement_timeout = '1min';
         ALTER ROLE %[1]s IN DATABASE %[2]s SET lock_timeout = '1min';
         ALTER ROLE %[1]s IN DATABASE %[2]s SET idle_in_transaction_session_timeout = '1min';
+        ALTER ROLE %[1]s IN DATABASE %[2]s SET idle_session_timeout = 0;
         ALTER ROLE %[1]s IN DATABASE %[2]s SET IntervalStyle = postgres;
         ALTER ROLE %[1]s IN DATABASE %[2]s SET bytea_output = hex;
         ALTER ROLE %[1]s IN DATABASE %[2]s SET array_nulls = on;
