@@ -102,9 +102,10 @@ func TestZoneDataThatIsOldIsSaidToBe(t *testing.T) {
 		"/metrics":     `punctual_zone_data_published_timestamp_seconds{release="9999a"}`,
 		"/":            "The time zone data is of",
 	} {
-		if _, answer := ask(t, "GET", r.API.URL+path, "", accepts[path]...); !strings.Contains(answer, want) {
-			t.Errorf("%s does not say %s:\n%s", path, want, answer)
-		}
+		await(t, path+" to say "+want, func() bool { // the replica may not have registered yet
+			_, answer := ask(t, "GET", r.API.URL+path, "", accepts[path]...)
+			return strings.Contains(answer, want)
+		})
 	}
 	stop(t, r)
 	if !strings.Contains(r.Output(), "more than half a year old") {
