@@ -69,7 +69,7 @@ func empty(t *testing.T, server *privatepg.Server) string {
 	return u.String()
 }
 
-// thorough skips a test in `make test`, whose time is limited: `make prove` runs all tests of this package.
+// thorough skips a test in `make test`, whose time is limited: `make prove` runs it.
 func thorough(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

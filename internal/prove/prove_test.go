@@ -23,8 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// exhaustive begins a test that `make test` leaves out and `make prove` runs, because its fault takes long. A test that
-// does not call it runs in both.
+// exhaustive begins a test that `make test` leaves out and `make prove` runs, because its fault takes long.
 func exhaustive(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {

@@ -26,10 +26,13 @@ var mayLeaveOut = map[string]string{
 	"scheduler/domain/decide_property_test.go": "inputs of a fuzzer that say nothing",
 }
 
+// leavesOut is how the Makefile finds the tests that `make prove` runs.
+var leavesOut = regexp.MustCompile(`\b(exhaustive\(t,|thorough\(t\))`)
+
 var skips = regexp.MustCompile(`\.Skip(f|Now)?\(|testing\.Short\(\)`)
 
-// Every test runs in `make test` or in `make prove`, and tests that take minutes in `make soak`. Only exhaustive and
-// soak leave tests out. Each target runs all packages, or all packages that leave tests out. CI runs both.
+// Every test runs in `make test` or in `make prove`, and tests that take minutes in `make soak`. Only exhaustive,
+// thorough and soak leave tests out. CI runs both.
 func TestEveryTestRunsSomewhere(t *testing.T) {
 	t.Parallel()
 	if err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
@@ -37,15 +40,25 @@ func TestEveryTestRunsSomewhere(t *testing.T) {
 			return err
 		}
 		source, err := os.ReadFile(path)
-		if name := strings.TrimPrefix(filepath.ToSlash(path), "../../"); skips.Match(source) && mayLeaveOut[name] == "" {
+		name := strings.TrimPrefix(filepath.ToSlash(path), "../../")
+		if skips.Match(source) && mayLeaveOut[name] == "" {
 			t.Errorf("%s leaves a test out; in internal/prove call exhaustive(t, …), elsewhere make it short enough", name)
+		}
+		test := ""
+		for line := range strings.Lines(string(source)) {
+			if after, begins := strings.CutPrefix(line, "func "); begins {
+				test = after
+			}
+			if leavesOut.MatchString(line) && !strings.HasPrefix(test, "Test") {
+				t.Errorf("%s leaves a test out where `make prove` does not find it: leave it out in the test itself", name)
+			}
 		}
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	for file, lines := range map[string][]string{
-		"Makefile": {"-race -short ", " ./internal/prove ./internal/bench\n", " -run '^TestSoak' "},
+		"Makefile": {"-race -short ", "\t./internal/prove ./internal/bench\n", " -run '^TestSoak' "},
 		".ci/run":  {"\nrun make test\n", "\nrun make prove\n"},
 	} {
 		text := readFile(t, "../../"+file)
