@@ -53,17 +53,19 @@ func (p *deadPort) close(w *Witness) {
 	_ = w.Close()
 }
 
-// metric reads the value of a metric without labels from /metrics.
+// metric reads the value of a metric from /metrics. An answer lacks what the database was too busy to tell.
 func metric(t *testing.T, a *client.Client, name string) (value float64) {
 	t.Helper()
-	_, text := ask(t, http.MethodGet, a.URL+"/metrics", "")
-	for line := range strings.Lines(text) {
-		if n, _ := fmt.Sscanf(line, name+" %g", &value); n == 1 {
-			return value
+	await(t, "the metric "+name, func() (found bool) {
+		_, text := ask(t, http.MethodGet, a.URL+"/metrics", "")
+		for line := range strings.Lines(text) {
+			if n, _ := fmt.Sscanf(line, name+" %g", &value); n == 1 {
+				return true
+			}
 		}
-	}
-	t.Fatalf("there is no metric %s", name)
-	return 0
+		return false
+	})
+	return value
 }
 
 // ramps checks the pace of requests to a target that is up again. The first requests must come one at a time, with one

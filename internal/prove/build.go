@@ -50,7 +50,7 @@ func Build(ctx context.Context, v Variant) (path string, err error) {
 		}
 	}
 	path = filepath.Join(buildDir, v.name())
-	args := []string{"build", "-buildvcs=false", "-ldflags", "-X main.version=" + BinaryVersion}
+	args := []string{"build", "-buildvcs=false", "-ldflags", "-w -X main.version=" + BinaryVersion}
 	if v.Race {
 		args = append(args, "-race")
 	}
