@@ -65,9 +65,9 @@ func statefully(d *domain.Definition) {
 // The last word of a recipient is the truth for each job, whatever happens to messages on their way: refusals, lost
 // answers, replicas that are killed, and replicas that stood still and send when others have sent later messages.
 func TestTheLastWordIsTheTruth(t *testing.T) {
-	seeds, incidents := []uint64{1, 2, 3}, 170 // a thousand with those of all seeds and both recipients
+	seeds, most := []uint64{1, 2, 3}, 170 // a thousand with those of all seeds and both recipients
 	if testing.Short() {
-		seeds, incidents = seeds[:1], 40
+		seeds, most = seeds[:1], 40
 	}
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestTheLastWordIsTheTruth(t *testing.T) {
 			}
 			tell := func() { c.later(); c.tell() }
 			opened := 0
-			for opened < incidents {
+			for opened < most {
 				name := fmt.Sprint("job-", random.IntN(jobs))
 				if random.IntN(25) == 0 { // many jobs at once
 					for n := range jobs {
