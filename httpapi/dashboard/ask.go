@@ -131,7 +131,7 @@ func toldToPeople(explanation, zone string) template.HTML {
 		if !slices.Contains(domain.Reasons(), reason) {
 			return text
 		}
-		return ": " + causeOf(&reason, status, &m[2], "")
+		return ": " + causeOf(&reason, status, &m[2])
 	})
 	for _, reason := range domain.Reasons() {
 		for _, after := range []string{" (", "."} {

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -79,6 +78,9 @@ func (o operationView) Title() string {
 	return words + " (" + strings.Join(which, ", ") + ")"
 }
 
+// Undo reports whether there is something to undo: jobs that it has paused.
+func (o operationView) Undo() bool { return o.Kind == letters.OperationPause && o.Done > 0 }
+
 // From and To are the range of slots; Until is the end of a pause. The zero time: there is none.
 func (o operationView) From() time.Time  { return o.asked().From }
 func (o operationView) To() time.Time    { return o.asked().To }
@@ -112,8 +114,8 @@ func (o operationView) Became() string {
 			words += ", " + count(int(rest.n)) + " " + rest.what
 		}
 	}
-	if int(made.Runs) < o.Done && made.Runs == letters.MostOutcomes {
-		words += fmt.Sprintf(", of the first %s runs", count(letters.MostOutcomes))
+	if int(made.Runs) < o.Done {
+		words += ", of " + count(int(made.Runs)) + " that were counted"
 	}
 	return words
 }
@@ -141,7 +143,10 @@ type operationsView struct {
 }
 
 func (v *visit) operations() error {
-	list, err := v.api.Operations(v.ctx(), filtered(v.r.URL.Query(), "state", "cursor"))
+	query := filtered(v.r.URL.Query(), "state", "cursor")
+	query.Set("outcomes", "true")
+	query.Set("limit", "20") // of each, up to 100 runs are looked up
+	list, err := v.api.Operations(v.ctx(), query)
 	if err != nil {
 		return err
 	}

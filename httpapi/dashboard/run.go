@@ -79,12 +79,14 @@ func unquoted(raw json.RawMessage) string {
 
 // Told returns the error of the run, unless the page says it already.
 func (r runView) Told() string {
-	said := text(r.Run.Error)
-	if r.Run.HTTPStatus != nil && said == fmt.Sprintf("the target answered %d", *r.Run.HTTPStatus) ||
-		strings.Contains(sentence(r.Run), spelled(said)) {
+	said := causeOf(r.Run.Reason, r.Run.HTTPStatus, r.Run.Error)
+	if r.Run.HTTPStatus == nil {
+		said = spelled(text(r.Run.Error))
+	}
+	if strings.Contains(sentence(r.Run), strings.TrimPrefix(said, text(r.Run.HTTPStatus))) {
 		return ""
 	}
-	return said
+	return text(r.Run.Error)
 }
 
 // step is a moment in the life of a run.
@@ -156,7 +158,7 @@ func steps(r runs.Run) []step {
 		all = append(all, step{At: a.StartedAt, Label: "sent", Text: fmt.Sprintf("attempt %d", a.Number)})
 		if a.FinishedAt != nil {
 			end := step{At: *a.FinishedAt, Label: string(a.Outcome), Kind: "bad", Try: a}
-			if end.Text = causeOf(a.Reason, a.HTTPStatus, a.Error, text(a.Response)); a.Outcome == domain.AttemptSucceeded {
+			if end.Text = causeOf(a.Reason, a.HTTPStatus, a.Error); a.Outcome == domain.AttemptSucceeded {
 				end.Kind = "good"
 			}
 			all = append(all, end)

@@ -65,7 +65,7 @@ func (s site) busy() {
 			j.id, slot, slot, slot, sent, sent, sent + interval '1 s' * (1 + n % 7), j.tenant, j.version, 5, 1 + n % 3,
 			CASE WHEN bad THEN 'dead' ELSE 'succeeded' END::punctual.run_status,
 			CASE WHEN bad THEN 'http_5xx' END::punctual.run_reason, CASE WHEN bad THEN 503 ELSE 200 END,
-			CASE WHEN bad THEN 'the target answered 503' END, 'schedule'
+			CASE WHEN bad THEN 'the target answered 503: upstream ledger is locked' END, 'schedule'
 		FROM punctual.jobs j, generate_series(1, 60) n,
 			LATERAL (SELECT date_bin('5 min', now(), '2026-01-01') - n * interval '20 min' slot) at,
 			LATERAL (SELECT slot + n % 3 * interval '30 s' + n % 5 * interval '23 ms' sent) first,
@@ -75,7 +75,7 @@ func (s site) busy() {
 			response, response_headers)
 		SELECT id, n, n, 503, scheduled_for + interval '30 s' * (n - 1),
 			scheduled_for + interval '30 s' * (n - 1) + (finished_at - started_at), 'failed', 'http_5xx',
-			'the target answered 503', '{"error": "upstream ledger is locked"}' || chr(10) || repeat('unbroken', 40),
+			'the target answered 503: upstream ledger is locked', '{"error": "upstream ledger is locked"}' || chr(10) || repeat('unbroken', 40),
 			'{"content-type": "application/json"}'
 		FROM punctual.runs, generate_series(1, attempt) n WHERE status = 'dead'`)
 	s.execute(`

@@ -108,7 +108,7 @@ func (v *visit) testNotify() error {
 // freeze stops or goes on with the claims of the tenant or of the deployment.
 func (v *visit) freeze() error {
 	in := httpapi.FreezeInput{Scope: httpapi.FreezeScope(v.field("scope")), Note: v.field("note")}
-	if v.field("thaw") != "" {
+	if v.field("unfreeze") != "" {
 		_, err := v.api.Unfreeze(v.ctx(), in)
 		return v.done(err, "/settings", "Claims go on.")
 	}
