@@ -3,7 +3,6 @@ package dashboard
 import (
 	"fmt"
 	"html/template"
-	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -97,11 +96,8 @@ func (v *visit) explain(view *jobView) error {
 	}
 	view.Asked = at
 	e, err := v.api.ExplainJob(v.ctx(), view.Job.ID.String(), client.Instant(at))
-	if err != nil {
-		if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {
-			return err
-		}
-		return nil
+	if view.Problem, err = refused(err); view.Problem != nil || err != nil {
+		return err
 	}
 	view.Explained = &e
 	if view.Nearest = e.NextSlot; e.Slot != nil {

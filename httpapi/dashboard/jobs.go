@@ -40,10 +40,8 @@ func (v *visit) jobs() error {
 		query.Set("cursor", cursor)
 	}
 	list, err := v.api.Jobs(v.ctx(), query)
-	if err != nil {
-		if view.Problem = problemOf(err); view.Problem.Status >= 500 {
-			return err
-		}
+	if view.Problem, err = refused(err); err != nil {
+		return err
 	}
 	view.Jobs, view.Next = list.Data, text(list.NextCursor)
 	return v.show("jobs", "Jobs", view)

@@ -6,7 +6,6 @@ import (
 	"html/template"
 	"maps"
 	"net"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -222,10 +221,8 @@ func (v *visit) runs() error {
 	query.Set("limit", shownRuns)
 	view := runsView{Filter: query, Zone: v.located(func(string) string { return "" })}
 	list, err := v.api.Runs(v.ctx(), query)
-	if err != nil {
-		if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {
-			return err
-		}
+	if view.Problem, err = refused(err); err != nil {
+		return err
 	}
 	view.Runs, view.Next = list.Data, text(list.NextCursor)
 	return v.show("runs", "Runs", view)
@@ -244,8 +241,8 @@ func (v *visit) rerunRun() error {
 	if err == nil {
 		return v.to("/runs/"+run.ID.String(), "The run was made again.")
 	}
-	said := problemOf(err)
-	if said.Status >= http.StatusInternalServerError {
+	said, err := refused(err)
+	if err != nil {
 		return err
 	}
 	view, err := v.viewRun()

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"net/http"
 	"net/url"
 
 	"punctual/httpapi"
@@ -72,15 +71,15 @@ func (v *visit) createKey() error {
 	made, failed := v.api.CreateAPIKey(v.ctx(), httpapi.KeyInput{
 		Name: v.field("name"), Role: auth.Role(v.field("role")), ExpiresAt: v.instant("expires_at"),
 	})
-	if failed != nil && problemOf(failed).Status >= http.StatusInternalServerError {
-		return failed
+	said, err := refused(failed)
+	if err != nil {
+		return err
 	}
 	view, err := v.readSettings()
 	if err != nil {
 		return err
 	}
-	if failed != nil {
-		view.Problem = problemOf(failed)
+	if view.Problem = said; said != nil {
 		return v.render(view.Problem.Status, "settings", "Settings", view)
 	}
 	view.NewKey = &made

@@ -17,15 +17,15 @@ func errorOf(r delivery.Result) string {
 	if r.Status < 400 {
 		return r.Error
 	}
-	if said := FirstLine(string(r.Body)); said != "" {
+	if said := firstLine(string(r.Body)); said != "" {
 		return fmt.Sprintf("%s: %s", r.Error, said)
 	}
 	return r.Error
 }
 
-// FirstLine returns what an answer says first, in up to 120 characters. Of an object in JSON, that is its message. It
+// firstLine returns what an answer says first, in up to 120 characters. Of an object in JSON, that is its message. It
 // is empty where the answer says nothing, is a page, or its first line is but a bracket.
-func FirstLine(answer string) string {
+func firstLine(answer string) string {
 	var object map[string]any
 	if json.NewDecoder(strings.NewReader(answer)).Decode(&object) == nil { // more may follow
 		if nested, ok := object["error"].(map[string]any); ok {
@@ -33,7 +33,7 @@ func FirstLine(answer string) string {
 		}
 		for _, name := range []string{"detail", "message", "error_description", "error", "title"} {
 			if message, ok := object[name].(string); ok && message != "" {
-				return FirstLine(message)
+				return firstLine(message)
 			}
 		}
 	}
