@@ -129,7 +129,7 @@ func TestListsInShort(t *testing.T) {
 		"version",
 	}
 	run := []string{
-		"attempt", "due_at", "finished_at", "http_status", "id", "job", "job_id", "late", "queue", "reason",
+		"attempt", "due_at", "error", "finished_at", "http_status", "id", "job", "job_id", "late", "queue", "reason",
 		"scheduled_for", "started_at", "status", "trigger",
 	}
 	jobs := s.items("/v1/jobs?view=summary")

@@ -105,7 +105,7 @@ func TestWhatIsOverdueLeadsToItsJobs(t *testing.T) {
 		b.post("/jobs/run/trigger").want(303)
 	}
 	s.execute(`UPDATE punctual.ready SET due_at = now() - interval '6 min'`)
-	s.execute(`UPDATE punctual.schedules SET next_run_at = now() - interval '1 min'
+	s.execute(`UPDATE punctual.schedules SET next_run_at = now() - interval '1 min', scheduled_for = now() - interval '1 min'
 		WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'slot')`)
 	p := sound(b.get("/").want(200)).shows("<strong>33</strong> overdue now <small>of 2 jobs, the oldest 6 min")
 	link := between(p.body, `<a class="tile amber" href="`, `"`)
@@ -264,6 +264,7 @@ func TestManyJobsArePausedAtOnce(t *testing.T) {
 	b.post("/jobs", append(undo, "sure", "1")...).want(303)
 	s.operate()
 	s.counts(2, "jobs", "state = 'paused'")
+	b.get("/operations").shows("Resume 119 jobs (that an operation paused)")
 	b.post("/jobs", "search", "nothing-like-this", "action", "delete").want(200).shows("Delete 0 jobs?", "Nothing is selected")
 }
 

@@ -26,7 +26,8 @@ type requested struct {
 	Reason                     *domain.Reason
 	From, To, Until            time.Time
 	Label, Labels              map[string]string
-	LatestPerJob               bool `json:"latest_per_job"`
+	LatestPerJob               bool   `json:"latest_per_job"`
+	PausedBy                   string `json:"paused_by_operation"`
 }
 
 // asked reads the request.
@@ -70,6 +71,9 @@ func (o operationView) Title() string {
 	}
 	if r.LatestPerJob {
 		which = append(which, "the newest of each job")
+	}
+	if r.PausedBy != "" {
+		which = append(which, "that an operation paused")
 	}
 	if len(which) == 0 {
 		return words

@@ -188,7 +188,7 @@ func refused(err error) (*problem.Problem, error) {
 		return nil, nil
 	}
 	if said := problemOf(err); said.Status < http.StatusInternalServerError {
-		return said, nil
+		return said, nil //nolint:nilerr // the page says it
 	}
 	return nil, err
 }

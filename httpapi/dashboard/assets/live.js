@@ -74,15 +74,16 @@ const silent = 'the server does not answer';
 const answered = (status) => (status === 404 ? 'it is gone' : `the server answers ${status}`);
 
 // guard sends the forms that people write in once the server answers and the session lasts: what was written would be
-// lost otherwise. What else the page asks for in vain is said, too.
+// lost otherwise. Beside them, it says that a part of the page was asked for in vain.
 export const guard = () => {
+  if (!document.getElementById('asof')) return; // to sign in needs no session
   const lost = (status) => {
     if (status === 401) say('You are signed out, and nothing is saved.', { href: '/login', target: '_blank' });
     else say(`Nothing is saved: ${status ? answered(status) : silent}.`);
   };
   document.addEventListener('submit', async (event) => {
     const form = event.target;
-    if (!form.matches('form.editor[method=post]') || form.dataset.asked === 'sent') return;
+    if (!form.matches('[method=post]:has(textarea, input:not([type=hidden]))') || form.dataset.asked === 'sent') return;
     event.preventDefault();
     if (form.dataset.asked) return; // it was pressed twice
     form.dataset.asked = 'asking';
@@ -96,7 +97,7 @@ export const guard = () => {
   });
   document.addEventListener('htmx:afterRequest', (event) => {
     const { status } = event.detail.xhr;
-    if (status === 401 || status === 0 || status > 499) lost(status);
+    if (!document.getElementById('live') && (status === 401 || status > 499)) lost(status); // the preview of a schedule
   });
 };
 
