@@ -174,7 +174,7 @@ func TestAReplayThatHelpedNothingSaysSo(t *testing.T) {
 	sound(b.get("/operations").want(200).shows("3 of 3<br><small>0 succeeded, 3 died again</small>").hides("Resume these"))
 	found := b.get(html.UnescapeString(link)).want(200)
 	if n := strings.Count(found.body, `<tr>
-<td><a href="/runs/`); n != 3 {
+<td class="tight"><a href="/runs/`); n != 3 {
 		t.Errorf("%s lists %d runs: %s", link, n, found.body)
 	}
 }
