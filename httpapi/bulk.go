@@ -165,7 +165,8 @@ func counted(v any, err error) (*answered, error) {
 }
 
 type listOperationsInput struct {
-	State string `query:"state" enum:"running,done,cancelled,failed" doc:"Only operations in this state."`
+	State    string `query:"state" enum:"running,done,cancelled,failed" doc:"Only operations in this state."`
+	Outcomes string `query:"outcomes" enum:"true" doc:"true: with what became of the runs that each replay and backfill made, in the field outcomes."`
 	Paging
 }
 
@@ -173,7 +174,7 @@ func (s *server) listOperations(
 	ctx context.Context, tenant int32, in *listOperationsInput,
 ) (*answer[List[letters.Operation]], error) {
 	return pageOf(s.Store.ListOperations(ctx, tenant,
-		letters.OperationFilter{State: letters.OperationState(in.State), Page: in.page()}))
+		letters.OperationFilter{State: letters.OperationState(in.State), Outcomes: in.Outcomes != "", Page: in.page()}))
 }
 
 type operationRef struct {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
@@ -68,6 +69,8 @@ type JobSelection struct {
 	Labels map[string]string `json:"labels,omitempty" doc:"Only jobs with all of these labels."`
 	Name   string            `json:"name,omitempty" minLength:"1" maxLength:"128" doc:"Only jobs whose name begins with this text." example:"daily-"`
 	Q      string            `json:"q,omitempty" minLength:"1" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same." example:"invoice"`
+
+	PausedByOperation string `json:"paused_by_operation,omitempty" minLength:"1" format:"uuid" doc:"Only jobs that this operation paused, and that nobody has resumed or paused anew since."`
 }
 
 // jobStates are the states by which jobs are selected.
@@ -81,6 +84,9 @@ func (b JobsInput) validate() []problem.FieldError {
 	}
 	if f.State != "" && !slices.Contains(jobStates, f.State) {
 		errors = append(errors, problem.At("body.filter.state", notOneOf(string(f.State), enum(jobStates))))
+	}
+	if f.PausedByOperation != "" && !uuidForm.MatchString(f.PausedByOperation) {
+		errors = append(errors, problem.At("body.filter.paused_by_operation", "must be the id of an operation"))
 	}
 	for _, text := range []struct {
 		field, value string
@@ -102,10 +108,13 @@ func searched(at, text string, most int) []problem.FieldError {
 // request returns the store's request for a valid input.
 func (b JobsInput) request(action jobs.Action) letters.JobsRequest {
 	f := b.Filter
-	return letters.JobsRequest{MaxPerSecond: or(b.MaxPerSecond, 0), Change: jobs.Change{
-		Action: action, Note: b.Note,
-		Filter: jobs.Filter{State: f.State, Queue: f.Queue, Labels: f.Labels, NamePrefix: f.Name, Query: f.Q},
-	}}
+	filter := jobs.Filter{State: f.State, Queue: f.Queue, Labels: f.Labels, NamePrefix: f.Name, Query: f.Q}
+	if f.PausedByOperation != "" {
+		filter.PausedBy = new(uuid.MustParse(f.PausedByOperation))
+	}
+	return letters.JobsRequest{
+		MaxPerSecond: or(b.MaxPerSecond, 0), Change: jobs.Change{Action: action, Note: b.Note, Filter: filter},
+	}
 }
 
 type pauseJobsInput struct {

@@ -142,6 +142,7 @@ func TestRequestsAboutManyJobsAreChecked(t *testing.T) {
 		`{"filter":{"labels":["team"]}}`:                           "body.filter.labels",
 		`{"filter":{"labels":{"a":"\u0000"}}}`:                     "body.filter.labels",
 		`{"filter":{},"max_per_second":0}`:                         "body.max_per_second",
+		`{"filter":{"paused_by_operation":"x"}}`:                   "body.filter.paused_by_operation",
 		`{"filter":{},"max_per_second":1001}`:                      "body.max_per_second",
 		`{"filter":{},"dry_run":"yes"}`:                            "body.dry_run",
 		`{"filter":{},"note":"` + strings.Repeat("x", 1025) + `"}`: "body.note",

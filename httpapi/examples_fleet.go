@@ -82,14 +82,14 @@ var exampleForecast = Forecast{
 var (
 	exampleOverview = Overview{Figures: overview.Figures{
 		AsOf: at("2026-12-01T11:04:31.902Z"),
-		Overdue: overview.Overdue{Slots: 1, Oldest: &overview.OldestDue{
+		Overdue: overview.Overdue{Slots: 1, Jobs: 1, Oldest: &overview.OldestDue{
 			DueAt: at("2026-12-01T11:04:11.318Z"), JobID: exampleJobID, Job: "daily-invoice-gen",
 		}},
 		DeadLetters: overview.OpenLetters{Open: 2},
 		Failing: overview.Failing{Count: 1, Jobs: []overview.FailingJob{{
 			JobID: exampleJobID, Job: "daily-invoice-gen", State: domain.JobActive, Since: at("2026-11-30T11:00:00Z"),
 			Failures: 2, Run: exampleRunID, Reason: new(domain.ReasonHTTP5xx), HTTPStatus: new(503),
-			Error: new("the target answered 503"), Letters: 2, NextTryAt: new(at("2026-12-02T11:00:00.421Z")),
+			Error: new("the target answered 503: try again later"), Letters: 2, NextTryAt: new(at("2026-12-02T11:00:00.421Z")),
 		}}},
 		Day: exampleDay(),
 	}}

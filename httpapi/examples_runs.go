@@ -41,7 +41,7 @@ func exampleEndedRun(result string) runs.Run {
 		{
 			Number: 1, StartedAt: at("2026-12-01T11:00:00.425Z"), FinishedAt: new(at("2026-12-01T11:00:00.508Z")),
 			Outcome: domain.AttemptFailed, Reason: new(domain.ReasonHTTP5xx), HTTPStatus: new(503),
-			Error: new("the target answered 503"), Response: new("try again later"), Replica: &exampleReplicaID,
+			Error: new("the target answered 503: try again later"), Response: new("try again later"), Replica: &exampleReplicaID,
 			Headers: map[string]string{
 				"content-type": "text/plain", "date": "Tue, 01 Dec 2026 11:00:04 GMT", "retry-after": "30",
 			},
@@ -169,7 +169,7 @@ func exampleDeadLetter() letters.DeadLetter {
 	return letters.DeadLetter{
 		RunID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Trigger: domain.TriggerSchedule, JobVersion: 7,
 		ScheduledFor: at("2026-12-01T11:00:00Z"), DiedAt: at("2026-12-01T11:03:02.774Z"),
-		Reason: new(domain.ReasonHTTP5xx), Attempts: 3, HTTPStatus: new(503), Error: new("the target answered 503"),
+		Reason: new(domain.ReasonHTTP5xx), Attempts: 3, HTTPStatus: new(503), Error: new("the target answered 503: try again later"),
 	}
 }
 

@@ -25,7 +25,7 @@ func TestFiltersNameTheirValuesAndTheNearest(t *testing.T) {
 		{"/v1/jobs?stat=active", "query.stat", []string{"unknown parameter; there are: ", "limit, ", "did you mean state?"}},
 		{
 			"/v1/jobs?sort=name", "query.sort",
-			[]string{"unknown parameter; there are: state, queue, label, name, q, failing, overdue, recent, view, limit, cursor"},
+			[]string{"unknown parameter; there are: state, queue, label, name, q, failing, overdue, paused_by_operation, recent, view, limit, cursor"},
 		},
 		{"/v1/runs?sort=name", "query.sort", []string{"status", "job_id", "cursor"}},
 		{"/v1/queues?x=1", "query.x", []string{"takes no query parameters"}},

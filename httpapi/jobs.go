@@ -148,6 +148,7 @@ type listJobsInput struct {
 	Q       string   `query:"q" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same. Without a label or name beside it, a page looks into 2,000 jobs: it may have few items, or none, and a next_cursor that goes on with older jobs."`
 	Failing string   `query:"failing" enum:"true" doc:"true: only jobs that fail, as GET /v1/overview counts them: an open dead letter, or a run that is retried, is newer than the last success. Of the 1,000 jobs with the newest failures."`
 	Overdue string   `query:"overdue" enum:"true" doc:"true: only jobs of which a slot or a run is overdue, as GET /v1/overview counts them; up to 1,000."`
+	Paused  string   `query:"paused_by_operation" format:"uuid" doc:"Only jobs that this operation paused, and that nobody has resumed or paused anew since."`
 	Recent  int      `query:"recent" minimum:"0" maximum:"20" doc:"Shows the newest runs and skips of each job, this many at most, in the field recent." example:"20"`
 	View
 	Paging
@@ -162,9 +163,13 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 	if err != nil {
 		return nil, err
 	}
+	pausedBy, err := optionalID("query.paused_by_operation", in.Paused, "must be the id of an operation")
+	if err != nil {
+		return nil, err
+	}
 	records, next, err := s.Store.ListJobs(ctx, tenant, jobs.Filter{
 		State: domain.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q,
-		Among: among, Recent: in.Recent, Page: in.page(),
+		Among: among, PausedBy: pausedBy, Recent: in.Recent, Page: in.page(),
 	})
 	return listOf(records, next, err, func(r jobs.Record) ListedJob {
 		return ListedJob{Job: showJob(r, s.DefaultJitter), Recent: r.Recent, short: in.short()}

@@ -73,7 +73,8 @@ func TestQueriesAreChecked(t *testing.T) {
 		"/v1/runs?trigger=x": "query.trigger", "/v1/runs?cursor=AAAA": "query.cursor",
 		"/v1/jobs/n/runs?limit=0": "query.limit", "/v1/jobs?recent=21": "query.recent", "/v1/jobs?recent=x": "query.recent",
 		"/v1/jobs?failing=false": "query.failing", "/v1/jobs?overdue=1": "query.overdue",
-		"/v1/overview?hours=5": "query.hours", "/v1/jobs/n/stats?n=5": "query.n",
+		"/v1/jobs?paused_by_operation=x": "query.paused_by_operation",
+		"/v1/overview?hours=5":           "query.hours", "/v1/jobs/n/stats?n=5": "query.n",
 	} {
 		t.Run(path, func(t *testing.T) {
 			s := s.in(t)
@@ -128,7 +129,7 @@ func TestListsInShort(t *testing.T) {
 		"version",
 	}
 	run := []string{
-		"attempt", "due_at", "finished_at", "http_status", "id", "job", "job_id", "late", "queue", "reason",
+		"attempt", "due_at", "error", "finished_at", "http_status", "id", "job", "job_id", "late", "queue", "reason",
 		"scheduled_for", "started_at", "status", "trigger",
 	}
 	jobs := s.items("/v1/jobs?view=summary")

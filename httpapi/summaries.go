@@ -81,13 +81,14 @@ type RunSummary struct {
 	StartedAt    *time.Time     `json:"started_at"`
 	FinishedAt   *time.Time     `json:"finished_at"`
 	HTTPStatus   *int           `json:"http_status"`
+	Error        *string        `json:"error"`
 }
 
 func summaryOf(r runs.Run) RunSummary {
 	return RunSummary{
 		ID: r.ID, JobID: r.JobID, Job: r.Job, Queue: r.Queue, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor,
 		DueAt: r.DueAt, Status: r.Status, Reason: r.Reason, Late: r.Late, Attempt: r.Attempt,
-		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, HTTPStatus: r.HTTPStatus,
+		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, HTTPStatus: r.HTTPStatus, Error: r.Error,
 	}
 }
 

@@ -227,6 +227,9 @@ func filters(theirs belongings) []string {
 				"/v1/dead-letters/groups?job_id="+job)
 		}
 	}
+	for _, operation := range theirs["operation"] {
+		list = append(list, "/v1/jobs?paused_by_operation="+operation)
+	}
 	return list
 }
 

@@ -30,9 +30,9 @@ func (c crud) wantOverdue(what string, slots, runs int, oldest string, names ...
 	if o.Oldest != nil {
 		got = o.Oldest.Job
 	}
-	if o.Slots != slots || o.Runs != runs || got != oldest {
-		c.t.Errorf("%s: %d slots, %d runs, the oldest of %q; want %d, %d, %q", what, o.Slots, o.Runs, got, slots, runs,
-			oldest)
+	if o.Slots != slots || o.Runs != runs || o.Jobs != len(names) || got != oldest {
+		c.t.Errorf("%s: %d slots, %d runs of %d jobs, the oldest of %q; want %d, %d, %d, %q", what, o.Slots, o.Runs, o.Jobs, got,
+			slots, runs, len(names), oldest)
 	}
 	among, err := c.OverdueJobs(c.t.Context(), c.tenant)
 	must(c.t, err)

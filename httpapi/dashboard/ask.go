@@ -3,7 +3,6 @@ package dashboard
 import (
 	"fmt"
 	"html/template"
-	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -97,11 +96,8 @@ func (v *visit) explain(view *jobView) error {
 	}
 	view.Asked = at
 	e, err := v.api.ExplainJob(v.ctx(), view.Job.ID.String(), client.Instant(at))
-	if err != nil {
-		if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {
-			return err
-		}
-		return nil
+	if view.Problem, err = refused(err); view.Problem != nil || err != nil {
+		return err
 	}
 	view.Explained = &e
 	if view.Nearest = e.NextSlot; e.Slot != nil {
@@ -131,7 +127,7 @@ func toldToPeople(explanation, zone string) template.HTML {
 		if !slices.Contains(domain.Reasons(), reason) {
 			return text
 		}
-		return ": " + causeOf(&reason, status, &m[2], "")
+		return ": " + causeOf(&reason, status, &m[2])
 	})
 	for _, reason := range domain.Reasons() {
 		for _, after := range []string{" (", "."} {

@@ -92,6 +92,26 @@ func TestTheOverviewSaysWhatNeedsAttention(t *testing.T) {
 	s.as("default", "submitter").get("/").want(200).hides("/trigger", "/pause")
 }
 
+// What the overview counts as overdue is of the jobs to which it leads.
+func TestWhatIsOverdueLeadsToItsJobs(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.get("/").want(200).hides("overdue now <small>")
+	for _, name := range []string{"slot", "run", "well"} {
+		b.create(name)
+	}
+	for range 32 {
+		b.post("/jobs/run/trigger").want(303)
+	}
+	s.execute(`UPDATE punctual.ready SET due_at = now() - interval '6 min'`)
+	s.execute(`UPDATE punctual.schedules SET next_run_at = now() - interval '1 min', scheduled_for = now() - interval '1 min'
+		WHERE job_id = (SELECT id FROM punctual.jobs WHERE name = 'slot')`)
+	p := sound(b.get("/").want(200)).shows("<strong>33</strong> overdue now <small>of 2 jobs, the oldest 6 min")
+	link := between(p.body, `<a class="tile amber" href="`, `"`)
+	b.get(link).want(200).shows(">slot</a>", ">run</a>").hides(">well</a>")
+}
+
 // Paused never looks like running, and the page says who did it to those who may know.
 func TestAPausedJobSaysWho(t *testing.T) {
 	t.Parallel()
@@ -143,7 +163,7 @@ func TestAReplayThatHelpedNothingSaysSo(t *testing.T) {
 	b.create("a")
 	s.bury("a", domain.ReasonHTTP5xx, 3)
 	operation := b.post("/dead-letters/replay", "job", "a", "sure", "1", "max_per_second", "1000").want(303).to()
-	b.get(operation).want(200).hides("Of the runs")
+	b.get(operation).want(200).hides("Of the runs", "Resume these")
 	s.operate()
 	p := b.get(operation).want(200)
 	p.shows("Replay 3 dead letters of a", "at most 1000 a second", "0 succeeded, 0 died again, 3 have not ended").hides("those that died")
@@ -151,9 +171,10 @@ func TestAReplayThatHelpedNothingSaysSo(t *testing.T) {
 	p = sound(b.get(operation).want(200).shows("done: 3 of 3", "0 succeeded, 3 died again"))
 	_, link, _ := strings.Cut(p.body, `or <a href="`)
 	link, _, _ = strings.Cut(link, `"`)
+	sound(b.get("/operations").want(200).shows("3 of 3<br><small>0 succeeded, 3 died again</small>").hides("Resume these"))
 	found := b.get(html.UnescapeString(link)).want(200)
 	if n := strings.Count(found.body, `<tr>
-<td><a href="/runs/`); n != 3 {
+<td class="tight"><a href="/runs/`); n != 3 {
 		t.Errorf("%s lists %d runs: %s", link, n, found.body)
 	}
 }
@@ -221,6 +242,7 @@ func TestManyJobsArePausedAtOnce(t *testing.T) {
 	b := s.browser()
 	s.labelled("team=billing", 120)
 	s.labelled("team=other", 3)
+	b.post("/jobs/other-1/pause", "note", "broken").want(303)
 	b.get("/jobs?search=team%3Dbilling").want(200).shows("All jobs that match:", "Pause…")
 	ask := []string{"search", "team=billing", "action", "pause"}
 	sound(b.post("/jobs", ask...).want(200).shows("Pause 120 jobs?", "Until"))
@@ -231,7 +253,18 @@ func TestManyJobsArePausedAtOnce(t *testing.T) {
 		`aria-current="page">Jobs`)
 	s.counts(120, "jobs", "paused_until = '2126-12-01T09:00:00Z' AND pause_note = 'the warehouse moves'")
 	b.get("/jobs?search=state:paused+team%3Dbilling").want(200).shows("paused", "the warehouse moves")
-	b.post("/jobs", "search", "state:paused", "action", "resume").want(200).shows("Resume 120 jobs?").hides("Until")
+	b.post("/jobs", "search", "state:paused", "action", "resume").want(200).shows("Resume 121 jobs?").hides("Until")
+
+	undo := []string{"search", hiddenIn(t, b.get("/operations").want(200).body, "Pause 120", "search"), "action", "resume"}
+	b.get(operation).shows(`value="`+undo[1]+`"`, "Resume these…")
+	b.post("/jobs/billing-3/resume").want(303)
+	b.post("/jobs/billing-3/pause", "note", "the warehouse moves").want(303)
+	b.get("/jobs?search=" + url.QueryEscape(undo[1]+" billing-3")).want(200).shows(">billing-30</a>").hides(">billing-3</a>")
+	b.post("/jobs", undo...).want(200).shows("Resume 119 jobs?")
+	b.post("/jobs", append(undo, "sure", "1")...).want(303)
+	s.operate()
+	s.counts(2, "jobs", "state = 'paused'")
+	b.get("/operations").shows("Resume 119 jobs (that an operation paused)")
 	b.post("/jobs", "search", "nothing-like-this", "action", "delete").want(200).shows("Delete 0 jobs?", "Nothing is selected")
 }
 

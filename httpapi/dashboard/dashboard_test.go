@@ -307,6 +307,9 @@ func TestEveryPageWithNothing(t *testing.T) {
 
 var inline = regexp.MustCompile(`(?i)<script(?: src="/assets/[a-z/.]+" defer)?>|\son\w+=|\sstyle=|<style`)
 
+// ofTimes matches a cell that begins with a time.
+var ofTimes = regexp.MustCompile(`<td[^>]*>(?:<a [^>]*>)?<time `)
+
 // sound checks what every page must be.
 func sound(p reply) reply {
 	p.t.Helper()
@@ -319,6 +322,13 @@ func sound(p reply) reply {
 		}
 	}
 	p.shows("<!doctype html>", `<html lang="en">`, `<main id="main"`, "</html>")
+	zone := place(between(p.body, `<body data-zone="`, `"`))
+	for _, table := range strings.Split(p.body, "<table ")[1:] {
+		head, body, _ := strings.Cut(table, "</thead>")
+		if ofTimes.MatchString(body) && !strings.Contains(head, ", "+zone) {
+			p.t.Errorf("%s: a table of times does not say that they are in %s: %s", p.path, zone, head)
+		}
+	}
 	if len(p.body) > 100_000 {
 		p.t.Errorf("%s: %d bytes", p.path, len(p.body))
 	}

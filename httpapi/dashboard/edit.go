@@ -185,16 +185,20 @@ type conflict struct {
 type conflictRow struct {
 	Name, Label        string
 	Before, Yours, Now string
-	Both               bool // both have changed it: the visitor chooses
+	Both               bool   // both have changed it: the visitor chooses
+	None               string // what nothing is in this field
 }
 
 // showConflict shows what the visitor wrote beside what is saved now. A field that only others have changed is taken
 // from them. What both have changed stays as the visitor wrote it, until the visitor chooses.
 func (v *visit) showConflict(view editorView, now httpapi.Job) error {
-	before, saved := view.Loaded.form(), formOf(now.Definition).tidy()
+	before, saved, byDefault := view.Loaded.form(), formOf(now.Definition).tidy(), defaultsOf(now.Definition)
 	view.Conflict = &conflict{Version: now.Version}
 	for _, in := range formInputs {
-		row := conflictRow{in.name, in.label, *in.of(&before), *in.of(&view.Form), *in.of(&saved), false}
+		row := conflictRow{in.name, in.label, *in.of(&before), *in.of(&view.Form), *in.of(&saved), false, "the default"}
+		if *in.of(&byDefault) == "" {
+			row.None = "empty"
+		}
 		if view.AsJSON || row.Now == row.Before && row.Yours == row.Now {
 			continue
 		}
@@ -212,7 +216,7 @@ func (v *visit) showConflict(view editorView, now httpapi.Job) error {
 				conflictRow{Label: d.Field, Yours: unquoted(d.Before), Now: unquoted(d.After)})
 		}
 	}
-	view.Job, view.Loaded, view.Defaults = &now, loadedOf(now), defaultsOf(now.Definition)
+	view.Job, view.Loaded, view.Defaults = &now, loadedOf(now), byDefault
 	view.Preview = v.previewOf(view.Form)
 	return v.render(http.StatusConflict, "editor", "Edit "+now.Name, view)
 }

@@ -62,7 +62,7 @@ func TestAnEditUndoesNoOtherEdit(t *testing.T) {
 	first, second := sound(b.get("/jobs/n/edit").want(200)), b.get("/jobs/n/edit").want(200)
 	b.post("/jobs/n/edit", filled(first, "cron", "45 4 * * *")...).want(303)
 	stale := b.post("/jobs/n/edit", filled(second, "description", "typed", "labels", "b=2")...).want(409)
-	sound(stale).shows("Not saved yet", "45 4 * * *", "0 3 * * mon-fri", `value="typed"`).hides(`type="radio"`)
+	sound(stale).shows("Not saved yet", "45 4 * * *", "0 3 * * mon-fri", `value="typed"`, "<td>empty</td>").hides(`type="radio"`)
 	b.get("/jobs/n/edit").want(200).shows(`value="45 4 * * *"`).hides(`value="typed"`, "a=1\nb=2 ")
 	b.post("/jobs/n/edit", filled(stale)...).want(303)
 	b.get("/jobs/n/edit").want(200).shows(`value="45 4 * * *"`, `value="typed"`, ">b=2</textarea>", "one\ntwo", "X-A: 1").hides("a=1")

@@ -137,10 +137,11 @@ func (v *visit) backfill(job httpapi.Job) error {
 		in := backfillOf(view, zone)
 		in["dry_run"] = true
 		_, err := v.api.Do(v.ctx(), http.MethodPost, "/v1/jobs/"+job.ID.String()+"/backfill", in, &n)
-		if err == nil {
-			view.Count = &n
-		} else if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {
+		if view.Problem, err = refused(err); err != nil {
 			return err
+		}
+		if view.Problem == nil {
+			view.Count = &n
 		}
 	}
 	return v.show("backfill", "Backfill "+job.Name, view)

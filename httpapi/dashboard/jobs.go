@@ -40,18 +40,16 @@ func (v *visit) jobs() error {
 		query.Set("cursor", cursor)
 	}
 	list, err := v.api.Jobs(v.ctx(), query)
-	if err != nil {
-		if view.Problem = problemOf(err); view.Problem.Status >= 500 {
-			return err
-		}
+	if view.Problem, err = refused(err); err != nil {
+		return err
 	}
 	view.Jobs, view.Next = list.Data, text(list.NextCursor)
 	return v.show("jobs", "Jobs", view)
 }
 
 // searched returns the filters that a search means: name=value is a label, state:paused and queue:critical are what
-// they say, name:daily is the beginning of a name, and all else is text in the name or the description. state:failing
-// and state:overdue are no states of a job, but people look for them.
+// they say, name:daily is the beginning of a name, operation:ID is what that operation paused, and all else is text in
+// the name or the description. state:failing and state:overdue are no states of a job, but people look for them.
 func searched(search string) url.Values {
 	query := url.Values{}
 	var words []string
@@ -60,6 +58,8 @@ func searched(search string) url.Values {
 		switch {
 		case ok && name == "state" && slices.Contains([]string{"failing", "overdue"}, value):
 			query.Set(value, "true")
+		case ok && name == "operation":
+			query.Set("paused_by_operation", value)
 		case ok && (name == "state" || name == "queue" || name == "name"):
 			query.Set(name, value)
 		case strings.Contains(word, "="):
@@ -84,7 +84,7 @@ func selected(search string) (s httpapi.JobSelection, err error) {
 	}
 	return httpapi.JobSelection{
 		State: domain.JobState(query.Get("state")), Queue: query.Get("queue"), Name: query.Get("name"), Q: query.Get("q"),
-		Labels: labelsOf(query["label"]),
+		Labels: labelsOf(query["label"]), PausedByOperation: query.Get("paused_by_operation"),
 	}, nil
 }
 

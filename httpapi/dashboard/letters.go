@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"net/http"
 	"net/url"
 
 	"punctual/httpapi"
@@ -49,10 +48,8 @@ func (v *visit) letters() error {
 		list, err = v.api.DeadLetterGroups(v.ctx(), query)
 		view.Groups, view.Next = list.Data, text(list.NextCursor)
 	}
-	if err != nil {
-		if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {
-			return err
-		}
+	if view.Problem, err = refused(err); err != nil {
+		return err
 	}
 	return v.show("letters", "Dead letters", view)
 }

@@ -20,7 +20,7 @@ func TestPagesSayWhoWasToldAndWhoTakesNothing(t *testing.T) {
 		       'Job daily has dead runs', '{dead}', ARRAY[id]
 		FROM punctual.jobs WHERE name = 'daily'`)
 	sound(b.get("/").want(200).shows("Needs attention", "Recipients that take no notices", "Slack hooks.example.com", "404"))
-	sound(b.get("/jobs/daily/notices").want(200).shows("When</th>", "Event</th>", "dead <small>", "Slack hooks.example.com"))
+	sound(b.get("/jobs/daily/notices").want(200).shows("When, UTC</th>", "Event</th>", "dead <small>", "Slack hooks.example.com"))
 	sound(b.get("/notices/019ad98a-2a60-8d07-9c52-7b0f1e3d4a87").want(200).shows("Job daily has dead runs", ">daily</a>"))
 	b.get("/notices/019ad98a-2a60-8d07-9c52-7b0f1e3d4a88").want(404)
 }

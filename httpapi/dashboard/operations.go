@@ -3,7 +3,6 @@ package dashboard
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -27,7 +26,8 @@ type requested struct {
 	Reason                     *domain.Reason
 	From, To, Until            time.Time
 	Label, Labels              map[string]string
-	LatestPerJob               bool `json:"latest_per_job"`
+	LatestPerJob               bool   `json:"latest_per_job"`
+	PausedBy                   string `json:"paused_by_operation"`
 }
 
 // asked reads the request.
@@ -72,12 +72,18 @@ func (o operationView) Title() string {
 	if r.LatestPerJob {
 		which = append(which, "the newest of each job")
 	}
+	if r.PausedBy != "" {
+		which = append(which, "that an operation paused")
+	}
 	if len(which) == 0 {
 		return words
 	}
 	slices.Sort(which)
 	return words + " (" + strings.Join(which, ", ") + ")"
 }
+
+// Undo reports whether there is something to undo: jobs that it has paused.
+func (o operationView) Undo() bool { return o.Kind == letters.OperationPause && o.Done > 0 }
 
 // From and To are the range of slots; Until is the end of a pause. The zero time: there is none.
 func (o operationView) From() time.Time  { return o.asked().From }
@@ -112,8 +118,8 @@ func (o operationView) Became() string {
 			words += ", " + count(int(rest.n)) + " " + rest.what
 		}
 	}
-	if int(made.Runs) < o.Done && made.Runs == letters.MostOutcomes {
-		words += fmt.Sprintf(", of the first %s runs", count(letters.MostOutcomes))
+	if int(made.Runs) < o.Done {
+		words += ", of " + count(int(made.Runs)) + " that were counted"
 	}
 	return words
 }
@@ -141,7 +147,10 @@ type operationsView struct {
 }
 
 func (v *visit) operations() error {
-	list, err := v.api.Operations(v.ctx(), filtered(v.r.URL.Query(), "state", "cursor"))
+	query := filtered(v.r.URL.Query(), "state", "cursor")
+	query.Set("outcomes", "true")
+	query.Set("limit", "20") // of each, up to 100 runs are looked up
+	list, err := v.api.Operations(v.ctx(), query)
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ var functions = template.FuncMap{
 	"indented": indented,
 	"plain":    unquoted,
 	"reason":   reasonWords,
-	"cause":    func(r *domain.Reason, status *int, err *string) string { return brief(causeOf(r, status, err, "")) },
+	"cause":    func(r *domain.Reason, status *int, err *string) string { return brief(causeOf(r, status, err)) },
 	"spelled":  spelled,
 	"who":      who,
 	"by":       by,

@@ -88,3 +88,19 @@ func TestAPageOffersNothingThatTheRoleMayNot(t *testing.T) {
 		})
 	}
 }
+
+// A freeze can be ended on any page, as each tells of it, by whoever may.
+func TestAFreezeIsEndedWhereItIsSaid(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	editor, admin, operator := s.as("default", "editor"), s.as("default", "admin"), s.as("default", "operator")
+	admin.post("/settings/freeze", "scope", "tenant", "note", "a move").want(303)
+	editor.get("/jobs").shows("Frozen since", "a move").hides("Unfreeze")
+	sound(admin.get("/jobs")).shows("Unfreeze", `name="scope" value="tenant"`)
+	admin.post("/settings/freeze", "scope", "tenant", "unfreeze", "1").want(303)
+	operator.post("/settings/freeze", "scope", "deployment").want(303)
+	admin.get("/jobs").shows("for any tenant").hides("Unfreeze")
+	operator.get("/jobs").shows("Unfreeze", `name="scope" value="deployment"`)
+	operator.post("/settings/freeze", "scope", "deployment", "unfreeze", "1").want(303)
+	editor.get("/jobs").hides("Frozen since")
+}

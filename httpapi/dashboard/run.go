@@ -6,7 +6,6 @@ import (
 	"html/template"
 	"maps"
 	"net"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -79,12 +78,14 @@ func unquoted(raw json.RawMessage) string {
 
 // Told returns the error of the run, unless the page says it already.
 func (r runView) Told() string {
-	said := text(r.Run.Error)
-	if r.Run.HTTPStatus != nil && said == fmt.Sprintf("the target answered %d", *r.Run.HTTPStatus) ||
-		strings.Contains(sentence(r.Run), spelled(said)) {
+	said := causeOf(r.Run.Reason, r.Run.HTTPStatus, r.Run.Error)
+	if r.Run.HTTPStatus == nil {
+		said = spelled(text(r.Run.Error))
+	}
+	if strings.Contains(sentence(r.Run), strings.TrimPrefix(said, text(r.Run.HTTPStatus))) {
 		return ""
 	}
-	return said
+	return text(r.Run.Error)
 }
 
 // step is a moment in the life of a run.
@@ -156,7 +157,7 @@ func steps(r runs.Run) []step {
 		all = append(all, step{At: a.StartedAt, Label: "sent", Text: fmt.Sprintf("attempt %d", a.Number)})
 		if a.FinishedAt != nil {
 			end := step{At: *a.FinishedAt, Label: string(a.Outcome), Kind: "bad", Try: a}
-			if end.Text = causeOf(a.Reason, a.HTTPStatus, a.Error, text(a.Response)); a.Outcome == domain.AttemptSucceeded {
+			if end.Text = causeOf(a.Reason, a.HTTPStatus, a.Error); a.Outcome == domain.AttemptSucceeded {
 				end.Kind = "good"
 			}
 			all = append(all, end)
@@ -220,10 +221,8 @@ func (v *visit) runs() error {
 	query.Set("limit", shownRuns)
 	view := runsView{Filter: query, Zone: v.located(func(string) string { return "" })}
 	list, err := v.api.Runs(v.ctx(), query)
-	if err != nil {
-		if view.Problem = problemOf(err); view.Problem.Status >= http.StatusInternalServerError {
-			return err
-		}
+	if view.Problem, err = refused(err); err != nil {
+		return err
 	}
 	view.Runs, view.Next = list.Data, text(list.NextCursor)
 	return v.show("runs", "Runs", view)
@@ -242,8 +241,8 @@ func (v *visit) rerunRun() error {
 	if err == nil {
 		return v.to("/runs/"+run.ID.String(), "The run was made again.")
 	}
-	said := problemOf(err)
-	if said.Status >= http.StatusInternalServerError {
+	said, err := refused(err)
+	if err != nil {
 		return err
 	}
 	view, err := v.viewRun()

@@ -65,7 +65,7 @@ func (s site) busy() {
 			j.id, slot, slot, slot, sent, sent, sent + interval '1 s' * (1 + n % 7), j.tenant, j.version, 5, 1 + n % 3,
 			CASE WHEN bad THEN 'dead' ELSE 'succeeded' END::punctual.run_status,
 			CASE WHEN bad THEN 'http_5xx' END::punctual.run_reason, CASE WHEN bad THEN 503 ELSE 200 END,
-			CASE WHEN bad THEN 'the target answered 503' END, 'schedule'
+			CASE WHEN bad THEN 'the target answered 503: upstream ledger is locked' END, 'schedule'
 		FROM punctual.jobs j, generate_series(1, 60) n,
 			LATERAL (SELECT date_bin('5 min', now(), '2026-01-01') - n * interval '20 min' slot) at,
 			LATERAL (SELECT slot + n % 3 * interval '30 s' + n % 5 * interval '23 ms' sent) first,
@@ -75,7 +75,7 @@ func (s site) busy() {
 			response, response_headers)
 		SELECT id, n, n, 503, scheduled_for + interval '30 s' * (n - 1),
 			scheduled_for + interval '30 s' * (n - 1) + (finished_at - started_at), 'failed', 'http_5xx',
-			'the target answered 503', '{"error": "upstream ledger is locked"}' || chr(10) || repeat('unbroken', 40),
+			'the target answered 503: upstream ledger is locked', '{"error": "upstream ledger is locked"}' || chr(10) || repeat('unbroken', 40),
 			'{"content-type": "application/json"}'
 		FROM punctual.runs, generate_series(1, attempt) n WHERE status = 'dead'`)
 	s.execute(`
@@ -92,6 +92,7 @@ func (s site) busy() {
 	}
 	b := s.browser()
 	b.post("/jobs", "search", "team=billing", "action", "resume", "sure", "1", "note", "the warehouse has moved").want(303)
+	b.post("/jobs", "search", "name:cache", "action", "pause", "sure", "1").want(303)
 	s.operate()
 	b.post("/jobs/nightly-report/pause", "note", "the warehouse in Rotterdam moves", "until", "2126-12-01T06:00").want(303)
 }
@@ -160,7 +161,7 @@ func TestInABrowserPagesFitTheWindow(t *testing.T) {
 			for _, f := range found {
 				t.Errorf("%s at %d: %s", path, width, f)
 			}
-			b.picture(fmt.Sprintf("%s-%d", path, width))
+			b.picture(path, width)
 		}
 	}
 	b.forDocs()
@@ -199,19 +200,26 @@ func (b *tab) pictures(state string) {
 	}
 	for _, width := range []int64{1280, 390} {
 		b.wide(width)
-		b.picture(fmt.Sprintf("state-%s-%d", state, width))
+		b.picture("state-"+state, width)
 	}
 	b.wide(1280)
 }
 
 // picture writes a picture of the page as it is, if pictures are wanted.
-func (b *tab) picture(name string) {
+func (b *tab) picture(path string, width int64) {
 	b.t.Helper()
 	if *pictures == "" {
 		return
 	}
 	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 	must(b.t, err)
-	file := strings.Trim(strings.NewReplacer("/", "-", "?", "-", "=", "-", "&", "-").Replace(name), "-")
-	must(b.t, os.WriteFile(filepath.Join(*pictures, file[:min(len(file), 100)]+".png"), picture, 0o600))
+	name := strings.Trim(strings.NewReplacer("/", "-", "?", "-", "=", "-", "&", "-").Replace(path), "-")
+	switch {
+	case name == "":
+		name = "overview"
+	case strings.HasPrefix(path, "/runs/"):
+		name = "run"
+	}
+	file := fmt.Sprintf("%.60s-%d.png", name, width)
+	must(b.t, os.WriteFile(filepath.Join(*pictures, file), picture, 0o600))
 }

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"net/http"
 	"net/url"
 
 	"punctual/httpapi"
@@ -72,15 +71,15 @@ func (v *visit) createKey() error {
 	made, failed := v.api.CreateAPIKey(v.ctx(), httpapi.KeyInput{
 		Name: v.field("name"), Role: auth.Role(v.field("role")), ExpiresAt: v.instant("expires_at"),
 	})
-	if failed != nil && problemOf(failed).Status >= http.StatusInternalServerError {
-		return failed
+	said, err := refused(failed)
+	if err != nil {
+		return err
 	}
 	view, err := v.readSettings()
 	if err != nil {
 		return err
 	}
-	if failed != nil {
-		view.Problem = problemOf(failed)
+	if view.Problem = said; said != nil {
 		return v.render(view.Problem.Status, "settings", "Settings", view)
 	}
 	view.NewKey = &made
@@ -108,7 +107,7 @@ func (v *visit) testNotify() error {
 // freeze stops or goes on with the claims of the tenant or of the deployment.
 func (v *visit) freeze() error {
 	in := httpapi.FreezeInput{Scope: httpapi.FreezeScope(v.field("scope")), Note: v.field("note")}
-	if v.field("thaw") != "" {
+	if v.field("unfreeze") != "" {
 		_, err := v.api.Unfreeze(v.ctx(), in)
 		return v.done(err, "/settings", "Claims go on.")
 	}

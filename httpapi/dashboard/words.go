@@ -174,14 +174,6 @@ func reasonWords(r *domain.Reason) string {
 	return strings.ReplaceAll(string(*r), "_", " ")
 }
 
-// answerOf returns the beginning of what the target answered to the latest attempt of a run that has failed.
-func answerOf(r runs.Run) string {
-	if len(r.Attempts) == 0 {
-		return ""
-	}
-	return text(r.Attempts[len(r.Attempts)-1].Response)
-}
-
 // nobody are the words of the API for whoever calls it while authentication is off.
 const nobody = string(audit.Anybody)
 
@@ -212,7 +204,7 @@ func sentence(r runs.Run) string {
 			host = u.Host
 		}
 	}
-	what := causeOf(r.Reason, r.HTTPStatus, r.Error, answerOf(r))
+	what := causeOf(r.Reason, r.HTTPStatus, r.Error)
 	if r.HTTPStatus != nil && host != "" {
 		number := fmt.Sprint(*r.HTTPStatus)
 		what = number + " from " + host + strings.TrimPrefix(what, number)

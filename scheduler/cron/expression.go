@@ -58,9 +58,25 @@ func parseFields(expr string) (texts []string, f fields, err error) {
 		var fieldErr *SyntaxError
 		if f[i], fieldErr = parseField(&specs[i], texts[i]); fieldErr != nil {
 			errs = append(errs, fieldErr)
+			if i == dayOfWeek && secondsLast(expr, texts) {
+				fieldErr.Reason += "; the first of six fields is the second, which croniter has last"
+			}
 		}
 	}
 	return texts, f, errors.Join(errs...)
+}
+
+// secondsLast reports whether an expression of six fields is valid with the second behind the others, as in croniter.
+func secondsLast(expr string, texts []string) bool {
+	if len(strings.Fields(expr)) != len(specs) {
+		return false
+	}
+	for i, text := range texts {
+		if _, err := parseField(&specs[(i+1)%len(specs)], text); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // MustParse is like [Parse] but panics on an error. It is for expressions written in source code.

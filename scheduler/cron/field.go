@@ -119,6 +119,8 @@ func (p *fieldParser) foreign(item string) bool {
 		p.fail("write %sL for the last such weekday of the month", item[1:])
 	case numbered && strings.Contains(day, "-") && p.spec.max == 7:
 		p.fail("# follows one weekday; write each of them, as in THU#2,FRI#2 or THUL,FRIL")
+	case item[0] == '+' && p.spec.max == 7:
+		p.fail("the + is croner's: both day fields must match, which has no form here; " + insteadOfBoth)
 	case (nth == "L" || nth == "LAST" || nth == "-1") && p.spec.max == 7:
 		p.fail("write %sL for the last such weekday of the month", day)
 	default:
@@ -126,6 +128,9 @@ func (p *fieldParser) foreign(item string) bool {
 	}
 	return true
 }
+
+// insteadOfBoth says how to write the days for which people combine both day fields.
+const insteadOfBoth = "use day of week FRI#2 for the second Friday, FRIL for the last, or let the target check the day"
 
 func isNumber(s string) bool {
 	_, ok := number(s)

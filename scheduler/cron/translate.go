@@ -219,8 +219,7 @@ func (t *translator) both() {
 	week := slices.Index([]string{"1-7", "8-14", "15-21", "22-28"}, *day) + 1
 	f, err := parseField(&specs[dayOfWeek], *weekday)
 	if week == 0 || err != nil || f.lastOf != 0 || f.nth != [6]uint8{} {
-		t.fail(dayOfMonth, "both day fields must match in Spring, which has no form here: "+
-			"use day of week FRI#2 for the second Friday, FRIL for the last, or let the target check the day")
+		t.fail(dayOfMonth, "both day fields must match in Spring, which has no form here: "+insteadOfBoth)
 		return
 	}
 	var list []string

@@ -22,6 +22,9 @@ func Warnings(expr, zone string) (warnings []string, err error) {
 	if likeQuartz && !f.full(dayOfWeek) && numericWeekday.MatchString(texts[dayOfWeek]) {
 		warnings = append(warnings, fmt.Sprintf("day of week %s is %s, as 1 is Monday; in Quartz and EventBridge 1 is Sunday",
 			quoted(texts[dayOfWeek]), strings.TrimPrefix(weekdayWords(dow), "on ")))
+		if isNumber(texts[dayOfWeek]) && secondsLast(expr, texts) {
+			warnings = append(warnings, "the first of six fields is the second; in croniter the last one is")
+		}
 	}
 	if !f.full(dayOfMonth) && !f.full(dayOfWeek) {
 		if dom.star || dow.star {

@@ -22,6 +22,7 @@ func TestWarningsNameOtherReadings(t *testing.T) {
 		"0 9 1 * ?":         "",
 		"*/15 * * * * *":    "",
 		"0 9 * * * 0":       `day of week "0" is Sun`,
+		"5 9 * * * 0":       "the first of six fields is the second; in croniter the last one is",
 	} {
 		warnings, err := Warnings(expr, "Europe/Berlin")
 		if got := strings.Join(warnings, "\n"); err != nil || !strings.Contains(got, want) || want == "" && got != "" {

@@ -36,6 +36,9 @@ func unknownZone(name string) error {
 	if place := windowsZones[strings.TrimSpace(name)]; place != "" {
 		return fmt.Errorf("time zone %s is Windows's name; write %q", quoted(name), place)
 	}
+	if zone := zoneOfPlace(name); zone != "" {
+		return fmt.Errorf("time zone %s is unknown; that place is in %q", quoted(name), zone)
+	}
 	if near := nearestZones(name); len(near) > 0 && len(near) <= 3 {
 		return fmt.Errorf("time zone %s is unknown; did you mean %s?", quoted(name), strings.Join(near, " or "))
 	}

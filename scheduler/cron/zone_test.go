@@ -56,6 +56,9 @@ func TestLoadZoneTakesExactNamesOnly(t *testing.T) {
 		"Eastern Standard Time":   `is Windows's name; write "America/New_York"`,
 		"China Standard Time":     `write "Asia/Shanghai"`,
 		"W. Europe Standard Time": `write "Europe/Berlin"`,
+		"Asia/Beijing":            `that place is in "Asia/Shanghai"`,
+		"san francisco":           `that place is in "America/Los_Angeles"`,
+		"Europe/Beijing":          "want an IANA name",
 		"Eastern":                 `did you mean "Canada/Eastern" or "US/Eastern"?`,
 		"Europe":                  "want an IANA name",
 		"Europe/":                 "want an IANA name",
@@ -102,6 +105,25 @@ func TestAProposedOffsetIsTheOneThatWasWritten(t *testing.T) {
 			} else if _, east := at.In(zone).Zone(); east != hours*60*60 {
 				t.Errorf("%s became %s", name, zone)
 			}
+		}
+	}
+}
+
+// A place is proposed a zone of its own continent that exists, and only where its own name is none.
+func TestPlacesAreInZones(t *testing.T) {
+	t.Parallel()
+	for place, zone := range places {
+		if _, err := LoadZone(zone); err != nil {
+			t.Error(err)
+		}
+		continent, _, _ := strings.Cut(zone, "/")
+		for _, known := range Zones().names {
+			if _, city, _ := strings.Cut(folded(known), "/"); city == place {
+				t.Errorf("%s is a zone", known)
+			}
+		}
+		if zoneOfPlace(continent+"/"+place) != zone || zoneOfPlace(place) != zone || zoneOfPlace("Antarctica/"+place) != "" {
+			t.Errorf("%s is not found in %s alone", place, continent)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome
 		o.Result, o.ResultNote = resultOf(r.JSON, r.JSONCut)
 		return o
 	}
-	o.Reason, o.Error = Reason(r.Reason), r.Error
+	o.Reason, o.Error = Reason(r.Reason), errorOf(r)
 	if r.Status != 0 && slices.Contains(a.Job.Retry.GiveUpOn, r.Status) {
 		o.Verdict, o.Reason = Bury, ReasonGone
 		return o

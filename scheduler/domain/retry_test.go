@@ -107,7 +107,7 @@ func TestJudge(t *testing.T) {
 			result: delivery.Result{
 				Status: 500, Reason: delivery.ReasonHTTP5xx, Error: "500", Body: []byte("oops"), Sent: true,
 			},
-			want:   Outcome{Verdict: RetryRun, HTTPStatus: 500, Reason: ReasonHTTP5xx, Error: "500", Response: "oops"},
+			want:   Outcome{Verdict: RetryRun, HTTPStatus: 500, Reason: ReasonHTTP5xx, Error: "500: oops", Response: "oops"},
 			status: StatusRetrying, ended: AttemptFailed,
 		},
 		{

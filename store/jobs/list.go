@@ -191,6 +191,11 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 		c.Add(`(j.named AND j.name ~>=~ ? AND j.name ~<~ ? OR NOT j.named AND j.name ~>=~ ? AND j.name ~<~ ?)`,
 			f.NamePrefix, after(f.NamePrefix), f.NamePrefix, after(f.NamePrefix))
 	}
+	c.AddIf(f.PausedBy != nil, `j.state = 'paused' AND EXISTS (
+		SELECT FROM punctual.operations o
+		WHERE o.id = ? AND o.tenant = j.tenant AND o.kind = 'pause' AND o.requested_by = j.paused_by
+		  AND o.note IS NOT DISTINCT FROM j.pause_note
+		  AND j.paused_at BETWEEN o.created_at AND coalesce(o.finished_at, clock_timestamp()))`, f.PausedBy)
 	c.AddIf(f.Among != nil, `j.id = ANY(?::uuid[])`, f.Among)
 	if f.Query != "" {
 		c.Add(`(j.name ILIKE ? OR v.definition ->> 'description' ILIKE ?)`,

@@ -48,6 +48,7 @@ type Filter struct {
 	Labels     map[string]string // all of them
 	NamePrefix string
 	Query      string      // part of the name or description, case-insensitive
+	PausedBy   *uuid.UUID  // only jobs that this operation paused, and that have stayed so
 	Among      []uuid.UUID // only these jobs, such as those that are failing; nil: all
 	Recent     int         // how many of its newest runs each job is to show; 0: none
 	pg.Page

@@ -67,14 +67,15 @@ type jobsText struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	Name   string            `json:"name,omitempty"`
 	Q      string            `json:"q,omitempty"`
+	Paused *uuid.UUID        `json:"paused_by_operation,omitempty"`
 	Until  *time.Time        `json:"until,omitempty"` // of a pause
 }
 
 func (r JobsRequest) request() jobsText {
 	f := r.Filter
-	return jobsText{f.State, f.Queue, f.Labels, f.NamePrefix, f.Query, r.Until}
+	return jobsText{f.State, f.Queue, f.Labels, f.NamePrefix, f.Query, f.PausedBy, r.Until}
 }
 
 func (t jobsText) filter() jobs.Filter {
-	return jobs.Filter{State: t.State, Queue: t.Queue, Labels: t.Labels, NamePrefix: t.Name, Query: t.Q}
+	return jobs.Filter{State: t.State, Queue: t.Queue, Labels: t.Labels, NamePrefix: t.Name, Query: t.Q, PausedBy: t.Paused}
 }

@@ -60,7 +60,7 @@ type Operation struct {
 
 	WaitingForRun *uuid.UUID `json:"waiting_for_run" format:"uuid" nullable:"true" doc:"For a backfill that makes one run at a time: the run that has to end before it makes the next one. Null: it waits for none."`
 
-	Outcomes *RunOutcomes `db:"-" json:"outcomes,omitempty" doc:"Of a replay or backfill: what became of the runs that it made. Only when a single operation is read."`
+	Outcomes *RunOutcomes `db:"-" json:"outcomes,omitempty" doc:"Of a replay or backfill: what became of the runs that it made. In a list only when it is asked for."`
 }
 
 // BulkRequest asks for an operation on the open dead letters that Filter selects. The filter's Resolved and Page are
@@ -245,7 +245,7 @@ func (l *Letters) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) 
 	if err != nil {
 		return o, err
 	}
-	o.Outcomes, err = o.outcomes(ctx, q, tenant)
+	o.Outcomes, err = o.outcomes(ctx, q, tenant, mostOutcomes)
 	return o, err
 }
 
@@ -257,7 +257,8 @@ func readOperation(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID
 
 // OperationFilter selects operations; empty fields select all.
 type OperationFilter struct {
-	State OperationState
+	State    OperationState
+	Outcomes bool // with what became of the runs of each
 	pg.Page
 }
 
@@ -272,13 +273,22 @@ func (l *Letters) ListOperations(
 		return nil, "", err
 	}
 	c.AddIf(f.State != "", `o.state = ?`, f.State)
-	operations, err = pg.All(ctx, l.db.Reader(ctx, tenant), scanOperation, `
+	q := l.db.Reader(ctx, tenant)
+	operations, err = pg.All(ctx, q, scanOperation, `
 		SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
 		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.Size()+1), c.Args...)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing operations: %w", err)
 	}
 	operations, nextCursor = pg.Cut(operations, f.Page, operationCursor, func(o Operation) uuid.UUID { return o.ID })
+	for i := range operations {
+		if !f.Outcomes {
+			break
+		}
+		if operations[i].Outcomes, err = operations[i].outcomes(ctx, q, tenant, mostListedOutcomes); err != nil {
+			return nil, "", err
+		}
+	}
 	return operations, nextCursor, nil
 }
 

@@ -12,15 +12,19 @@ import (
 
 // RunOutcomes says what became of the runs that an operation made.
 type RunOutcomes struct {
-	Runs int64 `json:"runs" maximum:"1000" doc:"How many of its runs were counted: the first 1,000, and of a backfill only those among the 10,000 first runs of backfills in its range of slots. Runs that are no longer kept are not counted." example:"350"`
+	Runs int64 `json:"runs" maximum:"1000" doc:"How many of its runs were counted: the first 1,000, in a list the first 100; and of a backfill only those among the 10,000 (1,000) first runs of backfills in its range of slots. Runs that are no longer kept are not counted." example:"350"`
 	runs.Outcomes
 }
 
-// MostOutcomes is of how many runs of an operation the outcomes are counted: a page shows them every two seconds.
-const MostOutcomes = 1_000
+// Of how many runs of an operation the outcomes are counted, where it is read alone and in a list: a page shows them
+// every two seconds.
+const (
+	mostOutcomes       = 1_000
+	mostListedOutcomes = 100
+)
 
-// mostBackfills is how many runs of backfills are looked through for those of one.
-const mostBackfills = 10_000
+// lookThrough is how many runs of backfills are looked through for each that is counted.
+const lookThrough = 10
 
 // A backfill is not on the row of its runs. They are those of its job that were made while it worked.
 const (
@@ -39,12 +43,12 @@ const (
 		GROUP BY m.status`
 )
 
-// outcomes counts what became of the runs that an operation made. It is nil for one that makes no runs.
-func (o Operation) outcomes(ctx context.Context, q pg.Querier, tenant int32) (*RunOutcomes, error) {
+// outcomes counts what became of the first runs that an operation made. It is nil for one that makes no runs.
+func (o Operation) outcomes(ctx context.Context, q pg.Querier, tenant int32, most int64) (*RunOutcomes, error) {
 	var found RunOutcomes
 	switch o.Kind {
 	case OperationReplay:
-		if err := found.count(ctx, q, replaysMade, o.ID, MostOutcomes); err != nil {
+		if err := found.count(ctx, q, replaysMade, o.ID, most); err != nil {
 			return nil, err
 		}
 	case OperationBackfill:
@@ -60,7 +64,7 @@ func (o Operation) outcomes(ctx context.Context, q pg.Querier, tenant int32) (*R
 		// A run of a slot has an id of its slot, and another run of it one of its creation.
 		for _, span := range [][2]time.Time{{slots.From, slots.To}, {o.CreatedAt, end.Add(time.Second)}} {
 			if err := found.count(ctx, q, backfillsMade, tenant, domain.FirstRunID(span[0]), domain.FirstRunID(span[1]),
-				mostBackfills, o.JobID, o.CreatedAt, o.FinishedAt, max(MostOutcomes-found.Runs, 0)); err != nil {
+				most*lookThrough, o.JobID, o.CreatedAt, o.FinishedAt, max(most-found.Runs, 0)); err != nil {
 				return nil, err
 			}
 		}

@@ -22,6 +22,7 @@ const mostJobs = 1000
 type Overdue struct {
 	Slots  int        `json:"slots" maximum:"10000" doc:"Slots that have been due for more than 10 s and are not claimed. 10000: 10,000 or more." example:"12"`
 	Runs   int        `json:"runs" maximum:"10000" doc:"Runs that have waited for more than 10 s since they were due: retries, manual runs, and runs that wait for their host. Backfills, replays and runs that wait for another run of their job are left out, because they wait by design. 10000: 10,000 or more." example:"3"`
+	Jobs   int        `json:"jobs" maximum:"1000" doc:"Of how many jobs these slots and runs are. 1000: 1,000 or more." example:"2"`
 	Oldest *OldestDue `json:"oldest" doc:"What has been due for longest. Null: nothing is overdue."`
 }
 
@@ -66,18 +67,18 @@ func within(sql string, limit int) string {
 }
 
 var (
-	countOverdue = overdueLanes + fmt.Sprintf(`
-SELECT (SELECT count(*) FROM (%[1]s LIMIT %[3]d) n),
-       (SELECT count(*) FROM (SELECT FROM (%[2]s) u LIMIT %[3]d) n)`,
-		within(overdueSlots, pg.DepthCap), within(overdueRuns+` UNION ALL `+heldRuns, pg.DepthCap), pg.DepthCap)
+	overdueWork = overdueLanes + fmt.Sprintf(`,
+slots AS MATERIALIZED (%[1]s LIMIT %[3]d),
+work AS MATERIALIZED (SELECT u.job_id FROM (%[2]s) u LIMIT %[3]d),
+jobs AS (SELECT job_id FROM slots UNION SELECT job_id FROM work LIMIT %[4]d)`,
+		within(overdueSlots, pg.DepthCap), within(overdueRuns+` UNION ALL `+heldRuns, pg.DepthCap), pg.DepthCap, mostJobs)
+	countOverdue = overdueWork + `
+SELECT (SELECT count(*) FROM slots), (SELECT count(*) FROM work), (SELECT count(*) FROM jobs)`
 	selectOldest = overdueLanes + within(`
 SELECT o.due, o.job_id, coalesce((SELECT j.name FROM punctual.jobs j WHERE j.id = o.job_id), ''), o.run_id
 FROM (`+overdueSlots+` UNION ALL `+overdueRuns+` UNION ALL (`+oldestHeld+`)) o
 ORDER BY o.due LIMIT 1`, 1)
-	selectOverdueJobs = overdueLanes + within(`
-SELECT DISTINCT o.job_id
-FROM (`+overdueSlots+` UNION ALL `+overdueRuns+` UNION ALL `+heldRuns+`) o
-LIMIT @l`, mostJobs)
+	selectOverdueJobs = overdueWork + ` SELECT job_id FROM jobs`
 )
 
 // oldestHeld is the run that has been held back for longest. The index has them by what they wait for.
@@ -89,7 +90,7 @@ const oldestHeld = `
 
 // queueOverdue queues the statements that read what is overdue.
 func queueOverdue(b *pgx.Batch, o *Overdue, tenant int32) {
-	b.Queue(countOverdue, pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(&o.Slots, &o.Runs) })
+	b.Queue(countOverdue, pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(&o.Slots, &o.Runs, &o.Jobs) })
 	b.Queue(selectOldest, pg.Prepared{}, tenant).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[OldestDue])
 		if err == nil && len(found) > 0 {
@@ -99,8 +100,7 @@ func queueOverdue(b *pgx.Batch, o *Overdue, tenant int32) {
 	})
 }
 
-// OverdueJobs returns the jobs of which a slot or a run is overdue: up to 1,000, those with the oldest work of each
-// lane first.
+// OverdueJobs returns the jobs that Overdue counts, of which a slot or a run is overdue: up to 1,000.
 func (b *Board) OverdueJobs(ctx context.Context, tenant int32) ([]uuid.UUID, error) {
 	jobs, err := pg.All(ctx, b.db.Reader(ctx, tenant), pgx.RowTo[uuid.UUID], selectOverdueJobs, pg.Prepared{}, tenant)
 	return jobs, pg.Wrap("looking for jobs that are overdue", err)

@@ -1,5 +1,5 @@
 // The pages work without this. It tells the visitor's zone, refreshes what is live, and adds keys.
-import { watch } from './live.js';
+import { guard, watch } from './live.js';
 
 // The server writes times in the zone of this browser, which it learns from here. A page that was fetched without it
 // is fetched again, once.
@@ -34,6 +34,7 @@ document.querySelector('.places [aria-current]')?.scrollIntoView({ block: 'neare
 // At / the API answers whoever does not ask for a page.
 document.addEventListener('htmx:configRequest', (event) => { event.detail.headers.Accept = 'text/html'; });
 
+guard();
 watch(labels, (at) => at.toLocaleTimeString('sv-SE', { timeZone: document.body.dataset.zone }));
 
 document.addEventListener('click', (event) => {

@@ -4,6 +4,7 @@
 const tickEvery = 2000; // ms
 const saidAfter = 2500; // ms without an answer; one that comes later still counts
 const leftAfter = 10000; // ms without an answer, before the next try
+const savedAfter = 4000; // ms without an answer, before a form is given back
 
 // A node keeps its identity while it is about the same thing: a form that does something else is another form, so that
 // a key pressed a moment too late does nothing.
@@ -60,23 +61,52 @@ const show = (page) => {
   if (focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true }); // it was moved
 };
 
+// say shows a bar that tells why the page is not up to date, or that it is; link is that to the page that signs in.
+const say = (text, link) => {
+  document.getElementById('live')?.classList.toggle('stale', text !== '');
+  const bar = document.getElementById('stale');
+  if (bar.textContent === (link ? `${text} Sign in` : text)) return;
+  bar.textContent = text;
+  if (link) bar.append(' ', Object.assign(document.createElement('a'), { textContent: 'Sign in', ...link }));
+};
+
+const silent = 'the server does not answer';
+const answered = (status) => (status === 404 ? 'it is gone' : `the server answers ${status}`);
+
+// guard sends the forms that people write in once the server answers and the session lasts: what was written would be
+// lost otherwise. Beside them, it says that a part of the page was asked for in vain.
+export const guard = () => {
+  if (!document.getElementById('asof')) return; // to sign in needs no session
+  const lost = (status) => {
+    if (status === 401) say('You are signed out, and nothing is saved.', { href: '/login', target: '_blank' });
+    else say(`Nothing is saved: ${status ? answered(status) : silent}.`);
+  };
+  document.addEventListener('submit', async (event) => {
+    const form = event.target;
+    if (!form.matches('[method=post]:has(textarea, input:not([type=hidden]))') || form.dataset.asked === 'sent') return;
+    event.preventDefault();
+    if (form.dataset.asked) return; // it was pressed twice
+    form.dataset.asked = 'asking';
+    const answer = await fetch('/names', { headers: { 'HX-Request': 'true' }, signal: AbortSignal.timeout(savedAfter) })
+      .catch(() => ({ status: 0 }));
+    form.dataset.asked = answer.ok ? 'sent' : '';
+    if (!answer.ok) return lost(answer.status);
+    say('');
+    form.requestSubmit(event.submitter);
+    form.dataset.asked = '';
+  });
+  document.addEventListener('htmx:afterRequest', (event) => {
+    const { status } = event.detail.xhr;
+    if (!document.getElementById('live') && (status === 401 || status > 499)) lost(status); // the preview of a schedule
+  });
+};
+
 // watch keeps the page up to date. dress makes a fetched page look as people see it.
 export const watch = (dress, clock) => {
   const live = document.getElementById('live');
   const asof = document.getElementById('asof');
-  const stale = document.getElementById('stale');
   if (!live || !asof) return;
   let since, misses, asking;
-  const say = (text, href) => {
-    live.classList.toggle('stale', text !== '');
-    if (stale.textContent === (href ? `${text} Sign in` : text)) return;
-    stale.textContent = text;
-    if (!href) return;
-    const link = document.createElement('a');
-    link.href = href;
-    link.textContent = 'Sign in';
-    stale.append(' ', link);
-  };
   const fresh = () => {
     since = clock(new Date());
     misses = 0;
@@ -90,7 +120,7 @@ export const watch = (dress, clock) => {
   const tick = async () => {
     if (document.hidden || asking) return;
     asking = new AbortController();
-    const timers = [setTimeout(miss, saidAfter, 'the server does not answer', true),
+    const timers = [setTimeout(miss, saidAfter, silent, true),
       setTimeout(() => asking.abort(), leftAfter)];
     try {
       const answer = await fetch(live.dataset.from, {
@@ -98,17 +128,17 @@ export const watch = (dress, clock) => {
       });
       const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
       if (answer.status === 401) {
-        say('You are signed out.', `/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+        say('You are signed out.', { href: `/login?next=${encodeURIComponent(location.pathname + location.search)}` });
       } else if (answer.ok && page.getElementById('live')) {
         dress(page);
         show(page);
         fresh();
       } else {
-        miss(answer.status === 404 ? 'it is gone' : `the server answers ${answer.status}`);
+        miss(answered(answer.status));
       }
     } catch (error) {
       if (!(error instanceof TypeError || error instanceof DOMException)) throw error;
-      miss('the server does not answer');
+      miss(silent);
     } finally {
       timers.forEach(clearTimeout);
       asking = null;
