@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
 )
@@ -77,6 +80,7 @@ func TestJobsByCommand(t *testing.T) {
 		"act":             acts,
 		"list":            lists,
 		"versions":        rollsBack,
+		"who did what":    recalls,
 		"the way there":   reaches,
 		"the page's text": pastes,
 	} {
@@ -88,6 +92,57 @@ func TestJobsByCommand(t *testing.T) {
 }
 
 const noJob = "punctual: not_found: There is no job with that id or name\n"
+
+func TestAKeyThatExpiresSoonIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	env := []string{
+		"PUNCTUAL_API_URL=" + serve(t, dsn, "--auth=keys").API.URL,
+		"PUNCTUAL_API_KEY=" + keysOf(t, dsn, "--role=viewer", "--name=ci", "--expires=1440h"),
+	}
+	if _, _, notes := apart(t, env, "jobs", "list"); notes != "" {
+		t.Errorf("of a key with two months to live it says %q", notes)
+	}
+	conn, err := pgx.Connect(t.Context(), dsn)
+	must(t, err)
+	_, err = conn.Exec(t.Context(), `UPDATE punctual.api_keys
+		SET created_at = created_at - interval '59 days', expires_at = date_trunc('second', expires_at) - interval '59 days'`)
+	must(t, errors.Join(err, conn.Close(t.Context())))
+	code, out, notes := apart(t, env, "jobs", "list", "--json")
+	if code != 0 || !json.Valid([]byte(out)) || !regexp.MustCompile(`^warning: the API key expires at 20\S+Z\n$`).MatchString(notes) {
+		t.Errorf("exit code %d, stderr %q:\n%s", code, notes, out)
+	}
+}
+
+// recalls asks who ran a job and who changed what.
+func recalls(t terminal) {
+	t.does("apply", t.file("recall.json", `{"name": "recall", "target": {"url": "http://127.0.0.1:1/"}}`))
+	run := strings.TrimSpace(t.does("run", "recall"))
+	says(t.T, t.does("runs", "recall"), "SLOT", "manual", "key first", run)
+	var list struct {
+		Data []struct {
+			ID          string
+			TriggeredBy string `json:"triggered_by"`
+		}
+	}
+	must(t, json.Unmarshal([]byte(t.does("runs", "recall", "--json")), &list))
+	if len(list.Data) != 1 || list.Data[0].ID != run || !strings.HasPrefix(list.Data[0].TriggeredBy, "key first (") {
+		t.Errorf("%+v", list)
+	}
+	if got := t.does("runs", "recall", "--status=succeeded"); strings.Contains(got, run) {
+		t.Errorf("it succeeded:\n%s", got)
+	}
+	prefix := t.key[:len("punctual_")+16]
+	code, out, notes := apart(t.T, t.env, "audit", "--key="+prefix, "--job=recall")
+	says(t.T, out, "run.trigger", "job.create  recall  key first")
+	if code != 0 || notes != "" || strings.Contains(out, "apply-a") {
+		t.Errorf("exit code %d:\n%s%s", code, out, notes)
+	}
+	if code, out, _ = apart(t.T, t.env, "audit", "--action=job.create", "--limit=1", "--json"); code != 0 ||
+		!json.Valid([]byte(out)) || !strings.Contains(out, `"action": "job.create"`) {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}
 
 func applies(t terminal) {
 	yaml := t.file("jobs.yaml", `

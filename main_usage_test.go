@@ -63,7 +63,7 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 	const oidc = "serve --oidc-issuer=https://login.example.com --oidc-audience=punctual "
 	for _, test := range []wrongUse{
 		{
-			"nothing", "", "no command is given … serve, dev, jobs, freeze, unfreeze, migrate, keys, tenants, secrets, verify" +
+			"nothing", "", "no command is given … serve, dev, jobs, audit, freeze, unfreeze, migrate, keys, tenants, secrets, verify" +
 				" … see punctual --help",
 		},
 		{"an unknown command", "frobnicate", "frobnicate … serve, dev … see punctual --help"},
@@ -158,6 +158,9 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 		{"an API at no URL", "jobs list --api-url=punctual", "--api-url … https://punctual.example.com"},
 		{"no job", "jobs show", "<name> … see punctual jobs show --help"},
 		{"a list of nothing", "jobs list --limit=0", "--limit … at least 1"},
+		{"runs of nothing", "jobs runs daily --limit=0", "--limit … 0 is outside 1 to 500"},
+		{"too much of the audit log", "audit --limit=501", "--limit … 501 is outside 1 to 500"},
+		{"the audit log at no URL", "audit --api-url=punctual", "--api-url … https://punctual.example.com"},
 		{"no rounds", "bench --rounds=0", "--rounds"},
 	} {
 		test.check(t, 2, "DATABASE_URL=postgres://127.0.0.1:1/x")

@@ -56,6 +56,12 @@ const mostKeyName = 128
 // never is what expires_in says of a key that works until it is revoked.
 const never = "never"
 
+// NeverExpires is the lifetime of a key that works until it is revoked.
+func NeverExpires() (d domain.Duration) {
+	_ = d.UnmarshalText([]byte(never)) // what is no duration is kept as it is
+	return d
+}
+
 // LeastKeyAge is the least that max_key_age may be.
 const LeastKeyAge = time.Hour
 

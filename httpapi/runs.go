@@ -73,9 +73,11 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[
 		return nil, err
 	}
 	run.Request = showRequest(run, s.Origin)
-	if run.Cause, err = s.Store.RunCause(ctx, tenant, &run); err != nil {
+	one := []runs.Run{run}
+	if err := s.Store.FillCauses(ctx, tenant, one); err != nil {
 		return nil, err
 	}
+	run = one[0]
 	if !run.Status.Final() {
 		run.WaitingFor, err = s.Store.RunWaitsFor(ctx, tenant, in.id)
 	}
@@ -170,6 +172,9 @@ func (s *server) answerRuns(
 	ctx context.Context, tenant int32, filter runs.Filter, short bool,
 ) (*answer[List[ListedRun]], error) {
 	records, next, err := s.Store.ListRuns(ctx, tenant, filter)
+	if err == nil && !short {
+		err = s.Store.FillCauses(ctx, tenant, records)
+	}
 	return listOf(records, next, err, func(r runs.Run) ListedRun { return ListedRun{r, short} })
 }
 

@@ -38,6 +38,10 @@ type Job struct {
 	UpdatedAt        time.Time  `json:"updated_at" doc:"When a user last changed it."`
 	CompletedAt      *time.Time `json:"completed_at,omitempty" doc:"When its last slot was claimed. Absent also for a one-shot whose run is no longer kept."`
 
+	FailingSince     *time.Time `json:"failing_since,omitempty" doc:"Since when its attempts fail. This and the next two are kept of jobs with recipients for such notices; absent: it is not so."`
+	StaleSince       *time.Time `json:"stale_since,omitempty" doc:"If it has had no success for expect_success_within: since when."`
+	OverlappingSince *time.Time `json:"overlapping_since,omitempty" doc:"Since when most of its slots are skipped, because the run before has not ended."`
+
 	SkippedWhilePaused *runs.SkippedRange `json:"skipped_while_paused,omitempty" doc:"The slots that passed while the job was paused, and were skipped. Only in the answer to a request that ended the pause, if there are any. A backfill makes up for them."`
 }
 
@@ -67,6 +71,7 @@ func showJob(r jobs.Record, defaultJitter time.Duration) Job {
 		ID: r.ID, Tenant: r.Tenant, Version: r.Version, State: r.State, Definition: r.Definition.Masked().WithDefaults(),
 		Paused: r.State == domain.JobPaused, NextRunAt: utc(r.NextRunAt), NextScheduledFor: utc(r.NextScheduledFor),
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), CompletedAt: utc(r.CompletedAt), LastRun: r.LastRun,
+		FailingSince: utc(r.FailingSince), StaleSince: utc(r.StaleSince), OverlappingSince: utc(r.OverlappingSince),
 	}
 	job.NotifyFrom = "tenant"
 	if r.Definition.Notify != nil {

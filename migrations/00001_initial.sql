@@ -20,6 +20,7 @@ CREATE TABLE punctual.deployment (
     rezoned_at         timestamptz NOT NULL DEFAULT '-infinity',
     timeline           text NOT NULL DEFAULT '',
     tidied_at          timestamptz NOT NULL DEFAULT '-infinity',
+    overlaps_sought_at timestamptz NOT NULL DEFAULT '-infinity',
     back_at            timestamptz NOT NULL DEFAULT '-infinity',
     secrets_changed    bigint NOT NULL DEFAULT 0,
     database_name      text NOT NULL DEFAULT '',
@@ -48,6 +49,8 @@ COMMENT ON COLUMN punctual.deployment.timeline IS
 COMMENT ON COLUMN punctual.deployment.tidied_at IS
     'When a replica last began to remove what is older than its retention. Each minute one replica does so, not all '
     'of them.';
+COMMENT ON COLUMN punctual.deployment.overlaps_sought_at IS
+    'When a replica last looked for jobs most of whose slots are skipped. Every five minutes one replica does so.';
 COMMENT ON COLUMN punctual.deployment.back_at IS
     'When a replica last found that no replica had renewed its heartbeat for a while, because the replicas or the '
     'database were down. Until then, no replica could receive a target''s report.';
@@ -1908,12 +1911,14 @@ SELECT t.name AS tenant, j.name, j.id,
        r.id AS last_run_id, r.status AS last_status, r.reason AS last_reason, r.scheduled_for AS last_scheduled_for,
        r.finished_at AS last_finished_at,
        j.labels, j.paused_at, j.paused_until, j.paused_by, j.pause_note, j.created_at, j.updated_at,
-       w.runs AS waiting_runs, CASE WHEN w.runs > 0 THEN w.held_by END AS waiting_for
+       w.runs AS waiting_runs, CASE WHEN w.runs > 0 THEN w.held_by END AS waiting_for,
+       f.failing_since, f.stale_since, f.overlapping_since
 FROM punctual.jobs j
 JOIN punctual.tenants t ON t.id = j.tenant
 JOIN punctual.queues q ON q.id = j.queue
 LEFT JOIN punctual.schedules s ON s.job_id = j.id
 JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
+LEFT JOIN punctual.notified f ON f.job_id = j.id
 LEFT JOIN LATERAL (
     SELECT n.id, n.status, n.reason, n.scheduled_for, n.finished_at FROM punctual.runs n
     WHERE n.job_id = j.id
@@ -1961,6 +1966,13 @@ COMMENT ON COLUMN punctual.job_status.waiting_runs IS 'Runs that are due and wai
 COMMENT ON COLUMN punctual.job_status.waiting_for IS
     'What the run that has waited longest waits for, as in overdue.held_by; null: no run waits, or it is about to be '
     'sent.';
+COMMENT ON COLUMN punctual.job_status.failing_since IS
+    'Since when its attempts fail. This and the next two are kept of jobs with recipients for such notices; null: it is '
+    'not so.';
+COMMENT ON COLUMN punctual.job_status.stale_since IS
+    'Since when it has had no success, if it is stale: without one for expect_success_within.';
+COMMENT ON COLUMN punctual.job_status.overlapping_since IS
+    'Since when most of its slots are skipped, because the run before has not ended.';
 
 CREATE VIEW punctual.run_history AS
 SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.status, r.reason, r.late, r.attempt,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
+	"punctual/store/runs"
 )
 
 // A slot was due five minutes ago, and is missed. Each case plants the facts as they would be on record by now.
@@ -76,8 +77,8 @@ func TestAMissedSlotSaysWhy(t *testing.T) {
 			c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '1 day'`)
 			c.setNext(job.ID, slot)
 			test.plant(c)
-			if runs := c.claim(10, true).Runs; len(runs) > 0 {
-				t.Fatalf("claimed %+v", runs)
+			if claimed := c.claim(10, true).Runs; len(claimed) > 0 {
+				t.Fatalf("claimed %+v", claimed)
 			}
 			e := c.explained("job", slot)
 			if !strings.Contains(e.Text, "was missed") || !strings.Contains(e.Text, test.says) {
@@ -86,8 +87,10 @@ func TestAMissedSlotSaysWhy(t *testing.T) {
 			if e.Run == nil {
 				t.Fatal("there is no recorded skip")
 			}
-			got, err := c.RunCause(t.Context(), c.tenant, e.Run)
+			list, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{JobID: &job.ID})
 			must(t, err)
+			must(t, c.FillCauses(t.Context(), c.tenant, list))
+			got := list[0].Cause
 			if test.kind == "" {
 				if got != nil {
 					t.Errorf("the cause is %+v", got)

@@ -49,8 +49,8 @@ func (s *Store) Chores() []scheduler.Chore {
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
 		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.CountHours},
 		{
-			Name: "overlapping", Does: "finding jobs whose slots are skipped", Every: notices.OverlappingEvery,
-			Batch: atOnce(s.FindOverlapping),
+			Name: "overlapping", Does: "finding jobs whose slots are skipped", Every: time.Minute,
+			Batch: atOnce(s.findOverlapping),
 		},
 		{Name: "tidying", Does: "removing data past its retention", Every: time.Minute, Batch: atOnce(s.tidyUp)},
 	}
@@ -129,6 +129,17 @@ func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 		return false, fmt.Errorf("beginning to tidy: %w", err)
 	}
 	return true, nil
+}
+
+// findOverlapping looks for jobs whose slots are skipped, unless a replica has done so in the last minutes.
+func (s *Store) findOverlapping(ctx context.Context) (left bool, err error) {
+	mine, err := pg.All(ctx, s.db.Conns(pg.Chores.In(ctx)), pgx.RowTo[bool], `
+		UPDATE punctual.deployment SET overlaps_sought_at = now() WHERE overlaps_sought_at <= now() - $1::interval
+		RETURNING true`, notices.OverlappingEvery)
+	if err != nil || len(mine) == 0 {
+		return false, pg.Wrap("beginning to look for jobs whose slots are skipped", err)
+	}
+	return false, s.FindOverlapping(ctx)
 }
 
 // ForgetIdempotencyKeys deletes keys older than 24 hours.

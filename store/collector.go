@@ -12,8 +12,8 @@ import (
 	"punctual/store/pg"
 )
 
-// Collector exports the connection pools, the depths of the queues, the freezes, the next expiries of keys and the
-// partitions ahead to Prometheus.
+// Collector exports the connection pools, the depths of the queues, the freezes, the next expiries of keys, the jobs
+// whose slots are skipped and the partitions ahead to Prometheus.
 // All but the pools are read from the database at each scrape, within a second, and are absent when that fails.
 type Collector struct{ Store *Store }
 
@@ -52,6 +52,10 @@ var (
 	keyExpiryDesc = prometheus.NewDesc("punctual_next_key_expiry_timestamp_seconds",
 		"When the next API key of the tenant expires. Of the 1,000 keys that expire next, without keys made for a week or less.",
 		[]string{"tenant"}, nil)
+	overlapDesc = prometheus.NewDesc("punctual_overlapping_jobs",
+		"Jobs most of whose slots are skipped, because the run before has not ended; only jobs with recipients for that. "+
+			"Counted up to 10,000; the hundred tenants with the most.",
+		[]string{"tenant"}, nil)
 	takenBackDesc = prometheus.NewDesc("punctual_lost_outcomes_total",
 		"Runs that had not ended and that nobody had, because the database had lost what it had acknowledged. "+
 			"This replica took them back.",
@@ -71,6 +75,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- aheadDesc
 	ch <- frozenDesc
 	ch <- keyExpiryDesc
+	ch <- overlapDesc
 	ch <- takenBackDesc
 }
 
@@ -103,6 +108,13 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	} else {
 		for _, next := range expiries {
 			gauge(ch, keyExpiryDesc, float64(next.At.UnixMicro())/1e6, next.Tenant)
+		}
+	}
+	if counts, err := c.Store.CountOverlapping(ctx); err != nil {
+		c.Store.options.Log.Warn("the jobs whose slots are skipped cannot be counted", "error", err)
+	} else {
+		for _, n := range counts {
+			gauge(ch, overlapDesc, float64(n.Jobs), n.Tenant)
 		}
 	}
 	if err := c.collectQueues(ctx, ch); err != nil {

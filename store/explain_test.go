@@ -105,7 +105,9 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			pausedBefore(c, job, slots)
 			c.resumed(job.String())
 			return slots[1]
-		}, history.OutcomeSkipped, true, []string{"while the job was paused from", "(the warehouse moves)"}},
+		}, history.OutcomeSkipped, true, []string{
+			"while the job was paused from", "(the warehouse moves)", "A backfill from ", " makes up for it.",
+		}},
 		{"a slot in a pause that lasts", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
 			pausedBefore(c, job, slots)
 			return slots[1]

@@ -1,13 +1,19 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/notice"
+	"punctual/store/days"
+	"punctual/store/notices"
+	"punctual/store/pg"
 )
 
 // slotAt records what became of a slot: it ran, or was skipped or replaced because the run before had not ended.
@@ -28,8 +34,7 @@ func (c crud) slotAt(job uuid.UUID, at time.Time, fate string) {
 
 func (c claimer) lookForOverlaps() {
 	c.t.Helper()
-	_, err := c.FindOverlapping(c.t.Context())
-	must(c.t, err)
+	must(c.t, c.FindOverlapping(c.t.Context()))
 }
 
 func TestAJobMostOfWhoseSlotsAreSkippedIsToldOfOnce(t *testing.T) {
@@ -61,7 +66,8 @@ func TestAJobMostOfWhoseSlotsAreSkippedIsToldOfOnce(t *testing.T) {
 		c.slotAt(job, now.Add(time.Duration(i+1)*time.Second), "ran")
 	}
 	c.lookForOverlaps()
-	c.wantHeard("")
+	c.later()
+	c.wantHeard("overlap_over 1")
 	c.wantCount(0, "job is still marked", `SELECT count(*) FROM punctual.notified WHERE overlapping_since IS NOT NULL`)
 	c.slotAt(job, now.Add(5*time.Second), "overlap")
 	c.exec(`UPDATE punctual.notified SET sent = '{}'`)
@@ -98,4 +104,219 @@ func TestWhatIsNoSteadyOverlap(t *testing.T) {
 	}
 	c.lookForOverlaps()
 	c.wantHeard("overlapping 1")
+}
+
+// crowd skips most of a job's slots for more than an hour.
+func (c claimer) crowd(jobs ...uuid.UUID) {
+	c.t.Helper()
+	now := time.Now().UTC().Truncate(time.Second)
+	for _, job := range jobs {
+		for i := range 6 {
+			c.slotAt(job, now.Add(-time.Duration(i)*13*time.Minute), "overlap")
+		}
+	}
+}
+
+// clear lets the newest slots of a job run.
+func (c claimer) clear(job uuid.UUID) {
+	c.t.Helper()
+	for i := range 6 {
+		c.slotAt(job, time.Now().UTC().Truncate(time.Second).Add(time.Duration(i+1)*time.Second), "ran")
+	}
+}
+
+// The end is told to everybody, also to those who keep incidents, and however the slots stopped to be skipped.
+func TestTheEndOfSteadyOverlapsIsTold(t *testing.T) {
+	for name, end := range map[string]func(claimer, uuid.UUID){
+		"the slots run": claimer.clear,
+		"it is paused":  func(c claimer, _ uuid.UUID) { c.pause("job") },
+		"it is deleted": func(c claimer, _ uuid.UUID) { c.deleteJob("job") },
+		"nobody asks": func(c claimer, id uuid.UUID) {
+			c.edit("job", func(d *domain.Definition) { d.Notify = nil })
+			c.clear(id)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			c.secret("key", "routing")
+			job := c.create("job", rarely, slackly, statefully, func(d *domain.Definition) {
+				for i := range d.Notify {
+					d.Notify[i].On = []domain.Event{domain.EventOverlapping}
+				}
+			}).ID
+			c.crowd(job)
+			c.lookForOverlaps()
+			world := incidents{}
+			if channel := c.told(world); len(channel) != 1 || !strings.Contains(channel[0], "Job job skips most slots") ||
+				len(world.open()) != 2 {
+				t.Fatalf("the channel is told %q; open: %q", channel, world.open())
+			}
+			c.later()
+			if channel := c.told(world); len(channel) != 0 || len(world.open()) != 2 {
+				t.Errorf("while it lasts, the channel is told %q; open: %q", channel, world.open())
+			}
+			end(c, job)
+			c.lookForOverlaps()
+			c.later()
+			if channel := c.told(world); len(channel) != 1 ||
+				!strings.Contains(channel[0], "Job job skips slots no longer") || len(world.open()) > 0 {
+				t.Errorf("at its end, the channel is told %q; open: %q", channel, world.open())
+			}
+			c.later()
+			if channel := c.told(world); len(channel) != 0 {
+				t.Errorf("its end is told again: %q", channel)
+			}
+			c.wantCount(0, "lines are looked at",
+				`SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL OR causes <> '{}'`)
+			list, _, _, err := c.ListNotices(t.Context(), c.tenant, notices.Filter{Job: job})
+			must(t, err)
+			if len(list) != 6 {
+				t.Errorf("%d messages are listed with the job", len(list))
+			}
+		})
+	}
+}
+
+// A job that fails and skips slots has two incidents: the end of one is not the end of the other.
+func TestARecoveryDoesNotEndOverlaps(t *testing.T) {
+	c := newClaimer(t)
+	c.secret("key", "routing")
+	job := c.create("job", rarely, statefully, func(d *domain.Definition) {
+		for i := range d.Notify {
+			d.Notify[i].On = domain.Events
+		}
+	}).ID
+	c.dies("job")
+	c.crowd(job)
+	c.lookForOverlaps()
+	world := incidents{}
+	c.told(world)
+	if open := world.open(); len(open) != 5 { // two at PagerDuty; failing, dead and overlapping at Alertmanager
+		t.Fatalf("open: %q", open)
+	}
+	c.wellAgain("job")
+	c.later()
+	c.told(world)
+	if open := world.open(); len(open) != 2 || !strings.Contains(fmt.Sprint(open), "PunctualSlotsOverlap") {
+		t.Errorf("when it has recovered: %q", open)
+	}
+}
+
+// What is over before the recipient could hear of it is not told, and what begins again is.
+func TestOverlapsAreToldAsTheyAre(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", rarely, everything).ID
+	c.crowd(job)
+	c.lookForOverlaps()
+	c.tell()
+	c.clear(job)
+	c.lookForOverlaps()
+	c.wantHeard("")
+	c.exec(`UPDATE punctual.notified SET overlapping_since = now(), sent = '{}'`)
+	again := func() {
+		c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
+			SELECT id, tenant, 1, 'overlapping', gen_random_uuid(), now() FROM punctual.jobs`)
+		c.later()
+		c.tell()
+	}
+	again()
+	m, err := c.ClaimNotice(t.Context())
+	must(t, err)
+	again() // while the message is under way
+	must(t, c.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
+	c.wantHeard("overlapping 1")
+	c.later()
+	c.wantHeard("")
+}
+
+// Many jobs that skip slots share a subject, so that what a recipient knows stays small.
+func TestManyOverlapsAreOneSubject(t *testing.T) {
+	c := newClaimer(t)
+	const jobs = 130
+	c.many(jobs, "job", 0, rarely, everything)
+	c.exec(`UPDATE punctual.notified SET overlapping_since = now()`)
+	c.exec(`INSERT INTO punctual.notified (job_id, overlapping_since) SELECT id, now() FROM punctual.jobs
+		ON CONFLICT (job_id) DO UPDATE SET overlapping_since = now()`)
+	c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
+		SELECT id, tenant, 1, 'overlapping', gen_random_uuid(), now() FROM punctual.jobs`)
+	said := message(t, c.hears()[hook])
+	shared := said.Subjects[0]
+	if len(said.Subjects) != 11 || len(shared.Jobs) != 100 || shared.More != 20 ||
+		said.Headline != "130 jobs skip most slots since "+shared.Since.Format(time.RFC3339)+" (tenant default)" {
+		t.Fatalf("%s: %d subjects, the first with %d jobs and %d more",
+			said.Headline, len(said.Subjects), len(shared.Jobs), shared.More)
+	}
+	counts, err := c.CountOverlapping(t.Context())
+	must(t, err)
+	if len(counts) != 1 || counts[0].Jobs != jobs {
+		t.Errorf("counted %v", counts)
+	}
+	c.exec(`UPDATE punctual.notified SET overlapping_since = NULL`)
+	c.later()
+	said = message(t, c.hears()[hook])
+	if said.Headline != "130 jobs skip slots no longer (tenant default)" {
+		t.Errorf("at the end: %s", said.Headline)
+	}
+}
+
+// Jobs with a slot a day are told of, also if no slot is on weekends, and whether their runs are skipped or replaced.
+func TestSlotsADayApart(t *testing.T) {
+	c := newClaimer(t)
+	now := time.Now().UTC().Truncate(time.Second)
+	c.exec(`SELECT punctual.create_partitions(current_date - 20, current_date)`)
+	for name, days := range map[string][]int{"daily": {0, 1, 2, 3, 4, 5}, "weekdays": {0, 1, 4, 5, 6, 7}} {
+		for _, fate := range []string{"overlap", "replaced"} {
+			id := c.create(name+"-"+fate, rarely, everything).ID
+			for i, d := range days {
+				at := now.AddDate(0, 0, -d).Add(-time.Minute)
+				if fate == "replaced" {
+					at = at.AddDate(0, 0, -1) // the run of the slot before that
+				}
+				c.slotAt(id, at, map[bool]string{true: fate, false: "ran"}[i%3 != 2])
+			}
+		}
+	}
+	c.lookForOverlaps()
+	c.tell()
+	c.wantCount(4, "jobs are told of", `SELECT count(*) FROM punctual.notified WHERE overlapping_since IS NOT NULL`)
+	c.lookForOverlaps()
+	c.wantCount(4, "jobs are told of still", `SELECT count(*) FROM punctual.notified WHERE overlapping_since IS NOT NULL`)
+}
+
+// A look reads by index, and no more than its bounds, however many jobs are busy. The test counts pages, not time.
+func TestALookAtTenThousandBusyJobsIsBounded(t *testing.T) {
+	c := claimerOnClone(t)
+	const jobs, asking = 10_000, 20
+	c.many(jobs, "busy", 0, rarely)
+	c.many(asking, "asks", 0, rarely, everything)
+	c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, finished_at, skipped_first, skipped_last,
+			skipped_count, tenant, job_version, lane, status, reason, trigger)
+		SELECT (lpad(to_hex((extract(epoch FROM s.at) * 1000)::bigint), 12, '0') || '7' ||
+				right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid,
+			j.id, s.at, s.at, s.at, s.at, s.at, 1, j.tenant, 1, 5, 'skipped', 'overlap', 'schedule'
+		FROM punctual.jobs j, LATERAL (SELECT now() - i * interval '9 min' - random() * interval '1 s' AS at
+			FROM generate_series(0, 8) i) s`)
+	c.exec(`ANALYZE punctual.runs`)
+	wantPages := func(p plan, most int) {
+		t.Helper()
+		for _, node := range p.scans("runs") {
+			t.Errorf("runs are read by %s", node)
+		}
+		if pages := p.Hit + p.Read; pages > most {
+			t.Errorf("%d pages, want at most %d", pages, most)
+		} else {
+			t.Logf("%d pages", pages)
+		}
+	}
+	sql, args := notices.Crowding()
+	wantPages(c.explain(sql, args...), 200_000)
+	ids, err := pg.All(t.Context(), c.db.Pool(), pgx.RowTo[uuid.UUID], sql, args...)
+	must(t, err)
+	if len(ids) != asking {
+		t.Fatalf("%d jobs are looked at, want only those who ask: %d", len(ids), asking)
+	}
+	sql, args = notices.Counting(days.Recent(), ids, c.now())
+	wantPages(c.explain(sql, args...), 100*asking)
+	c.lookForOverlaps()
+	c.wantCount(asking, "jobs are told of", `SELECT count(*) FROM punctual.notified WHERE overlapping_since IS NOT NULL`)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -86,5 +87,35 @@ func TestAResumeSaysWhichSlotsPassedMeanwhile(t *testing.T) {
 	pausedSince(c, "once", hour.Add(-150*time.Minute), hour.Add(-2*time.Hour))
 	if got := c.swallowed("once"); got != "nothing" || once.ID != c.get("once").ID {
 		t.Errorf("a one-shot fires late; its pause swallowed %s", got)
+	}
+}
+
+// A pause that ends by itself says in its entry of the audit log which slots it swallowed, and so does a resume.
+func TestTheEntryOfAResumeSaysWhichSlotsPassed(t *testing.T) {
+	for name, end := range map[string]func(c crud){
+		"the pause is over": func(c crud) {
+			c.exec(`UPDATE punctual.jobs SET paused_until = now()`)
+			resumed, _, err := c.ResumeDue(t.Context())
+			if must(t, err); resumed != 1 {
+				t.Errorf("%d jobs are resumed", resumed)
+			}
+		},
+		"somebody resumes it": func(c crud) { c.resumed("a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCRUD(t)
+			c.partitionsBack(2)
+			job := c.create("a", halfPast)
+			hour := job.NextScheduledFor.UTC().Add(-time.Hour) // its last slot
+			c.pause("a")
+			c.setNext(job.ID, hour.Add(-2*time.Hour))
+			end(c)
+			slots := fmt.Sprintf(`{"first":%q,"last":%q,"count":3}`,
+				hour.Add(-2*time.Hour).Format(time.RFC3339), hour.Format(time.RFC3339))
+			if n := c.count(`SELECT count(*) FROM punctual.audit_log
+				WHERE action = 'job.resume' AND after ->> 'skipped_while_paused' = $1`, slots); n != 1 {
+				t.Errorf("%d entries say %s", n, slots)
+			}
+		})
 	}
 }

@@ -352,6 +352,18 @@ func TestAResumedJobLinksToItsBackfill(t *testing.T) {
 		t.Fatal("no link to the form")
 	}
 	b.get(html.UnescapeString(found[1])).want(200).shows("<strong>1 slot</strong>, 1 new run")
+	b.get("/jobs/daily").hides("active again").shows("1 slot passed while it was paused (", "Make up for them")
+	var skip string
+	if err := s.store.Pool().QueryRow(t.Context(), `SELECT id FROM punctual.runs WHERE reason = 'paused'`).Scan(&skip); err != nil {
+		t.Fatal(err)
+	}
+	b.get("/runs/" + skip).want(200).shows("Make up for them")
+	form, err := url.Parse(html.UnescapeString(found[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.post("/jobs/daily/backfill", "from", form.Query().Get("from"), "to", form.Query().Get("to")).want(303)
+	s.execute(`UPDATE punctual.runs SET created_at = created_at - interval '3 days' WHERE reason = 'paused'`)
 	b.get("/jobs/daily").hides("Make up")
 	b.keep(saidCookie, "/", url.QueryEscape("Well.\nhttps://example.com/"))
 	b.get("/jobs").want(200).shows("Well.").hides("https://example.com/")
@@ -539,6 +551,13 @@ func TestANewKeyIsShownOnce(t *testing.T) {
 	b.get("/settings").want(200).hides(key[1])
 	s.browser().post("/login", "key", key[1]).want(303)
 	b.post("/settings/keys", "name", "", "role", "viewer").want(422).shows(`aria-invalid="true"`)
+	b.post("/settings/keys", "name", "robot", "role", "viewer", "never", "1").want(200).shows("<td>robot</td>", "<td>never</td>")
+	b.post("/settings/keys", "name", "two", "role", "viewer", "never", "1", "expires_at", "2090-01-01T00:00").want(422).
+		shows("must not be given together with expires_at")
+	s.execute(`UPDATE punctual.tenants SET max_key_age = '30 days'`)
+	b.get("/settings").want(200).hides(`name="never"`)
+	b.post("/settings/keys", "name", "robot", "role", "viewer", "never", "1").want(422)
+	s.execute(`UPDATE punctual.tenants SET max_key_age = NULL`)
 	id := regexp.MustCompile(`/settings/keys/([0-9a-f-]{36})/revoke`).FindStringSubmatch(b.get("/settings").body)
 	b.post("/settings/keys/" + id[1] + "/revoke").want(303)
 	b.get("/").want(200).hides("expires soon")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,11 +25,12 @@ type jobView struct {
 	Runs      []runs.Run // newest first
 	Next      string     // cursor of older runs
 	Explained *history.Explanation
-	At        string           // the time that was asked about, as it was written
-	Asked     time.Time        // as it was understood
-	Last      *time.Time       // the last slot
-	Nearest   *time.Time       // to an instant at which there was none
-	Problem   *problem.Problem // with that instant
+	At        string             // the time that was asked about, as it was written
+	Asked     time.Time          // as it was understood
+	Last      *time.Time         // the last slot
+	Passed    *runs.SkippedRange // slots that a pause swallowed in the last days, and that were not made up for
+	Nearest   *time.Time         // to an instant at which there was none
+	Problem   *problem.Problem   // with that instant
 }
 
 // Zone is the zone of the job's schedule.
@@ -62,12 +64,36 @@ func (v *visit) job(job httpapi.Job) error {
 			break
 		}
 	}
+	view.Passed = passed(view.Runs, time.Now())
 	if view.At != "" {
 		if err := v.explain(&view); err != nil {
 			return err
 		}
 	}
 	return v.show("job", job.Name, view)
+}
+
+// passed returns the slots that the newest pause swallowed, if it ended in the last two days and none of them was made
+// up for. The runs are the newest first.
+func passed(newest []runs.Run, now time.Time) *runs.SkippedRange {
+	for _, r := range newest {
+		if s := r.Skipped; s != nil && r.Reason != nil && *r.Reason == domain.ReasonPaused {
+			madeUp := slices.ContainsFunc(newest, func(o runs.Run) bool {
+				return o.Trigger == domain.TriggerBackfill && !o.ScheduledFor.Before(s.First) && !o.ScheduledFor.After(s.Last)
+			})
+			if madeUp || r.CreatedAt.Before(now.Add(-48*time.Hour)) {
+				return nil
+			}
+			return s
+		}
+	}
+	return nil
+}
+
+// backfillPath is the form of the backfill that makes up for skipped slots of a job.
+func backfillPath(job string, s runs.SkippedRange) string {
+	again := httpapi.MakeUp(s)
+	return job + "/backfill?" + url.Values{"from": {again.From}, "to": {again.To}}.Encode()
 }
 
 // jobPath is the page of the job that a path is about.
@@ -85,10 +111,8 @@ func (v *visit) resumeJob() error {
 	if err != nil || passed == nil {
 		return v.done(err, v.jobPath(), "The job is active again.")
 	}
-	again := httpapi.MakeUp(*passed)
-	form := url.Values{"from": {again.From}, "to": {again.To}}
 	return v.to(v.jobPath(), "The job is active again: "+httpapi.SkippedWords(*passed)+".\n"+
-		v.jobPath()+"/backfill?"+form.Encode())
+		backfillPath(v.jobPath(), *passed))
 }
 
 func (v *visit) triggerJob() error {

@@ -141,6 +141,8 @@ var functions = template.FuncMap{
 	"place":    func() string { return mark(time.Time{}, "place", "") },
 	"labels":   pairsOf,
 	"slashed":  slashed,
+	"skipped":  httpapi.SkippedWords,
+	"makeup":   backfillPath,
 }
 
 // dict makes a map of names and values, for parts that need several.

@@ -68,9 +68,13 @@ func (v *visit) expiringKeys() ([]tenants.Key, error) {
 
 // createKey shows the new key's secret on the page itself: it is never shown again.
 func (v *visit) createKey() error {
-	made, failed := v.api.CreateAPIKey(v.ctx(), httpapi.KeyInput{
+	in := httpapi.KeyInput{
 		Name: v.field("name"), Role: auth.Role(v.field("role")), ExpiresAt: v.instant("expires_at"),
-	})
+	}
+	if v.field("never") != "" {
+		in.ExpiresIn = httpapi.NeverExpires()
+	}
+	made, failed := v.api.CreateAPIKey(v.ctx(), in)
 	said, err := refused(failed)
 	if err != nil {
 		return err

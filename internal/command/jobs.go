@@ -27,6 +27,7 @@ type Jobs struct {
 	Run     runJob          `cmd:"" help:"Run a job now, beside its schedule. The run's id goes to stdout."`
 	Delete  deleteJob       `cmd:"" help:"Delete a job. Its history stays."`
 
+	Runs     jobRuns     `cmd:"" help:"List the runs of a job, newest first, and who asked for those by hand."`
 	Changes  jobChanges  `cmd:"" help:"List who changed a job, its runs and its dead letters, newest first."`
 	Versions jobVersions `cmd:"" help:"List the versions of a job, newest first."`
 	Diff     diffJob     `cmd:"" help:"Show how two versions of a job differ."`

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -14,24 +15,40 @@ import (
 	"punctual/httpapi/client"
 	"punctual/store/audit"
 	"punctual/store/jobs"
+	"punctual/store/runs"
 )
 
-// newest holds the flag of lists of which the newest part is shown.
+// newest holds the flags of lists of which the newest part is shown.
 type newest struct {
-	oneJob
-	Limit int `default:"50" help:"List at most this many, up to 500."`
+	Limit int  `default:"50" help:"List at most this many, up to 500."`
+	JSON  bool `name:"json" help:"Print what the API answers, in full, for programs."`
 }
 
-// Validate is called by the flag parser.
-func (c *newest) Validate() error {
+func (c *newest) check() error {
 	if c.Limit < 1 || c.Limit > mostListed {
 		return fmt.Errorf("--limit: %d is outside 1 to %d", c.Limit, mostListed)
 	}
-	return c.oneJob.Validate()
+	return nil
 }
 
-// printNewest lists items in columns, and says if there are more.
-func printNewest[T any](list httpapi.List[T], header string, row func(T) []any) error {
+// newestOfJob holds the arguments of such a list of a job.
+type newestOfJob struct {
+	oneJob
+	newest
+}
+
+// Validate is called by the flag parser.
+func (c *newestOfJob) Validate() error { return errors.Join(c.check(), c.oneJob.Validate()) }
+
+// printNewest lists items as JSON, or in columns. Then it says if there are more.
+func printNewest[T any](c newest, list httpapi.List[T], header string, row func(T) []any) error {
+	if c.JSON {
+		raw, err := json.Marshal(list)
+		if err != nil {
+			return err
+		}
+		return printJSON(raw)
+	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, header)
 	for _, item := range list.Data {
@@ -46,7 +63,7 @@ func printNewest[T any](list httpapi.List[T], header string, row func(T) []any) 
 
 func (c *newest) query() url.Values { return url.Values{"limit": {strconv.Itoa(c.Limit)}} }
 
-type jobChanges struct{ newest }
+type jobChanges struct{ newestOfJob }
 
 func (c *jobChanges) Run(ctx context.Context) error {
 	return c.call(ctx, func(api *client.Client) error {
@@ -54,18 +71,51 @@ func (c *jobChanges) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return printNewest(list, "WHEN\tACTION\tBY\tFIELDS", func(change audit.JobChange) []any {
-			var fields []string
-			for _, d := range audit.Differences(change.Before, change.After) {
-				fields = append(fields, d.Field)
-			}
+		return printNewest(c.newest, list, "WHEN\tACTION\tBY\tFIELDS", func(change audit.JobChange) []any {
 			by := audit.Actor{Kind: change.ActorKind, Name: orEmpty(change.Actor), KeyName: orEmpty(change.ActorName)}
-			return []any{instant(&change.At), change.Action, by.Words(), strings.Join(fields, ", ")}
+			return []any{instant(&change.At), change.Action, by.Words(), fields(change.Before, change.After)}
 		})
 	})
 }
 
-type jobVersions struct{ newest }
+// fields names the fields that a change has changed.
+func fields(before, after json.RawMessage) string {
+	var names []string
+	for _, d := range audit.Differences(before, after) {
+		names = append(names, d.Field)
+	}
+	return strings.Join(names, ", ")
+}
+
+type jobRuns struct {
+	newestOfJob
+	Status string `placeholder:"STATUS" help:"Only runs in this status, such as dead or skipped."`
+}
+
+func (c *jobRuns) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		query := c.query()
+		if c.Status != "" {
+			query.Set("status", c.Status)
+		}
+		list, err := api.JobRuns(ctx, c.Job, query)
+		if err != nil {
+			return err
+		}
+		return printNewest(c.newest, list, "SLOT\tTRIGGER\tBY\tSTATUS\tWHY\tRUN", func(r runs.Run) []any {
+			why := ""
+			if r.Reason != nil {
+				why = string(*r.Reason)
+			}
+			if r.Cause != nil {
+				why = strings.TrimPrefix(why+": "+r.Cause.Text, ": ")
+			}
+			return []any{instant(&r.ScheduledFor), r.Trigger, orEmpty(r.TriggeredBy), r.Status, why, r.ID}
+		})
+	})
+}
+
+type jobVersions struct{ newestOfJob }
 
 func (c *jobVersions) Run(ctx context.Context) error {
 	return c.call(ctx, func(api *client.Client) error {
@@ -73,7 +123,7 @@ func (c *jobVersions) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return printNewest(list, "VERSION\tFROM\tSTATE\tBY\tCHANGED", func(v jobs.Version) []any {
+		return printNewest(c.newest, list, "VERSION\tFROM\tSTATE\tBY\tCHANGED", func(v jobs.Version) []any {
 			changed := strings.Join(v.Changed, ", ")
 			if v.Restored != nil {
 				changed += fmt.Sprintf(" (restored version %d)", *v.Restored)

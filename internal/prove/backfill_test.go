@@ -2,6 +2,7 @@ package prove
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -51,16 +52,7 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	if len(requests) != o.Matched {
 		t.Errorf("%d requests for %d slots", len(requests), o.Matched)
 	}
-	if !slices.IsSortedFunc(requests, func(a, b Request) int {
-		return cmp.Or(a.ScheduledFor.Compare(b.ScheduledFor), cmp.Compare(a.Attempt, b.Attempt))
-	}) {
-		t.Error("they did not come oldest first")
-	}
-	for i, r := range requests {
-		if i > 0 && r.At.Before(requests[i-1].Ended) {
-			t.Errorf("the request of %s came before that of %s was answered", r.ScheduledFor, requests[i-1].ScheduledFor)
-		}
-	}
+	oneAtATime(t, requests)
 	skips := 0
 	for _, r := range f.Runs {
 		if r.isRange() && r.Reason == "paused" {
@@ -72,4 +64,59 @@ func TestABackfillRunsEachPastSlotOnceOldestFirst(t *testing.T) {
 	}
 	proven(t, dsn)
 	stop(t, fleet...)
+}
+
+// oneAtATime checks that the requests of a backfill came one at a time, oldest first.
+func oneAtATime(t *testing.T, requests []Request) {
+	t.Helper()
+	for i, r := range requests[1:] {
+		before := requests[i]
+		if cmp.Or(before.ScheduledFor.Compare(r.ScheduledFor), cmp.Compare(before.Attempt, r.Attempt)) >= 0 {
+			t.Errorf("attempt %d of %s came after attempt %d of %s",
+				r.Attempt, r.ScheduledFor, before.Attempt, before.ScheduledFor)
+		}
+		if r.At.Before(before.Ended) {
+			t.Errorf("the request of %s came before that of %s was answered", r.ScheduledFor, before.ScheduledFor)
+		}
+	}
+}
+
+// The replica that works through a backfill is killed while a run of it is in flight. Another one goes on: with that run
+// once more, under a higher fencing token, and then with the rest, one at a time and none twice.
+func TestABackfillOutlivesTheReplicaThatWorksThroughIt(t *testing.T) {
+	exhaustive(t, "takes half a minute")
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	const slots, killedAt = 12, 5
+	answers := slices.Repeat([]Answer{{Delay: 20 * time.Millisecond}}, killedAt)
+	w.Script("/hook", append(answers, Answer{Hang: true}, Answer{Delay: 20 * time.Millisecond})...)
+	first := serve(t, dsn)
+	now := time.Now().UTC().Truncate(time.Second)
+	create(t, first.API, job("a", w.URL+"/hook", process.JobSpec{ // no slot is near
+		"schedule": map[string]any{"cron": fmt.Sprintf("%d * * * *", (now.Minute()+30)%60)}, "timeout": "5m",
+	}))
+	o := do[operation](t, first.API, "POST", "/v1/jobs/a/backfill", map[string]any{
+		"from": now.Add(-slots * time.Hour).Format(time.RFC3339), "to": now.Format(time.RFC3339),
+	})
+	requests := func() []Request { return w.At("/hook") }
+	await(t, "the run that hangs", func() bool { return len(requests()) == killedAt+1 })
+	second := serve(t, dsn)
+	first.Kill()
+	o = finished(t, second.API, o.ID)
+	if o.State != "done" || o.Matched != slots || o.Done != slots || o.Failed != 0 {
+		t.Errorf("%+v", o)
+	}
+	w.Release("/hook")
+	verify(t, atRest(t, dsn, w), Conditions{})
+	all := requests()
+	if len(all) != slots+1 {
+		t.Fatalf("%d requests, want %d and the repeat of the one in flight", len(all), slots)
+	}
+	oneAtATime(t, all)
+	lost, again := all[killedAt], all[killedAt+1]
+	if lost.Run != again.Run || lost.Attempt != 1 || again.Attempt != 2 || again.Fence <= lost.Fence {
+		t.Errorf("after %+v came %+v", lost, again)
+	}
+	proven(t, dsn)
+	stop(t, second)
 }

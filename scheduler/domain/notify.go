@@ -60,8 +60,11 @@ const (
 // Events are all events that a notice can be asked for.
 var Events = []Event{EventFailing, EventDead, EventMissed, EventLate, EventStale, EventOverlapping, EventRecovered}
 
-// EventTest is the event of a test notice. No entry can ask for it.
-const EventTest Event = "test"
+// Events that no entry can ask for.
+const (
+	EventOverlapOver Event = "overlap_over" // the end of EventOverlapping, for those who asked for that
+	EventTest        Event = "test"         // of a test notice
+)
 
 // Trouble reports whether the event says that a job is not well. EventRecovered ends that.
 func (e Event) Trouble() bool { return e == EventFailing || e == EventDead || e == EventStale }

@@ -43,16 +43,16 @@ var alertNames = map[domain.Event]string{
 // heldAlerts are the names of the alerts about late runs and missed slots, by what held them up.
 var heldAlerts = map[Kind]string{
 	KindLate: "PunctualRunLate", KindMissed: "PunctualSlotsMissed", KindLimit: "PunctualLimitReached",
-	KindQueue: "PunctualQueueUnserved", KindFreeze: "PunctualFrozen",
+	KindQueue: "PunctualQueueUnserved", KindFreeze: "PunctualFrozen", KindOverlap: "PunctualSlotsOverlap",
 }
 
 // alertmanager writes a message as alerts. A job has one for each kind of trouble, because the labels say how bad it
-// is. A recovery ends the alerts of whatever happened before it, also of what earlier notices told. Any other subject
-// is one alert.
+// is. A recovery ends the alerts of whatever happened before it, also of what earlier notices told, but for skipped
+// slots, which have an end of their own. Any other subject is one alert.
 func alertmanager(m Message, resolves bool, now time.Time) []alert {
 	alerts := []alert{}
 	for _, s := range m.Subjects {
-		if s.Kind == KindJob {
+		if s.ofOneJob() {
 			alerts = append(alerts, ofJob(s.Jobs[0], resolves, now)...)
 		} else {
 			alerts = append(alerts, ofSubject(m, s, resolves, now))
@@ -64,15 +64,17 @@ func alertmanager(m Message, resolves bool, now time.Time) []alert {
 func ofJob(news domain.News, resolves bool, now time.Time) []alert {
 	var alerts []alert
 	for _, e := range news.Events {
-		if e.Event != domain.EventRecovered {
-			alerts = replace(alerts, fired(news, e, resolves, now))
-			continue
-		}
-		for _, trouble := range domain.Events {
-			if trouble == domain.EventRecovered {
-				continue
+		switch e.Event {
+		case domain.EventOverlapOver:
+			alerts = replace(alerts, resolved(news, domain.EventOverlapping, e))
+		case domain.EventRecovered:
+			for _, trouble := range domain.Events {
+				if trouble != domain.EventRecovered && trouble != domain.EventOverlapping {
+					alerts = replace(alerts, resolved(news, trouble, e))
+				}
 			}
-			alerts = replace(alerts, resolved(news, trouble, e))
+		default:
+			alerts = replace(alerts, fired(news, e, resolves, now))
 		}
 	}
 	return alerts
@@ -86,7 +88,7 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 	switch s.Kind {
 	case KindHost:
 		labels["alertname"], labels["host"], labels["severity"] = "PunctualHostUnreachable", s.Name, "critical"
-	case KindLate, KindMissed, KindLimit, KindQueue, KindFreeze:
+	case KindLate, KindMissed, KindLimit, KindQueue, KindFreeze, KindOverlap:
 		labels["alertname"], labels["severity"] = heldAlerts[s.Kind], severity(domain.EventLate)
 		if s.Kind == KindLimit || s.Kind == KindQueue {
 			labels[string(s.Kind)] = s.Name
@@ -189,9 +191,11 @@ func lasts(e domain.Event, resolves bool) time.Duration {
 			return untilResolved
 		}
 		return unresolved
+	case domain.EventOverlapping:
+		return untilResolved // which is told to all who hear of it
 	case domain.EventTest:
 		return ofATest
-	case domain.EventMissed, domain.EventLate, domain.EventOverlapping, domain.EventRecovered:
+	case domain.EventMissed, domain.EventLate, domain.EventOverlapOver, domain.EventRecovered:
 	}
 	return passing
 }

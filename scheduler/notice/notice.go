@@ -36,6 +36,8 @@ const (
 	KindLimit  Kind = "limit"  // a limit of the tenant, and the jobs whose runs it made late or missed
 	KindQueue  Kind = "queue"  // a queue that no replica served, likewise
 	KindFreeze Kind = "freeze" // a freeze, likewise
+
+	KindOverlap Kind = "overlap" // jobs most of whose slots are skipped, as the run before has not ended
 )
 
 // State is the state of a subject.
@@ -153,10 +155,15 @@ func earlier(a, b *time.Time) *time.Time {
 
 // single returns the news of a message about one job.
 func (m Message) single() (domain.News, bool) {
-	if len(m.Subjects) == 1 && m.Subjects[0].Kind == KindJob {
+	if len(m.Subjects) == 1 && m.Subjects[0].ofOneJob() {
 		return m.Subjects[0].Jobs[0], true
 	}
 	return domain.News{}, false
+}
+
+// ofOneJob reports whether a subject is something about one job.
+func (s Subject) ofOneJob() bool {
+	return s.Kind == KindJob || s.Kind == KindOverlap && len(s.Jobs) == 1 && s.More == 0
 }
 
 // Headline says the newest state in a line.
@@ -174,21 +181,28 @@ func Headline(m Message) string {
 // Groups returns the subjects of a message for people: single jobs in the same state are one group.
 func (m Message) Groups() []Subject {
 	var groups []Subject
-	at := map[State]int{}
+	type group struct {
+		Kind
+		State
+	}
+	at := map[group]int{}
 	for _, s := range m.Subjects {
-		if s.Kind != KindJob {
+		if s.Kind != KindJob && s.Kind != KindOverlap {
 			groups = append(groups, s)
 			continue
 		}
-		i, there := at[s.State]
+		i, there := at[group{s.Kind, s.State}]
 		if !there {
-			at[s.State] = len(groups)
+			at[group{s.Kind, s.State}] = len(groups)
 			s.Jobs = slices.Clone(s.Jobs)
 			groups = append(groups, s)
 			continue
 		}
 		g := &groups[i]
-		g.Kind, g.Name, g.Jobs = KindJobs, m.Tenant, append(g.Jobs, s.Jobs...)
+		g.Name, g.Jobs, g.More = m.Tenant, append(g.Jobs, s.Jobs...), g.More+s.More
+		if g.Kind == KindJob {
+			g.Kind = KindJobs
+		}
 		g.Since = earlier(g.Since, s.Since)
 	}
 	return groups
@@ -199,8 +213,8 @@ func (s Subject) Title() string {
 	if s.title != "" {
 		return s.title
 	}
-	jobs := times(len(s.Jobs), "job")
-	if s.Kind == KindJob || s.Kind == KindJobs && len(s.Jobs) == 1 {
+	jobs := times(len(s.Jobs)+s.More, "job")
+	if s.ofOneJob() || s.Kind == KindJobs && len(s.Jobs) == 1 {
 		jobs = "job " + s.Jobs[0].Job
 	}
 	verb := map[bool]string{true: "is", false: "are"}[len(s.Jobs) == 1]
@@ -213,6 +227,8 @@ func (s Subject) Title() string {
 		return fmt.Sprintf("%s can be reached again: %s", s.Name, s.recovered(jobs))
 	case s.Kind == KindHost:
 		return fmt.Sprintf("%s cannot be reached%s: %s affected", s.Name, since, jobs)
+	case s.Kind == KindOverlap:
+		return jobs + s.overlapTitle(since)
 	case s.held():
 		return s.heldTitle(since)
 	case s.State == StateResolved:
@@ -221,6 +237,14 @@ func (s Subject) Title() string {
 		return jobs + " ran late or missed slots"
 	}
 	return fmt.Sprintf("%s %s failing%s", jobs, verb, since)
+}
+
+func (s Subject) overlapTitle(since string) string {
+	verb := map[bool]string{true: " skips", false: " skip"}[len(s.Jobs)+s.More == 1]
+	if s.State == StateResolved {
+		return verb + " slots no longer"
+	}
+	return verb + " most slots" + since
 }
 
 // recovered says which of the jobs of a host that can be reached again have recovered.
@@ -300,8 +324,8 @@ func jobHeadline(news domain.News) string {
 	what := map[domain.Event]string{
 		domain.EventFailing: "is failing", domain.EventDead: "has dead runs", domain.EventMissed: "missed slots",
 		domain.EventLate: "runs late", domain.EventStale: "is stale", domain.EventRecovered: "recovered",
-		domain.EventOverlapping: "skips most slots",
-		domain.EventTest:        "sends a test notice",
+		domain.EventOverlapping: "skips most slots", domain.EventOverlapOver: "skips slots no longer",
+		domain.EventTest: "sends a test notice",
 	}
 	return fmt.Sprintf("Job %s %s (tenant %s)", news.Job, cmp.Or(what[last], string(last)), news.Tenant)
 }
@@ -341,6 +365,8 @@ func describe(e domain.NewsEvent) string {
 			return e.Runs[0].Error
 		}
 		return "most slots were skipped, because the run before had not ended"
+	case domain.EventOverlapOver:
+		return "most slots run again to their end" + when(e, ", which they did not since ")
 	case domain.EventRecovered:
 		if e.Since == nil {
 			return "a run succeeded at " + at(e.LastAt)
@@ -356,7 +382,15 @@ func failing(e domain.NewsEvent) string {
 	if e.Since == nil {
 		return ""
 	}
-	return "; failing since " + at(*e.Since) + inARow(e.Failures)
+	return when(e, "; failing since ") + inARow(e.Failures)
+}
+
+// when says since when, if that is known.
+func when(e domain.NewsEvent, words string) string {
+	if e.Since == nil {
+		return ""
+	}
+	return words + at(*e.Since)
 }
 
 func inARow(failures int) string {
@@ -384,7 +418,7 @@ func severity(e domain.Event) string {
 		return "error"
 	case domain.EventMissed, domain.EventLate, domain.EventOverlapping:
 		return "warning"
-	case domain.EventRecovered, domain.EventTest:
+	case domain.EventRecovered, domain.EventOverlapOver, domain.EventTest:
 	}
 	return "info"
 }

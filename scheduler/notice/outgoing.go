@@ -15,6 +15,7 @@ type Outgoing struct {
 	Tenant int32
 	To     domain.Recipient
 	Jobs   []uuid.UUID // that it tells of
+	Beside []uuid.UUID // more of them, which the recipient holds no state of
 	Opens  []uuid.UUID // those that the recipient holds for troubled if the message arrives, or did so before
 	Under  []string    // the keys of their subjects
 	Opened []uuid.UUID // those of them of which it knew nothing before

@@ -158,6 +158,10 @@ func (e *explaining) skipped() {
 	case domain.ReasonJobDeleted:
 		reason = "was skipped because the job was deleted"
 	}
+	if reasonOf(r) == domain.ReasonPaused && r.Skipped != nil && e.backfill == "" {
+		among += fmt.Sprintf(" A backfill from %s to %s makes up for it.",
+			pg.Stamp(r.Skipped.First), pg.Stamp(r.Skipped.Last.Add(time.Second))) // the end is not included
+	}
 	e.say(OutcomeSkipped, "The slot %s.%s", reason, among)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
+	"punctual/store/runs"
 )
 
 // jobShot is a job as the audit log shows it: with its definition if the definition changed.
@@ -15,7 +16,10 @@ type jobShot struct {
 	PausedUntil *time.Time      `json:"paused_until,omitempty"`
 	Note        string          `json:"note,omitempty"`
 	Restored    int32           `json:"restored_version,omitempty"`
-	Definition  json.RawMessage `json:"definition,omitempty"`
+
+	SkippedWhilePaused *runs.SkippedRange `json:"skipped_while_paused,omitempty"`
+
+	Definition json.RawMessage `json:"definition,omitempty"`
 }
 
 // shot returns the job as it stands.
@@ -59,7 +63,7 @@ func (h *held) change(note string) audit.Change {
 	case h.State == domain.JobPaused:
 		c.Action = audit.JobPause
 	case before.State == domain.JobPaused:
-		c.Action = audit.JobResume
+		c.Action, after.SkippedWhilePaused = audit.JobResume, h.passed.slots()
 	}
 	c.Before, c.After = before.without(), after.without()
 	return c

@@ -42,7 +42,7 @@ type held struct {
 	*jobRow
 	before jobShot       // the job as it was when it was locked
 	paused *time.Time    // since when it was paused then
-	passed int           // slots that became a skip because they passed while it was paused; at most 1,001 of a skip
+	passed swallowed     // slots that became a skip because they passed while it was paused
 	job    *domain.Job   // nil if this binary cannot compile the definition; then none of its slots is settled
 	hidden secrets.OfJob // of a new definition, to be written with it
 	gate   gateChange    // what a new definition does to the job's gate

@@ -89,7 +89,7 @@ func (s *Jobs) ChangeMany(
 		}
 		m.results[h.ID] = err
 		if c.Action == ResumeMany {
-			passed += h.passed
+			passed += h.passed.count
 		}
 		if changed && h.State == domain.JobDeleted {
 			ended = append(ended, h.ID)

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -106,33 +107,57 @@ func (h *held) record(ctx context.Context, tx *pg.Tx) (rec Record, err error) {
 	return rec, err
 }
 
+// swallowed are slots that passed while a job was paused.
+type swallowed struct {
+	first, last time.Time
+	count       int  // at most 1,001 of a skip
+	uncounted   bool // there are more
+}
+
+// add adds the slots that a plan skips.
+func (s *swallowed) add(p domain.Plan) {
+	for _, skip := range p.Skips {
+		s.skip(skip.First, skip.Last, skip.Count)
+	}
+}
+
+// skip adds a range of slots; count 0: more than 1,000.
+func (s *swallowed) skip(first, last time.Time, count int) {
+	if s.count == 0 {
+		s.first = first
+	}
+	s.last, s.count, s.uncounted = last, s.count+cmp.Or(count, domain.MaxCount+1), s.uncounted || count == 0
+}
+
+// slots returns the range of the slots; nil: there are none.
+func (s *swallowed) slots() *runs.SkippedRange {
+	if s.count == 0 {
+		return nil
+	}
+	all := runs.SkippedRange{First: s.first.UTC(), Last: s.last.UTC()}
+	if !s.uncounted {
+		all.Count = &s.count
+	}
+	return &all
+}
+
 // swallowed returns the slots that a pause swallowed. An edit of the schedule meanwhile has recorded those before it.
-func (h *held) swallowed(ctx context.Context, tx *pg.Tx) (all *runs.SkippedRange, err error) {
-	slots, uncounted := 0, false
+func (h *held) swallowed(ctx context.Context, tx *pg.Tx) (*runs.SkippedRange, error) {
+	var all swallowed
 	search := days.Search{Index: days.MadeLater, Since: h.paused.Add(-runs.ClockSlack)}
-	err = search.Forth(ctx, tx, func(ctx context.Context, q pg.Querier, w days.Window) (enough bool, err error) {
+	err := search.Forth(ctx, tx, func(ctx context.Context, q pg.Querier, w days.Window) (enough bool, err error) {
 		var first, last time.Time
-		var count *int
+		var count int
 		_, err = pgx.ForEachRow(pg.Query(ctx, q, `
-			SELECT r.skipped_first, r.skipped_last, r.skipped_count FROM punctual.runs r
+			SELECT r.skipped_first, r.skipped_last, coalesce(r.skipped_count, 0) FROM punctual.runs r
 			WHERE r.job_id = $1 AND r.reason = 'paused' AND r.created_at >= $2 AND `+w.On(`r.id`)+`
 			ORDER BY r.id`, h.ID, *h.paused), []any{&first, &last, &count}, func() error {
-			if all == nil {
-				all = &runs.SkippedRange{First: first.UTC()}
-			}
-			if all.Last = last.UTC(); count == nil {
-				uncounted = true
-			} else {
-				slots += *count
-			}
+			all.skip(first, last, count)
 			return nil
 		})
 		return false, err
 	})
-	if all != nil && !uncounted {
-		all.Count = &slots
-	}
-	return all, pg.Wrap("reading what the pause of job "+h.ID.String()+" swallowed", err)
+	return all.slots(), pg.Wrap("reading what the pause of job "+h.ID.String()+" swallowed", err)
 }
 
 func sameInstant(a, b *time.Time) bool {

@@ -72,7 +72,7 @@ func (s *Jobs) settlePause(
 	plan := domain.SkipBefore(domain.Situation{
 		Job: h.job, ScheduledFor: *h.scheduledFor, Now: now,
 	}, until, domain.ReasonPaused)
-	h.swallow(plan)
+	h.passed.add(plan)
 	for _, p := range plan.Skips {
 		skips.Add(h.job, h.lane, p, now)
 	}

@@ -32,18 +32,20 @@ type jobRow struct {
 const jobColumns = `j.id, t.name, j.version, ` + names.JobState + `,
 	j.paused_at, j.paused_until, coalesce(j.paused_by, ''), coalesce(j.pause_note, ''),
 	j.created_at, j.updated_at, s.completed_at, j.tenant, ` + names.Lane + `,
-	coalesce(s.enabled, false), s.scheduled_for, s.next_run_at, v.definition::text`
+	coalesce(s.enabled, false), s.scheduled_for, s.next_run_at, v.definition::text,
+	f.failing_since, f.stale_since, f.overlapping_since`
 
 const jobTables = `punctual.jobs j
 	JOIN punctual.tenants t ON t.id = j.tenant
 	LEFT JOIN punctual.schedules s ON s.job_id = j.id
-	JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version`
+	JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
+	LEFT JOIN punctual.notified f ON f.job_id = j.id`
 
 func scanJob(row pgx.CollectableRow) (*jobRow, error) {
 	var j jobRow
 	err := row.Scan(&j.ID, &j.Tenant, &j.Version, &j.State, &j.PausedAt, &j.PausedUntil, &j.PausedBy, &j.PauseNote,
 		&j.CreatedAt, &j.UpdatedAt, &j.CompletedAt, &j.tenant, &j.lane, &j.enabled, &j.scheduledFor, &j.nextRunAt,
-		&j.definition)
+		&j.definition, &j.FailingSince, &j.StaleSince, &j.OverlappingSince)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,11 @@ type Record struct {
 	UpdatedAt        time.Time
 	CompletedAt      *time.Time
 
+	// Since when it is so; nil: it is not. These are kept of jobs with recipients for such notices.
+	FailingSince     *time.Time // its attempts fail
+	StaleSince       *time.Time // it has had no success, and should have had one
+	OverlappingSince *time.Time // most slots are skipped, because the run before has not ended
+
 	// SkippedWhilePaused are the slots that a pause swallowed, if the change that returns the record has ended the pause.
 	SkippedWhilePaused *runs.SkippedRange
 }

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -94,7 +93,7 @@ func (s *Jobs) settlePassed(ctx context.Context, tx *pg.Tx, h *held, now time.Ti
 	var through []uuid.UUID
 	if moved || h.job.Schedule.Kind().Recurring() {
 		plan = domain.SkipPassed(situation, domain.ReasonPaused)
-		h.swallow(plan)
+		h.passed.add(plan)
 	} else {
 		plan.Done = true
 		plan.Runs = []domain.PlannedRun{{
@@ -108,13 +107,6 @@ func (s *Jobs) settlePassed(ctx context.Context, tx *pg.Tx, h *held, now time.Ti
 	}
 	h.moveTo(plan.Next, plan.NextRunAt, !plan.Done)
 	return s.claims.Settle(ctx, tx, h.job, h.lane, plan, g, through, now)
-}
-
-// swallow counts the slots of a plan that passed while the job was paused.
-func (h *held) swallow(p domain.Plan) {
-	for _, skip := range p.Skips {
-		h.passed += cmp.Or(skip.Count, domain.MaxCount+1)
-	}
 }
 
 // due reports whether the job's next slot is to be settled.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -130,7 +131,7 @@ func (l *line) queueDelivered(b *pgx.Batch) error {
 	b.Queue(`
 		INSERT INTO punctual.notice_messages (id, line_id, tenant, happened_at, headline, events, jobs)
 		VALUES ($1, $2, $3, $4, $5, coalesce($6::text[], '{}'), coalesce($7::uuid[], '{}')) ON CONFLICT DO NOTHING`,
-		l.ID, l.Line, l.Tenant, l.Newest, l.Headline, l.Events, l.Jobs)
+		l.ID, l.Line, l.Tenant, l.Newest, l.Headline, l.Events, slices.Concat(l.Jobs, l.Beside))
 	return nil
 }
 

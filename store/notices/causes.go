@@ -27,6 +27,8 @@ type cause struct {
 	Since  time.Time `json:"since"`
 	Newest time.Time `json:"newest"`          // event
 	Again  bool      `json:"again,omitempty"` // the recipient may believe something older
+
+	overlap // if it is that
 }
 
 // passing reports whether a subject is about late runs and missed slots, each of which is over when it is told.
@@ -34,15 +36,13 @@ func passing(k notice.Kind) bool {
 	switch k {
 	case notice.KindLate, notice.KindMissed, notice.KindLimit, notice.KindQueue, notice.KindFreeze:
 		return true
-	case notice.KindJob, notice.KindJobs, notice.KindHost:
+	case notice.KindJob, notice.KindJobs, notice.KindHost, notice.KindOverlap:
 	}
 	return false
 }
 
 // passes reports whether news are about late runs and missed slots alone.
-func passes(news domain.News) bool {
-	return news.State() == "" && news.Events[len(news.Events)-1].Event != domain.EventOverlapping
-}
+func passes(news domain.News) bool { return news.State() == "" }
 
 // passingKey is the key of the subject of events that are over when they are told: their cause, if it is known.
 func passingKey(news domain.News) string {
@@ -72,17 +72,30 @@ type world struct {
 	most     int
 	heldAt   time.Time
 	unserved []string // of the queues that were asked for
+	crowded  []string // of the jobs that were asked for; among them "", if any other job is
 }
 
-func readWorld(ctx context.Context, tx *pg.Tx, tenant int32, queues []string) (w world, err error) {
+// readWorld reads the world, as far as the subjects with these keys need it.
+func readWorld(ctx context.Context, tx *pg.Tx, tenant int32, keys []string) (w world, err error) {
+	queues, jobs := []string{}, []string{}
+	for _, key := range keys {
+		switch kind, name, _ := kindOf(key); kind {
+		case notice.KindQueue:
+			queues = append(queues, name)
+		case notice.KindOverlap:
+			jobs = append(jobs, name)
+		default:
+		}
+	}
 	var heldAt *time.Time
 	err = tx.QueryRow(ctx, `
 		SELECT t.name, coalesce(u.held_by, ''), coalesce(
 		           CASE u.held_by WHEN 'max_concurrent_runs' THEN t.max_concurrent_runs ELSE t.max_runs_per_second END, 0),
-		       u.held_at, ARRAY(SELECT q FROM unnest($2::text[]) q WHERE NOT punctual.is_served(q))
+		       u.held_at, ARRAY(SELECT DISTINCT q FROM unnest($2::text[]) q WHERE NOT punctual.is_served(q)),
+		       `+crowdedNow+`
 		FROM punctual.tenants t
 		LEFT JOIN punctual.tenant_usage u ON u.tenant = t.id
-		WHERE t.id = $1`, tenant, queues).Scan(&w.tenant, &w.limit, &w.most, &heldAt, &w.unserved)
+		WHERE t.id = $1`, tenant, queues, jobs).Scan(&w.tenant, &w.limit, &w.most, &heldAt, &w.unserved, &w.crowded)
 	if heldAt != nil {
 		w.heldAt = *heldAt
 	}
@@ -189,18 +202,19 @@ func (l *line) queueCauses(b *pgx.Batch) error {
 // told writes down how a message about causes was answered.
 func (l *line) told(a notice.Arrival, dropped bool) {
 	if a == notice.Delivered || dropped {
-		for _, key := range l.Over {
-			delete(l.causes, key)
-		}
-	}
-	if a == notice.Delivered {
 		for _, key := range l.Keys {
-			if c, open := l.causes[key]; open {
+			c, open := l.causes[key]
+			switch {
+			case !open || c.Sent != c.Joined: // more has happened since the message was written
+			case slices.Contains(l.Over, key):
+				delete(l.causes, key)
+			default:
 				c.Again = false
 				l.causes[key] = c
 			}
 		}
-	} else if a != notice.Unknown {
+	}
+	if a != notice.Delivered && a != notice.Unknown {
 		for _, key := range l.Begun {
 			delete(l.causes, key)
 		}
@@ -214,14 +228,15 @@ func (l *line) told(a notice.Arrival, dropped bool) {
 // One that is not open is over, and that is told.
 func (l *line) tellCausesAgain() {
 	for _, key := range l.Keys {
-		if kind, _, _ := kindOf(key); !passing(kind) {
+		kind, _, _ := kindOf(key)
+		if !passing(kind) && kind != notice.KindOverlap {
 			continue
 		}
 		c, open := l.causes[key]
 		if !open {
 			c = cause{Since: l.now, Newest: l.now.Add(-gap)}
 		}
-		c.Again = true
+		c.Again, c.Told = true, true
 		l.causes[key], l.lookAt = c, &l.now
 	}
 }

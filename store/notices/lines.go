@@ -36,7 +36,7 @@ type joining struct {
 // is merged with what is new, so a line never has more than one row for a job. The lines are locked in the order of
 // their ids, before their rows: a claim of a line does so too.
 func (t *telling) join(ctx context.Context, b *pgx.Batch) error {
-	var all []joining
+	var all, crowded []joining
 	sent := make(map[uuid.UUID]map[domain.Event]time.Time)
 	for _, j := range t.jobs {
 		for _, to := range domain.Recipients(j.list) {
@@ -44,7 +44,16 @@ func (t *telling) join(ctx context.Context, b *pgx.Batch) error {
 			if len(news.Events) == 0 {
 				continue
 			}
-			all = append(all, joining{j, to, lineOf(j.tenant, to), news, to.Asks(j.list, domain.EventRecovered)})
+			joins := joining{j, to, lineOf(j.tenant, to), news, to.Asks(j.list, domain.EventRecovered)}
+			if i := slices.IndexFunc(news.Events, isOverlap); i >= 0 {
+				apart := joins
+				apart.news.Events = news.Events[i : i+1]
+				crowded = append(crowded, apart)
+				joins.news.Events = slices.Concat(news.Events[:i], news.Events[i+1:])
+			}
+			if len(joins.news.Events) > 0 {
+				all = append(all, joins)
+			}
 			for _, e := range news.Events {
 				if sent[j.key.Job] == nil {
 					sent[j.key.Job] = map[domain.Event]time.Time{}
@@ -53,21 +62,26 @@ func (t *telling) join(ctx context.Context, b *pgx.Batch) error {
 			}
 		}
 	}
-	if len(all) == 0 {
+	if len(sent) == 0 {
 		return nil
 	}
 	slices.SortFunc(all, func(a, b joining) int {
 		return cmp.Or(slices.Compare(a.line[:], b.line[:]), slices.Compare(a.job.key.Job[:], b.job.key.Job[:]))
 	})
-	told, err := t.lockLines(ctx, all)
+	lines, err := t.lockLines(ctx, slices.Concat(all, crowded))
 	if err != nil {
 		return err
 	}
-	if err := t.mergeUnsent(ctx, all); err != nil {
+	if err := queueOverlaps(b, crowded, lines); err != nil {
 		return err
 	}
-	if err := queueJoining(b, all, told, t.now); err != nil {
-		return err
+	if len(all) > 0 {
+		if err := t.mergeUnsent(ctx, all); err != nil {
+			return err
+		}
+		if err := queueJoining(b, all, lines, t.now); err != nil {
+			return err
+		}
 	}
 	var jobs []uuid.UUID
 	var events []string
@@ -86,11 +100,12 @@ func (t *telling) join(ctx context.Context, b *pgx.Batch) error {
 	return nil
 }
 
-// lockLines locks the lines, and makes missing ones. It returns when each line was last told of each subject.
-func (t *telling) lockLines(ctx context.Context, all []joining) (map[uuid.UUID]map[string]time.Time, error) {
-	lines := slices.CompactFunc(slices.Clone(all), func(a, b joining) bool { return a.line == b.line })
+// lockLines locks the lines in the order of their ids, and makes missing ones. It returns what each was told.
+func (t *telling) lockLines(ctx context.Context, all []joining) (map[uuid.UUID]*line, error) {
+	slices.SortFunc(all, func(a, b joining) int { return slices.Compare(a.line[:], b.line[:]) })
+	lines := slices.CompactFunc(all, func(a, b joining) bool { return a.line == b.line })
 	ids := pg.Column(lines, func(j joining) uuid.UUID { return j.line })
-	sent := make(map[uuid.UUID]map[string]time.Time, len(lines))
+	locked := make(map[uuid.UUID]*line, len(lines))
 	var b pgx.Batch
 	b.Queue(`
 		INSERT INTO punctual.notice_lines (id, tenant, format, url, secret, template)
@@ -104,21 +119,17 @@ func (t *telling) lockLines(ctx context.Context, all []joining) (map[uuid.UUID]m
 		pg.Column(lines, func(j joining) string { return j.to.URL }),
 		pg.Column(lines, func(j joining) string { return j.to.Secret }),
 		pg.Column(lines, func(j joining) string { return j.to.Template }))
-	b.Queue(`SELECT id, sent FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`, ids).
+	b.Queue(`SELECT id, sent, causes FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`, ids).
 		Query(func(rows pgx.Rows) error {
 			var id uuid.UUID
-			var raw []byte
-			_, err := pgx.ForEachRow(rows, []any{&id, &raw}, func() (err error) {
-				sent[id], err = readSent(raw)
-				return err
+			var sent, causes []byte
+			_, err := pgx.ForEachRow(rows, []any{&id, &sent, &causes}, func() error {
+				locked[id] = &line{}
+				return locked[id].read(sent, causes)
 			})
 			return err
 		})
-	return sent, t.tx.SendBatch(ctx, &b).Close()
-}
-
-func readSent(raw []byte) (sent map[string]time.Time, err error) {
-	return sent, json.Unmarshal(raw, &sent)
+	return locked, t.tx.SendBatch(ctx, &b).Close()
 }
 
 // mergeUnsent merges the news with news that is in no message yet.
@@ -150,7 +161,7 @@ func (t *telling) mergeUnsent(ctx context.Context, all []joining) error {
 
 // queueJoining queues the statements that write the rows of the lines. Passing events of a kind are told at once, or
 // a gap after the line was last told of the kind. All else is told at once.
-func queueJoining(b *pgx.Batch, all []joining, told map[uuid.UUID]map[string]time.Time, now time.Time) error {
+func queueJoining(b *pgx.Batch, all []joining, lines map[uuid.UUID]*line, now time.Time) error {
 	var texts, keys []string
 	var when []time.Time
 	for _, j := range all {
@@ -161,13 +172,13 @@ func queueJoining(b *pgx.Batch, all []joining, told map[uuid.UUID]map[string]tim
 		at, key := now, ""
 		if passes(j.news) {
 			key = passingKey(j.news)
-			if last, was := told[j.line][key]; was && last.Add(gap).After(now) {
+			if last, was := lines[j.line].sent[key]; was && last.Add(gap).After(now) {
 				at = last.Add(gap)
 			}
 		}
 		texts, keys, when = append(texts, string(text)), append(keys, key), append(when, at)
 	}
-	lines := pg.Column(all, func(j joining) uuid.UUID { return j.line })
+	ids := pg.Column(all, func(j joining) uuid.UUID { return j.line })
 	b.Queue(`
 		INSERT INTO punctual.notice_subjects AS s (job_id, line_id, news, resolves, tell_at, key)
 		SELECT u.job_id, u.line_id, u.news::json, u.resolves, u.tell_at, u.key
@@ -176,12 +187,12 @@ func queueJoining(b *pgx.Batch, all []joining, told map[uuid.UUID]map[string]tim
 		ON CONFLICT (job_id, line_id) DO UPDATE
 		SET news = excluded.news, resolves = excluded.resolves, key = coalesce(nullif(s.key, ''), excluded.key),
 		    tell_at = least(s.tell_at, excluded.tell_at)`,
-		lines, pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }), texts,
+		ids, pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }), texts,
 		pg.Column(all, func(j joining) bool { return j.resolves }), when, keys)
 	b.Queue(`
 		UPDATE punctual.notice_lines l
 		SET due_at = least(l.due_at, u.at)
 		FROM (SELECT line_id, min(at) AS at FROM unnest($1::uuid[], $2::timestamptz[]) AS u(line_id, at) GROUP BY line_id) u
-		WHERE l.id = u.line_id`, lines, when)
+		WHERE l.id = u.line_id`, ids, when)
 	return nil
 }

@@ -115,7 +115,7 @@ func (r *subject) settle(f domain.Format) {
 	if state == domain.EventRecovered && !r.open && (stateful(f) || known) && !grouped {
 		kept := r.unsent.For(domain.Recipient{}, nil)
 		for _, e := range r.unsent.Events {
-			if e.Event == domain.EventLate || e.Event == domain.EventMissed || e.Event == domain.EventOverlapping {
+			if e.Event == domain.EventLate || e.Event == domain.EventMissed {
 				kept.Events = append(kept.Events, e)
 			}
 		}
@@ -160,6 +160,9 @@ func nameIncidents(rows []*subject, f domain.Format) {
 // of are told when it is over, or a gap after it was last told of.
 func (l *line) tell(key string, rows []*subject, w world) (s notice.Subject, tells bool) {
 	kind, name, grouped := kindOf(key)
+	if kind == notice.KindOverlap {
+		return l.tellOverlap(key, name, w)
+	}
 	if passing(kind) {
 		return l.tellPassing(key, rows, w)
 	}
@@ -263,8 +266,10 @@ func kindOf(key string) (kind notice.Kind, name string, grouped bool) {
 		return notice.KindJob, "", false
 	}
 	kind = notice.Kind(before)
-	if kind == notice.KindHost || kind == notice.KindLimit || kind == notice.KindQueue {
+	switch kind {
+	case notice.KindHost, notice.KindLimit, notice.KindQueue, notice.KindOverlap:
 		_, after, _ = strings.Cut(after, ":")
+	default:
 	}
 	return kind, after, true
 }

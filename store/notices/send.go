@@ -174,13 +174,8 @@ func (s *Teller) compose(ctx context.Context, tx *pg.Tx, l *line) error {
 	if err != nil {
 		return err
 	}
-	var queues []string
-	for _, key := range append(l.keysOfCauses(), pg.Column(rows, func(r *subject) string { return r.key })...) {
-		if kind, name, _ := kindOf(key); kind == notice.KindQueue && !slices.Contains(queues, name) {
-			queues = append(queues, name)
-		}
-	}
-	w, err := readWorld(ctx, tx, l.Tenant, queues)
+	w, err := readWorld(ctx, tx, l.Tenant,
+		append(l.keysOfCauses(), pg.Column(rows, func(r *subject) string { return r.key })...))
 	if err != nil {
 		return err
 	}
@@ -219,7 +214,8 @@ func (s *Teller) write(l *line, tenant string, rows []*subject, subjects []notic
 	brief(subjects)
 	m := notice.Message{Tenant: tenant, Link: s.linkToJobs(), Subjects: subjects}
 	switch jobs := pg.Column(subjects, func(s notice.Subject) int { return len(s.Jobs) }); {
-	case len(subjects) == 1 && subjects[0].Kind == notice.KindJob:
+	case len(subjects) == 1 && len(subjects[0].Jobs) == 1 &&
+		(subjects[0].Kind == notice.KindJob || subjects[0].Kind == notice.KindOverlap):
 		m.Link = subjects[0].Jobs[0].Link
 	case len(jobs) > 1 || jobs[0] > 0:
 		m.Link = s.linkToNotice(l.ID.String()) // which names all of them
@@ -241,6 +237,9 @@ func (s *Teller) write(l *line, tenant string, rows []*subject, subjects []notic
 	}
 	for _, s := range subjects {
 		l.Keys = append(l.Keys, s.Key)
+		if s.Kind == notice.KindOverlap {
+			l.Beside = append(l.Beside, pg.Column(s.Jobs, func(j domain.News) uuid.UUID { return j.JobID })...)
+		}
 	}
 	l.Headline, l.Events, l.Newest = notice.Headline(m), m.Events(), m.NewestAt()
 	if l.Newest.IsZero() {

@@ -2,8 +2,6 @@ package runs
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,27 +18,50 @@ type Cause struct {
 	Text  string     `json:"text" doc:"The cause in words." example:"the tenant was frozen from 2026-12-01T00:31:00Z to 2026-12-01T00:33:12Z by alice (database maintenance)"`
 }
 
+// causesOf returns, by run, why slots that were due at some instants were taken only when the runs or recorded skips of
+// a tenant were made. What nothing on record explains is left out. It is one statement for any number of runs.
+func causesOf(
+	ctx context.Context, q pg.Querier, tenant int32, ids []uuid.UUID, due []time.Time,
+) (map[uuid.UUID]*Cause, error) {
+	causes := map[uuid.UUID]*Cause{}
+	var id uuid.UUID
+	var c Cause
+	_, err := pgx.ForEachRow(pg.Query(ctx, q, `
+		SELECT r.id, c.cause, c.since, c.until, c.detail
+		FROM punctual.runs_of($2::uuid[]) r
+		JOIN unnest($2::uuid[], $3::timestamptz[]) AS u(id, due) ON u.id = r.id
+		CROSS JOIN LATERAL punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, u.due, r.created_at) c
+		WHERE r.tenant = $1`, tenant, ids, due), []any{&id, &c.Kind, &c.Since, &c.Until, &c.Text}, func() error {
+		found := c
+		pg.UTC(&found.Since, found.Until)
+		causes[id], c = &found, Cause{}
+		return nil
+	})
+	return causes, pg.Wrap("reading why runs were made late", err)
+}
+
 // CauseOf returns why a slot that was due at an instant was taken only when a run or recorded skip of a tenant was
 // made. It is nil if nothing on record explains it.
 func CauseOf(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID, due time.Time) (*Cause, error) {
-	c, err := pg.One(ctx, q, pgx.RowToAddrOfStructByPos[Cause], `
-		SELECT c.cause, c.since, c.until, c.detail
-		FROM punctual.runs r
-		CROSS JOIN LATERAL punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, $3, r.created_at) c
-		WHERE r.id = $1 AND r.tenant = $2`, run, tenant, due)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil //nolint:nilnil // nothing on record explains it
-	}
-	if err == nil {
-		pg.UTC(&c.Since, c.Until)
-	}
-	return c, pg.Wrap(fmt.Sprintf("reading why run %s was made late", run), err)
+	causes, err := causesOf(ctx, q, tenant, []uuid.UUID{run}, []time.Time{due})
+	return causes[run], err
 }
 
-// RunCause returns the cause of a run that is late or a recorded skip that was missed. It is nil for all others.
-func (s *Runs) RunCause(ctx context.Context, tenant int32, r *Run) (*Cause, error) {
-	if !r.TooLate() {
-		return nil, nil //nolint:nilnil // it was in time
+// FillCauses sets the cause of each run that is late and of each recorded skip that was missed.
+func (s *Runs) FillCauses(ctx context.Context, tenant int32, list []Run) error {
+	var ids []uuid.UUID
+	var due []time.Time
+	for _, r := range list {
+		if r.TooLate() {
+			ids, due = append(ids, r.ID), append(due, r.DueAt)
+		}
 	}
-	return CauseOf(ctx, s.db.Conns(ctx), tenant, r.ID, r.DueAt)
+	if len(ids) == 0 {
+		return nil
+	}
+	causes, err := causesOf(ctx, s.db.Conns(ctx), tenant, ids, due)
+	for i := range list {
+		list[i].Cause = causes[list[i].ID]
+	}
+	return err
 }

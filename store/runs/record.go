@@ -35,7 +35,7 @@ type Run struct {
 	FinishedAt    *time.Time          `json:"finished_at" doc:"When it reached its final status."`
 	NextAttemptAt *time.Time          `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
 	WaitingFor    *WaitingFor         `json:"waiting_for,omitempty" doc:"What it waits for, although it is due. Only when a single run is read."`
-	Cause         *Cause              `json:"cause,omitempty" doc:"Why the slot was missed or the run was late. Only when a single run is read; absent if nothing on record explains it."`
+	Cause         *Cause              `json:"cause,omitempty" doc:"Why the slot was missed or the run was late. Not in summaries; absent if nothing on record explains it."`
 	HTTPStatus    *int                `json:"http_status" doc:"Status of the latest response." example:"200"`
 	Error         *string             `json:"error" doc:"The latest error, for people."`
 	BlockedBy     *uuid.UUID          `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run that was active."`
