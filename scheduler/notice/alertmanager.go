@@ -43,7 +43,8 @@ var alertNames = map[domain.Event]string{
 // heldAlerts are the names of the alerts about late runs and missed slots, by what held them up.
 var heldAlerts = map[Kind]string{
 	KindLate: "PunctualRunLate", KindMissed: "PunctualSlotsMissed", KindLimit: "PunctualLimitReached",
-	KindQueue: "PunctualQueueUnserved", KindFreeze: "PunctualFrozen",
+	KindQueue: "PunctualQueueUnserved", KindFreeze: "PunctualFrozen", KindDatabase: "PunctualDatabaseAway",
+	KindReplicas: "PunctualNoReplica",
 }
 
 // alertmanager writes a message as alerts. A job has one for each kind of trouble, because the labels say how bad it
@@ -64,14 +65,26 @@ func alertmanager(m Message, resolves bool, now time.Time) []alert {
 func ofJob(news domain.News, resolves bool, now time.Time) []alert {
 	var alerts []alert
 	for _, e := range news.Events {
-		if e.Event != domain.EventRecovered {
+		if !e.Event.EndsTrouble() {
 			alerts = replace(alerts, fired(news, e, resolves, now))
 			continue
 		}
-		for _, trouble := range domain.Events {
-			if trouble == domain.EventRecovered {
-				continue
-			}
+		alerts = resolveAll(alerts, news, e)
+	}
+	// Under another name or other labels, the same trouble is other alerts, which nothing else would end.
+	for _, former := range news.Former {
+		was := news
+		was.Job, was.Labels = former.Job, former.Labels
+		over := domain.NewsEvent{Event: domain.EventEnded, FirstAt: now, LastAt: now}
+		alerts = append(alerts, resolveAll(nil, was, over)...)
+	}
+	return alerts
+}
+
+// resolveAll ends the alerts of all kinds of trouble of a job.
+func resolveAll(alerts []alert, news domain.News, e domain.NewsEvent) []alert {
+	for _, trouble := range domain.Events {
+		if trouble != domain.EventRecovered {
 			alerts = replace(alerts, resolved(news, trouble, e))
 		}
 	}
@@ -86,7 +99,7 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 	switch s.Kind {
 	case KindHost:
 		labels["alertname"], labels["host"], labels["severity"] = "PunctualHostUnreachable", s.Name, "critical"
-	case KindLate, KindMissed, KindLimit, KindQueue, KindFreeze:
+	case KindLate, KindMissed, KindLimit, KindQueue, KindFreeze, KindDatabase, KindReplicas:
 		labels["alertname"], labels["severity"] = heldAlerts[s.Kind], severity(domain.EventLate)
 		if s.Kind == KindLimit || s.Kind == KindQueue {
 			labels[string(s.Kind)] = s.Name
@@ -191,7 +204,7 @@ func lasts(e domain.Event, resolves bool) time.Duration {
 		return unresolved
 	case domain.EventTest:
 		return ofATest
-	case domain.EventMissed, domain.EventLate, domain.EventOverlapping, domain.EventRecovered:
+	case domain.EventMissed, domain.EventLate, domain.EventOverlapping, domain.EventRecovered, domain.EventEnded:
 	}
 	return passing
 }

@@ -108,17 +108,15 @@ func (t *telling) lockLines(ctx context.Context, all []joining) (map[uuid.UUID]m
 		Query(func(rows pgx.Rows) error {
 			var id uuid.UUID
 			var raw []byte
-			_, err := pgx.ForEachRow(rows, []any{&id, &raw}, func() (err error) {
-				sent[id], err = readSent(raw)
+			_, err := pgx.ForEachRow(rows, []any{&id, &raw}, func() error {
+				var l line
+				err := l.read(raw, []byte("{}"))
+				sent[id] = l.sent
 				return err
 			})
 			return err
 		})
 	return sent, t.tx.SendBatch(ctx, &b).Close()
-}
-
-func readSent(raw []byte) (sent map[string]time.Time, err error) {
-	return sent, json.Unmarshal(raw, &sent)
 }
 
 // mergeUnsent merges the news with news that is in no message yet.
@@ -148,8 +146,8 @@ func (t *telling) mergeUnsent(ctx context.Context, all []joining) error {
 	return err
 }
 
-// queueJoining queues the statements that write the rows of the lines. Passing events of a kind are told at once, or
-// a gap after the line was last told of the kind. All else is told at once.
+// queueJoining queues the statements that write the rows of the lines. What passes is told at once, when its jobs are
+// collected, or a gap after the line was last told of the same cause. All else is told at once.
 func queueJoining(b *pgx.Batch, all []joining, told map[uuid.UUID]map[string]time.Time, now time.Time) error {
 	var texts, keys []string
 	var when []time.Time
@@ -161,8 +159,11 @@ func queueJoining(b *pgx.Batch, all []joining, told map[uuid.UUID]map[string]tim
 		at, key := now, ""
 		if passes(j.news) {
 			key = passingKey(j.news)
+			kind, _, _ := kindOf(key)
 			if last, was := told[j.line][key]; was && last.Add(gap).After(now) {
 				at = last.Add(gap)
+			} else if collects(kind) {
+				at = now.Add(collecting)
 			}
 		}
 		texts, keys, when = append(texts, string(text)), append(keys, key), append(when, at)
