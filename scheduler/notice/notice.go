@@ -312,7 +312,8 @@ func (s Subject) heldTitle(since string) string {
 	}
 	switch {
 	case s.Cause == "":
-	case s.Kind == KindFreeze, s.Kind == KindDatabase, s.Kind == KindReplicas:
+	case s.Kind == KindFreeze, s.Kind == KindDatabase, s.Kind == KindReplicas,
+		s.Kind == KindQueue && s.State == StatePassing:
 		since = ": " + s.Cause // which says from when to when
 	default:
 		since += ": " + s.Cause
