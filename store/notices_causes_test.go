@@ -118,13 +118,20 @@ func TestAFreezeAndLateRunsWithoutACauseOpenAndClose(t *testing.T) {
 				c.exec(`UPDATE punctual.tenants SET frozen_at = now() - interval '10 minutes' WHERE frozen_at IS NOT NULL`)
 				c.unfreeze(c.tenant)
 			}
-			c.runsLate("job")
 			world := incidents{}
-			c.tell()
-			c.pass("30 s") // in which the runs of other jobs would join
-			channel := c.told(world)
-			if len(channel) != 1 || !strings.Contains(channel[0], "1 run of 1 job late"+
-				map[bool]string{true: ": the tenant was frozen from ", false: " since "}[frozen]) {
+			var channel []string
+			want := "1 run of 1 job late since "
+			c.runsLate("job")
+			if frozen { // all that it held up comes in within moments, and is told together
+				want = "2 runs of 2 jobs late: the tenant was frozen from "
+				channel = c.told(world)
+				c.create("another", never, slackly, statefully)
+				c.runsLate("another")
+				c.tell()
+				c.pass("30 s")
+			}
+			channel = append(channel, c.told(world)...)
+			if len(channel) != 1 || !strings.Contains(channel[0], want) {
 				t.Fatalf("the channel is told %q", channel)
 			}
 			if frozen != strings.Contains(channel[0], "the tenant was frozen from") {
@@ -177,6 +184,38 @@ func TestAHostsIncidentEndsWhenTheHostIsWell(t *testing.T) {
 	}
 	if open := fmt.Sprint(world.open()); !strings.Contains(open, "job:broken") {
 		t.Errorf("open: %s", open)
+	}
+}
+
+// The incident of a host goes on if the success of a job does not say that the host is well.
+func TestAHostIsNotWellBecauseAJobIs(t *testing.T) {
+	for name, happens := range map[string]func(c claimer){
+		"another job cannot reach it after that": func(c claimer) {
+			c.wellAgain("a")
+			c.cannotReach("b")
+		},
+		"the job calls another host by now": func(c claimer) {
+			c.edit("a", func(d *domain.Definition) { d.Target.URL = "https://elsewhere.example/" })
+			c.wellAgain("a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			c.secret("key", "routing")
+			world := incidents{}
+			for _, job := range []string{"a", "b"} {
+				c.create(job, never, slackly, statefully)
+				c.cannotReach(job)
+			}
+			c.told(world)
+			c.later()
+			happens(c)
+			channel := c.told(world)
+			if len(channel) != 1 || !strings.Contains(channel[0], ": 1 job affected; job a recovered") ||
+				len(world.open()) != 2 {
+				t.Errorf("the channel is told %q; open: %q", channel, world.open())
+			}
+		})
 	}
 }
 
