@@ -1277,6 +1277,8 @@ CREATE TABLE punctual.notice_subjects (
     troubled       boolean NOT NULL DEFAULT false,
     open           boolean NOT NULL DEFAULT false,
     key            text NOT NULL DEFAULT '',
+    ends           text,
+    known          json,
     PRIMARY KEY (job_id, line_id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX notice_subjects_of_line ON punctual.notice_subjects (line_id, tell_at);
@@ -1296,6 +1298,11 @@ COMMENT ON COLUMN punctual.notice_subjects.open IS
 COMMENT ON COLUMN punctual.notice_subjects.key IS
     'The incident that the job''s trouble belongs to, or the cause of its late runs; empty: none; over: its host''s '
     'incident has ended, and the job has not succeeded yet.';
+COMMENT ON COLUMN punctual.notice_subjects.ends IS
+    'Why nobody will tell the end of the trouble, which is to be told: job_deleted, job_paused, not_asked or '
+    'tenant_deleted; null: somebody will, or that was told.';
+COMMENT ON COLUMN punctual.notice_subjects.known IS
+    'The names and labels of the job under which an Alertmanager may know the trouble; null: none.';
 
 CREATE TABLE punctual.notice_messages (
     id             uuid PRIMARY KEY,
@@ -1814,6 +1821,8 @@ COMMENT ON FUNCTION punctual.acting_tenant() IS
     'The tenant that this transaction acts for as the role punctual_tenant: tenants.id. Null: no tenant, so no row is '
     'visible.';
 
+-- A gap in the service of a queue is noted up to 10 s after it ended, but slots are claimed at once.
+--
 -- An end of a freeze is in the audit log with the freeze before it. Entries of an unfreeze are found by their ids, which
 -- are in the order of time. SECURITY DEFINER, because a tenant may not see the entries of the deployment. Tenants are
 -- told the note of such a freeze, and not by whom it was.
@@ -1835,10 +1844,17 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         SELECT p.since, p.until, p.survived, lag(p.until) OVER (ORDER BY p.since) AS before
         FROM punctual.service_periods p
         WHERE p.queue = queue_id),
+    serving AS (
+        SELECT min(r.started_at) AS started
+        FROM punctual.replicas r
+        WHERE r.queues ? (SELECT q.name FROM punctual.queues q WHERE q.id = queue_id) AND NOT r.draining
+          AND r.renewed_at > now() - interval '6 s'),
     gaps AS (
         SELECT before AS since, since AS until, survived FROM periods WHERE before < since
         UNION ALL
-        SELECT max(p.until), NULL, false FROM periods p HAVING max(p.until) < now() - interval '30 s'),
+        SELECT max(p.until), CASE WHEN s.started IS NOT NULL THEN now() END, coalesce(s.started < max(p.until), false)
+        FROM periods p CROSS JOIN serving s
+        GROUP BY s.started HAVING max(p.until) < now() - interval '30 s'),
     causes AS (
         SELECT 1 AS rank, 'frozen' AS cause, f.since, f.until,
                CASE WHEN f.tenant = -1 THEN 'the deployment was frozen' ELSE 'the tenant was frozen' END AS fact,

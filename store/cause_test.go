@@ -100,6 +100,8 @@ func TestAMissedSlotSaysWhy(t *testing.T) {
 			if got == nil || got.Kind != test.kind || !strings.Contains(got.Text, test.says) || got.Until == nil {
 				t.Fatalf("the cause is %+v", got)
 			}
+			c.tell()
+			c.pass("30 s") // in which the slots of other jobs would join
 			told := news(t, c.wantHeard("missed 1"))
 			if len(told.Events) != 1 || len(told.Events[0].Runs) != 1 || told.Events[0].Runs[0].Error != got.Text {
 				t.Errorf("the notice tells %+v, want the cause %q", told.Events, got.Text)

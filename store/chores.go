@@ -104,7 +104,8 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	failed := []error{zones, s.WarnOfKeys(ctx)}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.Sweep, s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.ForgetDeadLetters,
-		s.ForgetOperations, s.ForgetHours, s.ForgetService, s.ForgetNotices, s.Audit.Forget,
+		s.ForgetOperations, s.ForgetHours, s.ForgetService, s.EndIncidents, s.ForgetNotices,
+		s.ForgetOfDeleted, s.Audit.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)

@@ -43,22 +43,22 @@ func (c crud) runsLate(jobs ...string) {
 // told sends what waits, has the model of incidents take it, and returns the bodies for the channel.
 func (c crud) told(world incidents) (channel []string) {
 	c.t.Helper()
-	c.tell()
-	for {
-		c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
-		m, err := c.ClaimNotice(c.t.Context())
-		must(c.t, err)
-		if m == nil {
-			return channel
-		}
+	for _, m := range c.hearsAll() {
 		if m.To.Format == domain.FormatSlack {
 			channel = append(channel, string(m.Body))
 		} else {
-			world.take(c.t, *m)
-			world[string(m.To.Format)+" messages"] = false
+			world.take(c.t, m)
 		}
-		must(c.t, c.Answered(c.t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
 	}
+	return channel
+}
+
+// cannotReach has a run of a job die because its host cannot be reached.
+func (c claimer) cannotReach(job string) {
+	c.t.Helper()
+	o := buried(c.begun(job))
+	o.Reason, o.HTTPStatus, o.Error = domain.ReasonConnect, 0, "connection refused"
+	c.finish(o)
 }
 
 // A limit that makes runs late is one subject: it is told at once, and when it is over, with all jobs beneath it.
@@ -118,10 +118,20 @@ func TestAFreezeAndLateRunsWithoutACauseOpenAndClose(t *testing.T) {
 				c.exec(`UPDATE punctual.tenants SET frozen_at = now() - interval '10 minutes' WHERE frozen_at IS NOT NULL`)
 				c.unfreeze(c.tenant)
 			}
-			c.runsLate("job")
 			world := incidents{}
-			channel := c.told(world)
-			if len(channel) != 1 || !strings.Contains(channel[0], "1 run of 1 job late since") {
+			var channel []string
+			want := "1 run of 1 job late since "
+			c.runsLate("job")
+			if frozen { // all that it held up comes in within moments, and is told together
+				want = "2 runs of 2 jobs late: the tenant was frozen from "
+				channel = c.told(world)
+				c.create("another", never, slackly, statefully)
+				c.runsLate("another")
+				c.tell()
+				c.pass("30 s")
+			}
+			channel = append(channel, c.told(world)...)
+			if len(channel) != 1 || !strings.Contains(channel[0], want) {
 				t.Fatalf("the channel is told %q", channel)
 			}
 			if frozen != strings.Contains(channel[0], "the tenant was frozen from") {
@@ -150,9 +160,7 @@ func TestAHostsIncidentEndsWhenTheHostIsWell(t *testing.T) {
 	world, jobs := incidents{}, []string{"often", "seldom", "broken"}
 	for _, job := range jobs {
 		c.create(job, never, slackly, statefully)
-		o := buried(c.begun(job))
-		o.Reason, o.HTTPStatus, o.Error = domain.ReasonConnect, 0, "connection refused"
-		c.finish(o)
+		c.cannotReach(job)
 	}
 	if channel := c.told(world); len(channel) != 1 || len(world.open()) != 2 {
 		t.Fatalf("told %q; open: %q", channel, world.open())
@@ -179,15 +187,45 @@ func TestAHostsIncidentEndsWhenTheHostIsWell(t *testing.T) {
 	}
 }
 
+// The incident of a host goes on if the success of a job does not say that the host is well.
+func TestAHostIsNotWellBecauseAJobIs(t *testing.T) {
+	for name, happens := range map[string]func(c claimer){
+		"another job cannot reach it after that": func(c claimer) {
+			c.wellAgain("a")
+			c.cannotReach("b")
+		},
+		"the job calls another host by now": func(c claimer) {
+			c.edit("a", func(d *domain.Definition) { d.Target.URL = "https://elsewhere.example/" })
+			c.wellAgain("a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			c.secret("key", "routing")
+			world := incidents{}
+			for _, job := range []string{"a", "b"} {
+				c.create(job, never, slackly, statefully)
+				c.cannotReach(job)
+			}
+			c.told(world)
+			c.later()
+			happens(c)
+			channel := c.told(world)
+			if len(channel) != 1 || !strings.Contains(channel[0], ": 1 job affected; job a recovered") ||
+				len(world.open()) != 2 {
+				t.Errorf("the channel is told %q; open: %q", channel, world.open())
+			}
+		})
+	}
+}
+
 // A job that fails with an answer of the host ends the host's incident too, and has one of its own.
 func TestAHostThatAnswersWithErrorsIsReached(t *testing.T) {
 	c := newClaimer(t)
 	c.secret("key", "routing")
 	world := incidents{}
 	c.create("job", never, slackly, statefully)
-	o := buried(c.begun("job"))
-	o.Reason, o.HTTPStatus, o.Error = domain.ReasonConnect, 0, "connection refused"
-	c.finish(o)
+	c.cannotReach("job")
 	c.told(world)
 	c.later()
 	c.dies("job")

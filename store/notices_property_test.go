@@ -89,9 +89,7 @@ func TestTheLastWordIsTheTruth(t *testing.T) {
 				must(t, c.Answered(t.Context(), m, a))
 			}
 			send := func(faults bool) bool {
-				c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
-				m, err := c.ClaimNotice(t.Context())
-				must(t, err)
+				m := c.claimNotice()
 				if m == nil {
 					return false
 				}

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,22 +11,6 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
 )
-
-// hearsAll sends messages until nothing is left to tell now, and returns their bodies. Nothing makes recipients wait.
-func (c crud) hearsAll() (bodies []string) {
-	c.t.Helper()
-	c.tell()
-	for {
-		c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
-		m, err := c.ClaimNotice(c.t.Context())
-		must(c.t, err)
-		if m == nil {
-			return bodies
-		}
-		bodies = append(bodies, string(m.Body))
-		must(c.t, c.Answered(c.t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
-	}
-}
 
 // slackly makes a job tell a Slack channel of everything.
 func slackly(d *domain.Definition) {
@@ -61,12 +47,12 @@ func TestJobsThatFailTogetherAreToldTogether(t *testing.T) {
 		t.Fatalf("the recipient is not left alone: %v (%v)", m, err)
 	}
 	c.wantCount(0, "a pause costs an attempt", `SELECT sum(failures) FROM punctual.notice_lines`)
-	bodies := c.hearsAll()
-	if len(bodies) != 1 || !strings.Contains(bodies[0], "300 jobs are failing") {
-		t.Fatalf("%d messages, the first %.200s", len(bodies), strings.Join(bodies, ""))
+	channel := c.told(incidents{})
+	if len(channel) != 1 || !strings.Contains(channel[0], "300 jobs are failing") {
+		t.Fatalf("%d messages, the first %.200s", len(channel), strings.Join(channel, ""))
 	}
 	for i := range jobs {
-		if !strings.Contains(bodies[0], name(i)) {
+		if !strings.Contains(channel[0], name(i)) {
 			t.Errorf("%s is not named", name(i))
 		}
 	}
@@ -80,48 +66,28 @@ func TestAHostThatIsDownIsToldOnce(t *testing.T) {
 	for _, job := range jobs {
 		c.create(job, never, slackly, statefully)
 	}
-	told := map[string][]string{}
-	hear := func() {
-		c.tell()
-		for {
-			c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
-			m, err := c.ClaimNotice(t.Context())
-			must(t, err)
-			if m == nil {
-				return
-			}
-			told[m.To.URL] = append(told[m.To.URL], string(m.Body))
-			if m.To.URL != hook {
-				world.take(t, *m)
-			}
-			must(t, c.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
-		}
-	}
+	var channel []string
 	for _, job := range jobs { // each is told of before the next one fails
-		o := buried(c.begun(job))
-		o.Reason, o.HTTPStatus, o.Error = domain.ReasonConnect, 0, "connection refused"
-		c.finish(o)
-		hear()
+		c.cannotReach(job)
+		channel = append(channel, c.told(world)...)
 	}
 	if len(world.open()) != 2 {
 		t.Errorf("open: %q", world.open())
 	}
 	for _, job := range jobs {
 		c.wellAgain(job)
-		hear()
+		channel = append(channel, c.told(world)...)
 	}
 	if len(world.open()) != 0 {
 		t.Errorf("still open: %q", world.open())
 	}
-	for url, bodies := range told {
-		if len(bodies) != 2 {
-			t.Fatalf("%s was told %q", url, bodies)
-		}
+	if len(channel) != 2 || !strings.Contains(channel[0], "cannot be reached") ||
+		!strings.Contains(channel[1], "can be reached again: 1 of 3 jobs recovered") {
+		t.Errorf("the channel is told %q", channel)
 	}
-	if all := told[hook]; !strings.Contains(all[0], "cannot be reached") ||
-		!strings.Contains(all[1], "can be reached again: 1 of 3 jobs recovered") {
-		t.Errorf("the channel was told %q", all)
-	}
+	c.wantCount(2*len(world), "messages to the others", `
+		SELECT count(*) FROM punctual.notice_messages m JOIN punctual.notice_lines l ON l.id = m.line_id
+		WHERE l.format <> 'slack'`)
 }
 
 // Late runs of many jobs are a message at once, and then one every five minutes.
@@ -131,20 +97,18 @@ func TestLateRunsOfManyJobsAreToldInDigests(t *testing.T) {
 	for i := range jobs {
 		c.create(fmt.Sprint("once-", i), never, slackly)
 	}
-	var bodies []string
+	var channel []string
 	for i := range jobs {
-		c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
-			SELECT id, tenant, 1, 'late', gen_random_uuid(), now() FROM punctual.jobs WHERE name = $1`,
-			fmt.Sprint("once-", i))
-		bodies = append(bodies, c.hearsAll()...)
+		c.runsLate(fmt.Sprint("once-", i))
+		channel = append(channel, c.told(incidents{})...)
 	}
-	if len(bodies) != 1 {
-		t.Fatalf("%d messages within five minutes", len(bodies))
+	if len(channel) != 1 {
+		t.Fatalf("%d messages within five minutes", len(channel))
 	}
 	c.later()
-	bodies = c.hearsAll()
-	if len(bodies) != 1 || !strings.Contains(bodies[0], "59 runs of 59 jobs late") {
-		t.Fatalf("%d messages, the first %.300s", len(bodies), strings.Join(bodies, ""))
+	channel = c.told(incidents{})
+	if len(channel) != 1 || !strings.Contains(channel[0], "59 runs of 59 jobs late") {
+		t.Fatalf("%d messages, the first %.300s", len(channel), strings.Join(channel, ""))
 	}
 }
 
@@ -156,9 +120,7 @@ func TestALaterStateReplacesAnUnsentOne(t *testing.T) {
 	c.dies("job")
 	c.tell()
 	c.wellAgain("job")
-	if bodies := c.hearsAll(); len(bodies) != 0 {
-		t.Errorf("told of %q", bodies)
-	}
+	c.wantHeard("")
 	c.wantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
 }
 
@@ -180,9 +142,7 @@ func TestARefusedMessageIsGivenUp(t *testing.T) {
 	c.dies("bad")
 	c.tell()
 	for range 5 {
-		c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
-		m, err := c.ClaimNotice(t.Context())
-		must(t, err)
+		m := c.claimNotice()
 		if m == nil {
 			t.Fatal("it was given up too soon")
 		}
@@ -192,5 +152,68 @@ func TestARefusedMessageIsGivenUp(t *testing.T) {
 	c.dies("good")
 	if got := news(t, c.wantHeard("failing 1, dead 1")); got.Job != "good" {
 		t.Errorf("told of %s", got.Job)
+	}
+}
+
+// Jobs that failed together share an incident at PagerDuty. It says which of them are well again, and goes on for the
+// others. What fails later has an incident of its own.
+func TestAnIncidentOfManyJobsSaysWhichAreWell(t *testing.T) {
+	c := newClaimer(t)
+	c.secret("key", "routing")
+	pager := func(d *domain.Definition) {
+		statefully(d)
+		d.Notify = slices.DeleteFunc(d.Notify, func(n domain.Notify) bool { return n.Format != domain.FormatPagerDuty })
+	}
+	hear := func() (all []pagerDutyEvent) {
+		c.later()
+		for _, m := range c.hearsAll() {
+			var e pagerDutyEvent
+			must(t, json.Unmarshal(m.Body, &e))
+			all = append(all, e)
+		}
+		return all
+	}
+	const jobs = 12
+	for i := range jobs {
+		c.create(fmt.Sprint("job-", i), never, pager)
+		c.dies(fmt.Sprint("job-", i))
+	}
+	first := hear()
+	if len(first) != 1 || !strings.HasPrefix(first[0].Payload.Summary, "12 jobs are failing since ") ||
+		first[0].Payload.Component != "default" {
+		t.Fatalf("told %+v", first)
+	}
+	c.create("other", never, pager)
+	c.dies("other")
+	c.wellAgain("job-0")
+	got := hear()
+	if len(got) != 2 || got[0].Key != first[0].Key || got[1].Key == first[0].Key {
+		t.Fatalf("told %+v", got)
+	}
+	if p := got[0].Payload; !strings.HasPrefix(p.Summary, "11 jobs are failing; job job-0 recovered (tenant default)") ||
+		p.Severity != "critical" || len(p.Details.Jobs) != jobs {
+		t.Errorf("told %+v", p)
+	}
+	c.dies("job-1")
+	got = hear()
+	if len(got) != 1 || !strings.HasPrefix(got[0].Payload.Summary, "11 jobs are failing since ") ||
+		len(got[0].Payload.Details.Jobs) != jobs-1 {
+		t.Fatalf("told %+v", got)
+	}
+	for i := range jobs {
+		c.wellAgain(fmt.Sprint("job-", i))
+	}
+	if got = hear(); len(got) != 1 || got[0].Action != "resolve" || got[0].Key != first[0].Key {
+		t.Fatalf("told %+v", got)
+	}
+}
+
+// pagerDutyEvent is what PagerDuty is sent.
+type pagerDutyEvent struct {
+	Action  string `json:"event_action"`
+	Key     string `json:"dedup_key"`
+	Payload struct {
+		Summary, Severity, Component string
+		Details                      notice.Subject `json:"custom_details"`
 	}
 }

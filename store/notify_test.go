@@ -51,24 +51,38 @@ func (c crud) pass(span string) {
 	c.exec(`UPDATE punctual.notice_subjects SET tell_at = tell_at - $1::interval`, span)
 }
 
-// hears sends the notices that are due, and returns the messages by URL. Nothing makes a recipient wait.
-func (c crud) hears() map[string]notice.Outgoing {
+// claimNotice claims a message that waits, whatever makes its recipient wait; nil: there is none.
+func (c crud) claimNotice() *notice.Outgoing {
+	c.t.Helper()
+	c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
+	m, err := c.ClaimNotice(c.t.Context())
+	must(c.t, err)
+	return m
+}
+
+// hearsAll sends the notices that are due until nothing is left to tell now, and returns the messages. Nothing makes a
+// recipient wait.
+func (c crud) hearsAll() (all []notice.Outgoing) {
 	c.t.Helper()
 	c.tell()
+	for m := c.claimNotice(); m != nil; m = c.claimNotice() {
+		all = append(all, *m)
+		must(c.t, c.Answered(c.t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
+	}
+	return all
+}
+
+// hears is hearsAll with at most one message to each recipient, by URL.
+func (c crud) hears() map[string]notice.Outgoing {
+	c.t.Helper()
 	heard := map[string]notice.Outgoing{}
-	c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
-	for {
-		m, err := c.ClaimNotice(c.t.Context())
-		must(c.t, err)
-		if m == nil {
-			return heard
-		}
+	for _, m := range c.hearsAll() {
 		if _, twice := heard[m.To.URL]; twice {
 			c.t.Errorf("%s is told twice", m.To.URL)
 		}
-		heard[m.To.URL] = *m
-		must(c.t, c.Answered(c.t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
+		heard[m.To.URL] = m
 	}
+	return heard
 }
 
 // message returns what a message of format json says.

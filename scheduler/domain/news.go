@@ -54,7 +54,17 @@ type News struct {
 	Runbook string            `json:"runbook,omitempty"` // URL
 	Link    string            `json:"link,omitempty"`    // to the job's runs
 	Events  []NewsEvent       `json:"events"`            // the events that were asked for; the latest comes last
+	Former  []Identity        `json:"-"`                 // others under which the recipient knows the job's trouble
 }
+
+// Identity is what Alertmanager knows a job by.
+type Identity struct {
+	Job    string            `json:"job"` // name
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Identity returns what Alertmanager knows the job by now.
+func (n News) Identity() Identity { return Identity{n.Job, n.Labels} }
 
 // NewsEvent is an event and how often it happened.
 type NewsEvent struct {
@@ -66,7 +76,10 @@ type NewsEvent struct {
 	// the start of the trouble that is over.
 	Since    *time.Time `json:"since,omitempty"`
 	Failures int        `json:"failures,omitempty"` // failed attempts in a row since then
+	// Slots is, for missed, how many slots; a skip of more than 1,000 counts as 1,001.
+	Slots int `json:"slots,omitempty"`
 	// Cause is, for late and missed, the kind of cause that is on record, such as limit; CauseName is the limit or queue.
+	// For ended, it is one of the constants that say why.
 	Cause     string    `json:"cause,omitempty"`
 	CauseName string    `json:"cause_name,omitempty"`
 	Runs      []NewsRun `json:"runs"` // the newest ones, newest first: at most NewsRuns
@@ -109,7 +122,7 @@ func (n News) Merge(after News) News {
 		if i := slices.IndexFunc(merged.Events, func(o NewsEvent) bool { return o.Event == e.Event }); i >= 0 {
 			old := merged.Events[i]
 			merged.Events = slices.Delete(merged.Events, i, i+1)
-			e.Count += old.Count
+			e.Count, e.Slots = e.Count+old.Count, e.Slots+old.Slots
 			if e.Cause == "" {
 				e.Cause, e.CauseName = old.Cause, old.CauseName
 			}
@@ -127,7 +140,7 @@ func (n News) Merge(after News) News {
 // State returns the newest event that says whether the job is well; empty: none does.
 func (n News) State() Event {
 	for _, e := range slices.Backward(n.Events) {
-		if e.Event.Trouble() || e.Event == EventRecovered {
+		if e.Event.Trouble() || e.Event.EndsTrouble() {
 			return e.Event
 		}
 	}

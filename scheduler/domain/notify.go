@@ -60,14 +60,27 @@ const (
 // Events are all events that a notice can be asked for.
 var Events = []Event{EventFailing, EventDead, EventMissed, EventLate, EventStale, EventOverlapping, EventRecovered}
 
-// Events that no entry can ask for.
+// The events that no entry can ask for.
 const (
 	EventOverlapOver Event = "overlap_over" // the end of EventOverlapping, for those who asked for that
-	EventTest        Event = "test"         // of a test notice
+	EventTest        Event = "test"         // a test notice
+	// EventEnded tells those who know of trouble that nobody will be told of its end: NewsEvent.Cause says why.
+	EventEnded Event = "ended"
 )
 
-// Trouble reports whether the event says that a job is not well. EventRecovered ends that.
+// Trouble reports whether the event says that a job is not well.
 func (e Event) Trouble() bool { return e == EventFailing || e == EventDead || e == EventStale }
+
+// EndsTrouble reports whether the event closes what an event of trouble opened.
+func (e Event) EndsTrouble() bool { return e == EventRecovered || e == EventEnded }
+
+// Why the end of trouble will not be told.
+const (
+	EndJobDeleted    = "job_deleted"
+	EndJobPaused     = "job_paused"     // until a caller resumes it
+	EndNotAsked      = "not_asked"      // the job no longer tells the recipient of recoveries
+	EndTenantDeleted = "tenant_deleted" // and its jobs with it
+)
 
 // Asks reports whether one of the entries asks for one of the events.
 func Asks(list []Notify, events ...Event) bool {

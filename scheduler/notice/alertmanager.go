@@ -40,10 +40,11 @@ var alertNames = map[domain.Event]string{
 	domain.EventTest:        "PunctualTest",
 }
 
-// heldAlerts are the names of the alerts about late runs and missed slots, by what held them up.
+// heldAlerts are the names of the alerts about late runs and missed slots, by what held them up, and about skipped slots.
 var heldAlerts = map[Kind]string{
 	KindLate: "PunctualRunLate", KindMissed: "PunctualSlotsMissed", KindLimit: "PunctualLimitReached",
-	KindQueue: "PunctualQueueUnserved", KindFreeze: "PunctualFrozen", KindOverlap: "PunctualSlotsOverlap",
+	KindQueue: "PunctualQueueUnserved", KindFreeze: "PunctualFrozen", KindDatabase: "PunctualDatabaseAway",
+	KindReplicas: "PunctualNoReplica", KindOverlap: "PunctualSlotsOverlap",
 }
 
 // alertmanager writes a message as alerts. A job has one for each kind of trouble, because the labels say how bad it
@@ -64,17 +65,30 @@ func alertmanager(m Message, resolves bool, now time.Time) []alert {
 func ofJob(news domain.News, resolves bool, now time.Time) []alert {
 	var alerts []alert
 	for _, e := range news.Events {
-		switch e.Event {
-		case domain.EventOverlapOver:
+		switch {
+		case e.Event == domain.EventOverlapOver:
 			alerts = replace(alerts, resolved(news, domain.EventOverlapping, e))
-		case domain.EventRecovered:
-			for _, trouble := range domain.Events {
-				if trouble != domain.EventRecovered && trouble != domain.EventOverlapping {
-					alerts = replace(alerts, resolved(news, trouble, e))
-				}
-			}
+		case e.Event.EndsTrouble():
+			alerts = resolveAll(alerts, news, e)
 		default:
 			alerts = replace(alerts, fired(news, e, resolves, now))
+		}
+	}
+	// Under another name or other labels, the same trouble is other alerts, which nothing else would end.
+	for _, former := range news.Former {
+		was := news
+		was.Job, was.Labels = former.Job, former.Labels
+		over := domain.NewsEvent{Event: domain.EventEnded, FirstAt: now, LastAt: now}
+		alerts = append(resolveAll(alerts, was, over), resolved(was, domain.EventOverlapping, over))
+	}
+	return alerts
+}
+
+// resolveAll ends the alerts of all kinds of trouble of a job, but for skipped slots, which have an end of their own.
+func resolveAll(alerts []alert, news domain.News, e domain.NewsEvent) []alert {
+	for _, trouble := range domain.Events {
+		if trouble != domain.EventRecovered && trouble != domain.EventOverlapping {
+			alerts = replace(alerts, resolved(news, trouble, e))
 		}
 	}
 	return alerts
@@ -88,7 +102,7 @@ func ofSubject(m Message, s Subject, resolves bool, now time.Time) alert {
 	switch s.Kind {
 	case KindHost:
 		labels["alertname"], labels["host"], labels["severity"] = "PunctualHostUnreachable", s.Name, "critical"
-	case KindLate, KindMissed, KindLimit, KindQueue, KindFreeze, KindOverlap:
+	case KindLate, KindMissed, KindLimit, KindQueue, KindFreeze, KindDatabase, KindReplicas, KindOverlap:
 		labels["alertname"], labels["severity"] = heldAlerts[s.Kind], severity(domain.EventLate)
 		if s.Kind == KindLimit || s.Kind == KindQueue {
 			labels[string(s.Kind)] = s.Name
@@ -195,7 +209,7 @@ func lasts(e domain.Event, resolves bool) time.Duration {
 		return untilResolved // which is told to all who hear of it
 	case domain.EventTest:
 		return ofATest
-	case domain.EventMissed, domain.EventLate, domain.EventOverlapOver, domain.EventRecovered:
+	case domain.EventMissed, domain.EventLate, domain.EventOverlapOver, domain.EventRecovered, domain.EventEnded:
 	}
 	return passing
 }

@@ -37,6 +37,9 @@ const (
 	KindQueue  Kind = "queue"  // a queue that no replica served, likewise
 	KindFreeze Kind = "freeze" // a freeze, likewise
 
+	KindDatabase Kind = "database" // the database, which no replica could reach, likewise
+	KindReplicas Kind = "replicas" // the replicas, none of which was alive, likewise
+
 	KindOverlap Kind = "overlap" // jobs most of whose slots are skipped, as the run before has not ended
 )
 
@@ -110,7 +113,7 @@ func AboutJob(news domain.News) Message {
 	s := Subject{Kind: KindJob, Name: news.Job, Key: news.JobID.String(), State: StatePassing, Jobs: []domain.News{news}}
 	for _, e := range news.Events {
 		switch {
-		case e.Event == domain.EventRecovered:
+		case e.Event.EndsTrouble():
 			s.State, s.Since = StateResolved, e.Since
 		case e.Event.Trouble():
 			s.State, s.Since = StateFiring, cmp.Or(e.Since, &e.FirstAt)
@@ -213,58 +216,96 @@ func (s Subject) Title() string {
 	if s.title != "" {
 		return s.title
 	}
-	jobs := times(len(s.Jobs)+s.More, "job")
-	if s.ofOneJob() || s.Kind == KindJobs && len(s.Jobs) == 1 {
-		jobs = "job " + s.Jobs[0].Job
-	}
-	verb := map[bool]string{true: "is", false: "are"}[len(s.Jobs) == 1]
+	unwell, over := s.split()
 	since := ""
 	if s.Since != nil {
 		since = " since " + at(*s.Since)
 	}
 	switch {
 	case s.Kind == KindHost && s.State == StateResolved:
-		return fmt.Sprintf("%s can be reached again: %s", s.Name, s.recovered(jobs))
+		return s.reachedTitle(unwell, over)
 	case s.Kind == KindHost:
-		return fmt.Sprintf("%s cannot be reached%s: %s affected", s.Name, since, jobs)
+		return fmt.Sprintf("%s cannot be reached%s: %s", s.Name, since,
+			strings.Join(append([]string{times(len(unwell), "job") + " affected"}, over...), "; "))
 	case s.Kind == KindOverlap:
-		return jobs + s.overlapTitle(since)
+		return s.overlapTitle(since)
 	case s.held():
 		return s.heldTitle(since)
+	case s.State == StateResolved && len(over) > 0:
+		return strings.Join(over, "; ")
 	case s.State == StateResolved:
-		return jobs + " recovered"
+		return some(s.Jobs) + " recovered"
 	case s.State == StatePassing:
-		return jobs + " ran late or missed slots"
+		return some(s.Jobs) + " ran late or missed slots"
 	}
-	return fmt.Sprintf("%s %s failing%s", jobs, verb, since)
+	return strings.Join(append([]string{
+		some(unwell) + verb(len(unwell), " is", " are") + " failing" + since,
+	}, over...), "; ")
 }
 
 func (s Subject) overlapTitle(since string) string {
-	verb := map[bool]string{true: " skips", false: " skip"}[len(s.Jobs)+s.More == 1]
-	if s.State == StateResolved {
-		return verb + " slots no longer"
+	n := len(s.Jobs) + s.More
+	jobs := times(n, "job")
+	if s.ofOneJob() {
+		jobs = some(s.Jobs)
 	}
-	return verb + " most slots" + since
+	jobs += verb(n, " skips", " skip")
+	if s.State == StateResolved {
+		return jobs + " slots no longer"
+	}
+	return jobs + " most slots" + since
 }
 
-// recovered says which of the jobs of a host that can be reached again have recovered.
-func (s Subject) recovered(jobs string) string {
-	n := 0
+// some names a job, or says how many there are.
+func some(jobs []domain.News) string {
+	if len(jobs) == 1 {
+		return "job " + jobs[0].Job
+	}
+	return times(len(jobs), "job")
+}
+
+func verb(n int, one, many string) string { return map[bool]string{true: one, false: many}[n == 1] }
+
+// split returns the jobs that are not well, by their newest event, and says what ended the trouble of the others.
+func (s Subject) split() (unwell []domain.News, over []string) {
+	ended := map[string][]domain.News{}
 	for _, j := range s.Jobs {
-		if newest := newest(j); newest != nil && newest.Event == domain.EventRecovered {
-			n++
+		if e := newest(j); e != nil && e.Event.EndsTrouble() {
+			ended[e.Cause] = append(ended[e.Cause], j)
+		} else {
+			unwell = append(unwell, j)
 		}
 	}
-	if n == 0 || n == len(s.Jobs) {
-		return jobs + " recovered"
+	for _, cause := range slices.Sorted(maps.Keys(ended)) {
+		n := len(ended[cause])
+		over = append(over, some(ended[cause])+map[string]string{
+			"": " recovered", domain.EndJobDeleted: verb(n, " was", " were") + " deleted",
+			domain.EndJobPaused:     verb(n, " is", " are") + " paused",
+			domain.EndNotAsked:      " no longer" + verb(n, " tells", " tell") + " of recoveries",
+			domain.EndTenantDeleted: verb(n, " was", " were") + " deleted with the tenant",
+		}[cause])
 	}
-	return fmt.Sprintf("%d of %s recovered, the others have not succeeded yet", n, jobs)
+	return unwell, over
+}
+
+// reachedTitle says that a host can be reached again, and which of its jobs have recovered; or that none is left that
+// could tell.
+func (s Subject) reachedTitle(unwell []domain.News, over []string) string {
+	switch n := len(s.Jobs) - len(unwell); {
+	case len(unwell) == 0 && s.count(domain.EventRecovered) == 0:
+		return "nobody tells whether " + s.Name + " can be reached again: " + strings.Join(over, "; ")
+	case n == 0:
+		return fmt.Sprintf("%s can be reached again: %s%s not succeeded yet", s.Name, some(unwell),
+			verb(len(unwell), " has", " have"))
+	case len(unwell) > 0 && len(over) == 1 && s.count(domain.EventRecovered) > 0:
+		return fmt.Sprintf("%s can be reached again: %d of %s recovered, the others have not succeeded yet", s.Name, n,
+			times(len(s.Jobs), "job"))
+	}
+	return s.Name + " can be reached again: " + strings.Join(over, "; ")
 }
 
 // held reports whether a subject is about late runs and missed slots, and what held them up.
-func (s Subject) held() bool {
-	return slices.Contains([]Kind{KindLate, KindMissed, KindLimit, KindQueue, KindFreeze}, s.Kind)
-}
+func (s Subject) held() bool { return heldAlerts[s.Kind] != "" }
 
 // heldTitle says how many runs are late and how many jobs missed slots, since when and why; or that what held them up
 // is over.
@@ -281,13 +322,14 @@ func (s Subject) heldTitle(since string) string {
 		parts = append(parts, fmt.Sprintf("%s of %s late", times(s.count(domain.EventLate), "run"), times(late, "job")))
 	}
 	if missed > 0 {
-		parts = append(parts, times(missed, "job")+" missed slots")
+		parts = append(parts, fmt.Sprintf("%s of %s missed", times(s.slots(), "slot"), times(missed, "job")))
 	}
 	what := strings.Join(parts, ", ")
 	if s.State == StateResolved {
 		end := map[Kind]string{
 			KindLimit: s.Name + " holds back no more runs", KindQueue: fmt.Sprintf("the queue %q is served", s.Name),
 			KindFreeze: "the freeze is over", KindLate: "no more runs are late", KindMissed: "no more slots are missed",
+			KindDatabase: "replicas reach the database", KindReplicas: "replicas are alive",
 		}[s.Kind]
 		if what == "" {
 			return end + since
@@ -297,10 +339,27 @@ func (s Subject) heldTitle(since string) string {
 	if what == "" {
 		what = "runs late or slots missed"
 	}
-	if s.Cause != "" {
+	switch {
+	case s.Cause == "":
+	case s.Kind == KindFreeze, s.Kind == KindDatabase, s.Kind == KindReplicas,
+		s.Kind == KindQueue && s.State == StatePassing:
+		since = ": " + s.Cause // which says from when to when
+	default:
 		since += ": " + s.Cause
 	}
 	return what + since
+}
+
+// slots counts missed slots. A skip on its own is one slot at least.
+func (s Subject) slots() (n int) {
+	for _, j := range s.Jobs {
+		for _, e := range j.Events {
+			if e.Event == domain.EventMissed {
+				n += max(e.Slots, e.Count)
+			}
+		}
+	}
+	return n
 }
 
 func (s Subject) count(e domain.Event) (n int) {
@@ -327,13 +386,17 @@ func jobHeadline(news domain.News) string {
 		domain.EventOverlapping: "skips most slots", domain.EventOverlapOver: "skips slots no longer",
 		domain.EventTest: "sends a test notice",
 	}
+	if last == domain.EventEnded {
+		_, over := Subject{Jobs: []domain.News{news}}.split()
+		return fmt.Sprintf("J%s (tenant %s)", strings.TrimPrefix(over[0], "j"), news.Tenant)
+	}
 	return fmt.Sprintf("Job %s %s (tenant %s)", news.Job, cmp.Or(what[last], string(last)), news.Tenant)
 }
 
 // newest is the event that says the newest state of a job; if none does, the last event.
 func newest(news domain.News) *domain.NewsEvent {
 	for i := len(news.Events) - 1; i >= 0; i-- {
-		if e := &news.Events[i]; e.Event.Trouble() || e.Event == domain.EventRecovered {
+		if e := &news.Events[i]; e.Event.Trouble() || e.Event.EndsTrouble() {
 			return e
 		}
 	}
@@ -353,6 +416,11 @@ func describe(e domain.NewsEvent) string {
 	case domain.EventMissed:
 		return fmt.Sprintf("slots were missed and will not run: %s, the last at %s",
 			times(e.Count, "recorded skip"), at(e.LastAt))
+	case domain.EventEnded:
+		if e.Cause == domain.EndJobPaused {
+			return "nothing more is told of its trouble, unless a run fails again"
+		}
+		return "nothing more is told of its trouble"
 	case domain.EventLate:
 		return fmt.Sprintf("%s made after the job's tolerance, the last at %s", times(e.Count, "run"), at(e.LastAt))
 	case domain.EventStale:
@@ -418,7 +486,7 @@ func severity(e domain.Event) string {
 		return "error"
 	case domain.EventMissed, domain.EventLate, domain.EventOverlapping:
 		return "warning"
-	case domain.EventRecovered, domain.EventOverlapOver, domain.EventTest:
+	case domain.EventRecovered, domain.EventOverlapOver, domain.EventTest, domain.EventEnded:
 	}
 	return "info"
 }

@@ -2,6 +2,7 @@ package notice
 
 import (
 	"net/url"
+	"strings"
 	"time"
 
 	"punctual/scheduler/domain"
@@ -45,6 +46,12 @@ func pagerDuty(m Message) pagerDutyEvent {
 	subject.Limit(pagerDutyJobs)
 	event := pagerDutyEvent{Action: "resolve", DedupKey: "punctual:" + subject.Key}
 	if subject.State == StateResolved {
+		if _, over := subject.split(); subject.count(domain.EventEnded) > 0 {
+			event.Payload = &pagerDutyPayload{
+				Summary: cut(strings.Join(over, "; "), pagerDutySummary), Source: source(m.Link), Severity: "info",
+				Component: subject.Name, Group: m.Tenant, Class: string(subject.Kind), Details: subject,
+			}
+		}
 		return event
 	}
 	event.Action, event.Client, event.ClientURL = "trigger", "Punctual", m.Link
@@ -89,14 +96,18 @@ func source(link string) string {
 	return "punctual"
 }
 
-// worst is the worst severity since the jobs of a subject last recovered.
+// worst is the worst severity since the jobs of a subject last recovered. A job of which there is nothing new is still
+// troubled.
 func worst(s Subject) string {
 	ranks := map[string]int{"info": 0, "warning": 1, "error": 2, "critical": 3}
 	worst := "info"
 	for _, news := range s.Jobs {
 		found := "info"
+		if len(news.Events) == 0 && (s.Kind == KindJobs || s.Kind == KindHost) {
+			found = "critical"
+		}
 		for _, e := range news.Events {
-			if e.Event == domain.EventRecovered {
+			if e.Event.EndsTrouble() {
 				found = "info"
 			} else if s := severity(e.Event); ranks[s] > ranks[found] {
 				found = s

@@ -197,7 +197,8 @@ func queueTellAgain(b *pgx.Batch, m notice.Outgoing) {
 	b.Queue(setDue, m.Line)
 }
 
-// ForgetNotices deletes messages that recipients took more than 8 days ago, and recipients that took none since.
+// ForgetNotices deletes messages that recipients took more than 8 days ago, recipients that took none since, those that
+// took none of what was over in all that time, and those of tenants that were deleted a day ago.
 func (s *Teller) ForgetNotices(ctx context.Context) (forgotten int, left bool, err error) {
 	forgotten, left, err = pg.ForgetOld(ctx, s.db, "notice_messages", "delivered_at", []string{"id"}, 8*24*time.Hour)
 	if err != nil || left {
@@ -205,7 +206,9 @@ func (s *Teller) ForgetNotices(ctx context.Context) (forgotten int, left bool, e
 	}
 	return forgotten, false, pg.Wrap("removing recipients of notices", pg.Exec(ctx, s.db.Conns(ctx), `
 		DELETE FROM punctual.notice_lines l
-		WHERE l.due_at IS NULL AND l.held_until < now() - interval '8 days'
+		WHERE l.tenant IN (SELECT t.id FROM punctual.tenants t WHERE t.deleted_at < now() - interval '1 day')
+		   OR (l.due_at IS NULL AND l.held_until < now() - interval '8 days'
+		       OR l.failing_since < now() - interval '8 days')
 		  AND NOT EXISTS (SELECT FROM punctual.notice_subjects s WHERE s.line_id = l.id)
 		  AND NOT EXISTS (SELECT FROM punctual.notice_messages m WHERE m.line_id = l.id)`))
 }

@@ -34,11 +34,21 @@ type cause struct {
 // passing reports whether a subject is about late runs and missed slots, each of which is over when it is told.
 func passing(k notice.Kind) bool {
 	switch k {
-	case notice.KindLate, notice.KindMissed, notice.KindLimit, notice.KindQueue, notice.KindFreeze:
+	case notice.KindLate, notice.KindMissed, notice.KindLimit, notice.KindQueue, notice.KindFreeze,
+		notice.KindDatabase, notice.KindReplicas:
 		return true
 	case notice.KindJob, notice.KindJobs, notice.KindHost, notice.KindOverlap:
 	}
 	return false
+}
+
+// collecting is how long a cause waits for its jobs that is over before anything can be told of it: all that it held up
+// is claimed when it is over, and comes in within moments.
+const collecting = 30 * time.Second
+
+// collects reports whether a cause waits for its jobs.
+func collects(k notice.Kind) bool {
+	return k == notice.KindQueue || k == notice.KindFreeze || k == notice.KindDatabase || k == notice.KindReplicas
 }
 
 // passes reports whether news are about late runs and missed slots alone.
@@ -57,6 +67,10 @@ func passingKey(news domain.News) string {
 			return key(notice.KindQueue, e.CauseName)
 		case "frozen":
 			return key(notice.KindFreeze)
+		case "database_away":
+			return key(notice.KindDatabase)
+		case "no_replica":
+			return key(notice.KindReplicas)
 		}
 	}
 	if news.Events[len(news.Events)-1].Event == domain.EventLate {

@@ -114,3 +114,11 @@ func ReadList(raw []byte) (list []domain.Notify, err error) {
 	}
 	return list, json.Unmarshal(raw, &list)
 }
+
+// listOf returns the recipients of a job: its own list, or the tenant's as stored.
+func listOf(job *domain.Job, stored []byte) ([]domain.Notify, error) {
+	if job.Notify != nil {
+		return job.Notify, nil
+	}
+	return ReadList(stored)
+}

@@ -159,8 +159,8 @@ func (t *telling) mergeUnsent(ctx context.Context, all []joining) error {
 	return err
 }
 
-// queueJoining queues the statements that write the rows of the lines. Passing events of a kind are told at once, or
-// a gap after the line was last told of the kind. All else is told at once.
+// queueJoining queues the statements that write the rows of the lines. What passes is told at once, when its jobs are
+// collected, or a gap after the line was last told of the same cause. All else is told at once.
 func queueJoining(b *pgx.Batch, all []joining, lines map[uuid.UUID]*line, now time.Time) error {
 	var texts, keys []string
 	var when []time.Time
@@ -172,8 +172,11 @@ func queueJoining(b *pgx.Batch, all []joining, lines map[uuid.UUID]*line, now ti
 		at, key := now, ""
 		if passes(j.news) {
 			key = passingKey(j.news)
+			kind, _, _ := kindOf(key)
 			if last, was := lines[j.line].sent[key]; was && last.Add(gap).After(now) {
 				at = last.Add(gap)
+			} else if collects(kind) {
+				at = now.Add(collecting)
 			}
 		}
 		texts, keys, when = append(texts, string(text)), append(keys, key), append(when, at)

@@ -174,11 +174,12 @@ WITH gone AS (DELETE FROM punctual.notices WHERE job_id = ANY($1::uuid[]) RETURN
 counted AS (
     SELECT *, row_number() OVER newest AS age, count(*) OVER same AS total,
            min(happened_at) OVER same AS first_at, max(happened_at) OVER same AS last_at,
-           max(id) OVER same AS last_id
+           max(id) OVER same AS last_id,
+           sum(CASE event WHEN 'missed' THEN coalesce(slots, 1001) ELSE 0 END) OVER same AS missed
     FROM gone
     WINDOW same AS (PARTITION BY job_id, event),
            newest AS (PARTITION BY job_id, event ORDER BY happened_at DESC, id DESC))
-SELECT job_id, event, total, first_at, last_at, since, coalesce(failures, 0), run_id,
+SELECT job_id, event, total, missed, first_at, last_at, since, coalesce(failures, 0), run_id,
        coalesce(scheduled_for, happened_at), happened_at, slots, coalesce(reason, ''),
        coalesce(http_status, 0),
        coalesce(left(error, 1000), h.detail, ''),
@@ -205,8 +206,8 @@ func (t *telling) take(ctx context.Context) error {
 	var r domain.NewsRun
 	var run *uuid.UUID
 	_, err := pgx.ForEachRow(rows, []any{
-		&job, &e.Event, &e.Count, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor, &r.HappenedAt,
-		&r.Slots, &r.Reason, &r.HTTPStatus, &r.Error, &r.Response,
+		&job, &e.Event, &e.Count, &e.Slots, &e.FirstAt, &e.LastAt, &e.Since, &e.Failures, &run, &r.ScheduledFor,
+		&r.HappenedAt, &r.Slots, &r.Reason, &r.HTTPStatus, &r.Error, &r.Response,
 		&e.Cause, &e.CauseName,
 	}, func() error {
 		n := news[job]
@@ -216,7 +217,7 @@ func (t *telling) take(ctx context.Context) error {
 			e.Since = nil // the event in the list owns it now
 		}
 		if run != nil {
-			r.ID, r.Link = *run, t.teller.linkToRun(run.String())
+			r.ID, r.Link = *run, t.teller.link("/runs/"+run.String())
 			last := &n.Events[len(n.Events)-1]
 			last.Runs = append(last.Runs, r)
 		}
@@ -236,26 +237,24 @@ func host(u *url.URL) string {
 	return u.Host + ":" + map[string]string{"https": "443"}[u.Scheme] + map[string]string{"http": "80"}[u.Scheme]
 }
 
-func (s *Teller) linkToRun(run string) string {
-	if s.options.Pages {
-		return s.link("/runs/" + run)
-	}
-	return s.link("/v1/runs/" + run)
-}
-
 func (s *Teller) linkToJob(name string) string {
-	if s.options.Pages {
-		return s.link("/jobs/" + url.PathEscape(name))
+	path := "/jobs/" + url.PathEscape(name)
+	if !s.options.Pages {
+		path += "/runs"
 	}
-	return s.link("/v1/jobs/" + url.PathEscape(name) + "/runs")
+	return s.link(path)
 }
 
-// link returns a URL where people can read more. It is empty if the API's public URL is not known.
+// link returns a URL where people can read more: a page, or the operation of the API that has the same path. It is
+// empty if the public URL is not known.
 func (s *Teller) link(path string) string {
-	if s.options.PublicURL == "" {
+	switch {
+	case s.options.PublicURL == "":
 		return ""
+	case s.options.Pages:
+		return s.options.PublicURL + path
 	}
-	return s.options.PublicURL + path
+	return s.options.PublicURL + "/v1" + path
 }
 
 // write postpones the jobs of later, and adds the news of the rest to the lines of their recipients.

@@ -34,6 +34,7 @@ type subject struct {
 	until    time.Time // it is put off until then
 	forget   bool      // there is nothing to tell
 	takes    bool      // it is in the message
+	known    []domain.Identity
 }
 
 // over is the key of a row whose host's incident has ended before the job succeeded. Its success is no news.
@@ -108,11 +109,11 @@ func (r *subject) settle(f domain.Format) {
 	switch {
 	case state.Trouble():
 		r.troubled = true
-	case state == domain.EventRecovered:
+	case state.EndsTrouble():
 		r.troubled = false
 	}
 	_, _, grouped := kindOf(r.key) // whose recovery is told with that of the others
-	if state == domain.EventRecovered && !r.open && (stateful(f) || known) && !grouped {
+	if state.EndsTrouble() && !r.open && (stateful(f) || known) && !grouped {
 		kept := r.unsent.For(domain.Recipient{}, nil)
 		for _, e := range r.unsent.Events {
 			if e.Event == domain.EventLate || e.Event == domain.EventMissed {
@@ -182,7 +183,7 @@ func (l *line) tell(key string, rows []*subject, w world) (s notice.Subject, tel
 		}
 		return s, true
 	}
-	reached := kind == notice.KindHost && open && l.reached(key, rows)
+	reached := kind == notice.KindHost && open && l.reached(key, name, rows)
 	if until := l.sent[key].Add(gap); troubled && !reached && (open || !rows[0].resolves) && !again && until.After(l.now) {
 		for _, r := range rows {
 			if r.dirty {
@@ -190,6 +191,9 @@ func (l *line) tell(key string, rows []*subject, w world) (s notice.Subject, tel
 			}
 		}
 		return s, false
+	}
+	if kind == notice.KindJobs {
+		name = rows[0].news.Tenant
 	}
 	s = notice.Subject{Kind: kind, Name: name, Key: key, State: notice.StatePassing}
 	switch {
@@ -207,7 +211,7 @@ func (l *line) tell(key string, rows []*subject, w world) (s notice.Subject, tel
 
 // reached reports whether a host has answered a job since the last failure that it could not be reached: then its
 // incident is over, although other jobs have yet to succeed.
-func (l *line) reached(key string, rows []*subject) bool {
+func (l *line) reached(key, name string, rows []*subject) bool {
 	answered, failed := time.Time{}, l.sent[key]
 	for _, r := range rows {
 		if r.unsent == nil {
@@ -217,7 +221,7 @@ func (l *line) reached(key string, rows []*subject) bool {
 		r.own = r.troubled && !unreachable
 		for _, e := range r.unsent.Events {
 			switch {
-			case e.Event == domain.EventRecovered, e.Event == domain.EventDead && r.own:
+			case e.Event == domain.EventRecovered && r.unsent.Host == name, e.Event == domain.EventDead && r.own:
 				answered = latest(answered, e.LastAt)
 			case e.Event == domain.EventDead || e.Event == domain.EventFailing:
 				failed = latest(failed, e.LastAt)
@@ -248,7 +252,8 @@ func addJobs(s *notice.Subject, rows []*subject) {
 			if e.Since != nil && e.Event != domain.EventStale {
 				since = *e.Since
 			}
-			if s.Since == nil || since.Before(*s.Since) {
+			over := s.State == notice.StateFiring && e.Event.EndsTrouble()
+			if !over && (s.Since == nil || since.Before(*s.Since)) {
 				s.Since = &since
 			}
 			if s.Cause == "" && len(e.Runs) > 0 {

@@ -111,7 +111,7 @@ WHERE s.line_id = $1 AND s.key = ANY($2::text[]) AND s.job_id <> ALL($3::uuid[])
 ORDER BY s.job_id FOR NO KEY UPDATE OF s`
 	selectRows = `
 SELECT s.job_id, s.news, s.sending, coalesce(s.tell_at <= now(), false), s.resolves, s.troubled, s.open, s.key,
-       j.name, t.name
+       s.ends, s.known, j.name, t.name
 FROM punctual.notice_subjects s
 JOIN punctual.jobs j ON j.id = s.job_id
 JOIN punctual.tenants t ON t.id = j.tenant`
@@ -120,7 +120,7 @@ JOIN punctual.tenants t ON t.id = j.tenant`
 // readRows reads the rows that have something to tell now, and all rows of the subjects of many jobs among them and of
 // open causes.
 func (s *Teller) readRows(ctx context.Context, tx *pg.Tx, l *line) ([]*subject, error) {
-	all, err := s.scanRows(ctx, tx, selectDue, l.Line, mostRows)
+	all, err := s.scanRows(ctx, tx, l, selectDue, l.Line, mostRows)
 	if err != nil {
 		return nil, err
 	}
@@ -134,17 +134,21 @@ func (s *Teller) readRows(ctx context.Context, tx *pg.Tx, l *line) ([]*subject, 
 	if len(keys) == 0 {
 		return all, nil
 	}
-	others, err := s.scanRows(ctx, tx, selectKeys, l.Line, keys,
+	others, err := s.scanRows(ctx, tx, l, selectKeys, l.Line, keys,
 		pg.Column(all, func(r *subject) uuid.UUID { return r.job }))
 	settle(others, l.To.Format)
 	return append(all, others...), err
 }
 
-func (s *Teller) scanRows(ctx context.Context, tx *pg.Tx, sql string, args ...any) (all []*subject, err error) {
+func (s *Teller) scanRows(
+	ctx context.Context, tx *pg.Tx, l *line, sql string, args ...any,
+) (all []*subject, err error) {
 	var r subject
-	var news, sending []byte
+	var news, sending, known []byte
+	var ends *string
 	_, err = pgx.ForEachRow(pg.Query(ctx, tx, sql, args...), []any{
-		&r.job, &news, &sending, &r.dirty, &r.resolves, &r.troubled, &r.open, &r.key, &r.news.Job, &r.news.Tenant,
+		&r.job, &news, &sending, &r.dirty, &r.resolves, &r.troubled, &r.open, &r.key, &ends, &known, &r.news.Job,
+		&r.news.Tenant,
 	}, func() error {
 		row := r
 		row.news.JobID, row.news.Link, row.again = row.job, s.linkToJob(row.news.Job), sending != nil
@@ -161,6 +165,15 @@ func (s *Teller) scanRows(ctx context.Context, tx *pg.Tx, sql string, args ...an
 			}
 			row.unsent = &part
 		}
+		if known != nil {
+			if err := json.Unmarshal(known, &row.known); err != nil {
+				return err
+			}
+		}
+		if ends != nil {
+			row.end(*ends, l.now)
+		}
+		row.identify(l.To.Format)
 		row.dirty = row.dirty && row.unsent != nil
 		all = append(all, &row)
 		return nil
@@ -212,13 +225,13 @@ WHERE l.id = $1`
 
 func (s *Teller) write(l *line, tenant string, rows []*subject, subjects []notice.Subject) error {
 	brief(subjects)
-	m := notice.Message{Tenant: tenant, Link: s.linkToJobs(), Subjects: subjects}
+	m := notice.Message{Tenant: tenant, Link: s.link("/jobs"), Subjects: subjects}
 	switch jobs := pg.Column(subjects, func(s notice.Subject) int { return len(s.Jobs) }); {
 	case len(subjects) == 1 && len(subjects[0].Jobs) == 1 &&
 		(subjects[0].Kind == notice.KindJob || subjects[0].Kind == notice.KindOverlap):
 		m.Link = subjects[0].Jobs[0].Link
 	case len(jobs) > 1 || jobs[0] > 0:
-		m.Link = s.linkToNotice(l.ID.String()) // which names all of them
+		m.Link = s.link("/notices/" + l.ID.String()) // which names all of them
 	}
 	resolves := true
 	for _, r := range rows {
@@ -250,27 +263,11 @@ func (s *Teller) write(l *line, tenant string, rows []*subject, subjects []notic
 	return err
 }
 
-// linkToNotice links to what was told, once it was.
-func (s *Teller) linkToNotice(id string) string {
-	if s.options.Pages {
-		return s.link("/notices/" + id)
-	}
-	return s.link("/v1/notices/" + id)
-}
-
-// linkToJobs links to the list of jobs.
-func (s *Teller) linkToJobs() string {
-	if s.options.Pages {
-		return s.link("/jobs")
-	}
-	return s.link("/v1/jobs")
-}
-
 // queueRows queues the statements that write the decisions of a plan.
 func queueRows(b *pgx.Batch, line uuid.UUID, rows []*subject) error {
 	var forget []uuid.UUID
 	var taken, later []*subject
-	var sending []*string
+	var sending, known []*string
 	for _, r := range rows {
 		switch {
 		case r.forget:
@@ -284,7 +281,15 @@ func queueRows(b *pgx.Batch, line uuid.UUID, rows []*subject) error {
 				}
 				text = new(string(raw))
 			}
-			taken, sending = append(taken, r), append(sending, text)
+			var names *string
+			if len(r.known) > 0 {
+				raw, err := json.Marshal(r.known)
+				if err != nil {
+					return fmt.Errorf("job %s: its names: %w", r.job, err)
+				}
+				names = new(string(raw))
+			}
+			taken, sending, known = append(taken, r), append(sending, text), append(known, names)
 		case !r.until.IsZero():
 			later = append(later, r)
 		}
@@ -306,13 +311,13 @@ func queueRows(b *pgx.Batch, line uuid.UUID, rows []*subject) error {
 	if len(taken) > 0 {
 		b.Queue(`
 			UPDATE punctual.notice_subjects s
-			SET news = NULL, sending = u.sending::json, troubled = u.troubled, open = u.open, key = u.key,
-			    tell_at = CASE WHEN u.sending IS NOT NULL THEN least(s.tell_at, now()) END
-			FROM unnest($2::uuid[], $3::text[], $4::bool[], $5::bool[], $6::text[])
-			     AS u(job_id, sending, troubled, open, key)
+			SET news = NULL, sending = u.sending::json, troubled = u.troubled, open = u.open, key = u.key, ends = NULL,
+			    known = u.known::json, tell_at = CASE WHEN u.sending IS NOT NULL THEN least(s.tell_at, now()) END
+			FROM unnest($2::uuid[], $3::text[], $4::bool[], $5::bool[], $6::text[], $7::text[])
+			     AS u(job_id, sending, troubled, open, key, known)
 			WHERE s.line_id = $1 AND s.job_id = u.job_id`,
 			line, pg.Column(taken, job), sending, pg.Column(taken, troubled),
-			pg.Column(taken, func(r *subject) bool { return r.open }), pg.Column(taken, key))
+			pg.Column(taken, func(r *subject) bool { return r.open }), pg.Column(taken, key), known)
 	}
 	return nil
 }

@@ -150,12 +150,9 @@ func writeWatched(ctx context.Context, tx *pg.Tx, jobs []watched, found map[defi
 			l.add(w.key.Job, w.stale, at)
 			continue
 		}
-		list := job.Notify
-		if list == nil {
-			var err error
-			if list, err = ReadList(w.list); err != nil {
-				return err
-			}
+		list, err := listOf(job, w.list)
+		if err != nil {
+			return err
 		}
 		w.judge(job, list, &l, &b)
 	}

@@ -236,8 +236,23 @@ func secretPut(before *Secret, after Secret) audit.Change {
 	return c
 }
 
-// QueueForget queues the removal of all secrets of a tenant.
-func QueueForget(b *pgx.Batch, tenant int32) {
-	b.Queue(`DELETE FROM punctual.secrets WHERE tenant = $1`, tenant)
-	b.Queue(`DELETE FROM punctual.signing_secrets WHERE tenant = $1`, tenant)
+// QueueForget queues the removal of all secrets of deleted tenants. Notices need them, so they stay while recipients of
+// a tenant are yet to be told that its trouble is over, for a day at most.
+func QueueForget(b *pgx.Batch) {
+	for _, table := range []string{"secrets", "signing_secrets"} {
+		b.Queue(`
+			DELETE FROM punctual.` + table + ` WHERE tenant IN (
+			    SELECT t.id FROM punctual.tenants t
+			    WHERE t.deleted_at < now() - interval '1 day' OR t.deleted_at IS NOT NULL AND NOT EXISTS (
+			        SELECT FROM punctual.notice_lines l
+			        WHERE l.tenant = t.id AND (l.causes <> '{}' OR EXISTS (
+			            SELECT FROM punctual.notice_subjects s WHERE s.line_id = l.id))))`)
+	}
+}
+
+// ForgetOfDeleted removes the secrets of deleted tenants that are needed no more.
+func (s *Secrets) ForgetOfDeleted(ctx context.Context) (forgotten int, left bool, err error) {
+	var b pgx.Batch
+	QueueForget(&b)
+	return 0, false, pg.Wrap("removing secrets of deleted tenants", s.db.Conns(ctx).SendBatch(ctx, &b).Close())
 }

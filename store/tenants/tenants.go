@@ -308,7 +308,7 @@ func deleteTenant(ctx context.Context, tx *pg.Tx, id int32) error {
 	b.Queue(`UPDATE punctual.tenants SET deleted_at = now(), updated_at = now() WHERE id = $1`, id)
 	b.Queue(`UPDATE punctual.api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE tenant = $1`, id)
 	b.Queue(`DELETE FROM punctual.request_rates WHERE tenant = $1`, id)
-	secrets.QueueForget(&b, id)
+	secrets.QueueForget(&b)
 	return pg.Wrap(fmt.Sprintf("deleting tenant %d", id), tx.SendBatch(ctx, &b).Close())
 }
 

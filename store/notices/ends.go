@@ -1,0 +1,178 @@
+package notices
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/scheduler/domain"
+	"punctual/store/pg"
+)
+
+// mostEnds is how many incidents one transaction ends.
+const mostEnds = 2000
+
+// endOf is SQL for why nobody will tell the end of a job's trouble; empty: somebody may. A paused job may run by hand.
+// What fails after the pause began is its trouble as ever.
+const endOf = `
+CASE WHEN t.deleted_at IS NOT NULL THEN '` + domain.EndTenantDeleted + `'
+     WHEN EXISTS (SELECT FROM punctual.ready y WHERE y.job_id = j.id) THEN ''
+     WHEN j.state = 'deleted' THEN '` + domain.EndJobDeleted + `'
+     WHEN j.state = 'paused' AND j.paused_until IS NULL
+          AND j.paused_at > coalesce((SELECT n.failed_at FROM punctual.notified n WHERE n.job_id = j.id), '-infinity')
+     THEN '` + domain.EndJobPaused + `' ELSE '' END`
+
+// selectTroubled selects what recipients know of trouble, who they are, and the list that says who is told now.
+const selectTroubled = `
+SELECT s.line_id, s.job_id, ` + endOf + `, coalesce(v.definition ->> 'notify', t.notify::text), l.format, l.url,
+       l.secret, l.template, s.troubled OR s.key = '` + over + `'
+FROM punctual.notice_subjects s
+JOIN punctual.notice_lines l ON l.id = s.line_id
+JOIN punctual.jobs j ON j.id = s.job_id
+JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
+JOIN punctual.tenants t ON t.id = j.tenant
+WHERE s.ends IS NULL AND (s.troubled AND s.open OR s.key = '` + over + `'
+                          OR s.open AND l.failing_since < now() - interval '1 day')`
+
+// ends are rows of notice_subjects whose incidents end, column by column.
+type ends struct {
+	lines, jobs, paused []uuid.UUID
+	why                 []string
+}
+
+// EndIncidents has the end told of trouble that nobody will tell the end of: its job or tenant was deleted, the job is
+// paused until a caller resumes it, or it no longer tells the recipient. A recipient that was removed and has taken
+// nothing for a day is given up. It returns how many incidents end, and whether there may be more.
+func (s *Teller) EndIncidents(ctx context.Context) (ended int, left bool, err error) {
+	ctx = pg.Chores.In(ctx)
+	var told, gone ends
+	var line, job uuid.UUID
+	var why string
+	var list []byte
+	var to domain.Recipient
+	var untold bool
+	_, err = pgx.ForEachRow(pg.Query(ctx, s.db.Conns(ctx), selectTroubled), []any{
+		&line, &job, &why, &list, &to.Format, &to.URL, &to.Secret, &to.Template, &untold,
+	}, func() error {
+		entries, err := ReadList(list)
+		if err != nil {
+			return fmt.Errorf("job %s: its notify: %w", job, err)
+		}
+		if why == "" && !to.Asks(entries, domain.EventRecovered) {
+			why = domain.EndNotAsked
+		}
+		switch {
+		case untold && why != "":
+			told.add(line, job, why)
+		case why == domain.EndNotAsked:
+			gone.add(line, job, why)
+		}
+		return nil
+	})
+	if err != nil || len(told.jobs)+len(gone.jobs) == 0 {
+		return 0, false, pg.Wrap("looking for incidents that nobody ends", err)
+	}
+	left = len(told.jobs) > mostEnds
+	told.cut(mostEnds)
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		var b pgx.Batch
+		told.queue(&b, &ended)
+		gone.queueForget(&b)
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	return ended, left, pg.Wrap("ending incidents", err)
+}
+
+func (e *ends) add(line, job uuid.UUID, why string) {
+	e.lines, e.jobs, e.why = append(e.lines, line), append(e.jobs, job), append(e.why, why)
+	if why == domain.EndJobPaused {
+		e.paused = append(e.paused, job)
+	}
+}
+
+func (e *ends) cut(most int) {
+	n := min(len(e.jobs), most)
+	e.lines, e.jobs, e.why = e.lines[:n], e.jobs[:n], e.why[:n]
+}
+
+// lockLines locks lines in the order in which all do.
+const lockLines = `SELECT FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`
+
+// queue queues the statements that have the ends told. When a paused job fails again, that is told as that of a job
+// that was well.
+func (e *ends) queue(b *pgx.Batch, ended *int) {
+	if len(e.jobs) == 0 {
+		return
+	}
+	if len(e.paused) > 0 {
+		b.Queue(`
+			UPDATE punctual.notified n SET failing_since = NULL, failures = 0, stale_since = NULL
+			FROM (SELECT job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE) l
+			JOIN punctual.jobs j ON j.id = l.job_id
+			JOIN punctual.tenants t ON t.id = j.tenant
+			WHERE n.job_id = l.job_id AND `+endOf+` = '`+domain.EndJobPaused+`'`, e.paused)
+	}
+	b.Queue(lockLines, e.lines)
+	b.Queue(`
+		UPDATE punctual.notice_subjects s SET ends = u.why, tell_at = least(s.tell_at, now())
+		FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS u(line_id, job_id, why)
+		JOIN punctual.jobs j ON j.id = u.job_id
+		JOIN punctual.tenants t ON t.id = j.tenant
+		WHERE s.line_id = u.line_id AND s.job_id = u.job_id
+		  AND (u.why = '`+domain.EndNotAsked+`' OR u.why = `+endOf+`)`, e.lines, e.jobs, e.why).
+		Exec(func(done pgconn.CommandTag) error {
+			*ended = int(done.RowsAffected())
+			return nil
+		})
+	b.Queue(`UPDATE punctual.notice_lines SET due_at = least(due_at, now()) WHERE id = ANY($1::uuid[])`, e.lines)
+}
+
+// queueForget queues the statements that forget what recipients were to be told that are none any more.
+func (e *ends) queueForget(b *pgx.Batch) {
+	if len(e.jobs) == 0 {
+		return
+	}
+	b.Queue(lockLines, e.lines)
+	b.Queue(`
+		DELETE FROM punctual.notice_subjects s USING unnest($1::uuid[], $2::uuid[]) AS u(line_id, job_id)
+		WHERE s.line_id = u.line_id AND s.job_id = u.job_id`, e.lines, e.jobs)
+	for _, line := range slices.Compact(slices.SortedFunc(slices.Values(e.lines), pg.CompareIDs)) {
+		b.Queue(setDue, line)
+	}
+}
+
+// end adds the end of a row's trouble to what is to be told.
+func (r *subject) end(why string, now time.Time) {
+	over := r.news
+	over.Events = []domain.NewsEvent{{
+		Event: domain.EventEnded, Cause: why, Count: 1, FirstAt: now, LastAt: now, Runs: []domain.NewsRun{},
+	}}
+	if n := len(r.known); n > 0 {
+		over.Labels = r.known[n-1].Labels
+	}
+	if r.unsent != nil {
+		over.Host, over.Labels, over.Runbook = r.unsent.Host, r.unsent.Labels, r.unsent.Runbook
+		over = r.unsent.Merge(over)
+	}
+	r.unsent = &over
+}
+
+// identify keeps under which names and labels a recipient knows a job, if it knows jobs by them.
+func (r *subject) identify(f domain.Format) {
+	if r.unsent == nil || f != domain.FormatAlertmanager {
+		return
+	}
+	is := func(k domain.Identity) bool {
+		return k.Job == r.unsent.Job && maps.Equal(k.Labels, r.unsent.Labels)
+	}
+	r.unsent.Former = slices.DeleteFunc(slices.Clone(r.known), is)
+	if !slices.ContainsFunc(r.known, is) {
+		r.known = append(r.known, r.unsent.Identity())
+	}
+}
