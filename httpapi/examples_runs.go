@@ -169,7 +169,8 @@ func exampleDeadLetter() letters.DeadLetter {
 	return letters.DeadLetter{
 		RunID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Trigger: domain.TriggerSchedule, JobVersion: 7,
 		ScheduledFor: at("2026-12-01T11:00:00Z"), DiedAt: at("2026-12-01T11:03:02.774Z"),
-		Reason: new(domain.ReasonHTTP5xx), Attempts: 3, HTTPStatus: new(503), Error: new("the target answered 503: try again later"),
+		Reason: new(domain.ReasonHTTP5xx), Attempts: 3, HTTPStatus: new(503),
+		Error: new("the target answered 503: try again later"),
 	}
 }
 

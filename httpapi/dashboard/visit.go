@@ -181,14 +181,14 @@ func (v *visit) fail(err error) {
 	}
 }
 
-// refused returns why the API refuses what was asked for, which the page then says; nil if it does not. The error is one
-// that is not about the request.
+// refused returns why the API refuses what was asked for, which the page then says; nil if it does not. The error is
+// one that is not about the request.
 func refused(err error) (*problem.Problem, error) {
 	if err == nil {
 		return nil, nil
 	}
 	if said := problemOf(err); said.Status < http.StatusInternalServerError {
-		return said, nil //nolint:nilerr // the page says it
+		return said, nil
 	}
 	return nil, err
 }

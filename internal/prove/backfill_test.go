@@ -81,8 +81,8 @@ func oneAtATime(t *testing.T, requests []Request) {
 	}
 }
 
-// The replica that works through a backfill is killed while a run of it is in flight. Another one goes on: with that run
-// once more, under a higher fencing token, and then with the rest, one at a time and none twice.
+// The replica that works through a backfill is killed while a run of it is in flight. Another one goes on: with that
+// run once more, under a higher fencing token, and then with the rest, one at a time and none twice.
 func TestABackfillOutlivesTheReplicaThatWorksThroughIt(t *testing.T) {
 	exhaustive(t, "takes half a minute")
 	t.Parallel()

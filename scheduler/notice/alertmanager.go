@@ -40,7 +40,8 @@ var alertNames = map[domain.Event]string{
 	domain.EventTest:        "PunctualTest",
 }
 
-// heldAlerts are the names of the alerts about late runs and missed slots, by what held them up, and about skipped slots.
+// heldAlerts are the names of the alerts about late runs and missed slots, by what held them up, and about skipped
+// slots.
 var heldAlerts = map[Kind]string{
 	KindLate: "PunctualRunLate", KindMissed: "PunctualSlotsMissed", KindLimit: "PunctualLimitReached",
 	KindQueue: "PunctualQueueUnserved", KindFreeze: "PunctualFrozen", KindDatabase: "PunctualDatabaseAway",
@@ -79,7 +80,7 @@ func ofJob(news domain.News, resolves bool, now time.Time) []alert {
 		was := news
 		was.Job, was.Labels = former.Job, former.Labels
 		over := domain.NewsEvent{Event: domain.EventEnded, FirstAt: now, LastAt: now}
-		alerts = append(resolveAll(alerts, was, over), resolved(was, domain.EventOverlapping, over))
+		alerts = append(alerts, append(resolveAll(nil, was, over), resolved(was, domain.EventOverlapping, over))...)
 	}
 	return alerts
 }

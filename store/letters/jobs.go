@@ -77,5 +77,7 @@ func (r JobsRequest) request() jobsText {
 }
 
 func (t jobsText) filter() jobs.Filter {
-	return jobs.Filter{State: t.State, Queue: t.Queue, Labels: t.Labels, NamePrefix: t.Name, Query: t.Q, PausedBy: t.Paused}
+	return jobs.Filter{
+		State: t.State, Queue: t.Queue, Labels: t.Labels, NamePrefix: t.Name, Query: t.Q, PausedBy: t.Paused,
+	}
 }

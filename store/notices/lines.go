@@ -119,7 +119,8 @@ func (t *telling) lockLines(ctx context.Context, all []joining) (map[uuid.UUID]*
 		pg.Column(lines, func(j joining) string { return j.to.URL }),
 		pg.Column(lines, func(j joining) string { return j.to.Secret }),
 		pg.Column(lines, func(j joining) string { return j.to.Template }))
-	b.Queue(`SELECT id, sent, causes FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`, ids).
+	b.Queue(`
+		SELECT id, sent, causes FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`, ids).
 		Query(func(rows pgx.Rows) error {
 			var id uuid.UUID
 			var sent, causes []byte

@@ -90,7 +90,9 @@ const oldestHeld = `
 
 // queueOverdue queues the statements that read what is overdue.
 func queueOverdue(b *pgx.Batch, o *Overdue, tenant int32) {
-	b.Queue(countOverdue, pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(&o.Slots, &o.Runs, &o.Jobs) })
+	b.Queue(countOverdue, pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&o.Slots, &o.Runs, &o.Jobs)
+	})
 	b.Queue(selectOldest, pg.Prepared{}, tenant).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[OldestDue])
 		if err == nil && len(found) > 0 {
