@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
 )
@@ -103,11 +101,8 @@ func TestAKeyThatExpiresSoonIsWarnedOf(t *testing.T) {
 	if _, _, notes := apart(t, env, "jobs", "list"); notes != "" {
 		t.Errorf("of a key with two months to live it says %q", notes)
 	}
-	conn, err := pgx.Connect(t.Context(), dsn)
-	must(t, err)
-	_, err = conn.Exec(t.Context(), `UPDATE punctual.api_keys
+	execute(t, dsn, `UPDATE punctual.api_keys
 		SET created_at = created_at - interval '59 days', expires_at = date_trunc('second', expires_at) - interval '59 days'`)
-	must(t, errors.Join(err, conn.Close(t.Context())))
 	code, out, notes := apart(t, env, "jobs", "list", "--json")
 	if code != 0 || !json.Valid([]byte(out)) || !regexp.MustCompile(`^warning: the API key expires at 20\S+Z\n$`).MatchString(notes) {
 		t.Errorf("exit code %d, stderr %q:\n%s", code, notes, out)
@@ -134,7 +129,7 @@ func recalls(t terminal) {
 	}
 	prefix := t.key[:len("punctual_")+16]
 	code, out, notes := apart(t.T, t.env, "audit", "--key="+prefix, "--job=recall")
-	says(t.T, out, "run.trigger", "job.create  recall  key first")
+	says(t.T, out, "run.trigger", "job.create   recall  key first")
 	if code != 0 || notes != "" || strings.Contains(out, "apply-a") {
 		t.Errorf("exit code %d:\n%s%s", code, out, notes)
 	}
