@@ -16,7 +16,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"punctual/internal/pgtest"
 )
 
