@@ -64,7 +64,9 @@ func (v *visit) job(job httpapi.Job) error {
 			break
 		}
 	}
-	view.Passed = passed(view.Runs, time.Now())
+	if view.Passed, err = v.passed(view.Runs); err != nil {
+		return err
+	}
 	if view.At != "" {
 		if err := v.explain(&view); err != nil {
 			return err
@@ -74,20 +76,21 @@ func (v *visit) job(job httpapi.Job) error {
 }
 
 // passed returns the slots that the newest pause swallowed, if it ended in the last two days and none of them was made
-// up for. The runs are the newest first.
-func passed(newest []runs.Run, now time.Time) *runs.SkippedRange {
-	for _, r := range newest {
-		if s := r.Skipped; s != nil && r.Reason != nil && *r.Reason == domain.ReasonPaused {
-			madeUp := slices.ContainsFunc(newest, func(o runs.Run) bool {
-				return o.Trigger == domain.TriggerBackfill && !o.ScheduledFor.Before(s.First) && !o.ScheduledFor.After(s.Last)
-			})
-			if madeUp || r.CreatedAt.Before(now.Add(-48*time.Hour)) {
-				return nil
-			}
-			return s
-		}
+// up for. The runs are the newest first, and summaries.
+func (v *visit) passed(newest []runs.Run) (*runs.SkippedRange, error) {
+	i := slices.IndexFunc(newest, func(r runs.Run) bool { return r.Reason != nil && *r.Reason == domain.ReasonPaused })
+	if i < 0 {
+		return nil, nil
 	}
-	return nil
+	skip, err := v.api.Run(v.ctx(), newest[i].ID.String())
+	s := skip.Skipped
+	if err != nil || s == nil || skip.CreatedAt.Before(time.Now().Add(-48*time.Hour)) ||
+		slices.ContainsFunc(newest, func(o runs.Run) bool {
+			return o.Trigger == domain.TriggerBackfill && !o.ScheduledFor.Before(s.First) && !o.ScheduledFor.After(s.Last)
+		}) {
+		return nil, err
+	}
+	return s, nil
 }
 
 // backfillPath is the form of the backfill that makes up for skipped slots of a job.
