@@ -93,7 +93,7 @@ func TestABackfillOutlivesTheReplicaThatWorksThroughIt(t *testing.T) {
 	first := serve(t, dsn)
 	now := time.Now().UTC().Truncate(time.Second)
 	create(t, first.API, job("a", w.URL+"/hook", process.JobSpec{ // no slot is near
-		"schedule": map[string]any{"cron": fmt.Sprintf("%d * * * *", (now.Minute()+30)%60)}, "timeout": "5m",
+		"schedule": map[string]any{"cron": fmt.Sprintf("%d * * * *", (now.Minute()+30)%60)}, "timeout": "5m", "jitter": "0s",
 	}))
 	o := do[operation](t, first.API, "POST", "/v1/jobs/a/backfill", map[string]any{
 		"from": now.Add(-slots * time.Hour).Format(time.RFC3339), "to": now.Format(time.RFC3339),
