@@ -51,7 +51,7 @@ const (
 // than they meant.
 type FreezeInput struct {
 	Scope FreezeScope `json:"scope" enum:"deployment,tenant" doc:"deployment: all tenants, which needs an operator. tenant: the tenant that the request acts for." example:"tenant"`
-	Note  string      `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. The note of a frozen deployment is shown to all tenants." example:"the warehouse moves"`
+	Note  string      `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. The note of a frozen deployment is shown to all tenants. Absent: none." example:"the warehouse moves"`
 }
 
 func (f FreezeInput) validate() []problem.FieldError {

@@ -121,6 +121,7 @@ func (s *server) describe() {
 	describeChoices(schemas)
 	describeNulls(schemas)
 	summarized(schemas)
+	describeDefaults(api)
 	describePatch(schemas)
 	for op := range operations(api) {
 		describeRole(op, roleOf[op.OperationID])
