@@ -33,7 +33,7 @@ type Definition struct {
 	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; for a job that a submitter creates: true." example:"false"`
 
 	ExpectSuccessWithin Duration `json:"expect_success_within,omitzero" doc:"The job is stale when it has had no success for this long: 1s to 366 days. Counted from the last success, or else from the job's creation or resume; for a one-shot, from when it is due. A paused job is never stale. Absent: never stale." example:"26h"`
-	Notify              []Notify `json:"notify,omitzero" doc:"Recipients of notices when something goes wrong with the job, and when it recovers. Absent: the tenant's default; an empty list: no recipients. The first event of a kind is sent at once; further events of the same kind within five minutes are sent together."`
+	Notify              []Notify `json:"notify,omitzero" doc:"Recipients of notices when something goes wrong with the job, and when it recovers. The first event of a kind is sent at once; further events of the same kind within five minutes are sent together. An empty list: no recipients. Absent: the tenant's default."`
 }
 
 // Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; a job with none of them fires only
