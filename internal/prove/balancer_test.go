@@ -343,7 +343,7 @@ func TestTheDocumentedBalancerIsValid(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for _, page := range pages(t) {
-		for _, config := range codeBlocks(t, page, "haproxy") {
+		for _, config := range codeBlocks(t, filepath.Join(root, page), "haproxy") {
 			found++
 			file := filepath.Join(t.TempDir(), "haproxy.cfg")
 			must(t, os.WriteFile(file, []byte(config), 0o600))

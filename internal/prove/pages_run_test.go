@@ -3,6 +3,8 @@ package prove
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,9 +21,9 @@ import (
 // The blocks of all pages do what they show. Those in sh run against `punctual dev` and against `punctual serve` with
 // keys, in the order of the page.
 //
-//   - What names http://127.0.0.1:8080 is for dev, which listens there, and what works on the database is for serve.
-//     Everything else runs against both, with $URL and $KEY.
-//   - A page that calls `punctual migrate` finds an empty database, and may then start a replica, which is $URL from then
+//   - A block that names http://127.0.0.1:8080 is for dev, which listens there. One that works on the database is for
+//     serve. All others run against both, with $URL and $KEY.
+//   - A page that calls `punctual migrate` finds an empty database, and may start a replica, which is $URL from then
 //     on. Any other page finds a database with some history.
 //   - $RUN is a run that has ended, and $CALLBACK and $TOKEN belong to an attempt that has been accepted.
 func TestThePages(t *testing.T) {
@@ -33,10 +35,15 @@ func TestThePages(t *testing.T) {
 	})
 	t.Run("dev", func(t *testing.T) {
 		t.Parallel()
-		r, err := process.Dev(t.Context(), binary(t), t.TempDir())
+		dir, err := os.MkdirTemp("", "punctual-pages-") // not t.TempDir, which the user of Postgres may not enter
+		must(t, err)
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		must(t, os.Chmod(dir, 0o755))
+		r, err := process.Dev(t.Context(), binary(t), filepath.Join(dir, "data"))
 		must(t, err)
 		watch(t, r.Process)
 		runPages(t, newDocumented(t, "dev", r.API, "unused", ""))
+		stop(t, r)
 	})
 	t.Run("serve", func(t *testing.T) {
 		t.Parallel()
@@ -101,7 +108,8 @@ func (d *documented) accepted(t *testing.T) (callback, token string) {
 const devURL = "http://127.0.0.1:8080"
 
 var (
-	withDatabase = regexp.MustCompile(`\bpunctual (migrate|keys|tenants|secrets|verify|freeze|unfreeze|serve)\b|\b(psql|pg_dump)\b`)
+	withDatabase = regexp.MustCompile(`\b(punctual (migrate|keys|tenants|secrets|verify|freeze|unfreeze|serve)|` +
+		`psql|pg_dump)\b`)
 	withCallback = regexp.MustCompile(`\$\{?(CALLBACK|TOKEN)\b`)
 )
 
@@ -136,7 +144,6 @@ func (d *documented) runPage(t *testing.T, page string) (ran int) {
 		dsn = pgtest.EmptyDSN(t)
 	}
 	sh := newShell(t)
-	base := sh.env
 	for _, b := range list {
 		own := url != d.api.URL // the page has started a replica of its own
 		ofDatabase := own || withDatabase.MatchString(b.text)
@@ -144,14 +151,16 @@ func (d *documented) runPage(t *testing.T, page string) (ran int) {
 			continue
 		}
 		b.text = strings.ReplaceAll(b.text, devURL, url)
-		sh.env = append(slices.Clone(base), "URL="+url, "PUNCTUAL_API_URL="+url, "DATABASE_URL="+dsn, "RUN="+d.run)
-		if !own {
-			sh.env = append(sh.env, "KEY="+d.key, "PUNCTUAL_API_KEY="+d.key)
+		given := map[string]string{
+			"URL": url, "PUNCTUAL_API_URL": url, "DATABASE_URL": dsn, "RUN": d.run, "KEY": d.key, "PUNCTUAL_API_KEY": d.key,
+		}
+		if own { // the page has a key of its own
+			given["PUNCTUAL_API_KEY"] = "'$KEY'"
 		}
 		if withCallback.MatchString(b.text) {
-			callback, token := d.accepted(t)
-			sh.env = append(sh.env, "CALLBACK="+callback, "TOKEN="+token)
+			given["CALLBACK"], given["TOKEN"] = d.accepted(t)
 		}
+		sh.give(t, given)
 		r, err := sh.run(t, b)
 		if err != nil {
 			t.Errorf("against %s: %v", d.name, err)
@@ -165,7 +174,8 @@ func (d *documented) runPage(t *testing.T, page string) (ran int) {
 }
 
 // changing matches SQL that is no query of a reader.
-var changing = regexp.MustCompile(`(?m)^ *(GRANT|REVOKE|CREATE|ALTER|DROP|INSERT|UPDATE|DELETE|SET|COMMENT|VACUUM|ANALYZE)\b|\bsetval\(|guard_tenants`)
+var changing = regexp.MustCompile(`(?m)^ *(GRANT|REVOKE|CREATE|ALTER|DROP|INSERT|UPDATE|DELETE|SET|COMMENT)\b|` +
+	`\bsetval\(|guard_tenants`)
 
 // sqlOfThePages runs queries as punctual_reader, and what changes something as a superuser in a transaction that is
 // rolled back.

@@ -67,10 +67,10 @@ func blocksOf(page, text string) (list []block) {
 	return list
 }
 
-// codeBlocks returns the texts of the blocks of a page that are in a language.
+// codeBlocks returns the texts of the blocks of a page, given by its path from here, that are in a language.
 func codeBlocks(t *testing.T, page, language string) (texts []string) {
 	t.Helper()
-	for _, b := range blocks(t, page) {
+	for _, b := range blocksOf(page, readFile(t, page)) {
 		if b.word == language {
 			texts = append(texts, b.text)
 		}

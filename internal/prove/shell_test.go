@@ -17,8 +17,9 @@ import (
 // shell runs commands of a page, in a directory of its own that has the binary, as punctual and as bin/punctual, and
 // the master key. Each variable that a block sets is there for the next.
 type shell struct {
-	dir string
-	env []string
+	dir   string
+	env   []string
+	given map[string]string // the variables of the last block that the page did not set itself
 }
 
 func newShell(t *testing.T, env ...string) *shell {
@@ -29,7 +30,8 @@ func newShell(t *testing.T, env ...string) *shell {
 	must(t, os.Symlink(binary(t), filepath.Join(bin, "punctual")))
 	must(t, os.WriteFile(filepath.Join(sh.dir, "punctual.key"), []byte(process.MasterKey+"\n"), 0o600))
 	// An answer that is an error fails the command.
-	must(t, os.WriteFile(filepath.Join(sh.dir, ".curlrc"), []byte("fail-with-body\nsilent\nshow-error\nmax-time = 30\n"), 0o600))
+	const curlrc = "fail-with-body\nsilent\nshow-error\nmax-time = 30\n"
+	must(t, os.WriteFile(filepath.Join(sh.dir, ".curlrc"), []byte(curlrc), 0o600))
 	sh.env = append([]string{
 		"HOME=" + sh.dir, "CURL_HOME=" + sh.dir, "PATH=" + bin + ":" + pgtest.Server(t).BinDir() + ":" + os.Getenv("PATH"),
 		"PUNCTUAL_MASTER_KEY=", // pages name the file
@@ -43,6 +45,23 @@ func newShell(t *testing.T, env ...string) *shell {
 const lead = `set -aEeuo pipefail; if [ -e .state ]; then . ./.state; fi
 trap 'export -p >.state' EXIT; trap 'echo "line $((LINENO + %d)): $BASH_COMMAND: status $?" >&2' ERR
 `
+
+// give sets variables for the blocks to come, as far as they are others than before: what a page sets lives on.
+func (sh *shell) give(t *testing.T, variables map[string]string) {
+	t.Helper()
+	var lines strings.Builder
+	for name, value := range variables {
+		if was, known := sh.given[name]; !known || was != value {
+			fmt.Fprintf(&lines, "export %s='%s'\n", name, value)
+		}
+	}
+	sh.given = variables
+	state, err := os.OpenFile(filepath.Join(sh.dir, ".state"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	must(t, err)
+	_, err = state.WriteString(lines.String())
+	must(t, err)
+	must(t, state.Close())
+}
 
 // try runs a block to its end.
 func (sh *shell) try(b block) error {
