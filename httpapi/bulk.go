@@ -54,7 +54,7 @@ func (s *server) bulkRoutes() {
 		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel",
 		Tags:    []string{tagOperations},
 		Summary: "Cancel an operation",
-		Description: "The operation stops where it is. What it did stays done. What it did not reach stays as it is: dead " +
+		Description: "The operation stops where it is. Finished work stays done. The rest stays as it is: dead " +
 			"letters stay open, slots stay without a run, and jobs stay as they are. Repeating the request changes nothing.",
 		Errors: []int{409},
 	}, s.cancelOperation)

@@ -55,7 +55,7 @@ func (j JobReplacement) newJob() jobs.NewJob {
 // BatchInput is the body that writes many jobs at once.
 type BatchInput struct {
 	Jobs       []JobInput      `json:"jobs" minItems:"1" maxItems:"1000" doc:"The jobs. Their names must differ."`
-	OnConflict jobs.OnConflict `json:"on_conflict,omitempty" minLength:"1" enum:"error,replace,skip" default:"error" doc:"What happens to a job whose name is taken. error: nothing is written; replace: the job is replaced, as by PUT; skip: the existing job stays as it is."`
+	OnConflict jobs.OnConflict `json:"on_conflict,omitempty" minLength:"1" enum:"error,replace,skip" default:"error" doc:"The treatment of a job whose name is taken. error: nothing is written; replace: the job is replaced, as by PUT; skip: the existing job stays as it is."`
 }
 
 // validate returns what is wrong with the jobs and with on_conflict.

@@ -13,7 +13,7 @@ import (
 
 // TenantSettings are the settings of a tenant that operators decide.
 type TenantSettings struct {
-	Weight               *int            `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its relative share of the worker slots while several tenants wait for them: a tenant with twice the weight gets twice as many. Absent: 1." example:"1"`
+	Weight               *int            `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its relative share of the concurrency while several tenants wait for it: a tenant with twice the weight gets twice as many. Absent: 1." example:"1"`
 	MaxJobs              *int            `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most active and paused jobs that it may have. Absent: no limit." example:"10000"`
 	MaxConcurrentRuns    *int            `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most runs of this tenant that all replicas together may send at once; others wait. Absent: no limit." example:"100"`
 	MaxRunsPerSecond     *int            `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most attempts of this tenant that all replicas together may start in a second; others wait. Absent: no limit." example:"50"`

@@ -16,13 +16,13 @@ type Definition struct {
 	Labels            map[string]string `json:"labels,omitempty" doc:"Names and values to filter jobs and runs by. Absent: none."`
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at and delay. Absent: it runs only when triggered."`
 	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
-	Missed            Missed            `json:"missed,omitzero" doc:"What happens to slots that could not be claimed in time."`
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" doc:"What happens when a slot is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits. Absent: allow; with completion async, forbid."`
+	Missed            Missed            `json:"missed,omitzero" doc:"The policy for slots that were not claimed in time."`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits. Absent: allow; with completion async, forbid."`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: a run never expires." example:"1h"`
 	Target            Target            `json:"target" doc:"The HTTP request to send."`
 	Timeout           Duration          `json:"timeout,omitzero" doc:"Time limit for one whole exchange with the target: 1ms to 24h." example:"30s"`
-	Retry             Retry             `json:"retry,omitzero" doc:"What happens after a failed attempt."`
-	Queue             string            `json:"queue,omitempty" minLength:"1" doc:"Queue whose worker slots it uses." example:"default"`
+	Retry             Retry             `json:"retry,omitzero" doc:"How a run is attempted again after a failure."`
+	Queue             string            `json:"queue,omitempty" minLength:"1" doc:"The queue in which its runs wait, and whose concurrency they use." example:"default"`
 	Priority          Priority          `json:"priority,omitempty" minLength:"1" doc:"Order within the queue."`
 	Delivery          Delivery          `json:"delivery,omitempty" minLength:"1" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
 	Completion        Completion        `json:"completion,omitempty" minLength:"1" doc:"When an attempt is done: with its response, or, with async, when the target reports the end. An async target answers 202 and reports later."`
