@@ -14,6 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/cli.md anew")
 
+//go:generate go test . -run Reference -args -update
+
 // docs/reference/cli.md says what the help of each command says.
 func TestTheReferenceOfTheCommandLineIsCurrent(t *testing.T) {
 	t.Parallel()

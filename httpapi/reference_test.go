@@ -14,6 +14,8 @@ import (
 	"punctual/scheduler/domain"
 )
 
+//go:generate go test . -run OpenAPI|Reference -args -update
+
 // docs/reference/jobs.md lists the fields of a job as the API describes them.
 func TestTheReferenceOfJobsIsCurrent(t *testing.T) {
 	t.Parallel()
