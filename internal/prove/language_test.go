@@ -101,7 +101,7 @@ func checkLines(text, name string, check func(at, text string)) {
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
-		check(fmt.Sprintf("%s, line %d without code", name, n), strings.TrimSpace(line))
+		check(fmt.Sprintf("%s:%d", name, n), strings.TrimSpace(line))
 	}
 }
 

@@ -61,8 +61,10 @@ func headings(t *testing.T, page string) map[string]bool {
 	return names
 }
 
-// withoutCode returns the text of a page without its blocks of code.
+// withoutCode returns the text of a page with empty lines in place of its blocks of code.
 func withoutCode(t *testing.T, page string) string {
 	t.Helper()
-	return fence.ReplaceAllString(readFile(t, page), "")
+	return fence.ReplaceAllStringFunc(readFile(t, page), func(block string) string {
+		return strings.Repeat("\n", strings.Count(block, "\n"))
+	})
 }
