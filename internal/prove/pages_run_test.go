@@ -151,12 +151,7 @@ func (d *documented) runPage(t *testing.T, page string) (ran int) {
 			continue
 		}
 		b.text = strings.ReplaceAll(b.text, devURL, url)
-		given := map[string]string{
-			"URL": url, "PUNCTUAL_API_URL": url, "DATABASE_URL": dsn, "RUN": d.run, "KEY": d.key, "PUNCTUAL_API_KEY": d.key,
-		}
-		if own { // the page has a key of its own
-			given["PUNCTUAL_API_KEY"] = "'$KEY'"
-		}
+		given := map[string]string{"URL": url, "KEY": d.key, "DATABASE_URL": dsn, "RUN": d.run}
 		if withCallback.MatchString(b.text) {
 			given["CALLBACK"], given["TOKEN"] = d.accepted(t)
 		}

@@ -42,7 +42,9 @@ func newShell(t *testing.T, env ...string) *shell {
 }
 
 // lead comes before each block: variables live on, the first command that fails ends it, and says where it stands.
+// The API of the page is that of `punctual jobs`.
 const lead = `set -aEeuo pipefail; if [ -e .state ]; then . ./.state; fi
+PUNCTUAL_API_URL=${URL-} PUNCTUAL_API_KEY=${KEY-}
 trap 'export -p >.state' EXIT; trap 'echo "line $((LINENO + %d)): $BASH_COMMAND: status $?" >&2' ERR
 `
 
