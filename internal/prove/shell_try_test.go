@@ -15,7 +15,7 @@ func TestABlockThatFails(t *testing.T) {
 	sh := newShell(t)
 	sh.give(t, map[string]string{"URL": api.URL})
 	for _, c := range []struct{ text, says string }{
-		{"x=1\ncurl $URL/none\ntrue\n", "p.md:10: exit status 22\n404 page not found\n|line 11: curl $URL/none: status 22"},
+		{"x=1\ncurl $URL/none\ntrue\n", "p.md:10: exit status 22\n|404 page not found|line 11: curl $URL/none: status 22"},
 		{"false | true\n", "p.md:10: exit status 1"},
 		{"echo $y\n", "unbound variable"},
 		{"punctual frobnicate\n", "exit status 2"},
