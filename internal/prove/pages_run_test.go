@@ -173,10 +173,10 @@ var changing = regexp.MustCompile(`(?m)^ *(GRANT|REVOKE|CREATE|ALTER|DROP|INSERT
 	`\bsetval\(|guard_tenants`)
 
 // sqlOfThePages runs queries as punctual_reader, and what changes something as a superuser in a transaction that is
-// rolled back.
+// rolled back. The latter has a database of its own, because it locks tables.
 func sqlOfThePages(t *testing.T, dsn string) {
-	database := connect(t, dsn).Config().Database
-	reader, owner := asSuperuser(t, database), asSuperuser(t, database)
+	quiet := connect(t, pgtest.DSN(t)).Config().Database
+	reader, owner := asSuperuser(t, connect(t, dsn).Config().Database), asSuperuser(t, quiet)
 	execute(t, reader, `SET ROLE punctual_reader; SET default_transaction_read_only = on`)
 	queries, empty := 0, 0
 	for _, page := range pages(t) {
@@ -184,7 +184,7 @@ func sqlOfThePages(t *testing.T, dsn string) {
 			switch {
 			case b.word != "sql" || slices.Contains(rotten, page):
 			case changing.MatchString(b.text):
-				change(t, owner, database, b)
+				change(t, owner, quiet, b)
 			default:
 				queries++
 				results, err := reader.PgConn().Exec(t.Context(), b.text).ReadAll()
