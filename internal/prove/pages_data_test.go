@@ -146,8 +146,11 @@ func (s schemas) check(schema, value any, at string) (wrong []string) {
 	if !listed && rules["type"] != nil {
 		kinds = []any{rules["type"]}
 	}
-	if kind := kindOf(value); len(kinds) > 0 && !slices.Contains(kinds, any(kind)) &&
-		!(kind == "integer" && slices.Contains(kinds, any("number"))) {
+	kind := kindOf(value)
+	if kind == "integer" && slices.Contains(kinds, any("number")) {
+		kind = "number"
+	}
+	if len(kinds) > 0 && !slices.Contains(kinds, any(kind)) {
 		return []string{fmt.Sprintf("%s is no %v", at, kinds[0])}
 	}
 	if choices, ok := rules["enum"].([]any); ok && !slices.Contains(choices, value) {
