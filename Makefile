@@ -65,7 +65,7 @@ VERIFIER := testdata/standardwebhooks/node_modules/.package-lock.json
 
 .PHONY: needs
 needs:
-	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs npm alertmanager chromium
+	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs npm alertmanager chromium python3 openssl curl
 
 .PHONY: servers
 servers: needs # that jobs call in tests of the guarantee
