@@ -88,7 +88,7 @@ func TestTheReceiversOfTheDocsCheckSignatures(t *testing.T) {
 				"no time":              {"Webhook-Timestamp: $AT", "X: x", "401"},
 				"no signature":         {"Webhook-Signature: ", "X: ", "401"},
 				"a second signature":   {"Webhook-Signature: ", "Webhook-Signature: v1,AAAA v1a,é ", "204"},
-				"nonsense":             {"v1,$(sign)", "é,, v1, v1", "401"},
+				"nonsense":             {"Webhook-Signature: v1,$(sign)", "Webhook-Signature: é,, v1, v1", "401"},
 			} {
 				script := strings.ReplaceAll(byHand, "http://127.0.0.1:9000", url)
 				if c.old != "" && !strings.Contains(script, c.old) {
@@ -180,7 +180,10 @@ func TestTheFenceOfTheDocsHolds(t *testing.T) {
 // The commands that `punctual dev` proposes work as they are printed.
 func TestWhatDevProposesWorks(t *testing.T) {
 	t.Parallel()
-	dev, err := process.Dev(t.Context(), binary(t), t.TempDir())
+	dir, err := os.MkdirTemp("", "punctual-dev-test-") // not below t.TempDir, which another user may not enter
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dev, err := process.Dev(t.Context(), binary(t), dir)
 	must(t, err)
 	watch(t, dev.Process)
 	const begin, end = "What to look at next", "Runs, as they arrive"
