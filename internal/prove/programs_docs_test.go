@@ -57,8 +57,8 @@ func program(t *testing.T, page, language string, env []string, args ...string) 
 	return p, "http://" + address
 }
 
-// The receivers of docs/receiving.md take the calls of a replica, and calls that are signed by hand as the page says. They
-// refuse all others.
+// The receivers of docs/receiving.md take the calls of a replica, and calls that are signed by hand as the page says.
+// They refuse all others.
 func TestTheReceiversOfTheDocsCheckSignatures(t *testing.T) {
 	t.Parallel()
 	r := serve(t, pgtest.DSN(t))
@@ -191,7 +191,7 @@ func TestWhatDevProposesWorks(t *testing.T) {
 	_, said, _ := strings.Cut(dev.Output(), begin)
 	said, _, _ = strings.Cut(said, end)
 	var commands []string
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(strings.ReplaceAll(said, "\\\n", "")) {
 		if command, is := strings.CutPrefix(line, "    "); is {
 			commands = append(commands, strings.TrimSpace(command))
 		}

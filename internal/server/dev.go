@@ -141,11 +141,13 @@ const next = `What to look at next, in another terminal:
   Did it run? Ask about any instant:
     curl -s '%[1]s/v1/jobs/hello-every-5s/explain?at=%[2]s'
   A job of your own:
-    curl -s %[1]s/v1/jobs -H 'content-type: application/json' -d '{"name": "first", "schedule": {"every": "10s"}, "target": {"url": "%[1]s/echo"}}'
+    curl -s %[1]s/v1/jobs -H 'content-type: application/json' \
+      -d '{"name": "first", "schedule": {"every": "10s"}, "target": {"url": "%[1]s/echo"}}'
   Proof that no slot was lost, from the database alone:
     %[3]s verify --database-url '%[4]s'
   A second replica. Kill it: the first one takes over (docs/quickstart.md):
-    %[3]s serve --database-url '%[4]s' --master-key-file '%[5]s' --auth none --listen 127.0.0.1:8081 --allow-targets 127.0.0.0/8
+    %[3]s serve --database-url '%[4]s' --master-key-file '%[5]s' \
+      --auth none --listen 127.0.0.1:8081 --allow-targets 127.0.0.0/8
 
 `
 
