@@ -287,7 +287,7 @@ func plural(n int, of string) string {
 	return fmt.Sprintf("%d %ss", n, of)
 }
 
-// reasons says in a few words what docs/reasons.md says in full.
+// reasons says in a few words what docs/reference/reasons.md says in full.
 var reasons = map[domain.Reason]string{
 	domain.ReasonMissed:         "no replica claimed it in time",
 	domain.ReasonPaused:         "the job was paused",

@@ -338,12 +338,12 @@ func (c *caller) hangUp() {
 	}
 }
 
-// HAProxy accepts the configuration in docs/operations.md.
+// HAProxy accepts the configuration in docs/production.md.
 func TestTheDocumentedBalancerIsValid(t *testing.T) {
 	t.Parallel()
-	configs := codeBlocks(t, "../../docs/operations.md", "haproxy")
+	configs := codeBlocks(t, "../../docs/production.md", "haproxy")
 	if len(configs) == 0 {
-		t.Fatal("docs/operations.md has no haproxy.cfg")
+		t.Fatal("docs/production.md has no haproxy.cfg")
 	}
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
 	must(t, os.WriteFile(file, []byte(configs[0]), 0o600))

@@ -10,7 +10,7 @@ import (
 
 func TestSQLDocs(t *testing.T) {
 	t.Parallel()
-	const path, least = "../../docs/sql.md", 12
+	const path, least = "../../docs/reference/sql.md", 12
 	blocks := codeBlocks(t, path, "sql")
 	if len(blocks) < least {
 		t.Errorf("%s has %d queries, want at least %d", path, len(blocks), least)

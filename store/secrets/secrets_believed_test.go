@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// docs/security.md promises this: a value that was read just before a change stays trusted for a while, and is then
+// docs/security/secrets.md promises this: a value that was read just before a change stays trusted for a while, and is then
 // read anew.
 func TestAChangedSecretIsUsedWithinTenSeconds(t *testing.T) {
 	t.Parallel()
