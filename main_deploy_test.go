@@ -167,41 +167,6 @@ func TestEachAlarmHasItsRunbook(t *testing.T) {
 	}
 }
 
-// docs/reference/metrics.md has every metric that the product defines, and no other.
-func TestEveryMetricIsDocumented(t *testing.T) {
-	t.Parallel()
-	defined := regexp.MustCompile(`(?:Name:\s+|NewDesc\()"(punctual_[a-z_]+)"`)
-	known, documented := map[string]bool{}, map[string]bool{}
-	for _, pattern := range []string{"scheduler/*.go", "store/*.go", "httpapi/*.go", "internal/server/*.go"} {
-		files, err := filepath.Glob(pattern)
-		must(t, err)
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			for _, m := range defined.FindAllStringSubmatch(readFile(t, file), -1) {
-				known[m[1]] = true
-			}
-		}
-	}
-	for _, name := range metricName.FindAllString(readFile(t, "docs/reference/metrics.md"), -1) {
-		documented[name] = true
-	}
-	for name := range known {
-		if !documented[name] {
-			t.Errorf("%s is not documented", name)
-		}
-	}
-	for name := range documented {
-		if !known[name] {
-			t.Errorf("there is no %s", name)
-		}
-	}
-	if len(known) < 30 {
-		t.Errorf("%d metrics", len(known))
-	}
-}
-
 // subcommand returns a subcommand of the binary.
 func subcommand(t *testing.T, name string) *kong.Node {
 	t.Helper()

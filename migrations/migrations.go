@@ -166,8 +166,8 @@ func lacksCreate(ctx context.Context, db *sql.DB, denied error) error {
 		       format('CREATE SCHEMA punctual AUTHORIZATION %I', current_user)`).Scan(&grant, &schema); err != nil {
 		return fmt.Errorf("creating schema punctual: %w", denied)
 	}
-	return fmt.Errorf("the role may not create the schema punctual: let the owner of the database run `%s`, or a superuser "+
-		"`%s`: %w", grant, schema, denied)
+	return fmt.Errorf("the role may not create the schema punctual: let the owner of the database run `%s`, or a "+
+		"superuser `%s`: %w", grant, schema, denied)
 }
 
 // Querier is the part of a connection or pool that Current needs.

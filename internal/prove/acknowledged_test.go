@@ -17,7 +17,9 @@ import (
 type acknowledged struct{ created, edited, triggered []string }
 
 // write creates, edits and triggers jobs until a request fails.
-func (a *acknowledged) write(ctx context.Context, api *client.Client, caller int, spec process.JobSpec, n *atomic.Int64) {
+func (a *acknowledged) write(
+	ctx context.Context, api *client.Client, caller int, spec process.JobSpec, n *atomic.Int64,
+) {
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("caller-%d-%d", caller, i)
 		if _, err := api.Do(ctx, "PUT", "/v1/jobs/"+name, spec, nil); err != nil {

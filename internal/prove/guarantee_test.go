@@ -55,7 +55,7 @@ func linked(t *testing.T, page string, chosen func(line string) bool) (lines int
 	return lines
 }
 
-// The README of this package describes every rule of the checker, and each of the eleven things that must hold is a rule.
+// The README of this package describes every rule of the checker. Each of the eleven things that must hold is a rule.
 func TestEveryRuleIsDocumented(t *testing.T) {
 	t.Parallel()
 	page := readFile(t, "README.md")
