@@ -51,10 +51,10 @@ $(HTMX): $(PAGES_NODE)
 DIR ?= /tmp/punctual-pictures
 
 .PHONY: pictures
-pictures: needs $(HTMX) ## Write pictures of the pages and their states into DIR, and make those of the README anew
+pictures: needs $(HTMX) ## Write pictures of the pages and their states into DIR, and make that of the README anew
 	@mkdir -p $(DIR)
 	$(GO) test ./$(PAGES) -count=1 -timeout 15m -run '^TestInABrowser' -args -pictures=$(abspath $(DIR))
-	cp $(DIR)/pages-*.png docs/
+	cp $(DIR)/pages-job.png docs/
 
 .PHONY: build
 build: $(HTMX) ## Build bin/punctual
@@ -65,7 +65,7 @@ VERIFIER := testdata/standardwebhooks/node_modules/.package-lock.json
 
 .PHONY: needs
 needs:
-	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs npm alertmanager chromium
+	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs npm alertmanager chromium python3 openssl curl
 
 .PHONY: servers
 servers: needs # that jobs call in tests of the guarantee

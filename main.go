@@ -66,12 +66,15 @@ type cli struct {
 	BenchBare   command.BenchBare   `cmd:"" hidden:"" help:"The bare loop of punctual bench, in a process of its own."`
 }
 
-func main() {
-	var c cli
-	parser := kong.Must(&c, kong.Name("punctual"), kong.Description(description), kong.DefaultEnvars("PUNCTUAL"),
+func (c *cli) parser() *kong.Kong {
+	return kong.Must(c, kong.Name("punctual"), kong.Description(description), kong.DefaultEnvars("PUNCTUAL"),
 		kong.Vars{"benchmarks": strings.Join(bench.Names(), ", ")},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
-	parsed, err := parser.Parse(os.Args[1:])
+}
+
+func main() {
+	var c cli
+	parsed, err := c.parser().Parse(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, command.Usage(err))
 		os.Exit(command.ExitUsage)

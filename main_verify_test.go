@@ -130,7 +130,7 @@ func TestVerifySaysWhyItCouldNotRun(t *testing.T) {
 		},
 		{
 			"a window in the future", "verify --from=2199-01-01T00:00:00Z --to=2199-01-02T00:00:00Z",
-			"nothing to verify",
+			"verify: the window begins in the future: at 2199-01-01T00:00:00Z, and now is",
 		},
 		{"no such job", "verify --job=nobody", `job "nobody" … not found`},
 		{"no such tenant", "verify --tenant=nobody", `tenant "nobody" … not found`},

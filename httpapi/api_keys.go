@@ -44,10 +44,10 @@ func (s *server) keyRoutes() {
 
 // KeyInput is the body that creates an API key.
 type KeyInput struct {
-	Name      string          `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for, in words for people." example:"ci"`
+	Name      string          `json:"name" minLength:"1" maxLength:"128" doc:"The purpose of the key, for people." example:"ci"`
 	Role      auth.Role       `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"viewer reads; submitter also creates one-shots and triggers; editor changes jobs and runs; admin also keys and secrets; operator administers all tenants; metrics reads /metrics and nothing else." example:"editor"`
 	ExpiresAt domain.Instant  `json:"expires_at,omitzero" doc:"When it stops working. Absent, without expires_in: after a year, or after the tenant's max_key_age if that is less." example:"2027-12-01T00:00:00Z"`
-	ExpiresIn domain.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works, counted from now; or never, if neither the deployment nor the tenant has a max_key_age: it works until it is revoked." example:"720h"`
+	ExpiresIn domain.Duration `json:"expires_in,omitzero" doc:"In place of expires_at: how long it works, counted from now; or never, if neither the deployment nor the tenant has a max_key_age: it works until it is revoked. Absent: see expires_at." example:"720h"`
 }
 
 // mostKeyName is the longest name of a key, in characters. The database has the same constraint.

@@ -39,7 +39,7 @@ type BackfillInput struct {
 	Concurrency  string `json:"concurrency,omitempty" minLength:"1" enum:"one_at_a_time,allow" default:"one_at_a_time" doc:"one_at_a_time: oldest slot first, and each run begins when the one before has ended, retries included, whatever the job's concurrency_policy. A dead run has ended too. allow: they begin at once, and overlap unless the job's concurrency_policy forbids it." example:"one_at_a_time"`
 	MaxPerSecond *int   `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"The most runs that it creates in a second." example:"10"`
 	DryRun       bool   `json:"dry_run,omitempty" doc:"Only count the slots; create nothing." example:"false"`
-	Note         string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with the operation." example:"invoices of November with the new template"`
+	Note         string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with the operation. Absent: none." example:"invoices of November with the new template"`
 }
 
 func (b BackfillInput) validate() []problem.FieldError {

@@ -22,7 +22,7 @@ type BatchItem struct {
 	ID   uuid.UUID `json:"id" format:"uuid" doc:"The job's id." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Name string    `json:"name" doc:"The job's name." example:"daily-invoice-gen"`
 
-	Result jobs.BatchOutcome `json:"result" enum:"created,replaced,unchanged,skipped" doc:"What happened to the job. unchanged: the existing job has the same definition already. skipped: the name is taken, and the existing job stays as it is." example:"created"`
+	Result jobs.BatchOutcome `json:"result" enum:"created,replaced,unchanged,skipped" doc:"The result for the job. unchanged: the existing job has the same definition already. skipped: the name is taken, and the existing job stays as it is." example:"created"`
 }
 
 func (s *server) batchRoutes() {

@@ -54,7 +54,7 @@ func (s *server) bulkRoutes() {
 		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel",
 		Tags:    []string{tagOperations},
 		Summary: "Cancel an operation",
-		Description: "The operation stops where it is. What it did stays done. What it did not reach stays as it is: dead " +
+		Description: "The operation stops where it is. Finished work stays done. The rest stays as it is: dead " +
 			"letters stay open, slots stay without a run, and jobs stay as they are. Repeating the request changes nothing.",
 		Errors: []int{409},
 	}, s.cancelOperation)
@@ -64,19 +64,19 @@ func (s *server) bulkRoutes() {
 type BulkInput struct {
 	Filter       *DeadLetterSelection `json:"filter" doc:"Selects open dead letters. An empty object selects all of them."`
 	LatestPerJob bool                 `json:"latest_per_job,omitempty" doc:"For each job, take only the selected dead letter with the newest slot. The others stay open." example:"true"`
-	MaxPerSecond *int                 `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" doc:"The most dead letters that it processes in a second." example:"10"`
+	MaxPerSecond *int                 `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" doc:"The most dead letters that it processes in a second. Absent: 50 for a replay, no limit for a resolve." example:"10"`
 	DryRun       bool                 `json:"dry_run,omitempty" doc:"Only count the dead letters; change nothing." example:"false"`
-	Note         string               `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with each dead letter." example:"the invoice service was down"`
+	Note         string               `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with each dead letter. Absent: none." example:"the invoice service was down"`
 }
 
 // DeadLetterSelection selects open dead letters. All conditions that are given must match.
 type DeadLetterSelection struct {
-	Job    string            `json:"job,omitempty" minLength:"1" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted." example:"daily-invoice-gen"`
-	JobID  string            `json:"job_id,omitempty" minLength:"1" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted."`
-	Reason DeathReason       `json:"reason,omitempty" minLength:"1" doc:"Only dead letters whose last attempt failed for this reason." example:"http_5xx"`
-	From   domain.Instant    `json:"from,omitzero" doc:"Only slots at or after this instant." example:"2026-12-01T00:00:00Z"`
-	To     domain.Instant    `json:"to,omitzero" doc:"Only slots before this instant." example:"2026-12-02T00:00:00Z"`
-	Label  map[string]string `json:"label,omitempty" doc:"Only dead letters of jobs with all of these labels."`
+	Job    string            `json:"job,omitempty" minLength:"1" maxLength:"128" doc:"Only dead letters of this job: its id or name. The job must not be deleted. Absent: of all jobs." example:"daily-invoice-gen"`
+	JobID  string            `json:"job_id,omitempty" minLength:"1" format:"uuid" doc:"Only dead letters of the job with this id. The job may be deleted. Absent: of all jobs."`
+	Reason DeathReason       `json:"reason,omitempty" minLength:"1" doc:"Only dead letters whose last attempt failed for this reason. Absent: for any reason." example:"http_5xx"`
+	From   domain.Instant    `json:"from,omitzero" doc:"Only slots at or after this instant. Absent: all earlier ones too." example:"2026-12-01T00:00:00Z"`
+	To     domain.Instant    `json:"to,omitzero" doc:"Only slots before this instant. Absent: all later ones too." example:"2026-12-02T00:00:00Z"`
+	Label  map[string]string `json:"label,omitempty" doc:"Only dead letters of jobs with all of these labels. Absent: with any labels."`
 }
 
 const mostPerSecond = 1000

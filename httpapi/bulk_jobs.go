@@ -53,7 +53,7 @@ type JobsInput struct {
 	Filter       *JobSelection `json:"filter" doc:"Selects jobs. An empty object selects all of them."`
 	MaxPerSecond *int          `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" doc:"The most jobs that it processes in a second. Absent: no limit." example:"50"`
 	DryRun       bool          `json:"dry_run,omitempty" doc:"Only count the jobs; change nothing." example:"false"`
-	Note         string        `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with each job's change." example:"the warehouse moves"`
+	Note         string        `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with each job's change. Absent: none." example:"the warehouse moves"`
 }
 
 // PauseJobsInput is the body that asks to pause many jobs.
@@ -64,13 +64,13 @@ type PauseJobsInput struct {
 
 // JobSelection selects jobs, as the query parameters of the list of jobs do. All conditions that are given must match.
 type JobSelection struct {
-	State  domain.JobState   `json:"state,omitempty" minLength:"1" enum:"active,paused,completed" doc:"Only jobs in this state." example:"active"`
-	Queue  string            `json:"queue,omitempty" minLength:"1" maxLength:"64" doc:"Only jobs of this queue." example:"default"`
-	Labels map[string]string `json:"labels,omitempty" doc:"Only jobs with all of these labels."`
-	Name   string            `json:"name,omitempty" minLength:"1" maxLength:"128" doc:"Only jobs whose name begins with this text." example:"daily-"`
-	Q      string            `json:"q,omitempty" minLength:"1" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same." example:"invoice"`
+	State  domain.JobState   `json:"state,omitempty" minLength:"1" enum:"active,paused,completed" doc:"Only jobs in this state. Absent: in any state." example:"active"`
+	Queue  string            `json:"queue,omitempty" minLength:"1" maxLength:"64" doc:"Only jobs of this queue. Absent: of all queues." example:"default"`
+	Labels map[string]string `json:"labels,omitempty" doc:"Only jobs with all of these labels. Absent: with any labels."`
+	Name   string            `json:"name,omitempty" minLength:"1" maxLength:"128" doc:"Only jobs whose name begins with this text. Absent: with any name." example:"daily-"`
+	Q      string            `json:"q,omitempty" minLength:"1" maxLength:"128" doc:"Only jobs with this text in their name or description. Upper and lower case are the same. Absent: with any text." example:"invoice"`
 
-	PausedByOperation string `json:"paused_by_operation,omitempty" minLength:"1" format:"uuid" doc:"Only jobs that this operation paused, and that nobody has resumed or paused anew since."`
+	PausedByOperation string `json:"paused_by_operation,omitempty" minLength:"1" format:"uuid" doc:"Only jobs that this operation paused, and that nothing has resumed or paused anew since. Absent: paused by any operation, or by none."`
 }
 
 // jobStates are the states by which jobs are selected.

@@ -125,7 +125,7 @@ func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput)
 
 // FailureInput is the optional body that reports a failure.
 type FailureInput struct {
-	Error string `json:"error,omitempty" minLength:"1" maxLength:"4096" doc:"What went wrong, for people." example:"the ledger is locked"`
+	Error string `json:"error,omitempty" minLength:"1" maxLength:"4096" doc:"The error, for people. Absent: none." example:"the ledger is locked"`
 	Retry *bool  `json:"retry,omitempty" doc:"false: another attempt would fail too, so the run is dead at once. Absent: the run is retried under the job's retry policy." example:"true"`
 }
 

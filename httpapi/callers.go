@@ -59,7 +59,7 @@ func (s *server) callerRoutes() {
 
 // Caller is the sender of a request.
 type Caller struct {
-	Role       auth.Role       `json:"role" enum:"viewer,submitter,editor,admin,operator" doc:"What the caller may do." example:"editor"`
+	Role       auth.Role       `json:"role" enum:"viewer,submitter,editor,admin,operator" doc:"The permissions of the caller." example:"editor"`
 	Tenant     string          `json:"tenant" doc:"The tenant that the request acts for." example:"billing"`
 	HomeTenant string          `json:"home_tenant" doc:"The tenant of the key or token. Operators may act for other tenants." example:"billing"`
 	Kind       audit.ActorKind `json:"kind" enum:"anybody,key,token" doc:"How the caller authenticated. anybody: authentication is off." example:"key"`

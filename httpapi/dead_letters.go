@@ -53,7 +53,7 @@ func (s *server) deadLetterRoutes() {
 
 // NoteInput is the optional body of a replay and of a resolve.
 type NoteInput struct {
-	Note string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read." example:"sent by hand"`
+	Note string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. Absent: none." example:"sent manually"`
 }
 
 // DeadLetterQuery are the filters of lists of dead letters.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed" // the page's template and style
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"maps"
 	"net/http"
@@ -73,9 +74,11 @@ type (
 		NoAuth  bool
 		Base    string
 		Roles   []docsRole
+		First   map[string]string // curl commands of a first job, by operation
 		Groups  []docsGroup
 		Schemas []docsSchema
 		Codes   []docsCode
+		Problem string // an example
 	}
 	docsGroup struct {
 		Name, Description string
@@ -85,7 +88,8 @@ type (
 		*huma.Operation
 		Body      *docsBody
 		Curl      string
-		Responses []docsResponse
+		Responses []docsResponse // of success
+		Errors    []problem.Code
 	}
 	docsBody struct {
 		Media    string
@@ -95,15 +99,16 @@ type (
 	docsResponse struct {
 		Status, Description string
 		Type                docsType
-		Example             string
+		Example, ShownBy    string // ShownBy: the operation that has the same example
 		Headers             []string
 	}
 	docsSchema struct {
 		Name   string
+		Base   string // the schema that has the other fields; empty: there is none
 		Fields []docsField
 	}
 	docsField struct {
-		Name, Description, Example, Choices string
+		Name, Description, Default, Choices string
 		Required                            bool
 		Type                                docsType
 	}
@@ -116,10 +121,15 @@ type (
 )
 
 func renderDocs(api *huma.OpenAPI, noAuth bool) ([]byte, error) {
-	model := docsModel{Info: api.Info, NoAuth: noAuth, Base: servedFrom, Roles: docsRoles()}
+	model := docsModel{
+		Info: api.Info, NoAuth: noAuth, Base: servedFrom, Roles: docsRoles(), First: map[string]string{},
+		Problem: pretty(problemExamples["422"].Of(exampleRequestID)),
+	}
+	all := inOrderOfUse(api)
+	shownBy := map[string]string{}
 	for _, tag := range api.Tags {
 		group := docsGroup{Name: tag.Name, Description: tag.Description}
-		for op := range operations(api) {
+		for _, op := range all {
 			if !slices.Contains(op.Tags, tag.Name) {
 				continue
 			}
@@ -127,14 +137,13 @@ func renderDocs(api *huma.OpenAPI, noAuth bool) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			group.Operations = append(group.Operations, docsOperation{op, docsBodyOf(op), curl, docsResponsesOf(op)})
+			model.First[op.OperationID] = curl
+			group.Operations = append(group.Operations,
+				docsOperation{op, docsBodyOf(op), curl, docsResponsesOf(op, shownBy), docsErrorsOf(op)})
 		}
 		model.Groups = append(model.Groups, group)
 	}
-	schemas := api.Components.Schemas.Map()
-	for _, name := range slices.Sorted(maps.Keys(schemas)) {
-		model.Schemas = append(model.Schemas, docsSchema{name, docsFieldsOf(schemas[name])})
-	}
+	model.Schemas = docsSchemasOf(api.Components.Schemas.Map())
 	for _, code := range sortedCodes() {
 		model.Codes = append(model.Codes, docsCode{code, problem.Codes[code].Status, problem.Codes[code].Title})
 	}
@@ -163,9 +172,13 @@ func docsBodyOf(op *huma.Operation) *docsBody {
 	return &docsBody{strings.Join(media, " or "), op.RequestBody.Required, docsTypeOf(content.Schema)}
 }
 
-func docsResponsesOf(op *huma.Operation) []docsResponse {
+// docsResponsesOf returns the answers of success. An example that an earlier operation shows is not repeated.
+func docsResponsesOf(op *huma.Operation, shownBy map[string]string) []docsResponse {
 	var list []docsResponse
 	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
+		if status[0] >= '4' {
+			continue
+		}
 		response := op.Responses[status]
 		shown := docsResponse{
 			Status: status, Description: response.Description, Headers: slices.Sorted(maps.Keys(response.Headers)),
@@ -173,9 +186,55 @@ func docsResponsesOf(op *huma.Operation) []docsResponse {
 		for _, content := range response.Content {
 			shown.Type, shown.Example = docsTypeOf(content.Schema), pretty(content.Example)
 		}
+		if by := shownBy[shown.Example]; by != "" {
+			shown.Example, shown.ShownBy = "", by
+		} else if shown.Example != "" {
+			shownBy[shown.Example] = op.OperationID
+		}
 		list = append(list, shown)
 	}
 	return list
+}
+
+// docsErrorsOf returns the codes of the problems that an operation answers with.
+func docsErrorsOf(op *huma.Operation) (codes []problem.Code) {
+	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
+		if status[0] >= '4' {
+			codes = append(codes, codesOf(op, status)...)
+		}
+	}
+	return codes
+}
+
+// docsSchemasOf returns the schemas by name. One that has all fields of another names that one in their place.
+func docsSchemasOf(schemas map[string]*huma.Schema) (list []docsSchema) {
+	names := slices.Sorted(maps.Keys(schemas))
+	fields := map[string][]docsField{}
+	for _, name := range names {
+		fields[name] = docsFieldsOf(schemas[name])
+	}
+	for _, name := range names {
+		shown := docsSchema{Name: name, Fields: fields[name]}
+		for _, base := range names {
+			if has := fields[base]; len(has) < len(fields[name]) && len(has) > len(fields[shown.Base]) &&
+				!slices.ContainsFunc(has, func(f docsField) bool { return !hasField(fields[name], f) }) {
+				shown.Base = base
+			}
+		}
+		if shown.Base != "" {
+			shown.Fields = slices.DeleteFunc(slices.Clone(shown.Fields), func(f docsField) bool {
+				return hasField(fields[shown.Base], f)
+			})
+		}
+		list = append(list, shown)
+	}
+	return list
+}
+
+func hasField(list []docsField, f docsField) bool {
+	return slices.ContainsFunc(list, func(g docsField) bool {
+		return g.Name == f.Name && g.Description == f.Description && g.Type == f.Type
+	})
 }
 
 func docsFieldsOf(schema *huma.Schema) []docsField {
@@ -186,8 +245,8 @@ func docsFieldsOf(schema *huma.Schema) []docsField {
 			Name: name, Description: p.Description, Required: slices.Contains(schema.Required, name), Type: docsTypeOf(p),
 			Choices: strings.Join(texts(p.Enum), ", "),
 		}
-		if len(p.Examples) > 0 {
-			f.Example = pretty(p.Examples[0])
+		if p.Default != nil {
+			f.Default = fmt.Sprint(p.Default)
 		}
 		if f.Required {
 			required = append(required, f)

@@ -36,6 +36,39 @@ func docsOf(t *testing.T, c Config, change func(*http.Request)) string {
 
 var curlOfOperation = regexp.MustCompile(`(?s)<article id="([a-z-]+)">.*?<pre>(curl.*?)</pre>`)
 
+// The page shows each operation once, in the order of use.
+func TestThePageIsInTheOrderOfUse(t *testing.T) {
+	t.Parallel()
+	page := docsOf(t, Config{}, func(*http.Request) {})
+	var shown []string
+	for _, match := range curlOfOperation.FindAllStringSubmatch(page, -1) {
+		shown = append(shown, match[1])
+	}
+	listed := slices.Clone(orderOfUse)
+	if !slices.Equal(shown[:3], orderOfUse[:3]) {
+		t.Errorf("the page begins with %v, want %v", shown[:3], orderOfUse[:3])
+	}
+	slices.Sort(shown)
+	slices.Sort(listed)
+	if diff := cmp.Diff(listed, shown); diff != "" {
+		t.Errorf("orderOfUse (-) and the page (+): %s", diff)
+	}
+	for _, link := range regexp.MustCompile(`href="#([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(page, `id="`+link[1]+`"`) {
+			t.Errorf("#%s leads nowhere", link[1])
+		}
+	}
+	for _, want := range []string{"<td><code>30s</code>", `id="first-job"`, `All fields of <a href="#schema-JobInput">`} {
+		if !strings.Contains(html.UnescapeString(page), want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " ")
+	if words := len(strings.Fields(text)); words > 32_000 {
+		t.Errorf("%d words", words)
+	}
+}
+
 // The commands of the page can be pasted into a shell: each calls its operation with the example's body.
 func TestEveryOperationHasItsCurl(t *testing.T) {
 	t.Parallel()

@@ -125,7 +125,7 @@ func exampleRetryingRun() runs.Run {
 // Examples of the documentation: dead letters and operations.
 var (
 	exampleReplayNote  = json.RawMessage(`{"note":"the invoice service is back"}`)
-	exampleResolveNote = json.RawMessage(`{"note":"sent by hand"}`)
+	exampleResolveNote = json.RawMessage(`{"note":"sent manually"}`)
 	exampleBulk        = json.RawMessage(`{"filter":{"reason":"http_5xx","from":"2026-12-01T00:00:00Z",` +
 		`"label":{"team":"billing"}},"latest_per_job":true,"max_per_second":10,"note":"the invoice service was down"}`)
 
@@ -176,7 +176,7 @@ func exampleDeadLetter() letters.DeadLetter {
 
 func exampleResolvedLetter() letters.DeadLetter {
 	d, resolved := exampleDeadLetter(), at("2026-12-01T15:20:11.803Z")
-	d.ResolvedAt, d.Note = &resolved, new("sent by hand")
+	d.ResolvedAt, d.Note = &resolved, new("sent manually")
 	return d
 }
 

@@ -45,7 +45,7 @@ func (s *server) fleetRoutes() {
 type QueueList struct {
 	Data     []fleet.Queue   `json:"data" doc:"The queues, by name."`
 	Frozen   *Frozen         `json:"frozen" doc:"The freeze that stops all claims for this tenant. Null: neither the tenant nor the deployment is frozen."`
-	HeldBack *fleet.HeldBack `json:"held_back" doc:"The limit that makes due work of this tenant wait, in all queues. Null: it waits for worker slots only."`
+	HeldBack *fleet.HeldBack `json:"held_back" doc:"The limit that makes due work of this tenant wait, in all queues. Null: it waits for concurrency only."`
 }
 
 func (s *server) listQueues(ctx context.Context, tenant int32, _ *struct{}) (*answer[QueueList], error) {
@@ -75,7 +75,7 @@ func (s *server) listReplicas(ctx context.Context, _ int32, _ *struct{}) (*answe
 
 // BreakerList lists all breakers, at most 1,000.
 type BreakerList struct {
-	Data []fleet.Breaker `json:"data" doc:"What holds runs back, by name; at most 1,000."`
+	Data []fleet.Breaker `json:"data" doc:"The circuit breakers and hanging hosts that hold runs back, by name; at most 1,000."`
 }
 
 func (s *server) listBreakers(ctx context.Context, tenant int32, _ *struct{}) (*answer[BreakerList], error) {

@@ -25,7 +25,7 @@ type Forecast struct {
 	Slots      []int       `json:"slots" doc:"Slots by step: those whose nominal fire time lies in the step. The step with the index i begins at from + i * step."`
 	Starts     []float64   `json:"starts" doc:"Expected starts by step, with the jitter that the jobs have. A slot is due later than its nominal time, so it counts in each step in which it may be due, with the part of its jitter that lies there."`
 	Busiest    []BusyStep  `json:"busiest" doc:"The ten steps with the most expected starts, the busiest first. Steps without any are left out."`
-	Spread     []Spread    `json:"spread" doc:"What more jitter would do: the highest number of starts in a step, first with the jitter that the jobs have, then if each recurring job had at least 1m, 5m or 15m."`
+	Spread     []Spread    `json:"spread" doc:"The effect of more jitter: the highest number of starts in a step, first with the jitter that the jobs have, then if each recurring job had at least 1m, 5m or 15m."`
 }
 
 // BusyStep is a step with many starts, and the jobs that start in it.

@@ -51,7 +51,7 @@ const (
 // than they meant.
 type FreezeInput struct {
 	Scope FreezeScope `json:"scope" enum:"deployment,tenant" doc:"deployment: all tenants, which needs an operator. tenant: the tenant that the request acts for." example:"tenant"`
-	Note  string      `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. The note of a frozen deployment is shown to all tenants." example:"the warehouse moves"`
+	Note  string      `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. The note of a frozen deployment is shown to all tenants. Absent: none." example:"the warehouse moves"`
 }
 
 func (f FreezeInput) validate() []problem.FieldError {
@@ -70,7 +70,7 @@ func (f FreezeScope) validate(at string) []problem.FieldError {
 
 // Frozen says since when nothing is claimed, and why.
 type Frozen struct {
-	Scope  FreezeScope            `json:"scope" enum:"deployment,tenant" doc:"What is frozen." example:"deployment"`
+	Scope  FreezeScope            `json:"scope" enum:"deployment,tenant" doc:"The frozen scope." example:"deployment"`
 	Since  time.Time              `json:"since" doc:"Since when."`
 	By     *string                `json:"by" doc:"Who froze it. For the deployment, only operators see this; other callers get null." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 	Note   *string                `json:"note" doc:"Why, if the caller gave a note." example:"the warehouse moves"`

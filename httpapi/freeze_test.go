@@ -80,7 +80,7 @@ func TestTheDeploymentIsFrozenByOperatorsAndSeenByAll(t *testing.T) {
 	run := into[runs.Run](triggered)
 	e := get[history.Explanation](viewer,
 		"/v1/jobs/n/explain?at="+frozen.Since.AddDate(0, 0, 2).Format(time.DateOnly)+"T03:00:00Z")
-	if !strings.Contains(e.Text, "the deployment is frozen since") || strings.Contains(e.Text, "operator") {
+	if !strings.Contains(e.Text, "the deployment has been frozen since") || strings.Contains(e.Text, "operator") {
 		t.Errorf("%s", e.Text)
 	}
 	if run.Status != domain.StatusPending {

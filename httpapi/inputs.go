@@ -55,7 +55,7 @@ func (j JobReplacement) newJob() jobs.NewJob {
 // BatchInput is the body that writes many jobs at once.
 type BatchInput struct {
 	Jobs       []JobInput      `json:"jobs" minItems:"1" maxItems:"1000" doc:"The jobs. Their names must differ."`
-	OnConflict jobs.OnConflict `json:"on_conflict,omitempty" minLength:"1" enum:"error,replace,skip" default:"error" doc:"What happens to a job whose name is taken. error: nothing is written; replace: the job is replaced, as by PUT; skip: the existing job stays as it is."`
+	OnConflict jobs.OnConflict `json:"on_conflict,omitempty" minLength:"1" enum:"error,replace,skip" default:"error" doc:"The treatment of a job whose name is taken. error: nothing is written; replace: the job is replaced, as by PUT; skip: the existing job stays as it is."`
 }
 
 // validate returns what is wrong with the jobs and with on_conflict.
@@ -85,7 +85,7 @@ func (b BatchInput) validate() []problem.FieldError {
 
 // PauseInput is the optional body of a pause.
 type PauseInput struct {
-	Note  string         `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read." example:"the warehouse moves"`
+	Note  string         `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. Absent: none." example:"the warehouse moves"`
 	Until domain.Instant `json:"until,omitzero" doc:"When it resumes by itself. Slots from that instant on are ordinary slots, even if no replica was alive then. Absent: it stays paused until a caller resumes it." example:"2026-12-01T09:00:00Z"`
 }
 
@@ -95,7 +95,7 @@ func (p PauseInput) validate() []problem.FieldError {
 
 // ResumeInput is the optional body of a resume.
 type ResumeInput struct {
-	Note string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read." example:"it has moved"`
+	Note string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. Absent: none." example:"it has moved"`
 }
 
 // maxNote bounds notes, in bytes.
@@ -165,8 +165,8 @@ func optionalID(at, text, want string) (*uuid.UUID, error) {
 
 // TriggerInput is the optional body of a trigger.
 type TriggerInput struct {
-	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run. It has the same form, and its placeholders are filled in too."`
-	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run. Their placeholders are filled in too."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run. It has the same form, and its placeholders are filled in too. Absent: the body of the job's target."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run. Their placeholders are filled in too. Absent: the headers of the job's target."`
 }
 
 // PreviewInput is the body of a preview.

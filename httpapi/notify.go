@@ -88,8 +88,8 @@ func (s *server) getNotice(ctx context.Context, tenant int32, in *noticeRef) (*a
 
 // NotifyTest is the optional body that asks for a test notice.
 type NotifyTest struct {
-	Job   string         `json:"job,omitempty" minLength:"1" maxLength:"128" doc:"Id or name of a job. The test is sent to all recipients of the job's notices." example:"daily-invoice-gen"`
-	Entry *domain.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify. Its events (on) are ignored here."`
+	Job   string         `json:"job,omitempty" minLength:"1" maxLength:"128" doc:"Id or name of a job. The test is sent to all recipients of the job's notices. Absent: to entry alone." example:"daily-invoice-gen"`
+	Entry *domain.Notify `json:"entry,omitempty" doc:"An entry in the form of a job's notify. Its events (on) are ignored here. Absent: the recipients of job."`
 }
 
 func (t NotifyTest) validate() []problem.FieldError {

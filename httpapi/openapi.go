@@ -57,8 +57,8 @@ func humaConfig() huma.Config {
 				License: &huma.License{Name: "Apache-2.0"},
 			},
 			Tags: []*huma.Tag{
-				{Name: tagJobs, Description: "What to send, where to and when."},
-				{Name: tagRuns, Description: "What was sent or skipped, and with what result."},
+				{Name: tagJobs, Description: "Requests to send, with their targets and schedules."},
+				{Name: tagRuns, Description: "Sent and skipped runs, with their results."},
 				{
 					Name: tagCallbacks,
 					Description: "Reports from the targets of jobs with completion async. They carry the token that came with the " +
@@ -73,8 +73,8 @@ func humaConfig() huma.Config {
 					Name:        tagSecrets,
 					Description: "Secrets that authenticate and sign requests to targets. No value is ever shown again.",
 				},
-				{Name: tagOverview, Description: "What needs attention now, and how the runs of the last day went."},
-				{Name: tagFleet, Description: "What waits to be sent, and the replicas that send it."},
+				{Name: tagOverview, Description: "The trouble of now, and the runs of the last day."},
+				{Name: tagFleet, Description: "Waiting work, and the replicas that send it."},
 			},
 			Components: &huma.Components{
 				Schemas:         newSchemas(),
@@ -121,6 +121,7 @@ func (s *server) describe() {
 	describeChoices(schemas)
 	describeNulls(schemas)
 	summarized(schemas)
+	describeDefaults(api)
 	describePatch(schemas)
 	for op := range operations(api) {
 		describeRole(op, roleOf[op.OperationID])

@@ -119,6 +119,76 @@ func TestOpenAPIDocumentsAreSound(t *testing.T) {
 	}
 }
 
+// Each optional field of a body has a default, or says what its absence means. In a merge patch, an absent field stays.
+func TestEveryOptionalFieldSaysWhatItsAbsenceMeans(t *testing.T) {
+	t.Parallel()
+	document := static200(t, "/openapi.json").fields()
+	schemas := dig(document, "components", "schemas").(map[string]any)
+	checked := map[string]bool{}
+	var check func(at string, schema map[string]any)
+	check = func(at string, schema map[string]any) {
+		if ref, ok := schema["$ref"].(string); ok {
+			if at = ref[strings.LastIndexByte(ref, '/')+1:]; checked[at] {
+				return
+			}
+			checked[at] = true
+			schema = schemas[at].(map[string]any)
+		}
+		if items, ok := schema["items"].(map[string]any); ok {
+			check(at, items)
+		}
+		required, _ := schema["required"].([]any)
+		fields, _ := schema["properties"].(map[string]any)
+		for name, v := range fields {
+			field := v.(map[string]any)
+			_, hasDefault := field["default"]
+			words, _ := field["description"].(string)
+			_, parts := field["$ref"] // each part says it
+			if !slices.Contains(required, any(name)) && field["readOnly"] != true && !parts && !hasDefault &&
+				!absence.MatchString(words) {
+				t.Errorf("%s.%s has no default, and does not say what its absence means: %s", at, name, words)
+			}
+			check(at+"."+name, field)
+		}
+	}
+	for path, item := range document["paths"].(map[string]any) {
+		for method, op := range item.(map[string]any) {
+			body, ok := op.(map[string]any)["requestBody"]
+			if method == "patch" {
+				if words := dig(op, "description").(string); !strings.Contains(words, "absent fields stay") {
+					t.Errorf("%s %s does not say that absent fields stay: %s", method, path, words)
+				}
+			} else if ok {
+				for _, content := range dig(body, "content").(map[string]any) {
+					check(path, dig(content, "schema").(map[string]any))
+				}
+			}
+		}
+	}
+	if len(checked) < 15 {
+		t.Errorf("%d schemas", len(checked))
+	}
+}
+
+var absence = regexp.MustCompile(`Absent[^.]*[:,] `)
+
+// The defaults of the description are those that a job gets.
+func TestTheDefaultsAreThoseOfAJob(t *testing.T) {
+	t.Parallel()
+	schemas := dig(static200(t, "/openapi.json").fields(), "components", "schemas")
+	for field, want := range map[string]any{
+		"JobInput/timeout": "30s", "JobInput/queue": "default", "Missed/policy": "fire_once", "Missed/tolerance": "60s",
+		"Retry/max_attempts": 5.0, "Retry/give_up_on": []any{410.0}, "Target/method": "POST", "Notify/format": "json",
+		"BulkInput/dry_run": false, "PreviewInput/n": float64(defaultSlots),
+		"BackfillInput/max_per_second": float64(defaultRate), "JobInput/concurrency_policy": nil, // which depends on completion
+	} {
+		schema, name, _ := strings.Cut(field, "/")
+		if diff := cmp.Diff(want, dig(schemas, schema, "properties", name).(map[string]any)["default"]); diff != "" {
+			t.Errorf("%s: %s", field, diff)
+		}
+	}
+}
+
 var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
 
 func checkOperation(t *testing.T, at string, op map[string]any, ids map[string]bool) {
@@ -191,8 +261,8 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 		{"/v1/jobs/{job}/pause", "post", "409", "state", "state", "completed"},
 		{"/v1/runs/{run}/cancel", "post", "409", "state", "state", "Run "},
 		{"/v1/operations/{operation}/cancel", "post", "409", "state", "state", "Operation "},
-		{"/v1/runs/{run}/heartbeat", "post", "409", "superseded", "superseded", "over"},
-		{"/v1/runs/{run}/progress", "get", "409", "superseded", "superseded", "over"},
+		{"/v1/runs/{run}/heartbeat", "post", "409", "superseded", "superseded", "has ended"},
+		{"/v1/runs/{run}/progress", "get", "409", "superseded", "superseded", "has ended"},
 		{"/v1/runs/{run}", "get", "404", "not_found", "not_found", "There is no run with that id."},
 		{"/v1/runs", "get", "404", "not_found", "not_found", "There is no job with that id or name."},
 		{"/v1/jobs", "post", "422", "idempotency_key_reused invalid", "invalid", "fields"},

@@ -17,7 +17,7 @@ func (s *server) overviewRoutes() {
 	register(s, huma.Operation{
 		OperationID: "get-overview", Method: http.MethodGet, Path: "/v1/overview", Tags: []string{tagOverview},
 		Summary: "Get the overview",
-		Description: "What needs attention now, and how the last 24 hours went, for the caller's tenant. What is overdue, " +
+		Description: "The trouble of the caller's tenant now, and its runs of the last 24 hours. Overdue slots and runs, " +
 			"the failing jobs and the open dead letters are read now, each up to a bound. The last 24 hours are counted " +
 			"beforehand: the present hour each minute, and each hour again after its end. An hour in which the deployment " +
 			"has more than 100,000 runs counts those that end later than a minute after their slot only once it is over; " +

@@ -77,10 +77,10 @@ type nopAdapter struct{ huma.Adapter }
 
 func (nopAdapter) Handle(*huma.Operation, func(huma.Context)) {}
 
-// A table in docs/security.md says which role each operation needs.
+// A table in docs/security/callers.md says which role each operation needs.
 func TestTheRolesAreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/security.md")
+	text, err := os.ReadFile("../docs/security/callers.md")
 	must(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## Roles\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -91,7 +91,7 @@ func TestTheRolesAreDocumented(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(roleOf, documented); diff != "" {
-		t.Errorf("docs/security.md has other roles (- code, + docs):\n%s", diff)
+		t.Errorf("docs/security/callers.md has other roles (- code, + docs):\n%s", diff)
 	}
 }
 

@@ -90,7 +90,7 @@ func (s *server) cancelRun(ctx context.Context, tenant int32, in *RunRef) (*answ
 
 // aYear says where a page of runs ends before its limit: see runs.MostDays.
 const aYear = "A page looks through 366 days with runs: it may then have few items, or none, and a next_cursor that " +
-	"goes on with older runs."
+	"continues with older runs."
 
 // parseID returns ErrNotFound for a malformed id.
 func parseID(text string) (uuid.UUID, error) {

@@ -67,7 +67,7 @@ func (s *server) secretRoutes() {
 // SecretInput is the body that creates or replaces a secret.
 type SecretInput struct {
 	Value       domain.Hidden `json:"value" minLength:"1" maxLength:"65536" doc:"The secret: at most 64 KiB of UTF-8. It is never shown." example:"s3cr3t"`
-	Description string        `json:"description,omitempty" maxLength:"1024" doc:"For people." example:"of the billing team"`
+	Description string        `json:"description,omitempty" maxLength:"1024" doc:"For people. Absent: none." example:"of the billing team"`
 }
 
 // maxSecret bounds the value of a secret, in bytes. A chain of certificates and its key fit.

@@ -13,14 +13,14 @@ import (
 
 // TenantSettings are the settings of a tenant that operators decide.
 type TenantSettings struct {
-	Weight               *int            `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its relative share of the worker slots while several tenants wait for them: a tenant with twice the weight gets twice as many. Absent: 1." example:"1"`
-	MaxJobs              *int            `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most active and paused jobs that it may have." example:"10000"`
-	MaxConcurrentRuns    *int            `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most runs of this tenant that all replicas together may send at once; others wait." example:"100"`
-	MaxRunsPerSecond     *int            `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most attempts of this tenant that all replicas together may start in a second; others wait." example:"50"`
-	MaxRequestsPerSecond *int            `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most API requests of this tenant that all replicas together answer in a second; others get 429." example:"200"`
-	MinInterval          domain.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs." example:"1m"`
-	MaxKeyAge            domain.Duration `json:"max_key_age,omitzero" doc:"How long a new API key of it may work, at least 1h. Earlier keys stay as they are. The deployment may have a limit, too (--max-key-age)." example:"2160h"`
-	AllowedTargets       []string        `json:"allowed_targets,omitempty" maxItems:"100" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
+	Weight               *int            `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its relative share of the concurrency while several tenants wait for it: a tenant with twice the weight gets twice as many. Absent: 1." example:"1"`
+	MaxJobs              *int            `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most active and paused jobs that it may have. Absent: no limit." example:"10000"`
+	MaxConcurrentRuns    *int            `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most runs of this tenant that all replicas together may send at once; others wait. Absent: no limit." example:"100"`
+	MaxRunsPerSecond     *int            `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most attempts of this tenant that all replicas together may start in a second; others wait. Absent: no limit." example:"50"`
+	MaxRequestsPerSecond *int            `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most API requests of this tenant that all replicas together answer in a second; others get 429. Absent: no limit." example:"200"`
+	MinInterval          domain.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs. Absent: no limit." example:"1m"`
+	MaxKeyAge            domain.Duration `json:"max_key_age,omitzero" doc:"How long a new API key of it may work, at least 1h. Earlier keys stay as they are. The deployment may have a limit, too (--max-key-age). Absent: only that of the deployment." example:"2160h"`
+	AllowedTargets       []string        `json:"allowed_targets,omitempty" maxItems:"100" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants. Absent: none." example:"[\"10.20.0.0/16\"]"`
 	TenantNotify
 }
 

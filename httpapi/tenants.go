@@ -25,9 +25,9 @@ func (s *server) tenantRoutes() {
 	registerBody[TenantNotify](s, huma.Operation{
 		OperationID: "patch-own-tenant", Method: http.MethodPatch, Path: "/v1/tenant", Tags: []string{tagTenants},
 		Summary: "Change the tenant of the caller",
-		Description: "A JSON merge patch (RFC 7396) on the settings that the tenant's admins control: the recipients of " +
-			"notices about jobs that have no notify of their own. Null: no recipients. Replicas use the change within two " +
-			"seconds.",
+		Description: "A JSON merge patch (RFC 7396) on the settings that the tenant's admins control: absent fields stay. " +
+			"These are the recipients of notices about jobs that have no notify of their own; null: no recipients. Replicas " +
+			"use the change within ten seconds.",
 	}, required, exampleTenantNotify, s.patchOwnTenant)
 	register(s, huma.Operation{
 		OperationID: "list-tenants", Method: http.MethodGet, Path: "/v1/tenants", Tags: []string{tagTenants},

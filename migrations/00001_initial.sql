@@ -464,7 +464,7 @@ COMMENT ON COLUMN punctual.runs.late IS 'True: it was created after the job''s t
 COMMENT ON COLUMN punctual.runs.status IS
     'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.runs.trigger IS
-    'What created it: schedule, catchup, manual, event, backfill, replay or step.';
+    'What created it: schedule, catchup, manual, backfill or replay.';
 COMMENT ON COLUMN punctual.runs.reason IS
     'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
     'to be cancelled.';
@@ -2013,7 +2013,7 @@ COMMENT ON COLUMN punctual.run_history.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.run_history.job IS 'Name of the job.';
 COMMENT ON COLUMN punctual.run_history.id IS 'Id of the run.';
 COMMENT ON COLUMN punctual.run_history.trigger IS
-    'What created it: schedule, catchup, manual, event, backfill, replay or step.';
+    'What created it: schedule, catchup, manual, backfill or replay.';
 COMMENT ON COLUMN punctual.run_history.scheduled_for IS
     'The slot: nominal fire time. Of a manual run: when it was requested.';
 COMMENT ON COLUMN punctual.run_history.status IS
@@ -2148,7 +2148,7 @@ COMMENT ON COLUMN punctual.failures.attempts IS 'How many attempts it had.';
 COMMENT ON COLUMN punctual.failures.http_status IS 'HTTP status of the latest attempt''s response, if there was one.';
 COMMENT ON COLUMN punctual.failures.error IS 'The latest error, for people.';
 COMMENT ON COLUMN punctual.failures.trigger IS
-    'What created it: schedule, catchup, manual, event, backfill, replay or step.';
+    'What created it: schedule, catchup, manual, backfill or replay.';
 COMMENT ON COLUMN punctual.failures.resolved_at IS 'When it was resolved or replayed.';
 COMMENT ON COLUMN punctual.failures.note IS 'The note given when it was resolved or replayed.';
 COMMENT ON COLUMN punctual.failures.replayed_as IS 'The run that repeats it, once it was replayed.';

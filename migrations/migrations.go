@@ -148,14 +148,26 @@ func createSchema(ctx context.Context, db *sql.DB) error {
 	if err == nil && !exists {
 		_, err = db.ExecContext(ctx, `CREATE SCHEMA punctual`)
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && (pg.Code == "23505" || pg.Code == "42P06") {
+	failed, _ := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case err == nil, failed != nil && (failed.Code == "23505" || failed.Code == "42P06"):
 		return nil
+	case failed != nil && failed.Code == "42501":
+		return lacksCreate(ctx, db, err)
 	}
-	if err != nil {
-		return fmt.Errorf("creating schema punctual: %w", err)
+	return fmt.Errorf("creating schema punctual: %w", err)
+}
+
+// lacksCreate adds to an error which statements let the role create the schema.
+func lacksCreate(ctx context.Context, db *sql.DB, denied error) error {
+	var grant, schema string
+	if err := db.QueryRowContext(ctx, `
+		SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user),
+		       format('CREATE SCHEMA punctual AUTHORIZATION %I', current_user)`).Scan(&grant, &schema); err != nil {
+		return fmt.Errorf("creating schema punctual: %w", denied)
 	}
-	return nil
+	return fmt.Errorf("the role may not create the schema punctual: let the owner of the database run `%s`, or a "+
+		"superuser `%s`: %w", grant, schema, denied)
 }
 
 // Querier is the part of a connection or pool that Current needs.

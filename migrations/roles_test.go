@@ -2,12 +2,41 @@ package migrations_test
 
 import (
 	"net/url"
+	"regexp"
 	"testing"
 
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
 	"punctual/migrations"
 )
+
+// A role that may create no schema is told the statements that let it. Either one does.
+func TestARoleThatMayCreateNoSchemaIsToldWhichGrantIsMissing(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, privatepg.Config{Fast: true})
+	super := connect(t, server.DSN("postgres"))
+	execute(t, super, `CREATE ROLE "poor-man" LOGIN PASSWORD 'test'`)
+	for i, name := range []string{"first", "second"} {
+		execute(t, super, `CREATE DATABASE `+name)
+		dsn, err := url.Parse(server.DSN(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dsn.User = url.UserPassword("poor-man", "test")
+		_, err = migrations.Up(t.Context(), dsn.String())
+		if err == nil {
+			t.Fatal("it may")
+		}
+		told := regexp.MustCompile("`(.*?)`").FindAllStringSubmatch(err.Error(), -1)
+		if len(told) != 2 {
+			t.Fatalf("it does not tell two statements: %v", err)
+		}
+		execute(t, connect(t, server.DSN(name)), told[i][1])
+		if _, err := migrations.Up(t.Context(), dsn.String()); err != nil {
+			t.Errorf("after %s: %v", told[i][1], err)
+		}
+	}
+}
 
 // A user who may not create roles can still migrate. Triggers then protect the audit log, and a superuser adds the
 // tenants' role later.

@@ -37,7 +37,7 @@ func (f Freeze) String() string {
 // Explain tells a tenant why due work waits. It does not name the operator who froze the deployment: tenants must not
 // know.
 func (f Freeze) Explain(whose string) string {
-	return fmt.Sprintf("the %s is frozen since %s%s, and nothing is sent until it is unfrozen",
+	return fmt.Sprintf("the %s has been frozen since %s%s, and nothing is sent until it is unfrozen",
 		whose, f.Since.UTC().Format(time.RFC3339), f.noted())
 }
 

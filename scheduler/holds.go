@@ -232,7 +232,7 @@ func (s *Scheduler) lendSlots(context.Context) {
 	if len(lent) > 0 {
 		s.slots.wake()
 		s.log.Warn(
-			"requests in flight for more than a minute occupy over a quarter of the worker slots; other runs get extra slots",
+			"requests in flight for more than a minute use over a quarter of a queue's concurrency; other runs get extra concurrency",
 			"requests", len(lent))
 	}
 }

@@ -83,7 +83,7 @@ func (m *Metrics) watch(slots *workerSlots, holds *holds, limits *limits) {
 		Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
 	}, func() float64 { return float64(len(holds.breakers.All())) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "punctual_hanging_places",
-		Help: "Hosts and paths, by tenant, whose requests time out: they may have a quarter of a queue's worker slots.",
+		Help: "Hosts and paths, by tenant, whose requests time out: they may use a quarter of a queue's concurrency.",
 	}, func() float64 { return float64(len(holds.hangs.All())) }))
 }
 
@@ -138,7 +138,7 @@ type collector struct {
 }
 
 var (
-	slotsDesc    = prometheus.NewDesc("punctual_worker_slots", "Worker slots of this replica.", []string{"queue"}, nil)
+	slotsDesc    = prometheus.NewDesc("punctual_worker_slots", "Concurrency of this replica.", []string{"queue"}, nil)
 	inFlightDesc = prometheus.NewDesc("punctual_in_flight", "Requests in flight on this replica.", []string{"queue"}, nil)
 	heldBackDesc = prometheus.NewDesc("punctual_held_back",
 		"1 for each tenant whose due work waits on this replica for a limit of the tenant.", []string{"tenant", "limit"}, nil)

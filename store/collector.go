@@ -28,7 +28,7 @@ var (
 		"Time spent waiting for a connection, by what it was for.",
 		[]string{"for"}, nil)
 	depthDesc = prometheus.NewDesc("punctual_queue_depth",
-		"Slots and runs that are due and wait for a worker slot, counted up to 10,000.",
+		"Slots and runs that are due and wait for concurrency, counted up to 10,000.",
 		[]string{"queue"}, nil)
 	frozenDesc = prometheus.NewDesc("punctual_frozen",
 		"1: the tenant is frozen, or with an empty tenant the deployment; 0, for the deployment only: it is not frozen.",
@@ -57,7 +57,7 @@ var (
 			"Counted up to 10,000; the hundred tenants with the most.",
 		[]string{"tenant"}, nil)
 	takenBackDesc = prometheus.NewDesc("punctual_lost_outcomes_total",
-		"Runs that had not ended and that nobody had, because the database had lost what it had acknowledged. "+
+		"Runs that had not ended and that no replica had, because the database had lost what it had acknowledged. "+
 			"This replica took them back.",
 		nil, nil)
 )

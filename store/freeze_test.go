@@ -79,7 +79,7 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 		}
 	}
 	if e := c.explained("slot", slot); e.Outcome != history.OutcomeWaiting ||
-		!strings.Contains(e.Text, "the deployment is frozen since") || !strings.Contains(e.Text, "the warehouse burns") {
+		!strings.Contains(e.Text, "the deployment has been frozen since") || !strings.Contains(e.Text, "the warehouse burns") {
 		t.Errorf("%s: %s", e.Outcome, e.Text)
 	}
 	c.wantCount(5, "jobs are frozen by frozen_since",

@@ -126,7 +126,7 @@ func TestADeletedJobLeavesItsHostsIncident(t *testing.T) {
 	c.deleteJob("b")
 	c.ends(3)
 	channel = c.told(world)
-	if len(channel) != 1 || !strings.Contains(channel[0], "nobody tells whether ") || len(world.open()) != 0 {
+	if len(channel) != 1 || !strings.Contains(channel[0], "no job is left to tell whether ") || len(world.open()) != 0 {
 		t.Errorf("the channel is told %q; open: %q", channel, world.open())
 	}
 }

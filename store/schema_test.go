@@ -68,13 +68,21 @@ func sorted[T ~string](values []T) (words []string) {
 	return words
 }
 
-// docs/operations.md must say of every table what keeps it from growing.
+// docs/internals says of every table which package writes it, and what keeps it from growing.
 func TestEveryTableHasABound(t *testing.T) {
 	c := newCRUD(t)
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/internals/retention.md")
 	must(t, err)
-	_, section, _ := strings.Cut(string(text), "## Retention")
+	_, section, _ := strings.Cut(string(text), "\n## Bounds\n")
 	section, _, _ = strings.Cut(section, "\n## ")
+	text, err = os.ReadFile("../docs/internals/README.md")
+	must(t, err)
+	_, picture, _ := strings.Cut(string(text), "```text\n")
+	picture, _, _ = strings.Cut(picture, "```")
+	inPicture := map[string]bool{}
+	for _, word := range regexp.MustCompile(`[a-z_]+`).FindAllString(picture, -1) {
+		inPicture[word] = true
+	}
 	tables := column[string](c, `SELECT relname
 		FROM pg_class
 		WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')
@@ -82,7 +90,10 @@ func TestEveryTableHasABound(t *testing.T) {
 			AND relname !~ '^goose'`)
 	for _, table := range tables {
 		if !strings.Contains(section, "`"+table+"`") {
-			t.Errorf("docs/operations.md does not say what bounds %s", table)
+			t.Errorf("docs/internals/retention.md does not say what bounds %s", table)
+		}
+		if !inPicture[table] {
+			t.Errorf("the picture in docs/internals/README.md lacks %s", table)
 		}
 	}
 	if len(tables) < 20 {

@@ -37,7 +37,7 @@ func (e *RefusedError) Error() string { return "the issuer refuses: " + e.Code }
 // away is the answer while the issuer cannot be asked.
 func (s *SignIn) away(ctx context.Context, err error) error {
 	if s.tokens.fetches.news(err) {
-		s.Log.WarnContext(ctx, "nobody can sign in at the issuer; it is asked again when somebody tries",
+		s.Log.WarnContext(ctx, "sign-in at the issuer does not work; the next visitor who signs in tries again",
 			"issuer", s.Issuer, "error", err)
 	}
 	return problem.New(problem.CodeIssuer, s.Host()+" cannot be reached right now, or does not answer as it should. "+

@@ -430,7 +430,7 @@ func TestAJobOfEveryKind(t *testing.T) {
 		"every": {"every", "1h", "hourly", "every 1 h"},
 		"at":    {"at", "2126-12-01T09:00:00Z", "once", "once, at 2126-12-01T09:00:00Z"},
 		"delay": {"delay", "48h", "later", "once, 2 d after it was written"},
-		"none":  {"", "", "by-hand", "by hand or by the API only"},
+		"none":  {"", "", "by-hand", "runs only when triggered"},
 	}
 	for kind, k := range kinds {
 		b.post("/new", "name", k[2], "kind", kind, k[0], k[1], "url", "http://example.com/").want(303)

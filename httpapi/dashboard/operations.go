@@ -178,5 +178,5 @@ func (v *visit) operation() error {
 func (v *visit) cancelOperation() error {
 	id := v.part("operation")
 	_, err := v.api.CancelOperation(v.ctx(), id)
-	return v.done(err, "/operations/"+url.PathEscape(id), "The operation is cancelled. What it has done stays done.")
+	return v.done(err, "/operations/"+url.PathEscape(id), "The operation is cancelled. Finished work stays done.")
 }

@@ -113,7 +113,7 @@ func (v *visit) freeze() error {
 	in := httpapi.FreezeInput{Scope: httpapi.FreezeScope(v.field("scope")), Note: v.field("note")}
 	if v.field("unfreeze") != "" {
 		_, err := v.api.Unfreeze(v.ctx(), in)
-		return v.done(err, "/settings", "Claims go on.")
+		return v.done(err, "/settings", "Claims are resumed.")
 	}
 	_, err := v.api.Freeze(v.ctx(), in)
 	return v.done(err, "/settings", "Nothing is claimed any more. Runs in flight end by themselves.")

@@ -32,7 +32,7 @@ func scheduleWords(s domain.Schedule) string {
 	case domain.KindDelay:
 		words = "once, " + length(s.Delay.Value()) + " after it was written"
 	default:
-		return "no schedule: by hand or by the API only"
+		return "no schedule: runs only when triggered"
 	}
 	if !s.StartsAt.IsZero() {
 		words += ", from " + s.StartsAt.String()
@@ -174,15 +174,12 @@ func reasonWords(r *domain.Reason) string {
 	return strings.ReplaceAll(string(*r), "_", " ")
 }
 
-// nobody are the words of the API for whoever calls it while authentication is off.
-const nobody = string(audit.Anybody)
-
 // who says who did something, as the API says it. It says nothing if that is unknown.
 func who(actor string) string {
 	if command, ok := strings.CutPrefix(actor, string(audit.Command)+" "); ok {
 		return command + ", by a command on a host"
 	}
-	if actor == nobody {
+	if actor == audit.Unnamed || actor == string(audit.Anybody) {
 		return ""
 	}
 	return actor
@@ -267,7 +264,7 @@ func waitsFor(what string) string {
 	case "limit":
 		return "the tenant is at its limit " + name
 	case "slots":
-		return "all worker slots are taken"
+		return "the queue's concurrency is used up"
 	}
 	return what // a sentence
 }
@@ -279,13 +276,13 @@ func plural(n int, of string) string {
 	return fmt.Sprintf("%d %ss", n, of)
 }
 
-// reasons says in a few words what docs/reasons.md says in full.
+// reasons says in a few words what docs/reference/reasons.md says in full.
 var reasons = map[domain.Reason]string{
 	domain.ReasonMissed:         "no replica claimed it in time",
 	domain.ReasonPaused:         "the job was paused",
 	domain.ReasonOverlap:        "another run of the job was active",
 	domain.ReasonReplaced:       "a newer run took its place",
-	domain.ReasonCancelled:      "it was cancelled by hand",
+	domain.ReasonCancelled:      "a user cancelled it",
 	domain.ReasonJobDeleted:     "the job was deleted",
 	domain.ReasonExpired:        "it expired before it could be sent",
 	domain.ReasonAuth:           "its credentials were not available",

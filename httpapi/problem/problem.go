@@ -15,9 +15,9 @@ import (
 // Problem is the body of every error: RFC 9457, with a stable code and the fields at fault.
 type Problem struct {
 	Type      string       `json:"type" format:"uri-reference" doc:"Where the code is explained." example:"/docs#invalid"`
-	Title     string       `json:"title" doc:"What the code means." example:"The request is not valid"`
+	Title     string       `json:"title" doc:"The meaning of the code." example:"The request is not valid"`
 	Status    int          `json:"status" doc:"HTTP status." example:"422"`
-	Detail    string       `json:"detail" doc:"What happened this time." example:"1 field is not valid"`
+	Detail    string       `json:"detail" doc:"The cause in this case." example:"1 field is not valid"`
 	Code      Code         `json:"code" doc:"Stable name of the problem, from a closed list." example:"invalid"`
 	Errors    []FieldError `json:"errors,omitempty" doc:"Every field at fault."`
 	ActiveRun *uuid.UUID   `json:"active_run,omitempty" format:"uuid" doc:"With code active_run: the run that is in the way."`
@@ -29,7 +29,7 @@ type Problem struct {
 // FieldError is one thing that is wrong with a request.
 type FieldError struct {
 	Location string `json:"location" doc:"Where the error is: body, query, path or header, then the name of the field." example:"body.schedule.cron"`
-	Message  string `json:"message" doc:"What is wrong, or what would be right." example:"field 1 (minute): 61 is outside 0 to 59"`
+	Message  string `json:"message" doc:"The mistake, or a value that would be right." example:"field 1 (minute): 61 is outside 0 to 59"`
 }
 
 // At returns what is wrong at a location.
@@ -102,7 +102,7 @@ var Codes = map[Code]Meaning{
 	},
 	CodeState:           {http.StatusConflict, "Conflict with the current state"},
 	CodeLimit:           {http.StatusConflict, "The tenant has reached a limit"},
-	CodeSuperseded:      {http.StatusConflict, "The attempt is over"},
+	CodeSuperseded:      {http.StatusConflict, "The attempt has ended"},
 	CodeVersion:         {http.StatusPreconditionFailed, "Precondition failed: the job has another version"},
 	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},
 	CodeMediaType:       {http.StatusUnsupportedMediaType, "Unsupported media type"},

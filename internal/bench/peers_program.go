@@ -13,7 +13,7 @@ import (
 	"punctual/internal/process"
 )
 
-// peer is a contender that a program runs. docs/performance.md describes what such programs do.
+// peer is a contender that a program runs. testdata/bench/README.md describes what such programs do.
 type peer struct {
 	*lab
 	description

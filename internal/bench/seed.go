@@ -176,7 +176,8 @@ INSERT INTO punctual.runs (id, job_id, replica, scheduled_for, due_at, created_a
     fence, tenant, job_version, lane, attempt, http_status, late, status, trigger, triggered_by)
 SELECT (substr(ms, 1, 8) || '-' || substr(ms, 9) || '-7' || substr(gen_random_uuid()::text, 16))::uuid, j.id, $6::uuid,
        at, at, at, at + interval '4 ms', at + interval '5 ms', at + interval '40 ms',
-       nextval('punctual.fences'), j.tenant, j.version, j.lane, 1, 200, false, 'succeeded', 'manual', 'anybody'
+       nextval('punctual.fences'), j.tenant, j.version, j.lane, 1, 200, false, 'succeeded', 'manual',
+       'a caller without sign-in'
 FROM (SELECT i, at, lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') AS ms
       FROM generate_series($1::int, $2::int) i,
            LATERAL (SELECT date_trunc('milliseconds', $3::timestamptz + i * $4::interval) AS at) a) r

@@ -40,7 +40,9 @@ func (c *Dev) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version Ve
 	}
 	config := c.config(log, version)
 	config.Hurry = hurry
-	return server.RunDev(ctx, server.DevConfig{Config: config, Dir: c.Dir, Sample: sample, Out: os.Stdout})
+	return server.RunDev(ctx, server.DevConfig{
+		Config: config, Dir: c.Dir, Binary: os.Args[0], Sample: sample, Out: os.Stdout,
+	})
 }
 
 // devDir returns the directory of a user's private Postgres. For root, Postgres runs as another user, who cannot enter

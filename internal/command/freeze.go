@@ -92,9 +92,9 @@ func inFlight(n int) string {
 	case n == 0:
 		return "Nothing is in flight"
 	case n == 1:
-		return "1 run is in flight and goes on"
+		return "1 run is in flight and will end by itself"
 	case n >= pg.DepthCap:
-		return fmt.Sprintf("%d runs or more are in flight and go on", n)
+		return fmt.Sprintf("%d runs or more are in flight and will end by themselves", n)
 	}
-	return fmt.Sprintf("%d runs are in flight and go on", n)
+	return fmt.Sprintf("%d runs are in flight and will end by themselves", n)
 }

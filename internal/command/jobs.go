@@ -21,13 +21,13 @@ type Jobs struct {
 	List    listJobs        `cmd:"" help:"List jobs, newest first: state, schedule, next slot and last outcome."`
 	Show    showJob         `cmd:"" help:"Show a job as JSON or YAML. Secrets are shown as ***."`
 	Preview previewSchedule `cmd:"" help:"Say in words when a schedule fires, with its next slots, and store nothing."`
-	Apply   applyJobs       `cmd:"" help:"Create or replace jobs by name, from JSON or YAML. What is already so is not written again."`
+	Apply   applyJobs       `cmd:"" help:"Create or replace jobs by name, from JSON or YAML. Unchanged jobs are left alone."`
 	Pause   pauseJob        `cmd:"" help:"Pause a job."`
 	Resume  resumeJob       `cmd:"" help:"Resume a job."`
-	Run     runJob          `cmd:"" help:"Run a job now, beside its schedule. The run's id goes to stdout."`
+	Run     runJob          `cmd:"" help:"Run a job now, in addition to its schedule. The run's id goes to stdout."`
 	Delete  deleteJob       `cmd:"" help:"Delete a job. Its history stays."`
 
-	Runs     jobRuns     `cmd:"" help:"List the runs of a job, newest first, and who asked for those by hand."`
+	Runs     jobRuns     `cmd:"" help:"List the runs of a job, newest first, and who asked for manual ones."`
 	Changes  jobChanges  `cmd:"" help:"List who changed a job, its runs and its dead letters, newest first."`
 	Versions jobVersions `cmd:"" help:"List the versions of a job, newest first."`
 	Diff     diffJob     `cmd:"" help:"Show how two versions of a job differ."`

@@ -32,7 +32,7 @@ type replica struct {
 	JobMetrics       []selector     `sep:"none" placeholder:"LABEL=VALUE,…" help:"Jobs that get their own series in /metrics: a job must have all of these labels. Repeat the flag to select further jobs. Default: none."`
 	JobMetricsMax    int            `default:"1000" help:"Most jobs with their own series. The oldest jobs come first; punctual_job_metrics_left_out counts the jobs left out."`
 	PublicURL        string         `placeholder:"URL" help:"URL at which targets of jobs with completion async reach the API, and people the pages, such as https://punctual.internal. Default: the address of --listen, which works only on the same machine."`
-	Queues           map[string]int `default:"default=500" mapsep:"," help:"Worker slots of this replica by queue: default=500,critical=100."`
+	Queues           map[string]int `default:"default=500" mapsep:"," help:"Concurrency of this replica by queue, the most requests at a time: default=500,critical=100."`
 	DefaultJitter    time.Duration  `default:"1s" help:"Jitter of cron slots a minute or more apart whose job sets none. The same on every replica."`
 	Retention        time.Duration  `default:"720h" help:"How long runs are kept, and how far back missed slots may still run. The same on every replica."`
 	FailureRetention time.Duration  `placeholder:"2160h" help:"How long runs that did not succeed are kept. Default: three times --retention. The same on every replica."`
@@ -172,7 +172,7 @@ func (r replica) Validate() error {
 			return fmt.Errorf("--queues: %q: a queue's name is 1 to 64 letters, digits, dots, underscores and dashes", name)
 		}
 		if slots := r.Queues[name]; slots < 1 || slots > 100_000 {
-			return fmt.Errorf("--queues: %s=%d: worker slots are 1 to 100000", name, slots)
+			return fmt.Errorf("--queues: %s=%d: a concurrency is 1 to 100000", name, slots)
 		}
 	}
 	if r.PublicURL != "" {

@@ -24,7 +24,7 @@ type Tenants struct {
 
 // limits holds the settings of a tenant that operators decide. An absent flag changes nothing; none lifts a limit.
 type limits struct {
-	Weight               string `placeholder:"N" help:"Share of the worker slots while several tenants wait for them, 1 to 1000."`
+	Weight               string `placeholder:"N" help:"Share of the concurrency while several tenants wait for it, 1 to 1000."`
 	MaxJobs              string `placeholder:"N|none" help:"Most active and paused jobs."`
 	MaxConcurrentRuns    string `placeholder:"N|none" help:"Most runs that all replicas together send at once."`
 	MaxRunsPerSecond     string `placeholder:"N|none" help:"Most attempts that all replicas together start in a second."`

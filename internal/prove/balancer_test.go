@@ -338,18 +338,23 @@ func (c *caller) hangUp() {
 	}
 }
 
-// HAProxy accepts the configuration in docs/operations.md.
+// HAProxy accepts the configuration of each page that has one.
 func TestTheDocumentedBalancerIsValid(t *testing.T) {
 	t.Parallel()
-	configs := codeBlocks(t, "../../docs/operations.md", "haproxy")
-	if len(configs) == 0 {
-		t.Fatal("docs/operations.md has no haproxy.cfg")
+	found := 0
+	for _, page := range pages(t) {
+		for _, config := range codeBlocks(t, filepath.Join(root, page), "haproxy") {
+			found++
+			file := filepath.Join(t.TempDir(), "haproxy.cfg")
+			must(t, os.WriteFile(file, []byte(config), 0o600))
+			if out, err := exec.CommandContext(t.Context(), haproxy(t), "-c", "-f", file).CombinedOutput(); err != nil ||
+				strings.Contains(string(out), "[WARNING]") {
+				t.Errorf("%s: %v:\n%s", page, err, out)
+			}
+		}
 	}
-	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	must(t, os.WriteFile(file, []byte(configs[0]), 0o600))
-	if out, err := exec.CommandContext(t.Context(), haproxy(t), "-c", "-f", file).CombinedOutput(); err != nil ||
-		strings.Contains(string(out), "[WARNING]") {
-		t.Errorf("%v:\n%s", err, out)
+	if found == 0 {
+		t.Error("no page has a haproxy.cfg")
 	}
 }
 

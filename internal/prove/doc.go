@@ -9,7 +9,7 @@
 //	punctual.runs ─────────────┼─► Check ─► violations
 //	the witness's log ─────────┘
 //
-// The rules are the constants of Rule. docs/reliability.md says which promise each rule belongs to, and lists the
+// The rules are the constants of Rule. README.md says which promise each rule belongs to, and lists the
 // faults under which the rules are checked.
 //
 // Nothing here asks the scheduler what it believes it did. This package computes the slots of every, at, delay and

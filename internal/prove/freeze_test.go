@@ -171,7 +171,7 @@ func TestServeFrozenFreezesAtItsStart(t *testing.T) {
 		t.Errorf("unfreeze said %s", out)
 	}
 	await(t, "it to send", func() bool { return w.Len() > 0 })
-	if out := punctual(t, dsn, "freeze", "--note=moving"); !strings.Contains(out, "the deployment is frozen since") ||
+	if out := punctual(t, dsn, "freeze", "--note=moving"); !strings.Contains(out, "the deployment has been frozen since") ||
 		!strings.Contains(out, "moving") || !strings.Contains(out, "punctual unfreeze") {
 		t.Errorf("freeze said %s", out)
 	}

@@ -11,16 +11,16 @@ import (
 // numbered matches a line of a table of promises.
 var numbered = regexp.MustCompile(`^\| \d+ \|`)
 
-// Every line of the guarantee in the README links to tests that exist.
+// Every promise in docs/guarantees.md links to tests that exist.
 func TestEveryLineOfTheGuaranteeNamesItsTests(t *testing.T) {
-	if n := linked(t, "README.md", numbered.MatchString); n != 7 {
+	if n := linked(t, "docs/guarantees.md", numbered.MatchString); n != 7 {
 		t.Errorf("%d lines, want 7", n)
 	}
 }
 
-// Every fault in docs/reliability.md does so too.
+// Every fault in the README of this package does so too.
 func TestEveryFaultNamesItsTests(t *testing.T) {
-	if n := linked(t, "docs/reliability.md", func(line string) bool {
+	if n := linked(t, "internal/prove/README.md", func(line string) bool {
 		// Not the table of figures.
 		return strings.HasPrefix(line, "| ") && strings.Count(line, "|") == 4 && !strings.HasPrefix(line, "| fault |") &&
 			!strings.HasPrefix(line, "| | ") && !numbered.MatchString(line) // nor the tables of rules
@@ -29,7 +29,7 @@ func TestEveryFaultNamesItsTests(t *testing.T) {
 	}
 }
 
-var testLink = regexp.MustCompile(`\[(\w+(?:\.go)?)\]\(((?:\.\./)?[\w/.]+\.go)\)`)
+var testLink = regexp.MustCompile(`\[(\w+(?:\.go)?)\]\(((?:\.\./)*[\w/.]+\.go)\)`)
 
 // linked checks the links to tests in the chosen lines of a page, and returns the number of these lines.
 func linked(t *testing.T, page string, chosen func(line string) bool) (lines int) {
@@ -55,10 +55,10 @@ func linked(t *testing.T, page string, chosen func(line string) bool) (lines int
 	return lines
 }
 
-// docs/reliability.md describes every rule of the checker, and each of the eleven things that must hold is a rule.
+// The README of this package describes every rule of the checker. Each of the eleven things that must hold is a rule.
 func TestEveryRuleIsDocumented(t *testing.T) {
 	t.Parallel()
-	page := readFile(t, "../../docs/reliability.md")
+	page := readFile(t, "README.md")
 	name := regexp.MustCompile("`([A-Z]\\w+)`")
 	known, told, promises := rules(t), map[string]bool{}, 0
 	for line := range strings.Lines(page) {
@@ -84,7 +84,7 @@ func TestEveryRuleIsDocumented(t *testing.T) {
 	}
 	for name := range known {
 		if !told[name] {
-			t.Errorf("docs/reliability.md does not tell of %s", name)
+			t.Errorf("README.md does not tell of %s", name)
 		}
 	}
 }

@@ -17,14 +17,15 @@ var (
 
 // Every link of the pages leads to a file or a directory that exists, and to a heading of the page that it names.
 func TestLinksOfThePagesLeadSomewhere(t *testing.T) {
-	var pages []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "testdata/*/README.md"} {
-		found, err := filepath.Glob(filepath.Join("../..", pattern))
-		must(t, err)
-		pages = append(pages, found...)
+	all := pages(t)
+	readmes, err := filepath.Glob(filepath.Join(root, "testdata/*/README.md"))
+	must(t, err)
+	for _, path := range append(readmes, filepath.Join(root, "internal/prove/README.md")) {
+		all = append(all, strings.TrimPrefix(path, root+"/"))
 	}
 	links := 0
-	for _, page := range pages {
+	for _, page := range all {
+		page = filepath.Join(root, page)
 		for _, link := range pageLink.FindAllStringSubmatch(withoutCode(t, page), -1) {
 			to, name := link[1], link[2]
 			if strings.Contains(to, ":") { // an address elsewhere
@@ -44,8 +45,8 @@ func TestLinksOfThePagesLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
-	if len(pages) < 10 || links < 100 {
-		t.Errorf("%d links in %d pages", links, len(pages))
+	if len(all) < 10 || links < 100 {
+		t.Errorf("%d links in %d pages", links, len(all))
 	}
 }
 
@@ -60,18 +61,10 @@ func headings(t *testing.T, page string) map[string]bool {
 	return names
 }
 
-// withoutCode returns the text of a page without its blocks of code.
+// withoutCode returns the text of a page with empty lines in place of its blocks of code.
 func withoutCode(t *testing.T, page string) string {
 	t.Helper()
-	return fence.ReplaceAllString(readFile(t, page), "")
-}
-
-// codeBlocks returns the fenced blocks of a page that are in a language.
-func codeBlocks(t *testing.T, page, language string) (blocks []string) {
-	t.Helper()
-	block := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```$")
-	for _, found := range block.FindAllStringSubmatch(readFile(t, page), -1) {
-		blocks = append(blocks, found[1])
-	}
-	return blocks
+	return fence.ReplaceAllStringFunc(readFile(t, page), func(block string) string {
+		return strings.Repeat("\n", strings.Count(block, "\n"))
+	})
 }

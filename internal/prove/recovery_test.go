@@ -66,7 +66,9 @@ func TestAFrozenReplicaIsFencedOff(t *testing.T) {
 	hanging(t, first, w, jobs)
 	second := serve(t, dsn)
 	must(t, first.Signal(syscall.SIGSTOP))
+	frozen := time.Now()
 	await(t, "the second attempts", func() bool { return len(w.At("/stuck")) == 2*jobs })
+	takenOver(t, w, frozen)
 	// The second replica's attempts succeed. The first replica's requests are answered too, but it is frozen and does not
 	// see that yet.
 	w.Release("/stuck")

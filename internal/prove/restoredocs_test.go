@@ -3,8 +3,6 @@ package prove
 import (
 	"context"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,35 +17,45 @@ import (
 // before the last block.
 func TestRestoringADumpFiresNothing(t *testing.T) {
 	t.Parallel()
-	blocks := codeBlocks(t, "../../docs/restore.md", "sh")
-	if len(blocks) != 5 || !strings.HasPrefix(blocks[2], "punctual serve ") ||
-		!strings.HasPrefix(blocks[4], "punctual unfreeze ") {
-		t.Fatalf("docs/restore.md has %d blocks of commands, or others than this test knows", len(blocks))
+	var steps []block
+	for _, b := range blocks(t, "docs/restore.md") {
+		if b.word == "sh" {
+			steps = append(steps, b)
+		}
+	}
+	if len(steps) != 5 || !strings.HasPrefix(steps[2].text, "punctual serve ") ||
+		!strings.HasPrefix(steps[4].text, "punctual unfreeze ") {
+		t.Fatalf("docs/restore.md has %d blocks of commands, or others than this test knows", len(steps))
 	}
 	production, w := pgtest.DSN(t), newWitness(t)
 	w.Script("/stuck", Answer{Hang: true})
 	w.Script("/broken", Answer{Status: 500}, Answer{Status: 200})
 	dumped := firing(t, production, w)
-	sh := newShell(t, production)
+	sh, restored := restoring(t, production)
+	step := func(i int) *process.Replica {
+		r, err := sh.run(t, steps[i])
+		must(t, err)
+		return r
+	}
 
-	sh.run(t, blocks[0])
+	step(0)
 	dumped.Kill()
 	sent := settled(t, w)
-	sh.run(t, blocks[1])
-	r := sh.serve(t, blocks[2])
-	conn := connect(t, sh.restored)
+	step(1)
+	r := step(2)
+	conn := connect(t, restored)
 	await(t, "the attempt in flight to be taken back", func() bool {
 		return query[bool](t, conn, `
 			SELECT NOT EXISTS (SELECT FROM punctual.claims) AND EXISTS (SELECT FROM punctual.ready WHERE due_at <= now())`)
 	})
-	overdueFor(t, sh.restored, 3, "the restored jobs")
+	overdueFor(t, restored, 3, "the restored jobs")
 	if !strings.Contains(r.Output(), "run `punctual unfreeze`, or start a replica with --adopt-database") {
 		t.Error("the log does not say how to go on")
 	}
-	sh.run(t, blocks[3])
+	step(3)
 	nothingCame(t, w, sent)
 	w.Release("/stuck")
-	sh.run(t, blocks[4])
+	step(4)
 	await(t, "its jobs to fire", func() bool {
 		return query[int](t, conn, `
 			SELECT count(DISTINCT j.name)
@@ -88,26 +96,15 @@ func firing(t *testing.T, dsn string, w *Witness) *process.Replica {
 	return r
 }
 
-// shell runs the commands of the page, in a directory of its own.
-type shell struct {
-	dir, restored string
-	env           []string
-}
-
-func newShell(t *testing.T, production string) *shell {
+// restoring returns a shell with the variables that the page names, and the DSN of the database that it restores.
+func restoring(t *testing.T, production string) (sh *shell, restored string) {
 	t.Helper()
 	server := pgtest.Server(t)
 	u, err := url.Parse(production)
 	must(t, err)
 	owner := u.User.Username()
 	u.Path = "/punctual_restored"
-	sh := &shell{dir: t.TempDir(), restored: u.String()}
-	must(t, os.Symlink(binary(t), filepath.Join(sh.dir, "punctual")))
-	must(t, os.WriteFile(filepath.Join(sh.dir, "punctual.key"), []byte(process.MasterKey+"\n"), 0o600))
-	sh.env = []string{
-		"PATH=" + sh.dir + ":" + server.BinDir() + ":" + os.Getenv("PATH"), "PRODUCTION=" + production, "OWNER=" + owner,
-		"ADMIN=" + server.DSN("postgres"), "RESTORED_ADMIN=" + server.DSN("punctual_restored"), "RESTORED=" + sh.restored,
-	}
+	restored = u.String()
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		admin, err := pgx.Connect(ctx, server.DSN("postgres"))
@@ -119,22 +116,8 @@ func newShell(t *testing.T, production string) *shell {
 			t.Errorf("dropping the restored database: %v", err)
 		}
 	})
-	return sh
-}
-
-// run runs a block to its end, without the time limits that the role of tests has.
-func (sh *shell) run(t *testing.T, block string) {
-	t.Helper()
-	env := append(sh.env, "PGOPTIONS=-c statement_timeout=0 -c lock_timeout=0 -c idle_session_timeout=0")
-	succeed(t, "/bin/sh", env, "-euc", "cd "+sh.dir+"\n"+block)
-}
-
-// serve runs a block that starts a replica.
-func (sh *shell) serve(t *testing.T, block string) *process.Replica {
-	t.Helper()
-	env := append(sh.env, "PUNCTUAL_LISTEN=127.0.0.1:0", "PUNCTUAL_AUTH=none", "PUNCTUAL_LOG_FORMAT=json",
-		"PUNCTUAL_MASTER_KEY=", process.CallLoopback)
-	return launch(t, "/bin/sh", env, "-euc", "cd "+sh.dir+"\nexec "+block)
+	return newShell(t, "PRODUCTION="+production, "OWNER="+owner, "ADMIN="+server.DSN("postgres"),
+		"RESTORED_ADMIN="+server.DSN("punctual_restored"), "RESTORED="+restored, "PUNCTUAL_AUTH=none"), restored
 }
 
 // settled returns the number of requests that have arrived, after the last request of a killed replica has arrived.

@@ -32,9 +32,10 @@ func mostRequests(log *slog.Logger, descriptors uint64, queues map[string]int, d
 	api := int(apiConnections(descriptors))
 	most := max(1, int(min(descriptors, math.MaxInt32))-api-databaseConns-fewDescriptors)
 	if most < slots {
-		log.Warn("too few file descriptors for all worker slots: fewer requests are sent at a time; raise the limit "+
-			"(ulimit -n, RLIMIT_NOFILE) or lower --queues", "limit", descriptors, "worker_slots", slots, "requests", most,
-			"api_connections", api, "database_connections", databaseConns)
+		log.Warn("too few file descriptors for the concurrency of all queues: fewer requests are sent at a time; raise "+
+			"the limit (ulimit -n, RLIMIT_NOFILE) or lower --queues",
+			"limit", descriptors, "worker_slots", slots, "requests", most, "api_connections", api,
+			"database_connections", databaseConns)
 	}
 	return most
 }

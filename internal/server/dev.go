@@ -31,6 +31,7 @@ import (
 type DevConfig struct {
 	Config
 	Dir    string // data directory of the private Postgres
+	Binary string // path of this program, for the commands that are printed
 	Sample []byte // body of POST /v1/jobs/batch that creates the sample jobs
 	Out    io.Writer
 }
@@ -98,9 +99,12 @@ func devDatabase(ctx context.Context, server *privatepg.Server, log *slog.Logger
 	return name, err
 }
 
+// masterKeyFile is the name of the file with the master key in a directory of `punctual dev`.
+const masterKeyFile = "master.key"
+
 // devMaster returns the master key in a directory of `punctual dev`. The first start creates the key.
 func devMaster(dir string) (*vault.Master, error) {
-	path := filepath.Join(dir, "master.key")
+	path := filepath.Join(dir, masterKeyFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		text = []byte(vault.NewMasterKey() + "\n")
@@ -124,9 +128,28 @@ func banner(c DevConfig, url string, jobs []string) {
 	}
 	fmt.Fprintf(w, "  API\t%s/v1/jobs\n  Docs\t%s/docs\n  Metrics\t%s/metrics\n", url, url, url)
 	fmt.Fprintf(w, "  psql\tpsql '%s'\n  Data\t%s\n  Jobs\t%s\n\n", c.Store.DatabaseURL, c.Dir, strings.Join(jobs, ", "))
-	fmt.Fprintf(w, "Runs, as they arrive (Ctrl-C stops everything):\n\n")
 	_ = w.Flush()
+	fmt.Fprintf(c.Out, next, url, time.Now().UTC().Truncate(5*time.Second).Add(5*time.Second).Format(time.RFC3339),
+		c.Binary, c.Store.DatabaseURL, filepath.Join(c.Dir, masterKeyFile))
+	fmt.Fprintf(c.Out, "Runs, as they arrive (Ctrl-C stops everything):\n\n")
 }
+
+// next are commands to go on with: the URL of the API, a slot of a sample job, the binary, the database and its master
+// key.
+const next = `What to look at next, in another terminal:
+
+  Did it run? Ask about any instant:
+    curl -s '%[1]s/v1/jobs/hello-every-5s/explain?at=%[2]s'
+  A job of your own:
+    curl -s %[1]s/v1/jobs -H 'content-type: application/json' \
+      -d '{"name": "first", "schedule": {"every": "10s"}, "target": {"url": "%[1]s/echo"}}'
+  Proof that no slot was lost, from the database alone:
+    %[3]s verify --database-url '%[4]s'
+  A second replica. Kill it: the first one takes over (docs/quickstart.md):
+    %[3]s serve --database-url '%[4]s' --master-key-file '%[5]s' \
+      --auth none --listen 127.0.0.1:8081 --allow-targets 127.0.0.0/8
+
+`
 
 // registerSample creates the sample jobs through the API, as a user would. Jobs that exist stay as they are, except
 // that their target becomes the present address of the echo target.

@@ -8,13 +8,17 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 // echoLimit is how much of a request the echo target reads.
 const echoLimit = 64 << 10
 
-// withEcho adds the target of the sample jobs. /echo answers every request with a copy of the request, and with the
-// status in ?status=.
+// echoPatience is how long the echo target waits at most, which is less than its server waits to write an answer.
+const echoPatience = 50 * time.Second
+
+// withEcho adds the target of the sample jobs. /echo answers every request with a copy of the request, with the status
+// in ?status= and after the time in ?after=, such as 20s.
 func withEcho(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/echo", echo)
@@ -57,6 +61,12 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	status, err := strconv.Atoi(r.URL.Query().Get("status"))
 	if err != nil || status < 200 || status > 599 {
 		status = http.StatusOK
+	}
+	if after, err := time.ParseDuration(r.URL.Query().Get("after")); err == nil {
+		select {
+		case <-time.After(min(after, echoPatience)):
+		case <-r.Context().Done():
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

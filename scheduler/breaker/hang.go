@@ -178,7 +178,7 @@ func (h *Hangs) End(f *Flight, answered, timedOut bool) (lent, changed bool) {
 	lent = f.lent
 	h.mu.Unlock()
 	for _, p := range begun {
-		h.log.Warn("requests hang: once they occupy a quarter of the worker slots, further runs wait",
+		h.log.Warn("requests hang: once they use a quarter of the queue's concurrency, further runs wait",
 			"tenant", p.Tenant, "host", p.Host, "path", p.Path)
 	}
 	for _, p := range over {

@@ -11,18 +11,18 @@ import (
 // WithDefaults fills in the defaults of absent fields.
 type Definition struct {
 	Name              string            `json:"name" doc:"Unique within the tenant." example:"daily-invoice-gen"`
-	Description       string            `json:"description,omitempty" doc:"For people."`
-	Runbook           string            `json:"runbook,omitempty" minLength:"1" doc:"URL, https, at which people read how to mend the job. Notices carry it." example:"https://wiki.example.com/runbooks/invoices"`
-	Labels            map[string]string `json:"labels,omitempty" doc:"Names and values to filter jobs and runs by."`
-	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at and delay. With none of them, it runs only when triggered."`
+	Description       string            `json:"description,omitempty" doc:"For people. Absent: none."`
+	Runbook           string            `json:"runbook,omitempty" minLength:"1" doc:"URL, https, at which people read how to mend the job. Notices carry it. Absent: none." example:"https://wiki.example.com/runbooks/invoices"`
+	Labels            map[string]string `json:"labels,omitempty" doc:"Names and values to filter jobs and runs by. Absent: none."`
+	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at and delay. Absent: it runs only when triggered."`
 	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
-	Missed            Missed            `json:"missed,omitzero" doc:"What happens to slots that could not be claimed in time."`
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" doc:"What happens when a slot is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits. Absent: allow; with completion async, forbid."`
+	Missed            Missed            `json:"missed,omitzero" doc:"The policy for slots that were not claimed in time."`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits. Absent: allow; with completion async, forbid."`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: a run never expires." example:"1h"`
 	Target            Target            `json:"target" doc:"The HTTP request to send."`
 	Timeout           Duration          `json:"timeout,omitzero" doc:"Time limit for one whole exchange with the target: 1ms to 24h." example:"30s"`
-	Retry             Retry             `json:"retry,omitzero" doc:"What happens after a failed attempt."`
-	Queue             string            `json:"queue,omitempty" minLength:"1" doc:"Queue whose worker slots it uses." example:"default"`
+	Retry             Retry             `json:"retry,omitzero" doc:"How a run is attempted again after a failure."`
+	Queue             string            `json:"queue,omitempty" minLength:"1" doc:"The queue in which its runs wait, and whose concurrency they use." example:"default"`
 	Priority          Priority          `json:"priority,omitempty" minLength:"1" doc:"Order within the queue."`
 	Delivery          Delivery          `json:"delivery,omitempty" minLength:"1" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
 	Completion        Completion        `json:"completion,omitempty" minLength:"1" doc:"When an attempt is done: with its response, or, with async, when the target reports the end. An async target answers 202 and reports later."`
@@ -33,19 +33,19 @@ type Definition struct {
 	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; for a job that a submitter creates: true." example:"false"`
 
 	ExpectSuccessWithin Duration `json:"expect_success_within,omitzero" doc:"The job is stale when it has had no success for this long: 1s to 366 days. Counted from the last success, or else from the job's creation or resume; for a one-shot, from when it is due. A paused job is never stale. Absent: never stale." example:"26h"`
-	Notify              []Notify `json:"notify,omitzero" doc:"Recipients of notices when something goes wrong with the job, and when it recovers. Absent: the tenant's default; an empty list: no recipients. The first event of a kind is sent at once; further events of the same kind within five minutes are sent together."`
+	Notify              []Notify `json:"notify,omitzero" doc:"Recipients of notices when something goes wrong with the job, and when it recovers. The first event of a kind is sent at once; further events of the same kind within five minutes are sent together. An empty list: no recipients. Absent: the tenant's default."`
 }
 
 // Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; a job with none of them fires only
 // when triggered.
 type Schedule struct {
-	Cron     string   `json:"cron,omitempty" minLength:"1" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, LW, L-2, 15W, 5#2 and @hourly, @daily, @weekly, @monthly, @yearly." example:"0 3 * * mon-fri"`
+	Cron     string   `json:"cron,omitempty" minLength:"1" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, LW, L-2, 15W, 5#2 and @hourly, @daily, @weekly, @monthly, @yearly. Absent: the schedule is of another kind." example:"0 3 * * mon-fri"`
 	Timezone string   `json:"timezone,omitempty" minLength:"1" doc:"IANA time zone of the cron expression, or of an at without an offset. Absent: a cron expression is in UTC." example:"America/Los_Angeles"`
-	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at." example:"90s"`
-	At       Instant  `json:"at,omitzero" format:"instant-or-local-time" doc:"One shot at this instant, or, without an offset, at this local time of timezone. A local time that daylight saving skips moves forward, and of one that comes twice the first counts. An instant in the past fires at once, with this nominal time; it is late if it is further back than the tolerance, and may be at most as far back as runs are kept." example:"2026-12-01T09:00:00+01:00"`
-	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written. Writing the same definition again changes nothing; any change starts the delay again." example:"5m"`
-	StartsAt Instant  `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every)."`
-	EndsAt   Instant  `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every)."`
+	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at. Absent: the schedule is of another kind." example:"90s"`
+	At       Instant  `json:"at,omitzero" format:"instant-or-local-time" doc:"One shot at this instant, or, without an offset, at this local time of timezone. A local time that daylight saving skips moves forward, and of one that comes twice the first counts. An instant in the past fires at once, with this nominal time; it is late if it is further back than the tolerance, and may be at most as far back as runs are kept. Absent: the schedule is of another kind." example:"2026-12-01T09:00:00+01:00"`
+	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written. Writing the same definition again changes nothing; any change starts the delay again. Absent: the schedule is of another kind." example:"5m"`
+	StartsAt Instant  `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every). Absent: no such limit."`
+	EndsAt   Instant  `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every). Absent: no such limit."`
 }
 
 // Kind names the kind of a schedule.
@@ -124,14 +124,14 @@ func (k Kind) OneShot() bool { return k == KindAt || k == KindDelay }
 // Target is the HTTP request a run sends.
 type Target struct {
 	URL     string            `json:"url" doc:"Absolute http or https URL. It must lead to a public address, or to one that the deployment or the tenant is allowed to call. Path and query may hold placeholders such as {{scheduled_for|date}}." example:"https://billing.internal/invoices"`
-	Host    string            `json:"host,omitempty" minLength:"1" doc:"The name by which the target is called, if it is not the host of the URL: in the header Host, in the TLS handshake (SNI), and in the certificate that is checked. A host name or address, with a port if need be. For targets behind an ingress that is reached by its address or an internal name. The connection goes to the host of the URL all the same, which must be an address that jobs may call." example:"billing.internal"`
+	Host    string            `json:"host,omitempty" minLength:"1" doc:"The name by which the target is called, if it is not the host of the URL: in the header Host, in the TLS handshake (SNI), and in the certificate that is checked. A host name or address, with a port if need be. For targets behind an ingress that is reached by its address or an internal name. The connection goes to the host of the URL all the same, which must be an address that jobs may call. Absent: the host of the URL." example:"billing.internal"`
 	Method  string            `json:"method,omitempty" minLength:"1" doc:"GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS." example:"POST"`
-	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request. Values may hold placeholders: {{scheduled_for}}, {{scheduled_for_local}}, {{run}}, {{attempt}}, {{job}}. The first two may have a form, as in {{scheduled_for|date}}."`
-	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is. Strings in it, at any depth, may hold placeholders such as {{scheduled_for|date}}; {{{{ stands for two literal braces."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Added to the request. Values may hold placeholders: {{scheduled_for}}, {{scheduled_for_local}}, {{run}}, {{attempt}}, {{job}}. The first two may have a form, as in {{scheduled_for|date}}. Absent: none."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"A JSON value is sent as JSON; a string is sent as it is. Strings in it, at any depth, may hold placeholders such as {{scheduled_for|date}}; {{{{ stands for two literal braces. Absent: no body."`
 
-	Auth          *Auth             `json:"auth,omitempty" doc:"How the request authenticates to the target. If a secret is missing or a token cannot be fetched, the attempt fails with reason auth, and nothing is sent."`
-	SecretHeaders map[string]Hidden `json:"secret_headers,omitempty" doc:"Headers with secret values: stored encrypted, and shown as ***. Absent in a patch: they stay."`
-	TLS           *TLS              `json:"tls,omitempty" doc:"The client certificate to present, and the certificate authorities that verify the target."`
+	Auth          *Auth             `json:"auth,omitempty" doc:"How the request authenticates to the target. If a secret is missing or a token cannot be fetched, the attempt fails with reason auth, and nothing is sent. Absent: it does not."`
+	SecretHeaders map[string]Hidden `json:"secret_headers,omitempty" doc:"Headers with secret values: stored encrypted, and shown as ***. Absent: none; in a patch, they stay."`
+	TLS           *TLS              `json:"tls,omitempty" doc:"The client certificate to present, and the certificate authorities that verify the target. Absent: no certificate, and the authorities of the deployment."`
 }
 
 // ConcurrencyPolicy decides what happens when a slot is due while a run of the job is active.

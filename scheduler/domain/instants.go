@@ -50,7 +50,7 @@ var almostInstants = []struct {
 	says string
 }{
 	{regexp.MustCompile(`^\d{4}-\d\d-\d\d$`), "is a day without a time"},
-	{regexp.MustCompile(`^[\d-]+T[\d:.]+$`), "has no offset from UTC (only schedule.at beside a timezone may lack it)"},
+	{regexp.MustCompile(`^[\d-]+T[\d:.]+$`), "has no offset from UTC (only schedule.at with a timezone may lack it)"},
 	{regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d`), "has a blank in place of T"},
 }
 

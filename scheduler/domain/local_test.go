@@ -44,7 +44,7 @@ func TestAOneShotByLocalTime(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		`{"at":"2027-01-01T09:00:00"}`:                             "has no offset from UTC (only schedule.at beside a timezone",
+		`{"at":"2027-01-01T09:00:00"}`:                             "has no offset from UTC (only schedule.at with a timezone",
 		`{"at":"2027-01-01T09:00:00Z","timezone":"Europe/Berlin"}`: "schedule.at has an offset; leave one of the two out",
 		`{"at":"2027-01-01T09:00:00","timezone":"Europe/Belrin"}`:  "did you mean",
 		`{"at":"2027-02-29T09:00:00","timezone":"Europe/Berlin"}`:  "February 2027 has 28 days",

@@ -2,8 +2,8 @@ package domain
 
 import "slices"
 
-// The closed lists of this package. The API's description, docs/reasons.md and the constraints of the schema name the
-// same values, and tests compare them all. A new constant has to be added here and documented there.
+// The closed lists of this package. The API's description, docs/reference/reasons.md and the constraints of the schema
+// name the same values, and tests compare them all. A new constant has to be added here and documented there.
 
 // Statuses returns all statuses of a run, in the order in which a run can pass through them.
 func Statuses() []Status {

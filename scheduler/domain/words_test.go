@@ -76,7 +76,7 @@ func TestEveryReasonEndsInAFinalStatus(t *testing.T) {
 
 func TestEveryWordIsDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/reasons.md")
+	page, err := os.ReadFile("../../docs/reference/reasons.md")
 	must(t, err)
 	for title, listed := range map[string][]string{
 		"Statuses": texts(Statuses()), "Triggers": texts(Triggers()), "Outcomes of attempts": texts(AttemptOutcomes()),
@@ -90,17 +90,17 @@ func TestEveryWordIsDocumented(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(listed, documented); diff != "" {
-			t.Errorf("docs/reasons.md, %s (-listed +documented):\n%s", title, diff)
+			t.Errorf("docs/reference/reasons.md, %s (-listed +documented):\n%s", title, diff)
 		}
 	}
 	for _, row := range table(string(page), "Reasons") {
 		if want := strings.Join(texts(Reason(strings.Trim(row[0], "`")).Ends()), ", "); row[1] != want {
-			t.Errorf("docs/reasons.md: %s ends as %q, want %q", row[0], row[1], want)
+			t.Errorf("docs/reference/reasons.md: %s ends as %q, want %q", row[0], row[1], want)
 		}
 	}
 	for _, row := range table(string(page), "Statuses") {
 		if final := Status(strings.Trim(row[0], "`")).Final(); (row[1] == "yes") != final {
-			t.Errorf("docs/reasons.md: %s is final: %q, want %v", row[0], row[1], final)
+			t.Errorf("docs/reference/reasons.md: %s is final: %q, want %v", row[0], row[1], final)
 		}
 	}
 }

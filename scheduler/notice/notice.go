@@ -293,7 +293,7 @@ func (s Subject) split() (unwell []domain.News, over []string) {
 func (s Subject) reachedTitle(unwell []domain.News, over []string) string {
 	switch n := len(s.Jobs) - len(unwell); {
 	case len(unwell) == 0 && s.count(domain.EventRecovered) == 0:
-		return "nobody tells whether " + s.Name + " can be reached again: " + strings.Join(over, "; ")
+		return "no job is left to tell whether " + s.Name + " can be reached again: " + strings.Join(over, "; ")
 	case n == 0:
 		return fmt.Sprintf("%s can be reached again: %s%s not succeeded yet", s.Name, some(unwell),
 			verb(len(unwell), " has", " have"))

@@ -54,7 +54,15 @@ func (a Actor) String() string {
 }
 
 // Words names the actor for people.
-func (a Actor) Words() string { return cmp.Or(Text(a.Kind, a.Name, a.KeyName), string(a.Kind)) }
+func (a Actor) Words() string {
+	if a.Kind == Anybody {
+		return Unnamed
+	}
+	return cmp.Or(Text(a.Kind, a.Name, a.KeyName), string(a.Kind))
+}
+
+// Unnamed names an actor for people while authentication is off.
+const Unnamed = "a caller without sign-in"
 
 // Columns returns the actor's columns in an entry: its kind, its name, its address and the request's id.
 func (a Actor) Columns() []any {

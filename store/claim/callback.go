@@ -23,7 +23,7 @@ type SupersededError struct {
 }
 
 func (e *SupersededError) Error() string {
-	return fmt.Sprintf("the attempt that this token was made for is over: run %s is %s", e.Run, e.Status)
+	return fmt.Sprintf("the attempt of this token has ended: the status of run %s is %s", e.Run, e.Status)
 }
 
 // Beat is the answer to a target's heartbeat.

@@ -93,11 +93,11 @@ func (s *Claims) Sweep(ctx context.Context) (n int, left bool, err error) {
 	ctx = pg.Chores.In(ctx)
 	running, waiting, err := s.lookForUnheld(ctx)
 	if err != nil {
-		return 0, false, fmt.Errorf("looking for runs that nobody has: %w", err)
+		return 0, false, fmt.Errorf("looking for runs that no replica has: %w", err)
 	}
 	if len(running) > 0 {
 		if n, err = s.endRunning(ctx, ofNoClaim, nil, running); err != nil {
-			return 0, false, fmt.Errorf("ending attempts that nobody has: %w", err)
+			return 0, false, fmt.Errorf("ending attempts that no replica has: %w", err)
 		}
 	}
 	if len(waiting) > 0 {
@@ -113,10 +113,10 @@ func (s *Claims) Sweep(ctx context.Context) (n int, left bool, err error) {
 	}
 	if n > 0 {
 		s.takenBack.Add(int64(n))
-		s.options.Log.Error("runs had not ended, and nobody had them; they are taken back", "count", n,
+		s.options.Log.Error("runs had not ended, and no replica had them; they are taken back", "count", n,
 			"first", append(running, waiting...)[0])
 	}
-	return n, false, pg.Wrap("putting runs that nobody has into ready", err)
+	return n, false, pg.Wrap("putting runs that no replica has into ready", err)
 }
 
 // lookForUnheld looks at the next batch of runs, which is of one window of days. It returns those that nobody has.

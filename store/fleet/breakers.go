@@ -17,7 +17,7 @@ import (
 type Breaker struct {
 	Tenant       string     `json:"-"` // its name
 	HeldBy       string     `json:"held_by" doc:"Its name, as in runs, explain and the view overdue." example:"breaker billing.internal:443"`
-	State        string     `json:"state" enum:"open,recovering,hanging" doc:"open: the host cannot be reached. recovering: the host can be reached again, and gets more requests with each response. hanging: its requests time out, so they may occupy at most a quarter of a queue's worker slots." example:"open"`
+	State        string     `json:"state" enum:"open,recovering,hanging" doc:"open: the host cannot be reached. recovering: the host can be reached again, and gets more requests with each response. hanging: its requests time out, so they may use at most a quarter of a queue's concurrency." example:"open"`
 	Host         string     `json:"host" doc:"Host and port." example:"billing.internal:443"`
 	Path         string     `json:"path,omitempty" doc:"The path that hangs; absent: the whole host." example:"/invoices"`
 	Since        time.Time  `json:"since" doc:"Since when runs are held back."`

@@ -64,7 +64,7 @@ func (e *explaining) progress() string {
 		if r.Error != nil && r.NextAttemptAt != nil {
 			return fmt.Sprintf(", %s; it is tried again at %s", *r.Error, instantOf(r.NextAttemptAt)) + e.unlessFrozen()
 		}
-		return e.waitsFor(" and starts when a worker slot is free or the job's active run has ended")
+		return e.waitsFor(" and starts when its queue has free concurrency or the job's active run has ended")
 	case domain.StatusRetrying:
 		return fmt.Sprintf(" after %s; the next attempt is at %s",
 			counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt)) + e.unlessFrozen()
@@ -112,9 +112,9 @@ func (e *explaining) waitText(w *runs.WaitingFor) string {
 		return text + "the job's active run to end"
 	case w.What == "slots":
 		if e.short != "" {
-			return text + "a free worker slot: " + e.short
+			return text + "free concurrency: " + e.short
 		}
-		return text + "a free worker slot"
+		return text + "free concurrency"
 	case w.Until == nil: // a limit, or a queue that no replica serves
 		return "it has waited since " + pg.Stamp(w.Since) + ": " + w.What
 	}
@@ -181,15 +181,15 @@ func (e *explaining) slotWithout(slot domain.ExpectedSlot) {
 			"The slot passed while the job was paused%s; the skip is recorded as soon as a replica has resumed it.",
 			e.pauseAt(slot.At).describe())
 	case slot.Duty == domain.Waiting && e.state == domain.JobPaused && paused != nil && e.history.OneShot(slot.At):
-		e.say(OutcomePaused, "The job is paused%s; its one slot fires when it is resumed, not before %s.",
-			paused.describe(), pg.Stamp(due))
+		e.say(OutcomePaused, "The job %s; its one slot fires when it is resumed, not before %s.",
+			paused.state(), pg.Stamp(due))
 	case slot.Duty == domain.Waiting && e.state == domain.JobPaused && paused != nil && slot.At.After(e.now):
 		e.say(OutcomePaused,
-			"The slot is still to come, and the job is paused%s: unless it is resumed before, the slot will be skipped.",
-			paused.describe())
+			"The slot is still to come, and the job %s: unless it is resumed before, the slot will be skipped.",
+			paused.state())
 	case slot.Duty == domain.Waiting && e.state == domain.JobPaused && paused != nil:
-		e.say(OutcomePaused, "The slot passed while the job is paused%s; the skip is recorded when it is resumed.",
-			paused.describe())
+		e.say(OutcomePaused, "The job %s, and the slot passed meanwhile; the skip is recorded when it is resumed.",
+			paused.state())
 	case due.After(e.now) && slot.Duty != domain.Unsure:
 		e.say(OutcomeUpcoming, "The slot is still to come: it is due at %s%s.", pg.Stamp(due), e.unlessFrozen())
 	case slot.Duty == domain.Waiting:
@@ -265,6 +265,14 @@ func (e *explaining) nearest() string {
 
 func (e *explaining) say(outcome Outcome, format string, args ...any) {
 	e.Outcome, e.Text = outcome, fmt.Sprintf(format, args...)
+}
+
+// state says that the job is in the pause.
+func (p *Pause) state() string {
+	if p.Ended != nil {
+		return "was paused" + p.describe()
+	}
+	return "has been paused" + p.describe()
 }
 
 func (p *Pause) describe() string {

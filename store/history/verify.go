@@ -85,12 +85,15 @@ const JobsPerPage = 200
 // defaultGrace is four times as long as recovery from a lost replica takes.
 const defaultGrace = time.Minute
 
-// EmptyWindowError says that there is nothing to verify in a window.
+// EmptyWindowError says that there is nothing to verify in a window: it is in the future, or before what is kept.
 type EmptyWindowError struct{ From, To time.Time }
 
 func (e *EmptyWindowError) Error() string {
-	return fmt.Sprintf("there is nothing to verify from %s to %s",
-		e.From.UTC().Format(time.RFC3339), e.To.UTC().Format(time.RFC3339))
+	from, to := e.From.UTC().Format(time.RFC3339), e.To.UTC().Format(time.RFC3339)
+	if time.Until(e.From) > -time.Minute {
+		return fmt.Sprintf("the window begins in the future: at %s, and now is %s", from, to)
+	}
+	return fmt.Sprintf("the window ends at %s, and runs from before %s are no longer kept", to, from)
 }
 
 // Verify works out from the history of the definitions which slots the jobs had, and compares them with the recorded
@@ -104,6 +107,9 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 		From: o.From.UTC(), To: o.To.UTC(), Kinds: map[ViolationKind]int{},
 	}}
 	if err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return v.prepare(ctx, tx) }); err != nil {
+		if empty, is := errors.AsType[*EmptyWindowError](err); is {
+			return v.summary, empty
+		}
 		return v.summary, fmt.Errorf("preparing to verify: %w", err)
 	}
 	for last := false; !last; {

@@ -23,7 +23,7 @@ type DeadLetter struct {
 	JobID        uuid.UUID      `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Job          string         `json:"job" doc:"The job's name when the run died." example:"daily-invoice-gen"`
 	JobVersion   int32          `json:"job_version" doc:"Version of the definition it used." example:"7"`
-	Trigger      domain.Trigger `json:"trigger" doc:"What created it." example:"schedule"`
+	Trigger      domain.Trigger `json:"trigger" doc:"Its origin." example:"schedule"`
 	ScheduledFor time.Time      `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested."`
 	DiedAt       time.Time      `json:"died_at" doc:"When it became dead."`
 	Reason       *domain.Reason `json:"reason" nullable:"true" doc:"Why its last attempt failed." example:"http_5xx"`

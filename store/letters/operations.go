@@ -41,7 +41,7 @@ const (
 // Operation is work on many dead letters, past slots or jobs. Any replica does it in the background.
 type Operation struct {
 	ID           uuid.UUID      `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
-	Kind         OperationKind  `json:"kind" enum:"replay,resolve,backfill,pause,resume,delete" doc:"What it does: replay and resolve dead letters, backfill past slots, and pause, resume and delete jobs." example:"replay"`
+	Kind         OperationKind  `json:"kind" enum:"replay,resolve,backfill,pause,resume,delete" doc:"Its kind: replay and resolve dead letters, backfill past slots, and pause, resume and delete jobs." example:"replay"`
 	JobID        *uuid.UUID     `json:"job_id" format:"uuid" nullable:"true" doc:"For a backfill: the job."`
 	State        OperationState `json:"state" enum:"running,done,cancelled,failed" doc:"failed: the operation could not continue; error says why." example:"running"`
 	Matched      int            `json:"matched" doc:"How many dead letters or jobs it selected when it was created; for a backfill, how many slots." example:"1204"`
@@ -53,7 +53,7 @@ type Operation struct {
 	CreatedAt    time.Time      `json:"created_at" doc:"When it was requested."`
 	FinishedAt   *time.Time     `json:"finished_at" doc:"When it ended."`
 
-	Request     json.RawMessage `json:"request" doc:"What it was requested for: the filter, as an object."`
+	Request     json.RawMessage `json:"request" doc:"The filter of the request, as an object."`
 	RequestedBy string          `json:"requested_by" doc:"Who requested it." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 
 	SkippedWhilePaused int `json:"skipped_while_paused" doc:"For a resume: how many slots of its jobs passed while they were paused. Each job's recorded skips with the reason paused say which; a backfill of the job makes up for them. Of a job with more than 1,000, it counts 1,001." example:"0"`

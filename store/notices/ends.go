@@ -76,7 +76,7 @@ func (s *Teller) EndIncidents(ctx context.Context) (ended int, left bool, err er
 		return nil
 	})
 	if err != nil || len(told.jobs)+len(gone.jobs) == 0 {
-		return 0, false, pg.Wrap("looking for incidents that nobody ends", err)
+		return 0, false, pg.Wrap("looking for incidents without an end", err)
 	}
 	left = len(told.jobs) > mostEnds
 	told.cut(mostEnds)

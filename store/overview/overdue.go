@@ -23,7 +23,7 @@ type Overdue struct {
 	Slots  int        `json:"slots" maximum:"10000" doc:"Slots that have been due for more than 10 s and are not claimed. 10000: 10,000 or more." example:"12"`
 	Runs   int        `json:"runs" maximum:"10000" doc:"Runs that have waited for more than 10 s since they were due: retries, manual runs, and runs that wait for their host. Backfills, replays and runs that wait for another run of their job are left out, because they wait by design. 10000: 10,000 or more." example:"3"`
 	Jobs   int        `json:"jobs" maximum:"1000" doc:"Of how many jobs these slots and runs are. 1000: 1,000 or more." example:"2"`
-	Oldest *OldestDue `json:"oldest" doc:"What has been due for longest. Null: nothing is overdue."`
+	Oldest *OldestDue `json:"oldest" doc:"The slot or run that has been due for longest. Null: nothing is overdue."`
 }
 
 // OldestDue is the work that has been due for longest.

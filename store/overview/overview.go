@@ -11,10 +11,10 @@ import (
 // Figures are what needs attention now, and how the last 24 hours went.
 type Figures struct {
 	AsOf        time.Time   `json:"as_of" doc:"When this was read, by the database's clock. The last 24 hours are as of their counted_at."`
-	Overdue     Overdue     `json:"overdue" doc:"What should have begun. GET /v1/jobs?overdue=true lists the jobs, GET /v1/queues says what they wait for."`
+	Overdue     Overdue     `json:"overdue" doc:"Slots and runs that should have begun. GET /v1/jobs?overdue=true lists the jobs, GET /v1/queues says what they wait for."`
 	DeadLetters OpenLetters `json:"dead_letters" doc:"Runs that exhausted their attempts, until they are replayed or resolved."`
 	Failing     Failing     `json:"failing" doc:"Jobs that fail: an open dead letter, or a run that is retried, is newer than the last success."`
-	Day         DayOfRuns   `json:"last_24h" doc:"What became of the runs of the last 24 hours: of the present hour and the 23 before it."`
+	Day         DayOfRuns   `json:"last_24h" doc:"The results of the runs of the last 24 hours: of the present hour and the 23 before it."`
 }
 
 // Overview returns the overview of a tenant. What it reads is bounded, whatever the tenant has: index entries up to the

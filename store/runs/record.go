@@ -17,8 +17,8 @@ type Run struct {
 	JobID         uuid.UUID           `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Job           string              `json:"job" doc:"The job's name now." example:"daily-invoice-gen"`
 	Tenant        string              `json:"tenant" doc:"Its owner." example:"default"`
-	Queue         string              `json:"queue" doc:"The queue whose worker slots it uses." example:"default"`
-	Trigger       domain.Trigger      `json:"trigger" doc:"What created it." example:"schedule"`
+	Queue         string              `json:"queue" doc:"The queue in which it waits, and whose concurrency it uses." example:"default"`
+	Trigger       domain.Trigger      `json:"trigger" doc:"Its origin." example:"schedule"`
 	ScheduledFor  time.Time           `json:"scheduled_for" doc:"Its slot; for a manual run, when it was requested; for a replay or rerun, the slot of the run that it repeats."`
 	Status        domain.Status       `json:"status" doc:"Final: succeeded, dead, skipped, cancelled." example:"succeeded"`
 	Reason        *domain.Reason      `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
@@ -31,10 +31,10 @@ type Run struct {
 	CreatedAt     time.Time           `json:"created_at" doc:"When it was recorded."`
 	ClaimedAt     *time.Time          `json:"claimed_at" doc:"When the latest attempt was claimed."`
 	StartedAt     *time.Time          `json:"started_at" doc:"When the latest attempt was sent."`
-	AcceptedAt    *time.Time          `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202. It goes on working."`
+	AcceptedAt    *time.Time          `json:"accepted_at" doc:"With completion async: when the target answered the latest attempt with 202. It is still working."`
 	FinishedAt    *time.Time          `json:"finished_at" doc:"When it reached its final status."`
 	NextAttemptAt *time.Time          `json:"next_attempt_at" doc:"While retrying: when the next attempt may start."`
-	WaitingFor    *WaitingFor         `json:"waiting_for,omitempty" doc:"What it waits for, although it is due. Only when a single run is read."`
+	WaitingFor    *WaitingFor         `json:"waiting_for,omitempty" doc:"The reason why it waits, although it is due. Only when a single run is read."`
 	Cause         *Cause              `json:"cause,omitempty" doc:"Why the slot was missed or the run was late. Not in summaries; absent if nothing on record explains it."`
 	HTTPStatus    *int                `json:"http_status" doc:"Status of the latest response." example:"200"`
 	Error         *string             `json:"error" doc:"The latest error, for people."`
@@ -76,7 +76,7 @@ type Attempt struct {
 	Reason     *domain.Reason        `json:"reason" nullable:"true" doc:"Why it did not succeed."`
 	Replica    *uuid.UUID            `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made it."`
 	HTTPStatus *int                  `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
-	Error      *string               `json:"error" doc:"What went wrong, for people."`
+	Error      *string               `json:"error" doc:"The error, for people."`
 	Headers    map[string]string     `json:"headers,omitempty" doc:"These headers of the response, if it has them, by name in lower case: content-type, date, location, retry-after, server, via, www-authenticate, x-correlation-id and x-request-id. Secrets that were sent are shown as ***."`
 	Response   *string               `json:"response" doc:"Start of the response body: as many bytes as the job's keep_response says; by default the first 1 KiB, for failures only. Secrets that were sent are shown as ***."`
 	Truncated  bool                  `json:"truncated" doc:"Whether the response body was longer than the part that is kept." example:"false"`

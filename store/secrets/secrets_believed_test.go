@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// docs/security.md promises this: a value that was read just before a change stays trusted for a while, and is then
-// read anew.
+// docs/security/secrets.md promises this: a value that was read just before a change stays trusted for a while, and is
+// then read anew.
 func TestAChangedSecretIsUsedWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	if longest := secretsBelieved + secretsTimeout; longest >= 10*time.Second {

@@ -38,9 +38,9 @@ const keyCursor byte = 'k'
 type Key struct {
 	ID         uuid.UUID  `json:"id" format:"uuid" doc:"Never reused." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Tenant     string     `json:"tenant" doc:"The tenant that it acts for." example:"billing"`
-	Name       string     `json:"name" doc:"What the key is for." example:"ci"`
+	Name       string     `json:"name" doc:"The purpose of the key." example:"ci"`
 	Prefix     string     `json:"prefix" doc:"The beginning of the key, which is not secret." example:"punctual_5f0e8b110c6d9a44"`
-	Role       string     `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"What it may do." example:"editor"`
+	Role       string     `json:"role" enum:"metrics,viewer,submitter,editor,admin,operator" doc:"Its permissions." example:"editor"`
 	State      string     `json:"state" enum:"active,expired,revoked" doc:"Whether it works." example:"active"`
 	CreatedBy  string     `json:"created_by" doc:"Who created it." example:"command:alice"`
 	CreatedAt  time.Time  `json:"created_at" doc:"When it was created."`

@@ -30,7 +30,7 @@ type Brief struct {
 type Tenant struct {
 	ID                   int32            `json:"-"`
 	Name                 string           `json:"name" doc:"Its name." example:"billing"`
-	Weight               int              `json:"weight" doc:"Its relative share of the worker slots while several tenants wait for them." example:"1"`
+	Weight               int              `json:"weight" doc:"Its relative share of the concurrency while several tenants wait for it." example:"1"`
 	MaxJobs              *int             `json:"max_jobs" doc:"The most active and paused jobs that it may have." example:"10000"`
 	MaxConcurrentRuns    *int             `json:"max_concurrent_runs" doc:"The most runs of this tenant that all replicas together may send at once." example:"100"`
 	MaxRunsPerSecond     *int             `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`

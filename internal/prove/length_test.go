@@ -1,0 +1,31 @@
+package prove
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var tableRow = regexp.MustCompile(`(?m)^\|.*$`)
+
+// A page answers one question of one reader. The words of its text, without code and tables, may not outgrow that.
+func TestPagesStayShort(t *testing.T) {
+	t.Parallel()
+	for pattern, most := range map[string]int{
+		"production.md": 900, "runbooks.md": 1200, "repair.md": 1000, "notices.md": 600, "guarantees.md": 1200,
+		"quickstart.md": 500, "concepts.md": 700, "schedules.md": 1000, "receiving.md": 1200, "migrate.md": 900,
+		"compare.md": 400, "faq.md": 400, "upgrading.md": 450, "performance.md": 900, "security/*.md": 650, "internals/*.md": 800,
+	} {
+		pages, err := filepath.Glob(filepath.Join("../../docs", pattern))
+		must(t, err)
+		if len(pages) == 0 {
+			t.Errorf("there is no docs/%s", pattern)
+		}
+		for _, page := range pages {
+			if n := len(strings.Fields(tableRow.ReplaceAllString(withoutCode(t, page), ""))); n > most {
+				t.Errorf("%s has %d words: %d are enough", page, n, most)
+			}
+		}
+	}
+}
