@@ -57,7 +57,7 @@ func (c *Freeze) Run(ctx context.Context) error {
 		if c.Tenant != "" {
 			frozen, what, how = state.Tenant, "tenant "+c.Tenant, "punctual unfreeze --tenant "+c.Tenant
 		}
-		return fmt.Sprintf("%s is %s: nothing is claimed. %s.\nTo unfreeze: %s", what, said(frozen),
+		return fmt.Sprintf("%s %s: nothing is claimed. %s.\nTo unfreeze: %s", what, said(frozen),
 			inFlight(state.InFlight), how)
 	})
 }
@@ -72,7 +72,7 @@ func (c *Unfreeze) Run(ctx context.Context) error {
 		case c.Tenant == "":
 			return "the deployment is not frozen: replicas claim within three seconds"
 		case state.Deployment != nil:
-			return fmt.Sprintf("tenant %s is not frozen itself, but the deployment is %s: nothing is claimed", c.Tenant,
+			return fmt.Sprintf("tenant %s is not frozen itself, but the deployment %s: nothing is claimed", c.Tenant,
 				said(state.Deployment))
 		}
 		return fmt.Sprintf("tenant %s is not frozen: replicas claim within three seconds", c.Tenant)
@@ -82,9 +82,9 @@ func (c *Unfreeze) Run(ctx context.Context) error {
 // said describes a freeze. A nil freeze was lifted by another operator in the meantime.
 func said(f *scheduler.Freeze) string {
 	if f == nil {
-		return "no longer frozen: another operator has just unfrozen it"
+		return "is no longer frozen: another operator has just unfrozen it"
 	}
-	return f.String()
+	return "has been " + f.String()
 }
 
 func inFlight(n int) string {
