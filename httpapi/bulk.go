@@ -23,7 +23,8 @@ func (s *server) bulkRoutes() {
 	}{
 		{
 			letters.OperationReplay, "Replay many dead letters", "replays them one by one, oldest slots first",
-			"at 50 a second unless max_per_second sets another limit",
+			"at 50 a second unless max_per_second sets another limit. For a job whose concurrency_policy is not allow, " +
+				"each replay starts when the one before has ended",
 		},
 		{
 			letters.OperationResolve, "Resolve many dead letters", "resolves them",
@@ -35,9 +36,8 @@ func (s *server) bulkRoutes() {
 			Tags: []string{tagDeadLetters}, Summary: kind.summary, DefaultStatus: http.StatusAccepted,
 			Description: "Selects the open dead letters that match at this moment, and starts an operation that " +
 				kind.does + " in the background, " + kind.max + ". " +
-				"It leaves out dead letters that another running operation has selected. For a job whose concurrency_policy is " +
-				"not allow, each replay starts when the one before has ended. With dry_run, the response is 200 with the number " +
-				"of dead letters, and nothing is changed.",
+				"It leaves out dead letters that another running operation has selected. With dry_run, the response is 200 with " +
+				"the number of dead letters, and nothing is changed.",
 			Responses: s.started(exampleOperation, Matched{Matched: 1204}),
 		}, required, exampleBulk, s.startOperation(kind.of))
 	}
