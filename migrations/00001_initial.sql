@@ -1299,8 +1299,8 @@ COMMENT ON COLUMN punctual.notice_subjects.key IS
     'The incident that the job''s trouble belongs to, or the cause of its late runs; empty: none; over: its host''s '
     'incident has ended, and the job has not succeeded yet.';
 COMMENT ON COLUMN punctual.notice_subjects.ends IS
-    'Why nobody will tell the end of the trouble, which is to be told: job_deleted, job_paused, not_asked or '
-    'tenant_deleted; null: somebody will, or that was told.';
+    'Why no event will end the trouble, which the recipient is yet to be told: job_deleted, job_paused, not_asked or '
+    'tenant_deleted; null: an event will, or the recipient was told.';
 COMMENT ON COLUMN punctual.notice_subjects.known IS
     'The names and labels of the job under which an Alertmanager may know the trouble; null: none.';
 
