@@ -3,14 +3,19 @@
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
-BUILD   := $(GO) build -buildvcs=false -trimpath -ldflags "$(LDFLAGS)"
+BUILD   := $(GO) build -buildvcs=false -ldflags "$(LDFLAGS)"
+
+# Whatever is built without the race detector is built one way, so that the compiler works once for binary, lint and
+# tests.
+export CGO_ENABLED := 0
+export GOFLAGS     := -trimpath
 
 # Linter versions differ in what they report, so the version is pinned. The linter is built once per checkout.
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/golangci-lint-$(GOLANGCI_VERSION)
 
 # Runs go test and shows its progress.
-GOTEST := $(GO) run .ci/progress.go
+GOTEST := .tools/progress
 
 # The slowest packages first, so that none runs alone at the end.
 PKG   ?= ./store ./internal/prove ./...
@@ -56,9 +61,12 @@ pictures: needs $(HTMX) ## Write pictures of the pages and their states into DIR
 	$(GO) test ./$(PAGES) -count=1 -timeout 15m -run '^TestInABrowser' -args -pictures=$(abspath $(DIR))
 	cp $(DIR)/pages-job.png docs/
 
+$(GOTEST): .ci/progress.go
+	@$(GO) build -o $@ $<
+
 .PHONY: build
 build: $(HTMX) ## Build bin/punctual
-	CGO_ENABLED=0 $(BUILD) -o bin/punctual .
+	$(BUILD) -o bin/punctual .
 
 # Programs that tests need besides Go. A third-party library verifies signatures; npm installs it by its lock file.
 VERIFIER := testdata/standardwebhooks/node_modules/.package-lock.json
@@ -79,10 +87,10 @@ $(VERIFIER): testdata/standardwebhooks/package-lock.json | needs
 # time than there are processors, because tests mostly wait. -timeout applies to each package, so that a package that
 # hangs says where. Without vet, because `make lint` vets. Without debug information, because compiler and linker then
 # take less time; what tests build themselves heeds GOFLAGS, too.
-LEAN := GOFLAGS='-gcflags=punctual/...=-dwarf=false'
+LEAN := GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
 
 .PHONY: test
-test: needs $(VERIFIER) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (seven to twelve minutes on two cores)
+test: needs $(GOTEST) $(VERIFIER) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (seven to twelve minutes on two cores)
 	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 # The tests of the guarantee and of benchmarks that `make test` leaves out or shortens.
@@ -90,7 +98,7 @@ REST = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /exhaus
 	internal/prove/*_test.go internal/bench/*_test.go | sort -u | paste -sd'|' -}
 
 .PHONY: prove
-prove: servers $(VERIFIER) $(HTMX) ## Prove the rest of the guarantee: the faults and benchmarks that `make test` leaves out
+prove: servers $(GOTEST) $(VERIFIER) $(HTMX) ## Prove the rest of the guarantee: the faults and benchmarks that `make test` leaves out
 	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m -run '^($(REST))$$' $(ARGS) \
 		./internal/prove ./internal/bench
 	$(GOTEST) -vet=off -count=1 -run '^(TestLocksDoNotGrowWithTheDaysThatAreKept|TestTheLastWordIsTheTruth)$$' $(ARGS) ./store
@@ -98,7 +106,6 @@ prove: servers $(VERIFIER) $(HTMX) ## Prove the rest of the guarantee: the fault
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports
 	$(GO) vet ./...
-	GOOS=darwin CGO_ENABLED=0 $(GO) vet ./...
 	$(GOLANGCI) run ./...
 
 .PHONY: fmt
@@ -121,7 +128,7 @@ PEERS_NODE := $(PEERS)/graphile $(PEERS)/pgboss
 .PHONY: bench-peers
 bench-peers: build $(PEERS_NODE:%=%/node_modules/.package-lock.json) ## Measure beside River, graphile-worker and pg-boss (three quarters of an hour)
 	@.ci/install postgresql
-	cd $(PEERS)/river && CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o peer .
+	cd $(PEERS)/river && $(GO) build -buildvcs=false -o peer .
 	./bin/punctual bench --only=peers --json testdata/bench/peers.json $(ARGS) \
 		--peers=$(PEERS)/river/peer,$(PEERS)/graphile/peer,$(PEERS)/pgboss/peer
 	cd internal/bench/peertable && $(GO) run .
@@ -170,7 +177,7 @@ clean: ## Remove what was built
 $(GOLANGCI):
 	@echo "==> building golangci-lint $(GOLANGCI_VERSION), once; this takes some minutes"
 	@mkdir -p .tools/tmp
-	CGO_ENABLED=0 GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/.tools/tmp \
-		$(GO) install -ldflags '-s -w' github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	GOBIN=$(CURDIR)/.tools/tmp $(GO) install -buildvcs=false -ldflags '-s -w' \
+		github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv .tools/tmp/golangci-lint $@
 	@rmdir .tools/tmp

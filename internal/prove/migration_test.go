@@ -107,7 +107,7 @@ func firstRelease(t testing.TB) (binary string) {
 	binary = filepath.Join(t.TempDir(), "punctual-first-release")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, ".")
 	build.Dir = tree
-	build.Env = os.Environ()
+	build.Env = append(os.Environ(), plain...)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v\n%s", tags[0], err, out)
 	}

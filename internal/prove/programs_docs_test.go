@@ -40,7 +40,7 @@ func program(t *testing.T, page, language string, env []string, args ...string) 
 	case "python":
 		command = []string{pgtest.Program(t, "apt-get install python3", "python3"), file}
 	case "go":
-		succeed(t, pgtest.Program(t, "https://go.dev/dl", "go"), nil, "build", "-o", built, file)
+		succeed(t, pgtest.Program(t, "https://go.dev/dl", "go"), plain, "build", "-o", built, file)
 		command = []string{built}
 	}
 	command = append(command, args...)

@@ -60,7 +60,7 @@ func TestEveryTestRunsSomewhere(t *testing.T) {
 	}
 	for file, lines := range map[string][]string{
 		"Makefile": {"-race -short ", "\t./internal/prove ./internal/bench\n", " -run '^TestSoak' "},
-		".ci/run":  {"\nrun make test\n", "\nrun make prove\n"},
+		".ci/run":  {"\nrun make test\n", "\n  run make prove\n"},
 	} {
 		text := readFile(t, "../../"+file)
 		for _, line := range lines {
