@@ -363,7 +363,7 @@ COMMENT ON SEQUENCE punctual.fences IS 'Fencing tokens: each claim of an attempt
 
 -- Words as domains, not as CHECK constraints of the table. Each statement that writes rows reads and compiles all CHECK
 -- constraints of their table, and evaluates all of them for each row. Those with long lists took 20 µs a statement.
-CREATE DOMAIN punctual.run_status AS text CONSTRAINT run_status_is_known CHECK (VALUE IN ('blocked', 'pending',
+CREATE DOMAIN punctual.run_status AS text CONSTRAINT run_status_is_known CHECK (VALUE IN ('pending',
     'running', 'retrying', 'succeeded', 'dead', 'skipped', 'cancelled'));
 CREATE DOMAIN punctual.run_trigger AS text CONSTRAINT run_trigger_is_known CHECK (VALUE IN ('schedule', 'catchup',
     'manual', 'event', 'backfill', 'replay', 'step'));
@@ -462,7 +462,7 @@ COMMENT ON COLUMN punctual.runs.attempt IS 'Number of the latest attempt, from 1
 COMMENT ON COLUMN punctual.runs.http_status IS 'HTTP status of the latest attempt''s response, if there was one.';
 COMMENT ON COLUMN punctual.runs.late IS 'True: it was created after the job''s tolerance for missed slots.';
 COMMENT ON COLUMN punctual.runs.status IS
-    'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
+    'pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.runs.trigger IS
     'What created it: schedule, catchup, manual, backfill or replay.';
 COMMENT ON COLUMN punctual.runs.reason IS
@@ -1996,7 +1996,7 @@ SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.stat
        r.started_at, r.finished_at, r.next_attempt_at,
        r.started_at - r.due_at AS lateness, r.finished_at - r.started_at AS duration,
        r.job_version, r.replica, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count, r.replay_of,
-       r.parent_run, r.step, r.job_id, r.triggered_by,
+       r.job_id, r.triggered_by,
        CASE WHEN r.late OR r.reason = 'missed' THEN (
            SELECT h.detail
            FROM punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h) END AS cause
@@ -2017,7 +2017,7 @@ COMMENT ON COLUMN punctual.run_history.trigger IS
 COMMENT ON COLUMN punctual.run_history.scheduled_for IS
     'The slot: nominal fire time. Of a manual run: when it was requested.';
 COMMENT ON COLUMN punctual.run_history.status IS
-    'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
+    'pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.run_history.reason IS
     'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
     'to be cancelled.';
@@ -2042,8 +2042,6 @@ COMMENT ON COLUMN punctual.run_history.skipped_first IS 'On a skip: the first sl
 COMMENT ON COLUMN punctual.run_history.skipped_last IS 'On a skip: the last slot it stands for.';
 COMMENT ON COLUMN punctual.run_history.skipped_count IS 'On a skip: how many slots it stands for; null above 1,000.';
 COMMENT ON COLUMN punctual.run_history.replay_of IS 'On a replay: the dead run it repeats.';
-COMMENT ON COLUMN punctual.run_history.parent_run IS 'On a step: the run of its workflow.';
-COMMENT ON COLUMN punctual.run_history.step IS 'On a step: its name.';
 COMMENT ON COLUMN punctual.run_history.job_id IS 'Id of the job.';
 COMMENT ON COLUMN punctual.run_history.triggered_by IS
     'Who asked for the run, such as "key deploy (019a…)"; null: no caller did, but its schedule or another run.';

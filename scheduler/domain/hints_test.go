@@ -113,7 +113,7 @@ func TestEveryDayOfTheWeekIsTheSameOne(t *testing.T) {
 
 func TestDidYouMean(t *testing.T) {
 	t.Parallel()
-	statuses := []string{"blocked", "pending", "running", "retrying", "succeeded", "dead", "skipped", "cancelled"}
+	statuses := []string{"pending", "running", "retrying", "succeeded", "dead", "skipped", "cancelled"}
 	for word, want := range map[string]string{
 		"failed": "dead", "FAILED": "dead", "error": "dead", "success": "succeeded", "canceled": "cancelled",
 		"queued": "pending", "succeedd": "succeeded", "Dead": "dead", "runnin": "running",

@@ -8,7 +8,7 @@ import "slices"
 // Statuses returns all statuses of a run, in the order in which a run can pass through them.
 func Statuses() []Status {
 	return []Status{
-		StatusBlocked, StatusPending, StatusRunning, StatusRetrying,
+		StatusPending, StatusRunning, StatusRetrying,
 		StatusSucceeded, StatusDead, StatusSkipped, StatusCancelled,
 	}
 }
