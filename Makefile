@@ -122,9 +122,8 @@ PEERS_NODE := $(PEERS)/graphile $(PEERS)/pgboss
 bench-peers: build $(PEERS_NODE:%=%/node_modules/.package-lock.json) ## Measure beside River, graphile-worker and pg-boss (three quarters of an hour)
 	@.ci/install postgresql
 	cd $(PEERS)/river && CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o peer .
-	./bin/punctual bench --only=peers --json testdata/bench/peers.json $(ARGS) \
-		--peers=$(PEERS)/river/peer,$(PEERS)/graphile/peer,$(PEERS)/pgboss/peer
-	cd internal/bench/peertable && $(GO) run .
+	cd internal/bench/peers && $(GO) run -ldflags "$(LDFLAGS)" . $(ARGS) \
+		$(abspath $(PEERS)/river/peer $(PEERS)/graphile/peer $(PEERS)/pgboss/peer)
 
 $(PEERS)/%/node_modules/.package-lock.json: $(PEERS)/%/package-lock.json
 	@.ci/install nodejs npm

@@ -1,17 +1,23 @@
-// Command peertable writes the table of Punctual and its peers in docs/performance.md from testdata/bench/peers.json.
-// `make bench-peers` runs it, and so does `make generate`.
+// Command peers measures Punctual beside the programs of peers that it is given: see testdata/peers. Then it writes the
+// table in docs/performance.md from testdata/bench/peers.json. `make bench-peers` runs it, and `make generate` runs it
+// without programs, so that it only writes the table.
 package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"punctual/internal/bench"
 )
 
 //go:generate go run .
@@ -24,11 +30,36 @@ const (
 	end   = "<!-- Until here. -->\n"
 )
 
+// version is set at build time.
+var version = "dev"
+
 func main() {
-	if err := write(); err != nil {
-		fmt.Fprintln(os.Stderr, "peertable:", err)
+	err := measure()
+	if err == nil {
+		err = write()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
 		os.Exit(1)
 	}
+}
+
+// measure measures Punctual beside the programs of the command line.
+func measure() error {
+	c := bench.Config{Version: version, Out: os.Stdout, Notes: os.Stderr}
+	only := flag.String("only", "peers", "peers or peers-burst")
+	flag.IntVar(&c.Rounds, "rounds", 3, "number of measurements of each figure; the median counts")
+	flag.StringVar(&c.JSON, "json", figures, "file for the figures")
+	flag.StringVar(&c.Binary, "punctual", "../../../bin/punctual", "binary of Punctual")
+	flag.StringVar(&c.DatabaseURL, "database-url", "", "an empty database; default: a private Postgres")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		return nil
+	}
+	c.Only = []string{*only}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	return bench.RunPeers(ctx, c, flag.Args()...)
 }
 
 func write() error {
