@@ -73,13 +73,3 @@ func ReasonsOf(status Status) []Reason {
 	}
 	return list
 }
-
-// Ends returns the final statuses that a reason can lead to; none for an unknown reason.
-func (r Reason) Ends() []Status {
-	for _, e := range ends {
-		if e.reason == r {
-			return slices.Clone(e.in)
-		}
-	}
-	return nil
-}
