@@ -125,8 +125,5 @@ func (s *Claims) ForgetCancels(ctx context.Context) (int, error) {
 		DELETE FROM punctual.cancels c
 		WHERE NOT EXISTS (
 		    SELECT FROM punctual.runs_of(ARRAY[c.run_id]) r WHERE r.status = 'running' AND r.replica = c.replica)`)
-	if err != nil {
-		return 0, fmt.Errorf("forgetting cancels: %w", err)
-	}
-	return int(done.RowsAffected()), nil
+	return int(done.RowsAffected()), pg.Wrap("forgetting cancels", err)
 }

@@ -97,10 +97,7 @@ func (s *Claims) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) 
 	n, _, err := s.endClaims(ctx, named, claims, func(r claimedRun, now time.Time) domain.Outcome {
 		return domain.Outcome{Assignment: r.Assignment, Verdict: domain.GiveBack, FinishedAt: now}
 	})
-	if err != nil {
-		return 0, fmt.Errorf("giving back runs: %w", err)
-	}
-	return n, nil
+	return n, pg.Wrap("giving back runs", err)
 }
 
 // Lose implements scheduler.Store.

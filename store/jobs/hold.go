@@ -269,8 +269,5 @@ func (b *saves) send(ctx context.Context, tx *pg.Tx) error {
 	if isNameTaken(err) {
 		return ErrNameTaken
 	}
-	if err != nil {
-		return fmt.Errorf("writing jobs: %w", err)
-	}
-	return nil
+	return pg.Wrap("writing jobs", err)
 }

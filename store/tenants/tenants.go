@@ -112,13 +112,7 @@ const selectTenant = `
 // oneTenant returns the only tenant of a query. The error is ErrNotFound if there is none.
 func oneTenant(rows pgx.Rows, name string) (Tenant, error) {
 	t, err := pgx.CollectExactlyOneRow(rows, scanTenant)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Tenant{}, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
-	}
-	if err != nil {
-		return Tenant{}, fmt.Errorf("tenant %q: %w", name, err)
-	}
-	return t, nil
+	return t, pg.Found(err, "tenant %q", name)
 }
 
 // FindTenant returns the tenant with a name. The error is ErrNotFound if there is none.
@@ -128,13 +122,7 @@ func (s *Tenants) FindTenant(ctx context.Context, name string) (Brief, error) {
 		SELECT id, coalesce(max_requests_per_second, 0) FROM punctual.tenants
 		WHERE name = $1 AND deleted_at IS NULL`, pg.Prepared{}, name).
 		Scan(&t.ID, &t.MaxRequestsPerSecond)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Brief{}, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
-	}
-	if err != nil {
-		return Brief{}, fmt.Errorf("looking for tenant %q: %w", name, err)
-	}
-	return t, nil
+	return t, pg.Found(err, "tenant %q", name)
 }
 
 // CreateTenant creates a tenant with the name and the settings of t. The error is ErrTenantExists if another tenant has
