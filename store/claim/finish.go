@@ -388,7 +388,8 @@ func queueSucceeded(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written ma
 	}
 	// Prepared and planned once: there is one table, so there is one choice of index. Among the tables of all days it must
 	// be planned with the ids at hand.
-	b.Queue(on.table(finishSucceeded), pg.Prepared{}, ids, fences, started, finished, statuses).Query(pg.IntoKeys(written, true))
+	b.Queue(on.table(finishSucceeded), pg.Prepared{}, ids, fences, started, finished, statuses).
+		Query(pg.IntoKeys(written, true))
 }
 
 func queueOthers(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID]bool) {
