@@ -8,7 +8,7 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/scheduler"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/store/fleet"
 )
 
@@ -98,7 +98,7 @@ func (s *server) resetBreakers(
 	ctx context.Context, tenant int32, in *resetBreakersInput,
 ) (*answer[BreakersReset], error) {
 	host := in.Body.Host
-	if u, err := delivery.CheckURL("http://" + host); err == nil && u.Port() != "" {
+	if u, err := wire.CheckURL("http://" + host); err == nil && u.Port() != "" {
 		host = scheduler.HostOf(u)
 	}
 	n, err := s.Store.ResetHolds(ctx, tenant, host)

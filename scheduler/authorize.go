@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -58,7 +59,7 @@ const authTimeout = 10 * time.Second
 
 // transmission is an attempt's request on its way, with its client and the secrets in it that nobody may see.
 type transmission struct {
-	delivery.Request
+	wire.Request
 	client  *delivery.Client
 	secrets []string // secret values that the request contains
 	token   *token   // the source of the token it carries, if any
@@ -71,8 +72,8 @@ var errExpired = errors.New("expired before the secrets were read")
 // transmit adds credentials to an attempt's request, and sends it. Without credentials nothing is sent: the result has
 // reason auth. An error means that the database could not be asked, or is errExpired; nothing was sent then either.
 func (s *Scheduler) transmit(
-	ctx context.Context, a domain.Assignment, r delivery.Request, now time.Time,
-) (delivery.Result, error) {
+	ctx context.Context, a domain.Assignment, r wire.Request, now time.Time,
+) (wire.Result, error) {
 	if r.URL.Scheme == "mailto" {
 		return s.mail(ctx, a, r.Timeout)
 	}
@@ -85,7 +86,7 @@ func (s *Scheduler) transmit(
 	t.Deadline = began.Add(t.Timeout)
 	err := s.authorize(ctx, &t, a, now)
 	if err == nil && a.Expired(now.Add(time.Since(began))) {
-		return delivery.Result{}, errExpired
+		return wire.Result{}, errExpired
 	}
 	if err == nil && !time.Now().Before(t.Deadline) {
 		err = authErrorf("reading the secrets took longer than the timeout")
@@ -102,20 +103,20 @@ func (s *Scheduler) transmit(
 }
 
 // unsent is the result of an attempt without credentials.
-func unsent(ctx context.Context, why error) (delivery.Result, error) {
+func unsent(ctx context.Context, why error) (wire.Result, error) {
 	var refused *AuthError
 	var short *shortError
 	switch {
 	case ctx.Err() != nil:
-		return delivery.Result{ //nolint:nilerr // to be cancelled is a result
+		return wire.Result{ //nolint:nilerr // to be cancelled is a result
 			Cancelled: true, Error: "cancelled before anything was sent",
 		}, nil
 	case errors.As(why, &short):
 		return short.Result, nil
 	case errors.As(why, &refused):
-		return delivery.Result{Reason: delivery.Reason(domain.ReasonAuth), Error: refused.Why}, nil
+		return wire.Result{Reason: wire.Reason(domain.ReasonAuth), Error: refused.Why}, nil
 	}
-	return delivery.Result{}, why
+	return wire.Result{}, why
 }
 
 // authorize adds the signature and credentials to a request. The signature covers the body alone.
@@ -167,12 +168,12 @@ func (s *Scheduler) addSecrets(ctx context.Context, t *transmission, a domain.As
 
 // secretHeader adds a header that contains secrets.
 func (t *transmission) secretHeader(name, value string, secrets ...string) error {
-	if delivery.CheckHeader(name, value) != nil {
+	if wire.CheckHeader(name, value) != nil {
 		return authErrorf(
 			"a secret does not fit into header %s: it must be one line without control characters or spaces at its ends, of at most %d bytes",
 			name, domain.MaxInlineSecret)
 	}
-	t.Extra = append(t.Extra, delivery.Header{Name: http.CanonicalHeaderKey(name), Value: value})
+	t.Extra = append(t.Extra, wire.Header{Name: http.CanonicalHeaderKey(name), Value: value})
 	t.secrets = append(t.secrets, secrets...)
 	return nil
 }

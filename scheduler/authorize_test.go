@@ -23,7 +23,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"punctual/scheduler/breaker"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -49,7 +49,7 @@ func with(t *testing.T, url, part string) domain.Assignment {
 	}
 }
 
-func (s *Scheduler) try(t *testing.T, a domain.Assignment) delivery.Result {
+func (s *Scheduler) try(t *testing.T, a domain.Assignment) wire.Result {
 	t.Helper()
 	result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), time.Now())
 	must(t, err)
@@ -427,7 +427,7 @@ func TestClientsWithCertificatesAreKeptByRevision(t *testing.T) {
 	if n := s.tls.Len(); n != 2 {
 		t.Errorf("%d clients for two revisions", n)
 	}
-	if result := s.try(t, with(t, server.URL, `"method":"GET"`)); result.Reason != delivery.ReasonTLS {
+	if result := s.try(t, with(t, server.URL, `"method":"GET"`)); result.Reason != wire.ReasonTLS {
 		t.Errorf("without the authority: %+v", result)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 )
@@ -77,7 +77,7 @@ func (s *Scheduler) execute(o *domain.Outcome) (lent bool) {
 }
 
 // send sends the request of an attempt that may go out.
-func (s *Scheduler) send(o *domain.Outcome, started time.Time) delivery.Result {
+func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
 	parent := s.workCtx
 	if o.Gated {
 		parent = s.heart.exclusive()
@@ -115,7 +115,7 @@ func (s *Scheduler) notSent(o *domain.Outcome, err error) {
 }
 
 // judge decides what the result of a request means for its run. cause is why its context ended, if it did.
-func judge(o *domain.Outcome, result delivery.Result, started time.Time, cause error) {
+func judge(o *domain.Outcome, result wire.Result, started time.Time, cause error) {
 	switch {
 	case result.Cancelled && errors.Is(cause, errCancelled):
 		o.Verdict, o.Reason, o.Error = domain.Cancel, domain.ReasonCancelled, errCancelled.Error()
@@ -132,7 +132,7 @@ func judge(o *domain.Outcome, result delivery.Result, started time.Time, cause e
 }
 
 // silence is the result of a request that revealed nothing about its host.
-var silence = delivery.Result{Cancelled: true}
+var silence = wire.Result{Cancelled: true}
 
 // secretsRetry is how long a run waits when it was not sent because its secrets could not be read.
 const secretsRetry = time.Second

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"punctual/scheduler/breaker"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -75,9 +75,9 @@ func (h *holds) ask(
 }
 
 // done reports how the request ended. lent is true when its worker slot was lent to others meanwhile.
-func (h *holds) done(f flight, r delivery.Result) (lent bool) {
+func (h *holds) done(f flight, r wire.Result) (lent bool) {
 	opened := f.permit.Done(hostAnswer(r), r.Error)
-	lent, hang := h.hangs.End(f.hang, r.Status != 0, r.Reason == delivery.ReasonTimeout && r.Sent)
+	lent, hang := h.hangs.End(f.hang, r.Status != 0, r.Reason == wire.ReasonTimeout && r.Sent)
 	if opened || hang {
 		h.changed()
 	}
@@ -158,20 +158,20 @@ func HostOf(u *url.URL) string {
 			host = a.Unmap().String()
 		}
 	}
-	return net.JoinHostPort(host, strings.TrimLeft(delivery.PortOf(u), "0"))
+	return net.JoinHostPort(host, strings.TrimLeft(wire.PortOf(u), "0"))
 }
 
 // hostAnswer is what a result says about its host. Any status proves that the host is there, and so does a connection
 // on which the request was sent.
-func hostAnswer(r delivery.Result) breaker.Answer {
+func hostAnswer(r wire.Result) breaker.Answer {
 	switch {
 	case r.Status != 0:
 		return breaker.Answered
 	case r.Lacks != "", r.Proxy && !r.Sent:
 		return breaker.Unknown // it failed on this side of the target
-	case r.Cancelled, r.Reason == delivery.ReasonBlockedAddress, r.Reason == delivery.Reason(domain.ReasonAuth):
+	case r.Cancelled, r.Reason == wire.ReasonBlockedAddress, r.Reason == wire.Reason(domain.ReasonAuth):
 		return breaker.Unknown
-	case r.Reason == delivery.ReasonTLS, !r.Sent:
+	case r.Reason == wire.ReasonTLS, !r.Sent:
 		return breaker.Unreachable
 	}
 	return breaker.Reached

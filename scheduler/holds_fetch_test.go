@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/breaker"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -52,7 +52,7 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 		to, a := hook(t), scheduled(compiled(t, `{}`))
 		for range 3 {
 			f, _ := s.holds.admit(a, to, time.Now())
-			s.holds.done(f, delivery.Result{Reason: delivery.ReasonTimeout, Sent: true})
+			s.holds.done(f, wire.Result{Reason: wire.ReasonTimeout, Sent: true})
 		}
 		var out []flight
 		for range breaker.Quarter(20) {
@@ -63,7 +63,7 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 			t.Fatalf("beside a quarter of the worker slots: %+v, want a wait for what hangs", wait)
 		}
 		for _, f := range out {
-			s.holds.done(f, delivery.Result{Cancelled: true})
+			s.holds.done(f, wire.Result{Cancelled: true})
 		}
 		must(t, newTicker(s).fetchHeld(t.Context()))
 		if _, wait := s.holds.admit(a, to, time.Now()); wait == nil {
@@ -92,7 +92,7 @@ func recovers(t *testing.T, h *holds, job *domain.Job) {
 		if wait != nil {
 			t.Fatal(wait.Why)
 		}
-		h.done(f, delivery.Result{Error: "connection refused"})
+		h.done(f, wire.Result{Error: "connection refused"})
 	}
 	time.Sleep(10 * time.Second)
 	a.Held = &domain.Held{Fetched: true}
@@ -100,7 +100,7 @@ func recovers(t *testing.T, h *holds, job *domain.Job) {
 	if wait != nil {
 		t.Fatal(wait.Why)
 	}
-	h.done(f, delivery.Result{Status: 200})
+	h.done(f, wire.Result{Status: 200})
 	if all := h.breakers.All(); len(all) != 1 || all[0].State != breaker.Recovering {
 		t.Fatalf("the breakers are %+v, want one that recovers", all)
 	}

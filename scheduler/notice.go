@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
 )
@@ -82,7 +83,7 @@ func (s *Scheduler) deliver(m notice.Outgoing) {
 	began := time.Now()
 	result, err := s.sendNotice(s.workCtx, m, notice.Timeout)
 	if err != nil {
-		result = delivery.Result{Error: err.Error(), Reason: delivery.ReasonConnect}
+		result = wire.Result{Error: err.Error(), Reason: wire.ReasonConnect}
 	}
 	a := answerOf(result)
 	s.metrics.noticeAnswered(a.Arrival)
@@ -95,7 +96,7 @@ func (s *Scheduler) deliver(m notice.Outgoing) {
 }
 
 // answerOf says what an answer means for a message.
-func answerOf(r delivery.Result) notice.Answer {
+func answerOf(r wire.Result) notice.Answer {
 	a := notice.Answer{RetryAfter: r.RetryAfter, Status: r.Status, Error: r.Error}
 	switch {
 	case r.OK():
@@ -107,7 +108,7 @@ func answerOf(r delivery.Result) notice.Answer {
 	case r.Status == http.StatusBadRequest, r.Status == http.StatusRequestEntityTooLarge,
 		r.Status == http.StatusUnsupportedMediaType, r.Status == http.StatusUnprocessableEntity:
 		a.Arrival = notice.Refused
-	case !r.Sent, r.Reason == delivery.ReasonMailRefused, r.Status/100 == 4 && r.Status != http.StatusRequestTimeout:
+	case !r.Sent, r.Reason == wire.ReasonMailRefused, r.Status/100 == 4 && r.Status != http.StatusRequestTimeout:
 		a.Arrival = notice.Unsent
 	default:
 		a.Arrival = notice.Unknown
@@ -116,11 +117,11 @@ func answerOf(r delivery.Result) notice.Answer {
 }
 
 // mail sends a notice by e-mail.
-func (s *Scheduler) mail(ctx context.Context, a domain.Assignment, timeout time.Duration) (delivery.Result, error) {
+func (s *Scheduler) mail(ctx context.Context, a domain.Assignment, timeout time.Duration) (wire.Result, error) {
 	var body notice.Email
 	if json.Unmarshal(a.Body, &body) != nil {
-		return delivery.Result{ //nolint:nilerr // the body is at fault, and not the database
-			Reason: delivery.ReasonMailRefused, Error: "its body is not that of an e-mail", Final: true,
+		return wire.Result{ //nolint:nilerr // the body is at fault, and not the database
+			Reason: wire.ReasonMailRefused, Error: "its body is not that of an e-mail", Final: true,
 		}, nil
 	}
 	return s.config.Mailer.Send(ctx, delivery.Mail{
@@ -146,7 +147,7 @@ func NewCourier(
 // secrets for it could not be read from the database.
 func (c *Courier) Send(
 	ctx context.Context, tenant int32, to domain.Recipient, job string, body []byte, timeout time.Duration,
-) (delivery.Result, error) {
+) (wire.Result, error) {
 	return c.scheduler.sendNotice(ctx, notice.Outgoing{
 		ID: domain.NewRunID(time.Now()), Tenant: tenant, To: to, Headline: job, Body: body,
 	}, timeout)
@@ -156,11 +157,11 @@ func (c *Courier) Send(
 // read from the database.
 func (s *Scheduler) sendNotice(
 	ctx context.Context, m notice.Outgoing, timeout time.Duration,
-) (delivery.Result, error) {
+) (wire.Result, error) {
 	about := domain.Job{Tenant: m.Tenant, Definition: domain.Definition{Name: "notice"}}
 	job, err := about.Notice(m.To.URL, m.To.Secret)
 	if err != nil {
-		return delivery.Result{}, err
+		return wire.Result{}, err
 	}
 	now := time.Now()
 	a := domain.Assignment{

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -17,7 +18,7 @@ const leastTail = 4
 
 // scrub removes the secrets that a request contained from what is kept of the answer, because targets echo requests.
 // It finds them as they were sent, and as JSON and URLs write them.
-func scrub(r *delivery.Result, secrets []string) {
+func scrub(r *wire.Result, secrets []string) {
 	if !domain.MayHaveResult(r.JSON) {
 		r.JSON = nil // there is nothing in it to keep
 	}

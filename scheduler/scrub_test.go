@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 func TestSecretsAreTakenOutOfHeadersAndResults(t *testing.T) {
 	t.Parallel()
 	const secret = `s3cret/"x`
 	location := strings.Repeat("l", delivery.MaxKeptHeader-6) + secret[:6]
-	r := delivery.Result{
+	r := wire.Result{
 		JSON:   []byte(`{"result":{"a":"s3cret/\"x","b":"s3cret\/\"x"}}`),
 		Header: map[string]string{"server": "x " + secret, "location": location, "via": secret[:6]},
 	}
@@ -38,7 +39,7 @@ func TestWhatWasSentIsScrubbed(t *testing.T) {
 		{"whole: s3cr3", "whole: s3cr3", false},
 		{"", "", true},
 	} {
-		r := delivery.Result{Body: []byte(c.body), Truncated: c.truncated, Error: `what s3cr3t"x`}
+		r := wire.Result{Body: []byte(c.body), Truncated: c.truncated, Error: `what s3cr3t"x`}
 		scrub(&r, []string{`s3cr3t"x`, ""})
 		if string(r.Body) != c.want || r.Error != "what ***" {
 			t.Errorf("%q: %q, %q", c.body, r.Body, r.Error)
@@ -55,7 +56,7 @@ func TestSecretsWithinOthersAreScrubbedWhole(t *testing.T) {
 			"key%2Fof%2Ball":     "***",
 			"cut off: key/of":    "cut off: ***",
 		} {
-			r := delivery.Result{Body: []byte(body), Error: body, Truncated: true}
+			r := wire.Result{Body: []byte(body), Error: body, Truncated: true}
 			scrub(&r, secrets)
 			if string(r.Body) != want {
 				t.Errorf("%q, without %q: %q", body, secrets, r.Body)

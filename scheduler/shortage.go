@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -67,7 +68,7 @@ func (s *Shortages) Lacks() string {
 
 // fellShort gives a run back whose request was not sent because this replica lacks something. Local ports lack for one
 // target only, so nothing less is claimed for the others.
-func (s *Scheduler) fellShort(o *domain.Outcome, result delivery.Result) {
+func (s *Scheduler) fellShort(o *domain.Outcome, result wire.Result) {
 	o.Verdict = domain.GiveBack
 	o.RetryIn = shortRetry + time.Duration(rand.Int64N(int64(shortRetry))) //nolint:gosec // spreads load, guards nothing
 	o.Error = "not sent: replica " + s.config.Host + " lacks " + result.Lacks

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 // SigningKey signs callbacks according to Standard Webhooks, until it expires. Safe for concurrent use.
@@ -46,7 +46,7 @@ func (k SigningKey) sign(id, at string, body []byte) string {
 }
 
 // sign returns the headers that prove a request's sender, content and time: a signature by every live key.
-func sign(keys []SigningKey, id string, now time.Time, body []byte) ([]delivery.Header, error) {
+func sign(keys []SigningKey, id string, now time.Time, body []byte) ([]wire.Header, error) {
 	at := strconv.FormatInt(now.Unix(), 10)
 	signatures := make([]string, 0, len(keys))
 	for _, k := range keys {
@@ -58,7 +58,7 @@ func sign(keys []SigningKey, id string, now time.Time, body []byte) ([]delivery.
 	if len(signatures) == 0 {
 		return nil, authErrorf("the tenant has no live signing secret; create one with POST /v1/signing-secrets")
 	}
-	return []delivery.Header{
+	return []wire.Header{
 		{Name: "Webhook-Timestamp", Value: at},
 		{Name: "Webhook-Signature", Value: strings.Join(signatures, " ")},
 	}, nil

@@ -15,6 +15,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -112,7 +113,7 @@ type fetcher struct {
 	within time.Duration
 }
 
-func (f fetcher) send(ctx context.Context, r delivery.Request) delivery.Result {
+func (f fetcher) send(ctx context.Context, r wire.Request) wire.Result {
 	r.KeepBody, r.Fresh, r.Timeout = true, true, f.within
 	r.Deadline, _ = ctx.Deadline()
 	return f.client.Send(ctx, r)
@@ -144,7 +145,7 @@ func (t *token) drop(value string) {
 // host is where the token comes from, for people.
 func (t *token) host() string {
 	for _, raw := range []string{t.key.endpoint, t.key.issuer} {
-		if u, err := delivery.CheckURL(raw); err == nil {
+		if u, err := wire.CheckURL(raw); err == nil {
 			return u.Host
 		}
 	}
@@ -156,7 +157,7 @@ func (t *token) errorf(format string, args ...any) error {
 }
 
 // shortError says that a token could not be asked for because this replica lacks something.
-type shortError struct{ delivery.Result }
+type shortError struct{ wire.Result }
 
 func (e *shortError) Error() string { return e.Result.Error }
 
@@ -191,10 +192,10 @@ func (t *token) fetch(ctx context.Context, from fetcher) (value string, lifetime
 }
 
 // ask sends the client's credentials to the token endpoint.
-func (t *token) ask(ctx context.Context, from fetcher, endpoint string) (delivery.Result, error) {
-	u, err := delivery.CheckURL(endpoint)
+func (t *token) ask(ctx context.Context, from fetcher, endpoint string) (wire.Result, error) {
+	u, err := wire.CheckURL(endpoint)
 	if err != nil {
-		return delivery.Result{}, t.errorf("the token endpoint %v", err)
+		return wire.Result{}, t.errorf("the token endpoint %v", err)
 	}
 	form := url.Values{"grant_type": {"client_credentials"}}
 	if t.key.scopes != "" {
@@ -211,7 +212,7 @@ func (t *token) ask(ctx context.Context, from fetcher, endpoint string) (deliver
 		pair := url.QueryEscape(t.key.client) + ":" + url.QueryEscape(t.secret)
 		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(pair)))
 	}
-	return from.send(ctx, delivery.Request{
+	return from.send(ctx, wire.Request{
 		Tenant: t.key.tenant, Method: http.MethodPost, URL: u, Header: header, Body: []byte(form.Encode()),
 	}), nil
 }
@@ -228,7 +229,7 @@ func (t *token) read(body []byte) (value string, lifetime time.Duration, err err
 		return "", 0, t.errorf("its answer holds no token; it must be a JSON object with access_token")
 	case answer.TokenType != "" && !strings.EqualFold(answer.TokenType, "bearer"):
 		return "", 0, t.errorf("its tokens are not of type bearer")
-	case delivery.CheckHeader("Authorization", answer.AccessToken) != nil:
+	case wire.CheckHeader("Authorization", answer.AccessToken) != nil:
 		return "", 0, t.errorf("its token does not fit into a header")
 	}
 	lifetime = tokenLifetime
@@ -246,11 +247,11 @@ func (t *token) discover(ctx context.Context, from fetcher) (endpoint string, er
 	case t.endpoint != "" && time.Now().Before(t.lookAt):
 		return t.endpoint, nil
 	}
-	u, err := delivery.CheckURL(strings.TrimSuffix(t.key.issuer, "/") + "/.well-known/openid-configuration")
+	u, err := wire.CheckURL(strings.TrimSuffix(t.key.issuer, "/") + "/.well-known/openid-configuration")
 	if err != nil {
 		return "", t.errorf("the issuer %v", err)
 	}
-	result := from.send(ctx, delivery.Request{
+	result := from.send(ctx, wire.Request{
 		Tenant: t.key.tenant, Method: http.MethodGet, URL: u, Header: http.Header{"Accept": {"application/json"}},
 	})
 	var announced struct {
@@ -270,7 +271,7 @@ func (t *token) discover(ctx context.Context, from fetcher) (endpoint string, er
 		return "", t.errorf("/.well-known/openid-configuration names another issuer")
 	}
 	// An issuer asked over https must not lead to an endpoint without it: the client's secret would go in the clear.
-	if next, err := delivery.CheckURL(announced.TokenEndpoint); err != nil ||
+	if next, err := wire.CheckURL(announced.TokenEndpoint); err != nil ||
 		u.Scheme == "https" && next.Scheme != "https" {
 		return "", t.errorf("/.well-known/openid-configuration names a token_endpoint that Punctual may not call")
 	}

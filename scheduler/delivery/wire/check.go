@@ -1,9 +1,9 @@
-package delivery
+package wire
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -16,17 +16,15 @@ const MaxHeaderValue = 8 << 10
 
 const maxHeaderName = 256
 
-var methods = []string{
-	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch,
-	http.MethodDelete, http.MethodHead, http.MethodOptions,
-}
+// Methods are the methods that a job's target may be called with.
+var Methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 
 // CheckMethod reports what is wrong with the method of a job's target.
 func CheckMethod(method string) error {
-	if slices.Contains(methods, method) {
+	if slices.Contains(Methods, method) {
 		return nil
 	}
-	return fmt.Errorf("must be one of %s, in capitals", strings.Join(methods, ", "))
+	return fmt.Errorf("must be one of %s, in capitals", strings.Join(Methods, ", "))
 }
 
 // reserved maps the header names that a job may not set, in lower case, to what would be right. A name that ends in
@@ -59,7 +57,7 @@ func CheckHeader(name, value string) error {
 		return errors.New("a header needs a name")
 	case len(name) > maxHeaderName:
 		return fmt.Errorf("a header's name must have at most %d bytes", maxHeaderName)
-	case strings.IndexFunc(name, notToken) >= 0:
+	case strings.IndexFunc(name, NotToken) >= 0:
 		return fmt.Errorf("header name %q must consist of letters, digits and any of !#$%%&'*+-.^_`|~", name)
 	}
 	// CGI and its kin give a program HTTP_PUNCTUAL_RUN for Punctual_Run as for Punctual-Run.
@@ -78,14 +76,14 @@ func CheckHeader(name, value string) error {
 		return fmt.Errorf("header %s must be at most %d bytes long", name, MaxHeaderValue)
 	case strings.Trim(value, " \t") != value:
 		return fmt.Errorf("header %s must not begin or end with a space or tab", name)
-	case strings.IndexFunc(value, isControl) >= 0:
+	case strings.IndexFunc(value, IsControl) >= 0:
 		return fmt.Errorf("header %s must be one line without control characters", name)
 	}
 	return nil
 }
 
-// notToken reports whether r cannot stand in a token of RFC 9110 section 5.6.2.
-func notToken(r rune) bool {
+// NotToken reports whether r cannot stand in a token of RFC 9110 section 5.6.2.
+func NotToken(r rune) bool {
 	return !alphanumeric(r) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
@@ -93,13 +91,14 @@ func alphanumeric(r rune) bool {
 	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }
 
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+// IsControl reports whether r cannot stand in the value of a header.
+func IsControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // MaxURL is the longest URL of a target, in bytes.
 const MaxURL = 2048
 
 // CheckURL parses the URL of a job's target, or reports what is wrong with it. It is stricter than [url.Parse]: what
-// it accepts means the same to every parser. It does not decide which addresses may be called; [Config.Guard] does.
+// it accepts means the same to every parser. It does not decide which addresses may be called; package guard does.
 func CheckURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURL {
 		return nil, fmt.Errorf("must be at most %d bytes long", MaxURL)
@@ -183,3 +182,8 @@ func endsInNumber(label string) bool {
 }
 
 func notInLabel(r rune) bool { return !alphanumeric(r) && r != '-' && r != '_' }
+
+var ports = map[string]string{"http": "80", "https": "443"}
+
+// PortOf returns the port that an HTTP or HTTPS URL leads to.
+func PortOf(u *url.URL) string { return cmp.Or(u.Port(), ports[u.Scheme]) }

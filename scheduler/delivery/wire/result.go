@@ -1,9 +1,9 @@
-package delivery
+package wire
 
 import (
+	"slices"
+	"strings"
 	"time"
-
-	"punctual/scheduler/delivery/guard"
 )
 
 // A Reason says why an attempt failed. It is empty on success.
@@ -20,9 +20,6 @@ const (
 	ReasonHTTP5xx        Reason = "http_5xx"        // 5xx
 	ReasonMailRefused    Reason = "mail_refused"    // a mail server's 4yz or 5yz
 )
-
-// ErrBlockedAddress is wrapped by the refusals of [Config.Guard] and [Config.Control].
-var ErrBlockedAddress = guard.ErrBlocked
 
 // A Result is the outcome of one attempt.
 type Result struct {
@@ -41,7 +38,7 @@ type Result struct {
 	Body []byte
 	// Truncated is true when Body may be incomplete.
 	Truncated bool
-	// Header holds those of [KeptHeaders] that the answer had, if anything of the answer is kept.
+	// Header holds those of delivery.KeptHeaders that the answer had, if anything of the answer is kept.
 	Header map[string]string
 	// JSON is the body of a success whose type is application/json, if [Request.WantJSON] asked for it. JSONCut is true
 	// when it may be incomplete.
@@ -51,7 +48,7 @@ type Result struct {
 	RetryAfter time.Duration
 	// Sent is true unless it is certain that no byte of the request was written.
 	Sent bool
-	// Lacks is what this replica lacks, if that is why nothing was sent: see [Shortage]. The target is not to blame.
+	// Lacks is what this replica lacks, if that is why nothing was sent. The target is not to blame.
 	Lacks string
 	// Final is true when another attempt would meet the same: a mail server's 5yz.
 	Final bool
@@ -61,3 +58,29 @@ type Result struct {
 
 // OK reports whether the attempt succeeded.
 func (r Result) OK() bool { return r.Reason == "" && !r.Cancelled }
+
+// What is missing of a connection while it is being made.
+const (
+	MissingName       = "the host's name was not resolved"
+	MissingConnection = "no connection"
+	MissingHandshake  = "no handshake"
+)
+
+// NoConnection reports whether an attempt failed because no connection to the host could be made.
+func NoConnection(r Reason, text string) bool {
+	missing := func(what string) bool { return strings.HasPrefix(text, what) }
+	return r == ReasonConnect || r == ReasonTimeout &&
+		slices.ContainsFunc([]string{MissingName, MissingConnection, MissingHandshake}, missing)
+}
+
+// Short writes a duration without the parts that are zero: 24h for 24h0m0s.
+func Short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -1,4 +1,4 @@
-package delivery
+package wire
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 )
 
 func TestCheckMethod(t *testing.T) {
-	for _, method := range methods {
+	for _, method := range Methods {
 		if err := CheckMethod(method); err != nil {
 			t.Errorf("%s: %v", method, err)
 		}
