@@ -116,9 +116,9 @@
 // scheduler.go, starts the loops and drains them. Package forecast counts the
 // slots of all jobs that are to come.
 //
-// Package placeholder finds the placeholders to fill in, authorize.go adds the credentials, and signature.go signs the
-// request. Package guard (in delivery) keeps requests away from forbidden addresses; holds.go and package breaker keep
-// them away from hosts that are down. callback.go, in domain, handles work that goes on after a 202.
+// Package placeholder finds the placeholders to fill in. Package credential adds the credentials and signs the request.
+// Package delivery sends it, and its package guard keeps it away from forbidden addresses; holds.go and package breaker
+// keep it away from hosts that are down. callback.go, in domain, handles work that goes on after a 202.
 //
 // The heartbeat, in heartbeat.go and liveness.go, notices lost replicas, takes over their runs, and brings cancels to
 // the replica that is sending. What the database acknowledged it may have lost since: leases.go compares. notify.go and

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"punctual/scheduler/credential"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
@@ -85,7 +86,7 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
 	ctx, done := s.flights.begin(parent, o.Assignment)
 	defer done()
 	sent := time.Now()
-	result, err := s.transmit(ctx, o.Assignment, o.Request(s.config.Origin), started)
+	result, err := s.courier.transmit(ctx, o.Assignment, o.Request(s.config.Origin), started)
 	o.FinishedAt = started.Add(time.Since(sent))
 	if err != nil {
 		s.notSent(o, err)
@@ -102,7 +103,7 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
 
 // notSent decides what becomes of a run whose request was not sent because of an error.
 func (s *Scheduler) notSent(o *domain.Outcome, err error) {
-	if errors.Is(err, errExpired) {
+	if errors.Is(err, credential.ErrExpired) {
 		o.Verdict, o.Reason = domain.Expire, domain.ReasonExpired
 		return
 	}

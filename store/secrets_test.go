@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
-	"punctual/scheduler"
+	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -93,7 +93,7 @@ func TestASecretIsReplacedAndCountsItsValues(t *testing.T) {
 }
 
 func isAuth(err error) bool {
-	var auth *scheduler.AuthError
+	var auth *credential.AuthError
 	return errors.As(err, &auth)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"punctual/migrations"
 	"punctual/scheduler"
+	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/claim"
@@ -96,8 +97,8 @@ type Store struct {
 }
 
 var (
-	_ scheduler.Store       = (*Store)(nil)
-	_ scheduler.Credentials = (*Store)(nil)
+	_ scheduler.Store   = (*Store)(nil)
+	_ credential.Source = (*Store)(nil)
 )
 
 // Open connects to the database. It fails if the database cannot be reached.

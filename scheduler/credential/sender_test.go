@@ -1,7 +1,6 @@
-package scheduler
+package credential
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -15,28 +14,22 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-	"golang.org/x/time/rate"
 
-	"punctual/scheduler/breaker"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
-// sender returns the part of a scheduler that sends requests, and its store.
-func sender(t *testing.T, secrets map[string]Secret) (*Scheduler, *fakeStore) {
+// sender returns a sender, and the secrets that it reads.
+func sender(t *testing.T, secrets map[string]Secret) (*Sender, *fakeSource) {
 	t.Helper()
-	store := newFakeStore()
-	store.secrets = secrets
-	s := &Scheduler{
-		store: store, config: Config{Client: client(t), Credentials: store}, tokens: newTokens(), tls: newTLSClients(),
-	}
-	t.Cleanup(s.tls.Purge)
-	return s, store
+	source := &fakeSource{secrets: secrets}
+	s := NewSender(source, client(t))
+	t.Cleanup(s.Forget)
+	return s, source
 }
 
 // with returns an attempt of a job whose target has the given part, in JSON, beside its URL and body.
@@ -49,9 +42,9 @@ func with(t *testing.T, url, part string) domain.Assignment {
 	}
 }
 
-func (s *Scheduler) try(t *testing.T, a domain.Assignment) wire.Result {
+func (s *Sender) try(t *testing.T, a domain.Assignment) wire.Result {
 	t.Helper()
-	result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), time.Now())
+	result, err := s.Send(t.Context(), a, a.Request(domain.Origin{}), time.Now())
 	must(t, err)
 	return result
 }
@@ -146,9 +139,6 @@ func TestWithoutItsSecretNothingIsSent(t *testing.T) {
 		if o.Verdict != domain.RetryRun || o.Reason != domain.ReasonAuth {
 			t.Errorf("%s: verdict %v, reason %s", c.part, o.Verdict, o.Reason)
 		}
-		if hostAnswer(result) != breaker.Unknown {
-			t.Errorf("%s: it counts against the host", c.part)
-		}
 	}
 	gotNothing(t, requests)
 }
@@ -178,7 +168,7 @@ func TestTimeoutsAreToldAsTheyWereSet(t *testing.T) {
 			a := with(t, hanging.URL, part)
 			r := a.Request(domain.Origin{})
 			r.Timeout = 2 * time.Second // enough to connect on a machine that is busy with other things
-			if result, err := s.transmit(t.Context(), a, r, time.Now()); err != nil || result.Error != want {
+			if result, err := s.Send(t.Context(), a, r, time.Now()); err != nil || result.Error != want {
 				t.Errorf("%+v, %v; want %q", result, err, want)
 			}
 		})
@@ -189,67 +179,18 @@ func TestTimeoutsAreToldAsTheyWereSet(t *testing.T) {
 func TestAttemptsWaitWhileSecretsCannotBeRead(t *testing.T) {
 	t.Parallel()
 	url, _ := target(t, http.StatusOK)
-	s, store := sender(t, nil)
-	store.signing = func() ([]SigningKey, error) { return nil, errAway }
+	s, source := sender(t, nil)
+	source.signing = func() ([]SigningKey, error) { return nil, errAway }
 	a := with(t, url, `"method":"POST"`)
-	if result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), time.Now()); err == nil {
+	if result, err := s.Send(t.Context(), a, a.Request(domain.Origin{}), time.Now()); err == nil {
 		t.Errorf("%+v", result)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	result, err := s.transmit(ctx, a, a.Request(domain.Origin{}), time.Now())
+	result, err := s.Send(ctx, a, a.Request(domain.Origin{}), time.Now())
 	if err != nil || !result.Cancelled || result.Sent {
 		t.Errorf("cancelled: %+v, %v", result, err)
 	}
-}
-
-// One failed read may concern all runs that a replica sends.
-func TestThatSecretsCannotBeReadIsLoggedOnceASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var lines bytes.Buffer
-		s, store := sender(t, nil)
-		s.log, s.workCtx, s.unread = slog.New(slog.NewTextHandler(&lines, nil)), t.Context(),
-			rate.Sometimes{Interval: secretsRetry}
-		store.signing = func() ([]SigningKey, error) { return nil, errAway }
-		a := with(t, "http://127.0.0.1:9/", `"method":"POST"`)
-		for range 2 {
-			for range 100 {
-				if o := sentBy(s, a); o.Verdict != domain.GiveBack || o.Error == "" {
-					t.Fatalf("verdict %v, error %q", o.Verdict, o.Error)
-				}
-			}
-			time.Sleep(secretsRetry)
-		}
-		if n := strings.Count(lines.String(), "secrets cannot be read"); n != 2 {
-			t.Errorf("%d lines, want one a second:\n%s", n, &lines)
-		}
-	})
-}
-
-// sentBy is the outcome of an attempt that may go out.
-func sentBy(s *Scheduler, a domain.Assignment) domain.Outcome {
-	o := domain.Outcome{Assignment: a}
-	s.send(&o, time.Now())
-	return o
-}
-
-func TestACancelBeforeAnythingIsSentLeavesNoAttempt(t *testing.T) {
-	t.Parallel()
-	url, requests := target(t, http.StatusOK)
-	s, store := sender(t, nil)
-	a := with(t, url, `"method":"POST"`)
-	s.workCtx = t.Context()
-	store.signing = func() ([]SigningKey, error) {
-		s.flights.cancel([]uuid.UUID{a.RunID})
-		return nil, errAway
-	}
-	o := sentBy(s, a)
-	end := o.End()
-	want := domain.End{Status: domain.StatusCancelled, Number: a.Attempt - 1}
-	if o.Verdict != domain.Cancel || !o.StartedAt.IsZero() || end != want {
-		t.Errorf("verdict %v, started at %s, %+v", o.Verdict, o.StartedAt, end)
-	}
-	gotNothing(t, requests)
 }
 
 func TestAnAttemptThatExpiresWhileItsSecretsAreReadIsNotSent(t *testing.T) {
@@ -259,11 +200,11 @@ func TestAnAttemptThatExpiresWhileItsSecretsAreReadIsNotSent(t *testing.T) {
 	a := with(t, url, `"auth":{"type":"bearer","secret":"token"}},"expires_after":"1m","retry":{"max_attempts":1`)
 	a.Trigger, a.DueAt = domain.TriggerSchedule, time.Now()
 	last := a.DueAt.Add(time.Minute) // the last instant at which it may start
-	if result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), last); !errors.Is(err, errExpired) {
+	if result, err := s.Send(t.Context(), a, a.Request(domain.Origin{}), last); !errors.Is(err, ErrExpired) {
 		t.Errorf("result %+v, error %v", result, err)
 	}
 	gotNothing(t, requests)
-	result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), last.Add(-30*time.Second))
+	result, err := s.Send(t.Context(), a, a.Request(domain.Origin{}), last.Add(-30*time.Second))
 	if err != nil || len(requests) != 1 {
 		t.Errorf("in time: result %+v, error %v, sent %d times", result, err, len(requests))
 	}
@@ -328,14 +269,14 @@ func TestATokenIsFetchedOnceAndKept(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	url, requests := target(t, http.StatusOK)
-	s, store := sender(t, map[string]Secret{"client": secretOf("s3cr3t&")})
+	s, source := sender(t, map[string]Secret{"client": secretOf("s3cr3t&")})
 	part := `"auth":{"type":"oauth2","secret":"client","client_id":"punct ual","token_url":"` + i.URL +
 		`/token","scopes":["b","a"],"audience":"billing"}`
 	var all sync.WaitGroup
 	for range 20 {
 		a := with(t, url, part)
 		all.Go(func() {
-			if result, err := s.transmit(t.Context(), a, a.Request(domain.Origin{}), time.Now()); err != nil || !result.OK() {
+			if result, err := s.Send(t.Context(), a, a.Request(domain.Origin{}), time.Now()); err != nil || !result.OK() {
 				t.Errorf("%+v, %v", result, err)
 			}
 		})
@@ -349,7 +290,7 @@ func TestATokenIsFetchedOnceAndKept(t *testing.T) {
 		t.Errorf("%d fetches: %q, want %q", i.fetches.Load(), i.asked, want)
 	}
 	// A new value of the secret needs a new token.
-	store.secrets = map[string]Secret{"client": secretOf("other")}
+	source.secrets = map[string]Secret{"client": secretOf("other")}
 	s.try(t, with(t, url, part))
 	authorizedBy(t, requests, "Bearer token-2")
 }
@@ -413,7 +354,7 @@ func TestClientsWithCertificatesAreKeptByRevision(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	s, store := sender(t, map[string]Secret{"ca": secretOf(ca)})
+	s, source := sender(t, map[string]Secret{"ca": secretOf(ca)})
 	for range 3 {
 		if result := s.try(t, with(t, server.URL, `"tls":{"ca":"ca"}`)); !result.OK() {
 			t.Fatalf("%+v", result)
@@ -422,7 +363,7 @@ func TestClientsWithCertificatesAreKeptByRevision(t *testing.T) {
 	if n := s.tls.Len(); n != 1 {
 		t.Errorf("%d clients for one revision", n)
 	}
-	store.secrets = map[string]Secret{"ca": secretOf(ca)}
+	source.secrets = map[string]Secret{"ca": secretOf(ca)}
 	s.try(t, with(t, server.URL, `"tls":{"ca":"ca"}`))
 	if n := s.tls.Len(); n != 2 {
 		t.Errorf("%d clients for two revisions", n)

@@ -1,4 +1,4 @@
-package scheduler
+package credential
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func newTokens() *lru.Cache[tokenKey, *token] {
 }
 
 // tokenOf returns the token for a job's authentication.
-func (s *Scheduler) tokenOf(tenant int32, auth domain.Auth, secret Secret) *token {
+func (s *Sender) tokenOf(tenant int32, auth domain.Auth, secret Secret) *token {
 	scopes := slices.Clone(auth.Scopes)
 	slices.Sort(scopes)
 	key := tokenKey{

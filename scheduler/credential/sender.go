@@ -1,8 +1,9 @@
-package scheduler
+package credential
 
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,16 +12,17 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
-// Credentials reads the secrets that attempts authenticate with. Package store implements it, and may answer from what
+// Source reads the secrets that attempts authenticate with. Package store implements it, and may answer from what
 // it read up to 10 seconds ago. An *AuthError means that trying again soon would not help. Any other error means that
 // the database cannot be asked.
-type Credentials interface {
+type Source interface {
 	// SigningKeys returns the keys that a tenant's callbacks are signed with. There is always at least one.
 	SigningKeys(ctx context.Context, tenant int32) ([]SigningKey, error)
 	// NamedSecret returns a tenant's secret by its name.
@@ -57,6 +59,26 @@ func authErrorf(format string, args ...any) error { return &AuthError{fmt.Sprint
 // authTimeout bounds how long an attempt waits for its credentials; the attempt's own timeout does so too.
 const authTimeout = 10 * time.Second
 
+// Sender sends the requests of attempts with what authenticates and signs them. It keeps the tokens that it fetches and
+// the clients with TLS settings of their own. Safe for concurrent use.
+type Sender struct {
+	secrets Source
+	client  *delivery.Client
+	tokens  *lru.Cache[tokenKey, *token]
+	tls     *lru.Cache[tlsKey, *delivery.Client]
+}
+
+// NewSender returns a sender. Targets without TLS settings of their own are reached through client.
+func NewSender(secrets Source, client *delivery.Client) *Sender {
+	return &Sender{secrets: secrets, client: client, tokens: newTokens(), tls: newTLSClients()}
+}
+
+// Forget forgets the tokens and the clients with TLS settings of their own, and closes connections that none uses.
+func (s *Sender) Forget() {
+	s.tokens.Purge()
+	s.tls.Purge()
+}
+
 // transmission is an attempt's request on its way, with its client and the secrets in it that nobody may see.
 type transmission struct {
 	wire.Request
@@ -66,18 +88,15 @@ type transmission struct {
 	carried string   // the token's value when it was added
 }
 
-// errExpired says that an attempt expired while its secrets were read: a token endpoint may take seconds.
-var errExpired = errors.New("expired before the secrets were read")
+// ErrExpired says that an attempt expired while its secrets were read: a token endpoint may take seconds.
+var ErrExpired = errors.New("expired before the secrets were read")
 
-// transmit adds credentials to an attempt's request, and sends it. Without credentials nothing is sent: the result has
-// reason auth. An error means that the database could not be asked, or is errExpired; nothing was sent then either.
-func (s *Scheduler) transmit(
+// Send adds credentials to an attempt's request, and sends it. Without credentials nothing is sent: the result has
+// reason auth. An error means that the database could not be asked, or is ErrExpired; nothing was sent then either.
+func (s *Sender) Send(
 	ctx context.Context, a domain.Assignment, r wire.Request, now time.Time,
 ) (wire.Result, error) {
-	if r.URL.Scheme == "mailto" {
-		return s.mail(ctx, a, r.Timeout)
-	}
-	t := transmission{Request: r, client: s.config.Client}
+	t := transmission{Request: r, client: s.client}
 	t.KeepBytes, t.WantJSON, t.Fresh = a.Job.KeepResponse, true, a.LastChance(now)
 	if a.RunToken != "" {
 		t.secrets = append(t.secrets, a.RunToken) // its holder speaks for the attempt
@@ -86,7 +105,7 @@ func (s *Scheduler) transmit(
 	t.Deadline = began.Add(t.Timeout)
 	err := s.authorize(ctx, &t, a, now)
 	if err == nil && a.Expired(now.Add(time.Since(began))) {
-		return wire.Result{}, errExpired
+		return wire.Result{}, ErrExpired
 	}
 	if err == nil && !time.Now().Before(t.Deadline) {
 		err = authErrorf("reading the secrets took longer than the timeout")
@@ -120,11 +139,11 @@ func unsent(ctx context.Context, why error) (wire.Result, error) {
 }
 
 // authorize adds the signature and credentials to a request. The signature covers the body alone.
-func (s *Scheduler) authorize(ctx context.Context, t *transmission, a domain.Assignment, now time.Time) error {
+func (s *Sender) authorize(ctx context.Context, t *transmission, a domain.Assignment, now time.Time) error {
 	if err := s.addRouting(ctx, t, a.Job); err != nil { // before the body is signed
 		return err
 	}
-	keys, err := s.config.Credentials.SigningKeys(ctx, a.Job.Tenant)
+	keys, err := s.secrets.SigningKeys(ctx, a.Job.Tenant)
 	if err != nil {
 		return err
 	}
@@ -142,7 +161,7 @@ func (s *Scheduler) authorize(ctx context.Context, t *transmission, a domain.Ass
 }
 
 // addSecrets adds the credentials that a job's target asks for.
-func (s *Scheduler) addSecrets(ctx context.Context, t *transmission, a domain.Assignment) (err error) {
+func (s *Sender) addSecrets(ctx context.Context, t *transmission, a domain.Assignment) (err error) {
 	target := a.Job.Target
 	for _, name := range slices.Sorted(maps.Keys(target.SecretHeaders)) {
 		value, err := s.hidden(ctx, a.Job, target.SecretHeaders[name])
@@ -179,7 +198,7 @@ func (t *transmission) secretHeader(name, value string, secrets ...string) error
 }
 
 // authenticate adds the header that the type of authentication asks for.
-func (s *Scheduler) authenticate(ctx context.Context, t *transmission, job *domain.Job, auth domain.Auth) error {
+func (s *Sender) authenticate(ctx context.Context, t *transmission, job *domain.Job, auth domain.Auth) error {
 	secret, err := s.secretOf(ctx, job, auth)
 	if err != nil {
 		return err
@@ -194,7 +213,7 @@ func (s *Scheduler) authenticate(ctx context.Context, t *transmission, job *doma
 		return t.secretHeader(auth.Header, secret.Value, secret.Value)
 	case domain.AuthOAuth2, domain.AuthOIDC:
 		t.token = s.tokenOf(job.Tenant, auth, secret)
-		if t.carried, err = t.token.get(ctx, fetcher{s.config.Client, min(t.Timeout, authTimeout)}); err != nil {
+		if t.carried, err = t.token.get(ctx, fetcher{s.client, min(t.Timeout, authTimeout)}); err != nil {
 			return err
 		}
 		return t.secretHeader("Authorization", "Bearer "+t.carried, t.carried, secret.Value)
@@ -204,18 +223,41 @@ func (s *Scheduler) authenticate(ctx context.Context, t *transmission, job *doma
 }
 
 // secretOf returns the secret of a job's authentication.
-func (s *Scheduler) secretOf(ctx context.Context, job *domain.Job, auth domain.Auth) (Secret, error) {
+func (s *Sender) secretOf(ctx context.Context, job *domain.Job, auth domain.Auth) (Secret, error) {
 	if auth.Secret != "" {
-		return s.config.Credentials.NamedSecret(ctx, job.Tenant, auth.Secret)
+		return s.secrets.NamedSecret(ctx, job.Tenant, auth.Secret)
 	}
 	return s.hidden(ctx, job, auth.Value)
 }
 
 // hidden returns a secret of a job's definition.
-func (s *Scheduler) hidden(ctx context.Context, job *domain.Job, h domain.Hidden) (Secret, error) {
+func (s *Sender) hidden(ctx context.Context, job *domain.Job, h domain.Hidden) (Secret, error) {
 	id, ok := h.Sealed()
 	if !ok {
 		return Secret{}, authErrorf("the definition holds a secret that was not stored")
 	}
-	return s.config.Credentials.JobSecret(ctx, job.Tenant, job.ID, id)
+	return s.secrets.JobSecret(ctx, job.Tenant, job.ID, id)
+}
+
+// addRouting adds the routing key that a notice names to its body, a PagerDuty event.
+func (s *Sender) addRouting(ctx context.Context, t *transmission, job *domain.Job) error {
+	if job.RoutingSecret() == "" {
+		return nil
+	}
+	secret, err := s.secrets.NamedSecret(ctx, job.Tenant, job.RoutingSecret())
+	if err != nil {
+		return err
+	}
+	event := map[string]json.RawMessage{}
+	if err := json.Unmarshal(t.Body, &event); err != nil {
+		return authErrorf("the notice is not a JSON object, so the routing key cannot be added")
+	}
+	if event["routing_key"], err = json.Marshal(secret.Value); err != nil {
+		return authErrorf("the routing key is not text")
+	}
+	if t.Body, err = json.Marshal(event); err != nil {
+		return authErrorf("the notice cannot be written with its routing key")
+	}
+	t.secrets = append(t.secrets, secret.Value)
+	return nil
 }

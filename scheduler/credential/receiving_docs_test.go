@@ -1,4 +1,4 @@
-package scheduler
+package credential
 
 import (
 	"maps"
@@ -18,7 +18,7 @@ import (
 // receivingPage returns the page for those who write receivers.
 func receivingPage(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../docs/receiving.md")
+	page, err := os.ReadFile("../../docs/receiving.md")
 	must(t, err)
 	return string(page)
 }

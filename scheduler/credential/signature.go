@@ -1,4 +1,4 @@
-package scheduler
+package credential
 
 import (
 	"crypto/hmac"

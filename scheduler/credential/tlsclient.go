@@ -1,4 +1,4 @@
-package scheduler
+package credential
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func newTLSClients() *lru.Cache[tlsKey, *delivery.Client] {
 }
 
 // tlsClient returns the client that connects as t says.
-func (s *Scheduler) tlsClient(ctx context.Context, tenant int32, t domain.TLS) (*delivery.Client, error) {
+func (s *Sender) tlsClient(ctx context.Context, tenant int32, t domain.TLS) (*delivery.Client, error) {
 	certificate, err := s.named(ctx, tenant, t.ClientCertificate)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (s *Scheduler) tlsClient(ctx context.Context, tenant int32, t domain.TLS) (
 	if err != nil {
 		return nil, err
 	}
-	client := s.config.Client.WithTLS(certificates, roots)
+	client := s.client.WithTLS(certificates, roots)
 	if first, ok, _ := s.tls.PeekOrAdd(key, client); ok { // another attempt was faster
 		return first, nil
 	}
@@ -54,11 +54,11 @@ func (s *Scheduler) tlsClient(ctx context.Context, tenant int32, t domain.TLS) (
 }
 
 // named returns the secret with a name, and an empty one for an empty name.
-func (s *Scheduler) named(ctx context.Context, tenant int32, name string) (Secret, error) {
+func (s *Sender) named(ctx context.Context, tenant int32, name string) (Secret, error) {
 	if name == "" {
 		return Secret{}, nil
 	}
-	return s.config.Credentials.NamedSecret(ctx, tenant, name)
+	return s.secrets.NamedSecret(ctx, tenant, name)
 }
 
 // readTLS reads the PEM of a target's secrets. Its errors repeat nothing of it.
