@@ -18,36 +18,31 @@ func (s *Scheduler) dispatch(b domain.Batch) bool {
 	}
 	now := time.Now()
 	for _, a := range b.Runs {
-		queue, work := a.Lane/4, workOf(a)
-		s.slots.take(queue, a.Job.Tenant, work)
-		o := &domain.Outcome{Assignment: a}
+		o, p := &domain.Outcome{Assignment: a}, s.enter(a, now)
 		s.running.Go(func() {
 			growStack()
-			lent := s.execute(o)
-			if o.StartedAt.IsZero() {
-				s.limits.sentNothing(o.Job.Tenant, now)
-			}
-			release := func() { s.slots.release(queue, o.Job.Tenant, work, lent) }
+			result := s.execute(o, p)
+			p.end(result, !o.StartedAt.IsZero())
 			held := o.Verdict == domain.Cancel
 			if held {
 				// A replaced run leaves its worker slot to its successor. That may start only once the cancel is written.
-				o.Release = release
+				o.Release = p.release
 			}
 			s.finisher.put(o)
 			if !held {
-				release() // not before: outcomes that cannot be written occupy slots, so claims stop
+				p.release() // not before: outcomes that cannot be written occupy slots, so claims stop
 			}
 		})
 	}
 	return true
 }
 
-// execute makes one attempt and decides what it means for its run. It checks expiry right before the request goes
-// out, whatever delayed it. lent is true when the worker slot was lent to other runs meanwhile.
+// execute makes one attempt, decides what it means for its run, and returns the result of the request. It checks expiry
+// right before the request goes out, whatever delayed it.
 //
 // execute and send fill in an outcome that is not on their stack: with it, the stack of each request in flight would be
 // twice as large. What judge decides may replace the outcome, so what does not follow from the result is set after it.
-func (s *Scheduler) execute(o *domain.Outcome) (lent bool) {
+func (s *Scheduler) execute(o *domain.Outcome, p *permit) wire.Result {
 	failpoint.At(failpoint.SendBegun)
 	started := s.now(o.Assignment)
 	o.FinishedAt = started
@@ -55,26 +50,24 @@ func (s *Scheduler) execute(o *domain.Outcome) (lent bool) {
 	case s.workCtx.Err() != nil, s.heart.watch.expired(time.Now()):
 		// This replica stops, or other replicas may have taken over.
 		o.Verdict = domain.GiveBack
-		return false
+		return silence
 	case o.Expired(started):
 		o.Verdict, o.Reason = domain.Expire, domain.ReasonExpired
-		return false
+		return silence
 	}
-	// By the job's URL: placeholders would make each path another one.
-	flight, wait := s.holds.admit(o.Assignment, o.Job.URL(), started)
-	if wait != nil {
+	if wait := p.admit(o.Assignment, started); wait != nil {
 		holdBack(o, wait, started)
 		if o.Verdict == domain.Hold {
 			s.metrics.deferred.Inc()
 		}
-		return false
+		return silence
 	}
 	turned := o.TurnsLate(started)
 	o.Late = o.Late || turned
 	s.metrics.late(o.Assignment, started)
 	result := s.send(o, started)
 	o.TurnedLate = turned && !o.StartedAt.IsZero()
-	return s.holds.done(flight, result)
+	return result
 }
 
 // send sends the request of an attempt that may go out.
