@@ -18,7 +18,7 @@ func (s *Scheduler) dispatch(b domain.Batch) bool {
 	}
 	now := time.Now()
 	for _, a := range b.Runs {
-		o, p := &domain.Outcome{Assignment: a}, s.enter(a, now)
+		o, p := &domain.Outcome{Assignment: a}, enter(s.slots, s.limits, s.holds, a, now)
 		s.running.Go(func() {
 			growStack()
 			result := s.execute(o, p)

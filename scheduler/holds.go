@@ -2,12 +2,11 @@ package scheduler
 
 import (
 	"cmp"
-	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +22,10 @@ type holds struct {
 	hangs    *breaker.Hangs
 	sizes    map[int16]int // worker slots by queue
 	changed  func()        // is called when something is newly held back, or no longer is
+}
+
+func newHolds(log *slog.Logger, sizes map[int16]int, changed func()) *holds {
+	return &holds{breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: sizes, changed: changed}
 }
 
 // flight is a request that holds has admitted.
@@ -210,29 +213,5 @@ func (h *holds) obey(orders []HoldOrder) {
 		default:
 			h.breakers.Probe(key)
 		}
-	}
-}
-
-// tellHolds writes what this replica holds back.
-func (s *Scheduler) tellHolds(ctx context.Context) (wait time.Duration, left bool, err error) {
-	orders, err := s.store.ReportHolds(ctx, s.replica.ID, s.holds.states())
-	s.holds.obey(orders) // after an error too: the database has forgotten them
-	if err == nil && slices.ContainsFunc(orders, func(o HoldOrder) bool { return o.Reset }) {
-		_, err = s.store.ReportHolds(ctx, s.replica.ID, s.holds.states())
-	}
-	return 0, false, err
-}
-
-// lendSlots lends the worker slots of requests that take very long to other runs.
-func (s *Scheduler) lendSlots(context.Context) {
-	lent := s.holds.hangs.Long()
-	for _, l := range lent {
-		s.slots.lend(l.Queue, domain.Work(l.Work), 1)
-	}
-	if len(lent) > 0 {
-		s.slots.wake()
-		s.log.Warn(
-			"requests in flight for more than a minute use over a quarter of a queue's concurrency; other runs get extra concurrency",
-			"requests", len(lent))
 	}
 }

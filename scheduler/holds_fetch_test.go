@@ -76,9 +76,7 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 func holding(store Store, slots *workerSlots) *Scheduler {
 	log := slog.New(slog.DiscardHandler)
 	s := &Scheduler{store: store, slots: slots, limits: newLimits(slots)}
-	s.holds = &holds{
-		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: slots.sizes, changed: func() {},
-	}
+	s.holds = newHolds(log, slots.sizes, func() {})
 	s.heart = newHeartbeat(s)
 	return s
 }

@@ -11,7 +11,9 @@ import (
 // permit is what a claimed run has of this replica: a worker slot, one of its tenant's starts and, while its request is
 // out, a place at its host. end gives back all but the slot, and release the slot.
 type permit struct {
-	s        *Scheduler
+	slots    *workerSlots
+	limits   *limits
+	holds    *holds
 	tenant   int32
 	queue    int16
 	work     domain.Work
@@ -22,16 +24,19 @@ type permit struct {
 }
 
 // enter gives a claimed run a worker slot, whether one is free or not: its claim has seen to that.
-func (s *Scheduler) enter(a domain.Assignment, now time.Time) *permit {
-	p := &permit{s: s, tenant: a.Job.Tenant, queue: a.Lane / 4, work: workOf(a), since: now}
-	s.slots.take(p.queue, p.tenant, p.work)
+func enter(slots *workerSlots, limits *limits, holds *holds, a domain.Assignment, now time.Time) *permit {
+	p := &permit{
+		slots: slots, limits: limits, holds: holds,
+		tenant: a.Job.Tenant, queue: a.Lane / 4, work: workOf(a), since: now,
+	}
+	slots.take(p.queue, p.tenant, p.work)
 	return p
 }
 
 // admit asks whether the run's host may be sent its request now. If not, it returns what the run has to wait for.
 func (p *permit) admit(a domain.Assignment, now time.Time) (wait *breaker.Wait) {
 	// By the job's URL: placeholders would make each path another one.
-	p.flight, wait = p.s.holds.admit(a, a.Job.URL(), now)
+	p.flight, wait = p.holds.admit(a, a.Job.URL(), now)
 	p.admitted = wait == nil
 	return wait
 }
@@ -39,12 +44,12 @@ func (p *permit) admit(a domain.Assignment, now time.Time) (wait *breaker.Wait) 
 // end tells the host's breaker how the request ended. It returns the tenant's start if nothing was sent.
 func (p *permit) end(r wire.Result, sent bool) {
 	if p.admitted {
-		p.lent = p.s.holds.done(p.flight, r)
+		p.lent = p.holds.done(p.flight, r)
 	}
 	if !sent {
-		p.s.limits.sentNothing(p.tenant, p.since)
+		p.limits.sentNothing(p.tenant, p.since)
 	}
 }
 
 // release gives the worker slot back.
-func (p *permit) release() { p.s.slots.release(p.queue, p.tenant, p.work, p.lent) }
+func (p *permit) release() { p.slots.release(p.queue, p.tenant, p.work, p.lent) }

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/time/rate"
 
-	"punctual/scheduler/breaker"
 	"punctual/scheduler/credential"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/domain"
@@ -65,6 +64,7 @@ type Scheduler struct {
 	clock      dbClock
 	slots      *workerSlots
 	limits     *limits
+	drawing    sync.Mutex // one Draw at a time
 	finisher   *finisher
 	heart      *heartbeat
 	chores     chores
@@ -118,10 +118,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		own = append(own, Chore{Name: ChoreNotices, Does: "telling people", Batch: s.tell})
 	}
 	s.chores = newChores(s, append(own, config.Chores...)...)
-	s.holds = &holds{
-		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes,
-		changed: func() { s.chores.ask(ChoreHolds) },
-	}
+	s.holds = newHolds(log, s.slots.sizes, func() { s.chores.ask(ChoreHolds) })
 	s.limits = newLimits(s.slots)
 	s.heart = newHeartbeat(s)
 	s.finisher = newFinisher(s)
