@@ -38,7 +38,7 @@
 // operation: ready holds a hundred of a tenant's at a time, in lanes of their own.
 //
 // While all due work of a kind fits in the worker slots, it is claimed in order of due time. When it does not fit,
-// the slots are shared out among the tenants that wait (share, in fairness.go).
+// the slots are shared out among the tenants that wait (share, in share.go).
 //
 // A run that hangs in the last worker slot must not block the claim of the slot that is to replace it. Such slots are
 // claimed without a worker slot, by the jobs in flight (replace).
@@ -68,6 +68,12 @@
 // deadline off. Its completion or failure ends the attempt, with a token made of the fencing token. If the deadline
 // comes first, a chore ends the attempt as lost. Until then no other attempt starts. Ending the attempt takes no worker
 // slot, and none of the starts that max_runs_per_second allows.
+//
+// # What lets a run in
+//
+// slots.go, limits.go and share.go decide how much a claim may bring, and ask nothing of the database: the claim gets
+// quotas and a Grant, and returns what it does not use. A run that was claimed has a permit: a worker slot, one of its
+// tenant's starts, and its host's consent. Whatever becomes of the run, the permit gives all of it back.
 //
 // # What holds a run back
 //
@@ -113,8 +119,7 @@
 //
 // Package domain is the heart: Decide, in decide.go, for missed slots, overlap and expiry; Timetable for the slots of a
 // job; Judge, in retry.go, for what a response means; Assignment.Request for what an attempt sends. Run, in
-// scheduler.go, starts the loops and drains them. Package forecast counts the
-// slots of all jobs that are to come.
+// scheduler.go, starts the loops and drains them. Package forecast counts the slots of all jobs that are to come.
 //
 // Package placeholder finds the placeholders to fill in. Package credential adds the credentials and signs the request.
 // Package delivery sends it, and its package guard keeps it away from forbidden addresses; holds.go and package breaker
