@@ -156,6 +156,7 @@ func (f *instantStore) Renew(context.Context, uuid.UUID, Condition) (Pulse, erro
 
 func (f *instantStore) Deregister(context.Context, uuid.UUID) error { return nil }
 func (f *instantStore) Wake() <-chan struct{}                       { return nil }
+func (f *instantStore) Asked(string) <-chan struct{}                { return nil }
 
 // targetEnv makes this test binary run as the target, in a process of its own, so that the target's CPU time is not
 // counted as the replica's.

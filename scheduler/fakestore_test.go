@@ -33,6 +33,7 @@ type fakeStore struct {
 	peeking   func(ctx context.Context) error // called before Contenders looks who waits
 	look      func() error
 	wake      chan struct{}
+	asked     map[string]chan struct{} // by writes, for chores
 	signing   func() ([]SigningKey, error)
 	secrets   map[string]Secret // by name or id
 	limits    []TenantLimits
@@ -95,7 +96,9 @@ type fakeClaim struct {
 
 const ahead = time.Hour
 
-func newFakeStore() *fakeStore { return &fakeStore{wake: make(chan struct{}, 1)} }
+func newFakeStore() *fakeStore {
+	return &fakeStore{wake: make(chan struct{}, 1)}
+}
 
 // fakeSigningSecret signs every request of these tests.
 const fakeSigningSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbdbMUDWDBH0="
@@ -426,6 +429,7 @@ func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
 
 func (f *fakeStore) Recover(context.Context, []Heartbeat) (int, error) { return 0, nil }
 func (f *fakeStore) Wake() <-chan struct{}                             { return f.wake }
+func (f *fakeStore) Asked(chore string) <-chan struct{}                { return f.asked[chore] }
 
 func (f *fakeStore) set(change func()) {
 	f.mu.Lock()

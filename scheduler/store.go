@@ -56,6 +56,8 @@ type Store interface {
 	ReportHolds(ctx context.Context, replica uuid.UUID, states []HoldState) ([]HoldOrder, error)
 	// Wake receives a value after this process wrote something that may be due at once.
 	Wake() <-chan struct{}
+	// Asked receives a value after this process wrote work for a chore.
+	Asked(chore string) <-chan struct{}
 }
 
 // LockedOutcomesError says what Finish left out because somebody else has locked rows. Runs are the runs whose

@@ -73,7 +73,7 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	c.wantProgress(o.ID, letters.OperationRunning, 6, 0, 0)
-	if !c.wants(choreOperations) {
+	if !c.wants(letters.Chore) {
 		t.Error("no heartbeat asks for it")
 	}
 	c.woken()

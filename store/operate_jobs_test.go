@@ -91,7 +91,7 @@ func TestPauseOfManyJobs(t *testing.T) {
 	}
 	o := c.startJobs(r)
 	c.wantProgress(o.ID, letters.OperationRunning, 4, 0, 0)
-	if !c.wants(choreOperations) {
+	if !c.wants(letters.Chore) {
 		t.Error("no heartbeat asks for it")
 	}
 	c.team("later")
@@ -107,7 +107,7 @@ func TestPauseOfManyJobs(t *testing.T) {
 		t.Errorf("what was paused before is now %+v", job)
 	}
 	c.wantHistory(due.ID, "schedule pending") // it was due before the pause
-	if n := c.count(`SELECT count(*) FROM punctual.operation_jobs`); n != 0 || c.wants(choreOperations) {
+	if n := c.count(`SELECT count(*) FROM punctual.operation_jobs`); n != 0 || c.wants(letters.Chore) {
 		t.Errorf("%d rows are left", n)
 	}
 }

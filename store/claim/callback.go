@@ -214,7 +214,7 @@ func (s *Claims) endCalled(
 ) error {
 	var outcomes []domain.Outcome
 	var written map[uuid.UUID]bool
-	following, err := s.follower.Follow(ctx)
+	following, err := s.followers.Follow(ctx)
 	if err != nil {
 		return err
 	}
@@ -237,6 +237,7 @@ func (s *Claims) endCalled(
 				return fmt.Errorf("ending run %s: %w", run, err)
 			}
 			tx.Wake() // a retry, or the run that waits at the gate
+			tx.Ask(following.Asks()...)
 		}
 		return then(tx, c.tenant)
 	})

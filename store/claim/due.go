@@ -142,7 +142,7 @@ func (s *Claims) ClaimDue(ctx context.Context, claim scheduler.Claim) (domain.Ba
 func (s *Claims) claimDue(
 	ctx context.Context, claim scheduler.Claim,
 ) (batch domain.Batch, slots []time.Time, err error) {
-	following, err := s.follower.Follow(ctx)
+	following, err := s.followers.Follow(ctx)
 	if err != nil {
 		return domain.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
 	}
@@ -431,6 +431,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 		return err
 	}
 	failpoint.At(failpoint.ClaimCommitted)
+	c.claims.db.Ask(c.following.Asks()...)
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, c.fences, lease)
 	c.batch.Settled = len(c.next.moved) + len(c.next.completed)
 	return nil

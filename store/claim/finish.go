@@ -211,7 +211,7 @@ func (s *Claims) Finish(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
 ) (superseded int, err error) {
 	ctx = pg.Runs.In(ctx)
-	following, err := s.follower.Follow(ctx)
+	following, err := s.followers.Follow(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
@@ -233,6 +233,7 @@ func (s *Claims) Finish(
 		return 0, s.db.TookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
 	}
 	failpoint.At(failpoint.FinishCommitted)
+	s.db.Ask(following.Asks()...)
 	if slices.ContainsFunc(f.outcomes, dueSoon) {
 		s.db.Wake()
 	}

@@ -171,7 +171,7 @@ func (s *Claims) end(
 		outcomes = append(outcomes, judge(r, held.now))
 	}
 	over := slices.DeleteFunc(held.claims, func(id uuid.UUID) bool { return slices.Contains(left, id) })
-	following, err := s.follower.Follow(ctx)
+	following, err := s.followers.Follow(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -181,6 +181,7 @@ func (s *Claims) end(
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverCommitted)
+	s.db.Ask(following.Asks()...)
 	if len(f.locked)+len(f.kept) > 0 {
 		s.options.Log.Warn("claims are not ended yet because another transaction has locked their rows",
 			"claims", len(f.kept), "runs", len(f.locked))

@@ -77,7 +77,7 @@ func (s *Claims) renewing() string {
 		       EXISTS (SELECT FROM punctual.claims c
 		               WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
 		       ` + s.options.ChoresDue + `,
-		       (` + s.follower.Facts() + `),
+		       ` + s.followers.Facts() + `,
 		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
 		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
 		       d.*, l.*
@@ -95,7 +95,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	var limits limitRows
 	var frozen freeze.Row
 	var copied bool
-	var facts []byte // for the follower
+	var facts []string // for the followers
 	var b pgx.Batch
 	var line timeline
 	guarding := s.guarding.Load()
@@ -123,7 +123,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
 	}
-	if err := s.follower.Learn(facts); err != nil {
+	if err := s.followers.Learn(facts); err != nil {
 		return p, err
 	}
 	p.Replaced = s.replaced.Swap(false)

@@ -206,6 +206,7 @@ type saves struct {
 	places  []claim.Place
 	audited audit.Rows
 	wakes   bool // a job is due at once or very soon
+	asks    bool // a pause ends very soon
 }
 
 // save queues the statements that write the changes as the job's next version, with its audit entry.
@@ -243,6 +244,7 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 		claim.QueueGate(&b.Batch, h.ID)
 	}
 	b.wakes = b.wakes || h.dueSoon(now)
+	b.asks = b.asks || h.PausedUntil != nil && h.PausedUntil.Before(now.Add(pg.Soon))
 	return b.audited.Add(h.tenant, now, h.change(note))
 }
 
@@ -262,6 +264,9 @@ func (b *saves) send(ctx context.Context, tx *pg.Tx) error {
 	}
 	if b.wakes {
 		tx.Wake()
+	}
+	if b.asks {
+		tx.Ask(ChorePauses)
 	}
 	claim.QueuePlaces(&b.Batch, b.places...)
 	b.audited.Queue(ctx, &b.Batch)

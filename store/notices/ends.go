@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
@@ -84,6 +85,7 @@ func (s *Teller) EndIncidents(ctx context.Context) (ended int, left bool, err er
 		var b pgx.Batch
 		told.queue(&b, &ended)
 		gone.queueForget(&b)
+		tx.Ask(scheduler.ChoreNotices)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	return ended, left, pg.Wrap("ending incidents", err)
