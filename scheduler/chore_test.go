@@ -124,7 +124,7 @@ func TestAWriteOfThisProcessStartsAChoreAndEndsItsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var did choreLog
 		store := newFakeStore()
-		store.asked = map[string]chan struct{}{"replay": make(chan struct{}, 1)}
+		store.asked = map[string]chan struct{}{"replay": make(chan struct{}, 2)}
 		startChores(t, store, Chore{Name: "replay", Batch: did.batch(func(n int) (time.Duration, bool, error) {
 			return time.Hour, n == 1, nil
 		})})

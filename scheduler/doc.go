@@ -92,8 +92,9 @@
 //
 // Beside the tick loop a replica renews its heartbeat every two seconds. The answer says what else there is to do:
 // lost replicas to take over from, cancels to carry out, and chores to do (Chore), such as operations on many runs or
-// jobs and notices to send. The store hands its chores to Run as values. Any replica does chores, batch by batch, each
-// batch in a transaction of its own. The runs they create wait in ready like all others. Deleting what is past its
+// jobs and notices to send. The replica that writes work for a chore needs no heartbeat for it: the commit asks for the
+// chore (Store.Asked). The store hands its chores to Run as values. Any replica does chores, batch by batch, each batch
+// in a transaction of its own. The runs they create wait in ready like all others. Deleting what is past its
 // retention is a chore too, of one replica at a time. A pause ends at its set time. If no replica is up then, the first
 // to come back ends it as of that instant.
 //

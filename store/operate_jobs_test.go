@@ -15,7 +15,6 @@ import (
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/letters"
-	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -50,7 +49,7 @@ func (c crud) countJobs(r letters.JobsRequest) int {
 func (c crud) states() map[string]string {
 	c.t.Helper()
 	states, err := pg.Map[string, string](c.t.Context(), c.db.Pool(), `
-		SELECT `+names.JobState+`, string_agg(j.name, ' ' ORDER BY j.name)
+		SELECT punctual.job_state(j, s), string_agg(j.name, ' ' ORDER BY j.name)
 		FROM punctual.jobs j LEFT JOIN punctual.schedules s ON s.job_id = j.id WHERE j.tenant = $1 GROUP BY 1`, c.tenant)
 	must(c.t, err)
 	return states

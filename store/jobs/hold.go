@@ -81,7 +81,7 @@ func (s *Jobs) hold(
 	b.Queue(`
 		SELECT `+jobColumns+` FROM `+jobTables+`
 		WHERE j.id = ANY($1::uuid[]) AND j.state <> 'deleted' AND ($3::integer = 0 OR j.tenant = $3::integer)
-		  AND (j.id = ANY($2::uuid[]) OR s.job_id IS NULL AND j.kind IN ('at', 'delay'))
+		  AND (j.id = ANY($2::uuid[]) OR s.job_id IS NULL AND punctual.is_completed(j, s))
 		ORDER BY j.id`, ids, append([]uuid.UUID{}, locks...), tenant).
 		Query(pg.Into(&jobs, func(row pgx.CollectableRow) (*held, error) {
 			job, err := scanJob(row)

@@ -194,7 +194,7 @@ func unfinished(jobs []*fresh) (n int) {
 // completedHolders are completed jobs that still have a name.
 const completedHolders = `
 SELECT j.id, j.version FROM punctual.jobs j LEFT JOIN punctual.schedules s ON s.job_id = j.id
-WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.named AND j.state = 'active' AND ` + names.Completed
+WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.named AND punctual.is_completed(j, s)`
 
 // releaseNames takes the names from completed jobs that still have them, and reports whether there were any. They have
 // them because the claim of a job's last slot does not free its name. A job that is at the same version when its row is

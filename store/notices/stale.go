@@ -12,7 +12,6 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/definitions"
-	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -38,13 +37,13 @@ type watched struct {
 // The rows are locked and locked ones are skipped, so that only one of several replicas looks at each job.
 const selectWatched = `
 SELECT n.job_id, coalesce(j.version, 0), coalesce(j.tenant, 0), now(), n.stale_since, t.notify,
-       coalesce(j.state, 'deleted') = 'paused', coalesce(` + names.JobState + `, 'deleted') = 'completed',
-       greatest(j.created_at, n.success_at, coalesce(s.next_run_at, ` + names.CompletedAt + `)) AS due_at,
+       coalesce(j.state, 'deleted') = 'paused', coalesce(punctual.job_state(j, s), 'deleted') = 'completed',
+       greatest(j.created_at, n.success_at, coalesce(s.next_run_at, punctual.completed_at(j, s))) AS due_at,
        greatest(j.created_at, n.success_at,
            (SELECT min(v.valid_from) FROM punctual.job_versions v WHERE v.job_id = n.job_id AND v.version >
                (SELECT max(p.version) FROM punctual.job_versions p WHERE p.job_id = n.job_id AND p.state = 'paused')),
            (SELECT min(v.valid_from) FROM punctual.job_versions v
-            WHERE v.job_id = n.job_id AND v.valid_from > ` + names.CompletedAt + `)) AS begun
+            WHERE v.job_id = n.job_id AND v.valid_from > punctual.completed_at(j, s))) AS begun
 FROM (SELECT * FROM punctual.notified WHERE look_at <= now() ORDER BY look_at LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED) n
 LEFT JOIN punctual.jobs j ON j.id = n.job_id AND j.state <> 'deleted'
 LEFT JOIN punctual.schedules s ON s.job_id = j.id

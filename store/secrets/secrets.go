@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/store/audit"
-	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
@@ -197,7 +196,7 @@ func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) e
 			LEFT JOIN punctual.schedules s ON s.job_id = j.id
 			JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
 			WHERE x.tenant = $1 AND x.name = $2 AND j.tenant = $1
-			  AND `+names.JobState+` IN ('active', 'paused')
+			  AND punctual.job_state(j, s) IN ('active', 'paused')
 			  AND $2 IN (v.definition #>> '{target,auth,secret}',
 			             v.definition #>> '{target,tls,client_certificate}',
 			             v.definition #>> '{target,tls,ca}')

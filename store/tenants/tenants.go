@@ -231,7 +231,8 @@ func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant
 	return t, err
 }
 
-// LiveJobs counts the jobs that count towards a tenant's max_jobs.
+// LiveJobs counts the jobs that count towards a tenant's max_jobs: those that are not completed. It begins at schedules
+// if they are few, as most one-shots have no row there any more.
 const LiveJobs = `
 	SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 	WHERE j.tenant = $1 AND j.named AND s.completed_at IS NULL`
