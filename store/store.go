@@ -135,7 +135,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Audit = audit.New(s.db, o.AuditRetention)
 	s.Days = days.New(s.db, o.Retention, o.FailureRetention, o.Log)
 	s.Claims = claim.New(
-		claim.Rooms{DB: s.db, Days: s.Days, Freezes: s.Switch, Definitions: s.definitions, Followers: []claim.Follower{s.defaults}},
+		claim.Rooms{
+			DB: s.db, Days: s.Days, Freezes: s.Switch, Definitions: s.definitions,
+			Followers: []claim.Follower{s.defaults},
+		},
 		claim.Options{Log: o.Log, ChoresDue: choresDue, Ended: o.Ended})
 	s.Fleet = fleet.New(s.db)
 	s.History = history.New(s.db, o.DefaultJitter)
