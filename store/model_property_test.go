@@ -187,9 +187,9 @@ func refusalOf(err error) string {
 	case err == nil:
 		return ""
 	case late:
-		return supersededCall.Error()
+		return errSuperseded.Error()
 	case errors.Is(err, ErrState), errors.Is(err, ErrNotFound):
-		return badState.Error()
+		return errBadState.Error()
 	}
 	return err.Error()
 }
@@ -309,7 +309,7 @@ func (l *lived) answer(e *modelEvent) error {
 	}
 	late, err := l.Finish(l.t.Context(), []domain.Outcome{s.outcome}, released)
 	if late > 0 {
-		return supersededCall
+		return errSuperseded
 	}
 	return err
 }

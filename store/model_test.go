@@ -62,7 +62,7 @@ type modelEnd struct {
 }
 
 // Why an event is refused.
-var badState, supersededCall = errors.New("state"), errors.New("superseded")
+var errBadState, errSuperseded = errors.New("state"), errors.New("superseded")
 
 // modelEvent is something that happens. Each kind uses some of the fields.
 type modelEvent struct {
@@ -92,7 +92,7 @@ func transition(m model, e modelEvent) (after model, err error) {
 		dead := m.run(e.of)
 		if again := m.run(dead.replay); dead.letter == "" || dead.letter != "open" &&
 			(again == nil || again.status != domain.StatusCancelled) {
-			return m, badState
+			return m, errBadState
 		}
 		dead.letter, dead.replay = "resolved", e.run
 		m.enter(e.run, dead.job, domain.TriggerReplay)
@@ -112,7 +112,7 @@ func transition(m model, e modelEvent) (after model, err error) {
 		}
 	case "cancel":
 		if r.status.Final() && r.status != domain.StatusCancelled {
-			return m, badState
+			return m, errBadState
 		}
 		m.cancel(r.job, domain.ReasonCancelled, e.run)
 	}
@@ -200,7 +200,7 @@ func (r *modelRun) skip(blocker uuid.UUID) {
 // enters is a run by hand.
 func (e modelEvent) enters(m *model) error {
 	if of := m.run(e.of); of != nil && !of.status.Final() {
-		return badState
+		return errBadState
 	}
 	policy := m.jobs[e.job].policy
 	blocker, replaces := m.overlap(e.job)
@@ -296,7 +296,7 @@ func (e modelEvent) answers(m *model, r *modelRun) error {
 		r.accepted, r.inReady, r.ready = true, true, m.now+min(modelSilence, modelDuration)
 	case accepts: // nobody is told that it came too late
 	case !current:
-		return supersededCall
+		return errSuperseded
 	case failed:
 		m.fail(r, reason, map[string]int{"503": modelAfter}[e.with])
 	case e.with == "interrupted" && m.jobs[r.job].once:
@@ -316,7 +316,7 @@ func (e modelEvent) calls(m *model, r *modelRun) error {
 		if e.do == "complete" && completed || (e.do == "report" || e.do == "report final") && reported {
 			return nil
 		}
-		return supersededCall
+		return errSuperseded
 	}
 	switch e.do {
 	case "beat":
