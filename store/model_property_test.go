@@ -498,6 +498,12 @@ func (l *lived) step(seed uint64, step int) (e modelEvent) {
 		e.do = "listen"
 	case n < 88:
 		e.do = "take over"
+		if again := l.model.run(run(func(r modelRun) bool { // more likely one whose run was lost before
+			return r.status == domain.StatusRunning && len(r.records) > 0 &&
+				r.records[len(r.records)-1].outcome == domain.AttemptLost
+		})); again != nil {
+			e.replica = again.replica
+		}
 	case n < 92:
 		e.do, e.run = "cancel", run(pick(random, alive, alive, final))
 	case n < 93:
