@@ -106,6 +106,77 @@ func TestALimitThatMakesRunsLateIsToldOnceAndItsEndOnce(t *testing.T) {
 	c.wantCount(0, "lines are looked at", `SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL OR causes <> '{}'`)
 }
 
+// What joins while a message about the same cause is under way is told five minutes after that message.
+func TestLateRunsThatComeDuringAMessageWait(t *testing.T) {
+	for name, limited := range map[string]bool{"a limit": true, "no cause": false} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			if limited {
+				c.limited(true)
+			}
+			for _, job := range []string{"first", "second"} {
+				c.create(job, never, slackly)
+			}
+			c.runsLate("first")
+			c.tell()
+			m := c.claimNotice()
+			c.runsLate("second")
+			c.tell()
+			must(t, c.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
+			if channel := c.told(incidents{}); len(channel) > 0 {
+				t.Errorf("at once, the channel is told %q", channel)
+			}
+			c.later()
+			if channel := c.told(incidents{}); len(channel) != 1 || !strings.Contains(channel[0], "1 run of 1 job late") {
+				t.Errorf("five minutes later, the channel is told %q", channel)
+			}
+		})
+	}
+}
+
+// A replica that stood still tells of a limit when others have told its end. The end is told again.
+func TestAMessageThatArrivesAfterTheEndOfItsCauseIsFollowedByTheEnd(t *testing.T) {
+	c := newClaimer(t)
+	c.secret("key", "routing")
+	c.limited(true)
+	c.create("job", never, pager)
+	c.runsLate("job")
+	c.tell()
+	world, standing := incidents{}, c.claimNotice()
+	c.told(world)
+	c.later()
+	c.limited(false)
+	c.told(world)
+	if open := world.open(); len(open) > 0 {
+		t.Fatalf("at the end, open: %q", open)
+	}
+	world.take(t, *standing)
+	must(t, c.Answered(t.Context(), *standing, notice.Answer{Arrival: notice.Delivered}))
+	c.told(world)
+	if open := world.open(); len(open) > 0 {
+		t.Errorf("after the late message, open: %q", open)
+	}
+	c.wantCount(0, "causes are left", `SELECT count(*) FROM punctual.notice_lines WHERE causes <> '{}'`)
+}
+
+// A recipient that refuses what it is told of a cause is not looked at for ever.
+func TestARefusedMessageAboutACauseIsGivenUp(t *testing.T) {
+	c := newClaimer(t)
+	c.limited(true)
+	c.create("job", never, slackly)
+	c.runsLate("job")
+	c.tell()
+	for range 5 {
+		must(t, c.Answered(t.Context(), *c.claimNotice(), notice.Answer{Arrival: notice.Refused, Status: 400}))
+	}
+	c.later()
+	if m := c.claimNotice(); m != nil {
+		t.Errorf("told %s", m.Body)
+	}
+	c.wantCount(0, "lines are looked at",
+		`SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL OR causes <> '{}'`)
+}
+
 // What is over when it is told is told once to people. Where it opens something, that is closed five minutes later.
 func TestAFreezeAndLateRunsWithoutACauseOpenAndClose(t *testing.T) {
 	for name, frozen := range map[string]bool{"a freeze": true, "no cause": false} {

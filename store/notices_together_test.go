@@ -74,7 +74,7 @@ func TestAHostThatIsDownIsToldOnce(t *testing.T) {
 	if len(world.open()) != 2 {
 		t.Errorf("open: %q", world.open())
 	}
-	for _, job := range jobs {
+	for _, job := range slices.Backward(jobs) { // the first to answer is one that was not told of yet
 		c.wellAgain(job)
 		channel = append(channel, c.told(world)...)
 	}
@@ -124,6 +124,29 @@ func TestALaterStateReplacesAnUnsentOne(t *testing.T) {
 	c.wantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
 }
 
+// What waits for a recipient is told with what comes after it: nothing is lost of what happened, and to which runs.
+func TestNewsThatWaitsIsToldWithWhatComesAfter(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, everything)
+	c.dies("job")
+	c.tell()
+	c.later()
+	c.dies("job")
+	c.wellAgain("job")
+	if e := news(t, c.wantHeard("failing 1, dead 2, recovered 1")).Events[1]; len(e.Runs) != 2 {
+		t.Errorf("of the dead runs it names %v", e.Runs)
+	}
+}
+
+// Nothing is kept of what a recipient believes that does not ask for recoveries.
+func TestWithoutRecoveriesNothingStaysOpen(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, notify(hook, domain.EventFailing, domain.EventDead))
+	c.dies("job")
+	c.wantHeard("failing 1, dead 1")
+	c.wantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
+}
+
 // A frozen tenant's notices wait.
 func TestNoticesOfAFrozenTenantWait(t *testing.T) {
 	c := newClaimer(t)
@@ -160,10 +183,6 @@ func TestARefusedMessageIsGivenUp(t *testing.T) {
 func TestAnIncidentOfManyJobsSaysWhichAreWell(t *testing.T) {
 	c := newClaimer(t)
 	c.secret("key", "routing")
-	pager := func(d *domain.Definition) {
-		statefully(d)
-		d.Notify = slices.DeleteFunc(d.Notify, func(n domain.Notify) bool { return n.Format != domain.FormatPagerDuty })
-	}
 	hear := func() (all []pagerDutyEvent) {
 		c.later()
 		for _, m := range c.hearsAll() {
