@@ -60,9 +60,8 @@ func TestJobsThatFailTogetherAreToldTogether(t *testing.T) {
 
 // A host that cannot be reached is one cause: one message that it cannot be reached, and one when it can.
 func TestAHostThatIsDownIsToldOnce(t *testing.T) {
-	c := newClaimer(t)
-	c.secret("key", "routing")
-	world, jobs := incidents{}, []string{"a", "b", "c"}
+	c, world := withRecipients(t)
+	jobs := []string{"a", "b", "c"}
 	for _, job := range jobs {
 		c.create(job, never, slackly, statefully)
 	}
@@ -77,9 +76,9 @@ func TestAHostThatIsDownIsToldOnce(t *testing.T) {
 	for _, job := range slices.Backward(jobs) { // the first to answer is one that was not told of yet
 		c.wellAgain(job)
 		channel = append(channel, c.told(world)...)
-	}
-	if len(world.open()) != 0 {
-		t.Errorf("still open: %q", world.open())
+		if len(world.open()) != 0 {
+			t.Errorf("still open: %q", world.open())
+		}
 	}
 	if len(channel) != 2 || !strings.Contains(channel[0], "cannot be reached") ||
 		!strings.Contains(channel[1], "can be reached again: 1 of 3 jobs recovered") {
@@ -133,8 +132,27 @@ func TestNewsThatWaitsIsToldWithWhatComesAfter(t *testing.T) {
 	c.later()
 	c.dies("job")
 	c.wellAgain("job")
+	c.tell()
+	c.wantCount(1, "rows keep their place in the line",
+		`SELECT count(*) FROM punctual.notice_subjects WHERE tell_at < now() - interval '4 min'`)
 	if e := news(t, c.wantHeard("failing 1, dead 2, recovered 1")).Events[1]; len(e.Runs) != 2 {
 		t.Errorf("of the dead runs it names %v", e.Runs)
+	}
+}
+
+// Messages to people come ever slower while they follow each other. A minute without one begins anew.
+func TestMessagesThatFollowEachOtherComeSlower(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, slackly)
+	for _, want := range []string{"1 s", "2 s", "4 s", "1 s"} {
+		if want == "1 s" {
+			c.exec(`UPDATE punctual.notice_lines SET delivered_at = now() - interval '1 min'`)
+		}
+		c.dies("job")
+		c.later()
+		c.told(incidents{})
+		c.wantCount(1, "lines are held up for "+want, `SELECT count(*) FROM punctual.notice_lines
+			WHERE pace = $1::text::interval`, want)
 	}
 }
 

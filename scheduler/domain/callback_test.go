@@ -115,6 +115,19 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 	}
 }
 
+// What follows no timeout is said where another attempt would have followed.
+func TestATimeoutSaysWhyNoAttemptFollows(t *testing.T) {
+	t.Parallel()
+	for attempt, said := range map[int]bool{1: true, 2: false} {
+		a := judged(t, `{"retry":{"max_attempts":2,"after_timeout":false}}`)
+		a.Attempt = attempt
+		o := Judge(a, delivery.Result{Reason: delivery.ReasonTimeout, Sent: true}, time.Unix(1e9, 0), time.Unix(1e9, 0))
+		if got := strings.Contains(o.Error, "retry.after_timeout"); got != said || o.Verdict != Bury {
+			t.Errorf("attempt %d: %q", attempt, o.Error)
+		}
+	}
+}
+
 func TestCallbackDeadline(t *testing.T) {
 	t.Parallel()
 	job := compiled(t, `{"completion":"async","heartbeat_timeout":"5m","max_duration":"12m"}`)

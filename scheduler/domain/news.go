@@ -154,7 +154,7 @@ func (n News) Unreachable() (why string, is bool) {
 			continue
 		}
 		r := e.Runs[0]
-		return r.Error, n.Host != "" && r.HTTPStatus == 0 && delivery.NoConnection(delivery.Reason(r.Reason), r.Error)
+		return r.Error, n.Host != "" && delivery.NoConnection(delivery.Reason(r.Reason), r.Error)
 	}
 	return "", false
 }

@@ -1,8 +1,6 @@
 package notices
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +10,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
+	"punctual/store/pg"
 )
 
 // mostOverlaps is how many jobs that skip slots are a subject each. All others of a recipient share one, which names
@@ -47,29 +46,20 @@ CASE WHEN '' = ANY($3::text[]) AND EXISTS (
      THEN '{""}'::text[] ELSE '{}' END`
 
 // queueOverlaps queues the statement that adds jobs most of whose slots are skipped to the causes of their lines.
-func queueOverlaps(b *pgx.Batch, crowded []joining, lines map[uuid.UUID]*line) error {
+func queueOverlaps(b *pgx.Batch, crowded []joining, lines map[uuid.UUID]*line) {
 	var ids []uuid.UUID
-	var texts []string
 	for _, j := range crowded {
 		lines[j.line].overlaps(j.news)
 		if !slices.Contains(ids, j.line) {
 			ids = append(ids, j.line)
 		}
 	}
-	for _, id := range ids {
-		text, err := json.Marshal(lines[id].causes)
-		if err != nil {
-			return fmt.Errorf("the causes of a line: %w", err)
-		}
-		texts = append(texts, string(text))
-	}
 	if len(ids) > 0 {
 		b.Queue(`
 			UPDATE punctual.notice_lines l SET causes = u.causes::jsonb, look_at = now(), due_at = least(l.due_at, now())
 			FROM unnest($1::uuid[], $2::text[]) AS u(id, causes)
-			WHERE l.id = u.id`, ids, texts)
+			WHERE l.id = u.id`, ids, pg.Column(ids, func(id uuid.UUID) string { return asText(lines[id].causes) }))
 	}
-	return nil
 }
 
 // overlaps adds a job to the causes.
@@ -133,6 +123,6 @@ func (l *line) tellOverlap(key, job string, w world) (s notice.Subject, tells bo
 		c.Told, c.Sent = true, c.Joined
 	}
 	l.causes[key] = c
-	l.look(c, true, l.now.Add(time.Minute))
+	l.look(l.now.Add(time.Minute))
 	return s, tells
 }
