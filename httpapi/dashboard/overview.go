@@ -54,8 +54,8 @@ var sparked = map[string]struct {
 	words string
 	of    func(overview.HourOfRuns) float64
 }{
-	"unended":   {"runs that have not ended, by hour", func(h overview.HourOfRuns) float64 { return float64(h.Unended) }},
-	"dead":      {"runs that died, by hour", func(h overview.HourOfRuns) float64 { return float64(h.Dead) }},
+	"unended": {"runs that have not ended, by hour", func(h overview.HourOfRuns) float64 { return float64(h.Unended) }},
+	"dead":    {"runs that died, by hour", func(h overview.HourOfRuns) float64 { return float64(h.Dead) }},
 	"failed": {"share of runs that died, by hour", func(h overview.HourOfRuns) float64 {
 		return 1 - or(h.SuccessRate, 1)
 	}},
