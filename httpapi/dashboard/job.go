@@ -75,8 +75,8 @@ func (v *visit) job(job httpapi.Job) error {
 	return v.show("job", job.Name, view)
 }
 
-// passed returns the slots that the newest pause swallowed, if it ended since then and none of them was made up for. The
-// runs are the newest first, and summaries.
+// passed returns the slots that the newest pause swallowed, if it ended since then and none of them was made up for.
+// The runs are the newest first, and summaries.
 func (v *visit) passed(newest []runs.Run, since time.Time) (*runs.SkippedRange, error) {
 	i := slices.IndexFunc(newest, func(r runs.Run) bool { return r.Reason != nil && *r.Reason == domain.ReasonPaused })
 	if i < 0 {
