@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"punctual/httpapi/auth"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/store/tenants"
 )
@@ -41,15 +42,16 @@ func SetTenant(t *tenants.Tenant, given map[string]string) error {
 			patch[name] = number
 		}
 	}
-	raw, err := render(patch)
+	raw, err := body.Render(patch)
 	if err != nil {
 		return err
 	}
-	var b body[TenantSettings]
-	b.raw, b.errors = decode(raw, &b.value, true)
-	err = patchSettings(&b, t)
-	var p *problem.Problem
-	if errors.As(err, &p) {
+	asked, unread := body.Read[TenantSettings](raw, true)
+	if unread != nil {
+		return unread
+	}
+	err = patchSettings(&asked, t)
+	if p, is := errors.AsType[*problem.Problem](err); is {
 		return flagErrors(p)
 	}
 	return err

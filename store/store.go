@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -210,5 +209,7 @@ var (
 	ErrNotFound = pg.ErrNotFound
 	ErrState    = pg.ErrState
 	// ErrKeyReused says that an Idempotency-Key came before with another request.
-	ErrKeyReused = errors.New("the Idempotency-Key was used before with another request")
+	ErrKeyReused error = &domain.Refusal{
+		Code: "idempotency_key_reused", Reason: "the Idempotency-Key was used before with another request", Around: true,
+	}
 )

@@ -26,6 +26,11 @@ func (e *SupersededError) Error() string {
 	return fmt.Sprintf("the attempt of this token has ended: the status of run %s is %s", e.Run, e.Status)
 }
 
+// Unwrap returns how a caller is refused.
+func (e *SupersededError) Unwrap() error {
+	return &domain.Refusal{Code: "superseded", Reason: e.Error()}
+}
+
 // Beat is the answer to a target's heartbeat.
 type Beat struct {
 	CancelRequested bool

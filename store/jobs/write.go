@@ -65,7 +65,7 @@ func (s *Jobs) create(
 	return s.createOne(ctx, q, tx, tenant, job, f)
 }
 
-// createOne is create after the facts were read. u is q if q is a transaction.
+// createOne is create after the facts were read. tx is q, or nil if q is no transaction.
 func (s *Jobs) createOne(
 	ctx context.Context, q pg.Querier, tx *pg.Tx, tenant int32, job NewJob, f facts,
 ) (rec Record, taken, due bool, err error) {
@@ -82,8 +82,7 @@ func (s *Jobs) createOne(
 	if err != nil || len(left) > 0 {
 		return rec, err == nil, false, err
 	}
-	rec, err = n.record()
-	return rec, false, due, err
+	return n.record(), false, due, nil
 }
 
 // PutJob creates the job with a name, or replaces it; the definition gets that name. It replaces the active or paused

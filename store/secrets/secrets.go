@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -40,6 +41,9 @@ func (e *SecretInUseError) Error() string {
 	}
 	return fmt.Sprintf("secret %q is used by active or paused jobs: %s%s", e.Name, strings.Join(e.Jobs, ", "), others)
 }
+
+// Unwrap returns how a caller is refused.
+func (e *SecretInUseError) Unwrap() error { return &domain.Refusal{Code: "state", Reason: e.Error()} }
 
 // cursor marks cursors of the list of secrets.
 const cursor byte = 's'

@@ -60,13 +60,6 @@ type NewKey struct {
 	Never     bool          // in place of both: it works until it is revoked
 }
 
-// KeyExpiryError says that a new key would have expired already.
-type KeyExpiryError struct{ At time.Time }
-
-func (e *KeyExpiryError) Error() string {
-	return fmt.Sprintf("expires_at %s is in the past", e.At.UTC().Format(time.RFC3339))
-}
-
 const keyColumns = `k.id, t.name, k.name, '` + keyStart + `' || k.prefix, k.role,
 	CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= now() THEN 'expired' ELSE 'active' END,
 	k.created_by, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, ` + soon + ` IS TRUE`

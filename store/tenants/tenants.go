@@ -49,7 +49,10 @@ type Tenant struct {
 const DefaultTenant = "default"
 
 // ErrTenantExists says that another tenant has the name of a new one.
-var ErrTenantExists = errors.New("the name is taken by another tenant")
+var ErrTenantExists error = &domain.Refusal{
+	Code: "name_taken", Reason: "the name is taken by another tenant",
+	Blames: []domain.Problem{{Field: "name", Message: "is taken by another tenant"}},
+}
 
 const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_concurrent_runs, t.max_runs_per_second,
 	t.max_requests_per_second,

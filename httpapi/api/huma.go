@@ -1,4 +1,4 @@
-package httpapi
+package api
 
 import (
 	"errors"
@@ -13,10 +13,10 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// nameRequest is a transformer of huma: it adds the request's id to the problems that huma writes.
-func nameRequest(ctx huma.Context, _ string, v any) (any, error) {
+// NameRequest is a transformer of huma: it adds the request's id to the problems that huma writes.
+func NameRequest(ctx huma.Context, _ string, v any) (any, error) {
 	if p, ok := v.(*problem.Problem); ok {
-		return p.Of(requestID(ctx.Context())), nil
+		return p.Of(RequestID(ctx.Context())), nil
 	}
 	return v, nil
 }
@@ -69,7 +69,7 @@ func parameterMessage(op *huma.Operation, detail *huma.ErrorDetail) string {
 		case p.Name != name:
 			names = append(names, p.Name)
 		case len(p.Schema.Enum) > 0:
-			return notOneOf(detail.Value, p.Schema.Enum)
+			return NotOneOf(detail.Value, p.Schema.Enum)
 		default:
 			return detail.Message
 		}
@@ -81,16 +81,16 @@ func parameterMessage(op *huma.Operation, detail *huma.ErrorDetail) string {
 		domain.DidYouMean(name, names...))
 }
 
-// notOneOf says which words are allowed, and suggests the nearest.
-func notOneOf(value any, choices []any) string {
-	words := texts(choices)
+// NotOneOf says which words are allowed, and suggests the nearest.
+func NotOneOf[T any](value any, choices []T) string {
+	words := Texts(choices)
 	written, _ := value.(string)
 	return fmt.Sprintf("%q is not one of %s%s", problem.Clip(written), strings.Join(words, ", "),
 		domain.DidYouMean(written, words...))
 }
 
-// texts returns the choices of an enum as they are shown.
-func texts(choices []any) []string {
+// Texts returns the choices of an enum as they are shown.
+func Texts[T any](choices []T) []string {
 	words := make([]string, len(choices))
 	for i, choice := range choices {
 		words[i] = fmt.Sprint(choice)

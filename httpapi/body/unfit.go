@@ -1,11 +1,10 @@
-package httpapi
+package body
 
 import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,7 +40,7 @@ var insteadOfZero = map[string]string{
 // unfit returns what huma finds wrong with the type of a value, with a suggestion; empty when it fits. It never repeats
 // a string, which may be a secret, but for one that stands for a schedule. The domain judges what is in a value, and
 // has the better words for that.
-func (d *decoder) unfit(p place, raw jsontext.Value) string {
+func (w *walk) unfit(p place, raw jsontext.Value) string {
 	var value any
 	switch kind := raw.Kind(); {
 	case p.schema.Type == "" && !domain.StorableJSON([]byte(raw)):
@@ -58,7 +57,7 @@ func (d *decoder) unfit(p place, raw jsontext.Value) string {
 		_ = json.Unmarshal(raw, &value, lenient) // never fails
 	}
 	var found huma.ValidateResult
-	huma.Validate(d.schemas, p.schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, value, &found)
+	huma.Validate(w.schemas, p.schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, value, &found)
 	for _, err := range found.Errors {
 		var wrong *huma.ErrorDetail
 		if !errors.As(err, &wrong) {
@@ -68,7 +67,7 @@ func (d *decoder) unfit(p place, raw jsontext.Value) string {
 		switch number, _ := strconv.ParseFloat(string(raw), 64); {
 		case expected[wrong.Message] != "":
 			return wrongType(p, expected[wrong.Message], raw.Kind(), value)
-		case wrong.Message == tooShort && p.optional && p.schema.Format == formatSecret:
+		case wrong.Message == tooShort && p.optional && p.schema.Format == FormatSecret:
 			return "must not be empty; leave it out"
 		case wrong.Message == tooShort && p.optional:
 			return "must not be empty; leave it out for the default"
@@ -100,15 +99,14 @@ func wrongType(p place, want string, kind jsontext.Kind, value any) string {
 func instead(p place, value any) string {
 	switch v := value.(type) {
 	case string:
-		if p.of == reflect.TypeFor[domain.Schedule]() {
-			meant, _ := domain.ScheduleMeant(v)
-			return meant
+		if of, ok := p.body().(interface{ Meant(text string) string }); ok {
+			return of.Meant(v)
 		}
 	case stdjson.Number:
 		switch p.schema.Format {
-		case formatDuration: // the number may be of seconds or of milliseconds
+		case FormatDuration: // the number may be of seconds or of milliseconds
 			return `"90s" with its unit`
-		case formatInstant, formatLocal, formatBound:
+		case FormatInstant, FormatLocal, FormatBound:
 			if meant, ok := domain.InstantMeant(v.String()); ok {
 				return strconv.Quote(meant)
 			}
@@ -118,26 +116,41 @@ func instead(p place, value any) string {
 	return ""
 }
 
-// setByServer is implemented by bodies whose answers have fields that requests may not set.
-type setByServer interface{ readOnly() []string }
-
-// unknown returns why a field is unknown in its place, with what it may have meant; empty when it is ignored.
-func (d *decoder) unknown(p place, name string) string {
-	if body, ok := p.body().(setByServer); ok && slices.Contains(body.readOnly(), name) {
-		switch {
-		case p.of == reflect.TypeFor[JobReplacement](): // a PUT takes back what a GET returned
-			return ""
-		case name == "state":
-			return `unknown field: it is set by the server; ` +
-				`to pause a job write "paused": true, or POST /v1/jobs/{job}/pause`
+// unknown returns why a field is unknown in its place, with what it may have meant; empty when it is ignored. Bodies
+// know the fields that only answers have.
+func (w *walk) unknown(p place, name string) string {
+	if of, ok := p.body().(interface {
+		SetByServer(field string) (why string, is bool)
+	}); ok {
+		if why, is := of.SetByServer(name); is {
+			return why
 		}
-		return "unknown field: it is set by the server; leave it out"
 	}
 	names := slices.Sorted(maps.Keys(p.schema.Properties))
 	for _, outer := range names {
-		if inner := d.resolved(place{schema: p.schema.Properties[outer]}); inner.schema.Properties[name] != nil {
+		if inner := w.resolved(place{schema: p.schema.Properties[outer]}); inner.schema.Properties[name] != nil {
 			return fmt.Sprintf("unknown field; did you mean %s.%s?", outer, name)
 		}
 	}
 	return "unknown field" + domain.DidYouMean(name, names...)
+}
+
+// LeaveOut is why a body may not set what the server sets.
+const LeaveOut = "unknown field: it is set by the server; leave it out"
+
+// kindOf names a kind of value, for people.
+func kindOf(kind jsontext.Kind) string {
+	switch kind {
+	case '"':
+		return "a string"
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case 't', 'f':
+		return "true or false"
+	case 'n':
+		return "null"
+	}
+	return "a number"
 }

@@ -1,4 +1,4 @@
-package httpapi
+package api
 
 import (
 	"fmt"
@@ -21,13 +21,13 @@ func TestWhatWasNotDoneCanBeTriedAgain(t *testing.T) {
 		problem.CodeInternal: {"0A000", "22P02", "23505", "42501", "42601", "42P01", "XX000", ""},
 	} {
 		for _, code := range codes {
-			p := problemOf(t.Context(), fmt.Errorf("reading: %w", &pgconn.PgError{Code: code}))
+			p := ProblemOf(t.Context(), fmt.Errorf("reading: %w", &pgconn.PgError{Code: code}), "")
 			if p.Code != want {
 				t.Errorf("SQLSTATE %s is answered %s, want %s", code, p.Code, want)
 			}
 		}
 	}
-	if p := problemOf(t.Context(), fmt.Errorf("reading: %w", &pg.BusyError{})); p.Code != problem.CodeBusy {
+	if p := ProblemOf(t.Context(), fmt.Errorf("reading: %w", &pg.BusyError{}), ""); p.Code != problem.CodeBusy {
 		t.Errorf("a caller that waited for a connection is answered %s", p.Code)
 	}
 }
