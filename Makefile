@@ -101,7 +101,7 @@ REST = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /exhaus
 prove: servers $(GOTEST) $(VERIFIER) $(HTMX) ## Prove the rest of the guarantee: the faults and benchmarks that `make test` leaves out
 	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m -run '^($(REST))$$' $(ARGS) \
 		./internal/prove ./internal/bench
-	$(GOTEST) -vet=off -count=1 -run '^(TestLocksDoNotGrowWithTheDaysThatAreKept|TestTheLastWordIsTheTruth)$$' $(ARGS) ./store
+	$(GOTEST) -vet=off -count=1 -run '^(TestLocksDoNotGrowWithTheDaysThatAreKept|TestTheLastWordIsTheTruth|TestARunsLifeIsThatOfItsModel)$$' $(ARGS) ./store
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports
@@ -129,9 +129,8 @@ PEERS_NODE := $(PEERS)/graphile $(PEERS)/pgboss
 bench-peers: build $(PEERS_NODE:%=%/node_modules/.package-lock.json) ## Measure beside River, graphile-worker and pg-boss (three quarters of an hour)
 	@.ci/install postgresql
 	cd $(PEERS)/river && $(GO) build -buildvcs=false -o peer .
-	./bin/punctual bench --only=peers --json testdata/bench/peers.json $(ARGS) \
-		--peers=$(PEERS)/river/peer,$(PEERS)/graphile/peer,$(PEERS)/pgboss/peer
-	cd internal/bench/peertable && $(GO) run .
+	cd internal/bench/peers && $(GO) run -ldflags "$(LDFLAGS)" . $(ARGS) \
+		$(abspath $(PEERS)/river/peer $(PEERS)/graphile/peer $(PEERS)/pgboss/peer)
 
 $(PEERS)/%/node_modules/.package-lock.json: $(PEERS)/%/package-lock.json
 	@.ci/install nodejs npm

@@ -10,31 +10,33 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/tenants"
 )
 
 func (s *server) keyRoutes() {
-	registerBody[KeyInput](s, huma.Operation{
+	api.RegisterBody[KeyInput](s.api, huma.Operation{
 		OperationID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tags: []string{tagTenants},
 		Summary: "Create an API key", DefaultStatus: http.StatusCreated,
 		Description: "The response holds the key. It is not stored and cannot be read again. Callers cannot create a key " +
 			"with a higher role than their own. Only operators create keys with the role metrics. There is no Idempotency-Key " +
 			"here, because storing the response would store the key. If the response was lost, revoke the key and create " +
 			"another.",
-	}, required, exampleKeyInput, s.createKey)
+	}, api.Required, s.createKey)
 
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tags: []string{tagTenants},
 		Summary: "List API keys", Description: "Newest first, including revoked and expired keys.",
 	}, s.listKeys)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-api-key", Method: http.MethodGet, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
 		Summary: "Get an API key", Description: "Without the key itself.",
 	}, s.getKey)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{key}", Tags: []string{tagTenants},
 		Summary: "Revoke an API key",
 		Description: "The key stops working for good, on every replica within two seconds. It stays listed, for its " +
@@ -75,7 +77,7 @@ func (k KeyInput) validate() []problem.FieldError {
 	}
 	errors = append(errors, noNUL("body.name", k.Name)...)
 	if _, known := auth.Greatest([]string{string(k.Role)}); !known {
-		errors = append(errors, problem.At("body.role", notOneOf(string(k.Role), enum(auth.Roles))))
+		errors = append(errors, problem.At("body.role", api.NotOneOf(string(k.Role), auth.Roles)))
 	}
 	errors = append(errors, instant("body.expires_at", k.ExpiresAt)...)
 	if !k.ExpiresIn.IsZero() {
@@ -116,7 +118,7 @@ type NewKey struct {
 	Secret string `json:"key" doc:"The key. Store it now: it is never shown again." example:"punctual_5f0e8b110c6d9a44_…"`
 }
 
-type createKeyInput struct{ Request body[KeyInput] }
+type createKeyInput struct{ Request body.Body[KeyInput] }
 
 type newKeyAnswer struct {
 	Location string `header:"Location" doc:"Path of the key."`
@@ -124,8 +126,8 @@ type newKeyAnswer struct {
 }
 
 func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput) (*newKeyAnswer, error) {
-	asked := in.Request.value
-	if err := in.Request.check(asked.validate()...); err != nil {
+	asked := in.Request.Value
+	if err := in.Request.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
 	if c := auth.CallerOf(ctx); !c.Role.Includes(asked.Role) {
@@ -134,10 +136,7 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 			asked.Role, auth.OrOperator(asked.Role), c.Role))
 	}
 	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
-	if err != nil {
-		return nil, err
-	}
-	return &newKeyAnswer{"/v1/api-keys/" + record.ID.String(), NewKey{record, secret}}, nil
+	return &newKeyAnswer{"/v1/api-keys/" + record.ID.String(), NewKey{record, secret}}, err
 }
 
 type listKeysInput struct {
@@ -154,7 +153,7 @@ type oneKeyInput struct {
 	id  uuid.UUID
 }
 
-func (o *oneKeyInput) exists() (err error) {
+func (o *oneKeyInput) Exists() (err error) {
 	o.id, err = parseID(o.Key)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/store"
@@ -16,7 +17,7 @@ import (
 )
 
 func (s *server) auditRoutes() {
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-audit-log", Method: http.MethodGet, Path: "/v1/audit-log", Tags: []string{tagAudit},
 		Summary: "List the audit log",
 		Description: "Who changed what and when, and its state before and after. Newest first. All filters must match. " +

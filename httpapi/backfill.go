@@ -2,13 +2,14 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
@@ -17,7 +18,7 @@ import (
 )
 
 func (s *server) backfillRoutes() {
-	registerBody[BackfillInput](s, huma.Operation{
+	api.RegisterBody[BackfillInput](s.api, huma.Operation{
 		OperationID: "backfill-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/backfill", Tags: []string{tagJobs},
 		Summary: "Backfill a job's past slots", DefaultStatus: http.StatusAccepted,
 		Description: "Starts an operation that creates a run for each slot in a range of time that has no run. It works in " +
@@ -27,8 +28,8 @@ func (s *server) backfillRoutes() {
 			"be claimed, for example after an outage, are left to the schedule. The runs have the trigger backfill and never " +
 			"expire. They run one at a time, the oldest slot first, unless concurrency is allow. Repeating a backfill without " +
 			"rerun creates nothing new. With dry_run, the response is 200 with the numbers, and nothing is created.",
-		Responses: s.started(exampleRunningBackfill(), exampleCounted),
-	}, required, exampleBackfill, s.backfillJob)
+		Responses: started[BackfillCount](s.api),
+	}, api.Required, s.backfillJob)
 }
 
 // BackfillInput is the body that asks for runs of past slots.
@@ -46,7 +47,7 @@ func (b BackfillInput) validate() []problem.FieldError {
 	errors := slices.Concat(note(b.Note), upTo("body.max_per_second", b.MaxPerSecond, mostPerSecond), b.bounds())
 	known := []string{letters.ConcurrencyOneAtATime, letters.ConcurrencyAllow}
 	if b.Concurrency != "" && !slices.Contains(known, b.Concurrency) {
-		errors = append(errors, problem.At("body.concurrency", notOneOf(b.Concurrency, enum(known))))
+		errors = append(errors, problem.At("body.concurrency", api.NotOneOf(b.Concurrency, known)))
 	}
 	return errors
 }
@@ -94,20 +95,29 @@ type BackfillCount struct {
 type backfillJobInput struct {
 	JobRef
 	Idempotent
-	Request body[BackfillInput]
+	Request body.Body[BackfillInput]
 }
 
 // backfillJob looks for the slots before it takes the Idempotency-Key, so it holds nothing meanwhile. A request that
 // can no longer be met may repeat one that was met before: then the first answer is repeated.
 func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobInput) (*answered, error) {
-	asked := in.Request.value
+	asked := in.Request.Value
 	var plan letters.BackfillPlan
 	var cannot error
 	if len(asked.bounds()) == 0 {
 		plan, cannot = s.Store.PlanBackfill(ctx, tenant, asked.request(in.Job))
 	}
-	if problems := asked.validate(); len(problems) > 0 || len(in.Request.errors) > 0 {
-		return nil, in.Request.check(append(problems, backfillErrors(cannot)...)...)
+	blamed := api.Within("body", domain.BlamesOf(cannot))
+	for i := range blamed {
+		if blamed[i].Location == "body.job" {
+			blamed[i].Location = "path.job"
+		}
+	}
+	if problems := asked.validate(); len(problems) > 0 || len(in.Request.Errors) > 0 {
+		return nil, in.Request.Check(append(problems, blamed...)...)
+	}
+	if len(blamed) > 0 {
+		cannot = problem.Invalid(blamed...)
 	}
 	if asked.DryRun {
 		if cannot != nil {
@@ -119,26 +129,11 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 			FromLocal: plan.From.In(plan.Zone()).Format(time.RFC3339), ToLocal: plan.To.In(plan.Zone()).Format(time.RFC3339),
 		}, err)
 	}
-	by := in.Request.under(in.Key)
-	return accept(ctx, s, tenant, by, operationPath, func(w store.Writer) (letters.Operation, error) {
+	by := under(in.Key, &in.Request)
+	return accept(ctx, s, tenant, by, atOperation, func(w store.Writer) (letters.Operation, error) {
 		if cannot != nil {
 			return letters.Operation{}, cannot
 		}
 		return w.StartBackfill(ctx, plan)
 	})
-}
-
-// backfillErrors returns the fields for which the store refuses a backfill.
-func backfillErrors(err error) []problem.FieldError {
-	var refused *letters.BackfillError
-	if !errors.As(err, &refused) {
-		return nil
-	}
-	fields := within("body", refused.Problems)
-	for i, p := range refused.Problems {
-		if p.Field == "job" {
-			fields[i].Location = "path.job"
-		}
-	}
-	return fields
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/store"
 	"punctual/store/jobs"
 )
@@ -26,29 +28,29 @@ type BatchItem struct {
 }
 
 func (s *server) batchRoutes() {
-	registerBody[BatchInput](s, huma.Operation{
+	api.RegisterBody[BatchInput](s.api, huma.Operation{
 		OperationID: "create-jobs", Method: http.MethodPost, Path: "/v1/jobs/batch", Tags: []string{tagJobs},
 		Summary: "Create up to 1,000 jobs", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBatchBody,
 		Description: "In one transaction: all jobs are written, or none. Errors give the index: " +
 			"body.jobs[3].schedule.cron. The response says for each job whether it was created, replaced, unchanged or " +
 			"skipped. A submitter creates one-shots only (at, delay), and replaces nothing.",
-		Responses: s.rendered(http.StatusCreated, exampleBatchAnswer),
+		Responses: api.Rendered[BatchAnswer](s.api, http.StatusCreated),
 		Errors:    []int{409},
-	}, required, exampleBatch, s.createJobs)
+	}, api.Required, s.createJobs)
 }
 
 type createJobsInput struct {
 	Idempotent
-	Request body[BatchInput]
+	Request body.Body[BatchInput]
 }
 
 func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInput) (*answered, error) {
-	batch := in.Request.value
+	batch := in.Request.Value
 	problems := batch.validate()
 	for i, job := range batch.Jobs {
 		problems = append(problems, s.forbidden(tenant, fmt.Sprintf("body.jobs[%d]", i), job.Definition)...)
 	}
-	if err := in.Request.check(problems...); err != nil {
+	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
 	if err := mayWrite(ctx, batch); err != nil {
@@ -61,8 +63,8 @@ func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInp
 	for i, job := range batch.Jobs {
 		jobs[i] = submitted(ctx, job).newJob()
 	}
-	by := in.Request.under(in.Key)
-	return once(ctx, s, tenant, by, http.StatusCreated, func(w store.Writer) (BatchAnswer, error) {
+	by := under(in.Key, &in.Request)
+	out, _, err := once(ctx, s, tenant, by, http.StatusCreated, func(w store.Writer) (BatchAnswer, error) {
 		results, err := w.CreateJobs(ctx, jobs, batch.OnConflict)
 		written := BatchAnswer{Data: make([]BatchItem, len(results))}
 		for i, r := range results {
@@ -70,4 +72,5 @@ func (s *server) createJobs(ctx context.Context, tenant int32, in *createJobsInp
 		}
 		return written, err
 	})
+	return out, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 )
 
@@ -51,21 +52,22 @@ func TestBatch(t *testing.T) {
 
 func TestErrorsHaveABound(t *testing.T) {
 	t.Parallel()
-	var body strings.Builder
+	var many strings.Builder
 	for i := range 5000 {
-		fmt.Fprintf(&body, `"f%d":1,`, i)
+		fmt.Fprintf(&many, `"f%d":1,`, i)
 	}
-	p := serve(t).do("POST", "/v1/jobs", "{"+body.String()+`"x":1}`).code(problem.CodeInvalid)
+	p := serve(t).do("POST", "/v1/jobs", "{"+many.String()+`"x":1}`).code(problem.CodeInvalid)
 	if len(p.Errors) != problem.MostErrors+1 {
 		t.Errorf("%d errors", len(p.Errors))
 	}
-	events := `{"on":[` + strings.Repeat("1,", maxItems-1) + `1]}`
-	lists := `[` + strings.Repeat(events+",", maxItems-1) + events + `]`
+	events := `{"on":[` + strings.Repeat("1,", mostItems-1) + `1]}`
+	lists := `[` + strings.Repeat(events+",", mostItems-1) + events + `]`
 	for _, unfit := range []string{
 		`"notify":` + lists, `"labels":{` + strings.Repeat(`"k":1,`, 100_000) + `"k":1}`, strings.Repeat(`"x":1,`, 100_000) + `"x":1`,
 	} {
-		if _, wrong := decode([]byte(`{"jobs":[{`+unfit+`}]}`), new(BatchInput), false); len(wrong) != mostFound {
-			t.Errorf("%.20s: %d errors", unfit, len(wrong))
+		read, _ := body.Read[BatchInput]([]byte(`{"jobs":[{`+unfit+`}]}`), false)
+		if len(read.Errors) != 10*problem.MostErrors {
+			t.Errorf("%.20s: %d errors", unfit, len(read.Errors))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/problem"
 )
 
@@ -176,7 +177,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 		{"rubbish for a type", minimal("n"), "Content-Type: ;;", "", problem.CodeMediaType},
 		{"another charset", minimal("n"), "Content-Type: application/json; charset=latin1", "", problem.CodeMediaType},
 		{"compressed", minimal("n"), "Content-Encoding: gzip", "", problem.CodeMediaType},
-		{"a byte too many", `{"description":"` + strings.Repeat("x", maxBody) + `"}`, "", "1048576", problem.CodeTooLarge},
+		{"a byte too many", `{"description":"` + strings.Repeat("x", api.MaxBody) + `"}`, "", "1048576", problem.CodeTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var headers []string
@@ -190,9 +191,9 @@ func TestWhatCannotBeRead(t *testing.T) {
 		})
 	}
 	s.do("POST", path, minimal("n"), "Content-Type: application/json; charset=UTF-8").want(201)
-	s.do("POST", path, strings.Repeat(" ", maxBody-len(minimal("m")))+minimal("m")).want(201)
+	s.do("POST", path, strings.Repeat(" ", api.MaxBody-len(minimal("m")))+minimal("m")).want(201)
 	s.do("POST", "/v1/jobs/batch",
-		`{"jobs":[`+minimal("b1")+`],"x":"`+strings.Repeat("x", 2*maxBody)+`"}`).code(problem.CodeInvalid)
+		`{"jobs":[`+minimal("b1")+`],"x":"`+strings.Repeat("x", 2*api.MaxBody)+`"}`).code(problem.CodeInvalid)
 	s.do("POST", "/v1/jobs/batch", `{"x":"`+strings.Repeat("x", maxBatchBody)+`"}`).code(problem.CodeTooLarge)
 	s.do("POST", "/v1/jobs/n/trigger", "x", "Content-Type: text/plain").code(problem.CodeMediaType)
 }

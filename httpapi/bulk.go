@@ -2,12 +2,15 @@ package httpapi
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -15,6 +18,8 @@ import (
 )
 
 func operationPath(id uuid.UUID) string { return "/v1/operations/" + id.String() }
+
+func atOperation(o letters.Operation) string { return operationPath(o.ID) }
 
 func (s *server) bulkRoutes() {
 	for _, kind := range []struct {
@@ -31,26 +36,26 @@ func (s *server) bulkRoutes() {
 			"as fast as possible unless max_per_second sets a limit",
 		},
 	} {
-		registerBody[BulkInput](s, huma.Operation{
+		api.RegisterBody[BulkInput](s.api, huma.Operation{
 			OperationID: string(kind.of) + "-dead-letters", Method: http.MethodPost, Path: "/v1/dead-letters/" + string(kind.of),
 			Tags: []string{tagDeadLetters}, Summary: kind.summary, DefaultStatus: http.StatusAccepted,
 			Description: "Selects the open dead letters that match at this moment, and starts an operation that " +
 				kind.does + " in the background, " + kind.max + ". " +
 				"It leaves out dead letters that another running operation has selected. With dry_run, the response is 200 with " +
 				"the number of dead letters, and nothing is changed.",
-			Responses: s.started(exampleOperation, Matched{Matched: 1204}),
-		}, required, exampleBulk, s.startOperation(kind.of))
+			Responses: started[Matched](s.api),
+		}, api.Required, s.startOperation(kind.of))
 	}
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-operations", Method: http.MethodGet, Path: "/v1/operations", Tags: []string{tagOperations},
 		Summary: "List operations", Description: "Newest first.",
 	}, s.listOperations)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-operation", Method: http.MethodGet, Path: "/v1/operations/{operation}",
 		Tags: []string{tagOperations}, Summary: "Get an operation",
 		Description: "With its progress and, of a replay or backfill, with what became of the runs that it made so far.",
 	}, s.getOperation)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "cancel-operation", Method: http.MethodPost, Path: "/v1/operations/{operation}/cancel",
 		Tags:    []string{tagOperations},
 		Summary: "Cancel an operation",
@@ -58,6 +63,14 @@ func (s *server) bulkRoutes() {
 			"letters stay open, slots stay without a run, and jobs stay as they are. Repeating the request changes nothing.",
 		Errors: []int{409},
 	}, s.cancelOperation)
+}
+
+// started describes the answer that starts an operation, and the answer to a dry run in its place.
+func started[Count any](a *api.API) map[string]*huma.Response {
+	responses := api.Rendered[Count](a, http.StatusOK)
+	responses["200"].Description = "The number that a dry run found"
+	maps.Copy(responses, api.Rendered[letters.Operation](a, http.StatusAccepted))
+	return responses
 }
 
 // BulkInput is the body that asks for work on many dead letters.
@@ -77,6 +90,19 @@ type DeadLetterSelection struct {
 	From   domain.Instant    `json:"from,omitzero" doc:"Only slots at or after this instant. Absent: all earlier ones too." example:"2026-12-01T00:00:00Z"`
 	To     domain.Instant    `json:"to,omitzero" doc:"Only slots before this instant. Absent: all later ones too." example:"2026-12-02T00:00:00Z"`
 	Label  map[string]string `json:"label,omitempty" doc:"Only dead letters of jobs with all of these labels. Absent: with any labels."`
+}
+
+// DeathReason is a reason for which runs die.
+type DeathReason domain.Reason
+
+// Schema lists the reasons for which runs die.
+func (DeathReason) Schema(huma.Registry) *huma.Schema {
+	return body.OneOf(domain.ReasonsOf(domain.StatusDead))
+}
+
+// known reports whether runs die for this reason.
+func (r DeathReason) known() bool {
+	return slices.Contains(domain.ReasonsOf(domain.StatusDead), domain.Reason(r))
 }
 
 const mostPerSecond = 1000
@@ -99,7 +125,7 @@ func (b BulkInput) validate() []problem.FieldError {
 	}
 	if f.Reason != "" && !f.Reason.known() {
 		errors = append(errors, problem.At("body.filter.reason",
-			notOneOf(string(f.Reason), enum(domain.ReasonsOf(domain.StatusDead)))+"; runs die for these reasons"))
+			api.NotOneOf(string(f.Reason), domain.ReasonsOf(domain.StatusDead))+"; runs die for these reasons"))
 	}
 	return slices.Concat(errors, soughtLabels("body.filter.label", f.Label),
 		instant("body.filter.from", f.From), instant("body.filter.to", f.To))
@@ -132,15 +158,15 @@ type Matched struct {
 
 type startOperationInput struct {
 	Idempotent
-	Request body[BulkInput]
+	Request body.Body[BulkInput]
 }
 
 func (s *server) startOperation(
 	kind letters.OperationKind,
 ) func(context.Context, int32, *startOperationInput) (*answered, error) {
 	return func(ctx context.Context, tenant int32, in *startOperationInput) (*answered, error) {
-		bulk := in.Request.value
-		if err := in.Request.check(bulk.validate()...); err != nil {
+		bulk := in.Request.Value
+		if err := in.Request.Check(bulk.validate()...); err != nil {
 			return nil, err
 		}
 		request := bulk.request(kind)
@@ -148,8 +174,8 @@ func (s *server) startOperation(
 			n, err := s.Store.CountDeadLetters(ctx, tenant, request)
 			return counted(Matched{n}, err)
 		}
-		by := in.Request.under(in.Key)
-		return accept(ctx, s, tenant, by, operationPath, func(w store.Writer) (letters.Operation, error) {
+		by := under(in.Key, &in.Request)
+		return accept(ctx, s, tenant, by, atOperation, func(w store.Writer) (letters.Operation, error) {
 			return w.StartOperation(ctx, request)
 		})
 	}
@@ -160,8 +186,8 @@ func counted(v any, err error) (*answered, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := render(v)
-	return &answered{Status: http.StatusOK, ContentType: mediaJSON, Body: body}, err
+	raw, err := body.Render(v)
+	return &answered{Status: http.StatusOK, ContentType: body.MediaJSON, Body: raw}, err
 }
 
 type listOperationsInput struct {
@@ -182,7 +208,7 @@ type operationRef struct {
 	id        uuid.UUID
 }
 
-func (o *operationRef) exists() (err error) {
+func (o *operationRef) Exists() (err error) {
 	o.id, err = parseID(o.Operation)
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -20,23 +22,20 @@ import (
 func (s *server) bulkJobRoutes() {
 	registerMany[PauseJobsInput](s, jobs.PauseMany, "Pause many jobs",
 		"Jobs that are paused already stay as they are, with their own note and end. Completed jobs have no slot to pause, "+
-			"and are not selected.",
-		examplePauseJobs, s.pauseJobs)
+			"and are not selected.", s.pauseJobs)
 	registerMany[JobsInput](s, jobs.ResumeMany, "Resume many jobs",
 		"Slots that passed during a pause become one recorded skip, and a one-shot that was due fires now. Completed jobs "+
-			"are not selected.",
-		exampleResumeJobs, s.changeJobs(jobs.ResumeMany))
+			"are not selected.", s.changeJobs(jobs.ResumeMany))
 	registerMany[JobsInput](s, jobs.DeleteMany, "Delete many jobs",
-		"Each job's future slots stop and its pending runs are cancelled; the history stays.",
-		exampleDeleteJobs, s.changeJobs(jobs.DeleteMany))
+		"Each job's future slots stop and its pending runs are cancelled; the history stays.", s.changeJobs(jobs.DeleteMany))
 }
 
 // registerMany adds an operation on many jobs. does is the part of its description that is not the same for all.
 func registerMany[B, I any](
-	s *server, action jobs.Action, summary, does string, example any,
+	s *server, action jobs.Action, summary, does string,
 	handle func(context.Context, int32, *I) (*answered, error),
 ) {
-	registerBody[B](s, huma.Operation{
+	api.RegisterBody[B](s.api, huma.Operation{
 		OperationID: string(action) + "-jobs", Method: http.MethodPost, Path: "/v1/jobs/" + string(action),
 		Tags: []string{tagJobs}, Summary: summary, DefaultStatus: http.StatusAccepted,
 		Description: "Selects the jobs that match at this moment, and starts an operation that works on them in the " +
@@ -44,8 +43,8 @@ func registerMany[B, I any](
 			" A job that no longer matches when its turn comes stays as it is and counts as failed. The audit log has an entry for each job " +
 			"that was changed. With dry_run, the response is 200 with the number of jobs, and nothing is changed. A job may be " +
 			"named " + string(action) + ": with other methods than POST, this path is about that job.",
-		Responses: s.started(exampleJobsOperation(action), Matched{Matched: 500}),
-	}, required, example, handle)
+		Responses: started[Matched](s.api),
+	}, api.Required, handle)
 }
 
 // JobsInput is the body that asks for work on many jobs.
@@ -83,7 +82,7 @@ func (b JobsInput) validate() []problem.FieldError {
 		return append(errors, problem.At("body.filter", "is required; {} selects all jobs"))
 	}
 	if f.State != "" && !slices.Contains(jobStates, f.State) {
-		errors = append(errors, problem.At("body.filter.state", notOneOf(string(f.State), enum(jobStates))))
+		errors = append(errors, problem.At("body.filter.state", api.NotOneOf(string(f.State), jobStates)))
 	}
 	if f.PausedByOperation != "" && !uuidForm.MatchString(f.PausedByOperation) {
 		errors = append(errors, problem.At("body.filter.paused_by_operation", "must be the id of an operation"))
@@ -119,12 +118,12 @@ func (b JobsInput) request(action jobs.Action) letters.JobsRequest {
 
 type pauseJobsInput struct {
 	Idempotent
-	Request body[PauseJobsInput]
+	Request body.Body[PauseJobsInput]
 }
 
 func (s *server) pauseJobs(ctx context.Context, tenant int32, in *pauseJobsInput) (*answered, error) {
-	asked := in.Request.value
-	if err := in.Request.check(append(asked.validate(), instant("body.until", asked.Until)...)...); err != nil {
+	asked := in.Request.Value
+	if err := in.Request.Check(append(asked.validate(), instant("body.until", asked.Until)...)...); err != nil {
 		return nil, err
 	}
 	until, err := s.future(ctx, asked.Until)
@@ -133,7 +132,7 @@ func (s *server) pauseJobs(ctx context.Context, tenant int32, in *pauseJobsInput
 	}
 	r := asked.request(jobs.PauseMany)
 	r.Until = until
-	return s.startJobs(ctx, tenant, in.Request.under(in.Key), r, asked.DryRun)
+	return s.startJobs(ctx, tenant, under(in.Key, &in.Request), r, asked.DryRun)
 }
 
 // future returns the end of a pause; nil: it has none. An end that has passed is an error.
@@ -153,7 +152,7 @@ func (s *server) future(ctx context.Context, until domain.Instant) (*time.Time, 
 
 type changeJobsInput struct {
 	Idempotent
-	Request body[JobsInput]
+	Request body.Body[JobsInput]
 }
 
 // changeJobs handles the changes that need nothing but a selection.
@@ -161,11 +160,11 @@ func (s *server) changeJobs(
 	action jobs.Action,
 ) func(context.Context, int32, *changeJobsInput) (*answered, error) {
 	return func(ctx context.Context, tenant int32, in *changeJobsInput) (*answered, error) {
-		asked := in.Request.value
-		if err := in.Request.check(asked.validate()...); err != nil {
+		asked := in.Request.Value
+		if err := in.Request.Check(asked.validate()...); err != nil {
 			return nil, err
 		}
-		return s.startJobs(ctx, tenant, in.Request.under(in.Key), asked.request(action), asked.DryRun)
+		return s.startJobs(ctx, tenant, under(in.Key, &in.Request), asked.request(action), asked.DryRun)
 	}
 }
 
@@ -177,7 +176,7 @@ func (s *server) startJobs(
 		n, err := s.Store.CountSelectedJobs(ctx, tenant, r)
 		return counted(Matched{n}, err)
 	}
-	return accept(ctx, s, tenant, by, operationPath, func(w store.Writer) (letters.Operation, error) {
+	return accept(ctx, s, tenant, by, atOperation, func(w store.Writer) (letters.Operation, error) {
 		return w.StartJobs(ctx, r)
 	})
 }

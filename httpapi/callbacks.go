@@ -9,6 +9,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
@@ -24,30 +26,30 @@ const (
 // callbackRoutes adds the operations for targets of jobs with completion async. They are authenticated by the run
 // token of the request that the target answered, and by nothing else.
 func (s *server) callbackRoutes() {
-	registerBody[HeartbeatInput](s, huma.Operation{
+	api.RegisterBody[HeartbeatInput](s.api, huma.Operation{
 		OperationID: "heartbeat-run", Method: http.MethodPost, Path: "/v1/runs/{run}/heartbeat", Tags: []string{tagCallbacks},
 		Summary: "Send a heartbeat", MaxBodyBytes: maxCallbackBody,
 		Description: "Postpones the deadline by the job's heartbeat_timeout, and keeps the progress, if any is sent, for " +
 			"the next attempt. The response says whether a cancel was requested. From then on, heartbeats do not move the " +
 			"deadline.",
 		Errors: []int{401, 404, 409},
-	}, optional, exampleHeartbeat, s.heartbeatRun)
-	registerBody[CompletionInput](s, huma.Operation{
+	}, api.Optional, s.heartbeatRun)
+	api.RegisterBody[CompletionInput](s.api, huma.Operation{
 		OperationID: "complete-run", Method: http.MethodPost, Path: "/v1/runs/{run}/complete", Tags: []string{tagCallbacks},
 		Summary: "Complete a run", MaxBodyBytes: maxCallbackBody,
 		Description: "The run succeeds, or ends as cancelled if a cancel was requested. The result is kept with the run " +
 			"and shown with it. This request may come before the response to the attempt's request has arrived. Repeating it " +
 			"changes nothing, not even the result.",
 		Errors: []int{401, 404, 409},
-	}, optional, exampleCompletion, s.completeRun)
-	registerBody[FailureInput](s, huma.Operation{
+	}, api.Optional, s.completeRun)
+	api.RegisterBody[FailureInput](s.api, huma.Operation{
 		OperationID: "fail-run", Method: http.MethodPost, Path: "/v1/runs/{run}/fail", Tags: []string{tagCallbacks},
 		Summary: "Fail a run", MaxBodyBytes: maxCallbackBody,
 		Description: "The attempt fails with the reason failed, and the run is retried under the job's retry policy. " +
 			"Repeating the request changes nothing.",
 		Errors: []int{401, 404, 409},
-	}, optional, exampleFailure, s.failRun)
-	register(s, huma.Operation{
+	}, api.Optional, s.failRun)
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-run-progress", Method: http.MethodGet, Path: "/v1/runs/{run}/progress",
 		Tags: []string{tagCallbacks}, Summary: "Get the last progress",
 		Description: "The progress that an attempt of the run reported last. The current attempt can continue from it.",
@@ -61,9 +63,9 @@ type CallbackRef struct {
 	Token string `header:"Punctual-Run-Token" doc:"The token that came with the request of the attempt." example:"prt_AAAAAAAAAAc0kqJ7o3tZ8Vn3mWv9yQpEwq1c1yq3iUO0m2l9Yg4D5Q"`
 }
 
-// exists returns ErrRunToken for a malformed id: no token belongs to it either.
-func (c *CallbackRef) exists() error {
-	if c.RunRef.exists() != nil {
+// Exists returns ErrRunToken for a malformed id: no token belongs to it either.
+func (c *CallbackRef) Exists() error {
+	if c.RunRef.Exists() != nil {
 		return domain.ErrRunToken
 	}
 	return nil
@@ -82,22 +84,22 @@ type Heartbeat struct {
 
 type heartbeatInput struct {
 	CallbackRef
-	Request body[HeartbeatInput]
+	Request body.Body[HeartbeatInput]
 }
 
 func (s *server) heartbeatRun(ctx context.Context, _ int32, in *heartbeatInput) (*answer[Heartbeat], error) {
 	var problems []problem.FieldError
-	if n := len(in.Request.value.Progress); n > maxProgress {
+	if n := len(in.Request.Value.Progress); n > maxProgress {
 		problems = append(problems, problem.Atf("body.progress", "%d bytes; at most %d (64 KiB)", n, maxProgress))
 	}
-	if !domain.MeasuredJSON(in.Request.value.Progress) {
+	if !domain.MeasuredJSON(in.Request.Value.Progress) {
 		problems = append(problems, problem.At("body.progress",
 			"has a number that is larger than 1.7e308 or smaller than 5e-324; write it as a string"))
 	}
-	if err := in.Request.check(problems...); err != nil {
+	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
-	beat, err := s.Store.HeartbeatRun(ctx, in.id, in.Token, in.Request.value.Progress)
+	beat, err := s.Store.HeartbeatRun(ctx, in.id, in.Token, in.Request.Value.Progress)
 	return show(Heartbeat{CancelRequested: beat.CancelRequested, Deadline: beat.Deadline}, err)
 }
 
@@ -108,16 +110,16 @@ type CompletionInput struct {
 
 type completeRunInput struct {
 	CallbackRef
-	Request body[CompletionInput]
+	Request body.Body[CompletionInput]
 }
 
 func (s *server) completeRun(ctx context.Context, _ int32, in *completeRunInput) (*answer[runs.Run], error) {
 	var problems []problem.FieldError
-	result, wrong := domain.CheckResult(in.Request.value.Result)
+	result, wrong := domain.CheckResult(in.Request.Value.Result)
 	if wrong != "" {
 		problems = append(problems, problem.At("body.result", wrong))
 	}
-	if err := in.Request.check(problems...); err != nil {
+	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
 	return show(s.Store.CompleteRun(ctx, in.id, in.Token, result))
@@ -131,12 +133,12 @@ type FailureInput struct {
 
 type failRunInput struct {
 	CallbackRef
-	Request body[FailureInput]
+	Request body.Body[FailureInput]
 }
 
 func (s *server) failRun(ctx context.Context, _ int32, in *failRunInput) (*answer[runs.Run], error) {
-	failure := in.Request.value
-	if err := in.Request.check(prose("body.error", failure.Error, maxFailure)...); err != nil {
+	failure := in.Request.Value
+	if err := in.Request.Check(prose("body.error", failure.Error, maxFailure)...); err != nil {
 		return nil, err
 	}
 	why := cmp.Or(failure.Error, "the target reported that it failed")

@@ -5,33 +5,19 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
-// authorize admits callers whose role suffices for an operation. It runs before anything else of the request is read.
-func (s *server) authorize(role auth.Role) func(huma.Context, func(huma.Context)) {
-	return func(hc huma.Context, next func(huma.Context)) {
-		r, w := humachi.Unwrap(hc)
-		ctx := hc.Context()
-		c, err := s.admit(ctx, w, r, role)
-		if err != nil {
-			s.problem(ctx, err).Write(w)
-			return
-		}
-		next(huma.WithContext(hc, c.Within(ctx)))
-	}
-}
-
-// only is authorize for handlers that are not described as operations.
+// only admits callers whose role suffices for handlers that are not described as operations.
 func (s *server) only(role auth.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := s.admit(r.Context(), w, r, role)
 		if err != nil {
-			s.problem(r.Context(), err).Write(w)
+			s.api.Problem(r.Context(), err).Write(w)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(c.Within(r.Context())))
@@ -50,7 +36,7 @@ func (s *server) admit(
 }
 
 func (s *server) callerRoutes() {
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-caller", Method: http.MethodGet, Path: "/v1/caller", Tags: []string{tagTenants},
 		Summary:     "Get the caller",
 		Description: "Says what the key or token of the request may do, and for which tenant.",

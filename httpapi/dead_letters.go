@@ -7,6 +7,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/letters"
@@ -14,14 +16,14 @@ import (
 )
 
 func (s *server) deadLetterRoutes() {
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/v1/dead-letters", Tags: []string{tagDeadLetters},
 		Summary: "List dead letters",
 		Description: "Runs that exhausted their attempts, newest first by id. Only open dead letters are listed, unless " +
 			"resolved says otherwise. All filters must match.",
 	}, s.listDeadLetters)
 
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-dead-letter-groups", Method: http.MethodGet, Path: "/v1/dead-letters/groups",
 		Tags: []string{tagDeadLetters}, Summary: "List dead letters by job and reason",
 		Description: "The open dead letters, counted by job and reason. The group with the newest dead run comes first, by " +
@@ -29,7 +31,7 @@ func (s *server) deadLetterRoutes() {
 			"match. A replay or resolve with the group's job_id and reason in its filter is about the whole group.",
 	}, s.listDeadLetterGroups)
 
-	registerBody[NoteInput](s, huma.Operation{
+	api.RegisterBody[NoteInput](s.api, huma.Operation{
 		OperationID: "replay-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/replay",
 		Tags: []string{tagDeadLetters}, Summary: "Replay a dead letter", DefaultStatus: http.StatusAccepted,
 		Description: "Creates a new run, due at once, with the trigger replay and with replay_of set to the dead run, " +
@@ -39,16 +41,16 @@ func (s *server) deadLetterRoutes() {
 			"until no run of the job is active. It replaces no run and is never skipped. The replay resolves the dead letter. " +
 			"The response is 409 if the dead letter is resolved already, unless its replay was cancelled, and also if the job " +
 			"is deleted. A replay that dies has its own dead letter.",
-		Responses: s.rendered(http.StatusAccepted, exampleReplayingRun()),
+		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
 		Errors:    []int{409},
-	}, optional, exampleReplayNote, s.replayDeadLetter)
+	}, api.Optional, s.replayDeadLetter)
 
-	registerBody[NoteInput](s, huma.Operation{
+	api.RegisterBody[NoteInput](s.api, huma.Operation{
 		OperationID: "resolve-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{run}/resolve",
 		Tags: []string{tagDeadLetters}, Summary: "Resolve a dead letter",
 		Description: "Removes the dead letter from the list of open ones, with a note. A dead letter that is already " +
 			"resolved or replayed stays as it is.",
-	}, optional, exampleResolveNote, s.resolveDeadLetter)
+	}, api.Optional, s.resolveDeadLetter)
 }
 
 // NoteInput is the optional body of a replay and of a resolve.
@@ -120,7 +122,8 @@ type DeadLetterRef struct {
 	id  uuid.UUID
 }
 
-func (d *DeadLetterRef) exists() (err error) {
+// Exists returns ErrNotFound for a malformed id.
+func (d *DeadLetterRef) Exists() (err error) {
 	d.id, err = parseID(d.Run)
 	return err
 }
@@ -128,28 +131,28 @@ func (d *DeadLetterRef) exists() (err error) {
 type replayDeadLetterInput struct {
 	DeadLetterRef
 	Idempotent
-	Request body[NoteInput]
+	Request body.Body[NoteInput]
 }
 
 func (s *server) replayDeadLetter(ctx context.Context, tenant int32, in *replayDeadLetterInput) (*answered, error) {
-	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
+	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
 		return nil, err
 	}
-	return accept(ctx, s, tenant, in.Request.under(in.Key), runPath, func(w store.Writer) (runs.Run, error) {
-		return w.ReplayDeadLetter(ctx, in.id, in.Request.value.Note)
+	return accept(ctx, s, tenant, under(in.Key, &in.Request), atRun, func(w store.Writer) (runs.Run, error) {
+		return w.ReplayDeadLetter(ctx, in.id, in.Request.Value.Note)
 	})
 }
 
 type resolveDeadLetterInput struct {
 	DeadLetterRef
-	Request body[NoteInput]
+	Request body.Body[NoteInput]
 }
 
 func (s *server) resolveDeadLetter(
 	ctx context.Context, tenant int32, in *resolveDeadLetterInput,
 ) (*answer[letters.DeadLetter], error) {
-	if err := in.Request.check(note(in.Request.value.Note)...); err != nil {
+	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
 		return nil, err
 	}
-	return show(s.Store.ResolveDeadLetter(ctx, tenant, in.id, in.Request.value.Note))
+	return show(s.Store.ResolveDeadLetter(ctx, tenant, in.id, in.Request.Value.Note))
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 )
@@ -26,17 +28,19 @@ func record(t testing.TB, handler http.Handler, method, path, body string) *repl
 	return &reply{t, method + " " + path, w.Code, w.Header(), w.Body.Bytes()}
 }
 
+// mostItems bounds the lists and maps of a body.
+const mostItems = 1000
+
 // judge decodes and validates like the handlers, and returns the job and what is wrong with the body.
 func judge(data []byte) (JobInput, *problem.Problem) {
-	if p := wellFormed(data); p != nil {
+	b, p := body.Read[JobInput](data, false)
+	if p != nil {
 		return JobInput{}, p
 	}
-	var b body[JobInput]
-	b.raw, b.errors = decode(data, &b.value, false)
-	if err := b.check(within("body", b.value.Validate())...); err != nil {
-		return b.value, problemOf(context.Background(), err)
+	if err := b.Check(api.Within("body", b.Value.Validate())...); err != nil {
+		return b.Value, api.ProblemOf(context.Background(), err, "")
 	}
-	return b.value, nil
+	return b.Value, nil
 }
 
 // FuzzCreateJob proves that every body is either refused with a whole problem of bounded size, or makes a job that
@@ -63,8 +67,8 @@ func FuzzCreateJob(f *testing.F) {
 		if err := json.Unmarshal(data, &same); err != nil {
 			t.Fatalf("encoding/json does not read it: %v", err)
 		}
-		a, errA := render(job)
-		b, errB := render(same)
+		a, errA := body.Render(job)
+		b, errB := body.Render(same)
 		if errA != nil || errB != nil || string(a) != string(b) {
 			t.Fatalf("read as %s, by encoding/json as %s (%v, %v)", a, b, errA, errB)
 		}
@@ -85,8 +89,8 @@ func BenchmarkDecodeJob(b *testing.B) {
 // What follows a value that does not fit is read all the same.
 func TestReadingGoesOnAfterWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
-	many := strings.Repeat(`500,`, maxItems) + `500`
-	entries := make([]string, maxItems+1)
+	many := strings.Repeat(`500,`, mostItems) + `500`
+	entries := make([]string, mostItems+1)
 	for i := range entries {
 		entries[i] = fmt.Sprintf(`"k%d":"v"`, i)
 	}
@@ -107,24 +111,22 @@ func TestReadingGoesOnAfterWhatDoesNotFit(t *testing.T) {
 
 // Reading a large body with many small values takes memory in proportion to the body, whether or not it fits.
 func TestReadingTakesMemoryInProportionToTheBody(t *testing.T) {
-	job := `{"notify":[` + strings.Repeat(`{"on":[]},`, maxItems-1) + `{"on":[]}]}`
+	job := `{"notify":[` + strings.Repeat(`{"on":[]},`, mostItems-1) + `{"on":[]}]}`
 	many := strings.Repeat(job+`,`, 199) + job
-	for _, body := range []string{`{"jobs":[` + many + `]}`, `{"jobs":[` + many + `],"unknown":1}`} {
+	for _, text := range []string{`{"jobs":[` + many + `]}`, `{"jobs":[` + many + `],"unknown":1}`} {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		var batch BatchInput
-		fit, _ := decode([]byte(body), &batch, false)
+		batch, _ := body.Read[BatchInput]([]byte(text), false)
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		if kept := float64(after.HeapAlloc-before.HeapAlloc) / float64(len(body)); kept > 15 {
-			t.Errorf("%d bytes keep %.0f bytes for each", len(body), kept)
+		if kept := float64(after.HeapAlloc-before.HeapAlloc) / float64(len(text)); kept > 15 {
+			t.Errorf("%d bytes keep %.0f bytes for each", len(text), kept)
 		}
 		// An empty entry of notify takes hundreds of bytes.
-		if all := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(body)); all > 70 {
-			t.Errorf("%d bytes allocate %.0f bytes for each", len(body), all)
+		if all := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(text)); all > 70 {
+			t.Errorf("%d bytes allocate %.0f bytes for each", len(text), all)
 		}
-		runtime.KeepAlive(fit)
 		runtime.KeepAlive(batch)
 	}
 }

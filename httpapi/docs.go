@@ -15,6 +15,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 )
 
@@ -167,7 +169,7 @@ func docsBodyOf(op *huma.Operation) *docsBody {
 	if op.RequestBody == nil {
 		return nil
 	}
-	media := mediaTypes(op)
+	media := body.MediaTypes(op)
 	content := op.RequestBody.Content[media[0]]
 	return &docsBody{strings.Join(media, " or "), op.RequestBody.Required, docsTypeOf(content.Schema)}
 }
@@ -243,7 +245,7 @@ func docsFieldsOf(schema *huma.Schema) []docsField {
 		p := schema.Properties[name]
 		f := docsField{
 			Name: name, Description: p.Description, Required: slices.Contains(schema.Required, name), Type: docsTypeOf(p),
-			Choices: strings.Join(texts(p.Enum), ", "),
+			Choices: strings.Join(api.Texts(p.Enum), ", "),
 		}
 		if p.Default != nil {
 			f.Default = fmt.Sprint(p.Default)
@@ -287,7 +289,7 @@ func pretty(v any) string {
 	if v == nil {
 		return ""
 	}
-	compact, err := render(v)
+	compact, err := body.Render(v)
 	if err != nil {
 		return ""
 	}

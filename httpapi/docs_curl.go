@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/auth"
+	"punctual/httpapi/body"
 )
 
 // servedFrom stands in the rendered page for its base URL, which is known only when a request comes.
@@ -33,7 +34,7 @@ func curlOf(op *huma.Operation, noAuth bool) (string, error) {
 		words = append(words, `-H "Authorization: Bearer $PUNCTUAL_API_KEY"`)
 	}
 	if op.RequestBody != nil {
-		media := mediaTypes(op)[0]
+		media := body.MediaTypes(op)[0]
 		words = append(words, "-H "+shellWord("Content-Type: "+media),
 			"-d "+shellWord(pretty(op.RequestBody.Content[media].Example)))
 	}

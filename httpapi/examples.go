@@ -1,11 +1,14 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
@@ -43,15 +46,15 @@ var (
 		Warnings: []string{}, Slots: exampleSlots,
 	}
 	exampleSlots = []PreviewSlot{
-		{ScheduledFor: at("2026-03-28T01:30:00Z"), Local: "2026-03-28T02:30:00+01:00"},
+		{ScheduledFor: moment("2026-03-28T01:30:00Z"), Local: "2026-03-28T02:30:00+01:00"},
 		{
-			ScheduledFor: at("2026-03-29T01:30:00Z"), Local: "2026-03-29T03:30:00+02:00",
+			ScheduledFor: moment("2026-03-29T01:30:00Z"), Local: "2026-03-29T03:30:00+02:00",
 			Note: pg.OrNull("02:30 does not exist on this day; moved to 03:30"),
 		},
 	}
 	exampleUpcoming = Upcoming{Slots: []UpcomingSlot{
 		{
-			ScheduledFor: at("2026-12-02T11:00:00Z"), NextRunAt: at("2026-12-02T11:00:00.421Z"),
+			ScheduledFor: moment("2026-12-02T11:00:00Z"), NextRunAt: moment("2026-12-02T11:00:00.421Z"),
 			Local: "2026-12-02T03:00:00-08:00",
 		},
 	}}
@@ -68,7 +71,7 @@ var (
 			problem.At("body.timeout", `"soon" is not a duration; write one such as "90s", "5m" or "24h"`)),
 		"503": problem.New(problem.CodeBusy,
 			"This replica is computing another forecast, and this one has waited for 8s; try again."),
-		"500": problem.New(problem.CodeInternal, internalDetail(exampleRequestID)),
+		"500": api.Internal(exampleRequestID),
 	}
 )
 
@@ -82,20 +85,20 @@ var (
 
 func exampleRecord() jobs.Record {
 	var input JobInput
-	if err := fill(&input, exampleJobInput); err != nil {
+	if err := body.Fill(&input, exampleJobInput); err != nil {
 		panic(err)
 	}
-	slot, due, run := at("2026-12-02T11:00:00Z"), at("2026-12-02T11:00:00.421Z"), exampleListedRun()
+	slot, due, run := moment("2026-12-02T11:00:00Z"), moment("2026-12-02T11:00:00.421Z"), exampleListedRun()
 	return jobs.Record{
 		ID: exampleJobID, Tenant: "default", Version: 7, State: domain.JobActive, Definition: input.Definition,
 		NextScheduledFor: &slot, NextRunAt: &due, LastRun: &run,
-		CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
+		CreatedAt: moment("2026-11-02T09:14:03.120441Z"), UpdatedAt: moment("2026-11-20T16:40:55.002318Z"),
 	}
 }
 
 func examplePausedRecord() jobs.Record {
 	job := exampleRecord()
-	paused, until := at("2026-11-28T18:00:00.5Z"), at("2026-12-01T09:00:00Z")
+	paused, until := moment("2026-11-28T18:00:00.5Z"), moment("2026-12-01T09:00:00Z")
 	job.State, job.PausedAt, job.PausedUntil, job.PauseNote = domain.JobPaused, &paused, &until, "the warehouse moves"
 	job.PausedBy = "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"
 	job.NextScheduledFor, job.NextRunAt, job.LastRun = nil, nil, nil
@@ -103,8 +106,8 @@ func examplePausedRecord() jobs.Record {
 }
 
 func exampleSkippedSlot() history.Explanation {
-	run, first, last := exampleListedRun(), at("2026-11-29T11:00:00Z"), at("2026-11-30T11:00:00Z")
-	ended, previous, next, two := at("2026-12-01T09:00:00.2Z"), at("2026-11-28T11:00:00Z"), last, 2
+	run, first, last := exampleListedRun(), moment("2026-11-29T11:00:00Z"), moment("2026-11-30T11:00:00Z")
+	ended, previous, next, two := moment("2026-12-01T09:00:00.2Z"), moment("2026-11-28T11:00:00Z"), last, 2
 	run.ID, run.Status, run.Reason, run.ScheduledFor = uuid.MustParse("019ad8f2-4dc8-7e19-b0a6-3f7d215c9e80"),
 		domain.StatusSkipped, new(domain.ReasonPaused), last
 	run.Skipped = &runs.SkippedRange{First: first, Last: last, Count: &two}
@@ -116,11 +119,11 @@ func exampleSkippedSlot() history.Explanation {
 		NextSlot: &next,
 		Text: "The slot was skipped because it passed while the job was paused from 2026-11-28T18:00:00.5Z to " +
 			"2026-12-01T09:00:00.2Z (the warehouse moves). It is one of 2 from 2026-11-29T11:00:00Z to 2026-11-30T11:00:00Z.",
-		Pause: &history.Pause{Since: at("2026-11-28T18:00:00.5Z"), Ended: &ended, Note: "the warehouse moves"},
+		Pause: &history.Pause{Since: moment("2026-11-28T18:00:00.5Z"), Ended: &ended, Note: "the warehouse moves"},
 	}
 }
 
-func at(text string) time.Time {
+func moment(text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		panic(err)
@@ -130,7 +133,7 @@ func at(text string) time.Time {
 
 var exampleVersion = jobs.WholeVersion{
 	Version: jobs.Version{
-		Number: 7, From: at("2026-11-28T17:30:00.25Z"), State: domain.JobActive,
+		Number: 7, From: moment("2026-11-28T17:30:00.25Z"), State: domain.JobActive,
 		By: new("key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11)"), Changed: []string{"schedule.cron"},
 	},
 	Definition: json.RawMessage(`{"name":"daily-invoice-gen","schedule":{"cron":"0 3 * * *"},` +
@@ -139,3 +142,6 @@ var exampleVersion = jobs.WholeVersion{
 		Field: "schedule.cron", Before: json.RawMessage(`"0 4 * * *"`), After: json.RawMessage(`"0 3 * * *"`),
 	}},
 }
+
+// exampleOf returns the answer to an error.
+func exampleOf(err error) *problem.Problem { return api.ProblemOf(context.Background(), err, "") }

@@ -22,18 +22,18 @@ var (
 			{Name: "critical"},
 			{
 				Name: "default", DueSlots: 204, DueRuns: 3, LaterRuns: 12, InFlight: 100,
-				OldestDue: new(at("2026-12-01T11:00:00Z")),
+				OldestDue: new(moment("2026-12-01T11:00:00Z")),
 			},
 		},
 		HeldBack: &fleet.HeldBack{
-			Limit: scheduler.LimitConcurrent, Most: 100, Since: at("2026-12-01T11:00:00.204Z"),
+			Limit: scheduler.LimitConcurrent, Most: 100, Since: moment("2026-12-01T11:00:00.204Z"),
 			Reason: "the tenant is at max_concurrent_runs (100)",
 		},
 	}
 	exampleReplicas = ReplicaList{Data: []fleet.Replica{{
 		ID: uuid.MustParse("5b0b8a52-3f0e-4c67-9d35-9d7f3f7a2c11"), Host: "punctual-7c9f", Version: "1.4.0",
-		Queues: map[string]int{"default": 500, "critical": 100}, StartedAt: at("2026-11-30T08:14:09.117Z"),
-		RenewedAt: at("2026-12-01T11:04:31.902Z"),
+		Queues: map[string]int{"default": 500, "critical": 100}, StartedAt: moment("2026-11-30T08:14:09.117Z"),
+		RenewedAt: moment("2026-12-01T11:04:31.902Z"),
 	}}}
 )
 
@@ -41,12 +41,12 @@ var exampleBreakersReset = json.RawMessage(`{"host":"billing.internal:443"}`)
 
 var exampleBreakers = BreakerList{Data: []fleet.Breaker{{
 	HeldBy: "breaker billing.internal:443", State: scheduler.HoldOpen, Host: "billing.internal:443",
-	Since: at("2026-12-01T11:00:41.310Z"), Failures: 14, LastError: "connection refused",
-	NextProbeAt: new(at("2026-12-01T11:04:40.118Z")), Replicas: 3, WaitingRuns: 40,
-	WaitingSince: new(at("2026-12-01T11:00:42.007Z")),
+	Since: moment("2026-12-01T11:00:41.310Z"), Failures: 14, LastError: "connection refused",
+	NextProbeAt: new(moment("2026-12-01T11:04:40.118Z")), Replicas: 3, WaitingRuns: 40,
+	WaitingSince: new(moment("2026-12-01T11:00:42.007Z")),
 }, {
 	HeldBy: "hanging reports.internal:443/yearly", State: scheduler.HoldHanging, Host: "reports.internal:443",
-	Path: "/yearly", Since: at("2026-12-01T10:52:00.550Z"), Failures: 9, LastError: "9 timeouts in a row", Replicas: 1,
+	Path: "/yearly", Since: moment("2026-12-01T10:52:00.550Z"), Failures: 9, LastError: "9 timeouts in a row", Replicas: 1,
 }}}
 
 // Examples of the documentation: freezes.
@@ -55,7 +55,7 @@ var (
 	exampleUnfreeze = json.RawMessage(`{"scope":"tenant"}`)
 	exampleFrozen   = showFreezeState(freeze.State{
 		Tenant: &scheduler.Freeze{
-			Since: at("2026-12-01T11:00:00.204Z"), By: "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)",
+			Since: moment("2026-12-01T11:00:00.204Z"), By: "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)",
 			Note: "the warehouse moves", Reason: scheduler.FrozenAsked,
 		}, InFlight: 12,
 	}, auth.RoleAdmin)
@@ -63,48 +63,48 @@ var (
 
 // Example of the documentation: a forecast.
 var exampleForecast = Forecast{
-	AsOf: at("2026-12-01T10:59:41.207Z"), Scope: ScopeTenant, From: at("2026-12-01T11:00:00Z"),
-	To: at("2026-12-01T15:00:00Z"), Step: "1h", Jobs: 60201, Total: 61044,
+	AsOf: moment("2026-12-01T10:59:41.207Z"), Scope: ScopeTenant, From: moment("2026-12-01T11:00:00Z"),
+	To: moment("2026-12-01T15:00:00Z"), Step: "1h", Jobs: 60201, Total: 61044,
 	Slots: []int{60180, 288, 288, 288}, Starts: []float64{60180, 288, 288, 288},
 	Busiest: []BusyStep{{
-		At: at("2026-12-01T11:00:00Z"), Slots: 60180, Starts: 60180, Jobs: 60113,
+		At: moment("2026-12-01T11:00:00Z"), Slots: 60180, Starts: 60180, Jobs: 60113,
 		Most: []BusyJob{
 			{ID: exampleJobID, Name: "daily-invoice-gen", Tenant: "default", Starts: 1},
 		},
 	}},
 	Spread: []Spread{
-		{At: at("2026-12-01T11:00:00Z"), Starts: 60180},
-		{Jitter: new("1m"), At: at("2026-12-01T11:00:00Z"), Starts: 60180},
+		{At: moment("2026-12-01T11:00:00Z"), Starts: 60180},
+		{Jitter: new("1m"), At: moment("2026-12-01T11:00:00Z"), Starts: 60180},
 	},
 }
 
 // Examples of the documentation: the overview, and the statistics of a job.
 var (
 	exampleOverview = Overview{Figures: overview.Figures{
-		AsOf: at("2026-12-01T11:04:31.902Z"),
+		AsOf: moment("2026-12-01T11:04:31.902Z"),
 		Overdue: overview.Overdue{Slots: 1, Jobs: 1, Oldest: &overview.OldestDue{
-			DueAt: at("2026-12-01T11:04:11.318Z"), JobID: exampleJobID, Job: "daily-invoice-gen",
+			DueAt: moment("2026-12-01T11:04:11.318Z"), JobID: exampleJobID, Job: "daily-invoice-gen",
 		}},
 		DeadLetters: overview.OpenLetters{Open: 2},
 		Failing: overview.Failing{Count: 1, Jobs: []overview.FailingJob{{
-			JobID: exampleJobID, Job: "daily-invoice-gen", State: domain.JobActive, Since: at("2026-11-30T11:00:00Z"),
+			JobID: exampleJobID, Job: "daily-invoice-gen", State: domain.JobActive, Since: moment("2026-11-30T11:00:00Z"),
 			Failures: 2, Run: exampleRunID, Reason: new(domain.ReasonHTTP5xx), HTTPStatus: new(503),
-			Error: new("the target answered 503: try again later"), Letters: 2, NextTryAt: new(at("2026-12-02T11:00:00.421Z")),
+			Error: new("the target answered 503: try again later"), Letters: 2, NextTryAt: new(moment("2026-12-02T11:00:00.421Z")),
 		}}},
 		Day: exampleDay(),
 	}}
 	exampleStats = runs.JobStats{
-		JobID: exampleJobID, Job: "daily-invoice-gen", From: at("2026-11-30T11:04:31.902Z"), Runs: 25, Complete: true,
+		JobID: exampleJobID, Job: "daily-invoice-gen", From: moment("2026-11-30T11:04:31.902Z"), Runs: 25, Complete: true,
 		Outcomes: exampleOutcomes(24, 1, 0),
 		Duration: runs.Percentiles{Runs: 25, P50: new(1.371), P95: new(4.208), Max: new(9.114)},
 		Lateness: runs.Percentiles{Runs: 24, P50: new(0.002), P95: new(0.011), Max: new(0.024)},
 	}
 	exampleRecent = &runs.RecentRuns{
 		Runs: []runs.RecentRun{
-			{ID: exampleRunID, Status: domain.StatusSucceeded, ScheduledFor: at("2026-12-01T11:00:00Z")},
+			{ID: exampleRunID, Status: domain.StatusSucceeded, ScheduledFor: moment("2026-12-01T11:00:00Z")},
 			{
 				ID: uuid.MustParse("019ad43e-7e00-8c02-9b1f-70d1a3c2e5f6"), Status: domain.StatusDead,
-				ScheduledFor: at("2026-11-30T11:00:00Z"),
+				ScheduledFor: moment("2026-11-30T11:00:00Z"),
 			},
 		},
 		DurationP95: new(4.208),
@@ -121,8 +121,8 @@ func exampleOutcomes(succeeded, dead, unended int64) runs.Outcomes {
 func exampleDay() overview.DayOfRuns {
 	const hours = 24
 	late := overview.Lateness{Runs: 600, P50: new(0.00218), P99: new(0.0247)}
-	last := at("2026-12-01T11:00:00Z")
-	day := overview.DayOfRuns{From: last.Add((1 - hours) * time.Hour), CountedAt: new(at("2026-12-01T11:04:02.117Z"))}
+	last := moment("2026-12-01T11:00:00Z")
+	day := overview.DayOfRuns{From: last.Add((1 - hours) * time.Hour), CountedAt: new(moment("2026-12-01T11:04:02.117Z"))}
 	for n := range hours {
 		hour := overview.HourOfRuns{
 			Hour: day.From.Add(time.Duration(n) * time.Hour), CountedAt: new(day.From.Add(time.Duration(n+2) * time.Hour)),

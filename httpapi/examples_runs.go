@@ -16,7 +16,7 @@ import (
 // Examples of the documentation: the page of one run, and reruns.
 var (
 	exampleRerunInput = json.RawMessage(`{"body":{"range":"2026-11-30"},"same_key":false}`)
-	examplePendingRun = exampleRunOf(domain.TriggerManual, at("2026-12-01T15:20:11.803Z"))
+	examplePendingRun = exampleRunOf(domain.TriggerManual, moment("2026-12-01T15:20:11.803Z"))
 
 	exampleCompletedRun = exampleEndedRun(`{"documents":41877}`)
 )
@@ -25,11 +25,11 @@ var (
 func exampleListedRun() runs.Run {
 	return runs.Run{
 		ID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Tenant: "default", Queue: "default",
-		Trigger: domain.TriggerSchedule, ScheduledFor: at("2026-12-01T11:00:00Z"), Status: domain.StatusSucceeded,
+		Trigger: domain.TriggerSchedule, ScheduledFor: moment("2026-12-01T11:00:00Z"), Status: domain.StatusSucceeded,
 		Attempt: 2, MaxAttempts: 3, JobVersion: 7,
-		Replica: &exampleReplicaID, DueAt: at("2026-12-01T11:00:00.421Z"), CreatedAt: at("2026-12-01T11:00:00.423Z"),
-		ClaimedAt: new(at("2026-12-01T11:00:08.671Z")), StartedAt: new(at("2026-12-01T11:00:08.673Z")),
-		FinishedAt: new(at("2026-12-01T11:00:10.044Z")), HTTPStatus: new(200),
+		Replica: &exampleReplicaID, DueAt: moment("2026-12-01T11:00:00.421Z"), CreatedAt: moment("2026-12-01T11:00:00.423Z"),
+		ClaimedAt: new(moment("2026-12-01T11:00:08.671Z")), StartedAt: new(moment("2026-12-01T11:00:08.673Z")),
+		FinishedAt: new(moment("2026-12-01T11:00:10.044Z")), HTTPStatus: new(200),
 	}
 }
 
@@ -39,7 +39,7 @@ func exampleEndedRun(result string) runs.Run {
 	run.Result = json.RawMessage(result)
 	run.Attempts = []runs.Attempt{
 		{
-			Number: 1, StartedAt: at("2026-12-01T11:00:00.425Z"), FinishedAt: new(at("2026-12-01T11:00:00.508Z")),
+			Number: 1, StartedAt: moment("2026-12-01T11:00:00.425Z"), FinishedAt: new(moment("2026-12-01T11:00:00.508Z")),
 			Outcome: domain.AttemptFailed, Reason: new(domain.ReasonHTTP5xx), HTTPStatus: new(503),
 			Error: new("the target answered 503: try again later"), Response: new("try again later"), Replica: &exampleReplicaID,
 			Headers: map[string]string{
@@ -73,7 +73,7 @@ func exampleWholeRun() runs.Run {
 
 // exampleRunOf is a run that was made for a slot, and waits.
 func exampleRunOf(trigger domain.Trigger, slot time.Time) runs.Run {
-	made := at("2026-12-01T15:20:11.803Z")
+	made := moment("2026-12-01T15:20:11.803Z")
 	return runs.Run{
 		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), JobID: exampleJobID, Job: "daily-invoice-gen",
 		Tenant: "default", Queue: "default", Trigger: trigger, ScheduledFor: slot, Status: domain.StatusPending,
@@ -82,7 +82,7 @@ func exampleRunOf(trigger domain.Trigger, slot time.Time) runs.Run {
 }
 
 func exampleManualRerun() runs.Run {
-	run := exampleRunOf(domain.TriggerManual, at("2026-12-01T11:00:00Z"))
+	run := exampleRunOf(domain.TriggerManual, moment("2026-12-01T11:00:00Z"))
 	run.ID, run.RerunOf = uuid.MustParse("019ada51-07f2-7b6e-8d13-64c2a9f01e77"), &exampleRunID
 	return run
 }
@@ -90,7 +90,7 @@ func exampleManualRerun() runs.Run {
 func exampleCancelledRun() runs.Run {
 	run := examplePendingRun
 	run.Status, run.Reason = domain.StatusCancelled, new(domain.ReasonCancelled)
-	run.FinishedAt, run.Attempts = new(at("2026-12-01T15:20:31.114Z")), []runs.Attempt{}
+	run.FinishedAt, run.Attempts = new(moment("2026-12-01T15:20:31.114Z")), []runs.Attempt{}
 	return run
 }
 
@@ -100,22 +100,22 @@ var (
 	exampleCompletion = json.RawMessage(`{"result":{"documents":41877}}`)
 	exampleFailure    = json.RawMessage(`{"error":"the ledger is locked","retry":true}`)
 
-	exampleBeat     = Heartbeat{Deadline: at("2026-12-01T11:09:12.004Z")}
+	exampleBeat     = Heartbeat{Deadline: moment("2026-12-01T11:09:12.004Z")}
 	exampleProgress = Progress{
-		Attempt: 2, Progress: json.RawMessage(`{"rows":41200}`), RecordedAt: new(at("2026-12-01T11:04:12.004Z")),
+		Attempt: 2, Progress: json.RawMessage(`{"rows":41200}`), RecordedAt: new(moment("2026-12-01T11:04:12.004Z")),
 	}
 )
 
 func exampleRetryingRun() runs.Run {
-	run, claimed, started, accepted, next := exampleListedRun(), at("2026-12-01T11:00:04.217Z"),
-		at("2026-12-01T11:00:04.219Z"), at("2026-12-01T11:00:04.302Z"), at("2026-12-01T11:08:03.551Z")
+	run, claimed, started, accepted, next := exampleListedRun(), moment("2026-12-01T11:00:04.217Z"),
+		moment("2026-12-01T11:00:04.219Z"), moment("2026-12-01T11:00:04.302Z"), moment("2026-12-01T11:08:03.551Z")
 	run.Status, run.Reason, run.Attempt, run.HTTPStatus, run.Error = domain.StatusRetrying,
 		new(domain.ReasonFailed), 1, nil, new("the ledger is locked")
 	run.ClaimedAt, run.StartedAt, run.AcceptedAt, run.FinishedAt, run.NextAttemptAt = &claimed, &started, &accepted,
 		nil, &next
 	run.Attempts = []runs.Attempt{
 		{
-			Number: 1, StartedAt: started, FinishedAt: new(at("2026-12-01T11:07:33.551Z")), Outcome: domain.AttemptFailed,
+			Number: 1, StartedAt: started, FinishedAt: new(moment("2026-12-01T11:07:33.551Z")), Outcome: domain.AttemptFailed,
 			Error: new("the ledger is locked"),
 		},
 	}
@@ -133,7 +133,7 @@ var (
 		`"note":"invoices of November with the new template"}`)
 
 	exampleCounted = BackfillCount{
-		Matched: 31, NewRuns: 4, From: at("2026-11-01T07:00:00Z"), To: at("2026-12-01T08:00:00Z"),
+		Matched: 31, NewRuns: 4, From: moment("2026-11-01T07:00:00Z"), To: moment("2026-12-01T08:00:00Z"),
 		FromLocal: "2026-11-01T00:00:00-07:00", ToLocal: "2026-12-01T00:00:00-08:00", Timezone: "America/Los_Angeles",
 	}
 
@@ -152,7 +152,7 @@ var (
 func exampleGroup() letters.DeadLetterGroup {
 	d := exampleDeadLetter()
 	return letters.DeadLetterGroup{
-		JobID: d.JobID, Job: d.Job, Reason: d.Reason, Count: 1204, OldestSlot: at("2026-11-30T11:00:00Z"),
+		JobID: d.JobID, Job: d.Job, Reason: d.Reason, Count: 1204, OldestSlot: moment("2026-11-30T11:00:00Z"),
 		NewestSlot: d.ScheduledFor, NewestRun: d.RunID, HTTPStatus: d.HTTPStatus, Error: d.Error,
 	}
 }
@@ -168,20 +168,20 @@ func exampleJobsOperation(action jobs.Action) letters.Operation {
 func exampleDeadLetter() letters.DeadLetter {
 	return letters.DeadLetter{
 		RunID: exampleRunID, JobID: exampleJobID, Job: "daily-invoice-gen", Trigger: domain.TriggerSchedule, JobVersion: 7,
-		ScheduledFor: at("2026-12-01T11:00:00Z"), DiedAt: at("2026-12-01T11:03:02.774Z"),
+		ScheduledFor: moment("2026-12-01T11:00:00Z"), DiedAt: moment("2026-12-01T11:03:02.774Z"),
 		Reason: new(domain.ReasonHTTP5xx), Attempts: 3, HTTPStatus: new(503),
 		Error: new("the target answered 503: try again later"),
 	}
 }
 
 func exampleResolvedLetter() letters.DeadLetter {
-	d, resolved := exampleDeadLetter(), at("2026-12-01T15:20:11.803Z")
+	d, resolved := exampleDeadLetter(), moment("2026-12-01T15:20:11.803Z")
 	d.ResolvedAt, d.Note = &resolved, new("sent manually")
 	return d
 }
 
 func exampleReplayingRun() runs.Run {
-	run := exampleRunOf(domain.TriggerReplay, at("2026-12-01T11:00:00Z"))
+	run := exampleRunOf(domain.TriggerReplay, moment("2026-12-01T11:00:00Z"))
 	run.ReplayOf = &exampleRunID
 	return run
 }
@@ -190,7 +190,7 @@ func exampleRunningOperation() letters.Operation {
 	return letters.Operation{
 		ID: uuid.MustParse("019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"), Kind: letters.OperationReplay,
 		State: letters.OperationRunning, MaxPerSecond: new(10), Note: new("the invoice service was down"),
-		Matched: 1204, Done: 350, CreatedAt: at("2026-12-01T15:22:56.196Z"),
+		Matched: 1204, Done: 350, CreatedAt: moment("2026-12-01T15:22:56.196Z"),
 		Request:     json.RawMessage(`{"reason":"http_5xx","label":{"team":"billing"},"latest_per_job":true}`),
 		RequestedBy: "key deploy (019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11)",
 	}
@@ -204,7 +204,7 @@ func exampleReadOperation() letters.Operation {
 }
 
 func exampleEndedOperation() letters.Operation {
-	o, finished := exampleRunningOperation(), at("2026-12-01T15:23:31.02Z")
+	o, finished := exampleRunningOperation(), moment("2026-12-01T15:23:31.02Z")
 	o.State, o.FinishedAt = letters.OperationCancelled, &finished
 	return o
 }

@@ -34,8 +34,8 @@ var (
 
 	exampleNotices = Notices{
 		List[notices.Notice]{Data: []notices.Notice{{
-			ID: uuid.MustParse("019ad98a-2a60-8d07-9c52-7b0f1e3d4a86"), DeliveredAt: at("2026-12-01T02:00:01Z"),
-			HappenedAt: at("2026-12-01T02:00:00Z"),
+			ID: uuid.MustParse("019ad98a-2a60-8d07-9c52-7b0f1e3d4a86"), DeliveredAt: moment("2026-12-01T02:00:01Z"),
+			HappenedAt: moment("2026-12-01T02:00:00Z"),
 			Headline:   "Job daily-invoice-gen has dead runs (tenant billing)", Events: []string{"dead"},
 			Jobs:   []uuid.UUID{uuid.MustParse("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11")},
 			Format: domain.FormatSlack, URL: "https://hooks.slack.com/services/T000/B000/XXXX",
@@ -51,7 +51,7 @@ var (
 	exampleKey = tenants.Key{
 		ID: uuid.MustParse("019ada4e-9c3b-7d52-a1c8-5be0f7d96a34"), Tenant: "billing", Name: "ci",
 		Prefix: "punctual_5f0e8b110c6d9a44", Role: string(auth.RoleEditor), State: "active", CreatedBy: "command:alice",
-		CreatedAt: at("2026-12-01T15:20:11.803Z"), ExpiresAt: new(at("2026-12-31T15:20:11.803Z")),
+		CreatedAt: moment("2026-12-01T15:20:11.803Z"), ExpiresAt: new(moment("2026-12-31T15:20:11.803Z")),
 	}
 	exampleNewKey = NewKey{exampleKey, "punctual_5f0e8b110c6d9a44_wXb7…"}
 	exampleKeys   = List[tenants.Key]{Data: []tenants.Key{exampleKey}}
@@ -60,7 +60,7 @@ var (
 		MinInterval:    new(domain.DurationOf(time.Minute)),
 		MaxKeyAge:      new(domain.DurationOf(2160 * time.Hour)),
 		AllowedTargets: []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}, Notify: []domain.Notify{},
-		CreatedAt: at("2026-11-02T09:14:03.120441Z"), UpdatedAt: at("2026-11-20T16:40:55.002318Z"),
+		CreatedAt: moment("2026-11-02T09:14:03.120441Z"), UpdatedAt: moment("2026-11-20T16:40:55.002318Z"),
 	}
 	exampleCaller = Caller{
 		Role: auth.RoleEditor, Tenant: "billing", HomeTenant: "billing", Kind: audit.Key,
@@ -91,7 +91,7 @@ var exampleAudit = List[audit.Entry]{Data: []audit.Entry{{
 }}}
 
 var exampleJobChange = audit.JobChange{
-	ID: uuid.MustParse("019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"), At: at("2026-11-28T18:00:00.5Z"),
+	ID: uuid.MustParse("019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"), At: moment("2026-11-28T18:00:00.5Z"),
 	ActorKind: audit.Key, Actor: new("019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11"), ActorName: new("deploy"),
 	Action: audit.JobPause, Resource: "job", ResourceID: &exampleJobID, JobID: &exampleJobID,
 	Name:   new("daily-invoice-gen"),

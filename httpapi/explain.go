@@ -8,13 +8,14 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
 	"punctual/store/history"
 )
 
 func (s *server) explainRoutes() {
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "explain-job", Method: http.MethodGet, Path: "/v1/jobs/{job}/explain", Tags: []string{tagSchedules},
 		Summary:     "Explain what happened at an instant",
 		Description: "Says whether the job ran then, and if not, why not. By id, this also works for a deleted job.",

@@ -6,38 +6,40 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/body"
 	"punctual/scheduler"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/store/fleet"
 )
 
 func (s *server) fleetRoutes() {
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-queues", Method: http.MethodGet, Path: "/v1/queues", Tags: []string{tagFleet},
 		Summary: "List queues", Errors: []int{422},
 		Description: "Every queue: how much work is due in it, how much is being sent, and since when the oldest has been " +
 			"due. The counts cover the caller's tenant and stop at 10,000.",
 	}, s.listQueues)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-replicas", Method: http.MethodGet, Path: "/v1/replicas", Tags: []string{tagFleet},
 		Summary: "List replicas", Errors: []int{422},
 		Description: "Every process, the oldest first. A process that vanished is listed until another process notices, " +
 			"which takes about ten seconds.",
 	}, s.listReplicas)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-breakers", Method: http.MethodGet, Path: "/v1/breakers", Tags: []string{tagFleet},
 		Summary: "List breakers", Errors: []int{422},
 		Description: "Lists hosts that cannot be reached, and hosts and paths whose requests time out, with the number of " +
 			"runs that wait for each. Empty: no run waits for its host.",
 	}, s.listBreakers)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "reset-breakers", Method: http.MethodPost, Path: "/v1/breakers/reset", Tags: []string{tagFleet},
 		Summary: "Reset breakers", DefaultStatus: http.StatusAccepted,
 		Description: "Within two seconds, every replica forgets that the host could not be reached or hung, and the runs " +
 			"that wait for it are sent. If the host is still down, they soon wait again, for as long as they could have " +
 			"waited before.",
-		RequestBody: &huma.RequestBody{Content: map[string]*huma.MediaType{mediaJSON: {Example: exampleBreakersReset}}},
+		RequestBody: &huma.RequestBody{Content: map[string]*huma.MediaType{body.MediaJSON: {}}},
 	}, s.resetBreakers)
 }
 
@@ -98,7 +100,7 @@ func (s *server) resetBreakers(
 	ctx context.Context, tenant int32, in *resetBreakersInput,
 ) (*answer[BreakersReset], error) {
 	host := in.Body.Host
-	if u, err := delivery.CheckURL("http://" + host); err == nil && u.Port() != "" {
+	if u, err := wire.CheckURL("http://" + host); err == nil && u.Port() != "" {
 		host = scheduler.HostOf(u)
 	}
 	n, err := s.Store.ResetHolds(ctx, tenant, host)

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 )
@@ -53,7 +54,7 @@ type Spread struct {
 }
 
 func (s *server) forecastRoutes() {
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-forecast", Method: http.MethodGet, Path: "/v1/forecast", Tags: []string{tagSchedules},
 		Summary: "Forecast the load", Errors: []int{503},
 		Description: "How many slots are to come, step by step, which steps are the busiest, which jobs make them so, and " +

@@ -8,7 +8,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler"
 	"punctual/store"
@@ -17,21 +19,21 @@ import (
 )
 
 func (s *server) freezeRoutes() {
-	registerBody[FreezeInput](s, huma.Operation{
+	api.RegisterBody[FreezeInput](s.api, huma.Operation{
 		OperationID: "freeze", Method: http.MethodPost, Path: "/v1/freeze", Tags: []string{tagFleet},
 		Summary: "Freeze the deployment or a tenant",
 		Description: "From the response on, no replica claims anything: no slots, retries, triggers, replays or notices. " +
 			"Runs in flight continue, and the response counts them. Jobs can still be written and triggered. Only operators " +
 			"freeze the deployment. A deployment or tenant that is frozen already stays as it is.",
-	}, required, exampleFreeze, s.freeze)
-	registerBody[FreezeInput](s, huma.Operation{
+	}, api.Required, s.freeze)
+	api.RegisterBody[FreezeInput](s.api, huma.Operation{
 		OperationID: "unfreeze", Method: http.MethodPost, Path: "/v1/unfreeze", Tags: []string{tagFleet},
 		Summary: "Unfreeze the deployment or a tenant",
 		Description: "Replicas claim again within three seconds. Slots that passed during the freeze are late or missed, " +
 			"by the policy of each job, as after an outage. Only operators unfreeze the deployment. That also makes this " +
 			"database the one that runs are dispatched from. A tenant stays frozen while the deployment is frozen.",
-	}, required, exampleUnfreeze, s.unfreeze)
-	register(s, huma.Operation{
+	}, api.Required, s.unfreeze)
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-freeze", Method: http.MethodGet, Path: "/v1/freeze", Tags: []string{tagFleet},
 		Summary:     "Get what is frozen",
 		Description: "Says whether the deployment or the caller's tenant is frozen, and how many runs are in flight.",
@@ -84,7 +86,7 @@ type FreezeState struct {
 	InFlight   int     `json:"in_flight" maximum:"10000" doc:"Runs in flight: those of the tenant, or with the scope deployment, those of all tenants. 10000: 10,000 or more." example:"12"`
 }
 
-type freezeInput struct{ Request body[FreezeInput] }
+type freezeInput struct{ Request body.Body[FreezeInput] }
 
 type getFreezeInput struct {
 	Scope FreezeScope `query:"scope" enum:"deployment,tenant" default:"tenant" doc:"Which runs in flight are counted. deployment: those of all tenants, which needs an operator. tenant: those of the tenant." example:"tenant"`
@@ -102,8 +104,8 @@ func (s *server) setFreeze(
 	ctx context.Context, tenant int32, in *freezeInput,
 	set func(context.Context, int32, string) (freeze.State, error),
 ) (*answer[FreezeState], error) {
-	asked := in.Request.value
-	if err := in.Request.check(asked.validate()...); err != nil {
+	asked := in.Request.Value
+	if err := in.Request.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
 	scope, err := asked.Scope.of(ctx, tenant)

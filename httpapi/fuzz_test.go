@@ -8,20 +8,11 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
-	"punctual/httpapi/problem"
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 )
-
-// patchOf reads the body of a PATCH like the handler.
-func patchOf(data []byte) (*body[JobPatch], *problem.Problem) {
-	if p := wellFormed(data); p != nil {
-		return nil, p
-	}
-	b := new(body[JobPatch])
-	b.raw, b.errors = decode(data, &b.value, true)
-	return b, nil
-}
 
 // FuzzPatch proves that a merge patch is either refused with a whole problem, or makes a job that is valid and
 // compiles. That job is the one of RFC 7396, and applying the patch again changes nothing more.
@@ -40,13 +31,13 @@ func FuzzPatch(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		patch, p := patchOf(data)
+		patch, p := body.Read[JobPatch](data, true)
 		if p != nil {
 			return
 		}
-		job, err := applyPatch(patch, start.Definition)
+		job, err := applyPatch(&patch, start.Definition)
 		if err != nil {
-			if p := problemOf(context.Background(), err); p.Status >= 500 || p.Detail == "" {
+			if p := api.ProblemOf(context.Background(), err, ""); p.Status >= 500 || p.Detail == "" {
 				t.Fatalf("%d %v: %s", p.Status, err, data)
 			}
 			return
@@ -58,8 +49,8 @@ func FuzzPatch(f *testing.F) {
 			t.Fatalf("%s makes a job that does not compile: %v", data, err)
 		}
 		from := start.Definition
-		from.Schedule = from.Schedule.Onto(patch.value.Schedule) // otherwise it would have both kinds
-		before, _ := render(from)
+		from.Schedule = from.Schedule.Onto(patch.Value.Schedule) // otherwise it would have both kinds
+		before, _ := body.Render(from)
 		merged, err := jsonpatch.MergePatch(before, data)
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +62,7 @@ func FuzzPatch(f *testing.F) {
 		if got, wanted := rendered(t, job), rendered(t, want.newJob()); !bytes.Equal(got, wanted) {
 			t.Fatalf("%s makes\n%s, not\n%s", data, got, wanted)
 		}
-		if again, err := applyPatch(patch, job.Definition); err != nil || !bytes.Equal(rendered(t, again), rendered(t, job)) {
+		if again, err := applyPatch(&patch, job.Definition); err != nil || !bytes.Equal(rendered(t, again), rendered(t, job)) {
 			t.Fatalf("%s twice makes\n%s\n%s (%v)", data, rendered(t, job), rendered(t, again), err)
 		}
 	})
@@ -80,7 +71,7 @@ func FuzzPatch(f *testing.F) {
 // rendered returns a job's definition with its body in a normal form, as merging reformats bodies.
 func rendered(t *testing.T, job jobs.NewJob) []byte {
 	t.Helper()
-	text, err := render(job.Definition)
+	text, err := body.Render(job.Definition)
 	if err != nil {
 		t.Fatal(err)
 	}

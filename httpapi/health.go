@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"punctual/httpapi/auth"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler"
 	"punctual/store"
@@ -122,23 +123,23 @@ func notReadyDetail(err error) string {
 	var acting *pg.ActingError
 	switch {
 	case errors.As(err, &own):
-		return sentence(own)
+		return problem.Sentence(own)
 	case errors.As(err, &schema):
-		return sentence(schema)
+		return problem.Sentence(schema)
 	case errors.As(err, &write):
-		return sentence(write)
+		return problem.Sentence(write)
 	case errors.As(err, &acting):
-		return sentence(acting)
+		return problem.Sentence(acting)
 	}
 	return "The database cannot be reached."
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
-	body, err := render(v)
+	raw, err := body.Render(v)
 	if err != nil {
 		problem.New(problem.CodeInternal, "The response cannot be rendered.").Write(w)
 		return
 	}
-	w.Header().Set("Content-Type", mediaJSON)
-	_, _ = w.Write(append(body, '\n')) // the client may be gone
+	w.Header().Set("Content-Type", body.MediaJSON)
+	_, _ = w.Write(append(raw, '\n')) // the client may be gone
 }

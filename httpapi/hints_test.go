@@ -13,7 +13,7 @@ func TestFiltersNameTheirValuesAndTheNearest(t *testing.T) {
 		query, at string
 		says      []string
 	}{
-		{"/v1/runs?status=failed", "query.status", []string{`"failed" is not one of blocked, pending`, "did you mean dead?"}},
+		{"/v1/runs?status=failed", "query.status", []string{`"failed" is not one of pending, running`, "did you mean dead?"}},
 		{"/v1/runs?status=success", "query.status", []string{"did you mean succeeded?"}},
 		{"/v1/runs?reason=http_500", "query.reason", []string{`"http_500"`, "http_4xx", "http_5xx"}},
 		{"/v1/runs?trigger=cron", "query.trigger", []string{"did you mean schedule?"}},

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
@@ -17,11 +18,11 @@ import (
 
 // hostileBodies are refused by every operation that reads a body.
 func hostileBodies() map[string]string {
-	long := strings.Repeat("x", maxBody)
+	long := strings.Repeat("x", api.MaxBody)
 	return map[string]string{
 		"cut off":                     `{"name":"n","target":{"url":"http://`,
 		"nests deep":                  strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000),
-		"nests deep and never closes": strings.Repeat("[", maxBody/2),
+		"nests deep and never closes": strings.Repeat("[", api.MaxBody/2),
 		"a huge string":               `{"name":"` + long + `"}`,
 		"a huge key":                  `{"` + long + `":1}`,
 		"a huge number":               `{"timeout":` + strings.Repeat("9", 1000) + `}`,

@@ -6,15 +6,19 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 )
+
+var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 func TestPathsAndMethods(t *testing.T) {
 	t.Parallel()
@@ -77,16 +81,19 @@ func TestRequestsHaveAnID(t *testing.T) {
 func TestPanicsAndUnexpectedErrorsShowNothing(t *testing.T) {
 	t.Parallel()
 	var logs bytes.Buffer
-	s := &server{Config: Config{Log: slog.New(slog.NewTextHandler(&logs, nil))}}
+	log := slog.New(slog.NewTextHandler(&logs, nil))
+	s := &server{Config: Config{Log: log}, api: &api.API{Log: log}}
 	observe, err := newObserver(s.Log, nil)
 	must(t, err)
 	mux := chi.NewMux()
-	mux.Use(identify, observe.middleware, s.recoverer)
+	mux.Use(api.Identify, observe.middleware, s.recoverer)
 	mux.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("secret") })
 	mux.Get("/error",
-		func(w http.ResponseWriter, r *http.Request) { s.problem(r.Context(), errors.New("secret")).Write(w) })
+		func(w http.ResponseWriter, r *http.Request) {
+			s.api.Problem(r.Context(), errors.New("secret")).Write(w)
+		})
 	mux.Get("/gone", func(w http.ResponseWriter, r *http.Request) {
-		s.problem(r.Context(), fmt.Errorf("reading: %w", &pgconn.PgError{Code: "57P01", Message: "secret"})).Write(w)
+		s.api.Problem(r.Context(), fmt.Errorf("reading: %w", &pgconn.PgError{Code: "57P01", Message: "secret"})).Write(w)
 	})
 	for path, status := range map[string]int{"/panic": 500, "/error": 500, "/gone": 503} {
 		logs.Reset()

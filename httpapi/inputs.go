@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
@@ -24,12 +26,18 @@ type JobInput struct {
 	Paused *bool `json:"paused,omitempty" doc:"Whether it is paused. Absent: active when new, unchanged when replaced." example:"false"`
 }
 
-// readOnly returns the fields of Job that a request may not set.
-func (JobInput) readOnly() []string { return onlyInJob() }
+// SetByServer says why a request may not set the fields that only Job has.
+func (JobInput) SetByServer(field string) (why string, is bool) {
+	if field == "state" {
+		return `unknown field: it is set by the server; ` +
+			`to pause a job write "paused": true, or POST /v1/jobs/{job}/pause`, true
+	}
+	return body.LeaveOut, slices.Contains(onlyInJob(), field)
+}
 
 var onlyInJob = sync.OnceValue(func() []string {
-	fields := maps.Clone(schemaOf(reflect.TypeFor[Job]()).Properties)
-	for name := range schemaOf(reflect.TypeFor[JobInput]()).Properties {
+	fields := maps.Clone(body.Schema(reflect.TypeFor[Job]()).Properties)
+	for name := range body.Schema(reflect.TypeFor[JobInput]()).Properties {
 		delete(fields, name)
 	}
 	return slices.Sorted(maps.Keys(fields))
@@ -38,6 +46,11 @@ var onlyInJob = sync.OnceValue(func() []string {
 // JobReplacement is the body of a PUT: a JobInput, or a job as a GET returned it. Fields that the server sets are
 // ignored then, and the mask of a secret keeps the secret that is stored in its place.
 type JobReplacement struct{ JobInput }
+
+// SetByServer ignores these fields: a PUT takes back what a GET returned.
+func (JobReplacement) SetByServer(field string) (why string, is bool) {
+	return "", slices.Contains(onlyInJob(), field)
+}
 
 func (j JobInput) newJob() jobs.NewJob {
 	return jobs.NewJob{Definition: j.Definition, Paused: j.Paused}
@@ -68,12 +81,12 @@ func (b BatchInput) validate() []problem.FieldError {
 	case "", jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip:
 	default:
 		known := []jobs.OnConflict{jobs.ConflictError, jobs.ConflictReplace, jobs.ConflictSkip}
-		errors = append(errors, problem.At("body.on_conflict", notOneOf(string(b.OnConflict), enum(known))))
+		errors = append(errors, problem.At("body.on_conflict", api.NotOneOf(string(b.OnConflict), known)))
 	}
 	first := make(map[string]int, len(b.Jobs))
 	for i, job := range b.Jobs {
 		at := fmt.Sprintf("body.jobs[%d]", i)
-		errors = append(errors, within(at, job.Validate())...)
+		errors = append(errors, api.Within(at, job.Validate())...)
 		if other, ok := first[job.Name]; ok && job.Name != "" {
 			errors = append(errors, problem.Atf(at+".name", "is also the name of jobs[%d]", other))
 			continue

@@ -10,7 +10,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -39,61 +41,58 @@ func (s *server) answerJob(r jobs.Record, err error) (*jobAnswer, error) {
 
 // answerWith returns the answer that shows a job. Its ETag changes whenever the shown job does.
 func answerWith(version int32, job Job) (*jobAnswer, error) {
-	rendered, err := render(job)
+	rendered, err := body.Render(job)
 	return &jobAnswer{Status: http.StatusOK, ETag: etag(version, rendered), Body: job}, err
 }
 
 func jobPath(id uuid.UUID) string { return "/v1/jobs/" + id.String() }
 
 func (s *server) jobRoutes() {
-	registerBody[JobInput](s, huma.Operation{
+	api.RegisterBody[JobInput](s.api, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/jobs", Tags: []string{tagJobs},
 		Summary: "Create a job", DefaultStatus: http.StatusCreated,
 		Description: "A name, a schedule and a target's URL make a complete job; everything else has a default. All errors " +
 			"in the body are reported at once. A submitter creates one-shots only (at, delay).",
-		Responses: s.rendered(http.StatusCreated, exampleJob),
+		Responses: api.Rendered[Job](s.api, http.StatusCreated),
 		Errors:    []int{409},
-	}, required, exampleJobInput, s.createJob)
+	}, api.Required, s.createJob)
 
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/jobs", Tags: []string{tagJobs},
 		Summary:     "List jobs",
 		Description: "Newest first. All filters must match. A page of large definitions ends before `limit`, after 4 MiB.",
 	}, s.listJobs)
 
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Get a job", Description: "With its last run and its next slot.",
 		Responses: map[string]*huma.Response{"304": {Description: "The response has an ETag that If-None-Match names"}},
 	}, s.getJob)
 
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "delete-job", Method: http.MethodDelete, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Delete a job", Description: "Stops future slots and cancels pending runs; the history stays.",
 		Errors: []int{412},
 	}, s.deleteJob)
-	s.jobWriteRoutes()
-	s.jobActionRoutes()
-	s.batchRoutes()
-	s.versionRoutes()
 }
 
 type createJobInput struct {
 	Idempotent
-	Request body[JobInput]
+	Request body.Body[JobInput]
 }
 
 func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput) (*answered, error) {
-	job := in.Request.value
-	if err := in.Request.check(append(within("body", job.Validate()),
+	job := in.Request.Value
+	if err := in.Request.Check(append(api.Within("body", job.Validate()),
 		s.forbidden(tenant, "body", job.Definition)...)...); err != nil {
 		return nil, err
 	}
-	if err := mayCreate(ctx, in.Request.value); err != nil {
+	if err := mayCreate(ctx, in.Request.Value); err != nil {
 		return nil, err
 	}
 	job = submitted(ctx, job)
-	out, err := once(ctx, s, tenant, in.Request.under(in.Key), http.StatusCreated, func(w store.Writer) (Job, error) {
+	by := under(in.Key, &in.Request)
+	out, made, err := once(ctx, s, tenant, by, http.StatusCreated, func(w store.Writer) (Job, error) {
 		record, err := w.CreateJob(ctx, job.newJob())
 		if err != nil {
 			return Job{}, err
@@ -103,9 +102,8 @@ func (s *server) createJob(ctx context.Context, tenant int32, in *createJobInput
 	if err != nil {
 		return nil, err
 	}
-	created, err := out.shows()
-	out.Location, out.ETag = jobPath(created.ID), etag(created.Version, out.Body)
-	return out, err
+	out.Location, out.ETag = jobPath(made.ID), etag(made.Version, out.Body)
+	return out, nil
 }
 
 type oneJobInput struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/store/letters"
 )
@@ -238,7 +239,7 @@ func TestAResumeSaysWhatItsPauseSwallowed(t *testing.T) {
 		strings.Contains(string(got.body), "skipped_while_paused") {
 		t.Errorf("ETag %s, then %s: %s", r.header.Get("ETag"), got.header.Get("ETag"), got.body)
 	}
-	body, err := render(MakeUp(*passed))
+	body, err := body.Render(MakeUp(*passed))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,12 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	jsonpatch "github.com/evanphx/json-patch/v5"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
@@ -16,7 +16,7 @@ import (
 )
 
 func (s *server) jobWriteRoutes() {
-	registerBody[JobReplacement](s, huma.Operation{
+	api.RegisterBody[JobReplacement](s.api, huma.Operation{
 		OperationID: "put-job", Method: http.MethodPut, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Create or replace a job",
 		Description: "By name, creates the job or replaces its definition; by id, replaces it. If nothing changes, nothing " +
@@ -24,29 +24,29 @@ func (s *server) jobWriteRoutes() {
 			"server sets are ignored, and *** keeps the stored secret. To write only if no other caller has changed the job " +
 			"since, send If-Match.",
 		Errors: []int{409, 412},
-	}, required, exampleJobInput, s.putJob)
+	}, api.Required, s.putJob)
 
-	registerBody[JobPatch](s, huma.Operation{
+	api.RegisterBody[JobPatch](s.api, huma.Operation{
 		OperationID: "patch-job", Method: http.MethodPatch, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Change a job",
 		Description: "A JSON merge patch (RFC 7396) on the definition as it was written: absent fields stay, and null " +
 			"restores a default. A schedule of another kind replaces the current schedule. A new name renames the job.",
 		Errors: []int{409, 412},
-	}, required, examplePatch, s.patchJob)
+	}, api.Required, s.patchJob)
 }
 
 type putJobInput struct {
 	JobRef
 	IfMatch
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With *, the job is only created. If it exists already, the response is 412."`
-	Request     body[JobReplacement]
+	Request     body.Body[JobReplacement]
 }
 
-// exists never refuses: a PUT may create the job, and says what is wrong with its name.
-func (putJobInput) exists() error { return nil }
+// Exists never refuses: a PUT may create the job, and says what is wrong with its name.
+func (putJobInput) Exists() error { return nil }
 
 func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jobAnswer, error) {
-	job := in.Request.value.newJob()
+	job := in.Request.Value.newJob()
 	named := job.Definition.Name != ""
 	var problems []problem.FieldError
 	switch {
@@ -58,14 +58,14 @@ func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jo
 		problems = append(problems,
 			problem.At("body.name", "is not the name in the path; leave it out, or rename the job with PATCH"))
 	}
-	for _, e := range within("body", job.Definition.Validate()) {
+	for _, e := range api.Within("body", job.Definition.Validate()) {
 		if !named && e.Location == "body.name" {
 			e.Location = "path.job"
 		}
 		problems = append(problems, e)
 	}
 	problems = append(problems, s.forbidden(tenant, "body", job.Definition)...)
-	if err := in.Request.check(problems...); err != nil {
+	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
 	version, err := in.version()
@@ -113,7 +113,7 @@ type JobPatch struct{ JobInput }
 type patchJobInput struct {
 	JobRef
 	IfMatch
-	Request body[JobPatch]
+	Request body.Body[JobPatch]
 }
 
 func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) (*jobAnswer, error) {
@@ -123,44 +123,24 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 	}
 	return s.answerJob(s.Store.EditJob(ctx, tenant, in.Job, version, func(now jobs.Record) (jobs.NewJob, error) {
 		job, err := applyPatch(&in.Request, now.Definition)
-		if fields := s.forbidden(tenant, "body", in.Request.value.Definition); err == nil && len(fields) > 0 {
+		if fields := s.forbidden(tenant, "body", in.Request.Value.Definition); err == nil && len(fields) > 0 {
 			err = problem.Invalid(fields...) // only for URLs that the patch sets: the rules may have changed since
 		}
 		return job, err
 	}))
 }
 
-// onto merges a patch into the JSON of what it changes.
-func (b *body[T]) onto(current any) ([]byte, error) {
-	if covered(b.errors, "body") { // not an object
-		return nil, b.check()
-	}
-	text, err := render(current)
-	if err != nil {
-		return nil, err
-	}
-	result, err := jsonpatch.MergePatch(text, b.raw)
-	if err != nil {
-		return nil, fmt.Errorf("merging the patch: %w", err)
-	}
-	return result, nil
-}
-
 // applyPatch returns the job that results from a patch on a definition, or everything that is wrong with it.
-func applyPatch(patch *body[JobPatch], now domain.Definition) (jobs.NewJob, error) {
-	now.Schedule = now.Schedule.Onto(patch.value.Schedule)
-	result, err := patch.onto(now)
-	if err != nil {
-		return jobs.NewJob{}, err
-	}
+func applyPatch(patch *body.Body[JobPatch], now domain.Definition) (jobs.NewJob, error) {
+	now.Schedule = now.Schedule.Onto(patch.Value.Schedule)
 	var job JobInput
-	if err := fill(&job, result); err != nil {
-		return jobs.NewJob{}, fmt.Errorf("reading the job as patched: %w", err)
-	}
-	if err := patch.check(within("body", job.Validate())...); err != nil {
+	if err := patch.Onto(now, &job); err != nil {
 		return jobs.NewJob{}, err
 	}
-	if patch.value.Target.Body == nil && job.Target.Body != nil {
+	if err := patch.Check(api.Within("body", job.Validate())...); err != nil {
+		return jobs.NewJob{}, err
+	}
+	if patch.Value.Target.Body == nil && job.Target.Body != nil {
 		job.Target.Body = now.Target.Body // merging reformatted it, and a body keeps its bytes
 	}
 	return job.newJob(), nil

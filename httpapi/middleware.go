@@ -2,13 +2,11 @@ package httpapi
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"regexp"
 	"runtime/debug"
 	"strings"
 	"unicode/utf8"
@@ -16,75 +14,9 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/problem"
 )
-
-var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-
-type requestIDKey struct{}
-
-// identify gives each request an id, and answers with it. An id that the request brings is used if it is well-formed.
-func identify(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get(problem.HeaderRequestID)
-		if !requestIDForm.MatchString(id) {
-			id = rand.Text()
-		}
-		w.Header().Set(problem.HeaderRequestID, id)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
-	})
-}
-
-func requestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
-}
-
-// resource names the kind of resource of a request's path, for people.
-func resource(ctx context.Context) string {
-	route := chi.RouteContext(ctx)
-	if route == nil {
-		return "job"
-	}
-	return resourceAt(route.RoutePattern())
-}
-
-// resourceAt names the kind of resource of a path pattern.
-func resourceAt(pattern string) string {
-	for _, r := range resources {
-		if strings.HasPrefix(pattern, r.prefix) {
-			return r.name
-		}
-	}
-	return "job"
-}
-
-// resources are the kinds by path prefix; other paths are about jobs.
-var resources = []struct{ prefix, name string }{
-	{"/v1/runs/", "run"},
-	{"/v1/jobs/{job}/versions/{version}", "version"},
-	{"/v1/dead-letters/{run}", "dead letter"},
-	{"/v1/operations", "operation"},
-	{"/v1/api-keys", "API key"},
-	{"/v1/tenant", "tenant"},
-	{"/v1/secrets", "secret"},
-	{"/v1/signing-secrets", "signing secret"},
-	{"/v1/freeze", "tenant"},
-	{"/v1/unfreeze", "tenant"},
-}
-
-// levelOf returns the log level of a failed request. A database that is away, a lock that is held or a replica that is
-// busy passes, so it is a warning.
-func levelOf(p *problem.Problem) slog.Level {
-	if p.Code == problem.CodeDatabase || p.Code == problem.CodeLocked || p.Code == problem.CodeBusy {
-		return slog.LevelWarn
-	}
-	return slog.LevelError
-}
-
-func errorAttrs(ctx context.Context, err error) []slog.Attr {
-	return []slog.Attr{slog.String("request_id", requestID(ctx)), slog.Any("error", err)}
-}
 
 // recoverer answers 500 to a request whose handler panics, and logs the stack.
 func (s *server) recoverer(next http.Handler) http.Handler {
@@ -97,15 +29,15 @@ func (s *server) recoverer(next http.Handler) http.Handler {
 			case errors.Is(asError(cause), http.ErrAbortHandler):
 				panic(cause)
 			case r.Context().Err() != nil: // the client is gone, and huma panics when it cannot write
-				s.Log.LogAttrs(r.Context(), slog.LevelDebug, "response not delivered", errorAttrs(r.Context(), asError(cause))...)
+				s.Log.LogAttrs(r.Context(), slog.LevelDebug, "response not delivered", api.ErrorAttrs(r.Context(), asError(cause))...)
 				panic(http.ErrAbortHandler)
 			}
 			s.Log.LogAttrs(r.Context(), slog.LevelError, "request panicked",
-				append(errorAttrs(r.Context(), asError(cause)), slog.String("stack", string(debug.Stack())))...)
+				append(api.ErrorAttrs(r.Context(), asError(cause)), slog.String("stack", string(debug.Stack())))...)
 			if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
 				panic(http.ErrAbortHandler) // a partial answer must not look complete
 			}
-			problem.New(problem.CodeInternal, internalDetail(requestID(r.Context()))).Write(w)
+			api.Internal(api.RequestID(r.Context())).Write(w)
 		}()
 		next.ServeHTTP(w, r)
 	})

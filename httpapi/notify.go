@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
@@ -23,7 +25,7 @@ import (
 const testTimeout = 10 * time.Second
 
 func (s *server) notifyRoutes() {
-	registerBody[NotifyTest](s, huma.Operation{
+	api.RegisterBody[NotifyTest](s.api, huma.Operation{
 		OperationID: "test-notify", Method: http.MethodPost, Path: "/v1/notify/test", Tags: []string{tagTenants},
 		Summary: "Send a test notice",
 		Description: "Sends the test to the given entry, to all recipients of the given job, or, without either, to the " +
@@ -31,14 +33,14 @@ func (s *server) notifyRoutes() {
 			"creates no run, and it does not call addresses that jobs may not call. The response gives the result for each " +
 			"recipient. A test of pagerduty opens its own incident and resolves it. A test of alertmanager ends after five " +
 			"minutes.",
-	}, optional, exampleNotifyTest, s.testNotify)
-	register(s, huma.Operation{
+	}, api.Optional, s.testNotify)
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-notices", Method: http.MethodGet, Path: "/v1/notices", Tags: []string{tagTenants},
 		Summary: "List notices", Errors: []int{422},
 		Description: "The messages that recipients of notices took in the last 8 days, newest first, and the recipients " +
 			"for which something waits.",
 	}, s.listNotices)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-notice", Method: http.MethodGet, Path: "/v1/notices/{notice}", Tags: []string{tagTenants},
 		Summary:     "Get a notice",
 		Description: "With the names of all jobs that it told something new of. A message about many jobs names only some.",
@@ -76,7 +78,7 @@ type noticeRef struct {
 	id     uuid.UUID
 }
 
-func (r *noticeRef) exists() (err error) {
+func (r *noticeRef) Exists() (err error) {
 	r.id, err = parseID(r.Notice)
 	return err
 }
@@ -135,17 +137,17 @@ type NotifyResults struct {
 	Data []NotifyResult `json:"data" doc:"One result for each recipient; empty when there are no recipients."`
 }
 
-type testNotifyInput struct{ Request body[NotifyTest] }
+type testNotifyInput struct{ Request body.Body[NotifyTest] }
 
 func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInput) (*answer[NotifyResults], error) {
-	asked := in.Request.value
+	asked := in.Request.Value
 	problems := asked.validate()
 	if asked.Entry != nil {
 		for _, e := range s.forbiddenNotify(tenant, "body", []domain.Notify{*asked.Entry}) {
 			problems = append(problems, problem.At(strings.Replace(e.Location, ".notify[0]", ".entry", 1), e.Message))
 		}
 	}
-	if err := in.Request.check(problems...); err != nil {
+	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
 	own, err := s.Store.GetTenantByID(ctx, tenant)

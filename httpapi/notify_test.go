@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -57,7 +56,7 @@ func courier(t *testing.T, allowed []netip.Prefix) func(*Config) {
 		c.Guard = guard.New(allowed)
 		client := delivery.New(delivery.Config{Guard: c.Guard})
 		t.Cleanup(client.Close)
-		c.Courier = scheduler.NewCourier(c.Store, client, c.Mailer, c.Origin, slog.New(slog.DiscardHandler))
+		c.Courier = scheduler.NewCourier(c.Store, client, c.Mailer, c.Origin)
 	}
 }
 

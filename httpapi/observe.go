@@ -10,6 +10,8 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"punctual/httpapi/api"
 )
 
 // observer logs and measures every request.
@@ -73,5 +75,5 @@ func (o *observer) done(r *http.Request, status, size int, took time.Duration) {
 	}
 	o.log.LogAttrs(r.Context(), level, "request",
 		slog.String("method", method), slog.String("route", route), slog.Int("status", status),
-		slog.Int("bytes", size), slog.Duration("took", took), slog.String("request_id", requestID(r.Context())))
+		slog.Int("bytes", size), slog.Duration("took", took), slog.String("request_id", api.RequestID(r.Context())))
 }

@@ -7,37 +7,18 @@ import (
 	"iter"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
-	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/store/audit"
-	"punctual/store/jobs"
-	"punctual/store/letters"
-	"punctual/store/secrets"
 )
 
 // apiVersion is the version of the API, not of the binary.
 const apiVersion = "1.0.0"
-
-// The groups of operations, in the order of the documentation.
-const (
-	tagJobs        = "jobs"
-	tagRuns        = "runs"
-	tagCallbacks   = "callbacks"
-	tagDeadLetters = "dead letters"
-	tagOperations  = "operations"
-	tagSchedules   = "schedules"
-	tagTenants     = "tenants and keys"
-	tagAudit       = "audit"
-	tagSecrets     = "secrets"
-	tagFleet       = "queues and replicas"
-	tagOverview    = "overview"
-)
 
 // humaConfig leaves out everything that huma adds by itself: its documentation page loads from other hosts, and its
 // schema links put a $schema into every body.
@@ -77,34 +58,14 @@ func humaConfig() huma.Config {
 				{Name: tagFleet, Description: "Waiting work, and the replicas that send it."},
 			},
 			Components: &huma.Components{
-				Schemas:         newSchemas(),
+				Schemas:         body.NewSchemas(schemaName),
 				SecuritySchemes: securitySchemes(),
 			},
 		},
-		Formats:       map[string]huma.Format{mediaJSON: huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
-		DefaultFormat: mediaJSON,
-		Transformers:  []huma.Transformer{nameRequest},
+		Formats:       map[string]huma.Format{body.MediaJSON: huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		DefaultFormat: body.MediaJSON,
+		Transformers:  []huma.Transformer{api.NameRequest},
 	}
-}
-
-func (s *server) schema(of reflect.Type) *huma.Schema {
-	return s.api.OpenAPI().Components.Schemas.Schema(of, true, "")
-}
-
-// rendered describes an answer that the handler renders itself.
-func (s *server) rendered(status int, example any) map[string]*huma.Response {
-	media := &huma.MediaType{Schema: s.schema(reflect.TypeOf(example)), Example: example}
-	return map[string]*huma.Response{strconv.Itoa(status): {
-		Description: http.StatusText(status), Content: map[string]*huma.MediaType{mediaJSON: media},
-	}}
-}
-
-// started describes the answer that starts an operation, and the answer to a dry run in its place.
-func (s *server) started(example letters.Operation, counted any) map[string]*huma.Response {
-	responses := s.rendered(http.StatusOK, counted)
-	responses["200"].Description = "The number that a dry run found"
-	maps.Copy(responses, s.rendered(http.StatusAccepted, example))
-	return responses
 }
 
 // describe completes the description with what the types cannot say.
@@ -114,7 +75,9 @@ func (s *server) describe() {
 	for _, schema := range schemas {
 		for _, property := range schema.Properties {
 			property.Nullable = property.Nullable && property.Type != huma.TypeArray
-			nullIsAChoice(property)
+			if property.Nullable && len(property.Enum) > 0 { // as JSON Schema demands
+				property.Enum = append(slices.Clip(property.Enum), nil)
+			}
 		}
 	}
 	describeReplacement(schemas)
@@ -194,46 +157,6 @@ func describePatch(schemas map[string]*huma.Schema) {
 	patch.Properties["target"] = &target
 }
 
-// showExamples adds an example to the answers of operations that succeed.
-func showExamples(api *huma.OpenAPI) {
-	examples := map[string]any{
-		"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob,
-		"resume-job": exampleJob, "list-jobs": List[ListedJob]{Data: []ListedJob{{Job: exampleJob, Recent: exampleRecent}}},
-		"get-run": exampleWholeRun(), "complete-run": exampleCompletedRun, "fail-run": exampleRetryingRun(),
-		"heartbeat-run": exampleBeat, "get-run-progress": exampleProgress,
-		"list-runs": exampleRuns, "list-job-runs": exampleRuns,
-		"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolvedLetter(),
-		"list-dead-letter-groups": exampleGroups,
-		"list-operations":         List[letters.Operation]{Data: []letters.Operation{exampleOperation}},
-		"get-operation":           exampleReadOperation(), "cancel-operation": exampleEndedOperation(),
-		"list-secrets": List[secrets.Secret]{Data: []secrets.Secret{exampleSecret}},
-		"get-secret":   exampleSecret, "put-secret": exampleSecret,
-		"list-signing-secrets":  SigningSecretList{Data: []secrets.SigningSecret{exampleSigningSecret}},
-		"create-signing-secret": exampleNewSigningSecret,
-		"preview-schedule":      examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleSkippedSlot(),
-		"get-forecast":   exampleForecast,
-		"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
-		"create-tenant": exampleTenant, "list-tenants": exampleTenants,
-		"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,
-		"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
-		"list-notices": exampleNotices, "get-notice": exampleNotice, "list-audit-log": exampleAudit,
-		"list-job-changes": List[audit.JobChange]{Data: []audit.JobChange{exampleJobChange}},
-		"list-versions":    List[jobs.Version]{Data: []jobs.Version{exampleVersion.Version}},
-		"get-version":      exampleVersion, "restore-version": exampleJob,
-		"get-overview": exampleOverview, "get-job-stats": exampleStats,
-		"list-queues": exampleQueues, "list-replicas": exampleReplicas,
-		"freeze": exampleFrozen, "unfreeze": FreezeState{}, "get-freeze": exampleFrozen,
-		"list-breakers": exampleBreakers, "reset-breakers": BreakersReset{Matched: 3},
-	}
-	for op := range operations(api) {
-		for status, response := range op.Responses {
-			if example := examples[op.OperationID]; status[0] == '2' && example != nil {
-				response.Content[mediaJSON].Example = example
-			}
-		}
-	}
-}
-
 // describeAnswers tells apart answers that have one type.
 func describeAnswers(op *huma.Operation) {
 	if op.Method == http.MethodPut {
@@ -252,7 +175,7 @@ func describeAnswers(op *huma.Operation) {
 
 // describeReplacement adds the fields of a job that a PUT ignores to its body.
 func describeReplacement(schemas map[string]*huma.Schema) {
-	for _, name := range (JobReplacement{}).readOnly() {
+	for _, name := range onlyInJob() {
 		field := *schemas["Job"].Properties[name]
 		field.ReadOnly, field.Nullable = true, true
 		field.Description = "Set by the server and ignored in requests, so that the response of a GET can be sent back."

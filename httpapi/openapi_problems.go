@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/auth"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
@@ -100,13 +100,13 @@ func problemExample(op *huma.Operation, status string) *problem.Problem {
 			!slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "job" }) {
 			return problem.New(problem.CodeNotFound, exampleNoTenant)
 		}
-		return problem.New(problem.CodeNotFound, notFound(resourceAt(op.Path)))
+		return problem.New(problem.CodeNotFound, notFound(op.Path))
 	case "409":
 		return conflictExample(op)
 	case "413":
-		return problem.New(problem.CodeTooLarge, tooLarge(op.MaxBodyBytes))
+		return body.TooLarge(op)
 	case "415":
-		return problem.New(problem.CodeMediaType, wrongMedia(op))
+		return body.WrongMedia(op)
 	}
 	return problemExamples[status]
 }
@@ -132,6 +132,3 @@ func conflictExample(op *huma.Operation) *problem.Problem {
 	}
 	return problem.New(problem.CodeState, stateExamples[op.OperationID])
 }
-
-// exampleOf returns the answer to an error.
-func exampleOf(err error) *problem.Problem { return problemOf(context.Background(), err) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/scheduler/cron"
 	"punctual/store/overview"
@@ -14,7 +15,7 @@ import (
 )
 
 func (s *server) overviewRoutes() {
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-overview", Method: http.MethodGet, Path: "/v1/overview", Tags: []string{tagOverview},
 		Summary: "Get the overview",
 		Description: "The trouble of the caller's tenant now, and its runs of the last 24 hours. Overdue slots and runs, " +
@@ -25,7 +26,7 @@ func (s *server) overviewRoutes() {
 			"and to of an hour, that list is the hour's.",
 		Errors: []int{422},
 	}, s.getOverview)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-job-stats", Method: http.MethodGet, Path: "/v1/jobs/{job}/stats", Tags: []string{tagOverview},
 		Summary: "Get the statistics of a job",
 		Description: "How its runs of the last 24 hours went, how long they took and how late they were sent. Its newest " +

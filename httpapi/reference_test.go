@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/api"
 	"punctual/scheduler/domain"
 )
 
@@ -88,7 +89,7 @@ func fieldRow(name string, field map[string]any, required bool) string {
 		byDefault = "see [" + name + "](#" + name + ")"
 	}
 	if choices, ok := field["enum"].([]any); ok {
-		meaning = strings.TrimSpace(meaning) + " One of `" + strings.Join(texts(choices), "`, `") + "`."
+		meaning = strings.TrimSpace(meaning) + " One of `" + strings.Join(api.Texts(choices), "`, `") + "`."
 	}
 	cells := []string{
 		"`" + name + "`", typeWords(field), strings.TrimSuffix(byDefault, "."), strings.TrimSpace(meaning),

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -9,94 +11,114 @@ import (
 	"punctual/httpapi/auth"
 )
 
-// roleOf is the least role of every operation of the API. An operation that is missing here keeps the server from
-// starting.
-var roleOf = map[string]auth.Role{
-	"get-job":          auth.RoleViewer,
-	"list-jobs":        auth.RoleViewer,
-	"explain-job":      auth.RoleViewer,
-	"list-upcoming":    auth.RoleViewer,
-	"preview-schedule": auth.RoleViewer,
-	"get-job-stats":    auth.RoleViewer,
-	"get-overview":     auth.RoleViewer,
-	"list-job-changes": auth.RoleViewer,
-	"list-versions":    auth.RoleViewer,
-	"get-version":      auth.RoleViewer,
-	"get-forecast":     auth.RoleViewer, // of all tenants, it needs an operator
+// uses are the operations as a reader needs them, those of every day first in each group, with the least role of each.
+// An operation that is missing here keeps the server from starting.
+var uses = []struct {
+	operation string
+	role      auth.Role
+}{
+	{"create-job", auth.RoleSubmitter}, // one-shots; other schedules need an editor
+	{"get-job", auth.RoleViewer},
+	{"list-jobs", auth.RoleViewer},
+	{"put-job", auth.RoleEditor},
+	{"patch-job", auth.RoleEditor},
+	{"trigger-job", auth.RoleSubmitter},
+	{"explain-job", auth.RoleViewer},
+	{"pause-job", auth.RoleEditor},
+	{"resume-job", auth.RoleEditor},
+	{"delete-job", auth.RoleEditor},
+	{"backfill-job", auth.RoleEditor},
+	{"list-versions", auth.RoleViewer},
+	{"get-version", auth.RoleViewer},
+	{"restore-version", auth.RoleEditor},
+	{"list-job-changes", auth.RoleViewer},
+	{"create-jobs", auth.RoleSubmitter}, // one-shots; other schedules need an editor
+	{"pause-jobs", auth.RoleEditor},
+	{"resume-jobs", auth.RoleEditor},
+	{"delete-jobs", auth.RoleEditor},
 
-	"create-job":      auth.RoleSubmitter, // one-shots; other schedules need an editor
-	"create-jobs":     auth.RoleSubmitter, // likewise
-	"trigger-job":     auth.RoleSubmitter,
-	"put-job":         auth.RoleEditor,
-	"patch-job":       auth.RoleEditor,
-	"delete-job":      auth.RoleEditor,
-	"pause-job":       auth.RoleEditor,
-	"resume-job":      auth.RoleEditor,
-	"restore-version": auth.RoleEditor,
-	"backfill-job":    auth.RoleEditor,
-	"pause-jobs":      auth.RoleEditor,
-	"resume-jobs":     auth.RoleEditor,
-	"delete-jobs":     auth.RoleEditor,
-
-	"get-run":       auth.RoleViewer,
-	"list-runs":     auth.RoleViewer,
-	"list-job-runs": auth.RoleViewer,
-	"cancel-run":    auth.RoleEditor,
-	"rerun-run":     auth.RoleEditor,
+	{"list-job-runs", auth.RoleViewer},
+	{"get-run", auth.RoleViewer},
+	{"list-runs", auth.RoleViewer},
+	{"cancel-run", auth.RoleEditor},
+	{"rerun-run", auth.RoleEditor}, // These need the run token of the attempt instead.
 
 	// These need the run token of the attempt instead.
-	"heartbeat-run":    auth.RoleNone,
-	"complete-run":     auth.RoleNone,
-	"fail-run":         auth.RoleNone,
-	"get-run-progress": auth.RoleNone,
+	{"heartbeat-run", auth.RoleNone},
+	{"complete-run", auth.RoleNone},
+	{"fail-run", auth.RoleNone},
+	{"get-run-progress", auth.RoleNone},
 
-	"list-dead-letters":       auth.RoleViewer,
-	"list-dead-letter-groups": auth.RoleViewer,
-	"replay-dead-letter":      auth.RoleEditor,
-	"replay-dead-letters":     auth.RoleEditor,
+	{"list-dead-letters", auth.RoleViewer},
+	{"list-dead-letter-groups", auth.RoleViewer},
+	{"replay-dead-letter", auth.RoleEditor},
+	{"resolve-dead-letter", auth.RoleEditor},
+	{"replay-dead-letters", auth.RoleEditor},
+	{"resolve-dead-letters", auth.RoleEditor},
 
-	"resolve-dead-letter":  auth.RoleEditor,
-	"resolve-dead-letters": auth.RoleEditor,
+	{"get-operation", auth.RoleViewer},
+	{"list-operations", auth.RoleViewer},
+	{"cancel-operation", auth.RoleEditor},
 
-	"list-notices": auth.RoleViewer,
-	"get-notice":   auth.RoleViewer,
+	{"preview-schedule", auth.RoleViewer},
+	{"list-upcoming", auth.RoleViewer},
+	{"get-forecast", auth.RoleViewer}, // of all tenants, it needs an operator
 
-	"list-operations":  auth.RoleViewer,
-	"get-operation":    auth.RoleViewer,
-	"cancel-operation": auth.RoleEditor,
+	{"get-caller", auth.RoleViewer},
+	{"create-api-key", auth.RoleAdmin},
+	{"list-api-keys", auth.RoleAdmin},
+	{"get-api-key", auth.RoleAdmin},
+	{"revoke-api-key", auth.RoleAdmin},
+	{"get-own-tenant", auth.RoleViewer},
+	{"patch-own-tenant", auth.RoleAdmin},
+	{"create-tenant", auth.RoleOperator},
+	{"list-tenants", auth.RoleOperator},
+	{"get-tenant", auth.RoleOperator},
+	{"patch-tenant", auth.RoleOperator},
+	{"delete-tenant", auth.RoleOperator},
 
-	"get-freeze":     auth.RoleViewer, // the runs in flight of all tenants need an operator
-	"freeze":         auth.RoleAdmin,  // of its tenant; the deployment needs an operator
-	"unfreeze":       auth.RoleAdmin,  // likewise
-	"list-queues":    auth.RoleViewer,
-	"list-replicas":  auth.RoleOperator,
-	"list-breakers":  auth.RoleViewer,
-	"reset-breakers": auth.RoleEditor,
+	{"put-secret", auth.RoleAdmin},
+	{"list-secrets", auth.RoleAdmin},
+	{"get-secret", auth.RoleAdmin},
+	{"delete-secret", auth.RoleAdmin},
+	{"create-signing-secret", auth.RoleAdmin},
+	{"list-signing-secrets", auth.RoleAdmin},
+	{"delete-signing-secret", auth.RoleAdmin},
 
-	"create-api-key": auth.RoleAdmin,
-	"list-api-keys":  auth.RoleAdmin,
-	"get-api-key":    auth.RoleAdmin,
-	"revoke-api-key": auth.RoleAdmin,
+	{"list-notices", auth.RoleViewer},
+	{"get-notice", auth.RoleViewer},
+	{"test-notify", auth.RoleEditor}, // a caller who may write jobs can send anything anyway
 
-	"get-caller":       auth.RoleViewer,
-	"get-own-tenant":   auth.RoleViewer,
-	"patch-own-tenant": auth.RoleAdmin,
-	"test-notify":      auth.RoleEditor, // a caller who may write jobs can send anything anyway
-	"create-tenant":    auth.RoleOperator,
-	"list-tenants":     auth.RoleOperator,
-	"get-tenant":       auth.RoleOperator,
-	"patch-tenant":     auth.RoleOperator,
-	"delete-tenant":    auth.RoleOperator,
+	{"get-overview", auth.RoleViewer},
+	{"get-job-stats", auth.RoleViewer},
+	{"list-queues", auth.RoleViewer},
+	{"list-replicas", auth.RoleOperator},
+	{"list-breakers", auth.RoleViewer},
+	{"reset-breakers", auth.RoleEditor},
+	{"get-freeze", auth.RoleViewer}, // the runs in flight of all tenants need an operator
+	{"freeze", auth.RoleAdmin},      // of its tenant; the deployment needs an operator
+	{"unfreeze", auth.RoleAdmin},    // of its tenant; the deployment needs an operator
+	{"list-audit-log", auth.RoleAdmin},
+}
 
-	"list-audit-log": auth.RoleAdmin,
+// roleOf is the least role of every operation.
+var roleOf = func() map[string]auth.Role {
+	roles := map[string]auth.Role{}
+	for _, use := range uses {
+		roles[use.operation] = use.role
+	}
+	return roles
+}()
 
-	"list-secrets":          auth.RoleAdmin,
-	"get-secret":            auth.RoleAdmin,
-	"put-secret":            auth.RoleAdmin,
-	"delete-secret":         auth.RoleAdmin,
-	"list-signing-secrets":  auth.RoleAdmin,
-	"create-signing-secret": auth.RoleAdmin,
-	"delete-signing-secret": auth.RoleAdmin,
+// inOrderOfUse returns all operations.
+func inOrderOfUse(api *huma.OpenAPI) []*huma.Operation {
+	place := map[string]int{}
+	for i, use := range uses {
+		place[use.operation] = i
+	}
+	return slices.SortedStableFunc(operations(api), func(a, b *huma.Operation) int {
+		return cmp.Compare(place[a.OperationID], place[b.OperationID])
+	})
 }
 
 // bearerScheme is the name of the security scheme in the description.

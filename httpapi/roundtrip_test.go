@@ -50,7 +50,10 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 			if !strings.Contains(job, `"target"`) {
 				body += `,"target":{"url":"http://example.com/"}`
 			}
-			s.create(body + "}")
+			created := s.create(body + "}")
+			if diff := cmp.Diff(created, s.do("GET", "/v1/jobs/"+name, "").want(200).fields()); diff != "" {
+				t.Errorf("the answer to the POST is not what a GET gives: %s", diff)
+			}
 			for _, path := range []string{
 				"/v1/jobs/" + name, "/v1/jobs/" + s.do("GET", "/v1/jobs/"+name, "").want(200).fields()["id"].(string),
 			} {

@@ -10,6 +10,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
@@ -18,42 +20,44 @@ import (
 
 func runPath(id uuid.UUID) string { return "/v1/runs/" + id.String() }
 
+func atRun(r runs.Run) string { return runPath(r.ID) }
+
 func (s *server) runRoutes() {
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Tags: []string{tagRuns},
 		Summary:     "List runs",
 		Description: "Runs and recorded skips, newest first. All filters must match. " + aYear,
 	}, s.listRuns)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-job-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/runs", Tags: []string{tagRuns},
 		Summary:     "List the runs of a job",
 		Description: "By id, this also works for a deleted job. Newest first. All filters must match. " + aYear,
 	}, s.listJobRuns)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
 		Summary: "Get a run",
 		Description: "With its attempts, including the one in flight, the request that they send, and its result. The " +
 			"request is not stored: it is built from the run and its version of the job.",
 	}, s.getRun)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
 		Summary: "Cancel a run", DefaultStatus: http.StatusAccepted,
 		Description: "A waiting run ends at once. A run in flight is cut off within two seconds, on any replica, and ends " +
 			"as cancelled, even if its target responds. Until then, its status is running and its reason cancelled_by_user. " +
 			"Repeating the request changes nothing.",
-		Responses: s.rendered(http.StatusAccepted, exampleCancelledRun()),
+		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
 		Errors:    []int{409},
 	}, s.cancelRun)
-	registerBody[RerunInput](s, huma.Operation{
+	api.RegisterBody[RerunInput](s.api, huma.Operation{
 		OperationID: "rerun-run", Method: http.MethodPost, Path: "/v1/runs/{run}/rerun", Tags: []string{tagRuns},
 		Summary: "Rerun a run", DefaultStatus: http.StatusAccepted,
 		Description: "Creates a new run from a run that has ended, with any outcome. The new run has the trigger manual " +
 			"and the same slot, and uses the job's current definition. If the original run sent its own body or headers in " +
 			"place of the job's, the new run sends them too, unless the body here replaces them. The target treats it as a " +
 			"new run, unless same_key is set. The concurrency_policy applies as it does to a manual trigger.",
-		Responses: s.rendered(http.StatusAccepted, exampleManualRerun()),
+		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
 		Errors:    []int{409},
-	}, optional, exampleRerunInput, s.rerunRun)
+	}, api.Optional, s.rerunRun)
 }
 
 // RunRef is the input of operations on one run.
@@ -62,7 +66,8 @@ type RunRef struct {
 	id  uuid.UUID
 }
 
-func (r *RunRef) exists() (err error) {
+// Exists returns ErrNotFound for a malformed id.
+func (r *RunRef) Exists() (err error) {
 	r.id, err = parseID(r.Run)
 	return err
 }
@@ -201,18 +206,18 @@ type RerunInput struct {
 type rerunInput struct {
 	RunRef
 	Idempotent
-	Request body[RerunInput]
+	Request body.Body[RerunInput]
 }
 
 func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*answered, error) {
-	v := in.Request.value
+	v := in.Request.Value
 	request := jobs.RerunRequest{
 		TriggerRequest: jobs.TriggerRequest{Body: v.Body, Headers: v.Headers}, SameKey: v.SameKey,
 	}
-	if err := in.Request.check(within("body", domain.ValidateRequest("", v.Headers, v.Body))...); err != nil {
+	if err := in.Request.Check(api.Within("body", domain.ValidateRequest("", v.Headers, v.Body))...); err != nil {
 		return nil, err
 	}
-	return accept(ctx, s, tenant, in.Request.under(in.Key), runPath, func(w store.Writer) (runs.Run, error) {
+	return accept(ctx, s, tenant, under(in.Key, &in.Request), atRun, func(w store.Writer) (runs.Run, error) {
 		return w.RerunRun(ctx, in.id, request)
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -42,23 +44,23 @@ type Upcoming struct {
 }
 
 func (s *server) scheduleRoutes() {
-	registerBody[PreviewInput](s, huma.Operation{
+	api.RegisterBody[PreviewInput](s.api, huma.Operation{
 		OperationID: "preview-schedule", Method: http.MethodPost, Path: "/v1/schedules/preview", Tags: []string{tagSchedules},
 		Summary:      "Preview a schedule",
 		Description:  "Checks the schedule in the same way as a job's schedule, and stores nothing.",
-		MaxBodyBytes: maxBody,
-	}, required, examplePreview, s.preview)
-	register(s, huma.Operation{
+		MaxBodyBytes: api.MaxBody,
+	}, api.Required, s.preview)
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-upcoming", Method: http.MethodGet, Path: "/v1/jobs/{job}/upcoming", Tags: []string{tagSchedules},
 		Summary: "List a job's upcoming slots",
 	}, s.upcoming)
 }
 
-type previewInput struct{ Request body[PreviewInput] }
+type previewInput struct{ Request body.Body[PreviewInput] }
 
 func (s *server) preview(ctx context.Context, _ int32, in *previewInput) (*answer[Preview], error) {
-	asked := in.Request.value
-	if err := in.Request.check(asked.validate()...); err != nil {
+	asked := in.Request.Value
+	if err := in.Request.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
 	from := asked.From.Value()

@@ -8,38 +8,39 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/store"
 	"punctual/store/secrets"
 )
 
 func (s *server) secretRoutes() {
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-secrets", Method: http.MethodGet, Path: "/v1/secrets", Tags: []string{tagSecrets},
 		Summary: "List secrets", Description: "Newest first, with their names but never their values.",
 	}, s.listSecrets)
 
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-secret", Method: http.MethodGet, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
 		Summary: "Get a secret", Description: "Everything about the secret except its value.",
 	}, s.getSecret)
 
-	registerBody[SecretInput](s, huma.Operation{
+	api.RegisterBody[SecretInput](s.api, huma.Operation{
 		OperationID: "put-secret", Method: http.MethodPut, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
 		Summary: "Create or replace a secret",
 		Description: "The value is stored encrypted and never shown again. All jobs that refer to the secret use a new " +
 			"value within 10 seconds. The same value and description change nothing.",
-	}, required, exampleSecretInput, s.putSecret)
+	}, api.Required, s.putSecret)
 
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "delete-secret", Method: http.MethodDelete, Path: "/v1/secrets/{secret}", Tags: []string{tagSecrets},
 		Summary:     "Delete a secret",
 		Description: "The response is 409 while active or paused jobs refer to the secret. It names up to ten of them.",
 		Errors:      []int{409},
 	}, s.deleteSecret)
 
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-signing-secrets", Method: http.MethodGet, Path: "/v1/signing-secrets", Tags: []string{tagSecrets},
 		Summary: "List signing secrets",
 		Description: "The live signing secrets, oldest first. Every callback has one signature by each of them. A secret " +
@@ -47,7 +48,7 @@ func (s *server) secretRoutes() {
 		Errors: []int{422},
 	}, s.listSigningSecrets)
 
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "create-signing-secret", Method: http.MethodPost, Path: "/v1/signing-secrets",
 		Tags: []string{tagSecrets}, Summary: "Create a signing secret", DefaultStatus: http.StatusCreated,
 		Description: "It signs within 10 seconds, in addition to the other signing secrets. The response shows the secret, " +
@@ -55,7 +56,7 @@ func (s *server) secretRoutes() {
 		Errors: []int{409},
 	}, s.createSigningSecret)
 
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "delete-signing-secret", Method: http.MethodDelete, Path: "/v1/signing-secrets/{signing_secret}",
 		Tags: []string{tagSecrets}, Summary: "Delete a signing secret",
 		Description: "At once, or with ?in= after a delay. The last signing secret that does not expire cannot be deleted: " +
@@ -91,13 +92,8 @@ type SecretRef struct {
 	Name string `path:"secret" doc:"Name of the secret." example:"billing-token"`
 }
 
-// exists returns ErrNotFound for a malformed name.
-func (r SecretRef) exists() error {
-	if !domain.NameForm.MatchString(r.Name) {
-		return store.ErrNotFound
-	}
-	return nil
-}
+// Exists returns ErrNotFound for a malformed name.
+func (r SecretRef) Exists() error { return mayExist(r.Name) }
 
 func (s *server) listSecrets(ctx context.Context, tenant int32, in *Paging) (*answer[List[secrets.Secret]], error) {
 	return pageOf(s.Store.ListSecrets(ctx, tenant, in.page()))
@@ -114,23 +110,23 @@ type secretAnswer struct {
 
 type putSecretInput struct {
 	SecretRef
-	Request body[SecretInput]
+	Request body.Body[SecretInput]
 }
 
-// exists never refuses: a PUT may create the secret, and says what is wrong with its name.
-func (putSecretInput) exists() error { return nil }
+// Exists never refuses: a PUT may create the secret, and says what is wrong with its name.
+func (putSecretInput) Exists() error { return nil }
 
 func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput) (*secretAnswer, error) {
-	problems := in.Request.value.validate()
-	if in.SecretRef.exists() != nil {
+	problems := in.Request.Value.validate()
+	if in.SecretRef.Exists() != nil {
 		problems = append(problems,
 			problem.At("path.secret", "must be 1 to 128 letters, digits and . _ : -, the first a letter or digit"))
 	}
-	if err := in.Request.check(problems...); err != nil {
+	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
-	record, created, err := s.Store.PutSecret(ctx, tenant, in.Name, in.Request.value.Value.Value(),
-		in.Request.value.Description)
+	record, created, err := s.Store.PutSecret(ctx, tenant, in.Name, in.Request.Value.Value.Value(),
+		in.Request.Value.Description)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +172,7 @@ type deleteSigningSecretInput struct {
 	In string `query:"in" maxLength:"32" doc:"How long it continues to sign, such as 24h; at most 720h. Absent: it stops at once." example:"24h"`
 }
 
-func (d *deleteSigningSecretInput) exists() (err error) {
+func (d *deleteSigningSecretInput) Exists() (err error) {
 	d.id, err = parseID(d.ID)
 	return err
 }

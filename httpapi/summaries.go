@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
+	"punctual/httpapi/body"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -44,7 +45,7 @@ type JobSummary struct {
 // MarshalJSON writes the job in full or in short, as the list's view says.
 func (j ListedJob) MarshalJSON() ([]byte, error) {
 	if !j.short {
-		return render(struct {
+		return body.Render(struct {
 			Job
 			Recent *runs.RecentRuns `json:"recent,omitempty"`
 		}{j.Job, j.Recent})
@@ -56,7 +57,7 @@ func (j ListedJob) MarshalJSON() ([]byte, error) {
 	if j.LastRun != nil {
 		s.LastRun = new(summaryOf(*j.LastRun))
 	}
-	return render(s)
+	return body.Render(s)
 }
 
 // ListedRun is a run in a list, in full or in short.
@@ -95,14 +96,14 @@ func summaryOf(r runs.Run) RunSummary {
 // MarshalJSON writes the run in full or in short, as the list's view says.
 func (r ListedRun) MarshalJSON() ([]byte, error) {
 	if !r.short {
-		return render(r.Run)
+		return body.Render(r.Run)
 	}
-	return render(summaryOf(r.Run))
+	return body.Render(summaryOf(r.Run))
 }
 
 // summarized makes the fields that a summary always has the required ones in the schemas of list items.
 func summarized(schemas map[string]*huma.Schema) {
 	for listed, short := range map[string]any{"ListedJob": JobSummary{}, "ListedRun": RunSummary{}} {
-		schemas[listed].Required = schemaOf(reflect.TypeOf(short)).Required
+		schemas[listed].Required = body.Schema(reflect.TypeOf(short)).Required
 	}
 }

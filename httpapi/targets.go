@@ -5,7 +5,7 @@ import (
 	"net/url"
 
 	"punctual/httpapi/problem"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -19,13 +19,13 @@ func (s *server) forbidden(tenant int32, at string, d domain.Definition) []probl
 // forbiddenNotify is forbidden for the recipients of notices.
 func (s *server) forbiddenNotify(tenant int32, at string, list []domain.Notify) (fields []problem.FieldError) {
 	for i, n := range list {
-		if n.Format == domain.FormatEmail && delivery.CheckMailbox(n.To) == nil {
+		if n.Format == domain.FormatEmail && wire.CheckMailbox(n.To) == nil {
 			if err := s.Mailer.Check(n.To); err != nil {
 				fields = append(fields, problem.At(fmt.Sprintf("%s.notify[%d].to", at, i), err.Error()))
 			}
 			continue
 		}
-		recipient, err := delivery.CheckURL(n.URL)
+		recipient, err := wire.CheckURL(n.URL)
 		fields = append(fields, s.refused(tenant, fmt.Sprintf("%s.notify[%d].url", at, i), recipient, err)...)
 	}
 	return fields

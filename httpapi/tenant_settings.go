@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"reflect"
 	"time"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/tenants"
@@ -30,15 +33,13 @@ type TenantNotify struct {
 }
 
 func (t TenantNotify) validate() []problem.FieldError {
-	return within("body", domain.ValidateNotify("notify", t.Notify))
+	return api.Within("body", domain.ValidateNotify("notify", t.Notify))
 }
 
-// readOnly returns the fields of tenants.Tenant that admins may not set.
-func (TenantNotify) readOnly() []string {
-	return []string{
-		"name", "weight", "max_jobs", "max_concurrent_runs", "max_runs_per_second", "max_requests_per_second", "min_interval",
-		"max_key_age", "allowed_targets", "created_at", "updated_at", "usage",
-	}
+// SetByServer says why admins may not set the fields that only tenants.Tenant has.
+func (TenantNotify) SetByServer(field string) (why string, is bool) {
+	_, has := body.Schema(reflect.TypeFor[TenantWithUsage]()).Properties[field]
+	return body.LeaveOut, has && field != "notify"
 }
 
 const (

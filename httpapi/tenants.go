@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
-	"punctual/store"
 	"punctual/store/pg"
 	"punctual/store/tenants"
 )
@@ -18,37 +20,37 @@ import (
 func tenantPath(name string) string { return "/v1/tenants/" + name }
 
 func (s *server) tenantRoutes() {
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-own-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tags: []string{tagTenants},
 		Summary: "Get the tenant of the caller", Description: "With its limits and how much of them it uses.",
 	}, s.getOwnTenant)
-	registerBody[TenantNotify](s, huma.Operation{
+	api.RegisterBody[TenantNotify](s.api, huma.Operation{
 		OperationID: "patch-own-tenant", Method: http.MethodPatch, Path: "/v1/tenant", Tags: []string{tagTenants},
 		Summary: "Change the tenant of the caller",
 		Description: "A JSON merge patch (RFC 7396) on the settings that the tenant's admins control: absent fields stay. " +
 			"These are the recipients of notices about jobs that have no notify of their own; null: no recipients. Replicas " +
 			"use the change within ten seconds.",
-	}, required, exampleTenantNotify, s.patchOwnTenant)
-	register(s, huma.Operation{
+	}, api.Required, s.patchOwnTenant)
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-tenants", Method: http.MethodGet, Path: "/v1/tenants", Tags: []string{tagTenants},
 		Summary: "List tenants", Description: "By name, in byte order.",
 	}, s.listTenants)
-	registerBody[TenantInput](s, huma.Operation{
+	api.RegisterBody[TenantInput](s.api, huma.Operation{
 		OperationID: "create-tenant", Method: http.MethodPost, Path: "/v1/tenants", Tags: []string{tagTenants},
 		Summary: "Create a tenant", DefaultStatus: http.StatusCreated,
 		Description: "An absent limit means no limit.", Errors: []int{409},
-	}, required, exampleTenantInput, s.createTenant)
-	register(s, huma.Operation{
+	}, api.Required, s.createTenant)
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-tenant", Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
 		Summary: "Get a tenant", Description: "With how much of its limits it uses.",
 	}, s.getTenant)
-	registerBody[TenantSettings](s, huma.Operation{
+	api.RegisterBody[TenantSettings](s.api, huma.Operation{
 		OperationID: "patch-tenant", Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
 		Summary: "Change a tenant",
 		Description: "A JSON merge patch (RFC 7396): absent fields stay, and null removes a limit. Replicas use the change " +
 			"within two seconds.",
-	}, required, exampleTenantPatch, s.patchTenant)
-	register(s, huma.Operation{
+	}, api.Required, s.patchTenant)
+	api.Register(s.api, huma.Operation{
 		OperationID: "delete-tenant", Method: http.MethodDelete, Path: "/v1/tenants/{tenant}", Tags: []string{tagTenants},
 		Summary: "Delete a tenant",
 		Description: "Revokes the tenant's keys. The response is 409 if the tenant has active or paused jobs, and for the " +
@@ -63,8 +65,10 @@ type TenantInput struct {
 	TenantSettings
 }
 
-// readOnly returns the fields of tenants.Tenant that a request may not set.
-func (TenantSettings) readOnly() []string { return []string{"created_at", "updated_at", "usage"} }
+// SetByServer says why a request may not set the fields that only tenants.Tenant has.
+func (TenantSettings) SetByServer(field string) (why string, is bool) {
+	return body.LeaveOut, slices.Contains([]string{"created_at", "updated_at", "usage"}, field)
+}
 
 // tenant returns the tenant to create.
 func (t TenantInput) tenant() tenants.Tenant {
@@ -98,18 +102,18 @@ type tenantAnswer struct {
 	Body     tenants.Tenant
 }
 
-type createTenantInput struct{ Request body[TenantInput] }
+// changed returns the answer that shows a tenant.
+func changed(t tenants.Tenant, err error) (*tenantAnswer, error) { return &tenantAnswer{Body: t}, err }
+
+type createTenantInput struct{ Request body.Body[TenantInput] }
 
 func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInput) (*tenantAnswer, error) {
-	asked := in.Request.value
-	if err := in.Request.check(asked.validate()...); err != nil {
+	asked := in.Request.Value
+	if err := in.Request.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
 	t, err := s.Store.CreateTenant(ctx, asked.tenant())
-	if err != nil {
-		return nil, err
-	}
-	return &tenantAnswer{tenantPath(t.Name), t}, nil
+	return &tenantAnswer{tenantPath(t.Name), t}, err
 }
 
 // TenantRef is the input of operations on one tenant.
@@ -117,13 +121,8 @@ type TenantRef struct {
 	Tenant string `path:"tenant" doc:"Name of the tenant." example:"billing"`
 }
 
-// exists returns ErrNotFound for a malformed name.
-func (t TenantRef) exists() error {
-	if !domain.NameForm.MatchString(t.Tenant) {
-		return store.ErrNotFound
-	}
-	return nil
-}
+// Exists returns ErrNotFound for a malformed name.
+func (t TenantRef) Exists() error { return mayExist(t.Tenant) }
 
 func (s *server) getTenant(ctx context.Context, _ int32, in *TenantRef) (*answer[TenantWithUsage], error) {
 	return s.withUsage(ctx)(s.Store.GetTenant(ctx, in.Tenant))
@@ -161,57 +160,45 @@ func (s *server) listTenants(ctx context.Context, _ int32, in *Paging) (*answer[
 
 type patchTenantInput struct {
 	TenantRef
-	Request body[TenantSettings]
+	Request body.Body[TenantSettings]
 }
 
 func (s *server) patchTenant(ctx context.Context, _ int32, in *patchTenantInput) (*tenantAnswer, error) {
-	t, err := s.Store.EditTenant(ctx, in.Tenant, func(t *tenants.Tenant) error {
+	return changed(s.Store.EditTenant(ctx, in.Tenant, func(t *tenants.Tenant) error {
 		return patchSettings(&in.Request, t)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &tenantAnswer{Body: t}, nil
+	}))
 }
 
-type patchOwnTenantInput struct{ Request body[TenantNotify] }
+type patchOwnTenantInput struct{ Request body.Body[TenantNotify] }
 
 func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnTenantInput) (*tenantAnswer, error) {
 	own, err := s.Store.GetTenantByID(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	asked, given := in.Request.value, map[string]json.RawMessage{}
-	if err := in.Request.check(append(asked.validate(),
+	asked, given := in.Request.Value, map[string]json.RawMessage{}
+	if err := in.Request.Check(append(asked.validate(),
 		s.forbiddenNotify(tenant, "body", asked.Notify)...)...); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(in.Request.raw, &given); err != nil {
+	if err := json.Unmarshal(in.Request.Raw, &given); err != nil {
 		return nil, fmt.Errorf("reading the patch: %w", err)
 	}
-	t, err := s.Store.EditTenant(ctx, own.Name, func(t *tenants.Tenant) error {
+	return changed(s.Store.EditTenant(ctx, own.Name, func(t *tenants.Tenant) error {
 		if _, ok := given["notify"]; ok {
 			t.Notify = asked.Notify
 		}
 		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &tenantAnswer{Body: t}, nil
+	}))
 }
 
 // patchSettings applies a patch to the settings of a tenant, or returns everything that is wrong with it.
-func patchSettings(patch *body[TenantSettings], t *tenants.Tenant) error {
-	result, err := patch.onto(t.Settings())
-	if err != nil {
+func patchSettings(patch *body.Body[TenantSettings], t *tenants.Tenant) error {
+	var settings TenantSettings
+	if err := patch.Onto(t.Settings(), &settings); err != nil {
 		return err
 	}
-	var settings TenantSettings
-	if err := fill(&settings, result); err != nil {
-		return fmt.Errorf("reading the settings as patched: %w", err)
-	}
-	if err := patch.check(settings.validate()...); err != nil {
+	if err := patch.Check(settings.validate()...); err != nil {
 		return err
 	}
 	settings.apply(t)

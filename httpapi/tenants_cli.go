@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 
 	"punctual/httpapi/auth"
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/store/tenants"
 )
@@ -18,38 +16,29 @@ import (
 // limit. The settings are validated like those of a request.
 func SetTenant(t *tenants.Tenant, given map[string]string) error {
 	patch := map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		text := given[name]
-		number, err := strconv.Atoi(text)
+	for name, text := range given {
 		switch {
 		case text == "":
 		case text == "none":
 			patch[name] = nil
 		case name == "allowed_targets":
 			patch[name] = strings.Split(text, ",")
-		case name == "notify":
-			if !json.Valid([]byte(text)) {
-				return fmt.Errorf(`--notify: %q is not JSON; write a list such as `+
-					`'[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, problem.Clip(text))
-			}
+		case json.Valid([]byte(text)):
 			patch[name] = json.RawMessage(text)
-		case name == "min_interval", name == "max_key_age":
-			patch[name] = text
-		case err != nil:
-			return fmt.Errorf("--%s: %q is not a number", strings.ReplaceAll(name, "_", "-"), text)
 		default:
-			patch[name] = number
+			patch[name] = text // a length, or what the decoder refuses
 		}
 	}
-	raw, err := render(patch)
+	raw, err := body.Render(patch)
 	if err != nil {
 		return err
 	}
-	var b body[TenantSettings]
-	b.raw, b.errors = decode(raw, &b.value, true)
-	err = patchSettings(&b, t)
-	var p *problem.Problem
-	if errors.As(err, &p) {
+	asked, unread := body.Read[TenantSettings](raw, true)
+	if unread != nil {
+		return unread
+	}
+	err = patchSettings(&asked, t)
+	if p, is := errors.AsType[*problem.Problem](err); is {
 		return flagErrors(p)
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"punctual/httpapi/api"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
@@ -14,25 +15,25 @@ import (
 )
 
 func (s *server) versionRoutes() {
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-job-changes", Method: http.MethodGet, Path: "/v1/jobs/{job}/changes", Tags: []string{tagJobs},
 		Summary: "List the changes of a job",
 		Description: "Who changed the job, its runs and its dead letters, what and when: the part of the audit log that is " +
 			"about the job, without addresses. Newest first. By id, this also works for a deleted job.",
 	}, s.listJobChanges)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-versions", Method: http.MethodGet, Path: "/v1/jobs/{job}/versions", Tags: []string{tagJobs},
 		Summary: "List the versions of a job",
 		Description: "Each change of the definition, each pause and each resume makes a version. Newest first. A former " +
 			"version is kept as long as runs are, and while one of them names it. By id, this also works for a deleted job. A " +
 			"page of large definitions ends before `limit`, after 4 MiB.",
 	}, s.listVersions)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "get-version", Method: http.MethodGet, Path: "/v1/jobs/{job}/versions/{version}",
 		Tags: []string{tagJobs}, Summary: "Get a version of a job",
 		Description: "With its definition and, if against names another version, how the two differ.",
 	}, s.getVersion)
-	register(s, huma.Operation{
+	api.Register(s.api, huma.Operation{
 		OperationID: "restore-version", Method: http.MethodPost, Path: "/v1/jobs/{job}/versions/{version}/restore",
 		Tags: []string{tagJobs}, Summary: "Restore a version of a job",
 		Description: "Writes the version's definition as the job's next version, by the rules and limits of a PUT now. The " +
@@ -92,14 +93,14 @@ func (s *server) restoreVersion(ctx context.Context, tenant int32, in *restoreVe
 		return nil, err
 	}
 	record, err := s.Store.RestoreVersion(ctx, tenant, in.Job, in.Version, version, func(d domain.Definition) error {
-		fields := append(within("definition", d.Validate()), s.forbidden(tenant, "definition", d)...)
+		fields := append(api.Within("definition", d.Validate()), s.forbidden(tenant, "definition", d)...)
 		if len(fields) > 0 {
 			return problem.Invalid(fields...)
 		}
 		return nil
 	})
-	if field, ok := fieldError("definition", err); ok && !errors.Is(err, jobs.ErrNameTaken) {
-		return nil, problem.Invalid(field)
+	if _, refused := errors.AsType[*domain.Refusal](err); !refused && len(domain.BlamesOf(err)) > 0 {
+		return nil, problem.Invalid(api.Within("definition", domain.BlamesOf(err))...)
 	}
 	return s.answerJob(record, err)
 }

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -134,15 +132,4 @@ func utc(t *time.Time) *time.Time {
 		return nil
 	}
 	return new(t.UTC())
-}
-
-// render returns v as JSON without the escapes that only HTML needs.
-func render(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, fmt.Errorf("rendering %T: %w", v, err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

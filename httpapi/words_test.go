@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 )
@@ -53,7 +54,7 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 // Every field of one of these types has its enum, in future schemas too.
 func TestNoFieldOfAWordIsWithoutItsEnum(t *testing.T) {
 	t.Parallel()
-	registry := newSchemas()
+	registry := body.NewSchemas(schemaName)
 	for _, kind := range []reflect.Type{
 		reflect.TypeFor[domain.Status](), reflect.TypeFor[domain.Trigger](), reflect.TypeFor[domain.Reason](),
 		reflect.TypeFor[domain.AttemptOutcome](),

@@ -203,7 +203,7 @@ CREATE INDEX jobs_by_former_name ON punctual.jobs (tenant, name text_pattern_ops
 CREATE INDEX jobs_by_id ON punctual.jobs (tenant, id) WHERE state <> 'deleted';
 -- A job without labels is found by none. In this index its entry would be the most expensive of all.
 CREATE INDEX jobs_by_label ON punctual.jobs USING gin (labels jsonb_path_ops) WHERE labels <> '{}';
--- Of the one-shots, those without a row in schedules are completed.
+-- Of the one-shots, those without a row in schedules are completed: see is_completed().
 CREATE INDEX jobs_once ON punctual.jobs (tenant, id) WHERE kind IN ('at', 'delay') AND state = 'active';
 CREATE INDEX jobs_paused ON punctual.jobs (tenant, id) WHERE state = 'paused';
 CREATE INDEX jobs_to_resume ON punctual.jobs (paused_until) WHERE paused_until IS NOT NULL;
@@ -217,8 +217,7 @@ COMMENT ON COLUMN punctual.jobs.version IS
 COMMENT ON COLUMN punctual.jobs.name IS
     'Unique among the active and paused jobs of a tenant; a completed or deleted job frees its name.';
 COMMENT ON COLUMN punctual.jobs.state IS
-    'active, paused or deleted (kept for its history). An active one-shot with no schedule, or an active job whose '
-    'schedule has a completed_at, is completed: see job_state().';
+    'active, paused or deleted (kept for its history). An active job may be completed: is_completed() says so.';
 COMMENT ON COLUMN punctual.jobs.kind IS 'Kind of schedule: cron, every, at, delay or none.';
 COMMENT ON COLUMN punctual.jobs.queue IS 'Queue its runs wait in: queues.id.';
 COMMENT ON COLUMN punctual.jobs.labels IS 'Labels to filter by: a flat object of strings.';
@@ -363,7 +362,7 @@ COMMENT ON SEQUENCE punctual.fences IS 'Fencing tokens: each claim of an attempt
 
 -- Words as domains, not as CHECK constraints of the table. Each statement that writes rows reads and compiles all CHECK
 -- constraints of their table, and evaluates all of them for each row. Those with long lists took 20 µs a statement.
-CREATE DOMAIN punctual.run_status AS text CONSTRAINT run_status_is_known CHECK (VALUE IN ('blocked', 'pending',
+CREATE DOMAIN punctual.run_status AS text CONSTRAINT run_status_is_known CHECK (VALUE IN ('pending',
     'running', 'retrying', 'succeeded', 'dead', 'skipped', 'cancelled'));
 CREATE DOMAIN punctual.run_trigger AS text CONSTRAINT run_trigger_is_known CHECK (VALUE IN ('schedule', 'catchup',
     'manual', 'event', 'backfill', 'replay', 'step'));
@@ -462,7 +461,7 @@ COMMENT ON COLUMN punctual.runs.attempt IS 'Number of the latest attempt, from 1
 COMMENT ON COLUMN punctual.runs.http_status IS 'HTTP status of the latest attempt''s response, if there was one.';
 COMMENT ON COLUMN punctual.runs.late IS 'True: it was created after the job''s tolerance for missed slots.';
 COMMENT ON COLUMN punctual.runs.status IS
-    'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
+    'pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.runs.trigger IS
     'What created it: schedule, catchup, manual, backfill or replay.';
 COMMENT ON COLUMN punctual.runs.reason IS
@@ -1699,13 +1698,30 @@ CREATE FUNCTION punctual.priority_name(lane smallint) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT (ARRAY['high', 'normal', 'low'])[lane % 4 + 1] $$;
 COMMENT ON FUNCTION punctual.priority_name(smallint) IS 'Priority part of a lane: high, normal or low.';
 
-CREATE FUNCTION punctual.job_state(state text, completed boolean) RETURNS text
+-- Whoever reads the state of a job asks these three: they know that a one-shot without a row in schedules is completed.
+-- They take a job and its row, which is null if there is none (LEFT JOIN). The planner inlines them, so they cost no
+-- call and hide no column from it.
+CREATE FUNCTION punctual.is_completed(j punctual.jobs, s punctual.schedules) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN state = 'active' AND completed THEN 'completed' ELSE state END
+    SELECT j.state = 'active' AND (s.completed_at IS NOT NULL OR s.job_id IS NULL AND j.kind IN ('at', 'delay'))
 $$;
-COMMENT ON FUNCTION punctual.job_state(text, boolean) IS
-    'State of a job from jobs.state, and from whether it is a one-shot with no row in schedules, or has one with a '
-    'completed_at: active, paused, completed or deleted.';
+COMMENT ON FUNCTION punctual.is_completed(punctual.jobs, punctual.schedules) IS
+    'Whether the last slot of a job was claimed: its row in schedules has a completed_at, or it is a one-shot without '
+    'such a row.';
+
+CREATE FUNCTION punctual.job_state(j punctual.jobs, s punctual.schedules) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN punctual.is_completed(j, s) THEN 'completed' ELSE j.state END
+$$;
+COMMENT ON FUNCTION punctual.job_state(punctual.jobs, punctual.schedules) IS
+    'State of a job: active, paused, completed or deleted.';
+
+CREATE FUNCTION punctual.completed_at(j punctual.jobs, s punctual.schedules) RETURNS timestamptz
+LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN s.job_id IS NOT NULL THEN s.completed_at ELSE punctual.slot_claimed_at(j.id) END
+$$;
+COMMENT ON FUNCTION punctual.completed_at(punctual.jobs, punctual.schedules) IS
+    'When the last slot of a job was claimed; null if it has slots left, or if neither its run nor its skip is found.';
 
 CREATE FUNCTION punctual.lane_of(queue smallint, definition json) RETURNS smallint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -1918,8 +1934,7 @@ COMMENT ON FUNCTION punctual.is_claimed(uuid, uuid, timestamptz) IS
 -- A pause is over at its end time, even if no replica has written that yet.
 CREATE VIEW punctual.job_status AS
 SELECT t.name AS tenant, j.name, j.id,
-       punctual.job_state(CASE WHEN j.state = 'paused' AND j.paused_until <= now() THEN 'active' ELSE j.state END,
-                          s.completed_at IS NOT NULL OR s.job_id IS NULL AND j.kind IN ('at', 'delay')) AS state,
+       CASE WHEN j.state = 'paused' AND j.paused_until <= now() THEN 'active' ELSE punctual.job_state(j, s) END AS state,
        j.kind, q.name AS queue, punctual.priority_name(punctual.lane_of(j.queue, v.definition)) AS priority, j.version,
        v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,
        CASE WHEN s.enabled THEN s.next_run_at END AS next_run_at,
@@ -1996,7 +2011,7 @@ SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.stat
        r.started_at, r.finished_at, r.next_attempt_at,
        r.started_at - r.due_at AS lateness, r.finished_at - r.started_at AS duration,
        r.job_version, r.replica, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count, r.replay_of,
-       r.parent_run, r.step, r.job_id, r.triggered_by,
+       r.job_id, r.triggered_by,
        CASE WHEN r.late OR r.reason = 'missed' THEN (
            SELECT h.detail
            FROM punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h) END AS cause
@@ -2017,7 +2032,7 @@ COMMENT ON COLUMN punctual.run_history.trigger IS
 COMMENT ON COLUMN punctual.run_history.scheduled_for IS
     'The slot: nominal fire time. Of a manual run: when it was requested.';
 COMMENT ON COLUMN punctual.run_history.status IS
-    'blocked, pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
+    'pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.run_history.reason IS
     'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
     'to be cancelled.';
@@ -2042,8 +2057,6 @@ COMMENT ON COLUMN punctual.run_history.skipped_first IS 'On a skip: the first sl
 COMMENT ON COLUMN punctual.run_history.skipped_last IS 'On a skip: the last slot it stands for.';
 COMMENT ON COLUMN punctual.run_history.skipped_count IS 'On a skip: how many slots it stands for; null above 1,000.';
 COMMENT ON COLUMN punctual.run_history.replay_of IS 'On a replay: the dead run it repeats.';
-COMMENT ON COLUMN punctual.run_history.parent_run IS 'On a step: the run of its workflow.';
-COMMENT ON COLUMN punctual.run_history.step IS 'On a step: its name.';
 COMMENT ON COLUMN punctual.run_history.job_id IS 'Id of the job.';
 COMMENT ON COLUMN punctual.run_history.triggered_by IS
     'Who asked for the run, such as "key deploy (019a…)"; null: no caller did, but its schedule or another run.';
@@ -2474,7 +2487,7 @@ $$;
 -- of another role.
 DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.failures,
     punctual.replica_status, punctual.audit, punctual.audit_entries;
-DROP FUNCTION punctual.runs_of(uuid[]);
+DROP FUNCTION punctual.runs_of, punctual.is_completed, punctual.job_state, punctual.completed_at;
 DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -20,8 +19,6 @@ const (
 	paceOfHeld = BatchSize / 2
 	// mostWishes bounds a draw. It locks its rows for a millisecond, and for 20 when so many tenants need more.
 	mostWishes = 500
-	// drawTimeout bounds a draw, including the wait for draws of other replicas.
-	drawTimeout = 3 * time.Second
 )
 
 // Wish is what a replica would like to have of a tenant's limits.
@@ -43,48 +40,11 @@ type Allowance struct {
 	Wait         time.Duration // without any starts: how long until there are some
 }
 
-// draw asks for slots and starts that tenants lack, and asks nothing while there are enough.
-func (s *Scheduler) draw(ctx context.Context) error {
-	s.limits.drawing.Lock()
-	defer s.limits.drawing.Unlock()
-	return s.ask(ctx, s.limits.short())
-}
-
-// settle returns what was not used since the last heartbeat, and hears what other replicas want. It does not wait for
-// a draw under way: that does the same, except for returning idle slots.
-func (s *Scheduler) settle(ctx context.Context, draining bool) error {
-	for some := range slices.Chunk(s.limits.all(), mostWishes) {
-		if !s.limits.drawing.TryLock() {
-			continue
-		}
-		err := s.ask(ctx, s.limits.idle(draining, some))
-		s.limits.drawing.Unlock()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // all returns the tenants with limits, sorted.
 func (l *limits) all() []int32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(l.tenants))
-}
-
-func (s *Scheduler) ask(ctx context.Context, wishes []Wish) error {
-	if len(wishes) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, drawTimeout)
-	defer cancel()
-	allowances, err := s.store.Draw(ctx, s.replica.ID, wishes)
-	if err != nil {
-		return err
-	}
-	s.limits.take(wishes, allowances)
-	return nil
 }
 
 // short returns requests for tenants that need more or hold too much; at most mostWishes, the rest next tick.

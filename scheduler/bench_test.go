@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
 )
 
@@ -35,7 +36,7 @@ func BenchmarkRun(b *testing.B) {
 }
 
 func benchmarkLoops(b *testing.B, job *domain.Job) {
-	store := &instantStore{Credentials: newFakeStore(), job: job, left: b.N, done: make(chan struct{})}
+	store := &instantStore{Source: newFakeStore(), job: job, left: b.N, done: make(chan struct{})}
 	store.unfinished.Store(int64(b.N))
 	config := Config{Queues: map[string]int{"default": benchSlots}, DrainTimeout: time.Second, Client: client(b)}
 	b.ReportAllocs()
@@ -93,7 +94,7 @@ func reportCPU(b *testing.B, work func()) {
 // instantStore answers at once. All its runs belong to one job and are due.
 type instantStore struct {
 	Store // the methods that the loops do not call here
-	Credentials
+	credential.Source
 
 	job        *domain.Job
 	mu         sync.Mutex // guards left: claims are made side by side
@@ -156,6 +157,7 @@ func (f *instantStore) Renew(context.Context, uuid.UUID, Condition) (Pulse, erro
 
 func (f *instantStore) Deregister(context.Context, uuid.UUID) error { return nil }
 func (f *instantStore) Wake() <-chan struct{}                       { return nil }
+func (f *instantStore) Asked(string) <-chan struct{}                { return nil }
 
 // targetEnv makes this test binary run as the target, in a process of its own, so that the target's CPU time is not
 // counted as the replica's.

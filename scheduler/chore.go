@@ -12,7 +12,7 @@ const chorePause = time.Second
 // values: the loops need to know nothing else about them. Every replica does them. Locked rows keep two replicas from
 // doing the same work twice.
 type Chore struct {
-	Name string // by which a heartbeat asks for it: see Pulse.Chores
+	Name string // by which it is asked for: see Pulse.Chores and Store.Asked
 	Does string // for the log, such as "ending pauses"
 	// Every is how often a replica does the chore without being asked; 0: only when it is asked.
 	Every time.Duration
@@ -26,14 +26,15 @@ type chores map[string]*duty
 // duty is a chore that a replica does.
 type duty struct {
 	Chore
-	s     *Scheduler
-	asked chan struct{}
+	s       *Scheduler
+	asked   chan struct{}   // by this replica's other loops, such as the heartbeat
+	written <-chan struct{} // by a write of this process, which has just committed work for it
 }
 
 func newChores(s *Scheduler, all ...Chore) chores {
 	c := make(chores, len(all))
 	for _, chore := range all {
-		c[chore.Name] = &duty{Chore: chore, s: s, asked: make(chan struct{}, 1)}
+		c[chore.Name] = &duty{chore, s, make(chan struct{}, 1), s.store.Asked(chore.Name)}
 	}
 	return c
 }
@@ -65,6 +66,7 @@ func (d *duty) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-d.asked:
+		case <-d.written:
 		case <-due:
 		}
 		d.work(ctx)
@@ -75,7 +77,7 @@ func (d *duty) run(ctx context.Context) {
 }
 
 // work does batch after batch until nothing is left. After a failure a chore with a period waits for the next one; any
-// other chore goes on after a pause.
+// other chore goes on after a pause, which new work ends.
 func (d *duty) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait, left, err := d.Batch(ctx)
@@ -93,7 +95,11 @@ func (d *duty) work(ctx context.Context) {
 			return
 		}
 		if wait > 0 {
-			sleep(ctx, min(wait, chorePause))
+			select {
+			case <-time.After(min(wait, chorePause)):
+			case <-d.written:
+			case <-ctx.Done():
+			}
 		}
 	}
 }

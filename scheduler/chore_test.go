@@ -119,3 +119,23 @@ func TestAChoreWithMuchToDoDoesNotKeepAReplicaFromStopping(t *testing.T) {
 		}
 	})
 }
+
+func TestAWriteOfThisProcessStartsAChoreAndEndsItsPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var did choreLog
+		store := newFakeStore()
+		store.asked = map[string]chan struct{}{"replay": make(chan struct{}, 2)}
+		startChores(t, store, Chore{Name: "replay", Batch: did.batch(func(n int) (time.Duration, bool, error) {
+			return time.Hour, n == 1, nil
+		})})
+		for _, after := range []time.Duration{time.Minute, chorePause / 2} {
+			time.Sleep(after)
+			store.asked["replay"] <- struct{}{}
+			synctest.Wait()
+		}
+		want := []time.Duration{time.Minute, time.Minute + chorePause/2}
+		if !slices.Equal(did.at, want) {
+			t.Errorf("done at %v, want %v", did.at, want)
+		}
+	})
+}

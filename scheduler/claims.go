@@ -91,14 +91,6 @@ func (t *ticker) claimInOrder(ctx context.Context, of domain.Work, sum *claimed)
 	return nil
 }
 
-// total is how many slots quotas have together.
-func total(quotas []Quota) (slots int) {
-	for _, q := range quotas {
-		slots += q.Slots
-	}
-	return slots
-}
-
 // claimAll makes the claims of a round, a few of them side by side. None begins once one has failed or ctx has ended.
 func (t *ticker) claimAll(ctx context.Context, of domain.Work, what Claim, r *round, sum *claimed) error {
 	sides, goOn := errgroup.WithContext(ctx)

@@ -1,11 +1,8 @@
 package scheduler
 
 import (
-	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"punctual/scheduler/domain"
 )
@@ -60,24 +57,4 @@ func TestAQueueInWhichSomebodyWaitsHasHalfOfAClaim(t *testing.T) {
 			t.Errorf("of %d queues, with %d contenders, the first is offered %d, want %d", c.queues, len(c.waiting), got, c.want)
 		}
 	}
-}
-
-// Many idle queues cost the one busy queue only a few more claims.
-func TestManyQueuesDoNotSlowDownTheOneThatIsBusy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, dials := newFakeStore(), newGatedDials(t, false)
-		queues := map[string]int{}
-		for i := range 150 {
-			queues[fmt.Sprint("q", i)] = 100
-		}
-		queues["default"] = 100
-		r := startQueues(t, store, dials.client, queues, 25*time.Second)
-		store.add(2000, compiled(t, brief), 0)
-		time.Sleep(4 * time.Second)
-		r.stopWithin(time.Minute)
-		runs, claims := store.runs(), len(store.claims)
-		if runs != 2000 || claims > 200 {
-			t.Errorf("%d of 2000 runs were claimed, by %d claims", runs, claims)
-		}
-	})
 }

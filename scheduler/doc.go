@@ -38,7 +38,7 @@
 // operation: ready holds a hundred of a tenant's at a time, in lanes of their own.
 //
 // While all due work of a kind fits in the worker slots, it is claimed in order of due time. When it does not fit,
-// the slots are shared out among the tenants that wait (share, in fairness.go).
+// the slots are shared out among the tenants that wait (share, in share.go).
 //
 // A run that hangs in the last worker slot must not block the claim of the slot that is to replace it. Such slots are
 // claimed without a worker slot, by the jobs in flight (replace).
@@ -69,6 +69,12 @@
 // comes first, a chore ends the attempt as lost. Until then no other attempt starts. Ending the attempt takes no worker
 // slot, and none of the starts that max_runs_per_second allows.
 //
+// # What lets a run in
+//
+// slots.go, limits.go and share.go decide how much a claim may bring, and ask nothing of the database: the claim gets
+// quotas and a Grant, and returns what it does not use. A run that was claimed has a permit: a worker slot, one of its
+// tenant's starts, and its host's consent. Whatever becomes of the run, the permit gives all of it back.
+//
 // # What holds a run back
 //
 // Right before a request goes out, holds asks package breaker whether it may. A host that cannot be reached holds
@@ -92,8 +98,9 @@
 //
 // Beside the tick loop a replica renews its heartbeat every two seconds. The answer says what else there is to do:
 // lost replicas to take over from, cancels to carry out, and chores to do (Chore), such as operations on many runs or
-// jobs and notices to send. The store hands its chores to Run as values. Any replica does chores, batch by batch, each
-// batch in a transaction of its own. The runs they create wait in ready like all others. Deleting what is past its
+// jobs and notices to send. The replica that writes work for a chore needs no heartbeat for it: the commit asks for the
+// chore (Store.Asked). The store hands its chores to Run as values. Any replica does chores, batch by batch, each batch
+// in a transaction of its own. The runs they create wait in ready like all others. Deleting what is past its
 // retention is a chore too, of one replica at a time. A pause ends at its set time. If no replica is up then, the first
 // to come back ends it as of that instant.
 //
@@ -113,12 +120,11 @@
 //
 // Package domain is the heart: Decide, in decide.go, for missed slots, overlap and expiry; Timetable for the slots of a
 // job; Judge, in retry.go, for what a response means; Assignment.Request for what an attempt sends. Run, in
-// scheduler.go, starts the loops and drains them. Package forecast counts the
-// slots of all jobs that are to come.
+// scheduler.go, starts the loops and drains them. Package forecast counts the slots of all jobs that are to come.
 //
-// Package placeholder finds the placeholders to fill in, authorize.go adds the credentials, and signature.go signs the
-// request. Package guard (in delivery) keeps requests away from forbidden addresses; holds.go and package breaker keep
-// them away from hosts that are down. callback.go, in domain, handles work that goes on after a 202.
+// Package placeholder finds the placeholders to fill in. Package credential adds the credentials and signs the request.
+// Package delivery sends it, and its package guard keeps it away from forbidden addresses; holds.go and package breaker
+// keep it away from hosts that are down. callback.go, in domain, handles work that goes on after a 202.
 //
 // The heartbeat, in heartbeat.go and liveness.go, notices lost replicas, takes over their runs, and brings cancels to
 // the replica that is sending. What the database acknowledged it may have lost since: leases.go compares. notify.go and

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/credential"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 )
@@ -17,36 +18,31 @@ func (s *Scheduler) dispatch(b domain.Batch) bool {
 	}
 	now := time.Now()
 	for _, a := range b.Runs {
-		queue, work := a.Lane/4, workOf(a)
-		s.slots.take(queue, a.Job.Tenant, work)
-		o := &domain.Outcome{Assignment: a}
+		o, p := &domain.Outcome{Assignment: a}, enter(s.slots, s.limits, s.holds, a, now)
 		s.running.Go(func() {
 			growStack()
-			lent := s.execute(o)
-			if o.StartedAt.IsZero() {
-				s.limits.sentNothing(o.Job.Tenant, now)
-			}
-			release := func() { s.slots.release(queue, o.Job.Tenant, work, lent) }
+			result := s.execute(o, p)
+			p.end(result, !o.StartedAt.IsZero())
 			held := o.Verdict == domain.Cancel
 			if held {
 				// A replaced run leaves its worker slot to its successor. That may start only once the cancel is written.
-				o.Release = release
+				o.Release = p.release
 			}
 			s.finisher.put(o)
 			if !held {
-				release() // not before: outcomes that cannot be written occupy slots, so claims stop
+				p.release() // not before: outcomes that cannot be written occupy slots, so claims stop
 			}
 		})
 	}
 	return true
 }
 
-// execute makes one attempt and decides what it means for its run. It checks expiry right before the request goes
-// out, whatever delayed it. lent is true when the worker slot was lent to other runs meanwhile.
+// execute makes one attempt, decides what it means for its run, and returns the result of the request. It checks expiry
+// right before the request goes out, whatever delayed it.
 //
 // execute and send fill in an outcome that is not on their stack: with it, the stack of each request in flight would be
 // twice as large. What judge decides may replace the outcome, so what does not follow from the result is set after it.
-func (s *Scheduler) execute(o *domain.Outcome) (lent bool) {
+func (s *Scheduler) execute(o *domain.Outcome, p *permit) wire.Result {
 	failpoint.At(failpoint.SendBegun)
 	started := s.now(o.Assignment)
 	o.FinishedAt = started
@@ -54,30 +50,28 @@ func (s *Scheduler) execute(o *domain.Outcome) (lent bool) {
 	case s.workCtx.Err() != nil, s.heart.watch.expired(time.Now()):
 		// This replica stops, or other replicas may have taken over.
 		o.Verdict = domain.GiveBack
-		return false
+		return silence
 	case o.Expired(started):
 		o.Verdict, o.Reason = domain.Expire, domain.ReasonExpired
-		return false
+		return silence
 	}
-	// By the job's URL: placeholders would make each path another one.
-	flight, wait := s.holds.admit(o.Assignment, o.Job.URL(), started)
-	if wait != nil {
+	if wait := p.admit(o.Assignment, started); wait != nil {
 		holdBack(o, wait, started)
 		if o.Verdict == domain.Hold {
 			s.metrics.deferred.Inc()
 		}
-		return false
+		return silence
 	}
 	turned := o.TurnsLate(started)
 	o.Late = o.Late || turned
 	s.metrics.late(o.Assignment, started)
 	result := s.send(o, started)
 	o.TurnedLate = turned && !o.StartedAt.IsZero()
-	return s.holds.done(flight, result)
+	return result
 }
 
 // send sends the request of an attempt that may go out.
-func (s *Scheduler) send(o *domain.Outcome, started time.Time) delivery.Result {
+func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
 	parent := s.workCtx
 	if o.Gated {
 		parent = s.heart.exclusive()
@@ -85,7 +79,7 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) delivery.Result {
 	ctx, done := s.flights.begin(parent, o.Assignment)
 	defer done()
 	sent := time.Now()
-	result, err := s.transmit(ctx, o.Assignment, o.Request(s.config.Origin), started)
+	result, err := s.courier.transmit(ctx, o.Assignment, o.Request(s.config.Origin), started)
 	o.FinishedAt = started.Add(time.Since(sent))
 	if err != nil {
 		s.notSent(o, err)
@@ -102,7 +96,7 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) delivery.Result {
 
 // notSent decides what becomes of a run whose request was not sent because of an error.
 func (s *Scheduler) notSent(o *domain.Outcome, err error) {
-	if errors.Is(err, errExpired) {
+	if errors.Is(err, credential.ErrExpired) {
 		o.Verdict, o.Reason = domain.Expire, domain.ReasonExpired
 		return
 	}
@@ -115,7 +109,7 @@ func (s *Scheduler) notSent(o *domain.Outcome, err error) {
 }
 
 // judge decides what the result of a request means for its run. cause is why its context ended, if it did.
-func judge(o *domain.Outcome, result delivery.Result, started time.Time, cause error) {
+func judge(o *domain.Outcome, result wire.Result, started time.Time, cause error) {
 	switch {
 	case result.Cancelled && errors.Is(cause, errCancelled):
 		o.Verdict, o.Reason, o.Error = domain.Cancel, domain.ReasonCancelled, errCancelled.Error()
@@ -132,7 +126,7 @@ func judge(o *domain.Outcome, result delivery.Result, started time.Time, cause e
 }
 
 // silence is the result of a request that revealed nothing about its host.
-var silence = delivery.Result{Cancelled: true}
+var silence = wire.Result{Cancelled: true}
 
 // secretsRetry is how long a run waits when it was not sent because its secrets could not be read.
 const secretsRetry = time.Second

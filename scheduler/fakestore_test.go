@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
 )
 
@@ -33,8 +34,8 @@ type fakeStore struct {
 	peeking   func(ctx context.Context) error // called before Contenders looks who waits
 	look      func() error
 	wake      chan struct{}
-	signing   func() ([]SigningKey, error)
-	secrets   map[string]Secret // by name or id
+	asked     map[string]chan struct{} // by writes, for chores
+	signing   func() ([]credential.SigningKey, error)
 	limits    []TenantLimits
 	frozen    *Freeze      // the freeze of the deployment
 	halted    bool         // the deployment was frozen after the last heartbeat
@@ -95,28 +96,27 @@ type fakeClaim struct {
 
 const ahead = time.Hour
 
-func newFakeStore() *fakeStore { return &fakeStore{wake: make(chan struct{}, 1)} }
+func newFakeStore() *fakeStore {
+	return &fakeStore{wake: make(chan struct{}, 1)}
+}
 
 // fakeSigningSecret signs every request of these tests.
 const fakeSigningSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbdbMUDWDBH0="
 
-func (f *fakeStore) SigningKeys(context.Context, int32) ([]SigningKey, error) {
+func (f *fakeStore) SigningKeys(context.Context, int32) ([]credential.SigningKey, error) {
 	if f.signing != nil {
 		return f.signing()
 	}
-	key, err := NewSigningKey(fakeSigningSecret, time.Time{})
-	return []SigningKey{key}, err
+	key, err := credential.NewSigningKey(fakeSigningSecret, time.Time{})
+	return []credential.SigningKey{key}, err
 }
 
-func (f *fakeStore) NamedSecret(_ context.Context, tenant int32, name string) (Secret, error) {
-	if s, ok := f.secrets[name]; ok {
-		return s, nil
-	}
-	return Secret{}, authErrorf("there is no secret %q", name)
+func (f *fakeStore) NamedSecret(context.Context, int32, string) (s credential.Secret, err error) {
+	return s, errAway
 }
 
-func (f *fakeStore) JobSecret(_ context.Context, _ int32, _, id uuid.UUID) (Secret, error) {
-	return f.NamedSecret(context.Background(), 0, id.String())
+func (f *fakeStore) JobSecret(context.Context, int32, uuid.UUID, uuid.UUID) (s credential.Secret, err error) {
+	return s, errAway
 }
 
 func (f *fakeStore) now() time.Time { return time.Now().Add(ahead) }
@@ -426,6 +426,7 @@ func (f *fakeStore) Deregister(context.Context, uuid.UUID) error {
 
 func (f *fakeStore) Recover(context.Context, []Heartbeat) (int, error) { return 0, nil }
 func (f *fakeStore) Wake() <-chan struct{}                             { return f.wake }
+func (f *fakeStore) Asked(chore string) <-chan struct{}                { return f.asked[chore] }
 
 func (f *fakeStore) set(change func()) {
 	f.mu.Lock()

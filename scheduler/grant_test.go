@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -36,5 +37,36 @@ func TestReturnedStartsLapse(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestAGrantTakesAllOrNothing(t *testing.T) {
+	l := newLimits(occupied([]int{10}))
+	if l.grant(domain.WorkDue) != nil {
+		t.Error("a grant where nobody has limits")
+	}
+	l.set([]TenantLimits{{Tenant: 1, Concurrent: 5}})
+	l.take([]Wish{{Tenant: 1, Slots: 5}}, []Allowance{
+		{TenantLimits: TenantLimits{Tenant: 1, Concurrent: 5}, Slots: 5, Noted: 5},
+	})
+	g := l.grant(domain.WorkDue)
+	if !g.Take(1, 5) || g.Take(1, 1) {
+		t.Error("not what it may at first")
+	}
+	g.Reset() // the claim is done again
+	if g.Room(1) != 5 || g.Room(2) != math.MaxInt || !g.Take(2, 1000) || !g.Take(1, 4) || g.Take(1, 2) || !g.Take(1, 1) ||
+		g.Room(1) != 0 {
+		t.Error("not what it may")
+	}
+	if len(l.heldBack()) != 0 {
+		t.Error("held back before the claim has ended")
+	}
+	g.end(nil) // no run was dispatched
+	if held := l.heldBack(); len(held) != 1 || held[0] != 1 || l.available(1) != 5 {
+		t.Errorf("held back %v, %d available", held, l.available(1))
+	}
+	l.gotAll(1, domain.WorkDue, time.Now())
+	if len(l.heldBack()) != 0 {
+		t.Error("held back with nothing due")
 	}
 }

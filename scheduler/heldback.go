@@ -114,24 +114,3 @@ func (t *ticker) othersWait(f *fairness) bool {
 		return !is
 	})
 }
-
-// shareAround shares out the quotas among the waiting tenants, each at most what it may start.
-func shareAround(
-	quotas []Quota, contenders []Contender,
-	held func(queue int16, tenant int32) int, available func(tenant int32) int,
-) (shares []Quota) {
-	given := map[int32]int{}
-	for _, q := range quotas {
-		var waiting []claimant
-		for _, c := range contenders {
-			if room := min(available(c.Tenant)-given[c.Tenant], q.Slots); c.Queue == q.Queue && room > 0 {
-				waiting = append(waiting, claimant{Contender: c, holds: held(q.Queue, c.Tenant), room: room})
-			}
-		}
-		for _, s := range among(waiting, q, 1) {
-			shares = append(shares, s)
-			given[s.Tenant] += s.Slots
-		}
-	}
-	return shares
-}

@@ -2,17 +2,16 @@ package scheduler
 
 import (
 	"cmp"
-	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"punctual/scheduler/breaker"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -23,6 +22,10 @@ type holds struct {
 	hangs    *breaker.Hangs
 	sizes    map[int16]int // worker slots by queue
 	changed  func()        // is called when something is newly held back, or no longer is
+}
+
+func newHolds(log *slog.Logger, sizes map[int16]int, changed func()) *holds {
+	return &holds{breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: sizes, changed: changed}
 }
 
 // flight is a request that holds has admitted.
@@ -75,9 +78,9 @@ func (h *holds) ask(
 }
 
 // done reports how the request ended. lent is true when its worker slot was lent to others meanwhile.
-func (h *holds) done(f flight, r delivery.Result) (lent bool) {
+func (h *holds) done(f flight, r wire.Result) (lent bool) {
 	opened := f.permit.Done(hostAnswer(r), r.Error)
-	lent, hang := h.hangs.End(f.hang, r.Status != 0, r.Reason == delivery.ReasonTimeout && r.Sent)
+	lent, hang := h.hangs.End(f.hang, r.Status != 0, r.Reason == wire.ReasonTimeout && r.Sent)
 	if opened || hang {
 		h.changed()
 	}
@@ -158,20 +161,20 @@ func HostOf(u *url.URL) string {
 			host = a.Unmap().String()
 		}
 	}
-	return net.JoinHostPort(host, strings.TrimLeft(delivery.PortOf(u), "0"))
+	return net.JoinHostPort(host, strings.TrimLeft(wire.PortOf(u), "0"))
 }
 
 // hostAnswer is what a result says about its host. Any status proves that the host is there, and so does a connection
 // on which the request was sent.
-func hostAnswer(r delivery.Result) breaker.Answer {
+func hostAnswer(r wire.Result) breaker.Answer {
 	switch {
 	case r.Status != 0:
 		return breaker.Answered
 	case r.Lacks != "", r.Proxy && !r.Sent:
 		return breaker.Unknown // it failed on this side of the target
-	case r.Cancelled, r.Reason == delivery.ReasonBlockedAddress, r.Reason == delivery.Reason(domain.ReasonAuth):
+	case r.Cancelled, r.Reason == wire.ReasonBlockedAddress, r.Reason == wire.Reason(domain.ReasonAuth):
 		return breaker.Unknown
-	case r.Reason == delivery.ReasonTLS, !r.Sent:
+	case r.Reason == wire.ReasonTLS, !r.Sent:
 		return breaker.Unreachable
 	}
 	return breaker.Reached
@@ -210,29 +213,5 @@ func (h *holds) obey(orders []HoldOrder) {
 		default:
 			h.breakers.Probe(key)
 		}
-	}
-}
-
-// tellHolds writes what this replica holds back.
-func (s *Scheduler) tellHolds(ctx context.Context) (wait time.Duration, left bool, err error) {
-	orders, err := s.store.ReportHolds(ctx, s.replica.ID, s.holds.states())
-	s.holds.obey(orders) // after an error too: the database has forgotten them
-	if err == nil && slices.ContainsFunc(orders, func(o HoldOrder) bool { return o.Reset }) {
-		_, err = s.store.ReportHolds(ctx, s.replica.ID, s.holds.states())
-	}
-	return 0, false, err
-}
-
-// lendSlots lends the worker slots of requests that take very long to other runs.
-func (s *Scheduler) lendSlots(context.Context) {
-	lent := s.holds.hangs.Long()
-	for _, l := range lent {
-		s.slots.lend(l.Queue, domain.Work(l.Work), 1)
-	}
-	if len(lent) > 0 {
-		s.slots.wake()
-		s.log.Warn(
-			"requests in flight for more than a minute use over a quarter of a queue's concurrency; other runs get extra concurrency",
-			"requests", len(lent))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/breaker"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -52,7 +52,7 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 		to, a := hook(t), scheduled(compiled(t, `{}`))
 		for range 3 {
 			f, _ := s.holds.admit(a, to, time.Now())
-			s.holds.done(f, delivery.Result{Reason: delivery.ReasonTimeout, Sent: true})
+			s.holds.done(f, wire.Result{Reason: wire.ReasonTimeout, Sent: true})
 		}
 		var out []flight
 		for range breaker.Quarter(20) {
@@ -63,7 +63,7 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 			t.Fatalf("beside a quarter of the worker slots: %+v, want a wait for what hangs", wait)
 		}
 		for _, f := range out {
-			s.holds.done(f, delivery.Result{Cancelled: true})
+			s.holds.done(f, wire.Result{Cancelled: true})
 		}
 		must(t, newTicker(s).fetchHeld(t.Context()))
 		if _, wait := s.holds.admit(a, to, time.Now()); wait == nil {
@@ -76,9 +76,7 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 func holding(store Store, slots *workerSlots) *Scheduler {
 	log := slog.New(slog.DiscardHandler)
 	s := &Scheduler{store: store, slots: slots, limits: newLimits(slots)}
-	s.holds = &holds{
-		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: slots.sizes, changed: func() {},
-	}
+	s.holds = newHolds(log, slots.sizes, func() {})
 	s.heart = newHeartbeat(s)
 	return s
 }
@@ -92,7 +90,7 @@ func recovers(t *testing.T, h *holds, job *domain.Job) {
 		if wait != nil {
 			t.Fatal(wait.Why)
 		}
-		h.done(f, delivery.Result{Error: "connection refused"})
+		h.done(f, wire.Result{Error: "connection refused"})
 	}
 	time.Sleep(10 * time.Second)
 	a.Held = &domain.Held{Fetched: true}
@@ -100,7 +98,7 @@ func recovers(t *testing.T, h *holds, job *domain.Job) {
 	if wait != nil {
 		t.Fatal(wait.Why)
 	}
-	h.done(f, delivery.Result{Status: 200})
+	h.done(f, wire.Result{Status: 200})
 	if all := h.breakers.All(); len(all) != 1 || all[0].State != breaker.Recovering {
 		t.Fatalf("the breakers are %+v, want one that recovers", all)
 	}

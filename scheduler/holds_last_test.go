@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/breaker"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -218,9 +218,9 @@ func (w *hostless) land() {
 	w.flying = nil
 	probes := 0
 	for _, f := range flying {
-		result, takes := delivery.Result{Status: 200, Sent: true}, w.answers
+		result, takes := wire.Result{Status: 200, Sent: true}, w.answers
 		if f.down {
-			result, takes = delivery.Result{Reason: delivery.ReasonConnect, Error: "connection refused"}, w.takes
+			result, takes = wire.Result{Reason: wire.ReasonConnect, Error: "connection refused"}, w.takes
 		}
 		if time.Since(f.began) < takes {
 			if w.flying = append(w.flying, f); f.probes {
@@ -237,7 +237,7 @@ func (w *hostless) land() {
 }
 
 // end decides what an answer means for its run.
-func (w *hostless) end(f hostlessFlight, result delivery.Result) {
+func (w *hostless) end(f hostlessFlight, result wire.Result) {
 	o := domain.Judge(f.run.Assignment, result, f.began, time.Now())
 	if o.Verdict != domain.RetryRun {
 		w.ended++

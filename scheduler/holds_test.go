@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"punctual/scheduler/breaker"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -260,7 +260,7 @@ func TestSpellingsOfAPlace(t *testing.T) {
 		"http://a.test/a/b":                    "a.test:80/a/b",
 		"http://a.test/A/":                     "a.test:80/A/",
 	} {
-		u, err := delivery.CheckURL(raw)
+		u, err := wire.CheckURL(raw)
 		must(t, err)
 		if got := placeOf(7, u); got.Tenant != 7 || got.Host+got.Path != want {
 			t.Errorf("%s: %v, want %s", raw, got, want)
@@ -270,26 +270,26 @@ func TestSpellingsOfAPlace(t *testing.T) {
 
 func TestWhatAnAnswerSaysAboutItsHost(t *testing.T) {
 	for _, c := range []struct {
-		result delivery.Result
+		result wire.Result
 		want   breaker.Answer
 	}{
-		{delivery.Result{Status: 200, Sent: true}, breaker.Answered},
-		{delivery.Result{Status: 302, Sent: true, Reason: delivery.ReasonRedirect}, breaker.Answered},
-		{delivery.Result{Status: 404, Sent: true, Reason: delivery.ReasonHTTP4xx}, breaker.Answered},
-		{delivery.Result{Status: 503, Sent: true, Reason: delivery.ReasonHTTP5xx}, breaker.Answered},
-		{delivery.Result{Status: 200, Sent: true, Reason: delivery.ReasonTimeout}, breaker.Answered},
-		{delivery.Result{Sent: true, Reason: delivery.ReasonTimeout}, breaker.Reached},
-		{delivery.Result{Sent: true, Reason: delivery.ReasonConnect}, breaker.Reached},
-		{delivery.Result{Reason: delivery.ReasonConnect}, breaker.Unreachable},
-		{delivery.Result{Reason: delivery.ReasonTimeout}, breaker.Unreachable},
-		{delivery.Result{Reason: delivery.ReasonTLS}, breaker.Unreachable},
-		{delivery.Result{Sent: true, Reason: delivery.ReasonTLS}, breaker.Unreachable},
-		{delivery.Result{Reason: delivery.ReasonBlockedAddress}, breaker.Unknown},
-		{delivery.Result{Reason: delivery.ReasonConnect, Lacks: "file descriptors"}, breaker.Unknown},
-		{delivery.Result{Reason: delivery.ReasonConnect, Proxy: true}, breaker.Unknown},
-		{delivery.Result{Reason: delivery.Reason(domain.ReasonAuth)}, breaker.Unknown},
-		{delivery.Result{Cancelled: true}, breaker.Unknown},
-		{delivery.Result{Status: 500, Cancelled: true}, breaker.Answered},
+		{wire.Result{Status: 200, Sent: true}, breaker.Answered},
+		{wire.Result{Status: 302, Sent: true, Reason: wire.ReasonRedirect}, breaker.Answered},
+		{wire.Result{Status: 404, Sent: true, Reason: wire.ReasonHTTP4xx}, breaker.Answered},
+		{wire.Result{Status: 503, Sent: true, Reason: wire.ReasonHTTP5xx}, breaker.Answered},
+		{wire.Result{Status: 200, Sent: true, Reason: wire.ReasonTimeout}, breaker.Answered},
+		{wire.Result{Sent: true, Reason: wire.ReasonTimeout}, breaker.Reached},
+		{wire.Result{Sent: true, Reason: wire.ReasonConnect}, breaker.Reached},
+		{wire.Result{Reason: wire.ReasonConnect}, breaker.Unreachable},
+		{wire.Result{Reason: wire.ReasonTimeout}, breaker.Unreachable},
+		{wire.Result{Reason: wire.ReasonTLS}, breaker.Unreachable},
+		{wire.Result{Sent: true, Reason: wire.ReasonTLS}, breaker.Unreachable},
+		{wire.Result{Reason: wire.ReasonBlockedAddress}, breaker.Unknown},
+		{wire.Result{Reason: wire.ReasonConnect, Lacks: "file descriptors"}, breaker.Unknown},
+		{wire.Result{Reason: wire.ReasonConnect, Proxy: true}, breaker.Unknown},
+		{wire.Result{Reason: wire.Reason(domain.ReasonAuth)}, breaker.Unknown},
+		{wire.Result{Cancelled: true}, breaker.Unknown},
+		{wire.Result{Status: 500, Cancelled: true}, breaker.Answered},
 	} {
 		if got := hostAnswer(c.result); got != c.want {
 			t.Errorf("%+v: %d, want %d", c.result, got, c.want)

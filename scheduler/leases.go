@@ -152,7 +152,6 @@ func (s *Scheduler) lose(ctx context.Context, claims, runs []uuid.UUID) error {
 func (s *Scheduler) doubtAll() {
 	s.log.Warn("another Postgres has taken over, or it was restarted; what it has lost is looked for")
 	s.limits.forget()
-	s.tokens.Purge()
-	s.tls.Purge()
+	s.courier.sender.Forget()
 	s.chores.ask(choreOutcomes, ChoreHolds)
 }

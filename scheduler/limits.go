@@ -44,7 +44,6 @@ type limits struct {
 
 	mu      sync.Mutex
 	tenants map[int32]*limited
-	drawing sync.Mutex // one Draw at a time
 }
 
 // limited is this replica's share of one tenant's limits.

@@ -1,12 +1,9 @@
 package scheduler
 
 import (
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"punctual/scheduler/domain"
 )
@@ -131,56 +128,6 @@ func TestTenantsWithoutLimitsCostNothing(t *testing.T) {
 			t.Errorf("%d runs, %d draws", store.ended(), store.draws)
 		}
 	})
-}
-
-func TestAGrantTakesAllOrNothing(t *testing.T) {
-	l := newLimits(occupied([]int{10}))
-	if l.grant(domain.WorkDue) != nil {
-		t.Error("a grant where nobody has limits")
-	}
-	l.set([]TenantLimits{{Tenant: 1, Concurrent: 5}})
-	l.take([]Wish{{Tenant: 1, Slots: 5}}, []Allowance{
-		{TenantLimits: TenantLimits{Tenant: 1, Concurrent: 5}, Slots: 5, Noted: 5},
-	})
-	g := l.grant(domain.WorkDue)
-	if !g.Take(1, 5) || g.Take(1, 1) {
-		t.Error("not what it may at first")
-	}
-	g.Reset() // the claim is done again
-	if g.Room(1) != 5 || g.Room(2) != math.MaxInt || !g.Take(2, 1000) || !g.Take(1, 4) || g.Take(1, 2) || !g.Take(1, 1) ||
-		g.Room(1) != 0 {
-		t.Error("not what it may")
-	}
-	if len(l.heldBack()) != 0 {
-		t.Error("held back before the claim has ended")
-	}
-	g.end(nil) // no run was dispatched
-	if held := l.heldBack(); len(held) != 1 || held[0] != 1 || l.available(1) != 5 {
-		t.Errorf("held back %v, %d available", held, l.available(1))
-	}
-	l.gotAll(1, domain.WorkDue, time.Now())
-	if len(l.heldBack()) != 0 {
-		t.Error("held back with nothing due")
-	}
-}
-
-func TestShareAround(t *testing.T) {
-	quotas := []Quota{{Queue: 1, Slots: 10}, {Queue: 2, Slots: 4}}
-	contenders := []Contender{
-		{Queue: 1, Tenant: 7, Weight: 1},
-		{Queue: 2, Tenant: 7, Weight: 1},
-		{Queue: 1, Tenant: 8, Weight: 1},
-		{Queue: 1, Tenant: 9, Weight: 1},
-	}
-	room := map[int32]int{7: 3, 8: 100, 9: 0}
-	got := shareAround(
-		quotas, contenders,
-		func(int16, int32) int { return 0 },
-		func(tenant int32) int { return room[tenant] },
-	)
-	if diff := cmp.Diff([]Quota{{1, 7, 3}, {1, 8, 7}}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
 }
 
 func TestDrawsThatFailHoldUpNobodyElse(t *testing.T) {

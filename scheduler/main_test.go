@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"punctual/scheduler/credential"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
@@ -166,7 +167,7 @@ type replica struct {
 // database is what a replica needs of a database.
 type database interface {
 	Store
-	Credentials
+	credential.Source
 }
 
 // start runs a replica with one queue of the given size.

@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
-	"punctual/scheduler/breaker"
+	"punctual/scheduler/credential"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/domain"
 )
@@ -30,7 +29,7 @@ type Config struct {
 	Origin       domain.Origin
 	Log          *slog.Logger
 	Metrics      *Metrics
-	Credentials  Credentials
+	Credentials  credential.Source
 	Chores       []Chore    // what the replica does beside its claims
 	Notices      Notices    // nil: the replica tells nobody
 	Shortages    *Shortages // nil: the scheduler makes its own
@@ -65,13 +64,13 @@ type Scheduler struct {
 	clock      dbClock
 	slots      *workerSlots
 	limits     *limits
+	drawing    sync.Mutex // one Draw at a time
 	finisher   *finisher
 	heart      *heartbeat
 	chores     chores
 	flights    flights
 	holds      *holds
-	tokens     *lru.Cache[tokenKey, *token]
-	tls        *lru.Cache[tlsKey, *delivery.Client]
+	courier    *Courier
 	freezing   freezing
 	unread     rate.Sometimes  // says in the log that secrets cannot be read
 	running    sync.WaitGroup  // attempts and notices in flight
@@ -103,8 +102,8 @@ func Run(ctx context.Context, store Store, config Config) error {
 	}
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,
-		slots:  newWorkerSlots(config.Queues, numbers),
-		tokens: newTokens(), tls: newTLSClients(),
+		slots:      newWorkerSlots(config.Queues, numbers),
+		courier:    NewCourier(config.Credentials, config.Client, config.Mailer, config.Origin),
 		messengers: make(chan struct{}, messengers),
 		unread:     rate.Sometimes{Interval: secretsRetry},
 	}
@@ -119,10 +118,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 		own = append(own, Chore{Name: ChoreNotices, Does: "telling people", Batch: s.tell})
 	}
 	s.chores = newChores(s, append(own, config.Chores...)...)
-	s.holds = &holds{
-		breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: s.slots.sizes,
-		changed: func() { s.chores.ask(ChoreHolds) },
-	}
+	s.holds = newHolds(log, s.slots.sizes, func() { s.chores.ask(ChoreHolds) })
 	s.limits = newLimits(s.slots)
 	s.heart = newHeartbeat(s)
 	s.finisher = newFinisher(s)
@@ -198,6 +194,6 @@ func (s *Scheduler) run(ctx context.Context) {
 	if err := s.store.Deregister(flush, s.replica.ID); err != nil {
 		s.log.Warn("the replica's row could not be removed; other replicas will remove it", "error", err)
 	}
-	s.tls.Purge()
+	s.courier.sender.Forget()
 	s.log.Info("scheduler stopped")
 }

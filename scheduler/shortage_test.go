@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 )
 
@@ -65,11 +66,11 @@ func TestPortsThatLackForOneTargetHoldUpNoOther(t *testing.T) {
 	s.config.Shortages = new(Shortages)
 	s.metrics, s.log = NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
 	var o domain.Outcome
-	s.fellShort(&o, delivery.Result{Lacks: delivery.Ports})
+	s.fellShort(&o, wire.Result{Lacks: delivery.Ports})
 	if n := s.slots.spare(); n < 20 {
 		t.Errorf("only %d more runs may be claimed", n)
 	}
-	s.fellShort(&o, delivery.Result{Lacks: "file descriptors"})
+	s.fellShort(&o, wire.Result{Lacks: "file descriptors"})
 	if n := s.slots.spare(); n != 0 {
 		t.Errorf("%d more runs may be claimed at once", n)
 	}

@@ -56,6 +56,8 @@ type Store interface {
 	ReportHolds(ctx context.Context, replica uuid.UUID, states []HoldState) ([]HoldOrder, error)
 	// Wake receives a value after this process wrote something that may be due at once.
 	Wake() <-chan struct{}
+	// Asked receives a value after this process wrote work for a chore.
+	Asked(chore string) <-chan struct{}
 }
 
 // LockedOutcomesError says what Finish left out because somebody else has locked rows. Runs are the runs whose
@@ -126,18 +128,6 @@ type Claim struct {
 	// a run waits until that one has ended, so it takes no worker slot. A slot whose run would start at once stays due.
 	Replacing []uuid.UUID
 }
-
-// Quota is how many runs a claim may take from one queue. Either all quotas of a claim name a tenant or none does;
-// see share.
-type Quota struct {
-	Queue  int16
-	Tenant int32 // whose runs; 0: of any tenant
-	Slots  int
-}
-
-// BatchSize is the most slots one claim takes: enough to amortise its round trips, few enough to hold its locks for
-// milliseconds only.
-const BatchSize = 100
 
 // OlderThan is how long after its due time a slot counts as late.
 const OlderThan = 5 * time.Second

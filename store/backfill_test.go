@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -73,7 +72,7 @@ func TestBackfillFillsTheSlotsThatHaveNoRun(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	c.wantProgress(o.ID, letters.OperationRunning, 6, 0, 0)
-	if !c.wants(choreOperations) {
+	if !c.wants(letters.Chore) {
 		t.Error("no heartbeat asks for it")
 	}
 	c.woken()
@@ -192,7 +191,7 @@ func TestBackfillIsRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := c.PlanBackfill(t.Context(), c.tenant,
 				letters.BackfillRequest{Job: test.job, From: now.Add(-test.from), To: now.Add(-test.to)})
-			if _, is := errors.AsType[*letters.BackfillError](err); !is {
+			if len(domain.BlamesOf(err)) == 0 {
 				t.Fatalf("error %v", err)
 			}
 			for _, want := range test.want {

@@ -12,16 +12,15 @@ import (
 	"punctual/scheduler"
 	"punctual/store/claim"
 	"punctual/store/jobs"
+	"punctual/store/letters"
 	"punctual/store/notices"
 	"punctual/store/pg"
 )
 
 // The names of the chores for which a heartbeat asks.
 const (
-	choreSilent     = "silent-targets"
-	chorePauses     = "pauses"
-	choreOperations = "operations"
-	choreGates      = "gates"
+	choreSilent = "silent-targets"
+	choreGates  = "gates"
 )
 
 // choresDue lists, for a heartbeat, the chores for which there is work now or in the next two seconds. So an idle
@@ -29,8 +28,8 @@ const (
 const choresDue = `
 array_remove(ARRAY[
     CASE WHEN ` + claim.AnySilent + ` THEN '` + choreSilent + `' END,
-    CASE WHEN ` + jobs.AnyPauseOver + ` THEN '` + chorePauses + `' END,
-    CASE WHEN EXISTS (SELECT FROM punctual.operations WHERE state = 'running') THEN '` + choreOperations + `' END,
+    CASE WHEN ` + jobs.AnyPauseOver + ` THEN '` + jobs.ChorePauses + `' END,
+    CASE WHEN EXISTS (SELECT FROM punctual.operations WHERE state = 'running') THEN '` + letters.Chore + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
            OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now())
            OR ` + notices.LinesDue + ` THEN '` + scheduler.ChoreNotices + `' END,
@@ -42,8 +41,8 @@ array_remove(ARRAY[
 func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{
 		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.EndSilent},
-		{Name: chorePauses, Does: "ending pauses", Batch: s.EndDuePauses},
-		{Name: choreOperations, Does: "work on operations", Batch: s.Operate},
+		{Name: jobs.ChorePauses, Does: "ending pauses", Batch: s.EndDuePauses},
+		{Name: letters.Chore, Does: "work on operations", Batch: s.Operate},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.FreeGates)},
 		{Name: "service", Does: "noting which queues are served", Every: 10 * time.Second, Batch: atOnce(s.NoteService)},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},

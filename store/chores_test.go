@@ -10,6 +10,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
+	"punctual/store/jobs"
 )
 
 // wants reports whether a heartbeat asks for a chore.
@@ -46,11 +47,11 @@ func TestAPauseThatIsAboutToEndIsWaitedFor(t *testing.T) {
 	c.create("a")
 	later := time.Now().Add(time.Hour)
 	c.pauseWith("a", "", &later)
-	if wait, left, err := c.EndDuePauses(t.Context()); wait != 0 || left || err != nil || c.wants(chorePauses) {
+	if wait, left, err := c.EndDuePauses(t.Context()); wait != 0 || left || err != nil || c.wants(jobs.ChorePauses) {
 		t.Errorf("an hour before: wait %s, left %t, error %v", wait, left, err)
 	}
 	c.exec(`UPDATE punctual.jobs SET paused_until = clock_timestamp() + interval '1.5 s'`)
-	wanted := c.wants(chorePauses)
+	wanted := c.wants(jobs.ChorePauses)
 	for {
 		wait, left, err := c.EndDuePauses(t.Context())
 		if err != nil || wait > 1500*time.Millisecond || left != (wait > 0) {
@@ -64,7 +65,7 @@ func TestAPauseThatIsAboutToEndIsWaitedFor(t *testing.T) {
 	if job, err := c.GetJob(t.Context(), c.tenant, "a"); err != nil || job.State != domain.JobActive || !wanted {
 		t.Errorf("a heartbeat asked for it: %t; then the job is %s (%v)", wanted, job.State, err)
 	}
-	if c.wants(chorePauses) {
+	if c.wants(jobs.ChorePauses) {
 		t.Error("a heartbeat asks for it although no pause ends")
 	}
 }

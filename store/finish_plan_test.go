@@ -91,7 +91,7 @@ func TestFinishLooksAtItsOwnRunsOnly(t *testing.T) {
 func (c claimer) looksOnlyAt(outcomes []domain.Outcome, on claim.Day, mode string) {
 	c.t.Helper()
 	var b pgx.Batch
-	claim.QueueFinish(&b, outcomes, nil, claim.Earlier{}, on, notices.Defaults{})
+	claim.QueueFinish(&b, outcomes, nil, claim.Earlier{}, on, &notices.Following{})
 	c.looks(b.QueuedQueries, "coalesce(r.status = 'running'", mode, float64(len(outcomes)))
 }
 
@@ -164,7 +164,7 @@ func TestTheEndOfALeaseLooksAtItsOwnRunsOnly(t *testing.T) {
 				continue // such batches always get custom plans
 			}
 			var b pgx.Batch
-			claim.QueueFinish(&b, nil, leases[:3], claim.Earlier{Runs: earlier[:150]}, on, notices.Defaults{})
+			claim.QueueFinish(&b, nil, leases[:3], claim.Earlier{Runs: earlier[:150]}, on, &notices.Following{})
 			c.looks(b.QueuedQueries, "DELETE FROM punctual.claims", mode, 3*150)
 		}
 	}

@@ -73,7 +73,7 @@ func TestARetryThatCrossesTheDeleteOfItsJobIsNotSent(t *testing.T) {
 	tx := c.transaction()
 	var b pgx.Batch
 	claim.QueueFinish(&b, []domain.Outcome{failed(a)}, []uuid.UUID{a.Lease.ID}, claim.Earlier{}, claim.AnyDay,
-		notices.Defaults{})
+		&notices.Following{})
 	must(t, tx.SendBatch(t.Context(), &b).Close())
 	c.deleteJob("job")
 	must(t, tx.Commit(t.Context()))

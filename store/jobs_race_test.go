@@ -14,7 +14,6 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/letters"
-	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -135,7 +134,7 @@ func (c crud) agrees() {
 			FROM punctual.jobs j
 			JOIN punctual.schedules s ON s.job_id = j.id
 			WHERE NOT s.enabled
-				AND ` + names.JobState + ` = 'active'
+				AND punctual.job_state(j, s) = 'active'
 				AND j.kind <> 'none'`},
 		{"a job that forbids overlap has no gate", `SELECT count(*)
 			FROM punctual.jobs j

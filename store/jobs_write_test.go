@@ -3,7 +3,7 @@ package store
 import (
 	"encoding/json"
 	"errors"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,8 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/store/claim"
-	"punctual/store/definitions"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -38,9 +36,8 @@ func TestCreateJob(t *testing.T) {
 	_, err := c.tryCreate("a")
 	wantError(t, err, jobs.ErrNameTaken)
 
-	var unknown *claim.UnknownQueueError
 	_, err = c.tryCreate("b", func(d *domain.Definition) { d.Queue = "nowhere" })
-	if !errors.As(err, &unknown) || unknown.Name != "nowhere" || !slices.Equal(unknown.Known, []string{"default"}) {
+	if blamed := domain.Blame("queue", `there is no queue "nowhere"; there are: default`); !errors.Is(err, blamed) {
 		t.Errorf("an unknown queue: %v", err)
 	}
 
@@ -260,13 +257,15 @@ func TestAnInstantFurtherBackThanRunsAreKeptIsRefused(t *testing.T) {
 	c := newCRUD(t)
 	old := domain.InstantOf(time.Now().Add(-31 * 24 * time.Hour))
 	ancient := func(d *domain.Definition) { d.Schedule = domain.Schedule{At: old} }
-	var age *definitions.AgeError
-	if _, err := c.tryCreate("j", ancient); !errors.As(err, &age) ||
-		age.At != old.String() {
+	tooOld := func(err error) bool {
+		blamed := domain.BlamesOf(err)
+		return len(blamed) == 1 && blamed[0].Field == "schedule.at" && strings.Contains(blamed[0].Message, old.String())
+	}
+	if _, err := c.tryCreate("j", ancient); !tooOld(err) {
 		t.Errorf("a create: %v", err)
 	}
 	before := c.create("j")
-	if _, err := c.tryPut(definition("j", ancient)); !errors.As(err, &age) {
+	if _, err := c.tryPut(definition("j", ancient)); !tooOld(err) {
 		t.Errorf("a put: %v", err)
 	}
 	if after := c.get("j"); after.Version != before.Version {

@@ -9,7 +9,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
-	"punctual/scheduler"
+	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
 )
 
@@ -302,7 +302,7 @@ func TestASecretThatAnotherPostgresNeverHadIsForgotten(t *testing.T) {
 	server := pgtest.NewServer(t, privatepg.Config{})
 	c := newCRUDOn(t, pgtest.Database(t, server))
 	c.secret("token", "lost")
-	read := func() (scheduler.Secret, error) {
+	read := func() (credential.Secret, error) {
 		c.ForgetSecrets() // looks whether any has changed
 		return c.NamedSecret(t.Context(), c.tenant, "token")
 	}

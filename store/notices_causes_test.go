@@ -53,6 +53,42 @@ func (c crud) told(world incidents) (channel []string) {
 	return channel
 }
 
+// wantTold fails the test unless the channel is told what has these parts, a message each, and the others then hold so
+// many incidents for open.
+func (c crud) wantTold(world incidents, open int, parts ...string) {
+	c.t.Helper()
+	channel := c.told(world)
+	for i, part := range parts {
+		if len(channel) != len(parts) || !strings.Contains(channel[i], part) {
+			c.t.Errorf("the channel is told %q, want %q", channel, parts)
+			break
+		}
+	}
+	if len(parts) == 0 && len(channel) > 0 {
+		c.t.Errorf("the channel is told %q", channel)
+	}
+	if got := world.open(); len(got) != open {
+		c.t.Errorf("open: %q, want %d", got, open)
+	}
+}
+
+// withRecipients returns a claimer for jobs that tell PagerDuty, too, and what its recipients hold for open.
+func withRecipients(t *testing.T) (claimer, incidents) {
+	t.Helper()
+	c := newClaimer(t)
+	c.secret("key", "routing")
+	return c, incidents{}
+}
+
+// unreachable makes jobs whose host cannot be reached, of which a channel and two others are told.
+func (c claimer) unreachable(jobs ...string) {
+	c.t.Helper()
+	for _, job := range jobs {
+		c.create(job, never, slackly, statefully)
+		c.cannotReach(job)
+	}
+}
+
 // cannotReach has a run of a job die because its host cannot be reached.
 func (c claimer) cannotReach(job string) {
 	c.t.Helper()
@@ -63,11 +99,9 @@ func (c claimer) cannotReach(job string) {
 
 // A limit that makes runs late is one subject: it is told at once, and when it is over, with all jobs beneath it.
 func TestALimitThatMakesRunsLateIsToldOnceAndItsEndOnce(t *testing.T) {
-	c := newClaimer(t)
-	c.secret("key", "routing")
+	c, world := withRecipients(t)
 	c.limited(true)
 	const jobs = 40
-	world := incidents{}
 	var channel []string
 	for i := range jobs {
 		name := fmt.Sprintf("once-%02d", i)
@@ -84,41 +118,108 @@ func TestALimitThatMakesRunsLateIsToldOnceAndItsEndOnce(t *testing.T) {
 	}
 	c.later()
 	c.limited(true)
-	channel = c.told(world)
-	if len(channel) != 1 || !strings.Contains(channel[0], "39 runs of 39 jobs late since ") {
-		t.Fatalf("five minutes later, the channel is told %q", channel)
-	}
+	c.wantTold(world, 2, "39 runs of 39 jobs late since ")
 	c.runsLate("once-07")
 	c.later()
 	c.limited(false)
-	channel = c.told(world)
-	if len(channel) != 1 || !strings.Contains(channel[0], "max_runs_per_second holds back no more runs; 1 run of 1 job late") {
-		t.Fatalf("when it is over, the channel is told %q", channel)
-	}
-	if open := world.open(); len(open) > 0 {
-		t.Errorf("still open: %q", open)
-	}
+	c.wantTold(world, 0, "max_runs_per_second holds back no more runs; 1 run of 1 job late")
 	c.later()
-	if channel = c.told(world); len(channel) > 0 {
-		t.Errorf("its end is told again: %q", channel)
-	}
+	c.wantTold(world, 0)
 	c.wantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
 	c.wantCount(0, "lines are looked at", `SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL OR causes <> '{}'`)
+}
+
+// What joins while a message about the same cause is under way is told five minutes after that message.
+func TestLateRunsThatComeDuringAMessageWait(t *testing.T) {
+	for name, limited := range map[string]bool{"a limit": true, "no cause": false} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			if limited {
+				c.limited(true)
+			}
+			for _, job := range []string{"first", "second"} {
+				c.create(job, never, slackly)
+			}
+			c.runsLate("first")
+			c.tell()
+			m := c.claimNotice()
+			c.runsLate("second")
+			c.tell()
+			must(t, c.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
+			c.wantTold(incidents{}, 0)
+			c.later()
+			c.wantTold(incidents{}, 0, "1 run of 1 job late")
+		})
+	}
+}
+
+// A message of a replica that stood still arrives after later ones. How things are is told again.
+func TestAMessageThatArrivesLateIsFollowedByTheTruth(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		begin, after func(c claimer)
+		open         int
+	}{
+		{
+			"a limit that is over", func(c claimer) { c.limited(true); c.runsLate("job") },
+			func(c claimer) { c.later(); c.limited(false) }, 0,
+		},
+		{"a job that is well", func(c claimer) { c.dies("job") }, func(c claimer) { c.wellAgain("job") }, 0},
+		{"a job that is not", func(c claimer) { c.dies("job") }, func(claimer) {}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, world := withRecipients(t)
+			c.create("job", never, pager)
+			test.begin(c)
+			c.tell()
+			standing := c.claimNotice()
+			c.wantTold(world, 1)
+			test.after(c)
+			c.wantTold(world, test.open)
+			world.take(t, *standing)
+			must(t, c.Answered(t.Context(), *standing, notice.Answer{Arrival: notice.Delivered}))
+			c.wantTold(world, test.open)
+			c.wantCount(0, "causes are left", `SELECT count(*) FROM punctual.notice_lines WHERE causes <> '{}'`)
+		})
+	}
+}
+
+// What a recipient refuses to be told of a cause is given up, and its line is not looked at for ever.
+func TestARefusedMessageAboutACauseIsGivenUp(t *testing.T) {
+	for name, ends := range map[string]bool{"its begin": false, "its end": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			c.limited(true)
+			c.create("job", never, slackly)
+			c.runsLate("job")
+			c.tell()
+			if ends {
+				c.wantTold(incidents{}, 0, "1 run of 1 job late")
+				c.later()
+				c.limited(false)
+			}
+			for range 5 {
+				must(t, c.Answered(t.Context(), *c.claimNotice(), notice.Answer{Arrival: notice.Refused, Status: 400}))
+			}
+			c.later()
+			c.wantTold(incidents{}, 0)
+			c.wantCount(0, "lines are looked at",
+				`SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL OR causes <> '{}'`)
+		})
+	}
 }
 
 // What is over when it is told is told once to people. Where it opens something, that is closed five minutes later.
 func TestAFreezeAndLateRunsWithoutACauseOpenAndClose(t *testing.T) {
 	for name, frozen := range map[string]bool{"a freeze": true, "no cause": false} {
 		t.Run(name, func(t *testing.T) {
-			c := newClaimer(t)
-			c.secret("key", "routing")
+			c, world := withRecipients(t)
 			c.create("job", never, slackly, statefully)
 			if frozen {
 				c.freeze(c.tenant, "the warehouse moves")
 				c.exec(`UPDATE punctual.tenants SET frozen_at = now() - interval '10 minutes' WHERE frozen_at IS NOT NULL`)
 				c.unfreeze(c.tenant)
 			}
-			world := incidents{}
 			var channel []string
 			want := "1 run of 1 job late since "
 			c.runsLate("job")
@@ -141,12 +242,7 @@ func TestAFreezeAndLateRunsWithoutACauseOpenAndClose(t *testing.T) {
 				t.Errorf("open: %q", open)
 			}
 			c.later()
-			if channel = c.told(world); len(channel) > 0 {
-				t.Errorf("the channel is told %q", channel)
-			}
-			if open := world.open(); len(open) > 0 {
-				t.Errorf("still open: %q", open)
-			}
+			c.wantTold(world, 0)
 			c.wantCount(0, "lines are looked at", `SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL`)
 		})
 	}
@@ -155,33 +251,16 @@ func TestAFreezeAndLateRunsWithoutACauseOpenAndClose(t *testing.T) {
 // A host's incident is over when the host answers one job. Jobs that run seldom do not keep it open, and their first
 // success is no news. What fails although the host answers is told apart.
 func TestAHostsIncidentEndsWhenTheHostIsWell(t *testing.T) {
-	c := newClaimer(t)
-	c.secret("key", "routing")
-	world, jobs := incidents{}, []string{"often", "seldom", "broken"}
-	for _, job := range jobs {
-		c.create(job, never, slackly, statefully)
-		c.cannotReach(job)
-	}
-	if channel := c.told(world); len(channel) != 1 || len(world.open()) != 2 {
-		t.Fatalf("told %q; open: %q", channel, world.open())
-	}
+	c, world := withRecipients(t)
+	c.unreachable("often", "seldom", "broken")
+	c.wantTold(world, 2, "cannot be reached")
 	c.later()
 	c.wellAgain("often")
-	channel := c.told(world)
-	if len(channel) != 1 || !strings.Contains(channel[0], "can be reached again: 1 of 3 jobs recovered") {
-		t.Errorf("the channel is told %q", channel)
-	}
-	if open := world.open(); len(open) != 0 {
-		t.Errorf("still open: %q", open)
-	}
+	c.wantTold(world, 0, "can be reached again: 1 of 3 jobs recovered")
 	c.wellAgain("seldom")
-	if channel = c.told(world); len(channel) != 0 {
-		t.Errorf("the channel is told %q", channel)
-	}
+	c.wantTold(world, 0)
 	c.dies("broken")
-	if channel = c.told(world); len(channel) != 1 || !strings.Contains(channel[0], "Job broken has dead runs") {
-		t.Errorf("the channel is told %q", channel)
-	}
+	c.wantTold(world, 2, "Job broken has dead runs")
 	if open := fmt.Sprint(world.open()); !strings.Contains(open, "job:broken") {
 		t.Errorf("open: %s", open)
 	}
@@ -200,48 +279,29 @@ func TestAHostIsNotWellBecauseAJobIs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClaimer(t)
-			c.secret("key", "routing")
-			world := incidents{}
-			for _, job := range []string{"a", "b"} {
-				c.create(job, never, slackly, statefully)
-				c.cannotReach(job)
-			}
+			c, world := withRecipients(t)
+			c.unreachable("a", "b")
 			c.told(world)
 			c.later()
 			happens(c)
-			channel := c.told(world)
-			if len(channel) != 1 || !strings.Contains(channel[0], ": 1 job affected; job a recovered") ||
-				len(world.open()) != 2 {
-				t.Errorf("the channel is told %q; open: %q", channel, world.open())
-			}
+			c.wantTold(world, 2, ": 1 job affected; job a recovered")
 		})
 	}
 }
 
 // A job that fails with an answer of the host ends the host's incident too, and has one of its own.
 func TestAHostThatAnswersWithErrorsIsReached(t *testing.T) {
-	c := newClaimer(t)
-	c.secret("key", "routing")
-	world := incidents{}
-	c.create("job", never, slackly, statefully)
-	c.cannotReach("job")
+	c, world := withRecipients(t)
+	c.unreachable("job")
 	c.told(world)
 	c.later()
 	c.dies("job")
-	channel := c.told(world)
-	if all := strings.Join(channel, "\n"); len(channel) != 2 || !strings.Contains(all, "can be reached again") ||
-		!strings.Contains(all, "Job job has dead runs") {
-		t.Errorf("the channel is told %q", channel)
-	}
+	c.wantTold(world, 2, "can be reached again", "Job job has dead runs")
 	if open := fmt.Sprint(world.open()); strings.Contains(open, "host") || !strings.Contains(open, "job:job") {
 		t.Errorf("open: %s", open)
 	}
 	c.wellAgain("job")
-	c.told(world)
-	if open := world.open(); len(open) > 0 {
-		t.Errorf("still open: %q", open)
-	}
+	c.wantTold(world, 0, "Job job recovered")
 }
 
 // An outage of a recipient is an error in the log when it begins, whatever is tried meanwhile, and its end is told.

@@ -63,14 +63,10 @@ func TestTroubleThatNobodyEndsIsOver(t *testing.T) {
 		}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := newClaimer(t)
-			c.secret("key", "routing")
-			world := incidents{}
+			c, world := withRecipients(t)
 			c.create("job", never, slackly, statefully)
 			c.dies("job")
-			if channel := c.told(world); len(channel) != 1 || len(world.open()) != 3 {
-				t.Fatalf("told %q; open: %q", channel, world.open())
-			}
+			c.wantTold(world, 3, "Job job has dead runs")
 			c.later()
 			test.change(c)
 			c.ends(test.ends)
@@ -107,38 +103,25 @@ func TestAJobThatFailsAfterItsPauseIsToldOfAgain(t *testing.T) {
 
 // A host's incident goes on while other jobs cannot reach it, and says which do not count any more.
 func TestADeletedJobLeavesItsHostsIncident(t *testing.T) {
-	c := newClaimer(t)
-	c.secret("key", "routing")
-	world := incidents{}
-	for _, job := range []string{"a", "b"} {
-		c.create(job, never, slackly, statefully)
-		c.cannotReach(job)
-	}
+	c, world := withRecipients(t)
+	c.unreachable("a", "b")
 	c.told(world)
 	c.later()
 	c.deleteJob("a")
 	c.ends(3)
-	channel := c.told(world)
-	if len(channel) != 1 || !strings.Contains(channel[0], "1 job affected; job a was deleted") || len(world.open()) != 2 {
-		t.Errorf("the channel is told %q; open: %q", channel, world.open())
-	}
+	c.wantTold(world, 2, "1 job affected; job a was deleted")
 	c.later()
 	c.deleteJob("b")
 	c.ends(3)
-	channel = c.told(world)
-	if len(channel) != 1 || !strings.Contains(channel[0], "no job is left to tell whether ") || len(world.open()) != 0 {
-		t.Errorf("the channel is told %q; open: %q", channel, world.open())
-	}
+	c.wantTold(world, 0, "no job is left to tell whether ")
 }
 
 // Alertmanager knows a job by its name and labels. Trouble that it knows by others than the job has now is over.
 func TestAJobsTroubleIsOneWhateverItsNameAndLabels(t *testing.T) {
-	c := newClaimer(t)
+	c, world := withRecipients(t)
 	c.Teller = notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{
 		Log: slog.New(slog.DiscardHandler), Labels: []string{"team"},
 	})
-	c.secret("key", "routing")
-	world := incidents{}
 	labelled := func(name, team string) option {
 		return func(d *domain.Definition) { d.Name, d.Labels = name, map[string]string{"team": team} }
 	}
@@ -158,10 +141,7 @@ func TestAJobsTroubleIsOneWhateverItsNameAndLabels(t *testing.T) {
 	c.edit("new", labelled("newest", "cards"))
 	c.later()
 	c.wellAgain("newest")
-	c.told(world)
-	if open := world.open(); len(open) > 0 {
-		t.Errorf("still open: %q", open)
-	}
+	c.wantTold(world, 0)
 }
 
 // The secrets of a deleted tenant stay until its recipients know that its trouble is over, for a day at most. So do
@@ -191,10 +171,7 @@ func TestADeletedTenantsRecipientsAreToldTheEnd(t *testing.T) {
 			}
 			c.ends(2)
 			if answers {
-				c.told(world)
-				if open := world.open(); len(open) > 0 {
-					t.Errorf("still open: %q", open)
-				}
+				c.wantTold(world, 0)
 			} else {
 				c.exec(`UPDATE punctual.tenants SET deleted_at = now() - interval '25 hours' WHERE id = $1`, c.tenant)
 			}

@@ -137,8 +137,7 @@ func TestTheEndOfSteadyOverlapsIsTold(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClaimer(t)
-			c.secret("key", "routing")
+			c, world := withRecipients(t)
 			job := c.create("job", rarely, slackly, statefully, func(d *domain.Definition) {
 				for i := range d.Notify {
 					d.Notify[i].On = []domain.Event{domain.EventOverlapping}
@@ -146,26 +145,15 @@ func TestTheEndOfSteadyOverlapsIsTold(t *testing.T) {
 			}).ID
 			c.crowd(job)
 			c.lookForOverlaps()
-			world := incidents{}
-			if channel := c.told(world); len(channel) != 1 || !strings.Contains(channel[0], "Job job skips most slots") ||
-				len(world.open()) != 2 {
-				t.Fatalf("the channel is told %q; open: %q", channel, world.open())
-			}
+			c.wantTold(world, 2, "Job job skips most slots")
 			c.later()
-			if channel := c.told(world); len(channel) != 0 || len(world.open()) != 2 {
-				t.Errorf("while it lasts, the channel is told %q; open: %q", channel, world.open())
-			}
+			c.wantTold(world, 2) // while it lasts
 			end(c, job)
 			c.lookForOverlaps()
 			c.later()
-			if channel := c.told(world); len(channel) != 1 ||
-				!strings.Contains(channel[0], "Job job skips slots no longer") || len(world.open()) > 0 {
-				t.Errorf("at its end, the channel is told %q; open: %q", channel, world.open())
-			}
+			c.wantTold(world, 0, "Job job skips slots no longer")
 			c.later()
-			if channel := c.told(world); len(channel) != 0 {
-				t.Errorf("its end is told again: %q", channel)
-			}
+			c.wantTold(world, 0)
 			c.wantCount(0, "lines are looked at",
 				`SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL OR causes <> '{}'`)
 			list, _, _, err := c.ListNotices(t.Context(), c.tenant, notices.Filter{Job: job})
@@ -179,8 +167,7 @@ func TestTheEndOfSteadyOverlapsIsTold(t *testing.T) {
 
 // A job that fails and skips slots has two incidents: the end of one is not the end of the other.
 func TestARecoveryDoesNotEndOverlaps(t *testing.T) {
-	c := newClaimer(t)
-	c.secret("key", "routing")
+	c, world := withRecipients(t)
 	job := c.create("job", rarely, statefully, func(d *domain.Definition) {
 		for i := range d.Notify {
 			d.Notify[i].On = domain.Events
@@ -189,11 +176,7 @@ func TestARecoveryDoesNotEndOverlaps(t *testing.T) {
 	c.dies("job")
 	c.crowd(job)
 	c.lookForOverlaps()
-	world := incidents{}
-	c.told(world)
-	if open := world.open(); len(open) != 5 { // two at PagerDuty; failing, dead and overlapping at Alertmanager
-		t.Fatalf("open: %q", open)
-	}
+	c.wantTold(world, 5) // two at PagerDuty; failing, dead and overlapping at Alertmanager
 	c.wellAgain("job")
 	c.later()
 	c.told(world)

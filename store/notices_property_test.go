@@ -62,6 +62,12 @@ func statefully(d *domain.Definition) {
 	}
 }
 
+// pager makes a job tell PagerDuty of its health.
+func pager(d *domain.Definition) {
+	statefully(d)
+	d.Notify = slices.DeleteFunc(d.Notify, func(n domain.Notify) bool { return n.Format != domain.FormatPagerDuty })
+}
+
 // The last word of a recipient is the truth for each job, whatever happens to messages on their way: refusals, lost
 // answers, replicas that are killed, and replicas that stood still and send when others have sent later messages.
 func TestTheLastWordIsTheTruth(t *testing.T) {

@@ -60,9 +60,8 @@ func TestJobsThatFailTogetherAreToldTogether(t *testing.T) {
 
 // A host that cannot be reached is one cause: one message that it cannot be reached, and one when it can.
 func TestAHostThatIsDownIsToldOnce(t *testing.T) {
-	c := newClaimer(t)
-	c.secret("key", "routing")
-	world, jobs := incidents{}, []string{"a", "b", "c"}
+	c, world := withRecipients(t)
+	jobs := []string{"a", "b", "c"}
 	for _, job := range jobs {
 		c.create(job, never, slackly, statefully)
 	}
@@ -74,12 +73,12 @@ func TestAHostThatIsDownIsToldOnce(t *testing.T) {
 	if len(world.open()) != 2 {
 		t.Errorf("open: %q", world.open())
 	}
-	for _, job := range jobs {
+	for _, job := range slices.Backward(jobs) { // the first to answer is one that was not told of yet
 		c.wellAgain(job)
 		channel = append(channel, c.told(world)...)
-	}
-	if len(world.open()) != 0 {
-		t.Errorf("still open: %q", world.open())
+		if len(world.open()) != 0 {
+			t.Errorf("still open: %q", world.open())
+		}
 	}
 	if len(channel) != 2 || !strings.Contains(channel[0], "cannot be reached") ||
 		!strings.Contains(channel[1], "can be reached again: 1 of 3 jobs recovered") {
@@ -124,6 +123,48 @@ func TestALaterStateReplacesAnUnsentOne(t *testing.T) {
 	c.wantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
 }
 
+// What waits for a recipient is told with what comes after it: nothing is lost of what happened, and to which runs.
+func TestNewsThatWaitsIsToldWithWhatComesAfter(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, everything)
+	c.dies("job")
+	c.tell()
+	c.later()
+	c.dies("job")
+	c.wellAgain("job")
+	c.tell()
+	c.wantCount(1, "rows keep their place in the line",
+		`SELECT count(*) FROM punctual.notice_subjects WHERE tell_at < now() - interval '4 min'`)
+	if e := news(t, c.wantHeard("failing 1, dead 2, recovered 1")).Events[1]; len(e.Runs) != 2 {
+		t.Errorf("of the dead runs it names %v", e.Runs)
+	}
+}
+
+// Messages to people come ever slower while they follow each other. A minute without one begins anew.
+func TestMessagesThatFollowEachOtherComeSlower(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, slackly)
+	for _, want := range []string{"1 s", "2 s", "4 s", "1 s"} {
+		if want == "1 s" {
+			c.exec(`UPDATE punctual.notice_lines SET delivered_at = now() - interval '1 min'`)
+		}
+		c.dies("job")
+		c.later()
+		c.told(incidents{})
+		c.wantCount(1, "lines are held up for "+want, `SELECT count(*) FROM punctual.notice_lines
+			WHERE pace = $1::text::interval`, want)
+	}
+}
+
+// Nothing is kept of what a recipient believes that does not ask for recoveries.
+func TestWithoutRecoveriesNothingStaysOpen(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never, notify(hook, domain.EventFailing, domain.EventDead))
+	c.dies("job")
+	c.wantHeard("failing 1, dead 1")
+	c.wantCount(0, "rows are left", `SELECT count(*) FROM punctual.notice_subjects`)
+}
+
 // A frozen tenant's notices wait.
 func TestNoticesOfAFrozenTenantWait(t *testing.T) {
 	c := newClaimer(t)
@@ -160,10 +201,6 @@ func TestARefusedMessageIsGivenUp(t *testing.T) {
 func TestAnIncidentOfManyJobsSaysWhichAreWell(t *testing.T) {
 	c := newClaimer(t)
 	c.secret("key", "routing")
-	pager := func(d *domain.Definition) {
-		statefully(d)
-		d.Notify = slices.DeleteFunc(d.Notify, func(n domain.Notify) bool { return n.Format != domain.FormatPagerDuty })
-	}
 	hear := func() (all []pagerDutyEvent) {
 		c.later()
 		for _, m := range c.hearsAll() {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"punctual/scheduler/domain"
-	"punctual/store/secrets"
 	"punctual/store/tenants"
 )
 
@@ -65,7 +64,7 @@ func TestADefaultNamesASecretThatIsThere(t *testing.T) {
 		now.Notify = []domain.Notify{{On: domain.Events, Format: domain.FormatPagerDuty, Secret: "pagerduty-key"}}
 		return nil
 	})
-	if unknown, is := errors.AsType[*secrets.UnknownSecretError](err); !is || unknown.Field != "notify[0].secret" {
+	if unknown, is := errors.AsType[domain.Problem](err); !is || unknown.Field != "notify[0].secret" {
 		t.Fatal(err)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/letters"
-	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -50,7 +49,7 @@ func (c crud) countJobs(r letters.JobsRequest) int {
 func (c crud) states() map[string]string {
 	c.t.Helper()
 	states, err := pg.Map[string, string](c.t.Context(), c.db.Pool(), `
-		SELECT `+names.JobState+`, string_agg(j.name, ' ' ORDER BY j.name)
+		SELECT punctual.job_state(j, s), string_agg(j.name, ' ' ORDER BY j.name)
 		FROM punctual.jobs j LEFT JOIN punctual.schedules s ON s.job_id = j.id WHERE j.tenant = $1 GROUP BY 1`, c.tenant)
 	must(c.t, err)
 	return states
@@ -91,7 +90,7 @@ func TestPauseOfManyJobs(t *testing.T) {
 	}
 	o := c.startJobs(r)
 	c.wantProgress(o.ID, letters.OperationRunning, 4, 0, 0)
-	if !c.wants(choreOperations) {
+	if !c.wants(letters.Chore) {
 		t.Error("no heartbeat asks for it")
 	}
 	c.team("later")
@@ -107,7 +106,7 @@ func TestPauseOfManyJobs(t *testing.T) {
 		t.Errorf("what was paused before is now %+v", job)
 	}
 	c.wantHistory(due.ID, "schedule pending") // it was due before the pause
-	if n := c.count(`SELECT count(*) FROM punctual.operation_jobs`); n != 0 || c.wants(choreOperations) {
+	if n := c.count(`SELECT count(*) FROM punctual.operation_jobs`); n != 0 || c.wants(letters.Chore) {
 		t.Errorf("%d rows are left", n)
 	}
 }

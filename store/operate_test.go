@@ -134,7 +134,7 @@ func TestBulkReplay(t *testing.T) {
 		}
 		o := c.start(r)
 		c.wantProgress(o.ID, letters.OperationRunning, 3, 0, 0)
-		if !c.wants(choreOperations) {
+		if !c.wants(letters.Chore) {
 			t.Error("no heartbeat asks for it")
 		}
 		late := c.die("a", 1)
@@ -147,7 +147,7 @@ func TestBulkReplay(t *testing.T) {
 		c.wantCount(3, "are marked as replayed", `SELECT count(*)
 			FROM punctual.dead_letters
 			WHERE note = 'replayed as ' || replayed_as || ': why' AND operation IS NULL`)
-		if c.wants(choreOperations) {
+		if c.wants(letters.Chore) {
 			t.Error("a heartbeat still asks for it")
 		}
 		c.wantOutcomes(o.ID, runs.Outcomes{Unended: 3})

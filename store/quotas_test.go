@@ -21,8 +21,8 @@ func (c crud) limit(column string, most any) {
 
 // full reports whether an error says that the tenant has reached its limit of jobs.
 func full(err error) bool {
-	var limit *jobs.LimitError
-	return errors.As(err, &limit)
+	refusal, is := errors.AsType[*domain.Refusal](err)
+	return is && refusal.Code == "limit"
 }
 
 func TestATenantHasNoMoreJobsThanItMay(t *testing.T) {
@@ -117,9 +117,8 @@ func TestSlotsComeNoCloserThanATenantsMay(t *testing.T) {
 		"once":                    {delay(time.Second), ""},
 	} {
 		_, err := c.tryCreate(strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), test.schedule)
-		var gap *jobs.IntervalError
 		if (test.refused == "") != (err == nil) ||
-			err != nil && (!errors.As(err, &gap) || !strings.HasPrefix(err.Error(), test.refused)) {
+			err != nil && (len(domain.BlamesOf(err)) == 0 || !strings.HasPrefix(err.Error(), test.refused)) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

@@ -479,7 +479,8 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 	c := newCRUD(t)
 	month := c.create("month", every(time.Hour), window(DefaultRetention))
 	_, err := c.tryCreate("more", every(time.Hour), window(DefaultRetention+time.Second))
-	if wrong, is := errors.AsType[*definitions.WindowError](err); !is || wrong.Retention != DefaultRetention {
+	if wrong, is := errors.AsType[domain.Problem](err); !is || wrong.Field != "missed.window" ||
+		!strings.Contains(wrong.Message, DefaultRetention.String()) {
 		t.Errorf("a longer window: %v", err)
 	}
 

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/internal/pgtest"
-	"punctual/scheduler"
+	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -93,7 +93,7 @@ func TestASecretIsReplacedAndCountsItsValues(t *testing.T) {
 }
 
 func isAuth(err error) bool {
-	var auth *scheduler.AuthError
+	var auth *credential.AuthError
 	return errors.As(err, &auth)
 }
 
@@ -186,7 +186,7 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 		})
 		both.Go(func() { deleted = c.DeleteSecret(t.Context(), c.tenant, name) })
 		both.Wait()
-		var unknown *secrets.UnknownSecretError
+		var unknown domain.Problem
 		var inUse *secrets.SecretInUseError
 		if refused, kept := errors.As(created, &unknown), errors.As(deleted, &inUse); refused == kept ||
 			!refused && created != nil || !kept && deleted != nil {
@@ -206,13 +206,14 @@ func TestAJobCannotReferToASecretThatIsNotThere(t *testing.T) {
 			return err
 		},
 	} {
-		var unknown *secrets.UnknownSecretError
-		if err := write(); !errors.As(err, &unknown) || unknown.Field != "target.tls.ca" || unknown.Name != "missing" {
+		var unknown domain.Problem
+		if err := write(); !errors.As(err, &unknown) || unknown.Field != "target.tls.ca" ||
+			!strings.Contains(unknown.Message, `"missing"`) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	var batch *jobs.BatchError
-	var unknown *secrets.UnknownSecretError
+	var unknown domain.Problem
 	_, err := c.createMany(jobs.ConflictError, definition("good", authBy("there")), d)
 	if !errors.As(err, &batch) || len(batch.Errors) != 1 || !errors.As(batch.Errors[1], &unknown) {
 		t.Errorf("in a batch: %v", err)

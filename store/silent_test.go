@@ -17,12 +17,15 @@ import (
 )
 
 // replicate runs a replica that serves one queue until the test ends.
-func (c crud) replicate(queue string, slots int) {
+func (c crud) replicate(queue string, slots int) { c.replicateOn(c.Store, queue, slots) }
+
+func (c crud) replicateOn(store scheduler.Store, queue string, slots int) {
+	c.t.Helper()
 	client := delivery.New(delivery.Config{Guard: guard.New(guard.Loopback)})
 	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	done := make(chan error)
 	go func() {
-		done <- scheduler.Run(ctx, c.Store, scheduler.Config{
+		done <- scheduler.Run(ctx, store, scheduler.Config{
 			Queues: map[string]int{queue: slots}, Client: client, Log: slog.New(slog.DiscardHandler),
 			Metrics: scheduler.NewMetrics(prometheus.NewRegistry()), Credentials: c.Store, Chores: c.Chores(), Notices: c.Store,
 		})

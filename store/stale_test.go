@@ -122,6 +122,7 @@ func TestASuccessMeanwhileIsFound(t *testing.T) {
 	a := c.begun("job")
 	c.age("27 h")
 	c.wantHeard("stale 1")
+	c.wantCount(1, "jobs are looked at once more", `SELECT count(*) FROM punctual.notified WHERE look_at > now()`)
 	c.finish(succeeded(a))
 	// The rows now look as if the transaction of the success had not seen that the job was marked stale.
 	c.exec(`DELETE FROM punctual.notices`)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -12,6 +11,7 @@ import (
 
 	"punctual/migrations"
 	"punctual/scheduler"
+	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/claim"
@@ -96,8 +96,8 @@ type Store struct {
 }
 
 var (
-	_ scheduler.Store       = (*Store)(nil)
-	_ scheduler.Credentials = (*Store)(nil)
+	_ scheduler.Store   = (*Store)(nil)
+	_ credential.Source = (*Store)(nil)
 )
 
 // Open connects to the database. It fails if the database cannot be reached.
@@ -135,7 +135,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Audit = audit.New(s.db, o.AuditRetention)
 	s.Days = days.New(s.db, o.Retention, o.FailureRetention, o.Log)
 	s.Claims = claim.New(
-		claim.Rooms{DB: s.db, Days: s.Days, Freezes: s.Switch, Definitions: s.definitions, Follower: s.defaults},
+		claim.Rooms{
+			DB: s.db, Days: s.Days, Freezes: s.Switch, Definitions: s.definitions,
+			Followers: []claim.Follower{s.defaults},
+		},
 		claim.Options{Log: o.Log, ChoresDue: choresDue, Ended: o.Ended})
 	s.Fleet = fleet.New(s.db)
 	s.History = history.New(s.db, o.DefaultJitter)
@@ -210,5 +213,7 @@ var (
 	ErrNotFound = pg.ErrNotFound
 	ErrState    = pg.ErrState
 	// ErrKeyReused says that an Idempotency-Key came before with another request.
-	ErrKeyReused = errors.New("the Idempotency-Key was used before with another request")
+	ErrKeyReused error = &domain.Refusal{
+		Code: "idempotency_key_reused", Reason: "the Idempotency-Key was used before with another request", Around: true,
+	}
 )

@@ -138,12 +138,6 @@ func post[T any](ctx context.Context, c *Client, path string, in any) (out T, er
 	return out, err
 }
 
-// put creates or replaces what is at a path.
-func put[T any](ctx context.Context, c *Client, path string, in any) (out T, err error) {
-	_, err = c.Do(ctx, http.MethodPut, path, in, &out)
-	return out, err
-}
-
 // merge merges a patch into what is at a path.
 func merge[T any](ctx context.Context, c *Client, path string, in any) (out T, err error) {
 	patching := c.WithHeader("Content-Type", "application/merge-patch+json")

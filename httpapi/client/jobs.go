@@ -35,11 +35,6 @@ func (c *Client) CreateJobs(ctx context.Context, batch httpapi.BatchInput) (http
 	return post[httpapi.BatchAnswer](ctx, c, "/v1/jobs/batch", batch)
 }
 
-// PutJob creates the job with a name, or replaces it.
-func (c *Client) PutJob(ctx context.Context, name string, job httpapi.JobInput) (httpapi.Job, error) {
-	return put[httpapi.Job](ctx, c, at("/v1/jobs/%s", name), job)
-}
-
 // PatchJob changes the fields of a job that the patch names (JSON Merge Patch).
 func (c *Client) PatchJob(ctx context.Context, job string, patch any) (httpapi.Job, error) {
 	return merge[httpapi.Job](ctx, c, at("/v1/jobs/%s", job), patch)
@@ -98,22 +93,6 @@ func BodyOf(text []byte) json.RawMessage {
 	}
 	quoted, _ := json.Marshal(string(text)) // a string is always JSON
 	return quoted
-}
-
-// BackfillJob starts runs of past slots.
-func (c *Client) BackfillJob(
-	ctx context.Context, job string, backfill httpapi.BackfillInput,
-) (letters.Operation, error) {
-	backfill.DryRun = false
-	return post[letters.Operation](ctx, c, at("/v1/jobs/%s/backfill", job), backfill)
-}
-
-// CountBackfill counts the slots that a backfill would cover, and creates nothing.
-func (c *Client) CountBackfill(
-	ctx context.Context, job string, backfill httpapi.BackfillInput,
-) (httpapi.BackfillCount, error) {
-	backfill.DryRun = true
-	return post[httpapi.BackfillCount](ctx, c, at("/v1/jobs/%s/backfill", job), backfill)
 }
 
 // ExplainJob says what happened to a job at an instant. Without an offset, the instant is in the time zone of the job's

@@ -75,22 +75,13 @@ func (c *Client) ResolveDeadLetters(ctx context.Context, bulk httpapi.BulkInput)
 
 // CountReplays counts the dead letters that ReplayDeadLetters would replay.
 func (c *Client) CountReplays(ctx context.Context, bulk httpapi.BulkInput) (httpapi.Matched, error) {
-	return countOf(ctx, c, replays, bulk)
-}
-
-// CountResolves counts the dead letters that ResolveDeadLetters would resolve.
-func (c *Client) CountResolves(ctx context.Context, bulk httpapi.BulkInput) (httpapi.Matched, error) {
-	return countOf(ctx, c, resolves, bulk)
+	bulk.DryRun = true
+	return post[httpapi.Matched](ctx, c, replays, bulk)
 }
 
 func start(ctx context.Context, c *Client, path string, bulk httpapi.BulkInput) (letters.Operation, error) {
 	bulk.DryRun = false
 	return post[letters.Operation](ctx, c, path, bulk)
-}
-
-func countOf(ctx context.Context, c *Client, path string, bulk httpapi.BulkInput) (httpapi.Matched, error) {
-	bulk.DryRun = true
-	return post[httpapi.Matched](ctx, c, path, bulk)
 }
 
 // Operations lists operations on many runs or jobs.
@@ -106,29 +97,4 @@ func (c *Client) Operation(ctx context.Context, operation string) (letters.Opera
 // CancelOperation stops an operation. What it has done stays done.
 func (c *Client) CancelOperation(ctx context.Context, operation string) (letters.Operation, error) {
 	return post[letters.Operation](ctx, c, at("/v1/operations/%s/cancel", operation), nil)
-}
-
-// WithRunToken returns a client that authenticates with the token of an attempt, as a target does.
-func (c *Client) WithRunToken(token string) *Client { return c.WithHeader("Punctual-Run-Token", token) }
-
-// HeartbeatRun says that the target still works on a run, and puts the deadline off.
-func (c *Client) HeartbeatRun(
-	ctx context.Context, run string, beat httpapi.HeartbeatInput,
-) (httpapi.Heartbeat, error) {
-	return post[httpapi.Heartbeat](ctx, c, at("/v1/runs/%s/heartbeat", run), beat)
-}
-
-// CompleteRun says that the target has done the work of a run.
-func (c *Client) CompleteRun(ctx context.Context, run string, with httpapi.CompletionInput) (runs.Run, error) {
-	return post[runs.Run](ctx, c, at("/v1/runs/%s/complete", run), with)
-}
-
-// FailRun says that the target could not do the work of a run.
-func (c *Client) FailRun(ctx context.Context, run string, failure httpapi.FailureInput) (runs.Run, error) {
-	return post[runs.Run](ctx, c, at("/v1/runs/%s/fail", run), failure)
-}
-
-// RunProgress returns the progress that the target reported last.
-func (c *Client) RunProgress(ctx context.Context, run string) (httpapi.Progress, error) {
-	return get[httpapi.Progress](ctx, c, at("/v1/runs/%s/progress", run), nil)
 }

@@ -30,14 +30,17 @@ func (v *visit) readQueues() (view queuesView, err error) {
 		return view, err
 	}
 	view.Breakers = breakers.Data
-	if v.may(auth.RoleOperator) {
-		replicas, err := v.api.Replicas(v.ctx())
-		if err != nil {
-			return view, err
-		}
-		view.Replicas = replicas.Data
+	view.Replicas, err = v.replicas()
+	return view, err
+}
+
+// replicas returns the replicas, if the visitor may know of them.
+func (v *visit) replicas() ([]fleet.Replica, error) {
+	if !v.may(auth.RoleOperator) {
+		return nil, nil
 	}
-	return view, nil
+	list, err := v.api.Replicas(v.ctx())
+	return list.Data, err
 }
 
 func (v *visit) resetBreakers() error {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"punctual/httpapi"
-	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 )
 
@@ -44,15 +43,13 @@ func (v *visit) forecast() error {
 		}
 		return v.render(view.Problem.Status, "forecast", "Forecast", view)
 	}
-	if v.may(auth.RoleOperator) {
-		replicas, err := v.api.Replicas(v.ctx())
-		if err != nil {
-			return err
-		}
-		for _, r := range replicas.Data {
-			for _, n := range r.Queues {
-				view.Slots += n
-			}
+	replicas, err := v.replicas()
+	if err != nil {
+		return err
+	}
+	for _, r := range replicas {
+		for _, n := range r.Queues {
+			view.Slots += n
 		}
 	}
 	step, _ := time.ParseDuration(view.Forecast.Step)

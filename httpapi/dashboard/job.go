@@ -64,7 +64,7 @@ func (v *visit) job(job httpapi.Job) error {
 			break
 		}
 	}
-	if view.Passed, err = v.passed(view.Runs); err != nil {
+	if view.Passed, err = v.passed(view.Runs, view.Stats.From.AddDate(0, 0, -1)); err != nil {
 		return err
 	}
 	if view.At != "" {
@@ -75,16 +75,16 @@ func (v *visit) job(job httpapi.Job) error {
 	return v.show("job", job.Name, view)
 }
 
-// passed returns the slots that the newest pause swallowed, if it ended in the last two days and none of them was made
-// up for. The runs are the newest first, and summaries.
-func (v *visit) passed(newest []runs.Run) (*runs.SkippedRange, error) {
+// passed returns the slots that the newest pause swallowed, if it ended since then and none of them was made up for.
+// The runs are the newest first, and summaries.
+func (v *visit) passed(newest []runs.Run, since time.Time) (*runs.SkippedRange, error) {
 	i := slices.IndexFunc(newest, func(r runs.Run) bool { return r.Reason != nil && *r.Reason == domain.ReasonPaused })
 	if i < 0 {
 		return nil, nil
 	}
 	skip, err := v.api.Run(v.ctx(), newest[i].ID.String())
 	s := skip.Skipped
-	if err != nil || s == nil || skip.CreatedAt.Before(time.Now().Add(-48*time.Hour)) ||
+	if err != nil || s == nil || skip.CreatedAt.Before(since) ||
 		slices.ContainsFunc(newest, func(o runs.Run) bool {
 			return o.Trigger == domain.TriggerBackfill && !o.ScheduledFor.Before(s.First) && !o.ScheduledFor.After(s.Last)
 		}) {

@@ -57,23 +57,20 @@ var sparked = map[string]struct {
 	"unended": {"runs that have not ended, by hour", func(h overview.HourOfRuns) float64 { return float64(h.Unended) }},
 	"dead":    {"runs that died, by hour", func(h overview.HourOfRuns) float64 { return float64(h.Dead) }},
 	"failed": {"share of runs that died, by hour", func(h overview.HourOfRuns) float64 {
-		if h.SuccessRate == nil {
-			return 0
-		}
-		return 1 - *h.SuccessRate
+		return 1 - or(h.SuccessRate, 1)
 	}},
 	"succeeded": {"share of runs that succeeded, by hour", func(h overview.HourOfRuns) float64 {
-		if h.SuccessRate == nil {
-			return 0
-		}
-		return *h.SuccessRate
+		return or(h.SuccessRate, 0)
 	}},
-	"lateness": {"p99 lateness by hour", func(h overview.HourOfRuns) float64 {
-		if h.Lateness.P99 == nil {
-			return 0
-		}
-		return *h.Lateness.P99
-	}},
+	"lateness": {"p99 lateness by hour", func(h overview.HourOfRuns) float64 { return or(h.Lateness.P99, 0) }},
+}
+
+// or is a figure, or what stands for one that is not known.
+func or(figure *float64, unknown float64) float64 {
+	if figure == nil {
+		return unknown
+	}
+	return *figure
 }
 
 // Since is the beginning of the first hour, for an address.

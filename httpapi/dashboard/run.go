@@ -13,7 +13,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/problem"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -62,7 +62,7 @@ func calledAs(raw, host string) (to string, connect []string) {
 	if host == "" || err != nil {
 		return raw, nil
 	}
-	connect = []string{"--connect-to " + quoted("::"+net.JoinHostPort(u.Hostname(), delivery.PortOf(u)))}
+	connect = []string{"--connect-to " + quoted("::"+net.JoinHostPort(u.Hostname(), wire.PortOf(u)))}
 	u.Host = host
 	return u.String(), connect
 }

@@ -21,6 +21,7 @@ import (
 	"punctual/internal/process"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/delivery/wire"
 )
 
 const burstBody = `{"range":"yesterday","kind":"invoices"}`
@@ -116,7 +117,7 @@ func own(where *url.URL, version string) (post poster, done func()) {
 	client := delivery.New(delivery.Config{UserAgent: "punctual/" + version, Guard: guard.New(guard.Loopback)})
 	header := http.Header{"Content-Type": {"application/json"}}
 	return func(ctx context.Context, i int, began time.Time) error {
-		r := client.Send(ctx, delivery.Request{
+		r := client.Send(ctx, wire.Request{
 			Method:  "POST",
 			URL:     where,
 			Header:  header,
@@ -132,9 +133,9 @@ func own(where *url.URL, version string) (post poster, done func()) {
 }
 
 // attemptHeaders are headers like those of every attempt.
-func attemptHeaders(i int, at time.Time) []delivery.Header {
+func attemptHeaders(i int, at time.Time) []wire.Header {
 	id := uuid.New().String()
-	return []delivery.Header{
+	return []wire.Header{
 		{Name: "Webhook-Id", Value: id},
 		{Name: "Idempotency-Key", Value: id + ":" + strconv.FormatInt(at.Unix(), 10)},
 		{Name: "Punctual-Job", Value: "burst-1-" + strconv.Itoa(i)},

@@ -22,8 +22,6 @@ type Config struct {
 	Rounds      int           `default:"3" help:"Number of measurements of each compared figure; the median counts."`
 	For         time.Duration `default:"1h" help:"How long the benchmark flat runs. It runs only if it is named."`
 	JSON        string        `name:"json" type:"path" placeholder:"FILE" help:"Also write all figures to a file, with every round and the environment."`
-	Plots       string        `type:"path" placeholder:"DIR" help:"Also write plots to a directory."`
-	Peers       []string      `type:"path" placeholder:"PROGRAM,…" help:"Programs that work the jobs of the benchmarks peers and peers-burst, such as those that make bench-peers builds. These run only if they are named."`
 
 	Binary  string    `kong:"-"` // of the replicas, the target and the bare loop; empty: this one
 	Version string    `kong:"-"`
@@ -39,7 +37,7 @@ type benchmark struct {
 	run       func(context.Context, *lab)
 }
 
-// benchmarks lists all benchmarks in the order in which they run.
+// benchmarks lists the benchmarks of Run in the order in which they run.
 var benchmarks = []benchmark{
 	{name: "burst", run: runBurst},
 	{name: "steady", run: runSteady},
@@ -56,26 +54,27 @@ var benchmarks = []benchmark{
 	{name: "tenants", run: runTenants},
 	{name: "flat", run: runFlat, onlyNamed: true},
 	{name: "pages", run: runPages, onlyNamed: true},
-	{name: "peers", run: runPeers, onlyNamed: true},
-	{name: "peers-burst", run: runPeersBurst, onlyNamed: true},
 }
 
-// Names returns the names of all benchmarks.
-func Names() (names []string) {
-	for _, b := range benchmarks {
+// Names returns the names of all benchmarks of Run.
+func Names() []string { return namesOf(benchmarks) }
+
+func namesOf(all []benchmark) (names []string) {
+	for _, b := range all {
 		names = append(names, b.name)
 	}
 	return names
 }
 
 // choose returns the benchmarks to run.
-func choose(only []string) (chosen []benchmark, err error) {
+func choose(all []benchmark, only []string) (chosen []benchmark, err error) {
+	names := namesOf(all)
 	for _, name := range only {
-		if !slices.Contains(Names(), name) {
-			return nil, fmt.Errorf("--only: %q is none of the benchmarks %s", name, strings.Join(Names(), ", "))
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("--only: %q is none of the benchmarks %s", name, strings.Join(names, ", "))
 		}
 	}
-	for _, b := range benchmarks {
+	for _, b := range all {
 		if slices.Contains(only, b.name) || len(only) == 0 && !b.onlyNamed {
 			chosen = append(chosen, b)
 		}
@@ -86,12 +85,11 @@ func choose(only []string) (chosen []benchmark, err error) {
 // Run measures and writes the figures. A figure that misses its target is not an error. A benchmark that could not
 // measure, or in which a run went wrong, is an error; the other benchmarks still run. At the end Run removes everything
 // that it made in the database, even if ctx has ended.
-func Run(ctx context.Context, c Config) (err error) {
-	chosen, err := choose(c.Only)
+func Run(ctx context.Context, c Config) error { return run(ctx, c, benchmarks) }
+
+func run(ctx context.Context, c Config, all []benchmark) (err error) {
+	chosen, err := choose(all, c.Only)
 	if err != nil {
-		return err
-	}
-	if err := c.checkPeers(chosen); err != nil {
 		return err
 	}
 	if c.Binary == "" {

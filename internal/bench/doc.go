@@ -1,5 +1,5 @@
 // Package bench measures what Punctual costs and how late it is, with the binary itself, against any Postgres. It is
-// the command `punctual bench`. Callers need only Run. Run starts Target and Bare as processes of their own.
+// the command `punctual bench`. It needs only Run. Run starts Target and Bare as processes of their own.
 //
 //	Run ── scratch: the schema punctual, empty at the start of each benchmark, gone at the end
 //	  └─ for each benchmark: lab ─┬─ replicas (`punctual serve`)
@@ -21,9 +21,9 @@
 //   - say: reports progress.
 //
 // A growth measures the burst with ever more of something (growth.go). For it, a seeder fills the schema by SQL with
-// rows like those that the API and replicas write (seed.go), and a plot draws the result (plot.go).
+// rows like those that the API and replicas write (seed.go).
 //
-// Package peertable writes docs/performance.md's table of the benchmark peers. Peers are programs that describe
+// RunPeers is for command peers, beside this package, and no part of the binary. Peers are programs that describe
 // themselves, load jobs and work them (testdata/peers); peers.go measures them and Punctual as contenders.
 //
 // Sizes says how much is measured, so that the tests can run every benchmark in seconds.

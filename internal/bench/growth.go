@@ -3,9 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 
 	"punctual/internal/process"
 )
@@ -21,7 +20,6 @@ type growth struct {
 	of     string // the things that grow in number, such as "jobs at rest"
 	stages []*stage
 	limit  *Goal // on the CPU of Postgres: the ratio of the largest stage to the smallest
-	linear bool  // use a linear axis, because one stage has none
 }
 
 // newGrowth returns a growth with a stage for each number, and no rounds yet.
@@ -41,58 +39,33 @@ func powers(least, most, times int) (numbers []int) {
 	return append(numbers, most)
 }
 
-// grown reports the figures of a growth, and plots it.
+// grown reports the figures of a growth.
 func (l *lab) grown(g *growth) {
 	first, last := g.stages[0], g.stages[len(g.stages)-1]
 	for _, s := range g.stages {
 		l.cpuFigure(fmt.Sprintf("%s %s, CPU of Postgres", short(float64(s.n)), g.of), "µs/run", nil,
 			column(s.rounds, postgresTime)...)
+		l.figure(fmt.Sprintf("%s %s, CPU of replicas", short(float64(s.n)), g.of), "µs/run", nil,
+			column(s.rounds, replicaTime)...)
 		l.figure(fmt.Sprintf("%s %s", short(float64(s.n)), g.of), "runs/s", nil, column(s.rounds, throughput)...)
 	}
 	ratio := fmt.Sprintf("ratio of %s to %s", short(float64(last.n)), short(float64(first.n)))
 	l.cpuFigure("CPU of Postgres, "+ratio, "×", g.limit,
 		ratios(column(last.rounds, postgresTime), column(first.rounds, postgresTime))...)
 	l.figure("runs/s, "+ratio, "×", nil, ratios(column(last.rounds, throughput), column(first.rounds, throughput))...)
-	l.plot(g.picture())
 }
 
-// picture plots the cost of a run beside the runs per second.
-func (g *growth) picture() plot {
-	line := func(name string, of func(burst) float64) (line series) {
-		line.Name = name
-		for _, s := range g.stages {
-			line.Points = append(line.Points, point{float64(s.n), median(column(s.rounds, of))})
+// short formats a number for people: 12.5, 500, 10 k, 2.5 M.
+func short(v float64) string {
+	for _, unit := range []struct {
+		size float64
+		name string
+	}{{1e9, " G"}, {1e6, " M"}, {1e3, " k"}} {
+		if v >= unit.size {
+			return strconv.FormatFloat(v/unit.size, 'g', 4, 64) + unit.name
 		}
-		return line
 	}
-	costs := []series{line("Postgres", postgresTime), line("replicas", replicaTime)}
-	if g.limit != nil {
-		most := *g.limit.AtMost * costs[0].Points[0].Y
-		limit := series{Name: "Postgres at most", Limit: true}
-		for _, p := range costs[0].Points {
-			limit.Points = append(limit.Points, point{p.X, most})
-		}
-		costs = append(costs, limit)
-	}
-	x := axis{Label: g.of, Log: !g.linear, AtPoints: !g.linear}
-	return plot{Title: "Growth with " + g.of, Charts: []chart{
-		{X: x, Y: axis{Label: "CPU µs per run"}, Series: costs},
-		{X: x, Y: axis{Label: "runs/s"}, Series: []series{line("throughput", throughput)}},
-	}}
-}
-
-// plot writes a picture to the directory of --plots, named after the benchmark.
-func (l *lab) plot(p plot) {
-	if l.Plots == "" {
-		return
-	}
-	err := os.MkdirAll(l.Plots, 0o755) //nolint:gosec // for everybody to read
-	if err == nil {
-		err = os.WriteFile(filepath.Join(l.Plots, "growth-"+l.name+".svg"), p.svg(), 0o644) //nolint:gosec // likewise
-	}
-	if err != nil {
-		l.must(fmt.Errorf("--plots: %w", err))
-	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
 // field is the setting of a growth benchmark: one replica, a target, and a seeder that fills the schema.
@@ -152,7 +125,6 @@ func runRest(ctx context.Context, l *lab) {
 // runHistory measures the cost of a run with ever more finished runs in the history.
 func runHistory(ctx context.Context, l *lab) {
 	g := newGrowth("runs of history", slices.Compact([]int{0, l.Sizes.HistoryLeast, l.Sizes.HistoryMost}))
-	g.linear = true
 	f := l.field(ctx)
 	defer f.close()
 	l.must(f.rest(ctx, 1, l.Sizes.RestLeast))

@@ -38,7 +38,6 @@ func runInFlight(ctx context.Context, l *lab) {
 		l.figure(fmt.Sprintf("%d at a time, CPU of the replica", h.n), "µs/run", nil, h.busy.replica)
 		l.cpuFigure(fmt.Sprintf("%d at a time, CPU of Postgres", h.n), "µs/run", nil, h.busy.postgres)
 	}
-	l.plot(heldPicture(sweep))
 }
 
 // held measures one replica with n requests in flight, and then another with n worker slots and a longer backlog.
@@ -77,29 +76,6 @@ func (l *lab) hold(ctx context.Context, replica *process.Replica, to *target, h 
 	if h.failed == 0 {
 		l.succeeded(ctx, due, due, to, path(try), n)
 	}
-}
-
-// heldPicture plots memory beside processor time.
-func heldPicture(sweep []held) plot {
-	line := func(name string, of func(held) float64) (line series) {
-		line.Name = name
-		for _, h := range sweep {
-			line.Points = append(line.Points, point{float64(h.n), of(h)})
-		}
-		return line
-	}
-	x := axis{Label: "requests in flight", Log: true, AtPoints: true}
-	return plot{Title: "Growth with requests in flight on one replica", Charts: []chart{
-		{
-			X:      x,
-			Y:      axis{Label: "resident, MB"},
-			Series: []series{line("replica", func(h held) float64 { return h.megabytes })},
-		},
-		{X: x, Y: axis{Label: "CPU µs per run"}, Series: []series{
-			line("Postgres", func(h held) float64 { return h.busy.postgres }),
-			line("replica", func(h held) float64 { return h.busy.replica }),
-		}},
-	}}
 }
 
 // allowFiles lets this process and its children open at least n files, which include connections.

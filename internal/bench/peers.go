@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -49,35 +48,30 @@ type peers struct {
 	rounds map[string][]float64
 }
 
-// checkPeers checks before hours of work that the programs of the peers are there.
-func (c *Config) checkPeers(chosen []benchmark) error {
-	if !slices.ContainsFunc(chosen, func(b benchmark) bool { return strings.HasPrefix(b.name, "peers") }) {
-		return nil
-	}
-	if len(c.Peers) == 0 {
-		return errors.New("--peers: the benchmark peers needs their programs; in a checkout, make bench-peers builds them")
-	}
-	for _, program := range c.Peers {
+// RunPeers is Run for the benchmarks peers and, if it is named, peers-burst, which has the burst alone: half a minute a
+// round. They measure Punctual and its peers with the same loads, in turns. Each program runs a peer, as testdata/peers
+// describes.
+func RunPeers(ctx context.Context, c Config, programs ...string) error {
+	for _, program := range programs { // before hours of work
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("--peers: %w", err)
+			return err
 		}
 	}
-	return nil
+	return run(ctx, c, []benchmark{
+		{name: "peers", run: func(ctx context.Context, l *lab) {
+			l.beside(ctx, programs, (*peers).bursts, (*peers).latenesses, (*peers).kills, (*peers).herds)
+		}},
+		{name: "peers-burst", onlyNamed: true, run: func(ctx context.Context, l *lab) {
+			l.beside(ctx, programs, (*peers).bursts)
+		}},
+	})
 }
-
-// runPeers measures Punctual and its peers with the same loads, in turns.
-func runPeers(ctx context.Context, l *lab) {
-	l.beside(ctx, (*peers).bursts, (*peers).latenesses, (*peers).kills, (*peers).herds)
-}
-
-// runPeersBurst measures the burst alone, which takes half a minute a round.
-func runPeersBurst(ctx context.Context, l *lab) { l.beside(ctx, (*peers).bursts) }
 
 // beside measures Punctual and its peers with some loads.
-func (l *lab) beside(ctx context.Context, loads ...func(p *peers, ctx context.Context, round int)) {
+func (l *lab) beside(ctx context.Context, programs []string, loads ...func(p *peers, ctx context.Context, round int)) {
 	l.spare = 4 * time.Second
 	p := &peers{lab: l, rounds: map[string][]float64{}, self: &itself{lab: l}}
-	for i, path := range l.Peers {
+	for i, path := range programs {
 		schema := fmt.Sprint("punctual_bench_peer_", string(rune('a'+i)))
 		tuned, plain := newPeer(l, path, schema, "--tuned"), newPeer(l, path, schema+"_plain")
 		for _, peer := range []*peer{tuned, plain} {

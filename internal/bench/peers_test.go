@@ -150,19 +150,17 @@ func TestContendersTakeTurns(t *testing.T) {
 func TestTheBenchmarkOfPeersNeedsTheirPrograms(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "peer")
-	for _, test := range []struct {
-		name  string
-		peers []string
-		want  string
-	}{
-		{"none", nil, "make bench-peers"},
-		{"one that is not there", []string{missing}, missing},
-	} {
-		err := Run(t.Context(), Config{Only: []string{"peers"}, Peers: test.peers, Out: &bytes.Buffer{}, Notes: t.Output()})
-		if err == nil || !strings.Contains(err.Error(), "--peers") || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want --peers and %q", test.name, err, test.want)
-		}
+	err := RunPeers(t.Context(), Config{Out: &bytes.Buffer{}, Notes: t.Output()}, missing)
+	if err == nil || !strings.Contains(err.Error(), missing) {
+		t.Errorf("%v, want %q", err, missing)
 	}
+}
+
+// besideFake returns RunPeers with the fake peer.
+func besideFake(t *testing.T) func(context.Context, Config) error {
+	t.Helper()
+	program := fakePeer(t)
+	return func(ctx context.Context, c Config) error { return RunPeers(ctx, c, program) }
 }
 
 func TestASchemaThatNoPeerMadeIsLeftAlone(t *testing.T) {
@@ -171,8 +169,7 @@ func TestASchemaThatNoPeerMadeIsLeftAlone(t *testing.T) {
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	execute(t, dsn, `CREATE SCHEMA punctual_bench_peer_a`)
 	c := tinyConfig(t, dsn, "peers")
-	c.Peers = []string{fakePeer(t)}
-	if err := Run(t.Context(), c); err == nil || !strings.Contains(fmt.Sprint(c.Out), "punctual_bench_peer_a") {
+	if err := besideFake(t)(t.Context(), c); err == nil || !strings.Contains(fmt.Sprint(c.Out), "punctual_bench_peer_a") {
 		t.Errorf("it ended with %v, and said:\n%s", err, c.Out)
 	}
 	if left := schemasOfPeers(t, dsn); left != 1 {
@@ -185,8 +182,7 @@ func TestAnInterruptedBenchRemovesTheTablesOfPeers(t *testing.T) {
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
 	c := tinyConfig(t, dsn, "peers")
-	c.Peers = []string{fakePeer(t)}
-	interrupt, ended := begin(t, c)
+	interrupt, ended := begin(t, c, besideFake(t))
 	eventually(t, "the tables of the peer", func() bool { return schemasOfPeers(t, dsn) > 0 })
 	interrupt()
 	if err := <-ended; err == nil {

@@ -47,7 +47,6 @@ func runReplicas(ctx context.Context, l *lab) {
 				ratios(column(s.rounds, throughput), column(one, throughput))...)
 		}
 	}
-	l.plot(g.picture())
 }
 
 func ownTime(b burst) float64 { return b.replica + b.postgres }

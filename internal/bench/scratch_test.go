@@ -98,12 +98,14 @@ func eventually(t *testing.T, what string, condition func() bool) {
 }
 
 // begin runs a bench, which may be interrupted, until its end.
-func begin(t *testing.T, c Config) (interrupt func(), ended <-chan error) {
+func begin(
+	t *testing.T, c Config, run func(context.Context, Config) error,
+) (interrupt func(), ended <-chan error) {
 	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
 	t.Cleanup(interrupt)
 	result := make(chan error, 1)
-	go func() { result <- Run(ctx, c) }()
+	go func() { result <- run(ctx, c) }()
 	return interrupt, result
 }
 
@@ -213,7 +215,7 @@ func TestABenchThatIsInterruptedWhileItBeginsRemovesItsSchema(t *testing.T) {
 	thorough(t)
 	t.Parallel()
 	dsn := empty(t, pgtest.NewServer(t, privatepg.Config{}))
-	interrupt, ended := begin(t, tinyConfig(t, dsn, "idle"))
+	interrupt, ended := begin(t, tinyConfig(t, dsn, "idle"), Run)
 	eventually(t, "the schema", func() bool { return one[bool](t, dsn, schemaExists) })
 	interrupt()
 	if err := <-ended; err == nil {
@@ -235,7 +237,7 @@ func TestABenchThatIsInterruptedWhileItCreatesItsSchemaRemovesIt(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `CREATE SCHEMA punctual`); err != nil {
 		t.Fatal(err)
 	}
-	interrupt, ended := begin(t, tinyConfig(t, dsn, "idle"))
+	interrupt, ended := begin(t, tinyConfig(t, dsn, "idle"), Run)
 	eventually(t, "the bench to wait for the schema's name", func() bool {
 		return one[bool](t, dsn, `
 			SELECT EXISTS (

@@ -10,6 +10,7 @@ import (
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
+	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/pg"
 	"punctual/store/tenants"
@@ -42,8 +43,8 @@ func (c *createKey) Run(ctx context.Context) error {
 			return err
 		}
 		key, made, err := c.create(ctx, db, id, asked)
-		if tooLong, is := errors.AsType[*tenants.KeyAgeError](err); is {
-			return fmt.Errorf("--expires: %s", tooLong.Reason())
+		if tooLong, is := errors.AsType[domain.Problem](err); is {
+			return fmt.Errorf("--expires: %s", tooLong.Message)
 		}
 		if err != nil {
 			return err

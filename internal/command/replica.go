@@ -19,6 +19,7 @@ import (
 	"punctual/internal/server"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/delivery/wire"
 	"punctual/store"
 	"punctual/store/audit"
 	"punctual/store/pg"
@@ -64,19 +65,19 @@ func (m mail) config() (c delivery.MailConfig, err error) {
 		}
 		return c, nil
 	}
-	if c.Server, err = delivery.CheckMailServer(m.SMTPURL); err != nil {
+	if c.Server, err = wire.CheckMailServer(m.SMTPURL); err != nil {
 		return c, fmt.Errorf("--smtp-url: %w", err)
 	}
 	c.From, err = netmail.ParseAddress(m.SMTPFrom)
 	if err == nil {
-		err = delivery.CheckMailbox(c.From.Address)
+		err = wire.CheckMailbox(c.From.Address)
 	}
 	if err != nil {
 		return c, fmt.Errorf("--smtp-from %q: must be an address, such as punctual@example.com, or a name and an address "+
 			"in angle brackets", m.SMTPFrom)
 	}
 	for _, d := range m.SMTPAllowDomains {
-		if d != "*" && delivery.CheckMailbox("a@"+d) != nil {
+		if d != "*" && wire.CheckMailbox("a@"+d) != nil {
 			return c, fmt.Errorf("--smtp-allow-domains: %q is neither a domain, such as example.com, nor *", d)
 		}
 	}
@@ -176,7 +177,7 @@ func (r replica) Validate() error {
 		}
 	}
 	if r.PublicURL != "" {
-		u, err := delivery.CheckURL(r.PublicURL)
+		u, err := wire.CheckURL(r.PublicURL)
 		if err == nil && (u.RawQuery != "" || u.ForceQuery) {
 			err = errors.New("must not have a query (?…), as paths are added to it")
 		}

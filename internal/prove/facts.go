@@ -165,9 +165,8 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 
 func (f *Facts) readJobs(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `
-		SELECT j.id, j.name, punctual.job_state(j.state,
-		       s.completed_at IS NOT NULL OR s.job_id IS NULL AND j.kind IN ('at', 'delay')),
-		       coalesce(s.enabled, false), s.next_run_at, v.valid_from, v.state, v.definition, j.tenant,
+		SELECT j.id, j.name, punctual.job_state(j, s), coalesce(s.enabled, false), s.next_run_at, v.valid_from,
+		       v.state, v.definition, j.tenant,
 		       (SELECT max((a.after ->> 'paused_until')::timestamptz)
 		        FROM punctual.audit_log a
 		        WHERE a.job_id = j.id AND a.at = v.valid_from AND a.after ->> 'state' = 'paused')

@@ -14,6 +14,7 @@ import (
 
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/delivery/wire"
 )
 
 func TestAuthoritiesOfAFileAreTrustedBesideTheSystems(t *testing.T) {
@@ -33,14 +34,14 @@ func TestAuthoritiesOfAFileAreTrustedBesideTheSystems(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, reason := range map[string]delivery.Reason{"": delivery.ReasonTLS, file: ""} {
+	for path, reason := range map[string]wire.Reason{"": wire.ReasonTLS, file: ""} {
 		pool, err := readCAs(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		client := delivery.New(delivery.Config{RootCAs: pool, Guard: guard.New(guard.Loopback)})
 		t.Cleanup(client.Close)
-		if res := client.Send(t.Context(), delivery.Request{
+		if res := client.Send(t.Context(), wire.Request{
 			Method:  "POST",
 			URL:     u,
 			Timeout: time.Minute,

@@ -126,7 +126,7 @@ func Run(ctx context.Context, c Config) error {
 	leaving := newDeparture()
 	shortages := new(scheduler.Shortages)
 	origin := domain.Origin{PublicURL: public, TraceRatio: c.TraceRatio}
-	courier := scheduler.NewCourier(db, client, mailer, origin, c.Log)
+	courier := scheduler.NewCourier(db, client, mailer, origin)
 	handler, err := newAPI(c, origin, db, registry, guardian, courier, mailer, leaving, shortages)
 	if err != nil {
 		return err

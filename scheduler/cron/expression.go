@@ -41,17 +41,14 @@ type Expression struct {
 // Its error is a [*SyntaxError], or one for each field that is wrong, joined. An expression that can never fire, such
 // as "0 0 30 2 *", is an error.
 func Parse(expr string) (*Expression, error) {
-	texts, f, err := parseFields(expr)
-	if err != nil {
-		return nil, err
-	}
-	return compile(expr, texts, &f)
+	e, _, _, err := parse(expr)
+	return e, err
 }
 
-// parseFields reads the six fields of an expression.
-func parseFields(expr string) (texts []string, f fields, err error) {
+// parse is Parse, and returns the texts of the six fields and what they mean, too.
+func parse(expr string) (e *Expression, texts []string, f fields, err error) {
 	if texts, err = split(expr); err != nil {
-		return nil, f, err
+		return nil, nil, f, err
 	}
 	var errs []error
 	for i := range f {
@@ -63,7 +60,10 @@ func parseFields(expr string) (texts []string, f fields, err error) {
 			}
 		}
 	}
-	return texts, f, errors.Join(errs...)
+	if err = errors.Join(errs...); err == nil {
+		e, err = compile(expr, texts, &f)
+	}
+	return e, texts, f, err
 }
 
 // secondsLast reports whether an expression of six fields is valid with the second behind the others, as in croniter.

@@ -12,11 +12,10 @@ var numericWeekday = regexp.MustCompile(`(^|[,-])[0-7]`)
 // Warnings returns what a valid expression means here and may mean otherwise in the system that it comes from; none for
 // most. zone is the name of its zone; empty if it was given none. The error is that of [Parse].
 func Warnings(expr, zone string) (warnings []string, err error) {
-	e, err := Parse(expr)
+	e, texts, f, err := parse(expr)
 	if err != nil {
 		return nil, err
 	}
-	texts, f, _ := parseFields(expr) // Parse has found no error
 	dom, dow := &f[dayOfMonth], &f[dayOfWeek]
 	likeQuartz := len(strings.Fields(expr)) == 6 || strings.Contains(expr, "?")
 	if likeQuartz && !f.full(dayOfWeek) && numericWeekday.MatchString(texts[dayOfWeek]) {

@@ -17,6 +17,7 @@ func TestWarningsNameOtherReadings(t *testing.T) {
 		"0 0 1 * */2":       "must both match",
 		"0 9 * * 1-5":       "",
 		"0 0 9 ? * MON-FRI": "",
+		"0 0 9 ? * 1-7":     "",
 		"0 0 9 * * */2":     "",
 		"0 0 1-31 * 1":      "",
 		"0 9 1 * ?":         "",

@@ -10,10 +10,10 @@ import (
 // Words says when an expression fires, for people: "Mon–Fri 03:00", "every 15 min", "on the last day of the month
 // 00:00". Times of day are in the schedule's zone, which the words leave to the caller. The error is that of [Parse].
 func Words(expr string) (string, error) {
-	if _, err := Parse(expr); err != nil {
+	_, _, f, err := parse(expr)
+	if err != nil {
 		return "", err
 	}
-	_, f, _ := parseFields(expr) // Parse has found no error
 	days, times := dayWords(&f), timeWords(&f)
 	switch {
 	case days == "" && strings.HasPrefix(times, "every"):

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // receive reads and classifies the answer. whole means that it was read to its end.
-func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Result, whole bool) {
-	res = Result{Status: resp.StatusCode, Sent: true}
+func (c *Client) receive(x *attempt, r *wire.Request, resp *http.Response) (res wire.Result, whole bool) {
+	res = wire.Result{Status: resp.StatusCode, Sent: true}
 	res.Reason, res.Error = textOf(r, resp)
 	if res.Reason != "" {
 		res.RetryAfter = retryAfter(resp.Header, time.Now())
@@ -63,7 +65,7 @@ func (c *Client) receive(x *attempt, r *Request, resp *http.Response) (res Resul
 }
 
 // textOf returns the reason and text for an answer; both are empty for 2xx.
-func textOf(r *Request, resp *http.Response) (Reason, string) {
+func textOf(r *wire.Request, resp *http.Response) (wire.Reason, string) {
 	reason, text := classifyStatus(resp.StatusCode)
 	if to := leadsTo(r, resp); to != "" {
 		text = fmt.Sprintf("the target answered %d and redirects to %s; redirects are not followed", resp.StatusCode, to)
@@ -74,7 +76,7 @@ func textOf(r *Request, resp *http.Response) (Reason, string) {
 // leadsTo returns where a redirect leads; empty if it says that nowhere, or nothing of the answer is to be kept. User,
 // query and fragment may hold secrets and are left out. An address that is too long for an error is left out as a
 // whole: secrets of the request are found only where they are not cut.
-func leadsTo(r *Request, resp *http.Response) string {
+func leadsTo(r *wire.Request, resp *http.Response) string {
 	location := resp.Header.Get("Location")
 	if resp.StatusCode/100 != 3 || resp.StatusCode == http.StatusNotModified || location == "" ||
 		r.KeepBytes != nil && *r.KeepBytes == 0 {
@@ -132,7 +134,7 @@ const MaxKeptHeader = 512
 const envelope = 4 << 10
 
 // keeps is how many bytes of an answer's body are kept.
-func (c *Client) keeps(r *Request, success bool) int64 {
+func (c *Client) keeps(r *wire.Request, success bool) int64 {
 	switch {
 	case r.KeepBytes != nil:
 		return int64(*r.KeepBytes)

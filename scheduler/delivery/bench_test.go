@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/delivery/wire"
 )
 
 // BenchmarkSend measures one attempt against a target in a process of its own.
@@ -53,7 +55,7 @@ func benchmarkPlain(b *testing.B, target string) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			req, _ := http.NewRequestWithContext(b.Context(), r.Method, target, bytes.NewReader(r.Body))
-			req.Header = r.Header.Clone()
+			req.Header = maps.Clone(r.Header)
 			for _, e := range r.Extra {
 				req.Header.Set(e.Name, e.Value)
 			}
@@ -68,26 +70,26 @@ func benchmarkPlain(b *testing.B, target string) {
 	})
 }
 
-func benchRequest(target, method string, body []byte) Request {
+func benchRequest(target, method string, body []byte) wire.Request {
 	u, err := url.Parse(target)
 	if err != nil {
 		panic(err)
 	}
-	return Request{
+	return wire.Request{
 		Method: method, URL: u, Body: body, Timeout: 10 * time.Second,
 		Header: http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer abc"}},
-		Extra: []Header{
-			{"Webhook-Id", "0190f5c2-0000-7000-8000-000000000000"},
-			{"Webhook-Timestamp", "1767225600"},
-			{"Webhook-Signature", "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="},
-			{"Idempotency-Key", "0190f5c2-0000-7000-8000-000000000000:1767225600"},
-			{"Punctual-Job", "hello"},
-			{"Punctual-Run", "0190f5c2-0000-7000-8000-000000000000"},
-			{"Punctual-Attempt", "1"},
-			{"Punctual-Trigger", "schedule"},
-			{"Punctual-Scheduled-For", "2026-01-01T00:00:00Z"},
-			{"Punctual-Fencing-Token", "12345678"},
-			{"Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		Extra: []wire.Header{
+			{Name: "Webhook-Id", Value: "0190f5c2-0000-7000-8000-000000000000"},
+			{Name: "Webhook-Timestamp", Value: "1767225600"},
+			{Name: "Webhook-Signature", Value: "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="},
+			{Name: "Idempotency-Key", Value: "0190f5c2-0000-7000-8000-000000000000:1767225600"},
+			{Name: "Punctual-Job", Value: "hello"},
+			{Name: "Punctual-Run", Value: "0190f5c2-0000-7000-8000-000000000000"},
+			{Name: "Punctual-Attempt", Value: "1"},
+			{Name: "Punctual-Trigger", Value: "schedule"},
+			{Name: "Punctual-Scheduled-For", Value: "2026-01-01T00:00:00Z"},
+			{Name: "Punctual-Fencing-Token", Value: "12345678"},
+			{Name: "Traceparent", Value: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 		},
 	}
 }

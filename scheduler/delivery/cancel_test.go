@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // Cancelling ends the exchange at once, at any stage, and the target sees its connection close.
@@ -41,7 +43,7 @@ func TestCancellingEndsTheExchange(t *testing.T) {
 			u.Scheme = test.scheme
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			results := make(chan Result)
+			results := make(chan wire.Result)
 			r := post(u)
 			r.Timeout = time.Hour // so that it is not the timeout that ends it
 			go func() { results <- newClient(t, Config{}).Send(ctx, r) }()
@@ -87,7 +89,7 @@ func TestADialDoesNotOutliveItsAttempt(t *testing.T) {
 	u.Scheme = "https"
 	r := post(u)
 	r.Timeout = 30 * time.Millisecond
-	if res := newClient(t, Config{}).Send(t.Context(), r); res.Reason != ReasonTimeout || res.Sent {
+	if res := newClient(t, Config{}).Send(t.Context(), r); res.Reason != wire.ReasonTimeout || res.Sent {
 		t.Errorf("got %+v; want a timeout", res)
 	}
 	<-closed
@@ -104,7 +106,7 @@ func TestAnAttemptDoesNotWaitForADialThatCannotBeInterrupted(t *testing.T) {
 	}})
 	r := post(u)
 	r.Timeout = short
-	if res := c.Send(t.Context(), r); res.Reason != ReasonTimeout || res.Sent {
+	if res := c.Send(t.Context(), r); res.Reason != wire.ReasonTimeout || res.Sent {
 		t.Errorf("got %+v; want a timeout, not sent", res)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,36 +13,37 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"time"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // classifyStatus returns the reason and text for a status; both are empty for 2xx.
-func classifyStatus(status int) (Reason, string) {
+func classifyStatus(status int) (wire.Reason, string) {
 	switch status / 100 {
 	case 2:
 		return "", ""
 	case 3:
 		if status == http.StatusNotModified {
-			return ReasonRedirect, "the target answered 304 (not modified), which is no success"
+			return wire.ReasonRedirect, "the target answered 304 (not modified), which is no success"
 		}
-		return ReasonRedirect, fmt.Sprintf("the target answered %d; redirects are not followed", status)
+		return wire.ReasonRedirect, fmt.Sprintf("the target answered %d; redirects are not followed", status)
 	case 4:
-		return ReasonHTTP4xx, fmt.Sprintf("the target answered %d", status)
+		return wire.ReasonHTTP4xx, fmt.Sprintf("the target answered %d", status)
 	case 5:
-		return ReasonHTTP5xx, fmt.Sprintf("the target answered %d", status)
+		return wire.ReasonHTTP5xx, fmt.Sprintf("the target answered %d", status)
 	}
-	return ReasonConnect, fmt.Sprintf("the target answered %d, which ends no HTTP exchange", status)
+	return wire.ReasonConnect, fmt.Sprintf("the target answered %d, which ends no HTTP exchange", status)
 }
 
 // failed is the result of an exchange that broke off with err.
-func (x *attempt) failed(err error) Result {
-	res := Result{Sent: x.sent()}
+func (x *attempt) failed(err error) wire.Result {
+	res := wire.Result{Sent: x.sent()}
 	switch {
 	case x.left():
 		res.Cancelled, res.Error = true, "cancelled before the answer was complete"
 		return res
 	case x.over(), x.conn != nil && isDeadline(err):
-		res.Reason, res.Error = ReasonTimeout, x.timeoutText()
+		res.Reason, res.Error = wire.ReasonTimeout, x.timeoutText()
 		return res
 	}
 	res.Reason, res.Error = classify(err, res.Sent)
@@ -53,42 +54,16 @@ func (x *attempt) failed(err error) Result {
 	return res
 }
 
-// What is missing of a connection while it is being made.
-const (
-	noName       = "the host's name was not resolved"
-	noConnection = "no connection"
-	noTunnel     = "no connection through the egress proxy"
-	noHandshake  = "no handshake"
-)
-
-// NoConnection reports whether an attempt failed because no connection to the host could be made.
-func NoConnection(r Reason, text string) bool {
-	return r == ReasonConnect || r == ReasonTimeout &&
-		(strings.HasPrefix(text, noName) || strings.HasPrefix(text, noConnection) || strings.HasPrefix(text, noHandshake))
-}
-
 func (x *attempt) timeoutText() string {
-	within := " within " + Short(x.timeout)
+	within := " within " + wire.Short(x.timeout)
 	switch {
 	case x.conn == nil:
 		missing, _ := x.missing.Load().(string)
-		return cmp.Or(missing, noConnection) + within
+		return cmp.Or(missing, wire.MissingConnection) + within
 	case x.conn.heard:
 		return "the answer was not complete" + within
 	}
 	return "no answer" + within
-}
-
-// Short writes a duration without the parts that are zero: 24h for 24h0m0s.
-func Short(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // byWhom says what the system refused, and for which address, as far as that is known.
@@ -106,7 +81,7 @@ func byWhom(errno syscall.Errno, op *net.OpError) string {
 
 // classify returns the reason and text for an error. The texts are Punctual's own, because those of the standard
 // library quote resolver addresses and what the target sent.
-func classify(err error, sent bool) (Reason, string) {
+func classify(err error, sent bool) (wire.Reason, string) {
 	var (
 		handshake *handshakeError
 		through   *proxyError
@@ -121,32 +96,32 @@ func classify(err error, sent bool) (Reason, string) {
 		if errors.As(err, &op) {
 			err = op.Err
 		}
-		return ReasonBlockedAddress, oneLine(err.Error())
+		return wire.ReasonBlockedAddress, oneLine(err.Error())
 	case errors.As(err, &through):
-		return ReasonConnect, through.text
+		return wire.ReasonConnect, through.text
 	case errors.As(err, &tunnel):
-		return ReasonConnect, tunnel.text
+		return wire.ReasonConnect, tunnel.text
 	case errors.As(err, &answered):
-		return ReasonConnect, answered.text
+		return wire.ReasonConnect, answered.text
 	case errors.As(err, &handshake):
-		return ReasonTLS, "no secure connection: " + handshakeText(handshake.err)
+		return wire.ReasonTLS, "no secure connection: " + handshakeText(handshake.err)
 	case errors.As(err, &op) && op.Op == remoteAlert: // TLS 1.3 refuses a client only after its handshake
-		return ReasonTLS, "the target refused the secure connection: " + oneLine(op.Err.Error())
+		return wire.ReasonTLS, "the target refused the secure connection: " + oneLine(op.Err.Error())
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return ReasonConnect, "the host's name does not resolve"
+		return wire.ReasonConnect, "the host's name does not resolve"
 	case errors.As(err, &dns):
-		return ReasonConnect, "the host's name cannot be resolved right now"
+		return wire.ReasonConnect, "the host's name cannot be resolved right now"
 	case errors.As(err, &errno):
 		errors.As(err, &op)
-		return ReasonConnect, byWhom(errno, op)
+		return wire.ReasonConnect, byWhom(errno, op)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return ReasonConnect, "the target closed the connection before its answer was complete"
+		return wire.ReasonConnect, "the target closed the connection before its answer was complete"
 	case isDeadline(err):
-		return ReasonConnect, noConnection + " within " + Short(connectTimeout)
+		return wire.ReasonConnect, wire.MissingConnection + " within " + wire.Short(connectTimeout)
 	case sent:
-		return ReasonConnect, notHTTP
+		return wire.ReasonConnect, notHTTP
 	}
-	return ReasonConnect, notSent
+	return wire.ReasonConnect, notSent
 }
 
 const notSent = "the request could not be sent"
@@ -178,7 +153,7 @@ func handshakeText(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the target closed the connection during the handshake"
 	case isDeadline(err):
-		return noHandshake + " within " + Short(connectTimeout)
+		return wire.MissingHandshake + " within " + wire.Short(connectTimeout)
 	}
 	return "the handshake failed"
 }

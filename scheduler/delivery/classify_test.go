@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 func TestErrorsOfTheSystemNameTheAddress(t *testing.T) {
@@ -27,24 +29,12 @@ func TestErrorsOfTheSystemNameTheAddress(t *testing.T) {
 		reason, text := classify(&net.OpError{
 			Op: "dial", Net: "tcp", Addr: c.at, Err: os.NewSyscallError("connect", c.errno),
 		}, false)
-		if reason != ReasonConnect || text != c.want {
+		if reason != wire.ReasonConnect || text != c.want {
 			t.Errorf("%s: %q, want %q", reason, text, c.want)
 		}
 	}
 	if _, text := classify(syscall.ECONNREFUSED, false); text != "connection refused" {
 		t.Errorf("of nobody known: %q", text)
-	}
-}
-
-func TestTimeoutsAreWrittenAsPeopleWriteThem(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		30 * time.Second: "30s", 10 * time.Minute: "10m", 24 * time.Hour: "24h", 90 * time.Minute: "1h30m",
-		90 * time.Second: "1m30s", 150 * time.Millisecond: "150ms",
-	} {
-		if got := Short(d); got != want {
-			t.Errorf("%s is written %q, want %q", d, got, want)
-		}
 	}
 }
 
@@ -59,7 +49,7 @@ func TestATimeoutSaysWhatWasMissing(t *testing.T) {
 		name   string
 		u      *url.URL
 		config Config
-		change func(*Client, *Request)
+		change func(*Client, *wire.Request)
 		text   string
 	}{
 		{name: "the answer", u: listen(t, silent), text: "no answer within 2s"},
@@ -68,7 +58,7 @@ func TestATimeoutSaysWhatWasMissing(t *testing.T) {
 		{
 			name: "the name", u: &url.URL{Scheme: "http", Host: "hanging.example"},
 			text: "the host's name was not resolved within 2s",
-			change: func(c *Client, _ *Request) {
+			change: func(c *Client, _ *wire.Request) {
 				c.everybody.dialer.Resolver = &net.Resolver{
 					PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 						<-over
@@ -88,7 +78,7 @@ func TestATimeoutSaysWhatWasMissing(t *testing.T) {
 		},
 		{
 			name: "most of the time was used up before", u: listen(t, silent), text: "no answer within 1h",
-			change: func(_ *Client, r *Request) { r.Timeout, r.Deadline = time.Hour, time.Now().Add(enough) },
+			change: func(_ *Client, r *wire.Request) { r.Timeout, r.Deadline = time.Hour, time.Now().Add(enough) },
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -98,7 +88,7 @@ func TestATimeoutSaysWhatWasMissing(t *testing.T) {
 			if test.change != nil {
 				test.change(c, &r)
 			}
-			if res := c.Send(t.Context(), r); res.Reason != ReasonTimeout || res.Error != test.text {
+			if res := c.Send(t.Context(), r); res.Reason != wire.ReasonTimeout || res.Error != test.text {
 				t.Errorf("%s: %s; want %s", res.Reason, res.Error, test.text)
 			}
 		})

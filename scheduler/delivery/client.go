@@ -48,6 +48,9 @@ type Config struct {
 	certificates []tls.Certificate // are presented to targets that ask for one; see [Client.WithTLS]
 }
 
+// ErrBlockedAddress is wrapped by the refusals of [Config.Guard] and [Config.Control].
+var ErrBlockedAddress = guard.ErrBlocked
+
 // A Client sends attempts. It is safe for concurrent use; a replica needs one.
 type Client struct {
 	config    Config

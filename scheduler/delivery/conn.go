@@ -37,7 +37,7 @@ type conn struct {
 	failure error         // why the request was not written, or not all of it
 }
 
-// past is a deadline that ends what a connection is doing, and all that it would do.
+// past is an expired deadline: with it every read and write fails at once.
 var past = time.Unix(1, 0)
 
 var (

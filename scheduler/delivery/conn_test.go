@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // A faulty is a connection whose n-th write hands over only so many bytes, and breaks it.
@@ -55,7 +57,7 @@ func TestARequestMovesOnlyIfNothingOfItWasWritten(t *testing.T) {
 		{"fresh, one byte is taken", 1, 1, false, true},
 	}
 	for _, test := range tests {
-		for _, method := range append(methods, "TRACE") {
+		for _, method := range append(wire.Methods, "TRACE") {
 			for size, body := range map[string][]byte{"none": nil, "small": []byte("body"), "large": make([]byte, 2*maxAtOnce)} {
 				t.Run(fmt.Sprintf("%s, %s, body %s", test.name, method, size), func(t *testing.T) {
 					t.Parallel()
@@ -74,7 +76,7 @@ func TestARequestMovesOnlyIfNothingOfItWasWritten(t *testing.T) {
 						}
 					}
 					res := c.Send(t.Context(), attemptRequest(u, method, "second", body))
-					if res.OK() != test.moves || res.Sent != test.sent || !test.moves && res.Reason != ReasonConnect {
+					if res.OK() != test.moves || res.Sent != test.sent || !test.moves && res.Reason != wire.ReasonConnect {
 						t.Errorf("got %+v; want moved %t, sent %t", res, test.moves, test.sent)
 					}
 					if moved := count.Load() == 2; moved != test.moves {
@@ -128,7 +130,7 @@ func TestAResetIsReportedAsOne(t *testing.T) {
 		u := listen(t, answering("%s", part))
 		c := newClient(t, Config{})
 		connecting(c, func(nc net.Conn, _ int) net.Conn { return &endingIn{nc, len(part), syscall.ECONNRESET} })
-		if res := c.Send(t.Context(), post(u)); res.Reason != ReasonConnect || res.Error != "connection reset by "+u.Host {
+		if res := c.Send(t.Context(), post(u)); res.Reason != wire.ReasonConnect || res.Error != "connection reset by "+u.Host {
 			t.Errorf("after %q: %+v", part, res)
 		}
 	}
@@ -182,8 +184,8 @@ func TestAnswersWithinTheHeaderLimit(t *testing.T) {
 			t.Errorf("headers of %d bytes: %+v", size, res)
 		}
 	}
-	long := Request{Method: "POST", URL: listen(t, answering("HTTP/1.1 103 Hint\r\nX: %0900d\r\n\r\n%s", 1, head(200)))}
-	if res := c.Send(t.Context(), long); res.Reason != ReasonConnect || res.Status != 0 {
+	long := wire.Request{Method: "POST", URL: listen(t, answering("HTTP/1.1 103 Hint\r\nX: %0900d\r\n\r\n%s", 1, head(200)))}
+	if res := c.Send(t.Context(), long); res.Reason != wire.ReasonConnect || res.Status != 0 {
 		t.Errorf("interim answers count towards the limit: %+v", res)
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // A script is the connection to a target that answers the first request with the given bytes, in pieces, and then hangs
@@ -139,7 +141,9 @@ var target = &url.URL{Scheme: "http", Host: "target", Path: "/"}
 func (p *pair) ours(method string, s *script) outcome {
 	p.next = s
 	all := bodyLimit
-	res := p.client.Send(context.Background(), Request{Method: method, URL: target, Timeout: time.Hour, KeepBytes: &all})
+	res := p.client.Send(context.Background(), wire.Request{
+		Method: method, URL: target, Timeout: time.Hour, KeepBytes: &all,
+	})
 	o := outcome{Status: res.Status, Header: res.Header, Body: string(res.Body), Cut: res.Truncated}
 	o.Error = kind(res.Error)
 	for _, idle := range p.client.everybody.idle {
@@ -171,7 +175,7 @@ func (p *pair) theirs(method string, s *script) (o outcome) {
 	resp, err := p.transport.RoundTrip(req)
 	if err == nil {
 		o.Status = resp.StatusCode
-		_, o.Error = textOf(&Request{URL: target}, resp)
+		_, o.Error = textOf(&wire.Request{URL: target}, resp)
 	}
 	if err == nil && resp.StatusCode >= 200 {
 		o.Header = keptHeaders(resp.Header)

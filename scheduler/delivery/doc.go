@@ -2,7 +2,7 @@
 //
 // A [Client] is created once per replica and shared by all workers. [Client.Send] returns when the exchange is over:
 // the whole answer is read, the timeout is reached, the connection has failed, or the caller's context is cancelled.
-// It never returns an error; every outcome is a [Result].
+// It never returns an error; every outcome is a [wire.Result].
 //
 //	                 2xx, whole body read ────────────► success          Reason ""
 //	request ──┬────► 3xx, 4xx, 5xx ───────────────────► failure          Reason redirect, http_4xx, http_5xx
@@ -25,11 +25,11 @@
 //	     ▲                 │
 //	     └─────────────────┴─ nothing was taken, and the connection was a reused one
 //
-// When an attempt is over, [Result.Sent] is true unless nothing of the request was written.
+// When an attempt is over, [wire.Result.Sent] is true unless nothing of the request was written.
 //
 // An idle connection is looked at right before it is used, and dropped if it has ended or the target has said anything.
-// It may end all the same while the request is on its way, so [Request.Fresh] is for attempts that must not risk that.
-// A connection becomes idle only if the answer was read to its end, nothing came after it, all of the request was
+// It may end all the same while the request is on its way, so [wire.Request.Fresh] is for attempts that must not risk
+// that. A connection becomes idle only if the answer was read to its end, nothing came after it, all of the request was
 // written, and neither side asked for an end. HTTP/2 is not offered, because its client repeats streams that the peer
 // has already seen.
 //
@@ -46,7 +46,4 @@
 // excerpt are capped. Nothing is decompressed, redirects are not followed, there are no cookies, and the
 // environment's proxy settings are ignored. An attempt that ends leaves no goroutine and no descriptor behind, except
 // connections that may be reused, for a few seconds. What would end a line in a header or URL is never written.
-//
-// The functions [CheckMethod], [CheckURL], [CheckHost] and [CheckHeader] are for the time when a job is written; their
-// errors tell its author what would be right.
 package delivery

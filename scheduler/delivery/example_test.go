@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/delivery/wire"
 )
 
 func Example() {
@@ -21,16 +22,16 @@ func Example() {
 	client := delivery.New(delivery.Config{UserAgent: "punctual/1.0", Guard: guard.New(guard.Loopback)})
 	defer client.Close()
 
-	u, err := delivery.CheckURL(target.URL + "/hooks/nightly")
+	u, err := wire.CheckURL(target.URL + "/hooks/nightly")
 	if err != nil {
 		fmt.Println("url:", err)
 		return
 	}
-	res := client.Send(context.Background(), delivery.Request{
+	res := client.Send(context.Background(), wire.Request{
 		Method:  http.MethodPost,
 		URL:     u,
 		Header:  http.Header{"Content-Type": {"application/json"}},
-		Extra:   []delivery.Header{{Name: "Punctual-Attempt", Value: "1"}},
+		Extra:   []wire.Header{{Name: "Punctual-Attempt", Value: "1"}},
 		Body:    []byte(`{"report":"nightly"}`),
 		Timeout: 10 * time.Second,
 	})
@@ -45,7 +46,7 @@ func ExampleCheckURL() {
 	for _, raw := range []string{
 		"example.com/hook", "https://me:pw@example.com/", "http://127.1/", "https://example.com/hook",
 	} {
-		_, err := delivery.CheckURL(raw)
+		_, err := wire.CheckURL(raw)
 		fmt.Println(err)
 	}
 	// Output:

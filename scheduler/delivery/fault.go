@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // A faultError is what is wrong with an answer that is not HTTP/1.1.
@@ -148,12 +150,12 @@ func headerFault(lines []byte) (is string, whole bool) {
 		switch {
 		case folded && n == 0:
 			return "its first header line is folded", true
-		case strings.ContainsFunc(line, isControl):
+		case strings.ContainsFunc(line, wire.IsControl):
 			return "a header has a control character", true
 		case folded:
 		case !colon:
 			return "a header line has no colon", true
-		case name == "" || strings.ContainsFunc(strings.TrimRight(name, " \t"), notToken):
+		case name == "" || strings.ContainsFunc(strings.TrimRight(name, " \t"), wire.NotToken):
 			return "a header has a name that is none", true
 		case strings.EqualFold(name, "Transfer-Encoding") && !strings.EqualFold(value, "chunked"):
 			return "its Transfer-Encoding is not chunked", true

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 func TestEachFaultOfAnAnswerHasItsName(t *testing.T) {
@@ -54,7 +56,7 @@ func TestEachFaultOfAnAnswerHasItsName(t *testing.T) {
 			t.Parallel()
 			u := listen(t, closing(test.answer))
 			res := newClient(t, Config{}).Send(t.Context(), post(u))
-			if res.Reason != ReasonConnect || !res.Sent || !strings.Contains(res.Error, test.text) {
+			if res.Reason != wire.ReasonConnect || !res.Sent || !strings.Contains(res.Error, test.text) {
 				t.Errorf("%s: %q, want … %s", res.Reason, res.Error, test.text)
 			}
 		})
@@ -72,7 +74,7 @@ func TestATargetThatSpeaksOnlyHTTP2InTLS(t *testing.T) {
 	})
 	u.Scheme = "https"
 	res := newClient(t, Config{RootCAs: roots}).Send(t.Context(), post(u))
-	if res.Reason != ReasonTLS || !strings.HasSuffix(res.Error, onlyHTTP2) {
+	if res.Reason != wire.ReasonTLS || !strings.HasSuffix(res.Error, onlyHTTP2) {
 		t.Errorf("%s: %q, want … %s", res.Reason, res.Error, onlyHTTP2)
 	}
 }
@@ -99,7 +101,7 @@ func TestARedirectNamesWhereItLeads(t *testing.T) {
 		r := post(u)
 		r.KeepBytes = test.keep
 		res := newClient(t, Config{}).Send(t.Context(), r)
-		if res.Reason != ReasonRedirect || !strings.Contains(res.Error, test.text) ||
+		if res.Reason != wire.ReasonRedirect || !strings.Contains(res.Error, test.text) ||
 			strings.Contains(res.Error, "hunter2") {
 			t.Errorf("%d %s: %s: %q, want … %s", test.status, test.location, res.Reason, res.Error, test.text)
 		}

@@ -11,12 +11,14 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 var errDialled = errors.New("dialled")
 
 // dialled returns the address that the client dials for a request.
-func dialled(r *Request) (addr string) {
+func dialled(r *wire.Request) (addr string) {
 	c := New(Config{})
 	defer c.Close()
 	c.everybody.connect = func(_ context.Context, _, to string) (net.Conn, error) {
@@ -28,7 +30,7 @@ func dialled(r *Request) (addr string) {
 }
 
 // sent writes a request and reads it back as a server does.
-func sent(t *testing.T, r *Request) *http.Request {
+func sent(t *testing.T, r *wire.Request) *http.Request {
 	t.Helper()
 	wire, err := appendHead(nil, r, "punctual")
 	if err != nil {
@@ -59,7 +61,7 @@ func FuzzCheckURL(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		u, err := CheckURL(raw)
+		u, err := wire.CheckURL(raw)
 		if err != nil {
 			if text := err.Error(); text == "" || len(text) > 500 {
 				t.Fatalf("%q: %q", raw, text)
@@ -70,7 +72,7 @@ func FuzzCheckURL(f *testing.F) {
 		if port == "" {
 			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 		}
-		r := &Request{Method: "POST", URL: u, Body: []byte("body")}
+		r := &wire.Request{Method: "POST", URL: u, Body: []byte("body")}
 		if addr, want := dialled(r), net.JoinHostPort(u.Hostname(), port); addr != want {
 			t.Fatalf("%q: dialled %q, want %q", raw, addr, want)
 		}
@@ -119,7 +121,7 @@ func FuzzCheckHeader(f *testing.F) {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, name, value string) {
-		if err := CheckHeader(name, value); err != nil {
+		if err := wire.CheckHeader(name, value); err != nil {
 			if text := err.Error(); text == "" || len(text) > 2000 ||
 				len(value) > 8 && !strings.Contains(name, value) && strings.Contains(text, value) {
 				t.Fatalf("%q: %q: %q", name, value, text)
@@ -127,9 +129,9 @@ func FuzzCheckHeader(f *testing.F) {
 			return
 		}
 		// Build and send the header as for a job.
-		r := &Request{
+		r := &wire.Request{
 			Method: "GET", URL: &url.URL{Scheme: "http", Host: "example.com", Path: "/"},
-			Header: http.Header{http.CanonicalHeaderKey(name): {value}}, Extra: []Header{{"Punctual-Run", "1"}},
+			Header: http.Header{http.CanonicalHeaderKey(name): {value}}, Extra: []wire.Header{{Name: "Punctual-Run", Value: "1"}},
 		}
 		got := sent(t, r)
 		key, want := http.CanonicalHeaderKey(name), 3

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/delivery/wire"
 )
 
 // allowing returns a guard that allows every tenant a network.
@@ -34,7 +35,7 @@ func TestTheZeroConfigCallsPublicAddressesOnly(t *testing.T) {
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			res := c.Send(t.Context(), post(&url.URL{Scheme: scheme, Host: host, Path: "/"}))
-			if res.Reason != ReasonBlockedAddress || res.Sent || !strings.Contains(res.Error, "--allow-targets=") {
+			if res.Reason != wire.ReasonBlockedAddress || res.Sent || !strings.Contains(res.Error, "--allow-targets=") {
 				t.Errorf("%s://%s: %+v", scheme, host, res)
 			}
 		}
@@ -52,15 +53,15 @@ func TestAConnectionIsNotUsedByATenantThatMayNotCallItsAddress(t *testing.T) {
 	loopback := guard.Loopback
 	g.SetTenants(map[int32][]netip.Prefix{1: loopback, 3: loopback, 4: {netip.MustParsePrefix("10.0.0.0/8")}})
 	c := newClient(t, Config{Guard: g})
-	send := func(tenant int32) Reason {
+	send := func(tenant int32) wire.Reason {
 		r := post(u)
 		r.Tenant = tenant
 		return c.Send(t.Context(), r).Reason
 	}
 	for i, test := range []struct {
 		tenant int32
-		want   Reason
-	}{{1, ""}, {2, ReasonBlockedAddress}, {4, ReasonBlockedAddress}, {3, ""}, {1, ""}, {2, ReasonBlockedAddress}} {
+		want   wire.Reason
+	}{{1, ""}, {2, wire.ReasonBlockedAddress}, {4, wire.ReasonBlockedAddress}, {3, ""}, {1, ""}, {2, wire.ReasonBlockedAddress}} {
 		if got := send(test.tenant); got != test.want {
 			t.Errorf("step %d, tenant %d: reason %q, want %q", i, test.tenant, got, test.want)
 		}
@@ -69,7 +70,7 @@ func TestAConnectionIsNotUsedByATenantThatMayNotCallItsAddress(t *testing.T) {
 		t.Errorf("%d connections; tenants that may call the same share one", n)
 	}
 	g.SetTenants(map[int32][]netip.Prefix{3: loopback})
-	if got := send(1); got != ReasonBlockedAddress {
+	if got := send(1); got != wire.ReasonBlockedAddress {
 		t.Errorf("reason %q after the permission was taken back, though a connection is idle", got)
 	}
 	if got := send(3); got != "" || conns.Load() != 1 {
@@ -123,7 +124,7 @@ func TestANameThatRebindsIsJudgedAtEveryConnection(t *testing.T) {
 			return here, nil
 		},
 	}
-	send := func(resolvesTo ...string) Result {
+	send := func(resolvesTo ...string) wire.Result {
 		answer.Store(&resolvesTo)
 		return c.Send(t.Context(), post(&url.URL{Scheme: "http", Host: "rebinding.example:" + port, Path: "/"}))
 	}
@@ -135,7 +136,7 @@ func TestANameThatRebindsIsJudgedAtEveryConnection(t *testing.T) {
 	}
 	c.Close()
 	for _, to := range []string{"127.0.0.2", "169.254.169.254", "10.0.0.1", "0.0.0.0"} {
-		if res := send(to); res.Reason != ReasonBlockedAddress || !strings.Contains(res.Error, to) {
+		if res := send(to); res.Reason != wire.ReasonBlockedAddress || !strings.Contains(res.Error, to) {
 			t.Errorf("%s: %+v", to, res)
 		}
 	}
@@ -240,7 +241,7 @@ func TestTargetsBehindAProxy(t *testing.T) {
 		}
 		for _, host := range []string{"127.0.0.2:7", "[::1]:7", "[::ffff:127.0.0.2]:7", "169.254.169.254"} {
 			res := c.Send(t.Context(), post(&url.URL{Scheme: scheme, Host: host, Path: "/"}))
-			if res.Reason != ReasonBlockedAddress {
+			if res.Reason != wire.ReasonBlockedAddress {
 				t.Errorf("%s: %+v", host, res)
 			}
 		}
@@ -261,28 +262,28 @@ func TestProxiesThatRefuseOrFail(t *testing.T) {
 	_ = gone.Close()
 	for _, test := range []struct {
 		name, answer string
-		reason       Reason
+		reason       wire.Reason
 		text         string
 	}{
 		{
 			"refuses the target",
-			"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", ReasonBlockedAddress, "the egress proxy refused it",
+			"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", wire.ReasonBlockedAddress, "the egress proxy refused it",
 		},
-		{"wants another password", "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", ReasonConnect, "--egress-proxy"},
-		{"cannot reach the target", "HTTP/1.1 502 Bad Gateway\r\n\r\n", ReasonConnect, "answered 502"},
-		{"redirects", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", ReasonConnect, "answered 302"},
-		{"is none", "220 mail.example.com ESMTP\r\n", ReasonConnect, "does not answer as a proxy does"},
+		{"wants another password", "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", wire.ReasonConnect, "--egress-proxy"},
+		{"cannot reach the target", "HTTP/1.1 502 Bad Gateway\r\n\r\n", wire.ReasonConnect, "answered 502"},
+		{"redirects", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", wire.ReasonConnect, "answered 302"},
+		{"is none", "220 mail.example.com ESMTP\r\n", wire.ReasonConnect, "does not answer as a proxy does"},
 		{
 			"never ends its headers",
-			"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100<<10), ReasonConnect, "does not answer as a proxy does",
+			"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100<<10), wire.ReasonConnect, "does not answer as a proxy does",
 		},
 		{
 			"speaks for the target",
-			"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ReasonConnect,
+			"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", wire.ReasonConnect,
 			"does not answer as a proxy does",
 		},
-		{"says nothing", " ", ReasonTimeout, "no connection through the egress proxy within " + short.String()},
-		{"is down", "", ReasonConnect, "cannot be reached"},
+		{"says nothing", " ", wire.ReasonTimeout, "no connection through the egress proxy within " + short.String()},
+		{"is down", "", wire.ReasonConnect, "cannot be reached"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newFakeProxy(t, "", test.answer)
@@ -290,7 +291,7 @@ func TestProxiesThatRefuseOrFail(t *testing.T) {
 				p.url.Host = gone.Addr().String()
 			}
 			r := post(&url.URL{Scheme: "http", Host: "192.0.2.1", Path: "/"})
-			if test.reason == ReasonTimeout {
+			if test.reason == wire.ReasonTimeout {
 				r.Timeout = short
 			}
 			res := newClient(t, Config{Proxy: p.url, Guard: allowing("192.0.2.0/24")}).Send(t.Context(), r)

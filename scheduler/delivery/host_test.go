@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // An ingress is reached by its address and decides by name, in the handshake and in the header.
@@ -29,7 +31,7 @@ func TestATargetIsCalledByAnotherName(t *testing.T) {
 	})
 	secure.Scheme = "https"
 	c := newClient(t, Config{RootCAs: roots})
-	send := func(host string, over string) Result {
+	send := func(host string, over string) wire.Result {
 		r := post(secure)
 		if over == "http" {
 			r.URL = listen(t, plain)
@@ -46,7 +48,7 @@ func TestATargetIsCalledByAnotherName(t *testing.T) {
 	}
 	for called, name := range map[string]string{"other.internal": "other.internal", "": "127.0.0.1"} {
 		res := send(called, "https")
-		if res.Reason != ReasonTLS || !strings.HasSuffix(res.Error, "the certificate is not for host "+name) {
+		if res.Reason != wire.ReasonTLS || !strings.HasSuffix(res.Error, "the certificate is not for host "+name) {
 			t.Errorf("by the name %s: %+v", name, res)
 		}
 	}
@@ -54,7 +56,7 @@ func TestATargetIsCalledByAnotherName(t *testing.T) {
 	r := post(secure)
 	r.Host = "billing.internal"
 	c = newClient(t, Config{RootCAs: roots, Guard: allowing("192.0.2.0/24")})
-	if res := c.Send(t.Context(), r); res.Reason != ReasonBlockedAddress {
+	if res := c.Send(t.Context(), r); res.Reason != wire.ReasonBlockedAddress {
 		t.Errorf("at an address that must not be called: %+v", res)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/delivery/wire"
 )
 
 func TestHostileTargets(t *testing.T) {
@@ -107,12 +108,12 @@ func TestTargetsThatCannotBeReached(t *testing.T) {
 	tests := []struct {
 		name, host string
 		control    func(string, string, syscall.RawConn) error
-		reason     Reason
+		reason     wire.Reason
 		text       string
 	}{
-		{"refused", ln.Addr().String(), nil, ReasonConnect, "connection refused by " + ln.Addr().String()},
-		{"unknown name", "no-such-host.invalid", nil, ReasonConnect, "resolve"},
-		{"blocked", ln.Addr().String(), blocked, ReasonBlockedAddress, "the address is not allowed: it is private"},
+		{"refused", ln.Addr().String(), nil, wire.ReasonConnect, "connection refused by " + ln.Addr().String()},
+		{"unknown name", "no-such-host.invalid", nil, wire.ReasonConnect, "resolve"},
+		{"blocked", ln.Addr().String(), blocked, wire.ReasonBlockedAddress, "the address is not allowed: it is private"},
 	}
 	for _, test := range tests {
 		for _, scheme := range []string{"http", "https"} {
@@ -149,7 +150,7 @@ type hostileTarget struct {
 	name    string
 	handle  func(nc net.Conn, number int)
 	status  int
-	reason  Reason
+	reason  wire.Reason
 	text    string // part of the error
 	timeout time.Duration
 }
@@ -161,43 +162,43 @@ const (
 
 func hostileTargets() []hostileTarget {
 	return []hostileTarget{
-		{name: "never answers", handle: answering(""), reason: ReasonTimeout, text: "no answer within 2s", timeout: enough},
-		{name: "reads too slowly", handle: readingSlowly, reason: ReasonTimeout, timeout: short},
+		{name: "never answers", handle: answering(""), reason: wire.ReasonTimeout, text: "no answer within 2s", timeout: enough},
+		{name: "reads too slowly", handle: readingSlowly, reason: wire.ReasonTimeout, timeout: short},
 		{
 			name:   "drips its headers",
 			handle: dripping("HTTP/1.1 200 OK\r\n", "X: y\r\n"),
-			reason: ReasonTimeout, timeout: short,
+			reason: wire.ReasonTimeout, timeout: short,
 		},
 		{
 			name:   "drips its body",
 			handle: dripping("HTTP/1.1 200 OK\r\n\r\n", "x"),
-			status: 200, reason: ReasonTimeout, text: "the answer was not complete within 2s", timeout: enough,
+			status: 200, reason: wire.ReasonTimeout, text: "the answer was not complete within 2s", timeout: enough,
 		},
 		{
 			name:   "drips the body of a failure",
 			handle: dripping("HTTP/1.1 410 Gone\r\n\r\n", "x"),
-			status: 410, reason: ReasonHTTP4xx, timeout: enough,
+			status: 410, reason: wire.ReasonHTTP4xx, timeout: enough,
 		},
 		{
 			name:   "stalls within its body",
 			handle: answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"),
-			status: 200, reason: ReasonTimeout, timeout: enough,
+			status: 200, reason: wire.ReasonTimeout, timeout: enough,
 		},
 		{
 			name:   "stalls within a chunk",
 			handle: answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"),
-			status: 200, reason: ReasonTimeout, timeout: enough,
+			status: 200, reason: wire.ReasonTimeout, timeout: enough,
 		},
 		{name: "never ends its body", handle: endless("HTTP/1.1 200 OK\r\n\r\n", nil), status: 200},
 		{
 			name:   "never ends its headers",
 			handle: endless("HTTP/1.1 200 OK\r\nX: ", nil),
-			reason: ReasonConnect, text: "larger than 64 KiB",
+			reason: wire.ReasonConnect, text: "larger than 64 KiB",
 		},
 		{
 			name:   "answers a gigabyte",
 			handle: endless("HTTP/1.1 500 No\r\nContent-Length: 1073741824\r\n\r\n", nil),
-			status: 500, reason: ReasonHTTP5xx,
+			status: 500, reason: wire.ReasonHTTP5xx,
 		},
 		{
 			name:   "answers 100 headers",
@@ -207,43 +208,43 @@ func hostileTargets() []hostileTarget {
 		{
 			name:   "answers 10,000 headers",
 			handle: answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n%s\r\n", headerLines(10_000)),
-			reason: ReasonConnect, text: "larger than 64 KiB",
+			reason: wire.ReasonConnect, text: "larger than 64 KiB",
 		},
 		{
 			name:   "redirects",
 			handle: answering("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"),
-			status: 302, reason: ReasonRedirect, text: "redirects to http://127.0.0.1:1/; redirects are not followed",
+			status: 302, reason: wire.ReasonRedirect, text: "redirects to http://127.0.0.1:1/; redirects are not followed",
 		},
-		{name: "resets", handle: resetting, reason: ReasonConnect, text: "reset"},
-		{name: "closes unanswered", handle: closing(""), reason: ReasonConnect, text: "closed the connection"},
+		{name: "resets", handle: resetting, reason: wire.ReasonConnect, text: "reset"},
+		{name: "closes unanswered", handle: closing(""), reason: wire.ReasonConnect, text: "closed the connection"},
 		{
 			name:   "closes within its headers",
 			handle: closing("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n"),
-			reason: ReasonConnect, text: "closed the connection",
+			reason: wire.ReasonConnect, text: "closed the connection",
 		},
 		{
 			name:   "closes within its body",
 			handle: closing("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"),
-			status: 200, reason: ReasonConnect, text: "closed the connection",
+			status: 200, reason: wire.ReasonConnect, text: "closed the connection",
 		},
 		{
-			name: "speaks garbage", handle: closing("\x00\xff\x16 hello\r\n\r\n"), reason: ReasonConnect, text: "not valid HTTP",
+			name: "speaks garbage", handle: closing("\x00\xff\x16 hello\r\n\r\n"), reason: wire.ReasonConnect, text: "not valid HTTP",
 		},
 		{name: "speaks unasked", handle: func(nc net.Conn, _ int) {
 			_, _ = io.WriteString(nc, "220 mail.example.com ESMTP\r\n")
 			_, _ = io.Copy(io.Discard, nc)
-		}, reason: ReasonConnect},
+		}, reason: wire.ReasonConnect},
 		{
 			name:   "answers two lengths",
 			handle: closing("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
-			reason: ReasonConnect, text: "not valid HTTP: it has two values of Content-Length",
+			reason: wire.ReasonConnect, text: "not valid HTTP: it has two values of Content-Length",
 		},
 		{
 			name:   "breaks its chunks",
 			handle: closing("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
-			status: 200, reason: ReasonConnect, text: "its chunks are malformed",
+			status: 200, reason: wire.ReasonConnect, text: "its chunks are malformed",
 		},
-		{name: "goes on with hints", handle: endless("", []byte("HTTP/1.1 103 Early Hints\r\n\r\n")), reason: ReasonConnect},
+		{name: "goes on with hints", handle: endless("", []byte("HTTP/1.1 103 Early Hints\r\n\r\n")), reason: wire.ReasonConnect},
 		{
 			name:   "hints, then answers",
 			handle: answering("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n%s", okAnswer),
@@ -252,23 +253,23 @@ func hostileTargets() []hostileTarget {
 		{
 			name:   "switches protocols",
 			handle: answering("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
-			status: 101, reason: ReasonConnect, text: "101",
+			status: 101, reason: wire.ReasonConnect, text: "101",
 		},
 		{
 			name:   "answers 999",
 			handle: answering("HTTP/1.1 999 Huh\r\nContent-Length: 0\r\n\r\n"),
-			status: 999, reason: ReasonConnect, text: "999",
+			status: 999, reason: wire.ReasonConnect, text: "999",
 		},
 		{
 			name:   "never answers a handshake",
 			handle: func(nc net.Conn, _ int) { _, _ = io.Copy(io.Discard, nc) },
-			reason: ReasonTimeout, timeout: short,
+			reason: wire.ReasonTimeout, timeout: short,
 		},
 	}
 }
 
 // request returns the request to send to the target.
-func (h *hostileTarget) request(u *url.URL) Request {
+func (h *hostileTarget) request(u *url.URL) wire.Request {
 	r := post(u)
 	if h.timeout > 0 {
 		r.Timeout = h.timeout

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"cmp"
 	"math"
 	"net/http"
 	"net/url"
@@ -9,12 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // An address is what connections are shared by.
 type address struct {
 	scheme, name, port string
-	server             string // the name that a target proves, of [Request.Host] or else of the URL
+	server             string // the name that a target proves, of [wire.Request.Host] or else of the URL
 }
 
 func addressOf(u *url.URL, host string) address {
@@ -22,13 +23,8 @@ func addressOf(u *url.URL, host string) address {
 	if host != "" {
 		server = (&url.URL{Host: host}).Hostname()
 	}
-	return address{u.Scheme, u.Hostname(), PortOf(u), server}
+	return address{u.Scheme, u.Hostname(), wire.PortOf(u), server}
 }
-
-var ports = map[string]string{"http": "80", "https": "443"}
-
-// PortOf returns the port that an HTTP or HTTPS URL leads to.
-func PortOf(u *url.URL) string { return cmp.Or(u.Port(), ports[u.Scheme]) }
 
 // conn returns an idle connection, unless fresh asks for a new one, or else a new one.
 func (p *pool) conn(x *attempt, to address, fresh bool) (*conn, error) {

@@ -19,6 +19,8 @@ import (
 
 	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // MailConfig says how a [Mailer] reaches its mail server, and to whom it may write.
@@ -39,26 +41,6 @@ type Mailer struct {
 	resolve func(address string) string // for tests: where to connect for an address
 }
 
-// CheckMailServer parses the URL of a mail server, or reports what is wrong with it, without quoting a password.
-func CheckMailServer(raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" {
-		return nil, errors.New("must be smtp://user@host:587 or smtps://user@host:465")
-	}
-	if err := checkHost(u.Hostname()); err != nil {
-		return nil, err
-	}
-	if p := u.Port(); p != "" {
-		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
-			return nil, errors.New("must have a port between 1 and 65535")
-		}
-	}
-	if u.RawQuery != "" && (u.RawQuery != "starttls=off" || u.Scheme != "smtp") {
-		return nil, errors.New("must have no query, or, with smtp, the query starttls=off")
-	}
-	return u, nil
-}
-
 // NewMailer returns a mailer.
 func NewMailer(c MailConfig) *Mailer {
 	if len(c.Domains) == 0 {
@@ -68,19 +50,6 @@ func NewMailer(c MailConfig) *Mailer {
 }
 
 func domainOf(address string) string { return address[strings.LastIndex(address, "@")+1:] }
-
-// mailbox is a plain address without quotes and comments, so that it means the same in an envelope, a header and a
-// mailto URL.
-var mailbox = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_+=~'-]*(\.[A-Za-z0-9_+=~'-]+)*@[A-Za-z0-9.-]+$`)
-
-// CheckMailbox reports what is wrong with an e-mail address.
-func CheckMailbox(address string) error {
-	user, _, _ := strings.Cut(address, "@")
-	if !mailbox.MatchString(address) || len(address) > 254 || len(user) > 64 || checkHost(domainOf(address)) != nil {
-		return errors.New("must be one plain e-mail address of ASCII characters, such as ops@example.com")
-	}
-	return nil
-}
 
 // Check reports why no mail may go to an address.
 func (m *Mailer) Check(address string) error {
@@ -105,27 +74,28 @@ type Mail struct {
 }
 
 // Send sends a message, within timeout. Another attempt may follow unless the result is final.
-func (m *Mailer) Send(ctx context.Context, message Mail, timeout time.Duration) Result {
+func (m *Mailer) Send(ctx context.Context, message Mail, timeout time.Duration) wire.Result {
 	if err := m.Check(message.To); err != nil {
-		return Result{Reason: ReasonBlockedAddress, Error: oneLine(err.Error()), Final: true}
+		return wire.Result{Reason: wire.ReasonBlockedAddress, Error: oneLine(err.Error()), Final: true}
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	sent, err := m.deliver(ctx, message, timeout)
 	if err == nil {
-		return Result{Sent: true}
+		return wire.Result{Sent: true}
 	}
-	r := Result{Sent: sent}
+	r := wire.Result{Sent: sent}
 	var answer *textproto.Error
 	switch {
 	case errors.As(err, &answer):
-		r.Reason, r.Error = ReasonMailRefused, oneLine(fmt.Sprintf("the mail server answered %d %s", answer.Code, answer.Msg))
+		r.Reason = wire.ReasonMailRefused
+		r.Error = oneLine(fmt.Sprintf("the mail server answered %d %s", answer.Code, answer.Msg))
 		if r.Sent = !errors.Is(err, errNoSession); !r.Sent {
-			r.Reason = ReasonConnect
+			r.Reason = wire.ReasonConnect
 		}
 		r.Final = r.Sent && answer.Code >= 500
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), isDeadline(err):
-		r.Reason, r.Error = ReasonTimeout, "the mail server did not answer within "+Short(timeout)
+		r.Reason, r.Error = wire.ReasonTimeout, "the mail server did not answer within "+wire.Short(timeout)
 	case ctx.Err() != nil:
 		r.Cancelled, r.Error = true, "cancelled before the mail server had answered"
 	default:
@@ -139,11 +109,11 @@ func (m *Mailer) Send(ctx context.Context, message Mail, timeout time.Duration) 
 var errNoSession = errors.New("no session with the mail server")
 
 // mailFault says what is wrong with a session. The texts of the library name what the server lacks, such as STARTTLS.
-func mailFault(err error) (Reason, string) {
+func mailFault(err error) (wire.Reason, string) {
 	var cert *tls.CertificateVerificationError
 	var op net.Error
 	if errors.As(err, &cert) {
-		return ReasonTLS, "no secure connection to the mail server: " + certificateText(cert.Err)
+		return wire.ReasonTLS, "no secure connection to the mail server: " + certificateText(cert.Err)
 	}
 	reason, text := classify(err, false)
 	if text == notSent && !errors.As(err, &op) {

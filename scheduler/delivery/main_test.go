@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/delivery/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -112,8 +113,8 @@ func answering(format string, args ...any) func(net.Conn, int) {
 	}
 }
 
-func post(u *url.URL) Request {
-	return Request{Method: http.MethodPost, URL: u, Body: []byte(`{"n":1}`), Timeout: 20 * time.Second}
+func post(u *url.URL) wire.Request {
+	return wire.Request{Method: http.MethodPost, URL: u, Body: []byte(`{"n":1}`), Timeout: 20 * time.Second}
 }
 
 // until waits for a condition that another goroutine brings about.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // A witness counts the requests that reach it by their header Attempt.
@@ -55,10 +57,10 @@ func (w *witness) closesUnanswered(hangUp func(net.Conn)) func(net.Conn, int) {
 	}
 }
 
-func attemptRequest(u *url.URL, method, id string, body []byte) Request {
-	return Request{
+func attemptRequest(u *url.URL, method, id string, body []byte) wire.Request {
+	return wire.Request{
 		Method: method, URL: u, Body: body, Timeout: 20 * time.Second,
-		Extra: []Header{{"Attempt", id}, {"Idempotency-Key", id}, {"X-Idempotency-Key", id}},
+		Extra: []wire.Header{{Name: "Attempt", Value: id}, {Name: "Idempotency-Key", Value: id}, {Name: "X-Idempotency-Key", Value: id}},
 	}
 }
 
@@ -76,7 +78,7 @@ func TestAReusedConnectionThatClosesUnansweredCarriesOneRequest(t *testing.T) {
 	}
 	for _, scheme := range []string{"http", "https"} {
 		for name, hangUp := range hangUps {
-			for _, method := range append(methods, "TRACE") {
+			for _, method := range append(wire.Methods, "TRACE") {
 				for _, body := range []string{"", "body"} {
 					t.Run(fmt.Sprintf("%s %s %s %s", scheme, name, method, body), func(t *testing.T) {
 						w := new(witness)
@@ -90,7 +92,7 @@ func TestAReusedConnectionThatClosesUnansweredCarriesOneRequest(t *testing.T) {
 							t.Fatalf("first: %+v", res)
 						}
 						res := c.Send(t.Context(), attemptRequest(u, method, "second", []byte(body)))
-						if res.Reason != ReasonConnect || !res.Sent || res.Status != 0 {
+						if res.Reason != wire.ReasonConnect || !res.Sent || res.Status != 0 {
 							t.Errorf("got %+v, want a failed connection, sent", res)
 						}
 						if res := c.Send(t.Context(), attemptRequest(u, method, "third", []byte(body))); !res.OK() {

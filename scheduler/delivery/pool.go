@@ -12,6 +12,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/delivery/wire"
 )
 
 // A pool holds the connections of tenants that may call the same addresses. A connection serves any attempt at the same
@@ -131,8 +132,8 @@ func (p *pool) following(ctx context.Context, x *attempt) context.Context {
 		return ctx
 	}
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		DNSStart:     func(httptrace.DNSStartInfo) { x.missing.Store(noName) },
-		ConnectStart: func(string, string) { x.missing.Store(noConnection) },
+		DNSStart:     func(httptrace.DNSStartInfo) { x.missing.Store(wire.MissingName) },
+		ConnectStart: func(string, string) { x.missing.Store(wire.MissingConnection) },
 	})
 }
 
@@ -149,7 +150,7 @@ func (p *pool) open(ctx context.Context, x *attempt, to address) (*conn, error) 
 		c.raw, err = s.SyscallConn()
 	}
 	if err == nil && to.scheme == "https" {
-		x.missing.Store(noHandshake)
+		x.missing.Store(wire.MissingHandshake)
 		cfg := p.tls.Clone()
 		cfg.ServerName = to.server
 		secure := tls.Client(socket, cfg)

@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"punctual/scheduler/delivery/guard"
+	"punctual/scheduler/delivery/wire"
 )
 
 // A proxy is the proxy through which targets are reached, by CONNECT, for http as for https. So an exchange is with
@@ -92,7 +93,7 @@ func (p *proxy) ask(nc net.Conn, addr string) error {
 	// Closing the body would read it to its end.
 	response, err := http.ReadResponse(reader, request) //nolint:bodyclose // the connection is closed instead
 	if isDeadline(err) {
-		return &tunnelError{noTunnel + " within " + Short(connectTimeout)}
+		return &tunnelError{noTunnel + " within " + wire.Short(connectTimeout)}
 	}
 	// A target does not speak before it is asked, so nothing may follow the headers.
 	if err != nil || response.StatusCode/100 == 2 && reader.Buffered() > 0 {
@@ -135,3 +136,6 @@ func checkBehind(ctx context.Context, rules *guard.Rules, addr string) error {
 	}
 	return nil
 }
+
+// noTunnel is what is missing of a connection while it is made through the proxy.
+const noTunnel = "no connection through the egress proxy"

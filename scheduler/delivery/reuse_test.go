@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 func TestWhichConnectionsAreUsedAgain(t *testing.T) {
@@ -328,7 +330,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s: %v", host, got)
 		}
 	}
-	res := New(Config{}).Send(t.Context(), Request{Method: http.MethodGet, URL: &url.URL{Scheme: "ftp", Host: "127.0.0.1"}})
+	res := New(Config{}).Send(t.Context(), wire.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "ftp", Host: "127.0.0.1"}})
 	if res.Reason == "" || res.Sent {
 		t.Errorf("%+v", res)
 	}

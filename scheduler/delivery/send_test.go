@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // serve runs handler as a well-behaved target.
@@ -42,12 +44,12 @@ func TestWhatReachesTheTarget(t *testing.T) {
 		got <- seen{r.Method, r.RequestURI, string(body), r.ContentLength, r.TransferEncoding != nil, r.Header}
 	})
 	c := newClient(t, Config{UserAgent: "punctual/1.2"})
-	for _, method := range methods {
+	for _, method := range wire.Methods {
 		for _, body := range []string{"", "hello", strings.Repeat("x", 100_000)} {
 			template := http.Header{"Accept": {"a", "b"}, "X-Both": {"template"}}
-			res := c.Send(t.Context(), Request{
+			res := c.Send(t.Context(), wire.Request{
 				Method: method, URL: u, Header: template, Body: []byte(body),
-				Extra: []Header{{"X-Both", "extra"}, {"Webhook-Id", "id"}},
+				Extra: []wire.Header{{Name: "X-Both", Value: "extra"}, {Name: "Webhook-Id", Value: "id"}},
 			})
 			if !res.OK() || res.Status != 200 || !res.Sent {
 				t.Fatalf("%s: %+v", method, res)
@@ -82,7 +84,7 @@ func TestAttemptsShareATemplate(t *testing.T) {
 			for n := range 50 {
 				id, u := strconv.Itoa(100*worker+n), *u
 				u.RawQuery = "attempt=" + id
-				r := Request{Method: "POST", URL: &u, Header: template, Extra: []Header{{"Attempt", id}}, Body: []byte(id)}
+				r := wire.Request{Method: "POST", URL: &u, Header: template, Extra: []wire.Header{{Name: "Attempt", Value: id}}, Body: []byte(id)}
 				if res := c.Send(t.Context(), r); !res.OK() {
 					t.Errorf("%+v", res)
 				}
@@ -100,12 +102,14 @@ func TestStatuses(t *testing.T) {
 		w.WriteHeader(status)
 	})
 	c := newClient(t, Config{})
-	for status, want := range map[int]Reason{
+	for status, want := range map[int]wire.Reason{
 		200: "", 201: "", 202: "", 204: "", 299: "",
-		300: ReasonRedirect, 301: ReasonRedirect, 302: ReasonRedirect, 304: ReasonRedirect, 307: ReasonRedirect,
-		308: ReasonRedirect,
-		400: ReasonHTTP4xx, 401: ReasonHTTP4xx, 404: ReasonHTTP4xx, 410: ReasonHTTP4xx, 429: ReasonHTTP4xx,
-		500: ReasonHTTP5xx, 503: ReasonHTTP5xx, 599: ReasonHTTP5xx, 600: ReasonConnect,
+		300: wire.ReasonRedirect, 301: wire.ReasonRedirect, 302: wire.ReasonRedirect,
+		304: wire.ReasonRedirect, 307: wire.ReasonRedirect,
+		308: wire.ReasonRedirect,
+		400: wire.ReasonHTTP4xx, 401: wire.ReasonHTTP4xx, 404: wire.ReasonHTTP4xx,
+		410: wire.ReasonHTTP4xx, 429: wire.ReasonHTTP4xx,
+		500: wire.ReasonHTTP5xx, 503: wire.ReasonHTTP5xx, 599: wire.ReasonHTTP5xx, 600: wire.ReasonConnect,
 	} {
 		u := *u
 		u.RawQuery = strconv.Itoa(status)

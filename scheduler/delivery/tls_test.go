@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 func valid(*x509.Certificate) {}
@@ -113,7 +115,7 @@ func TestTargetsWithoutASecureConnection(t *testing.T) {
 			u := listen(t, func(nc net.Conn, _ int) { _ = tls.Server(nc, server).Handshake() })
 			u.Scheme = "https"
 			res := newClient(t, Config{RootCAs: roots}).Send(t.Context(), post(u))
-			if res.Reason != ReasonTLS || !strings.Contains(res.Error, test.text) {
+			if res.Reason != wire.ReasonTLS || !strings.Contains(res.Error, test.text) {
 				t.Errorf("got %+v, want tls: … %s …", res, test.text)
 			}
 		})
@@ -124,27 +126,27 @@ func TestTargetsThatBreakTheHandshake(t *testing.T) {
 	tests := []struct {
 		name   string
 		handle func(net.Conn, int)
-		want   Reason
+		want   wire.Reason
 		text   string
 	}{
 		{
 			"speaks plain HTTP",
-			func(nc net.Conn, _ int) { _, _ = io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\n\r\n") }, ReasonTLS,
+			func(nc net.Conn, _ int) { _, _ = io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\n\r\n") }, wire.ReasonTLS,
 			"does not speak TLS",
 		},
-		{"hangs up", func(nc net.Conn, _ int) { _, _ = io.ReadFull(nc, make([]byte, 5)) }, ReasonTLS, "handshake"},
-		{"never answers", func(nc net.Conn, _ int) { _, _ = io.Copy(io.Discard, nc) }, ReasonTimeout, "no handshake within"},
+		{"hangs up", func(nc net.Conn, _ int) { _, _ = io.ReadFull(nc, make([]byte, 5)) }, wire.ReasonTLS, "handshake"},
+		{"never answers", func(nc net.Conn, _ int) { _, _ = io.Copy(io.Discard, nc) }, wire.ReasonTimeout, "no handshake within"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			u := listen(t, test.handle)
 			u.Scheme = "https"
 			r := post(u)
-			if test.want == ReasonTimeout {
+			if test.want == wire.ReasonTimeout {
 				r.Timeout = 50 * time.Millisecond
 			}
 			res := newClient(t, Config{}).Send(t.Context(), r)
-			if res.Sent && res.Reason != ReasonTLS {
+			if res.Sent && res.Reason != wire.ReasonTLS {
 				t.Errorf("sent without a handshake")
 			}
 			if res.Reason != test.want || (!strings.Contains(res.Error, test.text) && !strings.Contains(res.Error, "reset")) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/failpoint"
 )
 
@@ -24,9 +25,9 @@ type head struct {
 }
 
 // appendHead appends the head of a request: the headers that follow from it, those of the template sorted by their
-// names, and Extra as it is. It refuses what [CheckMethod], [CheckURL] and [CheckHeader] should have refused before:
-// what would end a line, and so begin a header or a request of its own.
-func appendHead(text []byte, r *Request, userAgent string) ([]byte, error) {
+// names, and Extra as it is. It refuses what the checks of package wire should have refused before: what
+// would end a line, and so begin a header or a request of its own.
+func appendHead(text []byte, r *wire.Request, userAgent string) ([]byte, error) {
 	h, from := head{text: text}, len(text)
 	h.line(cmp.Or(r.Method, http.MethodGet), " ", r.URL.RequestURI(), " HTTP/1.1")
 	h.line("Host: ", cmp.Or(r.Host, r.URL.Host))
@@ -53,7 +54,7 @@ func appendHead(text []byte, r *Request, userAgent string) ([]byte, error) {
 }
 
 // template writes the headers that every attempt of the job carries, except those that Extra replaces.
-func (h *head) template(r *Request) {
+func (h *head) template(r *wire.Request) {
 	var room [16]string
 	names := room[:0]
 	for name := range r.Header {
@@ -77,7 +78,7 @@ func (h *head) header(name, value string) {
 	if name == "User-Agent" && value == "" {
 		return
 	}
-	h.unfit = h.unfit || name == "" || strings.IndexFunc(name, notToken) >= 0
+	h.unfit = h.unfit || name == "" || strings.IndexFunc(name, wire.NotToken) >= 0
 	h.line(name, ": ", strings.Trim(value, " \t"))
 }
 
@@ -99,8 +100,8 @@ func controls(text []byte) (n int) {
 	return n
 }
 
-func has(headers []Header, name string) bool {
-	return slices.ContainsFunc(headers, func(h Header) bool { return h.Name == name })
+func has(headers []wire.Header, name string) bool {
+	return slices.ContainsFunc(headers, func(h wire.Header) bool { return h.Name == name })
 }
 
 // maxAtOnce is the size up to which the system takes a request whether the target reads or not. An idle socket of Linux
@@ -111,7 +112,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // start has the request written. A target may answer before it has read all of a large request, and then read no more.
 // So that its answer is heard, a goroutine writes such a request. With others writing does not wait for the target.
-func (c *conn) start(r *Request, userAgent string) {
+func (c *conn) start(r *wire.Request, userAgent string) {
 	buffer := buffers.Get().(*[]byte)
 	head, err := appendHead((*buffer)[:0], r, userAgent)
 	switch *buffer = head; {

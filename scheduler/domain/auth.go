@@ -2,11 +2,11 @@ package domain
 
 import (
 	"maps"
-	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 // AuthType is how a request authenticates to its target.
@@ -81,19 +81,19 @@ func (c *checker) secretHeaders(t Target) {
 	}
 	written := map[string]bool{}
 	for name := range t.Headers {
-		written[http.CanonicalHeaderKey(name)] = true
+		written[textproto.CanonicalMIMEHeaderKey(name)] = true
 	}
 	for _, name := range sortedNames(t.SecretHeaders) {
 		field := "target.secret_headers." + clip(name)
 		value := t.SecretHeaders[name]
 		c.hidden(field, value)
-		c.check(field, delivery.CheckHeader(name, value.Value()))
-		if written[http.CanonicalHeaderKey(name)] {
+		c.check(field, wire.CheckHeader(name, value.Value()))
+		if written[textproto.CanonicalMIMEHeaderKey(name)] {
 			c.add(field, "is given twice; give a header once")
 		}
-		written[http.CanonicalHeaderKey(name)] = true
+		written[textproto.CanonicalMIMEHeaderKey(name)] = true
 	}
-	if header := authHeader(t.Auth); header != "" && written[http.CanonicalHeaderKey(header)] {
+	if header := authHeader(t.Auth); header != "" && written[textproto.CanonicalMIMEHeaderKey(header)] {
 		c.add("target.auth", "sends the header %s, which is among headers or secret_headers too; give it once", clip(header))
 	}
 }
@@ -137,7 +137,7 @@ func (c *checker) auth(t Target) {
 		c.add("target.auth", "give exactly one of secret (the name of one) and value")
 	}
 	c.authFields(a)
-	if err := delivery.CheckHeader("Authorization", a.Value.Value()); err != nil &&
+	if err := wire.CheckHeader("Authorization", a.Value.Value()); err != nil &&
 		a.Value.Value() != "" && (a.Type == AuthBearer || a.Type == AuthHeader) {
 		c.add("target.auth.value",
 			"must fit into a header: one line without control characters or spaces at its ends, of at most %d bytes",
@@ -175,7 +175,7 @@ func (c *checker) authFields(a Auth) {
 	}
 	c.tokenFields(a)
 	if a.Type == AuthHeader && a.Header != "" {
-		c.check("target.auth.header", delivery.CheckHeader(a.Header, ""))
+		c.check("target.auth.header", wire.CheckHeader(a.Header, ""))
 	}
 	if strings.ContainsFunc(a.Username, func(r rune) bool { return r == ':' || r < ' ' || r == 0x7f }) {
 		c.add("target.auth.username", "must have no colon and no control characters")
@@ -185,11 +185,11 @@ func (c *checker) authFields(a Auth) {
 
 func (c *checker) tokenFields(a Auth) {
 	if a.TokenURL != "" {
-		_, err := delivery.CheckURL(a.TokenURL)
+		_, err := wire.CheckURL(a.TokenURL)
 		c.check("target.auth.token_url", err)
 	}
 	if a.Issuer != "" {
-		u, err := delivery.CheckURL(a.Issuer)
+		u, err := wire.CheckURL(a.Issuer)
 		c.check("target.auth.issuer", err)
 		if err == nil && (u.RawQuery != "" || u.ForceQuery) {
 			c.add("target.auth.issuer", "must not have a query, as a path is added to it")

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -24,7 +23,9 @@ func RunToken(key []byte, run uuid.UUID, fence int64) string {
 }
 
 // ErrRunToken means that a token was not made for the run.
-var ErrRunToken = errors.New("not a run token of this run")
+var ErrRunToken error = &Refusal{
+	Code: "run_token", Reason: "send back the Punctual-Run-Token that came with the request of this run",
+}
 
 // ReadRunToken returns the fencing token of the attempt that a run token was made for. It returns ErrRunToken when
 // the token was not made for this run with this key.

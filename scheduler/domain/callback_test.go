@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 func TestRunTokens(t *testing.T) {
@@ -58,16 +58,16 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 	)
 	started := time.Unix(1e9, 0)
 	soon, late := started.Add(time.Minute), started.Add(time.Hour)
-	answered := func(status int, reason delivery.Reason) func(Assignment) Outcome {
+	answered := func(status int, reason wire.Reason) func(Assignment) Outcome {
 		return func(a Assignment) Outcome {
-			return Judge(a, delivery.Result{Status: status, Reason: reason, Sent: true}, started, soon)
+			return Judge(a, wire.Result{Status: status, Reason: reason, Sent: true}, started, soon)
 		}
 	}
 	unsent := func(a Assignment) Outcome {
-		return Judge(a, delivery.Result{Reason: delivery.ReasonConnect}, started, soon)
+		return Judge(a, wire.Result{Reason: wire.ReasonConnect}, started, soon)
 	}
 	slowToConnect := func(a Assignment) Outcome {
-		return Judge(a, delivery.Result{Reason: delivery.ReasonTimeout}, started, soon)
+		return Judge(a, wire.Result{Reason: wire.ReasonTimeout}, started, soon)
 	}
 	lost := func(a Assignment) Outcome { return JudgeLost(a, 0, started, soon) }
 	interrupted := func(a Assignment) Outcome {
@@ -112,6 +112,19 @@ func TestWhatEndsAnAttempt(t *testing.T) {
 				t.Errorf("verdict %d, reason %q; want %d, %q", o.Verdict, o.Reason, c.verdict, c.reason)
 			}
 		})
+	}
+}
+
+// What follows no timeout is said where another attempt would have followed.
+func TestATimeoutSaysWhyNoAttemptFollows(t *testing.T) {
+	t.Parallel()
+	for attempt, said := range map[int]bool{1: true, 2: false} {
+		a := judged(t, `{"retry":{"max_attempts":2,"after_timeout":false}}`)
+		a.Attempt = attempt
+		o := Judge(a, wire.Result{Reason: wire.ReasonTimeout, Sent: true}, time.Unix(1e9, 0), time.Unix(1e9, 0))
+		if got := strings.Contains(o.Error, "retry.after_timeout"); got != said || o.Verdict != Bury {
+			t.Errorf("attempt %d: %q", attempt, o.Error)
+		}
 	}
 }
 

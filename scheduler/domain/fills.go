@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net/http"
+	"maps"
+	"net/textproto"
 	"net/url"
 	"strings"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/placeholder"
 )
 
@@ -63,7 +64,7 @@ func (f *fills) of(a Assignment) *fills {
 }
 
 // fill fills in the values of an attempt. It copies what the request shares with other attempts' requests.
-func (f *fills) fill(r *delivery.Request, v *placeholder.Values) {
+func (f *fills) fill(r *wire.Request, v *placeholder.Values) {
 	if f.url.filled {
 		u := *r.URL
 		u.RawPath = string(f.url.path.Append(nil, v, placeholder.InURL))
@@ -72,19 +73,20 @@ func (f *fills) fill(r *delivery.Request, v *placeholder.Values) {
 		r.URL = &u
 	}
 	if len(f.headers) > 0 {
-		r.Header = r.Header.Clone()
+		r.Header = maps.Clone(r.Header)
 		for name, t := range f.headers {
-			r.Header.Set(name, string(t.Append(nil, v, placeholder.InText)))
+			r.Header[name] = []string{string(t.Append(nil, v, placeholder.InText))}
 		}
 	}
 	if f.body.IsZero() {
 		return
 	}
 	place := placeholder.InText
+	media := strings.ToLower(textproto.MIMEHeader(r.Header).Get("Content-Type"))
 	switch {
 	case f.isJSON:
 		place = placeholder.InJSON
-	case strings.HasPrefix(strings.ToLower(r.Header.Get("Content-Type")), "application/x-www-form-urlencoded"):
+	case strings.HasPrefix(media, "application/x-www-form-urlencoded"):
 		place = placeholder.InURL
 	}
 	r.Body = f.body.Append(make([]byte, 0, f.body.Longest(len(v.Job))), v, place)
@@ -110,7 +112,7 @@ func headerFills(headers map[string]string) (filled map[string]placeholder.Templ
 		if filled == nil {
 			filled = map[string]placeholder.Template{}
 		}
-		filled[http.CanonicalHeaderKey(name)] = t
+		filled[textproto.CanonicalMIMEHeaderKey(name)] = t
 	}
 	return filled, nil
 }
@@ -145,7 +147,7 @@ func ParseTarget(raw string) (*url.URL, error) {
 
 func parseTarget(raw string) (u targetURL, err error) {
 	if !strings.Contains(raw, "{{") {
-		u.URL, err = delivery.CheckURL(raw)
+		u.URL, err = wire.CheckURL(raw)
 		return u, err
 	}
 	_, rest, _ := strings.Cut(raw, "://")
@@ -161,11 +163,11 @@ func parseTarget(raw string) (u targetURL, err error) {
 	if err != nil {
 		return u, err
 	}
-	if longest := begin + t.Longest(maxNameLength); longest > delivery.MaxURL {
-		return u, fmt.Errorf("can become %d bytes long with placeholders filled in; at most %d", longest, delivery.MaxURL)
+	if longest := begin + t.Longest(maxNameLength); longest > wire.MaxURL {
+		return u, fmt.Errorf("can become %d bytes long with placeholders filled in; at most %d", longest, wire.MaxURL)
 	}
 	sample := placeholder.Values{Job: "job"}
-	u.URL, err = delivery.CheckURL(string(t.Append([]byte(raw[:begin]), &sample, placeholder.InURL)))
+	u.URL, err = wire.CheckURL(string(t.Append([]byte(raw[:begin]), &sample, placeholder.InURL)))
 	u.filled = true
 	u.path, u.query, _ = t.Cut("?")
 	return u, err
@@ -180,9 +182,9 @@ func (c *checker) placeholders(prefix string, headers map[string]string, body []
 		t, err := placeholder.Parse(headers[name])
 		if err != nil {
 			c.add(prefix+"headers."+clip(name), "%v", err)
-		} else if longest := t.Longest(maxNameLength); longest > delivery.MaxHeaderValue {
+		} else if longest := t.Longest(maxNameLength); longest > wire.MaxHeaderValue {
 			c.add(prefix+"headers."+clip(name), "can become %d bytes long with placeholders filled in; at most %d",
-				longest, delivery.MaxHeaderValue)
+				longest, wire.MaxHeaderValue)
 		}
 	}
 	t, _, err := bodyFills(body)

@@ -8,11 +8,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 // filled returns the request of an attempt of a job whose zone is Europe/Berlin.
-func filled(t testing.TB, target string, change func(*Assignment)) delivery.Request {
+func filled(t testing.TB, target string, change func(*Assignment)) wire.Request {
 	t.Helper()
 	job := compiled(t,
 		`{"name":"nightly","schedule":{"cron":"0 3 * * *","timezone":"Europe/Berlin"},"target":`+target+`}`)
@@ -104,7 +104,7 @@ func TestFillingInLeavesTheJobAlone(t *testing.T) {
 	job := compiled(t, `{"name":"j","target":{"url":"http://127.0.0.1/{{attempt}}","headers":{"X-Key":"{{attempt}}"},"body":["{{attempt}}"]}}`)
 	for attempt, want := range []string{"0", "1", "2", "0"} {
 		r := Assignment{Job: job, Attempt: attempt % 3}.Request(Origin{})
-		if r.URL.Path != "/"+want || r.Header.Get("X-Key") != want || string(r.Body) != `["`+want+`"]` {
+		if r.URL.Path != "/"+want || r.Header["X-Key"][0] != want || string(r.Body) != `["`+want+`"]` {
 			t.Errorf("attempt %s: %s %v %s", want, r.URL, r.Header, r.Body)
 		}
 	}
@@ -172,7 +172,7 @@ func FuzzTargetURL(f *testing.F) {
 		}
 		parts, err := newFills(Target{URL: raw}, u)
 		must(t, err)
-		r := delivery.Request{URL: u.URL}
+		r := wire.Request{URL: u.URL}
 		if parts != nil {
 			parts.fill(&r, Assignment{Job: &Job{Definition: Definition{Name: name}, Timetable: &Timetable{}}}.values())
 		}
@@ -185,7 +185,7 @@ func FuzzTargetURL(f *testing.F) {
 			t.Fatalf("%q became %q", head, r.URL)
 		}
 		if len(name) <= maxNameLength && NameForm.MatchString(name) {
-			if _, err := delivery.CheckURL(r.URL.String()); err != nil {
+			if _, err := wire.CheckURL(r.URL.String()); err != nil {
 				t.Fatalf("%q with %q became %q: %v", raw, name, r.URL, err)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 // NotADuration says what is wrong with a text in place of a duration.
@@ -22,7 +22,7 @@ func NotADuration(text string) string {
 }
 
 // Short writes a duration without the parts that are zero: 24h for 24h0m0s.
-func Short(d time.Duration) string { return delivery.Short(d) }
+func Short(d time.Duration) string { return wire.Short(d) }
 
 var (
 	isoDuration = regexp.MustCompile(

@@ -22,7 +22,7 @@ func TestNothingIsProposedForNumbersAlone(t *testing.T) {
 		if meant, ok := durationMeant(text); ok {
 			r.Errorf("%q: %s", text, meant)
 		}
-		if meant, ok := ScheduleMeant(text); ok {
+		if meant := (Schedule{}).Meant(text); meant != "" {
 			r.Errorf("%q: %s", text, meant)
 		}
 		said := NotADuration(text)

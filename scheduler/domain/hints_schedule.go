@@ -12,15 +12,15 @@ import (
 	"punctual/scheduler/cron"
 )
 
-// ScheduleMeant returns the schedule, as JSON, that a text of another system stands for: a cron expression, a
-// duration, an instant, or a form that EventBridge takes; false when it is none of these.
-func ScheduleMeant(text string) (string, bool) {
+// Meant returns the schedule, as JSON, that a text of another system stands for: a cron expression, a duration, an
+// instant, or a form that EventBridge takes; empty when it is none of these.
+func (Schedule) Meant(text string) string {
 	s, ok := scheduleMeant(text, "")
 	if !ok {
-		return "", false
+		return ""
 	}
-	raw, err := json.Marshal(s)
-	return string(raw), err == nil
+	raw, _ := json.Marshal(s) // a schedule is always JSON
+	return string(raw)
 }
 
 // scheduleMeant proposes only what is valid, for a text that stands beside the name of a zone, or beside none. It

@@ -53,15 +53,15 @@ func TestSchedulesOfOtherSystemsAreUnderstood(t *testing.T) {
 		"5m": `{"every":"5m"}`, "every 5 minutes": `{"every":"5m"}`,
 		"at(2026-12-01T09:00:00)": `{"at":"2026-12-01T09:00:00Z"}`, "2026-12-01T09:00:00Z": `{"at":"2026-12-01T09:00:00Z"}`,
 	} {
-		if meant, ok := ScheduleMeant(text); !ok || meant != want {
-			t.Errorf("%q: %q %t, want %s", text, meant, ok, want)
+		if meant := (Schedule{}).Meant(text); meant != want {
+			t.Errorf("%q: %q, want %s", text, meant, want)
 		}
 	}
 	for _, text := range []string{
 		"", "weekly", "cron(0 10 * * ? 2026)", "cron(0 10 * *)", "cron(0 25 * * ? *)", "rate(often)", "at()", "at(noon)",
 		strings.Repeat("5 minutes, ", 100),
 	} {
-		if meant, ok := ScheduleMeant(text); ok {
+		if meant := (Schedule{}).Meant(text); meant != "" {
 			t.Errorf("%q: %s", text, meant)
 		}
 	}
@@ -113,7 +113,7 @@ func TestEveryDayOfTheWeekIsTheSameOne(t *testing.T) {
 
 func TestDidYouMean(t *testing.T) {
 	t.Parallel()
-	statuses := []string{"blocked", "pending", "running", "retrying", "succeeded", "dead", "skipped", "cancelled"}
+	statuses := []string{"pending", "running", "retrying", "succeeded", "dead", "skipped", "cancelled"}
 	for word, want := range map[string]string{
 		"failed": "dead", "FAILED": "dead", "error": "dead", "success": "succeeded", "canceled": "cancelled",
 		"queued": "pending", "succeedd": "succeeded", "Dead": "dead", "runnin": "running",

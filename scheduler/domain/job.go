@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/http"
+	"net/textproto"
 	"net/url"
 	"time"
 
@@ -22,7 +22,7 @@ type Job struct {
 	Kept      time.Duration // how long runs are kept; 0: not known
 
 	url    *url.URL
-	header http.Header
+	header textproto.MIMEHeader
 	body   []byte
 	fills  *fills // nil: no placeholders
 
@@ -76,16 +76,16 @@ func requestBody(raw json.RawMessage) (body []byte, isJSON bool) {
 }
 
 // jsonHeader is what most jobs send beside the headers of every attempt. They all share it, and nothing writes to it.
-var jsonHeader = http.Header{"Content-Type": {"application/json"}}
+var jsonHeader = textproto.MIMEHeader{"Content-Type": {"application/json"}}
 
-func requestHeader(headers map[string]string, isJSON bool) http.Header {
+func requestHeader(headers map[string]string, isJSON bool) textproto.MIMEHeader {
 	if len(headers) == 0 {
 		if isJSON {
 			return jsonHeader
 		}
 		return nil
 	}
-	h := make(http.Header, len(headers)+1)
+	h := make(textproto.MIMEHeader, len(headers)+1)
 	for name, value := range headers {
 		h.Set(name, value)
 	}

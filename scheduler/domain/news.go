@@ -2,7 +2,7 @@ package domain
 
 import (
 	"fmt"
-	"net/http"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 // Notice returns the job by which a notice about j is sent. It carries j's identity and none of j's settings for its
@@ -24,7 +24,7 @@ func (j *Job) Notice(to, secret string) (*Job, error) {
 	d := Definition{Name: j.Name, Queue: j.Queue, Priority: j.Priority, Target: Target{URL: to}, Notify: []Notify{}}
 	return &Job{
 		ID: j.ID, Tenant: j.Tenant, Version: j.Version, Definition: d.WithDefaults(), Timetable: j.Timetable,
-		url: target, header: http.Header{}, routing: secret,
+		url: target, header: textproto.MIMEHeader{}, routing: secret,
 	}, nil
 }
 
@@ -35,9 +35,9 @@ const mailScheme = "mailto:"
 func recipientURL(raw string) (*url.URL, error) {
 	address, ok := strings.CutPrefix(raw, mailScheme)
 	if !ok {
-		return delivery.CheckURL(raw)
+		return wire.CheckURL(raw)
 	}
-	if err := delivery.CheckMailbox(address); err != nil {
+	if err := wire.CheckMailbox(address); err != nil {
 		return nil, err
 	}
 	return &url.URL{Scheme: "mailto", Opaque: address}, nil
@@ -154,7 +154,7 @@ func (n News) Unreachable() (why string, is bool) {
 			continue
 		}
 		r := e.Runs[0]
-		return r.Error, n.Host != "" && r.HTTPStatus == 0 && delivery.NoConnection(delivery.Reason(r.Reason), r.Error)
+		return r.Error, n.Host != "" && wire.NoConnection(wire.Reason(r.Reason), r.Error)
 	}
 	return "", false
 }

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -54,5 +55,53 @@ func TestANoticeIsSentAsItself(t *testing.T) {
 	})
 	if _, err := compiled(t, `{}`).Notice("ftp://example.com", ""); err == nil {
 		t.Error("an address that is none is taken")
+	}
+}
+
+// News that come later add to what they repeat: what the earlier ones know is kept.
+func TestMergedNewsKeepWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	at := func(minute int) time.Time { return time.Date(2026, 12, 1, 2, minute, 0, 0, time.UTC) }
+	earlier := News{Events: []NewsEvent{
+		{
+			Event: EventLate, Count: 15, FirstAt: at(1), LastAt: at(2), Cause: "limit", CauseName: "max_concurrent_runs",
+			Runs: make([]NewsRun, 15),
+		},
+		{Event: EventMissed, Count: 1, Slots: 3, FirstAt: at(3), LastAt: at(3)},
+	}}
+	later := News{Job: "renamed", Events: []NewsEvent{
+		{Event: EventLate, Count: 15, FirstAt: at(5), LastAt: at(6), Runs: make([]NewsRun, 15)},
+	}}
+	want := News{Job: "renamed", Events: []NewsEvent{
+		{Event: EventMissed, Count: 1, Slots: 3, FirstAt: at(3), LastAt: at(3)},
+		{
+			Event: EventLate, Count: 30, FirstAt: at(1), LastAt: at(6), Cause: "limit", CauseName: "max_concurrent_runs",
+			Runs: make([]NewsRun, NewsRuns),
+		},
+	}}
+	if diff := cmp.Diff(want, earlier.Merge(later)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A host is unreachable if the newest trouble is that nothing connected to it.
+func TestWhatAnUnreachableHostIs(t *testing.T) {
+	t.Parallel()
+	refused, answered := NewsRun{Reason: ReasonConnect}, NewsRun{Reason: ReasonHTTP5xx, HTTPStatus: 503}
+	for _, test := range []struct {
+		name, host string
+		runs       [2]NewsRun // the older and the newer
+		want       bool
+	}{
+		{"nothing connects", "a:443", [2]NewsRun{answered, refused}, true},
+		{"it answered last", "a:443", [2]NewsRun{refused, answered}, false},
+		{"a placeholder names it", "", [2]NewsRun{refused, refused}, false},
+	} {
+		news := News{Host: test.host, Events: []NewsEvent{
+			{Event: EventFailing, Runs: test.runs[:1]}, {Event: EventDead, Runs: test.runs[1:]}, {Event: EventLate},
+		}}
+		if _, got := news.Unreachable(); got != test.want {
+			t.Errorf("%s: %t", test.name, got)
+		}
 	}
 }

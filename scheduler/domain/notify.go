@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 // Notify says who gets a notice of which events of a job, and in which form.
@@ -152,7 +152,7 @@ func (c *checker) notifyEntry(at string, n Notify) {
 	switch {
 	case n.Format == FormatEmail:
 	case n.URL != "":
-		if u, err := delivery.CheckURL(n.URL); err != nil {
+		if u, err := wire.CheckURL(n.URL); err != nil {
 			c.add(at+".url", "%v", err)
 		} else if n.Format == FormatAlertmanager && u.RawQuery != "" {
 			c.add(at+".url", "must not have a query, as %s is added to it", alertmanagerPath)
@@ -179,7 +179,7 @@ func (c *checker) mailbox(at string, n Notify) {
 	case n.To == "":
 		c.add(at+".to", "is required with format email: an address, such as ops@example.com")
 	default:
-		c.check(at+".to", delivery.CheckMailbox(n.To))
+		c.check(at+".to", wire.CheckMailbox(n.To))
 	}
 	if n.Format == FormatEmail && n.URL != "" {
 		c.add(at+".url", "format email does not have it; leave it out")

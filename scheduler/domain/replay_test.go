@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 func TestReplayCarriesTheFirstRunsIdentity(t *testing.T) {
@@ -32,7 +32,7 @@ func TestReplaysAndBackfillsDoNotExpire(t *testing.T) {
 			t.Errorf("a %s expires", trigger)
 		}
 	}
-	if o := Judge(a, delivery.Result{Status: http.StatusBadGateway, Reason: "http_5xx"}, due, due); o.Verdict != RetryRun {
+	if o := Judge(a, wire.Result{Status: http.StatusBadGateway, Reason: "http_5xx"}, due, due); o.Verdict != RetryRun {
 		t.Errorf("a failed replay: %+v", o)
 	}
 }

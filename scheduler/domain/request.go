@@ -3,20 +3,20 @@ package domain
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
+	"net/textproto"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 // Request is what an attempt sends: the job's request, with the run's own body and headers in place of the job's
 // where it has any. Placeholders are filled in. The headers that every attempt carries are added, and win over the
 // job's. Request depends on the assignment alone; authorize adds the credentials right before the request goes out.
-func (a Assignment) Request(origin Origin) delivery.Request {
-	r := delivery.Request{
+func (a Assignment) Request(origin Origin) wire.Request {
+	r := wire.Request{
 		Tenant: a.Job.Tenant, Method: a.Job.Target.Method, URL: a.Job.url, Host: a.Job.Target.Host,
 		Header: a.Job.header, Body: a.Job.body,
 		Timeout: a.Job.Timeout.Value(), Extra: a.headers(origin),
@@ -57,30 +57,30 @@ func IdempotencyKey(trigger Trigger, run, job uuid.UUID, scheduledFor time.Time)
 }
 
 // headers are the headers of semantics, "Delivery", without the signature.
-func (a Assignment) headers(origin Origin) []delivery.Header {
+func (a Assignment) headers(origin Origin) []wire.Header {
 	id, key := a.RunID.String(), a.IdempotencyKey
 	if key == "" {
 		key = IdempotencyKey(a.Trigger, a.RunID, a.Job.ID, a.ScheduledFor)
 	}
 	const most = 15 // with a signature and a header of credentials
-	headers := append(make([]delivery.Header, 0, most),
-		delivery.Header{Name: "Webhook-Id", Value: a.MessageID()},
-		delivery.Header{Name: "Idempotency-Key", Value: key},
-		delivery.Header{Name: "Punctual-Job", Value: a.Job.Name},
-		delivery.Header{Name: "Punctual-Run", Value: id},
-		delivery.Header{Name: "Punctual-Attempt", Value: strconv.Itoa(a.Attempt)},
-		delivery.Header{Name: "Punctual-Trigger", Value: string(a.Trigger)},
-		delivery.Header{Name: "Punctual-Scheduled-For", Value: a.ScheduledFor.UTC().Format(time.RFC3339Nano)},
-		delivery.Header{Name: "Punctual-Fencing-Token", Value: strconv.FormatInt(a.Fence, 10)},
-		delivery.Header{Name: "Traceparent", Value: a.traceparent(origin)},
+	headers := append(make([]wire.Header, 0, most),
+		wire.Header{Name: "Webhook-Id", Value: a.MessageID()},
+		wire.Header{Name: "Idempotency-Key", Value: key},
+		wire.Header{Name: "Punctual-Job", Value: a.Job.Name},
+		wire.Header{Name: "Punctual-Run", Value: id},
+		wire.Header{Name: "Punctual-Attempt", Value: strconv.Itoa(a.Attempt)},
+		wire.Header{Name: "Punctual-Trigger", Value: string(a.Trigger)},
+		wire.Header{Name: "Punctual-Scheduled-For", Value: a.ScheduledFor.UTC().Format(time.RFC3339Nano)},
+		wire.Header{Name: "Punctual-Fencing-Token", Value: strconv.FormatInt(a.Fence, 10)},
+		wire.Header{Name: "Traceparent", Value: a.traceparent(origin)},
 	)
 	if a.Late {
-		headers = append(headers, delivery.Header{Name: "Punctual-Late", Value: "true"})
+		headers = append(headers, wire.Header{Name: "Punctual-Late", Value: "true"})
 	}
 	if a.Job.Completion == CompleteAsync {
 		headers = append(headers,
-			delivery.Header{Name: "Punctual-Callback-Url", Value: origin.PublicURL + "/v1/runs/" + id},
-			delivery.Header{Name: "Punctual-Run-Token", Value: a.RunToken})
+			wire.Header{Name: "Punctual-Callback-Url", Value: origin.PublicURL + "/v1/runs/" + id},
+			wire.Header{Name: "Punctual-Run-Token", Value: a.RunToken})
 	}
 	return headers
 }
@@ -126,10 +126,10 @@ func (a Assignment) Sent(origin Origin, at time.Time) SentRequest {
 		s.Headers["Punctual-Run-Token"] = Mask
 	}
 	for name := range a.Job.Target.SecretHeaders {
-		s.Headers[http.CanonicalHeaderKey(name)] = Mask
+		s.Headers[textproto.CanonicalMIMEHeaderKey(name)] = Mask
 	}
 	if name := authHeader(a.Job.Target.Auth); name != "" {
-		s.Headers[http.CanonicalHeaderKey(name)] = Mask
+		s.Headers[textproto.CanonicalMIMEHeaderKey(name)] = Mask
 	}
 	return s
 }

@@ -3,11 +3,10 @@ package domain
 import (
 	"math"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"time"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 // Backoff returns the delay after the given failed attempt, counted from 1. It grows exponentially up to max_backoff,
@@ -47,14 +46,17 @@ func (r Retry) Remaining(attempt int) time.Duration {
 // longestWait bounds Remaining: a year.
 const longestWait = 365 * 24 * time.Hour
 
+// accepted is the HTTP status of a target that goes on working.
+const accepted = 202
+
 // Judge decides what the result of an attempt means for its run.
-func Judge(a Assignment, r delivery.Result, started, finished time.Time) Outcome {
+func Judge(a Assignment, r wire.Result, started, finished time.Time) Outcome {
 	o := Outcome{
 		Assignment: a, StartedAt: started, FinishedAt: finished, HTTPStatus: r.Status,
 		Response: string(r.Body), Headers: r.Header, Truncated: r.Truncated && len(r.Body) > 0,
 	}
 	switch {
-	case r.Reason == "" && r.Status == http.StatusAccepted && a.Job.Completion == CompleteAsync:
+	case r.Reason == "" && r.Status == accepted && a.Job.Completion == CompleteAsync:
 		o.Verdict, o.RetryIn = Await, a.Job.silence()
 		return o
 	case r.Reason == "":

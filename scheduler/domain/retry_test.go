@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 func TestBackoff(t *testing.T) {
@@ -86,45 +86,45 @@ func TestDefaultRetriesEndWithinSevenMinutes(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	failed := delivery.Result{Status: 500, Reason: delivery.ReasonHTTP5xx, Sent: true}
-	gone := delivery.Result{Status: 410, Reason: delivery.ReasonHTTP4xx, Sent: true}
-	refused := delivery.Result{Reason: delivery.ReasonConnect, Error: "refused"}
+	failed := wire.Result{Status: 500, Reason: wire.ReasonHTTP5xx, Sent: true}
+	gone := wire.Result{Status: 410, Reason: wire.ReasonHTTP4xx, Sent: true}
+	refused := wire.Result{Reason: wire.ReasonConnect, Error: "refused"}
 	for _, c := range []struct {
 		name, job string
 		attempt   int
-		result    delivery.Result
+		result    wire.Result
 		want      Outcome
 		status    Status // of the run then
 		ended     AttemptOutcome
 	}{
 		{
-			name: "a success", attempt: 2, result: delivery.Result{Status: 204, Sent: true},
+			name: "a success", attempt: 2, result: wire.Result{Status: 204, Sent: true},
 			want:   Outcome{Verdict: Succeed, HTTPStatus: 204},
 			status: StatusSucceeded, ended: AttemptSucceeded,
 		},
 		{
 			name: "a failure is tried again", attempt: 1,
-			result: delivery.Result{
-				Status: 500, Reason: delivery.ReasonHTTP5xx, Error: "500", Body: []byte("oops"), Sent: true,
+			result: wire.Result{
+				Status: 500, Reason: wire.ReasonHTTP5xx, Error: "500", Body: []byte("oops"), Sent: true,
 			},
 			want:   Outcome{Verdict: RetryRun, HTTPStatus: 500, Reason: ReasonHTTP5xx, Error: "500: oops", Response: "oops"},
 			status: StatusRetrying, ended: AttemptFailed,
 		},
 		{
 			name: "a timeout is tried again", attempt: 1,
-			result: delivery.Result{Reason: delivery.ReasonTimeout, Error: "too slow", Sent: true},
+			result: wire.Result{Reason: wire.ReasonTimeout, Error: "too slow", Sent: true},
 			want:   Outcome{Verdict: RetryRun, Reason: ReasonTimeout, Error: "too slow"},
 			status: StatusRetrying, ended: AttemptTimedOut,
 		},
 		{
 			name: "a forbidden address is tried again, as names move and lists change", attempt: 1,
-			result: delivery.Result{Reason: delivery.ReasonBlockedAddress, Error: "private"},
+			result: wire.Result{Reason: wire.ReasonBlockedAddress, Error: "private"},
 			want:   Outcome{Verdict: RetryRun, Reason: ReasonBlockedAddress, Error: "private"},
 			status: StatusRetrying, ended: AttemptFailed,
 		},
 		{
 			name: "also where nothing may be sent twice, as nothing was sent", job: `"delivery":"at_most_once"`, attempt: 1,
-			result: delivery.Result{Reason: delivery.ReasonBlockedAddress},
+			result: wire.Result{Reason: wire.ReasonBlockedAddress},
 			want:   Outcome{Verdict: RetryRun, Reason: ReasonBlockedAddress},
 			status: StatusRetrying, ended: AttemptFailed,
 		},
@@ -150,7 +150,7 @@ func TestJudge(t *testing.T) {
 		},
 		{
 			name: "statuses of its own end it at once", job: `"retry":{"give_up_on":[400,301]}`, attempt: 1,
-			result: delivery.Result{Status: 301, Reason: delivery.ReasonRedirect, Sent: true},
+			result: wire.Result{Status: 301, Reason: wire.ReasonRedirect, Sent: true},
 			want:   Outcome{Verdict: Bury, HTTPStatus: 301, Reason: ReasonGone},
 			status: StatusDead, ended: AttemptFailed,
 		},
@@ -189,8 +189,8 @@ func TestJudge(t *testing.T) {
 func TestJudgeHonoursRetryAfter(t *testing.T) {
 	t.Parallel()
 	a := Assignment{Job: compiled(t, "{}"), Attempt: 1}
-	o := Judge(a, delivery.Result{
-		Status: 503, Reason: delivery.ReasonHTTP5xx, RetryAfter: 11 * time.Minute, Sent: true,
+	o := Judge(a, wire.Result{
+		Status: 503, Reason: wire.ReasonHTTP5xx, RetryAfter: 11 * time.Minute, Sent: true,
 	}, time.Time{}, time.Time{})
 	if o.RetryIn < 11*time.Minute || o.RetryIn > 11*time.Minute+66*time.Second {
 		t.Errorf("the next attempt is to come in %s", o.RetryIn)

@@ -8,15 +8,14 @@ import (
 
 // Status is the state of a run.
 //
-//	blocked ─► pending ─► running ─► succeeded
-//	                       │   ▲  └─► dead
-//	                       ▼   │
-//	                     retrying          skipped, cancelled: final from anywhere before
+//	pending ─► running ─► succeeded
+//	            │   ▲  └─► dead
+//	            ▼   │
+//	          retrying          skipped, cancelled: final from anywhere before
 type Status string
 
 // The statuses of a run; the last four are final.
 const (
-	StatusBlocked   Status = "blocked"
 	StatusPending   Status = "pending"
 	StatusRunning   Status = "running"
 	StatusRetrying  Status = "retrying"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 // mostSaid is how many characters of what a target said an error has at most.
@@ -13,7 +13,7 @@ const mostSaid = 120
 
 // errorOf returns the error of a failed attempt. Of an answer with a status that is a failure, it has what the body
 // says first, as far as the body is kept.
-func errorOf(r delivery.Result) string {
+func errorOf(r wire.Result) string {
 	if r.Status < 400 {
 		return r.Error
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 )
 
 // A list of runs shows errors and no bodies, so the error says what the target said.
@@ -27,7 +27,7 @@ func TestAnErrorHasTheFirstLineOfTheAnswer(t *testing.T) {
 		{302, "moved", ""},
 	} {
 		a := judged(t, `{"retry":{"max_attempts":2}}`)
-		r := delivery.Result{Status: c.status, Reason: "http_5xx", Error: "it answered", Sent: true, Body: []byte(c.body)}
+		r := wire.Result{Status: c.status, Reason: "http_5xx", Error: "it answered", Sent: true, Body: []byte(c.body)}
 		if got := Judge(a, r, time.Unix(1e9, 0), time.Unix(1e9, 0)).Error; got != "it answered"+c.want {
 			t.Errorf("%d %q: %q", c.status, c.body, got)
 		}

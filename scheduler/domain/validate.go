@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
+	"net/textproto"
 	"net/url"
 	"regexp"
 	"slices"
@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"punctual/scheduler/cron"
-	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/placeholder"
 )
 
@@ -251,11 +251,11 @@ func (c *checker) target(t Target) {
 	} else if _, err := parseTarget(t.URL); err != nil {
 		c.add("target.url", "%v", err)
 	}
-	if err := delivery.CheckHost(t.Host); t.Host != "" && err != nil {
+	if err := wire.CheckHost(t.Host); t.Host != "" && err != nil {
 		c.add("target.host", "%q %v", clip(t.Host), err)
 	}
 	if t.Method != "" {
-		c.check("target.method", delivery.CheckMethod(t.Method))
+		c.check("target.method", wire.CheckMethod(t.Method))
 	}
 	c.problems = append(c.problems, ValidateRequest("target.", t.Headers, t.Body)...)
 	c.secrets(t)
@@ -271,11 +271,11 @@ func (c *checker) runbook(raw string) {
 		return
 	}
 	page, _, _ := strings.Cut(raw, "#")
-	u, err := delivery.CheckURL(page)
-	if _, bad := url.Parse(raw); bad != nil || err != nil || u.Scheme != "https" || len(raw) > delivery.MaxURL ||
+	u, err := wire.CheckURL(page)
+	if _, bad := url.Parse(raw); bad != nil || err != nil || u.Scheme != "https" || len(raw) > wire.MaxURL ||
 		strings.ContainsFunc(raw, notInURL) {
 		c.add("runbook", "%q: must be an absolute https URL without a user, such as https://wiki.example.com/runbook, of "+
-			"at most %d bytes", clip(raw), delivery.MaxURL)
+			"at most %d bytes", clip(raw), wire.MaxURL)
 	}
 }
 
@@ -286,12 +286,12 @@ func ValidateRequest(prefix string, headers map[string]string, body json.RawMess
 	written := make(map[string]string, len(headers))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		field := prefix + "headers." + clip(name)
-		c.check(field, delivery.CheckHeader(name, headers[name]))
+		c.check(field, wire.CheckHeader(name, headers[name]))
 		// Names must differ by more than upper and lower case: otherwise chance decides which header is sent.
-		if other, twice := written[http.CanonicalHeaderKey(name)]; twice {
+		if other, twice := written[textproto.CanonicalMIMEHeaderKey(name)]; twice {
 			c.add(field, "is the same header as %q; give it once", clip(other))
 		}
-		written[http.CanonicalHeaderKey(name)] = name
+		written[textproto.CanonicalMIMEHeaderKey(name)] = name
 	}
 	if len(body) > MaxPayload {
 		c.add(prefix+"body", "%d bytes; at most %d (256 KiB)", len(body), MaxPayload)

@@ -8,7 +8,7 @@ import "slices"
 // Statuses returns all statuses of a run, in the order in which a run can pass through them.
 func Statuses() []Status {
 	return []Status{
-		StatusBlocked, StatusPending, StatusRunning, StatusRetrying,
+		StatusPending, StatusRunning, StatusRetrying,
 		StatusSucceeded, StatusDead, StatusSkipped, StatusCancelled,
 	}
 }
@@ -72,14 +72,4 @@ func ReasonsOf(status Status) []Reason {
 		}
 	}
 	return list
-}
-
-// Ends returns the final statuses that a reason can lead to; none for an unknown reason.
-func (r Reason) Ends() []Status {
-	for _, e := range ends {
-		if e.reason == r {
-			return slices.Clone(e.in)
-		}
-	}
-	return nil
 }

@@ -61,15 +61,25 @@ func constants(t *testing.T) map[string][]string {
 	return found
 }
 
+// endsOf returns the final statuses that a reason can lead to; none for an unknown reason.
+func endsOf(r Reason) []Status {
+	for _, e := range ends {
+		if e.reason == r {
+			return e.in
+		}
+	}
+	return nil
+}
+
 func TestEveryReasonEndsInAFinalStatus(t *testing.T) {
 	t.Parallel()
 	for _, r := range Reasons() {
-		if len(r.Ends()) == 0 ||
-			slices.ContainsFunc(r.Ends(), func(s Status) bool { return !s.Final() || s == StatusSucceeded }) {
-			t.Errorf("%s ends in %v", r, r.Ends())
+		in := endsOf(r)
+		if len(in) == 0 || slices.ContainsFunc(in, func(s Status) bool { return !s.Final() || s == StatusSucceeded }) {
+			t.Errorf("%s ends in %v", r, in)
 		}
 	}
-	if Reason("").Ends() != nil || len(ReasonsOf(StatusSucceeded)) > 0 {
+	if endsOf("") != nil || len(ReasonsOf(StatusSucceeded)) > 0 {
 		t.Error("a plain success has a reason")
 	}
 }
@@ -94,7 +104,7 @@ func TestEveryWordIsDocumented(t *testing.T) {
 		}
 	}
 	for _, row := range table(string(page), "Reasons") {
-		if want := strings.Join(texts(Reason(strings.Trim(row[0], "`")).Ends()), ", "); row[1] != want {
+		if want := strings.Join(texts(endsOf(Reason(strings.Trim(row[0], "`")))), ", "); row[1] != want {
 			t.Errorf("docs/reference/reasons.md: %s ends as %q, want %q", row[0], row[1], want)
 		}
 	}

@@ -22,7 +22,7 @@ type sized[V any] struct {
 	bytes int64
 }
 
-// New returns a cache of at most a number of values of at most so many bytes together.
+// New returns a cache that is bounded by the number of its values and by their bytes together.
 func New[K comparable, V any](number int, bytes int64) *Cache[K, V] {
 	c := &Cache[K, V]{most: bytes}
 	// NewWithEvict fails only for numbers below 1.

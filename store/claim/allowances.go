@@ -137,10 +137,7 @@ func (s *Claims) Draw(
 			return err
 		})
 	})
-	if err != nil {
-		return nil, fmt.Errorf("drawing on the limits of %d tenants: %w", len(wishes), err)
-	}
-	return allowances, nil
+	return allowances, pg.Wrap(fmt.Sprintf("drawing on the limits of %d tenants", len(wishes)), err)
 }
 
 func tenantsOf(wishes []scheduler.Wish) (tenants []int32) {
@@ -167,18 +164,17 @@ func queueUsage(b *pgx.Batch, replica uuid.UUID, tenants []int32) map[int32]*sch
 	usages := map[int32]*scheduler.Usage{}
 	b.Queue(dropLost, tenants, replica)
 	b.Queue(readUsage, tenants).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var u scheduler.Usage
-			var startsAt *time.Time
-			if err := rows.Scan(&u.Tenant, &u.Concurrent, &u.PerSecond, &startsAt, &u.At); err != nil {
-				return err
-			}
+		var u scheduler.Usage
+		var startsAt *time.Time
+		_, err := pgx.ForEachRow(rows, []any{&u.Tenant, &u.Concurrent, &u.PerSecond, &startsAt, &u.At}, func() error {
+			read := u
 			if startsAt != nil {
-				u.StartsAt = *startsAt
+				read.StartsAt = *startsAt
 			}
-			usages[u.Tenant] = &u
-		}
-		return rows.Err()
+			usages[u.Tenant] = &read
+			return nil
+		})
+		return err
 	})
 	b.Queue(readShares, tenants).Query(func(rows pgx.Rows) error {
 		var tenant int32

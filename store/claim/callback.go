@@ -26,6 +26,11 @@ func (e *SupersededError) Error() string {
 	return fmt.Sprintf("the attempt of this token has ended: the status of run %s is %s", e.Run, e.Status)
 }
 
+// Unwrap returns how a caller is refused.
+func (e *SupersededError) Unwrap() error {
+	return &domain.Refusal{Code: "superseded", Reason: e.Error()}
+}
+
 // Beat is the answer to a target's heartbeat.
 type Beat struct {
 	CancelRequested bool
@@ -214,7 +219,7 @@ func (s *Claims) endCalled(
 ) error {
 	var outcomes []domain.Outcome
 	var written map[uuid.UUID]bool
-	following, err := s.follower.Follow(ctx)
+	following, err := s.followers.Follow(ctx)
 	if err != nil {
 		return err
 	}
@@ -237,6 +242,7 @@ func (s *Claims) endCalled(
 				return fmt.Errorf("ending run %s: %w", run, err)
 			}
 			tx.Wake() // a retry, or the run that waits at the gate
+			tx.Ask(following.Asks()...)
 		}
 		return then(tx, c.tenant)
 	})

@@ -42,7 +42,7 @@ ended AS (
     UPDATE punctual.runs
     SET status = 'cancelled', reason = $2, finished_at = now(), next_attempt_at = NULL
     WHERE id = ANY($1::uuid[])
-      AND (status IN ('blocked', 'pending', 'retrying') OR id IN (SELECT id FROM before WHERE nobodys))
+      AND (status IN ('pending', 'retrying') OR id IN (SELECT id FROM before WHERE nobodys))
     RETURNING id),
 recorded AS (
     INSERT INTO punctual.attempts (run_id, fence, number, replica, started_at, finished_at, outcome, reason)
@@ -125,8 +125,5 @@ func (s *Claims) ForgetCancels(ctx context.Context) (int, error) {
 		DELETE FROM punctual.cancels c
 		WHERE NOT EXISTS (
 		    SELECT FROM punctual.runs_of(ARRAY[c.run_id]) r WHERE r.status = 'running' AND r.replica = c.replica)`)
-	if err != nil {
-		return 0, fmt.Errorf("forgetting cancels: %w", err)
-	}
-	return int(done.RowsAffected()), nil
+	return int(done.RowsAffected()), pg.Wrap("forgetting cancels", err)
 }

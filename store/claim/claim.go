@@ -16,8 +16,8 @@ import (
 // lastingPlan makes Postgres plan each statement of a transaction once for each connection. Left to itself it compares
 // what a plan for the arguments at hand costs with what one for all arguments does, and the estimates on both sides are
 // as old as the plans. After autovacuum had analysed a growing table, thousands of claims were planned anew, for 0.4 ms
-// each. planAnew ends that: what finds runs by their ids, and is not for one day, must be planned with the ids. Its
-// plan would else open the tables of all days.
+// each. planAnew switches back for statements that find runs by id on any day: only a plan that is made with the ids
+// skips the tables of other days.
 const (
 	lastingPlan = `, set_config('plan_cache_mode', 'force_generic_plan', true)`
 	planAnew    = `SELECT set_config('plan_cache_mode', 'auto', true)`
@@ -95,17 +95,7 @@ func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead b
 
 // queueFences collects the fencing tokens that a claim returns, by run.
 func queueFences(q *pgx.QueuedQuery, fences map[uuid.UUID]int64) {
-	q.Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var id uuid.UUID
-			var fence int64
-			if err := rows.Scan(&id, &fence); err != nil {
-				return err
-			}
-			fences[id] = fence
-		}
-		return rows.Err()
-	})
+	q.Query(pg.IntoMap(fences))
 }
 
 // withFences keeps the runs that this replica won, and gives each its fencing token, its run token and its lease.

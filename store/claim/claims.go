@@ -32,7 +32,7 @@ type Claims struct {
 	days        *days.Days
 	freezes     *freeze.Switch
 	definitions *definitions.Definitions
-	follower    Follower
+	followers   followers
 
 	wary   wariest
 	idling idling // timeout of claims
@@ -57,13 +57,13 @@ type Rooms struct {
 	Days        *days.Days
 	Freezes     *freeze.Switch
 	Definitions *definitions.Definitions
-	Follower    Follower
+	Followers   []Follower // what they queue stands in this order
 }
 
 // New returns Claims that stand on other rooms.
 func New(r Rooms, o Options) *Claims {
 	s := &Claims{
-		db: r.DB, days: r.Days, freezes: r.Freezes, definitions: r.Definitions, follower: r.Follower, options: o,
+		db: r.DB, days: r.Days, freezes: r.Freezes, definitions: r.Definitions, followers: r.Followers, options: o,
 	}
 	s.db.Prepare(func(ctx context.Context, conn pg.Querier) error {
 		if !s.guarding.Load() {
@@ -76,3 +76,6 @@ func New(r Rooms, o Options) *Claims {
 
 // Wake implements scheduler.Store.
 func (s *Claims) Wake() <-chan struct{} { return s.db.Woken() }
+
+// Asked implements scheduler.Store.
+func (s *Claims) Asked(chore string) <-chan struct{} { return s.db.Asked(chore) }

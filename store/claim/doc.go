@@ -2,7 +2,7 @@
 // and keeps replicas alive. It owns the tables schedules, completions, runs, run_data, ready, attempts, claims,
 // exclusive, cancels, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let through, cancel
 // and settle runs with it; it imports none of them. What else must happen when runs are written or end is handed to it
-// as a Follower.
+// to Followers.
 //
 // The life of a slot is four transactions. Start reading with the first:
 //

@@ -142,7 +142,7 @@ func (s *Claims) ClaimDue(ctx context.Context, claim scheduler.Claim) (domain.Ba
 func (s *Claims) claimDue(
 	ctx context.Context, claim scheduler.Claim,
 ) (batch domain.Batch, slots []time.Time, err error) {
-	following, err := s.follower.Follow(ctx)
+	following, err := s.followers.Follow(ctx)
 	if err != nil {
 		return domain.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
 	}
@@ -198,19 +198,13 @@ func (c *dueClaim) lock(ctx context.Context) error {
 	var b pgx.Batch
 	var f freeze.Look
 	sql, arguments := lockingSlots(c.claim, c.claims.uncompiled.Load())
-	c.claims.queueLock(&b, c.wary, sql, arguments).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var r dueRow
-			if err := rows.Scan(
-				&r.key.Job, &r.lane, &r.tenant, &r.scheduledFor, &r.key.Version, &r.at, &c.now, &r.fence, &r.definition,
-			); err != nil {
-				return err
-			}
-			r.scheduledFor = r.scheduledFor.UTC()
-			c.rows = append(c.rows, r)
-		}
-		return rows.Err()
-	})
+	read := func(row pgx.CollectableRow) (r dueRow, err error) {
+		err = row.Scan(
+			&r.key.Job, &r.lane, &r.tenant, &r.scheduledFor, &r.key.Version, &r.at, &c.now, &r.fence, &r.definition)
+		r.scheduledFor = r.scheduledFor.UTC()
+		return r, err
+	}
+	c.claims.queueLock(&b, c.wary, sql, arguments).Query(pg.Into(&c.rows, read))
 	f.Queue(&b)
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
@@ -431,6 +425,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 		return err
 	}
 	failpoint.At(failpoint.ClaimCommitted)
+	c.claims.db.Ask(c.following.Asks()...)
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, c.fences, lease)
 	c.batch.Settled = len(c.next.moved) + len(c.next.completed)
 	return nil

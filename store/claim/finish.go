@@ -211,7 +211,7 @@ func (s *Claims) Finish(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
 ) (superseded int, err error) {
 	ctx = pg.Runs.In(ctx)
-	following, err := s.follower.Follow(ctx)
+	following, err := s.followers.Follow(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
@@ -233,6 +233,7 @@ func (s *Claims) Finish(
 		return 0, s.db.TookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
 	}
 	failpoint.At(failpoint.FinishCommitted)
+	s.db.Ask(following.Asks()...)
 	if slices.ContainsFunc(f.outcomes, dueSoon) {
 		s.db.Wake()
 	}
@@ -371,7 +372,7 @@ func queueAccepted(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UU
 	for i, o := range outcomes {
 		ids[i], fences[i], started[i], statuses[i], silence[i] = o.RunID, o.Fence, o.StartedAt, int16(o.HTTPStatus), o.RetryIn
 	}
-	b.Queue(finishAccepted, ids, fences, started, statuses, silence).Query(collectIDs(written))
+	b.Queue(finishAccepted, ids, fences, started, statuses, silence).Query(pg.IntoKeys(written, true))
 }
 
 func queueSucceeded(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written map[uuid.UUID]bool) {
@@ -383,12 +384,13 @@ func queueSucceeded(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written ma
 			o.RunID, o.Fence, o.StartedAt, o.FinishedAt, int16(o.HTTPStatus)
 	}
 	if on == AnyDay {
-		b.Queue(finishSucceeded, ids, fences, started, finished, statuses).Query(collectIDs(written))
+		b.Queue(finishSucceeded, ids, fences, started, finished, statuses).Query(pg.IntoKeys(written, true))
 		return
 	}
 	// Prepared and planned once: there is one table, so there is one choice of index. Among the tables of all days it must
 	// be planned with the ids at hand.
-	b.Queue(on.table(finishSucceeded), pg.Prepared{}, ids, fences, started, finished, statuses).Query(collectIDs(written))
+	b.Queue(on.table(finishSucceeded), pg.Prepared{}, ids, fences, started, finished, statuses).
+		Query(pg.IntoKeys(written, true))
 }
 
 func queueOthers(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID]bool) {
@@ -424,20 +426,7 @@ func queueOthers(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID
 	}
 	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response,
 		retryIn, final, counts, numbers, heldBy, heldSince, heldUntil, headers, truncated, jobs).
-		Query(collectIDs(written))
-}
-
-func collectIDs(into map[uuid.UUID]bool) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		for rows.Next() {
-			var id uuid.UUID
-			if err := rows.Scan(&id); err != nil {
-				return err
-			}
-			into[id] = true
-		}
-		return rows.Err()
-	}
+		Query(pg.IntoKeys(written, true))
 }
 
 // lacksTable reports whether a statement failed because its table does not exist.

@@ -2,6 +2,8 @@ package claim
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -32,6 +34,8 @@ type Following interface {
 	Concerns(job *domain.Job) bool
 	QueueEvents(b *pgx.Batch, events []RunEvent)
 	QueueEnds(b *pgx.Batch, outcomes []domain.Outcome)
+	// Asks names the chores that have work once the transaction has committed.
+	Asks() []string
 }
 
 // RunEvent says that a run was written late, or that it records missed slots.
@@ -39,4 +43,74 @@ type RunEvent struct {
 	Job   *domain.Job
 	Event domain.Event
 	Run   uuid.UUID
+}
+
+// followers are several as one.
+type followers []Follower
+
+// Follow implements Follower.
+func (f followers) Follow(ctx context.Context) (Following, error) {
+	return f.each(func(one Follower) (Following, error) { return one.Follow(ctx) })
+}
+
+// FollowWithin implements Follower.
+func (f followers) FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (Following, error) {
+	return f.each(func(one Follower) (Following, error) { return one.FollowWithin(ctx, q, tenant) })
+}
+
+func (f followers) each(follow func(Follower) (Following, error)) (Following, error) {
+	all := make(followings, len(f))
+	for i, one := range f {
+		var err error
+		if all[i], err = follow(one); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Facts is SQL for an array of the followers' facts, which Learn hands out.
+func (f followers) Facts() string {
+	return `ARRAY[` + strings.Join(pg.Column(f, func(one Follower) string {
+		return `(` + one.Facts() + `)::text`
+	}), `, `) + `]::text[]`
+}
+
+func (f followers) Learn(values []string) error {
+	for i, one := range f {
+		if err := one.Learn([]byte(values[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followings are what follows for each follower.
+type followings []Following
+
+// Concerns implements Following.
+func (f followings) Concerns(job *domain.Job) bool {
+	return slices.ContainsFunc(f, func(one Following) bool { return one.Concerns(job) })
+}
+
+// QueueEvents implements Following.
+func (f followings) QueueEvents(b *pgx.Batch, events []RunEvent) {
+	for _, one := range f {
+		one.QueueEvents(b, events)
+	}
+}
+
+// QueueEnds implements Following.
+func (f followings) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome) {
+	for _, one := range f {
+		one.QueueEnds(b, outcomes)
+	}
+}
+
+// Asks implements Following.
+func (f followings) Asks() (chores []string) {
+	for _, one := range f {
+		chores = append(chores, one.Asks()...)
+	}
+	return chores
 }

@@ -122,8 +122,5 @@ func (s *Claims) ReportHolds(
 func ResetHolds(ctx context.Context, tx *pg.Tx, tenant int32, host string) (int, error) {
 	tag, err := tx.Exec(ctx, `
 		UPDATE punctual.holds SET reset_at = now() WHERE tenant = $1 AND ($2 = '' OR host = $2)`, tenant, host)
-	if err != nil {
-		return 0, fmt.Errorf("resetting what holds runs back: %w", err)
-	}
-	return int(tag.RowsAffected()), nil
+	return int(tag.RowsAffected()), pg.Wrap("resetting what holds runs back", err)
 }

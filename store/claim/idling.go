@@ -15,8 +15,8 @@ import (
 
 // idling is how long Postgres waits for the next statement of a claim. After that it ends the transaction, so that
 // other replicas can have its rows. Between two statements lies a round trip, which takes milliseconds: a replica that
-// is silent for much longer has stopped, or its network has. Where round trips are slower than that, Postgres ends a
-// claim that is well. The claim is then made again with twice the time. After many claims in a row that went well, the
+// is silent for much longer has stopped, or its network has. With slower round trips Postgres would end healthy
+// claims. Such a claim is made again with twice the time. After many claims in a row that went well, the
 // time is halved. Safe for concurrent use.
 type idling struct {
 	doublings atomic.Int32

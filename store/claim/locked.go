@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -61,34 +62,21 @@ type wariest struct{ finish, due, ready, draw wariness }
 // lockFree holds, by table, the statement that locks the rows with the given ids, except those that another transaction
 // has locked. It returns these.
 var lockFree = map[string]string{
-	"exclusive": `
+	"exclusive": lockingFree("exclusive", "job_id", "NO KEY UPDATE"),
+	"ready":     lockingFree("ready", "run_id", "UPDATE"),
+	"runs":      lockingFree("runs", "id", "NO KEY UPDATE"),
+	"run_data":  lockingFree("run_data", "run_id", "NO KEY UPDATE"),
+	"claims":    lockingFree("claims", "id", "UPDATE"),
+	"jobs":      lockingFree("jobs", "id", "KEY SHARE"),
+	"notified":  lockingFree("notified", "job_id", "NO KEY UPDATE"),
+}
+
+func lockingFree(table, key, lock string) string {
+	return fmt.Sprintf(`
 WITH free AS MATERIALIZED (
-    SELECT job_id FROM punctual.exclusive WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED)
-SELECT job_id FROM punctual.exclusive WHERE job_id = ANY($1::uuid[]) AND job_id NOT IN (SELECT job_id FROM free)`,
-	"ready": `
-WITH free AS MATERIALIZED (
-    SELECT run_id FROM punctual.ready WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE SKIP LOCKED)
-SELECT run_id FROM punctual.ready WHERE run_id = ANY($1::uuid[]) AND run_id NOT IN (SELECT run_id FROM free)`,
-	"runs": `
-WITH free AS MATERIALIZED (
-    SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)
-SELECT id FROM punctual.runs WHERE id = ANY($1::uuid[]) AND id NOT IN (SELECT id FROM free)`,
-	"run_data": `
-WITH free AS MATERIALIZED (
-    SELECT run_id FROM punctual.run_data WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR NO KEY UPDATE SKIP LOCKED)
-SELECT run_id FROM punctual.run_data WHERE run_id = ANY($1::uuid[]) AND run_id NOT IN (SELECT run_id FROM free)`,
-	"claims": `
-WITH free AS MATERIALIZED (
-    SELECT id FROM punctual.claims WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE SKIP LOCKED)
-SELECT id FROM punctual.claims WHERE id = ANY($1::uuid[]) AND id NOT IN (SELECT id FROM free)`,
-	"jobs": `
-WITH free AS MATERIALIZED (
-    SELECT id FROM punctual.jobs WHERE id = ANY($1::uuid[]) ORDER BY id FOR KEY SHARE SKIP LOCKED)
-SELECT id FROM punctual.jobs WHERE id = ANY($1::uuid[]) AND id NOT IN (SELECT id FROM free)`,
-	"notified": `
-WITH free AS MATERIALIZED (
-    SELECT job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED)
-SELECT job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) AND job_id NOT IN (SELECT job_id FROM free)`,
+    SELECT %[2]s FROM punctual.%[1]s WHERE %[2]s = ANY($1::uuid[]) ORDER BY %[2]s FOR %[3]s SKIP LOCKED)
+SELECT %[2]s FROM punctual.%[1]s WHERE %[2]s = ANY($1::uuid[]) AND %[2]s NOT IN (SELECT %[2]s FROM free)`,
+		table, key, lock)
 }
 
 // lockedRows are rows that other transactions have locked: their tables by id.
@@ -100,16 +88,7 @@ func (l lockedRows) queue(b *pgx.Batch, table string, ids []uuid.UUID) {
 	if len(ids) == 0 {
 		return
 	}
-	b.Queue(lockFree[table], ids).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var id uuid.UUID
-			if err := rows.Scan(&id); err != nil {
-				return err
-			}
-			l[id] = table
-		}
-		return rows.Err()
-	})
+	b.Queue(lockFree[table], ids).Query(pg.IntoKeys(l, table))
 }
 
 // queueBehind does the same for the rows in ready of the runs that wait at the gates, and records them by job. Each of
@@ -129,14 +108,5 @@ func (l lockedRows) queueBehind(b *pgx.Batch, gated []uuid.UUID) {
 		free AS MATERIALIZED (
 			SELECT run_id FROM punctual.ready
 			WHERE run_id IN (SELECT run_id FROM waits) ORDER BY run_id FOR UPDATE SKIP LOCKED)
-		SELECT job_id FROM waits WHERE run_id NOT IN (SELECT run_id FROM free)`, gated).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var job uuid.UUID
-			if err := rows.Scan(&job); err != nil {
-				return err
-			}
-			l[job] = "ready"
-		}
-		return rows.Err()
-	})
+		SELECT job_id FROM waits WHERE run_id NOT IN (SELECT run_id FROM free)`, gated).Query(pg.IntoKeys(l, "ready"))
 }

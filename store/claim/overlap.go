@@ -25,6 +25,11 @@ func (e *ActiveRunError) Error() string {
 	return fmt.Sprintf("run %s of this job has not ended, and its concurrency_policy is %s", e.Run, e.Policy)
 }
 
+// Unwrap returns how a caller is refused.
+func (e *ActiveRunError) Unwrap() error {
+	return &domain.Refusal{Code: "active_run", Reason: e.Error(), Run: &e.Run}
+}
+
 // Admit does for a run by hand what domain.Decide does for a slot: according to the job's policy the run takes the
 // gate, waits, replaces the active run, or is refused with *ActiveRunError. The caller has locked the gate with
 // LockGate, and enters the run.

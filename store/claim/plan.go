@@ -147,7 +147,7 @@ func (s *Claims) writePlan(
 	if len(plan.Runs)+len(plan.Skips) == 0 {
 		return nil
 	}
-	following, err := s.follower.FollowWithin(ctx, tx, job.Tenant)
+	following, err := s.followers.FollowWithin(ctx, tx, job.Tenant)
 	if err != nil {
 		return err
 	}
@@ -170,5 +170,6 @@ func (s *Claims) writePlan(
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("settling the due slots of job %s: %w", job.ID, err)
 	}
+	tx.Ask(following.Asks()...)
 	return nil
 }

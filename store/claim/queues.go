@@ -9,18 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
-
-// UnknownQueueError says that a job names a queue that no replica has registered.
-type UnknownQueueError struct {
-	Name  string
-	Known []string // sorted
-}
-
-func (e *UnknownQueueError) Error() string {
-	return fmt.Sprintf("queue %q: no replica serves it; the served queues are %s", e.Name, strings.Join(e.Known, ", "))
-}
 
 // Queues returns the number of every queue by its name.
 func (s *Claims) Queues(ctx context.Context) (map[string]int16, error) {
@@ -77,11 +68,12 @@ func (q QueueSet) Collect(rows pgx.Rows) error {
 	return err
 }
 
-// ID returns the number of a queue. The error is *UnknownQueueError if there is no such queue.
+// ID returns the number of a queue. The error blames the field if there is no such queue.
 func (q QueueSet) ID(name string) (int16, error) {
 	id, ok := q[name]
 	if !ok {
-		return 0, &UnknownQueueError{Name: name, Known: slices.Sorted(maps.Keys(q))}
+		return 0, domain.Blame("queue", "there is no queue %.80q; there are: %s",
+			name, strings.Join(slices.Sorted(maps.Keys(q)), ", "))
 	}
 	return id, nil
 }

@@ -123,7 +123,7 @@ func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (domain.
 
 // claimReady carries out a claim of ready runs.
 func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim, err error) {
-	following, err := s.follower.Follow(ctx)
+	following, err := s.followers.Follow(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -364,6 +364,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 		return err
 	}
 	failpoint.At(failpoint.ReadyCommitted)
+	c.claims.db.Ask(c.following.Asks()...)
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, fences, lease)
 	c.batch.Settled = len(c.leave) + len(c.park)
 	c.claims.Ended(c.ended, written)

@@ -97,10 +97,7 @@ func (s *Claims) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) 
 	n, _, err := s.endClaims(ctx, named, claims, func(r claimedRun, now time.Time) domain.Outcome {
 		return domain.Outcome{Assignment: r.Assignment, Verdict: domain.GiveBack, FinishedAt: now}
 	})
-	if err != nil {
-		return 0, fmt.Errorf("giving back runs: %w", err)
-	}
-	return n, nil
+	return n, pg.Wrap("giving back runs", err)
 }
 
 // Lose implements scheduler.Store.
@@ -171,7 +168,7 @@ func (s *Claims) end(
 		outcomes = append(outcomes, judge(r, held.now))
 	}
 	over := slices.DeleteFunc(held.claims, func(id uuid.UUID) bool { return slices.Contains(left, id) })
-	following, err := s.follower.Follow(ctx)
+	following, err := s.followers.Follow(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -181,6 +178,7 @@ func (s *Claims) end(
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverCommitted)
+	s.db.Ask(following.Asks()...)
 	if len(f.locked)+len(f.kept) > 0 {
 		s.options.Log.Warn("claims are not ended yet because another transaction has locked their rows",
 			"claims", len(f.kept), "runs", len(f.locked))

@@ -49,10 +49,7 @@ func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}
 	_, err = s.db.Conns(ctx).Exec(ctx, insertReplica, r.ID, r.Host, r.Version, cron.Zones().Release, string(slots))
-	if err != nil {
-		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
-	}
-	return queues, nil
+	return queues, pg.Wrap(fmt.Sprintf("registering replica %s", r.ID), err)
 }
 
 // renewing returns the statement of a heartbeat. It is assembled from what other rooms ask with it, because one
@@ -77,7 +74,7 @@ func (s *Claims) renewing() string {
 		       EXISTS (SELECT FROM punctual.claims c
 		               WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = c.replica)),
 		       ` + s.options.ChoresDue + `,
-		       (` + s.follower.Facts() + `),
+		       ` + s.followers.Facts() + `,
 		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
 		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
 		       d.*, l.*
@@ -95,7 +92,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	var limits limitRows
 	var frozen freeze.Row
 	var copied bool
-	var facts []byte // for the follower
+	var facts []string // for the followers
 	var b pgx.Batch
 	var line timeline
 	guarding := s.guarding.Load()
@@ -123,7 +120,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
 	}
-	if err := s.follower.Learn(facts); err != nil {
+	if err := s.followers.Learn(facts); err != nil {
 		return p, err
 	}
 	p.Replaced = s.replaced.Swap(false)
@@ -162,10 +159,7 @@ func (s *Claims) remove(ctx context.Context, lost []scheduler.Heartbeat) error {
 		    JOIN unnest($1::uuid[], $2::bigint[]) AS u(id, beat) ON r.id = u.id AND r.beat = u.beat
 		    ORDER BY r.id FOR UPDATE OF r SKIP LOCKED)
 		DELETE FROM punctual.replicas r USING still s WHERE r.id = s.id`, ids, beats)
-	if err != nil {
-		return fmt.Errorf("removing lost replicas: %w", err)
-	}
-	return nil
+	return pg.Wrap("removing lost replicas", err)
 }
 
 // Deregister implements scheduler.Store.
@@ -177,8 +171,5 @@ func (s *Claims) Deregister(ctx context.Context, replica uuid.UUID) error {
 			DELETE FROM punctual.allowances
 			WHERE replica = $1 AND NOT EXISTS (SELECT FROM punctual.claims WHERE replica = $1))
 		DELETE FROM punctual.replicas WHERE id = $1`, replica)
-	if err != nil {
-		return fmt.Errorf("deregistering replica %s: %w", replica, err)
-	}
-	return nil
+	return pg.Wrap(fmt.Sprintf("deregistering replica %s", replica), err)
 }

@@ -53,7 +53,7 @@ SELECT id, nobodys, running, last
 FROM (
     SELECT r.id, lead(r.id) OVER (ORDER BY r.id DESC) IS NULL AS last,
            r.status = 'running' AND r.accepted_at IS NULL AS running,
-           CASE WHEN r.finished_at IS NOT NULL OR r.status = 'blocked' THEN false
+           CASE WHEN r.finished_at IS NOT NULL THEN false
                 WHEN r.status = 'running' AND r.accepted_at IS NULL
                 THEN NOT punctual.is_claimed(r.id, r.replica, r.claimed_at)
                 ELSE NOT EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id) END AS nobodys

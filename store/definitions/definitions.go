@@ -118,20 +118,18 @@ func (d *Definitions) read(b *pgx.Batch, missing map[Version]int32, f *Found) {
 		FROM unnest((SELECT $1::uuid[]), (SELECT $2::int[])) AS u(job_id, version)
 		JOIN punctual.job_versions v ON v.job_id = u.job_id AND v.version = u.version`, pg.Prepared{}, ids, versions).
 		Query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				var key Version
-				var raw []byte
-				if err := rows.Scan(&key.Job, &key.Version, &raw); err != nil {
-					return err
-				}
+			var key Version
+			var raw []byte
+			_, err := pgx.ForEachRow(rows, []any{&key.Job, &key.Version, &raw}, func() error {
 				d.compile(f, key, missing[key], raw)
-			}
+				return nil
+			})
 			for key := range missing {
 				if f.Jobs[key] == nil && f.Broken[key] == nil {
 					f.Broken[key] = errNoDefinition
 				}
 			}
-			return rows.Err()
+			return err
 		})
 }
 

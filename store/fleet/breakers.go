@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/pg"
@@ -61,6 +62,7 @@ func (f *Fleet) ResetHolds(ctx context.Context, tenant int32, host string) (n in
 		if n, err = claim.ResetHolds(ctx, tx, tenant, host); err != nil {
 			return err
 		}
+		tx.Ask(scheduler.ChoreHolds)
 		return audit.Write(ctx, tx, tenant, audit.Change{Action: audit.BreakerReset, Name: cmp.Or(host, "every host")})
 	})
 	return n, err

@@ -161,16 +161,14 @@ func queueFreezes(b *pgx.Batch, tenant int32) *Freezes {
 		WHERE frozen_at IS NOT NULL AND ($1 = 0 OR id = $1)
 		LIMIT $2`, pg.Prepared{}, tenant, pg.DepthCap).
 		Query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				var id int32
-				var name string
-				var row Row
-				if err := rows.Scan(append([]any{&id, &name}, row.Targets()...)...); err != nil {
-					return err
-				}
+			var id int32
+			var name string
+			var row Row
+			_, err := pgx.ForEachRow(rows, append([]any{&id, &name}, row.Targets()...), func() error {
 				f.Tenants[id], f.Names[id] = *row.InForce(), name
-			}
-			return rows.Err()
+				return nil
+			})
+			return err
 		})
 	return f
 }

@@ -96,8 +96,7 @@ func (d *theDeployment) settle(ctx context.Context, tx *pg.Tx) error {
 	return nil
 }
 
-// adopt settles on this database in place of one with another name or system, and lifts the freeze that this difference
-// had caused.
+// adopt makes this database the one that runs are sent from, and lifts the freeze that its unknown identity caused.
 func (d *theDeployment) adopt(ctx context.Context, tx *pg.Tx) error {
 	if d.frozen == nil || d.frozen.Reason == scheduler.FrozenRestored {
 		return d.unfreeze(ctx, tx, audit.DeploymentAdopt, "")

@@ -120,7 +120,8 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 	e.job, e.history = id, domain.History{Job: id, DefaultJitter: defaultJitter}
 	var next, kept *time.Time
 	err = e.q.QueryRow(ctx, `
-		SELECT `+names.JobState+`, j.paused_until, coalesce(`+names.CompletedAt+`, j.deleted_at), s.scheduled_for, now(),
+		SELECT punctual.job_state(j, s), j.paused_until, coalesce(punctual.completed_at(j, s), j.deleted_at),
+		       s.scheduled_for, now(),
 		       `+days.KeptSince+`,
 		       coalesce((SELECT q.name
 		                 FROM punctual.queues q

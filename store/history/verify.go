@@ -15,7 +15,6 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/freeze"
-	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -291,7 +290,7 @@ type verifyJob struct {
 
 func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJob, now time.Time, err error) {
 	rows := pg.Query(ctx, tx, `
-		SELECT j.id, t.name, j.name, s.scheduled_for, `+names.JobState+` = 'active',
+		SELECT j.id, t.name, j.name, s.scheduled_for, punctual.job_state(j, s) = 'active',
 		       punctual.frozen_since(j.tenant) IS NOT NULL,
 		       CASE WHEN j.state = 'paused' AND j.paused_until <= `+databaseNow+` THEN j.paused_until END, `+databaseNow+`
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant LEFT JOIN punctual.schedules s ON s.job_id = j.id

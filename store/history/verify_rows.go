@@ -47,7 +47,7 @@ func (r verifyRow) start() time.Time {
 const selectVerifyRows = `
 SELECT r.id, r.job_id, r.trigger, r.status, r.scheduled_for, r.skipped_first, r.skipped_last, r.skipped_count,
        r.created_at,
-       r.finished_at IS NOT NULL OR r.status = 'blocked'
+       r.finished_at IS NOT NULL
        OR EXISTS (SELECT FROM punctual.ready y
                    WHERE y.run_id = r.id
                      AND (y.held_by IS NULL OR y.held_until > now() - $7::interval

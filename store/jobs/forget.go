@@ -12,7 +12,6 @@ import (
 
 	"punctual/store/claim"
 	"punctual/store/days"
-	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -183,7 +182,7 @@ func (s *Jobs) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten 
 		// Checked again under the lock: the job may have been given a new slot since.
 		done, err := tx.Exec(ctx, `
 			UPDATE punctual.jobs j SET state = 'deleted', named = false, deleted_at = s.completed_at FROM punctual.schedules s
-			WHERE j.id = ANY($1::uuid[]) AND s.job_id = j.id AND `+names.JobState+` = 'completed'
+			WHERE j.id = ANY($1::uuid[]) AND s.job_id = j.id AND punctual.job_state(j, s) = 'completed'
 			  AND s.completed_at < now() - interval '7 days'`, ids)
 		if err != nil {
 			return err

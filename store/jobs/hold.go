@@ -81,7 +81,7 @@ func (s *Jobs) hold(
 	b.Queue(`
 		SELECT `+jobColumns+` FROM `+jobTables+`
 		WHERE j.id = ANY($1::uuid[]) AND j.state <> 'deleted' AND ($3::integer = 0 OR j.tenant = $3::integer)
-		  AND (j.id = ANY($2::uuid[]) OR s.job_id IS NULL AND j.kind IN ('at', 'delay'))
+		  AND (j.id = ANY($2::uuid[]) OR s.job_id IS NULL AND punctual.is_completed(j, s))
 		ORDER BY j.id`, ids, append([]uuid.UUID{}, locks...), tenant).
 		Query(pg.Into(&jobs, func(row pgx.CollectableRow) (*held, error) {
 			job, err := scanJob(row)
@@ -206,6 +206,7 @@ type saves struct {
 	places  []claim.Place
 	audited audit.Rows
 	wakes   bool // a job is due at once or very soon
+	asks    bool // a pause ends very soon
 }
 
 // save queues the statements that write the changes as the job's next version, with its audit entry.
@@ -243,6 +244,7 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 		claim.QueueGate(&b.Batch, h.ID)
 	}
 	b.wakes = b.wakes || h.dueSoon(now)
+	b.asks = b.asks || h.PausedUntil != nil && h.PausedUntil.Before(now.Add(pg.Soon))
 	return b.audited.Add(h.tenant, now, h.change(note))
 }
 
@@ -263,14 +265,14 @@ func (b *saves) send(ctx context.Context, tx *pg.Tx) error {
 	if b.wakes {
 		tx.Wake()
 	}
+	if b.asks {
+		tx.Ask(ChorePauses)
+	}
 	claim.QueuePlaces(&b.Batch, b.places...)
 	b.audited.Queue(ctx, &b.Batch)
 	err := tx.SendBatch(ctx, &b.Batch).Close()
 	if isNameTaken(err) {
 		return ErrNameTaken
 	}
-	if err != nil {
-		return fmt.Errorf("writing jobs: %w", err)
-	}
-	return nil
+	return pg.Wrap("writing jobs", err)
 }

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -194,7 +193,7 @@ func unfinished(jobs []*fresh) (n int) {
 // completedHolders are completed jobs that still have a name.
 const completedHolders = `
 SELECT j.id, j.version FROM punctual.jobs j LEFT JOIN punctual.schedules s ON s.job_id = j.id
-WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.named AND j.state = 'active' AND ` + names.Completed
+WHERE j.tenant = $1 AND j.name = ANY($2::text[]) AND j.named AND punctual.is_completed(j, s)`
 
 // releaseNames takes the names from completed jobs that still have them, and reports whether there were any. They have
 // them because the claim of a job's last slot does not free its name. A job that is at the same version when its row is
@@ -291,18 +290,13 @@ func queryOwners(ctx context.Context, q pg.Querier, args []any) (map[uuid.UUID]s
 	return owners, err
 }
 
-// record returns the job as a read would: instants are in microseconds, and the definition has the form it is stored
-// in. A new job has no last run.
-func (n *fresh) record() (Record, error) {
+// record returns the job as a read would, with instants in microseconds. A new job has no last run.
+func (n *fresh) record() Record {
 	r := n.Record
-	r.Definition = domain.Definition{}
-	if err := json.Unmarshal([]byte(n.definition), &r.Definition); err != nil {
-		return Record{}, fmt.Errorf("job %s version %d: its definition: %w", n.ID, n.Version, err)
-	}
 	if n.enabled {
 		r.NextScheduledFor, r.NextRunAt = stored(*n.scheduledFor), stored(*n.nextRunAt)
 	}
-	return r, nil
+	return r
 }
 
 // stored returns an instant as the database keeps it.

@@ -173,7 +173,7 @@ func (f Filter) read(ctx context.Context, q pg.Batcher, c pg.Conditions) (jobs [
 func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 	c.Add(`j.tenant = ?`, tenant)
 	c.Add(`j.state <> 'deleted'`)
-	switch f.State { // as names.JobState says it, in a form by which the planner knows how many there are
+	switch f.State { // as punctual.job_state says it, in a form by which the planner knows how many there are
 	case domain.JobActive:
 		c.Add(`j.state = 'active' AND s.job_id IS NOT NULL AND s.completed_at IS NULL`)
 	case domain.JobPaused:
@@ -183,7 +183,7 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 			SELECT FROM punctual.schedules x WHERE x.job_id = j.id AND x.completed_at IS NULL)`)
 	case "":
 	default:
-		c.Add(names.JobState+` = ?`, f.State)
+		c.Add(`punctual.job_state(j, s) = ?`, f.State)
 	}
 	c.AddIf(f.Queue != "", `j.queue = (SELECT id FROM punctual.queues WHERE name = ?)`, f.Queue)
 	if f.NamePrefix != "" {

@@ -12,7 +12,6 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
-	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -43,7 +42,7 @@ func (c Change) Selected(tenant int32) (sql string, args []any, err error) {
 	}
 	unended := c.Action != DeleteMany
 	if unended {
-		conditions.Add(names.JobState + ` <> 'completed'`)
+		conditions.Add(`punctual.job_state(j, s) <> 'completed'`)
 	}
 	return `SELECT j.id FROM ` + c.Filter.tables(unended) + conditions.Where(), conditions.Args, nil
 }

@@ -14,6 +14,9 @@ import (
 	"punctual/store/pg"
 )
 
+// ChorePauses is the name of the chore that ends pauses.
+const ChorePauses = "pauses"
+
 // endNote is the note of a version that ends a pause automatically.
 const endNote = "the pause was over"
 

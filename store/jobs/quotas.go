@@ -29,48 +29,20 @@ func queueRules(b *pgx.Batch, tenant int32, now *time.Time, r *rules) {
 		pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(now, &r.maxJobs, &r.minInterval) })
 }
 
-// LimitError says that a write would give a tenant more active and paused jobs than it may have.
-type LimitError struct {
-	Most, Have, More int
-}
-
-func (e *LimitError) Error() string {
-	return fmt.Sprintf(
-		"the tenant has %d active and paused jobs of at most %d (max_jobs); %d more do not fit",
-		e.Have, e.Most, e.More)
-}
-
-// IntervalError says that slots of a schedule are closer to each other than the tenant's may be.
-type IntervalError struct {
-	Kind  domain.Kind   // cron or every, the name of the field
-	Gap   time.Duration // the shortest gap that was found
-	At    time.Time     // the first of the two slots
-	Least time.Duration
-}
-
-func (e *IntervalError) Error() string {
-	return fmt.Sprintf("schedule.%s: %s", e.Kind, e.Reason())
-}
-
-// Reason is the error without the name of the field.
-func (e *IntervalError) Reason() string {
-	return fmt.Sprintf(
-		"the slots of %s and %s later are too close: for this tenant, at least %s apart (min_interval)",
-		e.At.UTC().Format(time.RFC3339), e.Gap, e.Least)
-}
-
-// checkInterval returns an *IntervalError if the job's slots are too close to each other.
+// checkInterval blames a schedule whose slots are too close to each other for the tenant.
 func (f facts) checkInterval(job *domain.Job) error {
 	if f.minInterval == 0 {
 		return nil
 	}
 	if gap, at, ok := job.Timetable.Closest(f.now, f.minInterval); ok && gap < f.minInterval {
-		return &IntervalError{Kind: job.Schedule.Kind(), Gap: gap, At: at, Least: f.minInterval}
+		return domain.Blame("schedule."+string(job.Schedule.Kind()),
+			"the slots of %s and %s later are too close: for this tenant, at least %s apart (min_interval)",
+			at.UTC().Format(time.RFC3339), gap, f.minInterval)
 	}
 	return nil
 }
 
-// countIn adds n to the tenant's number of active and paused jobs before they are written, or returns a *LimitError.
+// countIn adds n to the tenant's number of active and paused jobs before they are written, or refuses them.
 // Other transactions that write jobs of the tenant wait until this one ends. Transactions that delete or complete jobs
 // do not wait and do not lower the number. So the number is an upper bound; only if it leaves no room are the jobs
 // counted again.
@@ -89,7 +61,8 @@ func countIn(ctx context.Context, q pg.Querier, tenant int32, n int, f facts) er
 		return err
 	}
 	if have+n > f.maxJobs {
-		return &LimitError{Most: f.maxJobs, Have: have, More: n}
+		return &domain.Refusal{Code: "limit", Reason: fmt.Sprintf(
+			"the tenant has %d active and paused jobs of at most %d (max_jobs); %d more do not fit", have, f.maxJobs, n)}
 	}
 	return pg.Wrap("counting jobs in", q.QueryRow(ctx, raise, tenant, n, f.maxJobs).Scan(&room))
 }

@@ -29,7 +29,7 @@ type jobRow struct {
 }
 
 // jobColumns leaves it to placeLastRuns to find when a one-shot without a schedule was completed.
-const jobColumns = `j.id, t.name, j.version, ` + names.JobState + `,
+const jobColumns = `j.id, t.name, j.version, punctual.job_state(j, s),
 	j.paused_at, j.paused_until, coalesce(j.paused_by, ''), coalesce(j.pause_note, ''),
 	j.created_at, j.updated_at, s.completed_at, j.tenant, ` + names.Lane + `,
 	coalesce(s.enabled, false), s.scheduled_for, s.next_run_at, v.definition::text,

@@ -3,6 +3,9 @@ package jobs
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -94,6 +97,26 @@ type BatchError struct {
 
 func (e *BatchError) Error() string { return "some jobs of the batch cannot be written" }
 
+// Unwrap returns how a caller is refused: with the fields of all these jobs.
+func (e *BatchError) Unwrap() error {
+	r := &domain.Refusal{Code: "name_taken", Reason: "1 name is taken by other jobs; nothing was written"}
+	for _, i := range slices.Sorted(maps.Keys(e.Errors)) {
+		err, at := e.Errors[i], fmt.Sprintf("jobs[%d]", i)
+		if !errors.Is(err, ErrNameTaken) {
+			r.Code = "invalid"
+		}
+		if blames := domain.BlamesOf(err); len(blames) > 0 {
+			r.Blames = append(r.Blames, domain.Blame(at+"."+blames[0].Field, "%s", blames[0].Message))
+		} else {
+			r.Blames = append(r.Blames, domain.Blame(at, "%s", err))
+		}
+	}
+	if n := len(r.Blames); n > 1 {
+		r.Reason = fmt.Sprintf("%d names are taken by other jobs; nothing was written", n)
+	}
+	return r
+}
+
 // TriggerRequest is what a trigger by hand may set for its run.
 type TriggerRequest struct {
 	Body    json.RawMessage   // replaces the job's body if not nil; same form as target.body
@@ -110,10 +133,17 @@ type RerunRequest struct {
 
 // Errors that callers act on.
 var (
-	ErrNameTaken = errors.New("the name is taken by another job")
+	ErrNameTaken error = &domain.Refusal{
+		Code: "name_taken", Reason: "the name is taken by another job",
+		Blames: []domain.Problem{{Field: "name", Message: "is taken by another job"}},
+	}
 	// ErrVersion is a lost update: the job is no longer at the version that the caller expected.
-	ErrVersion = errors.New("the job has been changed since")
+	ErrVersion error = &domain.Refusal{
+		Code: "version_mismatch", Reason: "the job has been changed since", Around: true,
+	}
 	// ErrNotForSubmitters says that a submitter triggered a job that does not allow it.
-	ErrNotForSubmitters = errors.New(
-		"the role submitter may not trigger it; an editor may trigger it, or set submitters_may_trigger to true")
+	ErrNotForSubmitters error = &domain.Refusal{
+		Code: "forbidden", Around: true, Reason: "the role submitter may not trigger it; an editor may trigger it, " +
+			"or set submitters_may_trigger to true",
+	}
 )

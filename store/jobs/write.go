@@ -65,7 +65,7 @@ func (s *Jobs) create(
 	return s.createOne(ctx, q, tx, tenant, job, f)
 }
 
-// createOne is create after the facts were read. u is q if q is a transaction.
+// createOne writes the job once its facts are known. tx is nil outside a transaction.
 func (s *Jobs) createOne(
 	ctx context.Context, q pg.Querier, tx *pg.Tx, tenant int32, job NewJob, f facts,
 ) (rec Record, taken, due bool, err error) {
@@ -82,8 +82,7 @@ func (s *Jobs) createOne(
 	if err != nil || len(left) > 0 {
 		return rec, err == nil, false, err
 	}
-	rec, err = n.record()
-	return rec, false, due, err
+	return n.record(), false, due, nil
 }
 
 // PutJob creates the job with a name, or replaces it; the definition gets that name. It replaces the active or paused
@@ -312,8 +311,5 @@ func (h *held) changeGate(ctx context.Context, tx *pg.Tx, next domain.Definition
 		h.gate = closes
 		err = pg.Exec(ctx, tx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, h.ID)
 	}
-	if err != nil {
-		return fmt.Errorf("changing the gate of job %s: %w", h.ID, err)
-	}
-	return nil
+	return pg.Wrap(fmt.Sprintf("changing the gate of job %s", h.ID), err)
 }

@@ -3,7 +3,6 @@ package letters
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,17 +48,11 @@ func (p BackfillPlan) Zone() *time.Location { return p.zone }
 // Matched returns how many slots there are.
 func (p BackfillPlan) Matched() int { return len(p.slots) }
 
-// BackfillError is a refused backfill, with every problem of the request. The problems' fields are job, from and to.
-type BackfillError struct{ Problems []domain.Problem }
-
-func (e *BackfillError) Error() string {
-	return strings.Join(pg.Column(e.Problems, domain.Problem.Error), "; ")
-}
-
 // PlanBackfill finds the slots of a backfill. It locks and writes nothing. The slots are those of the present schedule,
 // even from before the job was created. Slots that the schedule has not passed yet are left out, as they run by
-// themselves: that includes slots that are due and wait, such as after an outage. PlanBackfill returns *BackfillError
-// for a request that cannot be met, and ErrNotFound for a job that does not exist or was deleted.
+// themselves: that includes slots that are due and wait, such as after an outage. PlanBackfill refuses a
+// request that cannot be met, and blames its fields job, from and to. It returns ErrNotFound for a job that does not
+// exist or was deleted.
 func (l *Letters) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequest) (BackfillPlan, error) {
 	q := l.db.Reader(ctx, tenant)
 	id, err := names.Find(ctx, q, tenant, r.Job)
@@ -92,7 +85,7 @@ func (l *Letters) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequ
 		}
 	}
 	if len(problems) > 0 {
-		return p, &BackfillError{problems}
+		return p, &domain.Refusal{Code: "invalid", Reason: fmt.Sprint(problems), Blames: problems}
 	}
 	return p, nil
 }

@@ -16,6 +16,9 @@ import (
 	"punctual/store/pg"
 )
 
+// Chore is the name of the chore that works on operations.
+const Chore = "operations"
+
 const (
 	// batchesPerSecond is into how many batches an operation with a rate divides each second.
 	batchesPerSecond = 4

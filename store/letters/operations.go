@@ -159,6 +159,8 @@ func (n newOperation) write(ctx context.Context, tx *pg.Tx, tenant int32) (Opera
 	n.State = OperationRunning
 	if n.Matched == 0 {
 		n.State, n.FinishedAt = OperationDone, &n.CreatedAt
+	} else {
+		tx.Ask(Chore)
 	}
 	_, err := tx.Exec(ctx, `
 		INSERT INTO punctual.operations (id, tenant, kind, state, request, note, max_per_second, matched, next_at,

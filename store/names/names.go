@@ -13,18 +13,9 @@ import (
 	"punctual/store/pg"
 )
 
-// SQL expressions for a job j that is joined with its row s of schedules, if it has one (LEFT JOIN).
-const (
-	// Completed says of a job that is active by jobs.state whether it is completed.
-	Completed = `(s.completed_at IS NOT NULL OR s.job_id IS NULL AND j.kind IN ('at', 'delay'))`
-	// JobState is the state of the job.
-	JobState = `punctual.job_state(j.state, ` + Completed + `)`
-	// CompletedAt is when the job's last slot was claimed; null if it has slots left. The run or skip of a slot came to
-	// be when the slot was claimed. If it is not found, CompletedAt is null too.
-	CompletedAt = `CASE WHEN s.job_id IS NOT NULL THEN s.completed_at ELSE punctual.slot_claimed_at(j.id) END`
-	// Lane is the job's lane. The definition is in the row v of job_versions.
-	Lane = `coalesce(s.lane, punctual.lane_of(j.queue, v.definition))`
-)
+// Lane is SQL for the lane of a job j that is joined with its row s of schedules, if it has one (LEFT JOIN). The
+// definition is in the row v of job_versions.
+const Lane = `coalesce(s.lane, punctual.lane_of(j.queue, v.definition))`
 
 // Find returns the id of the job that ref means. It locks nothing: a caller that locks looks again.
 func Find(ctx context.Context, q pg.Querier, tenant int32, ref string) (uuid.UUID, error) {
@@ -56,7 +47,7 @@ func FindAll(ctx context.Context, q pg.Querier, tenant int32, names []string) (m
 		FROM unnest((SELECT $2::text[])) w(name)
 		CROSS JOIN LATERAL (
 			SELECT c.id, c.state, c.version FROM (
-				(SELECT j.id, `+JobState+` AS state, j.version
+				(SELECT j.id, punctual.job_state(j, s) AS state, j.version
 				 FROM punctual.jobs j
 				 LEFT JOIN punctual.schedules s ON s.job_id = j.id
 				 WHERE j.tenant = $1 AND j.name = w.name AND j.named)

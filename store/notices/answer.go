@@ -2,8 +2,8 @@ package notices
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,25 +22,20 @@ func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answe
 	var began, ended, refused bool // an outage of the recipient, and the patience with a message
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var l line
-		var sent, causes []byte
 		var lease *uuid.UUID
 		var failures int
 		var failing *time.Time
 		err := tx.QueryRow(ctx, `
-			SELECT lease, sent, causes, look_at, pace, delivered_at, failing_since, failures, now() FROM punctual.notice_lines
+			SELECT lease, sent, causes, look_at, failing_since, failures, now() FROM punctual.notice_lines
 			WHERE id = $1 FOR NO KEY UPDATE`, m.Line).Scan(
-			&lease, &sent, &causes, &l.lookAt, &l.pace, &l.deliveredAt, &failing, &failures, &l.now)
+			&lease, &l.sent, &l.causes, &l.lookAt, &failing, &failures, &l.now)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // its tenant is gone
 		}
 		if err != nil {
 			return err
 		}
-		if err := l.read(sent, causes); err != nil {
-			return err
-		}
 		l.Outgoing = m
-		before := len(l.causes)
 		var b pgx.Batch
 		lost := lease == nil || *lease != m.ID
 		switch {
@@ -54,18 +49,12 @@ func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answe
 			refused = a.Arrival == notice.Refused && failures+1 >= mostRefusals
 			l.told(a.Arrival, refused)
 		}
-		if before+len(l.causes) > 0 {
-			if err := l.queueCauses(&b); err != nil {
-				return err
-			}
-		}
+		l.queueCauses(&b)
 		switch {
 		case lost:
 			queueTellAgain(&b, m)
 		case a.Arrival == notice.Delivered:
-			if err := l.queueDelivered(&b); err != nil {
-				return err
-			}
+			l.queueDelivered(&b)
 		default:
 			l.queueFailed(&b, a, failures)
 		}
@@ -88,63 +77,52 @@ func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answe
 	return nil
 }
 
-func (l *line) queueDelivered(b *pgx.Batch) error {
-	for key, at := range l.sent {
-		if at.Add(gap).Before(l.now) {
-			delete(l.sent, key)
-		}
-	}
+func (l *line) queueDelivered(b *pgx.Batch) {
+	maps.DeleteFunc(l.sent, func(_ string, at time.Time) bool { return at.Add(gap).Before(l.now) })
 	for _, key := range l.Keys {
 		if _, _, grouped := kindOf(key); grouped {
 			l.sent[key] = l.now
 		}
 	}
-	text, err := json.Marshal(l.sent)
-	if err != nil {
-		return err
+	first, longest := firstPace, longPace
+	if stateful(l.To.Format) {
+		first, longest = steadyPace, steadyPace
 	}
-	pace := steadyPace
-	if !stateful(l.To.Format) {
-		pace = firstPace
-		if l.deliveredAt != nil && l.now.Sub(*l.deliveredAt) < 2*longPace {
-			pace = min(max(2*l.pace, firstPace), longPace)
-		}
+	if len(l.Over) > 0 { // hosts that can be reached again: what is a job's own trouble is told apart
+		b.Queue(`
+			UPDATE punctual.notice_subjects s
+			SET open = false, troubled = false, key = $4,
+			    news = CASE WHEN s.job_id = ANY($5::uuid[]) THEN coalesce(s.news, s.sending) ELSE s.news END
+			WHERE s.line_id = $1 AND s.job_id = ANY($2::uuid[]) AND s.key = ANY($3::text[]) AND s.troubled`,
+			l.Line, l.Jobs, l.Over, over, l.Own)
 	}
-	if len(l.Over) > 0 {
-		l.queueOver(b)
-	}
+	l.queueDone(b)
+	b.Queue(`
+		UPDATE punctual.notice_lines
+		SET held_until = now() + p.pace, pace = p.pace, sent = $4, delivered_at = now(), failing_since = NULL, failures = 0,
+		    http_status = NULL, error = NULL
+		FROM (SELECT CASE WHEN l.delivered_at > now() - 2 * $3::interval
+		                  THEN least(greatest(2 * l.pace, $2::interval), $3) ELSE $2 END AS pace
+		      FROM punctual.notice_lines l WHERE l.id = $1) p
+		WHERE id = $1`, l.Line, first, longest, asText(l.sent))
+	b.Queue(`
+		INSERT INTO punctual.notice_messages (id, line_id, tenant, happened_at, headline, events, jobs)
+		VALUES ($1, $2, $3, $4, $5, coalesce($6::text[], '{}'), coalesce($7::uuid[], '{}')) ON CONFLICT DO NOTHING`,
+		l.ID, l.Line, l.Tenant, l.Newest, l.Headline, l.Events, slices.Concat(l.Jobs, l.Beside))
+}
+
+// queueDone queues the statements after which what a message told is not told again.
+func (l *line) queueDone(b *pgx.Batch) {
 	b.Queue(`
 		UPDATE punctual.notice_subjects s
-		SET sending = NULL, open = s.troubled AND s.resolves,
+		SET sending = NULL, open = s.open AND s.troubled AND s.resolves,
 		    key = CASE WHEN s.troubled OR s.key = $3 THEN s.key ELSE '' END,
 		    tell_at = CASE WHEN s.news IS NOT NULL THEN s.tell_at END
 		WHERE s.line_id = $1 AND s.job_id = ANY($2::uuid[])`, l.Line, l.Jobs, over)
 	b.Queue(`
 		DELETE FROM punctual.notice_subjects
 		WHERE line_id = $1 AND job_id = ANY($2::uuid[]) AND news IS NULL AND NOT open AND key <> $3`, l.Line, l.Jobs, over)
-	b.Queue(`
-		UPDATE punctual.notice_lines
-		SET held_until = now() + $2, pace = $2, sent = $3, delivered_at = now(), failing_since = NULL, failures = 0,
-		    http_status = NULL, error = NULL
-		WHERE id = $1`, l.Line, pace, string(text))
 	b.Queue(setDue, l.Line)
-	b.Queue(`
-		INSERT INTO punctual.notice_messages (id, line_id, tenant, happened_at, headline, events, jobs)
-		VALUES ($1, $2, $3, $4, $5, coalesce($6::text[], '{}'), coalesce($7::uuid[], '{}')) ON CONFLICT DO NOTHING`,
-		l.ID, l.Line, l.Tenant, l.Newest, l.Headline, l.Events, slices.Concat(l.Jobs, l.Beside))
-	return nil
-}
-
-// queueOver queues the statement that releases the jobs of hosts that can be reached again. What is a job's own trouble
-// is told apart.
-func (l *line) queueOver(b *pgx.Batch) {
-	b.Queue(`
-		UPDATE punctual.notice_subjects s
-		SET open = false, troubled = false, key = $4,
-		    news = CASE WHEN s.job_id = ANY($5::uuid[]) AND s.news IS NULL THEN s.sending ELSE s.news END,
-		    tell_at = CASE WHEN s.job_id = ANY($5::uuid[]) THEN now() ELSE s.tell_at END
-		WHERE s.line_id = $1 AND s.job_id = ANY($2::uuid[]) AND s.key = ANY($3::text[]) AND s.troubled`,
-		l.Line, l.Jobs, l.Over, over, l.Own)
 }
 
 func (l *line) queueFailed(b *pgx.Batch, a notice.Answer, failures int) {
@@ -158,14 +136,7 @@ func (l *line) queueFailed(b *pgx.Batch, a notice.Answer, failures int) {
 	case a.Arrival == notice.PutOff:
 		pause = min(max(a.RetryAfter, time.Second), time.Hour)
 	case dropped:
-		b.Queue(`
-			UPDATE punctual.notice_subjects
-			SET sending = NULL, tell_at = CASE WHEN news IS NOT NULL THEN tell_at END
-			WHERE line_id = $1 AND job_id = ANY($2::uuid[])`, l.Line, l.Jobs)
-		b.Queue(`
-			DELETE FROM punctual.notice_subjects
-			WHERE line_id = $1 AND job_id = ANY($2::uuid[]) AND news IS NULL AND NOT (open AND troubled)`, l.Line, l.Jobs)
-		b.Queue(setDue, l.Line)
+		l.queueDone(b)
 	}
 	b.Queue(`
 		UPDATE punctual.notice_lines

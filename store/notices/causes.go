@@ -3,7 +3,6 @@ package notices
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -142,9 +141,7 @@ func (l *line) tellPassing(key string, rows []*subject, w world) (s notice.Subje
 			continue
 		}
 		for _, e := range r.unsent.Events {
-			if e.LastAt.After(c.Newest) {
-				c.Newest = e.LastAt
-			}
+			c.Newest = latest(c.Newest, e.LastAt)
 		}
 	}
 	if open && (s.Since == nil || c.Since.Before(*s.Since)) {
@@ -159,58 +156,42 @@ func (l *line) tellPassing(key string, rows []*subject, w world) (s notice.Subje
 		l.Over = append(l.Over, key)
 		return s, true
 	case dirty || open && c.Again:
-	default:
-		l.look(c, open, until)
-		return s, false
-	}
-	if next := l.sent[key].Add(gap); open && !again && next.After(l.now) {
-		for _, r := range rows {
-			if r.dirty {
-				r.until = next
-			}
+		next := l.sent[key].Add(gap)
+		if tells = again || !next.After(l.now); !tells {
+			putOff(rows, next)
 		}
-		l.look(c, open, until)
-		return s, false
 	}
 	if lasting {
 		s.Cause = words
 	}
-	if lasting || stateful(l.To.Format) {
+	if tells && (lasting || stateful(l.To.Format)) {
 		s.State = notice.StateFiring
 		if !open {
 			l.Begun = append(l.Begun, key)
 		}
-		c.Since = *cmp.Or(s.Since, &l.now)
-		l.causes[key] = c
-		l.look(c, true, until)
+		c.Since, open = *cmp.Or(s.Since, &l.now), true
 	}
-	return s, true
+	if open {
+		l.causes[key] = c
+		l.look(cmp.Or(until, c.Newest.Add(gap)))
+	}
+	return s, tells
 }
 
 // look has the line looked at again when a cause that is open may be over.
-func (l *line) look(c cause, open bool, until time.Time) {
-	if !open {
-		return
+func (l *line) look(at time.Time) {
+	if at.Before(l.now) {
+		at = l.now.Add(time.Second)
 	}
-	if until.IsZero() {
-		until = c.Newest.Add(gap)
-	}
-	if until.Before(l.now) {
-		until = l.now.Add(time.Second)
-	}
-	if l.lookAt == nil || until.Before(*l.lookAt) {
-		l.lookAt = &until
+	if l.lookAt == nil || at.Before(*l.lookAt) {
+		l.lookAt = &at
 	}
 }
 
 // queueCauses queues the statement that writes a line's causes.
-func (l *line) queueCauses(b *pgx.Batch) error {
-	text, err := json.Marshal(l.causes)
-	if err != nil {
-		return fmt.Errorf("the causes of a line: %w", err)
-	}
-	b.Queue(`UPDATE punctual.notice_lines SET causes = $2, look_at = $3 WHERE id = $1`, l.Line, string(text), l.lookAt)
-	return nil
+func (l *line) queueCauses(b *pgx.Batch) {
+	b.Queue(`UPDATE punctual.notice_lines SET causes = $2, look_at = $3 WHERE id = $1`,
+		l.Line, asText(l.causes), l.lookAt)
 }
 
 // told writes down how a message about causes was answered.
@@ -232,9 +213,6 @@ func (l *line) told(a notice.Arrival, dropped bool) {
 		for _, key := range l.Begun {
 			delete(l.causes, key)
 		}
-	}
-	if len(l.causes) == 0 {
-		l.lookAt = nil
 	}
 }
 

@@ -23,9 +23,6 @@ func (d Defaults) Of(job *domain.Job) []domain.Notify {
 	return d[job.Tenant]
 }
 
-// Concerns implements claim.Following.
-func (d Defaults) Concerns(job *domain.Job) bool { return len(d.Of(job)) > 0 }
-
 // defaultsBelieved is how long the defaults count as current after they were read. A replica's heartbeat reads them
 // more often than that, so no write has to wait for them.
 const defaultsBelieved = 10 * time.Second
@@ -83,7 +80,7 @@ func (b *Book) Follow(ctx context.Context) (claim.Following, error) {
 	known, fresh := b.defaults, time.Since(b.read) < defaultsBelieved
 	b.mu.Unlock()
 	if fresh {
-		return known, nil
+		return &Following{Defaults: known}, nil
 	}
 	var raw []byte
 	if err := b.db.Conns(ctx).QueryRow(ctx, selectDefaults).Scan(&raw); err != nil {
@@ -94,7 +91,7 @@ func (b *Book) Follow(ctx context.Context) (claim.Following, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.defaults, nil
+	return &Following{Defaults: b.defaults}, nil
 }
 
 // FollowWithin implements claim.Follower.
@@ -104,7 +101,7 @@ func (b *Book) FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (cl
 		return nil, fmt.Errorf("reading the default notify of tenant %d: %w", tenant, err)
 	}
 	list, err := ReadList(raw)
-	return Defaults{tenant: list}, err
+	return &Following{Defaults: Defaults{tenant: list}}, err
 }
 
 // ReadList decodes a stored list; nil if there is none.

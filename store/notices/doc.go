@@ -4,9 +4,10 @@
 //
 // Events are written in the transaction that writes what happened: events.go. The chore of notify.go collects them for
 // each job and adds them to the lines of recipients: lines.go. Any replica takes the message for a line, sends it and
-// writes the answer: send.go; plan.go decides what it says. list.go lists messages. stale.go finds jobs that have not
-// succeeded for too long, overlapping.go jobs most of whose slots are skipped, and overlaps.go tells of those.
-// defaults.go knows the recipients of tenants.
+// writes the answer: send.go and answer.go; plan.go decides what it says of jobs, causes.go and causes_overlap.go what
+// it says of their causes. ends.go ends what nobody else will. list.go lists messages. stale.go finds jobs that have
+// not succeeded for too long, and overlapping.go jobs most of whose slots are skipped. defaults.go knows the recipients
+// of tenants.
 package notices
 
 import (

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
@@ -40,10 +41,10 @@ JOIN punctual.tenants t ON t.id = j.tenant
 WHERE s.ends IS NULL AND (s.troubled AND s.open OR s.key = '` + over + `'
                           OR s.open AND l.failing_since < now() - interval '1 day')`
 
-// ends are rows of notice_subjects whose incidents end, column by column.
-type ends struct {
-	lines, jobs, paused []uuid.UUID
-	why                 []string
+// end is a row of notice_subjects whose incident ends.
+type end struct {
+	line, job uuid.UUID
+	why       string
 }
 
 // EndIncidents has the end told of trouble that nobody will tell the end of: its job or tenant was deleted, the job is
@@ -51,98 +52,90 @@ type ends struct {
 // nothing for a day is given up. It returns how many incidents end, and whether there may be more.
 func (s *Teller) EndIncidents(ctx context.Context) (ended int, left bool, err error) {
 	ctx = pg.Chores.In(ctx)
-	var told, gone ends
-	var line, job uuid.UUID
-	var why string
+	var told, gone []end
+	var e end
 	var list []byte
 	var to domain.Recipient
 	var untold bool
 	_, err = pgx.ForEachRow(pg.Query(ctx, s.db.Conns(ctx), selectTroubled), []any{
-		&line, &job, &why, &list, &to.Format, &to.URL, &to.Secret, &to.Template, &untold,
+		&e.line, &e.job, &e.why, &list, &to.Format, &to.URL, &to.Secret, &to.Template, &untold,
 	}, func() error {
 		entries, err := ReadList(list)
 		if err != nil {
-			return fmt.Errorf("job %s: its notify: %w", job, err)
+			return fmt.Errorf("job %s: its notify: %w", e.job, err)
 		}
-		if why == "" && !to.Asks(entries, domain.EventRecovered) {
-			why = domain.EndNotAsked
+		if e.why == "" && !to.Asks(entries, domain.EventRecovered) {
+			e.why = domain.EndNotAsked
 		}
 		switch {
-		case untold && why != "":
-			told.add(line, job, why)
-		case why == domain.EndNotAsked:
-			gone.add(line, job, why)
+		case untold && e.why != "":
+			told = append(told, e)
+		case e.why == domain.EndNotAsked:
+			gone = append(gone, e)
 		}
 		return nil
 	})
-	if err != nil || len(told.jobs)+len(gone.jobs) == 0 {
+	if err != nil || len(told)+len(gone) == 0 {
 		return 0, false, pg.Wrap("looking for incidents without an end", err)
 	}
-	left = len(told.jobs) > mostEnds
-	told.cut(mostEnds)
+	left = len(told) > mostEnds
 	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var b pgx.Batch
-		told.queue(&b, &ended)
-		gone.queueForget(&b)
+		queueEnds(&b, told[:min(len(told), mostEnds)], &ended)
+		queueForget(&b, gone)
+		tx.Ask(scheduler.ChoreNotices)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	return ended, left, pg.Wrap("ending incidents", err)
 }
 
-func (e *ends) add(line, job uuid.UUID, why string) {
-	e.lines, e.jobs, e.why = append(e.lines, line), append(e.jobs, job), append(e.why, why)
-	if why == domain.EndJobPaused {
-		e.paused = append(e.paused, job)
-	}
-}
+func lineOfEnd(e end) uuid.UUID { return e.line }
 
-func (e *ends) cut(most int) {
-	n := min(len(e.jobs), most)
-	e.lines, e.jobs, e.why = e.lines[:n], e.jobs[:n], e.why[:n]
-}
+func jobOfEnd(e end) uuid.UUID { return e.job }
 
 // lockLines locks lines in the order in which all do.
 const lockLines = `SELECT FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`
 
-// queue queues the statements that have the ends told. When a paused job fails again, that is told as that of a job
+// queueEnds queues the statements that have ends told. When a paused job fails again, that is told as that of a job
 // that was well.
-func (e *ends) queue(b *pgx.Batch, ended *int) {
-	if len(e.jobs) == 0 {
+func queueEnds(b *pgx.Batch, ends []end, ended *int) {
+	if len(ends) == 0 {
 		return
 	}
-	if len(e.paused) > 0 {
-		b.Queue(`
-			UPDATE punctual.notified n SET failing_since = NULL, failures = 0, stale_since = NULL
-			FROM (SELECT job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE) l
-			JOIN punctual.jobs j ON j.id = l.job_id
-			JOIN punctual.tenants t ON t.id = j.tenant
-			WHERE n.job_id = l.job_id AND `+endOf+` = '`+domain.EndJobPaused+`'`, e.paused)
-	}
-	b.Queue(lockLines, e.lines)
+	lines, jobs := pg.Column(ends, lineOfEnd), pg.Column(ends, jobOfEnd)
+	b.Queue(`
+		UPDATE punctual.notified n SET failing_since = NULL, failures = 0, stale_since = NULL
+		FROM (SELECT job_id FROM punctual.notified WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE) l
+		JOIN punctual.jobs j ON j.id = l.job_id
+		JOIN punctual.tenants t ON t.id = j.tenant
+		WHERE n.job_id = l.job_id AND `+endOf+` = '`+domain.EndJobPaused+`'`, jobs)
+	b.Queue(lockLines, lines)
 	b.Queue(`
 		UPDATE punctual.notice_subjects s SET ends = u.why, tell_at = least(s.tell_at, now())
 		FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS u(line_id, job_id, why)
 		JOIN punctual.jobs j ON j.id = u.job_id
 		JOIN punctual.tenants t ON t.id = j.tenant
 		WHERE s.line_id = u.line_id AND s.job_id = u.job_id
-		  AND (u.why = '`+domain.EndNotAsked+`' OR u.why = `+endOf+`)`, e.lines, e.jobs, e.why).
+		  AND (u.why = '`+domain.EndNotAsked+`' OR u.why = `+endOf+`)`,
+		lines, jobs, pg.Column(ends, func(e end) string { return e.why })).
 		Exec(func(done pgconn.CommandTag) error {
 			*ended = int(done.RowsAffected())
 			return nil
 		})
-	b.Queue(`UPDATE punctual.notice_lines SET due_at = least(due_at, now()) WHERE id = ANY($1::uuid[])`, e.lines)
+	b.Queue(`UPDATE punctual.notice_lines SET due_at = least(due_at, now()) WHERE id = ANY($1::uuid[])`, lines)
 }
 
 // queueForget queues the statements that forget what recipients were to be told that are none any more.
-func (e *ends) queueForget(b *pgx.Batch) {
-	if len(e.jobs) == 0 {
+func queueForget(b *pgx.Batch, gone []end) {
+	if len(gone) == 0 {
 		return
 	}
-	b.Queue(lockLines, e.lines)
+	lines := pg.Column(gone, lineOfEnd)
+	b.Queue(lockLines, lines)
 	b.Queue(`
 		DELETE FROM punctual.notice_subjects s USING unnest($1::uuid[], $2::uuid[]) AS u(line_id, job_id)
-		WHERE s.line_id = u.line_id AND s.job_id = u.job_id`, e.lines, e.jobs)
-	for _, line := range slices.Compact(slices.SortedFunc(slices.Values(e.lines), pg.CompareIDs)) {
+		WHERE s.line_id = u.line_id AND s.job_id = u.job_id`, lines, pg.Column(gone, jobOfEnd))
+	for _, line := range slices.Compact(slices.SortedFunc(slices.Values(lines), pg.CompareIDs)) {
 		b.Queue(setDue, line)
 	}
 }

@@ -1,11 +1,13 @@
 package notices
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
 	"punctual/store/claim"
@@ -110,6 +112,32 @@ FROM ended e
 JOIN unwell n ON n.job_id = e.job_id
 WHERE e.status = 'succeeded' AND NOT e.past AND e.told`
 
+// Following is what people are told of in one transaction. It implements claim.Following.
+type Following struct {
+	Defaults
+	now bool // a notice was written that may be told at once
+}
+
+// Concerns implements claim.Following.
+func (f *Following) Concerns(job *domain.Job) bool { return len(f.Of(job)) > 0 }
+
+// Asks implements claim.Following.
+func (f *Following) Asks() []string {
+	if f.now {
+		return []string{scheduler.ChoreNotices}
+	}
+	return nil
+}
+
+// queue queues a statement that writes notices.
+func (f *Following) queue(b *pgx.Batch, insert string, args ...any) {
+	b.Queue(insert+` RETURNING tell_at <= now()`, args...).Query(func(rows pgx.Rows) error {
+		written, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+		f.now = f.now || slices.Contains(written, true)
+		return err
+	})
+}
+
 // rows collects events of runs that are to be told, column by column, for one INSERT.
 type rows struct {
 	runs      []uuid.UUID
@@ -123,21 +151,21 @@ func (n *rows) add(run uuid.UUID, e domain.Event, response string) {
 }
 
 // queue queues the INSERT, after the statements that write the runs.
-func (n *rows) queue(b *pgx.Batch) {
+func (n *rows) queue(b *pgx.Batch, f *Following) {
 	if len(n.runs) > 0 {
-		b.Queue(insertNotices, n.runs, n.events, n.responses)
+		f.queue(b, insertNotices, n.runs, n.events, n.responses)
 	}
 }
 
 // QueueEvents implements claim.Following.
-func (d Defaults) QueueEvents(b *pgx.Batch, events []claim.RunEvent) {
+func (f *Following) QueueEvents(b *pgx.Batch, events []claim.RunEvent) {
 	var told rows
 	for _, e := range events {
-		if domain.Asks(d.Of(e.Job), e.Event) {
+		if domain.Asks(f.Of(e.Job), e.Event) {
 			told.add(e.Run, e.Event, "")
 		}
 	}
-	told.queue(b)
+	told.queue(b, f)
 }
 
 // excerpt is the part of a response that a notice keeps; nil: there was no response.
@@ -160,12 +188,12 @@ func (e *endedAttempts) add(o domain.Outcome, told bool) {
 
 // QueueEnds implements claim.Following: it queues the notices about ended attempts. A job's health is kept only if the
 // job has recipients for it, and a success of a healthy job writes nothing.
-func (d Defaults) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome) {
+func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome) {
 	var dead, late rows
 	var failed, all endedAttempts
 	succeeded := false
 	for _, o := range outcomes {
-		list := d.Of(o.Job)
+		list := f.Of(o.Job)
 		if o.TurnedLate && domain.Asks(list, domain.EventLate) {
 			late.add(o.RunID, domain.EventLate, "")
 		}
@@ -191,12 +219,12 @@ func (d Defaults) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome) {
 			failed.add(o, domain.Asks(list, domain.EventFailing))
 		}
 	}
-	late.queue(b)
+	late.queue(b, f)
 	if len(failed.runs) > 0 {
-		b.Queue(turnFailing, failed.runs, failed.at, failed.responses, failed.told)
+		f.queue(b, turnFailing, failed.runs, failed.at, failed.responses, failed.told)
 	}
-	dead.queue(b)
+	dead.queue(b, f)
 	if succeeded {
-		b.Queue(turnWell, all.jobs, all.runs, all.at, all.told)
+		f.queue(b, turnWell, all.jobs, all.runs, all.at, all.told)
 	}
 }

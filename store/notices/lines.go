@@ -3,7 +3,6 @@ package notices
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -37,7 +36,8 @@ type joining struct {
 // their ids, before their rows: a claim of a line does so too.
 func (t *telling) join(ctx context.Context, b *pgx.Batch) error {
 	var all, crowded []joining
-	sent := make(map[uuid.UUID]map[domain.Event]time.Time)
+	var jobs []uuid.UUID // and of which events their recipients are told
+	var events []string
 	for _, j := range t.jobs {
 		for _, to := range domain.Recipients(j.list) {
 			news := j.news.For(to, j.list)
@@ -55,14 +55,11 @@ func (t *telling) join(ctx context.Context, b *pgx.Batch) error {
 				all = append(all, joins)
 			}
 			for _, e := range news.Events {
-				if sent[j.key.Job] == nil {
-					sent[j.key.Job] = map[domain.Event]time.Time{}
-				}
-				sent[j.key.Job][e.Event] = t.now
+				jobs, events = append(jobs, j.key.Job), append(events, string(e.Event))
 			}
 		}
 	}
-	if len(sent) == 0 {
+	if len(jobs) == 0 {
 		return nil
 	}
 	slices.SortFunc(all, func(a, b joining) int {
@@ -72,30 +69,18 @@ func (t *telling) join(ctx context.Context, b *pgx.Batch) error {
 	if err != nil {
 		return err
 	}
-	if err := queueOverlaps(b, crowded, lines); err != nil {
-		return err
-	}
+	queueOverlaps(b, crowded, lines)
 	if len(all) > 0 {
 		if err := t.mergeUnsent(ctx, all); err != nil {
 			return err
 		}
-		if err := queueJoining(b, all, lines, t.now); err != nil {
-			return err
-		}
-	}
-	var jobs []uuid.UUID
-	var events []string
-	for job, when := range sent {
-		text, err := json.Marshal(when)
-		if err != nil {
-			return fmt.Errorf("job %s: its earlier notices: %w", job, err)
-		}
-		jobs, events = append(jobs, job), append(events, string(text))
+		queueJoining(b, all, lines, t.now)
 	}
 	b.Queue(`
 		UPDATE punctual.notified n
-		SET sent = n.sent || u.sent::jsonb
-		FROM unnest($1::uuid[], $2::text[]) AS u(job_id, sent)
+		SET sent = n.sent || u.sent
+		FROM (SELECT job_id, jsonb_object_agg(event, now()) AS sent
+		      FROM unnest($1::uuid[], $2::text[]) AS u(job_id, event) GROUP BY job_id) u
 		WHERE n.job_id = u.job_id`, jobs, events)
 	return nil
 }
@@ -123,10 +108,10 @@ func (t *telling) lockLines(ctx context.Context, all []joining) (map[uuid.UUID]*
 		SELECT id, sent, causes FROM punctual.notice_lines WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`, ids).
 		Query(func(rows pgx.Rows) error {
 			var id uuid.UUID
-			var sent, causes []byte
-			_, err := pgx.ForEachRow(rows, []any{&id, &sent, &causes}, func() error {
-				locked[id] = &line{}
-				return locked[id].read(sent, causes)
+			var l line
+			_, err := pgx.ForEachRow(rows, []any{&id, &l.sent, &l.causes}, func() error {
+				locked[id] = new(l)
+				return nil
 			})
 			return err
 		})
@@ -147,12 +132,8 @@ func (t *telling) mergeUnsent(ctx context.Context, all []joining) error {
 		pg.Column(all, func(j joining) uuid.UUID { return j.line }),
 		pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }))
 	var line, job uuid.UUID
-	var raw []byte
-	_, err := pgx.ForEachRow(rows, []any{&line, &job, &raw}, func() error {
-		var earlier domain.News
-		if err := json.Unmarshal(raw, &earlier); err != nil {
-			return err
-		}
+	var earlier domain.News
+	_, err := pgx.ForEachRow(rows, []any{&line, &job, &earlier}, func() error {
 		j := at[[2]uuid.UUID{line, job}]
 		j.news = earlier.Merge(j.news)
 		return nil
@@ -162,14 +143,10 @@ func (t *telling) mergeUnsent(ctx context.Context, all []joining) error {
 
 // queueJoining queues the statements that write the rows of the lines. What passes is told at once, when its jobs are
 // collected, or a gap after the line was last told of the same cause. All else is told at once.
-func queueJoining(b *pgx.Batch, all []joining, lines map[uuid.UUID]*line, now time.Time) error {
-	var texts, keys []string
+func queueJoining(b *pgx.Batch, all []joining, lines map[uuid.UUID]*line, now time.Time) {
+	var keys []string
 	var when []time.Time
 	for _, j := range all {
-		text, err := json.Marshal(j.news)
-		if err != nil {
-			return fmt.Errorf("job %s: its news: %w", j.job.key.Job, err)
-		}
 		at, key := now, ""
 		if passes(j.news) {
 			key = passingKey(j.news)
@@ -180,7 +157,7 @@ func queueJoining(b *pgx.Batch, all []joining, lines map[uuid.UUID]*line, now ti
 				at = now.Add(collecting)
 			}
 		}
-		texts, keys, when = append(texts, string(text)), append(keys, key), append(when, at)
+		keys, when = append(keys, key), append(when, at)
 	}
 	ids := pg.Column(all, func(j joining) uuid.UUID { return j.line })
 	b.Queue(`
@@ -191,12 +168,12 @@ func queueJoining(b *pgx.Batch, all []joining, lines map[uuid.UUID]*line, now ti
 		ON CONFLICT (job_id, line_id) DO UPDATE
 		SET news = excluded.news, resolves = excluded.resolves, key = coalesce(nullif(s.key, ''), excluded.key),
 		    tell_at = least(s.tell_at, excluded.tell_at)`,
-		ids, pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }), texts,
+		ids, pg.Column(all, func(j joining) uuid.UUID { return j.job.key.Job }),
+		pg.Column(all, func(j joining) string { return asText(j.news) }),
 		pg.Column(all, func(j joining) bool { return j.resolves }), when, keys)
 	b.Queue(`
 		UPDATE punctual.notice_lines l
 		SET due_at = least(l.due_at, u.at)
 		FROM (SELECT line_id, min(at) AS at FROM unnest($1::uuid[], $2::timestamptz[]) AS u(line_id, at) GROUP BY line_id) u
 		WHERE l.id = u.line_id`, ids, when)
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/pg"
@@ -192,6 +193,7 @@ func writeOverlapping(ctx context.Context, tx *pg.Tx, all []crowded, now time.Ti
 	}
 	if len(jobs) > 0 {
 		b.Queue(insertOverlapping, jobs, since, runs, skipped, said)
+		tx.Ask(scheduler.ChoreNotices)
 	}
 	return tx.SendBatch(ctx, &b).Close()
 }

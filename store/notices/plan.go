@@ -28,7 +28,6 @@ type subject struct {
 	resolves bool
 	troubled bool
 	open     bool
-	wasOpen  bool
 	own      bool // the host can be reached, and the job fails all the same
 	key      string
 	until    time.Time // it is put off until then
@@ -86,11 +85,25 @@ func (l *line) plan(rows []*subject, w world) []notice.Subject {
 		}
 		all = append(all, s)
 		for _, r := range groups[key] {
-			r.takes, r.wasOpen = true, r.open
-			r.open = r.open || r.troubled && r.resolves
+			l.take(r)
 		}
 	}
 	return all
+}
+
+// take puts a row into the message.
+func (l *line) take(r *subject) {
+	l.Jobs = append(l.Jobs, r.job)
+	if !r.open && r.troubled && r.resolves {
+		r.open, l.Opened = true, append(l.Opened, r.job)
+	}
+	if r.open {
+		l.Opens, l.Under = append(l.Opens, r.job), append(l.Under, r.key)
+	}
+	if r.own {
+		l.Own = append(l.Own, r.job)
+	}
+	r.takes = true
 }
 
 // settle finds the row's newest state. Trouble that is over before the recipient could hear of it is no incident.
@@ -177,7 +190,6 @@ func (l *line) tell(key string, rows []*subject, w world) (s notice.Subject, tel
 	}
 	if !grouped {
 		s = notice.AboutJob(*rows[0].unsent).Subjects[0]
-		s.Key = key
 		if rows[0].troubled {
 			s.State = notice.StateFiring
 		}
@@ -185,28 +197,30 @@ func (l *line) tell(key string, rows []*subject, w world) (s notice.Subject, tel
 	}
 	reached := kind == notice.KindHost && open && l.reached(key, name, rows)
 	if until := l.sent[key].Add(gap); troubled && !reached && (open || !rows[0].resolves) && !again && until.After(l.now) {
-		for _, r := range rows {
-			if r.dirty {
-				r.until = until
-			}
-		}
+		putOff(rows, until)
 		return s, false
 	}
 	if kind == notice.KindJobs {
 		name = rows[0].news.Tenant
 	}
-	s = notice.Subject{Kind: kind, Name: name, Key: key, State: notice.StatePassing}
+	s = notice.Subject{Kind: kind, Name: name, Key: key, State: notice.StateResolved}
 	switch {
 	case reached:
-		s.State = notice.StateResolved
 		l.Over = append(l.Over, key)
 	case troubled:
 		s.State = notice.StateFiring
-	case kind == notice.KindHost || kind == notice.KindJobs:
-		s.State = notice.StateResolved
 	}
 	addJobs(&s, rows)
 	return s, true
+}
+
+// putOff puts off what there is to tell of rows.
+func putOff(rows []*subject, until time.Time) {
+	for _, r := range rows {
+		if r.dirty {
+			r.until = until
+		}
+	}
 }
 
 // reached reports whether a host has answered a job since the last failure that it could not be reached: then its

@@ -43,12 +43,10 @@ const LinesDue = `EXISTS (SELECT FROM punctual.notice_lines WHERE due_at <= now(
 // line is a locked row of notice_lines.
 type line struct {
 	notice.Outgoing
-	now         time.Time
-	sent        map[string]time.Time
-	causes      map[string]cause
-	lookAt      *time.Time // when a cause may be over; nil: none is open
-	pace        time.Duration
-	deliveredAt *time.Time
+	now    time.Time
+	sent   map[string]time.Time // when subjects were told of
+	causes map[string]cause     // that are open
+	lookAt *time.Time           // when a cause may be over; nil: none is open
 }
 
 // ClaimNotice takes the message for the recipient that has waited longest, for this replica to send; nil: there is
@@ -77,29 +75,19 @@ func (s *Teller) ClaimNotice(ctx context.Context) (*notice.Outgoing, error) {
 
 func lockLine(ctx context.Context, tx *pg.Tx) (*line, error) {
 	l := line{Outgoing: notice.Outgoing{ID: domain.NewRunID(time.Now())}}
-	var sent, causes []byte
 	err := tx.QueryRow(ctx, `
-		SELECT l.id, l.tenant, l.format, l.url, l.secret, l.template, l.sent, l.causes, l.pace, l.delivered_at, now()
+		SELECT l.id, l.tenant, l.format, l.url, l.secret, l.template, l.sent, l.causes, now()
 		FROM punctual.notice_lines l
 		JOIN punctual.tenants t ON t.id = l.tenant
 		CROSS JOIN punctual.deployment d
 		WHERE l.due_at <= now() AND l.held_until <= now() AND t.frozen_at IS NULL AND d.frozen_at IS NULL
 		  AND NOT punctual.is_copy(d.database_name, d.system_identifier)
 		ORDER BY l.due_at LIMIT 1 FOR NO KEY UPDATE OF l SKIP LOCKED`).Scan(
-		&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &l.To.Template, &sent, &causes, &l.pace,
-		&l.deliveredAt, &l.now)
+		&l.Line, &l.Tenant, &l.To.Format, &l.To.URL, &l.To.Secret, &l.To.Template, &l.sent, &l.causes, &l.now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // as the caller expects
 	}
-	if err == nil {
-		err = l.read(sent, causes)
-	}
 	return &l, err
-}
-
-// read reads when subjects were told of, and the open causes.
-func (l *line) read(sent, causes []byte) error {
-	return cmp.Or(json.Unmarshal(sent, &l.sent), json.Unmarshal(causes, &l.causes))
 }
 
 // selectDue selects what is to be told now, and selectKeys the other rows of subjects.
@@ -144,31 +132,17 @@ func (s *Teller) scanRows(
 	ctx context.Context, tx *pg.Tx, l *line, sql string, args ...any,
 ) (all []*subject, err error) {
 	var r subject
-	var news, sending, known []byte
+	var news, sending *domain.News
 	var ends *string
 	_, err = pgx.ForEachRow(pg.Query(ctx, tx, sql, args...), []any{
-		&r.job, &news, &sending, &r.dirty, &r.resolves, &r.troubled, &r.open, &r.key, &ends, &known, &r.news.Job,
+		&r.job, &news, &sending, &r.dirty, &r.resolves, &r.troubled, &r.open, &r.key, &ends, &r.known, &r.news.Job,
 		&r.news.Tenant,
 	}, func() error {
 		row := r
 		row.news.JobID, row.news.Link, row.again = row.job, s.linkToJob(row.news.Job), sending != nil
-		for _, raw := range [][]byte{sending, news} {
-			if raw == nil {
-				continue
-			}
-			var part domain.News
-			if err := json.Unmarshal(raw, &part); err != nil {
-				return err
-			}
-			if row.unsent != nil {
-				part = row.unsent.Merge(part)
-			}
-			row.unsent = &part
-		}
-		if known != nil {
-			if err := json.Unmarshal(known, &row.known); err != nil {
-				return err
-			}
+		row.unsent = cmp.Or(news, sending)
+		if news != nil && sending != nil {
+			row.unsent = new(sending.Merge(*news))
 		}
 		if ends != nil {
 			row.end(*ends, l.now)
@@ -192,7 +166,6 @@ func (s *Teller) compose(ctx context.Context, tx *pg.Tx, l *line) error {
 	if err != nil {
 		return err
 	}
-	before := len(l.causes)
 	subjects := l.plan(rows, w)
 	if len(subjects) > 0 {
 		if err := s.write(l, w.tenant, rows, subjects); err != nil {
@@ -200,14 +173,8 @@ func (s *Teller) compose(ctx context.Context, tx *pg.Tx, l *line) error {
 		}
 	}
 	var b pgx.Batch
-	if err := queueRows(&b, l.Line, rows); err != nil {
-		return err
-	}
-	if before+len(l.causes) > 0 {
-		if err := l.queueCauses(&b); err != nil {
-			return err
-		}
-	}
+	queueRows(&b, l.Line, rows)
+	l.queueCauses(&b)
 	if l.Body == nil {
 		b.Queue(setDue, l.Line)
 	} else {
@@ -226,28 +193,14 @@ WHERE l.id = $1`
 func (s *Teller) write(l *line, tenant string, rows []*subject, subjects []notice.Subject) error {
 	brief(subjects)
 	m := notice.Message{Tenant: tenant, Link: s.link("/jobs"), Subjects: subjects}
-	switch jobs := pg.Column(subjects, func(s notice.Subject) int { return len(s.Jobs) }); {
+	switch {
 	case len(subjects) == 1 && len(subjects[0].Jobs) == 1 &&
 		(subjects[0].Kind == notice.KindJob || subjects[0].Kind == notice.KindOverlap):
 		m.Link = subjects[0].Jobs[0].Link
-	case len(jobs) > 1 || jobs[0] > 0:
+	case len(subjects) > 1 || len(subjects[0].Jobs) > 0:
 		m.Link = s.link("/notices/" + l.ID.String()) // which names all of them
 	}
-	resolves := true
-	for _, r := range rows {
-		if r.takes {
-			l.Jobs, resolves = append(l.Jobs, r.job), resolves && r.resolves
-			if r.open && !r.wasOpen {
-				l.Opened = append(l.Opened, r.job)
-			}
-			if r.open {
-				l.Opens, l.Under = append(l.Opens, r.job), append(l.Under, r.key)
-			}
-			if r.own {
-				l.Own = append(l.Own, r.job)
-			}
-		}
-	}
+	resolves := !slices.ContainsFunc(rows, func(r *subject) bool { return r.takes && !r.resolves })
 	for _, s := range subjects {
 		l.Keys = append(l.Keys, s.Key)
 		if s.Kind == notice.KindOverlap {
@@ -264,60 +217,51 @@ func (s *Teller) write(l *line, tenant string, rows []*subject, subjects []notic
 }
 
 // queueRows queues the statements that write the decisions of a plan.
-func queueRows(b *pgx.Batch, line uuid.UUID, rows []*subject) error {
-	var forget []uuid.UUID
-	var taken, later []*subject
-	var sending, known []*string
+func queueRows(b *pgx.Batch, line uuid.UUID, rows []*subject) {
+	var forget, taken, later []*subject
 	for _, r := range rows {
 		switch {
 		case r.forget:
-			forget = append(forget, r.job)
+			forget = append(forget, r)
 		case r.takes:
-			var text *string
-			if r.unsent != nil {
-				raw, err := json.Marshal(r.unsent)
-				if err != nil {
-					return fmt.Errorf("job %s: its news: %w", r.job, err)
-				}
-				text = new(string(raw))
-			}
-			var names *string
-			if len(r.known) > 0 {
-				raw, err := json.Marshal(r.known)
-				if err != nil {
-					return fmt.Errorf("job %s: its names: %w", r.job, err)
-				}
-				names = new(string(raw))
-			}
-			taken, sending, known = append(taken, r), append(sending, text), append(known, names)
+			taken = append(taken, r)
 		case !r.until.IsZero():
 			later = append(later, r)
 		}
 	}
 	job := func(r *subject) uuid.UUID { return r.job }
 	key := func(r *subject) string { return r.key }
-	troubled := func(r *subject) bool { return r.troubled }
 	if len(forget) > 0 {
-		b.Queue(`DELETE FROM punctual.notice_subjects WHERE line_id = $1 AND job_id = ANY($2::uuid[])`, line, forget)
+		b.Queue(`DELETE FROM punctual.notice_subjects WHERE line_id = $1 AND job_id = ANY($2::uuid[])`,
+			line, pg.Column(forget, job))
 	}
 	if len(later) > 0 {
 		b.Queue(`
-			UPDATE punctual.notice_subjects s SET tell_at = u.until, key = u.key, troubled = u.troubled
-			FROM unnest($2::uuid[], $3::timestamptz[], $4::text[], $5::bool[]) AS u(job_id, until, key, troubled)
+			UPDATE punctual.notice_subjects s SET tell_at = u.until, key = u.key
+			FROM unnest($2::uuid[], $3::timestamptz[], $4::text[]) AS u(job_id, until, key)
 			WHERE s.line_id = $1 AND s.job_id = u.job_id`,
 			line, pg.Column(later, job), pg.Column(later, func(r *subject) time.Time { return r.until }),
-			pg.Column(later, key), pg.Column(later, troubled))
+			pg.Column(later, key))
 	}
 	if len(taken) > 0 {
 		b.Queue(`
 			UPDATE punctual.notice_subjects s
-			SET news = NULL, sending = u.sending::json, troubled = u.troubled, open = u.open, key = u.key, ends = NULL,
-			    known = u.known::json, tell_at = CASE WHEN u.sending IS NOT NULL THEN least(s.tell_at, now()) END
+			SET news = NULL, sending = nullif(u.sending, 'null')::json, troubled = u.troubled, open = u.open, key = u.key,
+			    ends = NULL, known = nullif(u.known, 'null')::json,
+			    tell_at = CASE WHEN u.sending <> 'null' THEN least(s.tell_at, now()) END
 			FROM unnest($2::uuid[], $3::text[], $4::bool[], $5::bool[], $6::text[], $7::text[])
 			     AS u(job_id, sending, troubled, open, key, known)
 			WHERE s.line_id = $1 AND s.job_id = u.job_id`,
-			line, pg.Column(taken, job), sending, pg.Column(taken, troubled),
-			pg.Column(taken, func(r *subject) bool { return r.open }), pg.Column(taken, key), known)
+			line, pg.Column(taken, job), pg.Column(taken, func(r *subject) string { return asText(r.unsent) }),
+			pg.Column(taken, func(r *subject) bool { return r.troubled }),
+			pg.Column(taken, func(r *subject) bool { return r.open }), pg.Column(taken, key),
+			pg.Column(taken, func(r *subject) string { return asText(r.known) }))
 	}
-	return nil
+}
+
+// asText writes news, causes, or when subjects were told of, as JSON. These are texts, numbers and instants that have
+// been, so it never fails; null for nil.
+func asText(v any) string {
+	text, _ := json.Marshal(v)
+	return string(text)
 }

@@ -12,7 +12,6 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/days"
 	"punctual/store/definitions"
-	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -33,18 +32,19 @@ type watched struct {
 	succAt *time.Time
 
 	succRun uuid.UUID // the run that succeeded then
+	look    time.Time // when to look again; zero: never
 }
 
 // The rows are locked and locked ones are skipped, so that only one of several replicas looks at each job.
 const selectWatched = `
 SELECT n.job_id, coalesce(j.version, 0), coalesce(j.tenant, 0), now(), n.stale_since, t.notify,
-       coalesce(j.state, 'deleted') = 'paused', coalesce(` + names.JobState + `, 'deleted') = 'completed',
-       greatest(j.created_at, n.success_at, coalesce(s.next_run_at, ` + names.CompletedAt + `)) AS due_at,
+       coalesce(j.state, 'deleted') = 'paused', coalesce(punctual.job_state(j, s), 'deleted') = 'completed',
+       greatest(j.created_at, n.success_at, coalesce(s.next_run_at, punctual.completed_at(j, s))) AS due_at,
        greatest(j.created_at, n.success_at,
            (SELECT min(v.valid_from) FROM punctual.job_versions v WHERE v.job_id = n.job_id AND v.version >
                (SELECT max(p.version) FROM punctual.job_versions p WHERE p.job_id = n.job_id AND p.state = 'paused')),
            (SELECT min(v.valid_from) FROM punctual.job_versions v
-            WHERE v.job_id = n.job_id AND v.valid_from > ` + names.CompletedAt + `)) AS begun
+            WHERE v.job_id = n.job_id AND v.valid_from > punctual.completed_at(j, s))) AS begun
 FROM (SELECT * FROM punctual.notified WHERE look_at <= now() ORDER BY look_at LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED) n
 LEFT JOIN punctual.jobs j ON j.id = n.job_id AND j.state <> 'deleted'
 LEFT JOIN punctual.schedules s ON s.job_id = j.id
@@ -121,57 +121,43 @@ func readWatched(ctx context.Context, tx *pg.Tx) ([]watched, error) {
 	return jobs, err
 }
 
-// look collects what a look at jobs changes in their rows of notified.
-type look struct {
-	jobs  []uuid.UUID
-	stale []*time.Time
-	at    []*time.Time
-}
-
-func (l *look) add(job uuid.UUID, stale *time.Time, at time.Time) {
-	l.jobs, l.stale, l.at = append(l.jobs, job), append(l.stale, stale), append(l.at, nil)
-	if !at.IsZero() {
-		l.at[len(l.at)-1] = &at
-	}
-}
-
 // writeWatched judges the jobs and writes the results. A job with a definition that this binary cannot read is left to
 // a binary that can.
 func writeWatched(ctx context.Context, tx *pg.Tx, jobs []watched, found map[definitions.Version]*domain.Job) error {
-	var l look
 	var b pgx.Batch
-	for _, w := range jobs {
+	for i := range jobs {
+		w := &jobs[i]
 		job := found[w.key]
 		if job == nil {
-			at := time.Time{}
 			if w.key.Version > 0 {
-				at = w.watch.Now.Add(definitions.RetryIn)
+				w.look = w.watch.Now.Add(definitions.RetryIn)
 			}
-			l.add(w.key.Job, w.stale, at)
 			continue
 		}
 		list, err := listOf(job, w.list)
 		if err != nil {
 			return err
 		}
-		w.judge(job, list, &l, &b)
+		w.judge(job, list, &b)
 	}
 	b.Queue(`
 		UPDATE punctual.notified n SET stale_since = u.stale, look_at = u.at
 		FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[]) AS u(job_id, stale, at)
-		WHERE n.job_id = u.job_id`, l.jobs, l.stale, l.at)
+		WHERE n.job_id = u.job_id`,
+		pg.Column(jobs, func(w watched) uuid.UUID { return w.key.Job }),
+		pg.Column(jobs, func(w watched) *time.Time { return w.stale }),
+		pg.Column(jobs, func(w watched) *time.Time { return pg.OrNull(w.look) }))
 	return tx.SendBatch(ctx, &b).Close()
 }
 
 const insertStale = `
 INSERT INTO punctual.notices (job_id, tenant, job_version, event, since, happened_at, tell_at)
-SELECT n.job_id, $2, $3, 'stale', $4, now(), ` + staleMayBeTold + ` FROM punctual.notified n WHERE n.job_id = $1`
-
-const staleMayBeTold = `greatest(now(), (n.sent ->> 'stale')::timestamptz + ` + Gap + `)`
+SELECT n.job_id, $2, $3, 'stale', $4, now(), greatest(now(), (n.sent ->> 'stale')::timestamptz + ` + Gap + `)
+FROM punctual.notified n WHERE n.job_id = $1`
 
 // judge decides about one job. It marks a job as stale only if the job has a recipient for that. So a recipient that is
 // added later is still told.
-func (w watched) judge(job *domain.Job, list []domain.Notify, l *look, b *pgx.Batch) {
+func (w *watched) judge(job *domain.Job, list []domain.Notify, b *pgx.Batch) {
 	w.watch.Expect, w.watch.Kind = job.ExpectSuccessWithin.Value(), job.Schedule.Kind()
 	if !job.Schedule.StartsAt.IsZero() {
 		w.watch.StartsAt = job.Schedule.StartsAt.Value()
@@ -179,19 +165,18 @@ func (w watched) judge(job *domain.Job, list []domain.Notify, l *look, b *pgx.Ba
 	stale, since, again := w.watch.Judge()
 	switch {
 	case !stale && w.stale == nil, !stale && w.watch.Paused:
-		l.add(w.key.Job, w.stale, again)
+		w.look = again
 	case !stale && w.succAt != nil && w.succAt.After(*w.stale): // a success that was being committed meanwhile
 		if domain.Asks(list, domain.EventRecovered) {
 			b.Queue(insertRecoveredLate, w.succRun, *w.succAt, *w.stale)
 		}
-		l.add(w.key.Job, nil, again)
-	case w.stale != nil:
-		l.add(w.key.Job, w.stale, time.Time{}) // it was told; after that only a success makes it be looked at again
+		w.stale, w.look = nil, again
+	case w.stale != nil: // it was told; after that only a success makes it be looked at again
 	case !domain.Asks(list, domain.EventStale):
-		l.add(w.key.Job, nil, w.watch.Now.Add(max(min(w.watch.Expect, time.Hour), lookOnceMore)))
+		w.look = w.watch.Now.Add(max(min(w.watch.Expect, time.Hour), lookOnceMore))
 	default:
 		b.Queue(insertStale, w.key.Job, w.tenant, w.key.Version, since)
-		l.add(w.key.Job, &since, w.watch.Now.Add(lookOnceMore))
+		w.stale, w.look = &since, w.watch.Now.Add(lookOnceMore)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
@@ -90,8 +91,10 @@ func (b board) again() {
 
 func (b board) day(tenant int32) DayOfRuns {
 	b.t.Helper()
-	day, err := b.ReadDay(b.t.Context(), tenant)
-	if err != nil {
+	var batch pgx.Batch
+	var day DayOfRuns
+	queueDay(&batch, &day, tenant)
+	if err := b.db.Reader(b.t.Context(), tenant).SendBatch(b.t.Context(), &batch).Close(); err != nil {
 		b.t.Fatal(err)
 	}
 	if len(day.Hours) != shownHours {

@@ -1,7 +1,6 @@
 package overview
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -72,12 +71,4 @@ func queueDay(b *pgx.Batch, day *DayOfRuns, tenant int32) {
 		day.Outcomes, day.Lateness = sum.Outcomes, sum.lateFor()
 		return err
 	})
-}
-
-// ReadDay returns what became of a tenant's runs in the last 24 hours.
-func (b *Board) ReadDay(ctx context.Context, tenant int32) (day DayOfRuns, err error) {
-	var batch pgx.Batch
-	queueDay(&batch, &day, tenant)
-	err = b.db.Reader(ctx, tenant).SendBatch(ctx, &batch).Close()
-	return day, pg.Wrap("reading the last day", err)
 }

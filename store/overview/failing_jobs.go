@@ -11,7 +11,6 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/days"
-	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -49,13 +48,13 @@ var selectFailingJobs = fmt.Sprintf(`
 WITH waiting AS MATERIALIZED (
     SELECT y.* FROM unnest((SELECT $1::uuid[])) w(job)
     CROSS JOIN LATERAL (
-        SELECT y.job_id, y.run_id, y.due_at FROM punctual.ready y WHERE y.job_id = w.job LIMIT %[2]d) y),
+        SELECT y.job_id, y.run_id, y.due_at FROM punctual.ready y WHERE y.job_id = w.job LIMIT %d) y),
 retries AS (
     SELECT y.job_id, min(y.due_at) AS due_at
     FROM waiting y JOIN punctual.runs_of(ARRAY(SELECT run_id FROM waiting)) r ON r.id = y.run_id
     WHERE r.status IN ('pending', 'retrying') AND r.attempt > 0
     GROUP BY y.job_id)
-SELECT j.id, j.name, %[1]s, coalesce(n.scheduled_for, d.scheduled_for, now()), 1, w.run,
+SELECT j.id, j.name, punctual.job_state(j, s), coalesce(n.scheduled_for, d.scheduled_for, now()), 1, w.run,
        coalesce(n.reason, d.reason), coalesce(n.http_status, d.http_status), coalesce(n.error, d.error), 0,
        least(y.due_at, CASE WHEN s.enabled THEN s.next_run_at END)
 FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) WITH ORDINALITY w(job, run, place)
@@ -64,7 +63,7 @@ LEFT JOIN punctual.schedules s ON s.job_id = j.id
 LEFT JOIN punctual.runs_of((SELECT $2::uuid[])) n ON n.id = w.run
 LEFT JOIN punctual.dead_letters d ON d.run_id = w.run
 LEFT JOIN retries y ON y.job_id = w.job
-ORDER BY w.place`, names.JobState, mostInARow)
+ORDER BY w.place`, mostInARow)
 
 // queueFailing queues the statement that reads the failing jobs that are shown.
 func queueFailing(b *pgx.Batch, f *Failing, tenant int32, found []candidate) {

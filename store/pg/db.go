@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -34,7 +33,7 @@ type DB struct {
 	backstop  backstop // row-level security, which backs up the filters of statements for a tenant
 	endpoints endpoints
 	prepare   atomic.Pointer[func(context.Context, Querier) error]
-	woken     chan struct{}
+	loops     loops
 }
 
 // Open connects to the database. It fails if the database cannot be reached.
@@ -44,7 +43,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	c.MaxConns = cmp.Or(c.MaxConns, 16)
-	db := &DB{config: c, woken: make(chan struct{}, 1)}
+	db := &DB{config: c}
 	config.AfterConnect = db.connected
 	keeps := config.ConnConfig.OnPgError
 	config.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
@@ -98,12 +97,8 @@ func (db *DB) connected(ctx context.Context, conn *pgx.Conn) error {
 // Tx is a transaction.
 type Tx struct {
 	pgx.Tx
-	wakes bool
+	asks []string // loops that are asked after the commit
 }
-
-// Wake wakes the process's loops (see DB.Woken) after the commit: the transaction wrote something that is due at once
-// or very soon.
-func (tx *Tx) Wake() { tx.wakes = true }
 
 // InTx runs work in a transaction that acts for a tenant.
 func (db *DB) InTx(ctx context.Context, tenant int32, work func(tx *Tx) error) error {
@@ -125,9 +120,7 @@ func (db *DB) InTx(ctx context.Context, tenant int32, work func(tx *Tx) error) e
 	if err := tx.Commit(ctx); err != nil {
 		return db.TookWrite(fmt.Errorf("committing: %w", err))
 	}
-	if tx.wakes {
-		db.Wake()
-	}
+	db.Ask(tx.asks...)
 	return nil
 }
 
@@ -145,23 +138,9 @@ func (tx *Tx) Try(ctx context.Context, work func(tx *Tx) error) error {
 		}
 		return err
 	}
-	tx.wakes = tx.wakes || part.wakes
+	tx.Ask(part.asks...)
 	return Wrap("ending a part of a transaction", begun.Commit(ctx))
 }
-
-// Soon is how near something must be due for the loops to be woken: they look about once a second anyway.
-const Soon = 1500 * time.Millisecond
-
-// Wake wakes the process's loops: see Woken.
-func (db *DB) Wake() {
-	select {
-	case db.woken <- struct{}{}:
-	default: // a value is waiting already
-	}
-}
-
-// Woken receives a value after this process wrote something that may be due at once.
-func (db *DB) Woken() <-chan struct{} { return db.woken }
 
 // Writes opens the transactions for one tenant's writes: one for each write, or one that is given for all of them.
 type Writes struct {

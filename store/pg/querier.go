@@ -62,13 +62,7 @@ func One[T any](ctx context.Context, q Querier, scan pgx.RowToFunc[T], sql strin
 // Map returns the rows of a query as a map: from their first column to their second.
 func Map[K comparable, V any](ctx context.Context, q Querier, sql string, args ...any) (map[K]V, error) {
 	all := map[K]V{}
-	var key K
-	var value V
-	_, err := pgx.ForEachRow(Query(ctx, q, sql, args...), []any{&key, &value}, func() error {
-		all[key] = value
-		return nil
-	})
-	return all, err
+	return all, IntoMap(all)(Query(ctx, q, sql, args...))
 }
 
 // Exec executes a statement and reads its rows to the end.
@@ -88,6 +82,31 @@ func Clock(ctx context.Context, q Querier) (now time.Time, err error) {
 func Into[T any](list *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
 		*list, err = pgx.CollectRows(rows, scan)
+		return err
+	}
+}
+
+// IntoMap returns what reads the rows of a batch's query into a map: from their first column to their second.
+func IntoMap[K comparable, V any](all map[K]V) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var key K
+		var value V
+		_, err := pgx.ForEachRow(rows, []any{&key, &value}, func() error {
+			all[key] = value
+			return nil
+		})
+		return err
+	}
+}
+
+// IntoKeys returns what reads the only column of a batch's query into the keys of a map. Each gets the value.
+func IntoKeys[K comparable, V any](all map[K]V, value V) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var key K
+		_, err := pgx.ForEachRow(rows, []any{&key}, func() error {
+			all[key] = value
+			return nil
+		})
 		return err
 	}
 }

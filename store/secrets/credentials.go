@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/singleflight"
 
-	"punctual/scheduler"
+	"punctual/scheduler/credential"
 	"punctual/store/cache"
 	"punctual/store/pg"
 	"punctual/store/vault"
@@ -39,8 +39,8 @@ type secretRef struct {
 
 // credentials are the secrets that a replica has decrypted, and until when it believes that none has changed.
 type credentials struct {
-	secrets *cache.Cache[secretRef, scheduler.Secret]
-	signing *cache.Cache[int32, []scheduler.SigningKey]
+	secrets *cache.Cache[secretRef, credential.Secret]
+	signing *cache.Cache[int32, []credential.SigningKey]
 	flights singleflight.Group // so that a burst of attempts asks once
 
 	mu       sync.Mutex
@@ -53,29 +53,29 @@ type credentials struct {
 
 func newCredentials() *credentials {
 	return &credentials{
-		secrets: cache.New[secretRef, scheduler.Secret](mostSecrets, openBytes),
-		signing: cache.New[int32, []scheduler.SigningKey](mostSigners, openBytes),
+		secrets: cache.New[secretRef, credential.Secret](mostSecrets, openBytes),
+		signing: cache.New[int32, []credential.SigningKey](mostSigners, openBytes),
 		blocks:  map[int32]bool{},
 	}
 }
 
 // Approximate sizes of cached values, in bytes.
-func sizeOfSecret(s scheduler.Secret) int           { return 256 + len(s.Value) }
-func sizeOfSigning(keys []scheduler.SigningKey) int { return 256 * (1 + len(keys)) }
+func sizeOfSecret(s credential.Secret) int           { return 256 + len(s.Value) }
+func sizeOfSigning(keys []credential.SigningKey) int { return 256 * (1 + len(keys)) }
 
-// SigningKeys implements scheduler.Credentials.
-func (s *Secrets) SigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
+// SigningKeys implements credential.Source.
+func (s *Secrets) SigningKeys(ctx context.Context, tenant int32) ([]credential.SigningKey, error) {
 	c := s.credentials
-	return opened(ctx, s, c.signing, tenant, sizeOfSigning, func(ctx context.Context) ([]scheduler.SigningKey, error) {
+	return opened(ctx, s, c.signing, tenant, sizeOfSigning, func(ctx context.Context) ([]credential.SigningKey, error) {
 		return s.readSigningKeys(ctx, tenant)
 	})
 }
 
-// NamedSecret implements scheduler.Credentials.
-func (s *Secrets) NamedSecret(ctx context.Context, tenant int32, name string) (scheduler.Secret, error) {
+// NamedSecret implements credential.Source.
+func (s *Secrets) NamedSecret(ctx context.Context, tenant int32, name string) (credential.Secret, error) {
 	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, name: name}, sizeOfSecret,
-		func(ctx context.Context) (scheduler.Secret, error) {
-			secret := scheduler.Secret{}
+		func(ctx context.Context) (credential.Secret, error) {
+			secret := credential.Secret{}
 			var key int64
 			var ciphertext []byte
 			err := s.db.Conns(ctx).QueryRow(ctx, `
@@ -84,7 +84,7 @@ func (s *Secrets) NamedSecret(ctx context.Context, tenant int32, name string) (s
 				WHERE tenant = $1 AND name = $2`, tenant, name).
 				Scan(&secret.ID, &secret.Version, &key, &ciphertext)
 			if errors.Is(err, pgx.ErrNoRows) {
-				return secret, &scheduler.AuthError{
+				return secret, &credential.AuthError{
 					Why: fmt.Sprintf("there is no secret %q; create it with PUT /v1/secrets/%s", name, name),
 				}
 			}
@@ -97,10 +97,10 @@ func (s *Secrets) NamedSecret(ctx context.Context, tenant int32, name string) (s
 		})
 }
 
-// JobSecret implements scheduler.Credentials.
-func (s *Secrets) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) (scheduler.Secret, error) {
+// JobSecret implements credential.Source.
+func (s *Secrets) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID) (credential.Secret, error) {
 	return opened(ctx, s, s.credentials.secrets, secretRef{tenant: tenant, job: job, id: id}, sizeOfSecret,
-		func(ctx context.Context) (scheduler.Secret, error) {
+		func(ctx context.Context) (credential.Secret, error) {
 			var key int64
 			var ciphertext []byte
 			err := s.db.Conns(ctx).QueryRow(ctx, `
@@ -108,15 +108,15 @@ func (s *Secrets) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID
 				FROM punctual.job_secrets
 				WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
 			if errors.Is(err, pgx.ErrNoRows) {
-				return scheduler.Secret{}, &scheduler.AuthError{
+				return credential.Secret{}, &credential.AuthError{
 					Why: "a secret of the job's definition is no longer in the database; write it again",
 				}
 			}
 			if err != nil {
-				return scheduler.Secret{}, fmt.Errorf("reading a secret of job %s: %w", job, err)
+				return credential.Secret{}, fmt.Errorf("reading a secret of job %s: %w", job, err)
 			}
 			value, err := s.openToSend(ctx, key, ciphertext, jobSecretPlace(tenant, job, id), "a secret of the job's definition")
-			return scheduler.Secret{Value: value, Revision: scheduler.Revision{ID: id}}, err
+			return credential.Secret{Value: value, Revision: credential.Revision{ID: id}}, err
 		})
 }
 
@@ -127,7 +127,7 @@ func (s *Secrets) openToSend(
 ) (string, error) {
 	value, err := s.open(ctx, s.db.Conns(ctx), key, ciphertext, at)
 	if errors.Is(err, vault.ErrCiphertext) {
-		return "", &scheduler.AuthError{
+		return "", &credential.AuthError{
 			Why: what + " does not decrypt: its row was changed outside Punctual; write it again",
 		}
 	}

@@ -16,18 +16,14 @@ import (
 	"punctual/store/vault"
 )
 
-// UnknownSecretError says that a definition refers to a secret that its tenant does not have.
-type UnknownSecretError struct{ Field, Name string }
-
-func (e *UnknownSecretError) Error() string {
-	return fmt.Sprintf("%s: there is no secret %q", e.Field, e.Name)
+// unknown blames a field that refers to a secret that the tenant does not have.
+func unknown(field, name string) error {
+	return domain.Blame(field, "there is no secret %q; create it with PUT /v1/secrets/%s", name, name)
 }
 
-// NoStoredSecretError says that a definition keeps a stored secret value where none is stored.
-type NoStoredSecretError struct{ Field string }
-
-func (e *NoStoredSecretError) Error() string {
-	return fmt.Sprintf("%s: there is no stored value to keep", e.Field)
+// nothingKept blames a field that keeps a stored secret value where none is stored.
+func nothingKept(field string) error {
+	return domain.Blame(field, `"***" keeps the stored value, but no value is stored here; write the value`)
 }
 
 // Facts are what writes of jobs with secrets need to know. The zero value is for jobs without secrets.
@@ -76,7 +72,7 @@ func (s *Secrets) ReadFacts(
 	return f, pg.Wrap("looking for secrets", err)
 }
 
-// KnowsSecrets returns an *UnknownSecretError if a list names a secret that its tenant does not have.
+// KnowsSecrets blames a field of a list that names a secret which its tenant does not have.
 func (s *Secrets) KnowsSecrets(ctx context.Context, tx *pg.Tx, tenant int32, list []domain.Notify) error {
 	f, err := s.ReadFacts(ctx, tx, tenant, domain.Definition{Notify: list})
 	if err != nil {
@@ -84,7 +80,7 @@ func (s *Secrets) KnowsSecrets(ctx context.Context, tx *pg.Tx, tenant int32, lis
 	}
 	for field, name := range (domain.Definition{Notify: list}).SecretNames() {
 		if !f.names[name] {
-			return &UnknownSecretError{Field: field, Name: name}
+			return unknown(field, name)
 		}
 	}
 	return nil
@@ -120,7 +116,7 @@ func (j *OfJob) Seal(d domain.Definition, f Facts) (domain.Definition, error) {
 	}
 	for field, name := range d.SecretNames() {
 		if !f.names[name] {
-			return d, &UnknownSecretError{Field: field, Name: name}
+			return d, unknown(field, name)
 		}
 		j.uses = append(j.uses, name)
 	}
@@ -130,7 +126,7 @@ func (j *OfJob) Seal(d domain.Definition, f Facts) (domain.Definition, error) {
 			return
 		}
 		if v.Kept() {
-			failed = &NoStoredSecretError{Field: field}
+			failed = nothingKept(field)
 			return
 		}
 		*v, failed = j.sealValue(v.Value(), f.key)
@@ -182,7 +178,7 @@ func (s *Secrets) KeepSecrets(
 		case v.Kept() && own[field] != uuid.Nil:
 			*v = domain.SealedAs(own[field])
 		case v.Kept():
-			err = &NoStoredSecretError{Field: field}
+			err = nothingKept(field)
 		case sealed && id != own[field]:
 			err = fmt.Errorf("job %s: %s names a stored value that is not its own", job, field)
 		case !sealed && known && subtle.ConstantTimeCompare([]byte(stored), []byte(v.Value())) == 1:

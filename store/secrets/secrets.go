@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
-	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
@@ -40,6 +40,9 @@ func (e *SecretInUseError) Error() string {
 	}
 	return fmt.Sprintf("secret %q is used by active or paused jobs: %s%s", e.Name, strings.Join(e.Jobs, ", "), others)
 }
+
+// Unwrap returns how a caller is refused.
+func (e *SecretInUseError) Unwrap() error { return &domain.Refusal{Code: "state", Reason: e.Error()} }
 
 // cursor marks cursors of the list of secrets.
 const cursor byte = 's'
@@ -197,7 +200,7 @@ func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) e
 			LEFT JOIN punctual.schedules s ON s.job_id = j.id
 			JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
 			WHERE x.tenant = $1 AND x.name = $2 AND j.tenant = $1
-			  AND `+names.JobState+` IN ('active', 'paused')
+			  AND punctual.job_state(j, s) IN ('active', 'paused')
 			  AND $2 IN (v.definition #>> '{target,auth,secret}',
 			             v.definition #>> '{target,tls,client_certificate}',
 			             v.definition #>> '{target,tls,ca}')

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
+	"punctual/scheduler/credential"
 	"punctual/store/audit"
 	"punctual/store/pg"
 	"punctual/store/vault"
@@ -90,7 +90,7 @@ func (s *Secrets) insertSigningSecret(
 	}
 	raw := make([]byte, signingSecretSize)
 	_, _ = rand.Read(raw) // never fails
-	secret = scheduler.SigningSecretPrefix + base64.StdEncoding.EncodeToString(raw)
+	secret = credential.SigningSecretPrefix + base64.StdEncoding.EncodeToString(raw)
 	if r.ID, err = uuid.NewV7(); err != nil {
 		return r, "", fmt.Errorf("making a signing secret's id: %w", err)
 	}
@@ -165,7 +165,7 @@ func (s *Secrets) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid
 }
 
 // readSigningKeys reads the keys that sign a tenant's callbacks. If none of them lasts, it creates one.
-func (s *Secrets) readSigningKeys(ctx context.Context, tenant int32) ([]scheduler.SigningKey, error) {
+func (s *Secrets) readSigningKeys(ctx context.Context, tenant int32) ([]credential.SigningKey, error) {
 	block, err := s.signersAround(ctx, tenant)
 	found := block[tenant]
 	if err != nil || found.lasting {
@@ -202,7 +202,7 @@ func (s *Secrets) readSigningKeys(ctx context.Context, tenant int32) ([]schedule
 
 // signers are a tenant's live signing keys.
 type signers struct {
-	keys    []scheduler.SigningKey
+	keys    []credential.SigningKey
 	lasting bool  // one of them does not expire
 	err     error // a key of this tenant cannot be opened
 }
@@ -268,16 +268,16 @@ func (s *Secrets) openSigningKeys(ctx context.Context, first, last int32) (map[i
 
 func (s *Secrets) openSigningKey(
 	ctx context.Context, tenant int32, sealed sealedValue, expires *time.Time,
-) (scheduler.SigningKey, error) {
+) (credential.SigningKey, error) {
 	secret, err := s.open(ctx, s.db.Conns(ctx), sealed.Key, sealed.Ciphertext, signingPlace(tenant, sealed.ID))
 	if err != nil {
-		return scheduler.SigningKey{}, err
+		return credential.SigningKey{}, err
 	}
 	var at time.Time
 	if expires != nil {
 		at = *expires
 	}
-	return scheduler.NewSigningKey(secret, at)
+	return credential.NewSigningKey(secret, at)
 }
 
 // signingSecretShot is a signing secret as the audit log shows it.

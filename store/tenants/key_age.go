@@ -14,18 +14,10 @@ import (
 // DefaultKeyAge is how long a key works that is made without an end of its own, unless max_key_age is less.
 const DefaultKeyAge = 365 * 24 * time.Hour
 
-// KeyAgeError says that a new key would work for longer than the deployment or its tenant allows.
-type KeyAgeError struct {
-	Field string // the one that asks for it
-	Most  time.Duration
-}
-
-func (e *KeyAgeError) Error() string { return e.Field + " " + e.Reason() }
-
-// Reason says what is wrong with the field.
-func (e *KeyAgeError) Reason() string {
-	return fmt.Sprintf("is more than %s, the longest that a new key of this tenant may work (max_key_age)",
-		domain.Short(e.Most))
+// tooLong blames a field by which a new key would work for longer than the deployment or its tenant allows.
+func tooLong(field string, most time.Duration) error {
+	return domain.Blame(field, "is more than %s, the longest that a new key of this tenant may work (max_key_age)",
+		domain.Short(most))
 }
 
 // expiry returns when a new key expires, by the database's clock. Nil: never.
@@ -41,13 +33,13 @@ func (s *Tenants) expiry(ctx context.Context, tx *pg.Tx, tenant int32, n NewKey)
 	field, at := "expires_in", now.Add(n.Lifetime)
 	switch {
 	case n.ExpiresAt != nil && !n.ExpiresAt.After(now):
-		return nil, &KeyExpiryError{At: *n.ExpiresAt}
+		return nil, domain.Blame("expires_at", "is in the past")
 	case n.ExpiresAt != nil:
 		field, at = "expires_at", *n.ExpiresAt
 	case n.Never && most == nil:
 		return nil, nil
 	case n.Never:
-		return nil, &KeyAgeError{field, *most}
+		return nil, tooLong(field, *most)
 	case n.Lifetime > 0:
 	case most != nil:
 		at = now.Add(min(DefaultKeyAge, *most))
@@ -55,7 +47,7 @@ func (s *Tenants) expiry(ctx context.Context, tx *pg.Tx, tenant int32, n NewKey)
 		at = now.Add(DefaultKeyAge)
 	}
 	if most != nil && at.After(now.Add(*most)) {
-		return nil, &KeyAgeError{field, *most}
+		return nil, tooLong(field, *most)
 	}
 	return &at, nil
 }

@@ -60,23 +60,12 @@ type NewKey struct {
 	Never     bool          // in place of both: it works until it is revoked
 }
 
-// KeyExpiryError says that a new key would have expired already.
-type KeyExpiryError struct{ At time.Time }
-
-func (e *KeyExpiryError) Error() string {
-	return fmt.Sprintf("expires_at %s is in the past", e.At.UTC().Format(time.RFC3339))
-}
-
+// keyColumns stand in the order of the fields of Key.
 const keyColumns = `k.id, t.name, k.name, '` + keyStart + `' || k.prefix, k.role,
 	CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked' WHEN k.expires_at <= now() THEN 'expired' ELSE 'active' END,
 	k.created_by, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, ` + soon + ` IS TRUE`
 
-func scanKey(row pgx.CollectableRow) (Key, error) {
-	var k Key
-	err := row.Scan(&k.ID, &k.Tenant, &k.Name, &k.Prefix, &k.Role, &k.State, &k.CreatedBy, &k.CreatedAt,
-		&k.ExpiresAt, &k.LastUsedAt, &k.RevokedAt, &k.ExpiresSoon)
-	return k, err
-}
+var scanKey = pgx.RowToStructByPos[Key]
 
 // makeKey returns a new key and its prefix, which the key is found by.
 func makeKey() (key, prefix string) {
@@ -141,11 +130,10 @@ func (s *Tenants) ListKeys(
 	if err != nil {
 		return nil, "", err
 	}
-	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
+	keys, err = pg.All(ctx, s.db.Reader(ctx, tenant), scanKey, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.tenant = $1 AND (NOT $2 OR k.id < $3) AND (NOT $5 OR `+soon+`)
 		ORDER BY k.id DESC LIMIT $4`, tenant, ok, below, p.Size()+1, expiring)
-	keys, err = pgx.CollectRows(rows, scanKey)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing keys: %w", err)
 	}
@@ -155,10 +143,9 @@ func (s *Tenants) ListKeys(
 
 // GetKey returns a key of a tenant by its id.
 func (s *Tenants) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, error) {
-	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
+	k, err := pg.One(ctx, s.db.Reader(ctx, tenant), scanKey, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
-	k, err := pgx.CollectExactlyOneRow(rows, scanKey)
 	return k, pg.Found(err, "key %s", id)
 }
 

@@ -49,7 +49,10 @@ type Tenant struct {
 const DefaultTenant = "default"
 
 // ErrTenantExists says that another tenant has the name of a new one.
-var ErrTenantExists = errors.New("the name is taken by another tenant")
+var ErrTenantExists error = &domain.Refusal{
+	Code: "name_taken", Reason: "the name is taken by another tenant",
+	Blames: []domain.Problem{{Field: "name", Message: "is taken by another tenant"}},
+}
 
 const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_concurrent_runs, t.max_runs_per_second,
 	t.max_requests_per_second,
@@ -112,13 +115,7 @@ const selectTenant = `
 // oneTenant returns the only tenant of a query. The error is ErrNotFound if there is none.
 func oneTenant(rows pgx.Rows, name string) (Tenant, error) {
 	t, err := pgx.CollectExactlyOneRow(rows, scanTenant)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Tenant{}, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
-	}
-	if err != nil {
-		return Tenant{}, fmt.Errorf("tenant %q: %w", name, err)
-	}
-	return t, nil
+	return t, pg.Found(err, "tenant %q", name)
 }
 
 // FindTenant returns the tenant with a name. The error is ErrNotFound if there is none.
@@ -128,13 +125,7 @@ func (s *Tenants) FindTenant(ctx context.Context, name string) (Brief, error) {
 		SELECT id, coalesce(max_requests_per_second, 0) FROM punctual.tenants
 		WHERE name = $1 AND deleted_at IS NULL`, pg.Prepared{}, name).
 		Scan(&t.ID, &t.MaxRequestsPerSecond)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Brief{}, fmt.Errorf("tenant %q: %w", name, pg.ErrNotFound)
-	}
-	if err != nil {
-		return Brief{}, fmt.Errorf("looking for tenant %q: %w", name, err)
-	}
-	return t, nil
+	return t, pg.Found(err, "tenant %q", name)
 }
 
 // CreateTenant creates a tenant with the name and the settings of t. The error is ErrTenantExists if another tenant has
@@ -231,7 +222,8 @@ func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant
 	return t, err
 }
 
-// LiveJobs counts the jobs that count towards a tenant's max_jobs.
+// LiveJobs counts the jobs that count towards a tenant's max_jobs: those that are not completed. It begins at schedules
+// if they are few, as most one-shots have no row there any more.
 const LiveJobs = `
 	SELECT count(*) FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 	WHERE j.tenant = $1 AND j.named AND s.completed_at IS NULL`

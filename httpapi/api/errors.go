@@ -1,0 +1,137 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
+	"punctual/store/pg"
+)
+
+// Problem turns an error of a handler into the problem that the client sees. Details for operators only go to the log.
+func (a *API) Problem(ctx context.Context, err error) *problem.Problem {
+	notFound := ""
+	if a.NotFound != nil {
+		notFound = a.NotFound(chi.RouteContext(ctx).RoutePattern())
+	}
+	p := ProblemOf(ctx, err, notFound)
+	if p.Status >= http.StatusInternalServerError {
+		a.Log.LogAttrs(ctx, levelOf(p), "request failed", ErrorAttrs(ctx, err)...)
+	}
+	return p
+}
+
+// ProblemOf returns the problem that an error is. notFound is said of a thing that does not exist.
+func ProblemOf(ctx context.Context, err error, notFound string) *problem.Problem {
+	if told, is := errors.AsType[*problem.Problem](err); is {
+		return told
+	}
+	if busy, is := errors.AsType[*pg.BusyError](err); is {
+		return again(problem.New(problem.CodeBusy, problem.Sentence(busy)+" Nothing was done; try again."))
+	}
+	if limit := pg.OutOfTime(err); limit != nil {
+		return outOfTime(limit)
+	}
+	if refusal, is := errors.AsType[*domain.Refusal](err); is {
+		return refused(err, refusal)
+	}
+	if fields := Within("body", domain.BlamesOf(err)); len(fields) > 0 {
+		return problem.Invalid(fields...)
+	}
+	_, cursor := errors.AsType[*pg.CursorError](err)
+	switch {
+	case cursor:
+		return problem.Invalid(problem.At("query.cursor", "is not a cursor that this list returned"))
+	case errors.Is(err, pg.ErrNotFound):
+		return problem.New(problem.CodeNotFound, notFound)
+	case errors.Is(err, pg.ErrState):
+		return problem.New(problem.CodeState, problem.Sentence(err))
+	case errors.Is(err, context.Canceled):
+		return problem.New(problem.CodeClientCancelled, problem.Sentence(err))
+	case errors.Is(err, context.DeadlineExceeded):
+		return again(problem.New(problem.CodeDatabase, "The database did not answer in time."))
+	case databaseAway(err):
+		return again(problem.New(problem.CodeDatabase, "The database cannot be used right now; try again."))
+	}
+	return Internal(RequestID(ctx))
+}
+
+// refused is the problem of what cannot be done.
+func refused(err error, r *domain.Refusal) *problem.Problem {
+	fields := Within("body", r.Blames)
+	switch code := problem.Code(r.Code); {
+	case code == problem.CodeInvalid:
+		return problem.Invalid(fields...)
+	case r.Around:
+		return problem.New(code, problem.Sentence(err))
+	default:
+		p := problem.New(code, problem.Sentence(r), problem.Capped(fields)...)
+		if p.ActiveRun = r.Run; code == problem.CodeRunToken {
+			p.With("WWW-Authenticate", "Punctual-Run-Token") // RFC 9110 demands it with 401
+		}
+		return p
+	}
+}
+
+// outOfTime is the problem of a write that the database gave up: it waited for a lock, or took too long.
+func outOfTime(limit error) *problem.Problem {
+	code := problem.CodeDatabase
+	if _, locked := errors.AsType[*pg.LockedError](limit); locked {
+		code = problem.CodeLocked
+	}
+	return again(problem.New(code, problem.Sentence(limit)+" Nothing was written; try again."))
+}
+
+// again tells the client that the same request may succeed a second later.
+func again(p *problem.Problem) *problem.Problem { return p.With("Retry-After", "1") }
+
+// Internal is the problem of a request that failed for a reason which is the server's.
+func Internal(request string) *problem.Problem {
+	return problem.New(problem.CodeInternal, fmt.Sprintf("The server's log has the details of request %s.", request))
+}
+
+// awayClasses are the classes of SQLSTATEs that say nothing about a statement, but that the database or the session
+// could not do it now. Nothing of it was done.
+var awayClasses = []string{
+	"08", // connection exception
+	"25", // transaction state: the database is read-only, or has ended a transaction that idled or took too long
+	"26", // a prepared statement is gone
+	"40", // transaction rollback: a deadlock, a conflict
+	"53", // insufficient resources
+	"55", // an object is not in the state for it, such as locked
+	"57", // operator intervention
+	"58", // system error, such as of a disk
+}
+
+// databaseAway reports whether an error means that the database cannot be used for a while, whatever the statement.
+func databaseAway(err error) bool {
+	var connect *pgconn.ConnectError
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &connect):
+		return true
+	case errors.As(err, &pg):
+		return len(pg.Code) > 2 && slices.Contains(awayClasses, pg.Code[:2])
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		pgconn.SafeToRetry(err)
+}
+
+// Within returns the domain's problems as errors at a location of the body.
+func Within(at string, problems []domain.Problem) []problem.FieldError {
+	fields := make([]problem.FieldError, len(problems))
+	for i, p := range problems {
+		fields[i] = problem.At(at+"."+p.Field, p.Message)
+	}
+	return fields
+}

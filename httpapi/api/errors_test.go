@@ -1,0 +1,33 @@
+package api
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/httpapi/problem"
+	"punctual/store/pg"
+)
+
+// A caller may try again what was not done because of the state of the database or of a session, and only that.
+func TestWhatWasNotDoneCanBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	for want, codes := range map[problem.Code][]string{
+		problem.CodeDatabase: {
+			"08006", "25006", "25P03", "25P04", "26000", "40001", "40P01", "53100", "53200", "53300", "55000", "55006",
+			"57P01", "57P05", "58030",
+		},
+		problem.CodeInternal: {"0A000", "22P02", "23505", "42501", "42601", "42P01", "XX000", ""},
+	} {
+		for _, code := range codes {
+			p := ProblemOf(t.Context(), fmt.Errorf("reading: %w", &pgconn.PgError{Code: code}), "")
+			if p.Code != want {
+				t.Errorf("SQLSTATE %s is answered %s, want %s", code, p.Code, want)
+			}
+		}
+	}
+	if p := ProblemOf(t.Context(), fmt.Errorf("reading: %w", &pg.BusyError{}), ""); p.Code != problem.CodeBusy {
+		t.Errorf("a caller that waited for a connection is answered %s", p.Code)
+	}
+}

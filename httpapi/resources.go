@@ -1,0 +1,43 @@
+package httpapi
+
+import "strings"
+
+// notFound returns what is said of a resource that does not exist, by the pattern of its path.
+func notFound(route string) string {
+	switch resource := resourceAt(route); resource {
+	case "job":
+		return "There is no job with that id or name."
+	case "tenant":
+		return "There is no tenant with that name."
+	case "secret":
+		return "There is no secret with that name."
+	case "version":
+		return "There is no job with that id or name, or it has no such version; old versions are kept as long as runs."
+	default:
+		return "There is no " + resource + " with that id."
+	}
+}
+
+// resourceAt names the kind of resource of a path pattern.
+func resourceAt(pattern string) string {
+	for _, r := range resources {
+		if strings.HasPrefix(pattern, r.prefix) {
+			return r.name
+		}
+	}
+	return "job"
+}
+
+// resources are the kinds by path prefix; other paths are about jobs.
+var resources = []struct{ prefix, name string }{
+	{"/v1/runs/", "run"},
+	{"/v1/jobs/{job}/versions/{version}", "version"},
+	{"/v1/dead-letters/{run}", "dead letter"},
+	{"/v1/operations", "operation"},
+	{"/v1/api-keys", "API key"},
+	{"/v1/tenant", "tenant"},
+	{"/v1/secrets", "secret"},
+	{"/v1/signing-secrets", "signing secret"},
+	{"/v1/freeze", "tenant"},
+	{"/v1/unfreeze", "tenant"},
+}

@@ -1,0 +1,74 @@
+package credential
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+
+	"punctual/scheduler/delivery"
+	"punctual/scheduler/delivery/wire"
+	"punctual/scheduler/domain"
+)
+
+// leastTail is the shortest part of a secret, in bytes, that is worth hiding where a body was cut off within it.
+const leastTail = 4
+
+// scrub removes the secrets that a request contained from what is kept of the answer, because targets echo requests.
+// It finds them as they were sent, and as JSON and URLs write them.
+func scrub(r *wire.Result, secrets []string) {
+	if !domain.MayHaveResult(r.JSON) {
+		r.JSON = nil // there is nothing in it to keep
+	}
+	if len(secrets) == 0 || len(r.Body) == 0 && r.Error == "" && len(r.JSON) == 0 && len(r.Header) == 0 {
+		return
+	}
+	body := string(r.Body)
+	for _, form := range formsOf(secrets) {
+		body = strings.ReplaceAll(body, form, domain.Mask)
+		r.Error = strings.ReplaceAll(r.Error, form, domain.Mask)
+		r.JSON = bytes.ReplaceAll(r.JSON, []byte(form), []byte(domain.Mask))
+		for name, value := range r.Header {
+			r.Header[name] = strings.ReplaceAll(value, form, domain.Mask)
+			if len(value) == delivery.MaxKeptHeader { // it may have been cut
+				r.Header[name] = scrubTail(r.Header[name], form)
+			}
+		}
+		if r.Truncated {
+			body = scrubTail(body, form)
+		}
+	}
+	if len(r.Body) > 0 {
+		r.Body = []byte(body)
+	}
+}
+
+// formsOf returns the forms in which secrets may be written, none of them empty. The longest come first: once a
+// shorter form within a longer one was removed, the rest of the longer one would not be found.
+func formsOf(secrets []string) []string {
+	var forms []string
+	for _, secret := range secrets {
+		if secret == "" {
+			continue
+		}
+		forms = append(forms, secret, url.QueryEscape(secret), url.PathEscape(secret))
+		if quoted, err := json.Marshal(secret); err == nil {
+			text := string(quoted[1 : len(quoted)-1])
+			forms = append(forms, text, strings.ReplaceAll(text, "/", `\/`)) // PHP escapes slashes in JSON
+		}
+	}
+	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b)) })
+	return slices.Compact(forms)
+}
+
+// scrubTail hides the beginning of a secret at the end of a body that was cut off there.
+func scrubTail(body, secret string) string {
+	for n := min(len(secret)-1, len(body)); n >= leastTail; n-- {
+		if strings.HasSuffix(body, secret[:n]) {
+			return body[:len(body)-n] + domain.Mask
+		}
+	}
+	return body
+}

@@ -1,0 +1,68 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
+	"punctual/store/pg"
+)
+
+// fan is a follower that asks for the chore of its name, and what follows for it.
+type fan struct {
+	name    string
+	fails   error
+	learned string
+	heard   *[]string
+}
+
+func (f *fan) Follow(context.Context) (Following, error) { return f, f.fails }
+func (f *fan) FollowWithin(context.Context, pg.Querier, int32) (Following, error) {
+	return f, f.fails
+}
+func (f *fan) Facts() string                      { return `SELECT '` + f.name + `'` }
+func (f *fan) Learn(value []byte) error           { f.learned = string(value); return f.fails }
+func (f *fan) Concerns(job *domain.Job) bool      { return job.Name == f.name }
+func (f *fan) QueueEvents(*pgx.Batch, []RunEvent) { *f.heard = append(*f.heard, f.name+" events") }
+func (f *fan) QueueEnds(_ *pgx.Batch, _ []domain.Outcome) {
+	*f.heard = append(*f.heard, f.name+" ends")
+}
+func (f *fan) Asks() []string { return []string{f.name} }
+
+func TestSeveralFollowersAreAsOne(t *testing.T) {
+	var heard []string
+	a, b := &fan{name: "a", heard: &heard}, &fan{name: "b", heard: &heard}
+	both := followers{a, b}
+	if got, want := both.Facts(), `ARRAY[(SELECT 'a')::text, (SELECT 'b')::text]::text[]`; got != want {
+		t.Errorf("facts %s, want %s", got, want)
+	}
+	if err := both.Learn([]string{"1", "2"}); err != nil || a.learned != "1" || b.learned != "2" {
+		t.Errorf("they learned %q and %q, error %v", a.learned, b.learned, err)
+	}
+	following, err := both.Follow(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	following.QueueEvents(nil, nil)
+	following.QueueEnds(nil, nil)
+	if want := []string{"a events", "b events", "a ends", "b ends"}; !slices.Equal(heard, want) {
+		t.Errorf("they were told %q, want %q", heard, want)
+	}
+	if got := following.Asks(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("they ask for %q", got)
+	}
+	for name, want := range map[string]bool{"a": true, "b": true, "c": false} {
+		if got := following.Concerns(&domain.Job{Definition: domain.Definition{Name: name}}); got != want {
+			t.Errorf("job %s concerns them: %t", name, got)
+		}
+	}
+	b.fails = errors.New("away")
+	_, err = both.FollowWithin(t.Context(), nil, 0)
+	if !errors.Is(err, b.fails) || !errors.Is(both.Learn([]string{"1", "2"}), b.fails) {
+		t.Errorf("one fails, and the error is %v", err)
+	}
+}

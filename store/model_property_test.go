@@ -1,0 +1,634 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler"
+	"punctual/scheduler/delivery/wire"
+	"punctual/scheduler/domain"
+	"punctual/store/freeze"
+	"punctual/store/jobs"
+	"punctual/store/runs"
+)
+
+// What the jobs of the model have in common, in hours.
+const (
+	modelRetry    = 1 // the longest backoff
+	modelAfter    = 3 // max_backoff, which a Retry-After asks for
+	modelSilence  = 1 // heartbeat_timeout
+	modelDuration = 3 // max_duration
+	modelParked   = 2 // until a run at its gate is looked at again
+)
+
+// modelJobs have every policy of overlap. Their slots come only when the test says so.
+var modelJobs = []modelJob{
+	{policy: domain.PolicyAllow, maxAttempts: 4},
+	{policy: domain.PolicyForbid, maxAttempts: 2},
+	{policy: domain.PolicyReplace, maxAttempts: 2, expires: 4},
+	{policy: domain.PolicyWait, maxAttempts: 2, expires: 3},
+	{policy: domain.PolicyForbid, maxAttempts: 5, async: true},
+	{policy: domain.PolicyReplace, maxAttempts: 2, async: true},
+	{policy: domain.PolicyAllow, maxAttempts: 3, once: true},
+}
+
+func (j modelJob) define(d *domain.Definition) {
+	hours := func(n int) domain.Duration { return domain.DurationOf(time.Duration(n) * time.Hour) }
+	rarely(d)
+	tolerating(1000 * time.Hour)(d)
+	if d.ConcurrencyPolicy = j.policy; j.expires > 0 {
+		d.ExpiresAfter = hours(j.expires)
+	}
+	d.Retry = domain.Retry{
+		MaxAttempts: j.maxAttempts, Multiplier: 1, MaxBackoff: hours(modelAfter),
+		InitialBackoff: domain.DurationOf(modelRetry * 40 * time.Minute), // and at least half of it
+	}
+	if j.async {
+		d.Completion, d.HeartbeatTimeout, d.MaxDuration = domain.CompleteAsync, hours(modelSilence), hours(modelDuration)
+	}
+	if j.once {
+		d.Delivery = domain.DeliverAtMostOnce
+	}
+}
+
+// lived is a store and its model. The same events happen to both.
+type lived struct {
+	claimer
+	model    model
+	jobs     []jobs.Record
+	replicas []uuid.UUID
+	began    time.Time
+	slots    int
+	held     []*sending            // attempts whose outcomes are not written, also those of lost replicas
+	over     []*sending            // attempts whose outcomes were written
+	fences   map[uuid.UUID][]int64 // fencing tokens of each run, by claim
+	highest  map[uuid.UUID]int64   // fencing token of each job
+	names    []string              // ids, and what people call them
+	log      []string
+	wrong    string // what is wrong, whatever the model says
+}
+
+// sending is an attempt in the hands of a replica.
+type sending struct {
+	domain.Assignment
+	claim   int
+	started time.Time
+	expired bool // nothing may be sent
+	outcome domain.Outcome
+	with    string
+}
+
+func (l *lived) begin() {
+	l.exec(`TRUNCATE punctual.runs, punctual.run_data, punctual.attempts, punctual.ready, punctual.claims,
+		punctual.cancels, punctual.dead_letters, punctual.jobs CASCADE`)
+	l.exec(`DELETE FROM punctual.replicas`)
+	l.unfreeze(l.tenant)
+	l.unfreeze(freeze.Deployment)
+	*l = lived{
+		claimer: l.claimer, model: model{jobs: slices.Clone(modelJobs)}, began: l.now().Truncate(time.Second),
+		fences: map[uuid.UUID][]int64{}, highest: map[uuid.UUID]int64{},
+	}
+	for i, j := range modelJobs {
+		l.jobs = append(l.jobs, l.create(fmt.Sprintf("job%d-%s", i, j.policy), j.define))
+		l.call(l.jobs[i].ID, l.jobs[i].Definition.Name)
+	}
+	for range 3 {
+		l.replicas = append(l.replicas, l.join())
+	}
+}
+
+// join registers a replica.
+func (l *lived) join() uuid.UUID {
+	id := asClaimer(l.crud).replica
+	l.call(id, fmt.Sprintf("replica%d", len(l.names)/2))
+	return id
+}
+
+func (l *lived) call(id uuid.UUID, name string) { l.names = append(l.names, id.String(), name) }
+
+// do lets an event happen to the store and to the model. It returns in what they differ afterwards.
+func (l *lived) do(e modelEvent) string {
+	before := l.model
+	got := refusalOf(l.happens(&e))
+	after, err := transition(before, e)
+	want := refusalOf(err)
+	if err != nil {
+		after = before
+	}
+	l.model = after
+	for _, r := range after.runs {
+		if r.parked { // a claim that finds it at its gate again puts it off at random
+			l.exec(`UPDATE punctual.ready SET due_at = now() + $2::interval WHERE run_id = $1 AND at_gate`,
+				r.id, time.Duration(r.ready-after.now)*time.Hour)
+		}
+		if before.run(r.id) == nil {
+			l.call(r.id, fmt.Sprintf("run%d", len(after.runs)))
+		}
+	}
+	l.log = append(l.log, fmt.Sprintf("%d h: %s %s", before.now, l.said(e), want))
+	if got != want {
+		return fmt.Sprintf("the store says %q, and the model %q", got, want)
+	}
+	return l.wrong + differing(l.modelled(), l.stored())
+}
+
+// differing returns the lines that only one of the two has.
+func differing(model, store []string) (text string) {
+	for _, side := range []struct {
+		name       string
+		has, lacks []string
+	}{{"model", model, store}, {"store", store, model}} {
+		for _, line := range side.has {
+			if !slices.Contains(side.lacks, line) {
+				text += side.name + ": " + line + "\n"
+			}
+		}
+	}
+	return text
+}
+
+func (l *lived) said(e modelEvent) string {
+	text := e.do
+	switch e.do {
+	case "slot", "trigger", "pause", "resume":
+		text += " " + l.jobs[e.job].Definition.Name
+	case "claim", "claim ordered", "take over":
+		text += " " + l.replicas[e.replica].String()
+	case "pass":
+		text += fmt.Sprintf(" %d h", e.hours)
+	}
+	if e.claim > 0 {
+		text += fmt.Sprintf(" claim %d", e.claim)
+	}
+	for _, id := range []uuid.UUID{e.run, e.of} {
+		if id != uuid.Nil {
+			text += " " + id.String()
+		}
+	}
+	return text + " " + e.with
+}
+
+func refusalOf(err error) string {
+	if active, is := errors.AsType[*jobs.ActiveRunError](err); is {
+		return "active " + active.Run.String()
+	}
+	_, late := errors.AsType[*runs.SupersededError](err)
+	switch {
+	case err == nil:
+		return ""
+	case late:
+		return errSuperseded.Error()
+	case errors.Is(err, ErrState), errors.Is(err, ErrNotFound):
+		return errBadState.Error()
+	}
+	return err.Error()
+}
+
+// happens lets an event happen to the store, and adds to it what only the store knows: the ids of new runs.
+func (l *lived) happens(e *modelEvent) error {
+	ctx := l.t.Context()
+	var run runs.Run
+	var err error
+	switch e.do {
+	case "pass":
+		l.pass(time.Duration(e.hours) * time.Hour)
+	case "freeze":
+		whose := map[string]int32{"tenant": l.tenant, "deployment": freeze.Deployment}
+		if of, is := whose[e.with]; is {
+			_, err = l.Freeze(ctx, of, "")
+		} else {
+			_, err = l.Unfreeze(ctx, whose[l.model.frozen], "")
+		}
+	case "pause":
+		_, err = l.PauseJob(ctx, l.tenant, l.jobs[e.job].ID.String(), "", nil)
+	case "resume":
+		_, err = l.ResumeJob(ctx, l.tenant, l.jobs[e.job].ID.String(), "")
+	case "slot":
+		l.fire(e)
+	case "trigger":
+		run, err = l.For(l.tenant).TriggerJob(ctx, l.jobs[e.job].ID.String(), jobs.TriggerRequest{})
+		e.run = run.ID
+	case "rerun":
+		run, err = l.For(l.tenant).RerunRun(ctx, e.of, jobs.RerunRequest{})
+		e.run = run.ID
+	case "replay":
+		run, err = l.For(l.tenant).ReplayDeadLetter(ctx, e.of, "")
+		e.run = run.ID
+	case "claim":
+		l.take(l.at(e.replica).claimWaiting(domain.WorkReady, 100))
+	case "claim ordered":
+		l.take(l.at(e.replica).claimWaiting(domain.WorkOrdered, 100))
+	case "answer":
+		return l.answer(e)
+	case "beat", "complete", "report", "report final":
+		token := l.token(e)
+		switch e.do {
+		case "beat":
+			_, err = l.HeartbeatRun(ctx, e.run, token, nil)
+		case "complete":
+			_, err = l.CompleteRun(ctx, e.run, token, nil)
+		default:
+			_, err = l.FailRun(ctx, e.run, token, "it is broken", e.do == "report")
+		}
+	case "listen":
+		l.exec(`UPDATE punctual.deployment SET back_at = '-infinity'`)
+		l.exec(`UPDATE punctual.replicas SET renewed_at = now()`)
+		l.listen()
+	case "take over":
+		l.takeOver(e.replica)
+	case "cancel":
+		_, err = l.CancelRun(ctx, l.tenant, e.run)
+	}
+	return err
+}
+
+func (l *lived) at(replica int) claimer {
+	c := l.claimer
+	c.replica = l.replicas[replica]
+	return c
+}
+
+// fire makes a slot due, and claims it. Should nobody claim it, it is due no longer.
+func (l *lived) fire(e *modelEvent) {
+	l.slots++
+	job, slot := l.jobs[e.job].ID, l.began.Add(time.Duration(l.slots-600)*time.Second)
+	const set = `UPDATE punctual.schedules SET scheduled_for = $2, next_run_at = $3 WHERE job_id = $1`
+	l.exec(set, job, slot, time.Now())
+	l.take(l.at(e.replica).claim(10, false))
+	far := l.began.Add(5000 * time.Hour)
+	l.exec(set, job, far, far)
+	e.run = domain.SlotRunID(job, slot)
+	for _, id := range column[uuid.UUID](l.crud, `
+		SELECT id FROM punctual.runs WHERE job_id = $1 AND skipped_first = $2`, job, slot) {
+		e.of = id
+	}
+}
+
+// take hands what was claimed to its replica.
+func (l *lived) take(b domain.Batch) {
+	before := maps.Clone(l.highest)
+	for _, a := range b.Runs {
+		if a.Fence <= before[a.Job.ID] {
+			l.wrong += fmt.Sprintf("the fencing token of %s is %d after %d\n", a.RunID, a.Fence, before[a.Job.ID])
+		}
+		l.highest[a.Job.ID] = max(a.Fence, l.highest[a.Job.ID])
+		l.fences[a.RunID] = append(l.fences[a.RunID], a.Fence)
+		l.held = append(l.held, &sending{
+			Assignment: a, claim: len(l.fences[a.RunID]), started: a.Lease.ClaimedAt, expired: a.Expired(a.Lease.ClaimedAt),
+		})
+		if r := l.model.run(a.RunID); r != nil && l.model.expired(r, 0) != a.Expired(a.Lease.ClaimedAt) {
+			l.wrong += fmt.Sprintf("%s is expired: %t\n", a.RunID, a.Expired(a.Lease.ClaimedAt))
+		}
+	}
+}
+
+// answer writes the outcome of an attempt. If it was written before, it is written again.
+func (l *lived) answer(e *modelEvent) error {
+	is := func(s *sending) bool { return s.RunID == e.run && s.claim == e.claim }
+	var released []uuid.UUID
+	var s *sending
+	if at := slices.IndexFunc(l.held, is); at >= 0 {
+		s = l.held[at]
+		s.with, s.outcome = e.with, l.outcome(s, e.with)
+		l.held, l.over = slices.Delete(l.held, at, at+1), append(l.over, s)
+		if s.Lease.Remaining--; s.Lease.Remaining == 0 {
+			released = append(released, s.Lease.ID)
+		}
+	} else {
+		s = l.over[slices.IndexFunc(l.over, is)]
+	}
+	late, err := l.Finish(l.t.Context(), []domain.Outcome{s.outcome}, released)
+	if late > 0 {
+		return errSuperseded
+	}
+	return err
+}
+
+func (l *lived) outcome(s *sending, with string) domain.Outcome {
+	now, result := l.now(), wire.Result{Sent: true}
+	switch with {
+	case "given back":
+		return domain.Outcome{Assignment: s.Assignment, Verdict: domain.GiveBack, FinishedAt: now}
+	case "expired":
+		return domain.Outcome{
+			Assignment: s.Assignment, Verdict: domain.Expire, Reason: domain.ReasonExpired, FinishedAt: now,
+		}
+	case "cancelled":
+		return domain.Outcome{
+			Assignment: s.Assignment, Verdict: domain.Cancel, Reason: domain.ReasonCancelled, StartedAt: s.started,
+			FinishedAt: now,
+		}
+	case "interrupted":
+		return domain.JudgeInterrupted(s.Assignment, s.started, now, errors.New("the replica stops"))
+	case "timeout", "connect":
+		result.Reason, result.Sent = wire.Reason(with), with == "timeout"
+	case "410":
+		result.Status, result.Reason = 410, wire.Reason(domain.ReasonHTTP4xx)
+	case "500":
+		result.Status, result.Reason = 500, wire.Reason(domain.ReasonHTTP5xx)
+	case "503":
+		result.Status, result.Reason = 503, wire.Reason(domain.ReasonHTTP5xx)
+		result.RetryAfter = modelAfter * time.Hour
+	default:
+		result.Status, _ = strconv.Atoi(with)
+	}
+	return domain.Judge(s.Assignment, result, s.started, now)
+}
+
+func (l *lived) token(e *modelEvent) string {
+	for _, s := range slices.Concat(l.held, l.over) {
+		if s.RunID == e.run && s.claim == e.claim {
+			return s.RunToken
+		}
+	}
+	return ""
+}
+
+// takeOver lets a replica stand still until another one ends its claims. A new replica comes in its place.
+func (l *lived) takeOver(replica int) {
+	watcher := l.at((replica + 1) % len(l.replicas))
+	lost := slices.DeleteFunc(watcher.renewed().Others, func(h scheduler.Heartbeat) bool {
+		return h.Replica != l.replicas[replica]
+	})
+	for n := 1; n > 0; {
+		var err error
+		n, err = l.Recover(l.t.Context(), lost)
+		must(l.t, err)
+	}
+	l.replicas[replica] = l.join()
+}
+
+// pass lets whole hours pass: it moves what is to come into the past. The time that the test itself takes is a part of
+// an hour, so what is due in an hour is due once an hour has passed, and not before.
+func (l *lived) pass(by time.Duration) {
+	l.exec(`UPDATE punctual.ready SET due_at = due_at - $1::interval`, by)
+	l.exec(`UPDATE punctual.runs
+		SET due_at = due_at - $1::interval, started_at = started_at - $1::interval,
+			accepted_at = accepted_at - $1::interval, next_attempt_at = next_attempt_at - $1::interval
+		WHERE finished_at IS NULL`, by)
+	for _, s := range l.held {
+		s.DueAt, s.started = s.DueAt.Add(-by), s.started.Add(-by)
+	}
+}
+
+// stored describes the runs and gates of the store.
+func (l *lived) stored() []string {
+	return column[string](l.crud, `
+		SELECT concat_ws(' ', r.id, r.trigger, r.status, r.reason, 'attempt ' || r.attempt, 'fence ' || r.fence,
+			CASE WHEN r.status <> 'running' THEN NULL WHEN r.accepted_at IS NOT NULL THEN 'accepted'
+				ELSE 'at ' || r.replica END,
+			CASE WHEN y.at_gate THEN 'at its gate'
+				WHEN y.run_id IS NOT NULL THEN 'ready in ' || greatest(0, ceil(extract(epoch FROM y.due_at - now()) / 3600)) END,
+			'blocked by ' || r.blocked_by,
+			CASE WHEN d.resolved_at IS NULL THEN 'letter' ELSE 'resolved letter' END || ' of ' || d.attempts || ' '
+				|| d.reason || coalesce(' replayed as ' || d.replayed_as, ''),
+			(SELECT string_agg(concat_ws(' ', '|', a.fence, a.number, a.outcome, a.reason), ' ' ORDER BY a.fence)
+				FROM punctual.attempts a WHERE a.run_id = r.id),
+			CASE WHEN (r.status = 'retrying') <> (r.next_attempt_at IS NOT NULL) THEN 'WRONG next_attempt_at' END,
+			CASE WHEN r.status = 'running' AND r.accepted_at IS NULL
+					AND NOT punctual.is_claimed(r.id, r.replica, r.claimed_at) THEN 'WRONG: nobody has it' END,
+			CASE WHEN r.status = 'running' AND r.accepted_at IS NULL AND r.reason IN ('cancelled_by_user', 'replaced')
+					AND NOT EXISTS (SELECT FROM punctual.cancels c WHERE c.run_id = r.id AND c.replica = r.replica)
+				THEN 'WRONG: nobody is told' END)
+		FROM punctual.runs r
+		LEFT JOIN punctual.ready y ON y.run_id = r.id
+		LEFT JOIN punctual.dead_letters d ON d.run_id = r.id
+		UNION ALL
+		SELECT concat_ws(' ', 'gate', e.job_id, 'active ' || e.active_run, 'waiting ' || e.waiting_run)
+		FROM punctual.exclusive e
+		ORDER BY 1`)
+}
+
+// modelled describes the runs and gates of the model.
+func (l *lived) modelled() (lines []string) {
+	for _, r := range l.model.runs {
+		words := []string{r.id.String(), string(r.trigger), string(r.status)}
+		add := func(is bool, format string, args ...any) {
+			if is {
+				words = append(words, fmt.Sprintf(format, args...))
+			}
+		}
+		fence := func(claim int) int64 {
+			if of := l.fences[r.id]; claim <= len(of) {
+				return of[claim-1]
+			}
+			return 0
+		}
+		add(r.reason != "", "%s", r.reason)
+		add(true, "attempt %d", r.attempt)
+		if r.claims > 0 {
+			add(true, "fence %d", fence(r.claims))
+		}
+		add(r.accepted, "accepted")
+		add(r.status == domain.StatusRunning && !r.accepted, "at %s", l.replicas[r.replica])
+		add(r.parked, "at its gate")
+		add(r.inReady && !r.parked, "ready in %d", max(0, r.ready-l.model.now))
+		add(r.blockedBy != uuid.Nil, "blocked by %s", r.blockedBy)
+		add(r.letter == "open", "letter of %d %s", r.attempt, r.reason)
+		add(r.letter == "resolved", "resolved letter of %d %s replayed as %s", r.attempt, r.reason, r.replay)
+		for _, a := range r.records {
+			add(true, "| %d %d %s", fence(a.claim), a.number, a.outcome)
+			add(a.reason != "", "%s", a.reason)
+		}
+		lines = append(lines, strings.Join(words, " "))
+	}
+	for i, j := range l.model.jobs {
+		if !j.gated() {
+			continue
+		}
+		line := "gate " + l.jobs[i].ID.String()
+		if j.active != uuid.Nil {
+			line += " active " + j.active.String()
+		}
+		if j.waiting != uuid.Nil {
+			line += " waiting " + j.waiting.String()
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// step draws an event that may happen now.
+func (l *lived) step(seed uint64, step int) (e modelEvent) {
+	random := rand.New(rand.NewPCG(seed, uint64(step)))
+	e.job, e.replica = int(seed*3+random.Uint64N(3))%len(l.jobs), random.IntN(len(l.replicas)) // three jobs in a history
+	run := func(which func(modelRun) bool) uuid.UUID {
+		of := slices.DeleteFunc(slices.Clone(l.model.runs), func(r modelRun) bool { return !which(r) })
+		if len(of) == 0 {
+			return uuid.Nil
+		}
+		return of[random.IntN(len(of))].id
+	}
+	alive := func(r modelRun) bool { return !r.status.Final() }
+	final := func(r modelRun) bool { return r.status.Final() }
+	switch n := random.IntN(100); {
+	case n < 10:
+		e.do = "slot"
+	case n < 20:
+		e.do = "trigger"
+	case n < 38:
+		e.do = "claim"
+	case n < 43:
+		e.do = "claim ordered"
+	case n < 65 && len(l.held) > 0:
+		return l.answerOf(l.held[random.IntN(len(l.held))], random)
+	case n < 67 && len(l.over) > 0:
+		s := l.over[random.IntN(len(l.over))]
+		e.do, e.run, e.claim, e.with = "answer", s.RunID, s.claim, s.with
+	case n < 75:
+		called := slices.DeleteFunc(slices.Concat(l.over, l.held), func(s *sending) bool { return s.RunToken == "" })
+		if len(called) > 0 {
+			s := called[len(called)-1-random.IntN(min(6, len(called)))]
+			e.do, e.run, e.claim = pick(random, "beat", "beat", "complete", "report", "report final"), s.RunID, s.claim
+		}
+	case n < 83:
+		e.do, e.hours = "pass", 1+random.IntN(2)
+	case n < 85:
+		e.do = "listen"
+	case n < 88:
+		e.do = "take over"
+		if again := l.model.run(run(func(r modelRun) bool { // more likely one whose run was lost before
+			return r.status == domain.StatusRunning && len(r.records) > 0 &&
+				r.records[len(r.records)-1].outcome == domain.AttemptLost
+		})); again != nil {
+			e.replica = again.replica
+		}
+	case n < 92:
+		e.do, e.run = "cancel", run(pick(random, alive, alive, final))
+	case n < 93:
+		e.do, e.of = "rerun", run(pick(random, alive, final, final))
+	case n < 97:
+		e.do, e.of = "replay", run(func(r modelRun) bool { return r.letter != "" })
+	case l.model.frozen != "":
+		e.do = "freeze" // nothing
+	case n < 98:
+		e.do, e.with = "freeze", pick(random, "tenant", "deployment")
+	case l.model.jobs[e.job].paused:
+		e.do = "resume"
+	default:
+		e.do = "pause"
+	}
+	switch of := l.model.run(e.of); {
+	case e.do == "", e.do == "cancel" && e.run == uuid.Nil, of == nil && (e.do == "rerun" || e.do == "replay"):
+		e.do = "claim" // there is no such run
+	case of != nil:
+		e.job = of.job
+	}
+	return e
+}
+
+// answerOf draws how an attempt ends.
+func (l *lived) answerOf(s *sending, random *rand.Rand) modelEvent {
+	e := modelEvent{do: "answer", run: s.RunID, claim: s.claim}
+	r := l.model.run(s.RunID)
+	switch async := l.model.jobs[r.job].async; {
+	case s.expired:
+		e.with = pick(random, "expired", "expired", "given back")
+	case r.claims == s.claim && r.asked() && random.IntN(2) == 0:
+		e.with = "cancelled"
+	case async && random.IntN(2) == 0:
+		e.with = "202"
+	default:
+		e.with = pick(random, "200", "200", "202", "500", "500", "500", "500", "503", "410", "timeout", "connect",
+			"connect", "interrupted", "given back")
+	}
+	return e
+}
+
+// rest lets everything come to its end: nothing waits for ever.
+func (l *lived) rest() string {
+	var events []modelEvent
+	if l.model.frozen != "" {
+		events = append(events, modelEvent{do: "freeze"})
+	}
+	for range 100 {
+		for _, s := range l.held {
+			with := "200"
+			if s.expired {
+				with = "expired"
+			}
+			events = append(events, modelEvent{do: "answer", run: s.RunID, claim: s.claim, with: with})
+		}
+		for _, e := range append(events, modelEvent{do: "claim"}, modelEvent{do: "claim ordered"}, modelEvent{do: "listen"}) {
+			if diff := l.do(e); diff != "" {
+				return diff
+			}
+		}
+		if !slices.ContainsFunc(l.model.runs, func(r modelRun) bool { return !r.status.Final() }) && len(l.held) == 0 {
+			l.nothingLeft()
+			return ""
+		}
+		if events = nil; len(l.held) == 0 {
+			events = []modelEvent{{do: "pass", hours: 1}}
+		}
+	}
+	return "something waits for ever"
+}
+
+// play plays the given steps of the history of a seed. It returns in what store and model differ.
+func (l *lived) play(seed uint64, steps []int) (diff string, played int) {
+	l.begin()
+	for n, step := range steps {
+		if diff = l.do(l.step(seed, step)); diff != "" {
+			return diff, n + 1
+		}
+	}
+	return l.rest(), len(steps)
+}
+
+// shrink leaves steps out as long as store and model differ.
+func (l *lived) shrink(seed uint64, steps []int) []int {
+	tries := 0
+	for size := len(steps) / 2; size > 0; size /= 2 {
+		for at := 0; at < len(steps) && tries < 80; tries++ {
+			less := slices.Delete(slices.Clone(steps), at, min(at+size, len(steps)))
+			if diff, played := l.play(seed, less); diff != "" {
+				steps = less[:played]
+			} else {
+				at += size
+			}
+		}
+	}
+	return steps
+}
+
+// The store and its model agree after every step of random histories: triggers, slots, claims, outcomes, calls of
+// targets, cancels, reruns, replays, freezes, pauses, lost replicas and their late outcomes.
+func TestARunsLifeIsThatOfItsModel(t *testing.T) {
+	seed, seeds, length := uint64(1), 60, 200 // the same histories each time; SEED=… tries others
+	if testing.Short() {
+		seeds = 5
+	}
+	if text := os.Getenv("SEED"); text != "" {
+		seed, _ = strconv.ParseUint(text, 10, 64)
+	}
+	for n := range uint64(seeds) {
+		t.Run(fmt.Sprint(seed+n), func(t *testing.T) {
+			l := &lived{claimer: newClaimer(t)}
+			steps := make([]int, length)
+			for i := range steps {
+				steps[i] = i
+			}
+			diff, played := l.play(seed+n, steps)
+			if diff == "" {
+				t.Log(strings.NewReplacer(l.names...).Replace(strings.Join(append(l.log, l.stored()...), "\n")))
+				return
+			}
+			steps = l.shrink(seed+n, steps[:played])
+			diff, _ = l.play(seed+n, steps)
+			said := strings.NewReplacer(l.names...)
+			t.Errorf("SEED=%d:\n%s\n%s", seed+n, said.Replace(strings.Join(l.log, "\n")), said.Replace(diff))
+		})
+	}
+}

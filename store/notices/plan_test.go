@@ -1,0 +1,70 @@
+package notices
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
+	"punctual/scheduler/notice"
+)
+
+// failingJobs are rows of jobs that are failing, each for a reason of its own.
+func failingJobs(n int) (rows []*subject) {
+	for range n {
+		news := domain.News{
+			Job: strings.Repeat("x", 250), JobID: uuid.New(),
+			Events: []domain.NewsEvent{{Event: domain.EventFailing, Runs: []domain.NewsRun{{ID: uuid.New()}}}},
+		}
+		rows = append(rows, &subject{
+			job: news.JobID, key: news.JobID.String(), unsent: &news, news: news, dirty: true, troubled: true,
+		})
+	}
+	return rows
+}
+
+// A message that would name too many jobs leaves some to the next one.
+func TestAMessageNamesAsManyJobsAsFit(t *testing.T) {
+	l := line{now: time.Now(), Outgoing: notice.Outgoing{To: domain.Recipient{Format: domain.FormatSlack}}}
+	rows := failingJobs(500)
+	told := l.plan(rows, world{})
+	left := slices.DeleteFunc(rows, func(r *subject) bool { return r.takes })
+	if len(told)+len(left) != 500 || len(told)*250 > mostNames || len(told) < 300 || l.lookAt == nil {
+		t.Errorf("told of %d jobs, %d are left, looked at again %v", len(told), len(left), l.lookAt)
+	}
+}
+
+// The runs are described of the first jobs of a message only.
+func TestAMessageAboutManyJobsIsBrief(t *testing.T) {
+	rows := failingJobs(30)
+	var subjects []notice.Subject
+	for _, r := range rows {
+		subjects = append(subjects, notice.AboutJob(r.news).Subjects...)
+	}
+	brief(subjects)
+	described := 0
+	for _, s := range subjects {
+		described += len(s.Jobs[0].Events[0].Runs)
+	}
+	if described != 20 || len(rows[29].news.Events[0].Runs) != 1 {
+		t.Errorf("%d runs are described; of the last job are kept %v", described, rows[29].news.Events[0].Runs)
+	}
+}
+
+// A queue is served again, and what it held up is told. Its end is told when nothing more has come for five minutes.
+func TestACauseThatIsOverIsLookedAtUntilItsEndIsTold(t *testing.T) {
+	const key = "queue:shop:reports"
+	now := time.Now()
+	l := line{
+		now: now, causes: map[string]cause{key: {Since: now.Add(-time.Hour), Newest: now.Add(-6 * time.Minute)}},
+		Outgoing: notice.Outgoing{To: domain.Recipient{Format: domain.FormatSlack}},
+	}
+	news := domain.News{Job: "job", Events: []domain.NewsEvent{{Event: domain.EventLate, FirstAt: now, LastAt: now}}}
+	told := l.plan([]*subject{{job: uuid.New(), key: key, unsent: &news, news: news, dirty: true}}, world{})
+	if len(told) != 1 || told[0].State != notice.StatePassing || l.lookAt == nil || l.lookAt.Before(now.Add(time.Minute)) {
+		t.Errorf("told %+v, looked at again %v", told, l.lookAt)
+	}
+}
