@@ -135,7 +135,7 @@ func (s *server) createKey(ctx context.Context, tenant int32, in *createKeyInput
 			"Creating a key of the role %s needs that role%s; your role is %s.",
 			asked.Role, auth.OrOperator(asked.Role), c.Role))
 	}
-	secret, record, err := s.Store.CreateKey(ctx, tenant, asked.newKey())
+	secret, record, err := s.Store.Tenants.CreateKey(ctx, tenant, asked.newKey())
 	return &newKeyAnswer{"/v1/api-keys/" + record.ID.String(), NewKey{record, secret}}, err
 }
 
@@ -145,7 +145,7 @@ type listKeysInput struct {
 }
 
 func (s *server) listKeys(ctx context.Context, tenant int32, in *listKeysInput) (*answer[List[tenants.Key]], error) {
-	return pageOf(s.Store.ListKeys(ctx, tenant, in.Expiring != "", in.page()))
+	return pageOf(s.Store.Tenants.ListKeys(ctx, tenant, in.Expiring != "", in.page()))
 }
 
 type oneKeyInput struct {
@@ -159,11 +159,11 @@ func (o *oneKeyInput) Exists() (err error) {
 }
 
 func (s *server) getKey(ctx context.Context, tenant int32, in *oneKeyInput) (*answer[tenants.Key], error) {
-	return show(s.Store.GetKey(ctx, tenant, in.id))
+	return show(s.Store.Tenants.GetKey(ctx, tenant, in.id))
 }
 
 func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (*struct{}, error) {
-	record, err := s.Store.GetKey(ctx, tenant, in.id)
+	record, err := s.Store.Tenants.GetKey(ctx, tenant, in.id)
 	if err != nil {
 		return nil, err
 	}
@@ -171,5 +171,5 @@ func (s *server) revokeKey(ctx context.Context, tenant int32, in *oneKeyInput) (
 		return nil, problem.New(problem.CodeForbidden,
 			fmt.Sprintf("Revoking a key of the role %s needs that role; your role is %s.", record.Role, c.Role))
 	}
-	return nil, s.Store.RevokeKey(ctx, tenant, in.id)
+	return nil, s.Store.Tenants.RevokeKey(ctx, tenant, in.id)
 }

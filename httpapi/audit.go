@@ -71,13 +71,13 @@ func (s *server) ofKey(ctx context.Context, tenant int32, prefix string, filter 
 		return problem.Invalid(problem.At("query.key",
 			"must be the prefix of a key, such as punctual_5f0e8b110c6d9a44, without the secret that follows it"))
 	}
-	owner, id, err := s.Store.FindKey(ctx, prefix)
+	owner, id, err := s.Store.Tenants.FindKey(ctx, prefix)
 	if err == nil && owner != tenant && !auth.CallerOf(ctx).Role.Includes(auth.RoleOperator) {
 		err = store.ErrNotFound
 	}
 	var key tenants.Key
 	if err == nil {
-		key, err = s.Store.GetKey(ctx, owner, id)
+		key, err = s.Store.Tenants.GetKey(ctx, owner, id)
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return problem.New(problem.CodeNotFound, "There is no API key with that prefix.")

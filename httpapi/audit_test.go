@@ -28,7 +28,7 @@ func TestTheAuditLogTellsWhoChangedWhat(t *testing.T) {
 	if _, err := s.store.For(1).CreateJob(ctx, jobs.NewJob{Definition: d}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.store.PauseJob(ctx, 1, "n", "moving", nil); err != nil {
+	if _, err := s.store.Jobs.PauseJob(ctx, 1, "n", "moving", nil); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

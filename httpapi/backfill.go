@@ -105,7 +105,7 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 	var plan letters.BackfillPlan
 	var cannot error
 	if len(asked.bounds()) == 0 {
-		plan, cannot = s.Store.PlanBackfill(ctx, tenant, asked.request(in.Job))
+		plan, cannot = s.Store.Letters.PlanBackfill(ctx, tenant, asked.request(in.Job))
 	}
 	blamed := api.Within("body", domain.BlamesOf(cannot))
 	for i := range blamed {
@@ -123,7 +123,7 @@ func (s *server) backfillJob(ctx context.Context, tenant int32, in *backfillJobI
 		if cannot != nil {
 			return nil, cannot
 		}
-		n, err := s.Store.CountBackfill(ctx, plan)
+		n, err := s.Store.Letters.CountBackfill(ctx, plan)
 		return counted(BackfillCount{
 			Matched: plan.Matched(), NewRuns: n, From: plan.From, To: plan.To, Timezone: plan.Zone().String(),
 			FromLocal: plan.From.In(plan.Zone()).Format(time.RFC3339), ToLocal: plan.To.In(plan.Zone()).Format(time.RFC3339),

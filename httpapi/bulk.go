@@ -171,7 +171,7 @@ func (s *server) startOperation(
 		}
 		request := bulk.request(kind)
 		if bulk.DryRun {
-			n, err := s.Store.CountDeadLetters(ctx, tenant, request)
+			n, err := s.Store.Letters.CountDeadLetters(ctx, tenant, request)
 			return counted(Matched{n}, err)
 		}
 		by := under(in.Key, &in.Request)
@@ -199,7 +199,7 @@ type listOperationsInput struct {
 func (s *server) listOperations(
 	ctx context.Context, tenant int32, in *listOperationsInput,
 ) (*answer[List[letters.Operation]], error) {
-	return pageOf(s.Store.ListOperations(ctx, tenant,
+	return pageOf(s.Store.Letters.ListOperations(ctx, tenant,
 		letters.OperationFilter{State: letters.OperationState(in.State), Outcomes: in.Outcomes != "", Page: in.page()}))
 }
 
@@ -214,11 +214,11 @@ func (o *operationRef) Exists() (err error) {
 }
 
 func (s *server) getOperation(ctx context.Context, tenant int32, in *operationRef) (*answer[letters.Operation], error) {
-	return show(s.Store.GetOperation(ctx, tenant, in.id))
+	return show(s.Store.Letters.GetOperation(ctx, tenant, in.id))
 }
 
 func (s *server) cancelOperation(
 	ctx context.Context, tenant int32, in *operationRef,
 ) (*answer[letters.Operation], error) {
-	return show(s.Store.CancelOperation(ctx, tenant, in.id))
+	return show(s.Store.Letters.CancelOperation(ctx, tenant, in.id))
 }

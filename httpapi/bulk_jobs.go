@@ -173,7 +173,7 @@ func (s *server) startJobs(
 	ctx context.Context, tenant int32, by store.Idempotency, r letters.JobsRequest, dryRun bool,
 ) (*answered, error) {
 	if dryRun {
-		n, err := s.Store.CountSelectedJobs(ctx, tenant, r)
+		n, err := s.Store.Letters.CountSelectedJobs(ctx, tenant, r)
 		return counted(Matched{n}, err)
 	}
 	return accept(ctx, s, tenant, by, atOperation, func(w store.Writer) (letters.Operation, error) {

@@ -16,7 +16,7 @@ import (
 func (s *service) claim() scheduler.Claim {
 	s.t.Helper()
 	replica := scheduler.Replica{ID: uuid.New(), Host: "test", Queues: map[string]int{"default": 10}}
-	queues, err := s.store.Register(s.t.Context(), replica)
+	queues, err := s.store.Claims.Register(s.t.Context(), replica)
 	must(s.t, err)
 	return scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}}
 }
@@ -26,7 +26,7 @@ func (s *service) working(name string) (path, token string) {
 	s.t.Helper()
 	s.create(jobOf(name, `,"completion":"async","heartbeat_timeout":"1m"`))
 	s.do("POST", "/v1/jobs/"+name+"/trigger", "").want(202)
-	batch, err := s.store.ClaimReady(s.t.Context(), s.claim())
+	batch, err := s.store.Claims.ClaimReady(s.t.Context(), s.claim())
 	if err != nil || len(batch.Runs) != 1 {
 		s.t.Fatalf("claimed %d runs, error %v", len(batch.Runs), err)
 	}

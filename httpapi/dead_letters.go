@@ -97,7 +97,7 @@ func (s *server) listDeadLetters(
 	if in.Resolved != "any" {
 		filter.Resolved = new(in.Resolved == "true")
 	}
-	return pageOf(s.Store.ListDeadLetters(ctx, tenant, filter))
+	return pageOf(s.Store.Letters.ListDeadLetters(ctx, tenant, filter))
 }
 
 type listDeadLetterGroupsInput struct {
@@ -113,7 +113,7 @@ func (s *server) listDeadLetterGroups(
 		return nil, err
 	}
 	filter.Page = in.page()
-	return pageOf(s.Store.ListGroups(ctx, tenant, filter))
+	return pageOf(s.Store.Letters.ListGroups(ctx, tenant, filter))
 }
 
 // DeadLetterRef is the input of operations on one dead letter.
@@ -154,5 +154,5 @@ func (s *server) resolveDeadLetter(
 	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
 		return nil, err
 	}
-	return show(s.Store.ResolveDeadLetter(ctx, tenant, in.id, in.Request.Value.Note))
+	return show(s.Store.Letters.ResolveDeadLetter(ctx, tenant, in.id, in.Request.Value.Note))
 }

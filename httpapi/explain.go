@@ -28,7 +28,7 @@ type explainInput struct {
 }
 
 func (s *server) explain(ctx context.Context, tenant int32, in *explainInput) (*answer[history.Explanation], error) {
-	return show(s.Store.ExplainJob(ctx, tenant, in.Job, in.At.in))
+	return show(s.Store.History.ExplainJob(ctx, tenant, in.Job, in.At.in))
 }
 
 // localParam is an instant in a query, with or without an offset.

@@ -51,7 +51,7 @@ type QueueList struct {
 }
 
 func (s *server) listQueues(ctx context.Context, tenant int32, _ *struct{}) (*answer[QueueList], error) {
-	queues, held, err := s.Store.QueueDepths(ctx, tenant)
+	queues, held, err := s.Store.Fleet.QueueDepths(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ type ReplicaList struct {
 }
 
 func (s *server) listReplicas(ctx context.Context, _ int32, _ *struct{}) (*answer[ReplicaList], error) {
-	records, err := s.Store.Replicas(ctx)
+	records, err := s.Store.Fleet.Replicas(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ type BreakerList struct {
 }
 
 func (s *server) listBreakers(ctx context.Context, tenant int32, _ *struct{}) (*answer[BreakerList], error) {
-	holds, err := s.Store.Holds(ctx, tenant)
+	holds, err := s.Store.Fleet.Holds(ctx, tenant)
 	return show(BreakerList{Data: holds}, err)
 }
 
@@ -103,6 +103,6 @@ func (s *server) resetBreakers(
 	if u, err := wire.CheckURL("http://" + host); err == nil && u.Port() != "" {
 		host = scheduler.HostOf(u)
 	}
-	n, err := s.Store.ResetHolds(ctx, tenant, host)
+	n, err := s.Store.Fleet.ResetHolds(ctx, tenant, host)
 	return show(BreakersReset{Matched: n}, err)
 }

@@ -68,7 +68,7 @@ func newForecastBook(s *store.Store) *forecastBook {
 			return nil, err
 		}
 		w := of.asked.window(now)
-		f, err := s.Forecast(ctx, of.tenant, w)
+		f, err := s.Jobs.Forecast(ctx, of.tenant, w)
 		return &knownForecast{Forecast: f, window: w}, err
 	}
 	return b

@@ -93,11 +93,11 @@ type getFreezeInput struct {
 }
 
 func (s *server) freeze(ctx context.Context, tenant int32, in *freezeInput) (*answer[FreezeState], error) {
-	return s.setFreeze(ctx, tenant, in, s.Store.Freeze)
+	return s.setFreeze(ctx, tenant, in, s.Store.Freezes.Freeze)
 }
 
 func (s *server) unfreeze(ctx context.Context, tenant int32, in *freezeInput) (*answer[FreezeState], error) {
-	return s.setFreeze(ctx, tenant, in, s.Store.Unfreeze)
+	return s.setFreeze(ctx, tenant, in, s.Store.Freezes.Unfreeze)
 }
 
 func (s *server) setFreeze(
@@ -141,12 +141,12 @@ func (f FreezeScope) of(ctx context.Context, tenant int32) (int32, error) {
 
 // freezeState reads what is frozen for a tenant, and counts the runs in flight of the scope.
 func (s *server) freezeState(ctx context.Context, tenant, scope int32) (*answer[FreezeState], error) {
-	state, err := s.Store.FreezeState(ctx, tenant)
+	state, err := s.Store.Freezes.FreezeState(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	if scope == freeze.Deployment {
-		all, err := s.Store.FreezeState(ctx, scope)
+		all, err := s.Store.Freezes.FreezeState(ctx, scope)
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +205,7 @@ func (b *freezeBook) all(ctx context.Context) (freeze.Freezes, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auth.LookupTimeout)
 	defer cancel()
-	known, err := b.store.Freezes(ctx)
+	known, err := b.store.Freezes.Freezes(ctx)
 	if err != nil {
 		return freeze.Freezes{}, err
 	}

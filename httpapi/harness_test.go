@@ -86,7 +86,7 @@ func (s *service) tenant(name string, settings ...tenants.Tenant) int32 {
 	s.t.Helper()
 	asked := append(settings, tenants.Tenant{Weight: 1})[0]
 	asked.Name = name
-	made, err := s.store.CreateTenant(s.t.Context(), asked)
+	made, err := s.store.Tenants.CreateTenant(s.t.Context(), asked)
 	must(s.t, err)
 	return made.ID
 }
@@ -94,9 +94,9 @@ func (s *service) tenant(name string, settings ...tenants.Tenant) int32 {
 // key creates a key of a tenant and returns it.
 func (s *service) key(tenant string, role auth.Role) string {
 	s.t.Helper()
-	id, err := s.store.TenantID(s.t.Context(), tenant)
+	id, err := s.store.Tenants.TenantID(s.t.Context(), tenant)
 	must(s.t, err)
-	key, _, err := s.store.CreateKey(s.t.Context(), id, tenants.NewKey{Name: string(role), Role: string(role)})
+	key, _, err := s.store.Tenants.CreateKey(s.t.Context(), id, tenants.NewKey{Name: string(role), Role: string(role)})
 	must(s.t, err)
 	return key
 }
@@ -360,10 +360,10 @@ func (s *service) dispatch(g *guard.Guard, ended chan<- domain.Outcome) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	done := make(chan error)
 	go func() {
-		done <- scheduler.Run(ctx, s.store, scheduler.Config{
+		done <- scheduler.Run(ctx, s.store.Claims, scheduler.Config{
 			Queues: map[string]int{"default": 20}, DrainTimeout: time.Second, Client: client,
 			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
-			Credentials: s.store, Chores: s.store.Chores(), Notices: s.store,
+			Credentials: s.store.Secrets, Chores: s.store.Chores(), Notices: s.store.Notices,
 			Finished: func(outcomes []domain.Outcome) {
 				for _, o := range outcomes {
 					ended <- o

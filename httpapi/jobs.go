@@ -112,7 +112,7 @@ type oneJobInput struct {
 }
 
 func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jobAnswer, error) {
-	record, err := s.Store.GetJob(ctx, tenant, in.Job)
+	record, err := s.Store.Jobs.GetJob(ctx, tenant, in.Job)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *server) deleteJob(ctx context.Context, tenant int32, in *deleteJobInput
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.Store.DeleteJob(ctx, tenant, in.Job, version)
+	return nil, s.Store.Jobs.DeleteJob(ctx, tenant, in.Job, version)
 }
 
 type listJobsInput struct {
@@ -165,7 +165,7 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 	if err != nil {
 		return nil, err
 	}
-	records, next, err := s.Store.ListJobs(ctx, tenant, jobs.Filter{
+	records, next, err := s.Store.Jobs.ListJobs(ctx, tenant, jobs.Filter{
 		State: domain.JobState(in.State), Queue: in.Queue, Labels: labels, NamePrefix: in.Name, Query: in.Q,
 		Among: among, PausedBy: pausedBy, Recent: in.Recent, Page: in.page(),
 	})
@@ -177,14 +177,14 @@ func (s *server) listJobs(ctx context.Context, tenant int32, in *listJobsInput) 
 // troubled returns the jobs that are failing or overdue, as the list asks for; nil: it asks for neither.
 func (s *server) troubled(ctx context.Context, tenant int32, in *listJobsInput) (among []uuid.UUID, err error) {
 	if in.Failing != "" {
-		if among, err = s.Store.FailingJobs(ctx, tenant); err != nil {
+		if among, err = s.Store.Overview.FailingJobs(ctx, tenant); err != nil {
 			return nil, err
 		}
 	}
 	if in.Overdue == "" {
 		return among, nil
 	}
-	overdue, err := s.Store.OverdueJobs(ctx, tenant)
+	overdue, err := s.Store.Overview.OverdueJobs(ctx, tenant)
 	if in.Failing == "" {
 		return overdue, err
 	}

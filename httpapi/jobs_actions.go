@@ -53,7 +53,7 @@ func (s *server) pauseJob(ctx context.Context, tenant int32, in *pauseJobInput) 
 	if err != nil {
 		return nil, err
 	}
-	return s.answerJob(s.Store.PauseJob(ctx, tenant, in.Job, pause.Note, until))
+	return s.answerJob(s.Store.Jobs.PauseJob(ctx, tenant, in.Job, pause.Note, until))
 }
 
 type resumeJobInput struct {
@@ -65,7 +65,7 @@ func (s *server) resumeJob(ctx context.Context, tenant int32, in *resumeJobInput
 	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
 		return nil, err
 	}
-	return s.answerJob(s.Store.ResumeJob(ctx, tenant, in.Job, in.Request.Value.Note))
+	return s.answerJob(s.Store.Jobs.ResumeJob(ctx, tenant, in.Job, in.Request.Value.Note))
 }
 
 type triggerJobInput struct {

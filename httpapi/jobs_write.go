@@ -76,7 +76,7 @@ func (s *server) putJob(ctx context.Context, tenant int32, in *putJobInput) (*jo
 	if in.isID() || in.any() {
 		return s.replaceJob(ctx, tenant, in, job, named, version, createOnly)
 	}
-	record, created, err := s.Store.PutJob(ctx, tenant, in.Job, job, version, createOnly)
+	record, created, err := s.Store.Jobs.PutJob(ctx, tenant, in.Job, job, version, createOnly)
 	out, err := s.answerJob(record, err)
 	if err == nil && created {
 		out.Status, out.Location = http.StatusCreated, jobPath(record.ID)
@@ -91,7 +91,7 @@ const placeholderName = "unnamed"
 func (s *server) replaceJob(
 	ctx context.Context, tenant int32, in *putJobInput, job jobs.NewJob, named bool, version *int32, createOnly bool,
 ) (*jobAnswer, error) {
-	record, err := s.Store.EditJob(ctx, tenant, in.Job, version, func(now jobs.Record) (jobs.NewJob, error) {
+	record, err := s.Store.Jobs.EditJob(ctx, tenant, in.Job, version, func(now jobs.Record) (jobs.NewJob, error) {
 		if createOnly {
 			return jobs.NewJob{}, problem.New(problem.CodeVersion,
 				"The job exists, and If-None-Match requires that it does not.")
@@ -121,7 +121,7 @@ func (s *server) patchJob(ctx context.Context, tenant int32, in *patchJobInput) 
 	if err != nil {
 		return nil, err
 	}
-	return s.answerJob(s.Store.EditJob(ctx, tenant, in.Job, version, func(now jobs.Record) (jobs.NewJob, error) {
+	return s.answerJob(s.Store.Jobs.EditJob(ctx, tenant, in.Job, version, func(now jobs.Record) (jobs.NewJob, error) {
 		job, err := applyPatch(&in.Request, now.Definition)
 		if fields := s.forbidden(tenant, "body", in.Request.Value.Definition); err == nil && len(fields) > 0 {
 			err = problem.Invalid(fields...) // only for URLs that the patch sets: the rules may have changed since

@@ -33,7 +33,7 @@ func TestKeysAreMadeUsedAndRevoked(t *testing.T) {
 	ci := s.with(key.Secret)
 	ci.create(minimal("n"))
 	ci.do("GET", path, "").code(problem.CodeForbidden)
-	must(t, s.store.NoteKeysUsed(t.Context()))
+	must(t, s.store.Tenants.NoteKeysUsed(t.Context()))
 	shown := admin.do("GET", path, "").want(200).hides(key.Secret)
 	if got := into[tenants.Key](shown); got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 {
 		t.Errorf("shown %s", shown.body)
@@ -90,7 +90,7 @@ func TestWhateverIsWrongWithAKeyTheAnswerIsTheSame(t *testing.T) {
 		WHERE prefix = $1`, strings.Split(expired, "_")[1])
 	s.tenant("gone")
 	orphan := s.key("gone", auth.RoleAdmin)
-	must(t, s.store.DeleteTenant(t.Context(), "gone"))
+	must(t, s.store.Tenants.DeleteTenant(t.Context(), "gone"))
 	last := good[len(good)-1:]
 	flipped := good[:len(good)-1] + map[bool]string{true: "A", false: "Q"}[last != "A"]
 	var want []byte
@@ -164,7 +164,7 @@ func TestKeysAreCheckedBeforeTheyAreMade(t *testing.T) {
 // idOf returns the id of a key.
 func (s *service) idOf(key string) string {
 	s.t.Helper()
-	_, id, err := s.store.FindKey(s.t.Context(), key)
+	_, id, err := s.store.Tenants.FindKey(s.t.Context(), key)
 	must(s.t, err)
 	return id.String()
 }

@@ -69,7 +69,7 @@ func (s *server) listNotices(ctx context.Context, tenant int32, in *listNoticesI
 	if id != nil {
 		filter.Job = *id
 	}
-	list, waiting, next, err := s.Store.ListNotices(ctx, tenant, filter)
+	list, waiting, next, err := s.Store.Notices.ListNotices(ctx, tenant, filter)
 	return show(Notices{List[notices.Notice]{list, pg.OrNull(next)}, waiting}, err)
 }
 
@@ -84,7 +84,7 @@ func (r *noticeRef) Exists() (err error) {
 }
 
 func (s *server) getNotice(ctx context.Context, tenant int32, in *noticeRef) (*answer[notices.Detail], error) {
-	detail, err := s.Store.GetNotice(ctx, tenant, in.id)
+	detail, err := s.Store.Notices.GetNotice(ctx, tenant, in.id)
 	return show(detail, err)
 }
 
@@ -150,7 +150,7 @@ func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInp
 	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
-	own, err := s.Store.GetTenantByID(ctx, tenant)
+	own, err := s.Store.Tenants.GetTenantByID(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (s *server) testNotify(ctx context.Context, tenant int32, in *testNotifyInp
 	case asked.Entry != nil:
 		list = []domain.Notify{asked.entry()}
 	case asked.Job != "":
-		record, err := s.Store.GetJob(ctx, tenant, asked.Job)
+		record, err := s.Store.Jobs.GetJob(ctx, tenant, asked.Job)
 		if err != nil {
 			return nil, err
 		}

@@ -56,7 +56,7 @@ func courier(t *testing.T, allowed []netip.Prefix) func(*Config) {
 		c.Guard = guard.New(allowed)
 		client := delivery.New(delivery.Config{Guard: c.Guard})
 		t.Cleanup(client.Close)
-		c.Courier = scheduler.NewCourier(c.Store, client, c.Mailer, c.Origin)
+		c.Courier = scheduler.NewCourier(c.Store.Secrets, client, c.Mailer, c.Origin)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestATestNoticeIsSentAtOnceAndAnsweredFor(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t)
 	s := serve(t, courier(t, guard.Loopback))
-	must(t, s.store.OpenVault(t.Context()))
+	must(t, s.store.Secrets.OpenVault(t.Context()))
 	test := func(body string) []NotifyResult {
 		t.Helper()
 		return into[NotifyResults](s.do("POST", "/v1/notify/test", body).want(200)).Data

@@ -49,7 +49,7 @@ type ZoneData struct {
 }
 
 func (s *server) getOverview(ctx context.Context, tenant int32, _ *struct{}) (*answer[Overview], error) {
-	figures, err := s.Store.Overview(ctx, tenant)
+	figures, err := s.Store.Overview.Overview(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -61,5 +61,5 @@ func (s *server) getOverview(ctx context.Context, tenant int32, _ *struct{}) (*a
 }
 
 func (s *server) getJobStats(ctx context.Context, tenant int32, in *JobRef) (*answer[runs.JobStats], error) {
-	return show(s.Store.JobStats(ctx, tenant, in.Job))
+	return show(s.Store.Runs.JobStats(ctx, tenant, in.Job))
 }

@@ -229,7 +229,7 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 			Assignment: a, Verdict: domain.Await, StartedAt: *shown.StartedAt, FinishedAt: *shown.StartedAt, HTTPStatus: 202,
 			RetryIn: -1,
 		}
-		if _, err := s.store.Finish(t.Context(), []domain.Outcome{o}, nil); err != nil {
+		if _, err := s.store.Claims.Finish(t.Context(), []domain.Outcome{o}, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, sql := range []string{
@@ -244,7 +244,7 @@ func TestASilentTargetIsCalledSilent(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := s.store.ClaimReady(t.Context(), claim); err != nil { // starts the next attempt
+		if _, err := s.store.Claims.ClaimReady(t.Context(), claim); err != nil { // starts the next attempt
 			t.Fatal(err)
 		}
 	}

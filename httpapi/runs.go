@@ -73,24 +73,24 @@ func (r *RunRef) Exists() (err error) {
 }
 
 func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[runs.Run], error) {
-	run, err := s.Store.GetRun(ctx, tenant, in.id)
+	run, err := s.Store.Runs.GetRun(ctx, tenant, in.id)
 	if err != nil {
 		return nil, err
 	}
 	run.Request = showRequest(run, s.Origin)
 	one := []runs.Run{run}
-	if err := s.Store.FillCauses(ctx, tenant, one); err != nil {
+	if err := s.Store.Runs.FillCauses(ctx, tenant, one); err != nil {
 		return nil, err
 	}
 	run = one[0]
 	if !run.Status.Final() {
-		run.WaitingFor, err = s.Store.RunWaitsFor(ctx, tenant, in.id)
+		run.WaitingFor, err = s.Store.Runs.RunWaitsFor(ctx, tenant, in.id)
 	}
 	return show(run, err)
 }
 
 func (s *server) cancelRun(ctx context.Context, tenant int32, in *RunRef) (*answer[runs.Run], error) {
-	return show(s.Store.CancelRun(ctx, tenant, in.id))
+	return show(s.Store.Runs.CancelRun(ctx, tenant, in.id))
 }
 
 // aYear says where a page of runs ends before its limit: see runs.MostDays.
@@ -168,7 +168,7 @@ func (s *server) listJobRuns(
 	out, err := s.answerRuns(ctx, tenant, filter, in.short())
 	if err == nil && len(out.Body.Data) == 0 && in.isID() {
 		// No runs, or no such job? A job that was deleted before its first run counts as not found.
-		_, err = s.Store.GetJob(ctx, tenant, in.Job)
+		_, err = s.Store.Jobs.GetJob(ctx, tenant, in.Job)
 	}
 	return out, err
 }
@@ -176,9 +176,9 @@ func (s *server) listJobRuns(
 func (s *server) answerRuns(
 	ctx context.Context, tenant int32, filter runs.Filter, short bool,
 ) (*answer[List[ListedRun]], error) {
-	records, next, err := s.Store.ListRuns(ctx, tenant, filter)
+	records, next, err := s.Store.Runs.ListRuns(ctx, tenant, filter)
 	if err == nil && !short {
-		err = s.Store.FillCauses(ctx, tenant, records)
+		err = s.Store.Runs.FillCauses(ctx, tenant, records)
 	}
 	return listOf(records, next, err, func(r runs.Run) ListedRun { return ListedRun{r, short} })
 }

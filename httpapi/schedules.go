@@ -94,7 +94,7 @@ type upcomingInput struct {
 }
 
 func (s *server) upcoming(ctx context.Context, tenant int32, in *upcomingInput) (*answer[Upcoming], error) {
-	record, err := s.Store.GetJob(ctx, tenant, in.Job)
+	record, err := s.Store.Jobs.GetJob(ctx, tenant, in.Job)
 	if err != nil {
 		return nil, err
 	}

@@ -96,11 +96,11 @@ type SecretRef struct {
 func (r SecretRef) Exists() error { return mayExist(r.Name) }
 
 func (s *server) listSecrets(ctx context.Context, tenant int32, in *Paging) (*answer[List[secrets.Secret]], error) {
-	return pageOf(s.Store.ListSecrets(ctx, tenant, in.page()))
+	return pageOf(s.Store.Secrets.ListSecrets(ctx, tenant, in.page()))
 }
 
 func (s *server) getSecret(ctx context.Context, tenant int32, in *SecretRef) (*answer[secrets.Secret], error) {
-	return show(s.Store.GetSecret(ctx, tenant, in.Name))
+	return show(s.Store.Secrets.GetSecret(ctx, tenant, in.Name))
 }
 
 type secretAnswer struct {
@@ -125,7 +125,7 @@ func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput
 	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
-	record, created, err := s.Store.PutSecret(ctx, tenant, in.Name, in.Request.Value.Value.Value(),
+	record, created, err := s.Store.Secrets.PutSecret(ctx, tenant, in.Name, in.Request.Value.Value.Value(),
 		in.Request.Value.Description)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput
 }
 
 func (s *server) deleteSecret(ctx context.Context, tenant int32, in *SecretRef) (*struct{}, error) {
-	return nil, s.Store.DeleteSecret(ctx, tenant, in.Name)
+	return nil, s.Store.Secrets.DeleteSecret(ctx, tenant, in.Name)
 }
 
 // NewSigningSecret is a signing secret that was just created.
@@ -155,14 +155,14 @@ type SigningSecretList struct {
 func (s *server) listSigningSecrets(
 	ctx context.Context, tenant int32, _ *struct{},
 ) (*answer[SigningSecretList], error) {
-	records, err := s.Store.ListSigningSecrets(ctx, tenant)
+	records, err := s.Store.Secrets.ListSigningSecrets(ctx, tenant)
 	return show(SigningSecretList{Data: records}, err)
 }
 
 func (s *server) createSigningSecret(
 	ctx context.Context, tenant int32, _ *struct{},
 ) (*answer[NewSigningSecret], error) {
-	record, secret, err := s.Store.MakeSigningSecret(ctx, tenant)
+	record, secret, err := s.Store.Secrets.MakeSigningSecret(ctx, tenant)
 	return show(NewSigningSecret{record, secret}, err)
 }
 
@@ -191,5 +191,5 @@ func (s *server) deleteSigningSecret(
 				problem.Clip(in.In), longestGrace))
 		}
 	}
-	return nil, s.Store.DeleteSigningSecret(ctx, tenant, in.id, grace)
+	return nil, s.Store.Secrets.DeleteSigningSecret(ctx, tenant, in.id, grace)
 }

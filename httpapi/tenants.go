@@ -112,7 +112,7 @@ func (s *server) createTenant(ctx context.Context, _ int32, in *createTenantInpu
 	if err := in.Request.Check(asked.validate()...); err != nil {
 		return nil, err
 	}
-	t, err := s.Store.CreateTenant(ctx, asked.tenant())
+	t, err := s.Store.Tenants.CreateTenant(ctx, asked.tenant())
 	return &tenantAnswer{tenantPath(t.Name), t}, err
 }
 
@@ -125,11 +125,11 @@ type TenantRef struct {
 func (t TenantRef) Exists() error { return mayExist(t.Tenant) }
 
 func (s *server) getTenant(ctx context.Context, _ int32, in *TenantRef) (*answer[TenantWithUsage], error) {
-	return s.withUsage(ctx)(s.Store.GetTenant(ctx, in.Tenant))
+	return s.withUsage(ctx)(s.Store.Tenants.GetTenant(ctx, in.Tenant))
 }
 
 func (s *server) getOwnTenant(ctx context.Context, tenant int32, _ *struct{}) (*answer[TenantWithUsage], error) {
-	return s.withUsage(ctx)(s.Store.GetTenantByID(ctx, tenant))
+	return s.withUsage(ctx)(s.Store.Tenants.GetTenantByID(ctx, tenant))
 }
 
 func (s *server) withUsage(ctx context.Context) func(tenants.Tenant, error) (*answer[TenantWithUsage], error) {
@@ -137,7 +137,7 @@ func (s *server) withUsage(ctx context.Context) func(tenants.Tenant, error) (*an
 		if err != nil {
 			return nil, err
 		}
-		jobs, err := s.Store.CountJobs(ctx, t)
+		jobs, err := s.Store.Tenants.CountJobs(ctx, t)
 		return show(TenantWithUsage{t, TenantUsage{Jobs: jobs}}, err)
 	}
 }
@@ -147,7 +147,7 @@ func (s *server) listTenants(ctx context.Context, _ int32, in *Paging) (*answer[
 	if in.Cursor != "" && !domain.NameForm.MatchString(in.Cursor) {
 		return nil, &pg.CursorError{Cursor: in.Cursor}
 	}
-	page, more, err := s.Store.ListTenants(ctx, in.Cursor, in.Limit)
+	page, more, err := s.Store.Tenants.ListTenants(ctx, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ type patchTenantInput struct {
 }
 
 func (s *server) patchTenant(ctx context.Context, _ int32, in *patchTenantInput) (*tenantAnswer, error) {
-	return changed(s.Store.EditTenant(ctx, in.Tenant, func(t *tenants.Tenant) error {
+	return changed(s.Store.Tenants.EditTenant(ctx, in.Tenant, func(t *tenants.Tenant) error {
 		return patchSettings(&in.Request, t)
 	}))
 }
@@ -172,7 +172,7 @@ func (s *server) patchTenant(ctx context.Context, _ int32, in *patchTenantInput)
 type patchOwnTenantInput struct{ Request body.Body[TenantNotify] }
 
 func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnTenantInput) (*tenantAnswer, error) {
-	own, err := s.Store.GetTenantByID(ctx, tenant)
+	own, err := s.Store.Tenants.GetTenantByID(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (s *server) patchOwnTenant(ctx context.Context, tenant int32, in *patchOwnT
 	if err := json.Unmarshal(in.Request.Raw, &given); err != nil {
 		return nil, fmt.Errorf("reading the patch: %w", err)
 	}
-	return changed(s.Store.EditTenant(ctx, own.Name, func(t *tenants.Tenant) error {
+	return changed(s.Store.Tenants.EditTenant(ctx, own.Name, func(t *tenants.Tenant) error {
 		if _, ok := given["notify"]; ok {
 			t.Notify = asked.Notify
 		}
@@ -206,5 +206,5 @@ func patchSettings(patch *body.Body[TenantSettings], t *tenants.Tenant) error {
 }
 
 func (s *server) deleteTenant(ctx context.Context, _ int32, in *TenantRef) (*struct{}, error) {
-	return nil, s.Store.DeleteTenant(ctx, in.Tenant)
+	return nil, s.Store.Tenants.DeleteTenant(ctx, in.Tenant)
 }

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"punctual/httpapi/auth"
@@ -16,17 +19,27 @@ import (
 // limit. The settings are validated like those of a request.
 func SetTenant(t *tenants.Tenant, given map[string]string) error {
 	patch := map[string]any{}
-	for name, text := range given {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		text := given[name]
+		number, err := strconv.Atoi(text)
 		switch {
 		case text == "":
 		case text == "none":
 			patch[name] = nil
 		case name == "allowed_targets":
 			patch[name] = strings.Split(text, ",")
-		case json.Valid([]byte(text)):
+		case name == "notify":
+			if !json.Valid([]byte(text)) {
+				return fmt.Errorf(`--notify: %q is not JSON; write a list such as `+
+					`'[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, problem.Clip(text))
+			}
 			patch[name] = json.RawMessage(text)
+		case name == "min_interval", name == "max_key_age":
+			patch[name] = text
+		case err != nil:
+			return fmt.Errorf("--%s: %q is not a number", strings.ReplaceAll(name, "_", "-"), text)
 		default:
-			patch[name] = text // a length, or what the decoder refuses
+			patch[name] = number
 		}
 	}
 	raw, err := body.Render(patch)

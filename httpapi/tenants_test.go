@@ -165,7 +165,7 @@ func TestRequestsPerSecondAreLimitedOnAllReplicasTogether(t *testing.T) {
 	if beta.header.Get("RateLimit-Limit") != "" {
 		t.Errorf("no limit, and headers %v", beta.header)
 	}
-	if _, err := s.store.EditTenant(t.Context(), "alpha", func(t *tenants.Tenant) error {
+	if _, err := s.store.Tenants.EditTenant(t.Context(), "alpha", func(t *tenants.Tenant) error {
 		t.MaxRequestsPerSecond = nil
 		return nil
 	}); err != nil {

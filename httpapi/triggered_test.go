@@ -40,7 +40,7 @@ func TestARunSaysWhoAskedForIt(t *testing.T) {
 	admin.do("POST", "/v1/dead-letters/replay", `{"filter":{}}`).want(202)
 	admin.do("POST", "/v1/jobs/n/backfill", between(3*time.Hour, time.Hour, `,"concurrency":"allow"`)).want(202)
 	until(t, "the operations to end", func() bool {
-		_, left, err := s.store.Operate(t.Context())
+		_, left, err := s.store.Letters.Operate(t.Context())
 		must(t, err)
 		return !left
 	})

@@ -51,7 +51,7 @@ type jobPageInput struct {
 func (s *server) listJobChanges(
 	ctx context.Context, tenant int32, in *jobPageInput,
 ) (*answer[List[audit.JobChange]], error) {
-	id, err := s.Store.FindJob(ctx, tenant, in.Job)
+	id, err := s.Store.Jobs.FindJob(ctx, tenant, in.Job)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (s *server) listJobChanges(
 func (s *server) listVersions(
 	ctx context.Context, tenant int32, in *jobPageInput,
 ) (*answer[List[jobs.Version]], error) {
-	return pageOf(s.Store.ListVersions(ctx, tenant, in.Job, in.page()))
+	return pageOf(s.Store.Jobs.ListVersions(ctx, tenant, in.Job, in.page()))
 }
 
 // VersionRef is the input of operations on one version of a job.
@@ -79,7 +79,7 @@ type getVersionInput struct {
 func (s *server) getVersion(
 	ctx context.Context, tenant int32, in *getVersionInput,
 ) (*answer[jobs.WholeVersion], error) {
-	return show(s.Store.GetVersion(ctx, tenant, in.Job, in.Version, in.Against))
+	return show(s.Store.Jobs.GetVersion(ctx, tenant, in.Job, in.Version, in.Against))
 }
 
 type restoreVersionInput struct {
@@ -92,7 +92,7 @@ func (s *server) restoreVersion(ctx context.Context, tenant int32, in *restoreVe
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.Store.RestoreVersion(ctx, tenant, in.Job, in.Version, version, func(d domain.Definition) error {
+	record, err := s.Store.Jobs.RestoreVersion(ctx, tenant, in.Job, in.Version, version, func(d domain.Definition) error {
 		fields := append(api.Within("definition", d.Validate()), s.forbidden(tenant, "definition", d)...)
 		if len(fields) > 0 {
 			return problem.Invalid(fields...)

@@ -166,7 +166,7 @@ func TestAVersionIsRestoredByTheRulesOfToday(t *testing.T) {
 	admin.do("DELETE", "/v1/secrets/gone", "").want(204)
 	restore(admin).blames("definition.target.auth.secret")
 	admin.do("PUT", "/v1/secrets/gone", `{"value":"s3cret"}`).want(201)
-	_, err := s.store.EditTenant(t.Context(), "default", func(t *tenants.Tenant) error {
+	_, err := s.store.Tenants.EditTenant(t.Context(), "default", func(t *tenants.Tenant) error {
 		t.MinInterval = new(domain.DurationOf(60e9))
 		return nil
 	})

@@ -15,7 +15,7 @@ import (
 func (c claimer) draws(keep, slots, starts int) scheduler.Allowance {
 	c.t.Helper()
 	wish := scheduler.Wish{Tenant: c.tenant, Keep: keep, Slots: slots, Starts: starts}
-	got, err := c.Draw(c.t.Context(), c.replica, []scheduler.Wish{wish})
+	got, err := c.Claims.Draw(c.t.Context(), c.replica, []scheduler.Wish{wish})
 	if err != nil || len(got) != 1 {
 		c.t.Fatalf("%+v, error %v", got, err)
 	}
@@ -118,7 +118,7 @@ func TestReplicasThatDrawAtTheSameTimeNeverExceedALimit(t *testing.T) {
 					mu.Unlock()
 					wishes = append(wishes, scheduler.Wish{Tenant: tenant, Keep: mine[tenant], Slots: slots})
 				}
-				got, err := d.Draw(t.Context(), d.replica, wishes)
+				got, err := d.Claims.Draw(t.Context(), d.replica, wishes)
 				if err != nil {
 					t.Error(err)
 					return
@@ -233,7 +233,7 @@ func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 		c.exec(`ANALYZE punctual.schedules, punctual.ready`)
 	}
 	queues := []int16{c.queue}
-	next, err := c.NextDue(t.Context(), scheduler.LookInto{queues, queues, nil, queues}, true)
+	next, err := c.Claims.NextDue(t.Context(), scheduler.LookInto{queues, queues, nil, queues}, true)
 	if err != nil || !next.Schedule.After(next.Now) || !next.Ready.IsZero() {
 		t.Errorf("%+v, error %v", next, err)
 	}

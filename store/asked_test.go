@@ -10,16 +10,17 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/store/claim"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/pg"
 )
 
 // deaf is a store whose heartbeats ask for no chore.
-type deaf struct{ *Store }
+type deaf struct{ *claim.Claims }
 
 func (d deaf) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Condition) (scheduler.Pulse, error) {
-	pulse, err := d.Store.Renew(ctx, replica, is)
+	pulse, err := d.Claims.Renew(ctx, replica, is)
 	pulse.Chores = nil
 	return pulse, err
 }
@@ -28,7 +29,7 @@ func (d deaf) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Conditi
 func TestTheReplicaThatWritesAnOperationNeedsNoHeartbeatToWorkOnIt(t *testing.T) {
 	c := newCRUD(t)
 	c.create("a", never)
-	c.replicateOn(deaf{c.Store}, "default", 1)
+	c.replicateOn(deaf{c.Claims}, "default", 1)
 	for _, action := range []jobs.Action{jobs.PauseMany, jobs.ResumeMany} {
 		o := c.startJobs(changing(action, jobs.Filter{}))
 		c.until("the end of a "+string(action), `SELECT state = 'done' FROM punctual.operations WHERE id = $1`, o.ID)
@@ -43,7 +44,7 @@ func (c crud) asked() (chores []string) {
 	}
 	for _, name := range names {
 		select {
-		case <-c.Asked(name):
+		case <-c.Claims.Asked(name):
 			chores = append(chores, name)
 		default:
 		}
@@ -73,7 +74,7 @@ func TestWorkThatIsWrittenForAChoreAsksForTheChore(t *testing.T) {
 		{"a recovery", scheduler.ChoreNotices, func() { c.wellAgain("a") }},
 		{"a failure that nobody is told of", "", func() { c.finish(failed(c.begun("silent"))) }},
 		{"a reset", scheduler.ChoreHolds, func() {
-			_, err := c.ResetHolds(t.Context(), c.tenant, "")
+			_, err := c.Fleet.ResetHolds(t.Context(), c.tenant, "")
 			must(t, err)
 		}},
 	} {
@@ -91,7 +92,7 @@ func TestWorkThatIsNotCommittedAsksForNoChore(t *testing.T) {
 	c.create("a", never)
 	undone := errors.New("undone")
 	start := func(tx *pg.Tx) error {
-		_, err := c.Operator(pg.Writes{DB: c.db, Tenant: c.tenant, Tx: tx}).
+		_, err := c.Letters.Operator(pg.Writes{DB: c.db, Tenant: c.tenant, Tx: tx}).
 			StartJobs(t.Context(), changing(jobs.PauseMany, jobs.Filter{}))
 		return err
 	}

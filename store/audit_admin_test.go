@@ -32,36 +32,36 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	c := newCRUD(t)
 	ctx := audit.WithActor(t.Context(),
 		audit.Actor{Kind: audit.Key, Name: "alice", Address: netip.MustParseAddr("203.0.113.7")})
-	team, err := c.CreateTenant(ctx, tenants.Tenant{Name: "team", Weight: 1})
+	team, err := c.Tenants.CreateTenant(ctx, tenants.Tenant{Name: "team", Weight: 1})
 	c.must(err)
 	const limited = `"max_jobs":7,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,` +
 		`"min_interval":null,"max_key_age":null,"allowed_targets":[],"notify":[]}`
 	unlimited := strings.Replace(limited, "7", "null", 1)
 	edit := func() error {
-		_, err := c.EditTenant(ctx, "team", func(t *tenants.Tenant) error {
+		_, err := c.Tenants.EditTenant(ctx, "team", func(t *tenants.Tenant) error {
 			t.MaxJobs = new(7)
 			return nil
 		})
 		return err
 	}
 	put := func(value string) error {
-		_, _, err := c.PutSecret(ctx, team.ID, "token", value, "of billing")
+		_, _, err := c.Secrets.PutSecret(ctx, team.ID, "token", value, "of billing")
 		return err
 	}
-	sign := func() error { _, _, err := c.MakeSigningSecret(ctx, team.ID); return err }
+	sign := func() error { _, _, err := c.Secrets.MakeSigningSecret(ctx, team.ID); return err }
 	unsign := func() error {
-		live, err := c.ListSigningSecrets(ctx, team.ID)
+		live, err := c.Secrets.ListSigningSecrets(ctx, team.ID)
 		c.must(err)
 		if len(live) == 0 {
 			return errors.New("there is no signing secret")
 		}
-		return c.DeleteSigningSecret(ctx, team.ID, live[0].ID, 0)
+		return c.Secrets.DeleteSigningSecret(ctx, team.ID, live[0].ID, 0)
 	}
 	var since uuid.UUID
 	var key, all string
 	var made tenants.Key
 	create := func() (err error) {
-		key, made, err = c.CreateKey(ctx, team.ID, tenants.NewKey{Name: "ci", Role: "editor", Never: true})
+		key, made, err = c.Tenants.CreateKey(ctx, team.ID, tenants.NewKey{Name: "ci", Role: "editor", Never: true})
 		return err
 	}
 	const shown = `{"prefix":"PREFIX","role":"editor"}`
@@ -77,8 +77,8 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 		{"a key", create, "api_key.create ci -> " + shown},
 		{"a limit", edit, `tenant.update team {"weight":1,` + unlimited + ` -> {"weight":1,` + limited},
 		{"the same limit again", edit, ""},
-		{"a revoked key", func() error { return c.RevokeKey(ctx, team.ID, made.ID) }, "api_key.revoke ci " + shown + " ->"},
-		{"a key revoked again", func() error { return c.RevokeKey(ctx, team.ID, made.ID) }, ""},
+		{"a revoked key", func() error { return c.Tenants.RevokeKey(ctx, team.ID, made.ID) }, "api_key.revoke ci " + shown + " ->"},
+		{"a key revoked again", func() error { return c.Tenants.RevokeKey(ctx, team.ID, made.ID) }, ""},
 		{
 			"a secret", func() error { return put("planted-one") },
 			`secret.put token -> {"description":"of billing","version":1}`,
@@ -88,12 +88,12 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 			"another value", func() error { return put("planted-two") },
 			`secret.put token {"description":"of billing","version":1} -> {"description":"of billing","version":2}`,
 		},
-		{"no secret", func() error { return c.DeleteSecret(ctx, team.ID, "token") }, "secret.delete token ->"},
+		{"no secret", func() error { return c.Secrets.DeleteSecret(ctx, team.ID, "token") }, "secret.delete token ->"},
 		{"a signing secret", sign, `signing_secret.create -> {"expires_at":null}`},
 		{"another", sign, `signing_secret.create -> {"expires_at":null}`},
 		{"one less", unsign, `signing_secret.delete {"expires_at":null} ->`},
 		{
-			"no tenant", func() error { return c.DeleteTenant(ctx, "team") },
+			"no tenant", func() error { return c.Tenants.DeleteTenant(ctx, "team") },
 			`tenant.delete team {"weight":1,` + limited + " ->",
 		},
 	} {
@@ -115,7 +115,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 func TestARotationHasAnEntry(t *testing.T) {
 	c := newCRUD(t)
 	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "alice"})
-	if _, err := c.RotateSecrets(ctx, nil); err != nil {
+	if _, err := c.Secrets.RotateSecrets(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.wantCount(1, "entries", `SELECT count(*)

@@ -78,15 +78,15 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 			return nil
 		}, "", ``, ``},
 		{"a PUT that changes nothing", func() error {
-			_, _, err := c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition}, nil, false)
+			_, _, err := c.Jobs.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition}, nil, false)
 			return err
 		}, "", ``, ``},
 		{"a PUT", func() error {
-			_, _, err := c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: described}, nil, false)
+			_, _, err := c.Jobs.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: described}, nil, false)
 			return err
 		}, "job.update a", `{"version":1,"state":"active","definition":{`, `{"version":2,"state":"active","definition":{`},
 		{"a PUT of a new name", func() error {
-			_, _, err := c.PutJob(ctx, c.tenant, "b", jobs.NewJob{Definition: described}, nil, false)
+			_, _, err := c.Jobs.PutJob(ctx, c.tenant, "b", jobs.NewJob{Definition: described}, nil, false)
 			return err
 		}, "job.create b", ``, `{"version":1,"state":"active","definition":{`},
 		{"a batch", func() error {
@@ -96,33 +96,33 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 			return err
 		}, "job.update a, job.create c", ``, ``},
 		{"a rename", func() error {
-			_, err := c.EditJob(ctx, c.tenant, "c", nil,
+			_, err := c.Jobs.EditJob(ctx, c.tenant, "c", nil,
 				func(jobs.Record) (jobs.NewJob, error) { return jobs.NewJob{Definition: called(described, "d")}, nil })
 			return err
 		}, "job.update d", `{"version":1,`, `{"version":2,`},
 		{"an edit that fails", func() error {
-			_, _ = c.EditJob(ctx, c.tenant, "d", nil,
+			_, _ = c.Jobs.EditJob(ctx, c.tenant, "d", nil,
 				func(jobs.Record) (jobs.NewJob, error) { return jobs.NewJob{Definition: definition}, nil })
 			return nil
 		}, "", ``, ``},
 		{"an edit that pauses", func() error {
-			_, err := c.EditJob(ctx, c.tenant, "d", nil,
+			_, err := c.Jobs.EditJob(ctx, c.tenant, "d", nil,
 				func(r jobs.Record) (jobs.NewJob, error) {
 					return jobs.NewJob{Definition: r.Definition, Paused: new(true)}, nil
 				})
 			return err
 		}, "job.pause d", `{"version":2,"state":"active"}`, `{"version":3,"state":"paused"}`},
 		{
-			"a pause", func() error { _, err := c.PauseJob(ctx, c.tenant, "a", "moving", &until); return err },
+			"a pause", func() error { _, err := c.Jobs.PauseJob(ctx, c.tenant, "a", "moving", &until); return err },
 			"job.pause a", `{"version":3,"state":"active"}`,
 			`{"version":4,"state":"paused","paused_until":"` + until.Format(time.RFC3339) + `","note":"moving"}`,
 		},
 		{
-			"the same pause", func() error { _, err := c.PauseJob(ctx, c.tenant, "a", "moving", &until); return err },
+			"the same pause", func() error { _, err := c.Jobs.PauseJob(ctx, c.tenant, "a", "moving", &until); return err },
 			"", ``, ``,
 		},
 		{
-			"a resume", func() error { _, err := c.ResumeJob(ctx, c.tenant, "a", "moved"); return err },
+			"a resume", func() error { _, err := c.Jobs.ResumeJob(ctx, c.tenant, "a", "moved"); return err },
 			"job.resume a",
 			`{"version":4,"state":"paused","paused_until":"` + until.Format(time.RFC3339) + `","note":"moving"}`,
 			`{"version":5,"state":"active","note":"moved"}`,
@@ -138,17 +138,17 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 			return err
 		}, "", ``, ``},
 		{
-			"a cancel", func() error { _, err := c.CancelRun(ctx, c.tenant, run); return err },
+			"a cancel", func() error { _, err := c.Runs.CancelRun(ctx, c.tenant, run); return err },
 			"run.cancel a", `{"status":"pending"}`, `{"status":"cancelled","reason":"cancelled_by_user"}`,
 		},
-		{"a second cancel", func() error { _, err := c.CancelRun(ctx, c.tenant, run); return err }, "", ``, ``},
+		{"a second cancel", func() error { _, err := c.Runs.CancelRun(ctx, c.tenant, run); return err }, "", ``, ``},
 		{"a resolution", func() error {
 			dead = c.deadLetter("a")
-			_, err := c.ResolveDeadLetter(ctx, c.tenant, dead, "by hand")
+			_, err := c.Letters.ResolveDeadLetter(ctx, c.tenant, dead, "by hand")
 			return err
 		}, "dead_letter.resolve a", `{"resolved":false}`, `{"resolved":true,"note":"by hand"}`},
 		{
-			"a second resolution", func() error { _, err := c.ResolveDeadLetter(ctx, c.tenant, dead, "x"); return err },
+			"a second resolution", func() error { _, err := c.Letters.ResolveDeadLetter(ctx, c.tenant, dead, "x"); return err },
 			"", ``, ``,
 		},
 		{
@@ -160,18 +160,18 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 				c.deadLetter("a")
 				o, err := c.For(c.tenant).StartOperation(ctx, letters.BulkRequest{Kind: letters.OperationReplay, Note: "all"})
 				if err == nil {
-					_, err = c.CancelOperation(ctx, c.tenant, o.ID)
+					_, err = c.Letters.CancelOperation(ctx, c.tenant, o.ID)
 				}
 				return err
 			}, "operation.create , operation.cancel ", `{"kind":"replay","state":"running","matched":1,"done":0}`,
 			`{"kind":"replay","state":"cancelled","matched":1,"done":0}`,
 		},
 		{"counting", func() error {
-			_, err := c.CountDeadLetters(ctx, c.tenant, letters.BulkRequest{Kind: letters.OperationReplay})
+			_, err := c.Letters.CountDeadLetters(ctx, c.tenant, letters.BulkRequest{Kind: letters.OperationReplay})
 			return err
 		}, "", ``, ``},
 		{"a backfill", func() error {
-			p, err := c.PlanBackfill(ctx, c.tenant,
+			p, err := c.Letters.PlanBackfill(ctx, c.tenant,
 				letters.BackfillRequest{Job: "a", From: time.Now().Add(-2 * time.Hour), To: time.Now()})
 			if err == nil {
 				_, err = c.For(c.tenant).StartBackfill(ctx, p)
@@ -179,7 +179,7 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 			return err
 		}, "job.backfill a", ``, `{"operation":"`},
 		{
-			"a delete", func() error { return c.DeleteJob(ctx, c.tenant, "b", nil) },
+			"a delete", func() error { return c.Jobs.DeleteJob(ctx, c.tenant, "b", nil) },
 			"job.delete b", `{"version":1,"state":"active","definition":{`, ``,
 		},
 	} {
@@ -234,7 +234,7 @@ func TestAPauseThatRunsOutIsTheSystems(t *testing.T) {
 	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "bob"})
 	job := c.create("job")
 	slot, until := began.Add(30*time.Minute), began.Add(time.Hour)
-	if _, err := c.PauseJob(ctx, c.tenant, "job", "moving", &until); err != nil {
+	if _, err := c.Jobs.PauseJob(ctx, c.tenant, "job", "moving", &until); err != nil {
 		t.Fatal(err)
 	}
 	if e := c.explained("job", slot); e.Pause == nil || orEmpty(e.Pause.By) != "command bob" ||
@@ -259,7 +259,7 @@ func TestListAuditSelects(t *testing.T) {
 	c.create("b")
 	c.edit("b", func(d *domain.Definition) { d.Name = "c" })
 	alice := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Token, Name: "alice"})
-	must(t, c.DeleteJob(alice, c.tenant, "c", nil))
+	must(t, c.Jobs.DeleteJob(alice, c.tenant, "c", nil))
 	keyID := uuid.New()
 	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)
 		VALUES ($1, $2, 'deploy', 'punctual_x', sha256('x'), 'admin', 'test')`, keyID, c.tenant)

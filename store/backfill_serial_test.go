@@ -27,7 +27,7 @@ func TestABackfillOneAtATimeWaitsForTheEndOfItsPreviousRun(t *testing.T) {
 		t.Helper()
 		c.nextBatch()
 		c.nextBatch()
-		got, err := c.GetOperation(t.Context(), c.tenant, o.ID)
+		got, err := c.Letters.GetOperation(t.Context(), c.tenant, o.ID)
 		must(t, err)
 		if got.WaitingForRun == nil || *got.WaitingForRun != want {
 			t.Errorf("%s, it waits for %v, want %s", when, got.WaitingForRun, want)
@@ -86,7 +86,7 @@ func TestTwoBackfillsOfAJobGoOneAtATimeTogether(t *testing.T) {
 		ended := make(chan error)
 		for range 4 {
 			go func() {
-				_, _, err := c.Operate(t.Context())
+				_, _, err := c.Letters.Operate(t.Context())
 				ended <- err
 			}()
 		}

@@ -18,7 +18,7 @@ import (
 
 func (c crud) plan(r letters.BackfillRequest) letters.BackfillPlan {
 	c.t.Helper()
-	p, err := c.PlanBackfill(c.t.Context(), c.tenant, r)
+	p, err := c.Letters.PlanBackfill(c.t.Context(), c.tenant, r)
 	must(c.t, err)
 	return p
 }
@@ -26,7 +26,7 @@ func (c crud) plan(r letters.BackfillRequest) letters.BackfillPlan {
 // fills returns how many runs a backfill would make.
 func (c crud) fills(r letters.BackfillRequest) int {
 	c.t.Helper()
-	n, err := c.CountBackfill(c.t.Context(), c.plan(r))
+	n, err := c.Letters.CountBackfill(c.t.Context(), c.plan(r))
 	must(c.t, err)
 	return n
 }
@@ -189,7 +189,7 @@ func TestBackfillIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := c.PlanBackfill(t.Context(), c.tenant,
+			_, err := c.Letters.PlanBackfill(t.Context(), c.tenant,
 				letters.BackfillRequest{Job: test.job, From: now.Add(-test.from), To: now.Add(-test.to)})
 			if len(domain.BlamesOf(err)) == 0 {
 				t.Fatalf("error %v", err)
@@ -201,7 +201,7 @@ func TestBackfillIsRefused(t *testing.T) {
 			}
 		})
 	}
-	_, err := c.PlanBackfill(t.Context(), c.tenant,
+	_, err := c.Letters.PlanBackfill(t.Context(), c.tenant,
 		letters.BackfillRequest{Job: "a", From: now.Add(-DefaultRetention - time.Hour), To: now})
 	_, earliest, _ := strings.Cut(fmt.Sprint(err), "at the earliest ")
 	if named, err := time.Parse(time.RFC3339, earliest); err != nil || named.Before(now.Add(-DefaultRetention)) ||
@@ -214,10 +214,10 @@ func TestBackfillIsRefused(t *testing.T) {
 		t.Errorf("%d slots", p.Matched())
 	}
 	for _, ref := range []string{"gone", "nobody", uuid.NewString()} {
-		_, err := c.PlanBackfill(t.Context(), c.tenant, letters.BackfillRequest{Job: ref, From: now.Add(-time.Hour), To: now})
+		_, err := c.Letters.PlanBackfill(t.Context(), c.tenant, letters.BackfillRequest{Job: ref, From: now.Add(-time.Hour), To: now})
 		wantError(t, err, ErrNotFound)
 	}
-	_, err = c.PlanBackfill(t.Context(), c.tenant+1, letters.BackfillRequest{Job: "a", From: now.Add(-time.Hour), To: now})
+	_, err = c.Letters.PlanBackfill(t.Context(), c.tenant+1, letters.BackfillRequest{Job: "a", From: now.Add(-time.Hour), To: now})
 	wantError(t, err, ErrNotFound)
 }
 
@@ -231,7 +231,7 @@ func TestBackfillReachesNoFurtherThanTheHistoryOfAnOldJob(t *testing.T) {
 		t.Errorf("%d slots of a young job", n)
 	}
 	c.exec(`UPDATE punctual.jobs SET created_at = now() - interval '20 days' WHERE id = $1`, job.ID)
-	_, err := c.PlanBackfill(t.Context(), c.tenant, old)
+	_, err := c.Letters.PlanBackfill(t.Context(), c.tenant, old)
 	first := time.Now().UTC().Truncate(24 * time.Hour).Add(-24 * time.Hour)
 	if err == nil || !strings.Contains(err.Error(), "at the earliest "+pg.Stamp(first)[:16]) {
 		t.Errorf("error %v, want one that names %s", err, first)
@@ -351,7 +351,7 @@ func TestBackfillKeepsToItsRateAndCanBeCancelled(t *testing.T) {
 	o = c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-20 * time.Minute), To: to, MaxPerSecond: 4})
 	c.nextBatch()
 	c.nextBatch()
-	if _, err := c.CancelOperation(t.Context(), c.tenant, o.ID); err != nil {
+	if _, err := c.Letters.CancelOperation(t.Context(), c.tenant, o.ID); err != nil {
 		t.Fatal(err)
 	}
 	if c.batch() {
@@ -394,7 +394,7 @@ func TestReplicasAtOnceBackfillEachSlotOnce(t *testing.T) {
 	for range 4 {
 		go func() {
 			for {
-				_, left, err := c.Operate(t.Context())
+				_, left, err := c.Letters.Operate(t.Context())
 				if err == nil { // as if replicas had started the waiting runs
 					_, err = c.db.Pool().Exec(t.Context(),
 						`UPDATE punctual.ready SET due_at = now() + interval '1 hour' WHERE due_at <= now()`)

@@ -48,7 +48,7 @@ func (c claimer) listen() {
 	for left := true; left; {
 		var wait time.Duration
 		var err error
-		if wait, left, err = c.EndSilent(c.t.Context()); err != nil {
+		if wait, left, err = c.Claims.EndSilent(c.t.Context()); err != nil {
 			c.t.Fatal(err)
 		}
 		left = left && wait == 0
@@ -60,7 +60,7 @@ func (c claimer) beat(a domain.Assignment, progress string) (claim.Beat, error) 
 	if progress != "" {
 		raw = json.RawMessage(progress)
 	}
-	return c.HeartbeatRun(c.t.Context(), a.RunID, a.RunToken, raw)
+	return c.Claims.HeartbeatRun(c.t.Context(), a.RunID, a.RunToken, raw)
 }
 
 func (c claimer) mustBeat(a domain.Assignment, progress string) claim.Beat {
@@ -100,13 +100,13 @@ func TestWorkThatGoesOnIsHeldByNoReplica(t *testing.T) {
 	if _, err := c.tryTrigger("a"); err == nil {
 		t.Error("it does not count as active")
 	}
-	run, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
+	run, err := c.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
 	if err != nil || run.Status != domain.StatusSucceeded || run.Attempt != 1 || run.AcceptedAt == nil ||
 		run.FinishedAt.Before(*run.StartedAt) {
 		t.Errorf("completed: %+v, error %v", run, err)
 	}
 	c.nothingLeft()
-	if again, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil ||
+	if again, err := c.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil ||
 		!again.FinishedAt.Equal(*run.FinishedAt) {
 		t.Errorf("completed again: %+v, error %v", again, err)
 	}
@@ -129,7 +129,7 @@ func TestALostReplicaTakesItsClaimWithItBeforeTheAnswerIsRecorded(t *testing.T) 
 func TestCompletionMayComeBeforeTheAnswer(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("a", byCallback, forbid)
-	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
+	if _, err := c.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.accept(a) // the 202 arrives only after the completion
@@ -166,8 +166,8 @@ func TestASilentTargetLosesItsAttempt(t *testing.T) {
 	c.wantState(a.RunID, "retrying silent attempt 1 next in 0 ready in 0 attempts: 1 lost silent")
 	for _, call := range []func() error{
 		func() error { _, err := c.beat(a, ""); return err },
-		func() error { _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); return err },
-		func() error { _, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "x", true); return err },
+		func() error { _, err := c.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); return err },
+		func() error { _, err := c.Runs.FailRun(t.Context(), a.RunID, a.RunToken, "x", true); return err },
 	} {
 		superseded(t, call())
 	}
@@ -175,9 +175,9 @@ func TestASilentTargetLosesItsAttempt(t *testing.T) {
 	if b.Attempt != 2 || b.Fence <= a.Fence || b.RunToken == a.RunToken {
 		t.Fatalf("the next attempt: %+v", b)
 	}
-	_, err := c.RunProgress(t.Context(), a.RunID, a.RunToken)
+	_, err := c.Claims.RunProgress(t.Context(), a.RunID, a.RunToken)
 	superseded(t, err)
-	p, err := c.RunProgress(t.Context(), b.RunID, b.RunToken)
+	p, err := c.Claims.RunProgress(t.Context(), b.RunID, b.RunToken)
 	if err != nil || p.Attempt != 2 || string(p.Progress) != `{"rows":7}` || p.RecordedAt == nil {
 		t.Errorf("progress %+v, error %v", p, err)
 	}
@@ -224,7 +224,7 @@ func TestATargetReportsFailure(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("a", forbid)
 	for range 2 { // the target calls again if the answer to its first call was lost
-		run, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true)
+		run, err := c.Runs.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true)
 		if err != nil || run.Status != domain.StatusRetrying || orEmpty(run.Reason) != domain.ReasonFailed ||
 			orEmpty(run.Error) != "the ledger is locked" || len(run.Attempts) != 1 {
 			t.Fatalf("%+v, error %v", run, err)
@@ -232,7 +232,7 @@ func TestATargetReportsFailure(t *testing.T) {
 	}
 	b := c.again()
 	c.accept(b)
-	run, err := c.FailRun(t.Context(), b.RunID, b.RunToken, "there is no such account", false)
+	run, err := c.Runs.FailRun(t.Context(), b.RunID, b.RunToken, "there is no such account", false)
 	if err != nil || run.Status != domain.StatusDead || orEmpty(run.Reason) != domain.ReasonFailed {
 		t.Errorf("without retry: %+v, error %v", run, err)
 	}
@@ -247,12 +247,12 @@ func TestAFailureThatNothingCanFollowIsReportedTwice(t *testing.T) {
 		d.ExpiresAfter, d.Retry.InitialBackoff = domain.DurationOf(time.Minute), domain.DurationOf(time.Hour)
 	})
 	for range 2 {
-		if run, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true); err != nil ||
+		if run, err := c.Runs.FailRun(t.Context(), a.RunID, a.RunToken, "the ledger is locked", true); err != nil ||
 			run.Status != domain.StatusDead || orEmpty(run.Reason) != domain.ReasonExpired {
 			t.Fatalf("%+v, error %v", run, err)
 		}
 	}
-	_, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
+	_, err := c.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
 	superseded(t, err)
 }
 
@@ -262,7 +262,7 @@ func TestATokenOfAnAttemptThatAFailoverHasUndone(t *testing.T) {
 	c.exec(`UPDATE punctual.runs SET status = 'pending', fence = NULL, attempt = 0`)
 	_, err := c.beat(a, "")
 	superseded(t, err)
-	_, err = c.RunProgress(t.Context(), a.RunID, a.RunToken)
+	_, err = c.Claims.RunProgress(t.Context(), a.RunID, a.RunToken)
 	superseded(t, err)
 }
 
@@ -270,7 +270,7 @@ func TestCancelOfWorkThatGoesOn(t *testing.T) {
 	cancelled := func(t *testing.T) (claimer, domain.Assignment) {
 		c := newClaimer(t)
 		a := c.accepted("a", forbid)
-		run, err := c.CancelRun(t.Context(), c.tenant, a.RunID)
+		run, err := c.Runs.CancelRun(t.Context(), c.tenant, a.RunID)
 		if err != nil || run.Status != domain.StatusRunning || orEmpty(run.Reason) != domain.ReasonCancelled {
 			t.Fatalf("%+v, error %v", run, err)
 		}
@@ -287,11 +287,11 @@ func TestCancelOfWorkThatGoesOn(t *testing.T) {
 	})
 	for name, end := range map[string]func(claimer, domain.Assignment) error{
 		"completes": func(c claimer, a domain.Assignment) error {
-			_, err := c.CompleteRun(c.t.Context(), a.RunID, a.RunToken, nil)
+			_, err := c.Runs.CompleteRun(c.t.Context(), a.RunID, a.RunToken, nil)
 			return err
 		},
 		"fails": func(c claimer, a domain.Assignment) error {
-			_, err := c.FailRun(c.t.Context(), a.RunID, a.RunToken, "stopped", true)
+			_, err := c.Runs.FailRun(c.t.Context(), a.RunID, a.RunToken, "stopped", true)
 			return err
 		},
 		"says nothing": func(c claimer, a domain.Assignment) error { c.overdue(a.RunID); return nil },
@@ -318,7 +318,7 @@ func TestANewRunWaitsForWorkThatItReplaces(t *testing.T) {
 	if b := c.mustBeat(a, ""); !b.CancelRequested {
 		t.Error("the old one is not told")
 	}
-	if _, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "stopped", true); err != nil {
+	if _, err := c.Runs.FailRun(t.Context(), a.RunID, a.RunToken, "stopped", true); err != nil {
 		t.Fatal(err)
 	}
 	if b := c.one(c.claimReady(10)); b.RunID != next.ID {
@@ -333,7 +333,7 @@ func TestDeletingAJobLeavesWorkThatGoesOn(t *testing.T) {
 	if b := c.mustBeat(a, ""); b.CancelRequested {
 		t.Error("a cancel is requested")
 	}
-	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
+	if _, err := c.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.wantState(a.RunID, "succeeded 202 attempt 1 finished")
@@ -345,16 +345,16 @@ func TestRunTokensOpenOneAttemptOfOneRun(t *testing.T) {
 	for _, token := range []string{
 		"", "prt_", other.RunToken, a.RunToken[:len(a.RunToken)-1], a.RunToken + "A", fmt.Sprintf("prt_%064d", 0),
 	} {
-		if _, err := c.HeartbeatRun(t.Context(), a.RunID, token, nil); !errors.Is(err, domain.ErrRunToken) {
+		if _, err := c.Claims.HeartbeatRun(t.Context(), a.RunID, token, nil); !errors.Is(err, domain.ErrRunToken) {
 			t.Errorf("%q: error %v", token, err)
 		}
 	}
 	second := openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 4})
-	if _, err := second.HeartbeatRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
+	if _, err := second.Claims.HeartbeatRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
 		t.Errorf("at another replica: %v", err)
 	}
 	second.Close()
-	if _, err := second.HeartbeatRun(t.Context(), a.RunID, other.RunToken, nil); !errors.Is(err, domain.ErrRunToken) {
+	if _, err := second.Claims.HeartbeatRun(t.Context(), a.RunID, other.RunToken, nil); !errors.Is(err, domain.ErrRunToken) {
 		t.Errorf("a wrong token is no matter for the database: error %v", err)
 	}
 }
@@ -364,7 +364,7 @@ func TestReadingProgressWaitsForNobody(t *testing.T) {
 	a := c.accepted("a", forbid)
 	c.mustBeat(a, `{"rows":7}`)
 	c.stranger(`exclusive, punctual.ready, punctual.runs`)
-	if p, err := c.RunProgress(bounded(t), a.RunID, a.RunToken); err != nil || string(p.Progress) != `{"rows":7}` {
+	if p, err := c.Claims.RunProgress(bounded(t), a.RunID, a.RunToken); err != nil || string(p.Progress) != `{"rows":7}` {
 		t.Errorf("progress %+v, error %v", p, err)
 	}
 }

@@ -16,14 +16,14 @@ import (
 // claimAll registers a replica and claims what is due and ready in the default queue.
 func (c crud) claimAll(replica uuid.UUID) []domain.Assignment {
 	c.t.Helper()
-	if _, err := c.Register(c.t.Context(),
+	if _, err := c.Claims.Register(c.t.Context(),
 		scheduler.Replica{ID: replica, Host: "test", Version: "test", Queues: map[string]int{"default": 10}}); err != nil {
 		c.t.Fatal(err)
 	}
 	claim := scheduler.Claim{Replica: replica, Quotas: []scheduler.Quota{{Queue: 1, Slots: 10}}}
 	runs := claimer{crud: c, replica: replica, queue: 1}.claim(10, false).Runs
 	for _, claim.Work = range []domain.Work{domain.WorkReady, domain.WorkOrdered} {
-		ready, err := c.ClaimReady(c.t.Context(), claim)
+		ready, err := c.Claims.ClaimReady(c.t.Context(), claim)
 		must(c.t, err)
 		runs = append(runs, ready.Runs...)
 	}
@@ -36,14 +36,14 @@ func (c crud) finish(a domain.Assignment, verdict domain.Verdict, reason domain.
 		Assignment: a, Verdict: verdict, Reason: reason, StartedAt: a.Lease.ClaimedAt,
 		FinishedAt: a.Lease.ClaimedAt, HTTPStatus: 200, RetryIn: time.Hour,
 	}
-	if n, err := c.Finish(c.t.Context(), []domain.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil || n != 0 {
+	if n, err := c.Claims.Finish(c.t.Context(), []domain.Outcome{o}, []uuid.UUID{a.Lease.ID}); err != nil || n != 0 {
 		c.t.Fatalf("finish: superseded %d, error %v", n, err)
 	}
 }
 
 func (c crud) cancel(run uuid.UUID) {
 	c.t.Helper()
-	if _, err := c.CancelRun(c.t.Context(), c.tenant, run); err != nil {
+	if _, err := c.Runs.CancelRun(c.t.Context(), c.tenant, run); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -55,7 +55,7 @@ func TestCancelRun(t *testing.T) {
 		c.create("a")
 		run := c.trigger("a")
 		for range 2 {
-			got, err := c.CancelRun(t.Context(), c.tenant, run.ID)
+			got, err := c.Runs.CancelRun(t.Context(), c.tenant, run.ID)
 			if err != nil || got.Status != domain.StatusCancelled || orEmpty(got.Reason) != domain.ReasonCancelled ||
 				got.FinishedAt == nil {
 				t.Fatalf("got %s %s, error %v", got.Status, orEmpty(got.Reason), err)
@@ -76,16 +76,16 @@ func TestCancelRun(t *testing.T) {
 			c.trigger("a")
 			replica := uuid.New()
 			a := c.claimAll(replica)[0]
-			got, err := c.CancelRun(t.Context(), c.tenant, a.RunID)
+			got, err := c.Runs.CancelRun(t.Context(), c.tenant, a.RunID)
 			if err != nil || got.Status != domain.StatusRunning || orEmpty(got.Reason) != domain.ReasonCancelled {
 				t.Fatalf("got %s %s, error %v", got.Status, orEmpty(got.Reason), err)
 			}
-			pulse, err := c.Renew(t.Context(), replica, scheduler.Condition{})
+			pulse, err := c.Claims.Renew(t.Context(), replica, scheduler.Condition{})
 			if err != nil || len(pulse.Cancels) != 1 || pulse.Cancels[0] != a.RunID {
 				t.Fatalf("pulse %+v, error %v", pulse, err)
 			}
 			c.finish(a, verdict, domain.ReasonHTTP5xx)
-			if got, err = c.GetRun(t.Context(), c.tenant, a.RunID); err != nil || got.Status != domain.StatusCancelled ||
+			if got, err = c.Runs.GetRun(t.Context(), c.tenant, a.RunID); err != nil || got.Status != domain.StatusCancelled ||
 				orEmpty(got.Reason) != domain.ReasonCancelled {
 				t.Errorf("verdict %d: the run is %s %s, error %v", verdict, got.Status, orEmpty(got.Reason), err)
 			}
@@ -107,10 +107,10 @@ func TestCancelRun(t *testing.T) {
 		c.trigger("a")
 		a := c.claimAll(uuid.New())[0]
 		c.finish(a, domain.Succeed, "")
-		if _, err := c.CancelRun(t.Context(), c.tenant, a.RunID); !errors.Is(err, ErrState) {
+		if _, err := c.Runs.CancelRun(t.Context(), c.tenant, a.RunID); !errors.Is(err, ErrState) {
 			t.Errorf("error %v", err)
 		}
-		if _, err := c.CancelRun(t.Context(), c.tenant+1, a.RunID); !errors.Is(err, ErrNotFound) {
+		if _, err := c.Runs.CancelRun(t.Context(), c.tenant+1, a.RunID); !errors.Is(err, ErrNotFound) {
 			t.Errorf("another tenant's run: error %v", err)
 		}
 	})

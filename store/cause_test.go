@@ -17,7 +17,7 @@ func TestAMissedSlotSaysWhy(t *testing.T) {
 			queue, since, until)
 	}
 	note := func(c claimer) {
-		_, err := c.NoteService(t.Context())
+		_, err := c.Claims.NoteService(t.Context())
 		must(t, err)
 	}
 	frozen := func(c claimer, tenant int32) {
@@ -42,7 +42,7 @@ func TestAMissedSlotSaysWhy(t *testing.T) {
 			note(c)
 		}, "no replica was alive from "},
 		{"nobody served the queue", "queue_unserved", func(c claimer) {
-			_, err := c.EnsureQueues(t.Context(), []string{"other"})
+			_, err := c.Claims.EnsureQueues(t.Context(), []string{"other"})
 			must(t, err)
 			served(c, "default", "2 hours", "6 minutes")
 			served(c, "other", "2 hours", "1 second")
@@ -87,9 +87,9 @@ func TestAMissedSlotSaysWhy(t *testing.T) {
 			if e.Run == nil {
 				t.Fatal("there is no recorded skip")
 			}
-			list, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{JobID: &job.ID})
+			list, _, err := c.Runs.ListRuns(t.Context(), c.tenant, runs.Filter{JobID: &job.ID})
 			must(t, err)
-			must(t, c.FillCauses(t.Context(), c.tenant, list))
+			must(t, c.Runs.FillCauses(t.Context(), c.tenant, list))
 			got := list[0].Cause
 			if test.kind == "" {
 				if got != nil {
@@ -135,7 +135,7 @@ func TestServiceIsNotedOnlyOnChangeAndForgotten(t *testing.T) {
 	c.renewed()
 	note := func() {
 		t.Helper()
-		_, err := c.NoteService(t.Context())
+		_, err := c.Claims.NoteService(t.Context())
 		must(t, err)
 	}
 	periods := func() int { return c.count(`SELECT count(*) FROM punctual.service_periods`) }

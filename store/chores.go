@@ -40,13 +40,13 @@ array_remove(ARRAY[
 // Chores returns what every replica does beside its claims.
 func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{
-		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.EndSilent},
-		{Name: jobs.ChorePauses, Does: "ending pauses", Batch: s.EndDuePauses},
-		{Name: letters.Chore, Does: "work on operations", Batch: s.Operate},
-		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.FreeGates)},
-		{Name: "service", Does: "noting which queues are served", Every: 10 * time.Second, Batch: atOnce(s.NoteService)},
+		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.Claims.EndSilent},
+		{Name: jobs.ChorePauses, Does: "ending pauses", Batch: s.Jobs.EndDuePauses},
+		{Name: letters.Chore, Does: "work on operations", Batch: s.Letters.Operate},
+		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.Claims.FreeGates)},
+		{Name: "service", Does: "noting which queues are served", Every: 10 * time.Second, Batch: atOnce(s.Claims.NoteService)},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
-		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.CountHours},
+		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.Overview.CountHours},
 		{
 			Name: "overlapping", Does: "finding jobs whose slots are skipped", Every: time.Minute,
 			Batch: atOnce(s.findOverlapping),
@@ -71,11 +71,11 @@ func (s *Store) maintain(ctx context.Context) (left bool, err error) {
 	if partitions != nil {
 		s.alarm(ctx)
 	}
-	_, cancels := s.ForgetCancels(ctx)
-	allowances := s.ForgetAllowances(ctx)
-	used := s.NoteKeysUsed(ctx)
-	gates := s.CheckGates(ctx)
-	return false, errors.Join(partitions, gates, cancels, allowances, used, s.WarnOfUnserved(ctx))
+	_, cancels := s.Claims.ForgetCancels(ctx)
+	allowances := s.Claims.ForgetAllowances(ctx)
+	used := s.Tenants.NoteKeysUsed(ctx)
+	gates := s.Claims.CheckGates(ctx)
+	return false, errors.Join(partitions, gates, cancels, allowances, used, s.Claims.WarnOfUnserved(ctx))
 }
 
 // alarm logs an error if there will soon be no partition for new runs.
@@ -96,15 +96,15 @@ type tidying struct {
 // time zone data has changed. Each minute one of all replicas does so. left is true if there is more to do at once.
 func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	ctx = pg.Chores.In(ctx)
-	_, zones := s.Rezone(ctx)
+	_, zones := s.Jobs.Rezone(ctx)
 	if mine, err := s.takeTidying(ctx); err != nil || !mine {
 		return false, errors.Join(zones, err)
 	}
-	failed := []error{zones, s.WarnOfKeys(ctx)}
+	failed := []error{zones, s.Tenants.WarnOfKeys(ctx)}
 	for _, chore := range []func(context.Context) (int, bool, error){
-		s.Sweep, s.ForgetIdempotencyKeys, s.ForgetCompletedJobs, s.PurgeJobs, s.ForgetVersions, s.ForgetDeadLetters,
-		s.ForgetOperations, s.ForgetHours, s.ForgetService, s.EndIncidents, s.ForgetNotices,
-		s.ForgetOfDeleted, s.Audit.Forget,
+		s.Claims.Sweep, s.ForgetIdempotencyKeys, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs, s.Jobs.ForgetVersions, s.Letters.ForgetDeadLetters,
+		s.Letters.ForgetOperations, s.Overview.ForgetHours, s.ForgetService, s.Notices.EndIncidents, s.Notices.ForgetNotices,
+		s.Secrets.ForgetOfDeleted, s.Audit.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)
@@ -139,7 +139,7 @@ func (s *Store) findOverlapping(ctx context.Context) (left bool, err error) {
 	if err != nil || len(mine) == 0 {
 		return false, pg.Wrap("beginning to look for jobs whose slots are skipped", err)
 	}
-	return false, s.FindOverlapping(ctx)
+	return false, s.Notices.FindOverlapping(ctx)
 }
 
 // ForgetIdempotencyKeys deletes keys older than 24 hours.

@@ -16,7 +16,7 @@ import (
 // wants reports whether a heartbeat asks for a chore.
 func (c crud) wants(chore string) bool {
 	c.t.Helper()
-	pulse, err := c.Renew(c.t.Context(), uuid.New(), scheduler.Condition{})
+	pulse, err := c.Claims.Renew(c.t.Context(), uuid.New(), scheduler.Condition{})
 	must(c.t, err)
 	return slices.Contains(pulse.Chores, chore)
 }
@@ -47,13 +47,13 @@ func TestAPauseThatIsAboutToEndIsWaitedFor(t *testing.T) {
 	c.create("a")
 	later := time.Now().Add(time.Hour)
 	c.pauseWith("a", "", &later)
-	if wait, left, err := c.EndDuePauses(t.Context()); wait != 0 || left || err != nil || c.wants(jobs.ChorePauses) {
+	if wait, left, err := c.Jobs.EndDuePauses(t.Context()); wait != 0 || left || err != nil || c.wants(jobs.ChorePauses) {
 		t.Errorf("an hour before: wait %s, left %t, error %v", wait, left, err)
 	}
 	c.exec(`UPDATE punctual.jobs SET paused_until = clock_timestamp() + interval '1.5 s'`)
 	wanted := c.wants(jobs.ChorePauses)
 	for {
-		wait, left, err := c.EndDuePauses(t.Context())
+		wait, left, err := c.Jobs.EndDuePauses(t.Context())
 		if err != nil || wait > 1500*time.Millisecond || left != (wait > 0) {
 			t.Fatalf("shortly before: wait %s, left %t, error %v", wait, left, err)
 		}
@@ -62,7 +62,7 @@ func TestAPauseThatIsAboutToEndIsWaitedFor(t *testing.T) {
 		}
 		<-time.After(wait)
 	}
-	if job, err := c.GetJob(t.Context(), c.tenant, "a"); err != nil || job.State != domain.JobActive || !wanted {
+	if job, err := c.Jobs.GetJob(t.Context(), c.tenant, "a"); err != nil || job.State != domain.JobActive || !wanted {
 		t.Errorf("a heartbeat asked for it: %t; then the job is %s (%v)", wanted, job.State, err)
 	}
 	if c.wants(jobs.ChorePauses) {

@@ -39,7 +39,7 @@ func claimerOnClone(t *testing.T) claimer {
 func asClaimer(c crud) claimer {
 	c.t.Helper()
 	r := claimer{crud: c, replica: uuid.New()}
-	queues, err := c.Register(c.t.Context(),
+	queues, err := c.Claims.Register(c.t.Context(),
 		scheduler.Replica{ID: r.replica, Host: "here", Queues: map[string]int{"default": 100}})
 	must(c.t, err)
 	r.queue = queues["default"]
@@ -70,7 +70,7 @@ func (c claimer) many(n int, prefix string, ago time.Duration, options ...option
 
 func (c claimer) claim(slots int, older bool) domain.Batch {
 	c.t.Helper()
-	b, err := c.ClaimDue(c.t.Context(), c.asks(slots, older))
+	b, err := c.Claims.ClaimDue(c.t.Context(), c.asks(slots, older))
 	must(c.t, err)
 	return b
 }
@@ -102,7 +102,7 @@ func (c claimer) claimReady(slots int) domain.Batch {
 
 func (c claimer) claimWaiting(of domain.Work, slots int) domain.Batch {
 	c.t.Helper()
-	b, err := c.ClaimReady(c.t.Context(),
+	b, err := c.Claims.ClaimReady(c.t.Context(),
 		scheduler.Claim{Replica: c.replica, Work: of, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}})
 	must(c.t, err)
 	return b
@@ -215,7 +215,7 @@ func TestClaimDueTakesWhatIsDueOnly(t *testing.T) {
 	plain := c.asks(100, false)
 	plain.Except = nil
 	for _, asked := range []scheduler.Claim{plain, c.asks(100, false)} {
-		if b, err := c.ClaimDue(t.Context(), asked); err != nil || len(b.Runs) != 0 || b.Settled != 0 {
+		if b, err := c.Claims.ClaimDue(t.Context(), asked); err != nil || len(b.Runs) != 0 || b.Settled != 0 {
 			t.Errorf("claimed %+v, %v", b, err)
 		}
 	}
@@ -236,7 +236,7 @@ func TestEightClaimersNeverShareASlot(t *testing.T) {
 	for range 8 {
 		racers.Go(func() {
 			for settled := 1; settled > 0; {
-				b, err := c.ClaimDue(t.Context(), c.asks(100, true))
+				b, err := c.Claims.ClaimDue(t.Context(), c.asks(100, true))
 				if err != nil {
 					t.Error(err)
 					return
@@ -775,7 +775,7 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 		if older {
 			into[domain.WorkLate] = queues
 		}
-		u, err := c.NextDue(t.Context(), into, false)
+		u, err := c.Claims.NextDue(t.Context(), into, false)
 		must(t, err)
 		return u
 	}
@@ -797,11 +797,11 @@ func TestNextDueTellsWhatComes(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 	queues := []int16{c.queue}
-	if u, err := c.NextDue(t.Context(), scheduler.LookInto{queues, queues, nil, queues}, true); err != nil ||
+	if u, err := c.Claims.NextDue(t.Context(), scheduler.LookInto{queues, queues, nil, queues}, true); err != nil ||
 		!u.Schedule.After(u.Now) || !u.Ready.IsZero() || u.Older {
 		t.Errorf("what is ahead: %+v, %v", u, err)
 	}
-	if u, err := c.NextDue(t.Context(), scheduler.LookInto{
+	if u, err := c.Claims.NextDue(t.Context(), scheduler.LookInto{
 		{c.queue + 1}, {c.queue + 1}, {c.queue + 1}, {c.queue + 1},
 	}, false); err != nil || !u.Schedule.IsZero() || !u.Ready.IsZero() || u.Older {
 		t.Errorf("another queue: %+v, %v", u, err)
@@ -821,7 +821,7 @@ func TestAFrozenClaimerLosesItsLocks(t *testing.T) {
 	c.many(1, "job", 0, rarely, tolerant)
 	thawed := make(chan error, 1)
 	go func() {
-		_, err := freezes.ClaimDue(t.Context(), freezes.asks(100, false))
+		_, err := freezes.Claims.ClaimDue(t.Context(), freezes.asks(100, false))
 		thawed <- err
 	}()
 	const ended = `SELECT sessions_fatal FROM pg_stat_database WHERE datname = current_database()`
@@ -849,7 +849,7 @@ func TestAClaimThatIsCutOffGivesItsLocksBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.ClaimDue(ctx, c.asks(1, false))
+		_, err := c.Claims.ClaimDue(ctx, c.asks(1, false))
 		ended <- err
 	}()
 	c.until("the claim to stall", `SELECT count(*) = 1
@@ -875,7 +875,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 			for settled := 1; settled > 0; {
 				var outcomes []domain.Outcome
 				for _, older := range []bool{false, true} {
-					b, err := c.ClaimDue(t.Context(), c.asks(20, older))
+					b, err := c.Claims.ClaimDue(t.Context(), c.asks(20, older))
 					if err != nil {
 						t.Error(err)
 						return
@@ -889,7 +889,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 					}
 				}
 				settled = len(outcomes)
-				if superseded, err := c.Finish(t.Context(), outcomes, nil); err != nil || superseded != 0 {
+				if superseded, err := c.Claims.Finish(t.Context(), outcomes, nil); err != nil || superseded != 0 {
 					t.Errorf("finish: %d superseded, %v", superseded, err)
 				}
 			}
@@ -899,7 +899,7 @@ func TestEverythingWorksThroughPgBouncer(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		for b := c.claim(100, older); len(b.Runs) > 0; b = c.claim(100, older) {
 			for _, a := range b.Runs {
-				if _, err := c.Finish(t.Context(), []domain.Outcome{succeeded(a)}, nil); err != nil {
+				if _, err := c.Claims.Finish(t.Context(), []domain.Outcome{succeeded(a)}, nil); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -87,7 +87,7 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(ch, poolMaxDesc, float64(stat.MaxConns()), part)
 		ch <- prometheus.MustNewConstMetric(poolWaitDesc, prometheus.CounterValue, stat.AcquireDuration().Seconds(), part)
 	})
-	ch <- prometheus.MustNewConstMetric(takenBackDesc, prometheus.CounterValue, float64(c.Store.TakenBack()))
+	ch <- prometheus.MustNewConstMetric(takenBackDesc, prometheus.CounterValue, float64(c.Store.Claims.TakenBack()))
 	ctx, cancel := context.WithTimeout(pg.Chores.In(context.Background()), time.Second)
 	defer cancel()
 	if ahead, err := c.Store.Days.Ahead(ctx); err != nil {
@@ -95,7 +95,7 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	} else {
 		gauge(ch, aheadDesc, float64(ahead))
 	}
-	if freezes, err := c.Store.Freezes(ctx); err != nil {
+	if freezes, err := c.Store.Freezes.Freezes(ctx); err != nil {
 		c.Store.options.Log.Warn("the freezes cannot be read", "error", err)
 	} else {
 		gauge(ch, frozenDesc, oneIf(freezes.Deployment != nil), "")
@@ -103,14 +103,14 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(ch, frozenDesc, 1, name)
 		}
 	}
-	if expiries, err := c.Store.NextKeyExpiries(ctx); err != nil {
+	if expiries, err := c.Store.Tenants.NextKeyExpiries(ctx); err != nil {
 		c.Store.options.Log.Warn("the next expiries of API keys cannot be read", "error", err)
 	} else {
 		for _, next := range expiries {
 			gauge(ch, keyExpiryDesc, float64(next.At.UnixMicro())/1e6, next.Tenant)
 		}
 	}
-	if counts, err := c.Store.CountOverlapping(ctx); err != nil {
+	if counts, err := c.Store.Notices.CountOverlapping(ctx); err != nil {
 		c.Store.options.Log.Warn("the jobs whose slots are skipped cannot be counted", "error", err)
 	} else {
 		for _, n := range counts {
@@ -126,11 +126,11 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 const mostHoldsShown = 100
 
 func (c Collector) collectQueues(ctx context.Context, ch chan<- prometheus.Metric) error {
-	queues, _, err := c.Store.QueueDepths(ctx, 0)
+	queues, _, err := c.Store.Fleet.QueueDepths(ctx, 0)
 	if err != nil {
 		return err
 	}
-	waits, err := c.Store.Waits(ctx)
+	waits, err := c.Store.Fleet.Waits(ctx)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (c Collector) collectQueues(ctx context.Context, ch chan<- prometheus.Metri
 		gauge(ch, servedDesc, oneIf(q.WaitsFor == nil), q.Name)
 		gauge(ch, heldDesc, float64(q.HeldRuns), q.Name)
 	}
-	holds, err := c.Store.Holds(ctx, 0)
+	holds, err := c.Store.Fleet.Holds(ctx, 0)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func TestReadingAJobIsPlannedOnce(t *testing.T) {
 	for range reads {
 		c.get("job")
 	}
-	if _, _, err := c.ListJobs(t.Context(), c.tenant, jobs.Filter{}); err != nil {
+	if _, _, err := c.Jobs.ListJobs(t.Context(), c.tenant, jobs.Filter{}); err != nil {
 		t.Fatal(err)
 	}
 	// Two statements read a job by its name. Each connection plans each of them five times before it keeps a plan.
@@ -106,7 +106,7 @@ func TestClaimsAndFinishesArePlannedOnceHoweverTheTablesGrow(t *testing.T) {
 				o.StartedAt = o.FinishedAt
 				outcomes = append(outcomes, o)
 			}
-			if _, err := c.Finish(t.Context(), outcomes, []uuid.UUID{batch.Runs[0].Lease.ID}); err != nil {
+			if _, err := c.Claims.Finish(t.Context(), outcomes, []uuid.UUID{batch.Runs[0].Lease.ID}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -38,10 +38,10 @@ func (c claimer) occupy(p pg.Part) {
 // Claims and outcomes occupy all their connections, as they do when the network to the database is slow.
 func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
 	c := newReplica(t)
-	_, err := c.Register(t.Context(), scheduler.Replica{ID: c.replica, Host: "here"})
+	_, err := c.Claims.Register(t.Context(), scheduler.Replica{ID: c.replica, Host: "here"})
 	must(t, err)
 	c.occupy(pg.Runs)
-	if _, err := c.Renew(bounded(t), c.replica, scheduler.Condition{}); err != nil {
+	if _, err := c.Claims.Renew(bounded(t), c.replica, scheduler.Condition{}); err != nil {
 		t.Errorf("renew: %v", err)
 	}
 }
@@ -61,44 +61,44 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err := c.Register(ctx, scheduler.Replica{ID: c.replica, Host: "here", Queues: map[string]int{"default": 1}})
+	_, err := c.Claims.Register(ctx, scheduler.Replica{ID: c.replica, Host: "here", Queues: map[string]int{"default": 1}})
 	must("register", err)
-	_, err = c.Renew(ctx, c.replica, scheduler.Condition{})
+	_, err = c.Claims.Renew(ctx, c.replica, scheduler.Condition{})
 	must("renew", err)
-	_, err = c.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
+	_, err = c.Claims.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
 	must("next due", err)
-	batch, err := c.ClaimDue(ctx, c.asks(10, false))
+	batch, err := c.Claims.ClaimDue(ctx, c.asks(10, false))
 	must("claim of slots", err)
 	if len(batch.Runs) != 1 {
 		t.Fatalf("%d runs claimed", len(batch.Runs))
 	}
-	_, err = c.ClaimReady(ctx, c.asks(10, false))
+	_, err = c.Claims.ClaimReady(ctx, c.asks(10, false))
 	must("claim of runs", err)
-	_, err = c.Contenders(ctx, domain.WorkLate, []int16{c.queue})
+	_, err = c.Claims.Contenders(ctx, domain.WorkLate, []int16{c.queue})
 	must("due tenants", err)
-	_, err = c.SigningKeys(ctx, c.tenant)
+	_, err = c.Secrets.SigningKeys(ctx, c.tenant)
 	must("signing keys", err)
-	_, err = c.Finish(ctx, []domain.Outcome{succeeded(batch.Runs[0]), failed(signal)}, nil)
+	_, err = c.Claims.Finish(ctx, []domain.Outcome{succeeded(batch.Runs[0]), failed(signal)}, nil)
 	must("finish", err)
-	_, err = c.Draw(ctx, c.replica, []scheduler.Wish{{Tenant: c.tenant, Slots: 1}})
+	_, err = c.Claims.Draw(ctx, c.replica, []scheduler.Wish{{Tenant: c.tenant, Slots: 1}})
 	must("draw", err)
-	_, err = c.Recover(ctx, nil)
+	_, err = c.Claims.Recover(ctx, nil)
 	must("recover", err)
 	must("the schema's version", c.CheckSchema(ctx))
-	_, err = c.Freezes(ctx)
+	_, err = c.Freezes.Freezes(ctx)
 	must("freezes", err)
-	must("deregister", c.Deregister(ctx, c.replica))
+	must("deregister", c.Claims.Deregister(ctx, c.replica))
 }
 
 func TestAChoreWaitsForNoCaller(t *testing.T) {
 	c := newReplica(t)
 	c.occupy(pg.Callers)
 	ctx := bounded(t)
-	_, _, resume := c.ResumeDue(ctx)
+	_, _, resume := c.Jobs.ResumeDue(ctx)
 	_, tidy := c.Store.tidyUp(ctx)
-	_, _, operate := c.Operate(ctx)
-	_, notify := c.Notify(ctx)
-	_, release := c.ReportHolds(ctx, uuid.New(), nil)
+	_, _, operate := c.Letters.Operate(ctx)
+	_, notify := c.Notices.Notify(ctx)
+	_, release := c.Claims.ReportHolds(ctx, uuid.New(), nil)
 	_, maintain := c.maintain(ctx)
 	if err := errors.Join(resume, tidy, operate, notify, release, maintain); err != nil {
 		t.Error(err)
@@ -110,7 +110,7 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 	c := newReplica(t)
 	job := c.create("job", every(time.Hour))
 	free := c.stranger(`schedules WHERE job_id = $1`, job.ID)
-	_, err := c.PauseJob(bounded(t), c.tenant, "job", "", nil)
+	_, err := c.Jobs.PauseJob(bounded(t), c.tenant, "job", "", nil)
 	var locked *pg.LockedError
 	if !errors.As(pg.OutOfTime(err), &locked) || locked.Table != "schedules" ||
 		!strings.Contains(locked.Error(), "waited 3s for the job's schedule that another transaction has locked") {
@@ -123,7 +123,7 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	free()
-	if _, err := c.PauseJob(t.Context(), c.tenant, "job", "", nil); err != nil {
+	if _, err := c.Jobs.PauseJob(t.Context(), c.tenant, "job", "", nil); err != nil {
 		t.Error(err)
 	}
 	for _, conn := range c.db.Pool().AcquireAllIdle(t.Context()) {
@@ -146,19 +146,19 @@ func TestACallerWaitsForAConnectionForABoundedTime(t *testing.T) {
 		c := c
 		c.t = t
 		c.occupy(pg.Callers)
-		if _, err := c.GetJob(bounded(t), c.tenant, "job"); !errors.As(err, &busy) {
+		if _, err := c.Jobs.GetJob(bounded(t), c.tenant, "job"); !errors.As(err, &busy) {
 			t.Errorf("a read: %v", err)
 		}
-		if _, err := c.PauseJob(bounded(t), c.tenant, "job", "", nil); !errors.As(err, &busy) {
+		if _, err := c.Jobs.PauseJob(bounded(t), c.tenant, "job", "", nil); !errors.As(err, &busy) {
 			t.Errorf("a change: %v", err)
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := c.GetJob(gone, c.tenant, "job"); !errors.Is(err, context.Canceled) {
+		if _, err := c.Jobs.GetJob(gone, c.tenant, "job"); !errors.Is(err, context.Canceled) {
 			t.Errorf("a read of a caller who has left: %v", err)
 		}
 	})
-	if _, err := c.PauseJob(bounded(t), c.tenant, "job", "", nil); err != nil {
+	if _, err := c.Jobs.PauseJob(bounded(t), c.tenant, "job", "", nil); err != nil {
 		t.Errorf("a change when they are free again: %v", err)
 	}
 }
@@ -167,7 +167,7 @@ func TestAStatementOfACallerThatTakesTooLongIsEnded(t *testing.T) {
 	c := newReplica(t)
 	job := c.create("job", every(time.Hour))
 	c.before("UPDATE", "jobs", `PERFORM pg_sleep(60);`)
-	_, err := c.PauseJob(bounded(t), c.tenant, job.ID.String(), "", nil)
+	_, err := c.Jobs.PauseJob(bounded(t), c.tenant, job.ID.String(), "", nil)
 	var slow *pg.SlowError
 	if !errors.As(pg.OutOfTime(err), &slow) {
 		t.Errorf("error %v", err)
@@ -216,7 +216,7 @@ func TestAReadOnlyDatabaseIsNoticedByWritesAlone(t *testing.T) {
 		t.Errorf("before any write: %v", err)
 	}
 	readOnly := openStore(t, Options{DatabaseURL: dsn + "&default_transaction_read_only=on"})
-	if _, err := readOnly.Renew(t.Context(), uuid.New(), scheduler.Condition{}); err == nil {
+	if _, err := readOnly.Claims.Renew(t.Context(), uuid.New(), scheduler.Condition{}); err == nil {
 		t.Fatal("a read-only database took a heartbeat")
 	}
 	var refused *pg.WriteError

@@ -85,20 +85,20 @@ func (c crud) createMany(on jobs.OnConflict, definitions ...domain.Definition) (
 
 func (c crud) get(ref string) jobs.Record {
 	c.t.Helper()
-	job, err := c.GetJob(c.t.Context(), c.tenant, ref)
+	job, err := c.Jobs.GetJob(c.t.Context(), c.tenant, ref)
 	must(c.t, err)
 	return job
 }
 
 func (c crud) put(d domain.Definition) (jobs.Record, bool) {
 	c.t.Helper()
-	job, created, err := c.PutJob(c.t.Context(), c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
+	job, created, err := c.Jobs.PutJob(c.t.Context(), c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
 	must(c.t, err)
 	return job, created
 }
 
 func (c crud) tryPut(d domain.Definition) (jobs.Record, error) {
-	job, _, err := c.PutJob(c.t.Context(), c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
+	job, _, err := c.Jobs.PutJob(c.t.Context(), c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
 	return job, err
 }
 
@@ -110,7 +110,7 @@ func (c crud) edit(ref string, change option) jobs.Record {
 }
 
 func (c crud) tryEdit(ref string, change option) (jobs.Record, error) {
-	return c.EditJob(c.t.Context(), c.tenant, ref, nil, func(j jobs.Record) (jobs.NewJob, error) {
+	return c.Jobs.EditJob(c.t.Context(), c.tenant, ref, nil, func(j jobs.Record) (jobs.NewJob, error) {
 		change(&j.Definition)
 		return jobs.NewJob{Definition: j.Definition}, nil
 	})
@@ -119,14 +119,14 @@ func (c crud) tryEdit(ref string, change option) (jobs.Record, error) {
 // run reads a run.
 func (c crud) run(id uuid.UUID) runs.Run {
 	c.t.Helper()
-	run, err := c.GetRun(c.t.Context(), c.tenant, id)
+	run, err := c.Runs.GetRun(c.t.Context(), c.tenant, id)
 	must(c.t, err)
 	return run
 }
 
 func (c crud) newTenant(name string) tenants.Tenant {
 	c.t.Helper()
-	made, err := c.CreateTenant(c.t.Context(), tenants.Tenant{Name: name, Weight: 1})
+	made, err := c.Tenants.CreateTenant(c.t.Context(), tenants.Tenant{Name: name, Weight: 1})
 	must(c.t, err)
 	return made
 }
@@ -185,7 +185,7 @@ func (c crud) complete(job uuid.UUID) {
 // for.
 func (c crud) history(job uuid.UUID) []string {
 	c.t.Helper()
-	runs, _, err := c.ListRuns(c.t.Context(), c.tenant, runs.Filter{JobID: &job})
+	runs, _, err := c.Runs.ListRuns(c.t.Context(), c.tenant, runs.Filter{JobID: &job})
 	must(c.t, err)
 	var lines []string
 	for _, r := range runs {
@@ -289,7 +289,7 @@ func (c crud) ready(job uuid.UUID) int {
 // woken reports whether the tick loop was woken since the last call.
 func (c crud) woken() bool {
 	select {
-	case <-c.Wake():
+	case <-c.Claims.Wake():
 		return true
 	default:
 		return false

@@ -42,7 +42,7 @@ func (c crud) replay(dead uuid.UUID) runs.Run {
 
 func (c crud) letters(f letters.DeadLetterFilter) []uuid.UUID {
 	c.t.Helper()
-	found, _, err := c.ListDeadLetters(c.t.Context(), c.tenant, f)
+	found, _, err := c.Letters.ListDeadLetters(c.t.Context(), c.tenant, f)
 	must(c.t, err)
 	ids := make([]uuid.UUID, len(found))
 	for i, d := range found {
@@ -84,7 +84,7 @@ func TestReplayMakesANewRunOfADeadOne(t *testing.T) {
 	if original.Status != domain.StatusDead {
 		t.Errorf("what was final is %s", original.Status)
 	}
-	found, _, err := c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Resolved: resolved})
+	found, _, err := c.Letters.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Resolved: resolved})
 	if err != nil || len(found) != 1 || found[0].ReplayedAs == nil || *found[0].ReplayedAs != run.ID ||
 		orEmpty(found[0].Note) != "replayed as "+run.ID.String() {
 		t.Errorf("the dead letter is %+v (%v)", found, err)
@@ -134,7 +134,7 @@ func TestReplayIsRefused(t *testing.T) {
 		dead := c.die("a", 1)[0]
 		c.deleteJob("a")
 		state(c, dead, `job "a" was deleted`)
-		if d, err := c.ResolveDeadLetter(t.Context(), c.tenant, dead, "n"); err != nil ||
+		if d, err := c.Letters.ResolveDeadLetter(t.Context(), c.tenant, dead, "n"); err != nil ||
 			d.ResolvedAt == nil || orEmpty(d.Note) != "n" {
 			t.Errorf("resolved: %+v (%v)", d, err)
 		}
@@ -144,7 +144,7 @@ func TestReplayIsRefused(t *testing.T) {
 		c.create("a")
 		dead := c.die("a", 1)[0]
 		for _, note := range []string{"first", "second"} {
-			if d, err := c.ResolveDeadLetter(t.Context(), c.tenant, dead, note); err != nil || orEmpty(d.Note) != "first" {
+			if d, err := c.Letters.ResolveDeadLetter(t.Context(), c.tenant, dead, note); err != nil || orEmpty(d.Note) != "first" {
 				t.Errorf("%+v (%v)", d, err)
 			}
 		}
@@ -156,7 +156,7 @@ func TestReplayIsRefused(t *testing.T) {
 		dead := c.die("a", 1)[0]
 		_, err := c.For(c.tenant+1).ReplayDeadLetter(t.Context(), dead, "")
 		wantError(t, err, ErrNotFound)
-		_, err = c.ResolveDeadLetter(t.Context(), c.tenant, uuid.New(), "")
+		_, err = c.Letters.ResolveDeadLetter(t.Context(), c.tenant, uuid.New(), "")
 		wantError(t, err, ErrNotFound)
 	})
 }
@@ -211,7 +211,7 @@ func TestListDeadLettersSelects(t *testing.T) {
 	inA := c.die("a", 2)
 	inB := c.die("b", 1)
 	c.exec(`UPDATE punctual.dead_letters SET reason = 'gone', scheduled_for = '2020-01-01' WHERE run_id = $1`, inA[0])
-	if _, err := c.ResolveDeadLetter(t.Context(), c.tenant, inA[1], ""); err != nil {
+	if _, err := c.Letters.ResolveDeadLetter(t.Context(), c.tenant, inA[1], ""); err != nil {
 		t.Fatal(err)
 	}
 	c.deleteJob("b")
@@ -241,7 +241,7 @@ func TestListDeadLettersSelects(t *testing.T) {
 	var all []uuid.UUID
 	page := pg.Page{Limit: 1}
 	for {
-		found, next, err := c.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Page: page})
+		found, next, err := c.Letters.ListDeadLetters(t.Context(), c.tenant, letters.DeadLetterFilter{Page: page})
 		if err != nil || len(found) != 1 {
 			t.Fatalf("page of %d (%v)", len(found), err)
 		}
@@ -254,7 +254,7 @@ func TestListDeadLettersSelects(t *testing.T) {
 		t.Errorf("pages of %v", all)
 	}
 	var bad *pg.CursorError
-	if _, _, err := c.ListRuns(t.Context(), c.tenant,
+	if _, _, err := c.Runs.ListRuns(t.Context(), c.tenant,
 		runs.Filter{Page: pg.Page{Cursor: "ZAAAAAAAAAAAAAAAAAAAAAA"}}); !errors.As(err, &bad) {
 		t.Errorf("a cursor of another list: %v", err)
 	}

@@ -24,7 +24,7 @@ func TestQueueDepthsAreATenantsOwn(t *testing.T) {
 	c.trigger(job.Definition.Name)
 	c.claim(2, true)
 
-	depths, held, err := c.QueueDepths(t.Context(), c.tenant)
+	depths, held, err := c.Fleet.QueueDepths(t.Context(), c.tenant)
 	if err != nil || len(depths) != 1 || held != nil {
 		t.Fatalf("%+v, %+v, error %v", depths, held, err)
 	}
@@ -34,16 +34,16 @@ func TestQueueDepthsAreATenantsOwn(t *testing.T) {
 		time.Since(*got.OldestDue) < time.Minute {
 		t.Errorf("%+v", got)
 	}
-	all, _, err := c.QueueDepths(t.Context(), 0)
+	all, _, err := c.Fleet.QueueDepths(t.Context(), 0)
 	if err != nil || all[0].DueSlots != 8-2 || all[0].DueRuns != 2 || all[0].InFlight != 2 {
 		t.Errorf("of all tenants: %+v, error %v", all, err)
 	}
-	theirs, _, err := c.QueueDepths(t.Context(), other.tenant)
+	theirs, _, err := c.Fleet.QueueDepths(t.Context(), other.tenant)
 	if err != nil || theirs[0].DueSlots+got.DueSlots != all[0].DueSlots || theirs[0].InFlight+got.InFlight != 2 ||
 		theirs[0].DueRuns != 0 {
 		t.Errorf("of the other: %+v, error %v", theirs, err)
 	}
-	if replicas, err := c.Replicas(t.Context()); err != nil || len(replicas) != 1 || replicas[0].ID != c.replica ||
+	if replicas, err := c.Fleet.Replicas(t.Context()); err != nil || len(replicas) != 1 || replicas[0].ID != c.replica ||
 		replicas[0].Queues["default"] != 100 {
 		t.Errorf("%+v, error %v", replicas, err)
 	}
@@ -57,7 +57,7 @@ func claimedOf(c claimer) int {
 func TestDepthsAreCountedUpToACap(t *testing.T) {
 	c := claimerOnClone(t)
 	c.fill(pg.DepthCap * 15) // a tenth of the rows is due
-	depths, _, err := c.QueueDepths(t.Context(), c.tenant)
+	depths, _, err := c.Fleet.QueueDepths(t.Context(), c.tenant)
 	if err != nil || depths[0].DueSlots != pg.DepthCap {
 		t.Errorf("%+v, error %v", depths, err)
 	}
@@ -86,7 +86,7 @@ func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 	}
 	wish := scheduler.Wish{Tenant: c.tenant, HeldBy: scheduler.LimitConcurrent, Held: time.Minute}
 	for range 2 { // a second note does not lengthen the recorded wait
-		if _, err := c.Draw(t.Context(), uuid.New(), []scheduler.Wish{wish}); err != nil {
+		if _, err := c.Claims.Draw(t.Context(), uuid.New(), []scheduler.Wish{wish}); err != nil {
 			t.Fatal(err)
 		}
 		wish.Held = 0
@@ -94,7 +94,7 @@ func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 	if e := explain(); !strings.HasSuffix(e.Text, "waits: the tenant is at max_concurrent_runs (3).") {
 		t.Errorf("%s: %s", e.Outcome, e.Text)
 	}
-	_, held, err := c.QueueDepths(t.Context(), c.tenant)
+	_, held, err := c.Fleet.QueueDepths(t.Context(), c.tenant)
 	if err != nil || held == nil || held.Limit != scheduler.LimitConcurrent || held.Most != 3 ||
 		time.Since(held.Since) < 50*time.Second {
 		t.Errorf("%+v, error %v", held, err)

@@ -13,7 +13,7 @@ import (
 
 func (c crud) explained(ref string, at time.Time) history.Explanation {
 	c.t.Helper()
-	e, err := c.ExplainJob(c.t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return at, nil })
+	e, err := c.History.ExplainJob(c.t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return at, nil })
 	must(c.t, err)
 	if e.Text == "" || !strings.HasSuffix(e.Text, ".") || strings.Contains(e.Text, "%!") {
 		c.t.Errorf("explanation %q", e.Text)
@@ -210,10 +210,10 @@ func TestExplainNamesTheSlotsAroundAndThePauseInForce(t *testing.T) {
 		t.Errorf("after the pause: %+v", p)
 	}
 	for _, ref := range []string{"nobody", uuid.NewString()} {
-		_, err := c.ExplainJob(t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return slots[0], nil })
+		_, err := c.History.ExplainJob(t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return slots[0], nil })
 		wantError(t, err, ErrNotFound)
 	}
-	_, err := c.ExplainJob(t.Context(), c.tenant+1, job.String(),
+	_, err := c.History.ExplainJob(t.Context(), c.tenant+1, job.String(),
 		func(*time.Location) (time.Time, error) { return slots[0], nil })
 	wantError(t, err, ErrNotFound)
 }
@@ -224,7 +224,7 @@ func TestExplainKnowsWhenAForgottenJobWasCompleted(t *testing.T) {
 	c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '9 days' WHERE job_id = $1`, job.ID)
 	c.complete(job.ID)
 	c.exec(`UPDATE punctual.completions SET look_at = now(), completed_at = now() - interval '8 days'`)
-	if n, _, err := c.ForgetCompletedJobs(t.Context()); err != nil || n != 1 {
+	if n, _, err := c.Jobs.ForgetCompletedJobs(t.Context()); err != nil || n != 1 {
 		t.Fatalf("%d forgotten, %v", n, err)
 	}
 	if e := c.explained(job.ID.String(), time.Now().Add(-24*time.Hour)); e.Outcome != history.OutcomeDeleted {

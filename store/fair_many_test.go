@@ -35,7 +35,7 @@ func TestWhoWaitsIsFoundAmongThousandsOfTenantsAndAHundredQueues(t *testing.T) {
 			if p := c.explain(sql, arguments[1:]...); p.Hit+p.Read > 100_000 {
 				t.Errorf("%s, work %v: %d pages", state, of, p.Hit+p.Read)
 			}
-			waiting, err := c.Contenders(t.Context(), of, queues)
+			waiting, err := c.Claims.Contenders(t.Context(), of, queues)
 			if err != nil {
 				t.Error(err)
 			}

@@ -44,7 +44,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 				c.exec(`UPDATE punctual.schedules
 					SET next_run_at = now(), scheduled_for = date_trunc('second', now() - interval '1 s')`)
 			}
-			waiting, err := c.Contenders(t.Context(), c.asks(0, older).Work, []int16{c.queue})
+			waiting, err := c.Claims.Contenders(t.Context(), c.asks(0, older).Work, []int16{c.queue})
 			slices.SortFunc(waiting, func(a, b scheduler.Contender) int { return int(a.Tenant - b.Tenant) })
 			if err != nil || len(waiting) != 2 || waiting[0].Tenant != c.tenant || waiting[0].Weight != 1 ||
 				waiting[1].Tenant != other.tenant || waiting[1].Weight != 3 || waiting[1].Queue != c.queue {
@@ -57,7 +57,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 			claim.Quotas = []scheduler.Quota{
 				{Queue: c.queue, Tenant: c.tenant, Slots: 4}, {Queue: c.queue, Tenant: other.tenant, Slots: 10},
 			}
-			first, err := c.ClaimDue(t.Context(), claim)
+			first, err := c.Claims.ClaimDue(t.Context(), claim)
 			if got := byTenant(first); err != nil || got[c.tenant] != 4 || got[other.tenant] != 6 || len(first.Full) == 0 {
 				t.Errorf("%v, full: %v, error %v", got, first.Full, err)
 			}
@@ -69,7 +69,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 			claim.Quotas = []scheduler.Quota{
 				{Queue: c.queue, Tenant: c.tenant, Slots: 40}, {Queue: c.queue, Tenant: other.tenant, Slots: 40},
 			}
-			rest, err := c.ClaimDue(t.Context(), claim)
+			rest, err := c.Claims.ClaimDue(t.Context(), claim)
 			if got := byTenant(rest); err != nil || got[c.tenant] != 17 || len(got) != 1 || len(rest.Full) != 0 {
 				t.Errorf("then %v, full: %v, error %v", got, rest.Full, err)
 			}
@@ -84,13 +84,13 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 				tenant.trigger(job.Definition.Name)
 			}
 		}
-		if waiting, err := c.Contenders(t.Context(), domain.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 2 {
+		if waiting, err := c.Claims.Contenders(t.Context(), domain.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 2 {
 			t.Fatalf("%+v, error %v", waiting, err)
 		}
 		claim := scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{
 			{Queue: c.queue, Tenant: c.tenant, Slots: 1}, {Queue: c.queue, Tenant: other.tenant, Slots: 5},
 		}}
-		batch, err := c.ClaimReady(t.Context(), claim)
+		batch, err := c.Claims.ClaimReady(t.Context(), claim)
 		if got := byTenant(batch); err != nil || got[c.tenant] != 1 || got[other.tenant] != 3 || len(batch.Full) == 0 {
 			t.Errorf("%v, full: %v, error %v", got, batch.Full, err)
 		}
@@ -101,12 +101,12 @@ func TestNobodyWaits(t *testing.T) {
 	c := newClaimer(t)
 	c.create("job")
 	for _, older := range []bool{false, true} {
-		if waiting, err := c.Contenders(t.Context(), c.asks(0, older).Work, []int16{c.queue}); err != nil ||
+		if waiting, err := c.Claims.Contenders(t.Context(), c.asks(0, older).Work, []int16{c.queue}); err != nil ||
 			len(waiting) != 0 {
 			t.Errorf("%+v, error %v", waiting, err)
 		}
 	}
-	if waiting, err := c.Contenders(t.Context(), domain.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 0 {
+	if waiting, err := c.Claims.Contenders(t.Context(), domain.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 0 {
 		t.Errorf("%+v, error %v", waiting, err)
 	}
 }

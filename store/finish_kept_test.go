@@ -64,7 +64,7 @@ func TestWhatASupersededAttemptAnsweredIsNotKept(t *testing.T) {
 func TestTheFirstResultStays(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("a", byCallback)
-	if _, err := c.CompleteRun(t.Context(), a.RunID, a.RunToken, json.RawMessage(`"reported"`)); err != nil {
+	if _, err := c.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, json.RawMessage(`"reported"`)); err != nil {
 		t.Fatal(err)
 	}
 	// The target has also answered the request, with a response to keep.

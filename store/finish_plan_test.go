@@ -194,7 +194,7 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 	for name, batch := range map[string][]domain.Outcome{
 		"one day": outcomes[:1], "two days": {gone, outcomes[1]}, "a day without a table": {gone}, "nothing": nil,
 	} {
-		superseded, err := c.Finish(t.Context(), batch, nil)
+		superseded, err := c.Claims.Finish(t.Context(), batch, nil)
 		if want := strings.Count(name, "two days") + strings.Count(name, "without"); err != nil || superseded != want {
 			t.Errorf("%s: %d superseded, error %v", name, superseded, err)
 		}

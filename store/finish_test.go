@@ -62,7 +62,7 @@ func unsent(a domain.Assignment, v domain.Verdict) domain.Outcome {
 
 func (c claimer) finish(outcomes ...domain.Outcome) (superseded int) {
 	c.t.Helper()
-	superseded, err := c.Finish(c.t.Context(), outcomes, nil)
+	superseded, err := c.Claims.Finish(c.t.Context(), outcomes, nil)
 	must(c.t, err)
 	return superseded
 }
@@ -70,7 +70,7 @@ func (c claimer) finish(outcomes ...domain.Outcome) (superseded int) {
 // finishAndRelease writes an outcome and ends its lease.
 func (c claimer) finishAndRelease(o domain.Outcome) {
 	c.t.Helper()
-	if _, err := c.Finish(c.t.Context(), []domain.Outcome{o}, []uuid.UUID{o.Lease.ID}); err != nil {
+	if _, err := c.Claims.Finish(c.t.Context(), []domain.Outcome{o}, []uuid.UUID{o.Lease.ID}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -432,7 +432,7 @@ func TestFinishIsOneTransaction(t *testing.T) {
 	ok, bad := c.manual("a"), c.manual("b")
 	outcome := buried(bad)
 	outcome.Reason = "no such reason"
-	if _, err := c.Finish(t.Context(), []domain.Outcome{succeeded(ok), outcome},
+	if _, err := c.Claims.Finish(t.Context(), []domain.Outcome{succeeded(ok), outcome},
 		[]uuid.UUID{ok.Lease.ID, bad.Lease.ID}); err == nil {
 		t.Fatal("it was written")
 	}

@@ -77,7 +77,7 @@ func heapPeak() (peak func() float64) {
 func BenchmarkForecast(b *testing.B) {
 	s := openBench(b)
 	manyJobs(b, s, 1_000_000)
-	tenant, err := s.TenantID(b.Context(), "default")
+	tenant, err := s.Tenants.TenantID(b.Context(), "default")
 	must(b, err)
 	for _, c := range []struct {
 		name   string
@@ -94,7 +94,7 @@ func BenchmarkForecast(b *testing.B) {
 			w := forecast.Window{From: from, To: from.AddDate(0, 0, c.days), Step: time.Minute}
 			peak := heapPeak()
 			for b.Loop() {
-				if f, err := s.Forecast(b.Context(), c.tenant, w); err != nil || f.Broken > 0 {
+				if f, err := s.Jobs.Forecast(b.Context(), c.tenant, w); err != nil || f.Broken > 0 {
 					b.Fatalf("%d jobs cannot be read: %v", f.Broken, err)
 				}
 			}

@@ -19,7 +19,7 @@ import (
 // before the test is over.
 func (c crud) forecastOf(tenant int32) jobs.Forecast {
 	c.t.Helper()
-	f, err := c.Forecast(c.t.Context(), tenant, threeDays())
+	f, err := c.Jobs.Forecast(c.t.Context(), tenant, threeDays())
 	must(c.t, err)
 	if age := time.Since(f.AsOf); age < 0 || age > time.Minute {
 		c.t.Errorf("as of %s", f.AsOf)
@@ -90,7 +90,7 @@ func TestAForecastBeginsWithTheNextSlotOfEachJob(t *testing.T) {
 		if want[0] == 0 {
 			c.one(c.claim(100, true)) // it is late by now
 		}
-		f, err := c.Forecast(t.Context(), c.tenant, w)
+		f, err := c.Jobs.Forecast(t.Context(), c.tenant, w)
 		if err != nil || !slices.Equal(f.Slots, want) || f.Jobs != 1 {
 			t.Errorf("%v, want %v (%v)", f.Slots, want, err)
 		}
@@ -148,7 +148,7 @@ func TestAForecastEndsWithItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.Forecast(ctx, c.tenant, threeDays())
+		_, err := c.Jobs.Forecast(ctx, c.tenant, threeDays())
 		ended <- err
 	}()
 	c.until("the forecast to wait", `SELECT EXISTS (SELECT FROM pg_stat_activity

@@ -22,14 +22,14 @@ import (
 
 func (c crud) freeze(tenant int32, note string) freeze.State {
 	c.t.Helper()
-	state, err := c.Freeze(c.t.Context(), tenant, note)
+	state, err := c.Freezes.Freeze(c.t.Context(), tenant, note)
 	must(c.t, err)
 	return state
 }
 
 func (c crud) unfreeze(tenant int32) freeze.State {
 	c.t.Helper()
-	state, err := c.Unfreeze(c.t.Context(), tenant, "")
+	state, err := c.Freezes.Unfreeze(c.t.Context(), tenant, "")
 	must(c.t, err)
 	return state
 }
@@ -37,7 +37,7 @@ func (c crud) unfreeze(tenant int32) freeze.State {
 // renewed renews the heartbeat and returns what it reports.
 func (c claimer) renewed() scheduler.Pulse {
 	c.t.Helper()
-	pulse, err := c.Renew(c.t.Context(), c.replica, scheduler.Condition{})
+	pulse, err := c.Claims.Renew(c.t.Context(), c.replica, scheduler.Condition{})
 	must(c.t, err)
 	return pulse
 }
@@ -59,7 +59,7 @@ func TestNothingIsClaimedWhileTheDeploymentIsFrozen(t *testing.T) {
 	c.create("manual", never)
 	c.trigger("manual")
 	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "alice"})
-	first, err := c.Freeze(ctx, freeze.Deployment, "the warehouse burns")
+	first, err := c.Freezes.Freeze(ctx, freeze.Deployment, "the warehouse burns")
 	must(t, err)
 	if f := first.Deployment; f == nil || f.By != "command alice" || f.Note != "the warehouse burns" ||
 		f.Reason != scheduler.FrozenAsked || first.InFlight != 0 {
@@ -140,7 +140,7 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 		WHERE tenant = $1 AND action LIKE '%freeze'`, c.tenant); got != "tenant.freeze default, tenant.unfreeze default" {
 		t.Errorf("the audit log has %s", got)
 	}
-	if _, err := c.Freeze(t.Context(), 4711, ""); !errors.Is(err, ErrNotFound) {
+	if _, err := c.Freezes.Freeze(t.Context(), 4711, ""); !errors.Is(err, ErrNotFound) {
 		t.Errorf("an unknown tenant: %v", err)
 	}
 }
@@ -154,7 +154,7 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	letGo := c.locks(`SELECT pg_advisory_xact_lock(1)`)
 	claimed := make(chan domain.Batch, 1)
 	go func() {
-		b, err := c.ClaimDue(context.WithoutCancel(t.Context()), c.asks(100, false))
+		b, err := c.Claims.ClaimDue(context.WithoutCancel(t.Context()), c.asks(100, false))
 		if err != nil {
 			t.Error(err)
 		}
@@ -164,7 +164,7 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 		SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
 	answered := make(chan freeze.State, 1)
 	go func() {
-		state, err := c.Freeze(context.WithoutCancel(t.Context()), freeze.Deployment, "")
+		state, err := c.Freezes.Freeze(context.WithoutCancel(t.Context()), freeze.Deployment, "")
 		if err != nil {
 			t.Error(err)
 		}
@@ -177,7 +177,7 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	// While the claim is under way, only the end of the waiter's context ends the wait.
 	impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := c.Freeze(impatient, freeze.Deployment, ""); impatient.Err() == nil {
+	if _, err := c.Freezes.Freeze(impatient, freeze.Deployment, ""); impatient.Err() == nil {
 		t.Errorf("a claim under way was not waited for: %v", err)
 	}
 	letGo()
@@ -187,7 +187,7 @@ func TestAFreezeWaitsForTheClaimsUnderWay(t *testing.T) {
 	if state := <-answered; state.InFlight != 1 {
 		t.Errorf("%d in flight, want the one of that claim", state.InFlight)
 	}
-	if _, err := c.Freeze(t.Context(), freeze.Deployment, ""); err != nil {
+	if _, err := c.Freezes.Freeze(t.Context(), freeze.Deployment, ""); err != nil {
 		t.Error(err)
 	}
 }

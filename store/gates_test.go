@@ -48,7 +48,7 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	c.slot(job.ID, 7)
 	look := func(want int) {
 		t.Helper()
-		if _, err := c.FreeGates(t.Context()); err != nil {
+		if _, err := c.Claims.FreeGates(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if b := c.claimReady(10); len(b.Runs) != want {
@@ -83,7 +83,7 @@ func TestWhatWaitsAtAFreeGateIsFound(t *testing.T) {
 	if b := c.claimReady(10); len(b.Runs) != 0 {
 		t.Fatal("it did not wait")
 	}
-	must(t, c.CheckGates(t.Context()))
+	must(t, c.Claims.CheckGates(t.Context()))
 	if a := c.one(c.claimReady(10)); a.Job.Name != "free" {
 		t.Errorf("a run of %s starts", a.Job.Name)
 	}

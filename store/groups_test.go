@@ -52,7 +52,7 @@ func (c crud) groups(f letters.DeadLetterFilter, size int) (all []letters.DeadLe
 	c.t.Helper()
 	f.Page = pg.Page{Limit: size}
 	for {
-		found, next, err := c.ListGroups(c.t.Context(), c.tenant, f)
+		found, next, err := c.Letters.ListGroups(c.t.Context(), c.tenant, f)
 		must(c.t, err)
 		if len(found) > size || next != "" && len(found) != size {
 			c.t.Errorf("a page of %d groups, and the next is %q", len(found), next)
@@ -68,7 +68,7 @@ func (c crud) groups(f letters.DeadLetterFilter, size int) (all []letters.DeadLe
 func (c crud) counted(f letters.DeadLetterFilter) (all []letters.DeadLetterGroup) {
 	c.t.Helper()
 	f.Resolved, f.Page = open, pg.Page{Limit: 500}
-	found, _, err := c.ListDeadLetters(c.t.Context(), c.tenant, f)
+	found, _, err := c.Letters.ListDeadLetters(c.t.Context(), c.tenant, f)
 	must(c.t, err)
 	at := map[string]int{}
 	for _, d := range found { // the newest first
@@ -219,12 +219,12 @@ func TestAGroupThatGetsANewerDeadLetterMovesToTheFront(t *testing.T) {
 	c.create("a")
 	c.create("b")
 	c.bury(dead{job: "a", reason: domain.ReasonGone}, dead{job: "b", reason: domain.ReasonGone})
-	first, next, err := c.ListGroups(t.Context(), c.tenant, letters.DeadLetterFilter{Page: pg.Page{Limit: 1}})
+	first, next, err := c.Letters.ListGroups(t.Context(), c.tenant, letters.DeadLetterFilter{Page: pg.Page{Limit: 1}})
 	if err != nil || len(first) != 1 || first[0].Job != "b" {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	newest := c.bury(dead{job: "a", reason: domain.ReasonGone})
-	rest, _, err := c.ListGroups(t.Context(), c.tenant, letters.DeadLetterFilter{Page: pg.Page{Cursor: next}})
+	rest, _, err := c.Letters.ListGroups(t.Context(), c.tenant, letters.DeadLetterFilter{Page: pg.Page{Cursor: next}})
 	if err != nil || len(rest) != 0 {
 		t.Errorf("the rest: %+v, %v", rest, err)
 	}
@@ -232,7 +232,7 @@ func TestAGroupThatGetsANewerDeadLetterMovesToTheFront(t *testing.T) {
 		t.Errorf("from the beginning: %+v", again)
 	}
 	var bad *pg.CursorError
-	if _, _, err := c.ListDeadLetters(t.Context(), c.tenant,
+	if _, _, err := c.Letters.ListDeadLetters(t.Context(), c.tenant,
 		letters.DeadLetterFilter{Page: pg.Page{Cursor: next}}); !errors.As(err, &bad) {
 		t.Errorf("the cursor of another list: %v", err)
 	}
@@ -260,7 +260,7 @@ func TestAPageOfGroupsIsReadByIndex(t *testing.T) {
 		} {
 			n := watch.pagesRead(`^dead_letters$`, func() {
 				k.filter.Limit = 20
-				found, _, err := watch.ListGroups(t.Context(), k.tenant, k.filter)
+				found, _, err := watch.Letters.ListGroups(t.Context(), k.tenant, k.filter)
 				if err != nil || len(found) != k.groups {
 					t.Errorf("%s: %d groups, %v", k.name, len(found), err)
 				}

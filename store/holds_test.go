@@ -45,7 +45,7 @@ func (c claimer) parked(n int, by string) (runs, jobs []uuid.UUID) {
 func (c claimer) fetch(held scheduler.HeldClaim) domain.Batch {
 	c.t.Helper()
 	held.Tenant, held.Lanes = c.tenant, []int16{c.queue * 4, c.queue*4 + 1, c.queue*4 + 2}
-	b, err := c.ClaimReady(c.t.Context(), scheduler.Claim{Replica: c.replica, Held: &held})
+	b, err := c.Claims.ClaimReady(c.t.Context(), scheduler.Claim{Replica: c.replica, Held: &held})
 	must(c.t, err)
 	return b
 }
@@ -55,7 +55,7 @@ func (c claimer) report(states ...scheduler.HoldState) []scheduler.HoldOrder {
 	for i := range states {
 		states[i].Tenant = c.tenant
 	}
-	orders, err := c.ReportHolds(c.t.Context(), c.replica, states)
+	orders, err := c.Claims.ReportHolds(c.t.Context(), c.replica, states)
 	must(c.t, err)
 	return orders
 }
@@ -75,11 +75,11 @@ func TestARunThatIsHeldBackWaitsInReady(t *testing.T) {
 	if c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND started_at IS NULL`, a.RunID) != 1 {
 		t.Error("it was never sent, and says when it was started")
 	}
-	w, err := c.RunWaitsFor(t.Context(), c.tenant, a.RunID)
+	w, err := c.Runs.RunWaitsFor(t.Context(), c.tenant, a.RunID)
 	if err != nil || w == nil || w.Until == nil || w.Until.Sub(w.Since) != 40*time.Second {
 		t.Fatalf("it waits for %+v, %v", w, err)
 	}
-	if w, err := c.RunWaitsFor(t.Context(), c.tenant+1, a.RunID); w != nil || err != nil {
+	if w, err := c.Runs.RunWaitsFor(t.Context(), c.tenant+1, a.RunID); w != nil || err != nil {
 		t.Errorf("another tenant sees %+v, %v", w, err)
 	}
 	// A run that was sent once and waits now keeps the start time of that attempt.
@@ -121,7 +121,7 @@ func TestTheLongestUnsentIsFetchedFirst(t *testing.T) {
 		t.Errorf("the rest: %v, full %v", b.Runs, b.Full)
 	}
 	held := scheduler.HeldClaim{By: "breaker b.test:443", Most: 10, Tenant: c.tenant, Lanes: []int16{399}}
-	if b, err := c.ClaimReady(t.Context(), scheduler.Claim{Replica: c.replica, Held: &held}); err != nil ||
+	if b, err := c.Claims.ClaimReady(t.Context(), scheduler.Claim{Replica: c.replica, Held: &held}); err != nil ||
 		len(b.Runs) != 0 {
 		t.Errorf("of a queue without slots: %v, %v", b.Runs, err)
 	}
@@ -137,7 +137,7 @@ func TestWhatNobodyHoldsBackIsReleased(t *testing.T) {
 	c.report(openHold("a.test:443"), openHold("b.test:443"))
 	unheld := func() bool { return c.wants(scheduler.ChoreHolds) }
 	release := func() int {
-		if _, err := c.ReportHolds(t.Context(), uuid.New(), nil); err != nil { // of a replica that holds nothing back
+		if _, err := c.Claims.ReportHolds(t.Context(), uuid.New(), nil); err != nil { // of a replica that holds nothing back
 			t.Fatal(err)
 		}
 		return c.count(`SELECT count(*) FROM punctual.ready WHERE held_by IS NULL`)
@@ -196,7 +196,7 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 	recovering.State = scheduler.HoldRecovering
 	other.report(recovering)
 	list := func() []fleet.Breaker {
-		holds, err := c.Holds(t.Context(), c.tenant)
+		holds, err := c.Fleet.Holds(t.Context(), c.tenant)
 		must(t, err)
 		return holds
 	}
@@ -206,13 +206,13 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 		holds[1].Path != "/x" || holds[1].State != scheduler.HoldHanging || holds[1].WaitingRuns != 0 {
 		t.Errorf("%+v", holds)
 	}
-	if elsewhere, err := c.Holds(t.Context(), c.tenant+1); err != nil || len(elsewhere) != 0 {
+	if elsewhere, err := c.Fleet.Holds(t.Context(), c.tenant+1); err != nil || len(elsewhere) != 0 {
 		t.Errorf("another tenant sees %v, %v", elsewhere, err)
 	}
 	if orders := c.report(openHold("a.test:443")); len(orders) != 1 || orders[0].Reset || orders[0].Host != "a.test:443" {
 		t.Errorf("another replica has reached the host: %+v", orders)
 	}
-	if n, err := c.ResetHolds(t.Context(), c.tenant, "a.test:443"); err != nil || n != 2 {
+	if n, err := c.Fleet.ResetHolds(t.Context(), c.tenant, "a.test:443"); err != nil || n != 2 {
 		t.Errorf("%d holds are reset, %v", n, err)
 	}
 	if orders := c.report(openHold("a.test:443")); len(orders) != 2 || !orders[0].Reset && !orders[1].Reset {
@@ -253,10 +253,10 @@ func TestOverdueSaysWhatHoldsItBack(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
-	if queues, err := c.Unserved(t.Context()); err != nil || fmt.Sprint(queues) != "[nobody]" {
+	if queues, err := c.Claims.Unserved(t.Context()); err != nil || fmt.Sprint(queues) != "[nobody]" {
 		t.Errorf("unserved: %v, %v", queues, err)
 	}
-	depths, _, err := c.QueueDepths(t.Context(), c.tenant)
+	depths, _, err := c.Fleet.QueueDepths(t.Context(), c.tenant)
 	must(t, err)
 	for _, d := range depths {
 		if (d.WaitsFor == nil) != (d.Name == "default") || d.Name == "default" && d.HeldRuns != 1 {

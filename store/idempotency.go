@@ -23,7 +23,7 @@ type Writer struct {
 // For returns a Writer for a tenant, whose writes have transactions of their own.
 func (s *Store) For(tenant int32) Writer { return s.writer(pg.Writes{DB: s.db, Tenant: tenant}) }
 
-func (s *Store) writer(w pg.Writes) Writer { return Writer{s.Writer(w), s.Operator(w)} }
+func (s *Store) writer(w pg.Writes) Writer { return Writer{s.Jobs.Writer(w), s.Letters.Operator(w)} }
 
 // Idempotency makes a write happen once per key. If the key is new, the write and the rendered answer are committed
 // together. If the key is known with the same hash, nothing is written and the first answer is returned. With another

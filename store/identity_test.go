@@ -11,7 +11,7 @@ import (
 
 func (c crud) begin(start freeze.Start) {
 	c.t.Helper()
-	must(c.t, c.Begin(c.t.Context(), start))
+	must(c.t, c.Freezes.Begin(c.t.Context(), start))
 }
 
 // moved makes the database look as if it was restored from another one.

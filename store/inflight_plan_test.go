@@ -25,16 +25,16 @@ func TestRunsInFlightAreCountedWithoutTheHistory(t *testing.T) {
 	}, func(t *testing.T, watch claimer) {
 		for name, count := range map[string]func(claimer) (int, error){
 			"the freeze": func(c claimer) (int, error) {
-				state, err := c.FreezeState(t.Context(), c.tenant)
+				state, err := c.Freezes.FreezeState(t.Context(), c.tenant)
 				return state.InFlight, err
 			},
 			"the queues of a tenant": func(c claimer) (int, error) {
-				queues, _, err := c.QueueDepths(t.Context(), c.tenant)
+				queues, _, err := c.Fleet.QueueDepths(t.Context(), c.tenant)
 				must(t, err)
 				return queues[0].InFlight, nil
 			},
 			"the queues": func(c claimer) (int, error) {
-				queues, _, err := c.QueueDepths(t.Context(), 0)
+				queues, _, err := c.Fleet.QueueDepths(t.Context(), 0)
 				must(t, err)
 				return queues[0].InFlight, nil
 			},
@@ -69,7 +69,7 @@ func TestJobsInAStateAreFoundByIndex(t *testing.T) {
 		domain.JobPaused: 2, domain.JobCompleted: 6, domain.JobActive: 20,
 	} {
 		read := watch.pagesRead(`^(jobs|schedules|job_versions)$`, func() {
-			list, _, err := watch.ListJobs(t.Context(), watch.tenant, jobs.Filter{State: state, Page: pg.Page{Limit: 20}})
+			list, _, err := watch.Jobs.ListJobs(t.Context(), watch.tenant, jobs.Filter{State: state, Page: pg.Page{Limit: 20}})
 			if err != nil || len(list) != want {
 				t.Errorf("%s: %d jobs, %v", state, len(list), err)
 			}

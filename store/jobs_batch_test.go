@@ -150,7 +150,7 @@ func TestCreateJobs(t *testing.T) {
 
 func BenchmarkCreateJobs(b *testing.B) {
 	s := openBench(b)
-	tenant, err := s.TenantID(b.Context(), "default")
+	tenant, err := s.Tenants.TenantID(b.Context(), "default")
 	must(b, err)
 	n := 0
 	for b.Loop() {

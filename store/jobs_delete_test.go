@@ -56,11 +56,11 @@ func TestDeleteJob(t *testing.T) {
 		old := c.create("a")
 		run := c.trigger("a")
 		c.deleteJob("a")
-		_, err := c.GetJob(ctx, c.tenant, old.ID.String())
+		_, err := c.Jobs.GetJob(ctx, c.tenant, old.ID.String())
 		wantError(t, err, pg.ErrNotFound)
 		_, err = c.tryTrigger(old.ID.String())
 		wantError(t, err, pg.ErrNotFound)
-		wantError(t, c.DeleteJob(ctx, c.tenant, "a", nil), pg.ErrNotFound)
+		wantError(t, c.Jobs.DeleteJob(ctx, c.tenant, "a", nil), pg.ErrNotFound)
 		if c.create("a").ID == old.ID {
 			t.Error("the id was used again")
 		}
@@ -115,7 +115,7 @@ func TestNoTriggerOutlivesTheDeleteOfItsJob(t *testing.T) {
 			})
 		}
 		wg.Go(func() {
-			if err := c.DeleteJob(ctx, c.tenant, job.ID.String(), nil); err != nil {
+			if err := c.Jobs.DeleteJob(ctx, c.tenant, job.ID.String(), nil); err != nil {
 				t.Error(err)
 			}
 		})

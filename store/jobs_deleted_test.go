@@ -93,7 +93,7 @@ func TestADeletedJobsLongWorkIsNotBegunAgain(t *testing.T) {
 	a := c.accepted("job")
 	c.deleteJob("job")
 	c.wantState(a.RunID, "running 202 attempt 1 ready in 60") // it may still complete
-	if _, err := c.FailRun(t.Context(), a.RunID, a.RunToken, "early", true); err != nil {
+	if _, err := c.Runs.FailRun(t.Context(), a.RunID, a.RunToken, "early", true); err != nil {
 		t.Fatal(err)
 	}
 	c.wantState(a.RunID, "cancelled job_deleted attempt 1 finished attempts: 1 failed failed")
@@ -110,5 +110,5 @@ func TestADeletedJobsLongWorkIsNotBegunAgain(t *testing.T) {
 
 func (c crud) deleteJob(ref string) {
 	c.t.Helper()
-	must(c.t, c.DeleteJob(c.t.Context(), c.tenant, ref, nil))
+	must(c.t, c.Jobs.DeleteJob(c.t.Context(), c.tenant, ref, nil))
 }

@@ -47,11 +47,11 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			job, err := c.For(c.tenant).CreateJob(t.Context(), jobs.NewJob{Definition: definition("job", k.change), Paused: k.paused})
 			must(t, err)
-			read, err := c.GetJob(t.Context(), c.tenant, job.ID.String())
+			read, err := c.Jobs.GetJob(t.Context(), c.tenant, job.ID.String())
 			if err != nil || !reflect.DeepEqual(job, read) {
 				t.Errorf("error %v\ncreated %+v\nread    %+v", err, job, read)
 			}
-			must(t, c.DeleteJob(t.Context(), c.tenant, job.ID.String(), nil))
+			must(t, c.Jobs.DeleteJob(t.Context(), c.tenant, job.ID.String(), nil))
 		})
 	}
 }

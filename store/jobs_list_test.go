@@ -31,7 +31,7 @@ func TestAPageOfLargeJobsIsBoundedInSize(t *testing.T) {
 		var names []string
 		page := pg.Page{Limit: limit}
 		for pages := 0; ; pages++ {
-			jobs, next, err := c.ListJobs(t.Context(), c.tenant, jobs.Filter{Page: page})
+			jobs, next, err := c.Jobs.ListJobs(t.Context(), c.tenant, jobs.Filter{Page: page})
 			must(t, err)
 			bytes := 0
 			for _, j := range jobs {
@@ -87,7 +87,7 @@ func TestASearchForATextGoesOn(t *testing.T) {
 	search := func(f jobs.Filter) (found []string, pages int) {
 		t.Helper()
 		for f.Page = (pg.Page{Limit: 50}); ; {
-			list, next, err := c.ListJobs(t.Context(), c.tenant, f)
+			list, next, err := c.Jobs.ListJobs(t.Context(), c.tenant, f)
 			must(t, err)
 			for _, j := range list {
 				found = append(found, j.Definition.Name)
@@ -129,7 +129,7 @@ func TestASearchForATextReadsTheJobsOfAPageOnly(t *testing.T) {
 	}
 	before := rows()
 	reader := openClaimer(t, dsn)
-	list, next, err := reader.ListJobs(t.Context(), reader.tenant, jobs.Filter{Query: "needle", Page: pg.Page{Limit: 50}})
+	list, next, err := reader.Jobs.ListJobs(t.Context(), reader.tenant, jobs.Filter{Query: "needle", Page: pg.Page{Limit: 50}})
 	reader.Close()
 	if err != nil || len(list) != 0 || next == "" {
 		t.Fatalf("%d jobs, next page %q, %v", len(list), next, err)

@@ -64,26 +64,26 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 func (c crud) writes() map[string]func(domain.Definition) error {
 	c.t.Helper()
 	ctx, yes := c.t.Context(), true
-	queues, err := c.Queues(ctx)
+	queues, err := c.Claims.Queues(ctx)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return map[string]func(d domain.Definition) error{
 		"put": func(d domain.Definition) error {
-			_, _, err := c.PutJob(ctx, c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
+			_, _, err := c.Jobs.PutJob(ctx, c.tenant, d.Name, jobs.NewJob{Definition: d}, nil, false)
 			return err
 		},
 		"put paused": func(d domain.Definition) error {
-			_, _, err := c.PutJob(ctx, c.tenant, d.Name, jobs.NewJob{Definition: d, Paused: &yes}, nil, false)
+			_, _, err := c.Jobs.PutJob(ctx, c.tenant, d.Name, jobs.NewJob{Definition: d, Paused: &yes}, nil, false)
 			return err
 		},
-		"delete": func(d domain.Definition) error { return c.DeleteJob(ctx, c.tenant, d.Name, nil) },
+		"delete": func(d domain.Definition) error { return c.Jobs.DeleteJob(ctx, c.tenant, d.Name, nil) },
 		"trigger": func(d domain.Definition) error {
 			_, err := c.tryTrigger(d.Name)
 			return err
 		},
-		"pause":  func(d domain.Definition) error { _, err := c.PauseJob(ctx, c.tenant, d.Name, "", nil); return err },
-		"resume": func(d domain.Definition) error { _, err := c.ResumeJob(ctx, c.tenant, d.Name, ""); return err },
+		"pause":  func(d domain.Definition) error { _, err := c.Jobs.PauseJob(ctx, c.tenant, d.Name, "", nil); return err },
+		"resume": func(d domain.Definition) error { _, err := c.Jobs.ResumeJob(ctx, c.tenant, d.Name, ""); return err },
 		"batch": func(domain.Definition) error {
 			_, err := c.createMany(jobs.ConflictReplace,
 				definition("j2", every(time.Second)), definition("j0", forbid), definition("j1"))
@@ -96,19 +96,19 @@ func (c crud) writes() map[string]func(domain.Definition) error {
 			}})
 			return err
 		},
-		"operate": func(domain.Definition) error { _, _, err := c.Operate(ctx); return err },
+		"operate": func(domain.Definition) error { _, _, err := c.Letters.Operate(ctx); return err },
 		"claim due": func(domain.Definition) error {
-			_, err := c.ClaimDue(ctx,
+			_, err := c.Claims.ClaimDue(ctx,
 				scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
 			return err
 		},
 		"forget": func(domain.Definition) error {
 			c.exec(`UPDATE punctual.completions SET look_at = now() - interval '1 s'`)
-			_, _, err := c.ForgetCompletedJobs(ctx)
+			_, _, err := c.Jobs.ForgetCompletedJobs(ctx)
 			return err
 		},
 		"claim ready": func(domain.Definition) error {
-			_, err := c.ClaimReady(ctx,
+			_, err := c.Claims.ClaimReady(ctx,
 				scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
 			return err
 		},
@@ -166,7 +166,7 @@ func TestAnEditSettlesALongBacklogWithinBounds(t *testing.T) {
 	if n := c.ready(job.ID); n != 1000 {
 		t.Errorf("%d runs wait", n)
 	}
-	skips, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Job: "a", Reason: domain.ReasonMissed})
+	skips, _, err := c.Runs.ListRuns(t.Context(), c.tenant, runs.Filter{Job: "a", Reason: domain.ReasonMissed})
 	if err != nil || len(skips) != 1 {
 		t.Fatalf("%d skips, %v", len(skips), err)
 	}
@@ -193,7 +193,7 @@ func TestASkipThatAnEditMakesAfterAWaitIsNotMadeBeforeItsLastSlot(t *testing.T) 
 	c.until("two slots to become due meanwhile", `SELECT clock_timestamp() > $1::timestamptz + interval '2 s'`, began)
 	free()
 	must(t, <-done)
-	skips, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Job: "a", Reason: domain.ReasonMissed})
+	skips, _, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{Job: "a", Reason: domain.ReasonMissed})
 	if err != nil || len(skips) != 1 {
 		t.Fatalf("%d skips, %v", len(skips), err)
 	}

@@ -46,7 +46,7 @@ func TestCreateJob(t *testing.T) {
 	if err != nil || p.State != domain.JobPaused || p.NextRunAt != nil || p.PausedAt == nil {
 		t.Errorf("a job created paused is %+v, %v", p, err)
 	}
-	if p, err = c.ResumeJob(ctx, c.tenant, "paused", ""); err != nil || p.NextRunAt == nil {
+	if p, err = c.Jobs.ResumeJob(ctx, c.tenant, "paused", ""); err != nil || p.NextRunAt == nil {
 		t.Errorf("resumed it is %+v, %v", p, err)
 	}
 
@@ -58,10 +58,10 @@ func TestCreateJob(t *testing.T) {
 	if none := c.create("none", never); none.State != domain.JobActive || none.NextRunAt != nil {
 		t.Errorf("a job without a schedule is %+v", none)
 	}
-	if _, err := c.GetJob(ctx, c.tenant+1, "a"); !errors.Is(err, pg.ErrNotFound) {
+	if _, err := c.Jobs.GetJob(ctx, c.tenant+1, "a"); !errors.Is(err, pg.ErrNotFound) {
 		t.Errorf("another tenant sees it: %v", err)
 	}
-	if _, err := c.GetJob(ctx, c.tenant+1, job.ID.String()); !errors.Is(err, pg.ErrNotFound) {
+	if _, err := c.Jobs.GetJob(ctx, c.tenant+1, job.ID.String()); !errors.Is(err, pg.ErrNotFound) {
 		t.Errorf("another tenant sees it by id: %v", err)
 	}
 }
@@ -113,7 +113,7 @@ func TestOfConcurrentPutsWithOneNameOneCreates(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() {
-			_, created[i], errs[i] = c.PutJob(t.Context(), c.tenant, "a", jobs.NewJob{Definition: definition("a")}, nil, false)
+			_, created[i], errs[i] = c.Jobs.PutJob(t.Context(), c.tenant, "a", jobs.NewJob{Definition: definition("a")}, nil, false)
 		})
 	}
 	wg.Wait()
@@ -240,7 +240,7 @@ func TestAPutThatOnlyPausesLeavesADelayAlone(t *testing.T) {
 	before := c.create("j", delay(time.Hour))
 	for _, paused := range []bool{true, false} {
 		d := definition("j", delay(time.Hour), allDefaults)
-		after, _, err := c.PutJob(t.Context(), c.tenant, "j", jobs.NewJob{Definition: d, Paused: &paused}, nil, false)
+		after, _, err := c.Jobs.PutJob(t.Context(), c.tenant, "j", jobs.NewJob{Definition: d, Paused: &paused}, nil, false)
 		must(t, err)
 		if paused != (after.State == domain.JobPaused) {
 			t.Errorf("paused %t: it is %s", paused, after.State)
@@ -288,21 +288,21 @@ func TestPutJobWithConditions(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
 	one, two := int32(1), int32(2)
-	_, _, err := c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a")}, &one, false)
+	_, _, err := c.Jobs.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a")}, &one, false)
 	wantError(t, err, jobs.ErrVersion)
-	_, created, err := c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a")}, nil, true)
+	_, created, err := c.Jobs.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a")}, nil, true)
 	if err != nil || !created {
 		t.Errorf("create only: %v", err)
 	}
-	_, _, err = c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a")}, nil, true)
+	_, _, err = c.Jobs.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a")}, nil, true)
 	wantError(t, err, jobs.ErrVersion)
-	_, _, err = c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a", described("x"))}, &two, false)
+	_, _, err = c.Jobs.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a", described("x"))}, &two, false)
 	wantError(t, err, jobs.ErrVersion)
-	job, _, err := c.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a", described("x"))}, &one, false)
+	job, _, err := c.Jobs.PutJob(ctx, c.tenant, "a", jobs.NewJob{Definition: definition("a", described("x"))}, &one, false)
 	if err != nil || job.Version != 2 {
 		t.Errorf("at the right version: %+v, %v", job, err)
 	}
-	wantError(t, c.DeleteJob(ctx, c.tenant, "a", &one), jobs.ErrVersion)
+	wantError(t, c.Jobs.DeleteJob(ctx, c.tenant, "a", &one), jobs.ErrVersion)
 }
 
 func TestPutJobPausesAndResumesOnlyWhenItSaysSo(t *testing.T) {
@@ -319,7 +319,7 @@ func TestPutJobPausesAndResumesOnlyWhenItSaysSo(t *testing.T) {
 		{&yes, domain.JobPaused},
 		{&no, domain.JobActive},
 	} {
-		job, _, err := c.PutJob(t.Context(), c.tenant, "a",
+		job, _, err := c.Jobs.PutJob(t.Context(), c.tenant, "a",
 			jobs.NewJob{Definition: definition("a"), Paused: step.paused}, nil, false)
 		if err != nil || job.State != step.state {
 			t.Fatalf("with %v it is %s, want %s (%v)", step.paused, job.State, step.state, err)
@@ -338,7 +338,7 @@ func TestOfConcurrentEditsOfOneVersionOneWins(t *testing.T) {
 	c.inTurn(job.ID, len(errs), func() {
 		for i := range errs {
 			wg.Go(func() {
-				_, errs[i] = c.EditJob(t.Context(), c.tenant, "a", &job.Version, func(j jobs.Record) (jobs.NewJob, error) {
+				_, errs[i] = c.Jobs.EditJob(t.Context(), c.tenant, "a", &job.Version, func(j jobs.Record) (jobs.NewJob, error) {
 					j.Definition.Description = uuid.NewString()
 					return jobs.NewJob{Definition: j.Definition}, nil
 				})
@@ -360,7 +360,7 @@ func TestEditJob(t *testing.T) {
 		c := newCRUD(t)
 		c.create("a")
 		refused := errors.New("refused")
-		_, err := c.EditJob(t.Context(), c.tenant, "a", nil, func(jobs.Record) (jobs.NewJob, error) { return jobs.NewJob{}, refused })
+		_, err := c.Jobs.EditJob(t.Context(), c.tenant, "a", nil, func(jobs.Record) (jobs.NewJob, error) { return jobs.NewJob{}, refused })
 		wantError(t, err, refused)
 	})
 	t.Run("a name that is taken is refused", func(t *testing.T) {
@@ -394,7 +394,7 @@ func TestEditJob(t *testing.T) {
 	})
 	t.Run("queue and priority change the lane", func(t *testing.T) {
 		c := newCRUD(t)
-		queues, err := c.EnsureQueues(t.Context(), []string{"slow", "default"})
+		queues, err := c.Claims.EnsureQueues(t.Context(), []string{"slow", "default"})
 		if err != nil || len(queues) != 2 {
 			t.Fatal(queues, err)
 		}
@@ -535,7 +535,7 @@ func TestForbidSettlesADueSlotAsOverlap(t *testing.T) {
 	c.exec(`UPDATE punctual.exclusive SET active_run = $2 WHERE job_id = $1`, job.ID, run.ID)
 	c.slotAgo(job.ID, time.Second)
 	c.edit("a", described("x"))
-	runs, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{Job: "a", Reason: domain.ReasonOverlap})
+	runs, _, err := c.Runs.ListRuns(t.Context(), c.tenant, runs.Filter{Job: "a", Reason: domain.ReasonOverlap})
 	if err != nil || len(runs) != 1 || runs[0].BlockedBy == nil || *runs[0].BlockedBy != run.ID {
 		t.Errorf("%+v, %v", runs, err)
 	}

@@ -17,7 +17,7 @@ func TestKeysThatExpireSoonAreLoggedAndMeasured(t *testing.T) {
 	var log bytes.Buffer
 	c := openCRUD(t, Options{DatabaseURL: pgtest.DSN(t), MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	const metric = "punctual_next_key_expiry_timestamp_seconds"
-	made, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "other", Weight: 1})
+	made, err := c.Tenants.CreateTenant(t.Context(), tenants.Tenant{Name: "other", Weight: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestKeysThatExpireSoonAreLoggedAndMeasured(t *testing.T) {
 		{1, "expired", "-1 day", "365 days"},
 		{made.ID, "theirs", "40 days", "365 days"},
 	} {
-		if _, _, err := c.CreateKey(t.Context(), k.tenant, tenants.NewKey{Name: k.name, Role: "viewer"}); err != nil {
+		if _, _, err := c.Tenants.CreateKey(t.Context(), k.tenant, tenants.NewKey{Name: k.name, Role: "viewer"}); err != nil {
 			t.Fatal(err)
 		}
 		c.exec(`UPDATE punctual.api_keys
@@ -51,7 +51,7 @@ func TestKeysThatExpireSoonAreLoggedAndMeasured(t *testing.T) {
 		t.Errorf("the metric is %s, want %v of default", got, soonest)
 	}
 	for range 2 { // the second time is not a day later
-		if err := c.WarnOfKeys(t.Context()); err != nil {
+		if err := c.Tenants.WarnOfKeys(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,10 +74,10 @@ func TestTheKeysThatExpireNextAreFoundByIndex(t *testing.T) {
 	watch := openClaimer(t, dsn)
 	all := watch.count(`SELECT pg_relation_size('punctual.api_keys')::int / 8192`)
 	read := watch.pagesRead(`^api_keys$`, func() {
-		if next, err := watch.NextKeyExpiries(t.Context()); err != nil || len(next) != 1 {
+		if next, err := watch.Tenants.NextKeyExpiries(t.Context()); err != nil || len(next) != 1 {
 			t.Errorf("%v, %v", next, err)
 		}
-		if err := watch.WarnOfKeys(t.Context()); err != nil {
+		if err := watch.Tenants.WarnOfKeys(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})

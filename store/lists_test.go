@@ -17,7 +17,7 @@ import (
 
 func (c crud) jobNames(f jobs.Filter) []string {
 	c.t.Helper()
-	jobs, _, err := c.ListJobs(c.t.Context(), c.tenant, f)
+	jobs, _, err := c.Jobs.ListJobs(c.t.Context(), c.tenant, f)
 	must(c.t, err)
 	var names []string
 	for _, j := range jobs {
@@ -29,7 +29,7 @@ func (c crud) jobNames(f jobs.Filter) []string {
 
 func TestListJobsSelects(t *testing.T) {
 	c := newCRUD(t)
-	if _, err := c.EnsureQueues(t.Context(), []string{"slow"}); err != nil {
+	if _, err := c.Claims.EnsureQueues(t.Context(), []string{"slow"}); err != nil {
 		t.Fatal(err)
 	}
 	c.create("a_1", labelled("team", "x"))
@@ -75,7 +75,7 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 	var listed []uuid.UUID
 	page := pg.Page{Limit: 2}
 	for n := 0; ; n++ {
-		jobs, next, err := c.ListJobs(ctx, c.tenant, jobs.Filter{Page: page})
+		jobs, next, err := c.Jobs.ListJobs(ctx, c.tenant, jobs.Filter{Page: page})
 		must(t, err)
 		for _, j := range jobs {
 			names = append(names, j.Definition.Name)
@@ -92,7 +92,7 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 	jobCursor := page.Cursor
 	page.Cursor = ""
 	for {
-		got, next, err := c.ListRuns(ctx, c.tenant, runs.Filter{Job: "j0", Page: page})
+		got, next, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{Job: "j0", Page: page})
 		must(t, err)
 		for _, r := range got {
 			listed = append(listed, r.ID)
@@ -108,7 +108,7 @@ func TestPagesAreStableUnderInserts(t *testing.T) {
 	}
 	for _, cursor := range []string{"x", "!", "AAAA", jobCursor} {
 		var bad *pg.CursorError
-		if _, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Page: pg.Page{Cursor: cursor}}); !errors.As(err, &bad) {
+		if _, _, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{Page: pg.Page{Cursor: cursor}}); !errors.As(err, &bad) {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestListRunsSelects(t *testing.T) {
 		{"up to a slot, exclusive", runs.Filter{To: &late, Job: "b"}, nil},
 		{"after a skip", runs.Filter{From: &after, Job: "a"}, nil},
 	} {
-		runs, _, err := c.ListRuns(ctx, c.tenant, test.filter)
+		runs, _, err := c.Runs.ListRuns(ctx, c.tenant, test.filter)
 		must(t, err)
 		var got []string
 		for _, r := range runs {
@@ -164,10 +164,10 @@ func TestListRunsSelects(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
-	if runs, _, err := c.ListRuns(ctx, c.tenant+1, runs.Filter{}); err != nil || len(runs) > 0 {
+	if runs, _, err := c.Runs.ListRuns(ctx, c.tenant+1, runs.Filter{}); err != nil || len(runs) > 0 {
 		t.Errorf("another tenant sees %d runs (%v)", len(runs), err)
 	}
-	if _, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Job: "nothing"}); !errors.Is(err, ErrNotFound) {
+	if _, _, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{Job: "nothing"}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a name that is not there: %v", err)
 	}
 }
@@ -195,7 +195,7 @@ func TestGetRunListsItsAttemptsTheSuccessfulOneToo(t *testing.T) {
 		a.StartedAt.IsZero() {
 		t.Errorf("the second is %+v", a)
 	}
-	_, err := c.GetRun(ctx, c.tenant+1, run.ID)
+	_, err := c.Runs.GetRun(ctx, c.tenant+1, run.ID)
 	wantError(t, err, ErrNotFound)
 }
 
@@ -213,14 +213,14 @@ func TestForgetCompletedJobs(t *testing.T) {
 	c.exec(`UPDATE punctual.completions SET look_at = now() - interval '1 day'
 		FROM punctual.jobs j WHERE j.id = ANY (job_ids) AND j.name <> 'recent'`)
 	for _, want := range []int{1, 0} {
-		if n, _, err := c.ForgetCompletedJobs(ctx); err != nil || n != want {
+		if n, _, err := c.Jobs.ForgetCompletedJobs(ctx); err != nil || n != want {
 			t.Errorf("%d forgotten, %v", n, err)
 		}
 	}
 	if got := c.jobNames(jobs.Filter{}); !slices.Equal(got, []string{"busy", "recent"}) {
 		t.Errorf("left are %q", got)
 	}
-	runs, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{Status: domain.StatusSucceeded})
+	runs, _, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{Status: domain.StatusSucceeded})
 	if err != nil || len(runs) != 2 || runs[1].Job != "old" {
 		t.Errorf("its history: %+v, %v", runs, err)
 	}
@@ -230,14 +230,14 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 	eachExecMode(t, func(t *testing.T, c crud) {
 		ctx := t.Context()
 		now := time.Now()
-		if _, err := c.EnsureQueues(ctx, []string{"q"}); err != nil {
+		if _, err := c.Claims.EnsureQueues(ctx, []string{"q"}); err != nil {
 			t.Fatal(err)
 		}
 		job := c.create("a", forbid, labelled("x", "y"))
 		c.slotAgo(job.ID, time.Second)
 		c.edit("a", every(2*time.Hour))
 		c.put(definition("a", delay(time.Hour)))
-		if _, err := c.PauseJob(ctx, c.tenant, "a", "note", &now); err != nil {
+		if _, err := c.Jobs.PauseJob(ctx, c.tenant, "a", "note", &now); err != nil {
 			t.Error(err)
 		}
 		c.slotAgo(job.ID, 50*time.Hour)
@@ -259,24 +259,24 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 			t.Error(err)
 		}
 		yes := false
-		runs, _, err := c.ListRuns(ctx, c.tenant, runs.Filter{
+		runs, _, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{
 			Status: domain.StatusPending, Trigger: domain.TriggerManual, Late: &yes, JobID: nil, Job: "b",
 			From: &time.Time{}, To: new(now.Add(time.Hour)),
 		})
 		if err != nil || len(runs) != 1 {
 			t.Errorf("%d runs, %v", len(runs), err)
 		}
-		if _, err := c.GetRun(ctx, c.tenant, runs[0].ID); err != nil {
+		if _, err := c.Runs.GetRun(ctx, c.tenant, runs[0].ID); err != nil {
 			t.Error(err)
 		}
 		c.jobNames(jobs.Filter{
 			State: domain.JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
 			Page: pg.Page{Limit: 1},
 		})
-		if err := c.DeleteJob(ctx, c.tenant, "a", nil); err != nil {
+		if err := c.Jobs.DeleteJob(ctx, c.tenant, "a", nil); err != nil {
 			t.Error(err)
 		}
-		if _, _, err := c.ForgetCompletedJobs(ctx); err != nil {
+		if _, _, err := c.Jobs.ForgetCompletedJobs(ctx); err != nil {
 			t.Error(err)
 		}
 		if _, _, err := c.ForgetIdempotencyKeys(ctx); err != nil {

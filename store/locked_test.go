@@ -67,7 +67,7 @@ func (c claimer) finishWhatItCan(outcomes ...domain.Outcome) (runs []uuid.UUID, 
 	for _, o := range outcomes {
 		released = append(released, o.Lease.ID)
 	}
-	superseded, err := c.Finish(bounded(c.t), outcomes, released)
+	superseded, err := c.Claims.Finish(bounded(c.t), outcomes, released)
 	if left, is := errors.AsType[*scheduler.LockedOutcomesError](err); is {
 		runs, leases, err = slices.Collect(maps.Keys(left.Runs)), left.Leases, nil
 	}
@@ -144,7 +144,7 @@ func TestALockedRowHoldsUpTheOutcomeOfItsOwnRunOnly(t *testing.T) {
 			if len(runs) > 0 {
 				runs, leases = c.finishWhatItCan(outcome)
 			} else if len(leases) > 0 {
-				_, err := c.Finish(bounded(t), nil, leases)
+				_, err := c.Claims.Finish(bounded(t), nil, leases)
 				if err != nil {
 					t.Error(err)
 				}
@@ -164,7 +164,7 @@ func TestALockedRowHoldsUpTheTakeoverOfItsOwnRunOnly(t *testing.T) {
 	c.exec(`DELETE FROM punctual.replicas`)
 	free := c.stranger(`exclusive WHERE job_id = $1`, victim.Job.ID)
 	for _, want := range []int{1, 0} {
-		if n, err := c.Recover(bounded(t), nil); n != want || err != nil {
+		if n, err := c.Claims.Recover(bounded(t), nil); n != want || err != nil {
 			t.Fatalf("%d runs are taken over, want %d: %v", n, want, err)
 		}
 	}
@@ -185,7 +185,7 @@ func TestALockedRunHoldsUpNoClaimOfOthers(t *testing.T) {
 	free := c.stranger(`runs WHERE id = $1`, run.ID)
 	c.create("other", never)
 	other := c.trigger("other")
-	batch, err := c.ClaimReady(bounded(t), c.asks(10, false))
+	batch, err := c.Claims.ClaimReady(bounded(t), c.asks(10, false))
 	if err != nil || len(batch.Runs) != 1 || batch.Runs[0].RunID != other.ID {
 		t.Fatalf("claimed %+v, %v; want the run %s alone", batch.Runs, err, other.ID)
 	}
@@ -204,7 +204,7 @@ func TestALockedRunThatASlotWouldReplaceHoldsUpThatSlotOnly(t *testing.T) {
 	c.slotAgo(victim.ID, 0)
 	other, _ := c.dueNow("other", replacing)
 	free := c.stranger(`runs WHERE id = $1`, active.RunID)
-	batch, err := c.ClaimDue(bounded(t), c.asks(10, false))
+	batch, err := c.Claims.ClaimDue(bounded(t), c.asks(10, false))
 	if err != nil || len(batch.Runs) != 1 || batch.Runs[0].Job.ID != other.ID {
 		t.Fatalf("claimed %+v, %v; want the slot of job %s alone", batch.Runs, err, other.ID)
 	}
@@ -224,18 +224,18 @@ func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
 			c.exec(`UPDATE punctual.tenants SET max_concurrent_runs = 7`)
 			wishes := []scheduler.Wish{{Tenant: c.tenant, Slots: 3}, {Tenant: other.ID, Slots: 5}}
 			if rows != `tenants WHERE id = $1` { // only a first draw locks the tenant's row, because its new row refers to it
-				if got, err := c.Draw(t.Context(), c.replica, wishes); err != nil || len(got) != 2 {
+				if got, err := c.Claims.Draw(t.Context(), c.replica, wishes); err != nil || len(got) != 2 {
 					t.Fatalf("%+v, %v", got, err)
 				}
 			}
 			wishes[0].Slots++
 			free := c.stranger(rows, c.tenant)
-			got, err := c.Draw(bounded(t), c.replica, wishes)
+			got, err := c.Claims.Draw(bounded(t), c.replica, wishes)
 			if err != nil || len(got) != 1 || got[0].Tenant != other.ID || got[0].Slots != 5 {
 				t.Errorf("drawn %+v, %v; want 5 slots of tenant %d alone", got, err, other.ID)
 			}
 			free()
-			if got, err := c.Draw(t.Context(), c.replica, wishes); err != nil || len(got) != 2 || got[0].Slots != 4 {
+			if got, err := c.Claims.Draw(t.Context(), c.replica, wishes); err != nil || len(got) != 2 || got[0].Slots != 4 {
 				t.Errorf("drawn %+v, %v once nothing is locked", got, err)
 			}
 		})
@@ -250,11 +250,11 @@ func TestALockedDeploymentHoldsUpNoHeartbeat(t *testing.T) {
 	c.exec(`UPDATE punctual.deployment SET timeline = 'AAAAAAAA', back_at = '-infinity'`)
 	fence := c.count(`SELECT last_value FROM punctual.fences`)
 	free := c.stranger(`deployment`)
-	pulse, err := c.Renew(bounded(t), c.replica, scheduler.Condition{})
+	pulse, err := c.Claims.Renew(bounded(t), c.replica, scheduler.Condition{})
 	if err != nil || !pulse.Known {
 		t.Fatalf("%+v, %v", pulse, err)
 	}
-	if _, err := c.Register(bounded(t), scheduler.Replica{ID: uuid.New(), Host: "there"}); err != nil {
+	if _, err := c.Claims.Register(bounded(t), scheduler.Replica{ID: uuid.New(), Host: "there"}); err != nil {
 		t.Fatal(err)
 	}
 	if n := c.count(`SELECT last_value FROM punctual.fences`); n < fence+1_000_000_000 {
@@ -279,7 +279,7 @@ func TestALockedReplicaIsNotRemovedAndOthersAre(t *testing.T) {
 	other := asClaimer(c.crud)
 	free := c.stranger(`replicas WHERE id = $1`, c.replica)
 	lost := []scheduler.Heartbeat{{Replica: c.replica}, {Replica: other.replica}}
-	if _, err := c.Recover(bounded(t), lost); err != nil {
+	if _, err := c.Claims.Recover(bounded(t), lost); err != nil {
 		t.Fatal(err)
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.replicas WHERE id = $1`, c.replica); n != 1 ||
@@ -287,7 +287,7 @@ func TestALockedReplicaIsNotRemovedAndOthersAre(t *testing.T) {
 		t.Error("not the other one alone was removed")
 	}
 	free()
-	if _, err := c.Recover(t.Context(), lost); err != nil {
+	if _, err := c.Claims.Recover(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
 	c.wantCount(0, "replicas are left", `SELECT count(*) FROM punctual.replicas`)

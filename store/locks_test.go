@@ -101,7 +101,7 @@ func (b busy) read() {
 	b.counts("a target's call", func() error {
 		a := b.accepted("async")
 		b.mustBeat(a, `{"at": 1}`)
-		_, err := b.CompleteRun(ctx, a.RunID, a.RunToken, nil)
+		_, err := b.Runs.CompleteRun(ctx, a.RunID, a.RunToken, nil)
 		return err
 	})
 	job := b.create("new")
@@ -116,43 +116,43 @@ func (b busy) read() {
 		"of labels": {Labels: map[string]string{"a": "b"}}, "before": {To: &past}, "since": {From: &since},
 		"between": {From: &since, To: &past},
 	} {
-		b.counts("runs "+what, func() error { _, _, err := b.ListRuns(ctx, 1, f); return err })
+		b.counts("runs "+what, func() error { _, _, err := b.Runs.ListRuns(ctx, 1, f); return err })
 	}
-	page, next, err := b.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID})
+	page, next, err := b.Runs.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID})
 	if (next != "") != (b.kept > runs.MostDays) || len(page) > 0 || err != nil {
 		b.t.Errorf("with %d days a page of a job without runs has %d and goes on at %q, %v", b.kept, len(page), next, err)
 	}
-	_, next, err = b.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID, Page: pg.Page{Cursor: next}})
+	_, next, err = b.Runs.ListRuns(ctx, 1, runs.Filter{JobID: &job.ID, Page: pg.Page{Cursor: next}})
 	if next != "" || err != nil {
 		b.t.Errorf("its next page goes on at %q, %v", next, err)
 	}
 	for what, f := range map[string]jobs.Filter{
 		"all": {}, "with recent runs": {Recent: 20}, "completed": {State: domain.JobCompleted},
 	} {
-		b.counts("jobs "+what, func() error { _, _, err := b.ListJobs(ctx, 1, f); return err })
+		b.counts("jobs "+what, func() error { _, _, err := b.Jobs.ListJobs(ctx, 1, f); return err })
 	}
 	for _, name := range []string{"new", rare.ID.String(), "daily"} {
-		b.counts("a job", func() error { _, err := b.GetJob(ctx, 1, name); return err })
-		b.counts("stats", func() error { _, err := b.JobStats(ctx, 1, name); return err })
+		b.counts("a job", func() error { _, err := b.Jobs.GetJob(ctx, 1, name); return err })
+		b.counts("stats", func() error { _, err := b.Runs.JobStats(ctx, 1, name); return err })
 		for _, at := range []time.Time{now, since} {
 			b.counts("explain", func() error {
-				_, err := b.ExplainJob(ctx, 1, name, func(*time.Location) (time.Time, error) { return at, nil })
+				_, err := b.History.ExplainJob(ctx, 1, name, func(*time.Location) (time.Time, error) { return at, nil })
 				return err
 			})
 		}
 	}
 	b.counts("dead letters", func() error {
-		_, _, err := b.ListDeadLetters(ctx, 1, letters.DeadLetterFilter{})
+		_, _, err := b.Letters.ListDeadLetters(ctx, 1, letters.DeadLetterFilter{})
 		return err
 	})
 	b.counts("groups of dead letters", func() error {
-		_, _, err := b.ListGroups(ctx, 1, letters.DeadLetterFilter{})
+		_, _, err := b.Letters.ListGroups(ctx, 1, letters.DeadLetterFilter{})
 		return err
 	})
-	b.counts("queues", func() error { _, _, err := b.QueueDepths(ctx, 1); return err })
-	b.counts("a freeze", func() error { _, err := b.FreezeState(ctx, 1); return err })
+	b.counts("queues", func() error { _, _, err := b.Fleet.QueueDepths(ctx, 1); return err })
+	b.counts("a freeze", func() error { _, err := b.Freezes.FreezeState(ctx, 1); return err })
 	b.counts("a forecast", func() error {
-		_, err := b.Forecast(ctx, 1, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute})
+		_, err := b.Jobs.Forecast(ctx, 1, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute})
 		return err
 	})
 	b.counts("metrics", func() error { collect(Collector{b.Store}); return nil })
@@ -177,9 +177,9 @@ func (b busy) write() {
 	b.counts("a deletion", func() error { b.deleteJob("written"); return nil })
 	b.create("dying")
 	dead := b.die("dying", 3)
-	b.counts("overview", func() error { _, err := b.Overview(ctx, 1); return err })
-	b.counts("failing jobs", func() error { _, err := b.FailingJobs(ctx, 1); return err })
-	b.counts("overdue jobs", func() error { _, err := b.OverdueJobs(ctx, 1); return err })
+	b.counts("overview", func() error { _, err := b.Overview.Overview(ctx, 1); return err })
+	b.counts("failing jobs", func() error { _, err := b.Overview.FailingJobs(ctx, 1); return err })
+	b.counts("overdue jobs", func() error { _, err := b.Overview.OverdueJobs(ctx, 1); return err })
 	b.counts("a replay", func() error { b.replay(dead[0]); return nil })
 	b.counts("an operation", func() error {
 		b.start(letters.BulkRequest{Kind: letters.OperationReplay})
@@ -189,7 +189,7 @@ func (b busy) write() {
 	b.counts("a backfill", func() error {
 		from := b.now().Add(-20 * 24 * time.Hour)
 		r := letters.BackfillRequest{Job: "daily", From: from, To: b.now(), Rerun: true}
-		_, err := b.CountBackfill(ctx, b.plan(letters.BackfillRequest{Job: "daily", From: from, To: b.now()}))
+		_, err := b.Letters.CountBackfill(ctx, b.plan(letters.BackfillRequest{Job: "daily", From: from, To: b.now()}))
 		b.backfill(r)
 		for range 4 {
 			b.nextBatch()
@@ -227,10 +227,10 @@ func (b busy) dispatch() {
 	b.counts("a finish", func() error { b.finish(outcomes...); return nil })
 	b.counts("a claim of ordered work", func() error { b.claimWaiting(domain.WorkOrdered, 10); return nil })
 	b.counts("what is due next", func() error {
-		_, err := b.NextDue(ctx, scheduler.LookInto{{b.queue}, {b.queue}, {b.queue}, {b.queue}}, false)
+		_, err := b.Claims.NextDue(ctx, scheduler.LookInto{{b.queue}, {b.queue}, {b.queue}, {b.queue}}, false)
 		return err
 	})
-	b.counts("a heartbeat", func() error { _, err := b.Renew(ctx, b.replica, scheduler.Condition{}); return err })
+	b.counts("a heartbeat", func() error { _, err := b.Claims.Renew(ctx, b.replica, scheduler.Condition{}); return err })
 	b.claim(10, false)
 	b.lose(b.replica)
 	b.counts("a recovery", func() error { b.recover(); return nil })
@@ -245,11 +245,11 @@ func (b busy) tidy() {
 	m := b.measured(100, map[string]string{})
 	b.counts("metrics of jobs", func() error { collect(m); return nil })
 	b.counts("verify", func() error {
-		_, err := b.Verify(ctx, history.VerifyOptions{From: b.now().Add(-3 * 24 * time.Hour), To: b.now()})
+		_, err := b.History.Verify(ctx, history.VerifyOptions{From: b.now().Add(-3 * 24 * time.Hour), To: b.now()})
 		return err
 	})
 	for kind, chore := range map[string]func(context.Context) (int, bool, error){
-		"completed jobs": b.ForgetCompletedJobs, "deleted jobs": b.PurgeJobs, "versions": b.ForgetVersions,
+		"completed jobs": b.Jobs.ForgetCompletedJobs, "deleted jobs": b.Jobs.PurgeJobs, "versions": b.Jobs.ForgetVersions,
 	} {
 		b.exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '2 years' WHERE state = 'deleted'`)
 		b.counts("forgetting "+kind, func() error { _, _, err := chore(ctx); return err })

@@ -62,7 +62,7 @@ func TestALeaseEndsOnlyWhenTheDatabaseSaysThatItsRunsHaveEnded(t *testing.T) {
 	t.Parallel()
 	release := func(c claimer, last domain.Outcome, earlier ...uuid.UUID) {
 		c.t.Helper()
-		if _, err := c.Finish(c.t.Context(), []domain.Outcome{last}, []uuid.UUID{last.Lease.ID}, earlier...); err != nil {
+		if _, err := c.Claims.Finish(c.t.Context(), []domain.Outcome{last}, []uuid.UUID{last.Lease.ID}, earlier...); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestALeaseEndsOnlyWhenTheDatabaseSaysThatItsRunsHaveEnded(t *testing.T) {
 		if claims := c.renewed().Claims; !slices.Equal(claims, []uuid.UUID{first.Lease.ID}) {
 			t.Fatalf("the replica has the claims %v, want the one whose run is still running", claims)
 		}
-		if n, err := c.Lose(t.Context(), []uuid.UUID{first.Lease.ID}, nil); n != 1 || err != nil {
+		if n, err := c.Claims.Lose(t.Context(), []uuid.UUID{first.Lease.ID}, nil); n != 1 || err != nil {
 			t.Fatalf("%d attempts lost, error %v", n, err)
 		}
 		c.isLost(first)
@@ -129,8 +129,8 @@ func TestALeaseThatEndsLateTakesNoRunFromAnother(t *testing.T) {
 	c.finish(failed(first))
 	again := c.again()
 	for name, end := range map[string]func() (int, error){
-		"lost":       func() (int, error) { return c.Lose(t.Context(), []uuid.UUID{first.Lease.ID}, []uuid.UUID{first.RunID}) },
-		"given back": func() (int, error) { return c.GiveBack(t.Context(), []uuid.UUID{first.Lease.ID}) },
+		"lost":       func() (int, error) { return c.Claims.Lose(t.Context(), []uuid.UUID{first.Lease.ID}, []uuid.UUID{first.RunID}) },
+		"given back": func() (int, error) { return c.Claims.GiveBack(t.Context(), []uuid.UUID{first.Lease.ID}) },
 	} {
 		if _, err := end(); err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func TestAnOutcomeIsLostWhileOtherRunsOfItsLeaseGoOn(t *testing.T) {
 	first, second := c.two()
 	c.finish(succeeded(first))
 	lose := func() int {
-		n, err := c.Lose(t.Context(), []uuid.UUID{first.Lease.ID}, []uuid.UUID{first.RunID})
+		n, err := c.Claims.Lose(t.Context(), []uuid.UUID{first.Lease.ID}, []uuid.UUID{first.RunID})
 		must(t, err)
 		return n
 	}
@@ -167,7 +167,7 @@ func TestAnOutcomeIsLostWhileOtherRunsOfItsLeaseGoOn(t *testing.T) {
 func TestAnOutcomeThatIsLostIsTheLastAttemptOfAtMostOnce(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("once", func(d *domain.Definition) { d.Delivery = domain.DeliverAtMostOnce })
-	if _, err := c.Lose(t.Context(), []uuid.UUID{a.Lease.ID}, nil); err != nil {
+	if _, err := c.Claims.Lose(t.Context(), []uuid.UUID{a.Lease.ID}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if run := c.run(a.RunID); run.Status != domain.StatusDead || orEmpty(run.Reason) != domain.ReasonLost {
@@ -177,11 +177,11 @@ func TestAnOutcomeThatIsLostIsTheLastAttemptOfAtMostOnce(t *testing.T) {
 
 func (c crud) sweep(want int) {
 	c.t.Helper()
-	n, left, err := c.Sweep(c.t.Context())
+	n, left, err := c.Claims.Sweep(c.t.Context())
 	if n != want || left || err != nil {
 		c.t.Fatalf("the sweep took %d runs back, left %t, error %v; want %d", n, left, err, want)
 	}
-	if _, _, err := c.Sweep(c.t.Context()); err != nil { // comes to the end: the next one begins anew
+	if _, _, err := c.Claims.Sweep(c.t.Context()); err != nil { // comes to the end: the next one begins anew
 		c.t.Fatal(err)
 	}
 }
@@ -208,7 +208,7 @@ func TestASweepTakesBackWhatNobodyHas(t *testing.T) {
 		c.manual("b")
 		found := 0
 		for range 2 { // one window of days each
-			n, _, err := c.Sweep(t.Context())
+			n, _, err := c.Claims.Sweep(t.Context())
 			must(t, err)
 			found += n
 		}
@@ -303,8 +303,8 @@ func TestASecretThatAnotherPostgresNeverHadIsForgotten(t *testing.T) {
 	c := newCRUDOn(t, pgtest.Database(t, server))
 	c.secret("token", "lost")
 	read := func() (credential.Secret, error) {
-		c.ForgetSecrets() // looks whether any has changed
-		return c.NamedSecret(t.Context(), c.tenant, "token")
+		c.Secrets.ForgetSecrets() // looks whether any has changed
+		return c.Secrets.NamedSecret(t.Context(), c.tenant, "token")
 	}
 	if s, err := read(); err != nil || s.Value != "lost" {
 		t.Fatalf("%+v, %v", s, err)

@@ -205,14 +205,14 @@ func (l *lived) happens(e *modelEvent) error {
 	case "freeze":
 		whose := map[string]int32{"tenant": l.tenant, "deployment": freeze.Deployment}
 		if of, is := whose[e.with]; is {
-			_, err = l.Freeze(ctx, of, "")
+			_, err = l.Freezes.Freeze(ctx, of, "")
 		} else {
-			_, err = l.Unfreeze(ctx, whose[l.model.frozen], "")
+			_, err = l.Freezes.Unfreeze(ctx, whose[l.model.frozen], "")
 		}
 	case "pause":
-		_, err = l.PauseJob(ctx, l.tenant, l.jobs[e.job].ID.String(), "", nil)
+		_, err = l.Jobs.PauseJob(ctx, l.tenant, l.jobs[e.job].ID.String(), "", nil)
 	case "resume":
-		_, err = l.ResumeJob(ctx, l.tenant, l.jobs[e.job].ID.String(), "")
+		_, err = l.Jobs.ResumeJob(ctx, l.tenant, l.jobs[e.job].ID.String(), "")
 	case "slot":
 		l.fire(e)
 	case "trigger":
@@ -234,11 +234,11 @@ func (l *lived) happens(e *modelEvent) error {
 		token := l.token(e)
 		switch e.do {
 		case "beat":
-			_, err = l.HeartbeatRun(ctx, e.run, token, nil)
+			_, err = l.Claims.HeartbeatRun(ctx, e.run, token, nil)
 		case "complete":
-			_, err = l.CompleteRun(ctx, e.run, token, nil)
+			_, err = l.Runs.CompleteRun(ctx, e.run, token, nil)
 		default:
-			_, err = l.FailRun(ctx, e.run, token, "it is broken", e.do == "report")
+			_, err = l.Runs.FailRun(ctx, e.run, token, "it is broken", e.do == "report")
 		}
 	case "listen":
 		l.exec(`UPDATE punctual.deployment SET back_at = '-infinity'`)
@@ -247,7 +247,7 @@ func (l *lived) happens(e *modelEvent) error {
 	case "take over":
 		l.takeOver(e.replica)
 	case "cancel":
-		_, err = l.CancelRun(ctx, l.tenant, e.run)
+		_, err = l.Runs.CancelRun(ctx, l.tenant, e.run)
 	}
 	return err
 }
@@ -307,7 +307,7 @@ func (l *lived) answer(e *modelEvent) error {
 	} else {
 		s = l.over[slices.IndexFunc(l.over, is)]
 	}
-	late, err := l.Finish(l.t.Context(), []domain.Outcome{s.outcome}, released)
+	late, err := l.Claims.Finish(l.t.Context(), []domain.Outcome{s.outcome}, released)
 	if late > 0 {
 		return errSuperseded
 	}
@@ -362,7 +362,7 @@ func (l *lived) takeOver(replica int) {
 	})
 	for n := 1; n > 0; {
 		var err error
-		n, err = l.Recover(l.t.Context(), lost)
+		n, err = l.Claims.Recover(l.t.Context(), lost)
 		must(l.t, err)
 	}
 	l.replicas[replica] = l.join()

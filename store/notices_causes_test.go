@@ -145,7 +145,7 @@ func TestLateRunsThatComeDuringAMessageWait(t *testing.T) {
 			m := c.claimNotice()
 			c.runsLate("second")
 			c.tell()
-			must(t, c.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
+			must(t, c.Notices.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
 			c.wantTold(incidents{}, 0)
 			c.later()
 			c.wantTold(incidents{}, 0, "1 run of 1 job late")
@@ -177,7 +177,7 @@ func TestAMessageThatArrivesLateIsFollowedByTheTruth(t *testing.T) {
 			test.after(c)
 			c.wantTold(world, test.open)
 			world.take(t, *standing)
-			must(t, c.Answered(t.Context(), *standing, notice.Answer{Arrival: notice.Delivered}))
+			must(t, c.Notices.Answered(t.Context(), *standing, notice.Answer{Arrival: notice.Delivered}))
 			c.wantTold(world, test.open)
 			c.wantCount(0, "causes are left", `SELECT count(*) FROM punctual.notice_lines WHERE causes <> '{}'`)
 		})
@@ -199,7 +199,7 @@ func TestARefusedMessageAboutACauseIsGivenUp(t *testing.T) {
 				c.limited(false)
 			}
 			for range 5 {
-				must(t, c.Answered(t.Context(), *c.claimNotice(), notice.Answer{Arrival: notice.Refused, Status: 400}))
+				must(t, c.Notices.Answered(t.Context(), *c.claimNotice(), notice.Answer{Arrival: notice.Refused, Status: 400}))
 			}
 			c.later()
 			c.wantTold(incidents{}, 0)
@@ -346,7 +346,7 @@ func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
 // Of a job's labels, notices carry those that the operator allows.
 func TestNoticesCarryTheLabelsThatAreAllowed(t *testing.T) {
 	c := newClaimer(t)
-	c.Teller = notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{
+	c.Notices = notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{
 		Log: slog.New(slog.DiscardHandler), Labels: []string{"team", "tier"},
 	})
 	c.create("job", never, everything, func(d *domain.Definition) {

@@ -17,7 +17,7 @@ import (
 // ends has the ends told of incidents that nobody ends, and checks how many there are.
 func (c crud) ends(want int) {
 	c.t.Helper()
-	n, left, err := c.EndIncidents(c.t.Context())
+	n, left, err := c.Notices.EndIncidents(c.t.Context())
 	must(c.t, err)
 	if n != want || left {
 		c.t.Errorf("%d incidents end, want %d (left: %t)", n, want, left)
@@ -119,7 +119,7 @@ func TestADeletedJobLeavesItsHostsIncident(t *testing.T) {
 // Alertmanager knows a job by its name and labels. Trouble that it knows by others than the job has now is over.
 func TestAJobsTroubleIsOneWhateverItsNameAndLabels(t *testing.T) {
 	c, world := withRecipients(t)
-	c.Teller = notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{
+	c.Notices = notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{
 		Log: slog.New(slog.DiscardHandler), Labels: []string{"team"},
 	})
 	labelled := func(name, team string) option {
@@ -157,11 +157,11 @@ func TestADeletedTenantsRecipientsAreToldTheEnd(t *testing.T) {
 			world := incidents{}
 			c.told(world)
 			c.deleteJob("job")
-			must(t, c.DeleteTenant(t.Context(), "other"))
+			must(t, c.Tenants.DeleteTenant(t.Context(), "other"))
 			secrets := func() int { return c.count(`SELECT count(*) FROM punctual.secrets`) }
 			forget := func() {
-				_, _, notices := c.ForgetNotices(t.Context())
-				_, _, secrets := c.ForgetOfDeleted(t.Context())
+				_, _, notices := c.Notices.ForgetNotices(t.Context())
+				_, _, secrets := c.Secrets.ForgetOfDeleted(t.Context())
 				must(t, notices)
 				must(t, secrets)
 			}
@@ -192,7 +192,7 @@ func TestARemovedRecipientThatTakesNothingIsGivenUp(t *testing.T) {
 	c.wantHeard("failing 1, dead 1")
 	c.edit("job", tellsNobody)
 	c.ends(1)
-	must(t, c.Answered(t.Context(), *c.claimNotice(), notice.Answer{Arrival: notice.Unsent, Status: 404}))
+	must(t, c.Notices.Answered(t.Context(), *c.claimNotice(), notice.Answer{Arrival: notice.Unsent, Status: 404}))
 	c.ends(0)
 	c.wantCount(1, "it is given up at once", `SELECT count(*) FROM punctual.notice_subjects`)
 	c.exec(`UPDATE punctual.notice_lines SET failing_since = now() - interval '25 hours'`)
@@ -202,7 +202,7 @@ func TestARemovedRecipientThatTakesNothingIsGivenUp(t *testing.T) {
 	c.wantCount(0, "the line is due", `SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL`)
 	c.exec(`DELETE FROM punctual.notice_messages`)
 	c.exec(`UPDATE punctual.notice_lines SET failing_since = now() - interval '9 days'`)
-	_, _, err := c.ForgetNotices(t.Context())
+	_, _, err := c.Notices.ForgetNotices(t.Context())
 	must(t, err)
 	c.wantCount(0, "lines are left", `SELECT count(*) FROM punctual.notice_lines`)
 }

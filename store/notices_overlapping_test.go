@@ -34,7 +34,7 @@ func (c crud) slotAt(job uuid.UUID, at time.Time, fate string) {
 
 func (c claimer) lookForOverlaps() {
 	c.t.Helper()
-	must(c.t, c.FindOverlapping(c.t.Context()))
+	must(c.t, c.Notices.FindOverlapping(c.t.Context()))
 }
 
 func TestAJobMostOfWhoseSlotsAreSkippedIsToldOfOnce(t *testing.T) {
@@ -156,7 +156,7 @@ func TestTheEndOfSteadyOverlapsIsTold(t *testing.T) {
 			c.wantTold(world, 0)
 			c.wantCount(0, "lines are looked at",
 				`SELECT count(*) FROM punctual.notice_lines WHERE due_at IS NOT NULL OR causes <> '{}'`)
-			list, _, _, err := c.ListNotices(t.Context(), c.tenant, notices.Filter{Job: job})
+			list, _, _, err := c.Notices.ListNotices(t.Context(), c.tenant, notices.Filter{Job: job})
 			must(t, err)
 			if len(list) != 6 {
 				t.Errorf("%d messages are listed with the job", len(list))
@@ -203,10 +203,10 @@ func TestOverlapsAreToldAsTheyAre(t *testing.T) {
 		c.tell()
 	}
 	again()
-	m, err := c.ClaimNotice(t.Context())
+	m, err := c.Notices.ClaimNotice(t.Context())
 	must(t, err)
 	again() // while the message is under way
-	must(t, c.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
+	must(t, c.Notices.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
 	c.wantHeard("overlapping 1")
 	c.later()
 	c.wantHeard("")
@@ -229,7 +229,7 @@ func TestManyOverlapsAreOneSubject(t *testing.T) {
 		t.Fatalf("%s: %d subjects, the first with %d jobs and %d more",
 			said.Headline, len(said.Subjects), len(shared.Jobs), shared.More)
 	}
-	counts, err := c.CountOverlapping(t.Context())
+	counts, err := c.Notices.CountOverlapping(t.Context())
 	must(t, err)
 	if len(counts) != 1 || counts[0].Jobs != jobs {
 		t.Errorf("counted %v", counts)

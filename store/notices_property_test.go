@@ -92,7 +92,7 @@ func TestTheLastWordIsTheTruth(t *testing.T) {
 				if a.Arrival == notice.Delivered || a.Arrival == notice.Unknown && random.IntN(2) == 0 {
 					world[m.To.URL].take(t, m)
 				}
-				must(t, c.Answered(t.Context(), m, a))
+				must(t, c.Notices.Answered(t.Context(), m, a))
 			}
 			send := func(faults bool) bool {
 				m := c.claimNotice()

@@ -25,7 +25,7 @@ func TestJobsThatFailTogetherAreToldTogether(t *testing.T) {
 	c.create(name(0), never, slackly)
 	c.dies(name(0))
 	c.tell()
-	first, err := c.ClaimNotice(t.Context())
+	first, err := c.Notices.ClaimNotice(t.Context())
 	must(t, err)
 	if first == nil {
 		t.Fatal("there is nothing to tell")
@@ -37,13 +37,13 @@ func TestJobsThatFailTogetherAreToldTogether(t *testing.T) {
 		SELECT id, tenant, 1, 'failing', gen_random_uuid(), now() FROM punctual.jobs WHERE name <> $1`, name(0))
 	c.tell()
 	c.exec(`UPDATE punctual.notice_lines SET held_until = now() WHERE lease IS NULL`)
-	if m, err := c.ClaimNotice(t.Context()); err != nil || m != nil {
+	if m, err := c.Notices.ClaimNotice(t.Context()); err != nil || m != nil {
 		t.Fatalf("a second message is under way: %v (%v)", m, err)
 	}
-	must(t, c.Answered(t.Context(), *first, notice.Answer{
+	must(t, c.Notices.Answered(t.Context(), *first, notice.Answer{
 		Arrival: notice.PutOff, RetryAfter: 30 * time.Second, Status: 429,
 	}))
-	if m, err := c.ClaimNotice(t.Context()); err != nil || m != nil {
+	if m, err := c.Notices.ClaimNotice(t.Context()); err != nil || m != nil {
 		t.Fatalf("the recipient is not left alone: %v (%v)", m, err)
 	}
 	c.wantCount(0, "a pause costs an attempt", `SELECT sum(failures) FROM punctual.notice_lines`)
@@ -187,7 +187,7 @@ func TestARefusedMessageIsGivenUp(t *testing.T) {
 		if m == nil {
 			t.Fatal("it was given up too soon")
 		}
-		must(t, c.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Refused, Status: 400}))
+		must(t, c.Notices.Answered(t.Context(), *m, notice.Answer{Arrival: notice.Refused, Status: 400}))
 	}
 	c.create("good", never, everything)
 	c.dies("good")

@@ -12,7 +12,7 @@ import (
 // byDefault makes a list of notices the tenant's default.
 func (c crud) byDefault(list ...domain.Notify) {
 	c.t.Helper()
-	_, err := c.EditTenant(c.t.Context(), "default", func(now *tenants.Tenant) error {
+	_, err := c.Tenants.EditTenant(c.t.Context(), "default", func(now *tenants.Tenant) error {
 		now.Notify = list
 		return nil
 	})
@@ -60,7 +60,7 @@ func TestTheTenantsDefaultTellsOfJobsThatDoNotSayWhoIsTold(t *testing.T) {
 
 func TestADefaultNamesASecretThatIsThere(t *testing.T) {
 	c := newClaimer(t)
-	_, err := c.EditTenant(t.Context(), "default", func(now *tenants.Tenant) error {
+	_, err := c.Tenants.EditTenant(t.Context(), "default", func(now *tenants.Tenant) error {
 		now.Notify = []domain.Notify{{On: domain.Events, Format: domain.FormatPagerDuty, Secret: "pagerduty-key"}}
 		return nil
 	})

@@ -21,7 +21,7 @@ import (
 func (c crud) tell() {
 	c.t.Helper()
 	for {
-		left, err := c.Notify(c.t.Context())
+		left, err := c.Notices.Notify(c.t.Context())
 		must(c.t, err)
 		if !left {
 			return
@@ -55,7 +55,7 @@ func (c crud) pass(span string) {
 func (c crud) claimNotice() *notice.Outgoing {
 	c.t.Helper()
 	c.exec(`UPDATE punctual.notice_lines SET held_until = now()`)
-	m, err := c.ClaimNotice(c.t.Context())
+	m, err := c.Notices.ClaimNotice(c.t.Context())
 	must(c.t, err)
 	return m
 }
@@ -67,7 +67,7 @@ func (c crud) hearsAll() (all []notice.Outgoing) {
 	c.tell()
 	for m := c.claimNotice(); m != nil; m = c.claimNotice() {
 		all = append(all, *m)
-		must(c.t, c.Answered(c.t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
+		must(c.t, c.Notices.Answered(c.t.Context(), *m, notice.Answer{Arrival: notice.Delivered}))
 	}
 	return all
 }
@@ -336,7 +336,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	for range tellers {
 		telling.Go(func() {
 			for {
-				if _, err := c.Notify(t.Context()); err != nil {
+				if _, err := c.Notices.Notify(t.Context()); err != nil {
 					t.Error(err)
 				}
 				select {
@@ -350,7 +350,7 @@ func TestManyReplicasTellOfEachThingOnce(t *testing.T) {
 	for part := range 4 { // each part writes outcomes of all jobs, interleaved with the other parts
 		dying.Go(func() {
 			for i := part * 2; i < len(all); i += 8 {
-				if _, err := c.Finish(t.Context(), []domain.Outcome{buried(all[i]), succeeded(all[i+1])}, nil); err != nil {
+				if _, err := c.Claims.Finish(t.Context(), []domain.Outcome{buried(all[i]), succeeded(all[i+1])}, nil); err != nil {
 					t.Error(err)
 				}
 			}

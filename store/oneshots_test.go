@@ -33,7 +33,7 @@ func (c crud) weekLater() {
 
 func (c crud) forget(want int) {
 	c.t.Helper()
-	if n, _, err := c.ForgetCompletedJobs(c.t.Context()); err != nil || n != want {
+	if n, _, err := c.Jobs.ForgetCompletedJobs(c.t.Context()); err != nil || n != want {
 		c.t.Errorf("%d jobs forgotten, want %d: %v", n, want, err)
 	}
 }
@@ -110,17 +110,17 @@ func TestACompletedOneShotIsAJobLikeOthers(t *testing.T) {
 			}
 		},
 		"it can be deleted": func(c claimer, a domain.Assignment) {
-			c.must(c.DeleteJob(c.t.Context(), c.tenant, "a", nil))
-			wantError(c.t, c.DeleteJob(c.t.Context(), c.tenant, a.Job.ID.String(), nil), ErrNotFound)
+			c.must(c.Jobs.DeleteJob(c.t.Context(), c.tenant, "a", nil))
+			wantError(c.t, c.Jobs.DeleteJob(c.t.Context(), c.tenant, a.Job.ID.String(), nil), ErrNotFound)
 		},
 		"it cannot be paused": func(c claimer, _ domain.Assignment) {
-			_, err := c.PauseJob(c.t.Context(), c.tenant, "a", "", nil)
+			_, err := c.Jobs.PauseJob(c.t.Context(), c.tenant, "a", "", nil)
 			wantError(c.t, err, pg.ErrState)
 		},
 		"another tenant does not see it": func(c claimer, a domain.Assignment) {
-			_, err := c.GetJob(c.t.Context(), c.newTenant("other").ID, a.Job.ID.String())
+			_, err := c.Jobs.GetJob(c.t.Context(), c.newTenant("other").ID, a.Job.ID.String())
 			wantError(c.t, err, ErrNotFound)
-			wantError(c.t, c.DeleteJob(c.t.Context(), c.newTenant("third").ID, a.Job.ID.String(), nil), ErrNotFound)
+			wantError(c.t, c.Jobs.DeleteJob(c.t.Context(), c.newTenant("third").ID, a.Job.ID.String(), nil), ErrNotFound)
 			if c.schedules() != 0 {
 				c.t.Error("another tenant gave it a schedule")
 			}
@@ -209,7 +209,7 @@ func TestOneShotsThatWereClaimedAreForgottenAfterAWeek(t *testing.T) {
 		c.exec(`DELETE FROM punctual.runs`)
 		c.forget(1)
 		c.exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '60 days'`)
-		if n, _, err := c.PurgeJobs(t.Context()); err != nil || n != 1 {
+		if n, _, err := c.Jobs.PurgeJobs(t.Context()); err != nil || n != 1 {
 			t.Errorf("%d purged, %v", n, err)
 		}
 	})
@@ -221,7 +221,7 @@ func TestAnEditAndForgettingDoNotMeet(t *testing.T) {
 	a := c.shot("a")
 	c.finishAll([]domain.Assignment{a})
 	c.weekLater()
-	_, err := c.EditJob(t.Context(), c.tenant, "a", nil, func(j jobs.Record) (jobs.NewJob, error) {
+	_, err := c.Jobs.EditJob(t.Context(), c.tenant, "a", nil, func(j jobs.Record) (jobs.NewJob, error) {
 		c.forget(0)
 		j.Definition.Description = "x"
 		return jobs.NewJob{Definition: j.Definition}, nil
@@ -248,7 +248,7 @@ func TestAnEditAndForgettingDoNotMeet(t *testing.T) {
 	c.must(err)
 	c.must(tx.Commit(t.Context()))
 	wantError(t, <-edited, ErrNotFound)
-	_, err = c.GetJob(t.Context(), c.tenant, b.Job.ID.String())
+	_, err = c.Jobs.GetJob(t.Context(), c.tenant, b.Job.ID.String())
 	wantError(t, err, ErrNotFound)
 }
 
@@ -381,7 +381,7 @@ func TestCompletedJobsArePagedThrough(t *testing.T) {
 	f := jobs.Filter{State: domain.JobCompleted, Page: pg.Page{Limit: 2}}
 	var got []string
 	for pages := 0; pages == 0 || f.Cursor != "" && pages < 10; pages++ {
-		list, next, err := c.ListJobs(t.Context(), c.tenant, f)
+		list, next, err := c.Jobs.ListJobs(t.Context(), c.tenant, f)
 		c.must(err)
 		for _, j := range list {
 			got = append(got, j.Definition.Name)
@@ -405,7 +405,7 @@ func TestAListOfCompletedJobsReadsItsPage(t *testing.T) {
 	watch := openClaimer(t, dsn)
 	// How far a page looks is read from an index of jobs, which would have to be vacuumed for that.
 	read := watch.pagesRead(`^(schedules|job_versions)$`, func() {
-		list, next, err := watch.ListJobs(t.Context(), watch.tenant, jobs.Filter{State: domain.JobCompleted})
+		list, next, err := watch.Jobs.ListJobs(t.Context(), watch.tenant, jobs.Filter{State: domain.JobCompleted})
 		if err != nil || len(list) != 50 || next == "" {
 			t.Errorf("%d jobs, then %q, %v", len(list), next, err)
 		}
@@ -420,12 +420,12 @@ func TestAListOfCompletedJobsGoesOnAfterManyOneShots(t *testing.T) {
 	c := newClaimer(t)
 	a := c.shot("a")
 	c.many(21_000, "once", -1e15, at(c.now()))
-	list, next, err := c.ListJobs(t.Context(), c.tenant, jobs.Filter{State: domain.JobCompleted})
+	list, next, err := c.Jobs.ListJobs(t.Context(), c.tenant, jobs.Filter{State: domain.JobCompleted})
 	if err != nil || len(list) != 0 || next == "" {
 		t.Fatalf("%d jobs, then %q, %v", len(list), next, err)
 	}
 	page := pg.Page{Cursor: next}
-	list, next, err = c.ListJobs(t.Context(), c.tenant, jobs.Filter{State: domain.JobCompleted, Page: page})
+	list, next, err = c.Jobs.ListJobs(t.Context(), c.tenant, jobs.Filter{State: domain.JobCompleted, Page: page})
 	if err != nil || len(list) != 1 || list[0].ID != a.Job.ID || next != "" {
 		t.Errorf("%d jobs, then %q, %v", len(list), next, err)
 	}

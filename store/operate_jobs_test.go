@@ -40,7 +40,7 @@ func (c crud) startJobs(r letters.JobsRequest) letters.Operation {
 // countJobs is a dry run.
 func (c crud) countJobs(r letters.JobsRequest) int {
 	c.t.Helper()
-	n, err := c.CountSelectedJobs(c.t.Context(), c.tenant, r)
+	n, err := c.Letters.CountSelectedJobs(c.t.Context(), c.tenant, r)
 	must(c.t, err)
 	return n
 }
@@ -225,7 +225,7 @@ func TestChangesSelectWhatListsShow(t *testing.T) {
 			State: domain.JobActive, Queue: "default", Labels: ofTeam.Labels, NamePrefix: "etl", Query: "-",
 		},
 	} {
-		listed, _, err := c.ListJobs(t.Context(), c.tenant, f)
+		listed, _, err := c.Jobs.ListJobs(t.Context(), c.tenant, f)
 		must(t, err)
 		unended := 0
 		for _, job := range listed {
@@ -309,7 +309,7 @@ func TestCancelOfAnOperationOnJobs(t *testing.T) {
 	c.batch()
 	c.wantProgress(o.ID, letters.OperationRunning, 5, 2, 0)
 	for range 2 {
-		if got, err := c.CancelOperation(t.Context(), c.tenant, o.ID); err != nil ||
+		if got, err := c.Letters.CancelOperation(t.Context(), c.tenant, o.ID); err != nil ||
 			got.State != letters.OperationCancelled {
 			t.Fatalf("%+v (%v)", got, err)
 		}
@@ -370,7 +370,7 @@ func TestAnotherReplicaGoesOnWithAnOperationOnJobs(t *testing.T) {
 	c.wantProgress(o.ID, letters.OperationRunning, 250, 25, 0)
 
 	spare := c.before("UPDATE", "operations", `PERFORM pg_terminate_backend(pg_backend_pid());`)
-	if _, _, err := c.Operate(t.Context()); err == nil {
+	if _, _, err := c.Letters.Operate(t.Context()); err == nil {
 		t.Fatal("the batch succeeded")
 	}
 	spare()

@@ -24,7 +24,7 @@ func (c crud) start(r letters.BulkRequest) letters.Operation {
 
 func (c crud) operation(id uuid.UUID) letters.Operation {
 	c.t.Helper()
-	o, err := c.GetOperation(c.t.Context(), c.tenant, id)
+	o, err := c.Letters.GetOperation(c.t.Context(), c.tenant, id)
 	must(c.t, err)
 	return o
 }
@@ -32,7 +32,7 @@ func (c crud) operation(id uuid.UUID) letters.Operation {
 // batch does one batch, and reports whether an operation has work left.
 func (c crud) batch() bool {
 	c.t.Helper()
-	_, left, err := c.Operate(c.t.Context())
+	_, left, err := c.Letters.Operate(c.t.Context())
 	must(c.t, err)
 	return left
 }
@@ -58,7 +58,7 @@ func (c crud) workAtOnce() (replicas *sync.WaitGroup) {
 		replicas.Go(func() {
 			for left := true; left; {
 				var err error
-				if _, left, err = c.Operate(c.t.Context()); err != nil {
+				if _, left, err = c.Letters.Operate(c.t.Context()); err != nil {
 					c.t.Error(err)
 					return
 				}
@@ -76,7 +76,7 @@ func (c crud) cutOffBatch(table string) {
 	free := c.locks(`LOCK TABLE punctual.` + table + ` IN SHARE MODE`)
 	died := make(chan error)
 	go func() {
-		_, _, err := c.Operate(c.t.Context())
+		_, _, err := c.Letters.Operate(c.t.Context())
 		died <- err
 	}()
 	c.waiting(1)
@@ -126,7 +126,7 @@ func TestBulkReplay(t *testing.T) {
 		c.die("a", 3)
 		c.die("b", 1)
 		r := letters.BulkRequest{Kind: letters.OperationReplay, Filter: letters.DeadLetterFilter{Job: "a"}, Note: "why"}
-		if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != 3 {
+		if n, err := c.Letters.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != 3 {
 			t.Fatalf("a dry run counts %d (%v)", n, err)
 		}
 		if n := c.count(`SELECT count(*) FROM punctual.operations`); n != 0 {
@@ -166,7 +166,7 @@ func TestBulkReplay(t *testing.T) {
 		c.create("b")
 		want := []uuid.UUID{c.die("a", 3)[2], c.die("b", 2)[1]}
 		r := letters.BulkRequest{Kind: letters.OperationReplay, LatestPerJob: true}
-		if n, err := c.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != 2 {
+		if n, err := c.Letters.CountDeadLetters(t.Context(), c.tenant, r); err != nil || n != 2 {
 			t.Errorf("a dry run counts %d (%v)", n, err)
 		}
 		o := c.start(r)
@@ -284,7 +284,7 @@ func TestCancelOperation(t *testing.T) {
 	o := c.start(letters.BulkRequest{Kind: letters.OperationReplay, MaxPerSecond: 8})
 	c.batch()
 	for range 2 {
-		if got, err := c.CancelOperation(t.Context(), c.tenant, o.ID); err != nil || got.State != letters.OperationCancelled {
+		if got, err := c.Letters.CancelOperation(t.Context(), c.tenant, o.ID); err != nil || got.State != letters.OperationCancelled {
 			t.Fatalf("%+v (%v)", got, err)
 		}
 	}
@@ -297,16 +297,16 @@ func TestCancelOperation(t *testing.T) {
 	c.work()
 	c.wantProgress(again.ID, letters.OperationDone, 3, 3, 0)
 	c.wantReplays(5)
-	_, err := c.CancelOperation(t.Context(), c.tenant, again.ID)
+	_, err := c.Letters.CancelOperation(t.Context(), c.tenant, again.ID)
 	wantError(t, err, ErrState)
-	_, err = c.CancelOperation(t.Context(), c.tenant+1, o.ID)
+	_, err = c.Letters.CancelOperation(t.Context(), c.tenant+1, o.ID)
 	wantError(t, err, ErrNotFound)
 }
 
 // wantOutcomes checks what became of the runs that an operation made.
 func (c crud) wantOutcomes(id uuid.UUID, want runs.Outcomes) {
 	c.t.Helper()
-	o, err := c.GetOperation(c.t.Context(), c.tenant, id)
+	o, err := c.Letters.GetOperation(c.t.Context(), c.tenant, id)
 	must(c.t, err)
 	if o.Outcomes == nil {
 		c.t.Fatal("the operation says no outcomes")
@@ -385,7 +385,7 @@ func TestListOperationsPages(t *testing.T) {
 	var got []uuid.UUID
 	f := letters.OperationFilter{State: letters.OperationDone, Page: pg.Page{Limit: 2}}
 	for {
-		found, next, err := c.ListOperations(t.Context(), c.tenant, f)
+		found, next, err := c.Letters.ListOperations(t.Context(), c.tenant, f)
 		must(t, err)
 		for _, o := range found {
 			got = append(got, o.ID)
@@ -399,7 +399,7 @@ func TestListOperationsPages(t *testing.T) {
 		t.Errorf("pages of %v, want %v", got, want)
 	}
 	running := letters.OperationFilter{State: letters.OperationRunning}
-	if found, _, err := c.ListOperations(t.Context(), c.tenant, running); err != nil ||
+	if found, _, err := c.Letters.ListOperations(t.Context(), c.tenant, running); err != nil ||
 		len(found) != 0 {
 		t.Errorf("%d are running (%v)", len(found), err)
 	}
@@ -416,13 +416,13 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 			From: new(time.Unix(0, 0)), To: new(time.Now().Add(time.Hour)),
 			Labels: map[string]string{"x": "y"}, Resolved: open, Page: pg.Page{Limit: 2},
 		}
-		if found, next, err := c.ListDeadLetters(ctx, c.tenant, filter); err != nil || len(found) != 2 || next == "" {
+		if found, next, err := c.Letters.ListDeadLetters(ctx, c.tenant, filter); err != nil || len(found) != 2 || next == "" {
 			t.Errorf("%d dead letters, %v", len(found), err)
 		}
 		r := letters.BulkRequest{
 			Kind: letters.OperationReplay, Filter: filter, LatestPerJob: true, MaxPerSecond: 5, Note: "n",
 		}
-		if n, err := c.CountDeadLetters(ctx, c.tenant, r); err != nil || n != 1 {
+		if n, err := c.Letters.CountDeadLetters(ctx, c.tenant, r); err != nil || n != 1 {
 			t.Errorf("%d counted, %v", n, err)
 		}
 		o := c.start(r)
@@ -431,14 +431,14 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 		o = c.start(letters.BulkRequest{Kind: letters.OperationResolve, Filter: filter})
 		c.work()
 		c.wantProgress(o.ID, letters.OperationDone, 2, 2, 0)
-		if _, err := c.ResolveDeadLetter(ctx, c.tenant, dead[1], ""); err != nil {
+		if _, err := c.Letters.ResolveDeadLetter(ctx, c.tenant, dead[1], ""); err != nil {
 			t.Error(err)
 		}
 		started := c.start(letters.BulkRequest{Kind: letters.OperationReplay})
-		if _, err := c.CancelOperation(ctx, c.tenant, started.ID); err != nil {
+		if _, err := c.Letters.CancelOperation(ctx, c.tenant, started.ID); err != nil {
 			t.Error(err)
 		}
-		if found, _, err := c.ListOperations(ctx, c.tenant, letters.OperationFilter{}); err != nil || len(found) != 3 {
+		if found, _, err := c.Letters.ListOperations(ctx, c.tenant, letters.OperationFilter{}); err != nil || len(found) != 3 {
 			t.Errorf("%d operations, %v", len(found), err)
 		}
 	})

@@ -55,25 +55,25 @@ func (c claimer) lookAround(job uuid.UUID) {
 	c.exec(`UPDATE punctual.counted_hours SET next_at = now() - interval '1 s'`)
 	batches := 0
 	for left := true; left && batches < 50; batches++ {
-		_, more, err := c.CountHours(ctx)
+		_, more, err := c.Overview.CountHours(ctx)
 		check(1, err)
 		left = more
 	}
 	check(batches/24, nil)
-	f, err := c.Overview(ctx, 1)
+	f, err := c.Overview.Overview(ctx, 1)
 	check(min(f.Overdue.Slots, len(f.Failing.Jobs), len(f.Day.Hours)), err)
-	failing, err := c.FailingJobs(ctx, 1)
+	failing, err := c.Overview.FailingJobs(ctx, 1)
 	check(len(failing), err)
-	overdue, err := c.OverdueJobs(ctx, 1)
+	overdue, err := c.Overview.OverdueJobs(ctx, 1)
 	check(len(overdue), err)
 	page := pg.Page{Limit: 50}
 	for _, among := range [][]uuid.UUID{nil, failing, overdue} {
-		list, _, err := c.ListJobs(ctx, 1, jobs.Filter{Among: among, Recent: 20, Page: page})
+		list, _, err := c.Jobs.ListJobs(ctx, 1, jobs.Filter{Among: among, Recent: 20, Page: page})
 		check(len(list), err)
 	}
-	stats, err := c.JobStats(ctx, 1, job.String())
+	stats, err := c.Runs.JobStats(ctx, 1, job.String())
 	check(1+stats.Runs, err)
-	_, _, err = c.ForgetHours(ctx)
+	_, _, err = c.Overview.ForgetHours(ctx)
 	check(1, err)
 	if time.Since(f.AsOf) > time.Hour {
 		c.t.Errorf("as of %s", f.AsOf)

@@ -17,7 +17,7 @@ import (
 
 func (c crud) overview() overview.Figures {
 	c.t.Helper()
-	f, err := c.Overview(c.t.Context(), c.tenant)
+	f, err := c.Overview.Overview(c.t.Context(), c.tenant)
 	must(c.t, err)
 	return f
 }
@@ -34,7 +34,7 @@ func (c crud) wantOverdue(what string, slots, runs int, oldest string, names ...
 		c.t.Errorf("%s: %d slots, %d runs of %d jobs, the oldest of %q; want %d, %d, %d, %q", what, o.Slots, o.Runs, o.Jobs, got,
 			slots, runs, len(names), oldest)
 	}
-	among, err := c.OverdueJobs(c.t.Context(), c.tenant)
+	among, err := c.Overview.OverdueJobs(c.t.Context(), c.tenant)
 	must(c.t, err)
 	if among == nil {
 		among = []uuid.UUID{}
@@ -90,7 +90,7 @@ func TestWhatShouldHaveBegunIsOverdue(t *testing.T) {
 func (c crud) failingJobs() (lines []string) {
 	c.t.Helper()
 	f := c.overview().Failing
-	ids, err := c.FailingJobs(c.t.Context(), c.tenant)
+	ids, err := c.Overview.FailingJobs(c.t.Context(), c.tenant)
 	if err != nil || len(ids) != len(f.Jobs) || f.Count != len(f.Jobs) || f.More {
 		c.t.Fatalf("%d of %d failing jobs are shown, %d are listed (%v)", len(f.Jobs), f.Count, len(ids), err)
 	}

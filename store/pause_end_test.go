@@ -50,7 +50,7 @@ func (c crud) wantEnd(job uuid.UUID, until time.Time) {
 
 func (c crud) resumeDue() int {
 	c.t.Helper()
-	n, _, err := c.ResumeDue(c.t.Context())
+	n, _, err := c.Jobs.ResumeDue(c.t.Context())
 	must(c.t, err)
 	return n
 }
@@ -62,7 +62,7 @@ func (c crud) wrong(from time.Time) (found []string) {
 		found = append(found, fmt.Sprintf("%s x%d", v.Kind, v.Count))
 		return nil
 	}
-	if _, err := c.Verify(c.t.Context(), history.VerifyOptions{From: from, To: c.now(), Report: report}); err != nil {
+	if _, err := c.History.Verify(c.t.Context(), history.VerifyOptions{From: from, To: c.now(), Report: report}); err != nil {
 		c.t.Fatal(err)
 	}
 	return found
@@ -192,7 +192,7 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 			return err
 		}, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"}},
 		"its end": {
-			func(c crud) error { return c.DeleteJob(c.t.Context(), c.tenant, "a", nil) },
+			func(c crud) error { return c.Jobs.DeleteJob(c.t.Context(), c.tenant, "a", nil) },
 			[]string{"schedule skipped paused x3", "schedule skipped job_deleted x3"},
 		},
 	} {
@@ -262,7 +262,7 @@ func TestASlotAfterTheEndOfAPauseIsStillToCome(t *testing.T) {
 	) {
 		t.Errorf("at the end: %q", got)
 	}
-	if n, next, err := c.ResumeDue(t.Context()); n != 0 || err != nil || next != 0 {
+	if n, next, err := c.Jobs.ResumeDue(t.Context()); n != 0 || err != nil || next != 0 {
 		t.Errorf("%d resumed, the next in %s, %v", n, next, err)
 	}
 }

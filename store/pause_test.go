@@ -19,14 +19,14 @@ func (c crud) pause(ref string) jobs.Record {
 
 func (c crud) pauseWith(ref, note string, until *time.Time) jobs.Record {
 	c.t.Helper()
-	job, err := c.PauseJob(c.t.Context(), c.tenant, ref, note, until)
+	job, err := c.Jobs.PauseJob(c.t.Context(), c.tenant, ref, note, until)
 	c.must(err)
 	return job
 }
 
 func (c crud) resumed(ref string) jobs.Record {
 	c.t.Helper()
-	job, err := c.ResumeJob(c.t.Context(), c.tenant, ref, "")
+	job, err := c.Jobs.ResumeJob(c.t.Context(), c.tenant, ref, "")
 	c.must(err)
 	return job
 }
@@ -137,7 +137,7 @@ func TestPauseJob(t *testing.T) {
 		first := c.pause("a")
 		until := time.Now().Add(time.Hour)
 		for range 2 {
-			job, err := c.PauseJob(ctx, c.tenant, "a", "holiday", &until)
+			job, err := c.Jobs.PauseJob(ctx, c.tenant, "a", "holiday", &until)
 			if err != nil || job.PauseNote != "holiday" || !sameInstant(job.PausedUntil, &until) || job.Version != 3 ||
 				!sameInstant(job.PausedAt, first.PausedAt) {
 				t.Errorf("%+v, %v", job, err)
@@ -154,16 +154,16 @@ func TestPauseJob(t *testing.T) {
 	t.Run("a completed job can be neither paused nor resumed", func(t *testing.T) {
 		c := newCRUD(t)
 		c.complete(c.create("a", delay(time.Hour)).ID)
-		_, err := c.PauseJob(t.Context(), c.tenant, "a", "", nil)
+		_, err := c.Jobs.PauseJob(t.Context(), c.tenant, "a", "", nil)
 		wantError(t, err, ErrState)
-		_, err = c.ResumeJob(t.Context(), c.tenant, "a", "")
+		_, err = c.Jobs.ResumeJob(t.Context(), c.tenant, "a", "")
 		wantError(t, err, ErrState)
 	})
 	t.Run("a one-shot that is due cannot be paused any more", func(t *testing.T) {
 		c := newCRUD(t)
 		job := c.create("a", delay(time.Hour))
 		c.slotAgo(job.ID, time.Second)
-		_, err := c.PauseJob(t.Context(), c.tenant, "a", "", nil)
+		_, err := c.Jobs.PauseJob(t.Context(), c.tenant, "a", "", nil)
 		wantError(t, err, ErrState)
 		if got := c.get("a"); got.State != domain.JobActive || got.NextRunAt == nil {
 			t.Errorf("it is %+v", got)
@@ -184,7 +184,7 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 	total := 0
 	for range 4 {
 		wg.Go(func() {
-			n, _, err := c.ResumeDue(ctx)
+			n, _, err := c.Jobs.ResumeDue(ctx)
 			if err != nil {
 				t.Error(err)
 			}
@@ -197,7 +197,7 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 	if total += c.resumeDue(); total != 2 {
 		t.Errorf("%d were resumed", total)
 	}
-	active, _, err := c.ListJobs(ctx, c.tenant, jobs.Filter{State: domain.JobActive})
+	active, _, err := c.Jobs.ListJobs(ctx, c.tenant, jobs.Filter{State: domain.JobActive})
 	if err != nil || len(active) != 2 {
 		t.Errorf("%d are active (%v)", len(active), err)
 	}
@@ -205,7 +205,7 @@ func TestEachJobIsResumedOnceWhenItsPauseIsOver(t *testing.T) {
 
 func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 	c := newCRUD(t)
-	_, key, err := c.CreateKey(t.Context(), c.tenant, tenants.NewKey{Name: "bob", Role: "editor"})
+	_, key, err := c.Tenants.CreateKey(t.Context(), c.tenant, tenants.NewKey{Name: "bob", Role: "editor"})
 	c.must(err)
 	byBob := "key bob (" + key.ID.String() + ")"
 	bob := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Key, Name: key.ID.String(), KeyName: "bob"})
@@ -215,7 +215,7 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 	ways := map[string]func(name string){
 		"by itself": func(name string) {
 			c.create(name)
-			_, err := c.PauseJob(bob, c.tenant, name, "", nil)
+			_, err := c.Jobs.PauseJob(bob, c.tenant, name, "", nil)
 			c.must(err)
 		},
 		"created": func(name string) {
@@ -224,7 +224,7 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 		},
 		"replaced": func(name string) {
 			c.create(name)
-			_, _, err := c.PutJob(bob, c.tenant, name, jobs.NewJob{Definition: definition(name), Paused: &paused}, nil, false)
+			_, _, err := c.Jobs.PutJob(bob, c.tenant, name, jobs.NewJob{Definition: definition(name), Paused: &paused}, nil, false)
 			c.must(err)
 		},
 		"in a batch": func(name string) {
@@ -241,9 +241,9 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 		},
 		"again": func(name string) {
 			c.create(name)
-			_, err := c.PauseJob(eve, c.tenant, name, "", nil)
+			_, err := c.Jobs.PauseJob(eve, c.tenant, name, "", nil)
 			c.must(err)
-			_, err = c.PauseJob(bob, c.tenant, name, "for longer", nil)
+			_, err = c.Jobs.PauseJob(bob, c.tenant, name, "for longer", nil)
 			must(c.t, err)
 		},
 	}
@@ -253,7 +253,7 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 		if job := c.get(name); job.State != domain.JobPaused || job.PausedBy != byBob {
 			t.Errorf("paused %s: %s by %q", way, job.State, job.PausedBy)
 		}
-		edited, _, err := c.PutJob(eve, c.tenant, name, jobs.NewJob{Definition: definition(name, described("new"))}, nil, false)
+		edited, _, err := c.Jobs.PutJob(eve, c.tenant, name, jobs.NewJob{Definition: definition(name, described("new"))}, nil, false)
 		must(c.t, err)
 		if edited.PausedBy != byBob {
 			t.Errorf("paused %s, then edited: by %q", way, edited.PausedBy)

@@ -31,7 +31,7 @@ func TestASkipRowSaysWhatItStandsFor(t *testing.T) {
 	} {
 		job := c.create("job-"+string(k.skip.Reason), never)
 		c.settles(job, domain.Plan{Skips: []domain.Skip{k.skip}})
-		runs, _, err := c.ListRuns(t.Context(), c.tenant, runs.Filter{JobID: &job.ID})
+		runs, _, err := c.Runs.ListRuns(t.Context(), c.tenant, runs.Filter{JobID: &job.ID})
 		if err != nil || len(runs) != 1 {
 			t.Fatalf("%s: %d rows, %v", k.name, len(runs), err)
 		}
@@ -60,7 +60,7 @@ func (c claimer) settles(job jobs.Record, plan domain.Plan) {
 	compiled, err := domain.Compile(job.ID, c.tenant, job.Version, job.Definition, 0)
 	must(c.t, err)
 	err = c.db.InTx(c.t.Context(), pg.Everybody, func(tx *pg.Tx) error {
-		return c.Settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, claim.Gate{}, nil, time.Now())
+		return c.Claims.Settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, claim.Gate{}, nil, time.Now())
 	})
 	must(c.t, err)
 }
@@ -117,7 +117,7 @@ func TestWhatIsMadeOfASlotIsNotMadeBeforeItWasDue(t *testing.T) {
 	must(t, err)
 	due := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
 	if err := c.db.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
-		return c.Settle(t.Context(), tx, compiled, 1, domain.Plan{
+		return c.Claims.Settle(t.Context(), tx, compiled, 1, domain.Plan{
 			Runs: []domain.PlannedRun{{ScheduledFor: due, DueAt: due, Trigger: domain.TriggerSchedule}},
 			Skips: []domain.Skip{{
 				Reason: domain.ReasonOverlap, First: due.Add(-time.Second), Last: due.Add(-time.Second), Count: 1,

@@ -47,23 +47,23 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	page := pg.Page{Limit: 20}
 	watch.wantNoScans("", func(reader claimer) {
 		for what, read := range map[string]func() (int, error){
-			"jobs": func() (int, error) { return listed(reader.ListJobs(ctx, 1, jobs.Filter{Page: page})) },
+			"jobs": func() (int, error) { return listed(reader.Jobs.ListJobs(ctx, 1, jobs.Filter{Page: page})) },
 			"jobs by prefix": func() (int, error) {
-				return listed(reader.ListJobs(ctx, 1, jobs.Filter{NamePrefix: name, Page: page}))
+				return listed(reader.Jobs.ListJobs(ctx, 1, jobs.Filter{NamePrefix: name, Page: page}))
 			},
 			"jobs by label": func() (int, error) {
-				return listed(reader.ListJobs(ctx, 1, jobs.Filter{Labels: map[string]string{"n": name}, Page: page}))
+				return listed(reader.Jobs.ListJobs(ctx, 1, jobs.Filter{Labels: map[string]string{"n": name}, Page: page}))
 			},
-			"job by id":     func() (int, error) { _, err := reader.GetJob(ctx, 1, job.String()); return 1, err },
-			"job by name":   func() (int, error) { _, err := reader.GetJob(ctx, 1, name); return 1, err },
-			"runs":          func() (int, error) { return listed(reader.ListRuns(ctx, 1, runs.Filter{Page: page})) },
-			"runs of a job": func() (int, error) { return listed(reader.ListRuns(ctx, 1, runs.Filter{Job: name, Page: page})) },
-			"run":           func() (int, error) { _, err := reader.GetRun(ctx, 1, run); return 1, err },
+			"job by id":     func() (int, error) { _, err := reader.Jobs.GetJob(ctx, 1, job.String()); return 1, err },
+			"job by name":   func() (int, error) { _, err := reader.Jobs.GetJob(ctx, 1, name); return 1, err },
+			"runs":          func() (int, error) { return listed(reader.Runs.ListRuns(ctx, 1, runs.Filter{Page: page})) },
+			"runs of a job": func() (int, error) { return listed(reader.Runs.ListRuns(ctx, 1, runs.Filter{Job: name, Page: page})) },
+			"run":           func() (int, error) { _, err := reader.Runs.GetRun(ctx, 1, run); return 1, err },
 			"dead letters": func() (int, error) {
-				return listed(reader.ListDeadLetters(ctx, 1, letters.DeadLetterFilter{Page: page}))
+				return listed(reader.Letters.ListDeadLetters(ctx, 1, letters.DeadLetterFilter{Page: page}))
 			},
 			"groups of dead letters": func() (int, error) {
-				return listed(reader.ListGroups(ctx, 1, letters.DeadLetterFilter{Page: page}))
+				return listed(reader.Letters.ListGroups(ctx, 1, letters.DeadLetterFilter{Page: page}))
 			},
 			"changes": func() (int, error) { return listed(reader.Audit.List(ctx, 1, audit.Filter{Page: page})) },
 			"changes of a job": func() (int, error) {
@@ -77,18 +77,18 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 				_, _, err := reader.Audit.List(ctx, 1, audit.Filter{Actor: "alice", Page: page})
 				return 1, err
 			},
-			"versions of a job": func() (int, error) { return listed(reader.ListVersions(ctx, 1, name, page)) },
+			"versions of a job": func() (int, error) { return listed(reader.Jobs.ListVersions(ctx, 1, name, page)) },
 			"a version": func() (int, error) {
-				v, err := reader.GetVersion(ctx, 1, name, 1, 1)
+				v, err := reader.Jobs.GetVersion(ctx, 1, name, 1, 1)
 				return len(v.Definition), err
 			},
 			"a forecast of another tenant, who has few jobs": func() (int, error) {
 				now := time.Now()
-				f, err := reader.Forecast(ctx, few.tenant, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute})
+				f, err := reader.Jobs.Forecast(ctx, few.tenant, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute})
 				return f.Jobs, err
 			},
 			"an explanation": func() (int, error) {
-				_, err := reader.ExplainJob(ctx, 1, name, func(*time.Location) (time.Time, error) { return time.Now(), nil })
+				_, err := reader.History.ExplainJob(ctx, 1, name, func(*time.Location) (time.Time, error) { return time.Now(), nil })
 				return 1, err
 			},
 		} {

@@ -162,7 +162,7 @@ func (c claimer) day() {
 		job := c.create("job-" + uuid.NewString())
 		c.get(job.Definition.Name)
 		c.trigger(job.Definition.Name)
-		_, err := c.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
+		_, err := c.Claims.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
 		c.must(err)
 		var outcomes []domain.Outcome
 		for _, b := range []domain.Batch{c.claim(10, false), c.claim(10, true), c.claimReady(10)} {
@@ -181,9 +181,9 @@ func (c claimer) day() {
 		c.edit(shot.ID.String(), described("x"))
 		c.edit(job.ID.String(), described("x"))
 		c.create(shot.Definition.Name)
-		_, err = c.Renew(ctx, c.replica, scheduler.Condition{})
+		_, err = c.Claims.Renew(ctx, c.replica, scheduler.Condition{})
 		c.must(err)
-		_, err = c.Recover(ctx, nil)
+		_, err = c.Claims.Recover(ctx, nil)
 		must(c.t, err)
 	}
 }

@@ -140,7 +140,7 @@ func TestJobsAreCountedAsFarAsNeeded(t *testing.T) {
 			if most > 0 {
 				tenant.MaxJobs = &most
 			}
-			if n, err := c.CountJobs(t.Context(), tenant); err != nil || n != want {
+			if n, err := c.Tenants.CountJobs(t.Context(), tenant); err != nil || n != want {
 				t.Errorf("%d jobs, want %d, %v", n, want, err)
 			}
 		})

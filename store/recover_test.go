@@ -18,7 +18,7 @@ func (c crud) lose(replica uuid.UUID) {
 
 func (c crud) recover() int {
 	c.t.Helper()
-	n, err := c.Recover(c.t.Context(), nil)
+	n, err := c.Claims.Recover(c.t.Context(), nil)
 	must(c.t, err)
 	return n
 }
@@ -34,7 +34,7 @@ func TestRecover(t *testing.T) {
 			t.Fatalf("%d runs of a living replica were taken", n)
 		}
 		c.lose(replica)
-		pulse, err := c.Renew(t.Context(), replica, scheduler.Condition{})
+		pulse, err := c.Claims.Renew(t.Context(), replica, scheduler.Condition{})
 		if err != nil || pulse.Known || !pulse.Orphans {
 			t.Errorf("pulse %+v, error %v", pulse, err)
 		}
@@ -51,7 +51,7 @@ func TestRecover(t *testing.T) {
 		o := domain.Outcome{
 			Assignment: a, Verdict: domain.Bury, Reason: domain.ReasonHTTP5xx, StartedAt: a.DueAt, FinishedAt: a.DueAt,
 		}
-		if n, err := c.Finish(t.Context(), []domain.Outcome{o}, []uuid.UUID{a.Lease.ID}); n != 1 || err != nil {
+		if n, err := c.Claims.Finish(t.Context(), []domain.Outcome{o}, []uuid.UUID{a.Lease.ID}); n != 1 || err != nil {
 			t.Errorf("superseded %d, error %v", n, err)
 		}
 		c.finish(again[0], domain.Succeed, "")
@@ -111,14 +111,14 @@ func TestRecover(t *testing.T) {
 		replica := uuid.New()
 		c.claimAll(replica)
 		for range 2 {
-			if _, err := c.Renew(t.Context(), replica, scheduler.Condition{}); err != nil {
+			if _, err := c.Claims.Renew(t.Context(), replica, scheduler.Condition{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := c.Recover(t.Context(), []scheduler.Heartbeat{{Replica: replica, Beat: 1}}); err != nil {
+		if _, err := c.Claims.Recover(t.Context(), []scheduler.Heartbeat{{Replica: replica, Beat: 1}}); err != nil {
 			t.Fatal(err)
 		}
-		if pulse, err := c.Renew(t.Context(), replica, scheduler.Condition{}); err != nil || !pulse.Known {
+		if pulse, err := c.Claims.Renew(t.Context(), replica, scheduler.Condition{}); err != nil || !pulse.Known {
 			t.Errorf("pulse %+v, error %v", pulse, err)
 		}
 	})
@@ -128,11 +128,11 @@ func TestRecover(t *testing.T) {
 		c.trigger("a")
 		replica := uuid.New()
 		a := c.claimAll(replica)[0]
-		pulse, err := c.Renew(t.Context(), replica, scheduler.Condition{})
+		pulse, err := c.Claims.Renew(t.Context(), replica, scheduler.Condition{})
 		if err != nil || !slices.Equal(pulse.Claims, []uuid.UUID{a.Lease.ID}) {
 			t.Fatalf("pulse %+v, error %v", pulse, err)
 		}
-		if n, err := c.GiveBack(t.Context(), pulse.Claims); n != 1 || err != nil {
+		if n, err := c.Claims.GiveBack(t.Context(), pulse.Claims); n != 1 || err != nil {
 			t.Fatalf("gave back %d, error %v", n, err)
 		}
 		if again := c.claimAll(replica); len(again) != 1 || again[0].Attempt != 1 || again[0].Fence <= a.Fence {

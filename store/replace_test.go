@@ -13,7 +13,7 @@ import (
 // replace claims, without a worker slot, the slots that replace the runs in flight of these jobs.
 func (c claimer) replace(jobs ...uuid.UUID) domain.Batch {
 	c.t.Helper()
-	b, err := c.ClaimDue(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: domain.WorkDue, Replacing: jobs})
+	b, err := c.Claims.ClaimDue(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: domain.WorkDue, Replacing: jobs})
 	must(c.t, err)
 	return b
 }

@@ -12,7 +12,7 @@ import (
 // swallowed resumes a job, and says what its pause swallowed.
 func (c crud) swallowed(ref string) string {
 	c.t.Helper()
-	rec, err := c.ResumeJob(c.t.Context(), c.tenant, ref, "")
+	rec, err := c.Jobs.ResumeJob(c.t.Context(), c.tenant, ref, "")
 	must(c.t, err)
 	return swallowedBy(rec)
 }
@@ -76,7 +76,7 @@ func TestAResumeSaysWhichSlotsPassedMeanwhile(t *testing.T) {
 	// A definition that says paused: false ends a pause, too.
 	c.create("put", startingAt(hour.Add(-100*time.Hour)))
 	pausedSince(c, "put", hour.Add(-150*time.Minute), hour.Add(-2*time.Hour))
-	rec, _, err := c.PutJob(t.Context(), c.tenant, "put", jobs.NewJob{
+	rec, _, err := c.Jobs.PutJob(t.Context(), c.tenant, "put", jobs.NewJob{
 		Definition: definition("put", startingAt(hour.Add(-100*time.Hour))), Paused: new(false),
 	}, nil, false)
 	must(t, err)
@@ -95,7 +95,7 @@ func TestTheEntryOfAResumeSaysWhichSlotsPassed(t *testing.T) {
 	for name, end := range map[string]func(c crud){
 		"the pause is over": func(c crud) {
 			c.exec(`UPDATE punctual.jobs SET paused_until = now()`)
-			resumed, _, err := c.ResumeDue(t.Context())
+			resumed, _, err := c.Jobs.ResumeDue(t.Context())
 			if must(t, err); resumed != 1 {
 				t.Errorf("%d jobs are resumed", resumed)
 			}

@@ -448,7 +448,7 @@ func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
 		t.Helper()
 		// As if hours had passed, or on another replica.
 		c.Jobs = jobs.New(c.db, c.Claims, c.definitions, c.Secrets, jobs.Options{Retention: c.options.Retention})
-		if _, _, err := c.PurgeJobs(t.Context()); err != nil {
+		if _, _, err := c.Jobs.PurgeJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for name, id := range ids {

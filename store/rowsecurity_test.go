@@ -251,7 +251,7 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 						return pg.Exec(ctx, u, `SELECT 1`)
 					})
 				},
-				"a read":             func(ctx context.Context) { _, _ = c.GetJob(ctx, 1, "nobody") },
+				"a read":             func(ctx context.Context) { _, _ = c.Jobs.GetJob(ctx, 1, "nobody") },
 				"an error of a read": func(ctx context.Context) { _ = pg.Exec(ctx, c.db.Reader(ctx, 1), `SELECT 1 / 0`) },
 				"a read to the first row": func(ctx context.Context) {
 					_ = c.db.Reader(ctx, 1).QueryRow(ctx, `SELECT generate_series(1, 1000)`).Scan(nil)

@@ -101,7 +101,7 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 			n := watch.pagesRead(`^(runs_|ready$|claims$)`, func() {
 				tt.filter.Limit = 20
 				for tenant, want := range map[int32]int{1: tt.runs, 2: 0} {
-					runs, _, err := watch.ListRuns(t.Context(), tenant, tt.filter)
+					runs, _, err := watch.Runs.ListRuns(t.Context(), tenant, tt.filter)
 					if err != nil || len(runs) != want {
 						t.Errorf("%s: tenant %d has %d runs, want %d (%v)", tt.name, tenant, len(runs), want, err)
 					}

@@ -72,7 +72,7 @@ func TestAListBetweenTwoInstantsIsComplete(t *testing.T) {
 		for more := true; more; more = f.Cursor != "" {
 			var page []runs.Run
 			var err error
-			if page, f.Cursor, err = c.ListRuns(t.Context(), c.tenant, f); err != nil {
+			if page, f.Cursor, err = c.Runs.ListRuns(t.Context(), c.tenant, f); err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range page {

@@ -50,7 +50,7 @@ func TestAListGoesBackThroughAllDays(t *testing.T) {
 		var got []uuid.UUID
 		f := runs.Filter{JobID: &often, Page: pg.Page{Limit: size}}
 		for {
-			page, next, err := c.ListRuns(t.Context(), c.tenant, f)
+			page, next, err := c.Runs.ListRuns(t.Context(), c.tenant, f)
 			must(t, err)
 			got = append(got, pg.Column(page, func(r runs.Run) uuid.UUID { return r.ID })...)
 			if f.Cursor = next; next == "" {
@@ -69,7 +69,7 @@ func TestAListGoesBackThroughAllDays(t *testing.T) {
 		"since":   {From: &from},
 	} {
 		f.JobID = &often
-		page, next, err := c.ListRuns(t.Context(), c.tenant, f)
+		page, next, err := c.Runs.ListRuns(t.Context(), c.tenant, f)
 		must(t, err)
 		want := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
 			at := domain.IDTime(id)
@@ -85,7 +85,7 @@ func TestAListGoesBackThroughAllDays(t *testing.T) {
 func TestTheLastRunOfAJobMayBeLongAgo(t *testing.T) {
 	c := newCRUD(t)
 	_, rare, _ := c.scattered()
-	list, _, err := c.ListJobs(t.Context(), c.tenant, jobs.Filter{Recent: 20})
+	list, _, err := c.Jobs.ListJobs(t.Context(), c.tenant, jobs.Filter{Recent: 20})
 	must(t, err)
 	last := c.get("rare").LastRun
 	edited := c.edit("rare", described("x")) // within a transaction
@@ -101,7 +101,7 @@ func TestTheLastRunOfAJobMayBeLongAgo(t *testing.T) {
 	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
 			attempts)
 		SELECT id, job_id, tenant, 'x', 1, scheduled_for, trigger, 1 FROM punctual.runs WHERE status = 'dead'`)
-	f, err := c.Overview(t.Context(), c.tenant)
+	f, err := c.Overview.Overview(t.Context(), c.tenant)
 	must(t, err)
 	if len(f.Failing.Jobs) != 1 || f.Failing.Jobs[0].JobID != rare || f.Failing.Jobs[0].Failures != 1 {
 		t.Errorf("failing are %+v", f.Failing.Jobs)

@@ -42,7 +42,7 @@ func secretHeader(name, value string) option {
 
 func (c crud) secret(name, value string) secrets.Secret {
 	c.t.Helper()
-	r, _, err := c.PutSecret(c.t.Context(), c.tenant, name, value, "")
+	r, _, err := c.Secrets.PutSecret(c.t.Context(), c.tenant, name, value, "")
 	must(c.t, err)
 	return r
 }
@@ -50,7 +50,7 @@ func (c crud) secret(name, value string) secrets.Secret {
 // reads fails the test unless a secret opens and has this value.
 func (c crud) reads(name, want string) {
 	c.t.Helper()
-	got, err := c.NamedSecret(c.t.Context(), c.tenant, name)
+	got, err := c.Secrets.NamedSecret(c.t.Context(), c.tenant, name)
 	if err != nil || got.Value != want {
 		c.t.Errorf("secret %q does not open as it should: %v", name, err)
 	}
@@ -62,7 +62,7 @@ func (c crud) jobSecret(job uuid.UUID, h domain.Hidden) string {
 	if !ok {
 		c.t.Fatal("a stored definition holds a value that is not sealed")
 	}
-	s, err := c.JobSecret(c.t.Context(), c.tenant, job, id)
+	s, err := c.Secrets.JobSecret(c.t.Context(), c.tenant, job, id)
 	must(c.t, err)
 	return s.Value
 }
@@ -75,19 +75,19 @@ func TestASecretIsReplacedAndCountsItsValues(t *testing.T) {
 	if same != first {
 		t.Errorf("writing the same changed it: %+v, was %+v", same, first)
 	}
-	described, _, err := c.PutSecret(t.Context(), c.tenant, "token", "one", "of billing")
+	described, _, err := c.Secrets.PutSecret(t.Context(), c.tenant, "token", "one", "of billing")
 	if err != nil || described.Version != 1 || described.Description != "of billing" {
 		t.Errorf("another description: %+v, %v", described, err)
 	}
 	if second := c.secret("token", "two"); second.Version != 2 || second.ID != first.ID {
 		t.Errorf("another value: %+v", second)
 	}
-	c.ForgetSecrets()
+	c.Secrets.ForgetSecrets()
 	c.reads("token", "two")
-	if _, err := c.NamedSecret(t.Context(), c.tenant, "other"); !isAuth(err) {
+	if _, err := c.Secrets.NamedSecret(t.Context(), c.tenant, "other"); !isAuth(err) {
 		t.Errorf("a secret that is not there: %v", err)
 	}
-	if _, err := c.NamedSecret(t.Context(), c.tenant+1, "token"); !isAuth(err) {
+	if _, err := c.Secrets.NamedSecret(t.Context(), c.tenant+1, "token"); !isAuth(err) {
 		t.Errorf("another tenant's: %v", err)
 	}
 }
@@ -105,7 +105,7 @@ func TestAnotherReplicaSeesAChangedSecret(t *testing.T) {
 	other.reads("token", "one")
 	c.secret("token", "two")
 	other.reads("token", "one") // the cached value is trusted for some seconds
-	other.ForgetSecrets()
+	other.Secrets.ForgetSecrets()
 	other.reads("token", "two")
 }
 
@@ -119,7 +119,7 @@ func TestWhatABurstNeedsIsReadOnce(t *testing.T) {
 	c := newCRUD(t)
 	c.secret("token", "one")
 	c.reads("token", "one")
-	if _, err := c.SigningKeys(t.Context(), c.tenant); err != nil {
+	if _, err := c.Secrets.SigningKeys(t.Context(), c.tenant); err != nil {
 		t.Fatal(err)
 	}
 	before := c.acquired()
@@ -128,7 +128,7 @@ func TestWhatABurstNeedsIsReadOnce(t *testing.T) {
 		all.Go(func() {
 			for range 10 {
 				c.reads("token", "one")
-				if _, err := c.SigningKeys(t.Context(), c.tenant); err != nil {
+				if _, err := c.Secrets.SigningKeys(t.Context(), c.tenant); err != nil {
 					t.Error(err)
 				}
 			}
@@ -150,7 +150,7 @@ func TestASecretInUseCannotBeDeleted(t *testing.T) {
 		c.create(fmt.Sprintf("uses-%02d", i), authBy("token"))
 	}
 	var inUse *secrets.SecretInUseError
-	if err := c.DeleteSecret(t.Context(), c.tenant, "token"); !errors.As(err, &inUse) || len(inUse.Jobs) != 10 ||
+	if err := c.Secrets.DeleteSecret(t.Context(), c.tenant, "token"); !errors.As(err, &inUse) || len(inUse.Jobs) != 10 ||
 		!inUse.More || inUse.Jobs[0] != "uses-00" {
 		t.Fatalf("deleting it: %v", err)
 	}
@@ -163,12 +163,12 @@ func TestASecretInUseCannotBeDeleted(t *testing.T) {
 		}
 		c.put(d)
 	}
-	must(t, c.DeleteSecret(t.Context(), c.tenant, "token"))
-	c.ForgetSecrets()
-	if _, err := c.NamedSecret(t.Context(), c.tenant, "token"); !isAuth(err) {
+	must(t, c.Secrets.DeleteSecret(t.Context(), c.tenant, "token"))
+	c.Secrets.ForgetSecrets()
+	if _, err := c.Secrets.NamedSecret(t.Context(), c.tenant, "token"); !isAuth(err) {
 		t.Errorf("it is still there: %v", err)
 	}
-	if err := c.DeleteSecret(t.Context(), c.tenant, "token"); !errors.Is(err, ErrNotFound) {
+	if err := c.Secrets.DeleteSecret(t.Context(), c.tenant, "token"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("deleting it again: %v", err)
 	}
 }
@@ -184,7 +184,7 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 		both.Go(func() {
 			_, created = c.tryCreate("job-"+name, authBy(name))
 		})
-		both.Go(func() { deleted = c.DeleteSecret(t.Context(), c.tenant, name) })
+		both.Go(func() { deleted = c.Secrets.DeleteSecret(t.Context(), c.tenant, name) })
 		both.Wait()
 		var unknown domain.Problem
 		var inUse *secrets.SecretInUseError
@@ -263,7 +263,7 @@ func TestWritingTheSameSecretsAgainChangesNothing(t *testing.T) {
 	}
 	// A batch with the same values changes nothing either.
 	_, err := c.createMany(jobs.ConflictReplace, definition("job", authValue("two"), secretHeader("X-Key", "h")))
-	if now, _ := c.GetJob(t.Context(), c.tenant, "job"); err != nil || now.Version != second.Version {
+	if now, _ := c.Jobs.GetJob(t.Context(), c.tenant, "job"); err != nil || now.Version != second.Version {
 		t.Errorf("the same in a batch: version %d, want %d: %v", now.Version, second.Version, err)
 	}
 	// A job cannot refer to the sealed values of another job.
@@ -281,24 +281,24 @@ func TestACiphertextThatWasMovedDoesNotOpen(t *testing.T) {
 	c.secret("dear", "two")
 	c.exec(`UPDATE punctual.secrets SET ciphertext = (SELECT ciphertext FROM punctual.secrets WHERE name = 'dear')
 		WHERE name = 'cheap'`)
-	if _, err := c.NamedSecret(t.Context(), c.tenant, "cheap"); !isAuth(err) {
+	if _, err := c.Secrets.NamedSecret(t.Context(), c.tenant, "cheap"); !isAuth(err) {
 		t.Errorf("a moved ciphertext: %v", err)
 	}
 	c.secret("cheap", "three") // writing the secret again repairs it
-	c.ForgetSecrets()
+	c.Secrets.ForgetSecrets()
 	c.reads("cheap", "three")
 }
 
 func TestTheVaultOpensWithItsOwnMasterKeyOnly(t *testing.T) {
 	c := newCRUD(t)
-	must(t, c.OpenVault(t.Context()))
+	must(t, c.Secrets.OpenVault(t.Context()))
 	for _, test := range []struct {
 		name   string
 		master *vault.Master
 		want   error
 	}{{"none", nil, secrets.ErrNoMaster}, {"another", pgtest.Master(t), vault.ErrMaster}, {"its own", c.options.Master, nil}} {
 		s := openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: test.master})
-		if err := s.OpenVault(t.Context()); !errors.Is(err, test.want) {
+		if err := s.Secrets.OpenVault(t.Context()); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
@@ -315,10 +315,10 @@ func TestANewTenantHasItsSigningSecret(t *testing.T) {
 	if n := live(); n != 1 {
 		t.Errorf("%d secrets before the first callback", n)
 	}
-	if keys, err := c.SigningKeys(t.Context(), team.ID); err != nil || len(keys) != 1 || live() != 1 {
+	if keys, err := c.Secrets.SigningKeys(t.Context(), team.ID); err != nil || len(keys) != 1 || live() != 1 {
 		t.Errorf("%d keys, %v", len(keys), err)
 	}
-	if _, err := c.SigningKeys(t.Context(), c.tenant); err != nil { // the first of a tenant that came with the schema
+	if _, err := c.Secrets.SigningKeys(t.Context(), c.tenant); err != nil { // the first of a tenant that came with the schema
 		t.Error(err)
 	}
 	if n := changed(); n != before {
@@ -336,22 +336,22 @@ func TestSigningSecretsOfManyTenantsAreReadTogether(t *testing.T) {
 	}
 	c.exec(`UPDATE punctual.signing_secrets SET ciphertext = '\x00' WHERE tenant = $1`, ids["broken"])
 	replica := c.replica()
-	if keys, err := replica.SigningKeys(t.Context(), ids["first"]); err != nil || len(keys) != 1 {
+	if keys, err := replica.Secrets.SigningKeys(t.Context(), ids["first"]); err != nil || len(keys) != 1 {
 		t.Errorf("%d keys of the first, %v", len(keys), err)
 	}
 	c.exec(`DELETE FROM punctual.signing_secrets WHERE tenant = $1`, ids["neighbour"]) // so that it cannot be read again
-	if keys, err := replica.SigningKeys(t.Context(), ids["neighbour"]); err != nil || len(keys) != 1 {
+	if keys, err := replica.Secrets.SigningKeys(t.Context(), ids["neighbour"]); err != nil || len(keys) != 1 {
 		t.Errorf("%d keys of the neighbour, %v", len(keys), err)
 	}
 	c.wantCount(0, "the neighbour's secret was not read with the first one's: another was made",
 		`SELECT count(*) FROM punctual.signing_secrets WHERE tenant = $1`, ids["neighbour"])
 	for range 2 { // with its neighbours, and then alone
-		if keys, err := replica.SigningKeys(t.Context(), ids["broken"]); err == nil {
+		if keys, err := replica.Secrets.SigningKeys(t.Context(), ids["broken"]); err == nil {
 			t.Errorf("%d keys from a ciphertext that nothing opens", len(keys))
 		}
 	}
 	late := c.newTenant("late").ID
-	if keys, err := replica.SigningKeys(t.Context(), late); err != nil || len(keys) != 1 {
+	if keys, err := replica.Secrets.SigningKeys(t.Context(), late); err != nil || len(keys) != 1 {
 		t.Errorf("%d keys of a tenant that came after its neighbours were read, %v", len(keys), err)
 	}
 }
@@ -362,10 +362,10 @@ func TestReplicasMakeOneDataKeyAndOneSigningSecret(t *testing.T) {
 	for range 5 {
 		replica := c.replica()
 		all.Go(func() {
-			if err := replica.OpenVault(t.Context()); err != nil {
+			if err := replica.Secrets.OpenVault(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if keys, err := replica.SigningKeys(t.Context(), c.tenant); err != nil || len(keys) != 1 {
+			if keys, err := replica.Secrets.SigningKeys(t.Context(), c.tenant); err != nil || len(keys) != 1 {
 				t.Errorf("%d signing keys, %v", len(keys), err)
 			}
 		})
@@ -381,38 +381,38 @@ func TestReplicasMakeOneDataKeyAndOneSigningSecret(t *testing.T) {
 func TestSigningSecretsAreMadeAndDeleted(t *testing.T) {
 	c := newCRUD(t)
 	ctx := t.Context()
-	first, err := c.ListSigningSecrets(ctx, c.tenant)
+	first, err := c.Secrets.ListSigningSecrets(ctx, c.tenant)
 	if err != nil || len(first) != 1 {
 		t.Fatalf("%v, %v", first, err)
 	}
-	if err := c.DeleteSigningSecret(ctx, c.tenant, first[0].ID, 0); !errors.Is(err, ErrState) {
+	if err := c.Secrets.DeleteSigningSecret(ctx, c.tenant, first[0].ID, 0); !errors.Is(err, ErrState) {
 		t.Errorf("deleting the last: %v", err)
 	}
-	made, secret, err := c.MakeSigningSecret(ctx, c.tenant)
+	made, secret, err := c.Secrets.MakeSigningSecret(ctx, c.tenant)
 	if err != nil || !strings.HasPrefix(secret, "whsec_") {
 		t.Fatalf("made %v: %v", made, err)
 	}
-	must(t, c.DeleteSigningSecret(ctx, c.tenant, first[0].ID, time.Hour))
-	both, err := c.ListSigningSecrets(ctx, c.tenant)
+	must(t, c.Secrets.DeleteSigningSecret(ctx, c.tenant, first[0].ID, time.Hour))
+	both, err := c.Secrets.ListSigningSecrets(ctx, c.tenant)
 	if err != nil || len(both) != 2 || both[0].ExpiresAt == nil || both[1].ExpiresAt != nil {
 		t.Errorf("after the first was given an end: %+v, %v", both, err)
 	}
-	if err := c.DeleteSigningSecret(ctx, c.tenant, made.ID, 0); !errors.Is(err, ErrState) {
+	if err := c.Secrets.DeleteSigningSecret(ctx, c.tenant, made.ID, 0); !errors.Is(err, ErrState) {
 		t.Errorf("deleting the last that does not expire: %v", err)
 	}
 	c.exec(`UPDATE punctual.signing_secrets SET expires_at = now() - interval '1 second' WHERE expires_at IS NOT NULL`)
-	if left, err := c.ListSigningSecrets(ctx, c.tenant); err != nil || len(left) != 1 || left[0].ID != made.ID {
+	if left, err := c.Secrets.ListSigningSecrets(ctx, c.tenant); err != nil || len(left) != 1 || left[0].ID != made.ID {
 		t.Errorf("after it expired: %+v, %v", left, err)
 	}
 	for range 9 {
-		if _, _, err := c.MakeSigningSecret(ctx, c.tenant); err != nil {
+		if _, _, err := c.Secrets.MakeSigningSecret(ctx, c.tenant); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := c.MakeSigningSecret(ctx, c.tenant); !errors.Is(err, ErrState) {
+	if _, _, err := c.Secrets.MakeSigningSecret(ctx, c.tenant); !errors.Is(err, ErrState) {
 		t.Errorf("an eleventh: %v", err)
 	}
-	if err := c.DeleteSigningSecret(ctx, c.tenant, uuid.New(), 0); !errors.Is(err, ErrNotFound) {
+	if err := c.Secrets.DeleteSigningSecret(ctx, c.tenant, uuid.New(), 0); !errors.Is(err, ErrNotFound) {
 		t.Errorf("one that is not there: %v", err)
 	}
 }
@@ -424,7 +424,7 @@ func TestRotationWhileReplicasWrite(t *testing.T) {
 		c.secret(fmt.Sprintf("before-%d", i), "value")
 	}
 	job := c.create("job", authValue("inline"))
-	if _, err := c.SigningKeys(t.Context(), c.tenant); err != nil {
+	if _, err := c.Secrets.SigningKeys(t.Context(), c.tenant); err != nil {
 		t.Fatal(err)
 	}
 	writer, rotator, knew := c.replica(), c.replica(), c.replica()
@@ -439,7 +439,7 @@ func TestRotationWhileReplicasWrite(t *testing.T) {
 		}
 	})
 	for range 5 {
-		if r, err := rotator.RotateSecrets(t.Context(), nil); err != nil || r.Dropped == 0 {
+		if r, err := rotator.Secrets.RotateSecrets(t.Context(), nil); err != nil || r.Dropped == 0 {
 			t.Errorf("rotation: %+v, %v", r, err)
 		}
 	}
@@ -451,7 +451,7 @@ func TestRotationWhileReplicasWrite(t *testing.T) {
 	if got := fresh.jobSecret(job.ID, job.Definition.Target.Auth.Value); got != "inline" {
 		t.Error("the job's value does not open")
 	}
-	if keys, err := fresh.SigningKeys(t.Context(), c.tenant); err != nil || len(keys) != 1 {
+	if keys, err := fresh.Secrets.SigningKeys(t.Context(), c.tenant); err != nil || len(keys) != 1 {
 		t.Errorf("signing keys: %d, %v", len(keys), err)
 	}
 	// A replica that knew only the first data key reads other data keys when it meets them.
@@ -464,12 +464,12 @@ func TestAnInterruptedRotationIsBegunAnew(t *testing.T) {
 	c := newCRUD(t)
 	c.secret("token", "one")
 	undo := c.before("UPDATE", "secrets", `RAISE 'cut off';`)
-	if _, err := c.RotateSecrets(t.Context(), nil); err == nil {
+	if _, err := c.Secrets.RotateSecrets(t.Context(), nil); err == nil {
 		t.Fatal("the rotation was not cut off")
 	}
 	undo()
 	c.secret("after", "two") // encrypted with the new key
-	if r, err := c.RotateSecrets(t.Context(), nil); err != nil || r.Values != 2 || r.Dropped != 2 {
+	if r, err := c.Secrets.RotateSecrets(t.Context(), nil); err != nil || r.Values != 2 || r.Dropped != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	fresh := c.replica()
@@ -481,15 +481,15 @@ func TestANewMasterKeyTakesOver(t *testing.T) {
 	c := newCRUD(t)
 	c.secret("token", "one")
 	young := pgtest.Master(t)
-	if _, err := c.RotateSecrets(t.Context(), young); err != nil {
+	if _, err := c.Secrets.RotateSecrets(t.Context(), young); err != nil {
 		t.Fatal(err)
 	}
 	for master, want := range map[*vault.Master]error{young: nil, c.options.Master: vault.ErrMaster} {
 		s := openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: master})
-		if err := s.OpenVault(t.Context()); !errors.Is(err, want) {
+		if err := s.Secrets.OpenVault(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
-		if secret, err := s.NamedSecret(t.Context(), c.tenant, "token"); want == nil &&
+		if secret, err := s.Secrets.NamedSecret(t.Context(), c.tenant, "token"); want == nil &&
 			(err != nil || secret.Value != "one") {
 			t.Errorf("the secret does not open: %v", err)
 		}
@@ -522,7 +522,7 @@ func TestARotationWaitsForThoseWhoWrite(t *testing.T) {
 			return Answer{}, err
 		}
 		rotation.Go(func() {
-			if r, err := c.replica().RotateSecrets(t.Context(), nil); err != nil || r.Dropped != 1 {
+			if r, err := c.replica().Secrets.RotateSecrets(t.Context(), nil); err != nil || r.Dropped != 1 {
 				t.Errorf("%+v, %v", r, err)
 			}
 		})
@@ -549,21 +549,21 @@ func TestSecretsInEveryQueryMode(t *testing.T) {
 			t.Error("the header does not come back")
 		}
 		c.put(definition("job", secretHeader("X-Key", "h")))
-		first, err := c.ListSigningSecrets(ctx, c.tenant)
+		first, err := c.Secrets.ListSigningSecrets(ctx, c.tenant)
 		must(t, err)
-		if _, _, err := c.MakeSigningSecret(ctx, c.tenant); err != nil {
+		if _, _, err := c.Secrets.MakeSigningSecret(ctx, c.tenant); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.DeleteSigningSecret(ctx, c.tenant, first[0].ID, time.Hour); err != nil {
+		if err := c.Secrets.DeleteSigningSecret(ctx, c.tenant, first[0].ID, time.Hour); err != nil {
 			t.Error(err)
 		}
-		if r, err := c.RotateSecrets(ctx, nil); err != nil || r.Dropped != 1 {
+		if r, err := c.Secrets.RotateSecrets(ctx, nil); err != nil || r.Dropped != 1 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if err := c.DeleteSecret(ctx, c.tenant, "token"); err != nil {
+		if err := c.Secrets.DeleteSecret(ctx, c.tenant, "token"); err != nil {
 			t.Error(err)
 		}
-		if list, _, err := c.ListSecrets(ctx, c.tenant, pg.Page{}); err != nil || len(list) != 0 {
+		if list, _, err := c.Secrets.ListSecrets(ctx, c.tenant, pg.Page{}); err != nil || len(list) != 0 {
 			t.Errorf("%v, %v", list, err)
 		}
 	})

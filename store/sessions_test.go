@@ -17,17 +17,17 @@ func TestAnyReplicaOpensASession(t *testing.T) {
 	dsn, master := pgtest.DSN(t), pgtest.Master(t)
 	replica := func() *Store {
 		s := openStore(t, Options{DatabaseURL: dsn, Master: master, Replica: true})
-		must(t, s.OpenVault(t.Context()))
+		must(t, s.Secrets.OpenVault(t.Context()))
 		return s
 	}
 	first, second := replica(), replica()
-	sealed, err := first.SealSession(t.Context(), []byte("who"))
+	sealed, err := first.Secrets.SealSession(t.Context(), []byte("who"))
 	must(t, err)
 	if strings.Contains(sealed, "who") {
 		t.Errorf("the session can be read: %s", sealed)
 	}
 	for _, s := range []*Store{first, second} {
-		if got, err := s.OpenSession(t.Context(), sealed); err != nil || string(got) != "who" {
+		if got, err := s.Secrets.OpenSession(t.Context(), sealed); err != nil || string(got) != "who" {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
@@ -38,20 +38,20 @@ func TestAnyReplicaOpensASession(t *testing.T) {
 	for _, forged := range []string{
 		"", "!", sealed[:len(sealed)-2], "AAAAAAAAAAAAAAAA" + sealed[16:], sealed[:20] + other + sealed[21:],
 	} {
-		if got, err := first.OpenSession(t.Context(), forged); !errors.Is(err, secrets.ErrSession) {
+		if got, err := first.Secrets.OpenSession(t.Context(), forged); !errors.Is(err, secrets.ErrSession) {
 			t.Errorf("%q: %q, %v", forged, got, err)
 		}
 	}
-	if _, err := second.RotateSecrets(t.Context(), master); err != nil {
+	if _, err := second.Secrets.RotateSecrets(t.Context(), master); err != nil {
 		t.Fatal(err)
 	}
-	if sealed, err = second.SealSession(t.Context(), []byte("later")); err != nil {
+	if sealed, err = second.Secrets.SealSession(t.Context(), []byte("later")); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for { // it looks for keys that it does not know once a second
-		if got, err := first.OpenSession(ctx, sealed); err == nil && string(got) == "later" {
+		if got, err := first.Secrets.OpenSession(ctx, sealed); err == nil && string(got) == "later" {
 			break
 		}
 		if ctx.Err() != nil {
@@ -66,7 +66,7 @@ func TestForgedSessionsCostFewQueries(t *testing.T) {
 	s := openStore(t, Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), Replica: true})
 	began, before := time.Now(), s.Pool().Stat().AcquireCount()
 	for range 500 {
-		if _, err := s.OpenSession(t.Context(), "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"); !errors.Is(err, secrets.ErrSession) {
+		if _, err := s.Secrets.OpenSession(t.Context(), "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"); !errors.Is(err, secrets.ErrSession) {
 			t.Fatal(err)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // replicate runs a replica that serves one queue until the test ends.
-func (c crud) replicate(queue string, slots int) { c.replicateOn(c.Store, queue, slots) }
+func (c crud) replicate(queue string, slots int) { c.replicateOn(c.Claims, queue, slots) }
 
 func (c crud) replicateOn(store scheduler.Store, queue string, slots int) {
 	c.t.Helper()
@@ -27,7 +27,7 @@ func (c crud) replicateOn(store scheduler.Store, queue string, slots int) {
 	go func() {
 		done <- scheduler.Run(ctx, store, scheduler.Config{
 			Queues: map[string]int{queue: slots}, Client: client, Log: slog.New(slog.DiscardHandler),
-			Metrics: scheduler.NewMetrics(prometheus.NewRegistry()), Credentials: c.Store, Chores: c.Chores(), Notices: c.Store,
+			Metrics: scheduler.NewMetrics(prometheus.NewRegistry()), Credentials: c.Secrets, Chores: c.Chores(), Notices: c.Notices,
 		})
 	}()
 	c.t.Cleanup(func() {
@@ -79,7 +79,7 @@ func TestDeadlinesTakeNoPlaceInAnyLine(t *testing.T) {
 	c := newClaimer(t)
 	a := c.accepted("works")
 	next := func() scheduler.Upcoming {
-		u, err := c.NextDue(t.Context(), scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
+		u, err := c.Claims.NextDue(t.Context(), scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
 		must(t, err)
 		return u
 	}
@@ -87,11 +87,11 @@ func TestDeadlinesTakeNoPlaceInAnyLine(t *testing.T) {
 		t.Errorf("a deadline is looked for as work: %+v", u)
 	}
 	pulse := func() bool { return c.wants(choreSilent) }
-	if wait, left, err := c.EndSilent(t.Context()); wait != 0 || left || err != nil || pulse() {
+	if wait, left, err := c.Claims.EndSilent(t.Context()); wait != 0 || left || err != nil || pulse() {
 		t.Errorf("a minute before its deadline: wait %s, left %t, error %v", wait, left, err)
 	}
 	c.exec(`UPDATE punctual.ready SET due_at = now() + interval '1 s'`)
-	if wait, left, err := c.EndSilent(t.Context()); wait <= 0 || wait > time.Second || !left || err != nil || !pulse() {
+	if wait, left, err := c.Claims.EndSilent(t.Context()); wait <= 0 || wait > time.Second || !left || err != nil || !pulse() {
 		t.Errorf("a second before: wait %s, left %t, error %v", wait, left, err)
 	}
 	if !c.overdue(a.RunID) {

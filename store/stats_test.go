@@ -13,7 +13,7 @@ import (
 
 func (c crud) stats(job string) runs.JobStats {
 	c.t.Helper()
-	stats, err := c.JobStats(c.t.Context(), c.tenant, job)
+	stats, err := c.Runs.JobStats(c.t.Context(), c.tenant, job)
 	must(c.t, err)
 	return stats
 }
@@ -59,13 +59,13 @@ func TestTheStatisticsOfAJobAreThoseOfADay(t *testing.T) {
 	}
 
 	for _, ref := range []string{"none", uuid.NewString()} {
-		_, err := c.JobStats(t.Context(), c.tenant, ref)
+		_, err := c.Runs.JobStats(t.Context(), c.tenant, ref)
 		wantError(t, err, ErrNotFound)
 	}
-	_, err := c.JobStats(t.Context(), c.intruder().tenant, job.ID.String())
+	_, err := c.Runs.JobStats(t.Context(), c.intruder().tenant, job.ID.String())
 	wantError(t, err, ErrNotFound)
 	c.deleteJob("j")
-	_, err = c.JobStats(t.Context(), c.tenant, job.ID.String())
+	_, err = c.Runs.JobStats(t.Context(), c.tenant, job.ID.String())
 	wantError(t, err, ErrNotFound)
 }
 
@@ -92,7 +92,7 @@ func TestAListShowsRecentRunsWhenItIsAskedTo(t *testing.T) {
 	c.exec(`UPDATE punctual.runs SET status = 'skipped', reason = 'missed' WHERE status = 'cancelled'`)
 	list := func(n int) map[uuid.UUID]*runs.RecentRuns {
 		t.Helper()
-		records, _, err := c.ListJobs(t.Context(), c.tenant, jobs.Filter{Recent: n})
+		records, _, err := c.Jobs.ListJobs(t.Context(), c.tenant, jobs.Filter{Recent: n})
 		if err != nil || len(records) != 2 {
 			t.Fatalf("%d jobs, %v", len(records), err)
 		}

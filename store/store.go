@@ -74,19 +74,19 @@ type Options struct {
 
 // Store wires the rooms that work on one database. Safe for concurrent use.
 type Store struct {
-	Audit *audit.Log
-	Days  *days.Days // the daily partitions of runs
-	*claim.Claims
-	*runs.Runs
-	*jobs.Jobs
-	*letters.Letters
-	*secrets.Secrets
-	*tenants.Tenants
-	*notices.Teller
-	*freeze.Switch
-	*fleet.Fleet
-	*history.History
-	*overview.Board
+	Audit    *audit.Log
+	Claims   *claim.Claims // a scheduler.Store
+	Days     *days.Days    // the daily partitions of runs
+	Fleet    *fleet.Fleet
+	Freezes  *freeze.Switch
+	History  *history.History
+	Jobs     *jobs.Jobs
+	Letters  *letters.Letters
+	Notices  *notices.Teller
+	Overview *overview.Board
+	Runs     *runs.Runs
+	Secrets  *secrets.Secrets // a credential.Source
+	Tenants  *tenants.Tenants
 
 	db          *pg.DB
 	options     Options
@@ -96,8 +96,8 @@ type Store struct {
 }
 
 var (
-	_ scheduler.Store   = (*Store)(nil)
-	_ credential.Source = (*Store)(nil)
+	_ scheduler.Store   = (*claim.Claims)(nil)
+	_ credential.Source = (*secrets.Secrets)(nil)
 )
 
 // Open connects to the database. It fails if the database cannot be reached.
@@ -125,24 +125,24 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Switch = freeze.New(s.db, freeze.Options{Log: o.Log, Adopt: o.Adopt})
+	s.Freezes = freeze.New(s.db, freeze.Options{Log: o.Log, Adopt: o.Adopt})
 	s.Secrets = secrets.New(s.db, o.Master)
 	s.defaults = notices.NewBook(s.db)
 	s.Tenants = tenants.New(s.db, s.defaults, s.Secrets, o.MaxKeyAge, o.Log)
-	s.Teller = notices.NewTeller(s.db, s.definitions, notices.Options{
+	s.Notices = notices.NewTeller(s.db, s.definitions, notices.Options{
 		Log: o.Log, PublicURL: o.PublicURL, Pages: o.Pages, Labels: o.NoticeLabels,
 	})
 	s.Audit = audit.New(s.db, o.AuditRetention)
 	s.Days = days.New(s.db, o.Retention, o.FailureRetention, o.Log)
 	s.Claims = claim.New(
 		claim.Rooms{
-			DB: s.db, Days: s.Days, Freezes: s.Switch, Definitions: s.definitions,
+			DB: s.db, Days: s.Days, Freezes: s.Freezes, Definitions: s.definitions,
 			Followers: []claim.Follower{s.defaults},
 		},
 		claim.Options{Log: o.Log, ChoresDue: choresDue, Ended: o.Ended})
 	s.Fleet = fleet.New(s.db)
 	s.History = history.New(s.db, o.DefaultJitter)
-	s.Board = overview.New(s.db)
+	s.Overview = overview.New(s.db)
 	s.Runs = runs.New(s.db, s.Claims, s.definitions)
 	s.Jobs = jobs.New(s.db, s.Claims, s.definitions, s.Secrets, jobs.Options{
 		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention,

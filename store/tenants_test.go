@@ -24,10 +24,10 @@ import (
 func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	c := newCRUD(t)
 	made := c.newTenant("alpha")
-	if _, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1}); !errors.Is(err, tenants.ErrTenantExists) {
+	if _, err := c.Tenants.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1}); !errors.Is(err, tenants.ErrTenantExists) {
 		t.Errorf("error %v", err)
 	}
-	must(t, c.DeleteTenant(t.Context(), "alpha"))
+	must(t, c.Tenants.DeleteTenant(t.Context(), "alpha"))
 	c.tenant = made.ID
 	if _, err := c.tryCreate("n"); err == nil {
 		t.Error("a deleted tenant got a job")
@@ -38,10 +38,10 @@ func TestADeletedTenantGetsNoJobs(t *testing.T) {
 	if _, err := c.createMany(jobs.ConflictError, definition("n"), definition("m")); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a batch of two for a deleted tenant: %v", err)
 	}
-	if _, _, err := c.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer"}); !errors.Is(err, ErrNotFound) {
+	if _, _, err := c.Tenants.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer"}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a key: %v", err)
 	}
-	again, err := c.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1})
+	again, err := c.Tenants.CreateTenant(t.Context(), tenants.Tenant{Name: "alpha", Weight: 1})
 	if err != nil || again.ID == made.ID {
 		t.Errorf("the name again: %+v, %v", again, err)
 	}
@@ -57,7 +57,7 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 		var created, deleted error
 		c.tenant = made.ID
 		wg.Go(func() { _, created = c.tryCreate("n") })
-		wg.Go(func() { deleted = c.DeleteTenant(t.Context(), "alpha") })
+		wg.Go(func() { deleted = c.Tenants.DeleteTenant(t.Context(), "alpha") })
 		wg.Wait()
 		if (created == nil) == (deleted == nil) {
 			t.Fatalf("created: %v, deleted: %v", created, deleted)
@@ -67,7 +67,7 @@ func TestJobsAndTheDeletionOfTheirTenantRace(t *testing.T) {
 				t.Fatal(deleted)
 			}
 			c.deleteJob("n")
-			must(t, c.DeleteTenant(t.Context(), "alpha"))
+			must(t, c.Tenants.DeleteTenant(t.Context(), "alpha"))
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 	made := c.newTenant("alpha")
 	c.tenant = made.ID
 	c.complete(c.create("n", at(time.Now().Add(time.Hour))).ID)
-	must(t, c.DeleteTenant(t.Context(), "alpha"))
+	must(t, c.Tenants.DeleteTenant(t.Context(), "alpha"))
 	if rec, err := c.tryPut(definition("n")); !errors.Is(err, ErrNotFound) {
 		t.Errorf("state %q, error %v", rec.State, err)
 	}
@@ -100,35 +100,35 @@ func TestACompletedJobOfADeletedTenantStaysSo(t *testing.T) {
 func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
 	c := newCRUD(t)
 	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Command, Name: "alice"})
-	key, made, err := c.CreateKey(ctx, c.tenant, tenants.NewKey{Name: "k", Role: "editor", Lifetime: time.Minute})
+	key, made, err := c.Tenants.CreateKey(ctx, c.tenant, tenants.NewKey{Name: "k", Role: "editor", Lifetime: time.Minute})
 	must(t, err)
 	if made.CreatedBy != "command:alice" || made.Tenant != "default" || made.ExpiresAt == nil {
 		t.Errorf("made %+v", made)
 	}
-	got, err := c.Authenticate(t.Context(), key)
+	got, err := c.Tenants.Authenticate(t.Context(), key)
 	if err != nil || got.Key != made.ID || got.Role != "editor" || got.Tenant.Name != "default" || got.ExpiresIn <= 0 ||
 		got.ExpiresIn > time.Minute {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, ref := range []string{made.ID.String(), strings.TrimPrefix(made.Prefix, "punctual_"), made.Prefix, key} {
-		if _, id, err := c.FindKey(t.Context(), ref); err != nil || id != made.ID {
+		if _, id, err := c.Tenants.FindKey(t.Context(), ref); err != nil || id != made.ID {
 			t.Errorf("%s: %s, %v", ref, id, err)
 		}
 	}
-	if _, _, err := c.FindKey(t.Context(), uuid.Nil.String()); !errors.Is(err, ErrNotFound) {
+	if _, _, err := c.Tenants.FindKey(t.Context(), uuid.Nil.String()); !errors.Is(err, ErrNotFound) {
 		t.Errorf("error %v", err)
 	}
-	if found, err := c.HasKeys(t.Context()); err != nil || !found {
+	if found, err := c.Tenants.HasKeys(t.Context()); err != nil || !found {
 		t.Errorf("%t, %v", found, err)
 	}
-	must(t, c.RevokeKey(t.Context(), c.tenant, made.ID))
-	if _, err := c.Authenticate(t.Context(), key); !errors.Is(err, ErrNotFound) {
+	must(t, c.Tenants.RevokeKey(t.Context(), c.tenant, made.ID))
+	if _, err := c.Tenants.Authenticate(t.Context(), key); !errors.Is(err, ErrNotFound) {
 		t.Errorf("error %v", err)
 	}
-	if found, err := c.HasKeys(t.Context()); err != nil || found {
+	if found, err := c.Tenants.HasKeys(t.Context()); err != nil || found {
 		t.Errorf("%t, %v", found, err)
 	}
-	if err := c.RevokeKey(t.Context(), c.tenant+1, made.ID); !errors.Is(err, ErrNotFound) {
+	if err := c.Tenants.RevokeKey(t.Context(), c.tenant+1, made.ID); !errors.Is(err, ErrNotFound) {
 		t.Errorf("of another tenant: %v", err)
 	}
 	stored := c.text(`SELECT k::text FROM punctual.api_keys k`)
@@ -139,13 +139,13 @@ func TestKeysAreFoundByTheirPrefixAndComparedWhole(t *testing.T) {
 
 func TestUseOfKeysIsWrittenToTheMinute(t *testing.T) {
 	c := newCRUD(t)
-	_, made, err := c.CreateKey(t.Context(), c.tenant, tenants.NewKey{Name: "k", Role: "viewer"})
+	_, made, err := c.Tenants.CreateKey(t.Context(), c.tenant, tenants.NewKey{Name: "k", Role: "viewer"})
 	must(t, err)
 	for range 3 {
-		c.KeyUsed(made.ID)
-		must(t, c.NoteKeysUsed(t.Context()))
+		c.Tenants.KeyUsed(made.ID)
+		must(t, c.Tenants.NoteKeysUsed(t.Context()))
 	}
-	got, err := c.GetKey(t.Context(), c.tenant, made.ID)
+	got, err := c.Tenants.GetKey(t.Context(), c.tenant, made.ID)
 	if err != nil || got.LastUsedAt == nil || got.LastUsedAt.Second() != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -160,7 +160,7 @@ func TestRequestsAreDrawnUntilNoneAreLeft(t *testing.T) {
 	for range 4 { // as four replicas would
 		wg.Go(func() {
 			for range 20 {
-				r, err := c.DrawRequests(t.Context(), c.tenant, rate, 5)
+				r, err := c.Tenants.DrawRequests(t.Context(), c.tenant, rate, 5)
 				if err != nil || r.Granted > 5 || r.Remaining > rate || r.Full > time.Second {
 					t.Errorf("%+v, %v", r, err)
 				}
@@ -177,11 +177,11 @@ func TestRequestsAreDrawnUntilNoneAreLeft(t *testing.T) {
 	// A change of the record equals a step of the database's clock in the other direction.
 	for _, stepped := range []string{"- interval '1 hour'", "+ interval '1 hour'"} {
 		c.exec(`UPDATE punctual.request_rates SET spent_until = now() ` + stepped)
-		if r, err := c.DrawRequests(t.Context(), c.tenant, 1, 1); err != nil || r.Granted != 1 {
+		if r, err := c.Tenants.DrawRequests(t.Context(), c.tenant, 1, 1); err != nil || r.Granted != 1 {
 			t.Errorf("%s: %+v, %v", stepped, r, err)
 		}
 	}
-	if r, err := c.DrawRequests(t.Context(), c.tenant, math.MaxInt32, math.MaxInt32/10); err != nil ||
+	if r, err := c.Tenants.DrawRequests(t.Context(), c.tenant, math.MaxInt32, math.MaxInt32/10); err != nil ||
 		r.Granted > math.MaxInt32/10 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -198,38 +198,38 @@ func TestTenantsAreReadAsTheyWereWrittenInEveryMode(t *testing.T) {
 			Name: "alpha", Weight: 2, MaxJobs: new(7), MinInterval: new(domain.DurationOf(90 * time.Second)),
 			AllowedTargets: prefixes("10.0.0.0/8", "fd00::/8"), Notify: []domain.Notify{},
 		}
-		made, err := c.CreateTenant(t.Context(), asked)
+		made, err := c.Tenants.CreateTenant(t.Context(), asked)
 		must(t, err)
 		asked.ID, asked.CreatedAt, asked.UpdatedAt = made.ID, made.CreatedAt, made.UpdatedAt
 		if !reflect.DeepEqual(made, asked) {
 			t.Errorf("made %+v of %+v", made, asked)
 		}
-		changed, err := c.EditTenant(t.Context(), "alpha", func(t *tenants.Tenant) error {
+		changed, err := c.Tenants.EditTenant(t.Context(), "alpha", func(t *tenants.Tenant) error {
 			t.MaxJobs, t.MinInterval, t.AllowedTargets = nil, nil, nil
 			return nil
 		})
 		if err != nil || changed.MaxJobs != nil || changed.MinInterval != nil || len(changed.AllowedTargets) != 0 {
 			t.Errorf("%+v, %v", changed, err)
 		}
-		key, _, err := c.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer", Lifetime: 24 * time.Hour})
+		key, _, err := c.Tenants.CreateKey(t.Context(), made.ID, tenants.NewKey{Name: "k", Role: "viewer", Lifetime: 24 * time.Hour})
 		must(t, err)
-		if got, err := c.Authenticate(t.Context(), key); err != nil || got.ExpiresIn != 0 {
+		if got, err := c.Tenants.Authenticate(t.Context(), key); err != nil || got.ExpiresIn != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if r, err := c.DrawRequests(t.Context(), made.ID, 10, 1); err != nil || r.Granted != 1 {
+		if r, err := c.Tenants.DrawRequests(t.Context(), made.ID, 10, 1); err != nil || r.Granted != 1 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if r, err := c.DrawRequests(t.Context(), made.ID, 10, 1); err != nil || r.Granted != 1 {
+		if r, err := c.Tenants.DrawRequests(t.Context(), made.ID, 10, 1); err != nil || r.Granted != 1 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if _, _, err := c.ListTenants(t.Context(), "", 10); err != nil {
+		if _, _, err := c.Tenants.ListTenants(t.Context(), "", 10); err != nil {
 			t.Error(err)
 		}
-		if n, err := c.CountJobs(t.Context(), made); err != nil || n != 0 {
+		if n, err := c.Tenants.CountJobs(t.Context(), made); err != nil || n != 0 {
 			t.Errorf("%d, %v", n, err)
 		}
-		c.KeyUsed(uuid.New())
-		if err := c.NoteKeysUsed(t.Context()); err != nil {
+		c.Tenants.KeyUsed(uuid.New())
+		if err := c.Tenants.NoteKeysUsed(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -247,7 +247,7 @@ func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, Options{DatabaseURL: pgtest.DSN(t)})
 	replica := scheduler.Replica{ID: uuid.New(), Queues: map[string]int{"default": 1}}
-	if _, err := s.Register(t.Context(), replica); err != nil {
+	if _, err := s.Claims.Register(t.Context(), replica); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -264,7 +264,7 @@ func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 		if _, err := s.db.Pool().Exec(t.Context(), test.sql); err != nil {
 			t.Fatal(err)
 		}
-		pulse, err := s.Renew(t.Context(), replica.ID, scheduler.Condition{})
+		pulse, err := s.Claims.Renew(t.Context(), replica.ID, scheduler.Condition{})
 		must(t, err)
 		if diff := cmp.Diff(test.want, pulse.AllowedTargets,
 			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {

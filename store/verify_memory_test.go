@@ -57,7 +57,7 @@ func TestVerifyHoldsNeitherSlotsNorRuns(t *testing.T) {
 	}
 	before, grown := live(), uint64(0)
 	now := time.Now()
-	summary, err := s.Verify(t.Context(), history.VerifyOptions{
+	summary, err := s.History.Verify(t.Context(), history.VerifyOptions{
 		From: now.Add(-72 * time.Hour), To: now, Report: func(v history.Violation) error {
 			// By now verify has seen all slots but one.
 			if after := live(); v.Kind == history.ViolationMissing && after > before {
@@ -81,7 +81,7 @@ func BenchmarkVerify(b *testing.B) {
 	now := time.Now()
 	for b.Loop() {
 		o := history.VerifyOptions{From: now.Add(-72 * time.Hour), To: now}
-		if summary, err := s.Verify(b.Context(), o); err != nil ||
+		if summary, err := s.History.Verify(b.Context(), o); err != nil ||
 			summary.Slots != n {
 			b.Fatalf("%+v, %v", summary, err)
 		}

@@ -148,7 +148,7 @@ func (l *life) step() {
 	case 0:
 		d := l.definition(name)
 		l.note("put %s %+v", name, d.Schedule)
-		_, _, err = l.PutJob(ctx, l.tenant, name,
+		_, _, err = l.Jobs.PutJob(ctx, l.tenant, name,
 			jobs.NewJob{Definition: d, Paused: pick(l.rand, nil, new(bool), new(true))}, nil, false)
 	case 1, 2:
 		change := pick(l.rand, l.schedule, l.jitter,
@@ -157,7 +157,7 @@ func (l *life) step() {
 		l.note("edit %s, put %t", name, put)
 		if put {
 			var job jobs.Record
-			if job, err = l.GetJob(ctx, l.tenant, name); err == nil {
+			if job, err = l.Jobs.GetJob(ctx, l.tenant, name); err == nil {
 				change(&job.Definition)
 				_, err = l.tryPut(job.Definition)
 			}
@@ -166,14 +166,14 @@ func (l *life) step() {
 		_, err = l.tryEdit(name, change)
 	case 3, 4:
 		l.note("pause %s", name)
-		_, err = l.PauseJob(ctx, l.tenant, name, pick(l.rand, "", "why"), nil)
+		_, err = l.Jobs.PauseJob(ctx, l.tenant, name, pick(l.rand, "", "why"), nil)
 	case 5, 6:
 		l.note("resume %s", name)
-		_, err = l.ResumeJob(ctx, l.tenant, name, pick(l.rand, "", "why"))
+		_, err = l.Jobs.ResumeJob(ctx, l.tenant, name, pick(l.rand, "", "why"))
 	case 7:
 		if l.rand.IntN(3) == 0 {
 			l.note("delete %s", name)
-			err = l.DeleteJob(ctx, l.tenant, name, nil)
+			err = l.Jobs.DeleteJob(ctx, l.tenant, name, nil)
 		}
 	default:
 		by := time.Duration(1+l.rand.IntN(8)) * time.Minute
@@ -195,7 +195,7 @@ func (l *life) step() {
 // claimAll claims the due slots. Half the time, it lets all unfinished runs succeed.
 func (l *life) claimAll() {
 	for _, older := range []bool{true, false} {
-		batch, err := l.ClaimDue(l.t.Context(), l.asks(100, older))
+		batch, err := l.Claims.ClaimDue(l.t.Context(), l.asks(100, older))
 		must(l.t, err)
 		l.note("claimed %d, settled %d", len(batch.Runs), batch.Settled)
 	}

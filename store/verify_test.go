@@ -31,7 +31,7 @@ func (c crud) verified(change ...func(*history.VerifyOptions)) ([]string, histor
 	for _, f := range change {
 		f(&o)
 	}
-	summary, err := c.Verify(c.t.Context(), o)
+	summary, err := c.History.Verify(c.t.Context(), o)
 	must(c.t, err)
 	if summary.Violations != len(lines) {
 		c.t.Errorf("%d violations in the summary, %d reported", summary.Violations, len(lines))
@@ -261,11 +261,11 @@ func TestVerifyLooksAtWhatItIsToldTo(t *testing.T) {
 		{Job: "nobody"}, {Job: uuid.NewString()}, {Tenant: "nobody"}, {Tenant: "nobody", Job: "a"},
 	} {
 		o.From, o.To = slots[0], slots[1]
-		_, err := c.Verify(t.Context(), o)
+		_, err := c.History.Verify(t.Context(), o)
 		wantError(t, err, ErrNotFound)
 	}
 	var empty *history.EmptyWindowError
-	if _, err := c.Verify(t.Context(),
+	if _, err := c.History.Verify(t.Context(),
 		history.VerifyOptions{From: time.Now().Add(time.Hour), To: time.Now().Add(2 * time.Hour)}); !errors.As(err, &empty) {
 		t.Errorf("the future: %v", err)
 	}

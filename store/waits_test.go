@@ -12,7 +12,7 @@ import (
 // waits returns what work of the queue default waits for, to the minute.
 func (c crud) waits() string {
 	c.t.Helper()
-	all, err := c.Waits(c.t.Context())
+	all, err := c.Fleet.Waits(c.t.Context())
 	must(c.t, err)
 	said := ""
 	for _, w := range all {
@@ -33,7 +33,7 @@ func TestTheOldestDueWorkIsToldByItsCause(t *testing.T) {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
-	if all, err := c.Waits(t.Context()); err != nil || len(all) != 5 {
+	if all, err := c.Fleet.Waits(t.Context()); err != nil || len(all) != 5 {
 		t.Fatalf("%+v, error %v", all, err)
 	}
 	want("nothing is due", "")

@@ -55,7 +55,7 @@ func TestRezone(t *testing.T) {
 		id := c.create(uuid.NewString()[:8], job.option).ID
 		stay[job.name+"/"+id.String()] = move(id, job.slot, job.due)
 	}
-	moved, err := c.Rezone(t.Context())
+	moved, err := c.Jobs.Rezone(t.Context())
 	must(t, err)
 	if moved != 3 {
 		t.Errorf("%d next slots moved, want 3", moved)
@@ -79,7 +79,7 @@ func TestRezone(t *testing.T) {
 		t.Error("the version is not written")
 	}
 	move(zoned.ID, time.Hour, time.Hour)
-	if moved, err := c.Rezone(t.Context()); err != nil || moved != 0 {
+	if moved, err := c.Jobs.Rezone(t.Context()); err != nil || moved != 0 {
 		t.Errorf("a second time %d moved: %v", moved, err)
 	}
 }
@@ -88,7 +88,7 @@ func TestRezoneCoversAllJobs(t *testing.T) {
 	c := newClaimer(t)
 	const jobs = 401 // more than two transactions
 	c.many(jobs, "job", -time.Minute, daily("Europe/Berlin"))
-	if moved, err := c.Rezone(t.Context()); err != nil || moved != jobs {
+	if moved, err := c.Jobs.Rezone(t.Context()); err != nil || moved != jobs {
 		t.Errorf("%d of %d moved: %v", moved, jobs, err)
 	}
 }
@@ -104,7 +104,7 @@ func TestSlotsOfOlderZoneDataAreComputedAgainWhenItsReplicasAreGone(t *testing.T
 	}
 	rezoned := func(when string, wantMoved int) {
 		t.Helper()
-		moved, err := c.Rezone(t.Context())
+		moved, err := c.Jobs.Rezone(t.Context())
 		if err != nil || moved != wantMoved {
 			t.Errorf("%s: %d next slots moved, %v; want %d", when, moved, err, wantMoved)
 		}
@@ -155,11 +155,11 @@ func TestALockedJobIsRezonedTheNextTime(t *testing.T) {
 	c := newClaimer(t)
 	c.many(3, "job", -time.Minute, daily("Europe/Berlin"))
 	release := c.stranger(`schedules WHERE job_id = (SELECT min(job_id::text)::uuid FROM punctual.schedules)`)
-	if moved, err := c.Rezone(bounded(t)); err != nil || moved != 2 {
+	if moved, err := c.Jobs.Rezone(bounded(t)); err != nil || moved != 2 {
 		t.Errorf("%d of 2 moved: %v", moved, err)
 	}
 	release()
-	if moved, err := c.Rezone(t.Context()); err != nil || moved != 1 {
+	if moved, err := c.Jobs.Rezone(t.Context()); err != nil || moved != 1 {
 		t.Errorf("%d of 1 moved afterwards: %v", moved, err)
 	}
 }

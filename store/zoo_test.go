@@ -31,7 +31,7 @@ func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 	if len(batch.Runs) != 1 {
 		t.Fatalf("%d runs claimed", len(batch.Runs))
 	}
-	_, err := c.Finish(t.Context(), []domain.Outcome{unsent(batch.Runs[0], domain.Succeed)}, nil)
+	_, err := c.Claims.Finish(t.Context(), []domain.Outcome{unsent(batch.Runs[0], domain.Succeed)}, nil)
 	must(t, err)
 
 	tx, err := c.db.Pool().Begin(t.Context())
@@ -39,7 +39,7 @@ func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 	must(t, pg.Exec(t.Context(), tx, `UPDATE punctual.schedules SET enabled = enabled`))
 	paused := make(chan error, 1)
 	go func() {
-		_, err := c.PauseJob(t.Context(), c.tenant, "job", "", nil)
+		_, err := c.Jobs.PauseJob(t.Context(), c.tenant, "job", "", nil)
 		paused <- err
 	}()
 	c.until("a change to wait for the row", `SELECT EXISTS (SELECT FROM pg_stat_activity
@@ -56,10 +56,10 @@ func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 		t.Error("an old day was not removed")
 	}
 	for name, chore := range map[string]func() error{
-		"resume":  func() error { _, _, err := c.ResumeDue(ctx); return err },
-		"operate": func() error { _, _, err := c.Operate(ctx); return err },
-		"notify":  func() error { _, err := c.Notify(ctx); return err },
-		"list":    func() error { _, _, err := c.ListJobs(ctx, c.tenant, jobs.Filter{}); return err },
+		"resume":  func() error { _, _, err := c.Jobs.ResumeDue(ctx); return err },
+		"operate": func() error { _, _, err := c.Letters.Operate(ctx); return err },
+		"notify":  func() error { _, err := c.Notices.Notify(ctx); return err },
+		"list":    func() error { _, _, err := c.Jobs.ListJobs(ctx, c.tenant, jobs.Filter{}); return err },
 	} {
 		if err := chore(); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -73,7 +73,7 @@ func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (tenant
 	known, ok := k.known.Get(hash)
 	switch {
 	case ok && time.Now().Before(known.until):
-		k.store.KeyUsed(known.Key)
+		k.store.Tenants.KeyUsed(known.Key)
 		return known.Credential, nil
 	case !ok && !k.unknown.admits(from):
 		return tenants.Credential{}, problem.New(problem.CodeRateLimited,
@@ -84,7 +84,7 @@ func (k *keyring) find(ctx context.Context, from netip.Addr, key string) (tenant
 		return tenants.Credential{}, err
 	}
 	c := found.(tenants.Credential)
-	k.store.KeyUsed(c.Key)
+	k.store.Tenants.KeyUsed(c.Key)
 	return c, nil
 }
 
@@ -93,7 +93,7 @@ func (k *keyring) look(ctx context.Context, hash [sha256.Size]byte, key string) 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), LookupTimeout)
 	defer cancel()
 	until := time.Now().Add(Remembered)
-	c, err := k.store.Authenticate(ctx, key)
+	c, err := k.store.Tenants.Authenticate(ctx, key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		k.known.Remove(hash)
@@ -170,7 +170,7 @@ func (b *tenantBook) find(ctx context.Context, name string) (tenants.Brief, erro
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), LookupTimeout)
 		defer cancel()
 		until := time.Now().Add(Remembered)
-		t, err := b.store.FindTenant(ctx, name)
+		t, err := b.store.Tenants.FindTenant(ctx, name)
 		if err == nil {
 			b.known.Add(name, knownTenant{t, until})
 		}

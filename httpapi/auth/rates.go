@@ -79,7 +79,7 @@ func (r *rates) draw(ctx context.Context, t tenants.Brief, a *allowance, now tim
 		return nil
 	}
 	want := max(1, a.rate/10)
-	left, err := r.store.DrawRequests(ctx, t.ID, a.rate, want)
+	left, err := r.store.Tenants.DrawRequests(ctx, t.ID, a.rate, want)
 	if err != nil {
 		return err
 	}

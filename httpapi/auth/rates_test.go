@@ -74,7 +74,7 @@ func open(t testing.TB) *store.Store {
 // tenant creates a tenant and returns its id.
 func tenant(t testing.TB, s *store.Store, asked tenants.Tenant) int32 {
 	t.Helper()
-	made, err := s.CreateTenant(t.Context(), asked)
+	made, err := s.Tenants.CreateTenant(t.Context(), asked)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func (s site) operate() {
 	s.t.Helper()
 	for left := true; left; {
 		var err error
-		if _, left, err = s.store.Operate(s.t.Context()); err != nil {
+		if _, left, err = s.store.Letters.Operate(s.t.Context()); err != nil {
 			s.t.Fatal(err)
 		}
 	}

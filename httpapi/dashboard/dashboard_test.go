@@ -40,11 +40,11 @@ func serveWith(t *testing.T, c Config, tokens auth.OIDC, server *httptest.Server
 		store.Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), Replica: true})
 	must(t, err)
 	t.Cleanup(s.Close)
-	must(t, s.OpenVault(t.Context()))
+	must(t, s.Secrets.OpenVault(t.Context()))
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.Version, c.Sessions = "test", s
+	c.Version, c.Sessions = "test", s.Secrets
 	pages, err := New(c)
 	must(t, err)
 	api, err := httpapi.New(httpapi.Config{Store: s, Log: c.Log, NoAuth: c.NoAuth, OIDC: tokens, Pages: pages})
@@ -66,9 +66,9 @@ func must(t testing.TB, err error) {
 // key creates a key of a tenant.
 func (s site) key(tenant, role string) string {
 	s.t.Helper()
-	id, err := s.store.TenantID(s.t.Context(), tenant)
+	id, err := s.store.Tenants.TenantID(s.t.Context(), tenant)
 	must(s.t, err)
-	key, _, err := s.store.CreateKey(s.t.Context(), id, tenants.NewKey{Name: role, Role: role})
+	key, _, err := s.store.Tenants.CreateKey(s.t.Context(), id, tenants.NewKey{Name: role, Role: role})
 	must(s.t, err)
 	return key
 }
@@ -83,7 +83,7 @@ func (s site) execute(sql string, args ...any) {
 
 func (s site) tenant(name string) {
 	s.t.Helper()
-	if _, err := s.store.CreateTenant(s.t.Context(), tenants.Tenant{Name: name, Weight: 1}); err != nil {
+	if _, err := s.store.Tenants.CreateTenant(s.t.Context(), tenants.Tenant{Name: name, Weight: 1}); err != nil {
 		s.t.Fatal(err)
 	}
 }

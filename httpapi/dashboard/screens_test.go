@@ -86,7 +86,7 @@ func (s site) busy() {
 		FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id WHERE r.status = 'dead'`)
 	for left := true; left; {
 		var err error
-		if _, left, err = s.store.CountHours(s.t.Context()); err != nil {
+		if _, left, err = s.store.Overview.CountHours(s.t.Context()); err != nil {
 			s.t.Fatal(err)
 		}
 	}

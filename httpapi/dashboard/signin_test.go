@@ -111,7 +111,7 @@ func (b browser) jar(name, path string) string {
 // alter changes what a cookie holds.
 func alter[T any](b browser, name, path string, change func(*T)) {
 	b.t.Helper()
-	plain, err := b.store.OpenSession(b.t.Context(), b.jar(name, path))
+	plain, err := b.store.Secrets.OpenSession(b.t.Context(), b.jar(name, path))
 	must(b.t, err)
 	var v T
 	must(b.t, json.Unmarshal(plain, &v))
@@ -119,7 +119,7 @@ func alter[T any](b browser, name, path string, change func(*T)) {
 	if plain, err = json.Marshal(v); err != nil {
 		b.t.Fatal(err)
 	}
-	sealed, err := b.store.SealSession(b.t.Context(), plain)
+	sealed, err := b.store.Secrets.SealSession(b.t.Context(), plain)
 	must(b.t, err)
 	b.keep(name, path, sealed)
 }

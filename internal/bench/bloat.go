@@ -63,7 +63,7 @@ func (l *lab) claimer(ctx context.Context, jobs int) *claimer {
 	c.db, err = store.Open(ctx, store.Options{DatabaseURL: l.db.dsn, MaxConns: 4})
 	l.must(err)
 	c.ask.Replica = uuid.New()
-	queues, err := c.db.Register(ctx, scheduler.Replica{
+	queues, err := c.db.Claims.Register(ctx, scheduler.Replica{
 		ID:      c.ask.Replica,
 		Host:    "bench",
 		Version: l.Version,
@@ -86,7 +86,7 @@ func (c *claimer) claims(ctx context.Context) (took []float64) {
 			SET scheduled_for = date_trunc('second', now()), next_run_at = date_trunc('second', now()), enabled = true
 			WHERE job_id = ANY($1)`, some)
 		began := time.Now()
-		batch, err := c.db.ClaimDue(ctx, c.ask)
+		batch, err := c.db.Claims.ClaimDue(ctx, c.ask)
 		c.must(err)
 		took = append(took, milliseconds(time.Since(began)))
 		if len(batch.Runs) != scheduler.BatchSize {

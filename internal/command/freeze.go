@@ -27,7 +27,7 @@ func (f *freezing) Validate() error {
 
 // change freezes or unfreezes, and prints what to say of the new state.
 func (f *freezing) change(
-	ctx context.Context, to func(*store.Store, context.Context, int32, string) (freeze.State, error),
+	ctx context.Context, to func(*freeze.Switch, context.Context, int32, string) (freeze.State, error),
 	say func(freeze.State) string,
 ) error {
 	return f.administer(ctx, func(ctx context.Context, db *store.Store) error {
@@ -38,7 +38,7 @@ func (f *freezing) change(
 				return err
 			}
 		}
-		state, err := to(db, ctx, scope, f.Note)
+		state, err := to(db.Freezes, ctx, scope, f.Note)
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ type Freeze struct{ freezing }
 
 // Run freezes, and reports what is in flight.
 func (c *Freeze) Run(ctx context.Context) error {
-	return c.change(ctx, (*store.Store).Freeze, func(state freeze.State) string {
+	return c.change(ctx, (*freeze.Switch).Freeze, func(state freeze.State) string {
 		frozen, what, how := state.Deployment, "the deployment", "punctual unfreeze"
 		if c.Tenant != "" {
 			frozen, what, how = state.Tenant, "tenant "+c.Tenant, "punctual unfreeze --tenant "+c.Tenant
@@ -67,7 +67,7 @@ type Unfreeze struct{ freezing }
 
 // Run lifts the freeze.
 func (c *Unfreeze) Run(ctx context.Context) error {
-	return c.change(ctx, (*store.Store).Unfreeze, func(state freeze.State) string {
+	return c.change(ctx, (*freeze.Switch).Unfreeze, func(state freeze.State) string {
 		switch {
 		case c.Tenant == "":
 			return "the deployment is not frozen: replicas claim within three seconds"

@@ -70,7 +70,7 @@ func (c *createKey) create(
 	ctx context.Context, db *store.Store, tenant int32, asked tenants.NewKey,
 ) (key string, made tenants.Key, err error) {
 	if c.Out == "" {
-		return db.CreateKey(ctx, tenant, asked)
+		return db.Tenants.CreateKey(ctx, tenant, asked)
 	}
 	file, err := os.OpenFile(c.Out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -79,7 +79,7 @@ func (c *createKey) create(
 	if err != nil {
 		return "", made, fmt.Errorf("--out: %w", err)
 	}
-	key, made, err = db.CreateKey(ctx, tenant, asked)
+	key, made, err = db.Tenants.CreateKey(ctx, tenant, asked)
 	if err == nil {
 		_, err = fmt.Fprintln(file, key)
 	}
@@ -90,7 +90,7 @@ func (c *createKey) create(
 }
 
 func tenantNamed(ctx context.Context, db *store.Store, name string) (int32, error) {
-	id, err := db.TenantID(ctx, name)
+	id, err := db.Tenants.TenantID(ctx, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, fmt.Errorf("--tenant: there is no tenant %q; `punctual tenants list` lists all tenants", name)
 	}
@@ -112,7 +112,7 @@ func (c *listKeys) Run(ctx context.Context) error {
 		fmt.Fprintln(w, "ID\tPREFIX\tROLE\tNAME\tCREATED\tBY\tEXPIRES\tLAST USED\tREVOKED")
 		page := pg.Page{Limit: 500}
 		for {
-			keys, next, err := db.ListKeys(ctx, id, false, page)
+			keys, next, err := db.Tenants.ListKeys(ctx, id, false, page)
 			if err != nil {
 				return err
 			}
@@ -143,12 +143,12 @@ type revokeKey struct {
 
 func (c *revokeKey) Run(ctx context.Context) error {
 	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
-		tenant, id, err := db.FindKey(ctx, c.Key)
+		tenant, id, err := db.Tenants.FindKey(ctx, c.Key)
 		if errors.Is(err, store.ErrNotFound) {
 			return errors.New("no key has this id or prefix; `punctual keys list` lists the keys of a tenant")
 		}
 		if err == nil {
-			err = db.RevokeKey(ctx, tenant, id)
+			err = db.Tenants.RevokeKey(ctx, tenant, id)
 		}
 		if err != nil {
 			return err

@@ -34,7 +34,7 @@ func (c *rotate) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	options := c.on(store.Options{MaxConns: 4, Log: log, Master: master})
 	return naming(onDatabase(ctx, options, func(db *store.Store) error {
-		done, err := db.RotateSecrets(ctx, next)
+		done, err := db.Secrets.RotateSecrets(ctx, next)
 		if err != nil {
 			return fmt.Errorf("secrets rotate: %w", err)
 		}

@@ -64,7 +64,7 @@ func (c *createTenant) Run(ctx context.Context) error {
 		return err
 	}
 	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
-		t, err := db.CreateTenant(ctx, asked)
+		t, err := db.Tenants.CreateTenant(ctx, asked)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (c *listTenants) Run(ctx context.Context) error {
 		var all []tenants.Tenant
 		after := ""
 		for {
-			tenants, more, err := db.ListTenants(ctx, after, 500)
+			tenants, more, err := db.Tenants.ListTenants(ctx, after, 500)
 			if err != nil {
 				return err
 			}
@@ -100,7 +100,7 @@ type setTenant struct {
 
 func (c *setTenant) Run(ctx context.Context) error {
 	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
-		t, err := db.EditTenant(ctx, c.Name, func(t *tenants.Tenant) error {
+		t, err := db.Tenants.EditTenant(ctx, c.Name, func(t *tenants.Tenant) error {
 			return httpapi.SetTenant(t, c.given())
 		})
 		if err != nil {
@@ -117,7 +117,7 @@ type deleteTenant struct {
 
 func (c *deleteTenant) Run(ctx context.Context) error {
 	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
-		if err := db.DeleteTenant(ctx, c.Name); err != nil {
+		if err := db.Tenants.DeleteTenant(ctx, c.Name); err != nil {
 			return err
 		}
 		return note("tenant " + c.Name + " is deleted")

@@ -55,7 +55,7 @@ func (c *Verify) verify(ctx context.Context, log *slog.Logger) (violations int, 
 	}
 	options := c.on(store.Options{DefaultJitter: c.DefaultJitter, MaxConns: 2, Log: log})
 	err = onDatabase(ctx, options, func(db *store.Store) error {
-		summary, err := db.Verify(ctx, history.VerifyOptions{
+		summary, err := db.History.Verify(ctx, history.VerifyOptions{
 			From: from, To: to, Tenant: c.Tenant, Job: c.Job, Grace: max(c.Grace, 1), Report: r.violation,
 			Progress: r.progress,
 		})

@@ -38,7 +38,7 @@ func (c Config) warn(ctx context.Context, db *store.Store, public string, reacha
 	if c.NoAuth || c.OIDC.Issuer != "" {
 		return
 	}
-	if found, err := db.HasKeys(ctx); err == nil && !found {
+	if found, err := db.Tenants.HasKeys(ctx); err == nil && !found {
 		c.Log.Warn("no API key is valid, so no caller can use the API; create one in the same database", "command",
 			FirstKey)
 	}

@@ -126,7 +126,7 @@ func Run(ctx context.Context, c Config) error {
 	leaving := newDeparture()
 	shortages := new(scheduler.Shortages)
 	origin := domain.Origin{PublicURL: public, TraceRatio: c.TraceRatio}
-	courier := scheduler.NewCourier(db, client, mailer, origin)
+	courier := scheduler.NewCourier(db.Secrets, client, mailer, origin)
 	handler, err := newAPI(c, origin, db, registry, guardian, courier, mailer, leaving, shortages)
 	if err != nil {
 		return err
@@ -140,10 +140,10 @@ func Run(ctx context.Context, c Config) error {
 	}
 	drained := leaving.follow(ctx, c, api)
 	host, _ := os.Hostname() // shown to people only
-	err = scheduler.Run(api.running, db, scheduler.Config{
+	err = scheduler.Run(api.running, db.Claims, scheduler.Config{
 		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client,
 		Mailer: mailer, Host: host, Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
-		Credentials: db, Chores: db.Chores(), Notices: db, Shortages: shortages,
+		Credentials: db.Secrets, Chores: db.Chores(), Notices: db.Notices, Shortages: shortages,
 	})
 	api.stop()
 	drained()
@@ -239,7 +239,7 @@ func newPages(c Config, db *store.Store) (httpapi.Pages, error) {
 		return nil, nil
 	}
 	pages, err := dashboard.New(dashboard.Config{
-		Log: c.Log, Version: c.Version, NoAuth: c.NoAuth, Sessions: db, Secure: strings.HasPrefix(c.PublicURL, "https://"),
+		Log: c.Log, Version: c.Version, NoAuth: c.NoAuth, Sessions: db.Secrets, Secure: strings.HasPrefix(c.PublicURL, "https://"),
 		SignIn: newSignIn(c),
 	})
 	if err != nil {
@@ -328,13 +328,13 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 	if err := db.CheckTenants(ctx); err != nil {
 		return err
 	}
-	if err := db.OpenVault(ctx); err != nil {
+	if err := db.Secrets.OpenVault(ctx); err != nil {
 		return err
 	}
 	if _, err := db.Days.Ensure(ctx); err != nil {
 		return err
 	}
-	return db.Begin(ctx, freeze.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen})
+	return db.Freezes.Begin(ctx, freeze.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen})
 }
 
 // connect opens the store. It fails at once if the database refuses the user, does not exist or is not fit. It waits
