@@ -89,7 +89,8 @@ var (
 		Failing: overview.Failing{Count: 1, Jobs: []overview.FailingJob{{
 			JobID: exampleJobID, Job: "daily-invoice-gen", State: domain.JobActive, Since: moment("2026-11-30T11:00:00Z"),
 			Failures: 2, Run: exampleRunID, Reason: new(domain.ReasonHTTP5xx), HTTPStatus: new(503),
-			Error: new("the target answered 503: try again later"), Letters: 2, NextTryAt: new(moment("2026-12-02T11:00:00.421Z")),
+			Error: new("the target answered 503: try again later"), Letters: 2,
+			NextTryAt: new(moment("2026-12-02T11:00:00.421Z")),
 		}}},
 		Day: exampleDay(),
 	}}

@@ -62,7 +62,8 @@ func FuzzPatch(f *testing.F) {
 		if got, wanted := rendered(t, job), rendered(t, want.newJob()); !bytes.Equal(got, wanted) {
 			t.Fatalf("%s makes\n%s, not\n%s", data, got, wanted)
 		}
-		if again, err := applyPatch(&patch, job.Definition); err != nil || !bytes.Equal(rendered(t, again), rendered(t, job)) {
+		again, err := applyPatch(&patch, job.Definition)
+		if err != nil || !bytes.Equal(rendered(t, again), rendered(t, job)) {
 			t.Fatalf("%s twice makes\n%s\n%s (%v)", data, rendered(t, job), rendered(t, again), err)
 		}
 	})

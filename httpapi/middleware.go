@@ -29,7 +29,9 @@ func (s *server) recoverer(next http.Handler) http.Handler {
 			case errors.Is(asError(cause), http.ErrAbortHandler):
 				panic(cause)
 			case r.Context().Err() != nil: // the client is gone, and huma panics when it cannot write
-				s.Log.LogAttrs(r.Context(), slog.LevelDebug, "response not delivered", api.ErrorAttrs(r.Context(), asError(cause))...)
+				s.Log.LogAttrs(
+					r.Context(), slog.LevelDebug, "response not delivered", api.ErrorAttrs(r.Context(), asError(cause))...,
+				)
 				panic(http.ErrAbortHandler)
 			}
 			s.Log.LogAttrs(r.Context(), slog.LevelError, "request panicked",

@@ -214,7 +214,9 @@ func TestBackfillIsRefused(t *testing.T) {
 		t.Errorf("%d slots", p.Matched())
 	}
 	for _, ref := range []string{"gone", "nobody", uuid.NewString()} {
-		_, err := c.Letters.PlanBackfill(t.Context(), c.tenant, letters.BackfillRequest{Job: ref, From: now.Add(-time.Hour), To: now})
+		_, err := c.Letters.PlanBackfill(
+			t.Context(), c.tenant, letters.BackfillRequest{Job: ref, From: now.Add(-time.Hour), To: now},
+		)
 		wantError(t, err, ErrNotFound)
 	}
 	_, err = c.Letters.PlanBackfill(t.Context(), c.tenant+1, letters.BackfillRequest{Job: "a", From: now.Add(-time.Hour), To: now})

@@ -354,7 +354,9 @@ func TestRunTokensOpenOneAttemptOfOneRun(t *testing.T) {
 		t.Errorf("at another replica: %v", err)
 	}
 	second.Close()
-	if _, err := second.Claims.HeartbeatRun(t.Context(), a.RunID, other.RunToken, nil); !errors.Is(err, domain.ErrRunToken) {
+	if _, err := second.Claims.HeartbeatRun(
+		t.Context(), a.RunID, other.RunToken, nil,
+	); !errors.Is(err, domain.ErrRunToken) {
 		t.Errorf("a wrong token is no matter for the database: error %v", err)
 	}
 }

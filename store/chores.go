@@ -44,7 +44,10 @@ func (s *Store) Chores() []scheduler.Chore {
 		{Name: jobs.ChorePauses, Does: "ending pauses", Batch: s.Jobs.EndDuePauses},
 		{Name: letters.Chore, Does: "work on operations", Batch: s.Letters.Operate},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.Claims.FreeGates)},
-		{Name: "service", Does: "noting which queues are served", Every: 10 * time.Second, Batch: atOnce(s.Claims.NoteService)},
+		{
+			Name: "service", Does: "noting which queues are served", Every: 10 * time.Second,
+			Batch: atOnce(s.Claims.NoteService),
+		},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
 		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.Overview.CountHours},
 		{
@@ -102,9 +105,9 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	}
 	failed := []error{zones, s.Tenants.WarnOfKeys(ctx)}
 	for _, chore := range []func(context.Context) (int, bool, error){
-		s.Claims.Sweep, s.ForgetIdempotencyKeys, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs, s.Jobs.ForgetVersions, s.Letters.ForgetDeadLetters,
-		s.Letters.ForgetOperations, s.Overview.ForgetHours, s.ForgetService, s.Notices.EndIncidents, s.Notices.ForgetNotices,
-		s.Secrets.ForgetOfDeleted, s.Audit.Forget,
+		s.Claims.Sweep, s.ForgetIdempotencyKeys, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs, s.Jobs.ForgetVersions,
+		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Overview.ForgetHours, s.ForgetService,
+		s.Notices.EndIncidents, s.Notices.ForgetNotices, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)

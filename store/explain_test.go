@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,16 +10,42 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/history"
+	"punctual/store/pg"
 )
 
 func (c crud) explained(ref string, at time.Time) history.Explanation {
 	c.t.Helper()
-	e, err := c.History.ExplainJob(c.t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return at, nil })
+	e, err := c.History.ExplainJob(
+		c.t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return at, nil },
+	)
 	must(c.t, err)
 	if e.Text == "" || !strings.HasSuffix(e.Text, ".") || strings.Contains(e.Text, "%!") {
 		c.t.Errorf("explanation %q", e.Text)
 	}
 	return e
+}
+
+// pausedBefore pauses a job from just before its second slot on.
+func (c claimer) pausedBefore(job uuid.UUID, slots []time.Time) {
+	c.t.Helper()
+	c.pauseWith(job.String(), "the warehouse moves", nil)
+	c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,
+		job, slots[1].Add(-time.Minute))
+	c.setNext(job, slots[1])
+	c.exec(`DELETE FROM punctual.runs WHERE job_id = $1 AND scheduled_for >= $2`, job, slots[1])
+}
+
+// The backfill that explain names reaches beyond the last of the slots, as its end is not included.
+func TestExplainNamesTheBackfillThatMakesUpForAPause(t *testing.T) {
+	c := newClaimer(t)
+	job, slots := c.lived("a")
+	c.pausedBefore(job, slots)
+	c.resumed(job.String())
+	want := fmt.Sprintf("A backfill from %s to %s makes up for it.", pg.Stamp(slots[1]),
+		pg.Stamp(slots[4].Add(time.Second)))
+	if e := c.explained("a", slots[2]); !strings.Contains(e.Text, want) {
+		t.Errorf("%q does not say %q", e.Text, want)
+	}
 }
 
 func TestExplainHasAWordForEverything(t *testing.T) {
@@ -44,14 +71,6 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 			c.skippedAt(job, slots[1], slots[2], 2)
 			c.exec(`UPDATE punctual.runs SET reason = $1, blocked_by = $2 WHERE skipped_first IS NOT NULL`, reason, blocker)
 		})
-	}
-	// pausedBefore pauses the job from just before the second slot on.
-	pausedBefore := func(c claimer, job uuid.UUID, slots []time.Time) {
-		c.pauseWith(job.String(), "the warehouse moves", nil)
-		c.exec(`UPDATE punctual.job_versions SET valid_from = $2 WHERE job_id = $1 AND version = 2`,
-			job, slots[1].Add(-time.Minute))
-		c.setNext(job, slots[1])
-		c.exec(`DELETE FROM punctual.runs WHERE job_id = $1 AND scheduled_for >= $2`, job, slots[1])
 	}
 	for _, test := range []struct {
 		name    string
@@ -102,18 +121,18 @@ func TestExplainHasAWordForEverything(t *testing.T) {
 		{"an overlap", skipped("overlap"), history.OutcomeSkipped, true, []string{blocker.String()}},
 		{"a slot skipped with its job", skipped("job_deleted"), history.OutcomeSkipped, true, []string{"the job was deleted"}},
 		{"a slot in a pause that is over", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
-			pausedBefore(c, job, slots)
+			c.pausedBefore(job, slots)
 			c.resumed(job.String())
 			return slots[1]
 		}, history.OutcomeSkipped, true, []string{
 			"while the job was paused from", "(the warehouse moves)", "A backfill from ", " makes up for it.",
 		}},
 		{"a slot in a pause that lasts", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
-			pausedBefore(c, job, slots)
+			c.pausedBefore(job, slots)
 			return slots[1]
 		}, history.OutcomePaused, true, []string{"paused since", "(the warehouse moves)", "when it is resumed"}},
 		{"a slot that comes in a pause", func(c claimer, job uuid.UUID, slots []time.Time) time.Time {
-			pausedBefore(c, job, slots)
+			c.pausedBefore(job, slots)
 			return slots[4].Add(time.Hour)
 		}, history.OutcomePaused, true, []string{"unless it is resumed"}},
 		{"a slot nobody claims", instead(func(c claimer, job uuid.UUID, slots []time.Time) {
@@ -205,12 +224,22 @@ func TestExplainNamesTheSlotsAroundAndThePauseInForce(t *testing.T) {
 	if p := c.explained("a", slots[3]).Pause; p != nil {
 		t.Errorf("before the pause: %+v", p)
 	}
+	if p := c.explained("a", until.Add(time.Minute)).Pause; p != nil {
+		t.Errorf("after the end that it will have: %+v", p)
+	}
+	c.pauseWith("a", "why still", &until)
+	if p := c.explained("a", until.Add(-time.Minute)).Pause; p == nil || p.Note != "why still" ||
+		!p.Since.Equal(slots[3].Add(time.Minute)) {
+		t.Errorf("paused again: %+v", p)
+	}
 	c.resumed("a")
 	if p := c.explained("a", slots[4]).Pause; p == nil || p.Ended == nil || p.Until != nil {
 		t.Errorf("after the pause: %+v", p)
 	}
 	for _, ref := range []string{"nobody", uuid.NewString()} {
-		_, err := c.History.ExplainJob(t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return slots[0], nil })
+		_, err := c.History.ExplainJob(
+			t.Context(), c.tenant, ref, func(*time.Location) (time.Time, error) { return slots[0], nil },
+		)
 		wantError(t, err, ErrNotFound)
 	}
 	_, err := c.History.ExplainJob(t.Context(), c.tenant+1, job.String(),

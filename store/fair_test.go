@@ -84,7 +84,9 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 				tenant.trigger(job.Definition.Name)
 			}
 		}
-		if waiting, err := c.Claims.Contenders(t.Context(), domain.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 2 {
+		if waiting, err := c.Claims.Contenders(
+			t.Context(), domain.WorkReady, []int16{c.queue},
+		); err != nil || len(waiting) != 2 {
 			t.Fatalf("%+v, error %v", waiting, err)
 		}
 		claim := scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{
@@ -106,7 +108,9 @@ func TestNobodyWaits(t *testing.T) {
 			t.Errorf("%+v, error %v", waiting, err)
 		}
 	}
-	if waiting, err := c.Claims.Contenders(t.Context(), domain.WorkReady, []int16{c.queue}); err != nil || len(waiting) != 0 {
+	if waiting, err := c.Claims.Contenders(
+		t.Context(), domain.WorkReady, []int16{c.queue},
+	); err != nil || len(waiting) != 0 {
 		t.Errorf("%+v, error %v", waiting, err)
 	}
 }

@@ -62,7 +62,9 @@ func TestALeaseEndsOnlyWhenTheDatabaseSaysThatItsRunsHaveEnded(t *testing.T) {
 	t.Parallel()
 	release := func(c claimer, last domain.Outcome, earlier ...uuid.UUID) {
 		c.t.Helper()
-		if _, err := c.Claims.Finish(c.t.Context(), []domain.Outcome{last}, []uuid.UUID{last.Lease.ID}, earlier...); err != nil {
+		if _, err := c.Claims.Finish(
+			c.t.Context(), []domain.Outcome{last}, []uuid.UUID{last.Lease.ID}, earlier...,
+		); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -129,7 +131,9 @@ func TestALeaseThatEndsLateTakesNoRunFromAnother(t *testing.T) {
 	c.finish(failed(first))
 	again := c.again()
 	for name, end := range map[string]func() (int, error){
-		"lost":       func() (int, error) { return c.Claims.Lose(t.Context(), []uuid.UUID{first.Lease.ID}, []uuid.UUID{first.RunID}) },
+		"lost": func() (int, error) {
+			return c.Claims.Lose(t.Context(), []uuid.UUID{first.Lease.ID}, []uuid.UUID{first.RunID})
+		},
 		"given back": func() (int, error) { return c.Claims.GiveBack(t.Context(), []uuid.UUID{first.Lease.ID}) },
 	} {
 		if _, err := end(); err != nil {

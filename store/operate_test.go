@@ -284,7 +284,9 @@ func TestCancelOperation(t *testing.T) {
 	o := c.start(letters.BulkRequest{Kind: letters.OperationReplay, MaxPerSecond: 8})
 	c.batch()
 	for range 2 {
-		if got, err := c.Letters.CancelOperation(t.Context(), c.tenant, o.ID); err != nil || got.State != letters.OperationCancelled {
+		if got, err := c.Letters.CancelOperation(
+			t.Context(), c.tenant, o.ID,
+		); err != nil || got.State != letters.OperationCancelled {
 			t.Fatalf("%+v (%v)", got, err)
 		}
 	}
@@ -438,7 +440,9 @@ func TestDeadLettersWorkInEveryExecMode(t *testing.T) {
 		if _, err := c.Letters.CancelOperation(ctx, c.tenant, started.ID); err != nil {
 			t.Error(err)
 		}
-		if found, _, err := c.Letters.ListOperations(ctx, c.tenant, letters.OperationFilter{}); err != nil || len(found) != 3 {
+		if found, _, err := c.Letters.ListOperations(
+			ctx, c.tenant, letters.OperationFilter{},
+		); err != nil || len(found) != 3 {
 			t.Errorf("%d operations, %v", len(found), err)
 		}
 	})

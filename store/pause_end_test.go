@@ -62,7 +62,9 @@ func (c crud) wrong(from time.Time) (found []string) {
 		found = append(found, fmt.Sprintf("%s x%d", v.Kind, v.Count))
 		return nil
 	}
-	if _, err := c.History.Verify(c.t.Context(), history.VerifyOptions{From: from, To: c.now(), Report: report}); err != nil {
+	if _, err := c.History.Verify(
+		c.t.Context(), history.VerifyOptions{From: from, To: c.now(), Report: report},
+	); err != nil {
 		c.t.Fatal(err)
 	}
 	return found

@@ -224,7 +224,9 @@ func TestAPausedJobSaysWhoPausedIt(t *testing.T) {
 		},
 		"replaced": func(name string) {
 			c.create(name)
-			_, _, err := c.Jobs.PutJob(bob, c.tenant, name, jobs.NewJob{Definition: definition(name), Paused: &paused}, nil, false)
+			_, _, err := c.Jobs.PutJob(
+				bob, c.tenant, name, jobs.NewJob{Definition: definition(name), Paused: &paused}, nil, false,
+			)
 			c.must(err)
 		},
 		"in a batch": func(name string) {

@@ -84,11 +84,15 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 			},
 			"a forecast of another tenant, who has few jobs": func() (int, error) {
 				now := time.Now()
-				f, err := reader.Jobs.Forecast(ctx, few.tenant, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute})
+				f, err := reader.Jobs.Forecast(
+					ctx, few.tenant, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute},
+				)
 				return f.Jobs, err
 			},
 			"an explanation": func() (int, error) {
-				_, err := reader.History.ExplainJob(ctx, 1, name, func(*time.Location) (time.Time, error) { return time.Now(), nil })
+				_, err := reader.History.ExplainJob(
+					ctx, 1, name, func(*time.Location) (time.Time, error) { return time.Now(), nil },
+				)
 				return 1, err
 			},
 		} {

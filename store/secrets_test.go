@@ -318,7 +318,9 @@ func TestANewTenantHasItsSigningSecret(t *testing.T) {
 	if keys, err := c.Secrets.SigningKeys(t.Context(), team.ID); err != nil || len(keys) != 1 || live() != 1 {
 		t.Errorf("%d keys, %v", len(keys), err)
 	}
-	if _, err := c.Secrets.SigningKeys(t.Context(), c.tenant); err != nil { // the first of a tenant that came with the schema
+	if _, err := c.Secrets.SigningKeys(
+		t.Context(), c.tenant,
+	); err != nil { // the first of a tenant that came with the schema
 		t.Error(err)
 	}
 	if n := changed(); n != before {

@@ -27,7 +27,8 @@ func (c crud) replicateOn(store scheduler.Store, queue string, slots int) {
 	go func() {
 		done <- scheduler.Run(ctx, store, scheduler.Config{
 			Queues: map[string]int{queue: slots}, Client: client, Log: slog.New(slog.DiscardHandler),
-			Metrics: scheduler.NewMetrics(prometheus.NewRegistry()), Credentials: c.Secrets, Chores: c.Chores(), Notices: c.Notices,
+			Metrics: scheduler.NewMetrics(prometheus.NewRegistry()), Credentials: c.Secrets, Chores: c.Chores(),
+			Notices: c.Notices,
 		})
 	}()
 	c.t.Cleanup(func() {
@@ -91,7 +92,8 @@ func TestDeadlinesTakeNoPlaceInAnyLine(t *testing.T) {
 		t.Errorf("a minute before its deadline: wait %s, left %t, error %v", wait, left, err)
 	}
 	c.exec(`UPDATE punctual.ready SET due_at = now() + interval '1 s'`)
-	if wait, left, err := c.Claims.EndSilent(t.Context()); wait <= 0 || wait > time.Second || !left || err != nil || !pulse() {
+	wait, left, err := c.Claims.EndSilent(t.Context())
+	if wait <= 0 || wait > time.Second || !left || err != nil || !pulse() {
 		t.Errorf("a second before: wait %s, left %t, error %v", wait, left, err)
 	}
 	if !c.overdue(a.RunID) {

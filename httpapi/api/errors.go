@@ -76,7 +76,7 @@ func refused(err error, r *domain.Refusal) *problem.Problem {
 	default:
 		p := problem.New(code, problem.Sentence(r), problem.Capped(fields)...)
 		if p.ActiveRun = r.Run; code == problem.CodeRunToken {
-			p.With("WWW-Authenticate", "Punctual-Run-Token") // RFC 9110 demands it with 401
+			p = p.With("WWW-Authenticate", "Punctual-Run-Token") // RFC 9110 demands it with 401
 		}
 		return p
 	}

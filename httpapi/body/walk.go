@@ -29,8 +29,8 @@ const placeholder = `"?"`
 
 // Read reads the text of a body. The problem is that of a text that is not JSON. Errors are everything that does not
 // fit the schema of T: unknown and repeated fields, wrong types, and empty values where only absence has a meaning.
-// Null is absence. Reading does not stop at the first error. What does not fit is not in Value; but in place of a string
-// there is a placeholder, so the checks of other fields take it as present.
+// Null is absence. Reading does not stop at the first error. What does not fit is not in Value; but in place of a
+// string there is a placeholder, so the checks of other fields take it as present.
 //
 // A merge patch is read with patch set: there, null also removes the entries of maps.
 func Read[T any](text []byte, patch bool) (b Body[T], unread *problem.Problem) {

@@ -283,6 +283,7 @@ func TestInABrowserARunIsSeenLive(t *testing.T) {
 	b.waits("#live", "It has not run yet.")
 	b.do(chromedp.Click(`//summary[text()="Run now"]`))
 	b.write("#body", "half a bo")
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.menu[open] form').append('a hint')`))
 	run := visitor.post("/jobs/n/trigger").want(303).to()
 	b.waits("#live .list", "manual")
 	visitor.post("/jobs/n/pause", "note", "the warehouse moves").want(303)
@@ -293,6 +294,7 @@ func TestInABrowserARunIsSeenLive(t *testing.T) {
 	b.shows(`document.querySelector('.lead').textContent.includes('next')`, false)
 	b.do(chromedp.SendKeys("#body", "dy")) // the menu is open yet, with its text
 	b.shows(`document.activeElement.value`, "half a body")
+	b.shows(`document.querySelector('details.menu[open]').innerText.includes('a hint')`, true)
 	visitor.post("/settings/freeze", "scope", "tenant").want(303)
 	b.waits("#frozen", "Frozen since")
 	b.pictures("frozen-by-another")

@@ -239,7 +239,8 @@ func newPages(c Config, db *store.Store) (httpapi.Pages, error) {
 		return nil, nil
 	}
 	pages, err := dashboard.New(dashboard.Config{
-		Log: c.Log, Version: c.Version, NoAuth: c.NoAuth, Sessions: db.Secrets, Secure: strings.HasPrefix(c.PublicURL, "https://"),
+		Log: c.Log, Version: c.Version, NoAuth: c.NoAuth, Sessions: db.Secrets,
+		Secure: strings.HasPrefix(c.PublicURL, "https://"),
 		SignIn: newSignIn(c),
 	})
 	if err != nil {

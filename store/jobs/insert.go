@@ -1,7 +1,9 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -290,9 +292,13 @@ func queryOwners(ctx context.Context, q pg.Querier, args []any) (map[uuid.UUID]s
 	return owners, err
 }
 
-// record returns the job as a read would, with instants in microseconds. A new job has no last run.
+// record returns the job as a read would: instants are in microseconds, and the target's body has no needless blanks. A
+// new job has no last run.
 func (n *fresh) record() Record {
 	r := n.Record
+	if body := new(bytes.Buffer); json.Compact(body, r.Definition.Target.Body) == nil {
+		r.Definition.Target.Body = body.Bytes()
+	}
 	if n.enabled {
 		r.NextScheduledFor, r.NextRunAt = stored(*n.scheduledFor), stored(*n.nextRunAt)
 	}

@@ -3,6 +3,7 @@ package letters
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,9 +51,9 @@ func (p BackfillPlan) Matched() int { return len(p.slots) }
 
 // PlanBackfill finds the slots of a backfill. It locks and writes nothing. The slots are those of the present schedule,
 // even from before the job was created. Slots that the schedule has not passed yet are left out, as they run by
-// themselves: that includes slots that are due and wait, such as after an outage. PlanBackfill refuses a
-// request that cannot be met, and blames its fields job, from and to. It returns ErrNotFound for a job that does not
-// exist or was deleted.
+// themselves: that includes slots that are due and wait, such as after an outage. PlanBackfill refuses a request that
+// cannot be met, and blames its fields job, from and to. It returns ErrNotFound for a job that does not exist or was
+// deleted.
 func (l *Letters) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequest) (BackfillPlan, error) {
 	q := l.db.Reader(ctx, tenant)
 	id, err := names.Find(ctx, q, tenant, r.Job)
@@ -85,7 +86,8 @@ func (l *Letters) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequ
 		}
 	}
 	if len(problems) > 0 {
-		return p, &domain.Refusal{Code: "invalid", Reason: fmt.Sprint(problems), Blames: problems}
+		why := strings.Join(pg.Column(problems, domain.Problem.Error), "; ")
+		return p, &domain.Refusal{Code: "invalid", Reason: why, Blames: problems}
 	}
 	return p, nil
 }
