@@ -403,6 +403,19 @@ func TestDecideMeasuresLatenessFromWhenASlotWasDue(t *testing.T) {
 	}
 }
 
+// A missed slot that is older than the history does not run, unless it is the only slot of its job.
+func TestAMissedSlotOlderThanTheHistoryDoesNotRun(t *testing.T) {
+	t.Parallel()
+	for schedule, runs := range map[string]int{`{"cron":"0 3 1 * *"}`: 0, `{"at":"2026-10-01T03:00:00Z"}`: 1} {
+		job := compiled(t, `{"schedule":`+schedule+`,"jitter":"0s"}`)
+		job.Kept = 10 * 24 * time.Hour
+		slot, now := instant(t, "2026-10-01T03:00:00Z"), instant(t, "2026-10-21T05:00:00Z")
+		if plan := Decide(Situation{Job: job, ScheduledFor: slot, Now: now}); len(plan.Runs) != runs {
+			t.Errorf("%s: %s", schedule, describe(plan))
+		}
+	}
+}
+
 func TestDecideIsQuickAfterALongOutage(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []MissedPolicy{MissedSkip, MissedFireOnce, MissedFireAll} {
