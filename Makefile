@@ -90,7 +90,7 @@ $(VERIFIER): testdata/standardwebhooks/package-lock.json | needs
 LEAN := GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
 
 .PHONY: test
-test: needs $(GOTEST) $(VERIFIER) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (seven to twelve minutes on two cores)
+test: needs $(GOTEST) $(VERIFIER) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (seven to thirteen minutes on two cores)
 	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 # The tests of the guarantee and of benchmarks that `make test` leaves out or shortens.

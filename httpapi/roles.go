@@ -41,7 +41,7 @@ var uses = []struct {
 	{"get-run", auth.RoleViewer},
 	{"list-runs", auth.RoleViewer},
 	{"cancel-run", auth.RoleEditor},
-	{"rerun-run", auth.RoleEditor}, // These need the run token of the attempt instead.
+	{"rerun-run", auth.RoleEditor},
 
 	// These need the run token of the attempt instead.
 	{"heartbeat-run", auth.RoleNone},

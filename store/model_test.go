@@ -13,11 +13,6 @@ import (
 // The model of a run's life. It says what each event does to the runs of some jobs, without any code of the store or of
 // scheduler/domain. Its time is in whole hours: see lived.pass.
 
-// overlapAtEntry is true as long as a run by hand comes to its gate when it is entered. It is false if the claim
-// decides about overlap for every run: then a run by hand is refused early, or enters and comes to its gate when it
-// is claimed.
-const overlapAtEntry = true
-
 // model is the state of jobs and their runs.
 type model struct {
 	now    int
@@ -212,7 +207,8 @@ func (e modelEvent) enters(m *model) error {
 	if blocker != uuid.Nil {
 		return errors.New("active " + blocker.String())
 	}
-	if m.enter(e.run, e.job, domain.TriggerManual); policy != domain.PolicyAllow && overlapAtEntry {
+	m.enter(e.run, e.job, domain.TriggerManual)
+	if policy != domain.PolicyAllow {
 		m.comes(e.run, e.job, replaces)
 	}
 	return nil
@@ -241,15 +237,6 @@ func (e modelEvent) claims(m *model) {
 		if m.frozen != "" || !r.inReady || r.accepted || r.ready > m.now ||
 			(e.do == "claim ordered") != (r.trigger == domain.TriggerReplay) {
 			continue
-		}
-		comes := r.trigger == domain.TriggerManual && r.claims == 0 && !r.parked && r.id != j.waiting
-		if !overlapAtEntry && j.gated() && comes {
-			blocker, replaces := m.overlap(r.job)
-			if blocker != uuid.Nil {
-				r.skip(blocker)
-				continue
-			}
-			m.comes(r.id, r.job, replaces)
 		}
 		if j.gated() && j.active != uuid.Nil && j.active != r.id {
 			r.parked, r.ready = true, m.now+modelParked

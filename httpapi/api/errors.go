@@ -75,7 +75,8 @@ func refused(err error, r *domain.Refusal) *problem.Problem {
 		return problem.New(code, problem.Sentence(err))
 	default:
 		p := problem.New(code, problem.Sentence(r), problem.Capped(fields)...)
-		if p.ActiveRun = r.Run; code == problem.CodeRunToken {
+		p.ActiveRun = r.Run
+		if code == problem.CodeRunToken {
 			p = p.With("WWW-Authenticate", "Punctual-Run-Token") // RFC 9110 demands it with 401
 		}
 		return p
