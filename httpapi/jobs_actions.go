@@ -33,7 +33,8 @@ func (s *server) jobActionRoutes() {
 		Summary: "Trigger a job now", DefaultStatus: http.StatusAccepted,
 		Description: "Creates a run in addition to the schedule, even if the job is paused. Under concurrency_policy " +
 			"replace, the run cancels the active run; under wait, it waits for the active run. The response is 409 and names " +
-			"the run that is in the way: under forbid, if a run is active; under wait, if another run already waits.",
+			"the run that is in the way: under forbid, if a run is active; under wait, if another run already waits. If such a " +
+			"run begins after the response, the new run ends as skipped, with the reason overlap.",
 		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
 		Errors:    []int{409},
 	}, api.Optional, s.triggerJob)

@@ -346,9 +346,9 @@ COMMENT ON TABLE  punctual.exclusive IS
     'run of the job is started or ended.';
 COMMENT ON COLUMN punctual.exclusive.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.exclusive.active_run IS
-    'Its active run, from the run''s creation to its end. A run that is final or missing counts as none.';
+    'Its active run, from the run''s claim to its end. A run that is final or missing counts as none.';
 COMMENT ON COLUMN punctual.exclusive.waiting_run IS
-    'With the policy wait: the run that starts when the active one ends.';
+    'With the policy wait or replace: the run that starts when the active one ends.';
 COMMENT ON COLUMN punctual.exclusive.gated IS 'Whether its concurrency_policy keeps runs from overlapping now.';
 COMMENT ON COLUMN punctual.exclusive.earlier_runs IS
     'The runs that were in flight when the policy stopped being allow. They count as active, too, until they end.';

@@ -95,7 +95,7 @@ func (f *flights) replaceable() (jobs []uuid.UUID) {
 	return jobs
 }
 
-// replace claims the due slots of jobs whose runs in flight here they are to replace. The tick loop claims nothing
+// replace claims the due slots and ready runs of jobs whose runs in flight here they are to replace. The tick loop claims nothing
 // while no worker slot is free, or while a tenant has as many runs as it may have. So a run that hangs in the last of
 // them would block the very slot that is to end it.
 func (s *Scheduler) replace(ctx context.Context) (wait time.Duration, left bool, err error) {
@@ -105,6 +105,10 @@ func (s *Scheduler) replace(ctx context.Context) (wait time.Duration, left bool,
 	}
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
-	batch, err := s.store.ClaimDue(ctx, Claim{Replica: s.replica.ID, Work: domain.WorkDue, Replacing: jobs})
-	return 0, batch.Settled > 0, err
+	slots, err := s.store.ClaimDue(ctx, Claim{Replica: s.replica.ID, Work: domain.WorkDue, Replacing: jobs})
+	if err != nil {
+		return 0, false, err
+	}
+	runs, err := s.store.ClaimReady(ctx, Claim{Replica: s.replica.ID, Work: domain.WorkReady, Replacing: jobs})
+	return 0, slots.Settled+runs.Settled > 0, err
 }

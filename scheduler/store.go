@@ -124,8 +124,8 @@ type Claim struct {
 	Since  time.Duration
 	// Held asks for runs that wait for their host, in place of due ones.
 	Held *HeldClaim
-	// Replacing asks, in place of what the quotas name, for due slots of these jobs whose runs replace one in flight. Such
-	// a run waits until that one has ended, so it takes no worker slot. A slot whose run would start at once stays due.
+	// Replacing asks, in place of what the quotas name, for due slots or ready runs of these jobs that replace a run in
+	// flight. They wait until that one has ended, so they take no worker slot. What would start at once stays due.
 	Replacing []uuid.UUID
 }
 

@@ -185,6 +185,9 @@ func TestOverlap(t *testing.T) {
 		replica := uuid.New()
 		first := c.claimAll(replica)[0]
 		second := c.trigger("a")
+		if started := c.claimAll(replica); len(started) != 0 {
+			t.Fatalf("the new run started while the old one was active")
+		}
 		c.finish(first, domain.Succeed, "")
 		if got := c.run(first.RunID); got.Status != domain.StatusCancelled {
 			t.Errorf("the old run is %s", got.Status)

@@ -1,13 +1,12 @@
 package store
 
 import (
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/store/jobs"
 )
 
 // hasGate reports whether a run holds the gate of its job.
@@ -121,37 +120,18 @@ func TestARunThatStartsWhileItsJobGetsAGateHasIt(t *testing.T) {
 	}
 }
 
-// A job gets its gate while a caller triggers it. The trigger has locked the job's row and must not wait for the gate,
-// because the transaction that has locked the gate may be waiting for that row.
-func TestATriggerDoesNotWaitForAGateThatAppeared(t *testing.T) {
-	c := newCRUD(t)
-	job := c.create("a", never)
-	edit := c.transaction()
-	do := func(sql string) {
-		t.Helper()
-		if _, err := edit.Exec(t.Context(), sql, job.ID); err != nil {
-			t.Fatal(err)
+// To enter a run takes no gate, so it waits for nobody who has locked the gate.
+func TestATriggerWaitsForNoGate(t *testing.T) {
+	c := newClaimer(t)
+	for _, policy := range []domain.ConcurrencyPolicy{domain.PolicyForbid, domain.PolicyWait, domain.PolicyReplace} {
+		job := c.create(string(policy), never, overlapping(policy))
+		free := c.stranger(`exclusive WHERE job_id = $1`, job.ID)
+		run, err := c.For(c.tenant).TriggerJob(bounded(t), string(policy), jobs.TriggerRequest{})
+		must(t, err)
+		c.wantCount(0, "the run has the gate", `SELECT count(*) FROM punctual.exclusive WHERE active_run = $1`, run.ID)
+		free()
+		if a := c.one(c.claimReady(10)); a.RunID != run.ID || !c.hasGate(job.ID, run.ID) {
+			t.Errorf("%s: the claim of the run does not take the gate", policy)
 		}
-	}
-	do(`SELECT FROM punctual.jobs WHERE id = $1 FOR NO KEY UPDATE`)
-	triggered := make(chan error, 1)
-	go func() {
-		_, err := c.tryTrigger("a")
-		triggered <- err
-	}()
-	c.waiting(1)
-	c.exec(`INSERT INTO punctual.exclusive (job_id) VALUES ($1)`, job.ID)
-	c.locks(`SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, job.ID) // as a deletion does
-	do(`UPDATE punctual.job_versions
-		SET definition = (definition::jsonb || '{"concurrency_policy":"forbid"}')::json
-		WHERE job_id = $1`)
-	must(t, edit.Commit(t.Context()))
-	select {
-	case err := <-triggered:
-		if !errors.Is(err, ErrState) {
-			t.Errorf("error %v, want ErrState", err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("the trigger waits for the gate")
 	}
 }

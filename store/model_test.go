@@ -150,13 +150,16 @@ func (m *model) expired(r *modelRun, in int) bool {
 	return after > 0 && r.trigger != domain.TriggerReplay && m.now+in >= r.due+after
 }
 
-// overlap decides about one more run of a job. A run that has expired while it waited at the gate blocks nobody.
-func (m *model) overlap(job int) (blocker uuid.UUID, replaces []uuid.UUID) {
-	j := &m.jobs[job]
-	if w := m.run(j.waiting); w != nil && m.expired(w, 0) {
-		w.status, w.reason, w.inReady, w.parked = domain.StatusSkipped, domain.ReasonExpired, false, false
-		j.waiting = uuid.Nil
+// facing returns a job's gate as another run of the job meets it: without a run that has expired while it waited there.
+func (m *model) facing(job int) (j modelJob, expired uuid.UUID) {
+	if j = m.jobs[job]; j.waiting != uuid.Nil && m.expired(m.run(j.waiting), 0) {
+		j.waiting, expired = uuid.Nil, j.waiting
 	}
+	return j, expired
+}
+
+// overlap decides about one more run.
+func (j modelJob) overlap() (blocker uuid.UUID, replaces []uuid.UUID) {
 	switch {
 	case j.policy == domain.PolicyForbid && j.active != uuid.Nil:
 		blocker = j.active
@@ -168,6 +171,14 @@ func (m *model) overlap(job int) (blocker uuid.UUID, replaces []uuid.UUID) {
 	return blocker, slices.DeleteFunc(replaces, func(id uuid.UUID) bool { return id == uuid.Nil })
 }
 
+// expire ends a run that has expired while it waited at its gate.
+func (m *model) expire(id uuid.UUID) {
+	if r := m.run(id); r != nil {
+		r.status, r.reason, r.inReady, r.parked = domain.StatusSkipped, domain.ReasonExpired, false, false
+		m.jobs[r.job].waiting = uuid.Nil
+	}
+}
+
 // fires is a slot that becomes due and is claimed.
 func (e modelEvent) fires(m *model) {
 	j := &m.jobs[e.job]
@@ -175,7 +186,9 @@ func (e modelEvent) fires(m *model) {
 		return
 	}
 	wasActive := j.active != uuid.Nil
-	blocker, replaces := m.overlap(e.job)
+	facing, expired := m.facing(e.job)
+	blocker, replaces := facing.overlap()
+	m.expire(expired)
 	if blocker != uuid.Nil {
 		m.enter(e.of, e.job, domain.TriggerSchedule).skip(blocker)
 		return
@@ -192,58 +205,86 @@ func (r *modelRun) skip(blocker uuid.UUID) {
 	r.status, r.reason, r.inReady, r.blockedBy = domain.StatusSkipped, domain.ReasonOverlap, false, blocker
 }
 
-// enters is a run by hand.
+// enters is a run by hand. It is refused if its claim would skip it now.
 func (e modelEvent) enters(m *model) error {
 	if of := m.run(e.of); of != nil && !of.status.Final() {
 		return errBadState
 	}
-	policy := m.jobs[e.job].policy
-	blocker, replaces := m.overlap(e.job)
+	j, expired := m.facing(e.job)
 	for _, r := range m.runs {
-		if policy == domain.PolicyForbid && blocker == uuid.Nil && r.job == e.job && r.inReady {
-			blocker = r.id
+		switch waits := r.inReady && !r.accepted && (j.policy == domain.PolicyForbid || m.undecided(&r)); {
+		case r.job != e.job || !waits || r.id == expired || r.id == j.waiting || r.id == j.active:
+		case j.active == uuid.Nil:
+			j.active = r.id
+		case j.waiting == uuid.Nil:
+			j.waiting = r.id
 		}
 	}
-	if blocker != uuid.Nil {
+	if blocker, _ := j.overlap(); blocker != uuid.Nil {
 		return errors.New("active " + blocker.String())
 	}
 	m.enter(e.run, e.job, domain.TriggerManual)
-	if policy != domain.PolicyAllow {
-		m.comes(e.run, e.job, replaces)
-	}
 	return nil
 }
 
-// comes is a run that comes to the gate of its job: it takes the gate or waits for it.
-func (m *model) comes(run uuid.UUID, job int, replaces []uuid.UUID) {
-	j := &m.jobs[job]
-	if m.frozen != "" { // what holds the gate ends by itself
-		replaces = slices.DeleteFunc(replaces, func(id uuid.UUID) bool { return id == j.active })
-	}
-	m.cancel(job, domain.ReasonReplaced, replaces...)
-	switch uuid.Nil {
-	case j.active:
-		j.take(run)
-	case j.waiting:
-		j.waiting = run
-	}
+// undecided reports whether a run has not come to the gate of its job. A replay waits there until the gate is free.
+func (m *model) undecided(r *modelRun) bool {
+	j := &m.jobs[r.job]
+	return j.gated() && r.claims == 0 && r.trigger != domain.TriggerReplay && r.id != j.active && r.id != j.waiting
 }
 
-// claims is a claim of what is ready, by a replica.
+// claims is a claim of what is ready, by a replica. Of runs that replace each other the newest comes first.
 func (e modelEvent) claims(m *model) {
+	var come, replace []uuid.UUID
+	undecided := map[uuid.UUID]bool{}
 	for i := range m.runs {
 		r := &m.runs[i]
-		j := &m.jobs[r.job]
 		if m.frozen != "" || !r.inReady || r.accepted || r.ready > m.now ||
 			(e.do == "claim ordered") != (r.trigger == domain.TriggerReplay) {
 			continue
 		}
-		if j.gated() && j.active != uuid.Nil && j.active != r.id {
-			r.parked, r.ready = true, m.now+modelParked
-			continue
+		if undecided[r.id] = m.undecided(r); undecided[r.id] && m.jobs[r.job].policy == domain.PolicyReplace {
+			replace = slices.Insert(replace, 0, r.id)
+		} else {
+			come = append(come, r.id)
 		}
-		m.start(r, e.replica)
 	}
+	for _, id := range append(replace, come...) {
+		r := m.run(id)
+		switch j := &m.jobs[r.job]; {
+		case !r.inReady || undecided[id] && !m.comes(r):
+		case j.gated() && j.active != uuid.Nil && j.active != id:
+			m.park(r)
+		default:
+			m.start(r, e.replica)
+		}
+	}
+}
+
+func (m *model) park(r *modelRun) { r.parked, r.ready = true, m.now+modelParked }
+
+// comes is a run that comes to the gate of its job. It reports whether the run may start.
+func (m *model) comes(r *modelRun) bool {
+	j, id := &m.jobs[r.job], r.id
+	facing, expired := m.facing(r.job)
+	blocker, replaces := facing.overlap()
+	if slices.ContainsFunc(replaces, func(of uuid.UUID) bool { return pg.CompareIDs(of, id) > 0 }) {
+		m.cancel(r.job, domain.ReasonReplaced, id)
+		return false
+	}
+	m.expire(expired)
+	if blocker != uuid.Nil {
+		r.skip(blocker)
+		return false
+	}
+	m.cancel(r.job, domain.ReasonReplaced, replaces...)
+	if facing.active == uuid.Nil {
+		return true
+	}
+	if j.waiting = id; len(replaces) == 0 { // else the gate may be free at once
+		m.park(r)
+	}
+	return false
 }
 
 // start begins an attempt.

@@ -157,10 +157,10 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 		policy domain.ConcurrencyPolicy
 		want   []string
 	}{
-		{domain.PolicyAllow, []string{"pending", "pending", "pending", "pending"}},
-		{domain.PolicyForbid, []string{"pending", "409", "409", "409"}},
-		{domain.PolicyWait, []string{"pending", "pending", "409", "409"}},
-		{domain.PolicyReplace, []string{"cancelled replaced", "cancelled replaced", "cancelled replaced", "pending"}},
+		{domain.PolicyAllow, []string{"succeeded", "succeeded", "succeeded", "succeeded"}},
+		{domain.PolicyForbid, []string{"succeeded", "409", "409", "409"}},
+		{domain.PolicyWait, []string{"succeeded", "succeeded", "409", "409"}},
+		{domain.PolicyReplace, []string{"cancelled replaced", "cancelled replaced", "cancelled replaced", "succeeded"}},
 	} {
 		t.Run(string(k.policy), func(t *testing.T) {
 			c := newClaimer(t)
@@ -172,6 +172,18 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 					t.Fatal(err)
 				}
 				runs[i] = run.ID
+			}
+			for {
+				b := c.claimReady(10)
+				if len(b.Runs) == 0 {
+					break
+				}
+				if len(b.Runs) > 1 && k.policy != domain.PolicyAllow {
+					t.Errorf("%d runs start side by side", len(b.Runs))
+				}
+				for _, a := range b.Runs {
+					c.finish(succeeded(a))
+				}
 			}
 			for i, id := range runs {
 				got := "409"
@@ -186,16 +198,7 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 					t.Errorf("trigger %d is %s, want %s", i+1, got, k.want[i])
 				}
 			}
-			for k.policy != domain.PolicyAllow {
-				b := c.claimReady(10)
-				if len(b.Runs) == 0 {
-					break
-				}
-				c.finish(succeeded(c.one(b)))
-			}
-			if n := c.count(`SELECT count(*) FROM punctual.ready`); k.policy != domain.PolicyAllow && n != 0 {
-				t.Errorf("%d runs still wait", n)
-			}
+			c.wantCount(0, "runs still wait", `SELECT count(*) FROM punctual.ready`)
 		})
 	}
 }
@@ -203,15 +206,15 @@ func TestTriggersInQuickSuccessionObeyThePolicy(t *testing.T) {
 // Every kind of edit settles the slots that are due.
 func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
 	for policy, want := range map[domain.ConcurrencyPolicy][]string{
-		domain.PolicyAllow: {"schedule pending", "schedule pending", "schedule pending", "schedule pending"},
+		domain.PolicyAllow: {"schedule running", "schedule running", "schedule running", "schedule running"},
 		domain.PolicyForbid: {
-			"schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1", "schedule skipped overlap x1",
+			"schedule running", "schedule skipped overlap x1", "schedule skipped overlap x1", "schedule skipped overlap x1",
 		},
 		domain.PolicyWait: {
-			"schedule pending", "schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1",
+			"schedule running", "schedule pending", "schedule skipped overlap x1", "schedule skipped overlap x1",
 		},
 		domain.PolicyReplace: {
-			"schedule cancelled replaced", "schedule cancelled replaced", "schedule cancelled replaced", "schedule pending",
+			"schedule cancelled replaced", "schedule cancelled replaced", "schedule cancelled replaced", "schedule running",
 		},
 	} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -222,15 +225,15 @@ func TestSlotsThatAnEditSettlesObeyThePolicy(t *testing.T) {
 					next_run_at = date_trunc('hour', now()) - interval '3 h'
 				WHERE job_id = $1`, job.ID)
 			c.edit("job", every(90*time.Minute))
+			b := c.claimReady(10)
 			c.wantHistory(job.ID, want...)
-			for policy != domain.PolicyAllow {
-				b := c.claimReady(10)
-				if len(b.Runs) == 0 {
-					break
+			for len(b.Runs) > 0 {
+				for _, a := range b.Runs {
+					c.finish(succeeded(a))
 				}
-				c.finish(succeeded(c.one(b)))
+				b = c.claimReady(10)
 			}
-			if n := c.ready(job.ID); policy != domain.PolicyAllow && n != 0 {
+			if n := c.ready(job.ID); n != 0 {
 				t.Errorf("%d runs still wait", n)
 			}
 		})
@@ -259,11 +262,11 @@ func TestARunThatHasExpiredWhileItWaitedBlocksNobody(t *testing.T) {
 					WHERE job_id = $1`, job.ID)
 				c.edit("job", every(90*time.Minute))
 			}
+			c.claimReady(10)
 			run := c.run(waiting)
 			if run.Status != domain.StatusSkipped || orEmpty(run.Reason) != domain.ReasonExpired || run.FinishedAt == nil {
 				t.Errorf("the run that has expired is %s %s", run.Status, orEmpty(run.Reason))
 			}
-			c.claimReady(10)
 			c.finish(succeeded(active))
 			if a := c.one(c.claimReady(10)); a.RunID == waiting {
 				t.Error("the run that has expired started")

@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
-	"punctual/store/claim"
 	"punctual/store/definitions"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -60,7 +59,7 @@ func (c claimer) settles(job jobs.Record, plan domain.Plan) {
 	compiled, err := domain.Compile(job.ID, c.tenant, job.Version, job.Definition, 0)
 	must(c.t, err)
 	err = c.db.InTx(c.t.Context(), pg.Everybody, func(tx *pg.Tx) error {
-		return c.Claims.Settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, claim.Gate{}, nil, time.Now())
+		return c.Claims.Settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, time.Now())
 	})
 	must(c.t, err)
 }
@@ -122,7 +121,7 @@ func TestWhatIsMadeOfASlotIsNotMadeBeforeItWasDue(t *testing.T) {
 			Skips: []domain.Skip{{
 				Reason: domain.ReasonOverlap, First: due.Add(-time.Second), Last: due.Add(-time.Second), Count: 1,
 			}},
-		}, claim.Gate{}, nil, due)
+		}, due)
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,12 +10,14 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// replace claims, without a worker slot, the slots that replace the runs in flight of these jobs.
+// replace claims, without a worker slot, the slots and the ready runs that replace the runs in flight of these jobs.
 func (c claimer) replace(jobs ...uuid.UUID) domain.Batch {
 	c.t.Helper()
-	b, err := c.Claims.ClaimDue(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: domain.WorkDue, Replacing: jobs})
+	slots, err := c.Claims.ClaimDue(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: domain.WorkDue, Replacing: jobs})
 	must(c.t, err)
-	return b
+	runs, err := c.Claims.ClaimReady(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: domain.WorkReady, Replacing: jobs})
+	must(c.t, err)
+	return domain.Batch{Runs: append(slots.Runs, runs.Runs...), Settled: slots.Settled + runs.Settled}
 }
 
 func TestADueSlotReplacesTheRunInFlightThoughNoWorkerSlotIsFree(t *testing.T) {
@@ -37,8 +39,8 @@ func TestADueSlotReplacesTheRunInFlightThoughNoWorkerSlotIsFree(t *testing.T) {
 		t.Errorf("%d slots are settled, and none is due", b.Settled)
 	}
 	c.slotAgo(job.ID, time.Second)
-	if b := c.replace(job.ID, other.ID); b.Settled != 1 || len(b.Runs) != 0 {
-		t.Errorf("%d slots settled, %d runs started; want the one, without a start", b.Settled, len(b.Runs))
+	if b := c.replace(job.ID, other.ID); b.Settled != 2 || len(b.Runs) != 0 { // its slot, and then its run at the gate
+		t.Errorf("%d settled, %d runs started; want the one slot and its run, without a start", b.Settled, len(b.Runs))
 	}
 	if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND reason = 'replaced'`,
 		ours.RunID); n != 1 {
@@ -75,6 +77,7 @@ func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 	c.trigger("other")
 	c.exec(`UPDATE punctual.ready SET due_at = now() - interval '1 hour'`)
 	c.trigger("job")
+	c.replace(a.Job.ID)
 	c.finish(cancelled(a))
 	if next := c.one(c.claimReady(1)); next.Job.ID != a.Job.ID {
 		t.Error("the run of another job has the place")
@@ -87,7 +90,8 @@ func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 	}
 }
 
-// While frozen, neither a trigger replaces the run in flight, nor an edit that settles a slot which came meanwhile.
+// While frozen, neither a trigger replaces the run in flight, nor an edit that settles a slot which came meanwhile. Of
+// their runs the newest starts after that.
 func TestWhileFrozenNoRunInFlightIsReplaced(t *testing.T) {
 	for whose, freeze := range map[string]string{
 		"deployment": `UPDATE punctual.deployment SET frozen_at = now(), frozen_by = 'test', frozen_reason = 'asked'`,
@@ -97,20 +101,24 @@ func TestWhileFrozenNoRunInFlightIsReplaced(t *testing.T) {
 			c := newClaimer(t)
 			a := c.manual("job", rarely, replacing)
 			c.exec(freeze)
-			for range 2 { // of the waiting runs, the newest stays
-				c.trigger("job")
-			}
+			c.trigger("job")
+			newest := c.trigger("job")
 			c.slotAgo(a.Job.ID, time.Second)
 			c.edit("job", described("settles the slot"))
+			c.claimReady(10)
+			c.replace(a.Job.ID)
 			if n := c.count(`SELECT count(*) FROM punctual.runs WHERE id = $1 AND status = 'running' AND reason IS NULL`,
 				a.RunID); n != 1 {
 				t.Errorf("the run in flight is %s", c.state(a.RunID))
 			}
-			c.wantCount(1, "runs wait", `SELECT count(*) FROM punctual.runs WHERE status = 'pending'`)
+			c.wantCount(3, "runs wait", `SELECT count(*) FROM punctual.runs WHERE status = 'pending'`)
 			c.exec(`UPDATE punctual.deployment SET frozen_at = NULL, frozen_by = NULL, frozen_reason = NULL`)
 			c.exec(`UPDATE punctual.tenants SET frozen_at = NULL, frozen_by = NULL`)
 			c.finish(succeeded(a))
-			c.one(c.claimReady(10))
+			if next := c.one(c.claimReady(10)); next.RunID != newest.ID {
+				t.Errorf("run %s starts, want %s", next.RunID, newest.ID)
+			}
+			c.wantCount(2, "runs were replaced", `SELECT count(*) FROM punctual.runs WHERE reason = 'replaced'`)
 		})
 	}
 }

@@ -15,7 +15,7 @@
 // place.go writes when a job fires next, for the rooms that change jobs. enter.go makes the runs that belong to no due
 // slot: triggers, replays, backfills, notices. callback.go lets a target that works on after its answer end its run.
 //
-// gates.go keeps the runs of a job from overlapping, and overlap.go lets new runs through. locked.go, with
-// ready_locked.go, finds a way around rows that a stranger has locked. replica.go and fences.go are the heartbeat and
-// its guard against failovers.
+// gates.go keeps the runs of a job from overlapping, and overlap.go decides about those in ready that would. locked.go,
+// with ready_locked.go, finds a way around rows that a stranger has locked. replica.go and fences.go are the heartbeat
+// and its guard against failovers.
 package claim

@@ -243,7 +243,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	c.gates = map[uuid.UUID]Gate{}
 	if len(gated) > 0 {
 		b.Queue(planAnew, pg.Prepared{}) // a gate leads to runs: those that hold it, are replaced or expire
-		queueGates(&b, gated, c.gates, PassOver)
+		queueGates(&b, gated, c.gates)
 	}
 	if b.Len() > 0 {
 		if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {

@@ -106,8 +106,7 @@ WHERE r.id = ANY($1::uuid[])`
 
 // QueueEntries makes runs that belong to no due slot, in the order in which they are to be claimed. Any replica may
 // claim them once the transaction has committed. They send the current version of their jobs. The caller keeps the jobs
-// from being deleted, and has let the runs through the gate of their job, unless they are to wait for it: see
-// Claims.Admit.
+// from being deleted, and needs no other lock: their claim decides whether they overlap other runs.
 func QueueEntries(b *pgx.Batch, now time.Time, runs ...Entry) {
 	if len(runs) == 0 {
 		return

@@ -20,8 +20,8 @@ const (
 	PassOver = ` SKIP LOCKED`
 )
 
-// Gate is the gate of a job whose runs must not overlap. A run takes the gate when it is written and has it until it
-// ends. The job's policy at that moment decides, not the policy of the version that the run sends.
+// Gate is the gate of a job whose runs must not overlap. A run takes the gate when it is claimed and has it until it
+// ends.
 type Gate struct {
 	active  uuid.UUID   // uuid.Nil: none
 	earlier []uuid.UUID // runs that were in flight when the job got its gate: active too, until they end
@@ -76,26 +76,22 @@ const gateColumns = `coalesce(active_run, '00000000-0000-0000-0000-000000000000'
 
 func (g *Gate) into() []any { return []any{&g.active, &g.earlier, &g.Waiting, &g.gated} }
 
-// lockGates locks the gates of jobs and reads them. lockFreeGates leaves out those that another transaction has locked.
+// readGates reads the gates of jobs. lockGates locks them before, but for those that another transaction has locked.
 const (
-	lockGates = `
+	readGates = `
 SELECT job_id, false, ` + gateColumns + `
 FROM punctual.exclusive
-WHERE job_id = ANY($1::uuid[])
+WHERE job_id = ANY($1::uuid[])`
+	lockGates = readGates + `
 ORDER BY job_id
-FOR NO KEY UPDATE`
-	lockFreeGates = lockGates + PassOver
+FOR NO KEY UPDATE SKIP LOCKED`
 )
 
-// queueGates locks the gates of jobs and reads them. With PassOver it leaves out a gate that another transaction has
-// locked. It must be a statement after the one that locked the jobs' schedules or ready rows: within that statement it
-// would read a stale snapshot, and two runs of a job would overlap against its policy.
-func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]Gate, locked string) {
-	sql := lockGates
-	if locked == PassOver {
-		sql = lockFreeGates
-	}
-	b.Queue(sql, pg.Prepared{}, jobs).Query(collectGates(gates))
+// queueGates locks the gates of jobs and reads them. It leaves out a gate that another transaction has locked. It must
+// be a statement after the one that locked the jobs' schedules or ready rows: within that statement it would read a
+// stale snapshot, and two runs of a job would overlap against its policy.
+func queueGates(b *pgx.Batch, jobs []uuid.UUID, gates map[uuid.UUID]Gate) {
+	b.Queue(lockGates, pg.Prepared{}, jobs).Query(collectGates(gates))
 }
 
 // queueGatesOfAny is queueGates for jobs that may or may not have a gate. A gate that another transaction has locked is
@@ -295,6 +291,28 @@ func queuePark(b *pgx.Batch, runs []uuid.UUID) {
 		UPDATE punctual.ready
 		SET due_at = now() + $2::interval * (1 + random()), at_gate = true
 		WHERE run_id = ANY($1::uuid[])`, runs, parking)
+}
+
+// LockGate locks the gate of a tenant's job, if it has one, to cancel runs of the job. In the order of locks, a gate
+// comes after the job's schedule and before its runs, its rows in ready and its row in jobs.
+func LockGate(ctx context.Context, tx *pg.Tx, tenant int32, job uuid.UUID) error {
+	err := pg.Exec(ctx, tx, `
+		SELECT
+		FROM punctual.exclusive x
+		WHERE x.job_id = $1 AND EXISTS (SELECT FROM punctual.jobs j WHERE j.id = $1 AND j.tenant = $2)
+		FOR NO KEY UPDATE OF x`, job, tenant)
+	return pg.Wrap("locking the gate of job "+job.String(), err)
+}
+
+// LockGates locks the gates of jobs that have one, and waits for none. It returns the jobs whose gate another
+// transaction has locked.
+func LockGates(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (busy []uuid.UUID, err error) {
+	rows, err := tx.Query(ctx, lockFree["exclusive"], jobs)
+	if err != nil {
+		return nil, fmt.Errorf("locking gates: %w", err)
+	}
+	busy, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	return busy, pg.Wrap("locking gates", err)
 }
 
 // OpenGate lets the runs of a job overlap from now on. Call it before the job's row is locked, and QueueReleaseAll

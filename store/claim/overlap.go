@@ -2,7 +2,6 @@ package claim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,173 +10,148 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/store/freeze"
 	"punctual/store/pg"
 )
 
-// ActiveRunError says that the job's concurrency policy does not allow another run now.
-type ActiveRunError struct {
-	Run    uuid.UUID // the run that prevents it
-	Policy domain.ConcurrencyPolicy
-}
-
-func (e *ActiveRunError) Error() string {
-	return fmt.Sprintf("run %s of this job has not ended, and its concurrency_policy is %s", e.Run, e.Policy)
-}
-
-// Unwrap returns how a caller is refused.
-func (e *ActiveRunError) Unwrap() error {
-	return &domain.Refusal{Code: "active_run", Reason: e.Error(), Run: &e.Run}
-}
-
-// Admit does for a run by hand what domain.Decide does for a slot: according to the job's policy the run takes the
-// gate, waits, replaces the active run, or is refused with *ActiveRunError. The caller has locked the gate with
-// LockGate, and enters the run.
-func (s *Claims) Admit(
-	ctx context.Context, tx *pg.Tx, job uuid.UUID, tenant int32, policy domain.ConcurrencyPolicy, run uuid.UUID,
-	now time.Time,
-) error {
+// Facing returns which runs are in the way of a new run of a job: those at its gate, and those in ready about which no
+// claim has decided. Under forbid, all that wait in ready are in its way. It locks nothing, so all may have changed
+// when the new run is claimed. Only the claim decides.
+func (s *Claims) Facing(
+	ctx context.Context, tx *pg.Tx, job uuid.UUID, policy domain.ConcurrencyPolicy, now time.Time,
+) (domain.Gate, error) {
 	if policy == domain.PolicyAllow {
-		return nil
+		return domain.Gate{}, nil
 	}
-	// The gate is locked already, unless the job got it since. Then this transaction must not wait for the gate, because
-	// it holds the job's row, which comes after the gate in the lock order.
-	g, held, err := s.readGate(ctx, tx, job, PassOver, now)
-	if err != nil {
-		return err
-	}
-	if !held {
-		return fmt.Errorf("job %s is being changed by another transaction; try again: %w", job, pg.ErrState)
-	}
-	o := g.Facts().Overlap(policy)
-	if policy == domain.PolicyForbid && o.Blocker == uuid.Nil { // a replay, for example, has no gate before it starts
-		if o.Blocker, err = runInReady(ctx, tx, job); err != nil {
-			return err
-		}
-	}
-	if o.Blocker != uuid.Nil {
-		return &ActiveRunError{Run: o.Blocker, Policy: policy}
-	}
-	return s.makeWay(ctx, tx, job, tenant, g, o, []uuid.UUID{run}, now)
-}
-
-// runInReady returns a run of the job's own that waits in ready, or uuid.Nil if there is none.
-func runInReady(ctx context.Context, tx *pg.Tx, job uuid.UUID) (uuid.UUID, error) {
-	var waiting uuid.UUID
-	err := tx.QueryRow(ctx, `
+	gates := map[uuid.UUID]Gate{}
+	var waiting []uuid.UUID
+	var b pgx.Batch
+	b.Queue(readGates, []uuid.UUID{job}).Query(collectGates(gates))
+	b.Queue(`
 		SELECT r.id
 		FROM punctual.runs_of(ARRAY(SELECT run_id FROM punctual.ready WHERE job_id = $1)) r
 		WHERE r.status IN ('pending', 'retrying')
+		  AND ($2 OR r.fence IS NULL AND r.trigger NOT IN ('catchup', 'backfill', 'replay'))
 		ORDER BY r.id
-		LIMIT 1`, job).Scan(&waiting)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return uuid.Nil, fmt.Errorf("looking for waiting runs of job %s: %w", job, err)
-	}
-	return waiting, nil
-}
-
-// makeWay carries out what was decided about new runs of a job. It ends the runs that have expired and cancels the runs
-// that are replaced. The first of the new runs takes the gate if the gate is free by then. The next one waits for the
-// gate unless another run waits. The caller has locked the gate.
-func (s *Claims) makeWay(
-	ctx context.Context, tx *pg.Tx, job uuid.UUID, tenant int32, g Gate, o domain.Overlap, runs []uuid.UUID,
-	now time.Time,
-) error {
-	if len(o.Expired) > 0 {
-		if err := expireRuns(ctx, tx, o.Expired); err != nil {
-			return err
-		}
-		g.Waiting = uuid.Nil
-	}
-	cancel, err := mayCancel(ctx, tx, tenant, g, o.Cancel)
-	if err != nil {
+		LIMIT 3`, job, policy == domain.PolicyForbid).Query(func(rows pgx.Rows) (err error) {
+		waiting, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 		return err
-	}
-	if len(cancel) > 0 {
-		if _, err := CancelRuns(ctx, tx, cancel, domain.ReasonReplaced); err != nil {
-			return err
-		}
-		if g, _, err = s.readGate(ctx, tx, job, PassOver, now); err != nil {
-			return err
-		}
-	}
-	var b pgx.Batch
-	if len(runs) > 0 && len(g.Holders()) == 0 {
-		queueTakeGates(&b, []uuid.UUID{job}, runs[:1])
-		runs = runs[1:]
-	}
-	if len(runs) > 0 && g.Waiting == uuid.Nil {
-		queueWait(&b, []uuid.UUID{job}, runs[:1])
-	}
-	if b.Len() == 0 {
-		return nil
-	}
-	return pg.Wrap("entering the gate of job "+job.String(), tx.SendBatch(ctx, &b).Close())
-}
-
-// mayCancel returns which of the runs that are to be replaced may be cancelled now. During a freeze a run in flight is
-// not cancelled for a waiting one: it ends by itself, and its successor starts when the freeze is over.
-func mayCancel(ctx context.Context, tx *pg.Tx, tenant int32, g Gate, runs []uuid.UUID) ([]uuid.UUID, error) {
-	inFlight := func(run uuid.UUID) bool { return slices.Contains(g.Holders(), run) }
-	if !slices.ContainsFunc(runs, inFlight) {
-		return runs, nil
-	}
-	freezes, err := freeze.Read(ctx, tx, tenant)
-	if err != nil {
-		return nil, err
-	}
-	if frozen, _ := freezes.Of(tenant); frozen == nil {
-		return runs, nil
-	}
-	return slices.DeleteFunc(slices.Clone(runs), inFlight), nil
-}
-
-// LockGate locks the gate of a tenant's job, if it has one. In the order of locks, a gate comes after the job's
-// schedule and before its runs, its rows in ready and its row in jobs.
-func LockGate(ctx context.Context, tx *pg.Tx, tenant int32, job uuid.UUID) error {
-	err := pg.Exec(ctx, tx, `
-		SELECT
-		FROM punctual.exclusive x
-		WHERE x.job_id = $1 AND EXISTS (SELECT FROM punctual.jobs j WHERE j.id = $1 AND j.tenant = $2)
-		FOR NO KEY UPDATE OF x`, job, tenant)
-	return pg.Wrap("locking the gate of job "+job.String(), err)
-}
-
-// LockGates locks the gates of jobs that have one, and waits for none. It returns the jobs whose gate another
-// transaction has locked.
-func LockGates(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) (busy []uuid.UUID, err error) {
-	rows, err := tx.Query(ctx, lockFree["exclusive"], jobs)
-	if err != nil {
-		return nil, fmt.Errorf("locking gates: %w", err)
-	}
-	busy, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
-	return busy, pg.Wrap("locking gates", err)
-}
-
-// ReadGate locks and returns the gate of a job whose runs must not overlap, without runs that have ended. The gate of a
-// job that allows overlap is free.
-func (s *Claims) ReadGate(ctx context.Context, tx *pg.Tx, job *domain.Job, now time.Time) (Gate, error) {
-	if job.ConcurrencyPolicy == domain.PolicyAllow {
-		return Gate{}, nil
-	}
-	g, _, err := s.readGate(ctx, tx, job.ID, Wait, now)
-	return g, err
-}
-
-// readGate locks and returns a job's gate, without runs that have ended. held is false if the job has none, or if
-// another transaction has locked it and locked says to pass over it.
-func (s *Claims) readGate(
-	ctx context.Context, tx *pg.Tx, job uuid.UUID, locked string, now time.Time,
-) (g Gate, held bool, err error) {
-	gates := map[uuid.UUID]Gate{}
-	var b pgx.Batch
-	queueGates(&b, []uuid.UUID{job}, gates, locked)
+	})
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return g, false, fmt.Errorf("locking the gate of job %s: %w", job, err)
+		return domain.Gate{}, fmt.Errorf("reading what runs of job %s face: %w", job, err)
 	}
 	if err := s.freeEndedGates(ctx, tx, gates, now); err != nil {
-		return g, false, err
+		return domain.Gate{}, err
 	}
-	g, held = gates[job]
-	return g, held, nil
+	g, known := gates[job].Facts(), gates[job].Waiting
+	if g.WaitingExpired {
+		g.Waiting = uuid.Nil
+	}
+	for _, run := range waiting {
+		switch {
+		case run == known || slices.Contains(g.Active, run):
+		case len(g.Active) == 0:
+			g.Active = []uuid.UUID{run}
+		case g.Waiting == uuid.Nil:
+			g.Waiting = run
+		}
+	}
+	return g, nil
+}
+
+// overlaps is what a claim of ready runs has decided about runs that overlap others.
+type overlaps struct {
+	replaced, expired []uuid.UUID
+	skipped, blockers []uuid.UUID // runs, and for each the one that prevents it
+	behind, waiting   []uuid.UUID // jobs, and for each the run that now waits at its gate
+}
+
+// over reports whether a run has ended because of another run that was decided about before it.
+func (o *overlaps) over(run uuid.UUID) bool {
+	return slices.Contains(o.replaced, run) || slices.Contains(o.expired, run)
+}
+
+// findUndecided finds the runs about which no claim has decided yet, and looks for locked rows of those that may have
+// to make way for them. It waits for no lock, because other claims may wait for rows that this one holds.
+func (c *readyClaim) findUndecided(ctx context.Context) error {
+	var named []uuid.UUID
+	for i := range c.waiting {
+		w := &c.waiting[i]
+		g, job := c.gates[w.key.Job], c.found.Jobs[w.key]
+		if job == nil || job.ConcurrencyPolicy == domain.PolicyAllow || !g.gated || g.busy || w.RunID == g.active ||
+			w.RunID == g.Waiting || w.Fence != 0 || w.Trigger == domain.TriggerCatchup || w.Trigger.Ordered() {
+			continue
+		}
+		w.policy = job.ConcurrencyPolicy
+		if w.policy == domain.PolicyReplace {
+			named = append(named, g.Holders()...)
+		}
+		if g.Waiting != uuid.Nil && (w.policy == domain.PolicyReplace || g.waitsFor.expired) {
+			named = append(named, g.Waiting)
+		}
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	var b pgx.Batch
+	c.busy.queue(&b, "ready", named)
+	c.busy.queue(&b, "runs", named)
+	return pg.Wrap("looking for locked runs", c.conn.SendBatch(ctx, &b).Close())
+}
+
+// admit decides about a run as domain.Decide does about a slot, by the policy of the version that it sends. It reports
+// whether the run may start. Of runs that replace each other the newest stays, whichever is claimed first.
+func (c *readyClaim) admit(w waitingRun, g *Gate) bool {
+	o, d := g.Facts().Overlap(w.policy), &c.overlaps
+	for _, run := range slices.Concat(o.Cancel, o.Expired) {
+		if _, busy := c.busy[run]; busy {
+			c.putOff(w.RunID, gateRetry)
+			return false
+		}
+	}
+	if slices.ContainsFunc(o.Cancel, func(run uuid.UUID) bool { return pg.CompareIDs(run, w.RunID) > 0 }) {
+		d.replaced = append(d.replaced, w.RunID)
+		return false
+	}
+	d.replaced, d.expired = append(d.replaced, o.Cancel...), append(d.expired, o.Expired...)
+	if len(o.Cancel)+len(o.Expired) > 0 {
+		g.Waiting = uuid.Nil
+	}
+	switch {
+	case o.Blocker != uuid.Nil:
+		d.skipped, d.blockers = append(d.skipped, w.RunID), append(d.blockers, o.Blocker)
+	case o.Waits:
+		d.behind, d.waiting = append(d.behind, w.key.Job), append(d.waiting, w.RunID)
+		g.Waiting, g.waitsFor = w.RunID, waitingFacts{}
+		c.stays[w.RunID] = true
+		if len(o.Cancel) == 0 { // else the gate may be free at once: the next claim sees
+			c.park = append(c.park, w.RunID)
+		}
+	}
+	c.gates[w.key.Job] = *g
+	return o.Blocker == uuid.Nil && !o.Waits
+}
+
+// write ends the runs that make way, and queues what else was decided.
+func (o *overlaps) write(ctx context.Context, q pg.Querier, b *pgx.Batch) error {
+	if len(o.replaced) > 0 {
+		if _, err := CancelRuns(ctx, q, o.replaced, domain.ReasonReplaced); err != nil {
+			return err
+		}
+	}
+	if len(o.expired) > 0 {
+		if err := expireRuns(ctx, q, o.expired); err != nil {
+			return err
+		}
+	}
+	if len(o.skipped) > 0 {
+		b.Queue(`
+			UPDATE punctual.runs r
+			SET status = 'skipped', reason = 'overlap', blocked_by = u.blocker, finished_at = greatest(now(), r.created_at)
+			FROM unnest($1::uuid[], $2::uuid[]) AS u(id, blocker)
+			WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.status = 'pending'`, o.skipped, o.blockers)
+	}
+	if len(o.behind) > 0 {
+		queueWait(b, o.behind, o.waiting)
+	}
+	return nil
 }

@@ -116,12 +116,14 @@ func (r *runRows) queuePending(b *pgx.Batch) {
 }
 
 // Settle writes a plan that was made outside a claim: its skips, and its runs as pending, so that any replica may claim
-// them at once. The runs of through go through the job's gate, which the caller has read with ReadGate. The caller has
-// locked the job's row in schedules and writes the next slot.
+// them at once. Their claim decides what they replace, or wait for. The caller has locked the job's row in schedules
+// and writes the next slot.
 func (s *Claims) Settle(
-	ctx context.Context, tx *pg.Tx, job *domain.Job, lane int16, plan domain.Plan, g Gate, through []uuid.UUID,
-	now time.Time,
+	ctx context.Context, tx *pg.Tx, job *domain.Job, lane int16, plan domain.Plan, now time.Time,
 ) error {
+	if len(plan.Runs)+len(plan.Skips) == 0 {
+		return nil
+	}
 	for _, run := range plan.Runs {
 		// A slot's run lies in the partition of its slot, which may have been dropped or never made.
 		if run.ScheduledFor.Before(now.Add(-24 * time.Hour)) {
@@ -129,23 +131,6 @@ func (s *Claims) Settle(
 				return fmt.Errorf("making the partition of slot %s: %w", run.ScheduledFor.Format(time.RFC3339), err)
 			}
 		}
-	}
-	if len(plan.Runs) > 0 {
-		tx.Wake()
-	}
-	// The runs come before the cancels: one slot may replace another.
-	if err := s.writePlan(ctx, tx, job, lane, plan, now); err != nil {
-		return err
-	}
-	o := domain.Overlap{Cancel: plan.Cancel, Expired: plan.Expired}
-	return s.makeWay(ctx, tx, job.ID, job.Tenant, g, o, through, now)
-}
-
-func (s *Claims) writePlan(
-	ctx context.Context, tx *pg.Tx, job *domain.Job, lane int16, plan domain.Plan, now time.Time,
-) error {
-	if len(plan.Runs)+len(plan.Skips) == 0 {
-		return nil
 	}
 	following, err := s.followers.FollowWithin(ctx, tx, job.Tenant)
 	if err != nil {
@@ -161,6 +146,7 @@ func (s *Claims) writePlan(
 	}
 	var b pgx.Batch
 	if len(runs.ids) > 0 {
+		tx.Wake()
 		runs.queuePending(&b)
 	}
 	if len(skips.IDs) > 0 {

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"punctual/scheduler/domain"
 )
 
@@ -36,13 +34,13 @@ func (c *readyClaim) readPresence(ctx context.Context) error {
 }
 
 // overdue ends the attempt of a target that has missed its deadline, unless no replica could hear it.
-func (c *readyClaim) overdue(w waitingRun, job *domain.Job, waits map[uuid.UUID]bool) {
+func (c *readyClaim) overdue(w waitingRun, job *domain.Job) {
 	if c.present.away {
-		c.putOff(w.RunID, absence, waits)
+		c.putOff(w.RunID, absence)
 		return
 	}
 	if heard := job.CallbackDeadline(w.started, c.present.since); heard.After(c.now) {
-		c.putOff(w.RunID, heard.Sub(c.now), waits)
+		c.putOff(w.RunID, heard.Sub(c.now))
 		return
 	}
 	w.Job = job

@@ -70,7 +70,7 @@ type readyClaim struct {
 	more      bool // there may be more overdue attempts
 	following Following
 	wary      bool
-	busy      lockedRows // rows that others have locked: runs, and jobs (by their rows in jobs or notified)
+	busy      lockedRows // rows that others have locked: of runs, and of jobs (in jobs or notified)
 	conn      *pgx.Conn
 	now       time.Time
 	locked    []readyRow
@@ -81,8 +81,10 @@ type readyClaim struct {
 	waiting   []waitingRun               // the runs that can still be sent
 	found     definitions.Found
 	gates     map[uuid.UUID]Gate
-	leave     []uuid.UUID // rows of ready to delete
-	later     []uuid.UUID // rows of ready to put off, each until the time in until
+	overlaps  overlaps
+	stays     map[uuid.UUID]bool // runs whose rows in ready stay
+	leave     []uuid.UUID        // rows of ready to delete
+	later     []uuid.UUID        // rows of ready to put off, each until the time in until
 	until     []time.Time
 	park      []uuid.UUID // rows of ready that wait at a gate
 	start     []uuid.UUID // runs that start
@@ -105,8 +107,9 @@ type waitingRun struct {
 	key definitions.Version
 	domain.Assignment
 
-	overdue bool // the target works on, and has passed its deadline
-	deleted bool // the run's job is deleted
+	policy  domain.ConcurrencyPolicy // decides whether it overlaps; empty: that is decided, or it waits for its turn
+	overdue bool                     // the target works on, and has passed its deadline
+	deleted bool                     // the run's job is deleted
 	started time.Time
 	losses  int // attempts in a row, just before this one, that ended by silence: 0, 1 or 2 (for two or more)
 	kept    KeptResponse
@@ -129,8 +132,8 @@ func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim,
 	}
 	err = s.wary.ready.try(func(wary bool) error {
 		c = what
-		c.claims, c.following, c.wary, c.tenants, c.held =
-			s, following, wary, map[uuid.UUID]int32{}, map[uuid.UUID]*domain.Held{}
+		c.claims, c.following, c.wary, c.busy = s, following, wary, lockedRows{}
+		c.tenants, c.held, c.stays = map[uuid.UUID]int32{}, map[uuid.UUID]*domain.Held{}, map[uuid.UUID]bool{}
 		return s.onConn(ctx, func(conn *pgx.Conn) error {
 			c.conn = conn
 			c.claim.Grant.Reset()
@@ -206,6 +209,8 @@ func (c *readyClaim) selection() (sql string, arguments []any) {
 	switch held := c.claim.Held; {
 	case c.silent:
 		return selectSilent, []any{silentBatch}
+	case len(c.claim.Replacing) > 0:
+		return lockReadyReplacing, []any{c.claim.Replacing, scheduler.BatchSize}
 	case held != nil:
 		return lockHeld, []any{held.Tenant, held.By, held.Lanes, append([]uuid.UUID{}, held.Not...), held.Most}
 	case c.claim.Work == domain.WorkOrdered:
@@ -269,65 +274,85 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := c.claims.loadTokenKey(ctx, c.conn, maps.Values(c.found.Jobs)); err != nil {
 		return err
 	}
-	return c.claims.freeEndedGates(ctx, c.conn, c.gates, c.now)
+	if err := c.claims.freeEndedGates(ctx, c.conn, c.gates, c.now); err != nil {
+		return err
+	}
+	return c.findUndecided(ctx)
 }
 
-// decide lets each waiting run start, oldest first, unless another run holds its job's gate. It asks whether the job
-// has a gate now, and ignores the policy of the version that the run sends.
+// decide lets each waiting run start, oldest first, unless its job's gate keeps it. It asks whether the job has a gate
+// now. Runs that replace others are decided about before all that they may replace, and the newest of them first.
 func (c *readyClaim) decide() {
-	waits := map[uuid.UUID]bool{}
+	for _, w := range slices.Backward(c.waiting) {
+		if w.policy == domain.PolicyReplace {
+			c.settle(w)
+		}
+	}
 	for _, w := range c.waiting {
-		if c.leaveLocked(w, waits) {
-			continue
+		if w.policy != domain.PolicyReplace {
+			c.settle(w)
 		}
-		job := c.found.Jobs[w.key]
-		if job == nil {
-			c.claims.options.Log.Error("a run cannot be sent by this version of Punctual; it is tried again in a minute",
-				"run", w.RunID, "job", w.key.Job, "version", w.key.Version, "error", c.found.Broken[w.key])
-			c.putOff(w.RunID, definitions.RetryIn, waits)
-			continue
-		}
-		g, there := c.gates[job.ID]
-		w.Gated = g.gated
-		switch holders := g.Holders(); {
-		case w.Gated && g.busy, !there && job.ConcurrencyPolicy != domain.PolicyAllow: // or mendGates has just made it
-			c.putOff(w.RunID, gateRetry, waits)
-			continue
-		case w.Gated && !w.overdue && len(holders) > 0 && !slices.Contains(holders, w.RunID):
-			waits[w.RunID] = true
-			c.park = append(c.park, w.RunID)
-			continue
-		}
-		if w.deleted {
-			c.cancel = append(c.cancel, w.RunID)
-			continue
-		}
-		if !w.overdue && !c.claim.Grant.Take(job.Tenant, 1) {
-			waits[w.RunID] = true // the tenant is at a limit: the row stays as it is
-			continue
-		}
-		if w.Gated && !w.overdue && len(g.Holders()) == 0 {
-			g.active = w.RunID
-			c.gates[job.ID] = g
-			c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
-		}
-		if w.overdue {
-			c.overdue(w, job, waits)
-			continue
-		}
-		w.Job, w.Held = job, c.held[w.RunID]
-		c.start = append(c.start, w.RunID)
-		c.batch.Runs = append(c.batch.Runs, w.Assignment)
 	}
 	for _, id := range c.ids {
-		if !waits[id] {
+		if !c.stays[id] {
 			c.leave = append(c.leave, id)
 		}
 	}
 }
 
-func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration, waits map[uuid.UUID]bool) {
-	waits[run] = true
+// settle decides what becomes of a waiting run.
+func (c *readyClaim) settle(w waitingRun) {
+	if c.leaveLocked(w) || c.overlaps.over(w.RunID) {
+		return
+	}
+	job := c.found.Jobs[w.key]
+	if job == nil {
+		c.claims.options.Log.Error("a run cannot be sent by this version of Punctual; it is tried again in a minute",
+			"run", w.RunID, "job", w.key.Job, "version", w.key.Version, "error", c.found.Broken[w.key])
+		c.putOff(w.RunID, definitions.RetryIn)
+		return
+	}
+	g, there := c.gates[job.ID]
+	w.Gated = g.gated
+	switch holders := g.Holders(); {
+	case w.Gated && g.busy, !there && job.ConcurrencyPolicy != domain.PolicyAllow: // or mendGates has just made it
+		c.putOff(w.RunID, gateRetry)
+		return
+	case w.policy != "":
+		if !c.admit(w, &g) {
+			return
+		}
+	case w.Gated && !w.overdue && len(holders) > 0 && !slices.Contains(holders, w.RunID):
+		c.stays[w.RunID] = true
+		c.park = append(c.park, w.RunID)
+		return
+	}
+	if w.deleted {
+		c.cancel = append(c.cancel, w.RunID)
+		return
+	}
+	if !w.overdue && (len(c.claim.Replacing) > 0 || !c.claim.Grant.Take(job.Tenant, 1)) {
+		c.stays[w.RunID] = true // it needs a worker slot, or its tenant is at a limit: the row stays as it is
+		return
+	}
+	if w.Gated && !w.overdue && len(g.Holders()) == 0 {
+		if g.active = w.RunID; g.Waiting == w.RunID {
+			g.Waiting = uuid.Nil
+		}
+		c.gates[job.ID] = g
+		c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
+	}
+	if w.overdue {
+		c.overdue(w, job)
+		return
+	}
+	w.Job, w.Held = job, c.held[w.RunID]
+	c.start = append(c.start, w.RunID)
+	c.batch.Runs = append(c.batch.Runs, w.Assignment)
+}
+
+func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration) {
+	c.stays[run] = true
 	c.later, c.until = append(c.later, run), append(c.until, c.now.Add(delay))
 }
 
@@ -340,6 +365,9 @@ func (c *readyClaim) write(ctx context.Context) error {
 		}
 	}
 	var b pgx.Batch
+	if err := c.overlaps.write(ctx, c.conn, &b); err != nil {
+		return err
+	}
 	if len(c.taken) > 0 {
 		queueTakeGates(&b, c.taken, c.takers)
 	}
@@ -366,7 +394,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	failpoint.At(failpoint.ReadyCommitted)
 	c.claims.db.Ask(c.following.Asks()...)
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, fences, lease)
-	c.batch.Settled = len(c.leave) + len(c.park)
+	c.batch.Settled = len(c.leave) + len(c.park) + len(c.overlaps.behind)
 	c.claims.Ended(c.ended, written)
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 // lookForLocked queues statements that lock the rows a claim of ready runs may write, and find the rows that other
 // transactions have locked. They come after the statement that locks the gates.
 func (c *readyClaim) lookForLocked(b *pgx.Batch) {
-	c.busy = lockedRows{}
 	c.busy.queue(b, "runs", c.ids)
 	c.busy.queue(b, "jobs", c.gatable)
 	c.busy.queue(b, "notified", c.gatable)
@@ -18,14 +17,14 @@ func (c *readyClaim) lookForLocked(b *pgx.Batch) {
 
 // leaveLocked puts a run off if another transaction has locked its row. It also puts off a run whose attempt has to be
 // ended if the job's row in jobs or notified is locked.
-func (c *readyClaim) leaveLocked(w waitingRun, waits map[uuid.UUID]bool) bool {
+func (c *readyClaim) leaveLocked(w waitingRun) bool {
 	_, run := c.busy[w.RunID]
 	_, job := c.busy[w.key.Job]
 	if !run && (!w.overdue || !job) {
 		return false
 	}
 	c.claims.wary.ready.found()
-	c.putOff(w.RunID, gateRetry, waits)
+	c.putOff(w.RunID, gateRetry)
 	return true
 }
 

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"fmt"
 	"time"
 
 	"punctual/scheduler"
@@ -17,72 +18,48 @@ import (
 // mostly are none. Of what these have due, only as much is looked at as lies in the window. With $6 each slot comes
 // with its definition. Of runs that were made ready together the oldest slot comes first, as run ids begin with it.
 
+// byPriority is the lanes of a queue one after the other. lane locks rows of one of them: its last bits and its limit
+// are to be filled in.
+func byPriority(lane string) string {
+	high, normal := fmt.Sprintf(lane, "", ""), fmt.Sprintf(lane, " + 1", " - (SELECT count(*) FROM high)")
+	low := fmt.Sprintf(lane, " + 2", " - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)")
+	return `
+    WITH high AS MATERIALIZED (` + high + `),
+    normal AS MATERIALIZED (` + normal + `),
+    low AS MATERIALIZED (` + low + `)
+    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low`
+}
+
 // lockSlots locks due slots. NO KEY, so that a foreign-key check on a due job does not hide it. Each row comes with a
 // fencing token, which was given under the row's lock, and with its address (ctid), which stays the same until the
 // transaction ends or writes the row.
-const lockSlots = `
+var lockSlots = `
 SELECT s.*, now(), nextval('punctual.fences'), CASE WHEN (SELECT $6::boolean) THEN (
     SELECT v.definition FROM punctual.job_versions v WHERE v.job_id = s.job_id AND v.version = s.version) END
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
-CROSS JOIN LATERAL (
-    WITH high AS MATERIALIZED (
+CROSS JOIN LATERAL (` + byPriority(`
         SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
         FROM punctual.schedules
-        WHERE enabled AND tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4)::smallint
+        WHERE enabled AND tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4%s)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND next_run_at <= now() - (SELECT $4::interval)
-        ORDER BY next_run_at LIMIT q.slots
-        FOR NO KEY UPDATE SKIP LOCKED),
-    normal AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
-        FROM punctual.schedules
-        WHERE enabled AND tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 1)::smallint
-          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND next_run_at <= now() - (SELECT $4::interval)
-        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high)
-        FOR NO KEY UPDATE SKIP LOCKED),
-    low AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
-        FROM punctual.schedules
-        WHERE enabled AND tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 2)::smallint
-          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND next_run_at <= now() - (SELECT $4::interval)
-        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
-        FOR NO KEY UPDATE SKIP LOCKED)
-    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+        ORDER BY next_run_at LIMIT q.slots%s
+        FOR NO KEY UPDATE SKIP LOCKED`) + `) s`
 
 // lockSlotsOfTenants locks due slots by quotas for tenants. That the index by tenant serves it, and not the other one
 // through all that others have due, is because the column's n_distinct is set in the schema.
-const lockSlotsOfTenants = `
+var lockSlotsOfTenants = `
 SELECT s.*, now(), nextval('punctual.fences'), CASE WHEN (SELECT $6::boolean) THEN (
     SELECT v.definition FROM punctual.job_versions v WHERE v.job_id = s.job_id AND v.version = s.version) END
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
-CROSS JOIN LATERAL (
-    WITH high AS MATERIALIZED (
+CROSS JOIN LATERAL (` + byPriority(`
         SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
         FROM punctual.schedules
-        WHERE enabled AND tenant = q.tenant AND lane = (q.queue * 4)::smallint
+        WHERE enabled AND tenant = q.tenant AND lane = (q.queue * 4%s)::smallint
           AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND next_run_at <= now() - (SELECT $4::interval)
-        ORDER BY next_run_at LIMIT q.slots
-        FOR NO KEY UPDATE SKIP LOCKED),
-    normal AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
-        FROM punctual.schedules
-        WHERE enabled AND tenant = q.tenant AND lane = (q.queue * 4 + 1)::smallint
-          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND next_run_at <= now() - (SELECT $4::interval)
-        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high)
-        FOR NO KEY UPDATE SKIP LOCKED),
-    low AS MATERIALIZED (
-        SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
-        FROM punctual.schedules
-        WHERE enabled AND tenant = q.tenant AND lane = (q.queue * 4 + 2)::smallint
-          AND next_run_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND next_run_at <= now() - (SELECT $4::interval)
-        ORDER BY next_run_at LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
-        FOR NO KEY UPDATE SKIP LOCKED)
-    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+        ORDER BY next_run_at LIMIT q.slots%s
+        FOR NO KEY UPDATE SKIP LOCKED`) + `) s`
 
 // lockReplacing locks the due slots of some jobs.
 const lockReplacing = `
@@ -94,66 +71,38 @@ FROM (
     ORDER BY next_run_at LIMIT $2
     FOR NO KEY UPDATE SKIP LOCKED) s`
 
+// lockReadyReplacing locks the due runs in ready of some jobs.
+const lockReadyReplacing = `
+SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, now()
+FROM punctual.ready
+WHERE job_id = ANY($1::uuid[]) AND lane >= 0 AND due_at <= now()
+ORDER BY due_at, run_id LIMIT $2
+FOR UPDATE SKIP LOCKED`
+
 // lockReady and lockReadyOfTenants lock runs that wait in ready.
-const lockReady = `
+var lockReady = `
 SELECT s.*, now()
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
-CROSS JOIN LATERAL (
-    WITH high AS MATERIALIZED (
+CROSS JOIN LATERAL (` + byPriority(`
         SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
         FROM punctual.ready
-        WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4)::smallint
+        WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4%s)::smallint
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
-        ORDER BY due_at, run_id LIMIT q.slots
-        FOR UPDATE SKIP LOCKED),
-    normal AS MATERIALIZED (
-        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
-        FROM punctual.ready
-        WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 1)::smallint
-          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND due_at <= now() - (SELECT $4::interval)
-        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high)
-        FOR UPDATE SKIP LOCKED),
-    low AS MATERIALIZED (
-        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
-        FROM punctual.ready
-        WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 2)::smallint
-          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND due_at <= now() - (SELECT $4::interval)
-        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
-        FOR UPDATE SKIP LOCKED)
-    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+        ORDER BY due_at, run_id LIMIT q.slots%s
+        FOR UPDATE SKIP LOCKED`) + `) s`
 
-const lockReadyOfTenants = `
+var lockReadyOfTenants = `
 SELECT s.*, now()
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
-CROSS JOIN LATERAL (
-    WITH high AS MATERIALIZED (
+CROSS JOIN LATERAL (` + byPriority(`
         SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
         FROM punctual.ready
-        WHERE tenant = q.tenant AND lane = (q.queue * 4)::smallint
+        WHERE tenant = q.tenant AND lane = (q.queue * 4%s)::smallint
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
-        ORDER BY due_at, run_id LIMIT q.slots
-        FOR UPDATE SKIP LOCKED),
-    normal AS MATERIALIZED (
-        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
-        FROM punctual.ready
-        WHERE tenant = q.tenant AND lane = (q.queue * 4 + 1)::smallint
-          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND due_at <= now() - (SELECT $4::interval)
-        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high)
-        FOR UPDATE SKIP LOCKED),
-    low AS MATERIALIZED (
-        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
-        FROM punctual.ready
-        WHERE tenant = q.tenant AND lane = (q.queue * 4 + 2)::smallint
-          AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
-          AND due_at <= now() - (SELECT $4::interval)
-        ORDER BY due_at, run_id LIMIT q.slots - (SELECT count(*) FROM high) - (SELECT count(*) FROM normal)
-        FOR UPDATE SKIP LOCKED)
-    SELECT * FROM high UNION ALL SELECT * FROM normal UNION ALL SELECT * FROM low) s`
+        ORDER BY due_at, run_id LIMIT q.slots%s
+        FOR UPDATE SKIP LOCKED`) + `) s`
 
 // lockOrdered and lockOrderedOfTenants lock runs that somebody ordered: they wait in one lane of a queue, whatever
 // their priority.

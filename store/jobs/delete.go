@@ -59,7 +59,7 @@ func (s *Jobs) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time) 
 		reason = domain.ReasonPaused
 	}
 	plan := domain.SkipPassed(domain.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: h.atDue(now)}, reason)
-	return s.claims.Settle(ctx, tx, h.job, h.lane, plan, claim.Gate{}, nil, now)
+	return s.claims.Settle(ctx, tx, h.job, h.lane, plan, now)
 }
 
 // cancelWaiting cancels the runs of deleted jobs that wait in ready. A run that a claim takes at this moment goes on.

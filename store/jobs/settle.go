@@ -2,14 +2,12 @@ package jobs
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
-	"punctual/store/claim"
 	"punctual/store/pg"
 )
 
@@ -24,12 +22,10 @@ func (s *Jobs) settleDue(ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 	if h.job == nil || !h.due(now, passed) {
 		return nil
 	}
-	g, err := s.claims.ReadGate(ctx, tx, h.job, now)
+	gate, err := s.claims.Facing(ctx, tx, h.ID, h.job.ConcurrencyPolicy, now)
 	if err != nil {
 		return err
 	}
-	gate := g.Facts()
-	var through []uuid.UUID
 	var memo cron.Memo
 	var all domain.Plan
 	for round := 0; h.due(now, passed); round++ {
@@ -44,41 +40,32 @@ func (s *Jobs) settleDue(ctx context.Context, tx *pg.Tx, h *held, now time.Time,
 				situation.Gate = domain.Gate{}
 				plan = domain.Decide(situation)
 			} else {
-				through = pass(&gate, through, h.job, plan)
+				pass(&gate, h.job, plan)
 			}
 		} else {
 			plan = domain.SkipPassed(situation, domain.ReasonMissed)
 		}
 		all.Runs, all.Skips = append(all.Runs, plan.Runs...), append(all.Skips, plan.Skips...)
-		all.Cancel, all.Expired = append(all.Cancel, plan.Cancel...), append(all.Expired, plan.Expired...)
 		h.moveTo(plan.Next, plan.NextRunAt, !plan.Done)
 		if round > settleRounds {
 			break // Decide and SkipPassed make no progress: a defect, which must not hold locks for ever
 		}
 	}
-	return s.claims.Settle(ctx, tx, h.job, h.lane, all, g, through, now)
+	return s.claims.Settle(ctx, tx, h.job, h.lane, all, now)
 }
 
-// pass lets the runs of a plan through a gate, so that the rounds that follow find the gate changed. It returns the
-// runs that have passed the gate, in order, without those that a later run replaces.
-func pass(gate *domain.Gate, through []uuid.UUID, job *domain.Job, plan domain.Plan) []uuid.UUID {
+// pass puts the run of a plan, if there is one, in the way of those that the next rounds plan.
+func pass(gate *domain.Gate, job *domain.Job, plan domain.Plan) {
 	if job.ConcurrencyPolicy == domain.PolicyAllow {
-		return nil
+		return
 	}
-	if len(plan.Expired) > 0 {
-		gate.Waiting, gate.WaitingExpired = uuid.Nil, false
-	}
-	through = slices.DeleteFunc(through, func(run uuid.UUID) bool { return slices.Contains(plan.Cancel, run) })
 	for _, r := range plan.Runs {
-		run := domain.SlotRunID(job.ID, r.ScheduledFor)
-		if r.Waits {
+		if run := domain.SlotRunID(job.ID, r.ScheduledFor); r.Waits {
 			gate.Waiting = run
 		} else {
 			gate.Active = []uuid.UUID{run}
 		}
-		through = append(through, run)
 	}
-	return through
 }
 
 // settlePassed accounts for the slots that passed while the job was paused. Those of a recurring job become one skip. A
@@ -89,8 +76,6 @@ func (s *Jobs) settlePassed(ctx context.Context, tx *pg.Tx, h *held, now time.Ti
 	}
 	situation := domain.Situation{Job: h.job, ScheduledFor: *h.scheduledFor, Now: now}
 	var plan domain.Plan
-	var g claim.Gate
-	var through []uuid.UUID
 	if moved || h.job.Schedule.Kind().Recurring() {
 		plan = domain.SkipPassed(situation, domain.ReasonPaused)
 		h.passed.add(plan)
@@ -99,14 +84,9 @@ func (s *Jobs) settlePassed(ctx context.Context, tx *pg.Tx, h *held, now time.Ti
 		plan.Runs = []domain.PlannedRun{{
 			ScheduledFor: *h.scheduledFor, DueAt: *h.nextRunAt, Trigger: domain.TriggerCatchup, Late: true,
 		}}
-		var err error
-		if g, err = s.claims.ReadGate(ctx, tx, h.job, now); err != nil {
-			return err
-		}
-		through = pass(new(domain.Gate), nil, h.job, plan)
 	}
 	h.moveTo(plan.Next, plan.NextRunAt, !plan.Done)
-	return s.claims.Settle(ctx, tx, h.job, h.lane, plan, g, through, now)
+	return s.claims.Settle(ctx, tx, h.job, h.lane, plan, now)
 }
 
 // due reports whether the job's next slot is to be settled.

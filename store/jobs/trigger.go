@@ -19,12 +19,25 @@ import (
 )
 
 // ActiveRunError says that the job's concurrency policy does not allow a trigger now.
-type ActiveRunError = claim.ActiveRunError
+type ActiveRunError struct {
+	Run    uuid.UUID // the run that prevents it
+	Policy domain.ConcurrencyPolicy
+}
+
+func (e *ActiveRunError) Error() string {
+	return fmt.Sprintf("run %s of this job has not ended, and its concurrency_policy is %s", e.Run, e.Policy)
+}
+
+// Unwrap returns how a caller is refused.
+func (e *ActiveRunError) Unwrap() error {
+	return &domain.Refusal{Code: "active_run", Reason: e.Error(), Run: &e.Run}
+}
 
 // TriggerJob makes a run of a job that any replica may claim at once, whatever the job's schedule says. It works for
-// paused and completed jobs too. Under replace it cancels the active run; under wait the new run waits for the active
-// one. The error is *ActiveRunError under forbid while a run is active, and under wait while another run waits. The
-// error is ErrNotForSubmitters if a submitter asks and the job does not let submitters trigger it.
+// paused and completed jobs too. The claim decides about the run by the job's concurrency policy: it may replace the
+// active run, wait for it, or be skipped. The error is *ActiveRunError if it would be skipped now: under forbid while a
+// run is active, and under wait while another run waits. The error is ErrNotForSubmitters if a submitter asks and the
+// job does not let submitters trigger it.
 func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (runs.Run, error) {
 	var run runs.Run
 	err := w.InTx(ctx, func(tx *pg.Tx) error {
@@ -46,16 +59,12 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (r
 }
 
 // lockToTrigger finds a job and keeps it from being deleted until the run is written. It does not lock the job's
-// schedule: claims pass over a locked one, so a job that is triggered all the time would never get to its slots. It
-// locks the gate before the job's row, as everywhere.
+// schedule: claims pass over a locked one, so a job that is triggered all the time would never get to its slots.
 func (s *Jobs) lockToTrigger(
 	ctx context.Context, tx *pg.Tx, tenant int32, ref string,
 ) (job *jobRow, now time.Time, err error) {
 	id, err := names.Find(ctx, tx, tenant, ref)
 	if err != nil {
-		return nil, now, err
-	}
-	if err := claim.LockGate(ctx, tx, tenant, id); err != nil {
 		return nil, now, err
 	}
 	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.jobs WHERE id = $1 AND tenant = $2 FOR SHARE`,
@@ -98,11 +107,16 @@ func (r manualRun) shot(version int32) any {
 	}{version, r.rerunOf, audit.MaskHeaders(r.Headers), bytes}
 }
 
-// enterManual makes a run that a user asked for, unless the job's concurrency policy refuses it.
+// enterManual makes a run that a user asked for, unless its claim would skip it now. Another run may come first all the
+// same, so the claim decides again.
 func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manualRun, now time.Time) error {
 	policy := job.Definition.WithDefaults().ConcurrencyPolicy
-	if err := s.claims.Admit(ctx, tx, job.ID, job.tenant, policy, r.id, now); err != nil {
+	g, err := s.claims.Facing(ctx, tx, job.ID, policy, now)
+	if err != nil {
 		return err
+	}
+	if blocker := g.Overlap(policy).Blocker; blocker != uuid.Nil {
+		return &ActiveRunError{Run: blocker, Policy: policy}
 	}
 	e := claim.Entry{
 		ID: r.id, Job: job.ID, Trigger: domain.TriggerManual, ScheduledFor: r.scheduledFor, DueAt: now, RerunOf: r.rerunOf,
