@@ -233,10 +233,14 @@ func (m *model) undecided(r *modelRun) bool {
 	return j.gated() && r.claims == 0 && r.trigger != domain.TriggerReplay && r.id != j.active && r.id != j.waiting
 }
 
-// claims is a claim of what is ready, by a replica. Of runs that replace each other the newest comes first.
+// claims is a claim of what is ready, by a replica. Of runs that replace each other the newest comes first. A gate counts
+// as held as long as the claim lasts, although the run that held it may be ended by the claim.
 func (e modelEvent) claims(m *model) {
 	var come, replace []uuid.UUID
-	undecided := map[uuid.UUID]bool{}
+	undecided, gates, expired := map[uuid.UUID]bool{}, slices.Clone(m.jobs), make([]uuid.UUID, len(m.jobs))
+	for i := range gates {
+		gates[i], expired[i] = m.facing(i)
+	}
 	for i := range m.runs {
 		r := &m.runs[i]
 		if m.frozen != "" || !r.inReady || r.accepted || r.ready > m.now ||
@@ -251,11 +255,12 @@ func (e modelEvent) claims(m *model) {
 	}
 	for _, id := range append(replace, come...) {
 		r := m.run(id)
-		switch j := &m.jobs[r.job]; {
-		case !r.inReady || undecided[id] && !m.comes(r):
-		case j.gated() && j.active != uuid.Nil && j.active != id:
+		switch g := &gates[r.job]; {
+		case !r.inReady || undecided[id] && !m.comes(r, g, expired[r.job]):
+		case g.gated() && g.active != uuid.Nil && g.active != id:
 			m.park(r)
 		default:
+			g.take(id)
 			m.start(r, e.replica)
 		}
 	}
@@ -264,12 +269,10 @@ func (e modelEvent) claims(m *model) {
 func (m *model) park(r *modelRun) { r.parked, r.ready = true, m.now+modelParked }
 
 // comes is a run that comes to the gate of its job. It reports whether the run may start.
-func (m *model) comes(r *modelRun) bool {
-	j, id := &m.jobs[r.job], r.id
-	facing, expired := m.facing(r.job)
-	blocker, replaces := facing.overlap()
-	if slices.ContainsFunc(replaces, func(of uuid.UUID) bool { return pg.CompareIDs(of, id) > 0 }) {
-		m.cancel(r.job, domain.ReasonReplaced, id)
+func (m *model) comes(r *modelRun, g *modelJob, expired uuid.UUID) bool {
+	blocker, replaces := g.overlap()
+	if slices.ContainsFunc(replaces, func(of uuid.UUID) bool { return pg.CompareIDs(of, r.id) > 0 }) {
+		m.cancel(r.job, domain.ReasonReplaced, r.id)
 		return false
 	}
 	m.expire(expired)
@@ -278,10 +281,12 @@ func (m *model) comes(r *modelRun) bool {
 		return false
 	}
 	m.cancel(r.job, domain.ReasonReplaced, replaces...)
-	if facing.active == uuid.Nil {
+	if g.active == uuid.Nil {
+		g.waiting = uuid.Nil
 		return true
 	}
-	if j.waiting = id; len(replaces) == 0 { // else the gate may be free at once
+	g.waiting, m.jobs[r.job].waiting = r.id, r.id
+	if len(replaces) == 0 { // else the gate may be free at once
 		m.park(r)
 	}
 	return false

@@ -44,7 +44,7 @@ func (s *Claims) Facing(
 	}
 	g, known := gates[job].Facts(), gates[job].Waiting
 	if g.WaitingExpired {
-		g.Waiting = uuid.Nil
+		g.Waiting, g.WaitingExpired = uuid.Nil, false
 	}
 	for _, run := range waiting {
 		switch {
