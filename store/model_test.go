@@ -173,7 +173,7 @@ func (j modelJob) overlap() (blocker uuid.UUID, replaces []uuid.UUID) {
 
 // expire ends a run that has expired while it waited at its gate.
 func (m *model) expire(id uuid.UUID) {
-	if r := m.run(id); r != nil {
+	if r := m.run(id); r != nil && r.status == domain.StatusPending {
 		r.status, r.reason, r.inReady, r.parked = domain.StatusSkipped, domain.ReasonExpired, false, false
 		m.jobs[r.job].waiting = uuid.Nil
 	}
@@ -233,8 +233,8 @@ func (m *model) undecided(r *modelRun) bool {
 	return j.gated() && r.claims == 0 && r.trigger != domain.TriggerReplay && r.id != j.active && r.id != j.waiting
 }
 
-// claims is a claim of what is ready, by a replica. Of runs that replace each other the newest comes first. A gate counts
-// as held as long as the claim lasts, although the run that held it may be ended by the claim.
+// claims is a claim of what is ready, by a replica. Of runs that replace each other the newest comes first. A gate
+// counts as held as long as the claim lasts, although the run that held it may be ended by the claim.
 func (e modelEvent) claims(m *model) {
 	var come, replace []uuid.UUID
 	undecided, gates, expired := map[uuid.UUID]bool{}, slices.Clone(m.jobs), make([]uuid.UUID, len(m.jobs))

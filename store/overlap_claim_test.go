@@ -97,8 +97,8 @@ func TestAnOlderRunReplacesNoNewerOne(t *testing.T) {
 	}
 }
 
-// A claim that would have to wait for the row of a run that it replaces puts its own run off. Two claims could else wait
-// for each other.
+// A claim that would have to wait for the row of a run that it replaces puts its own run off. Two claims could else
+// wait for each other.
 func TestAClaimWaitsForNoRowOfARunThatItReplaces(t *testing.T) {
 	c := newClaimer(t)
 	for job, table := range map[string]string{"a": `ready WHERE run_id = $1`, "b": `runs WHERE id = $1`} {

@@ -13,9 +13,11 @@ import (
 // replace claims, without a worker slot, the slots and the ready runs that replace the runs in flight of these jobs.
 func (c claimer) replace(jobs ...uuid.UUID) domain.Batch {
 	c.t.Helper()
-	slots, err := c.Claims.ClaimDue(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: domain.WorkDue, Replacing: jobs})
+	claim := scheduler.Claim{Replica: c.replica, Work: domain.WorkDue, Replacing: jobs}
+	slots, err := c.Claims.ClaimDue(c.t.Context(), claim)
 	must(c.t, err)
-	runs, err := c.Claims.ClaimReady(c.t.Context(), scheduler.Claim{Replica: c.replica, Work: domain.WorkReady, Replacing: jobs})
+	claim.Work = domain.WorkReady
+	runs, err := c.Claims.ClaimReady(c.t.Context(), claim)
 	must(c.t, err)
 	return domain.Batch{Runs: append(slots.Runs, runs.Runs...), Settled: slots.Settled + runs.Settled}
 }
