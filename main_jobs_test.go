@@ -77,6 +77,7 @@ func TestJobsByCommand(t *testing.T) {
 		"act":             acts,
 		"list":            lists,
 		"versions":        rollsBack,
+		"runs of later":   dates,
 		"who did what":    recalls,
 		"the way there":   reaches,
 		"the page's text": pastes,
@@ -244,6 +245,24 @@ func acts(t terminal) {
 	}
 	says(t.T, t.does("delete", "act"), "job act is deleted")
 	t.fails(noJob, "delete", "act")
+}
+
+// dates writes, lists and cancels runs that are pending.
+func dates(t terminal) {
+	t.does("apply", t.file("dates.json", `{"name": "dates", "target": {"url": "http://127.0.0.1:1/"}}`))
+	says(t.T, t.does("run", "dates", "--in=1h", "--key=a/b", "--sequence=7"), "the run with the key a/b is pending; it is due at 20")
+	says(t.T, t.does("run", "dates", "--key=a/b"), "a/b was pending and stays as it is")
+	says(t.T, t.does("run", "dates", "--key=a/b", "--delay=2h", "--on-conflict=replace", "--sequence=8", "--not-after=3h",
+		"--expires-after=1m"), "a/b was pending and is replaced")
+	t.does("run", "dates", "--at=2199-01-01T00:00:00Z", "--key=far")
+	t.fails("punctual: invalid: 1 field is not valid\n  on_conflict: \"keep\" needs a key beside it, which names the run "+
+		"that it is about\n", "run", "dates", "--on-conflict=keep")
+	says(t.T, t.does("dated", "dates"), "DUE", "KEY", "a/b", "8", "key first")
+	says(t.T, t.does("dated", "list", "dates", "--limit=1"), "a/b", "These are the soonest 1. There are more: raise --limit.")
+	says(t.T, t.does("dated", "dates", "--json"), `"key": "far"`, `"due_at": "2199-01-01T00:00:00Z"`)
+	says(t.T, t.does("dated", "cancel", "dates", "a/b"), "the run with the key a/b is cancelled")
+	t.fails("punctual: not_found: There is no job with that id or name, or no run with that key is pending; it may have "+
+		"been claimed\n", "dated", "cancel", "dates", "a/b")
 }
 
 func lists(t terminal) {

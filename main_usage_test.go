@@ -159,6 +159,7 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 		{"no job", "jobs show", "<name> … see punctual jobs show --help"},
 		{"a list of nothing", "jobs list --limit=0", "--limit … at least 1"},
 		{"runs of nothing", "jobs runs daily --limit=0", "--limit … 0 is outside 1 to 500"},
+		{"too much of what is pending", "jobs dated daily --limit=501", "--limit … 501 is outside 1 to 500"},
 		{"too much of the audit log", "audit --limit=501", "--limit … 501 is outside 1 to 500"},
 		{"the audit log at no URL", "audit --api-url=punctual", "--api-url … https://punctual.example.com"},
 		{"no rounds", "bench --rounds=0", "--rounds"},

@@ -52,6 +52,7 @@ func New(c Config) (http.Handler, error) {
 	s.jobRoutes()
 	s.jobWriteRoutes()
 	s.jobActionRoutes()
+	s.datedRoutes()
 	s.batchRoutes()
 	s.versionRoutes()
 	s.runRoutes()

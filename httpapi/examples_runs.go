@@ -18,6 +18,17 @@ var (
 	exampleRerunInput = json.RawMessage(`{"body":{"range":"2026-11-30"},"same_key":false}`)
 	examplePendingRun = exampleRunOf(domain.TriggerManual, moment("2026-12-01T15:20:11.803Z"))
 
+	exampleTriggerBatch = json.RawMessage(`{"items":[` +
+		`{"delay":"1h","key":"order-42","on_conflict":"replace","body":{"order":42}},{"at":"2026-12-01T16:00:00Z"}]}`)
+	exampleDated = Dated{
+		Key: "order-42", Run: exampleDatedID, DueAt: moment("2026-12-01T16:00:00Z"), Created: true,
+	}
+	exampleDatedRun = showDated(jobs.Dated{
+		Key: "order-42", Run: exampleDatedID, DueAt: exampleDated.DueAt, CreatedAt: moment("2026-12-01T15:00:00Z"),
+		Sequence: new(int64(7)), TriggeredBy: "editor key shop (punctual_3fPq)",
+	})
+	exampleDatedID = uuid.MustParse("019ada6b-9c80-7b21-8f6e-1d2c3b4a5968")
+
 	exampleCompletedRun = exampleEndedRun(`{"documents":41877}`)
 )
 

@@ -15,7 +15,8 @@ import (
 // bodyExamples are the bodies of requests, by operation.
 var bodyExamples = map[string]json.RawMessage{
 	"create-job": exampleJobInput, "put-job": exampleJobInput, "patch-job": examplePatch, "create-jobs": exampleBatch,
-	"pause-job": examplePause, "resume-job": exampleResume, "trigger-job": exampleTrigger, "backfill-job": exampleBackfill,
+	"pause-job": examplePause, "resume-job": exampleResume, "trigger-job": exampleTrigger,
+	"trigger-batch": exampleTriggerBatch, "backfill-job": exampleBackfill,
 	"pause-jobs": examplePauseJobs, "resume-jobs": exampleResumeJobs, "delete-jobs": exampleDeleteJobs,
 	"rerun-run": exampleRerunInput, "heartbeat-run": exampleHeartbeat, "complete-run": exampleCompletion,
 	"fail-run": exampleFailure, "replay-dead-letters": exampleBulk, "resolve-dead-letters": exampleBulk,
@@ -57,6 +58,8 @@ var answerExamples = map[string]any{
 	"freeze": exampleFrozen, "unfreeze": FreezeState{}, "get-freeze": exampleFrozen,
 	"list-breakers": exampleBreakers, "reset-breakers": BreakersReset{Matched: 3},
 	"create-job": exampleJob, "create-jobs": exampleBatchAnswer, "trigger-job": examplePendingRun,
+	"trigger-batch":   TriggerBatchAnswer{Data: []Dated{exampleDated}},
+	"list-dated-runs": List[DatedRun]{Data: []DatedRun{exampleDatedRun}}, "get-dated-run": exampleDatedRun,
 	"cancel-run": exampleCancelledRun(), "rerun-run": exampleManualRerun(), "replay-dead-letter": exampleReplayingRun(),
 	"replay-dead-letters 200": Matched{Matched: 1204}, "replay-dead-letters": exampleOperation,
 	"resolve-dead-letters 200": Matched{Matched: 1204}, "resolve-dead-letters": exampleOperation,

@@ -22,8 +22,8 @@ type Forecast struct {
 	Step       string      `json:"step" doc:"Length of a step." example:"1h"`
 	Jobs       int         `json:"jobs" doc:"Jobs with a slot in the window." example:"81204"`
 	Unreadable int         `json:"unreadable" doc:"Jobs that are not counted, because this replica cannot read their schedules: a newer replica wrote them." example:"0"`
-	Total      int         `json:"total" doc:"Slots in the window." example:"411730"`
-	Slots      []int       `json:"slots" doc:"Slots by step: those whose nominal fire time lies in the step. The step with the index i begins at from + i * step."`
+	Total      int         `json:"total" doc:"Slots and dated runs in the window." example:"411730"`
+	Slots      []int       `json:"slots" doc:"Slots and dated runs by step: those whose nominal fire time lies in the step. The step with the index i begins at from + i * step."`
 	Starts     []float64   `json:"starts" doc:"Expected starts by step, with the jitter that the jobs have. A slot is due later than its nominal time, so it counts in each step in which it may be due, with the part of its jitter that lies there."`
 	Busiest    []BusyStep  `json:"busiest" doc:"The ten steps with the most expected starts, the busiest first. Steps without any are left out."`
 	Spread     []Spread    `json:"spread" doc:"The effect of more jitter: the highest number of starts in a step, first with the jitter that the jobs have, then if each recurring job had at least 1m, 5m or 15m."`

@@ -8,9 +8,7 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/body"
-	"punctual/scheduler/domain"
 	"punctual/store"
-	"punctual/store/jobs"
 	"punctual/store/runs"
 )
 
@@ -30,12 +28,16 @@ func (s *server) jobActionRoutes() {
 
 	api.RegisterBody[TriggerInput](s.api, huma.Operation{
 		OperationID: "trigger-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger", Tags: []string{tagJobs},
-		Summary: "Trigger a job now", DefaultStatus: http.StatusAccepted,
-		Description: "Creates a run in addition to the schedule, even if the job is paused. Under concurrency_policy " +
+		Summary: "Trigger a job now or later", DefaultStatus: http.StatusAccepted,
+		Description: "With only body and headers, or with nothing, it creates a run now, and the response has the fields of a " +
+			"Run. With any other field, it writes a dated run, which is pending until it is claimed at its instant, and the " +
+			"response has the fields key, run, due_at, created and replaced. A dated run uses the job's definition at its " +
+			"claim. It waits while the job is paused, and the concurrency_policy, the missed policy and the limits apply as " +
+			"to a slot. A run now is created in addition to the schedule, even if the job is paused. Under concurrency_policy " +
 			"replace, the run cancels the active run; under wait, it waits for the active run. The response is 409 and names " +
 			"the run that is in the way: under forbid, if a run is active; under wait, if another run already waits. If such a " +
 			"run begins after the response, the new run ends as skipped, with the reason overlap.",
-		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
+		Responses: api.Rendered[Triggered](s.api, http.StatusAccepted),
 		Errors:    []int{409},
 	}, api.Optional, s.triggerJob)
 }
@@ -76,14 +78,19 @@ type triggerJobInput struct {
 }
 
 func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInput) (*answered, error) {
-	request := jobs.TriggerRequest{
-		Body: in.Request.Value.Body, Headers: in.Request.Value.Headers, Submitter: isSubmitter(ctx),
-	}
-	if err := in.Request.Check(api.Within("body",
-		domain.ValidateRequest("", request.Headers, request.Body))...); err != nil {
+	asked := in.Request.Value
+	if err := in.Request.Check(api.Within("body", asked.problems())...); err != nil {
 		return nil, err
 	}
-	return accept(ctx, s, tenant, under(in.Key, &in.Request), atRun, func(w store.Writer) (runs.Run, error) {
-		return w.TriggerJob(ctx, in.Job, request)
+	by := under(in.Key, &in.Request)
+	if asked.dated() {
+		at := func(d Dated) string { return datedPath(in.Job, d.Key) }
+		return accept(ctx, s, tenant, by, at, func(w store.Writer) (Dated, error) {
+			written, err := w.TriggerAt(ctx, in.Job, asked.dateRequest(ctx))
+			return Dated(written), err
+		})
+	}
+	return accept(ctx, s, tenant, by, atRun, func(w store.Writer) (runs.Run, error) {
+		return w.TriggerJob(ctx, in.Job, asked.request(ctx))
 	})
 }

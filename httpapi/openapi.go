@@ -131,6 +131,7 @@ func describeNulls(schemas map[string]*huma.Schema) {
 	}
 	nullable(schemas, "Run", "skipped", "SkippedRange")
 	nullable(schemas, "ListedRun", "skipped", "SkippedRange")
+	nullable(schemas, "Triggered", "skipped", "SkippedRange")
 	nullable(schemas, "Job", "last_run", "Run")
 	nullable(schemas, "ListedJob", "last_run", "Run")
 	nullable(schemas, "Explanation", "run", "Run")

@@ -62,7 +62,9 @@ func conflictsOf(op *huma.Operation) []problem.Code {
 	case "create-tenant":
 		return []problem.Code{problem.CodeNameTaken}
 	case "trigger-job":
-		return []problem.Code{problem.CodeActiveRun, problem.CodeState}
+		return []problem.Code{problem.CodeActiveRun, problem.CodeKeyPending, problem.CodeState}
+	case "trigger-batch":
+		return []problem.Code{problem.CodeKeyPending}
 	case "heartbeat-run", "complete-run", "fail-run", "get-run-progress":
 		return []problem.Code{problem.CodeSuperseded}
 	}
@@ -127,6 +129,9 @@ func conflictExample(op *huma.Operation) *problem.Problem {
 		return exampleOf(jobs.ErrNameTaken)
 	case problem.CodeActiveRun:
 		return exampleOf(&jobs.ActiveRunError{Run: exampleRunID, Policy: domain.PolicyForbid})
+	case problem.CodeKeyPending:
+		return problem.New(problem.CodeKeyPending, `The key "order-42" is the key of a pending run, which is due at `+
+			"2026-12-01T16:00:00Z.")
 	case problem.CodeSuperseded:
 		return exampleOf(&runs.SupersededError{Run: exampleRunID, Status: domain.StatusRetrying})
 	}

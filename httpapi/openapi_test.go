@@ -114,7 +114,7 @@ func TestOpenAPIDocumentsAreSound(t *testing.T) {
 					checkOperation(t, method+" "+path, v.(map[string]any), ids)
 				}
 			}
-			if len(ids) != 72 {
+			if len(ids) != 76 {
 				t.Errorf("%d operations", len(ids))
 			}
 		})
@@ -259,7 +259,7 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 	}
 	for _, c := range []struct{ path, method, status, codes, code, detail string }{
 		{"/v1/jobs", "post", "409", "limit name_taken", "name_taken", "taken"},
-		{"/v1/jobs/{job}/trigger", "post", "409", "active_run state", "active_run", "has not ended"},
+		{"/v1/jobs/{job}/trigger", "post", "409", "active_run key_pending state", "active_run", "has not ended"},
 		{"/v1/jobs/{job}/pause", "post", "409", "state", "state", "completed"},
 		{"/v1/runs/{run}/cancel", "post", "409", "state", "state", "Run "},
 		{"/v1/operations/{operation}/cancel", "post", "409", "state", "state", "Operation "},
@@ -363,8 +363,9 @@ func TestExamplesOfBodiesAreValid(t *testing.T) {
 		"resolve": wrongIn[NoteInput](exampleResolveNote), "bulk": wrongIn[BulkInput](exampleBulk),
 		"pauses": wrongIn[PauseJobsInput](examplePauseJobs), "resumes": wrongIn[JobsInput](exampleResumeJobs),
 		"deletes": wrongIn[JobsInput](exampleDeleteJobs), "backfill": wrongIn[BackfillInput](exampleBackfill),
-		"trigger": wrongIn[TriggerInput](exampleTrigger), "secret": wrongIn[SecretInput](exampleSecretInput),
-		"patch": wrongIn[JobPatch](examplePatch),
+		"trigger": wrongIn[TriggerInput](exampleTrigger), "triggers": wrongIn[TriggerBatchInput](exampleTriggerBatch),
+		"secret": wrongIn[SecretInput](exampleSecretInput),
+		"patch":  wrongIn[JobPatch](examplePatch),
 	} {
 		if len(errs) > 0 {
 			t.Errorf("%s: %v", name, errs)

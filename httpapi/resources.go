@@ -13,6 +13,8 @@ func notFound(route string) string {
 		return "There is no secret with that name."
 	case "version":
 		return "There is no job with that id or name, or it has no such version; old versions are kept as long as runs."
+	case "pending run":
+		return "There is no job with that id or name, or no run with that key is pending; it may have been claimed."
 	default:
 		return "There is no " + resource + " with that id."
 	}
@@ -32,6 +34,7 @@ func resourceAt(pattern string) string {
 var resources = []struct{ prefix, name string }{
 	{"/v1/runs/", "run"},
 	{"/v1/jobs/{job}/versions/{version}", "version"},
+	{"/v1/jobs/{job}/dated/{key}", "pending run"},
 	{"/v1/dead-letters/{run}", "dead letter"},
 	{"/v1/operations", "operation"},
 	{"/v1/api-keys", "API key"},

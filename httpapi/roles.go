@@ -23,6 +23,10 @@ var uses = []struct {
 	{"put-job", auth.RoleEditor},
 	{"patch-job", auth.RoleEditor},
 	{"trigger-job", auth.RoleSubmitter},
+	{"trigger-batch", auth.RoleSubmitter},
+	{"list-dated-runs", auth.RoleViewer},
+	{"get-dated-run", auth.RoleViewer},
+	{"cancel-dated-run", auth.RoleSubmitter}, // as for a trigger, the job must allow it
 	{"explain-job", auth.RoleViewer},
 	{"pause-job", auth.RoleEditor},
 	{"resume-job", auth.RoleEditor},

@@ -34,6 +34,7 @@ func (s *service) settle() belongings {
 	s.do("POST", path+"/heartbeat", `{"progress":"alpha"}`, token).want(200)
 	dead, deadToken := s.working("alpha-dead")
 	s.do("POST", dead+"/fail", `{"error":"alpha died","retry":false}`, deadToken).want(200)
+	s.do("POST", "/v1/jobs/alpha-active/trigger", `{"key":"alpha","delay":"1h"}`).want(202)
 	run := s.do("POST", "/v1/jobs/alpha-active/trigger", `{"body":{"alpha":1}}`).want(202).fields()
 	b["run"] = []string{run["id"].(string), strings.TrimPrefix(path, "/v1/runs/"), strings.TrimPrefix(dead, "/v1/runs/")}
 	operation := s.do("POST", "/v1/jobs/alpha-active/backfill",
@@ -77,6 +78,7 @@ var bodies = map[string]string{
 	"create-tenant":    `{"name":"gamma"}`,
 	"patch-tenant":     `{"max_jobs":1}`,
 	"put-secret":       `{"value":"beta's"}`,
+	"trigger-batch":    `{"items":[{"key":"alpha","on_conflict":"replace"}]}`,
 }
 
 // puts are the operations that create a thing of the caller's own, under a name that other tenants may use too.
@@ -112,8 +114,8 @@ func (s *service) everything(tenant int32) string {
 	s.t.Helper()
 	var all strings.Builder
 	for _, table := range []string{
-		"jobs", "schedules", "runs", "ready", "dead_letters", "operations", "operation_jobs", "idempotency_keys", "api_keys", "tenants",
-		"notices", "secrets", "signing_secrets", "audit_log",
+		"jobs", "schedules", "runs", "ready", "dated", "dead_letters", "operations", "operation_jobs", "idempotency_keys",
+		"api_keys", "tenants", "notices", "secrets", "signing_secrets", "audit_log",
 	} {
 		of := "tenant"
 		if table == "tenants" {
@@ -177,6 +179,7 @@ func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, 
 		return
 	}
 	r.path = strings.Replace(r.path, "{version}", "1", 1) // every job of settle has a version 1
+	r.path = strings.Replace(r.path, "{key}", "alpha", 1) // of the dated run that settle writes
 	if theirs[r.parameters[0]] == nil || strings.Count(r.path, "{") > 1 {
 		t.Fatalf("%s: the test does not know how to make the path %s; teach settle", r.id, r.path)
 	}

@@ -308,10 +308,12 @@ DECLARE
 BEGIN
     DELETE FROM punctual.schedules WHERE job_id = ANY (ids);
     DELETE FROM punctual.job_versions WHERE job_id = ANY (ids);
+    DELETE FROM punctual.dated WHERE job_id = ANY (ids);
+    DELETE FROM punctual.dated_work WHERE job_id = ANY (ids);
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION punctual.delete_with_job() IS 'Deletes the schedules and versions of deleted jobs.';
+COMMENT ON FUNCTION punctual.delete_with_job() IS 'Deletes the schedules, versions and dated runs of deleted jobs.';
 
 CREATE TRIGGER delete_with_job AFTER DELETE ON punctual.jobs REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION punctual.delete_with_job();
@@ -527,6 +529,8 @@ CREATE TABLE punctual.run_data (
     response_headers    jsonb,
     response_truncated  boolean,
     response_fence      bigint,
+    key                 text,
+    expires_after       interval,
     PRIMARY KEY (run_id)
 ) PARTITION BY RANGE (run_id);
 COMMENT ON TABLE  punctual.run_data IS
@@ -554,6 +558,9 @@ COMMENT ON COLUMN punctual.run_data.response_headers IS 'Headers of that respons
 COMMENT ON COLUMN punctual.run_data.response_truncated IS
     'True: the body of that response was longer; null: it was not.';
 COMMENT ON COLUMN punctual.run_data.response_fence IS 'Fencing token of the attempt that got this response.';
+COMMENT ON COLUMN punctual.run_data.key IS 'Of a dated run: the key under which it was pending.';
+COMMENT ON COLUMN punctual.run_data.expires_after IS
+    'Of a dated run: its expires_after in place of the job''s; null: the job''s.';
 -- +goose StatementEnd
 
 -- +goose StatementBegin
@@ -729,8 +736,9 @@ SELECT punctual.create_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() A
 -- Waiting runs, claims and the replicas that hold them, and the hosts that replicas hold back.
 
 -- +goose StatementBegin
-CREATE TABLE punctual.ready (
-    run_id      uuid PRIMARY KEY,
+-- What a claim of waiting runs looks through: ready and dated, which inherit from it. It has no rows of its own.
+CREATE TABLE punctual.waiting (
+    run_id      uuid NOT NULL,
     job_id      uuid NOT NULL,
     due_at      timestamptz NOT NULL,
     tenant      integer NOT NULL,
@@ -738,9 +746,25 @@ CREATE TABLE punctual.ready (
     held_by     text,
     held_since  timestamptz,
     held_until  timestamptz,
+    CONSTRAINT rows_are_in_ready_or_dated CHECK (false) NO INHERIT
+);
+COMMENT ON TABLE  punctual.waiting IS
+    'Runs that a claim may take once they are due: those in ready, and dated ones. Each has one of these two tables.';
+COMMENT ON COLUMN punctual.waiting.run_id IS 'The run.';
+COMMENT ON COLUMN punctual.waiting.job_id IS 'Its job.';
+COMMENT ON COLUMN punctual.waiting.due_at IS 'When it may be claimed.';
+COMMENT ON COLUMN punctual.waiting.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.waiting.lane IS 'Queue id x 4 + priority, as in ready. Negative: no claim takes it.';
+COMMENT ON COLUMN punctual.waiting.held_by IS 'What it waits for, as in ready.';
+COMMENT ON COLUMN punctual.waiting.held_since IS 'Since when it has waited for that, as in ready.';
+COMMENT ON COLUMN punctual.waiting.held_until IS 'Until when it waits for that, as in ready.';
+
+CREATE TABLE punctual.ready (
     at_gate     boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (run_id),
     CONSTRAINT held_run_has_its_instants CHECK (held_by IS NULL OR held_since IS NOT NULL AND held_until IS NOT NULL)
-) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+) INHERITS (punctual.waiting)
+  WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX ready_due ON punctual.ready (lane, due_at);
 CREATE INDEX ready_by_job ON punctual.ready (job_id);
 CREATE INDEX ready_due_by_tenant ON punctual.ready (lane, tenant, due_at);
@@ -767,6 +791,123 @@ COMMENT ON COLUMN punctual.ready.at_gate IS
     'True: it waits at its job''s gate, and becomes due when the gate is freed. At due_at it is looked at in any case.';
 
 ALTER TABLE punctual.ready ALTER COLUMN tenant SET (n_distinct = 1000); -- as in schedules
+
+-- A dated run has no row in runs before it is claimed: a pending run keeps the table of its day, and is read by all that
+-- look for runs in flight. Bodies lie in the toast table, so that ten million pending runs stay narrow. Autovacuum goes
+-- by the number of dead rows, as in schedules.
+CREATE TABLE punctual.dated (
+    created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    latest_at      timestamptz,
+    sequence       bigint,
+    expires_after  interval,
+    key            text NOT NULL,
+    headers        jsonb,
+    body           bytea,
+    triggered_by   text,
+    PRIMARY KEY (job_id, key),
+    CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255)
+) INHERITS (punctual.waiting)
+  WITH (fillfactor = 90, toast_tuple_target = 128, autovacuum_vacuum_scale_factor = 0.0,
+        autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX dated_due ON punctual.dated (lane, due_at);
+CREATE INDEX dated_due_by_tenant ON punctual.dated (lane, tenant, due_at);
+CREATE UNIQUE INDEX dated_by_job ON punctual.dated (job_id, run_id); -- an id begins with the instant
+ALTER TABLE punctual.dated ALTER COLUMN tenant SET (n_distinct = 1000); -- as in schedules
+COMMENT ON TABLE  punctual.dated IS
+    'Runs that a caller wants at an instant: reminders, debounced work. The claim of a row deletes it and writes the run.';
+COMMENT ON COLUMN punctual.dated.run_id IS 'The id that the run will have. It changes with due_at, whose day it names.';
+COMMENT ON COLUMN punctual.dated.job_id IS 'Its job.';
+COMMENT ON COLUMN punctual.dated.due_at IS 'When it is due.';
+COMMENT ON COLUMN punctual.dated.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.dated.lane IS
+    'Queue id x 4 + priority, as in ready. -32768: set aside, because the job is paused or deleted.';
+COMMENT ON COLUMN punctual.dated.held_by IS 'Always null.';
+COMMENT ON COLUMN punctual.dated.held_since IS 'Always null.';
+COMMENT ON COLUMN punctual.dated.held_until IS 'Always null.';
+COMMENT ON COLUMN punctual.dated.created_at IS 'When the key was first written.';
+COMMENT ON COLUMN punctual.dated.latest_at IS 'No replacement moves it beyond: created_at + not_after; null: no bound.';
+COMMENT ON COLUMN punctual.dated.sequence IS 'A replacement needs a higher one, if both have one.';
+COMMENT ON COLUMN punctual.dated.expires_after IS 'As expires_after of the job, in its place; null: the job''s.';
+COMMENT ON COLUMN punctual.dated.key IS 'The caller''s name for it, unique among the job''s pending dated runs.';
+COMMENT ON COLUMN punctual.dated.headers IS 'Headers that replace the job''s; null: the job''s.';
+COMMENT ON COLUMN punctual.dated.body IS 'Body that replaces the job''s; null: the job''s.';
+COMMENT ON COLUMN punctual.dated.triggered_by IS 'Who wrote it last, as in runs.';
+
+CREATE TABLE punctual.dated_work (
+    job_id     uuid PRIMARY KEY,
+    tenant     integer NOT NULL,
+    looked_at  timestamptz NOT NULL DEFAULT now(),
+    after      text NOT NULL DEFAULT '',
+    removed    integer NOT NULL DEFAULT 0,
+    first      timestamptz,
+    last       timestamptz
+);
+COMMENT ON TABLE  punctual.dated_work IS
+    'Jobs whose dated runs do not fit them any more: the job was resumed, has another queue or priority, or was deleted. '
+    'A chore moves or removes the runs, a batch at a time.';
+COMMENT ON COLUMN punctual.dated_work.job_id IS 'The job.';
+COMMENT ON COLUMN punctual.dated_work.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.dated_work.after IS 'The key up to which its dated runs have been looked at.';
+COMMENT ON COLUMN punctual.dated_work.looked_at IS 'When its last batch was done: the jobs take turns.';
+COMMENT ON COLUMN punctual.dated_work.removed IS 'How many were removed because the job was deleted.';
+COMMENT ON COLUMN punctual.dated_work.first IS 'When the first of them was due.';
+COMMENT ON COLUMN punctual.dated_work.last IS 'When the last of them was due.';
+
+-- A UUIDv7 of an instant: its milliseconds, the bits of version and variant, and random bits.
+CREATE FUNCTION punctual.run_id_at(at timestamptz) RETURNS uuid
+LANGUAGE sql VOLATILE AS $$
+    SELECT (lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0')
+            || '7' || substr(r, 14, 3) || substr(r, 17))::uuid
+    FROM replace(gen_random_uuid()::text, '-', '') AS r
+$$;
+COMMENT ON FUNCTION punctual.run_id_at(timestamptz) IS 'An id for a run that is due at an instant.';
+
+-- It loops because the row of the key may be claimed between two statements. A row that it does not replace it does not
+-- lock: the caller's transaction may stay open for long, and would keep the row from being claimed.
+CREATE FUNCTION punctual.write_dated(
+    INOUT key text, OUT run uuid, OUT due_at timestamptz, OUT created boolean, OUT replaced boolean,
+    of_job uuid, of_tenant integer, in_lane smallint, due timestamptz, on_conflict text, not_after interval,
+    sequence bigint, expires_after interval, headers jsonb, body bytea, triggered_by text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    d punctual.dated;
+BEGIN
+    created := false;
+    replaced := false;
+    LOOP
+        IF on_conflict <> 'replace' THEN
+            SELECT * INTO d FROM punctual.dated o WHERE o.job_id = of_job AND o.key = write_dated.key;
+            EXIT WHEN FOUND;
+        END IF;
+        INSERT INTO punctual.dated AS old (run_id, job_id, due_at, tenant, lane, latest_at, sequence, expires_after, key,
+                                           headers, body, triggered_by)
+        VALUES (punctual.run_id_at(due), of_job, due, of_tenant, in_lane, clock_timestamp() + not_after, sequence,
+                expires_after, key, headers, body, triggered_by)
+        ON CONFLICT ON CONSTRAINT dated_pkey DO UPDATE
+        SET due_at = least(excluded.due_at, old.latest_at),
+            run_id = punctual.run_id_at(least(excluded.due_at, old.latest_at)),
+            lane = excluded.lane, latest_at = coalesce(old.latest_at, old.created_at + not_after),
+            sequence = coalesce(excluded.sequence, old.sequence), expires_after = excluded.expires_after,
+            headers = excluded.headers, body = excluded.body, triggered_by = excluded.triggered_by
+        WHERE on_conflict = 'replace'
+          AND (old.sequence IS NULL OR excluded.sequence IS NULL OR excluded.sequence > old.sequence)
+        RETURNING * INTO d;
+        IF FOUND THEN
+            created := d.created_at >= statement_timestamp();
+            replaced := NOT created;
+            EXIT;
+        END IF;
+        SELECT * INTO d FROM punctual.dated o WHERE o.job_id = of_job AND o.key = write_dated.key;
+        EXIT WHEN FOUND;
+    END LOOP;
+    run := d.run_id;
+    due_at := d.due_at;
+END
+$$;
+COMMENT ON FUNCTION punctual.write_dated IS
+    'Writes a dated run of a job. on_conflict says what becomes of one with the same key that is pending: replace moves '
+    'it, unless its sequence is as high; keep leaves it as it is. It returns the run that is pending then.';
 
 CREATE TABLE punctual.claims (
     id          uuid PRIMARY KEY,
@@ -2096,6 +2237,17 @@ LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_
 LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
 WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL
 UNION ALL
+SELECT t.name, j.name, d.job_id, d.run_id, 'dated', d.due_at, d.due_at, now() - d.due_at, q.name,
+       CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
+            ELSE punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at), d.due_at) END,
+       NULL
+FROM punctual.dated d
+JOIN punctual.jobs j ON j.id = d.job_id
+JOIN punctual.tenants t ON t.id = d.tenant
+JOIN queues q ON q.id = d.lane / 4
+LEFT JOIN punctual.tenant_usage u ON u.tenant = d.tenant
+WHERE d.lane >= 0 AND d.due_at <= now() AND j.state = 'active'
+UNION ALL
 SELECT t.name, j.name, j.id, NULL, 'slot', s.scheduled_for,
        greatest(s.next_run_at, j.paused_until), now() - greatest(s.next_run_at, j.paused_until), q.name,
        CASE WHEN NOT q.served THEN punctual.waits_for(false, q.name, NULL, NULL, NULL, j.paused_until) END, NULL
@@ -2110,9 +2262,9 @@ COMMENT ON VIEW   punctual.overdue IS
 COMMENT ON COLUMN punctual.overdue.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.overdue.job IS 'Name of the job.';
 COMMENT ON COLUMN punctual.overdue.job_id IS 'Id of the job.';
-COMMENT ON COLUMN punctual.overdue.run_id IS 'Id of the run; null: the row is a slot.';
-COMMENT ON COLUMN punctual.overdue.what IS 'slot: not claimed yet; run: waiting in ready.';
-COMMENT ON COLUMN punctual.overdue.scheduled_for IS 'Its slot.';
+COMMENT ON COLUMN punctual.overdue.run_id IS 'Id of the run, or the id that a dated run will have; null: the row is a slot.';
+COMMENT ON COLUMN punctual.overdue.what IS 'slot or dated: not claimed yet; run: waiting in ready.';
+COMMENT ON COLUMN punctual.overdue.scheduled_for IS 'Its slot; of a dated run, its instant.';
 COMMENT ON COLUMN punctual.overdue.due_at IS 'When it was due.';
 COMMENT ON COLUMN punctual.overdue.overdue_by IS 'For how long it has been due.';
 COMMENT ON COLUMN punctual.overdue.queue IS 'Name of the queue.';
@@ -2125,14 +2277,21 @@ COMMENT ON COLUMN punctual.overdue.held_until IS 'Until when at most it waits fo
 
 CREATE VIEW punctual.upcoming AS
 SELECT t.name AS tenant, j.name AS job, s.job_id, s.scheduled_for, s.next_run_at, s.next_run_at - now() AS due_in,
-       q.name AS queue, punctual.priority_name(s.lane) AS priority
+       q.name AS queue, punctual.priority_name(s.lane) AS priority, NULL::text AS key
 FROM punctual.schedules s
 JOIN punctual.jobs j ON j.id = s.job_id
 JOIN punctual.tenants t ON t.id = s.tenant
 JOIN punctual.queues q ON q.id = s.lane / 4
-WHERE s.enabled;
+WHERE s.enabled
+UNION ALL
+SELECT t.name, j.name, d.job_id, d.due_at, d.due_at, d.due_at - now(), q.name, punctual.priority_name(d.lane), d.key
+FROM punctual.dated d
+JOIN punctual.jobs j ON j.id = d.job_id
+JOIN punctual.tenants t ON t.id = d.tenant
+JOIN punctual.queues q ON q.id = d.lane / 4
+WHERE d.lane >= 0 AND j.state = 'active';
 COMMENT ON VIEW   punctual.upcoming IS
-    'The next slot of every enabled job. ORDER BY next_run_at to see what fires next.';
+    'The next slot of every enabled job, and dated runs. ORDER BY next_run_at to see what fires next.';
 COMMENT ON COLUMN punctual.upcoming.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.upcoming.job IS 'Name of the job.';
 COMMENT ON COLUMN punctual.upcoming.job_id IS 'Id of the job.';
@@ -2141,6 +2300,7 @@ COMMENT ON COLUMN punctual.upcoming.next_run_at IS 'When the next slot is due (w
 COMMENT ON COLUMN punctual.upcoming.due_in IS 'Time until it is due.';
 COMMENT ON COLUMN punctual.upcoming.queue IS 'Name of the queue.';
 COMMENT ON COLUMN punctual.upcoming.priority IS 'high, normal or low.';
+COMMENT ON COLUMN punctual.upcoming.key IS 'Key of the dated run; null: the row is a slot.';
 
 CREATE VIEW punctual.failures AS
 SELECT t.name AS tenant, d.job_name AS job, d.job_id, d.run_id, d.scheduled_for, d.died_at, d.reason, d.attempts,
@@ -2289,7 +2449,7 @@ CREATE FUNCTION punctual.functions_of_tenants() RETURNS regprocedure[]
 LANGUAGE sql STABLE AS $$
     SELECT array_agg(p.oid::regprocedure) FROM pg_catalog.pg_proc p
     WHERE p.pronamespace = 'punctual'::regnamespace
-      AND (p.provolatile <> 'v' OR p.proname IN ('acts_for_job', 'create_partition_of'))
+      AND (p.provolatile <> 'v' OR p.proname IN ('acts_for_job', 'create_partition_of', 'run_id_at', 'write_dated'))
 $$;
 COMMENT ON FUNCTION punctual.functions_of_tenants() IS
     'The functions that policies, views and the statements of tenants call.';
@@ -2330,6 +2490,9 @@ DECLARE
         ['jobs',             'SELECT, INSERT, UPDATE',         own, NULL],
         -- An existing job has its first version already. A new job is written in one statement with its first version.
         ['job_versions',     'SELECT, INSERT',                 by_job, 'version = 1 OR ' || by_job],
+        ['waiting',          'SELECT',                         own, NULL],
+        ['dated',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
+        ['dated_work',       'SELECT, INSERT, UPDATE',         own, NULL],
         ['ready',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
         ['runs',             'SELECT, INSERT, UPDATE',         own, NULL],
         ['attempts',         'SELECT, INSERT',                 by_run, NULL],
@@ -2494,7 +2657,7 @@ DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, p
     punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
     punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
     punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels, punctual.completions,
-    punctual.claims, punctual.ready, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
+    punctual.claims, punctual.ready, punctual.dated, punctual.dated_work, punctual.waiting, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
     punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
 DROP DOMAIN punctual.audit_action, punctual.run_reason, punctual.run_trigger, punctual.run_status;
 DROP SEQUENCE punctual.fences;

@@ -107,7 +107,7 @@ func holdBack(o *domain.Outcome, wait *breaker.Wait, now time.Time) {
 		return
 	}
 	until := held.Until
-	if expiry := o.DueAt.Add(o.Job.ExpiresAfter.Value()); o.Expires() && expiry.Before(until) {
+	if expiry, expires := o.Expiry(); expires && expiry.Before(until) {
 		until = expiry
 	}
 	o.Verdict, o.Held, o.Error, o.RetryIn = domain.Hold, &held, wait.Why, max(until.Sub(now), time.Millisecond)

@@ -29,6 +29,7 @@ const choresDue = `
 array_remove(ARRAY[
     CASE WHEN ` + claim.AnySilent + ` THEN '` + choreSilent + `' END,
     CASE WHEN ` + jobs.AnyPauseOver + ` THEN '` + jobs.ChorePauses + `' END,
+    CASE WHEN ` + jobs.AnyDatedWork + ` THEN '` + jobs.ChoreDated + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.operations WHERE state = 'running') THEN '` + letters.Chore + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
            OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now())
@@ -42,6 +43,7 @@ func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{
 		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.Claims.EndSilent},
 		{Name: jobs.ChorePauses, Does: "ending pauses", Batch: s.Jobs.EndDuePauses},
+		{Name: jobs.ChoreDated, Does: "fitting dated runs to their jobs", Batch: s.Jobs.FitDated},
 		{Name: letters.Chore, Does: "work on operations", Batch: s.Letters.Operate},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.Claims.FreeGates)},
 		{

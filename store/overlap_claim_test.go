@@ -279,3 +279,17 @@ func (c crud) unended() []string {
 		LEFT JOIN punctual.exclusive x ON x.job_id = r.job_id
 		WHERE r.finished_at IS NULL`)
 }
+
+// A run that has expired while it waited is in nobody's way, but the run behind it is.
+func TestATriggerFacesTheRunBehindAnExpiredOne(t *testing.T) {
+	c := newClaimer(t)
+	c.manual("job", overlapping(domain.PolicyWait), expiring(time.Hour))
+	expired := c.trigger("job").ID
+	c.claimReady(10)
+	c.exec(`UPDATE punctual.runs SET due_at = due_at - interval '2 hours' WHERE id = $1`, expired)
+	behind := c.trigger("job").ID
+	var active *jobs.ActiveRunError
+	if _, err := c.tryTrigger("job"); !errors.As(err, &active) || active.Run != behind {
+		t.Errorf("%v; behind the expired run is %s", err, behind)
+	}
+}

@@ -26,6 +26,7 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		"schedules":     {"jobs/insert.go"},
 		"exclusive":     {"jobs/insert.go"},
 		"dead_letters":  {"claim/finish.go"},  // a run's end, with the run
+		"dated":         {"claim/dated.go"},   // a dated run becomes a run
 		"tenants":       {"freeze/freeze.go"}, // whether a tenant is frozen
 		"job_secrets":   {"jobs/versions.go"}, // no version refers to them any more
 		// One row has what every replica must know of the deployment.

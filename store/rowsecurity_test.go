@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -62,6 +63,8 @@ func (c crud) furnish() {
 	}
 	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome)
 		VALUES ($1, 1, 1, now(), now(), 'failed')`, run.ID)
+	c.date("theirs", jobs.DateRequest{Delay: time.Hour})
+	c.exec(`INSERT INTO punctual.dated_work (job_id, tenant) VALUES ($1, $2)`, job.ID, c.tenant)
 	c.exec(`INSERT INTO punctual.cancels (run_id, replica) VALUES ($1, gen_random_uuid())`, run.ID)
 	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
 			attempts)

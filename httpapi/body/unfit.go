@@ -49,8 +49,12 @@ func (w *walk) unfit(p place, raw jsontext.Value) string {
 		value = struct{}{} // in the wrong place, so it need not be read
 	case kind == '0':
 		// huma takes 1e2 and 1e12 for integers, which Go does not.
-		if _, err := strconv.ParseInt(string(raw), 10, 32); err != nil && p.schema.Type == huma.TypeInteger {
-			return "must be a whole number, without exponent, of at most 9 digits"
+		bits, digits := 64, 18
+		if p.schema.Maximum != nil {
+			bits, digits = 32, 9
+		}
+		if _, err := strconv.ParseInt(string(raw), 10, bits); err != nil && p.schema.Type == huma.TypeInteger {
+			return fmt.Sprintf("must be a whole number, without exponent, of at most %d digits", digits)
 		}
 		value = stdjson.Number(raw)
 	default:

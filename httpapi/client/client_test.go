@@ -105,6 +105,11 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[httpapi.Job](t)(c.ResumeJob(ctx, "n", httpapi.ResumeInput{}))
 	must[httpapi.Job](t)(c.RestoreVersion(ctx, "n", 1))
 	run := must[runs.Run](t)(c.TriggerJob(ctx, "n", httpapi.TriggerInput{})).ID.String()
+	later := httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Key: "a/b", Delay: domain.DurationOf(time.Hour)}}
+	must[httpapi.Dated](t)(c.TriggerJobAt(ctx, "n", later))
+	must[httpapi.TriggerBatchAnswer](t)(c.TriggerBatch(ctx, "n", httpapi.TriggerBatchInput{
+		Items: []httpapi.TriggerInput{later, {}},
+	}))
 	must[httpapi.Preview](t)(c.PreviewSchedule(ctx, httpapi.PreviewInput{
 		Schedule: domain.Schedule{Every: domain.DurationOf(time.Hour)},
 	}))
@@ -121,6 +126,9 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[httpapi.NotifyResults](t)(c.TestNotify(ctx, httpapi.NotifyTest{}))
 
 	lossless(t, c, calls, run)
+	if err := c.CancelDated(ctx, "n", "a/b"); err != nil {
+		t.Error(err)
+	}
 
 	for _, err := range []error{ // what these ask for is not there, or not so
 		failed(c.RerunRun(ctx, none, httpapi.RerunInput{})),
@@ -174,6 +182,8 @@ func lossless(t *testing.T, c *Client, calls *recorder, run string) {
 		"/v1/signing-secrets":     func() (any, error) { return c.SigningSecrets(ctx) },
 		"/v1/audit-log":           func() (any, error) { return c.AuditLog(ctx, nil) },
 		"/v1/jobs/n/changes":      func() (any, error) { return c.JobChanges(ctx, "n", nil) },
+		"/v1/jobs/n/dated":        func() (any, error) { return c.DatedRuns(ctx, "n", nil) },
+		"/v1/jobs/n/dated/a%2Fb":  func() (any, error) { return c.DatedRun(ctx, "n", "a/b") },
 		"/v1/jobs/n/versions":     func() (any, error) { return c.Versions(ctx, "n", nil) },
 		"/v1/jobs/n/versions/2":   func() (any, error) { return c.Version(ctx, "n", 2, 1) },
 	} {

@@ -86,6 +86,35 @@ func (c *Client) TriggerJob(ctx context.Context, job string, with httpapi.Trigge
 	return post[runs.Run](ctx, c, at("/v1/jobs/%s/trigger", job), with)
 }
 
+// TriggerJobAt writes a dated run of a job. At least one field of its DatedInput is set.
+func (c *Client) TriggerJobAt(ctx context.Context, job string, with httpapi.TriggerInput) (httpapi.Dated, error) {
+	return post[httpapi.Dated](ctx, c, at("/v1/jobs/%s/trigger", job), with)
+}
+
+// TriggerBatch writes up to 1,000 dated runs of a job at once.
+func (c *Client) TriggerBatch(
+	ctx context.Context, job string, batch httpapi.TriggerBatchInput,
+) (httpapi.TriggerBatchAnswer, error) {
+	return post[httpapi.TriggerBatchAnswer](ctx, c, at("/v1/jobs/%s/trigger/batch", job), batch)
+}
+
+// DatedRuns lists the pending dated runs of a job, the soonest first.
+func (c *Client) DatedRuns(ctx context.Context, job string, query url.Values) (httpapi.List[httpapi.DatedRun], error) {
+	return get[httpapi.List[httpapi.DatedRun]](ctx, c, at("/v1/jobs/%s/dated", job), query)
+}
+
+// DatedRun returns the pending dated run of a job with a key.
+func (c *Client) DatedRun(ctx context.Context, job, key string) (httpapi.DatedRun, error) {
+	return get[httpapi.DatedRun](ctx, c, datedPath(job, key), nil)
+}
+
+// CancelDated cancels the pending dated run of a job with a key.
+func (c *Client) CancelDated(ctx context.Context, job, key string) error {
+	return c.remove(ctx, datedPath(job, key))
+}
+
+func datedPath(job, key string) string { return at("/v1/jobs/%s/dated/", job) + url.PathEscape(key) }
+
 // BodyOf returns a body in the form of the API: JSON is sent as JSON, anything else as text.
 func BodyOf(text []byte) json.RawMessage {
 	if json.Valid(text) {

@@ -60,6 +60,7 @@ const (
 	CodeWrongMethod     Code = "method_not_allowed"
 	CodeNameTaken       Code = "name_taken"
 	CodeActiveRun       Code = "active_run"
+	CodeKeyPending      Code = "key_pending"
 	CodeState           Code = "state"
 	CodeLimit           Code = "limit"
 	CodeSuperseded      Code = "superseded"
@@ -100,6 +101,7 @@ var Codes = map[Code]Meaning{
 	CodeActiveRun: {
 		http.StatusConflict, "The job has an active run, and its concurrency policy does not allow another",
 	},
+	CodeKeyPending:      {http.StatusConflict, "A run with the key is pending"},
 	CodeState:           {http.StatusConflict, "Conflict with the current state"},
 	CodeLimit:           {http.StatusConflict, "The tenant has reached a limit"},
 	CodeSuperseded:      {http.StatusConflict, "The attempt has ended"},

@@ -24,7 +24,8 @@ type Jobs struct {
 	Apply   applyJobs       `cmd:"" help:"Create or replace jobs by name, from JSON or YAML. Unchanged jobs are left alone."`
 	Pause   pauseJob        `cmd:"" help:"Pause a job."`
 	Resume  resumeJob       `cmd:"" help:"Resume a job."`
-	Run     runJob          `cmd:"" help:"Run a job now, in addition to its schedule. The run's id goes to stdout."`
+	Run     runJob          `cmd:"" help:"Run a job now or later, in addition to its schedule. The run's id goes to stdout."`
+	Dated   datedRuns       `cmd:"" help:"List or cancel the runs of a job that are pending: those of jobs run --delay, --at or --key."`
 	Delete  deleteJob       `cmd:"" help:"Delete a job. Its history stays."`
 
 	Runs     jobRuns     `cmd:"" help:"List the runs of a job, newest first, and who asked for manual ones."`
@@ -130,30 +131,6 @@ func (c *deleteJob) Run(ctx context.Context) error {
 			return err
 		}
 		return note("job " + c.Job + " is deleted")
-	})
-}
-
-type runJob struct {
-	oneJob
-	Body string `type:"path" placeholder:"FILE" help:"Body of this run's requests, in place of the job's; - reads standard input. JSON is sent as JSON, anything else as text."`
-}
-
-func (c *runJob) Run(ctx context.Context) error {
-	var with httpapi.TriggerInput
-	if c.Body != "" {
-		text, err := read(c.Body)
-		if err != nil {
-			return fmt.Errorf("--body: %w", err)
-		}
-		with.Body = client.BodyOf(text)
-	}
-	return c.call(ctx, func(api *client.Client) error {
-		run, err := api.TriggerJob(ctx, c.Job, with)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Println(run.ID)
-		return err
 	})
 }
 

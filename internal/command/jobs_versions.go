@@ -40,8 +40,12 @@ type newestOfJob struct {
 // Validate is called by the flag parser.
 func (c *newestOfJob) Validate() error { return errors.Join(c.check(), c.oneJob.Validate()) }
 
-// printNewest lists items as JSON, or in columns. Then it says if there are more.
 func printNewest[T any](c newest, list httpapi.List[T], header string, row func(T) []any) error {
+	return printFirst(c, "newest", list, header, row)
+}
+
+// printFirst lists items as JSON, or in columns. Then it says if there are more. which says which they are.
+func printFirst[T any](c newest, which string, list httpapi.List[T], header string, row func(T) []any) error {
 	if c.JSON {
 		raw, err := json.Marshal(list)
 		if err != nil {
@@ -58,7 +62,7 @@ func printNewest[T any](c newest, list httpapi.List[T], header string, row func(
 	if err := w.Flush(); err != nil || list.NextCursor == nil {
 		return err
 	}
-	return note(fmt.Sprintf("These are the newest %d. There are more: raise --limit.", len(list.Data)))
+	return note(fmt.Sprintf("These are the %s %d. There are more: raise --limit.", which, len(list.Data)))
 }
 
 func (c *newest) query() url.Values { return url.Values{"limit": {strconv.Itoa(c.Limit)}} }

@@ -105,9 +105,13 @@ func meddle(ctx context.Context, t *testing.T, api *client.Client, rng *rand.Ran
 		var found list
 		var status int
 		var err error
-		switch rng.IntN(4) {
+		switch rng.IntN(5) {
 		case 0, 1:
 			status, err = api.Do(ctx, "POST", path+"/trigger", nil, nil)
+		case 4:
+			status, err = api.Do(ctx, "POST", path+"/trigger", map[string]any{
+				"key": fmt.Sprint(rng.IntN(3)), "on_conflict": "replace", "delay": fmt.Sprintf("%dms", rng.IntN(50)),
+			}, nil)
 		case 2:
 			if status, err = api.Do(ctx, "GET", path+"/runs?limit=1", nil, &found); err == nil && len(found.Data) > 0 {
 				status, err = api.Do(ctx, "POST", "/v1/runs/"+found.Data[0].ID+"/cancel", nil, nil)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/httpapi/client"
 	"punctual/internal/pgtest"
 	"punctual/internal/privatepg"
 	"punctual/internal/process"
@@ -28,7 +29,8 @@ type besieged struct {
 
 	mu      sync.Mutex
 	members []*member
-	counts  map[string]int // how often each fault was done
+	counts  map[string]int        // how often each fault was done
+	dated   map[string]*uuid.UUID // by job and key, the run of the last write; nil: a later write had no answer
 	frozen  []Span
 	nobody  []Span            // when no replica or no database was up
 	faults  map[string][]Span // when each other fault was going on
@@ -36,7 +38,10 @@ type besieged struct {
 
 func newBesieged(t *testing.T, dsn string) *besieged {
 	t.Helper()
-	return &besieged{t: t, dsn: dsn, witness: newWitness(t), counts: map[string]int{}, faults: map[string][]Span{}}
+	return &besieged{
+		t: t, dsn: dsn, witness: newWitness(t), counts: map[string]int{}, faults: map[string][]Span{},
+		dated: map[string]*uuid.UUID{},
+	}
 }
 
 // member is a place in the fleet: it has one replica after the other, and a way to the database.
@@ -250,7 +255,7 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 		return err == nil
 	}
 	var found list
-	switch n := rng.IntN(11); {
+	switch n := rng.IntN(13); {
 	case n < 5:
 		if call("POST", path+"/trigger", nil, nil) {
 			b.note("trigger")
@@ -278,9 +283,35 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 			map[string]any{"from": now.Add(-15 * time.Second).Format(time.RFC3339), "to": now.Format(time.RFC3339)}, nil) {
 			b.note("backfill")
 		}
+	case n < 12:
+		b.date(rng, api, path)
 	default:
 		if call("PATCH", path, map[string]any{"description": fmt.Sprint("edited at ", time.Now())}, nil) {
 			b.note("edit")
+		}
+	}
+}
+
+// date writes a dated run, or moves one that is pending under its key.
+func (b *besieged) date(rng *rand.Rand, api *client.Client, path string) {
+	key := fmt.Sprint("key/", rng.IntN(3))
+	var out struct{ Run uuid.UUID }
+	_, err := api.Do(b.t.Context(), "POST", path+"/trigger", map[string]any{
+		"key": key, "delay": fmt.Sprintf("%dms", rng.IntN(4000)), "on_conflict": "replace",
+	}, &out)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.counts["dated run"]++
+	if b.dated[path+" "+key] = nil; err == nil {
+		b.dated[path+" "+key] = &out.Run
+	}
+}
+
+// checkDated checks that the last run that was written under each key was claimed. It may have ended in any way.
+func (b *besieged) checkDated(f Facts) {
+	for key, run := range b.dated {
+		if run != nil && !slices.ContainsFunc(f.Runs, func(r Run) bool { return r.ID == *run }) {
+			b.t.Errorf("%s: the dated run %s is lost", key, run)
 		}
 	}
 }

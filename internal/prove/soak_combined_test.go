@@ -82,6 +82,7 @@ func TestSoakAClockThatIsSteppedBehindPgBouncer(t *testing.T) {
 	}, func() { clock.Step(0) })
 	verify(t, f, Conditions{ClockSteps: true})
 	t.Logf("%d steps of the clock", steps)
+	b.checkDated(f)
 	b.report(f)
 	stop(t, b.live()...)
 }
@@ -100,6 +101,7 @@ func TestSoakAFailoverWhileCallersMeddle(t *testing.T) {
 			failOver(t, primary, standby)
 		}, func() {})
 	verify(t, f, Conditions{})
+	b.checkDated(f)
 	b.report(f)
 	stop(t, b.live()...)
 }

@@ -85,6 +85,7 @@ func TestSoakUnderANemesis(t *testing.T) {
 
 	f := atRest(t, b.dsn, b.witness).and(target.requests())
 	verify(t, f, Conditions{Frozen: b.frozen})
+	b.checkDated(f)
 	b.report(f)
 	proven(t, b.dsn)
 	stop(t, b.live()...)

@@ -102,6 +102,7 @@ type Assignment struct {
 	ScheduledFor time.Time
 	DueAt        time.Time
 	Late         bool
+	ExpiresAfter time.Duration     // replaces the job's expires_after when not 0
 	Attempt      int               // number of this attempt, from 1
 	Fence        int64             // fencing token of this attempt
 	Body         []byte            // replaces the job's body when not nil
@@ -120,12 +121,17 @@ type Assignment struct {
 // late. It does not apply to a replay: somebody asked for it knowing its age, and its run has left the dead-letter
 // list, so nothing would be left of a replay that expires. It does not apply to a backfill either, for the same reason.
 func (a Assignment) Expired(at time.Time) bool {
-	return a.Expires() && a.Job.expired(a.DueAt, at)
+	expiry, expires := a.Expiry()
+	return expires && at.After(expiry)
 }
 
-// Expires reports whether the run is useless after a time.
-func (a Assignment) Expires() bool {
-	return a.Trigger != TriggerReplay && a.Trigger != TriggerBackfill && !a.Job.ExpiresAfter.IsZero()
+// Expiry returns the last instant at which an attempt of the run may start, and whether there is one.
+func (a Assignment) Expiry() (at time.Time, expires bool) {
+	after, expires := a.ExpiresAfter, true
+	if after == 0 {
+		after, expires = a.Job.ExpiresAfter.Value(), !a.Job.ExpiresAfter.IsZero()
+	}
+	return a.DueAt.Add(after), expires && a.Trigger != TriggerReplay && a.Trigger != TriggerBackfill
 }
 
 // TurnsLate reports whether a run whose first request goes out now is late, whatever it waited for. Replays and

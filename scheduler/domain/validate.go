@@ -220,6 +220,13 @@ func (s Schedule) kindsSet() []string {
 	return kinds
 }
 
+// ValidateDuration returns what is wrong with a duration that must lie within bounds, if it is there.
+func ValidateDuration(field string, d Duration, shortest, longest time.Duration) []Problem {
+	var c checker
+	c.duration(field, d, shortest, longest)
+	return c.problems
+}
+
 func (c *checker) duration(field string, d Duration, shortest, longest time.Duration) {
 	switch {
 	case d.IsZero():

@@ -114,11 +114,16 @@ func (b *Builder) once(job uuid.UUID, at time.Time) {
 		return
 	}
 	b.jobs++
-	b.slots[step]++
+	b.AddRuns(job, step, 1)
+}
+
+// AddRuns counts n runs of a job that are due in a step of the window, with no jitter.
+func (b *Builder) AddRuns(job uuid.UUID, step int, n int64) {
+	b.slots[step] += n
 	for _, row := range b.starts {
-		row[step] += unit
+		row[step] += n * unit
 	}
-	b.busy[step].add(1, unit, job)
+	b.busy[step].add(1, n*unit, job)
 }
 
 // settle counts the slots of all groups, and forgets the groups.

@@ -53,8 +53,8 @@ func (s *Claims) onConn(ctx context.Context, work func(conn *pgx.Conn) error) er
 	return err
 }
 
-// selectNextDue finds the next due time of each kind of work, in that kind's queues: slots ($1), runs in ready ($2) and
-// ordered runs ($4). It also reports whether there are late slots ($3). With $5 it ignores what is due already.
+// selectNextDue finds the next due time of each kind of work, in that kind's queues: slots ($1), runs that wait ($2)
+// and ordered runs ($4). It also reports whether there are late slots ($3). With $5 it ignores what is due already.
 const selectNextDue = `
 SELECT now(),
     (SELECT min(n.due) FROM unnest((SELECT $1::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
@@ -63,7 +63,7 @@ SELECT now(),
           AND next_run_at > now() - CASE WHEN $5 THEN interval '0' ELSE interval '5 s' END
         ORDER BY next_run_at LIMIT 1) n),
     (SELECT min(n.due) FROM unnest((SELECT $2::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
-        SELECT due_at AS due FROM punctual.ready
+        SELECT due_at AS due FROM punctual.waiting
         WHERE lane = (q * 4 + p)::smallint AND due_at > CASE WHEN $5 THEN now() ELSE '-infinity' END
         ORDER BY due_at LIMIT 1) n),
     (SELECT min(n.due) FROM unnest((SELECT $4::smallint[])) q CROSS JOIN LATERAL (

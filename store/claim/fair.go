@@ -75,16 +75,16 @@ WITH RECURSIVE lanes AS (
     FROM unnest((SELECT $1::smallint[])) AS q(queue) CROSS JOIN generate_series($2::int, $3::int) AS priority),
 present AS (
     SELECT l.queue, l.lane, f.tenant FROM lanes l CROSS JOIN LATERAL (
-        SELECT tenant FROM punctual.ready WHERE lane = l.lane
+        SELECT tenant FROM punctual.waiting WHERE lane = l.lane
         ORDER BY tenant DESC, due_at DESC LIMIT 1) f
     UNION ALL
     SELECT p.queue, p.lane, f.tenant FROM present p CROSS JOIN LATERAL (
-        SELECT tenant FROM punctual.ready WHERE lane = p.lane AND tenant < p.tenant
+        SELECT tenant FROM punctual.waiting WHERE lane = p.lane AND tenant < p.tenant
         ORDER BY tenant DESC, due_at DESC LIMIT 1) f)
 SELECT p.queue, p.tenant, t.weight, min(d.due)
 FROM present p
 CROSS JOIN LATERAL (
-    SELECT due_at AS due FROM punctual.ready
+    SELECT due_at AS due FROM punctual.waiting
     WHERE lane = p.lane AND tenant = p.tenant
       AND due_at > coalesce(now() - (SELECT $4::interval), '-infinity')
       AND due_at <= now() - (SELECT $5::interval)

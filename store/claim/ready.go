@@ -11,10 +11,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
+	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/freeze"
 	"punctual/store/pg"
@@ -27,7 +29,7 @@ import (
 const readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt,
        d.headers, d.body, d.webhook_id,
-       coalesce(d.idempotency_key, ''),
+       coalesce(d.idempotency_key, ''), coalesce(d.expires_after, '0'),
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
        CASE WHEN r.status = 'running' THEN (
            SELECT count(*)
@@ -70,6 +72,7 @@ type readyClaim struct {
 	more      bool // there may be more overdue attempts
 	following Following
 	wary      bool
+	dated     dated
 	busy      lockedRows // rows that others have locked: of runs, and of jobs (in jobs or notified)
 	conn      *pgx.Conn
 	now       time.Time
@@ -77,6 +80,7 @@ type readyClaim struct {
 	ids       []uuid.UUID                // runs of the locked rows of ready, but for those of frozen tenants
 	held      map[uuid.UUID]*domain.Held // why a run was held back, by run
 	tenants   map[uuid.UUID]int32        // by run
+	lanes     map[uuid.UUID]int16        // by run
 	gatable   []uuid.UUID                // the jobs of the runs
 	waiting   []waitingRun               // the runs that can still be sent
 	found     definitions.Found
@@ -117,7 +121,14 @@ type waitingRun struct {
 
 // ClaimReady implements scheduler.Store.
 func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (domain.Batch, error) {
-	c, err := s.claimReady(pg.Runs.In(ctx), readyClaim{claim: claim})
+	ctx = pg.Runs.In(ctx)
+	c, err := s.claimReady(ctx, readyClaim{claim: claim})
+	if days.IsMissing(err) { // of the day on which a dated run was due long ago
+		if err := s.days.EnsureFor(ctx, pg.Column(slices.Collect(maps.Keys(c.dated.at)), domain.IDTime)); err != nil {
+			return domain.Batch{}, err
+		}
+		c, err = s.claimReady(ctx, readyClaim{claim: claim})
+	}
 	if err != nil {
 		return domain.Batch{}, fmt.Errorf("claiming ready runs: %w", err)
 	}
@@ -132,8 +143,9 @@ func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim,
 	}
 	err = s.wary.ready.try(func(wary bool) error {
 		c = what
-		c.claims, c.following, c.wary, c.busy = s, following, wary, lockedRows{}
+		c.claims, c.following, c.wary, c.busy, c.dated = s, following, wary, lockedRows{}, newDated()
 		c.tenants, c.held, c.stays = map[uuid.UUID]int32{}, map[uuid.UUID]*domain.Held{}, map[uuid.UUID]bool{}
+		c.lanes = map[uuid.UUID]int16{}
 		return s.onConn(ctx, func(conn *pgx.Conn) error {
 			c.conn = conn
 			c.claim.Grant.Reset()
@@ -164,9 +176,14 @@ func (c *readyClaim) lock(ctx context.Context) error {
 			var lane int16
 			var by *string
 			var since, until *time.Time
-			if err := rows.Scan(&run, &job, &tenant, &lane, &by, &since, &until, &c.now); err != nil {
+			var at pgtype.TID
+			if err := rows.Scan(&run, &job, &tenant, &lane, &by, &since, &until, &at, &c.now); err != nil {
 				return err
 			}
+			if at.Valid {
+				c.dated.at[run] = at
+			}
+			c.lanes[run] = lane
 			places = append(places, place{lane / 4, tenant})
 			c.locked = append(c.locked, readyRow{run, job, tenant})
 			if since != nil && until != nil {
@@ -221,6 +238,9 @@ func (c *readyClaim) selection() (sql string, arguments []any) {
 
 // readFacts reads the runs, their jobs and their gates, in statements after the one that took the locks.
 func (c *readyClaim) readFacts(ctx context.Context) error {
+	if err := c.enterDated(ctx); err != nil {
+		return err
+	}
 	var b pgx.Batch
 	c.gates = map[uuid.UUID]Gate{}
 	queueGatesOfAny(&b, c.gatable, c.gates)
@@ -234,7 +254,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var webhookID *uuid.UUID
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
-				&headers, &w.Body, &webhookID, &w.IdempotencyKey,
+				&headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.ExpiresAfter,
 				&w.overdue, &w.Fence, &w.started, &w.losses, &w.deleted,
 			}, w.kept.Into()...)...); err != nil {
 				return err
@@ -294,7 +314,7 @@ func (c *readyClaim) decide() {
 		}
 	}
 	for _, id := range c.ids {
-		if !c.stays[id] {
+		if !c.stays[id] && (!c.dated.entered[id] || !slices.Contains(c.start, id)) {
 			c.leave = append(c.leave, id)
 		}
 	}
@@ -317,6 +337,8 @@ func (c *readyClaim) settle(w waitingRun) {
 	switch holders := g.Holders(); {
 	case w.Gated && g.busy, !there && job.ConcurrencyPolicy != domain.PolicyAllow: // or mendGates has just made it
 		c.putOff(w.RunID, gateRetry)
+		return
+	case c.dated.missed(&w, job, c.now):
 		return
 	case w.policy != "":
 		if !c.admit(w, &g) {
@@ -359,12 +381,16 @@ func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration) {
 func (c *readyClaim) write(ctx context.Context) error {
 	lease := &domain.Lease{ID: cmp.Or(c.claim.Lease, uuid.New()), Work: c.claim.Work, ClaimedAt: c.now}
 	fences := make(map[uuid.UUID]int64, len(c.start))
+	if err := c.dated.keep(ctx, c.conn, c.start); err != nil {
+		return err
+	}
 	if len(c.cancel) > 0 {
 		if _, err := CancelRuns(ctx, c.conn, c.cancel, domain.ReasonJobDeleted); err != nil {
 			return err
 		}
 	}
 	var b pgx.Batch
+	c.dated.write(&b, c.following)
 	if err := c.overlaps.write(ctx, c.conn, &b); err != nil {
 		return err
 	}
@@ -394,7 +420,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	failpoint.At(failpoint.ReadyCommitted)
 	c.claims.db.Ask(c.following.Asks()...)
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, fences, lease)
-	c.batch.Settled = len(c.leave) + len(c.park) + len(c.overlaps.behind)
+	c.batch.Settled = len(c.dated.at) + len(c.leave) + len(c.park) + len(c.overlaps.behind)
 	c.claims.Ended(c.ended, written)
 	return nil
 }

@@ -71,21 +71,24 @@ FROM (
     ORDER BY next_run_at LIMIT $2
     FOR NO KEY UPDATE SKIP LOCKED) s`
 
-// lockReadyReplacing locks the due runs in ready of some jobs.
+// lockReadyReplacing locks the due runs of some jobs that wait: those in ready, and dated ones. Dated ones come with
+// their addresses, as in lockSlots.
 const lockReadyReplacing = `
-SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, now()
-FROM punctual.ready
+SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
+       CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated, now()
+FROM punctual.waiting
 WHERE job_id = ANY($1::uuid[]) AND lane >= 0 AND due_at <= now()
 ORDER BY due_at, run_id LIMIT $2
 FOR UPDATE SKIP LOCKED`
 
-// lockReady and lockReadyOfTenants lock runs that wait in ready.
+// lockReady and lockReadyOfTenants lock runs that wait, likewise.
 var lockReady = `
 SELECT s.*, now()
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
 CROSS JOIN LATERAL (` + byPriority(`
-        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
-        FROM punctual.ready
+        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
+               CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated
+        FROM punctual.waiting
         WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4%s)::smallint
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
@@ -96,8 +99,9 @@ var lockReadyOfTenants = `
 SELECT s.*, now()
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
 CROSS JOIN LATERAL (` + byPriority(`
-        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
-        FROM punctual.ready
+        SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
+               CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated
+        FROM punctual.waiting
         WHERE tenant = q.tenant AND lane = (q.queue * 4%s)::smallint
           AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
           AND due_at <= now() - (SELECT $4::interval)
@@ -110,7 +114,7 @@ const lockOrdered = `
 SELECT s.*, now()
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[])) AS q(queue, slots)
 CROSS JOIN LATERAL (
-    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, NULL::tid
     FROM punctual.ready
     WHERE tenant <> ALL((SELECT $5::int[])::int[]) AND lane = (q.queue * 4 + 3)::smallint
       AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
@@ -121,7 +125,7 @@ const lockOrderedOfTenants = `
 SELECT s.*, now()
 FROM unnest((SELECT $1::smallint[]), (SELECT $2::int[]), (SELECT $5::int[])) AS q(queue, slots, tenant)
 CROSS JOIN LATERAL (
-    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until
+    SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, NULL::tid
     FROM punctual.ready
     WHERE tenant = q.tenant AND lane = (q.queue * 4 + 3)::smallint
       AND due_at > coalesce(now() - (SELECT $3::interval), '-infinity')
@@ -130,7 +134,7 @@ CROSS JOIN LATERAL (
 
 // lockHeld locks runs that wait for one host, the longest unsent first, but for those of some jobs.
 const lockHeld = `
-SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, now()
+SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until, NULL::tid, now()
 FROM punctual.ready
 WHERE tenant = $1 AND held_by = $2 AND lane = ANY($3::smallint[]) AND job_id <> ALL($4::uuid[])
 ORDER BY held_since, run_id LIMIT $5

@@ -19,7 +19,7 @@ const BeatSoon = `interval '2 s'`
 // no others.
 const selectSilent = `
 SELECT s.*, now() FROM punctual.queues q CROSS JOIN LATERAL (
-    SELECT y.run_id, y.job_id, y.tenant, y.lane, y.held_by, y.held_since, y.held_until FROM punctual.ready y
+    SELECT y.run_id, y.job_id, y.tenant, y.lane, y.held_by, y.held_since, y.held_until, NULL::tid FROM punctual.ready y
     WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now()
       AND NOT EXISTS (SELECT FROM punctual.tenants t WHERE t.id = y.tenant AND t.frozen_at IS NOT NULL)
     ORDER BY y.due_at LIMIT $1 FOR UPDATE OF y SKIP LOCKED) s LIMIT $1`

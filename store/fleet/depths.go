@@ -36,7 +36,7 @@ type HeldBack struct {
 // The work of a queue q that is due by now, and the runs in it that are due later.
 const (
 	dueSlots  = `punctual.schedules s WHERE s.enabled AND s.lane = l.lane AND of(s) AND s.next_run_at <= now()`
-	dueRuns   = `punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now()`
+	dueRuns   = `punctual.waiting s WHERE s.lane = l.lane AND of(s) AND s.due_at <= now()`
 	laterRuns = `punctual.ready s WHERE s.lane = l.lane AND of(s) AND s.due_at > now() AND s.held_by IS NULL`
 )
 

@@ -220,7 +220,31 @@ func (e *explaining) explain(ctx context.Context) error {
 		e.noSlot(version, ok)
 	}
 	e.Text += e.backfill
-	return nil
+	return e.findDated(ctx)
+}
+
+// findDated adds a sentence about a dated run of the job that is, or was, due within a minute of the instant.
+func (e *explaining) findDated(ctx context.Context) error {
+	from, to := domain.FirstRunID(e.At.Add(-time.Minute)), domain.FirstRunID(e.At.Add(time.Minute))
+	rows := pg.Query(ctx, e.q, `
+		SELECT d.key, d.run_id, d.due_at, CASE WHEN d.lane < 0 THEN 'aside' WHEN d.due_at <= now() THEN 'due' ELSE '' END
+		FROM punctual.dated d
+		WHERE d.job_id = $1 AND d.run_id >= $2 AND d.run_id < $3
+		UNION ALL
+		SELECT o.key, r.id, r.due_at, r.status
+		FROM punctual.runs r
+		JOIN punctual.run_data o ON o.run_id = r.id AND o.run_id >= $2 AND o.run_id < $3
+		WHERE r.job_id = $1 AND r.id >= $2 AND r.id < $3 AND o.key IS NOT NULL
+		ORDER BY 2
+		LIMIT 1`, e.job, from, to)
+	var key, state string
+	var run uuid.UUID
+	var due time.Time
+	_, err := pgx.ForEachRow(rows, []any{&key, &run, &due, &state}, func() error {
+		e.Text += " " + e.dated(key, run, due, state)
+		return nil
+	})
+	return pg.Wrap("looking for dated runs", err)
 }
 
 // pauseAt returns the pause in force at an instant. It spans the paused versions around that instant.

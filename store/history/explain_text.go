@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -237,6 +239,20 @@ func (e *explaining) noSlot(version domain.Version, exists bool) {
 		e.say(OutcomeNoSlot, "There is no slot at that instant under version %d (%s)%s.",
 			version.Number, describe(version.Schedule), e.nearest())
 	}
+}
+
+// dated says what has become of a dated run.
+func (e *explaining) dated(key string, run uuid.UUID, due time.Time, state string) string {
+	text := fmt.Sprintf("A dated run with the key %.80q ", key)
+	switch state {
+	case "":
+		return text + "is due at " + pg.Stamp(due) + e.unlessFrozen() + "."
+	case "due":
+		return text + "has been due since " + pg.Stamp(due) + e.waitsFor(" and is about to be claimed") + "."
+	case "aside":
+		return text + "was due at " + pg.Stamp(due) + " and is set aside until the job is resumed."
+	}
+	return fmt.Sprintf("%swas due at %s: its run %s is %s.", text, pg.Stamp(due), run, state)
 }
 
 // forgotten reports whether the version in force at the instant has been removed: the version numbers have a gap there.

@@ -39,8 +39,17 @@ WHERE s.enabled AND s.scheduled_for < $1`
 const selectForecastOfTenant = selectForecast + ` AND s.tenant = $2
   AND s.lane = ANY (ARRAY(SELECT (q.id * 4 + p)::smallint FROM punctual.queues q, generate_series(0, 3) p))`
 
-// Forecast counts the slots of all enabled jobs of a tenant, or of pg.Everybody, in a window. It reads each job once,
-// while Postgres sends the jobs, and keeps none of them.
+// selectForecastOfDated counts the dated runs of each job and step, of a tenant or of pg.Everybody.
+const selectForecastOfDated = `
+SELECT d.job_id, floor(extract(epoch FROM d.due_at - $3) / extract(epoch FROM $4::interval))::int AS step, count(*)
+FROM punctual.dated d
+JOIN punctual.jobs j ON j.id = d.job_id AND j.state = 'active'
+WHERE d.due_at >= $3 AND d.due_at < $1 AND ($2 = 0 OR d.tenant = $2)
+  AND d.lane = ANY (ARRAY(SELECT (q.id * 4 + p)::smallint FROM punctual.queues q, generate_series(0, 3) p))
+GROUP BY 1, 2`
+
+// Forecast counts the slots and the dated runs of all enabled jobs of a tenant, or of pg.Everybody, in a window. It
+// reads each job once, while Postgres sends the jobs, and keeps none of them.
 func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f Forecast, err error) {
 	r := forecasting{jobs: s, builder: forecast.New(w, ctx.Err), plans: map[string]*forecast.Plan{}}
 	err = s.db.ReadOnly(ctx, tenant, func(tx pgx.Tx) error {
@@ -51,8 +60,18 @@ func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f
 		if tenant != pg.Everybody {
 			sql, args = selectForecastOfTenant, append(args, tenant)
 		}
-		rows := pg.Query(ctx, tx, sql, args...)
-		return r.read(rows)
+		if err := r.read(pg.Query(ctx, tx, sql, args...)); err != nil {
+			return err
+		}
+		var id uuid.UUID
+		var step int
+		var n int64
+		rows := pg.Query(ctx, tx, selectForecastOfDated, w.To, tenant, w.From, w.Step)
+		_, err := pgx.ForEachRow(rows, []any{&id, &step, &n}, func() error {
+			r.builder.AddRuns(id, step, n)
+			return nil
+		})
+		return err
 	})
 	if err != nil {
 		return Forecast{}, fmt.Errorf("reading the schedules: %w", err)

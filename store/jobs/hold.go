@@ -42,6 +42,7 @@ type held struct {
 	*jobRow
 	before jobShot       // the job as it was when it was locked
 	paused *time.Time    // since when it was paused then
+	wasIn  int16         // its lane then
 	passed swallowed     // slots that became a skip because they passed while it was paused
 	job    *domain.Job   // nil if this binary cannot compile the definition; then none of its slots is settled
 	hidden secrets.OfJob // of a new definition, to be written with it
@@ -93,7 +94,7 @@ func (s *Jobs) hold(
 	}
 	var over []*held
 	for _, h := range jobs {
-		h.job, h.before, h.paused = s.compiled(h.jobRow), h.shot(), h.PausedAt
+		h.job, h.before, h.paused, h.wasIn = s.compiled(h.jobRow), h.shot(), h.PausedAt, h.lane
 		if h.pauseOver(f.now) {
 			over = append(over, h)
 		}
@@ -204,6 +205,7 @@ func (h *held) enter(ctx context.Context, state domain.JobState, now time.Time) 
 type saves struct {
 	pgx.Batch
 	places  []claim.Place
+	moved   []uuid.UUID // jobs whose dated runs do not fit them any more
 	audited audit.Rows
 	wakes   bool // a job is due at once or very soon
 	asks    bool // a pause ends very soon
@@ -233,6 +235,9 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 		VALUES ($1, $2, $3, $4, $5::json, $6)`,
 		h.ID, h.Version, now, string(h.State), h.definition, pg.OrNull(note))
 	b.places = append(b.places, h.place())
+	if h.State == domain.JobDeleted || h.State != domain.JobPaused && h.paused != nil || h.lane != h.wasIn {
+		b.moved = append(b.moved, h.ID)
+	}
 	h.hidden.Queue(&b.Batch)
 	switch {
 	case h.gate == opens:
@@ -269,6 +274,10 @@ func (b *saves) send(ctx context.Context, tx *pg.Tx) error {
 		tx.Ask(ChorePauses)
 	}
 	claim.QueuePlaces(&b.Batch, b.places...)
+	if len(b.moved) > 0 {
+		queueDatedWork(&b.Batch, b.moved)
+		tx.Ask(ChoreDated)
+	}
 	b.audited.Queue(ctx, &b.Batch)
 	err := tx.SendBatch(ctx, &b.Batch).Close()
 	if isNameTaken(err) {

@@ -102,6 +102,7 @@ func queueResumed(b *pgx.Batch, jobs []*held) {
 		JOIN punctual.job_versions p ON p.job_id = u.job_id AND p.version = u.version - 1`,
 		ids, versions, states, from, endNote)
 	claim.QueuePlaces(b, pg.Column(jobs, (*held).place)...)
+	queueDatedWork(b, ids)
 }
 
 const (

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -45,8 +44,8 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (r
 		if err != nil {
 			return err
 		}
-		if allowed := job.Definition.SubmittersMayTrigger; r.Submitter && (allowed == nil || !*allowed) {
-			return fmt.Errorf("job %q: %w", job.Definition.Name, ErrNotForSubmitters)
+		if err := job.mayTrigger(r); err != nil {
+			return err
 		}
 		m := manualRun{id: domain.NewRunID(now), scheduledFor: now, TriggerRequest: r}
 		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
@@ -56,6 +55,13 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (r
 		return err
 	})
 	return run, err
+}
+
+func (j *jobRow) mayTrigger(r TriggerRequest) error {
+	if allowed := j.Definition.SubmittersMayTrigger; r.Submitter && (allowed == nil || !*allowed) {
+		return fmt.Errorf("job %q: %w", j.Definition.Name, ErrNotForSubmitters)
+	}
+	return nil
 }
 
 // lockToTrigger finds a job and keeps it from being deleted until the run is written. It does not lock the job's
@@ -124,12 +130,8 @@ func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manual
 	}
 	if r.Body != nil || r.Headers != nil || r.webhookID != nil {
 		e.Sends = &claim.Sends{WebhookID: r.webhookID, Key: r.key, Body: r.Body}
-		if r.Headers != nil {
-			text, err := json.Marshal(r.Headers)
-			if err != nil {
-				return fmt.Errorf("encoding headers: %w", err)
-			}
-			e.Sends.Headers = text
+		if e.Sends.Headers, err = encodeHeaders(r.Headers); err != nil {
+			return err
 		}
 	}
 	var b pgx.Batch

@@ -21,7 +21,7 @@ const mostJobs = 1000
 // Overdue is the work of a tenant that should have begun.
 type Overdue struct {
 	Slots  int        `json:"slots" maximum:"10000" doc:"Slots that have been due for more than 10 s and are not claimed. 10000: 10,000 or more." example:"12"`
-	Runs   int        `json:"runs" maximum:"10000" doc:"Runs that have waited for more than 10 s since they were due: retries, manual runs, and runs that wait for their host. Backfills, replays and runs that wait for another run of their job are left out, because they wait by design. 10000: 10,000 or more." example:"3"`
+	Runs   int        `json:"runs" maximum:"10000" doc:"Runs that have waited for more than 10 s since they were due: retries, manual and dated runs, and runs that wait for their host. Backfills, replays and runs that wait for another run of their job are left out, because they wait by design. 10000: 10,000 or more." example:"3"`
 	Jobs   int        `json:"jobs" maximum:"1000" doc:"Of how many jobs these slots and runs are. 1000: 1,000 or more." example:"2"`
 	Oldest *OldestDue `json:"oldest" doc:"The slot or run that has been due for longest. Null: nothing is overdue."`
 }
@@ -31,7 +31,7 @@ type OldestDue struct {
 	DueAt time.Time  `json:"due_at" doc:"When it was due."`
 	JobID uuid.UUID  `json:"job_id" format:"uuid" doc:"Its job." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	Job   string     `json:"job" doc:"The job's name." example:"daily-invoice-gen"`
-	Run   *uuid.UUID `json:"run" format:"uuid" nullable:"true" doc:"The run. Null: it is a slot, which has no run yet."`
+	Run   *uuid.UUID `json:"run" format:"uuid" nullable:"true" doc:"The run. Null: it is a slot or a dated run, which has no run yet."`
 }
 
 // The sources of overdue work, each read by the index of the claims or of the breakers: due slots, due runs and runs
@@ -49,8 +49,8 @@ WITH lanes AS MATERIALIZED (
         ORDER BY s.next_run_at LIMIT @l) r`
 	overdueRuns = `
     SELECT r.* FROM lanes l CROSS JOIN LATERAL (
-        SELECT y.job_id, y.run_id, y.due_at AS due
-        FROM punctual.ready y
+        SELECT y.job_id, CASE WHEN y.tableoid = 'punctual.ready'::regclass THEN y.run_id END AS run_id, y.due_at AS due
+        FROM punctual.waiting y
         WHERE y.lane = l.lane AND y.tenant = $1 AND y.due_at < now() - @p AND y.held_by IS NULL
         ORDER BY y.due_at LIMIT @l) r`
 	heldRuns = `

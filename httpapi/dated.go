@@ -1,0 +1,182 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
+	"punctual/scheduler/domain"
+	"punctual/store"
+	"punctual/store/jobs"
+	"punctual/store/runs"
+)
+
+// Dated says what a request for a dated run did.
+type Dated struct {
+	Key      string    `json:"key" doc:"The key of the dated run: the request's, or one that the server made." example:"order-42"`
+	Run      uuid.UUID `json:"run" format:"uuid" doc:"The id that the run will have. Another one when it is moved." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
+	DueAt    time.Time `json:"due_at" doc:"When it is due." example:"2026-12-01T16:00:00Z"`
+	Created  bool      `json:"created" doc:"false: a run with the key was pending." example:"true"`
+	Replaced bool      `json:"replaced" doc:"Whether that run was moved." example:"false"`
+}
+
+// Triggered describes the answer to a trigger: a Run or a Dated.
+type Triggered struct {
+	runs.Run
+	Key      string    `json:"key" doc:"Of a dated run only: its key, which is the request's or one that the server made." example:"order-42"`
+	Pending  uuid.UUID `json:"run" format:"uuid" doc:"Of a dated run only: the id that the run will have. Another one when it is moved."`
+	Created  bool      `json:"created" doc:"Of a dated run only. false: a run with the key was pending."`
+	Replaced bool      `json:"replaced" doc:"Of a dated run only: whether a pending run was moved."`
+}
+
+// TransformSchema says that an answer has some of the fields.
+func (Triggered) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Required = []string{"due_at"}
+	return s
+}
+
+// DatedRun is a dated run that is pending.
+type DatedRun struct {
+	Key          string           `json:"key" doc:"Unique among the job's pending dated runs." example:"order-42"`
+	Run          uuid.UUID        `json:"run" format:"uuid" doc:"The id that the run will have. Another one when it is moved." example:"019ada6b-9c80-7b21-8f6e-1d2c3b4a5968"`
+	DueAt        time.Time        `json:"due_at" doc:"When it is due." example:"2026-12-01T16:00:00Z"`
+	CreatedAt    time.Time        `json:"created_at" doc:"When the key was first written." example:"2026-12-01T15:00:00Z"`
+	LatestAt     *time.Time       `json:"latest_at" doc:"No replacement moves it beyond this instant. null: no such bound."`
+	Sequence     *int64           `json:"sequence" doc:"A replacement with a sequence needs a higher one. null: there is none." example:"7"`
+	ExpiresAfter *domain.Duration `json:"expires_after" nullable:"true" doc:"In place of the job's. null: the job's."`
+	TriggeredBy  string           `json:"triggered_by" doc:"Who wrote it last." example:"editor key shop (punctual_3fPq)"`
+}
+
+func showDated(d jobs.Dated) DatedRun {
+	shown := DatedRun{
+		Key: d.Key, Run: d.Run, DueAt: d.DueAt.UTC(), CreatedAt: d.CreatedAt.UTC(), Sequence: d.Sequence,
+		TriggeredBy: d.TriggeredBy,
+	}
+	if d.LatestAt != nil {
+		shown.LatestAt = new(d.LatestAt.UTC())
+	}
+	if d.ExpiresAfter != 0 {
+		shown.ExpiresAfter = new(domain.DurationOf(d.ExpiresAfter))
+	}
+	return shown
+}
+
+// TriggerBatchAnswer says what a batch of triggers did.
+type TriggerBatchAnswer struct {
+	Data []Dated `json:"data" doc:"One item for each item of the request, in its order."`
+}
+
+func datedPath(job, key string) string {
+	return "/v1/jobs/" + url.PathEscape(job) + "/dated/" + url.PathEscape(key)
+}
+
+func (s *server) datedRoutes() {
+	api.RegisterBody[TriggerBatchInput](s.api, huma.Operation{
+		OperationID: "trigger-batch", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger/batch", Tags: []string{tagJobs},
+		Summary: "Trigger a job up to 1,000 times", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBatchBody,
+		Description: "Writes dated runs in one transaction: all, or none. Errors give the index: body.items[3].delay. An item " +
+			"without at and delay is due now.",
+		Responses: api.Rendered[TriggerBatchAnswer](s.api, http.StatusAccepted),
+		Errors:    []int{409},
+	}, api.Required, s.triggerBatch)
+	api.Register(s.api, huma.Operation{
+		OperationID: "list-dated-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/dated", Tags: []string{tagJobs},
+		Summary: "List the dated runs of a job",
+		Description: "Those that are pending, the soonest first. A dated run leaves the list when it is claimed; then it is " +
+			"in the list of runs.",
+	}, s.listDated)
+	api.Register(s.api, huma.Operation{
+		OperationID: "get-dated-run", Method: http.MethodGet, Path: "/v1/jobs/{job}/dated/{key}", Tags: []string{tagJobs},
+		Summary:     "Get a dated run",
+		Description: "While it is pending. From its claim on, it is found as a run, by its id.",
+	}, s.getDated)
+	api.Register(s.api, huma.Operation{
+		OperationID: "cancel-dated-run", Method: http.MethodDelete, Path: "/v1/jobs/{job}/dated/{key}",
+		Tags: []string{tagJobs}, Summary: "Cancel a dated run",
+		Description: "While it is pending. After its claim the response is 404; then cancel the run by its id. The audit log " +
+			"keeps the cancel. A submitter may cancel only runs of jobs that submitters may trigger.",
+	}, s.cancelDated)
+}
+
+type triggerBatchInput struct {
+	JobRef
+	Idempotent
+	Request body.Body[TriggerBatchInput]
+}
+
+func (s *server) triggerBatch(ctx context.Context, tenant int32, in *triggerBatchInput) (*answered, error) {
+	items := in.Request.Value.Items
+	if err := in.Request.Check(in.Request.Value.validate()...); err != nil {
+		return nil, err
+	}
+	requests := make([]jobs.DateRequest, len(items))
+	for i, item := range items {
+		requests[i] = item.dateRequest(ctx)
+	}
+	by := under(in.Key, &in.Request)
+	out, _, err := once(ctx, s, tenant, by, http.StatusAccepted, func(w store.Writer) (TriggerBatchAnswer, error) {
+		written, err := w.TriggerBatch(ctx, in.Job, requests)
+		answer := TriggerBatchAnswer{Data: make([]Dated, len(written))}
+		for i, wrote := range written {
+			answer.Data[i] = Dated(wrote)
+		}
+		return answer, err
+	})
+	return out, err
+}
+
+type listDatedInput struct {
+	JobRef
+	From instantParam `query:"from" doc:"Only runs that are due at or after this instant." example:"2026-12-01T00:00:00Z"`
+	To   instantParam `query:"to" doc:"Only runs that are due before this instant." example:"2026-12-02T00:00:00Z"`
+	Paging
+}
+
+func (s *server) listDated(ctx context.Context, tenant int32, in *listDatedInput) (*answer[List[DatedRun]], error) {
+	found, next, err := s.Store.Jobs.ListDated(ctx, tenant, in.Job,
+		jobs.DatedRange{From: in.From.at, To: in.To.at, Page: in.page()})
+	if err == nil && len(found) == 0 && in.isID() { // none, or no such job?
+		_, err = s.Store.Jobs.GetJob(ctx, tenant, in.Job)
+	}
+	return listOf(found, next, err, showDated)
+}
+
+// DatedRef is the input of operations on one dated run.
+type DatedRef struct {
+	JobRef
+	DatedKey string `path:"key" doc:"Its key, percent-encoded: a slash is %2F." example:"order-42"`
+}
+
+// Exists returns ErrNotFound for a malformed id, name or key.
+func (d DatedRef) Exists() error {
+	if keyFault(d.DatedKey) != "" {
+		return store.ErrNotFound
+	}
+	return d.JobRef.Exists()
+}
+
+func (s *server) getDated(ctx context.Context, tenant int32, in *DatedRef) (*answer[DatedRun], error) {
+	found, err := s.Store.Jobs.GetDated(ctx, tenant, in.Job, in.DatedKey)
+	return show(showDated(found), err)
+}
+
+func (s *server) cancelDated(ctx context.Context, tenant int32, in *DatedRef) (*struct{}, error) {
+	if isSubmitter(ctx) {
+		job, err := s.Store.Jobs.GetJob(ctx, tenant, in.Job)
+		if err != nil {
+			return nil, err
+		}
+		if !or(job.Definition.SubmittersMayTrigger, false) {
+			return nil, fmt.Errorf("job %q: %w", job.Definition.Name, jobs.ErrNotForSubmitters)
+		}
+	}
+	_, err := s.Store.Jobs.CancelDated(ctx, tenant, in.Job, in.DatedKey)
+	return nil, err
+}

@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"punctual/httpapi/api"
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
+	"punctual/store/jobs"
+)
+
+// DatedInput is the part of a trigger that makes its run a dated one.
+type DatedInput struct {
+	At           domain.Instant   `json:"at,omitzero" doc:"When the run is due. At most a minute in the past. Absent: see delay." example:"2026-12-01T16:00:00Z"`
+	Delay        domain.Duration  `json:"delay,omitzero" doc:"How long from now it is due, in place of at: 0s to 8784h, which are 366 days. Absent: at; without at, now." example:"1h"`
+	Key          string           `json:"key,omitempty" minLength:"1" doc:"Your name for the run: 1 to 255 bytes without control characters. Among the job's pending runs there is one with it; from its claim on, the key is free. Absent: the server makes one." example:"order-42"`
+	OnConflict   jobs.KeyConflict `json:"on_conflict,omitempty" minLength:"1" enum:"keep,replace,error" default:"keep" doc:"The treatment of a pending run with the key. keep: it stays as it is, and the response shows it; replace: it gets the time, the body and all else of this request; error: the response is 409 with the code key_pending." example:"replace"`
+	NotAfter     domain.Duration  `json:"not_after,omitzero" doc:"How long after the key was first written the run is due at the latest, however often it is replaced: 1s to 8784h. Absent: it can be put off for ever." example:"5m"`
+	Sequence     *int64           `json:"sequence,omitempty" doc:"A replacement is left out if its sequence is not higher than that of the pending run. So requests may arrive in any order. Absent: it replaces any." example:"7"`
+	ExpiresAfter domain.Duration  `json:"expires_after,omitzero" doc:"As expires_after of a job, in its place for this run. Absent: the job's." example:"30m"`
+}
+
+// dated reports whether a field is set that makes the run a dated one.
+func (d DatedInput) dated() bool { return d != DatedInput{} }
+
+const (
+	maxKey   = 255 // bytes
+	maxAhead = 366 * 24 * time.Hour
+)
+
+// problems returns what is wrong with a trigger, by field.
+func (in TriggerInput) problems() []domain.Problem {
+	list := domain.ValidateRequest("", in.Headers, in.Body)
+	add := func(field, format string, args ...any) { list = append(list, domain.Blame(field, format, args...)) }
+	for _, p := range (domain.Schedule{At: in.At}).Validate() {
+		add("at", "%s", p.Message)
+	}
+	list = slices.Concat(list, domain.ValidateDuration("delay", in.Delay, 0, maxAhead),
+		domain.ValidateDuration("not_after", in.NotAfter, time.Second, maxAhead),
+		domain.ValidateDuration("expires_after", in.ExpiresAfter, time.Millisecond, maxAhead))
+	if !in.At.IsZero() && !in.Delay.IsZero() {
+		add("delay", "%q is set beside at %q; leave one of the two out", in.Delay, in.At)
+	}
+	if fault := keyFault(in.Key); in.Key != "" && fault != "" {
+		add("key", "%q %s", problem.Clip(in.Key), fault)
+	}
+	conflicts := []jobs.KeyConflict{jobs.KeyKeep, jobs.KeyReplace, jobs.KeyError}
+	if in.OnConflict != "" && !slices.Contains(conflicts, in.OnConflict) {
+		add("on_conflict", "%s", api.NotOneOf(string(in.OnConflict), conflicts))
+	}
+	if in.Key == "" {
+		const needed = "needs a key beside it, which names the run that it is about"
+		if in.OnConflict != "" {
+			add("on_conflict", "%q %s", in.OnConflict, needed)
+		}
+		if !in.NotAfter.IsZero() {
+			add("not_after", "%q %s", in.NotAfter, needed)
+		}
+		if in.Sequence != nil {
+			add("sequence", "%d %s", *in.Sequence, needed)
+		}
+	}
+	if in.NotAfter.Value() > 0 && in.NotAfter.Value() < in.Delay.Value() {
+		add("not_after", "%q is shorter than delay %q; write at least that, or leave it out", in.NotAfter, in.Delay)
+	}
+	return list
+}
+
+// keyFault says why a text is not the key of a dated run, in words that follow it; empty: it may be one. A path cannot
+// name . and .. as clients take them for steps of the path.
+func keyFault(key string) string {
+	switch {
+	case key == "":
+		return "is empty"
+	case len(key) > maxKey:
+		return fmt.Sprintf("has %d bytes; write at most %d", len(key), maxKey)
+	case !utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl):
+		return "has control characters; leave them out"
+	case key == "." || key == "..":
+		return "is a step of a path; write another one"
+	}
+	return ""
+}
+
+func (in TriggerInput) request(ctx context.Context) jobs.TriggerRequest {
+	return jobs.TriggerRequest{Body: in.Body, Headers: in.Headers, Submitter: isSubmitter(ctx)}
+}
+
+func (in TriggerInput) dateRequest(ctx context.Context) jobs.DateRequest {
+	return jobs.DateRequest{
+		TriggerRequest: in.request(ctx),
+		At:             orNil(in.At), MaxPast: time.Minute, Delay: in.Delay.Value(), Key: in.Key, OnConflict: in.OnConflict,
+		NotAfter: in.NotAfter.Value(), Sequence: in.Sequence, ExpiresAfter: in.ExpiresAfter.Value(),
+	}
+}
+
+// TriggerBatchInput is the body that triggers a job many times.
+type TriggerBatchInput struct {
+	Items []TriggerInput `json:"items" minItems:"1" maxItems:"1000" doc:"The runs. Their keys must differ."`
+}
+
+// validate returns what is wrong with the items.
+func (b TriggerBatchInput) validate() []problem.FieldError {
+	var errors []problem.FieldError
+	if len(b.Items) == 0 {
+		errors = append(errors, problem.At("body.items", "must hold 1 to 1000 runs"))
+	}
+	first := make(map[string]int, len(b.Items))
+	for i, item := range b.Items {
+		at := fmt.Sprintf("body.items[%d]", i)
+		errors = append(errors, api.Within(at, item.problems())...)
+		if other, ok := first[item.Key]; ok && item.Key != "" {
+			errors = append(errors, problem.Atf(at+".key", "%q is also the key of items[%d]", problem.Clip(item.Key), other))
+			continue
+		}
+		first[item.Key] = i
+	}
+	return errors
+}

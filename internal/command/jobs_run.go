@@ -1,0 +1,106 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"punctual/httpapi"
+	"punctual/httpapi/client"
+	"punctual/scheduler/domain"
+	"punctual/store/jobs"
+)
+
+type runJob struct {
+	oneJob
+	Body string `type:"path" placeholder:"FILE" help:"Body of this run's requests, in place of the job's; - reads standard input. JSON is sent as JSON, anything else as text."`
+
+	At           domain.Instant   `placeholder:"INSTANT" help:"When it is due, such as 2026-12-01T16:00:00Z. Default: now."`
+	Delay        domain.Duration  `aliases:"in" placeholder:"DURATION" help:"How long from now it is due, such as 1h, in place of --at. --in is the same."`
+	Key          string           `placeholder:"KEY" help:"Your name for the run while it is pending. The job has one pending run with it. Default: the server makes one."`
+	OnConflict   jobs.KeyConflict `placeholder:"WORD" help:"What becomes of a pending run with the key: keep, replace or error. Default: keep."`
+	NotAfter     domain.Duration  `placeholder:"DURATION" help:"How long replacements may put it off in all, since the key was first written. Default: for ever."`
+	Sequence     *int64           `placeholder:"N" help:"A replacement needs a higher one than the pending run has. Default: it replaces any."`
+	ExpiresAfter domain.Duration  `placeholder:"DURATION" help:"How long after it was due it may still start, in place of the job's expires_after."`
+}
+
+func (c *runJob) Run(ctx context.Context) error {
+	with := httpapi.TriggerInput{DatedInput: httpapi.DatedInput{
+		At: c.At, Delay: c.Delay, Key: c.Key, OnConflict: c.OnConflict, NotAfter: c.NotAfter, Sequence: c.Sequence,
+		ExpiresAfter: c.ExpiresAfter,
+	}}
+	if c.Body != "" {
+		text, err := read(c.Body)
+		if err != nil {
+			return fmt.Errorf("--body: %w", err)
+		}
+		with.Body = client.BodyOf(text)
+	}
+	return c.call(ctx, func(api *client.Client) error {
+		if with.DatedInput != (httpapi.DatedInput{}) {
+			return dateRun(ctx, api, c.Job, with)
+		}
+		run, err := api.TriggerJob(ctx, c.Job, with)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Println(run.ID)
+		return err
+	})
+}
+
+// dateRun writes a dated run. The id that it will have is the result.
+func dateRun(ctx context.Context, api *client.Client, job string, with httpapi.TriggerInput) error {
+	dated, err := api.TriggerJobAt(ctx, job, with)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Println(dated.Run); err != nil {
+		return err
+	}
+	became := "was pending and stays as it is"
+	switch {
+	case dated.Created:
+		became = "is pending"
+	case dated.Replaced:
+		became = "was pending and is replaced"
+	}
+	return note(fmt.Sprintf("the run with the key %s %s; it is due at %s", dated.Key, became, instant(&dated.DueAt)))
+}
+
+type datedRuns struct {
+	List   listDated   `cmd:"" default:"withargs" help:"List the pending runs of a job, the soonest first."`
+	Cancel cancelDated `cmd:"" help:"Cancel a pending run of a job."`
+}
+
+type listDated struct{ newestOfJob }
+
+func (c *listDated) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		list, err := api.DatedRuns(ctx, c.Job, c.query())
+		if err != nil {
+			return err
+		}
+		return printFirst(c.newest, "soonest", list, "DUE\tKEY\tSEQUENCE\tBY", func(d httpapi.DatedRun) []any {
+			sequence := "-"
+			if d.Sequence != nil {
+				sequence = strconv.FormatInt(*d.Sequence, 10)
+			}
+			return []any{instant(&d.DueAt), d.Key, sequence, d.TriggeredBy}
+		})
+	})
+}
+
+type cancelDated struct {
+	oneJob
+	Key string `arg:"" name:"key" help:"Key of the run."`
+}
+
+func (c *cancelDated) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		if err := api.CancelDated(ctx, c.Job, c.Key); err != nil {
+			return err
+		}
+		return note("the run with the key " + c.Key + " is cancelled")
+	})
+}

@@ -1,0 +1,157 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"punctual/scheduler/domain"
+	"punctual/store/pg"
+)
+
+// A dated run has a row in dated and none in runs. The claim that meets it when it is due takes it from there and makes
+// it a run, in its own transaction. From then on it is a run like any other, and the same claim decides about it. Only
+// if it does not start at once it gets a row in ready.
+
+// dated are the dated runs that a claim of ready runs has met.
+type dated struct {
+	at      map[uuid.UUID]pgtype.TID // addresses of their rows
+	entered map[uuid.UUID]bool       // those that are runs now, also in queues that this claim does not serve
+	late    []uuid.UUID              // runs later than their job's tolerance
+	over    []uuid.UUID              // runs that are too late
+	events  []RunEvent
+}
+
+func newDated() dated {
+	return dated{at: map[uuid.UUID]pgtype.TID{}, entered: map[uuid.UUID]bool{}}
+}
+
+// enterDated makes runs of dated rows, if their jobs are active. It finds the rows by their addresses. They send the
+// current version of their jobs. A run has data of its own only if its caller gave some: a key that the server made is
+// the run's first id.
+const enterDated = `
+WITH gone AS (
+    DELETE FROM punctual.dated d
+    USING punctual.jobs j
+    WHERE d.ctid = ANY($1::tid[]) AND j.id = d.job_id AND j.state = 'active'
+    RETURNING d.*, j.version, j.queue),
+u AS MATERIALIZED (
+    SELECT g.*, coalesce(s.lane, (SELECT punctual.lane_of(g.queue, v.definition) FROM punctual.job_versions v
+                                  WHERE v.job_id = g.job_id AND v.version = g.version)) AS place
+    FROM gone g
+    LEFT JOIN punctual.schedules s ON s.job_id = g.job_id),
+made AS (
+    INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger,
+                               triggered_by)
+    SELECT run_id, job_id, due_at, due_at, tenant, version, place, 'pending', 'manual', triggered_by
+    FROM u
+    ORDER BY run_id),
+sends AS (
+    INSERT INTO punctual.run_data (run_id, headers, body, key, expires_after)
+    SELECT run_id, headers, body, key, expires_after
+    FROM u
+    WHERE num_nonnulls(headers, body, expires_after) > 0 OR key !~ '^[0-9a-f-]{36}$')
+SELECT run_id, place FROM u`
+
+// keepDated gives those that do not start in this claim their rows in ready.
+const keepDated = `
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+SELECT id, job_id, due_at, tenant, lane
+FROM punctual.runs
+WHERE id = ANY($1::uuid[])`
+
+// setDatedAside puts dated rows of jobs that are not active out of the way of claims. The lock on the job keeps it from
+// being resumed meanwhile, which would look for rows to bring back.
+const setDatedAside = `
+WITH away AS MATERIALIZED (
+    SELECT j.id FROM punctual.jobs j WHERE j.id = ANY($2::uuid[]) AND j.state <> 'active'
+    ORDER BY j.id FOR SHARE SKIP LOCKED)
+UPDATE punctual.dated d SET lane = -32768
+FROM away
+WHERE d.ctid = ANY($1::tid[]) AND d.job_id = away.id`
+
+// enterDated makes runs of the dated runs that the claim has met. Those of paused and of deleted jobs it sets aside. A
+// run whose job has moved to another queue waits there.
+func (c *readyClaim) enterDated(ctx context.Context) error {
+	if len(c.dated.at) == 0 {
+		return nil
+	}
+	lanes := map[uuid.UUID]int16{}
+	addresses, met := make([]pgtype.TID, 0, len(c.dated.at)), c.ids[:0]
+	for _, id := range c.ids {
+		if at, is := c.dated.at[id]; is {
+			addresses = append(addresses, at)
+		}
+	}
+	rows, err := c.conn.Query(ctx, enterDated, addresses)
+	if err != nil {
+		return fmt.Errorf("entering dated runs: %w", err)
+	}
+	var id uuid.UUID
+	var lane int16
+	if _, err := pgx.ForEachRow(rows, []any{&id, &lane}, func() error { lanes[id] = lane; return nil }); err != nil {
+		return fmt.Errorf("entering dated runs: %w", err)
+	}
+	if len(lanes) < len(addresses) {
+		if err := pg.Exec(ctx, c.conn, setDatedAside, addresses, c.gatable); err != nil {
+			return fmt.Errorf("setting dated runs aside: %w", err)
+		}
+	}
+	for _, id := range c.ids {
+		lane, entered := lanes[id]
+		c.dated.entered[id] = entered
+		if _, is := c.dated.at[id]; !is || entered && lane/4 == c.lanes[id]/4 {
+			met = append(met, id)
+		}
+	}
+	c.ids = met
+	return nil
+}
+
+// missed reports whether a run that was dated is too late for its job. It notes what is late.
+func (d *dated) missed(w *waitingRun, job *domain.Job, now time.Time) bool {
+	if !d.entered[w.RunID] {
+		return false
+	}
+	late, missed := job.Overdue(w.DueAt, now)
+	switch {
+	case missed:
+		d.over, d.events = append(d.over, w.RunID), append(d.events, RunEvent{job, domain.EventMissed, w.RunID})
+	case late:
+		w.Late = true
+		d.late, d.events = append(d.late, w.RunID), append(d.events, RunEvent{job, domain.EventLate, w.RunID})
+	}
+	return missed
+}
+
+// keep gives rows in ready to those that are not among the runs that start.
+func (d *dated) keep(ctx context.Context, conn *pgx.Conn, start []uuid.UUID) error {
+	var kept []uuid.UUID
+	for id, entered := range d.entered {
+		if entered && !slices.Contains(start, id) {
+			kept = append(kept, id)
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return pg.Wrap("keeping dated runs", pg.Exec(ctx, conn, keepDated, kept))
+}
+
+// write queues what was decided about runs that are late or missed.
+func (d *dated) write(b *pgx.Batch, following Following) {
+	if len(d.events) == 0 {
+		return
+	}
+	b.Queue(`UPDATE punctual.runs SET late = true WHERE id = ANY($1::uuid[])`, d.late)
+	b.Queue(`
+		UPDATE punctual.runs
+		SET status = 'skipped', reason = 'missed', finished_at = greatest(now(), created_at)
+		WHERE id = ANY($1::uuid[])`, d.over)
+	following.QueueEvents(b, d.events)
+}

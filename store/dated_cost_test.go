@@ -1,0 +1,69 @@
+package store
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+)
+
+// blocks counts the blocks of tables and indexes that a connection has read, from memory or not.
+const blocks = `
+SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0)
+           + coalesce(toast_blks_hit + toast_blks_read + tidx_blks_hit + tidx_blks_read, 0))::bigint
+FROM pg_statio_user_tables WHERE schemaname = 'punctual'`
+
+// pend writes dated runs of a job, spread over some time from an instant.
+func (c claimer) pend(job string, n int, from, span time.Duration) {
+	c.exec(`
+		INSERT INTO punctual.dated (run_id, job_id, due_at, tenant, lane, key, body, triggered_by)
+		SELECT punctual.run_id_at(d.at), j.id, d.at, j.tenant, $5, md5(d.at::text), '{"order": 42}', 'key shop'
+		FROM punctual.jobs j, generate_series(1, $2) n,
+		     LATERAL (SELECT now() + $3::interval + n * $4::interval / $2 AS at) d
+		WHERE j.name = $1`, job, n, from, span, c.queue*4+1)
+}
+
+// A dated run costs at its claim the same number of blocks, within a tenth, however many others are pending. PENDING=…
+// sets how many these are.
+func TestAPendingDatedRunCostsOthersNothing(t *testing.T) {
+	pending := 50_000
+	if text := os.Getenv("PENDING"); text != "" {
+		pending, _ = strconv.Atoi(text)
+	}
+	c := openClaimer(t, pgtest.Clone(t))
+	c.create("job", never)
+	c.create("others", never)
+	// fires is how many blocks a claim of a hundred dated runs reads, with the finish of the runs before.
+	fires := func() (least int64) {
+		for range 5 {
+			c.pend("job", 100, -time.Second, 100*time.Millisecond)
+			read := func() int64 {
+				c.exec(`SELECT pg_stat_force_next_flush()`)
+				c.exec(`SELECT pg_stat_clear_snapshot()`)
+				return value[int64](c.crud, blocks)
+			}
+			before := read()
+			b := c.claimReady(100)
+			if after := read() - before; least == 0 || after < least {
+				least = after
+			}
+			if len(b.Runs) != 100 {
+				t.Fatalf("%d runs were claimed", len(b.Runs))
+			}
+			c.finishAll(b.Runs)
+		}
+		return least
+	}
+	fires() // until the indexes of runs have their height
+	fires()
+	alone := fires()
+	c.pend("others", pending, time.Hour, 30*24*time.Hour)
+	c.exec(`ANALYZE punctual.dated`)
+	among := fires()
+	t.Logf("a hundred runs: %d blocks alone, %d among %d", alone, among, pending)
+	if float64(among) > 1.1*float64(alone) {
+		t.Errorf("a hundred runs cost %d blocks alone, and %d among %d that are pending", alone, among, pending)
+	}
+}

@@ -1,0 +1,299 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
+	"punctual/store/audit"
+	"punctual/store/names"
+	"punctual/store/pg"
+)
+
+// Dated is a run that a caller wants at an instant, as long as no claim has taken it.
+type Dated struct {
+	Key          string
+	Run          uuid.UUID // the id that it will have, unless it is moved
+	DueAt        time.Time
+	CreatedAt    time.Time     // when the key was first written
+	LatestAt     *time.Time    // beyond which no replacement moves it; nil: no bound
+	Sequence     *int64        // a replacement needs a higher one, if both have one
+	ExpiresAfter time.Duration // in place of the job's; 0: the job's
+	TriggeredBy  string        // who wrote it last, in words
+	Aside        bool          // it is set aside, because a claim met it while its job was paused
+}
+
+// DateRequest is a run that a caller wants at an instant.
+type DateRequest struct {
+	TriggerRequest
+	At           *time.Time    // nil: Delay from now
+	MaxPast      time.Duration // how far back At may be; 0: at any distance
+	Delay        time.Duration
+	Key          string        // unique among the job's pending dated runs; empty: made here
+	OnConflict   KeyConflict   // what becomes of a pending one with the same key
+	NotAfter     time.Duration // how long replacements may put it off from its first write; 0: without bound
+	Sequence     *int64
+	ExpiresAfter time.Duration
+}
+
+// KeyConflict says what a dated run does with a pending one that has its key.
+type KeyConflict string
+
+// The choices of KeyConflict.
+const (
+	KeyKeep    KeyConflict = "keep"
+	KeyReplace KeyConflict = "replace"
+	KeyError   KeyConflict = "error"
+)
+
+// Written is what became of a DateRequest.
+type Written struct {
+	Key      string
+	Run      uuid.UUID
+	DueAt    time.Time
+	Created  bool // false: a run with the key was pending
+	Replaced bool // that run was moved
+}
+
+// TriggerAt makes a dated run of a job, whatever the job's schedule says. Until it is claimed it has no row in runs.
+// Its claim decides as for a slot, by the definition that the job has then. The errors are those of TriggerJob, but for
+// *ActiveRunError. An error of a field of the request is a domain.Problem or a *domain.Refusal. The Refusal's code is
+// key_pending if a run with the key is pending and OnConflict is KeyError.
+func (w Writer) TriggerAt(ctx context.Context, ref string, r DateRequest) (Written, error) {
+	out, err := w.date(ctx, ref, func(int) string { return "" }, r)
+	if err != nil {
+		return Written{}, err
+	}
+	return out[0], nil
+}
+
+// TriggerBatch is TriggerAt for many runs of a job, all or none. Their keys must differ. The errors name the field of
+// the request at its index: items[3].at. It returns what became of the requests, in their order.
+func (w Writer) TriggerBatch(ctx context.Context, ref string, requests []DateRequest) ([]Written, error) {
+	return w.date(ctx, ref, func(i int) string { return fmt.Sprintf("items[%d].", i) }, requests...)
+}
+
+const writeDated = `
+	SELECT key, run, due_at, created, replaced
+	FROM punctual.write_dated(key => $1, of_job => $2, of_tenant => $3, in_lane => $4, due => $5, on_conflict => $6,
+	                          not_after => $7, sequence => $8, expires_after => $9, headers => $10, body => $11,
+	                          triggered_by => $12)`
+
+// date writes dated runs of a job. within returns what precedes the fields of a request in errors.
+func (w Writer) date(
+	ctx context.Context, ref string, within func(i int) string, requests ...DateRequest,
+) ([]Written, error) {
+	out := make([]Written, len(requests))
+	err := w.InTx(ctx, func(tx *pg.Tx) error {
+		job, now, err := w.store.lockToTrigger(ctx, tx, w.Tenant, ref)
+		if err != nil {
+			return err
+		}
+		invalid := &domain.Refusal{Code: "invalid", Reason: "the request is not valid"}
+		for i := range requests {
+			r := &requests[i]
+			if err := job.mayTrigger(r.TriggerRequest); err != nil {
+				return err
+			}
+			out[i].DueAt = now.Add(r.Delay)
+			if r.At != nil {
+				out[i].DueAt = *r.At
+			}
+			for _, wrong := range r.misdated(out[i].DueAt, now) {
+				invalid.Blames = append(invalid.Blames, domain.Blame(within(i)+wrong.Field, "%s", wrong.Message))
+			}
+			out[i].Key = cmp.Or(r.Key, domain.NewRunID(out[i].DueAt).String())
+		}
+		if len(invalid.Blames) > 0 {
+			return invalid
+		}
+		if err := job.writeDated(ctx, tx, requests, out); err != nil {
+			return err
+		}
+		for _, wrote := range out {
+			if wrote.DueAt.Before(now.Add(pg.Soon)) {
+				tx.Wake()
+				break
+			}
+		}
+		return keysPending(requests, out, within)
+	})
+	return out, err
+}
+
+// misdated returns what is wrong with the instants of a request.
+func (r DateRequest) misdated(due, now time.Time) (wrong []domain.Problem) {
+	if past := now.Sub(due); r.MaxPast > 0 && past > r.MaxPast {
+		wrong = append(wrong, domain.Blame("at", "%q is %s in the past, and may be at most %s; leave it out for now",
+			due.Format(time.RFC3339), domain.Short(past.Truncate(time.Second)), domain.Short(r.MaxPast)))
+	}
+	if ahead := due.Sub(now); r.NotAfter > 0 && ahead > r.NotAfter {
+		wrong = append(wrong, domain.Blame("not_after", "%q ends before the run is due: in %s",
+			domain.Short(r.NotAfter), domain.Short(ahead.Round(time.Second))))
+	}
+	return wrong
+}
+
+// writeDated writes runs whose keys and instants are in out, and puts there what became of them. It writes in the order
+// of the keys, so that two batches do not wait for each other.
+func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateRequest, out []Written) error {
+	order := make([]int, len(out))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(out[a].Key, out[b].Key) })
+	by := audit.ActorOf(ctx).Words()
+	var b pgx.Batch
+	for _, i := range order {
+		r, wrote := &requests[i], &out[i]
+		headers, err := encodeHeaders(r.Headers)
+		if err != nil {
+			return err
+		}
+		b.Queue(writeDated, wrote.Key, j.ID, j.tenant, j.lane, wrote.DueAt, string(cmp.Or(r.OnConflict, KeyKeep)),
+			orNull(r.NotAfter), r.Sequence, orNull(r.ExpiresAfter), pg.OrNull(string(headers)), []byte(r.Body), by).
+			QueryRow(func(row pgx.Row) error {
+				err := row.Scan(&wrote.Key, &wrote.Run, &wrote.DueAt, &wrote.Created, &wrote.Replaced)
+				wrote.DueAt = wrote.DueAt.UTC()
+				return err
+			})
+	}
+	return pg.Wrap("writing dated runs of job "+j.ID.String(), tx.SendBatch(ctx, &b).Close())
+}
+
+// keysPending refuses requests with KeyError whose keys were pending.
+func keysPending(requests []DateRequest, out []Written, within func(i int) string) error {
+	var blames []domain.Problem
+	for i, r := range requests {
+		if r.OnConflict == KeyError && !out[i].Created {
+			blames = append(blames, domain.Blame(within(i)+"key", "%.80q is the key of a pending run, which is due at %s",
+				r.Key, out[i].DueAt.Format(time.RFC3339)))
+		}
+	}
+	switch len(blames) {
+	case 0:
+		return nil
+	case 1:
+		return &domain.Refusal{Code: "key_pending", Reason: "the key " + blames[0].Message, Blames: blames}
+	}
+	return &domain.Refusal{
+		Code: "key_pending", Reason: fmt.Sprintf("%d keys are those of pending runs; nothing was written", len(blames)),
+		Blames: blames,
+	}
+}
+
+func orNull(d time.Duration) *time.Duration {
+	if d == 0 {
+		return nil
+	}
+	return &d
+}
+
+const datedColumns = `d.key, d.run_id, d.due_at, d.created_at, d.latest_at, d.sequence,
+	coalesce(d.expires_after, '0'), coalesce(d.triggered_by, ''), d.lane < 0`
+
+// GetDated returns a pending dated run. The error is ErrNotFound if there is none with the key: it may have been
+// claimed.
+func (s *Jobs) GetDated(ctx context.Context, tenant int32, ref, key string) (Dated, error) {
+	q := s.db.Reader(ctx, tenant)
+	job, err := names.Find(ctx, q, tenant, ref)
+	if err != nil {
+		return Dated{}, err
+	}
+	return oneDated(key, pg.Query(ctx, q, `
+		SELECT `+datedColumns+` FROM punctual.dated d WHERE d.tenant = $1 AND d.job_id = $2 AND d.key = $3`,
+		tenant, job, key))
+}
+
+func oneDated(key string, rows pgx.Rows) (Dated, error) {
+	d, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Dated])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return d, fmt.Errorf("no dated run with the key %.80q is pending; it may have been claimed: %w", key, pg.ErrNotFound)
+	}
+	return d, pg.Wrap("reading a dated run", err)
+}
+
+// CancelDated removes a pending dated run. The error is ErrNotFound if there is none with the key: it may have been
+// claimed.
+func (s *Jobs) CancelDated(ctx context.Context, tenant int32, ref, key string) (Dated, error) {
+	var d Dated
+	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		job, now, err := s.lockToTrigger(ctx, tx, tenant, ref)
+		if err != nil {
+			return err
+		}
+		if d, err = oneDated(key, pg.Query(ctx, tx, `
+			DELETE FROM punctual.dated d WHERE d.tenant = $1 AND d.job_id = $2 AND d.key = $3
+			RETURNING `+datedColumns, tenant, job.ID, key)); err != nil {
+			return err
+		}
+		var b pgx.Batch
+		if err := audit.Queue(ctx, &b, tenant, now, audit.Change{
+			Action: audit.RunCancel, ID: d.Run, Job: job.ID, Name: job.Definition.Name, Before: struct {
+				Key   string    `json:"key"`
+				DueAt time.Time `json:"due_at"`
+			}{d.Key, d.DueAt.UTC()},
+		}); err != nil {
+			return err
+		}
+		return pg.Wrap("cancelling a dated run", tx.SendBatch(ctx, &b).Close())
+	})
+	return d, err
+}
+
+// DatedRange is a part of a job's pending dated runs, the soonest first.
+type DatedRange struct {
+	From, To *time.Time // nil: no bound; To is not included
+	pg.Page
+}
+
+const listOfDated = 'D'
+
+// ListDated returns pending dated runs of a job.
+func (s *Jobs) ListDated(ctx context.Context, tenant int32, ref string, r DatedRange) ([]Dated, string, error) {
+	q := s.db.Reader(ctx, tenant)
+	job, err := names.Find(ctx, q, tenant, ref)
+	if err != nil {
+		return nil, "", err
+	}
+	after, _, err := r.After(listOfDated)
+	if err != nil {
+		return nil, "", err
+	}
+	from, to := uuid.Nil, uuid.Max
+	if r.From != nil {
+		from = domain.FirstRunID(*r.From)
+	}
+	if r.To != nil {
+		to = domain.FirstRunID(*r.To)
+	}
+	found, err := pgx.CollectRows(pg.Query(ctx, q, `
+		SELECT `+datedColumns+`
+		FROM punctual.dated d
+		WHERE d.tenant = $1 AND d.job_id = $2 AND d.run_id > $3 AND d.run_id >= $4 AND d.run_id < $5
+		ORDER BY d.run_id
+		LIMIT $6`, tenant, job, after, from, to, r.Size()+1), pgx.RowToStructByPos[Dated])
+	if err != nil {
+		return nil, "", fmt.Errorf("listing dated runs: %w", err)
+	}
+	page, cursor := pg.Cut(found, r.Page, listOfDated, func(d Dated) uuid.UUID { return d.Run })
+	return page, cursor, nil
+}
+
+// encodeHeaders returns headers as JSON; nil: none are given.
+func encodeHeaders(headers map[string]string) ([]byte, error) {
+	if headers == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(headers)
+	return text, pg.Wrap("encoding headers", err)
+}

@@ -1,0 +1,119 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
+	"punctual/store/pg"
+)
+
+// ChoreDated is the name of the chore that makes dated runs fit their jobs again.
+const ChoreDated = "dated"
+
+// AnyDatedWork is true if the chore has work.
+const AnyDatedWork = `EXISTS (SELECT FROM punctual.dated_work)`
+
+// datedBatch is how many dated runs one transaction moves or removes.
+const datedBatch = 1000
+
+// queueDatedWork notes that the dated runs of jobs may not fit the jobs any more. The caller has locked the jobs' rows
+// in schedules.
+func queueDatedWork(b *pgx.Batch, jobs []uuid.UUID) {
+	b.Queue(`
+		INSERT INTO punctual.dated_work (job_id, tenant)
+		SELECT j.id, j.tenant
+		FROM punctual.jobs j
+		WHERE j.id = ANY($1::uuid[]) AND EXISTS (SELECT FROM punctual.dated d WHERE d.job_id = j.id)
+		ORDER BY j.id
+		ON CONFLICT (job_id) DO UPDATE SET after = ''`, jobs)
+}
+
+// FitDated makes the dated runs of one job fit the job, a batch of them: those of an active job wait in its queue with
+// its priority, and those of a deleted job are removed. When all those are removed, one skip with their number says so.
+// It passes over runs that another transaction writes; the claim that meets such a run puts it right.
+func (s *Jobs) FitDated(ctx context.Context) (wait time.Duration, left bool, err error) {
+	err = s.db.InTx(pg.Chores.In(ctx), pg.Everybody, func(tx *pg.Tx) error {
+		var job uuid.UUID
+		var after string
+		err := tx.QueryRow(ctx, `
+			SELECT job_id, after FROM punctual.dated_work ORDER BY looked_at LIMIT 1 FOR UPDATE SKIP LOCKED`).Scan(&job, &after)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		left = true
+		var h *jobRow
+		var b pgx.Batch
+		b.Queue(`SELECT `+jobColumns+` FROM `+jobTables+` WHERE j.id = $1`, job).Query(oneJob(&h))
+		f, err := readFacts(ctx, tx, &b, pg.Everybody)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		if h == nil || h.State == domain.JobPaused {
+			return endDatedWork(ctx, tx, job)
+		}
+		if h.State == domain.JobDeleted {
+			return s.removeDated(ctx, tx, h, after, f.now)
+		}
+		last, err := pgx.CollectExactlyOneRow(pg.Query(ctx, tx, `
+			WITH batch AS (
+			    SELECT key FROM punctual.dated WHERE job_id = $1 AND key > $2
+			    ORDER BY key LIMIT $3 FOR UPDATE SKIP LOCKED),
+			moved AS (
+			    UPDATE punctual.dated d SET lane = $4
+			    FROM batch WHERE d.job_id = $1 AND d.key = batch.key AND d.lane <> $4)
+			SELECT max(key) FROM batch`, job, after, datedBatch, h.lane), pgx.RowTo[*string])
+		if err != nil {
+			return err
+		}
+		tx.Wake() // what was set aside may be due
+		if last == nil {
+			return endDatedWork(ctx, tx, job)
+		}
+		return pg.Exec(ctx, tx, `
+			UPDATE punctual.dated_work SET after = $2, looked_at = clock_timestamp() WHERE job_id = $1`, job, *last)
+	})
+	return 0, left, pg.Wrap("fitting dated runs to their jobs", err)
+}
+
+// removeDated removes a batch of the dated runs of a deleted job. When none is left it records how many there were.
+func (s *Jobs) removeDated(ctx context.Context, tx *pg.Tx, h *jobRow, after string, now time.Time) error {
+	var removed int
+	var skip domain.Skip
+	var first, last *time.Time
+	err := tx.QueryRow(ctx, `
+		WITH batch AS (
+		    SELECT key FROM punctual.dated WHERE job_id = $1 AND key > $2 ORDER BY key LIMIT $3 FOR UPDATE SKIP LOCKED),
+		gone AS (
+		    DELETE FROM punctual.dated d USING batch WHERE d.job_id = $1 AND d.key = batch.key RETURNING d.key, d.due_at),
+		sum AS (SELECT count(*)::int AS n, max(key) AS key, min(due_at) AS first, max(due_at) AS last FROM gone)
+		UPDATE punctual.dated_work w
+		SET looked_at = clock_timestamp(), after = coalesce(sum.key, w.after), removed = w.removed + n,
+		    first = least(w.first, sum.first), last = greatest(w.last, sum.last)
+		FROM sum WHERE w.job_id = $1
+		RETURNING n, w.removed, w.first, w.last`, h.ID, after, datedBatch).Scan(&removed, &skip.Count, &first, &last)
+	if err != nil || removed > 0 {
+		return err
+	}
+	if job := s.compiled(h); job != nil && first != nil {
+		skip.Reason, skip.First, skip.Last = domain.ReasonJobDeleted, *first, *last
+		if skip.Count > domain.MaxCount {
+			skip.Count = 0
+		}
+		if err := s.claims.Settle(ctx, tx, job, h.lane, domain.Plan{Skips: []domain.Skip{skip}}, now); err != nil {
+			return err
+		}
+	}
+	return endDatedWork(ctx, tx, h.ID)
+}
+
+func endDatedWork(ctx context.Context, tx *pg.Tx, job uuid.UUID) error {
+	return pg.Exec(ctx, tx, `DELETE FROM punctual.dated_work WHERE job_id = $1`, job)
+}
