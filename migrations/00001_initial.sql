@@ -90,6 +90,7 @@ CREATE TABLE punctual.tenants (
     frozen_at                timestamptz,
     frozen_by                text,
     frozen_note              text,
+    reports_since            timestamptz,
     CONSTRAINT tenant_name_is_1_to_128_letters_digits_and_marks
         CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$'),
     CONSTRAINT tenant_weight_is_1_to_1000 CHECK (weight BETWEEN 1 AND 1000),
@@ -104,6 +105,7 @@ CREATE TABLE punctual.tenants (
 );
 CREATE UNIQUE INDEX tenant_name_is_unique ON punctual.tenants (name) WHERE deleted_at IS NULL;
 CREATE INDEX tenants_frozen ON punctual.tenants (id) WHERE frozen_at IS NOT NULL;
+CREATE INDEX tenants_that_report ON punctual.tenants (id) WHERE reports_since IS NOT NULL;
 CREATE INDEX tenants_with_limits ON punctual.tenants (id) WHERE max_concurrent_runs IS NOT NULL
     OR max_runs_per_second IS NOT NULL OR frozen_at IS NOT NULL;
 COMMENT ON TABLE  punctual.tenants IS 'Owners of jobs. The tenant "default" always exists.';
@@ -138,6 +140,9 @@ COMMENT ON COLUMN punctual.tenants.notify IS
 COMMENT ON COLUMN punctual.tenants.frozen_at IS 'Since when nothing of this tenant is claimed; null: it is not frozen.';
 COMMENT ON COLUMN punctual.tenants.frozen_by IS 'Who froze it, for people.';
 COMMENT ON COLUMN punctual.tenants.frozen_note IS 'Why it was frozen, if the caller gave a note.';
+COMMENT ON COLUMN punctual.tenants.reports_since IS
+    'Since when its targets may end runs in transactions of their own: see reports. Null: they may not, and no finish '
+    'looks for reports.';
 
 INSERT INTO punctual.tenants (name) VALUES ('default');
 
@@ -952,6 +957,116 @@ COMMENT ON TABLE  punctual.cancels IS
 COMMENT ON COLUMN punctual.cancels.run_id IS 'The running run.';
 COMMENT ON COLUMN punctual.cancels.replica IS 'Replica that is sending it.';
 COMMENT ON COLUMN punctual.cancels.requested_at IS 'When the cancel was requested.';
+
+-- A target that shares the database reports how its attempt ended in the transaction that does the work. The primary key
+-- arbitrates: whoever ends an attempt otherwise writes this row first, in its own transaction, so exactly one of the two
+-- happens. Each writer of a row first takes an advisory lock on the run. Replicas only try to get it: so they see that a
+-- target's transaction is still open, and do not wait for it.
+CREATE TABLE punctual.reports (
+    run_id       uuid PRIMARY KEY,
+    tenant       integer NOT NULL,
+    fence        bigint NOT NULL,
+    outcome      text,
+    result       json,
+    error        text,
+    reported_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    applied_at   timestamptz,
+    CONSTRAINT report_outcome_is_succeeded_or_failed CHECK (outcome IN ('succeeded', 'failed')),
+    CONSTRAINT what_is_no_report_is_applied CHECK (outcome IS NOT NULL OR applied_at IS NOT NULL)
+);
+CREATE INDEX reports_to_apply ON punctual.reports (reported_at) WHERE applied_at IS NULL;
+CREATE INDEX reports_by_age ON punctual.reports (reported_at);
+COMMENT ON TABLE  punctual.reports IS
+    'How attempts ended of runs whose targets may end them in transactions of their own: what the target reported, or '
+    'that the attempt ended otherwise.';
+COMMENT ON COLUMN punctual.reports.run_id IS 'The run.';
+COMMENT ON COLUMN punctual.reports.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.reports.fence IS
+    'Fencing token of the latest attempt that has ended. Only a later one may report.';
+COMMENT ON COLUMN punctual.reports.outcome IS
+    'What the target reported: succeeded or failed. Null: the attempt ended otherwise.';
+COMMENT ON COLUMN punctual.reports.result IS 'The reported result, until it is in run_data.';
+COMMENT ON COLUMN punctual.reports.error IS 'The reported error, for people.';
+COMMENT ON COLUMN punctual.reports.reported_at IS 'When the target reported, or the attempt ended otherwise.';
+COMMENT ON COLUMN punctual.reports.applied_at IS
+    'When a replica ended the attempt accordingly; null: the report has committed and is to be applied.';
+
+CREATE FUNCTION punctual.report_key(run uuid) RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT hashtextextended('punctual.reports ' || run::text, 0)
+$$;
+COMMENT ON FUNCTION punctual.report_key(uuid) IS 'The advisory lock of a run''s row in reports.';
+
+-- A replica knows for at most ten seconds less than it should which tenants report: then it claims nothing. So the runs
+-- that were claimed 15 s after reports_since are known to all as runs whose targets may report.
+--
+-- The runs are read without a lock, and in a transaction with one snapshot they are as they were at its beginning. The
+-- insert decides: it waits for nothing, as the lock is held, and sees what has committed.
+CREATE FUNCTION punctual.report_for(
+    of_tenant integer, run uuid, fencing_token bigint, outcome text, result json, error text) RETURNS void
+LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan AS $$
+#variable_conflict use_variable
+DECLARE
+    r record;
+    over constant text := 'Roll back: this attempt is over, and another one does the work, or has done it.';
+BEGIN
+    IF run IS NULL OR fencing_token IS NULL THEN
+        RAISE EXCEPTION 'run and fencing_token are needed' USING ERRCODE = 'PU400',
+            HINT = 'They are in the headers Punctual-Run and Punctual-Fencing-Token of the request.';
+    END IF;
+    IF octet_length(result::text) > 65536 THEN
+        RAISE EXCEPTION 'the result has % bytes; at most 65536 (64 KiB)', octet_length(result::text)
+            USING ERRCODE = 'PU400', HINT = 'Keep large results elsewhere, and report where.';
+    END IF;
+    PERFORM pg_advisory_xact_lock(punctual.report_key(run));
+    SELECT s.status, s.fence, s.reason, t.reports_since, s.claimed_at < t.reports_since + interval '15 s' AS early
+    INTO r
+    FROM punctual.runs s JOIN punctual.tenants t ON t.id = s.tenant
+    WHERE s.id = run AND s.tenant = of_tenant;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no run %', run USING ERRCODE = 'PU404',
+            HINT = 'Its id is in the header Punctual-Run of the request.';
+    ELSIF r.status <> 'running' OR r.fence IS DISTINCT FROM fencing_token THEN
+        RAISE EXCEPTION 'the attempt with fencing token % has ended: the status of run % is %', fencing_token, run, r.status
+            USING ERRCODE = 'PU409', HINT = over;
+    ELSIF r.reason IN ('cancelled_by_user', 'replaced') THEN
+        RAISE EXCEPTION 'run % is being cancelled (%)', run, r.reason USING ERRCODE = 'PU409', HINT = 'Roll back.';
+    ELSIF r.reports_since IS NULL OR r.early THEN
+        RAISE EXCEPTION 'run % was sent before all replicas knew that its target may report here', run
+            USING ERRCODE = 'PU409', HINT = 'Roll back, and answer the request with 503: the next attempt may report.';
+    END IF;
+    INSERT INTO punctual.reports AS p (run_id, tenant, fence, outcome, result, error)
+    VALUES (run, of_tenant, fencing_token, outcome, nullif(result::text, 'null')::json, error)
+    ON CONFLICT ON CONSTRAINT reports_pkey DO UPDATE
+    SET fence = excluded.fence, outcome = excluded.outcome, result = excluded.result, error = excluded.error,
+        reported_at = excluded.reported_at, applied_at = NULL
+    WHERE p.fence < excluded.fence AND p.outcome IS DISTINCT FROM 'succeeded';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'run % has a report already, or this attempt has ended', run USING ERRCODE = 'PU409', HINT = over;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION punctual.report_for(integer, uuid, bigint, text, json, text) IS
+    'Reports, for the target of an attempt of a tenant''s run, how the attempt ended: succeeded or failed. It does so if '
+    'and only if the caller''s transaction commits.';
+
+CREATE FUNCTION punctual.complete_for(of_tenant integer, run uuid, fencing_token bigint, result json) RETURNS void
+LANGUAGE sql AS $$
+    SELECT punctual.report_for(of_tenant, run, fencing_token, 'succeeded', result, NULL)
+$$;
+COMMENT ON FUNCTION punctual.complete_for(integer, uuid, bigint, json) IS
+    'Ends a run as succeeded, with a result unless that is null, if and only if the caller''s transaction commits.';
+
+CREATE FUNCTION punctual.fail_for(of_tenant integer, run uuid, fencing_token bigint, error text) RETURNS void
+LANGUAGE sql AS $$
+    SELECT punctual.report_for(of_tenant, run, fencing_token, 'failed', NULL,
+                               coalesce(nullif(left(error, 4096), ''), 'the target reported that it failed'))
+$$;
+COMMENT ON FUNCTION punctual.fail_for(integer, uuid, bigint, text) IS
+    'Ends an attempt as failed, if and only if the caller''s transaction commits. The run is retried as its job says.';
+
+REVOKE ALL ON FUNCTION punctual.report_for(integer, uuid, bigint, text, json, text),
+    punctual.complete_for(integer, uuid, bigint, json), punctual.fail_for(integer, uuid, bigint, text) FROM PUBLIC;
 
 -- A few rows in a page or two. Each is updated every 2 s and pruned by the next update. With the defaults, three such
 -- rows would have the table vacuumed every minute for ever.
@@ -2498,6 +2613,7 @@ DECLARE
         ['attempts',         'SELECT, INSERT',                 by_run, NULL],
         ['run_data',         'SELECT, INSERT',                 by_run, NULL],
         ['cancels',          'SELECT, INSERT, UPDATE',         by_run, NULL],
+        ['reports',          'SELECT',                         own, NULL],
         ['notified',         'SELECT',                         by_job, NULL],
         ['notices',          'SELECT, INSERT',                 own, NULL],
         ['notice_lines',     'SELECT',                         own, NULL],
@@ -2656,7 +2772,7 @@ DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, p
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
     punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
     punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
-    punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels, punctual.completions,
+    punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels, punctual.reports, punctual.completions,
     punctual.claims, punctual.ready, punctual.dated, punctual.dated_work, punctual.waiting, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
     punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
 DROP DOMAIN punctual.audit_action, punctual.run_reason, punctual.run_trigger, punctual.run_status;

@@ -19,8 +19,9 @@ import (
 
 // The names of the chores for which a heartbeat asks.
 const (
-	choreSilent = "silent-targets"
-	choreGates  = "gates"
+	choreSilent  = "silent-targets"
+	choreGates   = "gates"
+	choreReports = "reports"
 )
 
 // choresDue lists, for a heartbeat, the chores for which there is work now or in the next two seconds. So an idle
@@ -28,6 +29,7 @@ const (
 const choresDue = `
 array_remove(ARRAY[
     CASE WHEN ` + claim.AnySilent + ` THEN '` + choreSilent + `' END,
+    CASE WHEN ` + claim.AnyReport + ` THEN '` + choreReports + `' END,
     CASE WHEN ` + jobs.AnyPauseOver + ` THEN '` + jobs.ChorePauses + `' END,
     CASE WHEN ` + jobs.AnyDatedWork + ` THEN '` + jobs.ChoreDated + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.operations WHERE state = 'running') THEN '` + letters.Chore + `' END,
@@ -42,6 +44,7 @@ array_remove(ARRAY[
 func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{
 		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.Claims.EndSilent},
+		{Name: choreReports, Does: "ending runs as their targets have reported", Batch: atOnce(s.Claims.ApplyReports)},
 		{Name: jobs.ChorePauses, Does: "ending pauses", Batch: s.Jobs.EndDuePauses},
 		{Name: jobs.ChoreDated, Does: "fitting dated runs to their jobs", Batch: s.Jobs.FitDated},
 		{Name: letters.Chore, Does: "work on operations", Batch: s.Letters.Operate},
@@ -110,6 +113,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 		s.Claims.Sweep, s.ForgetIdempotencyKeys, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs, s.Jobs.ForgetVersions,
 		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Overview.ForgetHours, s.ForgetService,
 		s.Notices.EndIncidents, s.Notices.ForgetNotices, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
+		s.ForgetReports,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)
@@ -150,6 +154,11 @@ func (s *Store) findOverlapping(ctx context.Context) (left bool, err error) {
 // ForgetIdempotencyKeys deletes keys older than 24 hours.
 func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (forgotten int, left bool, err error) {
 	return pg.ForgetOld(ctx, s.db, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)
+}
+
+// ForgetReports deletes reports that are older than any run that is kept.
+func (s *Store) ForgetReports(ctx context.Context) (forgotten int, left bool, err error) {
+	return s.Claims.ForgetReports(ctx, s.options.FailureRetention)
 }
 
 // ForgetService deletes the records of service that explain no run that is kept.

@@ -66,6 +66,7 @@ func (c crud) furnish() {
 	c.date("theirs", jobs.DateRequest{Delay: time.Hour})
 	c.exec(`INSERT INTO punctual.dated_work (job_id, tenant) VALUES ($1, $2)`, job.ID, c.tenant)
 	c.exec(`INSERT INTO punctual.cancels (run_id, replica) VALUES ($1, gen_random_uuid())`, run.ID)
+	c.exec(`INSERT INTO punctual.reports (run_id, tenant, fence, outcome) VALUES ($1, $2, 1, 'failed')`, run.ID, c.tenant)
 	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
 			attempts)
 		VALUES ($1, $2, $3, 'theirs', 1, now(), 'manual', 1)`, run.ID, job.ID, c.tenant)

@@ -18,6 +18,7 @@ var mayLeaveOut = map[string]string{
 	"internal/prove/balancer_test.go":          "fewer restarts in `make test`",
 	"internal/prove/replicas_test.go":          "a smaller load in `make test`",
 	"store/notices_property_test.go":           "forty incidents in `make test`, five hundred in `make prove`",
+	"store/reports_race_test.go":               "thirty rounds in `make test`, two hundred in `make prove`",
 	"store/model_property_test.go":             "five histories in `make test`, sixty in `make prove`",
 	"store/locks_test.go":                      "40 days in `make test`, 400 in `make prove`",
 	"internal/prove/split_test.go":             "this test",

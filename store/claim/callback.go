@@ -51,6 +51,7 @@ type calledRun struct {
 	status   domain.Status
 	reason   domain.Reason
 	accepted bool // the target's 202 is recorded: the run's row in ready is the deadline
+	reports  bool // the target may report in a transaction of its own
 	started  time.Time
 	http     int
 	now      time.Time
@@ -102,7 +103,8 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 	var key definitions.Version
 	b.Queue(`
 		SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0),
-		       status, coalesce(reason, ''), accepted_at IS NOT NULL, coalesce(started_at, now()),
+		       status, coalesce(reason, ''), accepted_at IS NOT NULL,
+		       (SELECT t.reports_since IS NOT NULL FROM punctual.tenants t WHERE t.id = r.tenant), coalesce(started_at, now()),
 		       coalesce(http_status, 0), clock_timestamp(),
 		       coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
 		       CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
@@ -114,7 +116,7 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 		c.RunID, c.Gated = run, true // the job may have a gate
 		return row.Scan(append([]any{
 			&key.Job, &key.Version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
-			&c.Fence, &c.status, &c.reason, &c.accepted, &c.started, &c.http, &c.now,
+			&c.Fence, &c.status, &c.reason, &c.accepted, &c.reports, &c.started, &c.http, &c.now,
 		}, c.kept.Into()...)...)
 	})
 	err := tx.SendBatch(ctx, &b).Close()
@@ -219,6 +221,7 @@ func (s *Claims) endCalled(
 ) error {
 	var outcomes []domain.Outcome
 	var written map[uuid.UUID]bool
+	other := false // the target has reported otherwise in a transaction of its own
 	following, err := s.followers.Follow(ctx)
 	if err != nil {
 		return err
@@ -233,7 +236,11 @@ func (s *Claims) endCalled(
 				return &SupersededError{run, c.status}
 			}
 		} else {
-			outcomes = []domain.Outcome{judge(c)}
+			judged := judge(c)
+			if outcomes, err = c.heedReport(ctx, tx, judged); err != nil {
+				return err
+			}
+			other = (outcomes[0].Verdict == domain.Succeed) != (judged.Verdict == domain.Succeed)
 			var b pgx.Batch
 			b.Queue(`DELETE FROM punctual.ready WHERE run_id = $1`, run) // the deadline
 			b.Queue(pg.ByIndex)
@@ -250,7 +257,33 @@ func (s *Claims) endCalled(
 		failpoint.At(failpoint.CallbackCommitted)
 		s.Ended(outcomes, written)
 	}
+	if err == nil && other {
+		return &SupersededError{run, outcomes[0].End().Status}
+	}
 	return err
+}
+
+// heedReport returns the outcome of an attempt, or the one that its target has reported in a transaction of its own. It
+// returns *pg.LockedError while that transaction is open.
+func (c calledRun) heedReport(ctx context.Context, tx *pg.Tx, o domain.Outcome) ([]domain.Outcome, error) {
+	if !c.reports {
+		return []domain.Outcome{o}, nil
+	}
+	var a arbiter
+	a.add(&o)
+	var b pgx.Batch
+	a.queue(&b)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, fmt.Errorf("reading what the target of run %s has reported: %w", o.RunID, err)
+	}
+	settled, open := a.settle([]domain.Outcome{o})
+	switch {
+	case len(open) > 0:
+		return nil, &pg.LockedError{Doing: fmt.Sprintf("ending run %s", o.RunID), Table: "reports"}
+	case len(settled) == 0:
+		return nil, &SupersededError{o.RunID, c.status}
+	}
+	return settled, nil
 }
 
 // RunProgress returns the last progress that targets reported of a run. Only the target of the run's present attempt

@@ -30,11 +30,13 @@ FOR NO KEY UPDATE`
 // the attempt in flight ends, and a claim that is about to lock its run may hold that row: this statement skips such a
 // row. The claim then finds the run ended and drops the row, or finds the gate held and looks again a second later.
 //
-// A running run that nobody has, as Sweep finds it, ends here. Its attempt is on record as lost.
+// A running run that nobody has, as Sweep finds it, ends here. Its attempt is on record as lost. If its target may have
+// reported, Sweep ends it.
 const cancelLocked = `
 WITH before AS MATERIALIZED (
     SELECT r.id, r.fence, r.attempt, r.replica, r.started_at, r.reason IS DISTINCT FROM $2 AS anew,
-           CASE WHEN r.accepted_at IS NULL THEN NOT punctual.is_claimed(r.id, r.replica, r.claimed_at)
+           CASE WHEN (SELECT t.reports_since FROM punctual.tenants t WHERE t.id = r.tenant) IS NOT NULL THEN false
+                WHEN r.accepted_at IS NULL THEN NOT punctual.is_claimed(r.id, r.replica, r.claimed_at)
                 ELSE NOT EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id) END AS nobodys
     FROM punctual.runs r
     WHERE r.id = ANY($1::uuid[]) AND r.status = 'running'),

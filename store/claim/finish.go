@@ -215,13 +215,16 @@ func (s *Claims) Finish(
 	if err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
-	var f waryFinish
+	var f lookingFinish
 	err = s.wary.finish.try(func(wary bool) error {
 		// each try begins anew
-		f = waryFinish{outcomes: outcomes, released: released, following: following}
+		f = lookingFinish{outcomes: outcomes, released: released, following: following}
 		f.earlier = Earlier{earlier, s.startedFor(released, outcomes)}
-		if wary {
-			return f.run(ctx, s)
+		if f.arbiter, err = s.arbiter(ctx, outcomes); err != nil {
+			return err
+		}
+		if wary || f.arbiter.has() {
+			return f.run(ctx, s, wary)
 		}
 		f.written, err = s.finish(ctx, &f, DayOf(outcomes, earlier...))
 		if lacksTable(err) { // the table was removed, as no known run of its day went on
@@ -233,6 +236,7 @@ func (s *Claims) Finish(
 		return 0, s.db.TookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
 	}
 	failpoint.At(failpoint.FinishCommitted)
+	f.arbiter.tell(outcomes)
 	s.db.Ask(following.Asks()...)
 	if slices.ContainsFunc(f.outcomes, dueSoon) {
 		s.db.Wake()
@@ -243,14 +247,16 @@ func (s *Claims) Finish(
 		}
 	}
 	if len(f.locked) > 0 || len(f.kept) > 0 {
-		s.wary.finish.found()
+		if f.strangers {
+			s.wary.finish.found()
+		}
 		return superseded, &scheduler.LockedOutcomesError{Runs: f.locked, Leases: f.kept}
 	}
 	return superseded, nil
 }
 
 // finish writes outcomes in one transaction and one round trip: a batch without BEGIN is both.
-func (s *Claims) finish(ctx context.Context, f *waryFinish, on Day) (written map[uuid.UUID]bool, err error) {
+func (s *Claims) finish(ctx context.Context, f *lookingFinish, on Day) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
 	settings := longer
 	if plain(f.outcomes, on, f.following) {
@@ -295,6 +301,7 @@ func QueueFinish(
 			ORDER BY job_id
 			FOR NO KEY UPDATE`, gated)
 	}
+	queueReported(b, outcomes)
 	queueTurnedLate(b, outcomes)
 	queueOutcomes(b, outcomes, on, written)
 	if len(gated) > 0 {

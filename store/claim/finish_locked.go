@@ -10,23 +10,26 @@ import (
 	"punctual/store/pg"
 )
 
-// waryFinish writes outcomes and ends leases, except those with a row that another transaction has locked.
-type waryFinish struct {
+// lookingFinish looks before it writes outcomes and ends leases: for what targets have reported, and warily for rows that
+// other transactions have locked. It leaves out what waits for such a transaction.
+type lookingFinish struct {
 	outcomes  []domain.Outcome
 	released  []uuid.UUID
 	earlier   Earlier
 	following Following
+	arbiter   arbiter
 
-	written map[uuid.UUID]bool
-	locked  lockedRows  // outcomes that are not written, by run
-	kept    []uuid.UUID // leases that are not ended
+	written   map[uuid.UUID]bool
+	locked    lockedRows  // outcomes that are not written, by run
+	strangers bool        // some are not because of a locked row
+	kept      []uuid.UUID // leases that are not ended
 }
 
-// run is one transaction of two round trips. It first locks the rows that it will write, in the same order as all
+// run is one transaction of two round trips. Warily it first locks the rows that it will write, in the same order as all
 // others.
-func (f *waryFinish) run(ctx context.Context, s *Claims) error {
+func (f *lookingFinish) run(ctx context.Context, s *Claims, wary bool) error {
 	return s.onConn(ctx, func(conn *pgx.Conn) error {
-		if err := f.look(ctx, s, conn); err != nil {
+		if err := f.look(ctx, s, conn, wary); err != nil {
 			return err
 		}
 		var b pgx.Batch
@@ -36,8 +39,26 @@ func (f *waryFinish) run(ctx context.Context, s *Claims) error {
 	})
 }
 
-// look locks the rows, and sets aside the outcomes and leases of which a row is locked already.
-func (f *waryFinish) look(ctx context.Context, s *Claims, conn pg.Batcher) error {
+// look locks the rows, has the arbiter decide, and sets aside the outcomes and leases that have to wait.
+func (f *lookingFinish) look(ctx context.Context, s *Claims, conn pg.Batcher, wary bool) error {
+	ofJobs, ofRuns, ofLeases := lockedRows{}, lockedRows{}, lockedRows{}
+	var b pgx.Batch
+	if wary {
+		s.idling.queueBegin(&b, warily)
+		f.queueLook(&b, ofJobs, ofRuns, ofLeases)
+	} else {
+		s.idling.queueBegin(&b, calmly)
+	}
+	f.arbiter.queue(&b)
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	f.setAside(ofJobs, ofRuns, ofLeases)
+	return nil
+}
+
+// queueLook queues the search for locked rows.
+func (f *lookingFinish) queueLook(b *pgx.Batch, ofJobs, ofRuns, ofLeases lockedRows) {
 	var runs, told []uuid.UUID
 	for _, o := range f.outcomes {
 		runs = append(runs, o.RunID)
@@ -46,23 +67,30 @@ func (f *waryFinish) look(ctx context.Context, s *Claims, conn pg.Batcher) error
 		}
 	}
 	gated, _ := gatedJobs(f.outcomes)
-	ofJobs, ofRuns, ofLeases := lockedRows{}, lockedRows{}, lockedRows{}
-	var b pgx.Batch
-	s.idling.queueBegin(&b, warily)
-	ofJobs.queue(&b, "exclusive", gated)
-	ofJobs.queueBehind(&b, gated)
-	ofRuns.queue(&b, "runs", runs)
-	ofRuns.queue(&b, "run_data", runs)
-	ofLeases.queue(&b, "claims", f.released)
-	ofJobs.queue(&b, "jobs", told) // for the row that is inserted in notified
-	ofJobs.queue(&b, "notified", told)
-	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
-		return err
-	}
+	ofJobs.queue(b, "exclusive", gated)
+	ofJobs.queueBehind(b, gated)
+	ofRuns.queue(b, "runs", runs)
+	ofRuns.queue(b, "run_data", runs)
+	ofLeases.queue(b, "claims", f.released)
+	ofJobs.queue(b, "jobs", told) // for the row that is inserted in notified
+	ofJobs.queue(b, "notified", told)
+}
+
+func (f *lookingFinish) setAside(ofJobs, ofRuns, ofLeases lockedRows) {
+	settled, open := f.arbiter.settle(f.outcomes)
 	f.locked = lockedRows{}
 	leases := map[uuid.UUID]bool{}
-	free := make([]domain.Outcome, 0, len(f.outcomes)) // a new array: the caller's outcomes stay as they are
-	for _, o := range f.outcomes {
+	wait := func(o domain.Outcome, table string) {
+		f.locked[o.RunID] = table
+		if o.Lease != nil {
+			leases[o.Lease.ID] = true
+		}
+	}
+	for _, o := range open {
+		wait(o, "reports")
+	}
+	free := make([]domain.Outcome, 0, len(settled)) // a new array: the caller's outcomes stay as they are
+	for _, o := range settled {
 		table, is := ofRuns[o.RunID]
 		if !is {
 			table, is = ofJobs[o.Job.ID]
@@ -71,20 +99,19 @@ func (f *waryFinish) look(ctx context.Context, s *Claims, conn pg.Batcher) error
 			free = append(free, o)
 			continue
 		}
-		f.locked[o.RunID] = table
-		if o.Lease != nil {
-			leases[o.Lease.ID] = true
-		}
+		f.strangers = true
+		wait(o, table)
 	}
 	f.outcomes = free
 	var released []uuid.UUID
 	for _, id := range f.released {
-		if _, is := ofLeases[id]; is || leases[id] {
+		_, is := ofLeases[id]
+		f.strangers = f.strangers || is
+		if is || leases[id] {
 			f.kept = append(f.kept, id)
 			continue
 		}
 		released = append(released, id)
 	}
 	f.released = released
-	return nil
 }

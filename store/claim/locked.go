@@ -20,6 +20,7 @@ const (
 	shortly = pg.ByIndex + `, set_config('lock_timeout', '500ms', true)` + mayIdle // waits for the draws of others
 	warily  = pg.ByIndex + `, set_config('lock_timeout', '2s', true)` + mayIdle    // for locks that it does not look for
 	longer  = pg.ByIndex + `, set_config('lock_timeout', '1s', true)`              // an outcome may wait longer
+	calmly  = longer + mayIdle                                                     // in several round trips
 )
 
 // waryFor is how long work goes on being done warily after it last found something locked.

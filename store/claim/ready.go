@@ -381,6 +381,9 @@ func (c *readyClaim) putOff(run uuid.UUID, delay time.Duration) {
 func (c *readyClaim) write(ctx context.Context) error {
 	lease := &domain.Lease{ID: cmp.Or(c.claim.Lease, uuid.New()), Work: c.claim.Work, ClaimedAt: c.now}
 	fences := make(map[uuid.UUID]int64, len(c.start))
+	if err := c.heedReports(ctx); err != nil {
+		return err
+	}
 	if err := c.dated.keep(ctx, c.conn, c.start); err != nil {
 		return err
 	}

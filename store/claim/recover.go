@@ -67,6 +67,8 @@ type claimedRuns struct {
 	claims []uuid.UUID // to end; none for attempts that no claim names
 	runs   []claimedRun
 	now    time.Time
+
+	reported bool // they end only as their targets have reported
 }
 
 // Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one event.
@@ -173,15 +175,23 @@ func (s *Claims) end(
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverJudged)
-	f := waryFinish{outcomes: outcomes, released: over, following: following}
-	if err := f.run(ctx, s); err != nil {
+	f := lookingFinish{outcomes: outcomes, released: over, following: following}
+	if held.reported {
+		f.arbiter = ofReportsOnly(outcomes)
+	} else if f.arbiter, err = s.arbiter(ctx, outcomes); err != nil {
+		return 0, nil, err
+	}
+	if err := f.run(ctx, s, true); err != nil {
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverCommitted)
 	s.db.Ask(following.Asks()...)
-	if len(f.locked)+len(f.kept) > 0 {
+	if len(f.locked)+len(f.kept) > 0 && !held.reported {
 		s.options.Log.Warn("claims are not ended yet because another transaction has locked their rows",
 			"claims", len(f.kept), "runs", len(f.locked))
+	}
+	if held.reported {
+		f.outcomes = f.arbiter.ofNobody(f.outcomes)
 	}
 	s.Ended(f.outcomes, f.written)
 	if len(f.written) > 0 {

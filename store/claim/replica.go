@@ -77,6 +77,7 @@ func (s *Claims) renewing() string {
 		       ` + s.followers.Facts() + `,
 		       (SELECT coalesce(json_object_agg(id, allowed_targets::text[]), '{}')
 		        FROM punctual.tenants WHERE allowed_targets <> '{}' AND deleted_at IS NULL),
+		       (` + selectReporting + `),
 		       d.*, l.*
 		FROM (SELECT ` + freeze.Columns + `, punctual.is_copy(database_name, system_identifier) FROM punctual.deployment) d,
 		     (` + selectLimits + `) l`
@@ -93,6 +94,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	var frozen freeze.Row
 	var copied bool
 	var facts []string // for the followers
+	var reporting []int32
 	var b pgx.Batch
 	var line timeline
 	guarding := s.guarding.Load()
@@ -102,6 +104,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	b.Queue(s.renewing(), replica, is.Draining, is.Lacks).QueryRow(func(row pgx.Row) error {
 		return row.Scan(append([]any{
 			&p.Known, &ids, &beats, &p.Claims, &p.Cancels, &p.Orphans, &p.Chores, &facts, &p.AllowedTargets,
+			&reporting,
 		}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...)
 	})
 	err := s.db.Conns(ctx).SendBatch(ctx, &b).Close()
@@ -120,6 +123,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	for i, id := range ids {
 		p.Others = append(p.Others, scheduler.Heartbeat{Replica: id, Beat: beats[i]})
 	}
+	s.learnReporting(reporting)
 	if err := s.followers.Learn(facts); err != nil {
 		return p, err
 	}

@@ -3,8 +3,13 @@ package claim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 
@@ -34,6 +39,30 @@ WHERE d.due_at <= now() + ` + BeatSoon
 const AnySilent = `EXISTS (SELECT FROM punctual.queues q CROSS JOIN LATERAL (
     SELECT FROM punctual.ready y
     WHERE y.lane = (-1 - q.id)::smallint AND y.due_at <= now() + ` + BeatSoon + ` LIMIT 1) d)`
+
+// heedReports ends attempts of overdue targets as these have reported. It puts off those whose target has a transaction
+// open.
+func (c *readyClaim) heedReports(ctx context.Context) error {
+	if len(c.ended) == 0 {
+		return nil
+	}
+	a, err := c.claims.arbiter(ctx, c.ended)
+	if err != nil || !a.has() {
+		return err
+	}
+	var b pgx.Batch
+	a.queue(&b)
+	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("reading what silent targets have reported: %w", err)
+	}
+	var open []domain.Outcome
+	c.ended, open = a.settle(c.ended)
+	for _, o := range open {
+		c.putOff(o.RunID, gateRetry)
+		c.leave = slices.DeleteFunc(c.leave, func(run uuid.UUID) bool { return run == o.RunID })
+	}
+	return nil
+}
 
 // EndSilent ends as lost the attempts whose targets answered 202 and have passed their deadlines. It takes no worker
 // slot, and no start of a tenant's max_runs_per_second. It returns how long to wait before the next such deadline; left

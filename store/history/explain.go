@@ -108,6 +108,7 @@ type explaining struct {
 	zone     *time.Location
 	history  domain.History
 	backfill string           // what the slot's run waits for in a backfill; empty: no backfill is about to make it
+	reported bool             // its target ended the run in a transaction of its own
 	skip     *runs.Run        // the earlier skip of a slot whose run a backfill made
 	pausers  map[int64]string // actors who paused the job, by the microsecond at which a version began
 }
@@ -315,8 +316,12 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 			return err
 		}
 	}
-	e.waiting, err = runs.WaitsFor(ctx, e.q, e.tenant, e.Run.ID)
-	return err
+	if e.waiting, err = runs.WaitsFor(ctx, e.q, e.tenant, e.Run.ID); err != nil || e.Run.Status != domain.StatusSucceeded {
+		return err
+	}
+	e.reported, err = pg.One(ctx, e.q, pgx.RowTo[bool], `
+		SELECT EXISTS (SELECT FROM punctual.reports WHERE run_id = $1 AND outcome = 'succeeded')`, e.Run.ID)
+	return pg.Wrap("reading what the target reported", err)
 }
 
 // findBackfill looks for a backfill that is yet to make the slot's run.

@@ -29,6 +29,9 @@ func (e *explaining) ran() {
 	case domain.StatusSucceeded:
 		e.say(OutcomeSucceeded, "The slot ran%s under version %d and succeeded%s at %s.",
 			late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt))
+		if e.reported {
+			e.Text += " It was completed by its target in its own transaction."
+		}
 	case domain.StatusDead:
 		e.say(OutcomeDead, "The slot ran%s under version %d and failed for good%s at %s: %s.",
 			late, r.JobVersion, attempts(r.Attempt), instantOf(r.FinishedAt), why(r))

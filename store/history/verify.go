@@ -43,6 +43,7 @@ const (
 	ViolationPhantom    ViolationKind = "phantom"      // a run or skip of a slot that no definition has
 	ViolationUnended    ViolationKind = "unended"      // a run that has not ended and that no replica holds
 	ViolationOverdue    ViolationKind = "overdue"      // slots that are due and not claimed yet
+	ViolationReport     ViolationKind = "report"       // a target's report that no replica has applied
 	ViolationUnreadable ViolationKind = "unverifiable" // a job whose definition this binary cannot read
 )
 
@@ -122,6 +123,9 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 		if o.Progress != nil {
 			o.Progress(v.summary)
 		}
+	}
+	if err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return v.reports(ctx, tx) }); err != nil {
+		return v.summary, err
 	}
 	return v.summary, v.noteFreezes(ctx)
 }
