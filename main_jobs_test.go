@@ -255,7 +255,7 @@ func dates(t terminal) {
 	says(t.T, t.does("run", "dates", "--key=a/b", "--delay=2h", "--on-conflict=replace", "--sequence=8", "--not-after=3h",
 		"--expires-after=1m"), "a/b was pending and is replaced")
 	t.does("run", "dates", "--at=2199-01-01T00:00:00Z", "--key=far")
-	t.fails("punctual: invalid: 1 field is not valid\n  on_conflict: \"keep\" needs a key beside it, which names the run "+
+	t.fails("punctual: invalid: 1 field is not valid\n  on_conflict: \"keep\" needs a key next to it, which names the run "+
 		"that it is about\n", "run", "dates", "--on-conflict=keep")
 	says(t.T, t.does("dated", "dates"), "DUE", "KEY", "a/b", "8", "key first")
 	says(t.T, t.does("dated", "list", "dates", "--limit=1"), "a/b", "These are the soonest 1. There are more: raise --limit.")

@@ -81,16 +81,16 @@ func (s *server) datedRoutes() {
 	api.RegisterBody[TriggerBatchInput](s.api, huma.Operation{
 		OperationID: "trigger-batch", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger/batch", Tags: []string{tagJobs},
 		Summary: "Trigger a job up to 1,000 times", DefaultStatus: http.StatusAccepted, MaxBodyBytes: maxBatchBody,
-		Description: "Writes dated runs in one transaction: all, or none. Errors give the index: body.items[3].delay. An item " +
-			"without at and delay is due now.",
+		Description: "Writes dated runs in one transaction: all, or none. Errors give the index: body.items[3].delay. An " +
+			"item without at and delay is due now.",
 		Responses: api.Rendered[TriggerBatchAnswer](s.api, http.StatusAccepted),
 		Errors:    []int{409},
 	}, api.Required, s.triggerBatch)
 	api.Register(s.api, huma.Operation{
 		OperationID: "list-dated-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/dated", Tags: []string{tagJobs},
 		Summary: "List the dated runs of a job",
-		Description: "Those that are pending, the soonest first. A dated run leaves the list when it is claimed; then it is " +
-			"in the list of runs.",
+		Description: "Those that are pending, the soonest first. A dated run leaves the list when it is claimed; then it " +
+			"is in the list of runs.",
 	}, s.listDated)
 	api.Register(s.api, huma.Operation{
 		OperationID: "get-dated-run", Method: http.MethodGet, Path: "/v1/jobs/{job}/dated/{key}", Tags: []string{tagJobs},
@@ -100,8 +100,8 @@ func (s *server) datedRoutes() {
 	api.Register(s.api, huma.Operation{
 		OperationID: "cancel-dated-run", Method: http.MethodDelete, Path: "/v1/jobs/{job}/dated/{key}",
 		Tags: []string{tagJobs}, Summary: "Cancel a dated run",
-		Description: "While it is pending. After its claim the response is 404; then cancel the run by its id. The audit log " +
-			"keeps the cancel. A submitter may cancel only runs of jobs that submitters may trigger.",
+		Description: "While it is pending. After its claim the response is 404; then cancel the run by its id. The audit " +
+			"log keeps the cancel. A submitter may cancel only runs of jobs that submitters may trigger.",
 	}, s.cancelDated)
 }
 

@@ -45,7 +45,7 @@ func (in TriggerInput) problems() []domain.Problem {
 		domain.ValidateDuration("not_after", in.NotAfter, time.Second, maxAhead),
 		domain.ValidateDuration("expires_after", in.ExpiresAfter, time.Millisecond, maxAhead))
 	if !in.At.IsZero() && !in.Delay.IsZero() {
-		add("delay", "%q is set beside at %q; leave one of the two out", in.Delay, in.At)
+		add("delay", "%q and at %q are set; leave one of the two out", in.Delay, in.At)
 	}
 	if fault := keyFault(in.Key); in.Key != "" && fault != "" {
 		add("key", "%q %s", problem.Clip(in.Key), fault)
@@ -55,7 +55,7 @@ func (in TriggerInput) problems() []domain.Problem {
 		add("on_conflict", "%s", api.NotOneOf(string(in.OnConflict), conflicts))
 	}
 	if in.Key == "" {
-		const needed = "needs a key beside it, which names the run that it is about"
+		const needed = "needs a key next to it, which names the run that it is about"
 		if in.OnConflict != "" {
 			add("on_conflict", "%q %s", in.OnConflict, needed)
 		}

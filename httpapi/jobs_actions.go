@@ -29,14 +29,14 @@ func (s *server) jobActionRoutes() {
 	api.RegisterBody[TriggerInput](s.api, huma.Operation{
 		OperationID: "trigger-job", Method: http.MethodPost, Path: "/v1/jobs/{job}/trigger", Tags: []string{tagJobs},
 		Summary: "Trigger a job now or later", DefaultStatus: http.StatusAccepted,
-		Description: "With only body and headers, or with nothing, it creates a run now, and the response has the fields of a " +
-			"Run. With any other field, it writes a dated run, which is pending until it is claimed at its instant, and the " +
+		Description: "With only body and headers, or with nothing, it creates a run now, and the response has the fields " +
+			"of a Run. With any other field, it writes a dated run, which is pending until it is claimed at its instant, and the " +
 			"response has the fields key, run, due_at, created and replaced. A dated run uses the job's definition at its " +
 			"claim. It waits while the job is paused, and the concurrency_policy, the missed policy and the limits apply as " +
 			"to a slot. A run now is created in addition to the schedule, even if the job is paused. Under concurrency_policy " +
 			"replace, the run cancels the active run; under wait, it waits for the active run. The response is 409 and names " +
-			"the run that is in the way: under forbid, if a run is active; under wait, if another run already waits. If such a " +
-			"run begins after the response, the new run ends as skipped, with the reason overlap.",
+			"the run that is in the way: under forbid, if a run is active; under wait, if another run already waits. If such " +
+			"a run begins after the response, the new run ends as skipped, with the reason overlap.",
 		Responses: api.Rendered[Triggered](s.api, http.StatusAccepted),
 		Errors:    []int{409},
 	}, api.Optional, s.triggerJob)

@@ -18,6 +18,7 @@ import (
 type TenantSettings struct {
 	Weight               *int            `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Its relative share of the concurrency while several tenants wait for it: a tenant with twice the weight gets twice as many. Absent: 1." example:"1"`
 	MaxJobs              *int            `json:"max_jobs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most active and paused jobs that it may have. Absent: no limit." example:"10000"`
+	MaxPendingRuns       *int            `json:"max_pending_runs,omitempty" minimum:"1" maximum:"1000000" doc:"The most dated runs that it may have pending. Absent: no limit." example:"100000"`
 	MaxConcurrentRuns    *int            `json:"max_concurrent_runs,omitempty" minimum:"1" maximum:"2147483647" doc:"The most runs of this tenant that all replicas together may send at once; others wait. Absent: no limit." example:"100"`
 	MaxRunsPerSecond     *int            `json:"max_runs_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most attempts of this tenant that all replicas together may start in a second; others wait. Absent: no limit." example:"50"`
 	MaxRequestsPerSecond *int            `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most API requests of this tenant that all replicas together answer in a second; others get 429. Absent: no limit." example:"200"`
@@ -45,6 +46,7 @@ func (TenantNotify) SetByServer(field string) (why string, is bool) {
 const (
 	largestWeight  = 1000
 	mostNetworks   = 100
+	mostPending    = 1_000_000
 	longestMinimum = 366 * 24 * time.Hour
 )
 
@@ -57,6 +59,7 @@ func (t TenantSettings) validate() []problem.FieldError {
 	}{
 		{"weight", t.Weight, largestWeight},
 		{"max_jobs", t.MaxJobs, math.MaxInt32},
+		{"max_pending_runs", t.MaxPendingRuns, mostPending},
 		{"max_concurrent_runs", t.MaxConcurrentRuns, math.MaxInt32},
 		{"max_runs_per_second", t.MaxRunsPerSecond, math.MaxInt32},
 		{"max_requests_per_second", t.MaxRequestsPerSecond, math.MaxInt32},
@@ -99,7 +102,7 @@ func badNetwork(text string) string {
 func (t TenantSettings) apply(to *tenants.Tenant) {
 	to.Weight, to.MinInterval, to.AllowedTargets, to.Notify = or(t.Weight, 1), nil, nil, t.Notify
 	to.MaxKeyAge = nil
-	to.MaxJobs, to.MaxConcurrentRuns = t.MaxJobs, t.MaxConcurrentRuns
+	to.MaxJobs, to.MaxPendingRuns, to.MaxConcurrentRuns = t.MaxJobs, t.MaxPendingRuns, t.MaxConcurrentRuns
 	to.MaxRunsPerSecond, to.MaxRequestsPerSecond = t.MaxRunsPerSecond, t.MaxRequestsPerSecond
 	if !t.MinInterval.IsZero() {
 		to.MinInterval = new(domain.DurationOf(t.MinInterval.Value()))

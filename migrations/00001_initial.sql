@@ -78,6 +78,7 @@ CREATE TABLE punctual.tenants (
     created_at               timestamptz NOT NULL DEFAULT now(),
     weight                   smallint NOT NULL DEFAULT 1,
     max_jobs                 integer,
+    max_pending_runs         integer,
     max_concurrent_runs      integer,
     max_runs_per_second      integer,
     max_requests_per_second  integer,
@@ -95,6 +96,7 @@ CREATE TABLE punctual.tenants (
         CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$'),
     CONSTRAINT tenant_weight_is_1_to_1000 CHECK (weight BETWEEN 1 AND 1000),
     CONSTRAINT tenant_max_jobs_is_positive CHECK (max_jobs > 0),
+    CONSTRAINT tenant_max_pending_runs_is_1_to_1000000 CHECK (max_pending_runs BETWEEN 1 AND 1000000),
     CONSTRAINT tenant_max_concurrent_runs_is_positive CHECK (max_concurrent_runs > 0),
     CONSTRAINT tenant_max_runs_per_second_is_positive CHECK (max_runs_per_second > 0),
     CONSTRAINT tenant_max_requests_per_second_is_positive CHECK (max_requests_per_second > 0),
@@ -116,6 +118,7 @@ COMMENT ON COLUMN punctual.tenants.weight IS
     'Share of the worker slots while several tenants wait for them: a tenant with twice the weight of another gets '
     'twice as many. 1 to 1000.';
 COMMENT ON COLUMN punctual.tenants.max_jobs IS 'How many active and paused jobs it may have; null: no limit.';
+COMMENT ON COLUMN punctual.tenants.max_pending_runs IS 'How many dated runs it may have pending; null: no limit.';
 COMMENT ON COLUMN punctual.tenants.max_concurrent_runs IS
     'How many of its runs all replicas together may be sending at once; null: as many as there are worker slots. Runs '
     'beyond the limit wait.';
@@ -142,7 +145,7 @@ COMMENT ON COLUMN punctual.tenants.frozen_by IS 'Who froze it, for people.';
 COMMENT ON COLUMN punctual.tenants.frozen_note IS 'Why it was frozen, if the caller gave a note.';
 COMMENT ON COLUMN punctual.tenants.reports_since IS
     'Since when its targets may end runs in transactions of their own: see reports. Null: they may not, and no finish '
-    'looks for reports.';
+    'looks for reports. It stays when the last grant is revoked: a transaction may be open.';
 
 INSERT INTO punctual.tenants (name) VALUES ('default');
 
@@ -867,6 +870,28 @@ LANGUAGE sql VOLATILE AS $$
 $$;
 COMMENT ON FUNCTION punctual.run_id_at(timestamptz) IS 'An id for a run that is due at an instant.';
 
+-- Counted for each new row, along the index of due rows: a count that is kept would be one row for all callers of the
+-- tenant, and the transaction of one would hold up all others. A transaction does not see what others have not committed,
+-- so several at once may exceed the limit by what they write.
+CREATE FUNCTION punctual.count_dated(of_tenant integer) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    most constant integer := (SELECT max_pending_runs FROM punctual.tenants WHERE id = of_tenant);
+BEGIN
+    IF most IS NOT NULL AND (
+        SELECT count(*) FROM (
+            SELECT FROM (SELECT q.id * 4 + p FROM punctual.queues q, generate_series(0, 2) p UNION ALL SELECT -32768) l(lane)
+            CROSS JOIN LATERAL (
+                SELECT FROM punctual.dated d WHERE d.lane = l.lane::smallint AND d.tenant = of_tenant LIMIT most + 1) d
+            LIMIT most + 1) n) > most
+    THEN
+        RAISE EXCEPTION 'the tenant has % pending dated runs, and may have no more (max_pending_runs)', most
+            USING ERRCODE = 'PU409', HINT = 'Cancel some, or ask an operator to raise the limit.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION punctual.count_dated(integer) IS 'Refuses a tenant more dated runs than its max_pending_runs.';
+
 -- It loops because the row of the key may be claimed between two statements. A row that it does not replace it does not
 -- lock: the caller's transaction may stay open for long, and would keep the row from being claimed.
 CREATE FUNCTION punctual.write_dated(
@@ -901,6 +926,9 @@ BEGIN
         IF FOUND THEN
             created := d.created_at >= statement_timestamp();
             replaced := NOT created;
+            IF created THEN
+                PERFORM punctual.count_dated(of_tenant);
+            END IF;
             EXIT;
         END IF;
         SELECT * INTO d FROM punctual.dated o WHERE o.job_id = of_job AND o.key = write_dated.key;
@@ -958,10 +986,10 @@ COMMENT ON COLUMN punctual.cancels.run_id IS 'The running run.';
 COMMENT ON COLUMN punctual.cancels.replica IS 'Replica that is sending it.';
 COMMENT ON COLUMN punctual.cancels.requested_at IS 'When the cancel was requested.';
 
--- A target that shares the database reports how its attempt ended in the transaction that does the work. The primary key
--- arbitrates: whoever ends an attempt otherwise writes this row first, in its own transaction, so exactly one of the two
--- happens. Each writer of a row first takes an advisory lock on the run. Replicas only try to get it: so they see that a
--- target's transaction is still open, and do not wait for it.
+-- A target that shares the database reports how its attempt ended in the transaction that does the work. The primary
+-- key arbitrates: whoever ends an attempt otherwise writes this row first, in its own transaction, so exactly one of
+-- the two happens. Each writer of a row first takes an advisory lock on the run. Replicas only try to get it: so they
+-- see that a target's transaction is still open, and do not wait for it.
 CREATE TABLE punctual.reports (
     run_id       uuid PRIMARY KEY,
     tenant       integer NOT NULL,
@@ -1027,8 +1055,8 @@ BEGIN
         RAISE EXCEPTION 'there is no run %', run USING ERRCODE = 'PU404',
             HINT = 'Its id is in the header Punctual-Run of the request.';
     ELSIF r.status <> 'running' OR r.fence IS DISTINCT FROM fencing_token THEN
-        RAISE EXCEPTION 'the attempt with fencing token % has ended: the status of run % is %', fencing_token, run, r.status
-            USING ERRCODE = 'PU409', HINT = over;
+        RAISE EXCEPTION 'the attempt with fencing token % has ended: the status of run % is %',
+            fencing_token, run, r.status USING ERRCODE = 'PU409', HINT = over;
     ELSIF r.reason IN ('cancelled_by_user', 'replaced') THEN
         RAISE EXCEPTION 'run % is being cancelled (%)', run, r.reason USING ERRCODE = 'PU409', HINT = 'Roll back.';
     ELSIF r.reports_since IS NULL OR r.early THEN
@@ -1042,7 +1070,8 @@ BEGIN
         reported_at = excluded.reported_at, applied_at = NULL
     WHERE p.fence < excluded.fence AND p.outcome IS DISTINCT FROM 'succeeded';
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'run % has a report already, or this attempt has ended', run USING ERRCODE = 'PU409', HINT = over;
+        RAISE EXCEPTION 'run % has a report already, or this attempt has ended', run
+            USING ERRCODE = 'PU409', HINT = over;
     END IF;
 END
 $$;
@@ -1148,6 +1177,478 @@ COMMENT ON COLUMN punctual.holds.probe_at IS
     'When the next probe is sent; null: one is under way, or the host is not probed.';
 COMMENT ON COLUMN punctual.holds.reset_at IS
     'When a caller asked for a reset that the replica has not carried out yet; null: no reset is pending.';
+-- +goose StatementEnd
+
+-- Runs from a caller's own transaction. Each grant is a schema of thin functions in which the tenant is a constant: so
+-- neither the session nor the role that calls decides for whom they act. They are the only way to the functions that
+-- they call, which nobody else may execute. None of them locks a row of a job: the caller's transaction may stay open
+-- for minutes. Their texts hold no backslash outside of E'', because a caller may have standard_conforming_strings off.
+
+-- +goose StatementBegin
+CREATE TABLE punctual.grants (
+    schema      text PRIMARY KEY,
+    tenant      integer NOT NULL REFERENCES punctual.tenants,
+    role        text NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    created_by  text NOT NULL,
+    CONSTRAINT grant_schema_is_a_plain_name CHECK (schema ~ '^[a-z_][a-z0-9_]{0,62}$')
+);
+COMMENT ON TABLE  punctual.grants IS 'Schemas through which a database role makes runs of a tenant''s jobs, in SQL.';
+COMMENT ON COLUMN punctual.grants.schema IS 'The schema. punctual.make_schema makes its functions.';
+COMMENT ON COLUMN punctual.grants.tenant IS 'The tenant whose jobs it reaches: tenants.id.';
+COMMENT ON COLUMN punctual.grants.role IS 'The role that may execute its functions.';
+COMMENT ON COLUMN punctual.grants.created_at IS 'When it was granted.';
+COMMENT ON COLUMN punctual.grants.created_by IS 'Who granted it.';
+
+CREATE FUNCTION punctual.refuse(code text, field text, message text, hint text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = code, MESSAGE = field || ': ' || message, DETAIL = 'Field: ' || field || '.',
+        HINT = hint, COLUMN = field;
+END
+$$;
+COMMENT ON FUNCTION punctual.refuse IS
+    'Raises an error of the class PU: PU404 there is no such thing, PU409 it conflicts with another, PU422 it is not valid.';
+
+CREATE FUNCTION punctual.placeholder_fault(value text, most integer) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN position('{{' IN value) = 0 THEN NULL
+        WHEN value COLLATE "C" !~ ('^([^{]|[{](?![{])|[{]{4}|[{]{2}(run|attempt|job|scheduled_for(_local)?([|](rfc3339|date|time|compact|'
+            'compact_date|year|month|day|hour|minute|unix|unix_ms))?)[}]{2})*$')
+            THEN 'has double braces that are no placeholder; {{{{ stands for two literal braces'
+        WHEN octet_length(value) + 64 * (length(value) - length(replace(value, '{{', ''))) > most
+            THEN format('can become longer than %s bytes with placeholders filled in', most)
+    END
+$$;
+COMMENT ON FUNCTION punctual.placeholder_fault(text, integer) IS
+    'What is wrong with the placeholders in a text, each of which stands for 128 bytes at most; null: nothing.';
+
+CREATE FUNCTION punctual.header_fault(name text, value text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN name = '' THEN 'a header needs a name'
+        WHEN octet_length(name) > 256 THEN 'a header''s name must have at most 256 bytes'
+        WHEN name COLLATE "C" !~ '^[A-Za-z0-9!#$%&''*+.^_`|~-]+$'
+            THEN 'a header''s name must consist of letters, digits and any of !#$%&''*+-.^_`|~'
+        WHEN replace(lower(name COLLATE "C"), '_', '-') ~ ('^(host|content-length|transfer-encoding|connection|keep-alive|te|'
+            'trailer|upgrade|http2-settings|expect|idempotency-key|traceparent|(proxy|webhook|punctual)-.*)$')
+            THEN 'it cannot be set: it belongs to the connection, or Punctual adds it to every attempt'
+        WHEN octet_length(value) > 8192 THEN 'it must be at most 8192 bytes long'
+        WHEN btrim(value, E' \t') <> value THEN 'it must not begin or end with a space or tab'
+        WHEN value COLLATE "C" ~ E'[\\x01-\\x08\\x0a-\\x1f\\x7f]' THEN 'it must be one line without control characters'
+        ELSE punctual.placeholder_fault(value, 8192)
+    END
+$$;
+COMMENT ON FUNCTION punctual.header_fault(text, text) IS
+    'What is wrong with a header of a run''s own, as the API says it; null: nothing.';
+
+CREATE FUNCTION punctual.check_request(within text, headers json, body json) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    fault text;
+    bytes constant integer := octet_length(convert_to(body::text, 'UTF8'));
+    h record;
+BEGIN
+    IF bytes > 262144 THEN
+        PERFORM punctual.refuse('PU422', within || 'body', bytes || ' bytes; at most 262144 (256 KiB)',
+            'Store the data in a table of yours, and send its key.');
+    END IF;
+    IF position('{{' IN body::text) > 0 OR position(E'\\u007' IN body::text) > 0 THEN
+        BEGIN
+            SELECT min(punctual.placeholder_fault(v #>> '{}', 262144 - bytes + octet_length(v #>> '{}'))) INTO fault
+            FROM jsonb_path_query(body::jsonb, 'strict $.** ? (@.type() == "string")') v;
+        EXCEPTION WHEN untranslatable_character OR invalid_text_representation THEN
+            fault := E'has \\u0000 or half of a surrogate pair, which cannot stand next to placeholders';
+        END;
+        IF fault IS NOT NULL THEN
+            PERFORM punctual.refuse('PU422', within || 'body', fault,
+                'Placeholders are {{run}}, {{attempt}}, {{job}}, {{scheduled_for}} and {{scheduled_for_local}}.');
+        END IF;
+    END IF;
+    IF json_typeof(headers) <> 'object' THEN
+        PERFORM punctual.refuse('PU422', within || 'headers', 'is no object',
+            'Write an object of strings, such as {"X-Order": "42"}.');
+    ELSIF headers IS NOT NULL THEN
+        FOR h IN SELECT key, value #>> '{}' AS value, json_typeof(value) AS kind,
+                     count(*) OVER () AS headers, count(*) OVER (PARTITION BY lower(key COLLATE "C")) AS same
+                 FROM json_each(headers) LOOP
+            fault := CASE
+                WHEN h.headers > 64 THEN h.headers || ' headers; at most 64'
+                WHEN h.same > 1 THEN 'the same header is given twice'
+                WHEN h.kind <> 'string' THEN 'is no string'
+                ELSE punctual.header_fault(h.key, h.value)
+            END;
+            IF fault IS NOT NULL THEN
+                PERFORM punctual.refuse('PU422', within || 'headers.' || left(h.key, 80), fault,
+                    'Write an object of strings, such as {"X-Order": "42"}.');
+            END IF;
+        END LOOP;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION punctual.check_request IS 'Refuses headers and a body that the API would refuse.';
+
+CREATE FUNCTION punctual.check_span(field text, span interval, shortest interval, longest interval) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF span < shortest OR span > longest THEN
+        PERFORM punctual.refuse('PU422', field, format('%s is outside %s to %s', span, shortest, longest),
+            'Write an interval such as interval ''90 minutes''.');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION punctual.check_span IS 'Refuses an interval that is out of bounds.';
+
+-- As package names finds jobs: the active or paused job, or else the newest completed one.
+CREATE FUNCTION punctual.job_named(of_tenant integer, ref text, field text, OUT job uuid, OUT in_lane smallint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    near text;
+BEGIN
+    IF coalesce(ref, '') = '' THEN
+        PERFORM punctual.refuse('PU422', field, 'is required', 'Give the name or the id of a job.');
+    ELSIF ref ~* '^[0-9a-f]{32}$|^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$' THEN
+        job := ref::uuid;
+    ELSE
+        SELECT j.id INTO job FROM punctual.jobs j WHERE j.tenant = of_tenant AND j.name = ref AND j.named;
+        IF NOT FOUND THEN
+            SELECT j.id INTO job FROM punctual.jobs j
+            WHERE j.tenant = of_tenant AND j.name = ref AND NOT j.named AND j.state <> 'deleted'
+            ORDER BY j.id DESC LIMIT 1;
+        END IF;
+    END IF;
+    SELECT coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
+                             WHERE v.job_id = j.id AND v.version = j.version)) INTO in_lane
+    FROM punctual.jobs j LEFT JOIN punctual.schedules s ON s.job_id = j.id
+    WHERE j.id = job AND j.tenant = of_tenant AND j.state <> 'deleted';
+    IF NOT FOUND THEN
+        SELECT string_agg(n.name, ' and ' ORDER BY n.name) INTO near FROM (
+            (SELECT j.name FROM punctual.jobs j WHERE j.tenant = of_tenant AND j.named AND j.name ~<~ ref
+             ORDER BY j.name USING ~>~ LIMIT 1)
+            UNION ALL
+            (SELECT j.name FROM punctual.jobs j WHERE j.tenant = of_tenant AND j.named AND j.name ~>~ ref
+             ORDER BY j.name USING ~<~ LIMIT 1)) n;
+        PERFORM punctual.refuse('PU404', field, format('there is no job %s', to_json(left(ref, 80))),
+            coalesce('The names next to it are ' || near || '.', 'The tenant has no jobs.'));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION punctual.job_named IS 'Finds a job of a tenant by its name or id, and locks nothing.';
+
+CREATE FUNCTION punctual.date_run(
+    of_tenant integer, by_role text, within text, job_name text, of_job uuid, in_lane smallint, due timestamptz,
+    body json, INOUT key text, on_conflict text, not_after interval, sequence bigint, expires_after interval,
+    headers json, OUT run uuid, OUT due_at timestamptz)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    -- A variable, because a parameter with the collation of session_user would keep write_dated from using indexes.
+    actor constant text := 'database:' || session_user || '/' || by_role;
+    written record;
+BEGIN
+    on_conflict := coalesce(on_conflict, 'keep');
+    IF NOT (due >= clock_timestamp() - interval '1 day' AND due < '2200-01-01 UTC') THEN
+        PERFORM punctual.refuse('PU422', within || 'at', format('%s is more than a day ago, or after the year 2199', due),
+            'A run that is due in the past is due at once.');
+    ELSIF octet_length(key) NOT BETWEEN 1 AND 255 THEN
+        PERFORM punctual.refuse('PU422', within || 'key', octet_length(key) || ' bytes; 1 to 255',
+            'Leave it out if no later call is to find the run.');
+    ELSIF on_conflict NOT IN ('keep', 'replace', 'error') THEN
+        PERFORM punctual.refuse('PU422', within || 'on_conflict',
+            format('%s is not one of keep, replace, error', to_json(left(on_conflict, 80))),
+            'keep leaves a pending run with the key as it is, replace moves it, error refuses.');
+    END IF;
+    IF not_after IS NOT NULL OR expires_after IS NOT NULL THEN
+        PERFORM punctual.check_span(within || 'not_after', not_after, '1 second', '366 days'),
+            punctual.check_span(within || 'expires_after', expires_after, '1 millisecond', '366 days');
+    END IF;
+    IF body IS NOT NULL OR headers IS NOT NULL THEN
+        PERFORM punctual.check_request(within, headers, body);
+    END IF;
+    written := punctual.write_dated(
+        key => coalesce(key, punctual.run_id_at(due)::text), of_job => of_job, of_tenant => of_tenant, in_lane => in_lane,
+        due => due, on_conflict => on_conflict, not_after => not_after, sequence => sequence,
+        expires_after => extract(epoch FROM expires_after) * interval '1 second', headers => headers::jsonb,
+        body => convert_to(body::text, 'UTF8'), triggered_by => actor);
+    IF on_conflict = 'error' AND NOT written.created THEN
+        PERFORM punctual.refuse('PU409', within || 'key', format('a run of job %s with the key %s is pending; it is due at %s',
+            job_name, to_json(left(key, 80)), to_char(written.due_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')),
+            'With on_conflict keep the pending run stays as it is; with replace it is moved.');
+    END IF;
+    key := written.key;
+    run := written.run;
+    due_at := written.due_at;
+END
+$$;
+COMMENT ON FUNCTION punctual.date_run IS 'Writes a dated run for a caller in SQL, after it has checked all that was given.';
+
+CREATE FUNCTION punctual.run_for(
+    of_tenant integer, by_role text, job text, at timestamptz, delay interval, body json, key text, on_conflict text,
+    not_after interval, sequence bigint, expires_after interval, headers json) RETURNS uuid
+LANGUAGE plpgsql AS $$
+DECLARE
+    target constant record := punctual.job_named(of_tenant, job, 'job');
+BEGIN
+    IF at IS NULL AND delay IS NULL THEN
+        PERFORM punctual.refuse('PU422', 'at', 'the instant or the delay is null', 'trigger makes a run that is due now.');
+    ELSIF delay NOT BETWEEN '0' AND '366 days' THEN
+        PERFORM punctual.check_span('delay', delay, '0', '366 days');
+    END IF;
+    at := coalesce(at, clock_timestamp() + delay);
+    RETURN (punctual.date_run(of_tenant, by_role, '', job, target.job, target.in_lane, at, body, key, on_conflict,
+        not_after, sequence, expires_after, headers)).run;
+END
+$$;
+COMMENT ON FUNCTION punctual.run_for IS
+    'Makes a run of a job at an instant or after a delay, and returns its id. The run exists if the transaction commits.';
+
+CREATE FUNCTION punctual.field_of(value json, name text, kind text, within text) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF json_typeof(value -> name) <> ALL (ARRAY['null', kind]) THEN
+        PERFORM punctual.refuse('PU422', within || name, format('is no %s', kind), format('Write a %s, or leave it out.', kind));
+    END IF;
+    RETURN value ->> name;
+END
+$$;
+COMMENT ON FUNCTION punctual.field_of IS 'A field of an object, which must be of a kind if it is there.';
+
+CREATE FUNCTION punctual.whole_of(value json, name text, within text) RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN punctual.field_of(value, name, 'number', within)::bigint;
+EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range THEN
+    PERFORM punctual.refuse('PU422', within || name, 'is no whole number of 64 bits', 'Write a whole number, such as 42.');
+END
+$$;
+COMMENT ON FUNCTION punctual.whole_of IS 'A field of an object as a whole number.';
+
+CREATE FUNCTION punctual.span_of(value json, name text, within text) RETURNS interval
+LANGUAGE plpgsql AS $$
+DECLARE
+    given constant text := punctual.field_of(value, name, 'string', within);
+BEGIN
+    RETURN given::interval;
+EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR interval_field_overflow THEN
+    PERFORM punctual.refuse('PU422', within || name, format('%s is no interval', to_json(left(given, 80))),
+        'Write "90m", "1h30m" or "2 days".');
+END
+$$;
+COMMENT ON FUNCTION punctual.span_of IS 'A field of an object as an interval, from a text such as "1h30m" or "2 days".';
+
+CREATE FUNCTION punctual.instant_of(value json, name text, within text) RETURNS timestamptz
+LANGUAGE plpgsql AS $$
+DECLARE
+    given constant text := punctual.field_of(value, name, 'string', within);
+    form constant text := '^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}([.][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$';
+BEGIN
+    IF upper(given) !~ form THEN
+        RAISE invalid_datetime_format;
+    END IF;
+    RETURN given::timestamptz;
+EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow THEN
+    PERFORM punctual.refuse('PU422', within || name, format('%s is no RFC 3339 instant', to_json(left(given, 80))),
+        'Write an instant with its offset, such as "2026-12-01T09:00:00Z".');
+END
+$$;
+COMMENT ON FUNCTION punctual.instant_of IS 'A field of an object as an instant, from a text of RFC 3339.';
+
+-- All are looked at before the first is written. They are written in the order of their keys, so that two transactions
+-- with the same keys wait for each other and do not deadlock.
+CREATE FUNCTION punctual.run_many_for(of_tenant integer, by_role text, runs json)
+RETURNS TABLE (key text, run uuid, due_at timestamptz)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    known constant text[] := '{job,at,delay,body,key,on_conflict,not_after,sequence,expires_after,headers}';
+    now constant timestamptz := clock_timestamp();
+    given json[];
+    jobs uuid[];
+    lanes smallint[];
+    keys text[];
+    dues timestamptz[];
+    ids uuid[];
+    within text;
+    unknown text;
+    value json;
+    delay interval;
+    at timestamptz;
+    target record;
+    written record;
+BEGIN
+    IF json_typeof(runs) IS DISTINCT FROM 'array' OR json_array_length(runs) > 1000 THEN
+        PERFORM punctual.refuse('PU422', 'runs', 'is no array of up to 1,000 objects',
+            'Write [{"job": "send-reminder", "delay": "1h", "key": "order-42"}]; call again for more.');
+    END IF;
+    given := array(SELECT v FROM json_array_elements(runs) v);
+    FOR i IN 1 .. cardinality(given) LOOP
+        within := format('runs[%s].', i - 1);
+        value := given[i];
+        IF json_typeof(value) <> 'object' THEN
+            PERFORM punctual.refuse('PU422', format('runs[%s]', i - 1), 'is no object', 'Write {"job": "send-reminder"}.');
+        END IF;
+        SELECT k INTO unknown FROM json_object_keys(value) k WHERE k <> ALL (known) LIMIT 1;
+        IF FOUND THEN
+            PERFORM punctual.refuse('PU422', within || left(unknown, 80), 'unknown field',
+                'The fields are ' || array_to_string(known, ', ') || '.');
+        END IF;
+        target := punctual.job_named(of_tenant, punctual.field_of(value, 'job', 'string', within), within || 'job');
+        jobs[i] := target.job;
+        lanes[i] := target.in_lane;
+        keys[i] := punctual.field_of(value, 'key', 'string', within);
+        at := punctual.instant_of(value, 'at', within);
+        delay := punctual.span_of(value, 'delay', within);
+        PERFORM punctual.check_span(within || 'delay', delay, '0', '366 days');
+        IF at IS NOT NULL AND delay IS NOT NULL THEN
+            PERFORM punctual.refuse('PU422', within || 'delay', 'at is given, too', 'Leave one of the two out.');
+        END IF;
+        dues[i] := coalesce(at, now + delay, now);
+    END LOOP;
+    FOR written IN
+        SELECT o.i, d.* FROM (
+            SELECT u.* FROM unnest(jobs, keys) WITH ORDINALITY u(job, key, i) ORDER BY u.job, u.key COLLATE "C", u.i) o,
+        LATERAL punctual.date_run(of_tenant, by_role, format('runs[%s].', o.i - 1), given[o.i] ->> 'job', jobs[o.i],
+            lanes[o.i], dues[o.i],
+            CASE WHEN json_typeof(given[o.i] -> 'body') <> 'null' THEN given[o.i] -> 'body' END, keys[o.i],
+            punctual.field_of(given[o.i], 'on_conflict', 'string', format('runs[%s].', o.i - 1)),
+            punctual.span_of(given[o.i], 'not_after', format('runs[%s].', o.i - 1)),
+            punctual.whole_of(given[o.i], 'sequence', format('runs[%s].', o.i - 1)),
+            punctual.span_of(given[o.i], 'expires_after', format('runs[%s].', o.i - 1)),
+            CASE WHEN json_typeof(given[o.i] -> 'headers') <> 'null' THEN given[o.i] -> 'headers' END) d
+    LOOP
+        keys[written.i] := written.key;
+        ids[written.i] := written.run;
+        dues[written.i] := written.due_at;
+    END LOOP;
+    RETURN QUERY SELECT u.key, u.run, u.due_at FROM unnest(keys, ids, dues) u(key, run, due_at);
+END
+$$;
+COMMENT ON FUNCTION punctual.run_many_for IS
+    'Makes up to 1,000 runs, given as the API has them, and returns them in the order given.';
+
+CREATE FUNCTION punctual.cancel_for(of_tenant integer, by_role text, job text, key text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    target constant uuid := (punctual.job_named(of_tenant, job, 'job')).job;
+    gone record;
+BEGIN
+    IF coalesce(key, '') = '' THEN
+        PERFORM punctual.refuse('PU422', 'key', 'is required', 'Give the key with which the run was made.');
+    END IF;
+    DELETE FROM punctual.dated d WHERE d.job_id = target AND d.key = cancel_for.key
+    RETURNING d.run_id, d.due_at INTO gone;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO punctual.audit_log (id, job_id, resource_id, at, tenant, action, actor_kind, actor, name, before)
+    SELECT punctual.run_id_at(clock_timestamp()), target, gone.run_id, clock_timestamp(), of_tenant, 'run.cancel', 'database',
+           session_user || '/' || by_role, j.name, json_build_object('key', key, 'due_at', gone.due_at)
+    FROM punctual.jobs j WHERE j.id = target;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION punctual.cancel_for IS
+    'Removes a pending dated run. False: none with the key is pending; it may have been claimed.';
+
+-- The functions of the schema end in a call of a function whose name ends in _for: so they are told from others.
+CREATE FUNCTION punctual.functions_of_grant(in_schema text) RETURNS SETOF regprocedure
+LANGUAGE sql VOLATILE AS $$
+    SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p
+    WHERE p.pronamespace = to_regnamespace(quote_ident(in_schema)) AND p.prosrc ~ 'punctual[.][a-z_]+_for[(]'
+$$;
+COMMENT ON FUNCTION punctual.functions_of_grant(text) IS 'The functions that make_schema has made in a schema.';
+
+-- As the owner of the tables, whoever calls: so the functions are the owner's.
+CREATE FUNCTION punctual.make_schema(of_tenant integer, in_schema text, for_role text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $make$
+DECLARE
+    me constant text := format('%s, %L', of_tenant, for_role);
+    more constant text := 'sequence bigint DEFAULT NULL, expires_after interval DEFAULT NULL, headers json DEFAULT NULL';
+    options constant text := 'body json DEFAULT NULL, key text DEFAULT NULL, on_conflict text DEFAULT ''keep'', '
+        'not_after interval DEFAULT NULL, ' || more;
+    passed constant text := 'body, key, on_conflict, not_after, sequence, expires_after, headers';
+    -- Name, parameters, result, and body. A later release may add parameters with defaults under another name only.
+    made constant text[] := ARRAY[
+        ['run_in', 'job text, delay interval, ' || options, 'uuid',
+         format('RETURN punctual.run_for(%s, job, NULL, delay, %s);', me, passed)],
+        ['run_at', 'job text, at timestamptz, ' || options, 'uuid',
+         format('RETURN punctual.run_for(%s, job, at, NULL, %s);', me, passed)],
+        ['trigger', 'job text, body json DEFAULT NULL, key text DEFAULT NULL, on_conflict text DEFAULT ''keep'', ' || more,
+         'uuid', format('RETURN punctual.run_for(%s, job, NULL, ''0'', body, key, on_conflict, NULL, sequence, '
+                        'expires_after, headers);', me)],
+        ['run_many', 'runs json', 'TABLE (key text, run uuid, due_at timestamptz)',
+         format('RETURN QUERY SELECT * FROM punctual.run_many_for(%s, runs);', me)],
+        ['cancel', 'job text, key text', 'boolean', format('RETURN punctual.cancel_for(%s, job, key);', me)],
+        ['complete', 'run uuid, fencing_token bigint, result json DEFAULT NULL', 'void',
+         format('PERFORM punctual.complete_for(%s, run, fencing_token, result);', of_tenant)],
+        ['fail', 'run uuid, fencing_token bigint, error text', 'void',
+         format('PERFORM punctual.fail_for(%s, run, fencing_token, error);', of_tenant)]];
+    entry text[];
+    callee regprocedure;
+BEGIN
+    IF to_regnamespace(quote_ident(in_schema)) IS NULL THEN
+        EXECUTE format('CREATE SCHEMA %I', in_schema);
+    END IF;
+    EXECUTE format('COMMENT ON SCHEMA %I IS %L', in_schema, 'Runs of Punctual''s jobs from your own transactions: see '
+        'punctual.grants. Made by punctual tenants grant, renewed by punctual migrate.');
+    FOREACH entry SLICE 1 IN ARRAY made LOOP
+        EXECUTE format('CREATE OR REPLACE FUNCTION %I.%I(%s) RETURNS %s LANGUAGE plpgsql SECURITY DEFINER '
+            'SET search_path = pg_catalog, pg_temp AS %L', in_schema, entry[1], entry[2], entry[3],
+            E'#variable_conflict use_variable\nBEGIN ' || entry[4] || ' END');
+    END LOOP;
+    UPDATE punctual.tenants SET reports_since = now() WHERE id = of_tenant AND reports_since IS NULL;
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', in_schema, for_role);
+    FOR callee IN SELECT punctual.functions_of_grant(in_schema) LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', callee);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', callee, for_role);
+    END LOOP;
+END
+$make$;
+COMMENT ON FUNCTION punctual.make_schema IS
+    'Makes a schema, or makes its functions anew, through which a role may make runs of a tenant''s jobs.';
+
+CREATE FUNCTION punctual.drop_schema(in_schema text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    callee regprocedure;
+BEGIN
+    DELETE FROM punctual.grants g WHERE g.schema = in_schema;
+    IF FOUND THEN
+        FOR callee IN SELECT punctual.functions_of_grant(in_schema) LOOP
+            EXECUTE format('DROP FUNCTION %s', callee);
+        END LOOP;
+        EXECUTE format('DROP SCHEMA IF EXISTS %I', in_schema);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION punctual.drop_schema(text) IS
+    'Takes a grant back, and drops its schema, unless the schema holds something else.';
+
+CREATE FUNCTION punctual.renew_grants() RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    LOCK TABLE punctual.grants IN SHARE ROW EXCLUSIVE MODE; -- two at once would replace the same function
+    -- In a restored dump there may be grants to roles that do not exist.
+    PERFORM punctual.make_schema(g.tenant, g.schema, g.role) FROM punctual.grants g
+    WHERE to_regnamespace(quote_ident(g.schema)) IS NOT NULL AND to_regrole(quote_ident(g.role)) IS NOT NULL;
+END
+$$;
+COMMENT ON FUNCTION punctual.renew_grants() IS 'Makes the functions of all grants anew, as punctual migrate does.';
+
+DO $$
+DECLARE
+    callee regprocedure;
+BEGIN
+    FOR callee IN
+        SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p
+        WHERE p.pronamespace = 'punctual'::regnamespace AND p.proname IN ('job_named', 'date_run', 'run_for',
+            'run_many_for', 'cancel_for', 'make_schema', 'drop_schema', 'renew_grants')
+    LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', callee);
+    END LOOP;
+END
+$$;
 -- +goose StatementEnd
 
 -- Dead letters, and operations on many runs or jobs.
@@ -1847,7 +2348,7 @@ CREATE DOMAIN punctual.audit_action AS text CONSTRAINT audit_action_is_known CHE
     'dead_letter.replay', 'dead_letter.resolve', 'operation.create', 'operation.cancel', 'api_key.create',
     'api_key.revoke', 'tenant.create', 'tenant.update', 'tenant.delete', 'secret.put', 'secret.delete', 'secret.rotate',
     'signing_secret.create', 'signing_secret.delete', 'deployment.freeze', 'deployment.unfreeze', 'deployment.adopt',
-    'tenant.freeze', 'tenant.unfreeze', 'breaker.reset'));
+    'tenant.freeze', 'tenant.unfreeze', 'tenant.grant', 'tenant.revoke', 'breaker.reset'));
 COMMENT ON DOMAIN punctual.audit_action IS 'What an actor did.';
 CREATE TABLE punctual.audit_log (
     id           uuid NOT NULL,
@@ -1863,7 +2364,8 @@ CREATE TABLE punctual.audit_log (
     name         text,
     before       json,
     after        json,
-    CONSTRAINT audit_actor_kind_is_known CHECK (actor_kind IN ('anybody', 'key', 'token', 'command', 'system')),
+    CONSTRAINT audit_actor_kind_is_known CHECK (actor_kind IN ('anybody', 'key', 'token', 'command', 'database',
+        'system')),
     PRIMARY KEY (tenant, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX audit_log_by_job ON punctual.audit_log (job_id, id) WHERE job_id IS NOT NULL;
@@ -1882,7 +2384,8 @@ COMMENT ON COLUMN punctual.audit_log.tenant IS
     'The tenant that the entry belongs to: tenants.id; -1: the whole deployment.';
 COMMENT ON COLUMN punctual.audit_log.action IS 'What was done: the kind of resource, a dot, a verb.';
 COMMENT ON COLUMN punctual.audit_log.actor_kind IS
-    'How the actor authenticated: key, token, command. anybody: authentication was off. system: Punctual itself.';
+    'How the actor authenticated: key, token, command, database (a role in SQL). anybody: authentication was off. '
+    'system: Punctual itself.';
 COMMENT ON COLUMN punctual.audit_log.actor IS
     'Who: a key''s id, a token''s subject or a login; null: the actor is not known.';
 COMMENT ON COLUMN punctual.audit_log.address IS
@@ -2475,7 +2978,8 @@ COMMENT ON VIEW   punctual.audit IS
 COMMENT ON COLUMN punctual.audit.at IS 'When it was done.';
 COMMENT ON COLUMN punctual.audit.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.audit.actor_kind IS
-    'How the actor authenticated: key, token, command. anybody: authentication was off. system: Punctual itself.';
+    'How the actor authenticated: key, token, command, database (a role in SQL). anybody: authentication was off. '
+    'system: Punctual itself.';
 COMMENT ON COLUMN punctual.audit.actor IS 'Name of the key, subject of the token, or login.';
 COMMENT ON COLUMN punctual.audit.address IS 'Where the request came from.';
 COMMENT ON COLUMN punctual.audit.action IS 'What was done.';
@@ -2510,7 +3014,8 @@ COMMENT ON COLUMN punctual.audit_entries.tenant IS
     'The tenant that the entry belongs to: tenants.id; -1: the whole deployment.';
 COMMENT ON COLUMN punctual.audit_entries.action IS 'What was done: the kind of resource, a dot, a verb.';
 COMMENT ON COLUMN punctual.audit_entries.actor_kind IS
-    'How the actor authenticated: key, token, command. anybody: authentication was off. system: Punctual itself.';
+    'How the actor authenticated: key, token, command, database (a role in SQL). anybody: authentication was off. '
+    'system: Punctual itself.';
 COMMENT ON COLUMN punctual.audit_entries.actor IS
     'Who: a key''s id, a token''s subject or a login; null: the actor is not known.';
 COMMENT ON COLUMN punctual.audit_entries.address IS
@@ -2564,7 +3069,7 @@ CREATE FUNCTION punctual.functions_of_tenants() RETURNS regprocedure[]
 LANGUAGE sql STABLE AS $$
     SELECT array_agg(p.oid::regprocedure) FROM pg_catalog.pg_proc p
     WHERE p.pronamespace = 'punctual'::regnamespace
-      AND (p.provolatile <> 'v' OR p.proname IN ('acts_for_job', 'create_partition_of', 'run_id_at', 'write_dated'))
+      AND (p.provolatile <> 'v' OR p.proname IN ('acts_for_job', 'create_partition_of', 'run_id_at', 'write_dated', 'count_dated'))
 $$;
 COMMENT ON FUNCTION punctual.functions_of_tenants() IS
     'The functions that policies, views and the statements of tenants call.';
@@ -2608,6 +3113,7 @@ DECLARE
         ['waiting',          'SELECT',                         own, NULL],
         ['dated',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
         ['dated_work',       'SELECT, INSERT, UPDATE',         own, NULL],
+        ['grants',           'SELECT',                         own, NULL],
         ['ready',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
         ['runs',             'SELECT, INSERT, UPDATE',         own, NULL],
         ['attempts',         'SELECT, INSERT',                 by_run, NULL],
@@ -2764,15 +3270,17 @@ $$;
 -- +goose StatementBegin
 -- The schema itself stays, because it holds goose's own table. Its owner may drop everything in it, even the audit log
 -- of another role.
+DO $$ BEGIN PERFORM punctual.drop_schema(schema) FROM punctual.grants; END $$;
 DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.failures,
     punctual.replica_status, punctual.audit, punctual.audit_entries;
 DROP FUNCTION punctual.runs_of, punctual.is_completed, punctual.job_state, punctual.completed_at;
-DROP TABLE punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,
+DROP TABLE punctual.grants, punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
     punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
     punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
-    punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels, punctual.reports, punctual.completions,
+    punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels,
+    punctual.reports, punctual.completions,
     punctual.claims, punctual.ready, punctual.dated, punctual.dated_work, punctual.waiting, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
     punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
 DROP DOMAIN punctual.audit_action, punctual.run_reason, punctual.run_trigger, punctual.run_status;

@@ -126,8 +126,19 @@ func up(ctx context.Context, d session.Database, files fs.FS) ([]Applied, error)
 	if err != nil {
 		return applied, fmt.Errorf("migrating the schema: %w", err)
 	}
+	if _, err := db.ExecContext(ctx, renewGrants); err != nil {
+		return applied, fmt.Errorf("renewing the functions of grants: %w", err)
+	}
 	return applied, nil
 }
+
+// renewGrants makes the functions of all grants anew, if the schema has grants.
+const renewGrants = `
+DO $$ BEGIN
+    IF to_regprocedure('punctual.renew_grants()') IS NOT NULL THEN
+        PERFORM punctual.renew_grants();
+    END IF;
+END $$`
 
 // patience is how long Up keeps trying a migration that cannot get its locks while replicas work.
 const patience = 2 * time.Minute

@@ -10,7 +10,7 @@ import (
 
 const (
 	// longestSleep is how long the tick loop sleeps when it knows of nothing due: an idle replica costs the database one
-	// query a second.
+	// query a second. So it sees within a second what callers write in transactions of their own.
 	longestSleep = time.Second
 	// olderShare is how many times as long as it took the loop leaves late slots out after it has looked for them, and
 	// olderEvery the longest that it does. Such a look takes a millisecond. Beside a snapshot that is held for hours it
@@ -248,7 +248,7 @@ func (t *ticker) look(ctx context.Context) error {
 // untilNext returns how long to sleep until the next thing that is not due now is due, or until the loop is to look for
 // late slots, if the last look left them out. It has the loop look again after a full sleep.
 func (t *ticker) untilNext(now time.Time) time.Duration {
-	wait := spread(longestSleep)
+	wait := min(spread(longestSleep), longestSleep)
 	t.wantsLook, t.pause = true, 0
 	if t.leftOlder {
 		wait = min(wait, max(time.Until(t.olderAt), shortestPause))

@@ -34,7 +34,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 		audit.Actor{Kind: audit.Key, Name: "alice", Address: netip.MustParseAddr("203.0.113.7")})
 	team, err := c.Tenants.CreateTenant(ctx, tenants.Tenant{Name: "team", Weight: 1})
 	c.must(err)
-	const limited = `"max_jobs":7,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,` +
+	const limited = `"max_jobs":7,"max_pending_runs":null,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,` +
 		`"min_interval":null,"max_key_age":null,"allowed_targets":[],"notify":[]}`
 	unlimited := strings.Replace(limited, "7", "null", 1)
 	edit := func() error {

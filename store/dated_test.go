@@ -182,6 +182,30 @@ func TestADatedRunThatIsTooLateIsMissed(t *testing.T) {
 	}
 }
 
+func TestATenantHasNoMorePendingRunsThanItMay(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", never)
+	c.exec(`UPDATE punctual.tenants SET max_pending_runs = 2 WHERE id = $1`, c.tenant)
+	for _, key := range []string{"a", "b"} {
+		c.date("job", jobs.DateRequest{Key: key})
+	}
+	var refusal *domain.Refusal
+	if _, err := c.For(c.tenant).TriggerAt(t.Context(), "job", jobs.DateRequest{Key: "c"}); !errors.As(err, &refusal) ||
+		refusal.Code != "limit" || !strings.Contains(refusal.Reason, "max_pending_runs") {
+		t.Errorf("one more: %v", err)
+	}
+	c.date("job", jobs.DateRequest{Key: "a", OnConflict: jobs.KeyReplace})
+	if b := c.claimReady(1); len(b.Runs) != 1 {
+		t.Fatalf("%d runs", len(b.Runs))
+	}
+	c.date("job", jobs.DateRequest{Key: "c"})
+	c.pause("job")
+	c.claimReady(10) // sets them aside
+	if _, err := c.For(c.tenant).TriggerAt(t.Context(), "job", jobs.DateRequest{Key: "d"}); !errors.As(err, &refusal) {
+		t.Errorf("one more while two are set aside: %v", err)
+	}
+}
+
 // So that the tick loop wakes for them, shares its worker slots fairly, and stands by them in the depths of queues.
 func TestTheTickLoopSeesDatedRuns(t *testing.T) {
 	c := newClaimer(t)

@@ -73,11 +73,19 @@ func TestEffectsAreTheRunsThatSucceed(t *testing.T) {
 			must(t, err)
 		}
 	}
-	c.wantCount(0, "runs have other effects than they should", `
-		SELECT count(*) FROM punctual.runs r
-		WHERE (r.status = 'succeeded')::int <> (SELECT count(*) FROM public.effects e WHERE e.run = r.id)`)
+	for _, wrong := range column[string](c.crud, `
+		SELECT concat_ws(' ', r.id, r.status, r.reason, 'attempt', r.attempt, 'fence', r.fence, r.error, '|',
+			(SELECT string_agg(concat(e.fence, ' '), ',') FROM public.effects e WHERE e.run = r.id), '|',
+			(SELECT concat_ws(' ', p.fence, p.outcome, p.applied_at) FROM punctual.reports p WHERE p.run_id = r.id), '|',
+			(SELECT string_agg(concat_ws(' ', a.number, a.fence, a.outcome, a.reason), ',') FROM punctual.attempts a
+				WHERE a.run_id = r.id))
+		FROM punctual.runs r
+		WHERE (r.status = 'succeeded')::int <> (SELECT count(*) FROM public.effects e WHERE e.run = r.id)`) {
+		t.Errorf("a run and its effects: %s", wrong)
+	}
 	c.wantCount(0, "reports are not applied", `SELECT count(*) FROM punctual.reports WHERE applied_at IS NULL`)
-	if n := c.count(`SELECT count(*) FROM public.effects`); n == 0 || n == rounds {
-		t.Errorf("%d of %d runs did their work: the races were none", n, rounds)
+	n := c.count(`SELECT count(*) FROM public.effects`)
+	if t.Logf("%d of %d runs did their work", n, rounds); n == 0 {
+		t.Error("no run did its work")
 	}
 }

@@ -87,8 +87,8 @@ func (c reporter) wantEffect(a domain.Assignment, want string) {
 	c.wantCount(0, "reports are not applied", `SELECT count(*) FROM punctual.reports WHERE applied_at IS NULL`)
 }
 
-// Whatever an answer says, and whoever ends the attempt: if its target has committed the work, the run has succeeded, and
-// else the attempt ends as it would have anyway. While the target's transaction is open, nothing is decided.
+// Whatever an answer says, and whoever ends the attempt: if its target has committed the work, the run has succeeded,
+// and else the attempt ends as it would have anyway. While the target's transaction is open, nothing is decided.
 func TestARunSucceedsIfAndOnlyIfTheWorkCommits(t *testing.T) {
 	t.Parallel()
 	answers := func(end ending) func(reporter, domain.Assignment) {
@@ -262,7 +262,8 @@ func TestAReportIsOfARunOfTheTenant(t *testing.T) {
 	c := newReporter(t)
 	a := c.manual("a")
 	report := func(tenant int32, run *uuid.UUID, fence int64, result string) string {
-		_, err := c.db.Pool().Exec(t.Context(), `SELECT punctual.complete_for($1, $2, $3, $4::json)`, tenant, run, fence, result)
+		_, err := c.db.Pool().Exec(t.Context(), `SELECT punctual.complete_for($1, $2, $3, $4::json)`,
+			tenant, run, fence, result)
 		return pg.Code(err)
 	}
 	unknown := uuid.New()
@@ -295,7 +296,8 @@ func TestAReportedFailureIsRetriedAsOthersAre(t *testing.T) {
 			_, err := c.work(a)
 			refused(t, err)
 			end(c, a)
-			if s := c.state(a.RunID); !strings.HasPrefix(s, "retrying failed") || !strings.HasSuffix(s, "attempts: 1 failed failed") {
+			if s := c.state(a.RunID); !strings.HasPrefix(s, "retrying failed") ||
+				!strings.HasSuffix(s, "attempts: 1 failed failed") {
 				t.Error(s)
 			}
 			again := c.again()

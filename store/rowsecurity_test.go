@@ -84,6 +84,8 @@ func (c crud) furnish() {
 		SELECT $1, id, true FROM line`, job.ID, c.tenant)
 	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)
 		VALUES (gen_random_uuid(), $1, 'theirs', 'punctual_theirs', sha256('theirs'), 'admin', 'test')`, c.tenant)
+	c.exec(`INSERT INTO punctual.grants (schema, tenant, role, created_by)
+		VALUES ('theirs', $1, 'theirs', 'test')`, c.tenant)
 	c.exec(`INSERT INTO punctual.request_rates (tenant, spent_until, granted) VALUES ($1, now(), 1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.tenant_usage (tenant) VALUES ($1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1)`, c.tenant)

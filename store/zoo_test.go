@@ -15,7 +15,7 @@ import (
 // retired, and two transactions that meet wait for each other and go on.
 func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 	t.Parallel()
-	dsn, _ := pgtest.Zoo(t)
+	dsn, super := pgtest.Zoo(t)
 	if _, err := migrations.Up(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
@@ -65,4 +65,5 @@ func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	c.grantsInTheZoo(super)
 }

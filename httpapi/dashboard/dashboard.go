@@ -99,6 +99,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/jobs/{job}/pause":              (*visit).pauseJob,
 		"/jobs/{job}/resume":             (*visit).resumeJob,
 		"/jobs/{job}/trigger":            (*visit).triggerJob,
+		"/jobs/{job}/dated/cancel":       (*visit).cancelDated,
 		"/jobs/{job}/delete":             (*visit).deleteJob,
 		"/jobs/{job}/edit":               ofJob((*visit).saveJob),
 		"/jobs/{job}/backfill":           (*visit).startBackfill,

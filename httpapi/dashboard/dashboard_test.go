@@ -607,6 +607,7 @@ func TestAnotherTenantsPagesAreNotFound(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/jobs/secret-name/pause", "/jobs/secret-name/delete", "/jobs/secret-name/trigger", run + "/cancel", run + "/rerun",
+		"/jobs/secret-name/dated/cancel",
 	} {
 		other.post(path).want(404)
 	}

@@ -21,6 +21,8 @@ import (
 type jobView struct {
 	Job       httpapi.Job
 	Upcoming  []httpapi.UpcomingSlot
+	Dated     []httpapi.DatedRun // pending, the soonest first
+	MoreDated bool
 	Stats     runs.JobStats
 	Runs      []runs.Run // newest first
 	Next      string     // cursor of older runs
@@ -36,6 +38,11 @@ type jobView struct {
 // Zone is the zone of the job's schedule.
 func (j jobView) Zone() string { return zoneOf(j.Job.Schedule) }
 
+// MayTrigger reports whether a visitor may trigger the job, and cancel its dated runs.
+func (j jobView) MayTrigger(editor, submitter bool) bool {
+	return editor || submitter && j.Job.SubmittersMayTrigger != nil && *j.Job.SubmittersMayTrigger
+}
+
 // shownRuns is how many outcomes the strip of a job shows.
 const shownRuns = "100"
 
@@ -50,6 +57,11 @@ func (v *visit) job(job httpapi.Job) error {
 	if view.Stats, err = v.api.JobStats(v.ctx(), id); err != nil {
 		return err
 	}
+	dated, err := v.api.DatedRuns(v.ctx(), id, nil)
+	if err != nil {
+		return err
+	}
+	view.Dated, view.MoreDated = dated.Data, dated.NextCursor != nil
 	query := filtered(v.r.URL.Query(), "cursor", "status", "reason")
 	query.Set("limit", shownRuns)
 	query.Set("view", "summary")
@@ -122,6 +134,12 @@ func (v *visit) triggerJob() error {
 	body, headers := v.replacements()
 	run, err := v.api.TriggerJob(v.ctx(), v.part("job"), httpapi.TriggerInput{Body: body, Headers: headers})
 	return v.done(err, "/runs/"+run.ID.String(), "The run was created.")
+}
+
+func (v *visit) cancelDated() error {
+	key := v.r.PostFormValue("key") // with its spaces
+	err := v.api.CancelDated(v.ctx(), v.part("job"), key)
+	return v.done(err, v.jobPath(), "The pending run "+key+" is cancelled.")
 }
 
 // replacements returns the body and the headers that a run by hand sends in place of the job's; nil: the job's.

@@ -234,7 +234,7 @@ func (s *scratch) drop(ctx context.Context, conn *pgx.Conn) error {
 	defer cancel()
 	const partitions = `SELECT 'DROP TABLE IF EXISTS ' || inhrelid::regclass::text
 		FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
-		WHERE c.relkind = 'r' AND c.relnamespace = 'punctual'::regnamespace`
+		WHERE c.relispartition AND c.relkind = 'r' AND c.relnamespace = 'punctual'::regnamespace`
 	rows, _ := conn.Query(ctx, partitions) // CollectRows returns the error
 	statements, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {

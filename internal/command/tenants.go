@@ -19,13 +19,16 @@ type Tenants struct {
 	Create createTenant `cmd:"" help:"Create a tenant."`
 	List   listTenants  `cmd:"" help:"List all tenants."`
 	Set    setTenant    `cmd:"" help:"Change a tenant's limits. Limits that are not given stay as they are. Replicas apply the change within two seconds."`
-	Delete deleteTenant `cmd:"" help:"Delete a tenant that has no active or paused jobs, and revoke its keys."`
+	Delete deleteTenant `cmd:"" help:"Delete a tenant that has no active or paused jobs, and revoke its keys and grants."`
+	Grant  grantTenant  `cmd:"" help:"Let a database role make runs of a tenant's jobs in its own transactions, through a schema of functions."`
+	Revoke revokeTenant `cmd:"" help:"Take such a grant back, and drop its schema."`
 }
 
 // limits holds the settings of a tenant that operators decide. An absent flag changes nothing; none lifts a limit.
 type limits struct {
 	Weight               string `placeholder:"N" help:"Share of the concurrency while several tenants wait for it, 1 to 1000."`
 	MaxJobs              string `placeholder:"N|none" help:"Most active and paused jobs."`
+	MaxPendingRuns       string `placeholder:"N|none" help:"Most dated runs that may be pending, up to 1000000."`
 	MaxConcurrentRuns    string `placeholder:"N|none" help:"Most runs that all replicas together send at once."`
 	MaxRunsPerSecond     string `placeholder:"N|none" help:"Most attempts that all replicas together start in a second."`
 	MaxRequestsPerSecond string `placeholder:"N|none" help:"Most API requests that all replicas together answer in a second."`
@@ -39,6 +42,7 @@ func (l limits) given() map[string]string {
 	return map[string]string{
 		"weight":                  l.Weight,
 		"max_jobs":                l.MaxJobs,
+		"max_pending_runs":        l.MaxPendingRuns,
 		"max_concurrent_runs":     l.MaxConcurrentRuns,
 		"max_runs_per_second":     l.MaxRunsPerSecond,
 		"max_requests_per_second": l.MaxRequestsPerSecond,
@@ -121,6 +125,38 @@ func (c *deleteTenant) Run(ctx context.Context) error {
 			return err
 		}
 		return note("tenant " + c.Name + " is deleted")
+	})
+}
+
+type grantTenant struct {
+	database
+	Name   string `arg:"" help:"Name of the tenant."`
+	Role   string `required:"" placeholder:"ROLE" help:"Role of the database that may call the functions. It must exist."`
+	Schema string `required:"" placeholder:"SCHEMA" help:"Schema to make for the functions, such as shop_jobs. It may exist if it is empty."`
+}
+
+func (c *grantTenant) Run(ctx context.Context) error {
+	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
+		if err := db.Tenants.Grant(ctx, c.Name, tenants.Grant{Schema: c.Schema, Role: c.Role}); err != nil {
+			return err
+		}
+		return note(fmt.Sprintf("role %s may run jobs of tenant %s: SELECT %s.run_in('job', interval '1 hour')", c.Role,
+			c.Name, c.Schema))
+	})
+}
+
+type revokeTenant struct {
+	database
+	Name   string `arg:"" help:"Name of the tenant."`
+	Schema string `required:"" placeholder:"SCHEMA" help:"Schema that was made for the grant."`
+}
+
+func (c *revokeTenant) Run(ctx context.Context) error {
+	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
+		if err := db.Tenants.Revoke(ctx, c.Name, c.Schema); err != nil {
+			return err
+		}
+		return note("schema " + c.Schema + " is dropped")
 	})
 }
 

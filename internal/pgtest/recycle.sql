@@ -95,7 +95,9 @@ BEGIN
         what := r.sum;
         IF what IS NULL OR pg_stat_get_tuples_inserted(r.oid) + pg_stat_get_tuples_updated(r.oid)
                 + pg_stat_get_tuples_deleted(r.oid) > 0 THEN
-            EXECUTE format('SELECT coalesce(sum(hashtextextended(c::text, 0)), 0) FROM pg_catalog.%I c', r.name) INTO what;
+            -- A row that was written since has another xmin. To read whole rows takes several times as long.
+            EXECUTE format('SELECT concat(count(*), '' '', sum(xmin::text::bigint)) FROM pg_catalog.%I', r.name)
+                INTO what;
         END IF;
         cats := cats || format('%s: %s', to_json(r.name), to_json(what));
     END LOOP;

@@ -114,7 +114,10 @@ var (
 )
 
 // walked are pages whose commands a test of their own runs.
-var walked = map[string]string{"docs/restore.md": "TestRestoringADumpFiresNothing"}
+var walked = map[string]string{
+	"docs/restore.md":          "TestRestoringADumpFiresNothing",
+	"docs/sql-transactions.md": "TestRunsFromYourOwnTransaction",
+}
 
 func runPages(t *testing.T, d *documented) {
 	ran := 0

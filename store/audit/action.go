@@ -36,6 +36,8 @@ const (
 	DeploymentAdopt     Action = "deployment.adopt" // runs are now dispatched from another database
 	TenantFreeze        Action = "tenant.freeze"
 	TenantUnfreeze      Action = "tenant.unfreeze"
+	TenantGrant         Action = "tenant.grant" // to a database role, which may make runs in SQL
+	TenantRevoke        Action = "tenant.revoke"
 	BreakerReset        Action = "breaker.reset"
 )
 
@@ -48,7 +50,7 @@ var Actions = []Action{
 	TenantCreate, TenantUpdate, TenantDelete, SecretPut, SecretDelete, SecretRotate,
 	SigningSecretCreate, SigningSecretDelete,
 	DeploymentFreeze, DeploymentUnfreeze, DeploymentAdopt, TenantFreeze, TenantUnfreeze,
-	BreakerReset,
+	TenantGrant, TenantRevoke, BreakerReset,
 }
 
 // Resource returns the kind of resource that the action changes.

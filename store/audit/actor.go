@@ -27,7 +27,8 @@ const (
 	Key     ActorKind = "key"
 	Token   ActorKind = "token" // a JWT
 	Command ActorKind = "command"
-	System  ActorKind = "system" // Punctual itself, such as a pause that has run out
+	Role    ActorKind = "database" // a role of the database, in SQL
+	System  ActorKind = "system"   // Punctual itself, such as a pause that has run out
 )
 
 type actorKey struct{}

@@ -104,7 +104,8 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 	b.Queue(`
 		SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0),
 		       status, coalesce(reason, ''), accepted_at IS NOT NULL,
-		       (SELECT t.reports_since IS NOT NULL FROM punctual.tenants t WHERE t.id = r.tenant), coalesce(started_at, now()),
+		       (SELECT t.reports_since IS NOT NULL FROM punctual.tenants t WHERE t.id = r.tenant),
+		       coalesce(started_at, now()),
 		       coalesce(http_status, 0), clock_timestamp(),
 		       coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
 		       CASE WHEN d.response_fence = r.fence THEN d.response_headers END,

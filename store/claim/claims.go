@@ -48,7 +48,7 @@ type Claims struct {
 	postgres atomic.Pointer[timeline] // what was last found of this Postgres; nil: nothing
 	tokenKey atomic.Pointer[[]byte]   // the key that makes run tokens, once it was read
 
-	reporting atomic.Pointer[map[int32]bool] // tenants whose targets report in transactions of their own; nil: not read yet
+	reporting atomic.Pointer[map[int32]bool] // the tenants whose targets report in SQL; nil: not read yet
 }
 
 var _ scheduler.Store = (*Claims)(nil)

@@ -1,19 +1,21 @@
 // Package claim is the heart of the store: it claims due slots and ready runs, writes the outcomes of their attempts,
 // and keeps replicas alive. It owns the tables schedules, completions, runs, run_data, ready, attempts, claims,
-// exclusive, cancels, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let through, cancel
-// and settle runs with it; it imports none of them. What else must happen when runs are written or end is handed to it
-// to Followers.
+// exclusive, cancels, reports, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let
+// through, cancel and settle runs with it; it imports none of them. What else must happen when runs are written or
+// end is handed to it to Followers.
 //
 // The life of a slot is four transactions. Start reading with the first:
 //
 //   - due.go locks due rows of schedules, lets domain.Decide settle them, and writes the runs, the skips and the
 //     next slots. Which rows it locks is in select.go, with what is shared out among tenants in fair.go.
-//   - ready.go does the same for runs that wait in ready: retries, triggers, replays.
+//   - ready.go does the same for runs that wait in ready: retries, triggers, replays. dated.go makes runs of dated ones
+//     whose time has come, for the same claim.
 //   - finish.go writes outcomes: the end of an attempt, what follows from it, and the end of the lease.
 //   - recover.go ends the claims of replicas that are lost.
 //
 // place.go writes when a job fires next, for the rooms that change jobs. enter.go makes the runs that belong to no due
 // slot: triggers, replays, backfills, notices. callback.go lets a target that works on after its answer end its run.
+// reports.go heeds what targets that share the database have written about their runs.
 //
 // gates.go keeps the runs of a job from overlapping, and overlap.go decides about those in ready that would. locked.go,
 // with ready_locked.go, finds a way around rows that a stranger has locked. replica.go and fences.go are the heartbeat

@@ -10,8 +10,8 @@ import (
 	"punctual/store/pg"
 )
 
-// lookingFinish looks before it writes outcomes and ends leases: for what targets have reported, and warily for rows that
-// other transactions have locked. It leaves out what waits for such a transaction.
+// lookingFinish looks before it writes outcomes and ends leases: for what targets have reported, and warily for rows
+// that other transactions have locked. It leaves out what waits for such a transaction.
 type lookingFinish struct {
 	outcomes  []domain.Outcome
 	released  []uuid.UUID
@@ -25,8 +25,8 @@ type lookingFinish struct {
 	kept      []uuid.UUID // leases that are not ended
 }
 
-// run is one transaction of two round trips. Warily it first locks the rows that it will write, in the same order as all
-// others.
+// run is one transaction of two round trips. Warily it first locks the rows that it will write, in the same order as
+// all others.
 func (f *lookingFinish) run(ctx context.Context, s *Claims, wary bool) error {
 	return s.onConn(ctx, func(conn *pgx.Conn) error {
 		if err := f.look(ctx, s, conn, wary); err != nil {

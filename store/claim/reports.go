@@ -14,9 +14,9 @@ import (
 )
 
 // A target that shares the database may end its attempt in the transaction that does the work: it inserts a row into
-// reports. Whoever ends an attempt of such a tenant otherwise writes the row first, in the transaction that ends it, even
-// if the run is to be retried. So a report that has committed is never of an attempt that has ended otherwise, and no
-// next attempt starts while a transaction of the target is open.
+// reports. Whoever ends an attempt of such a tenant otherwise writes the row first, in the transaction that ends it,
+// even if the run is to be retried. So a report that has committed is never of an attempt that has ended otherwise,
+// and no next attempt starts while a transaction of the target is open.
 
 // selectReporting selects the tenants whose targets may report in transactions of their own.
 const selectReporting = `SELECT coalesce(array_agg(id), '{}') FROM punctual.tenants WHERE reports_since IS NOT NULL`
@@ -181,8 +181,8 @@ func (a *arbiter) tell(outcomes []domain.Outcome) {
 	}
 }
 
-// ofNobody returns the outcomes of attempts that no replica makes: their targets had answered 202. The replicas that make
-// the others count them when they are answered.
+// ofNobody returns the outcomes of attempts that no replica makes: their targets had answered 202. The replicas that
+// make the others count them when they are answered.
 func (a *arbiter) ofNobody(outcomes []domain.Outcome) (theirs []domain.Outcome) {
 	for _, o := range outcomes {
 		if a.reports[o.RunID].accepted {
@@ -202,7 +202,9 @@ func (r report) of(o domain.Outcome) domain.Outcome {
 	if own.HTTPStatus == 0 {
 		own.HTTPStatus = r.http
 	}
-	out := domain.Outcome{Assignment: o.Assignment, Verdict: domain.Succeed, StartedAt: own.StartedAt, FinishedAt: o.FinishedAt}
+	out := domain.Outcome{
+		Assignment: o.Assignment, Verdict: domain.Succeed, StartedAt: own.StartedAt, FinishedAt: o.FinishedAt,
+	}
 	if !r.succeeded {
 		out = domain.JudgeReported(o.Assignment, r.error, true, own.StartedAt, o.FinishedAt)
 	}
@@ -225,7 +227,8 @@ func (r report) of(o domain.Outcome) domain.Outcome {
 }
 
 // queueReported queues what outcomes need that targets have reported: the deadline of a target goes, the report is
-// marked as applied, and a request to cancel the run came too late. It is fenced like the outcomes. The gates are locked.
+// marked as applied, and a request to cancel the run came too late. It is fenced like the outcomes. The gates are
+// locked.
 func queueReported(b *pgx.Batch, outcomes []domain.Outcome) {
 	var ids []uuid.UUID
 	var fences []int64
@@ -237,14 +240,14 @@ func queueReported(b *pgx.Batch, outcomes []domain.Outcome) {
 	if len(ids) == 0 {
 		return
 	}
-	b.Queue(`SELECT FROM punctual.ready WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR UPDATE`, ids)
+	b.Queue(lockReadyToCancel, ids)
+	b.Queue(lockRunsToCancel, ids) // before the next statement, which else would not see a cancel that it waited for
 	b.Queue(`
 		WITH mine AS MATERIALIZED (
 		    SELECT r.id
 		    FROM punctual.runs r
 		    JOIN unnest($1::uuid[], $2::bigint[]) AS u(id, fence) ON r.id = u.id AND r.fence = u.fence
-		    WHERE r.id = ANY($1::uuid[]) AND r.status = 'running'
-		    ORDER BY r.id FOR NO KEY UPDATE OF r),
+		    WHERE r.id = ANY($1::uuid[]) AND r.status = 'running'),
 		gone AS (
 		    DELETE FROM punctual.ready y USING mine m WHERE y.run_id = m.id),
 		applied AS (

@@ -13,8 +13,8 @@ import (
 // mostReports is how many reports Verify names at most.
 const mostReports = 100
 
-// reports looks for what targets reported in transactions of their own, and no replica has applied for a while. Replicas
-// look for such reports every two seconds.
+// reports looks for what targets reported in transactions of their own, and no replica has applied for a while.
+// Replicas look for such reports every two seconds.
 func (v *verification) reports(ctx context.Context, tx pgx.Tx) error {
 	rows := pg.Query(ctx, tx, `
 		SELECT p.run_id, t.name, r.status, r.job_id, j.name

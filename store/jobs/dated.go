@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
@@ -167,7 +168,11 @@ func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateReque
 				return err
 			})
 	}
-	return pg.Wrap("writing dated runs of job "+j.ID.String(), tx.SendBatch(ctx, &b).Close())
+	err := tx.SendBatch(ctx, &b).Close()
+	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == "PU409" {
+		return &domain.Refusal{Code: "limit", Reason: refused.Message}
+	}
+	return pg.Wrap("writing dated runs of job "+j.ID.String(), err)
 }
 
 // keysPending refuses requests with KeyError whose keys were pending.

@@ -1,10 +1,14 @@
 // Package jobs keeps jobs: it creates, edits, pauses, triggers and deletes them, and lists them. It owns the tables
-// jobs, job_versions and tenant_jobs. Each change is a new version of the job, with an entry in the audit log.
+// jobs, job_versions, tenant_jobs, dated and dated_work. Each change is a new version of the job, with an entry in the
+// audit log.
 //
 // A change first holds its jobs (hold.go): it locks their rows in schedules, as the claim does, so that no slot is
 // claimed meanwhile. A one-shot whose slot was claimed has no row any more and gets one again. Then it settles the
 // slots that are due under the definition that was valid until now (settle.go), and saves the new version. New jobs are
 // written many at a time (insert.go).
+//
+// Dated runs wait for their instants (dated.go) until a claim takes them. A chore makes them fit jobs that have changed
+// (dated_fit.go).
 //
 // A forecast (forecast.go) reads the schedules of all jobs, and counts their slots to come.
 //

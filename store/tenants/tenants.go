@@ -32,6 +32,7 @@ type Tenant struct {
 	Name                 string           `json:"name" doc:"Its name." example:"billing"`
 	Weight               int              `json:"weight" doc:"Its relative share of the concurrency while several tenants wait for it." example:"1"`
 	MaxJobs              *int             `json:"max_jobs" doc:"The most active and paused jobs that it may have." example:"10000"`
+	MaxPendingRuns       *int             `json:"max_pending_runs" doc:"The most dated runs that it may have pending." example:"100000"`
 	MaxConcurrentRuns    *int             `json:"max_concurrent_runs" doc:"The most runs of this tenant that all replicas together may send at once." example:"100"`
 	MaxRunsPerSecond     *int             `json:"max_runs_per_second" doc:"The most attempts of this tenant that all replicas together may start in a second." example:"50"`
 	MaxRequestsPerSecond *int             `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
@@ -54,15 +55,16 @@ var ErrTenantExists error = &domain.Refusal{
 	Blames: []domain.Problem{{Field: "name", Message: "is taken by another tenant"}},
 }
 
-const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_concurrent_runs, t.max_runs_per_second,
-	t.max_requests_per_second,
+const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_pending_runs, t.max_concurrent_runs,
+	t.max_runs_per_second, t.max_requests_per_second,
 	t.min_interval, t.max_key_age, t.allowed_targets, t.notify, t.created_at, t.updated_at`
 
 func scanTenant(row pgx.CollectableRow) (Tenant, error) {
 	var t Tenant
 	var interval, keyAge *time.Duration
 	var notify []byte
-	err := row.Scan(&t.ID, &t.Name, &t.Weight, &t.MaxJobs, &t.MaxConcurrentRuns, &t.MaxRunsPerSecond,
+	err := row.Scan(&t.ID, &t.Name, &t.Weight, &t.MaxJobs, &t.MaxPendingRuns, &t.MaxConcurrentRuns,
+		&t.MaxRunsPerSecond,
 		&t.MaxRequestsPerSecond,
 		&interval, &keyAge, &t.AllowedTargets, &notify, &t.CreatedAt, &t.UpdatedAt)
 	if err != nil {
@@ -104,7 +106,7 @@ func (t Tenant) args(before ...any) []any {
 		notify = new(string(text))
 	}
 	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond,
-		interval, keyAge, t.AllowedTargets, notify)
+		interval, keyAge, t.AllowedTargets, notify, t.MaxPendingRuns)
 }
 
 // selectTenant selects the tenant with a name.
@@ -136,8 +138,8 @@ func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 		rows := pg.Query(ctx, tx, `
 			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second,
-				max_requests_per_second, min_interval, max_key_age, allowed_targets, notify)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::cidr[], $10::text::json)
+				max_requests_per_second, min_interval, max_key_age, allowed_targets, notify, max_pending_runs)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::cidr[], $10::text::json, $11)
 			RETURNING `+tenantColumns, t.args(t.Name)...)
 		made, err = oneTenant(rows, t.Name)
 		var dbErr *pgconn.PgError
@@ -208,7 +210,7 @@ func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant
 			UPDATE punctual.tenants t
 			SET weight = $2, max_jobs = $3, max_concurrent_runs = $4, max_runs_per_second = $5,
 				max_requests_per_second = $6, min_interval = $7, max_key_age = $8, allowed_targets = $9::cidr[],
-				notify = $10::text::json, updated_at = now()
+				notify = $10::text::json, max_pending_runs = $11, updated_at = now()
 			WHERE t.id = $1
 			RETURNING `+tenantColumns, t.args(before.ID)...)
 		if t, err = oneTenant(rows, name); err != nil {
@@ -249,8 +251,8 @@ func (s *Tenants) CountJobs(ctx context.Context, t Tenant) (int, error) {
 	return n, nil
 }
 
-// DeleteTenant deletes a tenant, revokes its keys and deletes its secrets. The error is ErrState if the tenant has
-// active or paused jobs. Its history stays until the end of its retention. Its name can be used again.
+// DeleteTenant deletes a tenant, revokes its keys and grants, and deletes its secrets. The error is ErrState if the
+// tenant has active or paused jobs. Its history stays until the end of its retention. Its name can be used again.
 func (s *Tenants) DeleteTenant(ctx context.Context, name string) error {
 	if name == DefaultTenant {
 		return fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, pg.ErrState)
@@ -267,6 +269,9 @@ func (s *Tenants) DeleteTenant(ctx context.Context, name string) error {
 		}
 		if jobs > 0 {
 			return fmt.Errorf("tenant %q has %d active or paused jobs; delete them first: %w", name, jobs, pg.ErrState)
+		}
+		if err := dropGrants(ctx, tx, t.ID); err != nil {
+			return err
 		}
 		if err := deleteTenant(ctx, tx, t.ID); err != nil {
 			return err

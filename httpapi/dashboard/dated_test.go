@@ -1,0 +1,32 @@
+package dashboard
+
+import (
+	"testing"
+	"time"
+
+	"punctual/httpapi"
+	"punctual/httpapi/client"
+	"punctual/scheduler/domain"
+)
+
+func TestAJobShowsItsPendingRunsUntilTheyAreCancelled(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false)
+	editor, viewer := s.as("default", "editor"), s.as("default", "viewer")
+	editor.create("n")
+	viewer.get("/jobs/n").want(200).hides("Pending runs")
+	const key = ` <a/b> & "c" `
+	_, err := client.New(s.url).WithKey(s.key("default", "editor")).TriggerJobAt(t.Context(), "n", httpapi.TriggerInput{
+		DatedInput: httpapi.DatedInput{
+			Key: key, Delay: domain.DurationOf(150 * time.Minute), Sequence: new(int64(7)),
+		},
+	})
+	must(t, err)
+	sound(viewer.get("/jobs/n").want(200).shows("Pending runs", "&lt;a/b&gt;", "in 2 h", ">7<", "key editor").
+		hides("/jobs/n/dated/cancel"))
+	viewer.post("/jobs/n/dated/cancel", "key", key).want(403)
+	sound(editor.get("/jobs/n").want(200).shows(`action="/jobs/n/dated/cancel"`))
+	editor.post("/jobs/n/dated/cancel", "key", key).want(303)
+	editor.get("/jobs/n").want(200).shows("is cancelled.").hides("Pending runs")
+	editor.post("/jobs/n/dated/cancel", "key", key).want(404)
+}

@@ -1,0 +1,612 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"punctual/internal/pgtest"
+	"punctual/migrations"
+	"punctual/scheduler/domain"
+	"punctual/store/jobs"
+	"punctual/store/pg"
+	"punctual/store/tenants"
+)
+
+// login makes a role, whose name no other test has, and connects as it.
+func (c crud) login(name string) (role string, conn *pgx.Conn) {
+	c.t.Helper()
+	role = fmt.Sprint(name, "_", strings.ReplaceAll(uuid.NewString()[:13], "-", ""))
+	c.exec(`CREATE ROLE ` + role + ` LOGIN PASSWORD 'test'`)
+	return role, c.as(role)
+}
+
+// as connects as a role.
+func (c crud) as(role string) *pgx.Conn {
+	c.t.Helper()
+	dsn, err := url.Parse(c.options.DatabaseURL)
+	must(c.t, err)
+	dsn.User = url.UserPassword(role, "test")
+	conn, err := pgtest.Connect(c.t.Context(), dsn.String())
+	must(c.t, err)
+	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
+	return conn
+}
+
+// app makes a role that may make runs of the tenant's jobs by the schema shop_jobs, and connects as it.
+func (c crud) app() (role string, conn *pgx.Conn) {
+	c.t.Helper()
+	role, conn = c.login("app")
+	must(c.t, c.Tenants.Grant(c.t.Context(), c.tenantName(), tenants.Grant{Schema: "shop_jobs", Role: role}))
+	return role, conn
+}
+
+func (c crud) tenantName() string {
+	c.t.Helper()
+	t, err := c.Tenants.GetTenantByID(c.t.Context(), c.tenant)
+	must(c.t, err)
+	return t.Name
+}
+
+// ask returns the only value of a query.
+func ask[T any](t *testing.T, q pg.Querier, sql string, args ...any) (v T) {
+	t.Helper()
+	if err := q.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+// wantRefused wants a statement to fail with an SQLSTATE, and returns the error.
+func wantRefused(t *testing.T, q pg.Querier, code, sql string, args ...any) pgconn.PgError {
+	t.Helper()
+	err := pg.Exec(t.Context(), q, sql, args...)
+	failed, is := errors.AsType[*pgconn.PgError](err)
+	if !is || failed.Code != code {
+		t.Errorf("%s: %v, want %s", sql, err, code)
+		return pgconn.PgError{}
+	}
+	return *failed
+}
+
+func TestARunFromSQLExistsIfTheTransactionCommits(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("send-reminder", never)
+	role, app := c.app()
+	c.exec(`CREATE TABLE public.orders (id int); GRANT ALL ON public.orders TO ` + role)
+	runs := map[uuid.UUID]bool{}
+	for i := range 200 {
+		tx, err := app.Begin(t.Context())
+		must(t, err)
+		must(t, pg.Exec(t.Context(), tx, `INSERT INTO public.orders VALUES ($1)`, i))
+		run := ask[uuid.UUID](t, tx, `SELECT shop_jobs.trigger('send-reminder', body => '{"order":  42}', key => $1)`,
+			fmt.Sprint(i))
+		if i%2 == 0 {
+			runs[run] = true
+			must(t, tx.Commit(t.Context()))
+		} else {
+			must(t, tx.Rollback(t.Context()))
+		}
+	}
+	claimed := c.claimReady(300).Runs
+	if len(claimed) != len(runs) || len(runs) != c.count(`SELECT count(*) FROM public.orders`) {
+		t.Errorf("%d runs of %d transactions", len(claimed), len(runs))
+	}
+	for _, a := range claimed {
+		if !runs[a.RunID] || a.Job.ID != job.ID || string(a.Body) != `{"order":  42}` {
+			t.Errorf("%+v", a)
+		}
+	}
+	if by := *c.run(claimed[0].RunID).TriggeredBy; by != "database:"+role+"/"+role {
+		t.Errorf("triggered by %s", by)
+	}
+}
+
+// The work of an attempt and its end are one transaction of the target, whatever the target answers then.
+func TestATargetEndsItsAttemptThroughItsGrant(t *testing.T) {
+	c := newClaimer(t)
+	role, app := c.app()
+	c.exec(`CREATE TABLE public.effects (run uuid, fence bigint); GRANT ALL ON public.effects TO ` + role)
+	c.exec(`UPDATE punctual.tenants SET reports_since = reports_since - interval '1 min' WHERE id = $1`, c.tenant)
+	c.renewed()
+	c.create("invoice", never)
+	ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('invoice')`)
+	a := c.one(c.claimReady(10))
+	tx, err := app.Begin(t.Context())
+	must(t, err)
+	must(t, pg.Exec(t.Context(), tx, `INSERT INTO public.effects VALUES ($1, $2)`, a.RunID, a.Fence))
+	must(t, pg.Exec(t.Context(), tx, `SELECT shop_jobs.complete(run => $1, fencing_token => $2, result => '{"rows": 7}')`,
+		a.RunID, a.Fence))
+	must(t, tx.Commit(t.Context()))
+	c.finish(failed(a))
+	if run := c.run(a.RunID); run.Status != domain.StatusSucceeded {
+		t.Errorf("the run is %s", run.Status)
+	}
+	wantRefused(t, app, "PU409", `SELECT shop_jobs.fail($1, $2, 'too late')`, a.RunID, a.Fence)
+}
+
+func TestEachFunctionOfAGrant(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("send-reminder", never)
+	role, app := c.app()
+	pending := func(key string) jobs.Dated {
+		t.Helper()
+		d, err := c.Jobs.GetDated(t.Context(), c.tenant, "send-reminder", key)
+		must(t, err)
+		return d
+	}
+	soon := func(d jobs.Dated, in time.Duration) {
+		t.Helper()
+		if off := d.DueAt.Sub(c.now().Add(in)); off > time.Second || off < -10*time.Second {
+			t.Errorf("%s is due %s beside now + %s", d.Key, off, in)
+		}
+	}
+	run := ask[uuid.UUID](t, app, `
+		SELECT shop_jobs.run_in('send-reminder', interval '1 hour', body => '"text"', key => 'in',
+		not_after => '2 h', sequence => 5, expires_after => '1 min', headers => '{"X-Order": "{{run}}"}')`)
+	d := pending("in")
+	soon(d, time.Hour)
+	if d.Run != run || *d.Sequence != 5 || d.ExpiresAfter != time.Minute || d.LatestAt == nil {
+		t.Errorf("%+v", d)
+	}
+	if again := ask[uuid.UUID](t, app, `SELECT shop_jobs.run_in($1, '2 h', key => 'in')`, job.ID.String()); again != run {
+		t.Errorf("kept: %s, want %s", again, run)
+	}
+	if moved := ask[uuid.UUID](t, app, `
+		SELECT shop_jobs.run_at('send-reminder', $1, key => 'in', on_conflict => 'replace')`,
+		c.now().Add(20*time.Minute)); moved != pending("in").Run {
+		t.Errorf("moved: %s", moved)
+	}
+	soon(pending("in"), 20*time.Minute)
+	wantRefused(t, app, "PU409", `SELECT shop_jobs.trigger('send-reminder', key => 'in', on_conflict => 'error')`)
+
+	many, err := pgx.CollectRows(pg.Query(t.Context(), app, `SELECT key, run, due_at FROM shop_jobs.run_many($1)`, `[
+		{"job": "send-reminder", "key": "b", "delay": "1h30m", "body": {"a":  1}, "expires_after": null},
+		{"job": "send-reminder", "key": "a", "at": "2100-01-01T00:00:00+01:00", "headers": {"X-A": "b"}, "sequence": 7},
+		{"job": "send-reminder"},
+		{"job": "send-reminder", "key": "in", "on_conflict": "keep"}]`), pgx.RowToStructByPos[struct {
+		Key   string
+		Run   uuid.UUID
+		DueAt time.Time
+	}])
+	must(t, err)
+	if len(many) != 4 || many[0].Key != "b" || many[1].Key != "a" || many[3].Run != pending("in").Run ||
+		many[1].DueAt.UTC().Format(time.RFC3339) != "2099-12-31T23:00:00Z" {
+		t.Errorf("%+v", many)
+	}
+	soon(pending("b"), 90*time.Minute)
+	if a := c.one(c.claimReady(10)); a.RunID != many[2].Run {
+		t.Errorf("claimed: %+v", a)
+	}
+
+	for _, call := range []string{`complete(gen_random_uuid(), 1, '{}')`, `fail(gen_random_uuid(), 1, 'no stock')`} {
+		wantRefused(t, app, "PU404", `SELECT shop_jobs.`+call)
+	}
+	c.wantCount(1, "tenants whose targets may report", `
+		SELECT count(*) FROM punctual.tenants WHERE reports_since IS NOT NULL`)
+	for i, want := range []bool{true, false} {
+		if got := ask[bool](t, app, `SELECT shop_jobs.cancel('send-reminder', 'b')`); got != want {
+			t.Errorf("cancel %d: %t", i, got)
+		}
+	}
+	if got := c.text(`SELECT string_agg(action || ' ' || name || ' ' || actor_kind || ' ' || actor, ';')
+		FROM punctual.audit_entries WHERE actor_kind = 'database'`); got !=
+		"run.cancel send-reminder database "+role+"/"+role {
+		t.Errorf("the audit log says %q", got)
+	}
+}
+
+// sqlRefusals are calls that are refused, each with the SQLSTATE, the field and a word of the hint.
+var sqlRefusals = []struct{ call, code, field, hint string }{
+	{`run_in('send-remindr', '1 h')`, "PU404", "job", "send-reminder"},
+	{`run_in('0199c9a2-7b3c-7d10-9c3e-2f6f3f1d5a01', '1 h')`, "PU404", "job", ""},
+	{`run_in(NULL, '1 h')`, "PU422", "job", "name"},
+	{`run_in('send-reminder', NULL)`, "PU422", "at", "trigger"},
+	{`run_in('send-reminder', '-1 s')`, "PU422", "delay", "interval"},
+	{`run_in('send-reminder', '11 years')`, "PU422", "delay", "interval"},
+	{`run_at('send-reminder', NULL)`, "PU422", "at", "trigger"},
+	{`run_at('send-reminder', 'infinity')`, "PU422", "at", ""},
+	{`run_at('send-reminder', '-infinity')`, "PU422", "at", "past"},
+	{`run_at('send-reminder', now() - interval '25 h')`, "PU422", "at", "past"},
+	{`trigger('send-reminder', key => '')`, "PU422", "key", "Leave it out"},
+	{`trigger('send-reminder', key => repeat('x', 256))`, "PU422", "key", "Leave it out"},
+	{`trigger('send-reminder', on_conflict => 'move')`, "PU422", "on_conflict", "replace"},
+	{`trigger('send-reminder', expires_after => '0')`, "PU422", "expires_after", "interval"},
+	{`run_in('send-reminder', '0', not_after => '0')`, "PU422", "not_after", "interval"},
+	{`trigger('send-reminder', json_build_object('a', repeat('x', 262144)))`, "PU422", "body", "key"},
+	{`trigger('send-reminder', '{"a": ["{{runs}}"]}')`, "PU422", "body", "{{run}}"},
+	{`trigger('send-reminder', headers => '[]')`, "PU422", "headers", "X-Order"},
+	{`trigger('send-reminder', headers => '{"X-A": 1}')`, "PU422", "headers.X-A", "strings"},
+	{`cancel('send-remind', 'k')`, "PU404", "job", "send-reminder"},
+	{`cancel('send-reminder', NULL)`, "PU422", "key", "key"},
+	{`run_many(NULL)`, "PU422", "runs", "job"},
+	{`run_many('{}')`, "PU422", "runs", "job"},
+	{`run_many((SELECT json_agg(1) FROM generate_series(1, 1001)))`, "PU422", "runs", "again"},
+	{`run_many('[1]')`, "PU422", "runs[0]", "job"},
+	{`run_many('[{"job": "send-reminder"}, {"job": "send-remindr"}]')`, "PU404", "runs[1].job", "send-reminder"},
+	{`run_many('[{"job": "send-reminder", "dely": "1h"}]')`, "PU422", "runs[0].dely", "delay"},
+	{`run_many('[{"job": 1}]')`, "PU422", "runs[0].job", "string"},
+	{`run_many('[{"job": "send-reminder", "delay": "soon"}]')`, "PU422", "runs[0].delay", "1h30m"},
+	{`run_many('[{"job": "send-reminder", "delay": "-1h"}]')`, "PU422", "runs[0].delay", "interval"},
+	{`run_many('[{"job": "send-reminder", "at": "tomorrow"}]')`, "PU422", "runs[0].at", "offset"},
+	{`run_many('[{"job": "send-reminder", "at": "2026-12-01T09:00:00"}]')`, "PU422", "runs[0].at", "offset"},
+	{`run_many('[{"job": "send-reminder", "at": "2026-13-01T09:00:00Z"}]')`, "PU422", "runs[0].at", "offset"},
+	{
+		`run_many('[{"job": "send-reminder", "at": "2100-01-01T00:00:00Z", "delay": "1h"}]')`, "PU422", "runs[0].delay",
+		"two",
+	},
+	{`run_many('[{"job": "send-reminder", "sequence": "5"}]')`, "PU422", "runs[0].sequence", "number"},
+	{`run_many('[{"job": "send-reminder", "sequence": 1.5}]')`, "PU422", "runs[0].sequence", "whole"},
+	{`run_many('[{"job": "send-reminder", "headers": {"Host": "a"}}]')`, "PU422", "runs[0].headers.Host", ""},
+}
+
+func TestARefusalInSQLNamesTheFieldAndWhatIsRight(t *testing.T) {
+	c := newCRUD(t)
+	c.create("send-reminder", never)
+	_, app := c.app()
+	for _, r := range sqlRefusals {
+		got := wantRefused(t, app, r.code, `SELECT shop_jobs.`+r.call)
+		if got.ColumnName != r.field || !strings.HasPrefix(got.Message, r.field+": ") ||
+			!strings.Contains(got.Detail, r.field) ||
+			got.Hint == "" || !strings.Contains(got.Hint, r.hint) {
+			t.Errorf("%s: %s (%s; %s), column %s", r.call, got.Message, got.Detail, got.Hint, got.ColumnName)
+		}
+	}
+	c.wantCount(0, "runs", `SELECT count(*) FROM punctual.dated`)
+}
+
+// SQL and the API refuse the same bodies and headers.
+func TestSQLRefusesTheRequestsThatTheAPIRefuses(t *testing.T) {
+	c := newCRUD(t)
+	c.create("job", never)
+	_, app := c.app()
+	long := strings.Repeat("x", 256<<10)
+	bodies := []string{
+		`1`, `null`, `"{{run}}"`, `"{{runs}}"`, `"{{run"`, `"{{{{run"`, `"{{{run}}"`, `"{{{{{run}}"`,
+		`"{{scheduled_for|date}}"`,
+		`"{{scheduled_for_local|unix_ms}} {{job}}"`, `"{{scheduled_for|dates}}"`, `"{{run|date}}"`, `{"{{x}}": "{{run}}"}`,
+		`{"a": [1, {"b": "\u007b\u007bx}}"}]}`, `{"a": "\u007b\u007brun}}"}`, `"` + long[:len(long)-2] + `"`,
+		`"` + long + `"`,
+		`"` + long[:len(long)-100] + `{{job}}"`, `"` + long[:len(long)-300] + `{{job}}"`, `"\u0000"`, "{ \"a\" :\n2 }",
+	}
+	headers := []map[string]string{
+		{},
+		{"X-A": "b"},
+		{"x-a": "", "x-b": ""},
+		{"X-A": "1", "x-a": "2"},
+		{"": "a"},
+		{"X A": "b"},
+		{"X:": "b"},
+		{"é": "b"},
+		{"X": " b"},
+		{"X": "b\t"},
+		{"X": "b\tc"},
+		{"X": "b\nc"},
+		{"X": "\x7f"},
+		{"X": "é"},
+		{"X": "{{run}}"},
+		{"X": "{{walk}}"},
+		{"X": long[:8192]},
+		{"X": long[:8193]},
+		{"X": long[:8150] + "{{job}}"},
+		{long[:256]: "a"},
+		{long[:257]: "a"},
+		{"Authorization": "a"},
+		{"Content-Type": "a/b"},
+		{"Te": "a"},
+		{"Tea": "a"},
+		{"webhook": "a"},
+		{"Webhook-Id": "a"},
+		{"PUNCTUAL_RUN": "a"},
+		{"Proxy-Authorization": "a"},
+		{"Content_Length": "1"},
+		{"Idempotency-Key": "a"},
+		{"Host": "a"},
+		{"Upgrade": "a"},
+		{"HTTP2-Settings": "a"},
+		{"Expect": "a"},
+		{"Traceparent": "a"},
+		{"Trailer": "a"},
+		{"Transfer-Encoding": "a"},
+		{"Connection": "a"},
+		{"Keep-Alive": "a"},
+		{"Tracestate": "a"},
+	}
+	many := map[string]string{}
+	for i := range 65 {
+		many[fmt.Sprint("X-", i)] = "a"
+	}
+	headers = append(headers, many)
+	good := 0
+	check := func(body *string, given map[string]string) {
+		t.Helper()
+		var raw json.RawMessage
+		var text *string
+		if body != nil {
+			raw = json.RawMessage(*body)
+		}
+		if given != nil {
+			encoded, err := json.Marshal(given)
+			must(t, err)
+			text = new(string(encoded))
+		}
+		_, err := app.Exec(t.Context(), `
+			SELECT shop_jobs.trigger('job', $1::text::json, headers => $2::text::json)`, body, text)
+		problems := domain.ValidateRequest("", given, raw)
+		failed, _ := errors.AsType[*pgconn.PgError](err)
+		switch {
+		case err == nil && len(problems) == 0:
+			good++
+		case err == nil || len(problems) == 0:
+			t.Errorf("%.80s %.80v: SQL says %v, the API %.200v", raw, given, err, problems)
+		case failed.Code != "PU422":
+			t.Errorf("%.80s %.80v: %v", raw, given, err)
+		}
+	}
+	for _, body := range bodies {
+		check(&body, nil)
+	}
+	for _, h := range headers {
+		check(nil, h)
+	}
+	if good < 20 {
+		t.Errorf("only %d are good", good)
+	}
+	c.wantCount(good, "runs", `SELECT count(*) FROM punctual.dated`)
+	c.wantCount(1, "bodies with their bytes", `
+		SELECT count(*) FROM punctual.dated WHERE body = convert_to(E'{ "a" :\n2 }', 'UTF8')`)
+}
+
+func TestOnlyTheGrantedRoleMakesRunsInSQL(t *testing.T) {
+	c := newCRUD(t)
+	c.create("theirs", never)
+	role, app := c.app()
+	other := c.newTenant("other")
+	d := c
+	d.tenant = other.ID
+	d.create("ours", never)
+	otherRole, stranger := c.login("stranger")
+	must(t, c.Tenants.Grant(t.Context(), "other", tenants.Grant{Schema: "other_jobs", Role: otherRole}))
+
+	const denied = "42501"
+	wantRefused(t, stranger, denied, `SELECT shop_jobs.trigger('theirs')`)
+	c.exec(`GRANT USAGE ON SCHEMA shop_jobs TO ` + otherRole)
+	wantRefused(t, stranger, denied, `SELECT shop_jobs.trigger('theirs')`)
+	wantRefused(t, stranger, "PU404", `SELECT other_jobs.trigger('theirs')`)
+	for _, call := range []string{
+		`punctual.run_for(1, 'x', 'theirs', now(), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`,
+		`punctual.run_many_for(1, 'x', '[]')`, `punctual.cancel_for(1, 'x', 'theirs', 'k')`,
+		`punctual.make_schema(1, 'mine', 'x')`, `punctual.drop_schema('shop_jobs')`, `punctual.renew_grants()`,
+		`punctual.date_run(1, 'x', '', 'x', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`,
+		`punctual.job_named(1, 'theirs', 'x')`,
+	} {
+		wantRefused(t, app, denied, `SELECT `+call)
+		// USAGE of the schema alone does not help.
+		c.exec(`GRANT USAGE ON SCHEMA punctual TO ` + role)
+		wantRefused(t, app, denied, `SELECT `+call)
+		c.exec(`REVOKE USAGE ON SCHEMA punctual FROM ` + role)
+	}
+	wantRefused(t, app, denied, `CREATE FUNCTION shop_jobs.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'`)
+
+	// A pooler's role that switches to the granted one, and back.
+	pooler, pooled := c.login("pooler")
+	c.exec(`GRANT ` + role + `, ` + otherRole + ` TO ` + pooler)
+	c.exec(`ALTER ROLE ` + pooler + ` NOINHERIT`)
+	wantRefused(t, pooled, denied, `SELECT shop_jobs.trigger('theirs')`)
+	must(t, pg.Exec(t.Context(), pooled, `SET ROLE `+role))
+	ask[uuid.UUID](t, pooled, `SELECT shop_jobs.trigger('theirs', key => 'pooled')`)
+	must(t, pg.Exec(t.Context(), pooled, `SET ROLE `+otherRole))
+	wantRefused(t, pooled, denied, `SELECT shop_jobs.trigger('theirs')`)
+	ask[uuid.UUID](t, pooled, `SELECT other_jobs.trigger('ours')`)
+	if by := c.text(`SELECT triggered_by FROM punctual.dated WHERE key = 'pooled'`); by != "database:"+pooler+"/"+role {
+		t.Errorf("by %s", by)
+	}
+
+	// Through a function that runs with the rights of its owner: the owner's grant counts.
+	c.exec(`CREATE SCHEMA wrapped; GRANT USAGE, CREATE ON SCHEMA wrapped TO ` + otherRole + `, ` + role)
+	must(t, pg.Exec(t.Context(), stranger, `CREATE FUNCTION wrapped.call(job text) RETURNS uuid
+		LANGUAGE sql SECURITY DEFINER AS 'SELECT other_jobs.trigger(job)'`))
+	ask[uuid.UUID](t, app, `SELECT wrapped.call('ours')`)
+	wantRefused(t, app, "PU404", `SELECT wrapped.call('theirs')`)
+
+	// Things of the caller's with the names of ours.
+	for _, sql := range []string{
+		`CREATE TEMP TABLE jobs AS SELECT gen_random_uuid() AS id`, `CREATE TEMP TABLE dated (key text)`,
+		`CREATE FUNCTION pg_temp.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT timestamptz '1999-01-01' $$`,
+		`CREATE FUNCTION pg_temp.octet_length(text) RETURNS int LANGUAGE sql AS $$ SELECT 1 $$`,
+		`CREATE FUNCTION wrapped.coalesced(text, text) RETURNS text LANGUAGE sql AS $$ SELECT 'hacked' $$`,
+		`CREATE OPERATOR wrapped.|| (FUNCTION = wrapped.coalesced, LEFTARG = text, RIGHTARG = text)`,
+		`SET search_path = pg_temp, wrapped, pg_catalog, shop_jobs`,
+	} {
+		must(t, pg.Exec(t.Context(), app, sql))
+	}
+	wantRefused(t, app, "PU422", `SELECT shop_jobs.trigger('theirs', key => repeat('x', 256))`)
+	ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('theirs', key => 'hacked')`)
+	if n := c.count(`SELECT count(*) FROM punctual.dated
+		WHERE due_at > now() - interval '1 hour' AND triggered_by LIKE 'database:%/%'`); n != 4 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+// The caller's transaction stays open, and has made, moved and cancelled runs.
+func TestAnOpenTransactionOfACallerHoldsUpNothing(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("job", every(time.Hour))
+	_, app := c.app()
+	ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('job', key => 'moved')`)
+	ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('job', key => 'cancelled')`)
+	free := ask[uuid.UUID](t, app, `SELECT shop_jobs.trigger('job', key => 'free')`)
+	tx, err := app.Begin(t.Context())
+	must(t, err)
+	ask[uuid.UUID](t, tx, `SELECT shop_jobs.trigger('job', key => 'new', body => '1')`)
+	ask[uuid.UUID](t, tx, `SELECT shop_jobs.trigger('job', key => 'free')`)
+	ask[uuid.UUID](t, tx, `SELECT shop_jobs.run_in('job', '1 h', key => 'moved', on_conflict => 'replace')`)
+	ask[bool](t, tx, `SELECT shop_jobs.cancel('job', 'cancelled')`)
+
+	ctx := bounded(t)
+	c.slotAgo(job.ID, 0)
+	if n := len(c.claim(10, false).Runs); n != 1 {
+		t.Errorf("%d slots claimed", n)
+	}
+	if a := c.one(c.claimReady(10)); a.RunID != free {
+		t.Errorf("claimed %s", a.RunID)
+	}
+	impatient := c.connect()
+	must(t, pg.Exec(ctx, impatient, `SET lock_timeout = '1ms'`))
+	for _, sql := range []string{
+		`SELECT FROM punctual.jobs FOR UPDATE`, `SELECT FROM punctual.schedules FOR UPDATE`,
+		`SELECT FROM punctual.job_versions FOR UPDATE`, `SELECT FROM punctual.tenants FOR UPDATE`,
+		`VACUUM punctual.dated`, `VACUUM punctual.jobs`,
+	} {
+		if _, err := impatient.Exec(ctx, sql); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	c.edit("job", func(d *domain.Definition) { d.Priority = domain.PriorityHigh })
+	c.put(c.get("job").Definition)
+	c.pause("job")
+	_, err = c.Jobs.ResumeJob(ctx, c.tenant, "job", "")
+	must(t, err)
+	c.fitDated()
+	must(t, c.Jobs.DeleteJob(ctx, c.tenant, "job", nil))
+	c.fitDated()
+	must(t, tx.Commit(ctx))
+	c.claimReady(10)
+	c.wantCount(1, "runs set aside", `SELECT count(*) FROM punctual.dated WHERE key = 'new' AND lane = -32768`)
+	c.wantCount(1, "runs to come", `SELECT count(*) FROM punctual.dated WHERE key = 'moved'`)
+}
+
+// grantsInTheZoo grants where Punctual may make no schema, and then makes runs in a session with odd defaults.
+func (c crud) grantsInTheZoo(super string) {
+	c.t.Helper()
+	ctx, g := c.t.Context(), tenants.Grant{Schema: "shop_jobs", Role: "test"}
+	err := c.Tenants.Grant(ctx, "default", g)
+	told := regexp.MustCompile("`(CREATE SCHEMA .*?)`").FindStringSubmatch(fmt.Sprint(err))
+	if told == nil {
+		c.t.Fatalf("it does not tell how to make the schema: %v", err)
+	}
+	admin, err := pgx.Connect(ctx, super)
+	must(c.t, err)
+	must(c.t, pg.Exec(ctx, admin, told[1]))
+	must(c.t, admin.Close(ctx))
+	must(c.t, c.Tenants.Grant(ctx, "default", g))
+	odd, err := pgx.Connect(ctx, c.options.DatabaseURL)
+	must(c.t, err)
+	ask[uuid.UUID](c.t, odd, `SELECT shop_jobs.run_in('job', '1 h', $1::json, headers => '{"X-A": "{{run}}"}')`,
+		`["{{scheduled_for|date}}", {"a": null}]`)
+	ask[uuid.UUID](c.t, odd, `SELECT run FROM shop_jobs.run_many($1)`,
+		`[{"job": "job", "at": "2100-01-01T00:00:00.5Z", "not_after": "1h30m"}]`)
+	wantRefused(c.t, odd, "PU422", `SELECT shop_jobs.trigger('job', '"{{{run}}"')`)
+	must(c.t, odd.Close(ctx))
+}
+
+// Two transactions with the same keys in opposite order wait for each other. Neither fails.
+func TestManyRunsInOppositeOrderDoNotDeadlock(t *testing.T) {
+	c := newCRUD(t)
+	c.create("a", never)
+	c.create("b", never)
+	role, _ := c.app()
+	var given []string
+	for i := range 100 {
+		for _, job := range []string{"a", "b"} {
+			given = append(given, fmt.Sprintf(`{"job": %q, "key": "%d", "on_conflict": "replace"}`, job, i))
+		}
+	}
+	forth := "[" + strings.Join(given, ",") + "]"
+	slices.Reverse(given)
+	back := "[" + strings.Join(given, ",") + "]"
+	done := make(chan error)
+	for _, list := range []string{forth, back} {
+		conn := c.as(role)
+		go func() {
+			var err error
+			for range 20 {
+				if _, failed := conn.Exec(t.Context(), `SELECT shop_jobs.run_many($1)`, list); failed != nil {
+					err = failed
+				}
+			}
+			done <- err
+		}()
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	c.wantCount(200, "runs", `SELECT count(*) FROM punctual.dated`)
+}
+
+func TestAGrantIsMadeRenewedAndRevoked(t *testing.T) {
+	c := newCRUD(t)
+	c.create("job", never)
+	role, app := c.app()
+	name, ctx := c.tenantName(), t.Context()
+	must(t, c.Tenants.Grant(ctx, name, tenants.Grant{Schema: "shop_jobs", Role: role})) // changes nothing
+	c.exec(`CREATE SCHEMA taken; CREATE TABLE taken.mine (); CREATE SCHEMA empty`)
+	c.newTenant("other")
+	for _, r := range []struct{ tenant, schema, role, says string }{
+		{"nobody", "x", role, `"nobody"`},
+		{name, "x", "nobody", "CREATE ROLE"},
+		{name, "X", role, "small letters"},
+		{name, "taken", role, "not empty"},
+		{name, "punctual", role, "not empty"},
+		{name, "pg_catalog", role, "small letters"},
+		{"other", "shop_jobs", role, "is granted to role " + role + " for tenant default"},
+	} {
+		if err := c.Tenants.Grant(ctx, r.tenant, tenants.Grant{Schema: r.schema, Role: r.role}); err == nil ||
+			!strings.Contains(err.Error(), r.says) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	must(t, c.Tenants.Grant(ctx, "other", tenants.Grant{Schema: "empty", Role: role}))
+
+	// A new release makes the functions anew.
+	c.exec(`DROP FUNCTION shop_jobs.run_at, shop_jobs.cancel;
+		CREATE OR REPLACE FUNCTION shop_jobs.cancel(job text, key text) RETURNS boolean
+			LANGUAGE sql AS 'SELECT NULL::boolean';
+		INSERT INTO punctual.grants VALUES ('gone', 1, 'gone', now(), 'x')`)
+	if _, err := migrations.Up(ctx, c.options.DatabaseURL); err != nil {
+		t.Fatal(err)
+	}
+	ask[uuid.UUID](t, app, `SELECT shop_jobs.run_at('job', now(), key => 'k')`)
+	if !ask[bool](t, app, `SELECT shop_jobs.cancel('job', 'k')`) {
+		t.Error("the function was not renewed")
+	}
+
+	c.exec(`CREATE VIEW public.uses AS SELECT shop_jobs.cancel('job', 'k')`)
+	if err := c.Tenants.Revoke(ctx, name, "shop_jobs"); !errors.Is(err, ErrState) ||
+		!strings.Contains(err.Error(), "view") {
+		t.Errorf("a view uses it: %v", err)
+	}
+	c.exec(`DROP VIEW public.uses; CREATE TABLE shop_jobs.more ()`)
+	if err := c.Tenants.Revoke(ctx, name, "shop_jobs"); !errors.Is(err, ErrState) ||
+		!strings.Contains(err.Error(), "more") {
+		t.Errorf("it holds a table: %v", err)
+	}
+	c.exec(`DROP TABLE shop_jobs.more`)
+	for _, tenant := range []string{"other", "nobody"} {
+		if err := c.Tenants.Revoke(ctx, tenant, "shop_jobs"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("tenant %s: %v", tenant, err)
+		}
+	}
+	must(t, c.Tenants.Revoke(ctx, name, "shop_jobs"))
+	wantRefused(t, app, "3F000", `SELECT shop_jobs.trigger('job')`)
+	must(t, c.Tenants.DeleteTenant(ctx, "other"))
+	c.wantCount(0, "schemas", `SELECT count(*) FROM pg_namespace WHERE nspname IN ('shop_jobs', 'empty')`)
+	if got := c.text(`SELECT string_agg(action || ' ' || coalesce(before, after)::text, ' ' ORDER BY at)
+		FROM punctual.audit_entries WHERE tenant = 1 AND action LIKE 'tenant.%'`); got != fmt.Sprintf(
+		`tenant.grant {"schema":"shop_jobs","role":%q} tenant.revoke {"schema":"shop_jobs","role":%[1]q}`, role) {
+		t.Errorf("the audit log says %s", got)
+	}
+}
