@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
 	"punctual/scheduler/failpoint"
@@ -51,6 +53,7 @@ func killAt(t *testing.T, point failpoint.Point, nth int) {
 	work(t, w, func() []*process.Replica { return []*process.Replica{serving.Load()} })
 
 	var victim *process.Replica
+	var dated []uuid.UUID
 	if strings.HasPrefix(string(point), "recover-") {
 		first := serve(t, dsn)
 		serving.Store(first)
@@ -58,6 +61,7 @@ func killAt(t *testing.T, point failpoint.Point, nth int) {
 		// there would be nothing to recover.
 		w.Script(slowPath, Answer{Hang: true, Delay: slowFor})
 		create(t, first.API, patiently(mixed(8).jobs(w.URL))...)
+		dated = dateRuns(t, first)
 		await(t, "slow requests in flight", func() bool { return len(w.At(slowPath)) >= 3 })
 		victim = fatal(t, dsn, point, nth, "kill")
 		first.Kill()
@@ -66,6 +70,7 @@ func killAt(t *testing.T, point failpoint.Point, nth int) {
 		victim = fatal(t, dsn, point, nth, "kill")
 		serving.Store(victim)
 		create(t, victim.API, mixed(8).jobs(w.URL)...)
+		dated = dateRuns(t, victim)
 	}
 	serving.Store(victim)
 	if code := ended(t, fmt.Sprintf("the replica that comes to %s for the %d. time", point, nth),
@@ -78,6 +83,11 @@ func killAt(t *testing.T, point failpoint.Point, nth int) {
 	ready := time.Now()
 	f := atRest(t, dsn, w)
 	verify(t, f, Conditions{})
+	for _, run := range dated {
+		if !slices.ContainsFunc(f.Runs, func(r Run) bool { return r.ID == run }) {
+			t.Errorf("the dated run %s is lost", run)
+		}
+	}
 	lost := slices.DeleteFunc(slices.Clone(f.Attempts), func(a Attempt) bool { return a.Outcome != "lost" })
 	for _, a := range lost {
 		if took := a.Finished.Sub(ready); took > takeover {
@@ -87,6 +97,24 @@ func killAt(t *testing.T, point failpoint.Point, nth int) {
 	t.Logf("died at %s for the %d. time, %s before another was ready; %d attempts lost", point, nth,
 		ready.Sub(died).Round(time.Millisecond), len(lost))
 	stop(t, survivor)
+}
+
+// dateRuns writes dated runs of a job of the mix that are due within five seconds. It returns none if the replica died
+// before it answered.
+func dateRuns(t *testing.T, r *process.Replica) (runs []uuid.UUID) {
+	items := make([]map[string]any, 20)
+	for i := range items {
+		items[i] = map[string]any{"delay": fmt.Sprint(i*250, "ms")}
+	}
+	var out struct{ Data []struct{ Run uuid.UUID } }
+	if _, err := r.API.Do(t.Context(), "POST", "/v1/jobs/prompt-allow-0/trigger/batch",
+		map[string]any{"items": items}, &out); err == nil && len(out.Data) != len(items) {
+		t.Errorf("%d dated runs were written", len(out.Data))
+	}
+	for _, d := range out.Data {
+		runs = append(runs, d.Run)
+	}
+	return runs
 }
 
 // patiently gives jobs a timeout that no test reaches.

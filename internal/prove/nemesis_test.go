@@ -31,6 +31,7 @@ type besieged struct {
 	members []*member
 	counts  map[string]int        // how often each fault was done
 	dated   map[string]*uuid.UUID // by job and key, the run of the last write; nil: a later write had no answer
+	inSQL   map[uuid.UUID]bool    // runs made in transactions of a caller, and whether these have committed
 	frozen  []Span
 	nobody  []Span            // when no replica or no database was up
 	faults  map[string][]Span // when each other fault was going on
@@ -40,7 +41,7 @@ func newBesieged(t *testing.T, dsn string) *besieged {
 	t.Helper()
 	return &besieged{
 		t: t, dsn: dsn, witness: newWitness(t), counts: map[string]int{}, faults: map[string][]Span{},
-		dated: map[string]*uuid.UUID{},
+		dated: map[string]*uuid.UUID{}, inSQL: map[uuid.UUID]bool{},
 	}
 }
 
@@ -255,7 +256,7 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 		return err == nil
 	}
 	var found list
-	switch n := rng.IntN(13); {
+	switch n := rng.IntN(14); {
 	case n < 5:
 		if call("POST", path+"/trigger", nil, nil) {
 			b.note("trigger")
@@ -285,6 +286,8 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 		}
 	case n < 12:
 		b.date(rng, api, path)
+	case n < 13:
+		b.dateInSQL(rng, path[len("/v1/jobs/"):])
 	default:
 		if call("PATCH", path, map[string]any{"description": fmt.Sprint("edited at ", time.Now())}, nil) {
 			b.note("edit")
@@ -307,11 +310,45 @@ func (b *besieged) date(rng *rand.Rand, api *client.Client, path string) {
 	}
 }
 
+// dateInSQL makes a dated run in a transaction of its own, which it rolls back or commits.
+func (b *besieged) dateInSQL(rng *rand.Rand, job string) {
+	ctx, commits := b.t.Context(), rng.IntN(2) == 0
+	conn, err := pgtest.Connect(ctx, b.dsn+"&default_query_exec_mode=exec")
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return
+	}
+	var run uuid.UUID
+	if tx.QueryRow(ctx, `
+		SELECT punctual.run_for(of_tenant => id, by_role => 'shop', job => $1, at => NULL, delay => $2::interval,
+			body => NULL, key => NULL, on_conflict => 'keep', not_after => NULL, sequence => NULL, expires_after => NULL,
+			headers => NULL)
+		FROM punctual.tenants WHERE name = 'default'`, job, fmt.Sprint(rng.IntN(3000), "ms")).Scan(&run) != nil {
+		return
+	}
+	if !commits {
+		b.inSQL[run] = false
+		_ = tx.Rollback(ctx)
+	} else if tx.Commit(ctx) == nil {
+		b.inSQL[run] = true
+	}
+	b.note(fmt.Sprint("dated run in SQL, committed: ", commits))
+}
+
 // checkDated checks that the last run that was written under each key was claimed. It may have ended in any way.
 func (b *besieged) checkDated(f Facts) {
 	for key, run := range b.dated {
 		if run != nil && !slices.ContainsFunc(f.Runs, func(r Run) bool { return r.ID == *run }) {
 			b.t.Errorf("%s: the dated run %s is lost", key, run)
+		}
+	}
+	for run, committed := range b.inSQL {
+		if slices.ContainsFunc(f.Runs, func(r Run) bool { return r.ID == run }) != committed {
+			b.t.Errorf("the transaction of run %s has committed: %t; the run says otherwise", run, committed)
 		}
 	}
 }
