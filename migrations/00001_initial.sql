@@ -892,8 +892,9 @@ END
 $$;
 COMMENT ON FUNCTION punctual.count_dated(integer) IS 'Refuses a tenant more dated runs than its max_pending_runs.';
 
--- It loops because the row of the key may be claimed between two statements. A row that it does not replace it does not
--- lock: the caller's transaction may stay open for long, and would keep the row from being claimed.
+-- It loops because the row of the key may be claimed between two statements. Unless it replaces the row, it does not lock
+-- it: the transaction of the caller may stay open for long, and would keep the row from being claimed. It inserts before
+-- it looks, because a look by key that was planned for an empty table read all rows of the job.
 CREATE FUNCTION punctual.write_dated(
     INOUT key text, OUT run uuid, OUT due_at timestamptz, OUT created boolean, OUT replaced boolean,
     of_job uuid, of_tenant integer, in_lane smallint, due timestamptz, on_conflict text, not_after interval,
@@ -901,28 +902,38 @@ CREATE FUNCTION punctual.write_dated(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    d punctual.dated;
+    n punctual.dated; -- as it is to be
+    d punctual.dated; -- as it is then
 BEGIN
     created := false;
     replaced := false;
+    n.run_id := punctual.run_id_at(due);
+    n.job_id := of_job;
+    n.due_at := due;
+    n.tenant := of_tenant;
+    n.lane := in_lane;
+    n.created_at := clock_timestamp();
+    n.latest_at := n.created_at + not_after;
+    n.sequence := sequence;
+    n.expires_after := expires_after;
+    n.key := key;
+    n.headers := headers;
+    n.body := body;
+    n.triggered_by := triggered_by;
     LOOP
-        IF on_conflict <> 'replace' THEN
-            SELECT * INTO d FROM punctual.dated o WHERE o.job_id = of_job AND o.key = write_dated.key;
-            EXIT WHEN FOUND;
+        IF on_conflict = 'replace' THEN
+            INSERT INTO punctual.dated AS old VALUES (n.*)
+            ON CONFLICT ON CONSTRAINT dated_pkey DO UPDATE
+            SET due_at = least(excluded.due_at, old.latest_at),
+                run_id = punctual.run_id_at(least(excluded.due_at, old.latest_at)),
+                lane = excluded.lane, latest_at = coalesce(old.latest_at, old.created_at + not_after),
+                sequence = coalesce(excluded.sequence, old.sequence), expires_after = excluded.expires_after,
+                headers = excluded.headers, body = excluded.body, triggered_by = excluded.triggered_by
+            WHERE old.sequence IS NULL OR excluded.sequence IS NULL OR excluded.sequence > old.sequence
+            RETURNING * INTO d;
+        ELSE
+            INSERT INTO punctual.dated VALUES (n.*) ON CONFLICT ON CONSTRAINT dated_pkey DO NOTHING RETURNING * INTO d;
         END IF;
-        INSERT INTO punctual.dated AS old (run_id, job_id, due_at, tenant, lane, latest_at, sequence, expires_after, key,
-                                           headers, body, triggered_by)
-        VALUES (punctual.run_id_at(due), of_job, due, of_tenant, in_lane, clock_timestamp() + not_after, sequence,
-                expires_after, key, headers, body, triggered_by)
-        ON CONFLICT ON CONSTRAINT dated_pkey DO UPDATE
-        SET due_at = least(excluded.due_at, old.latest_at),
-            run_id = punctual.run_id_at(least(excluded.due_at, old.latest_at)),
-            lane = excluded.lane, latest_at = coalesce(old.latest_at, old.created_at + not_after),
-            sequence = coalesce(excluded.sequence, old.sequence), expires_after = excluded.expires_after,
-            headers = excluded.headers, body = excluded.body, triggered_by = excluded.triggered_by
-        WHERE on_conflict = 'replace'
-          AND (old.sequence IS NULL OR excluded.sequence IS NULL OR excluded.sequence > old.sequence)
-        RETURNING * INTO d;
         IF FOUND THEN
             created := d.created_at >= statement_timestamp();
             replaced := NOT created;
