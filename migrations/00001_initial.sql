@@ -916,7 +916,7 @@ BEGIN
     n.latest_at := n.created_at + not_after;
     n.sequence := sequence;
     n.expires_after := expires_after;
-    n.key := key;
+    n.key := coalesce(key, n.run_id::text);
     n.headers := headers;
     n.body := body;
     n.triggered_by := triggered_by;
@@ -935,22 +935,23 @@ BEGIN
             INSERT INTO punctual.dated VALUES (n.*) ON CONFLICT ON CONSTRAINT dated_pkey DO NOTHING RETURNING * INTO d;
         END IF;
         IF FOUND THEN
-            created := d.created_at >= statement_timestamp();
+            created := d.created_at = n.created_at;
             replaced := NOT created;
             IF created THEN
                 PERFORM punctual.count_dated(of_tenant);
             END IF;
             EXIT;
         END IF;
-        SELECT * INTO d FROM punctual.dated o WHERE o.job_id = of_job AND o.key = write_dated.key;
+        SELECT * INTO d FROM punctual.dated o WHERE o.job_id = of_job AND o.key = n.key;
         EXIT WHEN FOUND;
     END LOOP;
+    key := d.key;
     run := d.run_id;
     due_at := d.due_at;
 END
 $$;
 COMMENT ON FUNCTION punctual.write_dated IS
-    'Writes a dated run of a job. on_conflict says what becomes of one with the same key that is pending: replace moves '
+    'Writes a dated run of a job; without a key its id is the key. on_conflict says what becomes of one with the same key that is pending: replace moves '
     'it, unless its sequence is as high; keep leaves it as it is. It returns the run that is pending then.';
 
 CREATE TABLE punctual.claims (
@@ -1050,12 +1051,12 @@ DECLARE
     over constant text := 'Roll back: this attempt is over, and another one does the work, or has done it.';
 BEGIN
     IF run IS NULL OR fencing_token IS NULL THEN
-        RAISE EXCEPTION 'run and fencing_token are needed' USING ERRCODE = 'PU400',
+        RAISE EXCEPTION 'run and fencing_token are needed' USING ERRCODE = 'PU422',
             HINT = 'They are in the headers Punctual-Run and Punctual-Fencing-Token of the request.';
     END IF;
     IF octet_length(result::text) > 65536 THEN
         RAISE EXCEPTION 'the result has % bytes; at most 65536 (64 KiB)', octet_length(result::text)
-            USING ERRCODE = 'PU400', HINT = 'Keep large results elsewhere, and report where.';
+            USING ERRCODE = 'PU422', HINT = 'Keep large results elsewhere, and report where.';
     END IF;
     PERFORM pg_advisory_xact_lock(punctual.report_key(run));
     SELECT s.status, s.fence, s.reason, t.reports_since, s.claimed_at < t.reports_since + interval '15 s' AS early
@@ -1378,7 +1379,7 @@ BEGIN
         PERFORM punctual.check_request(within, headers, body);
     END IF;
     written := punctual.write_dated(
-        key => coalesce(key, punctual.run_id_at(due)::text), of_job => of_job, of_tenant => of_tenant, in_lane => in_lane,
+        key => key, of_job => of_job, of_tenant => of_tenant, in_lane => in_lane,
         due => due, on_conflict => on_conflict, not_after => not_after, sequence => sequence,
         expires_after => extract(epoch FROM expires_after) * interval '1 second', headers => headers::jsonb,
         body => convert_to(body::text, 'UTF8'), triggered_by => actor);

@@ -44,6 +44,15 @@ func TestADatedRunHasNoRowBeforeItsClaim(t *testing.T) {
 		t.Errorf("it expires: %t, at %s", expires, expiry)
 	}
 	c.finish(succeeded(a))
+	uuids := uuid.NewString() // a key of the caller's is kept with the run, whatever it looks like
+	c.date("reminder", jobs.DateRequest{Key: uuids})
+	none := c.date("reminder", jobs.DateRequest{})
+	if none.Key != none.Run.String() {
+		t.Errorf("without a key: %+v", none)
+	}
+	c.claimReady(10)
+	c.wantCount(2, "runs with keys", `SELECT count(*) FROM punctual.run_data WHERE key IN ('now', $1)`, uuids)
+	c.wantCount(2, "runs with data", `SELECT count(*) FROM punctual.run_data`)
 	if _, err := c.Jobs.GetDated(t.Context(), c.tenant, "reminder", "now"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a claimed run is still pending: %v", err)
 	}
@@ -74,7 +83,10 @@ func TestAKeyIsFreeOnceItsRunIsClaimed(t *testing.T) {
 	}); !errors.As(err, &refusal) || refusal.Code != "key_pending" {
 		t.Errorf("on_conflict error: %v", err)
 	}
-	c.date("sync", jobs.DateRequest{Key: "cart", OnConflict: jobs.KeyReplace})
+	c.exec(`UPDATE punctual.dated SET created_at = created_at + interval '1 hour'`) // the clock is set back
+	if moved := c.date("sync", jobs.DateRequest{Key: "cart", OnConflict: jobs.KeyReplace}); moved.Created || !moved.Replaced {
+		t.Errorf("replaced after the clock was set back: %+v", moved)
+	}
 	a := c.one(c.claimReady(10))
 	next := c.date("sync", jobs.DateRequest{Key: "cart"}) // while that is in flight
 	if !next.Created || next.Run == a.RunID {
@@ -363,7 +375,7 @@ func TestExplainAndForecastKnowDatedRuns(t *testing.T) {
 	a := c.one(c.claimReady(10))
 	c.finish(succeeded(a))
 	if text := explain(); a.RunID == pending.Run ||
-		!strings.Contains(text, "its run "+a.RunID.String()+" is succeeded") {
+		!strings.Contains(text, "the status of its run "+a.RunID.String()+" is succeeded") {
 		t.Errorf("ended: %s", text)
 	}
 }

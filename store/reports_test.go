@@ -271,8 +271,8 @@ func TestAReportIsOfARunOfTheTenant(t *testing.T) {
 		"PU404":            report(c.tenant, &unknown, a.Fence, `null`),
 		"PU404 of another": report(c.tenant+1, &a.RunID, a.Fence, `null`) + " of another",
 		"PU409":            report(c.tenant, &a.RunID, a.Fence-1, `null`),
-		"PU400":            report(c.tenant, nil, a.Fence, `null`),
-		"PU400 of size":    report(c.tenant, &a.RunID, a.Fence, `"`+strings.Repeat("x", domain.MaxResult)+`"`) + " of size",
+		"PU422":            report(c.tenant, nil, a.Fence, `null`),
+		"PU422 of size":    report(c.tenant, &a.RunID, a.Fence, `"`+strings.Repeat("x", domain.MaxResult)+`"`) + " of size",
 	} {
 		if got != want {
 			t.Errorf("refused with %s, want %s", got, want)

@@ -22,6 +22,7 @@ import (
 type dated struct {
 	at      map[uuid.UUID]pgtype.TID // addresses of their rows
 	entered map[uuid.UUID]bool       // those that are runs now, also in queues that this claim does not serve
+	settled int                      // how many are runs now, or set aside
 	late    []uuid.UUID              // runs later than their job's tolerance
 	over    []uuid.UUID              // runs that are too late
 	events  []RunEvent
@@ -32,8 +33,8 @@ func newDated() dated {
 }
 
 // enterDated makes runs of dated rows, if their jobs are active. It finds the rows by their addresses. They send the
-// current version of their jobs. A run has data of its own only if its caller gave some: a key that the server made is
-// the run's first id.
+// current version of their jobs. A run has data of its own only if its caller gave some: without a key of the caller's
+// its id is the key.
 const enterDated = `
 WITH gone AS (
     DELETE FROM punctual.dated d
@@ -55,7 +56,7 @@ sends AS (
     INSERT INTO punctual.run_data (run_id, headers, body, key, expires_after)
     SELECT run_id, headers, body, key, expires_after
     FROM u
-    WHERE num_nonnulls(headers, body, expires_after) > 0 OR key !~ '^[0-9a-f-]{36}$')
+    WHERE num_nonnulls(headers, body, expires_after) > 0 OR key <> run_id::text)
 SELECT run_id, place FROM u`
 
 // keepDated gives those that do not start in this claim their rows in ready.
@@ -97,10 +98,13 @@ func (c *readyClaim) enterDated(ctx context.Context) error {
 	if _, err := pgx.ForEachRow(rows, []any{&id, &lane}, func() error { lanes[id] = lane; return nil }); err != nil {
 		return fmt.Errorf("entering dated runs: %w", err)
 	}
+	c.dated.settled = len(lanes)
 	if len(lanes) < len(addresses) {
-		if err := pg.Exec(ctx, c.conn, setDatedAside, addresses, c.gatable); err != nil {
+		aside, err := c.conn.Exec(ctx, setDatedAside, addresses, c.gatable)
+		if err != nil {
 			return fmt.Errorf("setting dated runs aside: %w", err)
 		}
+		c.dated.settled += int(aside.RowsAffected())
 	}
 	for _, id := range c.ids {
 		lane, entered := lanes[id]

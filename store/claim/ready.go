@@ -423,7 +423,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	failpoint.At(failpoint.ReadyCommitted)
 	c.claims.db.Ask(c.following.Asks()...)
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, fences, lease)
-	c.batch.Settled = len(c.dated.at) + len(c.leave) + len(c.park) + len(c.overlaps.behind)
+	c.batch.Settled = c.dated.settled + len(c.leave) + len(c.park) + len(c.overlaps.behind)
 	c.claims.Ended(c.ended, written)
 	return nil
 }

@@ -255,7 +255,7 @@ func (e *explaining) dated(key string, run uuid.UUID, due time.Time, state strin
 	case "aside":
 		return text + "was due at " + pg.Stamp(due) + " and is set aside until the job is resumed."
 	}
-	return fmt.Sprintf("%swas due at %s: its run %s is %s.", text, pg.Stamp(due), run, state)
+	return fmt.Sprintf("%swas due at %s; the status of its run %s is %s.", text, pg.Stamp(due), run, state)
 }
 
 // forgotten reports whether the version in force at the instant has been removed: the version numbers have a gap there.

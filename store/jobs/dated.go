@@ -39,7 +39,7 @@ type DateRequest struct {
 	At           *time.Time    // nil: Delay from now
 	MaxPast      time.Duration // how far back At may be; 0: at any distance
 	Delay        time.Duration
-	Key          string        // unique among the job's pending dated runs; empty: made here
+	Key          string        // unique among the job's pending dated runs; empty: its run's id
 	OnConflict   KeyConflict   // what becomes of a pending one with the same key
 	NotAfter     time.Duration // how long replacements may put it off from its first write; 0: without bound
 	Sequence     *int64
@@ -112,7 +112,7 @@ func (w Writer) date(
 			for _, wrong := range r.misdated(out[i].DueAt, now) {
 				invalid.Blames = append(invalid.Blames, domain.Blame(within(i)+wrong.Field, "%s", wrong.Message))
 			}
-			out[i].Key = cmp.Or(r.Key, domain.NewRunID(out[i].DueAt).String())
+			out[i].Key = r.Key
 		}
 		if len(invalid.Blames) > 0 {
 			return invalid
@@ -160,7 +160,7 @@ func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateReque
 		if err != nil {
 			return err
 		}
-		b.Queue(writeDated, wrote.Key, j.ID, j.tenant, j.lane, wrote.DueAt, string(cmp.Or(r.OnConflict, KeyKeep)),
+		b.Queue(writeDated, pg.OrNull(wrote.Key), j.ID, j.tenant, j.lane, wrote.DueAt, string(cmp.Or(r.OnConflict, KeyKeep)),
 			orNull(r.NotAfter), r.Sequence, orNull(r.ExpiresAfter), pg.OrNull(string(headers)), []byte(r.Body), by).
 			QueryRow(func(row pgx.Row) error {
 				err := row.Scan(&wrote.Key, &wrote.Run, &wrote.DueAt, &wrote.Created, &wrote.Replaced)
