@@ -84,8 +84,9 @@ func TestAKeyIsFreeOnceItsRunIsClaimed(t *testing.T) {
 		t.Errorf("on_conflict error: %v", err)
 	}
 	c.exec(`UPDATE punctual.dated SET created_at = created_at + interval '1 hour'`) // the clock is set back
-	if moved := c.date("sync", jobs.DateRequest{Key: "cart", OnConflict: jobs.KeyReplace}); moved.Created || !moved.Replaced {
-		t.Errorf("replaced after the clock was set back: %+v", moved)
+	back := c.date("sync", jobs.DateRequest{Key: "cart", OnConflict: jobs.KeyReplace})
+	if back.Created || !back.Replaced {
+		t.Errorf("replaced after the clock was set back: %+v", back)
 	}
 	a := c.one(c.claimReady(10))
 	next := c.date("sync", jobs.DateRequest{Key: "cart"}) // while that is in flight
