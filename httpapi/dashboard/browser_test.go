@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -30,26 +31,42 @@ type tab struct {
 	complain []string // what the browser has to say: refused scripts, errors, dialogs
 }
 
-// chromium returns a browser with an empty profile.
-func (s site) chromium(t *testing.T) *tab {
-	t.Helper()
+// started is the browser that all tests share, because to start one costs as much as most tests do with it.
+var started = sync.OnceValues(func() (context.Context, error) {
 	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Fatal("chromium is not installed: .ci/install chromium")
+		return nil, errors.New("chromium is not installed: .ci/install chromium")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"),
 		chromedp.WindowSize(1280, 900))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	allocator, stop := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
-	t.Cleanup(stop)
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, closed := chromedp.NewContext(allocator)
+	stopBrowser = func() { closed(); stop() }
+	return ctx, chromedp.Do(ctx, chromedp.Navigate("about:blank"))
+})
+
+var stopBrowser = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	stopBrowser()
+	os.Exit(code)
+}
+
+// chromium returns a tab with an empty profile.
+func (s site) chromium(t *testing.T) *tab {
+	t.Helper()
+	browser, err := started()
+	must(t, err)
+	ctx, closed := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(closed)
 	b := &tab{site: s, ctx: ctx}
 	b.t = t
-	b.do(chromedp.Navigate("about:blank")) // starts the browser
+	b.do(chromedp.Navigate("about:blank")) // opens the tab
 	b.in("UTC")
-	_, err := chromedp.Call(b.ctx, network.SetCookie, // known before: the first page is fetched once
+	_, err = chromedp.Call(b.ctx, network.SetCookie, // known before: the first page is fetched once
 		network.SetCookieParams{Name: zoneCookie, Value: "local%3AUTC", URL: s.url})
 	must(t, err)
 	var cancel context.CancelFunc
@@ -158,6 +175,7 @@ func (b *tab) waits(selector, want string) {
 			text, _ := chromedp.Run(b.ctx, chromedp.Text("body"))
 			b.t.Fatalf("waited in vain for %s to show %q: %v; the page: %s", selector, want, err, text)
 		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 

@@ -14,26 +14,32 @@ import (
 	"testing"
 )
 
-// patterns are what docs/STYLE.md tells not to write, and what to write.
+// patterns are what docs/STYLE.md tells not to write, and what to write. A text without the letters has no match, and is
+// not searched: that takes a tenth of the time.
 var patterns = []struct {
+	letters string
 	refused *regexp.Regexp
 	instead string
 }{
-	{regexp.MustCompile(`(?i)\b(some|any|every|no)body\b`), "you, or the role"},
-	{regexp.MustCompile(`\b(is|are) (\w+ )?\w+ since\b`), "has been … since"},
-	{regexp.MustCompile(`(?i)\bbeside\b`), "next to"},
-	{regexp.MustCompile(`(?i)\bin turns\b`), "interleaved"},
-	{regexp.MustCompile(`(?i)\bgently\b`), "gradually"},
-	{regexp.MustCompile(`(?i)\bgo(es)? on\b`), "resume, continue"},
-	{regexp.MustCompile(`(?i)\bas ever\b`), "as always"},
-	{regexp.MustCompile(`(?i)\b(by|a) hand\b`), "manual"},
-	{regexp.MustCompile(`(?i)\bworker slots?\b`), "concurrency"},
-	{regexp.MustCompile(`(?:^|[.!?:|>-] |")What [a-z][^.?!]*(\.|$)`), "the name of the thing"},
+	{"body", regexp.MustCompile(`(?i)\b(some|any|every|no)body\b`), "you, or the role"},
+	{" since", regexp.MustCompile(`\b(is|are) (\w+ )?\w+ since\b`), "has been … since"},
+	{"beside", regexp.MustCompile(`(?i)\bbeside\b`), "next to"},
+	{"in turns", regexp.MustCompile(`(?i)\bin turns\b`), "interleaved"},
+	{"gently", regexp.MustCompile(`(?i)\bgently\b`), "gradually"},
+	{"go", regexp.MustCompile(`(?i)\bgo(es)? on\b`), "resume, continue"},
+	{"as ever", regexp.MustCompile(`(?i)\bas ever\b`), "as always"},
+	{" hand", regexp.MustCompile(`(?i)\b(by|a) hand\b`), "manual"},
+	{"worker slot", regexp.MustCompile(`(?i)\bworker slots?\b`), "concurrency"},
+	{"what ", regexp.MustCompile(`(?:^|[.!?:|>-] |")What [a-z][^.?!]*(\.|$)`), "the name of the thing"},
 }
 
 // refusedIn returns what docs/STYLE.md refuses in a text.
 func refusedIn(text string) (all []string) {
+	lower := strings.ToLower(text)
 	for _, p := range patterns {
+		if !strings.Contains(lower, p.letters) {
+			continue
+		}
 		for _, found := range p.refused.FindAllString(text, -1) {
 			all = append(all, fmt.Sprintf("%q: write %s", strings.TrimSpace(found), p.instead))
 		}

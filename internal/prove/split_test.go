@@ -40,6 +40,9 @@ var skips = regexp.MustCompile(`\.Skip(f|Now)?\(|testing\.Short\(\)`)
 func TestEveryTestRunsSomewhere(t *testing.T) {
 	t.Parallel()
 	if err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "node_modules" {
+			return fs.SkipDir
+		}
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -49,6 +52,9 @@ func TestEveryTestRunsSomewhere(t *testing.T) {
 			t.Errorf("%s leaves a test out; in internal/prove call exhaustive(t, …), elsewhere make it short enough", name)
 		}
 		test := ""
+		if !leavesOut.Match(source) {
+			return nil
+		}
 		for line := range strings.Lines(string(source)) {
 			if after, begins := strings.CutPrefix(line, "func "); begins {
 				test = after
