@@ -257,6 +257,26 @@ func TestAnUnfitDatabaseIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
+// What time does not mend is not waited for.
+func TestADatabaseThatStaysUnfitIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	postgres := pgtest.Server(t)
+	wrongPassword, err := url.Parse(postgres.TCP("postgres"))
+	must(t, err)
+	wrongPassword.User = url.UserPassword(wrongPassword.User.Username(), "not-the-password")
+	for dsn, want := range map[string]string{
+		wrongPassword.String():   "password",
+		postgres.DSN("nowhere"):  "does not exist",
+		pgtest.EmptyDSN(t):       "run `punctual migrate`",
+		"postgres://u:p@h:port/": "write postgres://",
+	} {
+		line := refused(t, 1, []string{
+			"DATABASE_URL=" + dsn, "PUNCTUAL_LISTEN=127.0.0.1:0", "PUNCTUAL_MASTER_KEY=" + process.MasterKey,
+		}, "serve", "--database-wait=10m")
+		says(t, line, want)
+	}
+}
+
 func TestADatabaseThatCannotBeUsedIsOneLineOnStderr(t *testing.T) {
 	t.Parallel()
 	postgres := pgtest.Server(t)

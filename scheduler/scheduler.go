@@ -33,6 +33,8 @@ type Config struct {
 	Chores       []Chore    // what the replica does beside its claims
 	Notices      Notices    // nil: the replica tells nobody
 	Shortages    *Shortages // nil: the scheduler makes its own
+	// Again, if set, is told why a registration failed, waits, and reports whether to try it again.
+	Again func(ctx context.Context, err error) bool
 	// Finished, if set, gets every batch of outcomes that was written. It must not keep the slice.
 	Finished func([]domain.Outcome)
 }
@@ -86,7 +88,7 @@ var errDraining = errors.New("the replica is stopping")
 // only when it cannot start.
 func Run(ctx context.Context, store Store, config Config) error {
 	replica := Replica{ID: uuid.New(), Host: config.Host, Version: config.Version, Queues: config.Queues}
-	numbers, err := register(ctx, store, replica)
+	numbers, err := register(ctx, store, replica, config.Again)
 	if err != nil || ctx.Err() != nil {
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
@@ -134,11 +136,18 @@ func Run(ctx context.Context, store Store, config Config) error {
 
 // register makes the replica known, and returns the number of each of its queues. An interrupted registration may
 // still be committed after the replica has left, so a stop waits a little.
-func register(ctx context.Context, store Store, replica Replica) (map[string]int16, error) {
+func register(
+	ctx context.Context, store Store, replica Replica, again func(context.Context, error) bool,
+) (map[string]int16, error) {
 	registering, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(flushTimeout, cancel) })()
-	return store.Register(registering, replica)
+	for {
+		numbers, err := store.Register(registering, replica)
+		if err == nil || again == nil || !again(ctx, err) {
+			return numbers, err
+		}
+	}
 }
 
 // run has three contexts: ctx ends when no more may be claimed, work when attempts must end, and flush when nothing

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"slices"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -100,32 +97,11 @@ func Internal(request string) *problem.Problem {
 	return problem.New(problem.CodeInternal, fmt.Sprintf("The server's log has the details of request %s.", request))
 }
 
-// awayClasses are the classes of SQLSTATEs that say nothing about a statement, but that the database or the session
-// could not do it now. Nothing of it was done.
-var awayClasses = []string{
-	"08", // connection exception
-	"25", // transaction state: the database is read-only, or has ended a transaction that idled or took too long
-	"26", // a prepared statement is gone
-	"40", // transaction rollback: a deadlock, a conflict
-	"53", // insufficient resources
-	"55", // an object is not in the state for it, such as locked
-	"57", // operator intervention
-	"58", // system error, such as of a disk
-}
-
-// databaseAway reports whether an error means that the database cannot be used for a while, whatever the statement.
+// databaseAway reports whether an error means that the database cannot be used for a while, whatever the statement. A
+// caller cannot mend a login that the database refuses, but an operator can.
 func databaseAway(err error) bool {
-	var connect *pgconn.ConnectError
-	var pg *pgconn.PgError
-	switch {
-	case errors.As(err, &connect):
-		return true
-	case errors.As(err, &pg):
-		return len(pg.Code) > 2 && slices.Contains(awayClasses, pg.Code[:2])
-	}
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		pgconn.SafeToRetry(err)
+	_, connect := errors.AsType[*pgconn.ConnectError](err)
+	return connect || pg.Away(err)
 }
 
 // Within returns the domain's problems as errors at a location of the body.

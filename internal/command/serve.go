@@ -20,7 +20,7 @@ type Serve struct {
 	authentication
 	mail
 	Migrate      bool          `help:"Bring the schema up to date first."`
-	DatabaseWait time.Duration `default:"30s" help:"How long to wait at the start for a database that does not answer."`
+	DatabaseWait time.Duration `default:"30s" help:"How long each step of the start waits for a database that does not answer, or takes no writes."`
 
 	ShutdownGrace *time.Duration `placeholder:"8s" help:"How long a stopping replica still answers requests, not ready and with Connection: close, before it closes the port. Set it longer than load balancers need to notice. At most --drain-timeout. Default: 8s, or --drain-timeout if that is shorter. Ctrl-C does not wait for it."`
 

@@ -17,7 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -54,7 +53,7 @@ type Config struct {
 	DrainTimeout  time.Duration
 	ShutdownGrace time.Duration   // how long a stopping replica answers, so that load balancers notice; see departure
 	Hurry         context.Context // ends when a stop must wait for nothing any more; nil: never
-	DatabaseWait  time.Duration   // how long to wait at the start for a database that does not answer
+	DatabaseWait  time.Duration   // how long each step of the start waits for a database that cannot be used: see insist
 	AllowTargets  []netip.Prefix  // networks that all jobs may call although they are not public
 	EgressProxy   *url.URL        // the proxy for callbacks; nil: none
 	// TargetCAFile is a PEM file of certificate authorities that targets may use beside the system's.
@@ -142,6 +141,7 @@ func Run(ctx context.Context, c Config) error {
 	host, _ := os.Hostname() // shown to people only
 	err = scheduler.Run(api.running, db.Claims, scheduler.Config{
 		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client,
+		Again:  c.patience(),
 		Mailer: mailer, Host: host, Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
 		Credentials: db.Secrets, Chores: db.Chores(), Notices: db.Notices, Shortages: shortages,
 	})
@@ -299,27 +299,35 @@ func openStore(ctx context.Context, c Config, metrics *scheduler.Metrics) (*stor
 			c.Finished(outcomes)
 		}
 	}
-	db, err := connect(ctx, c)
-	if err != nil {
+	var db *store.Store
+	if err := c.insist(ctx, func() (err error) {
+		db, err = store.Open(ctx, c.Store)
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	if err := prepare(ctx, c, db); err != nil {
-		db.Close()
-		return nil, err
+	for _, step := range []func(context.Context, Config, *store.Store) error{migrate, prepare} {
+		if err := c.insist(ctx, func() error { return step(ctx, c, db) }); err != nil {
+			db.Close()
+			return nil, err
+		}
 	}
 	return db, nil
 }
 
-func prepare(ctx context.Context, c Config, db *store.Store) error {
-	if c.Migrate {
-		applied, err := migrations.UpOn(ctx, session.Database{URL: c.Store.DatabaseURL, PasswordFile: c.Store.PasswordFile})
-		if err != nil {
-			return err
-		}
-		for _, m := range applied {
-			c.Log.Info("schema migrated", "version", m.Version, "took", m.Duration)
-		}
+func migrate(ctx context.Context, c Config, _ *store.Store) error {
+	if !c.Migrate {
+		return nil
 	}
+	applied, err := migrations.UpOn(ctx, session.Database{URL: c.Store.DatabaseURL, PasswordFile: c.Store.PasswordFile})
+	for _, m := range applied {
+		c.Log.Info("schema migrated", "version", m.Version, "took", m.Duration)
+	}
+	return err
+}
+
+// prepare checks that the schema and the database fit, and writes what a replica needs.
+func prepare(ctx context.Context, c Config, db *store.Store) error {
 	if err := db.CheckSchema(ctx); err != nil {
 		return err
 	}
@@ -336,28 +344,4 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 		return err
 	}
 	return db.Freezes.Begin(ctx, freeze.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen})
-}
-
-// connect opens the store. It fails at once if the database refuses the user, does not exist or is not fit. It waits
-// for one that does not answer, which may still be starting.
-func connect(ctx context.Context, c Config) (*store.Store, error) {
-	deadline := time.Now().Add(c.DatabaseWait)
-	for {
-		db, err := store.Open(ctx, c.Store)
-		var parse *pgconn.ParseConfigError
-		var encoding *session.EncodingError
-		var pooled *session.PooledSettingError
-		var refused *pgconn.PgError
-		unfit := errors.As(err, &parse) || errors.As(err, &encoding) || errors.As(err, &pooled)
-		starting := errors.As(err, &refused) && refused.Code == "57P03" // cannot_connect_now
-		if err == nil || unfit || (refused != nil && !starting) || time.Now().After(deadline) || ctx.Err() != nil {
-			return db, err
-		}
-		c.Log.Warn("the database does not answer; trying again", "error", err, "giving_up_in",
-			time.Until(deadline).Round(time.Second))
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
-	}
 }

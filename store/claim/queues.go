@@ -29,7 +29,7 @@ func (s *Claims) EnsureQueues(ctx context.Context, names []string) (map[string]i
 		WHERE NOT EXISTS (SELECT FROM punctual.queues q WHERE q.name = w.name)
 		ON CONFLICT DO NOTHING`, names)
 	if err != nil {
-		return nil, fmt.Errorf("registering queues: %w", err)
+		return nil, s.db.TookWrite(fmt.Errorf("registering queues: %w", err))
 	}
 	all, err := readQueues(ctx, s.db.Conns(ctx))
 	if err != nil {

@@ -49,7 +49,7 @@ func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}
 	_, err = s.db.Conns(ctx).Exec(ctx, insertReplica, r.ID, r.Host, r.Version, cron.Zones().Release, string(slots))
-	return queues, pg.Wrap(fmt.Sprintf("registering replica %s", r.ID), err)
+	return queues, s.db.TookWrite(pg.Wrap(fmt.Sprintf("registering replica %s", r.ID), err))
 }
 
 // renewing returns the statement of a heartbeat. It is assembled from what other rooms ask with it, because one

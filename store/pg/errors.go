@@ -3,7 +3,10 @@ package pg
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,6 +121,32 @@ func OutOfTime(err error) error {
 	return nil
 }
 
+// awayClasses are the classes of SQLSTATEs that say nothing about a statement, but that the database or the session
+// could not do it now. Nothing of it was done.
+var awayClasses = []string{
+	"08", // connection exception
+	"25", // transaction state: the database is read-only, or has ended a transaction that idled or took too long
+	"26", // a prepared statement is gone
+	"40", // transaction rollback: a deadlock, a conflict
+	"53", // insufficient resources
+	"55", // an object is not in the state for it, such as locked
+	"57", // operator intervention
+	"58", // system error, such as of a disk
+}
+
+// Away reports whether an error means that the database cannot be used for a while, whatever the statement: it does not
+// answer, is starting, stopping or read-only, or the connection was lost. A refused login is another matter.
+func Away(err error) bool {
+	if refused, is := errors.AsType[*pgconn.PgError](err); is {
+		return len(refused.Code) > 2 && slices.Contains(awayClasses, refused.Code[:2])
+	}
+	_, connect := errors.AsType[*pgconn.ConnectError](err)
+	_, malformed := errors.AsType[*pgconn.ParseConfigError](err)
+	_, network := errors.AsType[net.Error](err)
+	return connect || network && !malformed || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		pgconn.SafeToRetry(err)
+}
+
 // refusalCounts is how long after a refused write the database counts as taking none. A replica writes at every
 // heartbeat and tries refused writes again, so a lasting refusal is noted again well before that.
 const refusalCounts = 5 * time.Second
@@ -141,6 +170,14 @@ var refusals = map[string]string{
 	"25006": "it is read-only", // read_only_sql_transaction
 	"53100": "its disk is full",
 	"58030": "its disk fails", // io_error
+}
+
+// Refused returns a *WriteError if an error says that the database takes no writes at all, and nil otherwise.
+func Refused(err error) error {
+	if code := Code(err); refusals[code] != "" {
+		return &WriteError{Reason: refusals[code], Code: code}
+	}
+	return nil
 }
 
 // TookWrite returns the error of a write. It notes the error if the database takes no writes at all.

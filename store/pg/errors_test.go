@@ -3,6 +3,8 @@ package pg
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,4 +30,27 @@ func TestARefusedWriteCountsForSeconds(t *testing.T) {
 			t.Errorf("no write was refused since, but: %v", err)
 		}
 	})
+}
+
+// A failover explains the first, and time mends none of the others.
+func TestWhatAFailoverExplainsIsAway(t *testing.T) {
+	t.Parallel()
+	refused := func(code string) error { return &pgconn.PgError{Code: code} }
+	malformed := pgconn.NewParseConfigError("h:port", "bad port", &net.OpError{Op: "dial", Err: errors.New("x")})
+	for want, all := range map[bool][]error{
+		true: {
+			refused("25006"), refused("57P01"), refused("57P02"), refused("57P03"), refused("08006"), io.ErrUnexpectedEOF,
+			&net.OpError{Op: "read", Err: errors.New("reset")}, &pgconn.ConnectError{},
+		},
+		false: {nil, refused("28P01"), refused("3D000"), refused("42501"), errors.New("the schema is too old"), malformed},
+	} {
+		for _, err := range all {
+			if err != nil {
+				err = fmt.Errorf("starting: %w", err)
+			}
+			if Away(err) != want {
+				t.Errorf("%v: away is %t, want %t", err, !want, want)
+			}
+		}
+	}
 }
