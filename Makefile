@@ -68,19 +68,20 @@ $(GOTEST): .ci/progress.go
 build: $(HTMX) ## Build bin/punctual
 	$(BUILD) -o bin/punctual .
 
-# Programs that tests need besides Go. A third-party library verifies signatures; npm installs it by its lock file.
-VERIFIER := testdata/standardwebhooks/node_modules/.package-lock.json
+# Programs that tests need besides Go. Third-party libraries verify signatures and talk to Postgres; npm installs them by
+# their lock files.
+LIBRARIES := $(patsubst %,testdata/%/node_modules/.package-lock.json,standardwebhooks node-postgres)
 
 .PHONY: needs
 needs:
-	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs npm alertmanager chromium python3 openssl curl
+	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs npm alertmanager chromium python3 psycopg openssl curl
 
 .PHONY: servers
 servers: needs # that jobs call in tests of the guarantee
 	@.ci/install nginx apache2 gunicorn haproxy nodejs
 
-$(VERIFIER): testdata/standardwebhooks/package-lock.json | needs
-	cd testdata/standardwebhooks && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+$(LIBRARIES): %/node_modules/.package-lock.json: %/package-lock.json | needs
+	cd $* && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Without the test cache (-count=1), because the tests of prove build the binary while they run. With more tests at a
@@ -90,7 +91,7 @@ $(VERIFIER): testdata/standardwebhooks/package-lock.json | needs
 LEAN := GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
 
 .PHONY: test
-test: needs $(GOTEST) $(VERIFIER) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (seven to thirteen minutes on two cores)
+test: needs $(GOTEST) $(LIBRARIES) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (seven to thirteen minutes on two cores)
 	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
 # The tests of the guarantee and of benchmarks that `make test` leaves out or shortens.
@@ -98,7 +99,7 @@ REST = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /exhaus
 	internal/prove/*_test.go internal/bench/*_test.go | sort -u | paste -sd'|' -}
 
 .PHONY: prove
-prove: servers $(GOTEST) $(VERIFIER) $(HTMX) ## Prove the rest of the guarantee: the faults and benchmarks that `make test` leaves out
+prove: servers $(GOTEST) $(LIBRARIES) $(HTMX) ## Prove the rest of the guarantee: the faults and benchmarks that `make test` leaves out
 	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m -run '^($(REST))$$' $(ARGS) \
 		./internal/prove ./internal/bench
 	$(GOTEST) -vet=off -count=1 -run '^(TestLocksDoNotGrowWithTheDaysThatAreKept|TestTheLastWordIsTheTruth|TestARunsLifeIsThatOfItsModel|TestNoMoveOfADatedRunIsLostToAClaim|TestEffectsAreTheRunsThatSucceed|TestAPendingDatedRunCostsOthersNothing)$$' $(ARGS) ./store

@@ -83,7 +83,7 @@ func codeBlocks(t *testing.T, page, language string) (texts []string) {
 var (
 	tried   = []string{"sh", "sql", "json", "yaml"}
 	untried = []string{
-		"text", "console", "go", "js", "python", "haproxy", "nginx", "caddy", "toml", "ini", "promql", "http", "diff",
+		"text", "console", "go", "js", "python", "ruby", "haproxy", "nginx", "caddy", "toml", "ini", "promql", "http", "diff",
 		"dockerfile", "make", "mermaid",
 	}
 )

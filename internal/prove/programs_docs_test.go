@@ -30,20 +30,7 @@ func program(t *testing.T, page, language string, env []string, args ...string) 
 	must(t, listener.Close())
 	_, port, err := net.SplitHostPort(address)
 	must(t, err)
-	dir := t.TempDir()
-	file, built := filepath.Join(dir, "program."+language), filepath.Join(dir, "program")
-	must(t, os.WriteFile(file, []byte(strings.ReplaceAll(found[0], "9000", port)), 0o600))
-	command := []string{file}
-	switch language {
-	case "js":
-		command = []string{pgtest.Program(t, "apt-get install nodejs", "node"), file}
-	case "python":
-		command = []string{pgtest.Program(t, "apt-get install python3", "python3"), file}
-	case "go":
-		succeed(t, pgtest.Program(t, "https://go.dev/dl", "go"), plain, "build", "-o", built, file)
-		command = []string{built}
-	}
-	command = append(command, args...)
+	command := append(runnable(t, language, strings.ReplaceAll(found[0], "9000", port)), args...)
 	p, err = process.Launch(command[0], env, command[1:]...)
 	must(t, err)
 	watch(t, p)
@@ -55,6 +42,25 @@ func program(t *testing.T, page, language string, env []string, args ...string) 
 		return err == nil
 	})
 	return p, "http://" + address
+}
+
+// runnable returns the command that runs a program of a page.
+func runnable(t *testing.T, language, text string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	file, built := filepath.Join(dir, "program."+language), filepath.Join(dir, "program")
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	switch language {
+	case "js":
+		return []string{pgtest.Program(t, "apt-get install nodejs", "node"), file}
+	case "python": // of the system, which has the packages that .ci/install knows
+		return []string{pgtest.Program(t, "apt-get install python3", "/usr/bin/python3", "python3"), file}
+	case "go":
+		succeed(t, pgtest.Program(t, "https://go.dev/dl", "go"), plain, "build", "-o", built, file)
+		return []string{built}
+	}
+	t.Fatalf("no test runs programs in %q", language)
+	return nil
 }
 
 // The receivers of docs/receiving.md take the calls of a replica, and calls that are signed by hand as the page says.
