@@ -50,7 +50,8 @@ func TestRunsFromYourOwnTransaction(t *testing.T) {
 			return query[int](t, owner, `SELECT count(*) FROM public.orders WHERE id = $1`, order),
 				query[int](t, owner, `
 					SELECT count(*) FROM punctual.dated
-					WHERE key = $1 AND convert_from(body, 'UTF8')::jsonb = $2::jsonb AND due_at BETWEEN now() + interval '50 min' AND now() + interval '1 hour'`,
+					WHERE key = $1 AND convert_from(body, 'UTF8')::jsonb = $2::jsonb
+					    AND due_at BETWEEN now() + interval '50 min' AND now() + interval '1 hour'`,
 					fmt.Sprint("reminder-", order), fmt.Sprintf(`{"order": %d}`, order))
 		}
 		execute(t, owner, `REVOKE USAGE ON SCHEMA shop_jobs FROM shop`)
