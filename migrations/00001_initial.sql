@@ -800,9 +800,9 @@ COMMENT ON COLUMN punctual.ready.at_gate IS
 
 ALTER TABLE punctual.ready ALTER COLUMN tenant SET (n_distinct = 1000); -- as in schedules
 
--- A dated run has no row in runs before it is claimed: a pending run keeps the table of its day, and is read by all that
--- look for runs in flight. Bodies lie in the toast table, so that ten million pending runs stay narrow. Autovacuum goes
--- by the number of dead rows, as in schedules.
+-- A dated run has no row in runs before it is claimed: a pending run keeps the table of its day, and is read by all
+-- that look for runs in flight. Bodies lie in the toast table, so that ten million pending runs stay narrow. Autovacuum
+-- goes by the number of dead rows, as in schedules.
 CREATE TABLE punctual.dated (
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     latest_at      timestamptz,
@@ -822,7 +822,8 @@ CREATE INDEX dated_due_by_tenant ON punctual.dated (lane, tenant, due_at);
 CREATE UNIQUE INDEX dated_by_job ON punctual.dated (job_id, run_id); -- an id begins with the instant
 ALTER TABLE punctual.dated ALTER COLUMN tenant SET (n_distinct = 1000); -- as in schedules
 COMMENT ON TABLE  punctual.dated IS
-    'Runs that a caller wants at an instant: reminders, debounced work. The claim of a row deletes it and writes the run.';
+    'Runs that a caller wants at an instant: reminders, debounced work. The claim of a row deletes it and writes the '
+    'run.';
 COMMENT ON COLUMN punctual.dated.run_id IS 'The id that the run will have. It changes with due_at, whose day it names.';
 COMMENT ON COLUMN punctual.dated.job_id IS 'Its job.';
 COMMENT ON COLUMN punctual.dated.due_at IS 'When it is due.';
@@ -861,26 +862,24 @@ COMMENT ON COLUMN punctual.dated_work.removed IS 'How many were removed because 
 COMMENT ON COLUMN punctual.dated_work.first IS 'When the first of them was due.';
 COMMENT ON COLUMN punctual.dated_work.last IS 'When the last of them was due.';
 
--- A UUIDv7 of an instant: its milliseconds, the bits of version and variant, and random bits.
+-- A UUIDv7 of an instant: its milliseconds, the version, and random bits. It is a single expression, because Postgres
+-- plans any other function in SQL anew at each call.
 CREATE FUNCTION punctual.run_id_at(at timestamptz) RETURNS uuid
 LANGUAGE sql VOLATILE AS $$
-    SELECT (lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0')
-            || '7' || substr(r, 14, 3) || substr(r, 17))::uuid
-    FROM replace(gen_random_uuid()::text, '-', '') AS r
+    SELECT (lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0') || '-7'
+            || substr(gen_random_uuid()::text, 16))::uuid
 $$;
 COMMENT ON FUNCTION punctual.run_id_at(timestamptz) IS 'An id for a run that is due at an instant.';
 
 -- Counted for each new row, along the index of due rows: a count that is kept would be one row for all callers of the
--- tenant, and the transaction of one would hold up all others. A transaction does not see what others have not committed,
--- so several at once may exceed the limit by what they write.
-CREATE FUNCTION punctual.count_dated(of_tenant integer) RETURNS void
+-- tenant, and the transaction of one would hold up all others. A transaction does not see what others have not
+-- committed, so several at once may exceed the limit by what they write.
+CREATE FUNCTION punctual.count_dated(of_tenant integer, most integer) RETURNS void
 LANGUAGE plpgsql AS $$
-DECLARE
-    most constant integer := (SELECT max_pending_runs FROM punctual.tenants WHERE id = of_tenant);
 BEGIN
-    IF most IS NOT NULL AND (
-        SELECT count(*) FROM (
-            SELECT FROM (SELECT q.id * 4 + p FROM punctual.queues q, generate_series(0, 2) p UNION ALL SELECT -32768) l(lane)
+    IF (SELECT count(*) FROM (
+            SELECT FROM (
+                SELECT q.id * 4 + p FROM punctual.queues q, generate_series(0, 2) p UNION ALL SELECT -32768) l(lane)
             CROSS JOIN LATERAL (
                 SELECT FROM punctual.dated d WHERE d.lane = l.lane::smallint AND d.tenant = of_tenant LIMIT most + 1) d
             LIMIT most + 1) n) > most
@@ -890,11 +889,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION punctual.count_dated(integer) IS 'Refuses a tenant more dated runs than its max_pending_runs.';
+COMMENT ON FUNCTION punctual.count_dated(integer, integer) IS
+    'Refuses a tenant more dated runs than its max_pending_runs.';
 
--- It loops because the row of the key may be claimed between two statements. Unless it replaces the row, it does not lock
--- it: the transaction of the caller may stay open for long, and would keep the row from being claimed. It inserts before
--- it looks, because a look by key that was planned for an empty table read all rows of the job.
+-- It loops because the row of the key may be claimed between two statements. Unless it replaces the row, it does not
+-- lock it: the transaction of the caller may stay open for long, and would keep the row from being claimed. It inserts
+-- before it looks, because a look by key that was planned for an empty table read all rows of the job.
 CREATE FUNCTION punctual.write_dated(
     INOUT key text, OUT run uuid, OUT due_at timestamptz, OUT created boolean, OUT replaced boolean,
     of_job uuid, of_tenant integer, in_lane smallint, due timestamptz, on_conflict text, not_after interval,
@@ -902,24 +902,12 @@ CREATE FUNCTION punctual.write_dated(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    n punctual.dated; -- as it is to be
-    d punctual.dated; -- as it is then
+    id constant uuid := punctual.run_id_at(due);
+    now constant timestamptz := clock_timestamp();
+    n punctual.dated := ROW(id, of_job, due, of_tenant, in_lane, NULL, NULL, NULL, now, now + not_after, sequence,
+        expires_after, coalesce(key, id::text), headers, body, triggered_by); -- as it is to be
+    most integer;
 BEGIN
-    created := false;
-    replaced := false;
-    n.run_id := punctual.run_id_at(due);
-    n.job_id := of_job;
-    n.due_at := due;
-    n.tenant := of_tenant;
-    n.lane := in_lane;
-    n.created_at := clock_timestamp();
-    n.latest_at := n.created_at + not_after;
-    n.sequence := sequence;
-    n.expires_after := expires_after;
-    n.key := coalesce(key, n.run_id::text);
-    n.headers := headers;
-    n.body := body;
-    n.triggered_by := triggered_by;
     LOOP
         IF on_conflict = 'replace' THEN
             INSERT INTO punctual.dated AS old VALUES (n.*)
@@ -930,29 +918,33 @@ BEGIN
                 sequence = coalesce(excluded.sequence, old.sequence), expires_after = excluded.expires_after,
                 headers = excluded.headers, body = excluded.body, triggered_by = excluded.triggered_by
             WHERE old.sequence IS NULL OR excluded.sequence IS NULL OR excluded.sequence > old.sequence
-            RETURNING * INTO d;
+            RETURNING old.run_id, old.due_at, old.created_at = now,
+                (SELECT t.max_pending_runs FROM punctual.tenants t WHERE t.id = of_tenant)
+            INTO run, due_at, created, most;
         ELSE
-            INSERT INTO punctual.dated VALUES (n.*) ON CONFLICT ON CONSTRAINT dated_pkey DO NOTHING RETURNING * INTO d;
+            INSERT INTO punctual.dated AS old VALUES (n.*) ON CONFLICT ON CONSTRAINT dated_pkey DO NOTHING
+            RETURNING old.run_id, old.due_at, true,
+                (SELECT t.max_pending_runs FROM punctual.tenants t WHERE t.id = of_tenant)
+            INTO run, due_at, created, most;
         END IF;
         IF FOUND THEN
-            created := d.created_at = n.created_at;
-            replaced := NOT created;
-            IF created THEN
-                PERFORM punctual.count_dated(of_tenant);
+            IF created AND most IS NOT NULL THEN
+                PERFORM punctual.count_dated(of_tenant, most);
             END IF;
+            replaced := NOT created;
             EXIT;
         END IF;
-        SELECT * INTO d FROM punctual.dated o WHERE o.job_id = of_job AND o.key = n.key;
+        SELECT o.run_id, o.due_at, false, false INTO run, due_at, created, replaced
+        FROM punctual.dated o WHERE o.job_id = of_job AND o.key = n.key;
         EXIT WHEN FOUND;
     END LOOP;
-    key := d.key;
-    run := d.run_id;
-    due_at := d.due_at;
+    key := n.key;
 END
 $$;
 COMMENT ON FUNCTION punctual.write_dated IS
-    'Writes a dated run of a job; without a key its id is the key. on_conflict says what becomes of one with the same key that is pending: replace moves '
-    'it, unless its sequence is as high; keep leaves it as it is. It returns the run that is pending then.';
+    'Writes a dated run of a job; without a key its id is the key. on_conflict says what becomes of one with the same '
+    'key that is pending: replace moves it, unless its sequence is as high; keep leaves it as it is. It returns the '
+    'run that is pending then.';
 
 CREATE TABLE punctual.claims (
     id          uuid PRIMARY KEY,
@@ -1220,14 +1212,16 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION punctual.refuse IS
-    'Raises an error of the class PU: PU404 there is no such thing, PU409 it conflicts with another, PU422 it is not valid.';
+    'Raises an error of the class PU: PU404 there is no such thing, PU409 it conflicts with another, PU422 it is not '
+    'valid.';
 
 CREATE FUNCTION punctual.placeholder_fault(value text, most integer) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
         WHEN position('{{' IN value) = 0 THEN NULL
-        WHEN value COLLATE "C" !~ ('^([^{]|[{](?![{])|[{]{4}|[{]{2}(run|attempt|job|scheduled_for(_local)?([|](rfc3339|date|time|compact|'
-            'compact_date|year|month|day|hour|minute|unix|unix_ms))?)[}]{2})*$')
+        WHEN value COLLATE "C" !~ ('^([^{]|[{](?![{])|[{]{4}|[{]{2}(run|attempt|job|'
+            'scheduled_for(_local)?([|](rfc3339|date|time|compact|compact_date|'
+            'year|month|day|hour|minute|unix|unix_ms))?)[}]{2})*$')
             THEN 'has double braces that are no placeholder; {{{{ stands for two literal braces'
         WHEN octet_length(value) + 64 * (length(value) - length(replace(value, '{{', ''))) > most
             THEN format('can become longer than %s bytes with placeholders filled in', most)
@@ -1243,8 +1237,9 @@ LANGUAGE sql IMMUTABLE AS $$
         WHEN octet_length(name) > 256 THEN 'a header''s name must have at most 256 bytes'
         WHEN name COLLATE "C" !~ '^[A-Za-z0-9!#$%&''*+.^_`|~-]+$'
             THEN 'a header''s name must consist of letters, digits and any of !#$%&''*+-.^_`|~'
-        WHEN replace(lower(name COLLATE "C"), '_', '-') ~ ('^(host|content-length|transfer-encoding|connection|keep-alive|te|'
-            'trailer|upgrade|http2-settings|expect|idempotency-key|traceparent|(proxy|webhook|punctual)-.*)$')
+        WHEN replace(lower(name COLLATE "C"), '_', '-') ~ ('^(host|content-length|transfer-encoding|connection|'
+            'keep-alive|te|trailer|upgrade|http2-settings|expect|idempotency-key|traceparent|'
+            '(proxy|webhook|punctual)-.*)$')
             THEN 'it cannot be set: it belongs to the connection, or Punctual adds it to every attempt'
         WHEN octet_length(value) > 8192 THEN 'it must be at most 8192 bytes long'
         WHEN btrim(value, E' \t') <> value THEN 'it must not begin or end with a space or tab'
@@ -1318,17 +1313,21 @@ LANGUAGE plpgsql AS $$
 DECLARE
     near text;
 BEGIN
-    IF coalesce(ref, '') = '' THEN
+    SELECT j.id, s.lane INTO job, in_lane -- nearly every call ends with this statement
+    FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
+    WHERE j.tenant = of_tenant AND j.name = ref AND j.named;
+    IF FOUND THEN
+        RETURN;
+    ELSIF coalesce(ref, '') = '' THEN
         PERFORM punctual.refuse('PU422', field, 'is required', 'Give the name or the id of a job.');
     ELSIF ref ~* '^[0-9a-f]{32}$|^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$' THEN
         job := ref::uuid;
     ELSE
-        SELECT j.id INTO job FROM punctual.jobs j WHERE j.tenant = of_tenant AND j.name = ref AND j.named;
-        IF NOT FOUND THEN
-            SELECT j.id INTO job FROM punctual.jobs j
-            WHERE j.tenant = of_tenant AND j.name = ref AND NOT j.named AND j.state <> 'deleted'
-            ORDER BY j.id DESC LIMIT 1;
-        END IF;
+        job := coalesce(
+            (SELECT j.id FROM punctual.jobs j WHERE j.tenant = of_tenant AND j.name = ref AND j.named),
+            (SELECT j.id FROM punctual.jobs j
+             WHERE j.tenant = of_tenant AND j.name = ref AND NOT j.named AND j.state <> 'deleted'
+             ORDER BY j.id DESC LIMIT 1));
     END IF;
     SELECT coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
                              WHERE v.job_id = j.id AND v.version = j.version)) INTO in_lane
@@ -1361,7 +1360,8 @@ DECLARE
 BEGIN
     on_conflict := coalesce(on_conflict, 'keep');
     IF NOT (due >= clock_timestamp() - interval '1 day' AND due < '2200-01-01 UTC') THEN
-        PERFORM punctual.refuse('PU422', within || 'at', format('%s is more than a day ago, or after the year 2199', due),
+        PERFORM punctual.refuse('PU422', within || 'at',
+            format('%s is more than a day ago, or after the year 2199', due),
             'A run that is due in the past is due at once.');
     ELSIF octet_length(key) NOT BETWEEN 1 AND 255 THEN
         PERFORM punctual.refuse('PU422', within || 'key', octet_length(key) || ' bytes; 1 to 255',
@@ -1375,7 +1375,7 @@ BEGIN
         PERFORM punctual.check_span(within || 'not_after', not_after, '1 second', '366 days'),
             punctual.check_span(within || 'expires_after', expires_after, '1 millisecond', '366 days');
     END IF;
-    IF body IS NOT NULL OR headers IS NOT NULL THEN
+    IF headers IS NOT NULL OR octet_length(body::text) > 262144 OR body::text ~ E'[{][{]|\\\\u007' THEN
         PERFORM punctual.check_request(within, headers, body);
     END IF;
     written := punctual.write_dated(
@@ -1384,8 +1384,9 @@ BEGIN
         expires_after => extract(epoch FROM expires_after) * interval '1 second', headers => headers::jsonb,
         body => convert_to(body::text, 'UTF8'), triggered_by => actor);
     IF on_conflict = 'error' AND NOT written.created THEN
-        PERFORM punctual.refuse('PU409', within || 'key', format('a run of job %s with the key %s is pending; it is due at %s',
-            job_name, to_json(left(key, 80)), to_char(written.due_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')),
+        PERFORM punctual.refuse('PU409', within || 'key',
+            format('a run of job %s with the key %s is pending; it is due at %s', job_name,
+            to_json(left(key, 80)), to_char(written.due_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')),
             'With on_conflict keep the pending run stays as it is; with replace it is moved.');
     END IF;
     key := written.key;
@@ -1393,33 +1394,59 @@ BEGIN
     due_at := written.due_at;
 END
 $$;
-COMMENT ON FUNCTION punctual.date_run IS 'Writes a dated run for a caller in SQL, after it has checked all that was given.';
+COMMENT ON FUNCTION punctual.date_run IS
+    'Writes a dated run for a caller in SQL, after it has checked all that was given.';
 
+-- Nearly every call is of a job with a row in schedules, writes a new key, and is valid: one statement makes the run.
+-- Whatever that statement does not write is looked at again, step by step, and refused where it is wrong.
 CREATE FUNCTION punctual.run_for(
     of_tenant integer, by_role text, job text, at timestamptz, delay interval, body json, key text, on_conflict text,
     not_after interval, sequence bigint, expires_after interval, headers json) RETURNS uuid
 LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
 DECLARE
-    target constant record := punctual.job_named(of_tenant, job, 'job');
+    now constant timestamptz := clock_timestamp();
+    run uuid;
+    target record;
 BEGIN
-    IF at IS NULL AND delay IS NULL THEN
-        PERFORM punctual.refuse('PU422', 'at', 'the instant or the delay is null', 'trigger makes a run that is due now.');
-    ELSIF delay NOT BETWEEN '0' AND '366 days' THEN
-        PERFORM punctual.check_span('delay', delay, '0', '366 days');
+    IF coalesce(at >= now - interval '1 day' AND at < '2200-01-01 UTC', delay BETWEEN '0' AND '366 days')
+        AND coalesce(octet_length(key) BETWEEN 1 AND 255, true) AND on_conflict IN ('keep', 'replace', 'error')
+        AND num_nonnulls(not_after, expires_after, headers) = 0 AND coalesce(octet_length(body::text) <= 262144
+            AND position('{{' IN body::text) + position(E'\\u007' IN body::text) = 0, true)
+    THEN
+        at := coalesce(at, now + delay);
+        run := punctual.run_id_at(at);
+        INSERT INTO punctual.dated (run_id, job_id, due_at, tenant, lane, created_at, sequence, key, body, triggered_by)
+        SELECT run, j.id, at, of_tenant, s.lane, now, sequence, coalesce(key, run::text),
+               convert_to(body::text, 'UTF8'), 'database:' || session_user || '/' || by_role
+        FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id JOIN punctual.tenants t ON t.id = j.tenant
+        WHERE j.tenant = of_tenant AND j.name = job AND j.named AND t.max_pending_runs IS NULL
+        ON CONFLICT ON CONSTRAINT dated_pkey DO NOTHING;
+        IF FOUND THEN
+            RETURN run;
+        END IF;
     END IF;
-    at := coalesce(at, clock_timestamp() + delay);
+    target := punctual.job_named(of_tenant, job, 'job');
+    IF at IS NULL AND delay IS NULL THEN
+        PERFORM punctual.refuse('PU422', 'at', 'the instant or the delay is null',
+            'trigger makes a run that is due now.');
+    END IF;
+    PERFORM punctual.check_span('delay', delay, '0', '366 days');
+    at := coalesce(at, now + delay);
     RETURN (punctual.date_run(of_tenant, by_role, '', job, target.job, target.in_lane, at, body, key, on_conflict,
         not_after, sequence, expires_after, headers)).run;
 END
 $$;
 COMMENT ON FUNCTION punctual.run_for IS
-    'Makes a run of a job at an instant or after a delay, and returns its id. The run exists if the transaction commits.';
+    'Makes a run of a job at an instant or after a delay, and returns its id. The run exists if the transaction '
+    'commits.';
 
 CREATE FUNCTION punctual.field_of(value json, name text, kind text, within text) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
     IF json_typeof(value -> name) <> ALL (ARRAY['null', kind]) THEN
-        PERFORM punctual.refuse('PU422', within || name, format('is no %s', kind), format('Write a %s, or leave it out.', kind));
+        PERFORM punctual.refuse('PU422', within || name, 'is no ' || kind,
+            format('Write a %s, or leave it out.', kind));
     END IF;
     RETURN value ->> name;
 END
@@ -1431,7 +1458,8 @@ LANGUAGE plpgsql AS $$
 BEGIN
     RETURN punctual.field_of(value, name, 'number', within)::bigint;
 EXCEPTION WHEN invalid_text_representation OR numeric_value_out_of_range THEN
-    PERFORM punctual.refuse('PU422', within || name, 'is no whole number of 64 bits', 'Write a whole number, such as 42.');
+    PERFORM punctual.refuse('PU422', within || name, 'is no whole number of 64 bits',
+        'Write a whole number, such as 42.');
 END
 $$;
 COMMENT ON FUNCTION punctual.whole_of IS 'A field of an object as a whole number.';
@@ -1498,7 +1526,8 @@ BEGIN
         within := format('runs[%s].', i - 1);
         value := given[i];
         IF json_typeof(value) <> 'object' THEN
-            PERFORM punctual.refuse('PU422', format('runs[%s]', i - 1), 'is no object', 'Write {"job": "send-reminder"}.');
+            PERFORM punctual.refuse('PU422', format('runs[%s]', i - 1), 'is no object',
+                'Write {"job": "send-reminder"}.');
         END IF;
         SELECT k INTO unknown FROM json_object_keys(value) k WHERE k <> ALL (known) LIMIT 1;
         IF FOUND THEN
@@ -1554,8 +1583,8 @@ BEGIN
         RETURN false;
     END IF;
     INSERT INTO punctual.audit_log (id, job_id, resource_id, at, tenant, action, actor_kind, actor, name, before)
-    SELECT punctual.run_id_at(clock_timestamp()), target, gone.run_id, clock_timestamp(), of_tenant, 'run.cancel', 'database',
-           session_user || '/' || by_role, j.name, json_build_object('key', key, 'due_at', gone.due_at)
+    SELECT punctual.run_id_at(clock_timestamp()), target, gone.run_id, clock_timestamp(), of_tenant, 'run.cancel',
+           'database', session_user || '/' || by_role, j.name, json_build_object('key', key, 'due_at', gone.due_at)
     FROM punctual.jobs j WHERE j.id = target;
     RETURN true;
 END
@@ -1576,7 +1605,8 @@ CREATE FUNCTION punctual.make_schema(of_tenant integer, in_schema text, for_role
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $make$
 DECLARE
     me constant text := format('%s, %L', of_tenant, for_role);
-    more constant text := 'sequence bigint DEFAULT NULL, expires_after interval DEFAULT NULL, headers json DEFAULT NULL';
+    more constant text := 'sequence bigint DEFAULT NULL, expires_after interval DEFAULT NULL, '
+        'headers json DEFAULT NULL';
     options constant text := 'body json DEFAULT NULL, key text DEFAULT NULL, on_conflict text DEFAULT ''keep'', '
         'not_after interval DEFAULT NULL, ' || more;
     passed constant text := 'body, key, on_conflict, not_after, sequence, expires_after, headers';
@@ -1586,8 +1616,9 @@ DECLARE
          format('RETURN punctual.run_for(%s, job, NULL, delay, %s);', me, passed)],
         ['run_at', 'job text, at timestamptz, ' || options, 'uuid',
          format('RETURN punctual.run_for(%s, job, at, NULL, %s);', me, passed)],
-        ['trigger', 'job text, body json DEFAULT NULL, key text DEFAULT NULL, on_conflict text DEFAULT ''keep'', ' || more,
-         'uuid', format('RETURN punctual.run_for(%s, job, NULL, ''0'', body, key, on_conflict, NULL, sequence, '
+        ['trigger',
+         'job text, body json DEFAULT NULL, key text DEFAULT NULL, on_conflict text DEFAULT ''keep'', ' || more, 'uuid',
+         format('RETURN punctual.run_for(%s, job, NULL, ''0'', body, key, on_conflict, NULL, sequence, '
                         'expires_after, headers);', me)],
         ['run_many', 'runs json', 'TABLE (key text, run uuid, due_at timestamptz)',
          format('RETURN QUERY SELECT * FROM punctual.run_many_for(%s, runs);', me)],
