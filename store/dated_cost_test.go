@@ -21,7 +21,7 @@ func (c claimer) pend(job string, n int, from, span time.Duration) {
 		INSERT INTO punctual.dated (run_id, job_id, due_at, tenant, lane, key, body, triggered_by)
 		SELECT punctual.run_id_at(d.at), j.id, d.at, j.tenant, $5, md5(d.at::text), '{"order": 42}', 'key shop'
 		FROM punctual.jobs j, generate_series(1, $2) n,
-		     LATERAL (SELECT now() + $3::interval + n * $4::interval / $2 AS at) d
+		     LATERAL (SELECT now() + $3::interval + $4::interval * (n::float8 / $2::integer) AS at) d
 		WHERE j.name = $1`, job, n, from, span, c.queue*4+1)
 }
 

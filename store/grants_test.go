@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,33 +81,51 @@ func wantRefused(t *testing.T, q pg.Querier, code, sql string, args ...any) pgco
 	return *failed
 }
 
+// Half of the callers roll back.
 func TestARunFromSQLExistsIfTheTransactionCommits(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("send-reminder", never)
 	role, app := c.app()
 	c.exec(`CREATE TABLE public.orders (id int); GRANT ALL ON public.orders TO ` + role)
-	runs := map[uuid.UUID]bool{}
-	for i := range 200 {
-		tx, err := app.Begin(t.Context())
-		must(t, err)
-		must(t, pg.Exec(t.Context(), tx, `INSERT INTO public.orders VALUES ($1)`, i))
-		run := ask[uuid.UUID](t, tx, `SELECT shop_jobs.trigger('send-reminder', body => '{"order":  42}', key => $1)`,
-			fmt.Sprint(i))
-		if i%2 == 0 {
-			runs[run] = true
-			must(t, tx.Commit(t.Context()))
-		} else {
-			must(t, tx.Rollback(t.Context()))
-		}
+	callers := 10_000
+	if testing.Short() {
+		callers = 400
 	}
-	claimed := c.claimReady(300).Runs
-	if len(claimed) != len(runs) || len(runs) != c.count(`SELECT count(*) FROM public.orders`) {
-		t.Errorf("%d runs of %d transactions", len(claimed), len(runs))
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	runs := map[uuid.UUID]bool{}
+	for first, conn := range []*pgx.Conn{app, c.as(role), c.as(role), c.as(role)} {
+		all.Go(func() {
+			for i := first; i < callers; i += 4 {
+				tx, err := conn.Begin(t.Context())
+				must(t, err)
+				must(t, pg.Exec(t.Context(), tx, `INSERT INTO public.orders VALUES ($1)`, i))
+				run := ask[uuid.UUID](t, tx, `
+					SELECT shop_jobs.trigger('send-reminder', body => '{"order":  42}', key => $1)`, fmt.Sprint(i))
+				if i/4%2 == 1 {
+					must(t, tx.Rollback(t.Context()))
+					continue
+				}
+				must(t, tx.Commit(t.Context()))
+				mu.Lock()
+				runs[run] = true
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	var claimed []domain.Assignment
+	for more := c.claimReady(500).Runs; len(more) > 0; more = c.claimReady(500).Runs {
+		claimed = append(claimed, more...)
+	}
+	if orders := c.count(`SELECT count(*) FROM public.orders`); len(claimed) != callers/2 || orders != callers/2 {
+		t.Errorf("%d runs and %d orders of %d callers", len(claimed), orders, callers)
 	}
 	for _, a := range claimed {
 		if !runs[a.RunID] || a.Job.ID != job.ID || string(a.Body) != `{"order":  42}` {
 			t.Errorf("%+v", a)
 		}
+		delete(runs, a.RunID)
 	}
 	if by := *c.run(claimed[0].RunID).TriggeredBy; by != "database:"+role+"/"+role {
 		t.Errorf("triggered by %s", by)

@@ -23,6 +23,7 @@ var mayLeaveOut = map[string]string{
 	"store/locks_test.go":                      "40 days in `make test`, 400 in `make prove`",
 	"internal/prove/split_test.go":             "this test",
 	"store/dated_test.go":                      "fewer moves: `make prove` runs it in full",
+	"store/grants_test.go":                     "four hundred callers in `make test`, ten thousand in `make prove`",
 	"scheduler/bench_test.go":                  "the target of a benchmark, no test",
 	"scheduler/delivery/bench_test.go":         "the target of a benchmark, no test",
 	"scheduler/delivery/hostile_test.go":       "counts open files where /proc tells them",
