@@ -217,6 +217,22 @@ func TestADatedRunIsFoundAndCancelledByItsKey(t *testing.T) {
 	}
 }
 
+func TestADatedRunIsFoundAndCancelledByItsID(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(minimal("n"))
+	d := s.date(`"key":"k","delay":"1h","body":{"order":42},"headers":{"X-A":"b"}`)
+	path := "/v1/runs/" + d.Run.String()
+	s.do("GET", path, "").want(200).shows(`"status":"pending"`, `"key":"k"`, `"trigger":"manual"`, `"body":{"order":42}`, `"X-A":"b"`)
+	s.do("POST", path+"/rerun", "").code(problem.CodeState, "pending")
+	s.do("POST", path+"/cancel", "").want(202).shows(`"status":"cancelled"`, `"reason":"cancelled_by_user"`)
+	s.do("POST", path+"/cancel", "").code(problem.CodeNotFound)
+	s.do("GET", path, "").code(problem.CodeNotFound)
+	if left := s.pending(""); len(left) > 0 {
+		t.Errorf("pending after the cancel: %v", left)
+	}
+}
+
 func TestDatedRunsAreListedSoonestFirst(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

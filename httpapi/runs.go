@@ -37,14 +37,15 @@ func (s *server) runRoutes() {
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
 		Summary: "Get a run",
 		Description: "With its attempts, including the one in flight, the request that they send, and its result. The " +
-			"request is not stored: it is built from the run and its version of the job.",
+			"request is not stored: it is built from the run and its version of the job. A dated run that is pending is shown " +
+			"as its claim would make it now. When it is moved, its id changes.",
 	}, s.getRun)
 	api.Register(s.api, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
 		Summary: "Cancel a run", DefaultStatus: http.StatusAccepted,
 		Description: "A waiting run ends at once. A run in flight is cut off within two seconds, on any replica, and ends " +
 			"as cancelled, even if its target responds. Until then, its status is running and its reason cancelled_by_user. " +
-			"Repeating the request changes nothing.",
+			"Repeating the request changes nothing. A dated run that is pending is removed: then it is not found any more.",
 		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
 		Errors:    []int{409},
 	}, s.cancelRun)
@@ -83,7 +84,7 @@ func (s *server) getRun(ctx context.Context, tenant int32, in *RunRef) (*answer[
 		return nil, err
 	}
 	run = one[0]
-	if !run.Status.Final() {
+	if !run.Status.Final() && run.WaitingFor == nil {
 		run.WaitingFor, err = s.Store.Runs.RunWaitsFor(ctx, tenant, in.id)
 	}
 	return show(run, err)

@@ -34,9 +34,11 @@ func (s *service) settle() belongings {
 	s.do("POST", path+"/heartbeat", `{"progress":"alpha"}`, token).want(200)
 	dead, deadToken := s.working("alpha-dead")
 	s.do("POST", dead+"/fail", `{"error":"alpha died","retry":false}`, deadToken).want(200)
-	s.do("POST", "/v1/jobs/alpha-active/trigger", `{"key":"alpha","delay":"1h"}`).want(202)
+	dated := s.do("POST", "/v1/jobs/alpha-active/trigger", `{"key":"alpha","delay":"1h"}`).want(202).fields()
 	run := s.do("POST", "/v1/jobs/alpha-active/trigger", `{"body":{"alpha":1}}`).want(202).fields()
-	b["run"] = []string{run["id"].(string), strings.TrimPrefix(path, "/v1/runs/"), strings.TrimPrefix(dead, "/v1/runs/")}
+	b["run"] = []string{
+		run["id"].(string), dated["run"].(string), strings.TrimPrefix(path, "/v1/runs/"), strings.TrimPrefix(dead, "/v1/runs/"),
+	}
 	operation := s.do("POST", "/v1/jobs/alpha-active/backfill",
 		between(5*60*60e9, 2*60*60e9, `,"note":"alpha"`)).want(202).fields()
 	b["operation"] = []string{operation["id"].(string)}

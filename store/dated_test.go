@@ -16,6 +16,7 @@ import (
 	"punctual/scheduler/forecast"
 	"punctual/store/jobs"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // date writes a dated run of a job.
@@ -330,6 +331,64 @@ func TestADatedRunIsListedUntilItIsCancelled(t *testing.T) {
 	}
 	if got := list(jobs.DatedRange{}); got != "ac" {
 		t.Errorf("after the cancel: %s", got)
+	}
+}
+
+// A dated run has no row in runs, and is found by the id that it will have all the same.
+func TestADatedRunIsReadAndCancelledByItsID(t *testing.T) {
+	c := newClaimer(t)
+	job := c.create("reminder", never)
+	read := func(id uuid.UUID) (runs.Run, error) { return c.Runs.GetRun(t.Context(), c.tenant, id) }
+	d := c.date("reminder", jobs.DateRequest{
+		Key: "k", Delay: time.Hour, TriggerRequest: jobs.TriggerRequest{Body: []byte(`"own"`), Headers: map[string]string{"X-A": "b"}},
+	})
+	r, err := read(d.Run)
+	must(t, err)
+	if r.JobID != job.ID || r.Job != "reminder" || r.Status != domain.StatusPending || r.Trigger != domain.TriggerManual ||
+		*r.Key != "k" || !r.DueAt.Equal(d.DueAt) || r.MaxAttempts != domain.DefaultMaxAttempts || r.TriggeredBy == nil ||
+		string(r.Sent.Body) != `"own"` || r.Sent.Headers["X-A"] != "b" || r.WaitingFor != nil {
+		t.Errorf("%+v", r)
+	}
+	for id, tenant := range map[uuid.UUID]int32{d.Run: c.tenant + 1, uuid.New(): c.tenant} {
+		if _, err := c.Runs.GetRun(t.Context(), tenant, id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("another tenant's, or another id: %v", err)
+		}
+		if _, err := c.Runs.CancelRun(t.Context(), tenant, id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("another tenant's, or another id: %v", err)
+		}
+	}
+	if _, err := c.For(c.tenant).RerunRun(t.Context(), d.Run, jobs.RerunRequest{}); !errors.Is(err, ErrState) {
+		t.Errorf("run again: %v", err)
+	}
+	got, err := c.Runs.CancelRun(t.Context(), c.tenant, d.Run)
+	if err != nil || got.Status != domain.StatusCancelled || got.FinishedAt == nil {
+		t.Errorf("cancelled: %+v, %v", got, err)
+	}
+	if _, err := read(d.Run); !errors.Is(err, ErrNotFound) {
+		t.Errorf("after the cancel: %v", err)
+	}
+	c.wantCount(1, "cancels in the audit log", `SELECT count(*) FROM punctual.audit_log
+		WHERE action = 'run.cancel' AND resource_id = $1 AND job_id = $2 AND before ->> 'key' = 'k'`, d.Run, job.ID)
+
+	now := c.date("reminder", jobs.DateRequest{Key: "now"})
+	c.pause("reminder")
+	for range 2 { // before a claim has set it aside, and then
+		if r, err := read(now.Run); err != nil || r.WaitingFor == nil || r.WaitingFor.What != "paused" {
+			t.Errorf("of a paused job: %+v, %v", r.WaitingFor, err)
+		}
+		c.claimReady(10)
+	}
+	_, err = c.Jobs.ResumeJob(t.Context(), c.tenant, "reminder", "")
+	must(t, err)
+	c.fitDated()
+	c.one(c.claimReady(10))
+	if r, err := read(now.Run); err != nil || r.Status != domain.StatusRunning || *r.Key != "now" {
+		t.Errorf("claimed: %+v, %v", r, err)
+	}
+	c.date("reminder", jobs.DateRequest{Key: "late", Delay: time.Hour})
+	must(t, c.Jobs.DeleteJob(t.Context(), c.tenant, "reminder", nil))
+	if _, err := read(uuid.MustParse(c.text(`SELECT run_id FROM punctual.dated`))); !errors.Is(err, ErrNotFound) {
+		t.Errorf("of a deleted job: %v", err)
 	}
 }
 

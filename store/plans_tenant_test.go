@@ -30,6 +30,9 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	c.exec(`INSERT INTO punctual.dead_letters (run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger,
 			attempts)
 		SELECT id, job_id, tenant, 'x', 1, now(), 'manual', 1 FROM punctual.runs`)
+	c.create("reminder", never)
+	c.pend("reminder", 5000, time.Hour, time.Hour)
+	dated := uuid.MustParse(c.text(`SELECT run_id FROM punctual.dated LIMIT 1`))
 	few := c
 	few.tenant = c.theirs("few")
 	few.create("often", every(time.Minute))
@@ -59,6 +62,7 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 			"runs":          func() (int, error) { return listed(reader.Runs.ListRuns(ctx, 1, runs.Filter{Page: page})) },
 			"runs of a job": func() (int, error) { return listed(reader.Runs.ListRuns(ctx, 1, runs.Filter{Job: name, Page: page})) },
 			"run":           func() (int, error) { _, err := reader.Runs.GetRun(ctx, 1, run); return 1, err },
+			"dated run":     func() (int, error) { _, err := reader.Runs.GetRun(ctx, 1, dated); return 1, err },
 			"dead letters": func() (int, error) {
 				return listed(reader.Letters.ListDeadLetters(ctx, 1, letters.DeadLetterFilter{Page: page}))
 			},

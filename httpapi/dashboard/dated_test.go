@@ -16,7 +16,8 @@ func TestAJobShowsItsPendingRunsUntilTheyAreCancelled(t *testing.T) {
 	editor.create("n")
 	viewer.get("/jobs/n").want(200).hides("Pending runs")
 	const key = ` <a/b> & "c" `
-	_, err := client.New(s.url).WithKey(s.key("default", "editor")).TriggerJobAt(t.Context(), "n", httpapi.TriggerInput{
+	by := client.New(s.url).WithKey(s.key("default", "editor"))
+	d, err := by.TriggerJobAt(t.Context(), "n", httpapi.TriggerInput{
 		DatedInput: httpapi.DatedInput{
 			Key: key, Delay: domain.DurationOf(150 * time.Minute), Sequence: new(int64(7)),
 		},
@@ -24,9 +25,15 @@ func TestAJobShowsItsPendingRunsUntilTheyAreCancelled(t *testing.T) {
 	must(t, err)
 	sound(viewer.get("/jobs/n").want(200).shows("Pending runs", "&lt;a/b&gt;", "in 2 h", ">7<", "key editor").
 		hides("/jobs/n/dated/cancel"))
+	sound(viewer.get("/runs/"+d.Run.String()).want(200).shows("Due in 2 h", "&lt;a/b&gt;", "<strong>due</strong>"))
 	viewer.post("/jobs/n/dated/cancel", "key", key).want(403)
 	sound(editor.get("/jobs/n").want(200).shows(`action="/jobs/n/dated/cancel"`))
 	editor.post("/jobs/n/dated/cancel", "key", key).want(303)
 	editor.get("/jobs/n").want(200).shows("is cancelled.").hides("Pending runs")
 	editor.post("/jobs/n/dated/cancel", "key", key).want(404)
+
+	d, err = by.TriggerJobAt(t.Context(), "n", httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Delay: domain.DurationOf(time.Hour)}})
+	must(t, err)
+	editor.post("/runs/"+d.Run.String()+"/cancel").want(303)
+	editor.get("/jobs/n").want(200).shows("is being cancelled.").hides("Pending runs")
 }

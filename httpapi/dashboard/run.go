@@ -141,6 +141,8 @@ func steps(r runs.Run) []step {
 	switch {
 	case r.ReplayOf != nil || r.RerunOf != nil:
 		all[0].Text = "of the run that this one makes again"
+	case r.Key != nil:
+		all[0].Label = "due"
 	case r.Trigger == domain.TriggerManual:
 		all[0].Label = "requested"
 	case r.Trigger == domain.TriggerBackfill:
@@ -230,7 +232,13 @@ func (v *visit) runs() error {
 
 func (v *visit) cancelRun() error {
 	run, err := v.api.CancelRun(v.ctx(), v.part("run"))
-	return v.done(err, "/runs/"+run.ID.String(), "The run is being cancelled.")
+	to := "/runs/" + run.ID.String()
+	if err == nil {
+		if _, gone := v.api.Run(v.ctx(), run.ID.String()); gone != nil { // a dated run was pending
+			to = "/jobs/" + run.JobID.String()
+		}
+	}
+	return v.done(err, to, "The run is being cancelled.")
 }
 
 func (v *visit) rerunRun() error {

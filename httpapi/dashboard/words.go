@@ -248,6 +248,9 @@ func sentence(r runs.Run) string {
 	if r.WaitingFor != nil {
 		return "Waiting since " + ago(&r.WaitingFor.Since) + ": " + waitsFor(r.WaitingFor.What) + "."
 	}
+	if r.DueAt.After(time.Now()) {
+		return "Due " + until(&r.DueAt) + "."
+	}
 	return "Waiting to be sent."
 }
 
@@ -265,6 +268,8 @@ func waitsFor(what string) string {
 		return "the tenant is at its limit " + name
 	case "slots":
 		return "the queue's concurrency is used up"
+	case "paused":
+		return "the job is paused"
 	}
 	return what // a sentence
 }

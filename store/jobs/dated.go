@@ -18,6 +18,7 @@ import (
 	"punctual/store/audit"
 	"punctual/store/names"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // Dated is a run that a caller wants at an instant, as long as no claim has taken it.
@@ -243,10 +244,7 @@ func (s *Jobs) CancelDated(ctx context.Context, tenant int32, ref, key string) (
 		}
 		var b pgx.Batch
 		if err := audit.Queue(ctx, &b, tenant, now, audit.Change{
-			Action: audit.RunCancel, ID: d.Run, Job: job.ID, Name: job.Definition.Name, Before: struct {
-				Key   string    `json:"key"`
-				DueAt time.Time `json:"due_at"`
-			}{d.Key, d.DueAt.UTC()},
+			Action: audit.RunCancel, ID: d.Run, Job: job.ID, Name: job.Definition.Name, Before: runs.DatedShot{Key: d.Key, DueAt: d.DueAt.UTC()},
 		}); err != nil {
 			return err
 		}

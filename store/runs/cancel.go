@@ -13,11 +13,19 @@ import (
 )
 
 // CancelRun cancels a run: at once while it waits, and within two seconds while a replica sends it. To cancel a run
-// again changes nothing. CancelRun returns ErrState when the run has ended in another way.
+// again changes nothing. A dated run that is pending is removed, so it is not found then. CancelRun returns ErrState when
+// the run has ended in another way.
 func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, error) {
 	var run Run
 	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		before, err := Read(ctx, tx, tenant, id)
+		if err == nil && before.dated {
+			var ok bool
+			if run, ok, err = cancelDated(ctx, tx, tenant, before); err != nil || ok {
+				return err
+			}
+			before, err = Read(ctx, tx, tenant, id) // it was claimed or moved in between
+		}
 		if err != nil {
 			return err
 		}

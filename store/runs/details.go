@@ -16,8 +16,8 @@ import (
 	"punctual/store/pg"
 )
 
-// GetRun returns a run with its attempts, its result and what it sends. The error is ErrNotFound if the tenant has no
-// run with this id.
+// GetRun returns a run with its attempts, its result and what it sends. A dated run that is pending is
+// shown as its claim would make it now. The error is ErrNotFound if the tenant has no run with this id.
 func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, error) {
 	q := s.db.Reader(ctx, tenant)
 	run, data, err := ReadData(ctx, q, tenant, id)
@@ -50,11 +50,11 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 	b.Queue(`
 		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body,
 			result::text, result_note, progress::text, progress_at,
-			coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
+			key, coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
 			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &run.Result, &run.ResultNote,
-			&run.Progress, &run.ProgressAt, &data.keptFence,
+			&run.Progress, &run.ProgressAt, &run.Key, &data.keptFence,
 		}, data.kept.Into()...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // most runs have no such row

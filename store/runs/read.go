@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,9 +68,18 @@ func ReadRow(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Run
 	return found[0], nil
 }
 
-// ReadData is Read, and returns the run's own data too.
+// ReadData is Read, and returns the run's own data too. It also finds a dated run that is pending.
 func ReadData(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (run Run, own Data, err error) {
-	if run, err = ReadRow(ctx, q, tenant, id); err != nil {
+	run, err = ReadRow(ctx, q, tenant, id)
+	if errors.Is(err, pg.ErrNotFound) {
+		if run, own, err = readDated(ctx, q, tenant, id); err == nil {
+			return run, own, nil
+		}
+		if errors.Is(err, pg.ErrNotFound) { // it may have been claimed in between
+			run, err = ReadRow(ctx, q, tenant, id)
+		}
+	}
+	if err != nil {
 		return run, own, err
 	}
 	own, err = ReadDetails(ctx, q, &run)

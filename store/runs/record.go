@@ -43,6 +43,7 @@ type Run struct {
 	ReplayOf      *uuid.UUID          `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
 	RerunOf       *uuid.UUID          `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
 	TriggeredBy   *string             `json:"triggered_by" doc:"Who asked for it: for a manual run, a rerun, a replay and a backfill. Null: no caller did." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
+	Key           *string             `json:"key,omitempty" doc:"Of a dated run: its key. From its claim on only if the request gave one. Only when a single run is read." example:"order-42"`
 	Result        json.RawMessage     `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
 	ResultNote    *string             `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
 	Progress      json.RawMessage     `json:"progress,omitempty" doc:"With completion async: the progress that the target reported last. Only when a single run is read; absent if it reported none."`
@@ -56,6 +57,7 @@ type Run struct {
 	Sent *domain.Assignment `json:"-"`
 
 	fence int64 // fencing token of the latest attempt; 0 before the first
+	dated bool  // it is pending in dated
 }
 
 // SkippedRange is the range of slots that a recorded skip stands for.

@@ -14,7 +14,7 @@ import (
 
 // WaitingFor says what a due run waits for.
 type WaitingFor struct {
-	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit. slots: the concurrency of its queue is used up. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
+	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
 	Since time.Time  `json:"since" doc:"Since when it has waited for this."`
 	Until *time.Time `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Null: it waits without a bound."`
 }
