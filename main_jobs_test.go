@@ -260,6 +260,8 @@ func dates(t terminal) {
 	says(t.T, t.does("dated", "dates"), "DUE", "KEY", "a/b", "8", "key first")
 	says(t.T, t.does("dated", "list", "dates", "--limit=1"), "a/b", "These are the soonest 1. There are more: raise --limit.")
 	says(t.T, t.does("dated", "dates", "--json"), `"key": "far"`, `"due_at": "2199-01-01T00:00:00Z"`)
+	says(t.T, t.does("dated", "move", "dates", "a/b", "--in=30m"), "a/b is moved; it is due at 20")
+	says(t.T, t.does("dated", "move", "dates", "a/b", "--in=31m", "--sequence=8"), "a/b was pending and stays as it is")
 	says(t.T, t.does("dated", "cancel", "dates", "a/b"), "the run with the key a/b is cancelled")
 	t.fails("punctual: not_found: There is no job with that id or name, or no run with that key is pending; it may have "+
 		"been claimed\n", "dated", "cancel", "dates", "a/b")

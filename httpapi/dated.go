@@ -97,6 +97,13 @@ func (s *server) datedRoutes() {
 		Summary:     "Get a dated run",
 		Description: "While it is pending. From its claim on, it is found as a run, by its id.",
 	}, s.getDated)
+	api.RegisterBody[MoveInput](s.api, huma.Operation{
+		OperationID: "move-dated-run", Method: http.MethodPatch, Path: "/v1/jobs/{job}/dated/{key}",
+		Tags: []string{tagJobs}, Summary: "Move a dated run",
+		Description: "To another instant, while it is pending. Its body, headers and all else stay. It moves no further than " +
+			"its latest_at. After its claim the response is 404. The audit log keeps the move. A submitter may move only runs " +
+			"of jobs that submitters may trigger.",
+	}, api.Required, s.moveDated)
 	api.Register(s.api, huma.Operation{
 		OperationID: "cancel-dated-run", Method: http.MethodDelete, Path: "/v1/jobs/{job}/dated/{key}",
 		Tags: []string{tagJobs}, Summary: "Cancel a dated run",
@@ -165,6 +172,20 @@ func (d DatedRef) Exists() error {
 func (s *server) getDated(ctx context.Context, tenant int32, in *DatedRef) (*answer[DatedRun], error) {
 	found, err := s.Store.Jobs.GetDated(ctx, tenant, in.Job, in.DatedKey)
 	return show(showDated(found), err)
+}
+
+type moveDatedInput struct {
+	DatedRef
+	Request body.Body[MoveInput]
+}
+
+func (s *server) moveDated(ctx context.Context, tenant int32, in *moveDatedInput) (*answer[Dated], error) {
+	move := in.Request.Value.trigger(in.DatedKey)
+	if err := in.Request.Check(api.Within("body", in.Request.Value.problems())...); err != nil {
+		return nil, err
+	}
+	moved, err := s.Store.Jobs.MoveDated(ctx, tenant, in.Job, move.dateRequest(ctx))
+	return show(Dated(moved), err)
 }
 
 func (s *server) cancelDated(ctx context.Context, tenant int32, in *DatedRef) (*struct{}, error) {

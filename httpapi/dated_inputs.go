@@ -100,6 +100,26 @@ func (in TriggerInput) dateRequest(ctx context.Context) jobs.DateRequest {
 	}
 }
 
+// MoveInput is the body that moves a dated run.
+type MoveInput struct {
+	At       domain.Instant  `json:"at,omitzero" doc:"When the run is due. At most a minute in the past. Absent: see delay." example:"2026-12-01T16:00:00Z"`
+	Delay    domain.Duration `json:"delay,omitzero" doc:"How long from now it is due, in place of at: 0s to 8784h, which are 366 days." example:"1h"`
+	Sequence *int64          `json:"sequence,omitempty" doc:"The run stays where it is if this is not higher than its own sequence. Absent: it is moved." example:"8"`
+}
+
+// trigger returns the part of a trigger that is left of a move.
+func (in MoveInput) trigger(key string) TriggerInput {
+	return TriggerInput{DatedInput: DatedInput{At: in.At, Delay: in.Delay, Key: key, Sequence: in.Sequence}}
+}
+
+// problems returns what is wrong with a move, by field.
+func (in MoveInput) problems() []domain.Problem {
+	if in.At.IsZero() && in.Delay.IsZero() {
+		return []domain.Problem{domain.Blame("at", "is required, or a delay: the run needs a new instant")}
+	}
+	return in.trigger("any").problems()
+}
+
 // TriggerBatchInput is the body that triggers a job many times.
 type TriggerBatchInput struct {
 	Items []TriggerInput `json:"items" minItems:"1" maxItems:"1000" doc:"The runs. Their keys must differ."`

@@ -233,6 +233,34 @@ func TestADatedRunIsFoundAndCancelledByItsID(t *testing.T) {
 	}
 }
 
+func TestADatedRunIsMoved(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.create(minimal("n"))
+	first := s.date(`"key":"a/b","delay":"1h","not_after":"90m","sequence":7`)
+	const path = "/v1/jobs/n/dated/a%2Fb"
+	moved := into[Dated](s.do("PATCH", path, `{"delay":"10m","sequence":8}`).want(200))
+	if ahead := time.Until(moved.DueAt); !moved.Replaced || moved.Run == first.Run || ahead > 10*time.Minute {
+		t.Errorf("%+v", moved)
+	}
+	if kept := into[Dated](s.do("PATCH", path, `{"delay":"20m","sequence":8}`).want(200)); kept.Replaced || kept.Run != moved.Run {
+		t.Errorf("with the same sequence: %+v", kept)
+	}
+	if bound := into[Dated](s.do("PATCH", path, `{"at":"2199-01-01T00:00:00Z"}`).want(200)); time.Until(bound.DueAt) > 90*time.Minute {
+		t.Errorf("beyond its bound: %+v", bound)
+	}
+	for body, at := range map[string]string{
+		`{}`: "body.at", `{"at":"2199-01-01T00:00:00Z","delay":"1h"}`: "body.delay", `{"delay":"-1s"}`: "body.delay",
+		`{"at":"2020-01-01T00:00:00Z"}`: "body.at", `{"key":"x","delay":"1h"}`: "body.key",
+	} {
+		s.do("PATCH", path, body).blames(at)
+	}
+	s.do("PATCH", "/v1/jobs/n/dated/none", `{"delay":"1h"}`).code(problem.CodeNotFound, "it may have been claimed")
+	if d := get[DatedRun](s, path); *d.Sequence != 8 {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestDatedRunsAreListedSoonestFirst(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -303,6 +331,7 @@ func TestSubmittersDateRunsOfJobsThatAllowIt(t *testing.T) {
 		for _, c := range []struct{ method, path, body string }{
 			{"POST", "/trigger", `{"key":"own","delay":"1h"}`},
 			{"POST", "/trigger/batch", `{"items":[{}]}`},
+			{"PATCH", "/dated/k", `{"delay":"2h"}`},
 			{"DELETE", "/dated/k", ""},
 		} {
 			path := "/v1/jobs/" + name + c.path

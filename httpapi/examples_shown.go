@@ -16,7 +16,7 @@ import (
 var bodyExamples = map[string]json.RawMessage{
 	"create-job": exampleJobInput, "put-job": exampleJobInput, "patch-job": examplePatch, "create-jobs": exampleBatch,
 	"pause-job": examplePause, "resume-job": exampleResume, "trigger-job": exampleTrigger,
-	"trigger-batch": exampleTriggerBatch, "backfill-job": exampleBackfill,
+	"trigger-batch": exampleTriggerBatch, "move-dated-run": json.RawMessage(`{"delay":"2h"}`), "backfill-job": exampleBackfill,
 	"pause-jobs": examplePauseJobs, "resume-jobs": exampleResumeJobs, "delete-jobs": exampleDeleteJobs,
 	"rerun-run": exampleRerunInput, "heartbeat-run": exampleHeartbeat, "complete-run": exampleCompletion,
 	"fail-run": exampleFailure, "replay-dead-letters": exampleBulk, "resolve-dead-letters": exampleBulk,
@@ -60,7 +60,8 @@ var answerExamples = map[string]any{
 	"create-job": exampleJob, "create-jobs": exampleBatchAnswer, "trigger-job": examplePendingRun,
 	"trigger-batch":   TriggerBatchAnswer{Data: []Dated{exampleDated}},
 	"list-dated-runs": List[DatedRun]{Data: []DatedRun{exampleDatedRun}}, "get-dated-run": exampleDatedRun,
-	"cancel-run": exampleCancelledRun(), "rerun-run": exampleManualRerun(), "replay-dead-letter": exampleReplayingRun(),
+	"move-dated-run": Dated{Key: "order-42", Run: exampleDatedID, DueAt: exampleDated.DueAt, Replaced: true},
+	"cancel-run":     exampleCancelledRun(), "rerun-run": exampleManualRerun(), "replay-dead-letter": exampleReplayingRun(),
 	"replay-dead-letters 200": Matched{Matched: 1204}, "replay-dead-letters": exampleOperation,
 	"resolve-dead-letters 200": Matched{Matched: 1204}, "resolve-dead-letters": exampleOperation,
 	"backfill-job 200": exampleCounted, "backfill-job": exampleRunningBackfill(),

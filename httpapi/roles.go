@@ -26,6 +26,7 @@ var uses = []struct {
 	{"trigger-batch", auth.RoleSubmitter},
 	{"list-dated-runs", auth.RoleViewer},
 	{"get-dated-run", auth.RoleViewer},
+	{"move-dated-run", auth.RoleSubmitter},
 	{"cancel-dated-run", auth.RoleSubmitter}, // as for a trigger, the job must allow it
 	{"explain-job", auth.RoleViewer},
 	{"pause-job", auth.RoleEditor},

@@ -80,6 +80,7 @@ var bodies = map[string]string{
 	"create-tenant":    `{"name":"gamma"}`,
 	"patch-tenant":     `{"max_jobs":1}`,
 	"put-secret":       `{"value":"beta's"}`,
+	"move-dated-run":   `{"delay":"2h"}`,
 	"trigger-batch":    `{"items":[{"key":"alpha","on_conflict":"replace"}]}`,
 }
 

@@ -2388,7 +2388,7 @@ COMMENT ON COLUMN punctual.signing_secrets.expires_at IS 'When it stops signing;
 -- is forgotten.
 CREATE DOMAIN punctual.audit_action AS text CONSTRAINT audit_action_is_known CHECK (VALUE IN ('job.create',
     'job.update', 'job.pause', 'job.resume', 'job.delete', 'job.restore', 'job.backfill', 'run.trigger', 'run.cancel',
-    'dead_letter.replay', 'dead_letter.resolve', 'operation.create', 'operation.cancel', 'api_key.create',
+    'run.move', 'dead_letter.replay', 'dead_letter.resolve', 'operation.create', 'operation.cancel', 'api_key.create',
     'api_key.revoke', 'tenant.create', 'tenant.update', 'tenant.delete', 'secret.put', 'secret.delete', 'secret.rotate',
     'signing_secret.create', 'signing_secret.delete', 'deployment.freeze', 'deployment.unfreeze', 'deployment.adopt',
     'tenant.freeze', 'tenant.unfreeze', 'tenant.grant', 'tenant.revoke', 'breaker.reset'));

@@ -392,6 +392,51 @@ func TestADatedRunIsReadAndCancelledByItsID(t *testing.T) {
 	}
 }
 
+// A move changes the instant, the id and the sequence, and nothing else.
+func TestAMoveLeavesAllButTheInstant(t *testing.T) {
+	c := newClaimer(t)
+	c.create("reminder", never)
+	rest := func() string {
+		return c.text(`SELECT (to_jsonb(d) - '{run_id,due_at,sequence}'::text[])::text FROM punctual.dated d`)
+	}
+	first := c.date("reminder", jobs.DateRequest{
+		Key: "k", Delay: time.Hour, Sequence: new(int64(1)), ExpiresAfter: time.Minute, NotAfter: 2 * time.Hour,
+		TriggerRequest: jobs.TriggerRequest{Body: []byte(`1`), Headers: map[string]string{"X-A": "b"}},
+	})
+	before := rest()
+	move := func(r jobs.DateRequest) (jobs.Written, error) {
+		r.Key = "k"
+		return c.Jobs.MoveDated(t.Context(), c.tenant, "reminder", r)
+	}
+	for _, step := range []struct {
+		delay    time.Duration
+		sequence *int64
+		moves    bool
+		due      time.Duration // after the first instant
+	}{
+		{90 * time.Minute, new(int64(1)), false, 0}, {90 * time.Minute, new(int64(2)), true, 30 * time.Minute},
+		{48 * time.Hour, nil, true, time.Hour}, {0, nil, true, -time.Hour},
+	} {
+		w, err := move(jobs.DateRequest{Delay: step.delay, Sequence: step.sequence})
+		must(t, err)
+		if off := w.DueAt.Sub(first.DueAt.Add(step.due)).Abs(); w.Replaced != step.moves || off > time.Minute ||
+			w.Run.String() != c.text(`SELECT run_id FROM punctual.dated`) || domain.IDTime(w.Run) != w.DueAt.Truncate(time.Millisecond) {
+			t.Errorf("%+v: %+v", step, w)
+		}
+		if after := rest(); after != before {
+			t.Errorf("%+v: %s has become %s", step, before, after)
+		}
+	}
+	c.wantCount(3, "moves in the audit log", `SELECT count(*) FROM punctual.audit_log WHERE action = 'run.move'
+		AND before ->> 'key' = 'k' AND before ->> 'due_at' <> after ->> 'due_at'`)
+	if a := c.one(c.claimReady(10)); string(a.Body) != "1" || a.Headers["X-A"] != "b" || a.ExpiresAfter != time.Minute {
+		t.Errorf("%+v", a)
+	}
+	if _, err := move(jobs.DateRequest{}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("once it is claimed: %v", err)
+	}
+}
+
 func TestExplainAndForecastKnowDatedRuns(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("reminder", never)

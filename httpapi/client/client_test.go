@@ -126,6 +126,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[httpapi.NotifyResults](t)(c.TestNotify(ctx, httpapi.NotifyTest{}))
 
 	lossless(t, c, calls, run)
+	must[httpapi.Dated](t)(c.MoveDated(ctx, "n", "a/b", httpapi.MoveInput{Delay: domain.DurationOf(time.Minute)}))
 	if err := c.CancelDated(ctx, "n", "a/b"); err != nil {
 		t.Error(err)
 	}

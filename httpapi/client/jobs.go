@@ -108,6 +108,11 @@ func (c *Client) DatedRun(ctx context.Context, job, key string) (httpapi.DatedRu
 	return get[httpapi.DatedRun](ctx, c, datedPath(job, key), nil)
 }
 
+// MoveDated moves the pending dated run of a job with a key to another instant.
+func (c *Client) MoveDated(ctx context.Context, job, key string, move httpapi.MoveInput) (httpapi.Dated, error) {
+	return merge[httpapi.Dated](ctx, c, datedPath(job, key), move)
+}
+
 // CancelDated cancels the pending dated run of a job with a key.
 func (c *Client) CancelDated(ctx context.Context, job, key string) error {
 	return c.remove(ctx, datedPath(job, key))

@@ -100,6 +100,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/jobs/{job}/resume":             (*visit).resumeJob,
 		"/jobs/{job}/trigger":            (*visit).triggerJob,
 		"/jobs/{job}/dated/cancel":       (*visit).cancelDated,
+		"/jobs/{job}/dated/move":         (*visit).moveDated,
 		"/jobs/{job}/delete":             (*visit).deleteJob,
 		"/jobs/{job}/edit":               ofJob((*visit).saveJob),
 		"/jobs/{job}/backfill":           (*visit).startBackfill,

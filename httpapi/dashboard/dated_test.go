@@ -28,12 +28,15 @@ func TestAJobShowsItsPendingRunsUntilTheyAreCancelled(t *testing.T) {
 	sound(viewer.get("/runs/"+d.Run.String()).want(200).shows("Due in 2 h", "&lt;a/b&gt;", "<strong>due</strong>"))
 	viewer.post("/jobs/n/dated/cancel", "key", key).want(403)
 	sound(editor.get("/jobs/n").want(200).shows(`action="/jobs/n/dated/cancel"`))
+	viewer.post("/jobs/n/dated/move", "key", key, "at", "2199-01-01T09:00").want(403)
+	editor.post("/jobs/n/dated/move", "key", key, "zone", "UTC", "at", "2199-01-01T09:00").want(303)
+	editor.get("/jobs/n").want(200).shows("is moved.", "2199-01-01")
 	editor.post("/jobs/n/dated/cancel", "key", key).want(303)
 	editor.get("/jobs/n").want(200).shows("is cancelled.").hides("Pending runs")
 	editor.post("/jobs/n/dated/cancel", "key", key).want(404)
 
 	d, err = by.TriggerJobAt(t.Context(), "n", httpapi.TriggerInput{DatedInput: httpapi.DatedInput{Delay: domain.DurationOf(time.Hour)}})
 	must(t, err)
-	editor.post("/runs/"+d.Run.String()+"/cancel").want(303)
+	editor.post("/runs/" + d.Run.String() + "/cancel").want(303)
 	editor.get("/jobs/n").want(200).shows("is being cancelled.").hides("Pending runs")
 }

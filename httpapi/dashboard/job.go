@@ -136,6 +136,12 @@ func (v *visit) triggerJob() error {
 	return v.done(err, "/runs/"+run.ID.String(), "The run was created.")
 }
 
+func (v *visit) moveDated() error {
+	key := v.r.PostFormValue("key") // with its spaces
+	_, err := v.api.MoveDated(v.ctx(), v.part("job"), key, httpapi.MoveInput{At: v.instant("at")})
+	return v.done(err, v.jobPath(), "The pending run "+key+" is moved.")
+}
+
 func (v *visit) cancelDated() error {
 	key := v.r.PostFormValue("key") // with its spaces
 	err := v.api.CancelDated(v.ctx(), v.part("job"), key)

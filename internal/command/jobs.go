@@ -25,7 +25,7 @@ type Jobs struct {
 	Pause   pauseJob        `cmd:"" help:"Pause a job."`
 	Resume  resumeJob       `cmd:"" help:"Resume a job."`
 	Run     runJob          `cmd:"" help:"Run a job now or later, in addition to its schedule. The run's id goes to stdout."`
-	Dated   datedRuns       `cmd:"" help:"List or cancel the runs of a job that are pending: those of jobs run --delay, --at or --key."`
+	Dated   datedRuns       `cmd:"" help:"List, move or cancel the runs of a job that are pending: those of jobs run --delay, --at or --key."`
 	Delete  deleteJob       `cmd:"" help:"Delete a job. Its history stays."`
 
 	Runs     jobRuns     `cmd:"" help:"List the runs of a job, newest first, and who asked for manual ones."`

@@ -55,21 +55,27 @@ func dateRun(ctx context.Context, api *client.Client, job string, with httpapi.T
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Println(dated.Run); err != nil {
-		return err
-	}
+	return tellDated(dated, "was pending and is replaced")
+}
+
+// tellDated says for people what became of a dated run. replaced says it of one that was pending.
+func tellDated(dated httpapi.Dated, replaced string) error {
 	became := "was pending and stays as it is"
 	switch {
 	case dated.Created:
 		became = "is pending"
 	case dated.Replaced:
-		became = "was pending and is replaced"
+		became = replaced
+	}
+	if _, err := fmt.Println(dated.Run); err != nil {
+		return err
 	}
 	return note(fmt.Sprintf("the run with the key %s %s; it is due at %s", dated.Key, became, instant(&dated.DueAt)))
 }
 
 type datedRuns struct {
 	List   listDated   `cmd:"" default:"withargs" help:"List the pending runs of a job, the soonest first."`
+	Move   moveDated   `cmd:"" help:"Move a pending run of a job to another instant. All else of it stays."`
 	Cancel cancelDated `cmd:"" help:"Cancel a pending run of a job."`
 }
 
@@ -91,10 +97,31 @@ func (c *listDated) Run(ctx context.Context) error {
 	})
 }
 
-type cancelDated struct {
+// oneDated holds the arguments that name a pending run.
+type oneDated struct {
 	oneJob
 	Key string `arg:"" name:"key" help:"Key of the run."`
 }
+
+type moveDated struct {
+	oneDated
+	At       domain.Instant  `placeholder:"INSTANT" help:"When it is due, such as 2026-12-01T16:00:00Z."`
+	Delay    domain.Duration `aliases:"in" placeholder:"DURATION" help:"How long from now it is due, such as 1h, in place of --at. --in is the same."`
+	Sequence *int64          `placeholder:"N" help:"The run stays where it is unless this is higher than its own. Default: it is moved."`
+}
+
+func (c *moveDated) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		to := httpapi.MoveInput{At: c.At, Delay: c.Delay, Sequence: c.Sequence}
+		dated, err := api.MoveDated(ctx, c.Job, c.Key, to)
+		if err != nil {
+			return err
+		}
+		return tellDated(dated, "is moved")
+	})
+}
+
+type cancelDated struct{ oneDated }
 
 func (c *cancelDated) Run(ctx context.Context) error {
 	return c.call(ctx, func(api *client.Client) error {

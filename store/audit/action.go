@@ -17,6 +17,7 @@ const (
 	JobBackfill         Action = "job.backfill"
 	RunTrigger          Action = "run.trigger"
 	RunCancel           Action = "run.cancel"
+	RunMove             Action = "run.move" // a dated run, to another instant
 	DeadLetterReplay    Action = "dead_letter.replay"
 	DeadLetterResolve   Action = "dead_letter.resolve"
 	OperationCreate     Action = "operation.create"
@@ -44,7 +45,7 @@ const (
 // Actions lists every action.
 var Actions = []Action{
 	JobCreate, JobUpdate, JobPause, JobResume, JobDelete, JobRestore, JobBackfill,
-	RunTrigger, RunCancel,
+	RunTrigger, RunCancel, RunMove,
 	DeadLetterReplay, DeadLetterResolve, OperationCreate, OperationCancel,
 	KeyCreate, KeyRevoke,
 	TenantCreate, TenantUpdate, TenantDelete, SecretPut, SecretDelete, SecretRotate,

@@ -223,7 +223,7 @@ func (s *Jobs) GetDated(ctx context.Context, tenant int32, ref, key string) (Dat
 func oneDated(key string, rows pgx.Rows) (Dated, error) {
 	d, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Dated])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return d, fmt.Errorf("no dated run with the key %.80q is pending; it may have been claimed: %w", key, pg.ErrNotFound)
+		return d, notPending(key)
 	}
 	return d, pg.Wrap("reading a dated run", err)
 }
@@ -251,6 +251,64 @@ func (s *Jobs) CancelDated(ctx context.Context, tenant int32, ref, key string) (
 		return pg.Wrap("cancelling a dated run", tx.SendBatch(ctx, &b).Close())
 	})
 	return d, err
+}
+
+const moveDated = `
+	WITH old AS MATERIALIZED (
+	    SELECT key, run_id, due_at FROM punctual.dated WHERE tenant = $1 AND job_id = $2 AND key = $3 FOR UPDATE),
+	moved AS (
+	    UPDATE punctual.dated d
+	    SET due_at = least($4, d.latest_at), run_id = punctual.run_id_at(least($4, d.latest_at)), lane = $5,
+	        sequence = coalesce($6, d.sequence)
+	    FROM old
+	    WHERE d.job_id = $2 AND d.key = old.key AND (d.sequence IS NULL OR $6::bigint IS NULL OR $6 > d.sequence)
+	    RETURNING d.key, d.run_id, d.due_at)
+	SELECT old.key, coalesce(m.run_id, old.run_id), coalesce(m.due_at, old.due_at), m.key IS NOT NULL, old.due_at
+	FROM old
+	LEFT JOIN moved m ON m.key = old.key`
+
+// MoveDated moves the pending dated run with the key of a request to the request's instant, though not beyond its
+// LatestAt, and leaves all else of it as it is. If its sequence is as high as the request's, it stays where it is. The
+// error is ErrNotFound if there is none with the key: it may have been claimed. Other errors are those of TriggerAt.
+func (s *Jobs) MoveDated(ctx context.Context, tenant int32, ref string, r DateRequest) (w Written, err error) {
+	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		job, now, err := s.lockToTrigger(ctx, tx, tenant, ref)
+		if err != nil {
+			return err
+		}
+		if err := job.mayTrigger(r.TriggerRequest); err != nil {
+			return err
+		}
+		due := now.Add(r.Delay)
+		if r.At != nil {
+			due = *r.At
+		}
+		if wrong := r.misdated(due, now); len(wrong) > 0 {
+			return &domain.Refusal{Code: "invalid", Reason: "the request is not valid", Blames: wrong}
+		}
+		var before time.Time
+		err = tx.QueryRow(ctx, moveDated, tenant, job.ID, r.Key, due, job.lane, r.Sequence).
+			Scan(&w.Key, &w.Run, &w.DueAt, &w.Replaced, &before)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return notPending(r.Key)
+		}
+		w.DueAt = w.DueAt.UTC()
+		if err != nil || !w.Replaced {
+			return pg.Wrap("moving a dated run", err)
+		}
+		if w.DueAt.Before(now.Add(pg.Soon)) {
+			tx.Wake()
+		}
+		return audit.Write(ctx, tx, tenant, audit.Change{
+			Action: audit.RunMove, ID: w.Run, Job: job.ID, Name: job.Definition.Name,
+			Before: runs.DatedShot{Key: w.Key, DueAt: before.UTC()}, After: runs.DatedShot{Key: w.Key, DueAt: w.DueAt},
+		})
+	})
+	return w, err
+}
+
+func notPending(key string) error {
+	return fmt.Errorf("no dated run with the key %.80q is pending; it may have been claimed: %w", key, pg.ErrNotFound)
 }
 
 // DatedRange is a part of a job's pending dated runs, the soonest first.
