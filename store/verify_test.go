@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/history"
+	"punctual/store/jobs"
 )
 
 // verified returns the result of verify for the last 48 hours: a line per violation, and the summary.
@@ -305,5 +306,67 @@ func TestVerifyWalksThroughPagesOfJobs(t *testing.T) {
 	})
 	if len(got) != 0 || summary.Jobs != 2*history.JobsPerPage || pages != 3 {
 		t.Errorf("%d jobs on %d pages: %q", summary.Jobs, pages, got)
+	}
+}
+
+func TestVerifyNoticesDatedRunsThatAreLeft(t *testing.T) {
+	ago := func(c claimer, what string) { // its job and all of its dated runs are from two hours ago
+		c.exec(`UPDATE punctual.job_versions SET valid_from = now() - interval '2 hours'`)
+		c.exec(`UPDATE punctual.dated SET created_at = now() - interval '2 hours', due_at = now() - interval '1 hour',
+			run_id = punctual.run_id_at(now() - interval '1 hour')` + what)
+	}
+	deleted := func(c claimer) {
+		must(t, c.Jobs.DeleteJob(c.t.Context(), c.tenant, "a", nil))
+		c.exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '1 hour'`)
+	}
+	for _, test := range []struct {
+		name  string
+		plant func(c claimer)
+		want  []string
+	}{
+		{"they are pending", func(claimer) {}, []string{}},
+		{"they have just been due", func(c claimer) { c.exec(`UPDATE punctual.dated SET due_at = now()`) }, []string{}},
+		{"nobody has claimed them", func(c claimer) { ago(c, "") }, []string{"overdue a x2"}},
+		{"the job is paused", func(c claimer) { c.pause("a"); ago(c, "") }, []string{}},
+		{"the job was resumed just now", func(c claimer) {
+			ago(c, "")
+			c.exec(`UPDATE punctual.job_versions SET valid_from = now()`)
+		}, []string{}},
+		{"the tenant is frozen", func(c claimer) {
+			ago(c, "")
+			c.exec(`UPDATE punctual.tenants SET frozen_at = now(), frozen_by = 'somebody'`)
+		}, []string{}},
+		{"they are set aside, but the job is active", func(c claimer) { ago(c, ", lane = -32768") }, []string{"overdue a x2"}},
+		{"a chore is about to arm them", func(c claimer) {
+			ago(c, ", lane = -32768")
+			c.exec(`INSERT INTO punctual.dated_work (job_id, tenant) SELECT id, tenant FROM punctual.jobs`)
+		}, []string{}},
+		{"a chore is about to remove them", deleted, []string{}},
+		{"the chore that removes them has stopped", func(c claimer) {
+			deleted(c)
+			c.exec(`UPDATE punctual.dated_work SET looked_at = now() - interval '1 hour'`)
+		}, []string{"phantom a"}},
+		{"no chore removes them", func(c claimer) { deleted(c); c.exec(`DELETE FROM punctual.dated_work`) }, []string{"phantom a"}},
+		{"there is no such job", func(c claimer) {
+			c.exec(`UPDATE punctual.dated SET job_id = gen_random_uuid() WHERE key = '1'`)
+		}, []string{"phantom "}},
+		{"they are runs already", func(c claimer) {
+			c.exec(`UPDATE punctual.dated SET due_at = now(), run_id = punctual.run_id_at(now()) WHERE key = '1'`)
+			c.exec(`INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, tenant, job_version, lane, status, trigger,
+				finished_at) SELECT run_id, job_id, due_at, due_at, tenant, 1, lane, 'succeeded', 'manual', now()
+				FROM punctual.dated WHERE key = '1'`)
+		}, []string{"double a x1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newClaimer(t)
+			c.create("a", never)
+			for key := range 2 {
+				c.date("a", jobs.DateRequest{Key: fmt.Sprint(key), Delay: time.Hour})
+			}
+			test.plant(c)
+			if got, _ := c.verified(); !slices.Equal(got, test.want) {
+				t.Errorf("violations %q, want %q", got, test.want)
+			}
+		})
 	}
 }

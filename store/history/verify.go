@@ -37,12 +37,12 @@ type ViolationKind string
 // The kinds of violations.
 const (
 	ViolationMissing    ViolationKind = "missing"      // a slot without run or skip
-	ViolationDouble     ViolationKind = "double"       // several rows cover one slot
+	ViolationDouble     ViolationKind = "double"       // several rows cover one slot, or a dated run is pending though it was claimed
 	ViolationOverlap    ViolationKind = "overlap"      // two skips cover some of the same slots
 	ViolationCount      ViolationKind = "count"        // a skip's count differs from the number of slots it covers
-	ViolationPhantom    ViolationKind = "phantom"      // a run or skip of a slot that no definition has
+	ViolationPhantom    ViolationKind = "phantom"      // a run or skip of a slot that no definition has, or a dated run of no job
 	ViolationUnended    ViolationKind = "unended"      // a run that has not ended and that no replica holds
-	ViolationOverdue    ViolationKind = "overdue"      // slots that are due and not claimed yet
+	ViolationOverdue    ViolationKind = "overdue"      // slots or dated runs that are due and not claimed yet
 	ViolationReport     ViolationKind = "report"       // a target's report that no replica has applied
 	ViolationUnreadable ViolationKind = "unverifiable" // a job whose definition this binary cannot read
 )
@@ -124,8 +124,10 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 			o.Progress(v.summary)
 		}
 	}
-	if err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return v.reports(ctx, tx) }); err != nil {
-		return v.summary, err
+	for _, look := range []func(context.Context, pgx.Tx) error{v.reports, v.dated} {
+		if err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return look(ctx, tx) }); err != nil {
+			return v.summary, err
+		}
 	}
 	return v.summary, v.noteFreezes(ctx)
 }

@@ -1,0 +1,58 @@
+package history
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"punctual/store/pg"
+)
+
+// A dated run waits for its claim as a slot does: while its job is paused or its tenant frozen it rightly waits. A chore
+// has taken it up if the row in dated_work was looked at just now. A resume makes a version of the job.
+const verifyDated = `
+	SELECT t.name, coalesce(j.name, ''), d.job_id, k.kind, count(*)::int, min(d.due_at), max(d.due_at),
+	       (array_agg(d.run_id ORDER BY d.run_id))[1:10]
+	FROM (SELECT ` + databaseNow + ` AS now, ` + databaseNow + ` - $1::interval AS long_ago) n
+	CROSS JOIN punctual.dated d
+	JOIN punctual.tenants t ON t.id = d.tenant
+	LEFT JOIN punctual.jobs j ON j.id = d.job_id
+	LEFT JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
+	LEFT JOIN punctual.dated_work w ON w.job_id = d.job_id AND w.looked_at > n.long_ago
+	CROSS JOIN LATERAL (SELECT CASE
+	    WHEN d.due_at <= n.now AND EXISTS (SELECT FROM punctual.runs_of(ARRAY[d.run_id])) THEN 'double'
+	    WHEN w.job_id IS NOT NULL THEN NULL
+	    WHEN j.id IS NULL OR j.state = 'deleted' AND j.deleted_at <= n.long_ago THEN 'phantom'
+	    WHEN j.state = 'active' AND greatest(d.due_at, d.created_at, v.valid_from) <= n.long_ago
+	         AND punctual.frozen_since(d.tenant) IS NULL THEN 'overdue' END) k(kind)
+	WHERE k.kind IS NOT NULL AND ($2 = 0 OR d.tenant = $2) AND ($3::uuid IS NULL OR d.job_id = $3)
+	  AND ($4 = '' OR j.name = $4)
+	GROUP BY 1, 2, 3, 4 ORDER BY 3, 4`
+
+// datedDetails say what is wrong with dated runs.
+var datedDetails = map[ViolationKind]string{
+	ViolationDouble:  "they are pending, but their ids are those of runs that were claimed",
+	ViolationPhantom: "their job is deleted or unknown, and no replica removes them",
+	ViolationOverdue: "no replica has claimed them: none serves their queue, it has fallen behind, or they are set aside",
+}
+
+// dated looks for dated runs that should have been claimed or removed.
+func (v *verification) dated(ctx context.Context, tx pgx.Tx) error {
+	rows := pg.Query(ctx, tx, verifyDated, v.options.Grace, v.tenant, pg.OrNull(v.only), v.name)
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Violation, error) {
+		var one Violation
+		err := row.Scan(&one.Tenant, &one.Job, &one.JobID, &one.Kind, &one.Count, &one.Slot, &one.Last, &one.Runs)
+		one.Detail = fmt.Sprintf("dated runs, %d: %s", one.Count, datedDetails[one.Kind])
+		return one, err
+	})
+	if err != nil {
+		return fmt.Errorf("reading dated runs: %w", err)
+	}
+	for _, one := range found {
+		if err := v.report(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
