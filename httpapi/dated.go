@@ -163,7 +163,7 @@ type DatedRef struct {
 
 // Exists returns ErrNotFound for a malformed id, name or key.
 func (d DatedRef) Exists() error {
-	if keyFault(d.DatedKey) != "" {
+	if domain.KeyFault(d.DatedKey) != "" {
 		return store.ErrNotFound
 	}
 	return d.JobRef.Exists()

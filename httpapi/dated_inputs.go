@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/problem"
@@ -29,10 +26,7 @@ type DatedInput struct {
 // dated reports whether a field is set that makes the run a dated one.
 func (d DatedInput) dated() bool { return d != DatedInput{} }
 
-const (
-	maxKey   = 255 // bytes
-	maxAhead = 366 * 24 * time.Hour
-)
+const maxAhead = 366 * 24 * time.Hour
 
 // problems returns what is wrong with a trigger, by field.
 func (in TriggerInput) problems() []domain.Problem {
@@ -47,7 +41,7 @@ func (in TriggerInput) problems() []domain.Problem {
 	if !in.At.IsZero() && !in.Delay.IsZero() {
 		add("delay", "%q and at %q are set; leave one of the two out", in.Delay, in.At)
 	}
-	if fault := keyFault(in.Key); in.Key != "" && fault != "" {
+	if fault := domain.KeyFault(in.Key); in.Key != "" && fault != "" {
 		add("key", "%q %s", problem.Clip(in.Key), fault)
 	}
 	conflicts := []jobs.KeyConflict{jobs.KeyKeep, jobs.KeyReplace, jobs.KeyError}
@@ -70,22 +64,6 @@ func (in TriggerInput) problems() []domain.Problem {
 		add("not_after", "%q is shorter than delay %q; write at least that, or leave it out", in.NotAfter, in.Delay)
 	}
 	return list
-}
-
-// keyFault says why a text is not the key of a dated run, in words that follow it; empty: it may be one. A path cannot
-// name . and .. as clients take them for steps of the path.
-func keyFault(key string) string {
-	switch {
-	case key == "":
-		return "is empty"
-	case len(key) > maxKey:
-		return fmt.Sprintf("has %d bytes; write at most %d", len(key), maxKey)
-	case !utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl):
-		return "has control characters; leave them out"
-	case key == "." || key == "..":
-		return "is a step of a path; write another one"
-	}
-	return ""
 }
 
 func (in TriggerInput) request(ctx context.Context) jobs.TriggerRequest {

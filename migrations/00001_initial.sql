@@ -1366,6 +1366,9 @@ BEGIN
     ELSIF octet_length(key) NOT BETWEEN 1 AND 255 THEN
         PERFORM punctual.refuse('PU422', within || 'key', octet_length(key) || ' bytes; 1 to 255',
             'Leave it out if no later call is to find the run.');
+    ELSIF key IN ('.', '..') OR key COLLATE "C" ~ E'[\\x01-\\x1f\\x7f-\\u009f]' THEN
+        PERFORM punctual.refuse('PU422', within || 'key', 'is a step of a path, or has control characters',
+            'Write another key: a path of the API must be able to name it.');
     ELSIF on_conflict NOT IN ('keep', 'replace', 'error') THEN
         PERFORM punctual.refuse('PU422', within || 'on_conflict',
             format('%s is not one of keep, replace, error', to_json(left(on_conflict, 80))),

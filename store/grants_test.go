@@ -240,6 +240,8 @@ var sqlRefusals = []struct{ call, code, field, hint string }{
 	{`run_at('send-reminder', now() - interval '25 h')`, "PU422", "at", "past"},
 	{`trigger('send-reminder', key => '')`, "PU422", "key", "Leave it out"},
 	{`trigger('send-reminder', key => repeat('x', 256))`, "PU422", "key", "Leave it out"},
+	{`trigger('send-reminder', key => '..')`, "PU422", "key", "path"},
+	{`run_many('[{"job": "send-reminder", "key": "."}]')`, "PU422", "runs[0].key", "path"},
 	{`trigger('send-reminder', on_conflict => 'move')`, "PU422", "on_conflict", "replace"},
 	{`trigger('send-reminder', expires_after => '0')`, "PU422", "expires_after", "interval"},
 	{`run_in('send-reminder', '0', not_after => '0')`, "PU422", "not_after", "interval"},
@@ -371,6 +373,14 @@ func TestSQLRefusesTheRequestsThatTheAPIRefuses(t *testing.T) {
 			t.Errorf("%.80s %.80v: SQL says %v, the API %.200v", raw, given, err, problems)
 		case failed.Code != "PU422":
 			t.Errorf("%.80s %.80v: %v", raw, given, err)
+		}
+	}
+	for _, key := range []string{"a", "...", "a/b", "ä?#&", "", ".", "..", "a\nb", "\x7f", "\u0085", long[:255], long[:256]} {
+		_, err := app.Exec(t.Context(), `SELECT shop_jobs.trigger('job', key => $1)`, key)
+		if fault := domain.KeyFault(key); (err == nil) != (fault == "") {
+			t.Errorf("the key %.80q: SQL says %v, the API %q", key, err, fault)
+		} else if err == nil {
+			good++
 		}
 	}
 	for _, body := range bodies {
