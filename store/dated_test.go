@@ -414,8 +414,10 @@ func TestAMoveLeavesAllButTheInstant(t *testing.T) {
 		moves    bool
 		due      time.Duration // after the first instant
 	}{
-		{90 * time.Minute, new(int64(1)), false, 0}, {90 * time.Minute, new(int64(2)), true, 30 * time.Minute},
-		{48 * time.Hour, nil, true, time.Hour}, {0, nil, true, -time.Hour},
+		{90 * time.Minute, new(int64(1)), false, 0},
+		{90 * time.Minute, new(int64(2)), true, 30 * time.Minute},
+		{48 * time.Hour, nil, true, time.Hour},
+		{0, nil, true, -time.Hour},
 	} {
 		w, err := move(jobs.DateRequest{Delay: step.delay, Sequence: step.sequence})
 		must(t, err)

@@ -37,10 +37,10 @@ type ViolationKind string
 // The kinds of violations.
 const (
 	ViolationMissing    ViolationKind = "missing"      // a slot without run or skip
-	ViolationDouble     ViolationKind = "double"       // several rows cover one slot, or a dated run is pending though it was claimed
+	ViolationDouble     ViolationKind = "double"       // several rows cover one slot, or a claimed dated run is pending
 	ViolationOverlap    ViolationKind = "overlap"      // two skips cover some of the same slots
 	ViolationCount      ViolationKind = "count"        // a skip's count differs from the number of slots it covers
-	ViolationPhantom    ViolationKind = "phantom"      // a run or skip of a slot that no definition has, or a dated run of no job
+	ViolationPhantom    ViolationKind = "phantom"      // a run or skip of no definition's slot, or a dated run of no job
 	ViolationUnended    ViolationKind = "unended"      // a run that has not ended and that no replica holds
 	ViolationOverdue    ViolationKind = "overdue"      // slots or dated runs that are due and not claimed yet
 	ViolationReport     ViolationKind = "report"       // a target's report that no replica has applied

@@ -9,8 +9,8 @@ import (
 	"punctual/store/pg"
 )
 
-// A dated run waits for its claim as a slot does: while its job is paused or its tenant frozen it rightly waits. A chore
-// has taken it up if the row in dated_work was looked at just now. A resume makes a version of the job.
+// A dated run rightly waits while its job is paused or its tenant frozen, as a slot does. A chore has taken it up if
+// the row in dated_work was looked at just now. A resume makes a version of the job.
 const verifyDated = `
 	SELECT t.name, coalesce(j.name, ''), d.job_id, k.kind, count(*)::int, min(d.due_at), max(d.due_at),
 	       (array_agg(d.run_id ORDER BY d.run_id))[1:10]

@@ -244,7 +244,8 @@ func (s *Jobs) CancelDated(ctx context.Context, tenant int32, ref, key string) (
 		}
 		var b pgx.Batch
 		if err := audit.Queue(ctx, &b, tenant, now, audit.Change{
-			Action: audit.RunCancel, ID: d.Run, Job: job.ID, Name: job.Definition.Name, Before: runs.DatedShot{Key: d.Key, DueAt: d.DueAt.UTC()},
+			Action: audit.RunCancel, ID: d.Run, Job: job.ID, Name: job.Definition.Name,
+			Before: runs.DatedShot{Key: d.Key, DueAt: d.DueAt.UTC()},
 		}); err != nil {
 			return err
 		}

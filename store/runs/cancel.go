@@ -13,8 +13,8 @@ import (
 )
 
 // CancelRun cancels a run: at once while it waits, and within two seconds while a replica sends it. To cancel a run
-// again changes nothing. A dated run that is pending is removed, so it is not found then. CancelRun returns ErrState when
-// the run has ended in another way.
+// again changes nothing. A dated run that is pending is removed, so it is not found then. CancelRun returns ErrState
+// when the run has ended in another way.
 func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, error) {
 	var run Run
 	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {

@@ -14,9 +14,9 @@ import (
 	"punctual/store/pg"
 )
 
-// A dated run that is pending has a row in dated and none in runs. It is shown as the run that its claim would make now.
-// It is found by the instant with which its id begins, along the index of due rows: an index of ids would be written for
-// each dated run, and serve only this.
+// A dated run that is pending has a row in dated and none in runs. It is shown as its claim would make it now. It is
+// found by the instant with which its id begins, along the index of due rows: an index of ids would be written for each
+// dated run, and serve only this.
 const selectDated = `
 	SELECT d.run_id, d.job_id, j.name, t.name, q.name, d.due_at, d.created_at, d.triggered_by, j.version, d.key,
 	       d.headers, d.body,
