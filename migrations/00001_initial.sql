@@ -1347,6 +1347,14 @@ END
 $$;
 COMMENT ON FUNCTION punctual.job_named IS 'Finds a job of a tenant by its name or id, and locks nothing.';
 
+CREATE FUNCTION punctual.is_key(key text) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT octet_length(key) BETWEEN 1 AND 255 AND key <> ALL ('{.,..}')
+        AND key COLLATE "C" !~ E'[\\x01-\\x1f\\x7f-\\u009f]'
+$$;
+COMMENT ON FUNCTION punctual.is_key IS
+    'Whether a text may be the key of a dated run: a path of the API must be able to name it.';
+
 CREATE FUNCTION punctual.date_run(
     of_tenant integer, by_role text, within text, job_name text, of_job uuid, in_lane smallint, due timestamptz,
     body json, INOUT key text, on_conflict text, not_after interval, sequence bigint, expires_after interval,
@@ -1366,7 +1374,7 @@ BEGIN
     ELSIF octet_length(key) NOT BETWEEN 1 AND 255 THEN
         PERFORM punctual.refuse('PU422', within || 'key', octet_length(key) || ' bytes; 1 to 255',
             'Leave it out if no later call is to find the run.');
-    ELSIF key IN ('.', '..') OR key COLLATE "C" ~ E'[\\x01-\\x1f\\x7f-\\u009f]' THEN
+    ELSIF NOT punctual.is_key(key) THEN
         PERFORM punctual.refuse('PU422', within || 'key', 'is a step of a path, or has control characters',
             'Write another key: a path of the API must be able to name it.');
     ELSIF on_conflict NOT IN ('keep', 'replace', 'error') THEN
@@ -1413,7 +1421,7 @@ DECLARE
     target record;
 BEGIN
     IF coalesce(at >= now - interval '1 day' AND at < '2200-01-01 UTC', delay BETWEEN '0' AND '366 days')
-        AND coalesce(octet_length(key) BETWEEN 1 AND 255, true) AND on_conflict IN ('keep', 'replace', 'error')
+        AND coalesce(punctual.is_key(key), true) AND on_conflict IN ('keep', 'replace', 'error')
         AND num_nonnulls(not_after, expires_after, headers) = 0 AND coalesce(octet_length(body::text) <= 262144
             AND position('{{' IN body::text) + position(E'\\u007' IN body::text) = 0, true)
     THEN
