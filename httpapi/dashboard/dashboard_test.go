@@ -637,7 +637,9 @@ func await(t *testing.T, what string, met func() bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for !met() {
-		if ctx.Err() != nil {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}

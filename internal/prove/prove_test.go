@@ -48,27 +48,20 @@ func readFile(t testing.TB, path string) string {
 // patience bounds every wait. It is long enough for a busy machine under the race detector.
 const patience = 2 * time.Minute
 
-// await polls until the condition holds.
+// await polls until the condition holds: less often the longer it takes, because a condition may cost a call.
 func await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	poll(t, patience, 5*time.Millisecond, what, condition)
+	awaitFor(t, patience, what, condition)
 }
 
 // awaitFor is await with another limit.
 func awaitFor(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
-	poll(t, limit, 50*time.Millisecond, what, condition)
-}
-
-func poll(t testing.TB, limit, every time.Duration, what string, condition func() bool) {
-	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for !condition() {
+	for began := time.Now(); !condition(); {
 		select {
-		case <-tick.C:
+		case <-time.After(min(5*time.Millisecond+time.Since(began)/10, 50*time.Millisecond)):
 		case <-ctx.Done():
 			t.Fatalf("waited in vain for %s", what)
 		}

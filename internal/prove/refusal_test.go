@@ -35,13 +35,10 @@ func TestTerminatedBackendsLoseNothing(t *testing.T) {
 	stopCalm(t, 400, fleet...)
 }
 
-// probeEvery is how often the tests probe readiness.
-const probeEvery = 200 * time.Millisecond
-
 // notReady waits until a replica is not ready for the given reason.
 func notReady(t testing.TB, r *process.Replica, why string) {
 	t.Helper()
-	poll(t, patience, probeEvery, "/readyz to say "+why, func() bool {
+	await(t, "/readyz to say "+why, func() bool {
 		status, err := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
 		return status == 503 && strings.Contains(err.Error(), why)
 	})
@@ -50,7 +47,7 @@ func notReady(t testing.TB, r *process.Replica, why string) {
 func ready(t testing.TB, replicas ...*process.Replica) {
 	t.Helper()
 	for _, r := range replicas {
-		poll(t, patience, probeEvery, "/readyz to be content", func() bool {
+		await(t, "/readyz to be content", func() bool {
 			status, _ := r.API.Do(t.Context(), "GET", "/readyz", nil, nil)
 			return status == 200
 		})
