@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net/http"
 	"reflect"
 	"strings"
 
@@ -19,6 +20,23 @@ func show[T any](value T, err error) (*answer[T], error) {
 		return nil, err
 	}
 	return &answer[T]{value}, nil
+}
+
+// written is the answer of a PUT.
+type written[T any] struct {
+	Status int
+	Body   T
+}
+
+// wrote returns the answer that shows what a PUT has created or replaced, unless it failed.
+func wrote[T any](value T, created bool, err error) (*written[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	if created {
+		return &written[T]{http.StatusCreated, value}, nil
+	}
+	return &written[T]{http.StatusOK, value}, nil
 }
 
 // List is one page of items.

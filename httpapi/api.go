@@ -67,6 +67,7 @@ func New(c Config) (http.Handler, error) {
 	s.callerRoutes()
 	s.keyRoutes()
 	s.tenantRoutes()
+	s.grantRoutes()
 	s.notifyRoutes()
 	s.auditRoutes()
 	s.secretRoutes()

@@ -10,6 +10,7 @@ import (
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/secrets"
+	"punctual/store/tenants"
 )
 
 // bodyExamples are the bodies of requests, by operation.
@@ -24,7 +25,8 @@ var bodyExamples = map[string]json.RawMessage{
 	"replay-dead-letter": exampleReplayNote, "resolve-dead-letter": exampleResolveNote,
 	"preview-schedule": examplePreview, "test-notify": exampleNotifyTest, "create-api-key": exampleKeyInput,
 	"create-tenant": exampleTenantInput, "patch-tenant": exampleTenantPatch, "patch-own-tenant": exampleTenantNotify,
-	"put-secret": exampleSecretInput, "freeze": exampleFreeze, "unfreeze": exampleUnfreeze,
+	"put-secret": exampleSecretInput, "put-grant": json.RawMessage(`{"role":"shop"}`),
+	"freeze": exampleFreeze, "unfreeze": exampleUnfreeze,
 	"reset-breakers": exampleBreakersReset,
 }
 
@@ -48,6 +50,7 @@ var answerExamples = map[string]any{
 	"get-forecast":   exampleForecast,
 	"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
 	"create-tenant": exampleTenant, "list-tenants": exampleTenants,
+	"list-grants": List[tenants.Grant]{Data: []tenants.Grant{exampleGrant}}, "put-grant": exampleGrant,
 	"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,
 	"patch-tenant": exampleTenant, "patch-own-tenant": exampleTenant, "test-notify": exampleTested,
 	"list-notices": exampleNotices, "get-notice": exampleNotice, "list-audit-log": exampleAudit,

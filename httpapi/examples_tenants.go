@@ -66,8 +66,12 @@ var (
 		Role: auth.RoleEditor, Tenant: "billing", HomeTenant: "billing", Kind: audit.Key,
 		Name: pg.OrNull("019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"),
 	}
-	exampleOwn      = TenantWithUsage{exampleTenant, TenantUsage{Jobs: 812}}
-	exampleTenants  = List[tenants.Tenant]{Data: []tenants.Tenant{exampleTenant}}
+	exampleOwn     = TenantWithUsage{exampleTenant, TenantUsage{Jobs: 812}}
+	exampleTenants = List[tenants.Tenant]{Data: []tenants.Tenant{exampleTenant}}
+	exampleGrant   = tenants.Grant{
+		NewGrant: tenants.NewGrant{Schema: "shop_jobs", Role: "shop"}, CreatedAt: moment("2026-11-02T09:20:41.5Z"),
+		CreatedBy: "key deploy (019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11)",
+	}
 	exampleNoTenant = `There is no tenant "biling", which the header Punctual-Tenant names.`
 )
 

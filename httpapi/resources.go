@@ -11,6 +11,8 @@ func notFound(route string) string {
 		return "There is no tenant with that name."
 	case "secret":
 		return "There is no secret with that name."
+	case "grant":
+		return "There is no tenant with that name, or it has no grant of that schema."
 	case "version":
 		return "There is no job with that id or name, or it has no such version; old versions are kept as long as runs."
 	case "pending run":
@@ -38,6 +40,7 @@ var resources = []struct{ prefix, name string }{
 	{"/v1/dead-letters/{run}", "dead letter"},
 	{"/v1/operations", "operation"},
 	{"/v1/api-keys", "API key"},
+	{"/v1/tenants/{tenant}/grants/{schema}", "grant"},
 	{"/v1/tenant", "tenant"},
 	{"/v1/secrets", "secret"},
 	{"/v1/signing-secrets", "signing secret"},

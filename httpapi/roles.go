@@ -81,6 +81,9 @@ var uses = []struct {
 	{"get-tenant", auth.RoleOperator},
 	{"patch-tenant", auth.RoleOperator},
 	{"delete-tenant", auth.RoleOperator},
+	{"put-grant", auth.RoleOperator},
+	{"list-grants", auth.RoleOperator},
+	{"delete-grant", auth.RoleOperator},
 
 	{"put-secret", auth.RoleAdmin},
 	{"list-secrets", auth.RoleAdmin},

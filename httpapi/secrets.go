@@ -103,11 +103,6 @@ func (s *server) getSecret(ctx context.Context, tenant int32, in *SecretRef) (*a
 	return show(s.Store.Secrets.GetSecret(ctx, tenant, in.Name))
 }
 
-type secretAnswer struct {
-	Status int
-	Body   secrets.Secret
-}
-
 type putSecretInput struct {
 	SecretRef
 	Request body.Body[SecretInput]
@@ -116,7 +111,7 @@ type putSecretInput struct {
 // Exists never refuses: a PUT may create the secret, and says what is wrong with its name.
 func (putSecretInput) Exists() error { return nil }
 
-func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput) (*secretAnswer, error) {
+func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput) (*written[secrets.Secret], error) {
 	problems := in.Request.Value.validate()
 	if in.SecretRef.Exists() != nil {
 		problems = append(problems,
@@ -125,16 +120,8 @@ func (s *server) putSecret(ctx context.Context, tenant int32, in *putSecretInput
 	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
-	record, created, err := s.Store.Secrets.PutSecret(ctx, tenant, in.Name, in.Request.Value.Value.Value(),
-		in.Request.Value.Description)
-	if err != nil {
-		return nil, err
-	}
-	out := &secretAnswer{http.StatusOK, record}
-	if created {
-		out.Status = http.StatusCreated
-	}
-	return out, nil
+	return wrote(s.Store.Secrets.PutSecret(ctx, tenant, in.Name, in.Request.Value.Value.Value(),
+		in.Request.Value.Description))
 }
 
 func (s *server) deleteSecret(ctx context.Context, tenant int32, in *SecretRef) (*struct{}, error) {

@@ -80,6 +80,7 @@ var bodies = map[string]string{
 	"create-tenant":    `{"name":"gamma"}`,
 	"patch-tenant":     `{"max_jobs":1}`,
 	"put-secret":       `{"value":"beta's"}`,
+	"put-grant":        `{"role":"test"}`,
 	"move-dated-run":   `{"delay":"2h"}`,
 	"trigger-batch":    `{"items":[{"key":"alpha","on_conflict":"replace"}]}`,
 }
@@ -183,6 +184,7 @@ func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, 
 	}
 	r.path = strings.Replace(r.path, "{version}", "1", 1) // every job of settle has a version 1
 	r.path = strings.Replace(r.path, "{key}", "alpha", 1) // of the dated run that settle writes
+	r.path = strings.Replace(r.path, "{schema}", "alpha", 1)
 	if theirs[r.parameters[0]] == nil || strings.Count(r.path, "{") > 1 {
 		t.Fatalf("%s: the test does not know how to make the path %s; teach settle", r.id, r.path)
 	}

@@ -49,8 +49,13 @@ func (c crud) as(role string) *pgx.Conn {
 func (c crud) app() (role string, conn *pgx.Conn) {
 	c.t.Helper()
 	role, conn = c.login("app")
-	must(c.t, c.Tenants.Grant(c.t.Context(), c.tenantName(), tenants.Grant{Schema: "shop_jobs", Role: role}))
+	must(c.t, c.grant(c.tenantName(), "shop_jobs", role))
 	return role, conn
+}
+
+func (c crud) grant(tenant, schema, role string) error {
+	_, _, err := c.Tenants.Grant(c.t.Context(), tenant, tenants.NewGrant{Schema: schema, Role: role})
+	return err
 }
 
 func (c crud) tenantName() string {
@@ -406,7 +411,7 @@ func TestOnlyTheGrantedRoleMakesRunsInSQL(t *testing.T) {
 	d.tenant = other.ID
 	d.create("ours", never)
 	otherRole, stranger := c.login("stranger")
-	must(t, c.Tenants.Grant(t.Context(), "other", tenants.Grant{Schema: "other_jobs", Role: otherRole}))
+	must(t, c.grant("other", "other_jobs", otherRole))
 
 	const denied = "42501"
 	wantRefused(t, stranger, denied, `SELECT shop_jobs.trigger('theirs')`)
@@ -519,8 +524,11 @@ func TestAnOpenTransactionOfACallerHoldsUpNothing(t *testing.T) {
 // grantsInTheZoo grants where Punctual may make no schema, and then makes runs in a session with odd defaults.
 func (c crud) grantsInTheZoo(super string) {
 	c.t.Helper()
-	ctx, g := c.t.Context(), tenants.Grant{Schema: "shop_jobs", Role: "test"}
-	err := c.Tenants.Grant(ctx, "default", g)
+	ctx := c.t.Context()
+	err := c.grant("default", "shop_jobs", "test")
+	if refused, is := errors.AsType[*domain.Refusal](err); !is || refused.Code != "state" {
+		c.t.Errorf("it is no refusal: %v", err)
+	}
 	told := regexp.MustCompile("`(CREATE SCHEMA .*?)`").FindStringSubmatch(fmt.Sprint(err))
 	if told == nil {
 		c.t.Fatalf("it does not tell how to make the schema: %v", err)
@@ -529,7 +537,7 @@ func (c crud) grantsInTheZoo(super string) {
 	must(c.t, err)
 	must(c.t, pg.Exec(ctx, admin, told[1]))
 	must(c.t, admin.Close(ctx))
-	must(c.t, c.Tenants.Grant(ctx, "default", g))
+	must(c.t, c.grant("default", "shop_jobs", "test"))
 	odd, err := pgx.Connect(ctx, c.options.DatabaseURL)
 	must(c.t, err)
 	ask[uuid.UUID](c.t, odd, `SELECT shop_jobs.run_in('job', '1 h', $1::json, headers => '{"X-A": "{{run}}"}')`,
@@ -581,7 +589,7 @@ func TestAGrantIsMadeRenewedAndRevoked(t *testing.T) {
 	c.create("job", never)
 	role, app := c.app()
 	name, ctx := c.tenantName(), t.Context()
-	must(t, c.Tenants.Grant(ctx, name, tenants.Grant{Schema: "shop_jobs", Role: role})) // changes nothing
+	must(t, c.grant(name, "shop_jobs", role)) // changes nothing
 	c.exec(`CREATE SCHEMA taken; CREATE TABLE taken.mine (); CREATE SCHEMA empty`)
 	c.newTenant("other")
 	for _, r := range []struct{ tenant, schema, role, says string }{
@@ -593,12 +601,11 @@ func TestAGrantIsMadeRenewedAndRevoked(t *testing.T) {
 		{name, "pg_catalog", role, "small letters"},
 		{"other", "shop_jobs", role, "is granted to role " + role + " for tenant default"},
 	} {
-		if err := c.Tenants.Grant(ctx, r.tenant, tenants.Grant{Schema: r.schema, Role: r.role}); err == nil ||
-			!strings.Contains(err.Error(), r.says) {
+		if err := c.grant(r.tenant, r.schema, r.role); err == nil || !strings.Contains(err.Error(), r.says) {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
-	must(t, c.Tenants.Grant(ctx, "other", tenants.Grant{Schema: "empty", Role: role}))
+	must(t, c.grant("other", "empty", role))
 
 	// A new release makes the functions anew.
 	c.exec(`DROP FUNCTION shop_jobs.run_at, shop_jobs.cancel;

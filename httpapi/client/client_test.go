@@ -25,6 +25,7 @@ import (
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/runs"
+	"punctual/store/tenants"
 )
 
 // recorder remembers what was answered, by method and path.
@@ -115,6 +116,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	}))
 	must[httpapi.NewKey](t)(c.CreateAPIKey(ctx, httpapi.KeyInput{Name: "k", Role: auth.RoleViewer}))
 	must[int](t)(c.Do(ctx, http.MethodPut, "/v1/secrets/s", map[string]string{"value": "value"}, nil))
+	must[tenants.Grant](t)(c.PutGrant(ctx, "default", "shop_jobs", httpapi.GrantInput{Role: "pg_monitor"}))
 	must[httpapi.FreezeState](t)(c.Freeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
 	must[httpapi.FreezeState](t)(c.Unfreeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
 	must[httpapi.Matched](t)(c.CountReplays(ctx, httpapi.BulkInput{Filter: &httpapi.DeadLetterSelection{}}))
@@ -126,6 +128,9 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[httpapi.NotifyResults](t)(c.TestNotify(ctx, httpapi.NotifyTest{}))
 
 	lossless(t, c, calls, run)
+	if err := c.DeleteGrant(ctx, "default", "shop_jobs"); err != nil {
+		t.Error(err)
+	}
 	must[httpapi.Dated](t)(c.MoveDated(ctx, "n", "a/b", httpapi.MoveInput{Delay: domain.DurationOf(time.Minute)}))
 	if err := c.CancelDated(ctx, "n", "a/b"); err != nil {
 		t.Error(err)
@@ -178,15 +183,18 @@ func lossless(t *testing.T, c *Client, calls *recorder, run string) {
 		"/v1/caller":              func() (any, error) { return c.Caller(ctx) },
 		"/v1/forecast":            func() (any, error) { return c.Forecast(ctx, nil) },
 		"/v1/tenant":              func() (any, error) { return c.OwnTenant(ctx) },
-		"/v1/api-keys":            func() (any, error) { return c.APIKeys(ctx, nil) },
-		"/v1/secrets":             func() (any, error) { return c.Secrets(ctx, nil) },
-		"/v1/signing-secrets":     func() (any, error) { return c.SigningSecrets(ctx) },
-		"/v1/audit-log":           func() (any, error) { return c.AuditLog(ctx, nil) },
-		"/v1/jobs/n/changes":      func() (any, error) { return c.JobChanges(ctx, "n", nil) },
-		"/v1/jobs/n/dated":        func() (any, error) { return c.DatedRuns(ctx, "n", nil) },
-		"/v1/jobs/n/dated/a%2Fb":  func() (any, error) { return c.DatedRun(ctx, "n", "a/b") },
-		"/v1/jobs/n/versions":     func() (any, error) { return c.Versions(ctx, "n", nil) },
-		"/v1/jobs/n/versions/2":   func() (any, error) { return c.Version(ctx, "n", 2, 1) },
+
+		"/v1/tenants/default/grants": func() (any, error) { return c.Grants(ctx, "default", nil) },
+
+		"/v1/api-keys":           func() (any, error) { return c.APIKeys(ctx, nil) },
+		"/v1/secrets":            func() (any, error) { return c.Secrets(ctx, nil) },
+		"/v1/signing-secrets":    func() (any, error) { return c.SigningSecrets(ctx) },
+		"/v1/audit-log":          func() (any, error) { return c.AuditLog(ctx, nil) },
+		"/v1/jobs/n/changes":     func() (any, error) { return c.JobChanges(ctx, "n", nil) },
+		"/v1/jobs/n/dated":       func() (any, error) { return c.DatedRuns(ctx, "n", nil) },
+		"/v1/jobs/n/dated/a%2Fb": func() (any, error) { return c.DatedRun(ctx, "n", "a/b") },
+		"/v1/jobs/n/versions":    func() (any, error) { return c.Versions(ctx, "n", nil) },
+		"/v1/jobs/n/versions/2":  func() (any, error) { return c.Version(ctx, "n", 2, 1) },
 	} {
 		value, err := read()
 		if err != nil {

@@ -137,7 +137,7 @@ type grantTenant struct {
 
 func (c *grantTenant) Run(ctx context.Context) error {
 	return c.administer(ctx, func(ctx context.Context, db *store.Store) error {
-		if err := db.Tenants.Grant(ctx, c.Name, tenants.Grant{Schema: c.Schema, Role: c.Role}); err != nil {
+		if _, _, err := db.Tenants.Grant(ctx, c.Name, tenants.NewGrant{Schema: c.Schema, Role: c.Role}); err != nil {
 			return err
 		}
 		return note(fmt.Sprintf("role %s may run jobs of tenant %s: SELECT %s.run_in('job', interval '1 hour')", c.Role,

@@ -6,57 +6,112 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/pg"
 )
 
-// Grant lets a role of the database make runs of a tenant's jobs in its own transactions, by the functions of a schema.
-type Grant struct {
-	Schema string `json:"schema"`
-	Role   string `json:"role"`
+// NewGrant asks that a role of the database may make runs of a tenant's jobs in its own transactions, by the functions
+// of a schema.
+type NewGrant struct {
+	Schema string `json:"schema" doc:"Schema of the functions that the role may call." example:"shop_jobs"`
+	Role   string `json:"role" doc:"Role of the database that may call them." example:"shop"`
 }
+
+// Grant is a grant that was made.
+type Grant struct {
+	NewGrant
+	CreatedAt time.Time `json:"created_at" doc:"When it was granted."`
+	CreatedBy string    `json:"created_by" doc:"Who granted it." example:"key deploy (019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11)"`
+}
+
+const grantColumns = `schema, role, created_at, created_by`
 
 var schemaForm = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
-// Grant makes the schema of a grant with its functions. If that very grant exists, the functions are made anew. The
-// error is ErrState if the schema holds anything else or the role does not exist, and ErrNotFound if there is no such
-// tenant.
-func (s *Tenants) Grant(ctx context.Context, tenant string, g Grant) error {
-	if !schemaForm.MatchString(g.Schema) || strings.HasPrefix(g.Schema, "pg_") {
-		return fmt.Errorf("schema %.80q: 1 to 63 small letters, digits and underscores, the first no digit, and not "+
-			"beginning with pg_: %w", g.Schema, pg.ErrState)
+// IsSchema reports whether a grant's schema may have a name.
+func IsSchema(name string) bool {
+	return schemaForm.MatchString(name) && !strings.HasPrefix(name, "pg_")
+}
+
+const longestRole = 63 // bytes; Postgres cuts off the rest
+
+// Check returns what is wrong with the names of a grant, whatever the database holds.
+func (g NewGrant) Check() []domain.Problem {
+	var wrong []domain.Problem
+	if !IsSchema(g.Schema) {
+		wrong = append(wrong, domain.Blame("schema", "%.80q is not valid: write 1 to 63 small letters, digits and "+
+			"underscores, the first no digit, and not beginning with pg_", g.Schema))
 	}
-	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	if len(g.Role) < 1 || len(g.Role) > longestRole {
+		wrong = append(wrong, domain.Blame("role", "%.80q is not valid: write the name of a role of the database, of 1 "+
+			"to %d bytes", g.Role, longestRole))
+	}
+	return wrong
+}
+
+// Grant makes the schema of a grant with its functions. If that very grant exists, the functions are made anew, and
+// created is false. The error is a domain.Problem if a name is not valid or the role does not exist, ErrNotFound if
+// there is no such tenant, ErrState if the schema holds anything else, and a domain.Refusal if Punctual may make no
+// schema.
+func (s *Tenants) Grant(ctx context.Context, tenant string, asked NewGrant) (g Grant, created bool, err error) {
+	if wrong := asked.Check(); len(wrong) > 0 {
+		return g, false, wrong[0]
+	}
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		t, err := oneTenant(pg.Query(ctx, tx, selectTenant+` FOR NO KEY UPDATE`, tenant), tenant)
 		if err != nil {
 			return err
 		}
 		made, err := tx.Exec(ctx, `
 			INSERT INTO punctual.grants (schema, tenant, role, created_by) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (schema) DO NOTHING`, g.Schema, t.ID, g.Role, audit.ActorOf(ctx).Words())
+			ON CONFLICT (schema) DO NOTHING`, asked.Schema, t.ID, asked.Role, audit.ActorOf(ctx).Words())
 		if err != nil {
 			return fmt.Errorf("writing the grant: %w", err)
 		}
-		created := made.RowsAffected() > 0
-		if err := mayGrant(ctx, tx, t, g, created); err != nil {
+		created = made.RowsAffected() > 0
+		if err := mayGrant(ctx, tx, t, asked, created); err != nil {
 			return err
 		}
-		if err := pg.Exec(ctx, tx, `SELECT punctual.make_schema($1, $2, $3)`, t.ID, g.Schema, g.Role); err != nil {
-			return s.denied(ctx, g.Schema, fmt.Errorf("making schema %s: %w", g.Schema, err))
+		if err := pg.Exec(ctx, tx, `SELECT punctual.make_schema($1, $2, $3)`, t.ID, asked.Schema, asked.Role); err != nil {
+			return fmt.Errorf("making schema %s: %w", asked.Schema, err)
 		}
-		if !created {
-			return nil
+		g, err = pgx.CollectExactlyOneRow(pg.Query(ctx, tx, `
+			SELECT `+grantColumns+` FROM punctual.grants WHERE schema = $1`, asked.Schema), pgx.RowToStructByPos[Grant])
+		if err != nil || !created {
+			return pg.Wrap("reading the grant", err)
 		}
-		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantGrant, Name: t.Name, After: g})
+		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantGrant, Name: t.Name, After: asked})
 	})
+	return g, created, s.denied(ctx, asked.Schema, err)
+}
+
+// ListGrants returns up to limit grants of a tenant, sorted by schema, from the first one after a given schema. The
+// error is ErrNotFound if there is no such tenant.
+func (s *Tenants) ListGrants(
+	ctx context.Context, tenant, after string, limit int,
+) (grants []Grant, more bool, err error) {
+	id, err := s.TenantID(ctx, tenant)
+	if err != nil {
+		return nil, false, err
+	}
+	grants, err = pgx.CollectRows(pg.Query(ctx, s.db.Reader(ctx, pg.Everybody), `
+		SELECT `+grantColumns+` FROM punctual.grants
+		WHERE tenant = $1 AND schema COLLATE "C" > $2
+		ORDER BY schema COLLATE "C" LIMIT $3`, id, after, limit+1), pgx.RowToStructByPos[Grant])
+	if err != nil {
+		return nil, false, fmt.Errorf("listing grants: %w", err)
+	}
+	return grants[:min(limit, len(grants))], len(grants) > limit, nil
 }
 
 // mayGrant returns why a grant cannot be made. A new one may take over a schema only if it is empty.
-func mayGrant(ctx context.Context, tx *pg.Tx, t Tenant, g Grant, isNew bool) error {
+func mayGrant(ctx context.Context, tx *pg.Tx, t Tenant, g NewGrant, isNew bool) error {
 	var exists, used bool
 	var other *string
 	if err := tx.QueryRow(ctx, `
@@ -71,8 +126,7 @@ func mayGrant(ctx context.Context, tx *pg.Tx, t Tenant, g Grant, isNew bool) err
 	}
 	switch {
 	case !exists:
-		return fmt.Errorf("there is no role %q in this database cluster; create it first (CREATE ROLE): %w", g.Role,
-			pg.ErrState)
+		return domain.Blame("role", "there is no role %q in this database cluster; create it first (CREATE ROLE)", g.Role)
 	case other != nil:
 		return fmt.Errorf("schema %s is granted to %s; revoke that or choose another schema: %w", g.Schema, *other,
 			pg.ErrState)
@@ -82,7 +136,7 @@ func mayGrant(ctx context.Context, tx *pg.Tx, t Tenant, g Grant, isNew bool) err
 	return nil
 }
 
-// denied adds to an error which statement lets Punctual make a schema, if that is the cause.
+// denied returns an error, or a refusal that says which statement lets Punctual make a schema, if that is the cause.
 func (s *Tenants) denied(ctx context.Context, schema string, err error) error {
 	failed, is := errors.AsType[*pgconn.PgError](err)
 	if !is || failed.Code != "42501" {
@@ -96,8 +150,8 @@ func (s *Tenants) denied(ctx context.Context, schema string, err error) error {
 		Scan(&grant, &create); err != nil {
 		return err
 	}
-	return fmt.Errorf("let the owner of the database run `%s`, or a superuser `%s`, and grant again: %w", grant,
-		create, err)
+	return &domain.Refusal{Code: "state", Reason: fmt.Sprintf(
+		"let the owner of the database run `%s`, or a superuser `%s`, and grant again: %v", grant, create, err)}
 }
 
 // Revoke drops the schema of a grant. The error is ErrNotFound if the tenant has no such grant, and ErrState if the
@@ -108,7 +162,7 @@ func (s *Tenants) Revoke(ctx context.Context, tenant, schema string) error {
 		if err != nil {
 			return err
 		}
-		g := Grant{Schema: schema}
+		g := NewGrant{Schema: schema}
 		err = tx.QueryRow(ctx, `
 			SELECT role FROM punctual.grants WHERE schema = $1 AND tenant = $2`, schema, t.ID).Scan(&g.Role)
 		if err := pg.Found(err, "grant of tenant %q with schema %q", tenant, schema); err != nil {

@@ -1,0 +1,100 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
+	"punctual/httpapi/problem"
+	"punctual/store"
+	"punctual/store/pg"
+	"punctual/store/tenants"
+)
+
+func (s *server) grantRoutes() {
+	const list, one = "/v1/tenants/{tenant}/grants", "/v1/tenants/{tenant}/grants/{schema}"
+	api.Register(s.api, huma.Operation{
+		OperationID: "list-grants", Method: http.MethodGet, Path: list, Tags: []string{tagTenants},
+		Summary: "List the grants of a tenant", Description: "By schema, in byte order.",
+	}, s.listGrants)
+	api.RegisterBody[GrantInput](s.api, huma.Operation{
+		OperationID: "put-grant", Method: http.MethodPut, Path: one, Tags: []string{tagTenants},
+		Summary: "Grant runs in SQL to a role of the database",
+		Description: "Makes a schema with functions by which the role makes runs of the tenant's jobs in its own " +
+			"transactions. If the grant exists, its functions are made anew. The response is 409 if the schema is another " +
+			"grant's or holds anything else, and if Punctual's own role may make no schema.",
+		Errors: []int{409},
+	}, api.Required, s.putGrant)
+	api.Register(s.api, huma.Operation{
+		OperationID: "delete-grant", Method: http.MethodDelete, Path: one, Tags: []string{tagTenants},
+		Summary: "Take a grant back",
+		Description: "Drops its schema. The runs that the role has made stay. The response is 409 if the schema holds " +
+			"anything else, or anything depends on its functions.",
+		Errors: []int{409},
+	}, s.deleteGrant)
+}
+
+// GrantInput is the body that grants runs of a tenant's jobs in SQL.
+type GrantInput struct {
+	Role string `json:"role" minLength:"1" maxLength:"63" doc:"Role of the database that may call the functions. It must exist." example:"shop"`
+}
+
+// GrantRef is the input of operations on one grant.
+type GrantRef struct {
+	TenantRef
+	Schema string `path:"schema" doc:"Schema of the grant." example:"shop_jobs"`
+}
+
+// Exists returns ErrNotFound for a malformed name.
+func (g GrantRef) Exists() error {
+	if !tenants.IsSchema(g.Schema) {
+		return store.ErrNotFound
+	}
+	return g.TenantRef.Exists()
+}
+
+type listGrantsInput struct {
+	TenantRef
+	Paging
+}
+
+// listGrants uses schemas as cursors, as listTenants does with names.
+func (s *server) listGrants(ctx context.Context, _ int32, in *listGrantsInput) (*answer[List[tenants.Grant]], error) {
+	if in.Cursor != "" && !tenants.IsSchema(in.Cursor) {
+		return nil, &pg.CursorError{Cursor: in.Cursor}
+	}
+	page, more, err := s.Store.Tenants.ListGrants(ctx, in.Tenant, in.Cursor, in.Limit)
+	next := ""
+	if more {
+		next = page[len(page)-1].Schema
+	}
+	return pageOf(page, next, err)
+}
+
+type putGrantInput struct {
+	GrantRef
+	Request body.Body[GrantInput]
+}
+
+// Exists does not refuse the schema: a PUT creates it, and says what is wrong with its name.
+func (in putGrantInput) Exists() error { return in.TenantRef.Exists() }
+
+func (s *server) putGrant(ctx context.Context, _ int32, in *putGrantInput) (*written[tenants.Grant], error) {
+	asked := tenants.NewGrant{Schema: in.Schema, Role: in.Request.Value.Role}
+	var problems []problem.FieldError
+	for _, wrong := range asked.Check() {
+		at := map[string]string{"schema": "path.schema", "role": "body.role"}[wrong.Field]
+		problems = append(problems, problem.At(at, wrong.Message))
+	}
+	if err := in.Request.Check(problems...); err != nil {
+		return nil, err
+	}
+	return wrote(s.Store.Tenants.Grant(ctx, in.Tenant, asked))
+}
+
+func (s *server) deleteGrant(ctx context.Context, _ int32, in *GrantRef) (*struct{}, error) {
+	return nil, s.Store.Tenants.Revoke(ctx, in.Tenant, in.Schema)
+}
