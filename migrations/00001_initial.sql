@@ -1334,14 +1334,17 @@ BEGIN
     FROM punctual.jobs j LEFT JOIN punctual.schedules s ON s.job_id = j.id
     WHERE j.id = job AND j.tenant = of_tenant AND j.state <> 'deleted';
     IF NOT FOUND THEN
-        SELECT string_agg(n.name, ' and ' ORDER BY n.name) INTO near FROM (
+        -- No name begins with more of ref than the two next to it do.
+        SELECT n.name INTO near FROM (
             (SELECT j.name FROM punctual.jobs j WHERE j.tenant = of_tenant AND j.named AND j.name ~<~ ref
              ORDER BY j.name USING ~>~ LIMIT 1)
             UNION ALL
             (SELECT j.name FROM punctual.jobs j WHERE j.tenant = of_tenant AND j.named AND j.name ~>~ ref
-             ORDER BY j.name USING ~<~ LIMIT 1)) n;
+             ORDER BY j.name USING ~<~ LIMIT 1)) n
+        ORDER BY (SELECT max(i) FROM generate_series(0, length(n.name)) i
+                  WHERE starts_with(ref, left(n.name, i))) DESC, length(n.name) LIMIT 1;
         PERFORM punctual.refuse('PU404', field, format('there is no job %s', to_json(left(ref, 80))),
-            coalesce('The names next to it are ' || near || '.', 'The tenant has no jobs.'));
+            coalesce('The closest name is ' || near || '.', 'The tenant has no jobs.'));
     END IF;
 END
 $$;

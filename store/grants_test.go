@@ -233,7 +233,7 @@ func TestEachFunctionOfAGrant(t *testing.T) {
 
 // sqlRefusals are calls that are refused, each with the SQLSTATE, the field and a word of the hint.
 var sqlRefusals = []struct{ call, code, field, hint string }{
-	{`run_in('send-remindr', '1 h')`, "PU404", "job", "send-reminder"},
+	{`run_in('send-remindr', '1 h')`, "PU404", "job", "is send-reminder."}, // the one before it
 	{`run_in('0199c9a2-7b3c-7d10-9c3e-2f6f3f1d5a01', '1 h')`, "PU404", "job", ""},
 	{`run_in(NULL, '1 h')`, "PU422", "job", "name"},
 	{`run_in('send-reminder', NULL)`, "PU422", "at", "trigger"},
@@ -254,7 +254,10 @@ var sqlRefusals = []struct{ call, code, field, hint string }{
 	{`trigger('send-reminder', '{"a": ["{{runs}}"]}')`, "PU422", "body", "{{run}}"},
 	{`trigger('send-reminder', headers => '[]')`, "PU422", "headers", "X-Order"},
 	{`trigger('send-reminder', headers => '{"X-A": 1}')`, "PU422", "headers.X-A", "strings"},
-	{`cancel('send-remind', 'k')`, "PU404", "job", "send-reminder"},
+	{`cancel('send-remind', 'k')`, "PU404", "job", "is send-reminder."}, // the one after it
+	{`trigger('send')`, "PU404", "job", "is send-alpha."},
+	{`trigger('send-zebra-x')`, "PU404", "job", "is send-zebra-y."},
+	{`trigger('zebra')`, "PU404", "job", "is send-zebra-y."}, // nothing is like it
 	{`cancel('send-reminder', NULL)`, "PU422", "key", "key"},
 	{`run_many(NULL)`, "PU422", "runs", "job"},
 	{`run_many('{}')`, "PU422", "runs", "job"},
@@ -279,7 +282,9 @@ var sqlRefusals = []struct{ call, code, field, hint string }{
 
 func TestARefusalInSQLNamesTheFieldAndWhatIsRight(t *testing.T) {
 	c := newCRUD(t)
-	c.create("send-reminder", never)
+	for _, name := range []string{"a", "send-alpha", "send-reminder", "send-zebra", "send-zebra-y"} {
+		c.create(name, never)
+	}
 	_, app := c.app()
 	for _, r := range sqlRefusals {
 		got := wantRefused(t, app, r.code, `SELECT shop_jobs.`+r.call)
