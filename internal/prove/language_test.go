@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// patterns are what docs/STYLE.md tells not to write, and what to write. A text without the letters has no match, and is
-// not searched: that takes a tenth of the time.
+// patterns are what docs/STYLE.md tells not to write, and what to write. A text without the letters has no match. It is
+// not searched, which takes a tenth of the time.
 var patterns = []struct {
 	letters string
 	refused *regexp.Regexp
