@@ -91,7 +91,8 @@ func analysedOrNot(t *testing.T, fill func(c claimer), test func(t *testing.T, w
 func (c claimer) scans() map[string]int64 {
 	c.t.Helper()
 	c.until("the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
-		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
+		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+			AND application_name <> 'pgtest'`)
 	counts, err := pg.Map[string, int64](c.t.Context(), c.db.Pool(), selectScans)
 	c.must(err)
 	return counts

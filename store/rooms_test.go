@@ -25,10 +25,11 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		"audit_entries": {"jobs/insert.go"},
 		"schedules":     {"jobs/insert.go"},
 		"exclusive":     {"jobs/insert.go"},
-		"dead_letters":  {"claim/finish.go"},  // a run's end, with the run
-		"dated":         {"claim/dated.go"},   // a dated run becomes a run
-		"tenants":       {"freeze/freeze.go"}, // whether a tenant is frozen
-		"job_secrets":   {"jobs/versions.go"}, // no version refers to them any more
+		"dead_letters":  {"claim/finish.go"}, // a run's end, with the run
+		// A dated run becomes a run, or is cancelled by the id that it has as a run.
+		"dated":       {"claim/dated.go", "runs/dated.go"},
+		"tenants":     {"freeze/freeze.go"}, // whether a tenant is frozen
+		"job_secrets": {"jobs/versions.go"}, // no version refers to them any more
 		// One row has what every replica must know of the deployment.
 		"deployment": {"claim/fences.go", "claim/replica.go", "freeze/identity.go", "secrets/datakeys.go", "jobs/zones.go"},
 	}

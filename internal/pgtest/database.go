@@ -20,12 +20,12 @@ import (
 func DSN(t testing.TB) string {
 	t.Helper()
 	server := Server(t)
-	name := handedOn()
-	if name == "" {
-		name = next()
-		clone(t, server, name)
+	d := handedOn()
+	if d.name == "" {
+		d.name = next()
+		clone(t, server, d.name)
 	}
-	return handsOn(t, server, name)
+	return handsOn(t, server, d)
 }
 
 // Clone is DSN for a test of plans, statistics or the sizes of tables: no other test has written to the database.
@@ -33,7 +33,7 @@ func Clone(t testing.TB) string {
 	t.Helper()
 	server, name := Server(t), next()
 	clone(t, server, name)
-	return handsOn(t, server, name)
+	return handsOn(t, server, handed{name: name})
 }
 
 // clone creates a database as a copy of the migrated one.

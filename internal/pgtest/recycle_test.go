@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -38,6 +39,17 @@ func did(t *testing.T, sql string) string {
 	return server.DSN(name)
 }
 
+// recycled recycles a database, and once more on the same connection, as when it has been handed on.
+func recycled(t *testing.T, dsn string) error {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	return errors.Join(recycle(t.Context(), conn), recycle(t.Context(), conn))
+}
+
 func TestARecycledDatabaseIsLikeAClone(t *testing.T) {
 	t.Parallel()
 	const holds = `SELECT ARRAY[
@@ -60,7 +72,7 @@ func TestARecycledDatabaseIsLikeAClone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dsn := did(t, sql)
-			if err := recycle(t.Context(), dsn); err != nil {
+			if err := recycled(t, dsn); err != nil {
 				t.Fatal(err)
 			}
 			if got := one[[]int64](t, dsn, holds); !slices.Equal(got, fresh) {
@@ -89,7 +101,7 @@ func TestADatabaseThatIsNotLikeACloneIsNotHandedOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := recycle(t.Context(), did(t, sql)); err == nil {
+			if err := recycled(t, did(t, sql)); err == nil {
 				t.Error("it would be handed on")
 			}
 		})
@@ -102,7 +114,7 @@ func TestADatabaseThatIsNotLikeACloneIsNotHandedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close(t.Context()) }()
-		if err := recycle(t.Context(), dsn); err == nil {
+		if err := recycled(t, dsn); err == nil {
 			t.Error("it would be handed on")
 		}
 	})
@@ -120,8 +132,8 @@ func TestAFailedTestKeepsItsDatabase(t *testing.T) {
 	if !one[bool](t, Server(t).DSN("postgres"), `SELECT EXISTS (SELECT FROM pg_database WHERE datname = '`+name+`')`) {
 		t.Error("it is gone")
 	}
-	for other := handedOn(); other != ""; other = handedOn() { // no other test waits for one
-		if other == name {
+	for other := handedOn(); other.name != ""; other = handedOn() { // no other test waits for one
+		if other.name == name {
 			t.Error("it was handed on")
 		}
 	}
