@@ -100,9 +100,9 @@ func (s *server) datedRoutes() {
 	api.RegisterBody[MoveInput](s.api, huma.Operation{
 		OperationID: "move-dated-run", Method: http.MethodPatch, Path: "/v1/jobs/{job}/dated/{key}",
 		Tags: []string{tagJobs}, Summary: "Move a dated run",
-		Description: "To another instant, while it is pending: absent fields stay, and so do its body and headers. It moves no further " +
-			"than its latest_at. After its claim the response is 404. The audit log keeps the move. A submitter may move only runs " +
-			"of jobs that submitters may trigger.",
+		Description: "To another instant, while it is pending: absent fields stay, and so do its body and headers. It " +
+			"moves no further than its latest_at. After its claim the response is 404. The audit log keeps the move. A " +
+			"submitter may move only runs of jobs that submitters may trigger.",
 	}, api.Required, s.moveDated)
 	api.Register(s.api, huma.Operation{
 		OperationID: "cancel-dated-run", Method: http.MethodDelete, Path: "/v1/jobs/{job}/dated/{key}",
