@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -189,15 +188,6 @@ func (s *server) moveDated(ctx context.Context, tenant int32, in *moveDatedInput
 }
 
 func (s *server) cancelDated(ctx context.Context, tenant int32, in *DatedRef) (*struct{}, error) {
-	if isSubmitter(ctx) {
-		job, err := s.Store.Jobs.GetJob(ctx, tenant, in.Job)
-		if err != nil {
-			return nil, err
-		}
-		if !or(job.Definition.SubmittersMayTrigger, false) {
-			return nil, fmt.Errorf("job %q: %w", job.Definition.Name, jobs.ErrNotForSubmitters)
-		}
-	}
-	_, err := s.Store.Jobs.CancelDated(ctx, tenant, in.Job, in.DatedKey)
+	_, err := s.Store.Jobs.CancelDated(ctx, tenant, in.Job, in.DatedKey, isSubmitter(ctx))
 	return nil, err
 }

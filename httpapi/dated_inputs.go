@@ -73,7 +73,7 @@ func (in TriggerInput) request(ctx context.Context) jobs.TriggerRequest {
 func (in TriggerInput) dateRequest(ctx context.Context) jobs.DateRequest {
 	return jobs.DateRequest{
 		TriggerRequest: in.request(ctx),
-		At:             orNil(in.At), MaxPast: time.Minute, Delay: in.Delay.Value(), Key: in.Key, OnConflict: in.OnConflict,
+		At:             orNil(in.At), Delay: in.Delay.Value(), Key: in.Key, OnConflict: in.OnConflict,
 		NotAfter: in.NotAfter.Value(), Sequence: in.Sequence, ExpiresAfter: in.ExpiresAfter.Value(),
 	}
 }

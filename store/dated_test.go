@@ -179,8 +179,8 @@ func TestADatedRunThatIsTooLateIsMissed(t *testing.T) {
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			c := newClaimer(t)
-			c.create("reminder", never, tolerating(time.Minute), missed(policy))
-			run := c.date("reminder", jobs.DateRequest{At: new(c.now().Add(-time.Hour))}).Run
+			c.create("reminder", never, tolerating(10*time.Second), missed(policy))
+			run := c.date("reminder", jobs.DateRequest{At: new(c.now().Add(-30 * time.Second))}).Run
 			b := c.claimReady(10)
 			if got := c.is(run); got != want || (len(b.Runs) == 1) != (want == "running") {
 				t.Errorf("it is %s", got)
@@ -324,9 +324,9 @@ func TestADatedRunIsListedUntilItIsCancelled(t *testing.T) {
 	if got := list(jobs.DatedRange{From: &from, To: &to}); got != "b" {
 		t.Errorf("in between: %s", got)
 	}
-	_, err := c.Jobs.CancelDated(t.Context(), c.tenant, "reminder", "b")
+	_, err := c.Jobs.CancelDated(t.Context(), c.tenant, "reminder", "b", false)
 	must(t, err)
-	if _, err := c.Jobs.CancelDated(t.Context(), c.tenant, "reminder", "b"); !errors.Is(err, ErrNotFound) {
+	if _, err := c.Jobs.CancelDated(t.Context(), c.tenant, "reminder", "b", false); !errors.Is(err, ErrNotFound) {
 		t.Errorf("cancelled twice: %v", err)
 	}
 	if got := list(jobs.DatedRange{}); got != "ac" {

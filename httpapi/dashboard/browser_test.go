@@ -166,16 +166,19 @@ func (b *tab) press(button string) {
 func (b *tab) waits(selector, want string) {
 	b.t.Helper()
 	script := fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.innerText.includes(%q))`, selector, want)
-	for deadline := time.Now().Add(2 * time.Minute); ; {
-		found, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script))
+	ctx, cancel := context.WithTimeout(b.ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		found, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script))
 		if err == nil && found {
 			return
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
 			text, _ := chromedp.Run(b.ctx, chromedp.Text("body"))
 			b.t.Fatalf("waited in vain for %s to show %q: %v; the page: %s", selector, want, err, text)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 

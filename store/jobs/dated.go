@@ -37,14 +37,24 @@ type Dated struct {
 // DateRequest is a run that a caller wants at an instant.
 type DateRequest struct {
 	TriggerRequest
-	At           *time.Time    // nil: Delay from now
-	MaxPast      time.Duration // how far back At may be; 0: at any distance
+	At           *time.Time // at most maxPast in the past; nil: Delay from now
 	Delay        time.Duration
 	Key          string        // unique among the job's pending dated runs; empty: its run's id
 	OnConflict   KeyConflict   // what becomes of a pending one with the same key
 	NotAfter     time.Duration // how long replacements may put it off from its first write; 0: without bound
 	Sequence     *int64
 	ExpiresAfter time.Duration
+}
+
+// maxPast leaves room for a clock that is slow and a request that waits. What is further back is a mistake.
+const maxPast = time.Minute
+
+// due returns when the run is due.
+func (r DateRequest) due(now time.Time) time.Time {
+	if r.At != nil {
+		return *r.At
+	}
+	return now.Add(r.Delay)
 }
 
 // KeyConflict says what a dated run does with a pending one that has its key.
@@ -106,10 +116,7 @@ func (w Writer) date(
 			if err := job.mayTrigger(r.TriggerRequest); err != nil {
 				return err
 			}
-			out[i].DueAt = now.Add(r.Delay)
-			if r.At != nil {
-				out[i].DueAt = *r.At
-			}
+			out[i].DueAt = r.due(now)
 			for _, wrong := range r.misdated(out[i].DueAt, now) {
 				invalid.Blames = append(invalid.Blames, domain.Blame(within(i)+wrong.Field, "%s", wrong.Message))
 			}
@@ -134,9 +141,9 @@ func (w Writer) date(
 
 // misdated returns what is wrong with the instants of a request.
 func (r DateRequest) misdated(due, now time.Time) (wrong []domain.Problem) {
-	if past := now.Sub(due); r.MaxPast > 0 && past > r.MaxPast {
+	if past := now.Sub(due); past > maxPast {
 		wrong = append(wrong, domain.Blame("at", "%q is %s in the past, and may be at most %s; leave it out for now",
-			due.Format(time.RFC3339), domain.Short(past.Truncate(time.Second)), domain.Short(r.MaxPast)))
+			due.Format(time.RFC3339), domain.Short(past.Truncate(time.Second)), domain.Short(maxPast)))
 	}
 	if ahead := due.Sub(now); r.NotAfter > 0 && ahead > r.NotAfter {
 		wrong = append(wrong, domain.Blame("not_after", "%q ends before the run is due: in %s",
@@ -228,13 +235,15 @@ func oneDated(key string, rows pgx.Rows) (Dated, error) {
 	return d, pg.Wrap("reading a dated run", err)
 }
 
-// CancelDated removes a pending dated run. The error is ErrNotFound if there is none with the key: it may have been
-// claimed.
-func (s *Jobs) CancelDated(ctx context.Context, tenant int32, ref, key string) (Dated, error) {
-	var d Dated
-	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
-		job, now, err := s.lockToTrigger(ctx, tx, tenant, ref)
+// CancelDated removes a pending dated run, for a caller who may be a submitter. The error is ErrNotFound if there is
+// none with the key: it may have been claimed. It is ErrNotForSubmitters as that of TriggerAt.
+func (s *Jobs) CancelDated(ctx context.Context, tenant int32, ref, key string, submitter bool) (d Dated, err error) {
+	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+		job, _, err := s.lockToTrigger(ctx, tx, tenant, ref)
 		if err != nil {
+			return err
+		}
+		if err := job.mayTrigger(TriggerRequest{Submitter: submitter}); err != nil {
 			return err
 		}
 		if d, err = oneDated(key, pg.Query(ctx, tx, `
@@ -242,14 +251,10 @@ func (s *Jobs) CancelDated(ctx context.Context, tenant int32, ref, key string) (
 			RETURNING `+datedColumns, tenant, job.ID, key)); err != nil {
 			return err
 		}
-		var b pgx.Batch
-		if err := audit.Queue(ctx, &b, tenant, now, audit.Change{
+		return audit.Write(ctx, tx, tenant, audit.Change{
 			Action: audit.RunCancel, ID: d.Run, Job: job.ID, Name: job.Definition.Name,
 			Before: runs.DatedShot{Key: d.Key, DueAt: d.DueAt.UTC()},
-		}); err != nil {
-			return err
-		}
-		return pg.Wrap("cancelling a dated run", tx.SendBatch(ctx, &b).Close())
+		})
 	})
 	return d, err
 }
@@ -280,10 +285,7 @@ func (s *Jobs) MoveDated(ctx context.Context, tenant int32, ref string, r DateRe
 		if err := job.mayTrigger(r.TriggerRequest); err != nil {
 			return err
 		}
-		due := now.Add(r.Delay)
-		if r.At != nil {
-			due = *r.At
-		}
+		due := r.due(now)
 		if wrong := r.misdated(due, now); len(wrong) > 0 {
 			return &domain.Refusal{Code: "invalid", Reason: "the request is not valid", Blames: wrong}
 		}
