@@ -487,8 +487,8 @@ func TestExplainAndForecastKnowDatedRuns(t *testing.T) {
 	}
 }
 
-// Writers move keys with growing sequences while two replicas claim. Of each key the last write is claimed, and no run
-// is claimed twice.
+// Writers replace keys with growing sequences, and move them, while two replicas claim. Of each key the last write is
+// claimed, and no run is claimed twice.
 func TestNoMoveOfADatedRunIsLostToAClaim(t *testing.T) {
 	c := newClaimer(t)
 	c.create("sync", never)
@@ -514,6 +514,12 @@ func TestNoMoveOfADatedRunIsLostToAClaim(t *testing.T) {
 					Delay:          time.Duration(n%4) * time.Millisecond,
 					TriggerRequest: jobs.TriggerRequest{Body: fmt.Appendf(nil, `{"key": %q, "sequence": %d}`, key, n)},
 				}); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := c.Jobs.MoveDated(t.Context(), c.tenant, "sync", jobs.DateRequest{
+					Key: key, Delay: time.Duration(n%3) * time.Millisecond,
+				}); err != nil && !errors.Is(err, ErrNotFound) { // it was claimed
 					t.Error(err)
 					return
 				}
