@@ -375,7 +375,7 @@ COMMENT ON SEQUENCE punctual.fences IS 'Fencing tokens: each claim of an attempt
 CREATE DOMAIN punctual.run_status AS text CONSTRAINT run_status_is_known CHECK (VALUE IN ('pending',
     'running', 'retrying', 'succeeded', 'dead', 'skipped', 'cancelled'));
 CREATE DOMAIN punctual.run_trigger AS text CONSTRAINT run_trigger_is_known CHECK (VALUE IN ('schedule', 'catchup',
-    'manual', 'event', 'backfill', 'replay', 'step'));
+    'manual', 'chain', 'event', 'backfill', 'replay', 'step'));
 CREATE DOMAIN punctual.run_reason AS text CONSTRAINT run_reason_is_known CHECK (VALUE IN ('missed', 'paused', 'overlap',
     'replaced', 'expired', 'limit', 'auth', 'timeout', 'connect', 'tls', 'unreachable', 'blocked_address', 'http_4xx',
     'http_5xx', 'redirect', 'gone', 'failed', 'lost', 'silent', 'poison', 'upstream_failed', 'cancelled_by_user',
@@ -395,6 +395,7 @@ CREATE TABLE punctual.runs (
     blocked_by       uuid,
     replay_of        uuid,
     rerun_of         uuid,
+    caused_by        uuid,
     parent_run       uuid,
     scheduled_for    timestamptz NOT NULL,
     due_at           timestamptz NOT NULL,
@@ -446,6 +447,8 @@ COMMENT ON COLUMN punctual.runs.replica IS 'Replica that made the latest attempt
 COMMENT ON COLUMN punctual.runs.blocked_by IS 'On a skip for overlap: the run that was in the way.';
 COMMENT ON COLUMN punctual.runs.replay_of IS 'On a replay: the dead run it repeats.';
 COMMENT ON COLUMN punctual.runs.rerun_of IS 'On a rerun: the run that it makes again.';
+COMMENT ON COLUMN punctual.runs.caused_by IS
+    'What made it: of trigger chain, the run that ended; of trigger event, the event.';
 COMMENT ON COLUMN punctual.runs.parent_run IS 'On a step: the run of its workflow.';
 COMMENT ON COLUMN punctual.runs.scheduled_for IS
     'The slot: nominal fire time. Of a manual run: when it was requested. Of a replay or rerun: the slot of the run '
