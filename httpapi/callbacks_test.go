@@ -8,6 +8,7 @@ import (
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -18,7 +19,7 @@ func (s *service) claim() scheduler.Claim {
 	replica := scheduler.Replica{ID: uuid.New(), Host: "test", Queues: map[string]int{"default": 10}}
 	queues, err := s.store.Claims.Register(s.t.Context(), replica)
 	must(s.t, err)
-	return scheduler.Claim{Replica: replica.ID, Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}}
+	return scheduler.Claim{Replica: replica.ID, Quotas: []admit.Quota{{Queue: queues["default"], Slots: 10}}}
 }
 
 // working creates a run whose target has its token. It returns the path of the run and the header with the token.

@@ -8,6 +8,7 @@ import (
 
 	"punctual/httpapi/auth"
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/fleet"
 	"punctual/store/freeze"
@@ -26,7 +27,7 @@ var (
 			},
 		},
 		HeldBack: &fleet.HeldBack{
-			Limit: scheduler.LimitConcurrent, Most: 100, Since: moment("2026-12-01T11:00:00.204Z"),
+			Limit: admit.LimitConcurrent, Most: 100, Since: moment("2026-12-01T11:00:00.204Z"),
 			Reason: "the tenant is at max_concurrent_runs (100)",
 		},
 	}
@@ -40,12 +41,12 @@ var (
 var exampleBreakersReset = json.RawMessage(`{"host":"billing.internal:443"}`)
 
 var exampleBreakers = BreakerList{Data: []fleet.Breaker{{
-	HeldBy: "breaker billing.internal:443", State: scheduler.HoldOpen, Host: "billing.internal:443",
+	HeldBy: "breaker billing.internal:443", State: admit.HoldOpen, Host: "billing.internal:443",
 	Since: moment("2026-12-01T11:00:41.310Z"), Failures: 14, LastError: "connection refused",
 	NextProbeAt: new(moment("2026-12-01T11:04:40.118Z")), Replicas: 3, WaitingRuns: 40,
 	WaitingSince: new(moment("2026-12-01T11:00:42.007Z")),
 }, {
-	HeldBy: "hanging reports.internal:443/yearly", State: scheduler.HoldHanging, Host: "reports.internal:443",
+	HeldBy: "hanging reports.internal:443/yearly", State: admit.HoldHanging, Host: "reports.internal:443",
 	Path: "/yearly", Since: moment("2026-12-01T10:52:00.550Z"), Failures: 9, LastError: "9 timeouts in a row", Replicas: 1,
 }}}
 

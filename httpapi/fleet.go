@@ -9,7 +9,7 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
 	"punctual/httpapi/body"
-	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/delivery/wire"
 	"punctual/store/fleet"
 )
@@ -101,7 +101,7 @@ func (s *server) resetBreakers(
 ) (*answer[BreakersReset], error) {
 	host := in.Body.Host
 	if u, err := wire.CheckURL("http://" + host); err == nil && u.Port() != "" {
-		host = scheduler.HostOf(u)
+		host = admit.HostOf(u)
 	}
 	n, err := s.Store.Fleet.ResetHolds(ctx, tenant, host)
 	return show(BreakersReset{Matched: n}, err)

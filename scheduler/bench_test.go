@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler/credential"
@@ -116,7 +118,7 @@ func (f *instantStore) NextDue(context.Context, LookInto, bool) (Upcoming, error
 
 func (f *instantStore) ClaimDue(_ context.Context, c Claim) (b domain.Batch, _ error) {
 	lease := &domain.Lease{ID: uuid.New(), ClaimedAt: time.Now()}
-	asked := total(c.Quotas)
+	asked := admit.Total(c.Quotas)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for range min(asked, f.left) {
@@ -129,7 +131,7 @@ func (f *instantStore) ClaimDue(_ context.Context, c Claim) (b domain.Batch, _ e
 	return b, nil
 }
 
-func (f *instantStore) Contenders(context.Context, domain.Work, []int16) ([]Contender, error) {
+func (f *instantStore) Contenders(context.Context, domain.Work, []int16) ([]admit.Contender, error) {
 	return nil, nil
 }
 

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 // chorePause is how long a replica waits after a chore fails, and the longest pause between two batches.
@@ -71,7 +73,7 @@ func (d *duty) run(ctx context.Context) {
 		}
 		d.work(ctx)
 		if d.Every > 0 {
-			due = time.After(spread(d.Every))
+			due = time.After(domain.About(d.Every))
 		}
 	}
 }

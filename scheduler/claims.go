@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"golang.org/x/sync/errgroup"
 
 	"punctual/scheduler/domain"
@@ -51,13 +53,13 @@ func (t *ticker) claim(ctx context.Context, of domain.Work, sum *claimed) (err e
 
 // claimInOrder claims one kind of work in order of due time within its quotas, if it has any.
 func (t *ticker) claimInOrder(ctx context.Context, of domain.Work, sum *claimed) error {
-	free := t.s.slots.quotas(of, math.MaxInt, nil)
+	free := t.s.admission.Slots.Quotas(of, math.MaxInt, nil)
 	if len(free) == 0 {
-		t.s.slots.found(of, nil, nil)
+		t.s.admission.Slots.Found(of, nil, nil)
 		return nil
 	}
 	fair, before := &t.fair[of], sum.settled
-	waiting, err := fair.who(ctx, t.s.slots)
+	waiting, err := fair.who(ctx, t.s.admission.Slots)
 	if err != nil {
 		return err
 	}
@@ -69,13 +71,13 @@ func (t *ticker) claimInOrder(ctx context.Context, of domain.Work, sum *claimed)
 		if err := t.claimAll(ctx, of, Claim{Recent: recent}, r, sum); err != nil {
 			return err
 		}
-		fair.learn(total(r.asked), sum.settled-settled)
+		fair.learn(admit.Total(r.asked), sum.settled-settled)
 		if !recent {
 			looked := make([]int16, len(r.asked))
 			for i, q := range r.asked {
 				looked[i] = q.Queue
 			}
-			t.s.slots.found(of, looked, r.full)
+			t.s.admission.Slots.Found(of, looked, r.full)
 			break
 		}
 		if len(r.full) > 0 {
@@ -87,7 +89,7 @@ func (t *ticker) claimInOrder(ctx context.Context, of domain.Work, sum *claimed)
 		t.upcoming.Older = sum.settled > before
 	}
 	// Nothing was claimed from queues without a free slot for this kind, and more may be due there.
-	fair.crowded = len(r.full) > 0 || fair.crowded && len(free) < len(t.s.slots.numbers())
+	fair.crowded = len(r.full) > 0 || fair.crowded && len(free) < len(t.s.admission.Slots.Numbers())
 	return nil
 }
 
@@ -99,7 +101,7 @@ func (t *ticker) claimAll(ctx context.Context, of domain.Work, what Claim, r *ro
 			for goOn.Err() == nil {
 				own := what
 				var ended func(domain.Batch, error)
-				if own.Quotas, ended = r.next(of, t.s.slots); len(own.Quotas) == 0 {
+				if own.Quotas, ended = r.next(of, t.s.admission.Slots); len(own.Quotas) == 0 {
 					return nil
 				}
 				batch, err := t.claimBatch(ctx, of, own) // not goOn: one that fails does not end the other
@@ -126,11 +128,11 @@ func (t *ticker) claimBatch(ctx context.Context, of domain.Work, c Claim) (batch
 	if of == domain.WorkReady || of == domain.WorkOrdered {
 		from = t.s.store.ClaimReady
 	}
-	c.Replica, c.Lease, c.Work, c.Grant = t.s.replica.ID, t.s.heart.leases.ask(), of, t.s.limits.grant(of)
+	c.Replica, c.Lease, c.Work, c.Grant = t.s.replica.ID, t.s.heart.leases.ask(), of, t.s.admission.Limits.Grant(of)
 	if of == domain.WorkDue && t.took > slowLook && !t.s.heart.watch.alone() {
 		c.Behind = yielding // a claim takes several round trips, and locks its slots meanwhile
 	}
-	defer func() { c.Grant.end(batch.Runs) }()
+	defer func() { c.Grant.End(batch.Runs) }()
 	// A claim under way is not cut off when the replica is stopped: it may have been committed.
 	ctx, cancel := outlast(ctx, claimGrace)
 	defer cancel()
@@ -160,6 +162,6 @@ func (t *ticker) heedFreeze(of domain.Work, b domain.Batch) {
 		t.s.freezing.halt()
 	}
 	for _, tenant := range b.Frozen {
-		t.s.limits.freeze(tenant, of)
+		t.s.admission.Limits.Freeze(tenant, of)
 	}
 }

@@ -32,13 +32,13 @@
 // kind it was claimed as. Each kind has a share of a queue's worker slots: it gets its share before another kind gets
 // more than its own. Each kind also has a reserve, which less urgent kinds leave free even while the kind has nothing
 // to do. More urgent kinds may use it, so slots that are due never wait while a worker slot is free. A kind whose
-// reserve is used starts its first runs nonetheless, in excess of the worker slots (shares, in shares.go). The other
+// reserve is used starts its first runs nonetheless, in excess of the worker slots (shares.go). The other
 // slots are free for all kinds. A tick makes a round of claims of each kind: one claim, or a few side by side that work
 // off a backlog. So no kind can keep another waiting for longer than a round. Runs ordered in bulk wait in their
 // operation: ready holds a hundred of a tenant's at a time, in lanes of their own.
 //
 // While all due work of a kind fits in the worker slots, it is claimed in order of due time. When it does not fit,
-// the slots are shared out among the tenants that wait (share, in share.go).
+// the slots are shared out among the tenants that wait (share.go).
 //
 // A run that hangs in the last worker slot must not block the claim of the slot that is to replace it. Such slots are
 // claimed without a worker slot, by the jobs in flight (replace).
@@ -71,9 +71,10 @@
 //
 // # What lets a run in
 //
-// slots.go, limits.go and share.go decide how much a claim may bring, and ask nothing of the database: the claim gets
-// quotas and a Grant, and returns what it does not use. A run that was claimed has a permit: a worker slot, one of its
-// tenant's starts, and its host's consent. Whatever becomes of the run, the permit gives all of it back.
+// Package admit decides how much a claim may bring, and asks nothing of the database. The claim gets quotas and a
+// Grant, and returns what it does not use. A run that was claimed has a permit: a worker slot, one of its tenant's
+// starts, and its host's consent. Whatever becomes of the run, the permit gives all of it back. The files named above
+// that share things out are admit's, and so is holds.go.
 //
 // # What holds a run back
 //

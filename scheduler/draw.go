@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"punctual/scheduler/admit"
 )
 
 // drawTimeout bounds a draw, including the wait for draws of other replicas.
@@ -13,17 +15,17 @@ const drawTimeout = 3 * time.Second
 func (s *Scheduler) draw(ctx context.Context) error {
 	s.drawing.Lock()
 	defer s.drawing.Unlock()
-	return s.ask(ctx, s.limits.short())
+	return s.ask(ctx, s.admission.Limits.Short())
 }
 
 // settle returns what was not used since the last heartbeat, and hears what other replicas want. It does not wait for
 // a draw under way: that does the same, except for returning idle slots.
 func (s *Scheduler) settle(ctx context.Context, draining bool) error {
-	for some := range slices.Chunk(s.limits.all(), mostWishes) {
+	for some := range slices.Chunk(s.admission.Limits.All(), admit.MostWishes) {
 		if !s.drawing.TryLock() {
 			continue
 		}
-		err := s.ask(ctx, s.limits.idle(draining, some))
+		err := s.ask(ctx, s.admission.Limits.Idle(draining, some))
 		s.drawing.Unlock()
 		if err != nil {
 			return err
@@ -32,7 +34,7 @@ func (s *Scheduler) settle(ctx context.Context, draining bool) error {
 	return nil
 }
 
-func (s *Scheduler) ask(ctx context.Context, wishes []Wish) error {
+func (s *Scheduler) ask(ctx context.Context, wishes []admit.Wish) error {
 	if len(wishes) == 0 {
 		return nil
 	}
@@ -42,6 +44,6 @@ func (s *Scheduler) ask(ctx context.Context, wishes []Wish) error {
 	if err != nil {
 		return err
 	}
-	s.limits.take(wishes, allowances)
+	s.admission.Limits.Take(wishes, allowances)
 	return nil
 }

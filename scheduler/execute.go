@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"punctual/scheduler/credential"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
@@ -18,19 +20,19 @@ func (s *Scheduler) dispatch(b domain.Batch) bool {
 	}
 	now := time.Now()
 	for _, a := range b.Runs {
-		o, p := &domain.Outcome{Assignment: a}, enter(s.slots, s.limits, s.holds, a, now)
+		o, p := &domain.Outcome{Assignment: a}, s.admission.Enter(a, now)
 		s.running.Go(func() {
 			growStack()
 			result := s.execute(o, p)
-			p.end(result, !o.StartedAt.IsZero())
+			p.End(result, !o.StartedAt.IsZero())
 			held := o.Verdict == domain.Cancel
 			if held {
 				// A replaced run leaves its worker slot to its successor. That may start only once the cancel is written.
-				o.Release = p.release
+				o.Release = p.Release
 			}
 			s.finisher.put(o)
 			if !held {
-				p.release() // not before: outcomes that cannot be written occupy slots, so claims stop
+				p.Release() // not before: outcomes that cannot be written occupy slots, so claims stop
 			}
 		})
 	}
@@ -42,7 +44,7 @@ func (s *Scheduler) dispatch(b domain.Batch) bool {
 //
 // execute and send fill in an outcome that is not on their stack: with it, the stack of each request in flight would be
 // twice as large. What judge decides may replace the outcome, so what does not follow from the result is set after it.
-func (s *Scheduler) execute(o *domain.Outcome, p *permit) wire.Result {
+func (s *Scheduler) execute(o *domain.Outcome, p *admit.Permit) wire.Result {
 	failpoint.At(failpoint.SendBegun)
 	started := s.now(o.Assignment)
 	o.FinishedAt = started
@@ -55,8 +57,8 @@ func (s *Scheduler) execute(o *domain.Outcome, p *permit) wire.Result {
 		o.Verdict, o.Reason = domain.Expire, domain.ReasonExpired
 		return silence
 	}
-	if wait := p.admit(o.Assignment, started); wait != nil {
-		holdBack(o, wait, started)
+	if wait := p.Admit(o.Assignment, started); wait != nil {
+		admit.HoldBack(o, wait, started)
 		if o.Verdict == domain.Hold {
 			s.metrics.deferred.Inc()
 		}

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"time"
+
+	"punctual/scheduler/admit"
 )
 
 const (
@@ -16,10 +18,10 @@ const (
 // fairness shares the slots of one kind of work among tenants. While everything due fits in the slots it does
 // nothing, and work is claimed in order of due time.
 type fairness struct {
-	peek       func(ctx context.Context, queues []int16) ([]Contender, error)
+	peek       func(ctx context.Context, queues []int16) ([]admit.Contender, error)
 	crowded    bool // the last claim took all it could, so there may be more
 	recent     bool // the last claim was of recent slots, so the next one is of the whole backlog
-	contenders []Contender
+	contenders []admit.Contender
 	looked     time.Time    // when the last look at the waiting tenants began
 	until      time.Time    // when to look again
 	dealt      map[turn]int // slots that tenants got since the last look
@@ -33,7 +35,7 @@ type turn struct {
 }
 
 // who returns the waiting tenants, while more is due than a claim can take; else nil.
-func (f *fairness) who(ctx context.Context, slots *workerSlots) ([]Contender, error) {
+func (f *fairness) who(ctx context.Context, slots *admit.Slots) ([]admit.Contender, error) {
 	if !f.crowded {
 		return nil, nil
 	}
@@ -45,14 +47,14 @@ func (f *fairness) who(ctx context.Context, slots *workerSlots) ([]Contender, er
 }
 
 // look looks up the waiting tenants, unless it has done so a moment ago. It reports whether it has looked now.
-func (f *fairness) look(ctx context.Context, slots *workerSlots, soonest time.Duration) (looked bool, err error) {
+func (f *fairness) look(ctx context.Context, slots *admit.Slots, soonest time.Duration) (looked bool, err error) {
 	began := time.Now()
 	if !began.After(f.until) {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
-	waiting, err := f.peek(ctx, slots.numbers())
+	waiting, err := f.peek(ctx, slots.Numbers())
 	if err != nil {
 		return false, err
 	}
@@ -65,11 +67,11 @@ func (f *fairness) look(ctx context.Context, slots *workerSlots, soonest time.Du
 func (f *fairness) forget() { f.contenders, f.until = nil, time.Time{} }
 
 // share shares out quotas among the waiting tenants.
-func (f *fairness) share(quotas []Quota, waiting []Contender, slots *workerSlots) []Quota {
-	turns := func(queue int16, tenants int) int { return turnOf(tenants, slots.sizes[queue], f.atOnce) }
-	shares := share(quotas, waiting, turns, func(c Contender) claimant {
-		return claimant{
-			Contender: c, holds: slots.held(c.Queue, c.Tenant), dealt: f.dealt[turn{c.Queue, c.Tenant}],
+func (f *fairness) share(quotas []admit.Quota, waiting []admit.Contender, slots *admit.Slots) []admit.Quota {
+	turns := func(queue int16, tenants int) int { return admit.TurnOf(tenants, slots.Sizes[queue], f.atOnce) }
+	shares := admit.ByTurns(quotas, waiting, turns, func(c admit.Contender) admit.Claimant {
+		return admit.Claimant{
+			Contender: c, Holds: slots.Held(c.Queue, c.Tenant), Dealt: f.dealt[turn{c.Queue, c.Tenant}],
 		}
 	})
 	for _, q := range shares {
@@ -85,7 +87,7 @@ func (f *fairness) share(quotas []Quota, waiting []Contender, slots *workerSlots
 func (f *fairness) learn(asked, got int) {
 	switch {
 	case got*10 >= asked*9:
-		f.atOnce = min(max(1, f.atOnce)*2, mostAtOnce)
+		f.atOnce = min(max(1, f.atOnce)*2, admit.MostAtOnce)
 	case got*2 < asked:
 		f.atOnce /= 2
 	}

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"punctual/scheduler/domain"
 )
 
@@ -107,9 +109,9 @@ func lastOf(store *fakeStore, tenant int32) int {
 func TestSharesOverTenClaims(t *testing.T) {
 	t.Parallel()
 	for weighted, claims := range map[bool]int{false: 10, true: 30} { // every tenant has its turn in them
-		slots := newWorkerSlots(map[string]int{"default": 1000}, map[string]int16{"default": 1})
-		f := fairness{dealt: map[turn]int{}, atOnce: mostAtOnce}
-		var waiting []Contender
+		slots := admit.NewSlots(map[string]int{"default": 1000}, map[string]int16{"default": 1}, 0)
+		f := fairness{dealt: map[turn]int{}, atOnce: admit.MostAtOnce}
+		var waiting []admit.Contender
 		weights := 0
 		for i := range int32(150) {
 			weight := 1
@@ -117,22 +119,22 @@ func TestSharesOverTenClaims(t *testing.T) {
 				weight = 4
 			}
 			weights += weight
-			waiting = append(waiting, Contender{Queue: 1, Tenant: 1 + i, Weight: weight, Oldest: time.Unix(int64(i), 0)})
+			waiting = append(waiting, admit.Contender{Queue: 1, Tenant: 1 + i, Weight: weight, Oldest: time.Unix(int64(i), 0)})
 		}
 		got := map[int32]int{}
 		for claim := range claims {
 			tenants := map[int32]bool{}
-			for _, q := range f.share([]Quota{{Queue: 1, Slots: 100}}, waiting, slots) {
+			for _, q := range f.share([]admit.Quota{{Queue: 1, Slots: 100}}, waiting, slots) {
 				got[q.Tenant] += q.Slots
 				tenants[q.Tenant] = true
 			}
-			if len(tenants) > 100/mostAtOnce+1 {
+			if len(tenants) > 100/admit.MostAtOnce+1 {
 				t.Errorf("claim %d looks for the runs of %d tenants", claim, len(tenants))
 			}
 		}
 		for _, c := range waiting {
 			fair := 100 * claims * c.Weight / weights
-			if n := got[c.Tenant]; n < fair-mostAtOnce || n > fair+mostAtOnce {
+			if n := got[c.Tenant]; n < fair-admit.MostAtOnce || n > fair+admit.MostAtOnce {
 				t.Errorf("a tenant with weight %d got %d slots of %d, want %d", c.Weight, n, 100*claims, fair)
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler/credential"
@@ -24,8 +26,8 @@ type fakeStore struct {
 	roundTrip time.Duration                   // how long NextDue takes; set before the loops start
 	others    []Heartbeat                     // the heartbeats of other replicas
 	held      []domain.Outcome                // runs that are parked for their hosts, longest wait first
-	states    []HoldState                     // what the replica last reported to hold back
-	orders    []HoldOrder                     // orders for the replica's next report
+	states    []admit.HoldState               // what the replica last reported to hold back
+	orders    []admit.HoldOrder               // orders for the replica's next report
 	locked    bool                            // other transactions lock everything that is due
 	claiming  func(ctx context.Context) error // called when a claim has committed, before it returns
 	finish    func(ctx context.Context) error // decides the result of a write
@@ -36,7 +38,7 @@ type fakeStore struct {
 	wake      chan struct{}
 	asked     map[string]chan struct{} // by writes, for chores
 	signing   func() ([]credential.SigningKey, error)
-	limits    []TenantLimits
+	limits    []admit.TenantLimits
 	frozen    *Freeze      // the freeze of the deployment
 	halted    bool         // the deployment was frozen after the last heartbeat
 	drawing   func() error // called before a draw
@@ -175,7 +177,7 @@ func sooner(of *time.Time, at time.Time) {
 	}
 }
 
-func (f *fakeStore) Contenders(ctx context.Context, of domain.Work, queues []int16) ([]Contender, error) {
+func (f *fakeStore) Contenders(ctx context.Context, of domain.Work, queues []int16) ([]admit.Contender, error) {
 	if f.peeking != nil {
 		if err := f.peeking(ctx); err != nil {
 			return nil, err
@@ -185,17 +187,17 @@ func (f *fakeStore) Contenders(ctx context.Context, of domain.Work, queues []int
 	defer f.mu.Unlock()
 	f.peeks++
 	now := f.now()
-	oldest := map[Contender]time.Time{}
+	oldest := map[admit.Contender]time.Time{}
 	for _, s := range f.waiting {
 		if s.due.After(now) || s.work(now) != of || !slices.Contains(queues, s.lane/4) {
 			continue
 		}
-		who := Contender{Queue: s.lane / 4, Tenant: s.job.Tenant, Weight: 1}
+		who := admit.Contender{Queue: s.lane / 4, Tenant: s.job.Tenant, Weight: 1}
 		if t, ok := oldest[who]; !ok || s.due.Before(t) {
 			oldest[who] = s.due
 		}
 	}
-	var found []Contender
+	var found []admit.Contender
 	for who, at := range oldest {
 		who.Oldest = at
 		found = append(found, who)
@@ -251,7 +253,7 @@ func (f *fakeStore) takeHeld(c Claim) domain.Batch {
 	return b
 }
 
-func (f *fakeStore) ReportHolds(_ context.Context, _ uuid.UUID, states []HoldState) ([]HoldOrder, error) {
+func (f *fakeStore) ReportHolds(_ context.Context, _ uuid.UUID, states []admit.HoldState) ([]admit.HoldOrder, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	orders := f.orders
@@ -305,7 +307,9 @@ func (f *fakeStore) take(c Claim) (domain.Batch, func(context.Context) error) {
 }
 
 // Draw grants as much as the limits allow, because no other replica wants a share.
-func (f *fakeStore) Draw(_ context.Context, _ uuid.UUID, wishes []Wish) (allowances []Allowance, err error) {
+func (f *fakeStore) Draw(
+	_ context.Context, _ uuid.UUID, wishes []admit.Wish,
+) (allowances []admit.Allowance, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.draws++
@@ -315,7 +319,7 @@ func (f *fakeStore) Draw(_ context.Context, _ uuid.UUID, wishes []Wish) (allowan
 		}
 	}
 	for _, w := range wishes {
-		a := Allowance{TenantLimits: TenantLimits{Tenant: w.Tenant}}
+		a := admit.Allowance{TenantLimits: admit.TenantLimits{Tenant: w.Tenant}}
 		for _, l := range f.limits {
 			if l.Tenant == w.Tenant {
 				a.TenantLimits = l

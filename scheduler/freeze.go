@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"punctual/scheduler/admit"
 )
 
 // FreezeReason is why a deployment is frozen. The list is closed.
@@ -79,7 +81,7 @@ func (f *freezing) on() bool {
 }
 
 // heed takes the freezes that a heartbeat reports, and logs changes.
-func (f *freezing) heed(now *Freeze, limits []TenantLimits) {
+func (f *freezing) heed(now *Freeze, limits []admit.TenantLimits) {
 	tenants := map[int32]string{}
 	for _, l := range limits {
 		if l.Frozen {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"punctual/scheduler/admit"
 )
 
 func TestAFrozenReplicaNeitherClaimsNorLooks(t *testing.T) {
@@ -55,7 +57,7 @@ func frozenTenant(t *testing.T, concurrent int) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		noisy, modest := tenants(t)
-		store.limits = []TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: concurrent, Frozen: true}}
+		store.limits = []admit.TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: concurrent, Frozen: true}}
 		store.add(300, noisy, -2*time.Second)
 		store.add(100, noisy, -time.Minute)
 		start(t, store, newGatedDials(t, false).client, 20)
@@ -72,7 +74,7 @@ func frozenTenant(t *testing.T, concurrent int) {
 		if n := read(store, func() int { return store.draws }); n > 70 {
 			t.Errorf("%d draws on the limits of a frozen tenant", n)
 		}
-		store.set(func() { store.limits = []TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: concurrent}} })
+		store.set(func() { store.limits = []admit.TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: concurrent}} })
 		time.Sleep(5 * time.Minute)
 		if n := store.ended(); n != 420 {
 			t.Errorf("unfrozen, %d runs have ended, want 420", n)
@@ -86,10 +88,10 @@ func TestTheLogTellsOfFreezes(t *testing.T) {
 		f := freezing{log: slog.New(slog.NewTextHandler(&log, nil))}
 		asked := &Freeze{Since: time.Now(), By: "alice", Reason: FrozenAsked}
 		restored := &Freeze{Since: time.Now(), By: "Punctual", Reason: FrozenRestored}
-		tenant := []TenantLimits{{Tenant: 1, Name: "billing", Frozen: true}, {Tenant: 2, Name: "other", Concurrent: 1}}
+		tenant := []admit.TenantLimits{{Tenant: 1, Name: "billing", Frozen: true}, {Tenant: 2, Name: "other", Concurrent: 1}}
 		for i, step := range []struct {
 			now     *Freeze
-			tenants []TenantLimits
+			tenants []admit.TenantLimits
 			passes  time.Duration
 			want    string // empty: nothing is logged
 		}{

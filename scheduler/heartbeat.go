@@ -57,7 +57,7 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) bool {
 	h.s.config.Client.Guard().SetTenants(pulse.AllowedTargets)
 	acting, stop := context.WithTimeout(ctx, actTimeout)
 	defer stop()
-	h.s.limits.set(pulse.Limits)
+	h.s.admission.Limits.Set(pulse.Limits)
 	h.s.freezing.heed(pulse.Frozen, pulse.Limits)
 	if err := h.act(acting, pulse, h.watch.observe(sent, time.Now(), pulse.Others)); err != nil && ctx.Err() == nil {
 		h.s.log.Warn("taking over from lost replicas failed; the next heartbeat tries again", "error", err)
@@ -72,12 +72,12 @@ func (h *heartbeat) beat(ctx context.Context, draining bool) bool {
 func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) error {
 	if !pulse.Known {
 		h.s.log.Error("other replicas declared this replica lost; it joins again, and its attempts are fenced off")
-		h.s.limits.forget()
+		h.s.admission.Limits.Forget()
 		numbers, err := h.s.store.Register(ctx, h.s.replica)
 		if err != nil {
 			return err
 		}
-		if !h.s.slots.numbered(numbers) {
+		if !h.s.admission.Slots.Numbered(numbers) {
 			h.s.log.Error(
 				"the database has lost the numbers of this replica's queues and has given them others; restart this replica",
 				"queues", numbers)
@@ -88,7 +88,7 @@ func (h *heartbeat) act(ctx context.Context, pulse Pulse, lost []Heartbeat) erro
 	}
 	h.s.flights.cancel(pulse.Cancels)
 	h.s.chores.ask(pulse.Chores...)
-	if len(h.s.holds.states()) > 0 {
+	if len(h.s.admission.Holds.States()) > 0 {
 		h.s.chores.ask(ChoreHolds)
 	}
 	if len(h.s.flights.replaceable()) > 0 {

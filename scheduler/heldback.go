@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"punctual/scheduler/domain"
 )
 
@@ -24,7 +26,7 @@ const (
 // of it every tick. So while there are such tenants, the loop claims tenant by tenant, for the tenants that a look
 // found waiting. For all other tenants it claims only what became due since that look.
 func (t *ticker) heedLimits() {
-	held := t.s.limits.heldBack()
+	held := t.s.admission.Limits.HeldBack()
 	if (len(held) > 0) != (len(t.held) > 0) {
 		for of := range t.fair {
 			t.fair[of].forget()
@@ -41,47 +43,47 @@ func (t *ticker) claimAround(ctx context.Context, of domain.Work, sum *claimed) 
 		soonest = olderAroundSoonest
 	}
 	fair := &t.fair[of]
-	looked, err := fair.look(ctx, t.s.slots, soonest)
+	looked, err := fair.look(ctx, t.s.admission.Slots, soonest)
 	if err != nil {
 		return err
 	}
 	if looked {
-		t.s.limits.saw(of, fair.contenders)
+		t.s.admission.Limits.Saw(of, fair.contenders)
 	}
 	if err := t.claimOfWaiters(ctx, of, sum); err != nil {
 		return err
 	}
 	more := t.able(fair)
-	anybodys := t.s.slots.quotas(of, BatchSize, nil)
+	anybodys := t.s.admission.Slots.Quotas(of, admit.BatchSize, nil)
 	if len(anybodys) > 0 && !looked && of != domain.WorkLate && !t.othersWait(fair) {
 		// The last look did not see what has become due since. Of tenants that are not held back, it is claimed here.
 		fresh := Claim{Except: t.held, Since: time.Since(fair.looked) + overlap}
-		r := &round{claims: inBatches(anybodys)}
+		r := &round{claims: admit.InBatches(anybodys)}
 		if err := t.claimAll(ctx, of, fresh, r, sum); err != nil {
 			return err
 		}
 		more = append(more, r.full...)
 	}
-	t.s.slots.found(of, t.s.slots.numbers(), more)
+	t.s.admission.Slots.Found(of, t.s.admission.Slots.Numbers(), more)
 	return nil
 }
 
 // claimOfWaiters claims what the waiting tenants may start. A tenant that had less due than that waits no more.
 func (t *ticker) claimOfWaiters(ctx context.Context, of domain.Work, sum *claimed) error {
 	fair := &t.fair[of]
-	quotas := t.s.slots.quotas(of, BatchSize, fair.contenders)
-	shares := shareAround(quotas, fair.contenders, t.s.slots.held, t.s.limits.available)
+	quotas := t.s.admission.Slots.Quotas(of, admit.BatchSize, fair.contenders)
+	shares := admit.Around(quotas, fair.contenders, t.s.admission.Slots.Held, t.s.admission.Limits.Available)
 	began := time.Now()
-	r := &round{claims: inBatches(shares)}
+	r := &round{claims: admit.InBatches(shares)}
 	if err := t.claimAll(ctx, of, Claim{}, r, sum); err != nil || len(r.full) > 0 {
 		return err
 	}
-	fair.contenders = slices.DeleteFunc(fair.contenders, func(c Contender) bool {
-		return slices.ContainsFunc(shares, func(q Quota) bool { return q.Queue == c.Queue && q.Tenant == c.Tenant })
+	fair.contenders = slices.DeleteFunc(fair.contenders, func(c admit.Contender) bool {
+		return slices.ContainsFunc(shares, func(q admit.Quota) bool { return q.Queue == c.Queue && q.Tenant == c.Tenant })
 	})
 	for _, q := range shares {
-		if !slices.ContainsFunc(fair.contenders, func(c Contender) bool { return c.Tenant == q.Tenant }) {
-			t.s.limits.gotAll(q.Tenant, of, began)
+		if !slices.ContainsFunc(fair.contenders, func(c admit.Contender) bool { return c.Tenant == q.Tenant }) {
+			t.s.admission.Limits.GotAll(q.Tenant, of, began)
 		}
 	}
 	return nil
@@ -93,14 +95,14 @@ func (t *ticker) restAround(sum claimed, now time.Time) (wait time.Duration, wak
 	if sum.settled > 0 && (sum.full || more) {
 		return 0, nil
 	}
-	wait = min(t.untilFetch(t.untilNext(now)), t.s.limits.drawIn(spread(lookAround)))
-	return max(wait, shortestPause), t.s.slots.released
+	wait = min(t.untilFetch(t.untilNext(now)), t.s.admission.Limits.DrawIn(domain.About(lookAround)))
+	return max(wait, shortestPause), t.s.admission.Slots.Released
 }
 
 // able returns the queues in which a tenant waits that may start something.
 func (t *ticker) able(f *fairness) (queues []int16) {
 	for _, c := range f.contenders {
-		if t.s.limits.available(c.Tenant) > 0 {
+		if t.s.admission.Limits.Available(c.Tenant) > 0 {
 			queues = append(queues, c.Queue)
 		}
 	}
@@ -109,7 +111,7 @@ func (t *ticker) able(f *fairness) (queues []int16) {
 
 // othersWait reports whether a tenant waits that is not held back.
 func (t *ticker) othersWait(f *fairness) bool {
-	return slices.ContainsFunc(f.contenders, func(c Contender) bool {
+	return slices.ContainsFunc(f.contenders, func(c admit.Contender) bool {
 		_, is := slices.BinarySearch(t.held, c.Tenant)
 		return !is
 	})

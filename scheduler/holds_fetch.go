@@ -5,6 +5,8 @@ import (
 	"maps"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
@@ -25,35 +27,36 @@ const mostFetched = 16
 
 // fetchHeld claims runs that wait for their hosts and may be sent now.
 func (t *ticker) fetchHeld(ctx context.Context) error {
-	h := t.s.holds
-	for _, w := range h.breakers.Wanted(mostFetched) {
-		lanes, most, all := t.s.slots.forHeld(0)
+	h := t.s.admission.Holds
+	for _, w := range h.Breakers.Wanted(mostFetched) {
+		lanes, most, all := t.s.admission.Slots.ForHeld(0)
 		if most == 0 {
 			return nil
 		}
-		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Lanes: lanes, Most: min(w.Most, most, BatchSize), Not: w.Not}
+		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Lanes: lanes, Most: min(w.Most, most, admit.BatchSize), Not: w.Not}
 		batch, err := t.claimBatch(ctx, domain.WorkReady, Claim{Held: &claim})
 		if err != nil {
 			return err
 		}
-		if h.breakers.Fetched(w, jobsOf(batch.Runs), !all || moreWait(batch)) {
-			h.changed()
+		if h.Breakers.Fetched(w, jobsOf(batch.Runs), !all || moreWait(batch)) {
+			h.Changed()
 		}
 	}
-	if !h.hangs.Any() {
+	if !h.Hangs.Any() {
 		return nil
 	}
-	sizes := maps.Clone(t.s.slots.sizes)
-	maps.DeleteFunc(sizes, func(queue int16, _ int) bool { _, most, _ := t.s.slots.forHeld(queue); return most == 0 })
-	for _, w := range h.hangs.Wanted(sizes, mostFetched) {
-		lanes, most, all := t.s.slots.forHeld(w.Queue)
-		w.Most = min(w.Most, most, BatchSize)
+	slots := t.s.admission.Slots
+	sizes := maps.Clone(slots.Sizes)
+	maps.DeleteFunc(sizes, func(queue int16, _ int) bool { _, most, _ := slots.ForHeld(queue); return most == 0 })
+	for _, w := range h.Hangs.Wanted(sizes, mostFetched) {
+		lanes, most, all := t.s.admission.Slots.ForHeld(w.Queue)
+		w.Most = min(w.Most, most, admit.BatchSize)
 		claim := HeldClaim{Tenant: w.Tenant, By: w.By(), Lanes: lanes, Most: w.Most}
 		batch, err := t.claimBatch(ctx, domain.WorkReady, Claim{Held: &claim})
 		if err != nil {
 			return err
 		}
-		h.hangs.Fetched(w, len(batch.Runs), !all || moreWait(batch))
+		h.Hangs.Fetched(w, len(batch.Runs), !all || moreWait(batch))
 	}
 	return nil
 }
@@ -72,11 +75,11 @@ func jobsOf(runs []domain.Assignment) []uuid.UUID {
 // untilFetch returns how long to sleep until a waiting run may be sent: at most most, and never so short that the
 // loop spins. Without a free worker slot it returns most, because fetching would be of no use.
 func (t *ticker) untilFetch(most time.Duration) time.Duration {
-	wait := t.s.holds.breakers.Until(most)
+	wait := t.s.admission.Holds.Breakers.Until(most)
 	if wait == most {
 		return most
 	}
-	if _, free, _ := t.s.slots.forHeld(0); free == 0 {
+	if _, free, _ := t.s.admission.Slots.ForHeld(0); free == 0 {
 		return most
 	}
 	return max(wait, shortestPause)

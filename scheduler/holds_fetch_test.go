@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler/breaker"
@@ -24,12 +26,12 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 		virtually(t, name, func(t *testing.T) {
 			job, store, told := compiled(t, `{}`), newFakeStore(), false
 			s := holding(store, occupied([]int{20, 20}, taken...))
-			s.holds.changed = func() { told = true }
-			recovers(t, s.holds, job)
+			s.admission.Holds.Changed = func() { told = true }
+			recovers(t, s.admission.Holds, job)
 			for range 50 {
 				store.held = append(store.held, domain.Outcome{Assignment: domain.Assignment{
 					RunID: uuid.New(), Job: job, Lane: domain.PriorityNormal.Lane(1),
-					Held: &domain.Held{By: s.holds.breakers.All()[0].By},
+					Held: &domain.Held{By: s.admission.Holds.Breakers.All()[0].By},
 				}})
 			}
 			told, s.heart = false, newHeartbeat(s) // the other one has not beaten for 10 s
@@ -37,7 +39,7 @@ func TestABreakerStaysWhileItsRunsCannotBeSeen(t *testing.T) {
 			if len(store.held) != 50 {
 				t.Fatalf("%d runs wait, want 50: there was a slot for some", len(store.held))
 			}
-			if all := s.holds.breakers.All(); len(all) != 1 || told {
+			if all := s.admission.Holds.Breakers.All(); len(all) != 1 || told {
 				t.Errorf("the breakers are %+v, want one: 50 runs wait", all)
 			}
 		})
@@ -51,55 +53,54 @@ func TestNoRunOvertakesWaitingRunsThatCannotBeSeen(t *testing.T) {
 		s := holding(newFakeStore(), occupied([]int{20}, perKind{domain.WorkReady: 17}))
 		to, a := hook(t), scheduled(compiled(t, `{}`))
 		for range 3 {
-			f, _ := s.holds.admit(a, to, time.Now())
-			s.holds.done(f, wire.Result{Reason: wire.ReasonTimeout, Sent: true})
+			f, _ := s.admission.Holds.Admit(a, to, time.Now())
+			s.admission.Holds.Done(f, wire.Result{Reason: wire.ReasonTimeout, Sent: true})
 		}
-		var out []flight
+		var out []admit.Flight
 		for range breaker.Quarter(20) {
-			f, _ := s.holds.admit(a, to, time.Now())
+			f, _ := s.admission.Holds.Admit(a, to, time.Now())
 			out = append(out, f)
 		}
-		if _, wait := s.holds.admit(a, to, time.Now()); wait == nil || !wait.Hanging {
+		if _, wait := s.admission.Holds.Admit(a, to, time.Now()); wait == nil || !wait.Hanging {
 			t.Fatalf("beside a quarter of the worker slots: %+v, want a wait for what hangs", wait)
 		}
 		for _, f := range out {
-			s.holds.done(f, wire.Result{Cancelled: true})
+			s.admission.Holds.Done(f, wire.Result{Cancelled: true})
 		}
 		must(t, newTicker(s).fetchHeld(t.Context()))
-		if _, wait := s.holds.admit(a, to, time.Now()); wait == nil {
+		if _, wait := s.admission.Holds.Admit(a, to, time.Now()); wait == nil {
 			t.Error("a new run overtook the runs that wait")
 		}
 	})
 }
 
 // holding returns the part of a replica that holds runs back and fetches them.
-func holding(store Store, slots *workerSlots) *Scheduler {
+func holding(store Store, slots *admit.Slots) *Scheduler {
 	log := slog.New(slog.DiscardHandler)
-	s := &Scheduler{store: store, slots: slots, limits: newLimits(slots)}
-	s.holds = newHolds(log, slots.sizes, func() {})
+	s := &Scheduler{store: store, admission: admit.New(slots, log, func() {})}
 	s.heart = newHeartbeat(s)
 	return s
 }
 
 // recovers makes the host of a job unreachable, and then reached again by a probe.
-func recovers(t *testing.T, h *holds, job *domain.Job) {
+func recovers(t *testing.T, h *admit.Holds, job *domain.Job) {
 	t.Helper()
 	to, a := hook(t), scheduled(job)
 	for range 10 {
-		f, wait := h.admit(a, to, time.Now())
+		f, wait := h.Admit(a, to, time.Now())
 		if wait != nil {
 			t.Fatal(wait.Why)
 		}
-		h.done(f, wire.Result{Error: "connection refused"})
+		h.Done(f, wire.Result{Error: "connection refused"})
 	}
 	time.Sleep(10 * time.Second)
 	a.Held = &domain.Held{Fetched: true}
-	f, wait := h.admit(a, to, time.Now())
+	f, wait := h.Admit(a, to, time.Now())
 	if wait != nil {
 		t.Fatal(wait.Why)
 	}
-	h.done(f, wire.Result{Status: 200})
-	if all := h.breakers.All(); len(all) != 1 || all[0].State != breaker.Recovering {
+	h.Done(f, wire.Result{Status: 200})
+	if all := h.Breakers.All(); len(all) != 1 || all[0].State != breaker.Recovering {
 		t.Fatalf("the breakers are %+v, want one that recovers", all)
 	}
 }

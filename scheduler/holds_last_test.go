@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler/breaker"
@@ -89,7 +91,7 @@ func TestNoRunDiesWhileItsHostRecovers(t *testing.T) {
 // hostless is a replica's view of one host that is down at times, with the runs that are sent there. Time is virtual.
 type hostless struct {
 	t     *testing.T
-	holds *holds
+	holds *admit.Holds
 	to    *url.URL
 	down  bool
 
@@ -109,7 +111,7 @@ type hostlessRun struct {
 }
 
 type hostlessFlight struct {
-	flight
+	admit.Flight
 	run    *hostlessRun
 	down   bool
 	began  time.Time
@@ -119,7 +121,7 @@ type hostlessFlight struct {
 func newHostless(t *testing.T, takes time.Duration) *hostless {
 	t.Helper()
 	return &hostless{
-		t: t, holds: holding(newFakeStore(), occupied([]int{500})).holds, to: hook(t), takes: takes, slots: 500,
+		t: t, holds: holding(newFakeStore(), occupied([]int{500})).admission.Holds, to: hook(t), takes: takes, slots: 500,
 	}
 }
 
@@ -152,7 +154,7 @@ func (w *hostless) pass(d time.Duration) {
 		}
 		w.land()
 		w.fetch()
-		closed := len(w.holds.breakers.All()) == 0
+		closed := len(w.holds.Breakers.All()) == 0
 		waiting := w.waiting
 		w.waiting = nil
 		for _, r := range waiting {
@@ -168,15 +170,15 @@ func (w *hostless) pass(d time.Duration) {
 // fetch claims runs that wait for the host and that the breaker wants.
 func (w *hostless) fetch() {
 	slices.SortStableFunc(w.waiting, func(a, b *hostlessRun) int { return cmp.Compare(since(a), since(b)) })
-	for _, wanted := range w.holds.breakers.Wanted(mostFetched) {
+	for _, wanted := range w.holds.Breakers.Wanted(mostFetched) {
 		var found []uuid.UUID
 		for _, r := range w.waiting {
-			if r.Held != nil && len(found) < min(wanted.Most, BatchSize) && !slices.Contains(wanted.Not, r.Job.ID) {
+			if r.Held != nil && len(found) < min(wanted.Most, admit.BatchSize) && !slices.Contains(wanted.Not, r.Job.ID) {
 				found = append(found, r.Job.ID)
 				r.Held.Fetched, r.at = true, time.Now()
 			}
 		}
-		w.holds.breakers.Fetched(wanted, found, len(found) == wanted.Most)
+		w.holds.Breakers.Fetched(wanted, found, len(found) == wanted.Most)
 	}
 }
 
@@ -192,13 +194,13 @@ func (w *hostless) claim(r *hostlessRun) {
 	w.claims++
 	now, o := time.Now(), domain.Outcome{Assignment: r.Assignment}
 	open := w.isOpen()
-	f, wait := w.holds.admit(r.Assignment, w.to, now)
+	f, wait := w.holds.Admit(r.Assignment, w.to, now)
 	if wait == nil {
 		w.sent = append(w.sent, now)
 		w.flying = append(w.flying, hostlessFlight{f, r, w.down, now, open})
 		return
 	}
-	switch holdBack(&o, wait, now); o.Verdict {
+	switch admit.HoldBack(&o, wait, now); o.Verdict {
 	case domain.Hold:
 		r.Held, r.at = o.Held, now.Add(o.RetryIn)
 		w.waiting = append(w.waiting, r)
@@ -208,7 +210,7 @@ func (w *hostless) claim(r *hostlessRun) {
 }
 
 func (w *hostless) isOpen() bool {
-	all := w.holds.breakers.All()
+	all := w.holds.Breakers.All()
 	return len(all) == 1 && all[0].State == breaker.Open
 }
 
@@ -228,7 +230,7 @@ func (w *hostless) land() {
 			}
 			continue
 		}
-		w.holds.done(f.flight, result)
+		w.holds.Done(f.Flight, result)
 		w.end(f, result)
 	}
 	if probes > 1 {

@@ -151,7 +151,7 @@ func (s *Scheduler) lose(ctx context.Context, claims, runs []uuid.UUID) error {
 // next one, so what was made with it is not known by its number.
 func (s *Scheduler) doubtAll() {
 	s.log.Warn("another Postgres has taken over, or it was restarted; what it has lost is looked for")
-	s.limits.forget()
+	s.admission.Limits.Forget()
 	s.courier.sender.Forget()
 	s.chores.ask(choreOutcomes, ChoreHolds)
 }

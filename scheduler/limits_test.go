@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"punctual/scheduler/domain"
 )
 
@@ -19,7 +21,7 @@ func TestNoMoreAreSentAtOnceThanATenantMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		noisy, modest := tenants(t)
-		store.limits = []TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: 3}}
+		store.limits = []admit.TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: 3}}
 		store.add(200, noisy, -2*time.Second)
 		store.add(100, noisy, -time.Minute)
 		store.add(50, noisy, time.Second)
@@ -56,7 +58,7 @@ func TestALimitThatIsLiftedOrLoweredIsHeardOf(t *testing.T) {
 		slow.slow = 300 * time.Millisecond
 		start(t, store, slow.client, 40)
 		time.Sleep(500 * time.Millisecond)
-		store.set(func() { store.limits = []TenantLimits{{Tenant: 1, Concurrent: 2}} })
+		store.set(func() { store.limits = []admit.TenantLimits{{Tenant: 1, Concurrent: 2}} })
 		time.Sleep(4 * time.Second) // the replica has learned of the limit, and the attempts in flight have ended
 		if most := slow.mostOpen(); most != 40 {
 			t.Errorf("%d at once without a limit", most)
@@ -77,7 +79,7 @@ func TestNoMoreAreStartedInASecondThanATenantMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		noisy, _ := tenants(t)
-		store.limits = []TenantLimits{{Tenant: 1, PerSecond: 10}}
+		store.limits = []admit.TenantLimits{{Tenant: 1, PerSecond: 10}}
 		store.add(100, noisy, -2*time.Second)
 		begun := time.Now()
 		start(t, store, newGatedDials(t, false).client, 50)
@@ -97,7 +99,7 @@ func TestADrawThatFailsLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		noisy, modest := tenants(t)
-		store.limits = []TenantLimits{{Tenant: 1, Concurrent: 2, PerSecond: 1000}}
+		store.limits = []admit.TenantLimits{{Tenant: 1, Concurrent: 2, PerSecond: 1000}}
 		store.add(100, noisy, -2*time.Second)
 		n := 0
 		store.drawing = func() error {
@@ -120,7 +122,7 @@ func TestTenantsWithoutLimitsCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		noisy, _ := tenants(t)
-		store.limits = []TenantLimits{{Tenant: 2, Concurrent: 10}} // this tenant has nothing to do
+		store.limits = []admit.TenantLimits{{Tenant: 2, Concurrent: 10}} // this tenant has nothing to do
 		store.add(200, noisy, 0)
 		start(t, store, newGatedDials(t, false).client, 20)
 		time.Sleep(10 * time.Second)
@@ -134,7 +136,7 @@ func TestDrawsThatFailHoldUpNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		noisy, modest := tenants(t)
-		store.limits = []TenantLimits{{Tenant: 1, Concurrent: 2}}
+		store.limits = []admit.TenantLimits{{Tenant: 1, Concurrent: 2}}
 		store.add(100, noisy, -2*time.Second)
 		store.drawing = func() error { return errAway } // say, because another transaction locks the tenant's row
 		start(t, store, newGatedDials(t, false).client, 20)

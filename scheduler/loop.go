@@ -2,8 +2,9 @@ package scheduler
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 // every calls work at once and then each period, until ctx ends. The period varies a little, so that replicas do not
@@ -11,7 +12,7 @@ import (
 func every(ctx context.Context, period time.Duration, work func(context.Context)) {
 	for ctx.Err() == nil {
 		work(ctx)
-		sleep(ctx, spread(period))
+		sleep(ctx, domain.About(period))
 	}
 }
 
@@ -21,7 +22,7 @@ func steadily(ctx context.Context, period time.Duration, work func(context.Conte
 	for ctx.Err() == nil {
 		began := time.Now()
 		work(ctx)
-		sleep(ctx, spread(period)-time.Since(began))
+		sleep(ctx, domain.About(period)-time.Since(began))
 	}
 }
 
@@ -38,9 +39,4 @@ func outlast(ctx context.Context, d time.Duration) (context.Context, context.Can
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { sleep(longer, d); cancel() })
 	return longer, func() { stop(); cancel() }
-}
-
-// spread returns d, at most 10 % shorter or longer.
-func spread(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // spreads load, guards nothing
 }

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
@@ -105,7 +107,7 @@ func TestFullBatchesFollowAtOnce(t *testing.T) {
 			t.Errorf("%d looks between full claims", n)
 		}
 		for _, c := range read(store, func() []fakeClaim { return store.claims }) {
-			if c.asked > BatchSize {
+			if c.asked > admit.BatchSize {
 				t.Errorf("a claim of %d", c.asked)
 			}
 		}
@@ -377,17 +379,17 @@ func monotonic(t time.Time) bool { return strings.Contains(t.String(), " m=") }
 
 func TestAQueueWhoseSlotsAreTakenIsNotLookedInto(t *testing.T) {
 	w := occupied([]int{1, 1})
-	w.take(1, 1, domain.WorkDue)
-	if queues, others := w.open(domain.WorkDue); !slices.Equal(queues, []int16{2}) || !others {
+	w.Take(1, 1, domain.WorkDue)
+	if queues, others := w.Open(domain.WorkDue); !slices.Equal(queues, []int16{2}) || !others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
 	}
-	w.release(1, 1, domain.WorkDue, false)
-	if queues, others := w.open(domain.WorkDue); !slices.Equal(queues, []int16{1, 2}) || others {
+	w.Release(1, 1, domain.WorkDue, false)
+	if queues, others := w.Open(domain.WorkDue); !slices.Equal(queues, []int16{1, 2}) || others {
 		t.Errorf("looks into %v, left out others: %t", queues, others)
 	}
 	single := occupied([]int{1})
-	single.take(1, 1, domain.WorkDue)
-	if queues, others := single.open(domain.WorkDue); !slices.Equal(queues, []int16{1}) || others {
+	single.Take(1, 1, domain.WorkDue)
+	if queues, others := single.Open(domain.WorkDue); !slices.Equal(queues, []int16{1}) || others {
 		t.Errorf("a single queue: looks into %v, left out others: %t", queues, others)
 	}
 }

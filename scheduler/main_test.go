@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"punctual/scheduler/admit"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -244,4 +247,25 @@ func (r *replica) stopWithin(longest time.Duration) time.Duration {
 		r.t.Errorf("the replica is still there %s after it was asked to stop", longest)
 	}
 	return time.Since(asked)
+}
+
+// perKind is a number for each kind of work: due now, ready, late, ordered.
+type perKind = [domain.WorkKinds]int
+
+// occupied returns the worker slots of queues 1, 2, … with the given sizes, some of them taken by runs.
+func occupied(sizes []int, taken ...perKind) *admit.Slots {
+	bySize, numbers := map[string]int{}, map[string]int16{}
+	for i, size := range sizes {
+		name := fmt.Sprint("q", i)
+		bySize[name], numbers[name] = size, int16(i+1)
+	}
+	w := admit.NewSlots(bySize, numbers, 0)
+	for i, runs := range taken {
+		for of, n := range runs {
+			for range n {
+				w.Take(int16(i+1), 1, domain.Work(of))
+			}
+		}
+	}
+	return w
 }

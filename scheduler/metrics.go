@@ -3,6 +3,8 @@ package scheduler
 import (
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler/domain"
@@ -77,14 +79,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 }
 
 // watch exports the occupied worker slots, the held-back tenants and the state of the circuit breakers.
-func (m *Metrics) watch(slots *workerSlots, holds *holds, limits *limits) {
-	m.registry.MustRegister(collector{slots, limits}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+func (m *Metrics) watch(a *admit.Admission) {
+	m.registry.MustRegister(collector{a.Slots, a.Limits}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "punctual_breakers_open",
 		Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
-	}, func() float64 { return float64(len(holds.breakers.All())) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	}, func() float64 { return float64(len(a.Holds.Breakers.All())) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "punctual_hanging_places",
 		Help: "Hosts and paths, by tenant, whose requests time out: they may use a quarter of a queue's concurrency.",
-	}, func() float64 { return float64(len(holds.hangs.All())) }))
+	}, func() float64 { return float64(len(a.Holds.Hangs.All())) }))
 }
 
 // late records how late a run's first request is. A backfilled slot does not count: it was due before somebody asked
@@ -133,8 +135,8 @@ func (m *Metrics) noticeAnswered(a notice.Arrival) { m.notices.WithLabelValues(s
 // collector exports worker slots and runs in flight by queue, and the tenants that this replica holds back. Other
 // tenants have no series.
 type collector struct {
-	slots  *workerSlots
-	limits *limits
+	slots  *admit.Slots
+	limits *admit.Limits
 }
 
 var (
@@ -151,11 +153,11 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	c.slots.each(func(name string, size, inFlight int) {
+	c.slots.Each(func(name string, size, inFlight int) {
 		ch <- prometheus.MustNewConstMetric(slotsDesc, prometheus.GaugeValue, float64(size), name)
 		ch <- prometheus.MustNewConstMetric(inFlightDesc, prometheus.GaugeValue, float64(inFlight), name)
 	})
-	c.limits.each(func(name string, by Limit) {
+	c.limits.Each(func(name string, by admit.Limit) {
 		ch <- prometheus.MustNewConstMetric(heldBackDesc, prometheus.GaugeValue, 1, name, string(by))
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"punctual/scheduler/domain"
 )
 
@@ -57,7 +59,7 @@ func TestClaimsSideBySideTakeNoMoreThanTheSlots(t *testing.T) {
 		const slots = 1000
 		r := start(t, store, newGatedDials(t, true).client, slots)
 		time.Sleep(OlderThan - time.Second) // then what is left is another kind of work
-		if n, want := store.runs(), occupied([]int{slots}).queues[0].room(domain.WorkDue); n != want {
+		if n, want := store.runs(), occupied([]int{slots}).Quotas(domain.WorkDue, slots, nil)[0].Slots; n != want {
 			t.Errorf("%d runs are in flight, want %d", n, want)
 		}
 		r.stopWithin(time.Minute)
@@ -69,8 +71,8 @@ func TestFurtherClaimsOfARound(t *testing.T) {
 	begin := func(size int) (next func() (ended func(domain.Batch, error))) {
 		slots := occupied([]int{size})
 		r := &round{
-			claims: inBatches(slots.quotas(domain.WorkDue, sideBySide*BatchSize, nil)),
-			more:   func() []Quota { return slots.quotas(domain.WorkDue, BatchSize, nil) },
+			claims: admit.InBatches(slots.Quotas(domain.WorkDue, sideBySide*admit.BatchSize, nil)),
+			more:   func() []admit.Quota { return slots.Quotas(domain.WorkDue, admit.BatchSize, nil) },
 		}
 		return func() func(domain.Batch, error) {
 			_, ended := r.next(domain.WorkDue, slots)
@@ -114,14 +116,14 @@ func TestFurtherClaimsOfARound(t *testing.T) {
 
 // The draws on a tenant's limits come between two rounds. A round ends when one is due, or its claims would leave work.
 func TestARoundDoesNotOutrunTheDrawsOnLimits(t *testing.T) {
-	for name, limits := range map[string]TenantLimits{
+	for name, limits := range map[string]admit.TenantLimits{
 		"at once":  {Tenant: 1, Concurrent: 1_000_000},
 		"a second": {Tenant: 1, PerSecond: 3900},
 	} {
 		virtually(t, name, func(t *testing.T) {
 			store := newFakeStore()
 			noisy, _ := tenants(t)
-			store.limits = []TenantLimits{limits}
+			store.limits = []admit.TenantLimits{limits}
 			store.claiming = func(context.Context) error {
 				time.Sleep(10 * time.Millisecond)
 				return nil

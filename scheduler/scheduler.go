@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"github.com/google/uuid"
 	"golang.org/x/time/rate"
 
@@ -64,14 +66,12 @@ type Scheduler struct {
 	log        *slog.Logger
 	metrics    *Metrics
 	clock      dbClock
-	slots      *workerSlots
-	limits     *limits
+	admission  admit.Admission
 	drawing    sync.Mutex // one Draw at a time
 	finisher   *finisher
 	heart      *heartbeat
 	chores     chores
 	flights    flights
-	holds      *holds
 	courier    *Courier
 	freezing   freezing
 	unread     rate.Sometimes  // says in the log that secrets cannot be read
@@ -104,12 +104,10 @@ func Run(ctx context.Context, store Store, config Config) error {
 	}
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,
-		slots:      newWorkerSlots(config.Queues, numbers),
 		courier:    NewCourier(config.Credentials, config.Client, config.Mailer, config.Origin),
 		messengers: make(chan struct{}, messengers),
 		unread:     rate.Sometimes{Interval: secretsRetry},
 	}
-	s.slots.ceiling = config.MostRequests
 	s.freezing.log = log
 	own := []Chore{
 		{Name: ChoreHolds, Does: "reporting what holds runs back", Batch: s.tellHolds},
@@ -120,11 +118,11 @@ func Run(ctx context.Context, store Store, config Config) error {
 		own = append(own, Chore{Name: ChoreNotices, Does: "telling people", Batch: s.tell})
 	}
 	s.chores = newChores(s, append(own, config.Chores...)...)
-	s.holds = newHolds(log, s.slots.sizes, func() { s.chores.ask(ChoreHolds) })
-	s.limits = newLimits(s.slots)
+	slots := admit.NewSlots(config.Queues, numbers, config.MostRequests)
+	s.admission = admit.New(slots, log, func() { s.chores.ask(ChoreHolds) })
 	s.heart = newHeartbeat(s)
 	s.finisher = newFinisher(s)
-	s.metrics.watch(s.slots, s.holds, s.limits)
+	s.metrics.watch(&s.admission)
 	if len(config.Queues) > 0 {
 		log.Info("scheduler started", "queues", config.Queues)
 	} else {
@@ -172,7 +170,7 @@ func (s *Scheduler) run(ctx context.Context) {
 		claiming.Go(func() { chore.run(ctx) })
 	}
 	claiming.Go(func() { every(ctx, lendEvery, s.lendSlots) })
-	claiming.Go(func() { every(ctx, cutEvery, s.slots.grow) })
+	claiming.Go(func() { every(ctx, admit.CutEvery, s.admission.Slots.Grow) })
 	writing.Go(func() { s.finisher.run(flush) })
 	beating, stopBeating := context.WithCancel(flush)
 	writing.Go(func() {

@@ -68,7 +68,7 @@ func (s *Scheduler) fellShort(o *domain.Outcome, result wire.Result) {
 	o.Error = "not sent: replica " + s.config.Host + " lacks " + result.Lacks
 	s.metrics.short.WithLabelValues(result.Lacks).Inc()
 	if result.Lacks != delivery.Ports {
-		s.slots.cut()
+		s.admission.Slots.Cut()
 	}
 	s.config.Shortages.Add(result.Lacks)
 	if s.config.Shortages.news(result.Lacks) {

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler/delivery"
@@ -24,7 +26,7 @@ func TestAReplicaThatLacksDescriptorsClaimsLess(t *testing.T) {
 		const runs, slots = 3000, 500
 		store.add(runs, compiled(t, `{"retry":{"max_attempts":1}}`), 0)
 		r := start(t, store, dials.client, slots)
-		time.Sleep(10*time.Second + cutEvery/2) // claims begin when a second is over
+		time.Sleep(10*time.Second + admit.CutEvery/2) // claims begin when a second is over
 		synctest.Wait()
 		sent := dials.tried()
 		if got := store.verdicts(); got[domain.GiveBack] != sent || len(got) != 1 {
@@ -67,11 +69,11 @@ func TestPortsThatLackForOneTargetHoldUpNoOther(t *testing.T) {
 	s.metrics, s.log = NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
 	var o domain.Outcome
 	s.fellShort(&o, wire.Result{Lacks: delivery.Ports})
-	if n := s.slots.spare(); n < 20 {
+	if n := s.admission.Slots.Spare(); n < 20 {
 		t.Errorf("only %d more runs may be claimed", n)
 	}
 	s.fellShort(&o, wire.Result{Lacks: "file descriptors"})
-	if n := s.slots.spare(); n != 0 {
+	if n := s.admission.Slots.Spare(); n != 0 {
 		t.Errorf("%d more runs may be claimed at once", n)
 	}
 }

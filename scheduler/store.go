@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
@@ -21,12 +23,12 @@ type Store interface {
 	// ClaimReady claims runs that wait for any replica: retries, manual runs, runs given back, and ordered ones.
 	ClaimReady(ctx context.Context, c Claim) (domain.Batch, error)
 	// Contenders returns the tenants whose work of a kind a claim could take in the queues now.
-	Contenders(ctx context.Context, of domain.Work, queues []int16) ([]Contender, error)
+	Contenders(ctx context.Context, of domain.Work, queues []int16) ([]admit.Contender, error)
 	// NextDue returns when there will be something to claim in the queues. With ahead it ignores what is due already.
 	NextDue(ctx context.Context, queues LookInto, ahead bool) (Upcoming, error)
 	// Draw grants a replica its part of tenants' limits. The sum over all replicas never exceeds a limit, except by runs
 	// that were in flight before it was lowered.
-	Draw(ctx context.Context, replica uuid.UUID, wishes []Wish) ([]Allowance, error)
+	Draw(ctx context.Context, replica uuid.UUID, wishes []admit.Wish) ([]admit.Allowance, error)
 	// Finish writes the outcomes of attempts, in one transaction, and deletes the claims of the released leases, which
 	// have no runs left. Earlier are those of their runs whose outcomes were written before. Should one of them still be
 	// running, the database has lost its outcome: then the claim stays. An outcome whose attempt was superseded changes
@@ -53,7 +55,7 @@ type Store interface {
 	// ReportHolds writes what a replica holds runs back for, in place of its previous report, and makes runs ready again
 	// that no replica holds back any more. It returns orders: which holds to reset, and which hosts to probe now. It may
 	// return orders together with an error, and returns no order twice.
-	ReportHolds(ctx context.Context, replica uuid.UUID, states []HoldState) ([]HoldOrder, error)
+	ReportHolds(ctx context.Context, replica uuid.UUID, states []admit.HoldState) ([]admit.HoldOrder, error)
 	// Wake receives a value after this process wrote something that may be due at once.
 	Wake() <-chan struct{}
 	// Asked receives a value after this process wrote work for a chore.
@@ -100,15 +102,15 @@ type Pulse struct {
 	Replaced bool
 
 	AllowedTargets map[int32][]netip.Prefix // networks that single tenants may call although they are not public
-	Limits         []TenantLimits           // of tenants that have limits or are frozen
+	Limits         []admit.TenantLimits     // of tenants that have limits or are frozen
 	Frozen         *Freeze                  // the freeze of the deployment; nil: not frozen
 }
 
 // Claim says who claims and how much.
 type Claim struct {
 	Replica uuid.UUID
-	Lease   uuid.UUID // id of the lease; uuid.Nil: the store chooses one
-	Quotas  []Quota   // their slots sum to at most BatchSize
+	Lease   uuid.UUID     // id of the lease; uuid.Nil: the store chooses one
+	Quotas  []admit.Quota // their slots sum to at most BatchSize
 	// Work is the kind of work to claim. Late slots and slots due now are claimed apart, so that late ones never delay
 	// the others.
 	Work domain.Work
@@ -117,7 +119,7 @@ type Claim struct {
 	// Recent narrows a claim of late slots down to those that have been due for less than RecentlyDue.
 	Recent bool
 	// Grant is what the claim may start of tenants with limits; their rows beyond it stay as they are.
-	Grant *Grant
+	Grant *admit.Grant
 	// Except lists held-back tenants: unnamed quotas skip them and take only slots due within the last Since,
 	// because skipping a long backlog costs time.
 	Except []int32

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"punctual/scheduler/domain"
 )
 
@@ -50,7 +52,7 @@ type ticker struct {
 func newTicker(s *Scheduler) *ticker {
 	t := &ticker{s: s}
 	for of := range domain.WorkKinds {
-		t.fair[of].peek = func(ctx context.Context, queues []int16) ([]Contender, error) {
+		t.fair[of].peek = func(ctx context.Context, queues []int16) ([]admit.Contender, error) {
 			return s.store.Contenders(ctx, of, queues)
 		}
 		t.order = append(t.order, of)
@@ -68,7 +70,7 @@ func (t *ticker) run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			t.s.log.Warn("a tick failed; the next one tries again", "error", err)
 			t.wantsLook = true
-			wait, wake = spread(longestSleep), nil
+			wait, wake = domain.About(longestSleep), nil
 		}
 		if wait > 0 {
 			t.sleep(ctx, wait, wake)
@@ -91,7 +93,7 @@ func (t *ticker) sleep(ctx context.Context, wait time.Duration, wake <-chan stru
 func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan struct{}, err error) {
 	if t.s.freezing.on() {
 		t.wantsLook = true
-		return spread(longestSleep), nil, nil
+		return domain.About(longestSleep), nil, nil
 	}
 	t.draw(ctx)
 	t.heedLimits()
@@ -101,7 +103,7 @@ func (t *ticker) tick(ctx context.Context) (wait time.Duration, wake <-chan stru
 		}
 	}
 	if t.s.heart.watch.expired(time.Now()) {
-		return spread(longestSleep), nil, nil // other replicas may have taken over: start nothing new
+		return domain.About(longestSleep), nil, nil // other replicas may have taken over: start nothing new
 	}
 	if err := t.fetchHeld(ctx); err != nil {
 		return 0, nil, err
@@ -131,10 +133,10 @@ func (t *ticker) idle(now time.Time) (wait time.Duration, wake <-chan struct{}) 
 	wait = t.untilFetch(t.untilNext(now))
 	if t.others {
 		t.wantsLook = true
-		return wait, t.s.slots.released
+		return wait, t.s.admission.Slots.Released
 	}
-	if t.s.holds.any() {
-		return wait, t.s.slots.released
+	if t.s.admission.Holds.Any() {
+		return wait, t.s.admission.Slots.Released
 	}
 	return wait, nil
 }
@@ -145,19 +147,19 @@ func (t *ticker) rest(sum claimed, now time.Time) (wait time.Duration, wake <-ch
 	case len(t.held) > 0:
 		return t.restAround(sum, now)
 	case !sum.offered:
-		return t.untilFetch(t.untilNext(now)), t.s.slots.released
+		return t.untilFetch(t.untilNext(now)), t.s.admission.Slots.Released
 	}
 	t.wantsLook = !sum.full
 	if sum.full {
 		t.olderAt = time.Time{} // what this replica cannot keep up with becomes late
 	}
-	if sum.settled > 0 || len(t.s.limits.heldBack()) > 0 {
+	if sum.settled > 0 || len(t.s.admission.Limits.HeldBack()) > 0 {
 		t.pause = 0
 		return 0, nil
 	}
 	// Others have locked what is due, or it waits for slots of its queue: asking again at full speed is no use.
 	t.pause = min(max(2*t.pause, shortestPause), longestPause)
-	return t.pause, t.s.slots.released
+	return t.pause, t.s.admission.Slots.Released
 }
 
 // due returns the kinds of work that have something to claim by now, according to the last look. While tenants are
@@ -185,7 +187,8 @@ func (t *ticker) takeTurns(sum claimed) {
 		}
 		return
 	}
-	starved := slices.DeleteFunc(slices.Clone(t.order), func(of domain.Work) bool { return !t.s.slots.starved(of) })
+	slots := t.s.admission.Slots
+	starved := slices.DeleteFunc(slices.Clone(t.order), func(of domain.Work) bool { return !slots.Starved(of) })
 	t.order = append(t.order[:0], starved...)
 	for of := range domain.WorkKinds {
 		if !slices.Contains(starved, of) {
@@ -211,10 +214,10 @@ func (t *ticker) look(ctx context.Context) error {
 	into, ahead := LookInto{}, len(t.held) > 0
 	others := false
 	for of := range domain.WorkKinds {
-		open, left := t.s.slots.open(of)
+		open, left := t.s.admission.Slots.Open(of)
 		into[of], others = open, others || left
 		if ahead {
-			into[of], others = t.s.slots.numbers(), false
+			into[of], others = t.s.admission.Slots.Numbers(), false
 		}
 	}
 	older := !ahead && time.Now().After(t.olderAt)
@@ -238,7 +241,7 @@ func (t *ticker) look(ctx context.Context) error {
 	t.upcoming, t.wantsLook, t.others, t.leftOlder = upcoming, false, others, !older && !ahead
 	for of, due := range t.due(upcoming.Now) {
 		if !due {
-			t.s.slots.foundNone(domain.Work(of), into[of])
+			t.s.admission.Slots.FoundNone(domain.Work(of), into[of])
 		}
 	}
 	t.lookAt = time.Now().Add(lookEvery)
@@ -248,7 +251,7 @@ func (t *ticker) look(ctx context.Context) error {
 // untilNext returns how long to sleep until the next thing that is not due now is due, or until the loop is to look for
 // late slots, if the last look left them out. It has the loop look again after a full sleep.
 func (t *ticker) untilNext(now time.Time) time.Duration {
-	wait := min(spread(longestSleep), longestSleep)
+	wait := min(domain.About(longestSleep), longestSleep)
 	t.wantsLook, t.pause = true, 0
 	if t.leftOlder {
 		wait = min(wait, max(time.Until(t.olderAt), shortestPause))

@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"punctual/scheduler/admit"
+
 	"punctual/scheduler/domain"
 )
 
@@ -56,7 +58,7 @@ func TestWhatIsHeldBackTakesNoStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
 		dials.refused = "127.0.0.1:8"
-		store.limits = []TenantLimits{{Tenant: 1, Name: "limited", PerSecond: 5}}
+		store.limits = []admit.TenantLimits{{Tenant: 1, Name: "limited", PerSecond: 5}}
 		dead := compiled(t, `{"retry":{"max_attempts":9,"initial_backoff":"1h"},"target":{"url":"http://127.0.0.1:8/"}}`)
 		start(t, store, dials.client, 100)
 		store.add(30, dead, 0) // these open the breaker
@@ -78,7 +80,7 @@ func TestWhatIsHeldBackTakesNoStart(t *testing.T) {
 func TestATriggerWaitsForItsTurnAndNotForAllThatIsOrdered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, false)
-		store.limits = []TenantLimits{{Tenant: 1, Name: "limited", PerSecond: 2}}
+		store.limits = []admit.TenantLimits{{Tenant: 1, Name: "limited", PerSecond: 2}}
 		store.wait(500, compiled(t, brief), time.Minute, orderLane)
 		start(t, store, dials.client, 100)
 		time.Sleep(10 * time.Second)

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 )
 
 // draws asks for slots and for starts, and returns the allowance.
-func (c claimer) draws(keep, slots, starts int) scheduler.Allowance {
+func (c claimer) draws(keep, slots, starts int) admit.Allowance {
 	c.t.Helper()
-	wish := scheduler.Wish{Tenant: c.tenant, Keep: keep, Slots: slots, Starts: starts}
-	got, err := c.Claims.Draw(c.t.Context(), c.replica, []scheduler.Wish{wish})
+	wish := admit.Wish{Tenant: c.tenant, Keep: keep, Slots: slots, Starts: starts}
+	got, err := c.Claims.Draw(c.t.Context(), c.replica, []admit.Wish{wish})
 	if err != nil || len(got) != 1 {
 		c.t.Fatalf("%+v, error %v", got, err)
 	}
@@ -108,7 +109,7 @@ func TestReplicasThatDrawAtTheSameTimeNeverExceedALimit(t *testing.T) {
 		drawing.Go(func() {
 			mine := map[int32]int{}
 			for range 60 {
-				var wishes []scheduler.Wish
+				var wishes []admit.Wish
 				for _, tenant := range []int32{c.tenant, other.tenant} {
 					slots := rand.IntN(8)
 					mu.Lock()
@@ -116,7 +117,7 @@ func TestReplicasThatDrawAtTheSameTimeNeverExceedALimit(t *testing.T) {
 					mine[tenant] -= given
 					holds[tenant] -= given
 					mu.Unlock()
-					wishes = append(wishes, scheduler.Wish{Tenant: tenant, Keep: mine[tenant], Slots: slots})
+					wishes = append(wishes, admit.Wish{Tenant: tenant, Keep: mine[tenant], Slots: slots})
 				}
 				got, err := d.Claims.Draw(t.Context(), d.replica, wishes)
 				if err != nil {
@@ -198,7 +199,7 @@ func TestLimitsAreReadWithTheHeartbeat(t *testing.T) {
 		t.Fatalf("%+v", pulse)
 	}
 	c.limit("max_runs_per_second", 5)
-	want := []scheduler.TenantLimits{{Tenant: c.tenant, Name: "default", PerSecond: 5}}
+	want := []admit.TenantLimits{{Tenant: c.tenant, Name: "default", PerSecond: 5}}
 	if pulse := c.renewed(); !slices.Equal(pulse.Limits, want) {
 		t.Errorf("%+v", pulse.Limits)
 	}
@@ -215,7 +216,7 @@ func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
 		SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '2 s', 1, $1::smallint * 4 + 1
 		FROM generate_series(1, 50000)`, c.queue)
 	claim := scheduler.Claim{
-		Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 100}}, Except: []int32{1}, Since: 300 * time.Millisecond,
+		Quotas: []admit.Quota{{Queue: c.queue, Slots: 100}}, Except: []int32{1}, Since: 300 * time.Millisecond,
 	}
 	for _, state := range []string{"never analysed", "analysed"} {
 		for name, test := range map[string]struct {

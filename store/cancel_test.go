@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 )
@@ -20,7 +21,7 @@ func (c crud) claimAll(replica uuid.UUID) []domain.Assignment {
 		scheduler.Replica{ID: replica, Host: "test", Version: "test", Queues: map[string]int{"default": 10}}); err != nil {
 		c.t.Fatal(err)
 	}
-	claim := scheduler.Claim{Replica: replica, Quotas: []scheduler.Quota{{Queue: 1, Slots: 10}}}
+	claim := scheduler.Claim{Replica: replica, Quotas: []admit.Quota{{Queue: 1, Slots: 10}}}
 	runs := claimer{crud: c, replica: replica, queue: 1}.claim(10, false).Runs
 	for _, claim.Work = range []domain.Work{domain.WorkReady, domain.WorkOrdered} {
 		ready, err := c.Claims.ClaimReady(c.t.Context(), claim)

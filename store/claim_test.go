@@ -15,6 +15,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/jobs"
@@ -79,7 +80,7 @@ func (c claimer) claim(slots int, older bool) domain.Batch {
 // due are those of the last 50 s, as in a claim around a tenant that is held back. No tenant is.
 func (c claimer) asks(slots int, older bool) scheduler.Claim {
 	claim := scheduler.Claim{
-		Replica: c.replica, Work: domain.WorkDue, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}},
+		Replica: c.replica, Work: domain.WorkDue, Quotas: []admit.Quota{{Queue: c.queue, Slots: slots}},
 		Except: []int32{-1}, Since: 50 * time.Second,
 	}
 	if older {
@@ -103,7 +104,7 @@ func (c claimer) claimReady(slots int) domain.Batch {
 func (c claimer) claimWaiting(of domain.Work, slots int) domain.Batch {
 	c.t.Helper()
 	b, err := c.Claims.ClaimReady(c.t.Context(),
-		scheduler.Claim{Replica: c.replica, Work: of, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: slots}}})
+		scheduler.Claim{Replica: c.replica, Work: of, Quotas: []admit.Quota{{Queue: c.queue, Slots: slots}}})
 	must(c.t, err)
 	return b
 }

@@ -9,6 +9,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/jobs"
@@ -170,7 +171,7 @@ func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
 		{"around a tenant", `'{1}', '{100}', '1 min', '0 s', '{7}'`, scheduler.Claim{Except: []int32{7}}},
 		{
 			"by tenants", `'{1,1}', '{8,8}', NULL, '0 s', '{1,2}'`,
-			scheduler.Claim{Quotas: []scheduler.Quota{{Queue: 1, Tenant: 1, Slots: 8}}},
+			scheduler.Claim{Quotas: []admit.Quota{{Queue: 1, Tenant: 1, Slots: 8}}},
 		},
 	} {
 		for _, form.claim.Work = range []domain.Work{domain.WorkReady, domain.WorkOrdered, domain.WorkDue} {

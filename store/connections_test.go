@@ -11,6 +11,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -80,7 +81,7 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 	must("signing keys", err)
 	_, err = c.Claims.Finish(ctx, []domain.Outcome{succeeded(batch.Runs[0]), failed(signal)}, nil)
 	must("finish", err)
-	_, err = c.Claims.Draw(ctx, c.replica, []scheduler.Wish{{Tenant: c.tenant, Slots: 1}})
+	_, err = c.Claims.Draw(ctx, c.replica, []admit.Wish{{Tenant: c.tenant, Slots: 1}})
 	must("draw", err)
 	_, err = c.Claims.Recover(ctx, nil)
 	must("recover", err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/store/fleet"
 	"punctual/store/history"
 	"punctual/store/pg"
@@ -84,9 +84,9 @@ func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 	if e := explain(); e.Outcome != history.OutcomeWaiting || strings.Contains(e.Text, "max_concurrent_runs") {
 		t.Fatalf("%s: %s", e.Outcome, e.Text)
 	}
-	wish := scheduler.Wish{Tenant: c.tenant, HeldBy: scheduler.LimitConcurrent, Held: time.Minute}
+	wish := admit.Wish{Tenant: c.tenant, HeldBy: admit.LimitConcurrent, Held: time.Minute}
 	for range 2 { // a second note does not lengthen the recorded wait
-		if _, err := c.Claims.Draw(t.Context(), uuid.New(), []scheduler.Wish{wish}); err != nil {
+		if _, err := c.Claims.Draw(t.Context(), uuid.New(), []admit.Wish{wish}); err != nil {
 			t.Fatal(err)
 		}
 		wish.Held = 0
@@ -95,7 +95,7 @@ func TestWhyATenantsWorkWaitsIsTold(t *testing.T) {
 		t.Errorf("%s: %s", e.Outcome, e.Text)
 	}
 	_, held, err := c.Fleet.QueueDepths(t.Context(), c.tenant)
-	if err != nil || held == nil || held.Limit != scheduler.LimitConcurrent || held.Most != 3 ||
+	if err != nil || held == nil || held.Limit != admit.LimitConcurrent || held.Most != 3 ||
 		time.Since(held.Since) < 50*time.Second {
 		t.Errorf("%+v, error %v", held, err)
 	}

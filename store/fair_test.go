@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 )
 
@@ -45,7 +46,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 					SET next_run_at = now(), scheduled_for = date_trunc('second', now() - interval '1 s')`)
 			}
 			waiting, err := c.Claims.Contenders(t.Context(), c.asks(0, older).Work, []int16{c.queue})
-			slices.SortFunc(waiting, func(a, b scheduler.Contender) int { return int(a.Tenant - b.Tenant) })
+			slices.SortFunc(waiting, func(a, b admit.Contender) int { return int(a.Tenant - b.Tenant) })
 			if err != nil || len(waiting) != 2 || waiting[0].Tenant != c.tenant || waiting[0].Weight != 1 ||
 				waiting[1].Tenant != other.tenant || waiting[1].Weight != 3 || waiting[1].Queue != c.queue {
 				t.Fatalf("%+v, error %v", waiting, err)
@@ -54,7 +55,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 				t.Errorf("waiting since %s and %s", waiting[0].Oldest, waiting[1].Oldest)
 			}
 			claim := c.asks(0, older)
-			claim.Quotas = []scheduler.Quota{
+			claim.Quotas = []admit.Quota{
 				{Queue: c.queue, Tenant: c.tenant, Slots: 4}, {Queue: c.queue, Tenant: other.tenant, Slots: 10},
 			}
 			first, err := c.Claims.ClaimDue(t.Context(), claim)
@@ -66,7 +67,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 			}) {
 				t.Error("of a tenant's own work the urgent does not come first")
 			}
-			claim.Quotas = []scheduler.Quota{
+			claim.Quotas = []admit.Quota{
 				{Queue: c.queue, Tenant: c.tenant, Slots: 40}, {Queue: c.queue, Tenant: other.tenant, Slots: 40},
 			}
 			rest, err := c.Claims.ClaimDue(t.Context(), claim)
@@ -89,7 +90,7 @@ func TestAClaimTakesOfEachTenantWhatItsQuotaAllows(t *testing.T) {
 		); err != nil || len(waiting) != 2 {
 			t.Fatalf("%+v, error %v", waiting, err)
 		}
-		claim := scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{
+		claim := scheduler.Claim{Replica: uuid.New(), Quotas: []admit.Quota{
 			{Queue: c.queue, Tenant: c.tenant, Slots: 1}, {Queue: c.queue, Tenant: other.tenant, Slots: 5},
 		}}
 		batch, err := c.Claims.ClaimReady(t.Context(), claim)
@@ -125,7 +126,7 @@ func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
 			$1, 1, $2::smallint * 4 + 1, true
 		FROM unnest(ARRAY[1, 1, 1, 60]) ago`, other.tenant, c.queue)
 	claim := func(work domain.Work, tenant int32) scheduler.Claim {
-		return scheduler.Claim{Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 50, Tenant: tenant}}}
+		return scheduler.Claim{Work: work, Quotas: []admit.Quota{{Queue: c.queue, Slots: 50, Tenant: tenant}}}
 	}
 	for _, state := range []string{"never analysed", "analysed"} {
 		for name, p := range map[string]plan{

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/freeze"
@@ -127,7 +128,7 @@ func TestAFrozenTenantLeavesOthersAlone(t *testing.T) {
 	}
 	pulse := c.renewed()
 	if len(pulse.Limits) != 1 ||
-		pulse.Limits[0] != (scheduler.TenantLimits{Tenant: c.tenant, Name: "default", Frozen: true}) || pulse.Frozen != nil {
+		pulse.Limits[0] != (admit.TenantLimits{Tenant: c.tenant, Name: "default", Frozen: true}) || pulse.Frozen != nil {
 		t.Errorf("the heartbeat tells %+v", pulse.Limits)
 	}
 	if state := c.unfreeze(c.tenant); state.Tenant != nil {

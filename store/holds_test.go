@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/fleet"
 	"punctual/store/history"
@@ -50,7 +51,7 @@ func (c claimer) fetch(held scheduler.HeldClaim) domain.Batch {
 	return b
 }
 
-func (c claimer) report(states ...scheduler.HoldState) []scheduler.HoldOrder {
+func (c claimer) report(states ...admit.HoldState) []admit.HoldOrder {
 	c.t.Helper()
 	for i := range states {
 		states[i].Tenant = c.tenant
@@ -60,9 +61,9 @@ func (c claimer) report(states ...scheduler.HoldState) []scheduler.HoldOrder {
 	return orders
 }
 
-func openHold(host string) scheduler.HoldState {
-	return scheduler.HoldState{
-		By: "breaker " + host, State: scheduler.HoldOpen, Host: host, Failures: 12, LastError: "connection refused",
+func openHold(host string) admit.HoldState {
+	return admit.HoldState{
+		By: "breaker " + host, State: admit.HoldOpen, Host: host, Failures: 12, LastError: "connection refused",
 		For: time.Minute, ProbeIn: time.Second,
 	}
 }
@@ -188,12 +189,12 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 	other := c
 	other.replica = uuid.New()
 	c.exec(`INSERT INTO punctual.replicas (id, host, version, queues) VALUES ($1, 'h', 'v', '{}')`, other.replica)
-	c.report(openHold("a.test:443"), scheduler.HoldState{
-		By: "hanging b.test:80/x", State: scheduler.HoldHanging, Host: "b.test:80", Path: "/x",
+	c.report(openHold("a.test:443"), admit.HoldState{
+		By: "hanging b.test:80/x", State: admit.HoldHanging, Host: "b.test:80", Path: "/x",
 		Failures: 3, For: time.Second,
 	})
 	recovering := openHold("a.test:443")
-	recovering.State = scheduler.HoldRecovering
+	recovering.State = admit.HoldRecovering
 	other.report(recovering)
 	list := func() []fleet.Breaker {
 		holds, err := c.Fleet.Holds(t.Context(), c.tenant)
@@ -201,9 +202,9 @@ func TestHoldsAreListedAndReset(t *testing.T) {
 		return holds
 	}
 	holds := list()
-	if len(holds) != 2 || holds[0].HeldBy != down || holds[0].State != scheduler.HoldOpen ||
+	if len(holds) != 2 || holds[0].HeldBy != down || holds[0].State != admit.HoldOpen ||
 		holds[0].Replicas != 2 || holds[0].WaitingRuns != 3 || holds[0].WaitingSince == nil || holds[0].NextProbeAt == nil ||
-		holds[1].Path != "/x" || holds[1].State != scheduler.HoldHanging || holds[1].WaitingRuns != 0 {
+		holds[1].Path != "/x" || holds[1].State != admit.HoldHanging || holds[1].WaitingRuns != 0 {
 		t.Errorf("%+v", holds)
 	}
 	if elsewhere, err := c.Fleet.Holds(t.Context(), c.tenant+1); err != nil || len(elsewhere) != 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 	"punctual/store/letters"
@@ -99,7 +100,7 @@ func (c crud) writes() map[string]func(domain.Definition) error {
 		"operate": func(domain.Definition) error { _, _, err := c.Letters.Operate(ctx); return err },
 		"claim due": func(domain.Definition) error {
 			_, err := c.Claims.ClaimDue(ctx,
-				scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
+				scheduler.Claim{Replica: uuid.New(), Quotas: []admit.Quota{{Queue: queues["default"], Slots: 10}}})
 			return err
 		},
 		"forget": func(domain.Definition) error {
@@ -109,7 +110,7 @@ func (c crud) writes() map[string]func(domain.Definition) error {
 		},
 		"claim ready": func(domain.Definition) error {
 			_, err := c.Claims.ClaimReady(ctx,
-				scheduler.Claim{Replica: uuid.New(), Quotas: []scheduler.Quota{{Queue: queues["default"], Slots: 10}}})
+				scheduler.Claim{Replica: uuid.New(), Quotas: []admit.Quota{{Queue: queues["default"], Slots: 10}}})
 			return err
 		},
 	}

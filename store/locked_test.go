@@ -13,6 +13,7 @@ import (
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 )
 
@@ -222,7 +223,7 @@ func TestALockedTenantDrawsNothingAndOthersDo(t *testing.T) {
 			c := newClaimer(t)
 			other := c.newTenant("other")
 			c.exec(`UPDATE punctual.tenants SET max_concurrent_runs = 7`)
-			wishes := []scheduler.Wish{{Tenant: c.tenant, Slots: 3}, {Tenant: other.ID, Slots: 5}}
+			wishes := []admit.Wish{{Tenant: c.tenant, Slots: 3}, {Tenant: other.ID, Slots: 5}}
 			if rows != `tenants WHERE id = $1` { // only a first draw locks the tenant's row, because its new row refers to it
 				if got, err := c.Claims.Draw(t.Context(), c.replica, wishes); err != nil || len(got) != 2 {
 					t.Fatalf("%+v, %v", got, err)

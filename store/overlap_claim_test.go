@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
 )
@@ -108,7 +109,7 @@ func TestAClaimWaitsForNoRowOfARunThatItReplaces(t *testing.T) {
 		free := c.stranger(table, first.RunID)
 		began := time.Now()
 		if b, err := c.Claims.ClaimReady(bounded(t), scheduler.Claim{
-			Replica: c.replica, Work: domain.WorkReady, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 10}},
+			Replica: c.replica, Work: domain.WorkReady, Quotas: []admit.Quota{{Queue: c.queue, Slots: 10}},
 		}); err != nil || len(b.Runs) != 0 || c.is(run) != "pending" || c.is(first.RunID) == "cancelled replaced" {
 			t.Errorf("%s: %d runs started, %v, after %s", table, len(b.Runs), err, time.Since(began))
 		}
@@ -228,7 +229,7 @@ func (r raced) cancelOne(int) {
 
 // work claims slots and runs, and finishes them.
 func (r raced) work(int) {
-	ctx, claim := r.t.Context(), scheduler.Claim{Replica: r.replica, Quotas: []scheduler.Quota{{Queue: r.queue, Slots: 5}}}
+	ctx, claim := r.t.Context(), scheduler.Claim{Replica: r.replica, Quotas: []admit.Quota{{Queue: r.queue, Slots: 5}}}
 	slots, err := r.Claims.ClaimDue(ctx, claim)
 	if err != nil {
 		r.t.Errorf("a claim of slots: %v", err)

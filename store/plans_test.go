@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
 	"punctual/store/pg"
@@ -86,7 +87,7 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 	c := claimerOnClone(t)
 	ctx := t.Context()
 	of := func(work domain.Work) scheduler.Claim {
-		return scheduler.Claim{Work: work, Quotas: []scheduler.Quota{{Queue: c.queue, Slots: 100}}}
+		return scheduler.Claim{Work: work, Quotas: []admit.Quota{{Queue: c.queue, Slots: 100}}}
 	}
 	check := func(state string, most int) {
 		t.Helper()

@@ -11,16 +11,17 @@ import (
 
 	"punctual/internal/process"
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/store"
 )
 
 // runBloat measures the claim of 100 slots while an old snapshot keeps alive the garbage of much earlier work: dead
 // rows of schedules, and their entries at the due end of the index.
 func runBloat(ctx context.Context, l *lab) {
-	jobs := l.Sizes.Claims * scheduler.BatchSize
+	jobs := l.Sizes.Claims * admit.BatchSize
 	c := l.claimer(ctx, jobs)
 	defer c.db.Close()
-	l.say("%d claims of %d", l.Sizes.Claims, scheduler.BatchSize)
+	l.say("%d claims of %d", l.Sizes.Claims, admit.BatchSize)
 	c.claims(ctx) // loads the definitions, which a replica at work has loaded too
 	before := c.claims(ctx)
 	old, err := connect(ctx, l.db.dsn)
@@ -67,20 +68,20 @@ func (l *lab) claimer(ctx context.Context, jobs int) *claimer {
 		ID:      c.ask.Replica,
 		Host:    "bench",
 		Version: l.Version,
-		Queues:  map[string]int{"default": scheduler.BatchSize},
+		Queues:  map[string]int{"default": admit.BatchSize},
 	})
 	if err != nil {
 		c.db.Close()
 		l.must(err)
 	}
-	c.ask.Quotas = []scheduler.Quota{{Queue: queues["default"], Slots: scheduler.BatchSize}}
+	c.ask.Quotas = []admit.Quota{{Queue: queues["default"], Slots: admit.BatchSize}}
 	return c
 }
 
 // claims makes each job due once, 100 at a time, and returns how long each claim took, in milliseconds.
 func (c *claimer) claims(ctx context.Context) (took []float64) {
 	c.until(ctx, c.nextSecond(0)) // a slot that differs from the last one
-	for some := range slices.Chunk(c.jobs, scheduler.BatchSize) {
+	for some := range slices.Chunk(c.jobs, admit.BatchSize) {
 		c.exec(ctx, `
 			UPDATE punctual.schedules
 			SET scheduled_for = date_trunc('second', now()), next_run_at = date_trunc('second', now()), enabled = true
@@ -89,8 +90,8 @@ func (c *claimer) claims(ctx context.Context) (took []float64) {
 		batch, err := c.db.Claims.ClaimDue(ctx, c.ask)
 		c.must(err)
 		took = append(took, milliseconds(time.Since(began)))
-		if len(batch.Runs) != scheduler.BatchSize {
-			c.must(fmt.Errorf("%d runs were claimed, want %d", len(batch.Runs), scheduler.BatchSize))
+		if len(batch.Runs) != admit.BatchSize {
+			c.must(fmt.Errorf("%d runs were claimed, want %d", len(batch.Runs), admit.BatchSize))
 		}
 	}
 	return took

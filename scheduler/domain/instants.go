@@ -3,6 +3,7 @@ package domain
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
@@ -98,4 +99,9 @@ func outOfCalendar(parts []string) string {
 		return "is in a leap second, which Postgres's clock does not have: write the second after it"
 	}
 	return "is at no time of day: seconds are 00 to 59"
+}
+
+// About returns d, at most 10 % shorter or longer, so that replicas do not do things in step.
+func About(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // spreads load, guards nothing
 }

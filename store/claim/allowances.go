@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/store/pg"
 )
 
@@ -34,10 +34,10 @@ func (r *limitRows) targets() []any {
 	return []any{&r.tenants, &r.names, &r.concurrent, &r.perSecond, &r.frozen}
 }
 
-func (r *limitRows) all() []scheduler.TenantLimits {
-	limits := make([]scheduler.TenantLimits, len(r.tenants))
+func (r *limitRows) all() []admit.TenantLimits {
+	limits := make([]admit.TenantLimits, len(r.tenants))
 	for i, id := range r.tenants {
-		limits[i] = scheduler.TenantLimits{
+		limits[i] = admit.TenantLimits{
 			Tenant: id, Name: r.names[i],
 			Concurrent: int(r.concurrent[i]), PerSecond: int(r.perSecond[i]), Frozen: r.frozen[i],
 		}
@@ -114,11 +114,11 @@ WHERE excluded.wants > 0 OR a.wants > 0 OR a.slots <> excluded.slots`
 	dropShares = `DELETE FROM punctual.allowances WHERE replica = $1 AND tenant = ANY($2::int[])`
 )
 
-// Draw implements scheduler.Store. It locks what the tenants have used, lets scheduler.Usage answer the wishes, and
+// Draw implements scheduler.Store. It locks what the tenants have used, lets admit.Usage answer the wishes, and
 // writes the answers. A tenant with a row that another transaction has locked for longer gets no answer.
 func (s *Claims) Draw(
-	ctx context.Context, replica uuid.UUID, wishes []scheduler.Wish,
-) (allowances []scheduler.Allowance, err error) {
+	ctx context.Context, replica uuid.UUID, wishes []admit.Wish,
+) (allowances []admit.Allowance, err error) {
 	ctx = pg.Runs.In(ctx)
 	err = s.wary.draw.try(func(wary bool) error {
 		return s.onConn(ctx, func(conn *pgx.Conn) (err error) {
@@ -140,7 +140,7 @@ func (s *Claims) Draw(
 	return allowances, pg.Wrap(fmt.Sprintf("drawing on the limits of %d tenants", len(wishes)), err)
 }
 
-func tenantsOf(wishes []scheduler.Wish) (tenants []int32) {
+func tenantsOf(wishes []admit.Wish) (tenants []int32) {
 	for _, w := range wishes {
 		tenants = append(tenants, w.Tenant)
 	}
@@ -150,7 +150,7 @@ func tenantsOf(wishes []scheduler.Wish) (tenants []int32) {
 // lockUsage begins the transaction, locks what the tenants have used, and reads it.
 func (s *Claims) lockUsage(
 	ctx context.Context, conn *pgx.Conn, replica uuid.UUID, tenants []int32,
-) (usages map[int32]*scheduler.Usage, err error) {
+) (usages map[int32]*admit.Usage, err error) {
 	var b pgx.Batch
 	s.idling.queueBegin(&b, shortly)
 	b.Queue(makeUsage, tenants)
@@ -160,11 +160,11 @@ func (s *Claims) lockUsage(
 }
 
 // queueUsage reads what the tenants have used. The caller has locked their rows in tenant_usage.
-func queueUsage(b *pgx.Batch, replica uuid.UUID, tenants []int32) map[int32]*scheduler.Usage {
-	usages := map[int32]*scheduler.Usage{}
+func queueUsage(b *pgx.Batch, replica uuid.UUID, tenants []int32) map[int32]*admit.Usage {
+	usages := map[int32]*admit.Usage{}
 	b.Queue(dropLost, tenants, replica)
 	b.Queue(readUsage, tenants).Query(func(rows pgx.Rows) error {
-		var u scheduler.Usage
+		var u admit.Usage
 		var startsAt *time.Time
 		_, err := pgx.ForEachRow(rows, []any{&u.Tenant, &u.Concurrent, &u.PerSecond, &startsAt, &u.At}, func() error {
 			read := u
@@ -178,7 +178,7 @@ func queueUsage(b *pgx.Batch, replica uuid.UUID, tenants []int32) map[int32]*sch
 	})
 	b.Queue(readShares, tenants).Query(func(rows pgx.Rows) error {
 		var tenant int32
-		var of scheduler.Share
+		var of admit.Share
 		_, err := pgx.ForEachRow(rows, []any{&tenant, &of.Replica, &of.Slots, &of.Wants, &of.Since, &of.AskedAt},
 			func() error {
 				if u := usages[tenant]; u != nil {
@@ -193,8 +193,8 @@ func queueUsage(b *pgx.Batch, replica uuid.UUID, tenants []int32) map[int32]*sch
 
 // answer answers the wishes about tenants whose usage was read, writes the answers, and commits.
 func answer(
-	ctx context.Context, conn *pgx.Conn, replica uuid.UUID, wishes []scheduler.Wish, usages map[int32]*scheduler.Usage,
-) (allowances []scheduler.Allowance, err error) {
+	ctx context.Context, conn *pgx.Conn, replica uuid.UUID, wishes []admit.Wish, usages map[int32]*admit.Usage,
+) (allowances []admit.Allowance, err error) {
 	var used struct {
 		tenants  []int32
 		startsAt []*time.Time
@@ -264,7 +264,7 @@ WHERE tenant = ANY($1::int[])
 // others.
 func (s *Claims) lockUsageWarily(
 	ctx context.Context, conn *pgx.Conn, replica uuid.UUID, tenants []int32,
-) (usages map[int32]*scheduler.Usage, err error) {
+) (usages map[int32]*admit.Usage, err error) {
 	var free, locked []int32
 	collect := func(into *[]int32) func(pgx.Rows) error {
 		return func(rows pgx.Rows) (err error) {

@@ -7,12 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
 
 // fairly reports whether each quota is for one tenant.
-func fairly(quotas []scheduler.Quota) bool { return len(quotas) > 0 && quotas[0].Tenant != 0 }
+func fairly(quotas []admit.Quota) bool { return len(quotas) > 0 && quotas[0].Tenant != 0 }
 
 // place is the queue and the tenant of a claimed row.
 type place struct {
@@ -22,7 +23,7 @@ type place struct {
 
 // usedUp returns the queues that may hold more due rows than the quotas let through: a claim found as many rows there
 // as one of their quotas allows.
-func usedUp[T any](quotas []scheduler.Quota, rows []T, at func(T) place) (queues []int16) {
+func usedUp[T any](quotas []admit.Quota, rows []T, at func(T) place) (queues []int16) {
 	left := make(map[place]int, len(quotas))
 	for _, q := range quotas {
 		left[place{q.Queue, q.Tenant}] = q.Slots
@@ -105,14 +106,14 @@ func Contending(of domain.Work, queues []int16) (sql string, arguments []any) {
 }
 
 // Contenders implements scheduler.Store.
-func (s *Claims) Contenders(ctx context.Context, of domain.Work, queues []int16) ([]scheduler.Contender, error) {
+func (s *Claims) Contenders(ctx context.Context, of domain.Work, queues []int16) ([]admit.Contender, error) {
 	ctx = pg.Runs.In(ctx)
-	var found []scheduler.Contender
+	var found []admit.Contender
 	var b pgx.Batch
 	b.Queue(pg.ByIndex, pg.Prepared{}) // without lastingPlan: with 1,000 tenants that one costs a fifth more for every run
 	sql, arguments := Contending(of, queues)
 	b.Queue(sql, arguments...).Query(func(rows pgx.Rows) (err error) {
-		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.Contender])
+		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[admit.Contender])
 		return err
 	})
 	if err := s.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {

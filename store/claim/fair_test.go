@@ -4,11 +4,11 @@ import (
 	"slices"
 	"testing"
 
-	"punctual/scheduler"
+	"punctual/scheduler/admit"
 )
 
 func TestAQueueThatIsUsedUpIsToldThoughOthersAreNot(t *testing.T) {
-	quotas := []scheduler.Quota{{Queue: 1, Slots: 2}, {Queue: 2, Slots: 10}}
+	quotas := []admit.Quota{{Queue: 1, Slots: 2}, {Queue: 2, Slots: 10}}
 	same := func(p place) place { return p }
 	if len(usedUp(quotas, []place{{1, 7}, {2, 7}}, same)) != 0 {
 		t.Error("no quota is used up")

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/store/pg"
 )
 
@@ -86,8 +86,8 @@ SELECT tenant, host, path, hanging, reset FROM orders`
 
 // ReportHolds implements scheduler.Store.
 func (s *Claims) ReportHolds(
-	ctx context.Context, replica uuid.UUID, states []scheduler.HoldState,
-) ([]scheduler.HoldOrder, error) {
+	ctx context.Context, replica uuid.UUID, states []admit.HoldState,
+) ([]admit.HoldOrder, error) {
 	ctx = pg.Chores.In(ctx)
 	n := len(states)
 	tenants, failures := make([]int32, n), make([]int32, n)
@@ -107,7 +107,7 @@ func (s *Claims) ReportHolds(
 	if err != nil {
 		return nil, s.db.TookWrite(fmt.Errorf("writing what holds runs back: %w", err))
 	}
-	orders, err := pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.HoldOrder])
+	orders, err := pgx.CollectRows(rows, pgx.RowToStructByPos[admit.HoldOrder])
 	if err != nil {
 		return nil, s.db.TookWrite(fmt.Errorf("writing what holds runs back: %w", err))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/failpoint"
 	"punctual/store/days"
@@ -227,7 +228,7 @@ func (c *readyClaim) selection() (sql string, arguments []any) {
 	case c.silent:
 		return selectSilent, []any{silentBatch}
 	case len(c.claim.Replacing) > 0:
-		return lockReadyReplacing, []any{c.claim.Replacing, scheduler.BatchSize}
+		return lockReadyReplacing, []any{c.claim.Replacing, admit.BatchSize}
 	case held != nil:
 		return lockHeld, []any{held.Tenant, held.By, held.Lanes, append([]uuid.UUID{}, held.Not...), held.Most}
 	case c.claim.Work == domain.WorkOrdered:

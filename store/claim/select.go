@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
 )
@@ -185,7 +186,7 @@ func (s selection) statement(c scheduler.Claim) (sql string, arguments []any) {
 // asked to. That saves a statement and a round trip if they are not compiled yet, as those of one-shots never are.
 func lockingSlots(c scheduler.Claim, definitions bool) (sql string, arguments []any) {
 	if len(c.Replacing) > 0 {
-		return lockReplacing, []any{pg.Prepared{}, c.Replacing, scheduler.BatchSize}
+		return lockReplacing, []any{pg.Prepared{}, c.Replacing, admit.BatchSize}
 	}
 	sql, arguments = ofSlots.statement(c)
 	return sql, append(arguments, definitions)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler"
+	"punctual/scheduler/admit"
 	"punctual/store/pg"
 )
 
@@ -27,10 +27,10 @@ type Queue struct {
 
 // HeldBack says why due work waits although worker slots may be free.
 type HeldBack struct {
-	Limit  scheduler.Limit `json:"limit" enum:"max_concurrent_runs,max_runs_per_second" doc:"The tenant's limit that holds back its due work." example:"max_concurrent_runs"`
-	Most   int             `json:"most" doc:"The value of the limit." example:"100"`
-	Since  time.Time       `json:"since" doc:"Since when more work has been due than the limit allows."`
-	Reason string          `db:"-" json:"reason" doc:"The limit in words." example:"the tenant is at max_concurrent_runs (100)"`
+	Limit  admit.Limit `json:"limit" enum:"max_concurrent_runs,max_runs_per_second" doc:"The tenant's limit that holds back its due work." example:"max_concurrent_runs"`
+	Most   int         `json:"most" doc:"The value of the limit." example:"100"`
+	Since  time.Time   `json:"since" doc:"Since when more work has been due than the limit allows."`
+	Reason string      `db:"-" json:"reason" doc:"The limit in words." example:"the tenant is at max_concurrent_runs (100)"`
 }
 
 // The work of a queue q that is due by now, and the runs in it that are due later.

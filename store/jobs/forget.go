@@ -75,7 +75,7 @@ func (s *Jobs) ForgetCompletedJobs(ctx context.Context) (forgotten int, left boo
 	return claimed + others, leftClaimed || left, err
 }
 
-// completionsBatch is how many completions one transaction looks at. Each has up to scheduler.BatchSize jobs.
+// completionsBatch is how many completions one transaction looks at. Each has up to admit.BatchSize jobs.
 const completionsBatch = 20
 
 // lockBare locks one-shots ($1) that had no row in schedules and are still at the versions ($2) that they had then. An

@@ -1,16 +1,16 @@
-package scheduler
+package admit
 
 import (
 	"time"
 )
 
 const (
-	// mostAtOnce is the most slots that a tenant gets before the next one's turn, where more tenants wait than fewTenants.
+	// MostAtOnce is the most slots that a tenant gets before the next one's turn, where more tenants wait than fewTenants.
 	// To look for one run of each of a hundred tenants costs four times as much as to look for eight runs of each of
 	// thirteen.
-	mostAtOnce = 8
+	MostAtOnce = 8
 	// fewTenants is how many tenants a claim may look into without costing much more than if it looked into one.
-	fewTenants = BatchSize / mostAtOnce
+	fewTenants = BatchSize / MostAtOnce
 )
 
 // Contender is a tenant with due work in a queue.
@@ -21,19 +21,19 @@ type Contender struct {
 	Oldest time.Time // when its oldest due work was due
 }
 
-// turnOf returns how many slots a tenant gets before the next one's turn, by how many tenants wait for a queue, the
+// TurnOf returns how many slots a tenant gets before the next one's turn, by how many tenants wait for a queue, the
 // queue's worker slots, and the slots that a tenant has work for. Among few tenants slots are dealt out one by one.
 // Among more, a turn takes at most as much of the queue's slots as leaves turns to few others: in a small queue no
 // tenant occupies all slots with slow requests.
-func turnOf(tenants, size, atOnce int) int {
+func TurnOf(tenants, size, atOnce int) int {
 	if tenants <= fewTenants {
 		return 1
 	}
 	return max(1, min(atOnce, size/fewTenants))
 }
 
-// inBatches splits quotas into claims of at most BatchSize each. In one claim all quotas name a tenant or none does.
-func inBatches(quotas []Quota) (claims [][]Quota) {
+// InBatches splits quotas into claims of at most BatchSize each. In one claim all quotas name a tenant or none does.
+func InBatches(quotas []Quota) (claims [][]Quota) {
 	room := 0
 	for i, q := range quotas {
 		if i > 0 && (q.Tenant == 0) != (quotas[i-1].Tenant == 0) {
@@ -54,7 +54,7 @@ func inBatches(quotas []Quota) (claims [][]Quota) {
 	return claims
 }
 
-// share splits the quota of each queue in which at least two tenants wait into quotas of tenants. The other quotas
+// ByTurns splits the quota of each queue in which at least two tenants wait into quotas of tenants. The other quotas
 // stay as they are and come first, because any tenant may take what becomes due there before the next look.
 //
 // The free slots of a queue are dealt out one by one, each to the tenant that holds the fewest of the queue's slots
@@ -62,12 +62,12 @@ func inBatches(quotas []Quota) (claims [][]Quota) {
 // has been away is served first. Among equals, such as tenants whose requests end at once, the one goes first that got
 // the fewest slots since the last look, and then the one that has waited longest. Where many tenants wait, each gets
 // several slots in its turn, as turns says for the queue and the number of tenants.
-func share(
-	quotas []Quota, contenders []Contender, turns func(queue int16, tenants int) int, as func(Contender) claimant,
+func ByTurns(
+	quotas []Quota, contenders []Contender, turns func(queue int16, tenants int) int, as func(Contender) Claimant,
 ) []Quota {
 	var anybodys, shares []Quota
 	for _, q := range quotas {
-		var waiting []claimant
+		var waiting []Claimant
 		for _, c := range contenders {
 			if c.Queue == q.Queue {
 				w := as(c)
@@ -85,7 +85,7 @@ func share(
 }
 
 // among shares out one queue's quota among the waiting tenants, atOnce slots at a time.
-func among(waiting []claimant, q Quota, atOnce int) (shares []Quota) {
+func among(waiting []Claimant, q Quota, atOnce int) (shares []Quota) {
 	for left := q.Slots; left > 0; {
 		next := -1
 		for i, c := range waiting {
@@ -97,7 +97,7 @@ func among(waiting []claimant, q Quota, atOnce int) (shares []Quota) {
 			break
 		}
 		n := min(atOnce, left, waiting[next].room-waiting[next].gets)
-		waiting[next].holds += n
+		waiting[next].Holds += n
 		waiting[next].gets += n
 		left -= n
 	}
@@ -109,37 +109,37 @@ func among(waiting []claimant, q Quota, atOnce int) (shares []Quota) {
 	return shares
 }
 
-// claimant is a contender while slots are shared out.
-type claimant struct {
+// Claimant is a contender while slots are shared out.
+type Claimant struct {
 	Contender
-	holds int // slots of the queue that it holds, including what it gets
-	dealt int // slots that it got since the last look
+	Holds int // slots of the queue that it holds, including what it gets
+	Dealt int // slots that it got since the last look
 	gets  int
 	room  int // the most that it may get
 }
 
 // before orders by held slots and then by dealt ones, both relative to weight, then by age.
-func (c claimant) before(d claimant) bool {
-	if a, b := c.holds*d.Weight, d.holds*c.Weight; a != b {
+func (c Claimant) before(d Claimant) bool {
+	if a, b := c.Holds*d.Weight, d.Holds*c.Weight; a != b {
 		return a < b
 	}
-	if a, b := c.dealt*d.Weight, d.dealt*c.Weight; a != b {
+	if a, b := c.Dealt*d.Weight, d.Dealt*c.Weight; a != b {
 		return a < b
 	}
 	return c.Oldest.Before(d.Oldest)
 }
 
-// shareAround shares out the quotas among the waiting tenants, each at most what it may start.
-func shareAround(
+// Around shares out the quotas among the waiting tenants, each at most what it may start.
+func Around(
 	quotas []Quota, contenders []Contender,
 	held func(queue int16, tenant int32) int, available func(tenant int32) int,
 ) (shares []Quota) {
 	given := map[int32]int{}
 	for _, q := range quotas {
-		var waiting []claimant
+		var waiting []Claimant
 		for _, c := range contenders {
 			if room := min(available(c.Tenant)-given[c.Tenant], q.Slots); c.Queue == q.Queue && room > 0 {
-				waiting = append(waiting, claimant{Contender: c, holds: held(q.Queue, c.Tenant), room: room})
+				waiting = append(waiting, Claimant{Contender: c, Holds: held(q.Queue, c.Tenant), room: room})
 			}
 		}
 		for _, s := range among(waiting, q, 1) {

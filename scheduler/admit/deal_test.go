@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 )
 
 // queuesOfAHundred returns the worker slots of queues that have 100 slots each.
-func queuesOfAHundred(queues int) *workerSlots { return occupied(slices.Repeat([]int{100}, queues)) }
+func queuesOfAHundred(queues int) *Slots { return occupied(slices.Repeat([]int{100}, queues)) }
 
 func TestNoQueueIsLeftOutForGood(t *testing.T) {
 	t.Parallel()
@@ -21,11 +21,11 @@ func TestNoQueueIsLeftOutForGood(t *testing.T) {
 				if tries == 10_000 {
 					t.Fatalf("%s: %d of %d queues are never offered anything", name, queues-len(offered), queues)
 				}
-				quotas := w.quotas(domain.WorkDue, BatchSize, waiting)
+				quotas := w.Quotas(domain.WorkDue, BatchSize, waiting)
 				for _, q := range quotas {
 					offered[q.Queue] = true
 				}
-				if sum := total(quotas); sum != BatchSize {
+				if sum := Total(quotas); sum != BatchSize {
 					t.Fatalf("%s: of %d queues %d runs are asked for, want %d", name, queues, sum, BatchSize)
 				}
 			}
@@ -48,7 +48,7 @@ func TestAQueueInWhichSomebodyWaitsHasHalfOfAClaim(t *testing.T) {
 		{2, []Contender{{Queue: 1}, {Queue: 2}}, BatchSize / 2},
 	} {
 		got := 0
-		for _, q := range queuesOfAHundred(c.queues).quotas(domain.WorkDue, BatchSize, c.waiting) {
+		for _, q := range queuesOfAHundred(c.queues).Quotas(domain.WorkDue, BatchSize, c.waiting) {
 			if q.Queue == 1 {
 				got = q.Slots
 			}

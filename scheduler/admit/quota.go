@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 // Quota is how many runs a claim may take from one queue. Either all quotas of a claim name a tenant or none does;
 // see share.
@@ -12,8 +12,8 @@ type Quota struct {
 // milliseconds only.
 const BatchSize = 100
 
-// total is how many slots quotas have together.
-func total(quotas []Quota) (slots int) {
+// Total is how many slots quotas have together.
+func Total(quotas []Quota) (slots int) {
 	for _, q := range quotas {
 		slots += q.Slots
 	}

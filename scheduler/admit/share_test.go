@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 import (
 	"testing"
@@ -71,8 +71,8 @@ func TestShare(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			oneByOne := func(int16, int) int { return 1 }
-			got := share(test.quotas, test.contenders, oneByOne, func(c Contender) claimant {
-				return claimant{Contender: c, holds: test.held[c.Tenant]}
+			got := ByTurns(test.quotas, test.contenders, oneByOne, func(c Contender) Claimant {
+				return Claimant{Contender: c, Holds: test.held[c.Tenant]}
 			})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -95,7 +95,7 @@ func TestTurnsAreLongWhereManyTenantsWait(t *testing.T) {
 		{"a small queue", 100, 50, 8, 4},
 		{"a queue with fewer slots than tenants in a claim", 100, 10, 8, 1},
 	} {
-		if got := turnOf(c.tenants, c.size, c.atOnce); got != c.want {
+		if got := TurnOf(c.tenants, c.size, c.atOnce); got != c.want {
 			t.Errorf("%s: a turn has %d slots, want %d", c.name, got, c.want)
 		}
 	}
@@ -110,7 +110,7 @@ func TestShareAround(t *testing.T) {
 		{Queue: 1, Tenant: 9, Weight: 1},
 	}
 	room := map[int32]int{7: 3, 8: 100, 9: 0}
-	got := shareAround(
+	got := Around(
 		quotas, contenders,
 		func(int16, int32) int { return 0 },
 		func(tenant int32) int { return room[tenant] },

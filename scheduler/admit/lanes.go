@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 import (
 	"math"
@@ -7,17 +7,17 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// forHeld returns the lanes from which runs that wait for their hosts may be claimed, and the most runs that a queue
+// ForHeld returns the lanes from which runs that wait for their hosts may be claimed, and the most runs that a queue
 // can take. queue 0 stands for all queues. all is false when lanes without a free worker slot were left out: more runs
 // may wait there.
-func (w *workerSlots) forHeld(queue int16) (lanes []int16, most int, all bool) {
+func (w *Slots) ForHeld(queue int16) (lanes []int16, most int, all bool) {
 	queues := 1
 	if queue == 0 {
-		queues = len(w.numbers())
+		queues = len(w.Numbers())
 	}
 	all = true
 	for _, of := range []domain.Work{domain.WorkReady, domain.WorkOrdered} {
-		free := w.quotas(of, math.MaxInt, nil)
+		free := w.Quotas(of, math.MaxInt, nil)
 		if queue != 0 {
 			free = slices.DeleteFunc(free, func(q Quota) bool { return q.Queue != queue })
 		}

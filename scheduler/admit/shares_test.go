@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 import (
 	"math/rand/v2"
@@ -13,7 +13,7 @@ type crowd struct {
 	t       *testing.T
 	seed    uint64
 	rand    *rand.Rand
-	slots   *workerSlots
+	slots   *Slots
 	size    int
 	waiting perKind
 }
@@ -24,18 +24,18 @@ func (c *crowd) queue() *queueSlots { return &c.slots.queues[0] }
 // not promised to itself.
 func (c *crowd) claim(of domain.Work) (started int) {
 	var asked []Quota
-	for range 1 + c.rand.IntN(sideBySide) {
-		quotas := c.slots.quotas(of, BatchSize, nil)
-		c.slots.promise(of, quotas, 1)
+	for range 1 + c.rand.IntN(2) {
+		quotas := c.slots.Quotas(of, BatchSize, nil)
+		c.slots.Promise(of, quotas, 1)
 		asked = append(asked, quotas...)
 	}
 	var looked, more []int16
 	for _, quota := range asked {
 		looked = []int16{1}
 		n := min(quota.Slots, c.waiting[of])
-		c.slots.promise(of, []Quota{quota}, -1)
+		c.slots.Promise(of, []Quota{quota}, -1)
 		for range n {
-			c.slots.take(1, 1, of)
+			c.slots.Take(1, 1, of)
 		}
 		if n == quota.Slots {
 			more = []int16{1}
@@ -43,7 +43,7 @@ func (c *crowd) claim(of domain.Work) (started int) {
 		c.waiting[of] -= n
 		started += n
 	}
-	c.slots.found(of, looked, more)
+	c.slots.Found(of, looked, more)
 	c.bounded(of, started)
 	return started
 }
@@ -54,7 +54,7 @@ func (c *crowd) tick() {
 		started = 0
 		for of, n := range c.waiting {
 			if n == 0 {
-				c.slots.foundNone(domain.Work(of), []int16{1})
+				c.slots.FoundNone(domain.Work(of), []int16{1})
 			}
 		}
 		for _, of := range c.rand.Perm(int(domain.WorkKinds)) {
@@ -116,7 +116,7 @@ func (c *crowd) fail(format string, arguments ...any) {
 // end ends some runs of a kind.
 func (c *crowd) end(of domain.Work, n int) {
 	for range min(n, c.queue().inFlight[of]) {
-		c.slots.release(1, 1, of, false)
+		c.slots.Release(1, 1, of, false)
 	}
 }
 

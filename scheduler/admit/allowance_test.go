@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 import (
 	"testing"
@@ -8,24 +8,24 @@ import (
 )
 
 // limitedTenants returns limits of n tenants, none of which holds an allowance yet.
-func limitedTenants(n int) *limits {
+func limitedTenants(n int) *Limits {
 	l := newLimits(occupied([]int{10}))
 	now := make([]TenantLimits, n)
 	for i := range now {
 		now[i] = TenantLimits{Tenant: int32(i + 1), Concurrent: 5}
 	}
-	l.set(now)
+	l.Set(now)
 	return l
 }
 
 func TestADrawIsOfAFewTenantsAtATime(t *testing.T) {
-	l := limitedTenants(3 * mostWishes)
+	l := limitedTenants(3 * MostWishes)
 	for _, t := range l.tenants {
 		l.holdBack(t, domain.WorkDue, true)
 	}
 	for draws := 1; ; draws++ {
-		wishes := l.short()
-		if len(wishes) > mostWishes {
+		wishes := l.Short()
+		if len(wishes) > MostWishes {
 			t.Fatalf("%d wishes in a draw", len(wishes))
 		}
 		if len(wishes) == 0 {
@@ -38,11 +38,11 @@ func TestADrawIsOfAFewTenantsAtATime(t *testing.T) {
 		for i, w := range wishes {
 			answers[i] = Allowance{TenantLimits: TenantLimits{Tenant: w.Tenant, Concurrent: 5}, Slots: 5, Noted: 5}
 		}
-		l.take(wishes, answers)
+		l.Take(wishes, answers)
 	}
-	for _, id := range l.all() {
-		if l.available(id) != 5 {
-			t.Fatalf("tenant %d may start %d", id, l.available(id))
+	for _, id := range l.All() {
+		if l.Available(id) != 5 {
+			t.Fatalf("tenant %d may start %d", id, l.Available(id))
 		}
 	}
 }
@@ -51,19 +51,19 @@ func TestADrawIsOfAFewTenantsAtATime(t *testing.T) {
 func TestWorkThatIsGrantedTooFewStartsWaitsForTheRate(t *testing.T) {
 	limit := TenantLimits{Tenant: 1, Name: "a", PerSecond: 5}
 	l := newLimits(occupied([]int{10}))
-	l.set([]TenantLimits{limit})
+	l.Set([]TenantLimits{limit})
 	l.holdBack(l.tenants[1], domain.WorkDue, true)
-	wishes := l.short()
+	wishes := l.Short()
 	if len(wishes) != 1 || wishes[0].Starts < 2 || wishes[0].HeldBy != "" {
 		t.Fatalf("wishes %+v", wishes)
 	}
-	l.take(wishes, []Allowance{{TenantLimits: limit, Starts: 1}})
-	if w := l.idle(false, l.all()); len(w) != 0 {
+	l.Take(wishes, []Allowance{{TenantLimits: limit, Starts: 1}})
+	if w := l.Idle(false, l.All()); len(w) != 0 {
 		t.Fatalf("idle wishes %+v", w)
 	}
 	var held []Limit
-	l.each(func(_ string, by Limit) { held = append(held, by) })
-	if wishes := l.short(); len(wishes) != 1 || wishes[0].HeldBy != LimitPerSecond || len(held) != 1 {
+	l.Each(func(_ string, by Limit) { held = append(held, by) })
+	if wishes := l.Short(); len(wishes) != 1 || wishes[0].HeldBy != LimitPerSecond || len(held) != 1 {
 		t.Errorf("it waits for %q here, and the database is told %+v", held, wishes)
 	}
 }
@@ -73,16 +73,16 @@ func TestWorkThatIsGrantedTooFewStartsWaitsForTheRate(t *testing.T) {
 func TestSlotsWhoseDrawWasNotAnsweredAreGivenBack(t *testing.T) {
 	l := limitedTenants(1)
 	l.holdBack(l.tenants[1], domain.WorkDue, true)
-	if wishes := l.short(); len(wishes) != 1 || wishes[0].Slots != 5 {
+	if wishes := l.Short(); len(wishes) != 1 || wishes[0].Slots != 5 {
 		t.Fatalf("wishes %+v", wishes)
 	}
-	l.gotAll(1, domain.WorkDue, time.Now()) // other replicas have claimed the due slots
-	wishes := l.idle(false, l.all())
+	l.GotAll(1, domain.WorkDue, time.Now()) // other replicas have claimed the due slots
+	wishes := l.Idle(false, l.All())
 	if len(wishes) != 1 || wishes[0].Slots != 0 || wishes[0].Keep != 0 {
 		t.Fatalf("wishes %+v, want to keep none", wishes)
 	}
-	l.take(wishes, []Allowance{{TenantLimits: TenantLimits{Tenant: 1, Concurrent: 5}}})
-	if wishes := l.idle(false, l.all()); len(wishes) != 0 {
+	l.Take(wishes, []Allowance{{TenantLimits: TenantLimits{Tenant: 1, Concurrent: 5}}})
+	if wishes := l.Idle(false, l.All()); len(wishes) != 0 {
 		t.Errorf("once they are: %+v", wishes)
 	}
 }

@@ -1,10 +1,12 @@
-package scheduler
+package admit
 
 import (
 	"cmp"
 	"maps"
 	"slices"
 	"time"
+
+	"punctual/scheduler/domain"
 )
 
 const (
@@ -17,8 +19,8 @@ const (
 	// paceOfHeld is how many runs of a held-back tenant a claim is assumed to take, although they may start one at a
 	// time now.
 	paceOfHeld = BatchSize / 2
-	// mostWishes bounds a draw. It locks its rows for a millisecond, and for 20 when so many tenants need more.
-	mostWishes = 500
+	// MostWishes bounds a draw. It locks its rows for a millisecond, and for 20 when so many tenants need more.
+	MostWishes = 500
 )
 
 // Wish is what a replica would like to have of a tenant's limits.
@@ -40,15 +42,15 @@ type Allowance struct {
 	Wait         time.Duration // without any starts: how long until there are some
 }
 
-// all returns the tenants with limits, sorted.
-func (l *limits) all() []int32 {
+// All returns the tenants with limits, sorted.
+func (l *Limits) All() []int32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(l.tenants))
 }
 
-// short returns requests for tenants that need more or hold too much; at most mostWishes, the rest next tick.
-func (l *limits) short() (wishes []Wish) {
+// Short returns requests for tenants that need more or hold too much; at most mostWishes, the rest next tick.
+func (l *Limits) Short() (wishes []Wish) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -66,7 +68,7 @@ func (l *limits) short() (wishes []Wish) {
 			}
 			wishes = append(wishes, t.wish(w, busy, now))
 		}
-		if len(wishes) == mostWishes {
+		if len(wishes) == MostWishes {
 			break
 		}
 	}
@@ -76,7 +78,7 @@ func (l *limits) short() (wishes []Wish) {
 }
 
 // lacks returns how many slots and starts to ask for, as a tenant's work will soon need more than it has; 0: none.
-func (l *limits) lacks(t *limited, busy int) (slots, starts int) {
+func (l *Limits) lacks(t *limited, busy int) (slots, starts int) {
 	pace := t.pace
 	if t.held() {
 		pace = max(pace, paceOfHeld)
@@ -91,8 +93,8 @@ func (l *limits) lacks(t *limited, busy int) (slots, starts int) {
 	return slots, starts
 }
 
-// drawDue reports whether the next tick will ask for more for some tenant.
-func (l *limits) drawDue() bool {
+// DrawDue reports whether the next tick will ask for more for some tenant.
+func (l *Limits) DrawDue() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -107,8 +109,8 @@ func (l *limits) drawDue() bool {
 	return false
 }
 
-// idle returns, at a heartbeat, the wishes of those of the tenants, which are sorted, that have anything.
-func (l *limits) idle(draining bool, tenants []int32) (wishes []Wish) {
+// Idle returns, at a heartbeat, the wishes of those of the tenants, which are sorted, that have anything.
+func (l *Limits) Idle(draining bool, tenants []int32) (wishes []Wish) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -134,7 +136,7 @@ func (l *limits) idle(draining bool, tenants []int32) (wishes []Wish) {
 }
 
 // bounded keeps a wish within the limit and within what this replica can use.
-func (l *limits) bounded(t *limited, slots int) int {
+func (l *Limits) bounded(t *limited, slots int) int {
 	return min(slots, t.Concurrent, l.slots.total+2*BatchSize)
 }
 
@@ -153,8 +155,8 @@ func (t *limited) wish(w Wish, busy int, now time.Time) Wish {
 	return w
 }
 
-// take takes the answers to wishes.
-func (l *limits) take(wishes []Wish, allowances []Allowance) {
+// Take takes the answers to wishes.
+func (l *Limits) Take(wishes []Wish, allowances []Allowance) {
 	answers := make(map[int32]Allowance, len(allowances))
 	for _, a := range allowances {
 		answers[a.Tenant] = a
@@ -168,7 +170,7 @@ func (l *limits) take(wishes []Wish, allowances []Allowance) {
 		case t == nil:
 			continue
 		case !answered: // somebody else has locked its rows
-			t.drawAt = time.Now().Add(spread(askEvery))
+			t.drawAt = time.Now().Add(domain.About(askEvery))
 			continue
 		}
 		a.Name, a.Frozen = t.Name, t.Frozen
@@ -191,7 +193,7 @@ func (t *limited) draw(w Wish, a Allowance) {
 		t.drawAt = now.Add(max(askSoonest, a.Wait))
 	}
 	if w.Slots > a.Slots {
-		t.drawAt = now.Add(spread(askEvery))
+		t.drawAt = now.Add(domain.About(askEvery))
 	}
 }
 
@@ -205,8 +207,8 @@ func (t *limited) waitsFor(busy int, fewer bool) {
 	}
 }
 
-// drawIn returns how long until it makes sense to ask for what held-back tenants lack; at most longest.
-func (l *limits) drawIn(longest time.Duration) time.Duration {
+// DrawIn returns how long until it makes sense to ask for what held-back tenants lack; at most longest.
+func (l *Limits) DrawIn(longest time.Duration) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.tenants {

@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 import (
 	"cmp"
@@ -10,14 +10,14 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// workerSlots counts what each queue of this replica may still take on. A replica claims only as much as it has free
+// Slots counts what each queue of this replica may still take on. A replica claims only as much as it has free
 // slots for, so no claimed run waits in memory while another replica idles.
-type workerSlots struct {
+type Slots struct {
 	mu       sync.Mutex
 	queues   []queueSlots // sorted by number
-	released chan struct{}
+	Released chan struct{}
 
-	sizes map[int16]int // worker slots by the number of their queue
+	Sizes map[int16]int // worker slots by the number of their queue
 	total int           // worker slots of all queues
 
 	ceiling int       // the most that may be taken at once; 0: all
@@ -36,10 +36,12 @@ type queueSlots struct {
 	tenants  map[int32]int
 }
 
-func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots {
-	w := &workerSlots{released: make(chan struct{}, 1), sizes: map[int16]int{}}
+// NewSlots returns the worker slots of queues: how many by name, and the queues' numbers. Most is how many may be taken
+// at once, whatever worker slots there are; 0: all.
+func NewSlots(sizes map[string]int, numbers map[string]int16, most int) *Slots {
+	w := &Slots{Released: make(chan struct{}, 1), Sizes: map[int16]int{}, ceiling: most}
 	for name, size := range sizes {
-		w.sizes[numbers[name]] = size
+		w.Sizes[numbers[name]] = size
 		w.total += size
 		w.queues = append(w.queues, queueSlots{queue: numbers[name], name: name, size: size, tenants: map[int32]int{}})
 	}
@@ -47,11 +49,11 @@ func newWorkerSlots(sizes map[string]int, numbers map[string]int16) *workerSlots
 	return w
 }
 
-// quotas returns how many runs of a kind of work each queue can take now, at most most in all; see deal.
-func (w *workerSlots) quotas(of domain.Work, most int, waiting []Contender) []Quota {
+// Quotas returns how many runs of a kind of work each queue can take now, at most most in all; see deal.
+func (w *Slots) Quotas(of domain.Work, most int, waiting []Contender) []Quota {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if most = min(most, w.spare()); most == 0 {
+	if most = min(most, w.Spare()); most == 0 {
 		return nil
 	}
 	var quotas []Quota
@@ -66,9 +68,9 @@ func (w *workerSlots) quotas(of domain.Work, most int, waiting []Contender) []Qu
 	return deal(quotas, most, waiting)
 }
 
-// promise keeps slots of quotas for a claim that is under way, so that none beside it asks for them. By is -1 when the
+// Promise keeps slots of quotas for a claim that is under way, so that none beside it asks for them. By is -1 when the
 // claim has ended: its runs have then taken their slots.
-func (w *workerSlots) promise(of domain.Work, quotas []Quota, by int) {
+func (w *Slots) Promise(of domain.Work, quotas []Quota, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range quotas {
@@ -80,8 +82,8 @@ func (w *workerSlots) promise(of domain.Work, quotas []Quota, by int) {
 	}
 }
 
-// roomFor reports whether there are n slots for a kind of work.
-func (w *workerSlots) roomFor(of domain.Work, n int) bool {
+// RoomFor reports whether there are n slots for a kind of work.
+func (w *Slots) RoomFor(of domain.Work, n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
@@ -90,9 +92,9 @@ func (w *workerSlots) roomFor(of domain.Work, n int) bool {
 	return n <= 0
 }
 
-// found records in which queues more of a kind of work is due than was claimed. Those are the queues in more. They
+// Found records in which queues more of a kind of work is due than was claimed. Those are the queues in more. They
 // also include, as far as can be told, the queues that were not looked into and had no slot for the work.
-func (w *workerSlots) found(of domain.Work, looked, more []int16) {
+func (w *Slots) Found(of domain.Work, looked, more []int16) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
@@ -101,8 +103,8 @@ func (w *workerSlots) found(of domain.Work, looked, more []int16) {
 	}
 }
 
-// foundNone records that nothing of a kind of work was due in some queues.
-func (w *workerSlots) foundNone(of domain.Work, queues []int16) {
+// FoundNone records that nothing of a kind of work was due in some queues.
+func (w *Slots) FoundNone(of domain.Work, queues []int16) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
@@ -112,18 +114,18 @@ func (w *workerSlots) foundNone(of domain.Work, queues []int16) {
 	}
 }
 
-// starved reports whether a kind of work waits in some queue without a slot there.
-func (w *workerSlots) starved(of domain.Work) bool {
+// Starved reports whether a kind of work waits in some queue without a slot there.
+func (w *Slots) Starved(of domain.Work) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.queues, func(q queueSlots) bool { return q.starved(of) })
 }
 
-// take occupies a slot.
-func (w *workerSlots) take(queue int16, tenant int32, of domain.Work) { w.change(queue, tenant, of, 1) }
+// Take occupies a slot.
+func (w *Slots) Take(queue int16, tenant int32, of domain.Work) { w.change(queue, tenant, of, 1) }
 
-// release gives a slot back and wakes a loop that waits for one. lent says that the slot had been lent to others.
-func (w *workerSlots) release(queue int16, tenant int32, of domain.Work, lent bool) {
+// Release gives a slot back and wakes a loop that waits for one. lent says that the slot had been lent to others.
+func (w *Slots) Release(queue int16, tenant int32, of domain.Work, lent bool) {
 	w.change(queue, tenant, of, -1)
 	if lent {
 		w.lend(queue, of, -1)
@@ -132,7 +134,7 @@ func (w *workerSlots) release(queue int16, tenant int32, of domain.Work, lent bo
 }
 
 // lend lends the slots of some requests in flight to others; a negative number takes slots back.
-func (w *workerSlots) lend(queue int16, of domain.Work, by int) {
+func (w *Slots) lend(queue int16, of domain.Work, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
@@ -144,14 +146,14 @@ func (w *workerSlots) lend(queue int16, of domain.Work, by int) {
 }
 
 // wake wakes a loop that waits for a slot.
-func (w *workerSlots) wake() {
+func (w *Slots) wake() {
 	select {
-	case w.released <- struct{}{}:
+	case w.Released <- struct{}{}:
 	default: // it has been woken already
 	}
 }
 
-func (w *workerSlots) change(queue int16, tenant int32, of domain.Work, by int) {
+func (w *Slots) change(queue int16, tenant int32, of domain.Work, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
@@ -164,8 +166,8 @@ func (w *workerSlots) change(queue int16, tenant int32, of domain.Work, by int) 
 	}
 }
 
-// held is how many slots of a queue a tenant's runs occupy.
-func (w *workerSlots) held(queue int16, tenant int32) int {
+// Held is how many slots of a queue a tenant's runs occupy.
+func (w *Slots) Held(queue int16, tenant int32) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
@@ -177,7 +179,7 @@ func (w *workerSlots) held(queue int16, tenant int32) int {
 }
 
 // ofTenant is how many slots of all queues a tenant's runs occupy.
-func (w *workerSlots) ofTenant(tenant int32) (n int) {
+func (w *Slots) ofTenant(tenant int32) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, q := range w.queues {
@@ -186,8 +188,8 @@ func (w *workerSlots) ofTenant(tenant int32) (n int) {
 	return n
 }
 
-// numbers returns the numbers of all queues.
-func (w *workerSlots) numbers() []int16 {
+// Numbers returns the numbers of all queues.
+func (w *Slots) Numbers() []int16 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	numbers := make([]int16, len(w.queues))
@@ -197,16 +199,16 @@ func (w *workerSlots) numbers() []int16 {
 	return numbers
 }
 
-// numbered reports whether the queues have these numbers.
-func (w *workerSlots) numbered(numbers map[string]int16) bool {
+// Numbered reports whether the queues have these numbers.
+func (w *Slots) Numbered(numbers map[string]int16) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !slices.ContainsFunc(w.queues, func(q queueSlots) bool { return numbers[q.name] != q.queue })
 }
 
-// open returns the numbers of the queues to look into for a kind of work. others says that queues without a slot for
+// Open returns the numbers of the queues to look into for a kind of work. others says that queues without a slot for
 // it were left out: what is due there must not delay the rest. A single queue is never left out.
-func (w *workerSlots) open(of domain.Work) (numbers []int16, others bool) {
+func (w *Slots) Open(of domain.Work) (numbers []int16, others bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.queues {
@@ -219,8 +221,8 @@ func (w *workerSlots) open(of domain.Work) (numbers []int16, others bool) {
 	return numbers, others
 }
 
-// each calls visit with every queue's name, size and runs in flight.
-func (w *workerSlots) each(visit func(name string, size, inFlight int)) {
+// Each calls visit with every queue's name, size and runs in flight.
+func (w *Slots) Each(visit func(name string, size, inFlight int)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, q := range w.queues {
@@ -260,7 +262,7 @@ func deal(free []Quota, most int, waiting []Contender) []Quota {
 		return evenly(idle, most)
 	}
 	idle = evenly(idle, most/2)
-	return append(evenly(asked, most-total(idle)), idle...)
+	return append(evenly(asked, most-Total(idle)), idle...)
 }
 
 // evenly shares out most slots evenly. The smallest quota goes first: what it leaves of its share goes to the others.

@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 import (
 	"fmt"
@@ -13,17 +13,17 @@ import (
 type perKind = [domain.WorkKinds]int
 
 // occupied returns the worker slots of queues 1, 2, … with the given sizes, some of them taken by runs.
-func occupied(sizes []int, taken ...perKind) *workerSlots {
+func occupied(sizes []int, taken ...perKind) *Slots {
 	bySize, numbers := map[string]int{}, map[string]int16{}
 	for i, size := range sizes {
 		name := fmt.Sprint("q", i)
 		bySize[name], numbers[name] = size, int16(i+1)
 	}
-	w := newWorkerSlots(bySize, numbers)
+	w := NewSlots(bySize, numbers, 0)
 	for i, runs := range taken {
 		for of, n := range runs {
 			for range n {
-				w.take(int16(i+1), 1, domain.Work(of))
+				w.Take(int16(i+1), 1, domain.Work(of))
 			}
 		}
 	}
@@ -52,12 +52,12 @@ func TestQuotas(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			quotas, got := occupied(c.sizes, c.taken...).quotas(domain.WorkDue, BatchSize, nil), map[int16]int{}
+			quotas, got := occupied(c.sizes, c.taken...).Quotas(domain.WorkDue, BatchSize, nil), map[int16]int{}
 			for _, q := range quotas {
 				got[q.Queue] = q.Slots
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" || total(quotas) > BatchSize {
-				t.Errorf("%d in all; -want +got:\n%s", total(quotas), diff)
+			if diff := cmp.Diff(c.want, got); diff != "" || Total(quotas) > BatchSize {
+				t.Errorf("%d in all; -want +got:\n%s", Total(quotas), diff)
 			}
 		})
 	}
@@ -144,14 +144,14 @@ func TestThereAreSlotsForAllSharesAndReserves(t *testing.T) {
 func TestReleasedSlotsWakeAndAreFreeAgain(t *testing.T) {
 	t.Parallel()
 	w := occupied([]int{2}, perKind{1, 0, 1, 0})
-	w.release(1, 1, domain.WorkLate, false)
-	w.release(1, 1, domain.WorkDue, false)
+	w.Release(1, 1, domain.WorkLate, false)
+	w.Release(1, 1, domain.WorkDue, false)
 	select {
-	case <-w.released:
+	case <-w.Released:
 	default:
 		t.Error("nobody is told")
 	}
-	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 2}}, w.quotas(domain.WorkDue, BatchSize, nil)); diff != "" {
+	if diff := cmp.Diff([]Quota{{Queue: 1, Slots: 2}}, w.Quotas(domain.WorkDue, BatchSize, nil)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -164,7 +164,7 @@ func TestALentSlotIsFreeUntilItsRequestEnds(t *testing.T) {
 		t.Errorf("room for %d of 4 that were lent", n)
 	}
 	for i := range 7 {
-		w.release(1, 1, domain.WorkOrdered, i < 4)
+		w.Release(1, 1, domain.WorkOrdered, i < 4)
 	}
 	if q := w.queues[0]; q.inFlight != (perKind{}) || q.lent != 0 {
 		t.Errorf("%+v", q)

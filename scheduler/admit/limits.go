@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 import (
 	"maps"
@@ -35,12 +35,12 @@ func (l TenantLimits) kept() time.Duration {
 	return max(100*time.Millisecond, time.Duration((1-burst)*float64(time.Second)))
 }
 
-// limits is this replica's share of the limits of tenants. The replica never starts more than its share, draws more
+// Limits is this replica's share of the limits of tenants. The replica never starts more than its share, draws more
 // when it needs more, and returns what it does not need: see allowance.go.
 //
 // A tenant that has more due than may start is held back: claims leave it out until some of it may start.
-type limits struct {
-	slots *workerSlots
+type Limits struct {
+	slots *Slots
 
 	mu      sync.Mutex
 	tenants map[int32]*limited
@@ -67,12 +67,12 @@ type limited struct {
 	drawAt time.Time              // a draw before this time is of no use
 }
 
-func newLimits(slots *workerSlots) *limits {
-	return &limits{slots: slots, tenants: map[int32]*limited{}}
+func newLimits(slots *Slots) *Limits {
+	return &Limits{slots: slots, tenants: map[int32]*limited{}}
 }
 
-// set adopts the current limits. Tenants that are not named have none any more.
-func (l *limits) set(now []TenantLimits) {
+// Set adopts the current limits. Tenants that are not named have none any more.
+func (l *Limits) Set(now []TenantLimits) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	named := make(map[int32]bool, len(now))
@@ -99,8 +99,8 @@ func (l *limits) set(now []TenantLimits) {
 	}
 }
 
-// forget gives up all slots: the others took this replica for lost and may have given them away.
-func (l *limits) forget() {
+// Forget gives up all slots: the others took this replica for lost and may have given them away.
+func (l *Limits) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.tenants {
@@ -109,10 +109,10 @@ func (l *limits) forget() {
 }
 
 // busy is how many runs of a tenant are in flight here, or about to be.
-func (l *limits) busy(t *limited) int { return l.slots.ofTenant(t.Tenant) + t.reserved }
+func (l *Limits) busy(t *limited) int { return l.slots.ofTenant(t.Tenant) + t.reserved }
 
 // room is how many more runs of a tenant may start.
-func (l *limits) room(t *limited) int {
+func (l *Limits) room(t *limited) int {
 	n := math.MaxInt
 	if t.Frozen {
 		return 0
@@ -141,8 +141,8 @@ func (t *limited) lapsing() bool {
 
 func (t *limited) held() bool { return t.waits != [domain.WorkKinds]bool{} }
 
-// available is room by tenant id; a tenant without limits has no bound.
-func (l *limits) available(tenant int32) int {
+// Available is room by tenant id; a tenant without limits has no bound.
+func (l *Limits) Available(tenant int32) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t := l.tenants[tenant]; t != nil {
@@ -151,9 +151,9 @@ func (l *limits) available(tenant int32) int {
 	return math.MaxInt
 }
 
-// heldBack returns the held-back tenants, sorted. A tenant that may start as much as a tick claims is not held back,
+// HeldBack returns the held-back tenants, sorted. A tenant that may start as much as a tick claims is not held back,
 // whatever it has due: it does not wait for its limits.
-func (l *limits) heldBack() (tenants []int32) {
+func (l *Limits) HeldBack() (tenants []int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, t := range l.tenants {
@@ -171,7 +171,7 @@ func (l *limits) heldBack() (tenants []int32) {
 }
 
 // holdBack records whether a tenant has due work of a kind that may not start yet. l.mu is held.
-func (l *limits) holdBack(t *limited, of domain.Work, waits bool) {
+func (l *Limits) holdBack(t *limited, of domain.Work, waits bool) {
 	if t.Concurrent == 0 && t.PerSecond == 0 && !t.Frozen {
 		return
 	}
@@ -184,9 +184,9 @@ func (l *limits) holdBack(t *limited, of domain.Work, waits bool) {
 	}
 }
 
-// freeze records that a claim found a tenant frozen. The tenant is held back until a heartbeat says that it is not
+// Freeze records that a claim found a tenant frozen. The tenant is held back until a heartbeat says that it is not
 // frozen any more.
-func (l *limits) freeze(tenant int32, of domain.Work) {
+func (l *Limits) Freeze(tenant int32, of domain.Work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.tenants[tenant]
@@ -198,9 +198,9 @@ func (l *limits) freeze(tenant int32, of domain.Work) {
 	l.holdBack(t, of, true)
 }
 
-// saw takes the tenants that were found waiting for a kind of claim. Held-back tenants that are not among them wait
+// Saw takes the tenants that were found waiting for a kind of claim. Held-back tenants that are not among them wait
 // for it no more.
-func (l *limits) saw(of domain.Work, waiting []Contender) {
+func (l *Limits) Saw(of domain.Work, waiting []Contender) {
 	listed := make(map[int32]bool, len(waiting))
 	for _, c := range waiting {
 		listed[c.Tenant] = true
@@ -217,9 +217,9 @@ func (l *limits) saw(of domain.Work, waiting []Contender) {
 	}
 }
 
-// gotAll records that a claim found less due work of a tenant than it might have started. It does not count when a
+// GotAll records that a claim found less due work of a tenant than it might have started. It does not count when a
 // claim left some work of it since: a slot that catches up makes many runs.
-func (l *limits) gotAll(tenant int32, of domain.Work, began time.Time) {
+func (l *Limits) GotAll(tenant int32, of domain.Work, began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t := l.tenants[tenant]; t != nil && !t.left.After(began) {
@@ -227,8 +227,8 @@ func (l *limits) gotAll(tenant int32, of domain.Work, began time.Time) {
 	}
 }
 
-// each calls visit with the name of each held-back tenant and the limit that it waits for.
-func (l *limits) each(visit func(name string, by Limit)) {
+// Each calls visit with the name of each held-back tenant and the limit that it waits for.
+func (l *Limits) Each(visit func(name string, by Limit)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(l.tenants)) {

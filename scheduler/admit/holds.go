@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 import (
 	"cmp"
@@ -15,28 +15,28 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// holds keeps back runs whose host cannot be reached or whose requests hang, and says which of them may be sent. The
+// Holds keeps back runs whose host cannot be reached or whose requests hang, and says which of them may be sent. The
 // runs themselves wait in the database. A replica that stops takes nothing with it except what it knew of the hosts.
-type holds struct {
-	breakers *breaker.Breakers
-	hangs    *breaker.Hangs
+type Holds struct {
+	Breakers *breaker.Breakers
+	Hangs    *breaker.Hangs
 	sizes    map[int16]int // worker slots by queue
-	changed  func()        // is called when something is newly held back, or no longer is
+	Changed  func()        // is called when something is newly held back, or no longer is
 }
 
-func newHolds(log *slog.Logger, sizes map[int16]int, changed func()) *holds {
-	return &holds{breakers: breaker.New(log), hangs: breaker.NewHangs(log), sizes: sizes, changed: changed}
+func newHolds(log *slog.Logger, sizes map[int16]int, changed func()) *Holds {
+	return &Holds{Breakers: breaker.New(log), Hangs: breaker.NewHangs(log), sizes: sizes, Changed: changed}
 }
 
-// flight is a request that holds has admitted.
-type flight struct {
+// Flight is a request that holds has admitted.
+type Flight struct {
 	permit breaker.Permit
 	hang   *breaker.Flight
 }
 
-// admit asks whether an attempt may be sent now. One that has waited for as long as it may, but not in vain, asks again
+// Admit asks whether an attempt may be sent now. One that has waited for as long as it may, but not in vain, asks again
 // as the last one.
-func (h *holds) admit(a domain.Assignment, to *url.URL, now time.Time) (f flight, wait *breaker.Wait) {
+func (h *Holds) Admit(a domain.Assignment, to *url.URL, now time.Time) (f Flight, wait *breaker.Wait) {
 	turn := breaker.Fresh
 	if a.Held != nil && a.Held.Fetched {
 		turn = breaker.Waited
@@ -51,9 +51,9 @@ func (h *holds) admit(a domain.Assignment, to *url.URL, now time.Time) (f flight
 }
 
 // ask asks for one turn.
-func (h *holds) ask(
+func (h *Holds) ask(
 	a domain.Assignment, to *url.URL, turn breaker.Turn, now time.Time,
-) (f flight, wait *breaker.Wait) {
+) (f Flight, wait *breaker.Wait) {
 	place := placeOf(a.Job.Tenant, to)
 	byHand := turn
 	if a.Trigger == domain.TriggerManual {
@@ -63,11 +63,11 @@ func (h *holds) ask(
 	if a.Job.Retry.MaxAttempts == 1 {
 		reach = breaker.Always // with a single attempt there is no backoff in which it could wait
 	}
-	if f.permit, wait = h.breakers.Admit(place.Key, reach, now); wait != nil {
+	if f.permit, wait = h.Breakers.Admit(place.Key, reach, now); wait != nil {
 		return f, wait
 	}
 	queue := a.Lane / 4
-	f.hang, wait = h.hangs.Admit(breaker.Request{
+	f.hang, wait = h.Hangs.Admit(breaker.Request{
 		Queue: queue, Slots: h.sizes[queue], Work: int(workOf(a)),
 		To: place, Turn: byHand, At: now,
 	})
@@ -77,19 +77,19 @@ func (h *holds) ask(
 	return f, wait
 }
 
-// done reports how the request ended. lent is true when its worker slot was lent to others meanwhile.
-func (h *holds) done(f flight, r wire.Result) (lent bool) {
+// Done reports how the request ended. lent is true when its worker slot was lent to others meanwhile.
+func (h *Holds) Done(f Flight, r wire.Result) (lent bool) {
 	opened := f.permit.Done(hostAnswer(r), r.Error)
-	lent, hang := h.hangs.End(f.hang, r.Status != 0, r.Reason == wire.ReasonTimeout && r.Sent)
+	lent, hang := h.Hangs.End(f.hang, r.Status != 0, r.Reason == wire.ReasonTimeout && r.Sent)
 	if opened || hang {
-		h.changed()
+		h.Changed()
 	}
 	return lent
 }
 
-// holdBack decides what becomes of a run that must not be sent now: it waits. If it has waited for as long as it may,
+// HoldBack decides what becomes of a run that must not be sent now: it waits. If it has waited for as long as it may,
 // and in vain, it is dead. If not in vain, a probe is under way, or the host recovers, and it waits for that.
-func holdBack(o *domain.Outcome, wait *breaker.Wait, now time.Time) {
+func HoldBack(o *domain.Outcome, wait *breaker.Wait, now time.Time) {
 	held, over := heldBy(o.Assignment, wait, now), false
 	o.FinishedAt = now
 	if !now.Before(held.Until) {
@@ -140,8 +140,8 @@ func patience(a domain.Assignment, wait *breaker.Wait) time.Duration {
 	return d
 }
 
-// any reports whether the next answer may let more waiting runs go.
-func (h *holds) any() bool { return h.breakers.Recovering() || h.hangs.Any() }
+// Any reports whether the next answer may let more waiting runs go.
+func (h *Holds) Any() bool { return h.Breakers.Recovering() || h.Hangs.Any() }
 
 // placeOf names the place that a URL leads to. Spellings that mean the same to every server are one place.
 func placeOf(tenant int32, u *url.URL) breaker.Place {
@@ -198,20 +198,20 @@ type HoldOrder struct {
 	Reset      bool // somebody asked for a reset; otherwise another replica has reached the host
 }
 
-// states returns what this replica holds back, for the database.
-func (h *holds) states() []HoldState { return append(h.breakers.All(), h.hangs.All()...) }
+// States returns what this replica holds back, for the database.
+func (h *Holds) States() []HoldState { return append(h.Breakers.All(), h.Hangs.All()...) }
 
-// obey carries out the orders that the database returned.
-func (h *holds) obey(orders []HoldOrder) {
+// Obey carries out the orders that the database returned.
+func (h *Holds) Obey(orders []HoldOrder) {
 	for _, o := range orders {
 		key := breaker.Key{Tenant: o.Tenant, Host: o.Host}
 		switch {
 		case o.Reset && o.Hanging:
-			h.hangs.Reset(breaker.Place{Key: key, Path: o.Path})
+			h.Hangs.Reset(breaker.Place{Key: key, Path: o.Path})
 		case o.Reset:
-			h.breakers.Reset(key)
+			h.Breakers.Reset(key)
 		default:
-			h.breakers.Probe(key)
+			h.Breakers.Probe(key)
 		}
 	}
 }

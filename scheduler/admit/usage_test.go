@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package scheduler
+package admit
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 
 // Grant is what one claim may start of tenants with limits; nil where no tenant has any. Not for concurrent use.
 type Grant struct {
-	limits  *limits
+	limits  *Limits
 	work    domain.Work
 	tenants map[int32]*granted
 }
@@ -21,8 +21,8 @@ type granted struct {
 	since      time.Time
 }
 
-// grant returns what a claim of a kind of work may start.
-func (l *limits) grant(of domain.Work) *Grant {
+// Grant returns what a claim of a kind of work may start.
+func (l *Limits) Grant(of domain.Work) *Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.tenants) == 0 {
@@ -36,7 +36,7 @@ func (g *Grant) Room(tenant int32) int {
 	if g == nil {
 		return math.MaxInt
 	}
-	return g.limits.available(tenant)
+	return g.limits.Available(tenant)
 }
 
 // Take takes n starts of a tenant, or none. Runs left because of that stay due, and their tenant is held back.
@@ -84,8 +84,8 @@ func (g *Grant) Reset() {
 	clear(g.tenants)
 }
 
-// end ends a grant. By now its dispatched runs occupy worker slots, and the others never will.
-func (g *Grant) end(dispatched []domain.Assignment) {
+// End ends a grant. By now its dispatched runs occupy worker slots, and the others never will.
+func (g *Grant) End(dispatched []domain.Assignment) {
 	if g == nil {
 		return
 	}
@@ -112,7 +112,7 @@ func (g *Grant) end(dispatched []domain.Assignment) {
 }
 
 // sentNothing returns the start of a run for which nothing was sent. dispatched is when the run was dispatched.
-func (l *limits) sentNothing(tenant int32, dispatched time.Time) {
+func (l *Limits) sentNothing(tenant int32, dispatched time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t := l.tenants[tenant]; t != nil {
