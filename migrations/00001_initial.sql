@@ -21,6 +21,7 @@ CREATE TABLE punctual.deployment (
     timeline           text NOT NULL DEFAULT '',
     tidied_at          timestamptz NOT NULL DEFAULT '-infinity',
     overlaps_sought_at timestamptz NOT NULL DEFAULT '-infinity',
+    watchdog_called_at timestamptz NOT NULL DEFAULT '-infinity',
     back_at            timestamptz NOT NULL DEFAULT '-infinity',
     secrets_changed    bigint NOT NULL DEFAULT 0,
     database_name      text NOT NULL DEFAULT '',
@@ -51,6 +52,7 @@ COMMENT ON COLUMN punctual.deployment.tidied_at IS
     'of them.';
 COMMENT ON COLUMN punctual.deployment.overlaps_sought_at IS
     'When a replica last looked for jobs most of whose slots are skipped. Every five minutes one replica does so.';
+COMMENT ON COLUMN punctual.deployment.watchdog_called_at IS 'When a replica last reached the watchdog, if there is one.';
 COMMENT ON COLUMN punctual.deployment.back_at IS
     'When a replica last found that no replica had renewed its heartbeat for a while, because the replicas or the '
     'database were down. Until then, no replica could receive a target''s report.';

@@ -20,6 +20,15 @@ func (c *dbClock) set(database time.Time) {
 	c.last.Store(&reading{database: database, here: time.Now()})
 }
 
+// offset is how far the database's clock was ahead of the date on this machine when it was last read; 0 before that.
+func (c *dbClock) offset() time.Duration {
+	r := c.last.Load()
+	if r == nil {
+		return 0
+	}
+	return r.database.Sub(r.here.Round(0)) // without the monotonic reading
+}
+
 // now returns the estimate; the zero time before the first set.
 func (c *dbClock) now() time.Time {
 	r := c.last.Load()

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"sync/atomic"
 	"time"
 
 	"punctual/scheduler/admit"
@@ -16,6 +17,8 @@ type Metrics struct {
 	lateness   prometheus.Histogram
 	runs       *prometheus.CounterVec
 	attempts   *prometheus.CounterVec
+	retries    prometheus.Counter
+	duration   prometheus.Histogram
 	superseded prometheus.Counter
 	deferred   prometheus.Counter
 	short      *prometheus.CounterVec
@@ -23,6 +26,7 @@ type Metrics struct {
 	chores     prometheus.Counter
 	notices    *prometheus.CounterVec
 	tick       prometheus.Histogram
+	looked     atomic.Int64 // when the tick loop last looked for due work, in Unix nanoseconds; 0: never
 	finish     prometheus.Histogram
 	registry   prometheus.Registerer
 }
@@ -41,6 +45,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "punctual_attempts_total", Help: "Attempts that ended on this replica.",
 		}, []string{"outcome"}),
+		retries: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "punctual_retries_total", Help: "Attempts that failed and are made again.",
+		}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "punctual_attempt_duration_seconds",
+			Help:    "From when a request was sent to its answer. Of a target that answered 202, not how long it worked.",
+			Buckets: []float64{.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600},
+		}),
 		superseded: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "punctual_superseded_attempts_total",
 			Help: "Attempts whose outcome changed nothing because a later attempt holds the run.",
@@ -74,12 +86,29 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 	}
 	registry.MustRegister(
-		m.lateness, m.runs, m.attempts, m.superseded, m.deferred, m.short, m.recovered, m.chores, m.notices, m.tick, m.finish)
+		m.lateness, m.runs, m.attempts, m.retries, m.duration, m.superseded, m.deferred, m.short, m.recovered, m.chores,
+		m.notices, m.tick, m.finish)
 	return m
 }
 
-// watch exports the occupied worker slots, the held-back tenants and the state of the circuit breakers.
-func (m *Metrics) watch(a *admit.Admission) {
+// LookedAt returns when this replica last looked for due work; the zero time: not yet.
+func (m *Metrics) LookedAt() time.Time {
+	if at := m.looked.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
+
+// watch exports the occupied worker slots, the held-back tenants, the state of the circuit breakers, when the replica
+// last looked for due work and how its clock differs from the database's.
+func (m *Metrics) watch(a *admit.Admission, clock *dbClock) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "punctual_last_look_timestamp_seconds",
+		Help: "When this replica last asked the database for due work, in seconds since 1970; 0: not yet.",
+	}, func() float64 { return float64(m.looked.Load()) / 1e9 }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "punctual_clock_offset_seconds",
+		Help: "How far the database's clock is ahead of this replica's. Only the database's decides.",
+	}, func() float64 { return clock.offset().Seconds() }))
 	m.registry.MustRegister(collector{a.Slots, a.Limits}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "punctual_breakers_open",
 		Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
@@ -110,15 +139,22 @@ func (m *Metrics) Ended(outcomes []domain.Outcome) {
 		status domain.Status
 		reason domain.Reason
 	}
-	runs, attempts := map[ending]int{}, map[domain.AttemptOutcome]int{}
+	runs, attempts, retries := map[ending]int{}, map[domain.AttemptOutcome]int{}, 0
 	for i := range outcomes {
 		o := &outcomes[i]
 		end := o.End()
 		attempts[end.Attempt]++
+		if end.Status == domain.StatusRetrying {
+			retries++
+		}
+		if !o.StartedAt.IsZero() {
+			m.duration.Observe(o.FinishedAt.Sub(o.StartedAt).Seconds())
+		}
 		if end.Status.Final() {
 			runs[ending{end.Status, o.Reason}]++
 		}
 	}
+	m.retries.Add(float64(retries))
 	for outcome, n := range attempts {
 		if outcome != "" { // nothing was sent
 			m.attempts.WithLabelValues(string(outcome)).Add(float64(n))

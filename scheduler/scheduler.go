@@ -122,7 +122,7 @@ func Run(ctx context.Context, store Store, config Config) error {
 	s.admission = admit.New(slots, log, func() { s.chores.ask(ChoreHolds) })
 	s.heart = newHeartbeat(s)
 	s.finisher = newFinisher(s)
-	s.metrics.watch(&s.admission)
+	s.metrics.watch(&s.admission, &s.clock)
 	if len(config.Queues) > 0 {
 		log.Info("scheduler started", "queues", config.Queues)
 	} else {

@@ -151,6 +151,26 @@ func (s *Store) findOverlapping(ctx context.Context) (left bool, err error) {
 	return false, s.Notices.FindOverlapping(ctx)
 }
 
+// watchdogEvery is the least time between two calls of the watchdog.
+const watchdogEvery = 45 * time.Second
+
+// CallWatchdog calls the watchdog, unless a replica has just reached it. Two replicas that find so together both call,
+// which harms no watchdog.
+func (s *Store) CallWatchdog(ctx context.Context, call func(context.Context) error) error {
+	conns := s.db.Conns(pg.Chores.In(ctx))
+	var due bool
+	err := conns.QueryRow(ctx, `SELECT watchdog_called_at <= now() - $1::interval FROM punctual.deployment`,
+		watchdogEvery).Scan(&due)
+	if err != nil || !due {
+		return pg.Wrap("looking when the watchdog was called", err)
+	}
+	if err := call(ctx); err != nil {
+		return fmt.Errorf("the watchdog: %w", err)
+	}
+	return pg.Wrap("noting that the watchdog was called",
+		pg.Exec(ctx, conns, `UPDATE punctual.deployment SET watchdog_called_at = now()`))
+}
+
 // ForgetIdempotencyKeys deletes keys older than 24 hours.
 func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (forgotten int, left bool, err error) {
 	return pg.ForgetOld(ctx, s.db, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)

@@ -56,6 +56,9 @@ var (
 		"Jobs most of whose slots are skipped, because the run before has not ended; only jobs with recipients for that. "+
 			"Counted up to 10,000; the hundred tenants with the most.",
 		[]string{"tenant"}, nil)
+	openLettersDesc = prometheus.NewDesc("punctual_open_dead_letters",
+		"Dead letters that are open, counted up to 10,000 over all tenants; the hundred tenants with the most.",
+		[]string{"tenant"}, nil)
 	takenBackDesc = prometheus.NewDesc("punctual_lost_outcomes_total",
 		"Runs that had not ended and that no replica had, because the database had lost what it had acknowledged. "+
 			"This replica took them back.",
@@ -76,6 +79,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- frozenDesc
 	ch <- keyExpiryDesc
 	ch <- overlapDesc
+	ch <- openLettersDesc
 	ch <- takenBackDesc
 }
 
@@ -115,6 +119,13 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	} else {
 		for _, n := range counts {
 			gauge(ch, overlapDesc, float64(n.Jobs), n.Tenant)
+		}
+	}
+	if open, err := c.Store.Letters.CountOpen(ctx); err != nil {
+		c.Store.options.Log.Warn("the open dead letters cannot be counted", "error", err)
+	} else {
+		for _, n := range open {
+			gauge(ch, openLettersDesc, float64(n.Open), n.Tenant)
 		}
 	}
 	if err := c.collectQueues(ctx, ch); err != nil {

@@ -41,6 +41,7 @@ type replica struct {
 	MaxKeyAge        time.Duration  `placeholder:"2160h" help:"How long a new API key may work, at least 1h. A tenant may have a lower limit. Earlier keys stay as they are. Default: no limit. The same on every replica."`
 	NoDashboard      bool           `help:"Serve the API only, without the pages for people at /."`
 	TraceRatio       float64        `default:"1" placeholder:"RATIO" help:"Share of runs, from 0 to 1, whose requests carry a traceparent flagged as sampled. The others are flagged as not sampled. The same on every replica."`
+	WatchdogURL      string         `placeholder:"URL" help:"URL that one of the replicas calls by GET each minute while they claim due work, such as a check of Healthchecks or a heartbeat of Cronitor. That service tells you when the calls stop. Default: none. The same on every replica."`
 	NoticeLabels     []string       `placeholder:"NAME,…" help:"Labels of jobs that notices carry, such as team,service. In Alertmanager they are labels of the alert: name labels that seldom change, as an alert that fires is only resolved with the labels that it had. Default: none. The same on every replica."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
 	MaxConns         int32          `default:"16" help:"Most connections to the database, at least 10. Two serve heartbeats. Half of the others (4 to 8) serve claims and outcomes. A quarter of the rest serves chores. The API gets what is left."`
@@ -153,7 +154,8 @@ func (r replica) config(log *slog.Logger, version Version) server.Config {
 			Retention: r.Retention, FailureRetention: r.FailureRetention, AuditRetention: r.AuditRetention,
 			NoticeLabels: r.NoticeLabels, MaxKeyAge: r.MaxKeyAge,
 		},
-		Listen: r.Listen, PublicURL: r.PublicURL, TraceRatio: r.TraceRatio, NoDashboard: r.NoDashboard, Queues: r.Queues,
+		Listen: r.Listen, PublicURL: r.PublicURL, TraceRatio: r.TraceRatio, NoDashboard: r.NoDashboard,
+		Queues: r.Queues, WatchdogURL: r.WatchdogURL,
 		DrainTimeout: r.DrainTimeout, Version: string(version), Log: log,
 		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
 		MetricsListen: r.MetricsListen, JobMetrics: store.JobMetricsConfig{Selectors: selectors, Max: r.JobMetricsMax},
@@ -183,6 +185,11 @@ func (r replica) Validate() error {
 		}
 		if err != nil {
 			return fmt.Errorf("--public-url: %w", err)
+		}
+	}
+	if r.WatchdogURL != "" {
+		if _, err := wire.CheckURL(r.WatchdogURL); err != nil {
+			return fmt.Errorf("--watchdog-url: %w", err)
 		}
 	}
 	if r.EgressProxy != "" {

@@ -43,6 +43,7 @@ type Config struct {
 	JobMetrics    store.JobMetricsConfig
 	PublicURL     string         // the address at which targets reach the API; empty: where it listens
 	TraceRatio    float64        // see domain.Origin
+	WatchdogURL   string         // is called each minute while due work is claimed; empty: none
 	NoAuth        bool           // callers of the API need not authenticate
 	NoDashboard   bool           // serve the API only, without the pages for people
 	OIDC          auth.OIDC      // the issuer whose tokens are accepted beside keys
@@ -143,7 +144,8 @@ func Run(ctx context.Context, c Config) error {
 		Queues: c.Queues, MostRequests: most, DrainTimeout: c.DrainTimeout, Hurry: c.Hurry, Client: client,
 		Again:  c.patience(),
 		Mailer: mailer, Host: host, Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
-		Credentials: db.Secrets, Chores: db.Chores(), Notices: db.Notices, Shortages: shortages,
+		Credentials: db.Secrets, Chores: append(db.Chores(), watchdog(c, db, metrics.LookedAt)...),
+		Notices: db.Notices, Shortages: shortages,
 	})
 	api.stop()
 	drained()

@@ -310,3 +310,21 @@ func writeReplays(
 	tx.Wake()
 	return pg.Wrap("writing replays", tx.SendBatch(ctx, &b).Close())
 }
+
+// Open is how many dead letters of a tenant are open.
+type Open struct {
+	Tenant string
+	Open   int
+}
+
+// CountOpen counts the open dead letters, up to 10,000 over all tenants, of the hundred tenants with the most.
+func (l *Letters) CountOpen(ctx context.Context) ([]Open, error) {
+	open, err := pg.All(ctx, l.db.Conns(ctx), pgx.RowToStructByPos[Open], `
+		SELECT t.name, count(*)
+		FROM (SELECT tenant FROM punctual.dead_letters WHERE resolved_at IS NULL LIMIT 10000) d
+		JOIN punctual.tenants t ON t.id = d.tenant
+		GROUP BY t.name
+		ORDER BY count(*) DESC, t.name
+		LIMIT 100`)
+	return open, pg.Wrap("counting open dead letters", err)
+}
