@@ -167,6 +167,113 @@ func TestEachAlarmHasItsRunbook(t *testing.T) {
 	}
 }
 
+// firing has for each alarm what it fires by: series of three hours, a value each minute.
+var firing = map[string][]string{
+	"PunctualReplicaDown": {`up{job="punctual",instance="a"} 0x180`},
+	"PunctualQueueWithoutReplica": {
+		`punctual_queue_served{queue="q"} 0x180`, `punctual_queue_depth{queue="q"} 1x180`,
+	},
+	"PunctualWorkWaits":    {`punctual_oldest_due_seconds{queue="q",waiting_for="nothing"} 31x180`},
+	"PunctualReplicaIdles": {`punctual_last_look_timestamp_seconds{instance="a"} 0x180`},
+	"PunctualConcurrencyUsedUp": {
+		`punctual_in_flight{queue="q",instance="a"} 10x180`, `punctual_worker_slots{queue="q",instance="a"} 10x180`,
+		`punctual_queue_depth{queue="q"} 1x180`,
+	},
+	"PunctualLate": {
+		`punctual_lateness_seconds_bucket{le="1"} 0+1x180`, `punctual_lateness_seconds_bucket{le="2.5"} 0+2x180`,
+		`punctual_lateness_seconds_bucket{le="+Inf"} 0+2x180`,
+	},
+	"PunctualObjectiveBurnsFast": {
+		`punctual_on_time_total{tenant="a",ok="true"} 0+1000x180`,
+		`punctual_on_time_total{tenant="a",ok="false"} 0x130 0+20x50`, // an hour is too short for the rule of six
+	},
+	"PunctualObjectiveBurnsSlowly": {
+		`punctual_on_time_total{tenant="a",ok="true"} 0+1000x180`, `punctual_on_time_total{tenant="a",ok="false"} 0+7x180`,
+	},
+	"PunctualHostHeldBack":       {`punctual_held_by{tenant="a",held_by="breaker b:80",state="open"} 1x180`},
+	"PunctualRunsDead":           {`punctual_runs_total{status="dead",reason="http_5xx"} 0x175 1x5`},
+	"PunctualDeadLettersGrow":    {`punctual_open_dead_letters{tenant="a"} 0+1x180`},
+	"PunctualJobsOverlapping":    {`punctual_overlapping_jobs{tenant="a"} 1x180`},
+	"PunctualReplicaLost":        {`punctual_recovered_runs_total 0x175 1x5`},
+	"PunctualReplicaLacks":       {`punctual_replica_shortages_total{instance="a",lacks="ports"} 0x175 1x5`},
+	"PunctualClockDiffers":       {`punctual_clock_offset_seconds{instance="a"} -1x180`},
+	"PunctualOutcomeLost":        {`punctual_lost_outcomes_total 0x175 1x5`},
+	"PunctualPartitionsMissing":  {`punctual_partition_days_ahead 4x180`},
+	"PunctualMaintenanceFails":   {`punctual_maintenance_failures_total 0+1x180`},
+	"PunctualNoticesUndelivered": {`punctual_notices_total{result="refused"} 0x175 1x5`},
+	"PunctualStillFrozen":        {`punctual_frozen{tenant=""} 1x180`, `punctual_last_look_timestamp_seconds 0x180`},
+	"PunctualKeyExpires":         {`punctual_next_key_expiry_timestamp_seconds{tenant="a"} 86400x180`},
+	"PunctualZoneDataOld":        {`punctual_zone_data_published_timestamp_seconds -16000000x180`},
+}
+
+// quiet are series by which no alarm fires.
+var quiet = []string{
+	`up{job="punctual",instance="a"} 1x180`, `punctual_queue_served{queue="q"} 1x180`,
+	`punctual_queue_depth{queue="q"} 5x180`, `punctual_oldest_due_seconds{queue="q",waiting_for="host"} 900x180`,
+	`punctual_last_look_timestamp_seconds{instance="a"} 0+60x180`, `punctual_worker_slots{queue="q",instance="a"} 10x180`,
+	`punctual_in_flight{queue="q",instance="a"} 9x180`, `punctual_open_dead_letters{tenant="a"} 900x180`,
+	`punctual_clock_offset_seconds{instance="a"} 0.1x180`, `punctual_partition_days_ahead 7x180`,
+	`punctual_on_time_total{tenant="a",ok="true"} 0+10000x180`, `punctual_on_time_total{tenant="a",ok="false"} 0+1x180`,
+	`punctual_notices_total{result="delivered"} 0+1x180`, `punctual_frozen{tenant=""} 0x180`,
+}
+
+// Prometheus itself evaluates the rules: each alarm fires by its series, and it alone; by others none does.
+func TestEachAlarmFires(t *testing.T) {
+	t.Parallel()
+	type series struct {
+		Series, Values string
+	}
+	type sample struct {
+		Labels string
+		Value  float64
+	}
+	type query struct {
+		Expr    string
+		At      string   `yaml:"eval_time"`
+		Samples []sample `yaml:"exp_samples"`
+	}
+	type test struct {
+		Interval string
+		Name     string
+		Input    []series `yaml:"input_series"`
+		Queries  []query  `yaml:"promql_expr_test"`
+	}
+	rules, err := filepath.Abs("docs/deploy/rules.yml")
+	must(t, err)
+	file := map[string]any{"rule_files": []string{rules}, "evaluation_interval": "1m"}
+	var tests []test
+	add := func(name string, lines []string, alarms ...sample) {
+		one := test{Interval: "1m", Name: name}
+		for _, line := range lines {
+			end := strings.LastIndex(line, "}") + 1
+			if end == 0 {
+				end = strings.Index(line, " ")
+			}
+			one.Input = append(one.Input, series{line[:end], strings.TrimSpace(line[end:])})
+		}
+		one.Queries = []query{{`count by (alertname) (ALERTS{alertstate="firing"})`, "3h", alarms}}
+		tests = append(tests, one)
+	}
+	add("all is well", quiet)
+	for name, lines := range firing {
+		add(name, lines, sample{`{alertname="` + name + `"}`, 1})
+	}
+	file["tests"] = tests
+	text, err := yaml.Marshal(file)
+	must(t, err)
+	path := filepath.Join(t.TempDir(), "alarms.yml")
+	must(t, os.WriteFile(path, text, 0o600))
+	out, err := exec.CommandContext(t.Context(), "promtool", "test", "rules", path).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	for _, alarm := range regexp.MustCompile(`(?m)- alert: (\w+)`).FindAllStringSubmatch(readFile(t, "docs/deploy/rules.yml"), -1) {
+		if firing[alarm[1]] == nil {
+			t.Errorf("nothing shows that %s fires", alarm[1])
+		}
+	}
+}
+
 // subcommand returns a subcommand of the binary.
 func subcommand(t *testing.T, name string) *kong.Node {
 	t.Helper()

@@ -362,7 +362,7 @@ func (s *service) dispatch(g *guard.Guard, ended chan<- domain.Outcome) {
 	go func() {
 		done <- scheduler.Run(ctx, s.store.Claims, scheduler.Config{
 			Queues: map[string]int{"default": 20}, DrainTimeout: time.Second, Client: client,
-			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry()),
+			Log: slog.New(slog.DiscardHandler), Metrics: scheduler.NewMetrics(prometheus.NewRegistry(), time.Second),
 			Credentials: s.store.Secrets, Chores: s.store.Chores(), Notices: s.store.Notices,
 			Finished: func(outcomes []domain.Outcome) {
 				for _, o := range outcomes {

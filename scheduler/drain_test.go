@@ -254,7 +254,7 @@ func TestAReplicaThatIsStoppedWhileItStartsLeavesNothingBehind(t *testing.T) {
 		store.renew = func(context.Context) error { stop(); return nil }
 		err := Run(ctx, store, Config{
 			Queues: map[string]int{"default": 1}, Client: dials.client, Credentials: store,
-			Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+			Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry(), time.Second),
 		})
 		if err != nil || read(store, func() time.Time { return store.stoppedAt }).IsZero() {
 			t.Errorf("it ends with %v, deregistered at %s", err, store.stoppedAt)

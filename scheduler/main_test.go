@@ -194,7 +194,8 @@ func startConfig(t testing.TB, store database, config Config) *replica {
 	r := &replica{t: t, stop: stop, done: make(chan struct{}), metrics: prometheus.NewRegistry()}
 	go func() {
 		defer close(r.done)
-		config.Log, config.Metrics, config.Credentials = slog.New(slog.DiscardHandler), NewMetrics(r.metrics), store
+		config.Log, config.Credentials = slog.New(slog.DiscardHandler), store
+		config.Metrics = NewMetrics(r.metrics, time.Second)
 		if err := Run(ctx, store, config); err != nil {
 			t.Error(err)
 		}

@@ -28,12 +28,16 @@ type Metrics struct {
 	tick       prometheus.Histogram
 	looked     atomic.Int64 // when the tick loop last looked for due work, in Unix nanoseconds; 0: never
 	finish     prometheus.Histogram
+	punctual   punctuality
+	onTime     time.Duration
 	registry   prometheus.Registerer
 }
 
-// NewMetrics creates and registers the metrics of a replica.
-func NewMetrics(registry prometheus.Registerer) *Metrics {
+// NewMetrics creates and registers the metrics of a replica. OnTime is how long after it was due a run's first request
+// may be sent to be on time.
+func NewMetrics(registry prometheus.Registerer, onTime time.Duration) *Metrics {
 	m := &Metrics{
+		onTime: onTime, punctual: punctuality{tenants: map[int32]Punctual{}},
 		registry: registry,
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "punctual_lateness_seconds", Help: "From when a slot was due to when its first request was sent.",
@@ -102,13 +106,15 @@ func (m *Metrics) LookedAt() time.Time {
 // watch exports the occupied worker slots, the held-back tenants, the state of the circuit breakers, when the replica
 // last looked for due work and how its clock differs from the database's.
 func (m *Metrics) watch(a *admit.Admission, clock *dbClock) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "punctual_last_look_timestamp_seconds",
-		Help: "When this replica last asked the database for due work, in seconds since 1970; 0: not yet.",
-	}, func() float64 { return float64(m.looked.Load()) / 1e9 }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "punctual_clock_offset_seconds",
-		Help: "How far the database's clock is ahead of this replica's. Only the database's decides.",
-	}, func() float64 { return clock.offset().Seconds() }))
+	if len(a.Slots.Numbers()) > 0 { // else it never looks
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "punctual_last_look_timestamp_seconds",
+			Help: "When this replica last asked the database for due work, in seconds since 1970; 0: not yet.",
+		}, func() float64 { return float64(m.looked.Load()) / 1e9 }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "punctual_clock_offset_seconds",
+			Help: "How far the database's clock is ahead of this replica's. Only the database's decides.",
+		}, func() float64 { return clock.offset().Seconds() }))
+	}
 	m.registry.MustRegister(collector{a.Slots, a.Limits}, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "punctual_breakers_open",
 		Help: "Hosts, by tenant, whose circuit breaker is not closed on this replica.",
@@ -123,6 +129,7 @@ func (m *Metrics) watch(a *admit.Admission, clock *dbClock) {
 func (m *Metrics) late(a domain.Assignment, started time.Time) {
 	if a.Attempt == 1 && a.Trigger != domain.TriggerBackfill {
 		m.lateness.Observe(started.Sub(a.DueAt).Seconds())
+		m.punctual.count(a.Job.Tenant, started.Sub(a.DueAt) <= m.onTime)
 	}
 }
 

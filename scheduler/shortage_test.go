@@ -66,7 +66,7 @@ func TestPortsThatLackForOneTargetHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	s := holding(newFakeStore(), occupied([]int{20}))
 	s.config.Shortages = new(Shortages)
-	s.metrics, s.log = NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
+	s.metrics, s.log = NewMetrics(prometheus.NewRegistry(), time.Second), slog.New(slog.DiscardHandler)
 	var o domain.Outcome
 	s.fellShort(&o, wire.Result{Lacks: delivery.Ports})
 	if n := s.admission.Slots.Spare(); n < 20 {

@@ -2,12 +2,14 @@ package store
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/scheduler"
 	"punctual/store/fleet"
 	"punctual/store/pg"
 )
@@ -15,7 +17,10 @@ import (
 // Collector exports the connection pools, the depths of the queues, the freezes, the next expiries of keys, the jobs
 // whose slots are skipped and the partitions ahead to Prometheus.
 // All but the pools are read from the database at each scrape, within a second, and are absent when that fails.
-type Collector struct{ Store *Store }
+type Collector struct {
+	Store       *Store
+	Punctuality func() map[int32]scheduler.Punctual // of this replica
+}
 
 var (
 	poolDesc = prometheus.NewDesc("punctual_database_connections",
@@ -59,6 +64,10 @@ var (
 	openLettersDesc = prometheus.NewDesc("punctual_open_dead_letters",
 		"Dead letters that are open, counted up to 10,000 over all tenants; the hundred tenants with the most.",
 		[]string{"tenant"}, nil)
+	onTimeDesc = prometheus.NewDesc("punctual_on_time_total",
+		"Runs whose first request was sent on time here, and those whose was not, by tenant: of the first hundred that had "+
+			"one. The runs of all others are in the series with an empty tenant.",
+		[]string{"tenant", "ok"}, nil)
 	takenBackDesc = prometheus.NewDesc("punctual_lost_outcomes_total",
 		"Runs that had not ended and that no replica had, because the database had lost what it had acknowledged. "+
 			"This replica took them back.",
@@ -80,6 +89,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- keyExpiryDesc
 	ch <- overlapDesc
 	ch <- openLettersDesc
+	ch <- onTimeDesc
 	ch <- takenBackDesc
 }
 
@@ -121,6 +131,9 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(ch, overlapDesc, float64(n.Jobs), n.Tenant)
 		}
 	}
+	if err := c.collectPunctuality(ctx, ch); err != nil {
+		c.Store.options.Log.Warn("the tenants' names cannot be read", "error", err)
+	}
 	if open, err := c.Store.Letters.CountOpen(ctx); err != nil {
 		c.Store.options.Log.Warn("the open dead letters cannot be counted", "error", err)
 	} else {
@@ -131,6 +144,24 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	if err := c.collectQueues(ctx, ch); err != nil {
 		c.Store.options.Log.Warn("the queues' depths cannot be read", "error", err)
 	}
+}
+
+func (c Collector) collectPunctuality(ctx context.Context, ch chan<- prometheus.Metric) error {
+	counts := c.Punctuality()
+	names, err := c.Store.Tenants.Names(ctx, slices.Collect(maps.Keys(counts)))
+	if err != nil {
+		return err
+	}
+	named := map[string]scheduler.Punctual{}
+	for id, n := range counts {
+		sum := named[names[id]] // empty: it is none of those that are counted by themselves
+		named[names[id]] = scheduler.Punctual{OnTime: sum.OnTime + n.OnTime, Late: sum.Late + n.Late}
+	}
+	for name, n := range named {
+		ch <- prometheus.MustNewConstMetric(onTimeDesc, prometheus.CounterValue, float64(n.OnTime), name, "true")
+		ch <- prometheus.MustNewConstMetric(onTimeDesc, prometheus.CounterValue, float64(n.Late), name, "false")
+	}
+	return nil
 }
 
 // mostHoldsShown bounds the series of punctual_held_by.

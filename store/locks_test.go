@@ -155,7 +155,10 @@ func (b busy) read() {
 		_, err := b.Jobs.Forecast(ctx, 1, forecast.Window{From: now, To: now.Add(time.Hour), Step: time.Minute})
 		return err
 	})
-	b.counts("metrics", func() error { collect(Collector{b.Store}); return nil })
+	b.counts("metrics", func() error {
+		collect(Collector{b.Store, func() map[int32]scheduler.Punctual { return nil }})
+		return nil
+	})
 }
 
 // collect collects metrics.

@@ -27,7 +27,7 @@ func (c crud) replicateOn(store scheduler.Store, queue string, slots int) {
 	go func() {
 		done <- scheduler.Run(ctx, store, scheduler.Config{
 			Queues: map[string]int{queue: slots}, Client: client, Log: slog.New(slog.DiscardHandler),
-			Metrics: scheduler.NewMetrics(prometheus.NewRegistry()), Credentials: c.Secrets, Chores: c.Chores(),
+			Metrics: scheduler.NewMetrics(prometheus.NewRegistry(), time.Second), Credentials: c.Secrets, Chores: c.Chores(),
 			Notices: c.Notices,
 		})
 	}()

@@ -41,6 +41,7 @@ type replica struct {
 	MaxKeyAge        time.Duration  `placeholder:"2160h" help:"How long a new API key may work, at least 1h. A tenant may have a lower limit. Earlier keys stay as they are. Default: no limit. The same on every replica."`
 	NoDashboard      bool           `help:"Serve the API only, without the pages for people at /."`
 	TraceRatio       float64        `default:"1" placeholder:"RATIO" help:"Share of runs, from 0 to 1, whose requests carry a traceparent flagged as sampled. The others are flagged as not sampled. The same on every replica."`
+	OnTime           time.Duration  `default:"1s" help:"How long after it was due a run's first request may be sent to count as on time in punctual_on_time_total."`
 	WatchdogURL      string         `placeholder:"URL" help:"URL that one of the replicas calls by GET each minute while they claim due work, such as a check of Healthchecks or a heartbeat of Cronitor. That service tells you when the calls stop. Default: none. The same on every replica."`
 	NoticeLabels     []string       `placeholder:"NAME,…" help:"Labels of jobs that notices carry, such as team,service. In Alertmanager they are labels of the alert: name labels that seldom change, as an alert that fires is only resolved with the labels that it had. Default: none. The same on every replica."`
 	DrainTimeout     time.Duration  `default:"25s" help:"How long a stop waits for requests in flight before it interrupts them."`
@@ -155,7 +156,7 @@ func (r replica) config(log *slog.Logger, version Version) server.Config {
 			NoticeLabels: r.NoticeLabels, MaxKeyAge: r.MaxKeyAge,
 		},
 		Listen: r.Listen, PublicURL: r.PublicURL, TraceRatio: r.TraceRatio, NoDashboard: r.NoDashboard,
-		Queues: r.Queues, WatchdogURL: r.WatchdogURL,
+		Queues: r.Queues, WatchdogURL: r.WatchdogURL, OnTime: r.OnTime,
 		DrainTimeout: r.DrainTimeout, Version: string(version), Log: log,
 		AllowTargets: allowed, EgressProxy: proxy, TargetCAFile: r.TargetCAFile,
 		MetricsListen: r.MetricsListen, JobMetrics: store.JobMetricsConfig{Selectors: selectors, Max: r.JobMetricsMax},
@@ -209,6 +210,8 @@ func (r replica) Validate() error {
 		return errors.New("--queues: name at least one queue, such as default=500")
 	case !(r.TraceRatio >= 0 && r.TraceRatio <= 1): // so that NaN is refused
 		return fmt.Errorf("--trace-ratio: %g is outside 0 to 1", r.TraceRatio)
+	case r.OnTime < time.Millisecond || r.OnTime > time.Hour:
+		return fmt.Errorf("--on-time: %s is outside 1ms to 1h", r.OnTime)
 	case r.DefaultJitter < 0 || r.DefaultJitter > time.Hour:
 		return fmt.Errorf("--default-jitter: %s is outside 0s to 1h", r.DefaultJitter)
 	case r.Retention < 24*time.Hour || r.Retention > maxRetention:

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ type Config struct {
 	JobMetrics    store.JobMetricsConfig
 	PublicURL     string         // the address at which targets reach the API; empty: where it listens
 	TraceRatio    float64        // see domain.Origin
+	OnTime        time.Duration  // a first request is on time until then; 0: a second
 	WatchdogURL   string         // is called each minute while due work is claimed; empty: none
 	NoAuth        bool           // callers of the API need not authenticate
 	NoDashboard   bool           // serve the API only, without the pages for people
@@ -103,7 +105,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer paceCollections()()
 	registry := prometheus.NewRegistry()
-	metrics := scheduler.NewMetrics(registry)
+	metrics := scheduler.NewMetrics(registry, cmp.Or(c.OnTime, time.Second))
 	public, reachable := publicURL(c, listener.Addr())
 	if reachable {
 		c.Store.PublicURL = public
@@ -113,7 +115,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer db.Close()
-	register(registry, c, db)
+	register(registry, c, db, metrics)
 	guardian := newGuard(c, db, listener.Addr())
 	scraped.guard(guardian)
 	client := delivery.New(delivery.Config{
@@ -153,9 +155,9 @@ func Run(ctx context.Context, c Config) error {
 }
 
 // register registers what is measured of the process and of the database.
-func register(registry *prometheus.Registry, c Config, db *store.Store) {
+func register(registry *prometheus.Registry, c Config, db *store.Store, metrics *scheduler.Metrics) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		store.Collector{Store: db}, zoneDataGauge())
+		store.Collector{Store: db, Punctuality: metrics.Punctuality}, zoneDataGauge())
 	if len(c.JobMetrics.Selectors) > 0 {
 		registry.MustRegister(store.NewJobMetrics(db, c.JobMetrics))
 	}

@@ -61,7 +61,7 @@ func TestTheWatchdogIsCalledOnceWhileDueWorkIsClaimed(t *testing.T) {
 	if err := replica(); err == nil || strings.Contains(err.Error(), "4711") {
 		t.Errorf("a watchdog that cannot be reached: %v", err)
 	}
-	if watchdog(Config{}, db, scheduler.NewMetrics(prometheus.NewRegistry()).LookedAt) != nil {
+	if watchdog(Config{}, db, scheduler.NewMetrics(prometheus.NewRegistry(), time.Second).LookedAt) != nil {
 		t.Error("a chore without a watchdog")
 	}
 }

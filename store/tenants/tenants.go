@@ -316,3 +316,10 @@ func (s *Tenants) TenantID(ctx context.Context, name string) (int32, error) {
 		SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, name).Scan(&id)
 	return id, pg.Found(err, "tenant %q", name)
 }
+
+// Names returns the names of tenants by their ids.
+func (s *Tenants) Names(ctx context.Context, ids []int32) (map[int32]string, error) {
+	names, err := pg.Map[int32, string](ctx, s.db.Conns(ctx), `
+		SELECT id, name FROM punctual.tenants WHERE id = ANY($1::int[])`, ids)
+	return names, pg.Wrap("reading the names of tenants", err)
+}
