@@ -74,7 +74,7 @@ LIBRARIES := $(patsubst %,testdata/%/node_modules/.package-lock.json,standardweb
 
 .PHONY: needs
 needs:
-	@.ci/install gcc postgresql pgbouncer haproxy libfaketime nodejs npm alertmanager promtool chromium python3 psycopg openssl curl
+	@.ci/install gcc postgresql pgbouncer haproxy nodejs npm alertmanager promtool chromium python3 psycopg openssl curl
 
 .PHONY: servers
 servers: needs # that jobs call in tests of the guarantee

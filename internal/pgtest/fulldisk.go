@@ -28,19 +28,25 @@ const (
 // NewDisk compiles the library that Env preloads, with gcc or $CC, and returns a disk that has room.
 func NewDisk(t testing.TB) *Disk {
 	t.Helper()
+	library := compile(t, "fulldisk", fullDiskSource)
+	flag := filepath.Join(filepath.Dir(library), "full")
+	return &Disk{t: t, flag: flag, Env: []string{"LD_PRELOAD=" + library, "FULL_DISK=" + flag}}
+}
+
+// compile compiles a library for LD_PRELOAD, in a directory that the user of Postgres may enter.
+func compile(t testing.TB, name string, text []byte) (library string) {
+	t.Helper()
 	dir := openDir(t)
-	compiler := cmp.Or(os.Getenv("CC"), "gcc")
-	library := filepath.Join(dir, "fulldisk.so")
-	source := filepath.Join(dir, "fulldisk.c")
-	if err := os.WriteFile(source, fullDiskSource, 0o600); err != nil {
-		t.Fatalf("compile the full disk: %v", err)
+	library, source := filepath.Join(dir, name+".so"), filepath.Join(dir, name+".c")
+	if err := os.WriteFile(source, text, 0o600); err != nil {
+		t.Fatalf("compile %s: %v", name, err)
 	}
+	compiler := cmp.Or(os.Getenv("CC"), "gcc")
 	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-o", library, source,
 		"-ldl").CombinedOutput(); err != nil {
-		t.Fatalf("compile the full disk: %v; this test needs gcc: apt-get install gcc libc6-dev\n%s", err, out)
+		t.Fatalf("compile %s: %v; this test needs gcc: apt-get install gcc libc6-dev\n%s", name, err, out)
 	}
-	flag := filepath.Join(dir, "full")
-	return &Disk{t: t, flag: flag, Env: []string{"LD_PRELOAD=" + library, "FULL_DISK=" + flag}}
+	return library
 }
 
 // Fill keeps the files of a part from growing.

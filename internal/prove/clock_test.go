@@ -2,6 +2,8 @@ package prove
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -17,7 +19,9 @@ func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	t.Parallel()
 	const step = 5 * time.Minute
 	clock, w := pgtest.NewClock(t), newWitness(t)
-	dsn := pgtest.Database(t, pgtest.NewServer(t, privatepg.Config{Env: clock.Env}))
+	server := pgtest.NewServer(t, privatepg.Config{Env: clock.Env})
+	t.Cleanup(func() { neverCrashed(t, server) })
+	dsn := pgtest.Database(t, server)
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn)}
 	crons := inTurn(many(15, "cron", w.URL+"/cron", process.JobSpec{
 		"schedule": map[string]any{"cron": "* * * * * *"},
@@ -72,4 +76,13 @@ func TestStepsOfTheDatabasesClockFireNothingEarlyOrTwice(t *testing.T) {
 	}
 	stopCalm(t, 50, fleet...)
 	neverSaid(t, "replicas are lost", fleet...) // a step of the clock must not make the living look dead
+}
+
+// neverCrashed fails the test if a process of a server has crashed: what else the test found then says nothing.
+func neverCrashed(t *testing.T, server *privatepg.Server) {
+	t.Helper()
+	log, err := os.ReadFile(server.Log())
+	if crash := regexp.MustCompile(`.* was terminated by signal.*`).Find(log); err != nil || crash != nil {
+		t.Errorf("Postgres itself crashed: %s (%v)", crash, err)
+	}
 }

@@ -71,6 +71,7 @@ func TestSoakAClockThatIsSteppedBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	clock := pgtest.NewClock(t)
 	server := pgtest.NewServer(t, privatepg.Config{Env: clock.Env})
+	t.Cleanup(func() { neverCrashed(t, server) })
 	dsn := pgtest.Database(t, server)
 	bouncer := pgtest.PgBouncer(t, server, dsn, "default_pool_size = 30")
 	steps := 0
