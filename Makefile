@@ -102,7 +102,7 @@ REST = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /exhaus
 prove: servers $(GOTEST) $(LIBRARIES) $(HTMX) ## Prove the rest of the guarantee: the faults and benchmarks that `make test` leaves out
 	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m -run '^($(REST))$$' $(ARGS) \
 		./internal/prove ./internal/bench
-	$(GOTEST) -vet=off -count=1 -run '^(TestLocksDoNotGrowWithTheDaysThatAreKept|TestTheLastWordIsTheTruth|TestARunsLifeIsThatOfItsModel|TestNoMoveOfADatedRunIsLostToAClaim|TestEffectsAreTheRunsThatSucceed|TestAPendingDatedRunCostsOthersNothing|TestARunFromSQLExistsIfTheTransactionCommits)$$' $(ARGS) ./store
+	$(GOTEST) -vet=off -count=1 -run '^(TestLocksDoNotGrowWithTheDaysThatAreKept|TestTheLastWordIsTheTruth|TestARunsLifeIsThatOfItsModel|TestNoMoveOfADatedRunIsLostToAClaim|TestEffectsAreTheRunsThatSucceed|TestWhateverComesTogetherNoTwoRunsOverlap|TestWhateverHappensToJobsVerifyExplainsIt|TestAPendingDatedRunCostsOthersNothing|TestARunFromSQLExistsIfTheTransactionCommits)$$' $(ARGS) ./store
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports

@@ -26,7 +26,7 @@ func TestLocksDoNotGrowWithTheDaysThatAreKept(t *testing.T) {
 	t.Parallel()
 	days := []int{8, 98, 400}
 	if testing.Short() {
-		days = []int{20, 40}
+		days = []int{12, 24}
 	}
 	few, many := days[len(days)-2], days[len(days)-1]
 	counts := map[int]map[string]int{}

@@ -141,6 +141,10 @@ func (c crud) enter(job jobs.Record, n int) (ids []uuid.UUID) {
 // Triggers, slots, edits, cancels, claims and finishes of a few jobs go on side by side. Runs of a job that must not
 // overlap never do, every run ends, and no transaction deadlocks.
 func TestWhateverComesTogetherNoTwoRunsOverlap(t *testing.T) {
+	times := 30
+	if testing.Short() {
+		times = 10
+	}
 	for _, policy := range []domain.ConcurrencyPolicy{
 		domain.PolicyAllow, domain.PolicyForbid, domain.PolicyWait, domain.PolicyReplace,
 	} {
@@ -156,7 +160,7 @@ func TestWhateverComesTogetherNoTwoRunsOverlap(t *testing.T) {
 				r.trigger, r.trigger, r.trigger, r.enterPlain, r.edit, r.cancelOne, r.work, r.work, r.work, r.work,
 			} {
 				racers.Go(func() {
-					for n := range 30 {
+					for n := range times {
 						work(i + n)
 					}
 				})
