@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -207,7 +208,8 @@ func enum[T any](values []T) []any {
 }
 
 // sortedCodes returns the codes by status and then by name, without CodeClientCancelled, which no client ever reads.
-func sortedCodes() []problem.Code {
+// They are sorted once, as every answer of every operation asks for them.
+var sortedCodes = sync.OnceValue(func() []problem.Code {
 	var list []problem.Code
 	for code := range problem.Codes {
 		if code != problem.CodeClientCancelled {
@@ -218,7 +220,7 @@ func sortedCodes() []problem.Code {
 		return cmp.Or(problem.Codes[a].Status-problem.Codes[b].Status, cmp.Compare(a, b))
 	})
 	return list
-}
+})
 
 // operations yields all operations, by path and method.
 func operations(api *huma.OpenAPI) iter.Seq[*huma.Operation] {

@@ -3,10 +3,12 @@ package httpapi
 import (
 	"encoding/json"
 	"flag"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,10 +22,15 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/openapi.json anew")
 
+// documents serves what needs no database.
+var documents = sync.OnceValues(func() (http.Handler, error) {
+	return New(Config{Store: new(store.Store), Registerer: prometheus.NewRegistry()})
+})
+
 // static200 answers a request that needs no database.
 func static200(t *testing.T, path string) *reply {
 	t.Helper()
-	handler, err := New(Config{Store: new(store.Store), Registerer: prometheus.NewRegistry()})
+	handler, err := documents()
 	must(t, err)
 	return record(t, handler, "GET", path, "").want(200)
 }
