@@ -478,7 +478,7 @@ COMMENT ON COLUMN punctual.runs.late IS 'True: it was created after the job''s t
 COMMENT ON COLUMN punctual.runs.status IS
     'pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.runs.trigger IS
-    'What created it: schedule, catchup, manual, backfill or replay.';
+    'What created it: schedule, catchup, manual, chain, event, backfill or replay.';
 COMMENT ON COLUMN punctual.runs.reason IS
     'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
     'to be cancelled.';
@@ -2832,7 +2832,7 @@ SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.stat
        r.started_at, r.finished_at, r.next_attempt_at,
        r.started_at - r.due_at AS lateness, r.finished_at - r.started_at AS duration,
        r.job_version, r.replica, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count, r.replay_of,
-       r.job_id, r.triggered_by,
+       r.job_id, r.triggered_by, r.caused_by,
        CASE WHEN r.late OR r.reason = 'missed' THEN (
            SELECT h.detail
            FROM punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h) END AS cause
@@ -2878,6 +2878,8 @@ COMMENT ON COLUMN punctual.run_history.skipped_first IS 'On a skip: the first sl
 COMMENT ON COLUMN punctual.run_history.skipped_last IS 'On a skip: the last slot it stands for.';
 COMMENT ON COLUMN punctual.run_history.skipped_count IS 'On a skip: how many slots it stands for; null above 1,000.';
 COMMENT ON COLUMN punctual.run_history.replay_of IS 'On a replay: the dead run it repeats.';
+COMMENT ON COLUMN punctual.run_history.caused_by IS
+    'What made it: of trigger chain, the run that ended; of trigger event, the event.';
 COMMENT ON COLUMN punctual.run_history.job_id IS 'Id of the job.';
 COMMENT ON COLUMN punctual.run_history.triggered_by IS
     'Who asked for the run, such as "key deploy (019a…)"; null: no caller did, but its schedule or another run.';

@@ -145,6 +145,8 @@ func steps(r runs.Run) []step {
 		all[0].Label = "due"
 	case r.Trigger == domain.TriggerManual:
 		all[0].Label = "requested"
+	case r.CausedBy != nil:
+		all[0].Label = "caused"
 	case r.Trigger == domain.TriggerBackfill:
 		all[0].Text = "filled in later"
 	case !r.DueAt.Equal(r.ScheduledFor):

@@ -62,7 +62,7 @@ func (a Assignment) headers(origin Origin) []wire.Header {
 	if key == "" {
 		key = IdempotencyKey(a.Trigger, a.RunID, a.Job.ID, a.ScheduledFor)
 	}
-	const most = 15 // with a signature and a header of credentials
+	const most = 16 // with a signature and a header of credentials
 	headers := append(make([]wire.Header, 0, most),
 		wire.Header{Name: "Webhook-Id", Value: a.MessageID()},
 		wire.Header{Name: "Idempotency-Key", Value: key},
@@ -74,6 +74,9 @@ func (a Assignment) headers(origin Origin) []wire.Header {
 		wire.Header{Name: "Punctual-Fencing-Token", Value: strconv.FormatInt(a.Fence, 10)},
 		wire.Header{Name: "Traceparent", Value: a.traceparent(origin)},
 	)
+	if a.CausedBy != uuid.Nil {
+		headers = append(headers, wire.Header{Name: "Punctual-Caused-By", Value: a.CausedBy.String()})
+	}
 	if a.Late {
 		headers = append(headers, wire.Header{Name: "Punctual-Late", Value: "true"})
 	}

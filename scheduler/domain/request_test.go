@@ -63,6 +63,7 @@ func TestRequestCarriesItsIdentity(t *testing.T) {
 			"Webhook-Id": runID, "Idempotency-Key": jobID.String() + ":1791687600", "Punctual-Job": "job",
 			"Punctual-Run": runID, "Punctual-Attempt": "3", "Punctual-Trigger": "schedule",
 			"Punctual-Scheduled-For": "2026-10-11T03:00:00Z", "Punctual-Late": "",
+			"Punctual-Caused-By": "",
 			"Punctual-Fencing-Token": "1234567", "Traceparent": "00-a28fcac620c2392d9504c535cd93629a-80c02993801033dd-00",
 		}
 		maps.Copy(all, h)
@@ -83,6 +84,13 @@ func TestRequestCarriesItsIdentity(t *testing.T) {
 			"a manual run",
 			``, func(a *Assignment) { a.Trigger = TriggerManual },
 			headers(map[string]string{"Punctual-Trigger": "manual", "Idempotency-Key": runID}),
+		},
+		{
+			"a run that an event caused",
+			``, func(a *Assignment) { a.Trigger, a.CausedBy = TriggerEvent, jobID },
+			headers(map[string]string{
+				"Punctual-Trigger": "event", "Punctual-Caused-By": jobID.String(), "Idempotency-Key": runID,
+			}),
 		},
 		{
 			"a slot between seconds",

@@ -42,6 +42,8 @@ const (
 	TriggerSchedule Trigger = "schedule"
 	TriggerCatchup  Trigger = "catchup"
 	TriggerManual   Trigger = "manual"
+	TriggerChain    Trigger = "chain"    // the end of a run of another job, whose then names the job
+	TriggerEvent    Trigger = "event"    // an event that was posted
 	TriggerReplay   Trigger = "replay"   // of a dead letter
 	TriggerBackfill Trigger = "backfill" // of slots that have passed
 )
@@ -107,6 +109,7 @@ type Assignment struct {
 	Fence        int64             // fencing token of this attempt
 	Body         []byte            // replaces the job's body when not nil
 	Headers      map[string]string // replaces the job's headers when not nil
+	CausedBy     uuid.UUID         // the run that ended, or the event; zero: neither caused the run
 	Lease        *Lease
 	Gated        bool   // its job's runs must not overlap: the run has the job's gate, or may have it
 	Held         *Held  // what held the run back since its last attempt; nil: nothing did
@@ -140,7 +143,7 @@ func (a Assignment) TurnsLate(now time.Time) bool {
 	switch a.Trigger {
 	case TriggerReplay, TriggerBackfill, TriggerNotify:
 		return false
-	case TriggerSchedule, TriggerCatchup, TriggerManual:
+	case TriggerSchedule, TriggerCatchup, TriggerManual, TriggerChain, TriggerEvent:
 	}
 	return !a.Late && a.Attempt == 1 && now.Sub(a.DueAt) > a.Job.Missed.Tolerance.Value()
 }

@@ -15,7 +15,9 @@ func Statuses() []Status {
 
 // Triggers returns everything that can create a run.
 func Triggers() []Trigger {
-	return []Trigger{TriggerSchedule, TriggerCatchup, TriggerManual, TriggerReplay, TriggerBackfill}
+	return []Trigger{
+		TriggerSchedule, TriggerCatchup, TriggerManual, TriggerChain, TriggerEvent, TriggerReplay, TriggerBackfill,
+	}
 }
 
 // AttemptOutcomes returns all ends of an attempt, and AttemptInFlight for an attempt that has not ended.

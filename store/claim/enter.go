@@ -20,6 +20,7 @@ type Entry struct {
 	Ordered      bool      // part of ordered work, which leaves room for all other work
 	RerunOf      *uuid.UUID
 	ReplayOf     *uuid.UUID // a dead letter
+	CausedBy     *uuid.UUID // of trigger chain, the run that ended; of trigger event, the event
 	Sends        *Sends     // nil: what its job defines
 	By           string     // who asked for it, in words; empty: nobody
 }
@@ -40,6 +41,7 @@ type entered struct {
 	slots, due        []time.Time
 	ordered           []bool
 	rerunOf, replayOf []*uuid.UUID
+	causedBy          []*uuid.UUID
 	by                []*string
 }
 
@@ -55,7 +57,7 @@ func (c *entered) add(e Entry) {
 	c.ids, c.jobs, c.triggers = append(c.ids, e.ID), append(c.jobs, e.Job), append(c.triggers, string(e.Trigger))
 	c.slots, c.due, c.ordered = append(c.slots, e.ScheduledFor), append(c.due, e.DueAt), append(c.ordered, e.Ordered)
 	c.rerunOf, c.replayOf = append(c.rerunOf, e.RerunOf), append(c.replayOf, e.ReplayOf)
-	c.by = append(c.by, pg.OrNull(e.By))
+	c.causedBy, c.by = append(c.causedBy, e.CausedBy), append(c.by, pg.OrNull(e.By))
 }
 
 func (c *sent) add(e Entry) {
@@ -71,16 +73,16 @@ const enterRuns = `
 WITH u AS MATERIALIZED (
     SELECT *
     FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::bool[],
-                $8::uuid[], $9::uuid[], $10::text[])
+                $8::uuid[], $9::uuid[], $10::text[], $11::uuid[])
          WITH ORDINALITY AS u(id, job_id, trigger, scheduled_for, due_at, ordered, rerun_of, replay_of, triggered_by,
-                              place)),
+                              caused_by, place)),
 made AS (
     INSERT INTO punctual.runs (id, job_id, rerun_of, replay_of, scheduled_for, due_at, created_at, tenant, job_version,
-                               lane, status, trigger, triggered_by)
+                               lane, status, trigger, triggered_by, caused_by)
     SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at, $1::timestamptz, j.tenant, j.version,
            coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
                              WHERE v.job_id = j.id AND v.version = j.version)),
-           'pending', u.trigger, u.triggered_by
+           'pending', u.trigger, u.triggered_by, u.caused_by
     FROM u
     JOIN punctual.jobs j ON j.id = u.job_id
     LEFT JOIN punctual.schedules s ON s.job_id = u.job_id
@@ -120,7 +122,7 @@ func QueueEntries(b *pgx.Batch, now time.Time, runs ...Entry) {
 		}
 	}
 	b.Queue(enterRuns, now, r.ids, r.jobs, r.triggers, r.slots, r.due, r.ordered, r.rerunOf, r.replayOf,
-		r.by)
+		r.by, r.causedBy)
 	if len(d.ids) > 0 {
 		b.Queue(enterData, d.ids, d.replayOf, d.webhooks, d.keys, d.headers, d.bodies)
 	}

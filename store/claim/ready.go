@@ -29,7 +29,7 @@ import (
 // for such a run the job's state is looked up.
 const readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt,
-       d.headers, d.body, d.webhook_id,
+       r.caused_by, d.headers, d.body, d.webhook_id,
        coalesce(d.idempotency_key, ''), coalesce(d.expires_after, '0'),
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
        CASE WHEN r.status = 'running' THEN (
@@ -252,17 +252,15 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 		for rows.Next() {
 			var w waitingRun
 			var headers []byte
-			var webhookID *uuid.UUID
+			var causedBy, webhookID *uuid.UUID
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
-				&headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.ExpiresAfter,
+				&causedBy, &headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.ExpiresAfter,
 				&w.overdue, &w.Fence, &w.started, &w.losses, &w.deleted,
 			}, w.kept.Into()...)...); err != nil {
 				return err
 			}
-			if webhookID != nil {
-				w.WebhookID = *webhookID
-			}
+			w.CausedBy, w.WebhookID = pg.OrNil(causedBy), pg.OrNil(webhookID)
 			if headers != nil {
 				if err := json.Unmarshal(headers, &w.Headers); err != nil {
 					return fmt.Errorf("reading the headers of run %s: %w", w.RunID, err)

@@ -124,9 +124,7 @@ func (s *Runs) sentBy(
 	a := domain.Assignment{
 		RunID: run.ID, Job: job, Trigger: run.Trigger, ScheduledFor: run.ScheduledFor, DueAt: run.DueAt, Late: run.Late,
 		Attempt: max(1, run.Attempt), Fence: run.fence, Body: data.Body, IdempotencyKey: data.Key,
-	}
-	if data.WebhookID != nil {
-		a.WebhookID = *data.WebhookID
+		CausedBy: pg.OrNil(run.CausedBy), WebhookID: pg.OrNil(data.WebhookID),
 	}
 	if data.Headers != nil {
 		if err := json.Unmarshal(data.Headers, &a.Headers); err != nil {

@@ -19,7 +19,7 @@ const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name,
 	r.reason, r.late, r.attempt, r.replica, r.job_version, r.due_at,
 	r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at, r.next_attempt_at,
 	r.http_status, r.error, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
-	r.replay_of, r.rerun_of, r.triggered_by, coalesce(r.fence, 0)`
+	r.replay_of, r.rerun_of, r.caused_by, r.triggered_by, coalesce(r.fence, 0)`
 
 // runColumns leaves it to fillMaxAttempts to find how many attempts a run may have.
 const runColumns = runFields + `, 0`
@@ -38,7 +38,7 @@ func scanRun(row pgx.CollectableRow) (Run, error) {
 		&r.Late, &r.Attempt, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt,
 		&r.AcceptedAt, &r.FinishedAt,
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
-		&r.ReplayOf, &r.RerunOf, &r.TriggeredBy, &r.fence, &r.MaxAttempts)
+		&r.ReplayOf, &r.RerunOf, &r.CausedBy, &r.TriggeredBy, &r.fence, &r.MaxAttempts)
 	if err != nil {
 		return Run{}, err
 	}
