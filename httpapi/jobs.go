@@ -71,8 +71,9 @@ func (s *server) jobRoutes() {
 
 	api.Register(s.api, huma.Operation{
 		OperationID: "delete-job", Method: http.MethodDelete, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
-		Summary: "Delete a job", Description: "Stops future slots and cancels pending runs; the history stays.",
-		Errors: []int{412},
+		Summary: "Delete a job", Description: "Stops future slots and cancels pending runs; the history stays. If runs of other jobs trigger the job, " +
+			"the response is 409 and names them, unless force is set.",
+		Errors: []int{409, 412},
 	}, s.deleteJob)
 }
 
@@ -128,6 +129,7 @@ func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jo
 type deleteJobInput struct {
 	JobRef
 	IfMatch
+	Force bool `query:"force" doc:"Deletes the job even if runs of other jobs trigger it. Their ends are then recorded as skips of the deleted job."`
 }
 
 func (s *server) deleteJob(ctx context.Context, tenant int32, in *deleteJobInput) (*struct{}, error) {
@@ -135,7 +137,7 @@ func (s *server) deleteJob(ctx context.Context, tenant int32, in *deleteJobInput
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.Store.Jobs.DeleteJob(ctx, tenant, in.Job, version)
+	return nil, s.Store.Jobs.DeleteJob(ctx, tenant, in.Job, version, in.Force)
 }
 
 type listJobsInput struct {

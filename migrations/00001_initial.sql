@@ -544,6 +544,7 @@ CREATE TABLE punctual.run_data (
     response_fence      bigint,
     key                 text,
     expires_after       interval,
+    chains              boolean,
     PRIMARY KEY (run_id)
 ) PARTITION BY RANGE (run_id);
 COMMENT ON TABLE  punctual.run_data IS
@@ -573,7 +574,9 @@ COMMENT ON COLUMN punctual.run_data.response_truncated IS
 COMMENT ON COLUMN punctual.run_data.response_fence IS 'Fencing token of the attempt that got this response.';
 COMMENT ON COLUMN punctual.run_data.key IS 'Of a dated run: the key under which it was pending.';
 COMMENT ON COLUMN punctual.run_data.expires_after IS
-    'Of a dated run: its expires_after in place of the job''s; null: the job''s.';
+    'Of a dated run: its expires_after in place of the job''s;
+COMMENT ON COLUMN punctual.run_data.chains IS
+    'True, on a rerun or backfill: its end triggers other jobs, as that of every other run does. Null: it does not.'; null: the job''s.';
 -- +goose StatementEnd
 
 -- +goose StatementBegin
@@ -2347,6 +2350,23 @@ COMMENT ON COLUMN punctual.secrets.ciphertext IS 'AES-256-GCM; tenant, kind and 
 COMMENT ON COLUMN punctual.secrets.created_at IS 'When it was created.';
 COMMENT ON COLUMN punctual.secrets.updated_at IS 'When it was last changed.';
 
+CREATE TABLE punctual.links (
+    job_id     uuid NOT NULL REFERENCES punctual.jobs ON DELETE CASCADE,
+    position   smallint NOT NULL,
+    target_id  uuid NOT NULL,
+    run_when   text NOT NULL CONSTRAINT link_is_known CHECK (run_when IN ('succeeded', 'failed', 'ended')),
+    PRIMARY KEY (job_id, position)
+);
+CREATE INDEX links_by_target ON punctual.links (target_id);
+COMMENT ON TABLE  punctual.links IS
+    'The chains of the jobs'' present definitions, their member then: whose end triggers whom. A run is chained by the '
+    'definition that it ran with.';
+COMMENT ON COLUMN punctual.links.job_id IS 'The job whose end triggers the other.';
+COMMENT ON COLUMN punctual.links.position IS 'The place in then, from 1.';
+COMMENT ON COLUMN punctual.links.target_id IS
+    'The job that is triggered, of the same tenant. It may be deleted, or gone: then runs of it are recorded as skipped.';
+COMMENT ON COLUMN punctual.links.run_when IS 'Which end triggers it: succeeded, failed (dead), or ended (either, or cancelled).';
+
 CREATE TABLE punctual.secret_uses (
     tenant  integer NOT NULL,
     name    text NOT NULL,
@@ -2550,6 +2570,16 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 COMMENT ON FUNCTION punctual.lane_of(smallint, json) IS
     'The lane of a job, as in schedules, from its queue and its definition.';
+
+-- A UUIDv8 as that of a slot's run: the milliseconds, and bits of a hash.
+CREATE FUNCTION punctual.chained_run(upstream uuid, target uuid, at timestamptz) RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT (lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0') || '8' || left(h, 3) || 'a'
+            || substr(h, 4, 15))::uuid
+    FROM encode(sha256(uuid_send(upstream) || uuid_send(target)), 'hex') h
+$$;
+COMMENT ON FUNCTION punctual.chained_run(uuid, uuid, timestamptz) IS
+    'The id of the run that the end of a run, at an instant, makes of another job: one and only one.';
 
 CREATE FUNCTION punctual.held_by(held_by text, held_at timestamptz) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
@@ -3174,6 +3204,7 @@ DECLARE
         ['jobs',             'SELECT, INSERT, UPDATE',         own, NULL],
         -- An existing job has its first version already. A new job is written in one statement with its first version.
         ['job_versions',     'SELECT, INSERT',                 by_job, 'version = 1 OR ' || by_job],
+        ['links',            'SELECT, INSERT, DELETE',         by_job, NULL],
         ['waiting',          'SELECT',                         own, NULL],
         ['dated',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
         ['dated_work',       'SELECT, INSERT, UPDATE',         own, NULL],

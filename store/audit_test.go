@@ -179,7 +179,7 @@ func TestEveryChangeHasOneEntryAndNothingElseHasAny(t *testing.T) {
 			return err
 		}, "job.backfill a", ``, `{"operation":"`},
 		{
-			"a delete", func() error { return c.Jobs.DeleteJob(ctx, c.tenant, "b", nil) },
+			"a delete", func() error { return c.Jobs.DeleteJob(ctx, c.tenant, "b", nil, false) },
 			"job.delete b", `{"version":1,"state":"active","definition":{`, ``,
 		},
 	} {
@@ -259,7 +259,7 @@ func TestListAuditSelects(t *testing.T) {
 	c.create("b")
 	c.edit("b", func(d *domain.Definition) { d.Name = "c" })
 	alice := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Token, Name: "alice"})
-	must(t, c.Jobs.DeleteJob(alice, c.tenant, "c", nil))
+	must(t, c.Jobs.DeleteJob(alice, c.tenant, "c", nil, false))
 	keyID := uuid.New()
 	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)
 		VALUES ($1, $2, 'deploy', 'punctual_x', sha256('x'), 'admin', 'test')`, keyID, c.tenant)

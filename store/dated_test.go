@@ -157,7 +157,7 @@ func TestDatedRunsOfADeletedJobBecomeOneSkip(t *testing.T) {
 	for n := range 3 {
 		c.date("reminder", jobs.DateRequest{Delay: time.Duration(n) * time.Hour})
 	}
-	must(t, c.Jobs.DeleteJob(t.Context(), c.tenant, "reminder", nil))
+	must(t, c.Jobs.DeleteJob(t.Context(), c.tenant, "reminder", nil, false))
 	c.fitDated()
 	c.wantCount(0, "dated runs", `SELECT count(*) FROM punctual.dated`)
 	c.wantCount(1, "skips", `SELECT count(*) FROM punctual.runs
@@ -386,7 +386,7 @@ func TestADatedRunIsReadAndCancelledByItsID(t *testing.T) {
 		t.Errorf("claimed: %+v, %v", r, err)
 	}
 	c.date("reminder", jobs.DateRequest{Key: "late", Delay: time.Hour})
-	must(t, c.Jobs.DeleteJob(t.Context(), c.tenant, "reminder", nil))
+	must(t, c.Jobs.DeleteJob(t.Context(), c.tenant, "reminder", nil, false))
 	if _, err := read(uuid.MustParse(c.text(`SELECT run_id FROM punctual.dated`))); !errors.Is(err, ErrNotFound) {
 		t.Errorf("of a deleted job: %v", err)
 	}

@@ -518,7 +518,7 @@ func TestAnOpenTransactionOfACallerHoldsUpNothing(t *testing.T) {
 	_, err = c.Jobs.ResumeJob(ctx, c.tenant, "job", "")
 	must(t, err)
 	c.fitDated()
-	must(t, c.Jobs.DeleteJob(ctx, c.tenant, "job", nil))
+	must(t, c.Jobs.DeleteJob(ctx, c.tenant, "job", nil, false))
 	c.fitDated()
 	must(t, tx.Commit(ctx))
 	c.claimReady(10)

@@ -60,7 +60,7 @@ func TestDeleteJob(t *testing.T) {
 		wantError(t, err, pg.ErrNotFound)
 		_, err = c.tryTrigger(old.ID.String())
 		wantError(t, err, pg.ErrNotFound)
-		wantError(t, c.Jobs.DeleteJob(ctx, c.tenant, "a", nil), pg.ErrNotFound)
+		wantError(t, c.Jobs.DeleteJob(ctx, c.tenant, "a", nil, false), pg.ErrNotFound)
 		if c.create("a").ID == old.ID {
 			t.Error("the id was used again")
 		}
@@ -115,7 +115,7 @@ func TestNoTriggerOutlivesTheDeleteOfItsJob(t *testing.T) {
 			})
 		}
 		wg.Go(func() {
-			if err := c.Jobs.DeleteJob(ctx, c.tenant, job.ID.String(), nil); err != nil {
+			if err := c.Jobs.DeleteJob(ctx, c.tenant, job.ID.String(), nil, false); err != nil {
 				t.Error(err)
 			}
 		})

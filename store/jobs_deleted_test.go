@@ -110,5 +110,5 @@ func TestADeletedJobsLongWorkIsNotBegunAgain(t *testing.T) {
 
 func (c crud) deleteJob(ref string) {
 	c.t.Helper()
-	must(c.t, c.Jobs.DeleteJob(c.t.Context(), c.tenant, ref, nil))
+	must(c.t, c.Jobs.DeleteJob(c.t.Context(), c.tenant, ref, nil, false))
 }

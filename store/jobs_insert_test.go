@@ -51,7 +51,7 @@ func TestACreatedJobIsAsItIsReadBack(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(job, read) {
 				t.Errorf("error %v\ncreated %+v\nread    %+v", err, job, read)
 			}
-			must(t, c.Jobs.DeleteJob(t.Context(), c.tenant, job.ID.String(), nil))
+			must(t, c.Jobs.DeleteJob(t.Context(), c.tenant, job.ID.String(), nil, false))
 		})
 	}
 }

@@ -78,7 +78,7 @@ func (c crud) writes() map[string]func(domain.Definition) error {
 			_, _, err := c.Jobs.PutJob(ctx, c.tenant, d.Name, jobs.NewJob{Definition: d, Paused: &yes}, nil, false)
 			return err
 		},
-		"delete": func(d domain.Definition) error { return c.Jobs.DeleteJob(ctx, c.tenant, d.Name, nil) },
+		"delete": func(d domain.Definition) error { return c.Jobs.DeleteJob(ctx, c.tenant, d.Name, nil, false) },
 		"trigger": func(d domain.Definition) error {
 			_, err := c.tryTrigger(d.Name)
 			return err

@@ -302,7 +302,7 @@ func TestPutJobWithConditions(t *testing.T) {
 	if err != nil || job.Version != 2 {
 		t.Errorf("at the right version: %+v, %v", job, err)
 	}
-	wantError(t, c.Jobs.DeleteJob(ctx, c.tenant, "a", &one), jobs.ErrVersion)
+	wantError(t, c.Jobs.DeleteJob(ctx, c.tenant, "a", &one, false), jobs.ErrVersion)
 }
 
 func TestPutJobPausesAndResumesOnlyWhenItSaysSo(t *testing.T) {

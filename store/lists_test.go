@@ -273,7 +273,7 @@ func TestEverythingWorksInEveryExecMode(t *testing.T) {
 			State: domain.JobActive, Queue: "default", Labels: map[string]string{"x": "y"}, NamePrefix: "a", Query: "a",
 			Page: pg.Page{Limit: 1},
 		})
-		if err := c.Jobs.DeleteJob(ctx, c.tenant, "a", nil); err != nil {
+		if err := c.Jobs.DeleteJob(ctx, c.tenant, "a", nil, false); err != nil {
 			t.Error(err)
 		}
 		if _, _, err := c.Jobs.ForgetCompletedJobs(ctx); err != nil {

@@ -110,8 +110,8 @@ func TestACompletedOneShotIsAJobLikeOthers(t *testing.T) {
 			}
 		},
 		"it can be deleted": func(c claimer, a domain.Assignment) {
-			c.must(c.Jobs.DeleteJob(c.t.Context(), c.tenant, "a", nil))
-			wantError(c.t, c.Jobs.DeleteJob(c.t.Context(), c.tenant, a.Job.ID.String(), nil), ErrNotFound)
+			c.must(c.Jobs.DeleteJob(c.t.Context(), c.tenant, "a", nil, false))
+			wantError(c.t, c.Jobs.DeleteJob(c.t.Context(), c.tenant, a.Job.ID.String(), nil, false), ErrNotFound)
 		},
 		"it cannot be paused": func(c claimer, _ domain.Assignment) {
 			_, err := c.Jobs.PauseJob(c.t.Context(), c.tenant, "a", "", nil)
@@ -120,7 +120,7 @@ func TestACompletedOneShotIsAJobLikeOthers(t *testing.T) {
 		"another tenant does not see it": func(c claimer, a domain.Assignment) {
 			_, err := c.Jobs.GetJob(c.t.Context(), c.newTenant("other").ID, a.Job.ID.String())
 			wantError(c.t, err, ErrNotFound)
-			wantError(c.t, c.Jobs.DeleteJob(c.t.Context(), c.newTenant("third").ID, a.Job.ID.String(), nil), ErrNotFound)
+			wantError(c.t, c.Jobs.DeleteJob(c.t.Context(), c.newTenant("third").ID, a.Job.ID.String(), nil, false), ErrNotFound)
 			if c.schedules() != 0 {
 				c.t.Error("another tenant gave it a schedule")
 			}

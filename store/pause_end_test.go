@@ -194,7 +194,7 @@ func TestAPauseThatIsOverIsOverForWhoeverChangesTheJob(t *testing.T) {
 			return err
 		}, []string{"schedule skipped paused x3", "schedule skipped missed x2", "catchup pending late"}},
 		"its end": {
-			func(c crud) error { return c.Jobs.DeleteJob(c.t.Context(), c.tenant, "a", nil) },
+			func(c crud) error { return c.Jobs.DeleteJob(c.t.Context(), c.tenant, "a", nil, false) },
 			[]string{"schedule skipped paused x3", "schedule skipped job_deleted x3"},
 		},
 	} {

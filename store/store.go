@@ -22,6 +22,7 @@ import (
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/letters"
+	"punctual/store/links"
 	"punctual/store/notices"
 	"punctual/store/overview"
 	"punctual/store/pg"
@@ -137,7 +138,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Claims = claim.New(
 		claim.Rooms{
 			DB: s.db, Days: s.Days, Freezes: s.Freezes, Definitions: s.definitions,
-			Followers: []claim.Follower{s.defaults},
+			Followers: []claim.Follower{s.defaults, links.Follower{}},
 		},
 		claim.Options{Log: o.Log, ChoresDue: choresDue, Ended: o.Ended})
 	s.Fleet = fleet.New(s.db)

@@ -173,7 +173,7 @@ func (l *life) step() {
 	case 7:
 		if l.rand.IntN(3) == 0 {
 			l.note("delete %s", name)
-			err = l.Jobs.DeleteJob(ctx, l.tenant, name, nil)
+			err = l.Jobs.DeleteJob(ctx, l.tenant, name, nil, false)
 		}
 	default:
 		by := time.Duration(1+l.rand.IntN(8)) * time.Minute

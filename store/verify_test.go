@@ -316,7 +316,7 @@ func TestVerifyNoticesDatedRunsThatAreLeft(t *testing.T) {
 			run_id = punctual.run_id_at(now() - interval '1 hour')` + what)
 	}
 	deleted := func(c claimer) {
-		must(t, c.Jobs.DeleteJob(c.t.Context(), c.tenant, "a", nil))
+		must(t, c.Jobs.DeleteJob(c.t.Context(), c.tenant, "a", nil, false))
 		c.exec(`UPDATE punctual.jobs SET deleted_at = now() - interval '1 hour'`)
 	}
 	for _, test := range []struct {

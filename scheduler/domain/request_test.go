@@ -63,7 +63,7 @@ func TestRequestCarriesItsIdentity(t *testing.T) {
 			"Webhook-Id": runID, "Idempotency-Key": jobID.String() + ":1791687600", "Punctual-Job": "job",
 			"Punctual-Run": runID, "Punctual-Attempt": "3", "Punctual-Trigger": "schedule",
 			"Punctual-Scheduled-For": "2026-10-11T03:00:00Z", "Punctual-Late": "",
-			"Punctual-Caused-By": "",
+			"Punctual-Caused-By":     "",
 			"Punctual-Fencing-Token": "1234567", "Traceparent": "00-a28fcac620c2392d9504c535cd93629a-80c02993801033dd-00",
 		}
 		maps.Copy(all, h)

@@ -35,6 +35,8 @@ const (
 	MaxHeaders     = 64
 	MaxAttempts    = 100
 	MaxNotify      = 10
+	MaxLinks       = 10
+	MaxChain       = 50 // jobs that follow each other
 
 	MaxKeepResponse = 64 << 10 // bytes of a response
 )
@@ -85,6 +87,7 @@ func (d Definition) Validate() []Problem {
 		c.add("keep_response", "%d is outside 0 to %d (64 KiB)", *n, MaxKeepResponse)
 	}
 	c.duration("expect_success_within", d.ExpectSuccessWithin, time.Second, 366*24*time.Hour)
+	c.links(d)
 	c.notify("notify", d.Notify)
 	return c.problems
 }

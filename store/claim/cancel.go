@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
@@ -115,10 +116,11 @@ func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason doma
 	if err := tx.QueryRow(ctx, cancelLocked, ids, string(reason)).Scan(&changed); err != nil {
 		return 0, fmt.Errorf("cancelling runs: %w", err)
 	}
-	if err := pg.Exec(ctx, tx, freeCancelled, ids); err != nil {
-		return 0, fmt.Errorf("freeing the gates of cancelled runs: %w", err)
-	}
-	return changed, nil
+	var b pgx.Batch
+	b.Queue(freeCancelled, ids)
+	var made bool // the callers' own loops look soon enough
+	QueueChained(&b, ids, &made)
+	return changed, pg.Wrap("following the end of cancelled runs", tx.SendBatch(ctx, &b).Close())
 }
 
 // ForgetCancels removes the requests to cancel whose run has ended or is with another replica. It returns how many.

@@ -32,6 +32,7 @@ type Sends struct {
 	Key       string     // Idempotency-Key; empty: the run's own
 	Headers   []byte     // as JSON
 	Body      []byte
+	Chains    bool // of a rerun or backfill: its end triggers the jobs that its job names in then
 }
 
 // entered are entries column by column.
@@ -51,6 +52,7 @@ type sent struct {
 	replayOf, webhooks []*uuid.UUID
 	keys, headers      []*string
 	bodies             [][]byte
+	chains             []*bool
 }
 
 func (c *entered) add(e Entry) {
@@ -65,6 +67,11 @@ func (c *sent) add(e Entry) {
 	c.ids, c.replayOf, c.webhooks = append(c.ids, e.ID), append(c.replayOf, e.ReplayOf), append(c.webhooks, s.WebhookID)
 	c.keys, c.headers = append(c.keys, pg.OrNull(s.Key)), append(c.headers, pg.OrNull(string(s.Headers)))
 	c.bodies = append(c.bodies, s.Body)
+	var chains *bool
+	if s.Chains {
+		chains = &s.Chains
+	}
+	c.chains = append(c.chains, chains)
 }
 
 // enterRuns writes the runs and their rows in ready. The instants in ready keep the order of the entries, and none is
@@ -97,11 +104,11 @@ JOIN u ON u.id = m.id`
 
 // enterData writes what the runs send. It is a statement of its own because a policy of run_data looks for the run.
 const enterData = `
-INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body)
+INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, chains)
 SELECT r.id, coalesce(u.webhook_id, d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key),
-       coalesce(u.headers::jsonb, d.headers), coalesce(u.body, d.body)
-FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[])
-     AS u(id, replay_of, webhook_id, key, headers, body)
+       coalesce(u.headers::jsonb, d.headers), coalesce(u.body, d.body), u.chains
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[], $7::bool[])
+     AS u(id, replay_of, webhook_id, key, headers, body, chains)
 JOIN punctual.runs r ON r.id = u.id
 LEFT JOIN punctual.dead_letters d ON d.run_id = u.replay_of
 WHERE r.id = ANY($1::uuid[])`
@@ -124,6 +131,6 @@ func QueueEntries(b *pgx.Batch, now time.Time, runs ...Entry) {
 	b.Queue(enterRuns, now, r.ids, r.jobs, r.triggers, r.slots, r.due, r.ordered, r.rerunOf, r.replayOf,
 		r.by, r.causedBy)
 	if len(d.ids) > 0 {
-		b.Queue(enterData, d.ids, d.replayOf, d.webhooks, d.keys, d.headers, d.bodies)
+		b.Queue(enterData, d.ids, d.replayOf, d.webhooks, d.keys, d.headers, d.bodies, d.chains)
 	}
 }

@@ -25,8 +25,8 @@ import (
 
 // readWaiting reads the runs of locked rows of ready. A run that ended while it waited, because its job was deleted,
 // is not found and only loses its row in ready. A run whose target works on has passed its deadline. A run that was
-// claimed before may have come back to ready while its job was being deleted. The delete has then not seen it, so only
-// for such a run the job's state is looked up.
+// claimed before may have come back to ready while its job was being deleted, and a run may have been caused meanwhile.
+// The delete has then not seen it, so only for such a run the job's state is looked up.
 const readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt,
        r.caused_by, d.headers, d.body, d.webhook_id,
@@ -37,8 +37,8 @@ SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_
            FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
                  WHERE a.run_id = r.id AND a.run_id = ANY($1::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
            WHERE last.outcome = 'lost' AND last.reason = 'silent') ELSE 0 END,
-       CASE WHEN r.claimed_at IS NOT NULL AND r.status <> 'running'
-            THEN (SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id)
+       CASE WHEN (r.claimed_at IS NOT NULL OR r.caused_by IS NOT NULL) AND r.status <> 'running'
+            THEN coalesce((SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id), true)
             ELSE false END,
        coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
        CASE WHEN d.response_fence = r.fence THEN d.response_headers END,

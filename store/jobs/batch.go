@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/links"
 	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/secrets"
@@ -48,6 +49,7 @@ type batchWrite struct {
 	results []BatchResult
 	errs    map[int]error
 	secrets secrets.Facts
+	links   []links.Change // of the jobs that are replaced
 }
 
 func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
@@ -60,6 +62,9 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 		return nil, err
 	}
 	b.secrets = f.secrets
+	if err := b.resolveLinks(ctx); err != nil {
+		return nil, err
+	}
 	left := b.prepare(ctx, f)
 	// A name that another transaction takes between the look and the insert is looked up again.
 	for round := range rounds {
@@ -67,7 +72,10 @@ func (b *batchWrite) run(ctx context.Context) ([]BatchResult, error) {
 			return nil, &BatchError{Errors: b.errs}
 		}
 		if len(left) == 0 {
-			return b.results, nil
+			if err := b.writeLinks(ctx); err == nil || len(b.errs) == 0 {
+				return b.results, err
+			}
+			continue
 		}
 		var found map[string]names.Job
 		if round > 0 || !b.hopeful(f) {
@@ -174,11 +182,14 @@ func (b *batchWrite) replace(ctx context.Context, replace map[uuid.UUID]*fresh) 
 		}
 		delete(replace, h.ID)
 		b.results[n.index].ID, b.results[n.index].Result = h.ID, BatchUnchanged
+		change := links.Change{Job: h.ID, Was: h.Definition.Then}
 		changed, err := b.store.rewrite(ctx, b.tx, h, b.jobs[n.index], f, true)
 		if err != nil {
 			return nil, err
 		}
 		if changed {
+			change.Now = h.Definition.Then
+			b.links = append(b.links, change)
 			b.results[n.index].Result = BatchReplaced
 			if err := h.save(&writes, f.now, ""); err != nil {
 				return nil, err

@@ -29,11 +29,19 @@ type fresh struct {
 	labels string // as the job's row holds them
 }
 
+func newID() (uuid.UUID, error) {
+	id, err := uuid.NewV7()
+	return id, pg.Wrap("making a job's id", err)
+}
+
 // prepare makes a new job's rows without writing anything. A job that cannot be written is refused here.
 func (s *Jobs) prepare(ctx context.Context, tenant int32, job NewJob, f facts) (*fresh, error) {
-	id, err := uuid.NewV7()
+	id, err := job.id, error(nil)
+	if id == uuid.Nil {
+		id, err = newID()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("making a job's id: %w", err)
+		return nil, err
 	}
 	n := &fresh{held: held{jobRow: &jobRow{tenant: tenant}}}
 	n.ID, n.Version, n.CreatedAt, n.UpdatedAt = id, 1, f.now, f.now

@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/links"
 	"punctual/store/pg"
 )
 
@@ -76,12 +77,20 @@ func (s *Jobs) ChangeMany(
 	if jobs, err = m.lock(ctx, jobs); err != nil {
 		return nil, 0, err
 	}
-	matching, err := m.matching(ctx, tenant, jobs)
+	matching, err := m.matching(ctx, tenant, pg.Column(jobs, (*held).id))
+	if err != nil {
+		return nil, 0, err
+	}
+	needed, err := m.findNeeded(ctx, tenant, jobs)
 	if err != nil {
 		return nil, 0, err
 	}
 	var ended []uuid.UUID
 	for _, h := range jobs {
+		if by := needed[h.ID]; len(by) > 0 {
+			m.results[h.ID] = links.Needed(h.Definition.Name, by)
+			continue
+		}
 		changed, err := m.work(ctx, h, slices.Contains(matching, h.ID))
 		if err != nil && !errors.Is(err, pg.ErrState) {
 			return nil, 0, err
@@ -170,9 +179,9 @@ func (m *many) lock(ctx context.Context, jobs []*held) ([]*held, error) {
 }
 
 // matching returns which of the jobs match the filter now.
-func (m *many) matching(ctx context.Context, tenant int32, jobs []*held) ([]uuid.UUID, error) {
+func (m *many) matching(ctx context.Context, tenant int32, jobs []uuid.UUID) ([]uuid.UUID, error) {
 	var c pg.Conditions
-	c.Add(`j.id = ANY(?::uuid[])`, pg.Column(jobs, (*held).id))
+	c.Add(`j.id = ANY(?::uuid[])`, jobs)
 	if err := m.Filter.conditions(&c, tenant); err != nil {
 		return nil, err
 	}

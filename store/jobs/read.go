@@ -123,6 +123,9 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args 
 		found[r.JobID] = r
 	}
 	jobs := []Record{job.Record}
+	if err := showLinks(ctx, q, jobs); err != nil {
+		return Record{}, err
+	}
 	if len(last) == 0 {
 		older, err := runs.FindNewest(ctx, q, []uuid.UUID{job.ID}, 0)
 		if err != nil {
@@ -144,6 +147,9 @@ func fillRuns(ctx context.Context, q pg.Querier, jobs []Record, recent int) erro
 	}
 	for i := range jobs {
 		jobs[i].Recent = newest.Recent[jobs[i].ID]
+	}
+	if err := showLinks(ctx, q, jobs); err != nil {
+		return err
 	}
 	return placeLastRuns(ctx, q, jobs, newest.Last)
 }

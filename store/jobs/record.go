@@ -41,12 +41,16 @@ type Record struct {
 
 	// SkippedWhilePaused are the slots that a pause swallowed, if the change that returns the record has ended the pause.
 	SkippedWhilePaused *runs.SkippedRange
+
+	Broken []uuid.UUID // the deleted jobs among those that its runs trigger
 }
 
 // NewJob is what CreateJob and PutJob write.
 type NewJob struct {
 	Definition domain.Definition
 	Paused     *bool // nil: a new job is active, a replaced one stays as it is
+
+	id uuid.UUID // of a new job in a batch; zero: it gets one
 }
 
 // Filter selects jobs; empty fields select all. Deleted jobs are never listed.

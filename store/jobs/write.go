@@ -9,6 +9,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/claim"
+	"punctual/store/links"
 	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/secrets"
@@ -55,7 +56,7 @@ func (s *Jobs) create(
 	if err != nil {
 		return rec, false, false, fmt.Errorf("reading queues: %w", err)
 	}
-	if tx == nil && (f.maxJobs > 0 || secrets.Has(job.Definition)) { // this takes several statements
+	if tx == nil && (f.maxJobs > 0 || secrets.Has(job.Definition) || links.Has(&job.Definition)) { // several statements
 		err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) (err error) {
 			rec, taken, due, err = s.createOne(ctx, tx, tx, tenant, job, f)
 			return err
@@ -74,6 +75,9 @@ func (s *Jobs) createOne(
 			return rec, false, false, err
 		}
 	}
+	if err := resolve(ctx, q, tenant, &job.Definition); err != nil {
+		return rec, false, false, err
+	}
 	n, err := s.prepare(ctx, tenant, job, f)
 	if err != nil {
 		return rec, false, false, err
@@ -82,7 +86,12 @@ func (s *Jobs) createOne(
 	if err != nil || len(left) > 0 {
 		return rec, err == nil, false, err
 	}
-	return n.record(), false, due, nil
+	if err := links.Write(ctx, q, tenant, links.Change{Job: n.ID, Now: n.Definition.Then}); err != nil {
+		return rec, false, false, err
+	}
+	one := []Record{n.record()}
+	err = showLinks(ctx, q, one)
+	return one[0], false, due, err
 }
 
 // PutJob creates the job with a name, or replaces it; the definition gets that name. It replaces the active or paused
@@ -186,6 +195,7 @@ func (h *held) match(version *int32) error {
 
 // replace rewrites one held job and returns its new record.
 func (s *Jobs) replace(ctx context.Context, tx *pg.Tx, h *held, job NewJob, f facts, put bool) (Record, error) {
+	change := links.Change{Job: h.ID, Was: h.Definition.Then}
 	changed, err := s.rewrite(ctx, tx, h, job, f, put)
 	if err != nil {
 		return Record{}, err
@@ -193,6 +203,10 @@ func (s *Jobs) replace(ctx context.Context, tx *pg.Tx, h *held, job NewJob, f fa
 	if changed {
 		if err := h.saveNow(ctx, tx, f.now, ""); err != nil {
 			return Record{}, fmt.Errorf("job %q: %w", job.Definition.Name, err)
+		}
+		change.Now = h.Definition.Then
+		if err := links.Write(ctx, tx, h.tenant, change); err != nil {
+			return Record{}, err
 		}
 	}
 	return h.record(ctx, tx)
@@ -204,6 +218,9 @@ func (s *Jobs) replace(ctx context.Context, tx *pg.Tx, h *held, job NewJob, f fa
 func (s *Jobs) rewrite(
 	ctx context.Context, tx *pg.Tx, h *held, job NewJob, f facts, put bool,
 ) (changed bool, err error) {
+	if err := resolve(ctx, tx, h.tenant, &job.Definition); err != nil {
+		return false, err
+	}
 	if secrets.Has(job.Definition) {
 		if err := s.keepSecrets(ctx, tx, h, &job.Definition, &f); err != nil {
 			return false, err

@@ -28,14 +28,14 @@ func (l *loops) of(name string) chan struct{} {
 	return l.byName[name]
 }
 
-// tickLoop is the name of the loop that claims. The others are chores.
-const tickLoop = ""
+// TickLoop is the name of the loop that claims. The others are chores.
+const TickLoop = ""
 
 // Wake wakes the process's tick loop: see Woken.
-func (db *DB) Wake() { db.Ask(tickLoop) }
+func (db *DB) Wake() { db.Ask(TickLoop) }
 
 // Woken receives a value after this process wrote something that may be due at once.
-func (db *DB) Woken() <-chan struct{} { return db.loops.of(tickLoop) }
+func (db *DB) Woken() <-chan struct{} { return db.loops.of(TickLoop) }
 
 // Ask asks the process's chores with these names to look for work: see Asked.
 func (db *DB) Ask(chores ...string) {
@@ -52,7 +52,7 @@ func (db *DB) Asked(chore string) <-chan struct{} { return db.loops.of(chore) }
 
 // Wake wakes the process's tick loop after the commit: the transaction wrote something that is due at once or very
 // soon.
-func (tx *Tx) Wake() { tx.Ask(tickLoop) }
+func (tx *Tx) Wake() { tx.Ask(TickLoop) }
 
 // Ask asks chores after the commit: the transaction wrote work for them. Other replicas learn of it from their
 // heartbeats.

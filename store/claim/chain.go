@@ -1,0 +1,87 @@
+package claim
+
+import (
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// edges are the runs among $1 that this transaction has ended, each with the other jobs that its end triggers, by the
+// definition that it ran with. A run's xmin is the transaction's own id: an outcome may be written twice, and a run
+// that another transaction has ended has triggered them there. A replay triggers like the run that it repeats. A rerun
+// and a backfill do so only if that was asked for.
+const edges = `
+WITH ended AS MATERIALIZED (
+    SELECT r.id, r.job_id, r.job_version, r.tenant, r.lane, r.status, r.reason, r.finished_at, d.result
+    FROM punctual.runs r
+    LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
+    WHERE r.id = ANY($1::uuid[]) AND r.xmin = pg_current_xact_id()::xid
+      AND r.status IN ('succeeded', 'dead', 'cancelled')
+      AND (r.rerun_of IS NULL AND r.trigger <> 'backfill' OR coalesce(d.chains, false))),
+edges AS MATERIALIZED (
+    SELECT e.*, punctual.chained_run(e.id, (l ->> 'job')::uuid, e.finished_at) AS run, (l ->> 'job')::uuid AS target
+    FROM ended e
+    JOIN punctual.job_versions v ON v.job_id = e.job_id AND v.version = e.job_version
+    CROSS JOIN LATERAL json_array_elements(v.definition -> 'then') l
+    WHERE CASE coalesce(l ->> 'when', 'succeeded') WHEN 'succeeded' THEN e.status = 'succeeded'
+                                                   WHEN 'failed' THEN e.status = 'dead'
+                                                   ELSE true END)`
+
+// enterChained makes the runs. It takes no lock of another job, neither of its gate nor of its row: their claim decides
+// whether they overlap other runs, and looks again whether the job was deleted meanwhile. A run that cannot start is
+// recorded as skipped.
+const enterChained = edges + `,
+made AS (
+    INSERT INTO punctual.runs (id, job_id, caused_by, scheduled_for, due_at, tenant, job_version, lane, trigger,
+                               status, reason, finished_at)
+    SELECT e.run, e.target, e.id, e.finished_at, e.finished_at, e.tenant, coalesce(j.version, 0),
+           coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
+                             WHERE v.job_id = j.id AND v.version = j.version), e.lane),
+           'chain', CASE WHEN k.reason IS NULL THEN 'pending' ELSE 'skipped' END, k.reason,
+           CASE WHEN k.reason IS NOT NULL THEN now() END
+    FROM edges e
+    LEFT JOIN punctual.jobs j ON j.id = e.target AND j.tenant = e.tenant AND j.state <> 'deleted'
+    LEFT JOIN punctual.schedules s ON s.job_id = j.id
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN j.id IS NULL THEN 'job_deleted'
+                    WHEN j.state = 'paused' AND coalesce(j.paused_until > now(), true) THEN 'paused' END AS reason) k
+    ORDER BY e.run
+    ON CONFLICT DO NOTHING
+    RETURNING id, job_id, tenant, lane, status)
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+SELECT id, job_id, now(), tenant, lane FROM made WHERE status = 'pending'
+RETURNING 1`
+
+// enterUpstream gives the runs their bodies: what has ended, beside the members of the job's own body. A body of
+// another kind is sent as it is, and so is a request of a method that has none. Braces that came with a result are no
+// placeholders.
+const enterUpstream = edges + `
+INSERT INTO punctual.run_data (run_id, body)
+SELECT r.id, convert_to(b.body::text, 'UTF8')
+FROM edges e
+CROSS JOIN LATERAL punctual.runs_of(ARRAY[e.run]) r
+JOIN punctual.job_versions v ON v.job_id = r.job_id AND v.version = r.job_version
+CROSS JOIN LATERAL (
+    SELECT v.definition #> '{target,body}' AS own, coalesce(v.definition #>> '{target,method}', 'POST') AS method,
+           replace(json_build_object(
+               'run', e.id, 'job', (SELECT j.name FROM punctual.jobs j WHERE j.id = e.job_id), 'status', e.status,
+               'reason', e.reason, 'result', e.result)::text, '{{', '{{{{')::json AS upstream) d
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN coalesce(json_typeof(d.own), 'null') = 'null'
+                THEN CASE WHEN d.method NOT IN ('GET', 'HEAD') THEN json_build_object('upstream', d.upstream) END
+                WHEN json_typeof(d.own) = 'object'
+                THEN (SELECT json_object_agg(m.key, m.value)
+                      FROM (SELECT o.key, o.value FROM json_each(d.own) o WHERE o.key <> 'upstream'
+                            UNION ALL SELECT 'upstream', d.upstream) m) END AS body) b
+WHERE r.xmin = pg_current_xact_id()::xid AND r.status = 'pending' AND b.body IS NOT NULL`
+
+// QueueChained makes the runs that the ends of runs trigger, of those that this transaction has ended. It comes after
+// the statements that end them. Once the batch is read, made is set if a run may be claimed.
+func QueueChained(b *pgx.Batch, ended []uuid.UUID, made *bool) {
+	b.Queue(enterChained, ended).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			*made = true
+		}
+		return rows.Err()
+	})
+	b.Queue(enterUpstream, ended)
+}

@@ -1,0 +1,61 @@
+package links
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
+	"punctual/store/claim"
+	"punctual/store/pg"
+)
+
+// Follower makes the runs that the ends of runs trigger. It implements claim.Follower.
+type Follower struct{}
+
+// Follow implements claim.Follower.
+func (Follower) Follow(context.Context) (claim.Following, error) { return &following{}, nil }
+
+// FollowWithin implements claim.Follower.
+func (Follower) FollowWithin(context.Context, pg.Querier, int32) (claim.Following, error) {
+	return &following{}, nil
+}
+
+// Facts implements claim.Follower: the definitions say all that is needed.
+func (Follower) Facts() string { return `SELECT ''` }
+
+// Learn implements claim.Follower.
+func (Follower) Learn([]byte) error { return nil }
+
+// following is what follows in one transaction. It implements claim.Following.
+type following struct {
+	made bool // a run may be claimed
+}
+
+// Concerns implements claim.Following.
+func (f *following) Concerns(job *domain.Job) bool { return len(job.Then) > 0 }
+
+// QueueEvents implements claim.Following: a skip triggers nothing.
+func (f *following) QueueEvents(*pgx.Batch, []claim.RunEvent) {}
+
+// QueueEnds implements claim.Following. Whether a run has ended is up to the statement: a cancel may have come first.
+func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome) {
+	var runs []uuid.UUID
+	for _, o := range outcomes {
+		if f.Concerns(o.Job) {
+			runs = append(runs, o.RunID)
+		}
+	}
+	if len(runs) > 0 {
+		claim.QueueChained(b, runs, &f.made)
+	}
+}
+
+// Asks implements claim.Following.
+func (f *following) Asks() []string {
+	if f.made {
+		return []string{pg.TickLoop}
+	}
+	return nil
+}

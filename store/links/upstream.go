@@ -1,0 +1,62 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
+	"punctual/store/pg"
+)
+
+// Upstream is a job whose runs trigger another one.
+type Upstream struct {
+	ID   uuid.UUID       `json:"id" format:"uuid" doc:"The job."`
+	Job  string          `json:"job" doc:"Its name." example:"load-warehouse"`
+	When domain.LinkWhen `json:"when" enum:"succeeded,failed,ended" doc:"Which end of its runs triggers this job." example:"succeeded"`
+}
+
+// mostUpstreams is how many upstreams of jobs are read at a time.
+const mostUpstreams = 1000
+
+// Upstreams returns the jobs whose runs trigger one of the jobs, by that job.
+func Upstreams(ctx context.Context, q pg.Querier, tenant int32, jobs ...uuid.UUID) (map[uuid.UUID][]Upstream, error) {
+	all := map[uuid.UUID][]Upstream{}
+	rows := pg.Query(ctx, q, `
+		SELECT l.target_id, j.id, j.name, l.run_when
+		FROM punctual.links l
+		JOIN punctual.jobs j ON j.id = l.job_id AND j.tenant = $2 AND j.state <> 'deleted'
+		WHERE l.target_id = ANY($1::uuid[])
+		ORDER BY j.name, j.id, l.position
+		LIMIT $3`, jobs, tenant, mostUpstreams)
+	var of uuid.UUID
+	var u Upstream
+	_, err := pgx.ForEachRow(rows, []any{&of, &u.ID, &u.Job, &u.When}, func() error {
+		all[of] = append(all[of], u)
+		return nil
+	})
+	return all, pg.Wrap("reading which jobs trigger others", err)
+}
+
+// Hold keeps the links of a tenant as they are until the transaction ends.
+func Hold(ctx context.Context, tx pg.Querier, tenant int32) error {
+	return pg.Wrap("keeping links", pg.Exec(ctx, tx, `SELECT FROM punctual.tenants WHERE id = $1 FOR SHARE`, tenant))
+}
+
+// Needed is the error, an ErrState, of a job that is not deleted because others trigger it.
+func Needed(job string, by []Upstream) error {
+	const most = 5
+	var names []string
+	for i, u := range by {
+		if i == most {
+			names = append(names, fmt.Sprintf("%d more", len(by)-most))
+			break
+		}
+		names = append(names, u.Job)
+	}
+	return fmt.Errorf("job %q is triggered when runs of %s end; take it out of their then, or delete it with force: %w",
+		job, strings.Join(names, ", "), pg.ErrState)
+}
