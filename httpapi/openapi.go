@@ -116,6 +116,7 @@ func describeChoices(schemas map[string]*huma.Schema) {
 		domain.AuthNone, domain.AuthBearer, domain.AuthBasic, domain.AuthHeader, domain.AuthOAuth2,
 		domain.AuthOIDC,
 	}
+	schemas["Link"].Properties["when"].Enum = []any{domain.WhenSucceeded, domain.WhenFailed, domain.WhenEnded}
 	schemas["Missed"].Properties["policy"].Enum = []any{
 		domain.MissedSkip, domain.MissedFireOnce, domain.MissedFireAll,
 	}

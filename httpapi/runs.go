@@ -134,6 +134,7 @@ func (f RunFilters) filter() (runs.Filter, error) {
 type listRunsInput struct {
 	Job   string `query:"job" maxLength:"128" doc:"Only runs of this job: its id or name. The job must not be deleted."`
 	JobID string `query:"job_id" format:"uuid" doc:"Only runs of the job with this id. The job may be deleted."`
+	Cause string `query:"caused_by" format:"uuid" doc:"Only runs that the run or event with this id caused."`
 	RunFilters
 }
 
@@ -144,6 +145,9 @@ func (s *server) listRuns(ctx context.Context, tenant int32, in *listRunsInput) 
 	}
 	filter.Job = in.Job
 	if filter.JobID, err = optionalID("query.job_id", in.JobID, "must be the id of a job"); err != nil {
+		return nil, err
+	}
+	if filter.Cause, err = optionalID("query.caused_by", in.Cause, "must be the id of a run or event"); err != nil {
 		return nil, err
 	}
 	return s.answerRuns(ctx, tenant, filter, in.short())
@@ -202,6 +206,7 @@ type RerunInput struct {
 	Body    json.RawMessage   `json:"body,omitempty" doc:"Sent in place of the body that the run sent. Absent: the run's own body; if it had none of its own, the job's."`
 	Headers map[string]string `json:"headers,omitempty" doc:"Sent in place of the headers that the run sent. Absent: the run's own headers; if it had none of its own, the job's."`
 	SameKey bool              `json:"same_key,omitempty" doc:"Send the webhook-id and Idempotency-Key of the original run. A receiver that checks them then does the work only if it has not done it before." example:"false"`
+	Chain   bool              `json:"chain,omitempty" doc:"The end of the new run triggers the jobs that the job names in then." example:"false"`
 }
 
 type rerunInput struct {
@@ -213,7 +218,7 @@ type rerunInput struct {
 func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*answered, error) {
 	v := in.Request.Value
 	request := jobs.RerunRequest{
-		TriggerRequest: jobs.TriggerRequest{Body: v.Body, Headers: v.Headers}, SameKey: v.SameKey,
+		TriggerRequest: jobs.TriggerRequest{Body: v.Body, Headers: v.Headers}, SameKey: v.SameKey, Chain: v.Chain,
 	}
 	if err := in.Request.Check(api.Within("body", domain.ValidateRequest("", v.Headers, v.Body))...); err != nil {
 		return nil, err

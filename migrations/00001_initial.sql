@@ -433,6 +433,7 @@ CREATE INDEX runs_by_job ON punctual.runs (job_id, id) WITH (deduplicate_items =
 CREATE INDEX runs_by_tenant ON punctual.runs (tenant, id) WITH (deduplicate_items = off);
 CREATE INDEX runs_by_reason ON punctual.runs (tenant, reason, id) WHERE reason IS NOT NULL;
 CREATE INDEX runs_by_job_and_reason ON punctual.runs (job_id, reason, id) WHERE reason IS NOT NULL;
+CREATE INDEX runs_by_cause ON punctual.runs (caused_by, id) WHERE caused_by IS NOT NULL;
 CREATE INDEX runs_by_trigger ON punctual.runs (tenant, trigger, id) WHERE trigger <> 'schedule';
 CREATE INDEX runs_late ON punctual.runs (tenant, id) WHERE late;
 CREATE INDEX runs_made_later ON punctual.runs (tenant, (created_at - scheduled_for > interval '1 minute'),
@@ -574,9 +575,9 @@ COMMENT ON COLUMN punctual.run_data.response_truncated IS
 COMMENT ON COLUMN punctual.run_data.response_fence IS 'Fencing token of the attempt that got this response.';
 COMMENT ON COLUMN punctual.run_data.key IS 'Of a dated run: the key under which it was pending.';
 COMMENT ON COLUMN punctual.run_data.expires_after IS
-    'Of a dated run: its expires_after in place of the job''s;
+    'Of a dated run: its expires_after in place of the job''s; null: the job''s.';
 COMMENT ON COLUMN punctual.run_data.chains IS
-    'True, on a rerun or backfill: its end triggers other jobs, as that of every other run does. Null: it does not.'; null: the job''s.';
+    'True, on a rerun or backfill: its end triggers other jobs, as that of every other run does. Null: it does not.';
 -- +goose StatementEnd
 
 -- +goose StatementBegin

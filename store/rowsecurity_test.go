@@ -104,6 +104,7 @@ func (c crud) furnish() {
 		VALUES (gen_random_uuid(), $1, 1, 'theirs')`, c.tenant)
 	c.exec(`INSERT INTO punctual.job_secrets (id, tenant, job_id, data_key, ciphertext)
 		VALUES (gen_random_uuid(), $1, $2, 1, 'theirs')`, c.tenant, job.ID)
+	c.exec(`INSERT INTO punctual.links (job_id, position, target_id, run_when) VALUES ($1, 1, $1, 'ended')`, job.ID)
 	c.exec(`INSERT INTO punctual.secret_uses (tenant, name, job_id) VALUES ($1, 'theirs', $2)`, c.tenant, job.ID)
 	c.exec(`INSERT INTO punctual.hourly_runs (hour, tenant, round, succeeded, dead, cancelled, skipped, unended, lateness)
 		VALUES (now(), $1, 1, 1, 0, 0, 0, 0, '{}')`, c.tenant)

@@ -72,7 +72,8 @@ CROSS JOIN LATERAL (
                 THEN (SELECT json_object_agg(m.key, m.value)
                       FROM (SELECT o.key, o.value FROM json_each(d.own) o WHERE o.key <> 'upstream'
                             UNION ALL SELECT 'upstream', d.upstream) m) END AS body) b
-WHERE r.xmin = pg_current_xact_id()::xid AND r.status = 'pending' AND b.body IS NOT NULL`
+WHERE r.status = 'pending' AND b.body IS NOT NULL
+ON CONFLICT DO NOTHING`
 
 // QueueChained makes the runs that the ends of runs trigger, of those that this transaction has ended. It comes after
 // the statements that end them. Once the batch is read, made is set if a run may be claimed.

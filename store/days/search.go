@@ -55,6 +55,7 @@ const (
 	All       Index = "runs_pkey"
 	ByReason  Index = "runs_by_reason"
 	ByTrigger Index = "runs_by_trigger"
+	ByCause   Index = "runs_by_cause"
 	Late      Index = "runs_late"
 	MadeLater Index = "runs_made_later"
 )

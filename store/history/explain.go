@@ -221,7 +221,7 @@ func (e *explaining) explain(ctx context.Context) error {
 		e.noSlot(version, ok)
 	}
 	e.Text += e.backfill
-	return errors.Join(e.findDated(ctx), e.findCaused(ctx))
+	return errors.Join(e.findDated(ctx), e.findChained(ctx))
 }
 
 // findDated adds a sentence about a dated run of the job that is, or was, due within a minute of the instant.
@@ -246,23 +246,6 @@ func (e *explaining) findDated(ctx context.Context) error {
 		return nil
 	})
 	return pg.Wrap("looking for dated runs", err)
-}
-
-// findCaused adds a sentence about a run that another run or an event caused within a minute of the instant.
-func (e *explaining) findCaused(ctx context.Context) error {
-	rows := pg.Query(ctx, e.q, `
-		SELECT r.id, r.caused_by, r.status
-		FROM punctual.runs r
-		WHERE r.job_id = $1 AND r.id >= $2 AND r.id < $3 AND r.caused_by IS NOT NULL
-		ORDER BY r.id
-		LIMIT 1`, e.job, domain.FirstRunID(e.At.Add(-time.Minute)), domain.FirstRunID(e.At.Add(time.Minute)))
-	var run, by uuid.UUID
-	var status domain.Status
-	_, err := pgx.ForEachRow(rows, []any{&run, &by, &status}, func() error {
-		e.Text += fmt.Sprintf(" Run %s was caused by %s; its status is %s.", run, by, status)
-		return nil
-	})
-	return pg.Wrap("looking for runs that others caused", err)
 }
 
 // pauseAt returns the pause in force at an instant. It spans the paused versions around that instant.

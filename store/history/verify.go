@@ -44,6 +44,7 @@ const (
 	ViolationUnended    ViolationKind = "unended"      // a run that has not ended and that no replica holds
 	ViolationOverdue    ViolationKind = "overdue"      // slots or dated runs that are due and not claimed yet
 	ViolationReport     ViolationKind = "report"       // a target's report that no replica has applied
+	ViolationChain      ViolationKind = "chain"        // an end that triggered too little or too much
 	ViolationUnreadable ViolationKind = "unverifiable" // a job whose definition this binary cannot read
 )
 
@@ -124,7 +125,7 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 			o.Progress(v.summary)
 		}
 	}
-	for _, look := range []func(context.Context, pgx.Tx) error{v.reports, v.dated} {
+	for _, look := range []func(context.Context, pgx.Tx) error{v.reports, v.dated, v.chains} {
 		if err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return look(ctx, tx) }); err != nil {
 			return v.summary, err
 		}

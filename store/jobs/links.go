@@ -85,19 +85,13 @@ func (b *batchWrite) writeLinks(ctx context.Context) error {
 	return err
 }
 
-// Upstreams returns the jobs whose runs trigger a job.
-func (s *Jobs) Upstreams(ctx context.Context, tenant int32, job uuid.UUID) ([]links.Upstream, error) {
-	of, err := links.Upstreams(ctx, s.db.Reader(ctx, tenant), tenant, job)
-	return of[job], err
-}
-
 // release refuses to delete a job that others trigger, unless it is forced. It keeps others from naming the job until
 // the transaction ends. The caller deletes the job then, and takes no lock of another job.
 func release(ctx context.Context, tx *pg.Tx, h *held, force bool) error {
 	if err := links.Hold(ctx, tx, h.tenant); err != nil || force {
 		return err
 	}
-	by, err := links.Upstreams(ctx, tx, h.tenant, h.ID)
+	by, err := links.Upstreams(ctx, tx, h.ID)
 	if err != nil || len(by[h.ID]) == 0 {
 		return err
 	}
@@ -113,7 +107,7 @@ func (m *many) findNeeded(ctx context.Context, tenant int32, jobs []*held) (map[
 	if err := links.Hold(ctx, m.tx, tenant); err != nil {
 		return nil, err
 	}
-	by, err := links.Upstreams(ctx, m.tx, tenant, pg.Column(jobs, (*held).id)...)
+	by, err := links.Upstreams(ctx, m.tx, pg.Column(jobs, (*held).id)...)
 	if err != nil || len(by) == 0 {
 		return nil, err
 	}

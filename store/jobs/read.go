@@ -12,6 +12,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/days"
+	"punctual/store/links"
 	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/runs"
@@ -115,6 +116,8 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args 
 	w := days.Recent()
 	b.Queue(jobSQL, append([]any{pg.Prepared{}}, args...)...).Query(oneJob(&job))
 	runs.QueueLast(&b, &last, w, of, args...)
+	var upstreams []links.Upstream
+	links.QueueUpstreams(&b, &upstreams, of, args...)
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
 		return Record{}, fmt.Errorf("reading job %v: %w", args[0], err)
 	}
@@ -123,6 +126,7 @@ func readWithLastRun(ctx context.Context, q pg.Querier, jobSQL, of string, args 
 		found[r.JobID] = r
 	}
 	jobs := []Record{job.Record}
+	jobs[0].Upstreams = upstreams
 	if err := showLinks(ctx, q, jobs); err != nil {
 		return Record{}, err
 	}

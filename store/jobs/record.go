@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/store/links"
 	"punctual/store/pg"
 	"punctual/store/runs"
 )
@@ -42,7 +43,8 @@ type Record struct {
 	// SkippedWhilePaused are the slots that a pause swallowed, if the change that returns the record has ended the pause.
 	SkippedWhilePaused *runs.SkippedRange
 
-	Broken []uuid.UUID // the deleted jobs among those that its runs trigger
+	Upstreams []links.Upstream // the jobs whose runs trigger it; nil in lists
+	Broken    []uuid.UUID      // the deleted jobs among those that its runs trigger
 }
 
 // NewJob is what CreateJob and PutJob write.
@@ -132,6 +134,7 @@ type TriggerRequest struct {
 // RerunRequest is what a rerun may change about the run that it repeats.
 type RerunRequest struct {
 	TriggerRequest      // replaces the body and headers that the run had in place of its job's; nil: the same
+	Chain          bool // its end triggers other jobs
 	SameKey        bool // reuse the run's webhook-id and Idempotency-Key, so that receivers take it for that run
 }
 

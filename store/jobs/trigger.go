@@ -96,6 +96,7 @@ type manualRun struct {
 	rerunOf      *uuid.UUID
 	webhookID    *uuid.UUID // the id that receivers see; nil: the run's id
 	key          string     // Idempotency-Key; empty: derived from the run
+	chains       bool       // of a rerun: its end triggers other jobs
 	TriggerRequest
 }
 
@@ -128,8 +129,8 @@ func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manual
 		ID: r.id, Job: job.ID, Trigger: domain.TriggerManual, ScheduledFor: r.scheduledFor, DueAt: now, RerunOf: r.rerunOf,
 		By: audit.ActorOf(ctx).Words(),
 	}
-	if r.Body != nil || r.Headers != nil || r.webhookID != nil {
-		e.Sends = &claim.Sends{WebhookID: r.webhookID, Key: r.key, Body: r.Body}
+	if r.Body != nil || r.Headers != nil || r.webhookID != nil || r.chains {
+		e.Sends = &claim.Sends{WebhookID: r.webhookID, Key: r.key, Body: r.Body, Chains: r.chains}
 		if e.Sends.Headers, err = encodeHeaders(r.Headers); err != nil {
 			return err
 		}

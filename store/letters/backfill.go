@@ -28,6 +28,7 @@ type BackfillRequest struct {
 	When         func(zone *time.Location) (from, to time.Time)
 	From, To     time.Time // slots from From, inclusive, to To, exclusive
 	Rerun        bool      // slots that have a run get another
+	Chain        bool      // their ends trigger other jobs
 	OneAtATime   bool      // each run is made when the one before has ended, whatever the job's concurrency policy
 	MaxPerSecond int       // 0: no limit
 	Note         string
@@ -196,7 +197,8 @@ func (w Operator) StartBackfill(ctx context.Context, p BackfillPlan) (Operation,
 		n.firstSlot, n.lastSlot = &p.slots[0], &p.slots[len(p.slots)-1]
 	}
 	request := backfillText{
-		Job: p.job.Job, JobVersion: p.job.Version, From: p.From, To: p.To, Rerun: p.Rerun, Concurrency: ConcurrencyAllow,
+		Job: p.job.Job, JobVersion: p.job.Version, From: p.From, To: p.To, Rerun: p.Rerun, Chain: p.Chain,
+		Concurrency: ConcurrencyAllow,
 	}
 	if p.OneAtATime {
 		request.Concurrency = ConcurrencyOneAtATime
@@ -212,6 +214,7 @@ type backfillText struct {
 	From       time.Time `json:"from"`
 	To         time.Time `json:"to"`
 	Rerun      bool      `json:"rerun"`
+	Chain      bool      `json:"chain,omitempty"`
 
 	Concurrency string `json:"concurrency"`
 }

@@ -33,6 +33,7 @@ type backfill struct {
 	created  time.Time           // when the job was created
 	rerun    bool
 	serial   bool      // it makes one run at a time
+	chain    bool      // the ends of its runs trigger other jobs
 	next     time.Time // the first slot that is left
 	last     time.Time
 	now      time.Time
@@ -88,9 +89,10 @@ func (o *bulk) workSlots(ctx context.Context, tx *pg.Tx) error {
 func (b *backfill) read(ctx context.Context, tx *pg.Tx) error {
 	err := tx.QueryRow(ctx, `
 		SELECT o.tenant, j.queue, o.job_id, (o.request ->> 'job_version')::integer,
-			o.rerun, coalesce(o.request ->> 'concurrency' = $2, false), o.next_slot, o.last_slot, j.created_at
+			o.rerun, coalesce(o.request ->> 'concurrency' = $2, false),
+			coalesce(o.request ->> 'chain' = 'true', false), o.next_slot, o.last_slot, j.created_at
 		FROM punctual.operations o JOIN punctual.jobs j ON j.id = o.job_id WHERE o.id = $1`, b.id, ConcurrencyOneAtATime).
-		Scan(&b.tenant, &b.queue, &b.job.Job, &b.job.Version, &b.rerun, &b.serial, &b.next, &b.last, &b.created)
+		Scan(&b.tenant, &b.queue, &b.job.Job, &b.job.Version, &b.rerun, &b.serial, &b.chain, &b.next, &b.last, &b.created)
 	if errors.Is(err, pgx.ErrNoRows) { // the deleted job's row is gone too
 		return hopeless("the job was deleted")
 	}
@@ -208,10 +210,14 @@ func (b *backfill) choose(t *domain.Timetable, ahead []time.Time, ran map[uuid.U
 		case exists:
 			id = domain.NewRunID(b.now)
 		}
-		b.runs = append(b.runs, claim.Entry{
+		run := claim.Entry{
 			ID: id, Job: b.job.Job, Trigger: domain.TriggerBackfill, ScheduledFor: at, DueAt: t.Due(at, nil), Ordered: true,
 			By: b.by,
-		})
+		}
+		if b.chain {
+			run.Sends = &claim.Sends{Chains: true}
+		}
+		b.runs = append(b.runs, run)
 		b.done++
 		b.made++
 		if b.serial {

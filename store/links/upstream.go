@@ -19,19 +19,35 @@ type Upstream struct {
 	When domain.LinkWhen `json:"when" enum:"succeeded,failed,ended" doc:"Which end of its runs triggers this job." example:"succeeded"`
 }
 
-// mostUpstreams is how many upstreams of jobs are read at a time.
-const mostUpstreams = 1000
+// selectUpstreams selects the jobs whose runs trigger the jobs that an expression gives, the jobs first. A job may have
+// many: the first thousand are enough.
+func selectUpstreams(jobs string) string {
+	return `
+		SELECT l.target_id, u.id, u.name, l.run_when
+		FROM punctual.links l
+		JOIN punctual.jobs u ON u.id = l.job_id AND u.state <> 'deleted'
+		WHERE l.target_id = ANY(` + jobs + `)
+		ORDER BY u.name, u.id, l.position
+		LIMIT 1000`
+}
+
+// QueueUpstreams reads the jobs whose runs trigger the job that an expression gives as an array.
+func QueueUpstreams(b *pgx.Batch, into *[]Upstream, job string, args ...any) {
+	b.Queue(selectUpstreams(job), append([]any{pg.Prepared{}}, args...)...).Query(func(rows pgx.Rows) error {
+		var of uuid.UUID
+		var u Upstream
+		_, err := pgx.ForEachRow(rows, []any{&of, &u.ID, &u.Job, &u.When}, func() error {
+			*into = append(*into, u)
+			return nil
+		})
+		return err
+	})
+}
 
 // Upstreams returns the jobs whose runs trigger one of the jobs, by that job.
-func Upstreams(ctx context.Context, q pg.Querier, tenant int32, jobs ...uuid.UUID) (map[uuid.UUID][]Upstream, error) {
+func Upstreams(ctx context.Context, q pg.Querier, jobs ...uuid.UUID) (map[uuid.UUID][]Upstream, error) {
 	all := map[uuid.UUID][]Upstream{}
-	rows := pg.Query(ctx, q, `
-		SELECT l.target_id, j.id, j.name, l.run_when
-		FROM punctual.links l
-		JOIN punctual.jobs j ON j.id = l.job_id AND j.tenant = $2 AND j.state <> 'deleted'
-		WHERE l.target_id = ANY($1::uuid[])
-		ORDER BY j.name, j.id, l.position
-		LIMIT $3`, jobs, tenant, mostUpstreams)
+	rows := pg.Query(ctx, q, selectUpstreams(`$1::uuid[]`), jobs)
 	var of uuid.UUID
 	var u Upstream
 	_, err := pgx.ForEachRow(rows, []any{&of, &u.ID, &u.Job, &u.When}, func() error {

@@ -93,6 +93,9 @@ func (f Filter) search(
 	if f.From != nil {
 		s.Since = f.From.Add(-ClockSlack) // no id lies long before its slot
 	}
+	if f.Cause != nil { // nothing is caused before
+		s.Narrow(domain.IDTime(*f.Cause).Add(-ClockSlack), time.Time{})
+	}
 	switch {
 	case later:
 		s.Since = *f.To
@@ -129,6 +132,8 @@ func (f Filter) index(later bool) days.Index {
 	switch {
 	case later:
 		return days.MadeLater
+	case f.Cause != nil:
+		return days.ByCause
 	case f.Reason != "", f.Status.Final() && f.Status != domain.StatusSucceeded:
 		return days.ByReason
 	case f.Trigger != "" && f.Trigger != domain.TriggerSchedule:
@@ -190,6 +195,7 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 	c.AddIf(f.Reason != "", `r.reason = ?`, f.Reason)
 	c.AddIf(f.Trigger != "", `r.trigger = ?`, f.Trigger)
 	c.AddIf(f.Late != nil, `r.late = ?`, f.Late)
+	c.AddIf(f.Cause != nil, `r.caused_by = ?`, f.Cause)
 	if err := names.SelectLabels(c, f.Labels); err != nil {
 		return err
 	}

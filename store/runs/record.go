@@ -91,6 +91,7 @@ type Filter struct {
 	Reason  domain.Reason
 	Trigger domain.Trigger
 	Late    *bool
+	Cause   *uuid.UUID // the run or event that caused them
 	Job     string     // name or id of a job that is not deleted
 	JobID   *uuid.UUID // deleted jobs too
 	Labels  map[string]string
