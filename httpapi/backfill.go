@@ -39,7 +39,7 @@ type BackfillInput struct {
 	Rerun        bool   `json:"rerun,omitempty" doc:"Slots that have a run get another run, with its own Idempotency-Key." example:"false"`
 	Concurrency  string `json:"concurrency,omitempty" minLength:"1" enum:"one_at_a_time,allow" default:"one_at_a_time" doc:"one_at_a_time: oldest slot first, and each run begins when the one before has ended, retries included, whatever the job's concurrency_policy. A dead run has ended too. allow: they begin at once, and overlap unless the job's concurrency_policy forbids it." example:"one_at_a_time"`
 	MaxPerSecond *int   `json:"max_per_second,omitempty" minimum:"1" maximum:"1000" default:"50" doc:"The most runs that it creates in a second." example:"10"`
-	Chain        bool   `json:"chain,omitempty" doc:"The ends of the runs trigger the jobs that the job names in then." example:"false"`
+	Chain        bool   `json:"chain,omitempty" doc:"Their ends trigger the jobs in then." example:"false"`
 	DryRun       bool   `json:"dry_run,omitempty" doc:"Only count the slots; create nothing." example:"false"`
 	Note         string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; kept with the operation. Absent: none." example:"invoices of November with the new template"`
 }

@@ -71,8 +71,8 @@ func (s *server) jobRoutes() {
 
 	api.Register(s.api, huma.Operation{
 		OperationID: "delete-job", Method: http.MethodDelete, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
-		Summary: "Delete a job", Description: "Stops future slots and cancels pending runs; the history stays. If runs of other jobs trigger the job, " +
-			"the response is 409 and names them, unless force is set.",
+		Summary: "Delete a job", Description: "Stops future slots and cancels pending runs; the history stays. If runs of other jobs trigger it, " +
+			"the response is 409, unless force is set.",
 		Errors: []int{409, 412},
 	}, s.deleteJob)
 }
@@ -129,7 +129,7 @@ func (s *server) getJob(ctx context.Context, tenant int32, in *oneJobInput) (*jo
 type deleteJobInput struct {
 	JobRef
 	IfMatch
-	Force bool `query:"force" doc:"Deletes the job even if runs of other jobs trigger it. Their ends are then recorded as skips of the deleted job."`
+	Force bool `query:"force" doc:"Delete it even if runs of other jobs trigger it."`
 }
 
 func (s *server) deleteJob(ctx context.Context, tenant int32, in *deleteJobInput) (*struct{}, error) {

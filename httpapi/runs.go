@@ -134,7 +134,7 @@ func (f RunFilters) filter() (runs.Filter, error) {
 type listRunsInput struct {
 	Job   string `query:"job" maxLength:"128" doc:"Only runs of this job: its id or name. The job must not be deleted."`
 	JobID string `query:"job_id" format:"uuid" doc:"Only runs of the job with this id. The job may be deleted."`
-	Cause string `query:"caused_by" format:"uuid" doc:"Only runs that the run or event with this id caused."`
+	Cause string `query:"caused_by" format:"uuid" doc:"Only runs that this run or event triggered."`
 	RunFilters
 }
 
@@ -206,7 +206,7 @@ type RerunInput struct {
 	Body    json.RawMessage   `json:"body,omitempty" doc:"Sent in place of the body that the run sent. Absent: the run's own body; if it had none of its own, the job's."`
 	Headers map[string]string `json:"headers,omitempty" doc:"Sent in place of the headers that the run sent. Absent: the run's own headers; if it had none of its own, the job's."`
 	SameKey bool              `json:"same_key,omitempty" doc:"Send the webhook-id and Idempotency-Key of the original run. A receiver that checks them then does the work only if it has not done it before." example:"false"`
-	Chain   bool              `json:"chain,omitempty" doc:"The end of the new run triggers the jobs that the job names in then." example:"false"`
+	Chain   bool              `json:"chain,omitempty" doc:"Its end triggers the jobs in then." example:"false"`
 }
 
 type rerunInput struct {

@@ -41,8 +41,8 @@ type Job struct {
 	StaleSince       *time.Time `json:"stale_since,omitempty" doc:"If it has had no success for expect_success_within: since when."`
 	OverlappingSince *time.Time `json:"overlapping_since,omitempty" doc:"Since when most of its slots are skipped, because the run before has not ended."`
 
-	Upstreams   []links.Upstream `json:"upstreams,omitempty" doc:"The jobs whose runs trigger it when they end, at most 1,000. Only when a single job is shown; absent: there are none."`
-	BrokenLinks []uuid.UUID      `json:"broken_links,omitempty" doc:"Ids of deleted jobs that then names. The ends that would trigger them are recorded as skips of them. Absent: there are none."`
+	Upstreams   []links.Upstream `json:"upstreams,omitempty" doc:"The jobs whose runs trigger it. Only when a single job is shown. Absent: none."`
+	BrokenLinks []uuid.UUID      `json:"broken_links,omitempty" doc:"Deleted jobs in then. Absent: none."`
 
 	SkippedWhilePaused *runs.SkippedRange `json:"skipped_while_paused,omitempty" doc:"The slots that passed while the job was paused, and were skipped. Only in the answer to a request that ended the pause, if there are any. A backfill makes up for them."`
 }

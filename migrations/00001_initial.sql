@@ -3370,7 +3370,8 @@ DO $$ BEGIN PERFORM punctual.drop_schema(schema) FROM punctual.grants; END $$;
 DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.failures,
     punctual.replica_status, punctual.audit, punctual.audit_entries;
 DROP FUNCTION punctual.runs_of, punctual.is_completed, punctual.job_state, punctual.completed_at;
-DROP TABLE punctual.grants, punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses, punctual.secrets,
+DROP TABLE punctual.grants, punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses,
+    punctual.links, punctual.secrets,
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
     punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,

@@ -142,7 +142,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 		failed(c.ResolveDeadLetter(ctx, none, httpapi.NoteInput{})),
 		failed(c.ReplayDeadLetters(ctx, bulk)), failed(c.ResolveDeadLetters(ctx, bulk)),
 		failed(c.Operation(ctx, none)), failed(c.CancelOperation(ctx, none)),
-		c.RevokeAPIKey(ctx, none), failed(c.Notice(ctx, none)), c.DeleteJob(ctx, "none"),
+		c.RevokeAPIKey(ctx, none), failed(c.Notice(ctx, none)), c.DeleteJob(ctx, "none", false),
 	} {
 		var answer *Error
 		if !errors.As(err, &answer) || answer.Problem == nil || answer.Problem.Code == problem.CodeNoRoute {
@@ -150,7 +150,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 		}
 	}
 	must[runs.Run](t)(c.CancelRun(ctx, run))
-	if err := c.DeleteJob(ctx, "m"); err != nil {
+	if err := c.DeleteJob(ctx, "m", true); err != nil {
 		t.Error(err)
 	}
 }

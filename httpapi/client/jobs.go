@@ -41,8 +41,12 @@ func (c *Client) PatchJob(ctx context.Context, job string, patch any) (httpapi.J
 }
 
 // DeleteJob deletes a job. Its history stays.
-func (c *Client) DeleteJob(ctx context.Context, job string) error {
-	return c.remove(ctx, at("/v1/jobs/%s", job))
+func (c *Client) DeleteJob(ctx context.Context, job string, force bool) error {
+	path := at("/v1/jobs/%s", job)
+	if force {
+		path += "?force=true"
+	}
+	return c.remove(ctx, path)
 }
 
 // PauseJob pauses a job.

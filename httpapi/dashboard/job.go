@@ -160,7 +160,7 @@ func (v *visit) replacements() (body json.RawMessage, headers map[string]string)
 }
 
 func (v *visit) deleteJob() error {
-	err := v.api.DeleteJob(v.ctx(), v.part("job"))
+	err := v.api.DeleteJob(v.ctx(), v.part("job"), v.field("force") != "")
 	return v.done(err, "/jobs", "The job is deleted. Its history stays.")
 }
 

@@ -11,9 +11,12 @@ import (
 	"net/url"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
@@ -113,6 +116,9 @@ var functions = template.FuncMap{
 	"length":   length,
 	"schedule": scheduleWords,
 	"strip":    strip,
+	"broken": func(job httpapi.Job, ref string) bool {
+		return slices.ContainsFunc(job.BrokenLinks, func(id uuid.UUID) bool { return id.String() == ref })
+	},
 	"plot":     plot,
 	"indented": indented,
 	"plain":    unquoted,

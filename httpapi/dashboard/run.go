@@ -24,6 +24,7 @@ type runView struct {
 	Sentence template.HTML
 	Steps    []step
 	Others   []runs.Run // of the same slot: replays, reruns and skips
+	Caused   []runs.Run // by its end
 	Zone     string     // of the job's schedule; empty: the job is deleted
 	Again    rerunForm
 	mistakes // why it was not made again
@@ -33,6 +34,7 @@ type runView struct {
 type rerunForm struct {
 	Headers, Body string
 	SameKey       bool
+	Chain         bool
 }
 
 // rerunFields are the fields beside which the form shows what is wrong.
@@ -130,6 +132,15 @@ func (v *visit) viewRun() (view runView, err error) {
 	})
 	if err != nil {
 		return view, err
+	}
+	if run.Status.Final() {
+		caused, err := v.api.Runs(v.ctx(), url.Values{
+			"caused_by": {run.ID.String()}, "view": {"summary"}, "limit": {"20"},
+		})
+		if err != nil {
+			return view, err
+		}
+		view.Caused = caused.Data
 	}
 	view.Others = slices.DeleteFunc(list.Data, func(r runs.Run) bool { return r.ID == run.ID })
 	return view, nil
@@ -245,9 +256,10 @@ func (v *visit) cancelRun() error {
 
 func (v *visit) rerunRun() error {
 	body, headers := v.replacements()
-	form := rerunForm{Headers: v.field("headers"), Body: v.field("body"), SameKey: v.field("same_key") != ""}
+	form := rerunForm{Headers: v.field("headers"), Body: v.field("body"), SameKey: v.field("same_key") != "",
+		Chain: v.field("chain") != ""}
 	run, err := v.api.RerunRun(v.ctx(), v.part("run"),
-		httpapi.RerunInput{Body: body, Headers: headers, SameKey: form.SameKey})
+		httpapi.RerunInput{Body: body, Headers: headers, SameKey: form.SameKey, Chain: form.Chain})
 	if err == nil {
 		return v.to("/runs/"+run.ID.String(), "The run was made again.")
 	}

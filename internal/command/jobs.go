@@ -123,11 +123,14 @@ func swallowed(job httpapi.Job) string {
 		httpapi.SkippedWords(*job.SkippedWhilePaused), url.PathEscape(job.Name), again.From, again.To)
 }
 
-type deleteJob struct{ oneJob }
+type deleteJob struct {
+	oneJob
+	Force bool `help:"Delete it even if runs of other jobs trigger it."`
+}
 
 func (c *deleteJob) Run(ctx context.Context) error {
 	return c.call(ctx, func(api *client.Client) error {
-		if err := api.DeleteJob(ctx, c.Job); err != nil {
+		if err := api.DeleteJob(ctx, c.Job, c.Force); err != nil {
 			return err
 		}
 		return note("job " + c.Job + " is deleted")

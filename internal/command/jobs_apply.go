@@ -2,11 +2,13 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
@@ -29,6 +31,7 @@ func (c *applyJobs) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.source(), err)
 	}
+	jobs = afterTheirTargets(jobs)
 	return c.call(ctx, func(api *client.Client) error {
 		var errs []error
 		for _, job := range jobs {
@@ -44,6 +47,34 @@ func (c *applyJobs) Run(ctx context.Context) error {
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// afterTheirTargets puts a job behind those that its runs trigger, so that it may name jobs that come later in the file.
+// The API refuses circles.
+func afterTheirTargets(jobs []manifest.Job) []manifest.Job {
+	ordered := make([]manifest.Job, 0, len(jobs))
+	begun := map[string]bool{}
+	var place func(job manifest.Job)
+	place = func(job manifest.Job) {
+		if begun[job.Name] {
+			return
+		}
+		begun[job.Name] = true
+		var d struct {
+			Then []struct{ Job string }
+		}
+		_ = json.Unmarshal(job.JSON, &d) // the API says what is wrong with it
+		for _, link := range d.Then {
+			if i := slices.IndexFunc(jobs, func(j manifest.Job) bool { return j.Name == link.Job }); i >= 0 {
+				place(jobs[i])
+			}
+		}
+		ordered = append(ordered, job)
+	}
+	for _, job := range jobs {
+		place(job)
+	}
+	return ordered
 }
 
 func (c *applyJobs) source() string {

@@ -33,7 +33,7 @@ type Definition struct {
 	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; for a job that a submitter creates: true." example:"false"`
 
 	ExpectSuccessWithin Duration `json:"expect_success_within,omitzero" doc:"The job is stale when it has had no success for this long: 1s to 366 days. Counted from the last success, or else from the job's creation or resume; for a one-shot, from when it is due. A paused job is never stale. Absent: never stale." example:"26h"`
-	Then                []Link   `json:"then,omitempty" doc:"Other jobs that the end of a run triggers, at most 10. A skip triggers nothing, and a rerun or backfill only if it was asked for with chain. In a patch the list is replaced as a whole. Absent: none."`
+	Then                []Link   `json:"then,omitempty" doc:"The jobs that its runs trigger when they end, at most 10. Absent: none."`
 	Notify              []Notify `json:"notify,omitzero" doc:"Recipients of notices when something goes wrong with the job, and when it recovers. The first event of a kind is sent at once; further events of the same kind within five minutes are sent together. An empty list: no recipients. Absent: the tenant's default."`
 }
 

@@ -26,7 +26,7 @@ WITH ended AS MATERIALIZED (
     WHERE v.definition ->> 'then' IS NOT NULL
       AND r.id >= $3 AND r.status IN ('succeeded', 'dead', 'cancelled') AND r.finished_at BETWEEN $1 AND $2
       AND (r.rerun_of IS NULL AND r.trigger <> 'backfill'
-           OR EXISTS (SELECT FROM punctual.run_data d WHERE d.run_id = r.id AND d.chains))),
+           OR EXISTS (SELECT FROM punctual.run_data d WHERE d.run_id = r.id AND d.run_id >= $3 AND d.chains))),
 due AS MATERIALIZED (
     SELECT e.id, e.job_id, e.finished_at, e.target::uuid AS target,
            punctual.chained_run(e.id, e.target::uuid, e.finished_at) AS run

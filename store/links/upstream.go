@@ -16,7 +16,7 @@ import (
 type Upstream struct {
 	ID   uuid.UUID       `json:"id" format:"uuid" doc:"The job."`
 	Job  string          `json:"job" doc:"Its name." example:"load-warehouse"`
-	When domain.LinkWhen `json:"when" enum:"succeeded,failed,ended" doc:"Which end of its runs triggers this job." example:"succeeded"`
+	When domain.LinkWhen `json:"when" enum:"succeeded,failed,ended" doc:"As in then." example:"succeeded"`
 }
 
 // selectUpstreams selects the jobs whose runs trigger the jobs that an expression gives, the jobs first. A job may have
