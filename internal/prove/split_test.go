@@ -22,6 +22,7 @@ var mayLeaveOut = map[string]string{
 	"store/model_property_test.go":             "five histories in `make test`, sixty in `make prove`",
 	"store/locks_test.go":                      "40 days in `make test`, 400 in `make prove`",
 	"internal/prove/split_test.go":             "this test",
+	"store/chains_property_test.go":            "four hundred ends in `make test`, ten thousand in `make prove`",
 	"store/dated_test.go":                      "fewer moves: `make prove` runs it in full",
 	"store/grants_test.go":                     "four hundred callers in `make test`, ten thousand in `make prove`",
 	"scheduler/bench_test.go":                  "the target of a benchmark, no test",
