@@ -63,6 +63,9 @@
 // has a row in ready. A running one is named by a row of claims, the lease of its batch, and carries the fencing
 // token of its attempt: only the attempt with that token may end it.
 //
+// The end of a run may trigger runs of other jobs, those that its job names in then. They are made in the transaction
+// that ends the run, and wait in ready like all others: that transaction takes no lock of the other jobs.
+//
 // With completion async a target may answer 202 and go on working. Its run is still running, but no replica holds it:
 // the lease has released it, and it has a row in ready again, which is its deadline. The target's heartbeats put the
 // deadline off. Its completion or failure ends the attempt, with a token made of the fencing token. If the deadline

@@ -14,7 +14,8 @@
 //   - recover.go ends the claims of replicas that are lost.
 //
 // place.go writes when a job fires next, for the rooms that change jobs. enter.go makes the runs that belong to no due
-// slot: triggers, replays, backfills, notices. callback.go lets a target that works on after its answer end its run.
+// slot: triggers, replays, backfills, notices. chain.go makes those that the end of another run triggers, within the
+// transaction that ends it. callback.go lets a target that works on after its answer end its run.
 // reports.go heeds what targets that share the database have written about their runs.
 //
 // gates.go keeps the runs of a job from overlapping, and overlap.go decides about those in ready that would. locked.go,

@@ -27,7 +27,8 @@ type Follower interface {
 }
 
 // Following queues what follows in one transaction from what becomes of runs. Its statements come after those that
-// write the runs. They read and write no table of the claim, except that they may read the runs.
+// write the runs. They read and write no table of the claim, except that they may read the runs, and queue what this
+// package offers for it: QueueChained.
 type Following interface {
 	// Concerns reports whether anything may follow from what becomes of a job's runs. Then the transaction locks the
 	// job's row FOR KEY SHARE.
