@@ -2366,7 +2366,8 @@ COMMENT ON COLUMN punctual.links.job_id IS 'The job whose end triggers the other
 COMMENT ON COLUMN punctual.links.position IS 'The place in then, from 1.';
 COMMENT ON COLUMN punctual.links.target_id IS
     'The job that is triggered, of the same tenant. It may be deleted, or gone: then runs of it are recorded as skipped.';
-COMMENT ON COLUMN punctual.links.run_when IS 'Which end triggers it: succeeded, failed (dead), or ended (either, or cancelled).';
+COMMENT ON COLUMN punctual.links.run_when IS
+    'Which end triggers it: succeeded, failed (dead), or ended (either, or cancelled).';
 
 CREATE TABLE punctual.secret_uses (
     tenant  integer NOT NULL,

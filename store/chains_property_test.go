@@ -66,8 +66,8 @@ func (c claimer) finishRacing(random *rand.Rand, runs []domain.Assignment) error
 	return errors.Join(<-errs, <-errs)
 }
 
-// wantEdgesFired compares what the ended runs should have triggered, by this test's own reading of the definitions, with
-// what is there.
+// wantEdgesFired compares what the ended runs should have triggered, by this test's own reading of the definitions,
+// with what is there.
 func (c claimer) wantEdgesFired() (edges int) {
 	c.t.Helper()
 	type ended struct {

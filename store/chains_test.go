@@ -58,12 +58,18 @@ func TestEachEndOfARunTriggersWhatThenSays(t *testing.T) {
 		want string
 		with []option
 	}{
-		"a success":                   {func(c claimer) { c.finishAndRelease(succeeded(c.begun("load"))) }, ok, nil},
-		"a success of a gated run":    {func(c claimer) { c.finishAndRelease(succeeded(c.begun("load"))) }, ok, []option{forbid}},
-		"an error of the target":      {func(c claimer) { bury(c, domain.ReasonHTTP5xx) }, bad, nil},
-		"a timeout":                   {func(c claimer) { bury(c, domain.ReasonTimeout) }, bad, []option{forbid}},
-		"an attempt that is to go on": {func(c claimer) { c.finishAndRelease(ended(c.begun("load"), domain.RetryRun)) }, "", nil},
-		"a run that is given back":    {func(c claimer) { c.finishAndRelease(ended(c.begun("load"), domain.GiveBack)) }, "", nil},
+		"a success": {func(c claimer) { c.finishAndRelease(succeeded(c.begun("load"))) }, ok, nil},
+		"a success of a gated run": {func(c claimer) {
+			c.finishAndRelease(succeeded(c.begun("load")))
+		}, ok, []option{forbid}},
+		"an error of the target": {func(c claimer) { bury(c, domain.ReasonHTTP5xx) }, bad, nil},
+		"a timeout":              {func(c claimer) { bury(c, domain.ReasonTimeout) }, bad, []option{forbid}},
+		"an attempt that is to go on": {func(c claimer) {
+			c.finishAndRelease(ended(c.begun("load"), domain.RetryRun))
+		}, "", nil},
+		"a run that is given back": {func(c claimer) {
+			c.finishAndRelease(ended(c.begun("load"), domain.GiveBack))
+		}, "", nil},
 		"a run that expires unsent": {func(c claimer) {
 			o := ended(c.begun("load"), domain.Expire)
 			o.Reason = domain.ReasonExpired
@@ -148,7 +154,8 @@ func TestAChainedRunKnowsWhatHasEnded(t *testing.T) {
 	}
 	for _, run := range b.Runs {
 		r := run.Request(domain.Origin{})
-		if got := strings.NewReplacer(" : ", ":", ", ", ",", "{ ", "{", " }", "}").Replace(string(r.Body)); got != want[run.Job.Name] {
+		got := strings.NewReplacer(" : ", ":", ", ", ",", "{ ", "{", " }", "}").Replace(string(r.Body))
+		if got != want[run.Job.Name] {
 			t.Errorf("%s: body %s\nwant %s", run.Job.Name, got, want[run.Job.Name])
 		}
 		if run.CausedBy != a.RunID || run.Trigger != domain.TriggerChain {
@@ -196,7 +203,8 @@ func TestWhatCannotBeTriggeredIsRecordedWithTheTarget(t *testing.T) {
 	c.exec(`DELETE FROM punctual.jobs WHERE name = 'gone'`)
 	c.finish(succeeded(a))
 	c.claimReady(10)
-	c.wantCaused(a.RunID, "busy skipped overlap, deleted skipped job_deleted, paused skipped paused, gone skipped job_deleted")
+	c.wantCaused(a.RunID,
+		"busy skipped overlap, deleted skipped job_deleted, paused skipped paused, gone skipped job_deleted")
 	list, _, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{JobID: &busy.ID, Reason: domain.ReasonOverlap})
 	must(t, err)
 	if len(list) != 1 || *list[0].BlockedBy != active.RunID || *list[0].CausedBy != a.RunID {
@@ -250,7 +258,8 @@ func TestLinksAreWrittenWithTheDefinition(t *testing.T) {
 	c.create("a", then("b", "b failed"))
 	links := func() string {
 		t.Helper()
-		return c.text(`SELECT coalesce(string_agg(concat_ws(' ', a.name, b.name, l.run_when), ', ' ORDER BY 1, l.position), '')
+		return c.text(`
+			SELECT coalesce(string_agg(concat_ws(' ', a.name, b.name, l.run_when), ', ' ORDER BY l.position), '')
 			FROM punctual.links l JOIN punctual.jobs a ON a.id = l.job_id JOIN punctual.jobs b ON b.id = l.target_id`)
 	}
 	want := func(stored, shown string) {
@@ -293,7 +302,8 @@ func TestABatchMayNameItsOwnJobs(t *testing.T) {
 			c.exec(`DELETE FROM punctual.jobs WHERE state = 'deleted'`)
 		}
 	}
-	results, err := c.createMany(jobs.ConflictReplace, definition("z"), definition("y", then("z")), definition("x", then("y", "old")))
+	results, err := c.createMany(jobs.ConflictReplace,
+		definition("z"), definition("y", then("z")), definition("x", then("y", "old")))
 	must(t, err)
 	for _, r := range results {
 		if r.Result != jobs.BatchUnchanged {
@@ -315,17 +325,19 @@ func TestLinksThatCannotBeAreRefused(t *testing.T) {
 	stranger := c.newTenant("other")
 	theirs, err := c.For(stranger.ID).CreateJob(t.Context(), jobs.NewJob{Definition: definition("theirs")})
 	must(t, err)
+	edits := func(o option) func() error { return func() error { _, err := c.tryEdit("c", o); return err } }
+	creates := func(o option) func() error { return func() error { _, err := c.tryCreate("d", o); return err } }
 	for _, r := range []struct {
 		why    string
 		write  func() error
 		field  string
 		reason string
 	}{
-		{"closes a circle", func() error { _, err := c.tryEdit("c", then("a")); return err }, "then[0].job", "closes a circle: c → a → b → c"},
-		{"is the job itself", func() error { _, err := c.tryEdit("c", then(c.get("c").ID.String())); return err }, "then[0].job", "closes a circle: c → c"},
-		{"does not exist", func() error { _, err := c.tryCreate("d", then("a", "e")); return err }, "then[1].job", `there is no job "e"`},
-		{"is unknown", func() error { _, err := c.tryCreate("d", then(uuid.Max.String())); return err }, "then[0].job", "there is no job"},
-		{"is another tenant's", func() error { _, err := c.tryCreate("d", then(theirs.ID.String())); return err }, "then[0].job", "there is no job"},
+		{"closes a circle", edits(then("a")), "then[0].job", "closes a circle: c → a → b → c"},
+		{"is the job itself", edits(then(c.get("c").ID.String())), "then[0].job", "closes a circle: c → c"},
+		{"does not exist", creates(then("a", "e")), "then[1].job", `there is no job "e"`},
+		{"is unknown", creates(then(uuid.Max.String())), "then[0].job", "there is no job"},
+		{"is another tenant's", creates(then(theirs.ID.String())), "then[0].job", "there is no job"},
 	} {
 		err := r.write()
 		blames := domain.BlamesOf(err)
@@ -403,7 +415,8 @@ func TestNoRaceLeavesABrokenLink(t *testing.T) {
 			t.Fatalf("deleted: %v; edited: %v", err, edited)
 		}
 		c.edit("load", then())
-		if err := c.Jobs.DeleteJob(t.Context(), c.tenant, "report", nil, false); err != nil && !errors.Is(err, pg.ErrNotFound) {
+		err := c.Jobs.DeleteJob(t.Context(), c.tenant, "report", nil, false)
+		if err != nil && !errors.Is(err, pg.ErrNotFound) {
 			t.Fatal(err)
 		}
 	}
@@ -422,7 +435,7 @@ func TestFinishesTakeNoGateOfTheJobsThatTheyTrigger(t *testing.T) {
 	}
 	tx, err := c.Pool().Begin(t.Context())
 	must(t, err)
-	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it only ends the locks
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	_, err = tx.Exec(t.Context(), `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, all[2].Job.ID)
 	must(t, err)
 	_, err = tx.Exec(t.Context(), `SELECT FROM punctual.jobs WHERE id = $1 FOR UPDATE`, all[2].Job.ID)
@@ -450,12 +463,14 @@ func TestExplainFollowsAChain(t *testing.T) {
 			}
 		}
 	}
-	explains("report", "It was not triggered, because run "+died.RunID.String()+" of job load died at ", ": http_5xx (the target answered 503).")
+	explains("report", "It was not triggered, because run "+died.RunID.String()+" of job load died at ",
+		": http_5xx (the target answered 503).")
 	going := c.begun("load")
 	explains("report", "It is triggered when a run of job load ends: run "+going.RunID.String()+" is running.")
 	c.finishAndRelease(succeeded(going))
 	report := c.run(uuid.MustParse(c.text(`SELECT id::text FROM punctual.runs WHERE caused_by = $1`, going.RunID)))
-	explains("report", "Run "+report.ID.String()+" was triggered because run "+going.RunID.String()+" of job load succeeded at ", "; it is pending.")
+	explains("report", "Run "+report.ID.String()+" was triggered because run "+going.RunID.String(),
+		" of job load succeeded at ", "; it is pending.")
 }
 
 func TestRunsAreFoundByTheirCause(t *testing.T) {

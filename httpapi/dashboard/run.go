@@ -256,8 +256,10 @@ func (v *visit) cancelRun() error {
 
 func (v *visit) rerunRun() error {
 	body, headers := v.replacements()
-	form := rerunForm{Headers: v.field("headers"), Body: v.field("body"), SameKey: v.field("same_key") != "",
-		Chain: v.field("chain") != ""}
+	form := rerunForm{
+		Headers: v.field("headers"), Body: v.field("body"),
+		SameKey: v.field("same_key") != "", Chain: v.field("chain") != "",
+	}
 	run, err := v.api.RerunRun(v.ctx(), v.part("run"),
 		httpapi.RerunInput{Body: body, Headers: headers, SameKey: form.SameKey, Chain: form.Chain})
 	if err == nil {

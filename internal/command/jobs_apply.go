@@ -49,8 +49,8 @@ func (c *applyJobs) Run(ctx context.Context) error {
 	})
 }
 
-// afterTheirTargets puts a job behind those that its runs trigger, so that it may name jobs that come later in the file.
-// The API refuses circles.
+// afterTheirTargets puts a job behind those that its runs trigger, so that it may name jobs that come later in the
+// file. The API refuses circles.
 func afterTheirTargets(jobs []manifest.Job) []manifest.Job {
 	ordered := make([]manifest.Job, 0, len(jobs))
 	begun := map[string]bool{}

@@ -36,8 +36,8 @@ func (e *explaining) findChained(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := range caused {
-		r := &caused[i]
+	if len(caused) > 0 {
+		r := &caused[0]
 		by, err := e.causeOf(ctx, r)
 		if err != nil {
 			return err

@@ -16,10 +16,11 @@ import (
 const mostChained = 100
 
 // due are the runs that ends in the window ($1 to $2) had to make: by the definition that the run had, and for a rerun
-// or a backfill only if it was asked for. Runs that ended lie in the window or before it, but their ids may lie after it.
+// or a backfill only if it was asked for.
 const due = `
 WITH ended AS MATERIALIZED (
-    SELECT r.id, r.job_id, r.status, r.finished_at, l ->> 'job' AS target, coalesce(l ->> 'when', 'succeeded') AS run_when
+    SELECT r.id, r.job_id, r.status, r.finished_at, l ->> 'job' AS target,
+           coalesce(l ->> 'when', 'succeeded') AS run_when
     FROM punctual.job_versions v
     CROSS JOIN LATERAL json_array_elements(v.definition -> 'then') l
     JOIN punctual.runs r ON r.job_id = v.job_id AND r.job_version = v.version

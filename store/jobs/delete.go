@@ -15,8 +15,8 @@ import (
 
 // DeleteJob ends a job. Slots that are due are recorded as skipped, and runs that wait are cancelled. A running one
 // ends with the attempt that is in flight, whatever its outcome. The job's row stays for its history; its name is free
-// at once. The error is ErrVersion if the job is not at version ifMatch (nil: any). It is ErrState if runs of other jobs
-// trigger the job, unless that is forced.
+// at once. The error is ErrVersion if the job is not at version ifMatch (nil: any), and ErrState if runs of other jobs
+// trigger it, unless force is set.
 func (s *Jobs) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch *int32, force bool) error {
 	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)

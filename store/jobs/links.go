@@ -30,10 +30,13 @@ func showLinks(ctx context.Context, q pg.Querier, jobs []Record) error {
 		definitions[i] = &jobs[i].Definition
 	}
 	broken, err := links.Show(ctx, q, definitions...)
-	for i := range broken {
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
 		jobs[i].Broken = broken[i]
 	}
-	return err
+	return nil
 }
 
 // resolveLinks is resolve for a batch, whose jobs may name each other. A job that is about to be created gets its id

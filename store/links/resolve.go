@@ -17,8 +17,8 @@ func Has(definitions ...*domain.Definition) bool {
 	return slices.ContainsFunc(definitions, func(d *domain.Definition) bool { return len(d.Then) > 0 })
 }
 
-// Resolve puts the ids of jobs in the place of their names. known are the ids of jobs that the same transaction is about
-// to write, by name. It returns what is wrong with which definition.
+// Resolve puts the ids of jobs in the place of their names. known are the ids of jobs that the same transaction is
+// about to write, by name. It returns what is wrong with which definition.
 func Resolve(
 	ctx context.Context, q pg.Querier, tenant int32, known map[string]uuid.UUID, definitions ...*domain.Definition,
 ) (wrong map[int]error, err error) {

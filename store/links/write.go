@@ -29,8 +29,8 @@ type Refused struct {
 func (r *Refused) Unwrap() error { return r.Problem }
 
 // Write writes the links of jobs that this transaction has written. The error is *Refused if a job that is new among
-// the links does not exist, if links close a circle, or if more than domain.MaxChain jobs follow each other. The lock on
-// the tenant makes one such write wait for the other. It is the last lock of the transaction, so a write that has it
+// the links does not exist, if links close a circle, or if more than domain.MaxChain jobs follow each other. The lock
+// on the tenant makes one such write wait for the other. It is the last lock of the transaction, so a write that has it
 // waits for nothing.
 func Write(ctx context.Context, tx pg.Querier, tenant int32, changes ...Change) error {
 	changes = slices.DeleteFunc(changes, func(c Change) bool { return slices.Equal(c.Was, c.Now) })
@@ -147,7 +147,8 @@ func (w *writing) checkShape(ctx context.Context, q pg.Querier, g *graph) error 
 		}
 		field := fmt.Sprintf("then[%d].job", max(0, slices.Index(targets(c.Now), path[at+1])))
 		if !circle {
-			return &Refused{c.Job, domain.Blame(field, "%d jobs would follow each other; at most %d", len(path), domain.MaxChain)}
+			return &Refused{c.Job, domain.Blame(field,
+				"%d jobs would follow each other; at most %d", len(path), domain.MaxChain)}
 		}
 		said, err := w.named(ctx, q, path)
 		if err != nil {
