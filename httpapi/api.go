@@ -61,6 +61,7 @@ func New(c Config) (http.Handler, error) {
 	s.backfillRoutes()
 	s.bulkRoutes()
 	s.bulkJobRoutes()
+	s.eventRoutes()
 	s.scheduleRoutes()
 	s.forecastRoutes()
 	s.explainRoutes()

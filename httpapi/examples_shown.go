@@ -27,7 +27,7 @@ var bodyExamples = map[string]json.RawMessage{
 	"create-tenant": exampleTenantInput, "patch-tenant": exampleTenantPatch, "patch-own-tenant": exampleTenantNotify,
 	"put-secret": exampleSecretInput, "put-grant": json.RawMessage(`{"role":"shop"}`),
 	"freeze": exampleFreeze, "unfreeze": exampleUnfreeze,
-	"reset-breakers": exampleBreakersReset,
+	"reset-breakers": exampleBreakersReset, "emit-event": exampleEmitInput,
 }
 
 // answerExamples are the answers of operations that succeed. Where statuses have different answers, their names have
@@ -48,7 +48,11 @@ var answerExamples = map[string]any{
 	"create-signing-secret": exampleNewSigningSecret,
 	"preview-schedule":      examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleSkippedSlot(),
 	"get-forecast":   exampleForecast,
-	"create-api-key": exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
+	"emit-event 200": WouldEmit{Runs: []string{"book-payment"}, Paused: []string{}, Made: 1, Unmatched: 2},
+	"emit-event":     exampleEmitted, "get-event": exampleEventDetails(),
+	"list-events":      List[Event]{Data: []Event{exampleEvent()}},
+	"list-event-names": List[EventName]{Data: []EventName{exampleEventName}},
+	"create-api-key":   exampleNewKey, "list-api-keys": exampleKeys, "get-api-key": exampleKey,
 	"create-tenant": exampleTenant, "list-tenants": exampleTenants,
 	"list-grants": List[tenants.Grant]{Data: []tenants.Grant{exampleGrant}}, "put-grant": exampleGrant,
 	"get-tenant": exampleOwn, "get-own-tenant": exampleOwn, "get-caller": exampleCaller,

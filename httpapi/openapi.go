@@ -49,6 +49,7 @@ func humaConfig() huma.Config {
 				{Name: tagDeadLetters, Description: "Runs that exhausted their attempts, until they are replayed or resolved."},
 				{Name: tagOperations, Description: "Work on many dead letters, past slots or jobs, in the background."},
 				{Name: tagSchedules, Description: "When jobs fire."},
+				{Name: tagEvents, Description: "Events, at which jobs run that have subscribed."},
 				{Name: tagTenants, Description: "Who may do what, and how much of it."},
 				{Name: tagAudit, Description: "Who changed what, and when."},
 				{

@@ -7,6 +7,8 @@ func notFound(route string) string {
 	switch resource := resourceAt(route); resource {
 	case "job":
 		return "There is no job with that id or name."
+	case "event":
+		return "There is no event with that name and id."
 	case "tenant":
 		return "There is no tenant with that name."
 	case "secret":
@@ -39,6 +41,7 @@ var resources = []struct{ prefix, name string }{
 	{"/v1/jobs/{job}/dated/{key}", "pending run"},
 	{"/v1/dead-letters/{run}", "dead letter"},
 	{"/v1/operations", "operation"},
+	{"/v1/events", "event"},
 	{"/v1/api-keys", "API key"},
 	{"/v1/tenants/{tenant}/grants/{schema}", "grant"},
 	{"/v1/tenant", "tenant"},

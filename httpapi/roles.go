@@ -65,6 +65,11 @@ var uses = []struct {
 	{"list-operations", auth.RoleViewer},
 	{"cancel-operation", auth.RoleEditor},
 
+	{"emit-event", auth.RoleSubmitter}, // a job that names the event has consented
+	{"get-event", auth.RoleViewer},
+	{"list-events", auth.RoleViewer},
+	{"list-event-names", auth.RoleViewer},
+
 	{"preview-schedule", auth.RoleViewer},
 	{"list-upcoming", auth.RoleViewer},
 	{"get-forecast", auth.RoleViewer}, // of all tenants, it needs an operator

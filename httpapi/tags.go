@@ -8,6 +8,7 @@ const (
 	tagDeadLetters = "dead letters"
 	tagOperations  = "operations"
 	tagSchedules   = "schedules"
+	tagEvents      = "events"
 	tagTenants     = "tenants and keys"
 	tagAudit       = "audit"
 	tagSecrets     = "secrets"

@@ -46,6 +46,8 @@ func (s *service) settle() belongings {
 	for _, k := range keys.Data {
 		b["key"] = append(b["key"], k.ID.String(), strings.TrimPrefix(k.Prefix, "punctual_"))
 	}
+	event := s.do("POST", "/v1/events/alpha.event", `{"body":{"alpha":1}}`).want(202).fields()
+	b["event"], b["name"] = []string{event["id"].(string)}, []string{"alpha.event"}
 	b["tenant"] = []string{"alpha"}
 	notice := uuid.NewString()
 	s.exec(`
@@ -88,6 +90,9 @@ var bodies = map[string]string{
 // puts are the operations that create a thing of the caller's own, under a name that other tenants may use too.
 var puts = []string{"put-job", "put-secret"}
 
+// emits is an operation that creates one of the caller's own each time.
+const emits = "emit-event"
+
 // queries are the query parameters that operations need besides.
 var queries = map[string]string{"explain-job": "?at=2026-12-01T03:00:00Z"}
 
@@ -120,6 +125,7 @@ func (s *service) everything(tenant int32) string {
 	for _, table := range []string{
 		"jobs", "schedules", "runs", "ready", "dated", "dead_letters", "operations", "operation_jobs", "idempotency_keys",
 		"api_keys", "tenants", "notices", "secrets", "signing_secrets", "audit_log",
+		"events",
 	} {
 		of := "tenant"
 		if table == "tenants" {
@@ -185,6 +191,9 @@ func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, 
 	r.path = strings.Replace(r.path, "{version}", "1", 1) // every job of settle has a version 1
 	r.path = strings.Replace(r.path, "{key}", "alpha", 1) // of the dated run that settle writes
 	r.path = strings.Replace(r.path, "{schema}", "alpha", 1)
+	if r.id == "get-event" {
+		r.path, r.parameters = strings.Replace(r.path, "{name}", "alpha.event", 1), []string{"event"}
+	}
 	if theirs[r.parameters[0]] == nil || strings.Count(r.path, "{") > 1 {
 		t.Fatalf("%s: the test does not know how to make the path %s; teach settle", r.id, r.path)
 	}
@@ -197,6 +206,12 @@ func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, 
 		got := beta.do(r.method, strings.Replace(r.path, parameter, theirThing, 1)+queries[r.id], bodies[r.id])
 		want := beta.do(r.method, strings.Replace(r.path, parameter, nothing, 1)+queries[r.id], bodies[r.id])
 		switch {
+		case r.id == emits && role.Includes(needed):
+			if got.status != http.StatusAccepted || into[Emitted](got).Subscribed != 0 {
+				t.Errorf("%s %s: %d %s", r.id, theirThing, got.status, got.body)
+			}
+			beta.exec(`DELETE FROM punctual.events e USING punctual.tenants t WHERE t.id = e.tenant AND t.name = $1`, own)
+			continue
 		case slices.Contains(puts, r.id) && !anyID.MatchString(theirThing) && role.Includes(needed):
 			if got.status != http.StatusCreated || r.id == "put-job" && into[Job](got).Tenant != own {
 				t.Errorf("%s %s: %d %s", r.id, theirThing, got.status, got.body)

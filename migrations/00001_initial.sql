@@ -1,6 +1,6 @@
 -- The data model of Punctual. Everything lies in one schema, so that it can share an application's database.
 --
--- The order: the deployment and its tenants, jobs, runs, waiting and claimed runs, dead letters and operations,
+-- The order: the deployment and its tenants, jobs, runs, waiting and claimed runs, events, dead letters and operations,
 -- counted hours, notices, limits, keys and secrets, the audit log, functions, views, roles with row-level security.
 
 -- +goose Up
@@ -198,7 +198,7 @@ CREATE TABLE punctual.jobs (
     CONSTRAINT job_name_is_1_to_128_letters_digits_and_marks
         CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND length(name) <= 128),
     CONSTRAINT job_state_is_active_paused_or_deleted CHECK (state IN ('active', 'paused', 'deleted')),
-    CONSTRAINT job_kind_is_cron_every_at_delay_or_none CHECK (kind IN ('cron', 'every', 'at', 'delay', 'none')),
+    CONSTRAINT job_kind_is_known CHECK (kind IN ('cron', 'every', 'at', 'delay', 'event', 'none')),
     CONSTRAINT job_version_is_positive CHECK (version > 0),
     CONSTRAINT paused_job_has_paused_at CHECK ((state <> 'paused') OR (paused_at IS NOT NULL)),
     CONSTRAINT only_a_paused_job_has_a_pause CHECK (state = 'paused'
@@ -228,7 +228,7 @@ COMMENT ON COLUMN punctual.jobs.name IS
     'Unique among the active and paused jobs of a tenant; a completed or deleted job frees its name.';
 COMMENT ON COLUMN punctual.jobs.state IS
     'active, paused or deleted (kept for its history). An active job may be completed: is_completed() says so.';
-COMMENT ON COLUMN punctual.jobs.kind IS 'Kind of schedule: cron, every, at, delay or none.';
+COMMENT ON COLUMN punctual.jobs.kind IS 'Kind of schedule: cron, every, at, delay, event or none.';
 COMMENT ON COLUMN punctual.jobs.queue IS 'Queue its runs wait in: queues.id.';
 COMMENT ON COLUMN punctual.jobs.labels IS 'Labels to filter by: a flat object of strings.';
 COMMENT ON COLUMN punctual.jobs.created_at IS 'When the job was created.';
@@ -249,11 +249,14 @@ CREATE TABLE punctual.job_versions (
     state       text NOT NULL,
     definition  json NOT NULL,
     note        text,
+    tenant      integer,
+    event       text,
     CONSTRAINT job_version_state_is_active_paused_completed_or_deleted CHECK (state IN ('active', 'paused',
         'completed', 'deleted')),
     PRIMARY KEY (job_id, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX job_versions_later ON punctual.job_versions (valid_from, job_id) WHERE version > 1;
+CREATE INDEX job_versions_of_event ON punctual.job_versions (tenant, event, job_id, version) WHERE event IS NOT NULL;
 COMMENT ON TABLE  punctual.job_versions IS
     'Every definition a job had, and every pause, resume and end: immutable, one row per change. A superseded version '
     'is removed once it is older than the runs that are kept and none of them names it.';
@@ -265,6 +268,8 @@ COMMENT ON COLUMN punctual.job_versions.definition IS
     'The definition as it was written, in the form of the API (json, not jsonb: a body keeps its bytes). An absent '
     'field has its default.';
 COMMENT ON COLUMN punctual.job_versions.note IS 'Why the job was changed, if the caller gave a note.';
+COMMENT ON COLUMN punctual.job_versions.tenant IS 'Of a job that runs at an event: its owner; else null.';
+COMMENT ON COLUMN punctual.job_versions.event IS 'The event at which the job runs; null: it runs at none.';
 
 -- A fire is a non-HOT update of this table, because next_run_at is indexed. So dead rows appear as fast as runs do.
 -- Autovacuum goes by their number, not their share: otherwise the due end of a large table's index fills up with dead
@@ -1192,6 +1197,95 @@ COMMENT ON COLUMN punctual.holds.reset_at IS
     'When a caller asked for a reset that the replica has not carried out yet; null: no reset is pending.';
 -- +goose StatementEnd
 
+-- Events: each is one row with its body, however many jobs run at it.
+
+-- +goose StatementBegin
+-- Bodies lie in the toast table, so that a fan-out that notes its progress rewrites narrow rows.
+CREATE TABLE punctual.events (
+    id          uuid PRIMARY KEY,
+    tenant      integer NOT NULL,
+    name        text NOT NULL,
+    emitted_at  timestamptz NOT NULL,
+    emitted_by  text NOT NULL,
+    subscribed  integer NOT NULL,
+    made        integer NOT NULL DEFAULT 0,
+    skipped     integer NOT NULL DEFAULT 0,
+    unmatched   integer NOT NULL DEFAULT 0,
+    turn_at     timestamptz,
+    after       uuid,
+    behind      uuid[],
+    ended_at    timestamptz,
+    body        bytea,
+    CONSTRAINT event_waits_for_its_turn_or_has_ended CHECK ((turn_at IS NULL) = (ended_at IS NOT NULL)),
+    CONSTRAINT event_body_is_256_kib_or_less CHECK (octet_length(body) <= 262144)
+) WITH (fillfactor = 90, toast_tuple_target = 256, autovacuum_vacuum_scale_factor = 0.0,
+    autovacuum_vacuum_threshold = 5000);
+CREATE INDEX events_by_name ON punctual.events (tenant, name, id);
+CREATE INDEX events_pending ON punctual.events (turn_at) WHERE turn_at IS NOT NULL;
+COMMENT ON TABLE  punctual.events IS
+    'Events, each with the state of its fan-out: which subscribers have their run. Kept at least as long as failures.';
+COMMENT ON COLUMN punctual.events.id IS
+    'UUIDv7 of the event. Its runs have ids that begin with the same milliseconds, and go on with a hash of event and '
+    'job: so each subscriber has one run.';
+COMMENT ON COLUMN punctual.events.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.events.name IS 'Name of the event. Jobs subscribe to it.';
+COMMENT ON COLUMN punctual.events.emitted_at IS 'When it was emitted. Subscribers are the jobs whose version was valid then.';
+COMMENT ON COLUMN punctual.events.emitted_by IS 'Who emitted it, in words.';
+COMMENT ON COLUMN punctual.events.subscribed IS 'How many jobs had subscribed, whatever their filters.';
+COMMENT ON COLUMN punctual.events.made IS 'How many runs it has made so far.';
+COMMENT ON COLUMN punctual.events.skipped IS 'How many subscribers got a skip so far: they were paused, or deleted since.';
+COMMENT ON COLUMN punctual.events.unmatched IS 'How many subscribers it did not match so far: their filters say so.';
+COMMENT ON COLUMN punctual.events.turn_at IS
+    'While its fan-out is not over: since when it waits for its next batch. The oldest is next, so that events share a '
+    'replica. Null: it is over.';
+COMMENT ON COLUMN punctual.events.after IS 'The last job that the fan-out has looked at; null: none.';
+COMMENT ON COLUMN punctual.events.behind IS 'Earlier jobs that it has passed over, because others had locked them.';
+COMMENT ON COLUMN punctual.events.ended_at IS 'When the fan-out was over; null: it is not.';
+COMMENT ON COLUMN punctual.events.body IS 'Its body, JSON; null: it has none. Each run reads it when it is claimed.';
+
+-- Locks no job: the caller's transaction may stay open for minutes.
+CREATE FUNCTION punctual.write_event(
+    of_tenant integer, of_name text, body bytea, emitted_by text, OUT event uuid, OUT subscribed integer)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    now constant timestamptz := clock_timestamp();
+BEGIN
+    event := punctual.run_id_at(now);
+    SELECT count(*) INTO subscribed
+    FROM punctual.job_versions v
+    JOIN punctual.jobs j ON j.id = v.job_id AND j.version = v.version
+    WHERE v.tenant = of_tenant AND v.event = of_name AND j.state <> 'deleted';
+    INSERT INTO punctual.events (id, tenant, name, emitted_at, emitted_by, subscribed, turn_at, ended_at, body)
+    VALUES (event, of_tenant, of_name, now, emitted_by, subscribed, CASE WHEN subscribed > 0 THEN now END,
+            CASE WHEN subscribed = 0 THEN now END, body);
+END
+$$;
+COMMENT ON FUNCTION punctual.write_event IS
+    'Writes an event, and returns its id and how many jobs had subscribed. Without subscribers its fan-out is over.';
+
+CREATE FUNCTION punctual.emit_for(of_tenant integer, by_role text, event text, body json) RETURNS uuid
+LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    actor constant text := 'database:' || session_user || '/' || by_role;
+    bytes constant integer := octet_length(convert_to(body::text, 'UTF8'));
+BEGIN
+    IF event IS NULL OR event COLLATE "C" !~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$' THEN
+        PERFORM punctual.refuse('PU422', 'event',
+            coalesce(to_json(left(event, 80)) || ' is no name of an event', 'is required'),
+            'A name has 1 to 128 letters, digits and . _ : -, the first a letter or digit.');
+    ELSIF bytes > 262144 THEN
+        PERFORM punctual.refuse('PU422', 'body', bytes || ' bytes; at most 262144 (256 KiB)',
+            'Store the data in a table of yours, and send its key.');
+    END IF;
+    RETURN (punctual.write_event(of_tenant, event, convert_to(body::text, 'UTF8'), actor)).event;
+END
+$$;
+COMMENT ON FUNCTION punctual.emit_for IS
+    'Emits an event, and returns its id. The event exists if the transaction commits.';
+-- +goose StatementEnd
+
 -- Runs from a caller's own transaction. Each grant is a schema of thin functions in which the tenant is a constant: so
 -- neither the session nor the role that calls decides for whom they act. They are the only way to the functions that
 -- they call, which nobody else may execute. None of them locks a row of a job: the caller's transaction may stay open
@@ -1645,6 +1739,8 @@ DECLARE
                         'expires_after, headers);', me)],
         ['run_many', 'runs json', 'TABLE (key text, run uuid, due_at timestamptz)',
          format('RETURN QUERY SELECT * FROM punctual.run_many_for(%s, runs);', me)],
+        ['emit', 'event text, body json DEFAULT NULL', 'uuid',
+         format('RETURN punctual.emit_for(%s, event, body);', me)],
         ['cancel', 'job text, key text', 'boolean', format('RETURN punctual.cancel_for(%s, job, key);', me)],
         ['complete', 'run uuid, fencing_token bigint, result json DEFAULT NULL', 'void',
          format('PERFORM punctual.complete_for(%s, run, fencing_token, result);', of_tenant)],
@@ -1709,7 +1805,7 @@ BEGIN
     FOR callee IN
         SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p
         WHERE p.pronamespace = 'punctual'::regnamespace AND p.proname IN ('job_named', 'date_run', 'run_for',
-            'run_many_for', 'cancel_for', 'make_schema', 'drop_schema', 'renew_grants')
+            'run_many_for', 'cancel_for', 'emit_for', 'make_schema', 'drop_schema', 'renew_grants')
     LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', callee);
     END LOOP;
@@ -1742,6 +1838,7 @@ CREATE TABLE punctual.dead_letters (
     replayed_as      uuid,
     operation        uuid,
     replayed_by      uuid,
+    caused_by        uuid,
     CONSTRAINT replayed_dead_letter_is_resolved CHECK (replayed_as IS NULL OR resolved_at IS NOT NULL)
 );
 CREATE INDEX dead_letters_open ON punctual.dead_letters (tenant, run_id) WHERE resolved_at IS NULL;
@@ -1752,6 +1849,7 @@ CREATE INDEX dead_letters_groups ON punctual.dead_letters (tenant, job_id,
 CREATE INDEX dead_letters_by_job ON punctual.dead_letters (job_id, run_id);
 CREATE INDEX dead_letters_of_operation ON punctual.dead_letters (operation, run_id) WHERE operation IS NOT NULL;
 CREATE INDEX dead_letters_replayed_by ON punctual.dead_letters (replayed_by, run_id) WHERE replayed_by IS NOT NULL;
+CREATE INDEX dead_letters_by_cause ON punctual.dead_letters (caused_by) WHERE caused_by IS NOT NULL;
 CREATE INDEX dead_letters_resolved ON punctual.dead_letters (resolved_at) WHERE resolved_at IS NOT NULL;
 COMMENT ON TABLE  punctual.dead_letters IS
     'Runs that ended dead, with what a replay needs, until they are resolved. Resolved ones are kept as long as '
@@ -1781,6 +1879,7 @@ COMMENT ON COLUMN punctual.dead_letters.operation IS
     'The running operation that is to replay or resolve it: operations.id.';
 COMMENT ON COLUMN punctual.dead_letters.replayed_by IS
     'The operation that replayed it: operations.id. Null: it was replayed alone, or not at all.';
+COMMENT ON COLUMN punctual.dead_letters.caused_by IS 'What made the run, as in runs. An event is kept while this names it.';
 
 CREATE TABLE punctual.operations (
     id              uuid PRIMARY KEY,
@@ -2825,7 +2924,7 @@ COMMENT ON COLUMN punctual.job_status.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.job_status.name IS 'Name of the job.';
 COMMENT ON COLUMN punctual.job_status.id IS 'Its id.';
 COMMENT ON COLUMN punctual.job_status.state IS 'active, paused or completed.';
-COMMENT ON COLUMN punctual.job_status.kind IS 'cron, every, at, delay or none.';
+COMMENT ON COLUMN punctual.job_status.kind IS 'cron, every, at, delay, event or none.';
 COMMENT ON COLUMN punctual.job_status.queue IS 'Name of the queue.';
 COMMENT ON COLUMN punctual.job_status.priority IS 'high, normal or low.';
 COMMENT ON COLUMN punctual.job_status.version IS 'Current version of the job.';
@@ -3016,6 +3115,24 @@ COMMENT ON COLUMN punctual.upcoming.queue IS 'Name of the queue.';
 COMMENT ON COLUMN punctual.upcoming.priority IS 'high, normal or low.';
 COMMENT ON COLUMN punctual.upcoming.key IS 'Key of the dated run; null: the row is a slot.';
 
+CREATE VIEW punctual.event_history AS
+SELECT t.name AS tenant, e.name, e.id, e.emitted_at, e.emitted_by, e.subscribed, e.made, e.skipped, e.unmatched,
+       e.turn_at IS NOT NULL AS pending, octet_length(e.body) AS body_bytes
+FROM punctual.events e
+JOIN punctual.tenants t ON t.id = e.tenant;
+COMMENT ON VIEW   punctual.event_history IS 'Every event, and how far its fan-out is.';
+COMMENT ON COLUMN punctual.event_history.tenant IS 'Name of the tenant.';
+COMMENT ON COLUMN punctual.event_history.name IS 'Name of the event.';
+COMMENT ON COLUMN punctual.event_history.id IS 'Its id, as in run_history.caused_by.';
+COMMENT ON COLUMN punctual.event_history.emitted_at IS 'When it was emitted.';
+COMMENT ON COLUMN punctual.event_history.emitted_by IS 'Who emitted it.';
+COMMENT ON COLUMN punctual.event_history.subscribed IS 'How many jobs had subscribed, whatever their filters.';
+COMMENT ON COLUMN punctual.event_history.made IS 'How many runs it has made so far.';
+COMMENT ON COLUMN punctual.event_history.skipped IS 'How many subscribers got a skip so far.';
+COMMENT ON COLUMN punctual.event_history.unmatched IS 'How many subscribers it did not match so far.';
+COMMENT ON COLUMN punctual.event_history.pending IS 'True: subscribers are left that it has not come to.';
+COMMENT ON COLUMN punctual.event_history.body_bytes IS 'Length of its body; null: it has none.';
+
 CREATE VIEW punctual.failures AS
 SELECT t.name AS tenant, d.job_name AS job, d.job_id, d.run_id, d.scheduled_for, d.died_at, d.reason, d.attempts,
        d.http_status, d.error, d.trigger, d.resolved_at, d.note, d.replayed_as
@@ -3165,7 +3282,8 @@ CREATE FUNCTION punctual.functions_of_tenants() RETURNS regprocedure[]
 LANGUAGE sql STABLE AS $$
     SELECT array_agg(p.oid::regprocedure) FROM pg_catalog.pg_proc p
     WHERE p.pronamespace = 'punctual'::regnamespace
-      AND (p.provolatile <> 'v' OR p.proname IN ('acts_for_job', 'create_partition_of', 'run_id_at', 'write_dated', 'count_dated'))
+      AND (p.provolatile <> 'v' OR p.proname IN ('acts_for_job', 'create_partition_of', 'run_id_at', 'write_dated', 'count_dated',
+                                                     'write_event'))
 $$;
 COMMENT ON FUNCTION punctual.functions_of_tenants() IS
     'The functions that policies, views and the statements of tenants call.';
@@ -3211,6 +3329,7 @@ DECLARE
         ['dated',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
         ['dated_work',       'SELECT, INSERT, UPDATE',         own, NULL],
         ['grants',           'SELECT',                         own, NULL],
+        ['events',           'SELECT, INSERT',                 own, NULL],
         ['ready',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],
         ['runs',             'SELECT, INSERT, UPDATE',         own, NULL],
         ['attempts',         'SELECT, INSERT',                 by_run, NULL],
@@ -3368,11 +3487,11 @@ $$;
 -- The schema itself stays, because it holds goose's own table. Its owner may drop everything in it, even the audit log
 -- of another role.
 DO $$ BEGIN PERFORM punctual.drop_schema(schema) FROM punctual.grants; END $$;
-DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.failures,
+DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.event_history, punctual.failures,
     punctual.replica_status, punctual.audit, punctual.audit_entries;
 DROP FUNCTION punctual.runs_of, punctual.is_completed, punctual.job_state, punctual.completed_at;
-DROP TABLE punctual.grants, punctual.audit_log, punctual.signing_secrets, punctual.job_secrets, punctual.secret_uses,
-    punctual.links, punctual.secrets,
+DROP TABLE punctual.grants, punctual.events, punctual.audit_log, punctual.signing_secrets, punctual.job_secrets,
+    punctual.secret_uses, punctual.links, punctual.secrets,
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
     punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,

@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/claim"
+	"punctual/store/events"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/notices"
@@ -32,6 +33,7 @@ array_remove(ARRAY[
     CASE WHEN ` + claim.AnyReport + ` THEN '` + choreReports + `' END,
     CASE WHEN ` + jobs.AnyPauseOver + ` THEN '` + jobs.ChorePauses + `' END,
     CASE WHEN ` + jobs.AnyDatedWork + ` THEN '` + jobs.ChoreDated + `' END,
+    CASE WHEN ` + events.Any + ` THEN '` + events.Chore + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.operations WHERE state = 'running') THEN '` + letters.Chore + `' END,
     CASE WHEN EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
            OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now())
@@ -47,6 +49,7 @@ func (s *Store) Chores() []scheduler.Chore {
 		{Name: choreReports, Does: "ending runs as their targets have reported", Batch: atOnce(s.Claims.ApplyReports)},
 		{Name: jobs.ChorePauses, Does: "ending pauses", Batch: s.Jobs.EndDuePauses},
 		{Name: jobs.ChoreDated, Does: "fitting dated runs to their jobs", Batch: s.Jobs.FitDated},
+		{Name: events.Chore, Does: "fanning events out", Batch: s.Events.FanOut},
 		{Name: letters.Chore, Does: "work on operations", Batch: s.Letters.Operate},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.Claims.FreeGates)},
 		{
@@ -111,7 +114,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	failed := []error{zones, s.Tenants.WarnOfKeys(ctx)}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.Claims.Sweep, s.ForgetIdempotencyKeys, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs, s.Jobs.ForgetVersions,
-		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Overview.ForgetHours, s.ForgetService,
+		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Events.Forget, s.Overview.ForgetHours, s.ForgetService,
 		s.Notices.EndIncidents, s.Notices.ForgetNotices, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
 		s.ForgetReports,
 	} {

@@ -14,8 +14,8 @@ import (
 	"punctual/store/pg"
 )
 
-// Collector exports the connection pools, the depths of the queues, the freezes, the next expiries of keys, the jobs
-// whose slots are skipped and the partitions ahead to Prometheus.
+// Collector exports the connection pools, the depths of the queues, the freezes, the next expiries of keys, the events
+// on their way, the jobs whose slots are skipped and the partitions ahead to Prometheus.
 // All but the pools are read from the database at each scrape, within a second, and are absent when that fails.
 type Collector struct {
 	Store       *Store
@@ -68,6 +68,15 @@ var (
 		"Runs whose first request was sent on time here, and those whose was not, by tenant: of the first hundred that had "+
 			"one. The runs of all others are in the series with an empty tenant.",
 		[]string{"tenant", "ok"}, nil)
+	eventsDesc = prometheus.NewDesc("punctual_events_total",
+		"Events that have come to all their subscribers. This replica made the last of their runs.",
+		nil, nil)
+	pendingEventsDesc = prometheus.NewDesc("punctual_events_pending",
+		"Events that have not come to all their subscribers, counted up to 10,000.",
+		nil, nil)
+	oldestEventDesc = prometheus.NewDesc("punctual_oldest_event_seconds",
+		"How long ago the oldest event was emitted that has not come to all its subscribers; 0: there is none.",
+		nil, nil)
 	takenBackDesc = prometheus.NewDesc("punctual_lost_outcomes_total",
 		"Runs that had not ended and that no replica had, because the database had lost what it had acknowledged. "+
 			"This replica took them back.",
@@ -91,6 +100,9 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- openLettersDesc
 	ch <- onTimeDesc
 	ch <- takenBackDesc
+	ch <- eventsDesc
+	ch <- pendingEventsDesc
+	ch <- oldestEventDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -102,6 +114,7 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(poolWaitDesc, prometheus.CounterValue, stat.AcquireDuration().Seconds(), part)
 	})
 	ch <- prometheus.MustNewConstMetric(takenBackDesc, prometheus.CounterValue, float64(c.Store.Claims.TakenBack()))
+	ch <- prometheus.MustNewConstMetric(eventsDesc, prometheus.CounterValue, float64(c.Store.Events.Ended()))
 	ctx, cancel := context.WithTimeout(pg.Chores.In(context.Background()), time.Second)
 	defer cancel()
 	if ahead, err := c.Store.Days.Ahead(ctx); err != nil {
@@ -123,6 +136,12 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		for _, next := range expiries {
 			gauge(ch, keyExpiryDesc, float64(next.At.UnixMicro())/1e6, next.Tenant)
 		}
+	}
+	if pending, err := c.Store.Events.CountPending(ctx); err != nil {
+		c.Store.options.Log.Warn("the pending events cannot be counted", "error", err)
+	} else {
+		gauge(ch, pendingEventsDesc, float64(pending.Events))
+		gauge(ch, oldestEventDesc, pending.Oldest.Seconds())
 	}
 	if counts, err := c.Store.Notices.CountOverlapping(ctx); err != nil {
 		c.Store.options.Log.Warn("the jobs whose slots are skipped cannot be counted", "error", err)

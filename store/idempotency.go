@@ -8,22 +8,26 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/store/events"
 	"punctual/store/jobs"
 	"punctual/store/letters"
 	"punctual/store/pg"
 )
 
-// Writer makes jobs, runs and operations of one tenant: each in a transaction of its own, or all of them together with
-// an Idempotency-Key. See Store.For and Store.Idempotent.
+// Writer makes jobs, runs, operations and events of one tenant: each in a transaction of its own, or all of them
+// together with an Idempotency-Key. See Store.For and Store.Idempotent.
 type Writer struct {
 	jobs.Writer
 	letters.Operator
+	events.Emitter
 }
 
 // For returns a Writer for a tenant, whose writes have transactions of their own.
 func (s *Store) For(tenant int32) Writer { return s.writer(pg.Writes{DB: s.db, Tenant: tenant}) }
 
-func (s *Store) writer(w pg.Writes) Writer { return Writer{s.Jobs.Writer(w), s.Letters.Operator(w)} }
+func (s *Store) writer(w pg.Writes) Writer {
+	return Writer{s.Jobs.Writer(w), s.Letters.Operator(w), s.Events.Emitter(w)}
+}
 
 // Idempotency makes a write happen once per key. If the key is new, the write and the rendered answer are committed
 // together. If the key is known with the same hash, nothing is written and the first answer is returned. With another

@@ -64,6 +64,7 @@ func (c crud) furnish() {
 	c.exec(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome)
 		VALUES ($1, 1, 1, now(), now(), 'failed')`, run.ID)
 	c.date("theirs", jobs.DateRequest{Delay: time.Hour})
+	c.emit("theirs", `1`)
 	c.exec(`INSERT INTO punctual.dated_work (job_id, tenant) VALUES ($1, $2)`, job.ID, c.tenant)
 	c.exec(`INSERT INTO punctual.cancels (run_id, replica) VALUES ($1, gen_random_uuid())`, run.ID)
 	c.exec(`INSERT INTO punctual.reports (run_id, tenant, fence, outcome) VALUES ($1, $2, 1, 'failed')`, run.ID, c.tenant)

@@ -17,6 +17,7 @@ import (
 	"punctual/store/claim"
 	"punctual/store/days"
 	"punctual/store/definitions"
+	"punctual/store/events"
 	"punctual/store/fleet"
 	"punctual/store/freeze"
 	"punctual/store/history"
@@ -78,6 +79,7 @@ type Store struct {
 	Audit    *audit.Log
 	Claims   *claim.Claims // a scheduler.Store
 	Days     *days.Days    // the daily partitions of runs
+	Events   *events.Events
 	Fleet    *fleet.Fleet
 	Freezes  *freeze.Switch
 	History  *history.History
@@ -140,7 +142,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			DB: s.db, Days: s.Days, Freezes: s.Freezes, Definitions: s.definitions,
 			Followers: []claim.Follower{s.defaults, links.Follower{}},
 		},
-		claim.Options{Log: o.Log, ChoresDue: choresDue, Ended: o.Ended})
+		claim.Options{
+			Log: o.Log, ChoresDue: choresDue, Ended: o.Ended,
+			Soon: claim.Soon{Chore: events.Chore, Any: events.Any},
+		})
+	s.Events = events.New(s.db, s.Days, events.Options{Log: o.Log, Kept: o.FailureRetention})
 	s.Fleet = fleet.New(s.db)
 	s.History = history.New(s.db, o.DefaultJitter)
 	s.Overview = overview.New(s.db)

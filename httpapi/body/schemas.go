@@ -62,6 +62,7 @@ func NewSchemas(name func(t reflect.Type, hint string) string) huma.Registry {
 	registry := huma.NewMapRegistry("#/components/schemas/", name)
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Duration](), reflect.TypeFor[durationText]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Instant](), reflect.TypeFor[instantText]())
+	registry.RegisterTypeAlias(reflect.TypeFor[domain.EventFilter](), reflect.TypeFor[map[string]any]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Hidden](), reflect.TypeFor[secretText]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Status](), reflect.TypeFor[runStatus]())
 	registry.RegisterTypeAlias(reflect.TypeFor[domain.Trigger](), reflect.TypeFor[runTrigger]())

@@ -111,6 +111,8 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[httpapi.TriggerBatchAnswer](t)(c.TriggerBatch(ctx, "n", httpapi.TriggerBatchInput{
 		Items: []httpapi.TriggerInput{later, {}},
 	}))
+	emitted := must[httpapi.Emitted](t)(c.EmitEvent(ctx, "invoice.paid", httpapi.EmitInput{})).ID.String()
+	must[httpapi.WouldEmit](t)(c.TryEvent(ctx, "invoice.paid", httpapi.EmitInput{}))
 	must[httpapi.Preview](t)(c.PreviewSchedule(ctx, httpapi.PreviewInput{
 		Schedule: domain.Schedule{Every: domain.DurationOf(time.Hour)},
 	}))
@@ -127,7 +129,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[httpapi.BreakersReset](t)(c.ResetBreakers(ctx, "example.com:80"))
 	must[httpapi.NotifyResults](t)(c.TestNotify(ctx, httpapi.NotifyTest{}))
 
-	lossless(t, c, calls, run)
+	lossless(t, c, calls, run, emitted)
 	if err := c.DeleteGrant(ctx, "default", "shop_jobs"); err != nil {
 		t.Error(err)
 	}
@@ -158,7 +160,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 func failed[T any](_ T, err error) error { return err }
 
 // lossless reads what there is. What the types make of an answer, written again, is the answer.
-func lossless(t *testing.T, c *Client, calls *recorder, run string) {
+func lossless(t *testing.T, c *Client, calls *recorder, run, emitted string) {
 	t.Helper()
 	ctx := t.Context()
 	for path, read := range map[string]func() (any, error){
@@ -186,11 +188,16 @@ func lossless(t *testing.T, c *Client, calls *recorder, run string) {
 
 		"/v1/tenants/default/grants": func() (any, error) { return c.Grants(ctx, "default", nil) },
 
-		"/v1/api-keys":           func() (any, error) { return c.APIKeys(ctx, nil) },
-		"/v1/secrets":            func() (any, error) { return c.Secrets(ctx, nil) },
-		"/v1/signing-secrets":    func() (any, error) { return c.SigningSecrets(ctx) },
-		"/v1/audit-log":          func() (any, error) { return c.AuditLog(ctx, nil) },
-		"/v1/jobs/n/changes":     func() (any, error) { return c.JobChanges(ctx, "n", nil) },
+		"/v1/api-keys":            func() (any, error) { return c.APIKeys(ctx, nil) },
+		"/v1/secrets":             func() (any, error) { return c.Secrets(ctx, nil) },
+		"/v1/signing-secrets":     func() (any, error) { return c.SigningSecrets(ctx) },
+		"/v1/audit-log":           func() (any, error) { return c.AuditLog(ctx, nil) },
+		"/v1/jobs/n/changes":      func() (any, error) { return c.JobChanges(ctx, "n", nil) },
+		"/v1/events":              func() (any, error) { return c.EventNames(ctx, nil) },
+		"/v1/events/invoice.paid": func() (any, error) { return c.Events(ctx, "invoice.paid", nil) },
+		"/v1/events/invoice.paid/" + emitted: func() (any, error) {
+			return c.Event(ctx, "invoice.paid", emitted, nil)
+		},
 		"/v1/jobs/n/dated":       func() (any, error) { return c.DatedRuns(ctx, "n", nil) },
 		"/v1/jobs/n/dated/a%2Fb": func() (any, error) { return c.DatedRun(ctx, "n", "a/b") },
 		"/v1/jobs/n/versions":    func() (any, error) { return c.Versions(ctx, "n", nil) },

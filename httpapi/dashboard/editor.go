@@ -72,6 +72,7 @@ func (m mistakes) Faults() (faults []problem.FieldError) {
 // formFields are the fields beside which the form shows what is wrong.
 var formFields = []string{
 	"name", "description", "schedule.cron", "schedule.timezone", "schedule.every", "schedule.at", "schedule.delay",
+	"schedule.event", "schedule.filter",
 	"target.url", "target.method", "target.headers", "target.body", "timeout", "retry.max_attempts", "queue", "labels",
 	"concurrency_policy", "missed.policy",
 }
@@ -80,6 +81,7 @@ var formFields = []string{
 type jobForm struct {
 	Name, Description, Kind          string
 	Cron, Timezone, Every, At, Delay string
+	Event, Filter                    string
 	URL, Method, Headers, Body       string
 	Timeout, Attempts, Queue, Labels string
 	Concurrency, Missed              string
@@ -111,6 +113,7 @@ func written(d domain.Definition) jobForm {
 		Name: d.Name, Description: d.Description, Kind: string(d.Schedule.Kind()),
 		Cron: d.Schedule.Cron, Timezone: d.Schedule.Timezone, Every: d.Schedule.Every.String(),
 		At: d.Schedule.At.String(), Delay: d.Schedule.Delay.String(),
+		Event: d.Schedule.Event, Filter: string(d.Schedule.Filter),
 		URL: d.Target.URL, Method: d.Target.Method, Headers: lines(d.Target.Headers, ": "),
 		Timeout: d.Timeout.String(), Queue: d.Queue, Labels: lines(d.Labels, "="),
 		Concurrency: string(d.ConcurrencyPolicy), Missed: string(d.Missed.Policy),
@@ -146,6 +149,8 @@ var formInputs = []struct {
 	{"every", "Every", func(f *jobForm) *string { return &f.Every }},
 	{"at", "At", func(f *jobForm) *string { return &f.At }},
 	{"delay", "Delay", func(f *jobForm) *string { return &f.Delay }},
+	{"event", "Event", func(f *jobForm) *string { return &f.Event }},
+	{"filter", "Filter", func(f *jobForm) *string { return &f.Filter }},
 	{"method", "Method", func(f *jobForm) *string { return &f.Method }},
 	{"url", "URL", func(f *jobForm) *string { return &f.URL }},
 	{"headers", "Headers", func(f *jobForm) *string { return &f.Headers }},
@@ -198,7 +203,9 @@ func (f jobForm) patch() map[string]any {
 
 // schedule returns the schedule of the chosen kind; the fields of other kinds are null.
 func (f jobForm) schedule() map[string]any {
-	s := map[string]any{"cron": nil, "timezone": nil, "every": nil, "at": nil, "delay": nil}
+	s := map[string]any{
+		"cron": nil, "timezone": nil, "every": nil, "at": nil, "delay": nil, "event": nil, "filter": nil,
+	}
 	switch domain.Kind(f.Kind) {
 	case domain.KindCron:
 		s["cron"] = f.Cron
@@ -215,6 +222,11 @@ func (f jobForm) schedule() map[string]any {
 		}
 	case domain.KindDelay:
 		s["delay"] = f.Delay
+	case domain.KindEvent:
+		s["event"] = f.Event
+		if f.Filter != "" {
+			s["filter"] = client.BodyOf([]byte(f.Filter)) // a text that is no JSON is one that the API refuses
+		}
 	}
 	return s
 }

@@ -249,7 +249,7 @@ var closedLists = map[string]any{
 	"reason":      domain.Reasons(),
 	"death":       domain.ReasonsOf(domain.StatusDead),
 	"once":        []string{"delay", "at"},
-	"kind":        []string{"cron", "every", "at", "delay", "none"},
+	"kind":        []string{"cron", "every", "at", "delay", "event", "none"},
 	"method":      []string{"POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
 	"concurrency": []string{"allow", "forbid", "replace", "wait"},
 	"missed":      []string{"skip", "fire_once", "fire_all"},

@@ -31,6 +31,11 @@ func scheduleWords(s domain.Schedule) string {
 		words = strings.TrimSpace("once, at " + s.At.String() + " " + s.Timezone)
 	case domain.KindDelay:
 		words = "once, " + length(s.Delay.Value()) + " after it was written"
+	case domain.KindEvent:
+		words = "at each event " + s.Event
+		if s.Filter != "" {
+			words += " with " + string(s.Filter)
+		}
 	default:
 		return "no schedule: runs only when triggered"
 	}

@@ -110,6 +110,8 @@ func scheduleOf(s domain.Schedule) string {
 		return strings.TrimSpace("at " + s.At.String() + " " + s.Timezone)
 	case domain.KindDelay:
 		return "delay " + s.Delay.String()
+	case domain.KindEvent:
+		return strings.TrimSpace("event " + s.Event + " " + string(s.Filter))
 	}
 	return "-"
 }

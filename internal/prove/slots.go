@@ -89,7 +89,7 @@ func (s span) slots(j Job, defaultJitter time.Duration) ([]dueSlot, error) {
 	schedule := s.definition.Schedule
 	var at []time.Time
 	switch schedule.Kind() {
-	case domain.KindNone:
+	case domain.KindEvent, domain.KindNone:
 		return nil, nil
 	case domain.KindAt:
 		at = []time.Time{roundUp(schedule.Instant(), time.Millisecond)} // even in the past

@@ -14,7 +14,7 @@ type Definition struct {
 	Description       string            `json:"description,omitempty" doc:"For people. Absent: none."`
 	Runbook           string            `json:"runbook,omitempty" minLength:"1" doc:"URL, https, at which people read how to mend the job. Notices carry it. Absent: none." example:"https://wiki.example.com/runbooks/invoices"`
 	Labels            map[string]string `json:"labels,omitempty" doc:"Names and values to filter jobs and runs by. Absent: none."`
-	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at and delay. Absent: it runs only when triggered."`
+	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at, delay and event. Absent: it runs only when triggered."`
 	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
 	Missed            Missed            `json:"missed,omitzero" doc:"The policy for slots that were not claimed in time."`
 	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits. Absent: allow; with completion async, forbid."`
@@ -37,16 +37,19 @@ type Definition struct {
 	Notify              []Notify `json:"notify,omitzero" doc:"Recipients of notices when something goes wrong with the job, and when it recovers. The first event of a kind is sent at once; further events of the same kind within five minutes are sent together. An empty list: no recipients. Absent: the tenant's default."`
 }
 
-// Schedule says when a job fires. Exactly one of Cron, Every, At and Delay is set; a job with none of them fires only
-// when triggered.
+// Schedule says when a job fires. Exactly one of Cron, Every, At, Delay and Event is set; a job with none of them fires
+// only when triggered.
 type Schedule struct {
 	Cron     string   `json:"cron,omitempty" minLength:"1" doc:"Cron expression of 5 fields, or 6 with leading seconds; names, L, LW, L-2, 15W, 5#2 and @hourly, @daily, @weekly, @monthly, @yearly. Absent: the schedule is of another kind." example:"0 3 * * mon-fri"`
 	Timezone string   `json:"timezone,omitempty" minLength:"1" doc:"IANA time zone of the cron expression, or of an at without an offset. Absent: a cron expression is in UTC." example:"America/Los_Angeles"`
 	Every    Duration `json:"every,omitzero" doc:"Fixed period of whole seconds, aligned to the Unix epoch or to starts_at. Absent: the schedule is of another kind." example:"90s"`
 	At       Instant  `json:"at,omitzero" format:"instant-or-local-time" doc:"One shot at this instant, or, without an offset, at this local time of timezone. A local time that daylight saving skips moves forward, and of one that comes twice the first counts. An instant in the past fires at once, with this nominal time; it is late if it is further back than the tolerance, and may be at most as far back as runs are kept. Absent: the schedule is of another kind." example:"2026-12-01T09:00:00+01:00"`
 	Delay    Duration `json:"delay,omitzero" doc:"One shot this long after the definition is written. Writing the same definition again changes nothing; any change starts the delay again. Absent: the schedule is of another kind." example:"5m"`
-	StartsAt Instant  `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every). Absent: no such limit."`
-	EndsAt   Instant  `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every). Absent: no such limit."`
+	Event    string   `json:"event,omitempty" minLength:"1" doc:"A run for each event with this name, as POST /v1/events/{event} emits them: see filter. Absent: the schedule is of another kind." example:"invoice.paid"`
+	// Filter is a text so that schedules can be compared.
+	Filter   EventFilter `json:"filter,omitempty" doc:"Only events whose body has all of these fields at its top level, each with the value given here, or with one of a list of values. Values are strings, numbers, booleans and null. Absent: all events with the name."`
+	StartsAt Instant     `json:"starts_at,omitzero" doc:"No slot before this instant (cron, every). Absent: no such limit."`
+	EndsAt   Instant     `json:"ends_at,omitzero" doc:"No slot after this instant (cron, every). Absent: no such limit."`
 }
 
 // Kind names the kind of a schedule.
@@ -58,6 +61,7 @@ const (
 	KindEvery Kind = "every"
 	KindAt    Kind = "at"
 	KindDelay Kind = "delay"
+	KindEvent Kind = "event"
 	KindNone  Kind = "none"
 )
 
@@ -72,6 +76,8 @@ func (s Schedule) Kind() Kind {
 		return KindAt
 	case !s.Delay.IsZero():
 		return KindDelay
+	case s.Event != "":
+		return KindEvent
 	}
 	return KindNone
 }
@@ -85,6 +91,7 @@ func (s Schedule) Onto(patch Schedule) Schedule {
 		return s
 	}
 	s.Cron, s.Every, s.At, s.Delay, s.Timezone = "", Duration{}, Instant{}, Duration{}, ""
+	s.Event, s.Filter = "", ""
 	if !kind.Recurring() {
 		s.StartsAt, s.EndsAt = Instant{}, Instant{}
 	}
@@ -121,6 +128,9 @@ func (k Kind) Recurring() bool { return k == KindCron || k == KindEvery }
 
 // OneShot reports whether the kind has exactly one slot.
 func (k Kind) OneShot() bool { return k == KindAt || k == KindDelay }
+
+// Slots reports whether jobs of the kind have slots. The others run at events, or only when triggered.
+func (k Kind) Slots() bool { return k.Recurring() || k.OneShot() }
 
 // Target is the HTTP request a run sends.
 type Target struct {

@@ -17,6 +17,14 @@ func SlotRunID(job uuid.UUID, scheduledFor time.Time) uuid.UUID {
 	return timedID(scheduledFor, sum[:], 0x80)
 }
 
+// EventRunID returns the id of the run that an event makes for a subscriber: a UUIDv8 laid out like that of a slot,
+// with the milliseconds of the event and bits of a hash of (event, job). So an event has at most one run of each job,
+// whichever replica makes it, and all its runs have ids next to each other.
+func EventRunID(event, job uuid.UUID) uuid.UUID {
+	sum := sha256.Sum256(append(event[:], job[:]...))
+	return timedID(IDTime(event), sum[:], 0x80)
+}
+
 // hashOf returns the SHA-256 of an id and a number.
 func hashOf(id uuid.UUID, n int64) [sha256.Size]byte {
 	var input [24]byte

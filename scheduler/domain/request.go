@@ -21,7 +21,7 @@ func (a Assignment) Request(origin Origin) wire.Request {
 		Header: a.Job.header, Body: a.Job.body,
 		Timeout: a.Job.Timeout.Value(), Extra: a.headers(origin),
 	}
-	if a.Body != nil || a.Headers != nil {
+	if a.Body != nil || a.Headers != nil || a.sendsEvent() {
 		headers := a.Job.Target.Headers
 		if a.Headers != nil {
 			headers = a.Headers
@@ -62,7 +62,7 @@ func (a Assignment) headers(origin Origin) []wire.Header {
 	if key == "" {
 		key = IdempotencyKey(a.Trigger, a.RunID, a.Job.ID, a.ScheduledFor)
 	}
-	const most = 16 // with a signature and a header of credentials
+	const most = 17 // with a signature and a header of credentials
 	headers := append(make([]wire.Header, 0, most),
 		wire.Header{Name: "Webhook-Id", Value: a.MessageID()},
 		wire.Header{Name: "Idempotency-Key", Value: key},
@@ -76,6 +76,9 @@ func (a Assignment) headers(origin Origin) []wire.Header {
 	)
 	if a.CausedBy != uuid.Nil {
 		headers = append(headers, wire.Header{Name: "Punctual-Caused-By", Value: a.CausedBy.String()})
+	}
+	if a.Event != "" {
+		headers = append(headers, wire.Header{Name: "Punctual-Event", Value: a.Event})
 	}
 	if a.Late {
 		headers = append(headers, wire.Header{Name: "Punctual-Late", Value: "true"})
@@ -137,12 +140,20 @@ func (a Assignment) Sent(origin Origin, at time.Time) SentRequest {
 	return s
 }
 
-// ownBody is the body as it was written: the run's, or else the job's.
+// ownBody is the body as it was written: the run's, or else the job's, or else that of the event.
 func (a Assignment) ownBody() json.RawMessage {
-	if a.Body != nil {
+	switch {
+	case a.Body != nil:
 		return a.Body
+	case a.sendsEvent():
+		return a.EventBody
 	}
 	return a.Job.Target.Body
+}
+
+// sendsEvent reports whether the body is that of the event. It is data and no template: nothing in it is filled in.
+func (a Assignment) sendsEvent() bool {
+	return a.EventBody != nil && a.Body == nil && len(a.Job.body) == 0
 }
 
 // shownBody writes the bytes of a body as a definition would.

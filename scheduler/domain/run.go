@@ -43,7 +43,7 @@ const (
 	TriggerCatchup  Trigger = "catchup"
 	TriggerManual   Trigger = "manual"
 	TriggerChain    Trigger = "chain"    // the end of a run of another job, whose then names the job
-	TriggerEvent    Trigger = "event"    // an event that was posted
+	TriggerEvent    Trigger = "event"    // an event that was emitted
 	TriggerReplay   Trigger = "replay"   // of a dead letter
 	TriggerBackfill Trigger = "backfill" // of slots that have passed
 )
@@ -110,6 +110,8 @@ type Assignment struct {
 	Body         []byte            // replaces the job's body when not nil
 	Headers      map[string]string // replaces the job's headers when not nil
 	CausedBy     uuid.UUID         // the run that ended, or the event; zero: neither caused the run
+	Event        string            // name of the event that caused the run, or the one that it repeats; empty: none did
+	EventBody    []byte            // body of that event: sent if neither the run nor the job has one. Nil: none
 	Lease        *Lease
 	Gated        bool   // its job's runs must not overlap: the run has the job's gate, or may have it
 	Held         *Held  // what held the run back since its last attempt; nil: nothing did

@@ -163,7 +163,7 @@ var (
 func (c *checker) schedule(s Schedule) {
 	kinds := s.kindsSet()
 	if len(kinds) > 1 {
-		c.add("schedule", "%s are set; at most one of cron, every, at and delay may be", strings.Join(kinds, " and "))
+		c.add("schedule", "%s are set; at most one of cron, every, at, delay and event may be", strings.Join(kinds, " and "))
 	}
 	kind := s.Kind()
 	if s.Cron != "" {
@@ -187,6 +187,16 @@ func (c *checker) schedule(s Schedule) {
 		default:
 			c.add("schedule.timezone", "%q: only cron and at schedules have a zone; leave it out", clip(s.Timezone))
 		}
+	}
+	if s.Event != "" && !NameForm.MatchString(s.Event) {
+		c.add("schedule.event", "%q: %s", clip(s.Event), nameRule)
+	}
+	switch {
+	case s.Filter == "":
+	case kind != KindEvent:
+		c.add("schedule.filter", "only events have a filter; leave it out")
+	default:
+		c.filter(s.Filter)
 	}
 	c.duration("schedule.every", s.Every, time.Second, 366*24*time.Hour)
 	if s.Every.Value()%time.Second != 0 {
@@ -215,6 +225,7 @@ func (s Schedule) kindsSet() []string {
 		{KindEvery, !s.Every.IsZero()},
 		{KindAt, !s.At.IsZero()},
 		{KindDelay, !s.Delay.IsZero()},
+		{KindEvent, s.Event != ""},
 	} {
 		if k.set {
 			kinds = append(kinds, string(k.kind))
@@ -303,11 +314,22 @@ func ValidateRequest(prefix string, headers map[string]string, body json.RawMess
 		}
 		written[textproto.CanonicalMIMEHeaderKey(name)] = name
 	}
-	if len(body) > MaxPayload {
-		c.add(prefix+"body", "%d bytes; at most %d (256 KiB)", len(body), MaxPayload)
-	}
+	c.payload(prefix+"body", body)
 	c.placeholders(prefix, headers, body)
 	return c.problems
+}
+
+// ValidateEvent returns what is wrong with the body of an event, which is sent as it is. Field names begin with prefix.
+func ValidateEvent(prefix string, body json.RawMessage) []Problem {
+	var c checker
+	c.payload(prefix+"body", body)
+	return c.problems
+}
+
+func (c *checker) payload(field string, body json.RawMessage) {
+	if len(body) > MaxPayload {
+		c.add(field, "%d bytes; at most %d (256 KiB)", len(body), MaxPayload)
+	}
 }
 
 func (c *checker) completion(d Definition) {

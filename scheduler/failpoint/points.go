@@ -23,6 +23,10 @@ const (
 	ReadyDecided   Point = "ready-decided"   // facts are read; nothing is written
 	ReadyCommitted Point = "ready-committed" // attempts are claimed, but none is sent
 
+	EventLocked    Point = "event-locked"    // an event is locked, for a batch of its subscribers
+	EventDecided   Point = "event-decided"   // subscribers are read and locked; nothing is written
+	EventCommitted Point = "event-committed" // runs of subscribers are written
+
 	SendBegun    Point = "send-begun"    // the attempt has its worker slot
 	SendWriting  Point = "send-writing"  // there is a connection, but nothing of the request is written
 	SendWritten  Point = "send-written"  // the request is written, but there is no answer
@@ -42,6 +46,7 @@ const (
 var Points = []Point{
 	ClaimBegun, ClaimLocked, ClaimDecided, ClaimCommitted,
 	ReadyLocked, ReadyDecided, ReadyCommitted,
+	EventLocked, EventDecided, EventCommitted,
 	SendBegun, SendWriting, SendWritten, SendAnswered,
 	FinishBegun, FinishCommitted,
 	RecoverJudged, RecoverCommitted,

@@ -54,7 +54,8 @@ func (s *Claims) onConn(ctx context.Context, work func(conn *pgx.Conn) error) er
 }
 
 // selectNextDue finds the next due time of each kind of work, in that kind's queues: slots ($1), runs that wait ($2)
-// and ordered runs ($4). It also reports whether there are late slots ($3). With $5 it ignores what is due already.
+// and ordered runs ($4). It also reports whether there are late slots ($3). With $5 it ignores what is due already. The
+// condition of Soon follows.
 const selectNextDue = `
 SELECT now(),
     (SELECT min(n.due) FROM unnest((SELECT $1::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
@@ -73,17 +74,21 @@ SELECT now(),
     (SELECT min(n.due) FROM unnest((SELECT $3::smallint[])) q CROSS JOIN generate_series(0, 2) p CROSS JOIN LATERAL (
         SELECT next_run_at AS due FROM punctual.schedules
         WHERE lane = (q * 4 + p)::smallint AND enabled AND next_run_at <= now() - interval '5 s'
-        ORDER BY next_run_at LIMIT 1) n) IS NOT NULL`
+        ORDER BY next_run_at LIMIT 1) n) IS NOT NULL, `
 
 // NextDue implements scheduler.Store.
 func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead bool) (scheduler.Upcoming, error) {
 	ctx = pg.Runs.In(ctx)
 	var u scheduler.Upcoming
 	var schedule, ready, ordered *time.Time
-	if err := s.db.Conns(ctx).QueryRow(ctx, selectNextDue, pg.Prepared{}, queues[domain.WorkDue],
+	var soon bool
+	if err := s.db.Conns(ctx).QueryRow(ctx, selectNextDue+s.options.Soon.Any, pg.Prepared{}, queues[domain.WorkDue],
 		queues[domain.WorkReady], queues[domain.WorkLate], queues[domain.WorkOrdered], ahead).
-		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older); err != nil {
+		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older, &soon); err != nil {
 		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)
+	}
+	if soon {
+		s.db.Ask(s.options.Soon.Chore)
 	}
 	for to, at := range map[*time.Time]*time.Time{&u.Schedule: schedule, &u.Ready: ready, &u.Ordered: ordered} {
 		if at != nil {

@@ -21,9 +21,16 @@ type Options struct {
 	// asks it, so that an idle replica sends no other query for them.
 	ChoresDue string
 
+	// Soon is asked for with each look for due work, so that its work need not wait for a heartbeat, even if a caller has
+	// written it in SQL.
+	Soon Soon
+
 	// Ended, if set, is told of attempts that another replica than their own has ended.
 	Ended func([]domain.Outcome)
 }
+
+// Soon is a chore, and a condition in SQL that is true if it has work.
+type Soon struct{ Chore, Any string }
 
 // Claims is what the loops need of the database. Safe for concurrent use.
 type Claims struct {

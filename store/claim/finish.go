@@ -90,6 +90,7 @@ WITH ended AS (
       AND r.fence = u.fence
       AND coalesce(r.status = 'running', false)
     RETURNING r.id, r.job_id, r.tenant, r.lane, r.job_version, r.scheduled_for, r.due_at, r.trigger, r.fence, r.replica,
+              r.caused_by,
               u.started_at, u.finished_at, u.http_status, r.status, u.reason, u.error, u.outcome, u.response,
               u.retry_in, u.number, u.held_by, u.held_since, u.held_until, u.headers, u.truncated),
 recorded AS (
@@ -110,9 +111,9 @@ again AS (
 buried AS (
     INSERT INTO punctual.dead_letters (
         run_id, job_id, tenant, job_name, job_version, scheduled_for, trigger, reason, attempts, http_status, error,
-        headers, body, webhook_id, idempotency_key)
+        headers, body, webhook_id, idempotency_key, caused_by)
     SELECT e.id, e.job_id, e.tenant, j.name, e.job_version, e.scheduled_for, e.trigger, e.reason, e.number,
-           e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key
+           e.http_status, e.error, d.headers, d.body, d.webhook_id, d.idempotency_key, e.caused_by
     FROM ended e
     JOIN punctual.jobs j ON j.id = e.job_id
     LEFT JOIN punctual.run_data d ON d.run_id = e.id AND d.run_id = ANY($1::uuid[])

@@ -26,10 +26,11 @@ import (
 // readWaiting reads the runs of locked rows of ready. A run that ended while it waited, because its job was deleted,
 // is not found and only loses its row in ready. A run whose target works on has passed its deadline. A run that was
 // claimed before may have come back to ready while its job was being deleted, and a run may have been caused meanwhile.
-// The delete has then not seen it, so only for such a run the job's state is looked up.
-const readWaiting = `
+// The delete has then not seen it, so only for such a run the job's state is looked up. So is an event only for a run
+// that one may have caused.
+var readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt,
-       r.caused_by, d.headers, d.body, d.webhook_id,
+       r.caused_by, coalesce(` + OfEvent(`name`) + `, ''), ` + OfEvent(`body`) + `, d.headers, d.body, d.webhook_id,
        coalesce(d.idempotency_key, ''), coalesce(d.expires_after, '0'),
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
        CASE WHEN r.status = 'running' THEN (
@@ -255,7 +256,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			var causedBy, webhookID *uuid.UUID
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
-				&causedBy, &headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.ExpiresAfter,
+				&causedBy, &w.Event, &w.EventBody, &headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.ExpiresAfter,
 				&w.overdue, &w.Fence, &w.started, &w.losses, &w.deleted,
 			}, w.kept.Into()...)...); err != nil {
 				return err

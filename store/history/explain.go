@@ -221,7 +221,7 @@ func (e *explaining) explain(ctx context.Context) error {
 		e.noSlot(version, ok)
 	}
 	e.Text += e.backfill
-	return errors.Join(e.findDated(ctx), e.findChained(ctx))
+	return errors.Join(e.findDated(ctx), e.findChained(ctx), e.findEvents(ctx))
 }
 
 // findDated adds a sentence about a dated run of the job that is, or was, due within a minute of the instant.
@@ -246,6 +246,28 @@ func (e *explaining) findDated(ctx context.Context) error {
 		return nil
 	})
 	return pg.Wrap("looking for dated runs", err)
+}
+
+// findEvents adds a sentence about an event that has not come to the job yet, though the job has subscribed to it.
+func (e *explaining) findEvents(ctx context.Context) error {
+	if len(e.history.Versions) == 0 {
+		return nil
+	}
+	event := e.history.Versions[len(e.history.Versions)-1].Schedule.Event
+	rows := pg.Query(ctx, e.q, `
+		SELECT e.id, e.subscribed - e.made - e.skipped - e.unmatched
+		FROM punctual.events e
+		WHERE e.turn_at IS NOT NULL AND e.tenant = $1 AND e.name = $2 AND (e.after IS NULL OR e.after < $3)
+		ORDER BY e.id
+		LIMIT 1`, e.tenant, event, e.job)
+	var id uuid.UUID
+	var left int
+	_, err := pgx.ForEachRow(rows, []any{&id, &left}, func() error {
+		e.Text += fmt.Sprintf(" Event %s %s is pending: its fan-out has yet to come to %s, this job among them.",
+			event, id, counted(left, "subscriber"))
+		return nil
+	})
+	return pg.Wrap("looking for events", err)
 }
 
 // pauseAt returns the pause in force at an instant. It spans the paused versions around that instant.

@@ -31,7 +31,7 @@ func (e *explaining) findChained(ctx context.Context) error {
 	}
 	from, to := domain.FirstRunID(e.At.Add(-chainedAround)), domain.FirstRunID(e.At.Add(chainedAround))
 	caused, err := runs.Query(ctx, e.q, `
-		WHERE r.job_id = $1 AND r.id >= $2 AND r.id < $3 AND r.caused_by IS NOT NULL
+		WHERE r.job_id = $1 AND r.id >= $2 AND r.id < $3 AND r.trigger IN ('chain', 'event')
 		ORDER BY abs(extract(epoch FROM r.scheduled_for - $4::timestamptz)), r.id LIMIT 1`, e.job, from, to, e.At)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (e *explaining) findChained(ctx context.Context) error {
 // causeOf says what caused a run.
 func (e *explaining) causeOf(ctx context.Context, r *runs.Run) (string, error) {
 	if r.Trigger != domain.TriggerChain {
-		return "event " + r.CausedBy.String() + " was posted", nil
+		return "event " + r.CausedBy.String() + " was emitted", nil
 	}
 	found, err := runs.Query(ctx, e.q, ` WHERE r.id = $1`, *r.CausedBy)
 	if err != nil || len(found) == 0 {

@@ -326,6 +326,11 @@ func describe(s domain.Schedule) string {
 		return "once at " + s.At.String()
 	case domain.KindDelay:
 		return "once after " + s.Delay.String()
+	case domain.KindEvent:
+		if s.Filter != "" {
+			return fmt.Sprintf("at event %s with %s", s.Event, s.Filter)
+		}
+		return "at event " + s.Event
 	case domain.KindNone:
 	}
 	return "only when triggered"

@@ -36,13 +36,13 @@ type ViolationKind string
 
 // The kinds of violations.
 const (
-	ViolationMissing    ViolationKind = "missing"      // a slot without run or skip
+	ViolationMissing    ViolationKind = "missing"      // a slot, or an event's subscriber, without run or skip
 	ViolationDouble     ViolationKind = "double"       // several rows cover one slot, or a claimed dated run is pending
 	ViolationOverlap    ViolationKind = "overlap"      // two skips cover some of the same slots
 	ViolationCount      ViolationKind = "count"        // a skip's count differs from the number of slots it covers
-	ViolationPhantom    ViolationKind = "phantom"      // a run or skip of no definition's slot, or a dated run of no job
+	ViolationPhantom    ViolationKind = "phantom"      // a run or skip that nothing explains, or a dated run of no job
 	ViolationUnended    ViolationKind = "unended"      // a run that has not ended and that no replica holds
-	ViolationOverdue    ViolationKind = "overdue"      // slots or dated runs that are due and not claimed yet
+	ViolationOverdue    ViolationKind = "overdue"      // slots, dated runs or fan-outs that are due and not taken up
 	ViolationReport     ViolationKind = "report"       // a target's report that no replica has applied
 	ViolationChain      ViolationKind = "chain"        // an end that triggered too little or too much
 	ViolationUnreadable ViolationKind = "unverifiable" // a job whose definition this binary cannot read
@@ -125,7 +125,7 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 			o.Progress(v.summary)
 		}
 	}
-	for _, look := range []func(context.Context, pgx.Tx) error{v.reports, v.dated, v.chains} {
+	for _, look := range []func(context.Context, pgx.Tx) error{v.reports, v.dated, v.chains, v.events} {
 		if err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return look(ctx, tx) }); err != nil {
 			return v.summary, err
 		}

@@ -173,6 +173,17 @@ func (h *held) place() claim.Place {
 	}
 }
 
+// event returns the event at which the job runs; nil: it runs at none.
+func (j *jobRow) event() *string { return pg.OrNull(j.Definition.Schedule.Event) }
+
+// subscriber returns the tenant of a job that runs at an event; nil: it runs at none.
+func (j *jobRow) subscriber() *int32 {
+	if j.event() == nil {
+		return nil
+	}
+	return &j.tenant
+}
+
 // moveTo makes slot the job's next one. If ok is false, no slot is left.
 func (h *held) moveTo(slot time.Time, due time.Time, ok bool) {
 	h.scheduledFor, h.nextRunAt = nil, nil
@@ -183,7 +194,7 @@ func (h *held) moveTo(slot time.Time, due time.Time, ok bool) {
 
 // ended reports whether the job has had its last slot.
 func (h *held) ended() bool {
-	return h.scheduledFor == nil && h.Definition.Schedule.Kind() != domain.KindNone
+	return h.scheduledFor == nil && h.Definition.Schedule.Kind().Slots()
 }
 
 // enter changes the job's state and the columns that belong to the state. A pause is ascribed to the context's actor.
@@ -231,9 +242,9 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 		h.lane/4, labels, now, h.PausedAt, h.PausedUntil, pg.OrNull(h.PausedBy),
 		pg.OrNull(h.PauseNote), deletedAt)
 	b.Queue(`
-		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)
-		VALUES ($1, $2, $3, $4, $5::json, $6)`,
-		h.ID, h.Version, now, string(h.State), h.definition, pg.OrNull(note))
+		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note, tenant, event)
+		VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8)`,
+		h.ID, h.Version, now, string(h.State), h.definition, pg.OrNull(note), h.subscriber(), h.event())
 	b.places = append(b.places, h.place())
 	if h.State == domain.JobDeleted || h.State != domain.JobPaused && h.paused != nil || h.lane != h.wasIn {
 		b.moved = append(b.moved, h.ID)

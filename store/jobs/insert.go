@@ -122,10 +122,12 @@ WITH owner AS MATERIALIZED (
 	SELECT id, name FROM punctual.tenants WHERE id = $1::integer AND deleted_at IS NULL FOR KEY SHARE),
 new AS (
 	SELECT n.id, n.name, n.state, n.kind, n.labels, n.definition, n.scheduled_for, n.next_run_at, n.lane, n.enabled,
-	       n.gated, n.entry, n.masked
+	       n.gated, n.entry, n.masked, n.event
 	FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[],
-		$11::timestamptz[], $12::smallint[], $13::boolean[], $14::boolean[], $15::uuid[], $16::text[])
-		AS n(id, name, state, kind, labels, definition, scheduled_for, next_run_at, lane, enabled, gated, entry, masked)),
+		$11::timestamptz[], $12::smallint[], $13::boolean[], $14::boolean[], $15::uuid[], $16::text[],
+		$22::text[])
+		AS n(id, name, state, kind, labels, definition, scheduled_for, next_run_at, lane, enabled, gated, entry, masked,
+		     event)),
 made AS (
 	INSERT INTO punctual.jobs (id, tenant, version, name, state, kind, queue,
 		labels, named, created_at, updated_at, paused_at, paused_by)
@@ -136,8 +138,10 @@ made AS (
 	ON CONFLICT (tenant, name) WHERE named DO NOTHING
 	RETURNING id),
 versions AS (
-	INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
-	SELECT n.id, $2::integer, $3::timestamptz, n.state, n.definition::json FROM new n JOIN made ON made.id = n.id),
+	INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, tenant, event)
+	SELECT n.id, $2::integer, $3::timestamptz, n.state, n.definition::json,
+		CASE WHEN n.event IS NOT NULL THEN $1::integer END, n.event
+	FROM new n JOIN made ON made.id = n.id),
 next AS (
 	INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled, completed_at)
 	SELECT n.id, n.scheduled_for, n.next_run_at, $1::integer, $2::integer, n.lane, n.enabled,
@@ -257,7 +261,8 @@ func insertFree(
 		pg.Column(jobs, func(j *fresh) *string { return audit.MaskedOf(j.definition) }),
 	}
 	actor := audit.ActorOf(ctx)
-	args = append(append(args, actor.Columns()...), actor.Words())
+	args = append(append(args, actor.Columns()...), actor.Words(),
+		pg.Column(jobs, func(j *fresh) *string { return j.event() }))
 	if len(jobs) == 1 {
 		args = slices.Insert(args, 0, any(pg.Prepared{})) // a batch deserves a plan made for its number of jobs
 	}

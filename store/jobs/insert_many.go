@@ -67,8 +67,9 @@ const (
 			unnest($7::smallint[]), unnest($8::jsonb[]), unnest($9::boolean[]),
 			$2::timestamptz, $2::timestamptz, unnest($10::timestamptz[]), unnest($11::text[])`
 	insertVersionRows = `
-		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
-		SELECT unnest($2::uuid[]), 1, $1::timestamptz, unnest($3::text[]), unnest($4::json[])`
+		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, tenant, event)
+		SELECT unnest($2::uuid[]), 1, $1::timestamptz, unnest($3::text[]), unnest($4::json[]), unnest($5::integer[]),
+			unnest($6::text[])`
 )
 
 // queueRows queues the statements that write everything of new jobs.
@@ -85,7 +86,9 @@ func queueRows(ctx context.Context, b *pgx.Batch, tenant int32, jobs []*fresh, n
 		pg.Column(jobs, func(j *fresh) *string { return pg.OrNull(j.PausedBy) }))
 	b.Queue(insertVersionRows, pg.Prepared{}, now, ids,
 		pg.Column(jobs, func(j *fresh) string { return string(j.State) }),
-		pg.Column(jobs, func(j *fresh) string { return j.definition }))
+		pg.Column(jobs, func(j *fresh) string { return j.definition }),
+		pg.Column(jobs, func(j *fresh) *int32 { return j.subscriber() }),
+		pg.Column(jobs, func(j *fresh) *string { return j.event() }))
 	b.Queue(insertScheduleRows, pg.Prepared{}, tenant, ids,
 		pg.Column(jobs, func(j *fresh) *time.Time { return j.scheduledFor }),
 		pg.Column(jobs, func(j *fresh) *time.Time { return j.nextRunAt }),

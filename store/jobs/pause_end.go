@@ -96,8 +96,8 @@ func queueResumed(b *pgx.Batch, jobs []*held) {
 		WHERE j.id = u.job_id`,
 		ids, versions, from)
 	b.Queue(`
-		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note)
-		SELECT u.job_id, u.version, u.since, u.state, p.definition, $5
+		INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition, note, tenant, event)
+		SELECT u.job_id, u.version, u.since, u.state, p.definition, $5, p.tenant, p.event
 		FROM unnest($1::uuid[], $2::int[], $3::text[], $4::timestamptz[]) AS u(job_id, version, state, since)
 		JOIN punctual.job_versions p ON p.job_id = u.job_id AND p.version = u.version - 1`,
 		ids, versions, states, from, endNote)

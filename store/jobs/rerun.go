@@ -63,7 +63,10 @@ func readRerun(
 
 // again is the run that repeats run r: for the same slot, and with the same data of its own unless edit replaces it.
 func again(r runs.Run, own runs.Data, edit RerunRequest) manualRun {
-	m := manualRun{scheduledFor: r.ScheduledFor, rerunOf: &r.ID, chains: edit.Chain, TriggerRequest: edit.TriggerRequest}
+	m := manualRun{
+		scheduledFor: r.ScheduledFor, rerunOf: &r.ID, causedBy: r.CausedBy, chains: edit.Chain,
+		TriggerRequest: edit.TriggerRequest,
+	}
 	if m.Body == nil {
 		m.Body = own.Body
 	}

@@ -94,6 +94,7 @@ type manualRun struct {
 	id           uuid.UUID
 	scheduledFor time.Time
 	rerunOf      *uuid.UUID
+	causedBy     *uuid.UUID // what caused the run that it repeats
 	webhookID    *uuid.UUID // the id that receivers see; nil: the run's id
 	key          string     // Idempotency-Key; empty: derived from the run
 	chains       bool       // of a rerun: its end triggers other jobs
@@ -127,7 +128,7 @@ func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manual
 	}
 	e := claim.Entry{
 		ID: r.id, Job: job.ID, Trigger: domain.TriggerManual, ScheduledFor: r.scheduledFor, DueAt: now, RerunOf: r.rerunOf,
-		By: audit.ActorOf(ctx).Words(),
+		CausedBy: r.causedBy, By: audit.ActorOf(ctx).Words(),
 	}
 	if r.Body != nil || r.Headers != nil || r.webhookID != nil || r.chains {
 		e.Sends = &claim.Sends{WebhookID: r.webhookID, Key: r.key, Body: r.Body, Chains: r.chains}

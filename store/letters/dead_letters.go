@@ -32,6 +32,7 @@ type DeadLetter struct {
 	Error        *string        `json:"error" doc:"The last error, for people."`
 	ResolvedAt   *time.Time     `json:"resolved_at" doc:"When it was resolved or replayed. Null: it is open."`
 	Note         *string        `json:"note" doc:"The note given when it was resolved or replayed."`
+	CausedBy     *uuid.UUID     `json:"caused_by" format:"uuid" nullable:"true" doc:"Of trigger chain: the run that ended. Of trigger event: the event. A replay has the same cause, and sends the body of the same event."`
 	ReplayedAs   *uuid.UUID     `json:"replayed_as" format:"uuid" nullable:"true" doc:"The run that replays it."`
 }
 
@@ -51,7 +52,7 @@ type DeadLetterFilter struct {
 
 // deadLetterColumns stand in the order of the fields of DeadLetter.
 const deadLetterColumns = `d.run_id, d.job_id, d.job_name, d.job_version, d.trigger, d.scheduled_for, d.died_at,
-	d.reason, d.attempts, d.http_status, d.error, d.resolved_at, d.note, d.replayed_as`
+	d.reason, d.attempts, d.http_status, d.error, d.resolved_at, d.note, d.caused_by, d.replayed_as`
 
 // deadLetterTables include the dead letters of jobs that were forgotten. Such dead letters have no labels.
 const deadLetterTables = `punctual.dead_letters d LEFT JOIN punctual.jobs j ON j.id = d.job_id`
@@ -283,7 +284,7 @@ func newReplay(d DeadLetter, now time.Time, by string) replay {
 func (r replay) entry(now time.Time) claim.Entry {
 	return claim.Entry{
 		ID: r.run, Job: r.JobID, Trigger: domain.TriggerReplay, ScheduledFor: r.ScheduledFor, DueAt: now, Ordered: true,
-		ReplayOf: &r.RunID, By: r.by,
+		ReplayOf: &r.RunID, CausedBy: r.CausedBy, By: r.by,
 		Sends: &claim.Sends{Key: domain.IdempotencyKey(r.Trigger, r.RunID, r.JobID, r.ScheduledFor)},
 	}
 }

@@ -12,6 +12,7 @@ import (
 type Figures struct {
 	AsOf        time.Time   `json:"as_of" doc:"When this was read, by the database's clock. The last 24 hours are as of their counted_at."`
 	Overdue     Overdue     `json:"overdue" doc:"Slots and runs that should have begun. GET /v1/jobs?overdue=true lists the jobs, GET /v1/queues says what they wait for."`
+	Events      Pending     `json:"events" doc:"Events that have not come to all their subscribers."`
 	DeadLetters OpenLetters `json:"dead_letters" doc:"Runs that exhausted their attempts, until they are replayed or resolved."`
 	Failing     Failing     `json:"failing" doc:"Jobs that fail: an open dead letter, or a run that is retried, is newer than the last success."`
 	Day         DayOfRuns   `json:"last_24h" doc:"The results of the runs of the last 24 hours: of the present hour and the 23 before it."`
@@ -29,6 +30,7 @@ func (b *Board) Overview(ctx context.Context, tenant int32) (f Figures, err erro
 	var batch pgx.Batch
 	batch.Queue(`SELECT now()`).QueryRow(func(row pgx.Row) error { return row.Scan(&f.AsOf) })
 	queueOverdue(&batch, &f.Overdue, tenant)
+	queueEvents(&batch, &f.Events, tenant)
 	queueFailing(&batch, &f.Failing, tenant, found)
 	queueDay(&batch, &f.Day, tenant)
 	q := b.db.Reader(ctx, tenant)

@@ -110,7 +110,7 @@ func (r Run) presentAttempt() (a Attempt, ok bool) {
 // sentBy returns what the latest attempt of a run sent, or what the first one will send. That is not stored: it follows
 // from the run, its own data and its version of the job. It is nil if this binary cannot read that version.
 func (s *Runs) sentBy(
-	ctx context.Context, q pg.Batcher, tenant int32, run Run, data Data,
+	ctx context.Context, q pg.Querier, tenant int32, run Run, data Data,
 ) (*domain.Assignment, error) {
 	key := definitions.Version{Job: run.JobID, Version: run.JobVersion}
 	found, err := s.definitions.Read(ctx, q, definitions.One(key, tenant))
@@ -130,6 +130,14 @@ func (s *Runs) sentBy(
 		if err := json.Unmarshal(data.Headers, &a.Headers); err != nil {
 			return nil, fmt.Errorf("reading the headers of run %s: %w", run.ID, err)
 		}
+	}
+	if run.CausedBy == nil {
+		return &a, nil
+	}
+	err = q.QueryRow(ctx, `SELECT name, body FROM punctual.events WHERE id = $1 AND tenant = $2`, run.CausedBy, tenant).
+		Scan(&a.Event, &a.EventBody)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // a run may have caused it
+		return nil, fmt.Errorf("reading the event of run %s: %w", run.ID, err)
 	}
 	return &a, nil
 }

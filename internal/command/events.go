@@ -1,0 +1,148 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"punctual/httpapi"
+	"punctual/httpapi/client"
+	"punctual/store/events"
+)
+
+// eventRun is a run in the list of an event's runs.
+type eventRun = events.EventRun
+
+// Events works on events by the API.
+type Events struct {
+	Emit emitEvent  `cmd:"" help:"Emit an event: each job that has subscribed runs. The event's id goes to stdout."`
+	List listEvents `cmd:"" help:"List the names of events with their subscribers, or the events of a name, newest first."`
+	Get  getEvent   `cmd:"" help:"Show an event: its runs, how they ended, and how far it has come to its subscribers."`
+}
+
+type emitEvent struct {
+	api
+	Name   string `arg:"" name:"name" help:"Name of the event, such as invoice.paid."`
+	Body   string `type:"path" placeholder:"FILE" help:"Body of the event, for filters and for its runs; - reads standard input. JSON is sent as JSON, anything else as text. Default: none."`
+	DryRun bool   `help:"Only say which jobs would run."`
+}
+
+func (c *emitEvent) Run(ctx context.Context) error {
+	var event httpapi.EmitInput
+	if c.Body != "" {
+		text, err := read(c.Body)
+		if err != nil {
+			return fmt.Errorf("--body: %w", err)
+		}
+		event.Body = client.BodyOf(text)
+	}
+	return c.call(ctx, func(api *client.Client) error {
+		if c.DryRun {
+			return tryEvent(ctx, api, c.Name, event)
+		}
+		emitted, err := api.EmitEvent(ctx, c.Name, event)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Println(emitted.ID); err != nil {
+			return err
+		}
+		return note(fmt.Sprintf("%d jobs have subscribed to %s", emitted.Subscribed, c.Name))
+	})
+}
+
+func tryEvent(ctx context.Context, api *client.Client, name string, event httpapi.EmitInput) error {
+	would, err := api.TryEvent(ctx, name, event)
+	if err != nil {
+		return err
+	}
+	for _, job := range would.Runs {
+		if _, err := fmt.Println(job); err != nil {
+			return err
+		}
+	}
+	return note(fmt.Sprintf("%d jobs would run; %d are paused, and %d have a filter that does not match",
+		would.Made, would.Skipped, would.Unmatched))
+}
+
+type listEvents struct {
+	api
+	Name string `arg:"" optional:"" name:"name" help:"Name of the events. Default: all names."`
+	newest
+}
+
+// Validate is called by the flag parser.
+func (c *listEvents) Validate() error { return errors.Join(c.check(), c.api.Validate()) }
+
+func (c *listEvents) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		if c.Name == "" {
+			list, err := api.EventNames(ctx, c.query())
+			if err != nil {
+				return err
+			}
+			return printFirst(c.newest, "first", list, "NAME\tSUBSCRIBERS\tLAST\tEVENTS 24H\tRUNS 24H\tPENDING",
+				func(n httpapi.EventName) []any {
+					return []any{n.Name, n.Subscribers, instant(n.LastAt), n.Events, n.Runs, n.Pending}
+				})
+		}
+		list, err := api.Events(ctx, c.Name, c.query())
+		if err != nil {
+			return err
+		}
+		return printNewest(c.newest, list, "EMITTED\tSUBSCRIBED\tRUNS\tSKIPPED\tUNMATCHED\tFAN-OUT\tBY\tEVENT",
+			func(e httpapi.Event) []any {
+				return []any{
+					instant(&e.EmittedAt), e.Subscribed, e.FanOut.Made, e.FanOut.Skipped, e.FanOut.Unmatched, fanOut(e),
+					e.EmittedBy, e.ID,
+				}
+			})
+	})
+}
+
+func fanOut(e httpapi.Event) string {
+	if e.FanOut.Pending {
+		return "pending"
+	}
+	return "ended"
+}
+
+type getEvent struct {
+	api
+	Name string `arg:"" name:"name" help:"Name of the event."`
+	ID   string `arg:"" name:"id" help:"Its id."`
+	newest
+}
+
+// Validate is called by the flag parser.
+func (c *getEvent) Validate() error { return errors.Join(c.check(), c.api.Validate()) }
+
+func (c *getEvent) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		e, err := api.Event(ctx, c.Name, c.ID, c.query())
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			raw, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			return printJSON(raw)
+		}
+		fmt.Fprintf(os.Stdout, "%s %s, emitted %s by %s; its fan-out %s: %d runs, %d skipped, %d unmatched of %d\n",
+			e.Name, e.ID, instant(&e.EmittedAt), e.EmittedBy, strings.Replace(fanOut(e.Event), "pending", "is pending", 1),
+			e.FanOut.Made, e.FanOut.Skipped, e.FanOut.Unmatched, e.Subscribed)
+		runs := httpapi.List[eventRun]{Data: e.Runs, NextCursor: e.NextCursor}
+		return printFirst(c.newest, "first", runs, "JOB\tSTATUS\tWHY\tENDED\tRUN", func(r eventRun) []any {
+			why := ""
+			if r.Reason != nil {
+				why = string(*r.Reason)
+			}
+			return []any{r.Job, r.Status, why, instant(r.FinishedAt), r.ID}
+		})
+	})
+}

@@ -1,0 +1,134 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
+	"punctual/store/audit"
+	"punctual/store/days"
+	"punctual/store/pg"
+)
+
+// Events reads events, and fans them out. Safe for concurrent use.
+type Events struct {
+	db      *pg.DB
+	days    *days.Days
+	options Options
+	ended   atomic.Int64 // fan-outs that this process has ended
+}
+
+// Options says how events are kept.
+type Options struct {
+	Log *slog.Logger
+	// Kept is how long an event is kept at least: as long as runs that did not succeed.
+	Kept time.Duration
+}
+
+// New returns the Events of a database.
+func New(db *pg.DB, d *days.Days, o Options) *Events { return &Events{db: db, days: d, options: o} }
+
+// Emitter emits events of one tenant.
+type Emitter struct {
+	pg.Writes
+	events *Events
+}
+
+// Emitter returns an Emitter.
+func (s *Events) Emitter(w pg.Writes) Emitter { return Emitter{w, s} }
+
+// Emitted is an event that was just written.
+type Emitted struct {
+	ID         uuid.UUID
+	Subscribed int // how many jobs had subscribed, whatever their filters
+}
+
+// Emit writes an event, whose name and body the caller has checked. A nil body: it has none. Its runs follow: see
+// FanOut.
+func (w Emitter) Emit(ctx context.Context, name string, body json.RawMessage) (e Emitted, err error) {
+	err = w.InTx(ctx, func(tx *pg.Tx) error {
+		if err := tx.QueryRow(ctx, `SELECT event, subscribed FROM punctual.write_event($1, $2, $3, $4)`,
+			w.Tenant, name, []byte(body), audit.ActorOf(ctx).Words()).Scan(&e.ID, &e.Subscribed); err != nil {
+			return fmt.Errorf("writing event %s: %w", name, err)
+		}
+		if e.Subscribed > 0 {
+			tx.Ask(Chore)
+		}
+		return nil
+	})
+	return e, err
+}
+
+// Trial is what an event would do if it was emitted now.
+type Trial struct {
+	Runs, Skips []string // names of jobs, at most MostNamed: those that would run, and those that are paused
+	Made        int      // how many would run
+	Skipped     int      // how many are paused
+	Unmatched   int      // how many have a filter that the event does not match
+}
+
+// MostNamed is how many jobs a Trial names of each kind.
+const MostNamed = 1000
+
+// Try returns what an event would do, and writes nothing.
+func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.RawMessage) (Trial, error) {
+	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
+		SELECT j.name, j.state = 'paused' AND coalesce(j.paused_until > now(), true),
+		       coalesce(v.definition #>> '{schedule,filter}', '')
+		FROM punctual.job_versions v
+		JOIN punctual.jobs j ON j.id = v.job_id AND j.version = v.version
+		WHERE v.tenant = $1 AND v.event = $2 AND j.tenant = $1 AND j.state <> 'deleted'
+		ORDER BY j.name`, tenant, name)
+	defer rows.Close()
+	t := Trial{Runs: []string{}, Skips: []string{}}
+	filters := filters{body: body}
+	for rows.Next() {
+		var job string
+		var paused bool
+		var filter domain.EventFilter
+		if err := rows.Scan(&job, &paused, (*string)(&filter)); err != nil {
+			return t, fmt.Errorf("reading a subscriber of event %s: %w", name, err)
+		}
+		switch {
+		case !filters.match(filter):
+			t.Unmatched++
+		case paused:
+			t.Skipped++
+			t.Skips = append(t.Skips, job)[:min(t.Skipped, MostNamed)]
+		default:
+			t.Made++
+			t.Runs = append(t.Runs, job)[:min(t.Made, MostNamed)]
+		}
+	}
+	return t, pg.Wrap("reading the subscribers of event "+name, rows.Err())
+}
+
+// filters decide about one event. Many subscribers have the same filter.
+type filters struct {
+	body  []byte
+	known map[domain.EventFilter]bool
+}
+
+func (f *filters) match(filter domain.EventFilter) bool {
+	if filter == "" {
+		return true
+	}
+	matches, known := f.known[filter]
+	if !known {
+		if f.known == nil {
+			f.known = map[domain.EventFilter]bool{}
+		}
+		matches = filter.Matcher().Matches(f.body)
+		f.known[filter] = matches
+	}
+	return matches
+}
+
+// Ended returns how many fan-outs this process has ended.
+func (s *Events) Ended() int64 { return s.ended.Load() }

@@ -1,0 +1,213 @@
+package events
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
+	"punctual/store/pg"
+)
+
+// Event is an event, with the state of its fan-out.
+type Event struct {
+	ID         uuid.UUID
+	Name       string
+	EmittedAt  time.Time
+	EmittedBy  string // in words
+	Subscribed int
+	Made       int // runs, so far
+	Skipped    int
+	Unmatched  int
+	EndedAt    *time.Time // when its fan-out was over; nil: it is not
+	BodyBytes  *int       // nil: it has no body
+}
+
+const eventColumns = `e.id, e.name, e.emitted_at, e.emitted_by, e.subscribed, e.made, e.skipped, e.unmatched,
+	e.ended_at, octet_length(e.body)`
+
+// EventRun is a run of an event, or the skip in its place.
+type EventRun struct {
+	ID         uuid.UUID      `json:"id" format:"uuid" doc:"Its id." example:"019ada6b-9c80-8b21-8f6e-1d2c3b4a5968"`
+	Job        string         `json:"job" doc:"The job's name now." example:"book-payment"`
+	Status     domain.Status  `json:"status" doc:"Its state." example:"succeeded"`
+	Reason     *domain.Reason `json:"reason" nullable:"true" doc:"Why it is not a plain success."`
+	FinishedAt *time.Time     `json:"finished_at" doc:"When it reached its final status."`
+}
+
+// Details are what became of an event.
+type Details struct {
+	Event
+	Body []byte
+	Ends map[domain.Status]int // how many of its runs and skips have each status
+	Runs []EventRun            // a page of them, in the order of their ids
+}
+
+// The lists' letters in cursors.
+const (
+	listOfEvents = 'E'
+	listOfRuns   = 'F'
+)
+
+// span returns the ids that the runs of an event may have: from the first to the second, which is not included.
+func span(event uuid.UUID) (from, till uuid.UUID) {
+	at := domain.IDTime(event)
+	return domain.FirstRunID(at), domain.FirstRunID(at.Add(time.Millisecond))
+}
+
+// Get returns an event with a page of its runs, and the cursor of the next page. The error is pg.ErrNotFound if the
+// tenant has no such event of the name.
+func (s *Events) Get(
+	ctx context.Context, tenant int32, name string, id uuid.UUID, page pg.Page,
+) (d Details, next string, err error) {
+	after, _, err := page.After(listOfRuns)
+	if err != nil {
+		return d, "", err
+	}
+	from, till := span(id)
+	const ofEvent = ` FROM punctual.runs r
+		LEFT JOIN punctual.jobs j ON j.id = r.job_id
+		WHERE r.id >= $2 AND r.id < $3 AND r.tenant = $4 AND r.caused_by = $1 AND r.trigger = 'event'`
+	var b pgx.Batch
+	b.Queue(`SELECT `+eventColumns+`, e.body FROM punctual.events e WHERE e.id = $1 AND e.tenant = $2 AND e.name = $3`,
+		id, tenant, name).QueryRow(func(row pgx.Row) error {
+		return row.Scan(append(d.targets(), &d.Body)...)
+	})
+	b.Queue(`SELECT r.status::text, count(*)::int`+ofEvent+` GROUP BY 1`, id, from, till, tenant).
+		Query(func(rows pgx.Rows) error {
+			d.Ends = map[domain.Status]int{}
+			var status domain.Status
+			var n int
+			_, err := pgx.ForEachRow(rows, []any{&status, &n}, func() error { d.Ends[status] = n; return nil })
+			return err
+		})
+	b.Queue(`SELECT r.id, coalesce(j.name, ''), r.status, r.reason, r.finished_at`+ofEvent+` AND r.id > $5
+		ORDER BY r.id LIMIT $6`, id, from, till, tenant, after, page.Size()+1).
+		Query(pg.Into(&d.Runs, pgx.RowToStructByPos[EventRun]))
+	if err := s.db.Reader(ctx, tenant).SendBatch(ctx, &b).Close(); err != nil {
+		return d, "", pg.Found(err, "event %s", id)
+	}
+	d.Runs, next = pg.Cut(d.Runs, page, listOfRuns, func(r EventRun) uuid.UUID { return r.ID })
+	return d, next, nil
+}
+
+// targets are where the columns of an event are read into.
+func (e *Event) targets() []any {
+	return []any{
+		&e.ID, &e.Name, &e.EmittedAt, &e.EmittedBy, &e.Subscribed, &e.Made, &e.Skipped, &e.Unmatched, &e.EndedAt,
+		&e.BodyBytes,
+	}
+}
+
+// List returns the events of a name, newest first, and the cursor of the next page. The error is pg.ErrNotFound if
+// there is neither an event of the name nor a subscriber.
+func (s *Events) List(ctx context.Context, tenant int32, name string, page pg.Page) ([]Event, string, error) {
+	before, ok, err := page.After(listOfEvents)
+	if err != nil {
+		return nil, "", err
+	}
+	if !ok {
+		before = uuid.Max
+	}
+	found, err := pg.All(ctx, s.db.Reader(ctx, tenant), func(row pgx.CollectableRow) (e Event, err error) {
+		return e, row.Scan(e.targets()...)
+	}, `
+		SELECT `+eventColumns+` FROM punctual.events e
+		WHERE e.tenant = $1 AND e.name = $2 AND e.id < $3
+		ORDER BY e.id DESC LIMIT $4`, tenant, name, before, page.Size()+1)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing events: %w", err)
+	}
+	if len(found) == 0 && !ok {
+		known, err := pg.One(ctx, s.db.Reader(ctx, tenant), pgx.RowTo[bool], `
+			SELECT EXISTS (SELECT FROM punctual.job_versions WHERE tenant = $1 AND event = $2)`, tenant, name)
+		if err == nil && !known {
+			err = pgx.ErrNoRows
+		}
+		return nil, "", pg.Found(err, "event %s", name)
+	}
+	found, next := pg.Cut(found, page, listOfEvents, func(e Event) uuid.UUID { return e.ID })
+	return found, next, nil
+}
+
+// Name is the name of events, with what is known of them.
+type Name struct {
+	Name        string
+	Subscribers int
+	Last        *uuid.UUID // the newest event; nil: none is kept
+	LastAt      *time.Time
+	DayEvents   int // emitted in the last 24 hours
+	DayRuns     int // made by these
+	Pending     int // whose fan-out is not over
+}
+
+// selectNames reads the names after $2, of events and of subscriptions. It goes from name to name along the indexes,
+// however many events there are of each.
+const selectNames = `
+WITH RECURSIVE n(name) AS (
+    SELECT least((SELECT min(name) FROM punctual.events WHERE tenant = $1 AND name > $2),
+                 (SELECT min(event) FROM punctual.job_versions WHERE tenant = $1 AND event > $2))
+    UNION ALL
+    SELECT least((SELECT min(e.name) FROM punctual.events e WHERE e.tenant = $1 AND e.name > n.name),
+                 (SELECT min(v.event) FROM punctual.job_versions v WHERE v.tenant = $1 AND v.event > n.name))
+    FROM n
+    WHERE n.name IS NOT NULL)
+SELECT n.name, s.n, l.id, l.emitted_at, d.events, d.runs, p.n
+FROM (SELECT name FROM n WHERE name IS NOT NULL LIMIT $3) n
+CROSS JOIN LATERAL (
+    SELECT count(*)::int AS n
+    FROM punctual.job_versions v
+    JOIN punctual.jobs j ON j.id = v.job_id AND j.version = v.version
+    WHERE v.tenant = $1 AND v.event = n.name AND j.tenant = $1 AND j.state <> 'deleted') s
+LEFT JOIN LATERAL (
+    SELECT e.id, e.emitted_at FROM punctual.events e
+    WHERE e.tenant = $1 AND e.name = n.name ORDER BY e.id DESC LIMIT 1) l ON true
+CROSS JOIN LATERAL (
+    SELECT count(*)::int AS events, coalesce(sum(e.made), 0)::int AS runs
+    FROM punctual.events e
+    WHERE e.tenant = $1 AND e.name = n.name AND e.id >= $4) d
+CROSS JOIN LATERAL (
+    SELECT count(*)::int AS n FROM punctual.events e
+    WHERE e.turn_at IS NOT NULL AND e.tenant = $1 AND e.name = n.name) p
+ORDER BY n.name`
+
+// Names returns the names of events that the tenant has emitted or subscribed to, and the cursor of the next page.
+func (s *Events) Names(ctx context.Context, tenant int32, page pg.Page) (found []Name, next string, err error) {
+	after, err := base64.RawURLEncoding.Strict().DecodeString(page.Cursor)
+	if err != nil || page.Cursor != "" && !domain.NameForm.Match(after) {
+		return nil, "", &pg.CursorError{Cursor: page.Cursor}
+	}
+	now, err := pg.Clock(ctx, s.db.Conns(ctx))
+	if err != nil {
+		return nil, "", err
+	}
+	found, err = pg.All(ctx, s.db.Reader(ctx, tenant), pgx.RowToStructByPos[Name], selectNames,
+		tenant, string(after), page.Size()+1, domain.FirstRunID(now.Add(-24*time.Hour)))
+	if err != nil {
+		return nil, "", fmt.Errorf("listing the names of events: %w", err)
+	}
+	if len(found) > page.Size() {
+		found = found[:page.Size()]
+		next = base64.RawURLEncoding.EncodeToString([]byte(found[len(found)-1].Name))
+	}
+	return found, next, nil
+}
+
+// Pending is how many fan-outs are not over, and for how long the oldest has waited.
+type Pending struct {
+	Events int
+	Oldest time.Duration // 0: there is none
+}
+
+// CountPending counts the fan-outs of all tenants that are not over, up to pg.DepthCap.
+func (s *Events) CountPending(ctx context.Context) (p Pending, err error) {
+	err = s.db.Conns(ctx).QueryRow(ctx, `
+		SELECT count(*)::int, coalesce(greatest(now() - min(emitted_at), '0'), '0')
+		FROM (SELECT emitted_at FROM punctual.events
+		      WHERE turn_at IS NOT NULL ORDER BY turn_at LIMIT $1) e`, pg.DepthCap).Scan(&p.Events, &p.Oldest)
+	return p, pg.Wrap("counting events", err)
+}
