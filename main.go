@@ -50,6 +50,7 @@ type cli struct {
 	Dev         command.Dev         `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
 	Jobs        command.Jobs        `cmd:"" help:"List, show, apply, pause, resume, run and delete jobs by the API of a replica."`
 	Events      command.Events      `cmd:"" help:"Emit events, list them, and show what they did, by the API of a replica."`
+	Limits      command.Limits      `cmd:"" help:"List, set and delete the limits that jobs share, by the API of a replica."`
 	Audit       command.Audit       `cmd:"" help:"List who changed what, newest first, by the API of a replica. Needs an admin."`
 	Freeze      command.Freeze      `cmd:"" help:"Stop all claims, for all tenants or for one. Requests in flight end; nothing else is sent until unfreeze."`
 	Unfreeze    command.Unfreeze    `cmd:"" help:"End a freeze, or dispatch from a database that was restored or upgraded."`

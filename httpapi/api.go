@@ -72,6 +72,7 @@ func New(c Config) (http.Handler, error) {
 	s.notifyRoutes()
 	s.auditRoutes()
 	s.secretRoutes()
+	s.limitRoutes()
 	s.fleetRoutes()
 	s.overviewRoutes()
 	s.freezeRoutes()

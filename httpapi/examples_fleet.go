@@ -12,6 +12,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/fleet"
 	"punctual/store/freeze"
+	"punctual/store/limits"
 	"punctual/store/overview"
 	"punctual/store/runs"
 )
@@ -37,6 +38,16 @@ var (
 		RenewedAt: moment("2026-12-01T11:04:31.902Z"),
 	}}}
 )
+
+var exampleLimit = limits.Limit{
+	Name: "warehouse", Settings: limits.Settings{MaxRunning: new(1), MaxStartsPerSecond: new(5)},
+	Running: 1, Waiting: 3, Jobs: 2,
+	HeldBy: []limits.Holder{{
+		Run: uuid.MustParse("019ad964-3b80-8b21-8f6e-1d2c3b4a5968"), Job: "daily-invoice-gen",
+		Since: moment("2026-12-01T11:00:00.204Z"),
+	}},
+	CreatedAt: moment("2026-11-02T09:20:41.5Z"), UpdatedAt: moment("2026-11-28T18:00:00.5Z"),
+}
 
 var exampleBreakersReset = json.RawMessage(`{"host":"billing.internal:443"}`)
 

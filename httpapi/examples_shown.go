@@ -9,6 +9,7 @@ import (
 	"punctual/store/audit"
 	"punctual/store/jobs"
 	"punctual/store/letters"
+	"punctual/store/limits"
 	"punctual/store/secrets"
 	"punctual/store/tenants"
 )
@@ -26,7 +27,8 @@ var bodyExamples = map[string]json.RawMessage{
 	"preview-schedule": examplePreview, "test-notify": exampleNotifyTest, "create-api-key": exampleKeyInput,
 	"create-tenant": exampleTenantInput, "patch-tenant": exampleTenantPatch, "patch-own-tenant": exampleTenantNotify,
 	"put-secret": exampleSecretInput, "put-grant": json.RawMessage(`{"role":"shop"}`),
-	"freeze": exampleFreeze, "unfreeze": exampleUnfreeze,
+	"put-limit": json.RawMessage(`{"max_running":1,"max_starts_per_second":5}`),
+	"freeze":    exampleFreeze, "unfreeze": exampleUnfreeze,
 	"reset-breakers": exampleBreakersReset, "emit-event": exampleEmitInput,
 }
 
@@ -44,6 +46,7 @@ var answerExamples = map[string]any{
 	"get-operation":           exampleReadOperation(), "cancel-operation": exampleEndedOperation(),
 	"list-secrets": List[secrets.Secret]{Data: []secrets.Secret{exampleSecret}},
 	"get-secret":   exampleSecret, "put-secret": exampleSecret,
+	"list-limits": LimitList{Data: []limits.Limit{exampleLimit}}, "get-limit": exampleLimit, "put-limit": exampleLimit,
 	"list-signing-secrets":  SigningSecretList{Data: []secrets.SigningSecret{exampleSigningSecret}},
 	"create-signing-secret": exampleNewSigningSecret,
 	"preview-schedule":      examplePreviewAnswer, "list-upcoming": exampleUpcoming, "explain-job": exampleSkippedSlot(),

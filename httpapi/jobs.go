@@ -72,8 +72,8 @@ func (s *server) jobRoutes() {
 	api.Register(s.api, huma.Operation{
 		OperationID: "delete-job", Method: http.MethodDelete, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Delete a job",
-		Description: "Stops future slots and cancels pending runs; the history stays. If runs of other jobs trigger it, the " +
-			"response is 409, unless force is set.",
+		Description: "Stops future slots and cancels pending runs; the history stays. If runs of other jobs trigger it, " +
+			"the response is 409, unless force is set.",
 		Errors: []int{409, 412},
 	}, s.deleteJob)
 }

@@ -107,6 +107,7 @@ func describeChoices(schemas map[string]*huma.Schema) {
 		p := schemas[name].Properties
 		p["concurrency_policy"].Enum = []any{
 			domain.PolicyAllow, domain.PolicyForbid, domain.PolicyReplace, domain.PolicyWait,
+			domain.PolicyQueue,
 		}
 		p["priority"].Enum = []any{domain.PriorityHigh, domain.PriorityNormal, domain.PriorityLow}
 		p["delivery"].Enum = []any{domain.DeliverAtLeastOnce, domain.DeliverAtMostOnce}

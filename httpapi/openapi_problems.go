@@ -62,7 +62,9 @@ func conflictsOf(op *huma.Operation) []problem.Code {
 	case "create-tenant":
 		return []problem.Code{problem.CodeNameTaken}
 	case "trigger-job":
-		return []problem.Code{problem.CodeActiveRun, problem.CodeKeyPending, problem.CodeState}
+		return []problem.Code{problem.CodeActiveRun, problem.CodeKeyPending, problem.CodeState, problem.CodeLimit}
+	case "put-limit":
+		return []problem.Code{problem.CodeLimit}
 	case "trigger-batch":
 		return []problem.Code{problem.CodeKeyPending}
 	case "heartbeat-run", "complete-run", "fail-run", "get-run-progress":
@@ -79,6 +81,7 @@ var stateExamples = map[string]string{
 		"the state does not allow it.",
 	"cancel-operation": "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: " +
 		"the state does not allow it.",
+	"delete-limit":  `Active or paused jobs name limit "warehouse": daily-invoice-gen.`,
 	"delete-secret": `Secret "billing-token" is used by active or paused jobs: daily-invoice-gen.`,
 	"delete-signing-secret": "Signing secret 019ae0f2-6c1d-7a53-9b0e-5d4c2b1a0f3e is the last one that does not expire; " +
 		"create another first: the state does not allow it.",

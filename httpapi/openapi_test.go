@@ -121,7 +121,7 @@ func TestOpenAPIDocumentsAreSound(t *testing.T) {
 					checkOperation(t, method+" "+path, v.(map[string]any), ids)
 				}
 			}
-			if len(ids) != 84 {
+			if len(ids) != 88 {
 				t.Errorf("%d operations", len(ids))
 			}
 		})
@@ -266,7 +266,7 @@ func TestProblemsAreThoseOfTheOperation(t *testing.T) {
 	}
 	for _, c := range []struct{ path, method, status, codes, code, detail string }{
 		{"/v1/jobs", "post", "409", "limit name_taken", "name_taken", "taken"},
-		{"/v1/jobs/{job}/trigger", "post", "409", "active_run key_pending state", "active_run", "has not ended"},
+		{"/v1/jobs/{job}/trigger", "post", "409", "active_run key_pending limit state", "active_run", "has not ended"},
 		{"/v1/jobs/{job}/pause", "post", "409", "state", "state", "completed"},
 		{"/v1/runs/{run}/cancel", "post", "409", "state", "state", "Run "},
 		{"/v1/operations/{operation}/cancel", "post", "409", "state", "state", "Operation "},

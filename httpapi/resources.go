@@ -11,8 +11,8 @@ func notFound(route string) string {
 		return "There is no event with that name and id."
 	case "tenant":
 		return "There is no tenant with that name."
-	case "secret":
-		return "There is no secret with that name."
+	case "secret", "limit":
+		return "There is no " + resource + " with that name."
 	case "grant":
 		return "There is no tenant with that name, or it has no grant of that schema."
 	case "version":
@@ -46,6 +46,7 @@ var resources = []struct{ prefix, name string }{
 	{"/v1/tenants/{tenant}/grants/{schema}", "grant"},
 	{"/v1/tenant", "tenant"},
 	{"/v1/secrets", "secret"},
+	{"/v1/limits", "limit"},
 	{"/v1/signing-secrets", "signing secret"},
 	{"/v1/freeze", "tenant"},
 	{"/v1/unfreeze", "tenant"},

@@ -59,6 +59,8 @@ func (s *service) settle() belongings {
 	b["notice"] = []string{notice}
 	s.do("PUT", "/v1/secrets/alpha-secret", `{"value":"alpha's own"}`).want(201)
 	b["secret"] = []string{"alpha-secret"}
+	s.do("PUT", "/v1/limits/alpha-limit", `{"max_running":1}`).want(201)
+	b["limit"] = []string{"alpha-limit"}
 	b["signing_secret"] = []string{s.do("POST", "/v1/signing-secrets", "").want(201).fields()["id"].(string)}
 	return b
 }
@@ -82,13 +84,14 @@ var bodies = map[string]string{
 	"create-tenant":    `{"name":"gamma"}`,
 	"patch-tenant":     `{"max_jobs":1}`,
 	"put-secret":       `{"value":"beta's"}`,
+	"put-limit":        `{"max_running":1}`,
 	"put-grant":        `{"role":"test"}`,
 	"move-dated-run":   `{"delay":"2h"}`,
 	"trigger-batch":    `{"items":[{"key":"alpha","on_conflict":"replace"}]}`,
 }
 
 // puts are the operations that create a thing of the caller's own, under a name that other tenants may use too.
-var puts = []string{"put-job", "put-secret"}
+var puts = []string{"put-job", "put-secret", "put-limit"}
 
 // emits is an operation that creates one of the caller's own each time.
 const emits = "emit-event"
@@ -124,8 +127,7 @@ func (s *service) everything(tenant int32) string {
 	var all strings.Builder
 	for _, table := range []string{
 		"jobs", "schedules", "runs", "ready", "dated", "dead_letters", "operations", "operation_jobs", "idempotency_keys",
-		"api_keys", "tenants", "notices", "secrets", "signing_secrets", "audit_log",
-		"events",
+		"api_keys", "tenants", "notices", "secrets", "signing_secrets", "limits", "audit_log", "events",
 	} {
 		of := "tenant"
 		if table == "tenants" {

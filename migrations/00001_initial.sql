@@ -783,6 +783,7 @@ COMMENT ON COLUMN punctual.waiting.held_until IS 'Until when it waits for that, 
 
 CREATE TABLE punctual.ready (
     at_gate     boolean NOT NULL DEFAULT false,
+    at_limit    text,
     PRIMARY KEY (run_id),
     CONSTRAINT held_run_has_its_instants CHECK (held_by IS NULL OR held_since IS NOT NULL AND held_until IS NOT NULL)
 ) INHERITS (punctual.waiting)
@@ -793,6 +794,11 @@ CREATE INDEX ready_due_by_tenant ON punctual.ready (lane, tenant, due_at);
 CREATE INDEX ready_held ON punctual.ready (tenant, held_by, held_since) WHERE held_by IS NOT NULL;
 CREATE INDEX ready_at_gate ON punctual.ready (job_id, run_id) WHERE at_gate;
 CREATE INDEX ready_by_tenant ON punctual.ready (tenant, run_id);
+-- The order of those that wait at a limit: the millisecond for which they were due, with which an id begins, and then
+-- priority.
+CREATE INDEX ready_at_limit ON punctual.ready (tenant, at_limit, left(run_id::text, 13), (lane & 3), run_id)
+    WHERE at_limit IS NOT NULL;
+CREATE INDEX ready_due_at_limit ON punctual.ready (tenant, at_limit, due_at) WHERE at_limit IS NOT NULL;
 COMMENT ON TABLE  punctual.ready IS
     'Runs that any replica may claim: retries, manual runs, runs given back. A row leaves when it is claimed.';
 COMMENT ON COLUMN punctual.ready.run_id IS 'The run.';
@@ -811,6 +817,8 @@ COMMENT ON COLUMN punctual.ready.held_until IS
     'It waits until then at most. If its host still cannot be reached then, the run is dead.';
 COMMENT ON COLUMN punctual.ready.at_gate IS
     'True: it waits at its job''s gate, and becomes due when the gate is freed. At due_at it is looked at in any case.';
+COMMENT ON COLUMN punctual.ready.at_limit IS
+    'The limit that it waits at: limits.name. It becomes due when the limit has room, and keeps the name until it starts.';
 
 ALTER TABLE punctual.ready ALTER COLUMN tenant SET (n_distinct = 1000); -- as in schedules
 
@@ -2329,6 +2337,95 @@ COMMENT ON COLUMN punctual.allowances.wants IS 'How many more slots it had work 
 COMMENT ON COLUMN punctual.allowances.since IS 'Since when it has had slots or, if it has none, has wanted some.';
 COMMENT ON COLUMN punctual.allowances.asked_at IS 'When it last asked.';
 
+-- A limit that jobs share by its name. Claims lock its row, and decide by the facts: a holder whose run has ended counts
+-- no more. The row is written only when a start under a rate moves starts_at.
+CREATE TABLE punctual.limits (
+    tenant                 integer NOT NULL REFERENCES punctual.tenants,
+    name                   text NOT NULL,
+    max_running            integer,
+    max_starts_per_second  integer,
+    starts_at              timestamptz NOT NULL DEFAULT '-infinity',
+    created_at             timestamptz NOT NULL DEFAULT now(),
+    updated_at             timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant, name),
+    CONSTRAINT limit_name_is_1_to_128_letters_digits_and_marks CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$'),
+    CONSTRAINT limit_max_running_is_1_to_100000 CHECK (max_running BETWEEN 1 AND 100000),
+    CONSTRAINT limit_max_starts_per_second_is_1_to_100000 CHECK (max_starts_per_second BETWEEN 1 AND 100000),
+    CONSTRAINT limit_bounds_something CHECK (num_nonnulls(max_running, max_starts_per_second) > 0)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE  punctual.limits IS 'Limits that jobs share by name: how many of their runs go on at once, and start.';
+COMMENT ON COLUMN punctual.limits.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.limits.name IS 'The name that definitions use.';
+COMMENT ON COLUMN punctual.limits.max_running IS 'How many runs may hold it at once; null: no bound.';
+COMMENT ON COLUMN punctual.limits.max_starts_per_second IS 'How many runs may start in a second; null: no bound.';
+COMMENT ON COLUMN punctual.limits.starts_at IS
+    'The instant up to which max_starts_per_second is used up (generic cell rate).';
+COMMENT ON COLUMN punctual.limits.created_at IS 'When it was created.';
+COMMENT ON COLUMN punctual.limits.updated_at IS 'When a caller last changed it.';
+
+CREATE TABLE punctual.limit_holders (
+    tenant  integer NOT NULL,
+    name    text NOT NULL,
+    run_id  uuid NOT NULL,
+    since   timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant, name, run_id),
+    FOREIGN KEY (tenant, name) REFERENCES punctual.limits ON DELETE CASCADE
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX limit_holders_by_run ON punctual.limit_holders (run_id);
+COMMENT ON TABLE  punctual.limit_holders IS
+    'Runs that hold limits: from their first start to their end, through retries and work after a 202. A run that needs '
+    'several limits and has waited for a minute holds those that it has got already.';
+COMMENT ON COLUMN punctual.limit_holders.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.limit_holders.name IS 'The limit.';
+COMMENT ON COLUMN punctual.limit_holders.run_id IS 'The run. When it has ended, it counts no more, and its row is removed.';
+COMMENT ON COLUMN punctual.limit_holders.since IS 'Since when it holds the limit.';
+
+CREATE TABLE punctual.job_limits (
+    job_id  uuid NOT NULL REFERENCES punctual.jobs ON DELETE CASCADE,
+    tenant  integer NOT NULL,
+    name    text NOT NULL,
+    PRIMARY KEY (job_id, name),
+    FOREIGN KEY (tenant, name) REFERENCES punctual.limits ON DELETE CASCADE
+);
+CREATE INDEX job_limits_by_limit ON punctual.job_limits (tenant, name);
+COMMENT ON TABLE  punctual.job_limits IS 'The limits that the current definitions of jobs name.';
+COMMENT ON COLUMN punctual.job_limits.job_id IS 'The job.';
+COMMENT ON COLUMN punctual.job_limits.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.job_limits.name IS 'The limit.';
+
+-- A run that waits at a limit is parked: it is due in an hour or two. As the limit gets room, the oldest are set due. One
+-- that is not claimed within a second, because no replica serves its queue, is in nobody's way any more.
+CREATE FUNCTION punctual.waits_at_limit(due timestamptz) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT due > now() - interval '1 s' $$;
+COMMENT ON FUNCTION punctual.waits_at_limit(timestamptz) IS
+    'Whether a run in ready with this due_at waits for its turn at its limit.';
+
+CREATE FUNCTION punctual.is_parked(due timestamptz) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT due > now() + interval '30 min' $$;
+COMMENT ON FUNCTION punctual.is_parked(timestamptz) IS
+    'Whether a run in ready with this due_at is to be left alone until its limit has room.';
+
+CREATE FUNCTION punctual.holders_of_limit(of_tenant integer, of_limit text) RETURNS SETOF uuid
+LANGUAGE sql STABLE ROWS 10 AS $$
+    SELECT r.id
+    FROM punctual.runs_of(ARRAY(
+        SELECT h.run_id FROM punctual.limit_holders h WHERE h.tenant = of_tenant AND h.name = of_limit)) r
+    WHERE r.finished_at IS NULL
+$$;
+COMMENT ON FUNCTION punctual.holders_of_limit(integer, text) IS 'The runs that hold a limit and have not ended.';
+
+-- Of a rate, the starts of half a second are given out ahead.
+CREATE FUNCTION punctual.room_at_limit(l punctual.limits) RETURNS integer
+LANGUAGE sql STABLE AS $$
+    SELECT least(coalesce(l.max_running - (SELECT count(*) FROM punctual.holders_of_limit(l.tenant, l.name)), 1000),
+                 coalesce((l.max_starts_per_second + 1) / 2, 1000))::integer
+           - (SELECT count(*) FROM punctual.ready y
+              WHERE y.tenant = l.tenant AND y.at_limit = l.name
+                AND punctual.waits_at_limit(y.due_at) AND NOT punctual.is_parked(y.due_at))::integer
+$$;
+COMMENT ON FUNCTION punctual.room_at_limit(punctual.limits) IS
+    'How many more of the runs that are parked at a limit may be set due.';
+
 -- A table apart from tenant_usage: a request that writes jobs holds this row until the jobs are written, and no run may
 -- wait for that.
 CREATE TABLE punctual.tenant_jobs (
@@ -2530,7 +2627,7 @@ CREATE DOMAIN punctual.audit_action AS text CONSTRAINT audit_action_is_known CHE
     'job.update', 'job.pause', 'job.resume', 'job.delete', 'job.restore', 'job.backfill', 'run.trigger', 'run.cancel',
     'run.move', 'dead_letter.replay', 'dead_letter.resolve', 'operation.create', 'operation.cancel', 'api_key.create',
     'api_key.revoke', 'tenant.create', 'tenant.update', 'tenant.delete', 'secret.put', 'secret.delete', 'secret.rotate',
-    'signing_secret.create', 'signing_secret.delete', 'deployment.freeze', 'deployment.unfreeze', 'deployment.adopt',
+    'signing_secret.create', 'signing_secret.delete', 'limit.put', 'limit.delete', 'deployment.freeze', 'deployment.unfreeze', 'deployment.adopt',
     'tenant.freeze', 'tenant.unfreeze', 'tenant.grant', 'tenant.revoke', 'breaker.reset'));
 COMMENT ON DOMAIN punctual.audit_action IS 'What an actor did.';
 CREATE TABLE punctual.audit_log (
@@ -2735,6 +2832,19 @@ $$;
 COMMENT ON FUNCTION punctual.waits_for(boolean, text, text, uuid, text, timestamptz) IS
     'What due work waits for, in words; null: nothing, a replica is about to take it.';
 
+CREATE FUNCTION punctual.limit_in_words(of_tenant integer, of_limit text, due timestamptz) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT 'limit ' || l.name || coalesce(
+               (SELECT ' (held by run ' || h.run_id || ')' FROM punctual.limit_holders h
+                WHERE h.tenant = l.tenant AND h.name = l.name AND l.max_running IS NOT NULL
+                ORDER BY h.since, h.run_id LIMIT 1),
+               ' (' || l.max_starts_per_second || ' starts a second)', '')
+    FROM punctual.limits l
+    WHERE l.tenant = of_tenant AND l.name = of_limit AND due > now()
+$$;
+COMMENT ON FUNCTION punctual.limit_in_words(integer, text, timestamptz) IS
+    'The limit that a run in ready waits at, from its tenant, at_limit and due_at, in words; null: none.';
+
 -- Every claim asks for it. Postgres reads it from a file each time, so the backend remembers it in a setting of its own.
 CREATE FUNCTION punctual.system_identifier() RETURNS text
 LANGUAGE plpgsql AS $$
@@ -2910,13 +3020,15 @@ LEFT JOIN LATERAL (
     SELECT count(*) AS runs, (array_agg(o.held_by ORDER BY o.due_at))[1] AS held_by
     FROM (SELECT y.due_at,
                  CASE WHEN punctual.frozen_since(j.tenant) IS NOT NULL THEN 'frozen'
-                      ELSE punctual.waits_for(punctual.is_served(q.name), q.name, y.held_by, g.active_run,
-                                              punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by
+                      ELSE punctual.waits_for(punctual.is_served(q.name), q.name,
+                                              coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
+                                              g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by
           FROM punctual.ready y
           LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
           LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
           WHERE y.job_id = j.id
-            AND (y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL)) o) w ON true
+            AND (y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.active_run IS NOT NULL)) o) w
+    ON true
 WHERE j.state <> 'deleted';
 COMMENT ON VIEW   punctual.job_status IS
     'Every job that is not deleted, with its schedule, its next slot and its newest run.';
@@ -3034,13 +3146,14 @@ UNION ALL
 SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for,
        r.due_at, now() - r.due_at, q.name,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
-            ELSE punctual.waits_for(q.served, q.name, y.held_by, g.active_run, punctual.held_by(u.held_by, u.held_at),
-                                    y.due_at) END,
+            ELSE punctual.waits_for(q.served, q.name,
+                                    coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
+                                    g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at) END,
        CASE WHEN y.held_by IS NOT NULL THEN y.held_until END
 FROM punctual.ready y
 JOIN punctual.runs_of(ARRAY(
     SELECT o.run_id FROM punctual.ready o
-    WHERE o.due_at <= now() OR o.held_by IS NOT NULL
+    WHERE o.due_at <= now() OR o.held_by IS NOT NULL OR o.at_limit IS NOT NULL
        OR EXISTS (SELECT FROM punctual.exclusive g WHERE g.job_id = o.job_id AND g.active_run <> o.run_id)
     )) r ON r.id = y.run_id AND r.accepted_at IS NULL
 LEFT JOIN punctual.jobs j ON j.id = y.job_id
@@ -3048,7 +3161,7 @@ JOIN punctual.tenants t ON t.id = y.tenant
 JOIN queues q ON q.id = y.lane / 4
 LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
 LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
-WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL
+WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.active_run IS NOT NULL
 UNION ALL
 SELECT t.name, j.name, d.job_id, d.run_id, 'dated', d.due_at, d.due_at, now() - d.due_at, q.name,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
@@ -3083,8 +3196,8 @@ COMMENT ON COLUMN punctual.overdue.overdue_by IS 'For how long it has been due.'
 COMMENT ON COLUMN punctual.overdue.queue IS 'Name of the queue.';
 COMMENT ON COLUMN punctual.overdue.held_by IS
     'What it waits for. frozen: nothing of the deployment or its tenant is claimed. breaker HOST: the host cannot be '
-    'reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: a '
-    'limit of its tenant. slots: all worker slots are taken. Or a text that no live replica serves its queue. Null: '
+    'reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active, or comes '
+    'first. limit NAME: a limit of its tenant, or one that jobs share, with a run that holds it. slots: all worker slots are taken. Or a text that no live replica serves its queue. Null: '
     'nothing, a replica is about to take it.';
 COMMENT ON COLUMN punctual.overdue.held_until IS 'Until when at most it waits for its host.';
 
@@ -3364,7 +3477,7 @@ BEGIN
     FOREACH entry SLICE 1 IN ARRAY guarded LOOP
         PERFORM punctual.guard_table(entry[1], entry[2], entry[3], coalesce(entry[4], entry[3]));
     END LOOP;
-    -- All other tables with a column tenant: keys, secrets.
+    -- All other tables with a column tenant: keys, secrets, limits.
     PERFORM punctual.guard_table(c.relname, 'SELECT, INSERT, UPDATE, DELETE', own, own)
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant' AND a.atttypid = 'integer'::regtype
@@ -3489,10 +3602,12 @@ $$;
 DO $$ BEGIN PERFORM punctual.drop_schema(schema) FROM punctual.grants; END $$;
 DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.event_history, punctual.failures,
     punctual.replica_status, punctual.audit, punctual.audit_entries;
-DROP FUNCTION punctual.runs_of, punctual.is_completed, punctual.job_state, punctual.completed_at;
+DROP FUNCTION punctual.runs_of, punctual.is_completed, punctual.job_state, punctual.completed_at,
+    punctual.room_at_limit;
 DROP TABLE punctual.grants, punctual.events, punctual.audit_log, punctual.signing_secrets, punctual.job_secrets,
     punctual.secret_uses, punctual.links, punctual.secrets,
-    punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.tenant_jobs, punctual.allowances,
+    punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.limit_holders, punctual.job_limits,
+    punctual.limits, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
     punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
     punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,

@@ -40,7 +40,8 @@ array_remove(ARRAY[
            OR ` + notices.LinesDue + ` THEN '` + scheduler.ChoreNotices + `' END,
     CASE WHEN EXISTS (` + claim.Unheld + `) THEN '` + scheduler.ChoreHolds + `' END,
     CASE WHEN (SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL
-         THEN '` + choreGates + `' END], NULL)`
+         THEN '` + choreGates + `' END,
+    CASE WHEN ` + claim.LimitsDue + ` THEN '` + claim.ChoreLimits + `' END], NULL)`
 
 // Chores returns what every replica does beside its claims.
 func (s *Store) Chores() []scheduler.Chore {
@@ -52,6 +53,7 @@ func (s *Store) Chores() []scheduler.Chore {
 		{Name: events.Chore, Does: "fanning events out", Batch: s.Events.FanOut},
 		{Name: letters.Chore, Does: "work on operations", Batch: s.Letters.Operate},
 		{Name: choreGates, Does: "freeing the gates of jobs", Batch: atOnce(s.Claims.FreeGates)},
+		{Name: claim.ChoreLimits, Does: "setting due what waits at limits", Batch: atOnce(s.Claims.ReleaseLimits)},
 		{
 			Name: "service", Does: "noting which queues are served", Every: 10 * time.Second,
 			Batch: atOnce(s.Claims.NoteService),

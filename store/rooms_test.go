@@ -29,6 +29,7 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		// A dated run becomes a run, or is cancelled by the id that it has as a run.
 		"dated":       {"claim/dated.go", "runs/dated.go"},
 		"tenants":     {"freeze/freeze.go"}, // whether a tenant is frozen
+		"limits":      {"claim/limits.go"},  // a start under a rate moves it on
 		"job_secrets": {"jobs/versions.go"}, // no version refers to them any more
 		// One row has what every replica must know of the deployment.
 		"deployment": {"claim/fences.go", "claim/replica.go", "freeze/identity.go", "secrets/datakeys.go", "jobs/zones.go"},

@@ -23,6 +23,7 @@ import (
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/letters"
+	"punctual/store/limits"
 	"punctual/store/links"
 	"punctual/store/notices"
 	"punctual/store/overview"
@@ -85,6 +86,7 @@ type Store struct {
 	History  *history.History
 	Jobs     *jobs.Jobs
 	Letters  *letters.Letters
+	Limits   *limits.Limits
 	Notices  *notices.Teller
 	Overview *overview.Board
 	Runs     *runs.Runs
@@ -149,6 +151,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.Events = events.New(s.db, s.Days, events.Options{Log: o.Log, Kept: o.FailureRetention})
 	s.Fleet = fleet.New(s.db)
 	s.History = history.New(s.db, o.DefaultJitter)
+	s.Limits = limits.New(s.db)
 	s.Overview = overview.New(s.db)
 	s.Runs = runs.New(s.db, s.Claims, s.definitions)
 	s.Jobs = jobs.New(s.db, s.Claims, s.definitions, s.Secrets, jobs.Options{

@@ -24,6 +24,7 @@ import (
 	"punctual/store"
 	"punctual/store/jobs"
 	"punctual/store/letters"
+	"punctual/store/limits"
 	"punctual/store/runs"
 	"punctual/store/tenants"
 )
@@ -118,6 +119,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	}))
 	must[httpapi.NewKey](t)(c.CreateAPIKey(ctx, httpapi.KeyInput{Name: "k", Role: auth.RoleViewer}))
 	must[int](t)(c.Do(ctx, http.MethodPut, "/v1/secrets/s", map[string]string{"value": "value"}, nil))
+	must[limits.Limit](t)(c.PutLimit(ctx, "warehouse", httpapi.LimitInput{MaxRunning: new(1)}))
 	must[tenants.Grant](t)(c.PutGrant(ctx, "default", "shop_jobs", httpapi.GrantInput{Role: "pg_monitor"}))
 	must[httpapi.FreezeState](t)(c.Freeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
 	must[httpapi.FreezeState](t)(c.Unfreeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
@@ -189,6 +191,8 @@ func lossless(t *testing.T, c *Client, calls *recorder, run, emitted string) {
 		"/v1/tenants/default/grants": func() (any, error) { return c.Grants(ctx, "default", nil) },
 
 		"/v1/api-keys":            func() (any, error) { return c.APIKeys(ctx, nil) },
+		"/v1/limits":              func() (any, error) { return c.Limits(ctx) },
+		"/v1/limits/warehouse":    func() (any, error) { return c.Limit(ctx, "warehouse") },
 		"/v1/secrets":             func() (any, error) { return c.Secrets(ctx, nil) },
 		"/v1/signing-secrets":     func() (any, error) { return c.SigningSecrets(ctx) },
 		"/v1/audit-log":           func() (any, error) { return c.AuditLog(ctx, nil) },

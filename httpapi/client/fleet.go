@@ -2,9 +2,11 @@ package client
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 
 	"punctual/httpapi"
+	"punctual/store/limits"
 )
 
 // Queues lists the queues, with what waits in them and why.
@@ -44,4 +46,25 @@ func (c *Client) Unfreeze(ctx context.Context, freeze httpapi.FreezeInput) (http
 // Frozen says what is frozen.
 func (c *Client) Frozen(ctx context.Context, query url.Values) (httpapi.FreezeState, error) {
 	return get[httpapi.FreezeState](ctx, c, "/v1/freeze", query)
+}
+
+// Limits lists the limits of the tenant.
+func (c *Client) Limits(ctx context.Context) (httpapi.LimitList, error) {
+	return get[httpapi.LimitList](ctx, c, "/v1/limits", nil)
+}
+
+// Limit returns a limit, with the runs that hold it.
+func (c *Client) Limit(ctx context.Context, name string) (limits.Limit, error) {
+	return get[limits.Limit](ctx, c, at("/v1/limits/%s", name), nil)
+}
+
+// PutLimit creates a limit or changes it.
+func (c *Client) PutLimit(ctx context.Context, name string, in httpapi.LimitInput) (limit limits.Limit, err error) {
+	_, err = c.Do(ctx, http.MethodPut, at("/v1/limits/%s", name), in, &limit)
+	return limit, err
+}
+
+// DeleteLimit deletes a limit that no job names.
+func (c *Client) DeleteLimit(ctx context.Context, name string) error {
+	return c.remove(ctx, at("/v1/limits/%s", name))
 }

@@ -11,6 +11,7 @@ type queuesView struct {
 	Queues   httpapi.QueueList
 	Replicas []fleet.Replica // for operators only
 	Breakers []fleet.Breaker
+	Limits   httpapi.LimitList
 }
 
 func (v *visit) queues() error {
@@ -30,6 +31,9 @@ func (v *visit) readQueues() (view queuesView, err error) {
 		return view, err
 	}
 	view.Breakers = breakers.Data
+	if view.Limits, err = v.api.Limits(v.ctx()); err != nil {
+		return view, err
+	}
 	view.Replicas, err = v.replicas()
 	return view, err
 }

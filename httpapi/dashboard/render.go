@@ -251,6 +251,6 @@ var closedLists = map[string]any{
 	"once":        []string{"delay", "at"},
 	"kind":        []string{"cron", "every", "at", "delay", "event", "none"},
 	"method":      []string{"POST", "GET", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
-	"concurrency": []string{"allow", "forbid", "replace", "wait"},
+	"concurrency": []string{"allow", "forbid", "replace", "wait", "queue"},
 	"missed":      []string{"skip", "fire_once", "fire_all"},
 }

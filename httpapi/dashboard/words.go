@@ -270,7 +270,10 @@ func waitsFor(what string) string {
 	case "gate":
 		return "another run of the job is active"
 	case "limit":
-		return "the tenant is at its limit " + name
+		if strings.HasPrefix(name, "max_") {
+			return "the tenant is at its limit " + name
+		}
+		return "the limit " + name
 	case "slots":
 		return "the queue's concurrency is used up"
 	case "paused":
@@ -291,6 +294,7 @@ var reasons = map[domain.Reason]string{
 	domain.ReasonMissed:         "no replica claimed it in time",
 	domain.ReasonPaused:         "the job was paused",
 	domain.ReasonOverlap:        "another run of the job was active",
+	domain.ReasonLimit:          "max_pending_runs of its runs were waiting",
 	domain.ReasonReplaced:       "a newer run took its place",
 	domain.ReasonCancelled:      "a user cancelled it",
 	domain.ReasonJobDeleted:     "the job was deleted",

@@ -160,16 +160,30 @@ func (k *check) inOrder(run uuid.UUID) []*Request {
 	return slices.DeleteFunc(slices.Clone(k.seen[run]), func(q *Request) bool { return q.Unread })
 }
 
-// overlaps checks that the requests of a job that must not overlap came one after the other.
+// overlaps checks that the requests of a job that must not overlap came one after the other, and those of all jobs that
+// share a limit of one.
 func (k *check) overlaps() {
+	alone := map[string][]*Job{}
 	for i := range k.Jobs {
 		j := &k.Jobs[i]
-		if !j.exclusive() {
-			continue
+		if j.exclusive() {
+			alone["job "+j.Name] = []*Job{j}
 		}
+		for _, limit := range k.LimitsOfOne {
+			if j.names(limit) {
+				alone["limit "+limit] = append(alone["limit "+limit], j)
+			}
+		}
+	}
+	for what, jobs := range alone {
 		var requests []*Request
-		for _, r := range k.byJob[j.ID] {
-			requests = append(requests, k.inOrder(r.ID)...)
+		of := map[*Request]*Job{}
+		for _, j := range jobs {
+			for _, r := range k.byJob[j.ID] {
+				for _, q := range k.inOrder(r.ID) {
+					requests, of[q] = append(requests, q), j
+				}
+			}
 		}
 		slices.SortFunc(requests, func(a, b *Request) int {
 			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Fence, b.Fence))
@@ -179,12 +193,12 @@ func (k *check) overlaps() {
 			if k.frozenAt(after.At) {
 				continue
 			}
-			if until := k.until(j, before); until.IsZero() || after.At.Before(until) {
-				k.fail(NoOverlap, "job %s: run %s arrived at %s while run %s was open until %s", j.Name, after.Run, clock(after.At),
+			if until := k.until(of[before], before); until.IsZero() || after.At.Before(until) {
+				k.fail(NoOverlap, "%s: run %s arrived at %s while run %s was open until %s", what, after.Run, clock(after.At),
 					before.Run, clock(until))
 			}
 			if after.Fence <= before.Fence {
-				k.fail(FencesGrow, "job %s: run %s was sent under token %d after run %s under %d", j.Name, after.Run, after.Fence,
+				k.fail(FencesGrow, "%s: run %s was sent under token %d after run %s under %d", what, after.Run, after.Fence,
 					before.Run, before.Fence)
 			}
 		}

@@ -255,6 +255,12 @@ func TestCheckNotices(t *testing.T) {
 			f.theRequest(f.cron, 2).Fence = 1
 		}},
 		{"an overlap", NoOverlap, func(f *facts) { f.theRequest(f.forbid, 0).Ended = at(3.5) }},
+		{"an overlap at a limit that jobs share", NoOverlap, func(f *facts) {
+			f.LimitsOfOne = []string{"one"}
+			for _, job := range []uuid.UUID{f.cron, f.once} {
+				f.theJob(job).Versions[0].Definition.Limits = f.LimitsOfOne
+			}
+		}},
 		{"an overlap with work that goes on after its 202", NoOverlap, func(f *facts) {
 			f.theJob(f.forbid).Versions[0].Definition.Completion = domain.CompleteAsync
 			f.theRun(f.forbid).FinishedAt, f.theRequest(f.forbid, 0).Status = new(at(3.5)), 202

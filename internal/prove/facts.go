@@ -23,6 +23,7 @@ type Facts struct {
 	Ready       []uuid.UUID // waiting runs
 	Claimed     []uuid.UUID // runs named in leases
 	Gates       []Gate      // gates that are held
+	LimitsOfOne []string    // limits that one run may hold at once
 	Requests    []Request   // seen by the witness
 }
 
@@ -49,6 +50,11 @@ func (j Job) exclusive() bool {
 	return slices.ContainsFunc(j.Versions, func(v Version) bool {
 		return v.Definition.WithDefaults().ConcurrencyPolicy != domain.PolicyAllow
 	})
+}
+
+// names reports whether every version of the job named a limit.
+func (j Job) names(limit string) bool {
+	return !slices.ContainsFunc(j.Versions, func(v Version) bool { return !slices.Contains(v.Definition.Limits, limit) })
 }
 
 // callsBack reports whether any version of the job had completion async.
@@ -159,6 +165,8 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 			SELECT job_id, coalesce(active_run, waiting_run)
 			FROM punctual.exclusive
 			WHERE coalesce(active_run, waiting_run) IS NOT NULL`)
+		f.LimitsOfOne, err = collect(ctx, tx, err, pgx.RowTo[string],
+			`SELECT name FROM punctual.limits WHERE max_running = 1`)
 		return err
 	}
 }

@@ -78,6 +78,19 @@ func (m mix) jobs(url string) (jobs []process.JobSpec) {
 	return jobs
 }
 
+// sharedLimit is a limit of one run at once.
+const sharedLimit = "shared"
+
+// limited returns jobs that share sharedLimit. They leave it time for what faults delay.
+func (m mix) limited(url string) (jobs []process.JobSpec) {
+	for i, path := range []string{promptPath, flakyPath, promptPath} {
+		spec := job(fmt.Sprint("limited-", i), url+path, m.everySecond())
+		spec["schedule"], spec["limits"] = everyUntil("4s", m.start, m.end()), []string{sharedLimit}
+		jobs = append(jobs, spec)
+	}
+	return jobs
+}
+
 // end returns the last slot.
 func (m mix) end() time.Time { return m.start.Add(time.Duration(m.seconds-1) * time.Second) }
 

@@ -87,7 +87,8 @@ func (b *besieged) burden(m mix, more ...process.JobSpec) (recurring []string) {
 	b.t.Helper()
 	scriptMix(b.witness)
 	work(b.t, b.witness, b.live)
-	jobs := append(m.jobs(b.witness.URL), more...)
+	do[any](b.t, b.members[0].replica.API, "PUT", "/v1/limits/"+sharedLimit, map[string]any{"max_running": 1})
+	jobs := slices.Concat(m.jobs(b.witness.URL), m.limited(b.witness.URL), more)
 	create(b.t, b.members[0].replica.API, jobs...)
 	for _, j := range jobs {
 		if name := j["name"].(string); !strings.HasPrefix(name, "shot-") {

@@ -27,6 +27,8 @@ type Situation struct {
 	Now  time.Time // the database's clock
 	Room int       // worker slots there are for runs of this job; 0: no bound
 	Memo *cron.Memo
+
+	Pending int // runs of a job with the policy queue that wait
 }
 
 // Gate says which runs of a job are in the way of another one.
@@ -55,8 +57,10 @@ type PlannedRun struct {
 	ScheduledFor, DueAt time.Time
 	Trigger             Trigger
 	Late                bool
-	// Waits says that the run starts when the job's active run has ended.
+	// Waits says that the run does not start at once: it waits for the job's active run, for its turn, or for limits.
 	Waits bool
+	// AtGate says that it is then the waiting run of the job's gate.
+	AtGate bool
 }
 
 // Skip is a recorded range of slots that will not run, first and last included.
@@ -107,6 +111,7 @@ func (s Situation) fireOnce(newest time.Time) Plan {
 
 // fireAll runs the missed slots within the window, oldest first and a few per claim, and records those beyond the
 // window as skipped. A job that must not overlap gets one run at a time, and none while a run of it is active or waits.
+// With the policy queue they wait in order.
 func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 	var p Plan
 	slot := s.ScheduledFor
@@ -125,7 +130,7 @@ func (s Situation) fireAll(missedBefore, newest time.Time) Plan {
 		}
 		slot = next.At
 	}
-	if s.Job.ConcurrencyPolicy != PolicyAllow && (len(s.Active) > 0 || s.Waiting != uuid.Nil) {
+	if s.Job.ConcurrencyPolicy.OneWaits() && (len(s.Active) > 0 || s.Waiting != uuid.Nil) {
 		p.Next, p.NextRunAt = slot, s.Now.Add(deferral)
 		return p
 	}
@@ -139,7 +144,7 @@ func (s Situation) fireEach(p Plan, slot, before time.Time, late bool) Plan {
 	if s.Room > 0 {
 		limit = min(limit, s.Room)
 	}
-	if s.Job.ConcurrencyPolicy != PolicyAllow {
+	if s.Job.ConcurrencyPolicy.OneWaits() {
 		limit = 1
 	}
 	for {
@@ -169,7 +174,12 @@ func (s Situation) fire(p *Plan, slot time.Time, late bool) {
 		p.Skips = append(p.Skips, skip)
 		return
 	}
-	run.Waits, p.Cancel = o.Waits, append(p.Cancel, o.Cancel...)
+	if s.Job.ConcurrencyPolicy == PolicyQueue && s.Pending+len(p.Runs) >= s.Job.MaxPendingRuns {
+		p.Skips = append(p.Skips, s.skip(ReasonLimit, slot, slot))
+		return
+	}
+	run.Waits, p.Cancel = o.Waits || len(s.Job.Limits) > 0, append(p.Cancel, o.Cancel...)
+	run.AtGate = run.Waits && s.Job.ConcurrencyPolicy.OneWaits()
 	p.Runs = append(p.Runs, run)
 }
 
@@ -201,6 +211,8 @@ func (g Gate) overlap(policy ConcurrencyPolicy) (o Overlap) {
 	switch policy {
 	case PolicyAllow:
 		return o
+	case PolicyQueue:
+		return Overlap{Waits: true}
 	case PolicyForbid:
 		if o.Blocker = g.Waiting; len(g.Active) > 0 {
 			o.Blocker = g.Active[0]

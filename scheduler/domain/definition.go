@@ -17,7 +17,9 @@ type Definition struct {
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at, delay and event. Absent: it runs only when triggered."`
 	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`
 	Missed            Missed            `json:"missed,omitzero" doc:"The policy for slots that were not claimed in time."`
-	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits. Absent: allow; with completion async, forbid."`
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty" minLength:"1" doc:"The policy for a slot that is due while a run of the job is active. allow: both run; forbid: the slot is skipped, and the skip is recorded; replace: the active run is cancelled; wait: one run waits; queue: all runs wait, and go one at a time, the oldest first. Absent: allow; with completion async, forbid."`
+	MaxPendingRuns    int               `json:"max_pending_runs,omitempty" minimum:"1" maximum:"100000" doc:"With concurrency_policy queue: how many runs may wait. Further slots are skipped with reason limit, and triggers are refused. Absent: 1000." example:"1000"`
+	Limits            []string          `json:"limits,omitempty" maxItems:"4" doc:"Up to four limits that the job shares with all jobs that name them: PUT /v1/limits/{limit}. A run starts when all of them have room, and holds them until it ends. Absent: none." example:"[\"warehouse\"]"`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: a run never expires." example:"1h"`
 	Target            Target            `json:"target" doc:"The HTTP request to send."`
 	Timeout           Duration          `json:"timeout,omitzero" doc:"Time limit for one whole exchange with the target: 1ms to 24h." example:"30s"`
@@ -154,7 +156,11 @@ const (
 	PolicyForbid  ConcurrencyPolicy = "forbid"  // the slot is recorded as a skip
 	PolicyReplace ConcurrencyPolicy = "replace" // the active run is cancelled, and the new one starts when it has ended
 	PolicyWait    ConcurrencyPolicy = "wait"    // one run waits for the active one to end; further slots become skips
+	PolicyQueue   ConcurrencyPolicy = "queue"   // all runs wait, and go one at a time, the oldest first
 )
+
+// OneWaits reports whether one run at most waits for the active one of its job.
+func (p ConcurrencyPolicy) OneWaits() bool { return p != PolicyAllow && p != PolicyQueue }
 
 // Delivery says how often a request may be sent.
 type Delivery string
@@ -238,6 +244,8 @@ var (
 
 	DefaultHeartbeatTimeout = mustDuration("5m")
 	DefaultMaxDuration      = mustDuration("24h")
+
+	DefaultMaxPendingRuns = 1000
 )
 
 // LeastWindow is the shortest window of a job that has none of its own: see missed.window.
@@ -269,6 +277,9 @@ func (d Definition) WithDefaults() Definition {
 		fill(&d.ConcurrencyPolicy, PolicyForbid) // long work seldom may overlap itself
 	}
 	fill(&d.ConcurrencyPolicy, PolicyAllow)
+	if d.ConcurrencyPolicy == PolicyQueue {
+		fill(&d.MaxPendingRuns, DefaultMaxPendingRuns)
+	}
 	fill(&d.Priority, PriorityNormal)
 	fill(&d.Queue, DefaultQueue)
 	fill(&d.Timeout, DefaultTimeout)

@@ -59,6 +59,7 @@ const (
 	ReasonMissed         Reason = "missed"            // skipped: claimed later than its tolerance
 	ReasonPaused         Reason = "paused"            // skipped: passed while the job was paused
 	ReasonOverlap        Reason = "overlap"           // skipped: another run of the job was active
+	ReasonLimit          Reason = "limit"             // skipped: max_pending_runs of the job were waiting
 	ReasonReplaced       Reason = "replaced"          // cancelled: a newer run of the job took its place
 	ReasonCancelled      Reason = "cancelled_by_user" // cancelled: somebody asked for it
 	ReasonExpired        Reason = "expired"           // skipped when never sent, else dead

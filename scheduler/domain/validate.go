@@ -37,6 +37,8 @@ const (
 	MaxNotify      = 10
 	MaxLinks       = 10
 	MaxChain       = 50 // jobs that follow each other
+	MaxLimits      = 4
+	MaxPendingRuns = 100_000
 
 	MaxKeepResponse = 64 << 10 // bytes of a response
 )
@@ -71,7 +73,9 @@ func (d Definition) Validate() []Problem {
 	oneOf(&c, "missed.policy", d.Missed.Policy, MissedSkip, MissedFireOnce, MissedFireAll)
 	c.duration("missed.tolerance", d.Missed.Tolerance, time.Second, 24*time.Hour)
 	c.duration("missed.window", d.Missed.Window, time.Second, 366*24*time.Hour)
-	oneOf(&c, "concurrency_policy", d.ConcurrencyPolicy, PolicyAllow, PolicyForbid, PolicyReplace, PolicyWait)
+	oneOf(&c, "concurrency_policy", d.ConcurrencyPolicy, PolicyAllow, PolicyForbid, PolicyReplace, PolicyWait,
+		PolicyQueue)
+	c.limits(d)
 	c.duration("expires_after", d.ExpiresAfter, time.Millisecond, 366*24*time.Hour)
 	c.target(d.Target)
 	c.duration("timeout", d.Timeout, time.Millisecond, MaxTimeout)
@@ -151,6 +155,25 @@ func (c *checker) labels(labels map[string]string) {
 		}
 		c.atMost(field, len(labels[key]), "bytes", 256)
 		c.text(field, labels[key])
+	}
+}
+
+func (c *checker) limits(d Definition) {
+	c.atMost("limits", len(d.Limits), "limits", MaxLimits)
+	for i, name := range d.Limits {
+		field := fmt.Sprintf("limits[%d]", i)
+		switch {
+		case !NameForm.MatchString(name):
+			c.add(field, "%q: %s", clip(name), nameRule)
+		case slices.Contains(d.Limits[:i], name):
+			c.add(field, "%q stands there twice; name it once", name)
+		}
+	}
+	switch n := d.MaxPendingRuns; {
+	case n < 0 || n > MaxPendingRuns:
+		c.add("max_pending_runs", "%d is outside 1 to %d", n, MaxPendingRuns)
+	case n > 0 && d.ConcurrencyPolicy != PolicyQueue:
+		c.add("max_pending_runs", "%d: only jobs with concurrency_policy queue have it; leave it out", n)
 	}
 }
 

@@ -36,6 +36,7 @@ var ends = []struct {
 	{ReasonMissed, []Status{StatusSkipped}},
 	{ReasonPaused, []Status{StatusSkipped}},
 	{ReasonOverlap, []Status{StatusSkipped}},
+	{ReasonLimit, []Status{StatusSkipped}},
 	{ReasonReplaced, []Status{StatusCancelled}},
 	{ReasonCancelled, []Status{StatusCancelled}},
 	{ReasonJobDeleted, []Status{StatusSkipped, StatusCancelled}},

@@ -32,6 +32,8 @@ const (
 	SecretRotate        Action = "secret.rotate"
 	SigningSecretCreate Action = "signing_secret.create"
 	SigningSecretDelete Action = "signing_secret.delete"
+	LimitPut            Action = "limit.put"
+	LimitDelete         Action = "limit.delete"
 	DeploymentFreeze    Action = "deployment.freeze"
 	DeploymentUnfreeze  Action = "deployment.unfreeze"
 	DeploymentAdopt     Action = "deployment.adopt" // runs are now dispatched from another database
@@ -49,7 +51,7 @@ var Actions = []Action{
 	DeadLetterReplay, DeadLetterResolve, OperationCreate, OperationCancel,
 	KeyCreate, KeyRevoke,
 	TenantCreate, TenantUpdate, TenantDelete, SecretPut, SecretDelete, SecretRotate,
-	SigningSecretCreate, SigningSecretDelete,
+	SigningSecretCreate, SigningSecretDelete, LimitPut, LimitDelete,
 	DeploymentFreeze, DeploymentUnfreeze, DeploymentAdopt, TenantFreeze, TenantUnfreeze,
 	TenantGrant, TenantRevoke, BreakerReset,
 }

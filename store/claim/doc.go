@@ -18,7 +18,9 @@
 // transaction that ends it. callback.go lets a target that works on after its answer end its run.
 // reports.go heeds what targets that share the database have written about their runs.
 //
-// gates.go keeps the runs of a job from overlapping, and overlap.go decides about those in ready that would. locked.go,
+// gates.go keeps the runs of a job from overlapping, overlap.go decides about those in ready that would, and order.go
+// lets those of a job pass in order. limits.go keeps the limits that jobs share: its tables are limit_holders and
+// job_limits. locked.go,
 // with ready_locked.go, finds a way around rows that a stranger has locked. replica.go and fences.go are the heartbeat
 // and its guard against failovers.
 package claim

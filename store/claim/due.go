@@ -105,7 +105,10 @@ type dueClaim struct {
 	free      runRows             // runs that nothing keeps from overlapping
 	guarded   runRows             // the other runs that start
 	fences    map[uuid.UUID]int64 // fencing tokens, by run
-	waiting   runRows             // runs that start when their job's active run has ended
+	pending   map[uuid.UUID]int   // waiting runs of jobs with the policy queue
+	waiting   runRows             // runs that wait for their job's active run, or that need limits
+	behind    []uuid.UUID         // jobs whose gates get a waiting run, each the run in wait
+	wait      []uuid.UUID
 	cancel    []uuid.UUID
 	expired   []uuid.UUID // runs that have expired while they waited at their gate
 	skips     SkipRows
@@ -240,7 +243,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 			gated = append(gated, r.key.Job)
 		}
 	}
-	c.gates = map[uuid.UUID]Gate{}
+	c.gates, c.pending = map[uuid.UUID]Gate{}, map[uuid.UUID]int{}
 	if len(gated) > 0 {
 		b.Queue(planAnew, pg.Prepared{}) // a gate leads to runs: those that hold it, are replaced or expire
 		queueGates(&b, gated, c.gates)
@@ -255,6 +258,9 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 		return err
 	}
 	if err := c.claims.loadTokenKey(ctx, c.conn, maps.Values(c.found.Jobs)); err != nil {
+		return err
+	}
+	if err := c.countPending(ctx); err != nil {
 		return err
 	}
 	if c.wary {
@@ -277,7 +283,7 @@ func (c *dueClaim) decide() {
 		}
 		mayStart := min(1+room[r.lane/4], max(1, c.claim.Grant.Room(r.tenant)))
 		situation := domain.Situation{
-			Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Room: mayStart, Memo: &memo,
+			Job: job, ScheduledFor: r.scheduledFor, Now: c.now, Room: mayStart, Memo: &memo, Pending: c.pending[job.ID],
 		}
 		if job.ConcurrencyPolicy != domain.PolicyAllow {
 			gate, ok := c.gates[job.ID]
@@ -298,6 +304,9 @@ func (c *dueClaim) decide() {
 		for _, p := range plan.Runs {
 			if p.Waits {
 				c.waiting.add(job, r.lane, p)
+				if p.AtGate {
+					c.behind, c.wait = append(c.behind, job.ID), append(c.wait, domain.SlotRunID(job.ID, p.ScheduledFor))
+				}
 				continue
 			}
 			c.start(job, r, p, len(plan.Runs) == 1)
@@ -412,8 +421,10 @@ func (c *dueClaim) write(ctx context.Context) error {
 		c.skips.Queue(&b)
 	}
 	c.next.queue(&b)
+	if len(c.behind) > 0 {
+		queueWait(&b, c.behind, c.wait)
+	}
 	if len(c.waiting.ids) > 0 {
-		queueWait(&b, c.waiting.jobs, c.waiting.ids)
 		c.waiting.queuePending(&b)
 	}
 	if events := slices.Concat(c.free.events, c.guarded.events, c.waiting.events, c.skips.events); len(events) > 0 {

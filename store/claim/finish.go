@@ -242,6 +242,7 @@ func (s *Claims) Finish(
 	if slices.ContainsFunc(f.outcomes, dueSoon) {
 		s.db.Wake()
 	}
+	s.askLimits(f.outcomes)
 	for _, o := range f.outcomes {
 		if !f.written[o.RunID] && o.Verdict != domain.Await {
 			superseded++

@@ -289,7 +289,7 @@ const parking = time.Hour
 func queuePark(b *pgx.Batch, runs []uuid.UUID) {
 	b.Queue(`
 		UPDATE punctual.ready
-		SET due_at = now() + $2::interval * (1 + random()), at_gate = true
+		SET due_at = now() + $2::interval * (1 + random()), at_gate = true, at_limit = NULL
 		WHERE run_id = ANY($1::uuid[])`, runs, parking)
 }
 

@@ -78,7 +78,8 @@ func (c *readyClaim) findUndecided(ctx context.Context) error {
 		w := &c.waiting[i]
 		g, job := c.gates[w.key.Job], c.found.Jobs[w.key]
 		if job == nil || job.ConcurrencyPolicy == domain.PolicyAllow || !g.gated || g.busy || w.RunID == g.active ||
-			w.RunID == g.Waiting || w.Fence != 0 || w.Trigger == domain.TriggerCatchup || w.Trigger.Ordered() {
+			w.RunID == g.Waiting || w.Fence != 0 || job.ConcurrencyPolicy == domain.PolicyQueue ||
+			w.Trigger == domain.TriggerCatchup || w.Trigger.Ordered() {
 			continue
 		}
 		w.policy = job.ConcurrencyPolicy

@@ -88,9 +88,11 @@ type readyClaim struct {
 	found     definitions.Found
 	gates     map[uuid.UUID]Gate
 	overlaps  overlaps
-	stays     map[uuid.UUID]bool // runs whose rows in ready stay
-	leave     []uuid.UUID        // rows of ready to delete
-	later     []uuid.UUID        // rows of ready to put off, each until the time in until
+	limits    readyLimits
+	first     map[uuid.UUID]uuid.UUID // by job with the policy queue: its oldest run that waits
+	stays     map[uuid.UUID]bool      // runs whose rows in ready stay
+	leave     []uuid.UUID             // rows of ready to delete
+	later     []uuid.UUID             // rows of ready to put off, each until the time in until
 	until     []time.Time
 	park      []uuid.UUID // rows of ready that wait at a gate
 	start     []uuid.UUID // runs that start
@@ -297,7 +299,13 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := c.claims.freeEndedGates(ctx, c.conn, c.gates, c.now); err != nil {
 		return err
 	}
-	return c.findUndecided(ctx)
+	if err := c.findUndecided(ctx); err != nil {
+		return err
+	}
+	if err := c.readFirst(ctx); err != nil {
+		return err
+	}
+	return c.readLimits(ctx)
 }
 
 // decide lets each waiting run start, oldest first, unless its job's gate keeps it. It asks whether the job has a gate
@@ -344,7 +352,7 @@ func (c *readyClaim) settle(w waitingRun) {
 		if !c.admit(w, &g) {
 			return
 		}
-	case w.Gated && !w.overdue && len(holders) > 0 && !slices.Contains(holders, w.RunID):
+	case w.Gated && !w.overdue && c.waitsAtGate(w, job, holders):
 		c.stays[w.RunID] = true
 		c.park = append(c.park, w.RunID)
 		return
@@ -353,9 +361,19 @@ func (c *readyClaim) settle(w waitingRun) {
 		c.cancel = append(c.cancel, w.RunID)
 		return
 	}
-	if !w.overdue && (len(c.claim.Replacing) > 0 || !c.claim.Grant.Take(job.Tenant, 1)) {
-		c.stays[w.RunID] = true // it needs a worker slot, or its tenant is at a limit: the row stays as it is
+	if !w.overdue && len(c.claim.Replacing) > 0 {
+		c.stays[w.RunID] = true // it needs a worker slot: the row stays as it is
 		return
+	}
+	if len(job.Limits) > 0 && !w.overdue && !c.mayStart(w, job) {
+		return
+	}
+	if !w.overdue && !c.claim.Grant.Take(job.Tenant, 1) {
+		c.stays[w.RunID] = true // its tenant is at a limit: the row stays as it is
+		return
+	}
+	if len(job.Limits) > 0 && !w.overdue {
+		c.hold(w, job)
 	}
 	if w.Gated && !w.overdue && len(g.Holders()) == 0 {
 		if g.active = w.RunID; g.Waiting == w.RunID {
@@ -409,6 +427,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if len(c.park) > 0 {
 		queuePark(&b, c.park)
 	}
+	c.limits.queue(&b)
 	if len(c.leave) > 0 {
 		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY($1::uuid[])`, c.leave)
 	}
@@ -416,6 +435,9 @@ func (c *readyClaim) write(ctx context.Context) error {
 		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
 	}
 	written := QueueFinish(&b, c.ended, nil, Earlier{}, AnyDay, c.following)
+	if len(c.limits.touched) > 0 {
+		queueRelease(&b, slices.Collect(maps.Keys(c.limits.touched)))
+	}
 	b.Queue(`COMMIT`, pg.Prepared{})
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return err
@@ -423,7 +445,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	failpoint.At(failpoint.ReadyCommitted)
 	c.claims.db.Ask(c.following.Asks()...)
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, fences, lease)
-	c.batch.Settled = c.dated.settled + len(c.leave) + len(c.park) + len(c.overlaps.behind)
+	c.batch.Settled = c.dated.settled + len(c.leave) + len(c.park) + len(c.limits.parked) + len(c.overlaps.behind)
 	c.claims.Ended(c.ended, written)
 	return nil
 }

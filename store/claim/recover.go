@@ -242,8 +242,9 @@ func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []u
 	return held, rows.Err()
 }
 
-// Ended counts, in the metrics, attempts that this replica ended for their targets.
+// Ended is told of attempts that this replica has ended for their targets. It counts them in the metrics.
 func (s *Claims) Ended(outcomes []domain.Outcome, written map[uuid.UUID]bool) {
+	s.askLimits(outcomes)
 	if s.options.Ended == nil {
 		return
 	}

@@ -31,8 +31,8 @@ func oldestDue(maybe, tenants string) string {
 }
 
 // SelectWaits selects how long the oldest work of each queue has waited, by what it waits for. Work of frozen tenants
-// is left out. Due work of a tenant at a limit waits for that, and all due work of a queue that nobody serves for the
-// queue.
+// is left out. Due work of a tenant at a limit, or at a limit that jobs share, waits for that, and all due work of a
+// queue that nobody serves for the queue.
 var SelectWaits = `
 WITH lanes AS MATERIALIZED (
     SELECT q.id AS queue, (q.id * 4 + p)::smallint AS lane FROM punctual.queues q, generate_series(0, 3) p
@@ -55,14 +55,19 @@ held AS MATERIALIZED (
     WHERE s.held_by IS NOT NULL AND s.tenant NOT IN (SELECT id FROM frozen) LIMIT $1),
 gated AS MATERIALIZED (
     SELECT s.lane / 4 AS queue, s.run_id FROM punctual.ready s
-    WHERE s.at_gate AND s.tenant NOT IN (SELECT id FROM frozen) LIMIT $1)
+    WHERE s.at_gate AND s.tenant NOT IN (SELECT id FROM frozen) LIMIT $1),
+at_limits AS MATERIALIZED (
+    SELECT s.lane / 4 AS queue, s.run_id FROM punctual.ready s
+    WHERE s.at_limit IS NOT NULL AND s.tenant NOT IN (SELECT id FROM frozen) LIMIT $1)
 SELECT q.name, w.waits_for, coalesce(greatest(now() - w.since, '0'), '0')
 FROM punctual.queues q
 LEFT JOIN due ON due.queue = q.id
 CROSS JOIN LATERAL (SELECT punctual.is_served(q.name) AS served) s
 CROSS JOIN LATERAL (VALUES
     ('nothing', CASE WHEN s.served THEN due.free END),
-    ('limit', CASE WHEN s.served THEN due.held END),
+    ('limit', CASE WHEN s.served THEN least(due.held, (
+                  SELECT r.due_at FROM punctual.runs_of(ARRAY(
+                      SELECT a.run_id FROM at_limits a WHERE a.queue = q.id ORDER BY a.run_id LIMIT 1)) r)) END),
     ('queue', CASE WHEN NOT s.served THEN least(due.free, due.held) END),
     ('host', (SELECT min(h.held_since) FROM held h WHERE h.queue = q.id)),
     ('gate', (SELECT r.due_at FROM punctual.runs_of(ARRAY(

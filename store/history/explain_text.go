@@ -114,7 +114,7 @@ func (e *explaining) waitText(w *runs.WaitingFor) string {
 	text := "it has waited since " + pg.Stamp(w.Since) + " for "
 	switch {
 	case w.What == "gate":
-		return text + "the job's active run to end"
+		return text + "another run of the job to end"
 	case w.What == "slots":
 		if e.short != "" {
 			return text + "free concurrency: " + e.short
@@ -158,6 +158,8 @@ func (e *explaining) skipped() {
 		if r.BlockedBy != nil {
 			reason = fmt.Sprintf("was skipped because run %s of the job had not ended", r.BlockedBy)
 		}
+	case domain.ReasonLimit:
+		reason = "was skipped because as many runs of the job were waiting as may (max_pending_runs)"
 	case domain.ReasonExpired:
 		reason = "was never sent: its expires_after had passed"
 	case domain.ReasonJobDeleted:

@@ -43,6 +43,7 @@ type held struct {
 	before jobShot       // the job as it was when it was locked
 	paused *time.Time    // since when it was paused then
 	wasIn  int16         // its lane then
+	limits bool          // whether it named limits then
 	passed swallowed     // slots that became a skip because they passed while it was paused
 	job    *domain.Job   // nil if this binary cannot compile the definition; then none of its slots is settled
 	hidden secrets.OfJob // of a new definition, to be written with it
@@ -95,6 +96,7 @@ func (s *Jobs) hold(
 	var over []*held
 	for _, h := range jobs {
 		h.job, h.before, h.paused, h.wasIn = s.compiled(h.jobRow), h.shot(), h.PausedAt, h.lane
+		h.limits = len(h.Definition.Limits) > 0
 		if h.pauseOver(f.now) {
 			over = append(over, h)
 		}
@@ -250,6 +252,12 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 		b.moved = append(b.moved, h.ID)
 	}
 	h.hidden.Queue(&b.Batch)
+	if h.limits {
+		claim.QueueForgetLimits(&b.Batch, h.ID)
+	}
+	if h.State != domain.JobDeleted {
+		claim.QueueLimits(&b.Batch, h.tenant, h.ID, h.Definition.Limits)
+	}
 	switch {
 	case h.gate == opens:
 		claim.QueueReleaseAll(&b.Batch, h.ID)

@@ -69,6 +69,9 @@ func (h *held) define(s *Jobs, d domain.Definition, f facts) error {
 	if err := s.definitions.CheckWindow(d); err != nil {
 		return err
 	}
+	if err := f.checkLimits(d); err != nil {
+		return err
+	}
 	h.hidden = secrets.Of(h.tenant, h.ID)
 	if d, err = h.hidden.Seal(d, f.secrets); err != nil {
 		return err
@@ -270,7 +273,7 @@ func insertFree(
 	if err != nil {
 		return nil, false, fmt.Errorf("writing new jobs: %w", err)
 	}
-	var secrets pgx.Batch
+	var more pgx.Batch
 	for _, j := range jobs {
 		owner, written := owners[j.ID]
 		if !written {
@@ -278,12 +281,13 @@ func insertFree(
 			continue
 		}
 		j.Tenant = owner
-		j.hidden.Queue(&secrets)
+		j.hidden.Queue(&more)
+		claim.QueueLimits(&more, tenant, j.ID, j.Definition.Limits)
 		due = due || j.dueSoon(now)
 	}
-	if secrets.Len() > 0 { // then q is a transaction
-		if err := q.SendBatch(ctx, &secrets).Close(); err != nil {
-			return nil, false, fmt.Errorf("writing the secrets of new jobs: %w", err)
+	if more.Len() > 0 { // then q is a transaction
+		if err := q.SendBatch(ctx, &more).Close(); err != nil {
+			return nil, false, fmt.Errorf("writing the secrets and limits of new jobs: %w", err)
 		}
 	}
 	return taken, due, nil

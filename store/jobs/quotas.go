@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,15 +19,30 @@ import (
 type rules struct {
 	maxJobs     int
 	minInterval time.Duration
+	limits      []string // the names of its limits
 }
 
 // queueRules reads the database's clock and a tenant's rules.
 func queueRules(b *pgx.Batch, tenant int32, now *time.Time, r *rules) {
 	b.Queue(`
-		SELECT clock_timestamp(), coalesce(t.max_jobs, 0), coalesce(t.min_interval, '0')
+		SELECT clock_timestamp(), coalesce(t.max_jobs, 0), coalesce(t.min_interval, '0'),
+		       ARRAY(SELECT l.name FROM punctual.limits l WHERE l.tenant = w.tenant)
 		FROM (SELECT $1::integer AS tenant) w
 		LEFT JOIN punctual.tenants t ON t.id = w.tenant`,
-		pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(now, &r.maxJobs, &r.minInterval) })
+		pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error {
+		return row.Scan(now, &r.maxJobs, &r.minInterval, &r.limits)
+	})
+}
+
+// checkLimits blames a definition that names a limit which the tenant does not have.
+func (r rules) checkLimits(d domain.Definition) error {
+	for i, name := range d.Limits {
+		if !slices.Contains(r.limits, name) {
+			return domain.Blame(fmt.Sprintf("limits[%d]", i), "there is no limit %q; create it with PUT /v1/limits/%s%s",
+				name, name, domain.DidYouMean(name, r.limits...))
+		}
+	}
+	return nil
 }
 
 // checkInterval blames a schedule whose slots are too close to each other for the tenant.

@@ -115,6 +115,19 @@ func (r manualRun) shot(version int32) any {
 	}{version, r.rerunOf, audit.MaskHeaders(r.Headers), bytes}
 }
 
+// mayWait refuses a run of a job with the policy queue while as many wait as may.
+func (s *Jobs) mayWait(ctx context.Context, tx *pg.Tx, job *jobRow, policy domain.ConcurrencyPolicy) error {
+	if policy != domain.PolicyQueue {
+		return nil
+	}
+	pending, err := claim.Pending(ctx, tx, job.ID)
+	if most := job.Definition.WithDefaults().MaxPendingRuns; err == nil && pending[job.ID] >= most {
+		return &domain.Refusal{Code: "limit", Reason: fmt.Sprintf(
+			"%d runs of job %q wait, and no more may (max_pending_runs)", most, job.Definition.Name)}
+	}
+	return err
+}
+
 // enterManual makes a run that a user asked for, unless its claim would skip it now. Another run may come first all the
 // same, so the claim decides again.
 func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manualRun, now time.Time) error {
@@ -125,6 +138,9 @@ func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manual
 	}
 	if blocker := g.Overlap(policy).Blocker; blocker != uuid.Nil {
 		return &ActiveRunError{Run: blocker, Policy: policy}
+	}
+	if err := s.mayWait(ctx, tx, job, policy); err != nil {
+		return err
 	}
 	e := claim.Entry{
 		ID: r.id, Job: job.ID, Trigger: domain.TriggerManual, ScheduledFor: r.scheduledFor, DueAt: now, RerunOf: r.rerunOf,

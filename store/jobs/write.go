@@ -56,7 +56,8 @@ func (s *Jobs) create(
 	if err != nil {
 		return rec, false, false, fmt.Errorf("reading queues: %w", err)
 	}
-	if tx == nil && (f.maxJobs > 0 || secrets.Has(job.Definition) || links.Has(&job.Definition)) { // several statements
+	several := f.maxJobs > 0 || secrets.Has(job.Definition) || links.Has(&job.Definition) || len(job.Definition.Limits) > 0
+	if tx == nil && several { // statements
 		err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) (err error) {
 			rec, taken, due, err = s.createOne(ctx, tx, tx, tenant, job, f)
 			return err

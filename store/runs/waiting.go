@@ -14,7 +14,7 @@ import (
 
 // WaitingFor says what a due run waits for.
 type WaitingFor struct {
-	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
+	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit, or other runs hold this limit that jobs share. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
 	Since time.Time  `json:"since" doc:"Since when it has waited for this."`
 	Until *time.Time `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Null: it waits without a bound."`
 }
@@ -30,10 +30,12 @@ func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*
 	w, err := pg.One(ctx, q, pgx.RowToAddrOfStructByPos[WaitingFor], `
 		SELECT w.held_by, w.since, w.until FROM (
 		    SELECT CASE WHEN punctual.frozen_since(y.tenant) IS NOT NULL THEN 'frozen'
-		                ELSE punctual.waits_for(punctual.is_served(q.name), q.name, y.held_by, g.active_run,
+		                ELSE punctual.waits_for(punctual.is_served(q.name), q.name,
+		                                        coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
+		                                        g.active_run,
 		                                        punctual.held_by(u.held_by, u.held_at), y.due_at) END AS held_by,
 		           CASE WHEN y.held_by IS NOT NULL THEN y.held_since
-		                WHEN g.active_run IS NOT NULL THEN r.due_at
+		                WHEN g.active_run IS NOT NULL OR y.at_limit IS NOT NULL THEN r.due_at
 		                ELSE y.due_at END AS since,
 		           CASE WHEN y.held_by IS NOT NULL THEN y.held_until END AS until
 		    FROM punctual.ready y
@@ -42,7 +44,7 @@ func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*
 		    LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
 		    LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
 		    WHERE y.run_id = $1 AND y.tenant = $2 AND r.id = $1
-		      AND (y.due_at <= now() OR y.held_by IS NOT NULL OR g.active_run IS NOT NULL)) w
+		      AND (y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.active_run IS NOT NULL)) w
 		WHERE w.held_by IS NOT NULL`, run, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // it waits for nothing

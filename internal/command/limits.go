@@ -1,0 +1,88 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"punctual/httpapi"
+	"punctual/httpapi/client"
+)
+
+// Limits administers the limits that jobs share, over the API.
+type Limits struct {
+	List   listLimits  `cmd:"" help:"List the limits, with the runs that hold them and the number of waiting runs."`
+	Set    setLimit    `cmd:"" help:"Create or change a limit. A flag that is absent sets no bound."`
+	Delete deleteLimit `cmd:"" help:"Delete a limit. While a job names it, it cannot be deleted."`
+}
+
+type listLimits struct {
+	api
+}
+
+func (c *listLimits) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		list, err := api.Limits(ctx)
+		if err != nil {
+			return err
+		}
+		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "LIMIT\tAT ONCE\tPER SECOND\tRUNNING\tWAITING\tJOBS\tHELD BY")
+		for _, l := range list.Data {
+			by := ""
+			if len(l.HeldBy) > 0 {
+				by = l.HeldBy[0].Run.String() + " of " + l.HeldBy[0].Job
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", l.Name, orNone(l.MaxRunning), orNone(l.MaxStartsPerSecond),
+				l.Running, l.Waiting, l.Jobs, by)
+		}
+		return w.Flush()
+	})
+}
+
+func orNone(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return fmt.Sprint(*n)
+}
+
+type setLimit struct {
+	api
+	Name               string `arg:"" help:"Name of the limit."`
+	MaxRunning         int    `placeholder:"N" help:"How many runs may hold it at once, of all jobs that name it."`
+	MaxStartsPerSecond int    `placeholder:"N" help:"How many runs may start in a second, of all jobs that name it."`
+}
+
+// Validate is called by the flag parser.
+func (c *setLimit) Validate() error {
+	if c.MaxRunning == 0 && c.MaxStartsPerSecond == 0 {
+		return errors.New("--max-running or --max-starts-per-second is required")
+	}
+	return c.api.Validate()
+}
+
+func (c *setLimit) Run(ctx context.Context) error {
+	var in httpapi.LimitInput
+	if c.MaxRunning != 0 {
+		in.MaxRunning = &c.MaxRunning
+	}
+	if c.MaxStartsPerSecond != 0 {
+		in.MaxStartsPerSecond = &c.MaxStartsPerSecond
+	}
+	return c.call(ctx, func(api *client.Client) error {
+		_, err := api.PutLimit(ctx, c.Name, in)
+		return err
+	})
+}
+
+type deleteLimit struct {
+	api
+	Name string `arg:"" help:"Name of the limit."`
+}
+
+func (c *deleteLimit) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error { return api.DeleteLimit(ctx, c.Name) })
+}

@@ -1,0 +1,59 @@
+package prove
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"punctual/httpapi"
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+)
+
+// Five jobs share a limit on three replicas, which are killed again and again. Never are more of their requests open
+// than the limit allows, all runs end, and a job without the limit does not wait.
+func TestALimitHoldsOnThreeReplicasThatAreKilled(t *testing.T) {
+	t.Parallel()
+	most, runs, kills := 4, 10_000, 5
+	if testing.Short() {
+		most, runs, kills = 1, 100, 1
+	}
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
+	api := fleet[0].API
+	do[any](t, api, "PUT", "/v1/limits/warehouse", map[string]any{"max_running": most})
+	shared := process.JobSpec{
+		"limits": []string{"warehouse"}, "retry": map[string]any{"max_attempts": 50, "initial_backoff": "100ms"},
+	}
+	w.Script("/shared", Answer{Delay: 2 * time.Millisecond})
+	create(t, api, many(5, "shared", w.URL+"/shared", shared)...)
+	create(t, api, job("free", w.URL+"/free", process.JobSpec{"schedule": every("1s")}))
+	batch := httpapi.TriggerBatchInput{Items: make([]httpapi.TriggerInput, 20)}
+	for n := range runs / len(batch.Items) {
+		if _, err := api.TriggerBatch(t.Context(), fmt.Sprint("shared-", n%5), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn := connect(t, dsn)
+	ended := func() int {
+		return query[int](t, conn, `SELECT count(*) FROM punctual.runs r JOIN punctual.jobs j ON j.id = r.job_id
+			WHERE r.status = 'succeeded' AND j.name <> 'free'`)
+	}
+	for n := range kills {
+		awaitFor(t, 5*time.Minute, "more runs to end", func() bool { return ended() > runs*(n+1)/(kills+2) })
+		fleet[1+n%2].Kill()
+		fleet[1+n%2] = serve(t, dsn)
+	}
+	awaitFor(t, 15*time.Minute, "all runs to end", func() bool { return ended() == runs })
+	if got := mostOpen(w.At("/shared")); got != most {
+		t.Errorf("%d requests were open at once, want %d", got, most)
+	}
+	do[any](t, api, "POST", "/v1/jobs/free/pause", nil)
+	verify(t, atRest(t, dsn, w), Conditions{})
+	for _, late := range query[[]string](t, conn, `
+		SELECT coalesce(array_agg(lateness::text), '{}') FROM punctual.run_history
+		WHERE job = 'free' AND lateness > interval '10 s'`) {
+		t.Errorf("a job without limits was %s late", late)
+	}
+	stop(t, fleet...)
+}

@@ -1,0 +1,127 @@
+package domain
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Patience is how long a run waits for several limits at once. Then it keeps each limit that it gets, so that runs with
+// fewer limits cannot keep it waiting for ever.
+const Patience = time.Minute
+
+// Limit is a named limit as a claim reads it under its lock, and as it leaves it.
+type Limit struct {
+	Name       string
+	MaxRunning int       // 0: no bound
+	PerSecond  int       // starts; 0: no bound
+	StartsAt   time.Time // the instant up to which PerSecond is used up
+	Holders    map[uuid.UUID]bool
+	Waiting    []Turn // in order; those that hold it are not among them
+}
+
+// Turn is the place of a run among those that wait at a limit: by the millisecond for which it was due, then by
+// priority.
+type Turn struct {
+	Run      uuid.UUID
+	Priority int16 // 0 comes first
+}
+
+// Compare orders turns.
+func (t Turn) Compare(o Turn) int {
+	if c := strings.Compare(string(t.Run[:6]), string(o.Run[:6])); c != 0 {
+		return c
+	}
+	if c := int(t.Priority) - int(o.Priority); c != 0 {
+		return c
+	}
+	return strings.Compare(string(t.Run[:]), string(o.Run[:]))
+}
+
+// Limits are the limits of one job, sorted by name.
+type Limits []*Limit
+
+// Full returns the first of a run's limits that keeps it from starting now; nil: none does. A run that was started
+// before holds its limits, and counts in no rate.
+func (all Limits) Full(t Turn, now time.Time, again bool) *Limit {
+	for _, l := range all {
+		if !l.passed(t, again) && l.room(now) <= l.ahead(t) {
+			return l
+		}
+	}
+	return nil
+}
+
+// Hold gives a run its limits.
+func (all Limits) Hold(t Turn, now time.Time, again bool) {
+	for _, l := range all {
+		if !l.passed(t, again) && l.PerSecond > 0 {
+			if l.StartsAt.Before(now) {
+				l.StartsAt = now
+			}
+			l.StartsAt = l.StartsAt.Add(l.interval())
+		}
+		l.Holders[t.Run] = true
+		l.leave(t)
+	}
+}
+
+// Wait makes a run wait at one of its limits. A run that has been due for longer than Patience
+// keeps those before it. So it waits for no limit that another run keeps which waits for one of its own.
+func (all Limits) Wait(t Turn, at *Limit, now, due time.Time) {
+	for _, l := range all {
+		l.leave(t)
+	}
+	if now.Sub(due) > Patience {
+		all[:slices.Index(all, at)].Hold(t, now, false)
+	}
+	i, _ := slices.BinarySearchFunc(at.Waiting, t, Turn.Compare)
+	at.Waiting = slices.Insert(at.Waiting, i, t)
+}
+
+// passed reports whether a run needs no room at the limit.
+func (l *Limit) passed(t Turn, again bool) bool {
+	return l.Holders[t.Run] || again && l.MaxRunning == 0
+}
+
+// room is how many runs may start now.
+func (l *Limit) room(now time.Time) int {
+	room := math.MaxInt
+	if l.MaxRunning > 0 {
+		room = l.MaxRunning - len(l.Holders)
+	}
+	if l.PerSecond > 0 {
+		room = min(room, l.starts(now))
+	}
+	return room
+}
+
+// starts is how many of the rate are left now. A tenth of a second's starts may come together, at least one.
+func (l *Limit) starts(now time.Time) int {
+	burst := max(1, l.PerSecond/10)
+	if !l.StartsAt.After(now) {
+		return burst
+	}
+	used := (l.StartsAt.Sub(now) + l.interval() - 1) / l.interval()
+	return max(0, burst-int(used))
+}
+
+// interval is the time between two starts of the rate, in whole microseconds as Postgres has them.
+func (l *Limit) interval() time.Duration {
+	return (time.Second / time.Duration(l.PerSecond)).Truncate(time.Microsecond)
+}
+
+// ahead is how many runs wait for their turn before another.
+func (l *Limit) ahead(t Turn) int {
+	i, _ := slices.BinarySearchFunc(l.Waiting, t, Turn.Compare)
+	return i
+}
+
+func (l *Limit) leave(t Turn) {
+	if i, waits := slices.BinarySearchFunc(l.Waiting, t, Turn.Compare); waits {
+		l.Waiting = slices.Delete(l.Waiting, i, i+1)
+	}
+}
