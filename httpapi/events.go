@@ -95,7 +95,7 @@ func eventPath(name string, id uuid.UUID) string { return "/v1/events/" + name +
 
 func (s *server) eventRoutes() {
 	responses := api.Rendered[WouldEmit](s.api, http.StatusOK)
-	responses["200"].Description = "What a dry run found"
+	responses["200"].Description = "The jobs that a dry run found"
 	maps.Copy(responses, api.Rendered[Emitted](s.api, http.StatusAccepted))
 	api.RegisterBody[EmitInput](s.api, huma.Operation{
 		OperationID: "emit-event", Method: http.MethodPost, Path: "/v1/events/{name}", Tags: []string{tagEvents},

@@ -279,7 +279,7 @@ func TestVerifyKnowsWhatIsFrozen(t *testing.T) {
 func (c crud) metric(name string) string {
 	c.t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(Collector{Store: c.Store})
+	registry.MustRegister(Collector{c.Store, func() map[int32]scheduler.Punctual { return nil }})
 	families, err := registry.Gather()
 	must(c.t, err)
 	var lines []string

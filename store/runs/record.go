@@ -42,7 +42,7 @@ type Run struct {
 	Skipped       *SkippedRange       `json:"skipped" doc:"On a skip: the slots that it covers."`
 	ReplayOf      *uuid.UUID          `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
 	RerunOf       *uuid.UUID          `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
-	CausedBy      *uuid.UUID          `json:"caused_by" format:"uuid" nullable:"true" doc:"What made it: with the trigger chain, the run that ended; with the trigger event, the event."`
+	CausedBy      *uuid.UUID          `json:"caused_by" format:"uuid" nullable:"true" doc:"Its cause: with the trigger chain, the run that ended; with the trigger event, the event."`
 	TriggeredBy   *string             `json:"triggered_by" doc:"Who asked for it: for a manual run, a rerun, a replay and a backfill. Null: no caller did." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 	Key           *string             `json:"key,omitempty" doc:"Of a dated run: its key. From its claim on only if the request gave one. Only when a single run is read." example:"order-42"`
 	Result        json.RawMessage     `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
