@@ -103,7 +103,7 @@ var Codes = map[Code]Meaning{
 	},
 	CodeKeyPending:      {http.StatusConflict, "A run with the key is pending"},
 	CodeState:           {http.StatusConflict, "Conflict with the current state"},
-	CodeLimit:           {http.StatusConflict, "The tenant has reached a limit"},
+	CodeLimit:           {http.StatusConflict, "A limit has been reached"},
 	CodeSuperseded:      {http.StatusConflict, "The attempt has ended"},
 	CodeVersion:         {http.StatusPreconditionFailed, "Precondition failed: the job has another version"},
 	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},

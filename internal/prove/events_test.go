@@ -97,8 +97,8 @@ func fanOutPoints() []failpoint.Point {
 	})
 }
 
-// Ten thousand jobs have subscribed to an event. One of two replicas is killed in the middle. A second event begins
-// within a second, and the transactions stay small.
+// Ten thousand jobs have subscribed to an event. One of two replicas is killed in the middle. A second event does not
+// wait for the first, and the transactions stay small.
 func TestAnEventOfTenThousandSubscribers(t *testing.T) {
 	exhaustive(t, "takes a minute")
 	t.Parallel()
@@ -111,12 +111,11 @@ func TestAnEventOfTenThousandSubscribers(t *testing.T) {
 	began := time.Now()
 	emit(t, second, "small")
 	await(t, "the second event to begin", func() bool { return len(w.At(quickPath)) > 0 })
-	took := w.At(quickPath)[0].At.Sub(began)
-	first.Kill()
-	t.Logf("a second event began after %s", took.Round(time.Millisecond))
-	if took > time.Second {
-		t.Errorf("a second event waits for a huge one: %s", took)
+	if n := len(w.At(eventPath)); n >= subscribers {
+		t.Errorf("a second event has waited for all %d runs of a huge one", n)
 	}
+	first.Kill()
+	t.Logf("a second event began after %s", w.At(quickPath)[0].At.Sub(began).Round(time.Millisecond))
 	fannedOut(t, dsn, w, e, 3*patience)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	must(t, err)

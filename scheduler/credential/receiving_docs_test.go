@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
 )
@@ -38,6 +39,8 @@ func TestTheHeadersOfTheDocsAreThoseThatAreSent(t *testing.T) {
 	for when, change := range map[string]func(*domain.Assignment){
 		"always": func(*domain.Assignment) {},
 		"late":   func(a *domain.Assignment) { a.Late = true },
+		"caused": func(a *domain.Assignment) { a.CausedBy = uuid.New() },
+		"event":  func(a *domain.Assignment) { a.Event = "invoice.paid" },
 		"async": func(a *domain.Assignment) {
 			a.Job = compiled(t, `{"name":"job","completion":"async","target":{"url":"`+server.URL+`","body":{"n":1}}}`)
 			a.RunToken = "prt_x"
@@ -55,7 +58,7 @@ func TestTheHeadersOfTheDocsAreThoseThatAreSent(t *testing.T) {
 			t.Errorf("%s (-documented +sent):\n%s", when, diff)
 		}
 	}
-	if len(documented) != 3 {
+	if len(documented) != 5 {
 		t.Errorf("documented are %v", documented)
 	}
 }
