@@ -3482,7 +3482,8 @@ BEGIN
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant' AND a.atttypid = 'integer'::regtype
     WHERE c.relnamespace = 'punctual'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-      AND NOT c.relrowsecurity AND c.relname <> 'audit_log' AND c.relname !~ '_\d{8}(_failures)?$';
+      AND c.relname <> ALL(ARRAY(SELECT guarded[i][1] FROM generate_subscripts(guarded, 1) i))
+      AND c.relname <> 'audit_log' AND c.relname !~ '_\d{8}(_failures)?$';
 END
 $$;
 COMMENT ON FUNCTION punctual.guard_tenants() IS

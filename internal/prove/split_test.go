@@ -16,7 +16,7 @@ var mayLeaveOut = map[string]string{
 	"internal/bench/bench_test.go":             "benchmarks of several sizes: `make prove` runs them",
 	"internal/prove/soak_test.go":              "soak: `make soak` runs it",
 	"internal/prove/balancer_test.go":          "fewer restarts in `make test`",
-	"internal/prove/shared_limits_test.go":     "a hundred runs in `make test`, ten thousand in `make prove`",
+	"internal/prove/shared_limits_test.go":     "a hundred runs in `make test`, two thousand in `make prove`",
 	"internal/prove/replicas_test.go":          "a smaller load in `make test`",
 	"store/notices_property_test.go":           "forty incidents in `make test`, five hundred in `make prove`",
 	"store/reports_race_test.go":               "thirty rounds in `make test`, two hundred in `make prove`",

@@ -54,6 +54,9 @@ func fill(t *testing.T, v reflect.Value) {
 	case *json.RawMessage:
 		*into = json.RawMessage(`{"a":[1e400,{"b":null,"b":"\ud83d\ude00"}]}`)
 		return
+	case *domain.EventFilter:
+		*into = `{"country":["DE","AT"],"paid":true}`
+		return
 	case *domain.Duration:
 		*into = domain.DurationOf(90 * time.Second)
 		return
