@@ -33,8 +33,8 @@ func (p *punctuality) count(tenant int32, onTime bool) {
 	p.tenants[tenant] = n
 }
 
-// Punctuality returns how punctual the runs of tenants were on this replica: of each of the first hundred, and as tenant
-// 0 of all others.
+// Punctuality returns how punctual the runs of tenants were on this replica: of each of the first hundred, and of all
+// others as tenant 0.
 func (m *Metrics) Punctuality() map[int32]Punctual {
 	m.punctual.mu.Lock()
 	defer m.punctual.mu.Unlock()
