@@ -228,6 +228,29 @@ func TestRunsOfAJobInAQueue(t *testing.T) {
 	}
 }
 
+// Runs that no caller waits for, as those of events, are skipped where as many wait as may.
+func TestEventsMakeNoMoreRunsThanMayWaitInAQueue(t *testing.T) {
+	c := newClaimer(t)
+	c.create("job", func(d *domain.Definition) {
+		d.ConcurrencyPolicy, d.MaxPendingRuns, d.Schedule = domain.PolicyQueue, 2, domain.Schedule{Event: "paid"}
+	})
+	for range 4 {
+		c.emit("paid", `{}`)
+	}
+	c.fanOut()
+	a := c.one(c.claimReady(10))
+	for range 2 { // runs that wait already are looked at again, and stay
+		c.wantCount(2, "runs wait", `SELECT count(*) FROM punctual.ready WHERE at_gate`)
+		c.wantCount(1, "runs are skipped", `SELECT count(*) FROM punctual.runs WHERE status = 'skipped' AND reason = 'limit'`)
+		c.exec(`UPDATE punctual.ready SET due_at = now()`)
+		if b := c.claimReady(10); len(b.Runs) != 0 {
+			t.Fatal("two runs at once")
+		}
+	}
+	c.finish(succeeded(a))
+	c.one(c.claimReady(10))
+}
+
 // A definition may name only limits that exist, and a limit that a job names cannot be deleted.
 func TestLimitsAndTheJobsThatNameThem(t *testing.T) {
 	c := newClaimer(t)

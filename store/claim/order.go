@@ -2,8 +2,10 @@ package claim
 
 import (
 	"context"
+	"slices"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
 	"punctual/store/pg"
@@ -11,8 +13,15 @@ import (
 
 // With the policy queue all runs of a job wait at its gate, and pass it one at a time, the oldest first.
 
-// readFirst finds the oldest waiting run of each job with the policy queue. It sends nothing if there is no such job.
-func (c *readyClaim) readFirst(ctx context.Context) error {
+// line is how the runs of a job with the policy queue stand.
+type line struct {
+	first  uuid.UUID   // the oldest that waits
+	parked []uuid.UUID // those of this claim that waited at the gate before
+	length int         // how many wait at the gate
+}
+
+// readLines reads the lines of jobs with the policy queue. It sends nothing if there is no such job.
+func (c *readyClaim) readLines(ctx context.Context) error {
 	var jobs []uuid.UUID
 	for _, w := range c.waiting {
 		if job := c.found.Jobs[w.key]; job != nil && job.ConcurrencyPolicy == domain.PolicyQueue {
@@ -22,25 +31,45 @@ func (c *readyClaim) readFirst(ctx context.Context) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	first, err := pg.Map[uuid.UUID, uuid.UUID](ctx, c.conn, `
-		SELECT DISTINCT ON (job_id) job_id, run_id
+	rows := pg.Query(ctx, c.conn, `
+		SELECT job_id, (array_agg(run_id ORDER BY run_id))[1], count(*) FILTER (WHERE at_gate),
+		       coalesce(array_agg(run_id) FILTER (WHERE at_gate AND run_id = ANY($2::uuid[])), '{}')
 		FROM punctual.ready
 		WHERE job_id = ANY($1::uuid[]) AND lane >= 0
-		ORDER BY job_id, run_id`, jobs)
-	c.first = first
-	return pg.Wrap("looking for the oldest runs of jobs", err)
+		GROUP BY job_id`, jobs, c.ids)
+	var job uuid.UUID
+	var l line
+	_, err := pgx.ForEachRow(rows, []any{&job, &l.first, &l.length, &l.parked}, func() error {
+		c.lines[job] = &line{l.first, slices.Clone(l.parked), l.length}
+		return nil
+	})
+	return pg.Wrap("reading the lines of jobs", err)
 }
 
 // waitsAtGate reports whether a run of a job with a gate waits there: another run holds the gate, or under the policy
 // queue an older run waits.
 func (c *readyClaim) waitsAtGate(w waitingRun, job *domain.Job, holders []uuid.UUID) bool {
-	for _, run := range holders {
-		if run == w.RunID {
-			return false
-		}
+	if slices.Contains(holders, w.RunID) {
+		return false
 	}
-	first, known := c.first[job.ID]
-	return len(holders) > 0 || known && job.ConcurrencyPolicy == domain.PolicyQueue && pg.CompareIDs(first, w.RunID) < 0
+	l := c.lines[job.ID]
+	return len(holders) > 0 || l != nil && pg.CompareIDs(l.first, w.RunID) < 0
+}
+
+// parkOrSkip leaves a run at its job's gate. Under the policy queue only so many may wait there. A run that an event, a chain
+// or an instant has made may be one too many: it is skipped. Work that a person has asked for slot by slot, as replays
+// and backfills, is bounded where it is made.
+func (c *readyClaim) parkOrSkip(w waitingRun, job *domain.Job) {
+	l := c.lines[job.ID]
+	if l != nil && job.ConcurrencyPolicy == domain.PolicyQueue && !slices.Contains(l.parked, w.RunID) {
+		if l.length >= job.MaxPendingRuns && w.Fence == 0 && !w.Trigger.Ordered() {
+			c.overlaps.beyond = append(c.overlaps.beyond, w.RunID)
+			return
+		}
+		l.length++
+	}
+	c.stays[w.RunID] = true
+	c.park = append(c.park, w.RunID)
 }
 
 // waitsUngated makes a run that its gate has just let in, and that a limit keeps from starting, the waiting run of its

@@ -62,6 +62,7 @@ func (s *Claims) Facing(
 type overlaps struct {
 	replaced, expired []uuid.UUID
 	skipped, blockers []uuid.UUID // runs, and for each the one that prevents it
+	beyond            []uuid.UUID // runs that are more than may wait
 	behind, waiting   []uuid.UUID // jobs, and for each the run that now waits at its gate
 }
 
@@ -150,6 +151,12 @@ func (o *overlaps) write(ctx context.Context, q pg.Querier, b *pgx.Batch) error 
 			SET status = 'skipped', reason = 'overlap', blocked_by = u.blocker, finished_at = greatest(now(), r.created_at)
 			FROM unnest($1::uuid[], $2::uuid[]) AS u(id, blocker)
 			WHERE r.id = ANY($1::uuid[]) AND r.id = u.id AND r.status = 'pending'`, o.skipped, o.blockers)
+	}
+	if len(o.beyond) > 0 {
+		b.Queue(`
+			UPDATE punctual.runs
+			SET status = 'skipped', reason = 'limit', finished_at = greatest(now(), created_at)
+			WHERE id = ANY($1::uuid[]) AND status = 'pending'`, o.beyond)
 	}
 	if len(o.behind) > 0 {
 		queueWait(b, o.behind, o.waiting)

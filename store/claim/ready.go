@@ -89,10 +89,10 @@ type readyClaim struct {
 	gates     map[uuid.UUID]Gate
 	overlaps  overlaps
 	limits    readyLimits
-	first     map[uuid.UUID]uuid.UUID // by job with the policy queue: its oldest run that waits
-	stays     map[uuid.UUID]bool      // runs whose rows in ready stay
-	leave     []uuid.UUID             // rows of ready to delete
-	later     []uuid.UUID             // rows of ready to put off, each until the time in until
+	lines     map[uuid.UUID]*line // of jobs with the policy queue
+	stays     map[uuid.UUID]bool  // runs whose rows in ready stay
+	leave     []uuid.UUID         // rows of ready to delete
+	later     []uuid.UUID         // rows of ready to put off, each until the time in until
 	until     []time.Time
 	park      []uuid.UUID // rows of ready that wait at a gate
 	start     []uuid.UUID // runs that start
@@ -149,7 +149,7 @@ func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim,
 		c = what
 		c.claims, c.following, c.wary, c.busy, c.dated = s, following, wary, lockedRows{}, newDated()
 		c.tenants, c.held, c.stays = map[uuid.UUID]int32{}, map[uuid.UUID]*domain.Held{}, map[uuid.UUID]bool{}
-		c.lanes = map[uuid.UUID]int16{}
+		c.lanes, c.lines = map[uuid.UUID]int16{}, map[uuid.UUID]*line{}
 		return s.onConn(ctx, func(conn *pgx.Conn) error {
 			c.conn = conn
 			c.claim.Grant.Reset()
@@ -302,7 +302,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := c.findUndecided(ctx); err != nil {
 		return err
 	}
-	if err := c.readFirst(ctx); err != nil {
+	if err := c.readLines(ctx); err != nil {
 		return err
 	}
 	return c.readLimits(ctx)
@@ -353,8 +353,7 @@ func (c *readyClaim) settle(w waitingRun) {
 			return
 		}
 	case w.Gated && !w.overdue && c.waitsAtGate(w, job, holders):
-		c.stays[w.RunID] = true
-		c.park = append(c.park, w.RunID)
+		c.parkOrSkip(w, job)
 		return
 	}
 	if w.deleted {
