@@ -174,20 +174,34 @@ func TestBatchesWithTheSameKeysDoNotDeadlock(t *testing.T) {
 	for i := range items {
 		items[i] = fmt.Sprintf(`{"key":"k%d","delay":"1h","on_conflict":"replace"}`, i)
 	}
-	answers := make(chan int)
+	deadlocks := func() (n int) {
+		must(t, s.store.Pool().QueryRow(t.Context(),
+			`SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`).Scan(&n))
+		return n
+	}
+	answers, before := make(chan int), deadlocks()
 	for i := range 8 {
 		mine := slices.Clone(items)
 		if i%2 == 0 {
 			slices.Reverse(mine)
 		}
 		go func() {
-			answers <- s.do("POST", "/v1/jobs/n/trigger/batch", `{"items":[`+strings.Join(mine, ",")+`]}`).status
+			for {
+				status := s.do("POST", "/v1/jobs/n/trigger/batch", `{"items":[`+strings.Join(mine, ",")+`]}`).status
+				if status != 503 { // it has waited for the others for as long as a request may
+					answers <- status
+					return
+				}
+			}
 		}()
 	}
 	for range 8 {
 		if status := <-answers; status != 202 {
 			t.Errorf("status %d", status)
 		}
+	}
+	if n := deadlocks() - before; n != 0 {
+		t.Errorf("%d deadlocks", n)
 	}
 }
 

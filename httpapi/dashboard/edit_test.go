@@ -117,6 +117,24 @@ func TestAnEditWritesOnlyWhatWasChanged(t *testing.T) {
 	lastChange("schedule.cron")
 }
 
+// The form has the limits that a job shares, the jobs that it triggers, and how many runs may wait.
+func TestTheFormHasLimitsAndChains(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	s.execute(`INSERT INTO punctual.limits (tenant, name, max_running) SELECT id, 'warehouse', 1 FROM punctual.tenants`)
+	b := s.browser()
+	b.create("after")
+	b.create("n")
+	form := b.get("/jobs/n/edit").want(200)
+	b.post("/jobs/n/edit", filled(form, "concurrency", "queue", "pending", "7", "limits", "warehouse", "then", "after failed")...).
+		want(303)
+	form = b.get("/jobs/n/edit").want(200).shows(">warehouse</textarea>", ">after failed</textarea>", `value="7"`)
+	b.post("/jobs/n/edit", filled(form, "limits", "warehous")...).want(422).shows(`id="limits-fault"`, "did you mean warehouse")
+	b.post("/jobs/n/edit", filled(form, "then", "n")...).want(422).shows(`id="then-fault"`, "circle")
+	b.post("/jobs/n/edit", filled(form, "limits", "", "then", "", "pending", "", "concurrency", "")...).want(303)
+	b.get("/jobs/n/edit").want(200).hides(">warehouse</textarea>", ">after failed</textarea>", `value="7"`)
+}
+
 // between returns the part of a text after one part and before another.
 func between(text, from, to string) string {
 	_, text, _ = strings.Cut(text, from)

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,12 +49,15 @@ func (m mistakes) Fault(field string) string {
 	for _, f := range m.Problem.Errors {
 		if f.Location == "body."+field {
 			all = append(all, f.Message)
-		} else if part, found := strings.CutPrefix(f.Location, "body."+field+"."); found {
-			all = append(all, part+": "+f.Message)
+		} else if part, found := strings.CutPrefix(f.Location, "body."+field); found && isPart(part) {
+			all = append(all, strings.TrimPrefix(part, ".")+": "+f.Message)
 		}
 	}
 	return strings.Join(all, "; ")
 }
+
+// isPart reports whether what follows the name of a field leads to a part of it.
+func isPart(rest string) bool { return strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "[") }
 
 // Faults returns what is wrong and belongs to no field of the form.
 func (m mistakes) Faults() (faults []problem.FieldError) {
@@ -61,7 +65,10 @@ func (m mistakes) Faults() (faults []problem.FieldError) {
 		return nil
 	}
 	for _, f := range m.Problem.Errors {
-		beside := func(field string) bool { return strings.HasPrefix(f.Location+".", "body."+field+".") }
+		beside := func(field string) bool {
+			part, found := strings.CutPrefix(f.Location, "body."+field)
+			return found && (part == "" || isPart(part))
+		}
 		if !slices.ContainsFunc(m.fields, beside) {
 			faults = append(faults, f)
 		}
@@ -74,7 +81,7 @@ var formFields = []string{
 	"name", "description", "schedule.cron", "schedule.timezone", "schedule.every", "schedule.at", "schedule.delay",
 	"schedule.event", "schedule.filter",
 	"target.url", "target.method", "target.headers", "target.body", "timeout", "retry.max_attempts", "queue", "labels",
-	"concurrency_policy", "missed.policy",
+	"concurrency_policy", "max_pending_runs", "limits", "then", "missed.policy",
 }
 
 // jobForm holds the fields of a definition as people write them.
@@ -84,7 +91,8 @@ type jobForm struct {
 	Event, Filter                    string
 	URL, Method, Headers, Body       string
 	Timeout, Attempts, Queue, Labels string
-	Concurrency, Missed              string
+	Concurrency, Missed, Pending     string
+	Limits, Then                     string
 }
 
 // formOf fills the form with a definition. A field that has its default is empty: what nobody touches is not written.
@@ -120,6 +128,13 @@ func written(d domain.Definition) jobForm {
 	}
 	if d.Retry.MaxAttempts != 0 {
 		f.Attempts = strconv.Itoa(d.Retry.MaxAttempts)
+	}
+	if d.MaxPendingRuns != 0 {
+		f.Pending = strconv.Itoa(d.MaxPendingRuns)
+	}
+	f.Limits = strings.Join(d.Limits, "\n")
+	for _, l := range d.Then {
+		f.Then = strings.TrimPrefix(f.Then+"\n"+l.Job+" "+string(cmp.Or(l.When, domain.WhenSucceeded)), "\n")
 	}
 	if len(d.Target.Body) > 0 {
 		f.Body = unquoted(json.RawMessage(indented(d.Target.Body))) // a text without its quotes
@@ -158,6 +173,9 @@ var formInputs = []struct {
 	{"timeout", "Timeout", func(f *jobForm) *string { return &f.Timeout }},
 	{"attempts", "Attempts, at most", func(f *jobForm) *string { return &f.Attempts }},
 	{"concurrency", "While another run is active", func(f *jobForm) *string { return &f.Concurrency }},
+	{"pending", "Runs that may wait", func(f *jobForm) *string { return &f.Pending }},
+	{"limits", "Limits", func(f *jobForm) *string { return &f.Limits }},
+	{"then", "Then", func(f *jobForm) *string { return &f.Then }},
 	{"missed", "Missed slots", func(f *jobForm) *string { return &f.Missed }},
 	{"queue", "Queue", func(f *jobForm) *string { return &f.Queue }},
 }
@@ -190,15 +208,42 @@ func (f jobForm) patch() map[string]any {
 	if f.Body != "" {
 		target["body"] = client.BodyOf([]byte(f.Body))
 	}
-	retry := map[string]any{"max_attempts": orNull(f.Attempts)}
-	if n, err := strconv.Atoi(f.Attempts); err == nil {
-		retry["max_attempts"] = n
+	number := func(value string) any {
+		if n, err := strconv.Atoi(value); err == nil {
+			return n
+		}
+		return orNull(value)
 	}
 	return map[string]any{
 		"name": f.Name, "description": orNull(f.Description), "schedule": f.schedule(), "target": target,
-		"timeout": orNull(f.Timeout), "retry": retry, "queue": orNull(f.Queue), "labels": pairs(f.Labels, "="),
-		"concurrency_policy": orNull(f.Concurrency), "missed": map[string]any{"policy": orNull(f.Missed)},
+		"timeout": orNull(f.Timeout), "retry": map[string]any{"max_attempts": number(f.Attempts)}, "queue": orNull(f.Queue), "labels": pairs(f.Labels, "="),
+		"concurrency_policy": orNull(f.Concurrency), "max_pending_runs": number(f.Pending),
+		"limits": f.limits(), "then": f.then(), "missed": map[string]any{"policy": orNull(f.Missed)},
 	}
+}
+
+// limits returns the limits that the form names; nil: none.
+func (f jobForm) limits() any {
+	if names := strings.Fields(f.Limits); len(names) > 0 {
+		return names
+	}
+	return nil
+}
+
+// then returns the jobs that the end of a run triggers, a line each, with the word that says when; nil: none.
+func (f jobForm) then() any {
+	var links []map[string]any
+	for line := range strings.Lines(f.Then) {
+		if job, when, said := strings.Cut(strings.TrimSpace(line), " "); said {
+			links = append(links, map[string]any{"job": job, "when": strings.TrimSpace(when)})
+		} else if job != "" {
+			links = append(links, map[string]any{"job": job})
+		}
+	}
+	if links == nil {
+		return nil
+	}
+	return links
 }
 
 // schedule returns the schedule of the chosen kind; the fields of other kinds are null.
