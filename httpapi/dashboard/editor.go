@@ -216,7 +216,8 @@ func (f jobForm) patch() map[string]any {
 	}
 	return map[string]any{
 		"name": f.Name, "description": orNull(f.Description), "schedule": f.schedule(), "target": target,
-		"timeout": orNull(f.Timeout), "retry": map[string]any{"max_attempts": number(f.Attempts)}, "queue": orNull(f.Queue), "labels": pairs(f.Labels, "="),
+		"timeout": orNull(f.Timeout), "retry": map[string]any{"max_attempts": number(f.Attempts)},
+		"queue": orNull(f.Queue), "labels": pairs(f.Labels, "="),
 		"concurrency_policy": orNull(f.Concurrency), "max_pending_runs": number(f.Pending),
 		"limits": f.limits(), "then": f.then(), "missed": map[string]any{"policy": orNull(f.Missed)},
 	}

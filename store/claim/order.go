@@ -56,9 +56,9 @@ func (c *readyClaim) waitsAtGate(w waitingRun, job *domain.Job, holders []uuid.U
 	return len(holders) > 0 || l != nil && pg.CompareIDs(l.first, w.RunID) < 0
 }
 
-// parkOrSkip leaves a run at its job's gate. Under the policy queue only so many may wait there. A run that an event, a chain
-// or an instant has made may be one too many: it is skipped. Work that a person has asked for slot by slot, as replays
-// and backfills, is bounded where it is made.
+// parkOrSkip leaves a run at its job's gate. Under the policy queue only so many may wait there. A run that an event,
+// a chain or an instant has made may be one too many: it is skipped. Work that a person has asked for slot by slot, as
+// replays and backfills, is bounded where it is made.
 func (c *readyClaim) parkOrSkip(w waitingRun, job *domain.Job) {
 	l := c.lines[job.ID]
 	if l != nil && job.ConcurrencyPolicy == domain.PolicyQueue && !slices.Contains(l.parked, w.RunID) {
