@@ -12,6 +12,7 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/body"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/events"
@@ -142,9 +143,16 @@ type emitInput struct {
 	Request body.Body[EmitInput]
 }
 
+// Exists never refuses: to emit needs no earlier event of the name, and what is wrong with the name is said.
+func (emitInput) Exists() error { return nil }
+
 func (s *server) emitEvent(ctx context.Context, tenant int32, in *emitInput) (*answered, error) {
 	asked := in.Request.Value
-	if err := in.Request.Check(api.Within("body", domain.ValidateEvent("", asked.Body))...); err != nil {
+	problems := api.Within("body", domain.ValidateEvent(asked.Body))
+	if in.EventNameRef.Exists() != nil {
+		problems = append(problems, problem.At("path.name", "must be "+domain.NameRule))
+	}
+	if err := in.Request.Check(problems...); err != nil {
 		return nil, err
 	}
 	if asked.DryRun {

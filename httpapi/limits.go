@@ -9,6 +9,7 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/body"
 	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
 	"punctual/store/limits"
 )
 
@@ -94,8 +95,7 @@ func (putLimitInput) Exists() error { return nil }
 func (s *server) putLimit(ctx context.Context, tenant int32, in *putLimitInput) (*written[limits.Limit], error) {
 	problems := in.Request.Value.validate()
 	if in.LimitRef.Exists() != nil {
-		problems = append(problems,
-			problem.At("path.limit", "must be 1 to 128 letters, digits and . _ : -, the first a letter or digit"))
+		problems = append(problems, problem.At("path.limit", "must be "+domain.NameRule))
 	}
 	if err := in.Request.Check(problems...); err != nil {
 		return nil, err

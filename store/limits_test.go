@@ -314,7 +314,9 @@ func TestALimitHoldsWhileReplicasRace(t *testing.T) {
 				}
 				_, err := r.Claims.Recover(t.Context(), nil)
 				must(t, err)
-				c.exec(`UPDATE punctual.ready SET due_at = now() WHERE at_limit IS NULL`) // retries
+				c.exec(`UPDATE punctual.ready y SET due_at = now()
+					FROM (SELECT run_id FROM punctual.ready WHERE at_limit IS NULL FOR UPDATE SKIP LOCKED) free
+					WHERE y.run_id = free.run_id`) // retries
 				r.release()
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
 	"punctual/store/jobs"
+	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/secrets"
 	"punctual/store/vault"
@@ -149,7 +150,7 @@ func TestASecretInUseCannotBeDeleted(t *testing.T) {
 	for i := range 12 {
 		c.create(fmt.Sprintf("uses-%02d", i), authBy("token"))
 	}
-	var inUse *secrets.SecretInUseError
+	var inUse *names.InUseError
 	if err := c.Secrets.DeleteSecret(t.Context(), c.tenant, "token"); !errors.As(err, &inUse) || len(inUse.Jobs) != 10 ||
 		!inUse.More || inUse.Jobs[0] != "uses-00" {
 		t.Fatalf("deleting it: %v", err)
@@ -187,7 +188,7 @@ func TestASecretIsNotDeletedUnderAJobThatIsBeingWritten(t *testing.T) {
 		both.Go(func() { deleted = c.Secrets.DeleteSecret(t.Context(), c.tenant, name) })
 		both.Wait()
 		var unknown domain.Problem
-		var inUse *secrets.SecretInUseError
+		var inUse *names.InUseError
 		if refused, kept := errors.As(created, &unknown), errors.As(deleted, &inUse); refused == kept ||
 			!refused && created != nil || !kept && deleted != nil {
 			t.Errorf("%s: the job: %v, the secret: %v", name, created, deleted)

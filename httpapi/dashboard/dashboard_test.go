@@ -288,7 +288,7 @@ func (b browser) create(name string, more ...string) {
 // paths are the pages that need no id.
 var paths = []string{
 	"/", "/jobs", "/runs", "/dead-letters", "/operations", "/queues", "/audit", "/settings", "/new", "/new?as=json", "/timeline", "/timeline?span=24h&by=queue",
-	"/dead-letters?each=1", "/jobs?search=state:failing",
+	"/events", "/dead-letters?each=1", "/jobs?search=state:failing",
 	"/forecast", "/forecast?hours=1", "/forecast?hours=168",
 }
 
@@ -303,6 +303,7 @@ func TestEveryPageWithNothing(t *testing.T) {
 	b.get("/jobs/none").want(404).shows("Not found")
 	b.get("/runs/none").want(404)
 	b.get("/operations/none").want(404)
+	b.get("/events/none").want(404)
 }
 
 var inline = regexp.MustCompile(`(?i)<script(?: src="/assets/[a-z/.]+" defer)?>|\son\w+=|\sstyle=|<style`)

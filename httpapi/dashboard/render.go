@@ -53,7 +53,7 @@ func (s shown) Section() string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(s.Path, "/"), "/")
 	first, _, _ = strings.Cut(first, "?")
 	switch first {
-	case "new":
+	case "new", "events":
 		return "jobs"
 	case "operations":
 		return "dead-letters"

@@ -25,6 +25,7 @@ type runView struct {
 	Steps    []step
 	Others   []runs.Run // of the same slot: replays, reruns and skips
 	Caused   []runs.Run // by its end
+	Event    string     // that caused it; empty: none did, or it is not known
 	Zone     string     // of the job's schedule; empty: the job is deleted
 	Again    rerunForm
 	mistakes // why it was not made again
@@ -115,6 +116,9 @@ func (v *visit) viewRun() (view runView, err error) {
 		return view, err
 	}
 	view = runView{Run: run, Steps: steps(run)}
+	if run.Request != nil {
+		view.Event = run.Request.Headers["Punctual-Event"]
+	}
 	told, err := v.told(run)
 	if err != nil {
 		return view, err

@@ -70,7 +70,7 @@ func (c *checker) tls(t Target) {
 
 func (c *checker) secretName(field, name string) {
 	if name != "" && !NameForm.MatchString(name) {
-		c.add(field, "%q: the name of a secret is %s", clip(name), nameRule)
+		c.add(field, "%q: the name of a secret is %s", clip(name), NameRule)
 	}
 }
 

@@ -69,8 +69,8 @@ func (all Limits) Hold(t Turn, now time.Time, again bool) {
 	}
 }
 
-// Wait makes a run wait at one of its limits. A run that has been due for longer than Patience
-// keeps those before it. So it waits for no limit that another run keeps which waits for one of its own.
+// Wait makes a run wait at one of its limits. A run that has been due for longer than Patience keeps those before it in
+// the order of names. As all do so in that order, no two runs wait for what the other keeps.
 func (all Limits) Wait(t Turn, at *Limit, now, due time.Time) {
 	for _, l := range all {
 		l.leave(t)

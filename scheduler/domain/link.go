@@ -54,7 +54,7 @@ func (c *checker) links(d Definition) {
 		case l.Job == "":
 			c.add(at+".job", "is required: the name or id of another job")
 		case !NameForm.MatchString(l.Job):
-			c.add(at+".job", "%q: %s", clip(l.Job), nameRule)
+			c.add(at+".job", "%q: %s", clip(l.Job), NameRule)
 		case l.Job == d.Name:
 			c.add(at+".job", "%q is the job itself: its runs would trigger each other for ever", l.Job)
 		case twice && (other == l.When || other == WhenEnded || l.When == WhenEnded):

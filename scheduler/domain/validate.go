@@ -51,8 +51,8 @@ var (
 	uuidForm  = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
 )
 
-// nameRule says what NameForm matches.
-const nameRule = "1 to 128 letters, digits and . _ : -, the first a letter or digit"
+// NameRule says what NameForm matches, after "must be" or "is".
+const NameRule = "1 to 128 letters, digits and . _ : -, the first a letter or digit"
 
 // reservedNames are words that the API's paths use in place of a job's name.
 var reservedNames = []string{"batch", "bulk", "apply"}
@@ -131,7 +131,7 @@ func (c *checker) name(name string) {
 	case name == "":
 		c.add("name", "is required: 1 to 128 letters, digits and . _ : -")
 	case !NameForm.MatchString(name):
-		c.add("name", "%q: %s", clip(name), nameRule)
+		c.add("name", "%q: %s", clip(name), NameRule)
 	case uuidForm.MatchString(name):
 		c.add("name", "%q looks like a UUID, so it could not be told from a job's id", name)
 	case slices.Contains(reservedNames, name):
@@ -164,7 +164,7 @@ func (c *checker) limits(d Definition) {
 		field := fmt.Sprintf("limits[%d]", i)
 		switch {
 		case !NameForm.MatchString(name):
-			c.add(field, "%q: %s", clip(name), nameRule)
+			c.add(field, "%q: %s", clip(name), NameRule)
 		case slices.Contains(d.Limits[:i], name):
 			c.add(field, "%q stands there twice; name it once", name)
 		}
@@ -212,7 +212,7 @@ func (c *checker) schedule(s Schedule) {
 		}
 	}
 	if s.Event != "" && !NameForm.MatchString(s.Event) {
-		c.add("schedule.event", "%q: %s", clip(s.Event), nameRule)
+		c.add("schedule.event", "%q: %s", clip(s.Event), NameRule)
 	}
 	switch {
 	case s.Filter == "":
@@ -342,10 +342,10 @@ func ValidateRequest(prefix string, headers map[string]string, body json.RawMess
 	return c.problems
 }
 
-// ValidateEvent returns what is wrong with the body of an event, which is sent as it is. Field names begin with prefix.
-func ValidateEvent(prefix string, body json.RawMessage) []Problem {
+// ValidateEvent returns what is wrong with the body of an event, which is sent as it is.
+func ValidateEvent(body json.RawMessage) []Problem {
 	var c checker
-	c.payload(prefix+"body", body)
+	c.payload("body", body)
 	return c.problems
 }
 

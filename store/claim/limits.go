@@ -18,8 +18,8 @@ import (
 
 // Limits are shared by name: see domain.Limit. A claim of ready runs locks their rows after the gates, and waits for
 // none. It holds them until it commits, so what it has read of holders and of waiting runs stays true. All others that
-// set waiting runs due lock the limits first, in the order of (tenant, name), and then rows of ready, and pass over
-// locked ones. So they wait for claims, but no claim for them.
+// set waiting runs due lock the limits first, in the order of (tenant, name), and then rows of ready. So they wait for
+// claims, but no claim for them.
 //
 // A finish takes no lock of a limit: it asks for the chore ReleaseLimits once it has committed. A finish that locked
 // limits would have to do so before gates, and callbacks know the limits of their run only after they have locked both.

@@ -126,10 +126,13 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 			o.Progress(v.summary)
 		}
 	}
-	for _, look := range []func(context.Context, pgx.Tx) error{v.reports, v.dated, v.chains, v.events, v.limits} {
+	for _, look := range []func(context.Context, pgx.Tx) error{v.reports, v.dated, v.chains, v.events} {
 		if err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return look(ctx, tx) }); err != nil {
 			return v.summary, err
 		}
+	}
+	if err := v.limits(ctx); err != nil {
+		return v.summary, err
 	}
 	return v.summary, v.noteFreezes(ctx)
 }

@@ -36,13 +36,13 @@ const verifyLimits = `
 // limitSettles is how long replicas take to set due what a limit has room for: two heartbeats.
 const limitSettles = 4 * time.Second
 
-// limits looks twice for limits that are not obeyed, because a run may have ended just now. No limit is of a single
-// job.
-func (v *verification) limits(ctx context.Context, tx pgx.Tx) error {
+// limits looks twice for limits that are not obeyed, because a run may have ended just now. A limit is of no
+// single job.
+func (v *verification) limits(ctx context.Context) error {
 	if v.options.Job != "" {
 		return nil
 	}
-	_, before, err := v.readLimits(ctx, tx)
+	_, before, err := v.readLimits(ctx)
 	if err != nil || len(before) == 0 {
 		return err
 	}
@@ -51,7 +51,7 @@ func (v *verification) limits(ctx context.Context, tx pgx.Tx) error {
 	case <-ctx.Done():
 		return ctx.Err() //nolint:wrapcheck // the caller says of what
 	}
-	found, keys, err := v.readLimits(ctx, v.history.db.Pool())
+	found, keys, err := v.readLimits(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,10 +66,8 @@ func (v *verification) limits(ctx context.Context, tx pgx.Tx) error {
 }
 
 // readLimits returns what is wrong with limits, each with its key, and the keys.
-func (v *verification) readLimits(
-	ctx context.Context, q pg.Querier,
-) (found []Violation, keys []string, err error) {
-	rows := pg.Query(ctx, q, verifyLimits, v.tenant)
+func (v *verification) readLimits(ctx context.Context) (found []Violation, keys []string, err error) {
+	rows := pg.Query(ctx, v.history.db.Conns(ctx), verifyLimits, v.tenant)
 	var tenant, name string
 	var holders, most int
 	var held, waiting []uuid.UUID

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,6 +13,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
 	"punctual/store/claim"
+	"punctual/store/names"
 	"punctual/store/pg"
 )
 
@@ -50,9 +50,6 @@ type Holder struct {
 
 // Most is how many limits a tenant may have.
 const Most = 1000
-
-// mostNamed is how many of the jobs that name a limit an error names, and how many holders a limit.
-const mostNamed = 10
 
 const selectLimits = `
 SELECT l.name, l.max_running, l.max_starts_per_second, h.running, w.waiting, h.held_by, j.jobs, l.created_at,
@@ -157,26 +154,8 @@ func (s Settings) same(o Settings) bool {
 	return equal(s.MaxRunning, o.MaxRunning) && equal(s.MaxStartsPerSecond, o.MaxStartsPerSecond)
 }
 
-// InUseError says that a limit cannot be deleted because jobs name it.
-type InUseError struct {
-	Name string
-	Jobs []string // up to ten, by name
-	More bool     // there are more such jobs
-}
-
-func (e *InUseError) Error() string {
-	others := ""
-	if e.More {
-		others = " and others"
-	}
-	return fmt.Sprintf("active or paused jobs name limit %q: %s%s", e.Name, strings.Join(e.Jobs, ", "), others)
-}
-
-// Unwrap returns how a caller is refused.
-func (e *InUseError) Unwrap() error { return &domain.Refusal{Code: "state", Reason: e.Error()} }
-
-// Delete deletes a limit. The error is *InUseError while active or paused jobs name it, and ErrNotFound if there is
-// none. Runs that wait at it, of former definitions, are due at once.
+// Delete deletes a limit. The error is *names.InUseError while active or paused jobs name it, and ErrNotFound if
+// there is none. Runs that wait at it, of former definitions, are due at once.
 func (s *Limits) Delete(ctx context.Context, tenant int32, name string) error {
 	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		var was Settings
@@ -191,12 +170,12 @@ func (s *Limits) Delete(ctx context.Context, tenant int32, name string) error {
 			JOIN punctual.jobs j ON j.id = x.job_id
 			LEFT JOIN punctual.schedules s ON s.job_id = j.id
 			WHERE x.tenant = $1 AND x.name = $2 AND punctual.job_state(j, s) IN ('active', 'paused')
-			ORDER BY j.name LIMIT $3`, tenant, name, mostNamed+1)
+			ORDER BY j.name LIMIT $3`, tenant, name, names.MostUsers+1)
 		if err != nil {
 			return fmt.Errorf("looking for jobs that name limit %q: %w", name, err)
 		}
-		if len(jobs) > 0 {
-			return &InUseError{Name: name, Jobs: jobs[:min(len(jobs), mostNamed)], More: len(jobs) > mostNamed}
+		if err := names.Unused("limit", name, jobs); err != nil {
+			return err
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM punctual.limits WHERE tenant = $1 AND name = $2`, tenant, name); err != nil {
 			return fmt.Errorf("deleting limit %q: %w", name, err)

@@ -73,6 +73,6 @@ func Needed(job string, by []Upstream) error {
 		}
 		names = append(names, u.Job)
 	}
-	return fmt.Errorf("job %q is triggered when runs of %s end; take it out of their then, or delete it with force: %w",
+	return fmt.Errorf("job %q is triggered when runs of %s end (take it out of their then, or delete it with force): %w",
 		job, strings.Join(names, ", "), pg.ErrState)
 }

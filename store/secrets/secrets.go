@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"punctual/scheduler/domain"
 	"punctual/store/audit"
+	"punctual/store/names"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
@@ -25,24 +24,6 @@ type Secret struct {
 	CreatedAt   time.Time `json:"created_at" doc:"When it was created."`
 	UpdatedAt   time.Time `json:"updated_at" doc:"When it was last changed."`
 }
-
-// SecretInUseError says that a secret cannot be deleted because jobs refer to it.
-type SecretInUseError struct {
-	Name string
-	Jobs []string // up to ten, by name
-	More bool     // there are more such jobs
-}
-
-func (e *SecretInUseError) Error() string {
-	others := ""
-	if e.More {
-		others = " and others"
-	}
-	return fmt.Sprintf("secret %q is used by active or paused jobs: %s%s", e.Name, strings.Join(e.Jobs, ", "), others)
-}
-
-// Unwrap returns how a caller is refused.
-func (e *SecretInUseError) Unwrap() error { return &domain.Refusal{Code: "state", Reason: e.Error()} }
 
 // cursor marks cursors of the list of secrets.
 const cursor byte = 's'
@@ -179,10 +160,7 @@ func (s *Secrets) ListSecrets(
 	return list, nextCursor, nil
 }
 
-// mostNamedJobs is how many of the jobs that use a secret an error names.
-const mostNamedJobs = 10
-
-// DeleteSecret deletes a secret. The error is *SecretInUseError while active or paused jobs refer to the secret, and
+// DeleteSecret deletes a secret. The error is *names.InUseError while active or paused jobs refer to the secret, and
 // ErrNotFound if there is none.
 func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) error {
 	defer s.ForgetSecrets()
@@ -204,12 +182,12 @@ func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) e
 			  AND $2 IN (v.definition #>> '{target,auth,secret}',
 			             v.definition #>> '{target,tls,client_certificate}',
 			             v.definition #>> '{target,tls,ca}')
-			ORDER BY j.name LIMIT $3`, tenant, name, mostNamedJobs+1)
+			ORDER BY j.name LIMIT $3`, tenant, name, names.MostUsers+1)
 		if err != nil {
 			return fmt.Errorf("looking for jobs that use secret %q: %w", name, err)
 		}
-		if len(jobs) > 0 {
-			return &SecretInUseError{Name: name, Jobs: jobs[:min(len(jobs), mostNamedJobs)], More: len(jobs) > mostNamedJobs}
+		if err := names.Unused("secret", name, jobs); err != nil {
+			return err
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM punctual.secrets WHERE id = $1`, id); err != nil {
 			return fmt.Errorf("deleting secret %q: %w", name, err)
