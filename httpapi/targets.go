@@ -12,8 +12,12 @@ import (
 // forbidden returns an error for each URL of a definition that names an address which jobs may not call. So the
 // author knows at once, not only with the first run. The guard checks every connection again when it is made.
 func (s *server) forbidden(tenant int32, at string, d domain.Definition) []problem.FieldError {
-	target, err := domain.ParseTarget(d.Target.URL)
-	return append(s.refused(tenant, at+".target.url", target, err), s.forbiddenNotify(tenant, at, d.Notify)...)
+	var fields []problem.FieldError
+	d.EachTarget(func(field string, t *domain.Target) {
+		target, err := domain.ParseTarget(t.URL)
+		fields = append(fields, s.refused(tenant, at+"."+field+".url", target, err)...)
+	})
+	return append(fields, s.forbiddenNotify(tenant, at, d.Notify)...)
 }
 
 // forbiddenNotify is forbidden for the recipients of notices.

@@ -456,7 +456,8 @@ COMMENT ON COLUMN punctual.runs.blocked_by IS 'On a skip for overlap: the run th
 COMMENT ON COLUMN punctual.runs.replay_of IS 'On a replay: the dead run it repeats.';
 COMMENT ON COLUMN punctual.runs.rerun_of IS 'On a rerun: the run that it makes again.';
 COMMENT ON COLUMN punctual.runs.caused_by IS
-    'What made it: of trigger chain, the run that ended; of trigger event, the event.';
+    'What made it: of trigger chain, the run that ended; of trigger event, the event. Of a step that was skipped: the run '
+    'that kept it from running.';
 COMMENT ON COLUMN punctual.runs.parent_run IS 'On a step: the run of its workflow.';
 COMMENT ON COLUMN punctual.runs.scheduled_for IS
     'The slot: nominal fire time. Of a manual run: when it was requested. Of a replay or rerun: the slot of the run '
@@ -484,7 +485,7 @@ COMMENT ON COLUMN punctual.runs.late IS 'True: it was created after the job''s t
 COMMENT ON COLUMN punctual.runs.status IS
     'pending, running, retrying; final: succeeded, dead, skipped, cancelled.';
 COMMENT ON COLUMN punctual.runs.trigger IS
-    'What created it: schedule, catchup, manual, chain, event, backfill or replay.';
+    'What created it: schedule, catchup, manual, chain, event, backfill, replay or step.';
 COMMENT ON COLUMN punctual.runs.reason IS
     'Why it is not a plain success; null on a plain success. On a running run, cancelled_by_user or replaced: it is '
     'to be cancelled.';
@@ -821,6 +822,21 @@ COMMENT ON COLUMN punctual.ready.at_limit IS
     'The limit that it waits at: limits.name. It becomes due when the limit has room, and keeps the name until it starts.';
 
 ALTER TABLE punctual.ready ALTER COLUMN tenant SET (n_distinct = 1000); -- as in schedules
+
+CREATE TABLE punctual.workflows (
+    run_id     uuid PRIMARY KEY,
+    tenant     integer NOT NULL,
+    due        boolean NOT NULL DEFAULT true,
+    looked_at  timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX workflows_due ON punctual.workflows (run_id) WHERE due;
+CREATE INDEX workflows_looked_at ON punctual.workflows (looked_at);
+COMMENT ON TABLE  punctual.workflows IS
+    'Runs of jobs with steps that go on: one row each. Whoever decides what follows from the runs of the steps locks it.';
+COMMENT ON COLUMN punctual.workflows.run_id IS 'The run.';
+COMMENT ON COLUMN punctual.workflows.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.workflows.due IS 'Something has happened to it or to its steps that was not looked at yet.';
+COMMENT ON COLUMN punctual.workflows.looked_at IS 'When it was last looked at.';
 
 -- A dated run has no row in runs before it is claimed: a pending run keeps the table of its day, and is read by all
 -- that look for runs in flight. Bodies lie in the toast table, so that ten million pending runs stay narrow. Autovacuum

@@ -24,7 +24,7 @@ func (s *Scheduler) dispatch(b domain.Batch) bool {
 		s.running.Go(func() {
 			growStack()
 			result := s.execute(o, p)
-			p.End(result, !o.StartedAt.IsZero())
+			p.End(result, !o.StartedAt.IsZero() && !o.Job.IsWorkflow())
 			held := o.Verdict == domain.Cancel
 			if held {
 				// A replaced run leaves its worker slot to its successor. That may start only once the cancel is written.
@@ -55,6 +55,10 @@ func (s *Scheduler) execute(o *domain.Outcome, p *admit.Permit) wire.Result {
 		return silence
 	case o.Expired(started):
 		o.Verdict, o.Reason = domain.Expire, domain.ReasonExpired
+		return silence
+	}
+	if o.Job.IsWorkflow() { // its steps send requests; the run itself waits until they have ended
+		o.Verdict, o.RetryIn, o.StartedAt = domain.Await, o.Job.MaxDuration.Value(), started
 		return silence
 	}
 	if wait := p.Admit(o.Assignment, started); wait != nil {

@@ -20,7 +20,6 @@ import (
 
 // The names of the chores for which a heartbeat asks.
 const (
-	choreSilent  = "silent-targets"
 	choreGates   = "gates"
 	choreReports = "reports"
 )
@@ -29,7 +28,8 @@ const (
 // replica sends no other query for them.
 const choresDue = `
 array_remove(ARRAY[
-    CASE WHEN ` + claim.AnySilent + ` THEN '` + choreSilent + `' END,
+    CASE WHEN ` + claim.AnySilent + ` THEN '` + claim.ChoreSilent + `' END,
+    CASE WHEN ` + claim.WorkflowsDue + ` THEN '` + claim.ChoreWorkflows + `' END,
     CASE WHEN ` + claim.AnyReport + ` THEN '` + choreReports + `' END,
     CASE WHEN ` + jobs.AnyPauseOver + ` THEN '` + jobs.ChorePauses + `' END,
     CASE WHEN ` + jobs.AnyDatedWork + ` THEN '` + jobs.ChoreDated + `' END,
@@ -46,7 +46,8 @@ array_remove(ARRAY[
 // Chores returns what every replica does beside its claims.
 func (s *Store) Chores() []scheduler.Chore {
 	return []scheduler.Chore{
-		{Name: choreSilent, Does: "ending attempts whose targets are silent", Batch: s.Claims.EndSilent},
+		{Name: claim.ChoreSilent, Does: "ending attempts whose targets are silent", Batch: s.Claims.EndSilent},
+		{Name: claim.ChoreWorkflows, Does: "letting workflows go on", Batch: atOnce(s.Claims.AdvanceWorkflows)},
 		{Name: choreReports, Does: "ending runs as their targets have reported", Batch: atOnce(s.Claims.ApplyReports)},
 		{Name: jobs.ChorePauses, Does: "ending pauses", Batch: s.Jobs.EndDuePauses},
 		{Name: jobs.ChoreDated, Does: "fitting dated runs to their jobs", Batch: s.Jobs.FitDated},

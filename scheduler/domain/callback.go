@@ -66,6 +66,9 @@ func JudgeSilent(a Assignment, losses int, started, now time.Time) Outcome {
 			Assignment: a, StartedAt: started, FinishedAt: now, Reason: ReasonTimeout,
 			Error: fmt.Sprintf("the target has not completed the attempt within its max_duration of %s", longest),
 		}
+		if a.Job.IsWorkflow() {
+			o.Error = fmt.Sprintf("its steps have not ended within its max_duration of %s", longest)
+		}
 		o.fail(true, 0)
 		return o
 	}

@@ -21,7 +21,8 @@ type Definition struct {
 	MaxPendingRuns    int               `json:"max_pending_runs,omitempty" minimum:"1" maximum:"100000" doc:"With concurrency_policy queue: how many runs may wait. Further slots are skipped with reason limit, and triggers are refused. Absent: 1000." example:"1000"`
 	Limits            []string          `json:"limits,omitempty" maxItems:"4" doc:"Up to four limits that the job shares with all jobs that name them: PUT /v1/limits/{limit}. A run starts when all of them have room, and holds them until it ends. Absent: none." example:"[\"warehouse\"]"`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: a run never expires." example:"1h"`
-	Target            Target            `json:"target" doc:"The HTTP request to send."`
+	Target            Target            `json:"target,omitzero" doc:"The HTTP request to send. Required, unless the job has steps."`
+	Steps             []Step            `json:"steps,omitempty" maxItems:"50" doc:"In place of a target: the steps of a workflow, 1 to 50. Schedule, overlap, expiry, pauses, triggers, notices and chains are the job's; each step has a run of its own."`
 	Timeout           Duration          `json:"timeout,omitzero" doc:"Time limit for one whole exchange with the target: 1ms to 24h." example:"30s"`
 	Retry             Retry             `json:"retry,omitzero" doc:"How a run is attempted again after a failure."`
 	Queue             string            `json:"queue,omitempty" minLength:"1" doc:"The queue in which its runs wait, and whose concurrency they use." example:"default"`
@@ -29,7 +30,7 @@ type Definition struct {
 	Delivery          Delivery          `json:"delivery,omitempty" minLength:"1" doc:"at_least_once attempts a run until it succeeds or exhausts its attempts. at_most_once never repeats a request that may have been sent."`
 	Completion        Completion        `json:"completion,omitempty" minLength:"1" doc:"When an attempt is done: with its response, or, with async, when the target reports the end. An async target answers 202 and reports later."`
 	HeartbeatTimeout  Duration          `json:"heartbeat_timeout,omitzero" doc:"With completion async: the attempt is lost when the target is silent for longer than this. Absent: 5m." example:"5m"`
-	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest that an attempt may take, even while it sends heartbeats. Absent: 24h." example:"24h"`
+	MaxDuration       Duration          `json:"max_duration,omitzero" doc:"With completion async: the longest that an attempt may take, even while it sends heartbeats. Absent: 24h. Of a job with steps: the longest that all of them may take; absent: 7 days." example:"24h"`
 	KeepResponse      *int              `json:"keep_response,omitempty" doc:"How many bytes of each response body are kept, also for successes: at most 65536 (64 KiB); 0 keeps nothing. Absent: the first 1024 bytes, for failures only." minimum:"0" maximum:"65536" example:"4096"`
 	// SubmittersMayTrigger is a pointer because absence means something else in a job that a submitter creates.
 	SubmittersMayTrigger *bool `json:"submitters_may_trigger,omitempty" doc:"Whether callers with the role submitter may trigger it. Absent: false; for a job that a submitter creates: true." example:"false"`
@@ -273,7 +274,7 @@ func (d Definition) EffectiveJitter(byDefault time.Duration) Duration {
 // WithDefaults returns d with every default filled in except Jitter. The deployment decides that one: see
 // EffectiveJitter.
 func (d Definition) WithDefaults() Definition {
-	if d.Completion == CompleteAsync {
+	if (d.Completion == CompleteAsync || d.IsWorkflow()) && d.Schedule.Kind() != KindEvent {
 		fill(&d.ConcurrencyPolicy, PolicyForbid) // long work seldom may overlap itself
 	}
 	fill(&d.ConcurrencyPolicy, PolicyAllow)
@@ -283,10 +284,15 @@ func (d Definition) WithDefaults() Definition {
 	fill(&d.Priority, PriorityNormal)
 	fill(&d.Queue, DefaultQueue)
 	fill(&d.Timeout, DefaultTimeout)
-	fill(&d.Target.Method, "POST")
+	if !d.IsWorkflow() {
+		fill(&d.Target.Method, "POST")
+	}
 	fill(&d.Delivery, DeliverAtLeastOnce)
 	d.Then = withWhen(d.Then)
 	fill(&d.Completion, CompleteOnResponse)
+	if d.IsWorkflow() {
+		fill(&d.MaxDuration, DefaultWorkflowDuration)
+	}
 	if d.Completion == CompleteAsync {
 		fill(&d.HeartbeatTimeout, DefaultHeartbeatTimeout)
 		fill(&d.MaxDuration, DefaultMaxDuration)

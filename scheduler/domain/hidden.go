@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"regexp"
+	"slices"
 
 	"github.com/google/uuid"
 )
@@ -99,35 +100,61 @@ func (d Definition) Masked() Definition {
 	return d
 }
 
+// EachTarget visits the targets of a definition, and lets visit change them: its own, or those of its steps. field is
+// the path of a target. That of a step goes by the step's name, because a secret that is kept stays with its step,
+// wherever the step then stands.
+func (d *Definition) EachTarget(visit func(field string, t *Target)) {
+	if !d.IsWorkflow() {
+		visit("target", &d.Target)
+		return
+	}
+	d.Steps = slices.Clone(d.Steps)
+	for i := range d.Steps {
+		visit("steps."+d.Steps[i].Name+".target", &d.Steps[i].Target)
+	}
+}
+
 // EachHidden visits the secrets of a definition in order of their fields, and lets visit change them. It copies what
 // the definition shares with others before.
 func (d *Definition) EachHidden(visit func(field string, h *Hidden)) {
-	if d.Target.Auth != nil && !d.Target.Auth.Value.IsZero() {
-		auth := *d.Target.Auth
-		visit("target.auth.value", &auth.Value)
-		d.Target.Auth = &auth
-	}
-	if len(d.Target.SecretHeaders) == 0 {
-		return
-	}
-	headers := make(map[string]Hidden, len(d.Target.SecretHeaders))
-	for _, name := range sortedNames(d.Target.SecretHeaders) {
-		h := d.Target.SecretHeaders[name]
-		visit("target.secret_headers."+name, &h)
-		headers[name] = h
-	}
-	d.Target.SecretHeaders = headers
+	d.EachTarget(func(at string, t *Target) {
+		if t.Auth != nil && !t.Auth.Value.IsZero() {
+			auth := *t.Auth
+			visit(at+".auth.value", &auth.Value)
+			t.Auth = &auth
+		}
+		if len(t.SecretHeaders) == 0 {
+			return
+		}
+		headers := make(map[string]Hidden, len(t.SecretHeaders))
+		for _, name := range sortedNames(t.SecretHeaders) {
+			h := t.SecretHeaders[name]
+			visit(at+".secret_headers."+name, &h)
+			headers[name] = h
+		}
+		t.SecretHeaders = headers
+	})
+}
+
+// HasSecrets reports whether a definition holds secrets or refers to some.
+func (d Definition) HasSecrets() (has bool) {
+	d.EachTarget(func(_ string, t *Target) {
+		has = has || t.Auth != nil || len(t.SecretHeaders) > 0 || t.TLS != nil
+	})
+	return has || slices.ContainsFunc(d.Notify, func(n Notify) bool { return n.Secret != "" })
 }
 
 // SecretNames returns the named secrets that a definition refers to, by the fields that name them.
 func (d Definition) SecretNames() map[string]string {
 	names := map[string]string{}
-	if a := d.Target.Auth; a != nil {
-		names["target.auth.secret"] = a.Secret
-	}
-	if t := d.Target.TLS; t != nil {
-		names["target.tls.client_certificate"], names["target.tls.ca"] = t.ClientCertificate, t.CA
-	}
+	d.EachTarget(func(at string, t *Target) {
+		if a := t.Auth; a != nil {
+			names[at+".auth.secret"] = a.Secret
+		}
+		if t := t.TLS; t != nil {
+			names[at+".tls.client_certificate"], names[at+".tls.ca"] = t.ClientCertificate, t.CA
+		}
+	})
 	for i, entry := range d.Notify {
 		names[fmt.Sprintf("notify[%d].secret", i)] = entry.Secret
 	}

@@ -19,7 +19,8 @@ type Job struct {
 	Version int32
 	Definition
 	Timetable *Timetable
-	Kept      time.Duration // how long runs are kept; 0: not known
+	Kept      time.Duration   // how long runs are kept; 0: not known
+	StepJobs  map[string]*Job // of a workflow: its steps, by name
 
 	url    *url.URL
 	header textproto.MIMEHeader
@@ -31,6 +32,9 @@ type Job struct {
 
 // Compile makes a stored definition ready to use. defaultJitter is the deployment's --default-jitter.
 func Compile(id uuid.UUID, tenant, version int32, d Definition, defaultJitter time.Duration) (*Job, error) {
+	if d.IsWorkflow() {
+		return compileWorkflow(id, tenant, version, d, defaultJitter)
+	}
 	d = d.WithDefaults()
 	timetable, err := NewTimetable(id, d, defaultJitter)
 	if err != nil {
@@ -50,6 +54,9 @@ func Compile(id uuid.UUID, tenant, version int32, d Definition, defaultJitter ti
 		url: target.URL, header: requestHeader(d.Target.Headers, isJSON), body: body, fills: fills,
 	}, nil
 }
+
+// noURL is where a workflow's own run goes: nowhere.
+var noURL = &url.URL{}
 
 // URL returns where the job's requests go. A placeholder in it is not filled in.
 func (j *Job) URL() *url.URL { return j.url }

@@ -62,7 +62,7 @@ func (a Assignment) headers(origin Origin) []wire.Header {
 	if key == "" {
 		key = IdempotencyKey(a.Trigger, a.RunID, a.Job.ID, a.ScheduledFor)
 	}
-	const most = 17 // with a signature and a header of credentials
+	const most = 19 // with a signature and a header of credentials
 	headers := append(make([]wire.Header, 0, most),
 		wire.Header{Name: "Webhook-Id", Value: a.MessageID()},
 		wire.Header{Name: "Idempotency-Key", Value: key},
@@ -79,6 +79,10 @@ func (a Assignment) headers(origin Origin) []wire.Header {
 	}
 	if a.Event != "" {
 		headers = append(headers, wire.Header{Name: "Punctual-Event", Value: a.Event})
+	}
+	if a.Step != "" {
+		headers = append(headers, wire.Header{Name: "Punctual-Step", Value: a.Step},
+			wire.Header{Name: "Punctual-Workflow-Run", Value: a.Workflow.String()})
 	}
 	if a.Late {
 		headers = append(headers, wire.Header{Name: "Punctual-Late", Value: "true"})

@@ -46,6 +46,7 @@ const (
 	TriggerEvent    Trigger = "event"    // an event that was emitted
 	TriggerReplay   Trigger = "replay"   // of a dead letter
 	TriggerBackfill Trigger = "backfill" // of slots that have passed
+	TriggerStep     Trigger = "step"     // the workflow whose step it is
 )
 
 // TriggerNotify is the trigger that messages to recipients name in their headers. No run has it.
@@ -77,6 +78,7 @@ const (
 	ReasonLost           Reason = "lost"              // dead: the replica of its last attempt vanished
 	ReasonPoison         Reason = "poison"            // dead: three attempts in a row lost their replica
 	ReasonSilent         Reason = "silent"            // dead: the target accepted the last attempt and fell silent
+	ReasonUpstreamFailed Reason = "upstream_failed"   // skipped: a step that it depends on has not succeeded
 	ReasonJobDeleted     Reason = "job_deleted"       // skipped or cancelled: the job was deleted
 )
 
@@ -113,6 +115,8 @@ type Assignment struct {
 	CausedBy     uuid.UUID         // the run that ended, or the event; zero: neither caused the run
 	Event        string            // name of the event that caused the run, or the one that it repeats; empty: none did
 	EventBody    []byte            // body of that event: sent if neither the run nor the job has one. Nil: none
+	Step         string            // of a step: its name
+	Workflow     uuid.UUID         // of a step: the run of its workflow
 	Lease        *Lease
 	Gated        bool   // its job's runs must not overlap: the run has the job's gate, or may have it
 	Held         *Held  // what held the run back since its last attempt; nil: nothing did
@@ -146,7 +150,7 @@ func (a Assignment) TurnsLate(now time.Time) bool {
 	switch a.Trigger {
 	case TriggerReplay, TriggerBackfill, TriggerNotify:
 		return false
-	case TriggerSchedule, TriggerCatchup, TriggerManual, TriggerChain, TriggerEvent:
+	case TriggerSchedule, TriggerCatchup, TriggerManual, TriggerChain, TriggerEvent, TriggerStep:
 	}
 	return !a.Late && a.Attempt == 1 && now.Sub(a.DueAt) > a.Job.Missed.Tolerance.Value()
 }

@@ -77,7 +77,10 @@ func (d Definition) Validate() []Problem {
 		PolicyQueue)
 	c.limits(d)
 	c.duration("expires_after", d.ExpiresAfter, time.Millisecond, 366*24*time.Hour)
-	c.target(d.Target)
+	if !d.IsWorkflow() {
+		c.target(d.Target)
+	}
+	c.steps(d)
 	c.duration("timeout", d.Timeout, time.Millisecond, MaxTimeout)
 	c.retry(d.Retry)
 	if d.Queue != "" && !queueForm.MatchString(d.Queue) {
@@ -362,6 +365,10 @@ func (c *checker) completion(d Definition) {
 		oneOf(c, "completion", d.Completion, CompleteOnResponse, CompleteAsync)
 	}
 	c.ofAsync(d, "heartbeat_timeout", d.HeartbeatTimeout, 24*time.Hour)
+	if d.IsWorkflow() {
+		c.duration("max_duration", d.MaxDuration, time.Second, 30*24*time.Hour)
+		return
+	}
 	c.ofAsync(d, "max_duration", d.MaxDuration, 30*24*time.Hour)
 }
 

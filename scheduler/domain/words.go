@@ -17,6 +17,7 @@ func Statuses() []Status {
 func Triggers() []Trigger {
 	return []Trigger{
 		TriggerSchedule, TriggerCatchup, TriggerManual, TriggerChain, TriggerEvent, TriggerReplay, TriggerBackfill,
+		TriggerStep,
 	}
 }
 
@@ -55,6 +56,7 @@ var ends = []struct {
 	{ReasonLost, []Status{StatusDead}},
 	{ReasonPoison, []Status{StatusDead}},
 	{ReasonSilent, []Status{StatusDead}},
+	{ReasonUpstreamFailed, []Status{StatusSkipped, StatusDead}},
 }
 
 // Reasons returns all reasons.

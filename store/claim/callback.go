@@ -101,8 +101,10 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 		FOR NO KEY UPDATE`, run)
 	b.Queue(`SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, run)
 	var key definitions.Version
+	var workflow *uuid.UUID
 	b.Queue(`
 		SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0),
+		       coalesce(step, ''), parent_run,
 		       status, coalesce(reason, ''), accepted_at IS NOT NULL,
 		       (SELECT t.reports_since IS NOT NULL FROM punctual.tenants t WHERE t.id = r.tenant),
 		       coalesce(started_at, now()),
@@ -117,7 +119,7 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 		c.RunID, c.Gated = run, true // the job may have a gate
 		return row.Scan(append([]any{
 			&key.Job, &key.Version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
-			&c.Fence, &c.status, &c.reason, &c.accepted, &c.reports, &c.started, &c.http, &c.now,
+			&c.Fence, &key.Step, &workflow, &c.status, &c.reason, &c.accepted, &c.reports, &c.started, &c.http, &c.now,
 		}, c.kept.Into()...)...)
 	})
 	err := tx.SendBatch(ctx, &b).Close()
@@ -131,7 +133,8 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 	if err != nil {
 		return c, fmt.Errorf("reading the job of run %s: %w", run, err)
 	}
-	if c.Job = found.Jobs[key]; c.Job == nil {
+	c.Step, c.Workflow = key.Step, pg.OrNil(workflow)
+	if c.Job = found.Job(key); c.Job == nil {
 		return c, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s", run, key.Version, key.Job)
 	}
 	return c, nil

@@ -120,6 +120,7 @@ func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason doma
 	b.Queue(freeCancelled, ids)
 	var made bool // the callers' own loops look soon enough
 	QueueChained(&b, ids, &made)
+	b.Queue(touchWorkflowsOf, ids)
 	return changed, pg.Wrap("following the end of cancelled runs", tx.SendBatch(ctx, &b).Close())
 }
 

@@ -117,7 +117,7 @@ buried AS (
     FROM ended e
     JOIN punctual.jobs j ON j.id = e.job_id
     LEFT JOIN punctual.run_data d ON d.run_id = e.id AND d.run_id = ANY($1::uuid[])
-    WHERE e.status = 'dead')
+    WHERE e.status = 'dead' AND e.trigger <> 'step')
 SELECT id FROM ended`
 
 // finishAccepted writes that targets have accepted work. From here on no replica holds the run: its row in ready is the
@@ -224,7 +224,7 @@ func (s *Claims) Finish(
 		if f.arbiter, err = s.arbiter(ctx, outcomes); err != nil {
 			return err
 		}
-		if wary || f.arbiter.has() {
+		if wary || f.arbiter.has() || slices.ContainsFunc(outcomes, ofWorkflow) {
 			return f.run(ctx, s, wary)
 		}
 		f.written, err = s.finish(ctx, &f, DayOf(outcomes, earlier...))
@@ -243,6 +243,7 @@ func (s *Claims) Finish(
 		s.db.Wake()
 	}
 	s.askLimits(f.outcomes)
+	s.tell(f.advanced)
 	for _, o := range f.outcomes {
 		if !f.written[o.RunID] && o.Verdict != domain.Await {
 			superseded++
@@ -275,7 +276,7 @@ func (s *Claims) finish(ctx context.Context, f *lookingFinish, on Day) (written 
 func plain(outcomes []domain.Outcome, on Day, following Following) bool {
 	for i := range outcomes {
 		o := &outcomes[i]
-		if o.Verdict != domain.Succeed || o.Gated || o.TurnedLate || keeps(o) || following.Concerns(o.Job) {
+		if o.Verdict != domain.Succeed || o.Gated || o.TurnedLate || keeps(o) || ofWorkflow(*o) || following.Concerns(o.Job) {
 			return false
 		}
 	}
@@ -311,6 +312,7 @@ func QueueFinish(
 	}
 	queueEnd(b, released, earlier, on)
 	following.QueueEnds(b, outcomes)
+	queueWorkflows(b, outcomes)
 	return written
 }
 

@@ -23,6 +23,7 @@ type lookingFinish struct {
 	locked    lockedRows  // outcomes that are not written, by run
 	strangers bool        // some are not because of a locked row
 	kept      []uuid.UUID // leases that are not ended
+	advanced  advanced    // what became of workflows
 }
 
 // run is one transaction of two round trips. Warily it first locks the rows that it will write, in the same order as
@@ -34,6 +35,16 @@ func (f *lookingFinish) run(ctx context.Context, s *Claims, wary bool) error {
 		}
 		var b pgx.Batch
 		f.written = QueueFinish(&b, f.outcomes, f.released, f.earlier, AnyDay, f.following)
+		if begun, others := workflowsOf(f.outcomes); len(begun)+len(others) > 0 {
+			err := conn.SendBatch(ctx, &b).Close()
+			if err == nil {
+				f.advanced, err = s.advance(ctx, conn, append(begun, others...))
+			}
+			if err != nil {
+				return err
+			}
+			b = pgx.Batch{}
+		}
 		b.Queue(`COMMIT`, pg.Prepared{})
 		return conn.SendBatch(ctx, &b).Close()
 	})

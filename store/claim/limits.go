@@ -92,7 +92,7 @@ CROSS JOIN LATERAL (
 func (c *readyClaim) readLimits(ctx context.Context) error {
 	wanted := map[limitKey]bool{}
 	for _, w := range c.waiting {
-		if job := c.found.Jobs[w.key]; job != nil && !w.overdue {
+		if job := c.found.Job(w.key); job != nil && !w.overdue {
 			for _, k := range limitsOf(job) {
 				wanted[k] = true
 			}

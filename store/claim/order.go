@@ -24,7 +24,7 @@ type line struct {
 func (c *readyClaim) readLines(ctx context.Context) error {
 	var jobs []uuid.UUID
 	for _, w := range c.waiting {
-		if job := c.found.Jobs[w.key]; job != nil && job.ConcurrencyPolicy == domain.PolicyQueue {
+		if job := c.found.Job(w.key); job != nil && job.ConcurrencyPolicy == domain.PolicyQueue {
 			jobs = append(jobs, job.ID)
 		}
 	}

@@ -77,7 +77,7 @@ func (c *readyClaim) findUndecided(ctx context.Context) error {
 	var named []uuid.UUID
 	for i := range c.waiting {
 		w := &c.waiting[i]
-		g, job := c.gates[w.key.Job], c.found.Jobs[w.key]
+		g, job := c.gates[w.key.Job], c.found.Job(w.key)
 		if job == nil || job.ConcurrencyPolicy == domain.PolicyAllow || !g.gated || g.busy || w.RunID == g.active ||
 			w.RunID == g.Waiting || w.Fence != 0 || job.ConcurrencyPolicy == domain.PolicyQueue ||
 			w.Trigger == domain.TriggerCatchup || w.Trigger.Ordered() {

@@ -31,7 +31,7 @@ import (
 var readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt,
        r.caused_by, coalesce(` + OfEvent(`name`) + `, ''), ` + OfEvent(`body`) + `, d.headers, d.body, d.webhook_id,
-       coalesce(d.idempotency_key, ''), coalesce(d.expires_after, '0'),
+       coalesce(d.idempotency_key, ''), coalesce(d.expires_after, '0'), coalesce(r.step, ''), r.parent_run,
        r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
        CASE WHEN r.status = 'running' THEN (
            SELECT count(*)
@@ -89,10 +89,11 @@ type readyClaim struct {
 	gates     map[uuid.UUID]Gate
 	overlaps  overlaps
 	limits    readyLimits
-	lines     map[uuid.UUID]*line // of jobs with the policy queue
-	stays     map[uuid.UUID]bool  // runs whose rows in ready stay
-	leave     []uuid.UUID         // rows of ready to delete
-	later     []uuid.UUID         // rows of ready to put off, each until the time in until
+	workflows map[uuid.UUID]*workflow // those whose runs are due, by run
+	lines     map[uuid.UUID]*line     // of jobs with the policy queue
+	stays     map[uuid.UUID]bool      // runs whose rows in ready stay
+	leave     []uuid.UUID             // rows of ready to delete
+	later     []uuid.UUID             // rows of ready to put off, each until the time in until
 	until     []time.Time
 	park      []uuid.UUID // rows of ready that wait at a gate
 	start     []uuid.UUID // runs that start
@@ -255,15 +256,17 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 		for rows.Next() {
 			var w waitingRun
 			var headers []byte
-			var causedBy, webhookID *uuid.UUID
+			var causedBy, webhookID, workflow *uuid.UUID
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
 				&causedBy, &w.Event, &w.EventBody, &headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.ExpiresAfter,
+				&w.Step, &workflow,
 				&w.overdue, &w.Fence, &w.started, &w.losses, &w.deleted,
 			}, w.kept.Into()...)...); err != nil {
 				return err
 			}
-			w.CausedBy, w.WebhookID = pg.OrNil(causedBy), pg.OrNil(webhookID)
+			w.CausedBy, w.WebhookID, w.Workflow = pg.OrNil(causedBy), pg.OrNil(webhookID), pg.OrNil(workflow)
+			w.key.Step = w.Step
 			if headers != nil {
 				if err := json.Unmarshal(headers, &w.Headers); err != nil {
 					return fmt.Errorf("reading the headers of run %s: %w", w.RunID, err)
@@ -285,6 +288,9 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 		return w.key, c.tenants[w.RunID]
 	})
 	if c.found, err = c.claims.definitions.Read(ctx, c.conn, versions); err != nil {
+		return err
+	}
+	if err := c.readWorkflows(ctx); err != nil {
 		return err
 	}
 	if err := c.readPresence(ctx); err != nil {
@@ -333,15 +339,15 @@ func (c *readyClaim) settle(w waitingRun) {
 	if c.leaveLocked(w) || c.overlaps.over(w.RunID) {
 		return
 	}
-	job := c.found.Jobs[w.key]
+	job := c.found.Job(w.key)
 	if job == nil {
 		c.claims.options.Log.Error("a run cannot be sent by this version of Punctual; it is tried again in a minute",
-			"run", w.RunID, "job", w.key.Job, "version", w.key.Version, "error", c.found.Broken[w.key])
+			"run", w.RunID, "job", w.key.Job, "version", w.key.Version, "error", c.found.Why(w.key))
 		c.putOff(w.RunID, definitions.RetryIn)
 		return
 	}
 	g, there := c.gates[job.ID]
-	w.Gated = g.gated
+	w.Gated = g.gated && w.Step == "" // a step is under the gate that its workflow has
 	switch holders := g.Holders(); {
 	case w.Gated && g.busy, !there && job.ConcurrencyPolicy != domain.PolicyAllow: // or mendGates has just made it
 		c.putOff(w.RunID, gateRetry)
@@ -380,6 +386,10 @@ func (c *readyClaim) settle(w waitingRun) {
 		}
 		c.gates[job.ID] = g
 		c.taken, c.takers = append(c.taken, job.ID), append(c.takers, w.RunID)
+	}
+	if w.overdue && job.IsWorkflow() {
+		c.endWorkflow(w, job)
+		return
 	}
 	if w.overdue {
 		c.overdue(w, job)

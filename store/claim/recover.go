@@ -28,7 +28,7 @@ const (
 // row just before the present one that were lost with their replica.
 const selectRunning = `
 SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
-       r.attempt, r.fence, r.started_at, now(),
+       r.attempt, r.fence, coalesce(r.step, ''), r.parent_run, r.started_at, now(),
        (SELECT count(*)
         FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
               WHERE a.run_id = r.id AND a.run_id = ANY($2::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
@@ -158,11 +158,11 @@ func (s *Claims) end(
 	}
 	outcomes := make([]domain.Outcome, 0, len(held.runs))
 	for _, r := range held.runs {
-		if r.Job = found.Jobs[r.key]; r.Job == nil {
+		if r.Job = found.Job(r.key); r.Job == nil {
 			if len(left) == 0 { // one message for all: there may be thousands, and every retry comes after two seconds
 				s.options.Log.Error(
 					"this version of Punctual cannot read the job's definition of a lost run; the run is left to a version that can",
-					"run", r.RunID, "job", r.key.Job, "version", r.key.Version, "error", found.Broken[r.key])
+					"run", r.RunID, "job", r.key.Job, "version", r.key.Version, "error", found.Why(r.key))
 			}
 			left = append(left, r.claim)
 			continue
@@ -208,7 +208,8 @@ func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []u
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var claim *uuid.UUID
+		var claim, workflow *uuid.UUID
+		var step *string
 		var run, job *uuid.UUID
 		var version, tenant *int32
 		var lane, attempt *int16
@@ -218,7 +219,7 @@ func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []u
 		var fence *int64
 		var r claimedRun
 		if err := rows.Scan(&claim, &run, &job, &version, &tenant, &lane, &trigger, &slot, &due, &late, &attempt, &fence,
-			&started, &held.now, &r.losses); err != nil {
+			&step, &workflow, &started, &held.now, &r.losses); err != nil {
 			return held, err
 		}
 		if claim != nil {
@@ -230,11 +231,11 @@ func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []u
 		if run == nil {
 			continue
 		}
-		r.key = definitions.Version{Job: *job, Version: *version}
+		r.key = definitions.Version{Job: *job, Version: *version, Step: *step}
 		r.tenant, r.started = *tenant, *started
 		r.Assignment = domain.Assignment{
 			RunID: *run, Lease: &domain.Lease{ID: r.claim}, Lane: *lane, Trigger: *trigger, ScheduledFor: *slot,
-			DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence,
+			DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence, Step: *step, Workflow: pg.OrNil(workflow),
 			Gated: true, // not known here, so assumed
 		}
 		held.runs = append(held.runs, r)
@@ -245,6 +246,7 @@ func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []u
 // Ended is told of attempts that this replica has ended for their targets. It counts them in the metrics.
 func (s *Claims) Ended(outcomes []domain.Outcome, written map[uuid.UUID]bool) {
 	s.askLimits(outcomes)
+	s.askWorkflows(outcomes)
 	if s.options.Ended == nil {
 		return
 	}

@@ -3,6 +3,7 @@
 package definitions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,11 +33,15 @@ func compiledSize(text int) int { return 2<<10 + 2*text }
 // RetryIn is how long work on a job waits for its next try when this binary cannot compile the job's definition.
 const RetryIn = time.Minute
 
-// Version names one immutable definition.
+// Version names one immutable definition, or a step of one.
 type Version struct {
 	Job     uuid.UUID
 	Version int32
+	Step    string // empty: the whole
 }
+
+// whole returns the definition that v is a step of, or v.
+func (v Version) whole() Version { return Version{Job: v.Job, Version: v.Version} }
 
 // Definitions compiles definitions. Safe for concurrent use.
 type Definitions struct {
@@ -64,6 +69,17 @@ type Found struct {
 // NewFound returns a Found without definitions.
 func NewFound() *Found { return &Found{Jobs: map[Version]*domain.Job{}, Broken: map[Version]error{}} }
 
+// Job returns the compiled definition of a version, or of its step; nil: this binary cannot compile it.
+func (f Found) Job(key Version) *domain.Job {
+	if job := f.Jobs[key.whole()]; job != nil {
+		return job.Step(key.Step)
+	}
+	return nil
+}
+
+// Why returns why there is no compiled definition of a version.
+func (f Found) Why(key Version) error { return cmp.Or(f.Broken[key.whole()], errNoDefinition) }
+
 // Take adds a definition whose text was read already.
 func (d *Definitions) Take(f *Found, key Version, tenant int32, text []byte) {
 	if job, ok := d.compiled.Get(key); ok {
@@ -78,6 +94,7 @@ func (d *Definitions) Take(f *Found, key Version, tenant int32, text []byte) {
 func (d *Definitions) Queue(b *pgx.Batch, f *Found, versions iter.Seq2[Version, int32]) {
 	missing := map[Version]int32{}
 	for key, tenant := range versions {
+		key = key.whole()
 		if f.Jobs[key] != nil || f.Broken[key] != nil {
 			continue
 		}
@@ -102,7 +119,7 @@ func (d *Definitions) compile(f *Found, key Version, tenant int32, text []byte) 
 	}
 	f.Jobs[key] = job
 	if !job.Schedule.Kind().OneShot() {
-		d.compiled.Add(key, job, compiledSize(len(text)))
+		d.compiled.Add(key, job, compiledSize(len(text))+len(job.StepJobs)<<11)
 	}
 }
 

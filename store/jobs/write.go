@@ -12,7 +12,6 @@ import (
 	"punctual/store/links"
 	"punctual/store/names"
 	"punctual/store/pg"
-	"punctual/store/secrets"
 	"punctual/store/tenants"
 )
 
@@ -56,7 +55,7 @@ func (s *Jobs) create(
 	if err != nil {
 		return rec, false, false, fmt.Errorf("reading queues: %w", err)
 	}
-	several := f.maxJobs > 0 || secrets.Has(job.Definition) || links.Has(&job.Definition) || len(job.Definition.Limits) > 0
+	several := f.maxJobs > 0 || job.Definition.HasSecrets() || links.Has(&job.Definition) || len(job.Definition.Limits) > 0
 	if tx == nil && several { // statements
 		err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) (err error) {
 			rec, taken, due, err = s.createOne(ctx, tx, tx, tenant, job, f)
@@ -71,7 +70,7 @@ func (s *Jobs) create(
 func (s *Jobs) createOne(
 	ctx context.Context, q pg.Querier, tx *pg.Tx, tenant int32, job NewJob, f facts,
 ) (rec Record, taken, due bool, err error) {
-	if secrets.Has(job.Definition) {
+	if job.Definition.HasSecrets() {
 		if f.secrets, err = s.secrets.ReadFacts(ctx, tx, tenant, job.Definition); err != nil {
 			return rec, false, false, err
 		}
@@ -222,7 +221,7 @@ func (s *Jobs) rewrite(
 	if err := resolve(ctx, tx, h.tenant, &job.Definition); err != nil {
 		return false, err
 	}
-	if secrets.Has(job.Definition) {
+	if job.Definition.HasSecrets() {
 		if err := s.keepSecrets(ctx, tx, h, &job.Definition, &f); err != nil {
 			return false, err
 		}

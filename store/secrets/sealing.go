@@ -35,12 +35,6 @@ type Facts struct {
 // Read reports whether the facts have been read.
 func (f Facts) Read() bool { return f.names != nil }
 
-// Has reports whether a definition holds secrets or refers to some.
-func Has(d domain.Definition) bool {
-	return d.Target.Auth != nil || len(d.Target.SecretHeaders) > 0 || d.Target.TLS != nil ||
-		slices.ContainsFunc(d.Notify, func(n domain.Notify) bool { return n.Secret != "" })
-}
-
 // ReadFacts reads the facts for definitions. It sends no query if none of them has secrets.
 func (s *Secrets) ReadFacts(
 	ctx context.Context, tx *pg.Tx, tenant int32, definitions ...domain.Definition,
@@ -111,7 +105,7 @@ func Of(tenant int32, job uuid.UUID) OfJob { return OfJob{tenant: tenant, job: j
 // Seal returns a definition with an id in the place of every secret value. The encrypted values are kept, to be written
 // by queue.
 func (j *OfJob) Seal(d domain.Definition, f Facts) (domain.Definition, error) {
-	if !Has(d) {
+	if !d.HasSecrets() {
 		return d, nil
 	}
 	for field, name := range d.SecretNames() {

@@ -1,0 +1,211 @@
+package domain
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// StepRun is the run of a step, as far as it has come. A step that has not started has none.
+type StepRun struct {
+	ID         uuid.UUID
+	Status     Status
+	Reason     Reason
+	Error      string
+	CausedBy   uuid.UUID // of a step that was skipped: the run because of which
+	FinishedAt time.Time // zero: it has not ended
+	Result     json.RawMessage
+}
+
+// Advance is what follows from how far the steps of a workflow have come.
+type Advance struct {
+	Enter []Step // steps whose runs are to be made, and sent
+	Skip  []SkippedStep
+	Ended bool // no step runs, or will
+}
+
+// SkippedStep is a step that is not to run.
+type SkippedStep struct {
+	Step     Step
+	CausedBy uuid.UUID // the run that keeps it from running
+	Error    string
+}
+
+// Advance decides what follows from the runs of a workflow's steps, by step. It depends on nothing else, so it may be
+// called any number of times: steps that have a run are left as they are. Once the workflow is halted, because it was
+// cancelled, no step starts any more.
+func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted bool) (a Advance) {
+	state := make(map[string]StepRun, len(d.Steps))
+	for name, r := range runs {
+		state[name] = r
+	}
+	for again := !halted; again; {
+		again = false
+		for _, s := range d.Steps {
+			if _, has := state[s.Name]; has {
+				continue
+			}
+			ready, cause := s.ready(state)
+			if !ready {
+				continue
+			}
+			again = true
+			r := StepRun{ID: StepRunID(workflow, s.Name), Status: StatusPending}
+			if cause == "" {
+				a.Enter = append(a.Enter, s)
+			} else {
+				by := state[cause]
+				r.Status, r.Reason, r.CausedBy, r.Error = StatusSkipped, ReasonUpstreamFailed, by.ID, by.told(cause)
+				if by.Reason == ReasonUpstreamFailed { // the step that kept that one from running keeps this one, too
+					r.CausedBy, r.Error = by.CausedBy, by.Error
+				}
+				a.Skip = append(a.Skip, SkippedStep{Step: s, CausedBy: r.CausedBy, Error: r.Error})
+			}
+			state[s.Name] = r
+		}
+	}
+	a.Ended = true
+	for _, s := range d.Steps {
+		r, has := state[s.Name]
+		a.Ended = a.Ended && (has && r.Status.Final() || !has && halted)
+	}
+	return a
+}
+
+// ready reports whether the steps that s depends on have ended. If one of them keeps s from running, ready names it.
+func (s Step) ready(runs map[string]StepRun) (ready bool, cause string) {
+	for _, on := range s.DependsOn {
+		r := runs[on]
+		if !r.Status.Final() {
+			return false, ""
+		}
+		if cause == "" && s.When != WhenEnded && r.Status != StatusSucceeded {
+			cause = on
+		}
+	}
+	return true, cause
+}
+
+// told says how a step ended, for people.
+func (r StepRun) told(step string) string {
+	text := fmt.Sprintf("step %s is %s", step, r.Status)
+	if r.Reason != "" {
+		text += " (" + string(r.Reason) + ")"
+	}
+	if r.Error != "" {
+		text += ": " + r.Error
+	}
+	return text
+}
+
+// JudgeSteps decides how a workflow ends whose steps have ended: dead if one of them is, with the reason of the one that
+// died first; dead, too, if a step was cancelled or skipped by itself; and else it has succeeded. The fence sees to it
+// that a workflow that was cancelled ends as cancelled.
+func JudgeSteps(a Assignment, runs map[string]StepRun, started, now time.Time) Outcome {
+	o := Outcome{Assignment: a, Verdict: Succeed, StartedAt: started, FinishedAt: now}
+	var worst StepRun
+	var name string
+	for step, r := range runs {
+		if r.Status == StatusSucceeded || r.Reason == ReasonUpstreamFailed {
+			continue
+		}
+		if name == "" || cmp.Or(
+			-compareBool(r.Status == StatusDead, worst.Status == StatusDead),
+			r.FinishedAt.Compare(worst.FinishedAt), cmp.Compare(step, name)) < 0 {
+			worst, name = r, step
+		}
+	}
+	if name == "" {
+		return o
+	}
+	o.Verdict, o.Reason, o.Error = Bury, worst.Reason, worst.told(name)
+	if worst.Status != StatusDead {
+		o.Reason = ReasonUpstreamFailed
+	}
+	return o
+}
+
+// escaped keeps braces in data from being read as placeholders. Outside of strings JSON has no two in a row.
+func escaped(data []byte) json.RawMessage {
+	var text bytes.Buffer
+	if json.Compact(&text, data) != nil {
+		return nil
+	}
+	return bytes.ReplaceAll(text.Bytes(), []byte("{{"), []byte("{{{{"))
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// MaxStepResults bounds the results that a step is sent, together, in bytes. The largest beyond it are named only.
+const MaxStepResults = 256 << 10
+
+// stepResult is what a step is told of one that it depends on.
+type stepResult struct {
+	Status Status          `json:"status"`
+	Reason Reason          `json:"reason,omitempty"`
+	Result json.RawMessage `json:"result"`
+}
+
+// leftOut stands for a result that is too large.
+type leftOut struct {
+	Bytes int    `json:"bytes"`
+	Href  string `json:"href"`
+}
+
+// StepBody returns the body of a step's request: the members of its own body, input, which is the body of the workflow's
+// run, and steps, the results of the steps that it depends on. nil: the step sends its own body as it is, because that
+// is no object, or its method has none. Braces in results are no placeholders.
+func (s Step) StepBody(input json.RawMessage, runs map[string]StepRun) []byte {
+	own := map[string]json.RawMessage{}
+	if len(s.Target.Body) > 0 && json.Unmarshal(s.Target.Body, &own) != nil || s.Target.Method == "GET" ||
+		s.Target.Method == "HEAD" {
+		return nil
+	}
+	if len(input) == 0 && len(s.DependsOn) == 0 {
+		return nil
+	}
+	if own == nil { // its own body is null
+		own = map[string]json.RawMessage{}
+	}
+	results, sum := map[string]stepResult{}, 0
+	for _, on := range s.DependsOn {
+		r := runs[on]
+		results[on] = stepResult{r.Status, r.Reason, r.Result}
+		sum += len(r.Result)
+	}
+	for _, on := range slices.SortedFunc(slices.Values(s.DependsOn), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(runs[b].Result), len(runs[a].Result)), cmp.Compare(a, b))
+	}) {
+		if sum <= MaxStepResults {
+			break
+		}
+		r := results[on]
+		sum -= len(r.Result)
+		r.Result, _ = json.Marshal(leftOut{len(r.Result), "/v1/runs/" + runs[on].ID.String()}) // never fails
+		results[on] = r
+	}
+	if len(input) > 0 {
+		own["input"] = escaped(input)
+	}
+	if text, err := json.Marshal(results); err == nil && len(results) > 0 {
+		own["steps"] = escaped(text)
+	}
+	body, err := json.Marshal(own)
+	if err != nil {
+		return nil
+	}
+	return body
+}

@@ -1,0 +1,479 @@
+package claim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
+	"punctual/store/definitions"
+	"punctual/store/pg"
+)
+
+// A workflow's run is like one whose target has accepted it: no replica holds it, and its row in ready is its deadline.
+// While it goes on it has a row in workflows. Whatever ends the run of a step marks that row as due, in the same
+// transaction. What follows is decided under the row's lock, by the runs as the next statement reads them: so two steps
+// that end together cannot each find the other unfinished. A finish decides within its own transaction, and the chore
+// AdvanceWorkflows does it for all others.
+//
+// The row is locked after the runs of steps. So nothing that has locked it ends a run: the runs of a workflow that was
+// cancelled are cancelled in a transaction of their own, and its own run is set due and ended with the overdue ones,
+// whose claim takes gates in their order.
+
+// The chores of workflows.
+const (
+	ChoreWorkflows = "workflows"
+	ChoreSilent    = "silent-targets"
+)
+
+// workflowBatch is how many workflows one transaction of the chore looks at.
+const workflowBatch = 100
+
+// A workflow that is idle for longer is looked at nonetheless: nothing in Punctual leaves one behind, but a restore may.
+const idleWorkflow = `interval '1 minute'`
+
+// WorkflowsDue is true if a workflow is to be looked at.
+const WorkflowsDue = `EXISTS (SELECT FROM punctual.workflows WHERE due)
+    OR EXISTS (SELECT FROM punctual.workflows WHERE looked_at < now() - ` + idleWorkflow + `)`
+
+const (
+	insertWorkflows = `
+INSERT INTO punctual.workflows (run_id, tenant)
+SELECT r.id, r.tenant FROM punctual.runs r
+WHERE r.id = ANY($1::uuid[]) AND r.status = 'running' AND r.accepted_at IS NOT NULL
+ORDER BY r.id
+ON CONFLICT DO NOTHING`
+	touchWorkflows = `
+UPDATE punctual.workflows w SET due = true
+FROM (SELECT run_id FROM punctual.workflows WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR NO KEY UPDATE) u
+WHERE w.run_id = u.run_id`
+	touchWorkflowsOf = `
+UPDATE punctual.workflows w SET due = true
+FROM (SELECT run_id FROM punctual.workflows
+      WHERE run_id = ANY($1::uuid[]) OR run_id = ANY(ARRAY(
+          SELECT r.parent_run FROM punctual.runs r WHERE r.id = ANY($1::uuid[]) AND r.parent_run IS NOT NULL))
+      ORDER BY run_id FOR NO KEY UPDATE) u
+WHERE w.run_id = u.run_id`
+	lockWorkflows = `
+SELECT run_id FROM punctual.workflows
+WHERE run_id = ANY(ARRAY(SELECT run_id FROM punctual.workflows WHERE due LIMIT $1)
+                || ARRAY(SELECT run_id FROM punctual.workflows WHERE looked_at < now() - ` + idleWorkflow + ` LIMIT $1))
+ORDER BY run_id
+FOR NO KEY UPDATE SKIP LOCKED`
+)
+
+// readWorkflows reads workflows, whose rows are locked, and what their runs were given to work on.
+var readWorkflows = `
+SELECT w.run_id, w.due, r.job_id, r.job_version, r.tenant, r.status, coalesce(r.reason, ''),
+       coalesce(d.body, ` + OfEvent(`body`) + `), now()
+FROM punctual.workflows w
+JOIN punctual.runs r ON r.id = w.run_id
+LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
+WHERE w.run_id = ANY($1::uuid[]) AND r.id = ANY($1::uuid[])
+ORDER BY w.run_id`
+
+const (
+	readSteps = `
+SELECT r.id, r.status, coalesce(r.reason, ''), coalesce(r.error, ''),
+       coalesce(r.caused_by, '00000000-0000-0000-0000-000000000000'), r.finished_at
+FROM punctual.runs r
+WHERE r.id = ANY($1::uuid[])`
+	readResults = `
+SELECT d.run_id, d.result::text FROM punctual.run_data d WHERE d.run_id = ANY($1::uuid[]) AND d.result IS NOT NULL`
+
+	// enterSteps makes the runs of steps: those that start, and those that are skipped, which have a reason.
+	enterSteps = `
+WITH made AS (
+    INSERT INTO punctual.runs (id, job_id, parent_run, step, caused_by, scheduled_for, due_at, tenant, job_version, lane,
+                               trigger, status, reason, error, finished_at)
+    SELECT u.id, p.job_id, p.id, u.step, u.caused_by, p.scheduled_for, now(), p.tenant, p.job_version,
+           coalesce((SELECT q.id FROM punctual.queues q WHERE q.name = u.queue) * 4 + u.priority, p.lane), 'step',
+           CASE WHEN u.caused_by IS NULL THEN 'pending' ELSE 'skipped' END,
+           CASE WHEN u.caused_by IS NOT NULL THEN 'upstream_failed' END, u.error,
+           CASE WHEN u.caused_by IS NOT NULL THEN now() END
+    FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::uuid[], $7::text[])
+         AS u(id, workflow, step, queue, priority, caused_by, error)
+    JOIN punctual.runs p ON p.id = u.workflow
+    WHERE p.id = ANY($2::uuid[])
+    ORDER BY u.id
+    ON CONFLICT DO NOTHING
+    RETURNING id, job_id, tenant, lane, status)
+INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
+SELECT id, job_id, now(), tenant, lane FROM made WHERE status = 'pending'`
+	enterStepBodies = `
+INSERT INTO punctual.run_data (run_id, body)
+SELECT u.id, u.body FROM unnest($1::uuid[], $2::bytea[]) AS u(id, body)
+ON CONFLICT DO NOTHING`
+
+	// settleWorkflows marks workflows as looked at. It sets those that have ended ($2) due, and leaves a row of ready
+	// alone that another transaction has locked: that one ends the run, or the chore comes again.
+	settleWorkflows = `
+WITH free AS (
+    SELECT run_id FROM punctual.ready WHERE run_id = ANY($2::uuid[]) ORDER BY run_id FOR UPDATE SKIP LOCKED),
+ended AS (
+    UPDATE punctual.ready y SET due_at = now() FROM free f WHERE y.run_id = f.run_id RETURNING y.run_id)
+UPDATE punctual.workflows SET due = false, looked_at = now()
+WHERE run_id = ANY($1::uuid[]) OR run_id IN (SELECT run_id FROM ended)`
+	forgetWorkflows = `DELETE FROM punctual.workflows WHERE run_id = ANY($1::uuid[])`
+)
+
+// ofWorkflow reports whether an outcome is of a workflow's run or of a step's.
+func ofWorkflow(o domain.Outcome) bool { return o.Step != "" || o.Job.IsWorkflow() }
+
+// workflowsOf returns the workflows about which something was decided: those that have begun, and others.
+func workflowsOf(outcomes []domain.Outcome) (begun, others []uuid.UUID) {
+	for _, o := range outcomes {
+		switch {
+		case o.Step != "":
+			others = append(others, o.Workflow)
+		case o.Job.IsWorkflow() && o.Verdict == domain.Await:
+			begun = append(begun, o.RunID)
+		case o.Job.IsWorkflow():
+			others = append(others, o.RunID)
+		}
+	}
+	return begun, others
+}
+
+// queueWorkflows marks the workflows of outcomes as due. It comes after the statements that end runs.
+func queueWorkflows(b *pgx.Batch, outcomes []domain.Outcome) {
+	begun, others := workflowsOf(outcomes)
+	if len(begun) > 0 {
+		b.Queue(insertWorkflows, begun)
+	}
+	if len(others) > 0 {
+		b.Queue(touchWorkflows, others)
+	}
+}
+
+// askWorkflows asks for AdvanceWorkflows if something may follow from outcomes.
+func (s *Claims) askWorkflows(outcomes []domain.Outcome) {
+	if slices.ContainsFunc(outcomes, ofWorkflow) {
+		s.db.Ask(ChoreWorkflows)
+	}
+}
+
+// workflow is a live workflow whose row is locked.
+type workflow struct {
+	id     uuid.UUID
+	due    bool // what happened to it is not looked at yet
+	key    definitions.Version
+	tenant int32
+	status domain.Status
+	reason domain.Reason
+	input  json.RawMessage // the body of its run
+	now    time.Time
+	job    *domain.Job
+	runs   map[string]domain.StepRun
+}
+
+// halted reports whether no further step may start.
+func (w *workflow) halted() bool {
+	return w.status != domain.StatusRunning || w.reason == domain.ReasonCancelled || w.reason == domain.ReasonReplaced
+}
+
+// toCancel are the runs of steps that go on although their workflow is halted, and were not asked to end.
+func (w *workflow) toCancel() (runs []uuid.UUID) {
+	for _, r := range w.runs {
+		if !r.Status.Final() && r.Reason != domain.ReasonCancelled && r.Reason != domain.ReasonReplaced {
+			runs = append(runs, r.ID)
+		}
+	}
+	return runs
+}
+
+// advanced is what became of workflows in a transaction.
+type advanced struct {
+	entered bool                      // the run of a step waits
+	ended   bool                      // a workflow's run is due
+	again   bool                      // there is more to do
+	cancel  map[uuid.UUID][]uuid.UUID // runs to cancel, by job
+	helped  []uuid.UUID               // idle workflows for which there was something to do
+}
+
+// stepRows are new runs of steps, column by column.
+type stepRows struct {
+	ids, workflows []uuid.UUID
+	steps, queues  []string
+	priorities     []int16
+	causedBy       []*uuid.UUID
+	errors         []*string
+	withBody       []uuid.UUID
+	bodies         [][]byte
+}
+
+// readLive reads live workflows, whose rows are locked, with the runs of their steps.
+func (s *Claims) readLive(ctx context.Context, q pg.Querier, ids []uuid.UUID) ([]*workflow, error) {
+	var b pgx.Batch
+	var all []*workflow
+	b.Queue(pg.ByIndex)
+	b.Queue(readWorkflows, ids).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			w := &workflow{runs: map[string]domain.StepRun{}}
+			if err := rows.Scan(&w.id, &w.due, &w.key.Job, &w.key.Version, &w.tenant, &w.status, &w.reason,
+				(*[]byte)(&w.input), &w.now); err != nil {
+				return err
+			}
+			all = append(all, w)
+		}
+		return rows.Err()
+	})
+	if err := q.SendBatch(ctx, &b).Close(); err != nil || len(all) == 0 {
+		return nil, pg.Wrap("reading workflows", err)
+	}
+	found, err := s.definitions.Read(ctx, q, definitions.Of(all, func(w *workflow) (definitions.Version, int32) {
+		return w.key, w.tenant
+	}))
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(w *workflow) bool {
+		if w.job = found.Job(w.key); w.job == nil {
+			s.options.Log.Error("a workflow cannot go on by this version of Punctual; it is left to a version that can",
+				"run", w.id, "job", w.key.Job, "version", w.key.Version, "error", found.Why(w.key))
+		}
+		return w.job == nil
+	})
+	return all, readStepsOf(ctx, q, all)
+}
+
+// readStepsOf reads the runs of the steps of workflows.
+func readStepsOf(ctx context.Context, q pg.Querier, all []*workflow) error {
+	type place struct {
+		of   *workflow
+		step string
+	}
+	places := map[uuid.UUID]place{}
+	var ids []uuid.UUID
+	for _, w := range all {
+		for _, step := range w.job.Steps {
+			id := domain.StepRunID(w.id, step.Name)
+			ids, places[id] = append(ids, id), place{w, step.Name}
+		}
+	}
+	rows, err := q.Query(ctx, readSteps, ids)
+	if err != nil {
+		return fmt.Errorf("reading the runs of steps: %w", err)
+	}
+	var r domain.StepRun
+	var finished *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Status, &r.Reason, &r.Error, &r.CausedBy, &finished}, func() error {
+		if r.FinishedAt = (time.Time{}); finished != nil {
+			r.FinishedAt = *finished
+		}
+		p := places[r.ID]
+		p.of.runs[p.step] = r
+		return nil
+	})
+	return pg.Wrap("reading the runs of steps", err)
+}
+
+// advance lets workflows go on whose rows are locked: it makes the runs of steps that may start, and sets workflows due
+// whose steps have ended.
+func (s *Claims) advance(ctx context.Context, q pg.Querier, ids []uuid.UUID) (a advanced, err error) {
+	live, err := s.readLive(ctx, q, ids)
+	if err != nil || len(live) == 0 {
+		return a, err
+	}
+	a.cancel = map[uuid.UUID][]uuid.UUID{}
+	var settled, ended, over []uuid.UUID
+	var rows stepRows
+	entries := map[*workflow][]domain.Step{}
+	for _, w := range live {
+		next := w.job.Advance(w.id, w.runs, w.halted())
+		entries[w] = next.Enter
+		for _, skip := range next.Skip {
+			rows.add(w, skip.Step, &skip)
+		}
+		cancel := []uuid.UUID(nil)
+		if w.halted() {
+			cancel = w.toCancel()
+		}
+		switch {
+		case len(cancel) > 0:
+			a.cancel[w.key.Job], a.again = append(a.cancel[w.key.Job], cancel...), true
+		case next.Ended && w.status != domain.StatusRunning:
+			over = append(over, w.id)
+		case next.Ended:
+			ended = append(ended, w.id)
+		default:
+			settled = append(settled, w.id)
+		}
+		if !w.due && len(next.Enter)+len(next.Skip)+len(cancel)+len(ended)+len(over) > 0 {
+			a.helped = append(a.helped, w.id)
+		}
+	}
+	if err := readResultsOf(ctx, q, entries); err != nil {
+		return a, err
+	}
+	for _, w := range live {
+		for _, step := range entries[w] {
+			rows.add(w, step, nil)
+			a.entered = true
+		}
+	}
+	a.ended = len(ended) > 0
+	var b pgx.Batch
+	rows.queue(&b)
+	if len(settled)+len(ended) > 0 {
+		b.Queue(settleWorkflows, settled, ended)
+	}
+	if len(over) > 0 {
+		b.Queue(forgetWorkflows, over)
+	}
+	if b.Len() == 0 {
+		return a, nil
+	}
+	return a, pg.Wrap("letting workflows go on", q.SendBatch(ctx, &b).Close())
+}
+
+// readResultsOf reads the results that steps are sent which start now.
+func readResultsOf(ctx context.Context, q pg.Querier, entries map[*workflow][]domain.Step) error {
+	type place struct {
+		of   *workflow
+		step string
+	}
+	places := map[uuid.UUID]place{}
+	var ids []uuid.UUID
+	for w, steps := range entries {
+		for _, step := range steps {
+			for _, on := range step.DependsOn {
+				if r := w.runs[on]; r.Status == domain.StatusSucceeded {
+					ids, places[r.ID] = append(ids, r.ID), place{w, on}
+				}
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := q.Query(ctx, readResults, ids)
+	if err != nil {
+		return fmt.Errorf("reading the results of steps: %w", err)
+	}
+	var id uuid.UUID
+	var text string
+	_, err = pgx.ForEachRow(rows, []any{&id, &text}, func() error {
+		p := places[id]
+		r := p.of.runs[p.step]
+		r.Result = json.RawMessage(text)
+		p.of.runs[p.step] = r
+		return nil
+	})
+	return pg.Wrap("reading the results of steps", err)
+}
+
+func (r *stepRows) add(w *workflow, step domain.Step, skip *domain.SkippedStep) {
+	id, job := domain.StepRunID(w.id, step.Name), w.job.Step(step.Name)
+	r.ids, r.workflows, r.steps = append(r.ids, id), append(r.workflows, w.id), append(r.steps, step.Name)
+	r.queues, r.priorities = append(r.queues, job.Queue), append(r.priorities, job.Priority.Lane(0))
+	if skip != nil {
+		r.causedBy, r.errors = append(r.causedBy, &skip.CausedBy), append(r.errors, pg.OrNull(pg.Storable(skip.Error)))
+		return
+	}
+	r.causedBy, r.errors = append(r.causedBy, nil), append(r.errors, nil)
+	if body := step.StepBody(w.input, w.runs); body != nil {
+		r.withBody, r.bodies = append(r.withBody, id), append(r.bodies, body)
+	}
+}
+
+func (r *stepRows) queue(b *pgx.Batch) {
+	if len(r.ids) == 0 {
+		return
+	}
+	b.Queue(enterSteps, r.ids, r.workflows, r.steps, r.queues, r.priorities, r.causedBy, r.errors)
+	if len(r.withBody) > 0 {
+		b.Queue(enterStepBodies, r.withBody, r.bodies)
+	}
+}
+
+// tell wakes whoever has work once the transaction has committed.
+func (s *Claims) tell(a advanced) {
+	if a.entered {
+		s.db.Wake()
+	}
+	if a.ended {
+		s.db.Ask(ChoreSilent)
+	}
+	if a.again {
+		s.db.Ask(ChoreWorkflows)
+	}
+	if len(a.helped) > 0 {
+		s.takenBack.Add(int64(len(a.helped)))
+		s.options.Log.Error("workflows stood still, though steps could start or had all ended; they go on",
+			"count", len(a.helped), "first", a.helped[0])
+	}
+}
+
+// AdvanceWorkflows lets workflows go on to which something has happened: it starts steps, cancels those of workflows
+// that were cancelled, and has workflows end whose steps have ended.
+func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
+	ctx = pg.Runs.In(ctx)
+	var a advanced
+	full := false
+	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		ids, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], lockWorkflows, workflowBatch)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		full = len(ids) >= workflowBatch
+		a, err = s.advance(ctx, tx, ids)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("letting workflows go on: %w", err)
+	}
+	for job, runs := range a.cancel {
+		err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+			err := pg.Exec(ctx, tx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, job)
+			if err != nil {
+				return err
+			}
+			_, err = CancelRuns(ctx, tx, runs, domain.ReasonCancelled)
+			return err
+		})
+		if err != nil {
+			return false, fmt.Errorf("cancelling steps: %w", err)
+		}
+	}
+	s.tell(a)
+	return full || a.again, nil
+}
+
+// endWorkflow ends the run of a workflow that is due, because its steps have ended or its time is up.
+func (c *readyClaim) endWorkflow(w waitingRun, job *domain.Job) {
+	live := c.workflows[w.RunID]
+	w.Job = job
+	switch {
+	case live != nil && job.Advance(w.RunID, live.runs, live.halted()).Ended:
+		c.ended = append(c.ended, domain.JudgeSteps(w.Assignment, live.runs, w.started, c.now))
+	case !c.now.Before(w.started.Add(job.MaxDuration.Value())):
+		c.ended = append(c.ended, domain.JudgeSilent(w.Assignment, 0, w.started, c.now))
+	default:
+		c.putOff(w.RunID, w.started.Add(job.MaxDuration.Value()).Sub(c.now))
+	}
+}
+
+// readWorkflows reads the steps of the workflows whose runs are due.
+func (c *readyClaim) readWorkflows(ctx context.Context) error {
+	var ids []uuid.UUID
+	for _, w := range c.waiting {
+		if job := c.found.Job(w.key); job != nil && job.IsWorkflow() && w.overdue {
+			ids = append(ids, w.RunID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	live, err := c.claims.readLive(ctx, c.conn, ids)
+	c.workflows = map[uuid.UUID]*workflow{}
+	for _, w := range live {
+		c.workflows[w.id] = w
+	}
+	return err
+}
