@@ -35,6 +35,9 @@ const (
 	FinishBegun     Point = "finish-begun"     // outcomes are gathered
 	FinishCommitted Point = "finish-committed" // outcomes are written
 
+	// ChainWritten: the runs that an end triggers are written. After a callback of a target, they are not committed.
+	ChainWritten Point = "chain-written"
+
 	RecoverJudged    Point = "recover-judged"    // claims of a lost replica are read
 	RecoverCommitted Point = "recover-committed" // the attempts of these claims are ended
 
@@ -49,6 +52,7 @@ var Points = []Point{
 	EventLocked, EventDecided, EventCommitted,
 	SendBegun, SendWriting, SendWritten, SendAnswered,
 	FinishBegun, FinishCommitted,
+	ChainWritten,
 	RecoverJudged, RecoverCommitted,
 	CallbackLocked, CallbackCommitted,
 }

@@ -310,7 +310,7 @@ func QueueFinish(
 		b.Queue(releaseGates, gated, runs)
 	}
 	queueEnd(b, released, earlier, on)
-	following.QueueEnds(b, outcomes)
+	following.QueueEnds(b, outcomes, on)
 	return written
 }
 
