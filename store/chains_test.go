@@ -317,7 +317,8 @@ func TestLinksAreWrittenWithTheDefinition(t *testing.T) {
 	entries, _, err := c.Audit.List(ctx, c.tenant, audit.Filter{Job: "a", Page: pg.Page{Limit: 1}})
 	must(t, err)
 	must(t, c.Jobs.NameLinks(ctx, c.tenant, entries))
-	for _, text := range []json.RawMessage{v.Definition, v.Differences[0].Before, v.Differences[0].After, entries[0].After} {
+	changed := v.Differences[0]
+	for _, text := range []json.RawMessage{v.Definition, changed.Before, changed.After, entries[0].After} {
 		if !strings.Contains(string(text), `"new-b"`) {
 			t.Errorf("a former version or a change does not name the job: %s", text)
 		}

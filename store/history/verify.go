@@ -45,7 +45,7 @@ const (
 	ViolationOverdue    ViolationKind = "overdue"      // slots, dated runs or fan-outs that are due and not taken up
 	ViolationReport     ViolationKind = "report"       // a target's report that no replica has applied
 	ViolationChain      ViolationKind = "chain"        // an end that triggered too little or too much
-	ViolationLimit      ViolationKind = "limit"        // a limit with too many holders or starts, or at which runs wait needlessly
+	ViolationLimit      ViolationKind = "limit"        // a limit with too many holders or starts, or with needless waits
 	ViolationUnreadable ViolationKind = "unverifiable" // a job whose definition this binary cannot read
 )
 
