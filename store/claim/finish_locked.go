@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/failpoint"
 	"punctual/store/pg"
 )
 
@@ -35,6 +36,7 @@ func (f *lookingFinish) run(ctx context.Context, s *Claims, wary bool) error {
 		}
 		var b pgx.Batch
 		f.written = QueueFinish(&b, f.outcomes, f.released, f.earlier, AnyDay, f.following)
+		failpoint.At(failpoint.FinishBegun)
 		if begun, others := workflowsOf(f.outcomes); len(begun)+len(others) > 0 {
 			err := conn.SendBatch(ctx, &b).Close()
 			if err == nil {
