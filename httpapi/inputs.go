@@ -57,12 +57,17 @@ func (j JobInput) newJob() jobs.NewJob {
 }
 
 func (j JobReplacement) newJob() jobs.NewJob {
-	j.EachHidden(func(_ string, h *domain.Hidden) {
+	keepMasked(&j.Definition)
+	return j.JobInput.newJob()
+}
+
+// keepMasked keeps the stored secrets in whose place a definition has the mask.
+func keepMasked(d *domain.Definition) {
+	d.EachHidden(func(_ string, h *domain.Hidden) {
 		if h.Value() == domain.Mask {
 			*h = domain.KeptSecret()
 		}
 	})
-	return j.JobInput.newJob()
 }
 
 // BatchInput is the body that writes many jobs at once.
