@@ -62,7 +62,7 @@ func (s Step) definition(whole Definition) Definition {
 		Name: whole.Name, Labels: whole.Labels, Target: s.Target, ConcurrencyPolicy: PolicyAllow,
 		Timeout: s.Timeout, Retry: s.Retry, Queue: s.Queue, Priority: s.Priority, Delivery: s.Delivery,
 		Completion: s.Completion, HeartbeatTimeout: s.HeartbeatTimeout, MaxDuration: s.MaxDuration,
-		KeepResponse: s.KeepResponse, Limits: s.Limits, Missed: Missed{Tolerance: whole.Missed.Tolerance},
+		KeepResponse: s.KeepResponse, Limits: s.Limits, Missed: Missed{Tolerance: whole.Missed.Tolerance}, Notify: []Notify{},
 	}
 	fill(&d.Timeout, whole.Timeout)
 	fill(&d.Queue, whole.Queue)

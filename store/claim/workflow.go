@@ -167,7 +167,7 @@ type workflow struct {
 	key    definitions.Version
 	tenant int32
 	status domain.Status
-	reason domain.Reason // while it goes on: why it is to be cancelled; empty: it is not
+	reason domain.Reason   // while it goes on: why it is to be cancelled; empty: it is not
 	input  json.RawMessage // the body of its run
 	now    time.Time
 	job    *domain.Job
