@@ -36,8 +36,8 @@ func (s *server) runRoutes() {
 	api.Register(s.api, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
 		Summary: "Get a run",
-		Description: "With its attempts, including the one in flight, the request that they send, and its result; or with its " +
-			"steps. The request is not stored: it is built from the run and its version of the job. A dated run that is " +
+		Description: "With its attempts, including the one in flight, the request that they send, and its result; or with " +
+			"its steps. The request is not stored: it is built from the run and its version of the job. A dated run that is " +
 			"pending is shown as its claim would make it now. When it is moved, its id changes.",
 	}, s.getRun)
 	api.Register(s.api, huma.Operation{

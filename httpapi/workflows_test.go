@@ -173,8 +173,8 @@ func stages(run runs.Run) string {
 	return strings.Join(list, ", ")
 }
 
-// A workflow's run shows its steps while it goes on and when it has ended. Their runs are runs of their own, which lists
-// of runs leave out unless they are asked for.
+// A workflow's run shows its steps while it goes on and when it has ended. Their runs are runs of their own, which
+// lists of runs leave out unless they are asked for.
 func TestRunsOfWorkflows(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -208,7 +208,8 @@ func TestRunsOfWorkflows(t *testing.T) {
 		"report waiting for load, extract succeeded, load running, tidy waiting for report" {
 		t.Errorf("while it goes on: %s", got)
 	}
-	if w := shown.WaitingFor; shown.Status != domain.StatusRunning || shown.MaxAttempts != 1 || shown.Request != nil || w == nil ||
+	if w := shown.WaitingFor; shown.Status != domain.StatusRunning || shown.MaxAttempts != 1 || shown.Request != nil ||
+		w == nil ||
 		w.What != "steps: report waits for load, load running, tidy waits for report" || w.Until == nil {
 		t.Errorf("while it goes on: %+v, waiting for %+v", shown, w)
 	}

@@ -28,7 +28,8 @@ func (c *runSteps) Run(ctx context.Context) error {
 			return fmt.Errorf("run %s has no steps", run.ID)
 		}
 		list := httpapi.List[runs.StepState]{Data: run.Steps}
-		return printNewest(newest{JSON: c.JSON}, list, "STEP\tSTATUS\tSTARTED\tENDED\tRUN\tWHY", func(s runs.StepState) []any {
+		const header = "STEP\tSTATUS\tSTARTED\tENDED\tRUN\tWHY"
+		return printNewest(newest{JSON: c.JSON}, list, header, func(s runs.StepState) []any {
 			id, why := "-", orEmpty(s.Error)
 			if s.Run != nil {
 				id = s.Run.String()
