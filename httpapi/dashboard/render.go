@@ -21,6 +21,7 @@ import (
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
 	"punctual/scheduler/domain"
+	"punctual/store/runs"
 )
 
 // policy lets a page load what this server serves, and nothing else. Scripts and styles inside a page do not run.
@@ -148,6 +149,10 @@ var functions = template.FuncMap{
 	"labels":   pairsOf,
 	"slashed":  slashed,
 	"skipped":  httpapi.SkippedWords,
+	"steps":    definedGraph,
+	"step":     stepWords,
+	"stepwhy":  func(s runs.StepState) string { return brief(stepWhy(s)) },
+	"steptook": stepTook,
 	"makeup":   backfillPath,
 }
 
