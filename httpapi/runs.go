@@ -36,7 +36,7 @@ func (s *server) runRoutes() {
 	api.Register(s.api, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
 		Summary: "Get a run",
-		Description: "With its attempts, including the one in flight, the request that they send, and its result. The " +
+		Description: "With its attempts, including the one in flight, the request that they send, its steps, and its result. The " +
 			"request is not stored: it is built from the run and its version of the job. A dated run that is pending is shown " +
 			"as its claim would make it now. When it is moved, its id changes.",
 	}, s.getRun)
@@ -108,13 +108,14 @@ func parseID(text string) (uuid.UUID, error) {
 
 // RunFilters are the filters for lists of runs.
 type RunFilters struct {
-	Status  domain.Status  `query:"status" doc:"Only runs in this status."`
-	Reason  domain.Reason  `query:"reason" doc:"Only runs with this reason."`
-	Trigger domain.Trigger `query:"trigger" doc:"Only runs with this trigger."`
-	Late    string         `query:"late" enum:"true,false" doc:"true: only runs that are late; false: only runs that are not."`
-	Label   []string       `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
-	From    instantParam   `query:"from" doc:"Only slots at or after this instant, and skips that cover such slots." example:"2026-12-01T00:00:00Z"`
-	To      instantParam   `query:"to" doc:"Only slots before this instant, and skips that cover such slots." example:"2026-12-02T00:00:00Z"`
+	Status   domain.Status  `query:"status" doc:"Only runs in this status."`
+	Reason   domain.Reason  `query:"reason" doc:"Only runs with this reason."`
+	Trigger  domain.Trigger `query:"trigger" doc:"Only runs with this trigger. Runs of steps are left out unless this is step, or workflow_run is given."`
+	Workflow string         `query:"workflow_run" format:"uuid" doc:"Only the runs of the steps of this workflow's run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	Late     string         `query:"late" enum:"true,false" doc:"true: only runs that are late; false: only runs that are not."`
+	Label    []string       `query:"label,explode" maxItems:"32" doc:"Only runs of jobs with this label, as name=value. Repeat the parameter for several labels." example:"[\"team=billing\"]"`
+	From     instantParam   `query:"from" doc:"Only slots at or after this instant, and skips that cover such slots." example:"2026-12-01T00:00:00Z"`
+	To       instantParam   `query:"to" doc:"Only slots before this instant, and skips that cover such slots." example:"2026-12-02T00:00:00Z"`
 	View
 	Paging
 }
@@ -127,6 +128,9 @@ func (f RunFilters) filter() (runs.Filter, error) {
 	}
 	if f.Late != "" {
 		filter.Late = new(f.Late == "true")
+	}
+	if err == nil {
+		filter.Workflow, err = optionalID("query.workflow_run", f.Workflow, "must be the id of a run")
 	}
 	return filter, err
 }

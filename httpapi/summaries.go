@@ -77,6 +77,8 @@ type RunSummary struct {
 	DueAt        time.Time      `json:"due_at"`
 	Status       domain.Status  `json:"status"`
 	Reason       *domain.Reason `json:"reason"`
+	Step         string         `json:"step,omitempty"`
+	Workflow     *uuid.UUID     `json:"workflow_run,omitempty"`
 	Late         bool           `json:"late"`
 	Attempt      int            `json:"attempt"`
 	StartedAt    *time.Time     `json:"started_at"`
@@ -88,7 +90,7 @@ type RunSummary struct {
 func summaryOf(r runs.Run) RunSummary {
 	return RunSummary{
 		ID: r.ID, JobID: r.JobID, Job: r.Job, Queue: r.Queue, Trigger: r.Trigger, ScheduledFor: r.ScheduledFor,
-		DueAt: r.DueAt, Status: r.Status, Reason: r.Reason, Late: r.Late, Attempt: r.Attempt,
+		DueAt: r.DueAt, Status: r.Status, Reason: r.Reason, Step: r.Step, Workflow: r.Workflow, Late: r.Late, Attempt: r.Attempt,
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, HTTPStatus: r.HTTPStatus, Error: r.Error,
 	}
 }

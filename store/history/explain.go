@@ -338,6 +338,11 @@ func (e *explaining) findRow(ctx context.Context, slot bool) error {
 			return err
 		}
 	}
+	if e.Run.Skipped == nil && e.Run.Status != domain.StatusSkipped {
+		if err = runs.ReadSteps(ctx, e.q, e.Run); err != nil {
+			return err
+		}
+	}
 	if e.waiting, err = runs.WaitsFor(ctx, e.q, e.tenant, e.Run.ID); err != nil || e.Run.Status != domain.StatusSucceeded {
 		return err
 	}

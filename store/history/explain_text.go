@@ -74,6 +74,9 @@ func (e *explaining) progress() string {
 		return fmt.Sprintf(" after %s; the next attempt is at %s",
 			counted(r.Attempt, "attempt"), instantOf(r.NextAttemptAt)) + e.unlessFrozen()
 	case domain.StatusRunning:
+		if len(r.Steps) > 0 && r.WaitingFor != nil {
+			return " since " + instantOf(r.StartedAt) + "; " + r.WaitingFor.What
+		}
 		if r.AcceptedAt != nil {
 			return fmt.Sprintf(": its target accepted attempt %d at %s and is still working", r.Attempt, instantOf(r.AcceptedAt))
 		}

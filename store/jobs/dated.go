@@ -117,7 +117,8 @@ func (w Writer) date(
 				return err
 			}
 			out[i].DueAt = r.due(now)
-			for _, wrong := range r.misdated(out[i].DueAt, now) {
+			for _, wrong := range slices.Concat(r.misdated(out[i].DueAt, now),
+				domain.BlamesOf(job.takes(r.Headers, false))) {
 				invalid.Blames = append(invalid.Blames, domain.Blame(within(i)+wrong.Field, "%s", wrong.Message))
 			}
 			out[i].Key = r.Key

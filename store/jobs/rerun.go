@@ -30,6 +30,9 @@ func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (run
 		if err != nil {
 			return err
 		}
+		if err := job.takes(r.Headers, r.SameKey); err != nil {
+			return err
+		}
 		m := again(original, own, r)
 		m.id = domain.NewRunID(now)
 		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
@@ -51,6 +54,9 @@ func readRerun(
 		return run, own, err
 	}
 	switch {
+	case run.Step != "":
+		return run, own, fmt.Errorf("run %s is of step %q: rerun the run of its workflow, %s: %w",
+			id, run.Step, run.Workflow, pg.ErrState)
 	case !run.Status.Final():
 		return run, own, fmt.Errorf("run %s is %s: only a run that has ended can be made again: %w",
 			id, run.Status, pg.ErrState)

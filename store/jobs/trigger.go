@@ -47,6 +47,9 @@ func (w Writer) TriggerJob(ctx context.Context, ref string, r TriggerRequest) (r
 		if err := job.mayTrigger(r); err != nil {
 			return err
 		}
+		if err := job.takes(r.Headers, false); err != nil {
+			return err
+		}
 		m := manualRun{id: domain.NewRunID(now), scheduledFor: now, TriggerRequest: r}
 		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
 			return err
@@ -62,6 +65,21 @@ func (j *jobRow) mayTrigger(r TriggerRequest) error {
 		return fmt.Errorf("job %q: %w", j.Definition.Name, ErrNotForSubmitters)
 	}
 	return nil
+}
+
+// takes refuses what a run of a job with steps cannot be given, as it sends nothing itself.
+func (j *jobRow) takes(headers map[string]string, sameKey bool) error {
+	var blames []domain.Problem
+	if headers != nil && j.Definition.IsWorkflow() {
+		blames = append(blames, domain.Blame("headers", "the job has steps, which have headers of their own; leave it out"))
+	}
+	if sameKey && j.Definition.IsWorkflow() {
+		blames = append(blames, domain.Blame("same_key", "the job has steps, which have keys of their own; leave it out"))
+	}
+	if blames == nil {
+		return nil
+	}
+	return &domain.Refusal{Code: "invalid", Reason: "the request is not valid", Blames: blames}
 }
 
 // lockToTrigger finds a job and keeps it from being deleted until the run is written. It does not lock the job's

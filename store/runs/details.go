@@ -25,8 +25,25 @@ func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, err
 		return run, err
 	}
 	run.TraceID = domain.TraceID(id)
-	run.Sent, err = s.sentBy(ctx, q, tenant, run, data)
+	job, err := s.jobOf(ctx, q, tenant, &run)
+	switch {
+	case err != nil || job == nil: // there is nothing to show then, and everything else is
+	case job.IsWorkflow():
+		err = readSteps(ctx, q, &run, job.Definition)
+	default:
+		run.Sent, err = sentBy(ctx, q, tenant, run, job, data)
+	}
 	return run, err
+}
+
+// jobOf returns the definition that a run uses; nil: this binary cannot read it.
+func (s *Runs) jobOf(ctx context.Context, q pg.Querier, tenant int32, run *Run) (*domain.Job, error) {
+	key := run.version()
+	found, err := s.definitions.Read(ctx, q, definitions.One(key, tenant))
+	if err != nil {
+		return nil, fmt.Errorf("reading the job of run %s: %w", run.ID, err)
+	}
+	return found.Job(key), nil
 }
 
 // Data is the data that a run has of its own, besides its row in runs.
@@ -108,23 +125,15 @@ func (r Run) presentAttempt() (a Attempt, ok bool) {
 }
 
 // sentBy returns what the latest attempt of a run sent, or what the first one will send. That is not stored: it follows
-// from the run, its own data and its version of the job. It is nil if this binary cannot read that version.
-func (s *Runs) sentBy(
-	ctx context.Context, q pg.Querier, tenant int32, run Run, data Data,
+// from the run, its own data and its version of the job.
+func sentBy(
+	ctx context.Context, q pg.Querier, tenant int32, run Run, job *domain.Job, data Data,
 ) (*domain.Assignment, error) {
-	key := definitions.Version{Job: run.JobID, Version: run.JobVersion}
-	found, err := s.definitions.Read(ctx, q, definitions.One(key, tenant))
-	if err != nil {
-		return nil, fmt.Errorf("reading the job of run %s: %w", run.ID, err)
-	}
-	job := found.Jobs[key]
-	if job == nil {
-		return nil, nil //nolint:nilnil // there is nothing to show then, and everything else is
-	}
 	a := domain.Assignment{
 		RunID: run.ID, Job: job, Trigger: run.Trigger, ScheduledFor: run.ScheduledFor, DueAt: run.DueAt, Late: run.Late,
 		Attempt: max(1, run.Attempt), Fence: run.fence, Body: data.Body, IdempotencyKey: data.Key,
 		CausedBy: pg.OrNil(run.CausedBy), WebhookID: pg.OrNil(data.WebhookID),
+		Step: run.Step, Workflow: pg.OrNil(run.Workflow),
 	}
 	if data.Headers != nil {
 		if err := json.Unmarshal(data.Headers, &a.Headers); err != nil {
@@ -134,7 +143,7 @@ func (s *Runs) sentBy(
 	if run.CausedBy == nil {
 		return &a, nil
 	}
-	err = q.QueryRow(ctx, `SELECT name, body FROM punctual.events WHERE id = $1 AND tenant = $2`, run.CausedBy, tenant).
+	err := q.QueryRow(ctx, `SELECT name, body FROM punctual.events WHERE id = $1 AND tenant = $2`, run.CausedBy, tenant).
 		Scan(&a.Event, &a.EventBody)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // a run may have caused it
 		return nil, fmt.Errorf("reading the event of run %s: %w", run.ID, err)

@@ -43,7 +43,7 @@ func (s *Runs) ListRuns(
 		f.job = &id
 	}
 	parts := []bool{false}
-	if f.To != nil {
+	if f.To != nil && f.Workflow == nil {
 		parts = []bool{true, false}
 	}
 	for _, later := range parts {
@@ -93,13 +93,17 @@ func (f Filter) search(
 	if f.From != nil {
 		s.Since = f.From.Add(-ClockSlack) // no id lies long before its slot
 	}
+	if f.Workflow != nil { // the ids of its steps have its milliseconds
+		at := domain.IDTime(*f.Workflow)
+		s.Narrow(at, at)
+	}
 	if f.Cause != nil { // nothing is caused before
 		s.Narrow(domain.IDTime(*f.Cause).Add(-ClockSlack), time.Time{})
 	}
 	switch {
 	case later:
 		s.Since = *f.To
-	case f.To != nil:
+	case f.To != nil && f.Workflow == nil:
 		s.Until = *f.To
 	}
 	if f.waits() {
@@ -136,7 +140,7 @@ func (f Filter) index(later bool) days.Index {
 		return days.ByCause
 	case f.Reason != "", f.Status.Final() && f.Status != domain.StatusSucceeded:
 		return days.ByReason
-	case f.Trigger != "" && f.Trigger != domain.TriggerSchedule:
+	case f.Workflow != nil, f.Trigger != "" && f.Trigger != domain.TriggerSchedule:
 		return days.ByTrigger
 	case f.Late != nil && *f.Late:
 		return days.Late
@@ -156,7 +160,7 @@ func (s *Runs) listWindow(
 	switch {
 	case later:
 		from = f.laterRows(&c, tenant, w)
-	case f.To != nil:
+	case f.To != nil && f.Workflow == nil:
 		c.Add(`r.id < ?`, firstAfter(*f.To))
 		fallthrough
 	default:
@@ -193,7 +197,19 @@ func (f Filter) conditions(c *pg.Conditions, tenant int32) error {
 		c.Add(`r.status = ?`, f.Status)
 	}
 	c.AddIf(f.Reason != "", `r.reason = ?`, f.Reason)
-	c.AddIf(f.Trigger != "", `r.trigger = ?`, f.Trigger)
+	switch {
+	case f.Trigger != "":
+		c.Add(`r.trigger = ?`, f.Trigger)
+	case f.Workflow != nil:
+		c.Add(`r.trigger = ?`, domain.TriggerStep)
+	default:
+		c.Add(`r.trigger <> ?`, domain.TriggerStep)
+	}
+	if f.Workflow != nil {
+		at := domain.IDTime(*f.Workflow)
+		c.Add(`r.parent_run = ? AND r.id >= ? AND r.id < ?`,
+			*f.Workflow, domain.FirstRunID(at), domain.FirstRunID(at.Add(time.Millisecond)))
+	}
 	c.AddIf(f.Late != nil, `r.late = ?`, f.Late)
 	c.AddIf(f.Cause != nil, `r.caused_by = ?`, f.Cause)
 	if err := names.SelectLabels(c, f.Labels); err != nil {

@@ -19,7 +19,7 @@ const runFields = `r.id, r.job_id, coalesce(j.name, ''), t.name,
 	r.reason, r.late, r.attempt, r.replica, r.job_version, r.due_at,
 	r.created_at, r.claimed_at, r.started_at, r.accepted_at, r.finished_at, r.next_attempt_at,
 	r.http_status, r.error, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count,
-	r.replay_of, r.rerun_of, r.caused_by, r.triggered_by, coalesce(r.fence, 0)`
+	r.replay_of, r.rerun_of, r.caused_by, r.triggered_by, coalesce(r.step, ''), r.parent_run, coalesce(r.fence, 0)`
 
 // runColumns leaves it to fillMaxAttempts to find how many attempts a run may have.
 const runColumns = runFields + `, 0`
@@ -38,7 +38,8 @@ func scanRun(row pgx.CollectableRow) (Run, error) {
 		&r.Late, &r.Attempt, &r.Replica, &r.JobVersion, &r.DueAt, &r.CreatedAt, &r.ClaimedAt, &r.StartedAt,
 		&r.AcceptedAt, &r.FinishedAt,
 		&r.NextAttemptAt, &r.HTTPStatus, &r.Error, &r.BlockedBy, &first, &last, &skipped.Count,
-		&r.ReplayOf, &r.RerunOf, &r.CausedBy, &r.TriggeredBy, &r.fence, &r.MaxAttempts)
+		&r.ReplayOf, &r.RerunOf, &r.CausedBy, &r.TriggeredBy, &r.Step, &r.Workflow, &r.fence,
+		&r.MaxAttempts)
 	if err != nil {
 		return Run{}, err
 	}
@@ -95,30 +96,48 @@ func Query(ctx context.Context, q pg.Querier, rest string, args ...any) ([]Run, 
 	return runs, fillMaxAttempts(ctx, q, runs)
 }
 
+// version names the definition that the run uses.
+func (r *Run) version() definitions.Version {
+	return definitions.Version{Job: r.JobID, Version: r.JobVersion, Step: r.Step}
+}
+
+// maxAttempts is how many attempts version v of a job allows to the run of a step; to the workflow's own run and those
+// of other jobs if that is empty. Steps leave it to their job, and a workflow's own run has one.
+func maxAttempts(step string) string {
+	return fmt.Sprintf(`
+		CASE WHEN %[1]s = '' AND v.definition -> 'steps' IS NOT NULL THEN 1
+		     ELSE coalesce(
+		         CASE WHEN %[1]s <> '' THEN (
+		             SELECT nullif((s #>> '{retry,max_attempts}')::integer, 0)
+		             FROM json_array_elements(v.definition -> 'steps') s WHERE s ->> 'name' = %[1]s) END,
+		         nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), %[2]d) END`, step, domain.DefaultMaxAttempts)
+}
+
 // fillMaxAttempts reads how many attempts the runs' versions allow. It reads once per version and not per run, because
 // a definition may be large.
 func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
 	most := map[definitions.Version]int{}
 	var jobs []uuid.UUID
 	var numbers []int32
+	var steps []string
 	for _, r := range runs {
-		v := definitions.Version{Job: r.JobID, Version: r.JobVersion}
+		v := r.version()
 		if _, ok := most[v]; !ok {
 			most[v] = 0
-			jobs, numbers = append(jobs, v.Job), append(numbers, v.Version)
+			jobs, numbers, steps = append(jobs, v.Job), append(numbers, v.Version), append(steps, v.Step)
 		}
 	}
 	if len(jobs) == 0 {
 		return nil
 	}
 	rows := pg.Query(ctx, q, `
-		SELECT v.job_id, v.version, coalesce(nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), $3::integer)
-		FROM unnest($1::uuid[], $2::integer[]) w(job_id, version)
+		SELECT v.job_id, v.version, w.step, `+maxAttempts(`w.step`)+`
+		FROM unnest($1::uuid[], $2::integer[], $3::text[]) w(job_id, version, step)
 		JOIN punctual.job_versions v ON v.job_id = w.job_id AND v.version = w.version`,
-		jobs, numbers, domain.DefaultMaxAttempts)
+		jobs, numbers, steps)
 	var v definitions.Version
 	var n int
-	_, err := pgx.ForEachRow(rows, []any{&v.Job, &v.Version, &n}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&v.Job, &v.Version, &v.Step, &n}, func() error {
 		most[v] = n
 		return nil
 	})
@@ -126,7 +145,7 @@ func fillMaxAttempts(ctx context.Context, q pg.Querier, runs []Run) error {
 		return fmt.Errorf("reading the versions of runs: %w", err)
 	}
 	for i, r := range runs {
-		runs[i].MaxAttempts = most[definitions.Version{Job: r.JobID, Version: r.JobVersion}]
+		runs[i].MaxAttempts = most[r.version()]
 	}
 	return nil
 }

@@ -123,8 +123,7 @@ const anyOf = `(SELECT $1::uuid[])`
 func lastOf(jobs string, w days.Window) string {
 	return `
 SELECT ` + runFields + `,
-       ` + fmt.Sprintf(`coalesce(nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), %d)`,
-		domain.DefaultMaxAttempts) + `
+       ` + maxAttempts(`coalesce(r.step, '')`) + `
 FROM unnest(` + jobs + `) w(id)
 CROSS JOIN LATERAL (
 	SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND ` + w.On(`n.id`) + `

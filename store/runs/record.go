@@ -42,7 +42,9 @@ type Run struct {
 	Skipped       *SkippedRange       `json:"skipped" doc:"On a skip: the slots that it covers."`
 	ReplayOf      *uuid.UUID          `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
 	RerunOf       *uuid.UUID          `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
-	CausedBy      *uuid.UUID          `json:"caused_by" format:"uuid" nullable:"true" doc:"Its cause: with the trigger chain, the run that ended; with the trigger event, the event."`
+	CausedBy      *uuid.UUID          `json:"caused_by" format:"uuid" nullable:"true" doc:"Its cause: with the trigger chain, the run that ended; with the trigger event, the event. Of a step that was skipped: the run that kept it from running."`
+	Step          string              `json:"step,omitempty" doc:"Of the run of a step: the step's name." example:"load"`
+	Workflow      *uuid.UUID          `json:"workflow_run,omitempty" format:"uuid" doc:"Of the run of a step: the workflow's run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
 	TriggeredBy   *string             `json:"triggered_by" doc:"Who asked for it: for a manual run, a rerun, a replay and a backfill. Null: no caller did." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 	Key           *string             `json:"key,omitempty" doc:"Of a dated run: its key. From its claim on only if the request gave one. Only when a single run is read." example:"order-42"`
 	Result        json.RawMessage     `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
@@ -51,6 +53,7 @@ type Run struct {
 	ProgressAt    *time.Time          `json:"progress_at,omitempty" doc:"When the target reported that progress."`
 	TraceID       string              `json:"trace_id,omitempty" doc:"Trace id of its requests, as in their header traceparent. Only when a single run is read by its id; absent on a recorded skip." example:"4bf92f3577b34da6a3ce929d0e0e4736"`
 	Request       *domain.SentRequest `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
+	Steps         []StepState         `json:"steps,omitempty" doc:"Of a job with steps: how far they have come, in the order of the definition. Only when a single run is read by its id; absent on a recorded skip."`
 	Attempts      []Attempt           `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
 
 	// Sent is what Request is made of, where the public URL of the deployment is known. Nil: the run is a recorded skip,
@@ -92,6 +95,9 @@ type Filter struct {
 	Trigger domain.Trigger
 	Late    *bool
 	Cause   *uuid.UUID // the run or event that caused them
+	// Workflow selects the runs of the steps of one workflow's run. Without it, runs of steps are found only by their
+	// trigger.
+	Workflow *uuid.UUID
 	Job     string     // name or id of a job that is not deleted
 	JobID   *uuid.UUID // deleted jobs too
 	Labels  map[string]string
