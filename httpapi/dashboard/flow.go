@@ -19,6 +19,7 @@ type flowView struct {
 	Bars  template.HTML // empty: none has started
 	Steps []runs.StepState
 	Ended bool // a step starts however those before it have ended
+	Fewer bool // edges that follow from others are left out
 }
 
 // flowOf returns the view of a run's steps; nil: it has none.
@@ -43,6 +44,10 @@ func flowOf(r runs.Run) *flowView {
 			n.Title += ": " + why
 		}
 		nodes[i], view.Ended = n, view.Ended || n.Ended
+	}
+	_, edges := edgesOf(nodes)
+	for i, n := range nodes {
+		view.Fewer = view.Fewer || len(edges[i]) < len(n.DependsOn)
 	}
 	view.Graph = graph(nodes)
 	return &view
@@ -104,6 +109,22 @@ func stepTook(s runs.StepState) string {
 		return length(time.Since(*s.StartedAt).Truncate(time.Second))
 	}
 	return ""
+}
+
+// stepNames lists names of steps. A short one does not break at its hyphens.
+func stepNames(names []string) template.HTML {
+	var b strings.Builder
+	for i, name := range names {
+		comma, class := ", ", ""
+		if i == len(names)-1 {
+			comma = ""
+		}
+		if len(name) <= 24 {
+			class = ` class="whole"`
+		}
+		fmt.Fprintf(&b, "<span%s>%s</span>%s", class, template.HTMLEscapeString(name), comma)
+	}
+	return template.HTML(b.String()) //nolint:gosec // escaped
 }
 
 // stepWhy says why a step is not a plain success, or has not started.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -42,7 +43,8 @@ func (s *spot) height() float64 {
 	return nodeHeight + nodeGap
 }
 
-// graph draws the steps of a workflow from left to right. Each stands right of all that it depends on.
+// graph draws the steps of a workflow from left to right. Each stands right of all that it depends on. An edge that
+// follows from others is left out.
 func graph(nodes []node) template.HTML {
 	if len(nodes) == 0 {
 		return ""
@@ -90,8 +92,8 @@ func (n node) draw(b *strings.Builder, x int, y float64) {
 		left = 18
 		fmt.Fprintf(b, `<rect class="state" x="6" y="8" width="5" height="%d" rx="2"/>`, nodeHeight-16)
 	}
-	fmt.Fprintf(b, `<text class="name" x="%d" y="19">%s</text><text x="%[1]d" y="36">%s</text></svg>%s`,
-		left, name, note, end)
+	fmt.Fprintf(b, `<text class="name" x="%d" y="19">%s</text><text x="%d" y="36">%s</text></svg>%s`,
+		left, name, left, note, end)
 }
 
 // drawEdges draws the edges that end at s, with the head of an arrow at a node.
@@ -111,18 +113,7 @@ func (s *spot) drawEdges(b *strings.Builder) {
 // layersOf puts each node a layer after the last of those that it depends on. Edges to it from further left share a
 // bend in each layer that they pass.
 func layersOf(nodes []node) [][]*spot {
-	index := make(map[string]int, len(nodes))
-	for i, n := range nodes {
-		index[n.Name] = i
-	}
-	depth := make([]int, len(nodes))
-	for range nodes { // a path has no more edges
-		for i, n := range nodes {
-			for _, on := range n.DependsOn {
-				depth[i] = min(max(depth[i], depth[index[on]]+1), len(nodes)-1)
-			}
-		}
-	}
+	depth, edges := edgesOf(nodes)
 	layers := make([][]*spot, slices.Max(depth)+1)
 	add := func(s *spot) *spot {
 		s.at = len(layers[s.layer])
@@ -134,21 +125,51 @@ func layersOf(nodes []node) [][]*spot {
 		spots[i] = add(&spot{node: i, layer: depth[i]})
 	}
 	link := func(from, to *spot) { from.after, to.before = append(from.after, to), append(to.before, from) }
-	for i, n := range nodes {
+	for i, dependsOn := range edges {
 		entries := map[int]*spot{depth[i]: spots[i]} // by layer: what edges to the node lead to
 		first := depth[i]
-		for _, on := range n.DependsOn {
-			first = min(first, depth[index[on]]+1)
+		for _, on := range dependsOn {
+			first = min(first, depth[on]+1)
 		}
 		for layer := depth[i] - 1; layer >= first; layer-- {
 			entries[layer] = add(&spot{node: i, layer: layer, bend: true})
 			link(entries[layer], entries[layer+1])
 		}
-		for _, on := range n.DependsOn {
-			link(spots[index[on]], entries[depth[index[on]]+1])
+		for _, on := range dependsOn {
+			link(spots[on], entries[depth[on]+1])
 		}
 	}
 	return layers
+}
+
+// edgesOf returns the layer of each node, and the nodes that it depends on without others between.
+func edgesOf(nodes []node) (depth []int, edges [][]int) {
+	index := make(map[string]int, len(nodes))
+	for i, n := range nodes {
+		index[n.Name] = i
+	}
+	depth, edges = make([]int, len(nodes)), make([][]int, len(nodes))
+	above := make([]map[int]bool, len(nodes)) // what each depends on, others between or not
+	for i := range nodes {
+		above[i] = map[int]bool{}
+	}
+	for range nodes { // a path has no more edges
+		for i, n := range nodes {
+			for _, on := range n.DependsOn {
+				depth[i] = min(max(depth[i], depth[index[on]]+1), len(nodes)-1)
+				above[i][index[on]] = true
+				maps.Copy(above[i], above[index[on]])
+			}
+		}
+	}
+	for i, n := range nodes {
+		for _, on := range n.DependsOn {
+			if !slices.ContainsFunc(n.DependsOn, func(other string) bool { return above[index[other]][index[on]] }) {
+				edges[i] = append(edges[i], index[on])
+			}
+		}
+	}
+	return depth, edges
 }
 
 // arrange orders each layer by the middle of its neighbours, so that few edges cross, and then moves each spot towards

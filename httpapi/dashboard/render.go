@@ -152,8 +152,20 @@ var functions = template.FuncMap{
 	"steps":    definedGraph,
 	"step":     stepWords,
 	"stepwhy":  func(s runs.StepState) string { return brief(stepWhy(s)) },
+	"names":    stepNames,
+	"open":     fewWords,
 	"steptook": stepTook,
 	"makeup":   backfillPath,
+}
+
+// fewWords reports whether differences are shown without being asked for.
+func fewWords(all []difference) bool {
+	const fields, letters = 6, 1000
+	size := 0
+	for _, d := range all {
+		size += len(d.Before) + len(d.After)
+	}
+	return len(all) <= fields && size <= letters
 }
 
 // dict makes a map of names and values, for parts that need several.
