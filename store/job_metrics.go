@@ -174,7 +174,7 @@ SELECT w.id, r.id, r.status, r.attempt, coalesce(r.reason, ''), r.started_at, r.
 FROM unnest($1::uuid[], $2::uuid[]) w(id, known)
 CROSS JOIN LATERAL (
 	SELECT * FROM punctual.runs r
-	WHERE r.job_id = w.id AND r.id >= w.known AND ` + w.On(`r.id`) + `
+	WHERE r.job_id = w.id AND r.step IS NULL AND r.id >= w.known AND ` + w.On(`r.id`) + `
 	ORDER BY r.id DESC LIMIT $3) r
 ORDER BY w.id, r.id DESC`
 }
@@ -189,7 +189,7 @@ CROSS JOIN LATERAL (
 	       (array_agg(r.id ORDER BY r.id DESC) FILTER (WHERE r.status = 'succeeded'))[1] AS success,
 	       (array_agg(r.finished_at ORDER BY r.id DESC) FILTER (WHERE r.status = 'succeeded'))[1] AS finished_at
 	FROM (SELECT r.id, r.status, r.finished_at FROM punctual.runs r
-	      WHERE r.job_id = w.id AND r.id < w.below AND ` + w.On(`r.id`) + `
+	      WHERE r.job_id = w.id AND r.step IS NULL AND r.id < w.below AND ` + w.On(`r.id`) + `
 	      ORDER BY r.id DESC LIMIT $3) r) f`
 }
 

@@ -110,6 +110,7 @@ func (c crud) furnish() {
 	c.exec(`INSERT INTO punctual.limits (tenant, name, max_running) VALUES ($1, 'theirs', 1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.limit_holders (tenant, name, run_id) VALUES ($1, 'theirs', gen_random_uuid())`, c.tenant)
 	c.exec(`INSERT INTO punctual.job_limits (job_id, tenant, name) VALUES ($1, $2, 'theirs')`, job.ID, c.tenant)
+	c.exec(`INSERT INTO punctual.workflows (run_id, tenant) VALUES (gen_random_uuid(), $1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.hourly_runs (hour, tenant, round, succeeded, dead, cancelled, skipped, unended, lateness)
 		VALUES (now(), $1, 1, 1, 0, 0, 0, 0, '{}')`, c.tenant)
 }

@@ -14,6 +14,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
+	"punctual/store/claim"
 )
 
 // replicate runs a replica that serves one queue until the test ends.
@@ -87,7 +88,7 @@ func TestDeadlinesTakeNoPlaceInAnyLine(t *testing.T) {
 	if u := next(); !u.Ready.IsZero() || !u.Ordered.IsZero() {
 		t.Errorf("a deadline is looked for as work: %+v", u)
 	}
-	pulse := func() bool { return c.wants(choreSilent) }
+	pulse := func() bool { return c.wants(claim.ChoreSilent) }
 	if wait, left, err := c.Claims.EndSilent(t.Context()); wait != 0 || left || err != nil || pulse() {
 		t.Errorf("a minute before its deadline: wait %s, left %t, error %v", wait, left, err)
 	}

@@ -64,7 +64,7 @@ func TestDefinitionsAreEchoedAsWritten(t *testing.T) {
 		`{"name":"a","schedule":{"every":"3600s"},"target":{"url":"https://example.com","body":"text"},"retry":{"max_attempts":3}}`,
 		`{"name":"a","schedule":{"delay":"0.5h"},"target":{"url":"https://example.com","body":[]},"retry":{"give_up_on":[404,410]}}`,
 		`{"name":"a","schedule":{"at":"2026-12-01T09:00:00-00:30"},"target":{"url":"https://example.com","body":null}}`,
-		`{"name":"a","schedule":{"every":"half past"},"jitter":"much","target":{"url":""}}`, // invalid, but echoed as well
+		`{"name":"a","schedule":{"every":"half past"},"jitter":"much","target":{"url":"x"}}`, // invalid, but echoed as well
 	} {
 		if diff := cmp.Diff(members(t, json.RawMessage(text)), members(t, definition(t, text))); diff != "" {
 			t.Errorf("%s: -written +echoed:\n%s", text, diff)

@@ -32,11 +32,21 @@ type Step struct {
 	HeartbeatTimeout Duration   `json:"heartbeat_timeout,omitzero" doc:"With completion async: as in a job. Absent: 5m." example:"5m"`
 	MaxDuration      Duration   `json:"max_duration,omitzero" doc:"With completion async: the longest that an attempt may take. Absent: 24h." example:"2h"`
 	KeepResponse     *int       `json:"keep_response,omitempty" minimum:"0" maximum:"65536" doc:"Absent: the job's." example:"4096"`
-	Limits           []string   `json:"limits,omitempty" maxItems:"4" doc:"Up to four limits that the step holds while it runs. Absent: the job's." example:"[\"warehouse\"]"`
+	Limits           []string   `json:"limits,omitzero" maxItems:"4" doc:"Up to four limits that the step holds while it runs. Absent: the job's; an empty list: none." example:"[\"warehouse\"]"`
 }
 
 // IsWorkflow reports whether the job has steps in place of a target.
 func (d Definition) IsWorkflow() bool { return len(d.Steps) > 0 }
+
+// AllLimits returns the limits that the job or its steps name, sorted, each once.
+func (d Definition) AllLimits() []string {
+	all := slices.Clone(d.Limits)
+	for _, s := range d.Steps {
+		all = append(all, s.Limits...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
 
 // StepRunID returns the id of a step's run: a UUIDv8 with the milliseconds of the workflow's run and bits of a hash of
 // (run, step). So a step has one run in each run of its workflow, in the same daily partition, whoever makes it.
@@ -51,7 +61,7 @@ func (s Step) definition(whole Definition) Definition {
 		Name: whole.Name, Labels: whole.Labels, Target: s.Target, ConcurrencyPolicy: PolicyAllow,
 		Timeout: s.Timeout, Retry: s.Retry, Queue: s.Queue, Priority: s.Priority, Delivery: s.Delivery,
 		Completion: s.Completion, HeartbeatTimeout: s.HeartbeatTimeout, MaxDuration: s.MaxDuration,
-		KeepResponse: s.KeepResponse, Limits: s.Limits, Missed: Missed{Tolerance: whole.Missed.Tolerance},
+		KeepResponse: s.KeepResponse, Limits: s.Limits, Missed: Missed{Tolerance: whole.Missed.Tolerance}, Notify: []Notify{},
 	}
 	fill(&d.Timeout, whole.Timeout)
 	fill(&d.Queue, whole.Queue)

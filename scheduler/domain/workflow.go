@@ -104,10 +104,14 @@ func (r StepRun) told(step string) string {
 }
 
 // JudgeSteps decides how a workflow ends whose steps have ended: dead if one of them is, with the reason of the one that
-// died first; dead, too, if a step was cancelled or skipped by itself; and else it has succeeded. The fence sees to it
-// that a workflow that was cancelled ends as cancelled.
-func JudgeSteps(a Assignment, runs map[string]StepRun, started, now time.Time) Outcome {
+// died first; dead, too, if a step was cancelled or skipped by itself; and else it has succeeded. halted says why the
+// workflow was cancelled; empty: it was not.
+func JudgeSteps(a Assignment, runs map[string]StepRun, halted Reason, started, now time.Time) Outcome {
 	o := Outcome{Assignment: a, Verdict: Succeed, StartedAt: started, FinishedAt: now}
+	if halted != "" {
+		o.Verdict, o.Reason = Cancel, halted
+		return o
+	}
 	var worst StepRun
 	var name string
 	for step, r := range runs {

@@ -15,7 +15,7 @@ WITH ended AS MATERIALIZED (
     FROM punctual.runs r
     LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
     WHERE r.id = ANY($1::uuid[]) AND r.xmin = pg_current_xact_id()::xid
-      AND r.status IN ('succeeded', 'dead', 'cancelled')
+      AND r.step IS NULL AND r.status IN ('succeeded', 'dead', 'cancelled')
       AND (r.rerun_of IS NULL AND r.trigger <> 'backfill' OR coalesce(d.chains, false))),
 edges AS MATERIALIZED (
     SELECT e.*, punctual.chained_run(e.id, (l ->> 'job')::uuid, e.finished_at) AS run, (l ->> 'job')::uuid AS target

@@ -68,11 +68,11 @@ func (q QueueSet) Collect(rows pgx.Rows) error {
 	return err
 }
 
-// ID returns the number of a queue. The error blames the field if there is no such queue.
-func (q QueueSet) ID(name string) (int16, error) {
+// ID returns the number of a queue. The error blames the field that names it if there is no such queue.
+func (q QueueSet) ID(field, name string) (int16, error) {
 	id, ok := q[name]
 	if !ok {
-		return 0, domain.Blame("queue", "there is no queue %.80q; there are: %s",
+		return 0, domain.Blame(field, "there is no queue %.80q; there are: %s",
 			name, strings.Join(slices.Sorted(maps.Keys(q)), ", "))
 	}
 	return id, nil

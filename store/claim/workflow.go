@@ -69,10 +69,12 @@ FOR NO KEY UPDATE SKIP LOCKED`
 
 // readWorkflows reads workflows, whose rows are locked, and what their runs were given to work on.
 var readWorkflows = `
-SELECT w.run_id, w.due, r.job_id, r.job_version, r.tenant, r.status, coalesce(r.reason, ''),
+SELECT w.run_id, w.due, r.job_id, r.job_version, r.tenant, r.status,
+       coalesce(r.reason, CASE WHEN j.id IS NULL OR j.state = 'deleted' THEN 'job_deleted' END, ''),
        coalesce(d.body, ` + OfEvent(`body`) + `), now()
 FROM punctual.workflows w
 JOIN punctual.runs r ON r.id = w.run_id
+LEFT JOIN punctual.jobs j ON j.id = r.job_id
 LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
 WHERE w.run_id = ANY($1::uuid[]) AND r.id = ANY($1::uuid[])
 ORDER BY w.run_id`
@@ -165,20 +167,22 @@ type workflow struct {
 	key    definitions.Version
 	tenant int32
 	status domain.Status
-	reason domain.Reason
+	reason domain.Reason   // while it goes on: why it is to be cancelled; empty: it is not
 	input  json.RawMessage // the body of its run
 	now    time.Time
 	job    *domain.Job
 	runs   map[string]domain.StepRun
 }
 
-// halted reports whether no further step may start.
-func (w *workflow) halted() bool {
-	return w.status != domain.StatusRunning || w.reason == domain.ReasonCancelled || w.reason == domain.ReasonReplaced
-}
+// halted reports whether no further step may start, because the workflow has ended or is to be cancelled.
+func (w *workflow) halted() bool { return w.status != domain.StatusRunning || w.reason != "" }
 
-// toCancel are the runs of steps that go on although their workflow is halted, and were not asked to end.
+// toCancel are the runs of steps that go on although their workflow is halted, and were not asked to end. As with other
+// jobs, requests that are out when the job is deleted are left to end.
 func (w *workflow) toCancel() (runs []uuid.UUID) {
+	if w.reason == domain.ReasonJobDeleted {
+		return nil
+	}
 	for _, r := range w.runs {
 		if !r.Status.Final() && r.Reason != domain.ReasonCancelled && r.Reason != domain.ReasonReplaced {
 			runs = append(runs, r.ID)
@@ -451,7 +455,7 @@ func (c *readyClaim) endWorkflow(w waitingRun, job *domain.Job) {
 	w.Job = job
 	switch {
 	case live != nil && job.Advance(w.RunID, live.runs, live.halted()).Ended:
-		c.ended = append(c.ended, domain.JudgeSteps(w.Assignment, live.runs, w.started, c.now))
+		c.ended = append(c.ended, domain.JudgeSteps(w.Assignment, live.runs, live.reason, w.started, c.now))
 	case !c.now.Before(w.started.Add(job.MaxDuration.Value())):
 		c.ended = append(c.ended, domain.JudgeSilent(w.Assignment, 0, w.started, c.now))
 	default:

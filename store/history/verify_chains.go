@@ -25,6 +25,7 @@ WITH ended AS MATERIALIZED (
     CROSS JOIN LATERAL json_array_elements(v.definition -> 'then') l
     JOIN punctual.runs r ON r.job_id = v.job_id AND r.job_version = v.version
     WHERE v.definition ->> 'then' IS NOT NULL
+      AND r.step IS NULL
       AND r.id >= $3 AND r.status IN ('succeeded', 'dead', 'cancelled') AND r.finished_at BETWEEN $1 AND $2
       AND (r.rerun_of IS NULL AND r.trigger <> 'backfill'
            OR EXISTS (SELECT FROM punctual.run_data d WHERE d.run_id = r.id AND d.run_id >= $3 AND d.chains))),

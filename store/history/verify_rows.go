@@ -104,6 +104,10 @@ type verifyPage struct {
 }
 
 func (p *verifyPage) row(r verifyRow) error {
+	if r.trigger == domain.TriggerStep && r.held {
+		p.summary.Runs++ // its slot is its workflow's
+		return nil
+	}
 	for p.check == nil || p.check.job.id != r.job {
 		if len(p.jobs) == 0 || pg.CompareIDs(p.jobs[0].id, r.job) > 0 {
 			if p.summary.Runs++; r.trigger == domain.TriggerChain {

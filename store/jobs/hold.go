@@ -96,7 +96,7 @@ func (s *Jobs) hold(
 	var over []*held
 	for _, h := range jobs {
 		h.job, h.before, h.paused, h.wasIn = s.compiled(h.jobRow), h.shot(), h.PausedAt, h.lane
-		h.limits = len(h.Definition.Limits) > 0
+		h.limits = len(h.Definition.AllLimits()) > 0
 		if h.pauseOver(f.now) {
 			over = append(over, h)
 		}
@@ -256,7 +256,7 @@ func (h *held) save(b *saves, now time.Time, note string) error {
 		claim.QueueForgetLimits(&b.Batch, h.ID)
 	}
 	if h.State != domain.JobDeleted {
-		claim.QueueLimits(&b.Batch, h.tenant, h.ID, h.Definition.Limits)
+		claim.QueueLimits(&b.Batch, h.tenant, h.ID, h.Definition.AllLimits())
 	}
 	switch {
 	case h.gate == opens:

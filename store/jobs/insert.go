@@ -62,9 +62,17 @@ func (s *Jobs) prepare(ctx context.Context, tenant int32, job NewJob, f facts) (
 // define gives the job a definition, with all that follows from it except the next slot.
 func (h *held) define(s *Jobs, d domain.Definition, f facts) error {
 	full := d.WithDefaults()
-	queue, err := f.queues.ID(full.Queue)
+	queue, err := f.queues.ID("queue", full.Queue)
 	if err != nil {
 		return err
+	}
+	for i, step := range d.Steps {
+		if step.Queue == "" {
+			continue
+		}
+		if _, err := f.queues.ID(fmt.Sprintf("steps[%d].queue", i), step.Queue); err != nil {
+			return err
+		}
 	}
 	if err := s.definitions.CheckWindow(d); err != nil {
 		return err
@@ -282,7 +290,7 @@ func insertFree(
 		}
 		j.Tenant = owner
 		j.hidden.Queue(&more)
-		claim.QueueLimits(&more, tenant, j.ID, j.Definition.Limits)
+		claim.QueueLimits(&more, tenant, j.ID, j.Definition.AllLimits())
 		due = due || j.dueSoon(now)
 	}
 	if more.Len() > 0 { // then q is a transaction

@@ -105,7 +105,7 @@ func queueRows(ctx context.Context, b *pgx.Batch, tenant int32, jobs []*fresh, n
 			return err
 		}
 		j.hidden.Queue(b)
-		claim.QueueLimits(b, tenant, j.ID, j.Definition.Limits)
+		claim.QueueLimits(b, tenant, j.ID, j.Definition.AllLimits())
 	}
 	if len(gated) > 0 {
 		b.Queue(insertGateRows, pg.Prepared{}, gated)

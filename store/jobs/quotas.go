@@ -36,9 +36,21 @@ func queueRules(b *pgx.Batch, tenant int32, now *time.Time, r *rules) {
 
 // checkLimits blames a definition that names a limit which the tenant does not have.
 func (r rules) checkLimits(d domain.Definition) error {
-	for i, name := range d.Limits {
+	if err := r.knows("limits", d.Limits); err != nil {
+		return err
+	}
+	for i, step := range d.Steps {
+		if err := r.knows(fmt.Sprintf("steps[%d].limits", i), step.Limits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r rules) knows(field string, limits []string) error {
+	for i, name := range limits {
 		if !slices.Contains(r.limits, name) {
-			return domain.Blame(fmt.Sprintf("limits[%d]", i), "there is no limit %q; create it with PUT /v1/limits/%s%s",
+			return domain.Blame(fmt.Sprintf("%s[%d]", field, i), "there is no limit %q; create it with PUT /v1/limits/%s%s",
 				name, name, domain.DidYouMean(name, r.limits...))
 		}
 	}

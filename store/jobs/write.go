@@ -55,7 +55,8 @@ func (s *Jobs) create(
 	if err != nil {
 		return rec, false, false, fmt.Errorf("reading queues: %w", err)
 	}
-	several := f.maxJobs > 0 || job.Definition.HasSecrets() || links.Has(&job.Definition) || len(job.Definition.Limits) > 0
+	several := f.maxJobs > 0 || job.Definition.HasSecrets() || links.Has(&job.Definition) ||
+		len(job.Definition.AllLimits()) > 0
 	if tx == nil && several { // statements
 		err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) (err error) {
 			rec, taken, due, err = s.createOne(ctx, tx, tx, tenant, job, f)

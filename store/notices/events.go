@@ -57,7 +57,7 @@ WITH failed AS (
                ELSE NOT EXISTS (
                    SELECT FROM (
                        SELECT s.status, s.finished_at FROM punctual.runs s
-                       WHERE s.job_id = r.job_id ORDER BY s.id DESC LIMIT 20) s
+                       WHERE s.job_id = r.job_id AND s.step IS NULL ORDER BY s.id DESC LIMIT 20) s
                    WHERE s.status = 'succeeded' AND s.finished_at > u.at) END),
 turned AS (
     INSERT INTO punctual.notified AS n (job_id, failing_since, failed_at, failures)

@@ -57,7 +57,7 @@ func selectSuccesses(w days.Window) string {
 SELECT DISTINCT ON (w.id) w.id, r.id, r.finished_at FROM unnest($1::uuid[]) AS w(id)
 CROSS JOIN LATERAL (
     SELECT r.id, r.finished_at FROM punctual.runs r
-    WHERE r.job_id = w.id AND r.status = 'succeeded' AND ` + w.On(`r.id`) + `
+    WHERE r.job_id = w.id AND r.status = 'succeeded' AND r.step IS NULL AND ` + w.On(`r.id`) + `
     ORDER BY r.id DESC LIMIT 20) r
 ORDER BY w.id, r.finished_at DESC`
 }

@@ -119,7 +119,8 @@ func countHour(ctx context.Context, tx *pg.Tx, h hour, now time.Time) error {
 // selectBatch counts the next runs after an id by tenant, by what became of them and by how late they were sent.
 var selectBatch = fmt.Sprintf(`
 SELECT r.tenant,
-       CASE WHEN r.status IN ('succeeded', 'dead', 'cancelled', 'skipped') THEN r.status
+       CASE WHEN r.step IS NOT NULL THEN 'step'
+            WHEN r.status IN ('succeeded', 'dead', 'cancelled', 'skipped') THEN r.status
             ELSE 'unended' END AS became,
        %s AS class,
        count(*), max(r.id::text COLLATE "C")
@@ -141,7 +142,10 @@ func readBatch(ctx context.Context, tx *pg.Tx, t task, most int64) (tallies, cou
 		if c.last == nil || pg.CompareIDs(*c.last, last) < 0 {
 			c.last = new(last)
 		}
-		if became == "unended" {
+		switch became {
+		case "step":
+			return nil // what counts is its workflow
+		case "unended":
 			c.unended += int64(n)
 		}
 		all.of(tenant).add(became, class, n)

@@ -54,7 +54,7 @@ failures AS MATERIALIZED (
     UNION ALL
     SELECT r.job_id, r.id, 0
     FROM punctual.runs_of(ARRAY(SELECT id FROM unended)) r
-    WHERE r.tenant = $1 AND %[4]s),
+    WHERE r.tenant = $1 AND r.step IS NULL AND %[4]s),
 candidates AS MATERIALIZED (
     SELECT f.job_id, (array_agg(f.id ORDER BY f.id DESC))[1] AS id, sum(f.letter) AS letters
     FROM failures f
@@ -152,7 +152,7 @@ SELECT w.job, count(*), bool_or(r.status = 'succeeded')
 FROM unnest((SELECT $1::uuid[]), (SELECT $2::uuid[])) w(job, failure)
 CROSS JOIN LATERAL (
     SELECT r.status FROM punctual.runs r
-    WHERE r.job_id = w.job AND r.id > w.failure AND %s
+    WHERE r.job_id = w.job AND r.id > w.failure AND r.step IS NULL AND %s
     ORDER BY r.id DESC LIMIT %d) r
 GROUP BY w.job`, w.On(`r.id`), mostSince)
 }

@@ -52,7 +52,7 @@ WITH waiting AS MATERIALIZED (
 retries AS (
     SELECT y.job_id, min(y.due_at) AS due_at
     FROM waiting y JOIN punctual.runs_of(ARRAY(SELECT run_id FROM waiting)) r ON r.id = y.run_id
-    WHERE r.status IN ('pending', 'retrying') AND r.attempt > 0
+    WHERE r.status IN ('pending', 'retrying') AND r.attempt > 0 AND r.step IS NULL
     GROUP BY y.job_id)
 SELECT j.id, j.name, punctual.job_state(j, s), coalesce(n.scheduled_for, d.scheduled_for, now()), 1, w.run,
        coalesce(n.reason, d.reason), coalesce(n.http_status, d.http_status), coalesce(n.error, d.error), 0,
@@ -136,7 +136,7 @@ SELECT w.job, r.scheduled_for, %s, r.status = 'succeeded'
 FROM unnest((SELECT $1::uuid[])) w(job)
 CROSS JOIN LATERAL (
     SELECT * FROM punctual.runs r
-    WHERE r.job_id = w.job AND %s
+    WHERE r.job_id = w.job AND r.step IS NULL AND %s
     ORDER BY r.id DESC LIMIT %d) r
 ORDER BY w.job, r.id DESC`, failing, w.On(`r.id`), mostInARow)
 }

@@ -92,7 +92,7 @@ SELECT w.id, r.id, r.status, r.scheduled_for, ` + took + `
 FROM unnest((SELECT $1::uuid[])) w(id)
 CROSS JOIN LATERAL (
 	SELECT * FROM punctual.runs n
-	WHERE n.job_id = w.id AND %s
+	WHERE n.job_id = w.id AND n.step IS NULL AND %s
 	ORDER BY n.id DESC LIMIT %d) r
 ORDER BY w.id, r.id DESC`
 
@@ -126,7 +126,7 @@ SELECT ` + runFields + `,
        ` + maxAttempts(`coalesce(r.step, '')`) + `
 FROM unnest(` + jobs + `) w(id)
 CROSS JOIN LATERAL (
-	SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND ` + w.On(`n.id`) + `
+	SELECT * FROM punctual.runs n WHERE n.job_id = w.id AND n.step IS NULL AND ` + w.On(`n.id`) + `
 	ORDER BY n.id DESC LIMIT 1) r
 JOIN punctual.tenants t ON t.id = r.tenant
 JOIN punctual.jobs j ON j.id = w.id

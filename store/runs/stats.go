@@ -74,7 +74,7 @@ SELECT count(*), (array_agg(r.scheduled_for ORDER BY r.id))[1],
        count(r.late), percentile_disc(ARRAY[0.5, 0.95, 1]) WITHIN GROUP (ORDER BY r.late)
 FROM (SELECT r.id, r.scheduled_for, r.status, r.finished_at, %s AS took, date_part('epoch', %s) AS late
       FROM punctual.runs r
-      WHERE r.job_id = $1 AND r.tenant = $2 AND r.id >= $3
+      WHERE r.job_id = $1 AND r.tenant = $2 AND r.step IS NULL AND r.id >= $3
       ORDER BY r.id DESC LIMIT %d) r`, took, LateFor, mostStats)
 
 // JobStats returns how the runs of a job went in the last 24 hours. It reads the newest 1,000 at most. The error is

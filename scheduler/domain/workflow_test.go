@@ -1,0 +1,295 @@
+package domain
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// steps makes steps of "name", "name<a,b" or "name<a!", where ! means when: ended.
+func steps(all ...string) (list []Step) {
+	for _, text := range all {
+		s := Step{Target: Target{URL: "http://target.example"}}
+		text, ended := strings.CutSuffix(text, "!")
+		if ended {
+			s.When = WhenEnded
+		}
+		name, on, depends := strings.Cut(text, "<")
+		if s.Name = name; depends {
+			s.DependsOn = strings.Split(on, ",")
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// told writes an Advance as text, and for each skipped step the one that caused it.
+func (a Advance) told(workflow uuid.UUID, all []Step) string {
+	name := map[uuid.UUID]string{}
+	for _, s := range all {
+		name[StepRunID(workflow, s.Name)] = s.Name
+	}
+	var words []string
+	for _, s := range a.Enter {
+		words = append(words, s.Name)
+	}
+	for _, s := range a.Skip {
+		words = append(words, s.Step.Name+" skipped by "+name[s.CausedBy])
+	}
+	if a.Ended {
+		words = append(words, "ended")
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestStepsStartWhenThoseBeforeThemHaveEnded(t *testing.T) {
+	diamond := steps("a", "b<a", "c<a", "d<b,c")
+	etl := steps("extract", "load<extract", "report<load", "clean<load!", "tell<clean")
+	for _, c := range []struct {
+		steps  []Step
+		runs   string // "a succeeded, b running"
+		halted bool
+		want   string
+	}{
+		{diamond, "", false, "a"},
+		{diamond, "a running", false, ""},
+		{diamond, "a succeeded", false, "b, c"},
+		{diamond, "a succeeded, b succeeded", false, "c"},
+		{diamond, "a succeeded, b succeeded, c retrying", false, ""},
+		{diamond, "a succeeded, b succeeded, c succeeded", false, "d"},
+		{diamond, "a succeeded, b dead, c running", false, ""},
+		{diamond, "a succeeded, b dead, c succeeded", false, "d skipped by b, ended"},
+		{diamond, "a cancelled", false, "b skipped by a, c skipped by a, d skipped by a, ended"},
+		{diamond, "a succeeded, b succeeded, c succeeded, d dead", false, "ended"},
+		{etl, "extract dead", false, "clean, load skipped by extract, report skipped by extract"},
+		{etl, "extract succeeded, load dead, clean succeeded", false, "tell, report skipped by load"},
+		{diamond, "", true, "ended"},
+		{diamond, "a running", true, ""},
+		{diamond, "a cancelled", true, "ended"},
+	} {
+		workflow := uuid.New()
+		runs := map[string]StepRun{}
+		for _, r := range strings.Split(c.runs, ", ") {
+			if name, status, is := strings.Cut(r, " "); is {
+				runs[name] = StepRun{ID: StepRunID(workflow, name), Status: Status(status)}
+			}
+		}
+		got := Definition{Steps: c.steps}.Advance(workflow, runs, c.halted).told(workflow, c.steps)
+		if got != c.want {
+			t.Errorf("%q (halted: %t): %q, want %q", c.runs, c.halted, got, c.want)
+		}
+	}
+}
+
+// Whatever the graph and the order in which steps end: each step starts or is skipped once, after those before it, and
+// the workflow ends with its last step.
+func TestEachStepIsSettledOnce(t *testing.T) {
+	for seed := range uint64(1000) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		all := randomSteps(random, 1+random.IntN(30))
+		d, workflow := Definition{Name: "w", Steps: all}, uuid.New()
+		if p := (Definition{Name: "w", Steps: all}).Validate(); len(p) > 0 {
+			t.Fatalf("seed %d: %v", seed, p)
+		}
+		runs := map[string]StepRun{}
+		for n := 0; ; n++ {
+			a := d.Advance(workflow, runs, false)
+			for _, s := range a.Enter {
+				wantSettledAfter(t, runs, s)
+				runs[s.Name] = StepRun{ID: StepRunID(workflow, s.Name), Status: StatusRunning}
+			}
+			for _, s := range a.Skip {
+				wantSettledAfter(t, runs, s.Step)
+				runs[s.Step.Name] = StepRun{Status: StatusSkipped, Reason: ReasonUpstreamFailed, CausedBy: s.CausedBy}
+			}
+			if a.Ended {
+				break
+			}
+			var going []string
+			for _, s := range all {
+				if r, has := runs[s.Name]; has && !r.Status.Final() {
+					going = append(going, s.Name)
+				}
+			}
+			if len(going) == 0 {
+				t.Fatalf("seed %d: nothing goes on, and the workflow has not ended", seed)
+			}
+			name := going[random.IntN(len(going))]
+			r := runs[name]
+			r.Status = []Status{StatusSucceeded, StatusSucceeded, StatusDead, StatusCancelled}[random.IntN(4)]
+			runs[name] = r
+		}
+		if len(runs) != len(all) {
+			t.Errorf("seed %d: %d of %d steps were settled", seed, len(runs), len(all))
+		}
+	}
+}
+
+func wantSettledAfter(t *testing.T, runs map[string]StepRun, s Step) {
+	t.Helper()
+	if _, twice := runs[s.Name]; twice {
+		t.Errorf("step %s is settled twice", s.Name)
+	}
+	for _, on := range s.DependsOn {
+		if r, has := runs[on]; has && !r.Status.Final() {
+			t.Errorf("step %s is settled while %s is %s", s.Name, on, r.Status)
+		}
+	}
+}
+
+func randomSteps(random *rand.Rand, n int) (all []Step) {
+	for i := range n {
+		s := Step{Name: fmt.Sprintf("s%d", i), Target: Target{URL: "http://target.example"}}
+		if random.IntN(4) == 0 {
+			s.When = WhenEnded
+		}
+		for k := range i {
+			if random.IntN(i) < 2 {
+				s.DependsOn = append(s.DependsOn, all[k].Name)
+			}
+		}
+		all = append(all, s)
+	}
+	random.Shuffle(n, func(i, k int) { all[i], all[k] = all[k], all[i] })
+	return all
+}
+
+func TestAWorkflowEndsAsTheStepThatDiedFirst(t *testing.T) {
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	died := func(reason Reason, second int) StepRun {
+		return StepRun{Status: StatusDead, Reason: reason, Error: "no", FinishedAt: at(second)}
+	}
+	ok := StepRun{Status: StatusSucceeded, FinishedAt: at(1)}
+	for want, runs := range map[string]map[string]StepRun{
+		"succeeded  ": {"a": ok, "b": ok},
+		"dead http_5xx step b is dead (http_5xx): no": {
+			"a": died(ReasonTimeout, 9), "b": died(ReasonHTTP5xx, 2), "c": {Status: StatusCancelled, FinishedAt: at(1)},
+			"d": {Status: StatusSkipped, Reason: ReasonUpstreamFailed, FinishedAt: at(1)},
+		},
+		"dead upstream_failed step a is cancelled (cancelled_by_user)": {
+			"a": {Status: StatusCancelled, Reason: ReasonCancelled, FinishedAt: at(1)},
+			"b": {Status: StatusSkipped, Reason: ReasonUpstreamFailed},
+		},
+	} {
+		o := JudgeSteps(Assignment{}, runs, "", at(0), at(10))
+		if got := fmt.Sprintf("%s %s %s", o.End().Status, o.Reason, o.Error); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestWhatAStepIsSent(t *testing.T) {
+	big := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n-2) + `"`) }
+	id := uuid.MustParse("019ad964-3b80-7b21-8f6e-1d2c3b4a5968")
+	ran := func(result json.RawMessage) StepRun { return StepRun{ID: id, Status: StatusSucceeded, Result: result} }
+	for _, c := range []struct {
+		name, own, method, input string
+		runs                     map[string]StepRun
+		want                     string
+	}{
+		{"nothing before it, no input", `{"a":1}`, "", "", nil, ""},
+		{"input", `{"a":1}`, "", `{"x": "{{run}}"}`, nil, `{"a":1,"input":{"x":"{{{{run}}"}}`},
+		{"a result", `{"at":"{{scheduled_for}}"}`, "", "", map[string]StepRun{"a": ran(json.RawMessage(`{"n":1}`))},
+			`{"at":"{{scheduled_for}}","steps":{"a":{"status":"succeeded","result":{"n":1}}}}`},
+		{"no result", "", "", "", map[string]StepRun{"a": {Status: StatusDead, Reason: ReasonGone}},
+			`{"steps":{"a":{"status":"dead","reason":"gone","result":null}}}`},
+		{"no object", `"text"`, "", `{"x":1}`, nil, ""},
+		{"no body", "", "GET", `{"x":1}`, nil, ""},
+	} {
+		s := Step{Target: Target{Body: json.RawMessage(c.own), Method: c.method}}
+		for name := range c.runs {
+			s.DependsOn = append(s.DependsOn, name)
+		}
+		if got := string(s.StepBody(json.RawMessage(c.input), c.runs)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+	s := Step{DependsOn: []string{"a", "b", "c", "d", "e"}}
+	var sent struct {
+		Steps map[string]struct{ Result json.RawMessage }
+	}
+	runs := map[string]StepRun{"a": ran(big(64 << 10)), "b": ran(big(60 << 10)), "c": ran(big(60 << 10)),
+		"d": ran(big(60 << 10)), "e": ran(big(60 << 10))}
+	if err := json.Unmarshal(s.StepBody(nil, runs), &sent); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(sent.Steps["a"].Result), `{"bytes":65536,"href":"/v1/runs/`+id.String()+`"}`; got != want {
+		t.Errorf("the largest result of too many is %.100s, want %s", got, want)
+	}
+	if got := len(sent.Steps["b"].Result); got != 60<<10 {
+		t.Errorf("another one has %d bytes", got)
+	}
+}
+
+func TestWhatIsWrongWithSteps(t *testing.T) {
+	with := func(change func(*Definition), all ...string) Definition {
+		d := Definition{Name: "w", Steps: steps(all...)}
+		change(&d)
+		return d
+	}
+	none := func(*Definition) {}
+	many := make([]string, 51)
+	for i := range many {
+		many[i] = fmt.Sprintf("s%d", i)
+	}
+	for want, d := range map[string]Definition{
+		"":                            with(none, "a", "b<a!"),
+		`steps: 51 steps; at most 50`: with(none, many...),
+		`steps: depend on each other in a circle: a → b → c → a`:               with(none, "a<c", "b<a", "c<b"),
+		`steps[1].depends_on[0]: there is no step "loadd"; did you mean load?`: with(none, "load", "b<loadd"),
+		`steps[1].depends_on[0]: "b" is the step itself`:                       with(none, "a", "b<b"),
+		`steps[1].depends_on[1]: "a" stands there twice; name it once`:         with(none, "a", "b<a,a"),
+		`steps[1].name: "a" is the name of an earlier step; choose another`:    with(none, "a", "a"),
+		`steps[0].timeout: "25h" is outside 1ms to 24h; a target that works for longer answers 202 and calls back: see completion`: with(
+			func(d *Definition) { d.Steps[0].Timeout = mustDuration("25h") }, "a"),
+		`steps[0].target.url: is required: an absolute http or https URL`: with(
+			func(d *Definition) { d.Steps[0].Target.URL = "" }, "a"),
+		`steps[0].when: "failed" is not one of succeeded, ended`: with(
+			func(d *Definition) { d.Steps[0].When = WhenFailed }, "a"),
+		`target: a job with steps has none: each step has its own; leave it out`: with(
+			func(d *Definition) { d.Target.URL = "http://target.example" }, "a"),
+	} {
+		var got []string
+		for _, p := range d.Validate() {
+			got = append(got, p.Error())
+		}
+		if text := strings.Join(got, "\n"); text != want {
+			t.Errorf("%s\nwant %s", text, want)
+		}
+	}
+}
+
+// A step that leaves something out is as its job says, but for what belongs to the whole.
+func TestAStepIsAsItsJobUnlessItSaysOtherwise(t *testing.T) {
+	d := Definition{
+		Name: "w", Timeout: mustDuration("7s"), Retry: Retry{MaxAttempts: 3}, Priority: PriorityHigh, Limits: []string{"l"},
+		ConcurrencyPolicy: PolicyForbid, Then: []Link{{Job: "next"}}, ExpiresAfter: mustDuration("1h"),
+		Steps: steps("a", "b<a"),
+	}
+	d.Steps[1].Timeout, d.Steps[1].Limits, d.Steps[1].Priority = mustDuration("9s"), []string{}, PriorityLow
+	job, err := Compile(uuid.New(), 1, 1, d, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := job.Step("a"), job.Step("b")
+	for _, s := range []*Job{a, b} {
+		if s.ConcurrencyPolicy != PolicyAllow || s.Then != nil || !s.ExpiresAfter.IsZero() || s.Retry.MaxAttempts != 3 ||
+			s.IsWorkflow() || *s.Retry.AfterTimeout {
+			t.Errorf("%+v", s.Definition)
+		}
+	}
+	if a.Timeout.Value() != 7*time.Second || a.Priority != PriorityHigh || len(a.Limits) != 1 {
+		t.Errorf("a is %+v", a.Definition)
+	}
+	if b.Timeout.Value() != 9*time.Second || b.Priority != PriorityLow || len(b.Limits) != 0 {
+		t.Errorf("b is %+v", b.Definition)
+	}
+	if job.Retry.MaxAttempts != 1 || len(job.Limits) != 0 || job.MaxDuration != DefaultWorkflowDuration || job.Step("c") != nil {
+		t.Errorf("the whole is %+v", job.Definition)
+	}
+}

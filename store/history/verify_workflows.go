@@ -1,0 +1,137 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/domain"
+	"punctual/store/pg"
+	"punctual/store/runs"
+)
+
+// workflowPage is how many workflows Verify looks at at a time.
+const workflowPage = 200
+
+// The runs of jobs with steps, after an id ($4), that have begun. One is idle when nothing was to be decided about it
+// for the grace ($5), or when it has ended that long ago.
+const verifyWorkflows = `
+SELECT t.name, j.name, r.job_id, r.id, r.scheduled_for, r.status, coalesce(r.reason, ''), v.definition ->> 'steps',
+       w.run_id IS NOT NULL OR r.finished_at IS NOT NULL,
+       coalesce(r.finished_at, w.looked_at, r.accepted_at) < now() - $5::interval
+FROM punctual.job_versions v
+JOIN punctual.runs r ON r.job_id = v.job_id AND r.job_version = v.version
+JOIN punctual.jobs j ON j.id = r.job_id
+JOIN punctual.tenants t ON t.id = r.tenant
+LEFT JOIN punctual.workflows w ON w.run_id = r.id
+WHERE v.definition ->> 'steps' IS NOT NULL AND r.step IS NULL AND r.accepted_at IS NOT NULL
+  AND r.id >= $3 AND r.scheduled_for BETWEEN $1 AND $2 AND r.id > $4
+  AND ($6 = 0 OR r.tenant = $6) AND ($7::uuid IS NULL OR r.job_id = $7) AND ($8 = '' OR j.name = $8)
+ORDER BY r.id LIMIT $9`
+
+// verifiedWorkflow is the run of a workflow, with those of its steps.
+type verifiedWorkflow struct {
+	Violation
+	id          uuid.UUID
+	status      domain.Status
+	reason      domain.Reason
+	steps       string
+	known, idle bool
+	definition  domain.Definition
+	runs        map[string]domain.StepRun
+}
+
+// workflows looks for steps that should have started, and for workflows that should have ended.
+func (v *verification) workflows(ctx context.Context, tx pgx.Tx) error {
+	var after uuid.UUID
+	for {
+		rows := pg.Query(ctx, tx, verifyWorkflows, v.summary.From, v.summary.To,
+			domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack)), after, v.options.Grace, v.tenant, pg.OrNull(v.only),
+			v.name, workflowPage)
+		page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*verifiedWorkflow, error) {
+			w := &verifiedWorkflow{runs: map[string]domain.StepRun{}}
+			err := row.Scan(&w.Tenant, &w.Job, &w.JobID, &w.id, &w.Slot, &w.status, &w.reason, &w.steps, &w.known, &w.idle)
+			if err == nil {
+				err = json.Unmarshal([]byte(w.steps), &w.definition.Steps)
+			}
+			return w, err
+		})
+		if err != nil {
+			return fmt.Errorf("reading workflows: %w", err)
+		}
+		if err := readVerifiedSteps(ctx, tx, page); err != nil {
+			return err
+		}
+		for _, w := range page {
+			after = w.id
+			if detail := w.wrong(); detail != "" {
+				w.Kind, w.Runs, w.Detail = ViolationWorkflow, []uuid.UUID{w.id}, detail
+				if err := v.report(w.Violation); err != nil {
+					return err
+				}
+			}
+		}
+		if len(page) < workflowPage {
+			return nil
+		}
+	}
+}
+
+func readVerifiedSteps(ctx context.Context, tx pgx.Tx, page []*verifiedWorkflow) error {
+	type place struct {
+		of   *verifiedWorkflow
+		step string
+	}
+	places := map[uuid.UUID]place{}
+	var ids []uuid.UUID
+	for _, w := range page {
+		for _, s := range w.definition.Steps {
+			id := domain.StepRunID(w.id, s.Name)
+			ids, places[id] = append(ids, id), place{w, s.Name}
+		}
+	}
+	var r domain.StepRun
+	var finished *time.Time
+	rows := pg.Query(ctx, tx, `
+		SELECT r.id, r.status, coalesce(r.reason, ''), r.finished_at FROM punctual.runs_of($1::uuid[]) r`, ids)
+	_, err := pgx.ForEachRow(rows, []any{&r.ID, &r.Status, &r.Reason, &finished}, func() error {
+		p := places[r.ID]
+		p.of.runs[p.step] = r
+		return nil
+	})
+	return pg.Wrap("reading the runs of steps", err)
+}
+
+// wrong says what is wrong with a workflow that is idle; empty: nothing.
+func (w *verifiedWorkflow) wrong() string {
+	if !w.idle {
+		return ""
+	}
+	if !w.known {
+		return "it goes on, but has no row in workflows: none of its steps will start"
+	}
+	if w.status.Final() {
+		for _, s := range w.definition.Steps {
+			if r, has := w.runs[s.Name]; has && !r.Status.Final() {
+				return fmt.Sprintf("it has ended, and its step %s is %s", s.Name, r.Status)
+			}
+		}
+	}
+	halted := w.status == domain.StatusCancelled || w.status == domain.StatusDead && w.reason == domain.ReasonTimeout ||
+		!w.status.Final() && w.reason != ""
+	switch next := w.definition.Advance(w.id, w.runs, halted); {
+	case len(next.Enter) > 0:
+		return fmt.Sprintf("its step %s should have started", next.Enter[0].Name)
+	case len(next.Skip) > 0:
+		return fmt.Sprintf("its step %s should have been skipped", next.Skip[0].Step.Name)
+	case next.Ended && !w.status.Final():
+		return "its steps have all ended, and it has not"
+	case !next.Ended && w.status.Final() && !halted:
+		return "it has ended before its steps"
+	}
+	return ""
+}
