@@ -26,6 +26,11 @@ var (
 		`"target":{"url":"https://billing.internal/invoices","body":{"range":"yesterday"}},` +
 		`"timeout":"10m","retry":{"max_attempts":3},` +
 		`"notify":[{"on":["dead","recovered"],"url":"https://pager.internal/hook"}]}`)
+	exampleWorkflow = json.RawMessage(`{"name":"daily-invoice-gen","labels":{"team":"billing"},` +
+		`"schedule":{"cron":"0 3 * * *","timezone":"America/Los_Angeles"},"retry":{"max_attempts":3},"max_duration":"2h",` +
+		`"steps":[{"name":"collect","target":{"url":"https://billing.internal/collect","body":{"range":"yesterday"}}},` +
+		`{"name":"invoices","depends_on":["collect"],"target":{"url":"https://billing.internal/invoices"},"timeout":"10m"},` +
+		`{"name":"report","depends_on":["invoices"],"when":"ended","target":{"url":"https://mail.internal/send"}}]}`)
 	examplePatch   = json.RawMessage(`{"timeout":"15m","labels":{"team":null},"retry":{"max_attempts":5}}`)
 	examplePause   = json.RawMessage(`{"note":"the warehouse moves","until":"2026-12-01T09:00:00Z"}`)
 	exampleResume  = json.RawMessage(`{"note":"it has moved"}`)
@@ -35,7 +40,8 @@ var (
 	examplePreview = json.RawMessage(`{"schedule":{"cron":"30 2 * * *","timezone":"Europe/Berlin"},` +
 		`"from":"2026-03-28T00:00:00Z","n":2}`)
 
-	exampleJob         = showOne(exampleRecord(), domain.DefaultJitter)
+	exampleJob         = showOne(exampleRecord(exampleJobInput), domain.DefaultJitter)
+	exampleWithSteps   = showOne(exampleRecord(exampleWorkflow), domain.DefaultJitter)
 	examplePausedJob   = showJob(examplePausedRecord(), domain.DefaultJitter)
 	exampleRuns        = List[ListedRun]{Data: []ListedRun{{Run: exampleListedRun()}}}
 	exampleBatchAnswer = BatchAnswer{
@@ -83,9 +89,9 @@ var (
 	exampleReplicaID = uuid.MustParse("4f0c7d4e-51a2-4c0e-9b0e-6f1f3f7c2a10")
 )
 
-func exampleRecord() jobs.Record {
+func exampleRecord(of json.RawMessage) jobs.Record {
 	var input JobInput
-	if err := body.Fill(&input, exampleJobInput); err != nil {
+	if err := body.Fill(&input, of); err != nil {
 		panic(err)
 	}
 	slot, due, run := moment("2026-12-02T11:00:00Z"), moment("2026-12-02T11:00:00.421Z"), exampleListedRun()
@@ -97,7 +103,7 @@ func exampleRecord() jobs.Record {
 }
 
 func examplePausedRecord() jobs.Record {
-	job := exampleRecord()
+	job := exampleRecord(exampleJobInput)
 	paused, until := moment("2026-11-28T18:00:00.5Z"), moment("2026-12-01T09:00:00Z")
 	job.State, job.PausedAt, job.PausedUntil, job.PauseNote = domain.JobPaused, &paused, &until, "the warehouse moves"
 	job.PausedBy = "key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"

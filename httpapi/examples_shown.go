@@ -16,7 +16,7 @@ import (
 
 // bodyExamples are the bodies of requests, by operation.
 var bodyExamples = map[string]json.RawMessage{
-	"create-job": exampleJobInput, "put-job": exampleJobInput, "patch-job": examplePatch, "create-jobs": exampleBatch,
+	"create-job": exampleJobInput, "put-job": exampleWorkflow, "patch-job": examplePatch, "create-jobs": exampleBatch,
 	"pause-job": examplePause, "resume-job": exampleResume, "trigger-job": exampleTrigger,
 	"trigger-batch": exampleTriggerBatch, "move-dated-run": json.RawMessage(`{"delay":"2h"}`),
 	"backfill-job": exampleBackfill,
@@ -35,7 +35,7 @@ var bodyExamples = map[string]json.RawMessage{
 // answerExamples are the answers of operations that succeed. Where statuses have different answers, their names have
 // the status.
 var answerExamples = map[string]any{
-	"put-job": exampleJob, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob,
+	"put-job": exampleWithSteps, "patch-job": exampleJob, "get-job": exampleJob, "pause-job": examplePausedJob,
 	"resume-job": exampleJob, "list-jobs": List[ListedJob]{Data: []ListedJob{{Job: exampleJob, Recent: exampleRecent}}},
 	"get-run": exampleWholeRun(), "complete-run": exampleCompletedRun, "fail-run": exampleRetryingRun(),
 	"heartbeat-run": exampleBeat, "get-run-progress": exampleProgress,

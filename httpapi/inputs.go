@@ -57,12 +57,17 @@ func (j JobInput) newJob() jobs.NewJob {
 }
 
 func (j JobReplacement) newJob() jobs.NewJob {
-	j.EachHidden(func(_ string, h *domain.Hidden) {
+	keepMasked(&j.Definition)
+	return j.JobInput.newJob()
+}
+
+// keepMasked keeps the stored secrets in whose place a definition has the mask.
+func keepMasked(d *domain.Definition) {
+	d.EachHidden(func(_ string, h *domain.Hidden) {
 		if h.Value() == domain.Mask {
 			*h = domain.KeptSecret()
 		}
 	})
-	return j.JobInput.newJob()
 }
 
 // BatchInput is the body that writes many jobs at once.
@@ -179,8 +184,8 @@ func optionalID(at, text, want string) (*uuid.UUID, error) {
 // TriggerInput is the optional body of a trigger.
 type TriggerInput struct {
 	DatedInput
-	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run. It has the same form, and its placeholders are filled in too. Absent: the body of the job's target."`
-	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run. Their placeholders are filled in too. Absent: the headers of the job's target."`
+	Body    json.RawMessage   `json:"body,omitempty" doc:"Replaces the body of the job's target for this run. It has the same form, and its placeholders are filled in too. Of a job with steps: what they are sent as input. Absent: the body of the job's target; of a job with steps, none."`
+	Headers map[string]string `json:"headers,omitempty" doc:"Replaces the headers of the job's target for this run. Their placeholders are filled in too. Not for a job with steps. Absent: the headers of the job's target."`
 }
 
 // PreviewInput is the body of a preview.

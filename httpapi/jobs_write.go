@@ -30,7 +30,8 @@ func (s *server) jobWriteRoutes() {
 		OperationID: "patch-job", Method: http.MethodPatch, Path: "/v1/jobs/{job}", Tags: []string{tagJobs},
 		Summary: "Change a job",
 		Description: "A JSON merge patch (RFC 7396) on the definition as it was written: absent fields stay, and null " +
-			"restores a default. A schedule of another kind replaces the current schedule. A new name renames the job.",
+			"restores a default. A schedule of another kind replaces the current schedule. A new name renames the job. steps are " +
+			"replaced as a whole; *** keeps the secret that the step with this name has.",
 		Errors: []int{409, 412},
 	}, api.Required, s.patchJob)
 }
@@ -137,11 +138,18 @@ func applyPatch(patch *body.Body[JobPatch], now domain.Definition) (jobs.NewJob,
 	if err := patch.Onto(now, &job); err != nil {
 		return jobs.NewJob{}, err
 	}
-	if err := patch.Check(api.Within("body", job.Validate())...); err != nil {
-		return jobs.NewJob{}, err
-	}
 	if patch.Value.Target.Body == nil && job.Target.Body != nil {
 		job.Target.Body = now.Target.Body // merging reformatted it, and a body keeps its bytes
+	}
+	if patch.Value.Steps != nil { // they are replaced as a whole, so the patch may show secrets as a GET does
+		d := domain.Definition{Steps: patch.Value.Steps}
+		keepMasked(&d)
+		job.Steps = d.Steps
+	} else if job.Steps != nil {
+		job.Steps = now.Steps
+	}
+	if err := patch.Check(api.Within("body", job.Validate())...); err != nil {
+		return jobs.NewJob{}, err
 	}
 	return job.newJob(), nil
 }

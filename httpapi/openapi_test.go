@@ -364,7 +364,7 @@ func walk(v any, at string, visit func(at string, v any)) {
 func TestExamplesOfBodiesAreValid(t *testing.T) {
 	t.Parallel()
 	for name, errs := range map[string][]problem.FieldError{
-		"job": wrongIn[JobInput](exampleJobInput), "batch": wrongIn[BatchInput](exampleBatch),
+		"job": wrongIn[JobInput](exampleJobInput), "workflow": wrongIn[JobInput](exampleWorkflow), "batch": wrongIn[BatchInput](exampleBatch),
 		"pause": wrongIn[PauseInput](examplePause), "preview": wrongIn[PreviewInput](examplePreview),
 		"resume": wrongIn[ResumeInput](exampleResume), "note": wrongIn[NoteInput](exampleReplayNote),
 		"resolve": wrongIn[NoteInput](exampleResolveNote), "bulk": wrongIn[BulkInput](exampleBulk),

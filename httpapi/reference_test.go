@@ -48,6 +48,7 @@ func jobReference(t *testing.T) string {
 		{"target", "Target", reflect.TypeFor[domain.Target]()},
 		{"target.auth", "Auth", reflect.TypeFor[domain.Auth]()},
 		{"target.tls", "TLS", reflect.TypeFor[domain.TLS]()},
+		{"steps", "Step", reflect.TypeFor[domain.Step]()},
 		{"retry", "Retry", reflect.TypeFor[domain.Retry]()},
 		{"notify", "Notify", reflect.TypeFor[domain.Notify]()},
 	} {

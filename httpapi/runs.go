@@ -36,16 +36,17 @@ func (s *server) runRoutes() {
 	api.Register(s.api, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Tags: []string{tagRuns},
 		Summary: "Get a run",
-		Description: "With its attempts, including the one in flight, the request that they send, its steps, and its result. The " +
-			"request is not stored: it is built from the run and its version of the job. A dated run that is pending is shown " +
-			"as its claim would make it now. When it is moved, its id changes.",
+		Description: "With its attempts, including the one in flight, the request that they send, and its result; or with its " +
+			"steps. The request is not stored: it is built from the run and its version of the job. A dated run that is " +
+			"pending is shown as its claim would make it now. When it is moved, its id changes.",
 	}, s.getRun)
 	api.Register(s.api, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Tags: []string{tagRuns},
 		Summary: "Cancel a run", DefaultStatus: http.StatusAccepted,
 		Description: "A waiting run ends at once. A run in flight is cut off within two seconds, on any replica, and ends " +
 			"as cancelled, even if its target responds. Until then, its status is running and its reason cancelled_by_user. " +
-			"Repeating the request changes nothing. A dated run that is pending is removed: then it is not found any more.",
+			"Repeating the request changes nothing. A dated run that is pending is removed: then it is not found any more. " +
+			"With the run of a job with steps, those of its steps are cancelled.",
 		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
 		Errors:    []int{409},
 	}, s.cancelRun)
@@ -55,7 +56,8 @@ func (s *server) runRoutes() {
 		Description: "Creates a new run from a run that has ended, with any outcome. The new run has the trigger manual " +
 			"and the same slot, and uses the job's current definition. If the original run sent its own body or headers in " +
 			"place of the job's, the new run sends them too, unless the body here replaces them. The target treats it as a " +
-			"new run, unless same_key is set. The concurrency_policy applies as it does to a manual trigger.",
+			"new run, unless same_key is set. The concurrency_policy applies as it does to a manual trigger. The run of a step is " +
+			"not made again by itself: rerun the run of its workflow.",
 		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
 		Errors:    []int{409},
 	}, api.Optional, s.rerunRun)
@@ -209,7 +211,7 @@ func (p *instantParam) UnmarshalText(text []byte) error {
 type RerunInput struct {
 	Body    json.RawMessage   `json:"body,omitempty" doc:"Sent in place of the body that the run sent. Absent: the run's own body; if it had none of its own, the job's."`
 	Headers map[string]string `json:"headers,omitempty" doc:"Sent in place of the headers that the run sent. Absent: the run's own headers; if it had none of its own, the job's."`
-	SameKey bool              `json:"same_key,omitempty" doc:"Send the webhook-id and Idempotency-Key of the original run. A receiver that checks them then does the work only if it has not done it before." example:"false"`
+	SameKey bool              `json:"same_key,omitempty" doc:"Send the webhook-id and Idempotency-Key of the original run. Not for a job with steps. A receiver that checks them then does the work only if it has not done it before." example:"false"`
 	Chain   bool              `json:"chain,omitempty" doc:"Its end triggers the jobs in then." example:"false"`
 }
 

@@ -15,7 +15,7 @@ func (s *server) forbidden(tenant int32, at string, d domain.Definition) []probl
 	var fields []problem.FieldError
 	d.EachTarget(func(field string, t *domain.Target) {
 		target, err := domain.ParseTarget(t.URL)
-		fields = append(fields, s.refused(tenant, at+"."+field+".url", target, err)...)
+		fields = append(fields, s.refused(tenant, at+"."+d.Path(field)+".url", target, err)...)
 	})
 	return append(fields, s.forbiddenNotify(tenant, at, d.Notify)...)
 }

@@ -1099,6 +1099,9 @@ BEGIN
     ELSIF r.status <> 'running' OR r.fence IS DISTINCT FROM fencing_token THEN
         RAISE EXCEPTION 'the attempt with fencing token % has ended: the status of run % is %',
             fencing_token, run, r.status USING ERRCODE = 'PU409', HINT = over;
+    ELSIF EXISTS (SELECT FROM punctual.workflows w WHERE w.run_id = run) THEN
+        RAISE EXCEPTION 'run % is of a job with steps, and ends when they have ended', run USING ERRCODE = 'PU409',
+            HINT = 'Report for the run of the step: its id is in the header Punctual-Run of the request.';
     ELSIF r.reason IN ('cancelled_by_user', 'replaced') THEN
         RAISE EXCEPTION 'run % is being cancelled (%)', run, r.reason USING ERRCODE = 'PU409', HINT = 'Roll back.';
     ELSIF r.reports_since IS NULL OR r.early THEN
@@ -3015,6 +3018,7 @@ SELECT t.name AS tenant, j.name, j.id,
        CASE WHEN j.state = 'paused' AND j.paused_until <= now() THEN 'active' ELSE punctual.job_state(j, s) END AS state,
        j.kind, q.name AS queue, punctual.priority_name(punctual.lane_of(j.queue, v.definition)) AS priority, j.version,
        v.definition -> 'schedule' AS schedule, v.definition #>> '{target,url}' AS url,
+       coalesce(json_array_length(v.definition -> 'steps'), 0) AS steps,
        CASE WHEN s.enabled THEN s.next_run_at END AS next_run_at,
        CASE WHEN s.enabled THEN s.scheduled_for END AS next_scheduled_for,
        r.id AS last_run_id, r.status AS last_status, r.reason AS last_reason, r.scheduled_for AS last_scheduled_for,
@@ -3030,7 +3034,7 @@ JOIN punctual.job_versions v ON v.job_id = j.id AND v.version = j.version
 LEFT JOIN punctual.notified f ON f.job_id = j.id
 LEFT JOIN LATERAL (
     SELECT n.id, n.status, n.reason, n.scheduled_for, n.finished_at FROM punctual.runs n
-    WHERE n.job_id = j.id
+    WHERE n.job_id = j.id AND n.parent_run IS NULL
     ORDER BY n.id DESC LIMIT 1) r ON true
 LEFT JOIN LATERAL (
     SELECT count(*) AS runs, (array_agg(o.held_by ORDER BY o.due_at))[1] AS held_by
@@ -3043,6 +3047,8 @@ LEFT JOIN LATERAL (
           LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
           LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
           WHERE y.job_id = j.id
+            AND (v.definition -> 'steps' IS NULL
+                 OR NOT EXISTS (SELECT FROM punctual.runs n WHERE n.id = y.run_id AND n.parent_run IS NOT NULL))
             AND (y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.active_run IS NOT NULL)) o) w
     ON true
 WHERE j.state <> 'deleted';
@@ -3057,11 +3063,12 @@ COMMENT ON COLUMN punctual.job_status.queue IS 'Name of the queue.';
 COMMENT ON COLUMN punctual.job_status.priority IS 'high, normal or low.';
 COMMENT ON COLUMN punctual.job_status.version IS 'Current version of the job.';
 COMMENT ON COLUMN punctual.job_status.schedule IS 'The schedule as written.';
-COMMENT ON COLUMN punctual.job_status.url IS 'Where the callback goes.';
+COMMENT ON COLUMN punctual.job_status.url IS 'Where the callback goes; null: the job has steps.';
+COMMENT ON COLUMN punctual.job_status.steps IS 'How many steps it has; 0: it has a target instead.';
 COMMENT ON COLUMN punctual.job_status.next_run_at IS
     'When the next slot is due (with jitter); null when there is none.';
 COMMENT ON COLUMN punctual.job_status.next_scheduled_for IS 'The next slot; null when there is none.';
-COMMENT ON COLUMN punctual.job_status.last_run_id IS 'Newest run or skip.';
+COMMENT ON COLUMN punctual.job_status.last_run_id IS 'Newest run or skip, leaving out those of steps.';
 COMMENT ON COLUMN punctual.job_status.last_status IS 'Status of the newest run.';
 COMMENT ON COLUMN punctual.job_status.last_reason IS 'Reason of the newest run.';
 COMMENT ON COLUMN punctual.job_status.last_scheduled_for IS 'Slot of the newest run.';
@@ -3073,7 +3080,7 @@ COMMENT ON COLUMN punctual.job_status.paused_by IS 'Who paused it, for people.';
 COMMENT ON COLUMN punctual.job_status.pause_note IS 'Why it was paused; null unless paused.';
 COMMENT ON COLUMN punctual.job_status.created_at IS 'When the job was created.';
 COMMENT ON COLUMN punctual.job_status.updated_at IS 'When a caller last changed the job.';
-COMMENT ON COLUMN punctual.job_status.waiting_runs IS 'Runs that are due and wait.';
+COMMENT ON COLUMN punctual.job_status.waiting_runs IS 'Runs that are due and wait, leaving out those of steps.';
 COMMENT ON COLUMN punctual.job_status.waiting_for IS
     'What the run that has waited longest waits for, as in overdue.held_by; null: no run waits, or it is about to be '
     'sent.';
@@ -3091,7 +3098,7 @@ SELECT t.name AS tenant, j.name AS job, r.id, r.trigger, r.scheduled_for, r.stat
        r.started_at, r.finished_at, r.next_attempt_at,
        r.started_at - r.due_at AS lateness, r.finished_at - r.started_at AS duration,
        r.job_version, r.replica, r.blocked_by, r.skipped_first, r.skipped_last, r.skipped_count, r.replay_of,
-       r.job_id, r.triggered_by, r.caused_by,
+       r.job_id, r.triggered_by, r.caused_by, r.step, r.parent_run AS workflow_run,
        CASE WHEN r.late OR r.reason = 'missed' THEN (
            SELECT h.detail
            FROM punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, r.due_at, r.created_at) h) END AS cause
@@ -3101,14 +3108,14 @@ JOIN punctual.queues q ON q.id = r.lane / 4
 LEFT JOIN punctual.jobs j ON j.id = r.job_id;
 COMMENT ON VIEW   punctual.run_history IS
     'Every run and skip, with the names of its job, tenant and queue. Filter by id, or by '
-    'scheduled_for and job_id, to read less.';
+    'scheduled_for and job_id, to read less. To count the runs of jobs, leave out those of steps: step IS NULL.';
 COMMENT ON COLUMN punctual.run_history.cause IS
     'Why the slot was missed or the run was late, in words; null: it was neither, or nothing on record explains it.';
 COMMENT ON COLUMN punctual.run_history.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.run_history.job IS 'Name of the job.';
 COMMENT ON COLUMN punctual.run_history.id IS 'Id of the run.';
 COMMENT ON COLUMN punctual.run_history.trigger IS
-    'What created it: schedule, catchup, manual, backfill or replay.';
+    'What created it: schedule, catchup, manual, chain, event, backfill, replay or step.';
 COMMENT ON COLUMN punctual.run_history.scheduled_for IS
     'The slot: nominal fire time. Of a manual run: when it was requested.';
 COMMENT ON COLUMN punctual.run_history.status IS
@@ -3138,7 +3145,10 @@ COMMENT ON COLUMN punctual.run_history.skipped_last IS 'On a skip: the last slot
 COMMENT ON COLUMN punctual.run_history.skipped_count IS 'On a skip: how many slots it stands for; null above 1,000.';
 COMMENT ON COLUMN punctual.run_history.replay_of IS 'On a replay: the dead run it repeats.';
 COMMENT ON COLUMN punctual.run_history.caused_by IS
-    'What made it: of trigger chain, the run that ended; of trigger event, the event.';
+    'What made it: of trigger chain, the run that ended; of trigger event, the event. Of a step that was skipped: the run '
+    'that kept it from running.';
+COMMENT ON COLUMN punctual.run_history.step IS 'On a step: its name.';
+COMMENT ON COLUMN punctual.run_history.workflow_run IS 'On a step: the run of its workflow.';
 COMMENT ON COLUMN punctual.run_history.job_id IS 'Id of the job.';
 COMMENT ON COLUMN punctual.run_history.triggered_by IS
     'Who asked for the run, such as "key deploy (019a…)"; null: no caller did, but its schedule or another run.';
@@ -3151,7 +3161,7 @@ SELECT t.name AS tenant, j.name AS job, j.id AS job_id, NULL::uuid AS run_id, 's
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
             ELSE punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at),
                                     s.next_run_at) END AS held_by,
-       NULL::timestamptz AS held_until
+       NULL::timestamptz AS held_until, NULL::text AS step
 FROM punctual.schedules s
 JOIN punctual.jobs j ON j.id = s.job_id
 JOIN punctual.tenants t ON t.id = s.tenant
@@ -3165,7 +3175,7 @@ SELECT t.name, j.name, y.job_id, y.run_id, 'run', r.scheduled_for,
             ELSE punctual.waits_for(q.served, q.name,
                                     coalesce(y.held_by, punctual.limit_in_words(y.tenant, y.at_limit, y.due_at)),
                                     g.active_run, punctual.held_by(u.held_by, u.held_at), y.due_at) END,
-       CASE WHEN y.held_by IS NOT NULL THEN y.held_until END
+       CASE WHEN y.held_by IS NOT NULL THEN y.held_until END, r.step
 FROM punctual.ready y
 JOIN punctual.runs_of(ARRAY(
     SELECT o.run_id FROM punctual.ready o
@@ -3175,14 +3185,14 @@ JOIN punctual.runs_of(ARRAY(
 LEFT JOIN punctual.jobs j ON j.id = y.job_id
 JOIN punctual.tenants t ON t.id = y.tenant
 JOIN queues q ON q.id = y.lane / 4
-LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id
+LEFT JOIN punctual.exclusive g ON g.job_id = y.job_id AND g.active_run <> y.run_id AND r.parent_run IS NULL
 LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
 WHERE y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.active_run IS NOT NULL
 UNION ALL
 SELECT t.name, j.name, d.job_id, d.run_id, 'dated', d.due_at, d.due_at, now() - d.due_at, q.name,
        CASE WHEN t.frozen_at IS NOT NULL OR (SELECT d.frozen_at FROM punctual.deployment d) IS NOT NULL THEN 'frozen'
             ELSE punctual.waits_for(q.served, q.name, NULL, NULL, punctual.held_by(u.held_by, u.held_at), d.due_at) END,
-       NULL
+       NULL, NULL
 FROM punctual.dated d
 JOIN punctual.jobs j ON j.id = d.job_id
 JOIN punctual.tenants t ON t.id = d.tenant
@@ -3192,7 +3202,7 @@ WHERE d.lane >= 0 AND d.due_at <= now() AND j.state = 'active'
 UNION ALL
 SELECT t.name, j.name, j.id, NULL, 'slot', s.scheduled_for,
        greatest(s.next_run_at, j.paused_until), now() - greatest(s.next_run_at, j.paused_until), q.name,
-       CASE WHEN NOT q.served THEN punctual.waits_for(false, q.name, NULL, NULL, NULL, j.paused_until) END, NULL
+       CASE WHEN NOT q.served THEN punctual.waits_for(false, q.name, NULL, NULL, NULL, j.paused_until) END, NULL, NULL
 FROM punctual.jobs j
 JOIN punctual.schedules s ON s.job_id = j.id
 JOIN punctual.tenants t ON t.id = j.tenant
@@ -3216,6 +3226,7 @@ COMMENT ON COLUMN punctual.overdue.held_by IS
     'first. limit NAME: a limit of its tenant, or one that jobs share, with a run that holds it. slots: all worker slots are taken. Or a text that no live replica serves its queue. Null: '
     'nothing, a replica is about to take it.';
 COMMENT ON COLUMN punctual.overdue.held_until IS 'Until when at most it waits for its host.';
+COMMENT ON COLUMN punctual.overdue.step IS 'On the run of a step: its name.';
 
 CREATE VIEW punctual.upcoming AS
 SELECT t.name AS tenant, j.name AS job, s.job_id, s.scheduled_for, s.next_run_at, s.next_run_at - now() AS due_in,

@@ -21,8 +21,8 @@ type Definition struct {
 	MaxPendingRuns    int               `json:"max_pending_runs,omitempty" minimum:"1" maximum:"100000" doc:"With concurrency_policy queue: how many runs may wait. Further slots are skipped with reason limit, and triggers are refused. Absent: 1000." example:"1000"`
 	Limits            []string          `json:"limits,omitempty" maxItems:"4" doc:"Up to four limits that the job shares with all jobs that name them: PUT /v1/limits/{limit}. A run starts when all of them have room, and holds them until it ends. Absent: none." example:"[\"warehouse\"]"`
 	ExpiresAfter      Duration          `json:"expires_after,omitzero" doc:"How long after the slot was due an attempt may still start. Absent: a run never expires." example:"1h"`
-	Target            Target            `json:"target,omitzero" doc:"The HTTP request to send. Required, unless the job has steps."`
-	Steps             []Step            `json:"steps,omitempty" maxItems:"50" doc:"In place of a target: the steps of a workflow, 1 to 50. Schedule, overlap, expiry, pauses, triggers, notices and chains are the job's; each step has a run of its own."`
+	Target            Target            `json:"target,omitzero" doc:"The HTTP request to send. Absent: the job has steps instead."`
+	Steps             []Step            `json:"steps,omitempty" maxItems:"50" doc:"In place of a target: the steps of a workflow, 1 to 50. Schedule, overlap, expiry, pauses, triggers, notices and chains are the job's; each step has a run of its own. Absent: the job has a target instead."`
 	Timeout           Duration          `json:"timeout,omitzero" doc:"Time limit for one whole exchange with the target: 1ms to 24h." example:"30s"`
 	Retry             Retry             `json:"retry,omitzero" doc:"How a run is attempted again after a failure."`
 	Queue             string            `json:"queue,omitempty" minLength:"1" doc:"The queue in which its runs wait, and whose concurrency they use." example:"default"`

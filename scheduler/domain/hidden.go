@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -101,8 +102,8 @@ func (d Definition) Masked() Definition {
 }
 
 // EachTarget visits the targets of a definition, and lets visit change them: its own, or those of its steps. field is
-// the path of a target. That of a step goes by the step's name, because a secret that is kept stays with its step,
-// wherever the step then stands.
+// the path of a target. That of a step goes by the step's name, steps[load].target, because a secret that is kept stays
+// with its step, wherever the step then stands. Path says where it stands.
 func (d *Definition) EachTarget(visit func(field string, t *Target)) {
 	if !d.IsWorkflow() {
 		visit("target", &d.Target)
@@ -110,8 +111,17 @@ func (d *Definition) EachTarget(visit func(field string, t *Target)) {
 	}
 	d.Steps = slices.Clone(d.Steps)
 	for i := range d.Steps {
-		visit("steps."+d.Steps[i].Name+".target", &d.Steps[i].Target)
+		visit("steps["+d.Steps[i].Name+"].target", &d.Steps[i].Target)
 	}
+}
+
+// Path returns the path in the JSON of a definition of a field, as EachTarget, EachHidden and SecretNames name it.
+func (d Definition) Path(field string) string {
+	name, rest, ok := strings.Cut(strings.TrimPrefix(field, "steps["), "].") // names have no brackets
+	if at := slices.Index(stepNames(d.Steps), name); ok && at >= 0 {
+		return fmt.Sprintf("steps[%d].%s", at, rest)
+	}
+	return field
 }
 
 // EachHidden visits the secrets of a definition in order of their fields, and lets visit change them. It copies what

@@ -3,6 +3,7 @@ package domain
 import (
 	"crypto/sha256"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -129,8 +130,8 @@ func (c *checker) steps(d Definition) {
 		return
 	}
 	c.atMost("steps", len(d.Steps), "steps", MaxSteps)
-	if d.Target.URL != "" || d.Target.Host != "" || d.Target.Body != nil || d.Target.Headers != nil {
-		c.add("target", "a job with steps has none: each step has its own; leave it out")
+	if !reflect.ValueOf(d.Target).IsZero() {
+		c.add("target", "a job with steps has none: each step has its own; leave it out, or, in a patch, write null")
 	}
 	known := map[string]bool{}
 	for i, s := range d.Steps {

@@ -317,13 +317,15 @@ func queryOwners(ctx context.Context, q pg.Querier, args []any) (map[uuid.UUID]s
 	return owners, err
 }
 
-// record returns the job as a read would: instants are in microseconds, and the target's body has no needless blanks. A
+// record returns the job as a read would: instants are in microseconds, and bodies have no needless blanks. A
 // new job has no last run.
 func (n *fresh) record() Record {
 	r := n.Record
-	if body := new(bytes.Buffer); json.Compact(body, r.Definition.Target.Body) == nil {
-		r.Definition.Target.Body = body.Bytes()
-	}
+	r.Definition.EachTarget(func(_ string, t *domain.Target) {
+		if body := new(bytes.Buffer); json.Compact(body, t.Body) == nil {
+			t.Body = body.Bytes()
+		}
+	})
 	if n.enabled {
 		r.NextScheduledFor, r.NextRunAt = stored(*n.scheduledFor), stored(*n.nextRunAt)
 	}

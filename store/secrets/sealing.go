@@ -110,7 +110,7 @@ func (j *OfJob) Seal(d domain.Definition, f Facts) (domain.Definition, error) {
 	}
 	for field, name := range d.SecretNames() {
 		if !f.names[name] {
-			return d, unknown(field, name)
+			return d, unknown(d.Path(field), name)
 		}
 		j.uses = append(j.uses, name)
 	}
@@ -120,7 +120,7 @@ func (j *OfJob) Seal(d domain.Definition, f Facts) (domain.Definition, error) {
 			return
 		}
 		if v.Kept() {
-			failed = nothingKept(field)
+			failed = nothingKept(d.Path(field))
 			return
 		}
 		*v, failed = j.sealValue(v.Value(), f.key)
@@ -172,7 +172,7 @@ func (s *Secrets) KeepSecrets(
 		case v.Kept() && own[field] != uuid.Nil:
 			*v = domain.SealedAs(own[field])
 		case v.Kept():
-			err = nothingKept(field)
+			err = nothingKept(d.Path(field))
 		case sealed && id != own[field]:
 			err = fmt.Errorf("job %s: %s names a stored value that is not its own", job, field)
 		case !sealed && known && subtle.ConstantTimeCompare([]byte(stored), []byte(v.Value())) == 1:

@@ -1,0 +1,42 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"punctual/httpapi"
+	"punctual/httpapi/client"
+	"punctual/store/runs"
+)
+
+type runSteps struct {
+	api
+	RunID string `arg:"" name:"run" help:"Id of the run, as jobs run and jobs runs print it."`
+	JSON  bool   `name:"json" help:"Print what the API answers, in full, for programs."`
+}
+
+func (c *runSteps) Run(ctx context.Context) error {
+	return c.call(ctx, func(api *client.Client) error {
+		run, err := api.Run(ctx, c.RunID)
+		switch {
+		case err != nil:
+			return err
+		case run.Step != "":
+			return fmt.Errorf("run %s is of the step %s: ask for the run of its workflow, %s", run.ID, run.Step, run.Workflow)
+		case run.Steps == nil:
+			return fmt.Errorf("run %s has no steps", run.ID)
+		}
+		list := httpapi.List[runs.StepState]{Data: run.Steps}
+		return printNewest(newest{JSON: c.JSON}, list, "STEP\tSTATUS\tSTARTED\tENDED\tRUN\tWHY", func(s runs.StepState) []any {
+			id, why := "-", orEmpty(s.Error)
+			if s.Run != nil {
+				id = s.Run.String()
+			}
+			if len(s.WaitsFor) > 0 {
+				why = "waits for " + strings.Join(s.WaitsFor, " and ")
+			}
+			return []any{s.Name, s.Status, instant(s.StartedAt), instant(s.FinishedAt), id, why}
+		})
+	})
+}
