@@ -676,8 +676,10 @@ BEGIN
         FOREACH parent IN ARRAY parents LOOP
             EXECUTE format('CREATE TABLE punctual.%I (LIKE punctual.%I INCLUDING ALL)', parent || failures, parent);
         END LOOP;
-        EXECUTE format('INSERT INTO punctual.%I SELECT * FROM punctual.%I WHERE status <> ''succeeded''',
-            'runs' || failures, 'runs' || suffix);
+        -- a workflow that failed keeps the runs of all its steps
+        EXECUTE format('INSERT INTO punctual.%I SELECT * FROM punctual.%I r WHERE status <> ''succeeded'' OR EXISTS (
+                SELECT FROM punctual.%I w WHERE w.id = r.parent_run AND w.status <> ''succeeded'')',
+            'runs' || failures, 'runs' || suffix, 'runs' || suffix);
         GET DIAGNOSTICS kept = ROW_COUNT;
         FOREACH parent IN ARRAY parents[2:] LOOP
             IF kept > 0 AND to_regclass('punctual.' || parent || suffix) IS NOT NULL THEN

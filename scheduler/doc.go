@@ -66,6 +66,10 @@
 // The end of a run may trigger runs of other jobs, those that its job names in then. They are made in the transaction
 // that ends the run, and wait in ready like all others: that transaction takes no lock of the other jobs.
 //
+// A workflow is a job with steps in place of a target. Its run sends nothing: it is like one whose target has accepted
+// it, and its steps have runs of their own. Each is made in the transaction that ends the last step before it
+// (Definition.Advance decides that), and waits in ready like all others.
+//
 // With completion async a target may answer 202 and go on working. Its run is still running, but no replica holds it:
 // the lease has released it, and it has a row in ready again, which is its deadline. The target's heartbeats put the
 // deadline off. Its completion or failure ends the attempt, with a token made of the fencing token. If the deadline

@@ -68,6 +68,9 @@ var (
 		"Runs whose first request was sent on time here, and those whose was not, by tenant: of the first hundred that had "+
 			"one. The runs of all others are in the series with an empty tenant.",
 		[]string{"tenant", "ok"}, nil)
+	workflowsDesc = prometheus.NewDesc("punctual_workflows_running",
+		"Workflows that have begun and not ended, counted up to 10,000.",
+		nil, nil)
 	eventsDesc = prometheus.NewDesc("punctual_events_total",
 		"Events that have come to all their subscribers. This replica made the last of their runs.",
 		nil, nil)
@@ -136,6 +139,11 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		for _, next := range expiries {
 			gauge(ch, keyExpiryDesc, float64(next.At.UnixMicro())/1e6, next.Tenant)
 		}
+	}
+	if n, err := c.Store.Claims.CountWorkflows(ctx); err != nil {
+		c.Store.options.Log.Warn("the workflows cannot be counted", "error", err)
+	} else {
+		gauge(ch, workflowsDesc, float64(n))
 	}
 	if pending, err := c.Store.Events.CountPending(ctx); err != nil {
 		c.Store.options.Log.Warn("the pending events cannot be counted", "error", err)

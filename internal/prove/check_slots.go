@@ -138,7 +138,7 @@ func (k *check) ends() {
 		if r.ClaimedAt != nil && r.ClaimedAt.Before(r.DueAt) {
 			k.failRun(NeverEarly, r, "was claimed %s before it was due", r.DueAt.Sub(*r.ClaimedAt))
 		}
-		if r.Status == "dead" && listed[r.ID] != 1 {
+		if r.Status == "dead" && r.Step == "" && listed[r.ID] != 1 {
 			k.failRun(DeadAreListed, r, "is dead and has %d dead letters", listed[r.ID])
 		}
 		if k.AllSucceed && (r.Status != "succeeded" || r.Attempt != 1 || r.Reason != "") {

@@ -32,6 +32,7 @@ const (
 	ExactlyOnce    Rule = "every attempt was sent exactly once"
 	NothingFailed  Rule = "every run succeeded at the first attempt"
 	RequestsHeader Rule = "requests carry what the run says"
+	StepsInOrder   Rule = "every step of a workflow is settled once, after those before it"
 	DeadWereAsked  Rule = "no run is dead as unreachable unless its host was asked since it was due"
 )
 
@@ -85,6 +86,7 @@ func Check(f Facts, c Conditions) []Violation {
 	k.requests()
 	k.fences()
 	k.overlaps()
+	k.workflows()
 	k.rest()
 	return k.violations()
 }
@@ -97,7 +99,7 @@ type check struct {
 
 	jobs     map[uuid.UUID]*Job
 	runs     map[uuid.UUID]*Run
-	byJob    map[uuid.UUID][]*Run     // ordered by run id, which is the order of their slots
+	byJob    map[uuid.UUID][]*Run     // without steps; ordered by run id, which is the order of their slots
 	attempts map[uuid.UUID][]*Attempt // by run
 	seen     map[uuid.UUID][]*Request // by run, in the order of arrival
 }
@@ -113,7 +115,9 @@ func newCheck(f Facts, c Conditions) *check {
 	for i := range f.Runs {
 		r := &f.Runs[i]
 		k.runs[r.ID] = r
-		k.byJob[r.Job] = append(k.byJob[r.Job], r)
+		if r.Step == "" {
+			k.byJob[r.Job] = append(k.byJob[r.Job], r)
+		}
 	}
 	for i := range f.Attempts {
 		a := &f.Attempts[i]

@@ -100,6 +100,8 @@ type Run struct {
 	ClaimedAt                 *time.Time // of the latest attempt, by the database's clock; nil: never claimed
 	FinishedAt                *time.Time // nil: not final
 	CreatedAt                 time.Time  // by the database's clock
+	Step                      string     // empty: of no step
+	Workflow                  *uuid.UUID // of a step
 }
 
 // Attempt is a row of punctual.attempts: an attempt that did not succeed.
@@ -150,7 +152,8 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 		}
 		f.Runs, err = collect(ctx, tx, err, pgx.RowToStructByPos[Run], `
 			SELECT id, job_id, scheduled_for, due_at, status, trigger, coalesce(reason, ''), skipped_first, skipped_last,
-			    skipped_count, attempt, fence, late, tenant, replay_of, claimed_at, finished_at, created_at
+			    skipped_count, attempt, fence, late, tenant, replay_of, claimed_at, finished_at, created_at,
+			    coalesce(step, ''), parent_run
 			FROM punctual.runs
 			ORDER BY id`)
 		f.Attempts, err = collect(ctx, tx, err, pgx.RowToStructByPos[Attempt], `

@@ -68,6 +68,14 @@ func (m mix) jobs(url string) (jobs []process.JobSpec) {
 			add("once-"+policy, promptPath, process.JobSpec{"concurrency_policy": policy, "delivery": "at_most_once"})
 			add("flaky-once-"+policy, flakyPath, process.JobSpec{"concurrency_policy": policy, "delivery": "at_most_once"})
 		}
+		// Its steps are a mix of their own. They leave a workflow time to end before the next begins.
+		every4 := m.everySecond()
+		every4["schedule"] = everyUntil("4s", m.start, m.end())
+		flow := diamond(fmt.Sprint("workflow-", i), url, every4)
+		for n, path := range []string{promptPath, flakyPath, slowPath, promptPath, flakyPath} {
+			flow["steps"].([]any)[n].(map[string]any)["target"] = map[string]any{"url": url + path}
+		}
+		jobs = append(jobs, flow)
 		for s := range m.seconds {
 			due := m.start.Add(time.Duration(s)*time.Second + 370*time.Millisecond)
 			add(fmt.Sprint("shot-", s), promptPath, process.JobSpec{

@@ -22,7 +22,7 @@ var DefaultWorkflowDuration = mustDuration("168h")
 type Step struct {
 	Name             string     `json:"name" doc:"Unique within the job: 1 to 128 letters, digits and . _ : -." example:"load"`
 	DependsOn        []string   `json:"depends_on,omitempty" maxItems:"49" doc:"The steps that must have ended before it starts. Absent: none, so it starts at once." example:"[\"extract\"]"`
-	When             LinkWhen   `json:"when,omitempty" enum:"succeeded,ended" doc:"succeeded: it starts if all steps that it depends on have succeeded, and is skipped otherwise; ended: it starts when they have ended, however. Absent: succeeded."`
+	When             LinkWhen   `json:"when,omitempty" minLength:"1" enum:"succeeded,ended" doc:"succeeded: it starts if all steps that it depends on have succeeded, and is skipped otherwise; ended: it starts when they have ended, however. Absent: succeeded."`
 	Target           Target     `json:"target" doc:"The HTTP request to send. Its body is sent with the members input and steps: see the documentation of workflows."`
 	Timeout          Duration   `json:"timeout,omitzero" doc:"Absent: the job's." example:"10m"`
 	Retry            Retry      `json:"retry,omitzero" doc:"Fields that are absent are the job's."`

@@ -27,6 +27,11 @@ const (
 	EventDecided   Point = "event-decided"   // subscribers are read and locked; nothing is written
 	EventCommitted Point = "event-committed" // runs of subscribers are written
 
+	WorkflowLocked  Point = "workflow-locked"  // a workflow is locked and read; the end of its step is not committed yet
+	WorkflowDecided Point = "workflow-decided" // what follows is decided; nothing of it is written
+	WorkflowWritten Point = "workflow-written" // the runs of further steps are written and not committed
+	WorkflowLooked  Point = "workflow-looked"  // the chore has committed what follows
+
 	SendBegun    Point = "send-begun"    // the attempt has its worker slot
 	SendWriting  Point = "send-writing"  // there is a connection, but nothing of the request is written
 	SendWritten  Point = "send-written"  // the request is written, but there is no answer
@@ -47,6 +52,7 @@ var Points = []Point{
 	ClaimBegun, ClaimLocked, ClaimDecided, ClaimCommitted,
 	ReadyLocked, ReadyDecided, ReadyCommitted,
 	EventLocked, EventDecided, EventCommitted,
+	WorkflowLocked, WorkflowDecided, WorkflowWritten, WorkflowLooked,
 	SendBegun, SendWriting, SendWritten, SendAnswered,
 	FinishBegun, FinishCommitted,
 	RecoverJudged, RecoverCommitted,

@@ -1,6 +1,6 @@
 // Package claim is the heart of the store: it claims due slots and ready runs, writes the outcomes of their attempts,
 // and keeps replicas alive. It owns the tables schedules, completions, runs, run_data, ready, attempts, claims,
-// exclusive, cancels, reports, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let
+// exclusive, cancels, reports, workflows, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let
 // through, cancel and settle runs with it; it imports none of them. What else must happen when runs are written or
 // end is handed to it to Followers.
 //
@@ -16,6 +16,7 @@
 // place.go writes when a job fires next, for the rooms that change jobs. enter.go makes the runs that belong to no due
 // slot: triggers, replays, backfills, notices. chain.go makes those that the end of another run triggers, within the
 // transaction that ends it. callback.go lets a target that works on after its answer end its run.
+// workflow.go lets workflows go on when the runs of their steps end.
 // reports.go heeds what targets that share the database have written about their runs.
 //
 // gates.go keeps the runs of a job from overlapping, overlap.go decides about those in ready that would, and order.go

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
+	"punctual/scheduler/failpoint"
 	"punctual/store/definitions"
 	"punctual/store/pg"
 )
@@ -284,6 +285,7 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, ids []uuid.UUID) (a 
 	if err != nil || len(live) == 0 {
 		return a, err
 	}
+	failpoint.At(failpoint.WorkflowLocked)
 	a.cancel = map[uuid.UUID][]uuid.UUID{}
 	var settled, ended, over []uuid.UUID
 	var rows stepRows
@@ -322,6 +324,7 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, ids []uuid.UUID) (a 
 		}
 	}
 	a.ended = len(ended) > 0
+	failpoint.At(failpoint.WorkflowDecided)
 	var b pgx.Batch
 	rows.queue(&b)
 	if len(settled)+len(ended) > 0 {
@@ -333,7 +336,9 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, ids []uuid.UUID) (a 
 	if b.Len() == 0 {
 		return a, nil
 	}
-	return a, pg.Wrap("letting workflows go on", q.SendBatch(ctx, &b).Close())
+	err = q.SendBatch(ctx, &b).Close()
+	failpoint.At(failpoint.WorkflowWritten)
+	return a, pg.Wrap("letting workflows go on", err)
 }
 
 // readResultsOf reads the results that steps are sent which start now.
@@ -432,6 +437,7 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("letting workflows go on: %w", err)
 	}
+	failpoint.At(failpoint.WorkflowLooked)
 	for job, runs := range a.cancel {
 		err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 			err := pg.Exec(ctx, tx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, job)
@@ -447,6 +453,13 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 	}
 	s.tell(a)
 	return full || a.again, nil
+}
+
+// CountWorkflows counts workflows that go on, up to 10,000.
+func (s *Claims) CountWorkflows(ctx context.Context) (int, error) {
+	n, err := pg.One(ctx, s.db.Conns(ctx), pgx.RowTo[int],
+		`SELECT count(*) FROM (SELECT FROM punctual.workflows LIMIT 10000) w`)
+	return n, pg.Wrap("counting workflows", err)
 }
 
 // endWorkflow ends the run of a workflow that is due, because its steps have ended or its time is up.

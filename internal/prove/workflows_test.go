@@ -1,0 +1,126 @@
+package prove
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"punctual/internal/pgtest"
+	"punctual/internal/process"
+	"punctual/scheduler/failpoint"
+	"punctual/store/runs"
+)
+
+// diamond is a workflow of four steps, with one that runs whatever becomes of the others.
+func diamond(name, url string, more process.JobSpec) process.JobSpec {
+	step := func(name string, on ...string) map[string]any {
+		return map[string]any{"name": name, "target": map[string]any{"url": url + "/" + name}, "depends_on": on}
+	}
+	last := step("last", "join")
+	last["when"] = "ended"
+	spec := process.JobSpec{
+		"name":  name,
+		"steps": []any{step("first"), step("left", "first"), step("right", "first"), step("join", "left", "right"), last},
+		"retry": map[string]any{"max_attempts": 6, "initial_backoff": "200ms", "multiplier": 1, "max_backoff": "1s"},
+	}
+	for field, value := range more {
+		spec[field] = value
+	}
+	return spec
+}
+
+// A replica may die between any two writes by which a workflow goes on. Another one does the rest: no step is left out,
+// and none is done twice.
+func TestADiamondSurvivesAKillAtEachStep(t *testing.T) {
+	exhaustive(t, "takes a minute")
+	t.Parallel()
+	points := []failpoint.Point{failpoint.ReadyCommitted, failpoint.FinishBegun, failpoint.FinishCommitted}
+	for _, point := range append(points, workflowPoints()...) {
+		for nth := 1; nth <= 5; nth++ {
+			if point == failpoint.WorkflowLooked && nth > 1 {
+				continue // most steps need no chore
+			}
+			t.Run(fmt.Sprint(point, ":", nth), func(t *testing.T) {
+				t.Parallel()
+				dsn, w := pgtest.DSN(t), newWitness(t)
+				victim := fatal(t, dsn, point, nth, "kill")
+				create(t, victim.API, diamond("diamond", w.URL, nil))
+				do[any](t, victim.API, "POST", "/v1/jobs/diamond/trigger", nil)
+				if code := ended(t, "the replica that runs the workflow", victim.Process); code != -1 {
+					t.Fatalf("exit code %d", code)
+				}
+				survivor := serve(t, dsn)
+				f := atRest(t, dsn, w)
+				verify(t, f, Conditions{})
+				for _, r := range f.Runs {
+					if r.Status != "succeeded" {
+						t.Errorf("run %s of step %q is %s (%s)", r.ID, r.Step, r.Status, r.Reason)
+					}
+				}
+				if len(f.Runs) != 6 {
+					t.Errorf("%d runs, want that of the workflow and five of steps", len(f.Runs))
+				}
+				proven(t, dsn)
+				stop(t, survivor)
+			})
+		}
+	}
+}
+
+func workflowPoints() []failpoint.Point {
+	return slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
+		return !strings.HasPrefix(string(p), "workflow-")
+	})
+}
+
+// The figure is for people: how long it takes from the end of a step to the request of the next.
+func TestAChainOfFiftyStepsOnAnIdleReplica(t *testing.T) {
+	exhaustive(t, "measures")
+	t.Parallel()
+	const steps = 50
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	r := serve(t, dsn)
+	var list []any
+	for i := range steps {
+		step := map[string]any{"name": fmt.Sprint("s", i), "target": map[string]any{"url": fmt.Sprint(w.URL, "/s", i)}}
+		if i > 0 {
+			step["depends_on"] = []string{fmt.Sprint("s", i-1)}
+		}
+		list = append(list, step)
+	}
+	create(t, r.API, process.JobSpec{"name": "steps", "steps": list})
+	do[any](t, r.API, "POST", "/v1/jobs/steps/trigger", nil)
+	f := atRest(t, dsn, w)
+	var median, slowest time.Duration
+	must(t, connect(t, dsn).QueryRow(t.Context(), `
+		SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY took), max(took)
+		FROM (SELECT started_at - lag(finished_at) OVER (ORDER BY started_at) AS took
+		      FROM punctual.runs WHERE step IS NOT NULL) steps`).Scan(&median, &slowest))
+	t.Logf("from the end of a step to the next request: median %s, slowest %s", median, slowest)
+	verify(t, f, Conditions{})
+	proven(t, dsn)
+}
+
+// A cancel of the whole reaches the requests that are out, on another replica too.
+func TestACancelOfAWorkflowReachesItsSteps(t *testing.T) {
+	t.Parallel()
+	dsn, w := pgtest.DSN(t), newWitness(t)
+	w.Script("/left", Answer{Hang: true, Delay: patience})
+	first, second := serve(t, dsn), serve(t, dsn)
+	create(t, first.API, diamond("diamond", w.URL, nil))
+	run := do[runs.Run](t, first.API, "POST", "/v1/jobs/diamond/trigger", nil)
+	await(t, "a step to hang", func() bool { return len(w.At("/left")) == 1 && len(w.At("/right")) == 1 })
+	do[any](t, second.API, "POST", "/v1/runs/"+run.ID.String()+"/cancel", nil)
+	f := atRest(t, dsn, w)
+	want := map[string]string{"": "cancelled", "first": "succeeded", "left": "cancelled", "right": "succeeded"}
+	for _, r := range f.Runs {
+		if want := want[r.Step]; r.Status != want {
+			t.Errorf("run %s of step %q is %s, want %s", r.ID, r.Step, r.Status, want)
+		}
+	}
+	proven(t, dsn)
+	stop(t, first)
+	stop(t, second)
+}
