@@ -63,7 +63,7 @@ func definedGraph(d domain.Definition) template.HTML {
 		}
 		method := cmp.Or(s.Target.Method, "POST")
 		nodes[i] = node{
-			Name: s.Name, Note: method + " " + shortened(host, 22), Title: s.Name + ": " + method + " " + s.Target.URL,
+			Name: s.Name, Note: method + " " + shortened(host, 20), Title: s.Name + ": " + method + " " + s.Target.URL,
 			DependsOn: s.DependsOn, Ended: s.When == domain.WhenEnded,
 		}
 	}

@@ -136,7 +136,7 @@ func TestThePageOfAWorkflowShowsItsSteps(t *testing.T) {
 	p := sound(b.get("/runs/"+run.String()).want(200)).shows(
 		"2 of 5 steps ended; now check", `class="node succeeded"`, `y="36">succeeded · 1 min · 3 attempts</text></svg></a>`, `class="node waiting"`,
 		`waits for <span class="whole">check</span>`, "load: waiting: waits for check", "however they end", `class="edge ended" d="M`, "5 steps", `<div class="lines">`,
-		"What happened", ">started<").
+		"<h2>History</h2>", ">started<").
 		hides("still working", `name="headers"`, "attempt 1", "not_run")
 	check := domain.StepRunID(run, "check").String()
 	p.shows(`<a href="/runs/` + check + `"><title>check: running</title>`)
@@ -230,7 +230,7 @@ func TestAGraphPutsEachStepAfterWhatItDependsOn(t *testing.T) {
 		}
 		for _, s := range steps {
 			for _, on := range s.DependsOn {
-				if placed[shortened(s.Name, 25)].x <= placed[shortened(on, 25)].x {
+				if placed[shortened(s.Name, 20)].x <= placed[shortened(on, 20)].x {
 					t.Errorf("%s: %s is not right of %s", name, s.Name, on)
 				}
 			}

@@ -83,7 +83,7 @@ func (n node) draw(b *strings.Builder, x int, y float64) {
 	if n.Run != "" {
 		open, end = `<a href="/runs/`+n.Run+`">`, `</a>`
 	}
-	name, note := template.HTMLEscapeString(shortened(n.Name, 25)), template.HTMLEscapeString(n.Note)
+	name, note := template.HTMLEscapeString(shortened(n.Name, 20)), template.HTMLEscapeString(n.Note)
 	fmt.Fprintf(b, `%s<title>%s</title><svg x="%d" y="%.1f" width="%d" height="%d" class="node %s">`, open,
 		template.HTMLEscapeString(n.Title), x, y, nodeWidth, nodeHeight, n.Status)
 	fmt.Fprintf(b, `<rect class="box" x="0.5" y="0.5" width="%d" height="%d" rx="6"/>`, nodeWidth-1, nodeHeight-1)
