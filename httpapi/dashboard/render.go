@@ -160,7 +160,7 @@ var functions = template.FuncMap{
 
 // fewWords reports whether differences are shown without being asked for.
 func fewWords(all []difference) bool {
-	const fields, letters = 6, 1000
+	const fields, letters = 6, 300
 	size := 0
 	for _, d := range all {
 		size += len(d.Before) + len(d.After)
