@@ -80,7 +80,8 @@ func (m mistakes) Faults() (faults []problem.FieldError) {
 var formFields = []string{
 	"name", "description", "schedule.cron", "schedule.timezone", "schedule.every", "schedule.at", "schedule.delay",
 	"schedule.event", "schedule.filter",
-	"target.url", "target.method", "target.headers", "target.body", "steps", "timeout", "retry.max_attempts", "queue", "labels",
+	"target.url", "target.method", "target.headers", "target.body", "steps", "timeout", "retry.max_attempts", "queue",
+	"labels",
 	"concurrency_policy", "max_pending_runs", "limits", "then", "missed.policy",
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func fifty() (steps []domain.Step) {
 		all[i] = s.Name
 	}
 	return append(steps, stepOf("publish", "report-0", "report-1", "report-2", "report-3", "report-4", "report-5"),
-		stepOf("ended clean-up", append(all, "publish")...))
+		stepOf("ended clean-up", append(slices.Clone(all), "publish")...))
 }
 
 // stepRun is how far a step has come, with its seconds in the workflow's run; to 0: it goes on.
@@ -59,7 +60,9 @@ type stepRun struct {
 }
 
 // workflow makes a job with steps and a run of it, whose steps have come as far as their runs say.
-func (s site) workflow(name string, steps []domain.Step, status domain.Status, runs map[string]stepRun) (run uuid.UUID) {
+func (s site) workflow(
+	name string, steps []domain.Step, status domain.Status, runs map[string]stepRun,
+) (run uuid.UUID) {
 	s.t.Helper()
 	api := client.New(s.url)
 	var in httpapi.JobInput
@@ -91,7 +94,8 @@ func (s site) workflow(name string, steps []domain.Step, status domain.Status, r
 			INSERT INTO punctual.runs (id, job_id, parent_run, step, scheduled_for, due_at, tenant, job_version, lane, trigger,
 				status, reason, error, attempt, fence, created_at, claimed_at, started_at, finished_at)
 			SELECT $2, job_id, id, $3, scheduled_for, due_at, tenant, job_version, lane, 'step', $4::text::punctual.run_status,
-				nullif($5::text, '')::punctual.run_reason, nullif($6::text, ''), $7, 1, coalesce($8, scheduled_for), $8::timestamptz, $8, $9
+				nullif($5::text, '')::punctual.run_reason, nullif($6::text, ''), $7, 1,
+				coalesce($8, scheduled_for), $8::timestamptz, $8, $9
 			FROM punctual.runs WHERE id = $1`,
 			made.ID, domain.StepRunID(made.ID, step), step, r.status, r.reason, r.err, r.attempt, from, to)
 	}

@@ -112,7 +112,8 @@ func timelineOf(list []runs.Run, by string, from, to time.Time) (svg template.HT
 				end = *r.FinishedAt
 			}
 			rows[i].bars = append(rows[i].bars, bar{
-				r.ID.String(), r.Job + " " + mark(r.ScheduledFor, "time", "") + " " + string(r.Status), string(r.Status), begin, end,
+				r.ID.String(), r.Job + " " + mark(r.ScheduledFor, "time", "") + " " + string(r.Status), string(r.Status),
+				begin, end,
 			})
 		}
 	}
