@@ -59,7 +59,16 @@ func (s *server) listAudit(ctx context.Context, tenant int32, in *listAuditInput
 			return nil, err
 		}
 	}
-	return pageOf(s.Store.Audit.List(ctx, tenant, filter))
+	return pageOf(s.changes(ctx, tenant, filter))
+}
+
+// changes lists entries of the audit log, with the present names of the jobs that definitions name.
+func (s *server) changes(ctx context.Context, tenant int32, f audit.Filter) ([]audit.Entry, string, error) {
+	entries, next, err := s.Store.Audit.List(ctx, tenant, f)
+	if err == nil {
+		err = s.Store.Jobs.NameLinks(ctx, tenant, entries)
+	}
+	return entries, next, err
 }
 
 var keyPrefixForm = regexp.MustCompile(`^(punctual_)?[0-9a-f]{16}$`)

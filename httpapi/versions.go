@@ -55,7 +55,7 @@ func (s *server) listJobChanges(
 	if err != nil {
 		return nil, err
 	}
-	entries, next, err := s.Store.Audit.List(ctx, tenant, audit.Filter{Job: id.String(), Page: in.page()})
+	entries, next, err := s.changes(ctx, tenant, audit.Filter{Job: id.String(), Page: in.page()})
 	return listOf(entries, next, err, func(e audit.Entry) audit.JobChange { return e.JobChange })
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/store/audit"
+	"punctual/store/claim"
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/pg"
@@ -164,6 +166,37 @@ func TestAChainedRunKnowsWhatHasEnded(t *testing.T) {
 	}
 }
 
+// A run that waits may hold limits, and its end may trigger others. The replica that ends it needs no heartbeat for
+// that.
+func TestACancelAsksForWhatFollows(t *testing.T) {
+	for name, end := range map[string]func(c claimer, run uuid.UUID){
+		"cancelled": func(c claimer, run uuid.UUID) {
+			_, err := c.Runs.CancelRun(t.Context(), c.tenant, run)
+			must(t, err)
+		},
+		"deleted": func(c claimer, _ uuid.UUID) { must(t, c.Jobs.DeleteJob(t.Context(), c.tenant, "load", nil, true)) },
+		"replaced": func(c claimer, _ uuid.UUID) {
+			c.trigger("load")
+			c.claimReady(10)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			c.create("report")
+			c.create("load", replacing, then("report ended"))
+			a := c.begun("load")
+			c.finish(failed(a))
+			c.woken()
+			c.asked()
+			end(c, a.RunID)
+			c.wantCaused(a.RunID, "report pending")
+			if !c.woken() || !slices.Contains(c.asked(), claim.ChoreLimits) {
+				t.Error("the loop that claims was not woken, or limits are not released")
+			}
+		})
+	}
+}
+
 func TestAnEndTriggersOnceHoweverOftenItIsWritten(t *testing.T) {
 	c := newClaimer(t)
 	c.create("report")
@@ -279,7 +312,18 @@ func TestLinksAreWrittenWithTheDefinition(t *testing.T) {
 	}
 	c.edit("a", then("new-b ended"))
 	want("a new-b ended", "[{new-b ended}]")
-	_, err := c.Jobs.RestoreVersion(ctx, c.tenant, "a", 1, nil, func(domain.Definition) error { return nil })
+	v, err := c.Jobs.GetVersion(ctx, c.tenant, "a", 2, 1)
+	must(t, err)
+	entries, _, err := c.Audit.List(ctx, c.tenant, audit.Filter{Job: "a", Page: pg.Page{Limit: 1}})
+	must(t, err)
+	must(t, c.Jobs.NameLinks(ctx, c.tenant, entries))
+	changed := v.Differences[0]
+	for _, text := range []json.RawMessage{v.Definition, changed.Before, changed.After, entries[0].After} {
+		if !strings.Contains(string(text), `"new-b"`) {
+			t.Errorf("a former version or a change does not name the job: %s", text)
+		}
+	}
+	_, err = c.Jobs.RestoreVersion(ctx, c.tenant, "a", 1, nil, func(domain.Definition) error { return nil })
 	must(t, err)
 	want("a new-b succeeded, a new-b failed", "[{new-b } {new-b failed}]")
 	c.edit("a", then())

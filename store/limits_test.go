@@ -228,27 +228,46 @@ func TestRunsOfAJobInAQueue(t *testing.T) {
 	}
 }
 
-// Runs that no caller waits for, as those of events, are skipped where as many wait as may.
-func TestEventsMakeNoMoreRunsThanMayWaitInAQueue(t *testing.T) {
-	c := newClaimer(t)
-	c.create("job", func(d *domain.Definition) {
-		d.ConcurrencyPolicy, d.MaxPendingRuns, d.Schedule = domain.PolicyQueue, 2, domain.Schedule{Event: "paid"}
-	})
-	for range 4 {
-		c.emit("paid", `{}`)
+// Runs that no caller waits for, as those of events and chains, are skipped where as many wait as may.
+func TestEventsAndChainsMakeNoMoreRunsThanMayWaitInAQueue(t *testing.T) {
+	for name, make4 := range map[string]func(c claimer){
+		"event": func(c claimer) {
+			for range 4 {
+				c.emit("paid", `{}`)
+			}
+			c.fanOut()
+		},
+		"chain": func(c claimer) {
+			c.create("load", never, then("job"))
+			for range 4 {
+				c.trigger("load")
+			}
+			for _, a := range c.claimReady(10).Runs {
+				c.finishAndRelease(succeeded(a))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimer(t)
+			c.create("job", func(d *domain.Definition) {
+				d.ConcurrencyPolicy, d.MaxPendingRuns, d.Schedule = domain.PolicyQueue, 2, domain.Schedule{Event: "paid"}
+			})
+			make4(c)
+			a := c.one(c.claimReady(10))
+			for range 2 { // runs that wait already are looked at again, and stay
+				c.wantCount(2, "runs wait", `SELECT count(*) FROM punctual.ready WHERE at_gate`)
+				c.wantCount(1, "runs are skipped", `
+					SELECT count(*) FROM punctual.runs
+					WHERE status = 'skipped' AND reason = 'limit' AND trigger = $1 AND caused_by IS NOT NULL`, name)
+				c.exec(`UPDATE punctual.ready SET due_at = now()`)
+				if b := c.claimReady(10); len(b.Runs) != 0 {
+					t.Fatal("two runs at once")
+				}
+			}
+			c.finish(succeeded(a))
+			c.one(c.claimReady(10))
+		})
 	}
-	c.fanOut()
-	a := c.one(c.claimReady(10))
-	for range 2 { // runs that wait already are looked at again, and stay
-		c.wantCount(2, "runs wait", `SELECT count(*) FROM punctual.ready WHERE at_gate`)
-		c.wantCount(1, "runs are skipped", `SELECT count(*) FROM punctual.runs WHERE status = 'skipped' AND reason = 'limit'`)
-		c.exec(`UPDATE punctual.ready SET due_at = now()`)
-		if b := c.claimReady(10); len(b.Runs) != 0 {
-			t.Fatal("two runs at once")
-		}
-	}
-	c.finish(succeeded(a))
-	c.one(c.claimReady(10))
 }
 
 // A definition may name only limits that exist, and a limit that a job names cannot be deleted.
@@ -366,28 +385,65 @@ func TestVerifyFindsLimitsThatAreNotObeyed(t *testing.T) {
 	c.trigger("free")
 	c.claimReady(10)
 	c.putLimit("lowered", 1, 0)
-	look := func() (details []string) {
-		_, err := c.History.Verify(t.Context(), history.VerifyOptions{
-			From: c.now().Add(-time.Hour), To: c.now(), Grace: time.Millisecond,
-			Report: func(v history.Violation) error {
-				if v.Kind == history.ViolationLimit {
-					details = append(details, v.Detail)
-				}
-				return nil
-			},
-		})
-		must(t, err)
-		return details
-	}
-	if got := look(); got != nil {
+	if got := c.verifyLimits(); got != nil {
 		t.Fatalf("without a fault: %v", got)
 	}
 	c.exec(`UPDATE punctual.limits SET max_running = 1 WHERE name = 'held'`)
 	c.exec(`DELETE FROM punctual.limit_holders WHERE name = 'free'`)
-	if got, want := look(), []string{
+	if got, want := c.verifyLimits(), []string{
 		`limit "free" has room, and these runs wait at it all the same`,
 		`limit "held" has 2 holders, and allows 1`,
 	}; !slices.Equal(got, want) {
 		t.Errorf("verify finds %v, want %v", got, want)
+	}
+}
+
+func (c claimer) verifyLimits() (details []string) {
+	c.t.Helper()
+	_, err := c.History.Verify(c.t.Context(), history.VerifyOptions{
+		From: c.now().Add(-time.Hour), To: c.now(), Grace: time.Millisecond,
+		Report: func(v history.Violation) error {
+			if v.Kind == history.ViolationLimit {
+				details = append(details, v.Detail)
+			}
+			return nil
+		},
+	})
+	must(c.t, err)
+	return details
+}
+
+// When runs were let in is between when they were due and their first requests. A retry takes none of the rate.
+func TestVerifyFindsStartsBeyondTheRateOfALimit(t *testing.T) {
+	c := newClaimer(t)
+	c.putLimit("api", 0, 10)
+	c.create("job", never, limited("api"))
+	for range 6 {
+		c.trigger("job")
+	}
+	c.exec(`UPDATE punctual.limits SET updated_at = now() - interval '1 hour'`)
+	for n := 0; n < 6; {
+		for _, a := range c.claimReady(20).Runs {
+			if n++; n == 1 {
+				c.finish(failed(a))
+			} else {
+				c.finish(succeeded(a))
+			}
+		}
+		c.release()
+	}
+	if got := c.verifyLimits(); got != nil {
+		t.Errorf("without a fault: %v", got)
+	}
+	const atOnce = `UPDATE punctual.runs SET started_at = (SELECT min(started_at) FROM punctual.runs)`
+	c.exec(atOnce)
+	if got, want := c.verifyLimits(), []string{
+		`limit "api" allows 10 starts a second, and more have started by the time of this run`,
+	}; !slices.Equal(got, want) {
+		t.Errorf("verify finds %v, want %v", got, want)
+	}
+	c.exec(`UPDATE punctual.limits SET updated_at = now()`)
+	if got := c.verifyLimits(); got != nil {
+		t.Errorf("of starts before the limit was changed: %v", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 var inputs = regexp.MustCompile(`(?s)<input[^>]*? name="([^"]+)"[^>]*>|<textarea[^>]*? name="([^"]+)"[^>]*>(.*?)</textarea>|` +
@@ -131,6 +132,16 @@ func TestTheFormHasLimitsAndChains(t *testing.T) {
 	form = b.get("/jobs/n/edit").want(200).shows(">warehouse</textarea>", ">after failed</textarea>", `value="7"`)
 	b.post("/jobs/n/edit", filled(form, "limits", "warehous")...).want(422).shows(`id="limits-fault"`, "did you mean warehouse")
 	b.post("/jobs/n/edit", filled(form, "then", "n")...).want(422).shows(`id="then-fault"`, "circle")
+	b.get("/jobs/after/backfill").want(200).hides(`name="chain"`)
+	b.get("/jobs/n/backfill?chain=1").want(200).shows(`name="chain" type="checkbox" value="1" checked`)
+	from := time.Now().UTC().Add(-time.Minute)
+	b.post("/jobs/n/backfill", "from", from.Format(time.RFC3339), "to", from.Add(time.Second).Format(time.RFC3339),
+		"chain", "1").want(303)
+	var chain string
+	must(t, s.store.Pool().QueryRow(t.Context(), `SELECT request ->> 'chain' FROM punctual.operations`).Scan(&chain))
+	if chain != "true" {
+		t.Errorf("a backfill that is to trigger other jobs has chain %q", chain)
+	}
 	b.post("/jobs/n/edit", filled(form, "limits", "", "then", "", "pending", "", "concurrency", "")...).want(303)
 	b.get("/jobs/n/edit").want(200).hides(">warehouse</textarea>", ">after failed</textarea>", `value="7"`)
 }

@@ -171,6 +171,7 @@ type backfillView struct {
 	Zone     string // of From and To
 	Rerun    bool
 	Allow    bool // the runs may overlap
+	Chain    bool // their ends trigger the jobs in then
 	Count    *httpapi.BackfillCount
 	Problem  *problem.Problem
 }
@@ -200,11 +201,14 @@ func (v *visit) backfill(job httpapi.Job) error {
 
 // backfillAsked reads the form's fields.
 func (v *visit) backfillAsked(field func(string) string) backfillView {
-	return backfillView{From: field("from"), To: field("to"), Rerun: field("rerun") != "", Allow: field("allow") != ""}
+	return backfillView{
+		From: field("from"), To: field("to"), Rerun: field("rerun") != "", Allow: field("allow") != "",
+		Chain: field("chain") != "",
+	}
 }
 
 func backfillOf(view backfillView, zone *time.Location) map[string]any {
-	in := map[string]any{"rerun": view.Rerun}
+	in := map[string]any{"rerun": view.Rerun, "chain": view.Chain}
 	if view.Allow {
 		in["concurrency"] = "allow"
 	}

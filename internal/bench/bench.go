@@ -45,6 +45,7 @@ var benchmarks = []benchmark{
 	{name: "inflight", run: runInFlight},
 	{name: "fair", run: runFair},
 	{name: "limits", run: runLimits},
+	{name: "workflows", run: runWorkflows},
 	{name: "idle", run: runIdle},
 	{name: "bloat", run: runBloat},
 	{name: "api", run: runAPI},

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // tiny are sizes with which every benchmark takes seconds.
 var tiny = Sizes{
 	BurstJobs: 200, Slots: 20, SteadyRate: 50, SteadySeconds: 2, LoneJobs: 2, InFlight: 10, ReplicasMost: 4,
-	NoisyJobs: 300, UrgentJobs: 3, LimitedJobs: 200, IdleFor: time.Second,
+	NoisyJobs: 300, UrgentJobs: 3, LimitedJobs: 200, Workflows: 3, IdleFor: time.Second,
 	GrowthJobs: 500, RestLeast: 50, RestMost: 1000, HistoryLeast: 1000, HistoryMost: 1000, TenantsMost: 10,
 	DeadRows: 1000, Claims: 2, APIFor: 300 * time.Millisecond, APIClients: 4, RegisterAll: 2500,
 	PeerRate: 20, PeerSeconds: 2, PeerKilled: 60, PeerSlots: 10, PeerKillAfter: time.Second,
@@ -82,22 +82,23 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 	server := pgtest.NewServer(t, privatepg.Config{})
 	// For each benchmark the figure that shows that it measured what it should.
 	figures := map[string]string{
-		"burst":    "recurring, CPU of the vacuum afterwards",
-		"steady":   "50 fires/s for 2 s, p99",
-		"replicas": "4 replicas, ratio to 1",
-		"inflight": "10 in flight, errors",
-		"fair":     "urgent jobs, p99",
-		"limits":   "limits that never bind, ratio to none",
-		"idle":     "resident",
-		"bloat":    "claim of 100, 1000 dead rows, median",
-		"api":      "get a job, 4 clients",
-		"rest":     "CPU of Postgres, ratio of 1 k to 50",
-		"history":  "CPU of Postgres, ratio of 1 k to 0",
-		"tenants":  "CPU of Postgres, ratio of 10 to 1",
-		"register": "batch create, WAL",
-		"flat":     "goroutines, last quarter over first",
-		"pages":    "dead letters, p95",
-		"peers":    "burst, Punctual's ratio to it: fake",
+		"burst":     "recurring, CPU of the vacuum afterwards",
+		"steady":    "50 fires/s for 2 s, p99",
+		"replicas":  "4 replicas, ratio to 1",
+		"inflight":  "10 in flight, errors",
+		"fair":      "urgent jobs, p99",
+		"workflows": "steps of workflows, ratio to plain jobs",
+		"limits":    "limits that never bind, ratio to none",
+		"idle":      "resident",
+		"bloat":     "claim of 100, 1000 dead rows, median",
+		"api":       "get a job, 4 clients",
+		"rest":      "CPU of Postgres, ratio of 1 k to 50",
+		"history":   "CPU of Postgres, ratio of 1 k to 0",
+		"tenants":   "CPU of Postgres, ratio of 10 to 1",
+		"register":  "batch create, WAL",
+		"flat":      "goroutines, last quarter over first",
+		"pages":     "dead letters, p95",
+		"peers":     "burst, Punctual's ratio to it: fake",
 
 		"peers-burst": "burst, Punctual's ratio to it: fake",
 	}

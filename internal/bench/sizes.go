@@ -21,6 +21,7 @@ type Sizes struct {
 
 	NoisyJobs, UrgentJobs int // fair
 	LimitedJobs           int // limits: jobs under limits that bind
+	Workflows             int // workflows: begin at one instant
 
 	IdleFor time.Duration // idle
 
@@ -54,7 +55,7 @@ func DefaultSizes(full bool) Sizes {
 		InFlight: 10_000, ReplicasMost: 8,
 		GrowthJobs: 20_000, RestLeast: 10_000, RestMost: 1_000_000, HistoryLeast: 1_000_000, HistoryMost: 1_000_000,
 		TenantsMost: 1000,
-		NoisyJobs:   100_000, UrgentJobs: 10, LimitedJobs: 5000,
+		NoisyJobs:   100_000, UrgentJobs: 10, LimitedJobs: 5000, Workflows: 1000,
 		IdleFor:  30 * time.Second,
 		DeadRows: 200_000, Claims: 30,
 		APIFor: 5 * time.Second, APIClients: 32,

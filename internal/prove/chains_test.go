@@ -2,12 +2,61 @@ package prove
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"punctual/internal/pgtest"
 	"punctual/internal/process"
+	"punctual/scheduler/failpoint"
 )
+
+// A replica may die before it writes the end of a run that triggers another, when it has written the other run, and
+// after the commit. The other job runs all the same, and is triggered once.
+func TestAKillAtTheEndOfARunThatTriggersLosesNothing(t *testing.T) {
+	exhaustive(t, "takes a quarter of a minute")
+	t.Parallel()
+	for _, at := range []struct {
+		point failpoint.Point
+		nth   int
+	}{
+		{failpoint.CallbackLocked, 1}, {failpoint.ChainWritten, 1}, {failpoint.CallbackCommitted, 1}, // the end of load
+		{failpoint.FinishBegun, 2}, {failpoint.ChainWritten, 2}, {failpoint.FinishCommitted, 2}, // the end of check
+	} {
+		t.Run(fmt.Sprint(at.point, ":", at.nth), func(t *testing.T) {
+			t.Parallel()
+			dsn, w := pgtest.DSN(t), newWitness(t)
+			w.Script(longPath, Answer{Status: 202})
+			var serving atomic.Pointer[process.Replica]
+			work(t, w, func() []*process.Replica { return []*process.Replica{serving.Load()} })
+			victim := fatal(t, dsn, at.point, at.nth, "kill")
+			serving.Store(victim)
+			next := func(name string) process.JobSpec {
+				return process.JobSpec{"completion": "async", "then": []map[string]any{{"job": name, "when": "ended"}}}
+			}
+			create(t, victim.API, job("report", w.URL+"/report", process.JobSpec{}))
+			check := next("report")
+			delete(check, "completion")
+			create(t, victim.API, job("check", w.URL+"/check", check))
+			create(t, victim.API, job("load", w.URL+longPath, next("check")))
+			do[any](t, victim.API, "POST", "/v1/jobs/load/trigger", nil)
+			if code := ended(t, "the replica that ends a run", victim.Process); code != -1 {
+				t.Fatalf("exit code %d", code)
+			}
+			survivor := serve(t, dsn)
+			serving.Store(survivor)
+			await(t, "the last request", func() bool { return len(w.At("/report")) > 0 })
+			atRest(t, dsn, w)
+			if got := query[string](t, connect(t, dsn), `
+				SELECT string_agg(job || ' ' || status, ', ' ORDER BY id) FROM punctual.run_history`,
+			); got != "load succeeded, check succeeded, report succeeded" {
+				t.Errorf("the runs: %s", got)
+			}
+			proven(t, dsn)
+			stop(t, survivor)
+		})
+	}
+}
 
 // The figure is for people: how long it takes from the end of a run to the request that it triggers.
 func TestAChainOfFiftyJobsOnAnIdleReplica(t *testing.T) {

@@ -62,7 +62,8 @@ func (all Limits) Hold(t Turn, now time.Time, again bool) {
 			if l.StartsAt.Before(now) {
 				l.StartsAt = now
 			}
-			l.StartsAt = l.StartsAt.Add(l.interval())
+			apart, _ := StartPace(l.PerSecond)
+			l.StartsAt = l.StartsAt.Add(apart)
 		}
 		l.Holders[t.Run] = true
 		l.leave(t)
@@ -87,6 +88,9 @@ func (l *Limit) passed(t Turn, again bool) bool {
 	return l.Holders[t.Run] || again && l.MaxRunning == 0
 }
 
+// Taken reports whether as many runs hold the limit as may.
+func (l *Limit) Taken() bool { return l.MaxRunning > 0 && len(l.Holders) >= l.MaxRunning }
+
 // room is how many runs may start now.
 func (l *Limit) room(now time.Time) int {
 	room := math.MaxInt
@@ -99,19 +103,20 @@ func (l *Limit) room(now time.Time) int {
 	return room
 }
 
-// starts is how many of the rate are left now. A tenth of a second's starts may come together, at least one.
-func (l *Limit) starts(now time.Time) int {
-	burst := max(1, l.PerSecond/10)
-	if !l.StartsAt.After(now) {
-		return burst
-	}
-	used := (l.StartsAt.Sub(now) + l.interval() - 1) / l.interval()
-	return max(0, burst-int(used))
+// StartPace returns the time between two starts of a rate, in whole microseconds as Postgres has them, and how many
+// starts may come together: those of a tenth of a second, at least one.
+func StartPace(perSecond int) (apart time.Duration, together int) {
+	return (time.Second / time.Duration(perSecond)).Truncate(time.Microsecond), max(1, perSecond/10)
 }
 
-// interval is the time between two starts of the rate, in whole microseconds as Postgres has them.
-func (l *Limit) interval() time.Duration {
-	return (time.Second / time.Duration(l.PerSecond)).Truncate(time.Microsecond)
+// starts is how many of the rate are left now.
+func (l *Limit) starts(now time.Time) int {
+	apart, together := StartPace(l.PerSecond)
+	if !l.StartsAt.After(now) {
+		return together
+	}
+	used := (l.StartsAt.Sub(now) + apart - 1) / apart
+	return max(0, together-int(used))
 }
 
 // ahead is how many runs wait for their turn before another.

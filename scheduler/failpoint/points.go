@@ -40,6 +40,9 @@ const (
 	FinishBegun     Point = "finish-begun"     // outcomes are gathered
 	FinishCommitted Point = "finish-committed" // outcomes are written
 
+	// ChainWritten: the runs that an end triggers are written. After a callback of a target, they are not committed.
+	ChainWritten Point = "chain-written"
+
 	RecoverJudged    Point = "recover-judged"    // claims of a lost replica are read
 	RecoverCommitted Point = "recover-committed" // the attempts of these claims are ended
 
@@ -55,6 +58,7 @@ var Points = []Point{
 	WorkflowLocked, WorkflowDecided, WorkflowWritten, WorkflowLooked,
 	SendBegun, SendWriting, SendWritten, SendAnswered,
 	FinishBegun, FinishCommitted,
+	ChainWritten,
 	RecoverJudged, RecoverCommitted,
 	CallbackLocked, CallbackCommitted,
 }

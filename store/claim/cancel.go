@@ -105,7 +105,7 @@ WHERE run_id IN (
 // gates of their jobs. A run that waits ends at once, and so does one that nobody has. For a run that a replica is
 // sending, CancelRuns only writes the reason: the statement that writes the attempt's outcome, whatever it is, finds
 // the reason and ends the run as cancelled. Its replica learns of the cancel with its next heartbeat. A target that
-// works on learns of it with its own next heartbeat.
+// works on learns of it with its own next heartbeat. Once the transaction has committed, the caller asks for Freed.
 func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason domain.Reason) (changed int, err error) {
 	if err := pg.Exec(ctx, tx, lockReadyToCancel, ids); err != nil {
 		return 0, fmt.Errorf("locking waiting runs: %w", err)
@@ -118,11 +118,15 @@ func CancelRuns(ctx context.Context, tx pg.Querier, ids []uuid.UUID, reason doma
 	}
 	var b pgx.Batch
 	b.Queue(freeCancelled, ids)
-	var made bool // the callers' own loops look soon enough
-	QueueChained(&b, ids, &made)
+	var made bool // the callers ask for Freed in any case
+	QueueChained(&b, ids, AnyDay, &made)
 	b.Queue(touchWorkflowsOf, ids)
 	return changed, pg.Wrap("following the end of cancelled runs", tx.SendBatch(ctx, &b).Close())
 }
+
+// Freed are the loops that have work when runs were cancelled: others may take their places, were triggered, or are
+// steps of the same workflows.
+var Freed = []string{pg.TickLoop, ChoreLimits, ChoreWorkflows}
 
 // ForgetCancels removes the requests to cancel whose run has ended or is with another replica. It returns how many.
 func (s *Claims) ForgetCancels(ctx context.Context) (int, error) {

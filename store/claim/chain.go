@@ -1,14 +1,20 @@
 package claim
 
 import (
+	"strings"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"punctual/scheduler/failpoint"
+	"punctual/store/pg"
 )
 
 // edges are the runs among $1 that this transaction has ended, each with the other jobs that its end triggers, by the
 // definition that it ran with. A run's xmin is the transaction's own id: an outcome may be written twice, and a run
 // that another transaction has ended has triggered them there. A replay triggers like the run that it repeats. A rerun
-// and a backfill do so only if that was asked for.
+// and a backfill do so only if that was asked for. Rows are looked up one by one (OFFSET 0): the plan lasts, and the
+// tables grow.
 const edges = `
 WITH ended AS MATERIALIZED (
     SELECT r.id, r.job_id, r.job_version, r.tenant, r.lane, r.status, r.reason, r.finished_at, d.result
@@ -20,8 +26,9 @@ WITH ended AS MATERIALIZED (
 edges AS MATERIALIZED (
     SELECT e.*, punctual.chained_run(e.id, (l ->> 'job')::uuid, e.finished_at) AS run, (l ->> 'job')::uuid AS target
     FROM ended e
-    JOIN punctual.job_versions v ON v.job_id = e.job_id AND v.version = e.job_version
-    CROSS JOIN LATERAL json_array_elements(v.definition -> 'then') l
+    CROSS JOIN LATERAL (SELECT v.definition -> 'then' AS links FROM punctual.job_versions v
+                        WHERE v.job_id = e.job_id AND v.version = e.job_version OFFSET 0) v
+    CROSS JOIN LATERAL json_array_elements(v.links) l
     WHERE CASE coalesce(l ->> 'when', 'succeeded') WHEN 'succeeded' THEN e.status = 'succeeded'
                                                    WHEN 'failed' THEN e.status = 'dead'
                                                    ELSE true END)`
@@ -39,8 +46,9 @@ made AS (
            'chain', CASE WHEN k.reason IS NULL THEN 'pending' ELSE 'skipped' END, k.reason,
            CASE WHEN k.reason IS NOT NULL THEN now() END
     FROM edges e
-    LEFT JOIN punctual.jobs j ON j.id = e.target AND j.tenant = e.tenant AND j.state <> 'deleted'
-    LEFT JOIN punctual.schedules s ON s.job_id = j.id
+    LEFT JOIN LATERAL (SELECT * FROM punctual.jobs j
+                       WHERE j.id = e.target AND j.tenant = e.tenant AND j.state <> 'deleted' OFFSET 0) j ON true
+    LEFT JOIN LATERAL (SELECT s.lane FROM punctual.schedules s WHERE s.job_id = j.id OFFSET 0) s ON true
     CROSS JOIN LATERAL (
         SELECT CASE WHEN j.id IS NULL THEN 'job_deleted'
                     WHEN j.state = 'paused' AND coalesce(j.paused_until > now(), true) THEN 'paused' END AS reason) k
@@ -58,8 +66,9 @@ const enterUpstream = edges + `
 INSERT INTO punctual.run_data (run_id, body)
 SELECT r.id, convert_to(b.body::text, 'UTF8')
 FROM edges e
-CROSS JOIN LATERAL punctual.runs_of(ARRAY[e.run]) r
-JOIN punctual.job_versions v ON v.job_id = r.job_id AND v.version = r.job_version
+CROSS JOIN LATERAL (SELECT r.* FROM punctual.runs_of(ARRAY[e.run]) r WHERE r.id = e.run OFFSET 0) r
+CROSS JOIN LATERAL (SELECT v.definition FROM punctual.job_versions v
+                    WHERE v.job_id = r.job_id AND v.version = r.job_version OFFSET 0) v
 CROSS JOIN LATERAL (
     SELECT v.definition #> '{target,body}' AS own, coalesce(v.definition #>> '{target,method}', 'POST') AS method,
            replace(json_build_object(
@@ -75,14 +84,32 @@ CROSS JOIN LATERAL (
 WHERE r.status = 'pending' AND b.body IS NOT NULL
 ON CONFLICT DO NOTHING`
 
+// ofDay returns a statement for ends on the day of the runs that end. Planned over the tables of all days it would take
+// longer to plan than to execute.
+func (d Day) ofDay(sql string) string {
+	runs := "punctual.runs_" + string(d) + " r"
+	return strings.NewReplacer(
+		"punctual.runs r", runs, "punctual.runs_of(ARRAY[e.run]) r", runs,
+		"punctual.run_data d", "punctual.run_data_"+string(d)+" d", "ANY($1::uuid[])", "ANY((SELECT $1::uuid[])::uuid[])",
+	).Replace(sql)
+}
+
 // QueueChained makes the runs that the ends of runs trigger, of those that this transaction has ended. It comes after
-// the statements that end them. Once the batch is read, made is set if a run may be claimed.
-func QueueChained(b *pgx.Batch, ended []uuid.UUID, made *bool) {
-	b.Queue(enterChained, ended).Query(func(rows pgx.Rows) error {
+// the statements that end them. The runs that have ended, and those that they trigger, are of the given day. Once the
+// batch is read, made is set if a run may be claimed.
+func QueueChained(b *pgx.Batch, ended []uuid.UUID, on Day, made *bool) {
+	runs, bodies, args := enterChained, enterUpstream, []any{ended}
+	if on != AnyDay {
+		runs, bodies, args = on.ofDay(runs), on.ofDay(bodies), []any{pg.Prepared{}, ended}
+	}
+	b.Queue(runs, args...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			*made = true
 		}
+		if *made {
+			failpoint.At(failpoint.ChainWritten)
+		}
 		return rows.Err()
 	})
-	b.Queue(enterUpstream, ended)
+	b.Queue(bodies, args...)
 }

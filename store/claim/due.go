@@ -437,6 +437,9 @@ func (c *dueClaim) write(ctx context.Context) error {
 	}
 	failpoint.At(failpoint.ClaimCommitted)
 	c.claims.db.Ask(c.following.Asks()...)
+	if len(c.cancel) > 0 {
+		c.claims.db.Ask(Freed...)
+	}
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, c.fences, lease)
 	c.batch.Settled = len(c.next.moved) + len(c.next.completed)
 	return nil

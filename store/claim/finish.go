@@ -311,7 +311,7 @@ func QueueFinish(
 		b.Queue(releaseGates, gated, runs)
 	}
 	queueEnd(b, released, earlier, on)
-	following.QueueEnds(b, outcomes)
+	following.QueueEnds(b, outcomes, on)
 	queueWorkflows(b, outcomes)
 	return written
 }

@@ -34,7 +34,8 @@ type Following interface {
 	// job's row FOR KEY SHARE.
 	Concerns(job *domain.Job) bool
 	QueueEvents(b *pgx.Batch, events []RunEvent)
-	QueueEnds(b *pgx.Batch, outcomes []domain.Outcome)
+	// QueueEnds is given the day of the runs that succeeded, or AnyDay.
+	QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on Day)
 	// Asks names the chores that have work once the transaction has committed.
 	Asks() []string
 }
@@ -102,9 +103,9 @@ func (f followings) QueueEvents(b *pgx.Batch, events []RunEvent) {
 }
 
 // QueueEnds implements Following.
-func (f followings) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome) {
+func (f followings) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on Day) {
 	for _, one := range f {
-		one.QueueEnds(b, outcomes)
+		one.QueueEnds(b, outcomes, on)
 	}
 }
 

@@ -28,7 +28,7 @@ func (f *fan) Facts() string                      { return `SELECT '` + f.name +
 func (f *fan) Learn(value []byte) error           { f.learned = string(value); return f.fails }
 func (f *fan) Concerns(job *domain.Job) bool      { return job.Name == f.name }
 func (f *fan) QueueEvents(*pgx.Batch, []RunEvent) { *f.heard = append(*f.heard, f.name+" events") }
-func (f *fan) QueueEnds(_ *pgx.Batch, _ []domain.Outcome) {
+func (f *fan) QueueEnds(_ *pgx.Batch, _ []domain.Outcome, _ Day) {
 	*f.heard = append(*f.heard, f.name+" ends")
 }
 func (f *fan) Asks() []string { return []string{f.name} }
@@ -48,7 +48,7 @@ func TestSeveralFollowersAreAsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	following.QueueEvents(nil, nil)
-	following.QueueEnds(nil, nil)
+	following.QueueEnds(nil, nil, AnyDay)
 	if want := []string{"a events", "b events", "a ends", "b ends"}; !slices.Equal(heard, want) {
 		t.Errorf("they were told %q, want %q", heard, want)
 	}

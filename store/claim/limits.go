@@ -192,6 +192,16 @@ func (l *readyLimits) note(tenant int32, w waitingRun, limits domain.Limits) {
 	}
 }
 
+// roomy are the limits that runs have got or wait at, without those that are full now.
+func (l *readyLimits) roomy() (keys []limitKey) {
+	for k := range l.touched {
+		if !l.found[k].Taken() {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
 // queue queues what was decided about limits. What they then have room for is set due at the end of the transaction.
 func (l *readyLimits) queue(b *pgx.Batch) {
 	for k, rated := range l.rated {

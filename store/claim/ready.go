@@ -444,8 +444,8 @@ func (c *readyClaim) write(ctx context.Context) error {
 		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
 	}
 	written := QueueFinish(&b, c.ended, nil, Earlier{}, AnyDay, c.following)
-	if len(c.limits.touched) > 0 {
-		queueRelease(&b, slices.Collect(maps.Keys(c.limits.touched)))
+	if roomy := c.limits.roomy(); len(roomy) > 0 {
+		queueRelease(&b, roomy)
 	}
 	b.Queue(`COMMIT`, pg.Prepared{})
 	if err := c.conn.SendBatch(ctx, &b).Close(); err != nil {
@@ -453,6 +453,9 @@ func (c *readyClaim) write(ctx context.Context) error {
 	}
 	failpoint.At(failpoint.ReadyCommitted)
 	c.claims.db.Ask(c.following.Asks()...)
+	if len(c.cancel)+len(c.overlaps.replaced) > 0 {
+		c.claims.db.Ask(Freed...)
+	}
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, fences, lease)
 	c.batch.Settled = c.dated.settled + len(c.leave) + len(c.park) + len(c.limits.parked) + len(c.overlaps.behind)
 	c.claims.Ended(c.ended, written)

@@ -45,7 +45,7 @@ const (
 	ViolationOverdue    ViolationKind = "overdue"      // slots, dated runs or fan-outs that are due and not taken up
 	ViolationReport     ViolationKind = "report"       // a target's report that no replica has applied
 	ViolationChain      ViolationKind = "chain"        // an end that triggered too little or too much
-	ViolationLimit      ViolationKind = "limit"        // a limit with too many holders, or at which runs wait without need
+	ViolationLimit      ViolationKind = "limit"        // a limit with too many holders or starts, or with needless waits
 	ViolationWorkflow   ViolationKind = "workflow"     // a step that should have started, or a workflow that should have ended
 	ViolationUnreadable ViolationKind = "unverifiable" // a job whose definition this binary cannot read
 )
@@ -127,7 +127,9 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 			o.Progress(v.summary)
 		}
 	}
-	for _, look := range []func(context.Context, pgx.Tx) error{v.reports, v.dated, v.chains, v.events, v.workflows} {
+	for _, look := range []func(context.Context, pgx.Tx) error{
+		v.reports, v.dated, v.chains, v.events, v.workflows, v.starts,
+	} {
 		if err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return look(ctx, tx) }); err != nil {
 			return v.summary, err
 		}

@@ -84,6 +84,7 @@ func cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) error {
 	if len(runs) == 0 {
 		return nil
 	}
+	tx.Ask(claim.Freed...)
 	_, err = claim.CancelRuns(ctx, tx, runs, domain.ReasonJobDeleted)
 	return err
 }

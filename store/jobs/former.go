@@ -14,6 +14,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
+	"punctual/store/links"
 	"punctual/store/names"
 	"punctual/store/pg"
 )
@@ -186,6 +187,15 @@ func (s *Jobs) GetVersion(
 			return v, err
 		}
 		v.Differences = audit.DefinitionDifferences(other, rows[0].definition)
+	}
+	texts := []*json.RawMessage{&v.Definition}
+	for i := range v.Differences {
+		if d := &v.Differences[i]; d.Field == "then" {
+			texts = append(texts, &d.Before, &d.After)
+		}
+	}
+	if err := links.NameIn(ctx, q, texts...); err != nil {
+		return v, err
 	}
 	one := []Version{v.Version}
 	err = nameAuthors(ctx, q, tenant, id, one)

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
+	"punctual/store/audit"
 	"punctual/store/links"
 	"punctual/store/names"
 	"punctual/store/pg"
@@ -37,6 +39,15 @@ func showLinks(ctx context.Context, q pg.Querier, jobs []Record) error {
 		jobs[i].Broken = broken[i]
 	}
 	return nil
+}
+
+// NameLinks puts the names of jobs in the place of their ids in what entries of the audit log show.
+func (s *Jobs) NameLinks(ctx context.Context, tenant int32, entries []audit.Entry) error {
+	var texts []*json.RawMessage
+	for i := range entries {
+		texts = append(texts, &entries[i].Before, &entries[i].After)
+	}
+	return links.NameIn(ctx, s.db.Reader(ctx, tenant), texts...)
 }
 
 // resolveLinks is resolve for a batch, whose jobs may name each other. A job that is about to be created gets its id

@@ -40,15 +40,17 @@ func (f *following) Concerns(job *domain.Job) bool { return len(job.Then) > 0 }
 func (f *following) QueueEvents(*pgx.Batch, []claim.RunEvent) {}
 
 // QueueEnds implements claim.Following. Whether a run has ended is up to the statement: a cancel may have come first.
-func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome) {
+func (f *following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on claim.Day) {
 	var runs []uuid.UUID
 	for _, o := range outcomes {
 		if f.Concerns(o.Job) {
-			runs = append(runs, o.RunID)
+			if runs = append(runs, o.RunID); !on.Has(domain.IDTime(o.RunID), o.FinishedAt) {
+				on = claim.AnyDay
+			}
 		}
 	}
 	if len(runs) > 0 {
-		claim.QueueChained(b, runs, &f.made)
+		claim.QueueChained(b, runs, on, &f.made)
 	}
 }
 

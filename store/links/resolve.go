@@ -70,17 +70,15 @@ func Show(
 	for _, d := range definitions {
 		ids = append(ids, targets(d.Then)...)
 	}
-	shown, err := pg.Map[uuid.UUID, string](ctx, q, `
-		SELECT id, CASE WHEN named THEN name ELSE id::text END FROM punctual.jobs
-		WHERE id = ANY($1::uuid[]) AND state <> 'deleted'`, ids)
+	names, err := shown(ctx, q, ids)
 	if err != nil {
-		return nil, fmt.Errorf("reading the names of chained jobs: %w", err)
+		return nil, err
 	}
 	for i, d := range definitions {
 		of := targets(d.Then)
 		d.Then = slices.Clone(d.Then)
 		for n := range d.Then {
-			name, is := shown[of[n]]
+			name, is := names[of[n]]
 			if !is {
 				broken[i] = append(broken[i], of[n])
 				continue

@@ -51,7 +51,7 @@ func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, 
 		})
 	})
 	if err == nil {
-		s.db.Wake()
+		s.db.Ask(claim.Freed...)
 	}
 	return run, err
 }
