@@ -295,6 +295,9 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, ids []uuid.UUID) (a 
 		entries[w] = next.Enter
 		for _, skip := range next.Skip {
 			rows.add(w, skip.Step, &skip)
+			w.runs[skip.Step.Name] = domain.StepRun{ // for the bodies of steps that start now
+				ID: domain.StepRunID(w.id, skip.Step.Name), Status: domain.StatusSkipped, Reason: domain.ReasonUpstreamFailed,
+			}
 		}
 		cancel := []uuid.UUID(nil)
 		if w.halted() {

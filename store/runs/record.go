@@ -98,11 +98,11 @@ type Filter struct {
 	// Workflow selects the runs of the steps of one workflow's run. Without it, runs of steps are found only by their
 	// trigger.
 	Workflow *uuid.UUID
-	Job     string     // name or id of a job that is not deleted
-	JobID   *uuid.UUID // deleted jobs too
-	Labels  map[string]string
-	From    *time.Time // on scheduled_for, inclusive; a skip range matches if it overlaps
-	To      *time.Time // exclusive
+	Job      string     // name or id of a job that is not deleted
+	JobID    *uuid.UUID // deleted jobs too
+	Labels   map[string]string
+	From     *time.Time // on scheduled_for, inclusive; a skip range matches if it overlaps
+	To       *time.Time // exclusive
 	pg.Page
 
 	job *uuid.UUID // of Job
