@@ -19,7 +19,8 @@ func causeOf(reason *domain.Reason, status *int, err *string) string {
 		switch {
 		case said == "", words == "":
 			return cmp.Or(said, words)
-		case *reason == domain.ReasonTimeout, *reason == domain.ReasonConnect: // the error says it
+		case *reason == domain.ReasonTimeout, *reason == domain.ReasonConnect,
+			*reason == domain.ReasonUpstreamFailed: // the error says it
 			return said
 		}
 		return words + ": " + said

@@ -94,7 +94,7 @@ func TestTheStepsOfARunSayWhatTheyAre(t *testing.T) {
 		Request: &domain.SentRequest{URL: "http://billing/"},
 	}
 	var said []string
-	for _, s := range steps(run) {
+	for _, s := range historyOf(run) {
 		said = append(said, strings.TrimSpace(s.After+" "+s.Label+" "+s.Text))
 	}
 	got := strings.Join(said, "; ")
@@ -110,7 +110,7 @@ func TestTheStepsOfARunSayWhatTheyAre(t *testing.T) {
 		t.Errorf("the error is said twice: %s", told)
 	}
 	run.RerunOf, run.Trigger = nil, domain.TriggerSchedule
-	if all := steps(run); all[1].Label != "due" || all[1].Text != "the slot plus the job's jitter" {
+	if all := historyOf(run); all[1].Label != "due" || all[1].Text != "the slot plus the job's jitter" {
 		t.Errorf("a slot with jitter: %+v", all)
 	}
 }

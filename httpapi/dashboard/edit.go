@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"punctual/httpapi"
 	"punctual/httpapi/client"
@@ -60,6 +61,9 @@ func (v *visit) editJob(job httpapi.Job) error {
 func (v *visit) saveJob(job httpapi.Job) error {
 	view := v.edited()
 	view.Job, view.Defaults = &job, defaultsOf(job.Definition)
+	if view.Workflow() { // it has no fields for a target
+		view.fields = slices.DeleteFunc(view.fields, func(f string) bool { return strings.HasPrefix(f, "target.") })
+	}
 	var err error
 	if view.Loaded, err = v.loadedBy(job); err != nil {
 		return err

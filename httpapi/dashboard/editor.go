@@ -80,7 +80,8 @@ func (m mistakes) Faults() (faults []problem.FieldError) {
 var formFields = []string{
 	"name", "description", "schedule.cron", "schedule.timezone", "schedule.every", "schedule.at", "schedule.delay",
 	"schedule.event", "schedule.filter",
-	"target.url", "target.method", "target.headers", "target.body", "timeout", "retry.max_attempts", "queue", "labels",
+	"target.url", "target.method", "target.headers", "target.body", "steps", "timeout", "retry.max_attempts", "queue",
+	"labels",
 	"concurrency_policy", "max_pending_runs", "limits", "then", "missed.policy",
 }
 
@@ -93,6 +94,7 @@ type jobForm struct {
 	Timeout, Attempts, Queue, Labels string
 	Concurrency, Missed, Pending     string
 	Limits, Then                     string
+	Steps                            string // as JSON; empty: the job has a target
 }
 
 // formOf fills the form with a definition. A field that has its default is empty: what nobody touches is not written.
@@ -136,6 +138,9 @@ func written(d domain.Definition) jobForm {
 	for _, l := range d.Then {
 		f.Then = strings.TrimPrefix(f.Then+"\n"+l.Job+" "+string(cmp.Or(l.When, domain.WhenSucceeded)), "\n")
 	}
+	if d.IsWorkflow() {
+		f.Steps = indented(d.Steps)
+	}
 	if len(d.Target.Body) > 0 {
 		f.Body = unquoted(json.RawMessage(indented(d.Target.Body))) // a text without its quotes
 	}
@@ -170,6 +175,7 @@ var formInputs = []struct {
 	{"url", "URL", func(f *jobForm) *string { return &f.URL }},
 	{"headers", "Headers", func(f *jobForm) *string { return &f.Headers }},
 	{"body", "Body", func(f *jobForm) *string { return &f.Body }},
+	{"steps", "Steps", func(f *jobForm) *string { return &f.Steps }},
 	{"timeout", "Timeout", func(f *jobForm) *string { return &f.Timeout }},
 	{"attempts", "Attempts, at most", func(f *jobForm) *string { return &f.Attempts }},
 	{"concurrency", "While another run is active", func(f *jobForm) *string { return &f.Concurrency }},
@@ -196,6 +202,11 @@ func (f jobForm) tidy() jobForm {
 	return f
 }
 
+// Workflow reports whether the form has steps in place of a target, also if the visitor has emptied them.
+func (e editorView) Workflow() bool {
+	return e.Form.Steps != "" || e.Job != nil && e.Job.IsWorkflow()
+}
+
 // patch returns what the form says, as a JSON Merge Patch: an emptied field is null, which restores the default.
 func (f jobForm) patch() map[string]any {
 	orNull := func(value string) any {
@@ -214,13 +225,18 @@ func (f jobForm) patch() map[string]any {
 		}
 		return orNull(value)
 	}
-	return map[string]any{
+	patch := map[string]any{
 		"name": f.Name, "description": orNull(f.Description), "schedule": f.schedule(), "target": target,
 		"timeout": orNull(f.Timeout), "retry": map[string]any{"max_attempts": number(f.Attempts)},
 		"queue": orNull(f.Queue), "labels": pairs(f.Labels, "="),
 		"concurrency_policy": orNull(f.Concurrency), "max_pending_runs": number(f.Pending),
 		"limits": f.limits(), "then": f.then(), "missed": map[string]any{"policy": orNull(f.Missed)},
 	}
+	if f.Steps != "" {
+		delete(patch, "target")
+		patch["steps"] = client.BodyOf([]byte(f.Steps)) // a text that is no JSON is one that the API refuses
+	}
+	return patch
 }
 
 // limits returns the limits that the form names; nil: none.
@@ -348,7 +364,7 @@ func (v *visit) createJob() error {
 func (v *visit) edited() editorView {
 	view := editorView{Form: readForm(v.field), JSON: v.field("json"), AsJSON: v.field("as") == "json"}
 	if !view.AsJSON {
-		view.fields = formFields
+		view.fields = slices.Clone(formFields)
 	}
 	return view
 }

@@ -45,9 +45,12 @@ func (v *visit) deaf() ([]notices.Waiting, error) {
 	return slices.DeleteFunc(list.Waiting, func(w notices.Waiting) bool { return w.FailingSince == nil }), err
 }
 
-// told are the steps in which people were told that a run died, was late or missed its slot. Each recipient is told in
-// the first of its messages about the job that comes after that.
-func (v *visit) told(run runs.Run) (all []step, err error) {
+// told are the moments at which people were told that a run died, was late or missed its slot. Each recipient is told
+// in the first of its messages about the job that comes after that.
+func (v *visit) told(run runs.Run) (all []entry, err error) {
+	if run.Step != "" { // its workflow's run is what people are told of
+		return nil, nil
+	}
 	for event, at := range map[domain.Event]*time.Time{
 		domain.EventDead:   ifSo(run.Status == domain.StatusDead, run.FinishedAt),
 		domain.EventLate:   ifSo(run.Late, &run.CreatedAt),
@@ -63,7 +66,7 @@ func (v *visit) told(run runs.Run) (all []step, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, toldSteps(list.Data, event)...)
+		all = append(all, tellings(list.Data, event)...)
 	}
 	return all, nil
 }
@@ -75,9 +78,9 @@ func ifSo(is bool, at *time.Time) *time.Time {
 	return nil
 }
 
-// toldSteps returns the first message to each recipient that tells of an event, of messages with the newest first.
-// Messages within a second are one step.
-func toldSteps(list []notices.Notice, event domain.Event) (all []step) {
+// tellings returns the first message to each recipient that tells of an event, of messages with the newest first.
+// Messages within a second are one entry.
+func tellings(list []notices.Notice, event domain.Event) (all []entry) {
 	known := map[string]bool{}
 	for _, n := range slices.Backward(list) {
 		if known[n.URL] || !slices.Contains(n.Events, string(event)) {
@@ -88,7 +91,7 @@ func toldSteps(list []notices.Notice, event domain.Event) (all []step) {
 			all[k].Text += ", " + n.Recipient()
 			continue
 		}
-		all = append(all, step{At: n.DeliveredAt, Label: "people were told", Text: strings.TrimSpace(n.Recipient())})
+		all = append(all, entry{At: n.DeliveredAt, Label: "people were told", Text: strings.TrimSpace(n.Recipient())})
 	}
 	return all
 }

@@ -21,6 +21,7 @@ import (
 	"punctual/httpapi"
 	"punctual/httpapi/auth"
 	"punctual/scheduler/domain"
+	"punctual/store/runs"
 )
 
 // policy lets a page load what this server serves, and nothing else. Scripts and styles inside a page do not run.
@@ -148,7 +149,23 @@ var functions = template.FuncMap{
 	"labels":   pairsOf,
 	"slashed":  slashed,
 	"skipped":  httpapi.SkippedWords,
+	"steps":    definedGraph,
+	"step":     stepWords,
+	"stepwhy":  func(s runs.StepState) string { return brief(stepWhy(s)) },
+	"names":    stepNames,
+	"open":     fewWords,
+	"steptook": stepTook,
 	"makeup":   backfillPath,
+}
+
+// fewWords reports whether differences are shown without being asked for.
+func fewWords(all []difference) bool {
+	const fields, letters = 6, 300
+	size := 0
+	for _, d := range all {
+		size += len(d.Before) + len(d.After)
+	}
+	return len(all) <= fields && size <= letters
 }
 
 // dict makes a map of names and values, for parts that need several.

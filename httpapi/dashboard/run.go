@@ -22,7 +22,8 @@ import (
 type runView struct {
 	Run      runs.Run
 	Sentence template.HTML
-	Steps    []step
+	Timeline []entry
+	Flow     *flowView  // of a workflow's run
 	Others   []runs.Run // of the same slot: replays, reruns and skips
 	Caused   []runs.Run // by its end
 	Event    string     // that caused it; empty: none did, or it is not known
@@ -91,12 +92,12 @@ func (r runView) Told() string {
 	return text(r.Run.Error)
 }
 
-// step is a moment in the life of a run.
-type step struct {
+// entry is a moment in the life of a run.
+type entry struct {
 	At    time.Time
 	Label string
 	Text  string
-	After string // how long after the step before
+	After string // how long after the one before
 	Kind  string // good, bad or plain
 	Try   *runs.Attempt
 }
@@ -115,7 +116,7 @@ func (v *visit) viewRun() (view runView, err error) {
 	if err != nil {
 		return view, err
 	}
-	view = runView{Run: run, Steps: steps(run)}
+	view = runView{Run: run, Timeline: historyOf(run), Flow: flowOf(run)}
 	if run.Request != nil {
 		view.Event = run.Request.Headers["Punctual-Event"]
 	}
@@ -123,7 +124,7 @@ func (v *visit) viewRun() (view runView, err error) {
 	if err != nil {
 		return view, err
 	}
-	view.Steps = append(view.Steps, told...)
+	view.Timeline = append(view.Timeline, told...)
 	if job, err := v.api.Job(v.ctx(), run.JobID.String()); err == nil {
 		view.Zone = zoneOf(job.Schedule)
 		v.zoneOfJob = view.Zone
@@ -150,9 +151,9 @@ func (v *visit) viewRun() (view runView, err error) {
 	return view, nil
 }
 
-// steps lists what happened to a run, in order.
-func steps(r runs.Run) []step {
-	all := []step{{At: r.ScheduledFor, Label: "slot"}}
+// historyOf lists what happened to a run, in order.
+func historyOf(r runs.Run) []entry {
+	all := []entry{{At: r.ScheduledFor, Label: "slot"}}
 	switch {
 	case r.ReplayOf != nil || r.RerunOf != nil:
 		all[0].Text = "of the run that this one makes again"
@@ -165,17 +166,21 @@ func steps(r runs.Run) []step {
 	case r.Trigger == domain.TriggerBackfill:
 		all[0].Text = "filled in later"
 	case !r.DueAt.Equal(r.ScheduledFor):
-		all = append(all, step{At: r.DueAt, Label: "due", Text: "the slot plus the job's jitter"})
+		all = append(all, entry{At: r.DueAt, Label: "due", Text: "the slot plus the job's jitter"})
 	}
-	all = append(all, step{At: r.CreatedAt, Label: "recorded"})
+	all = append(all, entry{At: r.CreatedAt, Label: "recorded"})
 	for i := range r.Attempts {
 		a := &r.Attempts[i]
 		if a.Number == r.Attempt && r.ClaimedAt != nil && r.ClaimedAt.Before(a.StartedAt) {
-			all = append(all, step{At: *r.ClaimedAt, Label: "claimed"})
+			all = append(all, entry{At: *r.ClaimedAt, Label: "claimed"})
 		}
-		all = append(all, step{At: a.StartedAt, Label: "sent", Text: fmt.Sprintf("attempt %d", a.Number)})
+		begin := entry{At: a.StartedAt, Label: "sent", Text: fmt.Sprintf("attempt %d", a.Number)}
+		if r.Steps != nil {
+			begin.Label, begin.Text = "started", ""
+		}
+		all = append(all, begin)
 		if a.FinishedAt != nil {
-			end := step{At: *a.FinishedAt, Label: string(a.Outcome), Kind: "bad", Try: a}
+			end := entry{At: *a.FinishedAt, Label: string(a.Outcome), Kind: "bad", Try: a}
 			if end.Text = causeOf(a.Reason, a.HTTPStatus, a.Error); a.Outcome == domain.AttemptSucceeded {
 				end.Kind = "good"
 			}
@@ -183,13 +188,13 @@ func steps(r runs.Run) []step {
 		}
 	}
 	if r.FinishedAt != nil && r.Status != domain.StatusSucceeded {
-		end := step{At: *r.FinishedAt, Label: string(r.Status), Text: reasonWords(r.Reason), Kind: "bad"}
+		end := entry{At: *r.FinishedAt, Label: string(r.Status), Text: reasonWords(r.Reason), Kind: "bad"}
 		if n := len(r.Attempts); n > 0 && text(r.Attempts[n-1].Reason) == text(r.Reason) {
 			end.Text = "" // the attempt says it
 		}
 		all = append(all, end)
 	}
-	slices.SortStableFunc(all, func(a, b step) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(all, func(a, b entry) int { return a.At.Compare(b.At) })
 	for i := range all[1:] {
 		if after := all[i+1].At.Sub(all[i].At); after >= time.Millisecond {
 			all[i+1].After = "+" + length(after)

@@ -139,35 +139,41 @@ const misfits = `(() => {
 	return [...new Set(found)];
 })()`
 
+// fits checks that pages fit the window, whatever its width.
+func (b *tab) fits(paths ...string) {
+	b.t.Helper()
+	widths := []int64{390, 801, 993} // a phone, and the narrowest windows of the two other layouts
+	if *pictures != "" {
+		widths = append(widths, 1280, 1440)
+	}
+	for _, path := range paths {
+		b.open(path)
+		for _, width := range widths {
+			b.wide(width)
+			raw, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]byte](misfits))
+			must(b.t, err)
+			var found []string
+			must(b.t, json.Unmarshal(raw, &found))
+			for _, f := range found {
+				b.t.Errorf("%s at %d: %s", path, width, f)
+			}
+			b.picture(path, width)
+		}
+	}
+}
+
 // Whatever the names and the window: no page scrolls sideways, and lines break between words.
 func TestInABrowserPagesFitTheWindow(t *testing.T) {
 	t.Parallel()
 	s := serve(t, true)
 	s.busy()
 	b := s.chromium(t)
-	widths := []int64{390, 801, 993} // a phone, and the narrowest windows of the two other layouts
-	if *pictures != "" {
-		widths = append(widths, 1280, 1440)
-	}
-	for _, path := range []string{
-		"/", "/jobs", "/jobs/currency-rates", "/jobs/" + strings.Repeat("unbroken", 16), "/jobs/currency-rates/definition",
+	b.fits(
+		"/", "/jobs", "/jobs/currency-rates", "/jobs/"+strings.Repeat("unbroken", 16), "/jobs/currency-rates/definition",
 		"/jobs/currency-rates/changes", "/jobs/currency-rates/notices", "/jobs/currency-rates/edit", "/jobs/currency-rates/backfill",
 		s.died("billing-invoices-reconcile-european-subsidiaries-nightly"), "/runs?late=true", "/runs", "/timeline", "/forecast", "/dead-letters", "/dead-letters?each=1", "/operations", "/queues", "/audit",
 		"/settings",
-	} {
-		b.open(path)
-		for _, width := range widths {
-			b.wide(width)
-			raw, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]byte](misfits))
-			must(t, err)
-			var found []string
-			must(t, json.Unmarshal(raw, &found))
-			for _, f := range found {
-				t.Errorf("%s at %d: %s", path, width, f)
-			}
-			b.picture(path, width)
-		}
-	}
+	)
 	b.forDocs()
 }
 
@@ -222,7 +228,7 @@ func (b *tab) picture(path string, width int64) {
 	case name == "":
 		name = "overview"
 	case strings.HasPrefix(path, "/runs/"):
-		name = "run"
+		name = "run-" + path[len(path)-4:]
 	}
 	file := fmt.Sprintf("%.60s-%d.png", name, width)
 	must(b.t, os.WriteFile(filepath.Join(*pictures, file), picture, 0o600))

@@ -100,26 +100,9 @@ func timelineOf(list []runs.Run, by string, from, to time.Time) (svg template.HT
 	if len(names) == 0 {
 		return "", 0
 	}
-	const width, line = 1000, 22
-	height := len(names) * line
-	at := func(t time.Time) float64 {
-		return min(max(t.Sub(from).Seconds()/to.Sub(from).Seconds(), 0), 1) * width
-	}
-	var b strings.Builder
-	b.WriteString(`<div class="names">`)
-	for _, name := range names {
-		fmt.Fprintf(&b, `<span>%s</span>`, template.HTMLEscapeString(shortened(name)))
-	}
-	b.WriteString(`</div><div class="scale">`)
-	for i := range scaleParts {
-		fmt.Fprintf(&b, `<span>%s</span>`, mark(from.Add(to.Sub(from)*time.Duration(i)/scaleParts), "scale", ""))
-	}
-	fmt.Fprintf(&b, `</div><svg class="bars" role="group" aria-label="%s of %s" viewBox="0 0 %d %d" height="%[4]d" `+
-		`preserveAspectRatio="none">`, plural(len(list), "run"), plural(len(names), by), width, height)
-	for i := range scaleParts + 1 {
-		fmt.Fprintf(&b, `<line x1="%d" x2="%[1]d" y1="0" y2="%d"/>`, i*width/scaleParts, height)
-	}
+	rows := make([]barLine, len(names))
 	for i, name := range names {
+		rows[i].name = name
 		for _, r := range lines[name] {
 			begin, end := r.ScheduledFor, r.ScheduledFor
 			if r.StartedAt != nil {
@@ -128,20 +111,63 @@ func timelineOf(list []runs.Run, by string, from, to time.Time) (svg template.HT
 			if r.FinishedAt != nil {
 				end = *r.FinishedAt
 			}
-			x := at(begin)
-			fmt.Fprintf(&b, `<a href="/runs/%s" tabindex="-1"><title>%s %s %s</title>`, r.ID,
-				template.HTMLEscapeString(r.Job), mark(r.ScheduledFor, "time", ""), r.Status)
+			rows[i].bars = append(rows[i].bars, bar{
+				r.ID.String(), r.Job + " " + mark(r.ScheduledFor, "time", "") + " " + string(r.Status), string(r.Status),
+				begin, end,
+			})
+		}
+	}
+	words := plural(len(list), "run") + " of " + plural(len(names), by)
+	return drawBars(rows, words, from, to, func(at time.Time) string { return mark(at, "scale", "") }), left
+}
+
+// barLine is a line of bars on a common axis.
+type barLine struct {
+	name string
+	bars []bar
+}
+
+// bar is a run from its first moment to its last.
+type bar struct {
+	run, title, class string
+	begin, end        time.Time
+}
+
+// drawBars draws lines of bars. The words say what they show, and scale says an instant of their axis.
+func drawBars(lines []barLine, words string, from, to time.Time, scale func(time.Time) string) template.HTML {
+	const width, line = 1000, 22
+	height := len(lines) * line
+	at := func(t time.Time) float64 {
+		return min(max(t.Sub(from).Seconds()/to.Sub(from).Seconds(), 0), 1) * width
+	}
+	var b strings.Builder
+	b.WriteString(`<div class="names">`)
+	for _, l := range lines {
+		fmt.Fprintf(&b, `<span>%s</span>`, template.HTMLEscapeString(shortened(l.name, 28)))
+	}
+	b.WriteString(`</div><div class="scale">`)
+	for i := range scaleParts {
+		fmt.Fprintf(&b, `<span>%s</span>`, scale(from.Add(to.Sub(from)*time.Duration(i)/scaleParts)))
+	}
+	fmt.Fprintf(&b, `</div><svg class="bars" role="group" aria-label="%s" viewBox="0 0 %d %d" height="%[3]d" `+
+		`preserveAspectRatio="none">`, words, width, height)
+	for i := range scaleParts + 1 {
+		fmt.Fprintf(&b, `<line x1="%d" x2="%[1]d" y1="0" y2="%d"/>`, i*width/scaleParts, height)
+	}
+	for i, l := range lines {
+		for _, r := range l.bars {
+			x := at(r.begin)
+			fmt.Fprintf(&b, `<a href="/runs/%s" tabindex="-1"><title>%s</title>`, r.run, template.HTMLEscapeString(r.title))
 			fmt.Fprintf(&b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/></a>`,
-				r.Status, x, i*line+3, max(at(end)-x, 2.5), line-6)
+				r.class, x, i*line+3, max(at(r.end)-x, 2.5), line-6)
 		}
 	}
 	b.WriteString("</svg>")
-	return template.HTML(b.String()), left //nolint:gosec // everything in it is escaped or a number
+	return template.HTML(b.String()) //nolint:gosec // everything in it is escaped or a number
 }
 
-// shortened keeps the end of a name that is longer than a line's label.
-func shortened(name string) string {
-	const most = 28
+// shortened keeps the end of a name that is longer than there is room for.
+func shortened(name string, most int) string {
 	if letters := []rune(name); len(letters) > most {
 		return "…" + string(letters[len(letters)-most:])
 	}

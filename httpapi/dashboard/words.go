@@ -200,6 +200,9 @@ func by(actor string) string {
 
 // sentence says what became of a run.
 func sentence(r runs.Run) string {
+	if r.Steps != nil && r.StartedAt != nil {
+		return flowSentence(r)
+	}
 	host := ""
 	if r.Request != nil {
 		if u, err := url.Parse(r.Request.URL); err == nil {
@@ -313,4 +316,5 @@ var reasons = map[domain.Reason]string{
 	domain.ReasonLost:           "its replica vanished",
 	domain.ReasonPoison:         "it killed its replicas",
 	domain.ReasonSilent:         "the target fell silent",
+	domain.ReasonUpstreamFailed: "a step that it depends on did not succeed",
 }
