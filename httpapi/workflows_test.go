@@ -40,11 +40,15 @@ func TestWorkflowsThatCannotBe(t *testing.T) {
 	for _, c := range []struct{ job, at, says string }{
 		{`{"name":"n"}`, "body.target.url", "required"},
 		{`{"name":"n","steps":[]}`, "body.target.url", "required"},
-		{workflow("n", step("a", `,"depends_on":["c"]`), step("b", `,"depends_on":["a"]`), step("c", `,"depends_on":["b"]`)),
-			"body.steps", "in a circle: a → b → c → a"},
+		{
+			workflow("n", step("a", `,"depends_on":["c"]`), step("b", `,"depends_on":["a"]`), step("c", `,"depends_on":["b"]`)),
+			"body.steps", "in a circle: a → b → c → a",
+		},
 		{workflow("n", step("a", `,"depends_on":["a"]`)), "body.steps[0].depends_on[0]", "itself"},
-		{workflow("n", step("extract", ""), step("load", `,"depends_on":["extrakt"]`)),
-			"body.steps[1].depends_on[0]", `did you mean extract?`},
+		{
+			workflow("n", step("extract", ""), step("load", `,"depends_on":["extrakt"]`)),
+			"body.steps[1].depends_on[0]", `did you mean extract?`,
+		},
 		{workflow("n", step("a", ""), step("a", "")), "body.steps[1].name", "earlier step"},
 		{workflow("n", many...), "body.steps", "51 steps; at most 50"},
 		{with(`"target":{"url":"http://example.com/"}`, workflow("n", step("a", ""))), "body.target", "each step has its own"},
@@ -55,9 +59,11 @@ func TestWorkflowsThatCannotBe(t *testing.T) {
 		{workflow("n", step("a", `,"schedule":{"every":"1h"}`)), "body.steps[0].schedule", "unknown field"},
 		{workflow("n", step("a", `,"queue":"none"`)), "body.steps[0].queue", "there is no queue"},
 		{workflow("n", step("a", `,"limits":["none"]`)), "body.steps[0].limits[0]", "there is no limit"},
-		{workflow("n", `{"name":"b","target":{"url":"http://example.com/"}}`,
-			`{"name":"a","target":{"url":"http://example.com/","auth":{"type":"bearer","secret":"none"}}}`),
-			"body.steps[1].target.auth.secret", "there is no secret"},
+		{
+			workflow("n", `{"name":"b","target":{"url":"http://example.com/"}}`,
+				`{"name":"a","target":{"url":"http://example.com/","auth":{"type":"bearer","secret":"none"}}}`),
+			"body.steps[1].target.auth.secret", "there is no secret",
+		},
 	} {
 		s.do("POST", "/v1/jobs", c.job).wantMessage(c.at, c.says)
 	}

@@ -152,41 +152,51 @@ func TestHowAWorkflowEnds(t *testing.T) {
 		do          func(c claimer, a domain.Assignment, steps map[string]domain.Assignment)
 		state, runs string
 	}{
-		"a step dies": {func(c claimer, _ domain.Assignment, s map[string]domain.Assignment) {
-			c.finishAndRelease(died(s["a"]))
-			c.finishAndRelease(succeeded(c.claimSteps()["clean"]))
-		}, "dead http_5xx attempt 1 finished dead letter of 1 http_5xx attempts: 1 failed http_5xx",
-			"a dead http_5xx, b skipped upstream_failed, clean succeeded"},
-		"it is cancelled": {func(c claimer, a domain.Assignment, s map[string]domain.Assignment) {
-			c.cancel(a.RunID)
-			c.goOn()
-			c.finishAndRelease(succeeded(s["a"])) // a replica has it
-		}, "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
-			"a cancelled cancelled_by_user"},
-		"a step is cancelled": {func(c claimer, _ domain.Assignment, s map[string]domain.Assignment) {
-			c.cancel(s["a"].RunID)
-			c.finishAndRelease(ended(s["a"], domain.Cancel))
-			c.finishAndRelease(succeeded(c.claimSteps()["clean"]))
-		}, "dead upstream_failed attempt 1 finished dead letter of 1 upstream_failed attempts: 1 failed upstream_failed",
-			"a cancelled cancelled_by_user, b skipped upstream_failed, clean succeeded"},
-		"its time is up": {func(c claimer, a domain.Assignment, s map[string]domain.Assignment) {
-			c.exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, a.RunID)
-			c.overdue(a.RunID)
-			c.goOn()
-			c.finishAndRelease(succeeded(s["a"]))
-		}, "dead timeout attempt 1 finished dead letter of 1 timeout attempts: 1 timed_out timeout",
-			"a cancelled cancelled_by_user"},
+		"a step dies": {
+			func(c claimer, _ domain.Assignment, s map[string]domain.Assignment) {
+				c.finishAndRelease(died(s["a"]))
+				c.finishAndRelease(succeeded(c.claimSteps()["clean"]))
+			}, "dead http_5xx attempt 1 finished dead letter of 1 http_5xx attempts: 1 failed http_5xx",
+			"a dead http_5xx, b skipped upstream_failed, clean succeeded",
+		},
+		"it is cancelled": {
+			func(c claimer, a domain.Assignment, s map[string]domain.Assignment) {
+				c.cancel(a.RunID)
+				c.goOn()
+				c.finishAndRelease(succeeded(s["a"])) // a replica has it
+			}, "cancelled cancelled_by_user attempt 1 finished attempts: 1 cancelled cancelled_by_user",
+			"a cancelled cancelled_by_user",
+		},
+		"a step is cancelled": {
+			func(c claimer, _ domain.Assignment, s map[string]domain.Assignment) {
+				c.cancel(s["a"].RunID)
+				c.finishAndRelease(ended(s["a"], domain.Cancel))
+				c.finishAndRelease(succeeded(c.claimSteps()["clean"]))
+			}, "dead upstream_failed attempt 1 finished dead letter of 1 upstream_failed attempts: 1 failed upstream_failed",
+			"a cancelled cancelled_by_user, b skipped upstream_failed, clean succeeded",
+		},
+		"its time is up": {
+			func(c claimer, a domain.Assignment, s map[string]domain.Assignment) {
+				c.exec(`UPDATE punctual.runs SET started_at = started_at - interval '8 days' WHERE id = $1`, a.RunID)
+				c.overdue(a.RunID)
+				c.goOn()
+				c.finishAndRelease(succeeded(s["a"]))
+			}, "dead timeout attempt 1 finished dead letter of 1 timeout attempts: 1 timed_out timeout",
+			"a cancelled cancelled_by_user",
+		},
 		"its job is deleted": {func(c claimer, _ domain.Assignment, s map[string]domain.Assignment) {
 			c.must(c.Jobs.DeleteJob(c.t.Context(), c.tenant, "w", nil, false))
 			c.finishAndRelease(succeeded(s["a"])) // its request was out
 		}, "cancelled job_deleted attempt 1 finished attempts: 1 cancelled job_deleted", "a succeeded"},
-		"a step's replica is lost": {func(c claimer, _ domain.Assignment, s map[string]domain.Assignment) {
-			c.lose(c.replica)
-			c.recover()
-			c = asClaimer(c.crud)
-			c.finishAndRelease(succeeded(c.claimSteps()["clean"]))
-		}, "dead lost attempt 1 finished dead letter of 1 lost attempts: 1 lost lost",
-			"a dead lost, b skipped upstream_failed, clean succeeded"},
+		"a step's replica is lost": {
+			func(c claimer, _ domain.Assignment, s map[string]domain.Assignment) {
+				c.lose(c.replica)
+				c.recover()
+				c = asClaimer(c.crud)
+				c.finishAndRelease(succeeded(c.claimSteps()["clean"]))
+			}, "dead lost attempt 1 finished dead letter of 1 lost attempts: 1 lost lost",
+			"a dead lost, b skipped upstream_failed, clean succeeded",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClaimer(t)
@@ -345,7 +355,7 @@ func referenceEnds(list []domain.Step, fate map[string]domain.Status) string {
 
 func TestVerifyFindsWorkflowsThatStandStill(t *testing.T) {
 	for want, harm := range map[string]string{
-		"it goes on, but has no row in workflows: none of its steps will start": `DELETE FROM punctual.workflows`,
+		"it continues, but has no row in workflows: none of its steps will start": `DELETE FROM punctual.workflows`,
 		"its step b should have started": `WITH gone AS (DELETE FROM punctual.ready WHERE run_id IN (
 			SELECT id FROM punctual.runs WHERE step = 'b')) DELETE FROM punctual.runs WHERE step = 'b'`,
 		"its steps have all ended, and it has not": `

@@ -67,6 +67,7 @@ func (k *check) inStepOrder(whole *Run, step, on string) {
 		return
 	}
 	if before == nil || before.FinishedAt == nil || later.CreatedAt.Before(before.FinishedAt.Add(-clockError)) {
-		k.failRun(StepsInOrder, later, "of step %s was made at %s, before step %s had ended", step, clock(later.CreatedAt), on)
+		k.failRun(StepsInOrder, later, "of step %s was made at %s, before step %s had ended", step,
+			clock(later.CreatedAt), on)
 	}
 }

@@ -14,7 +14,8 @@ import (
 // MaxSteps is how many steps a workflow may have.
 const MaxSteps = 50
 
-// DefaultWorkflowDuration is the max_duration of a workflow that sets none. A live workflow keeps the tables of its day.
+// DefaultWorkflowDuration is the max_duration of a workflow that sets none. A live workflow keeps the tables of its
+// day.
 var DefaultWorkflowDuration = mustDuration("168h")
 
 // Step is one request of a workflow. Its run is a run like any other, but for its schedule and its overlap: these are

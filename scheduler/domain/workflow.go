@@ -103,8 +103,8 @@ func (r StepRun) told(step string) string {
 	return text
 }
 
-// JudgeSteps decides how a workflow ends whose steps have ended: dead if one of them is, with the reason of the one that
-// died first; dead, too, if a step was cancelled or skipped by itself; and else it has succeeded. halted says why the
+// JudgeSteps decides how a workflow ends whose steps have ended. It is dead if one of them is, with the reason of the one
+// that died first. It is dead, too, if a step was cancelled by itself, and else it has succeeded. halted says why the
 // workflow was cancelled; empty: it was not.
 func JudgeSteps(a Assignment, runs map[string]StepRun, halted Reason, started, now time.Time) Outcome {
 	o := Outcome{Assignment: a, Verdict: Succeed, StartedAt: started, FinishedAt: now}
@@ -169,9 +169,9 @@ type leftOut struct {
 	Href  string `json:"href"`
 }
 
-// StepBody returns the body of a step's request: the members of its own body, input, which is the body of the workflow's
-// run, and steps, the results of the steps that it depends on. nil: the step sends its own body as it is, because that
-// is no object, or its method has none. Braces in results are no placeholders.
+// StepBody returns the body of a step's request. It has the members of its own body, input, which is the body of the
+// workflow's run, and steps, the results of the steps that it depends on. nil: the step sends its own body as it is,
+// because that is no object, or its method has none. Braces in results are no placeholders.
 func (s Step) StepBody(input json.RawMessage, runs map[string]StepRun) []byte {
 	own := map[string]json.RawMessage{}
 	if len(s.Target.Body) > 0 && json.Unmarshal(s.Target.Body, &own) != nil || s.Target.Method == "GET" ||

@@ -194,10 +194,16 @@ func TestWhatAStepIsSent(t *testing.T) {
 	}{
 		{"nothing before it, no input", `{"a":1}`, "", "", nil, ""},
 		{"input", `{"a":1}`, "", `{"x": "{{run}}"}`, nil, `{"a":1,"input":{"x":"{{{{run}}"}}`},
-		{"a result", `{"at":"{{scheduled_for}}"}`, "", "", map[string]StepRun{"a": ran(json.RawMessage(`{"n":1}`))},
-			`{"at":"{{scheduled_for}}","steps":{"a":{"status":"succeeded","result":{"n":1}}}}`},
-		{"no result", "", "", "", map[string]StepRun{"a": {Status: StatusDead, Reason: ReasonGone}},
-			`{"steps":{"a":{"status":"dead","reason":"gone","result":null}}}`},
+		{
+			"a result", `{"at":"{{scheduled_for}}"}`, "", "",
+			map[string]StepRun{"a": ran(json.RawMessage(`{"n":1}`))},
+			`{"at":"{{scheduled_for}}","steps":{"a":{"status":"succeeded","result":{"n":1}}}}`,
+		},
+		{
+			"no result", "", "", "",
+			map[string]StepRun{"a": {Status: StatusDead, Reason: ReasonGone}},
+			`{"steps":{"a":{"status":"dead","reason":"gone","result":null}}}`,
+		},
 		{"no object", `"text"`, "", `{"x":1}`, nil, ""},
 		{"no body", "", "GET", `{"x":1}`, nil, ""},
 	} {
@@ -213,8 +219,10 @@ func TestWhatAStepIsSent(t *testing.T) {
 	var sent struct {
 		Steps map[string]struct{ Result json.RawMessage }
 	}
-	runs := map[string]StepRun{"a": ran(big(64 << 10)), "b": ran(big(60 << 10)), "c": ran(big(60 << 10)),
-		"d": ran(big(60 << 10)), "e": ran(big(60 << 10))}
+	runs := map[string]StepRun{
+		"a": ran(big(64 << 10)), "b": ran(big(60 << 10)), "c": ran(big(60 << 10)),
+		"d": ran(big(60 << 10)), "e": ran(big(60 << 10)),
+	}
 	if err := json.Unmarshal(s.StepBody(nil, runs), &sent); err != nil {
 		t.Fatal(err)
 	}

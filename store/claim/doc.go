@@ -1,7 +1,7 @@
 // Package claim is the heart of the store: it claims due slots and ready runs, writes the outcomes of their attempts,
 // and keeps replicas alive. It owns the tables schedules, completions, runs, run_data, ready, attempts, claims,
-// exclusive, cancels, reports, workflows, holds, replicas, queues, allowances and tenant_usage. The rooms above make, let
-// through, cancel and settle runs with it; it imports none of them. What else must happen when runs are written or
+// exclusive, cancels, reports, workflows, holds, replicas, queues, allowances and tenant_usage. The rooms above make,
+// let through, cancel and settle runs with it; it imports none of them. What else must happen when runs are written or
 // end is handed to it to Followers.
 //
 // The life of a slot is four transactions. Start reading with the first:

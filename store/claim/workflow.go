@@ -17,7 +17,7 @@ import (
 )
 
 // A workflow's run is like one whose target has accepted it: no replica holds it, and its row in ready is its deadline.
-// While it goes on it has a row in workflows. Whatever ends the run of a step marks that row as due, in the same
+// Until it ends it has a row in workflows. Whatever ends the run of a step marks that row as due, in the same
 // transaction. What follows is decided under the row's lock, by the runs as the next statement reads them: so two steps
 // that end together cannot each find the other unfinished. A finish decides within its own transaction, and the chore
 // AdvanceWorkflows does it for all others.
@@ -35,7 +35,7 @@ const (
 // workflowBatch is how many workflows one transaction of the chore looks at.
 const workflowBatch = 100
 
-// A workflow that is idle for longer is looked at nonetheless: nothing in Punctual leaves one behind, but a restore may.
+// A workflow that is idle for longer is looked at nonetheless. Nothing in Punctual leaves one behind, but a restore may.
 const idleWorkflow = `interval '1 minute'`
 
 // WorkflowsDue is true if a workflow is to be looked at.
@@ -92,8 +92,8 @@ SELECT d.run_id, d.result::text FROM punctual.run_data d WHERE d.run_id = ANY($1
 	// enterSteps makes the runs of steps: those that start, and those that are skipped, which have a reason.
 	enterSteps = `
 WITH made AS (
-    INSERT INTO punctual.runs (id, job_id, parent_run, step, caused_by, scheduled_for, due_at, tenant, job_version, lane,
-                               trigger, status, reason, error, finished_at)
+    INSERT INTO punctual.runs (id, job_id, parent_run, step, caused_by, scheduled_for, due_at, tenant, job_version,
+                               lane, trigger, status, reason, error, finished_at)
     SELECT u.id, p.job_id, p.id, u.step, u.caused_by, p.scheduled_for, now(), p.tenant, p.job_version,
            coalesce((SELECT q.id FROM punctual.queues q WHERE q.name = u.queue) * 4 + u.priority, p.lane), 'step',
            CASE WHEN u.caused_by IS NULL THEN 'pending' ELSE 'skipped' END,
@@ -168,7 +168,7 @@ type workflow struct {
 	key    definitions.Version
 	tenant int32
 	status domain.Status
-	reason domain.Reason   // while it goes on: why it is to be cancelled; empty: it is not
+	reason domain.Reason   // until it ends: why it is to be cancelled; empty: it is not
 	input  json.RawMessage // the body of its run
 	now    time.Time
 	job    *domain.Job
@@ -178,8 +178,8 @@ type workflow struct {
 // halted reports whether no further step may start, because the workflow has ended or is to be cancelled.
 func (w *workflow) halted() bool { return w.status != domain.StatusRunning || w.reason != "" }
 
-// toCancel are the runs of steps that go on although their workflow is halted, and were not asked to end. As with other
-// jobs, requests that are out when the job is deleted are left to end.
+// toCancel are the runs of steps that have not ended although their workflow is halted, and were not asked to end. As
+// with other jobs, requests that are out when the job is deleted are left to end.
 func (w *workflow) toCancel() (runs []uuid.UUID) {
 	if w.reason == domain.ReasonJobDeleted {
 		return nil
@@ -239,7 +239,7 @@ func (s *Claims) readLive(ctx context.Context, q pg.Querier, ids []uuid.UUID) ([
 	}
 	all = slices.DeleteFunc(all, func(w *workflow) bool {
 		if w.job = found.Job(w.key); w.job == nil {
-			s.options.Log.Error("a workflow cannot go on by this version of Punctual; it is left to a version that can",
+			s.options.Log.Error("a workflow cannot continue with this version of Punctual; it is left to a version that can",
 				"run", w.id, "job", w.key.Job, "version", w.key.Version, "error", found.Why(w.key))
 		}
 		return w.job == nil
@@ -278,8 +278,8 @@ func readStepsOf(ctx context.Context, q pg.Querier, all []*workflow) error {
 	return pg.Wrap("reading the runs of steps", err)
 }
 
-// advance lets workflows go on whose rows are locked: it makes the runs of steps that may start, and sets workflows due
-// whose steps have ended.
+// advance lets workflows continue whose rows are locked: it makes the runs of steps that may start, and sets workflows
+// due whose steps have ended.
 func (s *Claims) advance(ctx context.Context, q pg.Querier, ids []uuid.UUID) (a advanced, err error) {
 	live, err := s.readLive(ctx, q, ids)
 	if err != nil || len(live) == 0 {
@@ -341,7 +341,7 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, ids []uuid.UUID) (a 
 	}
 	err = q.SendBatch(ctx, &b).Close()
 	failpoint.At(failpoint.WorkflowWritten)
-	return a, pg.Wrap("letting workflows go on", err)
+	return a, pg.Wrap("letting workflows continue", err)
 }
 
 // readResultsOf reads the results that steps are sent which start now.
@@ -417,12 +417,12 @@ func (s *Claims) tell(a advanced) {
 	}
 	if len(a.helped) > 0 {
 		s.takenBack.Add(int64(len(a.helped)))
-		s.options.Log.Error("workflows stood still, though steps could start or had all ended; they go on",
+		s.options.Log.Error("workflows stood still, though steps could start or had all ended; they continue",
 			"count", len(a.helped), "first", a.helped[0])
 	}
 }
 
-// AdvanceWorkflows lets workflows go on to which something has happened: it starts steps, cancels those of workflows
+// AdvanceWorkflows lets workflows continue to which something has happened: it starts steps, cancels those of workflows
 // that were cancelled, and has workflows end whose steps have ended.
 func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 	ctx = pg.Runs.In(ctx)
@@ -438,7 +438,7 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("letting workflows go on: %w", err)
+		return false, fmt.Errorf("letting workflows continue: %w", err)
 	}
 	failpoint.At(failpoint.WorkflowLooked)
 	for job, runs := range a.cancel {
@@ -458,7 +458,7 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 	return full || a.again, nil
 }
 
-// CountWorkflows counts workflows that go on, up to 10,000.
+// CountWorkflows counts workflows that have not ended, up to 10,000.
 func (s *Claims) CountWorkflows(ctx context.Context) (int, error) {
 	n, err := pg.One(ctx, s.db.Conns(ctx), pgx.RowTo[int],
 		`SELECT count(*) FROM (SELECT FROM punctual.workflows LIMIT 10000) w`)

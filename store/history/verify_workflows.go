@@ -112,7 +112,7 @@ func (w *verifiedWorkflow) wrong() string {
 		return ""
 	}
 	if !w.known {
-		return "it goes on, but has no row in workflows: none of its steps will start"
+		return "it continues, but has no row in workflows: none of its steps will start"
 	}
 	if w.status.Final() {
 		for _, s := range w.definition.Steps {

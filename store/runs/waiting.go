@@ -14,7 +14,7 @@ import (
 
 // WaitingFor says what a due run waits for.
 type WaitingFor struct {
-	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit, or other runs hold this limit that jobs share. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. steps: its steps go on, each named with what it waits for. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
+	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit, or other runs hold this limit that jobs share. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. steps: its steps have not all ended, each named with what it waits for. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
 	Since time.Time  `json:"since" doc:"Since when it has waited for this."`
 	Until *time.Time `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Of a workflow: until when its steps must have ended. Null: it waits without a bound."`
 }
