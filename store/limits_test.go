@@ -306,7 +306,10 @@ func TestALimitHoldsWhileReplicasRace(t *testing.T) {
 	t.Parallel()
 	c.putLimit("one", 1, 0)
 	c.putLimit("two", 2, 0)
-	const each = 20
+	each := 20
+	if testing.Short() {
+		each = 6
+	}
 	for i := range 5 {
 		c.create(fmt.Sprint("job-", i), never, limited([][]string{{"one"}, {"two"}, {"two", "one"}}[i%3]...))
 		for range each {
