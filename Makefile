@@ -94,15 +94,18 @@ LEAN := GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
 test: needs $(GOTEST) $(LIBRARIES) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (seven to thirteen minutes on two cores)
 	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
 
-# The tests of the guarantee and of benchmarks that `make test` leaves out or shortens.
-REST = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /exhaustive\(t,|thorough\(t\)|testing\.Short/{print t}' \
-	internal/prove/*_test.go internal/bench/*_test.go | sort -u | paste -sd'|' -}
+# The tests of some files that `make test` leaves out or shortens.
+rest = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /[eE]xhaustive\(t,|thorough\(t\)|testing\.Short/{print t}' \
+	$(1) | sort -u | paste -sd'|' -}
 
 .PHONY: prove
 prove: servers $(GOTEST) $(LIBRARIES) $(HTMX) ## Prove the rest of the guarantee: the faults and benchmarks that `make test` leaves out
-	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m -run '^($(REST))$$' $(ARGS) \
+	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m \
+		-run '^($(call rest,internal/prove/*_test.go internal/bench/*_test.go))$$' $(ARGS) \
 		./internal/prove ./internal/bench
-	$(GOTEST) -vet=off -count=1 -run '^(TestLocksDoNotGrowWithTheDaysThatAreKept|TestTheLastWordIsTheTruth|TestARunsLifeIsThatOfItsModel|TestNoMoveOfADatedRunIsLostToAClaim|TestEffectsAreTheRunsThatSucceed|TestWhateverComesTogetherNoTwoRunsOverlap|TestWhateverHappensToJobsVerifyExplainsIt|TestAPendingDatedRunCostsOthersNothing|TestARunFromSQLExistsIfTheTransactionCommits)$$' $(ARGS) ./store
+	$(GOTEST) -vet=off -count=1 -parallel 4 -timeout 15m \
+		-run '^($(call rest,store/*_test.go httpapi/dashboard/*_test.go))$$' \
+		$(ARGS) ./store ./httpapi/dashboard
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Check formatting, vet, lint, and the direction of imports

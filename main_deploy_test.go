@@ -240,7 +240,7 @@ func TestEachAlarmFires(t *testing.T) {
 	}
 	rules, err := filepath.Abs("docs/deploy/rules.yml")
 	must(t, err)
-	file := map[string]any{"rule_files": []string{rules}, "evaluation_interval": "1m"}
+	file := map[string]any{"rule_files": []string{rules}, "evaluation_interval": "5m"}
 	var tests []test
 	add := func(name string, lines []string, alarms ...sample) {
 		one := test{Interval: "1m", Name: name}

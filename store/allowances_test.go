@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
@@ -208,6 +209,7 @@ func TestLimitsAreReadWithTheHeartbeat(t *testing.T) {
 // However long the backlog of a held-back tenant is, a claim finds the fresh work of other tenants by reading a few
 // pages.
 func TestOthersWorkIsNotSearchedForAmongThatOfTenantsHeldBack(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	c := claimerOnClone(t)
 	c.neighbour(1)
 	c.fill(150_000) // a tenth of the rows has been due for 2 s

@@ -118,9 +118,9 @@ func (c claimer) wantEdgesFired() (edges int) {
 // is no deadlock, and each link fires once for each end.
 func TestRacingFinishesFireEachLinkOnce(t *testing.T) {
 	c := newClaimer(t)
-	most := int64(400)
+	most := int64(120)
 	if !testing.Short() {
-		most = 10_000
+		most = 2000
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

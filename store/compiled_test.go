@@ -89,6 +89,7 @@ func TestReadingAJobIsPlannedOnce(t *testing.T) {
 // A connection plans what claims and finishes send once. Left to Postgres, five plans were made while the tables were
 // small and looked cheap. Once they had grown and been analysed, a lasting plan looked dearer than these.
 func TestClaimsAndFinishesArePlannedOnceHoweverTheTablesGrow(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	t.Parallel()
 	c := openClaimer(t, pgtest.Clone(t))
 	work := func() {

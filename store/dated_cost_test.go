@@ -28,6 +28,7 @@ func (c claimer) pend(job string, n int, from, span time.Duration) {
 // A dated run costs at its claim the same number of blocks, within a tenth, however many others are pending. PENDING=…
 // sets how many these are.
 func TestAPendingDatedRunCostsOthersNothing(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	pending := 50_000
 	if text := os.Getenv("PENDING"); text != "" {
 		pending, _ = strconv.Atoi(text)

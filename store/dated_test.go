@@ -492,7 +492,7 @@ func TestExplainAndForecastKnowDatedRuns(t *testing.T) {
 func TestNoMoveOfADatedRunIsLostToAClaim(t *testing.T) {
 	c := newClaimer(t)
 	c.create("sync", never)
-	writers, moves := 4, 60
+	writers, moves := 4, 20
 	if !testing.Short() {
 		writers, moves = 8, 1250
 	}

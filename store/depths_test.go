@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler/admit"
 	"punctual/store/fleet"
 	"punctual/store/history"
@@ -55,6 +56,7 @@ func claimedOf(c claimer) int {
 }
 
 func TestDepthsAreCountedUpToACap(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	c := claimerOnClone(t)
 	c.fill(pg.DepthCap * 15) // a tenth of the rows is due
 	depths, _, err := c.Fleet.QueueDepths(t.Context(), c.tenant)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
@@ -118,6 +119,7 @@ func TestNobodyWaits(t *testing.T) {
 
 // However much work of another tenant is due, a claim finds a tenant's own work by reading a few pages.
 func TestATenantsWorkIsNotSearchedForAmongOthers(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	c := claimerOnClone(t)
 	other := c.neighbour(1)
 	c.fill(150_000)

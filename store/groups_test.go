@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store/letters"
 	"punctual/store/pg"
@@ -241,6 +242,7 @@ func TestAGroupThatGetsANewerDeadLetterMovesToTheFront(t *testing.T) {
 // The cost of a page depends on the number of groups at most, and not on the number of dead letters. The test counts
 // pages of the database, not time.
 func TestAPageOfGroupsIsReadByIndex(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	var outage, one int32
 	analysedOrNot(t, func(c claimer) {
 		outage, one = c.flood(20_000, 2_000).tenant, c.flood(3_000, 1).tenant

@@ -12,6 +12,7 @@ import (
 // What is in flight is looked up run by run, however long the history is. The test counts pages of the database, not
 // time.
 func TestRunsInFlightAreCountedWithoutTheHistory(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	analysedOrNot(t, func(c claimer) {
 		c.many(100, "due", 0)
 		c.claim(100, false)

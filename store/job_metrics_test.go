@@ -115,6 +115,7 @@ func TestTheMetricsOfAJobAreThoseOfAllReplicas(t *testing.T) {
 }
 
 func TestTheLastSuccessIsFoundBehindAnyNumberOfFailures(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	c := newClaimer(t)
 	job := c.create("j", never, labelled("team", "billing"))
 	c.create("well", never, labelled("team", "billing"))
@@ -197,6 +198,7 @@ func TestScrapesShareALookAndNeverTellWhatIsOld(t *testing.T) {
 }
 
 func TestJobMetricsAreReadByIndex(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	for name, first := range map[string]string{"analysed or not": `SELECT`, "analysed when empty": `ANALYZE`} {
 		t.Run(name, func(t *testing.T) {
 			var job jobs.Record

@@ -115,6 +115,7 @@ func TestASearchForATextGoesOn(t *testing.T) {
 
 // A page of a search for a text reads the jobs that it looks into, and not the tables beside them as a whole.
 func TestASearchForATextReadsTheJobsOfAPageOnly(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	t.Parallel()
 	dsn := pgtest.Clone(t)
 	c := openClaimer(t, dsn)

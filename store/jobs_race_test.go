@@ -46,10 +46,14 @@ func TestWritesAndClaimsDoNotDeadlock(t *testing.T) {
 		}
 		return d
 	}
+	times := 40
+	if testing.Short() {
+		times = 12
+	}
 	var wg sync.WaitGroup
 	for name, write := range c.writes() {
 		wg.Go(func() {
-			for range 40 {
+			for range times {
 				if err := write(random()); !expected(err) {
 					t.Errorf("%s: %v", name, err)
 				}

@@ -24,10 +24,8 @@ import (
 // Every partition that a statement names costs ten locks, and the lock table is the whole cluster's.
 func TestLocksDoNotGrowWithTheDaysThatAreKept(t *testing.T) {
 	t.Parallel()
+	pgtest.Exhaustive(t, "it makes tables of 400 days")
 	days := []int{8, 98, 400}
-	if testing.Short() {
-		days = []int{12, 24}
-	}
 	few, many := days[len(days)-2], days[len(days)-1]
 	counts := map[int]map[string]int{}
 	for _, kept := range days {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
 	"punctual/store/days"
@@ -268,6 +269,7 @@ func TestSlotsADayApart(t *testing.T) {
 
 // A look reads by index, and no more than its bounds, however many jobs are busy. The test counts pages, not time.
 func TestALookAtTenThousandBusyJobsIsBounded(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	c := claimerOnClone(t)
 	const jobs, asking = 10_000, 20
 	c.many(jobs, "busy", 0, rarely)

@@ -395,6 +395,7 @@ func TestCompletedJobsArePagedThrough(t *testing.T) {
 
 // Completed one-shots are most of the jobs, or hardly any.
 func TestAListOfCompletedJobsReadsItsPage(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	dsn := pgtest.Clone(t)
 	c := openClaimer(t, dsn)
 	c.many(15_000, "every", -1e15, every(time.Hour))

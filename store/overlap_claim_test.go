@@ -143,7 +143,7 @@ func (c crud) enter(job jobs.Record, n int) (ids []uuid.UUID) {
 func TestWhateverComesTogetherNoTwoRunsOverlap(t *testing.T) {
 	times := 30
 	if testing.Short() {
-		times = 10
+		times = 3
 	}
 	for _, policy := range []domain.ConcurrencyPolicy{
 		domain.PolicyAllow, domain.PolicyForbid, domain.PolicyWait, domain.PolicyReplace,

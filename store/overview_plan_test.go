@@ -6,12 +6,14 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	"punctual/store/jobs"
 	"punctual/store/pg"
 )
 
 // The overview, and what goes with it, reads by index, whatever the statistics are. So does the counting of hours.
 func TestTheOverviewScansNoLargeTable(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	var job uuid.UUID
 	analysedOrNot(t, func(c claimer) {
 		c.grow()

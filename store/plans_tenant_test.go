@@ -20,6 +20,7 @@ func listed[T any](list []T, _ string, err error) (int, error) { return len(list
 
 // Row-level security does not keep reads for a tenant from using indexes.
 func TestReadsForATenantScanNoLargeTable(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	t.Parallel()
 	dsn := pgtest.Clone(t)
 	c := openClaimer(t, dsn)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
@@ -84,6 +85,7 @@ func (c claimer) fill(n int) {
 // The hot statements read a few pages of their index, whatever the table's statistics and history. The test counts
 // pages, not time.
 func TestTheHotStatementsStayIndexScans(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	c := claimerOnClone(t)
 	ctx := t.Context()
 	of := func(work domain.Work) scheduler.Claim {

@@ -27,6 +27,7 @@ var planModes = []string{"force_custom_plan", "force_generic_plan"}
 // with several states of the statistics. Postgres counts a sequential scan when it begins, whether or not it reaches
 // the table's end.
 func TestDailyWorkScansNoLargeTable(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	type state struct {
 		name    string
 		arrange func(c claimer)

@@ -18,7 +18,7 @@ func TestEffectsAreTheRunsThatSucceed(t *testing.T) {
 	c := newReporter(t)
 	rounds := 200
 	if testing.Short() {
-		rounds = 30
+		rounds = 15
 	}
 	c.create("a", never, func(d *domain.Definition) { d.Retry.MaxAttempts = 3 })
 	seed := uint64(time.Now().UnixNano())

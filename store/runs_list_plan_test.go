@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 	"punctual/store/runs"
 )
@@ -59,6 +60,7 @@ func (c claimer) much() {
 // The cost of a page of runs depends on the length of the page. It does not depend on the history of other tenants, nor
 // on the tenant's other runs.
 func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	yes := true
 	analysedOrNot(t, claimer.much, func(t *testing.T, watch claimer) {
 		job := value[uuid.UUID](watch.crud, `SELECT job_id FROM punctual.runs LIMIT 1`) // that of all the runs

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
 )
 
@@ -55,6 +56,7 @@ func (c crud) versions(job uuid.UUID, n int, ago time.Duration) {
 }
 
 func TestWhatIsKeptForATimeGoesAsFastAsItComes(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	const day = 24 * time.Hour
 	for _, tt := range []struct {
 		name    string

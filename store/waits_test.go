@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"punctual/internal/pgtest"
 	"punctual/store/fleet"
 	"punctual/store/pg"
 )
@@ -65,6 +66,7 @@ func TestTheOldestDueWorkIsToldByItsCause(t *testing.T) {
 }
 
 func TestTheOldestDueWorkIsFoundByIndex(t *testing.T) {
+	pgtest.Exhaustive(t, "its tables are large")
 	c := claimerOnClone(t)
 	c.fill(pg.DepthCap * 15) // a tenth of the rows is due
 	c.limited(true)

@@ -192,6 +192,7 @@ func launched(t *testing.T, binary, dsn string) *process.Process {
 }
 
 func TestABenchThatIsInterruptedRemovesItsSchema(t *testing.T) {
+	thorough(t)
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{})
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {

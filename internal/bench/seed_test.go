@@ -135,6 +135,7 @@ func TestSeededJobsAreAsThoseOfTheAPI(t *testing.T) {
 }
 
 func TestSeededJobsAreSpread(t *testing.T) {
+	thorough(t)
 	t.Parallel()
 	s := newSeedbed(t)
 	ctx := t.Context()
@@ -160,6 +161,7 @@ func TestSeededJobsAreSpread(t *testing.T) {
 }
 
 func TestSeededHistoryIsAsRunsAre(t *testing.T) {
+	thorough(t)
 	t.Parallel()
 	s := newSeedbed(t)
 	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

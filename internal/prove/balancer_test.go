@@ -25,7 +25,7 @@ import (
 
 func TestARestartBehindALoadBalancerFailsNoRequest(t *testing.T) {
 	t.Parallel()
-	restartBehindABalancer(t, binary(t), 2, 4)
+	restartBehindABalancer(t, binary(t), 2, 2)
 }
 
 func TestAHundredRestartsBehindALoadBalancerFailNoRequest(t *testing.T) {

@@ -49,7 +49,7 @@ func TestAFreezeUnderLoadStopsEverythingAndLosesNothing(t *testing.T) {
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
 	create(t, fleet[0].API, job("hang", w.URL+"/hang", process.JobSpec{}))
 	trigger(t, fleet[0].API, "hang")
-	h := herd{start: nextSecond(2 * time.Second), oneShots: 400, within: 12 * time.Second, cronJobs: 30, seconds: 12}
+	h := herd{start: nextSecond(2 * time.Second), oneShots: 200, within: 12 * time.Second, cronJobs: 10, seconds: 12}
 	create(t, fleet[0].API, h.jobs(w.URL)...)
 	await(t, "the load", func() bool { return w.Len() > 60 && len(w.At("/hang")) == 1 })
 

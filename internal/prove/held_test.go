@@ -131,6 +131,7 @@ func TestAFailingPathHoldsBackNothingElse(t *testing.T) {
 // Runs to an unreachable host wait for as long as their backoffs could have taken, and then die. Every view and API
 // says that they wait, and other jobs are not affected.
 func TestRunsOfAHostThatCannotBeReachedDieInTime(t *testing.T) {
+	exhaustive(t, "takes a minute")
 	t.Parallel()
 	for name, host := range map[string]func(t *testing.T) string{
 		"it refuses connections":    func(t *testing.T) string { return newDeadPort(t).addr },

@@ -62,7 +62,7 @@ func TestThreeReplicasRunEachSlotExactlyOnce(t *testing.T) {
 	fleet := []*process.Replica{serve(t, dsn), serve(t, dsn), serve(t, dsn)}
 	h := herd{start: nextSecond(4 * time.Second), oneShots: 5000, within: 10 * time.Second, cronJobs: 200, seconds: 60}
 	if testing.Short() {
-		h.oneShots, h.cronJobs, h.seconds = 1000, 50, 12
+		h.oneShots, h.cronJobs, h.seconds = 300, 20, 8
 	}
 	began := time.Now()
 	for i, batch := range slices.Collect(slices.Chunk(h.jobs(w.URL), 1000)) {

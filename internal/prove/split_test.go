@@ -4,7 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,15 +18,18 @@ var mayLeaveOut = map[string]string{
 	"internal/prove/balancer_test.go":          "fewer restarts in `make test`",
 	"internal/prove/shared_limits_test.go":     "a hundred runs in `make test`, two thousand in `make prove`",
 	"internal/prove/replicas_test.go":          "a smaller load in `make test`",
-	"store/notices_property_test.go":           "forty incidents in `make test`, five hundred in `make prove`",
-	"store/reports_race_test.go":               "thirty rounds in `make test`, two hundred in `make prove`",
-	"store/overlap_claim_test.go":              "ten rounds in `make test`, thirty in `make prove`",
-	"store/verify_property_test.go":            "three lives in `make test`, eight in `make prove`",
-	"store/model_property_test.go":             "two histories in `make test`, sixty in `make prove`",
-	"store/locks_test.go":                      "24 days in `make test`, 400 in `make prove`",
+	"store/notices_property_test.go":           "twenty incidents in `make test`, five hundred in `make prove`",
+	"store/reports_race_test.go":               "fifteen rounds in `make test`, two hundred in `make prove`",
+	"store/overlap_claim_test.go":              "three rounds in `make test`, thirty in `make prove`",
+	"store/verify_property_test.go":            "one life in `make test`, eight in `make prove`",
+	"store/model_property_test.go":             "one history in `make test`, sixty in `make prove`",
 	"internal/prove/split_test.go":             "this test",
-	"store/chains_property_test.go":            "four hundred ends in `make test`, ten thousand in `make prove`",
+	"store/chains_property_test.go":            "120 ends in `make test`, two thousand in `make prove`",
 	"store/dated_test.go":                      "fewer moves: `make prove` runs it in full",
+	"store/limits_test.go":                     "thirty runs in `make test`, a hundred in `make prove`",
+	"store/jobs_race_test.go":                  "twelve writes of each kind in `make test`, forty in `make prove`",
+	"store/chains_test.go":                     "ten rounds in `make test`, thirty in `make prove`",
+	"httpapi/dashboard/screens_test.go":        "one width in `make test`, three in `make prove`",
 	"store/grants_test.go":                     "four hundred callers in `make test`, ten thousand in `make prove`",
 	"scheduler/bench_test.go":                  "the target of a benchmark, no test",
 	"scheduler/delivery/bench_test.go":         "the target of a benchmark, no test",
@@ -35,10 +38,18 @@ var mayLeaveOut = map[string]string{
 	"scheduler/domain/decide_property_test.go": "inputs of a fuzzer that say nothing",
 }
 
-// leavesOut is how the Makefile finds the tests that `make prove` runs.
-var leavesOut = regexp.MustCompile(`\b(exhaustive\(t,|thorough\(t\))`)
+// leavesOut is how the Makefile finds the tests that `make prove` runs. Written so, this file has none of it.
+var leavesOut = []string{"exhaustive" + "(t,", "Exhaustive" + "(t,", "thorough" + "(t)"}
 
-var skips = regexp.MustCompile(`\.Skip(f|Now)?\(|testing\.Short\(\)`)
+// proved are the packages in which the Makefile looks for such tests.
+var proved = []string{"internal/prove", "internal/bench", "store", "httpapi/dashboard"}
+
+var skips = []string{".Skip(", ".Skipf(", ".SkipNow(", "testing.Short()"}
+
+// anyOf tells whether a text has one of the parts.
+func anyOf(text string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
+}
 
 // Every test runs in `make test` or in `make prove`, and tests that take minutes in `make soak`. Only exhaustive,
 // thorough and soak leave tests out. CI runs both.
@@ -51,20 +62,24 @@ func TestEveryTestRunsSomewhere(t *testing.T) {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		source, err := os.ReadFile(path)
+		read, err := os.ReadFile(path)
+		source := string(read)
 		name := strings.TrimPrefix(filepath.ToSlash(path), "../../")
-		if skips.Match(source) && mayLeaveOut[name] == "" {
-			t.Errorf("%s leaves a test out; in internal/prove call exhaustive(t, …), elsewhere make it short enough", name)
+		if anyOf(source, skips) && mayLeaveOut[name] == "" {
+			t.Errorf("%s leaves a test out; call exhaustive(t, …) or pgtest.Exhaustive(t, …), or make it short enough", name)
 		}
 		test := ""
-		if !leavesOut.Match(source) {
+		if !anyOf(source, leavesOut) {
 			return nil
 		}
-		for line := range strings.Lines(string(source)) {
+		if !slices.Contains(proved, filepath.ToSlash(filepath.Dir(name))) {
+			t.Errorf("%s leaves a test out, and `make prove` does not run its package", name)
+		}
+		for line := range strings.Lines(source) {
 			if after, begins := strings.CutPrefix(line, "func "); begins {
 				test = after
 			}
-			if leavesOut.MatchString(line) && !strings.HasPrefix(test, "Test") {
+			if anyOf(line, leavesOut) && !strings.HasPrefix(test, "Test") {
 				t.Errorf("%s leaves a test out where `make prove` does not find it: leave it out in the test itself", name)
 			}
 		}
@@ -73,7 +88,7 @@ func TestEveryTestRunsSomewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, lines := range map[string][]string{
-		"Makefile": {"-race -short ", "\t./internal/prove ./internal/bench\n", " -run '^TestSoak' "},
+		"Makefile": {"-race -short ", "\t./internal/prove ./internal/bench\n", "\t$(ARGS) ./store ./httpapi/dashboard\n", " -run '^TestSoak' "},
 		".ci/run":  {"\nrun make test\n", "\n  run make prove\n"},
 	} {
 		text := readFile(t, "../../"+file)
