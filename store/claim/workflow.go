@@ -35,7 +35,8 @@ const (
 // workflowBatch is how many workflows one transaction of the chore looks at.
 const workflowBatch = 100
 
-// A workflow that is idle for longer is looked at nonetheless. Nothing in Punctual leaves one behind, but a restore may.
+// A workflow that is idle for longer is looked at nonetheless: nothing in Punctual leaves one behind, but a restore
+// may.
 const idleWorkflow = `interval '1 minute'`
 
 // WorkflowsDue is true if a workflow is to be looked at.

@@ -46,7 +46,7 @@ const (
 	ViolationReport     ViolationKind = "report"       // a target's report that no replica has applied
 	ViolationChain      ViolationKind = "chain"        // an end that triggered too little or too much
 	ViolationLimit      ViolationKind = "limit"        // a limit with too many holders or starts, or with needless waits
-	ViolationWorkflow   ViolationKind = "workflow"     // a step that should have started, or a workflow that should be over
+	ViolationWorkflow   ViolationKind = "workflow"     // a step or a workflow that stands still
 	ViolationUnreadable ViolationKind = "unverifiable" // a job whose definition this binary cannot read
 )
 
