@@ -105,6 +105,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- takenBackDesc
 	ch <- eventsDesc
 	ch <- pendingEventsDesc
+	ch <- workflowsDesc
 	ch <- oldestEventDesc
 }
 

@@ -239,7 +239,7 @@ func TestWorkflowsEndAsTheReferenceSays(t *testing.T) {
 	c := newClaimer(t)
 	n := 40
 	if !testing.Short() {
-		n = 1000
+		n = 300
 	}
 	random := rand.New(rand.NewPCG(35, 7))
 	fate := map[uuid.UUID]map[string]domain.Status{}

@@ -29,6 +29,7 @@ var mayLeaveOut = map[string]string{
 	"store/limits_test.go":                     "thirty runs in `make test`, a hundred in `make prove`",
 	"store/jobs_race_test.go":                  "twelve writes of each kind in `make test`, forty in `make prove`",
 	"store/chains_test.go":                     "ten rounds in `make test`, thirty in `make prove`",
+	"store/workflows_test.go":                  "forty workflows in `make test`, three hundred in `make prove`",
 	"httpapi/dashboard/screens_test.go":        "one width in `make test`, three in `make prove`",
 	"store/grants_test.go":                     "four hundred callers in `make test`, ten thousand in `make prove`",
 	"scheduler/bench_test.go":                  "the target of a benchmark, no test",
