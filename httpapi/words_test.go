@@ -69,8 +69,8 @@ func TestAWordThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	for query, field := range map[string]string{
-		"/v1/runs?status=failed": "query.status", "/v1/runs?reason=upstream_failed": "query.reason",
-		"/v1/runs?trigger=step": "query.trigger", "/v1/dead-letters?reason=missed": "query.reason",
+		"/v1/runs?status=failed": "query.status", "/v1/runs?reason=upstream": "query.reason",
+		"/v1/runs?trigger=steps": "query.trigger", "/v1/dead-letters?reason=missed": "query.reason",
 	} {
 		s.do("GET", query, "").wantMessage(field, " is not one of ")
 	}
