@@ -18,6 +18,7 @@ type facts struct {
 	Facts
 	conditions                Conditions // of the check
 	cron, once, forbid, dying uuid.UUID
+	workflow                  uuid.UUID // its run
 }
 
 var t0 = time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC)
@@ -49,6 +50,7 @@ func goodWorld() *facts {
 	f.backfill(f.cron, at(-60), domain.SlotRunID(f.cron, at(-60)))
 	f.backfill(f.cron, at(3), domain.NewRunID(at(20)))
 	f.notice(f.forbid, at(3))
+	f.twoSteps()
 	return f
 }
 
@@ -63,6 +65,33 @@ func (f *facts) job(name string, d domain.Definition) uuid.UUID {
 		Versions: []Version{{From: at(0.25), State: "active", Definition: d}},
 	})
 	return id
+}
+
+// twoSteps adds a workflow of two steps that has succeeded.
+func (f *facts) twoSteps() {
+	job := f.job("workflow", domain.Definition{
+		Schedule: domain.Schedule{At: domain.InstantOf(at(1))},
+		Steps:    []domain.Step{{Name: "a"}, {Name: "b", DependsOn: []string{"a"}}},
+	})
+	f.workflow = domain.SlotRunID(job, at(1))
+	whole := Run{
+		ID: f.workflow, Job: job, ScheduledFor: at(1), DueAt: at(1), CreatedAt: at(1), FinishedAt: new(at(4)),
+		Status: "succeeded", Trigger: "schedule", Attempt: 1,
+	}
+	f.Runs = append(f.Runs, whole)
+	for n, name := range []string{"a", "b"} {
+		r := whole
+		r.ID, r.Trigger, r.Step, r.Workflow = domain.StepRunID(f.workflow, name), "step", name, new(f.workflow)
+		r.DueAt, r.CreatedAt, r.FinishedAt = at(float64(1+n)), at(float64(1+n)), new(at(float64(2+n)))
+		r.Fence = new(f.send(r, 1, time.Millisecond, 200))
+		f.Requests[len(f.Requests)-1].Key = r.ID.String()
+		f.Runs = append(f.Runs, r)
+	}
+}
+
+// step returns the run of a step.
+func (f *facts) step(name string) *Run {
+	return &f.Runs[slices.IndexFunc(f.Runs, func(r Run) bool { return r.Step == name })]
 }
 
 // slotKey is the idempotency key of a slot.
@@ -313,6 +342,15 @@ func TestCheckNotices(t *testing.T) {
 			f.theRun(f.dying).Reason, f.theRun(f.dying).FinishedAt = "unreachable", new(at(3))
 			f.Attempts = slices.DeleteFunc(f.Attempts, func(a Attempt) bool { return a.StartedAt.Before(at(4)) })
 		}},
+		{"a step that was left out", StepsInOrder, func(f *facts) {
+			f.Runs = slices.DeleteFunc(f.Runs, func(r Run) bool { return r.Step == "b" })
+		}},
+		{"a step that was done twice", StepsInOrder, func(f *facts) {
+			again := *f.step("b")
+			again.ID = uuid.New()
+			f.Runs = append(f.Runs, again)
+		}},
+		{"a step before the one that it depends on", StepsInOrder, func(f *facts) { f.step("b").CreatedAt = at(1) }},
 		{"a run under another tenant than its job", TenantsAddUp, func(f *facts) { f.theRun(f.cron).Tenant = 2 }},
 		{"a failure where all should succeed", NothingFailed, func(f *facts) { f.conditions.AllSucceed = true }},
 	}

@@ -104,8 +104,8 @@ func (r StepRun) told(step string) string {
 }
 
 // JudgeSteps decides how a workflow ends whose steps have ended. It is dead if one of them is, with the reason of the
-// one that died first. It is dead, too, if a step was cancelled by itself, and else it has succeeded. halted says why the
-// workflow was cancelled; empty: it was not.
+// one that died first. It is dead, too, if a step was cancelled by itself, and else it has succeeded. halted says why
+// the workflow was cancelled; empty: it was not.
 func JudgeSteps(a Assignment, runs map[string]StepRun, halted Reason, started, now time.Time) Outcome {
 	o := Outcome{Assignment: a, Verdict: Succeed, StartedAt: started, FinishedAt: now}
 	if halted != "" {

@@ -259,7 +259,7 @@ func TestWhatIsWrongWithSteps(t *testing.T) {
 			func(d *Definition) { d.Steps[0].Target.URL = "" }, "a"),
 		`steps[0].when: "failed" is not one of succeeded, ended`: with(
 			func(d *Definition) { d.Steps[0].When = WhenFailed }, "a"),
-		`target: a job with steps has none: each step has its own; leave it out`: with(
+		`target: a job with steps has none: each step has its own; leave it out, or, in a patch, write null`: with(
 			func(d *Definition) { d.Target.URL = "http://target.example" }, "a"),
 	} {
 		var got []string
