@@ -831,7 +831,7 @@ CREATE TABLE punctual.workflows (
     due        boolean NOT NULL DEFAULT true,
     looked_at  timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
-CREATE INDEX workflows_due ON punctual.workflows (run_id) WHERE due;
+CREATE INDEX workflows_due ON punctual.workflows (looked_at) WHERE due;
 CREATE INDEX workflows_looked_at ON punctual.workflows (looked_at);
 COMMENT ON TABLE  punctual.workflows IS
     'Runs of jobs with steps that go on: one row each. Whoever decides what follows from the runs of the steps locks it.';

@@ -411,6 +411,48 @@ func TestAWorkflowThatStandsStillGoesOnAfterAMinute(t *testing.T) {
 	}
 }
 
+// The steps of a workflow are no runs that wait in its queue.
+func TestWorkflowsQueueAsAWhole(t *testing.T) {
+	c := newClaimer(t)
+	c.create("w", never, steps("a", "b"), func(d *domain.Definition) {
+		d.ConcurrencyPolicy, d.MaxPendingRuns = domain.PolicyQueue, 1
+	})
+	first := c.startWorkflow("w", "") // its two steps wait to be claimed
+	second := c.trigger("w").ID
+	got := c.claimSteps()
+	if stepNames(got) != "a, b" {
+		t.Fatalf("%s start, want a and b", stepNames(got))
+	}
+	if _, err := c.tryTrigger("w"); err == nil {
+		t.Error("a third run may wait, though max_pending_runs is 1")
+	}
+	c.finishAndRelease(succeeded(got["a"]))
+	c.finishAndRelease(succeeded(got["b"]))
+	c.goOn()
+	c.wantState(first.RunID, "succeeded attempt 1 finished")
+	if a := c.one(c.claimReady(10)); a.RunID != second {
+		t.Errorf("run %s starts, want %s", a.RunID, second)
+	}
+}
+
+// An idle workflow is not taken for one that stood still because another ends beside it.
+func TestAnIdleWorkflowStandsNotStill(t *testing.T) {
+	c := newClaimer(t)
+	for _, job := range []string{"ends", "idle"} {
+		c.create(job, never, steps("a"))
+		c.startWorkflow(job, "")
+		if a := c.claimSteps()["a"]; job == "ends" {
+			c.finishAndRelease(succeeded(a))
+			c.listen()
+		}
+	}
+	c.exec(`UPDATE punctual.workflows SET looked_at = now() - interval '2 min'`)
+	c.goOn()
+	if n := c.Claims.TakenBack(); n != 0 {
+		t.Errorf("%d workflows count as taken back", n)
+	}
+}
+
 // What the store says of a job speaks of the runs of the whole.
 func TestStepsDoNotCountAsRunsOfTheirJob(t *testing.T) {
 	c := newClaimer(t)

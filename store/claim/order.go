@@ -22,10 +22,13 @@ type line struct {
 
 // readLines reads the lines of jobs with the policy queue. It sends nothing if there is no such job.
 func (c *readyClaim) readLines(ctx context.Context) error {
-	var jobs []uuid.UUID
+	jobs, workflows := []uuid.UUID(nil), []uuid.UUID{}
 	for _, w := range c.waiting {
 		if job := c.found.Job(w.key); job != nil && job.ConcurrencyPolicy == domain.PolicyQueue {
 			jobs = append(jobs, job.ID)
+			if job.IsWorkflow() {
+				workflows = append(workflows, job.ID)
+			}
 		}
 	}
 	if len(jobs) == 0 {
@@ -34,9 +37,9 @@ func (c *readyClaim) readLines(ctx context.Context) error {
 	rows := pg.Query(ctx, c.conn, `
 		SELECT job_id, (array_agg(run_id ORDER BY run_id))[1], count(*) FILTER (WHERE at_gate),
 		       coalesce(array_agg(run_id) FILTER (WHERE at_gate AND run_id = ANY($2::uuid[])), '{}')
-		FROM punctual.ready
-		WHERE job_id = ANY($1::uuid[]) AND lane >= 0
-		GROUP BY job_id`, jobs, c.ids)
+		FROM punctual.ready y
+		WHERE job_id = ANY($1::uuid[]) AND lane >= 0 AND `+notOfStep(`$3`)+`
+		GROUP BY job_id`, jobs, c.ids, workflows)
 	var job uuid.UUID
 	var l line
 	_, err := pgx.ForEachRow(rows, []any{&job, &l.first, &l.length, &l.parked}, func() error {
@@ -86,10 +89,10 @@ func (c *readyClaim) waitsUngated(w waitingRun) {
 
 // countPending counts the waiting runs of jobs with the policy queue. It sends nothing if there is no such job.
 func (c *dueClaim) countPending(ctx context.Context) (err error) {
-	var jobs []uuid.UUID
+	var jobs []*domain.Job
 	for _, job := range c.found.Jobs {
 		if job.ConcurrencyPolicy == domain.PolicyQueue {
-			jobs = append(jobs, job.ID)
+			jobs = append(jobs, job)
 		}
 	}
 	if len(jobs) > 0 {
@@ -98,13 +101,26 @@ func (c *dueClaim) countPending(ctx context.Context) (err error) {
 	return err
 }
 
-// Pending counts the runs of jobs that wait, without those that have their jobs' gates.
-func Pending(ctx context.Context, q pg.Querier, jobs ...uuid.UUID) (map[uuid.UUID]int, error) {
+// notOfStep is SQL for: a row y of ready is not the run of a step, if its job is one of an array. Only the runs of these
+// jobs are looked up.
+func notOfStep(jobs string) string {
+	return `NOT (y.job_id = ANY(` + jobs + `::uuid[])
+		         AND EXISTS (SELECT FROM punctual.runs_of(ARRAY[y.run_id]) r WHERE r.step IS NOT NULL))`
+}
+
+// Pending counts the runs of jobs that wait, without those that have their jobs' gates, and without steps.
+func Pending(ctx context.Context, q pg.Querier, jobs ...*domain.Job) (map[uuid.UUID]int, error) {
+	ids, workflows := []uuid.UUID{}, []uuid.UUID{}
+	for _, job := range jobs {
+		if ids = append(ids, job.ID); job.IsWorkflow() {
+			workflows = append(workflows, job.ID)
+		}
+	}
 	pending, err := pg.Map[uuid.UUID, int](ctx, q, `
 		SELECT y.job_id, count(*)
 		FROM punctual.ready y
 		LEFT JOIN punctual.exclusive x ON x.job_id = y.job_id AND x.active_run = y.run_id
-		WHERE y.job_id = ANY($1::uuid[]) AND x.job_id IS NULL
-		GROUP BY y.job_id`, jobs)
+		WHERE y.job_id = ANY($1::uuid[]) AND x.job_id IS NULL AND `+notOfStep(`$2`)+`
+		GROUP BY y.job_id`, ids, workflows)
 	return pending, pg.Wrap("counting the waiting runs of jobs", err)
 }

@@ -63,7 +63,7 @@ FROM (SELECT run_id FROM punctual.workflows
 WHERE w.run_id = u.run_id`
 	lockWorkflows = `
 SELECT run_id FROM punctual.workflows
-WHERE run_id = ANY(ARRAY(SELECT run_id FROM punctual.workflows WHERE due LIMIT $1)
+WHERE run_id = ANY(ARRAY(SELECT run_id FROM punctual.workflows WHERE due ORDER BY looked_at LIMIT $1)
                 || ARRAY(SELECT run_id FROM punctual.workflows WHERE looked_at < now() - ` + idleWorkflow + ` LIMIT $1))
 ORDER BY run_id
 FOR NO KEY UPDATE SKIP LOCKED`
@@ -238,13 +238,21 @@ func (s *Claims) readLive(ctx context.Context, q pg.Querier, ids []uuid.UUID) ([
 	if err != nil {
 		return nil, err
 	}
+	var unread []uuid.UUID
 	all = slices.DeleteFunc(all, func(w *workflow) bool {
-		if w.job = found.Job(w.key); w.job == nil {
+		if w.job = found.Job(w.key); w.job == nil { // it goes to the end of the line, and stays due
+			unread = append(unread, w.id)
 			s.options.Log.Error("a workflow cannot continue with this version of Punctual; it is left to a version that can",
 				"run", w.id, "job", w.key.Job, "version", w.key.Version, "error", found.Why(w.key))
 		}
 		return w.job == nil
 	})
+	if len(unread) > 0 {
+		const putBack = `UPDATE punctual.workflows SET looked_at = now() WHERE run_id = ANY($1::uuid[])`
+		if err := pg.Exec(ctx, q, putBack, unread); err != nil {
+			return nil, fmt.Errorf("putting workflows back: %w", err)
+		}
+	}
 	return all, readStepsOf(ctx, q, all)
 }
 
@@ -314,7 +322,7 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, ids []uuid.UUID) (a 
 		default:
 			settled = append(settled, w.id)
 		}
-		if !w.due && len(next.Enter)+len(next.Skip)+len(cancel)+len(ended)+len(over) > 0 {
+		if !w.due && (len(next.Enter)+len(next.Skip)+len(cancel) > 0 || next.Ended) {
 			a.helped = append(a.helped, w.id)
 		}
 	}

@@ -138,7 +138,7 @@ func (s *Jobs) mayWait(ctx context.Context, tx *pg.Tx, job *jobRow, policy domai
 	if policy != domain.PolicyQueue {
 		return nil
 	}
-	pending, err := claim.Pending(ctx, tx, job.ID)
+	pending, err := claim.Pending(ctx, tx, &domain.Job{ID: job.ID, Definition: job.Definition})
 	if most := job.Definition.WithDefaults().MaxPendingRuns; err == nil && pending[job.ID] >= most {
 		return &domain.Refusal{Code: "limit", Reason: fmt.Sprintf(
 			"%d runs of job %q wait, and no more may (max_pending_runs)", most, job.Definition.Name)}
