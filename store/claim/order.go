@@ -101,8 +101,8 @@ func (c *dueClaim) countPending(ctx context.Context) (err error) {
 	return err
 }
 
-// notOfStep is SQL for: a row y of ready is not the run of a step, if its job is one of an array. Only the runs of these
-// jobs are looked up.
+// notOfStep is SQL for: a row y of ready is not the run of a step, if its job is one of an array. Only the runs of
+// these jobs are looked up.
 func notOfStep(jobs string) string {
 	return `NOT (y.job_id = ANY(` + jobs + `::uuid[])
 		         AND EXISTS (SELECT FROM punctual.runs_of(ARRAY[y.run_id]) r WHERE r.step IS NOT NULL))`
