@@ -100,7 +100,7 @@ rest = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /[eE]xh
 
 .PHONY: prove
 prove: servers $(GOTEST) $(LIBRARIES) $(HTMX) ## Prove the rest of the guarantee: the faults and benchmarks that `make test` leaves out
-	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 18m \
+	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -vet=off -ldflags=-w -count=1 -parallel 6 -timeout 22m \
 		-run '^($(call rest,internal/prove/*_test.go internal/bench/*_test.go))$$' $(ARGS) \
 		./internal/prove ./internal/bench
 	$(GOTEST) -vet=off -count=1 -parallel 4 -timeout 15m \
