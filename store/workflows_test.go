@@ -435,6 +435,27 @@ func TestWorkflowsQueueAsAWhole(t *testing.T) {
 	}
 }
 
+// The rate of a limit counts the starts of steps that take it, and neither the workflow's own run nor other steps.
+func TestVerifyCountsTheStartsOfStepsAtALimit(t *testing.T) {
+	for want, own := range map[int][]string{1: nil, 0: {}} { // the steps have the job's limit, or none
+		t.Run(fmt.Sprint(want), func(t *testing.T) {
+			c := newClaimer(t)
+			c.putLimit("api", 0, 1)
+			c.create("w", never, limited("api"), steps("a", "b", "c"), func(d *domain.Definition) {
+				for i := range d.Steps {
+					d.Steps[i].Limits = own
+				}
+			})
+			c.exec(`UPDATE punctual.limits SET updated_at = now() - interval '1 hour'`)
+			c.startWorkflow("w", "")
+			c.exec(`UPDATE punctual.runs SET due_at = now(), created_at = now(), started_at = now()`)
+			if got := c.verifyLimits(); len(got) != want {
+				t.Errorf("verify finds %v, want %d", got, want)
+			}
+		})
+	}
+}
+
 // An idle workflow is not taken for one that stood still because another ends beside it.
 func TestAnIdleWorkflowStandsNotStill(t *testing.T) {
 	c := newClaimer(t)
