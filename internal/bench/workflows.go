@@ -17,19 +17,26 @@ const (
 // runWorkflows measures workflows that begin at one instant, and as many plain jobs as these have steps.
 func runWorkflows(ctx context.Context, l *lab) {
 	replica, to := l.setting(ctx)
-	var plain, steps []float64
+	var plain, steps []burst
 	for round := range l.Rounds {
 		n := l.Sizes.Workflows * workflowSteps
-		plain = append(plain, l.burst(ctx, n, oneShot, fmt.Sprint("plain-", round), to, replica).perSecond)
-		steps = append(steps, float64(n)/l.workflows(ctx, replica, to).Seconds())
+		plain = append(plain, l.burst(ctx, n, oneShot, fmt.Sprint("plain-", round), to, replica))
+		steps = append(steps, l.workflows(ctx, replica, to))
 	}
-	l.figure("plain jobs", "runs/s", nil, plain...)
-	l.figure("steps of workflows", "runs/s", nil, steps...)
-	l.figure("steps of workflows, ratio to plain jobs", "×", atLeast(0.7), ratios(steps, plain)...)
+	tell := func(of string, rounds []burst) {
+		l.figure(of, "runs/s", nil, column(rounds, throughput)...)
+		l.cpuFigure(of+", CPU of Postgres", "µs/run", nil, column(rounds, postgresTime)...)
+		l.figure(of+", CPU of the replica", "µs/run", nil, column(rounds, replicaTime)...)
+	}
+	tell("plain jobs", plain)
+	tell("steps of workflows", steps)
+	l.figure("steps of workflows, ratio to plain jobs", "×", atLeast(0.7),
+		ratios(column(steps, throughput), column(plain, throughput))...)
 }
 
-// workflows creates workflows that begin at one instant, and returns how long it is until the last has ended.
-func (l *lab) workflows(ctx context.Context, replica *process.Replica, to *target) time.Duration {
+// workflows creates workflows that begin at one instant, and measures until the last has ended. What their own runs use
+// counts for their steps.
+func (l *lab) workflows(ctx context.Context, replica *process.Replica, to *target) burst {
 	path := fmt.Sprint("/workflow/", l.now().UnixNano())
 	due, _ := l.herd(ctx, replica, l.Sizes.Workflows, func(due time.Time, try, i int) process.JobSpec {
 		var steps []map[string]any
@@ -45,15 +52,17 @@ func (l *lab) workflows(ctx context.Context, replica *process.Replica, to *targe
 		}
 	})
 	l.until(ctx, due.Add(-100*time.Millisecond))
+	before := l.meter(ctx, processes([]*process.Replica{replica}), to)
 	l.arrived(ctx, to, path, l.Sizes.Workflows*workflowSteps)
 	l.must(await(ctx, "the last workflow", 5*time.Millisecond, func() (bool, error) {
 		return tryQuery[bool](ctx, l, `
 			SELECT NOT EXISTS (SELECT FROM punctual.workflows) AND NOT EXISTS (SELECT FROM punctual.claims)`)
 	}))
 	took := l.now().Sub(due)
+	after := l.meter(ctx, processes([]*process.Replica{replica}), to)
 	runs := query[int](ctx, l, `SELECT count(*) FROM punctual.runs WHERE scheduled_for = $1 AND status = 'succeeded'`, due)
 	if expected := l.Sizes.Workflows * (workflowSteps + 1); runs != expected {
 		l.must(fmt.Errorf("of %d runs %d have succeeded", expected, runs))
 	}
-	return took
+	return after.since(before, l.Sizes.Workflows*workflowSteps, took)
 }

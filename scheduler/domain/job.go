@@ -21,6 +21,7 @@ type Job struct {
 	Timetable *Timetable
 	Kept      time.Duration   // how long runs are kept; 0: not known
 	StepJobs  map[string]*Job // of a workflow: its steps, by name
+	Whole     *Job            // of a step: its workflow
 
 	url    *url.URL
 	header textproto.MIMEHeader

@@ -111,9 +111,13 @@ func compileWorkflow(id uuid.UUID, tenant, version int32, d Definition, defaultJ
 	d = d.WithDefaults()
 	d.Completion, d.HeartbeatTimeout, d.Limits = CompleteAsync, d.MaxDuration, nil
 	d.Retry.MaxAttempts = 1
-	return &Job{
+	whole := &Job{
 		ID: id, Tenant: tenant, Version: version, Definition: d, Timetable: timetable, url: noURL, StepJobs: steps,
-	}, nil
+	}
+	for _, job := range steps {
+		job.Whole = whole
+	}
+	return whole, nil
 }
 
 // Step returns the job of a run: that of its step, or the job itself if the run is of none. It is nil if the job has no

@@ -1,13 +1,10 @@
 package claim
 
 import (
-	"strings"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/failpoint"
-	"punctual/store/pg"
 )
 
 // edges are the runs among $1 that this transaction has ended, each with the other jobs that its end triggers, by the
@@ -84,25 +81,11 @@ CROSS JOIN LATERAL (
 WHERE r.status = 'pending' AND b.body IS NOT NULL
 ON CONFLICT DO NOTHING`
 
-// ofDay returns a statement for ends on the day of the runs that end. Planned over the tables of all days it would take
-// longer to plan than to execute.
-func (d Day) ofDay(sql string) string {
-	runs := "punctual.runs_" + string(d) + " r"
-	return strings.NewReplacer(
-		"punctual.runs r", runs, "punctual.runs_of(ARRAY[e.run]) r", runs,
-		"punctual.run_data d", "punctual.run_data_"+string(d)+" d", "ANY($1::uuid[])", "ANY((SELECT $1::uuid[])::uuid[])",
-	).Replace(sql)
-}
-
 // QueueChained makes the runs that the ends of runs trigger, of those that this transaction has ended. It comes after
 // the statements that end them. The runs that have ended, and those that they trigger, are of the given day. Once the
 // batch is read, made is set if a run may be claimed.
 func QueueChained(b *pgx.Batch, ended []uuid.UUID, on Day, made *bool) {
-	runs, bodies, args := enterChained, enterUpstream, []any{ended}
-	if on != AnyDay {
-		runs, bodies, args = on.ofDay(runs), on.ofDay(bodies), []any{pg.Prepared{}, ended}
-	}
-	b.Queue(runs, args...).Query(func(rows pgx.Rows) error {
+	on.queue(b, enterChained, ended).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			*made = true
 		}
@@ -111,5 +94,5 @@ func QueueChained(b *pgx.Batch, ended []uuid.UUID, on Day, made *bool) {
 		}
 		return rows.Err()
 	})
-	b.Queue(bodies, args...)
+	on.queue(b, enterUpstream, ended)
 }

@@ -218,18 +218,22 @@ func (s *Claims) Finish(
 	}
 	var f lookingFinish
 	err = s.wary.finish.try(func(wary bool) error {
-		// each try begins anew
-		f = lookingFinish{outcomes: outcomes, released: released, following: following}
-		f.earlier = Earlier{earlier, s.startedFor(released, outcomes)}
-		if f.arbiter, err = s.arbiter(ctx, outcomes); err != nil {
+		write := func(on Day) error {
+			// each try begins anew
+			f = lookingFinish{outcomes: outcomes, released: released, following: following, on: on}
+			f.earlier = Earlier{earlier, s.startedFor(released, outcomes)}
+			if f.arbiter, err = s.arbiter(ctx, outcomes); err != nil {
+				return err
+			}
+			if wary || f.arbiter.has() || slices.ContainsFunc(outcomes, ofWorkflow) {
+				return f.run(ctx, s, wary)
+			}
+			f.written, err = s.finish(ctx, &f)
 			return err
 		}
-		if wary || f.arbiter.has() || slices.ContainsFunc(outcomes, ofWorkflow) {
-			return f.run(ctx, s, wary)
-		}
-		f.written, err = s.finish(ctx, &f, DayOf(outcomes, earlier...))
+		err := write(DayOf(outcomes, earlier...))
 		if lacksTable(err) { // the table was removed, as no known run of its day went on
-			f.written, err = s.finish(ctx, &f, AnyDay)
+			err = write(AnyDay)
 		}
 		return err
 	})
@@ -259,14 +263,14 @@ func (s *Claims) Finish(
 }
 
 // finish writes outcomes in one transaction and one round trip: a batch without BEGIN is both.
-func (s *Claims) finish(ctx context.Context, f *lookingFinish, on Day) (written map[uuid.UUID]bool, err error) {
+func (s *Claims) finish(ctx context.Context, f *lookingFinish) (written map[uuid.UUID]bool, err error) {
 	var b pgx.Batch
 	settings := longer
-	if plain(f.outcomes, on, f.following) {
+	if plain(f.outcomes, f.on, f.following) {
 		settings += lastingPlan
 	}
 	b.Queue(settings, pg.Prepared{})
-	written = QueueFinish(&b, f.outcomes, f.released, f.earlier, on, f.following)
+	written = queueFinish(&b, f.outcomes, f.released, f.earlier, f.on, f.following)
 	failpoint.At(failpoint.FinishBegun)
 	return written, s.db.Conns(ctx).SendBatch(ctx, &b).Close()
 }
@@ -289,10 +293,21 @@ func dueSoon(o domain.Outcome) bool {
 	return (status == domain.StatusRetrying || status == domain.StatusPending) && o.RetryIn < pg.Soon
 }
 
-// QueueFinish queues the statements that end attempts: the gates' locks, the outcomes, the gates' release, the end of
+// QueueFinish is queueFinish for those that leave it to the chore AdvanceWorkflows what follows in workflows.
+func QueueFinish(
+	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, earlier Earlier, on Day, following Following,
+) (written map[uuid.UUID]bool) {
+	written = queueFinish(b, outcomes, released, earlier, on, following)
+	if concerned := workflowsOf(outcomes); len(concerned.runs) > 0 {
+		b.Queue(touchWorkflows, concerned.runs)
+	}
+	return written
+}
+
+// queueFinish queues the statements that end attempts: the gates' locks, the outcomes, the gates' release, the end of
 // leases, for which it names their earlier runs. They come after pg.ByIndex. Once the batch is read, the returned set
 // holds the runs that the fence let through.
-func QueueFinish(
+func queueFinish(
 	b *pgx.Batch, outcomes []domain.Outcome, released []uuid.UUID, earlier Earlier, on Day, following Following,
 ) (written map[uuid.UUID]bool) {
 	written = make(map[uuid.UUID]bool, len(outcomes))
@@ -312,7 +327,6 @@ func QueueFinish(
 	}
 	queueEnd(b, released, earlier, on)
 	following.QueueEnds(b, outcomes, on)
-	queueWorkflows(b, outcomes)
 	return written
 }
 

@@ -18,6 +18,7 @@ type lookingFinish struct {
 	released  []uuid.UUID
 	earlier   Earlier
 	following Following
+	on        Day // of the runs that succeeded
 	arbiter   arbiter
 
 	written   map[uuid.UUID]bool
@@ -35,14 +36,15 @@ func (f *lookingFinish) run(ctx context.Context, s *Claims, wary bool) error {
 			return err
 		}
 		var b pgx.Batch
-		f.written = QueueFinish(&b, f.outcomes, f.released, f.earlier, AnyDay, f.following)
+		f.written = queueFinish(&b, f.outcomes, f.released, f.earlier, f.on, f.following)
 		failpoint.At(failpoint.FinishBegun)
-		if begun, others := workflowsOf(f.outcomes); len(begun)+len(others) > 0 {
-			err := conn.SendBatch(ctx, &b).Close()
-			if err == nil {
-				f.advanced, err = s.advance(ctx, conn, append(begun, others...))
+		if concerned := workflowsOf(f.outcomes); len(concerned.runs) > 0 {
+			if f.on == AnyDay { // or the table of a day is missing
+				concerned.on = AnyDay
 			}
-			if err != nil {
+			concerned.queueLock(&b)
+			var err error
+			if f.advanced, err = s.advance(ctx, conn, &b, concerned); err != nil {
 				return err
 			}
 			b = pgx.Batch{}

@@ -52,15 +52,15 @@ ORDER BY r.id`
 
 const startWaiting = `
 WITH started AS (
-    UPDATE punctual.runs
-    SET status = 'running', attempt = attempt + 1, fence = nextval('punctual.fences'), replica = $1,
+    UPDATE punctual.runs r
+    SET status = 'running', attempt = attempt + 1, fence = nextval('punctual.fences'), replica = $2,
         claimed_at = now(), started_at = now(), accepted_at = NULL, next_attempt_at = NULL,
         error = CASE WHEN status = 'retrying' THEN error END -- what a pending run waited for is over
-    WHERE id = ANY($3::uuid[]) AND status IN ('pending', 'retrying')
-    RETURNING id, fence),
+    WHERE r.id = ANY($1::uuid[]) AND r.status IN ('pending', 'retrying')
+    RETURNING r.id, r.fence),
 lease AS (
     INSERT INTO punctual.claims (id, replica, run_ids)
-    SELECT $2, $1, array_agg(id) FROM started HAVING count(*) > 0)
+    SELECT $3, $2, array_agg(id) FROM started HAVING count(*) > 0)
 SELECT id, fence FROM started`
 
 // gateRetry is how long a run is put off when another transaction has locked its job's gate.
@@ -252,7 +252,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if c.wary {
 		c.lookForLocked(&b)
 	}
-	b.Queue(readWaiting, c.ids).Query(func(rows pgx.Rows) error {
+	dayOfRuns(c.ids).queue(&b, readWaiting, c.ids).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var w waitingRun
 			var headers []byte
@@ -302,6 +302,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 	if err := c.claims.loadTokenKey(ctx, c.conn, maps.Values(c.found.Jobs)); err != nil {
 		return err
 	}
+	c.passGatesOfSteps()
 	if err := c.claims.freeEndedGates(ctx, c.conn, c.gates, c.now); err != nil {
 		return err
 	}
@@ -312,6 +313,18 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 		return err
 	}
 	return c.readLimits(ctx)
+}
+
+// passGatesOfSteps leaves alone the gates of jobs of which only steps wait: they are under the gate that their workflow
+// has.
+func (c *readyClaim) passGatesOfSteps() {
+	whole := map[uuid.UUID]bool{}
+	for _, w := range c.waiting {
+		if w.Step == "" {
+			whole[w.key.Job] = true
+		}
+	}
+	maps.DeleteFunc(c.gates, func(job uuid.UUID, _ Gate) bool { return !whole[job] })
 }
 
 // decide lets each waiting run start, oldest first, unless its job's gate keeps it. It asks whether the job has a gate
@@ -441,7 +454,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 		b.Queue(`DELETE FROM punctual.ready WHERE run_id = ANY($1::uuid[])`, c.leave)
 	}
 	if len(c.start) > 0 {
-		queueFences(b.Queue(startWaiting, c.claim.Replica, lease.ID, c.start), fences)
+		queueFences(dayOfRuns(c.start).queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID), fences)
 	}
 	written := QueueFinish(&b, c.ended, nil, Earlier{}, AnyDay, c.following)
 	if roomy := c.limits.roomy(); len(roomy) > 0 {

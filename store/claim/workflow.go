@@ -44,9 +44,10 @@ const WorkflowsDue = `EXISTS (SELECT FROM punctual.workflows WHERE due)
     OR EXISTS (SELECT FROM punctual.workflows WHERE looked_at < now() - ` + idleWorkflow + `)`
 
 const (
+	// insertWorkflows begins workflows. The transaction that does so also decides what follows.
 	insertWorkflows = `
-INSERT INTO punctual.workflows (run_id, tenant)
-SELECT r.id, r.tenant FROM punctual.runs r
+INSERT INTO punctual.workflows (run_id, tenant, due)
+SELECT r.id, r.tenant, false FROM punctual.runs r
 WHERE r.id = ANY($1::uuid[]) AND r.status = 'running' AND r.accepted_at IS NOT NULL
 ORDER BY r.id
 ON CONFLICT DO NOTHING`
@@ -54,6 +55,7 @@ ON CONFLICT DO NOTHING`
 UPDATE punctual.workflows w SET due = true
 FROM (SELECT run_id FROM punctual.workflows WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR NO KEY UPDATE) u
 WHERE w.run_id = u.run_id`
+	lockThese        = `SELECT FROM punctual.workflows WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR NO KEY UPDATE`
 	touchWorkflowsOf = `
 UPDATE punctual.workflows w SET due = true
 FROM (SELECT run_id FROM punctual.workflows
@@ -69,16 +71,18 @@ ORDER BY run_id
 FOR NO KEY UPDATE SKIP LOCKED`
 )
 
-// readWorkflows reads workflows, whose rows are locked, and what their runs were given to work on.
+// readWorkflows reads workflows, whose rows are locked, and what their runs were given to work on. Rows are looked up
+// one by one (OFFSET 0): the plan lasts, and the tables grow.
 var readWorkflows = `
-SELECT w.run_id, w.due, r.job_id, r.job_version, r.tenant, r.status,
+SELECT w.run_id, w.due, w.looked_at < now() - ` + idleWorkflow + ` / 2, r.job_id, r.job_version, r.tenant, r.status,
        coalesce(r.reason, CASE WHEN j.id IS NULL OR j.state = 'deleted' THEN 'job_deleted' END, ''),
        coalesce(d.body, ` + OfEvent(`body`) + `), now()
 FROM punctual.workflows w
-JOIN punctual.runs r ON r.id = w.run_id
-LEFT JOIN punctual.jobs j ON j.id = r.job_id
-LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id = ANY($1::uuid[])
-WHERE w.run_id = ANY($1::uuid[]) AND r.id = ANY($1::uuid[])
+CROSS JOIN LATERAL (SELECT * FROM punctual.runs r WHERE r.id = w.run_id AND r.id = ANY($1::uuid[]) OFFSET 0) r
+LEFT JOIN LATERAL (SELECT * FROM punctual.jobs j WHERE j.id = r.job_id OFFSET 0) j ON true
+LEFT JOIN LATERAL (SELECT d.body FROM punctual.run_data d
+                   WHERE d.run_id = w.run_id AND d.run_id = ANY($1::uuid[]) OFFSET 0) d ON true
+WHERE w.run_id = ANY($1::uuid[])
 ORDER BY w.run_id`
 
 const (
@@ -95,15 +99,15 @@ SELECT d.run_id, d.result::text FROM punctual.run_data d WHERE d.run_id = ANY($1
 WITH made AS (
     INSERT INTO punctual.runs (id, job_id, parent_run, step, caused_by, scheduled_for, due_at, tenant, job_version,
                                lane, trigger, status, reason, error, finished_at)
-    SELECT u.id, p.job_id, p.id, u.step, u.caused_by, p.scheduled_for, now(), p.tenant, p.job_version,
-           coalesce((SELECT q.id FROM punctual.queues q WHERE q.name = u.queue) * 4 + u.priority, p.lane), 'step',
+    SELECT u.id, r.job_id, r.id, u.step, u.caused_by, r.scheduled_for, now(), r.tenant, r.job_version,
+           coalesce((SELECT q.id FROM punctual.queues q WHERE q.name = u.queue) * 4 + u.priority, r.lane), 'step',
            CASE WHEN u.caused_by IS NULL THEN 'pending' ELSE 'skipped' END,
            CASE WHEN u.caused_by IS NOT NULL THEN 'upstream_failed' END, u.error,
            CASE WHEN u.caused_by IS NOT NULL THEN now() END
     FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::uuid[], $7::text[])
          AS u(id, workflow, step, queue, priority, caused_by, error)
-    JOIN punctual.runs p ON p.id = u.workflow
-    WHERE p.id = ANY($2::uuid[])
+    JOIN punctual.runs r ON r.id = u.workflow
+    WHERE r.id = ANY($2::uuid[])
     ORDER BY u.id
     ON CONFLICT DO NOTHING
     RETURNING id, job_id, tenant, lane, status)
@@ -129,30 +133,44 @@ WHERE run_id = ANY($1::uuid[]) OR run_id IN (SELECT run_id FROM ended)`
 // ofWorkflow reports whether an outcome is of a workflow's run or of a step's.
 func ofWorkflow(o domain.Outcome) bool { return o.Step != "" || o.Job.IsWorkflow() }
 
-// workflowsOf returns the workflows about which something was decided: those that have begun, and others.
-func workflowsOf(outcomes []domain.Outcome) (begun, others []uuid.UUID) {
-	for _, o := range outcomes {
-		switch {
-		case o.Step != "":
-			others = append(others, o.Workflow)
-		case o.Job.IsWorkflow() && o.Verdict == domain.Await:
-			begun = append(begun, o.RunID)
-		case o.Job.IsWorkflow():
-			others = append(others, o.RunID)
-		}
-	}
-	return begun, others
+// concerned are workflows about which a transaction decides.
+type concerned struct {
+	runs  []uuid.UUID
+	begun []uuid.UUID               // those of them that begin
+	jobs  map[uuid.UUID]*domain.Job // by run; nil: they are not known
+	on    Day                       // of their runs, and so of those of their steps
 }
 
-// queueWorkflows marks the workflows of outcomes as due. It comes after the statements that end runs.
-func queueWorkflows(b *pgx.Batch, outcomes []domain.Outcome) {
-	begun, others := workflowsOf(outcomes)
-	if len(begun) > 0 {
-		b.Queue(insertWorkflows, begun)
+// workflowsOf returns the workflows about which outcomes decide something.
+func workflowsOf(outcomes []domain.Outcome) (c concerned) {
+	for _, o := range outcomes {
+		run, job := o.RunID, o.Job
+		if o.Step != "" {
+			run, job = o.Workflow, o.Job.Whole
+		}
+		if !job.IsWorkflow() {
+			continue
+		}
+		if c.jobs == nil {
+			c.jobs = map[uuid.UUID]*domain.Job{}
+		}
+		if c.jobs[run] == nil {
+			c.runs, c.jobs[run] = append(c.runs, run), job
+		}
+		if o.Step == "" && o.Verdict == domain.Await {
+			c.begun = append(c.begun, run)
+		}
 	}
-	if len(others) > 0 {
-		b.Queue(touchWorkflows, others)
+	c.on = dayOfRuns(c.runs)
+	return c
+}
+
+// queueLock begins workflows, and locks the rows of the others. It comes after the statements that end runs.
+func (c concerned) queueLock(b *pgx.Batch) {
+	if len(c.begun) > 0 {
+		c.on.queue(b, insertWorkflows, c.begun)
 	}
+	b.Queue(lockThese, pg.Prepared{}, c.runs)
 }
 
 // askWorkflows asks for AdvanceWorkflows if something may follow from outcomes.
@@ -165,7 +183,9 @@ func (s *Claims) askWorkflows(outcomes []domain.Outcome) {
 // workflow is a live workflow whose row is locked.
 type workflow struct {
 	id     uuid.UUID
-	due    bool // what happened to it is not looked at yet
+	due    bool // something has happened to it that is not looked at yet
+	marked bool // its row says so
+	old    bool // it was last looked at long ago
 	key    definitions.Version
 	tenant int32
 	status domain.Status
@@ -213,23 +233,34 @@ type stepRows struct {
 	bodies         [][]byte
 }
 
-// readLive reads live workflows, whose rows are locked, with the runs of their steps.
-func (s *Claims) readLive(ctx context.Context, q pg.Querier, ids []uuid.UUID) ([]*workflow, error) {
-	var b pgx.Batch
-	var all []*workflow
+// readLive reads live workflows, whose rows are locked, with the runs of their steps. It sends b first.
+func (s *Claims) readLive(ctx context.Context, q pg.Querier, b *pgx.Batch, of concerned) (all []*workflow, err error) {
+	if len(of.runs) == 0 {
+		return nil, nil
+	}
 	b.Queue(pg.ByIndex)
-	b.Queue(readWorkflows, ids).Query(func(rows pgx.Rows) error {
+	of.on.queue(b, readWorkflows, of.runs).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			w := &workflow{runs: map[string]domain.StepRun{}}
-			if err := rows.Scan(&w.id, &w.due, &w.key.Job, &w.key.Version, &w.tenant, &w.status, &w.reason,
+			if err := rows.Scan(&w.id, &w.marked, &w.old, &w.key.Job, &w.key.Version, &w.tenant, &w.status, &w.reason,
 				(*[]byte)(&w.input), &w.now); err != nil {
 				return err
 			}
+			w.due = w.marked || of.jobs != nil
 			all = append(all, w)
 		}
 		return rows.Err()
 	})
-	if err := q.SendBatch(ctx, &b).Close(); err != nil || len(all) == 0 {
+	if of.jobs != nil {
+		steps := of.queueSteps(b)
+		err := q.SendBatch(ctx, b).Close()
+		for _, w := range all {
+			w.job = of.jobs[w.id]
+		}
+		steps.fill(all)
+		return all, pg.Wrap("reading workflows", err)
+	}
+	if err := q.SendBatch(ctx, b).Close(); err != nil || len(all) == 0 {
 		return nil, pg.Wrap("reading workflows", err)
 	}
 	found, err := s.definitions.Read(ctx, q, definitions.Of(all, func(w *workflow) (definitions.Version, int32) {
@@ -239,58 +270,84 @@ func (s *Claims) readLive(ctx context.Context, q pg.Querier, ids []uuid.UUID) ([
 		return nil, err
 	}
 	var unread []uuid.UUID
+	of.jobs = make(map[uuid.UUID]*domain.Job, len(all))
 	all = slices.DeleteFunc(all, func(w *workflow) bool {
-		if w.job = found.Job(w.key); w.job == nil { // it goes to the end of the line, and stays due
-			unread = append(unread, w.id)
-			s.options.Log.Error("a workflow cannot continue with this version of Punctual; it is left to a version that can",
-				"run", w.id, "job", w.key.Job, "version", w.key.Version, "error", found.Why(w.key))
+		if w.job = found.Job(w.key); w.job != nil {
+			of.jobs[w.id] = w.job
+			return false
 		}
-		return w.job == nil
+		unread = append(unread, w.id) // it goes to the end of the line, and stays due
+		s.options.Log.Error("a workflow cannot continue with this version of Punctual; it is left to a version that can",
+			"run", w.id, "job", w.key.Job, "version", w.key.Version, "error", found.Why(w.key))
+		return true
 	})
+	var more pgx.Batch
 	if len(unread) > 0 {
-		const putBack = `UPDATE punctual.workflows SET looked_at = now() WHERE run_id = ANY($1::uuid[])`
-		if err := pg.Exec(ctx, q, putBack, unread); err != nil {
-			return nil, fmt.Errorf("putting workflows back: %w", err)
-		}
+		more.Queue(`UPDATE punctual.workflows SET looked_at = now() WHERE run_id = ANY($1::uuid[])`, unread)
 	}
-	return all, readStepsOf(ctx, q, all)
+	steps := of.queueSteps(&more)
+	err = q.SendBatch(ctx, &more).Close()
+	steps.fill(all)
+	return all, pg.Wrap("reading the runs of steps", err)
 }
 
-// readStepsOf reads the runs of the steps of workflows.
-func readStepsOf(ctx context.Context, q pg.Querier, all []*workflow) error {
-	type place struct {
-		of   *workflow
-		step string
-	}
-	places := map[uuid.UUID]place{}
+// stepRuns are runs of steps, by id, and whose they are.
+type stepRuns struct {
+	places map[uuid.UUID]stepPlace
+	found  []domain.StepRun
+}
+
+// stepPlace is a step of a workflow.
+type stepPlace struct {
+	workflow uuid.UUID
+	step     string
+}
+
+// queueSteps reads the runs of all steps. They are there once the batch is read.
+func (c concerned) queueSteps(b *pgx.Batch) *stepRuns {
+	s := &stepRuns{places: map[uuid.UUID]stepPlace{}}
 	var ids []uuid.UUID
-	for _, w := range all {
-		for _, step := range w.job.Steps {
-			id := domain.StepRunID(w.id, step.Name)
-			ids, places[id] = append(ids, id), place{w, step.Name}
+	for run, job := range c.jobs {
+		for _, step := range job.Steps {
+			id := domain.StepRunID(run, step.Name)
+			ids, s.places[id] = append(ids, id), stepPlace{run, step.Name}
 		}
 	}
-	rows, err := q.Query(ctx, readSteps, ids)
-	if err != nil {
-		return fmt.Errorf("reading the runs of steps: %w", err)
-	}
-	var r domain.StepRun
-	var finished *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&r.ID, &r.Status, &r.Reason, &r.Error, &r.CausedBy, &finished}, func() error {
-		if r.FinishedAt = (time.Time{}); finished != nil {
-			r.FinishedAt = *finished
+	c.on.queue(b, readSteps, ids).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var r domain.StepRun
+			var finished *time.Time
+			if err := rows.Scan(&r.ID, &r.Status, &r.Reason, &r.Error, &r.CausedBy, &finished); err != nil {
+				return err
+			}
+			if finished != nil {
+				r.FinishedAt = *finished
+			}
+			s.found = append(s.found, r)
 		}
-		p := places[r.ID]
-		p.of.runs[p.step] = r
-		return nil
+		return rows.Err()
 	})
-	return pg.Wrap("reading the runs of steps", err)
+	return s
+}
+
+// fill gives workflows the runs of their steps.
+func (s *stepRuns) fill(all []*workflow) {
+	byID := make(map[uuid.UUID]*workflow, len(all))
+	for _, w := range all {
+		byID[w.id] = w
+	}
+	for _, r := range s.found {
+		at := s.places[r.ID]
+		if w := byID[at.workflow]; w != nil {
+			w.runs[at.step] = r
+		}
+	}
 }
 
 // advance lets workflows continue whose rows are locked: it makes the runs of steps that may start, and sets workflows
-// due whose steps have ended.
-func (s *Claims) advance(ctx context.Context, q pg.Querier, ids []uuid.UUID) (a advanced, err error) {
-	live, err := s.readLive(ctx, q, ids)
+// due whose steps have ended. It sends b first.
+func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of concerned) (a advanced, err error) {
+	live, err := s.readLive(ctx, q, b, of)
 	if err != nil || len(live) == 0 {
 		return a, err
 	}
@@ -319,14 +376,14 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, ids []uuid.UUID) (a 
 			over = append(over, w.id)
 		case next.Ended:
 			ended = append(ended, w.id)
-		default:
+		case w.marked || w.old:
 			settled = append(settled, w.id)
 		}
 		if !w.due && (len(next.Enter)+len(next.Skip)+len(cancel) > 0 || next.Ended) {
 			a.helped = append(a.helped, w.id)
 		}
 	}
-	if err := readResultsOf(ctx, q, entries); err != nil {
+	if err := readResultsOf(ctx, q, of.on, entries); err != nil {
 		return a, err
 	}
 	for _, w := range live {
@@ -337,24 +394,24 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, ids []uuid.UUID) (a 
 	}
 	a.ended = len(ended) > 0
 	failpoint.At(failpoint.WorkflowDecided)
-	var b pgx.Batch
-	rows.queue(&b)
+	var out pgx.Batch
+	rows.queue(&out, of.on)
 	if len(settled)+len(ended) > 0 {
-		b.Queue(settleWorkflows, settled, ended)
+		out.Queue(settleWorkflows, settled, ended)
 	}
 	if len(over) > 0 {
-		b.Queue(forgetWorkflows, over)
+		out.Queue(forgetWorkflows, over)
 	}
-	if b.Len() == 0 {
+	if out.Len() == 0 {
 		return a, nil
 	}
-	err = q.SendBatch(ctx, &b).Close()
+	err = q.SendBatch(ctx, &out).Close()
 	failpoint.At(failpoint.WorkflowWritten)
 	return a, pg.Wrap("letting workflows continue", err)
 }
 
 // readResultsOf reads the results that steps are sent which start now.
-func readResultsOf(ctx context.Context, q pg.Querier, entries map[*workflow][]domain.Step) error {
+func readResultsOf(ctx context.Context, q pg.Querier, on Day, entries map[*workflow][]domain.Step) error {
 	type place struct {
 		of   *workflow
 		step string
@@ -373,20 +430,20 @@ func readResultsOf(ctx context.Context, q pg.Querier, entries map[*workflow][]do
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := q.Query(ctx, readResults, ids)
-	if err != nil {
-		return fmt.Errorf("reading the results of steps: %w", err)
-	}
-	var id uuid.UUID
-	var text string
-	_, err = pgx.ForEachRow(rows, []any{&id, &text}, func() error {
-		p := places[id]
-		r := p.of.runs[p.step]
-		r.Result = json.RawMessage(text)
-		p.of.runs[p.step] = r
-		return nil
+	var b pgx.Batch
+	on.queue(&b, readResults, ids).Query(func(rows pgx.Rows) error {
+		var id uuid.UUID
+		var text string
+		_, err := pgx.ForEachRow(rows, []any{&id, &text}, func() error {
+			p := places[id]
+			r := p.of.runs[p.step]
+			r.Result = json.RawMessage(text)
+			p.of.runs[p.step] = r
+			return nil
+		})
+		return err //nolint:wrapcheck // by the sender of the batch
 	})
-	return pg.Wrap("reading the results of steps", err)
+	return pg.Wrap("reading the results of steps", q.SendBatch(ctx, &b).Close())
 }
 
 func (r *stepRows) add(w *workflow, step domain.Step, skip *domain.SkippedStep) {
@@ -403,13 +460,13 @@ func (r *stepRows) add(w *workflow, step domain.Step, skip *domain.SkippedStep) 
 	}
 }
 
-func (r *stepRows) queue(b *pgx.Batch) {
+func (r *stepRows) queue(b *pgx.Batch, on Day) {
 	if len(r.ids) == 0 {
 		return
 	}
-	b.Queue(enterSteps, r.ids, r.workflows, r.steps, r.queues, r.priorities, r.causedBy, r.errors)
+	on.queue(b, enterSteps, r.ids, r.workflows, r.steps, r.queues, r.priorities, r.causedBy, r.errors)
 	if len(r.withBody) > 0 {
-		b.Queue(enterStepBodies, r.withBody, r.bodies)
+		on.queue(b, enterStepBodies, r.withBody, r.bodies)
 	}
 }
 
@@ -443,7 +500,7 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 			return err
 		}
 		full = len(ids) >= workflowBatch
-		a, err = s.advance(ctx, tx, ids)
+		a, err = s.advance(ctx, tx, new(pgx.Batch), concerned{runs: ids, on: dayOfRuns(ids)})
 		return err
 	})
 	if err != nil {
@@ -499,7 +556,7 @@ func (c *readyClaim) readWorkflows(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	live, err := c.claims.readLive(ctx, c.conn, ids)
+	live, err := c.claims.readLive(ctx, c.conn, new(pgx.Batch), concerned{runs: ids, on: dayOfRuns(ids)})
 	c.workflows = map[uuid.UUID]*workflow{}
 	for _, w := range live {
 		c.workflows[w.id] = w

@@ -109,7 +109,7 @@ func (d *Definitions) Queue(b *pgx.Batch, f *Found, versions iter.Seq2[Version, 
 	}
 }
 
-// compile adds a definition that is not kept from before, and keeps it unless its job runs once.
+// compile adds a definition that is not kept from before, and keeps it unless its job runs once, with one request.
 func (d *Definitions) compile(f *Found, key Version, tenant int32, text []byte) {
 	f.Compiled++
 	job, err := d.CompileText(key, tenant, text)
@@ -118,7 +118,7 @@ func (d *Definitions) compile(f *Found, key Version, tenant int32, text []byte) 
 		return
 	}
 	f.Jobs[key] = job
-	if !job.Schedule.Kind().OneShot() {
+	if !job.Schedule.Kind().OneShot() || job.IsWorkflow() {
 		d.compiled.Add(key, job, compiledSize(len(text))+len(job.StepJobs)<<11)
 	}
 }
