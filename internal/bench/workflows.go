@@ -37,11 +37,12 @@ func runWorkflows(ctx context.Context, l *lab) {
 // workflows creates workflows that begin at one instant, and measures until the last has ended. What their own runs use
 // counts for their steps.
 func (l *lab) workflows(ctx context.Context, replica *process.Replica, to *target) burst {
-	path := fmt.Sprint("/workflow/", l.now().UnixNano())
-	due, _ := l.herd(ctx, replica, l.Sizes.Workflows, func(due time.Time, try, i int) process.JobSpec {
+	began := l.now().UnixNano()
+	path := func(try int) string { return fmt.Sprintf("/workflow/%d-%d", began, try) } // a try may have been discarded
+	due, try := l.herd(ctx, replica, l.Sizes.Workflows, func(due time.Time, try, i int) process.JobSpec {
 		var steps []map[string]any
 		for k := range workflowSteps {
-			step := map[string]any{"name": fmt.Sprint("s", k), "target": map[string]any{"url": to.url(path)}}
+			step := map[string]any{"name": fmt.Sprint("s", k), "target": map[string]any{"url": to.url(path(try))}}
 			if k >= sideBySide {
 				step["depends_on"] = []string{fmt.Sprint("s", k-sideBySide)}
 			}
@@ -53,7 +54,7 @@ func (l *lab) workflows(ctx context.Context, replica *process.Replica, to *targe
 	})
 	l.until(ctx, due.Add(-100*time.Millisecond))
 	before := l.meter(ctx, processes([]*process.Replica{replica}), to)
-	l.arrived(ctx, to, path, l.Sizes.Workflows*workflowSteps)
+	l.arrived(ctx, to, path(try), l.Sizes.Workflows*workflowSteps)
 	l.must(await(ctx, "the last workflow", 5*time.Millisecond, func() (bool, error) {
 		return tryQuery[bool](ctx, l, `
 			SELECT NOT EXISTS (SELECT FROM punctual.workflows) AND NOT EXISTS (SELECT FROM punctual.claims)`)

@@ -77,6 +77,29 @@ func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted 
 	return a
 }
 
+// After returns the part of a workflow that decides what follows when steps end: the steps that depend on them, and all
+// that these depend on. If no step depends on one of them, the workflow may have ended: then it has all such steps, too.
+// What Advance says about the part holds for the whole, unless it says that all have ended, skips a step, on which others
+// may depend, or the workflow is halted.
+func (d Definition) After(ended []string) Definition {
+	near, on := map[string]bool{}, map[string]bool{}
+	for _, s := range d.Steps {
+		follows := false
+		for _, name := range s.DependsOn {
+			on[name] = true
+			follows = follows || slices.Contains(ended, name)
+		}
+		for _, name := range s.DependsOn {
+			near[name] = near[name] || follows
+		}
+		near[s.Name] = near[s.Name] || follows
+	}
+	last := slices.ContainsFunc(ended, func(name string) bool { return !on[name] })
+	return Definition{Steps: slices.DeleteFunc(slices.Clone(d.Steps), func(s Step) bool {
+		return !near[s.Name] && (!last || on[s.Name])
+	})}
+}
+
 // ready reports whether the steps that s depends on have ended. If one of them keeps s from running, ready names it.
 func (s Step) ready(runs map[string]StepRun) (ready bool, cause string) {
 	for _, on := range s.DependsOn {

@@ -96,9 +96,12 @@ func TestEachStepIsSettledOnce(t *testing.T) {
 		if p := (Definition{Name: "w", Steps: all}).Validate(); len(p) > 0 {
 			t.Fatalf("seed %d: %v", seed, p)
 		}
-		runs := map[string]StepRun{}
-		for n := 0; ; n++ {
+		runs, ended := map[string]StepRun{}, ""
+		for {
 			a := d.Advance(workflow, runs, false)
+			if ended != "" {
+				wantSameAfter(t, d, workflow, runs, ended, a)
+			}
 			for _, s := range a.Enter {
 				wantSettledAfter(t, runs, s)
 				runs[s.Name] = StepRun{ID: StepRunID(workflow, s.Name), Status: StatusRunning}
@@ -122,11 +125,30 @@ func TestEachStepIsSettledOnce(t *testing.T) {
 			name := going[random.IntN(len(going))]
 			r := runs[name]
 			r.Status = []Status{StatusSucceeded, StatusSucceeded, StatusDead, StatusCancelled}[random.IntN(4)]
-			runs[name] = r
+			runs[name], ended = r, name
 		}
 		if len(runs) != len(all) {
 			t.Errorf("seed %d: %d of %d steps were settled", seed, len(runs), len(all))
 		}
+	}
+}
+
+// wantSameAfter checks that the steps beside one that has ended decide as all do, where they decide.
+func wantSameAfter(t *testing.T, d Definition, workflow uuid.UUID, runs map[string]StepRun, ended string, want Advance) {
+	t.Helper()
+	part, known := d.After([]string{ended}), map[string]StepRun{}
+	for _, s := range part.Steps {
+		if r, has := runs[s.Name]; has {
+			known[s.Name] = r
+		}
+	}
+	got := part.Advance(workflow, known, false)
+	if !got.Ended && len(got.Skip) == 0 && got.told(workflow, d.Steps) != want.told(workflow, d.Steps) {
+		t.Errorf("after %s of %d steps: %q by the steps beside it, %q by all",
+			ended, len(d.Steps), got.told(workflow, d.Steps), want.told(workflow, d.Steps))
+	}
+	if (want.Ended || len(want.Skip) > 0) && !got.Ended && len(got.Skip) == 0 {
+		t.Errorf("after %s: %q is not found out", ended, want.told(workflow, d.Steps))
 	}
 }
 

@@ -137,6 +137,7 @@ func ofWorkflow(o domain.Outcome) bool { return o.Step != "" || o.Job.IsWorkflow
 type concerned struct {
 	runs  []uuid.UUID
 	begun []uuid.UUID               // those of them that begin
+	ended map[uuid.UUID][]string    // steps that end, of workflows of which nothing else happens, by run
 	jobs  map[uuid.UUID]*domain.Job // by run; nil: they are not known
 	on    Day                       // of their runs, and so of those of their steps
 }
@@ -152,12 +153,15 @@ func workflowsOf(outcomes []domain.Outcome) (c concerned) {
 			continue
 		}
 		if c.jobs == nil {
-			c.jobs = map[uuid.UUID]*domain.Job{}
+			c.jobs, c.ended = map[uuid.UUID]*domain.Job{}, map[uuid.UUID][]string{}
 		}
 		if c.jobs[run] == nil {
 			c.runs, c.jobs[run] = append(c.runs, run), job
 		}
-		if o.Step == "" && o.Verdict == domain.Await {
+		switch {
+		case o.Step != "":
+			c.ended[run] = append(c.ended[run], o.Step)
+		case o.Verdict == domain.Await:
 			c.begun = append(c.begun, run)
 		}
 	}
@@ -303,12 +307,17 @@ type stepPlace struct {
 	step     string
 }
 
-// queueSteps reads the runs of all steps. They are there once the batch is read.
+// queueSteps reads the runs of steps: of all, or of those that decide what follows. They are there once the batch is
+// read.
 func (c concerned) queueSteps(b *pgx.Batch) *stepRuns {
 	s := &stepRuns{places: map[uuid.UUID]stepPlace{}}
 	var ids []uuid.UUID
 	for run, job := range c.jobs {
-		for _, step := range job.Steps {
+		steps := job.Steps
+		if ended := c.ended[run]; ended != nil {
+			steps = job.After(ended).Steps
+		}
+		for _, step := range steps {
 			id := domain.StepRunID(run, step.Name)
 			ids, s.places[id] = append(ids, id), stepPlace{run, step.Name}
 		}
@@ -352,12 +361,16 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 		return a, err
 	}
 	failpoint.At(failpoint.WorkflowLocked)
+	nexts, err := of.decide(ctx, q, live)
+	if err != nil {
+		return a, err
+	}
 	a.cancel = map[uuid.UUID][]uuid.UUID{}
 	var settled, ended, over []uuid.UUID
 	var rows stepRows
 	entries := map[*workflow][]domain.Step{}
 	for _, w := range live {
-		next := w.job.Advance(w.id, w.runs, w.halted())
+		next := nexts[w.id]
 		entries[w] = next.Enter
 		for _, skip := range next.Skip {
 			rows.add(w, skip.Step, &skip)
@@ -408,6 +421,41 @@ func (s *Claims) advance(ctx context.Context, q pg.Querier, b *pgx.Batch, of con
 	err = q.SendBatch(ctx, &out).Close()
 	failpoint.At(failpoint.WorkflowWritten)
 	return a, pg.Wrap("letting workflows continue", err)
+}
+
+// decide returns what follows in workflows. Where that does not follow from the steps beside those that end, it reads
+// all.
+func (c concerned) decide(
+	ctx context.Context, q pg.Querier, live []*workflow,
+) (nexts map[uuid.UUID]domain.Advance, err error) {
+	nexts = make(map[uuid.UUID]domain.Advance, len(live))
+	rest := concerned{jobs: map[uuid.UUID]*domain.Job{}, on: c.on}
+	for _, w := range live {
+		ended := c.ended[w.id]
+		if ended == nil {
+			nexts[w.id] = w.job.Advance(w.id, w.runs, w.halted())
+			continue
+		}
+		next := w.job.After(ended).Advance(w.id, w.runs, false)
+		if nexts[w.id] = next; next.Ended || len(next.Skip) > 0 || w.halted() {
+			rest.jobs[w.id] = w.job
+		}
+	}
+	if len(rest.jobs) == 0 {
+		return nexts, nil
+	}
+	var b pgx.Batch
+	steps := rest.queueSteps(&b)
+	if err := q.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, fmt.Errorf("reading the runs of steps: %w", err)
+	}
+	steps.fill(live)
+	for _, w := range live {
+		if rest.jobs[w.id] != nil {
+			nexts[w.id] = w.job.Advance(w.id, w.runs, w.halted())
+		}
+	}
+	return nexts, nil
 }
 
 // readResultsOf reads the results that steps are sent which start now.
