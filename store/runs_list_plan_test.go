@@ -11,8 +11,8 @@ import (
 	"punctual/store/runs"
 )
 
-// much writes a long history: 60,000 succeeded runs of the first tenant on two days, and one run of each rare kind, of
-// slots at the beginning of these days. Two rows were made later than their slots of yesterday: a replay, and a skip
+// much writes a long history: 60,000 succeeded runs of the first tenant on two days, as many runs of steps, and one run of
+// each rare kind, of slots at the beginning of these days. Two rows were made later than their slots of yesterday: a replay, and a skip
 // that begins yesterday and ends today. A second tenant has no runs.
 func (c claimer) much() {
 	c.t.Helper()
@@ -47,6 +47,13 @@ func (c claimer) much() {
 				(day - interval '20 hours', NULL, 'succeeded', NULL, 'replay'),
 				(day + interval '1 hour', day - interval '20 hours', 'skipped', 'paused', 'schedule'))
 				u(slot, first, status, reason, trigger)`)
+	// Of 3,000 runs, each is of a workflow with 20 steps.
+	c.exec(`INSERT INTO punctual.runs (id, job_id, parent_run, step, scheduled_for, due_at, finished_at, tenant,
+			job_version, lane, status, trigger)
+		SELECT (left(w.id::text, 14) || '8' || substr(gen_random_uuid()::text, 16))::uuid, w.job_id, w.id, 's' || s,
+			w.scheduled_for, now(), now(), 1, 1, 5, 'succeeded', 'step'
+		FROM (SELECT id, job_id, scheduled_for FROM punctual.runs WHERE status = 'succeeded' LIMIT 3000) w,
+			generate_series(1, 20) s`)
 	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 		SELECT id, job_id, now(), tenant, lane
 		FROM punctual.runs
@@ -64,6 +71,7 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 	yes := true
 	analysedOrNot(t, claimer.much, func(t *testing.T, watch claimer) {
 		job := value[uuid.UUID](watch.crud, `SELECT job_id FROM punctual.runs LIMIT 1`) // that of all the runs
+		workflow := value[uuid.UUID](watch.crud, `SELECT parent_run FROM punctual.runs WHERE step = 's7' LIMIT 1`)
 		yesterday := time.Now().UTC().Truncate(24 * time.Hour).Add(-24 * time.Hour)
 		morning, afternoon := yesterday.Add(3*time.Hour), yesterday.Add(15*time.Hour)
 		for _, tt := range []struct {
@@ -83,6 +91,8 @@ func TestAPageOfRunsIsReadAsItIsShown(t *testing.T) {
 			{"a reason that there is none of", runs.Filter{Reason: domain.ReasonGone}, 0},
 			{"a reason and a status", runs.Filter{Reason: domain.ReasonPoison, Status: domain.StatusDead}, 1},
 			{"a trigger", runs.Filter{Trigger: domain.TriggerBackfill}, 1},
+			{"steps", runs.Filter{Trigger: domain.TriggerStep}, 20},
+			{"the steps of a workflow", runs.Filter{Workflow: &workflow}, 20},
 			{"late", runs.Filter{Late: &yes}, 1},
 			{"a job, dead", runs.Filter{JobID: &job, Status: domain.StatusDead}, 1},
 			{"a job, skipped", runs.Filter{JobID: &job, Status: domain.StatusSkipped}, 2},

@@ -81,7 +81,7 @@ func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted 
 // that these depend on. If no step depends on one of them, the workflow may have ended: then it has all such steps, too.
 // What Advance says about the part holds for the whole, unless it says that all have ended, skips a step, on which others
 // may depend, or the workflow is halted.
-func (d Definition) After(ended []string) Definition {
+func (d *Definition) After(ended []string) (part Definition) {
 	near, on := map[string]bool{}, map[string]bool{}
 	for _, s := range d.Steps {
 		follows := false
@@ -95,9 +95,12 @@ func (d Definition) After(ended []string) Definition {
 		near[s.Name] = near[s.Name] || follows
 	}
 	last := slices.ContainsFunc(ended, func(name string) bool { return !on[name] })
-	return Definition{Steps: slices.DeleteFunc(slices.Clone(d.Steps), func(s Step) bool {
-		return !near[s.Name] && (!last || on[s.Name])
-	})}
+	for _, s := range d.Steps {
+		if near[s.Name] || last && !on[s.Name] {
+			part.Steps = append(part.Steps, s)
+		}
+	}
+	return part
 }
 
 // ready reports whether the steps that s depends on have ended. If one of them keeps s from running, ready names it.

@@ -136,14 +136,15 @@ func ofWorkflow(o domain.Outcome) bool { return o.Step != "" || o.Job.IsWorkflow
 // concerned are workflows about which a transaction decides.
 type concerned struct {
 	runs  []uuid.UUID
-	begun []uuid.UUID               // those of them that begin
-	ended map[uuid.UUID][]string    // steps that end, of workflows of which nothing else happens, by run
-	jobs  map[uuid.UUID]*domain.Job // by run; nil: they are not known
-	on    Day                       // of their runs, and so of those of their steps
+	begun []uuid.UUID                     // those of them that begin
+	parts map[uuid.UUID]domain.Definition // of those of which nothing but steps ends, what decides about them, by run
+	jobs  map[uuid.UUID]*domain.Job       // by run; nil: they are not known
+	on    Day                             // of their runs, and so of those of their steps
 }
 
 // workflowsOf returns the workflows about which outcomes decide something.
 func workflowsOf(outcomes []domain.Outcome) (c concerned) {
+	var ended map[uuid.UUID][]string // steps, by run
 	for _, o := range outcomes {
 		run, job := o.RunID, o.Job
 		if o.Step != "" {
@@ -153,17 +154,21 @@ func workflowsOf(outcomes []domain.Outcome) (c concerned) {
 			continue
 		}
 		if c.jobs == nil {
-			c.jobs, c.ended = map[uuid.UUID]*domain.Job{}, map[uuid.UUID][]string{}
+			c.jobs, c.parts = map[uuid.UUID]*domain.Job{}, map[uuid.UUID]domain.Definition{}
+			ended = map[uuid.UUID][]string{}
 		}
 		if c.jobs[run] == nil {
 			c.runs, c.jobs[run] = append(c.runs, run), job
 		}
 		switch {
 		case o.Step != "":
-			c.ended[run] = append(c.ended[run], o.Step)
+			ended[run] = append(ended[run], o.Step)
 		case o.Verdict == domain.Await:
 			c.begun = append(c.begun, run)
 		}
+	}
+	for run, steps := range ended {
+		c.parts[run] = c.jobs[run].After(steps)
 	}
 	c.on = dayOfRuns(c.runs)
 	return c
@@ -314,8 +319,8 @@ func (c concerned) queueSteps(b *pgx.Batch) *stepRuns {
 	var ids []uuid.UUID
 	for run, job := range c.jobs {
 		steps := job.Steps
-		if ended := c.ended[run]; ended != nil {
-			steps = job.After(ended).Steps
+		if part, is := c.parts[run]; is {
+			steps = part.Steps
 		}
 		for _, step := range steps {
 			id := domain.StepRunID(run, step.Name)
@@ -431,12 +436,12 @@ func (c concerned) decide(
 	nexts = make(map[uuid.UUID]domain.Advance, len(live))
 	rest := concerned{jobs: map[uuid.UUID]*domain.Job{}, on: c.on}
 	for _, w := range live {
-		ended := c.ended[w.id]
-		if ended == nil {
+		part, is := c.parts[w.id]
+		if !is {
 			nexts[w.id] = w.job.Advance(w.id, w.runs, w.halted())
 			continue
 		}
-		next := w.job.After(ended).Advance(w.id, w.runs, false)
+		next := part.Advance(w.id, w.runs, false)
 		if nexts[w.id] = next; next.Ended || len(next.Skip) > 0 || w.halted() {
 			rest.jobs[w.id] = w.job
 		}
