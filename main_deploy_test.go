@@ -38,10 +38,10 @@ func accepts(t *testing.T, args ...string) {
 	}
 }
 
-// objects returns the documents of docs/deploy/kubernetes.yaml by kind.
-func objects(t *testing.T) map[string]map[string]any {
+// objects returns the documents of a file of docs/deploy by kind.
+func objects(t *testing.T, file string) map[string]map[string]any {
 	t.Helper()
-	decoder, all := yaml.NewDecoder(strings.NewReader(readFile(t, "docs/deploy/kubernetes.yaml"))), map[string]map[string]any{}
+	decoder, all := yaml.NewDecoder(strings.NewReader(readFile(t, "docs/deploy/"+file))), map[string]map[string]any{}
 	for {
 		var object map[string]any
 		err := decoder.Decode(&object)
@@ -71,7 +71,7 @@ func at(t *testing.T, object any, path ...any) any {
 
 func TestTheManifestsOfKubernetesFitTheBinary(t *testing.T) {
 	t.Parallel()
-	all := objects(t)
+	all := objects(t, "kubernetes.yaml")
 	pod := at(t, all["Deployment"], "spec", "template")
 	for _, container := range []any{at(t, pod, "spec", "initContainers", 0), at(t, pod, "spec", "containers", 0)} {
 		var args []string
@@ -97,6 +97,53 @@ func TestTheManifestsOfKubernetesFitTheBinary(t *testing.T) {
 		}
 	}
 	drains(t, at(t, pod, "spec", "terminationGracePeriodSeconds").(int))
+}
+
+// The autoscaler scales the replicas of the manifests by their worker slots, and never below what they ask for.
+func TestTheAutoscalerFitsTheManifests(t *testing.T) {
+	t.Parallel()
+	deployment, scaled := objects(t, "kubernetes.yaml")["Deployment"], objects(t, "keda.yaml")["ScaledObject"]
+	for _, field := range []string{"name", "namespace"} {
+		want := at(t, deployment, "metadata", field)
+		if got := at(t, scaled, "metadata", field); got != want {
+			t.Errorf("%s is %v, want %v", field, got, want)
+		}
+	}
+	spec, trigger := at(t, scaled, "spec"), at(t, scaled, "spec", "triggers", 0, "metadata")
+	if at(t, spec, "scaleTargetRef", "name") != at(t, deployment, "metadata", "name") ||
+		at(t, spec, "minReplicaCount") != at(t, deployment, "spec", "replicas") {
+		t.Errorf("%v does not fit the deployment", spec)
+	}
+	args := at(t, deployment, "spec", "template", "spec", "containers", 0, "args").([]any)
+	if !slices.Contains(args, any("--queues=default=500")) || at(t, trigger, "threshold") != "350" {
+		t.Errorf("the threshold %v is not 70 %% of the worker slots in %v", at(t, trigger, "threshold"), args)
+	}
+	promtool(t, map[string]any{"tests": []any{map[string]any{
+		"interval": "1m",
+		"input_series": []map[string]string{
+			{"series": `punctual_in_flight{queue="default",instance="a"}`, "values": "500"},
+			{"series": `punctual_in_flight{queue="default",instance="b"}`, "values": "400"},
+			{"series": `punctual_in_flight{queue="other",instance="b"}`, "values": "7"},
+			{"series": `punctual_queue_depth{queue="default",instance="a"}`, "values": "1000"},
+			{"series": `punctual_queue_depth{queue="default",instance="b"}`, "values": "1000"},
+		},
+		"promql_expr_test": []any{map[string]any{
+			"expr": at(t, trigger, "query"), "eval_time": "0m", "exp_samples": []any{map[string]any{"value": 1900, "labels": "{}"}},
+		}},
+	}}})
+}
+
+// promtool evaluates tests of rules, or of queries, by Prometheus itself.
+func promtool(t *testing.T, tests map[string]any) {
+	t.Helper()
+	text, err := yaml.Marshal(tests)
+	must(t, err)
+	path := filepath.Join(t.TempDir(), "tests.yml")
+	must(t, os.WriteFile(path, text, 0o600))
+	out, err := exec.CommandContext(t.Context(), "promtool", "test", "rules", path).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
 }
 
 // drains fails the test unless a supervisor waits for longer than a replica drains by default.
@@ -259,14 +306,7 @@ func TestEachAlarmFires(t *testing.T) {
 		add(name, lines, sample{`{alertname="` + name + `"}`, 1})
 	}
 	file["tests"] = tests
-	text, err := yaml.Marshal(file)
-	must(t, err)
-	path := filepath.Join(t.TempDir(), "alarms.yml")
-	must(t, os.WriteFile(path, text, 0o600))
-	out, err := exec.CommandContext(t.Context(), "promtool", "test", "rules", path).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	}
+	promtool(t, file)
 	for _, alarm := range regexp.MustCompile(`(?m)- alert: (\w+)`).FindAllStringSubmatch(readFile(t, "docs/deploy/rules.yml"), -1) {
 		if firing[alarm[1]] == nil {
 			t.Errorf("nothing shows that %s fires", alarm[1])
