@@ -47,13 +47,17 @@ func (c claimer) much() {
 				(day - interval '20 hours', NULL, 'succeeded', NULL, 'replay'),
 				(day + interval '1 hour', day - interval '20 hours', 'skipped', 'paused', 'schedule'))
 				u(slot, first, status, reason, trigger)`)
-	// Of 3,000 runs, each is of a workflow with 20 steps.
+	// Workflows of 20 steps, one in 9 seconds of yesterday's evening. A step's id has the milliseconds of its workflow's.
 	c.exec(`INSERT INTO punctual.runs (id, job_id, parent_run, step, scheduled_for, due_at, finished_at, tenant,
 			job_version, lane, status, trigger)
-		SELECT (left(w.id::text, 14) || '8' || substr(gen_random_uuid()::text, 16))::uuid, w.job_id, w.id, 's' || s,
-			w.scheduled_for, now(), now(), 1, 1, 5, 'succeeded', 'step'
-		FROM (SELECT id, job_id, scheduled_for FROM punctual.runs WHERE status = 'succeeded' LIMIT 3000) w,
-			generate_series(1, 20) s`)
+		SELECT (at.ms || to_char(s, 'FM8000') || substr(gen_random_uuid()::text, 19))::uuid, j.id,
+			CASE WHEN s > 0 THEN (at.ms || '8000' || '-8000-000000000000')::uuid END, CASE WHEN s > 0 THEN 's' || s END,
+			w.slot, now(), now(), 1, 1, 5, 'succeeded', CASE WHEN s > 0 THEN 'step' ELSE 'schedule' END
+		FROM (SELECT id FROM punctual.jobs LIMIT 1) j,
+			(SELECT i, date_trunc('day', now(), 'UTC') - i * interval '9 s' AS slot FROM generate_series(1, 3000) i) w,
+			LATERAL (SELECT regexp_replace(lpad(to_hex((extract(epoch FROM w.slot) * 1000)::bigint), 12, '0'),
+				'(.{8})(.{4})', '\1-\2-') AS ms) at,
+			generate_series(0, 20) s`)
 	c.exec(`INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
 		SELECT id, job_id, now(), tenant, lane
 		FROM punctual.runs
