@@ -227,7 +227,7 @@ type RerunInput struct {
 
 // SetInput says how a step is taken as succeeded.
 type SetInput struct {
-	Result json.RawMessage `json:"result,omitempty" doc:"Its result: any JSON, up to 64 KiB. Absent or null: none." example:"{\"rows\":41877}"`
+	Result json.RawMessage `json:"result,omitempty" doc:"Its result: any JSON, up to 64 KiB. Absent or null: none."`
 	Note   string          `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; shown with the step and in the audit log. Absent: none." example:"INC-12"`
 }
 
