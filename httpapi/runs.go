@@ -63,7 +63,7 @@ func (s *server) runRoutes() {
 			"not made again by itself: rerun the run of its workflow, from this step. Steps of a workflow that are kept or set " +
 			"have succeeded from the beginning. With dry_run, the response is 200 with what becomes of each step, and nothing is " +
 			"created.",
-		Responses: orDry[domain.RerunPlan, runs.Run](s.api, "What a dry run of a job with steps found"),
+		Responses: orDry[domain.RerunPlan, runs.Run](s.api, "The plan that a dry run made"),
 		Errors:    []int{409},
 	}, api.Optional, s.rerunRun)
 }

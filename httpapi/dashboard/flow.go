@@ -19,8 +19,8 @@ type flowView struct {
 	Bars  template.HTML // empty: none has started
 	Steps []runs.StepState
 	Rerun string // the page that reruns it from a step; empty: it cannot be, or not by the visitor
-	Ended bool // a step starts however those before it have ended
-	Fewer bool // edges that follow from others are left out
+	Ended bool   // a step starts however those before it have ended
+	Fewer bool   // edges that follow from others are left out
 }
 
 // flowOf returns the view of a run's steps; nil: it has none.

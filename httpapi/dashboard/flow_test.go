@@ -273,6 +273,13 @@ func TestInABrowserPagesOfWorkflowsFitTheWindow(t *testing.T) {
 		"large":   s.workflow("large", fifty(), domain.StatusRunning, fiftyRan()),
 	} {
 		paths = append(paths, "/jobs/"+name, "/jobs/"+name+"/edit", "/runs/"+run.String())
+		if name == "failed" {
+			again, err := client.New(s.url).RerunRun(t.Context(), run.String(), httpapi.RerunInput{
+				From: []string{"load"}, Set: map[string]httpapi.SetInput{"check": {Note: "INC-12"}},
+			})
+			must(t, err)
+			paths = append(paths, "/runs/"+run.String()+"/rerun?from=check", "/runs/"+again.ID.String())
+		}
 	}
 	s.chromium(t).fits(append(paths, "/audit")...)
 }
