@@ -87,11 +87,12 @@ func (a *rerun) planSteps(ctx context.Context, tx *pg.Tx, r RerunRequest) error 
 // noSteps refuses what only a rerun of a workflow can be given.
 func (r RerunRequest) noSteps() error {
 	refusal := &domain.Refusal{Code: "invalid", Reason: "the request is not valid"}
-	for field, given := range map[string]bool{
-		"from": r.Steps.From != nil, "set": r.Steps.Set != nil, "definition": r.Original, "dry_run": r.dry,
-	} {
-		if given {
-			refusal.Blames = append(refusal.Blames, domain.Blame(field, "the job has no steps; leave it out"))
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{{"from", r.Steps.From != nil}, {"set", r.Steps.Set != nil}, {"definition", r.Original}, {"dry_run", r.dry}} {
+		if f.given {
+			refusal.Blames = append(refusal.Blames, domain.Blame(f.name, "the job has no steps; leave it out"))
 		}
 	}
 	return refusal
