@@ -78,6 +78,7 @@ func TestJobsByCommand(t *testing.T) {
 		"list":            lists,
 		"versions":        rollsBack,
 		"runs of later":   dates,
+		"reruns":          reruns,
 		"who did what":    recalls,
 		"the way there":   reaches,
 		"the page's text": pastes,
@@ -265,6 +266,27 @@ func dates(t terminal) {
 	says(t.T, t.does("dated", "cancel", "dates", "a/b"), "the run with the key a/b is cancelled")
 	t.fails("punctual: not_found: There is no job with that id or name, or no run with that key is pending; it may have "+
 		"been claimed\n", "dated", "cancel", "dates", "a/b")
+}
+
+// reruns reruns a workflow whose first step cannot be sent.
+func reruns(t terminal) {
+	t.does("apply", t.file("etl.json", `{"name": "etl", "retry": {"max_attempts": 1}, "steps": [
+		{"name": "extract", "target": {"url": "http://127.0.0.1:1/"}},
+		{"name": "load", "depends_on": ["extract"], "target": {"url": "http://127.0.0.1:1/"}}]}`))
+	run := strings.TrimSpace(t.does("run", "etl"))
+	await(t.T, "the workflow to end", func() bool { return strings.Contains(t.does("steps", run), "skipped") })
+	await(t.T, "its run to have ended", func() bool { return strings.Contains(t.does("runs", "etl"), "dead") })
+	if got, want := t.does("rerun", run, "--from=load", "--set=extract=null", "--dry-run"),
+		"runs    load\nset     extract\n"; got != want {
+		t.Errorf("the dry run says\n%s, want\n%s", got, want)
+	}
+	t.fails("punctual: invalid: 1 field is not valid\n  from[0]: there is no step \"lod\"; did you mean load?\n",
+		"rerun", run, "--from=lod")
+	t.fails("punctual: --set load: the result is not JSON; write a text in quotes, a file as @FILE, no result as null\n",
+		"rerun", run, "--set=load=done")
+	again := strings.TrimSpace(t.does("rerun", run, "--set=load="+`{"a;b":1}`,
+		"--set=extract=@"+t.file("rows.json", `{"rows":7}`), "--note=INC-12", "--definition=original"))
+	says(t.T, t.does("steps", again), "extract", "set by ", ": INC-12")
 }
 
 func lists(t terminal) {

@@ -67,9 +67,14 @@ func (s *server) bulkRoutes() {
 
 // started describes the answer that starts an operation, and the answer to a dry run in its place.
 func started[Count any](a *api.API) map[string]*huma.Response {
-	responses := api.Rendered[Count](a, http.StatusOK)
-	responses["200"].Description = "The number that a dry run found"
-	maps.Copy(responses, api.Rendered[letters.Operation](a, http.StatusAccepted))
+	return orDry[Count, letters.Operation](a, "The number that a dry run found")
+}
+
+// orDry describes the answer of what is accepted, and the answer to a dry run in its place.
+func orDry[Dry, Made any](a *api.API, found string) map[string]*huma.Response {
+	responses := api.Rendered[Dry](a, http.StatusOK)
+	responses["200"].Description = found
+	maps.Copy(responses, api.Rendered[Made](a, http.StatusAccepted))
 	return responses
 }
 

@@ -55,6 +55,13 @@ func (s *server) callbackRoutes() {
 		Description: "The progress that an attempt of the run reported last. The current attempt can continue from it.",
 		Errors:      []int{401, 404, 409},
 	}, s.getProgress)
+	api.Register(s.api, huma.Operation{
+		OperationID: "get-step-result", Method: http.MethodGet, Path: "/v1/runs/{run}/results/{step}",
+		Tags: []string{tagCallbacks}, Summary: "Get the result of another step",
+		Description: "The result of a step of the same workflow's run. A step is sent a path to this operation in place of " +
+			"a result that is too large for its body. The token works until the attempt of this run has ended.",
+		Errors: []int{401, 404, 409},
+	}, s.getStepResult)
 }
 
 // CallbackRef is the input of every report of a target: the run, and the token of an attempt.
@@ -158,4 +165,22 @@ func (s *server) getProgress(ctx context.Context, _ int32, in *CallbackRef) (*an
 		p.Progress = json.RawMessage("null")
 	}
 	return show(Progress{Attempt: p.Attempt, Progress: p.Progress, RecordedAt: p.RecordedAt}, err)
+}
+
+// StepResult is the result of a step.
+type StepResult struct {
+	Result json.RawMessage `json:"result" doc:"The result of the step. Null: it has none."`
+}
+
+type stepResultInput struct {
+	CallbackRef
+	Step string `path:"step" doc:"Name of the step." example:"extract"`
+}
+
+func (s *server) getStepResult(ctx context.Context, _ int32, in *stepResultInput) (*answer[StepResult], error) {
+	result, err := s.Store.Claims.StepResult(ctx, in.id, in.Token, in.Step)
+	if result == nil {
+		result = json.RawMessage("null")
+	}
+	return show(StepResult{Result: result}, err)
 }

@@ -16,6 +16,10 @@ import (
 // Examples of the documentation: the page of one run, and reruns.
 var (
 	exampleRerunInput = json.RawMessage(`{"body":{"range":"2026-11-30"},"same_key":false}`)
+	exampleRerunPlan  = domain.RerunPlan{
+		Runs: []string{"load", "clean-up"}, Kept: []string{"transform", "check"}, Set: []string{"extract"},
+		Refused: []domain.RefusedStep{},
+	}
 	examplePendingRun = exampleRunOf(domain.TriggerManual, moment("2026-12-01T15:20:11.803Z"))
 
 	exampleTriggerBatch = json.RawMessage(`{"items":[` +

@@ -67,7 +67,7 @@ func conflictsOf(op *huma.Operation) []problem.Code {
 		return []problem.Code{problem.CodeLimit}
 	case "trigger-batch":
 		return []problem.Code{problem.CodeKeyPending}
-	case "heartbeat-run", "complete-run", "fail-run", "get-run-progress":
+	case "heartbeat-run", "complete-run", "fail-run", "get-run-progress", "get-step-result":
 		return []problem.Code{problem.CodeSuperseded}
 	}
 	return []problem.Code{problem.CodeState}

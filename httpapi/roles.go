@@ -53,6 +53,7 @@ var uses = []struct {
 	{"complete-run", auth.RoleNone},
 	{"fail-run", auth.RoleNone},
 	{"get-run-progress", auth.RoleNone},
+	{"get-step-result", auth.RoleNone},
 
 	{"list-dead-letters", auth.RoleViewer},
 	{"list-dead-letter-groups", auth.RoleViewer},

@@ -3,7 +3,9 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/body"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/jobs"
@@ -57,8 +60,10 @@ func (s *server) runRoutes() {
 			"and the same slot, and uses the job's current definition. If the original run sent its own body or headers in " +
 			"place of the job's, the new run sends them too, unless the body here replaces them. The target treats it as a " +
 			"new run, unless same_key is set. The concurrency_policy applies as it does to a manual trigger. The run of a step is " +
-			"not made again by itself: rerun the run of its workflow.",
-		Responses: api.Rendered[runs.Run](s.api, http.StatusAccepted),
+			"not made again by itself: rerun the run of its workflow, from this step. Steps of a workflow that are kept or set " +
+			"have succeeded from the beginning. With dry_run, the response is 200 with what becomes of each step, and nothing is " +
+			"created.",
+		Responses: orDry[domain.RerunPlan, runs.Run](s.api, "The plan that a dry run made"),
 		Errors:    []int{409},
 	}, api.Optional, s.rerunRun)
 }
@@ -213,6 +218,57 @@ type RerunInput struct {
 	Headers map[string]string `json:"headers,omitempty" doc:"Sent in place of the headers that the run sent. Absent: the run's own headers; if it had none of its own, the job's."`
 	SameKey bool              `json:"same_key,omitempty" doc:"Send the webhook-id and Idempotency-Key of the original run. Not for a job with steps. A receiver that checks them then does the work only if it has not done it before." example:"false"`
 	Chain   bool              `json:"chain,omitempty" doc:"Its end triggers the jobs in then." example:"false"`
+
+	From       []string            `json:"from,omitempty" minItems:"1" maxItems:"50" doc:"Of a job with steps: these run again, with all that depend on them. The others are kept if they have succeeded and all that they depend on is kept, and run again otherwise. Absent, and set as well: all run again." example:"[\"load\"]"`
+	Set        map[string]SetInput `json:"set,omitempty" doc:"Of a job with steps: these are not run, but taken as succeeded. The steps that depend on them run again."`
+	Definition string              `json:"definition,omitempty" minLength:"1" enum:"current,original" default:"current" doc:"Of a job with steps. current: the job's definition now, which must have each step that is kept, with the same depends_on; original: the version that the run used." example:"current"`
+	DryRun     bool                `json:"dry_run,omitempty" doc:"Of a job with steps: only say what becomes of each step; create nothing." example:"false"`
+}
+
+// SetInput says how a step is taken as succeeded.
+type SetInput struct {
+	Result json.RawMessage `json:"result,omitempty" doc:"Its result: any JSON, up to 64 KiB. Absent or null: none."`
+	Note   string          `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read; shown with the step and in the audit log. Absent: none." example:"INC-12"`
+}
+
+// The definitions that a rerun may use.
+const (
+	DefinitionCurrent  = "current"
+	DefinitionOriginal = "original"
+)
+
+func (r RerunInput) validate() []problem.FieldError {
+	errors := api.Within("body", domain.ValidateRequest("", r.Headers, r.Body))
+	known := []string{DefinitionCurrent, DefinitionOriginal}
+	if r.Definition != "" && !slices.Contains(known, r.Definition) {
+		errors = append(errors, problem.At("body.definition", api.NotOneOf(r.Definition, known)))
+	}
+	if r.From != nil && (len(r.From) == 0 || len(r.From) > domain.MaxSteps) {
+		errors = append(errors, problem.Atf("body.from", "must name 1 to %d steps", domain.MaxSteps))
+	}
+	for _, step := range slices.Sorted(maps.Keys(r.Set)) {
+		at := "body.set." + problem.Clip(step)
+		if _, wrong := domain.CheckResult(r.Set[step].Result); wrong != "" {
+			errors = append(errors, problem.At(at+".result", wrong))
+		}
+		errors = append(errors, prose(at+".note", r.Set[step].Note, maxNote)...)
+	}
+	return errors
+}
+
+func (r RerunInput) request() jobs.RerunRequest {
+	request := jobs.RerunRequest{
+		TriggerRequest: jobs.TriggerRequest{Body: r.Body, Headers: r.Headers}, SameKey: r.SameKey, Chain: r.Chain,
+		Original: r.Definition == DefinitionOriginal, Steps: domain.StepRerun{From: r.From},
+	}
+	for step, set := range r.Set {
+		if request.Steps.Set == nil {
+			request.Steps.Set = map[string]domain.SetStep{}
+		}
+		result, _ := domain.CheckResult(set.Result)
+		request.Steps.Set[step] = domain.SetStep{Result: result, Note: set.Note}
+	}
+	return request
 }
 
 type rerunInput struct {
@@ -223,13 +279,13 @@ type rerunInput struct {
 
 func (s *server) rerunRun(ctx context.Context, tenant int32, in *rerunInput) (*answered, error) {
 	v := in.Request.Value
-	request := jobs.RerunRequest{
-		TriggerRequest: jobs.TriggerRequest{Body: v.Body, Headers: v.Headers}, SameKey: v.SameKey, Chain: v.Chain,
-	}
-	if err := in.Request.Check(api.Within("body", domain.ValidateRequest("", v.Headers, v.Body))...); err != nil {
+	if err := in.Request.Check(v.validate()...); err != nil {
 		return nil, err
 	}
+	if v.DryRun {
+		return counted(s.Store.For(tenant).PlanRerun(ctx, in.id, v.request()))
+	}
 	return accept(ctx, s, tenant, under(in.Key, &in.Request), atRun, func(w store.Writer) (runs.Run, error) {
-		return w.RerunRun(ctx, in.id, request)
+		return w.RerunRun(ctx, in.id, v.request())
 	})
 }

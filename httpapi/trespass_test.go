@@ -193,6 +193,7 @@ func trespass(t *testing.T, beta *service, own string, role auth.Role, r route, 
 	r.path = strings.Replace(r.path, "{version}", "1", 1) // every job of settle has a version 1
 	r.path = strings.Replace(r.path, "{key}", "alpha", 1) // of the dated run that settle writes
 	r.path = strings.Replace(r.path, "{schema}", "alpha", 1)
+	r.path = strings.Replace(r.path, "{step}", "alpha", 1)
 	if r.id == "get-event" {
 		r.path, r.parameters = strings.Replace(r.path, "{name}", "alpha.event", 1), []string{"event"}
 	}

@@ -251,6 +251,7 @@ CREATE TABLE punctual.job_versions (
     note        text,
     tenant      integer,
     event       text,
+    rerun_at    timestamptz,
     CONSTRAINT job_version_state_is_active_paused_completed_or_deleted CHECK (state IN ('active', 'paused',
         'completed', 'deleted')),
     PRIMARY KEY (job_id, version)
@@ -258,7 +259,7 @@ CREATE TABLE punctual.job_versions (
 CREATE INDEX job_versions_later ON punctual.job_versions (valid_from, job_id) WHERE version > 1;
 CREATE INDEX job_versions_of_event ON punctual.job_versions (tenant, event, job_id, version) WHERE event IS NOT NULL;
 COMMENT ON TABLE  punctual.job_versions IS
-    'Every definition a job had, and every pause, resume and end: immutable, one row per change. A superseded version '
+    'Every definition a job had, and every pause, resume and end: one row per change. A superseded version '
     'is removed once it is older than the runs that are kept and none of them names it.';
 COMMENT ON COLUMN punctual.job_versions.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.job_versions.version IS 'Counts from 1; a run keeps the version it was claimed with.';
@@ -270,6 +271,8 @@ COMMENT ON COLUMN punctual.job_versions.definition IS
 COMMENT ON COLUMN punctual.job_versions.note IS 'Why the job was changed, if the caller gave a note.';
 COMMENT ON COLUMN punctual.job_versions.tenant IS 'Of a job that runs at an event: its owner; else null.';
 COMMENT ON COLUMN punctual.job_versions.event IS 'The event at which the job runs; null: it runs at none.';
+COMMENT ON COLUMN punctual.job_versions.rerun_at IS
+    'When a rerun last made a run of this version because it was asked for; null: none did.';
 
 -- A fire is a non-HOT update of this table, because next_run_at is indexed. So dead rows appear as fast as runs do.
 -- Autovacuum goes by their number, not their share: otherwise the due end of a large table's index fills up with dead
@@ -454,7 +457,8 @@ COMMENT ON COLUMN punctual.runs.job_id IS 'The job.';
 COMMENT ON COLUMN punctual.runs.replica IS 'Replica that made the latest attempt.';
 COMMENT ON COLUMN punctual.runs.blocked_by IS 'On a skip for overlap: the run that was in the way.';
 COMMENT ON COLUMN punctual.runs.replay_of IS 'On a replay: the dead run it repeats.';
-COMMENT ON COLUMN punctual.runs.rerun_of IS 'On a rerun: the run that it makes again.';
+COMMENT ON COLUMN punctual.runs.rerun_of IS
+    'On a rerun: the run that it makes again. On a step that a rerun has kept: the run whose result it has.';
 COMMENT ON COLUMN punctual.runs.caused_by IS
     'What made it: of trigger chain, the run that ended; of trigger event, the event. Of a step that was skipped: the run '
     'that kept it from running.';
@@ -492,7 +496,8 @@ COMMENT ON COLUMN punctual.runs.reason IS
 COMMENT ON COLUMN punctual.runs.error IS 'The latest error, for people.';
 COMMENT ON COLUMN punctual.runs.step IS 'On a step: its name.';
 COMMENT ON COLUMN punctual.runs.triggered_by IS
-    'Who asked for the run, such as "key deploy (019a…)"; null: no caller did, but its schedule or another run.';
+    'Who asked for the run, such as "key deploy (019a…)", or has set the step; null: no caller did, but its schedule or '
+    'another run.';
 
 CREATE TABLE punctual.attempts (
     run_id              uuid NOT NULL,
@@ -550,6 +555,7 @@ CREATE TABLE punctual.run_data (
     response_truncated  boolean,
     response_fence      bigint,
     key                 text,
+    note                text,
     expires_after       interval,
     chains              boolean,
     PRIMARY KEY (run_id)
@@ -580,6 +586,7 @@ COMMENT ON COLUMN punctual.run_data.response_truncated IS
     'True: the body of that response was longer; null: it was not.';
 COMMENT ON COLUMN punctual.run_data.response_fence IS 'Fencing token of the attempt that got this response.';
 COMMENT ON COLUMN punctual.run_data.key IS 'Of a dated run: the key under which it was pending.';
+COMMENT ON COLUMN punctual.run_data.note IS 'Of a step that a rerun has set: why, for people.';
 COMMENT ON COLUMN punctual.run_data.expires_after IS
     'Of a dated run: its expires_after in place of the job''s; null: the job''s.';
 COMMENT ON COLUMN punctual.run_data.chains IS
@@ -3153,7 +3160,8 @@ COMMENT ON COLUMN punctual.run_history.step IS 'On a step: its name.';
 COMMENT ON COLUMN punctual.run_history.workflow_run IS 'On a step: the run of its workflow.';
 COMMENT ON COLUMN punctual.run_history.job_id IS 'Id of the job.';
 COMMENT ON COLUMN punctual.run_history.triggered_by IS
-    'Who asked for the run, such as "key deploy (019a…)"; null: no caller did, but its schedule or another run.';
+    'Who asked for the run, such as "key deploy (019a…)", or has set the step; null: no caller did, but its schedule or '
+    'another run.';
 
 -- The last part lists jobs whose pause is over but which no replica has resumed yet.
 CREATE VIEW punctual.overdue AS
@@ -3465,7 +3473,7 @@ DECLARE
         ['exclusive',        'SELECT, INSERT, UPDATE',         by_job, 'punctual.acts_for_job(job_id)'],
         ['jobs',             'SELECT, INSERT, UPDATE',         own, NULL],
         -- An existing job has its first version already. A new job is written in one statement with its first version.
-        ['job_versions',     'SELECT, INSERT',                 by_job, 'version = 1 OR ' || by_job],
+        ['job_versions',     'SELECT, INSERT, UPDATE (rerun_at)', by_job, 'version = 1 OR ' || by_job],
         ['links',            'SELECT, INSERT, DELETE',         by_job, NULL],
         ['waiting',          'SELECT',                         own, NULL],
         ['dated',            'SELECT, INSERT, UPDATE, DELETE', own, NULL],

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -233,8 +234,8 @@ func TestAWorkflowOutlivesTheReplicaThatClaimedIt(t *testing.T) {
 	c.wantState(run, "succeeded attempt 1 finished")
 }
 
-// Workflows with random graphs end as a reference says, whatever their steps answer, in whatever order and with
-// whatever loss of replicas, with two replicas finishing at once.
+// Workflows with random graphs end as a reference says, whatever their steps answer, in whatever order, with two
+// replicas finishing at once. So do their reruns, whatever is kept and set.
 func TestWorkflowsEndAsTheReferenceSays(t *testing.T) {
 	c := newClaimer(t)
 	n := 40
@@ -265,13 +266,61 @@ func TestWorkflowsEndAsTheReferenceSays(t *testing.T) {
 		}
 		c.create(job, never, steps(list...))
 		run := c.trigger(job).ID
-		graph[run], fate[run] = c.get(job).Definition.Steps, map[string]domain.Status{}
-		for _, s := range graph[run] {
-			fate[run][s.Name] = []domain.Status{
-				domain.StatusSucceeded, domain.StatusSucceeded, domain.StatusSucceeded, domain.StatusDead,
-			}[random.IntN(4)]
+		graph[run], fate[run] = c.get(job).Definition.Steps, randomFate(random, c.get(job).Definition.Steps)
+	}
+	c.playWorkflows(random, fate)
+	first := maps.Clone(graph)
+	for run, list := range first {
+		if random.IntN(8) == 0 {
+			continue
+		}
+		ended, r := c.endsOf(run), domain.StepRerun{}
+		for _, s := range list {
+			switch random.IntN(len(list) + 2) {
+			case 0:
+				r.From = append(r.From, s.Name)
+			case 1:
+				if r.Set == nil {
+					r.Set = map[string]domain.SetStep{}
+				}
+				r.Set[s.Name] = domain.SetStep{Result: []byte(`1`)}
+			}
+		}
+		again, err := c.For(c.tenant).RerunRun(t.Context(), run, jobs.RerunRequest{
+			Steps: r, Original: random.IntN(2) == 0,
+		})
+		c.must(err)
+		graph[again.ID], fate[again.ID] = list, randomFate(random, list)
+		for _, name := range referenceTaken(list, r, ended) {
+			fate[again.ID][name] = taken
 		}
 	}
+	c.playWorkflows(random, fate)
+	c.checkWorkflows(graph, fate)
+	c.wantCount(0, "workflows stood still", `SELECT $1::int`, c.Claims.TakenBack())
+	c.wantCount(0, "workflows go on", `SELECT count(*) FROM punctual.workflows`)
+	c.wantCount(0, "steps that were kept or set were sent", `
+		SELECT count(*) FROM punctual.runs WHERE step IS NOT NULL AND (rerun_of IS NOT NULL OR triggered_by IS NOT NULL)
+		AND (attempt > 0 OR started_at IS NOT NULL)`)
+	c.clean()
+}
+
+// taken is the fate of a step that a rerun has kept or set: it has succeeded whatever those before it do.
+const taken domain.Status = "taken"
+
+func randomFate(random *rand.Rand, list []domain.Step) map[string]domain.Status {
+	fate := map[string]domain.Status{}
+	for _, s := range list {
+		fate[s.Name] = []domain.Status{
+			domain.StatusSucceeded, domain.StatusSucceeded, domain.StatusSucceeded, domain.StatusDead,
+		}[random.IntN(4)]
+	}
+	return fate
+}
+
+// playWorkflows lets workflows run to their ends, each step as its fate says.
+func (c claimer) playWorkflows(random *rand.Rand, fate map[uuid.UUID]map[string]domain.Status) {
+	c.t.Helper()
 	for {
 		runs := append(c.claimReady(50).Runs, c.claimReady(50).Runs...)
 		if len(runs) == 0 {
@@ -296,7 +345,7 @@ func TestWorkflowsEndAsTheReferenceSays(t *testing.T) {
 		for _, part := range [][]domain.Outcome{outcomes[:half], outcomes[half:]} {
 			go func() {
 				var leases []uuid.UUID
-				_, err := c.Claims.Finish(t.Context(), part, leases)
+				_, err := c.Claims.Finish(c.t.Context(), part, leases)
 				failed <- err
 			}()
 		}
@@ -304,21 +353,51 @@ func TestWorkflowsEndAsTheReferenceSays(t *testing.T) {
 		c.must(<-failed)
 		c.goOn()
 	}
+}
+
+// endsOf returns how the steps of a workflow's run ended.
+func (c claimer) endsOf(run uuid.UUID) map[string]domain.Status {
+	ends := map[string]domain.Status{}
+	for _, text := range strings.Split(c.stepsOf(run), ", ") {
+		words := strings.Fields(text)
+		ends[words[0]] = domain.Status(words[1])
+	}
+	return ends
+}
+
+// checkWorkflows compares workflows that have ended with what the reference says.
+func (c claimer) checkWorkflows(graph map[uuid.UUID][]domain.Step, fate map[uuid.UUID]map[string]domain.Status) {
+	c.t.Helper()
 	for run, list := range graph {
 		want := referenceEnds(list, fate[run])
 		if got := c.stepsOf(run); got != want {
-			t.Errorf("workflow %s ended as\n%s\nwant\n%s", run, got, want)
+			c.t.Errorf("workflow %s ended as\n%s\nwant\n%s", run, got, want)
 		}
 		status, dead := domain.StatusSucceeded, strings.Contains(want, " dead ")
 		if dead {
 			status = domain.StatusDead
 		}
 		if got := c.run(run).Status; got != status {
-			t.Errorf("workflow %s is %s, want %s", run, got, status)
+			c.t.Errorf("workflow %s is %s, want %s", run, got, status)
 		}
 	}
-	c.wantCount(0, "workflows stood still", `SELECT $1::int`, c.Claims.TakenBack())
-	c.wantCount(0, "workflows go on", `SELECT count(*) FROM punctual.workflows`)
+}
+
+// referenceTaken returns the steps that a rerun takes as succeeded, of a run whose steps ended so.
+func referenceTaken(list []domain.Step, r domain.StepRerun, ended map[string]domain.Status) (names []string) {
+	var kept func(name string) bool
+	kept = func(name string) bool {
+		s := list[slices.IndexFunc(list, func(s domain.Step) bool { return s.Name == name })]
+		_, set := r.Set[name]
+		return !set && ended[name] == domain.StatusSucceeded && !slices.Contains(r.From, name) &&
+			!slices.ContainsFunc(s.DependsOn, func(on string) bool { return !kept(on) })
+	}
+	for _, s := range list {
+		if _, set := r.Set[s.Name]; set || len(r.From)+len(r.Set) > 0 && kept(s.Name) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // referenceEnds interprets a workflow: how its steps end when each that runs meets its fate.
@@ -330,7 +409,10 @@ func referenceEnds(list []domain.Step, fate map[string]domain.Status) string {
 			return status
 		}
 		s := list[slices.IndexFunc(list, func(s domain.Step) bool { return s.Name == name })]
-		end[name] = fate[name]
+		if end[name] = fate[name]; fate[name] == taken {
+			end[name] = domain.StatusSucceeded
+			return end[name]
+		}
 		for _, on := range s.DependsOn {
 			if of(on) != domain.StatusSucceeded && s.When != domain.WhenEnded {
 				end[name] = domain.StatusSkipped

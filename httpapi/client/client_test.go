@@ -141,7 +141,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	}
 
 	for _, err := range []error{ // what these ask for is not there, or not so
-		failed(c.RerunRun(ctx, none, httpapi.RerunInput{})),
+		failed(c.RerunRun(ctx, none, httpapi.RerunInput{})), failed(c.PlanRerun(ctx, none, httpapi.RerunInput{})),
 		failed(c.ReplayDeadLetter(ctx, none, httpapi.NoteInput{})),
 		failed(c.ResolveDeadLetter(ctx, none, httpapi.NoteInput{})),
 		failed(c.ReplayDeadLetters(ctx, bulk)), failed(c.ResolveDeadLetters(ctx, bulk)),

@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"punctual/httpapi"
+	"punctual/scheduler/domain"
 	"punctual/store/letters"
 	"punctual/store/runs"
 )
@@ -31,7 +32,14 @@ func (c *Client) CancelRun(ctx context.Context, run string) (runs.Run, error) {
 
 // RerunRun starts another run of the slot of a run.
 func (c *Client) RerunRun(ctx context.Context, run string, with httpapi.RerunInput) (runs.Run, error) {
+	with.DryRun = false
 	return post[runs.Run](ctx, c, at("/v1/runs/%s/rerun", run), with)
+}
+
+// PlanRerun returns what a rerun would do with the steps of a workflow, and makes none.
+func (c *Client) PlanRerun(ctx context.Context, run string, with httpapi.RerunInput) (domain.RerunPlan, error) {
+	with.DryRun = true
+	return post[domain.RerunPlan](ctx, c, at("/v1/runs/%s/rerun", run), with)
 }
 
 // DeadLetters lists dead letters.

@@ -526,7 +526,7 @@ func TestInABrowserThePagesAreAccessible(t *testing.T) {
 	visitor.post("/jobs/n/pause", "note", "why").want(303)
 	failed := s.workflow("etl", etl(), domain.StatusDead, failed()).String()
 	b := s.chromium(t)
-	b.accessible("/runs/"+failed, "/jobs/etl", "/jobs/etl/edit", "/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/notices", "/jobs/n/edit", "/jobs/n/backfill", run, "/",
+	b.accessible("/runs/"+failed, "/runs/"+failed+"/rerun?from=check", "/jobs/etl", "/jobs/etl/edit", "/jobs/n", "/jobs/n/definition", "/jobs/n/changes", "/jobs/n/notices", "/jobs/n/edit", "/jobs/n/backfill", run, "/",
 		"/jobs", "/runs", "/dead-letters", "/dead-letters?each=1", "/operations", "/queues", "/audit", "/settings", "/new?as=json",
 		"/timeline", "/forecast", "/nope") // each kind once
 }

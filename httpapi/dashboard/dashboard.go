@@ -82,6 +82,7 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/names":                  (*visit).names,
 		"/runs":                   (*visit).runs,
 		"/runs/{run}":             (*visit).run,
+		"/runs/{run}/rerun":       (*visit).planRerun,
 		"/dead-letters":           (*visit).letters,
 		"/events":                 (*visit).eventNames,
 		"/events/{name}":          (*visit).eventsOfName,

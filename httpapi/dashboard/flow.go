@@ -18,8 +18,9 @@ type flowView struct {
 	Graph template.HTML
 	Bars  template.HTML // empty: none has started
 	Steps []runs.StepState
-	Ended bool // a step starts however those before it have ended
-	Fewer bool // edges that follow from others are left out
+	Rerun string // the page that reruns it from a step; empty: it cannot be, or not by the visitor
+	Ended bool   // a step starts however those before it have ended
+	Fewer bool   // edges that follow from others are left out
 }
 
 // flowOf returns the view of a run's steps; nil: it has none.
@@ -31,8 +32,11 @@ func flowOf(r runs.Run) *flowView {
 	nodes := make([]node, len(r.Steps))
 	for i, s := range r.Steps {
 		n := node{
-			Name: s.Name, Note: stepWords(s.Status), Status: s.Status, Title: s.Name + ": " + stepWords(s.Status),
+			Name: s.Name, Note: stepWord(s), Status: s.Status, Title: s.Name + ": " + stepWord(s),
 			DependsOn: s.DependsOn, Ended: s.When == domain.WhenEnded, Run: text(s.Run),
+		}
+		if tookOver(s) {
+			n.Status += " taken"
 		}
 		if took := stepTook(s); took != "" {
 			n.Note += " · " + took
@@ -98,6 +102,20 @@ func flowSentence(r runs.Run) string {
 // stepWords says the status of a step.
 func stepWords(status string) string { return strings.ReplaceAll(status, "_", " ") }
 
+// tookOver reports whether a rerun has taken a step as succeeded.
+func tookOver(s runs.StepState) bool { return s.KeptFrom != nil || s.SetBy != nil }
+
+// stepWord says in a word what became of a step.
+func stepWord(s runs.StepState) string {
+	switch {
+	case s.KeptFrom != nil:
+		return "kept"
+	case s.SetBy != nil:
+		return "set"
+	}
+	return stepWords(s.Status)
+}
+
 // stepTook says how long the latest attempt of a step took, or has taken yet.
 func stepTook(s runs.StepState) string {
 	switch {
@@ -131,6 +149,9 @@ func stepNames(names []string) template.HTML {
 func stepWhy(s runs.StepState) string {
 	if len(s.WaitsFor) > 0 {
 		return "waits for " + strings.Join(s.WaitsFor, ", ")
+	}
+	if s.SetBy != nil {
+		return strings.TrimSuffix("by "+*s.SetBy+": "+text(s.Note), ": ")
 	}
 	return causeOf(s.Reason, nil, s.Error)
 }

@@ -156,6 +156,23 @@ func TestThePageOfAWorkflowShowsItsSteps(t *testing.T) {
 	b.get("/jobs/plain").want(200).shows(`name="headers"`).hides(`<svg class="graph"`)
 }
 
+// A workflow is rerun from a step: a page says first what runs again and what is kept.
+func TestAWorkflowIsRerunFromAStep(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	run := "/runs/" + s.workflow("etl", etl(), domain.StatusDead, failed()).String()
+	sound(b.get(run).want(200)).shows(`<a href="` + run + `/rerun?from=check">from here</a>`)
+	sound(b.get(run+"/rerun?from=check").want(200)).shows("Rerun from check", ">Rerun 3 steps</button>",
+		`<td class="wordy">transform</td><td><span class="dot succeeded"></span>kept`,
+		`<td class="wordy">clean-up</td><td><span class="dot running"></span>runs again`).
+		hides("definition=original")
+	again := b.post(run+"/rerun", "from", "check", "definition", "current").want(303).to()
+	sound(b.get(again).want(200)).shows(`class="node succeeded taken"`, `y="36">kept</text>`,
+		`from <a href="/runs/`, `class="node waiting"`).hides("/rerun?from=")
+	b.get(run + "/rerun?from=none").want(200).shows("there is no step").hides("Rerun 3 steps")
+}
+
 // A form that saves a workflow keeps its steps, and changes them if the visitor does.
 func TestTheFormKeepsTheStepsOfAWorkflow(t *testing.T) {
 	t.Parallel()
@@ -256,6 +273,13 @@ func TestInABrowserPagesOfWorkflowsFitTheWindow(t *testing.T) {
 		"large":   s.workflow("large", fifty(), domain.StatusRunning, fiftyRan()),
 	} {
 		paths = append(paths, "/jobs/"+name, "/jobs/"+name+"/edit", "/runs/"+run.String())
+		if name == "failed" {
+			again, err := client.New(s.url).RerunRun(t.Context(), run.String(), httpapi.RerunInput{
+				From: []string{"load"}, Set: map[string]httpapi.SetInput{"check": {Note: "INC-12"}},
+			})
+			must(t, err)
+			paths = append(paths, "/runs/"+run.String()+"/rerun?from=check", "/runs/"+again.ID.String())
+		}
 	}
 	s.chromium(t).fits(append(paths, "/audit")...)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"punctual/httpapi"
+	"punctual/httpapi/auth"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/delivery/wire"
 	"punctual/scheduler/domain"
@@ -107,7 +108,15 @@ func (v *visit) run() error {
 	if err != nil {
 		return err
 	}
-	return v.show("run", "Run of "+view.Run.Job, view)
+	return v.show("run", view.title(), view)
+}
+
+// title names the run: that of a step by its step.
+func (r runView) title() string {
+	if r.Run.Step != "" {
+		return "Step " + r.Run.Step + " of " + r.Run.Job
+	}
+	return "Run of " + r.Run.Job
 }
 
 // viewRun reads the run that a path is about.
@@ -117,6 +126,9 @@ func (v *visit) viewRun() (view runView, err error) {
 		return view, err
 	}
 	view = runView{Run: run, Timeline: historyOf(run), Flow: flowOf(run)}
+	if view.Flow != nil && run.Status.Final() && v.may(auth.RoleEditor) {
+		view.Flow.Rerun = "/runs/" + run.ID.String() + "/rerun"
+	}
 	if run.Request != nil {
 		view.Event = run.Request.Headers["Punctual-Event"]
 	}
@@ -270,7 +282,10 @@ func (v *visit) rerunRun() error {
 		SameKey: v.field("same_key") != "", Chain: v.field("chain") != "",
 	}
 	run, err := v.api.RerunRun(v.ctx(), v.part("run"),
-		httpapi.RerunInput{Body: body, Headers: headers, SameKey: form.SameKey, Chain: form.Chain})
+		httpapi.RerunInput{
+			Body: body, Headers: headers, SameKey: form.SameKey, Chain: form.Chain,
+			From: v.r.PostForm["from"], Definition: v.field("definition"),
+		})
 	if err == nil {
 		return v.to("/runs/"+run.ID.String(), "The run was made again.")
 	}
@@ -283,5 +298,5 @@ func (v *visit) rerunRun() error {
 		return err
 	}
 	view.Again, view.mistakes = form, mistakes{said, rerunFields}
-	return v.render(said.Status, "run", "Run of "+view.Run.Job, view)
+	return v.render(said.Status, "run", view.title(), view)
 }

@@ -34,8 +34,16 @@ func (c *runSteps) Run(ctx context.Context) error {
 			if s.Run != nil {
 				id = s.Run.String()
 			}
-			if len(s.WaitsFor) > 0 {
+			switch {
+			case len(s.WaitsFor) > 0:
 				why = "waits for " + strings.Join(s.WaitsFor, " and ")
+			case s.KeptFrom != nil:
+				why = "kept from run " + s.KeptFrom.String()
+			case s.SetBy != nil:
+				why = "set by " + *s.SetBy
+				if s.Note != nil {
+					why += ": " + *s.Note
+				}
 			}
 			return []any{s.Name, s.Status, instant(s.StartedAt), instant(s.FinishedAt), id, why}
 		})

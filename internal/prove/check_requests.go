@@ -31,6 +31,12 @@ func (k *check) requests() {
 		if k.workflow(r) != nil {
 			continue // its steps send the requests
 		}
+		if r.taken() {
+			if n := len(k.seen[r.ID]); n > 0 {
+				k.failRun(StepsInOrder, r, "was taken as succeeded, and sent %d times", n)
+			}
+			continue
+		}
 		if r.Status == "succeeded" && !slices.ContainsFunc(k.seen[r.ID], func(q *Request) bool { return k.succeeds(r, q) }) {
 			k.failRun(SuccessSeen, r, "succeeded under token %d, which was not seen or not answered so", deref(r.Fence))
 		}

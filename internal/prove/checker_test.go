@@ -87,12 +87,28 @@ func (f *facts) twoSteps() {
 		f.Requests[len(f.Requests)-1].Key = r.ID.String()
 		f.Runs = append(f.Runs, r)
 	}
+	again := whole // it keeps a
+	again.ID, again.Trigger, again.CreatedAt, again.FinishedAt = domain.NewRunID(at(5)), "manual", at(5), new(at(7))
+	f.Runs = append(f.Runs, again)
+	for n, name := range []string{"a", "b"} {
+		r := again
+		r.ID, r.Trigger, r.Step, r.Workflow = domain.StepRunID(again.ID, name), "step", name, new(again.ID)
+		r.DueAt, r.CreatedAt, r.FinishedAt = at(float64(5+n)), at(float64(5+n)), new(at(float64(5+n)))
+		if r.Attempt = n; n == 1 {
+			r.Fence = new(f.send(r, 1, time.Millisecond, 200))
+			f.Requests[len(f.Requests)-1].Key = r.ID.String()
+		}
+		f.Runs = append(f.Runs, r)
+	}
 }
 
 // step returns the run of a step.
 func (f *facts) step(name string) *Run {
 	return &f.Runs[slices.IndexFunc(f.Runs, func(r Run) bool { return r.Step == name })]
 }
+
+// kept returns the run of a step that was taken as succeeded.
+func (f *facts) kept() *Run { return &f.Runs[slices.IndexFunc(f.Runs, Run.taken)] }
 
 // slotKey is the idempotency key of a slot.
 func slotKey(job uuid.UUID, slot time.Time) string { return fmt.Sprintf("%s:%d", job, slot.Unix()) }
@@ -351,6 +367,7 @@ func TestCheckNotices(t *testing.T) {
 			f.Runs = append(f.Runs, again)
 		}},
 		{"a step before the one that it depends on", StepsInOrder, func(f *facts) { f.step("b").CreatedAt = at(1) }},
+		{"a step that was kept and sent", StepsInOrder, func(f *facts) { f.send(*f.kept(), 1, time.Millisecond, 200) }},
 		{"a run under another tenant than its job", TenantsAddUp, func(f *facts) { f.theRun(f.cron).Tenant = 2 }},
 		{"a failure where all should succeed", NothingFailed, func(f *facts) { f.conditions.AllSucceed = true }},
 	}

@@ -116,6 +116,9 @@ type Attempt struct {
 // Gate is a job that must not overlap, and the run that holds its gate.
 type Gate struct{ Job, Run uuid.UUID }
 
+// taken reports whether r is of a step that a rerun took as succeeded, so nothing was sent for it.
+func (r Run) taken() bool { return r.Step != "" && r.Status == "succeeded" && r.Attempt == 0 }
+
 // final reports whether r can no longer change.
 func (r Run) final() bool { return domain.Status(r.Status).Final() }
 

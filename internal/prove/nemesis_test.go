@@ -257,7 +257,7 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 		return err == nil
 	}
 	var found list
-	switch n := rng.IntN(14); {
+	switch n := rng.IntN(15); {
 	case n < 5:
 		if call("POST", path+"/trigger", nil, nil) {
 			b.note("trigger")
@@ -287,7 +287,12 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 		}
 	case n < 12:
 		b.date(rng, api, path)
-	case n < 13:
+	case n < 13: // of a job without steps it is refused
+		if call("GET", path+"/runs?limit=1", nil, &found) && len(found.Data) > 0 && call("POST",
+			"/v1/runs/"+found.Data[0].ID+"/rerun", map[string]any{"from": []string{"join"}}, nil) {
+			b.note("rerun from a step")
+		}
+	case n < 14:
 		b.dateInSQL(rng, path[len("/v1/jobs/"):])
 	default:
 		if call("PATCH", path, map[string]any{"description": fmt.Sprint("edited at ", time.Now())}, nil) {

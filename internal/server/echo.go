@@ -34,8 +34,11 @@ func RunEcho(ctx context.Context, address string, log *slog.Logger) error {
 	}
 	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
-			log.Info("request", "method", r.Method, "path", r.URL.EscapedPath(), "run", r.Header.Get("Webhook-Id"), "attempt",
-				r.Header.Get("Punctual-Attempt"))
+			about := []any{"method", r.Method, "path", r.URL.EscapedPath(), "run", r.Header.Get("Webhook-Id")}
+			if step := r.Header.Get("Punctual-Step"); step != "" {
+				about = append(about, "step", step)
+			}
+			log.Info("request", append(about, "attempt", r.Header.Get("Punctual-Attempt"))...)
 		}
 		echo(w, r)
 	}), log)

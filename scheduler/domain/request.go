@@ -88,9 +88,10 @@ func (a Assignment) headers(origin Origin) []wire.Header {
 		headers = append(headers, wire.Header{Name: "Punctual-Late", Value: "true"})
 	}
 	if a.Job.Completion == CompleteAsync {
-		headers = append(headers,
-			wire.Header{Name: "Punctual-Callback-Url", Value: origin.PublicURL + "/v1/runs/" + id},
-			wire.Header{Name: "Punctual-Run-Token", Value: a.RunToken})
+		headers = append(headers, wire.Header{Name: "Punctual-Callback-Url", Value: origin.PublicURL + "/v1/runs/" + id})
+	}
+	if a.Job.Completion == CompleteAsync || a.Step != "" { // of a step: for results that its body leaves out
+		headers = append(headers, wire.Header{Name: "Punctual-Run-Token", Value: a.RunToken})
 	}
 	return headers
 }
@@ -132,7 +133,7 @@ func (a Assignment) Sent(origin Origin, at time.Time) SentRequest {
 	if a.Fence == 0 { // it is not claimed yet
 		delete(s.Headers, "Punctual-Fencing-Token")
 	}
-	if a.Job.Completion == CompleteAsync {
+	if _, sent := s.Headers["Punctual-Run-Token"]; sent {
 		s.Headers["Punctual-Run-Token"] = Mask
 	}
 	for name := range a.Job.Target.SecretHeaders {

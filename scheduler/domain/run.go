@@ -120,7 +120,7 @@ type Assignment struct {
 	Lease        *Lease
 	Gated        bool   // its job's runs must not overlap: the run has the job's gate, or may have it
 	Held         *Held  // what held the run back since its last attempt; nil: nothing did
-	RunToken     string // with completion async: lets the target speak for this attempt
+	RunToken     string // of steps, and with completion async: lets the target speak for this attempt
 
 	// For a replay: what the run that died first carried, so that the receiver recognises it. Zero: derived from this run.
 	WebhookID      uuid.UUID

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
@@ -197,8 +198,9 @@ type leftOut struct {
 
 // StepBody returns the body of a step's request. It has the members of its own body, input, which is the body of the
 // workflow's run, and steps, the results of the steps that it depends on. nil: the step sends its own body as it is,
-// because that is no object, or its method has none. Braces in results are no placeholders.
-func (s Step) StepBody(input json.RawMessage, runs map[string]StepRun) []byte {
+// because that is no object, or its method has none. Braces in results are no placeholders. run is the step's own run:
+// its token reads the results that are left out.
+func (s Step) StepBody(run uuid.UUID, input json.RawMessage, runs map[string]StepRun) []byte {
 	own := map[string]json.RawMessage{}
 	if len(s.Target.Body) > 0 && json.Unmarshal(s.Target.Body, &own) != nil || s.Target.Method == "GET" ||
 		s.Target.Method == "HEAD" {
@@ -224,7 +226,8 @@ func (s Step) StepBody(input json.RawMessage, runs map[string]StepRun) []byte {
 		}
 		r := results[on]
 		sum -= len(r.Result)
-		r.Result, _ = json.Marshal(leftOut{len(r.Result), "/v1/runs/" + runs[on].ID.String()}) // never fails
+		href := "/v1/runs/" + run.String() + "/results/" + url.PathEscape(on)
+		r.Result, _ = json.Marshal(leftOut{len(r.Result), href}) // never fails
 		results[on] = r
 	}
 	if len(input) > 0 {

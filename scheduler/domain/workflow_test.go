@@ -233,7 +233,7 @@ func TestWhatAStepIsSent(t *testing.T) {
 		for name := range c.runs {
 			s.DependsOn = append(s.DependsOn, name)
 		}
-		if got := string(s.StepBody(json.RawMessage(c.input), c.runs)); got != c.want {
+		if got := string(s.StepBody(id, json.RawMessage(c.input), c.runs)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -245,10 +245,10 @@ func TestWhatAStepIsSent(t *testing.T) {
 		"a": ran(big(64 << 10)), "b": ran(big(60 << 10)), "c": ran(big(60 << 10)),
 		"d": ran(big(60 << 10)), "e": ran(big(60 << 10)),
 	}
-	if err := json.Unmarshal(s.StepBody(nil, runs), &sent); err != nil {
+	if err := json.Unmarshal(s.StepBody(id, nil, runs), &sent); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(sent.Steps["a"].Result), `{"bytes":65536,"href":"/v1/runs/`+id.String()+`"}`; got != want {
+	if got, want := string(sent.Steps["a"].Result), `{"bytes":65536,"href":"/v1/runs/`+id.String()+`/results/a"}`; got != want {
 		t.Errorf("the largest result of too many is %.100s, want %s", got, want)
 	}
 	if got := len(sent.Steps["b"].Result); got != 60<<10 {

@@ -87,6 +87,9 @@ func (s *Claims) call(
 		if err != nil {
 			return err
 		}
+		if c.Job.Completion != domain.CompleteAsync { // the token of a step that is not is for results only
+			return domain.ErrRunToken
+		}
 		failpoint.At(failpoint.CallbackLocked)
 		return work(ctx, tx, fence, c)
 	})
@@ -318,4 +321,46 @@ func (s *Claims) RunProgress(ctx context.Context, run uuid.UUID, token string) (
 		p.Progress = json.RawMessage(*text)
 	}
 	return p, nil
+}
+
+// StepResult returns the result of a step for the target of another step of the same workflow's run; nil: it has none.
+// Only the target of that run's present attempt may ask, while the attempt goes on. The error is pg.ErrNotFound if the
+// step has not succeeded.
+func (s *Claims) StepResult(ctx context.Context, run uuid.UUID, token, step string) (json.RawMessage, error) {
+	fence, err := s.calledBy(ctx, run, token)
+	if err != nil {
+		return nil, err
+	}
+	q := s.db.Reader(ctx, pg.Everybody)
+	var present int64
+	var status domain.Status
+	var workflow *uuid.UUID
+	err = q.QueryRow(ctx, `
+		SELECT coalesce(r.fence, 0), r.status, r.parent_run FROM punctual.runs r WHERE r.id = $1`, run).
+		Scan(&present, &status, &workflow)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, fmt.Errorf("run %s: %w", run, pg.ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("reading run %s: %w", run, err)
+	case present != fence || status != domain.StatusRunning:
+		return nil, &SupersededError{run, status}
+	case workflow == nil:
+		return nil, fmt.Errorf("run %s is of no step: %w", run, pg.ErrNotFound)
+	}
+	var text *string
+	err = q.QueryRow(ctx, `
+		SELECT d.result::text
+		FROM punctual.runs r
+		LEFT JOIN punctual.run_data d ON d.run_id = $1
+		WHERE r.id = $1 AND r.status = 'succeeded'`, domain.StepRunID(*workflow, step)).Scan(&text)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, fmt.Errorf("a result of step %q: %w", step, pg.ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("reading the result of step %q: %w", step, err)
+	case text == nil:
+		return nil, nil
+	}
+	return json.RawMessage(*text), nil
 }

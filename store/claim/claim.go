@@ -114,7 +114,7 @@ func (s *Claims) withFences(
 			continue
 		}
 		a.Fence, a.Lease = fence, lease
-		if a.Job.Completion == domain.CompleteAsync {
+		if a.Job.Completion == domain.CompleteAsync || a.Step != "" {
 			a.RunToken = domain.RunToken(*s.tokenKey.Load(), a.RunID, fence)
 		}
 		won = append(won, a)

@@ -257,7 +257,7 @@ func (c *dueClaim) readFacts(ctx context.Context) error {
 	if err := mendGates(ctx, c.conn, c.found.Jobs, c.gates); err != nil {
 		return err
 	}
-	if err := c.claims.loadTokenKey(ctx, c.conn, maps.Values(c.found.Jobs)); err != nil {
+	if err := c.claims.loadTokenKey(ctx, c.conn, maps.All(c.found.Jobs)); err != nil {
 		return err
 	}
 	if err := c.countPending(ctx); err != nil {

@@ -23,6 +23,7 @@ type Entry struct {
 	CausedBy     *uuid.UUID // of trigger chain, the run that ended; of trigger event, the event
 	Sends        *Sends     // nil: what its job defines
 	By           string     // who asked for it, in words; empty: nobody
+	Version      int32      // of its job; 0: the current one
 }
 
 // Sends is what a run sends in place of what its job defines. An absent field is the one of the dead letter that the
@@ -44,6 +45,7 @@ type entered struct {
 	rerunOf, replayOf []*uuid.UUID
 	causedBy          []*uuid.UUID
 	by                []*string
+	versions          []int32
 }
 
 // sent is what entries send, column by column.
@@ -60,6 +62,7 @@ func (c *entered) add(e Entry) {
 	c.slots, c.due, c.ordered = append(c.slots, e.ScheduledFor), append(c.due, e.DueAt), append(c.ordered, e.Ordered)
 	c.rerunOf, c.replayOf = append(c.rerunOf, e.RerunOf), append(c.replayOf, e.ReplayOf)
 	c.causedBy, c.by = append(c.causedBy, e.CausedBy), append(c.by, pg.OrNull(e.By))
+	c.versions = append(c.versions, e.Version)
 }
 
 func (c *sent) add(e Entry) {
@@ -80,13 +83,14 @@ const enterRuns = `
 WITH u AS MATERIALIZED (
     SELECT *
     FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::bool[],
-                $8::uuid[], $9::uuid[], $10::text[], $11::uuid[])
+                $8::uuid[], $9::uuid[], $10::text[], $11::uuid[], $12::integer[])
          WITH ORDINALITY AS u(id, job_id, trigger, scheduled_for, due_at, ordered, rerun_of, replay_of, triggered_by,
-                              caused_by, place)),
+                              caused_by, version, place)),
 made AS (
     INSERT INTO punctual.runs (id, job_id, rerun_of, replay_of, scheduled_for, due_at, created_at, tenant, job_version,
                                lane, status, trigger, triggered_by, caused_by)
-    SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at, $1::timestamptz, j.tenant, j.version,
+    SELECT u.id, u.job_id, u.rerun_of, u.replay_of, u.scheduled_for, u.due_at, $1::timestamptz, j.tenant,
+           coalesce(nullif(u.version, 0), j.version),
            coalesce(s.lane, (SELECT punctual.lane_of(j.queue, v.definition) FROM punctual.job_versions v
                              WHERE v.job_id = j.id AND v.version = j.version)),
            'pending', u.trigger, u.triggered_by, u.caused_by
@@ -114,7 +118,7 @@ LEFT JOIN punctual.dead_letters d ON d.run_id = u.replay_of
 WHERE r.id = ANY($1::uuid[])`
 
 // QueueEntries makes runs that belong to no due slot, in the order in which they are to be claimed. Any replica may
-// claim them once the transaction has committed. They send the current version of their jobs. The caller keeps the jobs
+// claim them once the transaction has committed. The caller keeps the jobs
 // from being deleted, and needs no other lock: their claim decides whether they overlap other runs.
 func QueueEntries(b *pgx.Batch, now time.Time, runs ...Entry) {
 	if len(runs) == 0 {
@@ -129,7 +133,7 @@ func QueueEntries(b *pgx.Batch, now time.Time, runs ...Entry) {
 		}
 	}
 	b.Queue(enterRuns, now, r.ids, r.jobs, r.triggers, r.slots, r.due, r.ordered, r.rerunOf, r.replayOf,
-		r.by, r.causedBy)
+		r.by, r.causedBy, r.versions)
 	if len(d.ids) > 0 {
 		b.Queue(enterData, d.ids, d.replayOf, d.webhooks, d.keys, d.headers, d.bodies, d.chains)
 	}

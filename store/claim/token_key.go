@@ -6,16 +6,19 @@ import (
 	"iter"
 
 	"punctual/scheduler/domain"
+	"punctual/store/definitions"
 	"punctual/store/pg"
 )
 
-// loadTokenKey reads the key of run tokens before the first claim of an asynchronous job commits.
-func (s *Claims) loadTokenKey(ctx context.Context, q pg.Querier, jobs iter.Seq[*domain.Job]) error {
+// loadTokenKey reads the key of run tokens before the first claim of an asynchronous job or of a step commits.
+func (s *Claims) loadTokenKey(
+	ctx context.Context, q pg.Querier, jobs iter.Seq2[definitions.Version, *domain.Job],
+) error {
 	if s.tokenKey.Load() != nil {
 		return nil
 	}
-	for job := range jobs {
-		if job.Completion == domain.CompleteAsync {
+	for key, job := range jobs {
+		if job.Completion == domain.CompleteAsync || key.Step != "" {
 			_, err := s.ReadTokenKey(ctx, q)
 			return err
 		}

@@ -508,7 +508,7 @@ func (r *stepRows) add(w *workflow, step domain.Step, skip *domain.SkippedStep) 
 		return
 	}
 	r.causedBy, r.errors = append(r.causedBy, nil), append(r.errors, nil)
-	if body := step.StepBody(w.input, w.runs); body != nil {
+	if body := step.StepBody(id, w.input, w.runs); body != nil {
 		r.withBody, r.bodies = append(r.withBody, id), append(r.bodies, body)
 	}
 }

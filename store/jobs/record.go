@@ -136,6 +136,11 @@ type RerunRequest struct {
 	TriggerRequest      // replaces the body and headers that the run had in place of its job's; nil: the same
 	Chain          bool // its end triggers other jobs
 	SameKey        bool // reuse the run's webhook-id and Idempotency-Key, so that receivers take it for that run
+
+	Steps    domain.StepRerun // of a workflow
+	Original bool             // of a workflow: under the definition that the run had, in place of the current one
+
+	dry bool
 }
 
 // Errors that callers act on.

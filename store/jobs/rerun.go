@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -14,34 +15,75 @@ import (
 )
 
 // RerunRun repeats a run that has ended, or the slot of a recorded skip: it makes a manual run for the same slot, under
-// the job's current definition and its concurrency policy, as TriggerJob does. The error is ErrState if the run has not
-// ended, stands for several slots, or if its job was deleted. It is *ActiveRunError as with TriggerJob.
+// the job's current definition or that of the run, and its concurrency policy, as TriggerJob does. Steps that are kept
+// or set become runs that have succeeded, in the same transaction. The error is ErrState if the run has not ended,
+// stands for several slots, or if its job was deleted. It is *ActiveRunError as with TriggerJob.
 func (w Writer) RerunRun(ctx context.Context, id uuid.UUID, r RerunRequest) (runs.Run, error) {
 	var run runs.Run
 	err := w.InTx(ctx, func(tx *pg.Tx) error {
-		original, own, err := readRerun(ctx, tx, w.Tenant, id)
+		a, err := w.prepareRerun(ctx, tx, id, r)
 		if err != nil {
 			return err
 		}
-		job, now, err := w.store.lockToTrigger(ctx, tx, w.Tenant, original.JobID.String())
-		if errors.Is(err, pg.ErrNotFound) {
-			return fmt.Errorf("the job of run %s was deleted, so the run cannot be made again: %w", id, pg.ErrState)
-		}
-		if err != nil {
+		if err := a.plan.refuse(); err != nil {
 			return err
 		}
-		if err := job.takes(r.Headers, r.SameKey); err != nil {
+		m := again(a.run, a.own, r)
+		m.id, m.steps = domain.NewRunID(a.now), shotOf(r)
+		if r.Original {
+			m.version = a.run.JobVersion
+			if err := a.keepVersion(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if err := w.store.enterManual(ctx, tx, a.job, m, a.now); err != nil {
 			return err
 		}
-		m := again(original, own, r)
-		m.id = domain.NewRunID(now)
-		if err := w.store.enterManual(ctx, tx, job, m, now); err != nil {
+		if err := a.enterSteps(ctx, tx, m.id, r); err != nil {
 			return err
 		}
 		run, err = runs.ReadRow(ctx, tx, w.Tenant, m.id)
 		return err
 	})
 	return run, err
+}
+
+// PlanRerun returns what RerunRun would do with the steps of a workflow, and writes nothing.
+func (w Writer) PlanRerun(ctx context.Context, id uuid.UUID, r RerunRequest) (plan domain.RerunPlan, err error) {
+	r.dry = true
+	err = w.InTx(ctx, func(tx *pg.Tx) error {
+		a, err := w.prepareRerun(ctx, tx, id, r)
+		plan = a.plan.RerunPlan
+		return err
+	})
+	return plan, err
+}
+
+// rerun is a rerun that is about to be made.
+type rerun struct {
+	run  runs.Run // the run that it repeats
+	own  runs.Data
+	job  *jobRow // with the definition of the rerun
+	now  time.Time
+	plan stepPlan
+}
+
+// prepareRerun reads what a rerun needs, keeps the job from being changed, and checks the request.
+func (w Writer) prepareRerun(ctx context.Context, tx *pg.Tx, id uuid.UUID, r RerunRequest) (a rerun, err error) {
+	if a.run, a.own, err = readRerun(ctx, tx, w.Tenant, id); err != nil {
+		return a, err
+	}
+	a.job, a.now, err = w.store.lockToTrigger(ctx, tx, w.Tenant, a.run.JobID.String())
+	if errors.Is(err, pg.ErrNotFound) {
+		return a, fmt.Errorf("the job of run %s was deleted, so the run cannot be made again: %w", id, pg.ErrState)
+	}
+	if err != nil {
+		return a, err
+	}
+	if err := a.planSteps(ctx, tx, r); err != nil {
+		return a, err
+	}
+	return a, a.job.takes(r.Headers, r.SameKey)
 }
 
 // readRerun reads a run that may be repeated, and the data that it sent in place of its job's. A run that has ended
@@ -55,7 +97,7 @@ func readRerun(
 	}
 	switch {
 	case run.Step != "":
-		return run, own, fmt.Errorf("run %s is of step %q: rerun the run of its workflow, %s: %w",
+		return run, own, fmt.Errorf("run %s is of step %q: rerun the run of its workflow, %s, from this step: %w",
 			id, run.Step, run.Workflow, pg.ErrState)
 	case !run.Status.Final():
 		return run, own, fmt.Errorf("run %s is %s: only a run that has ended can be made again: %w",

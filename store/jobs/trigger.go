@@ -116,6 +116,8 @@ type manualRun struct {
 	webhookID    *uuid.UUID // the id that receivers see; nil: the run's id
 	key          string     // Idempotency-Key; empty: derived from the run
 	chains       bool       // of a rerun: its end triggers other jobs
+	version      int32      // of a rerun: the version of its job that it uses; 0: the current one
+	steps        stepsShot
 	TriggerRequest
 }
 
@@ -130,7 +132,8 @@ func (r manualRun) shot(version int32) any {
 		RerunOf    *uuid.UUID        `json:"rerun_of,omitempty"`
 		Headers    map[string]string `json:"headers,omitempty"`
 		BodyBytes  *int              `json:"body_bytes,omitempty"`
-	}{version, r.rerunOf, audit.MaskHeaders(r.Headers), bytes}
+		stepsShot
+	}{version, r.rerunOf, audit.MaskHeaders(r.Headers), bytes, r.steps}
 }
 
 // mayWait refuses a run of a job with the policy queue while as many wait as may.
@@ -162,7 +165,7 @@ func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manual
 	}
 	e := claim.Entry{
 		ID: r.id, Job: job.ID, Trigger: domain.TriggerManual, ScheduledFor: r.scheduledFor, DueAt: now, RerunOf: r.rerunOf,
-		CausedBy: r.causedBy, By: audit.ActorOf(ctx).Words(),
+		CausedBy: r.causedBy, By: audit.ActorOf(ctx).Words(), Version: r.version,
 	}
 	if r.Body != nil || r.Headers != nil || r.webhookID != nil || r.chains {
 		e.Sends = &claim.Sends{WebhookID: r.webhookID, Key: r.key, Body: r.Body, Chains: r.chains}

@@ -20,6 +20,7 @@ import (
 //   - it is the last pause, or the version that ended the last pause: see stale.go;
 //   - a run names it. Runs that succeeded are gone by then. A run under a version is made while the version is valid,
 //     so only earlier days are searched. Backfills are the exception: they go on under the version they began with.
+//     Reruns are another, and note it on the version.
 //
 // Runs are searched once per job and not per version, because there may be many of both, and beforehand: see named.
 const oldVersions = `
@@ -34,7 +35,8 @@ old AS MATERIALIZED (
         SELECT * FROM punctual.job_versions p
         WHERE p.job_id = l.job_id AND p.version < l.version
         ORDER BY p.version DESC LIMIT 1) p
-    WHERE (p.definition #>> '{schedule,delay}' IS NULL
+    WHERE (p.rerun_at IS NULL OR p.rerun_at < $4)
+      AND (p.definition #>> '{schedule,delay}' IS NULL
            OR v.state <> 'completed' AND v.definition::text <> p.definition::text)
       AND (p.state <> 'paused' OR EXISTS (SELECT FROM punctual.job_versions n
               WHERE n.job_id = p.job_id AND n.version > p.version AND n.state = 'paused'))

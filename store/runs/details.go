@@ -21,7 +21,7 @@ import (
 func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, error) {
 	q := s.db.Reader(ctx, tenant)
 	run, data, err := ReadData(ctx, q, tenant, id)
-	if err != nil || run.Status == domain.StatusSkipped {
+	if err != nil || run.Status == domain.StatusSkipped || run.Taken() {
 		return run, err
 	}
 	run.TraceID = domain.TraceID(id)

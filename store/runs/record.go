@@ -41,11 +41,11 @@ type Run struct {
 	BlockedBy     *uuid.UUID          `json:"blocked_by" format:"uuid" nullable:"true" doc:"On a skip for overlap: the run that was active."`
 	Skipped       *SkippedRange       `json:"skipped" doc:"On a skip: the slots that it covers."`
 	ReplayOf      *uuid.UUID          `json:"replay_of" format:"uuid" nullable:"true" doc:"On a replay: the dead run that it repeats."`
-	RerunOf       *uuid.UUID          `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats."`
+	RerunOf       *uuid.UUID          `json:"rerun_of" format:"uuid" nullable:"true" doc:"On a rerun: the run that it repeats. Of a step that a rerun has kept: the run whose result it has."`
 	CausedBy      *uuid.UUID          `json:"caused_by" format:"uuid" nullable:"true" doc:"Its cause: with the trigger chain, the run that ended; with the trigger event, the event. Of a step that was skipped: the run that kept it from running."`
 	Step          string              `json:"step,omitempty" doc:"Of the run of a step: the step's name." example:"load"`
 	Workflow      *uuid.UUID          `json:"workflow_run,omitempty" format:"uuid" doc:"Of the run of a step: the workflow's run." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
-	TriggeredBy   *string             `json:"triggered_by" doc:"Who asked for it: for a manual run, a rerun, a replay and a backfill. Null: no caller did." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
+	TriggeredBy   *string             `json:"triggered_by" doc:"Who asked for it: for a manual run, a rerun, a replay and a backfill; of a step that a rerun has set, who did. Null: no caller did." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 	Key           *string             `json:"key,omitempty" doc:"Of a dated run: its key. From its claim on only if the request gave one. Only when a single run is read." example:"order-42"`
 	Result        json.RawMessage     `json:"result,omitempty" doc:"The result of a success: the member result of a 2xx JSON response, or the result reported with complete. Absent: there is none, or the run is part of a list."`
 	ResultNote    *string             `json:"result_note,omitempty" doc:"Why the result is not kept, if the target sent one."`
@@ -106,6 +106,11 @@ type Filter struct {
 	pg.Page
 
 	job *uuid.UUID // of Job
+}
+
+// Taken reports whether the run is of a step that a rerun has kept or set: nothing was sent for it.
+func (r *Run) Taken() bool {
+	return r.Step != "" && r.Status == domain.StatusSucceeded && (r.RerunOf != nil || r.TriggeredBy != nil)
 }
 
 // TooLate reports whether the slot was taken later than the job tolerates.

@@ -33,6 +33,9 @@ type StepState struct {
 	Attempt    int             `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
 	StartedAt  *time.Time      `json:"started_at" doc:"When the latest attempt was sent."`
 	FinishedAt *time.Time      `json:"finished_at" doc:"When it ended."`
+	KeptFrom   *uuid.UUID      `json:"kept_from,omitempty" format:"uuid" doc:"Of a step that a rerun has kept: the run whose result it has."`
+	SetBy      *string         `json:"set_by,omitempty" doc:"Of a step that a rerun has set: who asked for that." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
+	Note       *string         `json:"note,omitempty" doc:"Of a step that a rerun has set: why." example:"INC-12"`
 	WaitsFor   []string        `json:"waits_for,omitempty" doc:"While it waits: the steps that have to end before." example:"[\"extract\"]"`
 }
 
@@ -110,18 +113,20 @@ func readSteps(ctx context.Context, q pg.Querier, run *Run, d domain.Definition)
 		at[ids[i]], named[step.Name] = s, s
 	}
 	rows := pg.Query(ctx, q, `
-		SELECT r.id, r.status, r.reason, r.error, r.attempt, r.started_at, r.finished_at
-		FROM punctual.runs r WHERE r.id = ANY($1::uuid[])`, ids)
+		SELECT r.id, r.status, r.reason, r.error, r.attempt, r.started_at, r.finished_at, r.rerun_of, r.triggered_by, d.note
+		FROM punctual.runs r
+		LEFT JOIN punctual.run_data d ON r.triggered_by IS NOT NULL AND d.run_id = r.id AND d.run_id = ANY($1::uuid[])
+		WHERE r.id = ANY($1::uuid[])`, ids)
 	var id uuid.UUID
 	var r StepState
-	_, err := pgx.ForEachRow(rows, []any{&id, &r.Status, &r.Reason, &r.Error, &r.Attempt, &r.StartedAt, &r.FinishedAt},
-		func() error {
-			s := at[id]
-			s.Run = new(id)
-			s.Status, s.Reason, s.Error, s.Attempt, s.StartedAt, s.FinishedAt =
-				r.Status, r.Reason, r.Error, r.Attempt, r.StartedAt, r.FinishedAt
-			return nil
-		})
+	_, err := pgx.ForEachRow(rows, []any{
+		&id, &r.Status, &r.Reason, &r.Error, &r.Attempt, &r.StartedAt, &r.FinishedAt, &r.KeptFrom, &r.SetBy, &r.Note,
+	}, func() error {
+		s := at[id]
+		r.Name, r.DependsOn, r.When, r.Run = s.Name, s.DependsOn, s.When, new(id)
+		*s = r
+		return nil
+	})
 	run.Steps = states
 	for i := range states {
 		for _, on := range states[i].DependsOn {
