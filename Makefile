@@ -92,14 +92,16 @@ LISTED  = $(shell $(GO) list -e $(PKG)) # with -e, go test says what is wrong wi
 # Without the test cache (-count=1), because the tests of prove build the binary while they run. With more tests at a
 # time than there are processors, because tests mostly wait. -timeout applies to each package, so that a package that
 # hangs says where. Without vet, because `make lint` vets. Without debug information, because compiler and linker then
-# take less time; what tests build themselves heeds GOFLAGS, too. The race detector would wait for a second before each
-# process ends.
-LEAN := GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
+# take less time; what tests build themselves heeds GOFLAGS, too. With few collections of garbage, because heaps are small
+# and the race detector makes each collection dear; replicas collect as in production. The race detector would wait for a
+# second before each process ends.
+QUICK := GOGC=400 GORACE=atexit_sleep_ms=0
+LEAN  := GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
 
 .PHONY: test
 test: needs $(GOTEST) $(LIBRARIES) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (seven to thirteen minutes on two cores)
 	$(if $(filter $(SERIAL),$(LISTED)),$(GOTEST) -short -vet=off -count=1 $(ARGS) $(filter $(SERIAL),$(LISTED)))
-	$(if $(filter-out $(SERIAL),$(LISTED)),CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(LEAN) \
+	$(if $(filter-out $(SERIAL),$(LISTED)),CGO_ENABLED=1 $(QUICK) $(LEAN) \
 		$(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) \
 		$(filter-out $(SERIAL),$(LISTED)))
 
