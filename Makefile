@@ -84,15 +84,26 @@ $(LIBRARIES): %/node_modules/.package-lock.json: %/package-lock.json | needs
 	cd $* && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
+# Packages in which no test starts a goroutine: internal/prove/serial_test.go. They only compute, and the race detector
+# would make that take six times as long.
+SERIAL := $(patsubst %,punctual/%,scheduler/admit scheduler/cron scheduler/domain scheduler/forecast)
+LISTED  = $(shell $(GO) list -e $(PKG)) # with -e, go test says what is wrong with a package
+
 # Without the test cache (-count=1), because the tests of prove build the binary while they run. With more tests at a
 # time than there are processors, because tests mostly wait. -timeout applies to each package, so that a package that
 # hangs says where. Without vet, because `make lint` vets. Without debug information, because compiler and linker then
-# take less time; what tests build themselves heeds GOFLAGS, too.
-LEAN := GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
+# take less time; what tests build themselves heeds GOFLAGS, too. With few collections of garbage, because heaps are small
+# and the race detector makes each collection dear; replicas collect as in production. The race detector would wait for a
+# second before each process ends.
+QUICK := GOGC=400 GORACE=atexit_sleep_ms=0
+LEAN  := GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
 
 .PHONY: test
 test: needs $(GOTEST) $(LIBRARIES) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (seven to thirteen minutes on two cores)
-	CGO_ENABLED=1 $(LEAN) $(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) $(PKG)
+	$(if $(filter $(SERIAL),$(LISTED)),$(GOTEST) -short -vet=off -count=1 $(ARGS) $(filter $(SERIAL),$(LISTED)))
+	$(if $(filter-out $(SERIAL),$(LISTED)),CGO_ENABLED=1 $(QUICK) $(LEAN) \
+		$(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) \
+		$(filter-out $(SERIAL),$(LISTED)))
 
 # The tests of some files that `make test` leaves out or shortens.
 rest = ${shell awk '/^func /{t = $$2; sub(/\(.*/, "", t)} t ~ /^Test/ && /[eE]xhaustive\(t,|thorough\(t\)|testing\.Short/{print t}' \

@@ -174,7 +174,7 @@ func TestADatabaseThatIsAwayDoesNotKeepAReplicaFromStopping(t *testing.T) {
 	}{
 		{"outcomes cannot be written", 4, false, func(f *fakeStore) { f.finish = away }},
 		{"writes hang", 4, false, func(f *fakeStore) { f.finish = hang }},
-		{"more outcomes than can wait", 5000, false, func(f *fakeStore) { f.finish = away }},
+		{"more outcomes than can wait", 3000, false, func(f *fakeStore) { f.finish = away }},
 		{"the heartbeat hangs", 4, true, func(f *fakeStore) { f.renew = hang }},
 		{"everything hangs", 4, true, func(f *fakeStore) { f.renew, f.claiming, f.finish = hang, hang, hang }},
 	} {

@@ -37,7 +37,7 @@ func TestNoRunDiesUnreachableUnlessItsHostWasAskedMeanwhile(t *testing.T) {
 	} {
 		virtually(t, c.name, func(t *testing.T) {
 			w := newHostless(t, c.takes)
-			w.jobs, w.down = jobsAt(t, 5, c.job), true
+			w.jobs, w.down = jobsAt(t, 2, c.job), true
 			w.pass(c.down)
 			w.down = false
 			back := time.Now()
@@ -49,9 +49,9 @@ func TestNoRunDiesUnreachableUnlessItsHostWasAskedMeanwhile(t *testing.T) {
 	}
 }
 
-// Thousands of runs wait that were due at the same instant, and that may wait for a few seconds only.
+// A thousand runs wait that were due at the same instant, and that may wait for a few seconds only.
 func TestTheLastMomentsOfManyRunsAreNoStampede(t *testing.T) {
-	const runs = 3000
+	const runs = 1000
 	for _, takes := range []time.Duration{0, 10 * time.Second} {
 		virtually(t, fmt.Sprint("a refusal takes ", takes), func(t *testing.T) {
 			w := newHostless(t, takes)

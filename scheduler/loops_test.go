@@ -216,7 +216,7 @@ const recent = `{"name":"recent","retry":{"max_attempts":1},"target":{"url":"htt
 func TestARecentSlotDoesNotWaitBehindTheBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, true)
-		store.add(5000, compiled(t, prompt), -time.Hour)
+		store.add(1500, compiled(t, prompt), -time.Hour)
 		start(t, store, dials.client, 64)
 		store.add(1, compiled(t, recent), -2*OlderThan)
 		dials.letGo()
@@ -230,8 +230,8 @@ func TestARecentSlotDoesNotWaitBehindTheBacklog(t *testing.T) {
 func TestRecentSlotsAndTheBacklogTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, dials := newFakeStore(), newGatedDials(t, true)
-		store.add(2000, compiled(t, prompt), -time.Hour)
-		store.add(2000, compiled(t, recent), -2*OlderThan)
+		store.add(1000, compiled(t, prompt), -time.Hour)
+		store.add(1000, compiled(t, recent), -2*OlderThan)
 		start(t, store, dials.client, 64)
 		dials.letGo()
 		n := 0
@@ -307,7 +307,7 @@ func TestClaimsStopWhenOutcomesCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		store.finish = away
-		store.add(10_000, compiled(t, brief), 0)
+		store.add(4_000, compiled(t, brief), 0)
 		start(t, store, newGatedDials(t, false).client, 100)
 		time.Sleep(4 * time.Second)
 		if n, most := store.runs(), maxOutcomes+finisherQueue+100; n > most {
@@ -315,8 +315,8 @@ func TestClaimsStopWhenOutcomesCannotBeWritten(t *testing.T) {
 		}
 		store.set(func() { store.finish = nil })
 		time.Sleep(time.Minute)
-		if n := store.runs(); n != 10_000 {
-			t.Errorf("%d runs of 10,000 when it can be written again", n)
+		if n := store.runs(); n != 4_000 {
+			t.Errorf("%d runs of 4,000 when it can be written again", n)
 		}
 		store.once(t)
 	})

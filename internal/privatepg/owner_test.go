@@ -25,7 +25,9 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	removeMade()
+	os.Exit(code)
 }
 
 // own starts Postgres, prints "ready" with its address, and waits to be killed.
@@ -87,7 +89,7 @@ func TestNothingOutlivesAKilledOwner(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGQUIT, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			dir := newDir(t)
+			dir := oldDir(t)
 			cmd, dsn := otherOwner(t, dir)
 			query(t, dsn, "CREATE TABLE kept AS SELECT 'kept' AS v")
 			children := descendants(t, cmd.Process.Pid)
@@ -114,7 +116,7 @@ func TestNothingOutlivesAKilledOwner(t *testing.T) {
 
 func TestStartAtOnceAfterAKilledOwner(t *testing.T) {
 	t.Parallel()
-	dir := newDir(t)
+	dir := oldDir(t)
 	cmd, _ := otherOwner(t, dir)
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
@@ -123,7 +125,7 @@ func TestStartAtOnceAfterAKilledOwner(t *testing.T) {
 
 func TestEphemeralDirectoryGoesWithAKilledOwner(t *testing.T) {
 	t.Parallel()
-	dir := newDir(t)
+	dir := oldDir(t)
 	cmd, _ := otherOwner(t, dir, "EPHEMERAL=1")
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
@@ -135,7 +137,7 @@ func TestEphemeralDirectoryGoesWithAKilledOwner(t *testing.T) {
 
 func TestOwnerInAnotherProcessIsNamed(t *testing.T) {
 	t.Parallel()
-	dir := newDir(t)
+	dir := oldDir(t)
 	cmd, _ := otherOwner(t, dir)
 	_, err := Start(t.Context(), Config{Dir: dir})
 	var inUse *InUseError

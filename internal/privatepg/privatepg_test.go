@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +27,34 @@ func newDir(t *testing.T) string {
 			t.Error(err)
 		}
 	})
+	return dir
+}
+
+// made is a directory with a cluster. To copy it costs a tenth of what initdb takes.
+var made = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "punctual-privatepg-")
+	if err != nil {
+		return dir, err
+	}
+	removeMade = func() { _ = os.RemoveAll(dir) }
+	s, err := Start(context.Background(), Config{Dir: dir, Fast: true})
+	if err != nil {
+		return dir, err
+	}
+	return dir, s.Stop()
+})
+
+var removeMade = func() {}
+
+// oldDir is newDir for a directory in which a server has run.
+func oldDir(t *testing.T) string {
+	t.Helper()
+	from, err := made()
+	must(t, err)
+	dir := newDir(t)
+	if out, err := exec.Command("cp", "-Rp", from+"/.", dir).CombinedOutput(); err != nil {
+		t.Fatalf("copy a cluster: %v\n%s", err, out)
+	}
 	return dir
 }
 
@@ -77,7 +107,7 @@ func TestSecondStartFindsTheDataOfTheFirst(t *testing.T) {
 
 func TestRestartAfterCrashKeepsAddressAndData(t *testing.T) {
 	t.Parallel()
-	s := start(t, Config{Dir: newDir(t), TCP: true})
+	s := start(t, Config{Dir: oldDir(t), TCP: true})
 	socket, tcp := s.DSN("postgres"), s.TCP("postgres")
 	query(t, tcp, "CREATE TABLE kept AS SELECT 'kept' AS v")
 	done := s.current().done
@@ -122,7 +152,7 @@ func TestDefaultsAreDurableAndClosedToOthers(t *testing.T) {
 
 func TestTCPNeedsThePassword(t *testing.T) {
 	t.Parallel()
-	s := start(t, Config{Dir: newDir(t), TCP: true, Fast: true})
+	s := start(t, Config{Dir: oldDir(t), TCP: true, Fast: true})
 	wrong := strings.Replace(s.TCP("postgres"), s.password, "wrong", 1)
 	if conn, err := pgx.Connect(t.Context(), wrong); err == nil {
 		_ = conn.Close(t.Context())
@@ -146,7 +176,7 @@ func TestSocketMovesWhenThePathIsTooLong(t *testing.T) {
 
 func TestEphemeralDirectoryGoesWithTheServer(t *testing.T) {
 	t.Parallel()
-	dir := newDir(t)
+	dir := oldDir(t)
 	s := start(t, Config{Dir: dir, Fast: true, Ephemeral: true})
 	must(t, s.Stop())
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -157,7 +187,7 @@ func TestEphemeralDirectoryGoesWithTheServer(t *testing.T) {
 func TestStartFailureShowsThePostgresLog(t *testing.T) {
 	t.Parallel()
 	_, err := Start(t.Context(), Config{
-		Dir: newDir(t), Fast: true,
+		Dir: oldDir(t), Fast: true,
 		Settings: map[string]string{"shared_buffers": "rubbish"},
 	})
 	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers"`) {
@@ -171,7 +201,7 @@ func TestStalePIDFileIsNoObstacle(t *testing.T) {
 	for name, pid := range map[string]int{"of a dead process": 1 << 22, "reused by another program": stranger} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := newDir(t)
+			dir := oldDir(t)
 			s := start(t, Config{Dir: dir, Fast: true})
 			must(t, s.Stop())
 			file := filepath.Join(s.pgdata(), "postmaster.pid")

@@ -80,7 +80,7 @@ func (p *Process) run(started chan<- error) {
 func Environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "PUNCTUAL_") || strings.HasPrefix(entry, "PG") ||
-			strings.HasPrefix(entry, "DATABASE_URL=")
+			strings.HasPrefix(entry, "DATABASE_URL=") || strings.HasPrefix(entry, "GOGC=")
 	})
 }
 
