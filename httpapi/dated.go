@@ -114,6 +114,7 @@ func (s *server) datedRoutes() {
 type triggerBatchInput struct {
 	JobRef
 	Idempotent
+	Traced
 	Request body.Body[TriggerBatchInput]
 }
 
@@ -124,7 +125,7 @@ func (s *server) triggerBatch(ctx context.Context, tenant int32, in *triggerBatc
 	}
 	requests := make([]jobs.DateRequest, len(items))
 	for i, item := range items {
-		requests[i] = item.dateRequest(ctx)
+		requests[i] = item.dateRequest(ctx, in.parent())
 	}
 	by := under(in.Key, &in.Request)
 	out, _, err := once(ctx, s, tenant, by, http.StatusAccepted, func(w store.Writer) (TriggerBatchAnswer, error) {
@@ -183,7 +184,7 @@ func (s *server) moveDated(ctx context.Context, tenant int32, in *moveDatedInput
 	if err := in.Request.Check(api.Within("body", in.Request.Value.problems())...); err != nil {
 		return nil, err
 	}
-	moved, err := s.Store.Jobs.MoveDated(ctx, tenant, in.Job, move.dateRequest(ctx))
+	moved, err := s.Store.Jobs.MoveDated(ctx, tenant, in.Job, move.dateRequest(ctx, ""))
 	return show(Dated(moved), err)
 }
 

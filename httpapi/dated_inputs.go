@@ -66,13 +66,15 @@ func (in TriggerInput) problems() []domain.Problem {
 	return list
 }
 
-func (in TriggerInput) request(ctx context.Context) jobs.TriggerRequest {
-	return jobs.TriggerRequest{Body: in.Body, Headers: in.Headers, Submitter: isSubmitter(ctx)}
+func (in TriggerInput) request(ctx context.Context, traceParent string) jobs.TriggerRequest {
+	return jobs.TriggerRequest{
+		Body: in.Body, Headers: in.Headers, Submitter: isSubmitter(ctx), TraceParent: traceParent,
+	}
 }
 
-func (in TriggerInput) dateRequest(ctx context.Context) jobs.DateRequest {
+func (in TriggerInput) dateRequest(ctx context.Context, traceParent string) jobs.DateRequest {
 	return jobs.DateRequest{
-		TriggerRequest: in.request(ctx),
+		TriggerRequest: in.request(ctx, traceParent),
 		At:             orNil(in.At), Delay: in.Delay.Value(), Key: in.Key, OnConflict: in.OnConflict,
 		NotAfter: in.NotAfter.Value(), Sequence: in.Sequence, ExpiresAfter: in.ExpiresAfter.Value(),
 	}

@@ -140,6 +140,7 @@ func (e EventNameRef) Exists() error { return mayExist(e.Name) }
 type emitInput struct {
 	EventNameRef
 	Idempotent
+	Traced
 	Request body.Body[EmitInput]
 }
 
@@ -161,7 +162,7 @@ func (s *server) emitEvent(ctx context.Context, tenant int32, in *emitInput) (*a
 	}
 	at := func(e Emitted) string { return eventPath(e.Name, e.ID) }
 	return accept(ctx, s, tenant, under(in.Key, &in.Request), at, func(w store.Writer) (Emitted, error) {
-		e, err := w.Emit(ctx, in.Name, asked.Body)
+		e, err := w.Emit(ctx, in.Name, asked.Body, in.parent())
 		return Emitted{e.ID, in.Name, e.Subscribed}, err
 	})
 }

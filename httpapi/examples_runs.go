@@ -72,7 +72,7 @@ func exampleEndedRun(result string) runs.Run {
 // exampleWholeRun is a run as its own page shows it.
 func exampleWholeRun() runs.Run {
 	run := exampleEndedRun(`{"invoices":412}`)
-	run.TraceID = domain.TraceID(run.ID)
+	run.TraceID = domain.TraceID(run.ID, "")
 	run.Request = &domain.SentRequest{
 		Method: "POST", URL: "https://billing.internal/invoices", Body: json.RawMessage(`{"range":"yesterday"}`),
 		Headers: map[string]string{

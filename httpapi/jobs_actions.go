@@ -74,6 +74,7 @@ func (s *server) resumeJob(ctx context.Context, tenant int32, in *resumeJobInput
 type triggerJobInput struct {
 	JobRef
 	Idempotent
+	Traced
 	Request body.Body[TriggerInput]
 }
 
@@ -86,11 +87,11 @@ func (s *server) triggerJob(ctx context.Context, tenant int32, in *triggerJobInp
 	if asked.dated() {
 		at := func(d Dated) string { return datedPath(in.Job, d.Key) }
 		return accept(ctx, s, tenant, by, at, func(w store.Writer) (Dated, error) {
-			written, err := w.TriggerAt(ctx, in.Job, asked.dateRequest(ctx))
+			written, err := w.TriggerAt(ctx, in.Job, asked.dateRequest(ctx, in.parent()))
 			return Dated(written), err
 		})
 	}
 	return accept(ctx, s, tenant, by, atRun, func(w store.Writer) (runs.Run, error) {
-		return w.TriggerJob(ctx, in.Job, asked.request(ctx))
+		return w.TriggerJob(ctx, in.Job, asked.request(ctx, in.parent()))
 	})
 }

@@ -30,6 +30,13 @@ type Idempotent struct {
 	Key string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" doc:"At most 255 visible ASCII characters. The same key with the same request returns the first response again, for 24 hours; with another request it is an error."`
 }
 
+// Traced is the input of operations whose runs continue or link to the trace of their caller.
+type Traced struct {
+	TraceParent string `header:"traceparent" doc:"W3C trace context of the caller. A run that starts now continues that trace; one that starts later or at an event has a trace of its own with a link to it. What is not valid is ignored." example:"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"`
+}
+
+func (t Traced) parent() string { return domain.ParseTraceParent(t.TraceParent) }
+
 // JobRef is the input of operations on one job.
 type JobRef struct {
 	Job string `path:"job" doc:"Id or name of the job." example:"daily-invoice-gen"`

@@ -558,6 +558,7 @@ CREATE TABLE punctual.run_data (
     note                text,
     expires_after       interval,
     chains              boolean,
+    traceparent         text,
     PRIMARY KEY (run_id)
 ) PARTITION BY RANGE (run_id);
 COMMENT ON TABLE  punctual.run_data IS
@@ -591,6 +592,9 @@ COMMENT ON COLUMN punctual.run_data.expires_after IS
     'Of a dated run: its expires_after in place of the job''s; null: the job''s.';
 COMMENT ON COLUMN punctual.run_data.chains IS
     'True, on a rerun or backfill: its end triggers other jobs, as that of every other run does. Null: it does not.';
+COMMENT ON COLUMN punctual.run_data.traceparent IS
+    'The W3C trace context of the request that triggered it: the run is part of that trace. Of a dated run, which has a '
+    'key: the run has a trace of its own with a link to it. Null: the request had none.';
 -- +goose StatementEnd
 
 -- +goose StatementBegin
@@ -859,6 +863,7 @@ CREATE TABLE punctual.dated (
     headers        jsonb,
     body           bytea,
     triggered_by   text,
+    traceparent    text,
     PRIMARY KEY (job_id, key),
     CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255)
 ) INHERITS (punctual.waiting)
@@ -888,6 +893,7 @@ COMMENT ON COLUMN punctual.dated.key IS 'The caller''s name for it, unique among
 COMMENT ON COLUMN punctual.dated.headers IS 'Headers that replace the job''s; null: the job''s.';
 COMMENT ON COLUMN punctual.dated.body IS 'Body that replaces the job''s; null: the job''s.';
 COMMENT ON COLUMN punctual.dated.triggered_by IS 'Who wrote it last, as in runs.';
+COMMENT ON COLUMN punctual.dated.traceparent IS 'The W3C trace context of the request that wrote it last; null: it had none.';
 
 CREATE TABLE punctual.dated_work (
     job_id     uuid PRIMARY KEY,
@@ -945,14 +951,14 @@ COMMENT ON FUNCTION punctual.count_dated(integer, integer) IS
 CREATE FUNCTION punctual.write_dated(
     INOUT key text, OUT run uuid, OUT due_at timestamptz, OUT created boolean, OUT replaced boolean,
     of_job uuid, of_tenant integer, in_lane smallint, due timestamptz, on_conflict text, not_after interval,
-    sequence bigint, expires_after interval, headers jsonb, body bytea, triggered_by text)
+    sequence bigint, expires_after interval, headers jsonb, body bytea, triggered_by text, traceparent text DEFAULT NULL)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
     id constant uuid := punctual.run_id_at(due);
     now constant timestamptz := clock_timestamp();
     n punctual.dated := ROW(id, of_job, due, of_tenant, in_lane, NULL, NULL, NULL, now, now + not_after, sequence,
-        expires_after, coalesce(key, id::text), headers, body, triggered_by); -- as it is to be
+        expires_after, coalesce(key, id::text), headers, body, triggered_by, traceparent); -- as it is to be
     most integer;
 BEGIN
     LOOP
@@ -963,7 +969,8 @@ BEGIN
                 run_id = punctual.run_id_at(least(excluded.due_at, old.latest_at)),
                 lane = excluded.lane, latest_at = coalesce(old.latest_at, old.created_at + not_after),
                 sequence = coalesce(excluded.sequence, old.sequence), expires_after = excluded.expires_after,
-                headers = excluded.headers, body = excluded.body, triggered_by = excluded.triggered_by
+                headers = excluded.headers, body = excluded.body, triggered_by = excluded.triggered_by,
+                traceparent = excluded.traceparent
             WHERE old.sequence IS NULL OR excluded.sequence IS NULL OR excluded.sequence > old.sequence
             RETURNING old.run_id, old.due_at, old.created_at = now,
                 (SELECT t.max_pending_runs FROM punctual.tenants t WHERE t.id = of_tenant)
@@ -1252,6 +1259,7 @@ CREATE TABLE punctual.events (
     behind      uuid[],
     ended_at    timestamptz,
     body        bytea,
+    traceparent text,
     CONSTRAINT event_waits_for_its_turn_or_has_ended CHECK ((turn_at IS NULL) = (ended_at IS NOT NULL)),
     CONSTRAINT event_body_is_256_kib_or_less CHECK (octet_length(body) <= 262144)
 ) WITH (fillfactor = 90, toast_tuple_target = 256, autovacuum_vacuum_scale_factor = 0.0,
@@ -1278,10 +1286,13 @@ COMMENT ON COLUMN punctual.events.after IS 'The last job that the fan-out has lo
 COMMENT ON COLUMN punctual.events.behind IS 'Earlier jobs that it has passed over, because others had locked them.';
 COMMENT ON COLUMN punctual.events.ended_at IS 'When the fan-out was over; null: it is not.';
 COMMENT ON COLUMN punctual.events.body IS 'Its body, JSON; null: it has none. Each run reads it when it is claimed.';
+COMMENT ON COLUMN punctual.events.traceparent IS
+    'The W3C trace context of the request that emitted it, to which the traces of its runs link; null: it had none.';
 
 -- Locks no job: the caller's transaction may stay open for minutes.
 CREATE FUNCTION punctual.write_event(
-    of_tenant integer, of_name text, body bytea, emitted_by text, OUT event uuid, OUT subscribed integer)
+    of_tenant integer, of_name text, body bytea, emitted_by text, traceparent text DEFAULT NULL, OUT event uuid,
+    OUT subscribed integer)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -1292,9 +1303,10 @@ BEGIN
     FROM punctual.job_versions v
     JOIN punctual.jobs j ON j.id = v.job_id AND j.version = v.version
     WHERE v.tenant = of_tenant AND v.event = of_name AND j.state <> 'deleted';
-    INSERT INTO punctual.events (id, tenant, name, emitted_at, emitted_by, subscribed, turn_at, ended_at, body)
+    INSERT INTO punctual.events (id, tenant, name, emitted_at, emitted_by, subscribed, turn_at, ended_at, body,
+                                 traceparent)
     VALUES (event, of_tenant, of_name, now, emitted_by, subscribed, CASE WHEN subscribed > 0 THEN now END,
-            CASE WHEN subscribed = 0 THEN now END, body);
+            CASE WHEN subscribed = 0 THEN now END, body, traceparent);
 END
 $$;
 COMMENT ON FUNCTION punctual.write_event IS

@@ -85,7 +85,11 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
 	ctx, done := s.flights.begin(parent, o.Assignment)
 	defer done()
 	sent := time.Now()
-	result, err := s.courier.transmit(ctx, o.Assignment, o.Request(s.config.Origin), started)
+	request := o.Request(s.config.Origin)
+	if s.config.Tracer.Follows(o.Assignment) {
+		request.Phases = &wire.Phases{Begun: sent}
+	}
+	result, err := s.courier.transmit(ctx, o.Assignment, request, started)
 	o.FinishedAt = started.Add(time.Since(sent))
 	if err != nil {
 		s.notSent(o, err)
@@ -97,6 +101,7 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
 		return result
 	}
 	judge(o, result, started, ctx.whyEnded())
+	o.Phases = request.Phases
 	return result
 }
 

@@ -16,6 +16,7 @@ import (
 	"punctual/scheduler/credential"
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/trace"
 )
 
 // Config says how one replica runs.
@@ -32,9 +33,10 @@ type Config struct {
 	Log          *slog.Logger
 	Metrics      *Metrics
 	Credentials  credential.Source
-	Chores       []Chore    // what the replica does beside its claims
-	Notices      Notices    // nil: the replica tells nobody
-	Shortages    *Shortages // nil: the scheduler makes its own
+	Chores       []Chore       // what the replica does beside its claims
+	Notices      Notices       // nil: the replica tells nobody
+	Shortages    *Shortages    // nil: the scheduler makes its own
+	Tracer       *trace.Tracer // nil: no spans are made
 	// Again, if set, is told why a registration failed, waits, and reports whether to try it again.
 	Again func(ctx context.Context, err error) bool
 	// Finished, if set, gets every batch of outcomes that was written. It must not keep the slice.

@@ -31,7 +31,7 @@ func on(event, filter string) option {
 // emit emits an event.
 func (c crud) emit(name, body string) events.Emitted {
 	c.t.Helper()
-	e, err := c.For(c.tenant).Emit(c.t.Context(), name, json.RawMessage(body))
+	e, err := c.For(c.tenant).Emit(c.t.Context(), name, json.RawMessage(body), "")
 	must(c.t, err)
 	return e
 }

@@ -13,6 +13,7 @@ import (
 	"punctual/scheduler"
 	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/trace"
 	"punctual/store/audit"
 	"punctual/store/claim"
 	"punctual/store/days"
@@ -73,6 +74,8 @@ type Options struct {
 	// Ended, if set, is told of attempts that another replica than their own has ended: those of lost replicas, and those
 	// that their targets worked on.
 	Ended func([]domain.Outcome)
+
+	Tracer *trace.Tracer // makes spans of what ends here; nil: none are made
 }
 
 // Store wires the rooms that work on one database. Safe for concurrent use.
@@ -145,7 +148,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			Followers: []claim.Follower{s.defaults, links.Follower{}},
 		},
 		claim.Options{
-			Log: o.Log, ChoresDue: choresDue, Ended: o.Ended,
+			Log: o.Log, ChoresDue: choresDue, Ended: o.Ended, Tracer: o.Tracer,
 			Soon: claim.Soon{Chore: events.Chore, Any: events.Any},
 		})
 	s.Events = events.New(s.db, s.Days, events.Options{Log: o.Log, Kept: o.FailureRetention})

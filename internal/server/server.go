@@ -110,11 +110,18 @@ func Run(ctx context.Context, c Config) error {
 	if reachable {
 		c.Store.PublicURL = public
 	}
+	origin := domain.Origin{PublicURL: public, TraceRatio: c.TraceRatio}
+	tracer, err := newTracer(ctx, c, origin, registry)
+	if err != nil {
+		return err
+	}
+	c.Store.Tracer = tracer
 	db, err := openStore(ctx, c, metrics)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
+	defer tracer.Start(db.Runs)()
 	register(registry, c, db, metrics)
 	guardian := newGuard(c, db, listener.Addr())
 	scraped.guard(guardian)
@@ -127,7 +134,6 @@ func Run(ctx context.Context, c Config) error {
 	mailer := newMailer(c.Mail, authorities)
 	leaving := newDeparture()
 	shortages := new(scheduler.Shortages)
-	origin := domain.Origin{PublicURL: public, TraceRatio: c.TraceRatio}
 	courier := scheduler.NewCourier(db.Secrets, client, mailer, origin)
 	handler, err := newAPI(c, origin, db, registry, guardian, courier, mailer, leaving, shortages)
 	if err != nil {
@@ -147,7 +153,7 @@ func Run(ctx context.Context, c Config) error {
 		Again:  c.patience(),
 		Mailer: mailer, Host: host, Version: c.Version, Log: c.Log, Origin: origin, Metrics: metrics, Finished: c.Finished,
 		Credentials: db.Secrets, Chores: append(db.Chores(), watchdog(c, db, metrics.LookedAt)...),
-		Notices: db.Notices, Shortages: shortages,
+		Notices: db.Notices, Shortages: shortages, Tracer: tracer,
 	})
 	api.stop()
 	drained()

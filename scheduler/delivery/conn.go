@@ -24,6 +24,8 @@ type conn struct {
 	socket   net.Conn        // what leads to the target
 	raw      syscall.RawConn // of the socket, to look at it
 	until    time.Time       // when it is too old for another exchange; zero before the first one
+	made     time.Time       // when it was connected
+	secured  time.Time       // when its TLS handshake was over
 
 	// Of the exchange that goes on:
 	unhook  func() bool   // keeps the end of the caller's context from ending the exchange

@@ -145,7 +145,7 @@ func (p *pool) open(ctx context.Context, x *attempt, to address) (*conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: socket, socket: socket}
+	c := &conn{Conn: socket, socket: socket, made: time.Now()}
 	if s, ok := socket.(syscall.Conn); ok {
 		c.raw, err = s.SyscallConn()
 	}
@@ -157,7 +157,7 @@ func (p *pool) open(ctx context.Context, x *attempt, to address) (*conn, error) 
 		if err = secure.HandshakeContext(ctx); err != nil {
 			err = &handshakeError{err}
 		}
-		c.Conn = secure
+		c.Conn, c.secured = secure, time.Now()
 	}
 	if err != nil {
 		c.abort()

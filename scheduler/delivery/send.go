@@ -23,6 +23,9 @@ func (c *Client) Send(ctx context.Context, r wire.Request) wire.Result {
 		if x.conn, err = pool.conn(x, to, r.Fresh); err != nil {
 			return x.failed(err)
 		}
+		if p := r.Phases; p != nil && !x.conn.reused() {
+			p.Connected, p.Secured = x.conn.made, x.conn.secured
+		}
 		// Closing the body would read it to its end.
 		//nolint:bodyclose // the connection is closed instead
 		resp, untouched, err := x.ask(&r, c.config.UserAgent, c.maxHeader)
@@ -87,6 +90,9 @@ func (x *attempt) ask(r *wire.Request, userAgent string, limit int64) (_ *http.R
 	// Also if not all could be written: a target that refuses a request may have said why before it hung up.
 	response, err := c.answer(r.Method, limit)
 	if err == nil {
+		if r.Phases != nil {
+			r.Phases.Answered = time.Now()
+		}
 		return response, false, nil
 	}
 	c.end(false)

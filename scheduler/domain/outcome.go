@@ -3,6 +3,8 @@ package domain
 import (
 	"encoding/json"
 	"time"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 // Verdict is what an attempt's end means for its run.
@@ -41,6 +43,7 @@ type Outcome struct {
 	// RetryIn is the delay before the next attempt, or before the same attempt is tried again. After a 202 it is how long
 	// the target may be silent.
 	RetryIn time.Duration
+	Phases  *wire.Phases // of the exchange, if they are observed
 	// Release gives the worker slot back once the outcome is written; nil: it was given back before.
 	Release func()
 }

@@ -118,13 +118,18 @@ type Assignment struct {
 	Step         string            // of a step: its name
 	Workflow     uuid.UUID         // of a step: the run of its workflow
 	Lease        *Lease
-	Gated        bool   // its job's runs must not overlap: the run has the job's gate, or may have it
-	Held         *Held  // what held the run back since its last attempt; nil: nothing did
-	RunToken     string // of steps, and with completion async: lets the target speak for this attempt
+	Gated        bool      // its job's runs must not overlap: the run has the job's gate, or may have it
+	Held         *Held     // what held the run back since its last attempt; nil: nothing did
+	AcceptedAt   time.Time // when the target answered this attempt with 202 and went on; zero: it did not
+	RunToken     string    // of steps, and with completion async: lets the target speak for this attempt
 
 	// For a replay: what the run that died first carried, so that the receiver recognises it. Zero: derived from this run.
 	WebhookID      uuid.UUID
 	IdempotencyKey string
+
+	// TraceParent is the trace context of the request that triggered the run, which the run continues; empty: its trace
+	// is its own.
+	TraceParent string
 }
 
 // Expired reports whether no attempt of a may start at the given time. expires_after is for slots that are useless when

@@ -99,7 +99,7 @@ func TestTraceparentNamesTheRunAndTheAttempt(t *testing.T) {
 			}
 		}
 		match := form.FindStringSubmatch(header)
-		if match == nil || match[1] != TraceID(a.RunID) || match[1] == strings.Repeat("0", 32) ||
+		if match == nil || match[1] != TraceID(a.RunID, "") || match[1] == strings.Repeat("0", 32) ||
 			match[2] == strings.Repeat("0", 16) || parents[match[2]] {
 			t.Fatalf("attempt %d: %q", fence, header)
 		}
@@ -108,7 +108,7 @@ func TestTraceparentNamesTheRunAndTheAttempt(t *testing.T) {
 		}
 	}
 	other := Assignment{RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cc")}
-	if TraceID(other.RunID) == TraceID(uuid.MustParse(runID)) || parents[other.traceparent(all)[36:52]] {
+	if TraceID(other.RunID, "") == TraceID(uuid.MustParse(runID), "") || parents[other.traceparent(all)[36:52]] {
 		t.Error("two runs share a trace, or two of their attempts a parent")
 	}
 }

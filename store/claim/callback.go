@@ -47,15 +47,14 @@ type Progress struct {
 // calledRun is a run whose target calls. Its rows are locked and read.
 type calledRun struct {
 	domain.Assignment
-	tenant   int32
-	status   domain.Status
-	reason   domain.Reason
-	accepted bool // the target's 202 is recorded: the run's row in ready is the deadline
-	reports  bool // the target may report in a transaction of its own
-	started  time.Time
-	http     int
-	now      time.Time
-	kept     KeptResponse
+	tenant  int32
+	status  domain.Status
+	reason  domain.Reason
+	reports bool // the target may report in a transaction of its own
+	started time.Time
+	http    int
+	now     time.Time
+	kept    KeptResponse
 }
 
 func (c calledRun) cancelRequested() bool {
@@ -105,10 +104,11 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 	b.Queue(`SELECT FROM punctual.ready WHERE run_id = $1 FOR UPDATE`, run)
 	var key definitions.Version
 	var workflow *uuid.UUID
+	var accepted *time.Time
 	b.Queue(`
 		SELECT job_id, job_version, tenant, lane, trigger, scheduled_for, due_at, late, attempt, coalesce(fence, 0),
-		       coalesce(step, ''), parent_run,
-		       status, coalesce(reason, ''), accepted_at IS NOT NULL,
+		       coalesce(step, ''), parent_run, `+ofTrace+`,
+		       status, coalesce(reason, ''), accepted_at,
 		       (SELECT t.reports_since IS NOT NULL FROM punctual.tenants t WHERE t.id = r.tenant),
 		       coalesce(started_at, now()),
 		       coalesce(http_status, 0), clock_timestamp(),
@@ -122,7 +122,7 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 		c.RunID, c.Gated = run, true // the job may have a gate
 		return row.Scan(append([]any{
 			&key.Job, &key.Version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
-			&c.Fence, &key.Step, &workflow, &c.status, &c.reason, &c.accepted, &c.reports, &c.started, &c.http, &c.now,
+			&c.Fence, &key.Step, &workflow, &c.TraceParent, &c.status, &c.reason, &accepted, &c.reports, &c.started, &c.http, &c.now,
 		}, c.kept.Into()...)...)
 	})
 	err := tx.SendBatch(ctx, &b).Close()
@@ -137,6 +137,9 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 		return c, fmt.Errorf("reading the job of run %s: %w", run, err)
 	}
 	c.Step, c.Workflow = key.Step, pg.OrNil(workflow)
+	if accepted != nil {
+		c.AcceptedAt = *accepted
+	}
 	if c.Job = found.Job(key); c.Job == nil {
 		return c, fmt.Errorf("run %s: this version of Punctual cannot read version %d of job %s", run, key.Version, key.Job)
 	}
@@ -162,7 +165,7 @@ func (s *Claims) HeartbeatRun(
 				ON CONFLICT (run_id) DO UPDATE
 				SET progress = excluded.progress, progress_at = excluded.progress_at`, run, string(progress), c.now)
 		}
-		if c.accepted {
+		if !c.AcceptedAt.IsZero() { // the run's row in ready is the deadline
 			b.Queue(`
 				UPDATE punctual.ready
 				SET due_at = CASE WHEN $3 THEN due_at ELSE $2 END

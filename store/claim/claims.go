@@ -7,6 +7,7 @@ import (
 
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/trace"
 	"punctual/store/days"
 	"punctual/store/definitions"
 	"punctual/store/freeze"
@@ -27,6 +28,8 @@ type Options struct {
 
 	// Ended, if set, is told of attempts that another replica than their own has ended.
 	Ended func([]domain.Outcome)
+
+	Tracer *trace.Tracer // is told of all attempts and runs that end; nil: no spans are made
 }
 
 // Soon is a chore, and a condition in SQL that is true if it has work.

@@ -53,10 +53,10 @@ made AS (
     FROM u
     ORDER BY run_id),
 sends AS (
-    INSERT INTO punctual.run_data (run_id, headers, body, key, expires_after)
-    SELECT run_id, headers, body, key, expires_after
+    INSERT INTO punctual.run_data (run_id, headers, body, key, expires_after, traceparent)
+    SELECT run_id, headers, body, key, expires_after, traceparent
     FROM u
-    WHERE num_nonnulls(headers, body, expires_after) > 0 OR key <> run_id::text)
+    WHERE num_nonnulls(headers, body, expires_after, traceparent) > 0 OR key <> run_id::text)
 SELECT run_id, place FROM u`
 
 // keepDated gives those that do not start in this claim their rows in ready.

@@ -440,6 +440,7 @@ func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.cancel) > 0 {
 		c.claims.db.Ask(Freed...)
 	}
+	c.claims.Over(slices.Concat(c.cancel, c.expired)...)
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, c.fences, lease)
 	c.batch.Settled = len(c.next.moved) + len(c.next.completed)
 	return nil

@@ -34,6 +34,8 @@ type Sends struct {
 	Headers   []byte     // as JSON
 	Body      []byte
 	Chains    bool // of a rerun or backfill: its end triggers the jobs that its job names in then
+	// TraceParent is the trace context that the run continues, as a traceparent; empty: none.
+	TraceParent string
 }
 
 // entered are entries column by column.
@@ -53,6 +55,7 @@ type sent struct {
 	ids                []uuid.UUID
 	replayOf, webhooks []*uuid.UUID
 	keys, headers      []*string
+	traceParents       []*string
 	bodies             [][]byte
 	chains             []*bool
 }
@@ -69,7 +72,7 @@ func (c *sent) add(e Entry) {
 	s := e.Sends
 	c.ids, c.replayOf, c.webhooks = append(c.ids, e.ID), append(c.replayOf, e.ReplayOf), append(c.webhooks, s.WebhookID)
 	c.keys, c.headers = append(c.keys, pg.OrNull(s.Key)), append(c.headers, pg.OrNull(string(s.Headers)))
-	c.bodies = append(c.bodies, s.Body)
+	c.bodies, c.traceParents = append(c.bodies, s.Body), append(c.traceParents, pg.OrNull(s.TraceParent))
 	var chains *bool
 	if s.Chains {
 		chains = &s.Chains
@@ -108,11 +111,12 @@ JOIN u ON u.id = m.id`
 
 // enterData writes what the runs send. It is a statement of its own because a policy of run_data looks for the run.
 const enterData = `
-INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, chains)
+INSERT INTO punctual.run_data (run_id, webhook_id, idempotency_key, headers, body, chains, traceparent)
 SELECT r.id, coalesce(u.webhook_id, d.webhook_id, d.run_id), coalesce(d.idempotency_key, u.key),
-       coalesce(u.headers::jsonb, d.headers), coalesce(u.body, d.body), u.chains
-FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[], $7::bool[])
-     AS u(id, replay_of, webhook_id, key, headers, body, chains)
+       coalesce(u.headers::jsonb, d.headers), coalesce(u.body, d.body), u.chains, u.traceparent
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::bytea[], $7::bool[],
+            $8::text[])
+     AS u(id, replay_of, webhook_id, key, headers, body, chains, traceparent)
 JOIN punctual.runs r ON r.id = u.id
 LEFT JOIN punctual.dead_letters d ON d.run_id = u.replay_of
 WHERE r.id = ANY($1::uuid[])`
@@ -135,6 +139,6 @@ func QueueEntries(b *pgx.Batch, now time.Time, runs ...Entry) {
 	b.Queue(enterRuns, now, r.ids, r.jobs, r.triggers, r.slots, r.due, r.ordered, r.rerunOf, r.replayOf,
 		r.by, r.causedBy, r.versions)
 	if len(d.ids) > 0 {
-		b.Queue(enterData, d.ids, d.replayOf, d.webhooks, d.keys, d.headers, d.bodies, d.chains)
+		b.Queue(enterData, d.ids, d.replayOf, d.webhooks, d.keys, d.headers, d.bodies, d.chains, d.traceParents)
 	}
 }

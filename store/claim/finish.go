@@ -241,6 +241,7 @@ func (s *Claims) Finish(
 		return 0, s.db.TookWrite(fmt.Errorf("writing %d outcomes: %w", len(outcomes), err))
 	}
 	failpoint.At(failpoint.FinishCommitted)
+	s.options.Tracer.Ended(f.outcomes, f.written)
 	f.arbiter.tell(outcomes)
 	s.db.Ask(following.Asks()...)
 	if slices.ContainsFunc(f.outcomes, dueSoon) {

@@ -32,7 +32,8 @@ var readWaiting = `
 SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late, r.attempt,
        r.caused_by, coalesce(` + OfEvent(`name`) + `, ''), ` + OfEvent(`body`) + `, d.headers, d.body, d.webhook_id,
        coalesce(d.idempotency_key, ''), coalesce(d.expires_after, '0'), coalesce(r.step, ''), r.parent_run,
-       r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.fence, 0), coalesce(r.started_at, now()),
+       ` + ofTrace + `,
+       r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.accepted_at, r.created_at), coalesce(r.fence, 0), coalesce(r.started_at, now()),
        CASE WHEN r.status = 'running' THEN (
            SELECT count(*)
            FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
@@ -260,8 +261,8 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 			if err := rows.Scan(append([]any{
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
 				&causedBy, &w.Event, &w.EventBody, &headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.ExpiresAfter,
-				&w.Step, &workflow,
-				&w.overdue, &w.Fence, &w.started, &w.losses, &w.deleted,
+				&w.Step, &workflow, &w.TraceParent,
+				&w.overdue, &w.AcceptedAt, &w.Fence, &w.started, &w.losses, &w.deleted,
 			}, w.kept.Into()...)...); err != nil {
 				return err
 			}
@@ -273,7 +274,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 				}
 			}
 			if !w.overdue {
-				w.Attempt++
+				w.Attempt, w.AcceptedAt = w.Attempt+1, time.Time{}
 			}
 			w.ScheduledFor, w.DueAt = w.ScheduledFor.UTC(), w.DueAt.UTC()
 			c.waiting = append(c.waiting, w)
@@ -469,6 +470,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if len(c.cancel)+len(c.overlaps.replaced) > 0 {
 		c.claims.db.Ask(Freed...)
 	}
+	c.claims.Over(slices.Concat(c.cancel, c.overlaps.replaced, c.overlaps.expired)...)
 	c.batch.Runs = c.claims.withFences(c.batch.Runs, fences, lease)
 	c.batch.Settled = c.dated.settled + len(c.leave) + len(c.park) + len(c.limits.parked) + len(c.overlaps.behind)
 	c.claims.Ended(c.ended, written)

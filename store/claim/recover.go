@@ -28,7 +28,8 @@ const (
 // row just before the present one that were lost with their replica.
 const selectRunning = `
 SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
-       r.attempt, r.fence, coalesce(r.step, ''), r.parent_run, r.started_at, now(),
+       r.attempt, r.fence, coalesce(r.step, ''), r.parent_run,
+       (SELECT ` + ofTrace + ` FROM punctual.run_data d WHERE d.run_id = r.id AND d.run_id = ANY($2::uuid[])), r.started_at, now(),
        (SELECT count(*)
         FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
               WHERE a.run_id = r.id AND a.run_id = ANY($2::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
@@ -209,7 +210,7 @@ func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []u
 	defer rows.Close()
 	for rows.Next() {
 		var claim, workflow *uuid.UUID
-		var step *string
+		var step, traceParent *string
 		var run, job *uuid.UUID
 		var version, tenant *int32
 		var lane, attempt *int16
@@ -219,7 +220,7 @@ func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []u
 		var fence *int64
 		var r claimedRun
 		if err := rows.Scan(&claim, &run, &job, &version, &tenant, &lane, &trigger, &slot, &due, &late, &attempt, &fence,
-			&step, &workflow, &started, &held.now, &r.losses); err != nil {
+			&step, &workflow, &traceParent, &started, &held.now, &r.losses); err != nil {
 			return held, err
 		}
 		if claim != nil {
@@ -238,6 +239,9 @@ func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []u
 			DueAt: *due, Late: *late, Attempt: int(*attempt), Fence: *fence, Step: *step, Workflow: pg.OrNil(workflow),
 			Gated: true, // not known here, so assumed
 		}
+		if traceParent != nil {
+			r.TraceParent = *traceParent
+		}
 		held.runs = append(held.runs, r)
 	}
 	return held, rows.Err()
@@ -247,6 +251,7 @@ func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []u
 func (s *Claims) Ended(outcomes []domain.Outcome, written map[uuid.UUID]bool) {
 	s.askLimits(outcomes)
 	s.askWorkflows(outcomes)
+	s.options.Tracer.Ended(outcomes, written)
 	if s.options.Ended == nil {
 		return
 	}

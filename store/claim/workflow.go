@@ -572,6 +572,7 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("cancelling steps: %w", err)
 		}
+		s.Over(runs...)
 	}
 	s.tell(a)
 	return full || a.again, nil

@@ -98,7 +98,7 @@ const writeDated = `
 	SELECT key, run, due_at, created, replaced
 	FROM punctual.write_dated(key => $1, of_job => $2, of_tenant => $3, in_lane => $4, due => $5, on_conflict => $6,
 	                          not_after => $7, sequence => $8, expires_after => $9, headers => $10, body => $11,
-	                          triggered_by => $12)`
+	                          triggered_by => $12, traceparent => $13)`
 
 // date writes dated runs of a job. within returns what precedes the fields of a request in errors.
 func (w Writer) date(
@@ -170,7 +170,8 @@ func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateReque
 			return err
 		}
 		b.Queue(writeDated, pg.OrNull(wrote.Key), j.ID, j.tenant, j.lane, wrote.DueAt, string(cmp.Or(r.OnConflict, KeyKeep)),
-			orNull(r.NotAfter), r.Sequence, orNull(r.ExpiresAfter), pg.OrNull(string(headers)), []byte(r.Body), by).
+			orNull(r.NotAfter), r.Sequence, orNull(r.ExpiresAfter), pg.OrNull(string(headers)), []byte(r.Body), by,
+			pg.OrNull(r.TraceParent)).
 			QueryRow(func(row pgx.Row) error {
 				err := row.Scan(&wrote.Key, &wrote.Run, &wrote.DueAt, &wrote.Created, &wrote.Replaced)
 				wrote.DueAt = wrote.DueAt.UTC()

@@ -38,7 +38,7 @@ func (s *Jobs) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch 
 		if err := h.saveNow(ctx, tx, f.now, ""); err != nil {
 			return err
 		}
-		return cancelWaiting(ctx, tx, []uuid.UUID{h.ID})
+		return s.cancelWaiting(ctx, tx, []uuid.UUID{h.ID})
 	})
 }
 
@@ -69,7 +69,7 @@ func (s *Jobs) skipRest(ctx context.Context, tx *pg.Tx, h *held, now time.Time) 
 // cancelWaiting cancels the runs of deleted jobs that wait in ready. A run that a claim takes at this moment goes on.
 // So does a run that its target works on. The jobs are saved before: a trigger
 // locks its job's row, so no trigger that saw the job alive comes later.
-func cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) error {
+func (s *Jobs) cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -85,6 +85,7 @@ func cancelWaiting(ctx context.Context, tx *pg.Tx, jobs []uuid.UUID) error {
 		return nil
 	}
 	tx.Ask(claim.Freed...)
+	tx.After(func() { s.claims.Over(runs...) })
 	_, err = claim.CancelRuns(ctx, tx, runs, domain.ReasonJobDeleted)
 	return err
 }

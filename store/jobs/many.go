@@ -106,7 +106,7 @@ func (s *Jobs) ChangeMany(
 	if err := m.writes.send(ctx, tx); err != nil {
 		return nil, 0, err
 	}
-	return m.results, passed, cancelWaiting(ctx, tx, ended)
+	return m.results, passed, s.cancelWaiting(ctx, tx, ended)
 }
 
 // without returns the ids of jobs that are not held.

@@ -129,6 +129,8 @@ type TriggerRequest struct {
 	Headers map[string]string // replaces the job's headers if not nil
 
 	Submitter bool // the caller may trigger only jobs that allow it
+
+	TraceParent string // the caller's trace context, as domain.ParseTraceParent returns it; empty: none
 }
 
 // RerunRequest is what a rerun may change about the run that it repeats.

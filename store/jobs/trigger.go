@@ -167,8 +167,10 @@ func (s *Jobs) enterManual(ctx context.Context, tx *pg.Tx, job *jobRow, r manual
 		ID: r.id, Job: job.ID, Trigger: domain.TriggerManual, ScheduledFor: r.scheduledFor, DueAt: now, RerunOf: r.rerunOf,
 		CausedBy: r.causedBy, By: audit.ActorOf(ctx).Words(), Version: r.version,
 	}
-	if r.Body != nil || r.Headers != nil || r.webhookID != nil || r.chains {
-		e.Sends = &claim.Sends{WebhookID: r.webhookID, Key: r.key, Body: r.Body, Chains: r.chains}
+	if r.Body != nil || r.Headers != nil || r.webhookID != nil || r.chains || r.TraceParent != "" {
+		e.Sends = &claim.Sends{
+			WebhookID: r.webhookID, Key: r.key, Body: r.Body, Chains: r.chains, TraceParent: r.TraceParent,
+		}
 		if e.Sends.Headers, err = encodeHeaders(r.Headers); err != nil {
 			return err
 		}

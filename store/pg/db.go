@@ -97,8 +97,12 @@ func (db *DB) connected(ctx context.Context, conn *pgx.Conn) error {
 // Tx is a transaction.
 type Tx struct {
 	pgx.Tx
-	asks []string // loops that are asked after the commit
+	asks  []string // loops that are asked after the commit
+	after []func()
 }
+
+// After has f called after the commit.
+func (tx *Tx) After(f func()) { tx.after = append(tx.after, f) }
 
 // InTx runs work in a transaction that acts for a tenant.
 func (db *DB) InTx(ctx context.Context, tenant int32, work func(tx *Tx) error) error {
@@ -121,6 +125,9 @@ func (db *DB) InTx(ctx context.Context, tenant int32, work func(tx *Tx) error) e
 		return db.TookWrite(fmt.Errorf("committing: %w", err))
 	}
 	db.Ask(tx.asks...)
+	for _, f := range tx.after {
+		f()
+	}
 	return nil
 }
 
@@ -139,6 +146,7 @@ func (tx *Tx) Try(ctx context.Context, work func(tx *Tx) error) error {
 		return err
 	}
 	tx.Ask(part.asks...)
+	tx.after = append(tx.after, part.after...)
 	return Wrap("ending a part of a transaction", begun.Commit(ctx))
 }
 

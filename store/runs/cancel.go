@@ -52,6 +52,7 @@ func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, 
 	})
 	if err == nil {
 		s.db.Ask(claim.Freed...)
+		s.claims.Over(id)
 	}
 	return run, err
 }

@@ -24,7 +24,7 @@ func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, err
 	if err != nil || run.Status == domain.StatusSkipped || run.Taken() {
 		return run, err
 	}
-	run.TraceID = domain.TraceID(id)
+	run.TraceID = domain.TraceID(id, data.traceParent)
 	job, err := s.jobOf(ctx, q, tenant, &run)
 	switch {
 	case err != nil || job == nil: // there is nothing to show then, and everything else is
@@ -48,12 +48,13 @@ func (s *Runs) jobOf(ctx context.Context, q pg.Querier, tenant int32, run *Run) 
 
 // Data is the data that a run has of its own, besides its row in runs.
 type Data struct {
-	WebhookID *uuid.UUID
-	Key       string // Idempotency-Key
-	Headers   []byte // JSON
-	Body      []byte
-	kept      claim.KeptResponse
-	keptFence int64 // fencing token of the attempt that got the kept response
+	WebhookID   *uuid.UUID
+	Key         string // Idempotency-Key
+	Headers     []byte // JSON
+	Body        []byte
+	kept        claim.KeptResponse
+	traceParent string // the trace context that the run continues; empty: none
+	keptFence   int64  // fencing token of the attempt that got the kept response
 }
 
 // ReadDetails completes a run with its attempts, oldest first, and its result. Failed attempts have rows of their own.
@@ -67,11 +68,11 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 	b.Queue(`
 		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body,
 			result::text, result_note, progress::text, progress_at,
-			key, coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
+			key, CASE WHEN key IS NULL THEN coalesce(traceparent, '') ELSE '' END, coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
 			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &run.Result, &run.ResultNote,
-			&run.Progress, &run.ProgressAt, &run.Key, &data.keptFence,
+			&run.Progress, &run.ProgressAt, &run.Key, &data.traceParent, &data.keptFence,
 		}, data.kept.Into()...)...)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // most runs have no such row
@@ -133,7 +134,7 @@ func sentBy(
 		RunID: run.ID, Job: job, Trigger: run.Trigger, ScheduledFor: run.ScheduledFor, DueAt: run.DueAt, Late: run.Late,
 		Attempt: max(1, run.Attempt), Fence: run.fence, Body: data.Body, IdempotencyKey: data.Key,
 		CausedBy: pg.OrNil(run.CausedBy), WebhookID: pg.OrNil(data.WebhookID),
-		Step: run.Step, Workflow: pg.OrNil(run.Workflow),
+		Step: run.Step, Workflow: pg.OrNil(run.Workflow), TraceParent: data.traceParent,
 	}
 	if data.Headers != nil {
 		if err := json.Unmarshal(data.Headers, &a.Headers); err != nil {

@@ -34,6 +34,17 @@ type Request struct {
 	KeepBytes *int
 	// WantJSON asks for the body of a success that is JSON in [Result.JSON], whatever else is kept of it.
 	WantJSON bool
+	// Phases, unless nil, is told when the parts of the exchange are over.
+	Phases *Phases
+}
+
+// Phases are when the parts of an exchange are over, by this machine's clock. A part that did not happen, or did not
+// succeed, has the zero time: on a kept connection there is only an answer.
+type Phases struct {
+	Begun     time.Time
+	Connected time.Time // name resolved and connected
+	Secured   time.Time // TLS handshake
+	Answered  time.Time // head of the answer
 }
 
 // A Header is one header line. Name is canonical, as by [textproto.CanonicalMIMEHeaderKey].
