@@ -54,6 +54,7 @@ var benchmarks = []benchmark{
 	{name: "history", run: runHistory},
 	{name: "tenants", run: runTenants},
 	{name: "flat", run: runFlat, onlyNamed: true},
+	{name: "traces", run: runTraces, onlyNamed: true},
 	{name: "pages", run: runPages, onlyNamed: true},
 }
 

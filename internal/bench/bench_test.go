@@ -98,6 +98,7 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 		"register":  "batch create, WAL",
 		"flat":      "goroutines, last quarter over first",
 		"pages":     "dead letters, p95",
+		"traces":    "with traces of 1 %, exported",
 		"peers":     "burst, Punctual's ratio to it: fake",
 
 		"peers-burst": "burst, Punctual's ratio to it: fake",

@@ -116,9 +116,14 @@ func (l *lab) cpuFigure(name, unit string, target *Goal, rounds ...float64) {
 
 // serve starts a replica of this binary. The replica ends with the benchmark at the latest.
 func (l *lab) serve(ctx context.Context, flags ...string) *process.Replica {
+	return l.serveWith(ctx, nil, flags...)
+}
+
+// serveWith is serve with variables of the environment.
+func (l *lab) serveWith(ctx context.Context, env []string, flags ...string) *process.Replica {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	r, err := process.Serve(ctx, l.Binary, l.db.dsn, flags...)
+	r, err := process.ServeWith(ctx, l.Binary, l.db.dsn, env, flags...)
 	l.must(err)
 	l.processes = append(l.processes, r.Process)
 	return r

@@ -40,7 +40,7 @@ type replica struct {
 	AuditRetention   time.Duration  `default:"8760h" help:"How long entries of the audit log are kept, at least 720h. The same on every replica."`
 	MaxKeyAge        time.Duration  `placeholder:"2160h" help:"How long a new API key may work, at least 1h. A tenant may have a lower limit. Earlier keys stay as they are. Default: no limit. The same on every replica."`
 	NoDashboard      bool           `help:"Serve the API only, without the pages for people at /."`
-	TraceRatio       float64        `default:"1" placeholder:"RATIO" help:"Share of runs, from 0 to 1, whose requests carry a traceparent flagged as sampled. The others are flagged as not sampled. The same on every replica."`
+	TraceRatio       float64        `default:"1" placeholder:"RATIO" help:"Share of runs, from 0 to 1, whose traces are sampled: their requests carry a traceparent flagged as sampled, and their spans are exported if OTEL_EXPORTER_OTLP_ENDPOINT names a collector. The same on every replica."`
 	OnTime           time.Duration  `default:"1s" help:"How long after it was due a run's first request may be sent to count as on time in punctual_on_time_total."`
 	WatchdogURL      string         `placeholder:"URL" help:"URL that one of the replicas calls by GET each minute while they claim due work, such as a check of Healthchecks or a heartbeat of Cronitor. That service tells you when the calls stop. Default: none. The same on every replica."`
 	NoticeLabels     []string       `placeholder:"NAME,…" help:"Labels of jobs that notices carry, such as team,service. In Alertmanager they are labels of the alert: name labels that seldom change, as an alert that fires is only resolved with the labels that it had. Default: none. The same on every replica."`

@@ -27,8 +27,13 @@ const CallLoopback = "PUNCTUAL_ALLOW_TARGETS=127.0.0.0/8,::1/128"
 // unless a flag --auth sets one, and its jobs may call loopback. Callers may pass further flags, such as
 // "--drain-timeout=2s". ctx bounds the start.
 func Serve(ctx context.Context, binary, dsn string, flags ...string) (*Replica, error) {
+	return ServeWith(ctx, binary, dsn, nil, flags...)
+}
+
+// ServeWith is Serve with further variables of the environment.
+func ServeWith(ctx context.Context, binary, dsn string, env []string, flags ...string) (*Replica, error) {
 	args := append([]string{"serve", "--log-format=json", "--listen=127.0.0.1:0", "--auth=none"}, flags...)
-	return Start(ctx, binary, []string{"DATABASE_URL=" + dsn, CallLoopback}, args)
+	return Start(ctx, binary, append([]string{"DATABASE_URL=" + dsn, CallLoopback}, env...), args)
 }
 
 // Dev starts `punctual dev` in a directory, on a free port, and returns when it is ready.

@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	otel "go.opentelemetry.io/otel/trace"
 )
 
-// kept reports whether a sampler keeps a trace. It is TraceIDRatioBased as the SDKs of OpenTelemetry for Go, Python and
-// C++ have it.
+// kept reports whether the sampler of OpenTelemetry's SDK for Go keeps a trace. Those for Python and C++ are alike.
 func kept(t *testing.T, trace string, ratio float64) bool {
 	t.Helper()
-	raw, err := hex.DecodeString(trace)
-	if err != nil || len(raw) != 16 {
-		t.Fatalf("%q is no trace id", trace)
+	id, err := otel.TraceIDFromHex(trace)
+	if err != nil {
+		t.Fatalf("%q is no trace id: %v", trace, err)
 	}
-	return binary.BigEndian.Uint64(raw[8:])>>1 < uint64(ratio*(1<<63))
+	return sdk.TraceIDRatioBased(ratio).ShouldSample(sdk.SamplingParameters{TraceID: id}).Decision == sdk.RecordAndSample
 }
 
 // keptByXor is the sampler of the SDK for JavaScript.
@@ -40,13 +41,16 @@ func keptByXor(t *testing.T, trace string, ratio float64) bool {
 // Targets sample by bits of the trace id. Runs of one job, every second, must not all be kept, or none of them.
 func TestSamplersKeepTheirShareOfRuns(t *testing.T) {
 	t.Parallel()
-	const runs = 20_000
 	begin := time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
 	for name, id := range map[string]func(time.Time) uuid.UUID{
 		"slots":   func(at time.Time) uuid.UUID { return SlotRunID(jobID, at) },
 		"by hand": NewRunID,
 	} {
 		for _, ratio := range []float64{0.5, 0.1, 0.01} {
+			runs := 20_000
+			if ratio == 0.1 {
+				runs = 100_000
+			}
 			origin, low, xor := Origin{TraceRatio: ratio}, 0.0, 0.0
 			for n := range runs {
 				a := Assignment{RunID: id(begin.Add(time.Duration(n) * time.Second)), Fence: int64(n)}
@@ -67,7 +71,7 @@ func TestSamplersKeepTheirShareOfRuns(t *testing.T) {
 				}
 			}
 			// Five standard deviations.
-			want, slack := ratio*runs, 5*math.Sqrt(runs*ratio*(1-ratio))
+			want, slack := ratio*float64(runs), 5*math.Sqrt(float64(runs)*ratio*(1-ratio))
 			if math.Abs(low-want) > slack || math.Abs(xor-want) > slack {
 				t.Errorf("%s, ratio %g: of %d runs, samplers keep %g and %g; want %g", name, ratio, runs, low, xor, want)
 			}
@@ -110,5 +114,33 @@ func TestTraceparentNamesTheRunAndTheAttempt(t *testing.T) {
 	other := Assignment{RunID: uuid.MustParse("01a128e7-2780-8804-a169-8fb691c134cc")}
 	if TraceID(other.RunID, "") == TraceID(uuid.MustParse(runID), "") || parents[other.traceparent(all)[36:52]] {
 		t.Error("two runs share a trace, or two of their attempts a parent")
+	}
+}
+
+func TestTheTraceOfACallerIsContinuedIfItIsValid(t *testing.T) {
+	t.Parallel()
+	const trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	for header, want := range map[string]string{
+		"00-" + trace + "-" + span + "-01":                    "-01",
+		"00-" + trace + "-" + span + "-00":                    "-00",
+		"00-" + trace + "-" + span + "-03":                    "-01", // sampled, and random
+		"00-" + trace + "-" + span + "-02":                    "-00",
+		"cc-" + trace + "-" + span + "-0f-new":                "-01",
+		"ff-" + trace + "-" + span + "-01":                    "",
+		"00-" + trace + "-" + span + "-01-new":                "",
+		"cc-" + trace + "-" + span + "-01.new":                "",
+		"00-" + trace + "-" + span:                            "",
+		"00-" + strings.ToUpper(trace) + "-" + span + "-01":   "",
+		"00-" + strings.Repeat("0", 32) + "-" + span + "-01":  "",
+		"00-" + trace + "-" + strings.Repeat("0", 16) + "-01": "",
+		"": "",
+	} {
+		parent := ParseTraceParent(header)
+		a := Assignment{RunID: uuid.MustParse(runID), TraceParent: parent}
+		continues := a.traceparent(Origin{TraceRatio: 1})[3:35] == trace
+		if want == "" && (parent != "" || continues) ||
+			want != "" && (parent != "00-"+trace+"-"+span+want || !continues || a.traceparent(Origin{})[52:] != want) {
+			t.Errorf("%q: %q, and the run sends %q", header, parent, a.traceparent(Origin{}))
+		}
 	}
 }

@@ -29,7 +29,8 @@ const (
 const selectRunning = `
 SELECT c.id, r.id, r.job_id, r.job_version, r.tenant, r.lane, r.trigger, r.scheduled_for, r.due_at, r.late,
        r.attempt, r.fence, coalesce(r.step, ''), r.parent_run,
-       (SELECT ` + ofTrace + ` FROM punctual.run_data d WHERE d.run_id = r.id AND d.run_id = ANY($2::uuid[])), r.started_at, now(),
+       (SELECT ` + ofTrace + `
+        FROM punctual.run_data d WHERE d.run_id = r.id AND d.run_id = ANY($2::uuid[])), r.started_at, now(),
        (SELECT count(*)
         FROM (SELECT a.outcome, a.reason FROM punctual.attempts a
               WHERE a.run_id = r.id AND a.run_id = ANY($2::uuid[]) ORDER BY a.fence DESC LIMIT 2) last
