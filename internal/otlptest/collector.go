@@ -2,6 +2,7 @@
 package otlptest
 
 import (
+	"cmp"
 	"compress/gzip"
 	"encoding/hex"
 	"io"
@@ -123,7 +124,7 @@ func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	spans := slices.Clone(c.spans)
-	slices.SortStableFunc(spans, func(a, b Span) int { return int(int64(a.StartTimeUnixNano) - int64(b.StartTimeUnixNano)) })
+	slices.SortStableFunc(spans, func(a, b Span) int { return cmp.Compare(a.StartTimeUnixNano, b.StartTimeUnixNano) })
 	return spans
 }
 

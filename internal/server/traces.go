@@ -37,8 +37,8 @@ func newTracer(
 		return nil, fmt.Errorf("%s must be a URL, such as http://collector.internal:4318", variable)
 	}
 	if name, protocol := of("PROTOCOL"); cmp.Or(protocol, "http/protobuf") != "http/protobuf" {
-		return nil, fmt.Errorf("%s: %q is not supported; leave it out, or write http/protobuf, to which collectors listen at "+
-			"port 4318", name, protocol)
+		return nil, fmt.Errorf("%s: %q is not supported; leave it out, or write http/protobuf, to which collectors "+
+			"listen at port 4318", name, protocol)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.Log.Warn("exporting spans", "error", err) }))
 	exporter, err := otlptracehttp.New(ctx)

@@ -122,7 +122,8 @@ func (s *Claims) lockCalled(ctx context.Context, tx *pg.Tx, run uuid.UUID) (call
 		c.RunID, c.Gated = run, true // the job may have a gate
 		return row.Scan(append([]any{
 			&key.Job, &key.Version, &c.tenant, &c.Lane, &c.Trigger, &c.ScheduledFor, &c.DueAt, &c.Late, &c.Attempt,
-			&c.Fence, &key.Step, &workflow, &c.TraceParent, &c.status, &c.reason, &accepted, &c.reports, &c.started, &c.http, &c.now,
+			&c.Fence, &key.Step, &workflow, &c.TraceParent,
+			&c.status, &c.reason, &accepted, &c.reports, &c.started, &c.http, &c.now,
 		}, c.kept.Into()...)...)
 	})
 	err := tx.SendBatch(ctx, &b).Close()

@@ -33,7 +33,8 @@ SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_
        r.caused_by, coalesce(` + OfEvent(`name`) + `, ''), ` + OfEvent(`body`) + `, d.headers, d.body, d.webhook_id,
        coalesce(d.idempotency_key, ''), coalesce(d.expires_after, '0'), coalesce(r.step, ''), r.parent_run,
        ` + ofTrace + `,
-       r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.accepted_at, r.created_at), coalesce(r.fence, 0), coalesce(r.started_at, now()),
+       r.accepted_at IS NOT NULL AND r.status = 'running', coalesce(r.accepted_at, r.created_at), coalesce(r.fence, 0),
+       coalesce(r.started_at, now()),
        CASE WHEN r.status = 'running' THEN (
            SELECT count(*)
            FROM (SELECT a.outcome, a.reason FROM punctual.attempts a

@@ -51,10 +51,13 @@ type Emitted struct {
 
 // Emit writes an event, whose name and body the caller has checked. A nil body: it has none. Its runs follow: see
 // FanOut. Their traces link to the caller's trace context, as domain.ParseTraceParent returns it; empty: there is none.
-func (w Emitter) Emit(ctx context.Context, name string, body json.RawMessage, traceParent string) (e Emitted, err error) {
+func (w Emitter) Emit(
+	ctx context.Context, name string, body json.RawMessage, traceParent string,
+) (e Emitted, err error) {
 	err = w.InTx(ctx, func(tx *pg.Tx) error {
 		if err := tx.QueryRow(ctx, `SELECT event, subscribed FROM punctual.write_event($1, $2, $3, $4, $5)`,
-			w.Tenant, name, []byte(body), audit.ActorOf(ctx).Words(), pg.OrNull(traceParent)).Scan(&e.ID, &e.Subscribed); err != nil {
+			w.Tenant, name, []byte(body), audit.ActorOf(ctx).Words(), pg.OrNull(traceParent)).
+			Scan(&e.ID, &e.Subscribed); err != nil {
 			return fmt.Errorf("writing event %s: %w", name, err)
 		}
 		if e.Subscribed > 0 {

@@ -68,7 +68,8 @@ func ReadDetails(ctx context.Context, q pg.Querier, run *Run) (data Data, err er
 	b.Queue(`
 		SELECT webhook_id, coalesce(idempotency_key, ''), headers, body,
 			result::text, result_note, progress::text, progress_at,
-			key, CASE WHEN key IS NULL THEN coalesce(traceparent, '') ELSE '' END, coalesce(response_fence, 0), coalesce(response, ''), response_headers, coalesce(response_truncated, false)
+			key, CASE WHEN key IS NULL THEN coalesce(traceparent, '') ELSE '' END, coalesce(response_fence, 0),
+			coalesce(response, ''), response_headers, coalesce(response_truncated, false)
 		FROM punctual.run_data WHERE run_id = $1`, run.ID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(append([]any{
 			&data.WebhookID, &data.Key, &data.Headers, &data.Body, &run.Result, &run.ResultNote,
