@@ -86,7 +86,7 @@ func (s *Scheduler) send(o *domain.Outcome, started time.Time) wire.Result {
 	defer done()
 	sent := time.Now()
 	request := o.Request(s.config.Origin)
-	if s.config.Tracer.Follows(o.Assignment) {
+	if s.config.Tracer.Follows(&o.Assignment) {
 		request.Phases = &wire.Phases{Begun: sent}
 	}
 	result, err := s.courier.transmit(ctx, o.Assignment, request, started)

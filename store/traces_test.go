@@ -151,6 +151,12 @@ func TestRunsThatEndOutsideOfAFinishHaveTheirSpans(t *testing.T) {
 			r.trigger("a")
 			must(t, r.Jobs.DeleteJob(t.Context(), r.tenant, "a", nil, false))
 		}},
+		"a workflow": {"attempt run run wait", func(r tracing) {
+			r.create("a", never, steps("one"))
+			r.startWorkflow("a", "")
+			r.finishAndRelease(succeeded(r.claimSteps()["one"]))
+			r.listen()
+		}},
 		"skipped": {"", func(r tracing) {
 			a := r.manual("a")
 			r.finishAndRelease(domain.Outcome{
@@ -184,6 +190,9 @@ func TestRunsThatEndOutsideOfAFinishHaveTheirSpans(t *testing.T) {
 			for _, s := range spans {
 				if s.Name != "run" && !ids[s.Parent] {
 					t.Errorf("the parent of %s is no span", s.Name)
+				}
+				if s.With["punctual.step"] != "" && (len(s.Links) != 1 || !ids[s.Links[0][33:]]) {
+					t.Errorf("a step is linked to %s", s.Links)
 				}
 			}
 		})

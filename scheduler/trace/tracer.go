@@ -101,7 +101,7 @@ func New(c Config) *Tracer {
 }
 
 // Follows reports whether the spans of a run are exported.
-func (t *Tracer) Follows(a domain.Assignment) bool {
+func (t *Tracer) Follows(a *domain.Assignment) bool {
 	return t != nil && t.config.Origin.Trace(a.RunID, a.TraceParent).Sampled
 }
 
@@ -112,9 +112,10 @@ func (t *Tracer) Ended(outcomes []domain.Outcome, written map[uuid.UUID]bool) {
 		return
 	}
 	for i := range outcomes {
-		if o := outcomes[i]; written[o.RunID] && t.Follows(o.Assignment) {
-			o.Response, o.Headers, o.Result, o.Body, o.EventBody, o.Release = "", nil, nil, nil, nil, nil // many may wait
-			t.put(end{o.RunID, &o})
+		if o := &outcomes[i]; written[o.RunID] && t.Follows(&o.Assignment) {
+			kept := *o
+			kept.Response, kept.Result, kept.Body, kept.EventBody = "", nil, nil, nil // many may wait
+			t.put(end{o.RunID, &kept})
 		}
 	}
 }
