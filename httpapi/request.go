@@ -32,7 +32,7 @@ type Idempotent struct {
 
 // Traced is the input of operations whose runs continue or link to the trace of their caller.
 type Traced struct {
-	TraceParent string `header:"traceparent" doc:"W3C trace context of the caller. A run that starts now continues that trace; one that starts later or at an event has a trace of its own with a link to it. What is not valid is ignored." example:"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"`
+	TraceParent string `header:"traceparent" doc:"W3C trace context of the caller. A run that starts now continues that trace; one that starts later or at an event has a trace of its own with a link to it. An invalid one is ignored." example:"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"`
 }
 
 func (t Traced) parent() string { return domain.ParseTraceParent(t.TraceParent) }
