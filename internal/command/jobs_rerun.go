@@ -39,7 +39,8 @@ func (c *rerunRun) Run(ctx context.Context) error {
 			}
 		}
 		if !json.Valid(raw) {
-			return fmt.Errorf("--set %s: the result is not JSON; write a text in quotes, a file as @FILE, no result as null", step)
+			return fmt.Errorf(
+				"--set %s: the result is not JSON; write a text in quotes, a file as @FILE, no result as null", step)
 		}
 		with.Set[step] = httpapi.SetInput{Result: raw, Note: c.Note}
 	}

@@ -38,8 +38,8 @@ FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[]) AS u(id, kept_from, 
 LEFT JOIN punctual.run_data d ON d.run_id = u.kept_from AND d.run_id = ANY($2::uuid[])
 WHERE coalesce(u.result, d.result::text, u.note) IS NOT NULL`
 
-// QueueTakenSteps makes the runs of steps of a workflow's new run that are not to be sent. It comes after the statements
-// that make that run, in its transaction: so the workflow finds them when it begins.
+// QueueTakenSteps makes the runs of steps of a workflow's new run that are not to be sent. It comes after the
+// statements that make that run, in its transaction: so the workflow finds them when it begins.
 func QueueTakenSteps(b *pgx.Batch, now time.Time, workflow uuid.UUID, steps []TakenStep) {
 	if len(steps) == 0 {
 		return
