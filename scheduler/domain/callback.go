@@ -61,6 +61,12 @@ func (j *Job) CallbackDeadline(started, now time.Time) time.Time {
 // timed out; before that the target was silent for too long, and the attempt is lost. losses is how many attempts in
 // a row the run had lost to silence just before.
 func JudgeSilent(a Assignment, losses int, started, now time.Time) Outcome {
+	if a.Job.Approval != nil {
+		return Outcome{
+			Assignment: a, Verdict: Bury, StartedAt: started, FinishedAt: now, Reason: ReasonApprovalExpired,
+			Error: fmt.Sprintf("it was neither approved nor rejected within its expires_after of %s", a.Job.MaxDuration),
+		}
+	}
 	if longest := a.Job.MaxDuration; !now.Before(started.Add(longest.Value())) {
 		o := Outcome{
 			Assignment: a, StartedAt: started, FinishedAt: now, Reason: ReasonTimeout,

@@ -21,6 +21,7 @@ type Job struct {
 	Timetable *Timetable
 	Kept      time.Duration   // how long runs are kept; 0: not known
 	StepJobs  map[string]*Job // of a workflow: its steps, by name
+	Approval  *Approval       // of a step that waits for approval; nil: it sends a request
 
 	url    *url.URL
 	header textproto.MIMEHeader
@@ -55,7 +56,7 @@ func Compile(id uuid.UUID, tenant, version int32, d Definition, defaultJitter ti
 	}, nil
 }
 
-// noURL is where a workflow's own run goes: nowhere.
+// noURL is where runs go that send nothing.
 var noURL = &url.URL{}
 
 // URL returns where the job's requests go. A placeholder in it is not filled in.

@@ -33,6 +33,7 @@ type StepState struct {
 	Attempt    int             `json:"attempt" doc:"Number of the latest attempt; 0 before the first." example:"1"`
 	StartedAt  *time.Time      `json:"started_at" doc:"When the latest attempt was sent."`
 	FinishedAt *time.Time      `json:"finished_at" doc:"When it ended."`
+	ApproveBy  *time.Time      `json:"approve_by,omitempty" doc:"Of a step that waits for approval: until when."`
 	WaitsFor   []string        `json:"waits_for,omitempty" doc:"While it waits: the steps that have to end before." example:"[\"extract\"]"`
 }
 
@@ -75,6 +76,8 @@ func waitsForSteps(run *Run, d domain.Definition) *WaitingFor {
 			left = append(left, s.Name+" waits for "+strings.Join(s.WaitsFor, " and "))
 		case s.Status == StepWaiting:
 			left = append(left, s.Name+" is about to start")
+		case s.ApproveBy != nil:
+			left = append(left, fmt.Sprintf("%s waits for approval until %s", s.Name, s.ApproveBy.Format(time.RFC3339)))
 		case !s.Ended():
 			left = append(left, s.Name+" "+s.Status)
 		}
@@ -110,16 +113,22 @@ func readSteps(ctx context.Context, q pg.Querier, run *Run, d domain.Definition)
 		at[ids[i]], named[step.Name] = s, s
 	}
 	rows := pg.Query(ctx, q, `
-		SELECT r.id, r.status, r.reason, r.error, r.attempt, r.started_at, r.finished_at
-		FROM punctual.runs r WHERE r.id = ANY($1::uuid[])`, ids)
+		SELECT r.id, r.status, r.reason, r.error, r.attempt, r.started_at, r.finished_at, y.due_at
+		FROM punctual.runs r LEFT JOIN punctual.ready y ON y.run_id = r.id AND y.approval
+		WHERE r.id = ANY($1::uuid[])`, ids)
 	var id uuid.UUID
 	var r StepState
-	_, err := pgx.ForEachRow(rows, []any{&id, &r.Status, &r.Reason, &r.Error, &r.Attempt, &r.StartedAt, &r.FinishedAt},
+	_, err := pgx.ForEachRow(rows, []any{
+		&id, &r.Status, &r.Reason, &r.Error, &r.Attempt, &r.StartedAt, &r.FinishedAt, &r.ApproveBy,
+	},
 		func() error {
 			s := at[id]
 			s.Run = new(id)
 			s.Status, s.Reason, s.Error, s.Attempt, s.StartedAt, s.FinishedAt =
 				r.Status, r.Reason, r.Error, r.Attempt, r.StartedAt, r.FinishedAt
+			if r.ApproveBy != nil {
+				s.ApproveBy = new(r.ApproveBy.UTC())
+			}
 			return nil
 		})
 	run.Steps = states
