@@ -56,7 +56,7 @@ func TestAStepWaitsForApproval(t *testing.T) {
 	c := newClaimer(t)
 	c.create("etl", never, steps("approve", "load<approve"), approvals(domain.Approval{}, "approve"))
 	w, a := c.waitForApproval("etl")
-	c.wantState(a.RunID, "running attempt 1 accepted")
+	c.wantState(a.RunID, "running attempt 1 ready in 86400")
 	c.wantCount(0, "leases are held", `SELECT count(*) FROM punctual.claims`)
 	waits, err := c.Runs.RunWaitsFor(t.Context(), c.tenant, a.RunID)
 	c.must(err)
@@ -87,6 +87,7 @@ func TestAStepWaitsForApproval(t *testing.T) {
 		SELECT count(*) FROM punctual.audit_log WHERE action = 'run.approve' AND actor = 'ann' AND resource_id = $1
 		   AND after ->> 'note' = 'looks {{"good"}}'`, a.RunID)
 	c.finishAndRelease(succeeded(load))
+	c.listen()
 	c.wantState(w.RunID, "succeeded attempt 1 finished")
 	c.goOn()
 	c.nothingLeft()

@@ -130,6 +130,17 @@ func JudgeDecision(a Assignment, d Decision, started, now time.Time) Outcome {
 	return o
 }
 
+// judgeUnapproved decides how the run of a step ends that no person has decided about by its deadline. That is early only
+// if the run was cancelled before it waited.
+func judgeUnapproved(a Assignment, started, now time.Time) Outcome {
+	o := Outcome{Assignment: a, Verdict: Cancel, StartedAt: started, FinishedAt: now, Reason: ReasonCancelled}
+	if longest := a.Job.MaxDuration; !now.Before(started.Add(longest.Value())) {
+		o.Verdict, o.Reason = Bury, ReasonApprovalExpired
+		o.Error = fmt.Sprintf("it was neither approved nor rejected within its expires_after of %s", longest)
+	}
+	return o
+}
+
 // DecisionOf says in words what was decided about a step that has ended, by its result or its error; empty: nothing.
 func DecisionOf(result json.RawMessage, reason Reason, why string) string {
 	var d decided

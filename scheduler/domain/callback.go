@@ -62,10 +62,7 @@ func (j *Job) CallbackDeadline(started, now time.Time) time.Time {
 // a row the run had lost to silence just before.
 func JudgeSilent(a Assignment, losses int, started, now time.Time) Outcome {
 	if a.Job.Approval != nil {
-		return Outcome{
-			Assignment: a, Verdict: Bury, StartedAt: started, FinishedAt: now, Reason: ReasonApprovalExpired,
-			Error: fmt.Sprintf("it was neither approved nor rejected within its expires_after of %s", a.Job.MaxDuration),
-		}
+		return judgeUnapproved(a, started, now)
 	}
 	if longest := a.Job.MaxDuration; !now.Before(started.Add(longest.Value())) {
 		o := Outcome{

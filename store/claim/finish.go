@@ -126,7 +126,7 @@ SELECT id FROM ended`
 const finishAccepted = `
 WITH accepted AS (
     UPDATE punctual.runs r
-    SET accepted_at = now(), started_at = u.started_at, http_status = u.http_status, error = NULL
+    SET accepted_at = now(), started_at = u.started_at, http_status = nullif(u.http_status, 0), error = NULL
     FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::smallint[], $5::interval[], $6::bool[])
          AS u(id, fence, started_at, http_status, silence, approval)
     WHERE r.id = ANY($1::uuid[])
