@@ -9,8 +9,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/notice"
 	"punctual/store/audit"
+	"punctual/store/notices"
 	"punctual/store/runs"
 )
 
@@ -209,4 +212,99 @@ func TestOneDecisionCounts(t *testing.T) {
 	}
 	c.wantCount(1, "entries of the audit log", `
 		SELECT count(*) FROM punctual.audit_log WHERE action IN ('run.approve', 'run.reject')`)
+}
+
+// The notice that a step waits is written with what makes it wait, sent once to each recipient, and its link decides.
+func TestTheLinkOfAnApproval(t *testing.T) {
+	t.Parallel()
+	c := asClaimer(openCRUD(t, Options{
+		DatabaseURL: pgtest.DSN(t), MaxConns: 8, Master: pgtest.Master(t), PublicURL: "https://punctual.example", Pages: true,
+	}))
+	c.create("etl", never, steps("approve", "other"), notify(hook, domain.EventDead), approvals(domain.Approval{
+		Notify: []domain.ApprovalNotify{
+			{URL: "https://one.example/"}, {Format: domain.FormatEmail, To: "ann@example.com"},
+		},
+	}, "approve"), approvals(domain.Approval{}, "other"))
+	c.startWorkflow("etl", "")
+	both := c.claimSteps()
+	a := both["approve"]
+	c.await(a, both["other"])
+	c.wantCount(2, "notices wait", `SELECT count(*) FROM punctual.approval_notices WHERE run_id = $1`, a.RunID)
+	token := ""
+	for range 3 { // the second recipient cannot be reached at first
+		m, err := c.Notices.ClaimNotice(t.Context())
+		c.must(err)
+		if m == nil {
+			t.Fatal("there is no notice")
+		}
+		if again, err := c.Notices.ClaimNotice(t.Context()); err != nil || again != nil && again.Nth == m.Nth {
+			t.Errorf("while it is under way, it is sent again: %v", err)
+		}
+		if !strings.Contains(m.Headline, "Job etl: step approve waits for approval") {
+			t.Errorf("the headline is %s", m.Headline)
+		}
+		answered := notice.Answer{Arrival: notice.Delivered}
+		if _, after, ok := strings.Cut(string(m.Body), "https://punctual.example/approvals/"+a.RunID.String()+"?token="); m.To.Format == domain.FormatEmail {
+			if token, _, ok = strings.Cut(after, `\n`); !ok || !strings.Contains(string(m.Body), ", until 20") {
+				t.Errorf("the mail is %s", m.Body)
+			}
+			c.wantCount(1, "leases", `SELECT count(*) FROM punctual.approval_notices WHERE lease = $1`, m.ID)
+		}
+		if m.Nth == 1 && c.count(`SELECT count(*) FROM punctual.approval_notices WHERE failures > 0`) == 0 {
+			answered.Arrival = notice.Unsent
+		}
+		c.must(c.Notices.Answered(t.Context(), *m, answered))
+		c.exec(`UPDATE punctual.approval_notices SET due_at = now()`)
+	}
+	c.wantCount(0, "notices wait", `SELECT count(*) FROM punctual.approval_notices`)
+	list, _, _, err := c.Notices.ListNotices(t.Context(), c.tenant, notices.Filter{})
+	c.must(err)
+	if len(list) != 2 || list[0].Events[0] != "approval" {
+		t.Errorf("the list is %+v", list)
+	}
+
+	key, err := c.Claims.ReadTokenKey(t.Context(), c.db.Conns(t.Context()))
+	c.must(err)
+	for name, bad := range map[string]string{
+		"none": "", "another's": domain.ApprovalToken(key, both["other"].RunID, 1), "cut": token[:len(token)-1],
+		"of a recipient that is none": domain.ApprovalToken(key, a.RunID, 2), "a run token": domain.RunToken(key, a.RunID, 1),
+	} {
+		if _, err := c.Runs.DecideByLink(t.Context(), a.RunID, bad, true, ""); !errors.Is(err, domain.ErrApprovalToken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := domain.ReadRunToken(key, a.RunID, token); err == nil {
+		t.Error("the token of a link is taken for a run token")
+	}
+	seen, err := c.Runs.ByLink(t.Context(), a.RunID, token)
+	c.must(err)
+	if seen.Status != domain.StatusRunning || seen.SentTo != "ann@example.com" || seen.Until == nil || seen.Decision != "" {
+		t.Errorf("the link shows %+v", seen)
+	}
+	if seen, err = c.Runs.DecideByLink(t.Context(), a.RunID, token, false, "no"); err != nil ||
+		!strings.HasPrefix(seen.Decision, "rejected by the link sent to ann@example.com at 20") {
+		t.Errorf("the link shows %+v, error %v", seen, err)
+	}
+	_, err = c.Runs.DecideByLink(t.Context(), a.RunID, token, true, "")
+	if !errors.Is(err, ErrState) {
+		t.Errorf("after the decision: %v", err)
+	}
+	c.wantCount(1, "entries of the audit log", `
+		SELECT count(*) FROM punctual.audit_log
+		WHERE action = 'run.reject' AND actor_kind = 'link' AND actor = 'ann@example.com'`)
+}
+
+// A notice that could not be sent before the decision is sent no more.
+func TestADecisionEndsItsNotices(t *testing.T) {
+	c := newClaimer(t)
+	c.create("w", never, steps("a"), approvals(domain.Approval{
+		Notify: []domain.ApprovalNotify{{URL: "https://one.example/"}},
+	}, "a"))
+	_, a := c.waitForApproval("w")
+	_, err := c.decide(a.RunID, true, "")
+	c.must(err)
+	if m, err := c.Notices.ClaimNotice(t.Context()); m != nil || err != nil {
+		t.Errorf("%+v, error %v", m, err)
+	}
+	c.wantCount(0, "notices wait", `SELECT count(*) FROM punctual.approval_notices`)
 }

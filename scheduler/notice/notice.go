@@ -477,7 +477,7 @@ func until(e domain.NewsEvent) string {
 	if e.Until == nil {
 		return ""
 	}
-	return ", until " + at(*e.Until) + "; approve or reject it by the link"
+	return ", until " + at(*e.Until)
 }
 
 func inARow(failures int) string {
