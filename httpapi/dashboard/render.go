@@ -150,7 +150,7 @@ var functions = template.FuncMap{
 	"slashed":  slashed,
 	"skipped":  httpapi.SkippedWords,
 	"steps":    definedGraph,
-	"step":     stepWords,
+	"stepsays": stepSays,
 	"stepwhy":  func(s runs.StepState) string { return brief(stepWhy(s)) },
 	"names":    stepNames,
 	"open":     fewWords,
