@@ -83,7 +83,7 @@ func (a *ApprovalRef) Exists() error {
 	return nil
 }
 
-func (s *server) getApproval(ctx context.Context, _ int32, in *ApprovalRef) (*answer[runs.Approval], error) {
+func (s *server) getApproval(ctx context.Context, _ int32, in *ApprovalRef) (*answer[runs.LinkedStep], error) {
 	return show(s.Store.Runs.ByLink(ctx, in.id, in.Token))
 }
 
@@ -98,7 +98,7 @@ type decisionInput struct {
 	Request body.Body[DecisionInput]
 }
 
-func (s *server) decideApproval(ctx context.Context, _ int32, in *decisionInput) (*answer[runs.Approval], error) {
+func (s *server) decideApproval(ctx context.Context, _ int32, in *decisionInput) (*answer[runs.LinkedStep], error) {
 	d := in.Request.Value
 	problems := note(d.Note)
 	if d.Decision != "approve" && d.Decision != "reject" {

@@ -15,7 +15,7 @@ var (
 
 	exampleStepID = uuid.MustParse("019ad964-3b80-8f20-b2c4-0a9d6e5f1b73")
 
-	exampleApproval = runs.Approval{
+	exampleApproval = runs.LinkedStep{
 		Run: exampleStepID, Workflow: exampleRunID, Job: "nightly-etl", Tenant: "default", Step: "approve",
 		Status: domain.StatusRunning, Since: new(moment("2026-12-01T02:04:10.044Z")),
 		Until: new(moment("2026-12-02T02:04:10.051Z")), SentTo: "Slack hooks.slack.com",
@@ -41,7 +41,7 @@ func exampleRejected() runs.Run {
 	return run
 }
 
-func exampleDecided() runs.Approval {
+func exampleDecided() runs.LinkedStep {
 	a := exampleApproval
 	a.Status, a.Until = domain.StatusDead, nil
 	a.Decision = "rejected by the link sent to Slack hooks.slack.com at 2026-12-01T08:20:11Z: wrong day"

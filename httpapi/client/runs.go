@@ -45,15 +45,15 @@ func (c *Client) RejectRun(ctx context.Context, run string, note httpapi.NoteInp
 }
 
 // Approval returns the step of the link in a notice, whose token stands in for a key.
-func (c *Client) Approval(ctx context.Context, run, token string) (runs.Approval, error) {
-	return get[runs.Approval](ctx, c, at("/v1/approvals/%s", run), url.Values{"token": {token}})
+func (c *Client) Approval(ctx context.Context, run, token string) (runs.LinkedStep, error) {
+	return get[runs.LinkedStep](ctx, c, at("/v1/approvals/%s", run), url.Values{"token": {token}})
 }
 
 // DecideApproval approves or rejects the step of a link.
 func (c *Client) DecideApproval(
 	ctx context.Context, run, token string, with httpapi.DecisionInput,
-) (runs.Approval, error) {
-	return post[runs.Approval](ctx, c, at("/v1/approvals/%s", run)+"?"+url.Values{"token": {token}}.Encode(), with)
+) (runs.LinkedStep, error) {
+	return post[runs.LinkedStep](ctx, c, at("/v1/approvals/%s", run)+"?"+url.Values{"token": {token}}.Encode(), with)
 }
 
 // DeadLetters lists dead letters.

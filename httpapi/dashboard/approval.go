@@ -13,7 +13,7 @@ import (
 
 // approvalView is the page of the link in a notice that a step waits for approval. Its visitor has no session.
 type approvalView struct {
-	runs.Approval
+	runs.LinkedStep
 	Token   string
 	Problem *problem.Problem // why the decision was refused; nil: it was not
 }

@@ -15,8 +15,8 @@ import (
 	"punctual/store/pg"
 )
 
-// Approval is a step that waits for approval, or about which a person has decided, as the recipient of a link sees it.
-type Approval struct {
+// LinkedStep is a step that waits for approval, or about which a person has decided, as the recipient of a link sees it.
+type LinkedStep struct {
 	Run      uuid.UUID     `json:"run" doc:"The run of the step." example:"019a3c5f-0000-8f20-b2c4-0a9d6e5f1b73"`
 	Workflow uuid.UUID     `json:"workflow_run" doc:"The run of its workflow." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
 	Job      string        `json:"job" doc:"Name of the job." example:"nightly-etl"`
@@ -50,7 +50,7 @@ func (s *Runs) Decide(
 // DecideByLink is Decide for a recipient of the step's notice, who shows the token of the link.
 func (s *Runs) DecideByLink(
 	ctx context.Context, run uuid.UUID, token string, approved bool, note string,
-) (Approval, error) {
+) (LinkedStep, error) {
 	a, err := s.ByLink(ctx, run, token)
 	if err != nil {
 		return a, err
@@ -136,7 +136,7 @@ func (s *Runs) waiting(ctx context.Context, q pg.Querier, tenant int32, run *Run
 
 // ByLink returns what the recipient of a step's notice may see who shows the token of the link. It returns
 // domain.ErrApprovalToken if the token was not made for the run.
-func (s *Runs) ByLink(ctx context.Context, id uuid.UUID, token string) (a Approval, err error) {
+func (s *Runs) ByLink(ctx context.Context, id uuid.UUID, token string) (a LinkedStep, err error) {
 	q := s.db.Reader(ctx, pg.Everybody)
 	key, err := s.claims.ReadTokenKey(ctx, q)
 	if err != nil {
