@@ -39,7 +39,7 @@ func (s *server) approvalRoutes() {
 		OperationID: "decide-approval", Method: http.MethodPost, Path: "/v1/approvals/{run}", Tags: []string{tagRuns},
 		Summary: "Decide about the step of a link", Errors: []int{401, 404, 409},
 		Description: "Approves or rejects the step as the recipient of the notice, once.",
-	}, api.Required, s.decideApproval)
+	}, api.Optional, s.decideApproval)
 }
 
 type noteRunInput struct {
@@ -65,7 +65,7 @@ func (s *server) decide(ctx context.Context, tenant int32, in *noteRunInput, yes
 // ApprovalRef is the input of the operations of a link: the run of a step, and the token.
 type ApprovalRef struct {
 	RunRef
-	Token string `query:"token" required:"true" doc:"The token of the link." example:"pat_ADSSonuje1nxWfeZa_3KQTCrVzXKuJTtmljaX2D4Og"`
+	Token string `query:"token" doc:"The token of the link." example:"pat_ADSSonuje1nxWfeZa_3KQTCrVzXKuJTtmljaX2D4Og"`
 	from  string
 }
 
@@ -99,6 +99,9 @@ type decisionInput struct {
 }
 
 func (s *server) decideApproval(ctx context.Context, _ int32, in *decisionInput) (*answer[runs.LinkedStep], error) {
+	if _, err := s.Store.Runs.ByLink(ctx, in.id, in.Token); err != nil {
+		return nil, err // what is wrong with the body is for those who may decide
+	}
 	d := in.Request.Value
 	problems := note(d.Note)
 	if d.Decision != "approve" && d.Decision != "reject" {

@@ -34,6 +34,9 @@ func (c *runSteps) Run(ctx context.Context) error {
 			if s.Run != nil {
 				id = s.Run.String()
 			}
+			if s.ApproveBy != nil {
+				why = "waits for approval until " + instant(s.ApproveBy)
+			}
 			if len(s.WaitsFor) > 0 {
 				why = "waits for " + strings.Join(s.WaitsFor, " and ")
 			}
