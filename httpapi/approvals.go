@@ -33,7 +33,7 @@ func (s *server) approvalRoutes() {
 	api.Register(s.api, huma.Operation{
 		OperationID: "get-approval", Method: http.MethodGet, Path: "/v1/approvals/{run}", Tags: []string{tagRuns},
 		Summary: "Get the step of a link", Errors: []int{401, 404},
-		Description: "What the recipient of a notice may see of the step that waits for approval. It decides nothing.",
+		Description: "Shows the recipient of a notice which step waits for approval. It decides nothing.",
 	}, s.getApproval)
 	api.RegisterBody[DecisionInput](s.api, huma.Operation{
 		OperationID: "decide-approval", Method: http.MethodPost, Path: "/v1/approvals/{run}", Tags: []string{tagRuns},
@@ -89,7 +89,7 @@ func (s *server) getApproval(ctx context.Context, _ int32, in *ApprovalRef) (*an
 
 // DecisionInput is the body of a decision by a link.
 type DecisionInput struct {
-	Decision string `json:"decision" enum:"approve,reject" doc:"What to do with the step." example:"approve"`
+	Decision string `json:"decision" enum:"approve,reject" doc:"Whether the step is approved." example:"approve"`
 	Note     string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. Absent: none." example:"looks good"`
 }
 

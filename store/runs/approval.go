@@ -25,7 +25,7 @@ type LinkedStep struct {
 	Status   domain.Status `json:"status" doc:"running: it waits." example:"running"`
 	Since    *time.Time    `json:"since" doc:"Since when it waits, or has waited. Null: it was cancelled before it waited."`
 	Until    *time.Time    `json:"until" doc:"Until when it waits. Null: it waits no more."`
-	Decision string        `json:"decision" doc:"What was decided, by whom and when, in words; why it ended, if it ended otherwise. Empty: it waits." example:""`
+	Decision string        `json:"decision" doc:"The decision in words: by whom and when; or why it ended without one. Empty: it waits." example:""`
 	SentTo   string        `json:"sent_to" doc:"The recipient of the link." example:"Slack hooks.slack.com"`
 }
 
