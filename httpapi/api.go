@@ -57,6 +57,7 @@ func New(c Config) (http.Handler, error) {
 	s.versionRoutes()
 	s.runRoutes()
 	s.callbackRoutes()
+	s.approvalRoutes()
 	s.deadLetterRoutes()
 	s.backfillRoutes()
 	s.bulkRoutes()

@@ -79,6 +79,11 @@ var stateExamples = map[string]string{
 	"resume-job": `Job "daily-invoice-gen" is completed and cannot be resumed: the state does not allow it.`,
 	"cancel-run": "Run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 has ended as succeeded: " +
 		"the state does not allow it.",
+	"approve-run": "Run 019ad964-3b80-8f20-b2c4-0a9d6e5f1b73 was approved by key deploy " +
+		"(019a3c5e-0000-7c3e-9a44-0c6d5f0e8b11) at 2026-12-01T15:20:11Z: the state does not allow it.",
+	"reject-run": "No step of run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 waits for approval: the state does not allow it.",
+	"decide-approval": "Run 019ad964-3b80-8f20-b2c4-0a9d6e5f1b73 was rejected by the link sent to ops@example.com at " +
+		"2026-12-01T15:20:11Z: wrong day: the state does not allow it.",
 	"cancel-operation": "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: " +
 		"the state does not allow it.",
 	"delete-limit":  `Active or paused jobs name limit "warehouse": daily-invoice-gen.`,

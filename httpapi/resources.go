@@ -37,6 +37,7 @@ func resourceAt(pattern string) string {
 // resources are the kinds by path prefix; other paths are about jobs.
 var resources = []struct{ prefix, name string }{
 	{"/v1/runs/", "run"},
+	{"/v1/approvals/", "run"},
 	{"/v1/jobs/{job}/versions/{version}", "version"},
 	{"/v1/jobs/{job}/dated/{key}", "pending run"},
 	{"/v1/dead-letters/{run}", "dead letter"},

@@ -47,6 +47,8 @@ var uses = []struct {
 	{"list-runs", auth.RoleViewer},
 	{"cancel-run", auth.RoleEditor},
 	{"rerun-run", auth.RoleEditor},
+	{"approve-run", auth.RoleEditor},
+	{"reject-run", auth.RoleEditor},
 
 	// These need the run token of the attempt instead.
 	{"heartbeat-run", auth.RoleNone},
@@ -54,6 +56,10 @@ var uses = []struct {
 	{"fail-run", auth.RoleNone},
 	{"get-run-progress", auth.RoleNone},
 	{"get-step-result", auth.RoleNone},
+
+	// These need the token of the link in a notice instead.
+	{"get-approval", auth.RoleNone},
+	{"decide-approval", auth.RoleNone},
 
 	{"list-dead-letters", auth.RoleViewer},
 	{"list-dead-letter-groups", auth.RoleViewer},

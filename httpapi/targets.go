@@ -17,6 +17,12 @@ func (s *server) forbidden(tenant int32, at string, d domain.Definition) []probl
 		target, err := domain.ParseTarget(t.URL)
 		fields = append(fields, s.refused(tenant, at+"."+d.Path(field)+".url", target, err)...)
 	})
+	for i, step := range d.Steps {
+		if step.Approval != nil {
+			fields = append(fields,
+				s.forbiddenNotify(tenant, fmt.Sprintf("%s.steps[%d].approval", at, i), step.Approval.Entries())...)
+		}
+	}
 	return append(fields, s.forbiddenNotify(tenant, at, d.Notify)...)
 }
 

@@ -389,7 +389,7 @@ CREATE DOMAIN punctual.run_trigger AS text CONSTRAINT run_trigger_is_known CHECK
 CREATE DOMAIN punctual.run_reason AS text CONSTRAINT run_reason_is_known CHECK (VALUE IN ('missed', 'paused', 'overlap',
     'replaced', 'expired', 'limit', 'auth', 'timeout', 'connect', 'tls', 'unreachable', 'blocked_address', 'http_4xx',
     'http_5xx', 'redirect', 'gone', 'failed', 'lost', 'silent', 'poison', 'upstream_failed', 'cancelled_by_user',
-    'job_deleted'));
+    'rejected', 'approval_expired', 'job_deleted'));
 COMMENT ON DOMAIN punctual.run_status IS 'The states of a run.';
 COMMENT ON DOMAIN punctual.run_trigger IS 'What creates a run.';
 COMMENT ON DOMAIN punctual.run_reason IS 'Why a run is not a plain success.';
@@ -797,6 +797,7 @@ COMMENT ON COLUMN punctual.waiting.held_until IS 'Until when it waits for that, 
 
 CREATE TABLE punctual.ready (
     at_gate     boolean NOT NULL DEFAULT false,
+    approval    boolean NOT NULL DEFAULT false,
     at_limit    text,
     PRIMARY KEY (run_id),
     CONSTRAINT held_run_has_its_instants CHECK (held_by IS NULL OR held_since IS NOT NULL AND held_until IS NOT NULL)
@@ -808,6 +809,7 @@ CREATE INDEX ready_due_by_tenant ON punctual.ready (lane, tenant, due_at);
 CREATE INDEX ready_held ON punctual.ready (tenant, held_by, held_since) WHERE held_by IS NOT NULL;
 CREATE INDEX ready_at_gate ON punctual.ready (job_id, run_id) WHERE at_gate;
 CREATE INDEX ready_by_tenant ON punctual.ready (tenant, run_id);
+CREATE INDEX ready_for_approval ON punctual.ready (tenant) WHERE approval;
 -- The order of those that wait at a limit: the millisecond for which they were due, with which an id begins, and then
 -- priority.
 CREATE INDEX ready_at_limit ON punctual.ready (tenant, at_limit, left(run_id::text, 13), (lane & 3), run_id)
@@ -831,6 +833,7 @@ COMMENT ON COLUMN punctual.ready.held_until IS
     'It waits until then at most. If its host still cannot be reached then, the run is dead.';
 COMMENT ON COLUMN punctual.ready.at_gate IS
     'True: it waits at its job''s gate, and becomes due when the gate is freed. At due_at it is looked at in any case.';
+COMMENT ON COLUMN punctual.ready.approval IS 'True: it waits until a person approves or rejects it, until due_at.';
 COMMENT ON COLUMN punctual.ready.at_limit IS
     'The limit that it waits at: limits.name. It becomes due when the limit has room, and keeps the name until it starts.';
 
@@ -1118,6 +1121,9 @@ BEGIN
     ELSIF EXISTS (SELECT FROM punctual.workflows w WHERE w.run_id = run) THEN
         RAISE EXCEPTION 'run % is of a job with steps, and ends when they have ended', run USING ERRCODE = 'PU409',
             HINT = 'Report for the run of the step: its id is in the header Punctual-Run of the request.';
+    ELSIF EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = run AND y.approval) THEN
+        RAISE EXCEPTION 'run % waits for approval', run USING ERRCODE = 'PU409',
+            HINT = 'A person approves or rejects it: by the API, on its page, or with the link in its notice.';
     ELSIF r.reason IN ('cancelled_by_user', 'replaced') THEN
         RAISE EXCEPTION 'run % is being cancelled (%)', run, r.reason USING ERRCODE = 'PU409', HINT = 'Roll back.';
     ELSIF r.reports_since IS NULL OR r.early THEN
@@ -2296,6 +2302,28 @@ COMMENT ON COLUMN punctual.notice_messages.headline IS 'Its first line.';
 COMMENT ON COLUMN punctual.notice_messages.events IS 'The events that it told of.';
 COMMENT ON COLUMN punctual.notice_messages.jobs IS 'The jobs that it told something new of.';
 
+-- A step that waits for approval has one row for each entry of its notify. The entry is that of the job's version.
+CREATE TABLE punctual.approval_notices (
+    run_id        uuid NOT NULL,
+    nth           smallint NOT NULL,
+    tenant        integer NOT NULL,
+    due_at        timestamptz NOT NULL DEFAULT now(),
+    lease         uuid,
+    failures      integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (run_id, nth)
+);
+CREATE INDEX approval_notices_due ON punctual.approval_notices (due_at);
+COMMENT ON TABLE  punctual.approval_notices IS
+    'Notices that a step waits for approval which no recipient has taken yet. A row goes when the recipient has taken the '
+    'notice, and when it is to be sent and the step waits no more.';
+COMMENT ON COLUMN punctual.approval_notices.run_id IS 'The run of the step.';
+COMMENT ON COLUMN punctual.approval_notices.nth IS 'Place of the recipient in approval.notify of the step, from 0.';
+COMMENT ON COLUMN punctual.approval_notices.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.approval_notices.due_at IS
+    'When it may be sent: at once, after a failure, or when the replica that sends it has not said how that ended.';
+COMMENT ON COLUMN punctual.approval_notices.lease IS 'The message that is under way, or was the last one; null: none was.';
+COMMENT ON COLUMN punctual.approval_notices.failures IS 'Failed attempts.';
+
 -- When a version of a job expects success within a time, the job must be checked for staleness: it was created, edited
 -- or resumed. The trigger is deferred, so that the row is locked last, as in the finish of runs.
 CREATE FUNCTION punctual.expect_success() RETURNS trigger
@@ -2665,7 +2693,7 @@ COMMENT ON COLUMN punctual.signing_secrets.expires_at IS 'When it stops signing;
 -- is forgotten.
 CREATE DOMAIN punctual.audit_action AS text CONSTRAINT audit_action_is_known CHECK (VALUE IN ('job.create',
     'job.update', 'job.pause', 'job.resume', 'job.delete', 'job.restore', 'job.backfill', 'run.trigger', 'run.cancel',
-    'run.move', 'dead_letter.replay', 'dead_letter.resolve', 'operation.create', 'operation.cancel', 'api_key.create',
+    'run.move', 'run.approve', 'run.reject', 'dead_letter.replay', 'dead_letter.resolve', 'operation.create', 'operation.cancel', 'api_key.create',
     'api_key.revoke', 'tenant.create', 'tenant.update', 'tenant.delete', 'secret.put', 'secret.delete', 'secret.rotate',
     'signing_secret.create', 'signing_secret.delete', 'limit.put', 'limit.delete', 'deployment.freeze', 'deployment.unfreeze', 'deployment.adopt',
     'tenant.freeze', 'tenant.unfreeze', 'tenant.grant', 'tenant.revoke', 'breaker.reset'));
@@ -2685,7 +2713,7 @@ CREATE TABLE punctual.audit_log (
     before       json,
     after        json,
     CONSTRAINT audit_actor_kind_is_known CHECK (actor_kind IN ('anybody', 'key', 'token', 'command', 'database',
-        'system')),
+        'link', 'system')),
     PRIMARY KEY (tenant, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX audit_log_by_job ON punctual.audit_log (job_id, id) WHERE job_id IS NOT NULL;
@@ -2704,7 +2732,7 @@ COMMENT ON COLUMN punctual.audit_log.tenant IS
     'The tenant that the entry belongs to: tenants.id; -1: the whole deployment.';
 COMMENT ON COLUMN punctual.audit_log.action IS 'What was done: the kind of resource, a dot, a verb.';
 COMMENT ON COLUMN punctual.audit_log.actor_kind IS
-    'How the actor authenticated: key, token, command, database (a role in SQL). anybody: authentication was off. '
+    'How the actor authenticated: key, token, command, database (a role in SQL), link (in a notice). anybody: authentication was off. '
     'system: Punctual itself.';
 COMMENT ON COLUMN punctual.audit_log.actor IS
     'Who: a key''s id, a token''s subject or a login; null: the actor is not known.';
@@ -3353,7 +3381,7 @@ COMMENT ON VIEW   punctual.audit IS
 COMMENT ON COLUMN punctual.audit.at IS 'When it was done.';
 COMMENT ON COLUMN punctual.audit.tenant IS 'Name of the tenant.';
 COMMENT ON COLUMN punctual.audit.actor_kind IS
-    'How the actor authenticated: key, token, command, database (a role in SQL). anybody: authentication was off. '
+    'How the actor authenticated: key, token, command, database (a role in SQL), link (in a notice). anybody: authentication was off. '
     'system: Punctual itself.';
 COMMENT ON COLUMN punctual.audit.actor IS 'Name of the key, subject of the token, or login.';
 COMMENT ON COLUMN punctual.audit.address IS 'Where the request came from.';
@@ -3389,7 +3417,7 @@ COMMENT ON COLUMN punctual.audit_entries.tenant IS
     'The tenant that the entry belongs to: tenants.id; -1: the whole deployment.';
 COMMENT ON COLUMN punctual.audit_entries.action IS 'What was done: the kind of resource, a dot, a verb.';
 COMMENT ON COLUMN punctual.audit_entries.actor_kind IS
-    'How the actor authenticated: key, token, command, database (a role in SQL). anybody: authentication was off. '
+    'How the actor authenticated: key, token, command, database (a role in SQL), link (in a notice). anybody: authentication was off. '
     'system: Punctual itself.';
 COMMENT ON COLUMN punctual.audit_entries.actor IS
     'Who: a key''s id, a token''s subject or a login; null: the actor is not known.';
@@ -3500,6 +3528,7 @@ DECLARE
         ['reports',          'SELECT',                         own, NULL],
         ['notified',         'SELECT',                         by_job, NULL],
         ['notices',          'SELECT, INSERT',                 own, NULL],
+        ['approval_notices', 'SELECT, INSERT',                 own, NULL],
         ['notice_lines',     'SELECT',                         own, NULL],
         ['notice_messages',  'SELECT',                         own, NULL],
         ['notice_subjects',  'SELECT',                         by_job, NULL],
@@ -3659,7 +3688,7 @@ DROP TABLE punctual.grants, punctual.events, punctual.audit_log, punctual.signin
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.limit_holders, punctual.job_limits,
     punctual.limits, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
-    punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
+    punctual.approval_notices, punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
     punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
     punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels,
     punctual.reports, punctual.completions,

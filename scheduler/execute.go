@@ -24,7 +24,7 @@ func (s *Scheduler) dispatch(b domain.Batch) bool {
 		s.running.Go(func() {
 			growStack()
 			result := s.execute(o, p)
-			p.End(result, !o.StartedAt.IsZero() && !o.Job.IsWorkflow())
+			p.End(result, !o.StartedAt.IsZero() && !o.Job.SendsNothing())
 			held := o.Verdict == domain.Cancel
 			if held {
 				// A replaced run leaves its worker slot to its successor. That may start only once the cancel is written.
@@ -57,7 +57,7 @@ func (s *Scheduler) execute(o *domain.Outcome, p *admit.Permit) wire.Result {
 		o.Verdict, o.Reason = domain.Expire, domain.ReasonExpired
 		return silence
 	}
-	if o.Job.IsWorkflow() { // its steps send requests; the run itself waits until they have ended
+	if o.Job.SendsNothing() { // it waits until its steps have ended, or a person has decided
 		o.Verdict, o.RetryIn, o.StartedAt = domain.Await, o.Job.MaxDuration.Value(), started
 		return silence
 	}

@@ -142,6 +142,9 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 
 	for _, err := range []error{ // what these ask for is not there, or not so
 		failed(c.RerunRun(ctx, none, httpapi.RerunInput{})), failed(c.PlanRerun(ctx, none, httpapi.RerunInput{})),
+		failed(c.ApproveRun(ctx, none, httpapi.NoteInput{})), failed(c.RejectRun(ctx, none, httpapi.NoteInput{})),
+		failed(c.Approval(ctx, none, "t")),
+		failed(c.DecideApproval(ctx, none, "t", httpapi.DecisionInput{Decision: "approve"})),
 		failed(c.ReplayDeadLetter(ctx, none, httpapi.NoteInput{})),
 		failed(c.ResolveDeadLetter(ctx, none, httpapi.NoteInput{})),
 		failed(c.ReplayDeadLetters(ctx, bulk)), failed(c.ResolveDeadLetters(ctx, bulk)),

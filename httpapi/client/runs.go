@@ -42,6 +42,28 @@ func (c *Client) PlanRerun(ctx context.Context, run string, with httpapi.RerunIn
 	return post[domain.RerunPlan](ctx, c, at("/v1/runs/%s/rerun", run), with)
 }
 
+// ApproveRun approves a step that waits for approval, by its run or that of its workflow.
+func (c *Client) ApproveRun(ctx context.Context, run string, note httpapi.NoteInput) (runs.Run, error) {
+	return post[runs.Run](ctx, c, at("/v1/runs/%s/approve", run), note)
+}
+
+// RejectRun rejects a step that waits for approval, by its run or that of its workflow.
+func (c *Client) RejectRun(ctx context.Context, run string, note httpapi.NoteInput) (runs.Run, error) {
+	return post[runs.Run](ctx, c, at("/v1/runs/%s/reject", run), note)
+}
+
+// Approval returns the step of the link in a notice, whose token stands in for a key.
+func (c *Client) Approval(ctx context.Context, run, token string) (runs.LinkedStep, error) {
+	return get[runs.LinkedStep](ctx, c, at("/v1/approvals/%s", run), url.Values{"token": {token}})
+}
+
+// DecideApproval approves or rejects the step of a link.
+func (c *Client) DecideApproval(
+	ctx context.Context, run, token string, with httpapi.DecisionInput,
+) (runs.LinkedStep, error) {
+	return post[runs.LinkedStep](ctx, c, at("/v1/approvals/%s", run)+"?"+url.Values{"token": {token}}.Encode(), with)
+}
+
 // DeadLetters lists dead letters.
 func (c *Client) DeadLetters(ctx context.Context, query url.Values) (httpapi.List[letters.DeadLetter], error) {
 	return get[httpapi.List[letters.DeadLetter]](ctx, c, "/v1/dead-letters", query)

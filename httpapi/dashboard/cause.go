@@ -20,7 +20,8 @@ func causeOf(reason *domain.Reason, status *int, err *string) string {
 		case said == "", words == "":
 			return cmp.Or(said, words)
 		case *reason == domain.ReasonTimeout, *reason == domain.ReasonConnect,
-			*reason == domain.ReasonUpstreamFailed: // the error says it
+			*reason == domain.ReasonUpstreamFailed, *reason == domain.ReasonRejected,
+			*reason == domain.ReasonApprovalExpired: // the error says it
 			return said
 		}
 		return words + ": " + said

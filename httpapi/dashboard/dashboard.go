@@ -69,6 +69,8 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		pages.Get(auth.RedirectPath, p.open((*visit).fromIssuer))
 	}
 	pages.Post("/logout", p.open((*visit).signOut))
+	pages.Get("/approvals/{run}", p.open((*visit).approval))
+	pages.Post("/approvals/{run}", p.open(withForm((*visit).decideApproval)))
 	for path, show := range map[string]func(*visit) error{
 		"/jobs":                   (*visit).jobs,
 		"/jobs/{job}":             ofJob((*visit).job),
@@ -112,6 +114,8 @@ func (p *Pages) Routes(mux chi.Router, api http.Handler) {
 		"/new":                           (*visit).createJob,
 		"/runs/{run}/cancel":             (*visit).cancelRun,
 		"/runs/{run}/rerun":              (*visit).rerunRun,
+		"/runs/{run}/approve":            (*visit).approveRun,
+		"/runs/{run}/reject":             (*visit).rejectRun,
 		"/dead-letters/replay":           (*visit).replayLetters,
 		"/dead-letters/resolve":          (*visit).resolveLetters,
 		"/operations/{operation}/cancel": (*visit).cancelOperation,

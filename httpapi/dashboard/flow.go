@@ -23,6 +23,24 @@ type flowView struct {
 	Fewer bool   // edges that follow from others are left out
 }
 
+// waits reports whether a run is of a step that waits for approval.
+func waits(r runs.Run) bool { return r.WaitingFor != nil && r.WaitingFor.What == "approval" }
+
+// waitingOf returns the steps of a run that wait for approval: those of a workflow's run, or the run's own.
+func waitingOf(r runs.Run) (all []runs.StepState) {
+	if waits(r) {
+		return []runs.StepState{{
+			Name: r.Step, Run: &r.ID, StartedAt: &r.WaitingFor.Since, ApproveBy: r.WaitingFor.Until,
+		}}
+	}
+	for _, s := range r.Steps {
+		if s.ApproveBy != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // flowOf returns the view of a run's steps; nil: it has none.
 func flowOf(r runs.Run) *flowView {
 	if len(r.Steps) == 0 {
@@ -61,6 +79,13 @@ func flowOf(r runs.Run) *flowView {
 func definedGraph(d domain.Definition) template.HTML {
 	nodes := make([]node, len(d.Steps))
 	for i, s := range d.Steps {
+		if s.Approval != nil {
+			nodes[i] = node{
+				Name: s.Name, Note: "approval", Title: s.Name + ": waits for approval", DependsOn: s.DependsOn,
+				Ended: s.When == domain.WhenEnded,
+			}
+			continue
+		}
 		host := s.Target.Host
 		if u, err := url.Parse(s.Target.URL); err == nil && host == "" {
 			host = u.Host
@@ -108,6 +133,8 @@ func tookOver(s runs.StepState) bool { return s.KeptFrom != nil || s.SetBy != ni
 // stepWord says in a word what became of a step.
 func stepWord(s runs.StepState) string {
 	switch {
+	case s.ApproveBy != nil:
+		return "waits for approval"
 	case s.KeptFrom != nil:
 		return "kept"
 	case s.SetBy != nil:
@@ -174,7 +201,7 @@ func stepBars(r runs.Run, now time.Time) template.HTML {
 		if end.After(to) {
 			to = end
 		}
-		title := s.Name + ": " + stepWords(s.Status) + " · " + stepTook(s)
+		title := s.Name + ": " + stepWord(s) + " · " + stepTook(s)
 		lines = append(lines, barLine{s.Name, []bar{{s.Run.String(), title, s.Status, *s.StartedAt, end}}})
 	}
 	if lines == nil {

@@ -24,11 +24,12 @@ type runView struct {
 	Run      runs.Run
 	Sentence template.HTML
 	Timeline []entry
-	Flow     *flowView  // of a workflow's run
-	Others   []runs.Run // of the same slot: replays, reruns and skips
-	Caused   []runs.Run // by its end
-	Event    string     // that caused it; empty: none did, or it is not known
-	Zone     string     // of the job's schedule; empty: the job is deleted
+	Flow     *flowView        // of a workflow's run
+	Waiting  []runs.StepState // steps that wait for approval, or the run itself
+	Others   []runs.Run       // of the same slot: replays, reruns and skips
+	Caused   []runs.Run       // by its end
+	Event    string           // that caused it; empty: none did, or it is not known
+	Zone     string           // of the job's schedule; empty: the job is deleted
 	Again    rerunForm
 	mistakes // why it was not made again
 }
@@ -125,7 +126,7 @@ func (v *visit) viewRun() (view runView, err error) {
 	if err != nil {
 		return view, err
 	}
-	view = runView{Run: run, Timeline: historyOf(run), Flow: flowOf(run)}
+	view = runView{Run: run, Timeline: historyOf(run), Flow: flowOf(run), Waiting: waitingOf(run)}
 	if view.Flow != nil && run.Status.Final() && v.may(auth.RoleEditor) {
 		view.Flow.Rerun = "/runs/" + run.ID.String() + "/rerun"
 	}
@@ -187,7 +188,7 @@ func historyOf(r runs.Run) []entry {
 			all = append(all, entry{At: *r.ClaimedAt, Label: "claimed"})
 		}
 		begin := entry{At: a.StartedAt, Label: "sent", Text: fmt.Sprintf("attempt %d", a.Number)}
-		if r.Steps != nil {
+		if r.Steps != nil || r.Step != "" && r.Request == nil {
 			begin.Label, begin.Text = "started", ""
 		}
 		all = append(all, begin)

@@ -216,6 +216,9 @@ func sentence(r runs.Run) string {
 	} else if host != "" && what != "" && !strings.Contains(what, host) {
 		what += " (" + host + ")"
 	}
+	if waits(r) {
+		return "Waits for approval since " + ago(r.WaitingFor.Since) + "."
+	}
 	switch r.Status {
 	case domain.StatusSucceeded:
 		words := "Succeeded"
@@ -317,4 +320,7 @@ var reasons = map[domain.Reason]string{
 	domain.ReasonPoison:         "it killed its replicas",
 	domain.ReasonSilent:         "the target fell silent",
 	domain.ReasonUpstreamFailed: "a step that it depends on did not succeed",
+	domain.ReasonRejected:       "a person rejected it",
+
+	domain.ReasonApprovalExpired: "a person neither approved nor rejected it in time",
 }

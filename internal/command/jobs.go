@@ -31,6 +31,8 @@ type Jobs struct {
 	Runs     jobRuns     `cmd:"" help:"List the runs of a job, newest first, and who asked for manual ones."`
 	Steps    runSteps    `cmd:"" help:"List the steps of a run of a job with steps: how far each has come, and what it waits for."`
 	Rerun    rerunRun    `cmd:"" help:"Rerun a run that has ended; of a job with steps, from a step on. The new run's id goes to stdout."`
+	Approve  approveRun  `cmd:"" help:"Approve a step that waits for approval."`
+	Reject   rejectRun   `cmd:"" help:"Reject a step that waits for approval."`
 	Changes  jobChanges  `cmd:"" help:"List who changed a job, its runs and its dead letters, newest first."`
 	Versions jobVersions `cmd:"" help:"List the versions of a job, newest first."`
 	Diff     diffJob     `cmd:"" help:"Show how two versions of a job differ."`

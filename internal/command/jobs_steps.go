@@ -35,6 +35,8 @@ func (c *runSteps) Run(ctx context.Context) error {
 				id = s.Run.String()
 			}
 			switch {
+			case s.ApproveBy != nil:
+				why = "waits for approval until " + instant(s.ApproveBy)
 			case len(s.WaitsFor) > 0:
 				why = "waits for " + strings.Join(s.WaitsFor, " and ")
 			case s.KeptFrom != nil:

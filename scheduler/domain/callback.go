@@ -61,6 +61,9 @@ func (j *Job) CallbackDeadline(started, now time.Time) time.Time {
 // timed out; before that the target was silent for too long, and the attempt is lost. losses is how many attempts in
 // a row the run had lost to silence just before.
 func JudgeSilent(a Assignment, losses int, started, now time.Time) Outcome {
+	if a.Job.Approval != nil {
+		return judgeUnapproved(a, started, now)
+	}
 	if longest := a.Job.MaxDuration; !now.Before(started.Add(longest.Value())) {
 		o := Outcome{
 			Assignment: a, StartedAt: started, FinishedAt: now, Reason: ReasonTimeout,

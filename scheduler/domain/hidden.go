@@ -111,6 +111,9 @@ func (d *Definition) EachTarget(visit func(field string, t *Target)) {
 	}
 	d.Steps = slices.Clone(d.Steps)
 	for i := range d.Steps {
+		if d.Steps[i].Approval != nil {
+			continue // it has none
+		}
 		visit("steps["+d.Steps[i].Name+"].target", &d.Steps[i].Target)
 	}
 }

@@ -22,6 +22,7 @@ type Job struct {
 	Kept      time.Duration   // how long runs are kept; 0: not known
 	StepJobs  map[string]*Job // of a workflow: its steps, by name
 	Whole     *Job            // of a step: its workflow
+	Approval  *Approval       // of a step that waits for approval; nil: it sends a request
 
 	url    *url.URL
 	header textproto.MIMEHeader
@@ -56,7 +57,7 @@ func Compile(id uuid.UUID, tenant, version int32, d Definition, defaultJitter ti
 	}, nil
 }
 
-// noURL is where a workflow's own run goes: nowhere.
+// noURL is where runs go that send nothing.
 var noURL = &url.URL{}
 
 // URL returns where the job's requests go. A placeholder in it is not filled in.

@@ -80,9 +80,12 @@ type NewsEvent struct {
 	Slots int `json:"slots,omitempty"`
 	// Cause is, for late and missed, the kind of cause that is on record, such as limit; CauseName is the limit or queue.
 	// For ended, it is one of the constants that say why.
-	Cause     string    `json:"cause,omitempty"`
-	CauseName string    `json:"cause_name,omitempty"`
-	Runs      []NewsRun `json:"runs"` // the newest ones, newest first: at most NewsRuns
+	Cause     string `json:"cause,omitempty"`
+	CauseName string `json:"cause_name,omitempty"`
+	// Step is, for approval, the step that waits, and Until the instant until which it waits.
+	Step  string     `json:"step,omitempty"`
+	Until *time.Time `json:"until,omitempty"`
+	Runs  []NewsRun  `json:"runs"` // the newest ones, newest first: at most NewsRuns
 }
 
 // NewsRuns is how many runs of an event a notice describes, so that a thousand dead runs make a request no larger

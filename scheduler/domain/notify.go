@@ -2,6 +2,7 @@ package domain
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -64,6 +65,7 @@ var Events = []Event{EventFailing, EventDead, EventMissed, EventLate, EventStale
 const (
 	EventOverlapOver Event = "overlap_over" // the end of EventOverlapping, for those who asked for that
 	EventTest        Event = "test"         // a test notice
+	EventApproval    Event = "approval"     // a step of a workflow waits for approval
 	// EventEnded tells those who know of trouble that nobody will be told of its end: NewsEvent.Cause says why.
 	EventEnded Event = "ended"
 )
@@ -97,6 +99,23 @@ type Recipient struct {
 	Template string
 }
 
+// Words names the recipient for people.
+func (r Recipient) Words() string {
+	u, err := url.Parse(r.URL)
+	switch {
+	case err != nil:
+		return string(r.Format)
+	case r.Format == FormatEmail:
+		return u.Opaque
+	case r.Format == FormatPagerDuty:
+		return "PagerDuty"
+	}
+	name := map[Format]string{
+		FormatSlack: "Slack", FormatTeams: "Microsoft Teams", FormatAlertmanager: "Alertmanager",
+	}[r.Format]
+	return strings.TrimSpace(name + " " + u.Host)
+}
+
 // Asks reports whether one of the recipient's entries asks for an event.
 func (r Recipient) Asks(list []Notify, e Event) bool {
 	return slices.ContainsFunc(list, func(n Notify) bool { return n.Recipient() == r && slices.Contains(n.On, e) })
@@ -126,28 +145,33 @@ func ValidateNotify(field string, list []Notify) []Problem {
 }
 
 func (c *checker) notify(field string, list []Notify) {
-	if len(list) > MaxNotify {
-		c.add(field, "%d entries; at most %d", len(list), MaxNotify)
-		return
-	}
 	for i, n := range list {
-		c.notifyEntry(fmt.Sprintf("%s[%d]", field, i), n)
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if len(n.On) == 0 {
+			c.add(at+".on", "is required: some of %s", strings.Join(texts(Events), ", "))
+		}
+		for k, event := range n.On {
+			field := fmt.Sprintf("%s.on[%d]", at, k)
+			if !slices.Contains(Events, event) {
+				notOneOf(c, field, event, Events)
+			} else if slices.Index(n.On, event) < k {
+				c.add(field, "%q appears twice", event)
+			}
+		}
+		oneOf(c, at+".format", n.Format, Formats...)
+	}
+	c.notifyTo(field, list)
+}
+
+// notifyTo checks the recipients of a list.
+func (c *checker) notifyTo(field string, list []Notify) {
+	c.atMost(field, len(list), "entries", MaxNotify)
+	for i, n := range list {
+		c.recipient(fmt.Sprintf("%s[%d]", field, i), n)
 	}
 }
 
-func (c *checker) notifyEntry(at string, n Notify) {
-	if len(n.On) == 0 {
-		c.add(at+".on", "is required: some of %s", strings.Join(texts(Events), ", "))
-	}
-	for k, event := range n.On {
-		field := fmt.Sprintf("%s.on[%d]", at, k)
-		if !slices.Contains(Events, event) {
-			notOneOf(c, field, event, Events)
-		} else if slices.Index(n.On, event) < k {
-			c.add(field, "%q appears twice", event)
-		}
-	}
-	oneOf(c, at+".format", n.Format, Formats...)
+func (c *checker) recipient(at string, n Notify) {
 	c.mailbox(at, n)
 	switch {
 	case n.Format == FormatEmail:

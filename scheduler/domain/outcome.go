@@ -63,7 +63,7 @@ type End struct {
 func (o Outcome) End() End {
 	failed := AttemptFailed
 	switch o.Reason {
-	case ReasonTimeout:
+	case ReasonTimeout, ReasonApprovalExpired:
 		failed = AttemptTimedOut
 	case ReasonLost, ReasonPoison, ReasonSilent:
 		failed = AttemptLost

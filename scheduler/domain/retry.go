@@ -121,7 +121,7 @@ func JudgeForgotten(a Assignment, losses int, started, now time.Time) Outcome {
 func lose(a Assignment, losses int, started, now time.Time, why string) Outcome {
 	o := Outcome{Assignment: a, Verdict: RetryRun, StartedAt: started, FinishedAt: now, Reason: ReasonLost, Error: why}
 	switch {
-	case a.Job.IsWorkflow(): // it sends nothing, so nothing can come twice
+	case a.Job.SendsNothing(): // it sends nothing, so nothing can come twice
 		return Outcome{Assignment: a, Verdict: GiveBack, FinishedAt: now}
 	case losses+1 >= maxLosses:
 		o.Verdict, o.Reason = Bury, ReasonPoison

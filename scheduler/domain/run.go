@@ -79,7 +79,10 @@ const (
 	ReasonPoison         Reason = "poison"            // dead: three attempts in a row lost their replica
 	ReasonSilent         Reason = "silent"            // dead: the target accepted the last attempt and fell silent
 	ReasonUpstreamFailed Reason = "upstream_failed"   // skipped: a step that it depends on has not succeeded
+	ReasonRejected       Reason = "rejected"          // dead: a person has rejected the step
 	ReasonJobDeleted     Reason = "job_deleted"       // skipped or cancelled: the job was deleted
+
+	ReasonApprovalExpired Reason = "approval_expired" // dead: a person neither approved nor rejected the step in time
 )
 
 // AttemptOutcome is how an attempt ended.

@@ -24,7 +24,8 @@ type Step struct {
 	Name             string     `json:"name" doc:"Unique within the job: 1 to 128 letters, digits and . _ : -." example:"load"`
 	DependsOn        []string   `json:"depends_on,omitempty" maxItems:"49" doc:"The steps that must have ended before it starts. Absent: none, so it starts at once." example:"[\"extract\"]"`
 	When             LinkWhen   `json:"when,omitempty" minLength:"1" enum:"succeeded,ended" doc:"succeeded: it starts if all steps that it depends on have succeeded, and is skipped otherwise; ended: it starts when they have ended, however. Absent: succeeded."`
-	Target           Target     `json:"target" doc:"The HTTP request to send. Its body is sent with the members input and steps: see the documentation of workflows."`
+	Target           Target     `json:"target,omitzero" doc:"The HTTP request to send. Its body is sent with the members input and steps: see the documentation of workflows. Absent: the step has approval."`
+	Approval         *Approval  `json:"approval,omitempty" doc:"In place of target: the step waits until a person approves or rejects it. Of the other fields it then has name, depends_on and when only. Absent: it sends its request."`
 	Timeout          Duration   `json:"timeout,omitzero" doc:"Absent: the job's." example:"10m"`
 	Retry            Retry      `json:"retry,omitzero" doc:"Fields that are absent are the job's."`
 	Queue            string     `json:"queue,omitempty" minLength:"1" doc:"Absent: the job's." example:"default"`
@@ -100,7 +101,13 @@ func compileWorkflow(id uuid.UUID, tenant, version int32, d Definition, defaultJ
 		return nil, fmt.Errorf("job %s version %d: %w", id, version, err)
 	}
 	steps := make(map[string]*Job, len(d.Steps))
+	whole := &Job{ID: id, Tenant: tenant, Version: version, Timetable: timetable, StepJobs: steps, url: noURL}
+	whole.Definition = d.WithDefaults()
 	for _, s := range d.Steps {
+		if s.Approval != nil {
+			steps[s.Name] = s.approvalJob(whole)
+			continue
+		}
 		job, err := Compile(id, tenant, version, s.definition(d), 0)
 		if err != nil {
 			return nil, fmt.Errorf("step %s of %w", s.Name, err)
@@ -108,15 +115,12 @@ func compileWorkflow(id uuid.UUID, tenant, version int32, d Definition, defaultJ
 		job.Timetable = timetable // for placeholders with the local time of the slot
 		steps[s.Name] = job
 	}
-	d = d.WithDefaults()
-	d.Completion, d.HeartbeatTimeout, d.Limits = CompleteAsync, d.MaxDuration, nil
-	d.Retry.MaxAttempts = 1
-	whole := &Job{
-		ID: id, Tenant: tenant, Version: version, Definition: d, Timetable: timetable, url: noURL, StepJobs: steps,
-	}
 	for _, job := range steps {
 		job.Whole = whole
 	}
+	w := &whole.Definition
+	w.Completion, w.HeartbeatTimeout, w.Limits = CompleteAsync, w.MaxDuration, nil
+	w.Retry.MaxAttempts = 1
 	return whole, nil
 }
 
@@ -152,6 +156,10 @@ func (c *checker) steps(d Definition) {
 		known[s.Name] = true
 		if s.When != "" && s.When != WhenSucceeded && s.When != WhenEnded {
 			notOneOf(c, at+".when", s.When, []LinkWhen{WhenSucceeded, WhenEnded})
+		}
+		if s.Approval != nil {
+			c.approval(at, s, d)
+			continue
 		}
 		own := s.definition(Definition{Name: "step", Completion: d.Completion})
 		for _, p := range own.Validate() {

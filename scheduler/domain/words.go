@@ -57,6 +57,8 @@ var ends = []struct {
 	{ReasonPoison, []Status{StatusDead}},
 	{ReasonSilent, []Status{StatusDead}},
 	{ReasonUpstreamFailed, []Status{StatusSkipped, StatusDead}},
+	{ReasonRejected, []Status{StatusDead}},
+	{ReasonApprovalExpired, []Status{StatusDead}},
 }
 
 // Reasons returns all reasons.

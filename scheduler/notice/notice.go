@@ -156,6 +156,12 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
+// approval reports whether a message says that a step waits for approval.
+func (m Message) approval() bool {
+	news, ok := m.single()
+	return ok && len(news.Events) > 0 && news.Events[0].Event == domain.EventApproval
+}
+
 // single returns the news of a message about one job.
 func (m Message) single() (domain.News, bool) {
 	if len(m.Subjects) == 1 && m.Subjects[0].ofOneJob() {
@@ -390,6 +396,9 @@ func jobHeadline(news domain.News) string {
 		_, over := Subject{Jobs: []domain.News{news}}.split()
 		return fmt.Sprintf("J%s (tenant %s)", strings.TrimPrefix(over[0], "j"), news.Tenant)
 	}
+	if last == domain.EventApproval {
+		return fmt.Sprintf("Job %s: step %s waits for approval (tenant %s)", news.Job, newest.Step, news.Tenant)
+	}
 	return fmt.Sprintf("Job %s %s (tenant %s)", news.Job, cmp.Or(what[last], string(last)), news.Tenant)
 }
 
@@ -440,6 +449,8 @@ func describe(e domain.NewsEvent) string {
 			return "a run succeeded at " + at(e.LastAt)
 		}
 		return fmt.Sprintf("a run succeeded at %s, the first since %s%s", at(e.LastAt), at(*e.Since), inARow(e.Failures))
+	case domain.EventApproval:
+		return fmt.Sprintf("the step %s waits since %s%s", e.Step, at(e.FirstAt), until(e))
 	case domain.EventTest:
 		return "a test: nothing happened to any job"
 	}
@@ -459,6 +470,14 @@ func when(e domain.NewsEvent, words string) string {
 		return ""
 	}
 	return words + at(*e.Since)
+}
+
+// until says until when a step waits, if that is known.
+func until(e domain.NewsEvent) string {
+	if e.Until == nil {
+		return ""
+	}
+	return ", until " + at(*e.Until)
 }
 
 func inARow(failures int) string {
@@ -486,7 +505,8 @@ func severity(e domain.Event) string {
 		return "error"
 	case domain.EventMissed, domain.EventLate, domain.EventOverlapping:
 		return "warning"
-	case domain.EventRecovered, domain.EventOverlapOver, domain.EventTest, domain.EventEnded:
+	case domain.EventRecovered, domain.EventOverlapOver, domain.EventTest, domain.EventEnded,
+		domain.EventApproval:
 	}
 	return "info"
 }

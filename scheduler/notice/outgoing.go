@@ -28,6 +28,9 @@ type Outgoing struct {
 	Events   []string
 	Newest   time.Time // of the events: when it happened
 	Keys     []string
+	// Run is, of a notice that a step waits for approval, the run of the step, and Nth the place of the recipient.
+	Run uuid.UUID
+	Nth int16
 }
 
 // Lease is how long a replica has for a message, and Timeout is how long the recipient may take to answer. A replica

@@ -42,7 +42,9 @@ func slack(m Message) slackMessage {
 	}}}
 	lines, label := []string{escape(Headline(m))}, "jobs"
 	if news, ok := m.single(); ok {
-		label = "runs of the job"
+		if label = "runs of the job"; m.approval() {
+			label = "approve or reject"
+		}
 		if text := slackFacts(m.Subjects[0]); text != "" {
 			out.Blocks = append(out.Blocks, slackBlock{Type: "section", Text: &slackTextPart{"mrkdwn", text}})
 		}

@@ -88,7 +88,7 @@ func teams(m Message) teamsMessage {
 	}
 	card.Body = withText(card.Body)
 	if m.Link != "" {
-		card.Actions = append(card.Actions, teamsAction{"Action.OpenUrl", "Open Punctual", m.Link})
+		card.Actions = append(card.Actions, teamsAction{"Action.OpenUrl", teamsTitle(m), m.Link})
 	}
 	if len(m.Subjects) == 1 {
 		for _, f := range facts(m.Subjects[0]) {
@@ -142,3 +142,11 @@ func teamsColor(m Message) string {
 var teamsEscape = strings.NewReplacer(
 	`\`, `\\`, "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "(", `\(`, ")", `\)`, "`", "\\`", "~", `\~`, "<", "&lt;",
 ).Replace
+
+// teamsTitle is the title of the button that opens a message's link.
+func teamsTitle(m Message) string {
+	if m.approval() {
+		return "Approve or reject"
+	}
+	return "Open Punctual"
+}

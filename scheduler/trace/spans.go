@@ -126,7 +126,7 @@ func (m *maker) spans(ends []end, ended []Run) []sdk.ReadOnlySpan {
 
 // attempt makes the spans of an attempt that was sent.
 func (m *maker) attempt(o *domain.Outcome) {
-	if o.StartedAt.IsZero() || o.Job.IsWorkflow() {
+	if o.StartedAt.IsZero() || o.Job.SendsNothing() {
 		return
 	}
 	trace, ids := m.origin.Trace(o.RunID, o.TraceParent), domain.SpansOf(o.RunID, o.Fence)

@@ -17,7 +17,9 @@ const (
 	JobBackfill         Action = "job.backfill"
 	RunTrigger          Action = "run.trigger"
 	RunCancel           Action = "run.cancel"
-	RunMove             Action = "run.move" // a dated run, to another instant
+	RunMove             Action = "run.move"    // a dated run, to another instant
+	RunApprove          Action = "run.approve" // of a step that waits for approval
+	RunReject           Action = "run.reject"
 	DeadLetterReplay    Action = "dead_letter.replay"
 	DeadLetterResolve   Action = "dead_letter.resolve"
 	OperationCreate     Action = "operation.create"
@@ -47,7 +49,7 @@ const (
 // Actions lists every action.
 var Actions = []Action{
 	JobCreate, JobUpdate, JobPause, JobResume, JobDelete, JobRestore, JobBackfill,
-	RunTrigger, RunCancel, RunMove,
+	RunTrigger, RunCancel, RunMove, RunApprove, RunReject,
 	DeadLetterReplay, DeadLetterResolve, OperationCreate, OperationCancel,
 	KeyCreate, KeyRevoke,
 	TenantCreate, TenantUpdate, TenantDelete, SecretPut, SecretDelete, SecretRotate,

@@ -28,6 +28,7 @@ const (
 	Token   ActorKind = "token" // a JWT
 	Command ActorKind = "command"
 	Role    ActorKind = "database" // a role of the database, in SQL
+	Link    ActorKind = "link"     // the link in a notice; the name is its recipient
 	System  ActorKind = "system"   // Punctual itself, such as a pause that has run out
 )
 
@@ -80,6 +81,8 @@ func Text(kind ActorKind, actor, keyName string) string {
 	switch {
 	case actor == "":
 		return ""
+	case kind == Link:
+		return "the link sent to " + actor
 	case keyName != "":
 		return fmt.Sprintf("%s %s (%s)", kind, keyName, actor)
 	}

@@ -19,7 +19,7 @@ import (
 type JobChange struct {
 	ID         uuid.UUID       `json:"id" format:"uuid" doc:"Its id." example:"019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42"`
 	At         time.Time       `json:"at" doc:"When the change was made."`
-	ActorKind  ActorKind       `json:"actor_kind" enum:"anybody,key,token,command,database,system" doc:"How the actor authenticated. anybody: authentication is off. system: Punctual itself, for example when a pause ends at its set time." example:"key"`
+	ActorKind  ActorKind       `json:"actor_kind" enum:"anybody,key,token,command,database,link,system" doc:"How the actor authenticated. anybody: authentication is off. link: the actor is the recipient of a notice, whose link was used. system: Punctual itself, for example when a pause ends at its set time." example:"key"`
 	Actor      *string         `json:"actor" doc:"Who made the change: the id of a key, the subject of a token, or a login. Null: unknown." example:"019a3c5e-7d10-7c3e-9a44-0c6d5f0e8b11"`
 	ActorName  *string         `json:"actor_name" doc:"The name of the key, if the actor is one." example:"deploy"`
 	Action     Action          `json:"action" doc:"The change: the kind of resource, a dot, a verb." example:"job.pause"`

@@ -32,14 +32,17 @@ FOR NO KEY UPDATE`
 // row. The claim then finds the run ended and drops the row, or finds the gate held and looks again a second later.
 //
 // A running run that nobody has, as Sweep finds it, ends here. Its attempt is on record as lost. If its target may have
-// reported, Sweep ends it.
+// reported, Sweep ends it. A step that waits for approval ends here, too: it is with nobody else.
 const cancelLocked = `
 WITH before AS MATERIALIZED (
     SELECT r.id, r.fence, r.attempt, r.replica, r.started_at, r.reason IS DISTINCT FROM $2 AS anew,
-           CASE WHEN (SELECT t.reports_since FROM punctual.tenants t WHERE t.id = r.tenant) IS NOT NULL THEN false
+           coalesce(y.approval, false) AS approval,
+           CASE WHEN y.approval THEN true
+                WHEN (SELECT t.reports_since FROM punctual.tenants t WHERE t.id = r.tenant) IS NOT NULL THEN false
                 WHEN r.accepted_at IS NULL THEN NOT punctual.is_claimed(r.id, r.replica, r.claimed_at)
-                ELSE NOT EXISTS (SELECT FROM punctual.ready y WHERE y.run_id = r.id) END AS nobodys
+                ELSE y.run_id IS NULL END AS nobodys
     FROM punctual.runs r
+    LEFT JOIN punctual.ready y ON y.run_id = r.id
     WHERE r.id = ANY($1::uuid[]) AND r.status = 'running'),
 ended AS (
     UPDATE punctual.runs
@@ -49,7 +52,8 @@ ended AS (
     RETURNING id),
 recorded AS (
     INSERT INTO punctual.attempts (run_id, fence, number, replica, started_at, finished_at, outcome, reason)
-    SELECT id, fence, attempt, replica, started_at, greatest(now(), started_at), 'lost', 'lost'
+    SELECT id, fence, attempt, replica, started_at, greatest(now(), started_at),
+           CASE WHEN approval THEN 'cancelled' ELSE 'lost' END, CASE WHEN approval THEN $2 ELSE 'lost' END
     FROM before
     WHERE nobodys AND started_at IS NOT NULL AND attempt > 0
     ON CONFLICT DO NOTHING),

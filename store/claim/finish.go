@@ -121,22 +121,23 @@ buried AS (
 SELECT id FROM ended`
 
 // finishAccepted writes that targets have accepted work. From here on no replica holds the run: its row in ready is the
-// deadline of its target. A target may report its completion before its answer arrives. The run has then ended, and
+// deadline of its target. A step that was cancelled before it waits for approval ends at once. A target may report its completion before its answer arrives. The run has then ended, and
 // nothing is written.
 const finishAccepted = `
 WITH accepted AS (
     UPDATE punctual.runs r
-    SET accepted_at = now(), started_at = u.started_at, http_status = u.http_status, error = NULL
-    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::smallint[], $5::interval[])
-         AS u(id, fence, started_at, http_status, silence)
+    SET accepted_at = now(), started_at = u.started_at, http_status = nullif(u.http_status, 0), error = NULL
+    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::smallint[], $5::interval[], $6::bool[])
+         AS u(id, fence, started_at, http_status, silence, approval)
     WHERE r.id = ANY($1::uuid[])
       AND r.id = u.id
       AND r.fence = u.fence
       AND coalesce(r.status = 'running' AND r.accepted_at IS NULL, false)
-    RETURNING r.id, r.job_id, r.tenant, r.lane, u.silence),
+    RETURNING r.id, r.job_id, r.tenant, r.lane,
+              CASE WHEN u.approval AND r.reason IS NOT NULL THEN '0' ELSE u.silence END AS silence, u.approval),
 deadline AS (
-    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane)
-    SELECT id, job_id, now() + silence, tenant, -1 - lane / 4 -- no claim reads this lane: see selectSilent
+    INSERT INTO punctual.ready (run_id, job_id, due_at, tenant, lane, approval)
+    SELECT id, job_id, now() + silence, tenant, -1 - lane / 4, approval -- no claim reads this lane: see selectSilent
     FROM accepted)
 SELECT id FROM accepted`
 
@@ -393,12 +394,13 @@ func queueOutcomes(b *pgx.Batch, outcomes []domain.Outcome, on Day, written map[
 
 func queueAccepted(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID]bool) {
 	n := len(outcomes)
-	ids, fences, started, statuses, silence :=
-		make([]uuid.UUID, n), make([]int64, n), make([]time.Time, n), make([]int16, n), make([]time.Duration, n)
+	ids, fences, started, statuses, silence, approval := make([]uuid.UUID, n), make([]int64, n), make([]time.Time, n),
+		make([]int16, n), make([]time.Duration, n), make([]bool, n)
 	for i, o := range outcomes {
 		ids[i], fences[i], started[i], statuses[i], silence[i] = o.RunID, o.Fence, o.StartedAt, int16(o.HTTPStatus), o.RetryIn
+		approval[i] = o.Job.Approval != nil
 	}
-	b.Queue(finishAccepted, ids, fences, started, statuses, silence).Query(pg.IntoKeys(written, true))
+	b.Queue(finishAccepted, ids, fences, started, statuses, silence, approval).Query(pg.IntoKeys(written, true))
 }
 
 func queueSucceeded(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written map[uuid.UUID]bool) {

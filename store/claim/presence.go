@@ -35,11 +35,11 @@ func (c *readyClaim) readPresence(ctx context.Context) error {
 
 // overdue ends the attempt of a target that has missed its deadline, unless no replica could hear it.
 func (c *readyClaim) overdue(w waitingRun, job *domain.Job) {
-	if c.present.away {
+	if c.present.away && job.Approval == nil {
 		c.putOff(w.RunID, absence)
 		return
 	}
-	if heard := job.CallbackDeadline(w.started, c.present.since); heard.After(c.now) {
+	if heard := job.CallbackDeadline(w.started, c.present.since); heard.After(c.now) && job.Approval == nil {
 		c.putOff(w.RunID, heard.Sub(c.now))
 		return
 	}

@@ -19,6 +19,9 @@ import (
 // again as if it had never been tried.
 func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answer) error {
 	ctx = pg.Chores.In(ctx)
+	if m.Run != uuid.Nil {
+		return pg.Wrap("writing how a recipient answered", s.approvalAnswered(ctx, m, a))
+	}
 	var began, ended, refused bool // an outage of the recipient, and the patience with a message
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var l line
@@ -77,6 +80,10 @@ func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answe
 	return nil
 }
 
+const insertMessage = `
+INSERT INTO punctual.notice_messages (id, line_id, tenant, happened_at, headline, events, jobs)
+VALUES ($1, $2, $3, $4, $5, coalesce($6::text[], '{}'), coalesce($7::uuid[], '{}')) ON CONFLICT DO NOTHING`
+
 func (l *line) queueDelivered(b *pgx.Batch) {
 	maps.DeleteFunc(l.sent, func(_ string, at time.Time) bool { return at.Add(gap).Before(l.now) })
 	for _, key := range l.Keys {
@@ -105,10 +112,7 @@ func (l *line) queueDelivered(b *pgx.Batch) {
 		                  THEN least(greatest(2 * l.pace, $2::interval), $3) ELSE $2 END AS pace
 		      FROM punctual.notice_lines l WHERE l.id = $1) p
 		WHERE id = $1`, l.Line, first, longest, asText(l.sent))
-	b.Queue(`
-		INSERT INTO punctual.notice_messages (id, line_id, tenant, happened_at, headline, events, jobs)
-		VALUES ($1, $2, $3, $4, $5, coalesce($6::text[], '{}'), coalesce($7::uuid[], '{}')) ON CONFLICT DO NOTHING`,
-		l.ID, l.Line, l.Tenant, l.Newest, l.Headline, l.Events, slices.Concat(l.Jobs, l.Beside))
+	b.Queue(insertMessage, l.ID, l.Line, l.Tenant, l.Newest, l.Headline, l.Events, slices.Concat(l.Jobs, l.Beside))
 }
 
 // queueDone queues the statements after which what a message told is not told again.

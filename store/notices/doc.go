@@ -7,7 +7,7 @@
 // writes the answer: send.go and answer.go; plan.go decides what it says of jobs, causes.go and causes_overlap.go what
 // it says of their causes. ends.go ends what nobody else will. list.go lists messages. stale.go finds jobs that have
 // not succeeded for too long, and overlapping.go jobs most of whose slots are skipped. defaults.go knows the recipients
-// of tenants.
+// of tenants. approvals.go tells of steps that wait for approval, each on its own (approval_notices).
 package notices
 
 import (

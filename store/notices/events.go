@@ -219,6 +219,7 @@ func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.D
 			failed.add(o, domain.Asks(list, domain.EventFailing))
 		}
 	}
+	f.queueApprovals(b, outcomes)
 	late.queue(b, f)
 	if len(failed.runs) > 0 {
 		f.queue(b, turnFailing, failed.runs, failed.at, failed.responses, failed.told)

@@ -3,8 +3,6 @@ package notices
 import (
 	"context"
 	"fmt"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -42,26 +40,10 @@ type Waiting struct {
 }
 
 // Recipient names whom a notice was sent to, for people.
-func (n Notice) Recipient() string { return recipient(n.Format, n.URL) }
+func (n Notice) Recipient() string { return domain.Recipient{Format: n.Format, URL: n.URL}.Words() }
 
 // Recipient names whom something waits for, for people.
-func (w Waiting) Recipient() string { return recipient(w.Format, w.URL) }
-
-func recipient(format domain.Format, raw string) string {
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil:
-		return string(format)
-	case format == domain.FormatEmail:
-		return u.Opaque
-	case format == domain.FormatPagerDuty:
-		return "PagerDuty"
-	}
-	name := map[domain.Format]string{
-		domain.FormatSlack: "Slack", domain.FormatTeams: "Microsoft Teams", domain.FormatAlertmanager: "Alertmanager",
-	}[format]
-	return strings.TrimSpace(name + " " + u.Host)
-}
+func (w Waiting) Recipient() string { return domain.Recipient{Format: w.Format, URL: w.URL}.Words() }
 
 // NamedJob is a job that a notice told of.
 type NamedJob struct {

@@ -37,8 +37,9 @@ func Backoff(n int) time.Duration {
 	return min(5*time.Second<<min(max(n-1, 0), 10), 5*time.Minute)
 }
 
-// LinesDue is SQL for whether a line may be sent now.
-const LinesDue = `EXISTS (SELECT FROM punctual.notice_lines WHERE due_at <= now() AND held_until <= now())`
+// LinesDue is SQL for whether something may be sent now.
+const LinesDue = `EXISTS (SELECT FROM punctual.notice_lines WHERE due_at <= now() AND held_until <= now()) OR ` +
+	approvalsDue
 
 // line is a locked row of notice_lines.
 type line struct {
@@ -54,6 +55,9 @@ type line struct {
 // after the lease. Rows are marked as perhaps known to the recipient before anything is sent.
 func (s *Teller) ClaimNotice(ctx context.Context) (*notice.Outgoing, error) {
 	ctx = pg.Chores.In(ctx)
+	if m, err := s.claimApproval(ctx); m != nil || err != nil {
+		return m, err
+	}
 	for {
 		var l *line
 		err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {

@@ -30,6 +30,7 @@ func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, err
 	case err != nil || job == nil: // there is nothing to show then, and everything else is
 	case job.IsWorkflow():
 		err = readSteps(ctx, q, &run, job.Definition)
+	case job.Approval != nil: // it sends nothing
 	default:
 		run.Sent, err = sentBy(ctx, q, tenant, run, job, data)
 	}

@@ -108,7 +108,8 @@ func maxAttempts(step string) string {
 		CASE WHEN %[1]s = '' AND v.definition -> 'steps' IS NOT NULL THEN 1
 		     ELSE coalesce(
 		         CASE WHEN %[1]s <> '' THEN (
-		             SELECT nullif((s #>> '{retry,max_attempts}')::integer, 0)
+		             SELECT CASE WHEN s -> 'approval' IS NOT NULL THEN 1
+		                         ELSE nullif((s #>> '{retry,max_attempts}')::integer, 0) END
 		             FROM json_array_elements(v.definition -> 'steps') s WHERE s ->> 'name' = %[1]s) END,
 		         nullif((v.definition #>> '{retry,max_attempts}')::integer, 0), %[2]d) END`, step, domain.DefaultMaxAttempts)
 }

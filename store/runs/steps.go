@@ -36,6 +36,7 @@ type StepState struct {
 	KeptFrom   *uuid.UUID      `json:"kept_from,omitempty" format:"uuid" doc:"Of a step that a rerun has kept: the run whose result it has."`
 	SetBy      *string         `json:"set_by,omitempty" doc:"Of a step that a rerun has set: who asked for that." example:"key deploy (019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42)"`
 	Note       *string         `json:"note,omitempty" doc:"Of a step that a rerun has set: why." example:"INC-12"`
+	ApproveBy  *time.Time      `json:"approve_by,omitempty" doc:"Of a step that waits for approval: until when."`
 	WaitsFor   []string        `json:"waits_for,omitempty" doc:"While it waits: the steps that have to end before." example:"[\"extract\"]"`
 }
 
@@ -78,6 +79,8 @@ func waitsForSteps(run *Run, d domain.Definition) *WaitingFor {
 			left = append(left, s.Name+" waits for "+strings.Join(s.WaitsFor, " and "))
 		case s.Status == StepWaiting:
 			left = append(left, s.Name+" is about to start")
+		case s.ApproveBy != nil:
+			left = append(left, fmt.Sprintf("%s waits for approval until %s", s.Name, s.ApproveBy.Format(time.RFC3339)))
 		case !s.Ended():
 			left = append(left, s.Name+" "+s.Status)
 		}
@@ -113,18 +116,22 @@ func readSteps(ctx context.Context, q pg.Querier, run *Run, d domain.Definition)
 		at[ids[i]], named[step.Name] = s, s
 	}
 	rows := pg.Query(ctx, q, `
-		SELECT r.id, r.status, r.reason, r.error, r.attempt, r.started_at, r.finished_at, r.rerun_of, r.triggered_by, d.note
+		SELECT r.id, r.status, r.reason, r.error, r.attempt, r.started_at, r.finished_at, r.rerun_of, r.triggered_by, d.note,
+		       y.due_at
 		FROM punctual.runs r
+		LEFT JOIN punctual.ready y ON y.run_id = r.id AND y.approval
 		LEFT JOIN punctual.run_data d ON r.triggered_by IS NOT NULL AND d.run_id = r.id AND d.run_id = ANY($1::uuid[])
 		WHERE r.id = ANY($1::uuid[])`, ids)
 	var id uuid.UUID
 	var r StepState
 	_, err := pgx.ForEachRow(rows, []any{
 		&id, &r.Status, &r.Reason, &r.Error, &r.Attempt, &r.StartedAt, &r.FinishedAt, &r.KeptFrom, &r.SetBy, &r.Note,
+		&r.ApproveBy,
 	}, func() error {
 		s := at[id]
 		r.Name, r.DependsOn, r.When, r.Run = s.Name, s.DependsOn, s.When, new(id)
 		*s = r
+		pg.UTC(s.ApproveBy)
 		return nil
 	})
 	run.Steps = states

@@ -14,9 +14,9 @@ import (
 
 // WaitingFor says what a due run waits for.
 type WaitingFor struct {
-	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit, or other runs hold this limit that jobs share. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. steps: its steps have not all ended, each named with what it waits for. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
+	What  string     `json:"what" doc:"breaker HOST: the host cannot be reached. hanging HOST or PATH: its requests time out. gate: another run of the job is active. limit NAME: its tenant is at this limit, or other runs hold this limit that jobs share. slots: the concurrency of its queue is used up. frozen: nothing of its tenant is claimed. paused: it is a dated run of a job that is paused. steps: its steps have not all ended, each named with what it waits for. approval: it is a step that a person is to approve or reject. Or a sentence saying that no live replica serves its queue." example:"breaker billing.internal:443"`
 	Since time.Time  `json:"since" doc:"Since when it has waited for this."`
-	Until *time.Time `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Of a workflow: until when its steps must have ended. Null: it waits without a bound."`
+	Until *time.Time `json:"until" doc:"The latest instant until which it waits for its host. Then it is dead, with the reason unreachable or timeout. Of a workflow: until when its steps must have ended. Of approval: then it is dead, approval_expired. Null: it waits without a bound."`
 }
 
 // RunWaitsFor returns what a tenant's run waits for. It is nil if the run waits for nothing: it is being sent, it has
@@ -45,7 +45,11 @@ func WaitsFor(ctx context.Context, q pg.Querier, tenant int32, run uuid.UUID) (*
 		    LEFT JOIN punctual.tenant_usage u ON u.tenant = y.tenant
 		    WHERE y.run_id = $1 AND y.tenant = $2 AND r.id = $1
 		      AND (y.due_at <= now() OR y.held_by IS NOT NULL OR y.at_limit IS NOT NULL OR g.active_run IS NOT NULL)) w
-		WHERE w.held_by IS NOT NULL`, run, tenant)
+		WHERE w.held_by IS NOT NULL
+		UNION ALL
+		SELECT 'approval', r.started_at, y.due_at
+		FROM punctual.ready y JOIN punctual.runs r ON r.id = y.run_id
+		WHERE y.run_id = $1 AND y.tenant = $2 AND r.id = $1 AND y.approval`, run, tenant)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // it waits for nothing
 	}

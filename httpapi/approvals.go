@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"punctual/httpapi/api"
+	"punctual/httpapi/body"
+	"punctual/httpapi/problem"
+	"punctual/scheduler/domain"
+	"punctual/store/audit"
+	"punctual/store/runs"
+)
+
+// approvalRoutes adds the operations that decide about steps that wait for approval. The recipients of links have no
+// key: they show the token of their link.
+func (s *server) approvalRoutes() {
+	const which = "{run} is the run of the step. It may be the workflow's run while one step of it waits. The first " +
+		"decision counts: the answer to a later one is 409, and says who decided and when."
+	api.RegisterBody[NoteInput](s.api, huma.Operation{
+		OperationID: "approve-run", Method: http.MethodPost, Path: "/v1/runs/{run}/approve", Tags: []string{tagRuns},
+		Summary: "Approve a step", Errors: []int{409},
+		Description: "The step succeeds. The steps that depend on it are sent who approved it, when and why. " + which,
+	}, api.Optional, s.approveRun)
+	api.RegisterBody[NoteInput](s.api, huma.Operation{
+		OperationID: "reject-run", Method: http.MethodPost, Path: "/v1/runs/{run}/reject", Tags: []string{tagRuns},
+		Summary: "Reject a step", Errors: []int{409},
+		Description: "The step is dead, with the reason rejected. " + which,
+	}, api.Optional, s.rejectRun)
+	api.Register(s.api, huma.Operation{
+		OperationID: "get-approval", Method: http.MethodGet, Path: "/v1/approvals/{run}", Tags: []string{tagRuns},
+		Summary: "Get the step of a link", Errors: []int{401, 404},
+		Description: "Shows the recipient of a notice which step waits for approval. It decides nothing.",
+	}, s.getApproval)
+	api.RegisterBody[DecisionInput](s.api, huma.Operation{
+		OperationID: "decide-approval", Method: http.MethodPost, Path: "/v1/approvals/{run}", Tags: []string{tagRuns},
+		Summary: "Decide about the step of a link", Errors: []int{401, 404, 409},
+		Description: "Approves or rejects the step as the recipient of the notice, once.",
+	}, api.Optional, s.decideApproval)
+}
+
+type noteRunInput struct {
+	RunRef
+	Request body.Body[NoteInput]
+}
+
+func (s *server) approveRun(ctx context.Context, tenant int32, in *noteRunInput) (*answer[runs.Run], error) {
+	return s.decide(ctx, tenant, in, true)
+}
+
+func (s *server) rejectRun(ctx context.Context, tenant int32, in *noteRunInput) (*answer[runs.Run], error) {
+	return s.decide(ctx, tenant, in, false)
+}
+
+func (s *server) decide(ctx context.Context, tenant int32, in *noteRunInput, yes bool) (*answer[runs.Run], error) {
+	if err := in.Request.Check(note(in.Request.Value.Note)...); err != nil {
+		return nil, err
+	}
+	return show(s.Store.Runs.Decide(ctx, tenant, in.id, yes, in.Request.Value.Note))
+}
+
+// ApprovalRef is the input of the operations of a link: the run of a step, and the token.
+type ApprovalRef struct {
+	RunRef
+	Token string `query:"token" doc:"The token of the link." example:"pat_ADSSonuje1nxWfeZa_3KQTCrVzXKuJTtmljaX2D4Og"`
+	from  string
+}
+
+// Resolve keeps where the request comes from, for the audit log.
+func (a *ApprovalRef) Resolve(hc huma.Context) []error {
+	a.from = hc.RemoteAddr()
+	return nil
+}
+
+// Exists returns ErrApprovalToken for a malformed id: no token belongs to it either.
+func (a *ApprovalRef) Exists() error {
+	if a.RunRef.Exists() != nil {
+		return domain.ErrApprovalToken
+	}
+	return nil
+}
+
+func (s *server) getApproval(ctx context.Context, _ int32, in *ApprovalRef) (*answer[runs.LinkedStep], error) {
+	return show(s.Store.Runs.ByLink(ctx, in.id, in.Token))
+}
+
+// DecisionInput is the body of a decision by a link.
+type DecisionInput struct {
+	Decision string `json:"decision" enum:"approve,reject" doc:"Whether the step is approved." example:"approve"`
+	Note     string `json:"note,omitempty" maxLength:"1024" doc:"The reason, for people to read. Absent: none." example:"looks good"`
+}
+
+type decisionInput struct {
+	ApprovalRef
+	Request body.Body[DecisionInput]
+}
+
+func (s *server) decideApproval(ctx context.Context, _ int32, in *decisionInput) (*answer[runs.LinkedStep], error) {
+	if _, err := s.Store.Runs.ByLink(ctx, in.id, in.Token); err != nil {
+		return nil, err // what is wrong with the body is for those who may decide
+	}
+	d := in.Request.Value
+	problems := note(d.Note)
+	if d.Decision != "approve" && d.Decision != "reject" {
+		problems = append(problems, problem.At("body.decision", "must be approve or reject"))
+	}
+	if err := in.Request.Check(problems...); err != nil {
+		return nil, err
+	}
+	at, _ := netip.ParseAddrPort(in.from) // invalid if it cannot be parsed
+	ctx = audit.WithActor(ctx, audit.Actor{Address: at.Addr().Unmap(), RequestID: api.RequestID(ctx)})
+	return show(s.Store.Runs.DecideByLink(ctx, in.id, in.Token, d.Decision == "approve", d.Note))
+}

@@ -1,0 +1,72 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"punctual/httpapi"
+	"punctual/httpapi/client"
+	"punctual/httpapi/problem"
+	"punctual/store/runs"
+)
+
+// approvalView is the page of the link in a notice that a step waits for approval. Its visitor has no session.
+type approvalView struct {
+	runs.LinkedStep
+	Token   string
+	Problem *problem.Problem // why the decision was refused; nil: it was not
+}
+
+// approval shows what the recipient of a link decides about. It changes nothing: programs that preview links fetch it.
+func (v *visit) approval() error { return v.showApproval(v.param("token"), nil) }
+
+func (v *visit) showApproval(token string, refused *problem.Problem) error {
+	v.w.Header().Set("X-Robots-Tag", "noindex, nofollow")
+	seen, err := v.calls(session{}).Approval(v.ctx(), v.part("run"), token)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if refused != nil {
+		status = refused.Status
+	}
+	return v.render(status, "approval", "Approval", approvalView{seen, token, refused})
+}
+
+// decideApproval approves or rejects the step of a link.
+func (v *visit) decideApproval() error {
+	run, token := v.part("run"), v.field("token")
+	_, err := v.calls(session{}).DecideApproval(v.ctx(), run, token,
+		httpapi.DecisionInput{Decision: v.field("decision"), Note: v.field("note")})
+	said, err := refused(err)
+	switch {
+	case err != nil:
+		return err
+	case said != nil && said.Code == problem.CodeRunToken:
+		return said
+	case said != nil:
+		return v.showApproval(token, said)
+	}
+	return v.to("/approvals/"+run+"?"+url.Values{"token": {token}}.Encode(), "")
+}
+
+func (v *visit) approveRun() error {
+	return v.decideRun((*client.Client).ApproveRun, "The step is approved.")
+}
+
+func (v *visit) rejectRun() error {
+	return v.decideRun((*client.Client).RejectRun, "The step is rejected.")
+}
+
+// decideRun decides about a step on its own page, or on that of its workflow's run.
+func (v *visit) decideRun(
+	decide func(*client.Client, context.Context, string, httpapi.NoteInput) (runs.Run, error), done string,
+) error {
+	run, err := decide(v.api, v.ctx(), v.part("run"), httpapi.NoteInput{Note: v.field("note")})
+	to := "/runs/" + run.ID.String()
+	if run.Workflow != nil && v.field("from") == run.Workflow.String() {
+		to = "/runs/" + run.Workflow.String()
+	}
+	return v.done(err, to, done)
+}

@@ -1,0 +1,188 @@
+package domain
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// DefaultApprovalExpiry is the expires_after of an approval that sets none, unless its workflow has less time.
+var DefaultApprovalExpiry = mustDuration("24h")
+
+// MaxApprovalNote bounds the note of a decision, in bytes.
+const MaxApprovalNote = 1024
+
+// Approval makes a step wait for a person in place of sending a request.
+type Approval struct {
+	Notify       []ApprovalNotify `json:"notify,omitempty" maxItems:"10" doc:"Recipients of the notice that the step waits, with a link that decides. Absent: none; the job's notify is not used."`
+	ExpiresAfter Duration         `json:"expires_after,omitzero" doc:"How long the step waits before it is dead, approval_expired; at most the job's max_duration. Absent: 24h, or max_duration if that is shorter." example:"24h"`
+}
+
+// ApprovalNotify says who is told that a step waits for approval, and in which form.
+type ApprovalNotify struct {
+	Format   Format `json:"format,omitempty" minLength:"1" enum:"json,slack,teams,email,template" doc:"Form of the request, as in a job's notify. Absent: json." example:"slack"`
+	URL      string `json:"url,omitempty" minLength:"1" doc:"Absolute http or https URL that receives a POST. Absent: with email, none." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
+	To       string `json:"to,omitempty" minLength:"1" doc:"With email: the address, of a domain that the deployment allows. Absent: none." example:"ops@example.com"`
+	Template string `json:"template,omitempty" minLength:"1" maxLength:"10000" doc:"With template: the text to send, as in a job's notify. Absent: none." example:"{\"text\": \"{{headline}} {{link}}\"}"`
+}
+
+// Entries returns the recipients in the form of a job's notify.
+func (a Approval) Entries() []Notify {
+	list := make([]Notify, len(a.Notify))
+	for i, n := range a.Notify {
+		list[i] = Notify{On: []Event{EventApproval}, Format: n.Format, URL: n.URL, To: n.To, Template: n.Template}
+	}
+	return list
+}
+
+// expiry returns how long the step waits in a workflow with defaults filled in.
+func (a Approval) expiry(whole Definition) Duration {
+	if !a.ExpiresAfter.IsZero() {
+		return a.ExpiresAfter
+	}
+	if whole.MaxDuration.Value() < DefaultApprovalExpiry.Value() {
+		return whole.MaxDuration
+	}
+	return DefaultApprovalExpiry
+}
+
+// approvalJob is the step as a job whose target accepts the work at once and has until expires_after to end it.
+func (s Step) approvalJob(whole *Job) *Job {
+	expiry := s.Approval.expiry(whole.Definition)
+	d := Definition{
+		Name: whole.Name, Labels: whole.Labels, ConcurrencyPolicy: PolicyAllow, Queue: whole.Queue,
+		Priority: whole.Priority, Completion: CompleteAsync, HeartbeatTimeout: expiry, MaxDuration: expiry,
+		Retry: Retry{MaxAttempts: 1}, Missed: Missed{Tolerance: whole.Missed.Tolerance}, Notify: []Notify{},
+	}
+	return &Job{
+		ID: whole.ID, Tenant: whole.Tenant, Version: whole.Version, Definition: d.WithDefaults(),
+		Timetable: whole.Timetable, url: noURL, Approval: s.Approval,
+	}
+}
+
+// SendsNothing reports whether a run of the job makes no request: it is of a workflow, or waits for approval.
+func (j *Job) SendsNothing() bool { return j.IsWorkflow() || j.Approval != nil }
+
+// approval checks a step that waits for approval.
+func (c *checker) approval(at string, s Step, whole Definition) {
+	for f, v := range reflect.ValueOf(s).Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !v.IsZero() && !slices.Contains([]string{"name", "depends_on", "when", "approval"}, name) {
+			c.add(at+"."+name, "a step with approval sends nothing, and has none; leave it out")
+		}
+	}
+	c.duration(at+".approval.expires_after", s.Approval.ExpiresAfter, time.Second,
+		whole.WithDefaults().MaxDuration.Value())
+	list := s.Approval.Entries()
+	for i, n := range list {
+		if n.Format == FormatPagerDuty || n.Format == FormatAlertmanager {
+			c.add(fmt.Sprintf("%s.approval.notify[%d].format", at, i), "%q tells of trouble, and an approval is none", n.Format)
+			list[i].Format = FormatJSON // so that nothing else is said of it
+			continue
+		}
+		oneOf(c, fmt.Sprintf("%s.approval.notify[%d].format", at, i), n.Format, Formats...)
+	}
+	c.notifyTo(at+".approval.notify", list)
+}
+
+// Decision is what a person has decided about a step that waits for approval.
+type Decision struct {
+	Approved bool
+	By       string // who, as the audit log names them
+	Note     string // why; empty: it is not said
+}
+
+// decided is the result of an approved step.
+type decided struct {
+	Decision string    `json:"decision"`
+	By       string    `json:"by"`
+	Note     string    `json:"note,omitempty"`
+	At       time.Time `json:"at"`
+}
+
+// words says what was decided, when and by whom.
+func (d decided) words() string {
+	text := fmt.Sprintf("%s by %s at %s", d.Decision, d.By, d.At.UTC().Format(time.RFC3339))
+	if d.Note != "" {
+		text += ": " + d.Note
+	}
+	return text
+}
+
+// JudgeDecision decides how the run of a step ends about which a person has decided.
+func JudgeDecision(a Assignment, d Decision, started, now time.Time) Outcome {
+	o := Outcome{Assignment: a, Verdict: Succeed, StartedAt: started, FinishedAt: now}
+	said := decided{"approved", d.By, d.Note, now.UTC().Truncate(time.Millisecond)}
+	if !d.Approved {
+		said.Decision = "rejected"
+		o.Verdict, o.Reason, o.Error = Bury, ReasonRejected, said.words()
+		return o
+	}
+	o.Result, _ = json.Marshal(said) // never fails
+	return o
+}
+
+// judgeUnapproved decides how the run of a step ends that no person has decided about by its deadline. That is early only
+// if the run was cancelled before it waited.
+func judgeUnapproved(a Assignment, started, now time.Time) Outcome {
+	o := Outcome{Assignment: a, Verdict: Cancel, StartedAt: started, FinishedAt: now, Reason: ReasonCancelled}
+	if longest := a.Job.MaxDuration; !now.Before(started.Add(longest.Value())) {
+		o.Verdict, o.Reason = Bury, ReasonApprovalExpired
+		o.Error = fmt.Sprintf("it was neither approved nor rejected within its expires_after of %s", longest)
+	}
+	return o
+}
+
+// DecisionOf says in words what was decided about a step that has ended, by its result or its error; empty: nothing.
+func DecisionOf(result json.RawMessage, reason Reason, why string) string {
+	var d decided
+	switch {
+	case reason == ReasonRejected:
+		return why
+	case len(result) > 0 && json.Unmarshal(result, &d) == nil && d.Decision != "":
+		return d.words()
+	}
+	return ""
+}
+
+// approvalTokenPrefix tells people, and scanners for leaked secrets, that this is the token of an approval link.
+const approvalTokenPrefix = "pat_"
+
+// ApprovalToken returns the token of a link with which a recipient, the nth of an approval's notify, decides about a
+// run. It is an HMAC, so no token is stored. It means nothing once the run has ended.
+func ApprovalToken(key []byte, run uuid.UUID, nth int) string {
+	raw := []byte{byte(nth)}
+	return approvalTokenPrefix + base64.RawURLEncoding.EncodeToString(append(raw, approvalTokenMAC(key, run, raw)...))
+}
+
+// ErrApprovalToken means that the token of a link was not made for the run.
+var ErrApprovalToken error = &Refusal{
+	Code: "run_token", Reason: "the token is not of a link that was sent for this run: open the link as it was sent",
+}
+
+// ReadApprovalToken returns which recipient of an approval's notify a token was made for. It returns ErrApprovalToken
+// when the token was not made for this run with this key.
+func ReadApprovalToken(key []byte, run uuid.UUID, token string) (nth int, err error) {
+	text, ok := strings.CutPrefix(token, approvalTokenPrefix)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if !ok || err != nil || len(raw) != 1+sha256.Size || !hmac.Equal(raw[1:], approvalTokenMAC(key, run, raw[:1])) {
+		return 0, ErrApprovalToken
+	}
+	return int(raw[0]), nil
+}
+
+func approvalTokenMAC(key []byte, run uuid.UUID, nth []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("punctual approval link\n")) // never fails
+	mac.Write(run[:])
+	mac.Write(nth)
+	return mac.Sum(nil)
+}
