@@ -60,8 +60,10 @@ func TestWorkflowsThatCannotBe(t *testing.T) {
 		{workflow("n", step("a", `,"approval":{}`)), "body.steps[0].target", "sends nothing"},
 		{workflow("n", `{"name":"a","approval":{},"timeout":"1m"}`), "body.steps[0].timeout", "sends nothing"},
 		{workflow("n", `{"name":"a","approval":{},"limits":[]}`), "body.steps[0].limits", "sends nothing"},
-		{with(`"max_duration":"1h"`, workflow("n", `{"name":"a","approval":{"expires_after":"2h"}}`)),
-			"body.steps[0].approval.expires_after", "outside 1s to 1h"},
+		{
+			with(`"max_duration":"1h"`, workflow("n", `{"name":"a","approval":{"expires_after":"2h"}}`)),
+			"body.steps[0].approval.expires_after", "outside 1s to 1h",
+		},
 		{workflow("n", `{"name":"a","approval":{"notify":[{"format":"slack"}]}}`), "body.steps[0].approval.notify[0].url", "required"},
 		{workflow("n", `{"name":"a","approval":{"notify":[{"format":"pagerduty","url":"http://example.com/"}]}}`), "body.steps[0].approval.notify[0].format", "tells of trouble"},
 		{workflow("n", step("a", `,"queue":"none"`)), "body.steps[0].queue", "there is no queue"},

@@ -13,7 +13,7 @@ import (
 	"punctual/scheduler/domain"
 )
 
-// approvable makes a run of etl whose steps transform and check have approval in place of a target and wait, and returns
+// approvable makes a run of etl whose steps transform and check have approval in place of a target and wait. It returns
 // the path of the link of check with its token.
 func (s site) approvable(name string) (workflow, check uuid.UUID, link string) {
 	s.t.Helper()

@@ -16,7 +16,8 @@ type oneDecision struct {
 }
 
 func (c *oneDecision) decide(
-	ctx context.Context, how func(*client.Client, context.Context, string, httpapi.NoteInput) (runs.Run, error), done string,
+	ctx context.Context,
+	how func(*client.Client, context.Context, string, httpapi.NoteInput) (runs.Run, error), done string,
 ) error {
 	return c.call(ctx, func(api *client.Client) error {
 		run, err := how(api, ctx, c.RunID, httpapi.NoteInput{Note: c.Note})

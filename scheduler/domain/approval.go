@@ -130,8 +130,8 @@ func JudgeDecision(a Assignment, d Decision, started, now time.Time) Outcome {
 	return o
 }
 
-// judgeUnapproved decides how the run of a step ends that no person has decided about by its deadline. That is early only
-// if the run was cancelled before it waited.
+// judgeUnapproved decides how the run of a step ends that no person has decided about by its deadline. That is early
+// only if the run was cancelled before it waited.
 func judgeUnapproved(a Assignment, started, now time.Time) Outcome {
 	o := Outcome{Assignment: a, Verdict: Cancel, StartedAt: started, FinishedAt: now, Reason: ReasonCancelled}
 	if longest := a.Job.MaxDuration; !now.Before(started.Add(longest.Value())) {

@@ -121,8 +121,8 @@ buried AS (
 SELECT id FROM ended`
 
 // finishAccepted writes that targets have accepted work. From here on no replica holds the run: its row in ready is the
-// deadline of its target. A step that was cancelled before it waits for approval ends at once. A target may report its completion before its answer arrives. The run has then ended, and
-// nothing is written.
+// deadline of its target. A step that was cancelled before it waits for approval ends at once. A target may report its
+// completion before its answer arrives. The run has then ended, and nothing is written.
 const finishAccepted = `
 WITH accepted AS (
     UPDATE punctual.runs r

@@ -15,7 +15,8 @@ import (
 	"punctual/store/pg"
 )
 
-// LinkedStep is a step that waits for approval, or about which a person has decided, as the recipient of a link sees it.
+// LinkedStep is a step that waits for approval, or about which a person has decided, as the recipient of a link sees
+// it.
 type LinkedStep struct {
 	Run      uuid.UUID     `json:"run" doc:"The run of the step." example:"019a3c5f-0000-8f20-b2c4-0a9d6e5f1b73"`
 	Workflow uuid.UUID     `json:"workflow_run" doc:"The run of its workflow." example:"019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
