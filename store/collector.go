@@ -68,6 +68,9 @@ var (
 		"Runs whose first request was sent on time here, and those whose was not, by tenant: of the first hundred that had "+
 			"one. The runs of all others are in the series with an empty tenant.",
 		[]string{"tenant", "ok"}, nil)
+	approvalsDesc = prometheus.NewDesc("punctual_approvals_waiting",
+		"Steps of workflows that wait for a person's approval, counted up to 10,000.",
+		nil, nil)
 	workflowsDesc = prometheus.NewDesc("punctual_workflows_running",
 		"Workflows that have begun and not ended, counted up to 10,000.",
 		nil, nil)
@@ -106,6 +109,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- eventsDesc
 	ch <- pendingEventsDesc
 	ch <- workflowsDesc
+	ch <- approvalsDesc
 	ch <- oldestEventDesc
 }
 
@@ -141,10 +145,11 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(ch, keyExpiryDesc, float64(next.At.UnixMicro())/1e6, next.Tenant)
 		}
 	}
-	if n, err := c.Store.Claims.CountWorkflows(ctx); err != nil {
+	if n, waiting, err := c.Store.Claims.CountWorkflows(ctx); err != nil {
 		c.Store.options.Log.Warn("the workflows cannot be counted", "error", err)
 	} else {
 		gauge(ch, workflowsDesc, float64(n))
+		gauge(ch, approvalsDesc, float64(waiting))
 	}
 	if pending, err := c.Store.Events.CountPending(ctx); err != nil {
 		c.Store.options.Log.Warn("the pending events cannot be counted", "error", err)

@@ -11,9 +11,9 @@ import (
 	"punctual/store/runs"
 )
 
-// much writes a long history: 60,000 succeeded runs of the first tenant on two days, as many runs of steps, and one run of
-// each rare kind, of slots at the beginning of these days. Two rows were made later than their slots of yesterday: a replay, and a skip
-// that begins yesterday and ends today. A second tenant has no runs.
+// much writes a long history: 60,000 succeeded runs of the first tenant on two days, as many runs of steps, and one run
+// of each rare kind, of slots at the beginning of these days. Two rows were made later than their slots of yesterday: a
+// replay, and a skip that begins yesterday and ends today. A second tenant has no runs.
 func (c claimer) much() {
 	c.t.Helper()
 	const id = `(substr(punctual.partition_bound((now() AT TIME ZONE 'UTC')::date - i % 2)::text, 1, 14)

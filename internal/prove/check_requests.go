@@ -28,8 +28,8 @@ func (k *check) requests() {
 	}
 	for i := range k.Runs {
 		r := &k.Runs[i]
-		if k.workflow(r) != nil {
-			continue // its steps send the requests
+		if k.workflow(r) != nil || k.waitsForApproval(r) {
+			continue // its steps send the requests, or a person ends it
 		}
 		if r.taken() {
 			if n := len(k.seen[r.ID]); n > 0 {

@@ -1,6 +1,8 @@
 package prove
 
 import (
+	"slices"
+
 	"github.com/google/uuid"
 
 	"punctual/scheduler/domain"
@@ -18,6 +20,16 @@ func (k *check) workflow(r *Run) *domain.Definition {
 		}
 	}
 	return nil
+}
+
+// waitsForApproval reports whether a run is of a step that a person approves or rejects.
+func (k *check) waitsForApproval(r *Run) bool {
+	j := k.jobs[r.Job]
+	return j != nil && r.Step != "" && slices.ContainsFunc(j.Versions, func(v Version) bool {
+		return slices.ContainsFunc(v.Definition.Steps, func(s domain.Step) bool {
+			return s.Name == r.Step && s.Approval != nil
+		})
+	})
 }
 
 // workflows checks that each step has one run or none, under the id that it must have, that it starts after those that

@@ -86,6 +86,20 @@ func (m mix) jobs(url string) (jobs []process.JobSpec) {
 	return jobs
 }
 
+// approved returns workflows with a step that waits for approval. Who meddles decides about some in time.
+func (m mix) approved(url string) (jobs []process.JobSpec) {
+	for i := range m.copies {
+		every4 := m.everySecond()
+		every4["schedule"] = everyUntil("4s", m.start, m.end())
+		flow := diamond(fmt.Sprint("approved-", i), url, every4)
+		step := flow["steps"].([]any)[1].(map[string]any)
+		delete(step, "target")
+		step["approval"] = map[string]any{"expires_after": "3s"}
+		jobs = append(jobs, flow)
+	}
+	return jobs
+}
+
 // sharedLimit is a limit of one run at once.
 const sharedLimit = "shared"
 

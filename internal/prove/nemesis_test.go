@@ -88,7 +88,7 @@ func (b *besieged) burden(m mix, more ...process.JobSpec) (recurring []string) {
 	scriptMix(b.witness)
 	work(b.t, b.witness, b.live)
 	do[any](b.t, b.members[0].replica.API, "PUT", "/v1/limits/"+sharedLimit, map[string]any{"max_running": 1})
-	jobs := slices.Concat(m.jobs(b.witness.URL), m.limited(b.witness.URL), more)
+	jobs := slices.Concat(m.jobs(b.witness.URL), m.limited(b.witness.URL), m.approved(b.witness.URL), more)
 	create(b.t, b.members[0].replica.API, jobs...)
 	for _, j := range jobs {
 		if name := j["name"].(string); !strings.HasPrefix(name, "shot-") {
@@ -257,7 +257,7 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 		return err == nil
 	}
 	var found list
-	switch n := rng.IntN(15); {
+	switch n := rng.IntN(18); {
 	case n < 5:
 		if call("POST", path+"/trigger", nil, nil) {
 			b.note("trigger")
@@ -294,6 +294,12 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 		}
 	case n < 14:
 		b.dateInSQL(rng, path[len("/v1/jobs/"):])
+	case n < 17:
+		what := []string{"approve", "approve", "reject"}[rng.IntN(3)]
+		if call("GET", "/v1/jobs/approved-0/runs?limit=1", nil, &found) && len(found.Data) > 0 &&
+			call("POST", "/v1/runs/"+found.Data[0].ID+"/"+what, nil, nil) {
+			b.note(what)
+		}
 	default:
 		if call("PATCH", path, map[string]any{"description": fmt.Sprint("edited at ", time.Now())}, nil) {
 			b.note("edit")

@@ -2,6 +2,7 @@ package prove
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,47 @@ func TestADiamondSurvivesAKillAtEachStep(t *testing.T) {
 				stop(t, survivor)
 			})
 		}
+	}
+}
+
+// A replica may die while it writes a decision, or before it says that it did. The decision counts once all the same.
+func TestADecisionCountsOnceThoughItsReplicaDies(t *testing.T) {
+	exhaustive(t, "waits until a replica counts as lost")
+	t.Parallel()
+	for _, point := range []failpoint.Point{failpoint.CallbackLocked, failpoint.CallbackCommitted} {
+		t.Run(string(point), func(t *testing.T) {
+			t.Parallel()
+			dsn, w := pgtest.DSN(t), newWitness(t)
+			victim := fatal(t, dsn, point, 1, "kill")
+			flow := diamond("approved", w.URL, nil)
+			step := flow["steps"].([]any)[1].(map[string]any)
+			delete(step, "target")
+			step["approval"] = map[string]any{}
+			create(t, victim.API, flow)
+			run := do[runs.Run](t, victim.API, "POST", "/v1/jobs/approved/trigger", nil)
+			conn, path := connect(t, dsn), "/v1/runs/"+run.ID.String()+"/approve"
+			await(t, "a step to wait for approval", func() bool {
+				return query[bool](t, conn, `SELECT EXISTS (SELECT FROM punctual.ready WHERE approval)`)
+			})
+			if _, err := victim.API.Do(t.Context(), "POST", path, nil, nil); err == nil {
+				t.Error("the replica that dies has answered")
+			}
+			survivor := serve(t, dsn)
+			status, err := survivor.API.Do(t.Context(), "POST", path, nil, nil)
+			if committed := point == failpoint.CallbackCommitted; committed != (status == http.StatusConflict) {
+				t.Errorf("the second decision is answered %d, %v", status, err)
+			}
+			f := atRest(t, dsn, w)
+			verify(t, f, Conditions{})
+			if n := query[int](t, conn, `
+				SELECT count(*) FILTER (WHERE status = 'succeeded') + 100 * (
+				    SELECT count(*) FROM punctual.audit_log WHERE action = 'run.approve')
+				FROM punctual.runs`); n != 106 {
+				t.Errorf("of the workflow and its five steps %d have succeeded, after %d decisions", n%100, n/100)
+			}
+			proven(t, dsn)
+			stop(t, survivor)
+		})
 	}
 }
 

@@ -78,10 +78,10 @@ func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted 
 	return a
 }
 
-// After returns the part of a workflow that decides what follows when steps end: the steps that depend on them, and all
-// that these depend on. If no step depends on one of them, the workflow may have ended: then it has all such steps, too.
-// What Advance says about the part holds for the whole, unless it says that all have ended, skips a step, on which others
-// may depend, or the workflow is halted.
+// After returns the part of a workflow that decides what follows when steps end: the steps that depend on them, and
+// all that these depend on. If no step depends on one of them, the workflow may have ended: then it has all such steps,
+// too. What Advance says about the part holds for the whole, unless it says that all have ended, skips a step, on which
+// others may depend, or the workflow is halted.
 func (d *Definition) After(ended []string) (part Definition) {
 	near, on := map[string]bool{}, map[string]bool{}
 	for _, s := range d.Steps {

@@ -134,7 +134,9 @@ func TestEachStepIsSettledOnce(t *testing.T) {
 }
 
 // wantSameAfter checks that the steps beside one that has ended decide as all do, where they decide.
-func wantSameAfter(t *testing.T, d Definition, workflow uuid.UUID, runs map[string]StepRun, ended string, want Advance) {
+func wantSameAfter(
+	t *testing.T, d Definition, workflow uuid.UUID, runs map[string]StepRun, ended string, want Advance,
+) {
 	t.Helper()
 	part, known := d.After([]string{ended}), map[string]StepRun{}
 	for _, s := range part.Steps {

@@ -578,11 +578,12 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 	return full || a.again, nil
 }
 
-// CountWorkflows counts workflows that have not ended, up to 10,000.
-func (s *Claims) CountWorkflows(ctx context.Context) (int, error) {
-	n, err := pg.One(ctx, s.db.Conns(ctx), pgx.RowTo[int],
-		`SELECT count(*) FROM (SELECT FROM punctual.workflows LIMIT 10000) w`)
-	return n, pg.Wrap("counting workflows", err)
+// CountWorkflows counts workflows that have not ended, and steps that wait for approval, each up to 10,000.
+func (s *Claims) CountWorkflows(ctx context.Context) (workflows, approvals int, err error) {
+	err = s.db.Conns(ctx).QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM (SELECT FROM punctual.workflows LIMIT 10000) w),
+		       (SELECT count(*) FROM (SELECT FROM punctual.ready WHERE approval LIMIT 10000) y)`).Scan(&workflows, &approvals)
+	return workflows, approvals, pg.Wrap("counting workflows", err)
 }
 
 // endWorkflow ends the run of a workflow that is due, because its steps have ended or its time is up.
