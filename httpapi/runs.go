@@ -220,7 +220,7 @@ type RerunInput struct {
 	Chain   bool              `json:"chain,omitempty" doc:"Its end triggers the jobs in then." example:"false"`
 
 	From       []string            `json:"from,omitempty" minItems:"1" maxItems:"50" doc:"Of a job with steps: these run again, with all that depend on them. The others are kept if they have succeeded and all that they depend on is kept, and run again otherwise. Absent, and set as well: all run again." example:"[\"load\"]"`
-	Set        map[string]SetInput `json:"set,omitempty" doc:"Of a job with steps: these are not run, but taken as succeeded. The steps that depend on them run again."`
+	Set        map[string]SetInput `json:"set,omitempty" doc:"Of a job with steps: these are not run, but taken as succeeded. The steps that depend on them run again. Absent: none."`
 	Definition string              `json:"definition,omitempty" minLength:"1" enum:"current,original" default:"current" doc:"Of a job with steps. current: the job's definition now, which must have each step that is kept, with the same depends_on; original: the version that the run used." example:"current"`
 	DryRun     bool                `json:"dry_run,omitempty" doc:"Of a job with steps: only say what becomes of each step; create nothing." example:"false"`
 }

@@ -74,6 +74,7 @@ func (c crud) furnish() {
 	c.exec(`INSERT INTO punctual.notified (job_id) VALUES ($1)`, job.ID)
 	c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
 		VALUES ($1, $2, 1, 'dead', $3, now())`, job.ID, c.tenant, run.ID)
+	c.exec(`INSERT INTO punctual.approval_notices (run_id, nth, tenant) VALUES ($1, 0, $2)`, run.ID, c.tenant)
 	c.exec(`WITH line AS (
 			INSERT INTO punctual.notice_lines (id, tenant, format, url, template, secret)
 			VALUES (gen_random_uuid(), $2, 'json', 'https://theirs.example/', '', '')
