@@ -287,8 +287,9 @@ func (b *besieged) meddle(rng *rand.Rand, jobs []string) {
 		}
 	case n < 12:
 		b.date(rng, api, path)
-	case n < 13: // of a job without steps it is refused
-		if call("GET", path+"/runs?limit=1", nil, &found) && len(found.Data) > 0 && call("POST",
+	case n < 13:
+		flow := "/v1/jobs/" + []string{"workflow-0", "approved-0"}[rng.IntN(2)]
+		if call("GET", flow+"/runs?limit=1&status=dead", nil, &found) && len(found.Data) > 0 && call("POST",
 			"/v1/runs/"+found.Data[0].ID+"/rerun", map[string]any{"from": []string{"join"}}, nil) {
 			b.note("rerun from a step")
 		}
