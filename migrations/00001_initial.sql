@@ -2321,7 +2321,8 @@ COMMENT ON COLUMN punctual.approval_notices.nth IS 'Place of the recipient in ap
 COMMENT ON COLUMN punctual.approval_notices.tenant IS 'Owner: tenants.id.';
 COMMENT ON COLUMN punctual.approval_notices.due_at IS
     'When it may be sent: at once, after a failure, or when the replica that sends it has not said how that ended.';
-COMMENT ON COLUMN punctual.approval_notices.lease IS 'The message that is under way, or was the last one; null: none was.';
+COMMENT ON COLUMN punctual.approval_notices.lease IS
+    'The message that is under way; null: none is. A replica that was lost leaves it: it is over at due_at.';
 COMMENT ON COLUMN punctual.approval_notices.failures IS 'Failed attempts.';
 
 -- When a version of a job expects success within a time, the job must be checked for staleness: it was created, edited

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -309,4 +310,32 @@ func TestADecisionEndsItsNotices(t *testing.T) {
 		t.Errorf("%+v, error %v", m, err)
 	}
 	c.wantCount(0, "notices wait", `SELECT count(*) FROM punctual.approval_notices`)
+}
+
+// However many recipients a tenant has, and however slow they are, messengers are left to others.
+func TestFewNoticesOfApprovalsOfATenantAreUnderWayAtOnce(t *testing.T) {
+	c := newClaimer(t)
+	c.create("w", never, steps("a"), approvals(domain.Approval{
+		Notify: slices.Repeat([]domain.ApprovalNotify{{URL: "https://one.example/"}}, 10),
+	}, "a"))
+	c.waitForApproval("w")
+	claim := func() (got []notice.Outgoing) {
+		for {
+			m, err := c.Notices.ClaimNotice(t.Context())
+			c.must(err)
+			if m == nil {
+				return got
+			}
+			got = append(got, *m)
+		}
+	}
+	first := claim()
+	if len(first) != 4 {
+		t.Fatalf("%d are under way", len(first))
+	}
+	c.must(c.Notices.Answered(t.Context(), first[0], notice.Answer{Arrival: notice.Delivered}))
+	c.must(c.Notices.Answered(t.Context(), first[1], notice.Answer{Arrival: notice.Unsent}))
+	if next := claim(); len(next) != 2 {
+		t.Errorf("after two answers %d more are under way", len(next))
+	}
 }

@@ -223,6 +223,7 @@ func (s *Claims) Finish(
 			// each try begins anew
 			f = lookingFinish{outcomes: outcomes, released: released, following: following, on: on}
 			f.earlier = Earlier{earlier, s.startedFor(released, outcomes)}
+			var err error
 			if f.arbiter, err = s.arbiter(ctx, outcomes); err != nil {
 				return err
 			}

@@ -55,7 +55,7 @@ ON CONFLICT DO NOTHING`
 UPDATE punctual.workflows w SET due = true
 FROM (SELECT run_id FROM punctual.workflows WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR NO KEY UPDATE) u
 WHERE w.run_id = u.run_id`
-	lockThese        = `SELECT FROM punctual.workflows WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR NO KEY UPDATE`
+	lockWorkflowsOf  = `SELECT FROM punctual.workflows WHERE run_id = ANY($1::uuid[]) ORDER BY run_id FOR NO KEY UPDATE`
 	touchWorkflowsOf = `
 UPDATE punctual.workflows w SET due = true
 FROM (SELECT run_id FROM punctual.workflows
@@ -179,7 +179,7 @@ func (c concerned) queueLock(b *pgx.Batch) {
 	if len(c.begun) > 0 {
 		c.on.queue(b, insertWorkflows, c.begun)
 	}
-	b.Queue(lockThese, pg.Prepared{}, c.runs)
+	b.Queue(lockWorkflowsOf, pg.Prepared{}, c.runs)
 }
 
 // askWorkflows asks for AdvanceWorkflows if something may follow from outcomes.

@@ -44,6 +44,10 @@ func (f *Following) queueApprovals(b *pgx.Batch, outcomes []domain.Outcome) {
 	f.now = true
 }
 
+// mostApprovals is how many of these messages of a tenant are under way at once, on all replicas. It leaves messengers
+// to others when recipients are slow and many steps wait.
+const mostApprovals = 4
+
 // approvalsDue is SQL for whether a notice of a step that waits for approval may be sent now.
 const approvalsDue = `EXISTS (SELECT FROM punctual.approval_notices WHERE due_at <= now())`
 
@@ -84,6 +88,9 @@ func (s *Teller) claimApproval(ctx context.Context) (*notice.Outgoing, error) {
 func lockApproval(ctx context.Context, tx *pg.Tx) (*approvalNotice, error) {
 	a := approvalNotice{Outgoing: notice.Outgoing{ID: domain.NewRunID(time.Now())}}
 	err := tx.QueryRow(ctx, `
+		WITH busy AS MATERIALIZED (
+		    SELECT tenant FROM punctual.approval_notices WHERE lease IS NOT NULL AND due_at > now()
+		    GROUP BY tenant HAVING count(*) >= $1)
 		SELECT a.run_id, a.nth, a.tenant, t.name, k.key, now(), y.run_id IS NOT NULL, coalesce(y.due_at, now()),
 		       coalesce(r.job_id, a.run_id), coalesce(r.job_version, 0), coalesce(r.step, ''), coalesce(r.started_at, now()),
 		       coalesce(r.scheduled_for, now()), coalesce(j.name, '')
@@ -94,9 +101,10 @@ func lockApproval(ctx context.Context, tx *pg.Tx) (*approvalNotice, error) {
 		LEFT JOIN punctual.ready y ON y.run_id = a.run_id AND y.approval
 		LEFT JOIN LATERAL punctual.runs_of(ARRAY[a.run_id]) r ON true
 		LEFT JOIN punctual.jobs j ON j.id = r.job_id
-		WHERE a.due_at <= now() AND t.frozen_at IS NULL AND d.frozen_at IS NULL
+		WHERE a.due_at <= now() AND a.tenant NOT IN (SELECT tenant FROM busy)
+		  AND t.frozen_at IS NULL AND d.frozen_at IS NULL
 		  AND NOT punctual.is_copy(d.database_name, d.system_identifier)
-		ORDER BY a.due_at LIMIT 1 FOR NO KEY UPDATE OF a SKIP LOCKED`).Scan(
+		ORDER BY a.due_at LIMIT 1 FOR NO KEY UPDATE OF a SKIP LOCKED`, mostApprovals).Scan(
 		&a.Run, &a.Nth, &a.Tenant, &a.tenant, &a.key, &a.now, &a.live, &a.until,
 		&a.job.Job, &a.job.Version, &a.job.Step, &a.since, &a.slot, &a.name)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -115,14 +123,14 @@ func (s *Teller) composeApproval(ctx context.Context, tx *pg.Tx, a *approvalNoti
 	if err != nil {
 		return err
 	}
-	wait := notice.Lease
+	wait, lease := notice.Lease, &a.ID
 	job := found.Job(a.job)
 	switch {
 	case job == nil:
 		s.options.Log.Error(
 			"this version of Punctual cannot tell that a step waits for approval; it is tried again in a minute",
 			"run", a.Run, "job", a.job.Job, "version", a.job.Version, "error", found.Why(a.job))
-		wait = definitions.RetryIn
+		wait, lease = definitions.RetryIn, nil
 	case job.Approval == nil || int(a.Nth) >= len(job.Approval.Notify):
 		return forgetApproval(ctx, tx, a.Outgoing)
 	default:
@@ -133,7 +141,7 @@ func (s *Teller) composeApproval(ctx context.Context, tx *pg.Tx, a *approvalNoti
 	}
 	return pg.Exec(ctx, tx, `
 		UPDATE punctual.approval_notices SET lease = $3, due_at = now() + $4 WHERE run_id = $1 AND nth = $2`,
-		a.Run, a.Nth, a.ID, wait)
+		a.Run, a.Nth, lease, wait)
 }
 
 func (s *Teller) writeApproval(a *approvalNotice, job *domain.Job) (err error) {
@@ -195,6 +203,6 @@ func (s *Teller) approvalFailed(ctx context.Context, tx *pg.Tx, m notice.Outgoin
 		return forgetApproval(ctx, tx, m)
 	}
 	return pg.Exec(ctx, tx, `
-		UPDATE punctual.approval_notices SET due_at = now() + $3 WHERE run_id = $1 AND nth = $2`,
+		UPDATE punctual.approval_notices SET due_at = now() + $3, lease = NULL WHERE run_id = $1 AND nth = $2`,
 		m.Run, m.Nth, max(a.RetryAfter, Backoff(failures)))
 }
