@@ -545,6 +545,9 @@ func (c crud) grantsInTheZoo(super string) {
 	must(c.t, c.grant("default", "shop_jobs", "test"))
 	odd, err := pgx.Connect(ctx, c.options.DatabaseURL)
 	must(c.t, err)
+	// The functions keep the limits of their caller, and so the test needs some that a slow machine keeps.
+	must(c.t, pg.Exec(ctx, odd, `SELECT set_config(name, '0', false) FROM unnest('{statement_timeout, lock_timeout,
+		idle_session_timeout, idle_in_transaction_session_timeout}'::text[]) AS name`))
 	ask[uuid.UUID](c.t, odd, `SELECT shop_jobs.run_in('job', '1 h', $1::json, headers => '{"X-A": "{{run}}"}')`,
 		`["{{scheduled_for|date}}", {"a": null}]`)
 	ask[uuid.UUID](c.t, odd, `SELECT run FROM shop_jobs.run_many($1)`,
