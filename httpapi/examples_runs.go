@@ -73,6 +73,7 @@ func exampleEndedRun(result string) runs.Run {
 func exampleWholeRun() runs.Run {
 	run := exampleEndedRun(`{"invoices":412}`)
 	run.TraceID = domain.TraceID(run.ID, "")
+	run.LogURL = "https://logs.example.com/search?q=" + run.ID.String()
 	run.Request = &domain.SentRequest{
 		Method: "POST", URL: "https://billing.internal/invoices", Body: json.RawMessage(`{"range":"yesterday"}`),
 		Headers: map[string]string{

@@ -501,6 +501,31 @@ func TestARunIsMadeAgainWithChanges(t *testing.T) {
 	b.post(again+"/rerun", "body", "kept").want(409).shows("Not made again.", "was deleted", ">kept</textarea>")
 }
 
+func TestTheLogOfARunIsALinkAndNoScript(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true)
+	b := s.browser()
+	b.post("/new", "as", "json", "json", `{"name":"n","log_url":"https://logs.example.com/?q={{run}}",
+		"target":{"url":"http://example.com"}}`).want(303)
+	run := b.post("/jobs/n/trigger").want(303).to()
+	b.get(run).want(200).hides(">Log</a>")
+	s.execute(`UPDATE punctual.runs SET status = 'dead', finished_at = now(), started_at = now(), fence = 7, attempt = 1`)
+	link := func(to string) string {
+		return `<a href="` + to + `" rel="noopener noreferrer" target="_blank">Log</a>`
+	}
+	filled := link("https://logs.example.com/?q=" + strings.TrimPrefix(run, "/runs/"))
+	sound(b.get(run).want(200).shows(filled))
+	answered := func(header string) reply {
+		s.execute(`DELETE FROM punctual.attempts`)
+		s.execute(`INSERT INTO punctual.attempts (run_id, fence, number, started_at, finished_at, outcome, response_headers)
+			VALUES ($1, 7, 1, now(), now(), 'failed', jsonb_build_object('punctual-log-url', $2::text))`,
+			strings.TrimPrefix(run, "/runs/"), header)
+		return b.get(run).want(200)
+	}
+	sound(answered("http://own.example.com/a?b#c").shows(link("http://own.example.com/a?b#c")))
+	sound(answered("javascript:alert(1)").shows(filled, "is ignored").hides("javascript:"))
+}
+
 func TestARoleSeesWhatItMayDo(t *testing.T) {
 	t.Parallel()
 	s := serve(t, false)

@@ -27,8 +27,8 @@ func (c *Client) receive(x *attempt, r *wire.Request, resp *http.Response) (res 
 	}
 
 	keep := c.keeps(r, res.Reason == "")
-	if keep > 0 && !r.KeepBody {
-		res.Header = keptHeaders(resp.Header)
+	if !r.KeepBody {
+		res.Header = keptHeaders(resp.Header, keep > 0)
 	}
 	limit, take := c.maxBytes, keep
 	if r.KeepBytes != nil {
@@ -146,8 +146,18 @@ func (c *Client) keeps(r *wire.Request, success bool) int64 {
 	return 0
 }
 
-func keptHeaders(h http.Header) map[string]string {
-	kept := make(map[string]string, len(KeptHeaders))
+// keptHeaders returns the headers that are kept of an answer. One of which nothing else is kept may still name its log;
+// it returns nil if it does not, so that it costs the run no row.
+func keptHeaders(h http.Header, all bool) (kept map[string]string) {
+	if log := h.Get(wire.LogHeader); log != "" {
+		kept = map[string]string{wire.KeptLog: log[:min(len(log), wire.MaxURL+1)]}
+	}
+	if !all {
+		return kept
+	}
+	if kept == nil {
+		kept = make(map[string]string, len(KeptHeaders))
+	}
 	for _, name := range KeptHeaders {
 		if value := h.Get(name); value != "" {
 			kept[strings.ToLower(name)] = value[:min(len(value), MaxKeptHeader)]

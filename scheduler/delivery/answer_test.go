@@ -4,8 +4,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
+
+	"punctual/scheduler/delivery/wire"
 )
 
 func TestReadBodySaysWhereItEnded(t *testing.T) {
@@ -71,5 +74,40 @@ func TestRetryAfter(t *testing.T) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestTheLogThatATargetNamesIsKeptOfEveryAnswer(t *testing.T) {
+	t.Parallel()
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "none" {
+			w.Header().Set(wire.LogHeader, "https://logs/"+r.URL.RawQuery)
+		}
+		if r.URL.RawQuery == "bad" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	c := newClient(t, Config{})
+	long, nothing := strings.Repeat("x", wire.MaxURL+1), 0
+	for _, test := range []struct {
+		query string
+		keep  *int
+		want  string
+		all   bool
+	}{
+		{"none", nil, "", false},
+		{"good", nil, "https://logs/good", false},
+		{"good", &nothing, "https://logs/good", false},
+		{"bad", nil, "https://logs/bad", true},
+		{long, nil, ("https://logs/" + long)[:wire.MaxURL+1], false},
+	} {
+		at := *u
+		at.RawQuery = test.query
+		r := post(&at)
+		r.KeepBytes = test.keep
+		kept := c.Send(t.Context(), r).Header
+		if _, all := kept["date"]; kept[wire.KeptLog] != test.want || all != test.all || (kept == nil) != (test.want == "") {
+			t.Errorf("%.10s: %.200v", test.query, kept)
+		}
 	}
 }

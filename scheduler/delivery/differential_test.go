@@ -178,7 +178,7 @@ func (p *pair) theirs(method string, s *script) (o outcome) {
 		_, o.Error = textOf(&wire.Request{URL: target}, resp)
 	}
 	if err == nil && resp.StatusCode >= 200 {
-		o.Header = keptHeaders(resp.Header)
+		o.Header = keptHeaders(resp.Header, true)
 		var body []byte
 		body, err = io.ReadAll(io.LimitReader(resp.Body, bodyLimit))
 		o.Body, o.Cut = string(body), err != nil

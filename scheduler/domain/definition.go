@@ -13,6 +13,7 @@ type Definition struct {
 	Name              string            `json:"name" doc:"Unique within the tenant." example:"daily-invoice-gen"`
 	Description       string            `json:"description,omitempty" doc:"For people. Absent: none."`
 	Runbook           string            `json:"runbook,omitempty" minLength:"1" doc:"URL, https, at which people read how to mend the job. Notices carry it. Absent: none." example:"https://wiki.example.com/runbooks/invoices"`
+	LogURL            string            `json:"log_url,omitempty" minLength:"1" doc:"URL, http or https, at which people read the log of a run. Placeholders in its path, query and fragment are filled in for each run. A target that answers the header Punctual-Log-Url replaces it. Absent: none." example:"https://logs.example.com/search?q={{run}}"`
 	Labels            map[string]string `json:"labels,omitempty" doc:"Names and values to filter jobs and runs by. Absent: none."`
 	Schedule          Schedule          `json:"schedule,omitzero" doc:"When it fires: one of cron, every, at, delay and event. Absent: it runs only when triggered."`
 	Jitter            Duration          `json:"jitter,omitzero" doc:"Delays each slot by a fixed offset in [0, jitter), hashed from the job's id. A jitter longer than half the gap to the next slot spreads over half the gap. Absent: the deployment's default (--default-jitter, 1s) for cron slots a minute or more apart, else 0s." example:"1s"`

@@ -146,31 +146,40 @@ func ParseTarget(raw string) (*url.URL, error) {
 }
 
 func parseTarget(raw string) (u targetURL, err error) {
-	if !strings.Contains(raw, "{{") {
-		u.URL, err = wire.CheckURL(raw)
-		return u, err
-	}
-	_, rest, _ := strings.Cut(raw, "://")
-	begin := len(raw)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		begin = len(raw) - len(rest) + i
-	}
-	if strings.Contains(raw[:begin], "{{") {
-		return u, errors.New(
-			"a placeholder can stand in the path and the query only, never in the scheme, the host or the port")
-	}
-	t, err := placeholder.Parse(raw[begin:])
+	_, t, sample, err := parseURL(raw)
 	if err != nil {
 		return u, err
 	}
-	if longest := begin + t.Longest(maxNameLength); longest > wire.MaxURL {
-		return u, fmt.Errorf("can become %d bytes long with placeholders filled in; at most %d", longest, wire.MaxURL)
-	}
-	sample := placeholder.Values{Job: "job"}
-	u.URL, err = wire.CheckURL(string(t.Append([]byte(raw[:begin]), &sample, placeholder.InURL)))
-	u.filled = true
+	u.URL, err = wire.CheckURL(sample)
+	u.filled = !t.IsZero()
 	u.path, u.query, _ = t.Cut("?")
 	return u, err
+}
+
+// parseURL finds the placeholders in what follows the host of a URL. base is what comes before, and sample is the URL
+// with sample values filled in. A URL without placeholders is all base.
+func parseURL(raw string) (base string, t placeholder.Template, sample string, err error) {
+	if !strings.Contains(raw, "{{") {
+		return raw, t, raw, nil
+	}
+	_, rest, _ := strings.Cut(raw, "://")
+	base = raw
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		base = raw[:len(raw)-len(rest)+i]
+	}
+	if strings.Contains(base, "{{") {
+		return base, t, "", errors.New(
+			"a placeholder can stand in the path and the query only, never in the scheme, the host or the port")
+	}
+	t, err = placeholder.Parse(raw[len(base):])
+	if err != nil {
+		return base, t, "", err
+	}
+	if longest := len(base) + t.Longest(maxNameLength); longest > wire.MaxURL {
+		return base, t, "", fmt.Errorf("can become %d bytes long with placeholders filled in; at most %d", longest,
+			wire.MaxURL)
+	}
+	return base, t, string(t.Append([]byte(base), &placeholder.Values{Job: "job"}, placeholder.InURL)), nil
 }
 
 // maxNameLength is the longest name of a job, in bytes.

@@ -34,7 +34,7 @@ type Outcome struct {
 	Reason     Reason
 	Error      string
 	Response   string            // start of the response body, as much as is kept
-	Headers    map[string]string // of the response, as delivery.KeptHeaders lists them; nil: none are kept
+	Headers    map[string]string // of the response, as wire.Result.Header says; nil: none are kept
 	Truncated  bool              // the body was longer than Response
 	Result     json.RawMessage   // what a success answered or its target reported; nil: nothing
 	ResultNote string            // why a result is not kept

@@ -35,6 +35,7 @@ type Step struct {
 	HeartbeatTimeout Duration   `json:"heartbeat_timeout,omitzero" doc:"With completion async: as in a job. Absent: 5m." example:"5m"`
 	MaxDuration      Duration   `json:"max_duration,omitzero" doc:"With completion async: the longest that an attempt may take. Absent: 24h." example:"2h"`
 	KeepResponse     *int       `json:"keep_response,omitempty" minimum:"0" maximum:"65536" doc:"Absent: the job's." example:"4096"`
+	LogURL           string     `json:"log_url,omitempty" minLength:"1" doc:"Absent: the job's." example:"https://logs.example.com/search?q={{run}}"`
 	Limits           []string   `json:"limits,omitzero" maxItems:"4" doc:"Up to four limits that the step holds while it runs. Absent: the job's; an empty list: none." example:"[\"warehouse\"]"`
 }
 
@@ -64,7 +65,8 @@ func (s Step) definition(whole Definition) Definition {
 		Name: whole.Name, Labels: whole.Labels, Target: s.Target, ConcurrencyPolicy: PolicyAllow,
 		Timeout: s.Timeout, Retry: s.Retry, Queue: s.Queue, Priority: s.Priority, Delivery: s.Delivery,
 		Completion: s.Completion, HeartbeatTimeout: s.HeartbeatTimeout, MaxDuration: s.MaxDuration,
-		KeepResponse: s.KeepResponse, Limits: s.Limits, Missed: Missed{Tolerance: whole.Missed.Tolerance}, Notify: []Notify{},
+		KeepResponse: s.KeepResponse, LogURL: s.LogURL, Limits: s.Limits,
+		Missed: Missed{Tolerance: whole.Missed.Tolerance}, Notify: []Notify{},
 	}
 	fill(&d.Timeout, whole.Timeout)
 	fill(&d.Queue, whole.Queue)
@@ -72,6 +74,7 @@ func (s Step) definition(whole Definition) Definition {
 	fill(&d.Delivery, whole.Delivery)
 	fill(&d.Completion, whole.Completion)
 	fill(&d.KeepResponse, whole.KeepResponse)
+	fill(&d.LogURL, whole.LogURL)
 	if d.Completion == CompleteAsync {
 		fill(&d.HeartbeatTimeout, whole.HeartbeatTimeout)
 	}

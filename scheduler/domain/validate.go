@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/textproto"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,6 +63,7 @@ func (d Definition) Validate() []Problem {
 	c.atMost("description", len(d.Description), "bytes", MaxDescription)
 	c.text("description", d.Description)
 	c.runbook(d.Runbook)
+	c.logURL(d.LogURL)
 	c.labels(d.Labels)
 	c.schedule(d.Schedule)
 	c.duration("jitter", d.Jitter, 0, 24*time.Hour)
@@ -314,13 +314,7 @@ func (c *checker) target(t Target) {
 
 // runbook checks a link for people: it may have a fragment, which a target may not.
 func (c *checker) runbook(raw string) {
-	if raw == "" {
-		return
-	}
-	page, _, _ := strings.Cut(raw, "#")
-	u, err := wire.CheckURL(page)
-	if _, bad := url.Parse(raw); bad != nil || err != nil || u.Scheme != "https" || len(raw) > wire.MaxURL ||
-		strings.ContainsFunc(raw, notInURL) {
+	if u, err := wire.CheckLink(raw); raw != "" && (err != nil || u.Scheme != "https") {
 		c.add("runbook", "%q: must be an absolute https URL without a user, such as https://wiki.example.com/runbook, of "+
 			"at most %d bytes", clip(raw), wire.MaxURL)
 	}
@@ -418,6 +412,3 @@ func texts[T ~string](words []T) []string {
 }
 
 func clip(s string) string { return placeholder.Clip(s) }
-
-// notInURL reports whether a character may stand in no URL.
-func notInURL(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", r) }

@@ -26,6 +26,7 @@ func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, err
 	}
 	run.TraceID = domain.TraceID(id, data.traceParent)
 	job, err := s.jobOf(ctx, q, tenant, &run)
+	run.findLog(job)
 	switch {
 	case err != nil || job == nil: // there is nothing to show then, and everything else is
 	case job.IsWorkflow():
@@ -45,6 +46,16 @@ func (s *Runs) jobOf(ctx context.Context, q pg.Querier, tenant int32, run *Run) 
 		return nil, fmt.Errorf("reading the job of run %s: %w", run.ID, err)
 	}
 	return found.Job(key), nil
+}
+
+// findLog finds where people read the log of the run's latest attempt. job is nil if it is not known.
+func (r *Run) findLog(job *domain.Job) {
+	if len(r.Attempts) > 0 {
+		r.LogURL, r.LogNote = domain.AnsweredLog(r.Attempts[len(r.Attempts)-1].Headers)
+	}
+	if r.LogURL == "" && job != nil && r.Attempt > 0 {
+		r.LogURL = domain.Assignment{RunID: r.ID, Job: job, ScheduledFor: r.ScheduledFor, Attempt: r.Attempt}.LogURL()
+	}
 }
 
 // Data is the data that a run has of its own, besides its row in runs.

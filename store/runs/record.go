@@ -52,6 +52,8 @@ type Run struct {
 	Progress      json.RawMessage     `json:"progress,omitempty" doc:"With completion async: the progress that the target reported last. Only when a single run is read; absent if it reported none."`
 	ProgressAt    *time.Time          `json:"progress_at,omitempty" doc:"When the target reported that progress."`
 	TraceID       string              `json:"trace_id,omitempty" doc:"Trace id of its requests, as in their header traceparent. Only when a single run is read by its id; absent on a recorded skip." example:"4bf92f3577b34da6a3ce929d0e0e4736"`
+	LogURL        string              `json:"log_url,omitempty" doc:"URL, http or https, at which people read the log of its latest attempt: what the target answered in the header Punctual-Log-Url, or else the job's log_url, filled in. Only when a single run is read by its id; absent: there is none, or nothing was sent yet." example:"https://logs.example.com/search?q=019a3c5f-0000-8b21-8f6e-1d2c3b4a5968"`
+	LogNote       string              `json:"log_note,omitempty" doc:"Why the Punctual-Log-Url that the target answered is ignored. Absent: it is not, or there was none."`
 	Request       *domain.SentRequest `json:"request,omitempty" doc:"The request that its latest attempt sent, or that its first attempt will send. Only when a single run is read by its id; absent on a recorded skip."`
 	Steps         []StepState         `json:"steps,omitempty" doc:"Of a job with steps: how far they have come, in the order of the definition. Only when a single run is read by its id; absent on a recorded skip."`
 	Attempts      []Attempt           `json:"attempts,omitzero" doc:"Its attempts in order, including the one in flight. Only when a single run is read."`
@@ -81,7 +83,7 @@ type Attempt struct {
 	Replica    *uuid.UUID            `json:"replica" format:"uuid" nullable:"true" doc:"The replica that made it."`
 	HTTPStatus *int                  `json:"http_status" doc:"Status of the response, if there was one." example:"503"`
 	Error      *string               `json:"error" doc:"The error, for people."`
-	Headers    map[string]string     `json:"headers,omitempty" doc:"These headers of the response, if it has them, by name in lower case: content-type, date, location, retry-after, server, via, www-authenticate, x-correlation-id and x-request-id. Secrets that were sent are shown as ***."`
+	Headers    map[string]string     `json:"headers,omitempty" doc:"These headers of the response, if it has them, by name in lower case: content-type, date, location, retry-after, server, via, www-authenticate, x-correlation-id and x-request-id; and punctual-log-url, of every answer. Secrets that were sent are shown as ***."`
 	Response   *string               `json:"response" doc:"Start of the response body: as many bytes as the job's keep_response says; by default the first 1 KiB, for failures only. Secrets that were sent are shown as ***."`
 	Truncated  bool                  `json:"truncated" doc:"Whether the response body was longer than the part that is kept." example:"false"`
 

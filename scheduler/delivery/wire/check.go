@@ -105,7 +105,7 @@ func CheckURL(raw string) (*url.URL, error) {
 	}
 	position := 0
 	for _, c := range raw {
-		if position++; c <= ' ' || c >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", c) {
+		if position++; notInURL(c) {
 			return nil, fmt.Errorf("character %q at position %d must be percent-encoded (in a host name: punycode)", c,
 				position)
 		}
@@ -134,6 +134,32 @@ func CheckURL(raw string) (*url.URL, error) {
 	}
 	return u, nil
 }
+
+// LogHeader is the header with which a target says where people read the log of the attempt. Of every answer it is kept
+// under the name KeptLog, up to a byte more than a link may have.
+const (
+	LogHeader = "Punctual-Log-Url"
+	KeptLog   = "punctual-log-url"
+)
+
+// CheckLink parses a link for people: a URL that, unlike that of a target, may have a fragment.
+func CheckLink(raw string) (*url.URL, error) {
+	if len(raw) > MaxURL {
+		return nil, fmt.Errorf("must be at most %d bytes long", MaxURL)
+	}
+	page, fragment, _ := strings.Cut(raw, "#")
+	u, err := CheckURL(page)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := url.Parse(raw); err != nil || strings.ContainsFunc(fragment, notInURL) {
+		return nil, errors.New("must have a fragment in which special characters are percent-encoded")
+	}
+	return u, nil
+}
+
+// notInURL reports whether a character may stand in no URL.
+func notInURL(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"<>\\^`{|}", c) }
 
 // CheckHost reports what is wrong with the host by which a job's target is called.
 func CheckHost(host string) error {

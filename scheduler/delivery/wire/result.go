@@ -38,7 +38,8 @@ type Result struct {
 	Body []byte
 	// Truncated is true when Body may be incomplete.
 	Truncated bool
-	// Header holds those of delivery.KeptHeaders that the answer had, if anything of the answer is kept.
+	// Header holds KeptLog, and those of delivery.KeptHeaders if anything of the answer is kept, as far as the
+	// answer had them. Nil: none is kept.
 	Header map[string]string
 	// JSON is the body of a success whose type is application/json, if [Request.WantJSON] asked for it. JSONCut is true
 	// when it may be incomplete.
