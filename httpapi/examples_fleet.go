@@ -90,6 +90,11 @@ var exampleForecast = Forecast{
 	},
 }
 
+var exampleUsage = List[overview.Usage]{Data: []overview.Usage{{
+	Day: "2026-12-01", JobID: &exampleJobID, Job: new("daily-invoice-gen"), Runs: 24, Attempts: 26, Seconds: 71.204,
+	Bytes: 1840, CountedAt: moment("2026-12-01T12:00:04.118Z"),
+}}}
+
 // Examples of the documentation: the overview, and the statistics of a job.
 var (
 	exampleOverview = Overview{Figures: overview.Figures{

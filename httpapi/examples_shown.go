@@ -69,7 +69,7 @@ var answerExamples = map[string]any{
 	"list-job-changes": List[audit.JobChange]{Data: []audit.JobChange{exampleJobChange}},
 	"list-versions":    List[jobs.Version]{Data: []jobs.Version{exampleVersion.Version}},
 	"get-version":      exampleVersion, "restore-version": exampleJob,
-	"get-overview": exampleOverview, "get-job-stats": exampleStats,
+	"get-overview": exampleOverview, "get-job-stats": exampleStats, "list-usage": exampleUsage,
 	"list-queues": exampleQueues, "list-replicas": exampleReplicas,
 	"freeze": exampleFrozen, "unfreeze": FreezeState{}, "get-freeze": exampleFrozen,
 	"list-breakers": exampleBreakers, "reset-breakers": BreakersReset{Matched: 3},

@@ -9,6 +9,7 @@ import (
 
 	"punctual/httpapi/api"
 	"punctual/httpapi/auth"
+	"punctual/httpapi/problem"
 	"punctual/scheduler/cron"
 	"punctual/store/overview"
 	"punctual/store/runs"
@@ -32,6 +33,13 @@ func (s *server) overviewRoutes() {
 		Description: "How its runs of the last 24 hours went, how long they took and how late they were sent. Its newest " +
 			"1,000 runs are read at most; the response says how many were read, and back to when.",
 	}, s.getJobStats)
+	api.Register(s.api, huma.Operation{
+		OperationID: "list-usage", Method: http.MethodGet, Path: "/v1/usage", Tags: []string{tagOverview},
+		Summary: "List usage",
+		Description: "The use of each job on each day: runs, attempts, seconds and bytes. The newest day first. " +
+			"Days are summed beforehand: see counted_at. A tenant's usage of deleted jobs stays. It is kept for 400 days.",
+		Errors: []int{422},
+	}, s.listUsage)
 }
 
 // Overview is what a first page shows.
@@ -62,4 +70,48 @@ func (s *server) getOverview(ctx context.Context, tenant int32, _ *struct{}) (*a
 
 func (s *server) getJobStats(ctx context.Context, tenant int32, in *JobRef) (*answer[runs.JobStats], error) {
 	return show(s.Store.Runs.JobStats(ctx, tenant, in.Job))
+}
+
+// mostUsageDays is how many days one request may list.
+const mostUsageDays = 100
+
+type listUsageInput struct {
+	From string `query:"from" maxLength:"10" format:"date" doc:"The first day, in UTC. Absent: 30 days before to." example:"2026-11-01"`
+	To   string `query:"to" maxLength:"10" format:"date" doc:"The day after the last one, at most 100 days after from. Absent: tomorrow." example:"2026-12-01"`
+	Paging
+}
+
+// bounds returns the first day, and the day after the last.
+func (in listUsageInput) bounds() (from, to time.Time, err error) {
+	day := func(field, text string, absent time.Time) (time.Time, error) {
+		if text == "" {
+			return absent, nil
+		}
+		at, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			err = problem.Invalid(problem.At("query."+field, "must be a day such as 2026-12-01"))
+		}
+		return at, err
+	}
+	if to, err = day("to", in.To, time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)); err != nil {
+		return from, to, err
+	}
+	if from, err = day("from", in.From, to.AddDate(0, 0, -30)); err != nil {
+		return from, to, err
+	}
+	if from.After(to) || to.After(from.AddDate(0, 0, mostUsageDays)) || from.Year() < 1970 || to.Year() > 2199 {
+		err = problem.Invalid(problem.Atf("query.from", "must be 0 to %d days before to, in the years 1970 to 2199",
+			mostUsageDays))
+	}
+	return from, to, err
+}
+
+func (s *server) listUsage(
+	ctx context.Context, tenant int32, in *listUsageInput,
+) (*answer[List[overview.Usage]], error) {
+	from, to, err := in.bounds()
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(s.Store.Overview.Usage(ctx, tenant, from, to, in.page()))
 }

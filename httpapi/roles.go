@@ -111,6 +111,7 @@ var uses = []struct {
 
 	{"get-overview", auth.RoleViewer},
 	{"get-job-stats", auth.RoleViewer},
+	{"list-usage", auth.RoleViewer},
 	{"list-queues", auth.RoleViewer},
 	{"put-limit", auth.RoleEditor},
 	{"list-limits", auth.RoleViewer},

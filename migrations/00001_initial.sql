@@ -2112,6 +2112,46 @@ COMMENT ON COLUMN punctual.hourly_runs.unended IS 'Runs that had not ended when 
 COMMENT ON COLUMN punctual.hourly_runs.lateness IS
     'From due_at to started_at, of runs whose latest attempt is the first, except backfills and replays. Element n '
     'counts those of 2^((n-1)/4) ms up to 2^(n/4) ms; the first element counts all shorter ones too.';
+
+CREATE TABLE punctual.counted_days (
+    day      date PRIMARY KEY,
+    next_at  timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE  punctual.counted_days IS
+    'When the usage of each day is summed again. Any replica does so; the sums are in daily_usage.';
+COMMENT ON COLUMN punctual.counted_days.day IS 'The day (UTC).';
+COMMENT ON COLUMN punctual.counted_days.next_at IS 'When to sum it again; infinity: never again.';
+
+CREATE TABLE punctual.daily_usage (
+    id          uuid NOT NULL,
+    day         date NOT NULL,
+    tenant      integer NOT NULL,
+    job_id      uuid,
+    job         text,
+    runs        bigint NOT NULL,
+    attempts    bigint NOT NULL,
+    seconds     double precision NOT NULL,
+    bytes       bigint NOT NULL,
+    counted_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant, id)
+);
+CREATE INDEX daily_usage_by_day ON punctual.daily_usage (day);
+COMMENT ON TABLE  punctual.daily_usage IS
+    'What the runs of each day used, by tenant and job: a row for each of the 1,000 jobs of a tenant with the most '
+    'attempts of the day, and one for all others together. Kept for 400 days. A day belongs to the time in the ids of '
+    'its runs: the slot, or when a run of no slot was made.';
+COMMENT ON COLUMN punctual.daily_usage.id IS 'Begins with the milliseconds of the day, as ids of runs do.';
+COMMENT ON COLUMN punctual.daily_usage.day IS 'The day (UTC).';
+COMMENT ON COLUMN punctual.daily_usage.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.daily_usage.job_id IS 'The job, which may be deleted; null: all others of the day.';
+COMMENT ON COLUMN punctual.daily_usage.job IS 'The name of the job when the day was summed; null: all others.';
+COMMENT ON COLUMN punctual.daily_usage.runs IS 'Runs, without those of steps and without recorded skips.';
+COMMENT ON COLUMN punctual.daily_usage.attempts IS 'Attempts that have ended; of a workflow, those of its steps.';
+COMMENT ON COLUMN punctual.daily_usage.seconds IS
+    'Sum of the times from the start of each of these attempts to its end; with completion async, to the report.';
+COMMENT ON COLUMN punctual.daily_usage.bytes IS
+    'Bytes kept with these runs: bodies of their own, results, and kept parts of responses.';
+COMMENT ON COLUMN punctual.daily_usage.counted_at IS 'When the day was summed.';
 -- +goose StatementEnd
 
 -- Notices, and the key of run tokens.
@@ -3348,6 +3388,24 @@ COMMENT ON COLUMN punctual.failures.resolved_at IS 'When it was resolved or repl
 COMMENT ON COLUMN punctual.failures.note IS 'The note given when it was resolved or replayed.';
 COMMENT ON COLUMN punctual.failures.replayed_as IS 'The run that repeats it, once it was replayed.';
 
+CREATE VIEW punctual.usage AS
+SELECT u.day, t.name AS tenant, u.job, u.job_id, u.runs, u.attempts, u.seconds, u.bytes, u.counted_at
+FROM punctual.daily_usage u
+JOIN punctual.tenants t ON t.id = u.tenant;
+COMMENT ON VIEW   punctual.usage IS
+    'What the runs of each day used, by tenant and job, as summed by a chore. Kept for 400 days.';
+COMMENT ON COLUMN punctual.usage.day IS 'The day (UTC).';
+COMMENT ON COLUMN punctual.usage.tenant IS 'Name of the tenant.';
+COMMENT ON COLUMN punctual.usage.job IS
+    'The name of the job when the day was summed; null: all but the 1,000 jobs with the most attempts.';
+COMMENT ON COLUMN punctual.usage.job_id IS 'Id of the job, which may be deleted.';
+COMMENT ON COLUMN punctual.usage.runs IS 'Runs, without those of steps and without recorded skips.';
+COMMENT ON COLUMN punctual.usage.attempts IS 'Attempts that have ended; of a workflow, those of its steps.';
+COMMENT ON COLUMN punctual.usage.seconds IS 'How long these attempts took, together.';
+COMMENT ON COLUMN punctual.usage.bytes IS
+    'Bytes kept with these runs: bodies of their own, results, and kept parts of responses.';
+COMMENT ON COLUMN punctual.usage.counted_at IS 'When the day was summed.';
+
 CREATE VIEW punctual.replica_status AS
 SELECT r.id, r.host, r.version, r.queues, r.started_at, r.renewed_at, now() - r.renewed_at AS silent_for, r.draining,
        r.lacks, coalesce(c.batches, 0) AS claimed_batches, coalesce(c.runs, 0) AS claimed_runs
@@ -3534,6 +3592,7 @@ DECLARE
         ['notice_messages',  'SELECT',                         own, NULL],
         ['notice_subjects',  'SELECT',                         by_job, NULL],
         ['hourly_runs',      'SELECT',                         own, NULL],
+        ['daily_usage',      'SELECT',                         own, NULL],
         ['idempotency_keys', 'SELECT, INSERT, UPDATE',         own, NULL],
         -- Locking rows needs an UPDATE privilege, even if nothing is changed.
         ['tenants',          'SELECT, UPDATE (updated_at)',    'id = punctual.acting_tenant()', NULL]];
@@ -3681,7 +3740,7 @@ $$;
 -- of another role.
 DO $$ BEGIN PERFORM punctual.drop_schema(schema) FROM punctual.grants; END $$;
 DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.upcoming, punctual.event_history, punctual.failures,
-    punctual.replica_status, punctual.audit, punctual.audit_entries;
+    punctual.usage, punctual.replica_status, punctual.audit, punctual.audit_entries;
 DROP FUNCTION punctual.runs_of, punctual.is_completed, punctual.job_state, punctual.completed_at,
     punctual.room_at_limit;
 DROP TABLE punctual.grants, punctual.events, punctual.audit_log, punctual.signing_secrets, punctual.job_secrets,
@@ -3690,7 +3749,7 @@ DROP TABLE punctual.grants, punctual.events, punctual.audit_log, punctual.signin
     punctual.limits, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
     punctual.approval_notices, punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
-    punctual.counted_hours, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
+    punctual.counted_hours, punctual.daily_usage, punctual.counted_days, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
     punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels,
     punctual.reports, punctual.completions,
     punctual.claims, punctual.ready, punctual.workflows, punctual.dated, punctual.dated_work, punctual.waiting, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,

@@ -61,6 +61,7 @@ func (s *Store) Chores() []scheduler.Chore {
 		},
 		{Name: "maintenance", Does: "maintenance", Every: time.Minute, Batch: atOnce(s.maintain)},
 		{Name: "hours", Does: "counting the runs of hours", Every: time.Minute, Batch: s.Overview.CountHours},
+		{Name: "usage", Does: "summing the usage of days", Every: 10 * time.Minute, Batch: s.Overview.CountUsage},
 		{
 			Name: "overlapping", Does: "finding jobs whose slots are skipped", Every: time.Minute,
 			Batch: atOnce(s.findOverlapping),
@@ -117,7 +118,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	failed := []error{zones, s.Tenants.WarnOfKeys(ctx)}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.Claims.Sweep, s.ForgetIdempotencyKeys, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs, s.Jobs.ForgetVersions,
-		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Events.Forget, s.Overview.ForgetHours, s.ForgetService,
+		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Events.Forget, s.Overview.ForgetHours, s.Overview.ForgetUsage, s.ForgetService,
 		s.Notices.EndIncidents, s.Notices.ForgetNotices, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
 		s.ForgetReports,
 	} {

@@ -114,6 +114,8 @@ func (c crud) furnish() {
 	c.exec(`INSERT INTO punctual.workflows (run_id, tenant) VALUES (gen_random_uuid(), $1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.hourly_runs (hour, tenant, round, succeeded, dead, cancelled, skipped, unended, lateness)
 		VALUES (now(), $1, 1, 1, 0, 0, 0, 0, '{}')`, c.tenant)
+	c.exec(`INSERT INTO punctual.daily_usage (id, day, tenant, runs, attempts, seconds, bytes)
+		VALUES (gen_random_uuid(), now(), $1, 1, 1, 1, 1)`, c.tenant)
 }
 
 // intruder makes another tenant in the same database.

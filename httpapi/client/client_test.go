@@ -194,6 +194,7 @@ func lossless(t *testing.T, c *Client, calls *recorder, run, emitted string) {
 		"/v1/tenants/default/grants": func() (any, error) { return c.Grants(ctx, "default", nil) },
 
 		"/v1/api-keys":            func() (any, error) { return c.APIKeys(ctx, nil) },
+		"/v1/usage":               func() (any, error) { return c.Usage(ctx, nil) },
 		"/v1/limits":              func() (any, error) { return c.Limits(ctx) },
 		"/v1/limits/warehouse":    func() (any, error) { return c.Limit(ctx, "warehouse") },
 		"/v1/secrets":             func() (any, error) { return c.Secrets(ctx, nil) },

@@ -12,6 +12,7 @@ import (
 	"punctual/store/history"
 	"punctual/store/jobs"
 	"punctual/store/letters"
+	"punctual/store/overview"
 	"punctual/store/runs"
 )
 
@@ -193,6 +194,11 @@ func Instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 // Overview returns what needs attention now, and how the last 24 hours went.
 func (c *Client) Overview(ctx context.Context) (httpapi.Overview, error) {
 	return get[httpapi.Overview](ctx, c, "/v1/overview", nil)
+}
+
+// Usage lists what the runs of each job used on each day, the newest day first.
+func (c *Client) Usage(ctx context.Context, query url.Values) (httpapi.List[overview.Usage], error) {
+	return get[httpapi.List[overview.Usage]](ctx, c, "/v1/usage", query)
 }
 
 // JobStats returns how the runs of a job went lately.

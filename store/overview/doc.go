@@ -1,6 +1,7 @@
 // Package overview answers what a first page shows: what is overdue, which jobs fail, how many dead letters are open,
 // and how the last 24 hours went. What must be right now is read by index, up to a bound. The last 24 hours are counted
-// beforehand by a chore: start with Board.CountHours. The package writes counted_hours and hourly_runs.
+// beforehand by a chore: start with Board.CountHours. What the runs of a day used is summed
+// by another, Board.CountUsage. The package writes counted_hours, hourly_runs, counted_days and daily_usage.
 package overview
 
 import "punctual/store/pg"
