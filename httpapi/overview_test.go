@@ -5,6 +5,7 @@ import (
 
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
+	"punctual/store/overview"
 	"punctual/store/runs"
 )
 
@@ -70,4 +71,27 @@ func TestWhatTheOverviewCountsIsListed(t *testing.T) {
 	s.do("GET", "/v1/jobs/nobody/stats", "").code(problem.CodeNotFound)
 	s.do("DELETE", "/v1/jobs/dead", "").want(204)
 	s.do("GET", "/v1/jobs/"+stats.JobID.String()+"/stats", "").code(problem.CodeNotFound)
+}
+
+func TestUsageIsListedForUpToAHundredDays(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.exec(`INSERT INTO punctual.daily_usage (id, day, tenant, runs, attempts, seconds, bytes)
+		SELECT punctual.partition_bound(date '2026-01-01' + n), date '2026-01-01' + n, 1, 1, 1, 0.5, 7
+		FROM generate_series(0, 2) n`)
+	for query, days := range map[string]int{
+		"": 0, "?from=2026-01-01&to=2026-04-11": 3, "?to=2026-01-02": 1, "?from=2026-01-02&to=2026-01-03": 1,
+		"?from=2026-01-02&to=2026-01-02": 0,
+	} {
+		list := get[List[overview.Usage]](s, "/v1/usage"+query).Data
+		if len(list) != days || days > 1 && (list[0].Day != "2026-01-03" || list[0].Job != nil || list[0].Bytes != 7) {
+			t.Errorf("%s: %+v", query, list)
+		}
+	}
+	for query, field := range map[string]string{
+		"?from=2026-01-01&to=2026-04-12": "query.from", "?from=2026-01-02&to=2026-01-01": "query.from",
+		"?from=yesterday": "query.from", "?to=2026-1-1": "query.to", "?from=2300-01-01&to=2300-01-02": "query.from",
+	} {
+		s.do("GET", "/v1/usage"+query, "").blames(field)
+	}
 }

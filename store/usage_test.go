@@ -48,7 +48,8 @@ func (c crud) used(job string, n, seconds int, columns, values string) {
 	c.exec(fmt.Sprintf(`
 		INSERT INTO punctual.runs (id, job_id, scheduled_for, due_at, started_at, finished_at, tenant, job_version, lane,
 		                           trigger, attempt, status%s)
-		SELECT (left(punctual.partition_bound((now() AT TIME ZONE 'UTC')::date)::text, 14) || substr(gen_random_uuid()::text, 15))::uuid,
+		SELECT (left(punctual.partition_bound((now() AT TIME ZONE 'UTC')::date)::text, 14)
+		        || substr(gen_random_uuid()::text, 15))::uuid,
 		       %s, now(), now(), now(), now() + $1 * interval '1 s', $2, 1, 5, 'manual', 1, %s
 		FROM generate_series(1, $3::int)`, columns, job, values), seconds, c.tenant, n)
 }

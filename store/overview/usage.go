@@ -92,7 +92,8 @@ func (b *Board) CountUsage(ctx context.Context) (wait time.Duration, left bool, 
 		var now, day time.Time
 		var mine bool
 		if err := tx.QueryRow(ctx, `
-			SELECT now(), pg_try_advisory_xact_lock(hashtext('punctual.counted_days'))`).Scan(&now, &mine); err != nil || !mine {
+			SELECT now(), pg_try_advisory_xact_lock(hashtext('punctual.counted_days'))`).Scan(&now, &mine); err != nil ||
+			!mine {
 			return err
 		}
 		if err := pg.Exec(ctx, tx, `
@@ -165,7 +166,8 @@ WITH used AS (
     GROUP BY 1, 2, 3
     UNION ALL
     SELECT r.tenant, r.job_id, r.step IS NOT NULL, 0, count(*),
-           coalesce(sum(extract(epoch FROM a.finished_at - a.started_at)), 0), coalesce(sum(octet_length(a.response)), 0)
+           coalesce(sum(extract(epoch FROM a.finished_at - a.started_at)), 0),
+           coalesce(sum(octet_length(a.response)), 0)
     FROM punctual.attempts a
     JOIN punctual.runs r ON r.id = a.run_id AND %[1]s
     WHERE %[2]s AND (a.reason IS NULL OR a.reason NOT IN ($2, $3))
@@ -186,7 +188,8 @@ total AS (
     GROUP BY 1, 2),
 placed AS (
     SELECT tenant, runs, attempts, seconds, bytes,
-           CASE WHEN row_number() OVER (PARTITION BY tenant ORDER BY attempts DESC, job_id) <= 1000 THEN job_id END AS job_id
+           CASE WHEN row_number() OVER (PARTITION BY tenant ORDER BY attempts DESC, job_id) <= 1000
+                THEN job_id END AS job_id
     FROM total)
 INSERT INTO punctual.daily_usage (id, day, tenant, job_id, job, runs, attempts, seconds, bytes)
 SELECT (left(replace(punctual.partition_bound($1::text::date)::text, '-', ''), 12)
