@@ -26,7 +26,8 @@ func New(db *pg.DB) *Changes { return &Changes{db} }
 
 // Begin begins the feed of a tenant. Until the transaction ends, no run can be written: end it at once.
 func Begin(ctx context.Context, tx *pg.Tx, tenant int32) error {
-	return pg.Wrap("beginning to record changes", pg.Exec(ctx, tx, `SELECT punctual.begin_changes(ARRAY[$1::int])`, tenant))
+	return pg.Wrap("beginning to record changes",
+		pg.Exec(ctx, tx, `SELECT punctual.begin_changes(ARRAY[$1::int])`, tenant))
 }
 
 // End ends the feed of a tenant. Forget removes what it had.

@@ -65,8 +65,8 @@ const endRecords = `
 SELECT punctual.end_changes()
 WHERE NOT EXISTS (SELECT FROM punctual.change_feeds) AND EXISTS (SELECT FROM punctual.recorded_tables())`
 
-// Forget removes changes that are older than their tenants want them kept, and those of feeds that have ended. It starts
-// feeds again whose database is a copy.
+// Forget removes changes that are older than their tenants want them kept, and those of feeds that have ended. It
+// starts feeds again whose database is a copy.
 func (s *Changes) Forget(ctx context.Context) (forgotten int, left bool, err error) {
 	conns := s.db.Conns(ctx)
 	failed := []error{pg.Exec(ctx, conns, restart)}

@@ -22,8 +22,8 @@ type Page struct {
 	Since time.Time // the feed has the runs whose end was committed later, except what was removed
 }
 
-// readPage reads in one snapshot whether the cursor is good and what follows. The inner limit counts rows, each of which
-// has a run or more, and that of the cursor.
+// readPage reads in one snapshot whether the cursor is good and what follows. The inner limit counts rows: each has a
+// run or more, except that the row of the cursor may have none left.
 const readPage = `
 WITH feed AS (SELECT * FROM punctual.change_feeds WHERE tenant = $1),
 page AS (
@@ -75,8 +75,8 @@ func (r *feedRow) targets() []any {
 	}
 }
 
-// Read returns what follows a cursor in a tenant's feed; after an empty one, the oldest that is kept. A cursor from which
-// the feed cannot go on is refused with CodeCursorGone.
+// Read returns what follows a cursor in a tenant's feed; after an empty one, the oldest that is kept. A cursor from
+// which the feed cannot continue is refused with CodeCursorGone.
 func (s *Changes) Read(ctx context.Context, tenant int32, after string, limit int) (Page, error) {
 	var from position
 	var err error
@@ -109,7 +109,7 @@ func (s *Changes) Read(ctx context.Context, tenant int32, after string, limit in
 	return pageOf(rows, from, limit), nil
 }
 
-// check refuses a cursor from which the feed cannot go on.
+// check refuses a cursor from which the feed cannot continue.
 func (r *feedRow) check(from position) error {
 	switch {
 	case from.Feed != r.feed:
@@ -117,8 +117,8 @@ func (r *feedRow) check(from position) error {
 	case from.before(r.goneXID, r.goneID):
 		return gone("changes after the cursor were removed, because they are older than the tenant's changes_kept")
 	case !r.known && (from.XID != r.goneXID || from.ID != r.goneID):
-		return gone("the cursor is ahead of the database, which has lost changes since: a backup was restored, or a standby " +
-			"without them was promoted")
+		return gone("the cursor is ahead of the database, which has lost changes since: a backup was restored, or a " +
+			"standby without them was promoted")
 	}
 	return nil
 }

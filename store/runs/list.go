@@ -270,8 +270,8 @@ func (f Filter) candidates(c *pg.Conditions, tenant int32, w days.Window, limit 
 	return ""
 }
 
-// InOrder returns the runs of a tenant with the given ids, each once, in their order. gone is how many of them no longer
-// exist.
+// InOrder returns the runs of a tenant with the given ids, each once, in their order. gone is how many of them no
+// longer exist.
 func (s *Runs) InOrder(ctx context.Context, tenant int32, ids []uuid.UUID) (found []Run, gone int, err error) {
 	if len(ids) == 0 {
 		return nil, 0, nil

@@ -239,8 +239,8 @@ func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant
 	return t, err
 }
 
-// record begins or ends the feed of a tenant whose settings have changed. It comes last in its transaction: from here on
-// no run can be written.
+// record begins or ends the feed of a tenant whose settings have changed. It comes last in its transaction: from here
+// on no run can be written.
 func record(ctx context.Context, tx *pg.Tx, before, now Tenant) error {
 	switch {
 	case before.ChangesKept == nil && now.ChangesKept != nil:
