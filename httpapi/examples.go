@@ -71,6 +71,8 @@ var (
 			"The body is not JSON at byte 17 (line 2, column 5): invalid character '}' looking for beginning of value."),
 		"401": exampleOf(domain.ErrRunToken),
 		"429": problem.New(problem.CodeRateLimited, "Your tenant may send 200 requests a second, on all replicas together."),
+		"410": problem.New(problem.CodeCursorGone, "Changes after the cursor were removed, because they are older than the "+
+			"tenant's changes_kept; leave after out to start again from the oldest change that is kept."),
 		"412": problem.New(problem.CodeVersion, "The job has been changed since."),
 		"422": problem.New(problem.CodeInvalid, "2 fields are not valid.",
 			problem.At("body.shedule", "unknown field; did you mean schedule?"),

@@ -45,6 +45,7 @@ var answerExamples = map[string]any{
 	"heartbeat-run": exampleBeat, "get-run-progress": exampleProgress,
 	"get-step-result": StepResult{Result: json.RawMessage(`{"documents":41877}`)},
 	"list-runs":       exampleRuns, "list-job-runs": exampleRuns,
+	"list-run-changes":  exampleRunChanges(),
 	"list-dead-letters": exampleDeadLetters, "resolve-dead-letter": exampleResolvedLetter(),
 	"list-dead-letter-groups": exampleGroups,
 	"list-operations":         List[letters.Operation]{Data: []letters.Operation{exampleOperation}},

@@ -59,6 +59,7 @@ var (
 		Name: "billing", Weight: 1, MaxJobs: new(10000), MaxRequestsPerSecond: new(200),
 		MinInterval:    new(domain.DurationOf(time.Minute)),
 		MaxKeyAge:      new(domain.DurationOf(2160 * time.Hour)),
+		ChangesKept:    new(domain.DurationOf(24 * time.Hour)),
 		AllowedTargets: []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}, Notify: []domain.Notify{},
 		CreatedAt: moment("2026-11-02T09:14:03.120441Z"), UpdatedAt: moment("2026-11-20T16:40:55.002318Z"),
 	}

@@ -84,6 +84,7 @@ var stateExamples = map[string]string{
 	"reject-run": "No step of run 019ad964-3b80-8b21-8f6e-1d2c3b4a5968 waits for approval: the state does not allow it.",
 	"decide-approval": "Run 019ad964-3b80-8f20-b2c4-0a9d6e5f1b73 was rejected by the link sent to ops@example.com at " +
 		"2026-12-01T15:20:11Z: wrong day: the state does not allow it.",
+	"list-run-changes": "No changes are recorded, because the tenant has no changes_kept: the state does not allow it.",
 	"cancel-operation": "Operation 019ada51-20c4-7f0a-8b5d-3c1f9a7e6d42 has ended as done: " +
 		"the state does not allow it.",
 	"delete-limit":  `Active or paused jobs name limit "warehouse": daily-invoice-gen.`,

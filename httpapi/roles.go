@@ -45,6 +45,7 @@ var uses = []struct {
 	{"list-job-runs", auth.RoleViewer},
 	{"get-run", auth.RoleViewer},
 	{"list-runs", auth.RoleViewer},
+	{"list-run-changes", auth.RoleViewer},
 	{"cancel-run", auth.RoleEditor},
 	{"rerun-run", auth.RoleEditor},
 	{"approve-run", auth.RoleEditor},

@@ -32,6 +32,16 @@ func (s *server) runRoutes() {
 		Description: "Runs and recorded skips, newest first. All filters must match. " + aYear,
 	}, s.listRuns)
 	api.Register(s.api, huma.Operation{
+		OperationID: "list-run-changes", Method: http.MethodGet, Path: "/v1/runs/changes", Tags: []string{tagRuns},
+		Summary: "List the runs that have ended since",
+		Description: "A feed for a warehouse or a data lake: each run that has ended, whatever ended it, and each recorded " +
+			"skip, at least once. None is skipped, whatever commits at the same time. Ask again with after = next. The runs " +
+			"are shown as they are now; those of steps are among them. The tenant needs a changes_kept, which an operator " +
+			"sets. The response is 410 if the feed cannot continue from the cursor: it points to what was removed, or what the " +
+			"database has lost.",
+		Errors: []int{409, 410},
+	}, s.listRunChanges)
+	api.Register(s.api, huma.Operation{
 		OperationID: "list-job-runs", Method: http.MethodGet, Path: "/v1/jobs/{job}/runs", Tags: []string{tagRuns},
 		Summary:     "List the runs of a job",
 		Description: "By id, this also works for a deleted job. Newest first. All filters must match. " + aYear,

@@ -24,6 +24,7 @@ type TenantSettings struct {
 	MaxRequestsPerSecond *int            `json:"max_requests_per_second,omitempty" minimum:"1" maximum:"2147483647" doc:"The most API requests of this tenant that all replicas together answer in a second; others get 429. Absent: no limit." example:"200"`
 	MinInterval          domain.Duration `json:"min_interval,omitzero" doc:"Shortest time between two slots of one of its jobs. Absent: no limit." example:"1m"`
 	MaxKeyAge            domain.Duration `json:"max_key_age,omitzero" doc:"How long a new API key of it may work, at least 1h. Earlier keys stay as they are. The deployment may have a limit, too (--max-key-age). Absent: only that of the deployment." example:"2160h"`
+	ChangesKept          domain.Duration `json:"changes_kept,omitzero" doc:"How long GET /v1/runs/changes says which of its runs have ended, 1h to 720h. To begin or end that stops writes of runs for a moment. Absent: nothing is recorded." example:"24h"`
 	AllowedTargets       []string        `json:"allowed_targets,omitempty" maxItems:"100" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants. Absent: none." example:"[\"10.20.0.0/16\"]"`
 	TenantNotify
 }
@@ -48,6 +49,7 @@ const (
 	mostNetworks   = 100
 	mostPending    = 1_000_000
 	longestMinimum = 366 * 24 * time.Hour
+	longestKept    = 30 * 24 * time.Hour
 )
 
 func (t TenantSettings) validate() []problem.FieldError {
@@ -71,6 +73,9 @@ func (t TenantSettings) validate() []problem.FieldError {
 	}
 	if !t.MaxKeyAge.IsZero() {
 		errors = append(errors, span("body.max_key_age", t.MaxKeyAge, LeastKeyAge, longestKey)...)
+	}
+	if !t.ChangesKept.IsZero() {
+		errors = append(errors, span("body.changes_kept", t.ChangesKept, time.Hour, longestKept)...)
 	}
 	if len(t.AllowedTargets) > mostNetworks {
 		errors = append(errors,
@@ -101,7 +106,7 @@ func badNetwork(text string) string {
 // apply gives a tenant these settings, which must be valid.
 func (t TenantSettings) apply(to *tenants.Tenant) {
 	to.Weight, to.MinInterval, to.AllowedTargets, to.Notify = or(t.Weight, 1), nil, nil, t.Notify
-	to.MaxKeyAge = nil
+	to.MaxKeyAge, to.ChangesKept = nil, nil
 	to.MaxJobs, to.MaxPendingRuns, to.MaxConcurrentRuns = t.MaxJobs, t.MaxPendingRuns, t.MaxConcurrentRuns
 	to.MaxRunsPerSecond, to.MaxRequestsPerSecond = t.MaxRunsPerSecond, t.MaxRequestsPerSecond
 	if !t.MinInterval.IsZero() {
@@ -109,6 +114,9 @@ func (t TenantSettings) apply(to *tenants.Tenant) {
 	}
 	if !t.MaxKeyAge.IsZero() {
 		to.MaxKeyAge = new(domain.DurationOf(t.MaxKeyAge.Value()))
+	}
+	if !t.ChangesKept.IsZero() {
+		to.ChangesKept = new(domain.DurationOf(t.ChangesKept.Value()))
 	}
 	for _, network := range t.AllowedTargets {
 		to.AllowedTargets = append(to.AllowedTargets, netip.MustParsePrefix(network))

@@ -34,7 +34,7 @@ func SetTenant(t *tenants.Tenant, given map[string]string) error {
 					`'[{"on":["failing","recovered"],"url":"https://pager.internal/hook"}]', or none`, problem.Clip(text))
 			}
 			patch[name] = json.RawMessage(text)
-		case name == "min_interval", name == "max_key_age":
+		case name == "min_interval", name == "max_key_age", name == "changes_kept":
 			patch[name] = text
 		case err != nil:
 			return fmt.Errorf("--%s: %q is not a number", strings.ReplaceAll(name, "_", "-"), text)

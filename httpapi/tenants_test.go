@@ -24,7 +24,7 @@ func TestTenantsAreMadeChangedAndDeleted(t *testing.T) {
 	}
 	want := map[string]any{
 		"name": "alpha", "weight": 1.0, "max_jobs": 3.0, "max_concurrent_runs": nil, "max_runs_per_second": nil,
-		"max_requests_per_second": nil, "max_pending_runs": nil, "min_interval": "1m30s", "max_key_age": nil,
+		"max_requests_per_second": nil, "max_pending_runs": nil, "min_interval": "1m30s", "max_key_age": nil, "changes_kept": nil,
 		"allowed_targets": []any{"10.20.0.0/16", "fd00::/8"}, "notify": []any{},
 	}
 	check := func(got map[string]any) {

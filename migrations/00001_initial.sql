@@ -1,7 +1,8 @@
 -- The data model of Punctual. Everything lies in one schema, so that it can share an application's database.
 --
--- The order: the deployment and its tenants, jobs, runs, waiting and claimed runs, events, dead letters and operations,
--- counted hours, notices, limits, keys and secrets, the audit log, functions, views, roles with row-level security.
+-- The order: the deployment and its tenants, jobs, runs, waiting and claimed runs, changes, events, dead letters and
+-- operations, counted hours, notices, limits, keys and secrets, the audit log, functions, views, roles with row-level
+-- security.
 
 -- +goose Up
 
@@ -94,6 +95,7 @@ CREATE TABLE punctual.tenants (
     frozen_by                text,
     frozen_note              text,
     reports_since            timestamptz,
+    changes_kept             interval,
     CONSTRAINT tenant_name_is_1_to_128_letters_digits_and_marks
         CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$'),
     CONSTRAINT tenant_weight_is_1_to_1000 CHECK (weight BETWEEN 1 AND 1000),
@@ -104,6 +106,7 @@ CREATE TABLE punctual.tenants (
     CONSTRAINT tenant_max_requests_per_second_is_positive CHECK (max_requests_per_second > 0),
     CONSTRAINT tenant_min_interval_is_1s_or_more CHECK (min_interval >= interval '1 second'),
     CONSTRAINT tenant_max_key_age_is_1h_or_more CHECK (max_key_age >= interval '1 hour'),
+    CONSTRAINT tenant_changes_kept_is_1h_or_more CHECK (changes_kept >= interval '1 hour'),
     CONSTRAINT tenant_freeze_is_whole CHECK ((frozen_at IS NULL) = (frozen_by IS NULL) AND (frozen_note IS NULL
         OR frozen_at IS NOT NULL))
 );
@@ -148,6 +151,8 @@ COMMENT ON COLUMN punctual.tenants.frozen_note IS 'Why it was frozen, if the cal
 COMMENT ON COLUMN punctual.tenants.reports_since IS
     'Since when its targets may end runs in transactions of their own: see reports. Null: they may not, and no finish '
     'looks for reports. It stays when the last grant is revoked: a transaction may be open.';
+COMMENT ON COLUMN punctual.tenants.changes_kept IS
+    'How long changes says which of its runs have ended; null: nothing is recorded.';
 
 INSERT INTO punctual.tenants (name) VALUES ('default');
 
@@ -650,6 +655,11 @@ BEGIN
                 EXECUTE format('CREATE TABLE punctual.%I (LIKE punctual.%I INCLUDING ALL) WITH (%s)', child, parent,
                     CASE parent WHEN 'runs' THEN 'fillfactor = 45, ' ELSE '' END
                         || 'autovacuum_vacuum_insert_scale_factor = 1, autovacuum_freeze_min_age = 0');
+                -- LIKE copies no triggers
+                IF EXISTS (SELECT FROM pg_catalog.pg_trigger
+                           WHERE tgrelid = to_regclass('punctual.' || parent) AND tgname = 'record_changes_of_insert') THEN
+                    PERFORM punctual.record_changes_of(to_regclass('punctual.' || child));
+                END IF;
             END IF;
             EXECUTE format('ALTER TABLE punctual.%I ATTACH PARTITION punctual.%I FOR VALUES FROM (%L) TO (%L)',
                 parent, child, punctual.partition_bound(day), punctual.partition_bound(day + 1));
@@ -1244,6 +1254,122 @@ COMMENT ON COLUMN punctual.holds.probe_at IS
     'When the next probe is sent; null: one is under way, or the host is not probed.';
 COMMENT ON COLUMN punctual.holds.reset_at IS
     'When a caller asked for a reset that the replica has not carried out yet; null: no reset is pending.';
+-- +goose StatementEnd
+
+-- The feed of changes: which runs have ended, in an order in which a reader misses none.
+
+-- +goose StatementBegin
+CREATE TABLE punctual.change_feeds (
+    tenant    integer PRIMARY KEY,
+    id        uuid NOT NULL DEFAULT gen_random_uuid(),
+    system    text NOT NULL DEFAULT '',
+    since     timestamptz NOT NULL DEFAULT now(),
+    gone_xid  xid8 NOT NULL DEFAULT '0',
+    gone_id   bigint NOT NULL DEFAULT 0,
+    CONSTRAINT feed_id_is_unique UNIQUE (id)
+);
+COMMENT ON TABLE  punctual.change_feeds IS 'Tenants whose ended runs are recorded in changes: those with changes_kept.';
+COMMENT ON COLUMN punctual.change_feeds.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.change_feeds.id IS 'Which feed it is: a feed that starts again has another id.';
+COMMENT ON COLUMN punctual.change_feeds.system IS
+    'System identifier of the Postgres whose transactions put the feed in order; empty: it does not tell it.';
+COMMENT ON COLUMN punctual.change_feeds.since IS 'It has every run whose end was committed later.';
+COMMENT ON COLUMN punctual.change_feeds.gone_xid IS 'The last row of changes that was removed: its xid. 0: none was.';
+COMMENT ON COLUMN punctual.change_feeds.gone_id IS 'The last row of changes that was removed: its id. 0: none was.';
+
+-- A row is read once no transaction with a lower xid is open. So no transaction can commit before what was read.
+CREATE TABLE punctual.changes (
+    feed         uuid NOT NULL,
+    xid          xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    id           bigint GENERATED ALWAYS AS IDENTITY,
+    tenant       integer NOT NULL,
+    recorded_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    runs         uuid[] NOT NULL,
+    PRIMARY KEY (feed, xid, id)
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+COMMENT ON TABLE  punctual.changes IS
+    'Runs that have ended, of tenants with changes_kept: a row for each statement that ended some. Written by a trigger '
+    'of runs, which exists only while a tenant has changes_kept.';
+COMMENT ON COLUMN punctual.changes.feed IS 'change_feeds.id.';
+COMMENT ON COLUMN punctual.changes.xid IS 'The transaction that ended them. It orders the rows.';
+COMMENT ON COLUMN punctual.changes.id IS 'Orders the rows of a transaction.';
+COMMENT ON COLUMN punctual.changes.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.changes.recorded_at IS 'When it was written, before its transaction committed.';
+COMMENT ON COLUMN punctual.changes.runs IS 'The runs.';
+
+-- SECURITY DEFINER, because runs are written in the name of tenants too, who write no changes.
+CREATE FUNCTION punctual.record_changes() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO punctual.changes (feed, tenant, runs)
+    SELECT f.id, f.tenant, array_agg(w.id)
+    FROM written w
+    JOIN punctual.change_feeds f ON f.tenant = w.tenant
+    WHERE w.status IN ('succeeded', 'dead', 'skipped', 'cancelled')
+    GROUP BY f.id, f.tenant;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION punctual.record_changes() IS 'Records in changes which runs a statement has ended.';
+
+-- The trigger is of statements, so it must be on every table that a statement may name: runs, and each of its days.
+CREATE FUNCTION punctual.record_changes_of(relation regclass) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    event text;
+BEGIN
+    FOREACH event IN ARRAY ARRAY['insert', 'update'] LOOP
+        EXECUTE format('CREATE OR REPLACE TRIGGER record_changes_of_%s AFTER %s ON %s REFERENCING NEW TABLE AS written '
+            'FOR EACH STATEMENT EXECUTE FUNCTION punctual.record_changes()', event, event, relation);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION punctual.record_changes_of(regclass) IS
+    'Has record_changes() called for what is written to runs, or to one of its partitions.';
+
+CREATE FUNCTION punctual.recorded_tables() RETURNS SETOF regclass
+LANGUAGE sql STABLE AS $$
+    SELECT tgrelid::regclass FROM pg_catalog.pg_trigger WHERE tgfoid = 'punctual.record_changes()'::regprocedure
+    GROUP BY tgrelid
+$$;
+COMMENT ON FUNCTION punctual.recorded_tables() IS 'The tables whose changes are recorded: runs and its days, or none.';
+
+-- Creating a trigger waits until no transaction writes to its table, and none can write to it until this one ends.
+-- So a feed misses no run that ends after it began. The wait is longer than it takes autovacuum to give way.
+CREATE FUNCTION punctual.begin_changes(new_feeds_of integer[]) RETURNS void
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
+    PERFORM punctual.record_changes_of(t.relation) FROM (
+        SELECT i.inhrelid::regclass FROM pg_catalog.pg_inherits i WHERE i.inhparent = 'punctual.runs'::regclass
+        UNION ALL SELECT 'punctual.runs'::regclass) t(relation);
+    INSERT INTO punctual.change_feeds AS f (tenant, system, since)
+    SELECT u.tenant, punctual.system_identifier(), clock_timestamp() FROM unnest(new_feeds_of) u(tenant)
+    ON CONFLICT (tenant) DO UPDATE
+    SET id = excluded.id, system = excluded.system, since = excluded.since, gone_xid = '0', gone_id = 0;
+END
+$$;
+COMMENT ON FUNCTION punctual.begin_changes(integer[]) IS 'Begins the feeds of tenants (tenants.id) anew.';
+
+CREATE FUNCTION punctual.end_changes() RETURNS integer
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+    relation regclass;
+    ended integer := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
+    IF NOT EXISTS (SELECT FROM punctual.change_feeds) THEN
+        FOR relation IN SELECT punctual.recorded_tables() LOOP
+            EXECUTE format('DROP TRIGGER IF EXISTS record_changes_of_insert ON %s', relation);
+            EXECUTE format('DROP TRIGGER IF EXISTS record_changes_of_update ON %s', relation);
+            ended := ended + 1;
+        END LOOP;
+    END IF;
+    RETURN ended;
+END
+$$;
+COMMENT ON FUNCTION punctual.end_changes() IS
+    'Removes the triggers that record changes, if no tenant has a feed. Returns of how many tables.';
 -- +goose StatementEnd
 
 -- Events: each is one row with its body, however many jobs run at it.
@@ -3532,7 +3658,7 @@ LANGUAGE sql STABLE AS $$
     SELECT array_agg(p.oid::regprocedure) FROM pg_catalog.pg_proc p
     WHERE p.pronamespace = 'punctual'::regnamespace
       AND (p.provolatile <> 'v' OR p.proname IN ('acts_for_job', 'create_partition_of', 'run_id_at', 'write_dated', 'count_dated',
-                                                     'write_event'))
+                                                     'write_event', 'system_identifier'))
 $$;
 COMMENT ON FUNCTION punctual.functions_of_tenants() IS
     'The functions that policies, views and the statements of tenants call.';
@@ -3593,6 +3719,8 @@ DECLARE
         ['notice_subjects',  'SELECT',                         by_job, NULL],
         ['hourly_runs',      'SELECT',                         own, NULL],
         ['daily_usage',      'SELECT',                         own, NULL],
+        ['change_feeds',     'SELECT',                         own, NULL],
+        ['changes',          'SELECT',                         own, NULL],
         ['idempotency_keys', 'SELECT, INSERT, UPDATE',         own, NULL],
         -- Locking rows needs an UPDATE privilege, even if nothing is changed.
         ['tenants',          'SELECT, UPDATE (updated_at)',    'id = punctual.acting_tenant()', NULL]];
@@ -3743,7 +3871,7 @@ DROP VIEW punctual.job_status, punctual.run_history, punctual.overdue, punctual.
     punctual.usage, punctual.replica_status, punctual.audit, punctual.audit_entries;
 DROP FUNCTION punctual.runs_of, punctual.is_completed, punctual.job_state, punctual.completed_at,
     punctual.room_at_limit;
-DROP TABLE punctual.grants, punctual.events, punctual.audit_log, punctual.signing_secrets, punctual.job_secrets,
+DROP TABLE punctual.grants, punctual.changes, punctual.change_feeds, punctual.events, punctual.audit_log, punctual.signing_secrets, punctual.job_secrets,
     punctual.secret_uses, punctual.links, punctual.secrets,
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.limit_holders, punctual.job_limits,
     punctual.limits, punctual.tenant_jobs, punctual.allowances,

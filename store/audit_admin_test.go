@@ -35,7 +35,7 @@ func TestChangesOfKeysTenantsAndSecretsHaveOneEntryEach(t *testing.T) {
 	team, err := c.Tenants.CreateTenant(ctx, tenants.Tenant{Name: "team", Weight: 1})
 	c.must(err)
 	const limited = `"max_jobs":7,"max_pending_runs":null,"max_concurrent_runs":null,"max_runs_per_second":null,"max_requests_per_second":null,` +
-		`"min_interval":null,"max_key_age":null,"allowed_targets":[],"notify":[]}`
+		`"min_interval":null,"max_key_age":null,"changes_kept":null,"allowed_targets":[],"notify":[]}`
 	unlimited := strings.Replace(limited, "7", "null", 1)
 	edit := func() error {
 		_, err := c.Tenants.EditTenant(ctx, "team", func(t *tenants.Tenant) error {

@@ -89,6 +89,8 @@ func (c crud) furnish() {
 	c.exec(`INSERT INTO punctual.grants (schema, tenant, role, created_by)
 		VALUES ('theirs', $1, 'theirs', 'test')`, c.tenant)
 	c.exec(`INSERT INTO punctual.request_rates (tenant, spent_until, granted) VALUES ($1, now(), 1)`, c.tenant)
+	c.exec(`WITH feed AS (INSERT INTO punctual.change_feeds (tenant) VALUES ($1) RETURNING *)
+		INSERT INTO punctual.changes (feed, tenant, runs) SELECT id, tenant, '{}' FROM feed`, c.tenant)
 	c.exec(`INSERT INTO punctual.tenant_usage (tenant) VALUES ($1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.tenant_jobs (tenant) VALUES ($1)`, c.tenant)
 	c.exec(`INSERT INTO punctual.allowances (tenant, replica, slots) VALUES ($1, gen_random_uuid(), 1)`, c.tenant)

@@ -15,6 +15,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/scheduler/trace"
 	"punctual/store/audit"
+	"punctual/store/changes"
 	"punctual/store/claim"
 	"punctual/store/days"
 	"punctual/store/definitions"
@@ -81,6 +82,7 @@ type Options struct {
 // Store wires the rooms that work on one database. Safe for concurrent use.
 type Store struct {
 	Audit    *audit.Log
+	Changes  *changes.Changes
 	Claims   *claim.Claims // a scheduler.Store
 	Days     *days.Days    // the daily partitions of runs
 	Events   *events.Events
@@ -141,6 +143,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		Log: o.Log, PublicURL: o.PublicURL, Pages: o.Pages, Labels: o.NoticeLabels,
 	})
 	s.Audit = audit.New(s.db, o.AuditRetention)
+	s.Changes = changes.New(s.db)
 	s.Days = days.New(s.db, o.Retention, o.FailureRetention, o.Log)
 	s.Claims = claim.New(
 		claim.Rooms{

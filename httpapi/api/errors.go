@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,10 +45,10 @@ func ProblemOf(ctx context.Context, err error, notFound string) *problem.Problem
 	if fields := Within("body", domain.BlamesOf(err)); len(fields) > 0 {
 		return problem.Invalid(fields...)
 	}
-	_, cursor := errors.AsType[*pg.CursorError](err)
+	cursor, isCursor := errors.AsType[*pg.CursorError](err)
 	switch {
-	case cursor:
-		return problem.Invalid(problem.At("query.cursor", "is not a cursor that this list returned"))
+	case isCursor:
+		return problem.Invalid(problem.At("query."+cmp.Or(cursor.Param, "cursor"), "is not a cursor that this list returned"))
 	case errors.Is(err, pg.ErrNotFound):
 		return problem.New(problem.CodeNotFound, notFound)
 	case errors.Is(err, pg.ErrState):

@@ -119,6 +119,7 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	}))
 	must[httpapi.NewKey](t)(c.CreateAPIKey(ctx, httpapi.KeyInput{Name: "k", Role: auth.RoleViewer}))
 	must[int](t)(c.Do(ctx, http.MethodPut, "/v1/secrets/s", map[string]string{"value": "value"}, nil))
+	must[int](t)(c.Do(ctx, http.MethodPatch, "/v1/tenants/default", map[string]string{"changes_kept": "24h"}, nil))
 	must[limits.Limit](t)(c.PutLimit(ctx, "warehouse", httpapi.LimitInput{MaxRunning: new(1)}))
 	must[tenants.Grant](t)(c.PutGrant(ctx, "default", "shop_jobs", httpapi.GrantInput{Role: "pg_monitor"}))
 	must[httpapi.FreezeState](t)(c.Freeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
@@ -176,6 +177,7 @@ func lossless(t *testing.T, c *Client, calls *recorder, run, emitted string) {
 		"/v1/jobs/n/runs":     func() (any, error) { return c.JobRuns(ctx, "n", nil) },
 		"/v1/jobs/n/upcoming": func() (any, error) { return c.Upcoming(ctx, "n", nil) },
 		"/v1/jobs/n/explain":  func() (any, error) { return c.ExplainJob(ctx, "n", Instant(time.Now())) },
+		"/v1/runs/changes":    func() (any, error) { return c.RunChanges(ctx, nil) },
 		"/v1/runs":            func() (any, error) { return c.Runs(ctx, nil) },
 		"/v1/runs/" + run:     func() (any, error) { return c.Run(ctx, run) },
 		"/v1/dead-letters":    func() (any, error) { return c.DeadLetters(ctx, nil) },

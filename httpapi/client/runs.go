@@ -15,6 +15,11 @@ func (c *Client) Runs(ctx context.Context, query url.Values) (httpapi.List[runs.
 	return get[httpapi.List[runs.Run]](ctx, c, "/v1/runs", query)
 }
 
+// RunChanges lists the runs that have ended since a cursor.
+func (c *Client) RunChanges(ctx context.Context, query url.Values) (httpapi.RunChanges[runs.Run], error) {
+	return get[httpapi.RunChanges[runs.Run]](ctx, c, "/v1/runs/changes", query)
+}
+
 // JobRuns lists the runs and recorded skips of one job.
 func (c *Client) JobRuns(ctx context.Context, job string, query url.Values) (httpapi.List[runs.Run], error) {
 	return get[httpapi.List[runs.Run]](ctx, c, at("/v1/jobs/%s/runs", job), query)

@@ -64,6 +64,7 @@ const (
 	CodeState           Code = "state"
 	CodeLimit           Code = "limit"
 	CodeSuperseded      Code = "superseded"
+	CodeCursorGone      Code = "cursor_gone"
 	CodeVersion         Code = "version_mismatch"
 	CodeTooLarge        Code = "body_too_large"
 	CodeMediaType       Code = "unsupported_media_type"
@@ -105,6 +106,7 @@ var Codes = map[Code]Meaning{
 	CodeState:           {http.StatusConflict, "Conflict with the current state"},
 	CodeLimit:           {http.StatusConflict, "A limit has been reached"},
 	CodeSuperseded:      {http.StatusConflict, "The attempt has ended"},
+	CodeCursorGone:      {http.StatusGone, "The feed cannot continue from the cursor"},
 	CodeVersion:         {http.StatusPreconditionFailed, "Precondition failed: the job has another version"},
 	CodeTooLarge:        {http.StatusRequestEntityTooLarge, "The body is too large"},
 	CodeMediaType:       {http.StatusUnsupportedMediaType, "Unsupported media type"},

@@ -34,6 +34,7 @@ type limits struct {
 	MaxRequestsPerSecond string `placeholder:"N|none" help:"Most API requests that all replicas together answer in a second."`
 	MinInterval          string `placeholder:"1m|none" help:"Shortest time between two slots of one of its jobs."`
 	MaxKeyAge            string `placeholder:"2160h|none" help:"How long a new API key may work. Earlier keys stay as they are."`
+	ChangesKept          string `placeholder:"24h|none" help:"How long the feed of changes says which of its runs have ended, 1h to 720h."`
 	AllowedTargets       string `placeholder:"CIDR,…|none" help:"Non-public networks that its jobs may call."`
 	Notify               string `placeholder:"JSON|none" help:"Default recipients for jobs without notify: a list in the form of a job's notify."`
 }
@@ -48,6 +49,7 @@ func (l limits) given() map[string]string {
 		"max_requests_per_second": l.MaxRequestsPerSecond,
 		"min_interval":            l.MinInterval,
 		"max_key_age":             l.MaxKeyAge,
+		"changes_kept":            l.ChangesKept,
 		"allowed_targets":         l.AllowedTargets,
 		"notify":                  l.Notify,
 	}

@@ -2,6 +2,7 @@ package prove
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,6 +144,22 @@ func (k *check) ends() {
 		}
 		if k.AllSucceed && (r.Status != "succeeded" || r.Attempt != 1 || r.Reason != "") {
 			k.failRun(NothingFailed, r, "is %s after %d attempts", r.Status, r.Attempt)
+		}
+	}
+}
+
+// feed compares the feed of changes with the runs of its tenants.
+func (k *check) feed() {
+	recorded := make(map[uuid.UUID]bool, len(k.Recorded))
+	for _, id := range k.Recorded {
+		recorded[id] = true
+		if r := k.runs[id]; r == nil || !r.final() {
+			k.fail(FeedIsWhole, "run %s is in the feed and has not ended", id)
+		}
+	}
+	for i := range k.Runs {
+		if r := &k.Runs[i]; r.final() && !recorded[r.ID] && slices.Contains(k.Fed, r.Tenant) {
+			k.failRun(FeedIsWhole, r, "is %s and not in the feed", r.Status)
 		}
 	}
 }

@@ -33,6 +33,7 @@ const (
 	NothingFailed  Rule = "every run succeeded at the first attempt"
 	RequestsHeader Rule = "requests carry what the run says"
 	StepsInOrder   Rule = "every step of a workflow is settled once, after those before it"
+	FeedIsWhole    Rule = "the feed of changes has the runs that have ended, and no others"
 	DeadWereAsked  Rule = "no run is dead as unreachable unless its host was asked since it was due"
 )
 
@@ -82,6 +83,7 @@ func Check(f Facts, c Conditions) []Violation {
 	k := newCheck(f, c)
 	k.slots()
 	k.ends()
+	k.feed()
 	k.unreachable()
 	k.requests()
 	k.fences()

@@ -51,6 +51,10 @@ func goodWorld() *facts {
 	f.backfill(f.cron, at(3), domain.NewRunID(at(20)))
 	f.notice(f.forbid, at(3))
 	f.twoSteps()
+	f.Fed = []int32{f.Runs[0].Tenant}
+	for _, r := range f.Runs {
+		f.Recorded = append(f.Recorded, r.ID)
+	}
 	return f
 }
 
@@ -358,6 +362,8 @@ func TestCheckNotices(t *testing.T) {
 			f.theRun(f.dying).Reason, f.theRun(f.dying).FinishedAt = "unreachable", new(at(3))
 			f.Attempts = slices.DeleteFunc(f.Attempts, func(a Attempt) bool { return a.StartedAt.Before(at(4)) })
 		}},
+		{"a run that ended and is not in the feed", FeedIsWhole, func(f *facts) { f.Recorded = f.Recorded[1:] }},
+		{"a run in the feed that has not ended", FeedIsWhole, func(f *facts) { f.theRun(f.cron).Status = "running" }},
 		{"a step that was left out", StepsInOrder, func(f *facts) {
 			f.Runs = slices.DeleteFunc(f.Runs, func(r Run) bool { return r.Step == "b" })
 		}},

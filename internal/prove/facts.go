@@ -24,6 +24,8 @@ type Facts struct {
 	Claimed     []uuid.UUID // runs named in leases
 	Gates       []Gate      // gates that are held
 	LimitsOfOne []string    // limits that one run may hold at once
+	Fed         []int32     // tenants that had a feed of changes before their first run
+	Recorded    []uuid.UUID // runs in these feeds
 	Requests    []Request   // seen by the witness
 }
 
@@ -173,6 +175,10 @@ func (f *Facts) read(ctx context.Context) func(pgx.Tx) error {
 			WHERE coalesce(active_run, waiting_run) IS NOT NULL`)
 		f.LimitsOfOne, err = collect(ctx, tx, err, pgx.RowTo[string],
 			`SELECT name FROM punctual.limits WHERE max_running = 1`)
+		f.Fed, err = collect(ctx, tx, err, pgx.RowTo[int32], `
+			SELECT tenant FROM punctual.change_feeds f
+			WHERE NOT EXISTS (SELECT FROM punctual.runs r WHERE r.tenant = f.tenant AND r.created_at < f.since)`)
+		f.Recorded, err = collect(ctx, tx, err, ids, `SELECT unnest(runs) FROM punctual.changes`)
 		return err
 	}
 }

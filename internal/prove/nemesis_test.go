@@ -87,6 +87,7 @@ func (b *besieged) burden(m mix, more ...process.JobSpec) (recurring []string) {
 	b.t.Helper()
 	scriptMix(b.witness)
 	work(b.t, b.witness, b.live)
+	do[any](b.t, b.members[0].replica.API, "PATCH", "/v1/tenants/default", map[string]any{"changes_kept": "24h"})
 	do[any](b.t, b.members[0].replica.API, "PUT", "/v1/limits/"+sharedLimit, map[string]any{"max_running": 1})
 	jobs := slices.Concat(m.jobs(b.witness.URL), m.limited(b.witness.URL), m.approved(b.witness.URL), more)
 	create(b.t, b.members[0].replica.API, jobs...)

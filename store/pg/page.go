@@ -8,7 +8,10 @@ import (
 )
 
 // CursorError is a cursor that no list of this kind returned.
-type CursorError struct{ Cursor string }
+type CursorError struct {
+	Cursor string
+	Param  string // the parameter that has it; empty: cursor
+}
 
 func (e *CursorError) Error() string {
 	return fmt.Sprintf(

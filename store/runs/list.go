@@ -269,3 +269,32 @@ func (f Filter) candidates(c *pg.Conditions, tenant int32, w days.Window, limit 
 	}
 	return ""
 }
+
+// InOrder returns the runs of a tenant with the given ids, each once, in their order. gone is how many of them no
+// longer exist.
+func (s *Runs) InOrder(ctx context.Context, tenant int32, ids []uuid.UUID) (found []Run, gone int, err error) {
+	if len(ids) == 0 {
+		return nil, 0, nil
+	}
+	all, err := Query(ctx, s.db.Reader(ctx, tenant), ` WHERE r.id = ANY($1::uuid[]) AND r.tenant = $2`, ids, tenant)
+	if err != nil {
+		return nil, 0, err
+	}
+	byID := make(map[uuid.UUID]Run, len(all))
+	for _, r := range all {
+		byID[r.ID] = r
+	}
+	seen := make(map[uuid.UUID]bool, len(ids))
+	for _, id := range ids {
+		r, is := byID[id]
+		switch {
+		case seen[id]:
+		case is:
+			found = append(found, r)
+		default:
+			gone++
+		}
+		seen[id] = true
+	}
+	return found, gone, nil
+}

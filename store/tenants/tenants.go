@@ -14,6 +14,7 @@ import (
 
 	"punctual/scheduler/domain"
 	"punctual/store/audit"
+	"punctual/store/changes"
 	"punctual/store/notices"
 	"punctual/store/pg"
 	"punctual/store/secrets"
@@ -38,6 +39,7 @@ type Tenant struct {
 	MaxRequestsPerSecond *int             `json:"max_requests_per_second" doc:"The most API requests of this tenant that all replicas together answer in a second." example:"200"`
 	MinInterval          *domain.Duration `json:"min_interval" nullable:"true" doc:"Shortest time between two slots of one of its jobs." example:"1m0s"`
 	MaxKeyAge            *domain.Duration `json:"max_key_age" nullable:"true" doc:"How long a new API key of it may work. Earlier keys stay as they are." example:"2160h0m0s"`
+	ChangesKept          *domain.Duration `json:"changes_kept" nullable:"true" doc:"How long GET /v1/runs/changes says which of its runs have ended. Null: nothing is recorded." example:"24h0m0s"`
 	AllowedTargets       []netip.Prefix   `json:"allowed_targets" doc:"Non-public networks that its jobs may call, in addition to those that the deployment allows all tenants." example:"[\"10.20.0.0/16\"]"`
 
 	Notify []domain.Notify `json:"notify" doc:"Recipients of notices about jobs that have no notify of their own."`
@@ -57,16 +59,16 @@ var ErrTenantExists error = &domain.Refusal{
 
 const tenantColumns = `t.id, t.name, t.weight, t.max_jobs, t.max_pending_runs, t.max_concurrent_runs,
 	t.max_runs_per_second, t.max_requests_per_second,
-	t.min_interval, t.max_key_age, t.allowed_targets, t.notify, t.created_at, t.updated_at`
+	t.min_interval, t.max_key_age, t.changes_kept, t.allowed_targets, t.notify, t.created_at, t.updated_at`
 
 func scanTenant(row pgx.CollectableRow) (Tenant, error) {
 	var t Tenant
-	var interval, keyAge *time.Duration
+	var interval, keyAge, kept *time.Duration
 	var notify []byte
 	err := row.Scan(&t.ID, &t.Name, &t.Weight, &t.MaxJobs, &t.MaxPendingRuns, &t.MaxConcurrentRuns,
 		&t.MaxRunsPerSecond,
 		&t.MaxRequestsPerSecond,
-		&interval, &keyAge, &t.AllowedTargets, &notify, &t.CreatedAt, &t.UpdatedAt)
+		&interval, &keyAge, &kept, &t.AllowedTargets, &notify, &t.CreatedAt, &t.UpdatedAt)
 	if err != nil {
 		return t, err
 	}
@@ -75,6 +77,9 @@ func scanTenant(row pgx.CollectableRow) (Tenant, error) {
 	}
 	if keyAge != nil {
 		t.MaxKeyAge = new(domain.DurationOf(*keyAge))
+	}
+	if kept != nil {
+		t.ChangesKept = new(domain.DurationOf(*kept))
 	}
 	t.Notify, err = notices.ReadList(notify)
 	t.fillLists()
@@ -93,12 +98,15 @@ func (t *Tenant) fillLists() {
 
 // args returns the settings of a tenant with filled lists, as arguments of a statement that writes them.
 func (t Tenant) args(before ...any) []any {
-	var interval, keyAge *time.Duration
+	var interval, keyAge, kept *time.Duration
 	if t.MinInterval != nil {
 		interval = new(t.MinInterval.Value())
 	}
 	if t.MaxKeyAge != nil {
 		keyAge = new(t.MaxKeyAge.Value())
+	}
+	if t.ChangesKept != nil {
+		kept = new(t.ChangesKept.Value())
 	}
 	var notify *string
 	if len(t.Notify) > 0 {
@@ -106,7 +114,7 @@ func (t Tenant) args(before ...any) []any {
 		notify = new(string(text))
 	}
 	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond,
-		interval, keyAge, t.AllowedTargets, notify, t.MaxPendingRuns)
+		interval, keyAge, t.AllowedTargets, notify, t.MaxPendingRuns, kept)
 }
 
 // selectTenant selects the tenant with a name.
@@ -138,8 +146,9 @@ func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 		rows := pg.Query(ctx, tx, `
 			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second,
-				max_requests_per_second, min_interval, max_key_age, allowed_targets, notify, max_pending_runs)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::cidr[], $10::text::json, $11)
+				max_requests_per_second, min_interval, max_key_age, allowed_targets, notify, max_pending_runs,
+				changes_kept)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::cidr[], $10::text::json, $11, $12)
 			RETURNING `+tenantColumns, t.args(t.Name)...)
 		made, err = oneTenant(rows, t.Name)
 		var dbErr *pgconn.PgError
@@ -153,7 +162,10 @@ func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 		if err := audit.Write(ctx, tx, made.ID, created); err != nil {
 			return err
 		}
-		return s.secrets.MakeFirstSigningSecret(ctx, tx, made.ID)
+		if err := s.secrets.MakeFirstSigningSecret(ctx, tx, made.ID); err != nil {
+			return err
+		}
+		return record(ctx, tx, Tenant{}, made)
 	})
 	return made, err
 }
@@ -210,18 +222,33 @@ func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant
 			UPDATE punctual.tenants t
 			SET weight = $2, max_jobs = $3, max_concurrent_runs = $4, max_runs_per_second = $5,
 				max_requests_per_second = $6, min_interval = $7, max_key_age = $8, allowed_targets = $9::cidr[],
-				notify = $10::text::json, max_pending_runs = $11, updated_at = now()
+				notify = $10::text::json, max_pending_runs = $11, changes_kept = $12, updated_at = now()
 			WHERE t.id = $1
 			RETURNING `+tenantColumns, t.args(before.ID)...)
 		if t, err = oneTenant(rows, name); err != nil {
 			return err
 		}
-		return audit.Write(ctx, tx, t.ID, audit.Change{
+		if err := audit.Write(ctx, tx, t.ID, audit.Change{
 			Action: audit.TenantUpdate, Name: name, Before: before.Settings(), After: t.Settings(),
-		})
+		}); err != nil {
+			return err
+		}
+		return record(ctx, tx, before, t)
 	})
 	s.defaults.Forget()
 	return t, err
+}
+
+// record begins or ends the feed of a tenant whose settings have changed. It comes last in its transaction: from here
+// on no run can be written.
+func record(ctx context.Context, tx *pg.Tx, before, now Tenant) error {
+	switch {
+	case before.ChangesKept == nil && now.ChangesKept != nil:
+		return changes.Begin(ctx, tx, now.ID)
+	case before.ChangesKept != nil && now.ChangesKept == nil:
+		return changes.End(ctx, tx, now.ID)
+	}
+	return nil
 }
 
 // LiveJobs counts the jobs that count towards a tenant's max_jobs: those that are not completed. It begins at schedules
@@ -274,6 +301,9 @@ func (s *Tenants) DeleteTenant(ctx context.Context, name string) error {
 			return err
 		}
 		if err := deleteTenant(ctx, tx, t.ID); err != nil {
+			return err
+		}
+		if err := changes.End(ctx, tx, t.ID); err != nil {
 			return err
 		}
 		return audit.Write(ctx, tx, t.ID, audit.Change{Action: audit.TenantDelete, Name: name, Before: t.Settings()})
