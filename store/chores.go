@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/archive"
 	"punctual/store/claim"
 	"punctual/store/events"
 	"punctual/store/jobs"
@@ -65,6 +66,7 @@ func (s *Store) Chores() []scheduler.Chore {
 			Name: "overlapping", Does: "finding jobs whose slots are skipped", Every: time.Minute,
 			Batch: atOnce(s.findOverlapping),
 		},
+		{Name: archive.Chore, Does: "archiving days of runs", Every: time.Minute, Batch: atOnce(s.Archives.Work)},
 		{Name: "tidying", Does: "removing data past its retention", Every: time.Minute, Batch: atOnce(s.tidyUp)},
 	}
 }
