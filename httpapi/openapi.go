@@ -141,7 +141,7 @@ func describeNulls(schemas map[string]*huma.Schema) {
 	nullable(schemas, "Explanation", "run", "Run")
 	nullable(schemas, "Explanation", "pause", "Pause")
 	nullable(schemas, "Explanation", "archive", "Archive")
-	nullable(schemas, "Overview", "archive", "Waiting")
+	nullable(schemas, "Overview", "archive", "Backlog")
 	nullable(schemas, "QueueList", "held_back", "HeldBack")
 	nullable(schemas, "QueueList", "frozen", "Frozen")
 	nullable(schemas, "ReplicaList", "frozen", "Frozen")

@@ -121,7 +121,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 		s.Claims.Sweep, s.ForgetIdempotencyKeys, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs, s.Jobs.ForgetVersions,
 		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Events.Forget, s.Overview.ForgetHours, s.ForgetService,
 		s.Notices.EndIncidents, s.Notices.ForgetNotices, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
-		s.ForgetReports,
+		s.ForgetReports, s.Archives.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)

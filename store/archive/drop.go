@@ -121,3 +121,13 @@ func Of(ctx context.Context, q pg.Querier, at time.Time) (*Archive, error) {
 	pg.UTC(&found.ArchivedAt)
 	return &found, pg.Wrap("looking for the day's archive", err)
 }
+
+// kept is how long it is known where an archive is.
+const kept = 10 * 365 * 24 * time.Hour
+
+// Forget deletes the records of archives of long ago.
+func (a *Archives) Forget(ctx context.Context) (forgotten int, left bool, err error) {
+	done, err := a.db.Conns(ctx).Exec(ctx, `
+		DELETE FROM punctual.archives WHERE archived_at < now() - $1::interval AND dropped_at IS NOT NULL`, kept)
+	return int(done.RowsAffected()), false, pg.Wrap("forgetting archives of long ago", err)
+}

@@ -17,7 +17,7 @@ type Figures struct {
 	Events      Pending          `json:"events" doc:"Events that have not come to all their subscribers."`
 	DeadLetters OpenLetters      `json:"dead_letters" doc:"Runs that exhausted their attempts, until they are replayed or resolved."`
 	Failing     Failing          `json:"failing" doc:"Jobs that fail: an open dead letter, or a run that is retried, is newer than the last success."`
-	Archive     *archive.Waiting `json:"archive" doc:"The days of runs that wait to be archived before they are dropped, of all tenants. Null: days are not archived."`
+	Archive     *archive.Backlog `json:"archive" doc:"The days of runs that wait to be archived before they are dropped, of all tenants. Null: days are not archived."`
 	Day         DayOfRuns        `json:"last_24h" doc:"The results of the runs of the last 24 hours: of the present hour and the 23 before it."`
 }
 
@@ -36,7 +36,7 @@ func (b *Board) Overview(ctx context.Context, tenant int32) (f Figures, err erro
 	queueEvents(&batch, &f.Events, tenant)
 	queueFailing(&batch, &f.Failing, tenant, found)
 	queueDay(&batch, &f.Day, tenant)
-	var waiting archive.Waiting
+	var waiting archive.Backlog
 	archive.Queue(&batch, &waiting)
 	q := b.db.Reader(ctx, tenant)
 	if err := q.SendBatch(ctx, &batch).Close(); err != nil {

@@ -9,8 +9,8 @@ import (
 	"punctual/store/pg"
 )
 
-// Waiting are the days that are past their retention, and stay until they are archived.
-type Waiting struct {
+// Backlog is of the days that are past their retention, and stay until they are archived.
+type Backlog struct {
 	On       bool          `json:"-"` // days are archived
 	For      time.Duration `json:"-"` // how long the first of them has waited
 	Days     int           `json:"waiting_days" doc:"How many days wait." example:"0"`
@@ -25,15 +25,15 @@ SELECT (SELECT archive_command IS NOT NULL FROM punctual.deployment), count(*)::
 FROM punctual.archives WHERE archived_at IS NULL`
 
 // Queue queues the reading of the days that wait.
-func Queue(b *pgx.Batch, w *Waiting) { b.Queue(selectWaiting).QueryRow(w.scan) }
+func Queue(b *pgx.Batch, w *Backlog) { b.Queue(selectWaiting).QueryRow(w.scan) }
 
 // Waiting returns the days that wait.
-func (a *Archives) Waiting(ctx context.Context) (w Waiting, err error) {
+func (a *Archives) Waiting(ctx context.Context) (w Backlog, err error) {
 	err = w.scan(a.db.Conns(ctx).QueryRow(ctx, selectWaiting))
 	return w, pg.Wrap("reading which days wait to be archived", err)
 }
 
-func (w *Waiting) scan(row pgx.Row) error {
+func (w *Backlog) scan(row pgx.Row) error {
 	var seconds float64
 	err := row.Scan(&w.On, &w.Days, &w.Oldest, &w.Since, &seconds, &w.Failures)
 	w.For = time.Duration(seconds * float64(time.Second))
