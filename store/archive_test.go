@@ -51,7 +51,8 @@ func (c crud) fullDay(job uuid.UUID, day time.Time) map[string]uuid.UUID {
 	c.exec(`UPDATE punctual.run_data SET webhook_id = gen_random_uuid(), headers = '{"b": "x", "a": "{{secret.s}}"}',
 			body = '\x00ff7b', idempotency_key = 'k', progress = E'{"a" :\n1.0,  "a":2}', progress_at = scheduled_for,
 			result = E'["\\u0000", 1e400]', result_note = 'n', response = 'r', response_headers = '{}',
-			response_truncated = false, response_fence = 7, key = 'order-42', note = '', expires_after = '1 mon -2 days 00:00:03.5',
+			response_truncated = false, response_fence = 7, key = 'order-42', note = '',
+			expires_after = '1 mon -2 days 00:00:03.5',
 			chains = true, traceparent = '00-a'
 		FROM punctual.runs r WHERE r.id = run_id AND run_id = $1`, runs["dead"])
 	c.exec(`UPDATE punctual.run_data SET body = '' WHERE run_id = $1`, runs["succeeded"])
@@ -123,7 +124,7 @@ func TestADayIsArchivedThenDroppedAndReadBackAsItWas(t *testing.T) {
 	path := filepath.Join(dir, day.Format(time.DateOnly)+".ndjson")
 	file := string(read(t, path))
 	if lines := strings.Split(strings.TrimSpace(file), "\n"); len(lines) != 7 ||
-		!strings.HasPrefix(lines[0], `{"punctual_archive":1,"day":"`+day.Format(time.DateOnly)+`","part":1,"time_zone":"UTC"`) ||
+		!strings.HasPrefix(lines[0], `{"punctual_archive":1,"day":"`+day.Format(time.DateOnly)+`","part":1,"time_zone":`) ||
 		!strings.HasPrefix(lines[6], `{"end":true,"versions":1,"runs":4,"attempts":3,"data":3,"sha256":"`) {
 		t.Errorf("the archive is\n%s", file)
 	}
@@ -186,7 +187,8 @@ func TestAFailingCommandDropsNothingAndIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	dsn, dir := pgtest.DSN(t), t.TempDir()
 	// It fails until there is a file "good".
-	c := archiving(t, dsn, dir, `test -e $DIR/good && exec cat > $DIR/%d; echo the disk is full >&2; cat > /dev/null; exit 3`)
+	c := archiving(t, dsn, dir,
+		`test -e $DIR/good && exec cat > $DIR/%d; echo the disk is full >&2; cat > /dev/null; exit 3`)
 	runs := c.ranTwice(c.create("job", never).ID, c.ago(40))
 	c.retireRuns()
 	for n := 1; n <= 3; n++ {
@@ -209,6 +211,10 @@ func TestAFailingCommandDropsNothingAndIsTriedAgain(t *testing.T) {
 	c.exec(`UPDATE punctual.archives SET waiting_since = now() - interval '1 h'`)
 	if n := c.metric("punctual_archive_waiting_seconds"); !strings.HasPrefix(n, "360") {
 		t.Errorf("the metric says %q", n)
+	}
+	if a := c.overview().Archive; a == nil || a.Days != 1 || a.Failures != 3 ||
+		*a.Oldest != c.ago(40).Format(time.DateOnly) {
+		t.Errorf("the overview says %+v", a)
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "good"), nil, 0o600))
 	c.archive()
@@ -318,28 +324,31 @@ func TestOnlyWholeFilesOfThisDeploymentAreImported(t *testing.T) {
 	whole := read(t, filepath.Join(dir, day.Format(time.DateOnly)))
 	lines := bytes.SplitAfter(whole, []byte("\n"))
 	c.exec(`DELETE FROM punctual.jobs WHERE id = $1`, gone)
+	change := func(from, to string) []byte { return bytes.Replace(whole, []byte(from), []byte(to), 1) }
 	for name, tt := range map[string]struct {
 		file []byte
 		want string
 	}{
 		"empty":        {nil, "line 1: the file ends"},
 		"no archive":   {[]byte("{}\n"), "line 1: is not the first line"},
-		"a newer form": {bytes.Replace(whole, []byte(`archive":1`), []byte(`archive":2`), 1), "line 1: the archive has form 2"},
+		"a newer form": {change(`archive":1`, `archive":2`), "line 1: the archive has form 2"},
 		"foreign": {
-			bytes.Replace(whole, []byte(c.text(`SELECT id FROM punctual.deployment`)), []byte(uuid.NewString()), 1),
+			change(c.text(`SELECT id FROM punctual.deployment`), uuid.NewString()),
 			"line 1: the archive is of another deployment",
 		},
 		"of no archived day": {
-			bytes.Replace(whole, []byte(day.Format(time.DateOnly)), []byte("2020-02-02"), 1), "line 1: this database has no record",
+			change(day.Format(time.DateOnly), "2020-02-02"), "line 1: this database has no record",
 		},
 		"without its last line": {bytes.Join(lines[:len(lines)-2], nil), "line 7: the file ends"},
 		"within a line":         {whole[:len(whole)/2], "the file ends before its last line"},
-		"without a run":         {append(bytes.Join(lines[:4], nil), bytes.Join(lines[5:], nil)...), "line 6: the file was changed"},
-		"changed":               {bytes.Replace(whole, []byte(`"tenant":"default"`), []byte(`"tenant":"defaulT"`), 1), "line 7: the file was changed"},
-		"not ended":             {bytes.Replace(whole, []byte(`"finished_at":"`), []byte(`"finished_by":"`), 1), "has not ended"},
-		"more than one":         {append(bytes.Clone(whole), whole...), "line 7: is followed by more"},
+		"without a run": {
+			append(bytes.Join(lines[:4], nil), bytes.Join(lines[5:], nil)...), "line 6: the file was changed",
+		},
+		"changed":       {change(`"tenant":"default"`, `"tenant":"defaulT"`), "line 7: the file was changed"},
+		"not ended":     {change(`"finished_at":"`, `"finished_by":"`), "has not ended"},
+		"more than one": {append(bytes.Clone(whole), whole...), "line 7: is followed by more"},
 		"rows of others": {
-			bytes.Replace(whole, []byte(`"run_id":"`+runs["dead"].String()), []byte(`"run_id":"`+uuid.NewString()), 1),
+			change(`"run_id":"`+runs["dead"].String(), `"run_id":"`+uuid.NewString()),
 			"has a row of another run",
 		},
 	} {
@@ -379,6 +388,9 @@ func TestAReplicaWithoutACommandDropsOnlyWhatIsArchived(t *testing.T) {
 	c.archive()
 	if n := c.count(`SELECT count(*) FROM punctual.archives`); n != 0 {
 		t.Error("a day still waits")
+	}
+	if a := ended.overview().Archive; a != nil {
+		t.Errorf("the overview says %+v", a)
 	}
 	ended.retireRuns()
 	if got := c.kept(runs); got != "dead" {

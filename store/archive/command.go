@@ -25,8 +25,8 @@ const (
 	mostCommand = 4096
 )
 
-// CheckCommand returns an error if a command cannot archive days. It is run by sh. In it, %d stands for the day, such as
-// 2026-09-01, and %% for %. For a further part of a day, %d is 2026-09-01.2.
+// CheckCommand returns an error if a command cannot archive days. It is run by sh. In it, %d stands for the day, such
+// as 2026-09-01, and %% for %. For a further part of a day, %d is 2026-09-01.2.
 func CheckCommand(command string) error {
 	if command == "" || command == None {
 		return nil
@@ -68,7 +68,8 @@ var (
 )
 
 // pipe runs a command, which reads what write writes. If write fails or ctx ends, the command is killed, as it would
-// take the end of its input for the end of the day. The command is given no setting of Punctual's, as those have secrets.
+// take the end of its input for the end of the day. The command is given no setting of Punctual's, as those have
+// secrets.
 func (a *Archives) pipe(ctx context.Context, command string, write func(io.Writer) error) error {
 	ctx, kill := context.WithCancelCause(ctx)
 	defer kill(nil)

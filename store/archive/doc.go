@@ -1,9 +1,9 @@
 // Package archive keeps days of runs outside of the database. Before a day is dropped, a command of the operator's gets
-// all its rows, and must succeed. [Archives.Import] reads them back. Start with [Archives.MayDrop], which says whether a
-// day may be dropped, and [Archives.Work], the chore that runs the command.
+// all its rows, and must succeed. [Archives.Import] reads them back. Start with [Archives.MayDrop], which says whether
+// a day may be dropped, and [Archives.Work], the chore that runs the command.
 //
-// A day is past its retention when it is archived, so its runs have ended and their rows change no more. A run may still
-// be added, such as one of a one-shot with an instant of long ago. Rows are read in pages, without a transaction around
+// A day is past its retention when it is archived, so its runs have ended and their rows change no more. A run may
+// still be added, such as one of a one-shot with an instant of long ago. Rows are read in pages, without a transaction around
 // them, so such a run may be missing in the archive. What drops the day therefore counts its runs first. If there are
 // not as many as were archived, the day is archived again.
 //

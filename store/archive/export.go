@@ -102,8 +102,10 @@ SELECT r.id, r.job_id, r.job_version, r.finished_at IS NOT NULL, coalesce(j.name
        to_json(r)::text,
        coalesce((SELECT array_agg(to_json(a)::text ORDER BY a.fence) FROM punctual.attempts a
                  WHERE a.run_id = r.id AND a.run_id >= $1 AND a.run_id < $2), '{}'),
-       CASE WHEN d.run_id IS NOT NULL THEN (SELECT to_json(x)::text
-        FROM (SELECT d.run_id, ` + each(plainColumns, "d.%") + `, ` + each(textColumns, "d.%::text AS %") + `) x) END, d.body
+       CASE WHEN d.run_id IS NOT NULL THEN (
+           SELECT to_json(x)::text
+           FROM (SELECT d.run_id, ` + each(plainColumns, "d.%") + `, ` + each(textColumns, "d.%::text AS %") + `) x)
+       END, d.body
 FROM (SELECT * FROM punctual.runs r
       WHERE r.id > $3 AND r.id >= $1 AND r.id < $2 ORDER BY r.id LIMIT $4) r
 LEFT JOIN punctual.run_data d ON d.run_id = r.id AND d.run_id >= $1 AND d.run_id < $2

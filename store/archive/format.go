@@ -36,8 +36,8 @@ type trailer struct {
 	SHA256   string `json:"sha256"`
 }
 
-// line is any line between them: a version of a job, or a run. They have the columns of the tables, so they hold secrets
-// only as the tables do: sealed, or as ***.
+// line is any line between them: a version of a job, or a run. They have the columns of the tables, so they hold
+// secrets only as the tables do: sealed, or as ***.
 type line struct {
 	Version  json.RawMessage   `json:"version,omitempty"`
 	Job      string            `json:"job,omitempty"`    // the job's name, for people

@@ -44,8 +44,8 @@ type Imported struct {
 }
 
 // Import reads an archive back into the database. Its day stays there for keep, and is then dropped again. The whole
-// file is read in one transaction, so nothing remains of a file that is not whole. A file may be imported again. Runs of
-// jobs that have been removed are left out. Nothing fires, as all runs have ended.
+// file is read in one transaction, so nothing remains of a file that is not whole. A file may be imported again. Runs
+// of jobs that have been removed are left out. Nothing fires, as all runs have ended.
 func (a *Archives) Import(ctx context.Context, from io.Reader, keep time.Duration) (done Imported, err error) {
 	r := &reader{from: bufio.NewReaderSize(from, 1<<16), hash: sha256.New()}
 	h, day, err := a.readHeader(ctx, r)
@@ -82,8 +82,8 @@ func (a *Archives) readHeader(ctx context.Context, r *reader) (h header, day tim
 	}
 	r.hash.Write(text)
 	if json.Unmarshal(text, &h) != nil || h.Format == 0 {
-		return h, day, r.fault("is not the first line of an archive of Punctual; if the file is compressed, expand it first: " +
-			"zstd -dc FILE | punctual runs import -")
+		return h, day, r.fault("is not the first line of an archive of Punctual; if the file is compressed, expand " +
+			"it first: zstd -dc FILE | punctual runs import -")
 	}
 	if h.Format != format {
 		return h, day, r.fault("the archive has form %d, and this binary reads form %d", h.Format, format)
