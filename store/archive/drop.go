@@ -44,8 +44,17 @@ type state struct {
 	part     int  // 0: there is none
 	archived bool
 	dropped  bool // the day has been dropped since
-	pinned   bool // it was imported, and is still to be read
 	left     int64
+}
+
+// Waits reports whether a day stays in any case: it waits to be archived, or was imported. So that need not be looked for
+// in its runs.
+func (a *Archives) Waits(ctx context.Context, day time.Time) (bool, error) {
+	waits, err := pg.One(ctx, a.db.Conns(ctx), pgx.RowTo[bool], `
+		SELECT EXISTS (SELECT FROM punctual.archives a, punctual.deployment d
+		               WHERE a.day = $1::text::date AND (a.pinned_until > now()
+		                  OR a.archived_at IS NULL AND d.archive_command IS NOT NULL))`, day.Format(time.DateOnly))
+	return waits, pg.Wrap("looking whether the day waits", err)
 }
 
 // MayDrop reports whether a day may be dropped, and how many runs it must then have; nil: any number. The names are
@@ -54,16 +63,14 @@ func (a *Archives) MayDrop(ctx context.Context, day time.Time, tables []string) 
 	var s state
 	err = a.db.Conns(ctx).QueryRow(ctx, `
 		SELECT d.archive_command IS NOT NULL, coalesce(a.part, 0), a.archived_at IS NOT NULL, a.dropped_at IS NOT NULL,
-		       coalesce(a.pinned_until > now(), false), coalesce(a.runs_left, 0)
+		       coalesce(a.runs_left, 0)
 		FROM punctual.deployment d
 		LEFT JOIN LATERAL (
 		    SELECT * FROM punctual.archives WHERE day = $1::text::date ORDER BY part DESC LIMIT 1) a ON true`,
-		day.Format(time.DateOnly)).Scan(&s.on, &s.part, &s.archived, &s.dropped, &s.pinned, &s.left)
+		day.Format(time.DateOnly)).Scan(&s.on, &s.part, &s.archived, &s.dropped, &s.left)
 	switch {
 	case err != nil:
 		return nil, false, fmt.Errorf("looking whether the day is archived: %w", err)
-	case s.pinned:
-		return nil, false, nil
 	case !s.on:
 		return nil, true, nil
 	case s.part > 0 && !s.archived:

@@ -126,6 +126,11 @@ func (d *Days) retire(ctx context.Context, o oldDay) error {
 	if !left {
 		return nil
 	}
+	if waits, err := d.archives.Waits(ctx, o.from); err != nil {
+		return err
+	} else if waits {
+		return d.attach(ctx, o)
+	}
 	if attached {
 		if needed, err := d.needed(ctx, o); needed || err != nil {
 			return err
