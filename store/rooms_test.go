@@ -32,8 +32,10 @@ func TestEachTableIsWrittenByOnePackage(t *testing.T) {
 		"limits":      {"claim/limits.go"},  // a start under a rate moves it on
 		"job_secrets": {"jobs/versions.go"}, // no version refers to them any more
 		// One row has what every replica must know of the deployment.
-		"deployment": {"claim/fences.go", "claim/replica.go", "freeze/identity.go", "secrets/datakeys.go", "jobs/zones.go",
-			"archive/drop.go", "archive/work.go"},
+		"deployment": {
+			"claim/fences.go", "claim/replica.go", "freeze/identity.go", "secrets/datakeys.go", "jobs/zones.go",
+			"archive/drop.go", "archive/work.go",
+		},
 		// The rows of a day that was dropped are read back.
 		"runs":         {"archive/import.go"},
 		"attempts":     {"archive/import.go"},

@@ -76,7 +76,7 @@ func (a *Archives) pipe(ctx context.Context, command string, write func(io.Write
 	hangs := time.AfterFunc(a.patience, func() { kill(errHangs) })
 	defer hangs.Stop()
 	var said tail
-	cmd := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // the operator's own command
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = environment(), &said, &said, closing
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what the shell has started is killed with it
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -96,7 +96,7 @@ func (a *Archives) pipe(ctx context.Context, command string, write func(io.Write
 	case context.Cause(ctx) != nil:
 		return context.Cause(ctx)
 	case is:
-		return fmt.Errorf("the command failed: %s%s", exited, &said)
+		return fmt.Errorf("the command failed: %w%s", exited, &said)
 	case err == nil && failed != nil:
 		return errLeftEarly
 	}

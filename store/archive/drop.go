@@ -47,8 +47,8 @@ type state struct {
 	left     int64
 }
 
-// Waits reports whether a day stays in any case: it waits to be archived, or was imported. So that need not be looked for
-// in its runs.
+// Waits reports whether a day stays in any case: it waits to be archived, or was imported. So its runs need not be
+// looked at.
 func (a *Archives) Waits(ctx context.Context, day time.Time) (bool, error) {
 	waits, err := pg.One(ctx, a.db.Conns(ctx), pgx.RowTo[bool], `
 		SELECT EXISTS (SELECT FROM punctual.archives a, punctual.deployment d

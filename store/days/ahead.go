@@ -81,8 +81,8 @@ func (d *Days) EnsureFor(ctx context.Context, slots []time.Time) error {
 }
 
 // KeptSince is the first of the days that have partitions up to today without a gap. An older partition may still
-// exist: for a run that has not ended, for a single slot of long ago, for failures alone, or for runs that were imported
-// from an archive.
+// exist: for a run that has not ended, for a single slot of long ago, for failures alone, or for runs that were
+// imported from an archive.
 const KeptSince = `
 	(WITH days AS (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
 	                 FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid

@@ -31,6 +31,7 @@ func New(
 	db *pg.DB, archives *archive.Archives, retention, failureRetention time.Duration, log *slog.Logger,
 ) *Days {
 	return &Days{
-		db: db, archives: archives, retention: retention, failureRetention: failureRetention, log: log, stays: map[string]time.Time{},
+		db: db, archives: archives, retention: retention, failureRetention: failureRetention, log: log,
+		stays: map[string]time.Time{},
 	}
 }
