@@ -49,7 +49,7 @@ type cli struct {
 	Serve       command.Serve       `cmd:"" help:"Run a replica, scheduler and HTTP API, on your Postgres."`
 	Dev         command.Dev         `cmd:"" help:"Run a scheduler to try things with: private Postgres, sample jobs, an echo target."`
 	Jobs        command.Jobs        `cmd:"" help:"List, show, apply, pause, resume, run and delete jobs by the API of a replica."`
-	Runs        command.Runs        `cmd:"" help:"Follow the runs that end, by the API of a replica."`
+	Runs        command.Runs        `cmd:"" help:"Follow the runs that end, by the API of a replica, and read archived days back."`
 	Events      command.Events      `cmd:"" help:"Emit events, list them, and show what they did, by the API of a replica."`
 	Limits      command.Limits      `cmd:"" help:"List, set and delete the limits that jobs share, by the API of a replica."`
 	Audit       command.Audit       `cmd:"" help:"List who changed what, newest first, by the API of a replica. Needs an admin."`

@@ -247,6 +247,7 @@ var firing = map[string][]string{
 	"PunctualOutcomeLost":        {`punctual_lost_outcomes_total 0x175 1x5`},
 	"PunctualPartitionsMissing":  {`punctual_partition_days_ahead 4x180`},
 	"PunctualMaintenanceFails":   {`punctual_maintenance_failures_total 0+1x180`},
+	"PunctualDaysNotArchived":    {`punctual_archive_waiting_seconds 30000x180`},
 	"PunctualNoticesUndelivered": {`punctual_notices_total{result="refused"} 0x175 1x5`},
 	"PunctualStillFrozen":        {`punctual_frozen{tenant=""} 1x180`, `punctual_last_look_timestamp_seconds 0x180`},
 	"PunctualKeyExpires":         {`punctual_next_key_expiry_timestamp_seconds{tenant="a"} 86400x180`},
@@ -261,7 +262,7 @@ var quiet = []string{
 	`punctual_in_flight{queue="q",instance="a"} 9x180`, `punctual_open_dead_letters{tenant="a"} 900x180`,
 	`punctual_clock_offset_seconds{instance="a"} 0.1x180`, `punctual_partition_days_ahead 7x180`,
 	`punctual_on_time_total{tenant="a",ok="true"} 0+10000x180`, `punctual_on_time_total{tenant="a",ok="false"} 0+1x180`,
-	`punctual_notices_total{result="delivered"} 0+1x180`, `punctual_frozen{tenant=""} 0x180`,
+	`punctual_notices_total{result="delivered"} 0+1x180`, `punctual_archive_waiting_seconds 3600x180`, `punctual_frozen{tenant=""} 0x180`,
 }
 
 // Prometheus itself evaluates the rules: each alarm fires by its series, and it alone; by others none does.

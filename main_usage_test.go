@@ -63,7 +63,7 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 	const oidc = "serve --oidc-issuer=https://login.example.com --oidc-audience=punctual "
 	for _, test := range []wrongUse{
 		{
-			"nothing", "", "no command is given … serve, dev, jobs, events, limits, audit, freeze, unfreeze, migrate, keys, tenants, secrets, verify" +
+			"nothing", "", "no command is given … serve, dev, jobs, runs, events, limits, audit, freeze, unfreeze, migrate, keys, tenants, secrets, verify" +
 				" … see punctual --help",
 		},
 		{"an unknown command", "frobnicate", "frobnicate … serve, dev … see punctual --help"},
@@ -87,6 +87,7 @@ func TestAWrongCommandLineIsOneLineOnStderr(t *testing.T) {
 			"--listen … --insecure-no-auth … 127.0.0.1:8080 … " + server.FirstKey,
 		},
 		{"an API exposed by no host", "serve --auth=none --listen=:0", "--listen … --insecure-no-auth"},
+		{"an archive of one file", "serve --archive-command=cat", "--archive-command … %d, the day"},
 		{"an exposed dev", "dev --listen=0.0.0.0:1", "--listen … 127.0.0.1:8080"},
 		{"an audience of nobody", "serve --oidc-audience=punctual", "--oidc-issuer"},
 		{"an issuer for everybody", "serve --oidc-issuer=https://login.example.com", "--oidc-audience"},

@@ -140,6 +140,8 @@ func describeNulls(schemas map[string]*huma.Schema) {
 	nullable(schemas, "ListedJob", "last_run", "Run")
 	nullable(schemas, "Explanation", "run", "Run")
 	nullable(schemas, "Explanation", "pause", "Pause")
+	nullable(schemas, "Explanation", "archive", "Archive")
+	nullable(schemas, "Overview", "archive", "Backlog")
 	nullable(schemas, "QueueList", "held_back", "HeldBack")
 	nullable(schemas, "QueueList", "frozen", "Frozen")
 	nullable(schemas, "ReplicaList", "frozen", "Frozen")

@@ -25,6 +25,9 @@ CREATE TABLE punctual.deployment (
     watchdog_called_at timestamptz NOT NULL DEFAULT '-infinity',
     back_at            timestamptz NOT NULL DEFAULT '-infinity',
     secrets_changed    bigint NOT NULL DEFAULT 0,
+    id                 uuid NOT NULL DEFAULT gen_random_uuid(),
+    archive_command    text,
+    archiving_until    timestamptz NOT NULL DEFAULT '-infinity',
     database_name      text NOT NULL DEFAULT '',
     system_identifier  text NOT NULL DEFAULT '',
     frozen_at          timestamptz,
@@ -60,6 +63,13 @@ COMMENT ON COLUMN punctual.deployment.back_at IS
 COMMENT ON COLUMN punctual.deployment.secrets_changed IS
     'Counts the changes of secrets and signing_secrets. When it changes, replicas drop the secrets that they have '
     'decrypted.';
+COMMENT ON COLUMN punctual.deployment.id IS
+    'Names the deployment in its archives, so that a file of another one is refused. A copy of the database has the same.';
+COMMENT ON COLUMN punctual.deployment.archive_command IS
+    'The --archive-command that a replica was last started with. Until it is null, no day of runs is dropped before it is '
+    'archived. Replicas run only their own command, never this text.';
+COMMENT ON COLUMN punctual.deployment.archiving_until IS
+    'Until when a replica holds the lease to archive days; past: none does.';
 COMMENT ON COLUMN punctual.deployment.database_name IS
     'Name of the database that runs were last dispatched from; empty: none yet. If it is not the present name, this '
     'database is a copy: see is_copy().';
@@ -673,13 +683,15 @@ COMMENT ON FUNCTION punctual.create_partitions(date, date) IS
     'Creates the missing daily partitions of runs, attempts and run_data between two days (UTC, inclusive). Returns '
     'how many it attached.';
 
-CREATE FUNCTION punctual.retire_partitions(day date, keep_failures boolean) RETURNS bigint
+CREATE FUNCTION punctual.retire_partitions(day date, keep_failures boolean, expected bigint) RETURNS bigint
 LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 DECLARE
     parents constant text[] := ARRAY['runs', 'attempts', 'run_data'];
     suffix constant text := to_char(day, '_YYYYMMDD');
     failures constant text := suffix || '_failures';
     parent text;
+    child regclass;
+    found bigint;
     kept bigint := 0;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
@@ -687,6 +699,17 @@ BEGIN
     IF EXISTS (SELECT FROM unnest(parents) p JOIN pg_catalog.pg_inherits i
                    ON i.inhrelid IN (to_regclass('punctual.' || p || suffix),
                                      to_regclass('punctual.' || p || failures))) THEN
+        RETURN NULL;
+    END IF;
+    -- A run may have been written since the day was archived, or a person is reading the day.
+    FOREACH child IN ARRAY ARRAY[to_regclass('punctual.runs' || suffix), to_regclass('punctual.runs' || failures)] LOOP
+        CONTINUE WHEN expected IS NULL OR child IS NULL;
+        EXECUTE format('SELECT count(*) FROM %s', child) INTO found;
+        expected := expected - found;
+    END LOOP;
+    IF expected <> 0 OR EXISTS (SELECT FROM punctual.archives a
+            WHERE a.day = retire_partitions.day AND a.pinned_until > now()) THEN
+        PERFORM punctual.create_partitions(day, day);
         RETURN NULL;
     END IF;
     IF keep_failures AND to_regclass('punctual.runs' || failures) IS NOT NULL THEN
@@ -719,13 +742,79 @@ BEGIN
                 parent, parent || failures, punctual.partition_bound(day), punctual.partition_bound(day + 1));
         END IF;
     END LOOP;
+    UPDATE punctual.archives a SET runs_left = kept, dropped_at = coalesce(a.dropped_at, now()), pinned_until = NULL
+    WHERE a.day = retire_partitions.day AND a.archived_at IS NOT NULL;
     RETURN kept;
 END
 $$;
-COMMENT ON FUNCTION punctual.retire_partitions(date, boolean) IS
+COMMENT ON FUNCTION punctual.retire_partitions(date, boolean, bigint) IS
     'Drops the detached tables of a day (UTC) of runs, attempts and run_data. With keep_failures it first moves every '
     'run that did not succeed, with its attempts and data, into a partition of its own. Returns how many runs were '
-    'kept; null if a partition of the day is attached.';
+    'kept; null if a partition of the day is attached, or is attached again, because there are not as many runs as '
+    'expected or the day is pinned. If expected is null, any number will do.';
+
+-- A day that was dropped is made anew as a whole, with the failures that are still there.
+CREATE FUNCTION punctual.restore_partitions(day date) RETURNS void
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+DECLARE
+    parent text;
+    name text;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('punctual.create_partitions'));
+    FOREACH parent IN ARRAY ARRAY['runs', 'attempts', 'run_data'] LOOP
+        name := parent || to_char(day, '_YYYYMMDD');
+        IF to_regclass('punctual.' || name || '_failures') IS NOT NULL THEN
+            EXECUTE format('ALTER TABLE punctual.%I RENAME TO %I', name || '_failures', name);
+        END IF;
+    END LOOP;
+    PERFORM punctual.create_partitions(day, day);
+END
+$$;
+COMMENT ON FUNCTION punctual.restore_partitions(date) IS
+    'Makes the partitions of a day (UTC) into which its runs are imported. They are retired like those of any day.';
+
+CREATE TABLE punctual.archives (
+    day            date NOT NULL,
+    part           smallint NOT NULL,
+    waiting_since  timestamptz NOT NULL DEFAULT now(),
+    next_try_at    timestamptz NOT NULL DEFAULT now(),
+    failures       integer NOT NULL DEFAULT 0,
+    error          text,
+    archived_at    timestamptz,
+    command        text,
+    runs           bigint,
+    runs_left      bigint,
+    bytes          bigint,
+    sha256         text,
+    dropped_at     timestamptz,
+    pinned_until   timestamptz,
+    CONSTRAINT archive_is_whole CHECK ((archived_at IS NULL) = (command IS NULL) AND (archived_at IS NULL) = (runs IS NULL)
+        AND (archived_at IS NULL) = (runs_left IS NULL) AND (archived_at IS NULL) = (bytes IS NULL)
+        AND (archived_at IS NULL) = (sha256 IS NULL)),
+    CONSTRAINT dropped_day_is_archived CHECK (dropped_at IS NULL OR archived_at IS NOT NULL),
+    PRIMARY KEY (day, part)
+);
+CREATE INDEX archives_waiting ON punctual.archives (next_try_at) WHERE archived_at IS NULL;
+COMMENT ON TABLE  punctual.archives IS
+    'The days of runs that were archived by --archive-command before they were dropped, and those that wait for it.';
+COMMENT ON COLUMN punctual.archives.day IS 'The day (UTC) of the runs.';
+COMMENT ON COLUMN punctual.archives.part IS
+    '1; counts on if runs were written into a day after it was archived and dropped, which are then archived too.';
+COMMENT ON COLUMN punctual.archives.waiting_since IS 'When a replica found that the day was past its retention.';
+COMMENT ON COLUMN punctual.archives.next_try_at IS 'While it waits: when a replica runs the command, or runs it again.';
+COMMENT ON COLUMN punctual.archives.failures IS 'How often the command has failed in a row.';
+COMMENT ON COLUMN punctual.archives.error IS 'Why it failed the last time, for people; null: it has not.';
+COMMENT ON COLUMN punctual.archives.archived_at IS 'When the command had succeeded; null: the day waits for it.';
+COMMENT ON COLUMN punctual.archives.command IS 'The command that succeeded, with the day filled in.';
+COMMENT ON COLUMN punctual.archives.runs IS 'How many runs it was given.';
+COMMENT ON COLUMN punctual.archives.runs_left IS
+    'How many runs of the day the database then had, or has kept or imported since. If it has another number when the day '
+    'is to be dropped, the day is archived again.';
+COMMENT ON COLUMN punctual.archives.bytes IS 'How many bytes it was given.';
+COMMENT ON COLUMN punctual.archives.sha256 IS 'The checksum in the last line, in hexadecimal digits.';
+COMMENT ON COLUMN punctual.archives.dropped_at IS 'When runs of the day were first dropped; null: they were not.';
+COMMENT ON COLUMN punctual.archives.pinned_until IS 'Of a day that was imported: when it is dropped again.';
+
 
 -- A statement that names runs locks all partitions and all their indexes, unless its plan is made for given ids. So what
 -- finds ids in another table asks this function for the runs. It plans one query for each day of the ids, and looks the
@@ -3732,7 +3821,7 @@ BEGIN
         RETURN;
     END IF;
     GRANT USAGE ON SCHEMA punctual TO punctual_tenant;
-    GRANT SELECT ON punctual.queues TO punctual_tenant;
+    GRANT SELECT ON punctual.queues, punctual.archives TO punctual_tenant;
     GRANT SELECT, UPDATE (secrets_changed) ON punctual.deployment TO punctual_tenant;
     GRANT SELECT, UPDATE (created_at) ON punctual.data_keys TO punctual_tenant; -- encrypted keys, locked while in use
     GRANT SELECT (hour, counted_at, shown) ON punctual.counted_hours TO punctual_tenant; -- the rest is of all tenants
@@ -3881,7 +3970,7 @@ DROP TABLE punctual.grants, punctual.changes, punctual.change_feeds, punctual.ev
     punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels,
     punctual.reports, punctual.completions,
     punctual.claims, punctual.ready, punctual.workflows, punctual.dated, punctual.dated_work, punctual.waiting, punctual.run_data, punctual.attempts, punctual.runs, punctual.exclusive, punctual.schedules, punctual.job_versions,
-    punctual.jobs, punctual.queues, punctual.tenants, punctual.deployment;
+    punctual.jobs, punctual.queues, punctual.tenants, punctual.archives, punctual.deployment;
 DROP DOMAIN punctual.audit_action, punctual.run_reason, punctual.run_trigger, punctual.run_status;
 DROP SEQUENCE punctual.fences;
 DO $$

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler"
+	"punctual/store/archive"
 	"punctual/store/claim"
 	"punctual/store/events"
 	"punctual/store/jobs"
@@ -66,6 +67,7 @@ func (s *Store) Chores() []scheduler.Chore {
 			Name: "overlapping", Does: "finding jobs whose slots are skipped", Every: time.Minute,
 			Batch: atOnce(s.findOverlapping),
 		},
+		{Name: archive.Chore, Does: "archiving days of runs", Every: time.Minute, Batch: atOnce(s.Archives.Work)},
 		{Name: "tidying", Does: "removing data past its retention", Every: time.Minute, Batch: atOnce(s.tidyUp)},
 	}
 }
@@ -118,9 +120,10 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 	failed := []error{zones, s.Tenants.WarnOfKeys(ctx)}
 	for _, chore := range []func(context.Context) (int, bool, error){
 		s.Claims.Sweep, s.ForgetIdempotencyKeys, s.Jobs.ForgetCompletedJobs, s.Jobs.PurgeJobs, s.Jobs.ForgetVersions,
-		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Events.Forget, s.Overview.ForgetHours, s.Overview.ForgetUsage, s.ForgetService,
+		s.Letters.ForgetDeadLetters, s.Letters.ForgetOperations, s.Events.Forget, s.Overview.ForgetHours,
+		s.Overview.ForgetUsage, s.ForgetService,
 		s.Notices.EndIncidents, s.Notices.ForgetNotices, s.Secrets.ForgetOfDeleted, s.Audit.Forget,
-		s.ForgetReports, s.Changes.Forget,
+		s.ForgetReports, s.Changes.Forget, s.Archives.Forget,
 	} {
 		_, more, err := chore(ctx)
 		left, failed = left || more, append(failed, err)

@@ -15,7 +15,7 @@ import (
 )
 
 // Collector exports the connection pools, the depths of the queues, the freezes, the next expiries of keys, the events
-// on their way, the jobs whose slots are skipped and the partitions ahead to Prometheus.
+// on their way, the jobs whose slots are skipped, the partitions ahead and the days to archive to Prometheus.
 // All but the pools are read from the database at each scrape, within a second, and are absent when that fails.
 type Collector struct {
 	Store       *Store
@@ -53,6 +53,14 @@ var (
 		[]string{"tenant", "held_by", "state"}, nil)
 	aheadDesc = prometheus.NewDesc("punctual_partition_days_ahead",
 		"Days from now on that have partitions: 7 when all is well, 0 when tomorrow's is missing, -1 when today's is.",
+		nil, nil)
+	archiveWaitDesc = prometheus.NewDesc("punctual_archive_waiting_seconds",
+		"How long the oldest day of runs that is past its retention has waited to be archived; 0: none waits. Absent unless "+
+			"days are archived.",
+		nil, nil)
+	archiveFailuresDesc = prometheus.NewDesc("punctual_archive_failures",
+		"How often in a row the archive command has failed for one day; the most of the days that wait. Absent unless days "+
+			"are archived.",
 		nil, nil)
 	keyExpiryDesc = prometheus.NewDesc("punctual_next_key_expiry_timestamp_seconds",
 		"When the next API key of the tenant expires. Of the 1,000 keys that expire next, without keys made for a week or less.",
@@ -100,6 +108,8 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- heldDesc
 	ch <- holdDesc
 	ch <- aheadDesc
+	ch <- archiveWaitDesc
+	ch <- archiveFailuresDesc
 	ch <- frozenDesc
 	ch <- keyExpiryDesc
 	ch <- overlapDesc
@@ -129,6 +139,12 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		c.Store.options.Log.Warn("the partitions of coming days cannot be counted", "error", err)
 	} else {
 		gauge(ch, aheadDesc, float64(ahead))
+	}
+	if waiting, err := c.Store.Archives.Waiting(ctx); err != nil {
+		c.Store.options.Log.Warn("the days that wait to be archived cannot be read", "error", err)
+	} else if waiting.On {
+		gauge(ch, archiveWaitDesc, waiting.For.Seconds())
+		gauge(ch, archiveFailuresDesc, float64(waiting.Failures))
 	}
 	if freezes, err := c.Store.Freezes.Freezes(ctx); err != nil {
 		c.Store.options.Log.Warn("the freezes cannot be read", "error", err)

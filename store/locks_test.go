@@ -263,6 +263,6 @@ func (b busy) tidy() {
 		return b.Days.EnsureFor(ctx, slots)
 	})
 	b.counts("retiring days", func() error {
-		return days.New(b.db, 10*24*time.Hour, 10*24*time.Hour, b.options.Log).Retire(ctx)
+		return days.New(b.db, b.Archives, 10*24*time.Hour, 10*24*time.Hour, b.options.Log).Retire(ctx)
 	})
 }

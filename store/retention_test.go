@@ -27,7 +27,7 @@ func (c crud) ago(days int) time.Time {
 
 // freshDays makes the store forget which days it has looked at, as if an hour had passed.
 func (c crud) freshDays() {
-	c.Days = days.New(c.db, c.options.Retention, c.options.FailureRetention, c.options.Log)
+	c.Days = days.New(c.db, c.Archives, c.options.Retention, c.options.FailureRetention, c.options.Log)
 }
 
 // ran writes a run whose slot is at the given instant, with an attempt and a body, and makes its partition. If the

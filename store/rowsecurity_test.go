@@ -24,8 +24,8 @@ import (
 
 // forAll lists the tables that every tenant may read, because they hold no tenant's data. Data keys are sealed. In
 // deployment a tenant may also raise the count of changed secrets. Of counted_hours a tenant may read when each hour
-// was counted.
-var forAll = []string{"counted_hours", "data_keys", "deployment", "queues"}
+// was counted. Archives name no run.
+var forAll = []string{"archives", "counted_hours", "data_keys", "deployment", "queues"}
 
 // guardedTables returns all tables on which the tenants' role has any privilege, except forAll. It asks the database,
 // so that a new table without a policy is among them.

@@ -14,6 +14,7 @@ import (
 	"punctual/scheduler/credential"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/trace"
+	"punctual/store/archive"
 	"punctual/store/audit"
 	"punctual/store/changes"
 	"punctual/store/claim"
@@ -58,6 +59,10 @@ type Options struct {
 	// three times Retention. Every replica must have the same values.
 	Retention, FailureRetention time.Duration
 
+	// ArchiveCommand archives a day of runs before it is dropped: see archive.Options. Every replica must have the same.
+	ArchiveCommand string
+	Version        string // of this binary
+
 	// AuditRetention is how long entries of the audit log are kept, at least audit.LeastRetention; 0:
 	// audit.DefaultRetention. Every replica must have the same value.
 	AuditRetention time.Duration
@@ -81,6 +86,7 @@ type Options struct {
 
 // Store wires the rooms that work on one database. Safe for concurrent use.
 type Store struct {
+	Archives *archive.Archives
 	Audit    *audit.Log
 	Changes  *changes.Changes
 	Claims   *claim.Claims // a scheduler.Store
@@ -144,7 +150,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	})
 	s.Audit = audit.New(s.db, o.AuditRetention)
 	s.Changes = changes.New(s.db)
-	s.Days = days.New(s.db, o.Retention, o.FailureRetention, o.Log)
+	s.Archives = archive.New(s.db, archive.Options{Log: o.Log, Command: o.ArchiveCommand, Version: o.Version})
+	s.Days = days.New(s.db, s.Archives, o.Retention, o.FailureRetention, o.Log)
 	s.Claims = claim.New(
 		claim.Rooms{
 			DB: s.db, Days: s.Days, Freezes: s.Freezes, Definitions: s.definitions,

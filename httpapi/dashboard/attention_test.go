@@ -90,6 +90,11 @@ func TestTheOverviewSaysWhatNeedsAttention(t *testing.T) {
 	b.get("/jobs?search=state:overdue").want(200).hides("broken", "healthy")
 	s.as("default", "viewer").get("/").want(200).shows("Needs attention").hides("/trigger", "/pause")
 	s.as("default", "submitter").get("/").want(200).hides("/trigger", "/pause")
+
+	s.execute(`UPDATE punctual.deployment SET archive_command = 'cat > %d'`)
+	b.get("/").want(200).hides("cannot be archived")
+	s.execute(`INSERT INTO punctual.archives (day, part, failures) VALUES ('2026-01-02', 1, 2)`)
+	sound(b.get("/").want(200).shows("<strong>1 day of runs cannot be archived</strong>, the oldest 2026-01-02", "failed 2 times"))
 }
 
 // What the overview counts as overdue is of the jobs to which it leads.

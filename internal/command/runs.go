@@ -16,9 +16,10 @@ import (
 	"punctual/httpapi/client"
 )
 
-// Runs works on runs by the API.
+// Runs works on runs: by the API, or directly on the database.
 type Runs struct {
 	Changes runChanges `cmd:"" help:"Print the runs that have ended, as NDJSON for a warehouse: one run a line, each at least once. The tenant needs a changes_kept."`
+	Import  importRuns `cmd:"" help:"Read a day of runs back that --archive-command has archived, directly into the database."`
 }
 
 type runChanges struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"punctual/internal/server"
+	"punctual/store/archive"
 )
 
 // Version is the version of the binary.
@@ -24,9 +25,10 @@ type Serve struct {
 
 	ShutdownGrace *time.Duration `placeholder:"8s" help:"How long a stopping replica still answers requests, not ready and with Connection: close, before it closes the port. Set it longer than load balancers need to notice. At most --drain-timeout. Default: 8s, or --drain-timeout if that is shorter. Ctrl-C does not wait for it."`
 
-	Frozen        bool   `help:"Freeze the deployment at the start, for all replicas: nothing is sent until punctual unfreeze. Each start with this flag freezes again."`
-	AdoptDatabase bool   `help:"Dispatch from a database whose name or system identifier has changed, as after pg_upgrade or a blue/green upgrade. Without this flag such a database is frozen until punctual unfreeze, as it may be a restored dump."`
-	Dispatch      string `default:"on" enum:"on,off" help:"off: the replica serves only the API. It claims and sends nothing, and serves no queue."`
+	Frozen         bool   `help:"Freeze the deployment at the start, for all replicas: nothing is sent until punctual unfreeze. Each start with this flag freezes again."`
+	AdoptDatabase  bool   `help:"Dispatch from a database whose name or system identifier has changed, as after pg_upgrade or a blue/green upgrade. Without this flag such a database is frozen until punctual unfreeze, as it may be a restored dump."`
+	ArchiveCommand string `placeholder:"COMMAND" help:"Shell command that archives each day of runs before it is dropped, from its standard input; %d stands for the day: 'zstd -q > /archive/%d.ndjson.zst'. A day stays until the command has exited with 0. none: days are no longer archived. Default: as the last replica said that had the flag; this one runs no command. The same on every replica."`
+	Dispatch       string `default:"on" enum:"on,off" help:"off: the replica serves only the API. It claims and sends nothing, and serves no queue."`
 }
 
 // Validate is called by the flag parser.
@@ -38,6 +40,9 @@ func (c *Serve) Validate() error {
 	}
 	if err := c.checkPages(c.replica); err != nil {
 		return err
+	}
+	if err := archive.CheckCommand(c.ArchiveCommand); err != nil {
+		return fmt.Errorf("--archive-command: %w", err)
 	}
 	if grace := c.grace(); grace < 0 || grace > c.DrainTimeout {
 		return fmt.Errorf("--shutdown-grace: %s is outside 0s to --drain-timeout (%s)", grace, c.DrainTimeout)
@@ -76,6 +81,7 @@ func (c *Serve) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version 
 	}
 	config.NoAuth, config.OIDC, config.OIDCClient = c.noAuth(), c.oidc(), client
 	config.Store = c.on(config.Store)
+	config.Store.ArchiveCommand = c.ArchiveCommand
 	config.Store.Master, config.Migrate, config.DatabaseWait = master, c.Migrate, c.DatabaseWait
 	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth
 	config.Frozen, config.Store.Adopt = c.Frozen, c.AdoptDatabase

@@ -302,7 +302,7 @@ func listen(flag, address string) (net.Listener, error) {
 
 // openStore connects, migrates if asked to, and checks that the schema fits.
 func openStore(ctx context.Context, c Config, metrics *scheduler.Metrics) (*store.Store, error) {
-	c.Store.Replica, c.Store.Log, c.Store.Pages = true, c.Log, !c.NoDashboard
+	c.Store.Replica, c.Store.Log, c.Store.Pages, c.Store.Version = true, c.Log, !c.NoDashboard, c.Version
 	c.Store.Ended = func(outcomes []domain.Outcome) {
 		metrics.Ended(outcomes)
 		if c.Finished != nil {
@@ -351,6 +351,9 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 		return err
 	}
 	if _, err := db.Days.Ensure(ctx); err != nil {
+		return err
+	}
+	if err := db.Archives.Begin(ctx); err != nil {
 		return err
 	}
 	return db.Freezes.Begin(ctx, freeze.Start{Dispatches: len(c.Queues) > 0, Freeze: c.Frozen})

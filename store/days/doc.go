@@ -1,5 +1,5 @@
 // Package days keeps the daily partitions of runs, attempts and run_data: it makes them ahead, and retires them when
-// they are older than their retention. Start with [Days.Ensure] and [Days.Retire].
+// they are older than their retention and archived. Start with [Days.Ensure] and [Days.Retire].
 //
 // It writes rows of no table. What it may create, detach and drop are the partitions, through the database's functions
 // create_partitions and retire_partitions.
@@ -10,12 +10,14 @@ import (
 	"sync"
 	"time"
 
+	"punctual/store/archive"
 	"punctual/store/pg"
 )
 
 // Days are the daily partitions of one database. Safe for concurrent use.
 type Days struct {
 	db                          *pg.DB
+	archives                    *archive.Archives
 	retention, failureRetention time.Duration
 	log                         *slog.Logger
 
@@ -25,8 +27,11 @@ type Days struct {
 
 // New returns the days of a database. Runs are kept for retention, and those that did not succeed for
 // failureRetention.
-func New(db *pg.DB, retention, failureRetention time.Duration, log *slog.Logger) *Days {
+func New(
+	db *pg.DB, archives *archive.Archives, retention, failureRetention time.Duration, log *slog.Logger,
+) *Days {
 	return &Days{
-		db: db, retention: retention, failureRetention: failureRetention, log: log, stays: map[string]time.Time{},
+		db: db, archives: archives, retention: retention, failureRetention: failureRetention, log: log,
+		stays: map[string]time.Time{},
 	}
 }

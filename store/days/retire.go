@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -125,10 +126,24 @@ func (d *Days) retire(ctx context.Context, o oldDay) error {
 	if !left {
 		return nil
 	}
+	if waits, err := d.archives.Waits(ctx, o.from); err != nil {
+		return err
+	} else if waits {
+		return d.attach(ctx, o)
+	}
 	if attached {
 		if needed, err := d.needed(ctx, o); needed || err != nil {
 			return err
 		}
+	}
+	expected, may, err := d.archives.MayDrop(ctx, o.from, o.runTables())
+	if err != nil {
+		return err
+	}
+	if !may {
+		return d.attach(ctx, o)
+	}
+	if attached {
 		for _, t := range o.tables {
 			if o.goes(t) && t.state == "attached" {
 				if err := d.alter(ctx, t, "CONCURRENTLY"); err != nil {
@@ -141,13 +156,31 @@ func (d *Days) retire(ctx context.Context, o oldDay) error {
 	defer cancel()
 	var kept *int64
 	if err := d.db.Conns(ctx).QueryRow(ctx, `
-		SELECT punctual.retire_partitions($1::text::date, $2)`, o.day, !o.gone).Scan(&kept); err != nil {
+		SELECT punctual.retire_partitions($1::text::date, $2, $3)`, o.day, !o.gone, expected).Scan(&kept); err != nil {
 		return err
 	}
 	if kept != nil {
 		d.log.Info("the runs of an old day were removed", "day", o.day, "failures_kept", *kept)
 	}
 	return nil
+}
+
+// runTables names the tables that hold the day's runs.
+func (o oldDay) runTables() (names []string) {
+	for _, t := range o.tables {
+		if t.parent == "runs" {
+			names = append(names, t.name)
+		}
+	}
+	return names
+}
+
+// attach lets a day stay whose removal has begun, so that its runs are seen again.
+func (d *Days) attach(ctx context.Context, o oldDay) error {
+	if !slices.ContainsFunc(o.tables, func(t dayTable) bool { return t.state != "attached" }) {
+		return nil
+	}
+	return d.EnsureFor(ctx, []time.Time{o.from})
 }
 
 // alter begins or finishes the detach of a table. The detach cannot be part of a transaction, so it is one statement of

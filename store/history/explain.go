@@ -11,6 +11,7 @@ import (
 
 	"punctual/scheduler/cron"
 	"punctual/scheduler/domain"
+	"punctual/store/archive"
 	"punctual/store/audit"
 	"punctual/store/days"
 	"punctual/store/fleet"
@@ -43,15 +44,16 @@ const (
 
 // Explanation says what happened to a job at an instant.
 type Explanation struct {
-	At           time.Time  `json:"at" doc:"The instant asked about."`
-	Slot         *time.Time `json:"slot" doc:"The slot at that instant. Null: there is none."`
-	Version      *int32     `json:"version" doc:"The job's version at that instant." example:"7"`
-	Outcome      Outcome    `json:"outcome" enum:"succeeded,dead,cancelled,in_progress,skipped,waiting,paused,upcoming,no_slot,before_created,completed,deleted,unknown,unaccounted" doc:"The fate of the slot. succeeded, dead, cancelled, in_progress: the state of its run. skipped: a recorded skip covers it, or its run was never sent. waiting: due and not claimed yet. paused: it did not run, because the job is paused now. upcoming: in the future. no_slot, before_created, completed, deleted: why there is no slot at that instant. unknown: the history does not show it, or is no longer kept. unaccounted: there is neither a run nor a skip, which is a defect." example:"succeeded"`
-	Text         string     `json:"explanation" doc:"The outcome in a sentence."`
-	Run          *runs.Run  `json:"run" doc:"The run of the slot, or the recorded skip that covers it."`
-	Pause        *Pause     `json:"pause" doc:"The pause in force at that instant."`
-	PreviousSlot *time.Time `json:"previous_slot" doc:"The job's last slot before that instant."`
-	NextSlot     *time.Time `json:"next_slot" doc:"The job's first slot after that instant, computed from the definitions known now."`
+	At           time.Time        `json:"at" doc:"The instant asked about."`
+	Slot         *time.Time       `json:"slot" doc:"The slot at that instant. Null: there is none."`
+	Version      *int32           `json:"version" doc:"The job's version at that instant." example:"7"`
+	Outcome      Outcome          `json:"outcome" enum:"succeeded,dead,cancelled,in_progress,skipped,waiting,paused,upcoming,no_slot,before_created,completed,deleted,unknown,unaccounted" doc:"The fate of the slot. succeeded, dead, cancelled, in_progress: the state of its run. skipped: a recorded skip covers it, or its run was never sent. waiting: due and not claimed yet. paused: it did not run, because the job is paused now. upcoming: in the future. no_slot, before_created, completed, deleted: why there is no slot at that instant. unknown: the history does not show it, or is no longer kept. unaccounted: there is neither a run nor a skip, which is a defect." example:"succeeded"`
+	Text         string           `json:"explanation" doc:"The outcome in a sentence."`
+	Run          *runs.Run        `json:"run" doc:"The run of the slot, or the recorded skip that covers it."`
+	Pause        *Pause           `json:"pause" doc:"The pause in force at that instant."`
+	Archive      *archive.Archive `json:"archive" doc:"Where the runs of that day are, if the outcome is unknown and they were archived before they were dropped. Null: they are here, or nowhere."`
+	PreviousSlot *time.Time       `json:"previous_slot" doc:"The job's last slot before that instant."`
+	NextSlot     *time.Time       `json:"next_slot" doc:"The job's first slot after that instant, computed from the definitions known now."`
 }
 
 // Pause is a period during which a job was paused.
@@ -221,7 +223,23 @@ func (e *explaining) explain(ctx context.Context) error {
 		e.noSlot(version, ok)
 	}
 	e.Text += e.backfill
+	if err := e.findArchive(ctx); err != nil {
+		return err
+	}
 	return errors.Join(e.findDated(ctx), e.findChained(ctx), e.findEvents(ctx))
+}
+
+// findArchive adds where the runs of the day are, if the database does not know the fate of the slot any more.
+func (e *explaining) findArchive(ctx context.Context) (err error) {
+	if e.Outcome != OutcomeUnknown {
+		return nil
+	}
+	if e.Archive, err = archive.Of(ctx, e.q, e.At); err != nil || e.Archive == nil {
+		return err
+	}
+	e.Text += fmt.Sprintf(" The runs of %s were archived at %s by the command %q; `punctual runs import` reads them back.",
+		e.Archive.Day, pg.Stamp(e.Archive.ArchivedAt), e.Archive.Command)
+	return nil
 }
 
 // findDated adds a sentence about a dated run of the job that is, or was, due within a minute of the instant.

@@ -6,16 +6,19 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"punctual/store/archive"
 )
 
 // Figures are what needs attention now, and how the last 24 hours went.
 type Figures struct {
-	AsOf        time.Time   `json:"as_of" doc:"When this was read, by the database's clock. The last 24 hours are as of their counted_at."`
-	Overdue     Overdue     `json:"overdue" doc:"Slots and runs that should have begun. GET /v1/jobs?overdue=true lists the jobs, GET /v1/queues says what they wait for."`
-	Events      Pending     `json:"events" doc:"Events that have not come to all their subscribers."`
-	DeadLetters OpenLetters `json:"dead_letters" doc:"Runs that exhausted their attempts, until they are replayed or resolved."`
-	Failing     Failing     `json:"failing" doc:"Jobs that fail: an open dead letter, or a run that is retried, is newer than the last success."`
-	Day         DayOfRuns   `json:"last_24h" doc:"The results of the runs of the last 24 hours: of the present hour and the 23 before it."`
+	AsOf        time.Time        `json:"as_of" doc:"When this was read, by the database's clock. The last 24 hours are as of their counted_at."`
+	Overdue     Overdue          `json:"overdue" doc:"Slots and runs that should have begun. GET /v1/jobs?overdue=true lists the jobs, GET /v1/queues says what they wait for."`
+	Events      Pending          `json:"events" doc:"Events that have not come to all their subscribers."`
+	DeadLetters OpenLetters      `json:"dead_letters" doc:"Runs that exhausted their attempts, until they are replayed or resolved."`
+	Failing     Failing          `json:"failing" doc:"Jobs that fail: an open dead letter, or a run that is retried, is newer than the last success."`
+	Archive     *archive.Backlog `json:"archive" doc:"The days of runs that wait to be archived before they are dropped, of all tenants. Null: days are not archived."`
+	Day         DayOfRuns        `json:"last_24h" doc:"The results of the runs of the last 24 hours: of the present hour and the 23 before it."`
 }
 
 // Overview returns the overview of a tenant. What it reads is bounded, whatever the tenant has: index entries up to the
@@ -33,9 +36,14 @@ func (b *Board) Overview(ctx context.Context, tenant int32) (f Figures, err erro
 	queueEvents(&batch, &f.Events, tenant)
 	queueFailing(&batch, &f.Failing, tenant, found)
 	queueDay(&batch, &f.Day, tenant)
+	var waiting archive.Backlog
+	archive.Queue(&batch, &waiting)
 	q := b.db.Reader(ctx, tenant)
 	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
 		return f, fmt.Errorf("reading the overview: %w", err)
+	}
+	if waiting.On {
+		f.Archive = &waiting
 	}
 	return f, countInARow(ctx, q, f.Failing.Jobs)
 }

@@ -1,0 +1,142 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// None as a command ends the archiving of days.
+const None = "none"
+
+const (
+	// patience is how long the command may take nothing from its input, or go on after the end of its input.
+	patience = 10 * time.Minute
+	// closing is how long it may keep its output open after it has ended.
+	closing = 5 * time.Second
+	// mostSaid bounds what is kept of the command's output: the end has the reason.
+	mostSaid    = 1000
+	mostCommand = 4096
+)
+
+// CheckCommand returns an error if a command cannot archive days. It is run by sh. In it, %d stands for the day, such
+// as 2026-09-01, and %% for %. For a further part of a day, %d is 2026-09-01.2.
+func CheckCommand(command string) error {
+	if command == "" || command == None {
+		return nil
+	}
+	if len(command) > mostCommand || strings.ContainsRune(command, 0) {
+		return fmt.Errorf("must have at most %d bytes, and no byte that is zero", mostCommand)
+	}
+	_, days, err := expand(command, "")
+	if err == nil && days == 0 {
+		err = errors.New("must contain %d, the day: else each day overwrites the one before")
+	}
+	return err
+}
+
+// expand fills in the day. days is how often it stands in the command.
+func expand(command, day string) (text string, days int, err error) {
+	var b strings.Builder
+	for rest := command; ; {
+		before, after, found := strings.Cut(rest, "%")
+		b.WriteString(before)
+		switch {
+		case !found:
+			return b.String(), days, nil
+		case strings.HasPrefix(after, "d"):
+			b.WriteString(day)
+			days++
+		case strings.HasPrefix(after, "%"):
+			b.WriteByte('%')
+		default:
+			return "", 0, errors.New("has a % that is neither %d, the day, nor %%, which stands for %")
+		}
+		rest = after[1:]
+	}
+}
+
+var (
+	errHangs     = errors.New("the command has taken nothing for too long, and was killed")
+	errLeftEarly = errors.New("the command exited with 0 before it had read its input to the end")
+)
+
+// pipe runs a command, which reads what write writes. If write fails or ctx ends, the command is killed, as it would
+// take the end of its input for the end of the day. The command is given no setting of Punctual's, as those have
+// secrets.
+func (a *Archives) pipe(ctx context.Context, command string, write func(io.Writer) error) error {
+	ctx, kill := context.WithCancelCause(ctx)
+	defer kill(nil)
+	hangs := time.AfterFunc(a.patience, func() { kill(errHangs) })
+	defer hangs.Stop()
+	var said tail
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = environment(), &said, &said, closing
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that what the shell has started is killed with it
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	failed := write(&patient{in, func() { hangs.Reset(a.patience) }})
+	if failed != nil && !errors.Is(failed, syscall.EPIPE) {
+		kill(failed)
+	}
+	err = errors.Join(in.Close(), cmd.Wait())
+	switch exited, is := errors.AsType[*exec.ExitError](err); {
+	case context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case is:
+		return fmt.Errorf("the command failed: %w%s", exited, &said)
+	case err == nil && failed != nil:
+		return errLeftEarly
+	}
+	return err
+}
+
+// environment is what the command gets: everything but Punctual's own settings.
+func environment() (kept []string) {
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "PUNCTUAL_") && !strings.HasPrefix(variable, "DATABASE_URL=") {
+			kept = append(kept, variable)
+		}
+	}
+	return kept
+}
+
+// patient is the command's input. Each write that it takes shows that it works.
+type patient struct {
+	io.Writer
+	taken func()
+}
+
+func (p *patient) Write(data []byte) (int, error) {
+	n, err := p.Writer.Write(data)
+	p.taken()
+	return n, err
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ text []byte }
+
+func (t *tail) Write(data []byte) (int, error) {
+	t.text = append(t.text, data...)
+	t.text = t.text[max(0, len(t.text)-mostSaid):]
+	return len(data), nil
+}
+
+func (t *tail) String() string {
+	if said := strings.TrimSpace(strings.ToValidUTF8(string(t.text), "?")); said != "" {
+		return ": " + said
+	}
+	return ""
+}
