@@ -15,6 +15,7 @@ type Version string
 // Serve runs a replica.
 type Serve struct {
 	database
+	standby
 	masterKey
 	replica
 	authentication
@@ -31,7 +32,7 @@ type Serve struct {
 
 // Validate is called by the flag parser.
 func (c *Serve) Validate() error {
-	for _, part := range []interface{ Validate() error }{c.database, c.replica, c.authentication} {
+	for _, part := range []interface{ Validate() error }{c.database, c.standby, c.replica, c.authentication} {
 		if err := part.Validate(); err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func (c *Serve) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version 
 		return err
 	}
 	config.NoAuth, config.OIDC, config.OIDCClient = c.noAuth(), c.oidc(), client
-	config.Store = c.on(config.Store)
+	config.Store = c.beside(c.on(config.Store))
 	config.Store.Master, config.Migrate, config.DatabaseWait = master, c.Migrate, c.DatabaseWait
 	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth
 	config.Frozen, config.Store.Adopt = c.Frozen, c.AdoptDatabase

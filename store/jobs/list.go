@@ -75,7 +75,7 @@ func (s *Jobs) ListJobs(
 		c.Add(`j.id = ANY(?::uuid[])`, f.Among)
 	}
 	if len(f.Labels) > 0 {
-		if _, err := c.Candidates(ctx, s.db, `j.tenant`, tenant, `j.id`, jobTables, f.Size()+1); err != nil {
+		if _, err := c.Candidates(ctx, s.db.Reader(ctx, pg.Everybody), `j.tenant`, tenant, `j.id`, jobTables, f.Size()+1); err != nil {
 			return nil, "", fmt.Errorf("listing jobs: %w", err)
 		}
 	}
