@@ -194,7 +194,7 @@ func (s *Store) WarnOfLocks(ctx context.Context) {
 func (s *Store) CheckWrites() error { return s.db.CheckWrites() }
 
 // HasStandby reports whether reads of the past may go to a standby.
-func (s *Store) HasStandby() bool { return s.db.HasStandby() }
+func (s *Store) HasStandby() bool { return s.options.Standby.URL != "" }
 
 // Position returns a place in the database's log behind all that was committed until now: see pg.DB.
 func (s *Store) Position(ctx context.Context) pg.Position { return s.db.Position(ctx) }

@@ -57,19 +57,14 @@ func (r *Reading) since() Position {
 
 // note records a read as of an instant. seen is where the standby was; empty: the primary answered.
 func (r *Reading) note(asOf time.Time, seen Position) {
-	r.stay(seen)
-	r.Tell(asOf)
-}
-
-// stay keeps the reads that follow from going back in time. seen is as for note.
-func (r *Reading) stay(seen Position) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if seen == "" {
 		r.home = true
 	} else {
-		r.Since = seen
+		r.Since = seen // no read goes back in time
 	}
+	r.mu.Unlock()
+	r.Tell(asOf)
 }
 
 // Tell adds what another reading has read, as of an instant.
@@ -91,12 +86,8 @@ type Source struct {
 	Standby bool
 }
 
-// Source returns the primary, as a source of reads for a tenant. Reads of the past that follow go there too, as they
-// may be about what was read from it.
+// Source returns the primary, as a source of reads for a tenant.
 func (db *DB) Source(ctx context.Context, tenant int32) Source {
-	if r := ReadingOf(ctx); r != nil {
-		r.stay("")
-	}
 	return Source{Querier: db.Reader(ctx, tenant), All: db.Conns(ctx)}
 }
 

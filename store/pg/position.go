@@ -19,9 +19,6 @@ func ParsePosition(text string) (p Position, ok bool) {
 	return Position(text), positionForm.MatchString(text)
 }
 
-// HasStandby reports whether reads of the past may go to a standby.
-func (db *DB) HasStandby() bool { return db.standby != nil }
-
 // Position returns a place in the log behind all that was committed until now. If the database does not tell, it is
 // NowhereYet.
 func (db *DB) Position(ctx context.Context) Position {

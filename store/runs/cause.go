@@ -59,9 +59,7 @@ func (s *Runs) FillCauses(ctx context.Context, tenant int32, list []Run) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	causes, err := pg.Past(ctx, s.db, tenant, func(ctx context.Context, q pg.Source) (map[uuid.UUID]*Cause, error) {
-		return causesOf(ctx, q.All, tenant, ids, due)
-	})
+	causes, err := causesOf(ctx, s.db.Conns(ctx), tenant, ids, due)
 	for i := range list {
 		list[i].Cause = causes[list[i].ID]
 	}

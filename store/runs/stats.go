@@ -90,7 +90,7 @@ func jobStats(ctx context.Context, q pg.Querier, tenant int32, job string) (st J
 		return st, err
 	}
 	err = q.QueryRow(ctx, `
-		SELECT j.name, now() - $3::interval FROM punctual.jobs j
+		SELECT j.name, `+pg.Now+` - $3::interval FROM punctual.jobs j
 		WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`, st.JobID, tenant, statsSpan).Scan(&st.Job, &st.From)
 	if err != nil {
 		return st, pg.Found(err, "job %q", job)
