@@ -115,7 +115,7 @@ func describePosition(op *huma.Operation) {
 	})
 	add(op.Responses["200"], headerAsOf, &huma.Param{
 		Schema: &huma.Schema{Type: huma.TypeString, Format: "date-time"},
-		Description: "The instant as of which the answer was read. Absent: there is no read database, and the answer is " +
+		Description: "The instant as of which the answer was read, if a read database may answer. Absent: the answer is " +
 			"of now.",
 	})
 }

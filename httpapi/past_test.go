@@ -1,13 +1,11 @@
 package httpapi
 
 import (
-	"net/http"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"punctual/httpapi/problem"
 	"punctual/internal/pgtest"
@@ -25,7 +23,7 @@ func withStandby(t *testing.T) (*service, pgtest.Pair) {
 	})
 	must(t, err)
 	t.Cleanup(st.Close)
-	return (&service{t: t, store: st}).another(Config{NoAuth: true}), p
+	return (&service{t: t, store: st}).another(Config{NoAuth: true, Log: slog.New(slog.DiscardHandler)}), p
 }
 
 // ended ends all runs.
@@ -59,16 +57,25 @@ func TestReadsFromAStandby(t *testing.T) {
 
 	t.Run("are the operations that say so", func(t *testing.T) {
 		s := s.in(t)
-		document := get[huma.OpenAPI](s, "/openapi.json")
-		var said []string
-		for op := range operations(&document) {
-			if op.Responses["200"] != nil && op.Responses["200"].Headers[headerAsOf] != nil {
-				said = append(said, op.OperationID)
+		document := get[struct {
+			Paths map[string]map[string]struct {
+				OperationID string
+				Responses   map[string]struct{ Headers map[string]any }
 			}
-			if op.Method != http.MethodGet || strings.Contains(op.Path, "{") || slices.Contains(ofThePast, op.OperationID) {
+		}](s, "/openapi.json")
+		var said []string
+		for path, operations := range document.Paths {
+			for _, op := range operations {
+				if op.Responses["200"].Headers[headerAsOf] != nil {
+					said = append(said, op.OperationID)
+				}
+			}
+			op, is := operations["get"]
+			if !is || slices.Contains(ofThePast, op.OperationID) {
 				continue
 			}
-			if answer := s.do("GET", op.Path, ""); answer.status < 400 && answer.header.Get(headerAsOf) != "" {
+			path = strings.NewReplacer("{job}", "job", "{run}", run, "{version}", "1").Replace(path)
+			if answer := s.do("GET", path, ""); answer.header.Get(headerAsOf) != "" {
 				t.Errorf("%s is answered as of %s", op.OperationID, answer.header.Get(headerAsOf))
 			}
 		}

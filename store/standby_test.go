@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler/domain"
+	"punctual/store/history"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
@@ -59,6 +64,7 @@ func TestReadsOfThePast(t *testing.T) {
 		{"go to a standby that knows enough", goToTheStandby},
 		{"ask the primary for a run that is not final at the standby", askForUnended},
 		{"go to no other database", goToNoOther},
+		{"are those of verify", verifyThere},
 		{"wait a bounded time once for a standby that hangs", waitOnce},
 		{"are repeated when recovery cancels them", areRepeated},
 		{"are right when the standby lags a minute", areRightWithALag},
@@ -129,6 +135,7 @@ func areRightWithALag(t *testing.T, p pair) {
 	b.create("first", every(time.Hour))
 	p.Replayed()
 	p.OnStandby(`ALTER SYSTEM SET recovery_min_apply_delay = '60s'`, `SELECT pg_reload_conf()`)
+	defer p.OnStandby(`ALTER SYSTEM RESET recovery_min_apply_delay`, `SELECT pg_reload_conf()`)
 	for i := range 5 {
 		b.create(fmt.Sprint("more-", i), every(time.Hour))
 		b.reads(b.Position(t.Context()), "behind", i+2)
@@ -219,19 +226,73 @@ func goToNoOther(t *testing.T, p pair) {
 	}
 }
 
-// A standby that accepts connections and says nothing costs its patience once.
+// What a look of verify has found at the standby counts once, although the connection is cut and the look is repeated.
+func verifyThere(t *testing.T, p pair) {
+	between, through := pgtest.NewProxy(t, p.Copy)
+	b := withStandby(t, p, func(s *pg.Standby) { s.URL = through })
+	job, slots := asClaimer(b.crud).lived("a")
+	b.exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(job, slots[2]))
+	p.Replayed()
+	between.CutAfter("GROUP BY held_by")
+	before := b.db.StandbyState().Answers["standby"]
+	lines, summary := b.verified(func(o *history.VerifyOptions) { o.Job, o.From = job.String(), o.From.Add(-1000*time.Hour) })
+	if fmt.Sprint(lines) != "[missing a]" || summary.AsOf == nil || between.Cuts() != 1 {
+		t.Errorf("it found %v, as of %v; %d cuts", lines, summary.AsOf, between.Cuts())
+	}
+	notes := strings.Join(summary.Notes, " ")
+	if strings.Count(notes, "no longer kept") != 1 || !strings.Contains(notes, "as of") {
+		t.Errorf("it notes: %s", notes)
+	}
+	if n := b.db.StandbyState().Answers["standby"]; n < before+2 {
+		t.Errorf("the standby answered %d of its reads", n-before)
+	}
+}
+
+// Which reads may go to the standby is decided here: another one has to show only what no longer changes.
+func TestOnlyTheseReadsMayGoToAStandby(t *testing.T) {
+	t.Parallel()
+	found := map[string]int{}
+	must(t, filepath.WalkDir("..", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if n := strings.Count(string(text), "pg.Past(") + strings.Count(string(text), "pg.PastSnapshot("); n > 0 {
+			found[strings.TrimPrefix(file, "../store/")] = n
+		}
+		return err
+	}))
+	if diff := cmp.Diff(map[string]int{
+		"audit/list.go": 1, "history/verify.go": 1, "jobs/forecast.go": 2, "runs/details.go": 1, "runs/list.go": 1,
+		"runs/stats.go": 1,
+	}, found); diff != "" {
+		t.Errorf("reads that may go to a standby (-want +got):\n%s", diff)
+	}
+}
+
+// A standby that accepts connections and says nothing costs its patience once. One that hangs later costs half of the
+// time that the request has.
 func waitOnce(t *testing.T, p pair) {
 	between, through := pgtest.NewProxy(t, p.Copy)
 	b := withStandby(t, p, func(s *pg.Standby) { s.URL = through })
 	b.reads("", "standby", 0)
 	between.StallAfter("pg_is_in_recovery")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := b.count(new(pg.Reading).Within(ctx), b.tenant); err != nil {
+		t.Errorf("a read that hung at the standby: %v", err)
+	}
+	between.Slow(time.Minute, 0)
+	t.Cleanup(between.Heal)
 	begun := time.Now()
 	b.reads("", "unusable", 0)
-	first := time.Since(begun)
-	begun = time.Now()
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	connections := between.Accepted()
 	b.reads("", "unusable", 0)
-	if then := time.Since(begun); first > 10*time.Second || then > time.Second {
-		t.Errorf("it cost %s, then %s", first, then)
+	if n := between.Accepted(); n != connections {
+		t.Errorf("it is asked again, over %d connections", n-connections)
 	}
 }
 

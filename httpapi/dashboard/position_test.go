@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -20,13 +19,17 @@ func TestPagesShowTheVisitorsOwnChangesAlthoughTheStandbyLags(t *testing.T) {
 		DatabaseURL: p.DSN, Standby: pg.Standby{URL: p.Copy, MaxStaleness: time.Hour},
 	})
 	writer, reader := s.browser(), s.browser()
-	writer.post("/new", "name", "job", "kind", "cron", "cron", "0 3 * * *", "url", "http://example.com/").
-		want(http.StatusSeeOther)
+	create := func(name string) {
+		writer.post("/new", "name", name, "kind", "cron", "cron", "0 3 * * *", "url", "http://example.com/").want(303)
+	}
+	create("early")
 	p.Replayed()
 	p.OnStandby(`SELECT pg_wal_replay_pause()`)
-	writer.post("/jobs/job/pause", "note", "just now").want(http.StatusSeeOther)
-	writer.get("/jobs/job").want(200).shows("just now")
-	writer.get("/jobs/job/changes").want(200).shows("just now")
-	reader.get("/jobs/job").want(200).shows("just now")
-	reader.get("/jobs/job/changes").want(200).hides("just now")
+	create("lately")
+	writer.post("/jobs/lately/pause", "note", "just now").want(303)
+	writer.get("/audit").want(200).shows("early", "lately")
+	reader.get("/audit").want(200).shows("early").hides("lately")
+	for _, visitor := range []browser{writer, reader} {
+		visitor.get("/jobs/lately").want(200).shows("just now")
+	}
 }
