@@ -235,7 +235,9 @@ func verifyThere(t *testing.T, p pair) {
 	p.Replayed()
 	between.CutAfter("GROUP BY held_by")
 	before := b.db.StandbyState().Answers["standby"]
-	lines, summary := b.verified(func(o *history.VerifyOptions) { o.Job, o.From = job.String(), o.From.Add(-1000*time.Hour) })
+	lines, summary := b.verified(func(o *history.VerifyOptions) {
+		o.Job, o.From = job.String(), o.From.Add(-1000*time.Hour)
+	})
 	if fmt.Sprint(lines) != "[missing a]" || summary.AsOf == nil || between.Cuts() != 1 {
 		t.Errorf("it found %v, as of %v; %d cuts", lines, summary.AsOf, between.Cuts())
 	}
@@ -277,7 +279,7 @@ func waitOnce(t *testing.T, p pair) {
 	b := withStandby(t, p, func(s *pg.Standby) { s.URL = through })
 	b.reads("", "standby", 0)
 	between.StallAfter("pg_is_in_recovery")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	if _, err := b.count(new(pg.Reading).Within(ctx), b.tenant); err != nil {
 		t.Errorf("a read that hung at the standby: %v", err)

@@ -218,7 +218,8 @@ type inside struct {
 func (t inside) RoundTrip(r *http.Request) (*http.Response, error) {
 	// The router takes a context that it knows for its own, and would not look at the path again.
 	inner := r.Clone(context.WithValue(r.Context(), chi.RouteCtxKey, nil))
-	inner.RemoteAddr, inner.Host, inner.TLS, inner.RequestURI = t.of.r.RemoteAddr, t.of.r.Host, t.of.r.TLS, r.URL.RequestURI()
+	of := t.of.r
+	inner.RemoteAddr, inner.Host, inner.TLS, inner.RequestURI = of.RemoteAddr, of.Host, of.TLS, r.URL.RequestURI()
 	inner.Header.Set(problem.HeaderRequestID, t.id)
 	if t.of.position != "" {
 		inner.Header.Set(problem.HeaderPosition, t.of.position)

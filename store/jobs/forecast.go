@@ -87,7 +87,8 @@ func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f
 // beginForecast keeps the read to one process of Postgres, which leaves the processors to the claims, and ends it even
 // if this process cannot.
 const beginForecast = `
-SELECT ` + pg.Now + `, set_config('max_parallel_workers_per_gather', '0', true), set_config('statement_timeout', '30s', true)`
+SELECT ` + pg.Now + `, set_config('max_parallel_workers_per_gather', '0', true),
+       set_config('statement_timeout', '30s', true)`
 
 // forecasting is one read of all schedules.
 type forecasting struct {

@@ -155,7 +155,7 @@ func (db *DB) CheckTenants(ctx context.Context) error {
 	return Wrap("acting for a tenant", err)
 }
 
-// tenantReader queries connections for a tenant, each time in a transaction of its own, which costs no extra round trip.
+// tenantReader queries for a tenant, each time in a transaction of its own, which costs no extra round trip.
 type tenantReader struct {
 	db     *DB
 	conns  Batcher
