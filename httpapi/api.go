@@ -43,11 +43,15 @@ func New(c Config) (http.Handler, error) {
 		mux.Use(onlyHost(c.PublicHost))
 	}
 	mux.Use(s.sameOrigin, middleware.GetHead, s.checkQuery, s.limitTime)
+	if c.Store.HasStandby() {
+		mux.Use(s.positioned)
+	}
 	mux.NotFound(s.noRoute)
 	mux.MethodNotAllowed(s.wrongMethod)
 
 	s.api = &api.API{
 		API: humachi.New(mux, humaConfig()), Log: c.Log, Roles: roleOf, Admit: s.admit, NotFound: notFound,
+		Around: s.past(),
 	}
 	s.jobRoutes()
 	s.jobWriteRoutes()

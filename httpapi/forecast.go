@@ -11,6 +11,7 @@ import (
 	"punctual/httpapi/api"
 	"punctual/httpapi/problem"
 	"punctual/scheduler/domain"
+	"punctual/store/pg"
 )
 
 // Forecast is what is to come in a window, step by step.
@@ -94,6 +95,9 @@ func (s *server) getForecast(ctx context.Context, tenant int32, in *forecastInpu
 	known, err := s.outlook.of(ctx, forecastOf{scope, asked})
 	if err != nil {
 		return nil, err
+	}
+	if r := pg.ReadingOf(ctx); r != nil && !known.asOf.IsZero() {
+		r.Tell(known.asOf)
 	}
 	return &answer[Forecast]{showForecast(known, in.Scope)}, nil
 }

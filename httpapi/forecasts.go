@@ -13,6 +13,7 @@ import (
 	"punctual/store"
 	"punctual/store/cache"
 	"punctual/store/jobs"
+	"punctual/store/pg"
 )
 
 // Bounds on the work for forecasts. Waiting for the turn and computing together take less than requestTimeout.
@@ -34,6 +35,7 @@ type knownForecast struct {
 	jobs.Forecast
 	window forecast.Window
 	until  time.Time
+	asOf   time.Time // see pg.Reading; zero: unknown
 }
 
 // forecastBook computes forecasts, one at a time, and knows those of the last minute. A million jobs take Postgres and
@@ -55,6 +57,7 @@ type flight struct {
 	done    chan struct{} // closed at the end, after known and err are set
 	known   *knownForecast
 	err     error
+	reading *pg.Reading // nil: the primary computes
 }
 
 func newForecastBook(s *store.Store) *forecastBook {
@@ -77,7 +80,7 @@ func newForecastBook(s *store.Store) *forecastBook {
 // of returns a forecast: one of the last minute, the one that is being computed, or a new one. A forecast that nobody
 // waits for any more is given up.
 func (b *forecastBook) of(ctx context.Context, key forecastOf) (*knownForecast, error) {
-	known, f := b.join(key)
+	known, f := b.join(key, pg.ReadingOf(ctx))
 	if known != nil {
 		return known, nil
 	}
@@ -97,7 +100,7 @@ func (b *forecastBook) of(ctx context.Context, key forecastOf) (*knownForecast, 
 }
 
 // join returns a forecast that is known, or else the flight that the request now waits for.
-func (b *forecastBook) join(key forecastOf) (*knownForecast, *flight) {
+func (b *forecastBook) join(key forecastOf, r *pg.Reading) (*knownForecast, *flight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if known, ok := b.known.Get(key); ok && time.Now().Before(known.until) {
@@ -108,6 +111,10 @@ func (b *forecastBook) join(key forecastOf) (*knownForecast, *flight) {
 		f = &flight{done: make(chan struct{})}
 		var own context.Context // no single request's: others may come to wait for it
 		own, f.cancel = context.WithCancel(context.Background())
+		if r != nil {
+			f.reading = &pg.Reading{Since: r.Since}
+			own = f.reading.Within(own)
+		}
 		b.flights[key] = f
 		go b.fly(own, key, f)
 	}
@@ -141,6 +148,9 @@ func (b *forecastBook) fly(ctx context.Context, key forecastOf, f *flight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.land(key, f); f.err == nil {
+		if f.reading != nil {
+			f.known.asOf = f.reading.AsOf()
+		}
 		f.known.until = time.Now().Add(forecastRemembered)
 		b.known.Add(key, f.known, 4<<10+16*len(f.known.Slots))
 	}

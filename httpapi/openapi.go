@@ -91,6 +91,7 @@ func (s *server) describe() {
 	for op := range operations(api) {
 		describeRole(op, roleOf[op.OperationID])
 		describeAnswers(op)
+		describePosition(op)
 		for _, p := range op.Parameters {
 			p.Schema.Nullable = false
 		}

@@ -91,6 +91,17 @@ var (
 	oldestEventDesc = prometheus.NewDesc("punctual_oldest_event_seconds",
 		"How long ago the oldest event was emitted that has not come to all its subscribers; 0: there is none.",
 		nil, nil)
+	standbyUsableDesc = prometheus.NewDesc("punctual_read_database_usable",
+		"1: the standby of --read-database-url is asked; 0: it cannot be used, and is left alone for a while.",
+		nil, nil)
+	standbyLagDesc = prometheus.NewDesc("punctual_read_database_lag_seconds",
+		"How far the standby was behind the database when this replica last asked it.",
+		nil, nil)
+	standbyReadsDesc = prometheus.NewDesc("punctual_read_database_reads_total",
+		"Reads that the standby may answer, by who did: standby, or else the primary, because the standby was behind the "+
+			"reader's position (behind) or too old (stale), did not know what was asked for or not as final (unknown), or "+
+			"because the read failed there (failed) or the standby could not be used (unusable).",
+		[]string{"answer"}, nil)
 	takenBackDesc = prometheus.NewDesc("punctual_lost_outcomes_total",
 		"Runs that had not ended and that no replica had, because the database had lost what it had acknowledged. "+
 			"This replica took them back.",
@@ -121,6 +132,9 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- workflowsDesc
 	ch <- approvalsDesc
 	ch <- oldestEventDesc
+	ch <- standbyUsableDesc
+	ch <- standbyLagDesc
+	ch <- standbyReadsDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -133,6 +147,13 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	})
 	ch <- prometheus.MustNewConstMetric(takenBackDesc, prometheus.CounterValue, float64(c.Store.Claims.TakenBack()))
 	ch <- prometheus.MustNewConstMetric(eventsDesc, prometheus.CounterValue, float64(c.Store.Events.Ended()))
+	if standby := c.Store.db.StandbyState(); standby != nil {
+		gauge(ch, standbyUsableDesc, oneIf(standby.Usable))
+		gauge(ch, standbyLagDesc, standby.Lag.Seconds())
+		for answer, n := range standby.Answers {
+			ch <- prometheus.MustNewConstMetric(standbyReadsDesc, prometheus.CounterValue, float64(n), answer)
+		}
+	}
 	ctx, cancel := context.WithTimeout(pg.Chores.In(context.Background()), time.Second)
 	defer cancel()
 	if ahead, err := c.Store.Days.Ahead(ctx); err != nil {

@@ -47,6 +47,7 @@ type Options struct {
 	DefaultJitter time.Duration // jitter of cron slots a minute or more apart whose definition sets none
 	MaxConns      int32         // most connections; 0: 16
 	Replica       bool          // for a replica: connections are divided into parts, and callers' waits are limited
+	Standby       pg.Standby    // answers reads of the past, if it has a URL
 	Log           *slog.Logger
 	Master        *vault.Master // opens and seals the keys of secrets; nil: the store can neither read nor write secrets
 
@@ -136,7 +137,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	var err error
 	s.db, err = pg.Open(ctx, pg.Config{
-		URL: o.DatabaseURL, PasswordFile: o.PasswordFile, MaxConns: o.MaxConns, Replica: o.Replica, Log: o.Log,
+		URL: o.DatabaseURL, PasswordFile: o.PasswordFile, MaxConns: o.MaxConns, Replica: o.Replica, Standby: o.Standby,
+		Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -200,6 +202,12 @@ func (s *Store) WarnOfLocks(ctx context.Context) {
 
 // CheckWrites returns a *pg.WriteError if the database takes no writes: see pg.DB.
 func (s *Store) CheckWrites() error { return s.db.CheckWrites() }
+
+// HasStandby reports whether reads of the past may go to a standby.
+func (s *Store) HasStandby() bool { return s.options.Standby.URL != "" }
+
+// Position returns a place in the database's log behind all that was committed until now: see pg.DB.
+func (s *Store) Position(ctx context.Context) pg.Position { return s.db.Position(ctx) }
 
 // Now returns the database's clock: the only one that decides anything about schedules.
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return pg.Clock(ctx, s.db.Conns(ctx)) }

@@ -28,6 +28,9 @@ type API struct {
 	NotFound func(route string) string // what is said of a thing that does not exist, by the pattern of its path
 	Missing  []string                  // what operations lack
 
+	// Around are further middlewares of operations. They know the caller.
+	Around map[string]func(huma.Context, func(huma.Context))
+
 	// Admit returns the caller of a request if its role suffices.
 	Admit func(ctx context.Context, w http.ResponseWriter, r *http.Request, role auth.Role) (auth.Caller, error)
 }
@@ -45,6 +48,9 @@ func Register[I, O any](a *API, op huma.Operation, handle func(context.Context, 
 		op.Middlewares = append(op.Middlewares, a.authorize(role))
 		op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 			http.StatusTooManyRequests)
+	}
+	if around := a.Around[op.OperationID]; around != nil {
+		op.Middlewares = append(op.Middlewares, around)
 	}
 	if _, named := any(new(I)).(Named); !named && strings.Contains(op.Path, "{") {
 		a.Missing = append(a.Missing, "a check of the names in the path of "+op.OperationID)

@@ -36,8 +36,14 @@ func serve(t *testing.T, noAuth bool) site {
 // serveWith starts a server, whose address may already be in the config. The API also accepts the tokens of an issuer.
 func serveWith(t *testing.T, c Config, tokens auth.OIDC, server *httptest.Server) site {
 	t.Helper()
-	s, err := store.Open(t.Context(),
-		store.Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), Replica: true})
+	return serveOn(t, c, tokens, server, store.Options{DatabaseURL: pgtest.DSN(t)})
+}
+
+// serveOn is serveWith on a given database.
+func serveOn(t *testing.T, c Config, tokens auth.OIDC, server *httptest.Server, on store.Options) site {
+	t.Helper()
+	on.Master, on.Replica = pgtest.Master(t), true
+	s, err := store.Open(t.Context(), on)
 	must(t, err)
 	t.Cleanup(s.Close)
 	must(t, s.Secrets.OpenVault(t.Context()))

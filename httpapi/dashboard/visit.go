@@ -27,6 +27,8 @@ type visit struct {
 	api     *client.Client
 	caller  httpapi.Caller
 
+	position string // of the visitor's last write: what it reads has to see that
+
 	zoneOfJob string // of the job that the page is about; empty: of none
 }
 
@@ -34,6 +36,7 @@ type visit struct {
 func (p *Pages) open(show func(*visit) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := &visit{Pages: p, w: w, r: r}
+		v.recall()
 		if err := show(v); err != nil {
 			v.fail(err)
 		}
@@ -66,7 +69,7 @@ func (p *Pages) page(show func(*visit) error) http.HandlerFunc {
 
 // calls returns the API as the visitor of a request may use it with a session.
 func (v *visit) calls(s session) *client.Client {
-	api := client.Through("http://"+v.r.Host, inside{v.Pages.api, v.r, v.w.Header().Get(problem.HeaderRequestID)})
+	api := client.Through("http://"+v.r.Host, inside{v.Pages.api, v, v.w.Header().Get(problem.HeaderRequestID)})
 	if s.Credential != "" {
 		api = api.WithKey(s.Credential)
 	}
@@ -207,7 +210,7 @@ func problemOf(err error) *problem.Problem {
 // inside calls the API in this process, on behalf of a browser's request.
 type inside struct {
 	api http.Handler
-	of  *http.Request
+	of  *visit
 	id  string // of the browser's request
 }
 
@@ -215,13 +218,20 @@ type inside struct {
 func (t inside) RoundTrip(r *http.Request) (*http.Response, error) {
 	// The router takes a context that it knows for its own, and would not look at the path again.
 	inner := r.Clone(context.WithValue(r.Context(), chi.RouteCtxKey, nil))
-	inner.RemoteAddr, inner.Host, inner.TLS, inner.RequestURI = t.of.RemoteAddr, t.of.Host, t.of.TLS, r.URL.RequestURI()
+	of := t.of.r
+	inner.RemoteAddr, inner.Host, inner.TLS, inner.RequestURI = of.RemoteAddr, of.Host, of.TLS, r.URL.RequestURI()
 	inner.Header.Set(problem.HeaderRequestID, t.id)
+	if t.of.position != "" {
+		inner.Header.Set(problem.HeaderPosition, t.of.position)
+	}
 	if inner.Body == nil {
 		inner.Body = http.NoBody
 	}
 	a := &answer{header: http.Header{}, status: http.StatusOK}
 	t.api.ServeHTTP(a, inner)
+	if position := a.header.Get(problem.HeaderPosition); position != "" {
+		t.of.wrote(position)
+	}
 	return &http.Response{
 		Status: http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: a.header, Body: io.NopCloser(&a.body), ContentLength: int64(a.body.Len()), Request: r,

@@ -43,6 +43,10 @@ func Atf(location, format string, args ...any) FieldError {
 // HeaderRequestID is the header with the id of a request, in requests and answers.
 const HeaderRequestID = "X-Request-Id"
 
+// HeaderPosition is the header with a position in the log of the database: of a write in its answer, and in a read of
+// what that has to see.
+const HeaderPosition = "Punctual-Position"
+
 // Code names a problem. The list is closed: Codes lists it.
 type Code string
 

@@ -16,6 +16,7 @@ type Version string
 // Serve runs a replica.
 type Serve struct {
 	database
+	standby
 	masterKey
 	replica
 	authentication
@@ -33,7 +34,7 @@ type Serve struct {
 
 // Validate is called by the flag parser.
 func (c *Serve) Validate() error {
-	for _, part := range []interface{ Validate() error }{c.database, c.replica, c.authentication} {
+	for _, part := range []interface{ Validate() error }{c.database, c.standby, c.replica, c.authentication} {
 		if err := part.Validate(); err != nil {
 			return err
 		}
@@ -80,7 +81,7 @@ func (c *Serve) Run(ctx context.Context, hurry Hurry, log *slog.Logger, version 
 		return err
 	}
 	config.NoAuth, config.OIDC, config.OIDCClient = c.noAuth(), c.oidc(), client
-	config.Store = c.on(config.Store)
+	config.Store = c.beside(c.on(config.Store))
 	config.Store.ArchiveCommand = c.ArchiveCommand
 	config.Store.Master, config.Migrate, config.DatabaseWait = master, c.Migrate, c.DatabaseWait
 	config.OnlyLocal = c.Auth == "none" && !c.InsecureNoAuth

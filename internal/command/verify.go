@@ -15,6 +15,7 @@ import (
 // Verify checks from the database that every slot was handled as promised.
 type Verify struct {
 	database
+	standby
 	zoneData
 	From          string        `placeholder:"INSTANT" help:"First slot to look at, such as 2026-12-01T09:00:00Z. Default: 24 hours before the last one."`
 	To            string        `placeholder:"INSTANT" help:"Last slot to look at. Default: now."`
@@ -53,7 +54,7 @@ func (c *Verify) verify(ctx context.Context, log *slog.Logger) (violations int, 
 	if terminal, err := os.Stderr.Stat(); err == nil && terminal.Mode()&os.ModeCharDevice != 0 {
 		r.terminal = os.Stderr
 	}
-	options := c.on(store.Options{DefaultJitter: c.DefaultJitter, MaxConns: 2, Log: log})
+	options := c.beside(c.on(store.Options{DefaultJitter: c.DefaultJitter, MaxConns: 2, Log: log}))
 	err = onDatabase(ctx, options, func(db *store.Store) error {
 		summary, err := db.History.Verify(ctx, history.VerifyOptions{
 			From: from, To: to, Tenant: c.Tenant, Job: c.Job, Grace: max(c.Grace, 1), Report: r.violation,

@@ -85,17 +85,32 @@ func (l *Log) List(
 	if err := c.Page(f.Page, Cursor, `a.id < ?`); err != nil {
 		return nil, "", err
 	}
-	q := l.db.Reader(ctx, tenant)
-	if f.Job != "" {
-		if err := of(ctx, &c, q, tenant, f.Job); err != nil {
-			return nil, "", err
+	by(&c, f)
+	var page pg.LargePage
+	entries, err = pg.Past(ctx, l.db, tenant, func(ctx context.Context, q pg.Source) ([]Entry, error) {
+		page = pg.LargePage{Page: f.Page}
+		return read(ctx, q, tenant, f.Job, c, &page)
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	entries, nextCursor = pg.Cut(entries, page.Page, Cursor, func(e Entry) uuid.UUID { return e.ID })
+	return entries, nextCursor, nil
+}
+
+// read reads the entries about a job, if it is not empty, that meet conditions.
+func read(
+	ctx context.Context, q pg.Querier, tenant int32, job string, c pg.Conditions, page *pg.LargePage,
+) (entries []Entry, err error) {
+	if job != "" {
+		if err := of(ctx, &c, q, tenant, job); err != nil {
+			return nil, err
 		}
 	}
-	by(&c, f)
-	page := pg.LargePage{Page: f.Page}
+	size := page.Size()
 	var b pgx.Batch
 	b.Queue(pg.ByIndex) // for an actor with few entries, the planner would read those of all tenants
-	b.Queue(fmt.Sprintf(selectPage, c.Where(), f.Size()+1, pg.MostListed), c.Args...).
+	b.Queue(fmt.Sprintf(selectPage, c.Where(), size+1, pg.MostListed), c.Args...).
 		Query(pg.Into(&entries, func(row pgx.CollectableRow) (Entry, error) {
 			e, err := pgx.RowToStructByPos[Entry](row)
 			e.Resource = e.Action.Resource()
@@ -103,10 +118,9 @@ func (l *Log) List(
 			return e, err
 		}))
 	if err := q.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, "", fmt.Errorf("listing the audit log: %w", err)
+		return nil, fmt.Errorf("listing the audit log: %w", err)
 	}
-	entries, nextCursor = pg.Cut(entries, page.Page, Cursor, func(e Entry) uuid.UUID { return e.ID })
-	return entries, nextCursor, nil
+	return entries, nil
 }
 
 // of selects the entries about a job. A job's id, or its present name, also finds entries from when the job had

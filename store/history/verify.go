@@ -65,17 +65,18 @@ type Violation struct {
 
 // VerifySummary counts what was verified.
 type VerifySummary struct {
-	From         time.Time `json:"from"` // as verified: without the history that retention has dropped
-	To           time.Time `json:"to"`
-	JobsInAll    int       `json:"-"` // for the progress
-	Jobs         int       `json:"jobs"`
-	Slots        int       `json:"slots"` // slots that had to have a run or skip, and were checked
-	Runs         int       `json:"runs"`
-	Skips        int       `json:"skips"`
-	Waiting      int       `json:"waiting"`       // slots that rightly have no run or skip yet
-	Frozen       int       `json:"frozen"`        // those of Waiting that are due but frozen, with the deployment or their tenant
-	NotCheckable int       `json:"not_checkable"` // slots that the history says nothing about
-	Violations   int       `json:"violations"`
+	From         time.Time  `json:"from"` // as verified: without the history that retention has dropped
+	To           time.Time  `json:"to"`
+	AsOf         *time.Time `json:"as_of,omitempty"` // of what was read, if there is a standby to read from
+	JobsInAll    int        `json:"-"`               // for the progress
+	Jobs         int        `json:"jobs"`
+	Slots        int        `json:"slots"` // slots that had to have a run or skip, and were checked
+	Runs         int        `json:"runs"`
+	Skips        int        `json:"skips"`
+	Waiting      int        `json:"waiting"`       // slots that rightly have no run or skip yet
+	Frozen       int        `json:"frozen"`        // those of Waiting that are due but frozen, with the deployment or their tenant
+	NotCheckable int        `json:"not_checkable"` // slots that the history says nothing about
+	Violations   int        `json:"violations"`
 
 	Kinds map[ViolationKind]int `json:"kinds,omitempty"`
 	Notes []string              `json:"notes,omitempty"` // for people: how far the result can be relied on
@@ -109,14 +110,16 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 	v := verification{history: h, options: o, summary: VerifySummary{
 		From: o.From.UTC(), To: o.To.UTC(), Kinds: map[ViolationKind]int{},
 	}}
-	if err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return v.prepare(ctx, tx) }); err != nil {
+	reading := new(pg.Reading)
+	ctx = reading.Within(ctx)
+	if err := v.read(ctx, v.prepare); err != nil {
 		if empty, is := errors.AsType[*EmptyWindowError](err); is {
 			return v.summary, empty
 		}
 		return v.summary, fmt.Errorf("preparing to verify: %w", err)
 	}
 	for last := false; !last; {
-		err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) (err error) {
+		err := v.read(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 			last, err = v.page(ctx, tx)
 			return err
 		})
@@ -130,12 +133,16 @@ func (h *History) Verify(ctx context.Context, o VerifyOptions) (VerifySummary, e
 	for _, look := range []func(context.Context, pgx.Tx) error{
 		v.reports, v.dated, v.chains, v.events, v.workflows, v.starts,
 	} {
-		if err := h.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error { return look(ctx, tx) }); err != nil {
+		if err := v.read(ctx, look); err != nil {
 			return v.summary, err
 		}
 	}
 	if err := v.limits(ctx); err != nil {
 		return v.summary, err
+	}
+	if asOf := reading.AsOf(); !asOf.IsZero() {
+		v.summary.AsOf = &asOf
+		v.note("The history was read as of %s.", asOf.Format(time.RFC3339))
 	}
 	return v.summary, v.noteFreezes(ctx)
 }
@@ -149,18 +156,43 @@ type verification struct {
 	name    string    // empty: all names
 	after   uuid.UUID // the last job of the page before
 	summary VerifySummary
+	aside   *[]Violation // where violations go that the standby shows; nil: they are reported
+}
+
+// mostAside bounds the violations that are put aside. The primary reports more than that one by one.
+const mostAside = 10_000
+
+var errTooMany = errors.New("too many violations to put aside")
+
+// read looks at one snapshot, of the standby if there is one. What a look there has found counts only once the look is
+// over, as recovery may cancel it. Then all of it is repeated.
+func (v *verification) read(ctx context.Context, look func(context.Context, pgx.Tx) error) error {
+	before := *v
+	before.summary.Kinds, before.summary.Notes = maps.Clone(v.summary.Kinds), slices.Clone(v.summary.Notes)
+	found, err := pg.PastSnapshot(ctx, v.history.db, pg.Everybody,
+		func(ctx context.Context, tx pg.Snapshot) (found []Violation, err error) {
+			*v = before
+			v.summary.Kinds, v.summary.Notes = maps.Clone(before.summary.Kinds), slices.Clone(before.summary.Notes)
+			if tx.Standby {
+				v.aside = &found
+			}
+			err = look(ctx, tx)
+			return found, err
+		})
+	v.aside = nil
+	for _, one := range found {
+		if err == nil && v.options.Report != nil {
+			err = v.options.Report(one)
+		}
+	}
+	return err
 }
 
 const verifyFacts = `
-SELECT ` + databaseNow + `, (SELECT zone_data FROM punctual.deployment),
+SELECT ` + pg.Now + `, (SELECT zone_data FROM punctual.deployment),
        (SELECT count(*) FROM punctual.jobs j
         WHERE ($1 = 0 OR j.tenant = $1) AND ($2::uuid IS NULL OR j.id = $2) AND ($3 = '' OR j.name = $3)),
        ` + days.KeptSince
-
-// databaseNow is now. On a standby it is the instant up to which the standby has replayed.
-const databaseNow = `CASE
-	WHEN pg_is_in_recovery() THEN least(now(), coalesce(pg_last_xact_replay_timestamp(), now()))
-	ELSE now() END`
 
 func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 	if id, ok := pg.ParseID(v.options.Job); ok {
@@ -306,7 +338,7 @@ func (v *verification) readJobs(ctx context.Context, tx pgx.Tx) (jobs []*verifyJ
 	rows := pg.Query(ctx, tx, `
 		SELECT j.id, t.name, j.name, s.scheduled_for, punctual.job_state(j, s) = 'active',
 		       punctual.frozen_since(j.tenant) IS NOT NULL,
-		       CASE WHEN j.state = 'paused' AND j.paused_until <= `+databaseNow+` THEN j.paused_until END, `+databaseNow+`
+		       CASE WHEN j.state = 'paused' AND j.paused_until <= `+pg.Now+` THEN j.paused_until END, `+pg.Now+`
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id > $1 AND ($2 = 0 OR j.tenant = $2) AND ($3::uuid IS NULL OR j.id = $3) AND ($4 = '' OR j.name = $4)
 		ORDER BY j.id LIMIT $5`, v.after, v.tenant, pg.OrNull(v.only), v.name, JobsPerPage)

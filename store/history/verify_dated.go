@@ -14,7 +14,7 @@ import (
 const verifyDated = `
 	SELECT t.name, coalesce(j.name, ''), d.job_id, k.kind, count(*)::int, min(d.due_at), max(d.due_at),
 	       (array_agg(d.run_id ORDER BY d.run_id))[1:10]
-	FROM (SELECT ` + databaseNow + ` AS now, ` + databaseNow + ` - $1::interval AS long_ago) n
+	FROM (SELECT ` + pg.Now + ` AS now, ` + pg.Now + ` - $1::interval AS long_ago) n
 	CROSS JOIN punctual.dated d
 	JOIN punctual.tenants t ON t.id = d.tenant
 	LEFT JOIN punctual.jobs j ON j.id = d.job_id

@@ -45,7 +45,7 @@ func (v *verification) stuck(ctx context.Context, tx pgx.Tx) error {
 		SELECT t.name, e.name, e.id, e.emitted_at, e.turn_at, e.subscribed - e.made - e.skipped - e.unmatched
 		FROM punctual.events e
 		JOIN punctual.tenants t ON t.id = e.tenant
-		WHERE e.turn_at <= `+databaseNow+` - $1::interval AND ($2 = 0 OR e.tenant = $2)
+		WHERE e.turn_at <= `+pg.Now+` - $1::interval AND ($2 = 0 OR e.tenant = $2)
 		ORDER BY e.turn_at
 		LIMIT $3`, v.options.Grace, v.tenant, mostReports), func(row pgx.CollectableRow) (one Violation, err error) {
 		var name string

@@ -19,7 +19,7 @@ func (v *verification) reports(ctx context.Context, tx pgx.Tx) error {
 	rows := pg.Query(ctx, tx, `
 		SELECT p.run_id, t.name, r.status, r.job_id, j.name
 		FROM (SELECT * FROM punctual.reports
-		      WHERE applied_at IS NULL AND reported_at <= `+databaseNow+` - $1::interval AND ($2 = 0 OR tenant = $2)
+		      WHERE applied_at IS NULL AND reported_at <= `+pg.Now+` - $1::interval AND ($2 = 0 OR tenant = $2)
 		      ORDER BY reported_at LIMIT $3) p
 		JOIN punctual.tenants t ON t.id = p.tenant
 		CROSS JOIN LATERAL punctual.runs_of(ARRAY[p.run_id]) r

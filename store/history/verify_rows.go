@@ -50,10 +50,11 @@ SELECT r.id, r.job_id, r.trigger, r.status, r.scheduled_for, r.skipped_first, r.
        r.finished_at IS NOT NULL
        OR EXISTS (SELECT FROM punctual.ready y
                    WHERE y.run_id = r.id
-                     AND (y.held_by IS NULL OR y.held_until > now() - $7::interval
+                     AND (y.held_by IS NULL OR y.held_until > (SELECT ` + pg.Now + `) - $7::interval
                           OR punctual.frozen_since(y.tenant) IS NOT NULL))
        OR EXISTS (SELECT FROM punctual.claims c LEFT JOIN punctual.replicas p ON p.id = c.replica
-                   WHERE r.id = ANY (c.run_ids) AND greatest(c.claimed_at, p.renewed_at) > now() - $7::interval)
+                   WHERE r.id = ANY (c.run_ids) AND greatest(c.claimed_at, p.renewed_at)
+                         > (SELECT ` + pg.Now + `) - $7::interval)
 FROM punctual.runs r
 WHERE r.job_id > $1 AND r.job_id <= $2 AND ($3::uuid[] IS NULL OR r.job_id = ANY ($3::uuid[]))
   AND r.id >= $4
@@ -161,6 +162,13 @@ func (p *verifyPage) close() {
 func (v *verification) report(violation Violation) error {
 	v.summary.Violations++
 	v.summary.Kinds[violation.Kind]++
+	if v.aside != nil {
+		*v.aside = append(*v.aside, violation)
+		if len(*v.aside) > mostAside {
+			return errTooMany
+		}
+		return nil
+	}
 	if v.options.Report == nil {
 		return nil
 	}

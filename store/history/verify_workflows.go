@@ -22,7 +22,7 @@ const workflowPage = 200
 const verifyWorkflows = `
 SELECT t.name, j.name, r.job_id, r.id, r.scheduled_for, r.status, coalesce(r.reason, ''), v.definition ->> 'steps',
        w.run_id IS NOT NULL OR r.finished_at IS NOT NULL,
-       coalesce(r.finished_at, w.looked_at, r.accepted_at) < now() - $5::interval
+       coalesce(r.finished_at, w.looked_at, r.accepted_at) < (SELECT ` + pg.Now + `) - $5::interval
 FROM punctual.job_versions v
 JOIN punctual.runs r ON r.job_id = v.job_id AND r.job_version = v.version
 JOIN punctual.jobs j ON j.id = r.job_id

@@ -51,17 +51,17 @@ GROUP BY 1, 2`
 // Forecast counts the slots and the dated runs of all enabled jobs of a tenant, or of pg.Everybody, in a window. It
 // reads each job once, while Postgres sends the jobs, and keeps none of them.
 func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f Forecast, err error) {
-	r := forecasting{jobs: s, builder: forecast.New(w, ctx.Err), plans: map[string]*forecast.Plan{}}
-	err = s.db.ReadOnly(ctx, tenant, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, beginForecast).Scan(&f.AsOf, nil, nil); err != nil {
-			return err
+	r, err := pg.PastSnapshot(ctx, s.db, tenant, func(ctx context.Context, tx pg.Snapshot) (*forecasting, error) {
+		r := &forecasting{jobs: s, builder: forecast.New(w, ctx.Err), plans: map[string]*forecast.Plan{}}
+		if err := tx.QueryRow(ctx, beginForecast).Scan(&r.asOf, nil, nil); err != nil {
+			return nil, err
 		}
 		sql, args := selectForecast, []any{w.To}
 		if tenant != pg.Everybody {
 			sql, args = selectForecastOfTenant, append(args, tenant)
 		}
 		if err := r.read(pg.Query(ctx, tx, sql, args...)); err != nil {
-			return err
+			return nil, err
 		}
 		var id uuid.UUID
 		var step int
@@ -71,12 +71,12 @@ func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f
 			r.builder.AddRuns(id, step, n)
 			return nil
 		})
-		return err
+		return r, err
 	})
 	if err != nil {
 		return Forecast{}, fmt.Errorf("reading the schedules: %w", err)
 	}
-	f.AsOf, f.Broken = f.AsOf.UTC(), r.broken
+	f.AsOf, f.Broken = r.asOf.UTC(), r.broken
 	if f.Forecast, err = r.builder.Forecast(); err != nil {
 		return Forecast{}, fmt.Errorf("counting slots: %w", err)
 	}
@@ -87,11 +87,13 @@ func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f
 // beginForecast keeps the read to one process of Postgres, which leaves the processors to the claims, and ends it even
 // if this process cannot.
 const beginForecast = `
-SELECT now(), set_config('max_parallel_workers_per_gather', '0', true), set_config('statement_timeout', '30s', true)`
+SELECT ` + pg.Now + `, set_config('max_parallel_workers_per_gather', '0', true),
+       set_config('statement_timeout', '30s', true)`
 
 // forecasting is one read of all schedules.
 type forecasting struct {
 	jobs    *Jobs
+	asOf    time.Time
 	builder *forecast.Builder
 	plans   map[string]*forecast.Plan // by the text of schedule and jitter; nil: this binary cannot read it
 	broken  int
@@ -141,8 +143,14 @@ func (s *Jobs) namesOf(ctx context.Context, tenant int32, busiest []forecast.Bus
 			ids = append(ids, most.Job)
 		}
 	}
+	return pg.Past(ctx, s.db, tenant, func(ctx context.Context, q pg.Source) (map[uuid.UUID]JobName, error) {
+		return readNames(ctx, q, tenant, ids)
+	})
+}
+
+func readNames(ctx context.Context, q pg.Querier, tenant int32, ids []uuid.UUID) (map[uuid.UUID]JobName, error) {
 	names := map[uuid.UUID]JobName{}
-	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
+	rows := pg.Query(ctx, q, `
 		SELECT j.id, j.name, t.name
 		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant
 		WHERE j.id = ANY ($1) AND (j.tenant = $2 OR $2 = $3::integer)`, ids, tenant, pg.Everybody)

@@ -75,7 +75,8 @@ func (s *Jobs) ListJobs(
 		c.Add(`j.id = ANY(?::uuid[])`, f.Among)
 	}
 	if len(f.Labels) > 0 {
-		if _, err := c.Candidates(ctx, s.db, `j.tenant`, tenant, `j.id`, jobTables, f.Size()+1); err != nil {
+		all := s.db.Reader(ctx, pg.Everybody)
+		if _, err := c.Candidates(ctx, all, `j.tenant`, tenant, `j.id`, jobTables, f.Size()+1); err != nil {
 			return nil, "", fmt.Errorf("listing jobs: %w", err)
 		}
 	}

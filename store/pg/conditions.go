@@ -49,13 +49,14 @@ func (c *Conditions) Where() string {
 }
 
 // Candidates replaces the conditions by the ids of the page's rows, limit at most. The search in labels needs it,
-// because row-level security keeps such conditions from their index. The ids are found without row-level security, and
-// the rows are then read as the tenant: rows of other tenants are not shown, whatever was found. some is false if no
-// row was found. Then the rows need not be read, and runs must not be: without an id, a statement names all their days.
+// because row-level security keeps such conditions from their index. The ids are found by all, which reads without
+// row-level security, and the rows are then read as the tenant: rows of other tenants are not shown, whatever was
+// found. some is false if no row was found. Then the rows need not be read, and runs must not be: without an id, a
+// statement names all their days.
 func (c *Conditions) Candidates(
-	ctx context.Context, db *DB, owner string, tenant int32, id, tables string, limit int,
+	ctx context.Context, all Querier, owner string, tenant int32, id, tables string, limit int,
 ) (some bool, err error) {
-	ids, err := All(ctx, db.Reader(ctx, Everybody), pgx.RowTo[uuid.UUID],
+	ids, err := All(ctx, all, pgx.RowTo[uuid.UUID],
 		`SELECT `+id+` FROM `+tables+c.Where()+fmt.Sprintf(` ORDER BY %s DESC LIMIT %d`, id, limit), c.Args...)
 	if err != nil {
 		return false, err

@@ -20,6 +20,7 @@ type Config struct {
 	PasswordFile string // see session.Database
 	MaxConns     int32  // most connections; 0: 16
 	Replica      bool   // for a replica: connections are divided into parts, and callers' waits are limited
+	Standby      Standby
 	Log          *slog.Logger
 }
 
@@ -34,6 +35,7 @@ type DB struct {
 	endpoints endpoints
 	prepare   atomic.Pointer[func(context.Context, Querier) error]
 	loops     loops
+	standby   *standby // nil: there is none
 }
 
 // Open connects to the database. It fails if the database cannot be reached.
@@ -50,18 +52,26 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return db.renewal.heed(err) && keeps(conn, err)
 	}
 	db.endpoints.observe(&config.ConnConfig.Config)
-	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		// Unnamed statements are planned with the values at hand, never with a generic plan, which would turn the due
-		// select into a sequential scan. They also work behind a PgBouncer in transaction mode. Statements that are
-		// better off with one plan say so: see Prepared.
-		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-		config.ConnConfig.StatementCacheCapacity = 0 // not used, and 37 kB a connection
-	}
+	unnamed(config.ConnConfig)
 	if err := db.connect(ctx, config); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("connecting to the database: %w", err)
 	}
+	if err := db.openStandby(ctx); err != nil {
+		db.Close()
+		return nil, err
+	}
 	return db, nil
+}
+
+// unnamed makes statements unnamed, unless the URL asks for another mode. They are planned with the values at hand,
+// never with a generic plan, which would turn the due select into a sequential scan. They also work behind a PgBouncer
+// in transaction mode. Statements that are better off with one plan say so: see Prepared.
+func unnamed(config *pgx.ConnConfig) {
+	if config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+		config.StatementCacheCapacity = 0 // not used, and 37 kB a connection
+	}
 }
 
 // Close ends all connections and waits until those in use are returned.
@@ -70,6 +80,9 @@ func (db *DB) Close() {
 		if pool != nil {
 			pool.Close()
 		}
+	}
+	if db.standby != nil {
+		db.standby.pool.Close()
 	}
 }
 

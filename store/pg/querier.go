@@ -23,15 +23,23 @@ type Batcher interface {
 
 // Reader returns a Querier that reads for a tenant.
 func (db *DB) Reader(ctx context.Context, tenant int32) Querier {
+	return db.readerOn(db.Conns(ctx), tenant)
+}
+
+func (db *DB) readerOn(c conns, tenant int32) Querier {
 	if tenant == Everybody {
-		return db.Conns(ctx)
+		return c
 	}
-	return tenantReader{db, tenant}
+	return tenantReader{db, c, tenant}
 }
 
 // ReadOnly runs work for a tenant on one snapshot, in a transaction that cannot write. A command may take its time
 // between two statements, such as for writing a report.
 func (db *DB) ReadOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
+	return db.readOnlyOn(ctx, db.Conns(ctx), tenant, work)
+}
+
+func (db *DB) readOnlyOn(ctx context.Context, c conns, tenant int32, work func(tx pgx.Tx) error) error {
 	idle := mayPause
 	if db.config.Replica {
 		idle = mayHang
@@ -40,7 +48,7 @@ func (db *DB) ReadOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) e
 	if err != nil {
 		return err
 	}
-	return pgx.BeginTxFunc(ctx, db.Conns(ctx), pgx.TxOptions{BeginQuery: begin}, work)
+	return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{BeginQuery: begin}, work)
 }
 
 // Query runs a query. An error is that of the rows, so whoever reads them returns it, such as [pgx.CollectRows].

@@ -155,9 +155,10 @@ func (db *DB) CheckTenants(ctx context.Context) error {
 	return Wrap("acting for a tenant", err)
 }
 
-// tenantReader queries the pool for a tenant, each time in a transaction of its own, which costs no extra round trip.
+// tenantReader queries for a tenant, each time in a transaction of its own, which costs no extra round trip.
 type tenantReader struct {
 	db     *DB
+	conns  Batcher
 	tenant int32
 }
 
@@ -178,7 +179,7 @@ func (r tenantReader) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResu
 		all.Queue(`SELECT `+settings, Prepared{})
 	}
 	all.QueuedQueries = append(all.QueuedQueries, b.QueuedQueries...)
-	results := r.db.Conns(ctx).SendBatch(ctx, &all)
+	results := r.conns.SendBatch(ctx, &all)
 	if _, err := results.Exec(); err != nil {
 		_ = results.Close()
 		return pgx.FailedBatchResults(b, err)

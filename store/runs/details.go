@@ -19,7 +19,16 @@ import (
 // GetRun returns a run with its attempts, its result and what it sends. A dated run that is pending is
 // shown as its claim would make it now. The error is ErrNotFound if the tenant has no run with this id.
 func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, error) {
-	q := s.db.Reader(ctx, tenant)
+	return pg.Past(ctx, s.db, tenant, func(ctx context.Context, q pg.Source) (Run, error) {
+		run, err := s.getRun(ctx, q, tenant, id)
+		if err == nil && q.Standby && !run.Status.Final() {
+			err = pg.ErrUnfinal
+		}
+		return run, err
+	})
+}
+
+func (s *Runs) getRun(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (Run, error) {
 	run, data, err := ReadData(ctx, q, tenant, id)
 	if err != nil || run.Status == domain.StatusSkipped || run.Taken() {
 		return run, err

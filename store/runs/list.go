@@ -34,7 +34,24 @@ const runCursor byte = 'r'
 func (s *Runs) ListRuns(
 	ctx context.Context, tenant int32, f Filter,
 ) (runs []Run, nextCursor string, err error) {
-	q := s.db.Reader(ctx, tenant)
+	type page struct {
+		runs []Run
+		next string
+	}
+	list := func(ctx context.Context, q pg.Source) (p page, err error) {
+		p.runs, p.next, err = listRuns(ctx, q, tenant, f)
+		return p, err
+	}
+	var p page
+	if f.Status.Final() {
+		p, err = pg.Past(ctx, s.db, tenant, list)
+	} else {
+		p, err = list(ctx, s.db.Source(ctx, tenant))
+	}
+	return p.runs, p.next, err
+}
+
+func listRuns(ctx context.Context, q pg.Source, tenant int32, f Filter) (runs []Run, nextCursor string, err error) {
 	if f.Job != "" {
 		id, err := names.Find(ctx, q, tenant, f.Job)
 		if err != nil {
@@ -47,7 +64,7 @@ func (s *Runs) ListRuns(
 		parts = []bool{true, false}
 	}
 	for _, later := range parts {
-		part, left, err := s.listPart(ctx, q, tenant, f, later, f.Size()+1-len(runs))
+		part, left, err := listPart(ctx, q, tenant, f, later, f.Size()+1-len(runs))
 		if err != nil {
 			return nil, "", err
 		}
@@ -65,15 +82,15 @@ func (s *Runs) ListRuns(
 // listPart returns the first runs of a page: of those that were made later than the filter's end, or of the others. It
 // looks through windows of days, the newest first. left is where the days end that it has not looked at; zero: none are
 // left, or there are enough runs.
-func (s *Runs) listPart(
-	ctx context.Context, q pg.Querier, tenant int32, f Filter, later bool, limit int,
+func listPart(
+	ctx context.Context, q pg.Source, tenant int32, f Filter, later bool, limit int,
 ) (found []Run, left time.Time, err error) {
 	search, some, err := f.search(ctx, q, tenant, later)
 	if err != nil || !some {
 		return nil, left, err
 	}
-	look := func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
-		runs, err := s.listWindow(ctx, q, tenant, f, later, w, limit-len(found))
+	look := func(ctx context.Context, _ pg.Querier, w days.Window) (bool, error) {
+		runs, err := listWindow(ctx, q, tenant, f, later, w, limit-len(found))
 		found = append(found, runs...)
 		return len(found) == limit, err
 	}
@@ -149,8 +166,8 @@ func (f Filter) index(later bool) days.Index {
 }
 
 // listWindow is listPart within a window.
-func (s *Runs) listWindow(
-	ctx context.Context, q pg.Querier, tenant int32, f Filter, later bool, w days.Window, limit int,
+func listWindow(
+	ctx context.Context, q pg.Source, tenant int32, f Filter, later bool, w days.Window, limit int,
 ) ([]Run, error) {
 	var c pg.Conditions
 	if err := f.conditions(&c, tenant); err != nil {
@@ -169,7 +186,7 @@ func (s *Runs) listWindow(
 	}
 	query := queryInOrder
 	if from != "" {
-		some, err := c.Candidates(ctx, s.db, `r.tenant`, tenant, `r.id`, from, limit)
+		some, err := c.Candidates(ctx, q.All, `r.tenant`, tenant, `r.id`, from, limit)
 		if err != nil || !some {
 			return nil, pg.Wrap("listing runs", err)
 		}
