@@ -216,7 +216,8 @@ func TestEachAlarmHasItsRunbook(t *testing.T) {
 
 // firing has for each alarm what it fires by: series of three hours, a value each minute.
 var firing = map[string][]string{
-	"PunctualReplicaDown": {`up{job="punctual",instance="a"} 0x180`},
+	"PunctualReplicaDown":    {`up{job="punctual",instance="a"} 0x180`},
+	"PunctualNoReplicaLooks": {`up{job="punctual",instance="a"} 1x180`},
 	"PunctualQueueWithoutReplica": {
 		`punctual_queue_served{queue="q"} 0x180`, `punctual_queue_depth{queue="q"} 1x180`,
 	},
@@ -237,9 +238,12 @@ var firing = map[string][]string{
 	"PunctualObjectiveBurnsSlowly": {
 		`punctual_on_time_total{tenant="a",ok="true"} 0+1000x180`, `punctual_on_time_total{tenant="a",ok="false"} 0+7x180`,
 	},
-	"PunctualHostHeldBack":       {`punctual_held_by{tenant="a",held_by="breaker b:80",state="open"} 1x180`},
-	"PunctualRunsDead":           {`punctual_runs_total{status="dead",reason="http_5xx"} 0x175 1x5`},
-	"PunctualDeadLettersGrow":    {`punctual_open_dead_letters{tenant="a"} 0+1x180`},
+	"PunctualHostHeldBack": {`punctual_held_by{tenant="a",held_by="breaker b:80",state="open"} 1x180`},
+	"PunctualRunsDead":     {`punctual_runs_total{status="dead",reason="http_5xx"} 0x175 1x5`},
+	"PunctualDeadLettersGrow": {
+		`punctual_open_dead_letters{tenant="a"} 0+1x180`, `punctual_frozen{tenant=""} 0x180`,
+		`punctual_open_dead_letters{tenant="had-none"} _x170 11x10`,
+	},
 	"PunctualJobsOverlapping":    {`punctual_overlapping_jobs{tenant="a"} 1x180`},
 	"PunctualReplicaLost":        {`punctual_recovered_runs_total 0x175 1x5`},
 	"PunctualReplicaLacks":       {`punctual_replica_shortages_total{instance="a",lacks="ports"} 0x175 1x5`},
@@ -299,11 +303,14 @@ func TestEachAlarmFires(t *testing.T) {
 			}
 			one.Input = append(one.Input, series{line[:end], strings.TrimSpace(line[end:])})
 		}
-		one.Queries = []query{{`count by (alertname) (ALERTS{alertstate="firing"})`, "3h", alarms}}
+		one.Queries = []query{{`group by (alertname) (ALERTS{alertstate="firing"})`, "3h", alarms}}
 		tests = append(tests, one)
 	}
 	add("all is well", quiet)
 	for name, lines := range firing {
+		if name != "PunctualNoReplicaLooks" {
+			lines = append(lines, `punctual_last_look_timestamp_seconds{instance="another"} 0+60x180`)
+		}
 		add(name, lines, sample{`{alertname="` + name + `"}`, 1})
 	}
 	file["tests"] = tests

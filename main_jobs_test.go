@@ -79,6 +79,7 @@ func TestJobsByCommand(t *testing.T) {
 		"versions":        rollsBack,
 		"runs of later":   dates,
 		"reruns":          reruns,
+		"approvals":       decides,
 		"who did what":    recalls,
 		"the way there":   reaches,
 		"the page's text": pastes,
@@ -287,6 +288,22 @@ func reruns(t terminal) {
 	again := strings.TrimSpace(t.does("rerun", run, "--set=load="+`{"a;b":1}`,
 		"--set=extract=@"+t.file("rows.json", `{"rows":7}`), "--note=INC-12", "--definition=original"))
 	says(t.T, t.does("steps", again), "extract", "set by ", ": INC-12")
+}
+
+// decides approves a step by the run of its workflow, and rejects the step of another run.
+func decides(t terminal) {
+	t.does("apply", t.file("gate.json", `{"name": "gate", "steps": [{"name": "sign", "approval": {}}]}`))
+	for command, is := range map[string][2]string{"approve": {"approved", "succeeded"}, "reject": {"rejected", "dead"}} {
+		run := strings.TrimSpace(t.does("run", "gate"))
+		await(t.T, "the step to wait", func() bool { return strings.Contains(t.does("steps", run), "running") })
+		says(t.T, t.does(command, run, "--note=INC-12"), "the step sign of gate is "+is[0])
+		await(t.T, "the step to end", func() bool { return strings.Contains(t.does("steps", run), is[1]) })
+		code, _, notes := apart(t.T, t.env, "jobs", command, run)
+		if want := "was " + is[0] + " by key first"; code != 1 || !strings.Contains(notes, want) {
+			t.Errorf("%s again: exit code %d: %s", command, code, notes)
+		}
+	}
+	t.fails("punctual: not_found: There is no run with that id\n", "approve", "00000000-0000-7000-8000-000000000000")
 }
 
 func lists(t terminal) {

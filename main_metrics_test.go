@@ -65,8 +65,8 @@ func TestPrometheusNeedsNoOperatorsKey(t *testing.T) {
 	var text string
 	await(t, "the failure of a job", func() bool {
 		_, text = scrape(t, open+"/metrics", "")
-		// This metric counts the run a moment later.
-		return strings.Contains(text, failing) && strings.Contains(text, "punctual_runs_total")
+		// This metric counts the attempt a moment later.
+		return strings.Contains(text, failing) && strings.Contains(text, "punctual_attempts_total")
 	})
 	says(t, text, `{job="c",tenant="default"}`, "punctual_job_metrics_left_out 0")
 	if strings.Contains(text, `job="b"`) {

@@ -211,15 +211,18 @@ func (r *replica) metric(name string) float64 {
 	return value
 }
 
-// metric returns the value of a counter or gauge that has no labels, and how much a histogram has observed.
+// metric returns the value of a counter or gauge, summed up over its labels, and how much a histogram has observed.
 func metric(t testing.TB, from prometheus.Gatherer, name string) (value float64, observed uint64) {
 	t.Helper()
 	families, err := from.Gather()
 	must(t, err)
 	for _, f := range families {
 		if f.GetName() == name {
-			m := f.GetMetric()[0]
-			return m.GetCounter().GetValue() + m.GetGauge().GetValue(), m.GetHistogram().GetSampleCount()
+			for _, m := range f.GetMetric() {
+				value += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				observed += m.GetHistogram().GetSampleCount()
+			}
+			return value, observed
 		}
 	}
 	t.Fatalf("there is no metric %s", name)

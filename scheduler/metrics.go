@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"punctual/scheduler/delivery"
 	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
 )
@@ -92,6 +93,18 @@ func NewMetrics(registry prometheus.Registerer, onTime time.Duration) *Metrics {
 	registry.MustRegister(
 		m.lateness, m.runs, m.attempts, m.retries, m.duration, m.superseded, m.deferred, m.short, m.recovered, m.chores,
 		m.notices, m.tick, m.finish)
+	// A counter whose series begins with its first event has not increased by it, for Prometheus, so no alarm would fire.
+	for _, reason := range domain.ReasonsOf(domain.StatusDead) {
+		m.runs.WithLabelValues(string(domain.StatusDead), string(reason))
+	}
+	for _, result := range []notice.Arrival{
+		notice.Delivered, notice.PutOff, notice.Unsent, notice.Refused, notice.Unknown,
+	} {
+		m.notices.WithLabelValues(string(result))
+	}
+	for _, lacks := range delivery.Lacking() {
+		m.short.WithLabelValues(lacks)
+	}
 	return m
 }
 

@@ -57,6 +57,25 @@ func (c *oneClaim) status(t *testing.T, conn *pgx.Conn) string {
 	return query[string](t, conn, `SELECT status::text FROM punctual.runs WHERE id = $1`, c.first)
 }
 
+// crash makes the server crash right after the first outcome, which it has acknowledged and then loses. It returns when
+// it crashed, and a fencing token from before.
+func (c *oneClaim) crash(t *testing.T, server *privatepg.Server) (token int64, crashed time.Time) {
+	t.Helper()
+	configure(t, server, `synchronous_commit = off`)
+	conn := connect(t, c.dsn)
+	admin := connect(t, server.DSN("postgres"))
+	execute(t, admin, `CHECKPOINT`)
+	// From here on nothing is flushed before its transaction asks for it, and none does.
+	must(t, syscall.Kill(query[int](t, admin, `
+		SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'`), syscall.SIGSTOP))
+	c.acknowledged(t, conn)
+	token = query[int64](t, conn, `SELECT max(nextval('punctual.fences')) FROM generate_series(1, 1000)`)
+	must(t, server.Crash())
+	crashed = time.Now() // a slow machine may have sent another slot by now
+	must(t, server.Restart(t.Context()))
+	return token, crashed
+}
+
 // lostAndFound checks that the database has lost the first outcome, and that nothing stays behind because of that.
 func (c *oneClaim) lostAndFound(t *testing.T, conn *pgx.Conn, then func()) {
 	t.Helper()
@@ -136,19 +155,8 @@ func TestAnOutcomeThatACrashLosesIsFound(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, privatepg.Config{})
 	dsn := pgtest.TCP(t, server, pgtest.Database(t, server))
-	configure(t, server, `synchronous_commit = off`)
 	c := claimTwo(t, dsn, dsn)
-	conn := connect(t, dsn)
-	admin := connect(t, server.DSN("postgres"))
-	execute(t, admin, `CHECKPOINT`)
-	// From here on nothing is flushed before its transaction asks for it, and none does.
-	must(t, syscall.Kill(query[int](t, admin, `
-		SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'`), syscall.SIGSTOP))
-	c.acknowledged(t, conn)
-	token := query[int64](t, conn, `SELECT max(nextval('punctual.fences')) FROM generate_series(1, 1000)`)
-	must(t, server.Crash())
-	crashed := time.Now() // a slow machine may have sent another slot by now
-	must(t, server.Restart(t.Context()))
+	token, crashed := c.crash(t, server)
 	c.lostAndFound(t, connect(t, dsn), func() { c.witness.Release("/once") })
 	after := slices.DeleteFunc(c.witness.At("/recurring"), func(q Request) bool { return q.At.Before(crashed) })
 	for _, q := range after {

@@ -23,6 +23,18 @@ var shortages = []struct {
 // Ports is what a replica lacks that has used up its local ports to one address. It has them for all others.
 const Ports = "local ports to the target's address (net.ipv4.ip_local_port_range)"
 
+// proxyAway is what a replica lacks that cannot reach its proxy.
+const proxyAway = "a connection to its proxy (--egress-proxy)"
+
+// Lacking returns everything that [Shortage] may return, but for the empty text.
+func Lacking() []string {
+	all := []string{Ports, proxyAway}
+	for _, s := range shortages {
+		all = append(all, s.lacks)
+	}
+	return all
+}
+
 // Shortage returns what this replica lacks, if that is why something failed; empty: the failure is of somebody else.
 // What the system says of the way to one target is not the replica's: no route (ENETUNREACH), no IPv6 (EAFNOSUPPORT,
 // EADDRNOTAVAIL), or a firewall (EACCES, EPERM).
@@ -48,7 +60,7 @@ func Shortage(err error) (lacks string) {
 	}
 	if errors.As(err, &through) {
 		if through.away {
-			return "a connection to its proxy (--egress-proxy)"
+			return proxyAway
 		}
 		return ""
 	}
