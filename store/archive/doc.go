@@ -4,8 +4,8 @@
 //
 // A day is past its retention when it is archived, so its runs have ended and their rows change no more. A run may
 // still be added, such as one of a one-shot with an instant of long ago. Rows are read in pages, without a transaction
-// around them, so such a run may be missing in the archive. What drops the day therefore counts its runs first. If there
-// are not as many as were archived, the day is archived again.
+// around them, so such a run may be missing in the archive. What drops the day therefore counts its runs first. If
+// there are not as many as were archived, the day is archived again.
 //
 // The package writes the table archives, and rows of runs, attempts, run_data and job_versions that were in an archive.
 package archive

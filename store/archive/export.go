@@ -151,7 +151,7 @@ func scanRow(from pgx.CollectableRow) (r row, err error) {
 	var attempts []string
 	var data *string
 	var body []byte
-	if err = from.Scan(&r.id, &r.job, &r.version, &ended, &r.line.Job, &r.Tenant, &run, &attempts, &data,
+	if err = from.Scan(&r.id, &r.job, &r.version, &ended, &r.Job, &r.Tenant, &run, &attempts, &data,
 		&body); err != nil {
 		return r, err
 	}
