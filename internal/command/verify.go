@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -25,6 +26,9 @@ type Verify struct {
 	Grace         time.Duration `default:"1m" help:"How long a due slot may wait for its claim without being reported."`
 	DefaultJitter time.Duration `default:"1s" help:"The replicas' --default-jitter."`
 }
+
+// Validate is called by the flag parser.
+func (c *Verify) Validate() error { return errors.Join(c.database.Validate(), c.standby.Validate()) }
 
 // Run compares a database's runs and skips with the slots of the jobs' definitions, and writes every difference. It
 // exits with 0 when all is well, 1 when it found violations and 2 when it could not check.

@@ -55,6 +55,10 @@ var scenes = []scene{
 		},
 		faults: []alarming{
 			{
+				[]string{"PunctualDaysNotArchived"},
+				"the archive command fails, and a day has waited for seven hours by the database's row", unarchived,
+			},
+			{
 				[]string{"PunctualReplicaDown", "PunctualReplicaLost", "PunctualQueueWithoutReplica"},
 				"kill -9 of the only replica of a queue, with a request in flight", killed,
 			},
@@ -211,6 +215,23 @@ func partitionless(s *site) (end func()) {
 	return func() {
 		must(s, tx.Rollback(s.Context()))
 		s.join("--queues=spare=1") // makes them at once, not after a minute
+	}
+}
+
+func unarchived(s *site) (end func()) {
+	conn := connect(s, s.dsn)
+	execute(s, conn, `SELECT punctual.create_partitions('2020-01-01', '2020-01-02')`)
+	r := s.join("--queues=archives=1", "--archive-command=test -d /nowhere/%d")
+	await(s, "the command to fail", func() bool {
+		return query[int](s, conn, `SELECT coalesce(max(failures), 0) FROM punctual.archives`) > 0
+	})
+	execute(s, conn, `UPDATE punctual.archives SET waiting_since = now() - interval '7 h'`)
+	return func() {
+		s.leave(r)
+		s.join("--queues=dropped=1", "--archive-command=none")
+		await(s, "the day to be dropped", func() bool {
+			return query[bool](s, conn, `SELECT to_regclass('punctual.runs_20200101') IS NULL`)
+		})
 	}
 }
 
