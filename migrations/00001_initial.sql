@@ -2589,7 +2589,6 @@ CREATE TABLE punctual.lifecycle_events (
     event          text NOT NULL,
     run_id         uuid NOT NULL,
     job_id         uuid NOT NULL,
-    step           text,
     scheduled_for  timestamptz NOT NULL,
     started_at     timestamptz,
     finished_at    timestamptz,
@@ -2609,7 +2608,6 @@ COMMENT ON COLUMN punctual.lifecycle_events.url IS 'Where it goes.';
 COMMENT ON COLUMN punctual.lifecycle_events.event IS 'started or succeeded.';
 COMMENT ON COLUMN punctual.lifecycle_events.run_id IS 'The run.';
 COMMENT ON COLUMN punctual.lifecycle_events.job_id IS 'Its job.';
-COMMENT ON COLUMN punctual.lifecycle_events.step IS 'On a step: its name.';
 COMMENT ON COLUMN punctual.lifecycle_events.scheduled_for IS 'The slot of the run.';
 COMMENT ON COLUMN punctual.lifecycle_events.started_at IS 'When its latest attempt was sent; of a start: when it was claimed.';
 COMMENT ON COLUMN punctual.lifecycle_events.finished_at IS 'When it ended; null: of a start.';

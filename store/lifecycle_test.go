@@ -62,7 +62,7 @@ func (c crud) hearsEvents() string {
 	var all []string
 	for _, b := range c.batches() {
 		for _, e := range b.Events {
-			all = append(all, fmt.Sprintf("%s %s%s %d", e.Event, e.Job, e.Step, e.Attempt))
+			all = append(all, fmt.Sprintf("%s %s %d", e.Event, e.Job, e.Attempt))
 		}
 	}
 	return strings.Join(all, ", ")
@@ -154,6 +154,20 @@ func TestTheLifeOfARunIsTold(t *testing.T) {
 	_, err := c.Runs.CompleteRun(t.Context(), a.RunID, a.RunToken, nil)
 	must(t, err)
 	c.wantEvents("succeeded async 1")
+
+	c.create("flow", never, steps("part"), lives)
+	c.startWorkflow("flow", "")
+	part := c.claimSteps()["part"]
+	c.wantEvents("started flow 1")
+	c.finish(succeeded(part))
+	c.goOn()
+	c.wantEvents("succeeded flow 1")
+
+	_, _ = c.dueNow("slot", lives)
+	a = c.one(c.claim(10, false))
+	c.wantEvents("started slot 1")
+	c.finish(succeeded(a))
+	c.wantEvents("succeeded slot 1")
 }
 
 func TestEventsThatNoEntryAsksForAreNotWritten(t *testing.T) {

@@ -24,7 +24,6 @@ type LifecycleEvent struct {
 	Run          uuid.UUID    `json:"run"`
 	Job          string       `json:"job"` // name
 	JobID        uuid.UUID    `json:"job_id"`
-	Step         string       `json:"step,omitempty"`
 	ScheduledFor time.Time    `json:"scheduled_for"`
 	StartedAt    *time.Time   `json:"started_at"`  // of the latest attempt; of a start, when it was claimed
 	FinishedAt   *time.Time   `json:"finished_at"` // null: of a start

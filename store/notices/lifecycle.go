@@ -33,8 +33,8 @@ const (
 // insertLives writes events of runs that this transaction has written.
 const insertLives = `
 INSERT INTO punctual.lifecycle_events
-    (line_id, tenant, url, event, run_id, job_id, step, scheduled_for, started_at, finished_at, attempt)
-SELECT u.line_id, r.tenant, u.url, u.event, r.id, r.job_id, r.step, r.scheduled_for, r.started_at,
+    (line_id, tenant, url, event, run_id, job_id, scheduled_for, started_at, finished_at, attempt)
+SELECT u.line_id, r.tenant, u.url, u.event, r.id, r.job_id, r.scheduled_for, r.started_at,
        CASE WHEN u.event <> 'started' THEN r.finished_at END, r.attempt
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[]) AS u(run_id, line_id, url, event)
 JOIN punctual.runs r ON r.id = u.run_id
@@ -175,8 +175,8 @@ const takeEvents = `
 WITH taken AS (
     SELECT id FROM punctual.lifecycle_events WHERE line_id = $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED),
 gone AS (DELETE FROM punctual.lifecycle_events WHERE id IN (SELECT id FROM taken) RETURNING *)
-SELECT g.event, g.run_id, coalesce(j.name, ''), g.job_id, coalesce(g.step, ''), g.scheduled_for, g.started_at,
-       g.finished_at, g.attempt
+SELECT g.event, g.run_id, coalesce(j.name, ''), g.job_id, g.scheduled_for, g.started_at, g.finished_at,
+       g.attempt
 FROM gone g
 LEFT JOIN punctual.jobs j ON j.id = g.job_id
 ORDER BY g.id`

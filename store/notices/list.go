@@ -109,7 +109,7 @@ func (s *Teller) ListNotices(
 		WHERE l.tenant = $1 AND l.due_at IS NOT NULL AND (w.jobs > 0 OR l.failing_since IS NOT NULL)
 		  AND ($2 = '00000000-0000-0000-0000-000000000000' OR w.mine)
 		UNION ALL
-		SELECT 'json', l.url, 0, coalesce(l.failing_since, l.held_until), l.held_until, l.failing_since, l.http_status, l.error
+		SELECT 'json', l.url, 0, l.failing_since, l.held_until, l.failing_since, l.http_status, l.error
 		FROM punctual.lifecycle_lines l
 		WHERE l.tenant = $1 AND l.body IS NOT NULL AND l.failing_since IS NOT NULL
 		  AND $2 = '00000000-0000-0000-0000-000000000000'
