@@ -33,8 +33,8 @@ type Notices interface {
 // messengers is how many messages a replica sends at once. Notices take no worker slots, and none of a tenant's limits.
 const messengers = 16
 
-// lifecycleMessengers is how many batches of events of the lifecycle of runs a replica sends at once. They have messengers
-// of their own, so that no batch makes a notice of trouble wait.
+// lifecycleMessengers is how many batches of events of the lifecycle of runs a replica sends at once. They have
+// messengers of their own, so that no batch makes a notice of trouble wait.
 const lifecycleMessengers = 4
 
 // tell sends the messages that wait for recipients.

@@ -42,10 +42,12 @@ type endless struct {
 	over             atomic.Bool
 }
 
-func (e *endless) Notify(context.Context) (bool, error)                           { return false, nil }
+func (e *endless) Notify(context.Context) (bool, error) { return false, nil }
+
 func (e *endless) PrepareLifecycle(context.Context) (bool, error)                 { return true, nil }
 func (e *endless) Answered(context.Context, notice.Outgoing, notice.Answer) error { return nil }
 func (e *endless) ClaimNotice(context.Context) (*notice.Outgoing, error)          { return e.next(&e.notices) }
+
 func (e *endless) ClaimLifecycle(context.Context) (*notice.Outgoing, error) {
 	return e.next(&e.batches)
 }
