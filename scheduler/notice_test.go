@@ -68,7 +68,7 @@ func TestBatchesOfEventsTakeNoMessengerOfNotices(t *testing.T) {
 		startConfig(t, store, Config{Client: dials.client, Notices: told})
 		wants := func(chore string) {
 			store.set(func() { store.asks = []string{chore} })
-			time.Sleep(5 * time.Second)
+			time.Sleep(3 * time.Second)
 			synctest.Wait()
 		}
 		wants(ChoreLifecycle)
