@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"punctual/scheduler/delivery"
 	"punctual/scheduler/delivery/guard"
 	"punctual/scheduler/domain"
+	"punctual/scheduler/notice"
 	"punctual/store/tenants"
 )
 
@@ -134,6 +136,35 @@ func TestATestNoticeGoesNowhereElse(t *testing.T) {
 	}
 }
 
+// A job that asks for it has the starts and successes of its runs sent to a server, signed as all requests are.
+func TestTheLifeOfRunsIsSent(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t)
+	s := serve(t)
+	must(t, s.store.Secrets.OpenVault(t.Context()))
+	s.create(`{"name":"alive","target":{"url":"` + h.url + `/target"},` +
+		`"notify":[{"on":["started","succeeded"],"url":"` + h.url + `/life"}]}`)
+	s.dispatch(guard.New(guard.Loopback), make(chan domain.Outcome, 100))
+	s.do("POST", "/v1/jobs/alive/trigger", "").want(202)
+	var told []string
+	until(t, "the start and the success to be told", func() bool {
+		told = nil
+		for _, r := range h.requests() {
+			body, is := strings.CutPrefix(r, "/life ")
+			var batch notice.Lifecycle
+			if is && json.Unmarshal([]byte(body), &batch) == nil {
+				for _, e := range batch.Events {
+					told = append(told, string(e.Event)+" "+e.Job)
+				}
+			}
+		}
+		return len(told) > 1
+	})
+	if !slices.Equal(told, []string{"started alive", "succeeded alive"}) {
+		t.Errorf("told of %q by %q", told, h.requests())
+	}
+}
+
 func TestWhatIsWrongWithNotify(t *testing.T) {
 	t.Parallel()
 	s := serve(t, courier(t, guard.Loopback))
@@ -145,6 +176,8 @@ func TestWhatIsWrongWithNotify(t *testing.T) {
 			`"format":"pagerduty"}]}`: {"body.notify[0].on", "body.notify[0].secret"},
 		`{"notify":[{"on":["dead"],"format":"slack","secret":"x","url":"https://x.example/"}]}`: {"body.notify[0].secret"},
 		`{"notify":[{"on":["dead"],"format":"alertmanager","url":"https://x.example/?a=1"}]}`:   {"body.notify[0].url"},
+		`{"notify":[{"on":["dead","succeeded","started"],` +
+			`"format":"slack","url":"https://x.example/"}]}`: {"body.notify[0].on[1]", "body.notify[0].on[2]"},
 		`{"notify":[{"on":["dead"]}],` +
 			`"weight":3}`: {"body.notify[0].url", "body.weight"},
 		`{"notify":[{"on":["dead"],"format":"pagerduty","secret":"no such name"}]}`: {"body.notify[0].secret"},

@@ -123,7 +123,7 @@ func describeChoices(schemas map[string]*huma.Schema) {
 	schemas["Missed"].Properties["policy"].Enum = []any{
 		domain.MissedSkip, domain.MissedFireOnce, domain.MissedFireAll,
 	}
-	schemas["Notify"].Properties["on"].Items.Enum = enum(domain.Events)
+	schemas["Notify"].Properties["on"].Items.Enum = enum(domain.AskedEvents)
 	schemas["Notify"].Properties["format"].Enum = enum(domain.Formats)
 	schemas["Problem"].Properties["code"].Enum = enum(sortedCodes())
 }

@@ -30,7 +30,7 @@ func TestAPutOfWhatAGetGaveChangesNothing(t *testing.T) {
 		"policies": `"missed":{"policy":"skip","tolerance":"60s"},"concurrency_policy":"wait","expires_after":"90m",` +
 			`"delivery":"at_most_once","priority":"low","retry":{"give_up_on":[]}`,
 		"async":  `"completion":"async"`,
-		"notify": `"notify":[{"on":["dead","recovered"],"url":"http://example.com/pager"}]`,
+		"notify": `"notify":[{"on":["dead","recovered","started","succeeded"],"url":"http://example.com/pager"}]`,
 		"body": `"target":{"url":"http://example.com/","method":"PUT","headers":{"X-A":"b"},` +
 			`"body":{"z":1.50,"a":["<&>",null,9007199254740993]}}`,
 		"host":     `"target":{"url":"https://10.0.0.1/","host":"billing.internal:8443"}`,

@@ -2580,6 +2580,73 @@ COMMENT ON COLUMN punctual.approval_notices.lease IS
     'The message that is under way; null: none is. A replica that was lost leaves it: it is over at due_at.';
 COMMENT ON COLUMN punctual.approval_notices.failures IS 'Failed attempts.';
 
+-- The starts and successes of runs, for recipients that ask for them. They are told in batches.
+CREATE TABLE punctual.lifecycle_events (
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    line_id        uuid NOT NULL,
+    tenant         integer NOT NULL,
+    url            text NOT NULL,
+    event          text NOT NULL,
+    run_id         uuid NOT NULL,
+    job_id         uuid NOT NULL,
+    scheduled_for  timestamptz NOT NULL,
+    started_at     timestamptz,
+    finished_at    timestamptz,
+    attempt        smallint NOT NULL,
+    recorded_at    timestamptz NOT NULL DEFAULT now()
+) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX lifecycle_events_of_line ON punctual.lifecycle_events (line_id, id);
+CREATE INDEX lifecycle_events_of_tenant ON punctual.lifecycle_events (tenant, id);
+CREATE INDEX lifecycle_events_old ON punctual.lifecycle_events (recorded_at);
+COMMENT ON TABLE  punctual.lifecycle_events IS
+    'Starts and successes of runs that are in no batch for their recipient yet. At most 10,000 of a tenant, and none for '
+    'longer than a day: older ones are left out, which lifecycle_lines counts.';
+COMMENT ON COLUMN punctual.lifecycle_events.id IS 'Orders them.';
+COMMENT ON COLUMN punctual.lifecycle_events.line_id IS 'The recipient: lifecycle_lines.id.';
+COMMENT ON COLUMN punctual.lifecycle_events.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.lifecycle_events.url IS 'Where it goes.';
+COMMENT ON COLUMN punctual.lifecycle_events.event IS 'started or succeeded.';
+COMMENT ON COLUMN punctual.lifecycle_events.run_id IS 'The run.';
+COMMENT ON COLUMN punctual.lifecycle_events.job_id IS 'Its job.';
+COMMENT ON COLUMN punctual.lifecycle_events.scheduled_for IS 'The slot of the run.';
+COMMENT ON COLUMN punctual.lifecycle_events.started_at IS 'When its latest attempt was sent; of a start: when it was claimed.';
+COMMENT ON COLUMN punctual.lifecycle_events.finished_at IS 'When it ended; null: of a start.';
+COMMENT ON COLUMN punctual.lifecycle_events.attempt IS 'Number of its latest attempt.';
+COMMENT ON COLUMN punctual.lifecycle_events.recorded_at IS 'When it was written.';
+
+CREATE TABLE punctual.lifecycle_lines (
+    id             uuid PRIMARY KEY,
+    tenant         integer NOT NULL,
+    url            text NOT NULL,
+    held_until     timestamptz NOT NULL DEFAULT now(),
+    left_out       bigint NOT NULL DEFAULT 0,
+    message        uuid,
+    body           bytea,
+    told           bigint NOT NULL DEFAULT 0,
+    under_way      boolean NOT NULL DEFAULT false,
+    failing_since  timestamptz,
+    failures       integer NOT NULL DEFAULT 0,
+    http_status    smallint,
+    error          text
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000);
+COMMENT ON TABLE  punctual.lifecycle_lines IS
+    'The recipients of lifecycle_events. At most one batch is under way to each; what comes meanwhile joins the next one.';
+COMMENT ON COLUMN punctual.lifecycle_lines.id IS 'Computed from the tenant and url.';
+COMMENT ON COLUMN punctual.lifecycle_lines.tenant IS 'Owner: tenants.id.';
+COMMENT ON COLUMN punctual.lifecycle_lines.url IS 'Where the batches go.';
+COMMENT ON COLUMN punctual.lifecycle_lines.held_until IS
+    'Nothing is sent before: a batch is under way, the recipient asked for a pause, or a batch has just gone out.';
+COMMENT ON COLUMN punctual.lifecycle_lines.left_out IS 'Events that no batch will have; the next one says how many.';
+COMMENT ON COLUMN punctual.lifecycle_lines.message IS 'The batch that the recipient has not taken yet; null: none.';
+COMMENT ON COLUMN punctual.lifecycle_lines.body IS 'What it says; null: there is none.';
+COMMENT ON COLUMN punctual.lifecycle_lines.told IS 'How many events it has, and says were left out.';
+COMMENT ON COLUMN punctual.lifecycle_lines.under_way IS
+    'A replica sends it. If that replica is lost, it is sent again at held_until.';
+COMMENT ON COLUMN punctual.lifecycle_lines.failing_since IS 'Since when the recipient takes no batches; null: it does.';
+COMMENT ON COLUMN punctual.lifecycle_lines.failures IS 'Failed attempts since then.';
+COMMENT ON COLUMN punctual.lifecycle_lines.http_status IS 'Status of its last answer, if that was no success.';
+COMMENT ON COLUMN punctual.lifecycle_lines.error IS 'Why the last attempt failed.';
+
 -- When a version of a job expects success within a time, the job must be checked for staleness: it was created, edited
 -- or resumed. The trigger is deferred, so that the row is locked last, as in the finish of runs.
 CREATE FUNCTION punctual.expect_success() RETURNS trigger
@@ -3803,6 +3870,8 @@ DECLARE
         ['notified',         'SELECT',                         by_job, NULL],
         ['notices',          'SELECT, INSERT',                 own, NULL],
         ['approval_notices', 'SELECT, INSERT',                 own, NULL],
+        ['lifecycle_events', 'SELECT, INSERT',                 own, NULL],
+        ['lifecycle_lines',  'SELECT',                         own, NULL],
         ['notice_lines',     'SELECT',                         own, NULL],
         ['notice_messages',  'SELECT',                         own, NULL],
         ['notice_subjects',  'SELECT',                         by_job, NULL],
@@ -3965,6 +4034,7 @@ DROP TABLE punctual.grants, punctual.changes, punctual.change_feeds, punctual.ev
     punctual.data_keys, punctual.api_keys, punctual.request_rates, punctual.limit_holders, punctual.job_limits,
     punctual.limits, punctual.tenant_jobs, punctual.allowances,
     punctual.tenant_usage, punctual.run_token_key, punctual.notified, punctual.notices,
+    punctual.lifecycle_events, punctual.lifecycle_lines,
     punctual.approval_notices, punctual.notice_messages, punctual.notice_subjects, punctual.notice_lines, punctual.hourly_runs,
     punctual.counted_hours, punctual.daily_usage, punctual.counted_days, punctual.idempotency_keys, punctual.operation_jobs, punctual.operations,
     punctual.dead_letters, punctual.holds, punctual.service_periods, punctual.replicas, punctual.cancels,

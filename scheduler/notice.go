@@ -12,12 +12,20 @@ import (
 // ChoreNotices adds notices to the lines of their recipients, and sends what waits there.
 const ChoreNotices = "notices"
 
+// ChoreLifecycle sends the events of the lifecycle of runs, in batches.
+const ChoreLifecycle = "lifecycle"
+
 // Notices is what the scheduler asks of the database to tell people.
 type Notices interface {
 	// Notify adds the notices that may be told to the lines of their recipients.
 	Notify(ctx context.Context) (left bool, err error)
 	// ClaimNotice takes a message for a recipient to which no other is under way; nil: there is none to send now.
 	ClaimNotice(ctx context.Context) (*notice.Outgoing, error)
+	// PrepareLifecycle bounds how many events of the lifecycle of runs wait. left is true while some do that may be sent
+	// within a second.
+	PrepareLifecycle(ctx context.Context) (left bool, err error)
+	// ClaimLifecycle is ClaimNotice for a batch of these events.
+	ClaimLifecycle(ctx context.Context) (*notice.Outgoing, error)
 	// Answered writes how the recipient answered.
 	Answered(ctx context.Context, m notice.Outgoing, a notice.Answer) error
 }
@@ -25,27 +33,45 @@ type Notices interface {
 // messengers is how many messages a replica sends at once. Notices take no worker slots, and none of a tenant's limits.
 const messengers = 16
 
-// tell sends the messages that wait for recipients, until there are none or all messengers are under way. A messenger
-// that is back asks for the chore again.
+// lifecycleMessengers is how many batches of events of the lifecycle of runs a replica sends at once. They have
+// messengers of their own, so that no batch makes a notice of trouble wait.
+const lifecycleMessengers = 4
+
+// tell sends the messages that wait for recipients.
 func (s *Scheduler) tell(ctx context.Context) (wait time.Duration, left bool, err error) {
-	store := s.config.Notices
-	if left, err = store.Notify(ctx); err != nil {
+	if left, err = s.config.Notices.Notify(ctx); err != nil {
 		return 0, left, err
 	}
+	return 0, left, s.sendAll(ctx, s.messengers, s.config.Notices.ClaimNotice, ChoreNotices)
+}
+
+// tellLifecycle sends the events of the lifecycle of runs that wait. A recipient gets a batch a second at most.
+func (s *Scheduler) tellLifecycle(ctx context.Context) (wait time.Duration, left bool, err error) {
+	if left, err = s.config.Notices.PrepareLifecycle(ctx); err != nil {
+		return 0, left, err
+	}
+	return chorePause, left, s.sendAll(ctx, s.lifecycleMessengers, s.config.Notices.ClaimLifecycle, ChoreLifecycle)
+}
+
+// sendAll sends messages until there are none or all messengers are under way. A messenger that is back asks for the
+// chore again.
+func (s *Scheduler) sendAll(
+	ctx context.Context, messengers chan struct{}, claim func(context.Context) (*notice.Outgoing, error), chore string,
+) error {
 	for {
 		select {
-		case s.messengers <- struct{}{}:
+		case messengers <- struct{}{}:
 		default:
-			return 0, left, nil
+			return nil
 		}
-		m, err := store.ClaimNotice(ctx)
+		m, err := claim(ctx)
 		if err != nil || m == nil {
-			<-s.messengers
-			return 0, left, err
+			<-messengers
+			return err
 		}
 		s.running.Go(func() {
-			defer s.chores.ask(ChoreNotices)
-			defer func() { <-s.messengers }()
+			defer s.chores.ask(chore)
+			defer func() { <-messengers }()
 			s.deliver(*m)
 		})
 	}

@@ -1,10 +1,16 @@
 package scheduler
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"punctual/scheduler/delivery/wire"
+	"punctual/scheduler/domain"
 	"punctual/scheduler/notice"
 )
 
@@ -28,4 +34,49 @@ func TestWhetherAMessageArrived(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", c.result, got, c.want)
 		}
 	}
+}
+
+// endless always has a batch of events to send, and a notice.
+type endless struct {
+	batches, notices atomic.Int32
+	over             atomic.Bool
+}
+
+func (e *endless) Notify(context.Context) (bool, error) { return false, nil }
+
+func (e *endless) PrepareLifecycle(context.Context) (bool, error)                 { return true, nil }
+func (e *endless) Answered(context.Context, notice.Outgoing, notice.Answer) error { return nil }
+func (e *endless) ClaimNotice(context.Context) (*notice.Outgoing, error)          { return e.next(&e.notices) }
+
+func (e *endless) ClaimLifecycle(context.Context) (*notice.Outgoing, error) {
+	return e.next(&e.batches)
+}
+
+func (e *endless) next(counter *atomic.Int32) (*notice.Outgoing, error) {
+	if e.over.Load() {
+		return nil, nil //nolint:nilnil // nothing is to be sent
+	}
+	counter.Add(1)
+	to := domain.Recipient{Format: domain.FormatJSON, URL: "http://192.0.2.1/"}
+	return &notice.Outgoing{ID: uuid.New(), To: to, Body: []byte(`{}`)}, nil
+}
+
+// However many batches of events wait, and however slow their recipients are, all messengers are left to notices.
+func TestBatchesOfEventsTakeNoMessengerOfNotices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials, store, told := newGatedDials(t, true), newFakeStore(), new(endless)
+		startConfig(t, store, Config{Client: dials.client, Notices: told})
+		wants := func(chore string) {
+			store.set(func() { store.asks = []string{chore} })
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+		}
+		wants(ChoreLifecycle)
+		wants(ChoreNotices)
+		if batches, notices := told.batches.Load(), told.notices.Load(); batches != 4 || notices != 16 {
+			t.Errorf("%d batches and %d notices are under way, want 4 and 16", batches, notices)
+		}
+		told.over.Store(true)
+		dials.letGo()
+	})
 }

@@ -76,10 +76,13 @@ type Scheduler struct {
 	flights    flights
 	courier    *Courier
 	freezing   freezing
-	unread     rate.Sometimes  // says in the log that secrets cannot be read
-	running    sync.WaitGroup  // attempts and notices in flight
-	messengers chan struct{}   // one for each notice in flight
-	workCtx    context.Context // ends when attempts in flight must end
+	unread     rate.Sometimes // says in the log that secrets cannot be read
+	running    sync.WaitGroup // attempts and notices in flight
+	messengers chan struct{}  // one for each notice in flight
+	// lifecycleMessengers has one for each batch of events of the lifecycle of runs in flight.
+	lifecycleMessengers chan struct{}
+
+	workCtx context.Context // ends when attempts in flight must end
 }
 
 // errDraining is the cause when an attempt is cut off because its replica stops.
@@ -107,8 +110,8 @@ func Run(ctx context.Context, store Store, config Config) error {
 	s := &Scheduler{
 		store: store, config: config, replica: replica, log: log, metrics: config.Metrics,
 		courier:    NewCourier(config.Credentials, config.Client, config.Mailer, config.Origin),
-		messengers: make(chan struct{}, messengers),
-		unread:     rate.Sometimes{Interval: secretsRetry},
+		messengers: make(chan struct{}, messengers), lifecycleMessengers: make(chan struct{}, lifecycleMessengers),
+		unread: rate.Sometimes{Interval: secretsRetry},
 	}
 	s.freezing.log = log
 	own := []Chore{
@@ -117,7 +120,8 @@ func Run(ctx context.Context, store Store, config Config) error {
 		{Name: choreOutcomes, Does: "looking for lost outcomes", Every: time.Minute, Batch: s.doubt},
 	}
 	if config.Notices != nil {
-		own = append(own, Chore{Name: ChoreNotices, Does: "telling people", Batch: s.tell})
+		own = append(own, Chore{Name: ChoreNotices, Does: "telling people", Batch: s.tell},
+			Chore{Name: ChoreLifecycle, Does: "telling of the lifecycle of runs", Batch: s.tellLifecycle})
 	}
 	s.chores = newChores(s, append(own, config.Chores...)...)
 	slots := admit.NewSlots(config.Queues, numbers, config.MostRequests)

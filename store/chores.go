@@ -39,6 +39,7 @@ array_remove(ARRAY[
     CASE WHEN EXISTS (SELECT FROM punctual.notices WHERE tell_at <= now())
            OR EXISTS (SELECT FROM punctual.notified WHERE look_at <= now())
            OR ` + notices.LinesDue + ` THEN '` + scheduler.ChoreNotices + `' END,
+    CASE WHEN ` + notices.AnyLifecycle + ` THEN '` + scheduler.ChoreLifecycle + `' END,
     CASE WHEN EXISTS (` + claim.Unheld + `) THEN '` + scheduler.ChoreHolds + `' END,
     CASE WHEN (SELECT job_id FROM punctual.exclusive WHERE earlier_runs IS NOT NULL ORDER BY job_id LIMIT 1) IS NOT NULL
          THEN '` + choreGates + `' END,

@@ -75,6 +75,10 @@ func (c crud) furnish() {
 	c.exec(`INSERT INTO punctual.notices (job_id, tenant, job_version, event, run_id, scheduled_for)
 		VALUES ($1, $2, 1, 'dead', $3, now())`, job.ID, c.tenant, run.ID)
 	c.exec(`INSERT INTO punctual.approval_notices (run_id, nth, tenant) VALUES ($1, 0, $2)`, run.ID, c.tenant)
+	c.exec(`INSERT INTO punctual.lifecycle_events (line_id, tenant, url, event, run_id, job_id, scheduled_for, attempt)
+		VALUES (gen_random_uuid(), $2, 'https://theirs.example/', 'started', $3, $1, now(), 1)`, job.ID, c.tenant, run.ID)
+	c.exec(`INSERT INTO punctual.lifecycle_lines (id, tenant, url)
+		VALUES (gen_random_uuid(), $1, 'https://theirs.example/')`, c.tenant)
 	c.exec(`WITH line AS (
 			INSERT INTO punctual.notice_lines (id, tenant, format, url, template, secret)
 			VALUES (gen_random_uuid(), $2, 'json', 'https://theirs.example/', '', '')

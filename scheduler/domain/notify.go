@@ -11,7 +11,7 @@ import (
 
 // Notify says who gets a notice of which events of a job, and in which form.
 type Notify struct {
-	On       []Event `json:"on" doc:"The events to send notices about. failing: the first failed attempt of a healthy job; dead: a run died; missed: slots were missed and will not run; late: a run was created after the job's tolerance; stale: no success within expect_success_within; overlapping: for an hour at least two of three slots, and three at least, did not run to their end, because the run before had not ended; recovered: the first success of a job that was failing, dead or stale."`
+	On       []Event `json:"on" doc:"The events to send notices about. failing: the first failed attempt of a healthy job; dead: a run died; missed: slots were missed and will not run; late: a run was created after the job's tolerance; stale: no success within expect_success_within; overlapping: for an hour at least two of three slots, and three at least, did not run to their end, because the run before had not ended; recovered: the first success of a job that was failing, dead or stale. Only with format json, and told in batches: started: a run was claimed, and its first attempt is about to be sent; succeeded: a run has succeeded."`
 	Format   Format  `json:"format,omitempty" minLength:"1" doc:"Form of the request. json: all details; slack: an incoming webhook; pagerduty: Events API v2, with one dedup_key for each job; alertmanager: its API v2, with one alert for each kind of trouble of a job; teams: an incoming webhook of a Teams workflow; email: an e-mail in plain text; template: the text of template." example:"slack"`
 	URL      string  `json:"url,omitempty" minLength:"1" doc:"Absolute http or https URL that receives a POST. For alertmanager, its base URL or /api/v2/alerts. Absent: with pagerduty, https://events.pagerduty.com/v2/enqueue." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
 	To       string  `json:"to,omitempty" minLength:"1" doc:"With email: the address, of a domain that the deployment allows. Absent: none." example:"ops@example.com"`
@@ -58,7 +58,19 @@ const (
 	EventRecovered   Event = "recovered"   // a run succeeded, the first since the job was failing, dead or stale
 )
 
-// Events are all events that a notice can be asked for.
+// The events of the lifecycle of runs. They are told of each run, in batches, and only in format json.
+const (
+	EventStarted   Event = "started"   // a run was claimed for its first attempt
+	EventSucceeded Event = "succeeded" // a run has succeeded
+)
+
+// Lifecycle are all events of the lifecycle of runs.
+var Lifecycle = []Event{EventStarted, EventSucceeded}
+
+// AskedEvents are all events that an entry can ask for.
+var AskedEvents = slices.Concat(Events, Lifecycle)
+
+// Events are all events about the trouble of jobs that an entry can ask for.
 var Events = []Event{EventFailing, EventDead, EventMissed, EventLate, EventStale, EventOverlapping, EventRecovered}
 
 // The events that no entry can ask for.
@@ -148,14 +160,17 @@ func (c *checker) notify(field string, list []Notify) {
 	for i, n := range list {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		if len(n.On) == 0 {
-			c.add(at+".on", "is required: some of %s", strings.Join(texts(Events), ", "))
+			c.add(at+".on", "is required: some of %s", strings.Join(texts(AskedEvents), ", "))
 		}
 		for k, event := range n.On {
 			field := fmt.Sprintf("%s.on[%d]", at, k)
-			if !slices.Contains(Events, event) {
-				notOneOf(c, field, event, Events)
-			} else if slices.Index(n.On, event) < k {
+			switch {
+			case !slices.Contains(AskedEvents, event):
+				notOneOf(c, field, event, AskedEvents)
+			case slices.Index(n.On, event) < k:
 				c.add(field, "%q appears twice", event)
+			case slices.Contains(Lifecycle, event) && n.Recipient().Format != FormatJSON:
+				c.add(field, "%q is told of each run, which only format json has: give format json a URL of its own", event)
 			}
 		}
 		oneOf(c, at+".format", n.Format, Formats...)

@@ -31,6 +31,8 @@ type Outgoing struct {
 	// Run is, of a notice that a step waits for approval, the run of the step, and Nth the place of the recipient.
 	Run uuid.UUID
 	Nth int16
+	// Lifecycle says that it is a batch of events of the lifecycle of runs.
+	Lifecycle bool
 }
 
 // Lease is how long a replica has for a message, and Timeout is how long the recipient may take to answer. A replica

@@ -112,6 +112,7 @@ type dueClaim struct {
 	cancel    []uuid.UUID
 	expired   []uuid.UUID // runs that have expired while they waited at their gate
 	skips     SkipRows
+	started   []RunEvent
 	next      nextRows
 	batch     domain.Batch
 }
@@ -333,6 +334,9 @@ func (c *dueClaim) start(job *domain.Job, r dueRow, p domain.PlannedRun, only bo
 		RunID: run, Job: job, Lane: r.lane, Trigger: p.Trigger,
 		ScheduledFor: p.ScheduledFor, DueAt: p.DueAt, Late: p.Late, Attempt: 1, Gated: gated,
 	})
+	if c.following.Starts(job) {
+		c.started = append(c.started, RunEvent{job, domain.EventStarted, run})
+	}
 	if gated {
 		c.next.gates, c.next.gateRuns = append(c.next.gates, job.ID), append(c.next.gateRuns, run)
 	}
@@ -427,7 +431,9 @@ func (c *dueClaim) write(ctx context.Context) error {
 	if len(c.waiting.ids) > 0 {
 		c.waiting.queuePending(&b)
 	}
-	if events := slices.Concat(c.free.events, c.guarded.events, c.waiting.events, c.skips.events); len(events) > 0 {
+	if events := slices.Concat(
+		c.free.events, c.guarded.events, c.waiting.events, c.skips.events, c.started,
+	); len(events) > 0 {
 		b.Queue(planAnew, pg.Prepared{})
 		c.following.QueueEvents(&b, events)
 	}

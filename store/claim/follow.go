@@ -33,6 +33,8 @@ type Following interface {
 	// Concerns reports whether anything may follow from what becomes of a job's runs. Then the transaction locks the
 	// job's row FOR KEY SHARE.
 	Concerns(job *domain.Job) bool
+	// Starts reports whether to queue an event when a run of a job is claimed for the first time.
+	Starts(job *domain.Job) bool
 	QueueEvents(b *pgx.Batch, events []RunEvent)
 	// QueueEnds is given the day of the runs that succeeded, or AnyDay.
 	QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, on Day)
@@ -40,7 +42,7 @@ type Following interface {
 	Asks() []string
 }
 
-// RunEvent says that a run was written late, or that it records missed slots.
+// RunEvent says that a run was written late, that it records missed slots, or that it was claimed for the first time.
 type RunEvent struct {
 	Job   *domain.Job
 	Event domain.Event
@@ -93,6 +95,11 @@ type followings []Following
 // Concerns implements Following.
 func (f followings) Concerns(job *domain.Job) bool {
 	return slices.ContainsFunc(f, func(one Following) bool { return one.Concerns(job) })
+}
+
+// Starts implements Following.
+func (f followings) Starts(job *domain.Job) bool {
+	return slices.ContainsFunc(f, func(one Following) bool { return one.Starts(job) })
 }
 
 // QueueEvents implements Following.

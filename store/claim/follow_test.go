@@ -27,6 +27,7 @@ func (f *fan) FollowWithin(context.Context, pg.Querier, int32) (Following, error
 func (f *fan) Facts() string                      { return `SELECT '` + f.name + `'` }
 func (f *fan) Learn(value []byte) error           { f.learned = string(value); return f.fails }
 func (f *fan) Concerns(job *domain.Job) bool      { return job.Name == f.name }
+func (f *fan) Starts(job *domain.Job) bool        { return f.Concerns(job) }
 func (f *fan) QueueEvents(*pgx.Batch, []RunEvent) { *f.heard = append(*f.heard, f.name+" events") }
 func (f *fan) QueueEnds(_ *pgx.Batch, _ []domain.Outcome, _ Day) {
 	*f.heard = append(*f.heard, f.name+" ends")

@@ -43,6 +43,7 @@ SELECT r.id, r.job_id, r.job_version, r.lane, r.trigger, r.scheduled_for, r.due_
        CASE WHEN (r.claimed_at IS NOT NULL OR r.caused_by IS NOT NULL) AND r.status <> 'running'
             THEN coalesce((SELECT j.state = 'deleted' FROM punctual.jobs j WHERE j.id = r.job_id), true)
             ELSE false END,
+       r.claimed_at IS NULL,
        coalesce(CASE WHEN d.response_fence = r.fence THEN d.response END, ''),
        CASE WHEN d.response_fence = r.fence THEN d.response_headers END,
        coalesce(d.response_fence = r.fence AND d.response_truncated, false)
@@ -103,6 +104,7 @@ type readyClaim struct {
 	taken     []uuid.UUID // jobs whose gates are taken, each by the run in takers
 	takers    []uuid.UUID
 	present   presence
+	started   []RunEvent
 	ended     []domain.Outcome // attempts of overdue targets
 	batch     domain.Batch
 }
@@ -121,6 +123,7 @@ type waitingRun struct {
 	policy  domain.ConcurrencyPolicy // decides whether it overlaps; empty: that is decided, or it waits for its turn
 	overdue bool                     // the target works on, and has passed its deadline
 	deleted bool                     // the run's job is deleted
+	fresh   bool                     // it was never claimed before
 	started time.Time
 	losses  int // attempts in a row, just before this one, that ended by silence: 0, 1 or 2 (for two or more)
 	kept    KeptResponse
@@ -263,7 +266,7 @@ func (c *readyClaim) readFacts(ctx context.Context) error {
 				&w.RunID, &w.key.Job, &w.key.Version, &w.Lane, &w.Trigger, &w.ScheduledFor, &w.DueAt, &w.Late, &w.Attempt,
 				&causedBy, &w.Event, &w.EventBody, &headers, &w.Body, &webhookID, &w.IdempotencyKey, &w.ExpiresAfter,
 				&w.Step, &workflow, &w.TraceParent,
-				&w.overdue, &w.AcceptedAt, &w.Fence, &w.started, &w.losses, &w.deleted,
+				&w.overdue, &w.AcceptedAt, &w.Fence, &w.started, &w.losses, &w.deleted, &w.fresh,
 			}, w.kept.Into()...)...); err != nil {
 				return err
 			}
@@ -412,6 +415,9 @@ func (c *readyClaim) settle(w waitingRun) {
 	}
 	w.Job, w.Held = job, c.held[w.RunID]
 	c.start = append(c.start, w.RunID)
+	if w.fresh && c.following.Starts(job) {
+		c.started = append(c.started, RunEvent{job, domain.EventStarted, w.RunID})
+	}
 	c.batch.Runs = append(c.batch.Runs, w.Assignment)
 }
 
@@ -458,6 +464,7 @@ func (c *readyClaim) write(ctx context.Context) error {
 	if len(c.start) > 0 {
 		queueFences(dayOfRuns(c.start).queue(&b, startWaiting, c.start, c.claim.Replica, lease.ID), fences)
 	}
+	c.following.QueueEvents(&b, c.started)
 	written := QueueFinish(&b, c.ended, nil, Earlier{}, AnyDay, c.following)
 	if roomy := c.limits.roomy(); len(roomy) > 0 {
 		queueRelease(&b, roomy)

@@ -36,6 +36,9 @@ type following struct {
 // Concerns implements claim.Following.
 func (f *following) Concerns(job *domain.Job) bool { return len(job.Then) > 0 }
 
+// Starts implements claim.Following: a start triggers nothing.
+func (f *following) Starts(*domain.Job) bool { return false }
+
 // QueueEvents implements claim.Following: a skip triggers nothing.
 func (f *following) QueueEvents(*pgx.Batch, []claim.RunEvent) {}
 

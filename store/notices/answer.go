@@ -3,6 +3,7 @@ package notices
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -19,6 +20,9 @@ import (
 // again as if it had never been tried.
 func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answer) error {
 	ctx = pg.Chores.In(ctx)
+	if m.Lifecycle {
+		return pg.Wrap("writing how a recipient answered", s.lifecycleAnswered(ctx, m, a))
+	}
 	if m.Run != uuid.Nil {
 		return pg.Wrap("writing how a recipient answered", s.approvalAnswered(ctx, m, a))
 	}
@@ -178,6 +182,9 @@ func (s *Teller) ForgetNotices(ctx context.Context) (forgotten int, left bool, e
 	forgotten, left, err = pg.ForgetOld(ctx, s.db, "notice_messages", "delivered_at", []string{"id"}, 8*24*time.Hour)
 	if err != nil || left {
 		return forgotten, left, err
+	}
+	if err := s.forgetLifecycle(ctx); err != nil {
+		return forgotten, false, fmt.Errorf("removing recipients of events of runs: %w", err)
 	}
 	return forgotten, false, pg.Wrap("removing recipients of notices", pg.Exec(ctx, s.db.Conns(ctx), `
 		DELETE FROM punctual.notice_lines l

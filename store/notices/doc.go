@@ -8,6 +8,7 @@
 // it says of their causes. ends.go ends what nobody else will. list.go lists messages. stale.go finds jobs that have
 // not succeeded for too long, and overlapping.go jobs most of whose slots are skipped. defaults.go knows the recipients
 // of tenants. approvals.go tells of steps that wait for approval, each on its own (approval_notices).
+// lifecycle.go tells of the starts and successes of runs, in batches (lifecycle_events, lifecycle_lines).
 package notices
 
 import (

@@ -121,6 +121,9 @@ type Following struct {
 // Concerns implements claim.Following.
 func (f *Following) Concerns(job *domain.Job) bool { return len(f.Of(job)) > 0 }
 
+// Starts implements claim.Following.
+func (f *Following) Starts(job *domain.Job) bool { return domain.Asks(f.Of(job), domain.EventStarted) }
+
 // Asks implements claim.Following.
 func (f *Following) Asks() []string {
 	if f.now {
@@ -160,12 +163,17 @@ func (n *rows) queue(b *pgx.Batch, f *Following) {
 // QueueEvents implements claim.Following.
 func (f *Following) QueueEvents(b *pgx.Batch, events []claim.RunEvent) {
 	var told rows
+	var lives lives
 	for _, e := range events {
-		if domain.Asks(f.Of(e.Job), e.Event) {
+		switch list := f.Of(e.Job); {
+		case e.Event == domain.EventStarted:
+			lives.add(list, e.Job, e.Run, e.Event)
+		case domain.Asks(list, e.Event):
 			told.add(e.Run, e.Event, "")
 		}
 	}
 	told.queue(b, f)
+	lives.queue(b)
 }
 
 // excerpt is the part of a response that a notice keeps; nil: there was no response.
@@ -191,11 +199,15 @@ func (e *endedAttempts) add(o domain.Outcome, told bool) {
 func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.Day) {
 	var dead, late rows
 	var failed, all endedAttempts
+	var lives lives
 	succeeded := false
 	for _, o := range outcomes {
 		list := f.Of(o.Job)
 		if o.TurnedLate && domain.Asks(list, domain.EventLate) {
 			late.add(o.RunID, domain.EventLate, "")
+		}
+		if o.Verdict == domain.Succeed {
+			lives.add(list, o.Job, o.RunID, domain.EventSucceeded)
 		}
 		if !domain.Asks(list,
 			domain.EventFailing, domain.EventDead, domain.EventStale, domain.EventRecovered) {
@@ -220,6 +232,7 @@ func (f *Following) QueueEnds(b *pgx.Batch, outcomes []domain.Outcome, _ claim.D
 		}
 	}
 	f.queueApprovals(b, outcomes)
+	lives.queue(b)
 	late.queue(b, f)
 	if len(failed.runs) > 0 {
 		f.queue(b, turnFailing, failed.runs, failed.at, failed.responses, failed.told)

@@ -31,7 +31,7 @@ type Notice struct {
 type Waiting struct {
 	Format       domain.Format `json:"format" doc:"The form of its messages." example:"slack"`
 	URL          string        `json:"url" doc:"Where they are sent." example:"https://hooks.slack.com/services/T000/B000/XXXX"`
-	Jobs         int           `json:"jobs" doc:"How many jobs it is yet to be told of." example:"3"`
+	Jobs         int           `json:"jobs" doc:"How many jobs it is yet to be told of; 0 if it takes no starts and successes of runs." example:"3"`
 	DueAt        time.Time     `json:"due_at" doc:"Since when there has been something to tell, or when there will be." example:"2026-12-01T02:00:01Z"`
 	HeldUntil    time.Time     `json:"held_until" doc:"Nothing is sent before: a message is under way, the recipient asked for a pause, or it was sent a message a moment ago." example:"2026-12-01T02:00:31Z"`
 	FailingSince *time.Time    `json:"failing_since" doc:"Since when it takes no messages; null: it does."`
@@ -108,7 +108,12 @@ func (s *Teller) ListNotices(
 		    WHERE s.line_id = l.id AND s.tell_at IS NOT NULL) w
 		WHERE l.tenant = $1 AND l.due_at IS NOT NULL AND (w.jobs > 0 OR l.failing_since IS NOT NULL)
 		  AND ($2 = '00000000-0000-0000-0000-000000000000' OR w.mine)
-		ORDER BY l.due_at, l.id LIMIT 100`, tenant, f.Job)
+		UNION ALL
+		SELECT 'json', l.url, 0, l.failing_since, l.held_until, l.failing_since, l.http_status, l.error
+		FROM punctual.lifecycle_lines l
+		WHERE l.tenant = $1 AND l.body IS NOT NULL AND l.failing_since IS NOT NULL
+		  AND $2 = '00000000-0000-0000-0000-000000000000'
+		ORDER BY due_at, url LIMIT 100`, tenant, f.Job)
 	if err != nil {
 		return nil, nil, "", fmt.Errorf("listing what waits for recipients: %w", err)
 	}

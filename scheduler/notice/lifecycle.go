@@ -1,0 +1,40 @@
+package notice
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
+)
+
+// Lifecycle is the body of a batch of events of the lifecycle of runs.
+type Lifecycle struct {
+	Tenant string           `json:"tenant"` // name
+	Events []LifecycleEvent `json:"events"`
+	// LeftOut is how many events were dropped since the last batch, because too many waited or the recipient took none.
+	LeftOut int64 `json:"left_out"`
+}
+
+// LifecycleEvent says that a run has started or succeeded.
+type LifecycleEvent struct {
+	Event        domain.Event `json:"event"`
+	Run          uuid.UUID    `json:"run"`
+	Job          string       `json:"job"` // name
+	JobID        uuid.UUID    `json:"job_id"`
+	ScheduledFor time.Time    `json:"scheduled_for"`
+	StartedAt    *time.Time   `json:"started_at"`  // of the latest attempt; of a start, when it was claimed
+	FinishedAt   *time.Time   `json:"finished_at"` // null: of a start
+	Attempt      int16        `json:"attempt"`
+}
+
+// Write returns the body of the batch.
+func (l Lifecycle) Write() ([]byte, error) {
+	body, err := json.Marshal(l)
+	if err != nil {
+		return nil, fmt.Errorf("writing a batch of events: %w", err)
+	}
+	return body, nil
+}
