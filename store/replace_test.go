@@ -70,6 +70,23 @@ func TestASlotThatReplacesNothingIsNotStartedWithoutAWorkerSlot(t *testing.T) {
 	}
 }
 
+// A claim without a worker slot does not touch runs that have nothing to replace any more: the claim that has a slot for
+// the successor would pass over it, or it would be put off, because another transaction has locked its gate.
+func TestASuccessorIsLeftToTheClaimThatHasAWorkerSlot(t *testing.T) {
+	c := newClaimer(t)
+	a := c.manual("job", replacing)
+	c.trigger("job")
+	c.replace(a.Job.ID)
+	c.finish(cancelled(a))
+	free := c.stranger(`exclusive WHERE job_id = $1`, a.Job.ID)
+	before := c.text(`SELECT due_at::text FROM punctual.ready`)
+	c.replace(a.Job.ID)
+	free()
+	if after := c.text(`SELECT due_at::text FROM punctual.ready`); after != before {
+		t.Errorf("the successor is due at %s, and was at %s", after, before)
+	}
+}
+
 // The worker slot that a replaced run leaves goes to its successor, not to a run that has waited longer.
 func TestASuccessorComesBeforeWhatElseOfItsTenantWaits(t *testing.T) {
 	c := newClaimer(t)

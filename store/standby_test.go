@@ -134,8 +134,8 @@ func areRightWithALag(t *testing.T, p pair) {
 	b := withStandby(t, p, func(s *pg.Standby) { s.MaxStaleness = time.Second })
 	b.create("first", every(time.Hour))
 	p.Replayed()
-	p.OnStandby(`ALTER SYSTEM SET recovery_min_apply_delay = '60s'`, `SELECT pg_reload_conf()`)
-	defer p.OnStandby(`ALTER SYSTEM RESET recovery_min_apply_delay`, `SELECT pg_reload_conf()`)
+	p.Configure("recovery_min_apply_delay", "60s")
+	defer p.Configure("recovery_min_apply_delay", "0s")
 	for i := range 5 {
 		b.create(fmt.Sprint("more-", i), every(time.Hour))
 		b.reads(b.Position(t.Context()), "behind", i+2)
@@ -150,7 +150,7 @@ func areRightWithALag(t *testing.T, p pair) {
 
 func areRepeated(t *testing.T, p pair) {
 	b := withStandby(t, p, nil)
-	p.OnStandby(`ALTER SYSTEM SET max_standby_streaming_delay = 0`, `SELECT pg_reload_conf()`)
+	p.Configure("max_standby_streaming_delay", "0s")
 	for i := range 10 {
 		b.create(fmt.Sprint("job-", i), every(time.Hour))
 	}

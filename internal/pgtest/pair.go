@@ -34,6 +34,18 @@ func (p Pair) OnStandby(statements ...string) {
 	}
 }
 
+// Configure changes a setting of the standby, for all that it replays from then on. Before Postgres begins a session
+// that knows the new value, it has told all older processes.
+func (p Pair) Configure(setting, value string) {
+	p.t.Helper()
+	p.OnStandby(`ALTER SYSTEM SET `+setting+` = '`+value+`'`, `SELECT pg_reload_conf()`)
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	for known := false; !known; {
+		scan(ctx, p.t, p.Standby, `SELECT current_setting('`+setting+`')::interval = '`+value+`'::interval`, &known)
+	}
+}
+
 // Replayed waits until the standby has all that was committed on the primary.
 func (p Pair) Replayed() {
 	p.t.Helper()

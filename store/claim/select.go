@@ -62,13 +62,19 @@ CROSS JOIN LATERAL (` + byPriority(`
         ORDER BY next_run_at LIMIT q.slots%s
         FOR NO KEY UPDATE SKIP LOCKED`) + `) s`
 
+// unlessGateIsFree leaves out jobs of which no run is in flight any more, as there is nothing to replace. While they are
+// locked here, the claim that has a worker slot for the successor would pass over it.
+const unlessGateIsFree = `
+      AND NOT EXISTS (SELECT FROM punctual.exclusive x
+                      WHERE x.job_id = w.job_id AND x.active_run IS NULL AND x.earlier_runs IS NULL)`
+
 // lockReplacing locks the due slots of some jobs.
 const lockReplacing = `
 SELECT s.*, now(), nextval('punctual.fences'), NULL
 FROM (
     SELECT job_id, lane, tenant, scheduled_for, version, ctid AS at
-    FROM punctual.schedules
-    WHERE job_id = ANY($1::uuid[]) AND enabled AND next_run_at <= now()
+    FROM punctual.schedules w
+    WHERE job_id = ANY($1::uuid[]) AND enabled AND next_run_at <= now()` + unlessGateIsFree + `
     ORDER BY next_run_at LIMIT $2
     FOR NO KEY UPDATE SKIP LOCKED) s`
 
@@ -77,8 +83,8 @@ FROM (
 const lockReadyReplacing = `
 SELECT run_id, job_id, tenant, lane, held_by, held_since, held_until,
        CASE WHEN tableoid = 'punctual.dated'::regclass THEN ctid END AS dated, now()
-FROM punctual.waiting
-WHERE job_id = ANY($1::uuid[]) AND lane >= 0 AND due_at <= now()
+FROM punctual.waiting w
+WHERE job_id = ANY($1::uuid[]) AND lane >= 0 AND due_at <= now()` + unlessGateIsFree + `
 ORDER BY due_at, run_id LIMIT $2
 FOR UPDATE SKIP LOCKED`
 
