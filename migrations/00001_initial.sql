@@ -647,7 +647,7 @@ COMMENT ON FUNCTION punctual.has_partition(text, date) IS
 -- until its day is dropped. At some hundred transactions a second a day exceeds autovacuum_freeze_max_age before that.
 -- Without the early freeze, vacuum would read the whole day a second time just to freeze it.
 CREATE FUNCTION punctual.create_partitions(first_day date, last_day date) RETURNS integer
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 DECLARE
     day date;
     parent text;

@@ -32,6 +32,7 @@ import (
 	"punctual/scheduler/domain"
 	"punctual/store"
 	"punctual/store/freeze"
+	"punctual/store/pg"
 	"punctual/store/session"
 )
 
@@ -351,7 +352,12 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 		return err
 	}
 	if _, err := db.Days.Ensure(ctx); err != nil {
-		return err
+		if _, locked := pg.LockedOut(err); !locked {
+			return err
+		}
+		// Most days are there, as they are made ahead.
+		c.Log.Warn("partitions cannot be made, because another session has locked their tables; trying again each minute",
+			"error", err)
 	}
 	if err := db.Archives.Begin(ctx); err != nil {
 		return err
