@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
+	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/scheduler/domain"
 )
@@ -21,6 +23,23 @@ func (c crud) recover() int {
 	n, err := c.Claims.Recover(c.t.Context(), nil)
 	must(c.t, err)
 	return n
+}
+
+// Postgres ends a transaction whose replica is silent between two statements. On a slow network a recovery is silent for
+// that long, so it is done again with more time.
+func TestARecoveryOverASlowNetworkIsDoneAgainWithMoreTime(t *testing.T) {
+	t.Parallel()
+	direct := pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))
+	c := asClaimer(newCRUDOn(t, direct))
+	c.create("job")
+	a := c.begun("job")
+	c.lose(c.replica)
+	proxy, through := pgtest.NewProxy(t, direct)
+	far := openClaimer(t, through)
+	proxy.Slow(700*time.Millisecond, 0)
+	if n := far.recover(); n != 1 {
+		t.Errorf("%d runs are recovered, want one; it is %s", n, c.state(a.RunID))
+	}
 }
 
 func TestRecover(t *testing.T) {

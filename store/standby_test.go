@@ -131,7 +131,8 @@ func goToTheStandby(t *testing.T, p pair) {
 
 // With a lag of a minute, each answer knows of all writes.
 func areRightWithALag(t *testing.T, p pair) {
-	b := withStandby(t, p, func(s *pg.Standby) { s.MaxStaleness = time.Second })
+	b := withStandby(t, p, nil)
+	soon := withStandby(t, p, func(s *pg.Standby) { s.MaxStaleness = time.Second })
 	b.create("first", every(time.Hour))
 	p.Replayed()
 	p.Configure("recovery_min_apply_delay", "60s")
@@ -141,11 +142,12 @@ func areRightWithALag(t *testing.T, p pair) {
 		b.reads(b.Position(t.Context()), "behind", i+2)
 	}
 	ctx := bounded(t)
-	for b.db.StandbyState().Answers["stale"] == 0 { // until the standby is too old
-		_, err := b.count(new(pg.Reading).Within(ctx), b.tenant)
+	for soon.db.StandbyState().Answers["stale"] == 0 { // until the standby is too old
+		_, err := soon.count(new(pg.Reading).Within(ctx), b.tenant)
 		must(t, err)
 	}
-	b.reads("", "stale", 6)
+	soon.tenant = b.tenant
+	soon.reads("", "stale", 6)
 }
 
 func areRepeated(t *testing.T, p pair) {

@@ -48,6 +48,16 @@ func idledTooLong(err error) bool {
 	return errors.As(err, &dbErr) && dbErr.Code == "25P03" || errors.Is(err, syscall.EPIPE)
 }
 
+// patiently does work, and does it again, with more time, if Postgres has ended it because it idled for too long.
+func patiently(work func() error) (err error) {
+	for range mostDoublings + 1 {
+		if err = work(); !idledTooLong(err) {
+			break
+		}
+	}
+	return err
+}
+
 // learn adapts the timeout to how a transaction ended.
 func (p *idling) learn(err error) {
 	switch doublings := p.doublings.Load(); {

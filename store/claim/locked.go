@@ -36,25 +36,16 @@ func (w *wariness) on() bool {
 
 func (w *wariness) found() { w.since.Store(time.Now().UnixNano()) }
 
-// try does work, and does it again warily if it could not get a lock. Work that Postgres has ended because it idled for
-// too long is done again with more time.
+// try does work, and does it again warily if it could not get a lock.
 func (w *wariness) try(work func(wary bool) error) error {
-	patiently := func(wary bool) (err error) {
-		for range mostDoublings + 1 {
-			if err = work(wary); !idledTooLong(err) {
-				break
-			}
-		}
-		return err
-	}
 	if !w.on() {
-		err := patiently(false)
+		err := patiently(func() error { return work(false) })
 		if _, is := pg.LockedOut(err); !is {
 			return err
 		}
 		w.found()
 	}
-	return patiently(true)
+	return patiently(func() error { return work(true) })
 }
 
 // wariest holds the wariness of each kind of work. They are apart because each kind meets other rows.

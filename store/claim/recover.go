@@ -177,13 +177,16 @@ func (s *Claims) end(
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverJudged)
-	f := lookingFinish{outcomes: outcomes, released: over, following: following}
-	if held.reported {
-		f.arbiter = ofReportsOnly(outcomes)
-	} else if f.arbiter, err = s.arbiter(ctx, outcomes); err != nil {
-		return 0, nil, err
-	}
-	if err := f.run(ctx, s, true); err != nil {
+	var f lookingFinish
+	if err := patiently(func() (err error) {
+		f = lookingFinish{outcomes: outcomes, released: over, following: following}
+		if held.reported {
+			f.arbiter = ofReportsOnly(outcomes)
+		} else if f.arbiter, err = s.arbiter(ctx, outcomes); err != nil {
+			return err
+		}
+		return f.run(ctx, s, true)
+	}); err != nil {
 		return 0, nil, err
 	}
 	failpoint.At(failpoint.RecoverCommitted)
