@@ -195,10 +195,8 @@ func queueEnd(b *pgx.Batch, leases []uuid.UUID, earlier Earlier, on Day) {
 	case len(leases) == 0:
 	case len(earlier.Runs) == 0:
 		b.Queue(deleteLeases, pg.Prepared{}, leases)
-	case on == AnyDay:
-		b.Queue(deleteEnded, leases, earlier.Runs, earlier.Started)
 	default:
-		b.Queue(on.table(deleteEnded), pg.Prepared{}, leases, earlier.Runs, earlier.Started)
+		on.queueTable(b, deleteEnded, leases, earlier.Runs, earlier.Started)
 	}
 }
 
@@ -385,7 +383,7 @@ func queueOutcomes(b *pgx.Batch, outcomes []domain.Outcome, on Day, written map[
 		queueSucceeded(b, ok, on, written)
 	}
 	if len(accepted) > 0 {
-		queueAccepted(b, accepted, written)
+		queueAccepted(b, accepted, on, written)
 	}
 	if len(not) > 0 {
 		queueOthers(b, not, written)
@@ -393,7 +391,7 @@ func queueOutcomes(b *pgx.Batch, outcomes []domain.Outcome, on Day, written map[
 	queueKept(b, ok, accepted)
 }
 
-func queueAccepted(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID]bool) {
+func queueAccepted(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written map[uuid.UUID]bool) {
 	n := len(outcomes)
 	ids, fences, started, statuses, silence, approval := make([]uuid.UUID, n), make([]int64, n), make([]time.Time, n),
 		make([]int16, n), make([]time.Duration, n), make([]bool, n)
@@ -401,7 +399,7 @@ func queueAccepted(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UU
 		ids[i], fences[i], started[i], statuses[i], silence[i] = o.RunID, o.Fence, o.StartedAt, int16(o.HTTPStatus), o.RetryIn
 		approval[i] = o.Job.Approval != nil
 	}
-	b.Queue(finishAccepted, ids, fences, started, statuses, silence, approval).Query(pg.IntoKeys(written, true))
+	on.queueTable(b, finishAccepted, ids, fences, started, statuses, silence, approval).Query(pg.IntoKeys(written, true))
 }
 
 func queueSucceeded(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written map[uuid.UUID]bool) {
@@ -412,14 +410,7 @@ func queueSucceeded(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written ma
 		ids[i], fences[i], started[i], finished[i], statuses[i] =
 			o.RunID, o.Fence, o.StartedAt, o.FinishedAt, int16(o.HTTPStatus)
 	}
-	if on == AnyDay {
-		b.Queue(finishSucceeded, ids, fences, started, finished, statuses).Query(pg.IntoKeys(written, true))
-		return
-	}
-	// Prepared and planned once: there is one table, so there is one choice of index. Among the tables of all days it must
-	// be planned with the ids at hand.
-	b.Queue(on.table(finishSucceeded), pg.Prepared{}, ids, fences, started, finished, statuses).
-		Query(pg.IntoKeys(written, true))
+	on.queueTable(b, finishSucceeded, ids, fences, started, finished, statuses).Query(pg.IntoKeys(written, true))
 }
 
 func queueOthers(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID]bool) {

@@ -20,10 +20,10 @@ const AnyDay Day = ""
 
 const dayForm = "20060102"
 
-// DayOf returns the day of the runs that succeeded and of further ones, if they all have the same one.
+// DayOf returns the day of the runs that succeeded or were accepted, and of further ones, if they all have the same one.
 func DayOf(outcomes []domain.Outcome, further ...uuid.UUID) (common Day) {
 	for _, o := range outcomes {
-		if o.Verdict == domain.Succeed && !common.take(o.RunID) {
+		if (o.Verdict == domain.Succeed || o.Verdict == domain.Await) && !common.take(o.RunID) {
 			return AnyDay
 		}
 	}
@@ -52,9 +52,15 @@ func (d Day) Has(instants ...time.Time) bool {
 	return !slices.ContainsFunc(instants, func(at time.Time) bool { return at.UTC().Format(dayForm) != string(d) })
 }
 
-// table returns a statement with the table of the day in place of the first mention of runs.
-func (d Day) table(sql string) string {
-	return strings.Replace(sql, "punctual.runs r", "punctual.runs_"+string(d)+" r", 1)
+// queueTable queues a statement with the table of the day in place of the first mention of runs. It is prepared and
+// planned once: there is one table, so there is one choice of index. Among the tables of all days it must be planned
+// with the ids at hand.
+func (d Day) queueTable(b *pgx.Batch, sql string, args ...any) *pgx.QueuedQuery {
+	if d == AnyDay {
+		return b.Queue(sql, args...)
+	}
+	sql = strings.Replace(sql, "punctual.runs r", "punctual.runs_"+string(d)+" r", 1)
+	return b.Queue(sql, append([]any{pg.Prepared{}}, args...)...)
 }
 
 // ofDay returns a statement for runs of the day, with the tables of the day. Among the tables of all days a statement
