@@ -47,8 +47,8 @@ func (s *SignIn) away(ctx context.Context, err error) error {
 // refusal tells an issuer that refuses from one that is away. It logs what the issuer says, without the secrets that
 // it was asked with.
 func (s *SignIn) refusal(ctx context.Context, err error, secrets ...string) error {
-	var answered *oauth2.RetrieveError
-	if !errors.As(err, &answered) {
+	answered, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
 		return s.away(ctx, err)
 	}
 	// The body is left out: whatever it is, it may hold a token.

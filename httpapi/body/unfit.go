@@ -63,8 +63,8 @@ func (w *walk) unfit(p place, raw jsontext.Value) string {
 	var found huma.ValidateResult
 	huma.Validate(w.schemas, p.schema, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, value, &found)
 	for _, err := range found.Errors {
-		var wrong *huma.ErrorDetail
-		if !errors.As(err, &wrong) {
+		wrong, ok := errors.AsType[*huma.ErrorDetail](err)
+		if !ok {
 			continue
 		}
 		zero := insteadOfZero[p.at[strings.LastIndexByte(p.at, '.')+1:]]

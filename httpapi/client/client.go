@@ -18,7 +18,8 @@ import (
 type Client struct {
 	URL    string // base URL, without a trailing slash
 	http   *http.Client
-	header http.Header // sent with every request
+	header http.Header                        // sent with every request
+	errors func(context.Context, error) error // makes of an error what callers get; nil: nothing
 }
 
 // timeout bounds a whole call.
@@ -48,6 +49,13 @@ func (c *Client) WithHeader(name, value string) *Client {
 // WithKey returns a client that authenticates with an API key or a token.
 func (c *Client) WithKey(key string) *Client { return c.WithHeader("Authorization", "Bearer "+key) }
 
+// WithErrors returns a client whose errors are made by a function of what they would be otherwise.
+func (c *Client) WithErrors(of func(context.Context, error) error) *Client {
+	own := *c
+	own.errors = of
+	return &own
+}
+
 // Error is an answer that is not 2xx.
 type Error struct {
 	Method, Path string
@@ -69,6 +77,14 @@ func Is(err error, code problem.Code) bool {
 // Do sends in as JSON unless it is nil, a json.RawMessage byte for byte. It reads a 2xx answer into out unless out is
 // nil. Any other answer is an *Error. Do returns the answer's status in each case; 0 means that there was no answer.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) (status int, err error) {
+	status, err = c.do(ctx, method, path, in, out)
+	if err != nil && c.errors != nil {
+		err = c.errors(ctx, err)
+	}
+	return status, err
+}
+
+func (c *Client) do(ctx context.Context, method, path string, in, out any) (status int, err error) {
 	var body io.Reader
 	if in != nil {
 		raw, err := encoded(in)

@@ -26,7 +26,6 @@ import (
 	"punctual/store/letters"
 	"punctual/store/limits"
 	"punctual/store/runs"
-	"punctual/store/tenants"
 )
 
 // recorder remembers what was answered, by method and path.
@@ -121,7 +120,6 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[int](t)(c.Do(ctx, http.MethodPut, "/v1/secrets/s", map[string]string{"value": "value"}, nil))
 	must[int](t)(c.Do(ctx, http.MethodPatch, "/v1/tenants/default", map[string]string{"changes_kept": "24h"}, nil))
 	must[limits.Limit](t)(c.PutLimit(ctx, "warehouse", httpapi.LimitInput{MaxRunning: new(1)}))
-	must[tenants.Grant](t)(c.PutGrant(ctx, "default", "shop_jobs", httpapi.GrantInput{Role: "pg_monitor"}))
 	must[httpapi.FreezeState](t)(c.Freeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
 	must[httpapi.FreezeState](t)(c.Unfreeze(ctx, httpapi.FreezeInput{Scope: httpapi.ScopeTenant}))
 	must[httpapi.Matched](t)(c.CountReplays(ctx, httpapi.BulkInput{Filter: &httpapi.DeadLetterSelection{}}))
@@ -133,9 +131,6 @@ func TestEveryMethodReachesItsOperation(t *testing.T) {
 	must[httpapi.NotifyResults](t)(c.TestNotify(ctx, httpapi.NotifyTest{}))
 
 	lossless(t, c, calls, run, emitted)
-	if err := c.DeleteGrant(ctx, "default", "shop_jobs"); err != nil {
-		t.Error(err)
-	}
 	must[httpapi.Dated](t)(c.MoveDated(ctx, "n", "a/b", httpapi.MoveInput{Delay: domain.DurationOf(time.Minute)}))
 	if err := c.CancelDated(ctx, "n", "a/b"); err != nil {
 		t.Error(err)
@@ -192,8 +187,6 @@ func lossless(t *testing.T, c *Client, calls *recorder, run, emitted string) {
 		"/v1/caller":              func() (any, error) { return c.Caller(ctx) },
 		"/v1/forecast":            func() (any, error) { return c.Forecast(ctx, nil) },
 		"/v1/tenant":              func() (any, error) { return c.OwnTenant(ctx) },
-
-		"/v1/tenants/default/grants": func() (any, error) { return c.Grants(ctx, "default", nil) },
 
 		"/v1/api-keys":            func() (any, error) { return c.APIKeys(ctx, nil) },
 		"/v1/usage":               func() (any, error) { return c.Usage(ctx, nil) },

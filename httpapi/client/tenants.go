@@ -2,9 +2,7 @@ package client
 
 import (
 	"context"
-	"net/http"
 	"net/url"
-	"strings"
 
 	"punctual/httpapi"
 	"punctual/store/notices"
@@ -20,28 +18,6 @@ func (c *Client) Caller(ctx context.Context) (httpapi.Caller, error) {
 // OwnTenant returns the tenant that requests act for.
 func (c *Client) OwnTenant(ctx context.Context) (httpapi.TenantWithUsage, error) {
 	return get[httpapi.TenantWithUsage](ctx, c, "/v1/tenant", nil)
-}
-
-// Grants lists the grants of a tenant, by which roles of the database make runs of its jobs.
-func (c *Client) Grants(ctx context.Context, tenant string, query url.Values) (httpapi.List[tenants.Grant], error) {
-	return get[httpapi.List[tenants.Grant]](ctx, c, grantPath(tenant, ""), query)
-}
-
-// PutGrant lets a role of the database make runs of a tenant's jobs, by the functions of a schema.
-func (c *Client) PutGrant(
-	ctx context.Context, tenant, schema string, in httpapi.GrantInput,
-) (grant tenants.Grant, err error) {
-	_, err = c.Do(ctx, http.MethodPut, grantPath(tenant, schema), in, &grant)
-	return grant, err
-}
-
-// DeleteGrant takes a grant back.
-func (c *Client) DeleteGrant(ctx context.Context, tenant, schema string) error {
-	return c.remove(ctx, grantPath(tenant, schema))
-}
-
-func grantPath(tenant, schema string) string {
-	return strings.TrimSuffix(at("/v1/tenants/%s/grants/", tenant)+url.PathEscape(schema), "/")
 }
 
 // Notices lists notices that recipients took, and what waits for recipients.

@@ -49,20 +49,22 @@ func (a api) key() (string, error) {
 	return key, nil
 }
 
-// call calls the API, and says for people what went wrong.
-func (a api) call(ctx context.Context, do func(*client.Client) error) error {
+// ProvideClient gives commands a client of the API, whose errors say for people what went wrong. The flag parser calls
+// it for a Run that takes one.
+func (a api) ProvideClient() (*client.Client, error) {
 	key, err := a.key()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c := client.Through(strings.TrimSuffix(a.APIURL, "/"), &expiryTeller{}) // as curl: by the environment's proxy
+	// As curl, it goes by the environment's proxy.
+	c := client.Through(strings.TrimSuffix(a.APIURL, "/"), &expiryTeller{}).WithErrors(a.explain)
 	if key != "" {
 		c = c.WithKey(key)
 	}
 	if a.Tenant != "" {
 		c = c.WithHeader(auth.HeaderTenant, a.Tenant)
 	}
-	return a.explain(ctx, do(c))
+	return c, nil
 }
 
 // expiryTeller says once on stderr that the key expires soon, if an answer tells it.
@@ -93,12 +95,9 @@ func (e *apiError) Unwrap() error { return e.err }
 // explain says for people what went wrong with a call.
 func (a api) explain(ctx context.Context, err error) error {
 	var answer *client.Error
-	var known *apiError
 	var lost *url.Error
 	var noJSON *json.SyntaxError
 	switch {
-	case err == nil, errors.As(err, &known):
-		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &answer) && answer.Problem != nil:

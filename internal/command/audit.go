@@ -22,23 +22,18 @@ type Audit struct {
 func (c *Audit) Validate() error { return errors.Join(c.check(), c.api.Validate()) }
 
 // Run lists changes.
-func (c *Audit) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		query := c.query()
-		for name, value := range map[string]string{
-			"key": c.Key, "actor": c.Actor, "action": c.Action, "job": c.Job,
-		} {
-			if value != "" {
-				query.Set(name, value)
-			}
+func (c *Audit) Run(ctx context.Context, api *client.Client) error {
+	query := c.query()
+	for name, value := range map[string]string{
+		"key": c.Key, "actor": c.Actor, "action": c.Action, "job": c.Job,
+	} {
+		if value != "" {
+			query.Set(name, value)
 		}
-		list, err := api.AuditLog(ctx, query)
-		if err != nil {
-			return err
-		}
-		return printNewest(c.newest, list, "WHEN\tACTION\tNAME\tBY\tFIELDS", func(e audit.Entry) []any {
-			by := audit.Actor{Kind: e.ActorKind, Name: orEmpty(e.Actor), KeyName: orEmpty(e.ActorName)}
-			return []any{instant(&e.At), e.Action, orEmpty(e.Name), by.Words(), fields(e.Before, e.After)}
-		})
+	}
+	list, err := api.AuditLog(ctx, query)
+	return printNewest(c.newest, list, err, "WHEN\tACTION\tNAME\tBY\tFIELDS", func(e audit.Entry) []any {
+		by := audit.Actor{Kind: e.ActorKind, Name: orEmpty(e.Actor), KeyName: orEmpty(e.ActorName)}
+		return []any{instant(&e.At), e.Action, orEmpty(e.Name), by.Words(), fields(e.Before, e.After)}
 	})
 }

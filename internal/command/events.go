@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +29,7 @@ type emitEvent struct {
 	DryRun bool   `help:"Only say which jobs would run."`
 }
 
-func (c *emitEvent) Run(ctx context.Context) error {
+func (c *emitEvent) Run(ctx context.Context, api *client.Client) error {
 	var event httpapi.EmitInput
 	if c.Body != "" {
 		text, err := read(c.Body)
@@ -39,19 +38,17 @@ func (c *emitEvent) Run(ctx context.Context) error {
 		}
 		event.Body = client.BodyOf(text)
 	}
-	return c.call(ctx, func(api *client.Client) error {
-		if c.DryRun {
-			return tryEvent(ctx, api, c.Name, event)
-		}
-		emitted, err := api.EmitEvent(ctx, c.Name, event)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Println(emitted.ID); err != nil {
-			return err
-		}
-		return note(fmt.Sprintf("%d jobs have subscribed to %s", emitted.Subscribed, c.Name))
-	})
+	if c.DryRun {
+		return tryEvent(ctx, api, c.Name, event)
+	}
+	emitted, err := api.EmitEvent(ctx, c.Name, event)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Println(emitted.ID); err != nil {
+		return err
+	}
+	return note(fmt.Sprintf("%d jobs have subscribed to %s", emitted.Subscribed, c.Name))
 }
 
 func tryEvent(ctx context.Context, api *client.Client, name string, event httpapi.EmitInput) error {
@@ -77,30 +74,22 @@ type listEvents struct {
 // Validate is called by the flag parser.
 func (c *listEvents) Validate() error { return errors.Join(c.check(), c.api.Validate()) }
 
-func (c *listEvents) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		if c.Name == "" {
-			list, err := api.EventNames(ctx, c.query())
-			if err != nil {
-				return err
-			}
-			return printFirst(c.newest, "first", list, "NAME\tSUBSCRIBERS\tLAST\tEVENTS 24H\tRUNS 24H\tPENDING",
-				func(n httpapi.EventName) []any {
-					return []any{n.Name, n.Subscribers, instant(n.LastAt), n.Events, n.Runs, n.Pending}
-				})
-		}
-		list, err := api.Events(ctx, c.Name, c.query())
-		if err != nil {
-			return err
-		}
-		return printNewest(c.newest, list, "EMITTED\tSUBSCRIBED\tRUNS\tSKIPPED\tUNMATCHED\tFAN-OUT\tBY\tEVENT",
-			func(e httpapi.Event) []any {
-				return []any{
-					instant(&e.EmittedAt), e.Subscribed, e.FanOut.Made, e.FanOut.Skipped, e.FanOut.Unmatched, fanOut(e),
-					e.EmittedBy, e.ID,
-				}
+func (c *listEvents) Run(ctx context.Context, api *client.Client) error {
+	if c.Name == "" {
+		list, err := api.EventNames(ctx, c.query())
+		return printFirst(c.newest, "first", list, err, "NAME\tSUBSCRIBERS\tLAST\tEVENTS 24H\tRUNS 24H\tPENDING",
+			func(n httpapi.EventName) []any {
+				return []any{n.Name, n.Subscribers, instant(n.LastAt), n.Events, n.Runs, n.Pending}
 			})
-	})
+	}
+	list, err := api.Events(ctx, c.Name, c.query())
+	return printNewest(c.newest, list, err, "EMITTED\tSUBSCRIBED\tRUNS\tSKIPPED\tUNMATCHED\tFAN-OUT\tBY\tEVENT",
+		func(e httpapi.Event) []any {
+			return []any{
+				instant(&e.EmittedAt), e.Subscribed, e.FanOut.Made, e.FanOut.Skipped, e.FanOut.Unmatched, fanOut(e),
+				e.EmittedBy, e.ID,
+			}
+		})
 }
 
 func fanOut(e httpapi.Event) string {
@@ -120,29 +109,23 @@ type getEvent struct {
 // Validate is called by the flag parser.
 func (c *getEvent) Validate() error { return errors.Join(c.check(), c.api.Validate()) }
 
-func (c *getEvent) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		e, err := api.Event(ctx, c.Name, c.ID, c.query())
-		if err != nil {
-			return err
+func (c *getEvent) Run(ctx context.Context, api *client.Client) error {
+	e, err := api.Event(ctx, c.Name, c.ID, c.query())
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printAsJSON(e)
+	}
+	fmt.Fprintf(os.Stdout, "%s %s, emitted %s by %s; its fan-out %s: %d runs, %d skipped, %d unmatched of %d\n",
+		e.Name, e.ID, instant(&e.EmittedAt), e.EmittedBy, strings.Replace(fanOut(e.Event), "pending", "is pending", 1),
+		e.FanOut.Made, e.FanOut.Skipped, e.FanOut.Unmatched, e.Subscribed)
+	runs := httpapi.List[eventRun]{Data: e.Runs, NextCursor: e.NextCursor}
+	return printFirst(c.newest, "first", runs, nil, "JOB\tSTATUS\tWHY\tENDED\tRUN", func(r eventRun) []any {
+		why := ""
+		if r.Reason != nil {
+			why = string(*r.Reason)
 		}
-		if c.JSON {
-			raw, err := json.Marshal(e)
-			if err != nil {
-				return err
-			}
-			return printJSON(raw)
-		}
-		fmt.Fprintf(os.Stdout, "%s %s, emitted %s by %s; its fan-out %s: %d runs, %d skipped, %d unmatched of %d\n",
-			e.Name, e.ID, instant(&e.EmittedAt), e.EmittedBy, strings.Replace(fanOut(e.Event), "pending", "is pending", 1),
-			e.FanOut.Made, e.FanOut.Skipped, e.FanOut.Unmatched, e.Subscribed)
-		runs := httpapi.List[eventRun]{Data: e.Runs, NextCursor: e.NextCursor}
-		return printFirst(c.newest, "first", runs, "JOB\tSTATUS\tWHY\tENDED\tRUN", func(r eventRun) []any {
-			why := ""
-			if r.Reason != nil {
-				why = string(*r.Reason)
-			}
-			return []any{r.Job, r.Status, why, instant(r.FinishedAt), r.ID}
-		})
+		return []any{r.Job, r.Status, why, instant(r.FinishedAt), r.ID}
 	})
 }

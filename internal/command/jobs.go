@@ -50,20 +50,26 @@ type showJob struct {
 	YAML bool `name:"yaml" help:"Show YAML."`
 }
 
-func (c *showJob) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		var job json.RawMessage
-		_, err := api.Do(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(c.Job), nil, &job)
-		switch {
-		case err != nil:
-			return err
-		case c.YAML:
-			text, err := manifest.YAML(job)
-			fmt.Print(text)
-			return err
-		}
-		return printJSON(job)
-	})
+func (c *showJob) Run(ctx context.Context, api *client.Client) error {
+	var job json.RawMessage
+	_, err := api.Do(ctx, http.MethodGet, "/v1/jobs/"+url.PathEscape(c.Job), nil, &job)
+	switch {
+	case err != nil:
+		return err
+	case c.YAML:
+		text, err := manifest.YAML(job)
+		fmt.Print(text)
+		return err
+	}
+	return printJSON(job)
+}
+
+func printAsJSON(v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return printJSON(raw)
 }
 
 // printJSON prints JSON for people.
@@ -82,18 +88,16 @@ type pauseJob struct {
 	Note  string         `placeholder:"TEXT" help:"Reason, for people to read."`
 }
 
-func (c *pauseJob) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		job, err := api.PauseJob(ctx, c.Job, httpapi.PauseInput{Until: c.Until, Note: c.Note})
-		if err != nil {
-			return err
-		}
-		said := "job " + job.Name + " is paused"
-		if job.PausedUntil != nil {
-			said += " until " + instant(job.PausedUntil)
-		}
-		return note(said)
-	})
+func (c *pauseJob) Run(ctx context.Context, api *client.Client) error {
+	job, err := api.PauseJob(ctx, c.Job, httpapi.PauseInput{Until: c.Until, Note: c.Note})
+	if err != nil {
+		return err
+	}
+	said := "job " + job.Name + " is paused"
+	if job.PausedUntil != nil {
+		said += " until " + instant(job.PausedUntil)
+	}
+	return note(said)
 }
 
 // note tells what was done. It is no result, so it goes to stderr.
@@ -107,14 +111,12 @@ type resumeJob struct {
 	Note string `placeholder:"TEXT" help:"Reason, for people to read."`
 }
 
-func (c *resumeJob) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		job, err := api.ResumeJob(ctx, c.Job, httpapi.ResumeInput{Note: c.Note})
-		if err != nil {
-			return err
-		}
-		return note("job " + job.Name + " is " + string(job.State) + swallowed(job))
-	})
+func (c *resumeJob) Run(ctx context.Context, api *client.Client) error {
+	job, err := api.ResumeJob(ctx, c.Job, httpapi.ResumeInput{Note: c.Note})
+	if err != nil {
+		return err
+	}
+	return note("job " + job.Name + " is " + string(job.State) + swallowed(job))
 }
 
 // swallowed says which slots the pause swallowed that a request has ended, and how to make up for them.
@@ -132,13 +134,11 @@ type deleteJob struct {
 	Force bool `help:"Delete it even if runs of other jobs trigger it."`
 }
 
-func (c *deleteJob) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		if err := api.DeleteJob(ctx, c.Job, c.Force); err != nil {
-			return err
-		}
-		return note("job " + c.Job + " is deleted")
-	})
+func (c *deleteJob) Run(ctx context.Context, api *client.Client) error {
+	if err := api.DeleteJob(ctx, c.Job, c.Force); err != nil {
+		return err
+	}
+	return note("job " + c.Job + " is deleted")
 }
 
 // read returns what is in a file; - is standard input.

@@ -22,7 +22,7 @@ type applyJobs struct {
 }
 
 // Run applies each job by itself: one that the API refuses holds up no other.
-func (c *applyJobs) Run(ctx context.Context) error {
+func (c *applyJobs) Run(ctx context.Context, api *client.Client) error {
 	text, err := read(c.File)
 	if err != nil {
 		return err
@@ -32,21 +32,19 @@ func (c *applyJobs) Run(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", c.source(), err)
 	}
 	jobs = afterTheirTargets(jobs)
-	return c.call(ctx, func(api *client.Client) error {
-		var errs []error
-		for _, job := range jobs {
-			what, written, err := apply(ctx, api, job)
-			switch {
-			case err == nil:
-				tell(what, written)
-			case isRefusal(err):
-				errs = append(errs, &apiError{fmt.Sprintf("job %q: %v", job.Name, c.explain(ctx, err)), err})
-			default:
-				return errors.Join(append(errs, c.explain(ctx, err))...)
-			}
+	var errs []error
+	for _, job := range jobs {
+		what, written, err := apply(ctx, api, job)
+		switch {
+		case err == nil:
+			tell(what, written)
+		case isRefusal(err):
+			errs = append(errs, &apiError{fmt.Sprintf("job %q: %v", job.Name, err), err})
+		default:
+			return errors.Join(append(errs, err)...)
 		}
-		return errors.Join(errs...)
-	})
+	}
+	return errors.Join(errs...)
 }
 
 // afterTheirTargets puts a job behind those that its runs trigger, so that it may name jobs that come later in the

@@ -16,26 +16,24 @@ type oneDecision struct {
 }
 
 func (c *oneDecision) decide(
-	ctx context.Context,
+	ctx context.Context, api *client.Client,
 	how func(*client.Client, context.Context, string, httpapi.NoteInput) (runs.Run, error), done string,
 ) error {
-	return c.call(ctx, func(api *client.Client) error {
-		run, err := how(api, ctx, c.RunID, httpapi.NoteInput{Note: c.Note})
-		if err != nil {
-			return err
-		}
-		return note("the step " + run.Step + " of " + run.Job + " is " + done)
-	})
+	run, err := how(api, ctx, c.RunID, httpapi.NoteInput{Note: c.Note})
+	if err != nil {
+		return err
+	}
+	return note("the step " + run.Step + " of " + run.Job + " is " + done)
 }
 
 type approveRun struct{ oneDecision }
 
-func (c *approveRun) Run(ctx context.Context) error {
-	return c.decide(ctx, (*client.Client).ApproveRun, "approved")
+func (c *approveRun) Run(ctx context.Context, api *client.Client) error {
+	return c.decide(ctx, api, (*client.Client).ApproveRun, "approved")
 }
 
 type rejectRun struct{ oneDecision }
 
-func (c *rejectRun) Run(ctx context.Context) error {
-	return c.decide(ctx, (*client.Client).RejectRun, "rejected")
+func (c *rejectRun) Run(ctx context.Context, api *client.Client) error {
+	return c.decide(ctx, api, (*client.Client).RejectRun, "rejected")
 }

@@ -36,24 +36,18 @@ func (c *listJobs) Validate() error {
 	return c.api.Validate()
 }
 
-func (c *listJobs) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		list, err := c.fetch(ctx, api)
-		if err != nil {
-			return err
-		}
-		if c.JSON {
-			raw, err := json.Marshal(list)
-			if err != nil {
-				return err
-			}
-			return printJSON(raw)
-		}
-		if err := printJobs(list.Data); err != nil || list.NextCursor == nil {
-			return err
-		}
-		return note(fmt.Sprintf("These are the newest %d. There are more: raise --limit, or ask for fewer.", len(list.Data)))
-	})
+func (c *listJobs) Run(ctx context.Context, api *client.Client) error {
+	list, err := c.fetch(ctx, api)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printAsJSON(list)
+	}
+	if err := printJobs(list.Data); err != nil || list.NextCursor == nil {
+		return err
+	}
+	return note(fmt.Sprintf("These are the newest %d. There are more: raise --limit, or ask for fewer.", len(list.Data)))
 }
 
 // mostListed is how many jobs a page of the API holds at most.

@@ -23,7 +23,7 @@ type previewSchedule struct {
 	Slots    int            `default:"5" help:"How many slots, up to 100."`
 }
 
-func (c *previewSchedule) Run(ctx context.Context) error {
+func (c *previewSchedule) Run(ctx context.Context, api *client.Client) error {
 	ask := httpapi.PreviewInput{Dialect: c.Dialect, From: c.From, N: &c.Slots}
 	if strings.HasPrefix(strings.TrimSpace(c.Schedule), "{") {
 		if err := json.Unmarshal([]byte(c.Schedule), &ask.Schedule); err != nil {
@@ -36,14 +36,12 @@ func (c *previewSchedule) Run(ctx context.Context) error {
 		return errors.New("--timezone: the schedule names a zone already; leave one of the two out")
 	}
 	ask.Schedule.Timezone = cmp.Or(c.Timezone, ask.Schedule.Timezone)
-	return c.call(ctx, func(api *client.Client) error {
-		shown, err := api.PreviewSchedule(ctx, ask)
-		if err != nil {
-			return err
-		}
-		printPreview(shown)
-		return nil
-	})
+	shown, err := api.PreviewSchedule(ctx, ask)
+	if err != nil {
+		return err
+	}
+	printPreview(shown)
+	return nil
 }
 
 // printPreview prints the schedule, its words and its slots. What may be a mistake goes to stderr.

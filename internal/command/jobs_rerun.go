@@ -22,7 +22,7 @@ type rerunRun struct {
 	DryRun     bool              `help:"Of a job with steps: only say what becomes of each step."`
 }
 
-func (c *rerunRun) Run(ctx context.Context) error {
+func (c *rerunRun) Run(ctx context.Context, api *client.Client) error {
 	with := httpapi.RerunInput{From: c.From}
 	if c.Definition != httpapi.DefinitionCurrent {
 		with.Definition = c.Definition
@@ -44,21 +44,19 @@ func (c *rerunRun) Run(ctx context.Context) error {
 		}
 		with.Set[step] = httpapi.SetInput{Result: raw, Note: c.Note}
 	}
-	return c.call(ctx, func(api *client.Client) error {
-		if c.DryRun {
-			plan, err := api.PlanRerun(ctx, c.RunID, with)
-			if err != nil {
-				return err
-			}
-			return printPlan(plan)
-		}
-		run, err := api.RerunRun(ctx, c.RunID, with)
+	if c.DryRun {
+		plan, err := api.PlanRerun(ctx, c.RunID, with)
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Println(run.ID)
+		return printPlan(plan)
+	}
+	run, err := api.RerunRun(ctx, c.RunID, with)
+	if err != nil {
 		return err
-	})
+	}
+	_, err = fmt.Println(run.ID)
+	return err
 }
 
 // printPlan prints what a rerun does with each step, a line a step.

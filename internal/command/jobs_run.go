@@ -24,7 +24,7 @@ type runJob struct {
 	ExpiresAfter domain.Duration  `placeholder:"DURATION" help:"How long after it was due it may still start, in place of the job's expires_after."`
 }
 
-func (c *runJob) Run(ctx context.Context) error {
+func (c *runJob) Run(ctx context.Context, api *client.Client) error {
 	with := httpapi.TriggerInput{DatedInput: httpapi.DatedInput{
 		At: c.At, Delay: c.Delay, Key: c.Key, OnConflict: c.OnConflict, NotAfter: c.NotAfter, Sequence: c.Sequence,
 		ExpiresAfter: c.ExpiresAfter,
@@ -36,17 +36,15 @@ func (c *runJob) Run(ctx context.Context) error {
 		}
 		with.Body = client.BodyOf(text)
 	}
-	return c.call(ctx, func(api *client.Client) error {
-		if with.DatedInput != (httpapi.DatedInput{}) {
-			return dateRun(ctx, api, c.Job, with)
-		}
-		run, err := api.TriggerJob(ctx, c.Job, with)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Println(run.ID)
+	if with.DatedInput != (httpapi.DatedInput{}) {
+		return dateRun(ctx, api, c.Job, with)
+	}
+	run, err := api.TriggerJob(ctx, c.Job, with)
+	if err != nil {
 		return err
-	})
+	}
+	_, err = fmt.Println(run.ID)
+	return err
 }
 
 // dateRun writes a dated run. The id that it will have is the result.
@@ -81,19 +79,14 @@ type datedRuns struct {
 
 type listDated struct{ newestOfJob }
 
-func (c *listDated) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		list, err := api.DatedRuns(ctx, c.Job, c.query())
-		if err != nil {
-			return err
+func (c *listDated) Run(ctx context.Context, api *client.Client) error {
+	list, err := api.DatedRuns(ctx, c.Job, c.query())
+	return printFirst(c.newest, "soonest", list, err, "DUE\tKEY\tSEQUENCE\tBY", func(d httpapi.DatedRun) []any {
+		sequence := "-"
+		if d.Sequence != nil {
+			sequence = strconv.FormatInt(*d.Sequence, 10)
 		}
-		return printFirst(c.newest, "soonest", list, "DUE\tKEY\tSEQUENCE\tBY", func(d httpapi.DatedRun) []any {
-			sequence := "-"
-			if d.Sequence != nil {
-				sequence = strconv.FormatInt(*d.Sequence, 10)
-			}
-			return []any{instant(&d.DueAt), d.Key, sequence, d.TriggeredBy}
-		})
+		return []any{instant(&d.DueAt), d.Key, sequence, d.TriggeredBy}
 	})
 }
 
@@ -110,24 +103,20 @@ type moveDated struct {
 	Sequence *int64          `placeholder:"N" help:"The run stays where it is unless this is higher than its own. Default: it is moved."`
 }
 
-func (c *moveDated) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		to := httpapi.MoveInput{At: c.At, Delay: c.Delay, Sequence: c.Sequence}
-		dated, err := api.MoveDated(ctx, c.Job, c.Key, to)
-		if err != nil {
-			return err
-		}
-		return tellDated(dated, "is moved")
-	})
+func (c *moveDated) Run(ctx context.Context, api *client.Client) error {
+	to := httpapi.MoveInput{At: c.At, Delay: c.Delay, Sequence: c.Sequence}
+	dated, err := api.MoveDated(ctx, c.Job, c.Key, to)
+	if err != nil {
+		return err
+	}
+	return tellDated(dated, "is moved")
 }
 
 type cancelDated struct{ oneDated }
 
-func (c *cancelDated) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		if err := api.CancelDated(ctx, c.Job, c.Key); err != nil {
-			return err
-		}
-		return note("the run with the key " + c.Key + " is cancelled")
-	})
+func (c *cancelDated) Run(ctx context.Context, api *client.Client) error {
+	if err := api.CancelDated(ctx, c.Job, c.Key); err != nil {
+		return err
+	}
+	return note("the run with the key " + c.Key + " is cancelled")
 }

@@ -16,38 +16,36 @@ type runSteps struct {
 	JSON  bool   `name:"json" help:"Print what the API answers, in full, for programs."`
 }
 
-func (c *runSteps) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		run, err := api.Run(ctx, c.RunID)
-		switch {
-		case err != nil:
-			return err
-		case run.Step != "":
-			return fmt.Errorf("run %s is of the step %s: ask for the run of its workflow, %s", run.ID, run.Step, run.Workflow)
-		case run.Steps == nil:
-			return fmt.Errorf("run %s has no steps", run.ID)
+func (c *runSteps) Run(ctx context.Context, api *client.Client) error {
+	run, err := api.Run(ctx, c.RunID)
+	switch {
+	case err != nil:
+		return err
+	case run.Step != "":
+		return fmt.Errorf("run %s is of the step %s: ask for the run of its workflow, %s", run.ID, run.Step, run.Workflow)
+	case run.Steps == nil:
+		return fmt.Errorf("run %s has no steps", run.ID)
+	}
+	list := httpapi.List[runs.StepState]{Data: run.Steps}
+	const header = "STEP\tSTATUS\tSTARTED\tENDED\tRUN\tWHY"
+	return printNewest(newest{JSON: c.JSON}, list, nil, header, func(s runs.StepState) []any {
+		id, why := "-", orEmpty(s.Error)
+		if s.Run != nil {
+			id = s.Run.String()
 		}
-		list := httpapi.List[runs.StepState]{Data: run.Steps}
-		const header = "STEP\tSTATUS\tSTARTED\tENDED\tRUN\tWHY"
-		return printNewest(newest{JSON: c.JSON}, list, header, func(s runs.StepState) []any {
-			id, why := "-", orEmpty(s.Error)
-			if s.Run != nil {
-				id = s.Run.String()
+		switch {
+		case s.ApproveBy != nil:
+			why = "waits for approval until " + instant(s.ApproveBy)
+		case len(s.WaitsFor) > 0:
+			why = "waits for " + strings.Join(s.WaitsFor, " and ")
+		case s.KeptFrom != nil:
+			why = "kept from run " + s.KeptFrom.String()
+		case s.SetBy != nil:
+			why = "set by " + *s.SetBy
+			if s.Note != nil {
+				why += ": " + *s.Note
 			}
-			switch {
-			case s.ApproveBy != nil:
-				why = "waits for approval until " + instant(s.ApproveBy)
-			case len(s.WaitsFor) > 0:
-				why = "waits for " + strings.Join(s.WaitsFor, " and ")
-			case s.KeptFrom != nil:
-				why = "kept from run " + s.KeptFrom.String()
-			case s.SetBy != nil:
-				why = "set by " + *s.SetBy
-				if s.Note != nil {
-					why += ": " + *s.Note
-				}
-			}
-			return []any{s.Name, s.Status, instant(s.StartedAt), instant(s.FinishedAt), id, why}
-		})
+		}
+		return []any{s.Name, s.Status, instant(s.StartedAt), instant(s.FinishedAt), id, why}
 	})
 }

@@ -40,18 +40,20 @@ type newestOfJob struct {
 // Validate is called by the flag parser.
 func (c *newestOfJob) Validate() error { return errors.Join(c.check(), c.oneJob.Validate()) }
 
-func printNewest[T any](c newest, list httpapi.List[T], header string, row func(T) []any) error {
-	return printFirst(c, "newest", list, header, row)
+func printNewest[T any](c newest, list httpapi.List[T], err error, header string, row func(T) []any) error {
+	return printFirst(c, "newest", list, err, header, row)
 }
 
-// printFirst lists items as JSON, or in columns. Then it says if there are more. which says which they are.
-func printFirst[T any](c newest, which string, list httpapi.List[T], header string, row func(T) []any) error {
-	if c.JSON {
-		raw, err := json.Marshal(list)
-		if err != nil {
-			return err
-		}
-		return printJSON(raw)
+// printFirst lists items as JSON, or in columns, unless reading them failed. Then it says if there are more. which says
+// which they are.
+func printFirst[T any](
+	c newest, which string, list httpapi.List[T], err error, header string, row func(T) []any,
+) error {
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return printAsJSON(list)
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, header)
@@ -69,16 +71,11 @@ func (c *newest) query() url.Values { return url.Values{"limit": {strconv.Itoa(c
 
 type jobChanges struct{ newestOfJob }
 
-func (c *jobChanges) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		list, err := api.JobChanges(ctx, c.Job, c.query())
-		if err != nil {
-			return err
-		}
-		return printNewest(c.newest, list, "WHEN\tACTION\tBY\tFIELDS", func(change audit.JobChange) []any {
-			by := audit.Actor{Kind: change.ActorKind, Name: orEmpty(change.Actor), KeyName: orEmpty(change.ActorName)}
-			return []any{instant(&change.At), change.Action, by.Words(), fields(change.Before, change.After)}
-		})
+func (c *jobChanges) Run(ctx context.Context, api *client.Client) error {
+	list, err := api.JobChanges(ctx, c.Job, c.query())
+	return printNewest(c.newest, list, err, "WHEN\tACTION\tBY\tFIELDS", func(change audit.JobChange) []any {
+		by := audit.Actor{Kind: change.ActorKind, Name: orEmpty(change.Actor), KeyName: orEmpty(change.ActorName)}
+		return []any{instant(&change.At), change.Action, by.Words(), fields(change.Before, change.After)}
 	})
 }
 
@@ -96,44 +93,34 @@ type jobRuns struct {
 	Status string `placeholder:"STATUS" help:"Only runs in this status, such as dead or skipped."`
 }
 
-func (c *jobRuns) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		query := c.query()
-		if c.Status != "" {
-			query.Set("status", c.Status)
+func (c *jobRuns) Run(ctx context.Context, api *client.Client) error {
+	query := c.query()
+	if c.Status != "" {
+		query.Set("status", c.Status)
+	}
+	list, err := api.JobRuns(ctx, c.Job, query)
+	return printNewest(c.newest, list, err, "SLOT\tTRIGGER\tBY\tSTATUS\tWHY\tRUN", func(r runs.Run) []any {
+		why := ""
+		if r.Reason != nil {
+			why = string(*r.Reason)
 		}
-		list, err := api.JobRuns(ctx, c.Job, query)
-		if err != nil {
-			return err
+		if r.Cause != nil {
+			why = strings.TrimPrefix(why+": "+r.Cause.Text, ": ")
 		}
-		return printNewest(c.newest, list, "SLOT\tTRIGGER\tBY\tSTATUS\tWHY\tRUN", func(r runs.Run) []any {
-			why := ""
-			if r.Reason != nil {
-				why = string(*r.Reason)
-			}
-			if r.Cause != nil {
-				why = strings.TrimPrefix(why+": "+r.Cause.Text, ": ")
-			}
-			return []any{instant(&r.ScheduledFor), r.Trigger, orEmpty(r.TriggeredBy), r.Status, why, r.ID}
-		})
+		return []any{instant(&r.ScheduledFor), r.Trigger, orEmpty(r.TriggeredBy), r.Status, why, r.ID}
 	})
 }
 
 type jobVersions struct{ newestOfJob }
 
-func (c *jobVersions) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		list, err := api.Versions(ctx, c.Job, c.query())
-		if err != nil {
-			return err
+func (c *jobVersions) Run(ctx context.Context, api *client.Client) error {
+	list, err := api.Versions(ctx, c.Job, c.query())
+	return printNewest(c.newest, list, err, "VERSION\tFROM\tSTATE\tBY\tCHANGED", func(v jobs.Version) []any {
+		changed := strings.Join(v.Changed, ", ")
+		if v.Restored != nil {
+			changed += fmt.Sprintf(" (restored version %d)", *v.Restored)
 		}
-		return printNewest(c.newest, list, "VERSION\tFROM\tSTATE\tBY\tCHANGED", func(v jobs.Version) []any {
-			changed := strings.Join(v.Changed, ", ")
-			if v.Restored != nil {
-				changed += fmt.Sprintf(" (restored version %d)", *v.Restored)
-			}
-			return []any{v.Number, instant(&v.From), v.State, orEmpty(v.By), changed}
-		})
+		return []any{v.Number, instant(&v.From), v.State, orEmpty(v.By), changed}
 	})
 }
 
@@ -150,31 +137,29 @@ type diffJob struct {
 	To   int32 `arg:"" optional:"" help:"Number of the other version. Default: the present one."`
 }
 
-func (c *diffJob) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		to := c.To
-		if to == 0 {
-			job, err := api.Job(ctx, c.Job)
-			if err != nil {
-				return err
-			}
-			to = job.Version
-		}
-		from := c.From
-		if from == 0 {
-			if from = to - 1; from == 0 {
-				return errors.New("the job has only one version")
-			}
-		}
-		v, err := api.Version(ctx, c.Job, to, from)
+func (c *diffJob) Run(ctx context.Context, api *client.Client) error {
+	to := c.To
+	if to == 0 {
+		job, err := api.Job(ctx, c.Job)
 		if err != nil {
 			return err
 		}
-		for _, d := range v.Differences {
-			fmt.Printf("%s: %s -> %s\n", d.Field, d.Before, d.After)
+		to = job.Version
+	}
+	from := c.From
+	if from == 0 {
+		if from = to - 1; from == 0 {
+			return errors.New("the job has only one version")
 		}
-		return nil
-	})
+	}
+	v, err := api.Version(ctx, c.Job, to, from)
+	if err != nil {
+		return err
+	}
+	for _, d := range v.Differences {
+		fmt.Printf("%s: %s -> %s\n", d.Field, d.Before, d.After)
+	}
+	return nil
 }
 
 type rollBackJob struct {
@@ -182,13 +167,11 @@ type rollBackJob struct {
 	Version int32 `arg:"" help:"Number of the version."`
 }
 
-func (c *rollBackJob) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		job, err := api.RestoreVersion(ctx, c.Job, c.Version)
-		if err != nil {
-			return err
-		}
-		return note(fmt.Sprintf("job %s has the definition of version %d again, as version %d", job.Name, c.Version,
-			job.Version))
-	})
+func (c *rollBackJob) Run(ctx context.Context, api *client.Client) error {
+	job, err := api.RestoreVersion(ctx, c.Job, c.Version)
+	if err != nil {
+		return err
+	}
+	return note(fmt.Sprintf("job %s has the definition of version %d again, as version %d", job.Name, c.Version,
+		job.Version))
 }

@@ -22,31 +22,22 @@ type listLimits struct {
 	api
 }
 
-func (c *listLimits) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error {
-		list, err := api.Limits(ctx)
-		if err != nil {
-			return err
-		}
-		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "LIMIT\tAT ONCE\tPER SECOND\tRUNNING\tWAITING\tJOBS\tHELD BY")
-		for _, l := range list.Data {
-			by := ""
-			if len(l.HeldBy) > 0 {
-				by = l.HeldBy[0].Run.String() + " of " + l.HeldBy[0].Job
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", l.Name, orNone(l.MaxRunning), orNone(l.MaxStartsPerSecond),
-				l.Running, l.Waiting, l.Jobs, by)
-		}
-		return w.Flush()
-	})
-}
-
-func orNone(n *int) string {
-	if n == nil {
-		return "-"
+func (c *listLimits) Run(ctx context.Context, api *client.Client) error {
+	list, err := api.Limits(ctx)
+	if err != nil {
+		return err
 	}
-	return fmt.Sprint(*n)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "LIMIT\tAT ONCE\tPER SECOND\tRUNNING\tWAITING\tJOBS\tHELD BY")
+	for _, l := range list.Data {
+		by := ""
+		if len(l.HeldBy) > 0 {
+			by = l.HeldBy[0].Run.String() + " of " + l.HeldBy[0].Job
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", l.Name, limit(l.MaxRunning), limit(l.MaxStartsPerSecond),
+			l.Running, l.Waiting, l.Jobs, by)
+	}
+	return w.Flush()
 }
 
 type setLimit struct {
@@ -64,7 +55,7 @@ func (c *setLimit) Validate() error {
 	return c.api.Validate()
 }
 
-func (c *setLimit) Run(ctx context.Context) error {
+func (c *setLimit) Run(ctx context.Context, api *client.Client) error {
 	var in httpapi.LimitInput
 	if c.MaxRunning != 0 {
 		in.MaxRunning = &c.MaxRunning
@@ -72,10 +63,8 @@ func (c *setLimit) Run(ctx context.Context) error {
 	if c.MaxStartsPerSecond != 0 {
 		in.MaxStartsPerSecond = &c.MaxStartsPerSecond
 	}
-	return c.call(ctx, func(api *client.Client) error {
-		_, err := api.PutLimit(ctx, c.Name, in)
-		return err
-	})
+	_, err := api.PutLimit(ctx, c.Name, in)
+	return err
 }
 
 type deleteLimit struct {
@@ -83,6 +72,6 @@ type deleteLimit struct {
 	Name string `arg:"" help:"Name of the limit."`
 }
 
-func (c *deleteLimit) Run(ctx context.Context) error {
-	return c.call(ctx, func(api *client.Client) error { return api.DeleteLimit(ctx, c.Name) })
+func (c *deleteLimit) Run(ctx context.Context, api *client.Client) error {
+	return api.DeleteLimit(ctx, c.Name)
 }

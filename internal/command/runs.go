@@ -28,35 +28,33 @@ type runChanges struct {
 	Follow bool   `help:"Do not end with the last change: ask for more each second."`
 }
 
-func (c *runChanges) Run(ctx context.Context) error {
+func (c *runChanges) Run(ctx context.Context, api *client.Client) error {
 	after, err := c.position()
 	if err != nil {
 		return err
 	}
-	return c.call(ctx, func(api *client.Client) error {
-		for {
-			var page httpapi.RunChanges[json.RawMessage]
-			query := url.Values{"after": {after}, "limit": {"500"}}
-			if _, err := api.Do(ctx, http.MethodGet, "/v1/runs/changes?"+query.Encode(), nil, &page); err != nil {
-				return err
-			}
-			if err := c.print(page); err != nil {
-				return err
-			}
-			after = page.Next
-			switch {
-			case page.More:
-				continue
-			case !c.Follow:
-				return nil
-			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(time.Second):
-			}
+	for {
+		var page httpapi.RunChanges[json.RawMessage]
+		query := url.Values{"after": {after}, "limit": {"500"}}
+		if _, err := api.Do(ctx, http.MethodGet, "/v1/runs/changes?"+query.Encode(), nil, &page); err != nil {
+			return err
 		}
-	})
+		if err := c.print(page); err != nil {
+			return err
+		}
+		after = page.Next
+		switch {
+		case page.More:
+			continue
+		case !c.Follow:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // position reads the position in the feed; empty: its beginning.
