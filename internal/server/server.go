@@ -350,7 +350,7 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 	if err := db.Secrets.OpenVault(ctx); err != nil {
 		return err
 	}
-	if _, err := db.Days.Ensure(ctx); err != nil {
+	if _, err := db.Days.Ensure(ctx, db.Pool()); err != nil {
 		return err
 	}
 	if err := db.Archives.Begin(ctx); err != nil {

@@ -212,8 +212,7 @@ type Earlier struct {
 func (s *Claims) Finish(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
 ) (superseded int, err error) {
-	ctx = pg.Runs.In(ctx)
-	following, err := s.followers.Follow(ctx)
+	following, err := s.followers.Follow(ctx, s.db.Runs)
 	if err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
@@ -224,11 +223,11 @@ func (s *Claims) Finish(
 			f = lookingFinish{outcomes: outcomes, released: released, following: following, on: on}
 			f.earlier = Earlier{earlier, s.startedFor(released, outcomes)}
 			var err error
-			if f.arbiter, err = s.arbiter(ctx, outcomes); err != nil {
+			if f.arbiter, err = s.arbiter(ctx, s.db.Runs, outcomes); err != nil {
 				return err
 			}
 			if wary || f.arbiter.has() || slices.ContainsFunc(outcomes, ofWorkflow) {
-				return f.run(ctx, s, wary)
+				return f.run(ctx, s, s.db.Runs, wary)
 			}
 			f.written, err = s.finish(ctx, &f)
 			return err
@@ -275,7 +274,7 @@ func (s *Claims) finish(ctx context.Context, f *lookingFinish) (written map[uuid
 	b.Queue(settings, pg.Prepared{})
 	written = queueFinish(&b, f.outcomes, f.released, f.earlier, f.on, f.following)
 	failpoint.At(failpoint.FinishBegun)
-	return written, s.db.Conns(ctx).SendBatch(ctx, &b).Close()
+	return written, s.db.Runs.SendBatch(ctx, &b).Close()
 }
 
 // plain reports whether outcomes are nothing but successes of one day from which nothing follows, as most are. All that
