@@ -147,7 +147,7 @@ func OrNull[T comparable](v T) *T {
 	if v == zero {
 		return nil
 	}
-	return &v
+	return new(v) // &v would allocate for the zero value too
 }
 
 // Storable makes text from a target fit for Postgres, which accepts neither NUL nor broken UTF-8.
