@@ -24,8 +24,8 @@ type Config struct {
 }
 
 // DB has the connections to one database, in pools. No pool of a replica waits for another: slow requests to the API do
-// not delay chores, neither of them delays attempts and outcomes, and nothing delays a heartbeat. A command has one pool,
-// under all four names. Safe for concurrent use.
+// not delay chores, neither of them delays attempts and outcomes, and nothing delays a heartbeat. A command has one
+// pool, under all four names. Safe for concurrent use.
 type DB struct {
 	Callers    *Pool // requests to the API, and commands
 	Chores     *Pool // background work: operations, notices, partitions, the removal of old rows

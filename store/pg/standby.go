@@ -170,7 +170,8 @@ type unfit struct{ answer Answer }
 
 func (u *unfit) Error() string { return "the standby does not answer: " + answerNames[u.answer] }
 
-// answer reads at the standby, or from the pool what is not known of the primary yet. An error means that the primary has to answer.
+// answer reads at the standby, or from the pool what is not known of the primary yet. An error means that the primary
+// has to answer.
 func (s *standby) answer(
 	ctx context.Context, p *Pool, since Position, read func(context.Context, conns) error,
 ) (seen seen, err error) {
