@@ -266,7 +266,7 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 		t.Errorf("the list is %+v", list)
 	}
 
-	key, err := c.Claims.ReadTokenKey(t.Context(), c.db.Conns(t.Context()))
+	key, err := c.Claims.ReadTokenKey(t.Context(), c.db.Callers)
 	c.must(err)
 	for name, bad := range map[string]string{
 		"none": "", "another's": domain.ApprovalToken(key, both["other"].RunID, 1), "cut": token[:len(token)-1],

@@ -398,7 +398,7 @@ func TestReplicasAtOnceBackfillEachSlotOnce(t *testing.T) {
 			for {
 				_, left, err := c.Letters.Operate(t.Context())
 				if err == nil { // as if replicas had started the waiting runs
-					_, err = c.db.Pool().Exec(t.Context(),
+					_, err = c.db.Callers.Exec(t.Context(),
 						`UPDATE punctual.ready SET due_at = now() + interval '1 hour' WHERE due_at <= now()`)
 				}
 				if err != nil || !left {

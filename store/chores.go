@@ -84,8 +84,7 @@ func atOnce(batch func(context.Context) (left bool, err error)) func(context.Con
 // maintain does what is soon done and may be done by several replicas at once, such as creating partitions ahead. A
 // part that fails does not keep the others from being done. What may take long is in tidyUp.
 func (s *Store) maintain(ctx context.Context) (left bool, err error) {
-	ctx = pg.Chores.In(ctx)
-	_, partitions := s.Days.Ensure(ctx)
+	_, partitions := s.Days.Ensure(ctx, s.db.Chores)
 	if partitions != nil {
 		s.alarm(ctx)
 	}
@@ -113,7 +112,6 @@ type tidying struct {
 // tidyUp removes what is older than its retention, as fast as it accumulates, and computes next slots again after the
 // time zone data has changed. Each minute one of all replicas does so. left is true if there is more to do at once.
 func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
-	ctx = pg.Chores.In(ctx)
 	_, zones := s.Jobs.Rezone(ctx)
 	if mine, err := s.takeTidying(ctx); err != nil || !mine {
 		return false, errors.Join(zones, err)
@@ -137,7 +135,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 	s.tidying.busy.Lock()
 	defer s.tidying.busy.Unlock()
-	err = s.db.Conns(ctx).QueryRow(ctx, `
+	err = s.db.Chores.QueryRow(ctx, `
 		UPDATE punctual.deployment SET tidied_at = clock_timestamp()
 		WHERE tidied_at < now() - interval '50 s' OR tidied_at = $1
 		RETURNING tidied_at`,
@@ -153,7 +151,7 @@ func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 
 // findOverlapping looks for jobs whose slots are skipped, unless a replica has done so in the last minutes.
 func (s *Store) findOverlapping(ctx context.Context) (left bool, err error) {
-	mine, err := pg.All(ctx, s.db.Conns(pg.Chores.In(ctx)), pgx.RowTo[bool], `
+	mine, err := pg.All(ctx, s.db.Chores, pgx.RowTo[bool], `
 		UPDATE punctual.deployment SET overlaps_sought_at = now() WHERE overlaps_sought_at <= now() - $1::interval
 		RETURNING true`, notices.OverlappingEvery)
 	if err != nil || len(mine) == 0 {
@@ -168,7 +166,7 @@ const watchdogEvery = 45 * time.Second
 // CallWatchdog calls the watchdog, unless a replica has just reached it. Two replicas that find so together both call,
 // which harms no watchdog.
 func (s *Store) CallWatchdog(ctx context.Context, call func(context.Context) error) error {
-	conns := s.db.Conns(pg.Chores.In(ctx))
+	conns := s.db.Chores
 	var due bool
 	err := conns.QueryRow(ctx, `SELECT watchdog_called_at <= now() - $1::interval FROM punctual.deployment`,
 		watchdogEvery).Scan(&due)
@@ -184,7 +182,7 @@ func (s *Store) CallWatchdog(ctx context.Context, call func(context.Context) err
 
 // ForgetIdempotencyKeys deletes keys older than 24 hours.
 func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, s.db, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)
+	return pg.ForgetOld(ctx, s.db.Chores, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)
 }
 
 // ForgetReports deletes reports that are older than any run that is kept.
@@ -194,5 +192,5 @@ func (s *Store) ForgetReports(ctx context.Context) (forgotten int, left bool, er
 
 // ForgetService deletes the records of service that explain no run that is kept.
 func (s *Store) ForgetService(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, s.db, "service_periods", "until", []string{"queue", "since"}, s.options.FailureRetention)
+	return pg.ForgetOld(ctx, s.db.Chores, "service_periods", "until", []string{"queue", "since"}, s.options.FailureRetention)
 }

@@ -11,7 +11,6 @@ import (
 
 	"punctual/scheduler"
 	"punctual/store/fleet"
-	"punctual/store/pg"
 )
 
 // Collector exports the connection pools, the depths of the queues, the freezes, the next expiries of keys, the events
@@ -154,7 +153,7 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(standbyReadsDesc, prometheus.CounterValue, float64(n), answer)
 		}
 	}
-	ctx, cancel := context.WithTimeout(pg.Chores.In(context.Background()), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if ahead, err := c.Store.Days.Ahead(ctx); err != nil {
 		c.Store.options.Log.Warn("the partitions of coming days cannot be counted", "error", err)
@@ -238,11 +237,12 @@ func (c Collector) collectPunctuality(ctx context.Context, ch chan<- prometheus.
 const mostHoldsShown = 100
 
 func (c Collector) collectQueues(ctx context.Context, ch chan<- prometheus.Metric) error {
-	queues, _, err := c.Store.Fleet.QueueDepths(ctx, 0)
+	of := fleet.New(c.Store.db.Chores) // a scrape waits for no caller
+	queues, _, err := of.QueueDepths(ctx, 0)
 	if err != nil {
 		return err
 	}
-	waits, err := c.Store.Fleet.Waits(ctx)
+	waits, err := of.Waits(ctx)
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (c Collector) collectQueues(ctx context.Context, ch chan<- prometheus.Metri
 		gauge(ch, servedDesc, oneIf(q.WaitsFor == nil), q.Name)
 		gauge(ch, heldDesc, float64(q.HeldRuns), q.Name)
 	}
-	holds, err := c.Store.Fleet.Holds(ctx, 0)
+	holds, err := of.Holds(ctx, 0)
 	if err != nil {
 		return err
 	}

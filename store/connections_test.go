@@ -8,13 +8,16 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"punctual/internal/pgtest"
 	"punctual/scheduler"
 	"punctual/scheduler/admit"
 	"punctual/scheduler/domain"
+	"punctual/store/claim"
 	"punctual/store/jobs"
 	"punctual/store/pg"
+	"punctual/store/runs"
 )
 
 // newReplica opens a database as a replica does that has as few connections as it may have.
@@ -22,18 +25,101 @@ func newReplica(t *testing.T) claimer {
 	t.Helper()
 	t.Parallel()
 	return asClaimer(openCRUD(t,
-		Options{DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), MaxConns: pg.LeastConns, Replica: true}))
+		Options{
+			DatabaseURL: pgtest.DSN(t), Master: pgtest.Master(t), MaxConns: pg.LeastConns, Replica: true,
+			ArchiveCommand: "cat > /dev/null",
+		}))
 }
 
-// occupy takes all connections of a part for the rest of the test.
-func (c claimer) occupy(p pg.Part) {
+// occupy takes all connections of a pool for the rest of the test.
+func (c claimer) occupy(pool *pg.Pool) {
 	c.t.Helper()
-	conns := c.db.Conns(p.In(c.t.Context()))
-	for range conns.Config().MaxConns {
-		conn, err := conns.Acquire(c.t.Context())
+	for range pool.Config().MaxConns {
+		conn, err := pool.Acquire(c.t.Context())
 		must(c.t, err)
 		c.t.Cleanup(conn.Release)
 	}
+}
+
+// uses returns the names of the pools that work takes connections of.
+func (c claimer) uses(what string, work func() error) (names string) {
+	c.t.Helper()
+	before := map[string]int64{}
+	c.db.Stats(func(pool string, stat *pgxpool.Stat) { before[pool] = stat.AcquireCount() })
+	if err := work(); err != nil {
+		c.t.Errorf("%s: %v", what, err)
+	}
+	c.db.Stats(func(pool string, stat *pgxpool.Stat) {
+		if stat.AcquireCount() > before[pool] {
+			names += " " + pool
+		}
+	})
+	return strings.TrimSpace(names)
+}
+
+func TestEachKindOfWorkHasItsPool(t *testing.T) {
+	c := newReplica(t)
+	ctx := t.Context()
+	want := func(pool, what string, work func() error) {
+		t.Helper()
+		if used := c.uses(what, work); used != pool {
+			t.Errorf("%s uses %q, want %q", what, used, pool)
+		}
+	}
+	want("api", "a write of a caller", func() error { c.create("job", every(time.Hour)); return nil })
+	want("api", "a read of a caller", func() error { _, err := c.Jobs.GetJob(ctx, c.tenant, "job"); return err })
+	want("api", "a read of the past", func() error {
+		_, _, err := c.Runs.ListRuns(ctx, c.tenant, runs.Filter{})
+		return err
+	})
+	want("api", "a caller's view of the queues", func() error { _, _, err := c.Fleet.QueueDepths(ctx, c.tenant); return err })
+	c.slotAgo(c.get("job").ID, 0)
+	c.manual("signed") // claims it
+	want("runs", "a replica's start", func() error {
+		_, err := c.Claims.Register(ctx, scheduler.Replica{ID: c.replica, Host: "here", Queues: map[string]int{"default": 1}})
+		return err
+	})
+	want("heartbeats", "a heartbeat", func() error {
+		_, err := c.Claims.Renew(ctx, c.replica, scheduler.Condition{})
+		return err
+	})
+	want("runs", "the next due time", func() error {
+		_, err := c.Claims.NextDue(ctx, scheduler.LookInto{{c.queue}, {c.queue}, {c.queue}, {c.queue}}, false)
+		return err
+	})
+	var batch domain.Batch
+	want("runs", "a claim of slots", func() (err error) {
+		batch, err = c.Claims.ClaimDue(ctx, c.asks(10, false))
+		return err
+	})
+	want("runs", "a claim of runs", func() error { _, err := c.Claims.ClaimReady(ctx, c.asks(10, false)); return err })
+	want("runs", "the secrets of an attempt", func() error { _, err := c.Secrets.SigningKeys(ctx, c.tenant); return err })
+	want("runs", "a finish", func() error {
+		_, err := c.Claims.Finish(ctx, []domain.Outcome{succeeded(batch.Runs[0])}, nil)
+		return err
+	})
+	want("runs", "a recovery", func() error { _, err := c.Claims.Lose(ctx, nil, nil); return err })
+	want("runs", "the readiness check", func() error { return errors.Join(c.CheckSchema(ctx), c.CheckTenants(ctx)) })
+	c.exec(`DELETE FROM punctual.claims`) // the other run is nobody's
+	want("chores", "the sweep", func() error {
+		n, _, err := c.Claims.Sweep(ctx)
+		if n != 1 {
+			t.Errorf("the sweep took %d runs back", n)
+		}
+		return err
+	})
+	for _, chore := range c.Chores() {
+		pool := "chores"
+		switch chore.Name { // what ends attempts waits for no chore
+		case claim.ChoreSilent, claim.ChoreWorkflows, choreReports:
+			pool = "runs"
+		}
+		want(pool, "the chore "+chore.Name, func() error { _, _, err := chore.Batch(ctx); return err })
+	}
+	want("chores runs", "a scrape", func() error { // it reads freezes as the readiness check does
+		collect(Collector{c.Store, func() map[int32]scheduler.Punctual { return nil }})
+		return nil
+	})
 }
 
 // Claims and outcomes occupy all their connections, as they do when the network to the database is slow.
@@ -41,7 +127,7 @@ func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
 	c := newReplica(t)
 	_, err := c.Claims.Register(t.Context(), scheduler.Replica{ID: c.replica, Host: "here"})
 	must(t, err)
-	c.occupy(pg.Runs)
+	c.occupy(c.db.Runs)
 	if _, err := c.Claims.Renew(bounded(t), c.replica, scheduler.Condition{}); err != nil {
 		t.Errorf("renew: %v", err)
 	}
@@ -53,8 +139,8 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 	c.create("job", every(time.Hour))
 	c.slotAgo(c.get("job").ID, 0)
 	signal := c.manual("signed")
-	c.occupy(pg.Callers)
-	c.occupy(pg.Chores)
+	c.occupy(c.db.Callers)
+	c.occupy(c.db.Chores)
 	ctx := bounded(t)
 	must := func(what string, err error) {
 		t.Helper()
@@ -93,7 +179,7 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 
 func TestAChoreWaitsForNoCaller(t *testing.T) {
 	c := newReplica(t)
-	c.occupy(pg.Callers)
+	c.occupy(c.db.Callers)
 	ctx := bounded(t)
 	_, _, resume := c.Jobs.ResumeDue(ctx)
 	_, tidy := c.Store.tidyUp(ctx)
@@ -127,7 +213,7 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 	if _, err := c.Jobs.PauseJob(t.Context(), c.tenant, "job", "", nil); err != nil {
 		t.Error(err)
 	}
-	for _, conn := range c.db.Pool().AcquireAllIdle(t.Context()) {
+	for _, conn := range c.db.Callers.AcquireAllIdle(t.Context()) {
 		var lock, statement string
 		if err := conn.QueryRow(t.Context(),
 			`SELECT current_setting('lock_timeout'), current_setting('statement_timeout')`).
@@ -146,7 +232,7 @@ func TestACallerWaitsForAConnectionForABoundedTime(t *testing.T) {
 	t.Run("all in use", func(t *testing.T) {
 		c := c
 		c.t = t
-		c.occupy(pg.Callers)
+		c.occupy(c.db.Callers)
 		if _, err := c.Jobs.GetJob(bounded(t), c.tenant, "job"); !errors.As(err, &busy) {
 			t.Errorf("a read: %v", err)
 		}

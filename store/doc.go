@@ -25,7 +25,7 @@
 // in another table asks the database's function runs_of for the runs. A lasting plan names all days, unless the text
 // of the statement bounds them.
 //
-// Work for a tenant goes through one of three doors, pg.DB.InTx, pg.DB.Reader and pg.DB.ReadOnly, which make the
+// Work for a tenant goes through one of three doors, pg.Pool.InTx, pg.Pool.Reader and pg.Pool.ReadOnly, which make the
 // database act as a role that sees only this tenant's rows. Work for all tenants names pg.Everybody in the tenant's
 // place. Every change on somebody's behalf adds an entry to the audit log in the same transaction: see package audit.
 package store

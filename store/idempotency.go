@@ -23,7 +23,9 @@ type Writer struct {
 }
 
 // For returns a Writer for a tenant, whose writes have transactions of their own.
-func (s *Store) For(tenant int32) Writer { return s.writer(pg.Writes{DB: s.db, Tenant: tenant}) }
+func (s *Store) For(tenant int32) Writer {
+	return s.writer(pg.Writes{Pool: s.db.Callers, Tenant: tenant})
+}
 
 func (s *Store) writer(w pg.Writes) Writer {
 	return Writer{s.Jobs.Writer(w), s.Letters.Operator(w), s.Events.Emitter(w)}
@@ -54,14 +56,14 @@ const keyLifetime = `interval '24 hours'`
 func (s *Store) Idempotent(
 	ctx context.Context, tenant int32, k Idempotency, write func(w Writer) (Answer, error),
 ) (a Answer, replayed bool, err error) {
-	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		for range 5 { // the key may be removed between the two statements
 			taken, err := takeKey(ctx, tx, tenant, k)
 			if err != nil {
 				return err
 			}
 			if taken {
-				if a, err = write(s.writer(pg.Writes{DB: s.db, Tenant: tenant, Tx: tx})); err != nil {
+				if a, err = write(s.writer(pg.Writes{Pool: s.db.Callers, Tenant: tenant, Tx: tx})); err != nil {
 					return err
 				}
 				return keepAnswer(ctx, tx, tenant, k, a)

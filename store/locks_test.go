@@ -239,7 +239,7 @@ func (b busy) dispatch() {
 
 // tidy does the chores.
 func (b busy) tidy() {
-	ctx := pg.Chores.In(b.t.Context())
+	ctx := b.t.Context()
 	for _, chore := range b.Chores() {
 		b.counts("chore: "+chore.Name, func() error { _, _, err := chore.Batch(ctx); return err })
 	}
@@ -260,7 +260,7 @@ func (b busy) tidy() {
 		for day := range 20 {
 			slots = append(slots, b.now().AddDate(-2, 0, day))
 		}
-		return b.Days.EnsureFor(ctx, slots)
+		return b.Days.EnsureFor(ctx, b.db.Chores, slots)
 	})
 	b.counts("retiring days", func() error {
 		return days.New(b.db, b.Archives, 10*24*time.Hour, 10*24*time.Hour, b.options.Log).Retire(ctx)

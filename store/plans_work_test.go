@@ -94,7 +94,7 @@ func (c claimer) scans() map[string]int64 {
 	c.until("the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 			AND application_name <> 'pgtest'`)
-	counts, err := pg.Map[string, int64](c.t.Context(), c.db.Pool(), selectScans)
+	counts, err := pg.Map[string, int64](c.t.Context(), c.db.Callers, selectScans)
 	c.must(err)
 	return counts
 }

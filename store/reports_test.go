@@ -262,7 +262,7 @@ func TestAReportIsOfARunOfTheTenant(t *testing.T) {
 	c := newReporter(t)
 	a := c.manual("a")
 	report := func(tenant int32, run *uuid.UUID, fence int64, result string) string {
-		_, err := c.db.Pool().Exec(t.Context(), `SELECT punctual.complete_for($1, $2, $3, $4::json)`,
+		_, err := c.db.Callers.Exec(t.Context(), `SELECT punctual.complete_for($1, $2, $3, $4::json)`,
 			tenant, run, fence, result)
 		return pg.Code(err)
 	}

@@ -214,7 +214,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 	job := c.create("job", never).ID
 	runs := c.ranTwice(job, c.ago(40))
 	c.exec(`DROP TABLE punctual.runs_` + c.ago(-7).Format("20060102"))
-	reader, err := c.db.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	reader, err := c.db.Callers.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	must(t, err)
 	defer func() { _ = reader.Rollback(context.WithoutCancel(ctx)) }()
 	read := func() (n int) {
@@ -235,7 +235,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 	c.waiting(1)
 	write := func(when string) {
 		t.Helper()
-		err := pgx.BeginFunc(ctx, c.db.Pool(), func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(ctx, c.db.Callers, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '100ms'`)
 			if err != nil {
 				return err
@@ -258,7 +258,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 	if n := read(); n != 2 {
 		t.Errorf("the reader's snapshot has changed: it sees %d runs", n)
 	}
-	if _, err := c.Days.Ensure(ctx); err != nil {
+	if _, err := c.Days.Ensure(ctx, c.db.Chores); err != nil {
 		t.Error(err)
 	}
 	if ahead, err := c.Days.Ahead(ctx); err != nil || ahead != days.MadeAhead {
@@ -283,7 +283,7 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 			detach, cancel := context.WithCancel(c.t.Context())
 			var detaching sync.WaitGroup
 			detaching.Go(func() {
-				_, _ = c.db.Pool().Exec(detach,
+				_, _ = c.db.Callers.Exec(detach,
 					`ALTER TABLE punctual.attempts DETACH PARTITION punctual.attempts_`+day.Format("20060102")+` CONCURRENTLY`,
 					pgx.QueryExecModeSimpleProtocol)
 			})

@@ -142,7 +142,7 @@ func TestWhatABurstNeedsIsReadOnce(t *testing.T) {
 	}
 }
 
-func (c crud) acquired() int64 { return c.db.Pool().Stat().AcquireCount() }
+func (c crud) acquired() int64 { return c.db.Callers.Stat().AcquireCount() }
 
 func TestASecretInUseCannotBeDeleted(t *testing.T) {
 	c := newCRUD(t)

@@ -94,7 +94,7 @@ func (b beside) reads(since pg.Position, want string, jobs int) {
 
 // count reads, without a filter of its own, how many jobs a tenant has.
 func (b beside) count(ctx context.Context, tenant int32) (int, error) {
-	return pg.Past(ctx, b.db, tenant, func(ctx context.Context, q pg.Source) (int, error) {
+	return pg.Past(ctx, b.db.Callers, tenant, func(ctx context.Context, q pg.Source) (int, error) {
 		return pg.One(ctx, q, pgx.RowTo[int], `SELECT count(*)::int FROM punctual.jobs`)
 	})
 }
@@ -164,7 +164,7 @@ func areRepeated(t *testing.T, p pair) {
 	}{{"once", 1, false}, {"always", 3, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			tries, reading := 0, new(pg.Reading)
-			n, err := pg.PastSnapshot(reading.Within(t.Context()), b.db, b.tenant,
+			n, err := pg.PastSnapshot(reading.Within(t.Context()), b.db.Callers, b.tenant,
 				func(ctx context.Context, tx pg.Snapshot) (int, error) {
 					count := func() (int, error) {
 						return pg.One(ctx, tx, pgx.RowTo[int], `SELECT count(*)::int FROM punctual.jobs`)
@@ -194,7 +194,7 @@ func leaveAlone(t *testing.T, p pair) {
 	p.Replayed()
 	b.reads("", "standby", 1)
 	tries, reading := 0, new(pg.Reading)
-	_, err := pg.Past(reading.Within(t.Context()), b.db, b.tenant, func(ctx context.Context, q pg.Source) (int, error) {
+	_, err := pg.Past(reading.Within(t.Context()), b.db.Callers, b.tenant, func(ctx context.Context, q pg.Source) (int, error) {
 		if tries++; q.Standby {
 			must(t, p.Standby.Crash())
 		}

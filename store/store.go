@@ -145,7 +145,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.Freezes = freeze.New(s.db, freeze.Options{Log: o.Log, Adopt: o.Adopt})
 	s.Secrets = secrets.New(s.db, o.Master)
-	s.defaults = notices.NewBook(s.db)
+	s.defaults = new(notices.Book)
 	s.Tenants = tenants.New(s.db, s.defaults, s.Secrets, o.MaxKeyAge, o.Log)
 	s.Notices = notices.NewTeller(s.db, s.definitions, notices.Options{
 		Log: o.Log, PublicURL: o.PublicURL, Pages: o.Pages, Labels: o.NoticeLabels,
@@ -164,9 +164,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			Soon: claim.Soon{Chore: events.Chore, Any: events.Any},
 		})
 	s.Events = events.New(s.db, s.Days, events.Options{Log: o.Log, Kept: o.FailureRetention})
-	s.Fleet = fleet.New(s.db)
-	s.History = history.New(s.db, o.DefaultJitter)
-	s.Limits = limits.New(s.db)
+	s.Fleet = fleet.New(s.db.Callers)
+	s.History = history.New(s.db.Callers, o.DefaultJitter)
+	s.Limits = limits.New(s.db.Callers)
 	s.Overview = overview.New(s.db)
 	s.Runs = runs.New(s.db, s.Claims, s.definitions)
 	s.Jobs = jobs.New(s.db, s.Claims, s.definitions, s.Secrets, jobs.Options{
@@ -182,16 +182,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 func (s *Store) Close() { s.db.Close() }
 
 // Pool returns the pool of connections for callers.
-func (s *Store) Pool() *pgxpool.Pool { return s.db.Pool() }
+func (s *Store) Pool() *pg.Pool { return s.db.Callers }
 
 // Endpoints returns the addresses of the database: see pg.DB.
 func (s *Store) Endpoints() []netip.AddrPort { return s.db.Endpoints() }
 
-// Backstop reports whether row-level security is in force: see pg.DB.
-func (s *Store) Backstop(ctx context.Context) (bool, error) { return s.db.Backstop(ctx) }
+// Backstop reports whether row-level security is in force: see pg.Pool.
+func (s *Store) Backstop(ctx context.Context) (bool, error) { return s.db.Callers.Backstop(ctx) }
 
-// CheckTenants returns a *pg.ActingError if the database refuses what is done for tenants: see pg.DB.
-func (s *Store) CheckTenants(ctx context.Context) error { return s.db.CheckTenants(pg.Runs.In(ctx)) }
+// CheckTenants returns a *pg.ActingError if the database refuses what is done for tenants: see pg.Pool.
+func (s *Store) CheckTenants(ctx context.Context) error { return s.db.Runs.CheckTenants(ctx) }
 
 // WarnOfLocks logs a warning if the lock table of Postgres may be too small for the days that are kept.
 func (s *Store) WarnOfLocks(ctx context.Context) {
@@ -206,11 +206,11 @@ func (s *Store) CheckWrites() error { return s.db.CheckWrites() }
 // HasStandby reports whether reads of the past may go to a standby.
 func (s *Store) HasStandby() bool { return s.options.Standby.URL != "" }
 
-// Position returns a place in the database's log behind all that was committed until now: see pg.DB.
-func (s *Store) Position(ctx context.Context) pg.Position { return s.db.Position(ctx) }
+// Position returns a place in the database's log behind all that was committed until now: see pg.Pool.
+func (s *Store) Position(ctx context.Context) pg.Position { return s.db.Callers.Position(ctx) }
 
 // Now returns the database's clock: the only one that decides anything about schedules.
-func (s *Store) Now(ctx context.Context) (time.Time, error) { return pg.Clock(ctx, s.db.Conns(ctx)) }
+func (s *Store) Now(ctx context.Context) (time.Time, error) { return pg.Clock(ctx, s.db.Callers) }
 
 // SchemaError says that the database's schema does not fit this binary.
 type SchemaError struct{ Have, Need int64 }
@@ -229,7 +229,7 @@ func (e *SchemaError) Error() string {
 // CheckSchema returns a *SchemaError if the database's schema is older than this binary needs. A newer schema is fine:
 // schema N serves binaries N-1 and N.
 func (s *Store) CheckSchema(ctx context.Context) error {
-	have, err := migrations.Current(ctx, s.db.Conns(pg.Runs.In(ctx)))
+	have, err := migrations.Current(ctx, s.db.Runs)
 	if err != nil {
 		return err
 	}

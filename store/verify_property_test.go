@@ -42,7 +42,7 @@ func (c claimer) elapse(by time.Duration) {
 // moveRuns writes the runs again, with the ids that belong to their new times.
 func (c claimer) moveRuns(by time.Duration) {
 	c.t.Helper()
-	rows, err := c.db.Pool().Query(c.t.Context(), `SELECT id, job_id, scheduled_for,
+	rows, err := c.db.Callers.Query(c.t.Context(), `SELECT id, job_id, scheduled_for,
 			skipped_first IS NULL AND trigger IN ('schedule', 'catchup')
 		FROM punctual.runs`)
 	must(c.t, err)

@@ -34,7 +34,7 @@ func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 	_, err := c.Claims.Finish(t.Context(), []domain.Outcome{unsent(batch.Runs[0], domain.Succeed)}, nil)
 	must(t, err)
 
-	tx, err := c.db.Pool().Begin(t.Context())
+	tx, err := c.db.Callers.Begin(t.Context())
 	must(t, err)
 	must(t, pg.Exec(t.Context(), tx, `UPDATE punctual.schedules SET enabled = enabled`))
 	paused := make(chan error, 1)
@@ -48,7 +48,7 @@ func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 	must(t, <-paused)
 
 	c.exec(`SELECT punctual.create_partitions('2020-01-01', '2020-01-02')`)
-	ctx := pg.Chores.In(t.Context())
+	ctx := t.Context()
 	_, err = c.maintain(ctx)
 	must(t, err)
 	c.tidyUp()

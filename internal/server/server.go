@@ -351,7 +351,7 @@ func prepare(ctx context.Context, c Config, db *store.Store) error {
 	if err := db.Secrets.OpenVault(ctx); err != nil {
 		return err
 	}
-	if _, err := db.Days.Ensure(ctx); err != nil {
+	if _, err := db.Days.Ensure(ctx, db.Pool()); err != nil {
 		if _, locked := pg.LockedOut(err); !locked {
 			return err
 		}

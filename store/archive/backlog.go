@@ -29,7 +29,7 @@ func Queue(b *pgx.Batch, w *Backlog) { b.Queue(selectWaiting).QueryRow(w.scan) }
 
 // Waiting returns the days that wait.
 func (a *Archives) Waiting(ctx context.Context) (w Backlog, err error) {
-	err = w.scan(a.db.Conns(ctx).QueryRow(ctx, selectWaiting))
+	err = w.scan(a.db.Chores.QueryRow(ctx, selectWaiting))
 	return w, pg.Wrap("reading which days wait to be archived", err)
 }
 

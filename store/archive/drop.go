@@ -16,14 +16,14 @@ import (
 func (a *Archives) Begin(ctx context.Context) error {
 	if a.options.Command == "" {
 		var command *string
-		err := a.db.Conns(ctx).QueryRow(ctx, `SELECT archive_command FROM punctual.deployment`).Scan(&command)
+		err := a.db.Callers.QueryRow(ctx, `SELECT archive_command FROM punctual.deployment`).Scan(&command)
 		if err == nil && command != nil {
 			a.log.Warn("other replicas archive days, and this one has no --archive-command: it drops only days that were "+
 				"archived; --archive-command=none ends that", "archive_command", *command)
 		}
 		return pg.Wrap("looking whether days are archived", err)
 	}
-	return a.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return a.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		command := pg.OrNull(a.options.Command)
 		if a.options.Command == None {
 			command = nil
@@ -50,7 +50,7 @@ type state struct {
 // Waits reports whether a day stays in any case: it waits to be archived, or was imported. So its runs need not be
 // looked at.
 func (a *Archives) Waits(ctx context.Context, day time.Time) (bool, error) {
-	waits, err := pg.One(ctx, a.db.Conns(ctx), pgx.RowTo[bool], `
+	waits, err := pg.One(ctx, a.db.Chores, pgx.RowTo[bool], `
 		SELECT EXISTS (SELECT FROM punctual.archives a, punctual.deployment d
 		               WHERE a.day = $1::text::date AND (a.pinned_until > now()
 		                  OR a.archived_at IS NULL AND d.archive_command IS NOT NULL))`, day.Format(time.DateOnly))
@@ -61,7 +61,7 @@ func (a *Archives) Waits(ctx context.Context, day time.Time) (bool, error) {
 // those of the tables that hold its runs. If the day has yet to be archived, MayDrop sees to it that it will be.
 func (a *Archives) MayDrop(ctx context.Context, day time.Time, tables []string) (expected *int64, may bool, err error) {
 	var s state
-	err = a.db.Conns(ctx).QueryRow(ctx, `
+	err = a.db.Chores.QueryRow(ctx, `
 		SELECT d.archive_command IS NOT NULL, coalesce(a.part, 0), a.archived_at IS NOT NULL, a.dropped_at IS NOT NULL,
 		       coalesce(a.runs_left, 0)
 		FROM punctual.deployment d
@@ -92,13 +92,13 @@ func (a *Archives) MayDrop(ctx context.Context, day time.Time, tables []string) 
 }
 
 func (a *Archives) wait(ctx context.Context, sql string, day time.Time, part int) error {
-	return pg.Wrap("writing that the day waits", pg.Exec(ctx, a.db.Conns(ctx), sql, day.Format(time.DateOnly), part))
+	return pg.Wrap("writing that the day waits", pg.Exec(ctx, a.db.Chores, sql, day.Format(time.DateOnly), part))
 }
 
 // count returns how many runs a day has. Its tables may be detached.
 func (a *Archives) count(ctx context.Context, tables []string) (sum int64, err error) {
 	for _, name := range tables {
-		n, err := pg.One(ctx, a.db.Conns(ctx), pgx.RowTo[int64],
+		n, err := pg.One(ctx, a.db.Chores, pgx.RowTo[int64],
 			`SELECT count(*) FROM `+pgx.Identifier{"punctual", name}.Sanitize())
 		if err != nil {
 			return 0, fmt.Errorf("counting the runs of the day: %w", err)
@@ -134,7 +134,7 @@ const kept = 10 * 365 * 24 * time.Hour
 
 // Forget deletes the records of archives of long ago.
 func (a *Archives) Forget(ctx context.Context) (forgotten int, left bool, err error) {
-	done, err := a.db.Conns(ctx).Exec(ctx, `
+	done, err := a.db.Chores.Exec(ctx, `
 		DELETE FROM punctual.archives WHERE archived_at < now() - $1::interval AND dropped_at IS NOT NULL`, kept)
 	return int(done.RowsAffected()), false, pg.Wrap("forgetting archives of long ago", err)
 }

@@ -42,7 +42,7 @@ func (a *Archives) export(ctx context.Context, p part, to io.Writer) (*writer, e
 	h := header{
 		Format: format, Day: p.day.Format(time.DateOnly), Part: p.part, TimeZone: "UTC", Version: a.options.Version,
 	}
-	if err := a.db.Conns(ctx).QueryRow(ctx, `SELECT id, current_database() FROM punctual.deployment`).
+	if err := a.db.Chores.QueryRow(ctx, `SELECT id, current_database() FROM punctual.deployment`).
 		Scan(&h.Deployment, &h.Database); err != nil {
 		return nil, fmt.Errorf("reading the deployment: %w", err)
 	}
@@ -118,7 +118,7 @@ func (a *Archives) read(
 	ctx context.Context, day time.Time, after uuid.UUID, written map[versionRef]bool,
 ) (rows []row, versions []json.RawMessage, err error) {
 	from, below := bounds(day)
-	err = a.db.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error {
+	err = a.db.Chores.ReadOnly(ctx, pg.Everybody, func(tx pgx.Tx) error {
 		if err := pg.Exec(ctx, tx, `SET LOCAL TimeZone = 'UTC'`); err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func (a *Archives) Import(ctx context.Context, from io.Reader, keep time.Duratio
 	if done.Until, err = a.pin(ctx, h, keep); err != nil {
 		return done, err
 	}
-	err = a.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = a.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := a.readLines(ctx, tx, r, day, &done); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (a *Archives) Import(ctx context.Context, from io.Reader, keep time.Duratio
 			WHERE day = $1::text::date AND archived_at IS NOT NULL`, h.Day, from, below))
 	})
 	if err != nil {
-		unpin := pg.Exec(context.WithoutCancel(ctx), a.db.Conns(ctx), `
+		unpin := pg.Exec(context.WithoutCancel(ctx), a.db.Callers, `
 			UPDATE punctual.archives SET pinned_until = NULL WHERE day = $1::text::date AND pinned_until = $2`,
 			h.Day, done.Until)
 		return done, errors.Join(err, pg.Wrap("letting the day be dropped again", unpin))
@@ -93,7 +93,7 @@ func (a *Archives) readHeader(ctx context.Context, r *reader) (h header, day tim
 	}
 	var here uuid.UUID
 	var known bool
-	if err := a.db.Conns(ctx).QueryRow(ctx, `
+	if err := a.db.Callers.QueryRow(ctx, `
 		SELECT id, EXISTS (SELECT FROM punctual.archives WHERE day = $1::text::date AND part = $2 AND archived_at IS NOT NULL)
 		FROM punctual.deployment`, h.Day, h.Part).Scan(&here, &known); err != nil {
 		return h, day, fmt.Errorf("reading the deployment: %w", err)
@@ -111,7 +111,7 @@ func (a *Archives) readHeader(ctx context.Context, r *reader) (h header, day tim
 // pin lets the day stay, and makes its partitions. That is committed first, because making partitions waits for a lock
 // that must not be held while a file is read.
 func (a *Archives) pin(ctx context.Context, h header, keep time.Duration) (until time.Time, err error) {
-	err = a.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = a.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := pg.Exec(ctx, tx, `SELECT punctual.restore_partitions($1::text::date)`, h.Day); err != nil {
 			return err
 		}

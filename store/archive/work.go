@@ -36,7 +36,6 @@ func (a *Archives) Work(ctx context.Context) (left bool, err error) {
 	if a.options.Command == "" || a.options.Command == None {
 		return false, nil
 	}
-	ctx = pg.Chores.In(ctx)
 	l, mine, err := a.take(ctx)
 	if err != nil || !mine {
 		return false, err
@@ -51,7 +50,7 @@ func (a *Archives) Work(ctx context.Context) (left bool, err error) {
 }
 
 func (a *Archives) take(ctx context.Context) (l leased, mine bool, err error) {
-	err = a.db.Conns(ctx).QueryRow(ctx, `
+	err = a.db.Chores.QueryRow(ctx, `
 		UPDATE punctual.deployment SET archiving_until = clock_timestamp() + $1::interval
 		WHERE archiving_until < now() AND archive_command IS NOT NULL
 		  AND EXISTS (SELECT FROM punctual.archives WHERE archived_at IS NULL AND next_try_at <= now())
@@ -63,7 +62,7 @@ func (a *Archives) take(ctx context.Context) (l leased, mine bool, err error) {
 }
 
 func (a *Archives) renew(ctx context.Context, l *leased) error {
-	err := a.db.Conns(ctx).QueryRow(ctx, `
+	err := a.db.Chores.QueryRow(ctx, `
 		UPDATE punctual.deployment SET archiving_until = clock_timestamp() + $2::interval
 		WHERE archiving_until = $1 AND archive_command IS NOT NULL RETURNING archiving_until`,
 		l.until, lease).Scan(&l.until)
@@ -74,13 +73,13 @@ func (a *Archives) renew(ctx context.Context, l *leased) error {
 }
 
 func (a *Archives) release(ctx context.Context, l leased) error {
-	return pg.Wrap("giving the lease to archive back", pg.Exec(ctx, a.db.Conns(ctx), `
+	return pg.Wrap("giving the lease to archive back", pg.Exec(ctx, a.db.Chores, `
 		UPDATE punctual.deployment SET archiving_until = '-infinity' WHERE archiving_until = $1`, l.until))
 }
 
 // next returns the oldest day that is to be archived now.
 func (a *Archives) next(ctx context.Context) (p part, found bool, err error) {
-	err = a.db.Conns(ctx).QueryRow(ctx, `
+	err = a.db.Chores.QueryRow(ctx, `
 		SELECT day, part FROM punctual.archives WHERE archived_at IS NULL AND next_try_at <= now()
 		ORDER BY day, part LIMIT 1`).Scan(&p.day, &p.part)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -156,7 +155,7 @@ func (a *Archives) keep(ctx context.Context, kill context.CancelCauseFunc, l *le
 
 // put changes the row of a day, if the lease is still this replica's.
 func (a *Archives) put(ctx context.Context, l *leased, p part, set string, args ...any) error {
-	return a.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return a.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		held, err := pg.All(ctx, tx, pgx.RowTo[bool], `
 			SELECT true FROM punctual.deployment WHERE archiving_until = $1 AND archive_command IS NOT NULL
 			FOR NO KEY UPDATE`, l.until)

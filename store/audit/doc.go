@@ -32,7 +32,7 @@ const (
 // are more.
 func (l *Log) Forget(ctx context.Context) (forgotten int, left bool, err error) {
 	forgotten, left, err = pg.Repeat(ctx, forgetBatch, func(ctx context.Context) (found, gone int, err error) {
-		err = l.db.Conns(ctx).QueryRow(ctx, `SELECT punctual.forget_audit_log($1::interval, $2)`,
+		err = l.db.Chores.QueryRow(ctx, `SELECT punctual.forget_audit_log($1::interval, $2)`,
 			l.retention, forgetBatch).Scan(&gone)
 		return gone, gone, err
 	})

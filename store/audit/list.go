@@ -87,7 +87,7 @@ func (l *Log) List(
 	}
 	by(&c, f)
 	var page pg.LargePage
-	entries, err = pg.Past(ctx, l.db, tenant, func(ctx context.Context, q pg.Source) ([]Entry, error) {
+	entries, err = pg.Past(ctx, l.db.Callers, tenant, func(ctx context.Context, q pg.Source) ([]Entry, error) {
 		page = pg.LargePage{Page: f.Page}
 		return read(ctx, q, tenant, f.Job, c, &page)
 	})

@@ -68,7 +68,7 @@ WHERE NOT EXISTS (SELECT FROM punctual.change_feeds) AND EXISTS (SELECT FROM pun
 // Forget removes changes that are older than their tenants want them kept, and those of feeds that have ended. It
 // starts feeds again whose database is a copy.
 func (s *Changes) Forget(ctx context.Context) (forgotten int, left bool, err error) {
-	conns := s.db.Conns(ctx)
+	conns := s.db.Chores
 	failed := []error{pg.Exec(ctx, conns, restart)}
 	feeds, err := pg.Map[uuid.UUID, bool](ctx, conns, selectFeeds)
 	failed = append(failed, err)

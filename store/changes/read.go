@@ -86,7 +86,7 @@ func (s *Changes) Read(ctx context.Context, tenant int32, after string, limit in
 		}
 	}
 	var rows []feedRow
-	found := pg.Query(ctx, s.db.Reader(ctx, tenant), readPage,
+	found := pg.Query(ctx, s.db.Callers.Reader(tenant), readPage,
 		tenant, from.XID, from.ID, from.Run, from.recordedAt(), limit)
 	rows, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (r feedRow, err error) {
 		return r, row.Scan(r.targets()...)

@@ -76,7 +76,7 @@ WHERE NOT EXISTS (SELECT FROM punctual.replicas r WHERE r.id = a.replica)
 // ForgetAllowances removes the allowances of lost replicas. It is for tenants for which no replica draws: a draw
 // removes those of its tenants itself.
 func (s *Claims) ForgetAllowances(ctx context.Context) error {
-	_, err := s.db.Conns(ctx).Exec(ctx, dropAllLost)
+	_, err := s.db.Chores.Exec(ctx, dropAllLost)
 	return pg.Wrap("forgetting the allowances of lost replicas", err)
 }
 
@@ -119,9 +119,8 @@ WHERE excluded.wants > 0 OR a.wants > 0 OR a.slots <> excluded.slots`
 func (s *Claims) Draw(
 	ctx context.Context, replica uuid.UUID, wishes []admit.Wish,
 ) (allowances []admit.Allowance, err error) {
-	ctx = pg.Runs.In(ctx)
 	err = s.wary.draw.try(func(wary bool) error {
-		return s.onConn(ctx, func(conn *pgx.Conn) (err error) {
+		return s.onConn(ctx, s.db.Runs, func(conn *pgx.Conn) (err error) {
 			lock := s.lockUsage
 			if wary {
 				lock = s.lockUsageWarily

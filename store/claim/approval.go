@@ -18,13 +18,13 @@ import (
 func (s *Claims) Decide(
 	ctx context.Context, tenant int32, run uuid.UUID, d domain.Decision, then func(tx *pg.Tx, of int32) error,
 ) error {
-	following, err := s.followers.Follow(ctx)
+	following, err := s.followers.Follow(ctx, s.db.Callers)
 	if err != nil {
 		return err
 	}
 	var outcomes []domain.Outcome
 	var written map[uuid.UUID]bool
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		c, err := s.lockCalled(ctx, tx, run)
 		switch {
 		case err != nil:

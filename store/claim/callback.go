@@ -64,7 +64,7 @@ func (c calledRun) cancelRequested() bool {
 // calledBy returns the fencing token of the attempt whose target calls, or scheduler.ErrRunToken when the token was not
 // made for this run. Once the key is in memory, calledBy sends the database nothing.
 func (s *Claims) calledBy(ctx context.Context, run uuid.UUID, token string) (fence int64, err error) {
-	key, err := s.ReadTokenKey(ctx, s.db.Reader(ctx, pg.Everybody))
+	key, err := s.ReadTokenKey(ctx, s.db.Callers.Reader(pg.Everybody))
 	if err != nil {
 		return 0, err
 	}
@@ -81,7 +81,7 @@ func (s *Claims) call(
 	if err != nil {
 		return err
 	}
-	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		c, err := s.lockCalled(ctx, tx, run)
 		if err != nil {
 			return err
@@ -233,7 +233,7 @@ func (s *Claims) endCalled(
 	var outcomes []domain.Outcome
 	var written map[uuid.UUID]bool
 	other := false // the target has reported otherwise in a transaction of its own
-	following, err := s.followers.Follow(ctx)
+	following, err := s.followers.Follow(ctx, s.db.Callers)
 	if err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (s *Claims) RunProgress(ctx context.Context, run uuid.UUID, token string) (
 	var present int64
 	var status domain.Status
 	var text *string
-	err = s.db.Reader(ctx, pg.Everybody).QueryRow(ctx, `
+	err = s.db.Callers.Reader(pg.Everybody).QueryRow(ctx, `
 		SELECT coalesce(r.fence, 0), r.status, r.attempt, d.progress::text, d.progress_at
 		FROM punctual.runs r
 		LEFT JOIN punctual.run_data d ON d.run_id = $1
@@ -335,7 +335,7 @@ func (s *Claims) StepResult(ctx context.Context, run uuid.UUID, token, step stri
 	if err != nil {
 		return nil, err
 	}
-	q := s.db.Reader(ctx, pg.Everybody)
+	q := s.db.Callers.Reader(pg.Everybody)
 	var present int64
 	var status domain.Status
 	var workflow *uuid.UUID

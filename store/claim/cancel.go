@@ -134,7 +134,7 @@ var Freed = []string{pg.TickLoop, ChoreLimits, ChoreWorkflows}
 
 // ForgetCancels removes the requests to cancel whose run has ended or is with another replica. It returns how many.
 func (s *Claims) ForgetCancels(ctx context.Context) (int, error) {
-	done, err := s.db.Conns(ctx).Exec(ctx, `
+	done, err := s.db.Chores.Exec(ctx, `
 		DELETE FROM punctual.cancels c
 		WHERE NOT EXISTS (
 		    SELECT FROM punctual.runs_of(ARRAY[c.run_id]) r WHERE r.status = 'running' AND r.replica = c.replica)`)

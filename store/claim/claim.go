@@ -33,10 +33,10 @@ func (s *Claims) queueLock(b *pgx.Batch, wary bool, sql string, arguments []any)
 	return b.Queue(sql, arguments...)
 }
 
-// onConn runs work on a connection of its own. The work begins and commits its transaction itself, within the round
-// trips that carry its statements. onConn rolls back a transaction that is still open at the end.
-func (s *Claims) onConn(ctx context.Context, work func(conn *pgx.Conn) error) error {
-	conn, err := s.db.Conns(ctx).Acquire(ctx)
+// onConn runs work on a connection of its own from a pool. The work begins and commits its transaction itself, within
+// the round trips that carry its statements. onConn rolls back a transaction that is still open at the end.
+func (s *Claims) onConn(ctx context.Context, pool *pg.Pool, work func(conn *pgx.Conn) error) error {
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("getting a connection: %w", err)
 	}
@@ -78,11 +78,10 @@ SELECT now(),
 
 // NextDue implements scheduler.Store.
 func (s *Claims) NextDue(ctx context.Context, queues scheduler.LookInto, ahead bool) (scheduler.Upcoming, error) {
-	ctx = pg.Runs.In(ctx)
 	var u scheduler.Upcoming
 	var schedule, ready, ordered *time.Time
 	var soon bool
-	if err := s.db.Conns(ctx).QueryRow(ctx, selectNextDue+s.options.Soon.Any, pg.Prepared{}, queues[domain.WorkDue],
+	if err := s.db.Runs.QueryRow(ctx, selectNextDue+s.options.Soon.Any, pg.Prepared{}, queues[domain.WorkDue],
 		queues[domain.WorkReady], queues[domain.WorkLate], queues[domain.WorkOrdered], ahead).
 		Scan(&u.Now, &schedule, &ready, &ordered, &u.Older, &soon); err != nil {
 		return scheduler.Upcoming{}, fmt.Errorf("looking for what is due next: %w", err)

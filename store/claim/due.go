@@ -129,12 +129,11 @@ type nextRows struct {
 
 // ClaimDue implements scheduler.Store.
 func (s *Claims) ClaimDue(ctx context.Context, claim scheduler.Claim) (domain.Batch, error) {
-	ctx = pg.Runs.In(ctx)
 	batch, slots, err := s.claimDue(ctx, claim)
 	if days.IsMissing(err) {
 		// A slot's day has no partition: the slot was due long ago, such as a one-shot that was paused for weeks, or
 		// maintenance has failed to prepare its day.
-		if err := s.days.EnsureFor(ctx, slots); err != nil {
+		if err := s.days.EnsureFor(ctx, s.db.Runs, slots); err != nil {
 			return domain.Batch{}, err
 		}
 		batch, _, err = s.claimDue(ctx, claim)
@@ -146,7 +145,7 @@ func (s *Claims) ClaimDue(ctx context.Context, claim scheduler.Claim) (domain.Ba
 func (s *Claims) claimDue(
 	ctx context.Context, claim scheduler.Claim,
 ) (batch domain.Batch, slots []time.Time, err error) {
-	following, err := s.followers.Follow(ctx)
+	following, err := s.followers.Follow(ctx, s.db.Runs)
 	if err != nil {
 		return domain.Batch{}, nil, fmt.Errorf("claiming due slots: %w", err)
 	}
@@ -156,7 +155,7 @@ func (s *Claims) claimDue(
 			c = dueClaim{
 				claims: s, claim: claim, following: following, wary: wary, careful: careful, fences: map[uuid.UUID]int64{},
 			}
-			return s.onConn(ctx, c.work(ctx))
+			return s.onConn(ctx, s.db.Runs, c.work(ctx))
 		}
 		err := begin(false)
 		if isThere(err) {

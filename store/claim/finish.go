@@ -23,14 +23,13 @@ import (
 // row. (50,000 runs of a burst: 1.8 s of Postgres's time in this statement; together with pg.ByIndex, 0.3 s.) It is
 // fenced: an attempt that was superseded finds no row. A cancel that was asked for wins; its attempt is then on record
 // like any other that was cancelled.
-const finishSucceeded = `
+var finishSucceeded = `
 WITH ended AS (
     UPDATE punctual.runs r
     SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN 'cancelled' ELSE 'succeeded' END,
         reason = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') THEN r.reason END,
         started_at = u.started_at, finished_at = u.finished_at, http_status = nullif(u.http_status, 0), error = NULL
-    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[])
-         AS u(id, fence, started_at, finished_at, http_status)
+    FROM ` + successes.Unnest("u") + `
     WHERE r.id = ANY($1::uuid[])
       AND r.id = u.id
       AND r.fence = u.fence
@@ -51,7 +50,7 @@ SELECT id FROM ended`
 // first attempt counts is dead all the same when an interrupted attempt was sent. No attempt starts before the run is
 // due, even when the database's clock was set back meanwhile. A run that would go on ends with its attempt when its job
 // was deleted. For every other run job is null, and its job is not even looked up.
-const finishOthers = `
+var finishOthers = `
 WITH ended AS (
     UPDATE punctual.runs r
     SET status = CASE WHEN r.reason IN ('cancelled_by_user', 'replaced') OR d.deleted THEN 'cancelled'
@@ -75,14 +74,7 @@ WITH ended AS (
                            WHERE a.run_id = r.id AND a.run_id = ANY($1::uuid[]))),
         error = u.error, http_status = u.http_status,
         attempt = CASE WHEN u.counts THEN r.attempt ELSE r.attempt - 1 END
-    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[],
-                $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
-                $11::interval[], $12::bool[], $13::bool[], $14::smallint[],
-                $15::text[], $16::timestamptz[], $17::timestamptz[], $18::jsonb[], $19::bool[], $20::uuid[])
-         AS u(id, fence, started_at, finished_at, http_status,
-              status, reason, error, outcome, response,
-              retry_in, final, counts, number,
-              held_by, held_since, held_until, headers, truncated, job)
+    FROM ` + endings.Unnest("u") + `
     LEFT JOIN LATERAL (
         SELECT true AS deleted FROM punctual.jobs j WHERE j.id = u.job AND j.state = 'deleted' LIMIT 1) d ON true
     WHERE r.id = ANY($1::uuid[])
@@ -123,12 +115,11 @@ SELECT id FROM ended`
 // finishAccepted writes that targets have accepted work. From here on no replica holds the run: its row in ready is the
 // deadline of its target. A step that was cancelled before it waits for approval ends at once. A target may report its
 // completion before its answer arrives. The run has then ended, and nothing is written.
-const finishAccepted = `
+var finishAccepted = `
 WITH accepted AS (
     UPDATE punctual.runs r
     SET accepted_at = now(), started_at = u.started_at, http_status = nullif(u.http_status, 0), error = NULL
-    FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::smallint[], $5::interval[], $6::bool[])
-         AS u(id, fence, started_at, http_status, silence, approval)
+    FROM ` + acceptances.Unnest("u") + `
     WHERE r.id = ANY($1::uuid[])
       AND r.id = u.id
       AND r.fence = u.fence
@@ -210,8 +201,7 @@ type Earlier struct {
 func (s *Claims) Finish(
 	ctx context.Context, outcomes []domain.Outcome, released []uuid.UUID, earlier ...uuid.UUID,
 ) (superseded int, err error) {
-	ctx = pg.Runs.In(ctx)
-	following, err := s.followers.Follow(ctx)
+	following, err := s.followers.Follow(ctx, s.db.Runs)
 	if err != nil {
 		return 0, fmt.Errorf("writing %d outcomes: %w", len(outcomes), err)
 	}
@@ -222,11 +212,11 @@ func (s *Claims) Finish(
 			f = lookingFinish{outcomes: outcomes, released: released, following: following, on: on}
 			f.earlier = Earlier{earlier, s.startedFor(released, outcomes)}
 			var err error
-			if f.arbiter, err = s.arbiter(ctx, outcomes); err != nil {
+			if f.arbiter, err = s.arbiter(ctx, s.db.Runs, outcomes); err != nil {
 				return err
 			}
 			if wary || f.arbiter.has() || slices.ContainsFunc(outcomes, ofWorkflow) {
-				return f.run(ctx, s, wary)
+				return f.run(ctx, s, s.db.Runs, wary)
 			}
 			f.written, err = s.finish(ctx, &f)
 			return err
@@ -273,7 +263,7 @@ func (s *Claims) finish(ctx context.Context, f *lookingFinish) (written map[uuid
 	b.Queue(settings, pg.Prepared{})
 	written = queueFinish(&b, f.outcomes, f.released, f.earlier, f.on, f.following)
 	failpoint.At(failpoint.FinishBegun)
-	return written, s.db.Conns(ctx).SendBatch(ctx, &b).Close()
+	return written, s.db.Runs.SendBatch(ctx, &b).Close()
 }
 
 // plain reports whether outcomes are nothing but successes of one day from which nothing follows, as most are. All that
@@ -392,61 +382,20 @@ func queueOutcomes(b *pgx.Batch, outcomes []domain.Outcome, on Day, written map[
 }
 
 func queueAccepted(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written map[uuid.UUID]bool) {
-	n := len(outcomes)
-	ids, fences, started, statuses, silence, approval := make([]uuid.UUID, n), make([]int64, n), make([]time.Time, n),
-		make([]int16, n), make([]time.Duration, n), make([]bool, n)
-	for i, o := range outcomes {
-		ids[i], fences[i], started[i], statuses[i], silence[i] = o.RunID, o.Fence, o.StartedAt, int16(o.HTTPStatus), o.RetryIn
-		approval[i] = o.Job.Approval != nil
-	}
-	on.queueTable(b, finishAccepted, ids, fences, started, statuses, silence, approval).Query(pg.IntoKeys(written, true))
+	on.queueTable(b, finishAccepted, acceptances.Args(outcomes)...).Query(pg.IntoKeys(written, true))
 }
 
 func queueSucceeded(b *pgx.Batch, outcomes []*domain.Outcome, on Day, written map[uuid.UUID]bool) {
-	n := len(outcomes)
-	ids, fences := make([]uuid.UUID, n), make([]int64, n)
-	started, finished, statuses := make([]time.Time, n), make([]time.Time, n), make([]int16, n)
-	for i, o := range outcomes {
-		ids[i], fences[i], started[i], finished[i], statuses[i] =
-			o.RunID, o.Fence, o.StartedAt, o.FinishedAt, int16(o.HTTPStatus)
-	}
-	on.queueTable(b, finishSucceeded, ids, fences, started, finished, statuses).Query(pg.IntoKeys(written, true))
+	on.queueTable(b, finishSucceeded, successes.Args(outcomes)...).Query(pg.IntoKeys(written, true))
 }
 
 func queueOthers(b *pgx.Batch, outcomes []*domain.Outcome, written map[uuid.UUID]bool) {
-	n := len(outcomes)
-	ids, fences, numbers := make([]uuid.UUID, n), make([]int64, n), make([]int16, n)
-	started, finished, statuses := make([]*time.Time, n), make([]time.Time, n), make([]*int16, n)
-	status, reason, errs, attempt, response :=
-		make([]string, n), make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
-	retryIn, final, counts := make([]time.Duration, n), make([]bool, n), make([]bool, n)
-	headers, truncated, jobs := make([]*string, n), make([]bool, n), make([]*uuid.UUID, n)
-	heldBy, heldSince, heldUntil := make([]*string, n), make([]*time.Time, n), make([]*time.Time, n)
+	all, rows := make([]ending, len(outcomes)), make([]*ending, len(outcomes))
 	for i, o := range outcomes {
-		e := o.End()
-		ids[i], fences[i], numbers[i] = o.RunID, o.Fence, int16(e.Number)
-		finished[i], retryIn[i] = o.FinishedAt, o.RetryIn
-		if !o.StartedAt.IsZero() {
-			started[i] = &o.StartedAt
-		}
-		if o.HTTPStatus != 0 {
-			code := int16(o.HTTPStatus)
-			statuses[i] = &code
-		}
-		if o.Verdict == domain.Hold {
-			heldBy[i], heldSince[i], heldUntil[i] = &o.Held.By, &o.Held.Since, &o.Held.Until
-		}
-		if !e.Status.Final() {
-			jobs[i] = &o.Job.ID
-		}
-		status[i], final[i], counts[i] = string(e.Status), e.Status.Final(), e.Counts
-		reason[i], errs[i] = pg.OrNull(string(o.Reason)), pg.OrNull(pg.Storable(o.Error))
-		attempt[i], response[i] = pg.OrNull(string(e.Attempt)), pg.OrNull(pg.Storable(o.Response))
-		headers[i], truncated[i] = headersJSON(o.Headers), o.Truncated
+		all[i] = ending{o, o.End()}
+		rows[i] = &all[i]
 	}
-	b.Queue(finishOthers, ids, fences, started, finished, statuses, status, reason, errs, attempt, response,
-		retryIn, final, counts, numbers, heldBy, heldSince, heldUntil, headers, truncated, jobs).
-		Query(pg.IntoKeys(written, true))
+	b.Queue(finishOthers, endings.Args(rows)...).Query(pg.IntoKeys(written, true))
 }
 
 // lacksTable reports whether a statement failed because its table does not exist.

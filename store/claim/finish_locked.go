@@ -30,8 +30,8 @@ type lookingFinish struct {
 
 // run is one transaction of two round trips. Warily it first locks the rows that it will write, in the same order as
 // all others.
-func (f *lookingFinish) run(ctx context.Context, s *Claims, wary bool) error {
-	return s.onConn(ctx, func(conn *pgx.Conn) error {
+func (f *lookingFinish) run(ctx context.Context, s *Claims, pool *pg.Pool, wary bool) error {
+	return s.onConn(ctx, pool, func(conn *pgx.Conn) error {
 		if err := f.look(ctx, s, conn, wary); err != nil {
 			return err
 		}

@@ -15,8 +15,8 @@ import (
 // Follower is a room above that is told what becomes of runs, in the transaction that writes it.
 type Follower interface {
 	// Follow returns what follows in one transaction. It is called before the transaction begins, because it may need a
-	// connection of its own.
-	Follow(ctx context.Context) (Following, error)
+	// connection of its own, of the same pool.
+	Follow(ctx context.Context, q pg.Querier) (Following, error)
 	// FollowWithin is Follow within a transaction about jobs of one tenant.
 	FollowWithin(ctx context.Context, q pg.Querier, tenant int32) (Following, error)
 
@@ -53,8 +53,8 @@ type RunEvent struct {
 type followers []Follower
 
 // Follow implements Follower.
-func (f followers) Follow(ctx context.Context) (Following, error) {
-	return f.each(func(one Follower) (Following, error) { return one.Follow(ctx) })
+func (f followers) Follow(ctx context.Context, q pg.Querier) (Following, error) {
+	return f.each(func(one Follower) (Following, error) { return one.Follow(ctx, q) })
 }
 
 // FollowWithin implements Follower.

@@ -20,7 +20,7 @@ type fan struct {
 	heard   *[]string
 }
 
-func (f *fan) Follow(context.Context) (Following, error) { return f, f.fails }
+func (f *fan) Follow(context.Context, pg.Querier) (Following, error) { return f, f.fails }
 func (f *fan) FollowWithin(context.Context, pg.Querier, int32) (Following, error) {
 	return f, f.fails
 }
@@ -44,7 +44,7 @@ func TestSeveralFollowersAreAsOne(t *testing.T) {
 	if err := both.Learn([]string{"1", "2"}); err != nil || a.learned != "1" || b.learned != "2" {
 		t.Errorf("they learned %q and %q, error %v", a.learned, b.learned, err)
 	}
-	following, err := both.Follow(t.Context())
+	following, err := both.Follow(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

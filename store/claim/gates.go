@@ -394,7 +394,7 @@ func (s *Claims) FreeGates(ctx context.Context) (left bool, err error) {
 			jobs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 			return err
 		})
-	if err := s.db.Conns(pg.Chores.In(ctx)).SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.db.Chores.SendBatch(ctx, &b).Close(); err != nil {
 		return false, s.db.TookWrite(fmt.Errorf("freeing gates of earlier runs: %w", err))
 	}
 	if len(jobs) == 0 {
@@ -447,7 +447,7 @@ func (s *Claims) releaseAt(ctx context.Context, jobs []uuid.UUID) error {
 			}
 			return rows.Err()
 		})
-	if err := s.db.Conns(pg.Chores.In(ctx)).SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.db.Chores.SendBatch(ctx, &b).Close(); err != nil {
 		return s.db.TookWrite(fmt.Errorf("looking for runs at gates that are free: %w", err))
 	}
 	if released > 0 {

@@ -33,8 +33,7 @@ const releaseBatch = 1000
 // start and the limit of their wait: a run that is held back again goes on with the same wait. left is true if there
 // may be more.
 func (s *Claims) releaseHeld(ctx context.Context) (left bool, err error) {
-	ctx = pg.Chores.In(ctx)
-	tag, err := s.db.Conns(ctx).Exec(ctx, `
+	tag, err := s.db.Chores.Exec(ctx, `
 		WITH free AS MATERIALIZED (`+Unheld+`),
 		locked AS (SELECT y.run_id FROM free f CROSS JOIN LATERAL (
 		    SELECT r.run_id FROM punctual.ready r WHERE r.tenant = f.tenant AND r.held_by = f.held_by
@@ -88,7 +87,6 @@ SELECT tenant, host, path, hanging, reset FROM orders`
 func (s *Claims) ReportHolds(
 	ctx context.Context, replica uuid.UUID, states []admit.HoldState,
 ) ([]admit.HoldOrder, error) {
-	ctx = pg.Chores.In(ctx)
 	n := len(states)
 	tenants, failures := make([]int32, n), make([]int32, n)
 	by, state, hosts, paths, errs := make([]string, n), make([]string, n), make([]string, n),
@@ -102,7 +100,7 @@ func (s *Claims) ReportHolds(
 			probeIn[i] = &h.ProbeIn
 		}
 	}
-	rows, err := s.db.Conns(ctx).Query(ctx, reportHolds,
+	rows, err := s.db.Chores.Query(ctx, reportHolds,
 		replica, tenants, by, state, hosts, paths, failures, errs, since, probeIn)
 	if err != nil {
 		return nil, s.db.TookWrite(fmt.Errorf("writing what holds runs back: %w", err))

@@ -58,7 +58,7 @@ func TestAClaimThatPostgresEndsIsMadeAgainWithMoreTime(t *testing.T) {
 	tries := 0
 	err = c.wary.due.try(func(bool) error {
 		tries++
-		return c.onConn(t.Context(), func(conn *pgx.Conn) error {
+		return c.onConn(t.Context(), db.Callers, func(conn *pgx.Conn) error {
 			var b pgx.Batch
 			c.idling.queueBegin(&b, briefly)
 			if err := conn.SendBatch(t.Context(), &b).Close(); err != nil {
@@ -76,7 +76,7 @@ func TestAClaimThatPostgresEndsIsMadeAgainWithMoreTime(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				for !ended {
-					if err := db.Pool().QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`,
+					if err := db.Callers.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)`,
 						conn.PgConn().PID()).Scan(&ended); err != nil {
 						t.Fatalf("waiting for Postgres to end the transaction: %v", err)
 					}

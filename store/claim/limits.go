@@ -279,12 +279,11 @@ const LimitsDue = `EXISTS (` + limitsDue + `)`
 // ReleaseLimits takes limits back from runs that have ended, and sets due what there is room for. It is asked for once
 // a run with limits has ended. The heartbeat asks for it too, for runs that were cancelled or lost with their replica.
 func (s *Claims) ReleaseLimits(ctx context.Context) (left bool, err error) {
-	ctx = pg.Chores.In(ctx)
-	keys, err := pg.All(ctx, s.db.Conns(ctx), scanLimitKey, limitsDue)
+	keys, err := pg.All(ctx, s.db.Chores, scanLimitKey, limitsDue)
 	if err != nil || len(keys) == 0 {
 		return false, pg.Wrap("looking for limits with room", err)
 	}
-	return false, s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return false, s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		tx.Wake()
 		return release(ctx, tx, keys)
 	})

@@ -15,7 +15,7 @@ import (
 
 // Queues returns the number of every queue by its name.
 func (s *Claims) Queues(ctx context.Context) (map[string]int16, error) {
-	return readQueues(ctx, s.db.Reader(ctx, pg.Everybody))
+	return readQueues(ctx, s.db.Callers.Reader(pg.Everybody))
 }
 
 // EnsureQueues registers new queues and returns the number of each of the given ones. Every replica does so when it
@@ -23,7 +23,7 @@ func (s *Claims) Queues(ctx context.Context) (map[string]int16, error) {
 func (s *Claims) EnsureQueues(ctx context.Context, names []string) (map[string]int16, error) {
 	names = slices.Sorted(slices.Values(names))
 	// ON CONFLICT uses up a number each time, and there are only 8,000. So the statement tries only new names.
-	_, err := s.db.Conns(ctx).Exec(ctx, `
+	_, err := s.db.Runs.Exec(ctx, `
 		INSERT INTO punctual.queues (name)
 		SELECT w.name FROM unnest($1::text[]) w(name)
 		WHERE NOT EXISTS (SELECT FROM punctual.queues q WHERE q.name = w.name)
@@ -31,7 +31,7 @@ func (s *Claims) EnsureQueues(ctx context.Context, names []string) (map[string]i
 	if err != nil {
 		return nil, s.db.TookWrite(fmt.Errorf("registering queues: %w", err))
 	}
-	all, err := readQueues(ctx, s.db.Conns(ctx))
+	all, err := readQueues(ctx, s.db.Runs)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (q QueueSet) ID(field, name string) (int16, error) {
 
 // Unserved returns the queues that have due work and that no live replica serves.
 func (s *Claims) Unserved(ctx context.Context) ([]string, error) {
-	rows, err := s.db.Conns(ctx).Query(ctx, `
+	rows, err := s.db.Chores.Query(ctx, `
 		SELECT q.name
 		FROM punctual.queues q
 		WHERE NOT punctual.is_served(q.name) AND EXISTS (

@@ -131,10 +131,10 @@ type waitingRun struct {
 
 // ClaimReady implements scheduler.Store.
 func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (domain.Batch, error) {
-	ctx = pg.Runs.In(ctx)
 	c, err := s.claimReady(ctx, readyClaim{claim: claim})
 	if days.IsMissing(err) { // of the day on which a dated run was due long ago
-		if err := s.days.EnsureFor(ctx, pg.Column(slices.Collect(maps.Keys(c.dated.at)), domain.IDTime)); err != nil {
+		slots := pg.Column(slices.Collect(maps.Keys(c.dated.at)), domain.IDTime)
+		if err := s.days.EnsureFor(ctx, s.db.Runs, slots); err != nil {
 			return domain.Batch{}, err
 		}
 		c, err = s.claimReady(ctx, readyClaim{claim: claim})
@@ -147,7 +147,7 @@ func (s *Claims) ClaimReady(ctx context.Context, claim scheduler.Claim) (domain.
 
 // claimReady carries out a claim of ready runs.
 func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim, err error) {
-	following, err := s.followers.Follow(ctx)
+	following, err := s.followers.Follow(ctx, s.db.Runs)
 	if err != nil {
 		return c, err
 	}
@@ -156,7 +156,7 @@ func (s *Claims) claimReady(ctx context.Context, what readyClaim) (c readyClaim,
 		c.claims, c.following, c.wary, c.busy, c.dated = s, following, wary, lockedRows{}, newDated()
 		c.tenants, c.held, c.stays = map[uuid.UUID]int32{}, map[uuid.UUID]*domain.Held{}, map[uuid.UUID]bool{}
 		c.lanes, c.lines = map[uuid.UUID]int16{}, map[uuid.UUID]*line{}
-		return s.onConn(ctx, func(conn *pgx.Conn) error {
+		return s.onConn(ctx, s.db.Runs, func(conn *pgx.Conn) error {
 			c.conn = conn
 			c.claim.Grant.Reset()
 			if err := c.lock(ctx); err != nil || len(c.ids) == 0 {

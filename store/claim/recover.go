@@ -76,7 +76,6 @@ type claimedRuns struct {
 // Recover implements scheduler.Store. It is an anti-join repeated on every sweep, never a reaction to one event.
 // Several replicas may do it at once, because every change is fenced.
 func (s *Claims) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, error) {
-	ctx = pg.Runs.In(ctx)
 	if err := s.remove(ctx, lost); err != nil {
 		return 0, err
 	}
@@ -97,7 +96,6 @@ func (s *Claims) Recover(ctx context.Context, lost []scheduler.Heartbeat) (int, 
 
 // GiveBack implements scheduler.Store.
 func (s *Claims) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) {
-	ctx = pg.Runs.In(ctx)
 	n, _, err := s.endClaims(ctx, named, claims, func(r claimedRun, now time.Time) domain.Outcome {
 		return domain.Outcome{Assignment: r.Assignment, Verdict: domain.GiveBack, FinishedAt: now}
 	})
@@ -106,11 +104,10 @@ func (s *Claims) GiveBack(ctx context.Context, claims []uuid.UUID) (int, error) 
 
 // Lose implements scheduler.Store.
 func (s *Claims) Lose(ctx context.Context, claims, runs []uuid.UUID) (n int, err error) {
-	ctx = pg.Runs.In(ctx)
 	if runs == nil {
 		n, _, err = s.endClaims(ctx, named, claims, forgotten)
 	} else {
-		n, err = s.endRunning(ctx, ofClaims, claims, runs)
+		n, err = s.endRunning(ctx, s.db.Runs, ofClaims, claims, runs)
 	}
 	s.takenBack.Add(int64(n))
 	return n, pg.Wrap("ending attempts whose outcomes were lost", err)
@@ -122,10 +119,12 @@ func forgotten(r claimedRun, now time.Time) domain.Outcome {
 }
 
 // endRunning ends attempts as forgotten, and no claim. It returns how many outcomes it wrote.
-func (s *Claims) endRunning(ctx context.Context, which string, claims, runs []uuid.UUID) (n int, err error) {
-	held, err := s.readRunning(ctx, which, claims, runs)
+func (s *Claims) endRunning(
+	ctx context.Context, pool *pg.Pool, which string, claims, runs []uuid.UUID,
+) (n int, err error) {
+	held, err := readRunning(ctx, pool, which, claims, runs)
 	if held.claims = nil; err == nil && len(held.runs) > 0 {
-		n, _, err = s.end(ctx, held, forgotten)
+		n, _, err = s.end(ctx, pool, held, forgotten)
 	}
 	return n, err
 }
@@ -135,26 +134,26 @@ func (s *Claims) endRunning(ctx context.Context, which string, claims, runs []uu
 func (s *Claims) endClaims(
 	ctx context.Context, where string, ids []uuid.UUID, judge func(claimedRun, time.Time) domain.Outcome,
 ) (n int, left []uuid.UUID, err error) {
-	runs, err := pg.Map[uuid.UUID, []uuid.UUID](ctx, s.db.Conns(ctx),
+	runs, err := pg.Map[uuid.UUID, []uuid.UUID](ctx, s.db.Runs,
 		`SELECT c.id, c.run_ids FROM punctual.claims c WHERE `+where, ids)
 	if err != nil || len(runs) == 0 {
 		return 0, nil, err
 	}
-	held, err := s.readRunning(ctx, ofClaims,
+	held, err := readRunning(ctx, s.db.Runs, ofClaims,
 		slices.Collect(maps.Keys(runs)), slices.Concat(slices.Collect(maps.Values(runs))...))
 	if err != nil || len(held.claims) == 0 {
 		return 0, nil, err
 	}
-	return s.end(ctx, held, judge)
+	return s.end(ctx, s.db.Runs, held, judge)
 }
 
 // end is endClaims for what was read. If this binary cannot read a run's definition, it leaves the run and its claim
 // for a binary that can.
 func (s *Claims) end(
-	ctx context.Context, held claimedRuns, judge func(claimedRun, time.Time) domain.Outcome,
+	ctx context.Context, pool *pg.Pool, held claimedRuns, judge func(claimedRun, time.Time) domain.Outcome,
 ) (n int, left []uuid.UUID, err error) {
 	versions := definitions.Of(held.runs, func(r claimedRun) (definitions.Version, int32) { return r.key, r.tenant })
-	found, err := s.definitions.Read(ctx, s.db.Conns(ctx), versions)
+	found, err := s.definitions.Read(ctx, pool, versions)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -172,7 +171,7 @@ func (s *Claims) end(
 		outcomes = append(outcomes, judge(r, held.now))
 	}
 	over := slices.DeleteFunc(held.claims, func(id uuid.UUID) bool { return slices.Contains(left, id) })
-	following, err := s.followers.Follow(ctx)
+	following, err := s.followers.Follow(ctx, pool)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -182,10 +181,10 @@ func (s *Claims) end(
 		f = lookingFinish{outcomes: outcomes, released: over, following: following}
 		if held.reported {
 			f.arbiter = ofReportsOnly(outcomes)
-		} else if f.arbiter, err = s.arbiter(ctx, outcomes); err != nil {
+		} else if f.arbiter, err = s.arbiter(ctx, pool, outcomes); err != nil {
 			return err
 		}
-		return f.run(ctx, s, true)
+		return f.run(ctx, s, pool, true)
 	}); err != nil {
 		return 0, nil, err
 	}
@@ -205,9 +204,9 @@ func (s *Claims) end(
 	return len(f.written), append(left, f.kept...), nil
 }
 
-func (s *Claims) readRunning(ctx context.Context, which string, claims, runs []uuid.UUID) (claimedRuns, error) {
+func readRunning(ctx context.Context, q pg.Querier, which string, claims, runs []uuid.UUID) (claimedRuns, error) {
 	var held claimedRuns
-	rows, err := s.db.Conns(ctx).Query(ctx, selectRunning+which, claims, runs)
+	rows, err := q.Query(ctx, selectRunning+which, claims, runs)
 	if err != nil {
 		return held, err
 	}

@@ -32,13 +32,12 @@ ON CONFLICT (id) DO NOTHING`
 
 // Register implements scheduler.Store.
 func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]int16, error) {
-	ctx = pg.Runs.In(ctx)
 	queues, err := s.EnsureQueues(ctx, slices.Sorted(maps.Keys(r.Queues)))
 	if err != nil {
 		return nil, err
 	}
 	s.guarding.Store(true)
-	if err := s.guardFences(ctx, s.db.Conns(ctx)); err != nil {
+	if err := s.guardFences(ctx, s.db.Runs); err != nil {
 		return nil, err
 	}
 	if r.Queues == nil {
@@ -48,7 +47,7 @@ func (s *Claims) Register(ctx context.Context, r scheduler.Replica) (map[string]
 	if err != nil {
 		return nil, fmt.Errorf("registering replica %s: %w", r.ID, err)
 	}
-	_, err = s.db.Conns(ctx).Exec(ctx, insertReplica, r.ID, r.Host, r.Version, cron.Zones().Release, string(slots))
+	_, err = s.db.Runs.Exec(ctx, insertReplica, r.ID, r.Host, r.Version, cron.Zones().Release, string(slots))
 	return queues, s.db.TookWrite(pg.Wrap(fmt.Sprintf("registering replica %s", r.ID), err))
 }
 
@@ -86,7 +85,6 @@ func (s *Claims) renewing() string {
 // Renew implements scheduler.Store. It takes one round trip on a connection of its own, so that neither a slow network
 // nor a slow claim makes a replica look lost.
 func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Condition) (scheduler.Pulse, error) {
-	ctx = pg.Heartbeats.In(ctx)
 	var p scheduler.Pulse
 	var ids []uuid.UUID
 	var beats []int64
@@ -107,7 +105,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 			&reporting,
 		}, append(append(frozen.Targets(), &copied), limits.targets()...)...)...)
 	})
-	err := s.db.Conns(ctx).SendBatch(ctx, &b).Close()
+	err := s.db.Heartbeats.SendBatch(ctx, &b).Close()
 	if guarding && s.hidesTimeline(err) {
 		return s.Renew(ctx, replica, is)
 	}
@@ -117,7 +115,7 @@ func (s *Claims) Renew(ctx context.Context, replica uuid.UUID, is scheduler.Cond
 	if guarding {
 		s.look(line, false)
 	}
-	if err := line.raise(ctx, s.db.Conns(ctx)); err != nil {
+	if err := line.raise(ctx, s.db.Heartbeats); err != nil {
 		return p, err
 	}
 	for i, id := range ids {
@@ -142,8 +140,8 @@ func (s *Claims) freezeCopy(ctx context.Context) (*scheduler.Freeze, error) {
 	if err := s.freezes.Begin(ctx, freeze.Start{Dispatches: true}); err != nil {
 		return nil, err
 	}
-	state, err := s.freezes.FreezeState(ctx, freeze.Deployment)
-	return state.Deployment, err
+	f, err := freeze.Read(ctx, s.db.Heartbeats, freeze.Deployment)
+	return f.Deployment, err
 }
 
 // remove removes lost replicas. A replica that has renewed since stays. So does one whose row another transaction has
@@ -156,7 +154,7 @@ func (s *Claims) remove(ctx context.Context, lost []scheduler.Heartbeat) error {
 	for i, h := range lost {
 		ids[i], beats[i] = h.Replica, h.Beat
 	}
-	_, err := s.db.Conns(ctx).Exec(ctx, `
+	_, err := s.db.Runs.Exec(ctx, `
 		WITH still AS (
 		    SELECT r.id
 		    FROM punctual.replicas r
@@ -168,9 +166,8 @@ func (s *Claims) remove(ctx context.Context, lost []scheduler.Heartbeat) error {
 
 // Deregister implements scheduler.Store.
 func (s *Claims) Deregister(ctx context.Context, replica uuid.UUID) error {
-	ctx = pg.Runs.In(ctx)
 	// Other replicas first recover the outcomes that it could not write: until then its runs count.
-	_, err := s.db.Conns(ctx).Exec(ctx, `
+	_, err := s.db.Runs.Exec(ctx, `
 		WITH gone AS (
 			DELETE FROM punctual.allowances
 			WHERE replica = $1 AND NOT EXISTS (SELECT FROM punctual.claims WHERE replica = $1))

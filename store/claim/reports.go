@@ -31,10 +31,10 @@ func (s *Claims) learnReporting(tenants []int32) {
 }
 
 // arbiter returns an arbiter of outcomes. It reads only until the first heartbeat which tenants report.
-func (s *Claims) arbiter(ctx context.Context, outcomes []domain.Outcome) (a arbiter, err error) {
+func (s *Claims) arbiter(ctx context.Context, q pg.Querier, outcomes []domain.Outcome) (a arbiter, err error) {
 	if s.reporting.Load() == nil {
 		var tenants []int32
-		if err := s.db.Conns(ctx).QueryRow(ctx, selectReporting).Scan(&tenants); err != nil {
+		if err := q.QueryRow(ctx, selectReporting).Scan(&tenants); err != nil {
 			return a, fmt.Errorf("reading which tenants report: %w", err)
 		}
 		s.learnReporting(tenants)
@@ -282,12 +282,11 @@ WHERE r.id = ANY($2::uuid[]) AND r.status = 'running'`
 // ApplyReports ends runs as their targets have reported, for attempts whose replicas do not do so at once: their answer
 // has not come, or will never come. Several replicas may do it.
 func (s *Claims) ApplyReports(ctx context.Context) (left bool, err error) {
-	ctx = pg.Runs.In(ctx)
 	var since time.Time
 	var after uuid.UUID
 	for n := reportBatch; n == reportBatch; {
 		var ids []uuid.UUID
-		rows, err := s.db.Conns(ctx).Query(ctx, selectReports, since, after, reportBatch)
+		rows, err := s.db.Runs.Query(ctx, selectReports, since, after, reportBatch)
 		if err == nil {
 			_, err = pgx.ForEachRow(rows, []any{&after, &since}, func() error {
 				ids = append(ids, after)
@@ -305,12 +304,12 @@ func (s *Claims) ApplyReports(ctx context.Context) (left bool, err error) {
 }
 
 func (s *Claims) applyReports(ctx context.Context, runs []uuid.UUID) error {
-	held, err := s.readRunning(ctx, ofReports, nil, runs)
+	held, err := readRunning(ctx, s.db.Runs, ofReports, nil, runs)
 	if err != nil || len(held.runs) == 0 {
 		return err
 	}
 	held.claims, held.reported = nil, true
-	_, _, err = s.end(ctx, held, func(r claimedRun, now time.Time) domain.Outcome {
+	_, _, err = s.end(ctx, s.db.Runs, held, func(r claimedRun, now time.Time) domain.Outcome {
 		return domain.Outcome{Assignment: r.Assignment, Verdict: domain.Succeed, StartedAt: r.started, FinishedAt: now}
 	})
 	return err
@@ -318,5 +317,5 @@ func (s *Claims) applyReports(ctx context.Context, runs []uuid.UUID) error {
 
 // ForgetReports deletes reports that are older than the runs that are kept.
 func (s *Claims) ForgetReports(ctx context.Context, age time.Duration) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, s.db, "reports", "reported_at", []string{"run_id"}, age)
+	return pg.ForgetOld(ctx, s.db.Chores, "reports", "reported_at", []string{"run_id"}, age)
 }

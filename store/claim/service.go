@@ -39,7 +39,6 @@ ON CONFLICT DO NOTHING`
 
 // NoteService notes which queues are served, so that it is known later why slots in a gap came late.
 func (s *Claims) NoteService(ctx context.Context) (left bool, err error) {
-	ctx = pg.Chores.In(ctx)
-	_, err = s.db.Conns(ctx).Exec(ctx, noteService)
+	_, err = s.db.Chores.Exec(ctx, noteService)
 	return false, pg.Wrap("noting which queues are served", err)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"punctual/scheduler/domain"
-	"punctual/store/pg"
 )
 
 // silentBatch is how many attempts of silent targets one transaction ends.
@@ -46,7 +45,7 @@ func (c *readyClaim) heedReports(ctx context.Context) error {
 	if len(c.ended) == 0 {
 		return nil
 	}
-	a, err := c.claims.arbiter(ctx, c.ended)
+	a, err := c.claims.arbiter(ctx, c.claims.db.Runs, c.ended)
 	if err != nil || !a.has() {
 		return err
 	}
@@ -68,7 +67,6 @@ func (c *readyClaim) heedReports(ctx context.Context) error {
 // slot, and no start of a tenant's max_runs_per_second. It returns how long to wait before the next such deadline; left
 // is false once none is near.
 func (s *Claims) EndSilent(ctx context.Context) (wait time.Duration, left bool, err error) {
-	ctx = pg.Runs.In(ctx)
 	c, err := s.claimReady(ctx, readyClaim{silent: true})
 	if err != nil {
 		return 0, false, fmt.Errorf("ending attempts whose targets are silent: %w", err)
@@ -80,7 +78,7 @@ func (s *Claims) EndSilent(ctx context.Context) (wait time.Duration, left bool, 
 		return 0, true, nil
 	}
 	var next *time.Duration
-	if err := s.db.Conns(ctx).QueryRow(ctx, nextSilent).Scan(&next); err != nil {
+	if err := s.db.Runs.QueryRow(ctx, nextSilent).Scan(&next); err != nil {
 		return 0, false, fmt.Errorf("looking for the next deadline of a target: %w", err)
 	}
 	if next == nil {

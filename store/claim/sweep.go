@@ -90,18 +90,17 @@ ON CONFLICT DO NOTHING`
 // waits is in ready again. Each call looks at a batch of runs, and in the end at all that are kept. It returns how many
 // runs it took back.
 func (s *Claims) Sweep(ctx context.Context) (n int, left bool, err error) {
-	ctx = pg.Chores.In(ctx)
 	running, waiting, err := s.lookForUnheld(ctx)
 	if err != nil {
 		return 0, false, fmt.Errorf("looking for runs that no replica has: %w", err)
 	}
 	if len(running) > 0 {
-		if n, err = s.endRunning(ctx, ofNoClaim, nil, running); err != nil {
+		if n, err = s.endRunning(ctx, s.db.Chores, ofNoClaim, nil, running); err != nil {
 			return 0, false, fmt.Errorf("ending attempts that no replica has: %w", err)
 		}
 	}
 	if len(waiting) > 0 {
-		err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 			if err := pg.Exec(ctx, tx, lockUnheld, waiting); err != nil {
 				return err
 			}
@@ -127,7 +126,7 @@ func (s *Claims) lookForUnheld(ctx context.Context) (running, waiting []uuid.UUI
 		search.Until = domain.IDTime(*before)
 	}
 	var last *uuid.UUID
-	_, err = search.Back(ctx, s.db.Conns(ctx), func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
+	_, err = search.Back(ctx, s.db.Chores, func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
 		var b pgx.Batch
 		b.Queue(pg.ByIndex)
 		b.Queue(selectUnheld(w), before, SweepBatch).Query(func(rows pgx.Rows) error {

@@ -544,10 +544,9 @@ func (s *Claims) tell(a advanced) {
 // AdvanceWorkflows lets workflows continue to which something has happened: it starts steps, cancels those of workflows
 // that were cancelled, and has workflows end whose steps have ended.
 func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
-	ctx = pg.Runs.In(ctx)
 	var a advanced
 	full := false
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Runs.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		ids, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], lockWorkflows, workflowBatch)
 		if err != nil || len(ids) == 0 {
 			return err
@@ -561,7 +560,7 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 	}
 	failpoint.At(failpoint.WorkflowLooked)
 	for job, runs := range a.cancel {
-		err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+		err := s.db.Runs.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 			err := pg.Exec(ctx, tx, `SELECT FROM punctual.exclusive WHERE job_id = $1 FOR NO KEY UPDATE`, job)
 			if err != nil {
 				return err
@@ -580,7 +579,7 @@ func (s *Claims) AdvanceWorkflows(ctx context.Context) (left bool, err error) {
 
 // CountWorkflows counts workflows that have not ended, and steps that wait for approval, each up to 10,000.
 func (s *Claims) CountWorkflows(ctx context.Context) (workflows, approvals int, err error) {
-	err = s.db.Conns(ctx).QueryRow(ctx, `
+	err = s.db.Chores.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM (SELECT FROM punctual.workflows LIMIT 10000) w),
 		       (SELECT count(*) FROM (SELECT FROM punctual.ready WHERE approval LIMIT 10000) y)`).Scan(&workflows, &approvals)
 	return workflows, approvals, pg.Wrap("counting workflows", err)

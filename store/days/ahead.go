@@ -18,8 +18,8 @@ const MadeAhead = 7
 // Ensure makes the missing daily partitions from yesterday to MadeAhead days from now, and those of the days within the
 // retention that passed while no replica ran. Each day is a transaction of its own, so that many days take no more
 // locks than one. It returns how many it made.
-func (d *Days) Ensure(ctx context.Context) (int, error) {
-	missing, err := pg.All(ctx, d.db.Conns(ctx), pgx.RowTo[string], `
+func (d *Days) Ensure(ctx context.Context, q pg.Querier) (int, error) {
+	missing, err := pg.All(ctx, q, pgx.RowTo[string], `
 		WITH today AS (
 			SELECT (now() AT TIME ZONE 'UTC')::date AS day, ((now() - $2::interval) AT TIME ZONE 'UTC')::date AS oldest),
 		newest AS (SELECT max(to_date(substring(c.relname FROM '\d{8}'), 'YYYYMMDD')) AS day
@@ -35,7 +35,7 @@ func (d *Days) Ensure(ctx context.Context) (int, error) {
 	made := 0
 	for _, day := range missing {
 		var n int
-		if err := d.db.Conns(ctx).QueryRow(ctx, `
+		if err := q.QueryRow(ctx, `
 			SELECT punctual.create_partitions($1::text::date, $1::text::date)`, day).Scan(&n); err != nil {
 			return made, fmt.Errorf("making the partitions of %s: %w", day, err)
 		}
@@ -48,7 +48,7 @@ func (d *Days) Ensure(ctx context.Context) (int, error) {
 // tomorrow's is missing, -1 if today's is.
 func (d *Days) Ahead(ctx context.Context) (int, error) {
 	var days int
-	err := d.db.Conns(ctx).QueryRow(ctx, `
+	err := d.db.Chores.QueryRow(ctx, `
 		SELECT coalesce(
 			min(n) FILTER (WHERE NOT punctual.has_partition(parent, (now() AT TIME ZONE 'UTC')::date + n)),
 			$1::int + 1) - 1
@@ -64,14 +64,14 @@ func IsMissing(err error) bool {
 }
 
 // EnsureFor makes the partitions that are missing for runs of the given slots.
-func (d *Days) EnsureFor(ctx context.Context, slots []time.Time) error {
+func (d *Days) EnsureFor(ctx context.Context, q pg.Querier, slots []time.Time) error {
 	made := map[time.Time]bool{}
 	for _, slot := range slots {
 		day := dayOf(slot)
 		if made[day] {
 			continue
 		}
-		if _, err := d.db.Conns(ctx).Exec(ctx, `
+		if err := pg.Exec(ctx, q, `
 			SELECT punctual.create_partitions($1::text::date, $1::text::date)`, day.Format(time.DateOnly)); err != nil {
 			return fmt.Errorf("making the partitions of %s: %w", day.Format(time.DateOnly), err)
 		}

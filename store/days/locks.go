@@ -23,7 +23,7 @@ func (d *Days) WarnOfLocks(ctx context.Context, connections int) {
 	ctx, cancel := context.WithTimeout(ctx, warnWithin)
 	defer cancel()
 	var most, sessions, replicas int
-	if err := d.db.Conns(ctx).QueryRow(ctx, `
+	if err := d.db.Callers.QueryRow(ctx, `
 		SELECT current_setting('max_locks_per_transaction')::integer,
 		       current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer,
 		       1 + (SELECT count(*) FROM punctual.replicas)`).Scan(&most, &sessions, &replicas); err != nil {

@@ -89,7 +89,7 @@ func (d *Days) Retire(ctx context.Context) error {
 
 // old returns the days that may have something to remove, oldest first.
 func (d *Days) old(ctx context.Context) ([]oldDay, error) {
-	rows := pg.Query(ctx, d.db.Conns(ctx), selectOldDays, d.retention, d.failureRetention)
+	rows := pg.Query(ctx, d.db.Chores, selectOldDays, d.retention, d.failureRetention)
 	var all []oldDay
 	var o oldDay
 	var t dayTable
@@ -155,7 +155,7 @@ func (d *Days) retire(ctx context.Context, o oldDay) error {
 	ctx, cancel := context.WithTimeout(ctx, retireTimeout)
 	defer cancel()
 	var kept *int64
-	if err := d.db.Conns(ctx).QueryRow(ctx, `
+	if err := d.db.Chores.QueryRow(ctx, `
 		SELECT punctual.retire_partitions($1::text::date, $2, $3)`, o.day, !o.gone, expected).Scan(&kept); err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (d *Days) attach(ctx context.Context, o oldDay) error {
 	if !slices.ContainsFunc(o.tables, func(t dayTable) bool { return t.state != "attached" }) {
 		return nil
 	}
-	return d.EnsureFor(ctx, []time.Time{o.from})
+	return d.EnsureFor(ctx, d.db.Chores, []time.Time{o.from})
 }
 
 // alter begins or finishes the detach of a table. The detach cannot be part of a transaction, so it is one statement of
@@ -189,7 +189,7 @@ func (d *Days) attach(ctx context.Context, o oldDay) error {
 func (d *Days) alter(ctx context.Context, t dayTable, how string) error {
 	ctx, cancel := context.WithTimeout(ctx, detachPatience)
 	defer cancel()
-	_, err := d.db.Conns(ctx).Exec(ctx, fmt.Sprintf(`
+	_, err := d.db.Chores.Exec(ctx, fmt.Sprintf(`
 		ALTER TABLE punctual.%s DETACH PARTITION punctual.%s %s`, t.parent, t.name, how), pgx.QueryExecModeSimpleProtocol)
 	return err
 }
@@ -206,7 +206,7 @@ func (d *Days) needed(ctx context.Context, o oldDay) (bool, error) {
 		retention = d.failureRetention
 	}
 	var needed bool
-	err := d.db.Conns(ctx).QueryRow(ctx, `
+	err := d.db.Chores.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.runs
 		               WHERE `+Window{o.from, o.from.AddDate(0, 0, 1)}.On(`id`)+`
 		                  AND (finished_at IS NULL OR finished_at > now() - $2::interval))

@@ -81,7 +81,7 @@ const MostNamed = 1000
 
 // Try returns what an event would do, and writes nothing.
 func (s *Events) Try(ctx context.Context, tenant int32, name string, body json.RawMessage) (Trial, error) {
-	rows := pg.Query(ctx, s.db.Reader(ctx, tenant), `
+	rows := pg.Query(ctx, s.db.Callers.Reader(tenant), `
 		SELECT j.name, j.state = 'paused' AND coalesce(j.paused_until > now(), true),
 		       coalesce(v.definition #>> '{schedule,filter}', '')
 		FROM punctual.job_versions v

@@ -51,9 +51,8 @@ type fanOut struct {
 // FanOut makes the runs of the next subscribers of an event: of the one that has waited longest for its turn. It skips
 // events on which other replicas work.
 func (s *Events) FanOut(ctx context.Context) (wait time.Duration, left bool, err error) {
-	ctx = pg.Chores.In(ctx)
 	f := fanOut{events: s}
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if left, err = f.lock(ctx, tx); err != nil || !left {
 			return err
 		}
@@ -68,7 +67,7 @@ func (s *Events) FanOut(ctx context.Context) (wait time.Duration, left bool, err
 	case err == nil && !left || f.id == uuid.Nil || ctx.Err() != nil:
 		return 0, false, err
 	case days.IsMissing(err): // of the day of the event, after a long outage
-		return 0, true, s.days.EnsureFor(ctx, []time.Time{f.at})
+		return 0, true, s.days.EnsureFor(ctx, s.db.Chores, []time.Time{f.at})
 	case err != nil:
 		return lockedPause, true, s.putOff(ctx, f.id, err)
 	}
@@ -209,7 +208,7 @@ func (f *fanOut) write(ctx context.Context, tx *pg.Tx) error {
 // putOff lets other events go first.
 func (s *Events) putOff(ctx context.Context, id uuid.UUID, cause error) error {
 	s.options.Log.Warn("the fan-out of an event failed; it is tried again", "event", id, "error", cause)
-	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		return pg.Exec(ctx, tx, `
 			UPDATE punctual.events SET turn_at = clock_timestamp() WHERE id = $1 AND turn_at IS NOT NULL`, id)
 	})

@@ -37,7 +37,7 @@ SELECT (SELECT count(*) FROM old), (SELECT count(*) FROM gone),
 // Forget deletes events that are older than any run that is kept, unless their fan-out is not over, or a run or a dead
 // letter still needs them.
 func (s *Events) Forget(ctx context.Context) (forgotten int, left bool, err error) {
-	now, err := pg.Clock(ctx, s.db.Conns(ctx))
+	now, err := pg.Clock(ctx, s.db.Chores)
 	if err != nil {
 		return 0, false, err
 	}
@@ -48,7 +48,7 @@ func (s *Events) Forget(ctx context.Context) (forgotten int, left bool, err erro
 		b.Queue(forget, after, till, pg.ForgetBatch).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&found, &gone, &after)
 		})
-		err = s.db.Conns(ctx).SendBatch(ctx, &b).Close()
+		err = s.db.Chores.SendBatch(ctx, &b).Close()
 		return found, gone, err
 	})
 	return forgotten, left, pg.Wrap("removing old events", err)

@@ -88,7 +88,7 @@ func (s *Events) Get(
 	b.Queue(`SELECT r.id, coalesce(j.name, ''), r.status, r.reason, r.finished_at`+ofEvent+` AND r.id > $5
 		ORDER BY r.id LIMIT $6`, id, from, till, tenant, after, page.Size()+1).
 		Query(pg.Into(&d.Runs, pgx.RowToStructByPos[EventRun]))
-	if err := s.db.Reader(ctx, tenant).SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.db.Callers.Reader(tenant).SendBatch(ctx, &b).Close(); err != nil {
 		return d, "", pg.Found(err, "event %s", id)
 	}
 	d.Runs, next = pg.Cut(d.Runs, page, listOfRuns, func(r EventRun) uuid.UUID { return r.ID })
@@ -113,7 +113,7 @@ func (s *Events) List(ctx context.Context, tenant int32, name string, page pg.Pa
 	if !ok {
 		before = uuid.Max
 	}
-	found, err := pg.All(ctx, s.db.Reader(ctx, tenant), func(row pgx.CollectableRow) (e Event, err error) {
+	found, err := pg.All(ctx, s.db.Callers.Reader(tenant), func(row pgx.CollectableRow) (e Event, err error) {
 		return e, row.Scan(e.targets()...)
 	}, `
 		SELECT `+eventColumns+` FROM punctual.events e
@@ -123,7 +123,7 @@ func (s *Events) List(ctx context.Context, tenant int32, name string, page pg.Pa
 		return nil, "", fmt.Errorf("listing events: %w", err)
 	}
 	if len(found) == 0 && !ok {
-		known, err := pg.One(ctx, s.db.Reader(ctx, tenant), pgx.RowTo[bool], `
+		known, err := pg.One(ctx, s.db.Callers.Reader(tenant), pgx.RowTo[bool], `
 			SELECT EXISTS (SELECT FROM punctual.job_versions WHERE tenant = $1 AND event = $2)`, tenant, name)
 		if err == nil && !known {
 			err = pgx.ErrNoRows
@@ -181,11 +181,11 @@ func (s *Events) Names(ctx context.Context, tenant int32, page pg.Page) (found [
 	if err != nil || page.Cursor != "" && !domain.NameForm.Match(after) {
 		return nil, "", &pg.CursorError{Cursor: page.Cursor}
 	}
-	now, err := pg.Clock(ctx, s.db.Conns(ctx))
+	now, err := pg.Clock(ctx, s.db.Callers)
 	if err != nil {
 		return nil, "", err
 	}
-	found, err = pg.All(ctx, s.db.Reader(ctx, tenant), pgx.RowToStructByPos[Name], selectNames,
+	found, err = pg.All(ctx, s.db.Callers.Reader(tenant), pgx.RowToStructByPos[Name], selectNames,
 		tenant, string(after), page.Size()+1, domain.FirstRunID(now.Add(-24*time.Hour)))
 	if err != nil {
 		return nil, "", fmt.Errorf("listing the names of events: %w", err)
@@ -205,7 +205,7 @@ type Pending struct {
 
 // CountPending counts the fan-outs of all tenants that are not over, up to pg.DepthCap.
 func (s *Events) CountPending(ctx context.Context) (p Pending, err error) {
-	err = s.db.Conns(ctx).QueryRow(ctx, `
+	err = s.db.Chores.QueryRow(ctx, `
 		SELECT count(*)::int, coalesce(greatest(now() - min(emitted_at), '0'), '0')
 		FROM (SELECT emitted_at FROM punctual.events
 		      WHERE turn_at IS NOT NULL ORDER BY turn_at LIMIT $1) e`, pg.DepthCap).Scan(&p.Events, &p.Oldest)

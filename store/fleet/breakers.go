@@ -51,7 +51,7 @@ const mostHolds = 1000
 
 // Holds returns what a tenant's runs are held back for. Tenant 0 means all tenants.
 func (f *Fleet) Holds(ctx context.Context, tenant int32) ([]Breaker, error) {
-	holds, err := pg.All(ctx, f.db.Conns(ctx), pgx.RowToStructByPos[Breaker], selectHolds, tenant, pg.DepthCap, mostHolds)
+	holds, err := pg.All(ctx, f.db, pgx.RowToStructByPos[Breaker], selectHolds, tenant, pg.DepthCap, mostHolds)
 	return holds, pg.Wrap("reading what holds runs back", err)
 }
 

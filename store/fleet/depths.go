@@ -109,7 +109,7 @@ func (f *Fleet) QueueDepths(ctx context.Context, tenant int32) (queues []Queue, 
 		held, err = collectHeldBack(rows)
 		return err
 	})
-	err = f.db.Conns(ctx).SendBatch(ctx, &b).Close()
+	err = f.db.SendBatch(ctx, &b).Close()
 	return queues, held, pg.Wrap("reading the queues' depths", err)
 }
 
@@ -156,7 +156,7 @@ const mostReplicas = 1000
 // Replicas returns the registered replicas, in the order in which they started. A lost replica is among them until
 // another replica has noticed.
 func (f *Fleet) Replicas(ctx context.Context) ([]Replica, error) {
-	replicas, err := pg.All(ctx, f.db.Conns(ctx), pgx.RowToStructByPos[Replica], `
+	replicas, err := pg.All(ctx, f.db, pgx.RowToStructByPos[Replica], `
 		SELECT id, host, version, coalesce(zone_data, ''), queues, started_at, renewed_at, draining,
 		       coalesce(lacks, '')
 		FROM punctual.replicas

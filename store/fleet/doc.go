@@ -5,7 +5,7 @@ package fleet
 import "punctual/store/pg"
 
 // Fleet is the replicas that share a database, and their work. Safe for concurrent use.
-type Fleet struct{ db *pg.DB }
+type Fleet struct{ db *pg.Pool }
 
 // New returns the fleet of a database.
-func New(db *pg.DB) *Fleet { return &Fleet{db} }
+func New(db *pg.Pool) *Fleet { return &Fleet{db} }

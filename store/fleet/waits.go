@@ -80,6 +80,6 @@ func (f *Fleet) Waits(ctx context.Context) (waits []Wait, err error) {
 	var b pgx.Batch
 	b.Queue(pg.ByIndex)
 	b.Queue(SelectWaits, pg.DepthCap).Query(pg.Into(&waits, pgx.RowToStructByPos[Wait]))
-	err = f.db.Conns(ctx).SendBatch(ctx, &b).Close()
+	err = f.db.SendBatch(ctx, &b).Close()
 	return waits, pg.Wrap("reading how long due work waits", err)
 }

@@ -49,7 +49,7 @@ func (f *Row) InForce() *scheduler.Freeze {
 // Freeze freezes a tenant, or the Deployment: from then on no replica claims anything of it. Freeze returns when the
 // claims under way have ended, with the number of runs in flight, which go on. Freezing again changes nothing.
 func (s *Switch) Freeze(ctx context.Context, tenant int32, note string) (State, error) {
-	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err := s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		by := audit.ActorOf(ctx).Words()
 		if tenant == Deployment {
 			d, err := lockDeployment(ctx, tx)
@@ -72,7 +72,7 @@ func (s *Switch) Freeze(ctx context.Context, tenant int32, note string) (State, 
 // Unfreeze ends a freeze. To unfreeze the Deployment also makes this database the one that runs are dispatched from.
 // Replicas learn of it within two seconds.
 func (s *Switch) Unfreeze(ctx context.Context, tenant int32, note string) (State, error) {
-	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err := s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if tenant != Deployment {
 			return unfreezeTenant(ctx, tx, tenant, note)
 		}
@@ -104,7 +104,7 @@ func (s *Switch) FreezeState(ctx context.Context, tenant int32) (State, error) {
 	b.Queue(selectInFlight, tenant, pg.DepthCap, pg.MostInFlight).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&state.InFlight)
 	})
-	if err := s.db.Conns(ctx).SendBatch(ctx, &b).Close(); err != nil {
+	if err := s.db.Callers.SendBatch(ctx, &b).Close(); err != nil {
 		return state, fmt.Errorf("reading what is frozen: %w", err)
 	}
 	state.Deployment = f.Deployment
@@ -135,7 +135,7 @@ func (f Freezes) Of(tenant int32) (freeze *scheduler.Freeze, whose string) {
 
 // Freezes returns the freezes in force: those of at most DepthCap tenants.
 func (s *Switch) Freezes(ctx context.Context) (Freezes, error) {
-	return Read(ctx, s.db.Conns(pg.Runs.In(ctx)), 0) // pg.Runs, as the readiness check needs it
+	return Read(ctx, s.db.Runs, 0) // Runs, as the readiness check needs it
 }
 
 // Read reads the freezes of one tenant, or with 0 of all tenants.
@@ -261,7 +261,7 @@ func (s *Switch) awaitClaims(ctx context.Context) error {
 	defer cancel()
 	var before []string // nil: every claim there is
 	for {
-		if err := s.db.Conns(ctx).QueryRow(ctx, selectClaiming, before).Scan(&before); err != nil && ctx.Err() == nil {
+		if err := s.db.Callers.QueryRow(ctx, selectClaiming, before).Scan(&before); err != nil && ctx.Err() == nil {
 			return fmt.Errorf(
 				"frozen, but the claims under way could not be waited for: what is in flight may be more for a moment: %w", err)
 		}

@@ -111,8 +111,7 @@ func (d *theDeployment) adopt(ctx context.Context, tx *pg.Tx) error {
 // Begin does what a replica does about freezes before it claims anything. It records this database as the one that runs
 // are dispatched from. If runs were last dispatched from another database, it freezes the deployment.
 func (s *Switch) Begin(ctx context.Context, start Start) error {
-	ctx = pg.Runs.In(ctx)
-	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err := s.db.Runs.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		d, err := lockDeployment(ctx, tx)
 		if err != nil {
 			return err

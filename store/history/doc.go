@@ -11,12 +11,12 @@ import (
 
 // History is what a database recorded. Safe for concurrent use.
 type History struct {
-	db            *pg.DB
+	db            *pg.Pool
 	defaultJitter time.Duration
 }
 
 // New returns the history of a database. defaultJitter is the jitter of cron slots a minute or more apart whose
 // definition sets none.
-func New(db *pg.DB, defaultJitter time.Duration) *History {
+func New(db *pg.Pool, defaultJitter time.Duration) *History {
 	return &History{db: db, defaultJitter: defaultJitter}
 }

@@ -270,7 +270,7 @@ const mostFrozenNoted = 5
 
 // noteFreezes notes whether the deployment is frozen, and which of the verified tenants are.
 func (v *verification) noteFreezes(ctx context.Context) error {
-	freezes, err := freeze.Read(ctx, v.history.db.Pool(), v.tenant)
+	freezes, err := freeze.Read(ctx, v.history.db, v.tenant)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (v *verification) limits(ctx context.Context) error {
 
 // readLimits returns what is wrong with limits, each with its key, and the keys.
 func (v *verification) readLimits(ctx context.Context) (found []Violation, keys []string, err error) {
-	rows := pg.Query(ctx, v.history.db.Conns(ctx), verifyLimits, v.tenant)
+	rows := pg.Query(ctx, v.history.db, verifyLimits, v.tenant)
 	var tenant, name string
 	var holders, most int
 	var held, waiting []uuid.UUID

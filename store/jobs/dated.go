@@ -219,7 +219,7 @@ const datedColumns = `d.key, d.run_id, d.due_at, d.created_at, d.latest_at, d.se
 // GetDated returns a pending dated run. The error is ErrNotFound if there is none with the key: it may have been
 // claimed.
 func (s *Jobs) GetDated(ctx context.Context, tenant int32, ref, key string) (Dated, error) {
-	q := s.db.Reader(ctx, tenant)
+	q := s.db.Callers.Reader(tenant)
 	job, err := names.Find(ctx, q, tenant, ref)
 	if err != nil {
 		return Dated{}, err
@@ -240,7 +240,7 @@ func oneDated(key string, rows pgx.Rows) (Dated, error) {
 // CancelDated removes a pending dated run, for a caller who may be a submitter. The error is ErrNotFound if there is
 // none with the key: it may have been claimed. It is ErrNotForSubmitters as that of TriggerAt.
 func (s *Jobs) CancelDated(ctx context.Context, tenant int32, ref, key string, submitter bool) (d Dated, err error) {
-	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		job, _, err := s.lockToTrigger(ctx, tx, tenant, ref)
 		if err != nil {
 			return err
@@ -279,7 +279,7 @@ const moveDated = `
 // LatestAt, and leaves all else of it as it is. If its sequence is as high as the request's, it stays where it is. The
 // error is ErrNotFound if there is none with the key: it may have been claimed. Other errors are those of TriggerAt.
 func (s *Jobs) MoveDated(ctx context.Context, tenant int32, ref string, r DateRequest) (w Written, err error) {
-	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		job, now, err := s.lockToTrigger(ctx, tx, tenant, ref)
 		if err != nil {
 			return err
@@ -326,7 +326,7 @@ const listOfDated = 'D'
 
 // ListDated returns pending dated runs of a job.
 func (s *Jobs) ListDated(ctx context.Context, tenant int32, ref string, r DatedRange) ([]Dated, string, error) {
-	q := s.db.Reader(ctx, tenant)
+	q := s.db.Callers.Reader(tenant)
 	job, err := names.Find(ctx, q, tenant, ref)
 	if err != nil {
 		return nil, "", err

@@ -37,7 +37,7 @@ func queueDatedWork(b *pgx.Batch, jobs []uuid.UUID) {
 // its priority, and those of a deleted job are removed. When all those are removed, one skip with their number says so.
 // It passes over runs that another transaction writes; the claim that meets such a run puts it right.
 func (s *Jobs) FitDated(ctx context.Context) (wait time.Duration, left bool, err error) {
-	err = s.db.InTx(pg.Chores.In(ctx), pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var job uuid.UUID
 		var after string
 		err := tx.QueryRow(ctx, `

@@ -18,7 +18,7 @@ import (
 // at once. The error is ErrVersion if the job is not at version ifMatch (nil: any), and ErrState if runs of other jobs
 // trigger it, unless force is set.
 func (s *Jobs) DeleteJob(ctx context.Context, tenant int32, ref string, ifMatch *int32, force bool) error {
-	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	return s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
 			return err

@@ -51,7 +51,7 @@ GROUP BY 1, 2`
 // Forecast counts the slots and the dated runs of all enabled jobs of a tenant, or of pg.Everybody, in a window. It
 // reads each job once, while Postgres sends the jobs, and keeps none of them.
 func (s *Jobs) Forecast(ctx context.Context, tenant int32, w forecast.Window) (f Forecast, err error) {
-	r, err := pg.PastSnapshot(ctx, s.db, tenant, func(ctx context.Context, tx pg.Snapshot) (*forecasting, error) {
+	r, err := pg.PastSnapshot(ctx, s.db.Callers, tenant, func(ctx context.Context, tx pg.Snapshot) (*forecasting, error) {
 		r := &forecasting{jobs: s, builder: forecast.New(w, ctx.Err), plans: map[string]*forecast.Plan{}}
 		if err := tx.QueryRow(ctx, beginForecast).Scan(&r.asOf, nil, nil); err != nil {
 			return nil, err
@@ -143,7 +143,7 @@ func (s *Jobs) namesOf(ctx context.Context, tenant int32, busiest []forecast.Bus
 			ids = append(ids, most.Job)
 		}
 	}
-	return pg.Past(ctx, s.db, tenant, func(ctx context.Context, q pg.Source) (map[uuid.UUID]JobName, error) {
+	return pg.Past(ctx, s.db.Callers, tenant, func(ctx context.Context, q pg.Source) (map[uuid.UUID]JobName, error) {
 		return readNames(ctx, q, tenant, ids)
 	})
 }

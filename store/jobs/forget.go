@@ -98,7 +98,7 @@ WHERE c.id = ANY($2::bigint[]) AND j.id = u.id AND j.version = u.version AND j.i
 // forgetClaimed deletes the one-shots of a few completions. It returns how many completions it found, and how many jobs
 // it has deleted.
 func (s *Jobs) forgetClaimed(ctx context.Context) (found, gone int, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := pg.Exec(ctx, tx, pg.ByIndex); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (s *Jobs) walkOn(
 		})
 		return err
 	})
-	err = s.db.Conns(ctx).SendBatch(ctx, &b).Close()
+	err = s.db.Chores.SendBatch(ctx, &b).Close()
 	if err != nil || len(ids) == 0 {
 		return found, 0, err
 	}
@@ -171,7 +171,7 @@ func (s *Jobs) walkOn(
 
 // forgetCompleted deletes those of the jobs that still qualify once they are locked.
 func (s *Jobs) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten int, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows := pg.Query(ctx, tx, `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[])
@@ -211,7 +211,7 @@ ORDER BY j.deleted_at, j.id LIMIT $3`
 
 // purgeUnneeded deletes those of the jobs that have no run left.
 func (s *Jobs) purgeUnneeded(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
-	err = (days.Search{Index: days.All}).Forth(ctx, s.db.Conns(ctx), func(
+	err = (days.Search{Index: days.All}).Forth(ctx, s.db.Chores, func(
 		ctx context.Context, q pg.Querier, w days.Window,
 	) (bool, error) {
 		ran, err := pg.Map[uuid.UUID, bool](ctx, q, `
@@ -228,7 +228,7 @@ func (s *Jobs) purgeUnneeded(ctx context.Context, ids []uuid.UUID) (purged int, 
 
 // purgeJobs deletes jobs. The rows that belong to them are deleted with them.
 func (s *Jobs) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows := pg.Query(ctx, tx, `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)

@@ -65,7 +65,7 @@ func scanVersion(row pgx.CollectableRow) (versionRow, error) {
 
 // FindJob returns the id of a job. An id also finds a deleted job.
 func (s *Jobs) FindJob(ctx context.Context, tenant int32, ref string) (uuid.UUID, error) {
-	q := s.db.Reader(ctx, tenant)
+	q := s.db.Callers.Reader(tenant)
 	id, err := names.Find(ctx, q, tenant, ref)
 	if err != nil {
 		return id, err
@@ -90,7 +90,7 @@ func (s *Jobs) ListVersions(
 	if err != nil {
 		return nil, "", err
 	}
-	q := s.db.Reader(ctx, tenant)
+	q := s.db.Callers.Reader(tenant)
 	page := pg.LargePage{Page: p}
 	rows, err := pg.All(ctx, q, func(row pgx.CollectableRow) (versionRow, error) {
 		v, err := scanVersion(row)
@@ -171,7 +171,7 @@ func (s *Jobs) GetVersion(
 	if err != nil {
 		return v, err
 	}
-	q := s.db.Reader(ctx, tenant)
+	q := s.db.Callers.Reader(tenant)
 	rows, err := pg.All(ctx, q, scanVersion, selectVersions, id, number, 2, math.MaxInt32)
 	if err != nil {
 		return v, fmt.Errorf("reading version %d of job %s: %w", number, id, err)
@@ -225,7 +225,7 @@ func (s *Jobs) RestoreVersion(
 	ctx context.Context, tenant int32, ref string, number int32, ifMatch *int32, check func(domain.Definition) error,
 ) (Record, error) {
 	var rec Record
-	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err := s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
 			return err

@@ -47,7 +47,7 @@ func (s *Jobs) NameLinks(ctx context.Context, tenant int32, entries []audit.Entr
 	for i := range entries {
 		texts = append(texts, &entries[i].Before, &entries[i].After)
 	}
-	return links.NameIn(ctx, s.db.Reader(ctx, tenant), texts...)
+	return links.NameIn(ctx, s.db.Callers.Reader(tenant), texts...)
 }
 
 // resolveLinks is resolve for a batch, whose jobs may name each other. A job that is about to be created gets its id

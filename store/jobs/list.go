@@ -62,7 +62,7 @@ func (s *Jobs) ListJobs(
 	if err := f.conditions(&c, tenant); err != nil {
 		return nil, "", err
 	}
-	q := s.db.Reader(ctx, tenant)
+	q := s.db.Callers.Reader(tenant)
 	oldest, err := f.oldestSearched(ctx, q, tenant)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing jobs: %w", err)
@@ -75,7 +75,7 @@ func (s *Jobs) ListJobs(
 		c.Add(`j.id = ANY(?::uuid[])`, f.Among)
 	}
 	if len(f.Labels) > 0 {
-		all := s.db.Reader(ctx, pg.Everybody)
+		all := s.db.Callers.Reader(pg.Everybody)
 		if _, err := c.Candidates(ctx, all, `j.tenant`, tenant, `j.id`, jobTables, f.Size()+1); err != nil {
 			return nil, "", fmt.Errorf("listing jobs: %w", err)
 		}

@@ -79,7 +79,7 @@ func (s *Jobs) change(
 	work func(context.Context, *pg.Tx, *held, time.Time) (bool, error),
 ) (Record, error) {
 	var rec Record
-	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err := s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
 			return err

@@ -131,12 +131,11 @@ func (s *Jobs) EndDuePauses(ctx context.Context) (wait time.Duration, left bool,
 // ResumeDue returns how many jobs it resumed, and how long until the next pause ends; 0: none is about to. It passes
 // over jobs that another replica is resuming.
 func (s *Jobs) ResumeDue(ctx context.Context) (resumed int, next time.Duration, err error) {
-	ctx = pg.Chores.In(ctx)
 	for {
 		// First outside a transaction: most of the time there is nothing to do.
 		var over bool
 		var wait *time.Duration
-		if err := s.db.Conns(ctx).QueryRow(ctx, `
+		if err := s.db.Chores.QueryRow(ctx, `
 			SELECT EXISTS (SELECT FROM punctual.jobs WHERE state = 'paused' AND paused_until <= now()),
 			       (SELECT min(paused_until) FROM punctual.jobs
 			        WHERE state = 'paused' AND paused_until > now() AND paused_until <= now() + `+claim.BeatSoon+`)
@@ -160,7 +159,7 @@ func (s *Jobs) ResumeDue(ctx context.Context) (resumed int, next time.Duration, 
 }
 
 func (s *Jobs) resumeSome(ctx context.Context) (n int, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows := pg.Query(ctx, tx, `
 			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 			WHERE j.paused_until <= now() AND j.state = 'paused'

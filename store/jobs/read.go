@@ -70,7 +70,7 @@ func oneJob(job **jobRow) func(pgx.Rows) error {
 // GetJob returns a job by its id or name. A name means the active or paused job that has it, or else the newest
 // completed job. For a deleted job the error is ErrNotFound.
 func (s *Jobs) GetJob(ctx context.Context, tenant int32, ref string) (Record, error) {
-	q := s.db.Reader(ctx, tenant)
+	q := s.db.Callers.Reader(tenant)
 	if _, byID := pg.ParseID(ref); !byID {
 		// Usually there is an active or paused job, and reading it takes one round trip.
 		job, err := readWithLastRun(ctx, q, selectHolder, jobOfName, ref, tenant)

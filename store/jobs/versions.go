@@ -85,7 +85,7 @@ WHERE s.job_id = u.job_id AND s.id = u.id
 func (s *Jobs) ForgetVersions(ctx context.Context) (forgotten int, left bool, err error) {
 	// Verify and the explanations of slots begin with the oldest day that is kept as a whole, whatever the retention is.
 	var before time.Time
-	err = s.db.Conns(ctx).QueryRow(ctx, `
+	err = s.db.Chores.QueryRow(ctx, `
 		SELECT least(now() - $1::interval, `+days.KeptSince+`) - interval '1 day'`, s.options.Retention).Scan(&before)
 	if err != nil {
 		return 0, false, fmt.Errorf("looking for the oldest day: %w", err)
@@ -98,13 +98,13 @@ func (s *Jobs) ForgetVersions(ctx context.Context) (forgotten int, left bool, er
 
 // named returns which versions the runs of earlier days name, of the jobs that have versions to forget.
 func (s *Jobs) named(ctx context.Context, w *walk, before time.Time) (jobs []uuid.UUID, versions []int32, err error) {
-	of, err := pg.All(ctx, s.db.Conns(ctx), pgx.RowTo[uuid.UUID],
+	of, err := pg.All(ctx, s.db.Chores, pgx.RowTo[uuid.UUID],
 		oldVersions+`SELECT DISTINCT job_id FROM old`, w.at, w.id, pg.ForgetBatch, before)
 	if err != nil || len(of) == 0 {
 		return nil, nil, err
 	}
 	search := days.Search{Index: days.All, Until: before.Add(runs.ClockSlack)}
-	err = search.Forth(ctx, s.db.Conns(ctx), func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
+	err = search.Forth(ctx, s.db.Chores, func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
 		var job uuid.UUID
 		var version int32
 		_, err := pgx.ForEachRow(pg.Query(ctx, q, `
@@ -125,7 +125,7 @@ func (s *Jobs) forgetVersions(ctx context.Context, w *walk, before time.Time) (f
 	if err != nil {
 		return 0, 0, err
 	}
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if _, err := tx.Exec(ctx, pg.ByIndex); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (w Writer) CreateJob(ctx context.Context, job NewJob) (Record, error) {
 func (s *Jobs) create(
 	ctx context.Context, tx *pg.Tx, tenant int32, job NewJob,
 ) (rec Record, taken, due bool, err error) {
-	q := s.db.Reader(ctx, tenant)
+	q := s.db.Callers.Reader(tenant)
 	if tx != nil {
 		q = tx
 	}
@@ -58,7 +58,7 @@ func (s *Jobs) create(
 	several := f.maxJobs > 0 || job.Definition.HasSecrets() || links.Has(&job.Definition) ||
 		len(job.Definition.AllLimits()) > 0
 	if tx == nil && several { // statements
-		err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) (err error) {
+		err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) (err error) {
 			rec, taken, due, err = s.createOne(ctx, tx, tx, tenant, job, f)
 			return err
 		})
@@ -106,7 +106,7 @@ func (s *Jobs) PutJob(
 	ctx context.Context, tenant int32, name string, job NewJob, ifMatch *int32, createOnly bool,
 ) (rec Record, created bool, err error) {
 	job.Definition.Name = name
-	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		for range rounds {
 			var done bool
 			rec, created, done, err = s.put(ctx, tx, tenant, job, ifMatch, createOnly)
@@ -168,7 +168,7 @@ func (s *Jobs) EditJob(
 	ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(Record) (NewJob, error),
 ) (Record, error) {
 	var rec Record
-	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err := s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
 			return err

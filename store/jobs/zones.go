@@ -30,7 +30,7 @@ func (s *Jobs) Rezone(ctx context.Context) (moved int, err error) {
 	version := cron.Zones().Release
 	var have string
 	var mixed, others, newer bool
-	err = s.db.Conns(ctx).QueryRow(ctx, `
+	err = s.db.Chores.QueryRow(ctx, `
 		SELECT zone_data, zones_mixed,
 		       EXISTS (SELECT FROM punctual.replicas WHERE zone_data <> $1),
 		       EXISTS (SELECT FROM punctual.replicas WHERE zone_data > $1)
@@ -70,7 +70,7 @@ func (s *Jobs) Rezone(ctx context.Context) (moved int, err error) {
 
 // zonesExec changes the deployment's row, and returns how many rows it changed.
 func (s *Jobs) zonesExec(ctx context.Context, sql string, args ...any) (changed int64, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		tag, err := tx.Exec(ctx, sql, args...)
 		changed = tag.RowsAffected()
 		return err
@@ -107,7 +107,7 @@ ORDER BY p.job_id`
 
 // some handles the next batch of jobs. It reports whether there may be more.
 func (r *rezoning) some(ctx context.Context, s *Jobs) (more bool, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		rows := pg.Query(ctx, tx, selectZoned, r.last, rezoneBatch)
 		var moves []claim.Move
 		var key definitions.Version

@@ -56,7 +56,7 @@ func (p BackfillPlan) Matched() int { return len(p.slots) }
 // cannot be met, and blames its fields job, from and to. It returns ErrNotFound for a job that does not exist or was
 // deleted.
 func (l *Letters) PlanBackfill(ctx context.Context, tenant int32, r BackfillRequest) (BackfillPlan, error) {
-	q := l.db.Reader(ctx, tenant)
+	q := l.db.Callers.Reader(tenant)
 	id, err := names.Find(ctx, q, tenant, r.Job)
 	if err != nil {
 		return BackfillPlan{}, err
@@ -169,7 +169,7 @@ func (l *Letters) CountBackfill(ctx context.Context, p BackfillPlan) (int, error
 		slots[domain.SlotRunID(p.job.Job, at)] = true
 	}
 	search := days.Search{Index: days.All, Since: p.slots[0], Until: p.slots[n-1]}
-	err := search.Forth(ctx, l.db.Reader(ctx, p.tenant), func(
+	err := search.Forth(ctx, l.db.Callers.Reader(p.tenant), func(
 		ctx context.Context, q pg.Querier, w days.Window,
 	) (enough bool, err error) {
 		var id uuid.UUID

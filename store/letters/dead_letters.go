@@ -81,7 +81,7 @@ func (l *Letters) ListDeadLetters(
 	if err := c.Page(f.Page, deadLetterCursor, `d.run_id < ?`); err != nil {
 		return nil, "", err
 	}
-	q := l.db.Reader(ctx, tenant)
+	q := l.db.Callers.Reader(tenant)
 	if err := selectLetters(ctx, &c, q, tenant, f); err != nil {
 		return nil, "", err
 	}
@@ -241,7 +241,7 @@ func (l *Letters) ResolveDeadLetter(
 	ctx context.Context, tenant int32, id uuid.UUID, note string,
 ) (DeadLetter, error) {
 	var d DeadLetter
-	err := l.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err := l.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		var err error
 		if d, err = lockDeadLetter(ctx, tx, tenant, id); err != nil || d.ResolvedAt != nil {
 			return err
@@ -320,7 +320,7 @@ type Open struct {
 
 // CountOpen counts the open dead letters, up to 10,000 over all tenants, of the hundred tenants with the most.
 func (l *Letters) CountOpen(ctx context.Context) ([]Open, error) {
-	open, err := pg.All(ctx, l.db.Conns(ctx), pgx.RowToStructByPos[Open], `
+	open, err := pg.All(ctx, l.db.Chores, pgx.RowToStructByPos[Open], `
 		SELECT t.name, count(*)
 		FROM (SELECT tenant FROM punctual.dead_letters WHERE resolved_at IS NULL LIMIT 10000) d
 		JOIN punctual.tenants t ON t.id = d.tenant

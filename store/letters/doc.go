@@ -59,10 +59,10 @@ const (
 
 // ForgetDeadLetters deletes dead letters that were resolved before the failures' retention began.
 func (l *Letters) ForgetDeadLetters(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, l.db, "dead_letters", "resolved_at", []string{"run_id"}, l.options.FailureRetention)
+	return pg.ForgetOld(ctx, l.db.Chores, "dead_letters", "resolved_at", []string{"run_id"}, l.options.FailureRetention)
 }
 
 // ForgetOperations deletes operations that ended before the failures' retention began.
 func (l *Letters) ForgetOperations(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, l.db, "operations", "finished_at", []string{"id"}, l.options.FailureRetention)
+	return pg.ForgetOld(ctx, l.db.Chores, "operations", "finished_at", []string{"id"}, l.options.FailureRetention)
 }

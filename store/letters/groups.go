@@ -65,7 +65,7 @@ type grouping struct {
 func (l *Letters) ListGroups(
 	ctx context.Context, tenant int32, f DeadLetterFilter,
 ) (groups []DeadLetterGroup, nextCursor string, err error) {
-	err = l.db.ReadOnly(ctx, tenant, func(tx pgx.Tx) error {
+	err = l.db.Callers.ReadOnly(ctx, tenant, func(tx pgx.Tx) error {
 		g := grouping{tx: tx, size: f.Size()}
 		if err := g.conditions(ctx, tenant, f); err != nil {
 			return err

@@ -25,7 +25,7 @@ func (l *Letters) CountSelectedJobs(ctx context.Context, tenant int32, r JobsReq
 		return 0, err
 	}
 	var n int
-	err = l.db.Reader(ctx, tenant).QueryRow(ctx, `SELECT count(*) FROM (`+selected+`) chosen`, args...).Scan(&n)
+	err = l.db.Callers.Reader(tenant).QueryRow(ctx, `SELECT count(*) FROM (`+selected+`) chosen`, args...).Scan(&n)
 	return n, pg.Wrap("counting jobs", err)
 }
 

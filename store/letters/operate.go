@@ -78,9 +78,8 @@ var knownKinds = pg.Texts(slices.Collect(maps.Keys(batches)))
 // the batch is committed together with its progress. So several replicas may work at once, and one that dies leaves
 // nothing half done. Operate returns how long to wait before the next batch; left is false once no operation is left.
 func (l *Letters) Operate(ctx context.Context) (wait time.Duration, left bool, err error) {
-	ctx = pg.Chores.In(ctx)
 	var o *bulk
-	err = l.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = l.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var err error
 		if o, err = lockOperation(ctx, tx); err != nil {
 			return err
@@ -102,7 +101,7 @@ func (l *Letters) Operate(ctx context.Context) (wait time.Duration, left bool, e
 	switch {
 	case err == nil || o == nil:
 	case days.IsMissing(err):
-		return 0, true, l.days.EnsureFor(ctx, o.days)
+		return 0, true, l.days.EnsureFor(ctx, l.db.Chores, o.days)
 	case lockedOut(err):
 		return 0, true, l.putOff(ctx, o.id, err)
 	case cannotSucceed(err):
@@ -228,7 +227,7 @@ func lockedOut(err error) bool {
 // putOff lets other operations go first.
 func (l *Letters) putOff(ctx context.Context, id uuid.UUID, cause error) error {
 	l.options.Log.Warn("an operation waits for what another transaction has locked", "operation", id, "error", cause)
-	return l.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return l.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		_, err := tx.Exec(ctx, `
 			UPDATE punctual.operations SET next_at = clock_timestamp() + $2::interval
 			WHERE id = $1 AND state = 'running'`, id, gatePause)
@@ -239,7 +238,7 @@ func (l *Letters) putOff(ctx context.Context, id uuid.UUID, cause error) error {
 // failOperation ends an operation that can never be carried on.
 func (l *Letters) failOperation(ctx context.Context, id uuid.UUID, cause error) error {
 	l.options.Log.Error("an operation cannot be carried on", "operation", id, "error", cause)
-	return l.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return l.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := pg.Exec(ctx, tx, `SELECT FROM punctual.operations WHERE id = $1 FOR UPDATE`, id); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)
 		}

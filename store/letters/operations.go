@@ -100,7 +100,7 @@ func (r BulkRequest) selected(ctx context.Context, q pg.Querier, tenant int32) (
 
 // CountDeadLetters returns how many dead letters an operation would work on.
 func (l *Letters) CountDeadLetters(ctx context.Context, tenant int32, r BulkRequest) (int, error) {
-	q := l.db.Reader(ctx, tenant)
+	q := l.db.Callers.Reader(tenant)
 	selected, args, err := r.selected(ctx, q, tenant)
 	if err != nil {
 		return 0, err
@@ -242,7 +242,7 @@ func (r BulkRequest) request() any {
 // GetOperation returns an operation, with what became of its runs. The error is ErrNotFound if the tenant has none with
 // this id.
 func (l *Letters) GetOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
-	q := l.db.Reader(ctx, tenant)
+	q := l.db.Callers.Reader(tenant)
 	o, err := readOperation(ctx, q, tenant, id)
 	if err != nil {
 		return o, err
@@ -275,7 +275,7 @@ func (l *Letters) ListOperations(
 		return nil, "", err
 	}
 	c.AddIf(f.State != "", `o.state = ?`, f.State)
-	q := l.db.Reader(ctx, tenant)
+	q := l.db.Callers.Reader(tenant)
 	operations, err = pg.All(ctx, q, scanOperation, `
 		SELECT `+operationColumns+` FROM punctual.operations o`+c.Where()+
 		fmt.Sprintf(` ORDER BY o.id DESC LIMIT %d`, f.Size()+1), c.Args...)
@@ -299,7 +299,7 @@ func (l *Letters) ListOperations(
 // in another way.
 func (l *Letters) CancelOperation(ctx context.Context, tenant int32, id uuid.UUID) (Operation, error) {
 	var o Operation
-	err := l.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err := l.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		if err := pg.Exec(ctx, tx, `
 			SELECT FROM punctual.operations WHERE id = $1 AND tenant = $2 FOR UPDATE`, id, tenant); err != nil {
 			return fmt.Errorf("locking operation %s: %w", id, err)

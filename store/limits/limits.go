@@ -18,10 +18,10 @@ import (
 )
 
 // Limits are the limits of all tenants. Safe for concurrent use.
-type Limits struct{ db *pg.DB }
+type Limits struct{ db *pg.Pool }
 
 // New returns the limits of a database.
-func New(db *pg.DB) *Limits { return &Limits{db} }
+func New(db *pg.Pool) *Limits { return &Limits{db} }
 
 // Settings are what a caller sets of a limit: at least one of the two.
 type Settings struct {
@@ -81,13 +81,13 @@ func scanLimit(row pgx.CollectableRow) (l Limit, err error) {
 
 // List returns a tenant's limits, by name.
 func (s *Limits) List(ctx context.Context, tenant int32) ([]Limit, error) {
-	list, err := pg.All(ctx, s.db.Reader(ctx, tenant), scanLimit, selectLimits+` ORDER BY l.name`, tenant)
+	list, err := pg.All(ctx, s.db.Reader(tenant), scanLimit, selectLimits+` ORDER BY l.name`, tenant)
 	return list, pg.Wrap("listing limits", err)
 }
 
 // Get returns a limit. The error is ErrNotFound if there is none.
 func (s *Limits) Get(ctx context.Context, tenant int32, name string) (Limit, error) {
-	return get(ctx, s.db.Reader(ctx, tenant), tenant, name)
+	return get(ctx, s.db.Reader(tenant), tenant, name)
 }
 
 func get(ctx context.Context, q pg.Querier, tenant int32, name string) (Limit, error) {

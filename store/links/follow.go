@@ -15,7 +15,9 @@ import (
 type Follower struct{}
 
 // Follow implements claim.Follower.
-func (Follower) Follow(context.Context) (claim.Following, error) { return &following{}, nil }
+func (Follower) Follow(context.Context, pg.Querier) (claim.Following, error) {
+	return &following{}, nil
+}
 
 // FollowWithin implements claim.Follower.
 func (Follower) FollowWithin(context.Context, pg.Querier, int32) (claim.Following, error) {

@@ -19,7 +19,6 @@ import (
 // a moment. If it may have arrived, what it told stays perhaps known, and is told again. If it did not, it is told
 // again as if it had never been tried.
 func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answer) error {
-	ctx = pg.Chores.In(ctx)
 	if m.Lifecycle {
 		return pg.Wrap("writing how a recipient answered", s.lifecycleAnswered(ctx, m, a))
 	}
@@ -27,7 +26,7 @@ func (s *Teller) Answered(ctx context.Context, m notice.Outgoing, a notice.Answe
 		return pg.Wrap("writing how a recipient answered", s.approvalAnswered(ctx, m, a))
 	}
 	var began, ended, refused bool // an outage of the recipient, and the patience with a message
-	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err := s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var l line
 		var lease *uuid.UUID
 		var failures int
@@ -179,14 +178,14 @@ func queueTellAgain(b *pgx.Batch, m notice.Outgoing) {
 // ForgetNotices deletes messages that recipients took more than 8 days ago, recipients that took none since, those that
 // took none of what was over in all that time, and those of tenants that were deleted a day ago.
 func (s *Teller) ForgetNotices(ctx context.Context) (forgotten int, left bool, err error) {
-	forgotten, left, err = pg.ForgetOld(ctx, s.db, "notice_messages", "delivered_at", []string{"id"}, 8*24*time.Hour)
+	forgotten, left, err = pg.ForgetOld(ctx, s.db.Chores, "notice_messages", "delivered_at", []string{"id"}, 8*24*time.Hour)
 	if err != nil || left {
 		return forgotten, left, err
 	}
 	if err := s.forgetLifecycle(ctx); err != nil {
 		return forgotten, false, fmt.Errorf("removing recipients of events of runs: %w", err)
 	}
-	return forgotten, false, pg.Wrap("removing recipients of notices", pg.Exec(ctx, s.db.Conns(ctx), `
+	return forgotten, false, pg.Wrap("removing recipients of notices", pg.Exec(ctx, s.db.Chores, `
 		DELETE FROM punctual.notice_lines l
 		WHERE l.tenant IN (SELECT t.id FROM punctual.tenants t WHERE t.deleted_at < now() - interval '1 day')
 		   OR (l.due_at IS NULL AND l.held_until < now() - interval '8 days'

@@ -68,7 +68,7 @@ type approvalNotice struct {
 func (s *Teller) claimApproval(ctx context.Context) (*notice.Outgoing, error) {
 	for {
 		var a *approvalNotice
-		err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+		err := s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 			if a, err = lockApproval(ctx, tx); err != nil || a == nil {
 				return err
 			}
@@ -168,7 +168,7 @@ func forgetApproval(ctx context.Context, q pg.Querier, m notice.Outgoing) error 
 
 // approvalAnswered writes how a recipient answered the notice of a step that waits for approval.
 func (s *Teller) approvalAnswered(ctx context.Context, m notice.Outgoing, a notice.Answer) error {
-	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if a.Arrival != notice.Delivered {
 			return s.approvalFailed(ctx, tx, m, a)
 		}

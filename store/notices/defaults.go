@@ -27,17 +27,12 @@ func (d Defaults) Of(job *domain.Job) []domain.Notify {
 // more often than that, so no write has to wait for them.
 const defaultsBelieved = 10 * time.Second
 
-// Book is what a process knows about the defaults. Safe for concurrent use.
+// Book is what a process knows about the defaults: nothing at first. Safe for concurrent use.
 type Book struct {
-	db *pg.DB
-
 	mu       sync.Mutex
 	defaults Defaults
 	read     time.Time
 }
-
-// NewBook returns a Book that knows nothing yet.
-func NewBook(db *pg.DB) *Book { return &Book{db: db} }
 
 const selectDefaults = `
 SELECT coalesce(json_object_agg(id, notify), '{}')
@@ -75,7 +70,7 @@ func (b *Book) Forget() {
 }
 
 // Follow implements claim.Follower with the defaults, which are at most ten seconds old.
-func (b *Book) Follow(ctx context.Context) (claim.Following, error) {
+func (b *Book) Follow(ctx context.Context, q pg.Querier) (claim.Following, error) {
 	b.mu.Lock()
 	known, fresh := b.defaults, time.Since(b.read) < defaultsBelieved
 	b.mu.Unlock()
@@ -83,7 +78,7 @@ func (b *Book) Follow(ctx context.Context) (claim.Following, error) {
 		return &Following{Defaults: known}, nil
 	}
 	var raw []byte
-	if err := b.db.Conns(ctx).QueryRow(ctx, selectDefaults).Scan(&raw); err != nil {
+	if err := q.QueryRow(ctx, selectDefaults).Scan(&raw); err != nil {
 		return nil, fmt.Errorf("reading the default notify of tenants: %w", err)
 	}
 	if err := b.Learn(raw); err != nil {

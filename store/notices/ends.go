@@ -51,13 +51,12 @@ type end struct {
 // paused until a caller resumes it, or it no longer tells the recipient. A recipient that was removed and has taken
 // nothing for a day is given up. It returns how many incidents end, and whether there may be more.
 func (s *Teller) EndIncidents(ctx context.Context) (ended int, left bool, err error) {
-	ctx = pg.Chores.In(ctx)
 	var told, gone []end
 	var e end
 	var list []byte
 	var to domain.Recipient
 	var untold bool
-	_, err = pgx.ForEachRow(pg.Query(ctx, s.db.Conns(ctx), selectTroubled), []any{
+	_, err = pgx.ForEachRow(pg.Query(ctx, s.db.Chores, selectTroubled), []any{
 		&e.line, &e.job, &e.why, &list, &to.Format, &to.URL, &to.Secret, &to.Template, &untold,
 	}, func() error {
 		entries, err := ReadList(list)
@@ -79,7 +78,7 @@ func (s *Teller) EndIncidents(ctx context.Context) (ended int, left bool, err er
 		return 0, false, pg.Wrap("looking for incidents without an end", err)
 	}
 	left = len(told) > mostEnds
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var b pgx.Batch
 		queueEnds(&b, told[:min(len(told), mostEnds)], &ended)
 		queueForget(&b, gone)

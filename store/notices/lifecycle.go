@@ -109,8 +109,7 @@ WHERE (l.body IS NOT NULL OR EXISTS (SELECT FROM punctual.lifecycle_events e WHE
 
 // PrepareLifecycle implements scheduler.Notices.
 func (s *Teller) PrepareLifecycle(ctx context.Context) (left bool, err error) {
-	ctx = pg.Chores.In(ctx)
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var b pgx.Batch
 		b.Queue(makeLines)
 		b.Queue(leaveOut, mostWaitingEvents, eventsPatience)
@@ -132,10 +131,9 @@ type eventsLine struct {
 
 // ClaimLifecycle implements scheduler.Notices. A batch that did not arrive is sent as it is, with the id that it had.
 func (s *Teller) ClaimLifecycle(ctx context.Context) (*notice.Outgoing, error) {
-	ctx = pg.Chores.In(ctx)
 	for {
 		var l *eventsLine
-		err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+		err := s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 			if l, err = lockEventsLine(ctx, tx); err != nil || l == nil {
 				return err
 			}
@@ -212,7 +210,7 @@ func (l *eventsLine) compose(ctx context.Context, tx *pg.Tx) error {
 // lifecycleAnswered writes how a recipient answered a batch. One that it takes no more is counted as left out.
 func (s *Teller) lifecycleAnswered(ctx context.Context, m notice.Outgoing, a notice.Answer) error {
 	if a.Arrival == notice.Delivered {
-		return pg.Exec(ctx, s.db.Conns(ctx), `
+		return pg.Exec(ctx, s.db.Chores, `
 			UPDATE punctual.lifecycle_lines
 			SET message = NULL, body = NULL, told = 0, under_way = false, held_until = now() + $3, failing_since = NULL,
 			    failures = 0, http_status = NULL, error = NULL
@@ -222,7 +220,7 @@ func (s *Teller) lifecycleAnswered(ctx context.Context, m notice.Outgoing, a not
 	if a.Arrival == notice.PutOff {
 		failed = 0
 	}
-	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var failures int
 		var now time.Time
 		err := tx.QueryRow(ctx, `
@@ -253,7 +251,7 @@ func (s *Teller) lifecycleAnswered(ctx context.Context, m notice.Outgoing, a not
 
 // forgetLifecycle removes the lines of recipients that were sent nothing for 8 days, and of deleted tenants.
 func (s *Teller) forgetLifecycle(ctx context.Context) error {
-	return pg.Exec(ctx, s.db.Conns(ctx), `
+	return pg.Exec(ctx, s.db.Chores, `
 		DELETE FROM punctual.lifecycle_lines l
 		WHERE l.held_until < now() - interval '8 days'
 		  AND NOT EXISTS (SELECT FROM punctual.lifecycle_events e WHERE e.line_id = l.id)

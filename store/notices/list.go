@@ -59,7 +59,7 @@ type Detail struct {
 
 // GetNotice returns a notice of a tenant.
 func (s *Teller) GetNotice(ctx context.Context, tenant int32, id uuid.UUID) (d Detail, err error) {
-	q := s.db.Reader(ctx, tenant)
+	q := s.db.Callers.Reader(tenant)
 	d.Notice, err = pg.One(ctx, q, pgx.RowToStructByPos[Notice],
 		selectNotices+` WHERE m.tenant = $1 AND m.id = $2`, tenant, id)
 	if err = pg.Found(err, "notice %s", id); err == nil {
@@ -94,7 +94,7 @@ func (s *Teller) ListNotices(
 	c.AddIf(f.Job != uuid.Nil, `? = ANY(m.jobs)`, f.Job)
 	c.AddIf(f.From != nil, `m.delivered_at >= ?`, f.From)
 	c.AddIf(f.To != nil, `m.delivered_at < ?`, f.To)
-	q := s.db.Reader(ctx, tenant)
+	q := s.db.Callers.Reader(tenant)
 	list, err = pg.All(ctx, q, pgx.RowToStructByPos[Notice], selectNotices+c.Where()+
 		fmt.Sprintf(` ORDER BY m.id DESC LIMIT %d`, f.Size()+1), c.Args...)
 	if err != nil {

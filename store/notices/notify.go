@@ -42,12 +42,11 @@ type toldJob struct {
 // transaction that deletes the notices. A lock on the job's row of notified keeps two replicas from
 // telling one part each. No transaction waits for that lock here. left is true if there may be more.
 func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
-	ctx = pg.Chores.In(ctx)
 	watched, err := s.findStale(ctx)
 	if err != nil {
 		return false, err
 	}
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		t := telling{teller: s, tx: tx}
 		found, err := t.find(ctx)
 		if err != nil || len(found) == 0 {

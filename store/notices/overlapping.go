@@ -95,16 +95,15 @@ CROSS JOIN LATERAL (
 // FindOverlapping writes a notice for each job of which most slots have been skipped for an hour, because the run
 // before had not ended. It is told once, until that is over.
 func (s *Teller) FindOverlapping(ctx context.Context) error {
-	ctx = pg.Chores.In(ctx)
 	sql, args := Crowding()
 	var ids []uuid.UUID
-	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+	err := s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 		ids, err = pg.All(ctx, tx, pgx.RowTo[uuid.UUID], sql, args...)
 		return err
 	})
 	for part := range slices.Chunk(ids, crowdedAtOnce) {
 		if err == nil {
-			err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error { return judgeOverlaps(ctx, tx, part) })
+			err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error { return judgeOverlaps(ctx, tx, part) })
 		}
 	}
 	return pg.Wrap("looking for jobs whose slots are skipped", err)
@@ -206,7 +205,7 @@ type OverlappingJobs struct {
 
 // CountOverlapping counts the jobs that were told of, up to 10,000, of the hundred tenants with the most of them.
 func (s *Teller) CountOverlapping(ctx context.Context) ([]OverlappingJobs, error) {
-	counts, err := pg.All(ctx, s.db.Conns(ctx), pgx.RowToStructByPos[OverlappingJobs], `
+	counts, err := pg.All(ctx, s.db.Chores, pgx.RowToStructByPos[OverlappingJobs], `
 		SELECT t.name, count(*)
 		FROM (SELECT job_id FROM punctual.notified WHERE overlapping_since IS NOT NULL LIMIT $1) n
 		JOIN punctual.jobs j ON j.id = n.job_id

@@ -54,13 +54,12 @@ type line struct {
 // none now. What it tells is kept until Answered says that it arrived. If this replica is lost, another one sends it
 // after the lease. Rows are marked as perhaps known to the recipient before anything is sent.
 func (s *Teller) ClaimNotice(ctx context.Context) (*notice.Outgoing, error) {
-	ctx = pg.Chores.In(ctx)
 	if m, err := s.claimApproval(ctx); m != nil || err != nil {
 		return m, err
 	}
 	for {
 		var l *line
-		err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+		err := s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 			if l, err = lockLine(ctx, tx); err != nil || l == nil {
 				return err
 			}

@@ -65,7 +65,7 @@ ORDER BY w.id, r.finished_at DESC`
 // findStale looks at jobs that may have become stale, and writes a notice for those with a recipient. It reports
 // whether there may be more such jobs.
 func (s *Teller) findStale(ctx context.Context) (left bool, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		jobs, err := readWatched(ctx, tx)
 		if err != nil || len(jobs) == 0 {
 			return err

@@ -31,9 +31,8 @@ const (
 // It reads runs in the order of the primary key, all tenants at once: each run about three times, soon after it was
 // written. The claim and the finish of a run do nothing for it.
 func (b *Board) CountHours(ctx context.Context) (wait time.Duration, left bool, err error) {
-	ctx = pg.Chores.In(ctx)
 	begun := time.Now()
-	err = b.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = b.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		h, now, err := takeHour(ctx, tx)
 		if err != nil || h == nil {
 			return err

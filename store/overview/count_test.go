@@ -36,7 +36,7 @@ func openBoard(t *testing.T, dsn string) board {
 	}
 	t.Cleanup(db.Close)
 	b := board{Board: &Board{db, 10}, t: t}
-	if err := db.Pool().QueryRow(t.Context(),
+	if err := db.Callers.QueryRow(t.Context(),
 		`SELECT date_trunc('hour', now(), 'UTC') - interval '2 hours'`).Scan(&b.begin); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func openBoard(t *testing.T, dsn string) board {
 
 func (b board) exec(sql string, args ...any) {
 	b.t.Helper()
-	if _, err := b.db.Pool().Exec(b.t.Context(), sql, args...); err != nil {
+	if _, err := b.db.Callers.Exec(b.t.Context(), sql, args...); err != nil {
 		b.t.Fatalf("%s: %v", sql, err)
 	}
 }
@@ -94,7 +94,7 @@ func (b board) day(tenant int32) DayOfRuns {
 	var batch pgx.Batch
 	var day DayOfRuns
 	queueDay(&batch, &day, tenant)
-	if err := b.db.Reader(b.t.Context(), tenant).SendBatch(b.t.Context(), &batch).Close(); err != nil {
+	if err := b.db.Callers.Reader(tenant).SendBatch(b.t.Context(), &batch).Close(); err != nil {
 		b.t.Fatal(err)
 	}
 	if len(day.Hours) != shownHours {
@@ -185,7 +185,7 @@ func TestWhatEndsLateIsCountedLater(t *testing.T) {
 	b.count()
 	b.want(1, "26 succeeded, 0 dead, 0 cancelled, 0 skipped, 0 unended, 26 timely")
 	var rounds int
-	if err := b.db.Pool().QueryRow(t.Context(), `SELECT count(DISTINCT round)
+	if err := b.db.Callers.QueryRow(t.Context(), `SELECT count(DISTINCT round)
 		FROM punctual.hourly_runs WHERE hour = $1`, b.begin).Scan(&rounds); err != nil || rounds != 1 {
 		t.Errorf("%d rounds are kept (%v)", rounds, err)
 	}
@@ -244,7 +244,7 @@ func TestOneReplicaCountsAtATime(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	first, second := openBoard(t, dsn), openBoard(t, dsn)
-	err := first.db.InTx(t.Context(), pg.Everybody, func(tx *pg.Tx) error {
+	err := first.db.Callers.InTx(t.Context(), pg.Everybody, func(tx *pg.Tx) error {
 		if h, _, err := takeHour(t.Context(), tx); err != nil || h == nil {
 			t.Fatalf("the first replica: %v, %v", h, err)
 		}
@@ -271,7 +271,7 @@ func TestAClockThatWasSetBackHoldsNothingUp(t *testing.T) {
 	b.count()
 	b.want(1, "25 succeeded, 0 dead, 0 cancelled, 0 skipped, 0 unended, 25 timely")
 	var ahead int
-	if err := b.db.Pool().QueryRow(t.Context(), `SELECT count(*)
+	if err := b.db.Callers.QueryRow(t.Context(), `SELECT count(*)
 		FROM punctual.counted_hours WHERE counted_at > now() OR hour > now() AND shown > 0`).Scan(&ahead); err != nil ||
 		ahead != 0 {
 		t.Errorf("%d hours are counted ahead of the clock (%v)", ahead, err)
@@ -286,7 +286,7 @@ func TestAnHourIsCountedForTheLastTimeAfterADay(t *testing.T) {
 	b.count()
 	for hours, want := range map[int]bool{23: true, 26: false} {
 		var counted bool
-		if err := b.db.Pool().QueryRow(t.Context(), `SELECT shown > 0 FROM punctual.counted_hours WHERE hour = $1`,
+		if err := b.db.Callers.QueryRow(t.Context(), `SELECT shown > 0 FROM punctual.counted_hours WHERE hour = $1`,
 			b.begin.Add(-time.Duration(hours)*time.Hour)).Scan(&counted); err != nil || counted != want {
 			t.Errorf("the hour %d hours before is counted: %t (%v)", hours, counted, err)
 		}

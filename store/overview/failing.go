@@ -97,7 +97,7 @@ func (b *Board) findFailing(
 		})
 		return err
 	})
-	err = b.db.Conns(ctx).SendBatch(ctx, &batch).Close()
+	err = b.db.Callers.SendBatch(ctx, &batch).Close()
 	l.More = l.Open >= mostLetters
 	if err == nil {
 		found, err = b.withoutSuccess(ctx, found)
@@ -122,7 +122,7 @@ func (b *Board) withoutSuccess(ctx context.Context, candidates []candidate) ([]c
 	}
 	read := map[uuid.UUID]int{}
 	search := days.Search{Index: days.All, Since: oldest}
-	_, err := search.Back(ctx, b.db.Conns(ctx), func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
+	_, err := search.Back(ctx, b.db.Callers, func(ctx context.Context, q pg.Querier, w days.Window) (bool, error) {
 		var batch pgx.Batch
 		batch.Queue(pg.ByIndex)
 		jobs, since := slices.Collect(maps.Keys(left)), slices.Collect(maps.Values(left))

@@ -19,7 +19,7 @@ func TestQuantilesAreWithinTenPercent(t *testing.T) {
 		0.0011, 0.002, 0.00215, 0.0084, 0.026, 0.13, 0.99, 1, 1.01, 7.5, 61, 3599, 3601, 86_400, 1e6,
 	} {
 		var class int // as the database has it
-		err := open.Pool().QueryRow(t.Context(), `SELECT `+classOf(`make_interval(secs => $1)`), seconds).Scan(&class)
+		err := open.Callers.QueryRow(t.Context(), `SELECT `+classOf(`make_interval(secs => $1)`), seconds).Scan(&class)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,12 +33,12 @@ func TestQuantilesAreWithinTenPercent(t *testing.T) {
 		`interval '0'`: 0, `interval '-5 s'`: 0, `interval '0.4 ms'`: 0, `interval '100 years'`: classes - 1,
 	} {
 		var class *int
-		if err := open.Pool().QueryRow(t.Context(), `SELECT `+classOf(of)).Scan(&class); err != nil || *class != want {
+		if err := open.Callers.QueryRow(t.Context(), `SELECT `+classOf(of)).Scan(&class); err != nil || *class != want {
 			t.Errorf("%s: class %d, want %d (%v)", of, *class, want, err)
 		}
 	}
 	var class *int
-	if err := open.Pool().QueryRow(t.Context(), `SELECT `+classOf(`NULL::interval`)).Scan(&class); err != nil ||
+	if err := open.Callers.QueryRow(t.Context(), `SELECT `+classOf(`NULL::interval`)).Scan(&class); err != nil ||
 		class != nil {
 		t.Errorf("no interval has the class %v (%v)", class, err)
 	}

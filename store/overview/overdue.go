@@ -104,6 +104,6 @@ func queueOverdue(b *pgx.Batch, o *Overdue, tenant int32) {
 
 // OverdueJobs returns the jobs that Overdue counts, of which a slot or a run is overdue: up to 1,000.
 func (b *Board) OverdueJobs(ctx context.Context, tenant int32) ([]uuid.UUID, error) {
-	jobs, err := pg.All(ctx, b.db.Reader(ctx, tenant), pgx.RowTo[uuid.UUID], selectOverdueJobs, pg.Prepared{}, tenant)
+	jobs, err := pg.All(ctx, b.db.Callers.Reader(tenant), pgx.RowTo[uuid.UUID], selectOverdueJobs, pg.Prepared{}, tenant)
 	return jobs, pg.Wrap("looking for jobs that are overdue", err)
 }

@@ -38,7 +38,7 @@ func (b *Board) Overview(ctx context.Context, tenant int32) (f Figures, err erro
 	queueDay(&batch, &f.Day, tenant)
 	var waiting archive.Backlog
 	archive.Queue(&batch, &waiting)
-	q := b.db.Reader(ctx, tenant)
+	q := b.db.Callers.Reader(tenant)
 	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
 		return f, fmt.Errorf("reading the overview: %w", err)
 	}

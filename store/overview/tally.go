@@ -115,10 +115,10 @@ const retention = 8 * 24 * time.Hour
 
 // ForgetHours removes hours that are older than their retention.
 func (b *Board) ForgetHours(ctx context.Context) (forgotten int, left bool, err error) {
-	n, left, err := pg.ForgetOld(ctx, b.db, "hourly_runs", "hour", []string{"hour", "tenant", "round"}, retention)
+	n, left, err := pg.ForgetOld(ctx, b.db.Chores, "hourly_runs", "hour", []string{"hour", "tenant", "round"}, retention)
 	if err != nil || left {
 		return n, left, err
 	}
-	hours, left, err := pg.ForgetOld(ctx, b.db, "counted_hours", "hour", []string{"hour"}, retention)
+	hours, left, err := pg.ForgetOld(ctx, b.db.Chores, "counted_hours", "hour", []string{"hour"}, retention)
 	return n + hours, left, err
 }

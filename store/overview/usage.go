@@ -45,7 +45,7 @@ func (b *Board) Usage(
 	if err := c.Page(page, UsageCursor, `u.id < ?`); err != nil {
 		return nil, "", err
 	}
-	list, err = pg.All(ctx, b.db.Reader(ctx, tenant), pgx.RowToStructByPos[Usage], fmt.Sprintf(`
+	list, err = pg.All(ctx, b.db.Callers.Reader(tenant), pgx.RowToStructByPos[Usage], fmt.Sprintf(`
 		SELECT u.id, u.day::text, u.job_id, u.job, u.runs, u.attempts, u.seconds, u.bytes, u.counted_at
 		FROM punctual.daily_usage u %s
 		ORDER BY u.id DESC LIMIT %d`, c.Where(), page.Size()+1), c.Args...)
@@ -85,10 +85,10 @@ func nextUsage(day, now time.Time) *time.Time {
 // a few times, with its day. One replica does so at a time. left is true if there may be more to sum once wait has
 // passed.
 func (b *Board) CountUsage(ctx context.Context) (wait time.Duration, left bool, err error) {
-	ctx, cancel := context.WithTimeout(pg.Chores.In(ctx), usageTimeout)
+	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	begun := time.Now()
-	err = b.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = b.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		var now, day time.Time
 		var mine bool
 		if err := tx.QueryRow(ctx, `
@@ -201,10 +201,10 @@ GROUP BY p.tenant, p.job_id`
 
 // ForgetUsage removes usage that is older than its retention.
 func (b *Board) ForgetUsage(ctx context.Context) (forgotten int, left bool, err error) {
-	n, left, err := pg.ForgetOld(ctx, b.db, "daily_usage", "day", []string{"tenant", "id"}, UsageKept)
+	n, left, err := pg.ForgetOld(ctx, b.db.Chores, "daily_usage", "day", []string{"tenant", "id"}, UsageKept)
 	if err != nil || left {
 		return n, left, err
 	}
-	counted, left, err := pg.ForgetOld(ctx, b.db, "counted_days", "day", []string{"day"}, UsageKept)
+	counted, left, err := pg.ForgetOld(ctx, b.db.Chores, "counted_days", "day", []string{"day"}, UsageKept)
 	return n + counted, left, err
 }

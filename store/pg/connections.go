@@ -7,20 +7,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Part is a part of a replica's connections. No part waits for another: slow requests to the API do not delay chores,
-// neither of them delays attempts and outcomes, and nothing delays a heartbeat.
-type Part int
+// Pool is a pool of connections: see DB for those that there are. As a Querier it reads for all tenants.
+type Pool struct {
+	*pgxpool.Pool
+	db   *DB
+	name string // in the metrics
 
-// The parts.
-const (
-	Callers    Part = iota // requests to the API, and commands
-	Chores                 // background work: operations, notices, partitions, the removal of old rows
-	Runs                   // claims, outcomes, attempts' secrets, the readiness check, the replica's start
-	Heartbeats             // the renewals of a replica's heartbeat
-	parts
-)
+	// The statements that follow BEGIN, and the statement that commits. Empty strings mean no limits and a plain COMMIT.
+	limits, commit string
+}
 
-// LeastConns is the smallest number of connections that leaves some for every part.
+// LeastConns is the smallest number of connections that leaves some for every pool of a replica.
 const LeastConns = 10
 
 // A call that was given up on keeps its connection for a while. So there are two connections for the one heartbeat,
@@ -31,41 +28,23 @@ const (
 	mostForChores              = 4
 )
 
-// divide splits a number of connections among the parts. What heartbeats leave goes half to runs, within bounds.
+// sizes are the numbers of connections in the pools of a replica.
+type sizes struct{ callers, chores, runs, heartbeats int32 }
+
+// divide splits a number of connections among the pools. What heartbeats leave goes half to runs, within bounds.
 // Chores get a quarter of the rest.
-func divide(most int32) (sizes [parts]int32) {
+func divide(most int32) sizes {
 	rest := most - forHeartbeats
-	sizes[Heartbeats] = forHeartbeats
-	sizes[Runs] = min(max(rest/2, fewestForRuns), mostForRuns)
-	rest -= sizes[Runs]
-	sizes[Chores] = min((rest+3)/4, mostForChores)
-	sizes[Callers] = rest - sizes[Chores]
-	return sizes
+	runs := min(max(rest/2, fewestForRuns), mostForRuns)
+	rest -= runs
+	chores := min((rest+3)/4, mostForChores)
+	return sizes{rest - chores, chores, runs, forHeartbeats}
 }
 
-// partNames are the names of the parts in the metrics.
-var partNames = [parts]string{Callers: "api", Chores: "chores", Runs: "runs", Heartbeats: "heartbeats"}
-
-type partKey struct{}
-
-// In returns a context whose queries go through a part of the connections.
-func (p Part) In(ctx context.Context) context.Context { return context.WithValue(ctx, partKey{}, p) }
-
-// partOf returns the part of the connections that a context's queries go through: Callers unless In chose another.
-func partOf(ctx context.Context) Part {
-	p, _ := ctx.Value(partKey{}).(Part)
-	return p
-}
-
-// Conns returns the connections that a context's queries go through.
-func (db *DB) Conns(ctx context.Context) *pgxpool.Pool { return db.parts[partOf(ctx)] }
-
-// Stats calls visit with the name of each part and the state of its connections. A command has one part.
-func (db *DB) Stats(visit func(part string, stat *pgxpool.Stat)) {
-	for p, pool := range db.parts {
-		if p == 0 || pool != db.Pool() {
-			visit(partNames[p], pool.Stat())
-		}
+// Stats calls visit with the name of each pool and the state of its connections. A command has one pool.
+func (db *DB) Stats(visit func(pool string, stat *pgxpool.Stat)) {
+	for _, p := range db.pools {
+		visit(p.name, p.Stat())
 	}
 }
 
@@ -86,20 +65,6 @@ const (
 	commitUnlimited = `SET LOCAL statement_timeout = 0; COMMIT`
 )
 
-// limits returns the statements that follow BEGIN, and the statement that commits. Empty strings mean no limits and a
-// plain COMMIT.
-func (db *DB) limits(ctx context.Context) (begin, commit string) {
-	switch {
-	case !db.config.Replica:
-		return "", "" // a command may take as long as it needs
-	case partOf(ctx) == Callers:
-		return limitLocks + limitStatements, commitUnlimited
-	case partOf(ctx) == Chores:
-		return limitLocks, ""
-	}
-	return "", "" // Runs: what a replica does before it starts
-}
-
 // Uncompiled turns JIT compilation off for a transaction (see session.Settle), as a statement of its own. uncompiledToo
 // is an expression where a transaction is one round trip.
 const (
@@ -107,39 +72,53 @@ const (
 	uncompiledToo = `set_config('jit', 'off', true)`
 )
 
-// connect opens the connections. Those of a replica are divided into parts.
-func (db *DB) connect(ctx context.Context, config *pgxpool.Config) error {
+// connect opens the pools. A command has one pool, without limits: it may take as long as it needs. Runs and Heartbeats
+// have no limits either: the only transactions there are those of a replica before it starts.
+func (db *DB) connect(ctx context.Context, config *pgxpool.Config) (err error) {
 	config.MinIdleConns = 1
 	if config.MaxConnLifetime == time.Hour { // pgxpool's default: the URL names none
 		config.MaxConnLifetime, config.MaxConnLifetimeJitter = lifetime, lifetimeJitter
 	}
-	sizes := divide(db.config.MaxConns)
-	for p := range db.parts {
-		own := config.Copy()
-		switch own.MaxConns = sizes[p]; {
-		case !db.config.Replica && p > 0:
-			db.parts[p] = db.Pool()
-			continue
-		case !db.config.Replica:
-			own.MaxConns = db.config.MaxConns
-		case Part(p) == Callers:
-			own.ConnConfig.Tracer = waits{}
-		case Part(p) == Chores:
-			own.MinIdleConns = 0
-		}
-		pool, err := pgxpool.NewWithConfig(ctx, own)
-		if err != nil {
-			return err
-		}
-		db.parts[p] = pool
-		db.renewal.add(pool)
-		if p == int(Callers) {
-			if err := pool.Ping(ctx); err != nil {
-				return err
-			}
-		}
+	size := sizes{callers: db.config.MaxConns}
+	callers := config.Copy()
+	if db.config.Replica {
+		size = divide(db.config.MaxConns)
+		callers.ConnConfig.Tracer = waits{}
 	}
-	return nil
+	if db.Callers, err = db.open(ctx, "api", callers, size.callers); err != nil {
+		return err
+	}
+	if err := db.Callers.Ping(ctx); err != nil {
+		return err
+	}
+	if !db.config.Replica {
+		db.Chores, db.Runs, db.Heartbeats = db.Callers, db.Callers, db.Callers
+		return nil
+	}
+	db.Callers.limits, db.Callers.commit = limitLocks+limitStatements, commitUnlimited
+	chores := config.Copy()
+	chores.MinIdleConns = 0
+	if db.Chores, err = db.open(ctx, "chores", chores, size.chores); err != nil {
+		return err
+	}
+	db.Chores.limits = limitLocks
+	if db.Runs, err = db.open(ctx, "runs", config.Copy(), size.runs); err != nil {
+		return err
+	}
+	db.Heartbeats, err = db.open(ctx, "heartbeats", config.Copy(), size.heartbeats)
+	return err
+}
+
+func (db *DB) open(ctx context.Context, name string, config *pgxpool.Config, most int32) (*Pool, error) {
+	config.MaxConns = most
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pool{Pool: pool, db: db, name: name}
+	db.pools = append(db.pools, p)
+	db.renewal.add(pool)
+	return p, nil
 }
 
 // ByIndex keeps the planner from reading whole tables for the rest of a transaction. A table without statistics, such

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"punctual/store/session"
 )
@@ -19,15 +18,22 @@ type Config struct {
 	URL          string // postgres:// URL or key=value DSN
 	PasswordFile string // see session.Database
 	MaxConns     int32  // most connections; 0: 16
-	Replica      bool   // for a replica: connections are divided into parts, and callers' waits are limited
+	Replica      bool   // for a replica: connections are divided into pools, and callers' waits are limited
 	Standby      Standby
 	Log          *slog.Logger
 }
 
-// DB is a pool of connections to one database. Safe for concurrent use.
+// DB has the connections to one database, in pools. No pool of a replica waits for another: slow requests to the API do
+// not delay chores, neither of them delays attempts and outcomes, and nothing delays a heartbeat. A command has one
+// pool, under all four names. Safe for concurrent use.
 type DB struct {
+	Callers    *Pool // requests to the API, and commands
+	Chores     *Pool // background work: operations, notices, partitions, the removal of old rows
+	Runs       *Pool // claims, outcomes, attempts' secrets, the readiness check, the replica's start
+	Heartbeats *Pool // the renewals of a replica's heartbeat
+
 	config Config
-	parts  [parts]*pgxpool.Pool // by part; all the same unless they are a replica's
+	pools  []*Pool // those that there are
 
 	refused   atomic.Pointer[refusal]
 	renewal   renewal
@@ -76,18 +82,13 @@ func unnamed(config *pgx.ConnConfig) {
 
 // Close ends all connections and waits until those in use are returned.
 func (db *DB) Close() {
-	for _, pool := range db.parts {
-		if pool != nil {
-			pool.Close()
-		}
+	for _, pool := range db.pools {
+		pool.Close()
 	}
 	if db.standby != nil {
 		db.standby.pool.Close()
 	}
 }
-
-// Pool returns the pool of connections for callers.
-func (db *DB) Pool() *pgxpool.Pool { return db.parts[Callers] }
 
 // Prepare has work done on every connection that is made from now on, before it is used.
 func (db *DB) Prepare(work func(context.Context, Querier) error) { db.prepare.Store(&work) }
@@ -110,6 +111,7 @@ func (db *DB) connected(ctx context.Context, conn *pgx.Conn) error {
 // Tx is a transaction.
 type Tx struct {
 	pgx.Tx
+	Pool  *Pool    // of its connection
 	asks  []string // loops that are asked after the commit
 	after []func()
 }
@@ -118,26 +120,25 @@ type Tx struct {
 func (tx *Tx) After(f func()) { tx.after = append(tx.after, f) }
 
 // InTx runs work in a transaction that acts for a tenant.
-func (db *DB) InTx(ctx context.Context, tenant int32, work func(tx *Tx) error) error {
-	limits, commit := db.limits(ctx)
-	begin, err := db.BeginFor(ctx, begin+limits, tenant)
+func (p *Pool) InTx(ctx context.Context, tenant int32, work func(tx *Tx) error) error {
+	begin, err := p.beginFor(ctx, begin+p.limits, tenant)
 	if err != nil {
 		return err
 	}
-	begun, err := db.Conns(ctx).BeginTx(ctx, pgx.TxOptions{BeginQuery: begin, CommitQuery: commit})
+	begun, err := p.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin, CommitQuery: p.commit})
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
-	tx := &Tx{Tx: begun}
+	tx := &Tx{Tx: begun, Pool: p}
 	// A separate context: the caller's may have ended, and the connection must be returned clean.
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	if err := work(tx); err != nil {
-		return db.TookWrite(err)
+		return p.db.TookWrite(err)
 	}
 	if err := tx.Commit(ctx); err != nil {
-		return db.TookWrite(fmt.Errorf("committing: %w", err))
+		return p.db.TookWrite(fmt.Errorf("committing: %w", err))
 	}
-	db.Ask(tx.asks...)
+	p.db.Ask(tx.asks...)
 	for _, f := range tx.after {
 		f()
 	}
@@ -151,7 +152,7 @@ func (tx *Tx) Try(ctx context.Context, work func(tx *Tx) error) error {
 	if err != nil {
 		return fmt.Errorf("beginning a part of a transaction: %w", err)
 	}
-	part := &Tx{Tx: begun}
+	part := &Tx{Tx: begun, Pool: tx.Pool}
 	if err := work(part); err != nil {
 		if undo := begun.Rollback(ctx); undo != nil {
 			return fmt.Errorf("undoing a part of a transaction: %w", undo)
@@ -165,7 +166,7 @@ func (tx *Tx) Try(ctx context.Context, work func(tx *Tx) error) error {
 
 // Writes opens the transactions for one tenant's writes: one for each write, or one that is given for all of them.
 type Writes struct {
-	DB     *DB
+	Pool   *Pool
 	Tenant int32
 	Tx     *Tx // nil: each write has a transaction of its own
 }
@@ -175,5 +176,5 @@ func (w Writes) InTx(ctx context.Context, work func(tx *Tx) error) error {
 	if w.Tx != nil {
 		return work(w.Tx)
 	}
-	return w.DB.InTx(ctx, w.Tenant, work)
+	return w.Pool.InTx(ctx, w.Tenant, work)
 }

@@ -16,7 +16,7 @@ const ForgetBatch = 1000
 // ForgetOld deletes the rows of a table in which the column instant is older than age, oldest first. A deleted row
 // stays in the column's index as long as an old snapshot sees it. So each batch starts behind the one before.
 func ForgetOld(
-	ctx context.Context, db *DB, table, instant string, key []string, age time.Duration,
+	ctx context.Context, p *Pool, table, instant string, key []string, age time.Duration,
 ) (int, bool, error) {
 	columns := key
 	if !slices.Contains(key, instant) {
@@ -39,7 +39,7 @@ func ForgetOld(
 		var b pgx.Batch
 		b.Queue(ByIndex)
 		b.Queue(sql, age, after, ForgetBatch).QueryRow(func(row pgx.Row) error { return row.Scan(&gone, &after) })
-		err = db.Conns(ctx).SendBatch(ctx, &b).Close()
+		err = p.SendBatch(ctx, &b).Close()
 		return gone, gone, err
 	})
 	return n, left, Wrap("removing old rows of "+table, err)

@@ -87,9 +87,7 @@ type Source struct {
 }
 
 // Source returns the primary, as a source of reads for a tenant.
-func (db *DB) Source(ctx context.Context, tenant int32) Source {
-	return Source{Querier: db.Reader(ctx, tenant), All: db.Conns(ctx)}
-}
+func (p *Pool) Source(tenant int32) Source { return Source{Querier: p.Reader(tenant), All: p} }
 
 // ErrUnfinal says that the standby cannot answer, as what is asked for is not final there. The primary may know more.
 var ErrUnfinal = errors.New("not final at the standby")
@@ -105,10 +103,10 @@ type conns interface {
 // primary answers, also if read fails at the standby. So read may be called several times, and what it returns depends
 // on no call before.
 func Past[T any](
-	ctx context.Context, db *DB, tenant int32, read func(context.Context, Source) (T, error),
+	ctx context.Context, p *Pool, tenant int32, read func(context.Context, Source) (T, error),
 ) (T, error) {
-	return past(ctx, db, func(ctx context.Context, c conns, standby bool) (T, error) {
-		return read(ctx, Source{Querier: db.readerOn(c, tenant), All: c, Standby: standby})
+	return past(ctx, p, func(ctx context.Context, c conns, standby bool) (T, error) {
+		return read(ctx, Source{Querier: p.readerOn(c, tenant), All: c, Standby: standby})
 	})
 }
 
@@ -118,12 +116,12 @@ type Snapshot struct {
 	Standby bool
 }
 
-// PastSnapshot is Past on one snapshot: see DB.ReadOnly.
+// PastSnapshot is Past on one snapshot: see Pool.ReadOnly.
 func PastSnapshot[T any](
-	ctx context.Context, db *DB, tenant int32, read func(context.Context, Snapshot) (T, error),
+	ctx context.Context, p *Pool, tenant int32, read func(context.Context, Snapshot) (T, error),
 ) (T, error) {
-	return past(ctx, db, func(ctx context.Context, c conns, standby bool) (value T, err error) {
-		err = db.readOnlyOn(ctx, c, tenant, func(tx pgx.Tx) (err error) {
+	return past(ctx, p, func(ctx context.Context, c conns, standby bool) (value T, err error) {
+		err = p.readOnlyOn(ctx, c, tenant, func(tx pgx.Tx) (err error) {
 			value, err = read(ctx, Snapshot{tx, standby})
 			return err
 		})
@@ -132,15 +130,16 @@ func PastSnapshot[T any](
 }
 
 func past[T any](
-	ctx context.Context, db *DB, read func(ctx context.Context, c conns, standby bool) (T, error),
+	ctx context.Context, p *Pool, read func(ctx context.Context, c conns, standby bool) (T, error),
 ) (value T, err error) {
 	r := ReadingOf(ctx)
-	if db.standby == nil || r == nil {
-		return read(ctx, db.Conns(ctx), false)
+	standby := p.db.standby
+	if standby == nil || r == nil {
+		return read(ctx, p, false)
 	}
 	if !r.AtHome() {
 		var seen seen
-		seen, err = db.standby.answer(ctx, r.since(), func(ctx context.Context, c conns) (err error) {
+		seen, err = standby.answer(ctx, p, r.since(), func(ctx context.Context, c conns) (err error) {
 			value, err = read(ctx, c, true)
 			return err
 		})
@@ -149,8 +148,8 @@ func past[T any](
 			return value, nil
 		}
 	}
-	asOf := db.standby.now()
-	value, err = read(ctx, db.Conns(ctx), false)
+	asOf := standby.now()
+	value, err = read(ctx, p, false)
 	r.note(asOf, "")
 	return value, err
 }

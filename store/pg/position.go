@@ -21,10 +21,10 @@ func ParsePosition(text string) (p Position, ok bool) {
 
 // Position returns a place in the log behind all that was committed until now. If the database does not tell, it is
 // NowhereYet.
-func (db *DB) Position(ctx context.Context) Position {
-	var p Position
-	if err := db.Conns(ctx).QueryRow(ctx, `SELECT pg_current_wal_insert_lsn()::text`).Scan(&p); err != nil {
+func (p *Pool) Position(ctx context.Context) Position {
+	var at Position
+	if err := p.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn()::text`).Scan(&at); err != nil {
 		return NowhereYet
 	}
-	return p
+	return at
 }

@@ -22,29 +22,27 @@ type Batcher interface {
 }
 
 // Reader returns a Querier that reads for a tenant.
-func (db *DB) Reader(ctx context.Context, tenant int32) Querier {
-	return db.readerOn(db.Conns(ctx), tenant)
-}
+func (p *Pool) Reader(tenant int32) Querier { return p.readerOn(p, tenant) }
 
-func (db *DB) readerOn(c conns, tenant int32) Querier {
+func (p *Pool) readerOn(c conns, tenant int32) Querier {
 	if tenant == Everybody {
 		return c
 	}
-	return tenantReader{db, c, tenant}
+	return tenantReader{p, c, tenant}
 }
 
 // ReadOnly runs work for a tenant on one snapshot, in a transaction that cannot write. A command may take its time
 // between two statements, such as for writing a report.
-func (db *DB) ReadOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
-	return db.readOnlyOn(ctx, db.Conns(ctx), tenant, work)
+func (p *Pool) ReadOnly(ctx context.Context, tenant int32, work func(tx pgx.Tx) error) error {
+	return p.readOnlyOn(ctx, p, tenant, work)
 }
 
-func (db *DB) readOnlyOn(ctx context.Context, c conns, tenant int32, work func(tx pgx.Tx) error) error {
+func (p *Pool) readOnlyOn(ctx context.Context, c conns, tenant int32, work func(tx pgx.Tx) error) error {
 	idle := mayPause
-	if db.config.Replica {
+	if p.db.config.Replica {
 		idle = mayHang
 	}
-	begin, err := db.BeginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+idle+`; `+Uncompiled, tenant)
+	begin, err := p.beginFor(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; `+idle+`; `+Uncompiled, tenant)
 	if err != nil {
 		return err
 	}
@@ -149,7 +147,7 @@ func OrNull[T comparable](v T) *T {
 	if v == zero {
 		return nil
 	}
-	return &v
+	return new(v) // &v would allocate for the zero value too
 }
 
 // Storable makes text from a target fit for Postgres, which accepts neither NUL nor broken UTF-8.

@@ -25,7 +25,7 @@ func TestTheRowsOfAQueryThatFailsHaveItsError(t *testing.T) {
 	must(t, err)
 	defer db.Close()
 	read := func(ctx context.Context, tenant int32, sql string) error {
-		_, err := pgx.CollectRows(Query(ctx, db.Reader(ctx, tenant), sql), pgx.RowTo[int])
+		_, err := pgx.CollectRows(Query(ctx, db.Callers.Reader(tenant), sql), pgx.RowTo[int])
 		return err
 	}
 	ended, end := context.WithCancel(t.Context())
@@ -39,16 +39,16 @@ func TestTheRowsOfAQueryThatFailsHaveItsError(t *testing.T) {
 				t.Errorf("tenant %d: a division by zero: %v", tenant, err)
 			}
 			var n int
-			if err := db.Reader(t.Context(), tenant).QueryRow(t.Context(), `SELECT 1 / 0`).Scan(&n); Code(err) != "22012" {
+			if err := db.Callers.Reader(tenant).QueryRow(t.Context(), `SELECT 1 / 0`).Scan(&n); Code(err) != "22012" {
 				t.Errorf("tenant %d: one row of a division by zero: %v", tenant, err)
 			}
-			err := db.Reader(t.Context(), tenant).QueryRow(t.Context(), `SELECT 1 WHERE false`).Scan(&n)
+			err := db.Callers.Reader(tenant).QueryRow(t.Context(), `SELECT 1 WHERE false`).Scan(&n)
 			if !errors.Is(err, pgx.ErrNoRows) {
 				t.Errorf("tenant %d: no row: %v", tenant, err)
 			}
 		}
 	}
-	err = db.InTx(t.Context(), 1, func(tx *Tx) error {
+	err = db.Callers.InTx(t.Context(), 1, func(tx *Tx) error {
 		_ = tx.Rollback(t.Context())
 		return Exec(t.Context(), tx, `SELECT 1`)
 	})

@@ -10,7 +10,7 @@ import (
 
 // What a connection leads to may change while it lives. After a failover of some hosted databases and proxies, sockets
 // to the former primary stay open, and only new connections lead to the new one. So once a server says that it takes
-// no writes, or that it is going, the connections of all parts are made anew: idle ones are closed now, those in use
+// no writes, or that it is going, the connections of all pools are made anew: idle ones are closed now, those in use
 // when they are returned. What a server does not say ends with the connection's life.
 const (
 	lifetime       = 5 * time.Minute

@@ -38,13 +38,13 @@ const (
 	mayPause = `SET LOCAL idle_in_transaction_session_timeout = 0`
 )
 
-// BeginFor returns the statements that begin a transaction which acts for a tenant. If the database refuses the role,
+// beginFor returns the statements that begin a transaction which acts for a tenant. If the database refuses the role,
 // the transaction is aborted from its beginning.
-func (db *DB) BeginFor(ctx context.Context, begin string, tenant int32) (string, error) {
+func (p *Pool) beginFor(ctx context.Context, begin string, tenant int32) (string, error) {
 	if tenant == Everybody {
 		return begin, nil
 	}
-	on, err := db.Backstop(ctx)
+	on, err := p.Backstop(ctx)
 	if err != nil || !on {
 		return begin, err
 	}
@@ -59,39 +59,39 @@ type backstop struct {
 
 // Backstop reports whether row-level security backs up the statements' own filters by tenant. If it does not, Backstop
 // logs once what an operator has to do.
-func (db *DB) Backstop(ctx context.Context) (bool, error) {
-	if on := db.backstop.known.Load(); on != nil {
+func (p *Pool) Backstop(ctx context.Context) (bool, error) {
+	if on := p.db.backstop.known.Load(); on != nil {
 		return *on, nil
 	}
-	db.backstop.asked.Lock()
-	defer db.backstop.asked.Unlock()
-	if on := db.backstop.known.Load(); on != nil {
+	p.db.backstop.asked.Lock()
+	defer p.db.backstop.asked.Unlock()
+	if on := p.db.backstop.known.Load(); on != nil {
 		return *on, nil
 	}
-	missing, err := db.MissingBackstop(ctx)
+	missing, err := p.MissingBackstop(ctx)
 	if err != nil {
 		return false, fmt.Errorf("looking for the role %s: %w", TenantRole, err)
 	}
 	if len(missing) > 0 {
-		db.config.Log.Warn(
+		p.db.config.Log.Warn(
 			"row-level security is not in force: only the filters of the statements keep tenants apart. To put it in force, run these statements as a superuser, then restart",
 			"statements", strings.Join(missing, "; "))
 	}
 	on := len(missing) == 0
 	if on {
-		if err := db.warnOfStrangers(ctx); err != nil {
+		if err := p.warnOfStrangers(ctx); err != nil {
 			return false, err
 		}
 	}
-	db.backstop.known.Store(&on)
+	p.db.backstop.known.Store(&on)
 	return on, nil
 }
 
 // MissingBackstop returns the statements that would make row-level security work. It returns none if it works.
-func (db *DB) MissingBackstop(ctx context.Context) ([]string, error) {
+func (p *Pool) MissingBackstop(ctx context.Context) ([]string, error) {
 	var user string
 	var exists, mighty, member, guarded bool
-	err := db.Conns(ctx).QueryRow(ctx, `
+	err := p.QueryRow(ctx, `
 		SELECT quote_ident(current_user), r.oid IS NOT NULL, coalesce(r.rolsuper OR r.rolbypassrls, false),
 		       coalesce(pg_has_role(r.oid,
 		           CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END), false),
@@ -145,10 +145,10 @@ SELECT count(*) FROM (
 
 // CheckTenants tries the way that calls for a tenant take, and returns an *ActingError if the database refuses it. An
 // error of another kind says nothing about that way.
-func (db *DB) CheckTenants(ctx context.Context) error {
+func (p *Pool) CheckTenants(ctx context.Context) error {
 	const nobody int32 = 0
 	var n int
-	err := db.Reader(ctx, nobody).QueryRow(ctx, actingProbe, Prepared{}, uuid.Nil).Scan(&n)
+	err := p.Reader(nobody).QueryRow(ctx, actingProbe, Prepared{}, uuid.Nil).Scan(&n)
 	if class := Code(err); strings.HasPrefix(class, "42") {
 		return &ActingError{err}
 	}
@@ -157,20 +157,20 @@ func (db *DB) CheckTenants(ctx context.Context) error {
 
 // tenantReader queries for a tenant, each time in a transaction of its own, which costs no extra round trip.
 type tenantReader struct {
-	db     *DB
-	conns  Batcher
+	pool   *Pool
+	conns  Batcher // of the pool, or of the standby
 	tenant int32
 }
 
 // SendBatch implements Querier. If the database refuses the role, the rest of the batch is not executed.
 func (r tenantReader) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	on, err := r.db.Backstop(ctx)
+	on, err := r.pool.Backstop(ctx)
 	if err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
 	all := pgx.Batch{QueuedQueries: make([]*pgx.QueuedQuery, 0, 1+b.Len())}
 	settings := uncompiledToo
-	if r.db.config.Replica {
+	if r.pool.db.config.Replica {
 		settings += `, ` + limitLocksToo
 	}
 	if on {

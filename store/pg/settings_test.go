@@ -54,11 +54,11 @@ func TestSettingsOfOthersDoNotMatter(t *testing.T) {
 				}
 				return nil
 			}
-			must(t, check("a session", db.Pool()))
-			must(t, check("a read for a tenant", db.Reader(t.Context(), 1)))
-			must(t, db.InTx(t.Context(), 1, func(tx *Tx) error { return check("a transaction for a tenant", tx) }))
+			must(t, check("a session", db.Callers))
+			must(t, check("a read for a tenant", db.Callers.Reader(1)))
+			must(t, db.Callers.InTx(t.Context(), 1, func(tx *Tx) error { return check("a transaction for a tenant", tx) }))
 			if test.name != "transaction_isolation" {
-				must(t, db.ReadOnly(t.Context(), 1, func(tx pgx.Tx) error { return check("a snapshot", tx) }))
+				must(t, db.Callers.ReadOnly(t.Context(), 1, func(tx pgx.Tx) error { return check("a snapshot", tx) }))
 			}
 		})
 	}
@@ -161,12 +161,12 @@ func TestThePasswordIsReadWheneverAConnectionIsMade(t *testing.T) {
 	must(t, err)
 	t.Cleanup(db.Close)
 	superuser(t, `ALTER ROLE renewed PASSWORD 'second'`)
-	db.Pool().Reset()
-	if err := db.Pool().Ping(t.Context()); Code(err) != "28P01" {
+	db.Callers.Reset()
+	if err := db.Callers.Ping(t.Context()); Code(err) != "28P01" {
 		t.Errorf("with a password that is no longer valid: %v", err)
 	}
 	must(t, os.WriteFile(file, []byte("second"), 0o600))
-	if err := db.Pool().Ping(t.Context()); err != nil {
+	if err := db.Callers.Ping(t.Context()); err != nil {
 		t.Errorf("with the new password: %v", err)
 	}
 }

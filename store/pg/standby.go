@@ -128,8 +128,8 @@ func (s *standby) connected(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// knows reads the primary's clock and identity, if that is due. It returns false if they are not known.
-func (s *standby) knows(ctx context.Context) bool {
+// knows reads the primary's clock and identity from a pool, if that is due. It returns false if they are not known.
+func (s *standby) knows(ctx context.Context, pool *Pool) bool {
 	known := s.primary.known.Load()
 	if known != nil && (time.Since(known.read) < clockTrusted || !s.primary.reading.TryLock()) {
 		return true
@@ -142,7 +142,7 @@ func (s *standby) knows(ctx context.Context) bool {
 		return true
 	}
 	p := primary{read: time.Now()} // before the query: the clock is rather ahead than behind
-	err := s.db.Conns(ctx).QueryRow(ctx, `
+	err := pool.QueryRow(ctx, `
 		SELECT clock_timestamp(), current_database(), punctual.system_identifier()`).Scan(&p.clock, &p.database, &p.system)
 	if err == nil {
 		s.primary.known.Store(&p)
@@ -170,11 +170,12 @@ type unfit struct{ answer Answer }
 
 func (u *unfit) Error() string { return "the standby does not answer: " + answerNames[u.answer] }
 
-// answer reads at the standby. An error means that the primary has to answer.
+// answer reads at the standby, or from the pool what is not known of the primary yet. An error means that the primary
+// has to answer.
 func (s *standby) answer(
-	ctx context.Context, since Position, read func(context.Context, conns) error,
+	ctx context.Context, p *Pool, since Position, read func(context.Context, conns) error,
 ) (seen seen, err error) {
-	if !s.knows(ctx) || !s.asked() {
+	if !s.knows(ctx, p) || !s.asked() {
 		s.counts[Unusable].Add(1)
 		return seen, &unfit{Unusable}
 	}

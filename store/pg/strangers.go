@@ -23,17 +23,17 @@ WHERE g.rolname = '` + TenantRole + `' AND m.rolname <> current_user AND NOT m.r
 ORDER BY 1`
 
 // warnOfStrangers logs which other roles can read and write the rows of all tenants, and how to stop them.
-func (db *DB) warnOfStrangers(ctx context.Context) error {
-	names, err := All(ctx, db.Conns(ctx), pgx.RowTo[string], selectStrangers)
+func (p *Pool) warnOfStrangers(ctx context.Context) error {
+	names, err := All(ctx, p, pgx.RowTo[string], selectStrangers)
 	if err != nil {
 		return fmt.Errorf("looking for members of the role %s: %w", TenantRole, err)
 	}
 	if len(names) == 0 {
 		return nil
 	}
-	config := db.Pool().Config().ConnConfig
+	config := p.Config().ConnConfig
 	database, user := pgx.Identifier{config.Database}.Sanitize(), pgx.Identifier{config.User}.Sanitize()
-	db.config.Log.Warn(
+	p.db.config.Log.Warn(
 		"other roles, such as those of another deployment in the same cluster, may connect to this database and act as any tenant; revoke their access",
 		"roles", strings.Join(names, ", "),
 		"statements", "REVOKE CONNECT ON DATABASE "+database+" FROM PUBLIC; GRANT CONNECT ON DATABASE "+database+" TO "+user)

@@ -35,7 +35,7 @@ type LinkedStep struct {
 func (s *Runs) Decide(
 	ctx context.Context, tenant int32, id uuid.UUID, approved bool, note string,
 ) (ended Run, err error) {
-	q := s.db.Reader(ctx, tenant)
+	q := s.db.Callers.Reader(tenant)
 	run, err := ReadRow(ctx, q, tenant, id)
 	if err != nil {
 		return run, err
@@ -138,7 +138,7 @@ func (s *Runs) waiting(ctx context.Context, q pg.Querier, tenant int32, run *Run
 // ByLink returns what the recipient of a step's notice may see who shows the token of the link. It returns
 // domain.ErrApprovalToken if the token was not made for the run.
 func (s *Runs) ByLink(ctx context.Context, id uuid.UUID, token string) (a LinkedStep, err error) {
-	q := s.db.Reader(ctx, pg.Everybody)
+	q := s.db.Callers.Reader(pg.Everybody)
 	key, err := s.claims.ReadTokenKey(ctx, q)
 	if err != nil {
 		return a, err

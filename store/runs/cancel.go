@@ -17,7 +17,7 @@ import (
 // when the run has ended in another way.
 func (s *Runs) CancelRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, error) {
 	var run Run
-	err := s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err := s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		before, err := Read(ctx, tx, tenant, id)
 		if err == nil && before.dated {
 			var ok bool

@@ -59,7 +59,7 @@ func (s *Runs) FillCauses(ctx context.Context, tenant int32, list []Run) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	causes, err := causesOf(ctx, s.db.Conns(ctx), tenant, ids, due)
+	causes, err := causesOf(ctx, s.db.Callers, tenant, ids, due)
 	for i := range list {
 		list[i].Cause = causes[list[i].ID]
 	}

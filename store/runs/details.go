@@ -19,7 +19,7 @@ import (
 // GetRun returns a run with its attempts, its result and what it sends. A dated run that is pending is
 // shown as its claim would make it now. The error is ErrNotFound if the tenant has no run with this id.
 func (s *Runs) GetRun(ctx context.Context, tenant int32, id uuid.UUID) (Run, error) {
-	return pg.Past(ctx, s.db, tenant, func(ctx context.Context, q pg.Source) (Run, error) {
+	return pg.Past(ctx, s.db.Callers, tenant, func(ctx context.Context, q pg.Source) (Run, error) {
 		run, err := s.getRun(ctx, q, tenant, id)
 		if err == nil && q.Standby && !run.Status.Final() {
 			err = pg.ErrUnfinal

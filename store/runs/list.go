@@ -44,9 +44,9 @@ func (s *Runs) ListRuns(
 	}
 	var p page
 	if f.Status.Final() {
-		p, err = pg.Past(ctx, s.db, tenant, list)
+		p, err = pg.Past(ctx, s.db.Callers, tenant, list)
 	} else {
-		p, err = list(ctx, s.db.Source(ctx, tenant))
+		p, err = list(ctx, s.db.Callers.Source(tenant))
 	}
 	return p.runs, p.next, err
 }
@@ -293,7 +293,7 @@ func (s *Runs) InOrder(ctx context.Context, tenant int32, ids []uuid.UUID) (foun
 	if len(ids) == 0 {
 		return nil, 0, nil
 	}
-	all, err := Query(ctx, s.db.Reader(ctx, tenant), ` WHERE r.id = ANY($1::uuid[]) AND r.tenant = $2`, ids, tenant)
+	all, err := Query(ctx, s.db.Callers.Reader(tenant), ` WHERE r.id = ANY($1::uuid[]) AND r.tenant = $2`, ids, tenant)
 	if err != nil {
 		return nil, 0, err
 	}

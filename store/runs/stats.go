@@ -80,7 +80,7 @@ FROM (SELECT r.id, r.scheduled_for, r.status, r.finished_at, %s AS took, date_pa
 // JobStats returns how the runs of a job went in the last 24 hours. It reads the newest 1,000 at most. The error is
 // pg.ErrNotFound if the tenant has no such job.
 func (s *Runs) JobStats(ctx context.Context, tenant int32, job string) (JobStats, error) {
-	return pg.Past(ctx, s.db, tenant, func(ctx context.Context, q pg.Source) (JobStats, error) {
+	return pg.Past(ctx, s.db.Callers, tenant, func(ctx context.Context, q pg.Source) (JobStats, error) {
 		return jobStats(ctx, q, tenant, job)
 	})
 }

@@ -36,7 +36,7 @@ func (s *Runs) Ended(ctx context.Context, ids []uuid.UUID) ([]trace.Run, error) 
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	q := s.db.Conns(pg.Chores.In(ctx))
+	q := s.db.Chores
 	var origins [][]uuid.UUID
 	var all []uuid.UUID
 	var links []uuid.UUID

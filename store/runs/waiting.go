@@ -22,7 +22,7 @@ type WaitingFor struct {
 // RunWaitsFor returns what a tenant's run waits for. It is nil if the run waits for nothing: it is being sent, it has
 // ended, or it is not due yet.
 func (s *Runs) RunWaitsFor(ctx context.Context, tenant int32, run uuid.UUID) (*WaitingFor, error) {
-	return WaitsFor(ctx, s.db.Conns(ctx), tenant, run)
+	return WaitsFor(ctx, s.db.Callers, tenant, run)
 }
 
 // WaitsFor is RunWaitsFor on a given connection.

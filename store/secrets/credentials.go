@@ -13,7 +13,6 @@ import (
 
 	"punctual/scheduler/credential"
 	"punctual/store/cache"
-	"punctual/store/pg"
 	"punctual/store/vault"
 )
 
@@ -78,7 +77,7 @@ func (s *Secrets) NamedSecret(ctx context.Context, tenant int32, name string) (c
 			secret := credential.Secret{}
 			var key int64
 			var ciphertext []byte
-			err := s.db.Conns(ctx).QueryRow(ctx, `
+			err := s.db.Runs.QueryRow(ctx, `
 				SELECT id, version, data_key, ciphertext
 				FROM punctual.secrets
 				WHERE tenant = $1 AND name = $2`, tenant, name).
@@ -103,7 +102,7 @@ func (s *Secrets) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID
 		func(ctx context.Context) (credential.Secret, error) {
 			var key int64
 			var ciphertext []byte
-			err := s.db.Conns(ctx).QueryRow(ctx, `
+			err := s.db.Runs.QueryRow(ctx, `
 				SELECT data_key, ciphertext
 				FROM punctual.job_secrets
 				WHERE id = $1 AND job_id = $2`, id, job).Scan(&key, &ciphertext)
@@ -125,7 +124,7 @@ func (s *Secrets) JobSecret(ctx context.Context, tenant int32, job, id uuid.UUID
 func (s *Secrets) openToSend(
 	ctx context.Context, key int64, ciphertext []byte, at vault.Place, what string,
 ) (string, error) {
-	value, err := s.open(ctx, s.db.Conns(ctx), key, ciphertext, at)
+	value, err := s.open(ctx, s.db.Runs, key, ciphertext, at)
 	if errors.Is(err, vault.ErrCiphertext) {
 		return "", &credential.AuthError{
 			Why: what + " does not decrypt: its row was changed outside Punctual; write it again",
@@ -187,7 +186,7 @@ func (s *Secrets) believe(ctx context.Context) error {
 		asked := time.Now()
 		var changes int64
 		var started time.Time
-		if err := s.db.Conns(ctx).QueryRow(ctx, `
+		if err := s.db.Runs.QueryRow(ctx, `
 			SELECT secrets_changed, pg_postmaster_start_time() FROM punctual.deployment`).
 			Scan(&changes, &started); err != nil {
 			return struct{}{}, fmt.Errorf("looking for changed secrets: %w", err)
@@ -212,7 +211,7 @@ func share[T any](
 	ctx context.Context, flights *singleflight.Group, name string, work func(context.Context) (T, error),
 ) (T, error) {
 	result := flights.DoChan(name, func() (any, error) {
-		ctx, cancel := context.WithTimeout(pg.Runs.In(context.Background()), secretsTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), secretsTimeout)
 		defer cancel()
 		return work(ctx)
 	})

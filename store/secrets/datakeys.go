@@ -47,13 +47,12 @@ func (r *keyring) all() map[int64]*vault.DataKey {
 // OpenVault makes sure that the master key opens all data keys, and makes the first data key. It returns
 // vault.ErrMaster when the master key does not open them, and ErrNoMaster when there is no master key.
 func (s *Secrets) OpenVault(ctx context.Context) error {
-	ctx = pg.Runs.In(ctx)
 	if s.master == nil {
 		return ErrNoMaster
 	}
-	found, err := s.openAll(ctx, s.db.Conns(ctx))
+	found, err := s.openAll(ctx, s.db.Runs)
 	if err == nil && found == 0 {
-		err = s.makeFirstDataKey(ctx)
+		err = s.makeFirstDataKey(ctx, s.db.Runs)
 	}
 	return err
 }
@@ -99,7 +98,7 @@ func (s *Secrets) sealingKey(ctx context.Context, tx *pg.Tx) (*vault.DataKey, er
 			return key, err
 		}
 		// There is no key yet, or it was dropped while this transaction waited for its lock.
-		if err := s.makeFirstDataKey(ctx); err != nil {
+		if err := s.makeFirstDataKey(ctx, tx.Pool); err != nil {
 			return nil, err
 		}
 	}
@@ -144,8 +143,8 @@ func (s *Secrets) open(
 
 // makeFirstDataKey makes a data key unless there is one, in a transaction of its own: other transactions may use it at
 // once.
-func (s *Secrets) makeFirstDataKey(ctx context.Context) error {
-	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+func (s *Secrets) makeFirstDataKey(ctx context.Context, pool *pg.Pool) error {
+	return pool.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err
 		}

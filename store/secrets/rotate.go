@@ -43,14 +43,14 @@ func (s *Secrets) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotati
 	if s.master == nil {
 		return r, ErrNoMaster
 	}
-	if _, err := s.openAll(ctx, s.db.Conns(ctx)); err != nil {
+	if _, err := s.openAll(ctx, s.db.Callers); err != nil {
 		return r, err
 	}
 	if r.Key, err = s.beginRotation(ctx, to); err != nil {
 		return r, err
 	}
 	for _, e := range encrypted {
-		n, err := s.reencrypt(ctx, pg.Writes{DB: s.db, Tenant: pg.Everybody}, e)
+		n, err := s.reencrypt(ctx, pg.Writes{Pool: s.db.Callers, Tenant: pg.Everybody}, e)
 		r.Values += n
 		if err != nil {
 			return r, err
@@ -62,7 +62,7 @@ func (s *Secrets) RotateSecrets(ctx context.Context, to *vault.Master) (r Rotati
 
 // beginRotation makes the new data key. If there is a new master key, it seals the existing data keys with that.
 func (s *Secrets) beginRotation(ctx context.Context, to *vault.Master) (id int64, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := lockKeyMaking(ctx, tx); err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (s *Secrets) reencryptBatch(
 // dropDataKeys drops the data keys older than a given one. Transactions that write with an older key hold a lock on it.
 // dropDataKeys waits for them, and re-encrypts what they wrote before it drops the key.
 func (s *Secrets) dropDataKeys(ctx context.Context, before int64) (dropped int, err error) {
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		const old = `number < (SELECT number FROM punctual.data_keys WHERE id = $1)`
 		if err := pg.Exec(ctx, tx, `
 			SELECT FROM punctual.data_keys WHERE `+old+` ORDER BY number FOR UPDATE`, before); err != nil {

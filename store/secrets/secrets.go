@@ -44,7 +44,7 @@ func secretPlace(tenant int32, id uuid.UUID, name string) vault.Place {
 func (s *Secrets) PutSecret(
 	ctx context.Context, tenant int32, name, value, description string,
 ) (r Secret, created bool, err error) {
-	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		key, err := s.sealingKey(ctx, tx)
 		if err != nil {
 			return err
@@ -136,7 +136,7 @@ func insertSecret(
 
 // GetSecret returns what may be known about a secret. The error is ErrNotFound if there is none.
 func (s *Secrets) GetSecret(ctx context.Context, tenant int32, name string) (Secret, error) {
-	r, err := pg.One(ctx, s.db.Reader(ctx, tenant), scanSecret, `
+	r, err := pg.One(ctx, s.db.Callers.Reader(tenant), scanSecret, `
 		SELECT `+namedColumns+` FROM punctual.secrets WHERE tenant = $1 AND name = $2`, tenant, name)
 	return r, pg.Found(err, "secret %q", name)
 }
@@ -150,7 +150,7 @@ func (s *Secrets) ListSecrets(
 		return nil, "", err
 	}
 	c.Add(`tenant = ?`, tenant)
-	list, err = pg.All(ctx, s.db.Reader(ctx, tenant), scanSecret, `
+	list, err = pg.All(ctx, s.db.Callers.Reader(tenant), scanSecret, `
 		SELECT `+namedColumns+` FROM punctual.secrets`+c.Where()+
 		fmt.Sprintf(` ORDER BY id DESC LIMIT %d`, p.Size()+1), c.Args...)
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *Secrets) ListSecrets(
 // ErrNotFound if there is none.
 func (s *Secrets) DeleteSecret(ctx context.Context, tenant int32, name string) error {
 	defer s.ForgetSecrets()
-	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	return s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		// A transaction that writes a job with a reference to the secret shares this lock until it ends: see ReadFacts.
 		var id uuid.UUID
 		err := tx.QueryRow(ctx, `
@@ -235,5 +235,5 @@ func QueueForget(b *pgx.Batch) {
 func (s *Secrets) ForgetOfDeleted(ctx context.Context) (forgotten int, left bool, err error) {
 	var b pgx.Batch
 	QueueForget(&b)
-	return 0, false, pg.Wrap("removing secrets of deleted tenants", s.db.Conns(ctx).SendBatch(ctx, &b).Close())
+	return 0, false, pg.Wrap("removing secrets of deleted tenants", s.db.Chores.SendBatch(ctx, &b).Close())
 }

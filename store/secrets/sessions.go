@@ -24,7 +24,7 @@ const keyIDSize = 8
 
 // SealSession encrypts a session with the newest data key. The result is text that a cookie may hold.
 func (s *Secrets) SealSession(ctx context.Context, session []byte) (string, error) {
-	key, err := s.newestKey(ctx, s.db.Conns(ctx), ``)
+	key, err := s.newestKey(ctx, s.db.Callers, ``)
 	if err != nil {
 		return "", err
 	}
@@ -45,7 +45,7 @@ func (s *Secrets) OpenSession(ctx context.Context, sealed string) ([]byte, error
 	id := int64(binary.BigEndian.Uint64(raw))
 	key := s.keyring.get(id)
 	if key == nil && s.unknownKeys.Allow() { // a rotation may have made it since
-		if _, err := s.openAll(ctx, s.db.Conns(ctx)); err != nil {
+		if _, err := s.openAll(ctx, s.db.Callers); err != nil {
 			return nil, err
 		}
 		key = s.keyring.get(id)

@@ -51,7 +51,7 @@ func lockSigning(ctx context.Context, tx *pg.Tx, tenant int32) error {
 // is returned only this once. The error is ErrState if there are ten already.
 func (s *Secrets) MakeSigningSecret(ctx context.Context, tenant int32) (r SigningSecret, secret string, err error) {
 	defer s.ForgetSecrets()
-	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		if err := lockSigning(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (s *Secrets) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signi
 	if _, err := s.SigningKeys(ctx, tenant); err != nil { // creates the first one
 		return nil, err
 	}
-	list, err := pg.All(ctx, s.db.Reader(ctx, tenant), pgx.RowToStructByPos[SigningSecret], `
+	list, err := pg.All(ctx, s.db.Callers.Reader(tenant), pgx.RowToStructByPos[SigningSecret], `
 		SELECT id, created_at, expires_at FROM punctual.signing_secrets
 		WHERE tenant = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, tenant)
 	return list, pg.Wrap("listing signing secrets", err)
@@ -128,7 +128,7 @@ func (s *Secrets) ListSigningSecrets(ctx context.Context, tenant int32) ([]Signi
 // the last one that does not expire, and ErrNotFound if there is none with the id.
 func (s *Secrets) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid.UUID, in time.Duration) error {
 	defer s.ForgetSecrets()
-	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	return s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		if err := lockSigning(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (s *Secrets) readSigningKeys(ctx context.Context, tenant int32) ([]credenti
 	if found.err != nil {
 		return nil, found.err
 	}
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Runs.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		if err := lockSigning(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -245,7 +245,7 @@ func (s *Secrets) openSigningKeys(ctx context.Context, first, last int32) (map[i
 		sealedValue
 		Expires *time.Time
 	}
-	list, err := pg.All(ctx, s.db.Conns(ctx), pgx.RowToStructByPos[row], `
+	list, err := pg.All(ctx, s.db.Runs, pgx.RowToStructByPos[row], `
 		SELECT tenant, id, data_key, ciphertext, expires_at FROM punctual.signing_secrets
 		WHERE tenant BETWEEN $1 AND $2 AND (expires_at IS NULL OR expires_at > now()) ORDER BY id`, first, last)
 	if err != nil {
@@ -269,7 +269,7 @@ func (s *Secrets) openSigningKeys(ctx context.Context, first, last int32) (map[i
 func (s *Secrets) openSigningKey(
 	ctx context.Context, tenant int32, sealed sealedValue, expires *time.Time,
 ) (credential.SigningKey, error) {
-	secret, err := s.open(ctx, s.db.Conns(ctx), sealed.Key, sealed.Ciphertext, signingPlace(tenant, sealed.ID))
+	secret, err := s.open(ctx, s.db.Runs, sealed.Key, sealed.Ciphertext, signingPlace(tenant, sealed.ID))
 	if err != nil {
 		return credential.SigningKey{}, err
 	}

@@ -16,7 +16,7 @@ func TestAConnectionToAVanishedDatabaseIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	conn, err := db.Pool().Acquire(t.Context())
+	conn, err := db.Callers.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (s *Tenants) Grant(ctx context.Context, tenant string, asked NewGrant) (g G
 	if wrong := asked.Check(); len(wrong) > 0 {
 		return g, false, wrong[0]
 	}
-	err = s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	err = s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		t, err := oneTenant(pg.Query(ctx, tx, selectTenant+` FOR NO KEY UPDATE`, tenant), tenant)
 		if err != nil {
 			return err
@@ -100,7 +100,7 @@ func (s *Tenants) ListGrants(
 	if err != nil {
 		return nil, false, err
 	}
-	grants, err = pgx.CollectRows(pg.Query(ctx, s.db.Reader(ctx, pg.Everybody), `
+	grants, err = pgx.CollectRows(pg.Query(ctx, s.db.Callers.Reader(pg.Everybody), `
 		SELECT `+grantColumns+` FROM punctual.grants
 		WHERE tenant = $1 AND schema COLLATE "C" > $2
 		ORDER BY schema COLLATE "C" LIMIT $3`, id, after, limit+1), pgx.RowToStructByPos[Grant])
@@ -143,7 +143,7 @@ func (s *Tenants) denied(ctx context.Context, schema string, err error) error {
 		return err
 	}
 	var grant, create string
-	if err := s.db.Conns(ctx).QueryRow(ctx, `
+	if err := s.db.Callers.QueryRow(ctx, `
 		SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), o),
 		       format('CREATE SCHEMA %I AUTHORIZATION %I', $1::text, o)
 		FROM (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'punctual') n(o)`, schema).
@@ -157,7 +157,7 @@ func (s *Tenants) denied(ctx context.Context, schema string, err error) error {
 // Revoke drops the schema of a grant. The error is ErrNotFound if the tenant has no such grant, and ErrState if the
 // schema holds something else or something depends on its functions.
 func (s *Tenants) Revoke(ctx context.Context, tenant, schema string) error {
-	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		t, err := oneTenant(pg.Query(ctx, tx, selectTenant+` FOR NO KEY UPDATE`, tenant), tenant)
 		if err != nil {
 			return err

@@ -72,7 +72,7 @@ const mostExpiries = 1000
 // NextKeyExpiries returns for each tenant when the next of its keys expires. It looks at the 1,000 keys that expire
 // next.
 func (s *Tenants) NextKeyExpiries(ctx context.Context) ([]KeyExpiry, error) {
-	next, err := pg.All(ctx, s.db.Conns(ctx), pgx.RowToStructByPos[KeyExpiry], `
+	next, err := pg.All(ctx, s.db.Chores, pgx.RowToStructByPos[KeyExpiry], `
 		SELECT t.name, min(k.expires_at)
 		FROM (SELECT k.tenant, k.expires_at FROM punctual.api_keys k
 		      WHERE `+warned+` AND k.expires_at > now() ORDER BY k.expires_at LIMIT $1) k
@@ -92,7 +92,7 @@ func (s *Tenants) WarnOfKeys(ctx context.Context) error {
 	if before := s.warned.Load(); before != nil && time.Since(*before) < warnEvery {
 		return nil
 	}
-	keys, err := pg.All(ctx, s.db.Conns(ctx), scanKey, `
+	keys, err := pg.All(ctx, s.db.Chores, scanKey, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE `+soon+` AND k.expires_at < now() + interval '30 days' ORDER BY k.expires_at LIMIT $1`, mostWarned)
 	if err != nil {

@@ -94,7 +94,7 @@ func (s *Tenants) CreateKey(ctx context.Context, tenant int32, n NewKey) (key st
 	}
 	key, prefix := makeKey()
 	hash := sha256.Sum256([]byte(key))
-	err = s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		expires, err := s.expiry(ctx, tx, tenant, n)
 		if err != nil {
 			return err
@@ -130,7 +130,7 @@ func (s *Tenants) ListKeys(
 	if err != nil {
 		return nil, "", err
 	}
-	keys, err = pg.All(ctx, s.db.Reader(ctx, tenant), scanKey, `
+	keys, err = pg.All(ctx, s.db.Callers.Reader(tenant), scanKey, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.tenant = $1 AND (NOT $2 OR k.id < $3) AND (NOT $5 OR `+soon+`)
 		ORDER BY k.id DESC LIMIT $4`, tenant, ok, below, p.Size()+1, expiring)
@@ -143,7 +143,7 @@ func (s *Tenants) ListKeys(
 
 // GetKey returns a key of a tenant by its id.
 func (s *Tenants) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, error) {
-	k, err := pg.One(ctx, s.db.Reader(ctx, tenant), scanKey, `
+	k, err := pg.One(ctx, s.db.Callers.Reader(tenant), scanKey, `
 		SELECT `+keyColumns+` FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 		WHERE k.id = $1 AND k.tenant = $2`, id, tenant)
 	return k, pg.Found(err, "key %s", id)
@@ -151,7 +151,7 @@ func (s *Tenants) GetKey(ctx context.Context, tenant int32, id uuid.UUID) (Key, 
 
 // RevokeKey revokes a key of a tenant for good. Revoking it again changes nothing.
 func (s *Tenants) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) error {
-	return s.db.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	return s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		k, err := s.GetKey(ctx, tenant, id)
 		if err != nil || k.RevokedAt != nil {
 			return err
@@ -174,7 +174,7 @@ func (s *Tenants) RevokeKey(ctx context.Context, tenant int32, id uuid.UUID) err
 func (s *Tenants) FindKey(ctx context.Context, ref string) (tenant int32, id uuid.UUID, err error) {
 	prefix, _, _ := strings.Cut(strings.TrimPrefix(ref, keyStart), "_")
 	byID, _ := pg.ParseID(ref)
-	err = s.db.Reader(ctx, pg.Everybody).QueryRow(ctx, `
+	err = s.db.Callers.Reader(pg.Everybody).QueryRow(ctx, `
 		SELECT tenant, id FROM punctual.api_keys WHERE prefix = $1 OR id = $2`, prefix, byID).Scan(&tenant, &id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, uuid.Nil, fmt.Errorf("key: %w", pg.ErrNotFound) // not named: it may be the whole key
@@ -185,7 +185,7 @@ func (s *Tenants) FindKey(ctx context.Context, ref string) (tenant int32, id uui
 // HasKeys reports whether any key is valid.
 func (s *Tenants) HasKeys(ctx context.Context) (bool, error) {
 	var found bool
-	err := s.db.Conns(ctx).QueryRow(ctx, `
+	err := s.db.Callers.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM punctual.api_keys k JOIN punctual.tenants t ON t.id = k.tenant
 			WHERE k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL)`).Scan(&found)
 	return found, pg.Wrap("looking for keys", err)
@@ -210,7 +210,7 @@ func (s *Tenants) Authenticate(ctx context.Context, key string) (Credential, err
 	var stored []byte
 	var works bool
 	var left *time.Duration
-	err := s.db.Conns(ctx).QueryRow(ctx, `
+	err := s.db.Callers.QueryRow(ctx, `
 		SELECT k.id, k.name, k.hash, k.role, least(k.expires_at - now(), interval '1 hour'),
 		       CASE WHEN `+soon+` THEN k.expires_at END,
 		       k.revoked_at IS NULL AND (k.expires_at > now()) IS NOT FALSE AND t.deleted_at IS NULL,
@@ -262,7 +262,7 @@ func (s *Tenants) NoteKeysUsed(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := s.db.Conns(ctx).Exec(ctx, `
+	_, err := s.db.Chores.Exec(ctx, `
 		WITH used AS (
 			SELECT id FROM punctual.api_keys
 			WHERE id = ANY($1::uuid[]) AND (last_used_at < date_trunc('minute', now())) IS NOT FALSE

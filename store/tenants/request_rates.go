@@ -23,7 +23,7 @@ type Requests struct {
 func (s *Tenants) DrawRequests(ctx context.Context, tenant int32, rate, want int) (Requests, error) {
 	var r Requests
 	var until time.Duration
-	err := s.db.Conns(ctx).QueryRow(ctx, `
+	err := s.db.Callers.QueryRow(ctx, `
 		INSERT INTO punctual.request_rates AS r (tenant, spent_until, granted)
 		VALUES ($1, now() + $3 * interval '1 second' / $2::float8, $3::integer)
 		ON CONFLICT (tenant) DO UPDATE SET

@@ -131,7 +131,7 @@ func oneTenant(rows pgx.Rows, name string) (Tenant, error) {
 // FindTenant returns the tenant with a name. The error is ErrNotFound if there is none.
 func (s *Tenants) FindTenant(ctx context.Context, name string) (Brief, error) {
 	t := Brief{Name: name}
-	err := s.db.Conns(ctx).QueryRow(ctx, `
+	err := s.db.Callers.QueryRow(ctx, `
 		SELECT id, coalesce(max_requests_per_second, 0) FROM punctual.tenants
 		WHERE name = $1 AND deleted_at IS NULL`, pg.Prepared{}, name).
 		Scan(&t.ID, &t.MaxRequestsPerSecond)
@@ -143,7 +143,7 @@ func (s *Tenants) FindTenant(ctx context.Context, name string) (Brief, error) {
 func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 	t.fillLists()
 	var made Tenant
-	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+	err := s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 		rows := pg.Query(ctx, tx, `
 			INSERT INTO punctual.tenants AS t (name, weight, max_jobs, max_concurrent_runs, max_runs_per_second,
 				max_requests_per_second, min_interval, max_key_age, allowed_targets, notify, max_pending_runs,
@@ -172,12 +172,12 @@ func (s *Tenants) CreateTenant(ctx context.Context, t Tenant) (Tenant, error) {
 
 // GetTenant returns the tenant with a name.
 func (s *Tenants) GetTenant(ctx context.Context, name string) (Tenant, error) {
-	return oneTenant(pg.Query(ctx, s.db.Reader(ctx, pg.Everybody), selectTenant, name), name)
+	return oneTenant(pg.Query(ctx, s.db.Callers.Reader(pg.Everybody), selectTenant, name), name)
 }
 
 // GetTenantByID returns the tenant with an id.
 func (s *Tenants) GetTenantByID(ctx context.Context, id int32) (Tenant, error) {
-	rows := pg.Query(ctx, s.db.Reader(ctx, pg.Everybody), `
+	rows := pg.Query(ctx, s.db.Callers.Reader(pg.Everybody), `
 		SELECT `+tenantColumns+` FROM punctual.tenants t WHERE t.id = $1 AND t.deleted_at IS NULL`, id)
 	return oneTenant(rows, fmt.Sprint(id))
 }
@@ -186,7 +186,7 @@ func (s *Tenants) GetTenantByID(ctx context.Context, id int32) (Tenant, error) {
 func (s *Tenants) ListTenants(
 	ctx context.Context, after string, limit int,
 ) (tenants []Tenant, more bool, err error) {
-	rows := pg.Query(ctx, s.db.Reader(ctx, pg.Everybody), `
+	rows := pg.Query(ctx, s.db.Callers.Reader(pg.Everybody), `
 		SELECT `+tenantColumns+` FROM punctual.tenants t
 		WHERE t.deleted_at IS NULL AND t.name COLLATE "C" > $1
 		ORDER BY t.name COLLATE "C" LIMIT $2`, after, limit+1)
@@ -203,7 +203,7 @@ func (s *Tenants) ListTenants(
 // EditTenant changes the settings of a tenant as edit does.
 func (s *Tenants) EditTenant(ctx context.Context, name string, edit func(*Tenant) error) (Tenant, error) {
 	var t Tenant
-	err := s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+	err := s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
 		if t, err = oneTenant(pg.Query(ctx, tx, selectTenant+` FOR NO KEY UPDATE`, name), name); err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (s *Tenants) CountJobs(ctx context.Context, t Tenant) (int, error) {
 		most = max(most, *t.MaxJobs)
 	}
 	var n int
-	if err := s.db.Reader(ctx, t.ID).QueryRow(ctx, countJobs, t.ID, most).Scan(&n); err != nil {
+	if err := s.db.Callers.Reader(t.ID).QueryRow(ctx, countJobs, t.ID, most).Scan(&n); err != nil {
 		return 0, fmt.Errorf("counting the jobs of tenant %q: %w", t.Name, err)
 	}
 	return n, nil
@@ -284,7 +284,7 @@ func (s *Tenants) DeleteTenant(ctx context.Context, name string) error {
 	if name == DefaultTenant {
 		return fmt.Errorf("tenant %q always exists and cannot be deleted: %w", name, pg.ErrState)
 	}
-	return s.db.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
+	return s.db.Callers.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
 		// The lock waits for transactions that write jobs or keys of the tenant, and makes later ones wait.
 		t, err := oneTenant(pg.Query(ctx, tx, selectTenant+` FOR UPDATE`, name), name)
 		if err != nil {
@@ -342,14 +342,14 @@ func deleteTenant(ctx context.Context, tx *pg.Tx, id int32) error {
 // TenantID returns the id of a tenant by its name. The error is ErrNotFound if there is none.
 func (s *Tenants) TenantID(ctx context.Context, name string) (int32, error) {
 	var id int32
-	err := s.db.Reader(ctx, pg.Everybody).QueryRow(ctx, `
+	err := s.db.Callers.Reader(pg.Everybody).QueryRow(ctx, `
 		SELECT id FROM punctual.tenants WHERE name = $1 AND deleted_at IS NULL`, name).Scan(&id)
 	return id, pg.Found(err, "tenant %q", name)
 }
 
 // Names returns the names of tenants by their ids.
 func (s *Tenants) Names(ctx context.Context, ids []int32) (map[int32]string, error) {
-	names, err := pg.Map[int32, string](ctx, s.db.Conns(ctx), `
+	names, err := pg.Map[int32, string](ctx, s.db.Chores, `
 		SELECT id, name FROM punctual.tenants WHERE id = ANY($1::int[])`, ids)
 	return names, pg.Wrap("reading the names of tenants", err)
 }

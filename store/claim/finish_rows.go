@@ -1,0 +1,77 @@
+package claim
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"punctual/scheduler/domain"
+	"punctual/store/pg"
+)
+
+// ending is an outcome of an unsuccessful attempt, and what it means.
+type ending struct {
+	*domain.Outcome
+	end domain.End
+}
+
+// The rows of finishSucceeded, finishAccepted and finishOthers. The statements name the first column $1 too.
+var (
+	successes = pg.Columns[*domain.Outcome]{
+		pg.Col("id", "uuid", runOf),
+		pg.Col("fence", "bigint", fenceOf),
+		pg.Col("started_at", "timestamptz", func(o *domain.Outcome) time.Time { return o.StartedAt }),
+		pg.Col("finished_at", "timestamptz", func(o *domain.Outcome) time.Time { return o.FinishedAt }),
+		pg.Col("http_status", "smallint", func(o *domain.Outcome) int16 { return int16(o.HTTPStatus) }),
+	}
+	acceptances = pg.Columns[*domain.Outcome]{
+		pg.Col("id", "uuid", runOf),
+		pg.Col("fence", "bigint", fenceOf),
+		pg.Col("started_at", "timestamptz", func(o *domain.Outcome) time.Time { return o.StartedAt }),
+		pg.Col("http_status", "smallint", func(o *domain.Outcome) int16 { return int16(o.HTTPStatus) }),
+		pg.Col("silence", "interval", func(o *domain.Outcome) time.Duration { return o.RetryIn }),
+		pg.Col("approval", "bool", func(o *domain.Outcome) bool { return o.Job.Approval != nil }),
+	}
+	endings = pg.Columns[*ending]{
+		pg.Col("id", "uuid", func(o *ending) uuid.UUID { return o.RunID }),
+		pg.Col("fence", "bigint", func(o *ending) int64 { return o.Fence }),
+		pg.Col("started_at", "timestamptz", func(o *ending) *time.Time { return given(&o.StartedAt, !o.StartedAt.IsZero()) }),
+		pg.Col("finished_at", "timestamptz", func(o *ending) time.Time { return o.FinishedAt }),
+		pg.Col("http_status", "smallint", func(o *ending) *int16 { return pg.OrNull(int16(o.HTTPStatus)) }),
+		pg.Col("status", "text", func(o *ending) string { return string(o.end.Status) }),
+		pg.Col("reason", "text", func(o *ending) *string { return given((*string)(&o.Reason), o.Reason != "") }),
+		pg.Col("error", "text", func(o *ending) *string { return pg.OrNull(pg.Storable(o.Error)) }),
+		pg.Col("outcome", "text", func(o *ending) *string { return given((*string)(&o.end.Attempt), o.end.Attempt != "") }),
+		pg.Col("response", "text", func(o *ending) *string { return pg.OrNull(pg.Storable(o.Response)) }),
+		pg.Col("retry_in", "interval", func(o *ending) time.Duration { return o.RetryIn }),
+		pg.Col("final", "bool", func(o *ending) bool { return o.end.Status.Final() }),
+		pg.Col("counts", "bool", func(o *ending) bool { return o.end.Counts }),
+		pg.Col("number", "smallint", func(o *ending) int16 { return int16(o.end.Number) }),
+		pg.Col("held_by", "text", func(o *ending) *string { return pg.OrNull(o.held().By) }),
+		pg.Col("held_since", "timestamptz", func(o *ending) *time.Time { return pg.OrNull(o.held().Since) }),
+		pg.Col("held_until", "timestamptz", func(o *ending) *time.Time { return pg.OrNull(o.held().Until) }),
+		pg.Col("headers", "jsonb", func(o *ending) *string { return headersJSON(o.Headers) }),
+		pg.Col("truncated", "bool", func(o *ending) bool { return o.Truncated }),
+		pg.Col("job", "uuid", func(o *ending) *uuid.UUID { return given(&o.Job.ID, !o.end.Status.Final()) }),
+	}
+)
+
+func runOf(o *domain.Outcome) uuid.UUID { return o.RunID }
+
+func fenceOf(o *domain.Outcome) int64 { return o.Fence }
+
+// held returns what holds the run back; the zero value: nothing does.
+func (o *ending) held() (h domain.Held) {
+	if o.Verdict == domain.Hold {
+		h = *o.Held
+	}
+	return h
+}
+
+// given returns a pointer if there is a value, and nil otherwise.
+func given[T any](value *T, is bool) *T {
+	if is {
+		return value
+	}
+	return nil
+}

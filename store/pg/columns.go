@@ -1,0 +1,39 @@
+package pg
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Columns are the columns of rows that a statement is given as arrays, one a column. They declare once what stands in
+// the text of the statement and what it is given.
+type Columns[R any] []ColumnOf[R]
+
+// ColumnOf is one column of rows: see Col.
+type ColumnOf[R any] struct {
+	name, kind string
+	values     func(rows []R) any
+}
+
+// Col returns a column with its name, the SQL type of its values, and where these are.
+func Col[R, T any](name, kind string, of func(R) T) ColumnOf[R] {
+	return ColumnOf[R]{name, kind, func(rows []R) any { return Column(rows, of) }}
+}
+
+// Unnest is the SQL of the rows, under a name. Their arrays are the first arguments of the statement.
+func (c Columns[R]) Unnest(as string) string {
+	arrays, names := make([]string, len(c)), make([]string, len(c))
+	for i, column := range c {
+		arrays[i], names[i] = fmt.Sprintf("$%d::%s[]", i+1, column.kind), column.name
+	}
+	return "unnest(" + strings.Join(arrays, ", ") + ")\n         AS " + as + "(" + strings.Join(names, ", ") + ")"
+}
+
+// Args returns the arrays of rows.
+func (c Columns[R]) Args(rows []R) []any {
+	args := make([]any, len(c))
+	for i, column := range c {
+		args[i] = column.values(rows)
+	}
+	return args
+}
