@@ -42,9 +42,8 @@ func lockSigning(ctx context.Context, tx *pg.Tx, tenant int32) error {
 	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.tenants WHERE id = $1 FOR NO KEY UPDATE`, tenant); err != nil {
 		return fmt.Errorf("locking the signing secrets of tenant %d: %w", tenant, err)
 	}
-	_, err := tx.Exec(ctx, `
-		DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at <= now()`, tenant)
-	return pg.Wrap("forgetting expired signing secrets", err)
+	return pg.Wrap("forgetting expired signing secrets", pg.Exec(ctx, tx, `
+		DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at <= now()`, tenant))
 }
 
 // MakeSigningSecret creates another signing secret of a tenant, which signs beside the others from now on. The secret
