@@ -104,12 +104,9 @@ func (s *Secrets) insertSigningSecret(
 	if err != nil {
 		return r, "", fmt.Errorf("writing a signing secret: %w", err)
 	}
-	if err := audit.Write(ctx, tx, tenant, audit.Change{
+	return r, secret, audit.Write(ctx, tx, tenant, audit.Change{
 		Action: audit.SigningSecretCreate, ID: r.ID, After: signingSecretShot{},
-	}); err != nil {
-		return r, "", err
-	}
-	return r, secret, nil
+	})
 }
 
 // ListSigningSecrets returns a tenant's live signing secrets, oldest first.
@@ -156,7 +153,11 @@ func (s *Secrets) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid
 		if err := tx.QueryRow(ctx, sql, args...).Scan(&ends); err != nil {
 			return fmt.Errorf("deleting signing secret %s: %w", id, err)
 		}
-		if err := audit.Write(ctx, tx, tenant, signingSecretEnds(id, ends)); err != nil {
+		change := audit.Change{Action: audit.SigningSecretDelete, ID: id, Before: signingSecretShot{}}
+		if ends != nil { // it signs until then
+			change.After = signingSecretShot{ends}
+		}
+		if err := audit.Write(ctx, tx, tenant, change); err != nil {
 			return err
 		}
 		return noteSecretsChanged(ctx, tx)
@@ -282,13 +283,4 @@ func (s *Secrets) openSigningKey(
 // signingSecretShot is a signing secret as the audit log shows it.
 type signingSecretShot struct {
 	ExpiresAt *time.Time `json:"expires_at"`
-}
-
-// signingSecretEnds is the change that ends a signing secret: at an instant, or now if at is nil.
-func signingSecretEnds(id uuid.UUID, at *time.Time) audit.Change {
-	c := audit.Change{Action: audit.SigningSecretDelete, ID: id, Before: signingSecretShot{}}
-	if at != nil {
-		c.After = signingSecretShot{at}
-	}
-	return c
 }
