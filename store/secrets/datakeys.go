@@ -185,5 +185,6 @@ func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (*vault.D
 
 // noteSecretsChanged tells all replicas to forget the secrets they have decrypted.
 func noteSecretsChanged(ctx context.Context, tx *pg.Tx) error {
-	return pg.Wrap("noting that secrets changed", pg.Exec(ctx, tx, `UPDATE punctual.deployment SET secrets_changed = secrets_changed + 1`))
+	return pg.Wrap("noting that secrets changed", pg.Exec(ctx, tx,
+		`UPDATE punctual.deployment SET secrets_changed = secrets_changed + 1`))
 }
