@@ -61,12 +61,6 @@ func (a *aside) take() []domain.Outcome {
 	return some
 }
 
-func (a *aside) takeLeases() []uuid.UUID {
-	leases := a.leases
-	a.leases = nil
-	return leases
-}
-
 // putAside puts the left outcomes aside. It returns the outcomes that were written and the leases that were ended.
 func (f *finisher) putAside(
 	left *LockedOutcomesError, outcomes []domain.Outcome, released []uuid.UUID,

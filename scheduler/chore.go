@@ -33,14 +33,6 @@ type duty struct {
 	written <-chan struct{} // by a write of this process, which has just committed work for it
 }
 
-func newChores(s *Scheduler, all ...Chore) chores {
-	c := make(chores, len(all))
-	for _, chore := range all {
-		c[chore.Name] = &duty{chore, s, make(chan struct{}, 1), s.store.Asked(chore.Name)}
-	}
-	return c
-}
-
 // ask starts chores that are not under way. A chore that is under way begins again when it has ended.
 func (c chores) ask(names ...string) {
 	for _, name := range names {

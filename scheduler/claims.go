@@ -146,7 +146,12 @@ func (t *ticker) claimBatch(ctx context.Context, of domain.Work, c Claim) (batch
 	if len(batch.Runs) == 0 {
 		t.s.heart.leases.empty(c.Lease)
 	}
-	t.heedFreeze(of, batch)
+	if batch.Halted { // no heartbeat may have told of it yet
+		t.s.freezing.halt()
+	}
+	for _, tenant := range batch.Frozen {
+		t.s.admission.Limits.Freeze(tenant, of)
+	}
 	if t.s.heart.watch.lapsed() != lapses || t.s.heart.watch.expired(time.Now()) {
 		return domain.Batch{}, errLateClaim
 	}
@@ -154,14 +159,4 @@ func (t *ticker) claimBatch(ctx context.Context, of domain.Work, c Claim) (batch
 		return domain.Batch{}, errGivenBack
 	}
 	return batch, nil
-}
-
-// heedFreeze heeds what a claim found frozen before a heartbeat has told of it.
-func (t *ticker) heedFreeze(of domain.Work, b domain.Batch) {
-	if b.Halted {
-		t.s.freezing.halt()
-	}
-	for _, tenant := range b.Frozen {
-		t.s.admission.Limits.Freeze(tenant, of)
-	}
 }

@@ -37,10 +37,6 @@ type finisher struct {
 	aside aside
 }
 
-func newFinisher(s *Scheduler) *finisher {
-	return &finisher{s: s, queue: make(chan *domain.Outcome, finisherQueue), gone: make(chan struct{})}
-}
-
 // put hands an outcome over. It waits while the queue is full, unless nothing will be written any more.
 func (f *finisher) put(o *domain.Outcome) {
 	select {
@@ -112,7 +108,8 @@ func (f *finisher) collect(outcomes []domain.Outcome, wait time.Duration) (_ []d
 
 // write tries until it succeeds. It returns false when ctx ended first.
 func (f *finisher) write(ctx context.Context, outcomes []domain.Outcome) bool {
-	released := append(leave(outcomes), f.aside.takeLeases()...)
+	released := append(leave(outcomes), f.aside.leases...)
+	f.aside.leases = nil
 	earlier := f.s.heart.leases.earlier(released)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, longestRetry) {
 		started := time.Now()

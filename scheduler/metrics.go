@@ -185,9 +185,6 @@ func (m *Metrics) Ended(outcomes []domain.Outcome) {
 	}
 }
 
-// noticeAnswered counts a message that was sent to a recipient of notices.
-func (m *Metrics) noticeAnswered(a notice.Arrival) { m.notices.WithLabelValues(string(a)).Inc() }
-
 // collector exports worker slots and runs in flight by queue, and the tenants that this replica holds back. Other
 // tenants have no series.
 type collector struct {

@@ -85,7 +85,7 @@ func (s *Scheduler) deliver(m notice.Outgoing) {
 		result = wire.Result{Error: err.Error(), Reason: wire.ReasonConnect}
 	}
 	a := answerOf(result)
-	s.metrics.noticeAnswered(a.Arrival)
+	s.metrics.notices.WithLabelValues(string(a.Arrival)).Inc()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.workCtx), notice.Timeout)
 	defer cancel()
 	if err := s.config.Notices.Answered(ctx, m, a); err != nil {

@@ -123,11 +123,14 @@ func Run(ctx context.Context, store Store, config Config) error {
 		own = append(own, Chore{Name: ChoreNotices, Does: "telling people", Batch: s.tell},
 			Chore{Name: ChoreLifecycle, Does: "telling of the lifecycle of runs", Batch: s.tellLifecycle})
 	}
-	s.chores = newChores(s, append(own, config.Chores...)...)
+	s.chores = chores{}
+	for _, chore := range append(own, config.Chores...) {
+		s.chores[chore.Name] = &duty{chore, s, make(chan struct{}, 1), store.Asked(chore.Name)}
+	}
 	slots := admit.NewSlots(config.Queues, numbers, config.MostRequests)
 	s.admission = admit.New(slots, log, func() { s.chores.ask(ChoreHolds) })
 	s.heart = newHeartbeat(s)
-	s.finisher = newFinisher(s)
+	s.finisher = &finisher{s: s, queue: make(chan *domain.Outcome, finisherQueue), gone: make(chan struct{})}
 	s.metrics.watch(&s.admission, &s.clock)
 	if len(config.Queues) > 0 {
 		log.Info("scheduler started", "queues", config.Queues)

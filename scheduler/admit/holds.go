@@ -3,7 +3,6 @@ package admit
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
@@ -22,10 +21,6 @@ type Holds struct {
 	Hangs    *breaker.Hangs
 	sizes    map[int16]int // worker slots by queue
 	Changed  func()        // is called when something is newly held back, or no longer is
-}
-
-func newHolds(log *slog.Logger, sizes map[int16]int, changed func()) *Holds {
-	return &Holds{Breakers: breaker.New(log), Hangs: breaker.NewHangs(log), sizes: sizes, Changed: changed}
 }
 
 // Flight is a request that holds has admitted.

@@ -20,7 +20,9 @@ type Admission struct {
 // New returns an Admission with these worker slots. Changed is called when something is newly held back, or no longer
 // is.
 func New(slots *Slots, log *slog.Logger, changed func()) Admission {
-	return Admission{Slots: slots, Limits: newLimits(slots), Holds: newHolds(log, slots.Sizes, changed)}
+	return Admission{Slots: slots, Limits: newLimits(slots), Holds: &Holds{
+		Breakers: breaker.New(log), Hangs: breaker.NewHangs(log), sizes: slots.Sizes, Changed: changed,
+	}}
 }
 
 // Permit is what a claimed run has of this replica: a worker slot, one of its tenant's starts and, while its request is

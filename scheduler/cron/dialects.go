@@ -16,7 +16,9 @@ func Meant(text string) (expr, zone string, ok bool) {
 		return "", "", false
 	}
 	text, zone = WithoutZone(text)
-	for _, read := range []func(text string) string{asItIs, inPlainWords, calendarEvent, withYear, ofCrontab, ofFour} {
+	for _, read := range []func(text string) string{
+		strings.TrimSpace, inPlainWords, calendarEvent, withYear, ofCrontab, ofFour,
+	} {
 		if expr := read(text); expr != "" {
 			if _, err := Parse(expr); err == nil {
 				return expr, zone, true
@@ -25,8 +27,6 @@ func Meant(text string) (expr, zone string, ok bool) {
 	}
 	return "", "", false
 }
-
-func asItIs(text string) string { return strings.TrimSpace(text) }
 
 // unquoted takes off the quotes around a text.
 func unquoted(text string) string {

@@ -160,7 +160,8 @@ const approvalTokenPrefix = "pat_"
 // run. It is an HMAC, so no token is stored. It means nothing once the run has ended.
 func ApprovalToken(key []byte, run uuid.UUID, nth int) string {
 	raw := []byte{byte(nth)}
-	return approvalTokenPrefix + base64.RawURLEncoding.EncodeToString(append(raw, approvalTokenMAC(key, run, raw)...))
+	mac := tokenMAC(key, approvalTokenUse, run, raw)
+	return approvalTokenPrefix + base64.RawURLEncoding.EncodeToString(append(raw, mac...))
 }
 
 // ErrApprovalToken means that the token of a link was not made for the run.
@@ -173,16 +174,9 @@ var ErrApprovalToken error = &Refusal{
 func ReadApprovalToken(key []byte, run uuid.UUID, token string) (nth int, err error) {
 	text, ok := strings.CutPrefix(token, approvalTokenPrefix)
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if !ok || err != nil || len(raw) != 1+sha256.Size || !hmac.Equal(raw[1:], approvalTokenMAC(key, run, raw[:1])) {
+	if !ok || err != nil || len(raw) != 1+sha256.Size ||
+		!hmac.Equal(raw[1:], tokenMAC(key, approvalTokenUse, run, raw[:1])) {
 		return 0, ErrApprovalToken
 	}
 	return int(raw[0]), nil
-}
-
-func approvalTokenMAC(key []byte, run uuid.UUID, nth []byte) []byte {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("punctual approval link\n")) // never fails
-	mac.Write(run[:])
-	mac.Write(nth)
-	return mac.Sum(nil)
 }

@@ -19,7 +19,7 @@ const runTokenPrefix = "prt_"
 // HMAC that binds it to the run. So no token is stored, and a token dies with its attempt.
 func RunToken(key []byte, run uuid.UUID, fence int64) string {
 	raw := binary.BigEndian.AppendUint64(make([]byte, 0, 8+sha256.Size), uint64(fence))
-	return runTokenPrefix + base64.RawURLEncoding.EncodeToString(append(raw, runTokenMAC(key, run, raw)...))
+	return runTokenPrefix + base64.RawURLEncoding.EncodeToString(append(raw, tokenMAC(key, runTokenUse, run, raw)...))
 }
 
 // ErrRunToken means that a token was not made for the run.
@@ -32,17 +32,24 @@ var ErrRunToken error = &Refusal{
 func ReadRunToken(key []byte, run uuid.UUID, token string) (fence int64, err error) {
 	text, ok := strings.CutPrefix(token, runTokenPrefix)
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if !ok || err != nil || len(raw) != 8+sha256.Size || !hmac.Equal(raw[8:], runTokenMAC(key, run, raw[:8])) {
+	if !ok || err != nil || len(raw) != 8+sha256.Size || !hmac.Equal(raw[8:], tokenMAC(key, runTokenUse, run, raw[:8])) {
 		return 0, ErrRunToken
 	}
 	return int64(binary.BigEndian.Uint64(raw)), nil
 }
 
-func runTokenMAC(key []byte, run uuid.UUID, fence []byte) []byte {
+// What the tokens of runs are for. It keeps a token from being taken for one of another use.
+const (
+	runTokenUse      = "punctual run token\n"
+	approvalTokenUse = "punctual approval link\n"
+)
+
+// tokenMAC binds what a token says to a run.
+func tokenMAC(key []byte, use string, run uuid.UUID, says []byte) []byte {
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("punctual run token\n")) // never fails
+	mac.Write([]byte(use)) // never fails
 	mac.Write(run[:])
-	mac.Write(fence)
+	mac.Write(says)
 	return mac.Sum(nil)
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -42,9 +43,7 @@ type SkippedStep struct {
 // cancelled, no step starts any more.
 func (d Definition) Advance(workflow uuid.UUID, runs map[string]StepRun, halted bool) (a Advance) {
 	state := make(map[string]StepRun, len(d.Steps))
-	for name, r := range runs {
-		state[name] = r
-	}
+	maps.Copy(state, runs)
 	for again := !halted; again; {
 		again = false
 		for _, s := range d.Steps {
@@ -236,9 +235,6 @@ func (s Step) StepBody(run uuid.UUID, input json.RawMessage, runs map[string]Ste
 	if text, err := json.Marshal(results); err == nil && len(results) > 0 {
 		own["steps"] = escaped(text)
 	}
-	body, err := json.Marshal(own)
-	if err != nil {
-		return nil
-	}
+	body, _ := json.Marshal(own) // nil if the result of a step is no JSON
 	return body
 }

@@ -157,6 +157,4 @@ func run(r domain.NewsRun) string {
 func slackLink(url, text string) string { return "<" + escape(url) + "|" + escape(text) + ">" }
 
 // escape escapes the characters that Slack reads as markup of links, mentions and channels.
-func escape(s string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
-}
+var escape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace

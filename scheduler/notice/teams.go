@@ -3,6 +3,7 @@ package notice
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -86,9 +87,13 @@ func teams(m Message) teamsMessage {
 			add(teamsBlock(names(g, teamsText*4/5)))
 		}
 	}
-	card.Body = withText(card.Body)
+	card.Body = slices.DeleteFunc(card.Body, func(e teamsElement) bool { return e.Text == "" && len(e.Facts) == 0 })
 	if m.Link != "" {
-		card.Actions = append(card.Actions, teamsAction{"Action.OpenUrl", teamsTitle(m), m.Link})
+		button := "Open Punctual"
+		if m.approval() {
+			button = "Approve or reject"
+		}
+		card.Actions = append(card.Actions, teamsAction{"Action.OpenUrl", button, m.Link})
 	}
 	if len(m.Subjects) == 1 {
 		for _, f := range facts(m.Subjects[0]) {
@@ -98,17 +103,6 @@ func teams(m Message) teamsMessage {
 		}
 	}
 	return teamsMessage{"message", []teamsAttachment{{"application/vnd.microsoft.card.adaptive", card}}}
-}
-
-// withText leaves out the elements that say nothing.
-func withText(body []teamsElement) []teamsElement {
-	kept := body[:0]
-	for _, e := range body {
-		if e.Text != "" || len(e.Facts) > 0 {
-			kept = append(kept, e)
-		}
-	}
-	return kept
 }
 
 func teamsBlock(text string) teamsElement {
@@ -142,11 +136,3 @@ func teamsColor(m Message) string {
 var teamsEscape = strings.NewReplacer(
 	`\`, `\\`, "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "(", `\(`, ")", `\)`, "`", "\\`", "~", `\~`, "<", "&lt;",
 ).Replace
-
-// teamsTitle is the title of the button that opens a message's link.
-func teamsTitle(m Message) string {
-	if m.approval() {
-		return "Approve or reject"
-	}
-	return "Open Punctual"
-}

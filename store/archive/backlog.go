@@ -37,6 +37,5 @@ func (w *Backlog) scan(row pgx.Row) error {
 	var seconds float64
 	err := row.Scan(&w.On, &w.Days, &w.Oldest, &w.Since, &seconds, &w.Failures)
 	w.For = time.Duration(seconds * float64(time.Second))
-	pg.UTC(w.Since)
 	return err
 }

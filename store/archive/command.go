@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -104,13 +105,10 @@ func (a *Archives) pipe(ctx context.Context, command string, write func(io.Write
 }
 
 // environment is what the command gets: everything but Punctual's own settings.
-func environment() (kept []string) {
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "PUNCTUAL_") && !strings.HasPrefix(variable, "DATABASE_URL=") {
-			kept = append(kept, variable)
-		}
-	}
-	return kept
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "PUNCTUAL_") || strings.HasPrefix(variable, "DATABASE_URL=")
+	})
 }
 
 // patient is the command's input. Each write that it takes shows that it works.

@@ -125,7 +125,6 @@ func Of(ctx context.Context, q pg.Querier, at time.Time) (*Archive, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
-	pg.UTC(&found.ArchivedAt)
 	return &found, pg.Wrap("looking for the day's archive", err)
 }
 

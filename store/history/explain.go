@@ -134,11 +134,8 @@ func (e *explaining) readJob(ctx context.Context, defaultJitter time.Duration, r
 		LEFT JOIN punctual.schedules s ON s.job_id = j.id
 		WHERE j.id = $1 AND j.tenant = $2`, id, e.tenant).
 		Scan(&e.state, &e.until, &e.ended, &next, &e.now, &kept, &e.unserved, &e.short)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("job %q: %w", ref, pg.ErrNotFound)
-	}
 	if err != nil {
-		return fmt.Errorf("reading job %s: %w", id, err)
+		return pg.Found(err, "job %q", ref)
 	}
 	if e.held, err = fleet.ReadHeldBack(ctx, e.q, e.tenant); err != nil {
 		return err
@@ -302,8 +299,7 @@ func (e *explaining) pauseAt(at time.Time) *Pause {
 			}
 		case !paused && p != nil:
 			if v.From.After(at) {
-				ended := v.From
-				p.Ended = &ended
+				p.Ended = new(v.From)
 				return p
 			}
 			p = nil

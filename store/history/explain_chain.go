@@ -3,6 +3,8 @@ package history
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,35 +94,25 @@ func (e *explaining) findUntriggered(ctx context.Context) error {
 	for _, u := range by[e.job] {
 		when[u.ID] = append(when[u.ID], u.When)
 	}
-	of := make([]uuid.UUID, 0, len(when))
-	for id := range when {
-		of = append(of, id)
-	}
 	found, err := runs.Query(ctx, e.q, `
 		WHERE r.job_id = ANY($1::uuid[]) AND r.id >= $2 AND r.id < $3
 		  AND (r.finished_at IS NULL OR r.finished_at <= $4)
-		ORDER BY r.id DESC LIMIT 1`, of, domain.FirstRunID(e.At.Add(-upstreamBefore)),
+		ORDER BY r.id DESC LIMIT 1`, slices.Collect(maps.Keys(when)), domain.FirstRunID(e.At.Add(-upstreamBefore)),
 		domain.FirstRunID(e.At.Add(chainedAround)), e.At.Add(chainedAround))
 	if err != nil || len(found) == 0 {
 		return err
 	}
 	r := &found[0]
+	fires := slices.ContainsFunc(when[r.JobID], func(w domain.LinkWhen) bool {
+		return domain.Link{When: w}.Fires(r.Status)
+	})
 	switch {
 	case r.FinishedAt == nil:
 		e.Text += fmt.Sprintf(" It is triggered when a run of job %s ends: run %s is %s.", r.Job, r.ID, r.Status)
-	case !fires(when[r.JobID], r.Status):
+	case !fires:
 		e.Text += fmt.Sprintf(" It was not triggered, because %s.", ended(r))
 	}
 	return nil
-}
-
-func fires(when []domain.LinkWhen, status domain.Status) bool {
-	for _, w := range when {
-		if (domain.Link{When: w}).Fires(status) {
-			return true
-		}
-	}
-	return false
 }
 
 // ended says how a run ended, with its job.

@@ -205,11 +205,8 @@ func (v *verification) prepare(ctx context.Context, tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			SELECT id FROM punctual.tenants WHERE name = $1
 			ORDER BY deleted_at DESC NULLS FIRST LIMIT 1`, v.options.Tenant).Scan(&v.tenant)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("tenant %q: %w", v.options.Tenant, pg.ErrNotFound)
-		}
 		if err != nil {
-			return err
+			return pg.Found(err, "tenant %q", v.options.Tenant)
 		}
 	}
 	var now time.Time

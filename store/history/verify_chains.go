@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -61,20 +60,13 @@ ORDER BY c.id LIMIT $7`
 // chains looks for ends that triggered too little or too much.
 func (v *verification) chains(ctx context.Context, tx pgx.Tx) error {
 	for _, sql := range []string{missingChained, needlessChained} {
-		rows := pg.Query(ctx, tx, sql, v.summary.From, v.summary.To,
-			domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack)), v.tenant, pg.OrNull(v.only), v.name, mostChained)
-		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Violation, error) {
+		found, err := pg.All(ctx, tx, func(row pgx.CollectableRow) (Violation, error) {
 			one := Violation{Kind: ViolationChain, Runs: make([]uuid.UUID, 1)}
-			err := row.Scan(&one.Tenant, &one.Job, &one.JobID, &one.Slot, &one.Runs[0], &one.Detail)
-			return one, err
-		})
-		if err != nil {
-			return fmt.Errorf("comparing chains: %w", err)
-		}
-		for _, one := range found {
-			if err := v.report(one); err != nil {
-				return err
-			}
+			return one, row.Scan(&one.Tenant, &one.Job, &one.JobID, &one.Slot, &one.Runs[0], &one.Detail)
+		}, sql, v.summary.From, v.summary.To, domain.FirstRunID(v.summary.From.Add(-runs.ClockSlack)), v.tenant,
+			pg.OrNull(v.only), v.name, mostChained)
+		if err := v.reportAll(found, pg.Wrap("comparing chains", err)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -39,20 +39,11 @@ var datedDetails = map[ViolationKind]string{
 
 // dated looks for dated runs that should have been claimed or removed.
 func (v *verification) dated(ctx context.Context, tx pgx.Tx) error {
-	rows := pg.Query(ctx, tx, verifyDated, v.options.Grace, v.tenant, pg.OrNull(v.only), v.name)
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Violation, error) {
+	found, err := pg.All(ctx, tx, func(row pgx.CollectableRow) (Violation, error) {
 		var one Violation
 		err := row.Scan(&one.Tenant, &one.Job, &one.JobID, &one.Kind, &one.Count, &one.Slot, &one.Last, &one.Runs)
 		one.Detail = fmt.Sprintf("dated runs, %d: %s", one.Count, datedDetails[one.Kind])
 		return one, err
-	})
-	if err != nil {
-		return fmt.Errorf("reading dated runs: %w", err)
-	}
-	for _, one := range found {
-		if err := v.report(one); err != nil {
-			return err
-		}
-	}
-	return nil
+	}, verifyDated, v.options.Grace, v.tenant, pg.OrNull(v.only), v.name)
+	return v.reportAll(found, pg.Wrap("reading dated runs", err))
 }

@@ -57,15 +57,7 @@ func (v *verification) stuck(ctx context.Context, tx pgx.Tx) error {
 			name, id, pg.Stamp(since), one.Count)
 		return one, err
 	})
-	if err != nil {
-		return fmt.Errorf("looking for fan-outs: %w", err)
-	}
-	for _, one := range found {
-		if err := v.report(one); err != nil {
-			return err
-		}
-	}
-	return nil
+	return v.reportAll(found, pg.Wrap("looking for fan-outs", err))
 }
 
 // verifyEvent is an event whose fan-out is over.

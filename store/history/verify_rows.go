@@ -1,7 +1,6 @@
 package history
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -62,12 +61,9 @@ WHERE r.job_id > $1 AND r.job_id <= $2 AND ($3::uuid[] IS NULL OR r.job_id = ANY
   AND coalesce(r.skipped_first, r.scheduled_for) <= $6
 ORDER BY r.job_id, coalesce(r.skipped_first, r.scheduled_for), r.id`
 
-// lastID is higher than every id.
-var lastID = uuid.UUID(bytes.Repeat([]byte{0xff}, 16))
-
 // compare reads the rows of a page in the order of jobs and slots, and passes each row to its job's check.
 func (v *verification) compare(ctx context.Context, tx pgx.Tx, jobs []*verifyJob, now time.Time, last bool) error {
-	after, until, only := v.after, lastID, []uuid.UUID(nil)
+	after, until, only := v.after, uuid.Max, []uuid.UUID(nil)
 	if !last {
 		until = jobs[len(jobs)-1].id
 	}
@@ -157,6 +153,16 @@ func (p *verifyPage) close() {
 		p.check.stop()
 		p.check = nil
 	}
+}
+
+// reportAll reports what a look has found, unless the look has failed.
+func (v *verification) reportAll(found []Violation, err error) error {
+	for _, one := range found {
+		if err == nil {
+			err = v.report(one)
+		}
+	}
+	return err
 }
 
 func (v *verification) report(violation Violation) error {

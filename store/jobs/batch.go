@@ -33,10 +33,7 @@ func (w Writer) CreateJobs(ctx context.Context, jobs []NewJob, on OnConflict) ([
 		results, err = b.run(ctx)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return results, nil
+	return results, err
 }
 
 // batchWrite is one CreateJobs on its way through the transaction.
@@ -163,7 +160,7 @@ func (b *batchWrite) resolve(
 
 // fired reports whether the completed job is the same one-shot as the new one.
 func fired(old names.Job, d domain.Definition) bool {
-	return d.Schedule.Kind() == domain.KindAt && sameSchedule(domain.Definition{Schedule: old.Schedule}, d)
+	return d.Schedule.Kind() == domain.KindAt && domain.SameSchedule(old.Schedule, d.Schedule)
 }
 
 // replace rewrites the jobs that exist, and returns those that exist no more.

@@ -170,12 +170,10 @@ func (j *jobRow) writeDated(ctx context.Context, tx *pg.Tx, requests []DateReque
 			return err
 		}
 		b.Queue(writeDated, pg.OrNull(wrote.Key), j.ID, j.tenant, j.lane, wrote.DueAt, string(cmp.Or(r.OnConflict, KeyKeep)),
-			orNull(r.NotAfter), r.Sequence, orNull(r.ExpiresAfter), pg.OrNull(string(headers)), []byte(r.Body), by,
+			pg.OrNull(r.NotAfter), r.Sequence, pg.OrNull(r.ExpiresAfter), pg.OrNull(string(headers)), []byte(r.Body), by,
 			pg.OrNull(r.TraceParent)).
 			QueryRow(func(row pgx.Row) error {
-				err := row.Scan(&wrote.Key, &wrote.Run, &wrote.DueAt, &wrote.Created, &wrote.Replaced)
-				wrote.DueAt = wrote.DueAt.UTC()
-				return err
+				return row.Scan(&wrote.Key, &wrote.Run, &wrote.DueAt, &wrote.Created, &wrote.Replaced)
 			})
 	}
 	err := tx.SendBatch(ctx, &b).Close()
@@ -204,13 +202,6 @@ func keysPending(requests []DateRequest, out []Written, within func(i int) strin
 		Code: "key_pending", Reason: fmt.Sprintf("%d keys are those of pending runs; nothing was written", len(blames)),
 		Blames: blames,
 	}
-}
-
-func orNull(d time.Duration) *time.Duration {
-	if d == 0 {
-		return nil
-	}
-	return &d
 }
 
 const datedColumns = `d.key, d.run_id, d.due_at, d.created_at, d.latest_at, d.sequence,
@@ -297,7 +288,6 @@ func (s *Jobs) MoveDated(ctx context.Context, tenant int32, ref string, r DateRe
 		if errors.Is(err, pgx.ErrNoRows) {
 			return notPending(r.Key)
 		}
-		w.DueAt = w.DueAt.UTC()
 		if err != nil || !w.Replaced {
 			return pg.Wrap("moving a dated run", err)
 		}

@@ -144,21 +144,17 @@ func (s *Jobs) namesOf(ctx context.Context, tenant int32, busiest []forecast.Bus
 		}
 	}
 	return pg.Past(ctx, s.db.Callers, tenant, func(ctx context.Context, q pg.Source) (map[uuid.UUID]JobName, error) {
-		return readNames(ctx, q, tenant, ids)
+		names := map[uuid.UUID]JobName{}
+		rows := pg.Query(ctx, q, `
+			SELECT j.id, j.name, t.name
+			FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant
+			WHERE j.id = ANY ($1) AND (j.tenant = $2 OR $2 = $3::integer)`, ids, tenant, pg.Everybody)
+		var id uuid.UUID
+		var name JobName
+		_, err := pgx.ForEachRow(rows, []any{&id, &name.Name, &name.Tenant}, func() error {
+			names[id] = name
+			return nil
+		})
+		return names, pg.Wrap("reading the names of jobs", err)
 	})
-}
-
-func readNames(ctx context.Context, q pg.Querier, tenant int32, ids []uuid.UUID) (map[uuid.UUID]JobName, error) {
-	names := map[uuid.UUID]JobName{}
-	rows := pg.Query(ctx, q, `
-		SELECT j.id, j.name, t.name
-		FROM punctual.jobs j JOIN punctual.tenants t ON t.id = j.tenant
-		WHERE j.id = ANY ($1) AND (j.tenant = $2 OR $2 = $3::integer)`, ids, tenant, pg.Everybody)
-	var id uuid.UUID
-	var name JobName
-	_, err := pgx.ForEachRow(rows, []any{&id, &name.Name, &name.Tenant}, func() error {
-		names[id] = name
-		return nil
-	})
-	return names, pg.Wrap("reading the names of jobs", err)
 }

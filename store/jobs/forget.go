@@ -32,13 +32,6 @@ type walk struct {
 	again time.Time // by this machine's clock
 }
 
-// begin continues the walk, or starts it again when it is time.
-func (w *walk) begin() {
-	if now := time.Now(); now.After(w.again) {
-		*w = walk{again: now.Add(walkAgain)}
-	}
-}
-
 // unended selects the jobs of a list w(id) that have runs that have not ended, and maybe others. Each such run waits in
 // ready, or is in flight under a claim.
 func unended(jobs string) string {
@@ -113,8 +106,7 @@ func (s *Jobs) forgetClaimed(ctx context.Context) (found, gone int, err error) {
 			seen = append(seen, c.ID)
 			jobs, versions = append(jobs, c.Jobs...), append(versions, c.Versions...)
 		}
-		rows := pg.Query(ctx, tx, lockBare, jobs, versions)
-		if jobs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil {
+		if jobs, err = pg.All(ctx, tx, pgx.RowTo[uuid.UUID], lockBare, jobs, versions); err != nil {
 			return err
 		}
 		var b pgx.Batch
@@ -136,7 +128,9 @@ func (s *Jobs) pass(
 		return 0, false, nil
 	}
 	defer s.walks.busy.Unlock()
-	w.begin()
+	if now := time.Now(); now.After(w.again) {
+		*w = walk{again: now.Add(walkAgain)}
+	}
 	total, left, err = pg.Repeat(ctx, pg.ForgetBatch, batch)
 	return total, left, pg.Wrap(doing, err)
 }
@@ -172,11 +166,10 @@ func (s *Jobs) walkOn(
 // forgetCompleted deletes those of the jobs that still qualify once they are locked.
 func (s *Jobs) forgetCompleted(ctx context.Context, ids []uuid.UUID) (forgotten int, err error) {
 	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		rows := pg.Query(ctx, tx, `
+		if ids, err = pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[])
-			ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, ids)
-		if ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil {
+			ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED`, ids); err != nil {
 			return err
 		}
 		// Checked again under the lock: the job may have been given a new slot since.
@@ -229,19 +222,17 @@ func (s *Jobs) purgeUnneeded(ctx context.Context, ids []uuid.UUID) (purged int, 
 // purgeJobs deletes jobs. The rows that belong to them are deleted with them.
 func (s *Jobs) purgeJobs(ctx context.Context, ids []uuid.UUID) (purged int, err error) {
 	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		rows := pg.Query(ctx, tx, `
+		locked, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
 			SELECT job_id FROM punctual.schedules
 			WHERE job_id = ANY($1::uuid[]) ORDER BY job_id FOR UPDATE SKIP LOCKED`, ids)
-		locked, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 		if err != nil {
 			return err
 		}
-		rows = pg.Query(ctx, tx, `
+		if ids, err = pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
 			SELECT id FROM punctual.jobs j
 			WHERE id = ANY($1::uuid[]) AND state = 'deleted' AND (id = ANY($2::uuid[])
 			  OR NOT EXISTS (SELECT FROM punctual.schedules s WHERE s.job_id = j.id))
-			ORDER BY id FOR UPDATE SKIP LOCKED`, ids, locked)
-		if ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil || len(ids) == 0 {
+			ORDER BY id FOR UPDATE SKIP LOCKED`, ids, locked); err != nil || len(ids) == 0 {
 			return err
 		}
 		done, err := tx.Exec(ctx, `DELETE FROM punctual.jobs WHERE id = ANY($1::uuid[])`, ids)

@@ -224,33 +224,21 @@ func readVersion(ctx context.Context, q pg.Querier, job uuid.UUID, number int32)
 func (s *Jobs) RestoreVersion(
 	ctx context.Context, tenant int32, ref string, number int32, ifMatch *int32, check func(domain.Definition) error,
 ) (Record, error) {
-	var rec Record
-	err := s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
-		h, f, err := s.holdOne(ctx, tx, tenant, ref)
-		if err != nil {
-			return err
-		}
-		if err := h.match(ifMatch); err != nil {
-			return err
-		}
+	return s.edit(ctx, tenant, ref, ifMatch, func(tx *pg.Tx, h *held) (job NewJob, err error) {
 		text, err := readVersion(ctx, tx, h.ID, number)
 		if err != nil {
-			return err
+			return job, err
 		}
 		var former domain.Definition
 		if err := json.Unmarshal([]byte(text), &former); err != nil {
-			return fmt.Errorf("job %s version %d: its definition: %w", h.ID, number, err)
+			return job, fmt.Errorf("job %s version %d: its definition: %w", h.ID, number, err)
 		}
 		former.Name = h.Definition.Name
 		if err := check(former); err != nil {
-			return err
-		}
-		if former, err = s.secrets.Reopen(ctx, tx, tenant, h.ID, h.Definition, former); err != nil {
-			return err
+			return job, err
 		}
 		h.restored = number
-		rec, err = s.replace(ctx, tx, h, NewJob{Definition: former}, f, false)
-		return err
+		job.Definition, err = s.secrets.Reopen(ctx, tx, tenant, h.ID, h.Definition, former)
+		return job, err
 	})
-	return rec, err
 }

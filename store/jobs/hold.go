@@ -31,7 +31,14 @@ type facts struct {
 // readFacts reads facts in one round trip with the statements that are already in the batch.
 func readFacts(ctx context.Context, q pg.Batcher, b *pgx.Batch, tenant int32) (facts, error) {
 	f := facts{queues: claim.QueueSet{}}
-	queueRules(b, tenant, &f.now, &f.rules)
+	b.Queue(`
+		SELECT clock_timestamp(), coalesce(t.max_jobs, 0), coalesce(t.min_interval, '0'),
+		       ARRAY(SELECT l.name FROM punctual.limits l WHERE l.tenant = w.tenant)
+		FROM (SELECT $1::integer AS tenant) w
+		LEFT JOIN punctual.tenants t ON t.id = w.tenant`,
+		pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&f.now, &f.maxJobs, &f.minInterval, &f.limits)
+	})
 	b.Queue(claim.SelectQueues, pg.Prepared{}).Query(f.queues.Collect)
 	err := q.SendBatch(ctx, b).Close()
 	return f, err
@@ -97,7 +104,7 @@ func (s *Jobs) hold(
 	for _, h := range jobs {
 		h.job, h.before, h.paused, h.wasIn = s.compiled(h.jobRow), h.shot(), h.PausedAt, h.lane
 		h.limits = len(h.Definition.AllLimits()) > 0
-		if h.pauseOver(f.now) {
+		if h.State == domain.JobPaused && h.PausedUntil != nil && !h.PausedUntil.After(f.now) {
 			over = append(over, h)
 		}
 	}

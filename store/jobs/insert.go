@@ -96,14 +96,6 @@ func (h *held) define(s *Jobs, d domain.Definition, f facts) error {
 	return nil
 }
 
-// checkFirst checks what matters only when a job gets a schedule that is new to it.
-func (s *Jobs) checkFirst(job *domain.Job, f facts) error {
-	if err := s.definitions.CheckAge(job, f.now); err != nil {
-		return err
-	}
-	return f.checkInterval(job)
-}
-
 // placeFirst makes the definition's first slot the next one. For a recurring job that is the first slot after now.
 func (h *held) placeFirst(now time.Time) {
 	slot, ok := h.job.Timetable.First(now)
@@ -178,18 +170,8 @@ const (
 	insertGateRows = `INSERT INTO punctual.exclusive (job_id) SELECT unnest($1::uuid[])`
 )
 
-// insert writes new jobs in one statement, which is atomic even outside a transaction. It returns the jobs that it
-// could not write because another job has their name, and whether a job that it wrote is due very soon.
-func (s *Jobs) insert(
-	ctx context.Context, q pg.Querier, tenant int32, jobs []*fresh, f facts,
-) (taken []*fresh, due bool, err error) {
-	if err := countIn(ctx, q, tenant, unfinished(jobs), f); err != nil {
-		return nil, false, err
-	}
-	return insertReleasing(ctx, q, tenant, jobs, f.now)
-}
-
-// insertReleasing writes the new jobs whose names are free, or are completed jobs' by now, and returns the others.
+// insertReleasing writes the new jobs whose names are free, or are completed jobs' by now, in one statement, which is
+// atomic even outside a transaction. It returns the others, and whether a job that it wrote is due very soon.
 func insertReleasing(
 	ctx context.Context, q pg.Querier, tenant int32, jobs []*fresh, now time.Time,
 ) (taken []*fresh, due bool, err error) {
@@ -277,7 +259,7 @@ func insertFree(
 	if len(jobs) == 1 {
 		args = slices.Insert(args, 0, any(pg.Prepared{})) // a batch deserves a plan made for its number of jobs
 	}
-	owners, err := queryOwners(ctx, q, args)
+	owners, err := pg.Map[uuid.UUID, string](ctx, q, insertJobs, args...) // the names of the tenants of written jobs
 	if err != nil {
 		return nil, false, fmt.Errorf("writing new jobs: %w", err)
 	}
@@ -303,19 +285,6 @@ func insertFree(
 
 // dueSoon reports whether the loops must be woken for the job's first slot.
 func (h *held) dueSoon(now time.Time) bool { return h.enabled && h.nextRunAt.Before(now.Add(pg.Soon)) }
-
-// queryOwners runs insertJobs and returns the tenant's name for each job that it wrote.
-func queryOwners(ctx context.Context, q pg.Querier, args []any) (map[uuid.UUID]string, error) {
-	rows := pg.Query(ctx, q, insertJobs, args...)
-	owners := map[uuid.UUID]string{}
-	var id uuid.UUID
-	var owner string
-	_, err := pgx.ForEachRow(rows, []any{&id, &owner}, func() error {
-		owners[id] = owner
-		return nil
-	})
-	return owners, err
-}
 
 // record returns the job as a read would: instants are in microseconds, and bodies have no needless blanks. A
 // new job has no last run.

@@ -17,9 +17,9 @@ import (
 	"punctual/store/tenants"
 )
 
-// insertMany is insert for a batch. Nearly always all names are free. Then plain statements write the jobs, which cost
-// Postgres less than insertJobs does. Otherwise these statements have written nothing, and insertFree finds out which
-// names are taken.
+// insertMany writes the jobs of a batch. Nearly always all names are free. Then plain statements write the jobs, which
+// cost Postgres less than insertJobs does. Otherwise these statements have written nothing, and insertFree finds out
+// which names are taken.
 func (s *Jobs) insertMany(
 	ctx context.Context, tx *pg.Tx, tenant int32, jobs []*fresh, f facts,
 ) (taken []*fresh, due bool, err error) {

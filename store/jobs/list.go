@@ -108,9 +108,8 @@ func (f Filter) oldestSearched(ctx context.Context, q pg.Querier, tenant int32) 
 	} else {
 		c.Add(`j.state <> 'deleted'`)
 	}
-	rows := pg.Query(ctx, q, fmt.Sprintf(`
+	ids, err := pg.All(ctx, q, pgx.RowTo[uuid.UUID], fmt.Sprintf(`
 		SELECT j.id FROM punctual.jobs j%s ORDER BY j.id DESC OFFSET %d LIMIT 2`, c.Where(), window-1), c.Args...)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	if err != nil || len(ids) < 2 {
 		return nil, err
 	}
@@ -145,8 +144,7 @@ func (f Filter) completed(
 	if oldest == nil {
 		oldest = &uuid.Nil
 	}
-	rows := pg.Query(ctx, q, selectCompletedPage, tenant, below, oldest, f.Size()+1)
-	ids, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	ids, err = pg.All(ctx, q, pgx.RowTo[uuid.UUID], selectCompletedPage, tenant, below, oldest, f.Size()+1)
 	return append([]uuid.UUID{}, ids...), err // never nil: none is not all
 }
 

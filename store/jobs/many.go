@@ -71,7 +71,10 @@ func (s *Jobs) ChangeMany(
 		return nil, 0, err
 	}
 	m.now = f.now
-	if err := m.findDeleted(ctx, tenant, without(ids, jobs)); err != nil {
+	others := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
+		return slices.ContainsFunc(jobs, func(h *held) bool { return h.ID == id })
+	})
+	if err := m.findDeleted(ctx, tenant, others); err != nil {
 		return nil, 0, err
 	}
 	if jobs, err = m.lock(ctx, jobs); err != nil {
@@ -107,16 +110,6 @@ func (s *Jobs) ChangeMany(
 		return nil, 0, err
 	}
 	return m.results, passed, s.cancelWaiting(ctx, tx, ended)
-}
-
-// without returns the ids of jobs that are not held.
-func without(ids []uuid.UUID, jobs []*held) (others []uuid.UUID) {
-	for _, id := range ids {
-		if !slices.ContainsFunc(jobs, func(h *held) bool { return h.ID == id }) {
-			others = append(others, id)
-		}
-	}
-	return others
 }
 
 // findDeleted gives results to jobs that exist no more.
@@ -185,8 +178,8 @@ func (m *many) matching(ctx context.Context, tenant int32, jobs []uuid.UUID) ([]
 	if err := m.Filter.conditions(&c, tenant); err != nil {
 		return nil, err
 	}
-	rows := pg.Query(ctx, m.tx, `SELECT j.id FROM `+m.Filter.tables(false)+c.Where(), c.Args...)
-	matching, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	matching, err := pg.All(ctx, m.tx, pgx.RowTo[uuid.UUID],
+		`SELECT j.id FROM `+m.Filter.tables(false)+c.Where(), c.Args...)
 	return matching, pg.Wrap("looking which jobs match", err)
 }
 

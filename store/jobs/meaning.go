@@ -42,12 +42,3 @@ func meaning(d domain.Definition, defaultJitter time.Duration) (any, error) {
 	err = decoder.Decode(&v)
 	return v, err
 }
-
-// sameSchedule reports whether two definitions have the same slots, even if they are written differently.
-func sameSchedule(a, b domain.Definition) bool {
-	return domain.SameSchedule(a.Schedule, b.Schedule)
-}
-
-func (s *Jobs) sameJitter(a, b domain.Definition) bool {
-	return a.EffectiveJitter(s.options.DefaultJitter).Value() == b.EffectiveJitter(s.options.DefaultJitter).Value()
-}

@@ -20,11 +20,6 @@ const ChorePauses = "pauses"
 // endNote is the note of a version that ends a pause automatically.
 const endNote = "the pause was over"
 
-// pauseOver reports whether the job is paused until an instant that has passed.
-func (h *held) pauseOver(now time.Time) bool {
-	return h.State == domain.JobPaused && h.PausedUntil != nil && !h.PausedUntil.After(now)
-}
-
 // endPauses ends pauses that are over, as of the instant at which they ended: slots after that are those of an active
 // job. The first transaction that holds such a job does it. It takes a few statements for any number of jobs, because
 // many pauses may end at the same instant.
@@ -160,11 +155,10 @@ func (s *Jobs) ResumeDue(ctx context.Context) (resumed int, next time.Duration, 
 
 func (s *Jobs) resumeSome(ctx context.Context) (n int, err error) {
 	err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		rows := pg.Query(ctx, tx, `
+		ids, err := pg.All(ctx, tx, pgx.RowTo[uuid.UUID], `
 			SELECT s.job_id FROM punctual.jobs j JOIN punctual.schedules s ON s.job_id = j.id
 			WHERE j.paused_until <= now() AND j.state = 'paused'
 			ORDER BY j.paused_until LIMIT $1 FOR NO KEY UPDATE OF s SKIP LOCKED`, resumeBatch)
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 		if err != nil {
 			return err
 		}

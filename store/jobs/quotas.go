@@ -22,18 +22,6 @@ type rules struct {
 	limits      []string // the names of its limits
 }
 
-// queueRules reads the database's clock and a tenant's rules.
-func queueRules(b *pgx.Batch, tenant int32, now *time.Time, r *rules) {
-	b.Queue(`
-		SELECT clock_timestamp(), coalesce(t.max_jobs, 0), coalesce(t.min_interval, '0'),
-		       ARRAY(SELECT l.name FROM punctual.limits l WHERE l.tenant = w.tenant)
-		FROM (SELECT $1::integer AS tenant) w
-		LEFT JOIN punctual.tenants t ON t.id = w.tenant`,
-		pg.Prepared{}, tenant).QueryRow(func(row pgx.Row) error {
-		return row.Scan(now, &r.maxJobs, &r.minInterval, &r.limits)
-	})
-}
-
 // checkLimits blames a definition that names a limit which the tenant does not have.
 func (r rules) checkLimits(d domain.Definition) error {
 	if err := r.knows("limits", d.Limits); err != nil {
@@ -57,10 +45,11 @@ func (r rules) knows(field string, limits []string) error {
 	return nil
 }
 
-// checkInterval blames a schedule whose slots are too close to each other for the tenant.
-func (f facts) checkInterval(job *domain.Job) error {
-	if f.minInterval == 0 {
-		return nil
+// checkFirst checks what matters only when a job gets a schedule that is new to it. It blames a schedule whose slots
+// are too close to each other for the tenant.
+func (s *Jobs) checkFirst(job *domain.Job, f facts) error {
+	if err := s.definitions.CheckAge(job, f.now); err != nil || f.minInterval == 0 {
+		return err
 	}
 	if gap, at, ok := job.Timetable.Closest(f.now, f.minInterval); ok && gap < f.minInterval {
 		return domain.Blame("schedule."+string(job.Schedule.Kind()),

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -98,13 +97,7 @@ func (s *Jobs) lockToTrigger(
 	var b pgx.Batch
 	b.Queue(selectJob, id, tenant).Query(oneJob(&job))
 	f, err := readFacts(ctx, tx, &b, tenant)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, now, fmt.Errorf("job %q: %w", ref, pg.ErrNotFound)
-	}
-	if err != nil {
-		return nil, now, fmt.Errorf("reading job %s: %w", id, err)
-	}
-	return job, f.now, nil
+	return job, f.now, pg.Found(err, "job %q", ref)
 }
 
 // manualRun is a run that a user asked for.

@@ -143,8 +143,7 @@ func (s *Jobs) forgetVersions(ctx context.Context, w *walk, before time.Time) (f
 		if len(sealed) == 0 {
 			return nil
 		}
-		_, err := tx.Exec(ctx, forgetSealed, jobs, versions, sealed)
-		return err
+		return pg.Exec(ctx, tx, forgetSealed, jobs, versions, sealed)
 	})
 	return found, gone, err
 }

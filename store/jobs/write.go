@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -83,7 +84,11 @@ func (s *Jobs) createOne(
 	if err != nil {
 		return rec, false, false, err
 	}
-	left, due, err := s.insert(ctx, q, tenant, []*fresh{n}, f)
+	all := []*fresh{n}
+	if err := countIn(ctx, q, tenant, unfinished(all), f); err != nil {
+		return rec, false, false, err
+	}
+	left, due, err := insertReleasing(ctx, q, tenant, all, f.now)
 	if err != nil || len(left) > 0 {
 		return rec, err == nil, false, err
 	}
@@ -167,8 +172,14 @@ func (s *Jobs) put(
 func (s *Jobs) EditJob(
 	ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(Record) (NewJob, error),
 ) (Record, error) {
-	var rec Record
-	err := s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	return s.edit(ctx, tenant, ref, ifMatch, func(_ *pg.Tx, h *held) (NewJob, error) { return edit(h.Record) })
+}
+
+// edit is EditJob with an edit that may read in the transaction.
+func (s *Jobs) edit(
+	ctx context.Context, tenant int32, ref string, ifMatch *int32, edit func(*pg.Tx, *held) (NewJob, error),
+) (rec Record, err error) {
+	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		h, f, err := s.holdOne(ctx, tx, tenant, ref)
 		if err != nil {
 			return err
@@ -176,7 +187,7 @@ func (s *Jobs) EditJob(
 		if err := h.match(ifMatch); err != nil {
 			return err
 		}
-		job, err := edit(h.Record)
+		job, err := edit(tx, h)
 		if err != nil {
 			return err
 		}
@@ -301,11 +312,12 @@ func (s *Jobs) changeOf(h *held, job NewJob, put bool) change {
 		return is
 	}
 	rearm := job.Definition.Schedule.Kind() == domain.KindDelay && (put || !completed)
-	is.moved = rearm || !sameSchedule(h.Definition, job.Definition)
+	is.moved = rearm || !domain.SameSchedule(h.Definition.Schedule, job.Definition.Schedule)
 	if is.moved && completed {
 		is.paused = job.Paused != nil && *job.Paused
 	}
-	is.jitter = !is.moved && !s.sameJitter(h.Definition, job.Definition)
+	jitter := func(d domain.Definition) time.Duration { return d.EffectiveJitter(s.options.DefaultJitter).Value() }
+	is.jitter = !is.moved && jitter(h.Definition) != jitter(job.Definition)
 	return is
 }
 

@@ -168,7 +168,7 @@ func (w Operator) ReplayDeadLetter(ctx context.Context, id uuid.UUID, note strin
 		if state == domain.JobDeleted {
 			return fmt.Errorf("%s: %w", gone(d.Job), pg.ErrState)
 		}
-		r := newReplay(d, now, audit.ActorOf(ctx).Words())
+		r := replay{d, domain.NewRunID(now), audit.ActorOf(ctx).Words()}
 		if err := writeReplays(ctx, tx, []replay{r}, now, note, nil); err != nil {
 			return err
 		}
@@ -261,11 +261,10 @@ func (l *Letters) ResolveDeadLetter(
 
 // resolveLetters resolves open dead letters. The caller has locked them.
 func resolveLetters(ctx context.Context, tx *pg.Tx, ids []uuid.UUID, note string) error {
-	_, err := tx.Exec(ctx, `
+	return pg.Wrap("resolving dead letters", pg.Exec(ctx, tx, `
 		UPDATE punctual.dead_letters
 		SET resolved_at = clock_timestamp(), note = $2
-		WHERE run_id = ANY($1::uuid[]) AND resolved_at IS NULL`, ids, pg.OrNull(note))
-	return pg.Wrap("resolving dead letters", err)
+		WHERE run_id = ANY($1::uuid[]) AND resolved_at IS NULL`, ids, pg.OrNull(note)))
 }
 
 // replay is a dead letter and the run that repeats it.
@@ -273,10 +272,6 @@ type replay struct {
 	DeadLetter
 	run uuid.UUID
 	by  string // who asked for it, in words
-}
-
-func newReplay(d DeadLetter, now time.Time, by string) replay {
-	return replay{d, domain.NewRunID(now), by}
 }
 
 // entry is the new run. Like triggers, replays only enter ready: if the job has a gate, the claim of ready runs starts

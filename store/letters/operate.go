@@ -193,14 +193,13 @@ func (o *bulk) save(ctx context.Context, tx *pg.Tx) error {
 	case o.rate > 0:
 		pause = time.Duration(o.made) * time.Second / time.Duration(o.rate)
 	}
-	_, err := tx.Exec(ctx, `
+	return pg.Wrap("noting the progress of operation "+o.id.String(), pg.Exec(ctx, tx, `
 		UPDATE punctual.operations SET done = done + $2, failed = failed + $3, error = coalesce($4, error),
 		       skipped_while_paused = skipped_while_paused + $7,
 		       next_at = clock_timestamp() + $5::interval,
 		       state = CASE WHEN $6 THEN 'running' ELSE 'done' END,
 		       finished_at = CASE WHEN NOT $6 THEN clock_timestamp() END
-		WHERE id = $1`, o.id, o.done, o.failed, pg.OrNull(o.trouble), pause, o.left, o.passed)
-	return pg.Wrap("noting the progress of operation "+o.id.String(), err)
+		WHERE id = $1`, o.id, o.done, o.failed, pg.OrNull(o.trouble), pause, o.left, o.passed))
 }
 
 // hopeless is the reason why an operation can never be carried on.
@@ -228,10 +227,9 @@ func lockedOut(err error) bool {
 func (l *Letters) putOff(ctx context.Context, id uuid.UUID, cause error) error {
 	l.options.Log.Warn("an operation waits for what another transaction has locked", "operation", id, "error", cause)
 	return l.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) error {
-		_, err := tx.Exec(ctx, `
+		return pg.Wrap("putting off operation "+id.String(), pg.Exec(ctx, tx, `
 			UPDATE punctual.operations SET next_at = clock_timestamp() + $2::interval
-			WHERE id = $1 AND state = 'running'`, id, gatePause)
-		return pg.Wrap("putting off operation "+id.String(), err)
+			WHERE id = $1 AND state = 'running'`, id, gatePause))
 	})
 }
 

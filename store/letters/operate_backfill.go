@@ -246,8 +246,7 @@ func (b *backfill) write(ctx context.Context, tx *pg.Tx) error {
 // goOn records where the next batch begins.
 func (b *backfill) goOn(ctx context.Context, tx *pg.Tx, next *time.Time) error {
 	b.left = next != nil
-	_, err := tx.Exec(ctx, `
+	return pg.Wrap("noting the progress of backfill "+b.id.String(), pg.Exec(ctx, tx, `
 		UPDATE punctual.operations SET next_slot = $2, last_run = coalesce($3, last_run) WHERE id = $1`,
-		b.id, next, b.lastRun)
-	return pg.Wrap("noting the progress of backfill "+b.id.String(), err)
+		b.id, next, b.lastRun))
 }

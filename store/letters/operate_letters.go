@@ -81,9 +81,8 @@ func (o *bulk) work(ctx context.Context, tx *pg.Tx, letters []marked) error {
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, `
-		UPDATE punctual.dead_letters SET operation = NULL WHERE run_id = ANY($1::uuid[])`, ids)
-	return pg.Wrap("giving up dead letters", err)
+	return pg.Wrap("giving up dead letters", pg.Exec(ctx, tx, `
+		UPDATE punctual.dead_letters SET operation = NULL WHERE run_id = ANY($1::uuid[])`, ids))
 }
 
 // replay replays the letters that can be replayed now. It returns these and the letters that never can be replayed.
@@ -107,7 +106,7 @@ func (o *bulk) replay(ctx context.Context, tx *pg.Tx, letters []marked) (over []
 			o.fail(m, gone(m.Job))
 		default:
 			entered[m.JobID] = true
-			replays = append(replays, newReplay(m.DeadLetter, now, o.by))
+			replays = append(replays, replay{m.DeadLetter, domain.NewRunID(now), o.by})
 		}
 		over = append(over, m.RunID)
 	}

@@ -3,7 +3,6 @@ package notices
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,23 +65,14 @@ type approvalNotice struct {
 
 // claimApproval takes the notice of a step that waits for approval, for this replica to send; nil: there is none now.
 func (s *Teller) claimApproval(ctx context.Context) (*notice.Outgoing, error) {
-	for {
-		var a *approvalNotice
-		err := s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
-			if a, err = lockApproval(ctx, tx); err != nil || a == nil {
-				return err
-			}
-			return s.composeApproval(ctx, tx, a)
-		})
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("claiming the notice of an approval: %w", err)
-		case a == nil:
-			return nil, nil //nolint:nilnil // nothing is to be sent
-		case a.Body != nil:
-			return &a.Outgoing, nil
+	m, err := s.claim(ctx, func(tx *pg.Tx) (*notice.Outgoing, error) {
+		a, err := lockApproval(ctx, tx)
+		if err != nil || a == nil {
+			return nil, err
 		}
-	}
+		return &a.Outgoing, s.composeApproval(ctx, tx, a)
+	})
+	return m, pg.Wrap("claiming the notice of an approval", err)
 }
 
 func lockApproval(ctx context.Context, tx *pg.Tx) (*approvalNotice, error) {

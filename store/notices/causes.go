@@ -41,14 +41,11 @@ func passing(k notice.Kind) bool {
 	return false
 }
 
-// collecting is how long a cause waits for its jobs that is over before anything can be told of it: all that it held up
-// is claimed when it is over, and comes in within moments.
+// collecting is how long a cause of one of the kinds in collects waits for its jobs. It is over before anything can be
+// told of it: all that it held up is claimed when it is over, and comes in within moments.
 const collecting = 30 * time.Second
 
-// collects reports whether a cause waits for its jobs.
-func collects(k notice.Kind) bool {
-	return k == notice.KindQueue || k == notice.KindFreeze || k == notice.KindDatabase || k == notice.KindReplicas
-}
+var collects = []notice.Kind{notice.KindQueue, notice.KindFreeze, notice.KindDatabase, notice.KindReplicas}
 
 // passes reports whether news are about late runs and missed slots alone.
 func passes(news domain.News) bool { return news.State() == "" }

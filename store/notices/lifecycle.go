@@ -3,7 +3,6 @@ package notices
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -131,23 +130,14 @@ type eventsLine struct {
 
 // ClaimLifecycle implements scheduler.Notices. A batch that did not arrive is sent as it is, with the id that it had.
 func (s *Teller) ClaimLifecycle(ctx context.Context) (*notice.Outgoing, error) {
-	for {
-		var l *eventsLine
-		err := s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
-			if l, err = lockEventsLine(ctx, tx); err != nil || l == nil {
-				return err
-			}
-			return l.compose(ctx, tx)
-		})
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("claiming events of runs: %w", err)
-		case l == nil:
-			return nil, nil //nolint:nilnil // nothing is to be sent
-		case l.Body != nil:
-			return &l.Outgoing, nil
+	m, err := s.claim(ctx, func(tx *pg.Tx) (*notice.Outgoing, error) {
+		l, err := lockEventsLine(ctx, tx)
+		if err != nil || l == nil {
+			return nil, err
 		}
-	}
+		return &l.Outgoing, l.compose(ctx, tx)
+	})
+	return m, pg.Wrap("claiming events of runs", err)
 }
 
 func lockEventsLine(ctx context.Context, tx *pg.Tx) (*eventsLine, error) {

@@ -153,7 +153,7 @@ func queueJoining(b *pgx.Batch, all []joining, lines map[uuid.UUID]*line, now ti
 			kind, _, _ := kindOf(key)
 			if last, was := lines[j.line].sent[key]; was && last.Add(gap).After(now) {
 				at = last.Add(gap)
-			} else if collects(kind) {
+			} else if slices.Contains(collects, kind) {
 				at = now.Add(collecting)
 			}
 		}

@@ -2,7 +2,6 @@ package notices
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"time"
@@ -61,18 +60,14 @@ func (s *Teller) Notify(ctx context.Context) (left bool, err error) {
 		}
 		return t.write(ctx)
 	})
-	if err != nil {
-		return false, fmt.Errorf("creating notices of jobs: %w", err)
-	}
-	return left || watched, nil
+	return left || watched, pg.Wrap("creating notices of jobs", err)
 }
 
 // find returns the jobs with the notices that have waited longest.
 func (t *telling) find(ctx context.Context) ([]uuid.UUID, error) {
-	rows := pg.Query(ctx, t.tx, `
+	return pg.All(ctx, t.tx, pgx.RowTo[uuid.UUID], `
 		SELECT DISTINCT n.job_id
 		FROM (SELECT job_id FROM punctual.notices WHERE tell_at <= now() ORDER BY tell_at LIMIT $1) n`, tellBatch)
-	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }
 
 // lock locks the jobs' rows of notified, and inserts missing ones. It deletes the notices of jobs that no longer exist.

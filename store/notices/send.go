@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -57,21 +56,31 @@ func (s *Teller) ClaimNotice(ctx context.Context) (*notice.Outgoing, error) {
 	if m, err := s.claimApproval(ctx); m != nil || err != nil {
 		return m, err
 	}
+	m, err := s.claim(ctx, func(tx *pg.Tx) (*notice.Outgoing, error) {
+		l, err := lockLine(ctx, tx)
+		if err != nil || l == nil {
+			return nil, err
+		}
+		return &l.Outgoing, s.compose(ctx, tx, l)
+	})
+	return m, pg.Wrap("claiming a notice", err)
+}
+
+// claim takes the first message that has a body. next locks what waits longest and writes its message, each in a
+// transaction; nil: nothing waits.
+func (s *Teller) claim(
+	ctx context.Context, next func(tx *pg.Tx) (*notice.Outgoing, error),
+) (m *notice.Outgoing, err error) {
 	for {
-		var l *line
-		err := s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
-			if l, err = lockLine(ctx, tx); err != nil || l == nil {
-				return err
-			}
-			return s.compose(ctx, tx, l)
+		err = s.db.Chores.InTx(ctx, pg.Everybody, func(tx *pg.Tx) (err error) {
+			m, err = next(tx)
+			return err
 		})
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("claiming a notice: %w", err)
-		case l == nil:
-			return nil, nil //nolint:nilnil // nothing is to be sent
-		case l.Body != nil:
-			return &l.Outgoing, nil
+		if err != nil {
+			return nil, err
+		}
+		if m == nil || m.Body != nil {
+			return m, nil
 		}
 	}
 }

@@ -20,7 +20,6 @@ func queueEvents(b *pgx.Batch, p *Pending, tenant int32) {
 		FROM (SELECT e.emitted_at FROM punctual.events e WHERE e.turn_at IS NOT NULL AND e.tenant = $1 LIMIT $2) e`,
 		tenant, pg.DepthCap).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&p.Pending, &p.Oldest)
-		pg.UTC(p.Oldest)
 		return err
 	})
 }

@@ -174,8 +174,6 @@ func (s *Runs) ByLink(ctx context.Context, id uuid.UUID, token string) (a Linked
 		return a, domain.ErrApprovalToken
 	}
 	a.SentTo = job.Approval.Entries()[nth].Recipient().Words()
-	pg.UTC(a.Since)
-	pg.UTC(a.Until)
 	if a.Status.Final() {
 		if a.Decision = domain.DecisionOf([]byte(result), reason, why); a.Decision == "" {
 			a.Decision = strings.Trim(fmt.Sprintf("%s (%s): %s", a.Status, reason, why), ": ")

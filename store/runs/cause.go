@@ -32,9 +32,7 @@ func causesOf(
 		JOIN unnest($2::uuid[], $3::timestamptz[]) AS u(id, due) ON u.id = r.id
 		CROSS JOIN LATERAL punctual.held_up_by(r.tenant, (r.lane / 4)::smallint, u.due, r.created_at) c
 		WHERE r.tenant = $1`, tenant, ids, due), []any{&id, &c.Kind, &c.Since, &c.Until, &c.Text}, func() error {
-		found := c
-		pg.UTC(&found.Since, found.Until)
-		causes[id], c = &found, Cause{}
+		causes[id], c = new(c), Cause{}
 		return nil
 	})
 	return causes, pg.Wrap("reading why runs were made late", err)

@@ -40,11 +40,8 @@ func readDated(ctx context.Context, q pg.Querier, tenant int32, id uuid.UUID) (R
 	r := Run{Trigger: domain.TriggerManual, Status: domain.StatusPending, dated: true}
 	err := q.QueryRow(ctx, selectDated, tenant, id, domain.IDTime(id)).Scan(&r.ID, &r.JobID, &r.Job, &r.Tenant, &r.Queue,
 		&r.DueAt, &r.CreatedAt, &r.TriggeredBy, &r.JobVersion, &r.Key, &own.Headers, &own.Body, &waits)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return r, own, fmt.Errorf("run %s: %w", id, pg.ErrNotFound)
-	}
 	if err != nil {
-		return r, own, fmt.Errorf("reading dated run %s: %w", id, err)
+		return r, own, pg.Found(err, "run %s", id)
 	}
 	r.ScheduledFor = r.DueAt
 	if waits != nil {

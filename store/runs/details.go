@@ -51,10 +51,7 @@ func (s *Runs) getRun(ctx context.Context, q pg.Querier, tenant int32, id uuid.U
 func (s *Runs) jobOf(ctx context.Context, q pg.Querier, tenant int32, run *Run) (*domain.Job, error) {
 	key := run.version()
 	found, err := s.definitions.Read(ctx, q, definitions.One(key, tenant))
-	if err != nil {
-		return nil, fmt.Errorf("reading the job of run %s: %w", run.ID, err)
-	}
-	return found.Job(key), nil
+	return found.Job(key), pg.Wrap("reading the job of run "+run.ID.String(), err)
 }
 
 // findLog finds where people read the log of the run's latest attempt. job is nil if it is not known.

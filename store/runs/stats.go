@@ -80,36 +80,32 @@ FROM (SELECT r.id, r.scheduled_for, r.status, r.finished_at, %s AS took, date_pa
 // JobStats returns how the runs of a job went in the last 24 hours. It reads the newest 1,000 at most. The error is
 // pg.ErrNotFound if the tenant has no such job.
 func (s *Runs) JobStats(ctx context.Context, tenant int32, job string) (JobStats, error) {
-	return pg.Past(ctx, s.db.Callers, tenant, func(ctx context.Context, q pg.Source) (JobStats, error) {
-		return jobStats(ctx, q, tenant, job)
+	return pg.Past(ctx, s.db.Callers, tenant, func(ctx context.Context, q pg.Source) (st JobStats, err error) {
+		if st.JobID, err = names.Find(ctx, q, tenant, job); err != nil {
+			return st, err
+		}
+		err = q.QueryRow(ctx, `
+			SELECT j.name, `+pg.Now+` - $3::interval FROM punctual.jobs j
+			WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`, st.JobID, tenant, statsSpan).Scan(&st.Job, &st.From)
+		if err != nil {
+			return st, pg.Found(err, "job %q", job)
+		}
+		var oldest *time.Time
+		var durations, lateness []float64
+		err = q.QueryRow(ctx, selectStats, st.JobID, tenant, domain.FirstRunID(st.From)).Scan(
+			&st.Runs, &oldest, &st.Succeeded, &st.Dead, &st.Cancelled, &st.Skipped, &st.Unended,
+			&st.Duration.Runs, &durations, &st.Lateness.Runs, &lateness)
+		if err != nil {
+			return st, fmt.Errorf("reading the runs of job %q: %w", job, err)
+		}
+		if st.Complete = st.Runs < mostStats; !st.Complete && oldest != nil {
+			st.From = *oldest
+		}
+		st.Rate()
+		st.Duration.fill(durations)
+		st.Lateness.fill(lateness)
+		return st, nil
 	})
-}
-
-func jobStats(ctx context.Context, q pg.Querier, tenant int32, job string) (st JobStats, err error) {
-	if st.JobID, err = names.Find(ctx, q, tenant, job); err != nil {
-		return st, err
-	}
-	err = q.QueryRow(ctx, `
-		SELECT j.name, `+pg.Now+` - $3::interval FROM punctual.jobs j
-		WHERE j.id = $1 AND j.tenant = $2 AND j.state <> 'deleted'`, st.JobID, tenant, statsSpan).Scan(&st.Job, &st.From)
-	if err != nil {
-		return st, pg.Found(err, "job %q", job)
-	}
-	var oldest *time.Time
-	var durations, lateness []float64
-	err = q.QueryRow(ctx, selectStats, st.JobID, tenant, domain.FirstRunID(st.From)).Scan(
-		&st.Runs, &oldest, &st.Succeeded, &st.Dead, &st.Cancelled, &st.Skipped, &st.Unended,
-		&st.Duration.Runs, &durations, &st.Lateness.Runs, &lateness)
-	if err != nil {
-		return st, fmt.Errorf("reading the runs of job %q: %w", job, err)
-	}
-	if st.Complete = st.Runs < mostStats; !st.Complete && oldest != nil {
-		st.From = *oldest
-	}
-	st.Rate()
-	st.Duration.fill(durations)
-	st.Lateness.fill(lateness)
-	return st, nil
 }
 
 // fill takes p50, p95 and the maximum; none if there are no durations.

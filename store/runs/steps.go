@@ -131,7 +131,6 @@ func readSteps(ctx context.Context, q pg.Querier, run *Run, d domain.Definition)
 		s := at[id]
 		r.Name, r.DependsOn, r.When, r.Run = s.Name, s.DependsOn, s.When, new(id)
 		*s = r
-		pg.UTC(s.ApproveBy)
 		return nil
 	})
 	run.Steps = states

@@ -50,14 +50,6 @@ type credentials struct {
 	blocks   map[int32]bool // the first tenants of the blocks whose signing keys were read in this round
 }
 
-func newCredentials() *credentials {
-	return &credentials{
-		secrets: cache.New[secretRef, credential.Secret](mostSecrets, openBytes),
-		signing: cache.New[int32, []credential.SigningKey](mostSigners, openBytes),
-		blocks:  map[int32]bool{},
-	}
-}
-
 // Approximate sizes of cached values, in bytes.
 func sizeOfSecret(s credential.Secret) int           { return 256 + len(s.Value) }
 func sizeOfSigning(keys []credential.SigningKey) int { return 256 * (1 + len(keys)) }

@@ -162,8 +162,7 @@ func (s *Secrets) makeFirstDataKey(ctx context.Context, pool *pg.Pool) error {
 
 // lockKeyMaking makes sure that only one transaction at a time makes keys.
 func lockKeyMaking(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.Exec(ctx, `SELECT FROM punctual.deployment FOR NO KEY UPDATE`)
-	return pg.Wrap("locking the making of keys", err)
+	return pg.Wrap("locking the making of keys", pg.Exec(ctx, tx, `SELECT FROM punctual.deployment FOR NO KEY UPDATE`))
 }
 
 func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (*vault.DataKey, error) {
@@ -185,6 +184,6 @@ func makeDataKey(ctx context.Context, tx pgx.Tx, master *vault.Master) (*vault.D
 
 // noteSecretsChanged tells all replicas to forget the secrets they have decrypted.
 func noteSecretsChanged(ctx context.Context, tx *pg.Tx) error {
-	_, err := tx.Exec(ctx, `UPDATE punctual.deployment SET secrets_changed = secrets_changed + 1`)
-	return pg.Wrap("noting that secrets changed", err)
+	return pg.Wrap("noting that secrets changed", pg.Exec(ctx, tx,
+		`UPDATE punctual.deployment SET secrets_changed = secrets_changed + 1`))
 }

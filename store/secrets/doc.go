@@ -10,6 +10,8 @@ package secrets
 import (
 	"golang.org/x/time/rate"
 
+	"punctual/scheduler/credential"
+	"punctual/store/cache"
 	"punctual/store/pg"
 	"punctual/store/vault"
 )
@@ -25,5 +27,9 @@ type Secrets struct {
 
 // New returns the secrets of a database. Without a master key they can neither be read nor written.
 func New(db *pg.DB, master *vault.Master) *Secrets {
-	return &Secrets{db: db, master: master, credentials: newCredentials(), unknownKeys: rate.NewLimiter(1, 1)}
+	return &Secrets{db: db, master: master, unknownKeys: rate.NewLimiter(1, 1), credentials: &credentials{
+		secrets: cache.New[secretRef, credential.Secret](mostSecrets, openBytes),
+		signing: cache.New[int32, []credential.SigningKey](mostSigners, openBytes),
+		blocks:  map[int32]bool{},
+	}}
 }

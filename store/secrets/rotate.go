@@ -172,11 +172,8 @@ func (s *Secrets) dropDataKeys(ctx context.Context, before int64) (dropped int, 
 			}
 		}
 		done, err := tx.Exec(ctx, `DELETE FROM punctual.data_keys WHERE `+old, before)
-		if err != nil {
-			return fmt.Errorf("dropping the earlier data keys: %w", err)
-		}
 		dropped = int(done.RowsAffected())
-		return nil
+		return pg.Wrap("dropping the earlier data keys", err)
 	})
 	return dropped, err
 }

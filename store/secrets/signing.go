@@ -42,9 +42,8 @@ func lockSigning(ctx context.Context, tx *pg.Tx, tenant int32) error {
 	if err := pg.Exec(ctx, tx, `SELECT FROM punctual.tenants WHERE id = $1 FOR NO KEY UPDATE`, tenant); err != nil {
 		return fmt.Errorf("locking the signing secrets of tenant %d: %w", tenant, err)
 	}
-	_, err := tx.Exec(ctx, `
-		DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at <= now()`, tenant)
-	return pg.Wrap("forgetting expired signing secrets", err)
+	return pg.Wrap("forgetting expired signing secrets", pg.Exec(ctx, tx, `
+		DELETE FROM punctual.signing_secrets WHERE tenant = $1 AND expires_at <= now()`, tenant))
 }
 
 // MakeSigningSecret creates another signing secret of a tenant, which signs beside the others from now on. The secret
@@ -105,12 +104,9 @@ func (s *Secrets) insertSigningSecret(
 	if err != nil {
 		return r, "", fmt.Errorf("writing a signing secret: %w", err)
 	}
-	if err := audit.Write(ctx, tx, tenant, audit.Change{
+	return r, secret, audit.Write(ctx, tx, tenant, audit.Change{
 		Action: audit.SigningSecretCreate, ID: r.ID, After: signingSecretShot{},
-	}); err != nil {
-		return r, "", err
-	}
-	return r, secret, nil
+	})
 }
 
 // ListSigningSecrets returns a tenant's live signing secrets, oldest first.
@@ -157,7 +153,11 @@ func (s *Secrets) DeleteSigningSecret(ctx context.Context, tenant int32, id uuid
 		if err := tx.QueryRow(ctx, sql, args...).Scan(&ends); err != nil {
 			return fmt.Errorf("deleting signing secret %s: %w", id, err)
 		}
-		if err := audit.Write(ctx, tx, tenant, signingSecretEnds(id, ends)); err != nil {
+		change := audit.Change{Action: audit.SigningSecretDelete, ID: id, Before: signingSecretShot{}}
+		if ends != nil { // it signs until then
+			change.After = signingSecretShot{ends}
+		}
+		if err := audit.Write(ctx, tx, tenant, change); err != nil {
 			return err
 		}
 		return noteSecretsChanged(ctx, tx)
@@ -283,13 +283,4 @@ func (s *Secrets) openSigningKey(
 // signingSecretShot is a signing secret as the audit log shows it.
 type signingSecretShot struct {
 	ExpiresAt *time.Time `json:"expires_at"`
-}
-
-// signingSecretEnds is the change that ends a signing secret: at an instant, or now if at is nil.
-func signingSecretEnds(id uuid.UUID, at *time.Time) audit.Change {
-	c := audit.Change{Action: audit.SigningSecretDelete, ID: id, Before: signingSecretShot{}}
-	if at != nil {
-		c.After = signingSecretShot{at}
-	}
-	return c
 }

@@ -104,10 +104,7 @@ func (s *Tenants) ListGrants(
 		SELECT `+grantColumns+` FROM punctual.grants
 		WHERE tenant = $1 AND schema COLLATE "C" > $2
 		ORDER BY schema COLLATE "C" LIMIT $3`, id, after, limit+1), pgx.RowToStructByPos[Grant])
-	if err != nil {
-		return nil, false, fmt.Errorf("listing grants: %w", err)
-	}
-	return grants[:min(limit, len(grants))], len(grants) > limit, nil
+	return grants[:min(limit, len(grants))], len(grants) > limit, pg.Wrap("listing grants", err)
 }
 
 // mayGrant returns why a grant cannot be made. A new one may take over a schema only if it is empty.

@@ -100,13 +100,12 @@ func (s *Tenants) CreateKey(ctx context.Context, tenant int32, n NewKey) (key st
 			return err
 		}
 		// The lock keeps the tenant from being deleted meanwhile.
-		rows := pg.Query(ctx, tx, `
+		k, err = pg.One(ctx, tx, scanKey, `
 			WITH t AS (SELECT id, name FROM punctual.tenants WHERE id = $2 AND deleted_at IS NULL FOR KEY SHARE),
 			k AS (INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by, expires_at)
 			      SELECT $1, t.id, $3, $4, $5::bytea, $6, $7, $8 FROM t RETURNING *)
 			SELECT `+keyColumns+` FROM k JOIN t ON t.id = k.tenant`,
 			id, tenant, n.Name, prefix, hash[:], n.Role, audit.ActorOf(ctx).String(), expires)
-		k, err = pgx.CollectExactlyOneRow(rows, scanKey)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("tenant %d: %w", tenant, pg.ErrNotFound)
 		}

@@ -72,18 +72,20 @@ func scanTenant(row pgx.CollectableRow) (Tenant, error) {
 	if err != nil {
 		return t, err
 	}
-	if interval != nil {
-		t.MinInterval = new(domain.DurationOf(*interval))
-	}
-	if keyAge != nil {
-		t.MaxKeyAge = new(domain.DurationOf(*keyAge))
-	}
-	if kept != nil {
-		t.ChangesKept = new(domain.DurationOf(*kept))
-	}
+	t.MinInterval = converted(interval, domain.DurationOf)
+	t.MaxKeyAge = converted(keyAge, domain.DurationOf)
+	t.ChangesKept = converted(kept, domain.DurationOf)
 	t.Notify, err = notices.ReadList(notify)
 	t.fillLists()
 	return t, err
+}
+
+// converted converts a value that may be absent.
+func converted[A, B any](value *A, convert func(A) B) *B {
+	if value == nil {
+		return nil
+	}
+	return new(convert(*value))
 }
 
 // fillLists makes empty lists of absent ones, so that JSON shows them as lists.
@@ -98,23 +100,14 @@ func (t *Tenant) fillLists() {
 
 // args returns the settings of a tenant with filled lists, as arguments of a statement that writes them.
 func (t Tenant) args(before ...any) []any {
-	var interval, keyAge, kept *time.Duration
-	if t.MinInterval != nil {
-		interval = new(t.MinInterval.Value())
-	}
-	if t.MaxKeyAge != nil {
-		keyAge = new(t.MaxKeyAge.Value())
-	}
-	if t.ChangesKept != nil {
-		kept = new(t.ChangesKept.Value())
-	}
 	var notify *string
 	if len(t.Notify) > 0 {
 		text, _ := json.Marshal(t.Notify) //nolint:gosec // the names of secrets; and it holds texts only
 		notify = new(string(text))
 	}
 	return append(before, t.Weight, t.MaxJobs, t.MaxConcurrentRuns, t.MaxRunsPerSecond, t.MaxRequestsPerSecond,
-		interval, keyAge, t.AllowedTargets, notify, t.MaxPendingRuns, kept)
+		converted(t.MinInterval, domain.Duration.Value), converted(t.MaxKeyAge, domain.Duration.Value), t.AllowedTargets,
+		notify, t.MaxPendingRuns, converted(t.ChangesKept, domain.Duration.Value))
 }
 
 // selectTenant selects the tenant with a name.
@@ -186,18 +179,11 @@ func (s *Tenants) GetTenantByID(ctx context.Context, id int32) (Tenant, error) {
 func (s *Tenants) ListTenants(
 	ctx context.Context, after string, limit int,
 ) (tenants []Tenant, more bool, err error) {
-	rows := pg.Query(ctx, s.db.Callers.Reader(pg.Everybody), `
+	tenants, err = pg.All(ctx, s.db.Callers.Reader(pg.Everybody), scanTenant, `
 		SELECT `+tenantColumns+` FROM punctual.tenants t
 		WHERE t.deleted_at IS NULL AND t.name COLLATE "C" > $1
 		ORDER BY t.name COLLATE "C" LIMIT $2`, after, limit+1)
-	tenants, err = pgx.CollectRows(rows, scanTenant)
-	if err != nil {
-		return nil, false, fmt.Errorf("listing tenants: %w", err)
-	}
-	if len(tenants) > limit {
-		return tenants[:limit], true, nil
-	}
-	return tenants, false, nil
+	return tenants[:min(limit, len(tenants))], len(tenants) > limit, pg.Wrap("listing tenants", err)
 }
 
 // EditTenant changes the settings of a tenant as edit does.
@@ -272,10 +258,8 @@ func (s *Tenants) CountJobs(ctx context.Context, t Tenant) (int, error) {
 		most = max(most, *t.MaxJobs)
 	}
 	var n int
-	if err := s.db.Callers.Reader(t.ID).QueryRow(ctx, countJobs, t.ID, most).Scan(&n); err != nil {
-		return 0, fmt.Errorf("counting the jobs of tenant %q: %w", t.Name, err)
-	}
-	return n, nil
+	err := s.db.Callers.Reader(t.ID).QueryRow(ctx, countJobs, t.ID, most).Scan(&n)
+	return n, pg.Wrap(fmt.Sprintf("counting the jobs of tenant %q", t.Name), err)
 }
 
 // DeleteTenant deletes a tenant, revokes its keys and grants, and deletes its secrets. The error is ErrState if the
