@@ -36,6 +36,14 @@ func (t *ticker) heedLimits() {
 	t.held = held
 }
 
+// freshen notes, at a look, of which kinds of work something has become due that the last look saw coming: this look
+// ignores it. Work that other replicas write and that is due at once is found by the next look at the waiting tenants.
+func (t *ticker) freshen(now time.Time) {
+	for of, due := range t.foreseen(now) {
+		t.fresh[of] = t.fresh[of] || due || t.written
+	}
+}
+
 // claimAround claims one kind of work while tenants are held back.
 func (t *ticker) claimAround(ctx context.Context, of domain.Work, sum *claimed) error {
 	soonest := aroundSoonest
@@ -48,6 +56,7 @@ func (t *ticker) claimAround(ctx context.Context, of domain.Work, sum *claimed) 
 		return err
 	}
 	if looked {
+		t.fresh[of] = false
 		t.s.admission.Limits.Saw(of, fair.contenders)
 	}
 	if err := t.claimOfWaiters(ctx, of, sum); err != nil {
@@ -55,13 +64,15 @@ func (t *ticker) claimAround(ctx context.Context, of domain.Work, sum *claimed) 
 	}
 	more := t.able(fair)
 	anybodys := t.s.admission.Slots.Quotas(of, admit.BatchSize, nil)
-	if len(anybodys) > 0 && !looked && of != domain.WorkLate && !t.othersWait(fair) {
-		// The last look did not see what has become due since. Of tenants that are not held back, it is claimed here.
+	if len(anybodys) > 0 && t.fresh[of] && of != domain.WorkLate && !t.othersWait(fair) {
+		// The last look did not see what has become due since. Of tenants that are not held back, it is claimed here. If
+		// nothing has, no claim is made: at the end of each request it would be one more transaction that finds nothing.
 		fresh := Claim{Except: t.held, Since: time.Since(fair.looked) + overlap}
 		r := &round{claims: admit.InBatches(anybodys)}
 		if err := t.claimAll(ctx, of, fresh, r, sum); err != nil {
 			return err
 		}
+		t.fresh[of] = len(r.full) > 0
 		more = append(more, r.full...)
 	}
 	t.s.admission.Slots.Found(of, t.s.admission.Slots.Numbers(), more)

@@ -49,6 +49,51 @@ func TestNoMoreAreSentAtOnceThanATenantMay(t *testing.T) {
 	})
 }
 
+// While a tenant is held back, each end of a request makes a tick. If nothing else has become due, that tick makes no
+// claim that finds nothing. What becomes due of other tenants is claimed at that instant all the same.
+func TestWhileATenantIsHeldBackOnlyWhatIsDueIsClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore()
+		noisy, modest := tenants(t)
+		store.limits = []admit.TenantLimits{{Tenant: 1, Name: "noisy", Concurrent: 5}}
+		store.add(2000, noisy, -2*time.Second)
+		slow := newGatedDials(t, false)
+		slow.slow = 7 * time.Millisecond
+		start(t, store, slow.client, 20)
+		time.Sleep(time.Second)
+		for i := range 20 {
+			store.add(1, modest, time.Second+time.Duration(i)*13*time.Millisecond)
+		}
+		time.Sleep(2 * time.Second)
+		var slots, others, empty int
+		store.set(func() {
+			for _, o := range store.outcomes {
+				if o.Job.Tenant != 2 {
+					continue
+				}
+				slots++
+				if late := o.StartedAt.Sub(o.DueAt); late > 2*time.Millisecond {
+					t.Errorf("a slot of the other tenant was sent %s late", late)
+				}
+			}
+			for _, c := range store.claims {
+				switch {
+				case c.work != domain.WorkDue && c.work != domain.WorkLate:
+					others++
+				case c.runs == 0:
+					empty++
+				}
+			}
+		})
+		if slots != 20 {
+			t.Errorf("%d slots of the other tenant were sent, want 20", slots)
+		}
+		if others > 0 || empty > 50 {
+			t.Errorf("%d claims of runs in ready, of which there are none, and %d of slots that found none", others, empty)
+		}
+	})
+}
+
 func TestALimitThatIsLiftedOrLoweredIsHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()

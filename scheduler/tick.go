@@ -47,6 +47,10 @@ type ticker struct {
 	order     []domain.Work // order in which kinds of work are claimed: starved kinds first
 	others    bool          // the last look left out queues without a free slot for some kind of work
 	held      []int32       // tenants that are held back, sorted; see heedLimits
+	written   bool          // since the last look, something was written that may be due
+
+	// While tenants are held back: the kinds of work of which something became due after the last look at who waits.
+	fresh [domain.WorkKinds]bool
 }
 
 func newTicker(s *Scheduler) *ticker {
@@ -84,7 +88,7 @@ func (t *ticker) sleep(ctx context.Context, wait time.Duration, wake <-chan stru
 	case <-time.After(wait):
 	case <-wake:
 	case <-t.s.store.Wake():
-		t.wantsLook = true
+		t.wantsLook, t.written = true, true
 	case <-ctx.Done():
 	}
 }
@@ -168,6 +172,11 @@ func (t *ticker) due(now time.Time) [domain.WorkKinds]bool {
 	if len(t.held) > 0 {
 		return [domain.WorkKinds]bool{true, true, true, true}
 	}
+	return t.foreseen(now)
+}
+
+// foreseen returns the kinds of work of which the last look saw something that is due by now.
+func (t *ticker) foreseen(now time.Time) [domain.WorkKinds]bool {
 	u := t.upcoming
 	return [domain.WorkKinds]bool{
 		domain.WorkDue:     reached(u.Schedule, now),
@@ -239,6 +248,10 @@ func (t *ticker) look(ctx context.Context) error {
 	} else {
 		upcoming.Older = t.upcoming.Older
 	}
+	if ahead {
+		t.freshen(upcoming.Now)
+	}
+	t.written = false
 	t.upcoming, t.wantsLook, t.others, t.leftOlder = upcoming, false, others, !older && !ahead
 	for of, due := range t.due(upcoming.Now) {
 		if !due {
