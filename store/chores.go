@@ -192,5 +192,6 @@ func (s *Store) ForgetReports(ctx context.Context) (forgotten int, left bool, er
 
 // ForgetService deletes the records of service that explain no run that is kept.
 func (s *Store) ForgetService(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, s.db.Chores, "service_periods", "until", []string{"queue", "since"}, s.options.FailureRetention)
+	return pg.ForgetOld(
+		ctx, s.db.Chores, "service_periods", "until", []string{"queue", "since"}, s.options.FailureRetention)
 }

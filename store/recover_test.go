@@ -25,8 +25,8 @@ func (c crud) recover() int {
 	return n
 }
 
-// Postgres ends a transaction whose replica is silent between two statements. On a slow network a recovery is silent for
-// that long, so it is done again with more time.
+// Postgres ends a transaction whose replica is silent between two statements. On a slow network a recovery is silent
+// for that long, so it is done again with more time.
 func TestARecoveryOverASlowNetworkIsDoneAgainWithMoreTime(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.TCP(t, pgtest.Server(t), pgtest.DSN(t))

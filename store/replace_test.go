@@ -70,8 +70,8 @@ func TestASlotThatReplacesNothingIsNotStartedWithoutAWorkerSlot(t *testing.T) {
 	}
 }
 
-// A claim without a worker slot does not touch runs that have nothing to replace any more: the claim that has a slot for
-// the successor would pass over it, or it would be put off, because another transaction has locked its gate.
+// A claim without a worker slot does not touch runs that have nothing to replace any more: the claim that has a slot
+// for the successor would pass over it, or it would be put off, because another transaction has locked its gate.
 func TestASuccessorIsLeftToTheClaimThatHasAWorkerSlot(t *testing.T) {
 	c := newClaimer(t)
 	a := c.manual("job", replacing)

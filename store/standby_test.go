@@ -194,7 +194,8 @@ func leaveAlone(t *testing.T, p pair) {
 	p.Replayed()
 	b.reads("", "standby", 1)
 	tries, reading := 0, new(pg.Reading)
-	_, err := pg.Past(reading.Within(t.Context()), b.db.Callers, b.tenant, func(ctx context.Context, q pg.Source) (int, error) {
+	ctx := reading.Within(t.Context())
+	_, err := pg.Past(ctx, b.db.Callers, b.tenant, func(ctx context.Context, q pg.Source) (int, error) {
 		if tries++; q.Standby {
 			must(t, p.Standby.Crash())
 		}

@@ -23,7 +23,8 @@ func TestAReplicaStartsAlthoughItCanMakeNoPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	for _, sql := range []string{`
+	for _, sql := range []string{
+		`
 		DO $$ BEGIN
 			EXECUTE format('DROP TABLE punctual.runs_%s', pg_catalog.to_char(
 				(pg_catalog.now() AT TIME ZONE 'UTC')::date + 7, 'YYYYMMDD'));

@@ -20,7 +20,7 @@ const AnyDay Day = ""
 
 const dayForm = "20060102"
 
-// DayOf returns the day of the runs that succeeded or were accepted, and of further ones, if they all have the same one.
+// DayOf returns the day of the runs that succeeded or were accepted, and of further ones, if they all have the same.
 func DayOf(outcomes []domain.Outcome, further ...uuid.UUID) (common Day) {
 	for _, o := range outcomes {
 		if (o.Verdict == domain.Succeed || o.Verdict == domain.Await) && !common.take(o.RunID) {

@@ -62,8 +62,8 @@ CROSS JOIN LATERAL (` + byPriority(`
         ORDER BY next_run_at LIMIT q.slots%s
         FOR NO KEY UPDATE SKIP LOCKED`) + `) s`
 
-// unlessGateIsFree leaves out jobs of which no run is in flight any more, as there is nothing to replace. While they are
-// locked here, the claim that has a worker slot for the successor would pass over it.
+// unlessGateIsFree leaves out jobs of which no run is in flight any more, as there is nothing to replace. While they
+// are locked here, the claim that has a worker slot for the successor would pass over it.
 const unlessGateIsFree = `
       AND NOT EXISTS (SELECT FROM punctual.exclusive x
                       WHERE x.job_id = w.job_id AND x.active_run IS NULL AND x.earlier_runs IS NULL)`

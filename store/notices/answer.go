@@ -178,7 +178,8 @@ func queueTellAgain(b *pgx.Batch, m notice.Outgoing) {
 // ForgetNotices deletes messages that recipients took more than 8 days ago, recipients that took none since, those that
 // took none of what was over in all that time, and those of tenants that were deleted a day ago.
 func (s *Teller) ForgetNotices(ctx context.Context) (forgotten int, left bool, err error) {
-	forgotten, left, err = pg.ForgetOld(ctx, s.db.Chores, "notice_messages", "delivered_at", []string{"id"}, 8*24*time.Hour)
+	forgotten, left, err = pg.ForgetOld(
+		ctx, s.db.Chores, "notice_messages", "delivered_at", []string{"id"}, 8*24*time.Hour)
 	if err != nil || left {
 		return forgotten, left, err
 	}
