@@ -99,7 +99,7 @@ QUICK := GOGC=400 GORACE=atexit_sleep_ms=0
 LEAN  := GOFLAGS='-trimpath -gcflags=all=-dwarf=false'
 
 .PHONY: test
-test: needs $(GOTEST) $(LIBRARIES) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (seven to thirteen minutes on two cores)
+test: needs $(GOTEST) $(LIBRARIES) $(HTMX) ## Run the tests, but for faults that take long: race detector, real Postgres (five to fourteen minutes on two cores)
 	$(if $(filter $(SERIAL),$(LISTED)),$(GOTEST) -short -vet=off -count=1 $(ARGS) $(filter $(SERIAL),$(LISTED)))
 	$(if $(filter-out $(SERIAL),$(LISTED)),CGO_ENABLED=1 $(QUICK) $(LEAN) \
 		$(GOTEST) -race -short -vet=off -ldflags=-w -count=1 -p 3 -parallel 4 -timeout 15m $(ARGS) \
