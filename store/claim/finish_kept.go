@@ -15,13 +15,12 @@ import (
 // success has no row in attempts. Most runs keep nothing, and then the statement is not even sent. It is fenced: an
 // attempt that was superseded finds no run. The first result stays: a target may report its end before its answer
 // arrives, or repeat its report.
-const keepResponses = `
+var keepResponses = `
 INSERT INTO punctual.run_data AS d (
     run_id, result, result_note, response, response_headers, response_truncated, response_fence)
 SELECT u.id, u.result::json, u.note, u.response, u.headers::jsonb, nullif(u.truncated, false),
        CASE WHEN u.kept THEN u.fence END
-FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bool[], $8::bool[])
-     AS u(id, fence, result, note, response, headers, truncated, kept)
+FROM ` + keptParts.Unnest("u") + `
 JOIN punctual.runs r ON r.id = u.id AND r.fence = u.fence
 WHERE r.id = ANY($1::uuid[]) AND r.status IN ('running', 'succeeded', 'cancelled')
 ON CONFLICT (run_id) DO UPDATE SET
@@ -34,27 +33,31 @@ ON CONFLICT (run_id) DO UPDATE SET
                               ELSE excluded.response_truncated END,
     response_fence = coalesce(excluded.response_fence, d.response_fence)`
 
+var keptParts = pg.Columns[*domain.Outcome]{
+	pg.Col("id", "uuid", func(o *domain.Outcome) uuid.UUID { return o.RunID }),
+	pg.Col("fence", "bigint", func(o *domain.Outcome) int64 { return o.Fence }),
+	pg.Col("result", "text", func(o *domain.Outcome) *string { return pg.OrNull(string(o.Result)) }),
+	pg.Col("note", "text", func(o *domain.Outcome) *string { return pg.OrNull(pg.Storable(o.ResultNote)) }),
+	pg.Col("response", "text", func(o *domain.Outcome) *string { return pg.OrNull(pg.Storable(o.Response)) }),
+	pg.Col("headers", "text", func(o *domain.Outcome) *string { return headersJSON(o.Headers) }),
+	pg.Col("truncated", "bool", func(o *domain.Outcome) bool { return o.Truncated }),
+	pg.Col("kept", "bool", func(o *domain.Outcome) bool { return o.Headers != nil }),
+}
+
 // keeps reports whether an outcome has something of its response to keep.
 func keeps(o *domain.Outcome) bool { return o.Headers != nil || o.Result != nil || o.ResultNote != "" }
 
 // queueKept queues keepResponses for the responses of successes and of accepted work, each kind sorted by id.
 func queueKept(b *pgx.Batch, kinds ...[]*domain.Outcome) {
 	for _, outcomes := range kinds {
-		var ids []uuid.UUID
-		var fences []int64
-		var results, notes, responses, headers []*string
-		var truncated, kept []bool
+		var kept []*domain.Outcome
 		for _, o := range outcomes {
-			if !keeps(o) {
-				continue
+			if keeps(o) {
+				kept = append(kept, o)
 			}
-			ids, fences = append(ids, o.RunID), append(fences, o.Fence)
-			results, notes = append(results, pg.OrNull(string(o.Result))), append(notes, pg.OrNull(pg.Storable(o.ResultNote)))
-			responses, headers = append(responses, pg.OrNull(pg.Storable(o.Response))), append(headers, headersJSON(o.Headers))
-			truncated, kept = append(truncated, o.Truncated), append(kept, o.Headers != nil)
 		}
-		if len(ids) > 0 {
-			b.Queue(keepResponses, ids, fences, results, notes, responses, headers, truncated, kept)
+		if len(kept) > 0 {
+			b.Queue(keepResponses, keptParts.Args(kept)...)
 		}
 	}
 }
