@@ -7,7 +7,10 @@ import (
 	"punctual/store/pg"
 )
 
-const stepRetry = time.Second
+const (
+	stepRetry = time.Second
+	stepSlow  = 5 * time.Second // a step that takes longer is told of
+)
 
 // insist does a step of the start, and does it again while a failover, or a start of the database, may explain why it
 // fails. It fails at once if time does not mend the error, such as a wrong password or an old schema. A step may have
@@ -15,7 +18,12 @@ const stepRetry = time.Second
 func (c Config) insist(ctx context.Context, step func() error) error {
 	again := c.patience()
 	for {
-		if err := step(); err == nil || !again(ctx, err) {
+		slow := time.AfterFunc(stepSlow, func() {
+			c.Log.Warn("the start waits for the database: another session may hold a lock, see pg_stat_activity")
+		})
+		err := step()
+		slow.Stop()
+		if err == nil || !again(ctx, err) {
 			return err
 		}
 	}
