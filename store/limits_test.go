@@ -327,7 +327,7 @@ func TestALimitHoldsWhileReplicasRace(t *testing.T) {
 						WHERE l.max_running < (SELECT count(*) FROM punctual.holders_of_limit(l.tenant, l.name))`); over > 0 {
 						t.Error("a limit has more holders than it allows")
 					}
-					if (n+i)%7 == 0 { // killed: the others take over
+					if a.Attempt < 3 && (n+i)%7 == 0 { // killed: the others take over. The third time the run would be dead.
 						c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, r.replica)
 						r = asClaimer(r.crud)
 						continue
