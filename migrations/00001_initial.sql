@@ -638,7 +638,7 @@ COMMENT ON FUNCTION punctual.has_partition(text, date) IS
 
 -- A partition is created beside the parent and then attached, because PARTITION OF would lock the parent against every
 -- reader and writer. A partition that exists but is detached, because its removal has begun, is attached again, so that
--- nothing in it is lost.
+-- nothing in it is lost. The wait for a lock is bounded: replicas ask again each minute.
 --
 -- Pages of runs are filled to 45 %, so that a finishing run finds room on its page for its second version. That makes
 -- the finish a HOT update, which writes no index.

@@ -191,6 +191,16 @@ func TestFinishOfOneDayAndOfSeveral(t *testing.T) {
 	if got := claim.DayOf([]domain.Outcome{gone, outcomes[1]}); got != claim.AnyDay {
 		t.Errorf("two days are %q", got)
 	}
+	accepted, lost := outcomes[2], gone
+	accepted.Verdict, lost.Verdict = domain.Await, domain.Await
+	if got := claim.DayOf([]domain.Outcome{accepted}); got != today {
+		t.Errorf("accepted work is of day %q, want %q", got, today)
+	}
+	for _, batch := range [][]domain.Outcome{{lost}, {accepted}} {
+		_, err := c.Claims.Finish(t.Context(), batch, nil)
+		must(t, err)
+	}
+	c.wantCount(1, "run is accepted", `SELECT count(*) FROM punctual.runs WHERE accepted_at IS NOT NULL`)
 	for name, batch := range map[string][]domain.Outcome{
 		"one day": outcomes[:1], "two days": {gone, outcomes[1]}, "a day without a table": {gone}, "nothing": nil,
 	} {

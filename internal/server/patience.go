@@ -9,12 +9,13 @@ import (
 
 const (
 	stepRetry = time.Second
-	stepSlow  = 5 * time.Second // a step that takes longer is told of
+	stepSlow  = 5 * time.Second
 )
 
 // insist does a step of the start, and does it again while a failover, or a start of the database, may explain why it
 // fails. It fails at once if time does not mend the error, such as a wrong password or an old schema. A step may have
-// been done although it failed, because only the answer was lost.
+// been done although it failed, because only the answer was lost. A step that takes long is told of, as it may wait for
+// a lock.
 func (c Config) insist(ctx context.Context, step func() error) error {
 	again := c.patience()
 	for {
