@@ -158,7 +158,7 @@ func TestTheSlotsOfALostReplicaAreThereAgainOnceItsRunsAre(t *testing.T) {
 		t.Errorf("afterwards: %+v", got)
 	}
 	c.exec(`DELETE FROM punctual.replicas WHERE id = $1`, other.replica)
-	if _, err := c.maintain(t.Context()); err != nil || c.shared() != 0 {
+	if _, err := c.chore(t.Context(), "maintenance"); err != nil || c.shared() != 0 {
 		t.Errorf("where nobody draws any more: %d, error %v", c.shared(), err)
 	}
 }

@@ -198,7 +198,7 @@ func TestOneDecisionCounts(t *testing.T) {
 	c.await(both["a"], both["b"])
 	c.tooLate(w.RunID, "a (run "+both["a"].RunID.String()+"), b (run "+both["b"].RunID.String()+")")
 	other := c
-	other.Store = openStore(t, c.options)
+	other.Store = openStore(t, c.Options)
 	errs := make([]error, 2)
 	var deciding sync.WaitGroup
 	for i, who := range []claimer{c, other} {
@@ -266,7 +266,7 @@ func TestTheLinkOfAnApproval(t *testing.T) {
 		t.Errorf("the list is %+v", list)
 	}
 
-	key, err := c.Claims.ReadTokenKey(t.Context(), c.db.Callers)
+	key, err := c.Claims.ReadTokenKey(t.Context(), c.DB.Callers)
 	c.must(err)
 	for name, bad := range map[string]string{
 		"none": "", "another's": domain.ApprovalToken(key, both["other"].RunID, 1), "cut": token[:len(token)-1],

@@ -139,7 +139,7 @@ func TestADayIsArchivedThenDroppedAndReadBackAsItWas(t *testing.T) {
 
 	for _, gone := range []time.Duration{0, 70 * 24 * time.Hour} { // with the failures, and when they are gone as well
 		if gone > 0 {
-			c.options.FailureRetention = 30 * 24 * time.Hour
+			c.Options.FailureRetention = 30 * 24 * time.Hour
 			c.freshDays()
 			c.retireRuns()
 			if got := c.tables(day); got != "" {
@@ -311,7 +311,7 @@ func TestARunThatComesLaterIsArchivedToo(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	c.ran(job, day.Add(time.Hour), domain.StatusDead)
-	c.options.FailureRetention = 30 * 24 * time.Hour
+	c.Options.FailureRetention = 30 * 24 * time.Hour
 	again()
 	if got := names(); got != " has 3 runs, .2 has 2 runs" || c.tables(day) != "" {
 		t.Errorf("%s; there are %q", got, c.tables(day))

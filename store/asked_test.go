@@ -92,7 +92,7 @@ func TestWorkThatIsNotCommittedAsksForNoChore(t *testing.T) {
 	c.create("a", never)
 	undone := errors.New("undone")
 	start := func(tx *pg.Tx) error {
-		_, err := c.Letters.Operator(pg.Writes{Pool: c.db.Callers, Tenant: c.tenant, Tx: tx}).
+		_, err := c.Letters.Operator(pg.Writes{Pool: c.DB.Callers, Tenant: c.tenant, Tx: tx}).
 			StartJobs(t.Context(), changing(jobs.PauseMany, jobs.Filter{}))
 		return err
 	}
@@ -107,14 +107,14 @@ func TestWorkThatIsNotCommittedAsksForNoChore(t *testing.T) {
 			return nil
 		},
 	} {
-		if err := c.db.Callers.InTx(t.Context(), c.tenant, write); err != nil && err.Error() != undone.Error() {
+		if err := c.DB.Callers.InTx(t.Context(), c.tenant, write); err != nil && err.Error() != undone.Error() {
 			t.Fatal(err)
 		}
 		if got := c.asked(); got != nil {
 			t.Errorf("%s that is undone asks for %v", name, got)
 		}
 	}
-	must(t, c.db.Callers.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error { return tx.Try(t.Context(), start) }))
+	must(t, c.DB.Callers.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error { return tx.Try(t.Context(), start) }))
 	if got := c.asked(); !slices.Equal(got, []string{letters.Chore}) {
 		t.Errorf("a part that is committed asks for %v", got)
 	}

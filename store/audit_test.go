@@ -264,7 +264,7 @@ func TestListAuditSelects(t *testing.T) {
 	c.exec(`INSERT INTO punctual.api_keys (id, tenant, name, prefix, hash, role, created_by)
 		VALUES ($1, $2, 'deploy', 'punctual_x', sha256('x'), 'admin', 'test')`, keyID, c.tenant)
 	ctx := audit.WithActor(t.Context(), audit.Actor{Kind: audit.Key, Name: keyID.String()})
-	err := c.db.Callers.InTx(ctx, c.tenant, func(tx *pg.Tx) error {
+	err := c.DB.Callers.InTx(ctx, c.tenant, func(tx *pg.Tx) error {
 		return audit.Write(ctx, tx, c.tenant,
 			audit.Change{Action: audit.SecretPut, Name: "billing-token", After: map[string]int{"version": 1}})
 	})
@@ -334,7 +334,7 @@ func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
 	ctx := t.Context()
 	c.create("a")
 	for who, q := range map[string]pg.Querier{
-		"whom Punctual connects as": c.db.Callers, "a tenant": c.db.Callers.Reader(c.tenant),
+		"whom Punctual connects as": c.DB.Callers, "a tenant": c.DB.Callers.Reader(c.tenant),
 		"a superuser": c.superuser(pgtest.Server(t)),
 	} {
 		for _, sql := range []string{
@@ -350,7 +350,7 @@ func TestTheAuditLogIsOnlyAddedTo(t *testing.T) {
 		`ALTER TABLE punctual.audit_log DISABLE TRIGGER ALL`, `ALTER TABLE punctual.audit_log OWNER TO CURRENT_USER`,
 		`SET ROLE punctual_audit`, `DROP TRIGGER audit_log_is_append_only ON punctual.audit_log`,
 	} {
-		if err := pg.Exec(ctx, c.db.Callers, sql); !denied(err) {
+		if err := pg.Exec(ctx, c.DB.Callers, sql); !denied(err) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
@@ -367,7 +367,7 @@ func TestOldEntriesAreForgottenAndNeverThoseOfThirtyDays(t *testing.T) {
 			var b pgx.Batch
 			deleted := audit.Change{Action: audit.JobDelete, Name: fmt.Sprint(n)}
 			must(t, audit.Queue(t.Context(), &b, tenant, at, deleted))
-			must(t, c.db.Callers.SendBatch(t.Context(), &b).Close())
+			must(t, c.DB.Callers.SendBatch(t.Context(), &b).Close())
 		}
 	}
 	const ages = `SELECT string_agg(name, ' ' ORDER BY tenant, at DESC) FROM punctual.audit_log`
@@ -377,7 +377,7 @@ func TestOldEntriesAreForgottenAndNeverThoseOfThirtyDays(t *testing.T) {
 	}{
 		{audit.DefaultRetention, "a 29 31 29 31"}, {time.Second, "a 29 29"},
 	} {
-		if _, _, err := audit.New(c.db, k.retention).Forget(t.Context()); err != nil {
+		if _, _, err := audit.New(c.DB, k.retention).Forget(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if left := c.text(ages); left != k.want {

@@ -398,7 +398,7 @@ func TestReplicasAtOnceBackfillEachSlotOnce(t *testing.T) {
 			for {
 				_, left, err := c.Letters.Operate(t.Context())
 				if err == nil { // as if replicas had started the waiting runs
-					_, err = c.db.Callers.Exec(t.Context(),
+					_, err = c.DB.Callers.Exec(t.Context(),
 						`UPDATE punctual.ready SET due_at = now() + interval '1 hour' WHERE due_at <= now()`)
 				}
 				if err != nil || !left {
@@ -436,7 +436,7 @@ func TestBackfillLeavesOutWhatGrewTooOldMeanwhile(t *testing.T) {
 	job := c.create("a")
 	to := began.Add(-30 * time.Minute) // it is a slot of the job
 	o := c.backfill(letters.BackfillRequest{Job: "a", From: to.Add(-4 * time.Hour), To: to})
-	c.Letters = letters.New(c.db, c.Days, c.definitions, c.Jobs, letters.Options{
+	c.Letters = letters.New(c.DB, c.Days, c.Definitions, c.Jobs, letters.Options{
 		Log: slog.Default(), Retention: time.Since(to) + 150*time.Minute,
 	})
 	c.work()

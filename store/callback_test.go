@@ -349,7 +349,7 @@ func TestRunTokensOpenOneAttemptOfOneRun(t *testing.T) {
 			t.Errorf("%q: error %v", token, err)
 		}
 	}
-	second := openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 4})
+	second := openStore(t, Options{DatabaseURL: c.Options.DatabaseURL, MaxConns: 4})
 	if _, err := second.Claims.HeartbeatRun(t.Context(), a.RunID, a.RunToken, nil); err != nil {
 		t.Errorf("at another replica: %v", err)
 	}

@@ -172,7 +172,7 @@ func TestATenantLearnsNoCauseOfAnotherNorWhoFrozeTheDeployment(t *testing.T) {
 	other := c.newTenant("other").ID
 	const ask = `SELECT coalesce((SELECT detail FROM punctual.held_up_by($1, 1::smallint, now() - interval '5 minutes', now())), '')`
 	asked := func(as, of int32) (text string) {
-		must(t, c.db.Callers.Reader(as).QueryRow(t.Context(), ask, of).Scan(&text))
+		must(t, c.DB.Callers.Reader(as).QueryRow(t.Context(), ask, of).Scan(&text))
 		return text
 	}
 	c.freeze(other, "they have not paid")

@@ -56,7 +56,7 @@ func (c crud) changedNow(after string) (ended []uuid.UUID, next string) {
 func (c crud) wantRecorded() {
 	c.t.Helper()
 	feed, _ := c.changed("")
-	want, err := pg.All(c.t.Context(), c.db.Callers, pgx.RowTo[uuid.UUID], `
+	want, err := pg.All(c.t.Context(), c.DB.Callers, pgx.RowTo[uuid.UUID], `
 		SELECT id FROM punctual.runs WHERE tenant = $1 AND status IN ('succeeded', 'dead', 'skipped', 'cancelled')
 		ORDER BY id`, c.tenant)
 	must(c.t, err)
@@ -149,7 +149,7 @@ func TestNoChangeIsSkippedWhenCommitsOvertakeEachOther(t *testing.T) {
 	for range writers {
 		all.Go(func() {
 			for range each {
-				err := c.db.Callers.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
+				err := c.DB.Callers.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
 					for range 1 + rand.IntN(2) { // a transaction may end runs in several statements
 						ids := []uuid.UUID{uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())}
 						if err := pg.Exec(t.Context(), tx, insert, ids, job, c.tenant); err != nil {

@@ -84,7 +84,7 @@ func atOnce(batch func(context.Context) (left bool, err error)) func(context.Con
 // maintain does what is soon done and may be done by several replicas at once, such as creating partitions ahead. A
 // part that fails does not keep the others from being done. What may take long is in tidyUp.
 func (s *Store) maintain(ctx context.Context) (left bool, err error) {
-	_, partitions := s.Days.Ensure(ctx, s.db.Chores)
+	_, partitions := s.Days.Ensure(ctx, s.DB.Chores)
 	if partitions != nil {
 		s.alarm(ctx)
 	}
@@ -98,7 +98,7 @@ func (s *Store) maintain(ctx context.Context) (left bool, err error) {
 // alarm logs an error if there will soon be no partition for new runs.
 func (s *Store) alarm(ctx context.Context) {
 	if ahead, err := s.Days.Ahead(ctx); err == nil && ahead < 2 {
-		s.options.Log.Error("partitions are about to run out: a run cannot be written without the partition of its day",
+		s.Options.Log.Error("partitions are about to run out: a run cannot be written without the partition of its day",
 			"days_ahead", ahead)
 	}
 }
@@ -135,7 +135,7 @@ func (s *Store) tidyUp(ctx context.Context) (left bool, err error) {
 func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 	s.tidying.busy.Lock()
 	defer s.tidying.busy.Unlock()
-	err = s.db.Chores.QueryRow(ctx, `
+	err = s.DB.Chores.QueryRow(ctx, `
 		UPDATE punctual.deployment SET tidied_at = clock_timestamp()
 		WHERE tidied_at < now() - interval '50 s' OR tidied_at = $1
 		RETURNING tidied_at`,
@@ -151,7 +151,7 @@ func (s *Store) takeTidying(ctx context.Context) (mine bool, err error) {
 
 // findOverlapping looks for jobs whose slots are skipped, unless a replica has done so in the last minutes.
 func (s *Store) findOverlapping(ctx context.Context) (left bool, err error) {
-	mine, err := pg.All(ctx, s.db.Chores, pgx.RowTo[bool], `
+	mine, err := pg.All(ctx, s.DB.Chores, pgx.RowTo[bool], `
 		UPDATE punctual.deployment SET overlaps_sought_at = now() WHERE overlaps_sought_at <= now() - $1::interval
 		RETURNING true`, notices.OverlappingEvery)
 	if err != nil || len(mine) == 0 {
@@ -166,7 +166,7 @@ const watchdogEvery = 45 * time.Second
 // CallWatchdog calls the watchdog, unless a replica has just reached it. Two replicas that find so together both call,
 // which harms no watchdog.
 func (s *Store) CallWatchdog(ctx context.Context, call func(context.Context) error) error {
-	conns := s.db.Chores
+	conns := s.DB.Chores
 	var due bool
 	err := conns.QueryRow(ctx, `SELECT watchdog_called_at <= now() - $1::interval FROM punctual.deployment`,
 		watchdogEvery).Scan(&due)
@@ -182,16 +182,16 @@ func (s *Store) CallWatchdog(ctx context.Context, call func(context.Context) err
 
 // ForgetIdempotencyKeys deletes keys older than 24 hours.
 func (s *Store) ForgetIdempotencyKeys(ctx context.Context) (forgotten int, left bool, err error) {
-	return pg.ForgetOld(ctx, s.db.Chores, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)
+	return pg.ForgetOld(ctx, s.DB.Chores, "idempotency_keys", "created_at", []string{"tenant", "key"}, 24*time.Hour)
 }
 
 // ForgetReports deletes reports that are older than any run that is kept.
 func (s *Store) ForgetReports(ctx context.Context) (forgotten int, left bool, err error) {
-	return s.Claims.ForgetReports(ctx, s.options.FailureRetention)
+	return s.Claims.ForgetReports(ctx, s.Options.FailureRetention)
 }
 
 // ForgetService deletes the records of service that explain no run that is kept.
 func (s *Store) ForgetService(ctx context.Context) (forgotten int, left bool, err error) {
 	return pg.ForgetOld(
-		ctx, s.db.Chores, "service_periods", "until", []string{"queue", "since"}, s.options.FailureRetention)
+		ctx, s.DB.Chores, "service_periods", "until", []string{"queue", "since"}, s.Options.FailureRetention)
 }

@@ -437,7 +437,7 @@ func TestAClaimHasTheAddressOfTheRowThatItLocked(t *testing.T) {
 	}()
 	c.waiting(1)
 	var moved pgtype.TID
-	must(t, c.db.Callers.QueryRow(t.Context(), move, job.ID).Scan(&moved))
+	must(t, c.DB.Callers.QueryRow(t.Context(), move, job.ID).Scan(&moved))
 	free()
 	if l := <-claimed; l.err != nil || l.version != 7 || l.at != moved {
 		t.Errorf("version %d at %v, error %v; want 7 at %v", l.version, l.at, l.err, moved)
@@ -917,7 +917,7 @@ func TestClaimsLeaveNoSettingBehind(t *testing.T) {
 	c.claim(10, false)
 	c.claimReady(10)
 	var limits []string
-	for _, conn := range c.db.Callers.AcquireAllIdle(t.Context()) {
+	for _, conn := range c.DB.Callers.AcquireAllIdle(t.Context()) {
 		var limit string
 		if err := conn.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&limit); err != nil {
 			t.Error(err)

@@ -138,7 +138,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c Collector) Collect(ch chan<- prometheus.Metric) {
-	c.Store.db.Stats(func(part string, stat *pgxpool.Stat) {
+	c.Store.DB.Stats(func(part string, stat *pgxpool.Stat) {
 		gauge(ch, poolDesc, float64(stat.AcquiredConns()), part, "in_use")
 		gauge(ch, poolDesc, float64(stat.IdleConns()), part, "idle")
 		gauge(ch, poolMaxDesc, float64(stat.MaxConns()), part)
@@ -146,7 +146,7 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	})
 	ch <- prometheus.MustNewConstMetric(takenBackDesc, prometheus.CounterValue, float64(c.Store.Claims.TakenBack()))
 	ch <- prometheus.MustNewConstMetric(eventsDesc, prometheus.CounterValue, float64(c.Store.Events.Ended()))
-	if standby := c.Store.db.StandbyState(); standby != nil {
+	if standby := c.Store.DB.StandbyState(); standby != nil {
 		gauge(ch, standbyUsableDesc, oneIf(standby.Usable))
 		gauge(ch, standbyLagDesc, standby.Lag.Seconds())
 		for answer, n := range standby.Answers {
@@ -156,18 +156,18 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if ahead, err := c.Store.Days.Ahead(ctx); err != nil {
-		c.Store.options.Log.Warn("the partitions of coming days cannot be counted", "error", err)
+		c.Store.Options.Log.Warn("the partitions of coming days cannot be counted", "error", err)
 	} else {
 		gauge(ch, aheadDesc, float64(ahead))
 	}
 	if waiting, err := c.Store.Archives.Waiting(ctx); err != nil {
-		c.Store.options.Log.Warn("the days that wait to be archived cannot be read", "error", err)
+		c.Store.Options.Log.Warn("the days that wait to be archived cannot be read", "error", err)
 	} else if waiting.On {
 		gauge(ch, archiveWaitDesc, waiting.For.Seconds())
 		gauge(ch, archiveFailuresDesc, float64(waiting.Failures))
 	}
 	if freezes, err := c.Store.Freezes.Freezes(ctx); err != nil {
-		c.Store.options.Log.Warn("the freezes cannot be read", "error", err)
+		c.Store.Options.Log.Warn("the freezes cannot be read", "error", err)
 	} else {
 		gauge(ch, frozenDesc, oneIf(freezes.Deployment != nil), "")
 		for _, name := range freezes.Names {
@@ -175,43 +175,43 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	if expiries, err := c.Store.Tenants.NextKeyExpiries(ctx); err != nil {
-		c.Store.options.Log.Warn("the next expiries of API keys cannot be read", "error", err)
+		c.Store.Options.Log.Warn("the next expiries of API keys cannot be read", "error", err)
 	} else {
 		for _, next := range expiries {
 			gauge(ch, keyExpiryDesc, float64(next.At.UnixMicro())/1e6, next.Tenant)
 		}
 	}
 	if n, waiting, err := c.Store.Claims.CountWorkflows(ctx); err != nil {
-		c.Store.options.Log.Warn("the workflows cannot be counted", "error", err)
+		c.Store.Options.Log.Warn("the workflows cannot be counted", "error", err)
 	} else {
 		gauge(ch, workflowsDesc, float64(n))
 		gauge(ch, approvalsDesc, float64(waiting))
 	}
 	if pending, err := c.Store.Events.CountPending(ctx); err != nil {
-		c.Store.options.Log.Warn("the pending events cannot be counted", "error", err)
+		c.Store.Options.Log.Warn("the pending events cannot be counted", "error", err)
 	} else {
 		gauge(ch, pendingEventsDesc, float64(pending.Events))
 		gauge(ch, oldestEventDesc, pending.Oldest.Seconds())
 	}
 	if counts, err := c.Store.Notices.CountOverlapping(ctx); err != nil {
-		c.Store.options.Log.Warn("the jobs whose slots are skipped cannot be counted", "error", err)
+		c.Store.Options.Log.Warn("the jobs whose slots are skipped cannot be counted", "error", err)
 	} else {
 		for _, n := range counts {
 			gauge(ch, overlapDesc, float64(n.Jobs), n.Tenant)
 		}
 	}
 	if err := c.collectPunctuality(ctx, ch); err != nil {
-		c.Store.options.Log.Warn("the tenants' names cannot be read", "error", err)
+		c.Store.Options.Log.Warn("the tenants' names cannot be read", "error", err)
 	}
 	if open, err := c.Store.Letters.CountOpen(ctx); err != nil {
-		c.Store.options.Log.Warn("the open dead letters cannot be counted", "error", err)
+		c.Store.Options.Log.Warn("the open dead letters cannot be counted", "error", err)
 	} else {
 		for _, n := range open {
 			gauge(ch, openLettersDesc, float64(n.Open), n.Tenant)
 		}
 	}
 	if err := c.collectQueues(ctx, ch); err != nil {
-		c.Store.options.Log.Warn("the queues' depths cannot be read", "error", err)
+		c.Store.Options.Log.Warn("the queues' depths cannot be read", "error", err)
 	}
 }
 
@@ -237,7 +237,7 @@ func (c Collector) collectPunctuality(ctx context.Context, ch chan<- prometheus.
 const mostHoldsShown = 100
 
 func (c Collector) collectQueues(ctx context.Context, ch chan<- prometheus.Metric) error {
-	of := fleet.New(c.Store.db.Chores) // a scrape waits for no caller
+	of := fleet.New(c.Store.DB.Chores) // a scrape waits for no caller
 	queues, _, err := of.QueueDepths(ctx, 0)
 	if err != nil {
 		return err

@@ -38,11 +38,11 @@ func TestNoStatementIsCompiled(t *testing.T) {
 				t.Error(err)
 			}
 			var jit string
-			err := c.db.Callers.Reader(c.tenant).QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
+			err := c.DB.Callers.Reader(c.tenant).QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
 			if err != nil || jit != "off" {
 				t.Errorf("a read with jit %s, %v", jit, err)
 			}
-			if err := c.db.Callers.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
+			if err := c.DB.Callers.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
 				return tx.QueryRow(t.Context(), `SELECT current_setting('jit')`).Scan(&jit)
 			}); err != nil || jit != "off" {
 				t.Errorf("a transaction with jit %s, %v", jit, err)
@@ -55,7 +55,7 @@ func TestNoStatementIsCompiled(t *testing.T) {
 // generic one.
 func namedPlans(t *testing.T, s *Store) (custom, generic int) {
 	t.Helper()
-	for _, conn := range s.db.Callers.AcquireAllIdle(t.Context()) {
+	for _, conn := range s.DB.Callers.AcquireAllIdle(t.Context()) {
 		defer conn.Release()
 		var c, g int
 		if err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0)
@@ -127,7 +127,7 @@ func TestClaimsAndFinishesArePlannedOnceHoweverTheTablesGrow(t *testing.T) {
 		t.Errorf("only %d statements were used in each claim", n)
 	}
 	// A claim of jobs that are not known yet is planned anew, as their gates may lead to runs. The first one here is.
-	planned, err := pg.All(t.Context(), c.db.Callers, pgx.RowTo[string], `SELECT left(statement, 90) || ': ' || custom_plans `+
+	planned, err := pg.All(t.Context(), c.DB.Callers, pgx.RowTo[string], `SELECT left(statement, 90) || ': ' || custom_plans `+
 		often+` AND custom_plans > 1 AND statement NOT LIKE 'SELECT set_config%'`)
 	must(t, err)
 	if len(planned) > 0 {
@@ -144,7 +144,7 @@ func TestThePlanOfAClaimDoesNotDependOnItsArguments(t *testing.T) {
 		SELECT gen_random_uuid(), gen_random_uuid(), now() + i * interval '1 s', 1 + i % 50, 4 + i % 4
 		FROM generate_series(1, 20000) i`)
 	c.exec(`ANALYZE punctual.schedules, punctual.ready`)
-	conn, err := c.db.Callers.Acquire(t.Context())
+	conn, err := c.DB.Callers.Acquire(t.Context())
 	must(t, err)
 	defer conn.Release()
 	cost := func(sql, arguments, mode string) (total float64) {
@@ -194,7 +194,7 @@ func TestBehindAPoolerNoNamesAreKept(t *testing.T) {
 	s := openStore(t,
 		Options{DatabaseURL: pgtest.PgBouncer(t, pgtest.Server(t), pgtest.DSN(t), "default_pool_size = 2")})
 	for range 20 {
-		if _, err := jobs.Read(t.Context(), s.db.Callers, 1, uuid.New()); err == nil {
+		if _, err := jobs.Read(t.Context(), s.DB.Callers, 1, uuid.New()); err == nil {
 			t.Fatal("a job that nobody made was found")
 		}
 	}

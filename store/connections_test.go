@@ -45,11 +45,11 @@ func (c claimer) occupy(pool *pg.Pool) {
 func (c claimer) uses(what string, work func() error) (names string) {
 	c.t.Helper()
 	before := map[string]int64{}
-	c.db.Stats(func(pool string, stat *pgxpool.Stat) { before[pool] = stat.AcquireCount() })
+	c.DB.Stats(func(pool string, stat *pgxpool.Stat) { before[pool] = stat.AcquireCount() })
 	if err := work(); err != nil {
 		c.t.Errorf("%s: %v", what, err)
 	}
-	c.db.Stats(func(pool string, stat *pgxpool.Stat) {
+	c.DB.Stats(func(pool string, stat *pgxpool.Stat) {
 		if stat.AcquireCount() > before[pool] {
 			names += " " + pool
 		}
@@ -111,7 +111,7 @@ func TestEachKindOfWorkHasItsPool(t *testing.T) {
 	for _, chore := range c.Chores() {
 		pool := "chores"
 		switch chore.Name { // what ends attempts waits for no chore
-		case claim.ChoreSilent, claim.ChoreWorkflows, choreReports:
+		case claim.ChoreSilent, claim.ChoreWorkflows, "reports":
 			pool = "runs"
 		}
 		want(pool, "the chore "+chore.Name, func() error { _, _, err := chore.Batch(ctx); return err })
@@ -127,7 +127,7 @@ func TestAHeartbeatWaitsForNoConnectionOfClaims(t *testing.T) {
 	c := newReplica(t)
 	_, err := c.Claims.Register(t.Context(), scheduler.Replica{ID: c.replica, Host: "here"})
 	must(t, err)
-	c.occupy(c.db.Runs)
+	c.occupy(c.DB.Runs)
 	if _, err := c.Claims.Renew(bounded(t), c.replica, scheduler.Condition{}); err != nil {
 		t.Errorf("renew: %v", err)
 	}
@@ -139,8 +139,8 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 	c.create("job", every(time.Hour))
 	c.slotAgo(c.get("job").ID, 0)
 	signal := c.manual("signed")
-	c.occupy(c.db.Callers)
-	c.occupy(c.db.Chores)
+	c.occupy(c.DB.Callers)
+	c.occupy(c.DB.Chores)
 	ctx := bounded(t)
 	must := func(what string, err error) {
 		t.Helper()
@@ -179,14 +179,14 @@ func TestNothingThatKeepsAReplicaAliveWaitsForConnectionsOfOthers(t *testing.T) 
 
 func TestAChoreWaitsForNoCaller(t *testing.T) {
 	c := newReplica(t)
-	c.occupy(c.db.Callers)
+	c.occupy(c.DB.Callers)
 	ctx := bounded(t)
 	_, _, resume := c.Jobs.ResumeDue(ctx)
-	_, tidy := c.Store.tidyUp(ctx)
+	_, tidy := c.chore(ctx, "tidying")
 	_, _, operate := c.Letters.Operate(ctx)
 	_, notify := c.Notices.Notify(ctx)
 	_, release := c.Claims.ReportHolds(ctx, uuid.New(), nil)
-	_, maintain := c.maintain(ctx)
+	_, maintain := c.chore(ctx, "maintenance")
 	if err := errors.Join(resume, tidy, operate, notify, release, maintain); err != nil {
 		t.Error(err)
 	}
@@ -213,7 +213,7 @@ func TestACallerIsToldWhatItWaitedFor(t *testing.T) {
 	if _, err := c.Jobs.PauseJob(t.Context(), c.tenant, "job", "", nil); err != nil {
 		t.Error(err)
 	}
-	for _, conn := range c.db.Callers.AcquireAllIdle(t.Context()) {
+	for _, conn := range c.DB.Callers.AcquireAllIdle(t.Context()) {
 		var lock, statement string
 		if err := conn.QueryRow(t.Context(),
 			`SELECT current_setting('lock_timeout'), current_setting('statement_timeout')`).
@@ -232,7 +232,7 @@ func TestACallerWaitsForAConnectionForABoundedTime(t *testing.T) {
 	t.Run("all in use", func(t *testing.T) {
 		c := c
 		c.t = t
-		c.occupy(c.db.Callers)
+		c.occupy(c.DB.Callers)
 		if _, err := c.Jobs.GetJob(bounded(t), c.tenant, "job"); !errors.As(err, &busy) {
 			t.Errorf("a read: %v", err)
 		}
@@ -291,7 +291,7 @@ func TestTheLimitsOfACallerEndBeforeItsCommit(t *testing.T) {
 	}
 	// A command has no such limits.
 	c.exec(`TRUNCATE punctual.limits_seen`)
-	two(openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: c.options.Master}), "another")
+	two(openStore(t, Options{DatabaseURL: c.Options.DatabaseURL, MaxConns: 2, Master: c.Options.Master}), "another")
 	c.wantCount(4, "a command has limits",
 		`SELECT count(*) FROM punctual.limits_seen WHERE lock = '0' AND statement = '0'`)
 }

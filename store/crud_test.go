@@ -139,7 +139,7 @@ func (c crud) must(err error) {
 
 func (c crud) exec(sql string, args ...any) {
 	c.t.Helper()
-	if _, err := c.db.Callers.Exec(c.t.Context(), sql, args...); err != nil {
+	if _, err := c.DB.Callers.Exec(c.t.Context(), sql, args...); err != nil {
 		c.t.Fatalf("%s: %v", sql, err)
 	}
 }
@@ -218,7 +218,7 @@ func (c crud) wantHistory(job uuid.UUID, want ...string) {
 // value returns what a query yields.
 func value[T any](c crud, sql string, args ...any) (v T) {
 	c.t.Helper()
-	if err := c.db.Callers.QueryRow(c.t.Context(), sql, args...).Scan(&v); err != nil {
+	if err := c.DB.Callers.QueryRow(c.t.Context(), sql, args...).Scan(&v); err != nil {
 		c.t.Fatalf("%s: %v", sql, err)
 	}
 	return v
@@ -227,7 +227,7 @@ func value[T any](c crud, sql string, args ...any) (v T) {
 // column returns what a query yields, row by row.
 func column[T any](c crud, sql string, args ...any) []T {
 	c.t.Helper()
-	values, err := pg.All(c.t.Context(), c.db.Callers, pgx.RowTo[T], sql, args...)
+	values, err := pg.All(c.t.Context(), c.DB.Callers, pgx.RowTo[T], sql, args...)
 	if err != nil {
 		c.t.Fatalf("%s: %v", sql, err)
 	}
@@ -269,7 +269,7 @@ func (c crud) now() time.Time {
 // next returns a job's next slot and the time at which it is due.
 func (c crud) next(job uuid.UUID) (slot, due time.Time) {
 	c.t.Helper()
-	if err := c.db.Callers.QueryRow(c.t.Context(),
+	if err := c.DB.Callers.QueryRow(c.t.Context(),
 		`SELECT scheduled_for, next_run_at FROM punctual.schedules WHERE job_id = $1`, job).Scan(&slot, &due); err != nil {
 		c.t.Fatal(err)
 	}
@@ -284,6 +284,17 @@ func (c crud) setNext(job uuid.UUID, slot time.Time) {
 
 func (c crud) ready(job uuid.UUID) int {
 	return c.count(`SELECT count(*) FROM punctual.ready WHERE job_id = $1`, job)
+}
+
+// chore does a batch of one of the store's chores.
+func (c crud) chore(ctx context.Context, name string) (left bool, err error) {
+	for _, chore := range c.Chores() {
+		if chore.Name == name {
+			_, left, err = chore.Batch(ctx)
+			return left, err
+		}
+	}
+	return false, fmt.Errorf("no chore %s", name)
 }
 
 // woken reports whether the tick loop was woken since the last call.
@@ -318,7 +329,7 @@ const patience = 2 * time.Minute
 // until repeats a query until its answer is true.
 func (c crud) until(what, sql string, args ...any) {
 	c.t.Helper()
-	until(c.t, c.db.Callers, what, sql, args...)
+	until(c.t, c.DB.Callers, what, sql, args...)
 }
 
 func until(t testing.TB, db interface {

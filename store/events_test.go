@@ -312,7 +312,7 @@ func TestAReplayAndARerunSendTheBodyOfTheEvent(t *testing.T) {
 func TestAnEventIsKeptAsLongAsItIsNeeded(t *testing.T) {
 	c := newClaimer(t)
 	c.create("job", on("a", ""))
-	old := c.now().Add(-c.options.FailureRetention - 48*time.Hour)
+	old := c.now().Add(-c.Options.FailureRetention - 48*time.Hour)
 	age := func(e events.Emitted) {
 		c.exec(`UPDATE punctual.events SET id = punctual.run_id_at($2), emitted_at = $2 WHERE id = $1`, e.ID, old)
 	}

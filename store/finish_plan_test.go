@@ -31,7 +31,7 @@ func (p plan) add(compared, read *float64, scanned *[]string) {
 // outcomes returns outcomes of the runs that a query selects.
 func (c claimer) outcomes(status int, sql string) []domain.Outcome {
 	c.t.Helper()
-	outcomes, err := pg.All(c.t.Context(), c.db.Callers, func(row pgx.CollectableRow) (o domain.Outcome, err error) {
+	outcomes, err := pg.All(c.t.Context(), c.DB.Callers, func(row pgx.CollectableRow) (o domain.Outcome, err error) {
 		o = domain.Outcome{
 			Assignment: domain.Assignment{Attempt: 1, Job: &domain.Job{}},
 			StartedAt:  time.Now(), FinishedAt: time.Now(), HTTPStatus: status,
@@ -100,7 +100,7 @@ func (c claimer) looksOnlyAt(outcomes []domain.Outcome, on claim.Day, mode strin
 // table of runs.
 func (c claimer) looks(queries []*pgx.QueuedQuery, text, mode string, most float64) {
 	c.t.Helper()
-	tx, err := c.db.Callers.Begin(c.t.Context())
+	tx, err := c.DB.Callers.Begin(c.t.Context())
 	must(c.t, err)
 	defer func() { _ = tx.Rollback(c.t.Context()) }()
 	exec := func(sql string, args ...any) {

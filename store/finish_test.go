@@ -274,7 +274,7 @@ func TestADeadLetterHasWhatAReplayNeeds(t *testing.T) {
 	var name, trigger, reason, text, headers, body string
 	var version, attempts, status int
 	var slot time.Time
-	err := c.db.Callers.QueryRow(t.Context(), `SELECT job_name, job_version, scheduled_for, trigger, reason, attempts,
+	err := c.DB.Callers.QueryRow(t.Context(), `SELECT job_name, job_version, scheduled_for, trigger, reason, attempts,
 			http_status, error, headers, convert_from(body, 'UTF8')
 		FROM punctual.dead_letters
 		WHERE run_id = $1 AND job_id = $2 AND tenant = $3 AND resolved_at IS NULL`, a.RunID, a.Job.ID, c.tenant).
@@ -466,7 +466,7 @@ func TestFinishingIsHOT(t *testing.T) {
 		}
 	}
 	// A backend reports its statistics when it has been idle for a while, or when it ends.
-	c.db.Callers.Reset()
+	c.DB.Callers.Reset()
 	var all, hot int
 	for all < jobs {
 		err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(n_tup_upd), 0), coalesce(sum(n_tup_hot_upd), 0)

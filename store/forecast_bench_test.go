@@ -40,7 +40,7 @@ func manyJobs(b *testing.B, s *Store, n int) {
 		`DROP TABLE public.made`,
 		`VACUUM ANALYZE punctual.jobs, punctual.schedules, punctual.job_versions`,
 	} {
-		if _, err := s.db.Callers.Exec(b.Context(), sql); err != nil {
+		if _, err := s.DB.Callers.Exec(b.Context(), sql); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -228,7 +228,7 @@ func TestTheLookAtFreezesIsByIndex(t *testing.T) {
 	c := claimerOnClone(t)
 	c.exec(`INSERT INTO punctual.tenants (name, max_concurrent_runs) SELECT 't' || i, 10 FROM generate_series(1, 20000) i`)
 	c.exec(`ANALYZE punctual.tenants`)
-	err := pgx.BeginFunc(t.Context(), c.db.Callers, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), c.DB.Callers, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), pg.ByIndex); err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 	job := c.create("job", patient)
 	first, second := c.one(c.slot(job.ID, 9)), c.one(c.slot(job.ID, 8))
 	c.edit("job", overlapping(domain.PolicyWait))
-	if !c.wants(choreGates) {
+	if !c.wants("gates") {
 		t.Error("no replica is told that runs of before hold a gate")
 	}
 	c.slot(job.ID, 7)
@@ -61,7 +61,7 @@ func TestWhatWaitsBehindRunsOfBeforeStartsWhenTheyHaveEnded(t *testing.T) {
 		`SELECT count(*) FROM punctual.exclusive WHERE active_run = $1 AND earlier_runs = ARRAY[$1]`, first.RunID)
 	c.finish(succeeded(first))
 	look(1)
-	if c.wants(choreGates) || c.count(`SELECT count(earlier_runs) FROM punctual.exclusive`) != 0 {
+	if c.wants("gates") || c.count(`SELECT count(earlier_runs) FROM punctual.exclusive`) != 0 {
 		t.Error("the gate still names runs of before")
 	}
 }

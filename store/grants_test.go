@@ -36,7 +36,7 @@ func (c crud) login(name string) (role string, conn *pgx.Conn) {
 // as connects as a role.
 func (c crud) as(role string) *pgx.Conn {
 	c.t.Helper()
-	dsn, err := url.Parse(c.options.DatabaseURL)
+	dsn, err := url.Parse(c.Options.DatabaseURL)
 	must(c.t, err)
 	dsn.User = url.UserPassword(role, "test")
 	conn, err := pgtest.Connect(c.t.Context(), dsn.String())
@@ -543,7 +543,7 @@ func (c crud) grantsInTheZoo(super string) {
 	must(c.t, pg.Exec(ctx, admin, told[1]))
 	must(c.t, admin.Close(ctx))
 	must(c.t, c.grant("default", "shop_jobs", "test"))
-	odd, err := pgx.Connect(ctx, c.options.DatabaseURL)
+	odd, err := pgx.Connect(ctx, c.Options.DatabaseURL)
 	must(c.t, err)
 	// The functions keep the limits of their caller, and so the test needs some that a slow machine keeps.
 	must(c.t, pg.Exec(ctx, odd, `SELECT set_config(name, '0', false) FROM unnest('{statement_timeout, lock_timeout,
@@ -620,7 +620,7 @@ func TestAGrantIsMadeRenewedAndRevoked(t *testing.T) {
 		CREATE OR REPLACE FUNCTION shop_jobs.cancel(job text, key text) RETURNS boolean
 			LANGUAGE sql AS 'SELECT NULL::boolean';
 		INSERT INTO punctual.grants VALUES ('gone', 1, 'gone', now(), 'x')`)
-	if _, err := migrations.Up(ctx, c.options.DatabaseURL); err != nil {
+	if _, err := migrations.Up(ctx, c.Options.DatabaseURL); err != nil {
 		t.Fatal(err)
 	}
 	ask[uuid.UUID](t, app, `SELECT shop_jobs.run_at('job', now(), key => 'k')`)

@@ -24,7 +24,7 @@ type Writer struct {
 
 // For returns a Writer for a tenant, whose writes have transactions of their own.
 func (s *Store) For(tenant int32) Writer {
-	return s.writer(pg.Writes{Pool: s.db.Callers, Tenant: tenant})
+	return s.writer(pg.Writes{Pool: s.DB.Callers, Tenant: tenant})
 }
 
 func (s *Store) writer(w pg.Writes) Writer {
@@ -56,14 +56,14 @@ const keyLifetime = `interval '24 hours'`
 func (s *Store) Idempotent(
 	ctx context.Context, tenant int32, k Idempotency, write func(w Writer) (Answer, error),
 ) (a Answer, replayed bool, err error) {
-	err = s.db.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
+	err = s.DB.Callers.InTx(ctx, tenant, func(tx *pg.Tx) error {
 		for range 5 { // the key may be removed between the two statements
 			taken, err := takeKey(ctx, tx, tenant, k)
 			if err != nil {
 				return err
 			}
 			if taken {
-				if a, err = write(s.writer(pg.Writes{Pool: s.db.Callers, Tenant: tenant, Tx: tx})); err != nil {
+				if a, err = write(s.writer(pg.Writes{Pool: s.DB.Callers, Tenant: tenant, Tx: tx})); err != nil {
 					return err
 				}
 				return keepAnswer(ctx, tx, tenant, k, a)

@@ -106,7 +106,7 @@ func TestAdopting(t *testing.T) {
 // Where Postgres does not tell its system identifier, only the name of the database tells a copy.
 func TestASystemThatIsNotTold(t *testing.T) {
 	c := newClaimer(t)
-	if _, err := c.db.Callers.Exec(t.Context(),
+	if _, err := c.DB.Callers.Exec(t.Context(),
 		`CREATE OR REPLACE FUNCTION punctual.system_identifier() RETURNS text LANGUAGE sql STABLE AS $$
 		SELECT ''::text $$`); err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func (m *JobMetrics) Collect(ch chan<- prometheus.Metric) {
 		ctx, cancel := context.WithTimeout(context.Background(), jobMetricsTimeout)
 		defer cancel()
 		if err := m.look(ctx); err != nil {
-			m.store.options.Log.Warn("the metrics of jobs cannot be read", "error", err)
+			m.store.Options.Log.Warn("the metrics of jobs cannot be read", "error", err)
 			return
 		}
 		m.read = time.Now()
@@ -129,7 +129,7 @@ func (m *JobMetrics) look(ctx context.Context) error {
 	}
 	m.leftOut = max(0, len(jobs)-m.max)
 	if m.leftOut > 0 && !m.told {
-		m.store.options.Log.Warn(
+		m.store.Options.Log.Warn(
 			"--job-metrics selects more jobs than --job-metrics-max allows; the newest of them have no series",
 			"max", m.max, "left_out", m.leftOut)
 	}
@@ -160,7 +160,7 @@ SELECT DISTINCT c.id, t.name, c.name FROM chosen c JOIN punctual.tenants t ON t.
 
 // selected returns the jobs that any of the selectors selects, oldest first.
 func (m *JobMetrics) selected(ctx context.Context) ([]jobFigures, error) {
-	rows := pg.Query(ctx, m.store.db.Callers, selectMeasured, m.selectors, m.max+leftOutCounted)
+	rows := pg.Query(ctx, m.store.DB.Callers, selectMeasured, m.selectors, m.max+leftOutCounted)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (j jobFigures, err error) {
 		return j, row.Scan(&j.id, &j.tenant, &j.name)
 	})
@@ -281,7 +281,7 @@ func (m *JobMetrics) newest(ctx context.Context, jobs []jobFigures) error {
 	m.lookback = past
 	runs := map[uuid.UUID][]measuredRun{}
 	search := days.Search{Index: days.All}
-	_, err := search.Back(ctx, m.store.db.Callers, func(
+	_, err := search.Back(ctx, m.store.DB.Callers, func(
 		ctx context.Context, q pg.Querier, w days.Window,
 	) (enough bool, err error) {
 		var known []uuid.UUID
@@ -361,7 +361,7 @@ func (m *JobMetrics) lookBack(ctx context.Context, jobs, below []uuid.UUID, most
 	for _, id := range below {
 		search.Until = later(search.Until, domain.IDTime(id))
 	}
-	_, err := search.Back(ctx, m.store.db.Callers, func(
+	_, err := search.Back(ctx, m.store.DB.Callers, func(
 		ctx context.Context, q pg.Querier, w days.Window,
 	) (enough bool, err error) {
 		var job uuid.UUID

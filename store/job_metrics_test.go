@@ -179,7 +179,7 @@ func TestScrapesShareALookAndNeverTellWhatIsOld(t *testing.T) {
 	c.create("j", never, labelled("team", "billing"))
 	m := c.measured(10)
 	c.shows(m)
-	before := c.db.Callers.Stat().AcquireCount()
+	before := c.DB.Callers.Stat().AcquireCount()
 	began := time.Now()
 	for range 20 {
 		ch := make(chan prometheus.Metric, 10)
@@ -188,7 +188,7 @@ func TestScrapesShareALookAndNeverTellWhatIsOld(t *testing.T) {
 			t.Fatalf("%d series", len(ch))
 		}
 	}
-	if n := c.db.Callers.Stat().AcquireCount() - before; n > 0 && time.Since(began) < jobMetricsAge {
+	if n := c.DB.Callers.Stat().AcquireCount() - before; n > 0 && time.Since(began) < jobMetricsAge {
 		t.Errorf("%d looks", n)
 	}
 	c.Close()

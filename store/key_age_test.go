@@ -42,7 +42,7 @@ func TestKeysThatExpireSoonAreLoggedAndMeasured(t *testing.T) {
 			    revoked_at = CASE WHEN name = 'revoked' THEN now() END
 			WHERE name = $3`, k.left, k.made, k.name)
 	}
-	if err := c.db.Callers.QueryRow(t.Context(), `
+	if err := c.DB.Callers.QueryRow(t.Context(), `
 		SELECT expires_at FROM punctual.api_keys WHERE name = 'soon'`).Scan(&soonest); err != nil {
 		t.Fatal(err)
 	}

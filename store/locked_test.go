@@ -20,7 +20,7 @@ import (
 // connect opens a connection beside those of the store.
 func (c crud) connect() *pgx.Conn {
 	c.t.Helper()
-	conn, err := pgtest.Connect(c.t.Context(), c.options.DatabaseURL)
+	conn, err := pgtest.Connect(c.t.Context(), c.Options.DatabaseURL)
 	must(c.t, err)
 	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
 	return conn

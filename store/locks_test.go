@@ -260,9 +260,9 @@ func (b busy) tidy() {
 		for day := range 20 {
 			slots = append(slots, b.now().AddDate(-2, 0, day))
 		}
-		return b.Days.EnsureFor(ctx, b.db.Chores, slots)
+		return b.Days.EnsureFor(ctx, b.DB.Chores, slots)
 	})
 	b.counts("retiring days", func() error {
-		return days.New(b.db, b.Archives, 10*24*time.Hour, 10*24*time.Hour, b.options.Log).Retire(ctx)
+		return days.New(b.DB, b.Archives, 10*24*time.Hour, 10*24*time.Hour, b.Options.Log).Retire(ctx)
 	})
 }

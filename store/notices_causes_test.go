@@ -308,7 +308,7 @@ func TestAHostThatAnswersWithErrorsIsReached(t *testing.T) {
 func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
 	c := newClaimer(t)
 	var log bytes.Buffer
-	teller := notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{
+	teller := notices.NewTeller(c.DB, definitions.New(0, 0), notices.Options{
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	c.create("job", never, everything)
@@ -346,7 +346,7 @@ func TestAnOutageOfARecipientIsLoggedOnce(t *testing.T) {
 // Of a job's labels, notices carry those that the operator allows.
 func TestNoticesCarryTheLabelsThatAreAllowed(t *testing.T) {
 	c := newClaimer(t)
-	c.Notices = notices.NewTeller(c.db, definitions.New(0, 0), notices.Options{
+	c.Notices = notices.NewTeller(c.DB, definitions.New(0, 0), notices.Options{
 		Log: slog.New(slog.DiscardHandler), Labels: []string{"team", "tier"},
 	})
 	c.create("job", never, everything, func(d *domain.Definition) {

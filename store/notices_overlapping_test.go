@@ -295,7 +295,7 @@ func TestALookAtTenThousandBusyJobsIsBounded(t *testing.T) {
 	}
 	sql, args := notices.Crowding()
 	wantPages(c.explain(sql, args...), 200_000)
-	ids, err := pg.All(t.Context(), c.db.Callers, pgx.RowTo[uuid.UUID], sql, args...)
+	ids, err := pg.All(t.Context(), c.DB.Callers, pgx.RowTo[uuid.UUID], sql, args...)
 	must(t, err)
 	if len(ids) != asking {
 		t.Fatalf("%d jobs are looked at, want only those who ask: %d", len(ids), asking)

@@ -192,7 +192,7 @@ func TestTheLastWordIsTheTruth(t *testing.T) {
 // wantTruth fails the test unless each recipient holds for open exactly the incidents of the jobs that are not well.
 func (c crud) wantTruth(world map[string]incidents, well map[string]bool) {
 	c.t.Helper()
-	rows, err := c.db.Callers.Query(c.t.Context(), `
+	rows, err := c.DB.Callers.Query(c.t.Context(), `
 		SELECT j.name, l.url, s.key FROM punctual.notice_subjects s
 		JOIN punctual.notice_lines l ON l.id = s.line_id
 		JOIN punctual.jobs j ON j.id = s.job_id`)

@@ -303,7 +303,7 @@ func TestTheCurrentDefinitionSaysWhoIsTold(t *testing.T) {
 		job := c.create("job", never, everything)
 		c.dies("job")
 		c.edit("job", described("newer"))
-		c.definitions.Forget()
+		c.Definitions.Forget()
 		c.exec(`UPDATE punctual.job_versions SET definition = '{"name":"job","newer":true}'
 			WHERE job_id = $1 AND version = 2`, job.ID)
 		c.wantHeard("")

@@ -233,7 +233,7 @@ func TestAnEditAndForgettingDoNotMeet(t *testing.T) {
 
 	b := c.shot("b")
 	c.finishAll([]domain.Assignment{b})
-	tx, err := c.db.Callers.Begin(t.Context())
+	tx, err := c.DB.Callers.Begin(t.Context())
 	c.must(err)
 	_, err = tx.Exec(t.Context(), `SELECT FROM punctual.jobs WHERE id = $1 FOR UPDATE`, b.Job.ID)
 	c.must(err)
@@ -256,7 +256,7 @@ func TestAnEditAndForgettingDoNotMeet(t *testing.T) {
 func TestAnEditThatWaitsForTheClaimOfAOneShotFindsTheJob(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("a", at(c.now().Add(time.Hour)))
-	tx, err := c.db.Callers.Begin(t.Context())
+	tx, err := c.DB.Callers.Begin(t.Context())
 	c.must(err)
 	_, err = tx.Exec(t.Context(), `DELETE FROM punctual.schedules WHERE job_id = $1`, job.ID)
 	c.must(err)
@@ -277,7 +277,7 @@ func TestAnEditThatWaitsForTheClaimOfAOneShotFindsTheJob(t *testing.T) {
 func TestTheNameOfAJobThatIsRestartedIsNotReleased(t *testing.T) {
 	c := newClaimer(t)
 	a := c.shot("a")
-	tx, err := c.db.Callers.Begin(t.Context())
+	tx, err := c.DB.Callers.Begin(t.Context())
 	c.must(err)
 	for _, restart := range []string{
 		`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)

@@ -48,7 +48,7 @@ func (c crud) countJobs(r letters.JobsRequest) int {
 // states returns the names of the tenant's jobs by their state, deleted ones included, in alphabetical order.
 func (c crud) states() map[string]string {
 	c.t.Helper()
-	states, err := pg.Map[string, string](c.t.Context(), c.db.Callers, `
+	states, err := pg.Map[string, string](c.t.Context(), c.DB.Callers, `
 		SELECT punctual.job_state(j, s), string_agg(j.name, ' ' ORDER BY j.name)
 		FROM punctual.jobs j LEFT JOIN punctual.schedules s ON s.job_id = j.id WHERE j.tenant = $1 GROUP BY 1`, c.tenant)
 	must(c.t, err)
@@ -377,7 +377,7 @@ func TestAnotherReplicaGoesOnWithAnOperationOnJobs(t *testing.T) {
 	c.wantProgress(o.ID, letters.OperationRunning, 250, 25, 0)
 	c.wantCount(25, "jobs are paused", `SELECT count(*) FROM punctual.jobs WHERE state = 'paused'`)
 
-	heir := newCRUDOn(t, c.options.DatabaseURL)
+	heir := newCRUDOn(t, c.Options.DatabaseURL)
 	heir.work()
 	c.wantProgress(o.ID, letters.OperationDone, 250, 250, 0)
 	c.wantEachChangedOnce(250)

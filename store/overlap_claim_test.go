@@ -219,7 +219,7 @@ func (r raced) edit(n int) {
 
 func (r raced) cancelOne(int) {
 	var run uuid.UUID
-	if err := r.db.Callers.QueryRow(r.t.Context(), `SELECT coalesce((SELECT id FROM punctual.runs
+	if err := r.DB.Callers.QueryRow(r.t.Context(), `SELECT coalesce((SELECT id FROM punctual.runs
 		WHERE finished_at IS NULL ORDER BY random() LIMIT 1), '00000000-0000-0000-0000-000000000000')`).Scan(&run); err != nil {
 		r.t.Errorf("looking for a run: %v", err)
 		return

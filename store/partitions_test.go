@@ -12,7 +12,7 @@ import (
 // counted from today.
 func (c claimer) days() (have, from, to int) {
 	c.t.Helper()
-	err := c.db.Callers.QueryRow(c.t.Context(), `
+	err := c.DB.Callers.QueryRow(c.t.Context(), `
 		WITH days AS (
 			SELECT to_date(right(c.relname, 8), 'YYYYMMDD') - (now() AT TIME ZONE 'UTC')::date AS day
 			FROM pg_inherits i
@@ -57,7 +57,7 @@ func TestEnsurePartitions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClaimer(t)
 			c.spoil(r)
-			made, err := r.Days.Ensure(t.Context(), r.db.Chores)
+			made, err := r.Days.Ensure(t.Context(), r.DB.Chores)
 			must(t, err)
 			if made != c.made {
 				t.Errorf("%d were made, want %d", made, c.made)
@@ -65,7 +65,7 @@ func TestEnsurePartitions(t *testing.T) {
 			if have, from, to := r.days(); from != c.from || to != days.MadeAhead || have != to-from+1 {
 				t.Errorf("there are %d days from %d to %d", have, from, to)
 			}
-			if made, err := r.Days.Ensure(t.Context(), r.db.Chores); err != nil || made != 0 {
+			if made, err := r.Days.Ensure(t.Context(), r.DB.Chores); err != nil || made != 0 {
 				t.Errorf("a second time %d were made: %v", made, err)
 			}
 		})
@@ -78,7 +78,7 @@ func TestEnsurePartitionsFromManyReplicasAtOnce(t *testing.T) {
 	var replicas sync.WaitGroup
 	for range 8 {
 		replicas.Go(func() {
-			if _, err := c.Days.Ensure(t.Context(), c.db.Chores); err != nil {
+			if _, err := c.Days.Ensure(t.Context(), c.DB.Chores); err != nil {
 				t.Error(err)
 			}
 		})
@@ -93,7 +93,7 @@ func TestEnsurePartitionsFromManyReplicasAtOnce(t *testing.T) {
 func TestPartitionsAreFilledByLessThanHalf(t *testing.T) {
 	c := newClaimer(t)
 	c.dropDays(7, 7)
-	if _, err := c.Days.Ensure(t.Context(), c.db.Chores); err != nil {
+	if _, err := c.Days.Ensure(t.Context(), c.DB.Chores); err != nil {
 		t.Fatal(err)
 	}
 	c.wantCount(9, "partitions of runs have a fill factor of 45", `SELECT count(*)

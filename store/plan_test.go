@@ -58,7 +58,7 @@ func (c claimer) settles(job jobs.Record, plan domain.Plan) {
 	c.t.Helper()
 	compiled, err := domain.Compile(job.ID, c.tenant, job.Version, job.Definition, 0)
 	must(c.t, err)
-	err = c.db.Callers.InTx(c.t.Context(), pg.Everybody, func(tx *pg.Tx) error {
+	err = c.DB.Callers.InTx(c.t.Context(), pg.Everybody, func(tx *pg.Tx) error {
 		return c.Claims.Settle(c.t.Context(), tx, compiled, c.queue*4+1, plan, time.Now())
 	})
 	must(c.t, err)
@@ -112,10 +112,10 @@ func TestAnEditKeepsWhatIsToBeCaughtUp(t *testing.T) {
 func TestWhatIsMadeOfASlotIsNotMadeBeforeItWasDue(t *testing.T) {
 	c := newClaimer(t)
 	job := c.create("job", rarely)
-	compiled, err := c.definitions.Compile(definitions.Version{Job: job.ID, Version: 1}, c.tenant, job.Definition)
+	compiled, err := c.Definitions.Compile(definitions.Version{Job: job.ID, Version: 1}, c.tenant, job.Definition)
 	must(t, err)
 	due := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
-	if err := c.db.Callers.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
+	if err := c.DB.Callers.InTx(t.Context(), c.tenant, func(tx *pg.Tx) error {
 		return c.Claims.Settle(t.Context(), tx, compiled, 1, domain.Plan{
 			Runs: []domain.PlannedRun{{ScheduledFor: due, DueAt: due, Trigger: domain.TriggerSchedule}},
 			Skips: []domain.Skip{{

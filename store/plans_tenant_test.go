@@ -40,7 +40,7 @@ func TestReadsForATenantScanNoLargeTable(t *testing.T) {
 	c.exec(`ANALYZE`)
 	var name string
 	var job, run uuid.UUID
-	if err := c.db.Callers.QueryRow(t.Context(), `SELECT j.name, j.id, r.id
+	if err := c.DB.Callers.QueryRow(t.Context(), `SELECT j.name, j.id, r.id
 		FROM punctual.jobs j
 		JOIN punctual.runs r ON r.job_id = j.id LIMIT 1`).Scan(&name, &job, &run); err != nil {
 		t.Fatal(err)

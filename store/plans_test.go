@@ -42,7 +42,7 @@ func (p plan) scans(relation string) (nodes []string) {
 func (c claimer) explain(sql string, args ...any) plan {
 	c.t.Helper()
 	var raw []byte
-	err := c.db.Callers.InTx(c.t.Context(), pg.Everybody, func(tx *pg.Tx) error {
+	err := c.DB.Callers.InTx(c.t.Context(), pg.Everybody, func(tx *pg.Tx) error {
 		if err := tx.QueryRow(c.t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+sql, args...).Scan(&raw); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func TestTheHotStatementsStayIndexScans(t *testing.T) {
 	check("a hundred thousand rows, analysed", 2000)
 
 	// All due slots move on while an old snapshot keeps the dead entries of the index.
-	old, err := c.db.Callers.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	old, err := c.DB.Callers.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	must(t, err)
 	defer func() { _ = old.Rollback(context.WithoutCancel(ctx)) }()
 	var n int

@@ -94,7 +94,7 @@ func (c claimer) scans() map[string]int64 {
 	c.until("the other sessions to end", `SELECT count(*) = 0 FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 			AND application_name <> 'pgtest'`)
-	counts, err := pg.Map[string, int64](c.t.Context(), c.db.Callers, selectScans)
+	counts, err := pg.Map[string, int64](c.t.Context(), c.DB.Callers, selectScans)
 	c.must(err)
 	return counts
 }
@@ -103,7 +103,7 @@ func (c claimer) scans() map[string]int64 {
 func (c claimer) wantNoScans(settings string, work func(worker claimer)) {
 	c.t.Helper()
 	before := c.scans()
-	worker := openClaimer(c.t, c.options.DatabaseURL+settings)
+	worker := openClaimer(c.t, c.Options.DatabaseURL+settings)
 	work(worker)
 	worker.Close()
 	for table, n := range c.scans() {

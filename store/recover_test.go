@@ -97,7 +97,7 @@ func TestRecover(t *testing.T) {
 				c.exec(`UPDATE punctual.job_versions SET definition = '{"from":"tomorrow"}' WHERE job_id = $1`, job.ID)
 			}
 		}
-		c.definitions.Forget()
+		c.Definitions.Forget()
 		if n := c.recover(); n != 1 {
 			t.Errorf("%d runs recovered", n)
 		}

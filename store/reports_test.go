@@ -262,7 +262,7 @@ func TestAReportIsOfARunOfTheTenant(t *testing.T) {
 	c := newReporter(t)
 	a := c.manual("a")
 	report := func(tenant int32, run *uuid.UUID, fence int64, result string) string {
-		_, err := c.db.Callers.Exec(t.Context(), `SELECT punctual.complete_for($1, $2, $3, $4::json)`,
+		_, err := c.DB.Callers.Exec(t.Context(), `SELECT punctual.complete_for($1, $2, $3, $4::json)`,
 			tenant, run, fence, result)
 		return pg.Code(err)
 	}
@@ -435,11 +435,11 @@ func TestExplainAndVerifyKnowOfReports(t *testing.T) {
 	if got := reports(); !slices.Equal(got, []string{"report a"}) {
 		t.Errorf("before it is applied, verify reports %q", got)
 	}
-	if !c.wants(choreReports) {
+	if !c.wants("reports") {
 		t.Error("no heartbeat asks for it to be applied")
 	}
 	c.finishAndRelease(failed(a))
-	if got := reports(); len(got) > 0 || c.wants(choreReports) {
+	if got := reports(); len(got) > 0 || c.wants("reports") {
 		t.Errorf("afterwards verify reports %q", got)
 	}
 	if e := c.explained("a", slot); !strings.HasSuffix(e.Text, "It was completed by its target in its own transaction.") {

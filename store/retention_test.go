@@ -27,7 +27,7 @@ func (c crud) ago(days int) time.Time {
 
 // freshDays makes the store forget which days it has looked at, as if an hour had passed.
 func (c crud) freshDays() {
-	c.Days = days.New(c.db, c.Archives, c.options.Retention, c.options.FailureRetention, c.options.Log)
+	c.Days = days.New(c.DB, c.Archives, c.Options.Retention, c.Options.FailureRetention, c.Options.Log)
 }
 
 // ran writes a run whose slot is at the given instant, with an attempt and a body, and makes its partition. If the
@@ -140,7 +140,7 @@ func TestFailuresOutliveSuccesses(t *testing.T) {
 		t.Errorf("a second time changes it to %q", got)
 	}
 
-	c.options.FailureRetention = 30 * 24 * time.Hour
+	c.Options.FailureRetention = 30 * 24 * time.Hour
 	c.freshDays()
 	c.retireRuns()
 	if got, want := c.kept(runs), "recent dead, recent skipped, recent succeeded"; got != want {
@@ -214,7 +214,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 	job := c.create("job", never).ID
 	runs := c.ranTwice(job, c.ago(40))
 	c.exec(`DROP TABLE punctual.runs_` + c.ago(-7).Format("20060102"))
-	reader, err := c.db.Callers.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	reader, err := c.DB.Callers.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	must(t, err)
 	defer func() { _ = reader.Rollback(context.WithoutCancel(ctx)) }()
 	read := func() (n int) {
@@ -235,7 +235,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 	c.waiting(1)
 	write := func(when string) {
 		t.Helper()
-		err := pgx.BeginFunc(ctx, c.db.Callers, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(ctx, c.DB.Callers, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '100ms'`)
 			if err != nil {
 				return err
@@ -258,7 +258,7 @@ func TestReaderOfOldRunsBlocksNeitherWritesNorTheMakingOfPartitions(t *testing.T
 	if n := read(); n != 2 {
 		t.Errorf("the reader's snapshot has changed: it sees %d runs", n)
 	}
-	if _, err := c.Days.Ensure(ctx, c.db.Chores); err != nil {
+	if _, err := c.Days.Ensure(ctx, c.DB.Chores); err != nil {
 		t.Error(err)
 	}
 	if ahead, err := c.Days.Ahead(ctx); err != nil || ahead != days.MadeAhead {
@@ -283,7 +283,7 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 			detach, cancel := context.WithCancel(c.t.Context())
 			var detaching sync.WaitGroup
 			detaching.Go(func() {
-				_, _ = c.db.Callers.Exec(detach,
+				_, _ = c.DB.Callers.Exec(detach,
 					`ALTER TABLE punctual.attempts DETACH PARTITION punctual.attempts_`+day.Format("20060102")+` CONCURRENTLY`,
 					pgx.QueryExecModeSimpleProtocol)
 			})
@@ -348,7 +348,7 @@ func TestManyReplicasRemoveOldRunsAtOnce(t *testing.T) {
 	before := c.count(`SELECT count(*) FROM punctual.runs`)
 	var replicas sync.WaitGroup
 	for range 4 {
-		replica := newCRUDOn(t, c.options.DatabaseURL)
+		replica := newCRUDOn(t, c.Options.DatabaseURL)
 		replicas.Go(func() {
 			if err := replica.Days.Retire(t.Context()); err != nil {
 				t.Error(err)
@@ -370,7 +370,7 @@ func TestOneReplicaTidiesEachMinute(t *testing.T) {
 	run := map[string]uuid.UUID{"it": c.ran(c.create("job", never).ID, c.ago(40), domain.StatusSucceeded)}
 	tidy := func() {
 		t.Helper()
-		if left, err := c.Store.tidyUp(t.Context()); err != nil || left {
+		if left, err := c.chore(t.Context(), "tidying"); err != nil || left {
 			t.Fatal(err)
 		}
 	}
@@ -390,7 +390,7 @@ func TestOldRunsAreRemovedThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	c := newCRUDOn(t, pgtest.PgBouncer(t, pgtest.Server(t), dsn, "default_pool_size = 3"))
-	c.options.DatabaseURL = dsn // of the test's own connections
+	c.Options.DatabaseURL = dsn // of the test's own connections
 	job := c.create("job", never).ID
 	day := c.ago(40)
 	runs := c.ranTwice(job, day)
@@ -419,7 +419,7 @@ func TestMissingPartitionIsNoticedAndMadeBeforeAnythingNeedsIt(t *testing.T) {
 	if n := c.metric(ahead); n != "0" {
 		t.Errorf("without tomorrow's %q days have partitions, want 0", n)
 	}
-	if _, err := c.maintain(t.Context()); err != nil {
+	if _, err := c.chore(t.Context(), "maintenance"); err != nil {
 		t.Fatal(err)
 	}
 	if n := c.metric(ahead); n != "7" {
@@ -447,7 +447,7 @@ func TestDeletedJobIsPurgedWhenItsRunsAreGone(t *testing.T) {
 	purge := func() (left []string) {
 		t.Helper()
 		// As if hours had passed, or on another replica.
-		c.Jobs = jobs.New(c.db, c.Claims, c.definitions, c.Secrets, jobs.Options{Retention: c.options.Retention})
+		c.Jobs = jobs.New(c.DB, c.Claims, c.Definitions, c.Secrets, jobs.Options{Retention: c.Options.Retention})
 		if _, _, err := c.Jobs.PurgeJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -485,10 +485,10 @@ func TestWindowReachesNoFurtherBackThanRunsAreKept(t *testing.T) {
 	}
 
 	// The job was written when the retention was longer.
-	c.definitions = definitions.New(0, 24*time.Hour)
+	c.Definitions = definitions.New(0, 24*time.Hour)
 	slot := c.ago(2)
 	c.setNext(month.ID, slot)
-	job, err := c.definitions.Compile(definitions.Version{Job: month.ID, Version: 1}, c.tenant, month.Definition)
+	job, err := c.Definitions.Compile(definitions.Version{Job: month.ID, Version: 1}, c.tenant, month.Definition)
 	must(t, err)
 	now := c.ago(0)
 	plan := domain.Decide(domain.Situation{Job: job, ScheduledFor: slot, Now: now})

@@ -134,7 +134,7 @@ func (c crud) intruder() crud {
 // superuser connects to the database of the store as one.
 func (c crud) superuser(server *privatepg.Server) *pgx.Conn {
 	c.t.Helper()
-	super, err := pgx.Connect(c.t.Context(), server.DSN(c.db.Callers.Config().ConnConfig.Database))
+	super, err := pgx.Connect(c.t.Context(), server.DSN(c.DB.Callers.Config().ConnConfig.Database))
 	must(c.t, err)
 	c.t.Cleanup(func() { c.must(super.Close(context.WithoutCancel(c.t.Context()))) })
 	return super
@@ -179,14 +179,14 @@ func (c crud) cannotReach(table string) {
 		c.t.Fatal("there is no row of another tenant: furnish one")
 	}
 	var seen int
-	if err := c.db.Callers.Reader(c.tenant).QueryRow(ctx, all).Scan(&seen); err != nil && !denied(err) {
+	if err := c.DB.Callers.Reader(c.tenant).QueryRow(ctx, all).Scan(&seen); err != nil && !denied(err) {
 		c.t.Fatal(err)
 	}
 	if seen != own {
 		c.t.Errorf("a read sees %d rows, %d of its own", seen, own)
 	}
 	var column, theirs string
-	err := c.db.Callers.QueryRow(ctx, fmt.Sprintf(`SELECT
+	err := c.DB.Callers.QueryRow(ctx, fmt.Sprintf(`SELECT
 		(SELECT quote_ident(attname)
 			FROM pg_attribute
 			WHERE attrelid = 'punctual.%[1]s'::regclass AND attnum > 0 AND attidentity = ''
@@ -198,7 +198,7 @@ func (c crud) cannotReach(table string) {
 		fmt.Sprintf(`UPDATE punctual.%[1]s SET %[2]s = %[2]s`, table, column),
 		fmt.Sprintf(`DELETE FROM punctual.%s`, table),
 	} {
-		err := c.db.Callers.InTx(ctx, c.tenant, func(tx *pg.Tx) error {
+		err := c.DB.Callers.InTx(ctx, c.tenant, func(tx *pg.Tx) error {
 			done, err := tx.Exec(ctx, sql)
 			if err == nil && done.RowsAffected() > 0 {
 				c.t.Errorf("%s: %d rows", sql, done.RowsAffected())
@@ -213,7 +213,7 @@ func (c crud) cannotReach(table string) {
 	if table == "audit_entries" { // a view checks the row only after it was written, so the key must not exist already
 		change = `{"id":"` + uuid.NewString() + `"}`
 	}
-	err = c.db.Callers.InTx(ctx, c.tenant, func(tx *pg.Tx) error {
+	err = c.DB.Callers.InTx(ctx, c.tenant, func(tx *pg.Tx) error {
 		_, err := tx.Exec(ctx, fmt.Sprintf(`INSERT INTO punctual.%[1]s OVERRIDING SYSTEM VALUE
 			SELECT *
 			FROM jsonb_populate_record(NULL::punctual.%[1]s, $1::text::jsonb || $2::text::jsonb)`, table), theirs, change)
@@ -234,7 +234,7 @@ func TestAVersionCannotBeAddedToAnotherTenantsJob(t *testing.T) {
 	c := newCRUD(t)
 	job := c.create("theirs")
 	other := c.intruder()
-	err := other.db.Callers.InTx(t.Context(), other.tenant, func(tx *pg.Tx) error {
+	err := other.DB.Callers.InTx(t.Context(), other.tenant, func(tx *pg.Tx) error {
 		_, err := tx.Exec(t.Context(), `INSERT INTO punctual.job_versions (job_id, version, state, definition)
 			VALUES ($1, 2, 'active', '{}')`, job.ID)
 		return err
@@ -254,46 +254,46 @@ func TestNoTransactionInheritsATenant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := openCRUD(t, Options{DatabaseURL: dsn, MaxConns: 1})
 			for end, work := range map[string]func(ctx context.Context){
-				"a commit": func(ctx context.Context) { _ = c.db.Callers.InTx(ctx, 1, func(*pg.Tx) error { return nil }) },
+				"a commit": func(ctx context.Context) { _ = c.DB.Callers.InTx(ctx, 1, func(*pg.Tx) error { return nil }) },
 				"a rollback": func(ctx context.Context) {
-					_ = c.db.Callers.InTx(ctx, 1, func(*pg.Tx) error { return errors.New("no") })
+					_ = c.DB.Callers.InTx(ctx, 1, func(*pg.Tx) error { return errors.New("no") })
 				},
 				"an error of a statement": func(ctx context.Context) {
-					_ = c.db.Callers.InTx(ctx, 1, func(u *pg.Tx) error { return pg.Exec(ctx, u, `SELECT 1 / 0`) })
+					_ = c.DB.Callers.InTx(ctx, 1, func(u *pg.Tx) error { return pg.Exec(ctx, u, `SELECT 1 / 0`) })
 				},
 				"a panic": func(ctx context.Context) {
 					defer func() { _ = recover() }()
-					_ = c.db.Callers.InTx(ctx, 1, func(*pg.Tx) error { panic("no") })
+					_ = c.DB.Callers.InTx(ctx, 1, func(*pg.Tx) error { panic("no") })
 				},
 				"a context that ended": func(ctx context.Context) {
 					ctx, cancel := context.WithCancel(ctx)
-					_ = c.db.Callers.InTx(ctx, 1, func(u *pg.Tx) error {
+					_ = c.DB.Callers.InTx(ctx, 1, func(u *pg.Tx) error {
 						cancel()
 						return pg.Exec(ctx, u, `SELECT 1`)
 					})
 				},
 				"a read":             func(ctx context.Context) { _, _ = c.Jobs.GetJob(ctx, 1, "nobody") },
-				"an error of a read": func(ctx context.Context) { _ = pg.Exec(ctx, c.db.Callers.Reader(1), `SELECT 1 / 0`) },
+				"an error of a read": func(ctx context.Context) { _ = pg.Exec(ctx, c.DB.Callers.Reader(1), `SELECT 1 / 0`) },
 				"a read to the first row": func(ctx context.Context) {
-					_ = c.db.Callers.Reader(1).QueryRow(ctx, `SELECT generate_series(1, 1000)`).Scan(nil)
+					_ = c.DB.Callers.Reader(1).QueryRow(ctx, `SELECT generate_series(1, 1000)`).Scan(nil)
 				},
 				"a row that cannot be had": func(ctx context.Context) {
 					var n []int
-					_ = c.db.Callers.Reader(1).QueryRow(ctx, `SELECT 'x'`).Scan(&n)
+					_ = c.DB.Callers.Reader(1).QueryRow(ctx, `SELECT 'x'`).Scan(&n)
 				},
 				"a snapshot": func(ctx context.Context) {
-					_ = c.db.Callers.ReadOnly(ctx, 1, func(tx pgx.Tx) error { return errors.New("no") })
+					_ = c.DB.Callers.ReadOnly(ctx, 1, func(tx pgx.Tx) error { return errors.New("no") })
 				},
 				"a batch with an error in it": func(ctx context.Context) {
 					var b pgx.Batch
 					b.Queue(`SELECT 1`)
 					b.Queue(`SELECT 1 / 0`)
-					_ = c.db.Callers.Reader(1).SendBatch(ctx, &b).Close()
+					_ = c.DB.Callers.Reader(1).SendBatch(ctx, &b).Close()
 				},
 			} {
 				work(t.Context())
 				var user, session, tenant string
-				err := c.db.Callers.QueryRow(t.Context(),
+				err := c.DB.Callers.QueryRow(t.Context(),
 					`SELECT current_user, session_user, coalesce(current_setting('punctual.tenant', true), '')`).
 					Scan(&user, &session, &tenant)
 				if err != nil || user != session || tenant != "" {
@@ -309,12 +309,12 @@ func TestAReadForATenantIsThatTenants(t *testing.T) {
 	ctx := t.Context()
 	var user string
 	var tenant int32
-	if err := c.db.Callers.Reader(7).QueryRow(ctx,
+	if err := c.DB.Callers.Reader(7).QueryRow(ctx,
 		`SELECT current_user, punctual.acting_tenant()`).Scan(&user, &tenant); err != nil ||
 		user != pg.TenantRole || tenant != 7 {
 		t.Errorf("%s, %d, %v", user, tenant, err)
 	}
-	err := c.db.Callers.InTx(ctx, 7, func(tx *pg.Tx) error {
+	err := c.DB.Callers.InTx(ctx, 7, func(tx *pg.Tx) error {
 		return tx.QueryRow(ctx, `SELECT current_user, punctual.acting_tenant()`).Scan(&user, &tenant)
 	})
 	if err != nil || user != pg.TenantRole || tenant != 7 {
@@ -363,7 +363,7 @@ func TestWithoutTheRoleAllElseWorks(t *testing.T) {
 		if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), k.says) {
 			t.Errorf("%s: %d warnings: %s", k.name, n, log)
 		}
-		missing, err := c.db.Callers.MissingBackstop(t.Context())
+		missing, err := c.DB.Callers.MissingBackstop(t.Context())
 		must(t, err)
 		for _, sql := range missing {
 			change(sql)
@@ -397,7 +397,7 @@ func TestWhomPunctualConnectsAsCanCopyAllTables(t *testing.T) {
 	for _, table := range column[string](c, `SELECT relname
 		FROM pg_catalog.pg_class
 		WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')`) {
-		err := c.db.Callers.InTx(t.Context(), pg.Everybody, func(tx *pg.Tx) error {
+		err := c.DB.Callers.InTx(t.Context(), pg.Everybody, func(tx *pg.Tx) error {
 			_, err := tx.Exec(t.Context(), `SET LOCAL row_security = off`)
 			return errors.Join(err, pg.Exec(t.Context(), tx, `SELECT FROM punctual.`+table+` LIMIT 1`))
 		})

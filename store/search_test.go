@@ -117,7 +117,7 @@ func TestASearchLooksAtAFewDaysAtATime(t *testing.T) {
 		days.All: "1-0 5-2 14-7 24-17 47-40 66-59", days.ByReason: "1-0 5-2 15-8 25-18 47-40 66-59", days.Late: "1-0",
 	} {
 		var windows []string
-		_, err := days.Search{Index: index}.Back(t.Context(), c.db.Callers, func(
+		_, err := days.Search{Index: index}.Back(t.Context(), c.DB.Callers, func(
 			_ context.Context, _ pg.Querier, w days.Window,
 		) (bool, error) {
 			below := w.Below
@@ -128,7 +128,7 @@ func TestASearchLooksAtAFewDaysAtATime(t *testing.T) {
 			return false, nil
 		})
 		must(t, err)
-		left, err := days.Search{Index: days.All, Most: 4}.Back(t.Context(), c.db.Callers, func(
+		left, err := days.Search{Index: days.All, Most: 4}.Back(t.Context(), c.DB.Callers, func(
 			context.Context, pg.Querier, days.Window,
 		) (bool, error) {
 			return false, nil
@@ -147,7 +147,7 @@ func TestRunsAreFoundByTheirIDs(t *testing.T) {
 	c := newCRUD(t)
 	_, _, ids := c.scattered()
 	given := append(slices.Clone(ids), ids[0], uuid.New(), uuid.Nil, uuid.Max)
-	found, err := pg.All(t.Context(), c.db.Callers, pgx.RowTo[uuid.UUID],
+	found, err := pg.All(t.Context(), c.DB.Callers, pgx.RowTo[uuid.UUID],
 		`SELECT id FROM punctual.runs_of($1::uuid[] || NULL::uuid) ORDER BY id DESC`, given)
 	must(t, err)
 	if !slices.Equal(found, ids) {

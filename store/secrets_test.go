@@ -113,7 +113,7 @@ func TestAnotherReplicaSeesAChangedSecret(t *testing.T) {
 // replica opens the same database again, with the same master key.
 func (c crud) replica() crud {
 	c.t.Helper()
-	return openCRUD(c.t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 4, Master: c.options.Master})
+	return openCRUD(c.t, Options{DatabaseURL: c.Options.DatabaseURL, MaxConns: 4, Master: c.Options.Master})
 }
 
 func TestWhatABurstNeedsIsReadOnce(t *testing.T) {
@@ -142,7 +142,7 @@ func TestWhatABurstNeedsIsReadOnce(t *testing.T) {
 	}
 }
 
-func (c crud) acquired() int64 { return c.db.Callers.Stat().AcquireCount() }
+func (c crud) acquired() int64 { return c.DB.Callers.Stat().AcquireCount() }
 
 func TestASecretInUseCannotBeDeleted(t *testing.T) {
 	c := newCRUD(t)
@@ -297,8 +297,8 @@ func TestTheVaultOpensWithItsOwnMasterKeyOnly(t *testing.T) {
 		name   string
 		master *vault.Master
 		want   error
-	}{{"none", nil, secrets.ErrNoMaster}, {"another", pgtest.Master(t), vault.ErrMaster}, {"its own", c.options.Master, nil}} {
-		s := openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: test.master})
+	}{{"none", nil, secrets.ErrNoMaster}, {"another", pgtest.Master(t), vault.ErrMaster}, {"its own", c.Options.Master, nil}} {
+		s := openStore(t, Options{DatabaseURL: c.Options.DatabaseURL, MaxConns: 2, Master: test.master})
 		if err := s.Secrets.OpenVault(t.Context()); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", test.name, err)
 		}
@@ -487,8 +487,8 @@ func TestANewMasterKeyTakesOver(t *testing.T) {
 	if _, err := c.Secrets.RotateSecrets(t.Context(), young); err != nil {
 		t.Fatal(err)
 	}
-	for master, want := range map[*vault.Master]error{young: nil, c.options.Master: vault.ErrMaster} {
-		s := openStore(t, Options{DatabaseURL: c.options.DatabaseURL, MaxConns: 2, Master: master})
+	for master, want := range map[*vault.Master]error{young: nil, c.Options.Master: vault.ErrMaster} {
+		s := openStore(t, Options{DatabaseURL: c.Options.DatabaseURL, MaxConns: 2, Master: master})
 		if err := s.Secrets.OpenVault(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}

@@ -77,14 +77,14 @@ func TestReadsOfThePast(t *testing.T) {
 // reads fails the test unless a read of the past is answered as wanted, and sees all jobs of the tenant.
 func (b beside) reads(since pg.Position, want string, jobs int) {
 	b.t.Helper()
-	before := b.db.StandbyState().Answers[want]
+	before := b.DB.StandbyState().Answers[want]
 	reading := pg.Reading{Since: since}
 	n, err := b.count(reading.Within(b.t.Context()), b.tenant)
 	must(b.t, err)
 	if n != jobs {
 		b.t.Errorf("it sees %d jobs, want %d", n, jobs)
 	}
-	if now := b.db.StandbyState().Answers; now[want] != before+1 {
+	if now := b.DB.StandbyState().Answers; now[want] != before+1 {
 		b.t.Errorf("the read counts as none by %s: %v; log: %s", want, now, b.log)
 	}
 	if home := want != "standby"; reading.AtHome() != home || reading.AsOf().IsZero() {
@@ -94,7 +94,7 @@ func (b beside) reads(since pg.Position, want string, jobs int) {
 
 // count reads, without a filter of its own, how many jobs a tenant has.
 func (b beside) count(ctx context.Context, tenant int32) (int, error) {
-	return pg.Past(ctx, b.db.Callers, tenant, func(ctx context.Context, q pg.Source) (int, error) {
+	return pg.Past(ctx, b.DB.Callers, tenant, func(ctx context.Context, q pg.Source) (int, error) {
 		return pg.One(ctx, q, pgx.RowTo[int], `SELECT count(*)::int FROM punctual.jobs`)
 	})
 }
@@ -142,7 +142,7 @@ func areRightWithALag(t *testing.T, p pair) {
 		b.reads(b.Position(t.Context()), "behind", i+2)
 	}
 	ctx := bounded(t)
-	for soon.db.StandbyState().Answers["stale"] == 0 { // until the standby is too old
+	for soon.DB.StandbyState().Answers["stale"] == 0 { // until the standby is too old
 		_, err := soon.count(new(pg.Reading).Within(ctx), b.tenant)
 		must(t, err)
 	}
@@ -164,7 +164,7 @@ func areRepeated(t *testing.T, p pair) {
 	}{{"once", 1, false}, {"always", 3, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			tries, reading := 0, new(pg.Reading)
-			n, err := pg.PastSnapshot(reading.Within(t.Context()), b.db.Callers, b.tenant,
+			n, err := pg.PastSnapshot(reading.Within(t.Context()), b.DB.Callers, b.tenant,
 				func(ctx context.Context, tx pg.Snapshot) (int, error) {
 					count := func() (int, error) {
 						return pg.One(ctx, tx, pgx.RowTo[int], `SELECT count(*)::int FROM punctual.jobs`)
@@ -183,7 +183,7 @@ func areRepeated(t *testing.T, p pair) {
 			}
 		})
 	}
-	if !b.db.StandbyState().Usable {
+	if !b.DB.StandbyState().Usable {
 		t.Errorf("it is left alone: %s", b.log)
 	}
 }
@@ -195,7 +195,7 @@ func leaveAlone(t *testing.T, p pair) {
 	b.reads("", "standby", 1)
 	tries, reading := 0, new(pg.Reading)
 	ctx := reading.Within(t.Context())
-	_, err := pg.Past(ctx, b.db.Callers, b.tenant, func(ctx context.Context, q pg.Source) (int, error) {
+	_, err := pg.Past(ctx, b.DB.Callers, b.tenant, func(ctx context.Context, q pg.Source) (int, error) {
 		if tries++; q.Standby {
 			must(t, p.Standby.Crash())
 		}
@@ -207,7 +207,7 @@ func leaveAlone(t *testing.T, p pair) {
 	for range 3 {
 		b.reads("", "unusable", 1)
 	}
-	if n := strings.Count(b.log.String(), "the read database cannot be used"); n != 1 || b.db.StandbyState().Usable {
+	if n := strings.Count(b.log.String(), "the read database cannot be used"); n != 1 || b.DB.StandbyState().Usable {
 		t.Errorf("logged %d times: %s", n, b.log)
 	}
 }
@@ -237,7 +237,7 @@ func verifyThere(t *testing.T, p pair) {
 	b.exec(`DELETE FROM punctual.runs WHERE id = $1`, domain.SlotRunID(job, slots[2]))
 	p.Replayed()
 	between.CutAfter("GROUP BY held_by")
-	before := b.db.StandbyState().Answers["standby"]
+	before := b.DB.StandbyState().Answers["standby"]
 	lines, summary := b.verified(func(o *history.VerifyOptions) {
 		o.Job, o.From = job.String(), o.From.Add(-1000*time.Hour)
 	})
@@ -248,7 +248,7 @@ func verifyThere(t *testing.T, p pair) {
 	if strings.Count(notes, "no longer kept") != 1 || !strings.Contains(notes, "as of") {
 		t.Errorf("it notes: %s", notes)
 	}
-	if n := b.db.StandbyState().Answers["standby"]; n < before+2 {
+	if n := b.DB.StandbyState().Answers["standby"]; n < before+2 {
 		t.Errorf("the standby answered %d of its reads", n-before)
 	}
 }

@@ -87,29 +87,31 @@ type Options struct {
 
 // Store wires the rooms that work on one database. Safe for concurrent use.
 type Store struct {
-	Archives *archive.Archives
-	Audit    *audit.Log
-	Changes  *changes.Changes
-	Claims   *claim.Claims // a scheduler.Store
-	Days     *days.Days    // the daily partitions of runs
-	Events   *events.Events
-	Fleet    *fleet.Fleet
-	Freezes  *freeze.Switch
-	History  *history.History
-	Jobs     *jobs.Jobs
-	Letters  *letters.Letters
-	Limits   *limits.Limits
-	Notices  *notices.Teller
-	Overview *overview.Board
-	Runs     *runs.Runs
-	Secrets  *secrets.Secrets // a credential.Source
-	Tenants  *tenants.Tenants
+	DB          *pg.DB // its pools and connections
+	Archives    *archive.Archives
+	Audit       *audit.Log
+	Changes     *changes.Changes
+	Claims      *claim.Claims // a scheduler.Store
+	Days        *days.Days    // the daily partitions of runs
+	Definitions *definitions.Definitions
+	Events      *events.Events
+	Fleet       *fleet.Fleet
+	Freezes     *freeze.Switch
+	History     *history.History
+	Jobs        *jobs.Jobs
+	Letters     *letters.Letters
+	Limits      *limits.Limits
+	Notices     *notices.Teller
+	Overview    *overview.Board
+	Runs        *runs.Runs
+	Secrets     *secrets.Secrets // a credential.Source
+	Tenants     *tenants.Tenants
 
-	db          *pg.DB
-	options     Options
-	definitions *definitions.Definitions
-	defaults    *notices.Book
-	tidying     tidying
+	// Options are those of Open, with the defaults of absent ones.
+	Options Options
+
+	defaults *notices.Book
+	tidying  tidying
 }
 
 var (
@@ -132,85 +134,85 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.AuditRetention = audit.DefaultRetention
 	}
 	s := &Store{
-		options:     o,
-		definitions: definitions.New(o.DefaultJitter, o.Retention),
+		Options:     o,
+		Definitions: definitions.New(o.DefaultJitter, o.Retention),
 	}
 	var err error
-	s.db, err = pg.Open(ctx, pg.Config{
+	s.DB, err = pg.Open(ctx, pg.Config{
 		URL: o.DatabaseURL, PasswordFile: o.PasswordFile, MaxConns: o.MaxConns, Replica: o.Replica, Standby: o.Standby,
 		Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.Freezes = freeze.New(s.db, freeze.Options{Log: o.Log, Adopt: o.Adopt})
-	s.Secrets = secrets.New(s.db, o.Master)
+	s.Freezes = freeze.New(s.DB, freeze.Options{Log: o.Log, Adopt: o.Adopt})
+	s.Secrets = secrets.New(s.DB, o.Master)
 	s.defaults = new(notices.Book)
-	s.Tenants = tenants.New(s.db, s.defaults, s.Secrets, o.MaxKeyAge, o.Log)
-	s.Notices = notices.NewTeller(s.db, s.definitions, notices.Options{
+	s.Tenants = tenants.New(s.DB, s.defaults, s.Secrets, o.MaxKeyAge, o.Log)
+	s.Notices = notices.NewTeller(s.DB, s.Definitions, notices.Options{
 		Log: o.Log, PublicURL: o.PublicURL, Pages: o.Pages, Labels: o.NoticeLabels,
 	})
-	s.Audit = audit.New(s.db, o.AuditRetention)
-	s.Changes = changes.New(s.db)
-	s.Archives = archive.New(s.db, archive.Options{Log: o.Log, Command: o.ArchiveCommand, Version: o.Version})
-	s.Days = days.New(s.db, s.Archives, o.Retention, o.FailureRetention, o.Log)
+	s.Audit = audit.New(s.DB, o.AuditRetention)
+	s.Changes = changes.New(s.DB)
+	s.Archives = archive.New(s.DB, archive.Options{Log: o.Log, Command: o.ArchiveCommand, Version: o.Version})
+	s.Days = days.New(s.DB, s.Archives, o.Retention, o.FailureRetention, o.Log)
 	s.Claims = claim.New(
 		claim.Rooms{
-			DB: s.db, Days: s.Days, Freezes: s.Freezes, Definitions: s.definitions,
+			DB: s.DB, Days: s.Days, Freezes: s.Freezes, Definitions: s.Definitions,
 			Followers: []claim.Follower{s.defaults, links.Follower{}},
 		},
 		claim.Options{
 			Log: o.Log, ChoresDue: choresDue, Ended: o.Ended, Tracer: o.Tracer,
 			Soon: claim.Soon{Chore: events.Chore, Any: events.Any},
 		})
-	s.Events = events.New(s.db, s.Days, events.Options{Log: o.Log, Kept: o.FailureRetention})
-	s.Fleet = fleet.New(s.db.Callers)
-	s.History = history.New(s.db.Callers, o.DefaultJitter)
-	s.Limits = limits.New(s.db.Callers)
-	s.Overview = overview.New(s.db)
-	s.Runs = runs.New(s.db, s.Claims, s.definitions)
-	s.Jobs = jobs.New(s.db, s.Claims, s.definitions, s.Secrets, jobs.Options{
+	s.Events = events.New(s.DB, s.Days, events.Options{Log: o.Log, Kept: o.FailureRetention})
+	s.Fleet = fleet.New(s.DB.Callers)
+	s.History = history.New(s.DB.Callers, o.DefaultJitter)
+	s.Limits = limits.New(s.DB.Callers)
+	s.Overview = overview.New(s.DB)
+	s.Runs = runs.New(s.DB, s.Claims, s.Definitions)
+	s.Jobs = jobs.New(s.DB, s.Claims, s.Definitions, s.Secrets, jobs.Options{
 		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention,
 	})
-	s.Letters = letters.New(s.db, s.Days, s.definitions, s.Jobs, letters.Options{
+	s.Letters = letters.New(s.DB, s.Days, s.Definitions, s.Jobs, letters.Options{
 		Log: o.Log, DefaultJitter: o.DefaultJitter, Retention: o.Retention, FailureRetention: o.FailureRetention,
 	})
 	return s, nil
 }
 
 // Close ends all connections and waits until those in use are returned.
-func (s *Store) Close() { s.db.Close() }
+func (s *Store) Close() { s.DB.Close() }
 
 // Pool returns the pool of connections for callers.
-func (s *Store) Pool() *pg.Pool { return s.db.Callers }
+func (s *Store) Pool() *pg.Pool { return s.DB.Callers }
 
 // Endpoints returns the addresses of the database: see pg.DB.
-func (s *Store) Endpoints() []netip.AddrPort { return s.db.Endpoints() }
+func (s *Store) Endpoints() []netip.AddrPort { return s.DB.Endpoints() }
 
 // Backstop reports whether row-level security is in force: see pg.Pool.
-func (s *Store) Backstop(ctx context.Context) (bool, error) { return s.db.Callers.Backstop(ctx) }
+func (s *Store) Backstop(ctx context.Context) (bool, error) { return s.DB.Callers.Backstop(ctx) }
 
 // CheckTenants returns a *pg.ActingError if the database refuses what is done for tenants: see pg.Pool.
-func (s *Store) CheckTenants(ctx context.Context) error { return s.db.Runs.CheckTenants(ctx) }
+func (s *Store) CheckTenants(ctx context.Context) error { return s.DB.Runs.CheckTenants(ctx) }
 
 // WarnOfLocks logs a warning if the lock table of Postgres may be too small for the days that are kept.
 func (s *Store) WarnOfLocks(ctx context.Context) {
 	connections := 0
-	s.db.Stats(func(_ string, stat *pgxpool.Stat) { connections += int(stat.MaxConns()) })
+	s.DB.Stats(func(_ string, stat *pgxpool.Stat) { connections += int(stat.MaxConns()) })
 	s.Days.WarnOfLocks(ctx, connections)
 }
 
 // CheckWrites returns a *pg.WriteError if the database takes no writes: see pg.DB.
-func (s *Store) CheckWrites() error { return s.db.CheckWrites() }
+func (s *Store) CheckWrites() error { return s.DB.CheckWrites() }
 
 // HasStandby reports whether reads of the past may go to a standby.
-func (s *Store) HasStandby() bool { return s.options.Standby.URL != "" }
+func (s *Store) HasStandby() bool { return s.Options.Standby.URL != "" }
 
 // Position returns a place in the database's log behind all that was committed until now: see pg.Pool.
-func (s *Store) Position(ctx context.Context) pg.Position { return s.db.Callers.Position(ctx) }
+func (s *Store) Position(ctx context.Context) pg.Position { return s.DB.Callers.Position(ctx) }
 
 // Now returns the database's clock: the only one that decides anything about schedules.
-func (s *Store) Now(ctx context.Context) (time.Time, error) { return pg.Clock(ctx, s.db.Callers) }
+func (s *Store) Now(ctx context.Context) (time.Time, error) { return pg.Clock(ctx, s.DB.Callers) }
 
 // SchemaError says that the database's schema does not fit this binary.
 type SchemaError struct{ Have, Need int64 }
@@ -229,7 +231,7 @@ func (e *SchemaError) Error() string {
 // CheckSchema returns a *SchemaError if the database's schema is older than this binary needs. A newer schema is fine:
 // schema N serves binaries N-1 and N.
 func (s *Store) CheckSchema(ctx context.Context) error {
-	have, err := migrations.Current(ctx, s.db.Runs)
+	have, err := migrations.Current(ctx, s.DB.Runs)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func TestAnotherDeploymentInTheClusterIsKeptOut(t *testing.T) {
 	}
 	c := newCRUDOn(t, dsn)
 	c.create("job")
-	config := c.db.Callers.Config().ConnConfig
+	config := c.DB.Callers.Config().ConnConfig
 	super := c.superuser(server)
 	change := func(sql string) {
 		t.Helper()

@@ -79,7 +79,7 @@ func TestTenantsAndQueuesCannotBeRemoved(t *testing.T) {
 		`DELETE FROM punctual.tenants`, `DELETE FROM punctual.queues`,
 		`TRUNCATE punctual.queues`, `TRUNCATE punctual.tenants CASCADE`,
 	} {
-		if _, err := c.db.Callers.Exec(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "never removed") {
+		if _, err := c.DB.Callers.Exec(t.Context(), statement); err == nil || !strings.Contains(err.Error(), "never removed") {
 			t.Errorf("%s: %v", statement, err)
 		}
 	}
@@ -261,7 +261,7 @@ func TestARenewalTellsWhomTenantsMayCall(t *testing.T) {
 		},
 		{`UPDATE punctual.tenants SET deleted_at = now()`, map[int32][]netip.Prefix{}},
 	} {
-		if _, err := s.db.Callers.Exec(t.Context(), test.sql); err != nil {
+		if _, err := s.DB.Callers.Exec(t.Context(), test.sql); err != nil {
 			t.Fatal(err)
 		}
 		pulse, err := s.Claims.Renew(t.Context(), replica.ID, scheduler.Condition{})

@@ -18,7 +18,7 @@ func (c crud) tidyUp() {
 	c.exec(`UPDATE punctual.deployment SET tidied_at = '-infinity'`)
 	for left := true; left; {
 		var err error
-		if left, err = c.Store.tidyUp(c.t.Context()); err != nil {
+		if left, err = c.chore(c.t.Context(), "tidying"); err != nil {
 			c.t.Fatal(err)
 		}
 	}

@@ -23,11 +23,11 @@ func everySecond(ctx context.Context, tb testing.TB, s *Store, n int) {
 		`INSERT INTO punctual.schedules (job_id, scheduled_for, next_run_at, tenant, version, lane, enabled)
 			VALUES ('` + job + `', date_trunc('second', now()), date_trunc('second', now()), 1, 1, 5, true)`,
 	} {
-		if _, err := s.db.Callers.Exec(ctx, sql); err != nil {
+		if _, err := s.DB.Callers.Exec(ctx, sql); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	_, err := s.db.Callers.Exec(ctx, `
+	_, err := s.DB.Callers.Exec(ctx, `
 		WITH stands AS (SELECT scheduled_for AS at FROM punctual.schedules),
 		version AS (INSERT INTO punctual.job_versions (job_id, version, valid_from, state, definition)
 			SELECT $1, 1, at - ($2 + 0.5) * interval '1 s', 'active',
@@ -40,7 +40,7 @@ func everySecond(ctx context.Context, tb testing.TB, s *Store, n int) {
 		FROM stands, generate_series(at - $2 * interval '1 s', at - interval '1 s', interval '1 s') slot
 		WHERE slot <> at - interval '2 s'`, uuid.MustParse(job), n)
 	must(tb, err)
-	if _, err := s.db.Callers.Exec(ctx, `ANALYZE punctual.runs`); err != nil {
+	if _, err := s.DB.Callers.Exec(ctx, `ANALYZE punctual.runs`); err != nil {
 		tb.Fatal(err)
 	}
 }

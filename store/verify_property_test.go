@@ -35,14 +35,14 @@ func (c claimer) elapse(by time.Duration) {
 				'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))::json
 			WHERE definition #>> ARRAY['schedule', $2::text] IS NOT NULL`, by, field)
 	}
-	c.definitions.Forget() // only here do stored definitions ever change
+	c.Definitions.Forget() // only here do stored definitions ever change
 	c.moveRuns(by)
 }
 
 // moveRuns writes the runs again, with the ids that belong to their new times.
 func (c claimer) moveRuns(by time.Duration) {
 	c.t.Helper()
-	rows, err := c.db.Callers.Query(c.t.Context(), `SELECT id, job_id, scheduled_for,
+	rows, err := c.DB.Callers.Query(c.t.Context(), `SELECT id, job_id, scheduled_for,
 			skipped_first IS NULL AND trigger IN ('schedule', 'catchup')
 		FROM punctual.runs`)
 	must(c.t, err)

@@ -34,7 +34,7 @@ func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 	_, err := c.Claims.Finish(t.Context(), []domain.Outcome{unsent(batch.Runs[0], domain.Succeed)}, nil)
 	must(t, err)
 
-	tx, err := c.db.Callers.Begin(t.Context())
+	tx, err := c.DB.Callers.Begin(t.Context())
 	must(t, err)
 	must(t, pg.Exec(t.Context(), tx, `UPDATE punctual.schedules SET enabled = enabled`))
 	paused := make(chan error, 1)
@@ -49,7 +49,7 @@ func TestTheStoreWorksWhateverTheDatabasesDefaults(t *testing.T) {
 
 	c.exec(`SELECT punctual.create_partitions('2020-01-01', '2020-01-02')`)
 	ctx := t.Context()
-	_, err = c.maintain(ctx)
+	_, err = c.chore(ctx, "maintenance")
 	must(t, err)
 	c.tidyUp()
 	if n := c.count(`SELECT count(*) FROM pg_class WHERE relname = 'runs_20200101'`); n != 0 {
